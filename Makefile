@@ -1,0 +1,62 @@
+# Everything that is done to this repository by hand or by CI is a target here.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Without a tag the version is the commit; without git the build information of
+# the Go toolchain is all there is, and the binary shows that.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+LDFLAGS := $(if $(VERSION),-X main.version=$(VERSION))
+
+# What the targets below look at, and how long each fuzz target runs.
+PACKAGES ?= ./...
+FUZZTIME ?= 20s
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-12s %s\n", $$1, $$2}'
+
+.PHONY: build
+build: ## build bin/xdsrelay
+	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/xdsrelay ./cmd/xdsrelay
+
+.PHONY: demo
+demo: ## run a control plane, a relay and clients on this machine
+	go run ./cmd/xdsrelay demo
+
+.PHONY: test
+test: ## run all tests
+	go test $(PACKAGES)
+
+.PHONY: race
+race: ## run all tests under the race detector
+	go test -race $(PACKAGES)
+
+.PHONY: integration
+integration: ## run the end-to-end tests only
+	go test ./integration/...
+
+.PHONY: bench
+bench: ## run all benchmarks
+	go test -run '^$$' -bench . -benchmem $(PACKAGES)
+
+# "go test -fuzz" takes one target of one package at a time. The first line
+# makes a package that does not compile an error and not one without targets.
+.PHONY: fuzz
+fuzz: ## run each fuzz target for FUZZTIME (default 20s)
+	@go test -run '^$$' $(PACKAGES) >/dev/null
+	@for package in $$(go list $(PACKAGES)); do \
+		for target in $$(go test -list '^Fuzz' "$$package" | grep '^Fuzz' || true); do \
+			echo "$$package $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime '$(FUZZTIME)' -fuzzminimizetime 1s "$$package"; \
+		done; \
+	done
+
+.PHONY: lint
+lint: ## check format, vet, linters, go.mod and what go fix would change
+	@unformatted=$$(gofmt -l .); if [[ -n "$$unformatted" ]]; then echo "not gofmt-clean:" $$unformatted; exit 1; fi
+	go vet ./...
+	go tool golangci-lint run
+	go mod tidy -diff
+	go fix -diff ./...
