@@ -1,0 +1,90 @@
+package keyer_test
+
+import (
+	"fmt"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+func ExampleParse() {
+	n, err := keyer.Parse("xdstp://some.control.plane/envoy.config.route.v3.RouteConfiguration/foo/bar?shard_id=1234&direction=inbound#entry=baz")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(n.Authority)
+	fmt.Println(n.Type)
+	fmt.Println(n.ID)
+	for key, value := range n.Context() {
+		fmt.Println(key, "is", value)
+	}
+	fmt.Println(n.Entry())
+	fmt.Println(n.Canonical())
+	// Output:
+	// some.control.plane
+	// envoy.config.route.v3.RouteConfiguration
+	// foo/bar
+	// direction is inbound
+	// shard_id is 1234
+	// baz
+	// xdstp://some.control.plane/envoy.config.route.v3.RouteConfiguration/foo/bar?direction=inbound&shard_id=1234
+}
+
+func ExampleParse_refused() {
+	_, err := keyer.Parse("xdstp://a/T/x?k=1&k=2")
+	fmt.Println(err)
+	// Output:
+	// xdstp name "xdstp://a/T/x?k=1&k=2" at byte 18: the context key "k" occurs twice
+}
+
+func ExampleKey() {
+	for _, name := range []string{"some-cluster", "xdstp://a/T/%7Efoo?y=1&x=2", "xdstp://a/T/~foo?x=2&y=1#entry=e"} {
+		key, err := keyer.Key(name)
+		fmt.Println(key, err)
+	}
+	// Output:
+	// some-cluster <nil>
+	// xdstp://a/T/~foo?x=2&y=1 <nil>
+	// xdstp://a/T/~foo?x=2&y=1 <nil>
+}
+
+func ExampleGlobOf() {
+	fmt.Println(keyer.GlobOf("xdstp://a/T/dir/foo?x=2"))
+	fmt.Println(keyer.GlobOf("xdstp://a/T/foo"))
+	// Output:
+	// xdstp://a/T/dir/*?x=2
+	// xdstp://a/T/*
+}
+
+func ExampleRespell() {
+	fmt.Println(keyer.Respell("xdstp://a/T/dir/*?y=1&x=2", "xdstp://a/T/dir/foo?x=2&y=1"))
+	// Output:
+	// xdstp://a/T/dir/foo?y=1&x=2
+}
+
+func ExampleCheckType() {
+	n, err := keyer.Parse("xdstp://a/envoy.config.cluster.v3.Cluster/x")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(keyer.CheckType(n, "type.googleapis.com/envoy.config.cluster.v3.Cluster"))
+	// Output:
+	// <nil>
+}
+
+func ExampleAggregation_Decide() {
+	a := keyer.Aggregation{Otherwise: keyer.Share}
+	node := &corev3.Node{Id: "sidecar-1", ClientFeatures: []string{"xds.config.resource-in-sotw"}}
+	d, err := a.Decide(node, "type.googleapis.com/envoy.config.cluster.v3.Cluster", keyer.Peer{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	upstream := keyer.UpstreamNode(d.Node, []string{"envoy.example"})
+	fmt.Println(d.Scope, d.Rule, upstream.GetId(), upstream.GetClientFeatures())
+	// Output:
+	// shared otherwise sidecar-1 [envoy.example]
+}

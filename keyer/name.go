@@ -1,0 +1,200 @@
+package keyer
+
+import (
+	"iter"
+	"strings"
+)
+
+const (
+	scheme = "xdstp:"
+	prefix = scheme + "//"
+
+	// maxAlternatives bounds how many alternatives may be chained in one
+	// name, each in the fragment of the one before (NAME-6). TP1 sets no
+	// bound; this one keeps the cost of a hostile name linear in its length.
+	maxAlternatives = 8
+)
+
+// Name is a parsed xdstp name, in TP1's words a URL; without glob and
+// directives it is a URN (NAME-2). The exported fields hold the canonical text
+// of the components, percent-encoding included, and are for reading only. Names
+// compare with ==, which takes the directives into account; whether two names
+// mean the same resource is told by their canonical forms.
+type Name struct {
+	// Authority names who serves the resource; it may be empty. Case counts.
+	Authority string
+	// Type is the resource type without the "type.googleapis.com/" of its URL.
+	Type string
+	// ID is the rest of the path, opaque: "." and ".." and empty segments are
+	// segments like any other (NAME-1).
+	ID string
+
+	query     string
+	canonical string
+	alt       string
+	entry     string
+}
+
+// IsXDSTP tells whether name is one that [Parse] is for. As RFC 3986 has it,
+// the scheme may be in any case; a name of that scheme that is otherwise broken
+// is still one, so that it is refused with a reason and not taken for an opaque
+// name.
+func IsXDSTP(name string) bool {
+	return len(name) >= len(scheme) && strings.EqualFold(name[:len(scheme)], scheme)
+}
+
+// Parse takes an xdstp name apart (NAME-1, NAME-6, NAME-7):
+//
+//	xdstp://[authority]/type/id/*?context#directives
+//
+// Characters that a URI cannot hold are accepted and percent-encoded in the
+// canonical form. A name that is already canonical, but for directives, is
+// parsed without allocating, and the result shares its memory. The error is
+// always a [*NameError].
+func Parse(name string) (Name, error) {
+	return parse(name, 0)
+}
+
+// ParseConfigured is Parse for a URL that stands in configuration: there no
+// context key may begin with "xds.", since those are added by whoever resolves
+// the URL (NAME-7). Alternatives are held to the same.
+func ParseConfigured(name string) (Name, error) {
+	n, err := Parse(name)
+	if err != nil {
+		return Name{}, err
+	}
+	for key := range n.Context() {
+		if strings.HasPrefix(key, reservedKeys) {
+			return Name{}, fail(name, -1, "context key %q: keys beginning with %q must not be configured", shorten(key), reservedKeys)
+		}
+	}
+	if n.alt != "" {
+		if _, err := ParseConfigured(n.alt); err != nil {
+			return Name{}, inAlternative(name, -1, err)
+		}
+	}
+	return n, nil
+}
+
+// parse carries out Parse for a name that is the alternative of depth others.
+func parse(name string, depth int) (Name, error) {
+	switch {
+	case !IsXDSTP(name):
+		return Name{}, fail(name, 0, "an xdstp name begins with %q", prefix)
+	case !strings.HasPrefix(name[len(scheme):], "//"):
+		return Name{}, fail(name, len(scheme), `"//" must follow the scheme, also where the authority is empty`)
+	}
+	head, fragment, _ := strings.Cut(name, "#")
+	hier, query, hasQuery := strings.Cut(head, "?")
+	authority, path, _ := strings.Cut(hier[len(prefix):], "/")
+	typ, id, _ := strings.Cut(path, "/")
+
+	n := Name{}
+	typeAt := min(len(prefix)+len(authority)+1, len(hier))
+	idAt := min(typeAt+len(typ)+1, len(hier))
+	var err error
+	if n.Authority, err = component(name, authority, len(prefix), authorityChars()); err != nil {
+		return Name{}, err
+	}
+	if typ == "" {
+		return Name{}, fail(name, typeAt, "the resource type is missing")
+	}
+	if n.Type, err = component(name, typ, typeAt, segmentChars()); err != nil {
+		return Name{}, err
+	}
+	if id == "" {
+		return Name{}, fail(name, idAt, "the id is missing")
+	}
+	if n.ID, err = component(name, id, idAt, pathChars()); err != nil {
+		return Name{}, err
+	}
+	if n.query, err = canonicalContext(name, query, len(hier)+1); err != nil {
+		return Name{}, err
+	}
+	if err := n.parseDirectives(name, fragment, len(head)+1, depth); err != nil {
+		return Name{}, err
+	}
+
+	// A bare "?" means the same as none, and is not canonical.
+	if strings.HasPrefix(head, scheme) && hasQuery == (n.query != "") &&
+		n.Authority == authority && n.Type == typ && n.ID == id && n.query == query {
+		n.canonical = head
+	} else {
+		n.canonical = n.compose()
+	}
+	return n, nil
+}
+
+// compose builds the canonical form from the canonical components.
+func (n *Name) compose() string {
+	if n.query == "" {
+		return prefix + n.Authority + "/" + n.Type + "/" + n.ID
+	}
+	return prefix + n.Authority + "/" + n.Type + "/" + n.ID + "?" + n.query
+}
+
+// Canonical gives the one spelling that all spellings of the name share
+// (NAME-3), without directives (NAME-8). Parsing it gives it again.
+func (n Name) Canonical() string { return n.canonical }
+
+// IsGlob tells whether the name is a glob collection (GLOB-1): its last segment
+// is "*" and nothing else. An encoded asterisk, "%2A", is a literal one.
+func (n Name) IsGlob() bool {
+	return n.ID == asterisk || strings.HasSuffix(n.ID, "/"+asterisk)
+}
+
+// IsURN tells whether the name by itself identifies one resource: no glob, no
+// directives (NAME-2).
+func (n Name) IsURN() bool {
+	return !n.IsGlob() && n.alt == "" && n.entry == ""
+}
+
+// Context gives the context parameters in canonical order, keys and values
+// decoded. No key occurs twice in the canonical form; keys that differ in
+// whether a reserved character is encoded stay apart there and look equal here.
+func (n Name) Context() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		if n.query == "" {
+			return
+		}
+		for param := range strings.SplitSeq(n.query, "&") {
+			key, value, _ := strings.Cut(param, "=")
+			if !yield(unescape(key), unescape(value)) {
+				return
+			}
+		}
+	}
+}
+
+// Alt gives the URI of the directive alt, "" without one: where else the
+// resource is to be had when the authority is unreachable (LOC-5). Parse
+// accepts it; it may hold directives of its own.
+func (n Name) Alt() string { return n.alt }
+
+// Entry gives the value of the directive entry, "" without one: the name of an
+// inline entry of a list collection (LIST-4).
+func (n Name) Entry() string { return n.entry }
+
+// CheckType carries out NAME-5: the type in the name must be the type that the
+// request is for, or its list collection. A request for "T" takes names of the
+// types "T" and "TCollection", a request for "TCollection" those of
+// "TCollection". typeURL is the request's, "type.googleapis.com/T". The error
+// is a [*NameError] that says what was expected.
+func CheckType(n Name, typeURL string) error {
+	want := typeURL[strings.LastIndexByte(typeURL, '/')+1:]
+	if n.Type == want {
+		return nil
+	}
+	if base, isList := strings.CutSuffix(n.Type, listSuffix); isList && base == want && want != "" {
+		return nil
+	}
+	if strings.HasSuffix(want, listSuffix) {
+		return fail(n.canonical, -1, "its type is %q, the request is for %q: expected %q", shorten(n.Type), shorten(typeURL), shorten(want))
+	}
+	return fail(n.canonical, -1, "its type is %q, the request is for %q: expected %q or %q",
+		shorten(n.Type), shorten(typeURL), shorten(want), shorten(want+listSuffix))
+}
+
+// listSuffix makes the type of a list collection from that of its members
+// (LIST-1).
+const listSuffix = "Collection"

@@ -1,0 +1,47 @@
+package keyer
+
+import (
+	"crypto/x509"
+	"strings"
+)
+
+// Peer is who a client is to TLS, and where it connects from. The zero Peer is
+// a client without certificate.
+type Peer struct {
+	// SPIFFE is the client's SPIFFE ID, "spiffe://…"; "" if it has none.
+	SPIFFE string
+	// Subject is the certificate's distinguished name as in RFC 2253.
+	Subject string
+	// DNS, URIs, Emails and IPs are the certificate's alternative names; the
+	// SPIFFE ID is among the URIs.
+	DNS, URIs, Emails, IPs []string
+	// Addr is the remote address, "host:port". It says where the client is,
+	// not who, and changes with every connection.
+	Addr string
+}
+
+// PeerFromCertificate gives the identity in a client's leaf certificate, which
+// the caller has verified: the first of tls.ConnectionState's VerifiedChains.
+// nil gives the zero Peer. Addr is left to the caller.
+func PeerFromCertificate(leaf *x509.Certificate) Peer {
+	if leaf == nil {
+		return Peer{}
+	}
+	p := Peer{
+		Subject: leaf.Subject.String(),
+		DNS:     leaf.DNSNames,
+		Emails:  leaf.EmailAddresses,
+	}
+	for _, ip := range leaf.IPAddresses {
+		p.IPs = append(p.IPs, ip.String())
+	}
+	for _, uri := range leaf.URIs {
+		p.URIs = append(p.URIs, uri.String())
+	}
+	// An SVID has exactly one URI; with more of them the certificate is none,
+	// and nobody can say which identity was meant.
+	if len(leaf.URIs) == 1 && strings.EqualFold(leaf.URIs[0].Scheme, "spiffe") {
+		p.SPIFFE = p.URIs[0]
+	}
+	return p
+}
