@@ -1,0 +1,56 @@
+package wire
+
+import (
+	"errors"
+
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+)
+
+// Codec returns the gRPC codec of this package, for grpc.ForceServerCodecV2 and
+// grpc.ForceCodecV2. It sends a *[Message] as its gather list without copying
+// it and receives into a *[DeltaResponse] or a *[Received]; everything else goes
+// through grpc's own codec for protobuf messages. Its name is "proto", so that
+// peers see an ordinary content type.
+func Codec() encoding.CodecV2 {
+	return codec{CodecV2: encoding.GetCodecV2(proto.Name)}
+}
+
+// codec embeds the codec for ordinary messages, and with it the name.
+type codec struct{ encoding.CodecV2 }
+
+var errNilMessage = errors.New("wire: cannot send a nil *Message")
+
+// Marshal carries out encoding.CodecV2.
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	m, ok := v.(*Message)
+	switch {
+	case !ok:
+		return c.CodecV2.Marshal(v)
+	case m == nil:
+		return nil, errNilMessage
+	}
+	return m.gather, nil
+}
+
+// Unmarshal carries out encoding.CodecV2.
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	switch v := v.(type) {
+	case *DeltaResponse:
+		return decodeBuffers(data, v)
+	case *Received:
+		v.Err = decodeBuffers(data, &v.DeltaResponse)
+		return nil
+	default:
+		return c.CodecV2.Unmarshal(data, v)
+	}
+}
+
+// decodeBuffers decodes out of pooled memory, which goes back at once: Decode
+// keeps nothing of it. A message in one buffer is not copied.
+func decodeBuffers(data mem.BufferSlice, r *DeltaResponse) error {
+	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer buf.Free()
+	return r.Decode(buf.ReadOnlyData())
+}

@@ -1,0 +1,142 @@
+package wire
+
+import (
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Field numbers of envoy.service.discovery.v3.DeltaDiscoveryResponse.
+const (
+	fieldSystemVersion protowire.Number = 1
+	fieldResources     protowire.Number = 2
+	fieldTypeURL       protowire.Number = 4
+	fieldNonce         protowire.Number = 5
+	fieldRemoved       protowire.Number = 6
+	fieldRemovedNames  protowire.Number = 8
+	fieldErrors        protowire.Number = 9
+)
+
+// DeltaResponse is an incremental response as a server sent it. It is a target
+// of [Codec]: a response that cannot be decoded is an error of RecvMsg, which
+// ends the stream. [Received] leaves it alive.
+type DeltaResponse struct {
+	TypeURL, Nonce, SystemVersion string
+	// Resources are in the server's order. A name that comes twice is here
+	// twice; refusing it is the receiver's business (ACK-6).
+	Resources []*Resource
+	// Removed are removed_resources and the names in removed_resource_names,
+	// in the server's order.
+	Removed []string
+	// Errors say why a resource is not available.
+	Errors []ResourceError
+}
+
+// Decode replaces r by what the encoded DeltaDiscoveryResponse b says. It
+// copies what it keeps. If b cannot be decoded, it returns a [*DecodeError] and
+// r holds the type URL and the nonce where b got as far as to tell them, so
+// that it can be refused (ACK-6), and nothing else.
+func (r *DeltaResponse) Decode(b []byte) error {
+	*r = DeltaResponse{}
+	d := decoder{r: r}
+	it := fields{rest: b}
+	for it.next() {
+		if it.typ != protowire.BytesType {
+			continue // every field we know is length-delimited
+		}
+		if err := d.take(&it.field); err != nil {
+			d.fail(err)
+		}
+	}
+	d.fail(it.err)
+	if d.err != nil {
+		*r = DeltaResponse{TypeURL: r.TypeURL, Nonce: r.Nonce}
+	}
+	return d.err
+}
+
+// decoder is the state of one Decode.
+type decoder struct {
+	r   *DeltaResponse
+	cut cutter
+	err error // the first one, a *DecodeError
+}
+
+func (d *decoder) fail(err error) {
+	if d.err == nil {
+		d.err = within("", err)
+	}
+}
+
+// take decodes one field. After an error the walk goes on, since the type URL
+// and the nonce usually stand behind the resources.
+func (d *decoder) take(f *field) error {
+	r := d.r
+	switch f.num {
+	case fieldTypeURL:
+		if err := checkString("type_url", f.body); err != nil {
+			return err
+		}
+		r.TypeURL = d.cut.internTypeURL(f.body)
+	case fieldNonce:
+		return setString(&r.Nonce, "nonce", f.body)
+	case fieldSystemVersion:
+		return setString(&r.SystemVersion, "system_version_info", f.body)
+	case fieldResources, fieldRemoved, fieldRemovedNames, fieldErrors:
+		if d.err == nil { // else the response is refused as a whole
+			return d.takeElement(f)
+		}
+	}
+	return nil
+}
+
+// takeElement decodes one element of a repeated field.
+func (d *decoder) takeElement(f *field) error {
+	r := d.r
+	switch f.num {
+	case fieldResources:
+		res, err := d.cut.cut(f.body)
+		if err != nil {
+			return within(element("resources", len(r.Resources)), err)
+		}
+		r.Resources = append(r.Resources, res)
+	case fieldRemoved:
+		if err := checkString("removed_resources", f.body); err != nil {
+			return err
+		}
+		r.Removed = append(r.Removed, string(f.body))
+	case fieldRemovedNames:
+		var name []byte
+		if _, err := splitResourceName(f.body, &name, nil); err != nil {
+			return within("removed_resource_names", err)
+		}
+		r.Removed = append(r.Removed, string(name))
+	case fieldErrors:
+		e, err := decodeResourceError(f.body)
+		if err != nil {
+			return within(element("resource_errors", len(r.Errors)), err)
+		}
+		r.Errors = append(r.Errors, e)
+	}
+	return nil
+}
+
+func setString(dst *string, name string, b []byte) error {
+	if err := checkString(name, b); err != nil {
+		return err
+	}
+	*dst = string(b)
+	return nil
+}
+
+func element(name string, i int) string { return name + "[" + strconv.Itoa(i) + "]" }
+
+// Received is a target of [Codec] like DeltaResponse, but a response that
+// cannot be decoded does not cost the stream: Err says what is wrong with it,
+// and the type URL and the nonce are there if they could be read, so that it
+// can be answered with a NACK (ACK-6).
+type Received struct {
+	DeltaResponse
+	// Err is a *DecodeError or nil. Nothing of the response may be used if it is set.
+	Err error
+}

@@ -1,0 +1,164 @@
+package wire
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// digestLen is the number of bytes of SHA-256 that make a digest. 128 bits keep
+// accidental collisions out of reach and the string, which clients list in
+// initial_resource_versions, short.
+const digestLen = 16
+
+// Resource is one resource as a server sent it: cut out of a message once,
+// copied into one allocation of its own (see the package comment), then
+// immutable and shared by every response that holds it. All methods may be
+// called from any goroutine. Fields are set by this package and only read by
+// others.
+type Resource struct {
+	// Name is the server's spelling: name, or resource_name.name where that is empty.
+	Name string
+	// Aliases are other names of the resource (RES-10).
+	Aliases []string
+	// Version is the server's, "" if it gave none; see Digest (ACK-4).
+	Version string
+	// TypeURL is the payload's, "" without payload.
+	TypeURL string
+	// TTL is valid if HasTTL. It is not part of the stored bytes (TTL-1).
+	TTL    time.Duration
+	HasTTL bool
+	// DoNotCache is cache_control.do_not_cache (TTL-5).
+	DoNotCache bool
+
+	nameless bool // the name is in resource_name (field 8) alone
+
+	// framed holds the stored form. *mem.SliceBuffer is itself a mem.Buffer, so
+	// that a response refers to the field and no interface value needs memory.
+	framed mem.SliceBuffer
+
+	// Offsets into framed: where the bytes begin that every spelling of the name
+	// shares, and the tag of the payload, which is the end if there is none.
+	tail, payload int
+	// named is how many bytes of resource_name lie behind tail, -1 if the
+	// resource has none.
+	named int
+}
+
+// NewResource makes a Resource of the generated type, for sources that do not
+// speak the incremental protocol. It does not keep p. It returns an error if a
+// string of p is not valid UTF-8.
+func NewResource(p *discoveryv3.Resource) (*Resource, error) {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("wire: encode resource %q: %w", p.GetName(), err)
+	}
+	var c cutter
+	return c.cut(b)
+}
+
+// HasPayload tells whether the resource field was present. Without it this is
+// a heartbeat or, from older servers, a removal (RES-16).
+func (r *Resource) HasPayload() bool { return r.payload < len(r.framed) }
+
+// Raw returns the encoded Resource without its ttl, the payload last. Where
+// the server gave no version it holds the digest as version (ACK-4). The bytes
+// are shared: they must not be changed.
+func (r *Resource) Raw() []byte { return contents(r.framed) }
+
+// FramedAny returns the payload with the tag and length that it has in
+// Resource and in a state-of-the-world DiscoveryResponse alike (both are field
+// 2), nil without payload. The bytes are shared and must not be changed.
+func (r *Resource) FramedAny() []byte {
+	if !r.HasPayload() {
+		return nil
+	}
+	return r.framed[r.payload:len(r.framed):len(r.framed)]
+}
+
+// Any returns the encoded google.protobuf.Any exactly as the server sent it
+// (VAR-8), nil without payload. The bytes are shared and must not be changed.
+func (r *Resource) Any() []byte {
+	if !r.HasPayload() {
+		return nil
+	}
+	return contents(r.FramedAny())
+}
+
+// contents takes tag and length off a field of the stored form.
+func contents(framed []byte) []byte {
+	_, n := protowire.ConsumeVarint(framed[1:])
+	return framed[1+n : len(framed) : len(framed)]
+}
+
+// Size is the number of bytes that the resource takes in a response, its own
+// tag and length included.
+func (r *Resource) Size() int { return len(r.framed) }
+
+// SameContent tells whether the resources are equal byte for byte, their ttl
+// aside. Equal resources of which a server encoded one differently count as different.
+func (r *Resource) SameContent(o *Resource) bool {
+	return r == o || bytes.Equal(r.framed, o.framed)
+}
+
+// Digest is a hash of the payload in hexadecimal digits: the version that a
+// resource has for clients if its server gave none, the same in every replica
+// (ACK-4). It is "" without payload.
+func (r *Resource) Digest() string {
+	switch {
+	case !r.HasPayload():
+		return ""
+	case r.Version == "": // then it stands in the stored bytes as the version
+		return string(r.framed[r.payload-2*digestLen : r.payload])
+	}
+	var text [2 * digestLen]byte
+	encodeDigest(text[:], r.Any())
+	return string(text[:])
+}
+
+// encodeDigest writes the digest of payload into dst, which has room for 2×digestLen bytes.
+func encodeDigest(dst, payload []byte) {
+	sum := sha256.Sum256(payload)
+	hex.Encode(dst, sum[:digestLen])
+}
+
+// sizeAs is what the resource takes in a response under another name.
+func (r *Resource) sizeAs(name string) int {
+	return sizeBytesField(r.bodySizeAs(name))
+}
+
+func (r *Resource) bodySizeAs(name string) int {
+	n := len(r.framed) - r.tail
+	if !r.nameless {
+		n += sizeBytesField(len(name))
+	}
+	if r.named >= 0 {
+		// What lies behind tail is counted already.
+		n += sizeBytesField(r.namedSizeAs(name)) - r.named
+	}
+	return n
+}
+
+// namedSizeAs is the size of resource_name's content under another name.
+func (r *Resource) namedSizeAs(name string) int { return sizeBytesField(len(name)) + r.named }
+
+// appendHeadAs appends everything that comes before the shared bytes when the
+// resource goes out under another name (NAME-4).
+func (r *Resource) appendHeadAs(b []byte, name string) []byte {
+	b = appendBytesTag(b, fieldResources, r.bodySizeAs(name))
+	if !r.nameless {
+		b = append(appendBytesTag(b, fieldName, len(name)), name...)
+	}
+	if r.named >= 0 {
+		b = appendBytesTag(b, fieldResourceName, r.namedSizeAs(name))
+		b = append(appendBytesTag(b, fieldNameName, len(name)), name...)
+	}
+	return b
+}

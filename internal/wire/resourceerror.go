@@ -1,0 +1,102 @@
+package wire
+
+import (
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Field numbers of envoy.service.discovery.v3.ResourceError and google.rpc.Status.
+const (
+	fieldErrorName     protowire.Number = 1
+	fieldErrorDetail   protowire.Number = 2
+	fieldStatusCode    protowire.Number = 1
+	fieldStatusMessage protowire.Number = 2
+)
+
+// ResourceError says why a resource is not available (resource_errors). One
+// that came from a server is passed on with everything that was in it; one put
+// together from the fields is as good.
+type ResourceError struct {
+	Name    string
+	Code    codes.Code
+	Message string
+
+	// raw is the encoded ResourceError with its name first, "" if no server sent
+	// it; shared says how many bytes at its end go with every spelling of the name,
+	// named how many of those belong to resource_name.
+	raw           string
+	shared, named int
+}
+
+// decodeResourceError copies what it keeps of b. Errors are rare, so that the
+// generated type does the decoding and the checking.
+func decodeResourceError(b []byte) (ResourceError, error) {
+	var p discoveryv3.ResourceError
+	if err := checkMessage("", b, &p, responseDepth); err != nil {
+		return ResourceError{}, err
+	}
+	e := ResourceError{
+		Name:    p.GetResourceName().GetName(),
+		Code:    codes.Code(p.GetErrorDetail().GetCode()),
+		Message: p.GetErrorDetail().GetMessage(),
+	}
+	var name []byte
+	var named, rest [][]byte
+	it := fields{rest: b}
+	for it.next() {
+		if !it.is(fieldErrorName, protowire.BytesType) {
+			rest = append(rest, it.raw)
+			continue
+		}
+		var err error
+		if named, err = splitResourceName(it.body, &name, named); err != nil {
+			return ResourceError{}, within("resource_name", err)
+		}
+	}
+	if it.err != nil {
+		return ResourceError{}, it.err
+	}
+	e.named = sizeAll(named)
+	e.shared = e.named + sizeAll(rest)
+	raw := e.appendHead(make([]byte, 0, e.sizeAs(e.Name)), e.Name)
+	e.raw = string(appendAll(appendAll(raw, named), rest))
+	return e, nil
+}
+
+// appendHead appends what comes before the shared bytes.
+func (e *ResourceError) appendHead(b []byte, name string) []byte {
+	b = appendBytesTag(b, fieldErrorName, sizeStringField(name)+e.named)
+	return appendStringField(b, fieldNameName, name)
+}
+
+// sizeAs is the size of the encoded error under a name.
+func (e *ResourceError) sizeAs(name string) int {
+	return sizeBytesField(sizeStringField(name)+e.named) + e.shared - e.named
+}
+
+// encoded returns the encoded ResourceError under a name (NAME-4).
+func (e *ResourceError) encoded(name string) string {
+	switch {
+	case e.raw == "":
+		return e.encodedFields(name)
+	case name == e.Name:
+		return e.raw
+	}
+	b := e.appendHead(make([]byte, 0, e.sizeAs(name)), name)
+	return string(append(b, e.raw[len(e.raw)-e.shared:]...))
+}
+
+// encodedFields encodes an error that no server sent.
+func (e *ResourceError) encodedFields(name string) string {
+	var status []byte
+	if e.Code != codes.OK {
+		status = protowire.AppendTag(status, fieldStatusCode, protowire.VarintType)
+		status = protowire.AppendVarint(status, uint64(int64(int32(e.Code))))
+	}
+	status = appendStringField(status, fieldStatusMessage, e.Message)
+	bare := ResourceError{}
+	b := bare.appendHead(nil, name)
+	b = append(appendBytesTag(b, fieldErrorDetail, len(status)), status...)
+	return string(b)
+}
