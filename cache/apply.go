@@ -1,0 +1,325 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
+	"google.golang.org/grpc/codes"
+)
+
+// RejectedError is why a response is NACKed (ACK-6). Unless Partly, nothing of it
+// was applied.
+type RejectedError struct {
+	Reason string
+	Partly bool // only the named resources were left out
+}
+
+func (e *RejectedError) Error() string { return e.Reason }
+
+// redirectType is the payload of a redirect, which may stand in for a resource of
+// any type (LOC-1).
+const redirectType = "type.googleapis.com/xds.core.v3.ResourceLocator"
+
+// Apply puts a response of an upstream stream into the tables and wakes who waits
+// for it. A *RejectedError says why it is to be NACKed: a name that occurs twice,
+// a payload of another type, a name that cannot be parsed. What was cached stays.
+// Resources that nobody asked for are counted and left out (SUB-13).
+func (s *Store) Apply(stream int, r *wire.DeltaResponse, received time.Time) error {
+	u, err := newUpdate(r, received)
+	if err != nil {
+		return err
+	}
+	s.applyMu.Lock()
+	defer s.applyMu.Unlock()
+	s.mu.Lock()
+	if t := s.carried(stream, r.TypeURL); t != nil {
+		u.apply(t)
+	} else {
+		u.unsolicited = len(r.Resources)
+	}
+	s.finish()
+	s.mu.Unlock()
+	s.flushWakes()
+	s.cache.trim()
+	if u.unsolicited > 0 {
+		s.cache.observer.Unsolicited(r.TypeURL, u.unsolicited)
+	}
+	if len(u.bad) > 0 {
+		return &RejectedError{Reason: errors.Join(u.bad...).Error(), Partly: true}
+	}
+	return nil
+}
+
+// update is a response on its way into a table.
+type update struct {
+	response    *wire.DeltaResponse
+	keys        []string // of response.Resources; "" where the name is bad
+	removed     []string // keys of response.Removed, likewise
+	bad         []error
+	received    time.Time
+	unsolicited int
+}
+
+// newUpdate works out the keys and checks the envelope, before any lock is taken.
+func newUpdate(r *wire.DeltaResponse, received time.Time) (*update, error) {
+	u := &update{response: r, received: received}
+	u.keys = make([]string, len(r.Resources))
+	for i, res := range r.Resources {
+		if res.TypeURL != r.TypeURL && res.HasPayload() && res.TypeURL != redirectType {
+			return nil, &RejectedError{Reason: fmt.Sprintf("resource %q is of type %q in a response for %q",
+				res.Name, res.TypeURL, r.TypeURL)}
+		}
+		u.keys[i] = u.key(res.Name)
+	}
+	u.removed = make([]string, len(r.Removed))
+	for i, name := range r.Removed {
+		u.removed[i] = u.key(name)
+	}
+	if twice := duplicate(u.keys, u.removed); twice != "" {
+		return nil, &RejectedError{Reason: fmt.Sprintf("resource %q occurs twice", twice)}
+	}
+	return u, nil
+}
+
+func (u *update) key(name string) string {
+	key, err := keyer.Key(name)
+	if err != nil {
+		u.bad = append(u.bad, err)
+		return ""
+	}
+	if key == "" {
+		u.bad = append(u.bad, errors.New("a resource without a name"))
+	}
+	return key
+}
+
+// duplicate returns a key that occurs twice.
+func duplicate(keys, removed []string) string {
+	if len(keys)+len(removed) < 2 {
+		return ""
+	}
+	all := slices.Concat(keys, removed)
+	slices.Sort(all)
+	for i := 1; i < len(all); i++ {
+		if all[i] == all[i-1] && all[i] != "" {
+			return all[i]
+		}
+	}
+	return ""
+}
+
+func (u *update) apply(t *table) {
+	if u.response.SystemVersion != "" {
+		t.systemVersion = u.response.SystemVersion
+	}
+	t.answer(u.received, len(u.keys) == 0)
+	for i, r := range u.response.Resources {
+		if u.keys[i] != "" {
+			u.resource(t, u.keys[i], r)
+		}
+	}
+	for i, key := range u.removed {
+		if key != "" {
+			u.remove(t, key, u.response.Removed[i])
+		}
+	}
+	for i := range u.response.Errors {
+		u.fail(t, &u.response.Errors[i])
+	}
+}
+
+// resource applies one resource.
+func (u *update) resource(t *table, key string, r *wire.Resource) {
+	e := t.entries[key]
+	coll := t.collectionOf(key, e)
+	if !r.HasPayload() {
+		u.bare(t, key, r, e)
+		return
+	}
+	aliases := t.serveAliases(key, r, u.received)
+	if coll == nil && (e == nil || (e.interest == nil && !e.member())) {
+		if !aliases {
+			u.unsolicited++
+		}
+		return
+	}
+	if e == nil {
+		e = t.entry(key, r.Name)
+	}
+	if e.alias {
+		t.unalias(e)
+	}
+	isNew := coll != nil && !e.member()
+	switch {
+	case e.res == nil || !e.res.SameContent(r):
+		t.set(e, r, coll, u.received)
+	case isNew:
+		// Held already because it was asked for by name; now it also is a member.
+		e.received = u.received.UnixNano()
+		coll.touch(e, t.store.next())
+		coll.bytes += e.size()
+		t.store.changed(coll)
+	default:
+		e.res = r // the ttl may be another
+	}
+	if coll != nil {
+		coll.confirm(e, isNew, u.received)
+	}
+}
+
+// answer notes that the type was answered since its collections were subscribed
+// to: their quiet time begins (RES-14).
+func (t *table) answer(now time.Time, empty bool) {
+	for c := range t.unanswered {
+		if !c.interest.subscribed || !c.answered.IsZero() {
+			continue
+		}
+		c.answered = now
+		if empty && c.knownEmpty() {
+			t.store.changed(c) // followers can be told that there is nothing
+		}
+	}
+	t.unanswered = nil
+}
+
+// bare applies a resource without payload: a heartbeat if its version is the one
+// held, else word of an older server that it does not exist (RES-16).
+func (u *update) bare(t *table, key string, r *wire.Resource, e *entry) {
+	if e != nil && e.res != nil && r.Version == e.res.Version {
+		if e.member() {
+			e.coll.confirm(e, false, u.received)
+		}
+		return
+	}
+	u.remove(t, key, r.Name)
+}
+
+// collectionOf is the collection that a key belongs to, if it is subscribed to.
+func (t *table) collectionOf(key string, e *entry) *collection {
+	if e != nil && e.coll != nil {
+		return e.coll
+	}
+	if len(t.colls) == 0 {
+		return nil
+	}
+	if t.kind == wholeType {
+		return t.colls[Wildcard]
+	}
+	if g := keyer.GlobOf(key); g != "" {
+		return t.colls[g]
+	}
+	return nil
+}
+
+// remove applies a removal: of a resource, or of all members of a glob (GLOB-4).
+// That "*" does not exist is what a server says that takes it for a name: it
+// means nothing.
+func (u *update) remove(t *table, key, name string) {
+	if c := t.colls[key]; c != nil && !c.wildcard() {
+		t.empty(c, u.received)
+		return
+	}
+	for _, e := range slices.Clone(t.aliased[key]) {
+		t.unset(e, absent, nil, u.received)
+	}
+	e := t.entries[key]
+	if e == nil || e.state == absent {
+		return // not asked for, or known already
+	}
+	if e.res == nil {
+		e.name = intern(strings.Clone(name), e.key)
+	}
+	t.unset(e, absent, nil, u.received)
+}
+
+// empty carries out the server's word that a collection has no members.
+func (t *table) empty(c *collection, now time.Time) {
+	wasSynced := c.synced
+	c.synced = true
+	for c.live.head != nil {
+		t.unset(c.live.head, absent, nil, now)
+	}
+	if !wasSynced {
+		t.store.changed(c)
+	}
+}
+
+// fail applies a resource error (ERR-1): NOT_FOUND and PERMISSION_DENIED drop the
+// resource, others keep what is held.
+func (u *update) fail(t *table, re *wire.ResourceError) {
+	key, err := keyer.Key(re.Name)
+	if err != nil {
+		u.bad = append(u.bad, err)
+		return
+	}
+	e := t.entries[key]
+	if e == nil {
+		return
+	}
+	drop := re.Code == codes.NotFound || re.Code == codes.PermissionDenied
+	if !drop && e.res != nil {
+		return
+	}
+	if e.err != nil && *e.err == *re {
+		return // said before
+	}
+	own := *re // or all errors of the response would be kept with it
+	t.unset(e, failed, &own, u.received)
+}
+
+// Settle ends the quiet time of the collections that have been answered for long
+// enough at now: what the server did not confirm since the stream began is
+// removed, and what clients hold beyond the members is known not to exist. It
+// returns when to call it again, zero if nothing waits.
+func (s *Store) Settle(now time.Time) time.Time {
+	s.applyMu.Lock()
+	defer s.applyMu.Unlock()
+	s.mu.Lock()
+	var next time.Time
+	for _, t := range s.tables {
+		for _, c := range t.colls {
+			at := c.settleAt(s.quiet)
+			switch {
+			case at.IsZero():
+			case now.Before(at):
+				if next.IsZero() || at.Before(next) {
+					next = at
+				}
+			default:
+				t.settle(c, now)
+			}
+		}
+	}
+	s.finish()
+	s.mu.Unlock()
+	s.flushWakes()
+	s.cache.trim()
+	return next
+}
+
+func (t *table) settle(c *collection, now time.Time) {
+	c.synced = true
+	for e := c.live.head; e != nil && c.stale > 0; {
+		next := e.next
+		// A name with its own subscription is answered by itself.
+		if e.epoch != c.epoch {
+			if e.interest != nil && e.interest.subscribed && t.kind == byName {
+				c.stale--
+				e.epoch = c.epoch
+			} else {
+				t.unset(e, absent, nil, now)
+			}
+		}
+		e = next
+	}
+	for _, f := range c.followers {
+		if len(f.versions) > 0 || len(f.watch.answers) > 0 || !f.told {
+			t.store.wake(f.watch)
+		}
+	}
+}

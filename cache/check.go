@@ -1,0 +1,173 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// Check walks the whole store and reports every inconsistency that it finds. It
+// locks the store for as long as it walks: for tests and for the admin port.
+func (s *Store) Check() error {
+	s.mu.Lock() // for writing, since it looks at what clients change under the read lock
+	defer s.mu.Unlock()
+	var errs []error
+	var resources, bytes int64
+	for key, t := range s.tables {
+		r, b, err := t.check()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("table %s (%s): %w", key.typeURL, key.kind, err))
+		}
+		resources += r
+		bytes += b
+	}
+	if resources != s.resources || bytes != s.bytes {
+		errs = append(errs, fmt.Errorf("counted %d resources of %d bytes, found %d of %d", s.resources, s.bytes, resources, bytes))
+	}
+	for c := range s.clients {
+		for _, w := range c.watches {
+			if err := w.check(); err != nil {
+				errs = append(errs, fmt.Errorf("watch of %s: %w", w.typeURL, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checker collects what is wrong.
+type checker struct{ errs []error }
+
+func (c *checker) that(ok bool, format string, args ...any) {
+	if !ok {
+		c.errs = append(c.errs, fmt.Errorf(format, args...))
+	}
+}
+
+// check verifies one table and returns its resources and bytes.
+func (t *table) check() (resources, bytes int64, err error) {
+	c := &checker{}
+	interests, watchers := 0, int64(0)
+	pending := make(map[*interest]bool)
+	for at, i := range t.pending {
+		c.that(!pending[i], "%q is pending twice", i.name())
+		c.that(int(i.pending) == at+1, "%q is pending at %d, but says %d", i.name(), at+1, i.pending)
+		pending[i] = true
+	}
+	for key, coll := range t.colls {
+		interests++
+		coll.check(c, key)
+		coll.interest.check(c, pending)
+	}
+	for key, e := range t.entries {
+		c.that(e.key == key, "entry %q stands under %q", e.key, key)
+		c.that((e.state == present) == (e.res != nil), "%q is %s, resource held: %t", key, e.state, e.res != nil)
+		c.that((e.state == failed) == (e.err != nil), "%q is %s, error held: %t", key, e.state, e.err != nil)
+		c.that(len(e.subs) > 0 || e.interest != nil || e.coll != nil, "nothing refers to entry %q", key)
+		c.that(e.coll == nil || t.colls[e.coll.key] == e.coll, "%q belongs to a collection that is gone", key)
+		c.that(e.changed <= t.store.seq, "%q was changed in the future", key)
+		watchers += int64(len(e.subs))
+		for pos, sub := range e.subs {
+			c.that(sub.pos == pos && sub.entry == e && !sub.ended, "%q has a broken watcher", key)
+		}
+		if len(e.subs) > 0 && e.interest == nil {
+			c.that(e.member(), "%q is watched, and nobody is asked", key)
+		}
+		_, loose := t.loose[keyer.GlobOf(key)][e]
+		c.that(e.loose == loose && !(loose && e.coll != nil), "%q: loose %t, listed %t, collection %t", key, e.loose, loose, e.coll != nil)
+		if e.interest != nil {
+			interests++
+			e.interest.check(c, pending)
+		}
+		if e.res != nil {
+			resources++
+			bytes += e.size()
+		}
+	}
+	for key, served := range t.aliased {
+		for _, e := range served {
+			c.that(e.alias && e.res != nil && t.entries[e.key] == e, "alias %q of %q is broken", e.key, key)
+		}
+	}
+	c.that(resources == t.resources && bytes == t.bytes && watchers == t.watchers,
+		"counted %d resources of %d bytes and %d watchers, found %d of %d and %d",
+		t.resources, t.bytes, t.watchers, resources, bytes, watchers)
+	c.that(interests == t.interests, "counted %d interests, found %d", t.interests, interests)
+	c.that(interests == 0 || t.stream >= 0, "wanted, but on no stream")
+	return resources, bytes, errors.Join(c.errs...)
+}
+
+func (i *interest) check(c *checker, pending map[*interest]bool) {
+	name := i.name()
+	c.that((i.pending > 0) == pending[i], "%q: pending at %d, listed %t", name, i.pending, pending[i])
+	// The other way around it may just have been taken out, to be evicted.
+	c.that(i.parked || !i.table.store.cache.waits(i), "%q is in the LRU, but not parked", name)
+	c.that(!i.leaving || !i.watched(), "%q is watched and leaving", name)
+	c.that(!(i.parked && i.watched()), "%q is watched and parked", name)
+	c.that(i.watched() || i.parked || i.leaving, "%q is neither watched, parked nor leaving", name)
+	c.that(!i.leaving || i.pending > 0, "%q is leaving, but nobody will say so", name)
+}
+
+func (coll *collection) check(c *checker, key string) {
+	c.that(coll.key == key, "collection %q stands under %q", coll.key, key)
+	var bytes int64
+	stale := 0
+	for _, l := range []struct {
+		list *list
+		dead bool
+	}{{&coll.live, false}, {&coll.tombs, true}} {
+		n, last := 0, uint64(0)
+		var prev *entry
+		for e := l.list.head; e != nil; prev, e = e, e.next {
+			n++
+			c.that(e.prev == prev, "%q: list broken before %q", key, e.key)
+			c.that(e.coll == coll && e.dead == l.dead, "%q: %q is in the wrong list", key, e.key)
+			c.that(e.changed > last, "%q: %q is out of order", key, e.key)
+			c.that((e.state == present) != l.dead, "%q: %q is %s", key, e.key, e.state)
+			c.that(coll.table.entries[e.key] == e, "%q: %q is not in the table", key, e.key)
+			last = e.changed
+			if !l.dead {
+				bytes += e.size()
+				if e.epoch != coll.epoch {
+					stale++
+				}
+			}
+		}
+		c.that(l.list.tail == prev && l.list.len == n, "%q: list of %d counted as %d", key, n, l.list.len)
+	}
+	c.that(bytes == coll.bytes, "%q: %d bytes counted as %d", key, bytes, coll.bytes)
+	c.that(stale == coll.stale, "%q: %d stale members counted as %d", key, stale, coll.stale)
+	c.that(coll.tombs.len <= max(minTombstones, coll.live.len), "%q: %d tombstones", key, coll.tombs.len)
+	for pos, f := range coll.followers {
+		c.that(f.pos == pos && f.coll == coll, "%q has a broken follower", key)
+	}
+}
+
+func (w *watch) check() error {
+	c := &checker{}
+	dirty := make(map[*nameSub]bool)
+	ended, respelled := 0, 0
+	for _, sub := range w.dirty {
+		c.that(!dirty[sub], "%q is dirty twice", sub.spelling)
+		dirty[sub] = true
+		if sub.ended {
+			ended++
+		}
+	}
+	c.that(ended == w.ended, "%d dirty subscriptions ended, counted as %d", ended, w.ended)
+	for name, sub := range w.names {
+		c.that(sub.spelling == name && !sub.ended, "subscription to %q is broken", name)
+		c.that(sub.dirty == dirty[sub], "%q: dirty %t, listed %t", name, sub.dirty, dirty[sub])
+		if name != sub.entry.key {
+			respelled++
+		}
+	}
+	for key, subs := range w.respelledNames {
+		respelled -= len(subs)
+		for _, sub := range subs {
+			c.that(w.names[sub.spelling] == sub && sub.entry.key == key, "respelled %q of %q is broken", sub.spelling, key)
+		}
+	}
+	c.that(respelled == 0, "%d respelled names are not listed", respelled)
+	return errors.Join(c.errs...)
+}

@@ -1,0 +1,334 @@
+package cache
+
+import (
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+const (
+	// minTombstones is how many removed members a collection remembers at least.
+	minTombstones = 1024
+	// minSweep is the number of tombstones below which nobody looks which of them
+	// all cursors have passed.
+	minSweep = 64
+)
+
+// collection is a set of resources that is subscribed to as a whole: "*" or a
+// glob. Its members stand in a list ordered by their last change. Guarded by
+// Store.mu.
+type collection struct {
+	table    *table
+	key      string // "*", or the canonical glob
+	name     string // as it goes upstream
+	interest *interest
+
+	live  list // members
+	tombs list // removed members that some cursor has not passed
+	bytes int64
+
+	// floor is the number of the youngest tombstone that was discarded although
+	// a cursor had not passed it. A client whose cursor is older cannot be told
+	// everything any more.
+	floor   uint64
+	sweepAt int // look for passed tombstones when there are so many
+
+	followers []*cursor
+	changes   uint64 // changes so far, to count what merging saved
+	moved     bool   // in store.moved
+
+	// synced: all members that the server had when it was asked are here, so
+	// what is not here does not exist. answered and progress are the times of the
+	// type's first response on the present stream, and of the last one that
+	// confirmed a member; both zero until then.
+	synced             bool
+	answered, progress time.Time
+	epoch              uint32 // members of another epoch are stale
+	stale              int
+}
+
+// touch gives a changed member its new place, or brings a new one in.
+func (c *collection) touch(e *entry, n uint64) {
+	switch {
+	case e.coll == nil:
+		e.coll, e.added, e.epoch = c, n, c.epoch
+	case e.dead:
+		e.epoch = c.epoch
+		// Some client may not have been told of the removal and still hold it from
+		// before: keep added.
+		c.tombs.remove(e)
+		e.dead = false
+	default:
+		c.live.remove(e)
+	}
+	e.changed = n
+	c.live.push(e)
+	c.changes++
+}
+
+// bury turns a member into a tombstone.
+func (c *collection) bury(e *entry, n uint64) {
+	c.live.remove(e)
+	e.dead, e.changed = true, n
+	c.tombs.push(e)
+	c.changes++
+	if e.epoch != c.epoch {
+		c.stale--
+	}
+}
+
+// sweep discards tombstones: those that every cursor has passed, and the oldest
+// beyond max(1024, members). Clients that had not passed those are told to come
+// back with their versions.
+func (c *collection) sweep() {
+	if len(c.followers) == 0 {
+		// Who follows later skips tombstones older than itself.
+		for c.tombs.head != nil {
+			c.discard(c.tombs.head)
+		}
+		return
+	}
+	limit := max(minTombstones, c.live.len)
+	if c.tombs.len <= max(minSweep, min(c.sweepAt, limit)) {
+		return
+	}
+	passed := c.followers[0].removed
+	for _, f := range c.followers {
+		passed = min(passed, f.removed)
+	}
+	for c.tombs.head != nil && c.tombs.head.changed <= passed {
+		c.discard(c.tombs.head)
+	}
+	for c.tombs.len > limit {
+		c.floor = c.tombs.head.changed
+		c.discard(c.tombs.head)
+	}
+	c.sweepAt = 2 * c.tombs.len
+}
+
+// disown discards a tombstone whose name something else serves now: an alias is
+// no member (RES-10). Cursors that have not passed it cannot be told any more.
+func (c *collection) disown(e *entry) {
+	c.floor = max(c.floor, e.changed)
+	c.discard(e)
+}
+
+func (c *collection) discard(e *entry) {
+	c.tombs.remove(e)
+	e.coll, e.dead = nil, false
+	c.table.forgetUnused(e)
+}
+
+// confirm notes that the server spoke of e at the present stream.
+func (c *collection) confirm(e *entry, isNew bool, now time.Time) {
+	switch {
+	case isNew:
+		c.progress = now
+	case e.epoch != c.epoch:
+		c.stale--
+		c.progress = now
+	}
+	e.epoch = c.epoch
+}
+
+// confirmAll notes that the server knows on the present stream what is held, and
+// will speak of what it has not.
+func (c *collection) confirmAll() {
+	for e := c.live.head; e != nil && c.stale > 0; e = e.next {
+		if e.epoch != c.epoch {
+			e.epoch = c.epoch
+			c.stale--
+		}
+	}
+}
+
+// settleAt is when its quiet time ends; zero if it has none to wait for. The
+// quiet time begins with the first answer and is prolonged by members that were
+// new or not confirmed before, so that a large first state sent in many parts
+// ends it late, while a collection that is never quiet ends it nevertheless.
+func (c *collection) settleAt(quiet time.Duration) time.Time {
+	if c.answered.IsZero() || (c.synced && c.stale == 0) {
+		return time.Time{}
+	}
+	last := c.answered
+	if c.progress.After(last) {
+		last = c.progress
+	}
+	return last.Add(quiet)
+}
+
+// wildcard reports whether c is "*".
+func (c *collection) wildcard() bool { return c.table.kind == wholeType }
+
+// knownEmpty reports whether a new follower may be told that there is nothing.
+// A server answers "*" even if it has nothing, and an empty glob by its name.
+func (c *collection) knownEmpty() bool {
+	return c.live.len == 0 && (c.synced || (c.wildcard() && !c.answered.IsZero()))
+}
+
+// dropCollection forgets c after its unsubscribe was taken. Members that
+// somebody names stay.
+func (t *table) dropCollection(c *collection) {
+	delete(t.colls, c.key)
+	delete(t.unanswered, c)
+	for _, l := range []*list{&c.live, &c.tombs} {
+		for l.head != nil {
+			e := l.head
+			l.remove(e)
+			e.coll, e.dead = nil, false
+			if e.res != nil {
+				t.loosen(e)
+			}
+			t.forgetUnused(e)
+		}
+	}
+}
+
+// cursor is how far one client has followed one collection. Guarded by
+// Store.mu, against other clients by being reachable from its own only.
+type cursor struct {
+	client *Client
+	watch  *watch
+	coll   *collection
+	pos    int    // in coll.followers
+	name   string // the collection as the client spells it
+
+	born    uint64 // number at which it began; older tombstones do not concern it
+	sent    uint64 // last change of a living member that the client was sent
+	removed uint64 // last removal that it was sent
+	reached uint64 // highest sent of any pass before the present one
+	at      *entry // the member with number sent, unless it changed since
+	tomb    *entry // the tombstone with number removed, likewise
+
+	seen    uint64 // coll.changes when it was last level with the collection
+	since   int    // changes sent since then
+	told    bool   // the client has been told something, if only that it is empty
+	renamed bool   // name is not canonical: members are respelled (NAME-4)
+
+	// versions is what the client said it holds of the collection
+	// (initial_resource_versions), by key, until each was compared; what is left
+	// when the collection is synced does not exist any more (RES-11).
+	versions map[string]string
+}
+
+// follow makes a client follow c from its beginning.
+func (c *collection) follow(w *watch, spelling string) *cursor {
+	n := c.table.store.seq
+	f := &cursor{
+		client: w.client, watch: w, coll: c, pos: len(c.followers), name: spelling,
+		born: n, removed: n, seen: c.changes, renamed: asked(spelling, c.key) != c.key,
+	}
+	c.followers = append(c.followers, f)
+	c.interest.want()
+	return f
+}
+
+// unfollow ends it.
+func (f *cursor) unfollow() {
+	c := f.coll
+	last := len(c.followers) - 1
+	c.followers[f.pos] = c.followers[last]
+	c.followers[f.pos].pos = f.pos
+	c.followers[last] = nil
+	c.followers = c.followers[:last]
+	if last == 0 {
+		c.sweep()
+		c.interest.release()
+	}
+}
+
+// repeat makes everything be sent again: the client subscribed again (SUB-6).
+func (f *cursor) repeat() {
+	f.reached = max(f.reached, f.sent)
+	f.sent, f.at = 0, nil
+	f.born = f.coll.table.store.seq
+	f.seen, f.since = f.coll.changes, 0
+	f.told = false
+	for key := range f.versions {
+		f.versions[key] = "" // it may hold it still, or have forgotten it (RES-15)
+	}
+}
+
+// mayHold notes that the client has a member from another subscription, which the
+// cursor has not come to.
+func (f *cursor) mayHold(key string) {
+	if f.versions == nil {
+		f.versions = make(map[string]string)
+	}
+	f.versions[key] = ""
+}
+
+// passed reports whether an entry is a member that the cursor has come to.
+func (f *cursor) passed(e *entry) bool {
+	return e.coll == f.coll && !e.dead && e.changed <= f.sent
+}
+
+// inherit takes over from a cursor in the same collection, under another spelling,
+// that ended: what the client was sent by it, and what was not compared yet.
+func (f *cursor) inherit(o *cursor) {
+	f.reached, f.removed = max(f.reached, o.reached, o.sent), min(f.removed, o.removed)
+	for key := range o.versions {
+		if e := f.coll.table.entries[key]; e == nil || !f.passed(e) {
+			f.mayHold(key)
+		}
+	}
+}
+
+// compared notes that the client knows what became of a key that it held.
+func (f *cursor) compared(key string) {
+	if f.versions != nil {
+		f.versions = without(f.versions, key)
+	}
+}
+
+// without deletes a key. Maps do not shrink, and a client may live for months
+// after it began with a large one: an empty one is let go.
+func without[V any](m map[string]V, key string) map[string]V {
+	delete(m, key)
+	if len(m) == 0 {
+		return nil
+	}
+	return m
+}
+
+// behind reports whether removals were discarded that the client was not told.
+func (f *cursor) behind() bool { return f.coll.floor > f.removed }
+
+// spell gives a member under the name that the client expects: in its own
+// spelling of the glob, whatever the server's is (NAME-4), and in the server's
+// for "*".
+func (f *cursor) spell(e *entry) string {
+	if f.coll.wildcard() {
+		return e.name
+	}
+	return f.spellKey(e.key)
+}
+
+// spellKey is spell for what is no member.
+func (f *cursor) spellKey(key string) string {
+	if !f.renamed {
+		return key
+	}
+	return keyer.Respell(f.name, key)
+}
+
+// addsDue and removalsDue report what Collect would find.
+func (f *cursor) addsDue() bool {
+	t := f.coll.live.tail
+	return (t != nil && t.changed > f.sent) || (!f.told && f.coll.knownEmpty())
+}
+
+func (f *cursor) removalsDue() bool {
+	t := f.coll.tombs.tail
+	return (t != nil && t.changed > f.removed) || f.leftoverDue()
+}
+
+// leftoverDue reports whether what the client holds and the collection lacks may
+// be told: not before the collection is synced, and what is here was compared.
+func (f *cursor) leftoverDue() bool {
+	if len(f.versions) == 0 || !f.coll.synced {
+		return false
+	}
+	t := f.coll.live.tail
+	return t == nil || t.changed <= f.sent
+}

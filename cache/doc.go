@@ -1,0 +1,41 @@
+// Package cache holds what the control planes said and remembers how far each
+// client has followed it.
+//
+// A [Cache] owns the limits and the LRU of what nobody watches. A [Store] holds
+// everything of one session, that is of one upstream and one scope: a table per
+// type and kind (the type as a whole, or names and globs), because the two kinds
+// cannot be told apart on one upstream stream (SUB-12). A [Client] is one
+// downstream stream's place in one store: its cursors and its named
+// subscriptions.
+//
+// The upstream session fills a store ([Store.Apply]) and asks it what to
+// subscribe to ([Store.Restart], [Store.TakeDemand]); a downstream stream says
+// what it wants ([Client.Update]) and takes what it lacks ([Client.Collect]).
+// The package does no I/O, starts no goroutine but [Cache.Run]'s caller's own,
+// and never looks into a payload.
+//
+// # Collections and cursors
+//
+// Every change in a store gets the next number. A collection ("*" or a glob)
+// keeps its members in a list ordered by the number of their last change, so an
+// update is O(1): the member moves to the tail. A client that follows it holds
+// one number, and what it lacks is the tail behind that number, merged and in
+// order. Removed members move to a second list, of tombstones, in the same
+// order; it has a cursor of its own, because removals of clusters and endpoints
+// wait for later types (ADS-1) while additions do not.
+//
+// # Locks
+//
+// One RWMutex per store guards its tables and, against the session, the state of
+// its clients. Updates and subscriptions take it for writing. Collect takes it
+// for reading, since it changes nothing but its own client, whose stream calls
+// one method at a time. One lock for all types is what makes a client's pass a
+// snapshot: a route is never taken without the cluster that came before it, and
+// a cluster that was removed later is seen together with the route that had
+// moved away by then. With a lock per table either can slip in between.
+//
+// Lock order: Store.applyMu, Store.mu, Cache.mu. No two stores' locks are ever
+// held together; eviction takes its candidates under Cache.mu, lets go of it, and
+// visits their stores one by one. Nothing blocks under a lock; clients are woken
+// after it is released.
+package cache

@@ -1,0 +1,113 @@
+package cache_test
+
+import (
+	"fmt"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+const clusters = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+
+// subscribe says what a client's request says.
+func subscribe(c *cache.Client, name string) error {
+	key, err := keyer.Key(name)
+	if err != nil {
+		return err
+	}
+	c.Update(cache.Change{TypeURL: clusters, Subscribe: []cache.Name{{Spelling: name, Key: key}}})
+	return nil
+}
+
+// answer is a control plane's response with one cluster.
+func answer(name, version string) (*wire.DeltaResponse, error) {
+	r, err := wire.NewResource(&discoveryv3.Resource{
+		Name: name, Version: version, Resource: &anypb.Any{TypeUrl: clusters},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &wire.DeltaResponse{TypeURL: clusters, Resources: []*wire.Resource{r}}, nil
+}
+
+// Two clients ask for one cluster: the control plane is asked once, and what it
+// says reaches both.
+func Example() {
+	store := cache.New(cache.Limits{MaxResources: 100_000, Idle: 10 * time.Minute}, nil).Open(15 * time.Second)
+
+	bells := []chan struct{}{make(chan struct{}, 1), make(chan struct{}, 1)}
+	clients := []*cache.Client{store.Join(bells[0]), store.Join(bells[1])}
+	for _, c := range clients {
+		if err := subscribe(c, "backend"); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+
+	// The upstream session begins its stream …
+	for _, sub := range store.Restart(0, 0) {
+		fmt.Println("upstream:", sub.Subscribe)
+	}
+	// … and puts what it receives into the store.
+	response, err := answer("backend", "v1")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := store.Apply(0, response, time.Now()); err != nil {
+		fmt.Println("NACK:", err)
+		return
+	}
+
+	for i, c := range clients {
+		<-bells[i]
+		nothingBusy := func(string) bool { return false }
+		batches, more, err := c.Collect(nothingBusy, 1<<20, 8)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		for _, b := range batches {
+			fmt.Println("client", i, "gets", b.Body.Resources(), "of rank", b.Rank, "more:", more)
+		}
+		c.Leave()
+	}
+	// Output:
+	// upstream: [backend]
+	// client 0 gets 1 of rank 0 more: false
+	// client 1 gets 1 of rank 0 more: false
+}
+
+// A client that was there before says what it holds, and is not sent it again.
+func ExampleClient_Update() {
+	store := cache.New(cache.Limits{}, nil).Open(15 * time.Second)
+	c := store.Join(make(chan struct{}, 1))
+	defer c.Leave()
+	c.Update(cache.Change{
+		TypeURL:   clusters,
+		Subscribe: []cache.Name{{Spelling: "backend", Key: "backend"}},
+		Versions:  map[string]string{"backend": "v1"},
+	})
+	store.Restart(0, 0)
+	for _, version := range []string{"v1", "v2"} {
+		response, err := answer("backend", version)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		if err := store.Apply(0, response, time.Now()); err != nil {
+			fmt.Println("NACK:", err)
+			return
+		}
+		batches, _, err := c.Collect(func(string) bool { return false }, 1<<20, 8)
+		fmt.Println(version, len(batches), err)
+	}
+	// Output:
+	// v1 0 <nil>
+	// v2 1 <nil>
+}

@@ -1,0 +1,363 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/google/go-cmp/cmp"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// The types of the schedules, and how they are written in them.
+const (
+	cds = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+	eds = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+	lds = "type.googleapis.com/envoy.config.listener.v3.Listener"
+	rds = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
+)
+
+var short = map[string]string{cds: "CDS", eds: "EDS", lds: "LDS", rds: "RDS"}
+
+// quiet is the quiet time of the schedules (RES-14).
+const quiet = 15 * time.Second
+
+// Names of one glob, and the same spelled in another order.
+const (
+	globG  = "xdstp://x/envoy.config.cluster.v3.Cluster/g/*"
+	nameG1 = "xdstp://x/envoy.config.cluster.v3.Cluster/g/1"
+	nameG2 = "xdstp://x/envoy.config.cluster.v3.Cluster/g/2"
+	globQ  = "xdstp://x/envoy.config.cluster.v3.Cluster/q/*?a=1&b=2"
+	globQ2 = "xdstp://x/envoy.config.cluster.v3.Cluster/q/*?b=2&a=1"
+	nameQ  = "xdstp://x/envoy.config.cluster.v3.Cluster/q/m?a=1&b=2"
+	nameQ2 = "xdstp://x/envoy.config.cluster.v3.Cluster/q/m?b=2&a=1"
+)
+
+// bed is a store between a control plane's hand and its clients. Every step
+// ends with Store.Check.
+type bed struct {
+	testing.TB
+
+	cache *Cache
+	store *Store
+	seen  *sights
+}
+
+// sights is an Observer that remembers.
+type sights struct {
+	hits, misses int
+	evicted      map[Reason]int
+	unsolicited  int
+}
+
+func (s *sights) Lookup(_ string, hit bool) {
+	if hit {
+		s.hits++
+	} else {
+		s.misses++
+	}
+}
+func (s *sights) Evicted(_ string, reason Reason) { s.evicted[reason]++ }
+func (s *sights) Unsolicited(_ string, n int)     { s.unsolicited += n }
+
+func newBed(tb testing.TB, limits Limits) *bed {
+	tb.Helper()
+	b := &bed{TB: tb, seen: &sights{evicted: map[Reason]int{}}}
+	b.cache = New(limits, b.seen)
+	b.store = b.cache.Open(quiet)
+	return b
+}
+
+func (b *bed) check() {
+	b.Helper()
+	if err := b.store.Check(); err != nil {
+		b.Fatalf("Check: %v", err)
+	}
+}
+
+// expect compares what happened with what is written.
+func (b *bed) expect(got []string, want ...string) {
+	b.Helper()
+	if !slices.Equal(got, want) {
+		b.Fatalf("-want +got:\n%s", cmp.Diff(want, got))
+	}
+}
+
+// expectAll is expect for what comes in no particular order.
+func (b *bed) expectAll(got []string, want ...string) {
+	b.Helper()
+	b.expect(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))...)
+}
+
+func renderSub(sub wire.Subscription) string {
+	words := []string{short[sub.TypeURL]}
+	for _, n := range slices.Sorted(slices.Values(sub.Subscribe)) {
+		words = append(words, "+"+n)
+	}
+	for _, n := range slices.Sorted(slices.Values(sub.Unsubscribe)) {
+		words = append(words, "-"+n)
+	}
+	held := []string{}
+	for n, v := range sub.Versions {
+		held = append(held, "="+n+"@"+v)
+	}
+	return strings.Join(append(words, slices.Sorted(slices.Values(held))...), " ")
+}
+
+// connect begins an upstream stream and tells what it asks for: +name, and
+// =name@version for what it holds.
+func (b *bed) connect(stream int) []string {
+	b.Helper()
+	return b.connectWithin(stream, 0)
+}
+
+// connectWithin is connect with a limit of the versions' size.
+func (b *bed) connectWithin(stream, limit int) []string {
+	b.Helper()
+	var said []string
+	for _, sub := range b.store.Restart(stream, limit) {
+		said = append(said, renderSub(sub))
+	}
+	b.check()
+	return said
+}
+
+// demand takes what the server is to be told: +name and -name.
+func (b *bed) demand(stream int) []string {
+	b.Helper()
+	subs, ok := b.store.TakeDemand(stream)
+	if !ok {
+		return []string{"begin anew"}
+	}
+	var said []string
+	for _, sub := range subs {
+		said = append(said, renderSub(sub))
+	}
+	b.check()
+	return said
+}
+
+// resource is one as the server sends it: "name@version", "name@version:content"
+// where the version does not say which content it is, "name@version|alias,alias".
+func resource(typeURL, text string) *wire.Resource {
+	text, aliases, _ := strings.Cut(text, "|")
+	text, content, ok := strings.Cut(text, "@")
+	name := text
+	version := content
+	if ok {
+		if v, c, ok := strings.Cut(content, ":"); ok {
+			version, content = v, c
+		}
+	}
+	p := &discovery.Resource{
+		Name: name, Version: version,
+		Resource: &anypb.Any{TypeUrl: typeURL, Value: []byte(name + content)},
+	}
+	if aliases != "" {
+		p.Aliases = strings.Split(aliases, ",")
+	}
+	r, err := wire.NewResource(p)
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+// response is what the server says: "+name@version" (see resource), "-name".
+func response(typeURL string, words ...string) *wire.DeltaResponse {
+	r := &wire.DeltaResponse{TypeURL: typeURL}
+	for _, w := range words {
+		switch w[0] {
+		case '+':
+			r.Resources = append(r.Resources, resource(typeURL, w[1:]))
+		case '-':
+			r.Removed = append(r.Removed, w[1:])
+		default:
+			panic(w)
+		}
+	}
+	return r
+}
+
+// says applies a response on stream 0.
+func (b *bed) says(typeURL string, words ...string) {
+	b.Helper()
+	b.saysOn(0, typeURL, words...)
+}
+
+func (b *bed) saysOn(stream int, typeURL string, words ...string) {
+	b.Helper()
+	if err := b.apply(stream, response(typeURL, words...)); err != nil {
+		b.Fatalf("Apply: %v", err)
+	}
+}
+
+func (b *bed) apply(stream int, r *wire.DeltaResponse) error {
+	b.Helper()
+	err := b.store.Apply(stream, r, time.Now())
+	b.check()
+	return err
+}
+
+// settle ends all quiet times.
+func (b *bed) settle() {
+	b.Helper()
+	b.store.Settle(time.Now().Add(2 * quiet))
+	b.check()
+}
+
+// peer is a client of the schedules.
+type peer struct {
+	*bed
+
+	c    *Client
+	bell chan struct{}
+	busy map[string]bool
+	size int
+	took []*Batch // by the last collect
+}
+
+func (b *bed) join() *peer {
+	p := &peer{bed: b, bell: make(chan struct{}, 1), busy: map[string]bool{}, size: 1 << 20}
+	p.c = b.store.Join(p.bell)
+	return p
+}
+
+func names(spellings []string) []Name {
+	var all []Name
+	for _, s := range spellings {
+		all = append(all, nameOf(s))
+	}
+	return all
+}
+
+func (p *peer) sub(typeURL string, spellings ...string) {
+	p.Helper()
+	p.c.Update(Change{TypeURL: typeURL, Subscribe: names(spellings)})
+	p.check()
+}
+
+func (p *peer) unsub(typeURL string, spellings ...string) {
+	p.Helper()
+	p.c.Update(Change{TypeURL: typeURL, Unsubscribe: names(spellings)})
+	p.check()
+}
+
+// resume subscribes with what the client says that it holds: "name@version".
+func (p *peer) resume(typeURL string, held []string, spellings ...string) {
+	p.Helper()
+	versions := map[string]string{}
+	for _, h := range held {
+		name, v, _ := strings.Cut(h, "@")
+		versions[keyOf(name)] = v
+	}
+	p.c.Update(Change{TypeURL: typeURL, Subscribe: names(spellings), Versions: versions})
+	p.check()
+}
+
+func (p *peer) leave() {
+	p.Helper()
+	p.c.Leave()
+	p.check()
+}
+
+// rang reports whether the bell was rung since it was last asked.
+func (p *peer) rang() bool {
+	select {
+	case <-p.bell:
+		return true
+	default:
+		return false
+	}
+}
+
+// collect takes everything and tells one line per batch: +name@version, -name,
+// !name for an error. Removals that waited for later types stand behind "CDS!".
+func (p *peer) collect() []string {
+	p.Helper()
+	var said []string
+	p.took = nil
+	for {
+		batches, more, err := p.c.Collect(func(t string) bool { return p.busy[t] }, p.size, 8)
+		if err != nil {
+			if !errors.Is(err, ErrBehind) {
+				p.Fatalf("Collect: %v", err)
+			}
+			return append(said, "behind")
+		}
+		for _, batch := range batches {
+			said = append(said, p.render(batch))
+		}
+		p.took = append(p.took, batches...)
+		p.check()
+		if !more {
+			return said
+		}
+	}
+}
+
+func (p *peer) render(b *Batch) string {
+	p.Helper()
+	var r discovery.DeltaDiscoveryResponse
+	if err := proto.Unmarshal(b.Body.Finish(b.TypeURL, b.SystemVersion, "n").Bytes(), &r); err != nil {
+		p.Fatal(err)
+	}
+	words := []string{short[b.TypeURL]}
+	if b.Removal {
+		words[0] += "!"
+	}
+	seen := map[string]bool{}
+	once := func(name string) string {
+		if seen[name] {
+			p.Fatalf("RES-4: %q twice in one response", name)
+		}
+		seen[name] = true
+		return name
+	}
+	for _, res := range r.Resources {
+		words = append(words, fmt.Sprintf("+%s@%s", once(res.Name), res.Version))
+	}
+	for _, n := range r.RemovedResources {
+		words = append(words, "-"+once(n))
+	}
+	for _, e := range r.ResourceErrors {
+		words = append(words, "!"+e.ResourceName.Name)
+	}
+	return strings.Join(words, " ")
+}
+
+// letGo evicts everything that nobody watches.
+func (b *bed) letGo() {
+	b.Helper()
+	for {
+		b.cache.mu.Lock()
+		i, _, ok := b.cache.idle.RemoveOldest()
+		b.cache.mu.Unlock()
+		if !ok {
+			break
+		}
+		b.store.evict(i, ReasonIdle)
+	}
+	b.check()
+}
+
+const (
+	notFound    = codes.NotFound
+	unavailable = codes.Unavailable
+)
+
+// fails applies a resource error on stream 0.
+func (b *bed) fails(typeURL, name string, code codes.Code) {
+	b.Helper()
+	r := &wire.DeltaResponse{TypeURL: typeURL, Errors: []wire.ResourceError{{Name: name, Code: code, Message: "why"}}}
+	if err := b.apply(0, r); err != nil {
+		b.Fatalf("Apply: %v", err)
+	}
+}

@@ -1,0 +1,444 @@
+package cache
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"pgregory.net/rapid"
+)
+
+const clusterType = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+
+// content is one resource of the modelled control plane.
+type content struct {
+	version string
+	inStar  bool // part of what "*" means
+}
+
+// modelServer is a control plane of one type: a map, and per upstream stream what
+// is subscribed and a queue of responses on their way.
+type modelServer struct {
+	t       *rapid.T
+	store   *Store
+	exists  map[string]content
+	streams [2]*modelStream
+	version int
+	resend  bool // the versions do not fit into a request (RES-14)
+}
+
+type modelStream struct {
+	subs  map[string]string // as they were spelled, by key
+	known map[string]string // what the server believes it has told, by name
+	queue []*wire.DeltaResponse
+}
+
+func resourceOf(name, version string) *wire.Resource {
+	payload, err := anypb.New(&corev3.Address{Address: &corev3.Address_EnvoyInternalAddress{
+		EnvoyInternalAddress: &corev3.EnvoyInternalAddress{EndpointId: name + "@" + version},
+	}})
+	if err != nil {
+		panic(err)
+	}
+	payload.TypeUrl = clusterType
+	r, err := wire.NewResource(&discovery.Resource{Name: name, Version: version, Resource: payload})
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+// covered reports whether a set of subscriptions, by key, means a name.
+func covered[V any](subs map[string]V, name string, c content) bool {
+	_, named := subs[name]
+	_, star := subs[Wildcard]
+	_, glob := subs[keyer.GlobOf(name)]
+	return named || (c.inStar && star) || glob
+}
+
+// keyOf is the key of a name that is known to be right.
+func keyOf(name string) string {
+	k, err := keyer.Key(name)
+	if err != nil {
+		panic(err)
+	}
+	return k
+}
+
+func (m *modelServer) open(stream int) {
+	m.streams[stream] = &modelStream{subs: map[string]string{}, known: map[string]string{}}
+	limit := 1 << 20
+	if m.resend {
+		limit = 1
+	}
+	for _, sub := range m.store.Restart(stream, limit) {
+		m.subscribe(stream, sub, sub.Versions)
+	}
+}
+
+// pump takes demand as the session would.
+func (m *modelServer) pump(stream int) {
+	if m.streams[stream] == nil {
+		if m.store.StreamWanted(stream) {
+			m.open(stream)
+		}
+		return
+	}
+	subs, ok := m.store.TakeDemand(stream)
+	if !ok {
+		m.lose(stream)
+		m.open(stream)
+		return
+	}
+	for _, sub := range subs {
+		m.subscribe(stream, sub, nil)
+	}
+}
+
+func (m *modelServer) subscribe(stream int, sub wire.Subscription, versions map[string]string) {
+	st := m.streams[stream]
+	resp := &wire.DeltaResponse{TypeURL: sub.TypeURL}
+	for _, name := range sub.Unsubscribe {
+		if st.subs[keyOf(name)] != name {
+			m.t.Fatalf("unsubscribed %q, which is not subscribed on stream %d: %v", name, stream, st.subs)
+		}
+		delete(st.subs, keyOf(name))
+	}
+	fresh := map[string]bool{}
+	for _, name := range sub.Subscribe {
+		if st.subs[keyOf(name)] != "" {
+			m.t.Fatalf("subscribed %q twice on stream %d", name, stream)
+		}
+		if strings.Contains(name, "#") {
+			m.t.Fatalf("NAME-8: asked the server for %q", name)
+		}
+		st.subs[keyOf(name)] = name
+		fresh[keyOf(name)] = true
+	}
+	named := map[string]bool{}
+	for _, n := range slices.Sorted(maps.Keys(m.exists)) {
+		c := m.exists[n]
+		if covered(fresh, n, c) && versions[n] != c.version {
+			resp.Resources = append(resp.Resources, resourceOf(n, c.version))
+			named[n] = true
+		}
+		if covered(st.subs, n, c) {
+			st.known[n] = c.version
+		}
+	}
+	for n := range versions {
+		if c, ok := m.exists[n]; !ok || !covered(st.subs, n, c) {
+			resp.Removed = append(resp.Removed, n)
+			named[n] = true
+		}
+	}
+	for n := range fresh {
+		if n == Wildcard || named[n] {
+			continue
+		}
+		if keyer.IsGlob(n) {
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(m.exists)), func(x string) bool { return keyer.GlobOf(x) == n }) {
+				resp.Removed = append(resp.Removed, n)
+			}
+		} else if _, ok := m.exists[n]; !ok {
+			resp.Removed = append(resp.Removed, n)
+		}
+	}
+	if fresh[Wildcard] || len(resp.Resources)+len(resp.Removed) > 0 {
+		st.queue = append(st.queue, resp)
+	}
+}
+
+// set changes, adds or, with a nil c, removes a resource.
+func (m *modelServer) set(name string, c *content) {
+	old, had := m.exists[name]
+	if c == nil {
+		delete(m.exists, name)
+	} else {
+		m.exists[name] = *c
+	}
+	for _, st := range m.streams {
+		if st == nil {
+			continue
+		}
+		resp := &wire.DeltaResponse{TypeURL: clusterType}
+		switch {
+		case c != nil && covered(st.subs, name, *c):
+			if st.known[name] != c.version {
+				resp.Resources = append(resp.Resources, resourceOf(name, c.version))
+				st.known[name] = c.version
+			}
+		case had && covered(st.subs, name, old):
+			resp.Removed = append(resp.Removed, name)
+			delete(st.known, name)
+		}
+		if len(resp.Resources)+len(resp.Removed) > 0 {
+			st.queue = append(st.queue, resp)
+		}
+	}
+}
+
+// deliver applies the next response of a stream.
+func (m *modelServer) deliver(stream int) bool {
+	st := m.streams[stream]
+	if st == nil || len(st.queue) == 0 {
+		return false
+	}
+	r := st.queue[0]
+	st.queue = st.queue[1:]
+	if err := m.store.Apply(stream, r, time.Now()); err != nil {
+		m.t.Fatalf("rejected: %v", err)
+	}
+	return true
+}
+
+func (m *modelServer) lose(stream int) {
+	if m.streams[stream] != nil {
+		m.streams[stream] = nil
+		m.store.Lost(stream)
+	}
+}
+
+// modelClient is the naive model: a map of what a real client would hold. It
+// compares URNs as NAME-3 has it, so that it holds one under its key.
+type modelClient struct {
+	client *Client
+	bell   chan struct{}
+	subs   map[string]bool // by spelling
+	once   map[string]bool // likewise, also those that ended: they are answered too (SUB-8)
+	holds  map[string]string
+}
+
+// keys are its subscriptions by key.
+func (c *modelClient) keys() map[string]bool {
+	keys := map[string]bool{}
+	for s := range c.subs {
+		keys[keyOf(s)] = true
+	}
+	return keys
+}
+
+func (c *modelClient) covers(key string) bool {
+	// The model's "*" has no xdstp names.
+	return covered(c.keys(), key, content{inStar: !keyer.IsXDSTP(key)})
+}
+
+// asked reports whether a name is spelled as the client asked for it (NAME-4).
+func (c *modelClient) asked(name string) bool {
+	if !keyer.IsXDSTP(name) || c.subs[name] {
+		return true
+	}
+	for s := range c.subs {
+		if keyOf(s) == keyer.GlobOf(keyOf(name)) && keyer.Respell(s, keyOf(name)) == name {
+			return true
+		}
+	}
+	return false
+}
+
+func nameOf(spelling string) Name { return Name{Spelling: spelling, Key: keyOf(spelling)} }
+
+func (c *modelClient) update(sub, unsub []string, warm map[string]string) {
+	ch := Change{TypeURL: clusterType, Versions: maps.Clone(warm)}
+	for _, n := range sub {
+		ch.Subscribe = append(ch.Subscribe, nameOf(n))
+		c.subs[n], c.once[n] = true, true
+	}
+	for _, n := range unsub {
+		ch.Unsubscribe = append(ch.Unsubscribe, nameOf(n))
+		delete(c.subs, n)
+	}
+	c.client.Update(ch)
+	for n := range c.holds {
+		if !c.covers(n) {
+			delete(c.holds, n)
+		}
+	}
+}
+
+// collect applies what the relay sends, in small parts, and holds it to RES-4.
+func (c *modelClient) collect(t *rapid.T, size int) {
+	for {
+		batches, more, err := c.client.Collect(func(string) bool { return false }, size, 2)
+		if err != nil {
+			t.Fatalf("collect: %v", err)
+		}
+		for _, b := range batches {
+			var resp discovery.DeltaDiscoveryResponse
+			if err := proto.Unmarshal(b.Body.Finish(b.TypeURL, b.SystemVersion, "n").Bytes(), &resp); err != nil {
+				t.Fatal(err)
+			}
+			seen := map[string]bool{}
+			for _, r := range resp.Resources {
+				if seen[r.Name] {
+					t.Fatalf("RES-4: %q twice in one response", r.Name)
+				}
+				seen[r.Name] = true
+				if !c.covers(keyOf(r.Name)) || !c.asked(r.Name) {
+					t.Fatalf("sent %q without being asked, subscribed: %v", r.Name, c.subs)
+				}
+				c.holds[keyOf(r.Name)] = r.Version
+			}
+			for _, n := range resp.RemovedResources {
+				if seen[n] {
+					t.Fatalf("RES-4: %q twice in one response", n)
+				}
+				seen[n] = true
+				if !c.asked(n) && !c.once[n] {
+					t.Fatalf("removed %q, subscribed: %v", n, c.subs)
+				}
+				delete(c.holds, keyOf(n))
+			}
+		}
+		if !more && len(batches) == 0 {
+			return
+		}
+	}
+}
+
+var modelNames = []string{
+	"a", "b", "c", "d",
+	"xdstp://x/envoy.config.cluster.v3.Cluster/g/1", "xdstp://x/envoy.config.cluster.v3.Cluster/g/2",
+	"xdstp://x/envoy.config.cluster.v3.Cluster/g/3", "xdstp://x/envoy.config.cluster.v3.Cluster/h/1",
+	"xdstp://x/envoy.config.cluster.v3.Cluster/h/2?p=q&r=s",
+}
+
+var modelSubs = append([]string{
+	Wildcard, "xdstp://x/envoy.config.cluster.v3.Cluster/g/*", "xdstp://x/envoy.config.cluster.v3.Cluster/h/*",
+	"xdstp://x/envoy.config.cluster.v3.Cluster/h/*?p=q&r=s", "xdstp://x/envoy.config.cluster.v3.Cluster/h/*?r=s&p=q",
+	"xdstp://x/envoy.config.cluster.v3.Cluster/h/2?r=s&p=q", "xdstp://x/envoy.config.cluster.v3.Cluster/h/2?r=s&p=q#entry=e",
+	"xdstp://x/envoy.config.cluster.v3.Cluster/g/*#alt=xdstp://y/envoy.config.cluster.v3.Cluster/g/*",
+}, modelNames...)
+
+// TestModel holds a store to a naive model, a map per client, under random
+// operations on both sides, with responses on their way while subscriptions
+// change: SUB-1, SUB-5, SUB-7 to SUB-12, RES-1, RES-4 to RES-6, RES-11, RES-12,
+// RES-14, GLOB-1 to GLOB-6, NAME-3, NAME-4, NAME-8, and the eviction races.
+func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_NAME4_NAME8(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cache := New(Limits{MaxResources: int64(rapid.SampledFrom([]int{0, 3}).Draw(t, "max")), Idle: time.Hour}, nil)
+		store := cache.Open(time.Second)
+		server := &modelServer{t: t, store: store, exists: map[string]content{}, resend: rapid.Bool().Draw(t, "resend")}
+		var clients []*modelClient
+		join := func(warm map[string]string) *modelClient {
+			c := &modelClient{bell: make(chan struct{}, 1), subs: map[string]bool{}, once: map[string]bool{}, holds: map[string]string{}}
+			c.client = store.Join(c.bell)
+			maps.Copy(c.holds, warm)
+			clients = append(clients, c)
+			return c
+		}
+		check := func(step string) {
+			if err := store.Check(); err != nil {
+				t.Fatalf("after %s: %v", step, err)
+			}
+		}
+		client := func() *modelClient {
+			if len(clients) == 0 {
+				return join(nil)
+			}
+			return clients[rapid.IntRange(0, len(clients)-1).Draw(t, "client")]
+		}
+		some := func(from []string, label string) []string {
+			return rapid.SliceOfNDistinct(rapid.SampledFrom(from), 0, 3, rapid.ID[string]).Draw(t, label)
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"set": func(t *rapid.T) {
+				server.version++
+				name := rapid.SampledFrom(modelNames).Draw(t, "name")
+				old, had := server.exists[name]
+				star := !strings.Contains(name, "xdstp") && rapid.Bool().Draw(t, "star")
+				if had {
+					star = old.inStar
+				}
+				server.set(name, &content{fmt.Sprint(server.version), star})
+			},
+			"unset": func(t *rapid.T) { server.set(rapid.SampledFrom(modelNames).Draw(t, "name"), nil) },
+			"join":  func(*rapid.T) { join(nil) },
+			"subscribe": func(*rapid.T) {
+				c := client()
+				c.update(some(modelSubs, "subscribe"), nil, nil)
+			},
+			"unsubscribe": func(*rapid.T) {
+				c := client()
+				c.update(nil, some(modelSubs, "unsubscribe"), nil)
+			},
+			"both": func(*rapid.T) {
+				c := client()
+				sub := some(modelSubs, "subscribe")
+				unsub := slices.DeleteFunc(some(modelSubs, "unsubscribe"), func(n string) bool { return slices.Contains(sub, n) })
+				c.update(sub, unsub, nil)
+			},
+			"reconnect": func(*rapid.T) {
+				c := client()
+				i := slices.Index(clients, c)
+				clients = slices.Delete(clients, i, i+1)
+				c.client.Leave()
+				n := join(c.holds)
+				n.update(slices.Sorted(maps.Keys(c.subs)), nil, c.holds)
+			},
+			"leave": func(*rapid.T) {
+				c := client()
+				c.client.Leave()
+				i := slices.Index(clients, c)
+				clients = slices.Delete(clients, i, i+1)
+			},
+			"collect": func(t *rapid.T) { client().collect(t, rapid.SampledFrom([]int{1, 300, 1 << 20}).Draw(t, "size")) },
+			"demand":  func(t *rapid.T) { server.pump(rapid.IntRange(0, 1).Draw(t, "stream")) },
+			"deliver": func(t *rapid.T) { server.deliver(rapid.IntRange(0, 1).Draw(t, "stream")) },
+			"limit":   func(t *rapid.T) { server.resend = rapid.Bool().Draw(t, "resend") },
+			"lose":    func(t *rapid.T) { server.lose(rapid.IntRange(0, 1).Draw(t, "stream")) },
+			"expire":  func(*rapid.T) { cache.Expire(time.Now().Add(2 * time.Hour)) },
+			"settle":  func(*rapid.T) { store.Settle(time.Now().Add(time.Minute)) },
+			"":        func(*rapid.T) { check("a step") },
+		})
+		// Quiet: everything on its way arrives.
+		for busy := true; busy; {
+			busy = false
+			for stream := range 2 {
+				server.pump(stream)
+				for server.deliver(stream) {
+					busy = true
+				}
+			}
+		}
+		store.Settle(time.Now().Add(time.Hour))
+		for i, c := range clients {
+			c.collect(t, 1<<20)
+			want := map[string]string{}
+			for n, x := range server.exists {
+				if covered(c.keys(), n, x) {
+					want[n] = x.version
+				}
+			}
+			if !maps.Equal(c.holds, want) {
+				t.Fatalf("client %d (%v) holds %v, a direct client would hold %v", i, slices.Sorted(maps.Keys(c.subs)), c.holds, want)
+			}
+		}
+		check("the end")
+		// SUB-10: the union of the clients' subscriptions, each once, and nothing
+		// that nobody wants once it is evicted.
+		for _, c := range clients {
+			c.client.Leave()
+		}
+		cache.Expire(time.Now().Add(2 * time.Hour))
+		for stream := range 2 {
+			server.pump(stream)
+			if st := server.streams[stream]; st != nil && len(st.subs) > 0 {
+				t.Fatalf("SUB-11: still subscribed on stream %d: %v", stream, st.subs)
+			}
+		}
+		if cache.Resources() != 0 || cache.Bytes() != 0 || cache.leaving != (weight{}) {
+			t.Fatalf("left: %d resources, %d bytes, leaving %v", cache.Resources(), cache.Bytes(), cache.leaving)
+		}
+		check("everything left")
+	})
+}

@@ -1,0 +1,45 @@
+package cache
+
+// Rank orders types make-before-break: what is pending together on one stream
+// goes out by rising rank, and removals of clusters and endpoints last (ADS-1).
+type Rank int8
+
+// The ranks, and the types that have them.
+const (
+	RankCluster Rank = iota
+	RankEndpoint
+	RankListener
+	RankRoute // and scoped routes
+	RankVirtualHost
+	RankOther
+)
+
+var ranks = map[string]Rank{
+	"type.googleapis.com/envoy.config.cluster.v3.Cluster":                RankCluster,
+	"type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment": RankEndpoint,
+	"type.googleapis.com/envoy.config.endpoint.v3.LbEndpoint":            RankEndpoint,
+	"type.googleapis.com/envoy.config.listener.v3.Listener":              RankListener,
+	"type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration": RankRoute,
+	"type.googleapis.com/envoy.config.route.v3.RouteConfiguration":       RankRoute,
+	"type.googleapis.com/envoy.config.route.v3.VirtualHost":              RankVirtualHost,
+	"type.googleapis.com/envoy.config.cluster.v3.ClusterCollection":      RankCluster,
+	"type.googleapis.com/envoy.config.endpoint.v3.LbEndpointCollection":  RankEndpoint,
+	"type.googleapis.com/envoy.config.listener.v3.ListenerCollection":    RankListener,
+	"type.googleapis.com/envoy.api.v2.Cluster":                           RankCluster,
+	"type.googleapis.com/envoy.api.v2.ClusterLoadAssignment":             RankEndpoint,
+	"type.googleapis.com/envoy.api.v2.Listener":                          RankListener,
+	"type.googleapis.com/envoy.api.v2.ScopedRouteConfiguration":          RankRoute,
+	"type.googleapis.com/envoy.api.v2.RouteConfiguration":                RankRoute,
+	"type.googleapis.com/envoy.api.v2.route.VirtualHost":                 RankVirtualHost,
+}
+
+// RankOf is a type's rank: RankOther for what is not listed above.
+func RankOf(typeURL string) Rank {
+	if r, ok := ranks[typeURL]; ok {
+		return r
+	}
+	return RankOther
+}
+
+// waits reports whether removals of the type wait for later types.
+func (r Rank) waits() bool { return r <= RankEndpoint }

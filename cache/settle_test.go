@@ -1,0 +1,189 @@
+package cache
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+func TestSettle(t *testing.T) {
+	// settle calls Settle when its time has come, as the session does.
+	settle := func(b *bed) time.Duration {
+		begin := time.Now()
+		for {
+			at := b.store.Settle(time.Now())
+			b.check()
+			if at.IsZero() {
+				return time.Since(begin)
+			}
+			time.Sleep(time.Until(at))
+		}
+	}
+	t.Run("RES-14 what the server does not mention is stale but kept, and removed after the quiet time", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBed(t, Limits{})
+			c := b.join()
+			c.sub(lds, "*")
+			b.connect(0)
+			b.says(lds, "+a@1", "+b@1", "+c@1")
+			settle(b)
+			c.collect()
+			b.store.Lost(0)
+			b.expect(b.connectWithin(0, 1), "LDS +*")
+			// No answer yet: nothing is removed, however long it takes.
+			time.Sleep(time.Hour)
+			if at := b.store.Settle(time.Now()); !at.IsZero() {
+				t.Fatalf("waits until %v for a server that has not answered", at)
+			}
+			b.says(lds, "+a@1", "+b@2")
+			b.expect(c.collect(), "LDS +b@2")
+			if waited := settle(b); waited != quiet {
+				t.Fatalf("settled after %v", waited)
+			}
+			if !c.rang() {
+				t.Fatal("not woken")
+			}
+			b.expect(c.collect(), "LDS -c")
+		})
+	})
+	t.Run("RES-14 members on their way prolong the quiet time, a busy collection does not", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBed(t, Limits{})
+			c := b.join()
+			c.sub(lds, "*")
+			b.connect(0)
+			begin := time.Now()
+			b.says(lds, "+a@1")
+			time.Sleep(10 * time.Second)
+			b.says(lds, "+b@1") // new
+			time.Sleep(10 * time.Second)
+			b.says(lds, "+b@2") // no news of what is there
+			settle(b)
+			if took := time.Since(begin); took != 10*time.Second+quiet {
+				t.Fatalf("settled after %v", took)
+			}
+		})
+	})
+	t.Run("RES-14 names are exact, also where the versions did not fit", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBed(t, Limits{})
+			c := b.join()
+			c.sub(cds, globG, nameG1)
+			b.connect(0)
+			b.says(cds, "+"+nameG1+"@1", "+"+nameG2+"@1")
+			settle(b)
+			c.collect()
+			b.store.Lost(0)
+			b.connectWithin(0, 1)
+			b.says(cds)
+			settle(b)
+			b.expect(c.collect(), "CDS -"+nameG2)
+		})
+	})
+	// stream 1: versions did not fit, all is stale; breaks before anything settled.
+	// stream 2: versions fit now. The server knows what is held and mentions only
+	// what changed: nothing is stale.
+	t.Run("RES-12 a resume with versions after one without: nothing is stale", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBed(t, Limits{})
+			c := b.join()
+			c.sub(lds, "*")
+			b.connect(0)
+			b.says(lds, "+a@1", "+b@1")
+			settle(b)
+			c.collect()
+			b.store.Lost(0)
+			b.connectWithin(0, 1)
+			b.store.Lost(0)
+			b.expect(b.connect(0), "LDS +* =a@1 =b@1")
+			b.says(lds, "+c@1")
+			settle(b)
+			b.expect(c.collect(), "LDS +c@1")
+		})
+	})
+	t.Run("RES-11 what a client holds beyond the members is removed when it is known not to exist", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBed(t, Limits{})
+			c := b.join()
+			c.resume(lds, []string{"a@1", "b@1", "gone@1"}, "*")
+			b.connect(0)
+			b.says(lds, "+a@1", "+b@2")
+			b.expect(c.collect(), "LDS +b@2")
+			settle(b)
+			if !c.rang() {
+				t.Fatal("not woken")
+			}
+			b.expect(c.collect(), "LDS -gone")
+			b.expect(c.collect())
+		})
+	})
+	t.Run("RES-11 a cold relay removes nothing from a warm client", func(t *testing.T) {
+		b := newBed(t, Limits{})
+		c := b.join()
+		c.resume(lds, []string{"a@1"}, "*")
+		c.resume(cds, []string{"n@1", nameG1 + "@1"}, "n", globG)
+		b.expect(c.collect())
+		b.connect(0)
+		b.expect(c.collect())
+		b.store.Settle(time.Now().Add(time.Hour))
+		b.expect(c.collect())
+	})
+	// client: * and name a         relay: * answered, not settled
+	// unsubscribes a: whether * holds a is not known yet.
+	t.Run("SUB-8 an answer that had to wait is given when the collection settles", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBed(t, Limits{})
+			c := b.join()
+			c.sub(lds, "*", "a")
+			b.connect(0)
+			b.connect(1)
+			b.says(lds, "+b@1")
+			b.saysOn(1, lds, "+a@1")
+			c.collect()
+			c.rang()
+			c.unsub(lds, "a")
+			b.expect(c.collect())
+			settle(b)
+			if !c.rang() {
+				t.Fatal("not woken")
+			}
+			b.expect(c.collect(), "LDS -a")
+		})
+	})
+	t.Run("RES-14 a collection without members settles and is told so", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBed(t, Limits{})
+			c := b.join()
+			c.sub(cds, globG, "a")
+			b.connect(0)
+			b.says(cds, "+a@1")
+			b.expect(c.collect(), "CDS +a@1")
+			settle(b)
+			if !c.rang() {
+				t.Fatal("not woken")
+			}
+			b.expect(c.collect(), "CDS -"+globG)
+		})
+	})
+	t.Run("RES-16 a heartbeat confirms a member", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBed(t, Limits{})
+			c := b.join()
+			c.sub(lds, "*")
+			b.connect(0)
+			b.says(lds, "+a@1", "+b@1")
+			settle(b)
+			c.collect()
+			b.store.Lost(0)
+			b.connectWithin(0, 1)
+			r := &wire.DeltaResponse{TypeURL: lds, Resources: []*wire.Resource{bare(t, "a", "1")}}
+			if err := b.apply(0, r); err != nil {
+				t.Fatal(err)
+			}
+			settle(b)
+			b.expect(c.collect(), "LDS -b")
+		})
+	})
+}

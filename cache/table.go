@@ -1,0 +1,323 @@
+package cache
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// kind tells the two tables of a type apart.
+type kind uint8
+
+const (
+	wholeType kind = iota // the wildcard "*"
+	byName                // names and globs
+)
+
+func (k kind) String() string { return [...]string{"wildcard", "named"}[k] }
+
+// Wildcard is the name under which a type is subscribed to as a whole (SUB-1).
+const Wildcard = "*"
+
+// table is all resources of one store, one type and one kind, fed by one
+// upstream stream. Guarded by Store.mu.
+type table struct {
+	store   *Store
+	typeURL string
+	kind    kind
+	// stream is the upstream stream that carries it; -1 before anything was
+	// wanted. It is kept while the stream lives even if nothing is wanted any
+	// more: what the server had sent for one kind before it read the unsubscribe
+	// must not be taken for the other (SUB-12).
+	stream int
+
+	entries   map[string]*entry
+	colls     map[string]*collection
+	aliased   map[string][]*entry            // by the key of the resource that serves them
+	loose     map[string]map[*entry]struct{} // held by name only, by the glob they would belong to
+	pending   []*interest
+	interests int
+	// subscribed to since the last response
+	unanswered map[*collection]struct{}
+	// what was unsubscribed lately on the present stream, by collection
+	farewells map[string]time.Time
+
+	systemVersion string
+
+	// counted, so that a scrape need not walk the entries
+	resources, bytes, watchers int64
+}
+
+// assignStream gives the table its stream: the first one, unless that carries
+// the other kind of the same type.
+func (t *table) assignStream() {
+	if t.stream >= 0 {
+		return
+	}
+	t.stream = 0
+	if other := t.store.tables[tableKey{t.typeURL, 1 - t.kind}]; other != nil && other.stream == 0 {
+		t.stream = 1
+	}
+}
+
+// collection finds or makes the collection with a canonical key.
+func (t *table) collection(key, spelling string) *collection {
+	c := t.colls[key]
+	if c == nil {
+		c = &collection{table: t, key: key, name: asked(spelling, key)}
+		c.interest = t.newInterest(nil, c)
+		t.colls[key] = c
+		t.adopt(c)
+	}
+	return c
+}
+
+// adopt makes what is held by name members of a new collection. The server need
+// not mention them again: on a resumed stream it knows that they are here.
+func (t *table) adopt(c *collection) {
+	adopted := t.loose[c.key]
+	delete(t.loose, c.key)
+	for e := range adopted {
+		e.loose = false
+		if e.res != nil {
+			c.touch(e, t.store.next())
+			c.bytes += e.size()
+		}
+	}
+}
+
+// loosen notes that e belongs to a glob that nobody has subscribed to.
+func (t *table) loosen(e *entry) {
+	if e.loose || t.kind != byName || e.alias {
+		return
+	}
+	g := keyer.GlobOf(e.key)
+	if g == "" {
+		return
+	}
+	if t.loose == nil {
+		t.loose = make(map[string]map[*entry]struct{})
+	}
+	if t.loose[g] == nil {
+		t.loose[g] = make(map[*entry]struct{})
+	}
+	t.loose[g][e] = struct{}{}
+	e.loose = true
+}
+
+func (t *table) unloosen(e *entry) {
+	if !e.loose {
+		return
+	}
+	e.loose = false
+	g := keyer.GlobOf(e.key)
+	delete(t.loose[g], e)
+	if len(t.loose[g]) == 0 {
+		delete(t.loose, g)
+	}
+}
+
+// entry finds or makes the entry with a canonical key.
+func (t *table) entry(key, spelling string) *entry {
+	e := t.entries[key]
+	if e == nil {
+		e = &entry{key: key, name: asked(spelling, key)}
+		t.entries[key] = e
+	}
+	return e
+}
+
+// asked is a client's spelling of a key as it may go upstream: without
+// directives, which are for whoever resolves the name (NAME-8).
+func asked(spelling, key string) string {
+	if keyer.IsXDSTP(spelling) {
+		spelling, _, _ = strings.Cut(spelling, "#")
+	}
+	return intern(spelling, key)
+}
+
+// demand makes sure that a named entry is asked for upstream. A member of a
+// synced glob needs no subscription of its own (GLOB-6).
+func (t *table) demand(e *entry) {
+	switch {
+	case e.interest != nil:
+		e.interest.want()
+	case e.member() && e.coll.synced && !e.coll.interest.leaving:
+	default:
+		e.interest = t.newInterest(e, nil)
+	}
+}
+
+// forgetUnused drops an entry that nothing refers to any more.
+func (t *table) forgetUnused(e *entry) {
+	if len(e.subs) > 0 || e.interest != nil || e.coll != nil {
+		return
+	}
+	t.unloosen(e)
+	if e.res != nil {
+		t.account(-1, -e.size())
+		t.unalias(e)
+		e.res = nil
+	}
+	delete(t.entries, e.key)
+}
+
+func (t *table) account(resources, bytes int64) {
+	t.store.cache.resources.Add(resources)
+	t.store.cache.bytes.Add(bytes)
+	t.store.resources += resources
+	t.store.bytes += bytes
+	t.resources += resources
+	t.bytes += bytes
+}
+
+// set puts new content into an entry, and tells who watches.
+func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time) {
+	n := t.store.next()
+	if e.res != nil {
+		t.account(0, -e.size())
+		if e.coll != nil {
+			e.coll.bytes -= e.size()
+		}
+		t.remember(e)
+	} else {
+		t.account(1, 0)
+	}
+	e.tainted = t.reused(e, r)
+	e.res, e.err, e.state = r, nil, present
+	e.received = now.UnixNano()
+	if !e.alias {
+		e.name = intern(r.Name, e.key)
+	}
+	t.account(0, e.size())
+	if coll == nil {
+		coll = e.coll
+	}
+	if coll != nil {
+		coll.touch(e, n)
+		coll.bytes += e.size()
+		t.store.changed(coll)
+	} else {
+		e.changed = n
+		t.loosen(e)
+	}
+	for _, s := range e.subs {
+		s.push()
+	}
+}
+
+// unset makes an entry absent, or failed with err, and tells who watches.
+func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time) {
+	n := t.store.next()
+	if e.res != nil {
+		if e.coll != nil {
+			e.coll.bytes -= e.size()
+		}
+		t.account(-1, -e.size())
+		t.remember(e)
+		t.unalias(e)
+	}
+	switch c := e.coll; {
+	case c == nil:
+		e.changed = n
+	case e.dead: // who follows the collection was told, or will be
+	default:
+		c.bury(e, n)
+		t.store.changed(c)
+	}
+	e.res, e.err, e.state, e.alias, e.tainted = nil, err, to, false, false
+	e.received = now.UnixNano()
+	for _, s := range e.subs {
+		s.push()
+	}
+	switch i := e.interest; {
+	case i == nil && len(e.subs) > 0:
+		// A name that its glob brought is asked for by itself now: the glob may be
+		// let go before the resource comes back (GLOB-6).
+		e.interest = t.newInterest(e, nil)
+	case i != nil && !i.watched() && !i.kept():
+		i.evict(ReasonAbsent)
+	}
+	t.forgetUnused(e)
+}
+
+// serveAliases lets r serve the entries that were asked for under its aliases,
+// and takes it from those that it served before and does not name any more
+// (RES-10). It reports whether any was asked for.
+func (t *table) serveAliases(key string, r *wire.Resource, now time.Time) bool {
+	before := t.aliased[key]
+	if len(r.Aliases) == 0 && len(before) == 0 {
+		return false
+	}
+	var served []*entry
+	for _, a := range r.Aliases {
+		k, err := keyer.Key(a)
+		if err != nil || k == key {
+			continue
+		}
+		e := t.entries[k]
+		if e == nil || (e.interest == nil && len(e.subs) == 0) {
+			continue
+		}
+		if (e.res != nil && !e.alias) || slices.Contains(served, e) {
+			continue // a resource of that very name goes before; or listed twice
+		}
+		if e.res == nil || !e.res.SameContent(r) {
+			t.unalias(e)
+			if e.dead {
+				e.coll.disown(e)
+			}
+			e.alias = true
+			t.set(e, r, nil, now)
+		}
+		served = append(served, e)
+	}
+	if t.aliased == nil {
+		t.aliased = make(map[string][]*entry)
+	}
+	delete(t.aliased, key)
+	for _, e := range before {
+		if e.alias && e.res != nil && !slices.Contains(served, e) {
+			t.unset(e, absent, nil, now)
+		}
+	}
+	if len(served) > 0 {
+		t.aliased[key] = served
+	}
+	return len(served) > 0
+}
+
+// unalias takes e off the list of what its resource serves as an alias.
+func (t *table) unalias(e *entry) {
+	if !e.alias || e.res == nil {
+		return
+	}
+	k, err := keyer.Key(e.res.Name)
+	if err != nil {
+		return
+	}
+	served := t.aliased[k]
+	for i, o := range served {
+		if o == e {
+			served = append(served[:i:i], served[i+1:]...)
+			break
+		}
+	}
+	if len(served) == 0 {
+		delete(t.aliased, k)
+	} else {
+		t.aliased[k] = served
+	}
+	e.alias = false
+}
+
+// intern returns b if it equals a, so that a's bytes need not be kept.
+func intern(a, b string) string {
+	if a == b {
+		return b
+	}
+	return a
+}
