@@ -1,0 +1,34 @@
+package tlsfiles_test
+
+import (
+	"fmt"
+	"log"
+
+	"google.golang.org/grpc"
+
+	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
+)
+
+// A client without files of its own trusts the system's roots.
+func ExampleNewClient() {
+	files, err := tlsfiles.NewClient(tlsfiles.ClientConfig{
+		ServerName: "control-plane.example",
+		Report: func(err error) {
+			if err != nil {
+				log.Print(err)
+			}
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer files.Close()
+
+	conn, err := grpc.NewClient("192.0.2.1:18000", grpc.WithTransportCredentials(files.Credentials()))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Println(files.Config().ServerName)
+	// Output: control-plane.example
+}

@@ -1,0 +1,359 @@
+package tlsfiles
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/test/bufconn"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// pipe is a connection with buffers: in TLS both sides may write at once.
+func pipe(t *testing.T) (near, far net.Conn) {
+	t.Helper()
+	lis := bufconn.Listen(1 << 16)
+	defer lis.Close()
+	var (
+		wg  sync.WaitGroup
+		err error
+	)
+	wg.Go(func() { near, err = lis.DialContext(t.Context()) })
+	far, acceptErr := lis.Accept()
+	wg.Wait()
+	if err := errors.Join(err, acceptErr); err != nil {
+		t.Fatal(err)
+	}
+	return near, far
+}
+
+// handshake connects the two sides and returns what each saw.
+func handshake(t *testing.T, c *Client, s *Server, authority string) (client, server tls.ConnectionState, clientErr, serverErr error) {
+	t.Helper()
+	near, far := pipe(t)
+	defer near.Close()
+	defer far.Close()
+
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		conn, info, err := s.Credentials().ServerHandshake(far)
+		if serverErr = err; err != nil {
+			far.Close()
+			return
+		}
+		server = tlsState(t, info)
+		// With TLS 1.3 the client learns by its first read that it was refused,
+		// so there has to be something to read.
+		_, serverErr = conn.Write([]byte("x"))
+	})
+	conn, info, err := c.Credentials().ClientHandshake(t.Context(), authority, near)
+	if clientErr = err; err != nil {
+		near.Close()
+	} else {
+		client = tlsState(t, info)
+		_, clientErr = conn.Read(make([]byte, 1))
+	}
+	wg.Wait()
+	return client, server, clientErr, serverErr
+}
+
+func tlsState(t *testing.T, info credentials.AuthInfo) tls.ConnectionState {
+	t.Helper()
+	i, ok := info.(credentials.TLSInfo)
+	if !ok {
+		t.Errorf("auth info is %T", info)
+	}
+	return i.State
+}
+
+func newClient(t *testing.T, cfg ClientConfig) *Client {
+	t.Helper()
+	c, err := NewClient(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func newServer(t *testing.T, cfg ServerConfig) *Server {
+	t.Helper()
+	s, err := NewServer(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func TestHandshake(t *testing.T) {
+	dir := newFolder(t)
+	ca, other := newAuthority(t, "ca"), newAuthority(t, "other")
+	caFile, otherFile := dir.put("ca.crt", ca.pem), dir.put("other-ca.crt", other.pem)
+	serverCert, serverKey := dir.pair(ca, "relay.test")
+	clientCert, clientKey := dir.pair(ca, "client.test")
+	strangerCert, strangerKey := dir.pair(other, "stranger.test")
+
+	plain := ServerConfig{CertFile: serverCert, KeyFile: serverKey}
+	mutual := ServerConfig{CertFile: serverCert, KeyFile: serverKey, ClientCAFile: caFile}
+	for _, tt := range []struct {
+		name      string
+		server    ServerConfig
+		client    ClientConfig
+		authority string
+		peer      string // the client as the server sees it
+		wantErr   string // on the client's side
+	}{
+		{name: "server only", server: plain, client: ClientConfig{CAFile: caFile}, authority: "relay.test:18000"},
+		{name: "mutual", server: mutual, client: ClientConfig{CAFile: caFile, CertFile: clientCert, KeyFile: clientKey}, authority: "relay.test:18000", peer: "client.test"},
+		{name: "mutual without a client certificate", server: mutual, client: ClientConfig{CAFile: caFile}, authority: "relay.test", wantErr: "certificate required"},
+		{name: "mutual with a stranger", server: mutual, client: ClientConfig{CAFile: caFile, CertFile: strangerCert, KeyFile: strangerKey}, authority: "relay.test", wantErr: "tls"},
+		{name: "server of another CA", server: plain, client: ClientConfig{CAFile: otherFile}, authority: "relay.test", wantErr: "unknown authority"},
+		{name: "system roots do not know it", server: plain, client: ClientConfig{}, authority: "relay.test", wantErr: "unknown authority"},
+		{name: "another host", server: plain, client: ClientConfig{CAFile: caFile}, authority: "elsewhere.test:1", wantErr: "not elsewhere.test"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, c := newServer(t, tt.server), newClient(t, tt.client)
+			client, server, err, _ := handshake(t, c, s, tt.authority)
+			if tt.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
+					t.Fatalf("error = %v, want one with %q", err, tt.wantErr)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if client.Version != tls.VersionTLS13 || client.NegotiatedProtocol != "h2" {
+				t.Errorf("version %x, protocol %q; want TLS 1.3 and h2", client.Version, client.NegotiatedProtocol)
+			}
+			var peer string
+			if len(server.PeerCertificates) > 0 {
+				peer = server.PeerCertificates[0].Subject.CommonName
+			}
+			if peer != tt.peer {
+				t.Errorf("server sees %q, want %q", peer, tt.peer)
+			}
+		})
+	}
+}
+
+// The name to verify comes from the configuration where it is given, whatever
+// the endpoint is called.
+func TestServerName(t *testing.T) {
+	dir := newFolder(t)
+	ca := newAuthority(t, "ca")
+	cert, key := dir.pair(ca, "relay.test")
+	s := newServer(t, ServerConfig{CertFile: cert, KeyFile: key})
+	c := newClient(t, ClientConfig{CAFile: dir.put("ca.crt", ca.pem), ServerName: "relay.test"})
+	client, _, err, _ := handshake(t, c, s, "192.0.2.1:18000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if client.ServerName != "relay.test" || c.Config().ServerName != "relay.test" {
+		t.Errorf("server name %q, in the configuration %q", client.ServerName, c.Config().ServerName)
+	}
+}
+
+// What grpc asks of credentials beside the handshakes.
+func TestClientCredentials(t *testing.T) {
+	c := newClient(t, ClientConfig{})
+	creds := c.Credentials().Clone()
+	if got := creds.Info().SecurityProtocol; got != "tls" {
+		t.Errorf("security protocol %q", got)
+	}
+	if _, _, err := creds.ServerHandshake(nil); !errors.Is(err, errClientOnly) {
+		t.Errorf("ServerHandshake: %v", err)
+	}
+}
+
+func TestMinimumVersion(t *testing.T) {
+	dir := newFolder(t)
+	ca := newAuthority(t, "ca")
+	cert, key := dir.pair(ca, "relay.test")
+	s := newServer(t, ServerConfig{CertFile: cert, KeyFile: key})
+	near, far := pipe(t)
+	defer near.Close()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		defer far.Close()
+		if _, _, err := s.Credentials().ServerHandshake(far); err == nil {
+			t.Error("the server took TLS 1.1")
+		}
+	})
+	old := &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11, ServerName: "relay.test"}
+	if err := tls.Client(near, old).HandshakeContext(t.Context()); err == nil {
+		t.Error("a handshake with TLS 1.1 succeeded")
+	}
+	if got := newClient(t, ClientConfig{}).Config().MinVersion; got != tls.VersionTLS12 {
+		t.Errorf("client minimum = %x", got)
+	}
+}
+
+func TestConstructionErrors(t *testing.T) {
+	dir := newFolder(t)
+	ca := newAuthority(t, "ca")
+	cert, key := dir.pair(ca, "a.test")
+	_, foreign := dir.pair(ca, "b.test")
+	oldCert, oldKey := ca.issue("old.test", -time.Minute)
+	oldCertFile, oldKeyFile := dir.put("old.crt", oldCert), dir.put("old.key", oldKey)
+	garbage := dir.put("garbage", []byte("not a certificate"))
+	missing := dir.file("missing")
+
+	for _, tt := range []struct {
+		name           string
+		cert, key, ca  string
+		want, wantFile string
+	}{
+		{"no such certificate", missing, key, "", "no such file", missing},
+		{"no such key", cert, missing, "", "no such file", missing},
+		{"no such CA", cert, key, missing, "no such file", missing},
+		{"certificate without key", cert, "", "", "needs a key", cert},
+		{"key without certificate", "", key, "", "needs a certificate", key},
+		{"garbage certificate", garbage, key, "", "failed to find any PEM data", garbage},
+		{"garbage CA", cert, key, garbage, "no PEM block", garbage},
+		{"key of another certificate", cert, foreign, "", "does not match", foreign},
+		{"expired", oldCertFile, oldKeyFile, "", "expired at", oldCertFile},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, clientErr := NewClient(ClientConfig{CertFile: tt.cert, KeyFile: tt.key, CAFile: tt.ca})
+			_, serverErr := NewServer(ServerConfig{CertFile: tt.cert, KeyFile: tt.key, ClientCAFile: tt.ca})
+			for side, err := range map[string]error{"tls client": clientErr, "tls server": serverErr} {
+				if err == nil {
+					t.Fatalf("%s: no error", side)
+				}
+				for _, want := range []string{side, tt.want, tt.wantFile} {
+					if !strings.Contains(err.Error(), want) {
+						t.Errorf("%v: does not say %q", err, want)
+					}
+				}
+			}
+		})
+	}
+	if _, err := NewServer(ServerConfig{ClientCAFile: garbage}); !errors.Is(err, errNoServer) {
+		t.Errorf("server without a certificate: %v", err)
+	}
+}
+
+// reports gathers what Report was told.
+type reports struct {
+	mu   sync.Mutex
+	list []error
+}
+
+func (r *reports) add(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = append(r.list, err)
+}
+
+func (r *reports) take() []error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.list
+	r.list = nil
+	return l
+}
+
+// Both sides move to another CA while they run: the certificate of a new
+// connection is the new one, and roots that were withdrawn no longer count.
+func TestRotation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := newFolder(t)
+		before, after := newAuthority(t, "before"), newAuthority(t, "after")
+		caFile := dir.put("ca.crt", before.pem)
+		serverCert, serverKey := dir.pair(before, "relay.test")
+		clientCert, clientKey := dir.pair(before, "client.test")
+		s := newServer(t, ServerConfig{CertFile: serverCert, KeyFile: serverKey, ClientCAFile: caFile})
+		c := newClient(t, ClientConfig{CertFile: clientCert, KeyFile: clientKey, CAFile: caFile})
+
+		issuers := func() (of, by string) {
+			t.Helper()
+			client, server, err, serverErr := handshake(t, c, s, "relay.test")
+			if err := errors.Join(err, serverErr); err != nil {
+				t.Fatal(err)
+			}
+			return client.PeerCertificates[0].Issuer.CommonName, server.PeerCertificates[0].Issuer.CommonName
+		}
+		if of, by := issuers(); of != "before" || by != "before" {
+			t.Fatalf("issuers %q, %q", of, by)
+		}
+		stranger := newClient(t, ClientConfig{CertFile: clientCert, KeyFile: clientKey, CAFile: caFile, Refresh: 24 * time.Hour})
+
+		dir.put("ca.crt", after.pem)
+		dir.pair(after, "relay.test")
+		dir.pair(after, "client.test")
+		if of, by := issuers(); of != "before" || by != "before" {
+			t.Fatalf("changed without a look at the files: issuers %q, %q", of, by)
+		}
+		time.Sleep(DefaultRefresh + time.Second)
+		if of, by := issuers(); of != "after" || by != "after" {
+			t.Fatalf("issuers %q, %q after the change", of, by)
+		}
+		if _, _, err, _ := handshake(t, stranger, s, "relay.test"); err == nil {
+			t.Fatal("a client that stands by the old CA was served")
+		}
+	})
+}
+
+func TestBrokenFileKeepsLastGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := newFolder(t)
+		ca := newAuthority(t, "ca")
+		caFile := dir.put("ca.crt", ca.pem)
+		cert, key := dir.pair(ca, "relay.test")
+		var told reports
+		s := newServer(t, ServerConfig{CertFile: cert, KeyFile: key, Refresh: time.Second, Report: told.add})
+		c := newClient(t, ClientConfig{CAFile: caFile})
+		works := func() {
+			t.Helper()
+			if _, _, err, _ := handshake(t, c, s, "relay.test"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wait := func() { time.Sleep(3500 * time.Millisecond) }
+
+		_, otherKey := ca.issue("relay.test", time.Hour)
+		good, err := os.ReadFile(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		oldCert, oldKey := ca.issue("relay.test", -time.Minute)
+		newCert, newKey := ca.issue("relay.test", time.Hour)
+		for _, step := range []struct {
+			name   string
+			change func()
+			want   string // in the one report; "" for a report of success
+		}{
+			{"a key that does not fit", func() { dir.put("relay.test.key", otherKey) }, "does not match"},
+			{"mended", func() { dir.put("relay.test.key", good) }, ""},
+			{"gone", func() { os.Remove(cert) }, "no such file"},
+			{"expired", func() { dir.put("relay.test.crt", oldCert); dir.put("relay.test.key", oldKey) }, "expired"},
+			{"new", func() { dir.put("relay.test.crt", newCert); dir.put("relay.test.key", newKey) }, ""},
+		} {
+			step.change()
+			wait()
+			got := told.take()
+			if len(got) != 1 {
+				t.Fatalf("%s: reports = %v, want one", step.name, got)
+			}
+			switch err := got[0]; {
+			case step.want == "" && err != nil, step.want != "" && (err == nil || !strings.Contains(err.Error(), step.want)):
+				t.Errorf("%s: report = %v, want %q", step.name, err, step.want)
+			case err != nil && strings.Contains(err.Error(), "PRIVATE"):
+				t.Errorf("%s: OPS-6: the report quotes the file: %v", step.name, err)
+			}
+			works()
+		}
+	})
+}

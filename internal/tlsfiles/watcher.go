@@ -1,0 +1,118 @@
+package tlsfiles
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// DefaultRefresh is how often files are looked at for changes. Certificates
+// live for hours at least and whoever replaces one (cert-manager, the kubelet)
+// takes about a minute for it; reading three small files costs nothing.
+const DefaultRefresh = time.Minute
+
+// watcher keeps the newest good material of a set of files.
+type watcher struct {
+	// Immutable after newWatcher.
+	files  files
+	report func(error)
+	stop   chan struct{}
+	once   sync.Once
+	wg     sync.WaitGroup
+
+	current atomic.Pointer[material]
+
+	// Owned by the watcher's goroutine.
+	seen   contents // what current was made from
+	failed string   // the reason reported last, "" if the files are good
+}
+
+// newWatcher reads the files once, fails if they cannot be used, and starts to
+// look after them.
+func newWatcher(f files, refresh time.Duration, report func(error)) (*watcher, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	if refresh <= 0 {
+		refresh = DefaultRefresh
+	}
+	if report == nil {
+		report = func(error) {}
+	}
+	w := &watcher{files: f, report: report, stop: make(chan struct{})}
+	m, c, err := w.load()
+	if err != nil {
+		return nil, err
+	}
+	w.seen = c
+	w.current.Store(m)
+	if f != (files{}) {
+		w.wg.Go(func() { w.run(refresh) })
+	}
+	return w, nil
+}
+
+// load reads and parses. A certificate and its key are two files, and a reader
+// may come between the replacing of one and of the other: a second look tells
+// that case from a pair that really does not fit.
+func (w *watcher) load() (*material, contents, error) {
+	var (
+		c   contents
+		m   *material
+		err error
+	)
+	for range 2 {
+		if c, err = w.files.read(); err != nil {
+			continue
+		}
+		if m, err = w.files.parse(c, time.Now()); err == nil {
+			return m, c, nil
+		}
+	}
+	return nil, contents{}, err
+}
+
+func (w *watcher) run(refresh time.Duration) {
+	tick := time.NewTicker(refresh)
+	defer tick.Stop()
+	for {
+		select {
+		case <-w.stop:
+			return
+		case <-tick.C:
+			w.refresh()
+		}
+	}
+}
+
+// refresh takes up changed files, or keeps the last good ones and says why,
+// once for each reason.
+func (w *watcher) refresh() {
+	// What has not changed is not judged anew: a certificate in use that runs
+	// out is the same file, and no better one is known.
+	if c, err := w.files.read(); err == nil && c.equal(w.seen) {
+		if w.failed != "" {
+			w.failed = ""
+			w.report(nil)
+		}
+		return
+	}
+	m, c, err := w.load()
+	if err != nil {
+		if err.Error() != w.failed {
+			w.failed = err.Error()
+			w.report(err)
+		}
+		return
+	}
+	w.failed = ""
+	w.seen = c
+	w.current.Store(m)
+	w.report(nil)
+}
+
+// close stops the watcher and waits for it; the last good material stays.
+func (w *watcher) close() {
+	w.once.Do(func() { close(w.stop) })
+	w.wg.Wait()
+}
