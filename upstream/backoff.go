@@ -1,0 +1,33 @@
+package upstream
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// backoff gives exponentially growing delays with full jitter (OPS-2): each is
+// uniform between nothing and the bound, so that many scopes that lost one
+// server at one moment come back spread over the bound.
+type backoff struct {
+	base, max time.Duration
+	attempts  int
+}
+
+// next gives the delay before the next attempt.
+func (b *backoff) next() time.Duration {
+	bound := b.max
+	// Beyond 30 doublings the shift could overflow; no sensible base gets there.
+	if b.attempts < 30 {
+		bound = min(bound, b.base<<b.attempts)
+	}
+	b.attempts++
+	// Never zero: a delay is what tells waiting from being idle.
+	return 1 + rand.N(bound) //nolint:gosec // jitter is no secret
+}
+
+func (b *backoff) reset() { b.attempts = 0 }
+
+// spread gives d with a jitter of a quarter in both directions.
+func spread(d time.Duration) time.Duration {
+	return d*3/4 + rand.N(d/2+1) //nolint:gosec // jitter is no secret
+}

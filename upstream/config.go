@@ -1,0 +1,116 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
+)
+
+// The defaults of Config.
+const (
+	DefaultMaxReceiveSize   = 64 << 20
+	DefaultMaxRequestSize   = 4<<20 - 64<<10 // what servers accept by default, with room to spare
+	DefaultConnectTimeout   = 10 * time.Second
+	DefaultKeepaliveTime    = 5 * time.Minute
+	DefaultKeepaliveTimeout = 20 * time.Second
+	DefaultBackoffBase      = 500 * time.Millisecond
+	DefaultBackoffMax       = 30 * time.Second
+	DefaultFailbackInterval = 30 * time.Second
+	DefaultBatch            = 5 * time.Millisecond
+)
+
+// Config describes one control plane. Zero values mean the defaults.
+type Config struct {
+	// Name is what configuration, logs and metrics call it.
+	Name string
+	// Endpoints are gRPC targets ("host:port") in order of priority (LOC-6).
+	Endpoints []string
+	// TLS says how to connect; nil means in plain text.
+	TLS *tlsfiles.ClientConfig
+
+	// MaxReceiveSize bounds a response, in bytes.
+	MaxReceiveSize int
+	// MaxRequestSize bounds a request, in bytes: longer subscriptions are split
+	// (RES-17), longer versions left out (RES-14).
+	MaxRequestSize int
+	// ConnectTimeout bounds how long it may take to open a stream.
+	ConnectTimeout time.Duration
+	// KeepaliveTime is how long a connection may be silent before it is pinged,
+	// and KeepaliveTimeout how long the answer may take. gRPC servers close
+	// connections that ping more often than they allow, and allow no more than
+	// one in five minutes unless told otherwise: lower this together with theirs.
+	KeepaliveTime, KeepaliveTimeout time.Duration
+	// BackoffBase bounds the delay before the first new attempt, and each further
+	// one has twice the bound up to BackoffMax (OPS-2).
+	BackoffBase, BackoffMax time.Duration
+	// FailbackInterval is how often, give or take a quarter, a session on a lower
+	// endpoint looks whether a better one is back (LOC-6).
+	FailbackInterval time.Duration
+	// Batch is how long demand is gathered before it is written.
+	Batch time.Duration
+
+	// Logger gets what an operator should know; nil means none.
+	Logger *slog.Logger
+	// DialOptions are added to the upstream's own, for tests and embedders.
+	DialOptions []grpc.DialOption
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if len(c.Endpoints) == 0 {
+		return c, errors.New("no endpoints")
+	}
+	for _, d := range []struct {
+		name  string
+		value *time.Duration
+		def   time.Duration
+	}{
+		{"connect timeout", &c.ConnectTimeout, DefaultConnectTimeout},
+		{"keepalive time", &c.KeepaliveTime, DefaultKeepaliveTime},
+		{"keepalive timeout", &c.KeepaliveTimeout, DefaultKeepaliveTimeout},
+		{"back-off base", &c.BackoffBase, DefaultBackoffBase},
+		{"back-off maximum", &c.BackoffMax, DefaultBackoffMax},
+		{"failback interval", &c.FailbackInterval, DefaultFailbackInterval},
+		{"batch", &c.Batch, DefaultBatch},
+	} {
+		if err := orDefault(d.name, d.value, d.def); err != nil {
+			return c, err
+		}
+	}
+	if err := orDefault("receive size", &c.MaxReceiveSize, DefaultMaxReceiveSize); err != nil {
+		return c, err
+	}
+	if err := orDefault("request size", &c.MaxRequestSize, DefaultMaxRequestSize); err != nil {
+		return c, err
+	}
+	c.BackoffMax = max(c.BackoffMax, c.BackoffBase)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	c.Logger = c.Logger.With("upstream", c.Name)
+	return c, nil
+}
+
+func orDefault[T int | time.Duration](name string, value *T, def T) error {
+	if *value < 0 {
+		return fmt.Errorf("%s is negative", name)
+	}
+	if *value == 0 {
+		*value = def
+	}
+	return nil
+}
+
+// userAgent is how the relay announces itself to servers.
+func userAgent() string {
+	version := "devel"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		version = info.Main.Version
+	}
+	return "xdsrelay/" + version
+}

@@ -1,0 +1,124 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// ErrClosed is returned by Session.Run when its Upstream was closed.
+var ErrClosed = errors.New("upstream: closed")
+
+var (
+	errRunning        = errors.New("upstream: a session can be run only once")
+	errConnectTimeout = errors.New("no stream within the connect timeout")
+	errNotReading     = errors.New("the server sends but does not read")
+	errNotAsked       = errors.New("type URL was not asked for on this stream")
+	errUnanswerable   = errors.New("response without what is needed to answer it")
+)
+
+// Reason is why a stream could not be opened or ended; it is fit for a
+// metric's label. [Reasons] lists them all.
+type Reason string
+
+// The reasons.
+const (
+	ReasonUnreachable  Reason = "unreachable"   // the connection could not be made
+	ReasonTimeout      Reason = "timeout"       // neither made nor refused in time
+	ReasonServerClosed Reason = "server_closed" // the server ended the stream in order
+	ReasonUnavailable  Reason = "unavailable"   // the connection broke, or the server sends us away
+	ReasonExhausted    Reason = "exhausted"     // a message passed MaxReceiveSize, or the server's limits
+	ReasonDenied       Reason = "denied"        // the server does not let us in
+	ReasonMalformed    Reason = "malformed"     // a response that could not even be refused
+	ReasonNotReading   Reason = "not_reading"   // the server sends without ever reading
+	ReasonError        Reason = "error"         // any other status
+	ReasonUnwanted     Reason = "unwanted"      // nothing is wanted on the stream any more
+	ReasonResubscribe  Reason = "resubscribe"   // the Store wants to begin anew
+	ReasonFailback     Reason = "failback"      // a better endpoint is back
+	ReasonShutdown     Reason = "shutdown"      // the session ends
+)
+
+// Reasons returns every reason.
+func Reasons() []Reason {
+	return []Reason{
+		ReasonUnreachable, ReasonTimeout, ReasonServerClosed, ReasonUnavailable, ReasonExhausted, ReasonDenied,
+		ReasonMalformed, ReasonNotReading, ReasonError, ReasonUnwanted, ReasonResubscribe, ReasonFailback, ReasonShutdown,
+	}
+}
+
+// reasonOf classifies what ended a stream, or an attempt to open one.
+func reasonOf(err error, opened bool) Reason {
+	switch {
+	case errors.Is(err, errConnectTimeout):
+		return ReasonTimeout
+	case errors.Is(err, errNotReading):
+		return ReasonNotReading
+	case errors.Is(err, errUnanswerable):
+		return ReasonMalformed
+	case errors.Is(err, io.EOF):
+		return ReasonServerClosed
+	case !opened:
+		return ReasonUnreachable
+	}
+	switch status.Code(err) {
+	case codes.Unavailable:
+		return ReasonUnavailable
+	case codes.ResourceExhausted:
+		return ReasonExhausted
+	case codes.Unauthenticated, codes.PermissionDenied:
+		return ReasonDenied
+	default:
+		return ReasonError
+	}
+}
+
+// repeats says that the reason lies in what the server sends, so that the next
+// stream is likely to end the same way however well it begins.
+func (r Reason) repeats() bool { return r == ReasonMalformed || r == ReasonExhausted }
+
+// ConnectionError says that a stream broke or could not be opened. What is
+// cached stays (OPS-1).
+type ConnectionError struct {
+	Endpoint string
+	Reason   Reason
+	Err      error
+}
+
+func (e *ConnectionError) Error() string {
+	return fmt.Sprintf("upstream: endpoint %s: %s: %v", e.Endpoint, e.Reason, e.Err)
+}
+
+// Unwrap gives the cause, a gRPC status for the most part.
+func (e *ConnectionError) Unwrap() error { return e.Err }
+
+// RejectedError says that a response was refused (ACK-6). The stream lives on
+// and what is cached stays.
+type RejectedError struct {
+	TypeURL, Nonce string
+	Err            error
+}
+
+func (e *RejectedError) Error() string {
+	return fmt.Sprintf("upstream: response %q of type %s rejected: %v", e.Nonce, e.TypeURL, e.Err)
+}
+
+// Unwrap gives the reason.
+func (e *RejectedError) Unwrap() error { return e.Err }
+
+// maxReason bounds the reason that a NACK carries and a log line shows.
+const maxReason = 4 << 10
+
+// detail is err's text as a NACK carries it.
+func detail(err error) string {
+	text := err.Error()
+	if len(text) > maxReason {
+		text = text[:maxReason]
+	}
+	// An error may quote a name, and the cut may go through a character; a
+	// request with invalid UTF-8 could not be encoded.
+	return strings.ToValidUTF8(text, "\uFFFD")
+}

@@ -1,0 +1,446 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	grpcproto "google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	clusters  = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+	endpoints = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+)
+
+// memStore is a Store as small as it can be: what is wanted are lists that the
+// test sets, what arrives is noted.
+type memStore struct {
+	changed chan struct{}
+
+	mu       sync.Mutex
+	wanted   [2][]wire.Subscription // given out by Restart
+	pending  [2][]wire.Subscription // given out by TakeDemand
+	versions map[string]map[string]string
+	limits   []int
+	restarts [2]int
+	lost     [2]int
+	applied  []*wire.DeltaResponse
+	refuse   error         // what Apply returns
+	anew     bool          // the next TakeDemand asks to begin anew
+	settled  []time.Time   // when Settle was called
+	quiet    time.Duration // how long after a response something waits for Settle
+}
+
+func newStore(wanted ...wire.Subscription) *memStore {
+	s := &memStore{changed: make(chan struct{}, 1), versions: map[string]map[string]string{}}
+	s.wanted[0] = wanted
+	return s
+}
+
+// want changes what is wanted on a stream: all of it from now on, and what to
+// say on a stream that is open.
+func (s *memStore) want(stream int, all []wire.Subscription, change ...wire.Subscription) {
+	s.mu.Lock()
+	s.wanted[stream] = all
+	s.pending[stream] = append(s.pending[stream], change...)
+	s.mu.Unlock()
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (s *memStore) DemandChanged() <-chan struct{} { return s.changed }
+
+func (s *memStore) StreamWanted(stream int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.wanted[stream])+len(s.pending[stream]) > 0
+}
+
+func (s *memStore) Restart(stream, versionsLimit int) []wire.Subscription {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.restarts[stream]++
+	s.limits = append(s.limits, versionsLimit)
+	s.pending[stream] = nil
+	out := slices.Clone(s.wanted[stream])
+	for i := range out {
+		out[i].Versions = maps.Clone(s.versions[out[i].TypeURL])
+	}
+	return out
+}
+
+func (s *memStore) TakeDemand(stream int) ([]wire.Subscription, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.anew {
+		s.anew = false
+		return nil, false
+	}
+	out := s.pending[stream]
+	s.pending[stream] = nil
+	return out, true
+}
+
+func (s *memStore) Apply(_ int, r *wire.DeltaResponse, _ time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refuse != nil {
+		return s.refuse
+	}
+	s.applied = append(s.applied, r)
+	if s.versions[r.TypeURL] == nil {
+		s.versions[r.TypeURL] = map[string]string{}
+	}
+	for _, res := range r.Resources {
+		s.versions[r.TypeURL][res.Name] = res.Version
+	}
+	if s.quiet > 0 {
+		s.settled = nil
+	}
+	return nil
+}
+
+func (s *memStore) Lost(stream int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lost[stream]++
+}
+
+func (s *memStore) Settle(now time.Time) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settled = append(s.settled, now)
+	if s.quiet == 0 || len(s.settled) > 1 {
+		return time.Time{}
+	}
+	return now.Add(s.quiet)
+}
+
+func (s *memStore) get(f func(s *memStore)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(s)
+}
+
+func sub(typeURL string, names ...string) wire.Subscription {
+	return wire.Subscription{TypeURL: typeURL, Subscribe: names}
+}
+
+func unsub(typeURL string, names ...string) wire.Subscription {
+	return wire.Subscription{TypeURL: typeURL, Unsubscribe: names}
+}
+
+// network connects sessions with servers by name, in memory.
+type network struct {
+	t  *testing.T
+	mu sync.Mutex
+	// A name that is not there refuses connections; nil swallows them.
+	hosts map[string]*bufconn.Listener
+	dials []dial
+}
+
+type dial struct {
+	host string
+	at   time.Time
+}
+
+var errRefused = errors.New("connection refused")
+
+func newNetwork(t *testing.T) *network {
+	t.Helper()
+	return &network{t: t, hosts: map[string]*bufconn.Listener{}}
+}
+
+func (n *network) dial(ctx context.Context, host string) (net.Conn, error) {
+	n.mu.Lock()
+	n.dials = append(n.dials, dial{host, time.Now()})
+	lis, ok := n.hosts[host]
+	n.mu.Unlock()
+	switch {
+	case !ok:
+		return nil, errRefused
+	case lis == nil:
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return lis.DialContext(ctx)
+}
+
+func (n *network) dialled(host string) (at []time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, d := range n.dials {
+		if d.host == host {
+			at = append(at, d.at)
+		}
+	}
+	return at
+}
+
+func (n *network) blackHole(host string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.hosts[host] = nil
+}
+
+// config is for an upstream with these hosts as endpoints.
+func (n *network) config(hosts ...string) Config {
+	cfg := Config{Name: "cp", DialOptions: []grpc.DialOption{grpc.WithContextDialer(n.dial)}}
+	for _, h := range hosts {
+		cfg.Endpoints = append(cfg.Endpoints, "passthrough:///"+h)
+	}
+	return cfg
+}
+
+// server is a control plane that does what the test says.
+type server struct {
+	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
+	grpc    *grpc.Server
+	net     *network
+	host    string
+	streams chan *serverStream
+	// refuse, if set, ends every stream at once.
+	refuse error
+	deaf   bool // streams are not read from unless the test does
+	opts   []grpc.ServerOption
+	wg     sync.WaitGroup
+}
+
+type serverStream struct {
+	discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer
+	t       *testing.T
+	opened  time.Time
+	end     chan error
+	reqs    chan *discoveryv3.DeltaDiscoveryRequest
+	halfEnd chan struct{} // closed when the client has half-closed or gone
+}
+
+func (n *network) serve(host string, change ...func(*server)) *server {
+	n.t.Helper()
+	lis := bufconn.Listen(1 << 20)
+	s := &server{net: n, host: host, streams: make(chan *serverStream, 100)}
+	for _, f := range change {
+		f(s)
+	}
+	s.grpc = grpc.NewServer(append(s.opts, grpc.ForceServerCodecV2(rawCodec{encoding.GetCodecV2(grpcproto.Name)}))...)
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s.grpc, s)
+	n.mu.Lock()
+	n.hosts[host] = lis
+	n.mu.Unlock()
+	s.wg.Go(func() { _ = s.grpc.Serve(lis) })
+	n.t.Cleanup(s.stop)
+	return s
+}
+
+// stop kills the server: its streams break, its host refuses connections.
+func (s *server) stop() {
+	s.net.mu.Lock()
+	delete(s.net.hosts, s.host)
+	s.net.mu.Unlock()
+	s.grpc.Stop()
+	s.wg.Wait()
+}
+
+func (s *server) DeltaAggregatedResources(stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	if s.refuse != nil {
+		return s.refuse
+	}
+	ss := &serverStream{
+		AggregatedDiscoveryService_DeltaAggregatedResourcesServer: stream,
+		t: s.net.t, opened: time.Now(), end: make(chan error, 1), halfEnd: make(chan struct{}),
+		reqs: make(chan *discoveryv3.DeltaDiscoveryRequest, 1<<12),
+	}
+	if !s.deaf {
+		s.wg.Go(func() {
+			defer close(ss.halfEnd)
+			for {
+				req, err := stream.Recv()
+				if err != nil {
+					return
+				}
+				ss.reqs <- req
+			}
+		})
+	}
+	s.streams <- ss
+	select {
+	case err := <-ss.end:
+		return err
+	case <-stream.Context().Done():
+		return stream.Context().Err()
+	}
+}
+
+// accept waits for the next stream.
+func (s *server) accept() *serverStream {
+	s.net.t.Helper()
+	select {
+	case ss := <-s.streams:
+		return ss
+	case <-time.After(time.Hour):
+		s.net.t.Fatal("no stream was opened")
+		return nil
+	}
+}
+
+// next waits for the next request.
+func (ss *serverStream) next() *discoveryv3.DeltaDiscoveryRequest {
+	ss.t.Helper()
+	select {
+	case req := <-ss.reqs:
+		return req
+	case <-time.After(time.Hour):
+		ss.t.Fatal("no request came")
+		return nil
+	}
+}
+
+// answer waits for an ACK or a NACK.
+func (ss *serverStream) answer() *discoveryv3.DeltaDiscoveryRequest {
+	ss.t.Helper()
+	for {
+		if req := ss.next(); req.GetResponseNonce() != "" || req.GetErrorDetail() != nil {
+			return req
+		}
+	}
+}
+
+// respond sends resources of a type, each "name" with version "v" + nonce.
+func (ss *serverStream) respond(typeURL, nonce string, names ...string) {
+	ss.t.Helper()
+	resp := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeURL, Nonce: nonce}
+	for _, name := range names {
+		resp.Resources = append(resp.Resources, &discoveryv3.Resource{
+			Name: name, Version: "v" + nonce, Resource: &anypb.Any{TypeUrl: typeURL, Value: []byte(name)},
+		})
+	}
+	if err := ss.Send(resp); err != nil {
+		ss.t.Fatalf("Send: %v", err)
+	}
+}
+
+// raw is sent as it is.
+type raw []byte
+
+type rawCodec struct{ encoding.CodecV2 }
+
+func (c rawCodec) Marshal(v any) (mem.BufferSlice, error) {
+	if b, ok := v.(raw); ok {
+		return mem.BufferSlice{mem.SliceBuffer(b)}, nil
+	}
+	return c.CodecV2.Marshal(v)
+}
+
+// recorder is an Observer that keeps what it is told.
+type recorder struct {
+	mu       sync.Mutex
+	states   []State
+	failures []Reason
+	opened   []string
+	closed   []string
+	sent     map[RequestKind]int
+	received int
+	bytes    int
+	delays   []time.Duration
+	moves    []string
+}
+
+func (r *recorder) locked(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f()
+}
+
+func (r *recorder) StateChanged(s State) { r.locked(func() { r.states = append(r.states, s) }) }
+func (r *recorder) ConnectFailed(_ string, reason Reason) {
+	r.locked(func() { r.failures = append(r.failures, reason) })
+}
+
+func (r *recorder) StreamOpened(stream int, endpoint string) {
+	r.locked(func() { r.opened = append(r.opened, fmt.Sprint(stream, " ", endpoint)) })
+}
+
+func (r *recorder) StreamClosed(stream int, reason Reason) {
+	r.locked(func() { r.closed = append(r.closed, fmt.Sprint(stream, " ", reason)) })
+}
+
+func (r *recorder) RequestSent(_ string, kind RequestKind) {
+	r.locked(func() {
+		if r.sent == nil {
+			r.sent = map[RequestKind]int{}
+		}
+		r.sent[kind]++
+	})
+}
+
+func (r *recorder) ResponseReceived(_ string, _, _, bytes int) {
+	r.locked(func() { r.received++; r.bytes += bytes })
+}
+func (r *recorder) BackedOff(d time.Duration) { r.locked(func() { r.delays = append(r.delays, d) }) }
+func (r *recorder) EndpointChanged(from, to string) {
+	r.locked(func() { r.moves = append(r.moves, from+">"+to) })
+}
+
+// running is a session that runs until the test ends, or until stop.
+type running struct {
+	*Session
+	cancel context.CancelFunc
+	done   chan error
+}
+
+func newUpstream(t *testing.T, cfg Config) *Upstream {
+	t.Helper()
+	u, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(u.Close)
+	return u
+}
+
+// run runs a session with node id "relay".
+func run(t *testing.T, u *Upstream, store Store, obs Observer) *running {
+	t.Helper()
+	s, err := u.NewSession(SessionConfig{Node: &corev3.Node{Id: "relay"}, Scope: "shared", Store: store, Observer: obs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &running{Session: s, cancel: cancel, done: make(chan error, 1)}
+	go func() { r.done <- s.Run(ctx) }()
+	t.Cleanup(func() { r.cancel(); r.wait() })
+	return r
+}
+
+func (r *running) wait() error {
+	err := <-r.done
+	r.done <- err
+	return err
+}
+
+// stop ends the session and returns what Run returned.
+func (r *running) stop() error {
+	r.cancel()
+	return r.wait()
+}

@@ -1,0 +1,260 @@
+package upstream
+
+import (
+	"log/slog"
+	"slices"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+const (
+	// stableAfter is how long a stream must stand to count as good though it was
+	// never answered: a server has nothing to say to a stream that resumed.
+	stableAfter = 10 * time.Second
+	// drainTime is how long a server may take to read the last unsubscriptions
+	// and end a stream that is no longer wanted.
+	drainTime = time.Second
+)
+
+// line is one of a session's two streams through all its incarnations. All of
+// it belongs to the session's owner.
+//
+// It is idle (stream nil, at zero), waiting for the next attempt (stream nil),
+// connecting (stream, not open) or open; and open lines that are no longer
+// wanted are draining until the server has ended the stream.
+type line struct {
+	index   int
+	stream  *stream
+	open    bool // Store.Restart was called, so Lost is due
+	greeted bool // the node was sent (STR-2)
+	asked   map[string]struct{}
+	// established: answered, or stable. Draining: see above.
+	established, draining bool
+	// at is when to try again (waiting), to count the stream as stable (open), or
+	// to stop waiting for the server (draining).
+	at      time.Time
+	backoff backoff
+	failed  []bool // endpoints that failed since the last good stream or back-off
+}
+
+func (l *line) idle() bool { return l.stream == nil && l.at.IsZero() }
+
+// connect opens a stream at the session's endpoint, in the background.
+func (s *Session) connect(l *line) {
+	c, err := s.up.acquire(s.endpoint)
+	if err != nil {
+		// New has tried the target, so this is about something that may pass.
+		s.end(l, ReasonUnreachable)
+		err := &ConnectionError{Endpoint: s.up.cfg.Endpoints[s.endpoint], Reason: ReasonUnreachable, Err: err}
+		s.retry(l, err, s.endpoint, false, false)
+		return
+	}
+	l.at = time.Time{}
+	l.stream = newStream(s.ctx, c, s.events, s.wrote)
+	st := l.stream
+	// A stream that was ended may have posted before; what it says then is void.
+	current := func(f func()) {
+		if l.stream == st {
+			f()
+		}
+	}
+	st.start(s.up.cfg.ConnectTimeout, handler{
+		opened:   func() { current(func() { s.opened(l) }) },
+		response: func(r *received, at time.Time) { current(func() { s.respond(l, r, at) }) },
+		lost:     func(err error) { current(func() { s.lost(l, err) }) },
+	})
+}
+
+// opened subscribes to everything wanted, with the versions held (RES-12).
+func (s *Session) opened(l *line) {
+	c := l.stream.conn
+	s.up.found(c.endpoint, true)
+	l.open = true
+	l.at = time.Now().Add(stableAfter)
+	l.asked = make(map[string]struct{})
+	endpoint := s.up.cfg.Endpoints[c.endpoint]
+	s.note(func(st *Status) { st.Streams++; st.Opened++ })
+	s.obs.StreamOpened(l.index, endpoint)
+	s.log.Debug("stream opened", "stream", l.index, "endpoint", endpoint)
+
+	for _, sub := range s.store.Restart(l.index, versionsLimit(s.up.cfg.MaxRequestSize, s.nodeSize)) {
+		s.subscribe(l, sub)
+	}
+	s.settle()
+	if !s.store.StreamWanted(l.index) {
+		s.drain(l) // what was only waiting to be unsubscribed went with Restart
+	}
+}
+
+// demand writes what changed, once nothing else waits to be written: what waits
+// for a slow server is merged in the Store, not queued here. When the last
+// unsubscription is said the stream is no longer wanted.
+func (s *Session) demand(l *line) {
+	st := l.stream
+	if !st.idle(func() {
+		if l.stream == st && l.open && !l.draining {
+			s.demand(l)
+		}
+	}) {
+		return
+	}
+	if s.takeDemand(l) && !s.store.StreamWanted(l.index) {
+		s.drain(l)
+	}
+}
+
+// takeDemand writes what changed and says whether the stream is still the same:
+// the Store may want it to begin anew.
+func (s *Session) takeDemand(l *line) bool {
+	subs, ok := s.store.TakeDemand(l.index)
+	if !ok {
+		s.end(l, ReasonResubscribe)
+		if s.store.StreamWanted(l.index) {
+			s.connect(l)
+		}
+		return false
+	}
+	for _, sub := range subs {
+		s.subscribe(l, sub)
+	}
+	return true
+}
+
+// subscribe writes one subscription.
+func (s *Session) subscribe(l *line, sub wire.Subscription) {
+	reserved := 0
+	if !l.greeted {
+		reserved = s.nodeSize
+	}
+	for _, req := range requests(sub, reserved, s.up.cfg.MaxRequestSize) {
+		l.asked[sub.TypeURL] = struct{}{}
+		s.write(l, req, KindSubscribe)
+	}
+}
+
+// write hands a request to the stream's sender. The first of each stream
+// carries the node (STR-2).
+func (s *Session) write(l *line, req *discoveryv3.DeltaDiscoveryRequest, kind RequestKind) {
+	if !l.greeted {
+		req.Node = s.node
+		l.greeted = true
+	}
+	l.stream.enqueue(outgoing{req: req, kind: kind})
+}
+
+// drain has the server end the stream, once it has read what was written.
+func (s *Session) drain(l *line) {
+	l.stream.enqueue(outgoing{})
+	l.draining = true
+	l.at = time.Now().Add(drainTime)
+}
+
+// lineDue does what the line's time has come for.
+func (s *Session) lineDue(l *line) {
+	switch {
+	case l.draining:
+		s.end(l, ReasonUnwanted)
+	case l.open:
+		s.answered(l)
+	case s.store.StreamWanted(l.index):
+		s.connect(l)
+	}
+}
+
+// answered counts the stream as good.
+func (s *Session) answered(l *line) {
+	if l.established {
+		return
+	}
+	l.established = true
+	if !l.draining {
+		l.at = time.Time{}
+	}
+	s.log.Info("connected", "stream", l.index, "endpoint", s.up.cfg.Endpoints[l.stream.conn.endpoint])
+	s.failback.arrived(l.stream.conn.endpoint)
+}
+
+// end closes the line's stream, if there is one, and leaves the line idle. A
+// stream that was good ends the count of attempts, whoever ended it.
+func (s *Session) end(l *line, reason Reason) {
+	st, open := l.stream, l.open
+	if l.established && !reason.repeats() {
+		l.backoff.reset()
+		clear(l.failed)
+	}
+	l.stream, l.open, l.greeted, l.established, l.draining = nil, false, false, false, false
+	l.at = time.Time{}
+	if st == nil {
+		return
+	}
+	st.stop()
+	s.up.release(st.conn)
+	if open {
+		s.store.Lost(l.index)
+		s.note(func(st *Status) { st.Streams-- })
+		s.obs.StreamClosed(l.index, reason)
+	}
+}
+
+// lost ends a stream that broke, or could not be opened, and sees to the next.
+func (s *Session) lost(l *line, cause error) {
+	endpoint := l.stream.conn.endpoint
+	opened, draining := l.open, l.draining
+	err := &ConnectionError{Endpoint: s.up.cfg.Endpoints[endpoint], Reason: reasonOf(cause, opened), Err: cause}
+	good := l.established && !err.Reason.repeats()
+	if draining {
+		s.end(l, ReasonUnwanted)
+		return
+	}
+	s.end(l, err.Reason)
+	if !opened {
+		s.up.found(endpoint, false)
+		s.obs.ConnectFailed(err.Endpoint, err.Reason)
+	}
+	s.retry(l, err, endpoint, opened, good)
+}
+
+// retry decides where and when the next attempt goes (OPS-2, LOC-6). A stream
+// that was good is tried again where it was. After one that was not, the other
+// endpoints have their turn: at once if this one could not be reached at all,
+// but a server that took the stream and ended it is a reason to wait. When all
+// have failed it begins with the best again, after a wait.
+func (s *Session) retry(l *line, err *ConnectionError, endpoint int, opened, good bool) {
+	first := l.backoff.attempts == 0
+	atOnce := false
+	if !good {
+		l.failed[endpoint] = true
+		if s.endpoint == endpoint { // else the other line has moved on already
+			s.moveTo(max(0, slices.Index(l.failed, false)))
+		}
+		atOnce = !opened && !l.failed[s.endpoint]
+		if l.failed[s.endpoint] {
+			clear(l.failed)
+		}
+	}
+	var delay time.Duration
+	if !atOnce {
+		delay = l.backoff.next()
+		s.obs.BackedOff(delay)
+	}
+	// A server that is gone for long is worth one line, not one for each attempt.
+	level := slog.LevelDebug
+	if good || first {
+		level = slog.LevelWarn
+	}
+	s.log.Log(s.ctx, level, "stream lost", "stream", l.index, "error", err, "retry_in", delay)
+	s.note(func(st *Status) {
+		st.LastError, st.LastErrorAt = err, time.Now()
+		if opened {
+			st.Lost++
+		}
+	})
+	if atOnce {
+		s.connect(l)
+		return
+	}
+	l.at = time.Now().Add(delay)
+}

@@ -1,0 +1,64 @@
+package upstream
+
+import "time"
+
+// Observer is told what happens in a session, for metrics. The methods are
+// called from the session's goroutines, several at a time, and must not block.
+// Embed [NopObserver] to implement only some.
+type Observer interface {
+	// StateChanged says what the session is in now (OPS-1).
+	StateChanged(state State)
+	// ConnectFailed says that no stream could be opened to endpoint.
+	ConnectFailed(endpoint string, reason Reason)
+	// StreamOpened and StreamClosed come in pairs. Stream is 0 or 1.
+	StreamOpened(stream int, endpoint string)
+	StreamClosed(stream int, reason Reason)
+	// RequestSent says that a request was written.
+	RequestSent(typeURL string, kind RequestKind)
+	// ResponseReceived comes before the response is judged: the type URL is what
+	// the server says. Bytes is its encoded size.
+	ResponseReceived(typeURL string, resources, removed, bytes int)
+	// BackedOff says that the next attempt waits (OPS-2).
+	BackedOff(delay time.Duration)
+	// EndpointChanged says that the session turns to another endpoint (LOC-6).
+	EndpointChanged(from, to string)
+}
+
+// NopObserver does nothing.
+type NopObserver struct{}
+
+var _ Observer = NopObserver{}
+
+// StateChanged does nothing.
+func (NopObserver) StateChanged(State) {}
+
+// ConnectFailed does nothing.
+func (NopObserver) ConnectFailed(string, Reason) {}
+
+// StreamOpened does nothing.
+func (NopObserver) StreamOpened(int, string) {}
+
+// StreamClosed does nothing.
+func (NopObserver) StreamClosed(int, Reason) {}
+
+// RequestSent does nothing.
+func (NopObserver) RequestSent(string, RequestKind) {}
+
+// ResponseReceived does nothing.
+func (NopObserver) ResponseReceived(string, int, int, int) {}
+
+// BackedOff does nothing.
+func (NopObserver) BackedOff(time.Duration) {}
+
+// EndpointChanged does nothing.
+func (NopObserver) EndpointChanged(string, string) {}
+
+// RequestKind says what a request is for; it is fit for a metric's label.
+type RequestKind string
+
+// The kinds of requests.
+const (
+	KindSubscribe RequestKind = "subscribe" // changes subscriptions
+	KindAck       RequestKind = "ack"
+	KindNack      RequestKind = "nack"
+)

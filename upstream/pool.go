@@ -1,0 +1,242 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	grpcbackoff "google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
+)
+
+// streamsPerConn is how many streams share a connection. Servers and proxies
+// commonly allow 100 and let further streams wait without a word, which would
+// stall a scope for no visible reason.
+const streamsPerConn = 50
+
+// Static windows save the ping that grpc otherwise sends for every burst to
+// measure bandwidth. A stream's covers a first state of some megabytes in one
+// round trip; a connection's keeps some streams from waiting for each other.
+const (
+	streamWindow = 4 << 20
+	connWindow   = 16 << 20
+)
+
+// Upstream is one control plane: its endpoints, and the connections to them
+// that the sessions share. Its methods may be called from any goroutine.
+type Upstream struct {
+	// Immutable after New.
+	cfg   Config
+	creds credentials.TransportCredentials
+	tls   *tlsfiles.Client // nil in plain text
+	opts  []grpc.DialOption
+
+	closing  chan struct{}
+	sessions sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	conns  [][]*conn   // by endpoint
+	failed []time.Time // by endpoint: when it was last found unreachable, zero if it was reached since
+}
+
+// conn is a connection and how many users it has.
+type conn struct {
+	*grpc.ClientConn
+	endpoint int
+	users    int // guarded by Upstream.mu
+}
+
+// New checks cfg and reads its TLS files. It connects to nothing: sessions do.
+// Close must be called.
+func New(cfg Config) (*Upstream, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("upstream %q: %w", cfg.Name, err)
+	}
+	u := &Upstream{
+		cfg:     cfg,
+		creds:   insecure.NewCredentials(),
+		closing: make(chan struct{}),
+		conns:   make([][]*conn, len(cfg.Endpoints)),
+		failed:  make([]time.Time, len(cfg.Endpoints)),
+	}
+	if cfg.TLS != nil {
+		files := *cfg.TLS
+		if files.Report == nil {
+			files.Report = u.filesChanged
+		}
+		if u.tls, err = tlsfiles.NewClient(files); err != nil {
+			return nil, fmt.Errorf("upstream %q: %w", cfg.Name, err)
+		}
+		u.creds = u.tls.Credentials()
+	}
+	u.opts = u.dialOptions()
+	for _, endpoint := range cfg.Endpoints {
+		// Making a connection does no I/O and says whether the target makes sense.
+		cc, err := grpc.NewClient(endpoint, u.opts...)
+		if err != nil {
+			u.Close()
+			return nil, fmt.Errorf("upstream %q: endpoint %q: %w", cfg.Name, endpoint, err)
+		}
+		_ = cc.Close() // it was not in use
+	}
+	return u, nil
+}
+
+func (u *Upstream) filesChanged(err error) {
+	if err != nil {
+		u.cfg.Logger.Error("TLS files cannot be used, keeping the last good ones", "error", err)
+		return
+	}
+	u.cfg.Logger.Info("TLS files taken up")
+}
+
+func (u *Upstream) dialOptions() []grpc.DialOption {
+	opts := []grpc.DialOption{
+		grpc.WithTransportCredentials(u.creds),
+		grpc.WithUserAgent(userAgent()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(newCodec()), grpc.MaxCallRecvMsgSize(u.cfg.MaxReceiveSize)),
+		grpc.WithStaticStreamWindowSize(streamWindow),
+		grpc.WithStaticConnWindowSize(connWindow),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: u.cfg.KeepaliveTime, Timeout: u.cfg.KeepaliveTimeout}),
+		// A connection that sessions hold on to while it fails is dialled at this
+		// pace, however many sessions there are.
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: grpcbackoff.Config{BaseDelay: u.cfg.BackoffBase, Multiplier: 2, Jitter: 0.5, MaxDelay: u.cfg.BackoffMax},
+			// Beyond our own timeout, which is the one to tell of.
+			MinConnectTimeout: 2 * u.cfg.ConnectTimeout,
+		}),
+		// A connection without users is closed, and a stream is never retried but
+		// by its session.
+		grpc.WithIdleTimeout(0),
+		grpc.WithDisableRetry(),
+		grpc.WithDisableServiceConfig(),
+	}
+	if u.cfg.TLS != nil && u.cfg.TLS.ServerName != "" {
+		opts = append(opts, grpc.WithAuthority(u.cfg.TLS.ServerName))
+	}
+	return append(opts, u.cfg.DialOptions...)
+}
+
+// Close ends the sessions, whose Run returns ErrClosed, waits for them and
+// closes what is left.
+func (u *Upstream) Close() {
+	u.mu.Lock()
+	first := !u.closed
+	u.closed = true
+	u.mu.Unlock()
+	if first {
+		close(u.closing)
+	}
+	u.sessions.Wait()
+	if u.tls != nil {
+		u.tls.Close()
+	}
+}
+
+// enter counts a session in; sessions.Done counts it out.
+func (u *Upstream) enter() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closed {
+		return ErrClosed
+	}
+	u.sessions.Add(1)
+	return nil
+}
+
+// acquire gives a connection to an endpoint with room for one more stream. It
+// does no I/O. The caller must release it.
+func (u *Upstream) acquire(endpoint int) (*conn, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, c := range u.conns[endpoint] {
+		if c.users < streamsPerConn {
+			c.users++
+			return c, nil
+		}
+	}
+	cc, err := grpc.NewClient(u.cfg.Endpoints[endpoint], u.opts...)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{ClientConn: cc, endpoint: endpoint, users: 1}
+	u.conns[endpoint] = append(u.conns[endpoint], c)
+	return c, nil
+}
+
+// release gives a connection back; the last user's closes it.
+func (u *Upstream) release(c *conn) {
+	u.mu.Lock()
+	c.users--
+	last := c.users == 0
+	if last {
+		list := u.conns[c.endpoint]
+		i := slices.Index(list, c)
+		u.conns[c.endpoint] = slices.Delete(list, i, i+1)
+	}
+	u.mu.Unlock()
+	if last {
+		_ = c.Close() // fails only where it is closed already
+	}
+}
+
+// ready connects and says whether that succeeded before ctx ended.
+func (c *conn) ready(ctx context.Context) bool {
+	for {
+		state := c.GetState()
+		switch state {
+		case connectivity.Ready:
+			return true
+		case connectivity.TransientFailure, connectivity.Shutdown:
+			return false
+		case connectivity.Idle:
+			c.Connect()
+		case connectivity.Connecting:
+		}
+		if !c.WaitForStateChange(ctx, state) {
+			return false
+		}
+	}
+}
+
+// found notes whether an endpoint could be reached, for the other sessions.
+func (u *Upstream) found(endpoint int, reachable bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if reachable {
+		u.failed[endpoint] = time.Time{}
+		return
+	}
+	u.failed[endpoint] = time.Now()
+}
+
+// failedWithin says whether an endpoint was found unreachable in the last d and
+// not reached since.
+func (u *Upstream) failedWithin(endpoint int, d time.Duration) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	at := u.failed[endpoint]
+	return !at.IsZero() && time.Since(at) < d
+}
+
+// best is the endpoint for a session to begin with: the first that is not known
+// to be unreachable, so that a new scope does not wait for the connect timeout
+// of an endpoint of which the others know.
+func (u *Upstream) best() int {
+	for i := range u.cfg.Endpoints {
+		if !u.failedWithin(i, 2*u.cfg.FailbackInterval) {
+			return i
+		}
+	}
+	return 0
+}

@@ -1,0 +1,269 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// SessionConfig describes a session.
+type SessionConfig struct {
+	// Node is what the control plane is shown (STR-2, AGG-3). It must not change
+	// afterwards.
+	Node *corev3.Node
+	// Scope is what logs and Status call the session.
+	Scope string
+	// Store is the cache's side; required.
+	Store Store
+	// Observer may be shared between sessions; nil means none.
+	Observer Observer
+}
+
+// Session is the incremental ADS client for one scope of an upstream.
+type Session struct {
+	// Immutable after NewSession.
+	up       *Upstream
+	node     *corev3.Node
+	nodeSize int // as a field of a request
+	store    Store
+	obs      Observer
+	log      *slog.Logger
+
+	// Owned by the goroutine in Run.
+	ctx      context.Context // ends with Run
+	events   chan func()     // what the session's goroutines have the owner run
+	lines    [2]line
+	endpoint int       // where the next stream goes
+	batchAt  time.Time // when demand is looked at; zero: nothing changed
+	settleAt time.Time // when the Store is to settle; zero: nothing waits
+	failback failback
+	state    State
+
+	started atomic.Bool
+
+	mu     sync.Mutex
+	status Status // guarded by mu
+}
+
+// NewSession makes a session. It does nothing until Run is called.
+func (u *Upstream) NewSession(cfg SessionConfig) (*Session, error) {
+	if cfg.Store == nil {
+		return nil, fmt.Errorf("upstream %q: a session needs a store", u.cfg.Name)
+	}
+	size := 1 + protowire.SizeBytes(proto.Size(cfg.Node))
+	if size > u.cfg.MaxRequestSize/2 {
+		return nil, fmt.Errorf("upstream %q: a node of %d bytes leaves too little of a request of %d", u.cfg.Name, size, u.cfg.MaxRequestSize)
+	}
+	s := &Session{
+		up:       u,
+		node:     cfg.Node,
+		nodeSize: size,
+		store:    cfg.Store,
+		obs:      cfg.Observer,
+		log:      u.cfg.Logger.With("scope", cfg.Scope),
+		events:   make(chan func()),
+		state:    StateIdle,
+		status: Status{
+			Upstream: u.cfg.Name, Scope: cfg.Scope,
+			State: StateIdle, Since: time.Now(), Endpoint: u.cfg.Endpoints[0],
+		},
+	}
+	if s.obs == nil {
+		s.obs = NopObserver{}
+	}
+	for i := range s.lines {
+		s.lines[i] = line{
+			index:   i,
+			backoff: backoff{base: u.cfg.BackoffBase, max: u.cfg.BackoffMax},
+			failed:  make([]bool, len(u.cfg.Endpoints)),
+		}
+	}
+	return s, nil
+}
+
+// Run keeps the Store fed until ctx ends, whose error it returns, or until the
+// Upstream is closed (ErrClosed). It ends then whatever the server does, with
+// all streams closed and no goroutine left. It can be called once.
+func (s *Session) Run(ctx context.Context) error {
+	if !s.started.CompareAndSwap(false, true) {
+		return errRunning
+	}
+	if err := s.up.enter(); err != nil {
+		return err
+	}
+	defer s.up.sessions.Done()
+
+	ctx, cancel := context.WithCancel(ctx)
+	s.ctx = ctx
+	err := s.loop()
+	cancel()
+	s.failback.wg.Wait()
+	for i := range s.lines {
+		s.end(&s.lines[i], ReasonShutdown)
+	}
+	s.publish()
+	return err
+}
+
+func (s *Session) loop() error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	s.reconcile()
+	for {
+		s.publish()
+		if at := s.next(); at.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(at))
+		}
+		select {
+		case <-s.ctx.Done():
+			return s.ctx.Err()
+		case <-s.up.closing:
+			return ErrClosed
+		case <-s.store.DemandChanged():
+			// What comes in the next few milliseconds goes out together.
+			if s.batchAt.IsZero() {
+				s.batchAt = time.Now().Add(s.up.cfg.Batch)
+			}
+		case f := <-s.events:
+			f()
+		case <-timer.C:
+			s.elapse(time.Now())
+		}
+	}
+}
+
+// next is when elapse has something to do, zero if never.
+func (s *Session) next() time.Time {
+	at := earlier(earlier(s.batchAt, s.settleAt), s.failback.at)
+	for i := range s.lines {
+		at = earlier(at, s.lines[i].at)
+	}
+	return at
+}
+
+// earlier is the earlier of two times, where zero is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// due says whether at has come, and forgets it then.
+func due(at *time.Time, now time.Time) bool {
+	if at.IsZero() || now.Before(*at) {
+		return false
+	}
+	*at = time.Time{}
+	return true
+}
+
+// elapse does everything whose time has come.
+func (s *Session) elapse(now time.Time) {
+	if due(&s.batchAt, now) {
+		s.reconcile()
+	}
+	for i := range s.lines {
+		if l := &s.lines[i]; due(&l.at, now) {
+			s.lineDue(l)
+		}
+	}
+	if due(&s.settleAt, now) {
+		s.settle()
+	}
+	if due(&s.failback.at, now) {
+		s.probe()
+	}
+}
+
+func (s *Session) settle() { s.settleAt = s.store.Settle(time.Now()) }
+
+// reconcile brings the streams in line with what is wanted.
+func (s *Session) reconcile() {
+	for i := range s.lines {
+		l := &s.lines[i]
+		switch wanted := s.store.StreamWanted(i); {
+		case wanted && l.draining:
+			s.end(l, ReasonUnwanted)
+			s.connect(l)
+		case wanted && l.idle():
+			s.begin(l)
+		case wanted && l.open:
+			s.demand(l)
+		case !wanted && l.open && !l.draining:
+			if s.takeDemand(l) {
+				s.drain(l)
+			}
+		case !wanted && !l.open:
+			s.end(l, ReasonUnwanted)
+		}
+	}
+}
+
+// begin opens a stream on a line that was idle. If the other is idle too,
+// nothing ties the session to the endpoint it used last.
+func (s *Session) begin(l *line) {
+	if s.lines[0].idle() && s.lines[1].idle() {
+		s.moveTo(s.up.best())
+	}
+	clear(l.failed)
+	s.connect(l)
+}
+
+// wrote counts a request that was written. It runs in a stream's goroutine.
+func (s *Session) wrote(o outgoing) {
+	s.note(func(st *Status) {
+		st.Requests++
+		switch o.kind {
+		case KindAck:
+			st.Acks++
+		case KindNack:
+			st.Nacks++
+		case KindSubscribe:
+		}
+	})
+	s.obs.RequestSent(o.req.GetTypeUrl(), o.kind)
+}
+
+// respond judges a response and answers it, once (STR-8).
+func (s *Session) respond(l *line, r *received, at time.Time) {
+	s.note(func(st *Status) { st.Responses++; st.LastResponse = at })
+	s.obs.ResponseReceived(r.TypeURL, len(r.Resources), len(r.Removed), r.bytes)
+	_, asked := l.asked[r.TypeURL]
+	if !asked && r.Nonce == "" || r.TypeURL == "" {
+		// Without a type no ADS server takes an answer. Without a nonce and for a
+		// type never asked for, an answer would read as a subscription (SUB-3).
+		s.lost(l, errors.Join(errUnanswerable, r.Err))
+		return
+	}
+	s.answered(l)
+	if l.draining {
+		return // nothing can be written any more, and its nonce ends with the stream
+	}
+	reason := r.Err
+	switch {
+	case reason != nil:
+	case !asked:
+		reason = errNotAsked
+	default:
+		reason = s.store.Apply(l.index, &r.DeltaResponse, at)
+		s.settle()
+	}
+	req, kind := answer(r.TypeURL, r.Nonce, reason)
+	s.write(l, req, kind)
+	if reason != nil {
+		rejected := &RejectedError{TypeURL: r.TypeURL, Nonce: r.Nonce, Err: reason}
+		s.log.Warn("response rejected, keeping what is cached", "type", r.TypeURL, "nonce", r.Nonce, "error", detail(reason))
+		s.note(func(st *Status) { st.LastRejection, st.LastRejected = rejected, at })
+	}
+}

@@ -1,0 +1,549 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// Every stream begins with the node and no other request has it; the second
+// stream resumes with the versions that the first brought (STR-2, RES-12,
+// RES-14); what is cached hears nothing of the loss but that it happened (OPS-1).
+func TestSTR2RES12NodeFirstAndResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serve("a")
+		store, obs := newStore(sub(clusters, "*"), sub(endpoints, "x", "y")), &recorder{}
+		s := run(t, newUpstream(t, n.config("a")), store, obs)
+
+		ss := srv.accept()
+		first, second := ss.next(), ss.next()
+		if first.GetNode().GetId() != "relay" || second.GetNode() != nil {
+			t.Errorf("nodes %v, %v; want it in the first request only", first.GetNode(), second.GetNode())
+		}
+		if first.GetTypeUrl() != clusters || !slices.Equal(first.GetResourceNamesSubscribe(), []string{"*"}) {
+			t.Errorf("first request %v", first)
+		}
+		if second.GetTypeUrl() != endpoints || !slices.Equal(second.GetResourceNamesSubscribe(), []string{"x", "y"}) {
+			t.Errorf("second request %v", second)
+		}
+		if len(first.GetInitialResourceVersions())+len(second.GetInitialResourceVersions()) > 0 {
+			t.Error("versions of nothing")
+		}
+		ss.respond(endpoints, "1", "x", "y")
+		if ack := ss.answer(); ack.GetNode() != nil {
+			t.Error("an ACK with the node")
+		}
+		synctest.Wait()
+		if st := s.Status(); st.State != StateConnected || st.Streams != 1 || st.LastResponse.IsZero() {
+			t.Errorf("status %+v, want connected", st)
+		}
+
+		ss.end <- status.Error(codes.Unavailable, "restarting")
+		synctest.Wait()
+		if st := s.Status(); st.State != StateConnecting || st.LastError == nil || st.LastError.Reason != ReasonUnavailable || st.Lost != 1 {
+			t.Errorf("status %+v, want connecting because unavailable", st)
+		}
+		ss = srv.accept()
+		first, second = ss.next(), ss.next()
+		if first.GetNode().GetId() != "relay" || second.GetNode() != nil {
+			t.Errorf("nodes %v, %v on the second stream", first.GetNode(), second.GetNode())
+		}
+		want := map[string]string{"x": "v1", "y": "v1"}
+		if diff := cmp.Diff(want, second.GetInitialResourceVersions()); diff != "" {
+			t.Errorf("initial_resource_versions (-want +got):\n%s", diff)
+		}
+		if err := s.stop(); !errors.Is(err, context.Canceled) {
+			t.Errorf("Run = %v", err)
+		}
+		store.get(func(s *memStore) {
+			if s.restarts[0] != 2 || s.lost[0] != 2 || len(s.applied) != 1 {
+				t.Errorf("%d restarts, %d losses, %d responses; want 2, 2, 1", s.restarts[0], s.lost[0], len(s.applied))
+			}
+			room := DefaultMaxRequestSize - proto.Size(first.GetNode())
+			if got := s.limits[0]; got >= room || got < room-2*maxNameRoom {
+				t.Errorf("RES-14: limit for the versions = %d with room for %d", got, room)
+			}
+		})
+		obs.locked(func() {
+			want := []State{StateConnecting, StateConnected, StateConnecting, StateIdle}
+			if diff := cmp.Diff(want, obs.states); diff != "" {
+				t.Errorf("states (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff([]string{"0 unavailable", "0 shutdown"}, obs.closed); diff != "" {
+				t.Errorf("closed (-want +got):\n%s", diff)
+			}
+		})
+	})
+}
+
+// A stream that resumes and missed nothing is not answered at all; after a
+// while it counts as good all the same.
+func TestQuietStreamIsConnected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serve("a")
+		s := run(t, newUpstream(t, n.config("a")), newStore(sub(clusters, "*")), nil)
+		srv.accept()
+		time.Sleep(stableAfter - time.Second)
+		if got := s.Status().State; got != StateConnecting {
+			t.Errorf("state = %s before it was stable", got)
+		}
+		time.Sleep(2 * time.Second)
+		if got := s.Status().State; got != StateConnected {
+			t.Errorf("state = %s", got)
+		}
+	})
+}
+
+// Each response is answered exactly once with its nonce: an ACK, or a NACK with
+// the Store's reason; and demand in between carries no nonce.
+func TestSTR8STR9ACK2Answers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serve("a")
+		store, obs := newStore(sub(clusters, "*")), &recorder{}
+		s := run(t, newUpstream(t, n.config("a")), store, obs)
+		ss := srv.accept()
+		ss.next()
+
+		for _, nonce := range []string{"1", "2", "3"} {
+			ss.respond(clusters, nonce, "c")
+		}
+		for _, nonce := range []string{"1", "2", "3"} {
+			ack := ss.next()
+			if ack.GetResponseNonce() != nonce || ack.GetErrorDetail() != nil || ack.GetTypeUrl() != clusters ||
+				len(ack.GetResourceNamesSubscribe())+len(ack.GetResourceNamesUnsubscribe())+len(ack.GetInitialResourceVersions()) > 0 {
+				t.Errorf("ACK %v, want nonce %s and nothing else", ack, nonce)
+			}
+		}
+
+		store.want(0, []wireSubscription{sub(clusters, "*", "d")}, sub(clusters, "d"))
+		if req := ss.next(); req.GetResponseNonce() != "" || !slices.Equal(req.GetResourceNamesSubscribe(), []string{"d"}) {
+			t.Errorf("STR-9: request %v, want d without a nonce", req)
+		}
+
+		store.get(func(s *memStore) { s.refuse = errors.New("name \xff comes twice") })
+		ss.respond(clusters, "4", "c")
+		nack := ss.next()
+		if nack.GetResponseNonce() != "4" || codes.Code(nack.GetErrorDetail().GetCode()) != codes.InvalidArgument ||
+			!strings.Contains(nack.GetErrorDetail().GetMessage(), "comes twice") {
+			t.Errorf("ACK-6: NACK %v", nack)
+		}
+		synctest.Wait()
+		if len(ss.reqs) > 0 {
+			t.Errorf("STR-8: one request too many: %v", <-ss.reqs)
+		}
+		st := s.Status()
+		if st.Responses != 4 || st.Acks != 3 || st.Nacks != 1 || st.Requests != 6 {
+			t.Errorf("status %+v", st)
+		}
+		if st.LastRejection == nil || st.LastRejection.Nonce != "4" || st.State != StateConnected {
+			t.Errorf("last rejection %v in state %s", st.LastRejection, st.State)
+		}
+		obs.locked(func() {
+			want := map[RequestKind]int{KindSubscribe: 2, KindAck: 3, KindNack: 1}
+			if diff := cmp.Diff(want, obs.sent); diff != "" {
+				t.Errorf("sent (-want +got):\n%s", diff)
+			}
+			if obs.received != 4 || obs.bytes == 0 {
+				t.Errorf("received %d responses of %d bytes", obs.received, obs.bytes)
+			}
+		})
+	})
+}
+
+// What cannot be accepted is refused with the reason, and the stream lives on.
+func TestACK6Rejected(t *testing.T) {
+	encode := func(r *discoveryv3.DeltaDiscoveryResponse) raw {
+		b, err := proto.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	broken := append(raw{2<<3 | 2, 3, 1<<3 | 2, 9, 'x'}, // a resource whose name says it is longer than the resource
+		encode(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusters, Nonce: "n"})...)
+	for name, tt := range map[string]struct {
+		msg  raw
+		want string
+	}{
+		"undecodable":        {broken, "resources[0]"},
+		"type not asked for": {encode(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: "type.example/Nonsense", Nonce: "n"}), "not asked"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork(t)
+				srv := n.serve("a")
+				store := newStore(sub(clusters, "*"))
+				s := run(t, newUpstream(t, n.config("a")), store, nil)
+				ss := srv.accept()
+				ss.next()
+				if err := ss.SendMsg(tt.msg); err != nil {
+					t.Fatal(err)
+				}
+				nack := ss.next()
+				if nack.GetResponseNonce() != "n" || !strings.Contains(nack.GetErrorDetail().GetMessage(), tt.want) {
+					t.Errorf("answer %v, want a NACK of n that says %q", nack, tt.want)
+				}
+				ss.respond(clusters, "m", "c")
+				if ack := ss.next(); ack.GetResponseNonce() != "m" || ack.GetErrorDetail() != nil {
+					t.Errorf("answer %v, want an ACK of m", ack)
+				}
+				if st := s.Status(); st.Opened != 1 || st.LastRejection == nil {
+					t.Errorf("status %+v", st)
+				}
+				store.get(func(s *memStore) {
+					if len(s.applied) != 1 {
+						t.Errorf("%d responses applied", len(s.applied))
+					}
+				})
+			})
+		})
+	}
+}
+
+// A response that says neither what it is nor has a nonce cannot be refused:
+// the stream is given up, with growing delays since it may go on like that.
+func TestACK6Unanswerable(t *testing.T) {
+	for name, msg := range map[string]raw{
+		"garbage":              {0xff, 0xff, 0xff},
+		"empty":                {},
+		"nonsense, no nonce":   append(raw{4<<3 | 2, 1}, 'x'),
+		"nonce without a type": append(raw{5<<3 | 2, 1}, 'n'),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork(t)
+				srv := n.serve("a")
+				store, obs := newStore(sub(clusters, "*")), &recorder{}
+				run(t, newUpstream(t, n.config("a")), store, obs)
+				const rounds = 4
+				for range rounds {
+					ss := srv.accept()
+					ss.respond(clusters, "1", "c") // good so far
+					if err := ss.SendMsg(msg); err != nil {
+						t.Fatal(err)
+					}
+					<-ss.Context().Done()
+				}
+				srv.accept()
+				synctest.Wait()
+				obs.locked(func() {
+					if want := slices.Repeat([]string{"0 malformed"}, rounds); !slices.Equal(obs.closed, want) {
+						t.Errorf("closed %v", obs.closed)
+					}
+					if len(obs.delays) != rounds {
+						t.Errorf("delays %v, want %d", obs.delays, rounds)
+					}
+				})
+				store.get(func(s *memStore) {
+					if len(s.applied) != rounds || s.restarts[0] != rounds+1 {
+						t.Errorf("%d applied, %d restarts", len(s.applied), s.restarts[0])
+					}
+				})
+			})
+		})
+	}
+}
+
+// Demand that arrives within the batch time goes out together, and the batch
+// ends that long after its first signal, however many follow.
+func TestSUB10Batching(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serve("a")
+		store := newStore(sub(clusters, "*"))
+		run(t, newUpstream(t, n.config("a")), store, nil)
+		ss := srv.accept()
+		ss.next()
+		synctest.Wait()
+
+		start := time.Now()
+		want := []wireSubscription{sub(clusters, "*")}
+		for range 4 {
+			store.want(0, want, sub(endpoints, "e"))
+			time.Sleep(time.Millisecond)
+		}
+		if len(ss.reqs) > 0 {
+			t.Fatalf("a request before the batch was over: %v", <-ss.reqs)
+		}
+		ss.next()
+		if got := time.Since(start); got != DefaultBatch {
+			t.Errorf("the first request came after %v, want %v", got, DefaultBatch)
+		}
+		synctest.Wait()
+		if got := 1 + len(ss.reqs); got != 4 {
+			t.Errorf("%d requests, want the four of the batch", got)
+		}
+	})
+}
+
+// The second stream comes and goes with what is wanted on it, with its own node,
+// its own loss, and the last unsubscription written before it is closed; the
+// first does not notice.
+func TestSUB12SecondStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serve("a")
+		store, obs := newStore(sub(clusters, "*")), &recorder{}
+		s := run(t, newUpstream(t, n.config("a")), store, obs)
+		first := srv.accept()
+		first.next()
+		first.respond(clusters, "1", "c")
+		first.answer()
+
+		named := []wireSubscription{sub(clusters, "c")}
+		store.want(1, named)
+		second := srv.accept()
+		if req := second.next(); req.GetNode().GetId() != "relay" || !slices.Equal(req.GetResourceNamesSubscribe(), []string{"c"}) {
+			t.Errorf("request %v", req)
+		}
+		second.respond(clusters, "1", "c")
+		second.answer()
+		if got := len(n.dialled("a")); got != 1 {
+			t.Errorf("%d connections for two streams", got)
+		}
+
+		second.end <- nil // only this one is restarted
+		second = srv.accept()
+		second.next()
+		store.get(func(s *memStore) {
+			if s.restarts != [2]int{1, 2} || s.lost != [2]int{0, 1} {
+				t.Errorf("restarts %v, losses %v", s.restarts, s.lost)
+			}
+		})
+
+		store.want(1, nil, unsub(clusters, "c"))
+		if req := second.next(); !slices.Equal(req.GetResourceNamesUnsubscribe(), []string{"c"}) {
+			t.Errorf("request %v", req)
+		}
+		<-second.halfEnd
+		if second.Context().Err() != nil {
+			t.Error("the stream was cut off, not closed")
+		}
+		second.end <- nil
+		synctest.Wait()
+		if st := s.Status(); st.Streams != 1 || st.State != StateConnected {
+			t.Errorf("status %+v", st)
+		}
+		obs.locked(func() {
+			if diff := cmp.Diff([]string{"1 server_closed", "1 unwanted"}, obs.closed); diff != "" {
+				t.Errorf("closed (-want +got):\n%s", diff)
+			}
+		})
+		if len(srv.streams) > 0 || len(first.reqs) > 0 {
+			t.Error("the first stream noticed")
+		}
+	})
+}
+
+// A session that has nothing to ask has no stream and no connection, also
+// against a server that does not end the stream that we closed.
+func TestIdleSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serve("a")
+		store := newStore()
+		u := newUpstream(t, n.config("a"))
+		s := run(t, u, store, nil)
+		time.Sleep(time.Minute)
+		if st := s.Status(); len(n.dialled("a")) > 0 || st.State != StateIdle {
+			t.Errorf("connected with nothing to ask: %+v", st)
+		}
+
+		want := []wireSubscription{sub(endpoints, "x")}
+		store.want(0, want)
+		ss := srv.accept()
+		ss.next()
+		store.want(0, nil, unsub(endpoints, "x"))
+		ss.next()
+		ss.respond(endpoints, "late", "x")
+		time.Sleep(drainTime + time.Second)
+		if ss.Context().Err() == nil {
+			t.Error("the stream was never given up")
+		}
+		if st := s.Status(); st.State != StateIdle || st.Streams != 0 || st.LastError != nil {
+			t.Errorf("status %+v", st)
+		}
+		u.mu.Lock()
+		if got := len(u.conns[0]); got != 0 {
+			t.Errorf("%d connections left", got)
+		}
+		u.mu.Unlock()
+		store.get(func(s *memStore) {
+			if len(s.applied) != 0 {
+				t.Error("a response that cannot be answered was applied")
+			}
+		})
+
+		// Wanted again while the old stream is being closed.
+		store.want(0, want)
+		ss = srv.accept()
+		ss.next()
+		store.want(0, nil, unsub(endpoints, "x"))
+		ss.next()
+		store.want(0, want)
+		ss = srv.accept()
+		if req := ss.next(); !slices.Equal(req.GetResourceNamesSubscribe(), []string{"x"}) {
+			t.Errorf("request %v", req)
+		}
+	})
+}
+
+// Where the Store asks for it the stream begins anew, at once, and what was
+// wanted on it is asked for from the start.
+func TestResubscribe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serve("a")
+		store, obs := newStore(sub(clusters, "*")), &recorder{}
+		run(t, newUpstream(t, n.config("a")), store, obs)
+		srv.accept().respond(clusters, "1", "c")
+		synctest.Wait()
+		store.get(func(s *memStore) { s.anew = true })
+		start := time.Now()
+		store.want(0, []wireSubscription{sub(clusters, "*", "d")}, sub(clusters, "d"))
+		ss := srv.accept()
+		if req := ss.next(); !slices.Equal(req.GetResourceNamesSubscribe(), []string{"*", "d"}) || req.GetNode() == nil {
+			t.Errorf("request %v", req)
+		}
+		if got := time.Since(start); got != DefaultBatch {
+			t.Errorf("begun anew after %v", got)
+		}
+		store.get(func(s *memStore) {
+			if s.restarts[0] != 2 || s.lost[0] != 1 {
+				t.Errorf("%d restarts, %d losses", s.restarts[0], s.lost[0])
+			}
+		})
+		obs.locked(func() {
+			if !slices.Equal(obs.closed, []string{"0 resubscribe"}) || len(obs.delays) > 0 {
+				t.Errorf("closed %v, delays %v", obs.closed, obs.delays)
+			}
+		})
+	})
+}
+
+// The Store settles when it asked to, once, counted from the response.
+func TestRES14Settle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serve("a")
+		store := newStore(sub(clusters, "*"))
+		store.quiet = 15 * time.Second
+		run(t, newUpstream(t, n.config("a")), store, nil)
+		ss := srv.accept()
+		time.Sleep(time.Second)
+		ss.respond(clusters, "1", "c")
+		synctest.Wait()
+		at := time.Now()
+		time.Sleep(time.Minute)
+		store.get(func(s *memStore) {
+			if len(s.settled) != 2 || s.settled[1].Sub(at) != s.quiet {
+				t.Errorf("settled at %v after the response at %v", s.settled, at)
+			}
+		})
+	})
+}
+
+// A server that never reads delays neither its responses nor the end of Run,
+// though more is to be written to it than any buffer takes.
+func TestServerThatDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serve("a", func(s *server) { s.deaf = true })
+		many := longNames(8 << 20)
+		store := newStore(sub(endpoints, many...))
+		s := run(t, newUpstream(t, n.config("a")), store, nil)
+		ss := srv.accept()
+		for i := range 100 {
+			ss.respond(endpoints, string(rune('a'+i)), "x")
+		}
+		synctest.Wait()
+		store.get(func(s *memStore) {
+			if len(s.applied) != 100 {
+				t.Errorf("%d responses applied", len(s.applied))
+			}
+		})
+		// It reads at last: everything is there, and what was wanted meanwhile follows.
+		store.want(0, []wireSubscription{sub(endpoints, "y")}, sub(endpoints, "y"))
+		time.Sleep(time.Second)
+		names, acks := 0, 0
+		for names <= len(many) || acks < 100 {
+			req, err := ss.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			names += len(req.GetResourceNamesSubscribe())
+			if req.GetResponseNonce() != "" {
+				acks++
+			}
+		}
+		store.want(0, []wireSubscription{sub(endpoints, "y")}, sub(endpoints, many...))
+		time.Sleep(time.Second)
+		if err := s.stop(); !errors.Is(err, context.Canceled) {
+			t.Errorf("Run = %v", err)
+		}
+	})
+}
+
+// Answers that nobody reads are not piled up without bound.
+func TestServerThatOnlyWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serve("a", func(s *server) { s.deaf = true })
+		store, obs := newStore(sub(endpoints, longNames(1<<20)...)), &recorder{}
+		run(t, newUpstream(t, n.config("a")), store, obs)
+		ss := srv.accept()
+		for range 3 * maxQueued { // as much again may be in the sender's hands
+			if ss.Send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: endpoints, Nonce: "n"}) != nil {
+				break
+			}
+		}
+		<-ss.Context().Done()
+		synctest.Wait()
+		obs.locked(func() {
+			if !slices.Equal(obs.closed, []string{"0 not_reading"}) {
+				t.Errorf("closed %v", obs.closed)
+			}
+		})
+	})
+}
+
+func TestRunEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		n.blackHole("a")
+		u := newUpstream(t, n.config("a"))
+		connecting := run(t, u, newStore(sub(clusters, "*")), nil)
+		idle := run(t, u, newStore(), nil)
+		synctest.Wait()
+		if err := connecting.Run(t.Context()); !errors.Is(err, errRunning) {
+			t.Errorf("a second Run = %v", err)
+		}
+		u.Close()
+		for _, s := range []*running{connecting, idle} {
+			if err := s.wait(); !errors.Is(err, ErrClosed) {
+				t.Errorf("Run = %v", err)
+			}
+		}
+		late, err := u.NewSession(SessionConfig{Store: newStore()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := late.Run(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("Run after Close = %v", err)
+		}
+		u.Close()
+	})
+}

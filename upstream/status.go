@@ -1,0 +1,75 @@
+package upstream
+
+import "time"
+
+// State is what a session is in.
+type State string
+
+// The states of a session.
+const (
+	// StateIdle: nothing is wanted, no stream is open.
+	StateIdle State = "idle"
+	// StateConnecting: something is wanted, and what is cached may be getting old
+	// (OPS-1).
+	StateConnecting State = "connecting"
+	// StateConnected: every stream that is wanted is open, and has been answered
+	// or has stood for ten seconds (a server has nothing to say to a stream
+	// that resumed and missed nothing).
+	StateConnected State = "connected"
+)
+
+// Status is a session as it is at one moment.
+type Status struct {
+	Upstream, Scope string
+	State           State
+	Since           time.Time // of State
+	Endpoint        string    // in use, or tried next
+	Streams         int       // open now
+
+	LastResponse  time.Time // zero before the first
+	LastError     *ConnectionError
+	LastErrorAt   time.Time
+	LastRejection *RejectedError
+	LastRejected  time.Time
+
+	// Counts since the session began.
+	Opened, Lost    uint64 // streams; Lost without those that the session itself ended
+	Requests        uint64 // written, answers included
+	Responses       uint64
+	Acks, Nacks     uint64
+	EndpointChanges uint64
+}
+
+// Status may be called from any goroutine.
+func (s *Session) Status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status
+}
+
+// note changes the status.
+func (s *Session) note(f func(*Status)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(&s.status)
+}
+
+// publish works the state out anew and tells of it if it changed.
+func (s *Session) publish() {
+	state := StateIdle
+	for i := range s.lines {
+		switch l := &s.lines[i]; {
+		case l.idle() || l.draining:
+		case !l.established:
+			state = StateConnecting
+		case state == StateIdle:
+			state = StateConnected
+		}
+	}
+	if state == s.state {
+		return
+	}
+	s.state = state
+	s.note(func(st *Status) { st.State, st.Since = state, time.Now() })
+	s.obs.StateChanged(state)
+}

@@ -1,0 +1,55 @@
+package upstream
+
+import (
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// Store is the cache's side of a session: what is wanted, and where responses
+// go. No method does I/O or blocks. A session calls them from its owner
+// goroutine only, one at a time; others may call them at the same time.
+//
+// Streams are numbered 0 and 1. Each stream that comes up is told to the Store
+// by one Restart and its end by one Lost; TakeDemand and Apply come only in
+// between. The subscriptions they return belong to the session: another
+// goroutine encodes them later, so neither names nor versions may change.
+type Store interface {
+	// DemandChanged has a value when StreamWanted or TakeDemand has something
+	// new to say. It is always the same channel, of one slot.
+	DemandChanged() <-chan struct{}
+
+	// StreamWanted says whether anything is wanted on the stream now, or is still
+	// to be unsubscribed. The second is wanted only where one type is wanted both
+	// as a whole and by name (SUB-12).
+	StreamWanted(stream int) bool
+
+	// Restart says that the stream begins anew and returns everything wanted on
+	// it, one subscription per type, with the versions held (RES-12). Versions
+	// that would take more than versionsLimit bytes, encoded as
+	// initial_resource_versions, are left out for that type (RES-14).
+	Restart(stream, versionsLimit int) []wire.Subscription
+
+	// TakeDemand returns what changed since Restart or the last TakeDemand, in the
+	// order in which it is to be written. What it unsubscribes is dropped from
+	// the cache now, so it is called only when the result is written next. A
+	// subscription with neither names to subscribe nor to unsubscribe is never
+	// written: as the first of its type it would mean the wildcard (SUB-3).
+	//
+	// Without ok nothing was taken and the stream has to begin anew: something is
+	// wanted again of which the server may still be sending what it sent before it
+	// read the unsubscription.
+	TakeDemand(stream int) (subs []wire.Subscription, ok bool)
+
+	// Apply takes a response that could be decoded and is of a type that was
+	// asked for on the stream. An error is the reason for a NACK (ACK-6) — a name
+	// that comes twice, a payload of a wrong type — and leaves what was cached.
+	Apply(stream int, r *wire.DeltaResponse, received time.Time) error
+
+	// Lost says that the stream ended, for whatever reason.
+	Lost(stream int)
+
+	// Settle ends the quiet time of collections (RES-14) that were answered long
+	// enough before now. It returns when to call it again, zero if nothing waits.
+	Settle(now time.Time) time.Time
+}

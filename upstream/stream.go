@@ -1,0 +1,223 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// maxQueued bounds the requests that wait behind those that the sender has in
+// hand, for a server that sends but does not read: what waits are answers, and no
+// working server is so far behind.
+const maxQueued = 1 << 14
+
+// stream is one ADS stream from the attempt to open it to its end. Its context
+// belongs to the session's owner, who ends it; what it does is told to the
+// owner by functions posted to be run there.
+type stream struct {
+	// Immutable after newStream.
+	ctx    context.Context // the owner's; ends when the owner ends the stream
+	cancel context.CancelFunc
+	call   context.Context         // of the gRPC call, under ctx
+	abort  context.CancelCauseFunc // ends the call for a reason of our own
+	conn   *conn
+	post   chan<- func()
+	sent   func(outgoing) // called after each request written
+	wake   chan struct{}  // one slot: the queue has something
+	wg     sync.WaitGroup
+
+	mu     sync.Mutex
+	queue  []outgoing
+	busy   bool   // the sender has something to write
+	onIdle func() // to be posted once when it has not
+}
+
+// outgoing is one request; without one it says that there will be no more.
+type outgoing struct {
+	req  *discoveryv3.DeltaDiscoveryRequest
+	kind RequestKind
+}
+
+func newStream(ctx context.Context, c *conn, post chan<- func(), sent func(outgoing)) *stream {
+	st := &stream{conn: c, post: post, sent: sent, wake: make(chan struct{}, 1)}
+	st.ctx, st.cancel = context.WithCancel(ctx)
+	st.call, st.abort = context.WithCancelCause(st.ctx)
+	return st
+}
+
+// handler is what the owner makes of a stream's events.
+type handler struct {
+	opened   func()
+	response func(r *received, at time.Time)
+	lost     func(err error) // the last one
+}
+
+// start opens the stream and receives from it until it ends.
+func (st *stream) start(timeout time.Duration, h handler) {
+	st.wg.Go(func() {
+		cs, err := st.open(timeout)
+		if err != nil {
+			st.lost(h, err)
+			return
+		}
+		st.tell(h.opened)
+		st.wg.Go(func() { st.send(cs) })
+		for {
+			r := new(received)
+			if err := cs.RecvMsg(r); err != nil {
+				st.lost(h, err)
+				return
+			}
+			at := time.Now()
+			st.tell(func() { h.response(r, at) })
+		}
+	})
+}
+
+// tell has the owner run f, unless the owner has ended the stream. It waits:
+// the next response is not read before this one was taken.
+func (st *stream) tell(f func()) {
+	select {
+	case st.post <- f:
+	case <-st.ctx.Done():
+	}
+}
+
+// stop ends the stream, whatever it is blocked in, and waits for its
+// goroutines. Nothing is told afterwards.
+func (st *stream) stop() {
+	st.cancel()
+	st.wg.Wait()
+}
+
+// open creates the stream on its connection. The timeout covers the connecting
+// and the waiting for a free stream, not the life of the stream.
+func (st *stream) open(timeout time.Duration) (grpc.ClientStream, error) {
+	timer := time.AfterFunc(timeout, func() { st.abort(errConnectTimeout) })
+	defer timer.Stop()
+	desc := &grpc.StreamDesc{StreamName: "DeltaAggregatedResources", ServerStreams: true, ClientStreams: true}
+	cs, err := st.conn.NewStream(st.call, desc, discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResources_FullMethodName)
+	if err != nil {
+		return nil, err
+	}
+	// Asking for the context commits the call to this connection. Otherwise grpc
+	// may move a call that the server has not processed to a new one: Send ends
+	// then with EOF while Recv goes on, and the stream stays without a sender.
+	// Retrying is the session's business.
+	_ = cs.Context()
+	return cs, nil
+}
+
+// lost tells the owner why the call ended: our own reason before grpc's, which
+// would only be that the call was cancelled.
+func (st *stream) lost(h handler, err error) {
+	if cause := context.Cause(st.call); cause != nil {
+		err = cause
+	}
+	st.tell(func() { h.lost(err) })
+}
+
+// enqueue has a request written after those before it. It never blocks.
+func (st *stream) enqueue(o outgoing) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if len(st.queue) >= maxQueued {
+		st.abort(errNotReading)
+		return
+	}
+	st.queue = append(st.queue, o)
+	st.busy = true
+	select {
+	case st.wake <- struct{}{}:
+	default:
+	}
+}
+
+// idle says whether everything was written. If not, f is run by the owner as
+// soon as it is; a later call replaces f.
+func (st *stream) idle(f func()) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.busy {
+		st.onIdle = f
+	}
+	return !st.busy
+}
+
+// take gives the sender what to write next, or what to tell the owner now that
+// there is nothing.
+func (st *stream) take() (out []outgoing, onIdle func()) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	out, st.queue = st.queue, nil
+	if len(out) == 0 {
+		st.busy = false
+		onIdle, st.onIdle = st.onIdle, nil
+	}
+	return out, onIdle
+}
+
+// send writes what is queued until the stream ends.
+func (st *stream) send(cs grpc.ClientStream) {
+	for {
+		out, onIdle := st.take()
+		if onIdle != nil {
+			st.tell(onIdle)
+		}
+		for _, o := range out {
+			if o.req == nil {
+				// A half-close fails only where the stream is over, of which Recv tells.
+				_ = cs.CloseSend()
+				return
+			}
+			if err := cs.SendMsg(o.req); err != nil {
+				// EOF only says that the stream is over, and Recv knows why. Anything
+				// else is known here only: have Recv say it.
+				if !errors.Is(err, io.EOF) {
+					st.abort(err)
+				}
+				return
+			}
+			st.sent(o)
+		}
+		if len(out) > 0 {
+			continue
+		}
+		select {
+		case <-st.wake:
+		case <-st.ctx.Done():
+			return
+		}
+	}
+}
+
+// received is a response together with its encoded size.
+type received struct {
+	wire.Received
+	bytes int
+}
+
+// codec is wire's, for which a response that cannot be decoded does not cost
+// the stream (ACK-6), and notes the size.
+type codec struct{ encoding.CodecV2 }
+
+func newCodec() encoding.CodecV2 { return codec{CodecV2: wire.Codec()} }
+
+// Unmarshal carries out encoding.CodecV2.
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	r, ok := v.(*received)
+	if !ok {
+		return c.CodecV2.Unmarshal(data, v)
+	}
+	r.bytes = data.Len()
+	return c.CodecV2.Unmarshal(data, &r.Received)
+}
