@@ -1,0 +1,184 @@
+package downstream
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestAcknowledgements(t *testing.T) {
+	runAll(t, []scenario{
+		{"STR-7 ACKs and NACKs are not answered", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a")
+			c := h.slowClient()
+			c.subscribe(clusterType)
+			got := c.wants("Cluster +a=1")
+			c.ack(got[0])
+			c.wants()
+			c.ack(got[0])
+			c.nack(got[0], "on second thoughts")
+			c.wants()
+			h.advance(time.Hour)
+			c.wants()
+		}},
+		{"ACK-1 error_detail alone tells a NACK", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a")
+			c := h.slowClient()
+			c.subscribe(clusterType)
+			c.ack(c.wants("Cluster +a=1")[0])
+			h.opaque.set(clusterType, "2", "a")
+			c.nack(c.wants("Cluster +a=2")[0], "")
+			h.quiet()
+			if acked, nacked := h.seen.count("acked"), h.seen.count("nacked"); acked != 1 || nacked != 1 {
+				h.Errorf("%d ACKs and %d NACKs, want one of each", acked, nacked)
+			}
+		}},
+		{"ACK-3 what was rejected is sent again when its content changes, and not before", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a", "b")
+			c := h.slowClient()
+			c.subscribe(clusterType)
+			c.nack(c.wants("Cluster +a=1 +b=1")[0], "bad")
+			c.wants()
+			h.opaque.set(clusterType, "2", "b")
+			c.nack(c.wants("Cluster +b=2")[0], "bad too")
+			h.opaque.set(clusterType, "2", "a")
+			c.ack(c.wants("Cluster +a=2")[0])
+			h.opaque.set(clusterType, "3", "a")
+			c.wants("Cluster +a=3")
+		}},
+		{"ACK-7 a NACK is counted and kept", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a")
+			c := h.slowClient()
+			c.send(&request{TypeUrl: clusterType, Node: node("n")})
+			r := c.wants("Cluster +a=1")[0]
+			c.nack(r, "no such thing as a")
+			s := h.status().Types[clusterType]
+			want := Nack{
+				At: time.Now(), Nonce: r.Nonce, SystemVersion: "system-1",
+				Code: "InvalidArgument", Message: "no such thing as a",
+			}
+			if s.Nacks != 1 || s.LastNack == nil || *s.LastNack != want || s.Acknowledged {
+				h.Errorf("type is shown as %+v, last NACK %+v, want %+v", s, s.LastNack, want)
+			}
+			h.opaque.set(clusterType, "2", "a")
+			c.nack(c.wants("Cluster +a=2")[0], strings.Repeat("é", 10_000))
+			s = h.status().Types[clusterType]
+			if s.Nacks != 2 || len(s.LastNack.Message) > maxShown+len("…") || !strings.HasSuffix(s.LastNack.Message, "é…") {
+				h.Errorf("%d NACKs, the last one's message has %d bytes", s.Nacks, len(s.LastNack.Message))
+			}
+		}},
+		{"ACKs of what was never sent are not counted", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a")
+			c := h.slowClient()
+			c.subscribe(clusterType)
+			r := c.wants("Cluster +a=1")[0]
+			for _, nonce := range []string{"2", "0", "x", "99999999999999999999"} {
+				c.send(&request{TypeUrl: clusterType, ResponseNonce: nonce})
+			}
+			h.opaque.set(clusterType, "2", "a")
+			c.wants()
+			if n := h.seen.count("acked"); n != 0 {
+				h.Errorf("%d ACKs counted", n)
+			}
+			c.ack(r)
+			c.wants("Cluster +a=2")
+			c.ack(r) // again
+			c.wants()
+			if n := h.seen.count("acked"); n != 1 {
+				h.Errorf("%d ACKs counted, want 1", n)
+			}
+		}},
+		{"one response is outstanding, and the next is the merged latest state", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a", "b")
+			c := h.slowClient()
+			c.subscribe(clusterType)
+			r := c.wants("Cluster +a=1 +b=1")[0]
+			for _, v := range []string{"2", "3", "4"} {
+				h.opaque.set(clusterType, v, "a", "b")
+			}
+			h.opaque.unset(clusterType, "b")
+			c.wants()
+			c.ack(r)
+			c.wants("Cluster +a=4 -b")
+		}},
+		{"an answer to a subscription waits for the ACK too", func(h *harness) {
+			h.opaque.set(endpointType, "1", "a", "b")
+			c := h.slowClient()
+			c.subscribe(endpointType, "a")
+			r := c.wants("ClusterLoadAssignment +a=1")[0]
+			c.subscribe(endpointType, "b")
+			c.wants()
+			c.send(&request{TypeUrl: endpointType, ResponseNonce: r.Nonce, ResourceNamesSubscribe: []string{"a"}})
+			c.wants("ClusterLoadAssignment +a=1 +b=1")
+		}},
+		{"an overdue ACK is not waited for", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a")
+			c := h.slowClient()
+			c.subscribe(clusterType)
+			c.wants("Cluster +a=1")
+			h.advance(DefaultAckTimeout - time.Second)
+			h.opaque.set(clusterType, "2", "a")
+			c.wants()
+			h.advance(time.Second)
+			c.wants("Cluster +a=2")
+			// The next one is waited for as long as the first.
+			h.opaque.set(clusterType, "3", "a")
+			h.advance(DefaultAckTimeout - time.Second)
+			c.wants()
+			h.advance(time.Second)
+			c.wants("Cluster +a=3")
+			if n := h.seen.count("overdue"); n != 2 {
+				h.Errorf("observed %d overdue ACKs, want 2", n)
+			}
+		}},
+		{"an ACK that came late, but before the next response, is none that is overdue", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a")
+			c := h.slowClient()
+			c.subscribe(clusterType)
+			r := c.wants("Cluster +a=1")[0]
+			h.advance(2 * DefaultAckTimeout)
+			c.ack(r)
+			c.wants()
+			h.opaque.set(clusterType, "2", "a")
+			c.wants("Cluster +a=2")
+			if n := h.seen.count("overdue"); n != 0 {
+				h.Errorf("observed %d overdue ACKs", n)
+			}
+		}},
+		{"an ACK's age is counted from the receipt upstream", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a")
+			c := h.slowClient()
+			c.subscribe(clusterType)
+			c.ack(c.wants("Cluster +a=1")[0])
+			h.quiet()
+			h.opaque.set(clusterType, "2", "a")
+			r := c.wants("Cluster +a=2")[0]
+			h.advance(3 * time.Second)
+			c.ack(r)
+			h.quiet()
+			if took := h.seen.took; len(took) == 0 || took[len(took)-1] != 3*time.Second {
+				h.Errorf("observed %v, want 3s last", took)
+			}
+		}},
+	})
+}
+
+// A client that does not read blocks its handler in Send. Its ACK's time limit
+// begins when it was sent, and what is due then is not late by what Send took.
+func TestAckTimeout_AfterBlockedSend(t *testing.T) {
+	bubble(t, func(h *harness) {
+		h.sized("1", 8, 100<<10)
+		c := h.deafClient()
+		c.subscribe(clusterType)
+		h.quiet()
+		h.advance(time.Hour)
+		c.read()
+		if n := len(c.take()); n != 8 {
+			h.Fatalf("%d responses, want 8", n)
+		}
+		h.opaque.set(clusterType, "2", "r0000")
+		c.wants()
+		h.advance(DefaultAckTimeout)
+		c.wants("Cluster +r0000=2")
+	}, func(c *Config) { c.MaxMessageSize = 128 << 10 })
+}

@@ -1,0 +1,139 @@
+package downstream
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// streamsPerConn is how many of a benchmark's clients share a connection.
+const streamsPerConn = 10
+
+// BenchmarkUpdate measures one update of 1 KiB on its way to every client,
+// acknowledged by all. The clients' side of gRPC and of the memory between is part
+// of it.
+func BenchmarkUpdate(b *testing.B) {
+	for _, clients := range []int{100, 1000} {
+		b.Run(strconv.Itoa(clients), func(b *testing.B) { benchmarkUpdate(b, clients) })
+	}
+}
+
+func benchmarkUpdate(b *testing.B, clients int) {
+	b.Helper()
+	h := newHarness(b)
+	defer h.close()
+	h.opaque.set(clusterType, "0", "a")
+	var delivered sync.WaitGroup
+	delivered.Add(clients)
+	for i := range clients {
+		if i%streamsPerConn == 0 {
+			h.conn = h.dial()
+		}
+		c := h.deafClient()
+		c.subscribe(clusterType)
+		c.reading.Go(func() {
+			for {
+				r, err := c.stream.Recv()
+				if err != nil {
+					return
+				}
+				c.ack(r)
+				delivered.Done()
+			}
+		})
+		if i == 0 {
+			<-h.opaque.store.DemandChanged() // its request has arrived
+			h.opaque.pump()
+		}
+	}
+	delivered.Wait()
+	payload := make([]byte, 1<<10)
+	version := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		version++
+		r := resourceOf(clusterType, "a", strconv.Itoa(version))
+		r.Resource.Value = payload
+		delivered.Add(clients)
+		h.opaque.put(clusterType, r)
+		delivered.Wait()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(clients), "ns/delivery")
+}
+
+// deliveries returns a function that applies one update and has it delivered to,
+// and acknowledged by, n streams without a network.
+func deliveries(tb testing.TB, n int) func() {
+	tb.Helper()
+	p := newPlane(tb, cache.New(cache.Limits{}, nil).Open(time.Second))
+	s := NewServer(Config{Router: &testRouter{
+		scoped: func(*corev3.Node, string, keyer.Peer) (*cache.Store, error) { return p.store, nil },
+	}})
+	must := func(err error) {
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+	count := 0
+	streams := make([]*stream, 0, n)
+	for range n {
+		st := s.newStream(&fakeStream{ctx: tb.Context(), sent: func(any) error { count++; return nil }}, "delta-ads")
+		must(st.request(&request{TypeUrl: clusterType}))
+		streams = append(streams, st)
+		tb.Cleanup(st.close)
+	}
+	p.set(clusterType, "0", "a")
+	p.pump()
+	var updates [2]*wire.DeltaResponse
+	for i := range updates {
+		r := resourceOf(clusterType, "a", fmt.Sprint("v", i))
+		r.Resource.Value = make([]byte, 1<<10)
+		updates[i] = &wire.DeltaResponse{TypeURL: clusterType, Resources: []*wire.Resource{p.wire(r)}}
+	}
+	ack := &request{TypeUrl: clusterType}
+	version := 0
+	return func() {
+		version++
+		must(p.store.Apply(0, updates[version%2], time.Now()))
+		before := count
+		for _, st := range streams {
+			_, err := st.pass()
+			must(err)
+			ack.ResponseNonce = strconv.FormatUint(st.nonce, 10)
+			must(st.request(ack))
+		}
+		if count-before != n {
+			tb.Fatalf("%d responses to %d streams", count-before, n)
+		}
+	}
+}
+
+// What a delivery costs beyond gRPC's own allocations, ACK included, must not
+// grow unnoticed. The nonce is two of them: the response's and the test's.
+func TestDelivery_Allocations(t *testing.T) {
+	const streams, limit = 10, 6
+	deliver := deliveries(t, streams)
+	few := testing.AllocsPerRun(100, deliveries(t, 1))
+	many := testing.AllocsPerRun(100, deliver)
+	if per := (many - few) / (streams - 1); per > limit {
+		t.Errorf("%.1f allocations per delivery, at most %d are expected", per, limit)
+	} else {
+		t.Logf("%.1f allocations per delivery", per)
+	}
+}
+
+// BenchmarkDelivery measures a delivery without gRPC under it.
+func BenchmarkDelivery(b *testing.B) {
+	deliver := deliveries(b, 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		deliver()
+	}
+}

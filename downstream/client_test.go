@@ -1,0 +1,151 @@
+package downstream
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+)
+
+type (
+	request  = discovery.DeltaDiscoveryRequest
+	response = discovery.DeltaDiscoveryResponse
+)
+
+// client is a client's stream.
+type client struct {
+	h      *harness
+	stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
+	cancel context.CancelFunc
+	acking bool // set before the first request
+
+	reading sync.WaitGroup
+
+	mu    sync.Mutex
+	got   []*response // since they were last taken
+	all   []*response
+	ended time.Time
+	err   error // what the stream ended with
+}
+
+// read begins to take responses.
+func (c *client) read() {
+	c.reading.Go(func() {
+		for {
+			r, err := c.stream.Recv()
+			c.mu.Lock()
+			if err != nil {
+				c.err, c.ended = err, time.Now()
+				c.mu.Unlock()
+				return
+			}
+			c.got, c.all = append(c.got, r), append(c.all, r)
+			c.mu.Unlock()
+			if c.acking {
+				c.ack(r)
+			}
+		}
+	})
+}
+
+func (c *client) send(r *request) {
+	_ = c.stream.Send(r) // what the stream ended with is told by Recv
+}
+
+// subscribe and unsubscribe change subscriptions, without an ACK.
+func (c *client) subscribe(typeURL string, names ...string) {
+	c.send(&request{TypeUrl: typeURL, ResourceNamesSubscribe: names})
+}
+
+func (c *client) unsubscribe(typeURL string, names ...string) {
+	c.send(&request{TypeUrl: typeURL, ResourceNamesUnsubscribe: names})
+}
+
+func (c *client) ack(r *response) {
+	c.send(&request{TypeUrl: r.TypeUrl, ResponseNonce: r.Nonce})
+}
+
+func (c *client) nack(r *response, message string) {
+	c.send(&request{TypeUrl: r.TypeUrl, ResponseNonce: r.Nonce, ErrorDetail: &status.Status{
+		Code: int32(codes.InvalidArgument), Message: message,
+	}})
+}
+
+// take returns what came since the last time, once nothing more comes.
+func (c *client) take() []*response {
+	c.h.Helper()
+	c.h.quiet()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	got := c.got
+	c.got = nil
+	return got
+}
+
+// wants holds what came since the last time to what was to come, in order.
+func (c *client) wants(want ...string) []*response {
+	c.h.Helper()
+	got := c.take()
+	lines := make([]string, 0, len(got))
+	for _, r := range got {
+		lines = append(lines, tell(r))
+	}
+	if !slices.Equal(lines, want) {
+		c.h.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(lines, "\n\t"), strings.Join(want, "\n\t"))
+	}
+	return got
+}
+
+// endedWith holds how the stream ended to what was expected.
+func (c *client) endedWith(code codes.Code, part string) {
+	c.h.Helper()
+	c.h.quiet()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil || grpcstatus.Code(c.err) != code || !strings.Contains(c.err.Error(), part) {
+		c.h.Errorf("stream ended with %v, want %v: …%s…", c.err, code, part)
+	}
+}
+
+// holds is what a client holds that was sent these responses: versions by name.
+func holds(responses []*response) map[string]string {
+	held := map[string]string{}
+	for _, r := range responses {
+		for _, x := range r.Resources {
+			held[x.Name] = x.Version
+		}
+		for _, name := range r.RemovedResources {
+			delete(held, name)
+		}
+	}
+	return held
+}
+
+// tell writes a response in one line: +name=version for a resource, -name for a
+// removal, !name=code for an error, each sorted.
+func tell(r *response) string {
+	var added, removed, failed []string
+	for _, x := range r.Resources {
+		added = append(added, "+"+x.Name+"="+x.Version)
+	}
+	for _, name := range r.RemovedResources {
+		removed = append(removed, "-"+name)
+	}
+	for _, e := range r.ResourceErrors {
+		failed = append(failed, "!"+e.ResourceName.GetName()+"="+codes.Code(e.ErrorDetail.GetCode()).String())
+	}
+	slices.Sort(added)
+	slices.Sort(removed)
+	slices.Sort(failed)
+	line := append([]string{r.TypeUrl[strings.LastIndexByte(r.TypeUrl, '.')+1:]}, added...)
+	return strings.Join(append(append(line, removed...), failed...), " ")
+}
+
+func node(id string) *corev3.Node { return &corev3.Node{Id: id, Cluster: "cluster of " + id} }

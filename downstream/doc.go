@@ -1,0 +1,17 @@
+// Package downstream is the xDS server: it holds the clients' streams.
+//
+// A [Server] serves the discovery services on a listener that it is given. Each
+// stream is a state machine of its own: it reads what the client subscribes to,
+// keeps a place in the stores that hold it, and sends what the client lacks. What
+// belongs to one type on one stream (nonce, acknowledgement, legacy wildcard) is
+// kept here; what the client has been sent is kept in the cache, as a cursor.
+//
+// A stream has two goroutines: the handler owns the state and sends, and a second
+// one blocks in Recv. While a client does not read, the handler blocks in Send
+// and the second one waits to hand over the next request, so that the client's
+// cost is what one pass collected, and its next response is the merged latest
+// state (OPS-3).
+//
+// Which store serves a name is the [Router]'s business. The package never sees an
+// upstream.
+package downstream

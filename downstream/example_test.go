@@ -1,0 +1,91 @@
+package downstream_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+const typeURL = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+
+// toOne routes every name to one store.
+type toOne struct{ store *cache.Store }
+
+func (r toOne) Open(*corev3.Node, keyer.Peer) downstream.Routes { return r }
+func (r toOne) Scoped(string) (*cache.Store, error)             { return r.store, nil }
+func (r toOne) Authority(string) (*cache.Store, error)          { return r.store, nil }
+func (r toOne) Scope() string                                   { return "shared" }
+func (r toOne) Close()                                          {}
+
+// A server between a store, which a control plane's session would fill, and a
+// client.
+func ExampleNewServer() {
+	store := cache.New(cache.Limits{}, nil).Open(15 * time.Second)
+	server := downstream.NewServer(downstream.Config{Router: toOne{store}})
+	lis := bufconn.Listen(1 << 16)
+	served := make(chan error)
+	go func() { served <- server.Serve(lis) }()
+
+	conn, err := grpc.NewClient("passthrough:///relay",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer conn.Close()
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = stream.Send(&discovery.DeltaDiscoveryRequest{
+		TypeUrl: typeURL, Node: &corev3.Node{Id: "proxy"}, ResourceNamesSubscribe: []string{"backend"},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	// What the session does when a client's wish arrives.
+	<-store.DemandChanged()
+	fmt.Println("wanted:", store.Restart(0, 1<<20)[0].Subscribe)
+	backend, err := wire.NewResource(&discovery.Resource{Name: "backend", Version: "7", Resource: &anypb.Any{TypeUrl: typeURL}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = store.Apply(0, &wire.DeltaResponse{TypeURL: typeURL, Resources: []*wire.Resource{backend}}, time.Now())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	r, err := stream.Recv()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("nonce:", r.Nonce, "name:", r.Resources[0].Name, "version:", r.Resources[0].Version)
+	fmt.Println("node:", server.Streams()[0].Node)
+
+	server.Drain(context.Background(), 0)
+	fmt.Println("served:", <-served)
+	// Output:
+	// wanted: [backend]
+	// nonce: 1 name: backend version: 7
+	// node: proxy
+	// served: <nil>
+}

@@ -1,0 +1,288 @@
+package downstream
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/keyer"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+)
+
+// harness is a server with real gRPC over memory in front of two control planes:
+// one for opaque names, one for the authority "a". It lives in a synctest bubble,
+// so that "nothing comes" can be told without waiting.
+type harness struct {
+	testing.TB
+
+	server   *Server
+	lis      *bufconn.Listener
+	router   *testRouter
+	seen     *recorder
+	opaque   *plane
+	a        *plane
+	creds    credentials.TransportCredentials // the clients'
+	shutdown []func()
+	conn     *grpc.ClientConn
+}
+
+// bubble runs f against a server of its own; f may change the configuration first.
+func bubble(t *testing.T, f func(h *harness), change ...func(*Config)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, change...)
+		defer h.close()
+		f(h)
+	})
+}
+
+func newHarness(t testing.TB, change ...func(*Config)) *harness {
+	t.Helper()
+	c := cache.New(cache.Limits{}, nil)
+	h := &harness{
+		TB: t, lis: bufconn.Listen(1 << 20), seen: newRecorder(),
+		opaque: newPlane(t, c.Open(15*time.Second)), a: newPlane(t, c.Open(15*time.Second)),
+		creds: insecure.NewCredentials(),
+	}
+	h.router = &testRouter{
+		scoped:      func(*corev3.Node, string, keyer.Peer) (*cache.Store, error) { return h.opaque.store, nil },
+		authorities: map[string]*cache.Store{"a": h.a.store},
+	}
+	config := Config{Router: h.router, Observer: h.seen}
+	for _, f := range change {
+		f(&config)
+	}
+	h.server = NewServer(config)
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := h.server.Serve(h.lis); err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	h.shutdown = append(h.shutdown, serving.Wait, h.server.Stop)
+	return h
+}
+
+// close ends everything and looks whether the stores are whole and empty of
+// clients.
+func (h *harness) close() {
+	for _, f := range slices.Backward(h.shutdown) {
+		f()
+	}
+	for _, p := range []*plane{h.opaque, h.a} {
+		if err := p.store.Check(); err != nil {
+			h.Errorf("store: %v", err)
+		}
+		if n := p.store.Clients(); n != 0 {
+			h.Errorf("%d clients left in a store", n)
+		}
+	}
+	if h.router.open != 0 {
+		h.Errorf("%d routes were not closed", h.router.open)
+	}
+	for typeURL, n := range h.seen.subscribed {
+		if n != 0 {
+			h.Errorf("%d subscriptions to %s left", n, typeURL)
+		}
+	}
+}
+
+// dial connects.
+func (h *harness) dial() *grpc.ClientConn {
+	h.Helper()
+	conn, err := grpc.NewClient("passthrough:///relay",
+		grpc.WithTransportCredentials(h.creds),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return h.lis.DialContext(ctx) }))
+	if err != nil {
+		h.Fatal(err)
+	}
+	h.shutdown = append(h.shutdown, func() { conn.Close() })
+	return conn
+}
+
+// quiet waits until nothing moves any more, with the control planes answering.
+func (h *harness) quiet() {
+	h.Helper()
+	for synctest.Wait(); h.opaque.pump() || h.a.pump(); synctest.Wait() {
+	}
+}
+
+// advance lets time pass.
+func (h *harness) advance(d time.Duration) {
+	h.Helper()
+	<-time.After(d)
+	h.quiet()
+}
+
+// client opens a stream that is read, and whose responses are acknowledged.
+func (h *harness) client() *client {
+	h.Helper()
+	c := h.slowClient()
+	c.acking = true
+	return c
+}
+
+// slowClient opens a stream that is read, but nothing is acknowledged unasked.
+func (h *harness) slowClient() *client {
+	h.Helper()
+	c := h.deafClient()
+	c.read()
+	return c
+}
+
+// deafClient opens a stream that nobody reads.
+func (h *harness) deafClient() *client {
+	h.Helper()
+	if h.conn == nil {
+		h.conn = h.dial()
+	}
+	return h.clientOn(h.conn)
+}
+
+func (h *harness) clientOn(conn *grpc.ClientConn) *client {
+	h.Helper()
+	ctx, cancel := context.WithCancel(h.Context())
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx, grpc.MaxCallRecvMsgSize(64<<20))
+	if err != nil {
+		h.Fatal(err)
+	}
+	c := &client{h: h, stream: stream, cancel: cancel}
+	h.shutdown = append(h.shutdown, func() {
+		cancel()
+		c.reading.Wait()
+	})
+	return c
+}
+
+// status is what the admin port shows of the only stream.
+func (h *harness) status() Status {
+	h.Helper()
+	h.quiet()
+	all := h.server.Streams()
+	if len(all) != 1 {
+		h.Fatalf("%d streams, want 1", len(all))
+	}
+	return all[0]
+}
+
+// testRouter routes by authority, and keeps what it was told.
+type testRouter struct {
+	scoped      func(node *corev3.Node, typeURL string, peer keyer.Peer) (*cache.Store, error)
+	authorities map[string]*cache.Store
+	failure     error // what Authority fails with beside ErrNoUpstream
+
+	mu    sync.Mutex
+	nodes []*corev3.Node
+	peers []keyer.Peer
+	open  int
+}
+
+func (r *testRouter) Open(node *corev3.Node, peer keyer.Peer) Routes {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.nodes, r.peers = append(r.nodes, node), append(r.peers, peer)
+	r.open++
+	return &testRoutes{r, node, peer}
+}
+
+type testRoutes struct {
+	*testRouter
+
+	node *corev3.Node
+	peer keyer.Peer
+}
+
+func (r *testRoutes) Scoped(typeURL string) (*cache.Store, error) {
+	return r.scoped(r.node, typeURL, r.peer)
+}
+
+func (r *testRoutes) Authority(authority string) (*cache.Store, error) {
+	switch s := r.authorities[authority]; {
+	case r.failure != nil:
+		return nil, r.failure
+	case s != nil:
+		return s, nil
+	}
+	return nil, fmt.Errorf("%w: %q", ErrNoUpstream, authority)
+}
+
+func (r *testRoutes) Scope() string { return "scope of " + r.node.GetId() }
+
+func (r *testRoutes) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.open--
+}
+
+// recorder is an Observer that counts.
+type recorder struct {
+	mu         sync.Mutex
+	events     map[string]int // by what happened
+	subscribed map[string]int // by type URL
+	refused    map[codes.Code]int
+	closed     map[codes.Code]int
+	resources  int
+	removed    int
+	merged     int
+	took       []time.Duration
+}
+
+func newRecorder() *recorder {
+	return &recorder{
+		events: map[string]int{}, subscribed: map[string]int{},
+		refused: map[codes.Code]int{}, closed: map[codes.Code]int{},
+	}
+}
+
+func (r *recorder) note(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f()
+}
+
+func (r *recorder) count(event string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.events[event]
+}
+
+func (r *recorder) StreamOpened(string) { r.note(func() { r.events["opened"]++ }) }
+func (r *recorder) StreamClosed(_ string, code codes.Code) {
+	r.note(func() { r.events["closed"]++; r.closed[code]++ })
+}
+func (r *recorder) Requested(string) { r.note(func() { r.events["requested"]++ }) }
+func (r *recorder) Subscribed(typeURL string, n int) {
+	r.note(func() { r.subscribed[typeURL] += n })
+}
+
+func (r *recorder) Sent(_ string, resources, removed, _, merged int) {
+	r.note(func() {
+		r.events["sent"]++
+		r.resources += resources
+		r.removed += removed
+		r.merged += merged
+	})
+}
+
+func (r *recorder) Propagated(string, time.Duration) { r.note(func() { r.events["propagated"]++ }) }
+func (r *recorder) Acknowledged(_ string, d time.Duration) {
+	r.note(func() { r.took = append(r.took, d) })
+}
+func (r *recorder) Acked(string)   { r.note(func() { r.events["acked"]++ }) }
+func (r *recorder) Nacked(string)  { r.note(func() { r.events["nacked"]++ }) }
+func (r *recorder) Overdue(string) { r.note(func() { r.events["overdue"]++ }) }
+func (r *recorder) Refused(_ string, code codes.Code) {
+	r.note(func() { r.refused[code]++ })
+}

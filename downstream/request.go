@@ -1,0 +1,279 @@
+package downstream
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// typeState is one type's sub-stream (VAR-4).
+type typeState struct {
+	url           string
+	wildcard      *cache.Client // where "*" is subscribed to
+	subscriptions int
+	refused       []wire.ResourceError // names that the relay itself answers
+
+	// Flow control. Nonces are numbers that rise on the stream, so one comparison
+	// tells whether the last response was acknowledged.
+	sent, acked uint64
+	sentAt      time.Time
+	received    time.Time // when the oldest change in the last responses came from upstream
+	released    bool      // the time limit for the ACK has passed
+
+	systemVersion string     // of the last response
+	status        TypeStatus // guarded by stream.mu
+}
+
+// busy reports whether an acknowledgement is awaited.
+func (t *typeState) busy() bool { return t.acked < t.sent && !t.released }
+
+// Limits of what a client may say (OPS-5). Names go on to the control plane in
+// requests that are shared with other clients, and come back in responses that
+// must not pass their limit (RES-9): so no name may be large by itself.
+const (
+	maxNameLength = 64 << 10
+	maxTypeURL    = 512
+)
+
+// request carries out one request.
+func (st *stream) request(r *discovery.DeltaDiscoveryRequest) error {
+	if r.GetTypeUrl() == "" { // VAR-10
+		return status.Error(codes.InvalidArgument, "type_url is missing: on an aggregated stream every request must name its resource type")
+	}
+	if len(r.GetTypeUrl()) > maxTypeURL {
+		return status.Errorf(codes.ResourceExhausted, "type_url has %d bytes, at most %d are served", len(r.GetTypeUrl()), maxTypeURL)
+	}
+	if st.routes == nil {
+		st.begin(r.GetNode())
+	}
+	st.server.observer.Requested(r.GetTypeUrl())
+	t := st.types[r.GetTypeUrl()]
+	first := t == nil
+	if first {
+		t = &typeState{url: r.GetTypeUrl()}
+		st.mu.Lock()
+		st.types[r.GetTypeUrl()] = t
+		st.mu.Unlock()
+	}
+	if r.GetResponseNonce() != "" || r.GetErrorDetail() != nil {
+		st.acknowledge(t, r)
+	}
+	// STR-5: whatever the nonce, subscriptions are carried out.
+	subscribe, unsubscribe := r.GetResourceNamesSubscribe(), r.GetResourceNamesUnsubscribe()
+	if first && len(subscribe)+len(unsubscribe) == 0 && len(r.GetResourceLocatorsSubscribe())+len(r.GetResourceLocatorsUnsubscribe()) == 0 {
+		subscribe = []string{cache.Wildcard} // SUB-3, SUB-4
+	}
+	var versions map[string]string
+	if first {
+		versions = r.GetInitialResourceVersions()
+	}
+	if len(subscribe)+len(unsubscribe)+len(versions) == 0 {
+		return nil
+	}
+	return st.subscribe(t, subscribe, unsubscribe, versions)
+}
+
+// acknowledge takes an ACK or a NACK: error_detail tells them apart (ACK-1).
+// Either way the response is done with: what was rejected is not sent again until
+// its content changes (ACK-3).
+func (st *stream) acknowledge(t *typeState, r *discovery.DeltaDiscoveryRequest) {
+	now := time.Now()
+	rejected := r.GetErrorDetail() != nil
+	if rejected {
+		st.server.observer.Nacked(t.url)
+		st.log.Warn("client rejected a response", "type", t.url, "nonce", clip(r.GetResponseNonce()), "reason", clip(r.GetErrorDetail().GetMessage()))
+		st.nacked(t, r, now)
+	}
+	n, err := strconv.ParseUint(r.GetResponseNonce(), 10, 64)
+	if err != nil || n <= t.acked || n > t.sent {
+		return // stale, or never given
+	}
+	t.acked = n
+	if !rejected {
+		st.server.observer.Acked(t.url)
+	}
+	if n < t.sent {
+		return
+	}
+	t.released = false // late, but here
+	if !t.received.IsZero() {
+		st.server.observer.Acknowledged(t.url, now.Sub(t.received))
+		t.received = time.Time{}
+	}
+	if !rejected {
+		st.acked(t)
+	}
+}
+
+// change gathers what a request changes in each store.
+type change struct {
+	stores  []*cache.Store
+	changes map[*cache.Store]*cache.Change
+}
+
+func (c *change) of(s *cache.Store, typeURL string) *cache.Change {
+	ch := c.changes[s]
+	if ch == nil {
+		ch = &cache.Change{TypeURL: typeURL}
+		c.changes[s] = ch
+		c.stores = append(c.stores, s)
+	}
+	return ch
+}
+
+// subscribe changes the subscriptions to one type.
+func (st *stream) subscribe(t *typeState, subscribe, unsubscribe []string, versions map[string]string) error {
+	ch := &change{changes: make(map[*cache.Store]*cache.Change)}
+	for _, spelling := range subscribe {
+		store, name, err := st.route(t, spelling)
+		if err != nil {
+			return err
+		}
+		if store != nil {
+			sub := ch.of(store, t.url)
+			sub.Subscribe = append(sub.Subscribe, name)
+		}
+	}
+	for _, spelling := range unsubscribe {
+		store, name, err := st.locate(t, spelling)
+		if refusal(err) != nil {
+			continue // it was refused when it was subscribed to (SUB-7)
+		}
+		if err != nil {
+			return err
+		}
+		sub := ch.of(store, t.url)
+		sub.Unsubscribe = append(sub.Unsubscribe, name)
+	}
+	for spelling, v := range versions {
+		store, name, err := st.locate(t, spelling)
+		if err != nil || ch.changes[store] == nil {
+			continue // nothing is subscribed to where it would be
+		}
+		sub := ch.changes[store]
+		if sub.Versions == nil {
+			sub.Versions = make(map[string]string)
+		}
+		sub.Versions[name.Key] = v
+	}
+	st.update(t, ch)
+	return nil
+}
+
+// update carries the changes out, store by store.
+func (st *stream) update(t *typeState, ch *change) {
+	for _, s := range ch.stores {
+		c := st.client(s)
+		was := c.Watches(t.url)
+		gone := c.Update(*ch.changes[s])
+		delta := c.Watches(t.url) - was
+		t.subscriptions += delta
+		st.mu.Lock()
+		t.status.Subscriptions = t.subscriptions
+		st.status.Scope = st.routes.Scope()
+		st.mu.Unlock()
+		st.server.observer.Subscribed(t.url, delta)
+		if c.Follows(t.url) {
+			t.wildcard = c
+		} else if t.wildcard == c {
+			t.wildcard = nil
+		}
+		// A name that ended in another store than that of "*" is answered from
+		// there (SUB-8).
+		if t.wildcard != nil && t.wildcard != c {
+			t.wildcard.Update(cache.Change{TypeURL: t.url, Answer: gone, Elsewhere: ch.changes[s].Subscribe})
+		}
+	}
+}
+
+// route finds the store of a name. What the relay must answer itself is noted and
+// gives no store.
+func (st *stream) route(t *typeState, spelling string) (*cache.Store, cache.Name, error) {
+	store, name, err := st.locate(t, spelling)
+	if r := refusal(err); r != nil {
+		st.server.observer.Refused(t.url, r.code)
+		if len(t.refused) == 0 { // one line tells of all that are refused together
+			st.log.Warn("refused a subscription", "type", t.url, "name", clip(spelling), "reason", r.Error())
+		}
+		t.refused = append(t.refused, wire.ResourceError{Name: spelling, Code: r.code, Message: r.Error()})
+		return nil, name, nil
+	}
+	return store, name, err
+}
+
+var errNoName = errors.New("a resource name is empty")
+
+// refusedError is why the relay answers a name itself; the stream goes on.
+type refusedError struct {
+	code codes.Code
+	err  error
+}
+
+func (e *refusedError) Error() string { return e.err.Error() }
+func (e *refusedError) Unwrap() error { return e.err }
+
+func refusal(err error) *refusedError {
+	r, _ := errors.AsType[*refusedError](err)
+	return r
+}
+
+// locate finds the store and the key of a name: xdstp names by their authority,
+// others by the client's scope.
+func (st *stream) locate(t *typeState, spelling string) (*cache.Store, cache.Name, error) {
+	name := cache.Name{Spelling: spelling, Key: spelling}
+	switch {
+	case spelling == "":
+		return nil, name, &refusedError{codes.InvalidArgument, errNoName}
+	case len(spelling) > maxNameLength:
+		return nil, name, status.Errorf(codes.ResourceExhausted, "a resource name has %d bytes, at most %d are served", len(spelling), maxNameLength)
+	}
+	if !keyer.IsXDSTP(spelling) {
+		store, err := st.routes.Scoped(t.url)
+		if err != nil {
+			return nil, name, scopeError(err)
+		}
+		return store, name, nil
+	}
+	parsed, err := keyer.Parse(spelling)
+	if err == nil {
+		err = keyer.CheckType(parsed, t.url)
+	}
+	if err != nil {
+		return nil, name, &refusedError{codes.InvalidArgument, err} // NAME-1, NAME-5
+	}
+	name.Key = parsed.Canonical()
+	store, err := st.routes.Authority(parsed.Authority)
+	if errors.Is(err, ErrNoUpstream) {
+		return nil, name, &refusedError{codes.NotFound, err} // LOC-4
+	}
+	if err != nil {
+		return nil, name, authorityError(err)
+	}
+	return store, name, nil
+}
+
+// authorityError is how a stream ends whose name cannot be looked up now.
+func authorityError(err error) error {
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	return status.Error(codes.Unavailable, err.Error())
+}
+
+// scopeError is how a stream ends that may not have a scope (AGG-2).
+func scopeError(err error) error {
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	if _, ok := errors.AsType[*keyer.RefusedError](err); ok {
+		return status.Error(codes.PermissionDenied, err.Error())
+	}
+	return status.Error(codes.InvalidArgument, err.Error())
+}

@@ -1,0 +1,36 @@
+package downstream
+
+import (
+	"errors"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// ErrNoUpstream says that nobody claims an authority (LOC-4).
+var ErrNoUpstream = errors.New("no upstream is configured for this authority")
+
+// Router finds the stores that serve a stream. Open is called from any goroutine.
+type Router interface {
+	// Open is called with a stream's first request. The node is nil if the client
+	// gave none.
+	Open(node *corev3.Node, peer keyer.Peer) Routes
+}
+
+// Routes are one stream's. The methods are called by the stream's goroutine only.
+type Routes interface {
+	// Scoped gives the store for opaque names and the wildcard of a type. A
+	// *keyer.RefusedError ends the stream with PERMISSION_DENIED, any other with
+	// INVALID_ARGUMENT; a status error ends it as it is.
+	Scoped(typeURL string) (*cache.Store, error)
+	// Authority gives the store for the xdstp names of an authority. An error that
+	// wraps ErrNoUpstream has the name answered as not existing. Any other ends the
+	// stream, as it is if it is a status error and else with UNAVAILABLE: what
+	// cannot be looked up now must not be taken from the client.
+	Authority(authority string) (*cache.Store, error)
+	// Scope names the scope that Scoped decided on, for the admin port.
+	Scope() string
+	// Close lets go of the stores.
+	Close()
+}

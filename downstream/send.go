@@ -1,0 +1,217 @@
+package downstream
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// headerRoom is what Finish may add to a response beyond its batch.
+const headerRoom = 1 << 10
+
+// pass sends what the client lacks now. It returns how long to wait at most for
+// the next one: until the first outstanding ACK is overdue; zero for no limit.
+func (st *stream) pass() (time.Duration, error) {
+	st.release(time.Now())
+	if err := st.sendRefused(); err != nil {
+		return 0, err
+	}
+	batches, more, err := st.collect()
+	if err != nil {
+		return 0, err
+	}
+	for _, b := range batches {
+		if err := st.send(b); err != nil {
+			return 0, err
+		}
+	}
+	if more {
+		// Requests have their turn before the next parts.
+		select {
+		case st.bell <- struct{}{}:
+		default:
+		}
+	}
+	return st.deadline(time.Now()), nil // Send may have taken its time
+}
+
+// busy reports whether an acknowledgement is awaited for a type.
+func (st *stream) busy(typeURL string) bool {
+	t := st.types[typeURL]
+	return t != nil && t.busy()
+}
+
+// collect takes from every store what the client lacks, and orders it
+// make-before-break across stores (ADS-1).
+func (st *stream) collect() (batches []*cache.Batch, more bool, err error) {
+	if len(st.order) < 2 {
+		return st.collectFrom((*cache.Client).Collect, st.awaits)
+	}
+	batches, more, err = st.collectFrom((*cache.Client).CollectAdditions, st.awaits)
+	if err != nil {
+		return nil, false, err
+	}
+	if early := st.overtaken(batches); early != nil {
+		some, left, err := st.collectFrom((*cache.Client).CollectAdditions, func(typeURL string) bool { return !early[typeURL] })
+		if err != nil {
+			return nil, false, err
+		}
+		batches, more = append(batches, some...), more || left
+	}
+	slices.SortStableFunc(batches, makeBeforeBreak)
+	if more || slices.ContainsFunc(st.order, (*cache.Client).Due) {
+		return batches, more, nil // what waits for later types waits for those of every store
+	}
+	last, more, err := st.collectFrom((*cache.Client).Collect, st.awaits)
+	if err != nil {
+		return nil, false, err
+	}
+	slices.SortStableFunc(last, makeBeforeBreak)
+	return append(batches, last...), more, nil
+}
+
+// makeBeforeBreak orders batches of several stores as each store orders its own.
+func makeBeforeBreak(a, b *cache.Batch) int {
+	switch {
+	case a.Removal == b.Removal:
+		return cmp.Compare(a.Rank, b.Rank)
+	case a.Removal:
+		return 1
+	}
+	return -1
+}
+
+// overtaken gives the types that are held back by an outstanding ACK although a
+// later type is about to be sent. A store does not hold back what its own later
+// types would overtake (ADS-2), but it does not know of other stores'.
+func (st *stream) overtaken(batches []*cache.Batch) map[string]bool {
+	last := cache.Rank(-1)
+	for _, b := range batches {
+		if !b.Removal {
+			last = max(last, b.Rank)
+		}
+	}
+	var early map[string]bool
+	for url, t := range st.types {
+		if t.busy() && cache.RankOf(url) < last {
+			if early == nil {
+				early = make(map[string]bool)
+			}
+			early[url] = true
+		}
+	}
+	return early
+}
+
+// collector is one of the ways to collect from a store.
+type collector func(c *cache.Client, busy func(typeURL string) bool, size, parts int) ([]*cache.Batch, bool, error)
+
+// collectFrom asks every store.
+func (st *stream) collectFrom(collect collector, busy func(typeURL string) bool) (batches []*cache.Batch, more bool, err error) {
+	for _, c := range st.order {
+		some, left, err := collect(c, busy, st.server.config.MaxMessageSize-headerRoom, maxParts)
+		if err != nil {
+			return nil, false, status.Error(codes.Unavailable, err.Error())
+		}
+		batches = append(batches, some...)
+		more = more || left
+	}
+	return batches, more, nil
+}
+
+// send hands one response to the stream. It blocks while the client does not
+// read.
+func (st *stream) send(b *cache.Batch) error {
+	t := st.types[b.TypeURL]
+	if t.released {
+		t.released = false
+		st.server.observer.Overdue(t.url)
+	}
+	st.nonce++
+	resources, removed := b.Body.Resources(), b.Body.Removed() // Finish empties it
+	msg := b.Body.Finish(b.TypeURL, b.SystemVersion, strconv.FormatUint(st.nonce, 10))
+	bytes := msg.Len()
+	if err := st.grpc.SendMsg(msg); err != nil {
+		return err
+	}
+	now := time.Now()
+	t.sent, t.sentAt = st.nonce, now
+	o := st.server.observer
+	o.Sent(t.url, resources, removed, bytes, b.Merged)
+	if !b.Received.IsZero() {
+		o.Propagated(t.url, now.Sub(b.Received))
+		if t.received.IsZero() || b.Received.Before(t.received) {
+			t.received = b.Received
+		}
+	}
+	st.sentOne(t, b.SystemVersion, resources, bytes)
+	return nil
+}
+
+// sendRefused answers the names that the relay itself answers: as not existing,
+// and why (LOC-4, ERR-1). It waits for no ACK: what is kept for a client that
+// never sends one must not grow with its requests.
+func (st *stream) sendRefused() error {
+	for _, t := range st.types {
+		for len(t.refused) > 0 {
+			if err := st.send(st.refusals(t)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// errorOverhead is what an error takes in a response beyond its name and message:
+// tags, lengths and the code.
+const errorOverhead = 32
+
+// refusals takes as many of the refused names as go into one response (RES-9).
+func (st *stream) refusals(t *typeState) *cache.Batch {
+	b := &cache.Batch{TypeURL: t.url}
+	said := make(map[string]bool)
+	for i, e := range t.refused {
+		if said[e.Name] { // RES-4
+			continue
+		}
+		size := b.Body.Size() + 2*len(e.Name) + len(e.Message) + errorOverhead
+		if b.Body.Size() > 0 && size > st.server.config.MaxMessageSize-headerRoom {
+			t.refused = t.refused[i:]
+			return b
+		}
+		said[e.Name] = true
+		b.Body.Remove(e.Name)
+		b.Body.AddError(e, e.Name)
+	}
+	t.refused = nil
+	return b
+}
+
+// release gives up waiting for ACKs that are overdue.
+func (st *stream) release(now time.Time) {
+	for _, t := range st.types {
+		if t.busy() && !now.Before(t.sentAt.Add(st.server.config.AckTimeout)) {
+			t.released = true
+		}
+	}
+}
+
+// deadline is how long the first awaited ACK may still take.
+func (st *stream) deadline(now time.Time) time.Duration {
+	var next time.Duration
+	for _, t := range st.types {
+		if !t.busy() {
+			continue
+		}
+		left := max(time.Nanosecond, t.sentAt.Add(st.server.config.AckTimeout).Sub(now))
+		if next == 0 || left < next {
+			next = left
+		}
+	}
+	return next
+}

@@ -1,0 +1,172 @@
+package downstream
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/channelz/service"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+)
+
+// Defaults of Config.
+const (
+	DefaultMaxMessageSize = 4<<20 - 64<<10
+	DefaultMaxReceiveSize = 16 << 20
+	DefaultAckTimeout     = 10 * time.Second
+)
+
+// maxParts is how many parts of one split response may be on their way together
+// before they are acknowledged.
+const maxParts = 8
+
+// window is the flow-control window of a connection and of a stream. A fixed one
+// turns the bandwidth estimation off, whose ping after each ACK costs more than
+// the ACK.
+const window = 1 << 20
+
+// handshakeTimeout is how long a new connection may take until it speaks HTTP/2:
+// short, because Stop and Drain wait for those that have not yet, and long enough
+// for thousands of TLS handshakes at once after a restart.
+const handshakeTimeout = 10 * time.Second
+
+// Config says how a server treats its clients.
+type Config struct {
+	Credentials    credentials.TransportCredentials // nil: plain text
+	MaxMessageSize int                              // bytes; responses are split below it (RES-9)
+	MaxReceiveSize int                              // bytes; larger requests are refused
+	AckTimeout     time.Duration                    // how long an outstanding ACK holds a type back
+	Keepalive      keepalive.ServerParameters
+	DebugServices  bool // gRPC reflection and channelz
+
+	Router   Router
+	Observer Observer     // nil: nobody
+	Log      *slog.Logger // nil: nowhere
+}
+
+// Server serves the discovery services to clients.
+type Server struct {
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+
+	// immutable after NewServer
+	config   Config
+	observer Observer
+	log      *slog.Logger
+	grpc     *grpc.Server
+	health   *health.Server
+	drain    chan struct{} // closed when draining begins
+
+	drainOnce sync.Once
+	spread    atomic.Int64 // nanoseconds over which streams are closed; set before drain closes
+	lastID    atomic.Uint64
+
+	receivers sync.WaitGroup // the streams' second goroutines
+
+	mu      sync.Mutex
+	streams map[uint64]*stream
+}
+
+// NewServer returns a server that is not serving yet.
+func NewServer(c Config) *Server {
+	c.MaxMessageSize = cmp.Or(c.MaxMessageSize, DefaultMaxMessageSize)
+	c.MaxReceiveSize = cmp.Or(c.MaxReceiveSize, DefaultMaxReceiveSize)
+	c.AckTimeout = cmp.Or(c.AckTimeout, DefaultAckTimeout)
+	s := &Server{
+		config:   c,
+		observer: c.Observer,
+		log:      c.Log,
+		drain:    make(chan struct{}),
+		streams:  make(map[uint64]*stream),
+		health:   health.NewServer(),
+	}
+	if s.observer == nil {
+		s.observer = silent{}
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	opts := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(wire.Codec()),
+		grpc.MaxRecvMsgSize(c.MaxReceiveSize),
+		grpc.StaticStreamWindowSize(window),
+		grpc.StaticConnWindowSize(window),
+		grpc.KeepaliveParams(c.Keepalive),
+		grpc.WaitForHandlers(true),
+		grpc.ConnectionTimeout(handshakeTimeout),
+		// Clients decide how often they ping; a fleet that is cut off for it comes
+		// back at once.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+	}
+	if c.Credentials != nil {
+		opts = append(opts, grpc.Creds(c.Credentials))
+	}
+	s.grpc = grpc.NewServer(opts...)
+	discovery.RegisterAggregatedDiscoveryServiceServer(s.grpc, s)
+	healthpb.RegisterHealthServer(s.grpc, s.health)
+	if c.DebugServices {
+		reflection.Register(s.grpc)
+		service.RegisterChannelzServiceToServer(s.grpc)
+	}
+	return s
+}
+
+// Serve accepts clients on lis until Stop or Drain, and closes it. The error is
+// the listener's; nil after Stop and Drain.
+func (s *Server) Serve(lis net.Listener) error { return s.grpc.Serve(lis) }
+
+// Drain refuses new streams and closes the present ones, each at a random moment
+// within spread, so that the fleet does not arrive elsewhere all at once (OPS-4).
+// It returns when all are closed; if ctx ends first, the rest is cut off: a client
+// that does not read cannot be told to go.
+func (s *Server) Drain(ctx context.Context, spread time.Duration) {
+	s.drainOnce.Do(func() {
+		s.spread.Store(int64(max(0, spread)))
+		s.health.Shutdown()
+		close(s.drain)
+	})
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		s.grpc.GracefulStop()
+		close(done)
+	})
+	select {
+	case <-done:
+	case <-ctx.Done():
+		s.grpc.Stop()
+	}
+	wg.Wait()
+	s.receivers.Wait()
+}
+
+// Stop cuts all streams off.
+func (s *Server) Stop() {
+	s.grpc.Stop()
+	s.receivers.Wait()
+}
+
+// draining reports whether Drain was called.
+func (s *Server) draining() bool {
+	select {
+	case <-s.drain:
+		return true
+	default:
+		return false
+	}
+}
+
+// DeltaAggregatedResources serves one incremental ADS stream (VAR-4).
+func (s *Server) DeltaAggregatedResources(g discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	return s.serve(g, "delta-ads")
+}

@@ -1,0 +1,109 @@
+package downstream
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+)
+
+// Status is what the admin port shows of one stream.
+type Status struct {
+	ID      uint64                `json:"id"`
+	Variant string                `json:"variant"`
+	Peer    string                `json:"peer"`
+	SPIFFE  string                `json:"spiffe_id,omitempty"`
+	Node    string                `json:"node"`
+	Cluster string                `json:"cluster,omitempty"`
+	Scope   string                `json:"scope"`
+	Since   time.Time             `json:"since"`
+	Types   map[string]TypeStatus `json:"types"` // by type URL
+}
+
+// TypeStatus is one type of a stream.
+type TypeStatus struct {
+	Subscriptions int       `json:"subscriptions"`
+	Responses     int64     `json:"responses"`
+	Resources     int64     `json:"resources"`
+	Bytes         int64     `json:"bytes"`
+	Acknowledged  bool      `json:"acknowledged"` // the last response, and not rejected
+	LastSent      time.Time `json:"last_sent,omitzero"`
+	Nacks         int64     `json:"nacks"`
+	LastNack      *Nack     `json:"last_nack,omitempty"`
+}
+
+// Nack is a response that a client rejected (ACK-7).
+type Nack struct {
+	At            time.Time `json:"at"`
+	Nonce         string    `json:"nonce"`
+	SystemVersion string    `json:"system_version_info,omitempty"` // of the last response for the type
+	Code          string    `json:"code"`
+	Message       string    `json:"message"`
+}
+
+// Streams lists the open streams, by ID.
+func (s *Server) Streams() []Status {
+	s.mu.Lock()
+	streams := slices.SortedFunc(maps.Values(s.streams), func(a, b *stream) int { return cmp.Compare(a.id, b.id) })
+	s.mu.Unlock()
+	all := make([]Status, 0, len(streams))
+	for _, st := range streams {
+		all = append(all, st.snapshot())
+	}
+	return all
+}
+
+func (st *stream) snapshot() Status {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	s := st.status
+	s.ID, s.Variant, s.Peer, s.SPIFFE, s.Since = st.id, st.variant, st.peer.Addr, st.peer.SPIFFE, st.since
+	s.Types = make(map[string]TypeStatus, len(st.types))
+	for url, t := range st.types {
+		s.Types[url] = t.status
+	}
+	return s
+}
+
+// sentOne, acked and nacked keep what the admin port shows of a type.
+func (st *stream) sentOne(t *typeState, systemVersion string, resources, bytes int) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	t.systemVersion = systemVersion
+	t.status.Responses++
+	t.status.Resources += int64(resources)
+	t.status.Bytes += int64(bytes)
+	t.status.Acknowledged, t.status.LastSent = false, t.sentAt
+}
+
+func (st *stream) acked(t *typeState) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	t.status.Acknowledged = true
+}
+
+func (st *stream) nacked(t *typeState, r *discovery.DeltaDiscoveryRequest, now time.Time) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	t.status.Nacks++
+	t.status.LastNack = &Nack{
+		At: now, Nonce: clip(r.GetResponseNonce()), SystemVersion: t.systemVersion,
+		Code: codes.Code(r.GetErrorDetail().GetCode()).String(), Message: clip(r.GetErrorDetail().GetMessage()),
+	}
+}
+
+// maxShown bounds what is kept and logged of a client's words, in bytes.
+const maxShown = 1 << 10
+
+// clip shortens what a client says for people, without keeping the rest of it in
+// memory.
+func clip(s string) string {
+	if len(s) <= maxShown {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxShown], "") + "…"
+}

@@ -1,0 +1,208 @@
+package downstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/keyer"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// stream is one client's stream.
+type stream struct {
+	// immutable after serve began
+	server  *Server
+	grpc    grpc.ServerStream
+	id      uint64
+	variant string
+	peer    keyer.Peer
+	since   time.Time
+	bell    chan struct{} // one slot: there may be something to collect
+
+	// owned by the handler goroutine
+	log     *slog.Logger
+	routes  Routes
+	clients map[*cache.Store]*cache.Client
+	order   []*cache.Client       // clients in the order in which they were joined
+	awaits  func(string) bool     // busy, made once
+	types   map[string]*typeState // changed under mu, for the admin port
+	nonce   uint64                // the last one; counts the responses of all types
+
+	mu     sync.Mutex // guards status, which the admin port reads
+	status Status
+}
+
+// serve runs a stream until the client, the server or an error ends it.
+func (s *Server) serve(g grpc.ServerStream, variant string) (err error) {
+	if s.draining() {
+		return status.Error(codes.Unavailable, "draining: connect to another replica")
+	}
+	st := s.newStream(g, variant)
+	s.observer.StreamOpened(variant)
+	s.mu.Lock()
+	s.streams[st.id] = st
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.streams, st.id)
+		s.mu.Unlock()
+		st.close()
+		s.observer.StreamClosed(variant, status.Code(err))
+		st.log.Debug("stream closed", "error", err)
+	}()
+	return st.run(g.Context())
+}
+
+func (s *Server) newStream(g grpc.ServerStream, variant string) *stream {
+	st := &stream{
+		server:  s,
+		grpc:    g,
+		id:      s.lastID.Add(1),
+		variant: variant,
+		peer:    peerOf(g.Context()),
+		since:   time.Now(),
+		bell:    make(chan struct{}, 1),
+		clients: make(map[*cache.Store]*cache.Client),
+		types:   make(map[string]*typeState),
+	}
+	st.awaits = st.busy
+	st.log = s.log.With("stream", st.id, "peer", st.peer.Addr)
+	return st
+}
+
+// run is the handler: it takes requests, and sends when the bell rings. The
+// second goroutine ends when the stream's context does, which is when run has
+// returned at the latest; Stop and Drain wait for it.
+func (st *stream) run(ctx context.Context) error {
+	requests := make(chan *discovery.DeltaDiscoveryRequest)
+	received := make(chan error, 1)
+	st.server.receivers.Go(func() { received <- st.receive(ctx, requests) })
+
+	overdue := time.NewTimer(time.Hour)
+	overdue.Stop()
+	defer overdue.Stop()
+	drain := st.server.drain
+	var leave <-chan time.Time
+	for {
+		select {
+		case r := <-requests:
+			if err := st.request(r); err != nil {
+				return err
+			}
+			// What arrived together is answered together.
+			if err := st.requestsAtHand(requests); err != nil {
+				return err
+			}
+		case err := <-received:
+			return err
+		case <-st.bell:
+		case <-overdue.C:
+		case <-drain:
+			drain = nil
+			leave = time.After(rand.N(time.Duration(st.server.spread.Load()) + 1)) //nolint:gosec // spreading, not secrecy
+			continue
+		case <-leave:
+			return status.Error(codes.Unavailable, "draining: connect to another replica")
+		}
+		next, err := st.pass()
+		if err != nil {
+			return err
+		}
+		if next > 0 {
+			overdue.Reset(next)
+		}
+	}
+}
+
+// receive hands over the client's requests, one at a time.
+func (st *stream) receive(ctx context.Context, requests chan<- *discovery.DeltaDiscoveryRequest) error {
+	for {
+		r := new(discovery.DeltaDiscoveryRequest)
+		if err := st.grpc.RecvMsg(r); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		select {
+		case requests <- r:
+		case <-ctx.Done():
+			return status.FromContextError(ctx.Err()).Err()
+		}
+	}
+}
+
+// requestsAtHand takes what further requests have arrived by now.
+func (st *stream) requestsAtHand(requests <-chan *discovery.DeltaDiscoveryRequest) error {
+	for range maxParts {
+		select {
+		case r := <-requests:
+			if err := st.request(r); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+	return nil
+}
+
+// begin takes the node from the stream's first request (STR-1).
+func (st *stream) begin(node *corev3.Node) {
+	st.routes = st.server.config.Router.Open(node, st.peer)
+	st.mu.Lock()
+	st.status.Node, st.status.Cluster = clip(node.GetId()), clip(node.GetCluster())
+	st.mu.Unlock()
+	st.log = st.log.With("node", clip(node.GetId()))
+	st.log.Debug("stream opened")
+}
+
+// client gives the stream's place in a store.
+func (st *stream) client(s *cache.Store) *cache.Client {
+	c := st.clients[s]
+	if c == nil {
+		c = s.Join(st.bell)
+		st.clients[s] = c
+		st.order = append(st.order, c)
+	}
+	return c
+}
+
+// close gives the stream's places back.
+func (st *stream) close() {
+	for _, t := range st.types {
+		st.server.observer.Subscribed(t.url, -t.subscriptions)
+	}
+	for _, c := range st.order {
+		c.Leave()
+	}
+	if st.routes != nil {
+		st.routes.Close()
+	}
+}
+
+// peerOf is the client's address and TLS identity.
+func peerOf(ctx context.Context) keyer.Peer {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return keyer.Peer{}
+	}
+	var id keyer.Peer
+	if info, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
+		id = keyer.PeerFromCertificate(info.State.PeerCertificates[0])
+	}
+	id.Addr = p.Addr.String()
+	return id
+}
