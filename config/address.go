@@ -1,0 +1,77 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// use is what an address is for.
+type use int
+
+const (
+	connecting use = iota // to a server
+	listening             // host and port may be left open: ":18000", "127.0.0.1:0"
+)
+
+// address checks host:port.
+func (k *checker) address(path, value string, to use) {
+	expected := "host:port"
+	if to == listening {
+		expected = "host:port or :port"
+	}
+	host, port, err := net.SplitHostPort(value)
+	if err != nil {
+		k.fail(path, "expected %s, got %q", expected, value)
+		return
+	}
+	if !validHost(host) && (host != "" || to != listening) {
+		k.fail(path, "expected %s, got %q: %q is neither an IP address nor a host name", expected, value, host)
+	}
+	least := uint64(1)
+	if to == listening {
+		least = 0
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n < least {
+		k.fail(path, "expected %s, got %q: %q is no port from %d to 65535", expected, value, port, least)
+	}
+}
+
+// anyPort says whether the system chooses the port of a listening address.
+func anyPort(address string) bool {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n == 0
+}
+
+// validHost takes IP addresses and DNS names; underscores too, which names in
+// container networks have. A name that ends in a number is an address that was
+// mistyped.
+func validHost(host string) bool {
+	if _, err := netip.ParseAddr(host); err == nil {
+		return true
+	}
+	if len(host) > 253 {
+		return false
+	}
+	last := ""
+	for label := range strings.SplitSeq(strings.TrimSuffix(host, "."), ".") {
+		if label == "" || len(label) > 63 || strings.Trim(label, wordCharacters) != "" {
+			return false
+		}
+		last = label
+	}
+	return strings.Trim(last, "0123456789") != ""
+}
+
+// authority checks an xdstp authority by the grammar of RFC 3986's reg-name and
+// port (NAME-1). The empty one is valid: it is that of xdstp:///type/id.
+func (k *checker) authority(path, value string) {
+	if strings.Trim(value, wordCharacters+".~!$&'()*+,;=:%[]@") != "" {
+		k.fail(path, "expected the authority alone, as in xdstp://authority/…, got %q", value)
+	}
+}

@@ -1,0 +1,63 @@
+package config
+
+import "time"
+
+// defaultMessageSize is what a message may hold so that a peer with gRPC's
+// default limit of 4 MiB takes it. The 64 KiB below the limit are for what is
+// known only when a message is finished: nonce, type URL and framing.
+const defaultMessageSize = 4*MiB - 64*KiB
+
+// Default gives the configuration that an empty file stands for. It has no
+// upstream and is therefore not valid yet.
+func Default() *Config {
+	return &Config{
+		// Both ports are on the loopback interface: without TLS nothing else may
+		// reach them unless somebody says so.
+		Server: Server{
+			Listen:         "127.0.0.1:18000",
+			TLSRefresh:     Duration(time.Minute),
+			MaxMessageSize: defaultMessageSize,
+			MaxReceiveSize: 16 * MiB,
+			AckTimeout:     Duration(10 * time.Second),
+			Drain:          Duration(30 * time.Second),
+			Keepalive:      defaultKeepalive(),
+			DebugServices:  true,
+		},
+		Admin:       Admin{Listen: "127.0.0.1:19000"},
+		Node:        Node{ID: "xdsrelay", Cluster: "xdsrelay"},
+		Aggregation: Aggregation{Otherwise: Isolate, Linger: Duration(5 * time.Minute)},
+		Cache: Cache{
+			MaxResources: 1_000_000,
+			MaxBytes:     2 * GiB,
+			Idle:         Duration(10 * time.Minute),
+		},
+		Log: Log{Level: LevelInfo, Format: FormatText},
+	}
+}
+
+// DefaultUpstream gives an upstream with every default and without name,
+// endpoints and a share of the names, which have none.
+func DefaultUpstream() Upstream {
+	return Upstream{
+		APIType:        AggregatedDeltaGRPC,
+		TLSRefresh:     Duration(time.Minute),
+		MaxReceiveSize: 64 * MiB,
+		MaxRequestSize: defaultMessageSize,
+		ConnectTimeout: Duration(5 * time.Second),
+		Keepalive:      defaultKeepalive(),
+		Backoff:        Backoff{Base: Duration(500 * time.Millisecond), Max: Duration(30 * time.Second)},
+		Failback:       Duration(30 * time.Second),
+		Batch:          Duration(5 * time.Millisecond),
+		Settle:         Duration(15 * time.Second),
+	}
+}
+
+// defaultKeepalive pings seldom enough for servers that allow a ping every 30
+// seconds, as most control planes do: at exactly 30 seconds jitter on the way
+// would make some pings come too early.
+func defaultKeepalive() Keepalive {
+	return Keepalive{Time: Duration(time.Minute), Timeout: Duration(20 * time.Second)}
+}
+
+// setDefaults is what the decoder begins an element of upstreams with.
+func (u *Upstream) setDefaults() { *u = DefaultUpstream() }

@@ -1,0 +1,95 @@
+package config
+
+import (
+	"encoding"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// TestDocumentation compares the tables of docs/configuration.md with the types
+// and the defaults: every key has a row with its type and default, and every
+// row a key.
+func TestDocumentation(t *testing.T) {
+	data, err := os.ReadFile("../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := make(map[string][]string)
+	for line := range strings.Lines(string(data)) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
+		if key := strings.Trim(cells[0], " `"); strings.HasPrefix(line, "| `") && !strings.HasPrefix(key, "--") {
+			if _, twice := rows[key]; twice {
+				t.Errorf("%s has two rows", key)
+			}
+			rows[key] = cells
+		}
+	}
+	upstream := DefaultUpstream()
+	all := append(
+		leaves(reflect.ValueOf(Default()), reflect.TypeFor[*Config](), ""),
+		leaves(reflect.ValueOf(&upstream), reflect.TypeFor[*Upstream](), "upstreams[]")...)
+	for _, l := range all {
+		if l.path == "upstreams" {
+			continue
+		}
+		cells := rows[l.path]
+		delete(rows, l.path)
+		if len(cells) != 4 {
+			t.Errorf("%s has no row of key, type, default and meaning", l.path)
+			continue
+		}
+		if got := strings.TrimSpace(cells[1]); got != documentedType(l.typ) {
+			t.Errorf("%s: type %q, want %q", l.path, got, documentedType(l.typ))
+		}
+		if got := strings.TrimSpace(cells[2]); got != documentedDefault(l) {
+			t.Errorf("%s: default %q, want %q", l.path, got, documentedDefault(l))
+		}
+		if len(strings.TrimSpace(cells[3])) < 20 {
+			t.Errorf("%s: no meaning", l.path)
+		}
+	}
+	for key := range rows {
+		t.Errorf("%s has a row but is no key", key)
+	}
+	for _, f := range flagKeys() {
+		if !strings.Contains(string(data), "| `--"+f.name+"` | `"+f.path+"` |") {
+			t.Errorf("--%s has no row", f.name)
+		}
+	}
+}
+
+func documentedType(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[Duration]():
+		return "duration"
+	case reflect.TypeFor[Size]():
+		return "size"
+	case reflect.TypeFor[Metadata]():
+		return "map"
+	case reflect.TypeFor[[]string]():
+		return "list of strings"
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "bool"
+	case reflect.Int:
+		return "integer"
+	case reflect.String:
+		if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+			return "one of"
+		}
+		return "string"
+	default:
+		return "a type that the documentation has no name for: " + t.String()
+	}
+}
+
+func documentedDefault(l leaf) string {
+	if !l.value.IsValid() || l.value.IsZero() && l.typ.Kind() != reflect.Bool {
+		return "–"
+	}
+	return fmt.Sprintf("`%v`", l.value.Interface())
+}

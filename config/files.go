@@ -1,0 +1,67 @@
+package config
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// CheckFiles reads the TLS files that the configuration names and reports those
+// that are missing or hold something else, like [Config.Validate] does. It is
+// for the command that validates a configuration on the machine it is for; the
+// files may change any time after.
+func (c *Config) CheckFiles() error {
+	k := &checker{from: c.from}
+	if t := c.Server.TLS; t != nil {
+		k.keyPair("server.tls", t.CertFile, t.KeyFile)
+		k.roots("server.tls.client_ca_file", t.ClientCAFile)
+	}
+	for i, u := range c.Upstreams {
+		if t := u.TLS; t != nil {
+			at := fmt.Sprintf("upstreams[%d].tls", i)
+			k.keyPair(at, t.CertFile, t.KeyFile)
+			k.roots(at+".ca_file", t.CAFile)
+		}
+	}
+	return join(k.errs)
+}
+
+// keyPair checks a certificate and its key; both names may be empty.
+func (k *checker) keyPair(path, certFile, keyFile string) {
+	cert := k.read(path+".cert_file", certFile)
+	key := k.read(path+".key_file", keyFile)
+	if cert == nil || key == nil {
+		return
+	}
+	// The error names neither file and holds nothing of the key (OPS-6).
+	if _, err := tls.X509KeyPair(cert, key); err != nil {
+		k.fail(path+".cert_file", "with %s no certificate and key: %v", keyFile, err)
+	}
+}
+
+// roots checks a file of CA certificates; the name may be empty.
+func (k *checker) roots(path, file string) {
+	if data := k.read(path, file); data != nil && !x509.NewCertPool().AppendCertsFromPEM(data) {
+		k.fail(path, "%s holds no certificate in PEM form", file)
+	}
+}
+
+// read gives the file's content, nil if it has no name or cannot be read.
+func (k *checker) read(path, file string) []byte {
+	if file == "" {
+		return nil
+	}
+	data, err := os.ReadFile(file)
+	if err == nil {
+		return data
+	}
+	reason := err
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
+		reason = pe.Err
+	}
+	k.fail(path, "reading %s: %v", file, reason)
+	return nil
+}

@@ -1,0 +1,158 @@
+package config
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+)
+
+// layers lays the file, the environment and the flags over the defaults. viper
+// decides which of them wins; what it is given are values that were read and
+// checked already, under the keys of the schema.
+type layers struct {
+	decoder
+	viper *viper.Viper
+}
+
+// file adds the keys that the decoder found in the file, with their values in c.
+func (l *layers) file(c *Config) error {
+	set := make(map[string]any)
+	for _, leaf := range leaves(reflect.ValueOf(c), reflect.TypeFor[*Config](), "") {
+		if _, given := l.from[leaf.path]; given && leaf.value.IsValid() {
+			put(set, leaf.path, leaf.value.Interface())
+		}
+	}
+	return l.viper.MergeConfigMap(set)
+}
+
+// environment adds the variables that set a key. Empty ones count as not set,
+// which is how container tools pass on what they have no value for.
+func (l *layers) environment(environ []string) error {
+	byName, names := make(map[string]leaf), []string(nil)
+	for _, leaf := range leaves(reflect.Value{}, reflect.TypeFor[*Config](), "") {
+		if leaf.single() {
+			name := EnvName(leaf.path)
+			byName[name], names = leaf, append(names, name)
+		}
+	}
+	set := make(map[string]any)
+	for _, entry := range environ {
+		name, text, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, EnvPrefix) || text == "" {
+			continue
+		}
+		leaf, ok := byName[name]
+		if !ok {
+			// Not every unknown variable is a mistake: Kubernetes gives every container
+			// XDSRELAY_SERVICE_HOST and more if there is a service of the name xdsrelay.
+			if meant := nearest(name, names, 2); meant != "" {
+				l.errs = append(l.errs, &Error{File: name, Message: fmt.Sprintf("unknown variable, did you mean %s?", meant)})
+			}
+			continue
+		}
+		if value, ok := l.parse(name, text, leaf); ok {
+			put(set, leaf.path, value)
+		}
+	}
+	return l.viper.MergeConfigMap(set)
+}
+
+// flags adds the flags that were given on the command line.
+func (l *layers) flags(flags *pflag.FlagSet) error {
+	if flags == nil {
+		return nil
+	}
+	types := make(map[string]leaf)
+	for _, leaf := range leaves(reflect.Value{}, reflect.TypeFor[*Config](), "") {
+		types[leaf.path] = leaf
+	}
+	var errs []error
+	for _, o := range flagKeys() {
+		if flag := flags.Lookup(o.name); flag != nil && flag.Changed {
+			if _, ok := l.parse("--"+o.name, flag.Value.String(), types[o.path]); ok {
+				errs = append(errs, l.viper.BindPFlag(o.path, flag))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// result gives c with every layer laid over it.
+func (l *layers) result(c *Config) error {
+	err := l.viper.Unmarshal(c,
+		viper.DecodeHook(mapstructure.TextUnmarshallerHookFunc()),
+		func(dc *mapstructure.DecoderConfig) { dc.TagName, dc.ErrorUnused = "yaml", true })
+	if err != nil {
+		return err
+	}
+	// A section without a key is no key to viper. "tls: {}" must not be taken for
+	// a file without tls, which would mean plaintext.
+	if _, given := l.from["server.tls"]; given && c.Server.TLS == nil {
+		c.Server.TLS = new(ServerTLS)
+	}
+	return nil
+}
+
+// parse reads text from outside of the file, source being its name there.
+func (l *layers) parse(source, text string, leaf leaf) (value any, ok bool) {
+	l.from[leaf.path] = origin{file: source}
+	v, err := parseScalar(text, leaf.typ)
+	if err != nil {
+		l.errs = append(l.errs, l.from.errorAt(leaf.path, "%v", err))
+		l.blamed = append(l.blamed, leaf.path)
+		return nil, false
+	}
+	return v, true
+}
+
+func parseScalar(text string, t reflect.Type) (any, error) {
+	v := reflect.New(t)
+	if u, ok := reflect.TypeAssert[encoding.TextUnmarshaler](v); ok {
+		err := u.UnmarshalText([]byte(text))
+		return v.Elem().Interface(), err
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		if text != "true" && text != "false" {
+			return nil, mismatch("true or false", []byte(text))
+		}
+		return text == "true", nil
+	case reflect.Int:
+		i, err := strconv.Atoi(text)
+		if err != nil {
+			return nil, mismatch("an integer", []byte(text))
+		}
+		return i, nil
+	default:
+		return text, nil
+	}
+}
+
+// put sets path in a tree of maps.
+func put(tree map[string]any, path string, value any) {
+	for {
+		key, rest, nested := strings.Cut(path, ".")
+		if !nested {
+			tree[key] = value
+			return
+		}
+		section, ok := tree[key].(map[string]any)
+		if !ok {
+			section = make(map[string]any)
+			tree[key] = section
+		}
+		tree, path = section, rest
+	}
+}
+
+// EnvName gives the environment variable that sets the key at path.
+func EnvName(path string) string {
+	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
+}

@@ -1,0 +1,341 @@
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/spf13/pflag"
+)
+
+const minimal = `
+upstreams:
+  - name: primary
+    default: true
+    endpoints: [127.0.0.1:5678]
+`
+
+// sameValues leaves out where the values came from.
+func sameValues() cmp.Option { return cmpopts.IgnoreUnexported(Config{}) }
+
+func mustParse(t *testing.T, data string) *Config {
+	t.Helper()
+	c, err := Parse("test.yaml", []byte(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestParseEveryKey(t *testing.T) {
+	data, err := os.ReadFile("testdata/every_key.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Config{
+		Server: Server{
+			Listen:         ":18443",
+			TLS:            &ServerTLS{CertFile: "s.pem", KeyFile: "s.key", ClientCAFile: "clients.pem"},
+			TLSRefresh:     Duration(2 * time.Minute),
+			MaxMessageSize: 1 * MiB,
+			MaxReceiveSize: 2 * MiB,
+			AckTimeout:     Duration(3 * time.Second),
+			Drain:          Duration(4 * time.Second),
+			Keepalive:      Keepalive{Time: Duration(50 * time.Second), Timeout: Duration(6 * time.Second)},
+			DebugServices:  false,
+		},
+		Admin: Admin{Listen: "[::1]:19443"},
+		Upstreams: []Upstream{{
+			Name:           "one",
+			Default:        true,
+			Authorities:    []string{"a.example.com", ""},
+			APIType:        AggregatedDeltaGRPC,
+			Endpoints:      []string{"xds.example.com:443", "[2001:db8::1]:443"},
+			TLS:            &UpstreamTLS{CAFile: "ca.pem", CertFile: "c.pem", KeyFile: "c.key", ServerName: "xds"},
+			TLSRefresh:     Duration(7 * time.Minute),
+			MaxReceiveSize: 8 * MiB,
+			MaxRequestSize: 9 * MiB,
+			ConnectTimeout: Duration(10 * time.Second),
+			Keepalive:      Keepalive{Time: 0, Timeout: Duration(11 * time.Second)},
+			Backoff:        Backoff{Base: Duration(12 * time.Millisecond), Max: Duration(13 * time.Second)},
+			Failback:       Duration(14 * time.Second),
+			Batch:          Duration(15 * time.Millisecond),
+			Settle:         Duration(16 * time.Second),
+		}},
+		Node: Node{
+			ID: "relay-1", Cluster: "relays",
+			Locality: Locality{Region: "r", Zone: "z", SubZone: "s"},
+			Metadata: Metadata{"Team": "Edge", "nested": map[string]any{"CamelCase": []any{1.5, true, nil, "x"}}},
+		},
+		Aggregation: Aggregation{Otherwise: Share, Linger: Duration(17 * time.Minute)},
+		Cache:       Cache{MaxResources: 18, MaxBytes: 19 * MiB, Idle: Duration(20 * time.Minute)},
+		Log:         Log{Level: LevelDebug, Format: FormatJSON},
+	}
+	got := mustParse(t, string(data))
+	if diff := cmp.Diff(want, got, sameValues()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// The file is to hold every key there is, so that none is left unread.
+	for _, l := range leaves(reflect.ValueOf(got), reflect.TypeFor[*Config](), "") {
+		if _, given := got.from[l.path]; !given {
+			t.Errorf("%s is not in the file", l.path)
+		}
+	}
+	for _, l := range leaves(reflect.Value{}, reflect.TypeFor[Upstream](), "upstreams[0]") {
+		if _, given := got.from[l.path]; !given {
+			t.Errorf("%s is not in the file", l.path)
+		}
+	}
+}
+
+func TestParseDefaults(t *testing.T) {
+	want := Default()
+	u := DefaultUpstream()
+	u.Name, u.Default, u.Endpoints = "primary", true, []string{"127.0.0.1:5678"}
+	want.Upstreams = []Upstream{u}
+	if diff := cmp.Diff(want, mustParse(t, minimal), sameValues()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if err := want.Validate(); err != nil {
+		t.Errorf("the defaults with one upstream: %v", err)
+	}
+}
+
+func TestParseEmptySectionsKeepDefaults(t *testing.T) {
+	got := mustParse(t, minimal+"server: {keepalive: {}}\ncache: {}\nnode: {metadata: {}}\n")
+	want := mustParse(t, minimal)
+	if diff := cmp.Diff(want, got, sameValues(), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestParseUpstreamTLSWithoutKeysIsTLS(t *testing.T) {
+	c := mustParse(t, `upstreams: [{name: a, default: true, endpoints: ["a:1"], tls: {}}]`)
+	if c.Upstreams[0].TLS == nil {
+		t.Error("tls: {} was taken for plaintext")
+	}
+}
+
+func TestParseMetadataKeepsCase(t *testing.T) {
+	c := mustParse(t, minimal+`
+node:
+  metadata:
+    CLUSTER_ID: Kubernetes
+    Istio.Io/Rev: {Inner-Key: [{DeepKey: 1}]}
+    date: 2026-01-02
+    hex: 0x10
+`)
+	want := Metadata{
+		"CLUSTER_ID":   "Kubernetes",
+		"Istio.Io/Rev": map[string]any{"Inner-Key": []any{map[string]any{"DeepKey": 1.0}}},
+		"date":         "2026-01-02",
+		"hex":          16.0,
+	}
+	if diff := cmp.Diff(want, c.Node.Metadata); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestParseAliasesAndMergeKeys(t *testing.T) {
+	c := mustParse(t, `
+upstreams:
+  - &first
+    name: first
+    default: true
+    endpoints: [a.example.com:1]
+    tls: &tls {ca_file: ca.pem}
+    backoff: {base: 1s, max: 2s}
+  - <<: [*first, {settle: 1m, name: unused}]
+    name: second
+    default: false
+    authorities: [b.example.com]
+node:
+  metadata: {tls: *tls}
+`)
+	want := c.Upstreams[0]
+	want.Name, want.Default, want.Authorities, want.Settle = "second", false, []string{"b.example.com"}, Duration(time.Minute)
+	if diff := cmp.Diff(want, c.Upstreams[1]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(Metadata{"tls": map[string]any{"ca_file": "ca.pem"}}, c.Node.Metadata); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestParseAliasesOfAliases(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(minimal + "node:\n  metadata:\n    a0: &a0 x\n")
+	for i := 1; i < 30; i++ {
+		now, before := string(rune('a'+i%26))+"_", string(rune('a'+(i-1)%26))+"_"
+		if i == 1 {
+			before = "a0"
+		}
+		b.WriteString("    k" + strings.Repeat("k", i) + ": &" + now + " [*" + before + ", *" + before + "]\n")
+	}
+	_, err := Parse("bomb.yaml", []byte(b.String()))
+	if err == nil || !strings.Contains(err.Error(), "once its aliases are followed") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestLoadPrecedence(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "xdsrelay.yaml")
+	if err := os.WriteFile(file, []byte(minimal+"server: {listen: \"127.0.0.1:1\"}\nlog: {level: warn}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	environ := []string{"XDSRELAY_SERVER_LISTEN=127.0.0.1:2", "XDSRELAY_LOG_LEVEL="}
+	args := []string{"--listen=127.0.0.1:3"}
+	for _, tt := range []struct {
+		name    string
+		environ []string
+		args    []string
+		want    string
+	}{
+		{"file over default", nil, nil, "127.0.0.1:1"},
+		{"environment over file", environ, nil, "127.0.0.1:2"},
+		{"flag over environment", environ, args, "127.0.0.1:3"},
+		{"flag over file", nil, args, "127.0.0.1:3"},
+		{"last of a repeated variable", append(environ, "XDSRELAY_SERVER_LISTEN=127.0.0.1:4"), nil, "127.0.0.1:4"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := Load(file, parsedFlags(t, tt.args...), tt.environ)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.Server.Listen != tt.want {
+				t.Errorf("server.listen %s, want %s", c.Server.Listen, tt.want)
+			}
+			// What is not given further out stays as it was further in: a flag's
+			// default and an empty variable are not given.
+			if c.Log.Level != LevelWarn || c.Admin.Listen != Default().Admin.Listen {
+				t.Errorf("log.level %s, admin.listen %s", c.Log.Level, c.Admin.Listen)
+			}
+		})
+	}
+}
+
+func parsedFlags(t *testing.T, args ...string) *pflag.FlagSet {
+	t.Helper()
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	fs.String("config", "", "a flag of another owner")
+	AddFlags(fs)
+	if err := fs.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return fs
+}
+
+func writeMinimal(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "xdsrelay.yaml")
+	if err := os.WriteFile(file, []byte(minimal), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestLoadEnvironmentOfEveryKind(t *testing.T) {
+	c, err := Load(writeMinimal(t), nil, []string{
+		"HOME=/root",
+		"XDSRELAY_SERVER_TLS_CERT_FILE=cert.pem",
+		"XDSRELAY_SERVER_TLS_KEY_FILE=Key.pem",
+		"XDSRELAY_SERVER_DEBUG_SERVICES=false",
+		"XDSRELAY_SERVER_MAX_MESSAGE_SIZE=1MiB",
+		"XDSRELAY_SERVER_KEEPALIVE_TIME=0",
+		"XDSRELAY_CACHE_MAX_RESOURCES=5",
+		"XDSRELAY_NODE_LOCALITY_SUB_ZONE=Rack=7",
+		"XDSRELAY_AGGREGATION_OTHERWISE=refuse",
+		// What Kubernetes sets for a service of the name xdsrelay is not ours.
+		"XDSRELAY_SERVICE_HOST=10.0.0.1",
+		"XDSRELAY_SERVICE_PORT=18000",
+		"XDSRELAY_PORT=tcp://10.0.0.1:18000",
+		"XDSRELAY_PORT_18000_TCP_ADDR=10.0.0.1",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := mustParse(t, minimal)
+	want.Server.TLS = &ServerTLS{CertFile: "cert.pem", KeyFile: "Key.pem"}
+	want.Server.DebugServices = false
+	want.Server.MaxMessageSize = MiB
+	want.Server.Keepalive.Time = 0
+	want.Cache.MaxResources = 5
+	want.Node.Locality.SubZone = "Rack=7"
+	want.Aggregation.Otherwise = Refuse
+	if diff := cmp.Diff(want, c, sameValues()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestLoadErrorsName(t *testing.T) {
+	_, err := Load(writeMinimal(t),
+		parsedFlags(t, "--log-format=xml", "--admin-listen=nowhere", "--node-id="),
+		[]string{
+			"XDSRELAY_CACHE_IDLE=10",
+			"XDSRELAY_CACHE_MAX_RESOURCES=many",
+			"XDSRELAY_SERVER_DEBUG_SERVICES=1",
+			"XDSRELAY_SERVER_LISTN=:1",
+			"XDSRELAY_SERVER_DRAIN=25h",
+			"XDSRELAY_NODE_CLUSTER=\xff",
+		})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	want := []string{
+		`XDSRELAY_CACHE_IDLE: cache.idle: expected a duration such as 30s, 5ms or 1h30m, got "10"`,
+		`XDSRELAY_CACHE_MAX_RESOURCES: cache.max_resources: expected an integer, got "many"`,
+		`XDSRELAY_SERVER_DEBUG_SERVICES: server.debug_services: expected true or false, got "1"`,
+		`XDSRELAY_SERVER_LISTN: unknown variable, did you mean XDSRELAY_SERVER_LISTEN?`,
+		`--log-format: log.format: expected one of text, json, got "xml"`,
+		`XDSRELAY_SERVER_DRAIN: server.drain: expected 0s to 24h, got 25h`,
+		`--admin-listen: admin.listen: expected host:port or :port, got "nowhere"`,
+		`--node-id: node.id: missing or empty`,
+		`XDSRELAY_NODE_CLUSTER: node.cluster: expected UTF-8, got "\xff"`,
+	}
+	if diff := cmp.Diff(want, strings.Split(err.Error(), "\n")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestLoadWithoutFile(t *testing.T) {
+	_, err := Load("", nil, nil)
+	if err == nil || err.Error() != "upstreams: expected at least one" {
+		t.Errorf("%v", err)
+	}
+	missing := filepath.Join(t.TempDir(), "missing.yaml")
+	if _, err := Load(missing, nil, nil); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestEnvNamesAreUnique(t *testing.T) {
+	paths := make(map[string]string)
+	for _, l := range leaves(reflect.Value{}, reflect.TypeFor[*Config](), "") {
+		if other, taken := paths[EnvName(l.path)]; taken {
+			t.Errorf("%s sets %s and %s", EnvName(l.path), l.path, other)
+		}
+		paths[EnvName(l.path)] = l.path
+	}
+}
+
+func TestFlagsSetKeys(t *testing.T) {
+	paths := make(map[string]leaf)
+	for _, l := range leaves(reflect.ValueOf(Default()), reflect.TypeFor[*Config](), "") {
+		paths[l.path] = l
+	}
+	for _, f := range flagKeys() {
+		l, ok := paths[f.path]
+		if !ok || !l.single() {
+			t.Errorf("--%s sets %s, which is no key for one value", f.name, f.path)
+		} else if got := l.value.String(); got != f.value {
+			t.Errorf("--%s: default %q, the key's is %q", f.name, f.value, got)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package config
+
+import (
+	"math"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxExact is the integer below which every integer has a value of its own in a
+// google.protobuf.Value, whose numbers are doubles.
+const maxExact = 1 << 53
+
+// metadata reads a free map. Keys keep their case.
+func (d *decoder) metadata(n *yaml.Node, path string) Metadata {
+	m := make(Metadata)
+	for key, value := range d.entries(n, path) {
+		at := keyPath(path, key.Value)
+		d.locate(key, value, at)
+		m[key.Value] = d.free(value, at)
+	}
+	return m
+}
+
+// free reads a value of any kind that a google.protobuf.Value can hold.
+func (d *decoder) free(n *yaml.Node, path string) any {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return map[string]any(d.metadata(n, path))
+	case yaml.SequenceNode:
+		list := make([]any, len(n.Content))
+		for i, m := range n.Content {
+			list[i] = d.free(m, path+"["+strconv.Itoa(i)+"]")
+		}
+		return list
+	}
+	switch scalarTag(n) {
+	case "!!null":
+		return nil
+	case "!!bool":
+		var b bool
+		if n.Decode(&b) == nil {
+			return b
+		}
+	case "!!int", "!!float":
+		return d.number(n, path)
+	case "!!str", "!!timestamp": // a date is not a type of JSON: it stays as it is written
+		return n.Value
+	}
+	d.fail(n, path, "expected a value that JSON has too, got %s", describe(n))
+	return nil
+}
+
+// number reads a number as the double that it becomes on the wire and refuses
+// one that would arrive as another number.
+func (d *decoder) number(n *yaml.Node, path string) float64 {
+	var f float64
+	switch err := n.Decode(&f); {
+	case err != nil, math.IsNaN(f), math.IsInf(f, 0):
+		d.fail(n, path, "expected a number that JSON has too, got %s", describe(n))
+	case n.ShortTag() == "!!int" && math.Abs(f) >= maxExact:
+		d.fail(n, path, "expected an integer of up to 53 bits, longer ones do not arrive unchanged, got %s%s", describe(n), quotes(n))
+	}
+	return f
+}

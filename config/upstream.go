@@ -1,0 +1,109 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// upstreams checks each upstream and how they share the names among them.
+func (k *checker) upstreams(all []Upstream) {
+	if len(all) == 0 {
+		k.fail("upstreams", "expected at least one")
+		return
+	}
+	for i := range all {
+		k.upstream(fmt.Sprintf("upstreams[%d]", i), &all[i])
+	}
+	k.names(all)
+	k.routing(all)
+}
+
+func (k *checker) upstream(path string, u *Upstream) {
+	k.endpoints(path+".endpoints", u.Endpoints)
+	if t := u.TLS; t != nil {
+		// A certificate is of no use without its key, nor the other way round.
+		if t.CertFile != "" {
+			k.required(path+".tls.key_file", t.KeyFile)
+		}
+		if t.KeyFile != "" {
+			k.required(path+".tls.cert_file", t.CertFile)
+		}
+	}
+	k.between(path+".tls_refresh", u.TLSRefresh, Duration(time.Second), maxWait)
+	k.message(path+".max_receive_size", u.MaxReceiveSize)
+	k.message(path+".max_request_size", u.MaxRequestSize)
+	k.between(path+".connect_timeout", u.ConnectTimeout, Duration(100*time.Millisecond), maxWait)
+	k.keepalive(path+".keepalive", u.Keepalive)
+	// Without a wait an upstream that refuses would be asked in a tight loop.
+	k.between(path+".backoff.base", u.Backoff.Base, Duration(10*time.Millisecond), maxWait)
+	if u.Backoff.Max < u.Backoff.Base || u.Backoff.Max > maxWait {
+		k.fail(path+".backoff.max", "expected backoff.base, %s, to %s, got %s", u.Backoff.Base, maxWait, u.Backoff.Max)
+	}
+	k.between(path+".failback", u.Failback, Duration(time.Second), maxWait)
+	k.between(path+".batch", u.Batch, 0, Duration(10*time.Second))
+	k.between(path+".settle", u.Settle, Duration(time.Second), maxWait)
+}
+
+func (k *checker) endpoints(path string, endpoints []string) {
+	if len(endpoints) == 0 {
+		k.fail(path, "expected at least one host:port")
+	}
+	for i, e := range endpoints {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		k.address(at, e, connecting)
+		if first := slices.Index(endpoints, e); first < i {
+			k.fail(at, "%q is listed already as %s[%d]", e, path, first)
+		}
+	}
+}
+
+// names checks that every upstream can be told from the others.
+func (k *checker) names(all []Upstream) {
+	first := make(map[string]int)
+	for i, u := range all {
+		at := fmt.Sprintf("upstreams[%d].name", i)
+		if u.Name == "" {
+			k.fail(at, "missing or empty")
+			continue
+		}
+		// It is a metric's label and part of addresses of the admin port.
+		if strings.Trim(u.Name, wordCharacters+".") != "" {
+			k.fail(at, "expected letters, digits and any of -_. only, got %q", u.Name)
+		}
+		if j, taken := first[u.Name]; taken {
+			k.fail(at, "%q is the name of upstreams[%d] already", u.Name, j)
+			continue
+		}
+		first[u.Name] = i
+	}
+}
+
+// routing checks that every name has at most one upstream (LOC-3) and every
+// upstream some names.
+func (k *checker) routing(all []Upstream) {
+	fallback := -1
+	claimed := make(map[string]int)
+	for i, u := range all {
+		if u.Default {
+			if fallback >= 0 {
+				k.fail(fmt.Sprintf("upstreams[%d].default", i), "upstreams[%d] is the default already, there can be one", fallback)
+			} else {
+				fallback = i
+			}
+		}
+		for j, authority := range u.Authorities {
+			at := fmt.Sprintf("upstreams[%d].authorities[%d]", i, j)
+			k.authority(at, authority)
+			if owner, taken := claimed[authority]; taken {
+				k.fail(at, "%q is claimed by upstreams[%d] already", authority, owner)
+				continue
+			}
+			claimed[authority] = i
+		}
+		if !u.Default && len(u.Authorities) == 0 {
+			k.fail(fmt.Sprintf("upstreams[%d]", i), "would never be asked: expected default: true or authorities")
+		}
+	}
+}

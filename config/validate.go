@@ -1,0 +1,142 @@
+package config
+
+import (
+	"encoding"
+	"fmt"
+	"reflect"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// Bounds of settings. They keep out what cannot be meant, not what is unwise.
+const (
+	minMessage = 64 * KiB // below it messages would hold a resource or two
+	maxMessage = 1 * GiB  // gRPC's own limit is a little under 2 GiB
+
+	maxWait = Duration(24 * time.Hour)
+)
+
+// Validate checks every value and how they fit together. The error is an
+// [errors.Join] of [*Error]; each knows file and line if the configuration was
+// loaded.
+func (c *Config) Validate() error { return join(c.problems()) }
+
+func (c *Config) problems() []*Error {
+	k := &checker{from: c.from}
+	k.enums(c)
+	k.server(&c.Server)
+	k.address("admin.listen", c.Admin.Listen, listening)
+	if c.Admin.Listen == c.Server.Listen && !anyPort(c.Admin.Listen) {
+		k.fail("admin.listen", "expected another address than that of server.listen, got %q for both", c.Admin.Listen)
+	}
+	k.upstreams(c.Upstreams)
+	k.node(&c.Node)
+	k.between("aggregation.linger", c.Aggregation.Linger, 0, maxWait)
+	k.cache(&c.Cache)
+	return k.errs
+}
+
+// checker gathers what is wrong. Each method checks one section, given with its path.
+type checker struct {
+	from origins
+	errs []*Error
+}
+
+func (k *checker) fail(path, format string, args ...any) {
+	k.errs = append(k.errs, k.from.errorAt(path, format, args...))
+}
+
+// enums checks the values that are one of a few: a configuration that was built
+// by hand may hold others, also the empty one.
+func (k *checker) enums(c *Config) {
+	for _, l := range leaves(reflect.ValueOf(c), reflect.TypeFor[*Config](), "") {
+		k.enum(l.path, l.value)
+	}
+	for i := range c.Upstreams {
+		k.enum(fmt.Sprintf("upstreams[%d].api_type", i), reflect.ValueOf(&c.Upstreams[i].APIType).Elem())
+	}
+}
+
+func (k *checker) enum(path string, v reflect.Value) {
+	if !v.IsValid() || v.Kind() != reflect.String {
+		return
+	}
+	if u, ok := reflect.TypeAssert[encoding.TextUnmarshaler](reflect.New(v.Type())); ok {
+		if err := u.UnmarshalText([]byte(v.String())); err != nil {
+			k.fail(path, "%v", err)
+		}
+	}
+}
+
+func (k *checker) server(s *Server) {
+	k.address("server.listen", s.Listen, listening)
+	if t := s.TLS; t != nil {
+		k.required("server.tls.cert_file", t.CertFile)
+		k.required("server.tls.key_file", t.KeyFile)
+	}
+	k.between("server.tls_refresh", s.TLSRefresh, Duration(time.Second), maxWait)
+	k.message("server.max_message_size", s.MaxMessageSize)
+	k.message("server.max_receive_size", s.MaxReceiveSize)
+	k.between("server.ack_timeout", s.AckTimeout, Duration(100*time.Millisecond), maxWait)
+	k.between("server.drain", s.Drain, 0, maxWait)
+	k.keepalive("server.keepalive", s.Keepalive)
+}
+
+func (k *checker) keepalive(path string, s Keepalive) {
+	// gRPC raises a shorter time of a client to ten seconds without a word.
+	if least := Duration(10 * time.Second); s.Time != 0 && (s.Time < least || s.Time > maxWait) {
+		k.fail(path+".time", "expected 0 for none, or %s to %s, got %s", least, maxWait, s.Time)
+	}
+	k.between(path+".timeout", s.Timeout, Duration(time.Second), maxWait)
+}
+
+func (k *checker) node(n *Node) {
+	// Control planes key their state by the id and refuse or mix up empty ones.
+	k.required("node.id", n.ID)
+	k.utf8("node.id", n.ID)
+	k.utf8("node.cluster", n.Cluster)
+	k.utf8("node.locality.region", n.Locality.Region)
+	k.utf8("node.locality.zone", n.Locality.Zone)
+	k.utf8("node.locality.sub_zone", n.Locality.SubZone)
+	if _, err := structpb.NewStruct(n.Metadata); err != nil {
+		k.fail("node.metadata", "expected values of a google.protobuf.Struct: %v", err)
+	}
+}
+
+// utf8 checks a string that goes into a protobuf message. A file is UTF-8
+// anyway, the environment and the command line need not be.
+func (k *checker) utf8(path, value string) {
+	if !utf8.ValidString(value) {
+		k.fail(path, "expected UTF-8, got %q", value)
+	}
+}
+
+func (k *checker) cache(s *Cache) {
+	if s.MaxResources < 1 {
+		k.fail("cache.max_resources", "expected 1 or more, got %d", s.MaxResources)
+	}
+	if s.MaxBytes < MiB {
+		k.fail("cache.max_bytes", "expected %s or more, got %s", MiB, s.MaxBytes)
+	}
+	k.between("cache.idle", s.Idle, Duration(time.Second), 365*maxWait)
+}
+
+func (k *checker) required(path, value string) {
+	if value == "" {
+		k.fail(path, "missing or empty")
+	}
+}
+
+func (k *checker) between(path string, d, least, most Duration) {
+	if d < least || d > most {
+		k.fail(path, "expected %s to %s, got %s", least, most, d)
+	}
+}
+
+func (k *checker) message(path string, s Size) {
+	if s < minMessage || s > maxMessage {
+		k.fail(path, "expected %s to %s, got %s", minMessage, maxMessage, s)
+	}
+}

@@ -1,0 +1,24 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// YAML gives the whole configuration, defaults included, in the form of the
+// file; Parse reads it back. It holds no secret (OPS-6): keys and certificates
+// are named by their files only. Metadata is shown as it is.
+func (c *Config) YAML() ([]byte, error) {
+	var b bytes.Buffer
+	encoder := yaml.NewEncoder(&b)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(c); err != nil {
+		return nil, fmt.Errorf("encoding the configuration: %w", err)
+	}
+	if err := encoder.Close(); err != nil {
+		return nil, fmt.Errorf("encoding the configuration: %w", err)
+	}
+	return b.Bytes(), nil
+}
