@@ -1,0 +1,67 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+)
+
+// cacheSeries counts what the cache reports. The cache holds locks meanwhile, so
+// every child is resolved beforehand.
+type cacheSeries struct {
+	types [kinds]cacheType
+}
+
+type cacheType struct {
+	hits, misses, unsolicited prometheus.Counter
+	evictions                 map[cache.Reason]prometheus.Counter // read only
+}
+
+var _ cache.Observer = (*cacheSeries)(nil)
+
+func newCacheSeries(s *set) *cacheSeries {
+	lookups := s.counter("cache", "lookups_total",
+		"New subscriptions of clients to a name, a glob or a whole type, by whether the relay knew it already (hit) or had to ask (miss).",
+		labelType, labelResult)
+	evictions := s.counter("cache", "evictions_total",
+		"Names and collections without a watcher that were let go.", labelType, labelReason)
+	unsolicited := s.counter("cache", "unsolicited_resources_total",
+		"Resources that a server sent unasked, which are left out.", labelType)
+	c := new(cacheSeries)
+	for k, name := range shortNames {
+		c.types[k] = cacheType{
+			hits:        lookups.WithLabelValues(name, "hit"),
+			misses:      lookups.WithLabelValues(name, "miss"),
+			unsolicited: unsolicited.WithLabelValues(name),
+			evictions:   make(map[cache.Reason]prometheus.Counter),
+		}
+		for _, r := range cache.Reasons() {
+			c.types[k].evictions[r] = evictions.WithLabelValues(name, string(r))
+		}
+	}
+	return c
+}
+
+func (c *cacheSeries) of(typeURL string) *cacheType { return &c.types[kindOf(typeURL)] }
+
+// Lookup implements cache.Observer.
+func (c *cacheSeries) Lookup(typeURL string, hit bool) {
+	if hit {
+		c.of(typeURL).hits.Inc()
+		return
+	}
+	c.of(typeURL).misses.Inc()
+}
+
+// Evicted implements cache.Observer. cache.Reasons is complete by its contract;
+// what it left out is not counted.
+func (c *cacheSeries) Evicted(typeURL string, reason cache.Reason) {
+	if n := c.of(typeURL).evictions[reason]; n != nil {
+		n.Inc()
+	}
+}
+
+// Unsolicited implements cache.Observer.
+func (c *cacheSeries) Unsolicited(typeURL string, n int) {
+	c.of(typeURL).unsolicited.Add(float64(n))
+}

@@ -1,0 +1,165 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+
+	"github.com/xdsrelay/xdsrelay/downstream"
+)
+
+// variants are the variants of the protocol that are served.
+var variants = []string{"delta-ads"}
+
+// refusals are the codes with which the relay answers names itself (NAME-1, LOC-4).
+var refusals = []codes.Code{codes.InvalidArgument, codes.NotFound}
+
+// downstreamSeries counts what the server reports: for each delivery to each
+// client, so the children by type are resolved beforehand.
+type downstreamSeries struct {
+	streams        *prometheus.GaugeVec   // variant
+	opened, closed *prometheus.CounterVec // variant; variant and code
+	refused        *prometheus.CounterVec // type and code
+	types          [kinds]downstreamType
+}
+
+type downstreamType struct {
+	subscriptions                                          prometheus.Gauge
+	requests, acks, nacks                                  prometheus.Counter
+	responses, resources, removals, bytes, merged, overdue prometheus.Counter
+	propagation, acknowledgement                           prometheus.Observer
+}
+
+var _ downstream.Observer = (*downstreamSeries)(nil)
+
+func newDownstreamSeries(s *set) *downstreamSeries {
+	const subsystem = "downstream"
+	d := &downstreamSeries{
+		streams: s.gauge(subsystem, "streams", "Open streams of clients.", labelVariant),
+		opened:  s.counter(subsystem, "streams_opened_total", "Streams that clients opened.", labelVariant),
+		closed: s.counter(subsystem, "streams_closed_total",
+			"Streams that ended, by the gRPC status they ended with.", labelVariant, labelCode),
+		refused: s.counter(subsystem, "refused_names_total",
+			"Names that the relay answered itself: malformed, of another type, or of an authority without an upstream.",
+			labelType, labelCode),
+	}
+	for _, v := range variants {
+		d.streams.WithLabelValues(v)
+		d.opened.WithLabelValues(v)
+		for c := codes.OK; c <= codes.Unauthenticated; c++ {
+			d.closed.WithLabelValues(v, c.String())
+		}
+	}
+	for _, name := range shortNames {
+		for _, c := range refusals {
+			d.refused.WithLabelValues(name, c.String())
+		}
+	}
+	counter := func(name, help string) *prometheus.CounterVec {
+		return s.counter(subsystem, name, help, labelType)
+	}
+	var (
+		subscriptions = s.gauge(subsystem, "subscriptions",
+			"Subscriptions of clients: names, globs and whole types.", labelType)
+		requests  = counter("requests_total", "Requests from clients, ACKs and NACKs included.")
+		acks      = counter("acks_total", "Responses that clients acknowledged.")
+		nacks     = counter("nacks_total", "Responses that clients rejected.")
+		responses = counter("responses_total", "Responses to clients.")
+		resources = counter("resources_total", "Resources in responses to clients.")
+		removals  = counter("removals_total", "Removed names in responses to clients.")
+		bytes     = counter("response_bytes_total", "Encoded size of the responses to clients.")
+		merged    = counter("merged_updates_total", "Updates that a client was spared because a later one replaced them before they were sent.")
+		overdue   = counter("overdue_acks_total", "Responses that were sent although the one before was not acknowledged in time: their clients are slow.")
+
+		propagation = s.durations(subsystem, "propagation_seconds",
+			"Time from the receipt of a response's oldest change upstream until the response was handed to the client's stream.", labelType)
+		acknowledgement = s.durations(subsystem, "acknowledgement_seconds",
+			"Time from the receipt of a change upstream until the client acknowledged or rejected it.", labelType)
+	)
+	for k, name := range shortNames {
+		d.types[k] = downstreamType{
+			subscriptions:   subscriptions.WithLabelValues(name),
+			requests:        requests.WithLabelValues(name),
+			acks:            acks.WithLabelValues(name),
+			nacks:           nacks.WithLabelValues(name),
+			responses:       responses.WithLabelValues(name),
+			resources:       resources.WithLabelValues(name),
+			removals:        removals.WithLabelValues(name),
+			bytes:           bytes.WithLabelValues(name),
+			merged:          merged.WithLabelValues(name),
+			overdue:         overdue.WithLabelValues(name),
+			propagation:     propagation.WithLabelValues(name),
+			acknowledgement: acknowledgement.WithLabelValues(name),
+		}
+	}
+	return d
+}
+
+func (d *downstreamSeries) of(typeURL string) *downstreamType { return &d.types[kindOf(typeURL)] }
+
+// StreamOpened implements downstream.Observer.
+func (d *downstreamSeries) StreamOpened(variant string) {
+	d.streams.WithLabelValues(variant).Inc()
+	d.opened.WithLabelValues(variant).Inc()
+}
+
+// StreamClosed implements downstream.Observer.
+func (d *downstreamSeries) StreamClosed(variant string, code codes.Code) {
+	d.streams.WithLabelValues(variant).Dec()
+	d.closed.WithLabelValues(variant, codeName(code)).Inc()
+}
+
+// Requested implements downstream.Observer.
+func (d *downstreamSeries) Requested(typeURL string) { d.of(typeURL).requests.Inc() }
+
+// Subscribed implements downstream.Observer.
+func (d *downstreamSeries) Subscribed(typeURL string, n int) {
+	d.of(typeURL).subscriptions.Add(float64(n))
+}
+
+// Sent implements downstream.Observer.
+func (d *downstreamSeries) Sent(typeURL string, resources, removed, bytes, merged int) {
+	t := d.of(typeURL)
+	t.responses.Inc()
+	t.resources.Add(float64(resources))
+	t.removals.Add(float64(removed))
+	t.bytes.Add(float64(bytes))
+	t.merged.Add(float64(merged))
+}
+
+// Propagated implements downstream.Observer.
+func (d *downstreamSeries) Propagated(typeURL string, took time.Duration) {
+	d.of(typeURL).propagation.Observe(seconds(took))
+}
+
+// Acknowledged implements downstream.Observer.
+func (d *downstreamSeries) Acknowledged(typeURL string, took time.Duration) {
+	d.of(typeURL).acknowledgement.Observe(seconds(took))
+}
+
+// Acked implements downstream.Observer.
+func (d *downstreamSeries) Acked(typeURL string) { d.of(typeURL).acks.Inc() }
+
+// Nacked implements downstream.Observer.
+func (d *downstreamSeries) Nacked(typeURL string) { d.of(typeURL).nacks.Inc() }
+
+// Overdue implements downstream.Observer.
+func (d *downstreamSeries) Overdue(typeURL string) { d.of(typeURL).overdue.Inc() }
+
+// Refused implements downstream.Observer.
+func (d *downstreamSeries) Refused(typeURL string, code codes.Code) {
+	d.refused.WithLabelValues(shortNames[kindOf(typeURL)], codeName(code)).Inc()
+}
+
+// seconds is a duration as it is observed. The cache keeps wall-clock times, so a
+// clock that was set back makes it negative, which would spoil the sum.
+func seconds(d time.Duration) float64 { return max(0, d).Seconds() }
+
+// codeName bounds the label: a status may carry any number.
+func codeName(c codes.Code) string {
+	if c > codes.Unauthenticated {
+		c = codes.Unknown
+	}
+	return c.String()
+}

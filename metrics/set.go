@@ -1,0 +1,70 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// The labels. One name means the same wherever it occurs, and they stand in this
+// order.
+const (
+	labelUpstream = "upstream" // as configured
+	labelType     = "type"     // short name, see kind
+	labelVariant  = "variant"  // of the protocol: the downstream method
+	labelState    = "state"    // upstream.State
+	labelReason   = "reason"   // upstream.Reason, cache.Reason
+	labelCode     = "code"     // gRPC status
+	labelResult   = "result"   // of a lookup: hit, miss
+)
+
+const namespace = "xdsrelay"
+
+// set gathers collectors, so that they are registered together or not at all.
+type set []prometheus.Collector
+
+// Describe implements prometheus.Collector.
+func (s set) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range s {
+		c.Describe(ch)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (s set) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range s {
+		c.Collect(ch)
+	}
+}
+
+func (s *set) counter(subsystem, name, help string, labels ...string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: namespace, Subsystem: subsystem, Name: name, Help: help,
+	}, labels)
+	*s = append(*s, v)
+	return v
+}
+
+func (s *set) gauge(subsystem, name, help string, labels ...string) *prometheus.GaugeVec {
+	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Subsystem: subsystem, Name: name, Help: help,
+	}, labels)
+	*s = append(*s, v)
+	return v
+}
+
+// durations is a native histogram of seconds. A factor of 1.1 makes eight buckets
+// of each doubling, so 160 of them reach from 100 µs to 100 s before the resolution
+// is halved; what widened it by accident is forgotten after an hour. The classic
+// buckets are for scrapers that know no other.
+func (s *set) durations(subsystem, name, help string, labels ...string) *prometheus.HistogramVec {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: namespace, Subsystem: subsystem, Name: name, Help: help,
+		Buckets:                         []float64{.001, .005, .025, .1, .5, 2.5, 10, 60},
+		NativeHistogramBucketFactor:     1.1,
+		NativeHistogramMaxBucketNumber:  160,
+		NativeHistogramMinResetDuration: time.Hour,
+	}, labels)
+	*s = append(*s, v)
+	return v
+}

@@ -1,0 +1,153 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/xdsrelay/xdsrelay/upstream"
+)
+
+// states are those of a session.
+var states = []upstream.State{upstream.StateIdle, upstream.StateConnecting, upstream.StateConnected}
+
+// upstreamVecs are the metrics of all upstreams.
+type upstreamVecs struct {
+	streams                               *prometheus.GaugeVec
+	opened, backoffs, waited, endpoints   *prometheus.CounterVec // upstream
+	closed, failed                        *prometheus.CounterVec // upstream and reason
+	states                                *prometheus.CounterVec // upstream and state
+	requests, acks, nacks                 *prometheus.CounterVec // upstream and type
+	responses, resources, removals, bytes *prometheus.CounterVec // likewise
+}
+
+func newUpstreamVecs(s *set) *upstreamVecs {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return s.counter("upstream", name, help, append([]string{labelUpstream}, labels...)...)
+	}
+	return &upstreamVecs{
+		streams: s.gauge("upstream", "streams", "Open streams to the upstream.", labelUpstream),
+		opened:  counter("streams_opened_total", "Streams to the upstream that were opened, reconnects included."),
+		closed:  counter("streams_closed_total", "Streams to the upstream that ended.", labelReason),
+		failed:  counter("connect_failures_total", "Streams to the upstream that could not be opened.", labelReason),
+
+		backoffs:  counter("backoffs_total", "Times that a session waited before the next attempt to open a stream."),
+		waited:    counter("backoff_seconds_total", "Sum of the waits before attempts to open a stream, as they were decided."),
+		endpoints: counter("endpoint_changes_total", "Times that a session turned to another of the upstream's endpoints, to a worse one or back."),
+		states:    counter("state_changes_total", "Times that a session came into a state.", labelState),
+
+		requests:  counter("requests_total", "Requests to the upstream, ACKs and NACKs included.", labelType),
+		acks:      counter("acks_total", "Responses of the upstream that the relay acknowledged.", labelType),
+		nacks:     counter("nacks_total", "Responses of the upstream that the relay rejected.", labelType),
+		responses: counter("responses_total", "Responses of the upstream.", labelType),
+		resources: counter("resources_total", "Resources in responses of the upstream.", labelType),
+		removals:  counter("removals_total", "Removed names in responses of the upstream.", labelType),
+		bytes:     counter("response_bytes_total", "Encoded size of the upstream's responses.", labelType),
+	}
+}
+
+// upstreamSeries counts what the sessions of one upstream report.
+type upstreamSeries struct {
+	streams                             prometheus.Gauge
+	opened, backoffs, waited, endpoints prometheus.Counter
+	closed, failed                      *prometheus.CounterVec // reason
+	states                              *prometheus.CounterVec // state
+	types                               [kinds]upstreamType
+}
+
+type upstreamType struct {
+	requests, acks, nacks                 prometheus.Counter
+	responses, resources, removals, bytes prometheus.Counter
+}
+
+var _ upstream.Observer = (*upstreamSeries)(nil)
+
+// of makes the series of one upstream.
+func (v *upstreamVecs) of(name string) *upstreamSeries {
+	curry := func(vec *prometheus.CounterVec) *prometheus.CounterVec {
+		return vec.MustCurryWith(prometheus.Labels{labelUpstream: name})
+	}
+	u := &upstreamSeries{
+		streams:   v.streams.WithLabelValues(name),
+		opened:    v.opened.WithLabelValues(name),
+		backoffs:  v.backoffs.WithLabelValues(name),
+		waited:    v.waited.WithLabelValues(name),
+		endpoints: v.endpoints.WithLabelValues(name),
+		closed:    curry(v.closed),
+		failed:    curry(v.failed),
+		states:    curry(v.states),
+	}
+	for _, r := range upstream.Reasons() {
+		u.closed.WithLabelValues(string(r))
+		u.failed.WithLabelValues(string(r))
+	}
+	for _, st := range states {
+		u.states.WithLabelValues(string(st))
+	}
+	for k, typ := range shortNames {
+		u.types[k] = upstreamType{
+			requests:  v.requests.WithLabelValues(name, typ),
+			acks:      v.acks.WithLabelValues(name, typ),
+			nacks:     v.nacks.WithLabelValues(name, typ),
+			responses: v.responses.WithLabelValues(name, typ),
+			resources: v.resources.WithLabelValues(name, typ),
+			removals:  v.removals.WithLabelValues(name, typ),
+			bytes:     v.bytes.WithLabelValues(name, typ),
+		}
+	}
+	return u
+}
+
+// StateChanged implements upstream.Observer. How many sessions are in a state now
+// is the Source's to say: a session that ends does not leave its last state.
+func (u *upstreamSeries) StateChanged(state upstream.State) {
+	u.states.WithLabelValues(string(state)).Inc()
+}
+
+// ConnectFailed implements upstream.Observer.
+func (u *upstreamSeries) ConnectFailed(_ string, reason upstream.Reason) {
+	u.failed.WithLabelValues(string(reason)).Inc()
+}
+
+// StreamOpened implements upstream.Observer.
+func (u *upstreamSeries) StreamOpened(int, string) {
+	u.streams.Inc()
+	u.opened.Inc()
+}
+
+// StreamClosed implements upstream.Observer.
+func (u *upstreamSeries) StreamClosed(_ int, reason upstream.Reason) {
+	u.streams.Dec()
+	u.closed.WithLabelValues(string(reason)).Inc()
+}
+
+// RequestSent implements upstream.Observer.
+func (u *upstreamSeries) RequestSent(typeURL string, purpose upstream.RequestKind) {
+	t := &u.types[kindOf(typeURL)]
+	t.requests.Inc()
+	switch purpose {
+	case upstream.KindAck:
+		t.acks.Inc()
+	case upstream.KindNack:
+		t.nacks.Inc()
+	case upstream.KindSubscribe:
+	}
+}
+
+// ResponseReceived implements upstream.Observer.
+func (u *upstreamSeries) ResponseReceived(typeURL string, resources, removed, bytes int) {
+	t := &u.types[kindOf(typeURL)]
+	t.responses.Inc()
+	t.resources.Add(float64(resources))
+	t.removals.Add(float64(removed))
+	t.bytes.Add(float64(bytes))
+}
+
+// BackedOff implements upstream.Observer.
+func (u *upstreamSeries) BackedOff(delay time.Duration) {
+	u.backoffs.Inc()
+	u.waited.Add(seconds(delay))
+}
+
+// EndpointChanged implements upstream.Observer.
+func (u *upstreamSeries) EndpointChanged(string, string) { u.endpoints.Inc() }
