@@ -1,0 +1,252 @@
+package deltaclient
+
+import (
+	"slices"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// typeState is what is wanted and held of one type. It is guarded by the
+// client's mu.
+type typeState struct {
+	url string
+
+	requested bool // a request for the type was made on the present stream
+	answered  bool // a response for the type was accepted since the wildcard was subscribed, on any stream
+
+	wildcard bool
+	legacy   bool              // the wildcard was subscribed by an empty request
+	names    map[string]State  // as they were subscribed, globs included
+	keys     map[string]string // key of an xdstp name → the spelling that was subscribed
+
+	held    map[string]held
+	aliases map[string]string // alias → name under which the resource is held; nil without any
+}
+
+// held is what is kept of one resource. A fleet keeps many: what only some need
+// is behind a pointer.
+type held struct {
+	version string
+	more    *more
+}
+
+type more struct {
+	aliases  []string
+	digest   string
+	resource *wire.Resource
+}
+
+func (h held) aliases() []string {
+	if h.more == nil {
+		return nil
+	}
+	return h.more.aliases
+}
+
+func (h held) export() Held {
+	if h.more == nil {
+		return Held{Version: h.version}
+	}
+	return Held{Version: h.version, Digest: h.more.digest, Resource: h.more.resource}
+}
+
+func newTypeState(url string) *typeState {
+	return &typeState{
+		url: url, names: make(map[string]State), keys: make(map[string]string), held: make(map[string]held),
+	}
+}
+
+func (t *typeState) wanted() bool { return t.wildcard || len(t.names) > 0 }
+
+func (t *typeState) subscribe(names []string) {
+	if len(names) == 0 {
+		t.wildcard, t.legacy = true, true
+		return
+	}
+	for _, name := range names {
+		if name == Wildcard {
+			t.answered = t.answered && t.wildcard // not by what came for names
+			t.wildcard = true
+			continue
+		}
+		if t.names[name] == NotSubscribed {
+			t.names[name] = Unanswered
+		}
+		if key, ok := xdstpKey(name); ok {
+			t.keys[key] = name
+		}
+	}
+}
+
+func (t *typeState) unsubscribe(names []string) {
+	for _, name := range names {
+		if name == Wildcard {
+			t.wildcard, t.legacy = false, false
+			continue
+		}
+		delete(t.names, name)
+		if key, ok := xdstpKey(name); ok && t.keys[key] == name {
+			delete(t.keys, key)
+		}
+	}
+	if t.wildcard {
+		return // the server says whether the wildcard holds them too (SUB-8)
+	}
+	for name, h := range t.held {
+		if !t.covers(name, h.aliases()) {
+			t.drop(name)
+		}
+	}
+}
+
+// xdstpKey gives the key of a valid xdstp name.
+func xdstpKey(name string) (string, bool) {
+	if !keyer.IsXDSTP(name) {
+		return "", false
+	}
+	key, err := keyer.Key(name)
+	return key, err == nil
+}
+
+// asked finds the spelling under which a name was subscribed by itself, and the
+// spelling of the glob that it is a member of; "" if there is none.
+func (t *typeState) asked(name string) (own, glob string) {
+	if t.names[name] != NotSubscribed {
+		own = name
+	}
+	if len(t.keys) == 0 {
+		return own, ""
+	}
+	key, ok := xdstpKey(name)
+	if !ok {
+		return own, ""
+	}
+	if own == "" {
+		own = t.keys[key] // NAME-3
+	}
+	return own, t.keys[keyer.GlobOf(key)]
+}
+
+// covers tells whether a resource of this name and these aliases is wanted (RES-10).
+func (t *typeState) covers(name string, aliases []string) bool {
+	if t.wildcard {
+		return true
+	}
+	if own, glob := t.asked(name); own != "" || glob != "" {
+		return true
+	}
+	return slices.ContainsFunc(aliases, func(alias string) bool { return t.names[alias] != NotSubscribed })
+}
+
+// mark notes what is known now of the names that cover a resource.
+func (t *typeState) mark(name string, s State) {
+	own, glob := t.asked(name)
+	if own != "" {
+		t.names[own] = s
+	}
+	if glob != "" && s == Present {
+		t.names[glob] = s
+	}
+}
+
+// put holds a resource that was sent.
+func (t *typeState) put(r *wire.Resource, keep Keep) {
+	h := held{version: r.Version}
+	if len(r.Aliases) > 0 || keep > KeepVersions {
+		h.more = &more{aliases: r.Aliases}
+		if keep >= KeepDigests {
+			h.more.digest = r.Digest()
+		}
+		if keep >= KeepResources {
+			h.more.resource = r
+		}
+	}
+	t.drop(r.Name) // and with it aliases that it no longer has
+	t.held[r.Name] = h
+	t.mark(r.Name, Present)
+	for _, alias := range r.Aliases {
+		if t.aliases == nil {
+			t.aliases = make(map[string]string)
+		}
+		t.aliases[alias] = r.Name
+		t.mark(alias, Present)
+	}
+}
+
+// remove forgets a resource that the server says does not exist.
+func (t *typeState) remove(name string) {
+	for _, alias := range t.held[name].aliases() {
+		t.mark(alias, NotExisting)
+	}
+	t.drop(name)
+	t.mark(name, NotExisting)
+}
+
+// drop forgets what is held under a name.
+func (t *typeState) drop(name string) {
+	for _, alias := range t.held[name].aliases() {
+		if t.aliases[alias] == name {
+			delete(t.aliases, alias)
+		}
+	}
+	delete(t.held, name)
+}
+
+// members gives, in order, the names that are held because of another one
+// alone: as members of a glob (GLOB-4, GLOB-5), or by an alias (RES-10).
+func (t *typeState) members(of string) []string {
+	if name, ok := t.aliases[of]; ok {
+		return []string{name}
+	}
+	key, ok := xdstpKey(of)
+	if !ok || !keyer.IsGlob(key) || t.wildcard {
+		return nil // what the wildcard holds is removed by its own name
+	}
+	var names []string
+	for name := range t.held {
+		if k, ok := xdstpKey(name); ok && keyer.GlobOf(k) == key {
+			if own, _ := t.asked(name); own == "" {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (t *typeState) versions() map[string]string {
+	versions := make(map[string]string, len(t.held))
+	for name, h := range t.held {
+		versions[name] = h.version
+	}
+	return versions
+}
+
+func (t *typeState) unanswered() bool {
+	if t.wildcard && !t.answered {
+		return true
+	}
+	for _, s := range t.names {
+		if s == Unanswered {
+			return true
+		}
+	}
+	return false
+}
+
+// forget lets go of what is held, as if nothing had been said yet.
+func (t *typeState) forget() {
+	clear(t.held)
+	clear(t.aliases)
+	t.answered = false
+	for name := range t.names {
+		t.names[name] = Unanswered
+	}
+}
+
+// drops tells whether an error means that the resource is gone; the others keep
+// what is held (ERR-1).
+func drops(code codes.Code) bool { return code == codes.NotFound || code == codes.PermissionDenied }
