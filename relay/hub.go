@@ -1,0 +1,193 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/keyer"
+	"github.com/xdsrelay/xdsrelay/upstream"
+)
+
+// xdstpScope is the scope of xdstp names: they mean the same for every client
+// (NAME-2), so no client's node plays a part.
+const xdstpScope = ""
+
+// plane is one configured control plane.
+type plane struct {
+	name     string
+	upstream *upstream.Upstream
+	observer upstream.Observer
+	settle   time.Duration
+}
+
+// sessionKey names a session.
+type sessionKey struct{ plane, scope string }
+
+// session is one upstream for one scope: a store, and what fills it.
+type session struct {
+	key    sessionKey
+	store  *cache.Store
+	client *upstream.Session
+	stop   context.CancelFunc
+	done   chan struct{} // closed when client has ended
+
+	// guarded by hub.mu
+	users  int         // streams that were routed here
+	closer *time.Timer // looks whether it can be closed; nil while it has users
+}
+
+// hub keeps one session per upstream and scope, from the first stream that needs
+// it until a linger after the last (AGG-3).
+type hub struct {
+	// immutable after newHub
+	ctx    context.Context // of the sessions
+	cache  *cache.Cache
+	planes map[string]*plane
+	node   *corev3.Node // what control planes are shown for xdstp names
+	linger time.Duration
+	log    *slog.Logger
+
+	running sync.WaitGroup
+
+	mu       sync.Mutex
+	sessions map[sessionKey]*session
+	closed   bool
+}
+
+var errClosed = errors.New("the relay is shutting down")
+
+// acquire gives the session of an upstream and scope, and starts it if there is
+// none. node is what the control plane is shown if it is started.
+func (h *hub) acquire(planeName, scope string, node func() *corev3.Node) (*session, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil, errClosed
+	}
+	key := sessionKey{planeName, scope}
+	s := h.sessions[key]
+	if s == nil {
+		var err error
+		if s, err = h.start(key, node()); err != nil {
+			return nil, err
+		}
+		h.sessions[key] = s
+	}
+	s.users++
+	if s.closer != nil {
+		s.closer.Stop()
+		s.closer = nil
+	}
+	return s, nil
+}
+
+// start runs a session.
+func (h *hub) start(key sessionKey, node *corev3.Node) (*session, error) {
+	p := h.planes[key.plane]
+	store := h.cache.Open(p.settle)
+	client, err := p.upstream.NewSession(upstream.SessionConfig{
+		Node: node, Scope: key.scope, Store: store, Observer: p.observer,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("scope %q: %w", key.scope, err)
+	}
+	ctx, stop := context.WithCancel(h.ctx)
+	s := &session{key: key, store: store, client: client, stop: stop, done: make(chan struct{})}
+	h.running.Go(func() {
+		defer close(s.done)
+		if err := client.Run(ctx); err != nil && ctx.Err() == nil {
+			h.log.Error("session ended", "upstream", key.plane, "scope", key.scope, "error", err)
+		}
+		store.Close()
+	})
+	h.log.Info("session started", "upstream", key.plane, "scope", key.scope)
+	return s, nil
+}
+
+// release gives a session back.
+func (h *hub) release(s *session) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.users--
+	if s.users == 0 && !h.closed {
+		h.closeLater(s)
+	}
+}
+
+// closeLater looks again after the linger. The caller holds mu.
+func (h *hub) closeLater(s *session) {
+	s.closer = time.AfterFunc(h.linger, func() { h.closeUnused(s) })
+}
+
+// closeUnused ends a session that nobody has used for the linger. What it holds
+// is gone then; so while its control plane is away it stays, since then nobody
+// could fill it again (OPS-1). xdstp names belong to no client: their session
+// stays as long as anything of it is cached (SUB-11).
+func (h *hub) closeUnused(s *session) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.users > 0 || h.closed || h.sessions[s.key] != s {
+		return
+	}
+	away := s.client.Status().State == upstream.StateConnecting
+	if s.store.Wanted() > 0 && (away || s.key.scope == xdstpScope) {
+		h.closeLater(s)
+		return
+	}
+	delete(h.sessions, s.key)
+	s.stop()
+	h.log.Info("session closed", "upstream", s.key.plane, "scope", s.key.scope)
+}
+
+// close ends all sessions and waits for them.
+func (h *hub) close() {
+	h.mu.Lock()
+	h.closed = true
+	for key, s := range h.sessions {
+		if s.closer != nil {
+			s.closer.Stop()
+		}
+		s.stop()
+		delete(h.sessions, key)
+	}
+	h.mu.Unlock()
+	h.running.Wait()
+}
+
+// all lists the sessions by upstream and scope.
+func (h *hub) all() []*session {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := make([]*session, 0, len(h.sessions))
+	for _, s := range h.sessions {
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b *session) int {
+		return cmp.Or(cmp.Compare(a.key.plane, b.key.plane), cmp.Compare(a.key.scope, b.key.scope))
+	})
+	return list
+}
+
+// users is the number of streams that were routed to a session.
+func (h *hub) users(s *session) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return s.users
+}
+
+// features is what the relay can do as a client of control planes. It announces
+// nothing that it would have to translate for clients that cannot do it.
+var features []string
+
+// nodeFor is what the control plane of a client's scope is shown.
+func nodeFor(d keyer.Decision) func() *corev3.Node {
+	return func() *corev3.Node { return keyer.UpstreamNode(d.Node, features) }
+}
