@@ -25,6 +25,10 @@ type Batch struct {
 	// it only answers a subscription.
 	Received time.Time
 	Merged   int // changes that later ones replaced before they were sent
+	// Store is where it comes from, and Last the number of the youngest change in
+	// it (Store.Sequence).
+	Store *Store
+	Last  uint64
 }
 
 // Collect takes what the client lacks, in the order in which it is to be sent.
@@ -238,7 +242,7 @@ func (p *pass) room(n int) bool {
 	p.names = nil
 	p.cur = &Batch{
 		TypeURL: p.watch.typeURL, Rank: p.watch.rank, Removal: p.removing,
-		SystemVersion: p.table.systemVersion,
+		SystemVersion: p.table.systemVersion, Store: p.table.store,
 	}
 	p.out = append(p.out, p.cur)
 	p.merged(p.watch, 0)
@@ -273,7 +277,7 @@ func (p *pass) add(e *entry, name string, pushed bool) bool {
 	} else {
 		p.cur.Body.AddAs(e.res, name)
 	}
-	p.pushed(e, pushed)
+	p.taken(e, pushed)
 	return true
 }
 
@@ -287,9 +291,14 @@ func (p *pass) remove(name string) bool {
 	return true
 }
 
-// pushed notes the age of a change that is on its way to somebody who waited.
-func (p *pass) pushed(e *entry, pushed bool) {
-	if !pushed || p.cur == nil {
+// taken notes that the last change of e is in the batch, and its age if it is on
+// its way to somebody who waited for it.
+func (p *pass) taken(e *entry, pushed bool) {
+	if p.cur == nil {
+		return
+	}
+	p.cur.Last = max(p.cur.Last, e.changed)
+	if !pushed {
 		return
 	}
 	if at := time.Unix(0, e.received); p.cur.Received.IsZero() || at.Before(p.cur.Received) {
@@ -369,7 +378,7 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 		if !p.remove(sub.spelling) {
 			return false
 		}
-		p.pushed(e, sub.pushed)
+		p.taken(e, sub.pushed)
 	case failed:
 		if !p.fail(e, sub) {
 			return false
@@ -392,7 +401,7 @@ func (p *pass) fail(e *entry, sub *nameSub) bool {
 	if e.err.Code == codes.NotFound || e.err.Code == codes.PermissionDenied {
 		p.cur.Body.Remove(sub.spelling)
 	}
-	p.pushed(e, sub.pushed)
+	p.taken(e, sub.pushed)
 	return true
 }
 
@@ -467,7 +476,7 @@ func (p *pass) bury(w *watch, f *cursor) {
 			if !p.remove(f.spell(e)) {
 				return
 			}
-			p.pushed(e, true)
+			p.taken(e, true)
 			f.since++
 		default: // what came and went between two passes needs no word
 		}

@@ -363,11 +363,11 @@ func TestMerging(t *testing.T) {
 		if c.rang() {
 			t.Fatal("woken although it cannot be sent anything")
 		}
-		b.says(rds, "+r@1")
+		b.says(rds, "+r@2")
 		if !c.rang() {
 			t.Fatal("not woken for another type")
 		}
-		b.expect(c.collect(), "CDS +z@3", "RDS +r@1")
+		b.expect(c.collect(), "CDS +z@3", "RDS +r@2")
 		c.busy[cds] = false
 		b.expect(c.collect())
 		b.says(cds, "+z@4")

@@ -88,6 +88,13 @@ func (s *Store) Wanted() int {
 	return n
 }
 
+// Sequence is the number of the last change that was applied.
+func (s *Store) Sequence() uint64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.seq
+}
+
 // next numbers a change.
 func (s *Store) next() uint64 {
 	s.seq++

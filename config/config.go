@@ -86,9 +86,10 @@ type Upstream struct {
 	ConnectTimeout Duration  `yaml:"connect_timeout"`  // for one endpoint, before the next is tried
 	Keepalive      Keepalive `yaml:"keepalive"`
 	Backoff        Backoff   `yaml:"backoff"`
-	Failback       Duration  `yaml:"failback"` // how often a better endpoint is tried while a worse one serves (LOC-6)
-	Batch          Duration  `yaml:"batch"`    // subscriptions that come within it go out in one request
-	Settle         Duration  `yaml:"settle"`   // quiet time after which an unmentioned member is gone (RES-14)
+	Failback       Duration  `yaml:"failback"`  // how often a better endpoint is tried while a worse one serves (LOC-6)
+	Batch          Duration  `yaml:"batch"`     // subscriptions that come within it go out in one request
+	NackWait       Duration  `yaml:"nack_wait"` // how long an ACK waits for clients' rejections (ACK-7); 0: not at all
+	Settle         Duration  `yaml:"settle"`    // quiet time after which an unmentioned member is gone (RES-14)
 }
 
 // UpstreamTLS holds the files for the connections to an upstream; the zero

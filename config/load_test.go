@@ -67,6 +67,7 @@ func TestParseEveryKey(t *testing.T) {
 			Backoff:        Backoff{Base: Duration(12 * time.Millisecond), Max: Duration(13 * time.Second)},
 			Failback:       Duration(14 * time.Second),
 			Batch:          Duration(15 * time.Millisecond),
+			NackWait:       Duration(2 * time.Second),
 			Settle:         Duration(16 * time.Second),
 		}},
 		Node: Node{

@@ -43,6 +43,7 @@ func (k *checker) upstream(path string, u *Upstream) {
 	}
 	k.between(path+".failback", u.Failback, Duration(time.Second), maxWait)
 	k.between(path+".batch", u.Batch, 0, Duration(10*time.Second))
+	k.between(path+".nack_wait", u.NackWait, 0, Duration(time.Minute))
 	k.between(path+".settle", u.Settle, Duration(time.Second), maxWait)
 }
 

@@ -1,6 +1,8 @@
 package downstream
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +67,21 @@ func TestAcknowledgements(t *testing.T) {
 			s = h.status().Types[clusterType]
 			if s.Nacks != 2 || len(s.LastNack.Message) > maxShown+len("…") || !strings.HasSuffix(s.LastNack.Message, "é…") {
 				h.Errorf("%d NACKs, the last one's message has %d bytes", s.Nacks, len(s.LastNack.Message))
+			}
+		}},
+		{"ACK-7 a NACK is told to where the response came from, once", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a")
+			c := h.slowClient()
+			c.send(&request{TypeUrl: clusterType, Node: node("n")})
+			r := c.wants("Cluster +a=1")[0]
+			first := h.opaque.store.Sequence()
+			h.opaque.set(clusterType, "2", "a") // held back: the NACK is of what came before
+			c.nack(r, "not a")
+			c.nack(r, "not a")
+			c.ack(c.wants("Cluster +a=2")[0])
+			want := []string{fmt.Sprintf("%s %d n: not a", clusterType, first)}
+			if got := h.router.rejections(); !slices.Equal(got, want) {
+				h.Errorf("told of %q, want %q", got, want)
 			}
 		}},
 		{"ACKs of what was never sent are not counted", func(h *harness) {

@@ -187,6 +187,8 @@ type testRouter struct {
 	nodes []*corev3.Node
 	peers []keyer.Peer
 	open  int
+
+	rejected []string // what Routes.Rejected was told
 }
 
 func (r *testRouter) Open(node *corev3.Node, peer keyer.Peer) Routes {
@@ -216,6 +218,18 @@ func (r *testRoutes) Authority(authority string) (*cache.Store, error) {
 		return s, nil
 	}
 	return nil, fmt.Errorf("%w: %q", ErrNoUpstream, authority)
+}
+
+func (r *testRoutes) Rejected(_ *cache.Store, typeURL string, change uint64, reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rejected = append(r.rejected, fmt.Sprintf("%s %d %s", typeURL, change, reason))
+}
+
+func (r *testRouter) rejections() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.rejected)
 }
 
 func (r *testRoutes) Scope() string { return "scope of " + r.node.GetId() }

@@ -26,9 +26,37 @@ type typeState struct {
 	sentAt      time.Time
 	received    time.Time // when the oldest change in the last responses came from upstream
 	released    bool      // the time limit for the ACK has passed
+	origins     []origin  // of the responses that are not acknowledged, the oldest first
 
 	systemVersion string     // of the last response
 	status        TypeStatus // guarded by stream.mu
+}
+
+// origin is where a response came from: the store, and the number of its youngest
+// change there.
+type origin struct {
+	nonce, change uint64
+	store         *cache.Store
+}
+
+// maxOrigins bounds what is kept for a client that acknowledges nothing.
+const maxOrigins = 4 * maxParts
+
+// from gives the origin of a response that is acknowledged now, and forgets it and
+// those before it.
+func (t *typeState) from(nonce uint64) (o origin, ok bool) {
+	for i, o := range t.origins {
+		if o.nonce >= nonce {
+			ok = o.nonce == nonce
+			if ok {
+				i++
+			}
+			t.origins = append(t.origins[:0], t.origins[i:]...)
+			return o, ok
+		}
+	}
+	t.origins = t.origins[:0]
+	return origin{}, false
 }
 
 // busy reports whether an acknowledgement is awaited.
@@ -96,8 +124,12 @@ func (st *stream) acknowledge(t *typeState, r *discovery.DeltaDiscoveryRequest) 
 		return // stale, or never given
 	}
 	t.acked = n
-	if !rejected {
+	o, ok := t.from(n)
+	switch {
+	case !rejected:
 		st.server.observer.Acked(t.url)
+	case ok:
+		st.routes.Rejected(o.store, t.url, o.change, st.status.Node+": "+clip(r.GetErrorDetail().GetMessage()))
 	}
 	if n < t.sent {
 		return

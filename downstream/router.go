@@ -29,6 +29,9 @@ type Routes interface {
 	// stream, as it is if it is a status error and else with UNAVAILABLE: what
 	// cannot be looked up now must not be taken from the client.
 	Authority(authority string) (*cache.Store, error)
+	// Rejected tells that the client rejected a response that came from a store and
+	// whose youngest change has this number (ACK-7).
+	Rejected(store *cache.Store, typeURL string, change uint64, reason string)
 	// Scope names the scope that Scoped decided on, for the admin port.
 	Scope() string
 	// Close lets go of the stores.

@@ -141,6 +141,9 @@ func (st *stream) send(b *cache.Batch) error {
 	}
 	now := time.Now()
 	t.sent, t.sentAt = st.nonce, now
+	if b.Store != nil && len(t.origins) < maxOrigins {
+		t.origins = append(t.origins, origin{st.nonce, b.Last, b.Store})
+	}
 	o := st.server.observer
 	o.Sent(t.url, resources, removed, bytes, b.Merged)
 	if !b.Received.IsZero() {

@@ -143,6 +143,7 @@ func upstreamConfig(u config.Upstream, log *slog.Logger) upstream.Config {
 		BackoffMax:       u.Backoff.Max.Std(),
 		FailbackInterval: u.Failback.Std(),
 		Batch:            u.Batch.Std(),
+		NackWait:         u.NackWait.Std(),
 		Logger:           log,
 	}
 	if u.TLS != nil {
@@ -235,7 +236,7 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 		}
 	})
 	r.serving.Store(true)
-	r.log.Info("serving", "xds", xds.Addr(), "admin", admin.Addr())
+	r.log.Info("serving", "xds", xds.Addr().String(), "admin", admin.Addr().String())
 
 	select {
 	case err := <-failed:

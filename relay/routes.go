@@ -91,6 +91,15 @@ func (r *routes) hold(plane, scope string, node func() *corev3.Node) (*session, 
 	return s, nil
 }
 
+// Rejected implements downstream.Routes.
+func (r *routes) Rejected(store *cache.Store, typeURL string, change uint64, reason string) {
+	for s := range r.held {
+		if s.store == store {
+			s.client.Reject(typeURL, change, reason)
+		}
+	}
+}
+
 // Scope implements downstream.Routes.
 func (r *routes) Scope() string { return r.scope }
 

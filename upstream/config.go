@@ -52,6 +52,9 @@ type Config struct {
 	// FailbackInterval is how often, give or take a quarter, a session on a lower
 	// endpoint looks whether a better one is back (LOC-6).
 	FailbackInterval time.Duration
+	// NackWait is how long the ACK of a response waits for clients to reject what it
+	// brought (ACK-7, Session.Reject); 0 acknowledges at once.
+	NackWait time.Duration
 	// Batch is how long demand is gathered before it is written.
 	Batch time.Duration
 
@@ -87,6 +90,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if err := orDefault("request size", &c.MaxRequestSize, DefaultMaxRequestSize); err != nil {
 		return c, err
+	}
+	if c.NackWait < 0 {
+		return c, errors.New("nack wait is negative")
 	}
 	c.BackoffMax = max(c.BackoffMax, c.BackoffBase)
 	if c.Logger == nil {

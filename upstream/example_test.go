@@ -26,6 +26,7 @@ type printer struct{ done context.CancelFunc }
 func (printer) DemandChanged() <-chan struct{}                     { return nil }
 func (printer) StreamWanted(stream int) bool                       { return stream == 0 }
 func (printer) TakeDemand(int) (subs []wire.Subscription, ok bool) { return nil, true }
+func (printer) Sequence() uint64                                   { return 0 }
 func (printer) Lost(int)                                           {}
 func (printer) Settle(time.Time) time.Time                         { return time.Time{} }
 

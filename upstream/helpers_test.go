@@ -121,6 +121,12 @@ func (s *memStore) Apply(_ int, r *wire.DeltaResponse, _ time.Time) error {
 	return nil
 }
 
+func (s *memStore) Sequence() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return uint64(len(s.applied))
+}
+
 func (s *memStore) Lost(stream int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -36,6 +36,7 @@ type line struct {
 	// at is when to try again (waiting), to count the stream as stable (open), or
 	// to stop waiting for the server (draining).
 	at      time.Time
+	held    []heldAck // answers that wait for the clients', the oldest first
 	backoff backoff
 	failed  []bool // endpoints that failed since the last good stream or back-off
 }
@@ -186,7 +187,7 @@ func (s *Session) end(l *line, reason Reason) {
 		clear(l.failed)
 	}
 	l.stream, l.open, l.greeted, l.established, l.draining = nil, false, false, false, false
-	l.at = time.Time{}
+	l.at, l.held = time.Time{}, nil
 	if st == nil {
 		return
 	}

@@ -49,8 +49,11 @@ type Session struct {
 
 	started atomic.Bool
 
-	mu     sync.Mutex
-	status Status // guarded by mu
+	rejected chan struct{} // one slot: rejections has something
+
+	mu         sync.Mutex
+	status     Status      // guarded by mu
+	rejections []rejection // guarded by mu
 }
 
 // NewSession makes a session. It does nothing until Run is called.
@@ -70,6 +73,7 @@ func (u *Upstream) NewSession(cfg SessionConfig) (*Session, error) {
 		obs:      cfg.Observer,
 		log:      u.cfg.Logger.With("scope", cfg.Scope),
 		events:   make(chan func()),
+		rejected: make(chan struct{}, 1),
 		state:    StateIdle,
 		status: Status{
 			Upstream: u.cfg.Name, Scope: cfg.Scope,
@@ -136,6 +140,8 @@ func (s *Session) loop() error {
 			}
 		case f := <-s.events:
 			f()
+		case <-s.rejected:
+			s.rejectHeld()
 		case <-timer.C:
 			s.elapse(time.Now())
 		}
@@ -146,7 +152,7 @@ func (s *Session) loop() error {
 func (s *Session) next() time.Time {
 	at := earlier(earlier(s.batchAt, s.settleAt), s.failback.at)
 	for i := range s.lines {
-		at = earlier(at, s.lines[i].at)
+		at = earlier(earlier(at, s.lines[i].at), s.lines[i].heldUntil())
 	}
 	return at
 }
@@ -174,7 +180,9 @@ func (s *Session) elapse(now time.Time) {
 		s.reconcile()
 	}
 	for i := range s.lines {
-		if l := &s.lines[i]; due(&l.at, now) {
+		l := &s.lines[i]
+		s.acknowledgeHeld(l, now)
+		if due(&l.at, now) {
 			s.lineDue(l)
 		}
 	}
@@ -256,14 +264,23 @@ func (s *Session) respond(l *line, r *received, at time.Time) {
 	case !asked:
 		reason = errNotAsked
 	default:
+		before := s.store.Sequence()
 		reason = s.store.Apply(l.index, &r.DeltaResponse, at)
 		s.settle()
+		if reason == nil && s.hold(l, r.TypeURL, r.Nonce, before, at) {
+			return
+		}
 	}
-	req, kind := answer(r.TypeURL, r.Nonce, reason)
+	s.answer(l, r.TypeURL, r.Nonce, reason, at)
+}
+
+// answer acknowledges a response, or rejects it for a reason.
+func (s *Session) answer(l *line, typeURL, nonce string, reason error, at time.Time) {
+	req, kind := answer(typeURL, nonce, reason)
 	s.write(l, req, kind)
 	if reason != nil {
-		rejected := &RejectedError{TypeURL: r.TypeURL, Nonce: r.Nonce, Err: reason}
-		s.log.Warn("response rejected, keeping what is cached", "type", r.TypeURL, "nonce", r.Nonce, "error", detail(reason))
+		rejected := &RejectedError{TypeURL: typeURL, Nonce: nonce, Err: reason}
+		s.log.Warn("response rejected, keeping what is cached", "type", typeURL, "nonce", nonce, "error", detail(reason))
 		s.note(func(st *Status) { st.LastRejection, st.LastRejected = rejected, at })
 	}
 }

@@ -46,6 +46,9 @@ type Store interface {
 	// that comes twice, a payload of a wrong type — and leaves what was cached.
 	Apply(stream int, r *wire.DeltaResponse, received time.Time) error
 
+	// Sequence is the number of the last change that Apply made.
+	Sequence() uint64
+
 	// Lost says that the stream ended, for whatever reason.
 	Lost(stream int)
 
