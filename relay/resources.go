@@ -81,19 +81,15 @@ func (r *Relay) serveResources(w http.ResponseWriter, req *http.Request) {
 	_, _ = out.WriteString("\n]\n")
 }
 
-// viewResource shows one name. A secret's payload is never shown (OPS-6).
+// viewResource shows one name. Nothing secret is shown, nor what might be and
+// cannot be looked into (OPS-6).
 func viewResource(key sessionKey, i cache.Info, payloads bool) resourceView {
 	v := resourceView{
 		Upstream: key.plane, Scope: key.scope, TypeURL: i.TypeURL, Name: i.Name, Kind: i.Kind, State: i.State,
 		Version: i.Version, Error: i.Error, Bytes: i.Bytes, Updated: i.Updated, Watchers: i.Watchers, Collection: i.Collection,
 	}
-	if !payloads || i.Resource == nil {
-		return v
+	if payloads {
+		v.Payload = payload.JSON(i.Resource, i.TypeURL, payload.BySize)
 	}
-	shown, err := payload.JSON(i.Resource.Any())
-	if err != nil {
-		shown, _ = json.Marshal(err.Error()) //nolint:errchkjson // a string
-	}
-	v.Payload = shown
 	return v
 }

@@ -1,6 +1,12 @@
 // Package payload shows the payload of a resource to an operator: as JSON, with
-// everything secret left out (OPS-6).
+// what is secret left out (OPS-6).
 //
 // It is for the admin port and the watch command only. Nothing on the way from
 // upstream to the clients looks into a payload.
+//
+// A Secret is never shown, whatever the version of the API and wherever it lies:
+// payloads within payloads, up to a bound, and TypedStructs are opened too. In
+// everything else the fields that Envoy's API declares sensitive are blanked out.
+// None of this can be done to a type that is not linked into this build:
+// [Unknown] says what becomes of it.
 package payload

@@ -1,159 +1,117 @@
 package payload
 
 import (
+	"bytes"
+	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"strings"
 
-	"github.com/cncf/xds/go/udpa/annotations"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
-	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// Redacted stands where something secret was.
-const Redacted = "[redacted]"
+// Unknown says how a payload is shown, at the top or within another, that cannot
+// be looked into: because its type is not linked into this build, or because its
+// bytes are not what its type says.
+type Unknown int
 
-// Secret reports whether resources of a type are secret as a whole.
-func Secret(typeURL string) bool {
-	name := typeURL[strings.LastIndexByte(typeURL, '/')+1:]
-	return name == "Secret" || strings.HasSuffix(name, ".Secret")
+const (
+	// BySize shows its type and its size, and none of its bytes: they may hold
+	// secrets (OPS-6).
+	BySize Unknown = iota
+	// AsBase64 shows its bytes in base64, for who sees all that the server sends
+	// anyway.
+	AsBase64
+)
+
+// redacted stands where something secret was.
+const redacted = "[redacted]"
+
+// Why something is shown by its size. An error's own words could quote what is
+// not to be shown.
+const (
+	unknownType = "of a type that this build does not know"
+	broken      = "not what its type says"
+	tooDeep     = "nested too deep to be looked into"
+	unshowable  = "cannot be written as JSON"
+)
+
+// JSON gives what r holds in protobuf's own JSON mapping, compact, without what
+// is secret. typeURL is the type of the response or the table that r is of: a
+// resource of secrets is one whatever its payload claims to be. The result is
+// nil if r is nil or has no payload; it is valid JSON for any payload at all.
+func JSON(r *wire.Resource, typeURL string, unknown Unknown) json.RawMessage {
+	if r == nil || !r.HasPayload() {
+		return nil
+	}
+	if secret(typeURL) || secret(r.TypeURL) {
+		return encode(redaction(r.TypeURL))
+	}
+	packed := new(anypb.Any)
+	if err := proto.Unmarshal(r.Any(), packed); err != nil {
+		return encode(unknown.hide(r.TypeURL, r.Any(), broken))
+	}
+	size := len(packed.GetValue())
+	if instead := unknown.redactPayload(packed, 0); instead != nil {
+		return encode(instead)
+	}
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(packed)
+	if err != nil { // a Duration out of range, for instance
+		if unknown == BySize {
+			return encode(bySize(packed.GetTypeUrl(), size, unshowable))
+		}
+		return encode(asBase64(packed.GetTypeUrl(), packed.GetValue())) // redacted already
+	}
+	// protojson puts spaces in at random, lest anybody rely on them.
+	var b bytes.Buffer
+	if err := json.Compact(&b, text); err != nil {
+		return encode(bySize(packed.GetTypeUrl(), size, unshowable))
+	}
+	return b.Bytes()
 }
 
-// JSON shows an encoded google.protobuf.Any. Secrets are not shown at all, fields
-// that Envoy's API marks as sensitive are blanked at any depth, and what is of a
-// type that is not linked in is shown by its type and size. The error says that
-// the bytes are not what they claim to be.
-func JSON(encoded []byte) (json.RawMessage, error) {
-	var payload anypb.Any
-	if err := proto.Unmarshal(encoded, &payload); err != nil {
-		return nil, fmt.Errorf("the payload is no google.protobuf.Any: %w", err)
+// secret tells whether a type is that of secrets, of any version of the API, or
+// of lists that may hold them inline.
+func secret(typeURL string) bool {
+	name := typeURL[strings.LastIndexAny(typeURL, "./")+1:]
+	return strings.HasSuffix(name, "Secret") || strings.HasSuffix(name, "SecretCollection")
+}
+
+// standIn is the JSON object shown instead of a payload. It is a map because
+// payloads within payloads need it as a Struct.
+type standIn map[string]any
+
+// hide gives the stand-in for bytes that cannot be looked into.
+func (u Unknown) hide(typeURL string, value []byte, why string) standIn {
+	if u == AsBase64 {
+		return asBase64(typeURL, value)
 	}
-	m, stub, err := open(&payload)
+	return bySize(typeURL, len(value), why)
+}
+
+func redaction(typeURL string) standIn {
+	return standIn{"@type": typeURL, "redacted": redacted}
+}
+
+func bySize(typeURL string, size int, why string) standIn {
+	return standIn{"@type": typeURL, "bytes": size, "note": why}
+}
+
+func asBase64(typeURL string, value []byte) standIn {
+	s := standIn{"@type": typeURL}
+	if len(value) > 0 {
+		s["value"] = base64.StdEncoding.EncodeToString(value)
+	}
+	return s
+}
+
+func encode(s standIn) json.RawMessage {
+	b, err := json.Marshal(s)
 	if err != nil {
-		return nil, err
+		return nil // strings and numbers can always be encoded
 	}
-	if stub != nil {
-		return protojson.Marshal(stub)
-	}
-	clean, err := anypb.New(m)
-	if err != nil {
-		return nil, err
-	}
-	clean.TypeUrl = payload.GetTypeUrl()
-	return protojson.MarshalOptions{UseProtoNames: true}.Marshal(clean)
-}
-
-// open decodes a payload and blanks it; what may not or cannot be shown gives a
-// stub instead.
-func open(payload *anypb.Any) (proto.Message, *structpb.Struct, error) {
-	if Secret(payload.GetTypeUrl()) {
-		return nil, stub(payload, Redacted), nil
-	}
-	m, err := payload.UnmarshalNew()
-	switch {
-	case err == nil:
-	case strings.Contains(err.Error(), "not found"):
-		return nil, stub(payload, "of a type that this build does not know"), nil
-	default:
-		return nil, nil, fmt.Errorf("the payload is no %s: %w", payload.GetTypeUrl(), err)
-	}
-	blank(m.ProtoReflect())
-	return m, nil, nil
-}
-
-func stub(payload *anypb.Any, what string) *structpb.Struct {
-	return &structpb.Struct{Fields: map[string]*structpb.Value{
-		"@type":   structpb.NewStringValue(payload.GetTypeUrl()),
-		"bytes":   structpb.NewNumberValue(float64(len(payload.GetValue()))),
-		"payload": structpb.NewStringValue(what),
-	}}
-}
-
-// blank removes what is secret from a message and everything in it.
-func blank(m protoreflect.Message) {
-	if nested, ok := m.Interface().(*anypb.Any); ok {
-		blankAny(nested)
-		return
-	}
-	m.SetUnknown(nil) // nobody can tell what is in there
-	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		if sensitive(f) {
-			blankField(m, f)
-			return true
-		}
-		eachMessage(f, v, blank)
-		return true
-	})
-}
-
-// blankAny opens a nested payload, blanks it, and closes it again.
-func blankAny(nested *anypb.Any) {
-	m, s, err := open(nested)
-	switch {
-	case err != nil:
-		s = stub(nested, "undecodable")
-	case m != nil:
-		if value, err := proto.Marshal(m); err == nil {
-			nested.Value = value
-			return
-		}
-		s = stub(nested, "undecodable")
-	}
-	if closed, err := anypb.New(s); err == nil {
-		nested.TypeUrl, nested.Value = closed.GetTypeUrl(), closed.GetValue()
-	}
-}
-
-func sensitive(f protoreflect.FieldDescriptor) bool {
-	marked, ok := proto.GetExtension(f.Options(), annotations.E_Sensitive).(bool)
-	return ok && marked
-}
-
-// blankField puts the stand-in into every string of a sensitive field, so that
-// one sees that something was there, and clears what is no string.
-func blankField(m protoreflect.Message, f protoreflect.FieldDescriptor) {
-	switch {
-	case f.IsList() || f.IsMap():
-		m.Clear(f)
-	case f.Kind() == protoreflect.StringKind:
-		m.Set(f, protoreflect.ValueOfString(Redacted))
-	case f.Kind() == protoreflect.BytesKind:
-		m.Set(f, protoreflect.ValueOfBytes([]byte(Redacted)))
-	case f.Message() != nil:
-		inner := m.Mutable(f).Message()
-		if _, ok := inner.Interface().(*anypb.Any); ok {
-			m.Clear(f)
-			return
-		}
-		inner.SetUnknown(nil)
-		inner.Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
-			blankField(inner, f)
-			return true
-		})
-	default:
-		m.Clear(f)
-	}
-}
-
-// eachMessage calls visit for every message directly in a field.
-func eachMessage(f protoreflect.FieldDescriptor, v protoreflect.Value, visit func(protoreflect.Message)) {
-	switch {
-	case f.IsMap():
-		if f.MapValue().Message() != nil {
-			v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
-				visit(v.Message())
-				return true
-			})
-		}
-	case f.Message() == nil:
-	case f.IsList():
-		for i := range v.List().Len() {
-			visit(v.List().Get(i).Message())
-		}
-	default:
-		visit(v.Message())
-	}
+	return b
 }

@@ -1,0 +1,186 @@
+package watch
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
+	"github.com/xdsrelay/xdsrelay/internal/payload"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+const (
+	timeFormat = "15:04:05.000"
+	maxColumn  = 64 // a longer name makes its own line longer only
+	maxVersion = 24 // characters shown of a version
+)
+
+// ANSI escape sequences.
+const (
+	green  = "\x1b[32m"
+	yellow = "\x1b[33m"
+	red    = "\x1b[31m"
+	dim    = "\x1b[2m"
+	reset  = "\x1b[0m"
+)
+
+// text shows an event as lines: one for each change, and one that sums up.
+func (w *watcher) text(e event) []byte {
+	var b bytes.Buffer
+	at := e.at.Format(timeFormat)
+	switch {
+	case e.response != nil:
+		w.textResponse(&b, at, e.response)
+	case e.lost != nil:
+		what := "no connection"
+		if w.open {
+			what = "stream lost"
+		}
+		w.line(&b, red, fmt.Sprintf("%s  %s, next try in %v: %s", at, what, round(e.delay), printable(e.lost.Error())))
+	default:
+		w.line(&b, dim, at+"  connected to "+printable(w.options.Target))
+	}
+	return b.Bytes()
+}
+
+func (w *watcher) textResponse(b *bytes.Buffer, at string, r *deltaclient.Response) {
+	head := at + "  " + printable(keyer.ShortName(r.TypeURL)) + "  "
+	rows := make([]row, len(r.Changes))
+	var name, version int
+	for i := range r.Changes {
+		rows[i] = newRow(&r.Changes[i])
+		name = max(name, min(maxColumn, utf8.RuneCountInString(rows[i].name)))
+		version = max(version, min(maxColumn, utf8.RuneCountInString(rows[i].version)))
+	}
+	for i, row := range rows {
+		line := fmt.Sprintf("%s%c %-*s  %-*s  %s", head, row.sign, name, row.name, version, row.version, row.note)
+		w.line(b, row.color, strings.TrimRight(line, " "))
+		if w.options.Payload {
+			indented(b, payload.JSON(r.Changes[i].Resource, r.TypeURL, payload.AsBase64))
+		}
+	}
+	w.line(b, dim, head+summary(r))
+}
+
+// line writes a line in a color, where there are colors.
+func (w *watcher) line(b *bytes.Buffer, color, s string) {
+	if w.options.Color && color != "" {
+		s = color + s + reset
+	}
+	b.WriteString(s)
+	b.WriteByte('\n')
+}
+
+// row is the line of a change.
+type row struct {
+	sign          rune
+	color         string
+	name, version string
+	note          string
+}
+
+func newRow(ch *deltaclient.Change) row {
+	r := row{sign: '?', name: printable(ch.Name), version: version(ch.Version)}
+	if ch.Resource != nil && ch.Resource.HasPayload() {
+		r.note = size(ch.Resource.Size())
+	}
+	switch ch.Kind {
+	case deltaclient.Added:
+		r.sign, r.color = '+', green
+	case deltaclient.Changed:
+		r.sign, r.color = '~', yellow
+		r.version = version(ch.Old) + " → " + version(ch.Version)
+	case deltaclient.Unchanged:
+		r.sign, r.color = '=', dim
+	case deltaclient.Heartbeat:
+		r.sign, r.color, r.note = '=', dim, "heartbeat"
+	case deltaclient.Removed:
+		r.sign, r.color, r.version = '-', red, version(ch.Old)
+	case deltaclient.Absent:
+		r.sign, r.color, r.note = '-', dim, "does not exist"
+	case deltaclient.Failed:
+		r.sign, r.color = '!', red
+		r.note = ch.Error.Code.String() + ": " + printable(ch.Error.Message)
+	case deltaclient.Unrequested:
+		r.note = strings.TrimSpace(r.note + " not asked for")
+	}
+	return r
+}
+
+// summary sums a response up.
+func summary(r *deltaclient.Response) string {
+	if r.Err != nil {
+		return "response rejected: " + printable(r.Err.Error())
+	}
+	var parts []string
+	for _, k := range kinds() {
+		if n := r.Count(k); n > 0 {
+			parts = append(parts, strconv.Itoa(n)+" "+k.String())
+		}
+	}
+	s := cmp.Or(strings.Join(parts, ", "), "nothing") + " in " + size(r.Size)
+	if r.SystemVersion != "" {
+		s += ", version " + version(r.SystemVersion)
+	}
+	return s + ", nonce " + printable(r.Nonce)
+}
+
+// kinds lists the kinds of change in the order in which they are counted.
+func kinds() []deltaclient.Kind {
+	return []deltaclient.Kind{
+		deltaclient.Added, deltaclient.Changed, deltaclient.Removed, deltaclient.Unchanged,
+		deltaclient.Heartbeat, deltaclient.Absent, deltaclient.Failed, deltaclient.Unrequested,
+	}
+}
+
+// indented writes a payload below the line of its change.
+func indented(b *bytes.Buffer, shown json.RawMessage) {
+	if shown == nil {
+		return
+	}
+	const margin = "    "
+	b.WriteString(margin)
+	if err := json.Indent(b, shown, margin, "  "); err != nil {
+		b.Write(shown)
+	}
+	b.WriteByte('\n')
+}
+
+// printable quotes what a server sent if a terminal could take it for more than
+// text, or a reader for more than one word's worth of it.
+func printable(s string) string {
+	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) >= 0 {
+		return strconv.QuoteToGraphic(s)
+	}
+	return s
+}
+
+// version shows the beginning of a version.
+func version(s string) string {
+	if s == "" {
+		return "-"
+	}
+	s = printable(s)
+	if utf8.RuneCountInString(s) > maxVersion {
+		s = string([]rune(s)[:maxVersion-1]) + "…"
+	}
+	return s
+}
+
+// size shows a number of bytes.
+func size(n int) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	default:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+}
