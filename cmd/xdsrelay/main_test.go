@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// result is what came of a command line.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+// xdsrelay carries out a command line that ends by itself.
+func xdsrelay(t *testing.T, args ...string) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), args, &stdout, &stderr)
+	return result{code, stdout.String(), stderr.String()}
+}
+
+// output is what a command writes, for somebody who reads it meanwhile. It
+// takes everything: a command must not hang because nobody reads.
+type output struct {
+	mu      sync.Mutex
+	changed sync.Cond // on mu
+	buf     bytes.Buffer
+	closed  bool
+}
+
+func newOutput() *output {
+	o := new(output)
+	o.changed.L = &o.mu
+	return o
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	defer o.changed.Broadcast()
+	return o.buf.Write(p)
+}
+
+func (o *output) Read(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for o.buf.Len() == 0 && !o.closed {
+		o.changed.Wait()
+	}
+	return o.buf.Read(p)
+}
+
+func (o *output) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	defer o.changed.Broadcast()
+	o.closed = true
+}
+
+// background carries out a command line until stop is called, which returns its
+// exit code. Both outputs can be read while it runs.
+func background(t *testing.T, args ...string) (stdout, stderr *bufio.Scanner, stop func() int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	out, errs := newOutput(), newOutput()
+	var code int
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		code = run(ctx, args, out, errs)
+		out.close()
+		errs.close()
+	})
+	stop = func() int {
+		cancel()
+		wg.Wait()
+		return code
+	}
+	t.Cleanup(func() { stop() })
+	return bufio.NewScanner(out), bufio.NewScanner(errs), stop
+}
+
+func write(t *testing.T, name, content string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestHelp(t *testing.T) {
+	for _, command := range []string{"", "serve", "validate", "watch", "version"} {
+		t.Run("xdsrelay "+command, func(t *testing.T) {
+			got := xdsrelay(t, append(strings.Fields(command), "--help")...)
+			if got.code != 0 || got.stderr != "" {
+				t.Errorf("exit code %d, standard error %q", got.code, got.stderr)
+			}
+			file := filepath.Join("testdata", "help", strings.TrimSpace("xdsrelay "+command)+".txt")
+			if *update {
+				if err := os.WriteFile(file, []byte(got.stdout), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got.stdout); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	if got := xdsrelay(t); got.code != 0 || !strings.Contains(got.stdout, "Usage:") {
+		t.Errorf("without arguments: %+v", got)
+	}
+}
+
+func TestUsageErrors(t *testing.T) {
+	bad := write(t, "bad.yaml", "server: {lisen: x}\n")
+	notNode := write(t, "node.yaml", "name: x\n")
+	for _, tt := range []struct {
+		args []string
+		want string // on standard error
+	}{
+		{[]string{"serv"}, "error: unknown command \"serv\" for \"xdsrelay\"\n\nDid you mean this?\n\tserve\n\nhint: see xdsrelay --help\n"},
+		{[]string{"serve"}, "error: required flag(s) \"config\" not set\nhint: see xdsrelay serve --help\n"},
+		{[]string{"serve", "--config"}, "error: flag needs an argument: --config\nhint: see xdsrelay serve --help\n"},
+		{[]string{"serve", "--confg=x"}, "error: unknown flag: --confg\nhint: see xdsrelay serve --help\n"},
+		{[]string{"serve", "extra"}, "error: unknown command \"extra\" for \"xdsrelay serve\"\nhint: see xdsrelay serve --help\n"},
+		{[]string{"serve", "--config", "missing.yaml"}, "error: reading the configuration: open missing.yaml: no such file or directory\nhint: "},
+		{[]string{"serve", "--config", bad}, bad + ":1:10: server.lisen: unknown key, did you mean \"listen\"?\n"},
+		{[]string{"validate", "--config", "missing.yaml"}, "error: reading the configuration: open missing.yaml: no such file or directory\nhint: "},
+		{[]string{"version", "--output", "xml"}, "error: invalid argument \"xml\" for \"-o, --output\" flag: expected one of text, json\nhint: see xdsrelay version --help\n"},
+		{[]string{"watch"}, "error: accepts 1 arg(s), received 0\nhint: see xdsrelay watch --help\n"},
+		{[]string{"watch", "localhost", "--type", "cds"}, "error: expected host:port, got \"localhost\"\nhint: "},
+		{[]string{"watch", "localhost:1"}, "error: there is no type to watch\nhint: "},
+		{[]string{"watch", "localhost:1", "--type", "clusters"}, "error: unknown type \"clusters\": expected a type URL or one of lds"},
+		{[]string{"watch", "localhost:1", "--name", "xdstp:x"}, "error: xdstp name \"xdstp:x\""},
+		{[]string{"watch", "localhost:1", "-t", "cds", "--node", "missing.yaml"}, "error: --node: open missing.yaml: no such file or directory\nhint: "},
+		{[]string{"watch", "localhost:1", "-t", "cds", "--node", notNode}, "error: --node: " + notNode + ": not a node: "},
+		{[]string{"watch", "localhost:1", "-t", "cds", "--cert-file", "x"}, "error: if any flags in the group [cert-file key-file] are set they must all be set"},
+		{[]string{"watch", "localhost:1", "-t", "cds", "--ca-file", "missing.pem"}, "missing.pem"},
+	} {
+		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
+			got := xdsrelay(t, tt.args...)
+			if got.code != exitUsage || got.stdout != "" || !strings.Contains(got.stderr, tt.want) {
+				t.Errorf("exit code %d, standard output %q, standard error %q, want %q", got.code, got.stdout, got.stderr, tt.want)
+			}
+		})
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"watch", "--type", ""}, "cds\tCluster\neds\tClusterLoadAssignment\nsds\tSecret\nrtds\tRuntime\necds\tTypedExtensionConfig\n:4\n"},
+		{[]string{"watch", "--output", ""}, "text\njson\n:4\n"},
+		{[]string{"watch", ""}, ":4\n"},
+		{[]string{"serve", "--log-level", ""}, "debug\ninfo\nwarn\nerror\n:4\n"},
+		{[]string{"validate", "--config", ""}, "yaml\nyml\n:8\n"},
+	} {
+		got := xdsrelay(t, append([]string{"__complete"}, tt.args...)...)
+		if !strings.HasSuffix(got.stdout, tt.want) {
+			t.Errorf("%q: %q, want %q", tt.args, got.stdout, tt.want)
+		}
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if got := xdsrelay(t, "completion", shell); got.code != 0 || !strings.Contains(got.stdout, "xdsrelay") {
+			t.Errorf("%s: exit code %d, %d bytes", shell, got.code, len(got.stdout))
+		}
+	}
+}

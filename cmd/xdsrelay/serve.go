@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/relay"
+)
+
+func serveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve --config FILE",
+		Short: "Run the relay",
+		Long: `Run the relay until SIGINT or SIGTERM, which drains it: new streams are refused
+and the present ones closed over the time of server.drain. A second signal cuts
+that short.
+
+The flags below override the environment (XDSRELAY_SERVER_LISTEN for
+server.listen and so on), which overrides the file.`,
+		Example: `  xdsrelay serve --config xdsrelay.yaml
+  xdsrelay serve --config xdsrelay.yaml --listen :18000 --log-format json`,
+		Args: cobra.NoArgs,
+	}
+	file := configFlags(cmd)
+	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
+		cfg, err := load(cmd, *file)
+		if err != nil {
+			return usage(err, "xdsrelay validate checks a configuration without starting anything; docs/configuration.md lists every key")
+		}
+		return serve(cmd.Context(), cfg, logger(cmd.ErrOrStderr(), cfg.Log))
+	})
+	return cmd
+}
+
+// serve runs a relay until ctx ends, and then until it is drained.
+func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
+	xds, err := listen(ctx, "server.listen", cfg.Server.Listen)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = xds.Close() }() // the relay has closed it, unless there is none
+	admin, err := listen(ctx, "admin.listen", cfg.Admin.Listen)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = admin.Close() }()
+	r, err := relay.New(cfg, relay.Options{Log: log, Version: thisBuild().Version})
+	if err != nil {
+		return usage(err, "xdsrelay validate checks the files that a configuration names, too")
+	}
+	force, stop := secondSignal()
+	defer stop()
+	return r.Run(ctx, force, xds, admin)
+}
+
+func listen(ctx context.Context, key, address string) (net.Listener, error) {
+	var lc net.ListenConfig
+	lis, err := lc.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, &failure{
+			code: exitFailure, err: fmt.Errorf("%s: %w", key, err),
+			hint: "is another program, or another relay, using the address?",
+		}
+	}
+	return lis, nil
+}
+
+// secondSignal gives a channel that is closed by the second signal to end: the
+// first one ends main's context (OPS-4). Both are counted from the start, for
+// the second may come before anybody has looked at the context.
+func secondSignal() (force <-chan struct{}, stop func()) {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	forced, done := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range 2 {
+			select {
+			case <-signals:
+			case <-done:
+				return
+			}
+		}
+		close(forced)
+	})
+	return forced, func() {
+		signal.Stop(signals)
+		close(done)
+		wg.Wait()
+	}
+}
+
+// logger makes the log that the configuration asks for.
+func logger(w io.Writer, c config.Log) *slog.Logger {
+	options := &slog.HandlerOptions{Level: c.Level.Slog()}
+	if c.Format == config.FormatJSON {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
+	cachev3 "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+
+	"github.com/xdsrelay/xdsrelay/config"
+)
+
+// TestServe has a relay in front of a control plane, and looks at it.
+func TestServe(t *testing.T) {
+	linear := cachev3.NewLinearCache(resource.ClusterType, cachev3.WithInitialResources(map[string]types.Resource{"cart": cluster("cart", 1)}))
+	address := controlPlane(t, linear, nil)
+	file := write(t, "x.yaml", fmt.Sprintf(`
+server: {listen: "127.0.0.1:0", drain: 10ms}
+admin: {listen: "127.0.0.1:0"}
+upstreams: [{name: a, default: true, endpoints: ["%s"]}]
+`, address))
+	_, log, stopRelay := background(t, "serve", "--config", file)
+	relay := serving(t, log)
+	lines, _, stop := background(t, "watch", relay, "--type", "cds", "--output", "json")
+	until(t, lines, map[string]string{"event": "added", "name": "cart"})
+	if err := linear.UpdateResource("cart", cluster("cart", 2)); err != nil {
+		t.Fatal(err)
+	}
+	until(t, lines, map[string]string{"event": "changed", "name": "cart"})
+	if err := linear.DeleteResource("cart"); err != nil {
+		t.Fatal(err)
+	}
+	until(t, lines, map[string]string{"event": "removed", "name": "cart"})
+	if code := stop(); code != 0 {
+		t.Errorf("watch: exit code %d", code)
+	}
+	if code := stopRelay(); code != 0 {
+		t.Errorf("serve: exit code %d", code)
+	}
+}
+
+// serving waits for the line of the log that tells the address.
+func serving(t *testing.T, log *bufio.Scanner) string {
+	t.Helper()
+	for log.Scan() {
+		if _, rest, ok := strings.Cut(log.Text(), "msg=serving xds="); ok {
+			address, _, _ := strings.Cut(rest, " ")
+			return address
+		}
+	}
+	t.Fatal("the relay ended before it served")
+	return ""
+}
+
+func TestServeFails(t *testing.T) {
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lis.Close() }()
+	file := write(t, "x.yaml", good)
+	for _, args := range [][]string{
+		{"--listen", lis.Addr().String(), "--admin-listen", "127.0.0.1:0"},
+		{"--listen", "127.0.0.1:0", "--admin-listen", lis.Addr().String()},
+	} {
+		got := xdsrelay(t, append([]string{"serve", "--config", file}, args...)...)
+		if got.code != exitFailure || !strings.Contains(got.stderr, "address already in use\nhint: is another program") {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
+	got := xdsrelay(t, "serve", "--config", write(t, "x.yaml", withFiles), "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	if got.code != exitUsage || !strings.Contains(got.stderr, "/does/not/exist.pem") {
+		t.Errorf("without the TLS files: %+v", got)
+	}
+}
+
+func TestOPS4_secondSignal(t *testing.T) {
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	force, stop := secondSignal()
+	// Signals of one kind that are pending together are one: the second is another.
+	for _, s := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
+		select {
+		case <-force:
+			t.Fatal("forced by less than two signals")
+		default:
+		}
+		if err := self.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-force
+	stop()
+	_, stop = secondSignal()
+	stop()
+}
+
+func TestLogger(t *testing.T) {
+	for format, want := range map[config.LogFormat]string{
+		config.FormatText: "level=WARN msg=yes n=1\n",
+		config.FormatJSON: `"level":"WARN","msg":"yes","n":1}` + "\n",
+	} {
+		var b bytes.Buffer
+		log := logger(&b, config.Log{Level: config.LevelWarn, Format: format})
+		log.Info("no")
+		log.Warn("yes", "n", 1)
+		if log.Enabled(t.Context(), slog.LevelInfo) || !strings.HasSuffix(b.String(), want) {
+			t.Errorf("%s: %q", format, b.String())
+		}
+	}
+}

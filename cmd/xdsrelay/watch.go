@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
+	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
+	"github.com/xdsrelay/xdsrelay/internal/watch"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// watchFlags is what watch is told beside the address.
+type watchFlags struct {
+	types, names  []string
+	node          string
+	payload, once bool
+	timeout       time.Duration
+
+	tls   bool
+	files tlsfiles.ClientConfig
+}
+
+func watchCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "watch ADDRESS --type TYPE… [--name NAME…]",
+		Short: "Show what a relay or a control plane sends, change by change",
+		Long: `Follow resources like a client would, over incremental ADS, and print each
+change: + added, ~ changed, - removed or not existing, = sent again, ! failed,
+? sent without having been asked for. A line without a sign sums a response up.
+
+A type is a short name (lds, rds, srds, vhds, cds, eds, sds, rtds, ecds), a
+message name or a type URL. Without names everything is shown that the server
+chooses for the node. An xdstp:// name holds its type and is asked of that only;
+other names are asked of every --type.
+
+Payloads of secrets are never shown, and fields that Envoy's API declares
+sensitive are blanked out; what is inside of a type unknown to this program is
+shown as base64.`,
+		Example: `  xdsrelay watch 127.0.0.1:18000 --type cds --type eds --name checkout
+  xdsrelay watch 127.0.0.1:18000 --name 'xdstp://edge/envoy.config.cluster.v3.Cluster/shop/*'
+  xdsrelay watch xds.example.com:443 --type lds --ca-file ca.pem --node node.yaml
+  xdsrelay watch 127.0.0.1:18000 --type lds --once --payload --output json`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	var o watchFlags
+	flags := cmd.Flags()
+	flags.StringArrayVarP(&o.types, "type", "t", nil, "resource `type`; may be given several times")
+	flags.StringArrayVarP(&o.names, "name", "n", nil, "resource `name`, xdstp:// glob or *; may be given several times")
+	flags.StringVar(&o.node, "node", "", "`file` with the node to present, in YAML or JSON")
+	flags.BoolVar(&o.payload, "payload", false, "show what the resources hold")
+	flags.BoolVar(&o.once, "once", false, "end when everything asked for was answered")
+	flags.DurationVar(&o.timeout, "timeout", 0, "end after this `time`; with --once that is an error (0: never)")
+	flags.BoolVar(&o.tls, "tls", false, "connect with TLS; the flags below imply it")
+	flags.StringVar(&o.files.CAFile, "ca-file", "", "PEM `file` with the CAs to trust (default the system's)")
+	flags.StringVar(&o.files.CertFile, "cert-file", "", "PEM `file` with the certificate to present")
+	flags.StringVar(&o.files.KeyFile, "key-file", "", "PEM `file` with its key")
+	flags.StringVar(&o.files.ServerName, "server-name", "", "`name` expected in the server's certificate (default the host)")
+	flags.SortFlags = false
+	cmd.MarkFlagsRequiredTogether("cert-file", "key-file")
+	for _, name := range []string{"ca-file", "cert-file", "key-file"} {
+		must(cmd.MarkFlagFilename(name, "pem", "crt", "key"))
+	}
+	must(cmd.MarkFlagFilename("node", "yaml", "yml", "json"))
+	complete(cmd, "type", typeCompletions()...)
+	complete(cmd, "name")
+	output := outputFlag(cmd, "`format`: text, or json with one object per line")
+	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
+		return o.run(cmd.Context(), args[0], watch.Format(output.value), cmd.OutOrStdout())
+	})
+	return cmd
+}
+
+// typeCompletions offers the short names with what they stand for.
+func typeCompletions() []string {
+	var all []string
+	for _, short := range keyer.ShortNames() {
+		url, _ := keyer.TypeURL(short)
+		all = append(all, cobra.CompletionWithDesc(short, url[strings.LastIndexByte(url, '.')+1:]))
+	}
+	return all
+}
+
+// run carries the command out.
+func (o *watchFlags) run(ctx context.Context, address string, format watch.Format, out io.Writer) error {
+	if err := checkAddress(address); err != nil {
+		return usage(err, "the address of a relay is its server.listen")
+	}
+	subs, err := watch.Subscriptions(o.types, o.names)
+	if err != nil {
+		return usage(err, "--type says what to watch: --type cds, for instance")
+	}
+	node, err := o.readNode()
+	if err != nil {
+		return usage(fmt.Errorf("--node: %w", err), "the fields are those of envoy.config.core.v3.Node")
+	}
+	var creds credentials.TransportCredentials // nil: plain text
+	if o.wantsTLS() {
+		client, err := tlsfiles.NewClient(o.files)
+		if err != nil {
+			return usage(err, "")
+		}
+		defer client.Close()
+		creds = client.Credentials()
+	}
+	// Seldom enough for servers that allow a ping in five minutes, gRPC's default.
+	conn, err := deltaclient.Dial(address, creds, grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 6 * time.Minute}))
+	if err != nil {
+		return usage(err, "")
+	}
+	defer func() { _ = conn.Close() }()
+	err = watch.Run(ctx, conn, out, watch.Options{
+		Target: address, Subscriptions: subs, Node: node,
+		Format: format, Color: colorful(out), Payload: o.payload, Once: o.once, Timeout: o.timeout,
+	})
+	if err != nil {
+		return &failure{code: exitFailure, err: err, hint: o.hint(err)}
+	}
+	return nil
+}
+
+func (o *watchFlags) wantsTLS() bool {
+	f := o.files
+	return o.tls || f.CAFile != "" || f.CertFile != "" || f.ServerName != ""
+}
+
+// hint says what usually helps.
+func (o *watchFlags) hint(err error) string {
+	if _, late := errors.AsType[*watch.TimeoutError](err); late {
+		return "some servers say nothing of names that they do not know, or of types that they do not serve"
+	}
+	switch status.Code(err) {
+	case codes.Unavailable:
+		if o.wantsTLS() {
+			return "is a server listening there, and with TLS?"
+		}
+		return "is a server listening there, and does it want TLS (--tls)?"
+	case codes.Unimplemented:
+		return "is this an xDS server? Only incremental ADS is spoken"
+	case codes.Unauthenticated, codes.PermissionDenied:
+		return "the server refuses this client: look at --node, --cert-file and --key-file"
+	default:
+		return ""
+	}
+}
+
+// checkAddress takes host:port, and whatever has a scheme of gRPC's.
+func checkAddress(address string) error {
+	if strings.HasPrefix(address, "unix:") || strings.Contains(address, ":///") {
+		return nil
+	}
+	if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
+		return fmt.Errorf("expected host:port, got %q", address)
+	}
+	return nil
+}
+
+// readNode reads the node, or makes one that says who is asking.
+func (o *watchFlags) readNode() (*corev3.Node, error) {
+	if o.node == "" {
+		return &corev3.Node{
+			Id: "xdsrelay-watch", Cluster: "xdsrelay-watch", UserAgentName: "xdsrelay",
+			UserAgentVersionType: &corev3.Node_UserAgentVersion{UserAgentVersion: thisBuild().Version},
+		}, nil
+	}
+	data, err := os.ReadFile(o.node)
+	if err != nil {
+		return nil, err
+	}
+	node, err := watch.ParseNode(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.node, err)
+	}
+	return node, nil
+}
+
+// colorful tells whether out is a terminal that wants colors (no-color.org).
+func colorful(out io.Writer) bool {
+	f, ok := out.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}

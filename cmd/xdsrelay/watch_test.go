@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
+	cachev3 "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	serverv3 "github.com/envoyproxy/go-control-plane/pkg/server/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+func cluster(name string, seconds int64) *clusterv3.Cluster {
+	return &clusterv3.Cluster{Name: name, ConnectTimeout: &durationpb.Duration{Seconds: seconds}}
+}
+
+// controlPlane serves a cache on a port of this machine and gives its address.
+func controlPlane(t *testing.T, cache cachev3.Cache, callbacks serverv3.Callbacks, options ...grpc.ServerOption) string {
+	t.Helper()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer(options...)
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, serverv3.NewServer(context.Background(), cache, callbacks))
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = g.Serve(lis) })
+	t.Cleanup(func() {
+		g.Stop()
+		wg.Wait()
+	})
+	return lis.Addr().String()
+}
+
+// until reads objects, one on each line, until one has what is wanted.
+func until(t *testing.T, lines *bufio.Scanner, want map[string]string) map[string]any {
+	t.Helper()
+next:
+	for lines.Scan() {
+		object := make(map[string]any)
+		if err := json.Unmarshal(lines.Bytes(), &object); err != nil {
+			t.Fatalf("%s: %v", lines.Text(), err)
+		}
+		for key, value := range want {
+			if fmt.Sprint(object[key]) != value {
+				continue next
+			}
+		}
+		return object
+	}
+	t.Fatalf("ended without %v", want)
+	return nil
+}
+
+func TestWatch(t *testing.T) {
+	linear := cachev3.NewLinearCache(resource.ClusterType, cachev3.WithInitialResources(map[string]types.Resource{
+		"cart": cluster("cart", 1), "checkout": cluster("checkout", 1),
+	}))
+	nodes := make(chan string, 1)
+	address := controlPlane(t, linear, serverv3.CallbackFuncs{
+		StreamDeltaRequestFunc: func(_ int64, r *discoveryv3.DeltaDiscoveryRequest) error {
+			select {
+			case nodes <- r.Node.GetId():
+			default:
+			}
+			return nil
+		},
+	})
+	node := write(t, "node.yaml", "id: test-node\n")
+	lines, _, stop := background(t, "watch", address, "--type", "cds", "--node", node, "--output", "json", "--payload")
+	until(t, lines, map[string]string{"event": "connected", "target": address})
+	until(t, lines, map[string]string{"event": "response", "changes": "map[added:2]"})
+	if id := <-nodes; id != "test-node" {
+		t.Errorf("node %q", id)
+	}
+	if err := linear.UpdateResource("cart", cluster("cart", 2)); err != nil {
+		t.Fatal(err)
+	}
+	changed := until(t, lines, map[string]string{"event": "changed", "name": "cart"})
+	if got := fmt.Sprint(changed["payload"]); !strings.Contains(got, "connect_timeout:2s") {
+		t.Errorf("payload %s", got)
+	}
+	if err := linear.DeleteResource("checkout"); err != nil {
+		t.Fatal(err)
+	}
+	until(t, lines, map[string]string{"event": "removed", "name": "checkout"})
+	if code := stop(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestWatchOnce(t *testing.T) {
+	linear := cachev3.NewLinearCache(resource.ClusterType, cachev3.WithInitialResources(map[string]types.Resource{"cart": cluster("cart", 1)}))
+	address := controlPlane(t, linear, nil)
+	got := xdsrelay(t, "watch", address, "--type", "cds", "--name", "cart", "--once")
+	if got.code != 0 || got.stderr != "" || !strings.Contains(got.stdout, "cds  + cart  ") || strings.Contains(got.stdout, "\x1b") {
+		t.Errorf("%+v", got)
+	}
+	got = xdsrelay(t, "watch", address, "--type", "cds", "--name", "none", "--once", "--timeout", "50ms")
+	// go-control-plane's linear cache says nothing of what it does not have.
+	want := "error: no complete answer for cds within 50ms\nhint: some servers"
+	if got.code != exitFailure || !strings.HasPrefix(got.stderr, want) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestWatchFails(t *testing.T) {
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := lis.Addr().String()
+	_ = lis.Close()
+	got := xdsrelay(t, "watch", closed, "--type", "cds", "--once")
+	if got.code != exitFailure || !strings.Contains(got.stderr, "connection refused") ||
+		!strings.Contains(got.stderr, "hint: is a server listening there, and does it want TLS (--tls)?") {
+		t.Errorf("nobody listens: %+v", got)
+	}
+
+	g := grpc.NewServer()
+	if lis, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = g.Serve(lis) })
+	defer wg.Wait()
+	defer g.Stop()
+	got = xdsrelay(t, "watch", lis.Addr().String(), "--type", "cds")
+	if got.code != exitFailure || !strings.Contains(got.stderr, "hint: is this an xDS server?") {
+		t.Errorf("no xDS server: %+v", got)
+	}
+}
+
+func TestWatchTLS(t *testing.T) {
+	ca := newAuthority(t)
+	serverCert, serverKey := ca.issue(t, "xds.example.com")
+	pair, err := tls.LoadX509KeyPair(serverCert, serverKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	linear := cachev3.NewLinearCache(resource.ClusterType, cachev3.WithInitialResources(map[string]types.Resource{"cart": cluster("cart", 1)}))
+	address := controlPlane(t, linear, nil, grpc.Creds(credentials.NewTLS(&tls.Config{
+		Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca.pool,
+	})))
+	cert, key := ca.issue(t, "client")
+	args := []string{"watch", address, "--type", "cds", "--once", "--ca-file", ca.file, "--cert-file", cert, "--key-file", key}
+	if got := xdsrelay(t, append(args, "--server-name", "xds.example.com")...); got.code != 0 || !strings.Contains(got.stdout, "+ cart") {
+		t.Errorf("%+v", got)
+	}
+	if got := xdsrelay(t, args...); got.code != exitFailure || !strings.Contains(got.stderr, "hint: is a server listening there, and with TLS?") {
+		t.Errorf("without the server's name: %+v", got)
+	}
+}
+
+func TestColorful(t *testing.T) {
+	if colorful(io.Discard) || colorful(os.Stdin) && os.Getenv("NO_COLOR") != "" {
+		t.Error("colors where there is no terminal")
+	}
+}
