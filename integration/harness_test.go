@@ -1,0 +1,136 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/relay"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The types that the tests use.
+const (
+	clusterType  = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+	endpointType = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+	listenerType = "type.googleapis.com/envoy.config.listener.v3.Listener"
+	routeType    = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
+)
+
+func listen(t testing.TB) net.Listener {
+	t.Helper()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lis
+}
+
+// testRelay is a whole relay on loopback ports.
+type testRelay struct {
+	addr, admin string
+	stop        func() // as a signal does; returns when the relay has ended
+	force       chan struct{}
+}
+
+// startRelay runs a relay in front of control planes. change adapts the
+// configuration, whose times are made for tests.
+func startRelay(t testing.TB, change func(*config.Config), planes ...string) *testRelay {
+	t.Helper()
+	cfg := config.Default()
+	cfg.Aggregation.Otherwise = config.Share
+	cfg.Server.Drain = config.Duration(10 * time.Millisecond)
+	for i, addr := range planes {
+		u := config.DefaultUpstream()
+		u.Name, u.Endpoints, u.Default = fmt.Sprintf("plane-%d", i), []string{addr}, i == 0
+		cfg.Upstreams = append(cfg.Upstreams, u)
+	}
+	if change != nil {
+		change(cfg)
+	}
+	if err := cfg.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range cfg.Upstreams { // shorter than an operator may have them
+		u := &cfg.Upstreams[i]
+		u.Backoff = config.Backoff{Base: config.Duration(5 * time.Millisecond), Max: config.Duration(50 * time.Millisecond)}
+		u.Settle = config.Duration(100 * time.Millisecond)
+	}
+	r, err := relay.New(cfg, relay.Options{Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	xds, admin := listen(t), listen(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	tr := &testRelay{addr: xds.Addr().String(), admin: "http://" + admin.Addr().String(), force: make(chan struct{})}
+	go func() { done <- r.Run(ctx, tr.force, xds, admin) }()
+	stopped := false
+	tr.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("relay: %v", err)
+		}
+	}
+	t.Cleanup(tr.stop)
+	return tr
+}
+
+// get reads a page of the admin port.
+func (r *testRelay) get(t testing.TB, path string) (int, string) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get(r.admin + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// consistent runs the relay's own check.
+func (r *testRelay) consistent(t testing.TB) {
+	t.Helper()
+	if code, body := r.get(t, "/check"); code != http.StatusOK {
+		t.Errorf("the cache is inconsistent: %s", body)
+	}
+}
+
+// waitFor asks again and again until cond holds: for what tells nobody when it
+// changes.
+func waitFor(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.After(patience)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("%s: never happened", what)
+		}
+	}
+}
+
+// federated gives the first upstream the authorities a and b, the second one c,
+// and nobody the rest.
+func federated(c *config.Config) {
+	c.Upstreams[0].Default = false
+	c.Upstreams[0].Authorities = []string{"a", "b"}
+	c.Upstreams[1].Authorities = []string{"c"}
+}

@@ -1,0 +1,128 @@
+package integration
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestControlPlaneOutage kills the control plane: who is connected and who comes
+// new is served; when it is back with changes, everybody gets these and nothing
+// else.
+func TestControlPlaneOutage_OPS1_RES12_SUB9(t *testing.T) {
+	p := newPlane(t)
+	for _, n := range universe[clusterType] {
+		p.set(clusterType, n, n[0] == 'c')
+	}
+	relay := startRelay(t, nil, p.addr)
+	subs := []string{"*", coldGlob}
+	join := func(name string) *client {
+		c := newClient(t, relay.addr, name)
+		if err := c.connect(true); err != nil {
+			t.Fatal(err)
+		}
+		c.subscribe(clusterType, subs, nil)
+		return c
+	}
+	before := join("before")
+	before.awaitHolding(t, clusterType, universe[clusterType]...)
+	settled := len(before.responses())
+
+	p.stop()
+	during := join("during")
+	during.awaitHolding(t, clusterType, universe[clusterType]...)
+	during.subscribe(clusterType, []string{"c2"}, nil) // unknown by name, so nothing can be said about it
+	if !before.connected() || len(before.responses()) != settled {
+		t.Errorf("OPS-1: a client noticed the outage: connected %t, %d responses", before.connected(), len(before.responses())-settled)
+	}
+	waitFor(t, "staleness in the metrics", func() bool {
+		_, body := relay.get(t, "/metrics")
+		return strings.Contains(body, `xdsrelay_upstream_staleness_seconds{upstream="plane-0"}`) &&
+			!strings.Contains(body, `xdsrelay_upstream_staleness_seconds{upstream="plane-0"} 0`+"\n")
+	})
+
+	p.set(clusterType, "c1", true)
+	p.unset(clusterType, "c3")
+	p.set(clusterType, "c9", true)
+	p.restart(t)
+	for _, c := range []*client{before, during} {
+		c.await(t, "convergence after the outage", func() bool {
+			return maps.Equal(c.state(clusterType), p.holds(clusterType, c.wanted(clusterType)))
+		})
+	}
+	sent, removed := map[string]int{}, map[string]int{}
+	for _, r := range before.responses()[settled:] {
+		for _, x := range r.Resources {
+			sent[x.Name]++
+		}
+		for _, n := range r.RemovedResources {
+			removed[n]++
+		}
+	}
+	if !maps.Equal(sent, map[string]int{"c1": 1, "c9": 1}) || !maps.Equal(removed, map[string]int{"c3": 1}) {
+		t.Errorf("RES-12: after the outage sent %v, removed %v; want c1, c9 and c3", sent, removed)
+	}
+	relay.consistent(t)
+}
+
+// TestReadiness shows when clients should come.
+func TestReadiness_OPS4(t *testing.T) {
+	p := newPlane(t)
+	p.stop()
+	relay := startRelay(t, nil, p.addr)
+	if code, body := relay.get(t, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "plane-0") {
+		t.Errorf("ready before the upstream was reached: %d %s", code, body)
+	}
+	if code, _ := relay.get(t, "/healthz"); code != http.StatusOK {
+		t.Errorf("/healthz: %d", code)
+	}
+	p.restart(t)
+	waitFor(t, "readiness", func() bool {
+		code, _ := relay.get(t, "/readyz")
+		return code == http.StatusOK
+	})
+	p.stop() // once reached it stays ready: the cache serves
+	if code, body := relay.get(t, "/readyz"); code != http.StatusOK {
+		t.Errorf("OPS-1: not ready during an outage: %d %s", code, body)
+	}
+}
+
+// TestFederation serves names of several authorities over one stream, each from
+// its own upstream; unclaimed ones are answered as not existing.
+func TestFederation_LOC3_LOC4_LOC7(t *testing.T) {
+	one, two := newPlane(t), newPlane(t)
+	name := func(authority, id string) string {
+		return fmt.Sprintf("xdstp://%s/envoy.config.cluster.v3.Cluster/%s", authority, id)
+	}
+	one.set(clusterType, name("a", "x"), false)
+	one.set(clusterType, name("b", "x"), false)
+	two.set(clusterType, name("c", "x"), false)
+	relay := startRelay(t, federated, one.addr, two.addr)
+	c := newClient(t, relay.addr, "federated")
+	if err := c.connect(true); err != nil {
+		t.Fatal(err)
+	}
+	c.subscribe(clusterType, []string{name("a", "x"), name("b", "x"), name("c", "x"), name("nobody", "x")}, nil)
+	c.awaitHolding(t, clusterType, name("a", "x"), name("b", "x"), name("c", "x"))
+	c.await(t, "LOC-4: the unclaimed name", func() bool {
+		for _, r := range c.responses() {
+			for i, n := range r.RemovedResources {
+				if n == name("nobody", "x") {
+					return i == 0 && len(r.ResourceErrors) == 1 && r.ResourceErrors[0].GetResourceName().GetName() == n
+				}
+			}
+		}
+		return false
+	})
+	if n := len(one.streamsNow()); n != 1 {
+		t.Errorf("LOC-7: %d streams to the upstream of two authorities, want 1", n)
+	}
+	if n := len(two.streamsNow()); n != 1 {
+		t.Errorf("LOC-3: %d streams to the second upstream, want 1", n)
+	}
+	if !c.connected() {
+		t.Error("LOC-4: the stream ended")
+	}
+}
