@@ -1,0 +1,164 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/upstream"
+)
+
+const (
+	linger      = 5 * time.Minute
+	clusterType = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+)
+
+// quietPlane is a control plane that takes every stream and answers "*" with
+// nothing.
+type quietPlane struct {
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+}
+
+func (quietPlane) DeltaAggregatedResources(g discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	for {
+		r, err := g.Recv()
+		if err != nil {
+			return err
+		}
+		if len(r.GetResourceNamesSubscribe()) == 0 {
+			continue
+		}
+		if err := g.Send(&discovery.DeltaDiscoveryResponse{TypeUrl: r.GetTypeUrl(), Nonce: "1"}); err != nil {
+			return err
+		}
+	}
+}
+
+// testHub is a hub with one upstream, in a bubble; its control plane can be away.
+func testHub(t *testing.T, away bool) *hub {
+	t.Helper()
+	lis := bufconn.Listen(1 << 20)
+	server := grpc.NewServer()
+	discovery.RegisterAggregatedDiscoveryServiceServer(server, quietPlane{})
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(lis) }()
+	up, err := upstream.New(upstream.Config{
+		Name: "plane", Endpoints: []string{"passthrough:///plane"},
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			if away {
+				return nil, errors.New("away")
+			}
+			return lis.DialContext(ctx)
+		})},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	h := &hub{
+		ctx: ctx, cache: cache.New(cache.Limits{}, nil), node: &corev3.Node{Id: "relay"}, linger: linger,
+		planes:   map[string]*plane{"plane": {name: "plane", upstream: up, settle: time.Second}},
+		log:      slog.New(slog.DiscardHandler),
+		sessions: make(map[sessionKey]*session),
+	}
+	t.Cleanup(func() {
+		cancel()
+		h.close()
+		up.Close()
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	return h
+}
+
+// visit is a stream that subscribes to "*" and goes away again.
+func visit(t *testing.T, h *hub, scope string) *session {
+	t.Helper()
+	s, err := h.acquire("plane", scope, func() *corev3.Node { return &corev3.Node{Id: "client"} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := s.store.Join(make(chan struct{}, 1))
+	c.Update(cache.Change{TypeURL: clusterType, Subscribe: []cache.Name{{Spelling: "*", Key: "*"}}})
+	synctest.Wait()
+	c.Leave()
+	h.release(s)
+	return s
+}
+
+// pass lets d of the bubble's time pass.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func TestHub(t *testing.T) {
+	for _, tt := range []struct {
+		name, scope string
+		away, want  bool // want: the session is there after the linger
+	}{
+		{"AGG-3 a scope without clients closes after the linger", "shared", false, false},
+		{"OPS-1 not while its control plane is away: nobody could fill it again", "shared", true, true},
+		{"SUB-11 xdstp names stay as long as anything of them is cached", xdstpScope, false, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := testHub(t, tt.away)
+				s := visit(t, h, tt.scope)
+				pass(linger - time.Second)
+				if len(h.all()) != 1 {
+					t.Error("closed before the linger")
+				}
+				if again := visit(t, h, tt.scope); again != s {
+					t.Error("AGG-3: a client that came within the linger got another session")
+				}
+				pass(linger - time.Second)
+				if len(h.all()) != 1 {
+					t.Error("the linger of the last client was not its own")
+				}
+				pass(2 * time.Second)
+				if got := len(h.all()) == 1; got != tt.want {
+					t.Errorf("there after the linger: %t, want %t", got, tt.want)
+				}
+				if !tt.want {
+					select {
+					case <-s.done:
+					default:
+						t.Error("the session did not end")
+					}
+				}
+			})
+		})
+	}
+	t.Run("SUB-11 what was evicted keeps no session", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := testHub(t, false)
+			visit(t, h, xdstpScope).store.Close() // stands for evictions
+			pass(linger + time.Second)
+			if len(h.all()) != 0 {
+				t.Error("an empty session stays")
+			}
+		})
+	})
+	t.Run("OPS-4 nothing is acquired after the end", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := testHub(t, false)
+			h.close()
+			if _, err := h.acquire("plane", "", func() *corev3.Node { return nil }); !errors.Is(err, errClosed) {
+				t.Errorf("acquired after close: %v", err)
+			}
+		})
+	})
+}
