@@ -16,9 +16,8 @@ type backoff struct {
 // next gives the delay before the next attempt.
 func (b *backoff) next() time.Duration {
 	bound := b.max
-	// Beyond 30 doublings the shift could overflow; no sensible base gets there.
-	if b.attempts < 30 {
-		bound = min(bound, b.base<<b.attempts)
+	if b.base < b.max>>b.attempts { // the other way round it could overflow
+		bound = b.base << b.attempts
 	}
 	b.attempts++
 	// Never zero: a delay is what tells waiting from being idle.

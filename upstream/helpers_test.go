@@ -45,7 +45,7 @@ type memStore struct {
 	lost     [2]int
 	applied  []*wire.DeltaResponse
 	refuse   error         // what Apply returns
-	anew     bool          // the next TakeDemand asks to begin anew
+	anew     bool          // TakeDemand asks to begin anew, until Restart
 	settled  []time.Time   // when Settle was called
 	quiet    time.Duration // how long after a response something waits for Settle
 }
@@ -82,7 +82,7 @@ func (s *memStore) Restart(stream, versionsLimit int) []wire.Subscription {
 	defer s.mu.Unlock()
 	s.restarts[stream]++
 	s.limits = append(s.limits, versionsLimit)
-	s.pending[stream] = nil
+	s.pending[stream], s.anew = nil, false
 	out := slices.Clone(s.wanted[stream])
 	for i := range out {
 		out[i].Versions = maps.Clone(s.versions[out[i].TypeURL])
@@ -94,7 +94,6 @@ func (s *memStore) TakeDemand(stream int) ([]wire.Subscription, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.anew {
-		s.anew = false
 		return nil, false
 	}
 	out := s.pending[stream]

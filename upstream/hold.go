@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -98,20 +99,27 @@ func (s *Session) rejectOn(l *line, r rejection) {
 		if h.typeURL != r.typeURL || r.change <= h.after || r.change > h.last {
 			continue
 		}
-		var later []heldAck
-		for j, other := range l.held {
-			switch {
-			case j == i:
-				s.answerHeld(l, h, errors.New(r.reason))
-			case j < i && other.typeURL == h.typeURL:
-				s.answerHeld(l, other, nil)
-			default:
-				later = append(later, other)
-			}
-		}
-		l.held = later
+		s.acknowledgeType(l, h.typeURL, i)
+		i = slices.Index(l.held, h)
+		l.held = slices.Delete(l.held, i, i+1)
+		s.answerHeld(l, h, errors.New(r.reason))
 		return
 	}
+}
+
+// acknowledgeType writes the answers that are held for a type among the first n: a
+// later response of the type is about to be rejected, and the control plane gets its
+// answers in order.
+func (s *Session) acknowledgeType(l *line, typeURL string, n int) {
+	var others []heldAck
+	for _, h := range l.held[:n] {
+		if h.typeURL == typeURL {
+			s.answerHeld(l, h, nil)
+		} else {
+			others = append(others, h)
+		}
+	}
+	l.held = append(others, l.held[n:]...)
 }
 
 func (s *Session) answerHeld(l *line, h heldAck, reason error) {

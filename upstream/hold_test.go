@@ -54,6 +54,36 @@ func TestACK7NackWait(t *testing.T) {
 	})
 }
 
+// A response that the relay itself rejects does not overtake the answers that are
+// held for its type; those for other types wait on.
+func TestACK7HeldBeforeARejection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serve("a")
+		cfg := n.config("a")
+		cfg.NackWait = time.Minute
+		s := run(t, newUpstream(t, cfg), newStore(sub(clusters, "*"), sub(endpoints, "x")), nil)
+		ss := srv.accept()
+		ss.next()
+		ss.next()
+		ss.respond(endpoints, "1", "x")
+		ss.respond(clusters, "2", "a")
+		if err := ss.SendMsg(undecodable(t, clusters, "3")); err != nil {
+			t.Fatal(err)
+		}
+		if ack := ss.next(); ack.GetResponseNonce() != "2" || ack.GetErrorDetail() != nil {
+			t.Errorf("before the rejected one: %v", ack)
+		}
+		if nack := ss.next(); nack.GetResponseNonce() != "3" || nack.GetErrorDetail() == nil {
+			t.Errorf("rejected: %v", nack)
+		}
+		synctest.Wait()
+		if st := s.Status(); st.Acks != 1 || st.Nacks != 1 {
+			t.Errorf("%d ACKs and %d NACKs, want one each: another type's answer is held", st.Acks, st.Nacks)
+		}
+	})
+}
+
 // What is held when the stream ends is forgotten: its nonces mean nothing any more
 // (STR-3).
 func TestACK7HeldWhenTheStreamEnds(t *testing.T) {

@@ -17,6 +17,9 @@ const (
 	// drainTime is how long a server may take to read the last unsubscriptions
 	// and end a stream that is no longer wanted.
 	drainTime = time.Second
+	// renewPause is how long a stream that began anew because the Store wanted it is
+	// left alone. A client decides what makes it begin anew, and everybody shares it.
+	renewPause = time.Second
 )
 
 // line is one of a session's two streams through all its incarnations. All of
@@ -37,6 +40,8 @@ type line struct {
 	// to stop waiting for the server (draining).
 	at      time.Time
 	held    []heldAck // answers that wait for the clients', the oldest first
+	renewed time.Time // when it last began anew because the Store wanted it
+	renew   time.Time // when it may do so again; zero: it need not
 	backoff backoff
 	failed  []bool // endpoints that failed since the last good stream or back-off
 }
@@ -107,11 +112,17 @@ func (s *Session) demand(l *line) {
 	}
 }
 
-// takeDemand writes what changed and says whether the stream is still the same:
-// the Store may want it to begin anew.
+// takeDemand writes what changed and says whether it did: the Store may want the
+// stream to begin anew, which it does at once, or after a pause.
 func (s *Session) takeDemand(l *line) bool {
 	subs, ok := s.store.TakeDemand(l.index)
 	if !ok {
+		now := time.Now()
+		if again := l.renewed.Add(renewPause); now.Before(again) {
+			l.renew = again
+			return false
+		}
+		l.renewed = now
 		s.end(l, ReasonResubscribe)
 		if s.store.StreamWanted(l.index) {
 			s.connect(l)
@@ -187,7 +198,7 @@ func (s *Session) end(l *line, reason Reason) {
 		clear(l.failed)
 	}
 	l.stream, l.open, l.greeted, l.established, l.draining = nil, false, false, false, false
-	l.at, l.held = time.Time{}, nil
+	l.at, l.held, l.renew = time.Time{}, nil, time.Time{}
 	if st == nil {
 		return
 	}

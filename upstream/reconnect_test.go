@@ -32,6 +32,14 @@ func TestOPS2BackoffFullJitter(t *testing.T) {
 			t.Errorf("attempt %d: mean delay %v, want about %v", i, mean, middle)
 		}
 	}
+	for _, base := range []time.Duration{time.Second, 30 * time.Second, 10 * time.Minute, 24 * time.Hour} {
+		b := backoff{base: base, max: 24 * time.Hour}
+		for i := range 100 {
+			if d := b.next(); d <= 0 || d > b.max {
+				t.Fatalf("base %v, attempt %d: delay %v", base, i, d)
+			}
+		}
+	}
 	b := backoff{base: base, max: limit, attempts: 1 << 20}
 	if d := b.next(); d > limit {
 		t.Errorf("delay %v after a million attempts", d)

@@ -152,7 +152,8 @@ func (s *Session) loop() error {
 func (s *Session) next() time.Time {
 	at := earlier(earlier(s.batchAt, s.settleAt), s.failback.at)
 	for i := range s.lines {
-		at = earlier(earlier(at, s.lines[i].at), s.lines[i].heldUntil())
+		l := &s.lines[i]
+		at = earlier(earlier(at, l.at), earlier(l.renew, l.heldUntil()))
 	}
 	return at
 }
@@ -184,6 +185,9 @@ func (s *Session) elapse(now time.Time) {
 		s.acknowledgeHeld(l, now)
 		if due(&l.at, now) {
 			s.lineDue(l)
+		}
+		if due(&l.renew, now) && l.open && !l.draining {
+			s.demand(l)
 		}
 	}
 	if due(&s.settleAt, now) {
@@ -270,6 +274,9 @@ func (s *Session) respond(l *line, r *received, at time.Time) {
 		if reason == nil && s.hold(l, r.TypeURL, r.Nonce, before, at) {
 			return
 		}
+	}
+	if reason != nil {
+		s.acknowledgeType(l, r.TypeURL, len(l.held))
 	}
 	s.answer(l, r.TypeURL, r.Nonce, reason, at)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -163,23 +164,31 @@ func TestSTR8STR9ACK2Answers(t *testing.T) {
 	})
 }
 
+func encode(t *testing.T, r *discoveryv3.DeltaDiscoveryResponse) raw {
+	t.Helper()
+	b, err := proto.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// undecodable is a response with a resource whose name says that it is longer than
+// the resource.
+func undecodable(t *testing.T, typeURL, nonce string) raw {
+	t.Helper()
+	return append(raw{2<<3 | 2, 3, 1<<3 | 2, 9, 'x'},
+		encode(t, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeURL, Nonce: nonce})...)
+}
+
 // What cannot be accepted is refused with the reason, and the stream lives on.
 func TestACK6Rejected(t *testing.T) {
-	encode := func(r *discoveryv3.DeltaDiscoveryResponse) raw {
-		b, err := proto.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
-	broken := append(raw{2<<3 | 2, 3, 1<<3 | 2, 9, 'x'}, // a resource whose name says it is longer than the resource
-		encode(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusters, Nonce: "n"})...)
 	for name, tt := range map[string]struct {
 		msg  raw
 		want string
 	}{
-		"undecodable":        {broken, "resources[0]"},
-		"type not asked for": {encode(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: "type.example/Nonsense", Nonce: "n"}), "not asked"},
+		"undecodable":        {undecodable(t, clusters, "n"), "resources[0]"},
+		"type not asked for": {encode(t, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: "type.example/Nonsense", Nonce: "n"}), "not asked"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -431,6 +440,34 @@ func TestResubscribe(t *testing.T) {
 				t.Errorf("closed %v, delays %v", obs.closed, obs.delays)
 			}
 		})
+	})
+}
+
+// A stream that began anew is left alone for a while: clients whose subscriptions
+// make it begin anew must not keep it from everybody else.
+func TestResubscribePause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serve("a")
+		store := newStore(sub(clusters, "*"))
+		run(t, newUpstream(t, n.config("a")), store, nil)
+		srv.accept().next()
+		var began []time.Time
+		for i := range 3 {
+			store.get(func(s *memStore) { s.anew = true })
+			name := strconv.Itoa(i)
+			all := sub(clusters, "*", name)
+			store.want(0, []wireSubscription{all}, sub(clusters, name))
+			if req := srv.accept().next(); !slices.Equal(req.GetResourceNamesSubscribe(), all.Subscribe) {
+				t.Errorf("request %v", req)
+			}
+			began = append(began, time.Now())
+		}
+		for i, at := range began[1:] {
+			if got := at.Sub(began[i]); got != renewPause {
+				t.Errorf("begun anew after %v, want %v", got, renewPause)
+			}
+		}
 	})
 }
 

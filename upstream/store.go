@@ -27,7 +27,8 @@ type Store interface {
 	// Restart says that the stream begins anew and returns everything wanted on
 	// it, one subscription per type, with the versions held (RES-12). Versions
 	// that would take more than versionsLimit bytes, encoded as
-	// initial_resource_versions, are left out for that type (RES-14).
+	// initial_resource_versions and together with the names of the collections
+	// whose members they may be, are left out for that type (RES-14).
 	Restart(stream, versionsLimit int) []wire.Subscription
 
 	// TakeDemand returns what changed since Restart or the last TakeDemand, in the
