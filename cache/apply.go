@@ -180,6 +180,7 @@ func (t *table) answer(now time.Time, empty bool) {
 			continue
 		}
 		c.answered = now
+		t.store.unsettled[c] = struct{}{}
 		if empty && c.knownEmpty() {
 			t.store.changed(c) // followers can be told that there is nothing
 		}
@@ -281,18 +282,18 @@ func (s *Store) Settle(now time.Time) time.Time {
 	defer s.applyMu.Unlock()
 	s.mu.Lock()
 	var next time.Time
-	for _, t := range s.tables {
-		for _, c := range t.colls {
-			at := c.settleAt(s.quiet)
-			switch {
-			case at.IsZero():
-			case now.Before(at):
-				if next.IsZero() || at.Before(next) {
-					next = at
-				}
-			default:
-				t.settle(c, now)
+	for c := range s.unsettled {
+		at := c.settleAt(s.quiet)
+		switch {
+		case at.IsZero():
+			delete(s.unsettled, c)
+		case now.Before(at):
+			if next.IsZero() || at.Before(next) {
+				next = at
 			}
+		default:
+			delete(s.unsettled, c)
+			c.table.settle(c, now)
 		}
 	}
 	s.finish()

@@ -72,8 +72,9 @@ type Change struct {
 }
 
 // Update carries out a change; the caller collects then, since the bell does not
-// ring for it. It returns the names that were subscribed to and are not any more;
-// names that never were are ignored (SUB-7).
+// ring for it. It returns the names that were subscribed to and are not any more, for
+// Answer in another store: globs, which are nothing that "*" could hold, are not
+// among them. Names that never were subscribed to are ignored (SUB-7).
 func (c *Client) Update(ch Change) []Name {
 	s := c.store
 	s.mu.Lock()
@@ -83,10 +84,12 @@ func (c *Client) Update(ch Change) []Name {
 	}
 	var gone []Name
 	for _, n := range ch.Unsubscribe {
-		if w.unsubscribe(n) {
+		if w.unsubscribe(n) && !keyer.IsGlob(n.Key) {
 			gone = append(gone, n)
 		}
 	}
+	// Nor are names that a glob keeps, which tells of them from now on (GLOB-5).
+	gone = slices.DeleteFunc(gone, func(n Name) bool { return w.globFor(n.Key) != nil })
 	for _, n := range ch.Answer {
 		if w.wildcard != nil {
 			w.answer(n)

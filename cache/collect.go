@@ -40,14 +40,21 @@ type Batch struct {
 // is larger; at most parts batches are taken, and more reports that some are
 // left. The error is ErrBehind.
 func (c *Client) Collect(busy func(typeURL string) bool, size, parts int) (batches []*Batch, more bool, err error) {
-	return c.collect(busy, size, parts, false)
+	return c.collect(busy, busy, size, parts, false)
 }
 
 // CollectAdditions is Collect without the removals that wait for later types
 // (ADS-1): for a stream with places in several stores, whose later types may be
 // due in another one.
 func (c *Client) CollectAdditions(busy func(typeURL string) bool, size, parts int) (batches []*Batch, more bool, err error) {
-	return c.collect(busy, size, parts, true)
+	return c.collect(busy, busy, size, parts, true)
+}
+
+// CollectOvertaken is CollectAdditions of some types only, though their ACKs are
+// outstanding: for a stream that is about to send a later type out of another
+// store (ADS-2). types tells which; busy is as in Collect.
+func (c *Client) CollectOvertaken(types, busy func(typeURL string) bool, size, parts int) (batches []*Batch, more bool, err error) {
+	return c.collect(func(typeURL string) bool { return !types(typeURL) }, busy, size, parts, true)
 }
 
 // Due reports whether anything is left to be sent but removals that wait for
@@ -60,7 +67,9 @@ func (c *Client) Due() bool {
 	})
 }
 
-func (c *Client) collect(busy func(typeURL string) bool, size, parts int, additions bool) ([]*Batch, bool, error) {
+// collect takes what is due, save types that are to wait. busy tells for which ones
+// an acknowledgement is outstanding, and so will bring the stream here again.
+func (c *Client) collect(waits, busy func(typeURL string) bool, size, parts int, additions bool) ([]*Batch, bool, error) {
 	c.store.mu.RLock()
 	defer c.store.mu.RUnlock()
 	defer c.rest(busy)
@@ -70,12 +79,12 @@ func (c *Client) collect(busy func(typeURL string) bool, size, parts int, additi
 	p := &pass{size: size, left: parts}
 	last := Rank(-1) // the last one that has something to send, not only to hold back
 	for i, w := range c.watches {
-		if !busy(w.typeURL) && (w.additionsDue() || (w.removalsDue() && !w.heldBack(c.watches[i+1:]))) {
+		if !waits(w.typeURL) && (w.additionsDue() || (w.removalsDue() && !w.heldBack(c.watches[i+1:]))) {
 			last = w.rank
 		}
 	}
 	for i, w := range c.watches {
-		forced := busy(w.typeURL)
+		forced := waits(w.typeURL)
 		if forced && w.rank >= last {
 			continue
 		}
@@ -92,7 +101,7 @@ func (c *Client) collect(busy func(typeURL string) bool, size, parts int, additi
 		if additions {
 			break
 		}
-		if w.rank.waits() && !busy(w.typeURL) && !w.heldBack(c.watches[i+1:]) {
+		if w.rank.waits() && !waits(w.typeURL) && !w.heldBack(c.watches[i+1:]) {
 			p.removals(w)
 		}
 	}

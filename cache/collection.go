@@ -171,6 +171,7 @@ func (c *collection) knownEmpty() bool {
 func (t *table) dropCollection(c *collection) {
 	delete(t.colls, c.key)
 	delete(t.unanswered, c)
+	delete(t.store.unsettled, c)
 	for _, l := range []*list{&c.live, &c.tombs} {
 		for l.head != nil {
 			e := l.head

@@ -66,6 +66,18 @@ func TestSettle(t *testing.T) {
 			}
 		})
 	})
+	t.Run("RES-14 RES-17 the collections must fit beside the versions of their members", func(t *testing.T) {
+		b := newBed(t, Limits{})
+		c := b.join()
+		c.sub(cds, globG, globQ)
+		b.connect(0)
+		b.says(cds, "+"+nameG1+"@1")
+		limit := len(nameG1) + len(globG) + len(globQ)
+		b.store.Lost(0)
+		b.expect(b.connectWithin(0, limit), "CDS +"+globG+" +"+globQ)
+		b.store.Lost(0)
+		b.expect(b.connectWithin(0, limit+100), "CDS +"+globG+" +"+globQ+" ="+nameG1+"@1")
+	})
 	t.Run("RES-14 names are exact, also where the versions did not fit", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBed(t, Limits{})

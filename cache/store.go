@@ -34,6 +34,7 @@ type Store struct {
 	seq       uint64 // number of the last change
 	tables    map[tableKey]*table
 	clients   map[*Client]struct{}
+	unsettled map[*collection]struct{} // all whose quiet time may have to be ended: Settle is called for every response
 	resources int64
 	bytes     int64
 }
@@ -47,6 +48,8 @@ func (c *Cache) Open(quiet time.Duration) *Store {
 		demand:  make(chan struct{}, 1),
 		tables:  make(map[tableKey]*table),
 		clients: make(map[*Client]struct{}),
+
+		unsettled: make(map[*collection]struct{}),
 	}
 }
 
@@ -197,9 +200,10 @@ func (s *Store) StreamWanted(stream int) bool {
 
 // Restart says that an upstream stream begins anew. It returns what is wanted on
 // it, one subscription per type, with the versions of what is held (RES-12), and
-// drops what waited to be unsubscribed. Where a type's versions would take more
-// than versionsLimit bytes they are left out; then what the server does not
-// mention is stale until Settle (RES-14).
+// drops what waited to be unsubscribed. Where a type's versions, and the names of
+// its collections, which must go into the same request, would take more than
+// versionsLimit bytes they are left out; then what the server does not mention is
+// stale until Settle (RES-14).
 func (s *Store) Restart(stream int, versionsLimit int) []wire.Subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -257,10 +261,14 @@ func (t *table) restart(versionsLimit int) wire.Subscription {
 	return sub
 }
 
-// versions lists what the table holds, unless that would pass limit bytes.
+// versions lists what the table holds, unless that and the collections' names would
+// pass limit bytes.
 func (t *table) versions(limit int) (map[string]string, bool) {
 	const overhead = 12 // tags and lengths of a map entry
 	size := 0
+	for _, c := range t.colls {
+		size += len(c.name) + overhead
+	}
 	held := make(map[string]string)
 	for _, e := range t.entries {
 		if e.res == nil || e.alias {

@@ -50,14 +50,17 @@ func (st *stream) busy(typeURL string) bool {
 // make-before-break across stores (ADS-1).
 func (st *stream) collect() (batches []*cache.Batch, more bool, err error) {
 	if len(st.order) < 2 {
-		return st.collectFrom((*cache.Client).Collect, st.awaits)
+		return st.collectFrom((*cache.Client).Collect)
 	}
-	batches, more, err = st.collectFrom((*cache.Client).CollectAdditions, st.awaits)
+	batches, more, err = st.collectFrom((*cache.Client).CollectAdditions)
 	if err != nil {
 		return nil, false, err
 	}
 	if early := st.overtaken(batches); early != nil {
-		some, left, err := st.collectFrom((*cache.Client).CollectAdditions, func(typeURL string) bool { return !early[typeURL] })
+		overtaken := func(c *cache.Client, busy func(string) bool, size, parts int) ([]*cache.Batch, bool, error) {
+			return c.CollectOvertaken(func(typeURL string) bool { return early[typeURL] }, busy, size, parts)
+		}
+		some, left, err := st.collectFrom(overtaken)
 		if err != nil {
 			return nil, false, err
 		}
@@ -67,7 +70,7 @@ func (st *stream) collect() (batches []*cache.Batch, more bool, err error) {
 	if more || slices.ContainsFunc(st.order, (*cache.Client).Due) {
 		return batches, more, nil // what waits for later types waits for those of every store
 	}
-	last, more, err := st.collectFrom((*cache.Client).Collect, st.awaits)
+	last, more, err := st.collectFrom((*cache.Client).Collect)
 	if err != nil {
 		return nil, false, err
 	}
@@ -112,9 +115,9 @@ func (st *stream) overtaken(batches []*cache.Batch) map[string]bool {
 type collector func(c *cache.Client, busy func(typeURL string) bool, size, parts int) ([]*cache.Batch, bool, error)
 
 // collectFrom asks every store.
-func (st *stream) collectFrom(collect collector, busy func(typeURL string) bool) (batches []*cache.Batch, more bool, err error) {
+func (st *stream) collectFrom(collect collector) (batches []*cache.Batch, more bool, err error) {
 	for _, c := range st.order {
-		some, left, err := collect(c, busy, st.server.config.MaxMessageSize-headerRoom, maxParts)
+		some, left, err := collect(c, st.awaits, st.server.config.MaxMessageSize-headerRoom, maxParts)
 		if err != nil {
 			return nil, false, status.Error(codes.Unavailable, err.Error())
 		}

@@ -18,6 +18,32 @@ func TestStores_ADS1_SUB8(t *testing.T) {
 			h.opaque.set(clusterType, "2", "a")
 			c.wants("Cluster +a=2")
 		}},
+		{"SUB-8 across stores: a glob is no name that could be answered", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a")
+			h.a.set(clusterType, "1", ofA("dir/x"))
+			c := h.client()
+			c.subscribe(clusterType, "*", ofA("dir/*"))
+			c.take()
+			h.opaque.settle()
+			c.unsubscribe(clusterType, ofA("dir/*"))
+			c.wants()
+		}},
+		{"GLOB-5 SUB-8 across stores: a glob keeps what was named too", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a")
+			h.a.set(clusterType, "1", ofA("dir/x"))
+			c := h.client()
+			c.subscribe(clusterType, "*", ofA("dir/*"), ofA("dir/x"))
+			c.take()
+			h.opaque.settle()
+			c.unsubscribe(clusterType, ofA("dir/x"))
+			c.wants() // "*" does not have it, but that takes nothing from the glob
+			h.a.set(clusterType, "2", ofA("dir/x"))
+			c.wants("Cluster +" + ofA("dir/x") + "=2")
+			c.subscribe(clusterType, ofA("dir/x"))
+			c.take()
+			c.unsubscribe(clusterType, ofA("dir/x"), ofA("dir/*"))
+			c.wants("Cluster -" + ofA("dir/x")) // nothing keeps it
+		}},
 		{"ADS-1 removals across stores", func(h *harness) {
 			h.a.set(clusterType, "1", ofA("old"))
 			h.opaque.set(listenerType, "1", "l")
@@ -30,6 +56,30 @@ func TestStores_ADS1_SUB8(t *testing.T) {
 			h.a.set(clusterType, "2", ofA("new"))
 			h.advance(DefaultAckTimeout)
 			c.wants("Cluster +"+ofA("new")+"=2", "Listener +l=2", "Cluster -"+ofA("old"))
+		}},
+		{"ADS-2 what may be sent is sent at once while types of several stores wait", func(h *harness) {
+			const listener = "xdstp://a/envoy.config.listener.v3.Listener/l"
+			h.opaque.set(clusterType, "1", "c", "gone")
+			h.opaque.set(endpointType, "1", "e")
+			h.opaque.set(unknownType, "1", "u")
+			h.a.set(listenerType, "1", listener)
+			c := h.slowClient()
+			c.subscribe(clusterType)
+			c.subscribe(endpointType, "e")
+			c.subscribe(unknownType, "u")
+			c.subscribe(listenerType, listener)
+			for _, r := range c.take() {
+				if r.TypeUrl == clusterType || r.TypeUrl == listenerType {
+					c.ack(r)
+				}
+			}
+			h.opaque.set(unknownType, "2", "u")
+			h.opaque.unset(clusterType, "gone") // waits for u
+			c.wants()
+			h.a.set(listenerType, "2", listener) // later than the endpoints, which are busy
+			c.wants("Listener +" + listener + "=2")
+			h.opaque.set(clusterType, "2", "new")
+			c.wants("Cluster +new=2")
 		}},
 	})
 }
