@@ -1,10 +1,13 @@
 package config
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // use is what an address is for.
@@ -69,9 +72,17 @@ func validHost(host string) bool {
 }
 
 // authority checks an xdstp authority by the grammar of RFC 3986's reg-name and
-// port (NAME-1). The empty one is valid: it is that of xdstp:///type/id.
-func (k *checker) authority(path, value string) {
+// port, and gives the form in which it is compared (NAME-1, NAME-3). The empty one
+// is valid: it is that of xdstp:///type/id.
+func (k *checker) authority(path, value string) (canonical string) {
 	if strings.Trim(value, wordCharacters+".~!$&'()*+,;=:%[]@") != "" {
 		k.fail(path, "expected the authority alone, as in xdstp://authority/…, got %q", value)
+		return value
 	}
+	canonical, err := keyer.CanonicalAuthority(value)
+	if bad, ok := errors.AsType[*keyer.NameError](err); ok {
+		k.fail(path, "%q: %s", value, bad.Reason)
+		return value
+	}
+	return canonical
 }

@@ -21,7 +21,6 @@ func Default() *Config {
 			AckTimeout:     Duration(10 * time.Second),
 			Drain:          Duration(30 * time.Second),
 			Keepalive:      defaultKeepalive(),
-			DebugServices:  true,
 		},
 		Admin:       Admin{Listen: "127.0.0.1:19000"},
 		Node:        Node{ID: "xdsrelay", Cluster: "xdsrelay"},

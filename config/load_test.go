@@ -49,7 +49,7 @@ func TestParseEveryKey(t *testing.T) {
 			AckTimeout:     Duration(3 * time.Second),
 			Drain:          Duration(4 * time.Second),
 			Keepalive:      Keepalive{Time: Duration(50 * time.Second), Timeout: Duration(6 * time.Second)},
-			DebugServices:  false,
+			DebugServices:  true,
 		},
 		Admin: Admin{Listen: "[::1]:19443"},
 		Upstreams: []Upstream{{
@@ -247,7 +247,7 @@ func TestLoadEnvironmentOfEveryKind(t *testing.T) {
 		"HOME=/root",
 		"XDSRELAY_SERVER_TLS_CERT_FILE=cert.pem",
 		"XDSRELAY_SERVER_TLS_KEY_FILE=Key.pem",
-		"XDSRELAY_SERVER_DEBUG_SERVICES=false",
+		"XDSRELAY_SERVER_DEBUG_SERVICES=true",
 		"XDSRELAY_SERVER_MAX_MESSAGE_SIZE=1MiB",
 		"XDSRELAY_SERVER_KEEPALIVE_TIME=0",
 		"XDSRELAY_CACHE_MAX_RESOURCES=5",
@@ -264,7 +264,7 @@ func TestLoadEnvironmentOfEveryKind(t *testing.T) {
 	}
 	want := mustParse(t, minimal)
 	want.Server.TLS = &ServerTLS{CertFile: "cert.pem", KeyFile: "Key.pem"}
-	want.Server.DebugServices = false
+	want.Server.DebugServices = true
 	want.Server.MaxMessageSize = MiB
 	want.Server.Keepalive.Time = 0
 	want.Cache.MaxResources = 5

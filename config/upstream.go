@@ -96,12 +96,12 @@ func (k *checker) routing(all []Upstream) {
 		}
 		for j, authority := range u.Authorities {
 			at := fmt.Sprintf("upstreams[%d].authorities[%d]", i, j)
-			k.authority(at, authority)
-			if owner, taken := claimed[authority]; taken {
+			canonical := k.authority(at, authority)
+			if owner, taken := claimed[canonical]; taken {
 				k.fail(at, "%q is claimed by upstreams[%d] already", authority, owner)
 				continue
 			}
-			claimed[authority] = i
+			claimed[canonical] = i
 		}
 		if !u.Default && len(u.Authorities) == 0 {
 			k.fail(fmt.Sprintf("upstreams[%d]", i), "would never be asked: expected default: true or authorities")

@@ -40,8 +40,9 @@ type session struct {
 	done   chan struct{} // closed when client has ended
 
 	// guarded by hub.mu
-	users  int         // streams that were routed here
-	closer *time.Timer // looks whether it can be closed; nil while it has users
+	users   int         // streams that were routed here
+	closer  *time.Timer // looks whether it can be closed; nil while it has users
+	lingers int         // how often closer was set
 }
 
 // hub keeps one session per upstream and scope, from the first stream that needs
@@ -124,17 +125,20 @@ func (h *hub) release(s *session) {
 
 // closeLater looks again after the linger. The caller holds mu.
 func (h *hub) closeLater(s *session) {
-	s.closer = time.AfterFunc(h.linger, func() { h.closeUnused(s) })
+	s.lingers++
+	linger := s.lingers
+	s.closer = time.AfterFunc(h.linger, func() { h.closeUnused(s, linger) })
 }
 
 // closeUnused ends a session that nobody has used for the linger. What it holds
 // is gone then; so while its control plane is away it stays, since then nobody
 // could fill it again (OPS-1). xdstp names belong to no client: their session
 // stays as long as anything of it is cached (SUB-11).
-func (h *hub) closeUnused(s *session) {
+// linger says after which one: its end may have met a stream that came and went.
+func (h *hub) closeUnused(s *session, linger int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s.users > 0 || h.closed || h.sessions[s.key] != s {
+	if s.users > 0 || s.lingers != linger || h.closed {
 		return
 	}
 	away := s.client.Status().State == upstream.StateConnecting

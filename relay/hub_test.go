@@ -152,6 +152,20 @@ func TestHub(t *testing.T) {
 			}
 		})
 	})
+	// The first linger's timer fires and waits for the lock that a stream holds, which
+	// comes and goes: the second linger has just begun.
+	t.Run("AGG-3 a linger that was cut short ends nothing", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := testHub(t, false)
+			s := visit(t, h, "shared")
+			first := s.lingers
+			visit(t, h, "shared")
+			h.closeUnused(s, first)
+			if len(h.all()) != 1 {
+				t.Error("closed before the linger of the last client")
+			}
+		})
+	})
 	t.Run("OPS-4 nothing is acquired after the end", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := testHub(t, false)

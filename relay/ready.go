@@ -17,12 +17,16 @@ const reachPause = time.Second
 // with the first client that needs them, and clients may be kept away until the
 // relay is ready: so somebody has to look before there is a session.
 func (r *Relay) reach(ctx context.Context, p *plane) {
-	for {
-		if p.upstream.Reach(ctx) == nil {
+	for first := true; ; first = false {
+		err := p.upstream.Reach(ctx)
+		if err == nil {
 			r.mu.Lock()
 			r.reached[p.name] = true
 			r.mu.Unlock()
 			return
+		}
+		if first && ctx.Err() == nil {
+			r.log.Warn("an upstream cannot be reached, so the relay is not ready", "upstream", p.name, "error", err)
 		}
 		select {
 		case <-ctx.Done():

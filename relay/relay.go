@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"sync"
@@ -137,12 +138,12 @@ func upstreamConfig(u config.Upstream, log *slog.Logger) upstream.Config {
 		MaxReceiveSize:   int(u.MaxReceiveSize),
 		MaxRequestSize:   int(u.MaxRequestSize),
 		ConnectTimeout:   u.ConnectTimeout.Std(),
-		KeepaliveTime:    u.Keepalive.Time.Std(),
+		KeepaliveTime:    orNever(u.Keepalive.Time),
 		KeepaliveTimeout: u.Keepalive.Timeout.Std(),
 		BackoffBase:      u.Backoff.Base.Std(),
 		BackoffMax:       u.Backoff.Max.Std(),
 		FailbackInterval: u.Failback.Std(),
-		Batch:            u.Batch.Std(),
+		Batch:            max(u.Batch.Std(), time.Nanosecond), // zero would be upstream's default
 		NackWait:         u.NackWait.Std(),
 		Logger:           log,
 	}
@@ -155,6 +156,20 @@ func upstreamConfig(u config.Upstream, log *slog.Logger) upstream.Config {
 	return c
 }
 
+// orNever is a time after which something happens, where the configuration says
+// zero for never and those who are given it take zero for a default of their own.
+// gRPC's word for never is the longest time there is.
+func orNever(d config.Duration) time.Duration {
+	if d == 0 {
+		return math.MaxInt64
+	}
+	return d.Std()
+}
+
+func keepaliveOf(k config.Keepalive) keepalive.ServerParameters {
+	return keepalive.ServerParameters{Time: orNever(k.Time), Timeout: k.Timeout.Std()}
+}
+
 // listener builds the server towards the clients.
 func (r *Relay) listener(rt *router) error {
 	s := r.config.Server
@@ -162,7 +177,7 @@ func (r *Relay) listener(rt *router) error {
 		MaxMessageSize: int(s.MaxMessageSize),
 		MaxReceiveSize: int(s.MaxReceiveSize),
 		AckTimeout:     s.AckTimeout.Std(),
-		Keepalive:      keepalive.ServerParameters{Time: s.Keepalive.Time.Std(), Timeout: s.Keepalive.Timeout.Std()},
+		Keepalive:      keepaliveOf(s.Keepalive),
 		DebugServices:  s.DebugServices,
 		Router:         rt,
 		Observer:       r.metrics.Downstream(),

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"errors"
 	"fmt"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -84,8 +85,11 @@ func (r *routes) hold(plane, scope string, node func() *corev3.Node) (*session, 
 		}
 	}
 	s, err := r.router.hub.acquire(plane, scope, node)
-	if err != nil {
+	switch {
+	case errors.Is(err, errClosed):
 		return nil, status.Error(codes.Unavailable, err.Error())
+	case err != nil: // a node that no request has room for
+		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	r.held[s] = struct{}{}
 	return s, nil
