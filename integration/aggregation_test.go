@@ -62,8 +62,8 @@ func TestAggregation_AGG2_AGG3_SUB10(t *testing.T) {
 		c.awaitHolding(t, clusterType, universe[clusterType][4]) // xdstp names belong to nobody
 		c.subscribe(clusterType, []string{"*"}, nil)
 		c.await(t, "the refusal", func() bool { return !c.connected() })
-		if got := status.Code(c.err); got != codes.PermissionDenied {
-			t.Errorf("AGG-2: the stream ended with %v, want PermissionDenied", c.err)
+		if err := c.ended(); status.Code(err) != codes.PermissionDenied {
+			t.Errorf("AGG-2: the stream ended with %v, want PermissionDenied", err)
 		}
 	})
 }

@@ -42,10 +42,13 @@ type client struct {
 
 type held struct{ version, payload string }
 
-func newClient(t testing.TB, addr, node string) *client {
+// newClient makes a client in plain text, unless options say otherwise.
+func newClient(t testing.TB, addr, node string, options ...grpc.DialOption) *client {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
+	conn, err := grpc.NewClient("passthrough:///"+addr, append([]grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64 << 20)),
+	}, options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,19 +130,18 @@ func (c *client) disconnect() {
 	}
 }
 
-// connected reports whether the stream is up.
+// connected reports whether the stream is up. Its end counts as a change.
 func (c *client) connected() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stream == nil {
-		return false
-	}
-	select {
-	case <-c.done:
-		return false
-	default:
-		return true
-	}
+	return c.stream != nil && c.err == nil
+}
+
+// ended is why the stream ended.
+func (c *client) ended() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
 }
 
 // pause stops reading; resume goes on.
@@ -302,7 +304,7 @@ const patience = 20 * time.Second
 func (c *client) await(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	if !c.happens(cond) {
-		t.Fatalf("%s: never happened to client %s; its stream ended with %v", what, c.node, c.err)
+		t.Fatalf("%s: never happened to client %s; its stream ended with %v", what, c.node, c.ended())
 	}
 }
 

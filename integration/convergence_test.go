@@ -83,6 +83,9 @@ func converge(t *testing.T, seed uint64) {
 		}
 	}
 	s.relay.consistent(t)
+	if again := p.askedAgain(); len(again) > 0 {
+		t.Errorf("SUB-10: asked for while it was subscribed to: %q", again)
+	}
 	for _, st := range p.streamsNow() {
 		if st.nacks > 0 {
 			t.Errorf("the relay rejected %d responses", st.nacks)

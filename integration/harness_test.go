@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,8 +39,27 @@ func listen(t testing.TB) net.Listener {
 // testRelay is a whole relay on loopback ports.
 type testRelay struct {
 	addr, admin string
+	log         *logText
 	stop        func() // as a signal does; returns when the relay has ended
 	force       chan struct{}
+}
+
+// logText keeps what a relay logs.
+type logText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // startRelay runs a relay in front of control planes. change adapts the
@@ -63,14 +85,18 @@ func startRelay(t testing.TB, change func(*config.Config), planes ...string) *te
 		u.Backoff = config.Backoff{Base: config.Duration(5 * time.Millisecond), Max: config.Duration(50 * time.Millisecond)}
 		u.Settle = config.Duration(100 * time.Millisecond)
 	}
-	r, err := relay.New(cfg, relay.Options{Version: "test"})
+	cfg.Server.TLSRefresh = config.Duration(10 * time.Millisecond)
+	log := new(logText)
+	r, err := relay.New(cfg, relay.Options{
+		Version: "test", Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	xds, admin := listen(t), listen(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	tr := &testRelay{addr: xds.Addr().String(), admin: "http://" + admin.Addr().String(), force: make(chan struct{})}
+	tr := &testRelay{addr: xds.Addr().String(), admin: "http://" + admin.Addr().String(), log: log, force: make(chan struct{})}
 	go func() { done <- r.Run(ctx, tr.force, xds, admin) }()
 	stopped := false
 	tr.stop = func() {

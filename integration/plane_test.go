@@ -22,7 +22,8 @@ import (
 // can be killed and come back, and answers in any order and in any number of
 // parts. What go-control-plane can do is tested against go-control-plane.
 type plane struct {
-	addr string
+	addr    string
+	options []grpc.ServerOption
 
 	mu      sync.Mutex
 	rand    *rand.Rand // nil: answers whole and in order
@@ -31,6 +32,7 @@ type plane struct {
 	version int
 	streams map[*planeStream]struct{}
 	opened  int
+	again   []string // what a stream asked for while it was subscribed to it
 	server  *grpc.Server
 	serving chan struct{}
 
@@ -64,9 +66,9 @@ type planeType struct {
 	known map[string]string // version told
 }
 
-func newPlane(t *testing.T) *plane {
+func newPlane(t *testing.T, options ...grpc.ServerOption) *plane {
 	t.Helper()
-	p := &plane{types: make(map[string]map[string]entry), streams: make(map[*planeStream]struct{})}
+	p := &plane{options: options, types: make(map[string]map[string]entry), streams: make(map[*planeStream]struct{})}
 	lis := listen(t)
 	p.addr = lis.Addr().String()
 	p.start(lis)
@@ -75,7 +77,7 @@ func newPlane(t *testing.T) *plane {
 }
 
 func (p *plane) start(lis net.Listener) {
-	s := grpc.NewServer()
+	s := grpc.NewServer(p.options...)
 	discovery.RegisterAggregatedDiscoveryServiceServer(s, p)
 	serving := make(chan struct{})
 	p.mu.Lock()
@@ -192,6 +194,9 @@ func (p *plane) request(st *planeStream, r *discovery.DeltaDiscoveryRequest) {
 	}
 	fresh := &planeType{subs: make(map[string]bool)}
 	for _, n := range r.ResourceNamesSubscribe {
+		if t.subs[n] {
+			p.again = append(p.again, r.TypeUrl+" "+n)
+		}
 		t.subs[n], fresh.subs[n] = true, true
 	}
 	if len(fresh.subs) > 0 {
@@ -245,10 +250,10 @@ func (p *plane) answer(st *planeStream, typeURL string, t, fresh *planeType, ver
 }
 
 // push sends resources and removals, in parts and in any order if the plane is
-// random.
+// random. That there is nothing is said too: "*" is always answered.
 func (p *plane) push(st *planeStream, typeURL string, add []*discovery.Resource, remove []string) {
 	parts := 1
-	if p.rand != nil {
+	if p.rand != nil && len(add)+len(remove) > 0 {
 		p.rand.Shuffle(len(add), func(i, j int) { add[i], add[j] = add[j], add[i] })
 		parts = 1 + p.rand.IntN(3)
 	}
@@ -415,6 +420,14 @@ func (p *plane) awaitSubscribed(t testing.TB, want map[string]int) {
 		}
 		return true
 	})
+}
+
+// askedAgain lists what streams asked for although they were subscribed to it
+// (SUB-10).
+func (p *plane) askedAgain() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.again)
 }
 
 // openedStreams counts the streams from the beginning.

@@ -19,6 +19,7 @@ import (
 	cachev3 "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	serverv3 "github.com/envoyproxy/go-control-plane/pkg/server/v3"
+	"github.com/xdsrelay/xdsrelay/internal/pkitest"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -146,18 +147,13 @@ func TestWatchFails(t *testing.T) {
 }
 
 func TestWatchTLS(t *testing.T) {
-	ca := newAuthority(t)
-	serverCert, serverKey := ca.issue(t, "xds.example.com")
-	pair, err := tls.LoadX509KeyPair(serverCert, serverKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca, dir := pkitest.NewAuthority(t, "ca"), pkitest.NewFolder(t)
 	linear := cachev3.NewLinearCache(resource.ClusterType, cachev3.WithInitialResources(map[string]types.Resource{"cart": cluster("cart", 1)}))
 	address := controlPlane(t, linear, nil, grpc.Creds(credentials.NewTLS(&tls.Config{
-		Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca.pool,
+		Certificates: []tls.Certificate{ca.Server("xds.example.com")}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca.Pool(),
 	})))
-	cert, key := ca.issue(t, "client")
-	args := []string{"watch", address, "--type", "cds", "--once", "--ca-file", ca.file, "--cert-file", cert, "--key-file", key}
+	cert, key := dir.PutPair("client", ca.Client("client"))
+	args := []string{"watch", address, "--type", "cds", "--once", "--ca-file", dir.PutCA("ca", ca), "--cert-file", cert, "--key-file", key}
 	if got := xdsrelay(t, append(args, "--server-name", "xds.example.com")...); got.code != 0 || !strings.Contains(got.stdout, "+ cart") {
 		t.Errorf("%+v", got)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/pkitest"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/test/bufconn"
@@ -96,12 +97,12 @@ func newServer(t *testing.T, cfg ServerConfig) *Server {
 }
 
 func TestHandshake(t *testing.T) {
-	dir := newFolder(t)
-	ca, other := newAuthority(t, "ca"), newAuthority(t, "other")
-	caFile, otherFile := dir.put("ca.crt", ca.pem), dir.put("other-ca.crt", other.pem)
-	serverCert, serverKey := dir.pair(ca, "relay.test")
-	clientCert, clientKey := dir.pair(ca, "client.test")
-	strangerCert, strangerKey := dir.pair(other, "stranger.test")
+	dir := pkitest.NewFolder(t)
+	ca, other := pkitest.NewAuthority(t, "ca"), pkitest.NewAuthority(t, "other")
+	caFile, otherFile := dir.PutCA("ca", ca), dir.PutCA("other-ca", other)
+	serverCert, serverKey := dir.PutPair("relay.test", ca.Server("relay.test"))
+	clientCert, clientKey := dir.PutPair("client.test", ca.Client("client.test"))
+	strangerCert, strangerKey := dir.PutPair("stranger.test", other.Client("stranger.test"))
 
 	plain := ServerConfig{CertFile: serverCert, KeyFile: serverKey}
 	mutual := ServerConfig{CertFile: serverCert, KeyFile: serverKey, ClientCAFile: caFile}
@@ -150,11 +151,11 @@ func TestHandshake(t *testing.T) {
 // The name to verify comes from the configuration where it is given, whatever
 // the endpoint is called.
 func TestServerName(t *testing.T) {
-	dir := newFolder(t)
-	ca := newAuthority(t, "ca")
-	cert, key := dir.pair(ca, "relay.test")
+	dir := pkitest.NewFolder(t)
+	ca := pkitest.NewAuthority(t, "ca")
+	cert, key := dir.PutPair("relay.test", ca.Server("relay.test"))
 	s := newServer(t, ServerConfig{CertFile: cert, KeyFile: key})
-	c := newClient(t, ClientConfig{CAFile: dir.put("ca.crt", ca.pem), ServerName: "relay.test"})
+	c := newClient(t, ClientConfig{CAFile: dir.PutCA("ca", ca), ServerName: "relay.test"})
 	client, _, err, _ := handshake(t, c, s, "192.0.2.1:18000")
 	if err != nil {
 		t.Fatal(err)
@@ -177,9 +178,9 @@ func TestClientCredentials(t *testing.T) {
 }
 
 func TestMinimumVersion(t *testing.T) {
-	dir := newFolder(t)
-	ca := newAuthority(t, "ca")
-	cert, key := dir.pair(ca, "relay.test")
+	dir := pkitest.NewFolder(t)
+	ca := pkitest.NewAuthority(t, "ca")
+	cert, key := dir.PutPair("relay.test", ca.Server("relay.test"))
 	s := newServer(t, ServerConfig{CertFile: cert, KeyFile: key})
 	near, far := pipe(t)
 	defer near.Close()
@@ -201,14 +202,13 @@ func TestMinimumVersion(t *testing.T) {
 }
 
 func TestConstructionErrors(t *testing.T) {
-	dir := newFolder(t)
-	ca := newAuthority(t, "ca")
-	cert, key := dir.pair(ca, "a.test")
-	_, foreign := dir.pair(ca, "b.test")
-	oldCert, oldKey := ca.issue("old.test", -time.Minute)
-	oldCertFile, oldKeyFile := dir.put("old.crt", oldCert), dir.put("old.key", oldKey)
-	garbage := dir.put("garbage", []byte("not a certificate"))
-	missing := dir.file("missing")
+	dir := pkitest.NewFolder(t)
+	ca := pkitest.NewAuthority(t, "ca")
+	cert, key := dir.PutPair("a.test", ca.Server("a.test"))
+	_, foreign := dir.PutPair("b.test", ca.Server("b.test"))
+	oldCertFile, oldKeyFile := dir.PutPair("old", ca.Server("old.test", pkitest.Lifetime(-time.Minute)))
+	garbage := dir.Put("garbage", []byte("not a certificate"))
+	missing := dir.Path("missing")
 
 	for _, tt := range []struct {
 		name           string
@@ -269,11 +269,11 @@ func (r *reports) take() []error {
 // connection is the new one, and roots that were withdrawn no longer count.
 func TestRotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dir := newFolder(t)
-		before, after := newAuthority(t, "before"), newAuthority(t, "after")
-		caFile := dir.put("ca.crt", before.pem)
-		serverCert, serverKey := dir.pair(before, "relay.test")
-		clientCert, clientKey := dir.pair(before, "client.test")
+		dir := pkitest.NewFolder(t)
+		before, after := pkitest.NewAuthority(t, "before"), pkitest.NewAuthority(t, "after")
+		caFile := dir.PutCA("ca", before)
+		serverCert, serverKey := dir.PutPair("relay.test", before.Server("relay.test"))
+		clientCert, clientKey := dir.PutPair("client.test", before.Client("client.test"))
 		s := newServer(t, ServerConfig{CertFile: serverCert, KeyFile: serverKey, ClientCAFile: caFile})
 		c := newClient(t, ClientConfig{CertFile: clientCert, KeyFile: clientKey, CAFile: caFile})
 
@@ -290,9 +290,9 @@ func TestRotation(t *testing.T) {
 		}
 		stranger := newClient(t, ClientConfig{CertFile: clientCert, KeyFile: clientKey, CAFile: caFile, Refresh: 24 * time.Hour})
 
-		dir.put("ca.crt", after.pem)
-		dir.pair(after, "relay.test")
-		dir.pair(after, "client.test")
+		dir.PutCA("ca", after)
+		dir.PutPair("relay.test", after.Server("relay.test"))
+		dir.PutPair("client.test", after.Client("client.test"))
 		if of, by := issuers(); of != "before" || by != "before" {
 			t.Fatalf("changed without a look at the files: issuers %q, %q", of, by)
 		}
@@ -308,10 +308,11 @@ func TestRotation(t *testing.T) {
 
 func TestBrokenFileKeepsLastGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dir := newFolder(t)
-		ca := newAuthority(t, "ca")
-		caFile := dir.put("ca.crt", ca.pem)
-		cert, key := dir.pair(ca, "relay.test")
+		dir := pkitest.NewFolder(t)
+		ca := pkitest.NewAuthority(t, "ca")
+		caFile := dir.PutCA("ca", ca)
+		first := ca.Server("relay.test")
+		cert, key := dir.PutPair("relay.test", first)
 		var told reports
 		s := newServer(t, ServerConfig{CertFile: cert, KeyFile: key, Refresh: time.Second, Report: told.add})
 		c := newClient(t, ClientConfig{CAFile: caFile})
@@ -323,23 +324,16 @@ func TestBrokenFileKeepsLastGood(t *testing.T) {
 		}
 		wait := func() { time.Sleep(3500 * time.Millisecond) }
 
-		_, otherKey := ca.issue("relay.test", time.Hour)
-		good, err := os.ReadFile(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		oldCert, oldKey := ca.issue("relay.test", -time.Minute)
-		newCert, newKey := ca.issue("relay.test", time.Hour)
 		for _, step := range []struct {
 			name   string
 			change func()
 			want   string // in the one report; "" for a report of success
 		}{
-			{"a key that does not fit", func() { dir.put("relay.test.key", otherKey) }, "does not match"},
-			{"mended", func() { dir.put("relay.test.key", good) }, ""},
+			{"a key that does not fit", func() { dir.PutKey("relay.test", ca.Server("relay.test")) }, "does not match"},
+			{"mended", func() { dir.PutKey("relay.test", first) }, ""},
 			{"gone", func() { os.Remove(cert) }, "no such file"},
-			{"expired", func() { dir.put("relay.test.crt", oldCert); dir.put("relay.test.key", oldKey) }, "expired"},
-			{"new", func() { dir.put("relay.test.crt", newCert); dir.put("relay.test.key", newKey) }, ""},
+			{"expired", func() { dir.PutPair("relay.test", ca.Server("relay.test", pkitest.Lifetime(-time.Minute))) }, "expired"},
+			{"new", func() { dir.PutPair("relay.test", ca.Server("relay.test")) }, ""},
 		} {
 			step.change()
 			wait()
