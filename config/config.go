@@ -44,10 +44,11 @@ type Server struct {
 	TLS        *ServerTLS `yaml:"tls,omitempty"` // nil: plaintext
 	TLSRefresh Duration   `yaml:"tls_refresh"`   // how often the TLS files are looked at
 
-	MaxMessageSize Size     `yaml:"max_message_size"` // responses are split below it (RES-9)
-	MaxReceiveSize Size     `yaml:"max_receive_size"` // largest request taken (OPS-5)
-	AckTimeout     Duration `yaml:"ack_timeout"`      // a stream goes on without the outstanding ACK then
-	Drain          Duration `yaml:"drain"`            // over which a shutdown spreads its clients (OPS-4)
+	MaxMessageSize   Size     `yaml:"max_message_size"`  // responses are split below it (RES-9)
+	MaxReceiveSize   Size     `yaml:"max_receive_size"`  // largest request taken (OPS-5)
+	MaxSubscriptions int      `yaml:"max_subscriptions"` // of one stream, over all types (OPS-5); 0: no limit
+	AckTimeout       Duration `yaml:"ack_timeout"`       // a stream goes on without the outstanding ACK then
+	Drain            Duration `yaml:"drain"`             // over which a shutdown spreads its clients (OPS-4)
 
 	Keepalive     Keepalive `yaml:"keepalive"`
 	DebugServices bool      `yaml:"debug_services"` // reflection and channelz beside xDS

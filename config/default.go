@@ -14,13 +14,14 @@ func Default() *Config {
 		// Both ports are on the loopback interface: without TLS nothing else may
 		// reach them unless somebody says so.
 		Server: Server{
-			Listen:         "127.0.0.1:18000",
-			TLSRefresh:     Duration(time.Minute),
-			MaxMessageSize: defaultMessageSize,
-			MaxReceiveSize: 16 * MiB,
-			AckTimeout:     Duration(10 * time.Second),
-			Drain:          Duration(30 * time.Second),
-			Keepalive:      defaultKeepalive(),
+			Listen:           "127.0.0.1:18000",
+			TLSRefresh:       Duration(time.Minute),
+			MaxMessageSize:   defaultMessageSize,
+			MaxReceiveSize:   16 * MiB,
+			MaxSubscriptions: 100_000,
+			AckTimeout:       Duration(10 * time.Second),
+			Drain:            Duration(30 * time.Second),
+			Keepalive:        defaultKeepalive(),
 		},
 		Admin:       Admin{Listen: "127.0.0.1:19000"},
 		Node:        Node{ID: "xdsrelay", Cluster: "xdsrelay"},

@@ -41,15 +41,16 @@ func TestParseEveryKey(t *testing.T) {
 	}
 	want := &Config{
 		Server: Server{
-			Listen:         ":18443",
-			TLS:            &ServerTLS{CertFile: "s.pem", KeyFile: "s.key", ClientCAFile: "clients.pem"},
-			TLSRefresh:     Duration(2 * time.Minute),
-			MaxMessageSize: 1 * MiB,
-			MaxReceiveSize: 2 * MiB,
-			AckTimeout:     Duration(3 * time.Second),
-			Drain:          Duration(4 * time.Second),
-			Keepalive:      Keepalive{Time: Duration(50 * time.Second), Timeout: Duration(6 * time.Second)},
-			DebugServices:  true,
+			Listen:           ":18443",
+			TLS:              &ServerTLS{CertFile: "s.pem", KeyFile: "s.key", ClientCAFile: "clients.pem"},
+			TLSRefresh:       Duration(2 * time.Minute),
+			MaxMessageSize:   1 * MiB,
+			MaxReceiveSize:   2 * MiB,
+			MaxSubscriptions: 5,
+			AckTimeout:       Duration(3 * time.Second),
+			Drain:            Duration(4 * time.Second),
+			Keepalive:        Keepalive{Time: Duration(50 * time.Second), Timeout: Duration(6 * time.Second)},
+			DebugServices:    true,
 		},
 		Admin: Admin{Listen: "[::1]:19443"},
 		Upstreams: []Upstream{{

@@ -79,6 +79,9 @@ func (k *checker) server(s *Server) {
 	k.between("server.tls_refresh", s.TLSRefresh, Duration(time.Second), maxWait)
 	k.message("server.max_message_size", s.MaxMessageSize)
 	k.message("server.max_receive_size", s.MaxReceiveSize)
+	if s.MaxSubscriptions < 0 {
+		k.fail("server.max_subscriptions", "expected 0 (no limit) or more, got %d", s.MaxSubscriptions)
+	}
 	k.between("server.ack_timeout", s.AckTimeout, Duration(100*time.Millisecond), maxWait)
 	k.between("server.drain", s.Drain, 0, maxWait)
 	k.keepalive("server.keepalive", s.Keepalive)

@@ -68,6 +68,8 @@ func (t *typeState) busy() bool { return t.acked < t.sent && !t.released }
 const (
 	maxNameLength = 64 << 10
 	maxTypeURL    = 512
+	// maxTypes bounds the sub-streams of a stream: there are some dozens of types.
+	maxTypes = 256
 )
 
 // request carries out one request.
@@ -85,6 +87,9 @@ func (st *stream) request(r *discovery.DeltaDiscoveryRequest) error {
 	t := st.types[r.GetTypeUrl()]
 	first := t == nil
 	if first {
+		if len(st.types) == maxTypes {
+			return status.Errorf(codes.ResourceExhausted, "more than %d types on one stream", maxTypes)
+		}
 		t = &typeState{url: r.GetTypeUrl()}
 		st.mu.Lock()
 		st.types[r.GetTypeUrl()] = t
@@ -105,23 +110,43 @@ func (st *stream) request(r *discovery.DeltaDiscoveryRequest) error {
 	if len(subscribe)+len(unsubscribe)+len(versions) == 0 {
 		return nil
 	}
-	return st.subscribe(t, subscribe, unsubscribe, versions)
+	// A request that names more than may be subscribed to costs nothing but its
+	// reading. What one that does not adds up to is known when it was carried out.
+	if err := st.permit(len(subscribe)); err != nil {
+		return err
+	}
+	if err := st.subscribe(t, subscribe, unsubscribe, versions); err != nil {
+		return err
+	}
+	total := 0
+	for _, t := range st.types {
+		total += t.subscriptions
+	}
+	return st.permit(total)
+}
+
+// permit holds a client to the number of subscriptions that it may have (OPS-5).
+func (st *stream) permit(subscriptions int) error {
+	if most := st.server.config.MaxSubscriptions; most > 0 && subscriptions > most {
+		return status.Errorf(codes.ResourceExhausted, "%d subscriptions on one stream, at most %d are served", subscriptions, most)
+	}
+	return nil
 }
 
 // acknowledge takes an ACK or a NACK: error_detail tells them apart (ACK-1).
 // Either way the response is done with: what was rejected is not sent again until
 // its content changes (ACK-3).
 func (st *stream) acknowledge(t *typeState, r *discovery.DeltaDiscoveryRequest) {
+	n, err := strconv.ParseUint(r.GetResponseNonce(), 10, 64)
+	if err != nil || n <= t.acked || n > t.sent {
+		return // stale, or never given: a client may say so as often as it likes
+	}
 	now := time.Now()
 	rejected := r.GetErrorDetail() != nil
 	if rejected {
 		st.server.observer.Nacked(t.url)
-		st.log.Warn("client rejected a response", "type", t.url, "nonce", clip(r.GetResponseNonce()), "reason", clip(r.GetErrorDetail().GetMessage()))
+		st.log.Warn("client rejected a response", "type", t.url, "nonce", n, "reason", clip(r.GetErrorDetail().GetMessage()))
 		st.nacked(t, r, now)
-	}
-	n, err := strconv.ParseUint(r.GetResponseNonce(), 10, 64)
-	if err != nil || n <= t.acked || n > t.sent {
-		return // stale, or never given
 	}
 	t.acked = n
 	o, ok := t.from(n)

@@ -40,6 +40,36 @@ func TestRequests(t *testing.T) {
 			})
 		})
 	}
+	for name, say := range map[string]func(c *client){
+		"in one request": func(c *client) { c.subscribe(clusterType, many(11)...) },
+		"in several, over all types": func(c *client) {
+			c.subscribe(clusterType, many(6)...)
+			c.subscribe(listenerType, many(5)...)
+		},
+		"that are refused": func(c *client) { c.subscribe(clusterType, make([]string, 11)...) },
+	} {
+		t.Run("OPS-5 more subscriptions than allowed "+name, func(t *testing.T) {
+			bubble(t, func(h *harness) {
+				c := h.client()
+				say(c)
+				c.endedWith(codes.ResourceExhausted, "11 subscriptions")
+				c = h.client()
+				c.subscribe(clusterType, many(10)...)
+				c.subscribe(clusterType, many(10)...) // the same again
+				h.opaque.set(clusterType, "1", "0")
+				c.wants("Cluster +0=1 -1 -2 -3 -4 -5 -6 -7 -8 -9")
+			}, func(c *Config) { c.MaxSubscriptions = 10 })
+		})
+	}
+	t.Run("OPS-5 more types than there are", func(t *testing.T) {
+		bubble(t, func(h *harness) {
+			c := h.client()
+			for i := range maxTypes + 1 {
+				c.subscribe(fmt.Sprint("type.googleapis.com/t", i), "a")
+			}
+			c.endedWith(codes.ResourceExhausted, "more than 256 types")
+		})
+	})
 	t.Run("OPS-5 versions with a name of absurd length are left out", func(t *testing.T) {
 		bubble(t, func(h *harness) {
 			h.opaque.set(clusterType, "1", "a")
@@ -84,4 +114,13 @@ func TestScopes_AGG2(t *testing.T) {
 			})
 		})
 	}
+}
+
+// many are n names.
+func many(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprint(i)
+	}
+	return names
 }

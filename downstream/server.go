@@ -43,12 +43,13 @@ const handshakeTimeout = 10 * time.Second
 
 // Config says how a server treats its clients.
 type Config struct {
-	Credentials    credentials.TransportCredentials // nil: plain text
-	MaxMessageSize int                              // bytes; responses are split below it (RES-9)
-	MaxReceiveSize int                              // bytes; larger requests are refused
-	AckTimeout     time.Duration                    // how long an outstanding ACK holds a type back
-	Keepalive      keepalive.ServerParameters
-	DebugServices  bool // gRPC reflection and channelz
+	Credentials      credentials.TransportCredentials // nil: plain text
+	MaxMessageSize   int                              // bytes; responses are split below it (RES-9)
+	MaxReceiveSize   int                              // bytes; larger requests are refused
+	MaxSubscriptions int                              // of one stream, over all types (OPS-5); 0: no limit
+	AckTimeout       time.Duration                    // how long an outstanding ACK holds a type back
+	Keepalive        keepalive.ServerParameters
+	DebugServices    bool // gRPC reflection and channelz
 
 	Router   Router
 	Observer Observer     // nil: nobody

@@ -107,7 +107,9 @@ func (h *hub) start(key sessionKey, node *corev3.Node) (*session, error) {
 		if err := client.Run(ctx); err != nil && ctx.Err() == nil {
 			h.log.Error("session ended", "upstream", key.plane, "scope", key.scope, "error", err)
 		}
-		store.Close()
+		if h.ctx.Err() == nil {
+			store.Close() // at the relay's end the cache goes with it, and need not be emptied
+		}
 	})
 	h.log.Info("session started", "upstream", key.plane, "scope", key.scope)
 	return s, nil

@@ -174,14 +174,15 @@ func keepaliveOf(k config.Keepalive) keepalive.ServerParameters {
 func (r *Relay) listener(rt *router) error {
 	s := r.config.Server
 	c := downstream.Config{
-		MaxMessageSize: int(s.MaxMessageSize),
-		MaxReceiveSize: int(s.MaxReceiveSize),
-		AckTimeout:     s.AckTimeout.Std(),
-		Keepalive:      keepaliveOf(s.Keepalive),
-		DebugServices:  s.DebugServices,
-		Router:         rt,
-		Observer:       r.metrics.Downstream(),
-		Log:            r.log,
+		MaxMessageSize:   int(s.MaxMessageSize),
+		MaxReceiveSize:   int(s.MaxReceiveSize),
+		MaxSubscriptions: s.MaxSubscriptions,
+		AckTimeout:       s.AckTimeout.Std(),
+		Keepalive:        keepaliveOf(s.Keepalive),
+		DebugServices:    s.DebugServices,
+		Router:           rt,
+		Observer:         r.metrics.Downstream(),
+		Log:              r.log,
 	}
 	if s.TLS != nil {
 		var err error
