@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -221,4 +222,21 @@ func (b *bed) infoOf(typeURL, name string) Info {
 		b.Fatalf("%d entries of %q", len(infos), name)
 	}
 	return infos[0]
+}
+
+// What is asked for first is likely to be answered first: so types are asked for in
+// the order in which clients are sent them.
+func TestDemand_ADS1_TypesInOrder(t *testing.T) {
+	b := newBed(t, Limits{})
+	c := b.join()
+	for _, typeURL := range []string{rds, lds, eds, cds} {
+		c.sub(typeURL, "x")
+	}
+	var asked []string
+	for _, sub := range b.store.Restart(0, 1<<20) {
+		asked = append(asked, short[sub.TypeURL])
+	}
+	if want := []string{"CDS", "EDS", "LDS", "RDS"}; !slices.Equal(asked, want) {
+		t.Errorf("asked for in the order %v, want %v", asked, want)
+	}
 }

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -118,6 +119,18 @@ func (s *Store) table(typeURL string, k kind) *table {
 	return t
 }
 
+// inOrder lists the tables in the order in which clients are sent their types: what
+// is asked for first is likely to be answered first.
+func (s *Store) inOrder() []*table {
+	return slices.SortedFunc(maps.Values(s.tables), func(a, b *table) int {
+		return cmp.Or(
+			cmp.Compare(RankOf(a.typeURL), RankOf(b.typeURL)),
+			cmp.Compare(a.typeURL, b.typeURL),
+			cmp.Compare(a.kind, b.kind),
+		)
+	})
+}
+
 // carried finds the table of a type that an upstream stream feeds.
 func (s *Store) carried(stream int, typeURL string) *table {
 	for _, k := range []kind{wholeType, byName} {
@@ -208,7 +221,7 @@ func (s *Store) Restart(stream int, versionsLimit int) []wire.Subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var subs []wire.Subscription
-	for key, t := range s.tables {
+	for _, t := range s.inOrder() {
 		if t.stream != stream {
 			continue
 		}
@@ -218,7 +231,7 @@ func (s *Store) Restart(stream int, versionsLimit int) []wire.Subscription {
 		if t.interests == 0 {
 			t.stream = -1
 			if len(t.entries) == 0 {
-				delete(s.tables, key) // types are the clients' choice: they must not pile up
+				delete(s.tables, tableKey{t.typeURL, t.kind}) // types are the clients' choice: they must not pile up
 			}
 		}
 	}
@@ -325,7 +338,7 @@ func (s *Store) TakeDemand(stream int) (subs []wire.Subscription, ok bool) {
 			return nil, false
 		}
 	}
-	for _, t := range s.tables {
+	for _, t := range s.inOrder() {
 		if t.stream == stream && len(t.pending) > 0 {
 			subs = t.takeDemand(subs, now)
 		}
