@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -38,6 +39,12 @@ type client struct {
 	silent  map[string]bool                     // types that are not acknowledged
 	nack    func(*discovery.DeltaDiscoveryResponse) string
 	faults  []string
+
+	// What lost its subscription on this stream may still be on its way. If it comes
+	// when a collection that was subscribed to since would cover it, no client can
+	// tell whether it is part of that: see takeLocked.
+	dropped   map[string]map[string]bool // by type: names; "*" for whatever a collection had
+	ambiguous bool
 }
 
 type held struct{ version, payload string }
@@ -75,6 +82,7 @@ func (c *client) connect(warm bool) error {
 	done := make(chan struct{})
 	c.mu.Lock()
 	c.stream, c.cancel, c.done, c.log, c.err = g, cancel, done, nil, nil
+	c.dropped, c.ambiguous = make(map[string]map[string]bool), false
 	var first []*discovery.DeltaDiscoveryRequest
 	for _, typeURL := range slices.Sorted(maps.Keys(c.subs)) {
 		r := &discovery.DeltaDiscoveryRequest{
@@ -172,6 +180,9 @@ func (c *client) subscribe(typeURL string, sub, unsub []string) {
 	for _, n := range unsub {
 		delete(c.subs[typeURL], n)
 	}
+	for _, n := range unsub {
+		c.dropLocked(typeURL, n)
+	}
 	for _, n := range sub {
 		c.subs[typeURL][n] = true
 	}
@@ -187,6 +198,21 @@ func (c *client) subscribe(typeURL string, sub, unsub []string) {
 		return
 	}
 	_ = c.send(g, &discovery.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: sub, ResourceNamesUnsubscribe: unsub})
+}
+
+// dropLocked notes what the client does not want any more. A name that something
+// else still covers is answered (SUB-8) and leaves no doubt.
+func (c *client) dropLocked(typeURL, name string) {
+	if c.dropped == nil || c.wantsLocked(typeURL, name) {
+		return
+	}
+	if c.dropped[typeURL] == nil {
+		c.dropped[typeURL] = make(map[string]bool)
+	}
+	if strings.HasSuffix(name, "*") || strings.Contains(name, "*?") {
+		name = "*"
+	}
+	c.dropped[typeURL][name] = true
 }
 
 func (c *client) wantsLocked(typeURL, name string) bool {
@@ -266,6 +292,11 @@ func (c *client) takeLocked(r *discovery.DeltaDiscoveryResponse) {
 		seen[x.Name] = true
 		if !c.wantsLocked(r.TypeUrl, x.Name) {
 			continue // on its way when it was unsubscribed
+		}
+		if d := c.dropped[r.TypeUrl]; (d[x.Name] || d["*"]) && !c.subs[r.TypeUrl][x.Name] {
+			// Sent for the subscription that ended, or for the collection? A client that
+			// has to know begins anew.
+			c.ambiguous = true
 		}
 		c.holds[r.TypeUrl][x.Name] = held{x.Version, string(x.Resource.GetValue())}
 	}

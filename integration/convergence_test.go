@@ -97,11 +97,18 @@ func converge(t *testing.T, seed uint64) {
 func (s *schedule) awaitConverged(c *client, typeURL string) {
 	s.t.Helper()
 	want := func() map[string]string { return s.plane.holds(typeURL, c.wanted(typeURL)) }
-	if !c.happens(func() bool { return maps.Equal(c.state(typeURL), want()) }) {
+	same := func() bool { return maps.Equal(c.state(typeURL), want()) }
+	if c.happens(same) {
+		return
+	}
+	if c.cannotTell() {
+		s.connect(c, true)
+	}
+	if !c.happens(same) {
 		_, resources := s.relay.get(s.t, "/resources?type="+typeURL)
 		_, upstreams := s.relay.get(s.t, "/upstreams")
-		s.t.Fatalf("client %s (%v) holds %q, a direct client would hold %q\nthe relay: %s\n%s",
-			c.node, c.wanted(typeURL), c.state(typeURL), want(), resources, upstreams)
+		s.t.Fatalf("client %s (ambiguous: %t, %v) holds %q, a direct client would hold %q\nthe relay: %s\n%s",
+			c.node, c.ambiguous, c.wanted(typeURL), c.state(typeURL), want(), resources, upstreams)
 	}
 }
 
@@ -165,10 +172,18 @@ func (s *schedule) quiet() {
 	}
 	for _, c := range s.clients {
 		c.resume()
-		if !c.connected() {
+		if !c.connected() || c.cannotTell() {
 			s.connect(c, true)
 		}
 	}
+}
+
+// cannotTell reports whether the client holds something of which it cannot know
+// whether it should.
+func (c *client) cannotTell() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ambiguous
 }
 
 // wanted copies a type's subscriptions.
