@@ -6,7 +6,9 @@
 // [Session] is the incremental ADS client for one scope, with one stream, at
 // most two (SUB-12). It subscribes to what its [Store] wants, hands every
 // response to the Store and answers it, resumes after a loss (RES-12), backs
-// off (OPS-2) and moves between endpoints (LOC-6).
+// off (OPS-2) and moves between endpoints (LOC-6). A type for which the server
+// ends the whole stream is withheld, and tried again now and then, so that it
+// takes the stream from nobody else.
 //
 // It does not own what is cached or who wants what: that is the Store's, which
 // package cache implements. Payloads are never looked at, and never logged

@@ -31,13 +31,13 @@ const (
 type line struct {
 	index   int
 	stream  *stream
-	open    bool // Store.Restart was called, so Lost is due
-	greeted bool // the node was sent (STR-2)
-	asked   map[string]struct{}
+	open    bool                 // Store.Restart was called, so Lost is due
+	greeted bool                 // the node was sent (STR-2)
+	asked   map[string]time.Time // types, since when
 	// established: answered, or stable. Draining: see above.
 	established, draining bool
-	// at is when to try again (waiting), to count the stream as stable (open), or
-	// to stop waiting for the server (draining).
+	// at is when to try again (waiting), to count the stream as stable (open, and
+	// something was asked for), or to stop waiting for the server (draining).
 	at      time.Time
 	held    []heldAck // answers that wait for the clients', the oldest first
 	renewed time.Time // when it last began anew because the Store wanted it
@@ -47,6 +47,12 @@ type line struct {
 }
 
 func (l *line) idle() bool { return l.stream == nil && l.at.IsZero() }
+
+// asks says whether a type was asked for on the stream that is open.
+func (l *line) asks(typeURL string) bool {
+	_, asked := l.asked[typeURL]
+	return l.open && asked
+}
 
 // connect opens a stream at the session's endpoint, in the background.
 func (s *Session) connect(l *line) {
@@ -79,8 +85,7 @@ func (s *Session) opened(l *line) {
 	c := l.stream.conn
 	s.up.found(c.endpoint, true)
 	l.open = true
-	l.at = time.Now().Add(stableAfter)
-	l.asked = make(map[string]struct{})
+	l.asked = make(map[string]time.Time)
 	endpoint := s.up.cfg.Endpoints[c.endpoint]
 	s.note(func(st *Status) { st.Streams++; st.Opened++ })
 	s.obs.StreamOpened(l.index, endpoint)
@@ -135,14 +140,27 @@ func (s *Session) takeDemand(l *line) bool {
 	return true
 }
 
-// subscribe writes one subscription.
+// subscribe writes one subscription, unless its type is withheld.
 func (s *Session) subscribe(l *line, sub wire.Subscription) {
+	if !s.quarantine.withhold(l, sub) {
+		s.ask(l, sub)
+	}
+}
+
+// ask writes one subscription. The first is what the stream begins to stand with.
+func (s *Session) ask(l *line, sub wire.Subscription) {
 	reserved := 0
 	if !l.greeted {
 		reserved = s.nodeSize
 	}
 	for _, req := range requests(sub, reserved, s.up.cfg.MaxRequestSize) {
-		l.asked[sub.TypeURL] = struct{}{}
+		if _, asked := l.asked[sub.TypeURL]; !asked {
+			now := time.Now()
+			if len(l.asked) == 0 && !l.established {
+				l.at = now.Add(stableAfter)
+			}
+			l.asked[sub.TypeURL] = now
+		}
 		s.write(l, req, KindSubscribe)
 	}
 }
@@ -205,6 +223,7 @@ func (s *Session) end(l *line, reason Reason) {
 	st.stop()
 	s.up.release(st.conn)
 	if open {
+		s.withdraw(l)
 		s.store.Lost(l.index)
 		s.note(func(st *Status) { st.Streams-- })
 		s.obs.StreamClosed(l.index, reason)
@@ -221,6 +240,7 @@ func (s *Session) lost(l *line, cause error) {
 		s.end(l, ReasonUnwanted)
 		return
 	}
+	s.blame(l, cause)
 	s.end(l, err.Reason)
 	if !opened {
 		s.up.found(endpoint, false)

@@ -38,14 +38,15 @@ type Session struct {
 	log      *slog.Logger
 
 	// Owned by the goroutine in Run.
-	ctx      context.Context // ends with Run
-	events   chan func()     // what the session's goroutines have the owner run
-	lines    [2]line
-	endpoint int       // where the next stream goes
-	batchAt  time.Time // when demand is looked at; zero: nothing changed
-	settleAt time.Time // when the Store is to settle; zero: nothing waits
-	failback failback
-	state    State
+	ctx        context.Context // ends with Run
+	events     chan func()     // what the session's goroutines have the owner run
+	lines      [2]line
+	endpoint   int       // where the next stream goes
+	batchAt    time.Time // when demand is looked at; zero: nothing changed
+	settleAt   time.Time // when the Store is to settle; zero: nothing waits
+	failback   failback
+	quarantine quarantine
+	state      State
 
 	started atomic.Bool
 
@@ -66,15 +67,16 @@ func (u *Upstream) NewSession(cfg SessionConfig) (*Session, error) {
 		return nil, fmt.Errorf("upstream %q: a node of %d bytes leaves too little of a request of %d", u.cfg.Name, size, u.cfg.MaxRequestSize)
 	}
 	s := &Session{
-		up:       u,
-		node:     cfg.Node,
-		nodeSize: size,
-		store:    cfg.Store,
-		obs:      cfg.Observer,
-		log:      u.cfg.Logger.With("scope", cfg.Scope),
-		events:   make(chan func()),
-		rejected: make(chan struct{}, 1),
-		state:    StateIdle,
+		up:         u,
+		node:       cfg.Node,
+		nodeSize:   size,
+		store:      cfg.Store,
+		obs:        cfg.Observer,
+		log:        u.cfg.Logger.With("scope", cfg.Scope),
+		events:     make(chan func()),
+		rejected:   make(chan struct{}, 1),
+		quarantine: newQuarantine(&u.cfg),
+		state:      StateIdle,
 		status: Status{
 			Upstream: u.cfg.Name, Scope: cfg.Scope,
 			State: StateIdle, Since: time.Now(), Endpoint: u.cfg.Endpoints[0],
@@ -150,7 +152,7 @@ func (s *Session) loop() error {
 
 // next is when elapse has something to do, zero if never.
 func (s *Session) next() time.Time {
-	at := earlier(earlier(s.batchAt, s.settleAt), s.failback.at)
+	at := earlier(earlier(s.batchAt, s.settleAt), earlier(s.failback.at, s.trialAt()))
 	for i := range s.lines {
 		l := &s.lines[i]
 		at = earlier(earlier(at, l.at), earlier(l.renew, l.heldUntil()))
@@ -196,6 +198,7 @@ func (s *Session) elapse(now time.Time) {
 	if due(&s.failback.at, now) {
 		s.probe()
 	}
+	s.try(now)
 }
 
 func (s *Session) settle() { s.settleAt = s.store.Settle(time.Now()) }
@@ -259,6 +262,9 @@ func (s *Session) respond(l *line, r *received, at time.Time) {
 		return
 	}
 	s.answered(l)
+	if asked {
+		s.prove(r.TypeURL)
+	}
 	if l.draining {
 		return // nothing can be written any more, and its nonce ends with the stream
 	}

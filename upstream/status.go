@@ -13,8 +13,8 @@ const (
 	// (OPS-1).
 	StateConnecting State = "connecting"
 	// StateConnected: every stream that is wanted is open, and has been answered
-	// or has stood for ten seconds (a server has nothing to say to a stream
-	// that resumed and missed nothing).
+	// or has stood for ten seconds with something asked for (a server has nothing
+	// to say to a stream that resumed and missed nothing).
 	StateConnected State = "connected"
 )
 
@@ -31,6 +31,10 @@ type Status struct {
 	LastErrorAt   time.Time
 	LastRejection *RejectedError
 	LastRejected  time.Time
+
+	// Quarantined are the types, sorted, that are withheld because the server ended
+	// a stream on which they were new, until a trial shows that it takes them.
+	Quarantined []string
 
 	// Counts since the session began.
 	Opened, Lost    uint64 // streams; Lost without those that the session itself ended

@@ -35,7 +35,8 @@ type Store interface {
 	// order in which it is to be written. What it unsubscribes is dropped from
 	// the cache now, so it is called only when the result is written next. A
 	// subscription with neither names to subscribe nor to unsubscribe is never
-	// written: as the first of its type it would mean the wildcard (SUB-3).
+	// written: as the first of its type it would mean the wildcard (SUB-3). Of a type
+	// for which the server ends the stream nothing is written until it takes it.
 	//
 	// Without ok nothing was taken and the stream has to begin anew: something is
 	// wanted again of which the server may still be sending what it sent before it

@@ -1,0 +1,288 @@
+package upstream
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+const (
+	// maxTrialDelay bounds the wait before a suspect is tried again.
+	maxTrialDelay = 5 * time.Minute
+	// maxProven bounds the types that are remembered as proven, beside those that
+	// are asked for at the time.
+	maxProven = 1024
+)
+
+// quarantine withholds types for which the server ends the whole stream: without
+// it one client that asks for a type that is not served would take the stream from
+// everybody in the scope, again and again (invariant 4). It belongs to the
+// session's owner.
+//
+// A type is proven by a response, or by a stream that stood for stableAfter with
+// it. If the server ends a stream with a status, which does not say of what, the
+// types on it that are not proven become suspects. Suspects are withheld, and tried
+// one at a time, so that the next such end has one type to blame. Meanwhile what is
+// wanted of them stays unanswered.
+type quarantine struct {
+	proven   map[string]struct{}
+	suspects map[string]*suspect
+	trial    trial
+	// pace is the session's back-off for the trials of all suspects. Each failure
+	// costs everybody the stream: many types together are not to do so more often
+	// than a server that is gone is tried, and none is to wait for long because of
+	// others.
+	pace   backoff
+	resume time.Time // no trial before
+}
+
+// suspect is a type that is withheld.
+type suspect struct {
+	names   [2]map[string]struct{} // wanted on each stream and not written
+	backoff backoff
+	due     time.Time // of the next trial
+}
+
+// trial is the one suspect that is written and not proven yet.
+type trial struct {
+	typeURL string // "" if there is none
+	line    int
+}
+
+func newQuarantine(cfg *Config) quarantine {
+	return quarantine{
+		proven: make(map[string]struct{}), suspects: make(map[string]*suspect),
+		pace: backoff{base: cfg.BackoffBase, max: cfg.BackoffMax},
+	}
+}
+
+// keep takes over what a subscription says.
+func (p *suspect) keep(stream int, sub wire.Subscription) {
+	if p.names[stream] == nil {
+		p.names[stream] = make(map[string]struct{})
+	}
+	for _, name := range sub.Unsubscribe {
+		delete(p.names[stream], name)
+	}
+	for _, name := range sub.Subscribe {
+		p.names[stream][name] = struct{}{}
+	}
+}
+
+// take gives back what was kept. There are no versions to resume with: nothing
+// ever came of the type.
+func (p *suspect) take(stream int, typeURL string) wire.Subscription {
+	names := slices.Sorted(maps.Keys(p.names[stream]))
+	p.names[stream] = nil
+	return wire.Subscription{TypeURL: typeURL, Subscribe: names}
+}
+
+func (p *suspect) wanted() bool { return len(p.names[0])+len(p.names[1]) > 0 }
+
+// forgotten is when a suspect that nobody wants any more is let go. It is not at
+// once, or asking in turns would get round the delays.
+func (p *suspect) forgotten() time.Time { return p.due.Add(maxTrialDelay) }
+
+// delay has the next trial of a suspect wait. While nothing is proven nobody is
+// protected, and it may be the server that does not let us in: then it is tried as
+// often as a server that is gone.
+func (q *quarantine) delay(p *suspect) {
+	p.backoff.base, p.backoff.max = q.pace.base, maxTrialDelay
+	if len(q.proven) == 0 {
+		p.backoff.max = q.pace.max
+	}
+	p.due = time.Now().Add(p.backoff.next())
+}
+
+// withhold reports whether a subscription must not be written now, and keeps it
+// then. What was asked for on the stream is being tried.
+func (q *quarantine) withhold(l *line, sub wire.Subscription) bool {
+	p := q.suspects[sub.TypeURL]
+	if p == nil {
+		return false
+	}
+	if _, asked := l.asked[sub.TypeURL]; asked {
+		return false
+	}
+	p.keep(l.index, sub)
+	return true
+}
+
+// mayConcernTypes says whether what ended a stream may be about what was asked for
+// on it. A connection that broke is not, and neither are our own reasons, which
+// are no statuses; the other codes left out are about the stream's life.
+func mayConcernTypes(cause error) bool {
+	st, ok := status.FromError(cause)
+	if !ok {
+		return false
+	}
+	switch st.Code() {
+	case codes.OK, codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
+		return false
+	default:
+		return true
+	}
+}
+
+// blame finds the suspects of a stream that broke. In a trial it is the type that
+// is tried; if that is wrong, the next stream ends too and has nothing on trial.
+func (s *Session) blame(l *line, cause error) {
+	if !l.open || l.draining || !mayConcernTypes(cause) {
+		return
+	}
+	s.stood(l)
+	q := &s.quarantine
+	if tried := q.trial; tried.typeURL != "" && tried.line == l.index {
+		q.trial = trial{}
+		q.delay(q.suspects[tried.typeURL])
+		q.resume = time.Now().Add(q.pace.next())
+		s.log.Debug("type still ends the stream", "type", tried.typeURL, "error", detail(cause))
+		return
+	}
+	for typeURL := range l.asked {
+		if _, ok := q.proven[typeURL]; ok || q.suspects[typeURL] != nil {
+			continue
+		}
+		p := new(suspect)
+		q.delay(p)
+		q.suspects[typeURL] = p
+		s.log.Warn("type may be what the server ended the stream for, withholding it", "type", typeURL, "error", detail(cause))
+	}
+	s.noteQuarantined()
+}
+
+// stood proves the types that have been on a stream for long.
+func (s *Session) stood(l *line) {
+	now := time.Now()
+	for typeURL, since := range l.asked {
+		if now.Sub(since) >= stableAfter {
+			s.prove(typeURL)
+		}
+	}
+}
+
+// prove notes that the server does not mind a type. If it was withheld it is
+// subscribed to now.
+func (s *Session) prove(typeURL string) {
+	q := &s.quarantine
+	if _, ok := q.proven[typeURL]; ok {
+		return
+	}
+	if len(q.proven) >= maxProven {
+		maps.DeleteFunc(q.proven, func(proven string, _ struct{}) bool {
+			return !s.lines[0].asks(proven) && !s.lines[1].asks(proven)
+		})
+	}
+	q.proven[typeURL] = struct{}{}
+	p := q.suspects[typeURL]
+	if p == nil {
+		return
+	}
+	delete(q.suspects, typeURL)
+	if q.trial.typeURL == typeURL {
+		q.trial = trial{}
+	}
+	q.pace.reset()
+	q.resume = time.Time{}
+	s.log.Info("type is withheld no longer", "type", typeURL)
+	s.noteQuarantined()
+	for i := range s.lines {
+		if l := &s.lines[i]; l.open && !l.draining {
+			s.subscribe(l, p.take(i, typeURL))
+		}
+	}
+}
+
+// withdraw takes a stream that is over out of the quarantine: the next one's
+// Restart says anew what is wanted. A trial that ended for another reason says
+// nothing about its type, and is repeated after a delay like its last.
+func (s *Session) withdraw(l *line) {
+	s.stood(l)
+	q := &s.quarantine
+	if tried := q.trial; tried.typeURL != "" && tried.line == l.index {
+		q.trial = trial{}
+		p := q.suspects[tried.typeURL]
+		p.backoff.attempts--
+		q.delay(p)
+	}
+	for _, p := range q.suspects {
+		p.names[l.index] = nil
+	}
+}
+
+// trialLine is the stream on which a suspect can be tried, nil if there is none
+// now. It must be known to be good, so that its end would say something, or have
+// nothing else to carry.
+func (s *Session) trialLine(p *suspect) *line {
+	for i := range s.lines {
+		l := &s.lines[i]
+		if len(p.names[i]) > 0 && l.open && !l.draining && (l.established || len(l.asked) == 0) {
+			return l
+		}
+	}
+	return nil
+}
+
+// trialAt is when try has something to do, zero if never.
+func (s *Session) trialAt() (at time.Time) {
+	q := &s.quarantine
+	if tried := q.trial; tried.typeURL != "" {
+		return s.lines[tried.line].asked[tried.typeURL].Add(stableAfter)
+	}
+	for _, p := range q.suspects {
+		switch {
+		case !p.wanted():
+			at = earlier(at, p.forgotten())
+		case s.trialLine(p) == nil:
+		case p.due.Before(q.resume):
+			at = earlier(at, q.resume)
+		default:
+			at = earlier(at, p.due)
+		}
+	}
+	return at
+}
+
+// try ends a trial that went well for long enough, forgets suspects that nobody
+// wants, and begins the next trial: of those that are due, the one that failed least.
+func (s *Session) try(now time.Time) {
+	q := &s.quarantine
+	if q.trial.typeURL != "" {
+		s.stood(&s.lines[q.trial.line])
+	}
+	if q.trial.typeURL != "" {
+		return
+	}
+	var next *suspect
+	var typeURL string
+	for url, p := range q.suspects {
+		switch {
+		case !p.wanted():
+			if !now.Before(p.forgotten()) {
+				delete(q.suspects, url)
+				s.noteQuarantined()
+			}
+		case now.Before(p.due), now.Before(q.resume), s.trialLine(p) == nil:
+		case next == nil || p.backoff.attempts < next.backoff.attempts:
+			next, typeURL = p, url
+		}
+	}
+	if next == nil {
+		return
+	}
+	l := s.trialLine(next)
+	s.log.Debug("trying a withheld type", "type", typeURL, "stream", l.index)
+	q.trial = trial{typeURL: typeURL, line: l.index}
+	s.ask(l, next.take(l.index, typeURL))
+}
+
+// noteQuarantined has Status say what is withheld.
+func (s *Session) noteQuarantined() {
+	types := slices.Sorted(maps.Keys(s.quarantine.suspects))
+	s.note(func(st *Status) { st.Quarantined = types })
+}
