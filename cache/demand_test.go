@@ -142,7 +142,7 @@ func TestBeginAnew(t *testing.T) {
 		t.Run("SUB-12 wanted again after the quiet time: nothing can be on its way "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := gone(t, name)
-				time.Sleep(quiet + time.Nanosecond)
+				<-time.After(quiet + time.Nanosecond)
 				c := b.join()
 				c.sub(cds, name)
 				b.expect(b.demand(0), "CDS +"+name)
@@ -205,7 +205,7 @@ func TestBeginAnew(t *testing.T) {
 				c.leave()
 				b.letGo()
 				b.demand(0)
-				time.Sleep(2 * quiet)
+				<-time.After(2 * quiet)
 			}
 			if n := len(b.store.tables[tableKey{cds, byName}].farewells); n > maxFarewells+1000 {
 				t.Fatalf("%d farewells", n)

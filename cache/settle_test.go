@@ -18,7 +18,7 @@ func TestSettle(t *testing.T) {
 			if at.IsZero() {
 				return time.Since(begin)
 			}
-			time.Sleep(time.Until(at))
+			<-time.After(time.Until(at))
 		}
 	}
 	t.Run("RES-14 what the server does not mention is stale but kept, and removed after the quiet time", func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestSettle(t *testing.T) {
 			b.store.Lost(0)
 			b.expect(b.connectWithin(0, 1), "LDS +*")
 			// No answer yet: nothing is removed, however long it takes.
-			time.Sleep(time.Hour)
+			<-time.After(time.Hour)
 			if at := b.store.Settle(time.Now()); !at.IsZero() {
 				t.Fatalf("waits until %v for a server that has not answered", at)
 			}
@@ -56,9 +56,9 @@ func TestSettle(t *testing.T) {
 			b.connect(0)
 			begin := time.Now()
 			b.says(lds, "+a@1")
-			time.Sleep(10 * time.Second)
+			<-time.After(10 * time.Second)
 			b.says(lds, "+b@1") // new
-			time.Sleep(10 * time.Second)
+			<-time.After(10 * time.Second)
 			b.says(lds, "+b@2") // no news of what is there
 			settle(b)
 			if took := time.Since(begin); took != 10*time.Second+quiet {

@@ -149,7 +149,7 @@ func TestOPS2NeverInStep(t *testing.T) {
 
 // An endpoint that refuses is passed over at once; one that swallows
 // connections after the connect timeout, and later sessions know; the session
-// goes back when the better one is there, and resumes.
+// goes back when the better one is there, and resumes (LOC-6).
 func TestLOC6Failover(t *testing.T) {
 	for name, tt := range map[string]struct {
 		gone   func(n *network)

@@ -108,7 +108,7 @@ func TestQuietStreamIsConnected(t *testing.T) {
 }
 
 // Each response is answered exactly once with its nonce: an ACK, or a NACK with
-// the Store's reason; and demand in between carries no nonce.
+// the Store's reason (ACK-2, STR-8); and demand in between carries no nonce (STR-9).
 func TestSTR8STR9ACK2Answers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)

@@ -1,0 +1,72 @@
+package cache
+
+// answers tells what the collections of a kind hold under names whose own
+// subscription ended (SUB-8), or what "*" does not.
+func (p *pass) answers(w *watch, k kind, away bool) {
+	for key, n := range w.answers {
+		e, known := w.lookup(n)
+		switch {
+		case p.full:
+			return
+		case !known || away != (e == nil):
+			continue
+		case e == nil:
+			if !p.remove(n.Spelling) {
+				return
+			}
+		case e.coll.table.kind != k:
+			continue
+		case !p.add(e, w.cursorOf(e).spell(e), false):
+			return
+		}
+		if w.wildcard != nil {
+			w.wildcard.compared(key)
+		}
+		w.answered(key)
+	}
+}
+
+// answered notes that nothing is owed for a key any more.
+func (w *watch) answered(key string) {
+	if w.answers != nil {
+		w.answers = without(w.answers, key)
+	}
+}
+
+// cursorOf is the one that follows the collection of a member.
+func (w *watch) cursorOf(e *entry) *cursor {
+	if e.coll.wildcard() {
+		return w.wildcard
+	}
+	return w.globFor(e.key)
+}
+
+// lookup finds a name in the collections that the client follows. known is false
+// as long as the wildcard's members may still be on their way, and where the
+// removal is told by the cursor.
+func (w *watch) lookup(n Name) (e *entry, known bool) {
+	g := w.globFor(n.Key)
+	if g != nil {
+		if e, told := g.lookup(n.Key); e != nil || told {
+			return e, e != nil
+		}
+	}
+	if w.wildcard == nil {
+		return nil, false
+	}
+	e, told := w.wildcard.lookup(n.Key)
+	return e, e != nil || (!told && w.wildcard.coll.synced)
+}
+
+// lookup finds a member; willTell reports that it was one, and that the cursor is
+// still to tell of its removal.
+func (f *cursor) lookup(key string) (e *entry, willTell bool) {
+	e = f.coll.table.entries[key]
+	switch {
+	case e == nil || e.coll != f.coll:
+		return nil, false
+	case e.dead:
+		return nil, e.changed > f.removed
+	}
+	return e, false
+}

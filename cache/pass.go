@@ -1,0 +1,323 @@
+package cache
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+)
+
+// pass gathers the batches of one Collect.
+type pass struct {
+	size, left int
+	removing   bool
+	full       bool
+	out        []*Batch
+	// The batch that is being filled, for one watch and kind.
+	cur   *Batch
+	watch *watch
+	table *table
+	names map[string]bool // in cur, where one could come twice (RES-4)
+}
+
+// turn begins another watch or kind, which has its own batches. It reports
+// whether the watch has anything of that kind.
+func (p *pass) turn(w *watch, k kind) bool {
+	switch {
+	case p.full:
+		return false
+	case k == byName && len(w.names)+len(w.globs) == 0:
+		return false
+	case k == wholeType && w.wildcard == nil:
+		return false
+	}
+	t := w.client.store.tables[tableKey{w.typeURL, k}]
+	if p.watch != w || p.table != t || (p.cur != nil && p.cur.Removal != p.removing) {
+		p.watch, p.table, p.cur, p.names = w, t, nil, nil
+	}
+	return true
+}
+
+// first reports whether a name is not in the batch yet, where that is in
+// question, and notes that it is now.
+func (p *pass) first(name string) bool {
+	if p.table.aliased == nil && !p.watch.directives {
+		return true
+	}
+	if p.names[name] {
+		return false
+	}
+	if p.names == nil {
+		p.names = make(map[string]bool)
+	}
+	p.names[name] = true
+	return true
+}
+
+// room makes sure that n more bytes fit into the batch, or reports that this
+// pass's parts are used up.
+func (p *pass) room(n int) bool {
+	if p.cur != nil && (p.cur.Body.Size() == 0 || p.cur.Body.Size()+n <= p.size) {
+		return true
+	}
+	if p.left == 0 {
+		p.full = true
+		return false
+	}
+	p.left--
+	p.names = nil
+	p.cur = &Batch{
+		TypeURL: p.watch.typeURL, Rank: p.watch.rank, Removal: p.removing,
+		SystemVersion: p.table.systemVersion, Store: p.table.store,
+	}
+	p.out = append(p.out, p.cur)
+	p.merged(p.watch, 0)
+	return true
+}
+
+// merged counts changes that were merged away in the type's last batch, or in its
+// next one if there was nothing to tell of them.
+func (p *pass) merged(w *watch, n int) {
+	w.merged += n
+	for _, b := range slices.Backward(p.out) {
+		if w.merged > 0 && b.TypeURL == w.typeURL {
+			b.Merged += w.merged
+			w.merged = 0
+		}
+	}
+}
+
+// nameOverhead is what a name takes in a response beyond its own bytes.
+const nameOverhead = 8
+
+// add puts a resource into the batch.
+func (p *pass) add(e *entry, name string, pushed bool) bool {
+	if !p.room(e.res.Size() + len(name) + nameOverhead) {
+		return false
+	}
+	if !p.first(name) {
+		return true
+	}
+	if name == e.res.Name {
+		p.cur.Body.Add(e.res)
+	} else {
+		p.cur.Body.AddAs(e.res, name)
+	}
+	p.taken(e, pushed)
+	return true
+}
+
+func (p *pass) remove(name string) bool {
+	if !p.room(len(name) + nameOverhead) {
+		return false
+	}
+	if p.first(name) {
+		p.cur.Body.Remove(name)
+	}
+	return true
+}
+
+// taken notes that the last change of e is in the batch, and its age if it is on
+// its way to somebody who waited for it.
+func (p *pass) taken(e *entry, pushed bool) {
+	if p.cur == nil {
+		return
+	}
+	p.cur.Last = max(p.cur.Last, e.changed)
+	if !pushed {
+		return
+	}
+	if at := time.Unix(0, e.received); p.cur.Received.IsZero() || at.Before(p.cur.Received) {
+		p.cur.Received = at
+	}
+}
+
+// additions takes what a watch is to be told, save removals from its collections
+// and, where these wait for later types, of its names.
+func (p *pass) additions(w *watch) {
+	if p.turn(w, byName) {
+		p.dirtyNames(w, false)
+		for _, g := range w.globs {
+			if p.full {
+				return
+			}
+			p.follow(w, g)
+		}
+		p.answers(w, byName, false)
+	}
+	if p.turn(w, wholeType) {
+		p.follow(w, w.wildcard)
+		p.answers(w, wholeType, false)
+	}
+}
+
+// removals takes the rest.
+func (p *pass) removals(w *watch) {
+	if p.turn(w, byName) {
+		p.dirtyNames(w, true)
+		for _, g := range w.globs {
+			if p.full {
+				return
+			}
+			p.bury(w, g)
+		}
+	}
+	if p.turn(w, wholeType) {
+		p.bury(w, w.wildcard)
+		p.answers(w, wholeType, true)
+	}
+}
+
+// dirtyNames takes the dirty names: those that take something away, or the others.
+func (p *pass) dirtyNames(w *watch, away bool) {
+	kept := w.dirty[:0]
+	for _, sub := range w.dirty {
+		switch {
+		case sub.ended:
+		case p.full, sub.takesAway() != away, !p.name(w, sub):
+			kept = append(kept, sub)
+		}
+	}
+	clear(w.dirty[len(kept):])
+	w.dirty, w.ended = kept, 0
+	if len(kept) == 0 {
+		w.dirty = nil
+	}
+}
+
+// name takes one dirty name; false if there is no room.
+func (p *pass) name(w *watch, sub *nameSub) bool {
+	e := sub.entry
+	switch e.state {
+	case present:
+		if v, ok := w.held[e.key]; ok && e.holdsVersion(v) {
+			break // RES-11: the client has it
+		}
+		name := sub.spelling
+		if e.alias {
+			name = e.res.Name
+		}
+		if !p.add(e, name, sub.pushed) {
+			return false
+		}
+	case absent:
+		if !p.remove(sub.spelling) {
+			return false
+		}
+		p.taken(e, sub.pushed)
+	case failed:
+		if !p.fail(e, sub) {
+			return false
+		}
+	case unknown:
+	}
+	w.held = without(w.held, e.key)
+	sub.holds = e.state == present
+	sub.dirty, sub.pushed = false, false
+	return true
+}
+
+// fail tells a resource error; where it means that there is no such resource, it
+// is said in removed_resources too, for clients that do not know errors (ERR-1).
+func (p *pass) fail(e *entry, sub *nameSub) bool {
+	if !p.room(len(sub.spelling)*2 + len(e.err.Message) + 4*nameOverhead) {
+		return false
+	}
+	p.cur.Body.AddError(*e.err, sub.spelling)
+	if e.err.Code == codes.NotFound || e.err.Code == codes.PermissionDenied {
+		p.cur.Body.Remove(sub.spelling)
+	}
+	p.taken(e, sub.pushed)
+	return true
+}
+
+// follow takes the members of a collection that changed since the cursor.
+func (p *pass) follow(w *watch, f *cursor) {
+	c := f.coll
+	f.reached = max(f.reached, f.sent)
+	for e := c.live.after(f.sent, f.at, c); e != nil; e = e.next {
+		if !p.member(w, f, e) {
+			return
+		}
+		f.sent, f.at = e.changed, e
+		f.told = true
+	}
+	if !f.told && c.knownEmpty() {
+		if c.wildcard() {
+			// There is no word for an empty type but a response without resources; a
+			// client that starts waits for it.
+			if !p.room(0) {
+				return
+			}
+		} else if !p.remove(f.name) { // GLOB-4
+			return
+		}
+		f.told = true
+	}
+	p.level(w, f)
+}
+
+// member takes one member; false if there is no room.
+func (p *pass) member(w *watch, f *cursor, e *entry) bool {
+	pushed := e.changed > f.born
+	v, held := f.versions[e.key]
+	switch {
+	case w.named(e.key): // served by name
+	case held && e.holdsVersion(v): // RES-11
+	default:
+		if !p.add(e, f.spell(e), pushed) {
+			return false
+		}
+		w.answered(e.key)
+	}
+	f.compared(e.key)
+	if pushed {
+		f.since++
+	}
+	return true
+}
+
+// level counts what merging saved, once the cursor is level with its collection.
+func (p *pass) level(w *watch, f *cursor) {
+	if f.addsDue() || f.removalsDue() {
+		return
+	}
+	if merged := int(f.coll.changes-f.seen) - f.since; merged > 0 {
+		p.merged(w, merged)
+	}
+	f.seen, f.since = f.coll.changes, 0
+}
+
+// bury takes the members that were removed since the cursor, and what the client
+// said it holds and the collection has not (RES-11).
+func (p *pass) bury(w *watch, f *cursor) {
+	c := f.coll
+	for e := c.tombs.after(f.removed, f.tomb, c); e != nil; e = e.next {
+		_, held := f.versions[e.key]
+		_, owed := w.answers[e.key]
+		switch {
+		case w.named(e.key):
+			f.since++
+		case held || owed || e.added <= f.reached:
+			if !p.remove(f.spell(e)) {
+				return
+			}
+			p.taken(e, true)
+			f.since++
+		default: // what came and went between two passes needs no word
+		}
+		f.compared(e.key)
+		w.answered(e.key)
+		f.removed, f.tomb = e.changed, e
+	}
+	if f.leftoverDue() {
+		for _, key := range slices.Sorted(maps.Keys(f.versions)) {
+			if !w.named(key) && !p.remove(f.spellKey(key)) {
+				return
+			}
+			f.compared(key)
+		}
+	}
+	p.level(w, f)
+}

@@ -1,0 +1,354 @@
+package cache
+
+import (
+	"slices"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// watch is a client's interest in one type: cursors for what it follows as a
+// whole, and its names. Guarded like Client.
+type watch struct {
+	client  *Client
+	typeURL string
+	rank    Rank
+	woken   bool // its client was woken for it and has not collected since
+
+	names    map[string]*nameSub // by spelling
+	wildcard *cursor
+	globs    map[string]*cursor // by spelling
+
+	// By key, what is not spelled like its key: a client may spell one in many
+	// ways, and none of its requests may cost the square of its length.
+	respelledNames map[string][]*nameSub
+	respelledGlobs map[string][]*cursor
+	directives     bool // globs that differ in those only may give members the same names
+
+	dirty   []*nameSub        // in the order in which they became so; may hold ended ones
+	ended   int               // number of those
+	answers map[string]Name   // by key: to be answered from a collection, once
+	held    map[string]string // versions of names the client holds, by key, until compared
+	merged  int               // updates that a later one replaced before they were sent
+}
+
+// nameSub is one client's subscription to one name.
+type nameSub struct {
+	watch    *watch
+	entry    *entry
+	pos      int // in entry.subs
+	spelling string
+
+	dirty  bool // in watch.dirty
+	pushed bool // dirty because of a change, not of a subscription
+	holds  bool // the client may have the resource
+	ended  bool
+}
+
+// push makes a change known to the subscription's client.
+func (n *nameSub) push() {
+	if n.dirty {
+		if n.pushed {
+			n.watch.merged++
+		}
+	} else {
+		n.dirty = true
+		n.watch.dirty = append(n.watch.dirty, n)
+	}
+	n.pushed = true
+	n.watch.client.store.wake(n.watch)
+}
+
+// subscribe adds a name, a glob or "*", or has it sent again (SUB-5, SUB-6).
+func (w *watch) subscribe(n Name) {
+	switch {
+	case n.Key == Wildcard:
+		w.followWildcard()
+	case keyer.IsGlob(n.Key):
+		w.followGlob(n)
+	default:
+		w.subscribeName(n)
+	}
+}
+
+func (w *watch) followWildcard() {
+	if w.wildcard != nil {
+		w.wildcard.repeat()
+		return
+	}
+	c := w.client.store.table(w.typeURL, wholeType).collection(Wildcard, Wildcard)
+	w.observe(c.synced || c.live.len > 0)
+	w.wildcard = c.follow(w, Wildcard)
+}
+
+func (w *watch) followGlob(n Name) {
+	if g := w.globs[n.Spelling]; g != nil {
+		g.repeat()
+		return
+	}
+	c := w.client.store.table(w.typeURL, byName).collection(n.Key, n.Spelling)
+	w.observe(c.synced || c.live.len > 0)
+	f := c.follow(w, n.Spelling)
+	if w.globs == nil {
+		w.globs = make(map[string]*cursor)
+	}
+	w.globs[n.Spelling] = f
+	if n.Spelling != n.Key {
+		if w.respelledGlobs == nil {
+			w.respelledGlobs = make(map[string][]*cursor)
+		}
+		w.respelledGlobs[n.Key] = append(w.respelledGlobs[n.Key], f)
+		w.directives = w.directives || asked(n.Spelling, n.Key) != n.Spelling
+	}
+}
+
+func (w *watch) observe(hit bool) {
+	w.client.store.cache.observer.Lookup(w.typeURL, hit)
+}
+
+func (w *watch) subscribeName(n Name) {
+	sub := w.names[n.Spelling]
+	if sub == nil {
+		t := w.client.store.table(w.typeURL, byName)
+		e := t.entry(n.Key, n.Spelling)
+		w.observe(e.state != unknown)
+		sub = &nameSub{watch: w, entry: e, pos: len(e.subs), spelling: intern(n.Spelling, e.key)}
+		e.subs = append(e.subs, sub)
+		t.watchers++
+		t.demand(e)
+		if w.names == nil {
+			w.names = make(map[string]*nameSub)
+		}
+		w.names[sub.spelling] = sub
+		if n.Key != n.Spelling {
+			if w.respelledNames == nil {
+				w.respelledNames = make(map[string][]*nameSub)
+			}
+			w.respelledNames[n.Key] = append(w.respelledNames[n.Key], sub)
+		}
+	}
+	// What the client said it held when the stream began is not asked again: a
+	// client that subscribes explicitly later may have forgotten it (RES-15).
+	w.held = without(w.held, n.Key)
+	w.answered(n.Key)
+	if sub.entry.state != unknown && !sub.dirty {
+		sub.dirty = true
+		w.dirty = append(w.dirty, sub)
+	}
+}
+
+// named reports whether the client subscribed to a key by name; then that is what
+// it is served from, also where a collection holds the key.
+func (w *watch) named(key string) bool {
+	if w.names[key] != nil {
+		return true
+	}
+	return len(w.respelledNames[key]) > 0
+}
+
+// unsubscribe ends a subscription and reports whether there was one.
+func (w *watch) unsubscribe(n Name) bool {
+	switch {
+	case n.Key == Wildcard:
+		return w.unfollowWildcard()
+	case keyer.IsGlob(n.Key):
+		g := w.globs[n.Spelling]
+		if g == nil {
+			return false
+		}
+		g.unfollow()
+		w.globs = without(w.globs, n.Spelling)
+		if n.Key != n.Spelling {
+			w.respelledGlobs = withoutOne(w.respelledGlobs, n.Key, g)
+		}
+		if other := w.followed(n.Key); other != nil {
+			other.inherit(g)
+		}
+		w.dropAnswers()
+		return true
+	}
+	sub := w.names[n.Spelling]
+	if sub == nil {
+		return false
+	}
+	e, owed, holds := sub.entry, sub.dirty, sub.holds
+	sub.end()
+	w.names = without(w.names, n.Spelling)
+	if n.Key != n.Spelling {
+		w.respelledNames = withoutOne(w.respelledNames, n.Key, sub)
+	}
+	w.held = without(w.held, n.Key)
+	if w.named(n.Key) {
+		return true
+	}
+	if g := w.globFor(n.Key); g != nil {
+		// A client with a glob knows that the glob keeps the resource (GLOB-5), but
+		// what the name still owed it is owed by the glob now.
+		switch passed := g.passed(e); {
+		case !passed && holds:
+			g.mayHold(e.key)
+		case passed && owed:
+			w.answer(n)
+		}
+	}
+	if w.wildcard != nil { // SUB-8: it cannot know whether "*" keeps it
+		w.answer(n)
+	}
+	return true
+}
+
+func (w *watch) unfollowWildcard() bool {
+	if w.wildcard == nil {
+		return false
+	}
+	w.wildcard.unfollow()
+	w.wildcard = nil
+	w.dropAnswers()
+	return true
+}
+
+// dropAnswers forgets the answers that no collection owes any more.
+func (w *watch) dropAnswers() {
+	if w.wildcard != nil {
+		return
+	}
+	for key := range w.answers {
+		if w.globFor(key) == nil {
+			w.answered(key)
+		}
+	}
+}
+
+// end takes the subscription off its entry.
+func (n *nameSub) end() {
+	e := n.entry
+	t := n.watch.client.store.tables[tableKey{n.watch.typeURL, byName}]
+	t.watchers--
+	n.ended = true
+	if n.dirty {
+		n.watch.clean()
+	}
+	last := len(e.subs) - 1
+	e.subs[n.pos] = e.subs[last]
+	e.subs[n.pos].pos = n.pos
+	e.subs[last] = nil
+	e.subs = e.subs[:last]
+	if last > 0 {
+		return
+	}
+	e.subs = nil
+	if e.interest != nil {
+		e.interest.release()
+	}
+	t.forgetUnused(e)
+}
+
+// minClean is the number of ended subscriptions in watch.dirty below which nobody
+// takes them out.
+const minClean = 32
+
+// clean counts one more ended subscription among the dirty ones, and takes them
+// out once they are the most: a client that subscribes and unsubscribes without
+// ever reading must not pile them up.
+func (w *watch) clean() {
+	w.ended++
+	if w.ended < minClean || w.ended <= len(w.dirty)/2 {
+		return
+	}
+	w.dirty = slices.DeleteFunc(w.dirty, func(n *nameSub) bool { return n.ended })
+	w.ended = 0
+}
+
+// answer owes the client word about a name from a collection it follows.
+func (w *watch) answer(n Name) {
+	if w.answers == nil {
+		w.answers = make(map[string]Name)
+	}
+	w.answers[n.Key] = n
+}
+
+// globFor is the cursor of a followed glob that key is a member of.
+func (w *watch) globFor(key string) *cursor {
+	if len(w.globs) == 0 {
+		return nil
+	}
+	return w.followed(keyer.GlobOf(key))
+}
+
+// followed is the cursor of a glob, under one of its spellings.
+func (w *watch) followed(glob string) *cursor {
+	if g := w.globs[glob]; g != nil {
+		return g
+	}
+	if gs := w.respelledGlobs[glob]; len(gs) > 0 {
+		return gs[0]
+	}
+	return nil
+}
+
+// withoutOne takes v off the list under a key.
+func withoutOne[V comparable](m map[string][]V, key string, v V) map[string][]V {
+	list := m[key]
+	if i := slices.Index(list, v); i >= 0 {
+		list = slices.Delete(list, i, i+1)
+	}
+	if len(list) == 0 {
+		return without(m, key)
+	}
+	m[key] = list
+	return m
+}
+
+// holds notes what the client said it holds: for names until they are answered,
+// for collections until their members were compared. What it is not subscribed to
+// is none of the relay's business (RES-11).
+func (w *watch) holds(versions map[string]string) {
+	for key, v := range versions {
+		if w.named(key) {
+			if w.held == nil {
+				w.held = make(map[string]string)
+			}
+			w.held[key] = v
+			w.markHeld(key)
+			continue
+		}
+		f := w.globFor(key)
+		if f == nil {
+			f = w.wildcard
+		}
+		if f == nil {
+			continue
+		}
+		if f.versions == nil {
+			f.versions = make(map[string]string)
+		}
+		f.versions[key] = v
+		f.told = true
+	}
+}
+
+func (w *watch) markHeld(key string) {
+	if sub := w.names[key]; sub != nil {
+		sub.holds = true
+	}
+	for _, sub := range w.respelledNames[key] {
+		sub.holds = true
+	}
+}
+
+// idle reports whether nothing is left of the watch.
+func (w *watch) idle() bool {
+	return len(w.names) == 0 && w.wildcard == nil && len(w.globs) == 0
+}
+
+// close ends all of it.
+func (w *watch) close() {
+	if w.wildcard != nil {
+		w.wildcard.unfollow()
+	}
+	for _, g := range w.globs {
+		g.unfollow()
+	}
+	for _, sub := range w.names {
+		sub.end()
+	}
+}
