@@ -75,7 +75,7 @@ func (s *Session) connect(l *line) {
 	}
 	st.start(s.up.cfg.ConnectTimeout, handler{
 		opened:   func() { current(func() { s.opened(l) }) },
-		response: func(r *received, at time.Time) { current(func() { s.respond(l, r, at) }) },
+		response: func(r *wire.Received, at time.Time) { current(func() { s.respond(l, r, at) }) },
 		lost:     func(err error) { current(func() { s.lost(l, err) }) },
 	})
 }

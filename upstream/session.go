@@ -12,6 +12,8 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // SessionConfig describes a session.
@@ -251,9 +253,9 @@ func (s *Session) wrote(o outgoing) {
 }
 
 // respond judges a response and answers it, once (STR-8).
-func (s *Session) respond(l *line, r *received, at time.Time) {
+func (s *Session) respond(l *line, r *wire.Received, at time.Time) {
 	s.note(func(st *Status) { st.Responses++; st.LastResponse = at })
-	s.obs.ResponseReceived(r.TypeURL, len(r.Resources), len(r.Removed), r.bytes)
+	s.obs.ResponseReceived(r.TypeURL, len(r.Resources), len(r.Removed), r.Size)
 	_, asked := l.asked[r.TypeURL]
 	if !asked && r.Nonce == "" || r.TypeURL == "" {
 		// Without a type no ADS server takes an answer. Without a nonce and for a

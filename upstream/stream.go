@@ -9,8 +9,6 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/mem"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -57,7 +55,7 @@ func newStream(ctx context.Context, c *conn, post chan<- func(), sent func(outgo
 // handler is what the owner makes of a stream's events.
 type handler struct {
 	opened   func()
-	response func(r *received, at time.Time)
+	response func(r *wire.Received, at time.Time)
 	lost     func(err error) // the last one
 }
 
@@ -72,7 +70,7 @@ func (st *stream) start(timeout time.Duration, h handler) {
 		st.tell(h.opened)
 		st.wg.Go(func() { st.send(cs) })
 		for {
-			r := new(received)
+			r := new(wire.Received)
 			if err := cs.RecvMsg(r); err != nil {
 				st.lost(h, err)
 				return
@@ -198,26 +196,4 @@ func (st *stream) send(cs grpc.ClientStream) {
 			return
 		}
 	}
-}
-
-// received is a response together with its encoded size.
-type received struct {
-	wire.Received
-	bytes int
-}
-
-// codec is wire's, for which a response that cannot be decoded does not cost
-// the stream (ACK-6), and notes the size.
-type codec struct{ encoding.CodecV2 }
-
-func newCodec() encoding.CodecV2 { return codec{CodecV2: wire.Codec()} }
-
-// Unmarshal carries out encoding.CodecV2.
-func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
-	r, ok := v.(*received)
-	if !ok {
-		return c.CodecV2.Unmarshal(data, v)
-	}
-	r.bytes = data.Len()
-	return c.CodecV2.Unmarshal(data, &r.Received)
 }

@@ -14,10 +14,10 @@ const keepCap = 64
 var errTypeURL = errors.New("a response for a type that was not requested on this stream")
 
 // handle takes a response up and answers it.
-func (c *Client) handle(r *received) {
+func (c *Client) handle(r *wire.Received) {
 	c.responses++
 	resp := &c.response
-	*resp = Response{TypeURL: r.TypeURL, Nonce: r.Nonce, SystemVersion: r.SystemVersion, Size: r.size, Changes: resp.Changes}
+	*resp = Response{TypeURL: r.TypeURL, Nonce: r.Nonce, SystemVersion: r.SystemVersion, Size: r.Size, Changes: resp.Changes}
 	resp.Err = c.compare(r)
 	reason := resp.Err
 	if c.options.OnResponse != nil {
@@ -34,7 +34,7 @@ func (c *Client) handle(r *received) {
 }
 
 // compare fills in what a response changes, or says why it must be rejected.
-func (c *Client) compare(r *received) error {
+func (c *Client) compare(r *wire.Received) error {
 	if r.Err != nil {
 		return r.Err
 	}

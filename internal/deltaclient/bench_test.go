@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/proto"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // update gives a client that holds n clusters, and a function that has it take
@@ -19,8 +21,8 @@ func update(tb testing.TB, n int) func() {
 	for i := range n {
 		elements = append(elements, "cluster-"+strconv.Itoa(i)+"@1")
 	}
-	decode := func(elements ...string) *received {
-		r := new(received)
+	decode := func(elements ...string) *wire.Received {
+		r := new(wire.Received)
 		b, err := proto.Marshal(response("1", elements...))
 		if err != nil {
 			tb.Fatal(err)
@@ -31,7 +33,7 @@ func update(tb testing.TB, n int) func() {
 		return r
 	}
 	c.handle(decode(elements...))
-	versions := []*received{decode("cluster-0@2"), decode("cluster-0@3")}
+	versions := []*wire.Received{decode("cluster-0@2"), decode("cluster-0@3")}
 	i := 0
 	return func() {
 		c.handle(versions[i&1])

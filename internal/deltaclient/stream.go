@@ -73,7 +73,7 @@ func (c *Client) run(ctx context.Context) error {
 	desc := &grpc.StreamDesc{StreamName: "DeltaAggregatedResources", ServerStreams: true, ClientStreams: true}
 	var err error
 	s.grpc, err = c.conn.NewStream(s.ctx, desc, discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResources_FullMethodName,
-		grpc.ForceCodecV2(codec{CodecV2: wire.Codec()}), grpc.MaxCallRecvMsgSize(maxReceiveSize))
+		grpc.ForceCodecV2(wire.Codec()), grpc.MaxCallRecvMsgSize(maxReceiveSize))
 	if err != nil {
 		return s.reason(err)
 	}
@@ -150,7 +150,7 @@ func (c *Client) enqueueLocked(reqs ...*discoveryv3.DeltaDiscoveryRequest) {
 
 // read takes responses up until the stream ends.
 func (c *Client) read(s *stream) error {
-	var r received
+	var r wire.Received
 	for {
 		if err := s.grpc.RecvMsg(&r); err != nil {
 			return err

@@ -40,6 +40,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	case *DeltaResponse:
 		return decodeBuffers(data, v)
 	case *Received:
+		v.Size = data.Len()
 		v.Err = decodeBuffers(data, &v.DeltaResponse)
 		return nil
 	default:

@@ -204,7 +204,7 @@ func TestCodecRefuses(t *testing.T) {
 func TestCodecReceivedIsReset(t *testing.T) {
 	c := Codec()
 	r := Received{Err: io.EOF}
-	if err := c.Unmarshal(mem.BufferSlice{mem.SliceBuffer("\x2a\x017")}, &r); err != nil || r.Err != nil || r.Nonce != "7" {
+	if err := c.Unmarshal(mem.BufferSlice{mem.SliceBuffer("\x2a\x017")}, &r); err != nil || r.Err != nil || r.Nonce != "7" || r.Size != 3 {
 		t.Errorf("%v, %+v", err, r)
 	}
 }

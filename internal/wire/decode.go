@@ -137,6 +137,8 @@ func element(name string, i int) string { return name + "[" + strconv.Itoa(i) + 
 // can be answered with a NACK (ACK-6).
 type Received struct {
 	DeltaResponse
+	// Size is that of the encoded message, in bytes.
+	Size int
 	// Err is a *DecodeError or nil. Nothing of the response may be used if it is set.
 	Err error
 }
