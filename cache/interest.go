@@ -57,18 +57,27 @@ func (i *interest) empty() bool {
 // want makes sure that the server is asked and that nothing evicts it. It
 // cancels an eviction whose unsubscribe was not taken yet.
 func (i *interest) want() {
-	s := i.table.store
-	if i.parked {
-		i.parked = false
-		s.cache.unpark(i)
-	}
-	if i.leaving {
-		i.leaving = false
-		s.cache.leave(weight{-i.weight.resources, -i.weight.bytes})
-		i.weight = weight{}
-	}
+	i.unpark()
+	i.stay()
 	if !i.subscribed {
 		i.mark()
+	}
+}
+
+// unpark takes it out of the LRU, if it is there.
+func (i *interest) unpark() {
+	if i.parked {
+		i.parked = false
+		i.table.store.cache.unpark(i)
+	}
+}
+
+// stay takes back that it is leaving, if it is.
+func (i *interest) stay() {
+	if i.leaving {
+		i.leaving = false
+		i.table.store.cache.leave(weight{-i.weight.resources, -i.weight.bytes})
+		i.weight = weight{}
 	}
 }
 
@@ -91,10 +100,7 @@ func (i *interest) evict(reason Reason) {
 		return
 	}
 	s := i.table.store
-	if i.parked {
-		i.parked = false
-		s.cache.unpark(i)
-	}
+	i.unpark()
 	s.cache.observer.Evicted(i.table.typeURL, reason)
 	if !i.subscribed && i.empty() {
 		i.drop()
@@ -142,16 +148,10 @@ func (i *interest) unmark() {
 
 // drop ends it after its unsubscribe was taken: what only it kept is forgotten.
 func (i *interest) drop() {
-	s, t := i.table.store, i.table
+	t := i.table
 	i.unmark()
-	if i.parked {
-		i.parked = false
-		s.cache.unpark(i)
-	}
-	if i.leaving {
-		i.leaving = false
-		s.cache.leave(weight{-i.weight.resources, -i.weight.bytes})
-	}
+	i.unpark()
+	i.stay()
 	i.subscribed = false
 	t.interests--
 	if i.entry != nil {
