@@ -8,6 +8,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/controlplane"
 )
 
 // TestRejectionReachesTheControlPlane: with nack_wait a client's NACK becomes the
@@ -50,4 +51,29 @@ func TestRejectionReachesTheControlPlane_ACK3_ACK7(t *testing.T) {
 	if !picky.connected() {
 		t.Error("ACK-3: the stream ended")
 	}
+}
+
+// TestQuarantineIsShown: a type that the control plane does not serve is withheld
+// after it ended the stream once, everybody else is served, and an operator sees it.
+func TestQuarantineIsShown_OPS2(t *testing.T) {
+	cp := controlplane.New(clusterType)
+	if err := cp.Start(t.Context(), "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cp.Close)
+	update(t, cp, "c1", cluster("c1", time.Second))
+	relay := startRelay(t, nil, cp.Addr())
+	c := newClient(t, relay.addr, "a")
+	if err := c.connect(true); err != nil {
+		t.Fatal(err)
+	}
+	c.subscribe(clusterType, []string{"*"}, nil)
+	c.awaitHolding(t, clusterType, "c1")
+	c.subscribe(listenerType, []string{"l1"}, nil)
+	waitFor(t, "the type on /upstreams", func() bool {
+		_, body := relay.get(t, "/upstreams")
+		return strings.Contains(body, `"quarantined": [`) && strings.Contains(body, listenerType)
+	})
+	update(t, cp, "c2", cluster("c2", time.Second))
+	c.awaitHolding(t, clusterType, "c1", "c2")
 }

@@ -111,6 +111,7 @@ type sessionView struct {
 	LastErrorAt     time.Time   `json:"last_error_at,omitzero"`
 	LastRejection   string      `json:"last_rejection,omitempty"`
 	LastRejected    time.Time   `json:"last_rejected,omitzero"`
+	Quarantined     []string    `json:"quarantined,omitempty"` // types withheld because the server may end streams for them
 	Tables          []tableView `json:"tables"`
 }
 
@@ -152,7 +153,7 @@ func (r *Relay) viewSession(s *session) sessionView {
 		Scope: s.key.scope, State: string(st.State), Since: st.Since, Endpoint: st.Endpoint,
 		Clients: r.hub.users(s), Streams: st.Streams, StreamsOpened: st.Opened, StreamsLost: st.Lost,
 		EndpointChanges: st.EndpointChanges, Requests: st.Requests, Responses: st.Responses,
-		Acks: st.Acks, Nacks: st.Nacks, LastResponse: st.LastResponse,
+		Acks: st.Acks, Nacks: st.Nacks, LastResponse: st.LastResponse, Quarantined: st.Quarantined,
 		LastErrorAt: st.LastErrorAt, LastRejected: st.LastRejected, Tables: []tableView{},
 	}
 	if st.LastError != nil {
