@@ -136,7 +136,7 @@ func connected(t *testing.T, s *running) {
 		if s.Status().State == StateConnected {
 			return
 		}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 	}
 	t.Errorf("status %+v, want connected", s.Status())
 }
@@ -171,12 +171,12 @@ func TestOPS2UnservedTypeIsQuarantined(t *testing.T) {
 		store := newStore(sub(clusters, "*"), sub(endpoints, "e"), sub(unserved, "a", "b"))
 		s := run(t, newUpstream(t, n.config("a")), store, nil)
 
-		time.Sleep(20 * time.Second)
+		<-time.After(20 * time.Second)
 		quarantined(t, s, unserved)
 		if types := appliedTypes(store); !types[clusters] || !types[endpoints] || types[unserved] {
 			t.Errorf("the store was given %v", types)
 		}
-		time.Sleep(10 * time.Minute)
+		<-time.After(10 * time.Minute)
 		if got := srv.opened(); got > maxChurn {
 			t.Errorf("%d streams in ten minutes, want at most %d", got, maxChurn)
 		}
@@ -188,7 +188,7 @@ func TestOPS2UnservedTypeIsQuarantined(t *testing.T) {
 		srv.serveType(unserved, nil)
 		store.want(0, []wire.Subscription{sub(clusters, "*"), sub(endpoints, "e"), sub(unserved, "b", "c")},
 			wire.Subscription{TypeURL: unserved, Subscribe: []string{"c"}, Unsubscribe: []string{"a"}})
-		time.Sleep(maxTrialDelay + time.Minute)
+		<-time.After(maxTrialDelay + time.Minute)
 		quarantined(t, s)
 		got := srv.requests(unserved)[before:]
 		if len(got) != 1 || !slices.Equal(got[0].req.GetResourceNamesSubscribe(), []string{"b", "c"}) ||
@@ -200,7 +200,7 @@ func TestOPS2UnservedTypeIsQuarantined(t *testing.T) {
 		}
 
 		store.want(0, []wire.Subscription{sub(clusters, "*"), sub(unserved, "c")}, unsub(unserved, "b"))
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		if got = srv.requests(unserved)[before:]; len(got) != 2 || !slices.Equal(got[1].req.GetResourceNamesUnsubscribe(), []string{"b"}) {
 			t.Errorf("asked %v, want b to be let go", got)
 		}
@@ -237,9 +237,9 @@ func TestOPS2ManyUnservedTypes(t *testing.T) {
 				srv := n.picky("a", bad...)
 				store := newStore(wanted[:2]...)
 				s := run(t, newUpstream(t, n.config("a")), store, nil)
-				time.Sleep(time.Second)
+				<-time.After(time.Second)
 				store.want(0, wanted, wanted[2:]...)
-				time.Sleep(10 * time.Minute)
+				<-time.After(10 * time.Minute)
 				quarantined(t, s, bad...)
 				if got := srv.opened(); got > tt.streams {
 					t.Errorf("%d streams in ten minutes, want at most %d", got, tt.streams)
@@ -249,7 +249,7 @@ func TestOPS2ManyUnservedTypes(t *testing.T) {
 					return
 				}
 				srv.serveType(bad[1], nil)
-				time.Sleep(maxTrialDelay + time.Minute)
+				<-time.After(maxTrialDelay + time.Minute)
 				quarantined(t, s, bad[0])
 				if !appliedTypes(store)[bad[1]] {
 					t.Error("the type that is served now was not subscribed to")
@@ -267,7 +267,7 @@ func TestOPS2OnlyAnUnservedType(t *testing.T) {
 		srv := n.picky("a", unserved)
 		store, obs := newStore(sub(unserved, "x")), &recorder{}
 		s := run(t, newUpstream(t, n.config("a")), store, obs)
-		time.Sleep(10 * time.Minute)
+		<-time.After(10 * time.Minute)
 		quarantined(t, s, unserved)
 		if got := srv.opened(); got > 120 {
 			t.Errorf("%d streams in ten minutes, want about 40", got)
@@ -282,7 +282,7 @@ func TestOPS2OnlyAnUnservedType(t *testing.T) {
 			}
 		})
 		srv.serveType(unserved, nil)
-		time.Sleep(2*DefaultBackoffMax + time.Second)
+		<-time.After(2*DefaultBackoffMax + time.Second)
 		quarantined(t, s)
 		if st := s.Status(); st.State != StateConnected || !appliedTypes(store)[unserved] {
 			t.Errorf("status %+v, want connected with the type that is served now", st)
@@ -335,14 +335,14 @@ func TestOPS2ProvenTypeIsNotWithheld(t *testing.T) {
 				srv := n.picky("a")
 				srv.silent[other] = silent
 				s := run(t, newUpstream(t, n.config("a")), newStore(sub(other, "x")), nil)
-				time.Sleep(stableAfter)
+				<-time.After(stableAfter)
 				srv.serveType(other, status.Error(codes.Internal, "out of order"))
 				srv.mu.Lock()
 				streams := srv.streams
 				srv.mu.Unlock()
 				// The next request ends the stream.
 				s.store.(*memStore).want(0, []wire.Subscription{sub(other, "x", "y")}, sub(other, "y"))
-				time.Sleep(time.Minute)
+				<-time.After(time.Minute)
 				quarantined(t, s)
 				if got, lost := len(srv.requests(other))-2, srv.opened()-streams; lost < 3 || got != lost {
 					t.Errorf("asked %d times on %d streams", got, lost)
@@ -359,9 +359,9 @@ func TestOPS2SilentTypeIsReleased(t *testing.T) {
 		srv := n.picky("a", unserved)
 		srv.silent[other] = true
 		s := run(t, newUpstream(t, n.config("a")), newStore(sub(clusters, "*"), sub(other, "x"), sub(unserved, "y")), nil)
-		time.Sleep(10 * time.Millisecond)
+		<-time.After(10 * time.Millisecond)
 		quarantined(t, s, other, unserved)
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		quarantined(t, s, unserved)
 		if got := srv.requests(other); got[len(got)-1].stream < 2 {
 			t.Errorf("asked %v, want it on a later stream", got)
@@ -412,14 +412,14 @@ func TestOPS2SUB12QuarantineCoversBothStreams(t *testing.T) {
 		store := newStore(sub(clusters, "*"), sub(unserved, "*"))
 		store.wanted[1] = []wire.Subscription{sub(clusters, "c"), sub(unserved, "x")}
 		s := run(t, newUpstream(t, n.config("a")), store, nil)
-		time.Sleep(10 * time.Minute)
+		<-time.After(10 * time.Minute)
 		quarantined(t, s, unserved)
 		if got := srv.opened(); got > maxChurn {
 			t.Errorf("%d streams in ten minutes, want at most %d", got, maxChurn)
 		}
 		before := len(srv.requests(unserved))
 		srv.serveType(unserved, nil)
-		time.Sleep(maxTrialDelay + time.Minute)
+		<-time.After(maxTrialDelay + time.Minute)
 		quarantined(t, s)
 		var names []string
 		for _, a := range srv.requests(unserved)[before:] {
@@ -443,16 +443,16 @@ func TestOPS2UnwantedSuspectIsForgotten(t *testing.T) {
 		s := run(t, newUpstream(t, n.config("a")), store, nil)
 		for range 600 {
 			store.want(0, append(wanted, sub(unserved, "x")), sub(unserved, "x"))
-			time.Sleep(time.Second / 2)
+			<-time.After(time.Second / 2)
 			store.want(0, wanted, unsub(unserved, "x"))
-			time.Sleep(time.Second / 2)
+			<-time.After(time.Second / 2)
 		}
 		quarantined(t, s, unserved)
 		if got := srv.opened(); got > maxChurn {
 			t.Errorf("%d streams in ten minutes, want at most %d", got, maxChurn)
 		}
 		before := len(srv.requests(unserved))
-		time.Sleep(2*maxTrialDelay + time.Second)
+		<-time.After(2*maxTrialDelay + time.Second)
 		quarantined(t, s)
 		if got := len(srv.requests(unserved)); got != before {
 			t.Errorf("tried %d times while nobody wanted it", got-before)
@@ -466,7 +466,7 @@ func TestOPS2ProvenTypesAreBounded(t *testing.T) {
 		n := newNetwork(t)
 		n.picky("a")
 		s := run(t, newUpstream(t, n.config("a")), newStore(sub(clusters, "*")), nil)
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		s.events <- func() {
 			for i := range 10 * maxProven {
 				s.prove(fmt.Sprint(other, i))

@@ -57,7 +57,7 @@ func TestOPS2BackoffGrowsAndResets(t *testing.T) {
 		n := newNetwork(t)
 		store, obs := newStore(sub(clusters, "*")), &recorder{}
 		run(t, newUpstream(t, n.config("a")), store, obs)
-		time.Sleep(10 * time.Minute)
+		<-time.After(10 * time.Minute)
 		obs.locked(func() {
 			for i, d := range obs.delays {
 				if bound := min(DefaultBackoffMax, DefaultBackoffBase<<min(i, 10)); d > bound {
@@ -94,7 +94,7 @@ func TestOPS2RefusedStreamsBackOff(t *testing.T) {
 		n.serve("a", func(s *server) { s.refuse = status.Error(codes.PermissionDenied, "who are you") })
 		obs := &recorder{}
 		s := run(t, newUpstream(t, n.config("a")), newStore(sub(clusters, "*")), obs)
-		time.Sleep(10 * time.Minute)
+		<-time.After(10 * time.Minute)
 		obs.locked(func() {
 			if got := len(obs.opened); got < 25 || got > 120 {
 				t.Errorf("%d streams in ten minutes, want about 40", got)
@@ -187,7 +187,7 @@ func TestLOC6Failover(t *testing.T) {
 					t.Errorf("a later session needed %v", got)
 				}
 
-				time.Sleep(10 * time.Minute)
+				<-time.After(10 * time.Minute)
 				if s.Status().Opened != 1 {
 					t.Error("the stream was given up for an endpoint that is gone")
 				}
@@ -235,7 +235,7 @@ func TestLOC6ProbesAreShared(t *testing.T) {
 		}
 		synctest.Wait()
 		before := len(n.dialled("a"))
-		time.Sleep(10 * DefaultFailbackInterval)
+		<-time.After(10 * DefaultFailbackInterval)
 		if got := len(n.dialled("a")) - before; got < 8 || got > 25 {
 			t.Errorf("%d probes in ten intervals, want about 20 at the most", got)
 		}
@@ -262,7 +262,7 @@ func TestLOC6AllGone(t *testing.T) {
 		// A good stream that breaks is tried again where it was.
 		ss.end <- nil
 		b.accept()
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		obs.locked(func() {
 			if len(obs.opened) != 2 {
 				t.Errorf("opened %v", obs.opened)
@@ -347,7 +347,7 @@ func TestConnectTimeoutAtStreamLimit(t *testing.T) {
 		first := run(t, u, newStore(sub(clusters, "*")), nil)
 		ss := srv.accept()
 		second := run(t, u, newStore(sub(clusters, "*")), obs)
-		time.Sleep(DefaultConnectTimeout + time.Millisecond)
+		<-time.After(DefaultConnectTimeout + time.Millisecond)
 		obs.locked(func() {
 			if !slices.Equal(obs.failures, []Reason{ReasonTimeout}) {
 				t.Errorf("failures %v", obs.failures)

@@ -96,11 +96,11 @@ func TestQuietStreamIsConnected(t *testing.T) {
 		srv := n.serve("a")
 		s := run(t, newUpstream(t, n.config("a")), newStore(sub(clusters, "*")), nil)
 		srv.accept()
-		time.Sleep(stableAfter - time.Second)
+		<-time.After(stableAfter - time.Second)
 		if got := s.Status().State; got != StateConnecting {
 			t.Errorf("state = %s before it was stable", got)
 		}
-		time.Sleep(2 * time.Second)
+		<-time.After(2 * time.Second)
 		if got := s.Status().State; got != StateConnected {
 			t.Errorf("state = %s", got)
 		}
@@ -282,7 +282,7 @@ func TestSUB10Batching(t *testing.T) {
 		want := []wireSubscription{sub(clusters, "*")}
 		for range 4 {
 			store.want(0, want, sub(endpoints, "e"))
-			time.Sleep(time.Millisecond)
+			<-time.After(time.Millisecond)
 		}
 		if len(ss.reqs) > 0 {
 			t.Fatalf("a request before the batch was over: %v", <-ss.reqs)
@@ -366,7 +366,7 @@ func TestIdleSession(t *testing.T) {
 		store := newStore()
 		u := newUpstream(t, n.config("a"))
 		s := run(t, u, store, nil)
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		if st := s.Status(); len(n.dialled("a")) > 0 || st.State != StateIdle {
 			t.Errorf("connected with nothing to ask: %+v", st)
 		}
@@ -378,7 +378,7 @@ func TestIdleSession(t *testing.T) {
 		store.want(0, nil, unsub(endpoints, "x"))
 		ss.next()
 		ss.respond(endpoints, "late", "x")
-		time.Sleep(drainTime + time.Second)
+		<-time.After(drainTime + time.Second)
 		if ss.Context().Err() == nil {
 			t.Error("the stream was never given up")
 		}
@@ -480,11 +480,11 @@ func TestRES14Settle(t *testing.T) {
 		store.quiet = 15 * time.Second
 		run(t, newUpstream(t, n.config("a")), store, nil)
 		ss := srv.accept()
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		ss.respond(clusters, "1", "c")
 		synctest.Wait()
 		at := time.Now()
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		store.get(func(s *memStore) {
 			if len(s.settled) != 2 || s.settled[1].Sub(at) != s.quiet {
 				t.Errorf("settled at %v after the response at %v", s.settled, at)
@@ -514,7 +514,7 @@ func TestServerThatDoesNotRead(t *testing.T) {
 		})
 		// It reads at last: everything is there, and what was wanted meanwhile follows.
 		store.want(0, []wireSubscription{sub(endpoints, "y")}, sub(endpoints, "y"))
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		names, acks := 0, 0
 		for names <= len(many) || acks < 100 {
 			req, err := ss.Recv()
@@ -527,7 +527,7 @@ func TestServerThatDoesNotRead(t *testing.T) {
 			}
 		}
 		store.want(0, []wireSubscription{sub(endpoints, "y")}, sub(endpoints, many...))
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		if err := s.stop(); !errors.Is(err, context.Canceled) {
 			t.Errorf("Run = %v", err)
 		}

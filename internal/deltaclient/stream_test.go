@@ -118,7 +118,7 @@ func TestOPS2_follow(t *testing.T) {
 				synctest.Wait()
 				// Until the sixth stream is open: a response on it begins the delays anew.
 				for s.opened() < 6 {
-					time.Sleep(time.Second)
+					<-time.After(time.Second)
 				}
 				synctest.Wait()
 				s.send(t, response("1", "a@1"))

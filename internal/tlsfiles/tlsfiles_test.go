@@ -296,7 +296,7 @@ func TestRotation(t *testing.T) {
 		if of, by := issuers(); of != "before" || by != "before" {
 			t.Fatalf("changed without a look at the files: issuers %q, %q", of, by)
 		}
-		time.Sleep(DefaultRefresh + time.Second)
+		<-time.After(DefaultRefresh + time.Second)
 		if of, by := issuers(); of != "after" || by != "after" {
 			t.Fatalf("issuers %q, %q after the change", of, by)
 		}
@@ -322,7 +322,9 @@ func TestBrokenFileKeepsLastGood(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		wait := func() { time.Sleep(3500 * time.Millisecond) }
+		// Never ends at the moment of a look, which comes every full second: that would
+		// see the pair of the next step half replaced.
+		wait := func() { <-time.After(3300 * time.Millisecond) }
 
 		for _, step := range []struct {
 			name   string
