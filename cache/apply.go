@@ -283,7 +283,7 @@ func (s *Store) Settle(now time.Time) time.Time {
 	s.mu.Lock()
 	var next time.Time
 	for c := range s.unsettled {
-		at := c.settleAt(s.quiet)
+		at := c.settleAt(s.source.Quiet)
 		switch {
 		case at.IsZero():
 			delete(s.unsettled, c)

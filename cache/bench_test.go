@@ -237,13 +237,13 @@ func heap() int64 {
 func BenchmarkSettle(b *testing.B) {
 	for _, n := range []int{10, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			s := New(Limits{}, nil).Open(time.Second)
+			s := New(Limits{}, nil).Open(Source{Quiet: time.Second})
 			ch := Change{TypeURL: cds}
 			for i := range n {
 				glob := fmt.Sprintf("xdstp://a/envoy.config.cluster.v3.Cluster/%d/*", i)
 				ch.Subscribe = append(ch.Subscribe, Name{glob, glob})
 			}
-			s.Join(make(chan struct{}, 1)).Update(ch)
+			s.Join(make(chan struct{}, 1), Form{}).Update(ch)
 			s.Restart(0, 0)
 			now := time.Now()
 			if err := s.Apply(0, &wire.DeltaResponse{TypeURL: cds}, now); err != nil {

@@ -139,7 +139,7 @@ func (coll *collection) check(c *checker, key string) {
 	c.that(stale == coll.stale, "%q: %d stale members counted as %d", key, stale, coll.stale)
 	c.that(coll.tombs.len <= max(minTombstones, coll.live.len), "%q: %d tombstones", key, coll.tombs.len)
 	_, unsettled := coll.table.store.unsettled[coll]
-	c.that(unsettled || coll.settleAt(coll.table.store.quiet).IsZero(), "%q has a quiet time that nobody will end", key)
+	c.that(unsettled || coll.settleAt(coll.table.store.source.Quiet).IsZero(), "%q has a quiet time that nobody will end", key)
 	for pos, f := range coll.followers {
 		c.that(f.pos == pos && f.coll == coll, "%q has a broken follower", key)
 	}

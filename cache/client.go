@@ -13,6 +13,7 @@ type Client struct {
 	// immutable after Join
 	store *Store
 	bell  chan<- struct{}
+	form  Form
 
 	// Guarded by Store.mu against the session; read and written under its read
 	// lock by the client's own stream only.
@@ -20,10 +21,13 @@ type Client struct {
 	woken   bool     // on its way to the bell, and has not collected since
 }
 
+// Form is how a client is told of changes. The zero value is the incremental one.
+type Form struct{}
+
 // Join gives a stream a place in the store. bell is a channel with one slot; it
 // is filled whenever there may be something to collect.
-func (s *Store) Join(bell chan<- struct{}) *Client {
-	c := &Client{store: s, bell: bell}
+func (s *Store) Join(bell chan<- struct{}, form Form) *Client {
+	c := &Client{store: s, bell: bell, form: form}
 	s.mu.Lock()
 	s.clients[c] = struct{}{}
 	s.mu.Unlock()

@@ -38,10 +38,10 @@ func answer(name, version string) (*wire.DeltaResponse, error) {
 // Two clients ask for one cluster: the control plane is asked once, and what it
 // says reaches both.
 func Example() {
-	store := cache.New(cache.Limits{MaxResources: 100_000, Idle: 10 * time.Minute}, nil).Open(15 * time.Second)
+	store := cache.New(cache.Limits{MaxResources: 100_000, Idle: 10 * time.Minute}, nil).Open(cache.Source{Quiet: 15 * time.Second})
 
 	bells := []chan struct{}{make(chan struct{}, 1), make(chan struct{}, 1)}
-	clients := []*cache.Client{store.Join(bells[0]), store.Join(bells[1])}
+	clients := []*cache.Client{store.Join(bells[0], cache.Form{}), store.Join(bells[1], cache.Form{})}
 	for _, c := range clients {
 		if err := subscribe(c, "backend"); err != nil {
 			fmt.Println(err)
@@ -85,8 +85,8 @@ func Example() {
 
 // A client that was there before says what it holds, and is not sent it again.
 func ExampleClient_Update() {
-	store := cache.New(cache.Limits{}, nil).Open(15 * time.Second)
-	c := store.Join(make(chan struct{}, 1))
+	store := cache.New(cache.Limits{}, nil).Open(cache.Source{Quiet: 15 * time.Second})
+	c := store.Join(make(chan struct{}, 1), cache.Form{})
 	defer c.Leave()
 	c.Update(cache.Change{
 		TypeURL:   clusters,

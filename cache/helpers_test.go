@@ -71,7 +71,7 @@ func newBed(tb testing.TB, limits Limits) *bed {
 	tb.Helper()
 	b := &bed{TB: tb, seen: &sights{evicted: map[Reason]int{}}}
 	b.cache = New(limits, b.seen)
-	b.store = b.cache.Open(quiet)
+	b.store = b.cache.Open(Source{Quiet: quiet})
 	return b
 }
 
@@ -226,7 +226,7 @@ type peer struct {
 
 func (b *bed) join() *peer {
 	p := &peer{bed: b, bell: make(chan struct{}, 1), busy: map[string]bool{}, size: 1 << 20}
-	p.c = b.store.Join(p.bell)
+	p.c = b.store.Join(p.bell, Form{})
 	return p
 }
 

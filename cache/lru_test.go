@@ -108,7 +108,7 @@ func TestLimits(t *testing.T) {
 	})
 	t.Run("SUB-11 two stores share the limits", func(t *testing.T) {
 		b := parked(t, Limits{MaxResources: 2}, 2)
-		other := &bed{TB: t, cache: b.cache, store: b.cache.Open(quiet), seen: b.seen}
+		other := &bed{TB: t, cache: b.cache, store: b.cache.Open(Source{Quiet: quiet}), seen: b.seen}
 		c := other.join()
 		c.sub(cds, "a")
 		other.connect(0)

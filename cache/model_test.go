@@ -326,12 +326,12 @@ var modelSubs = append([]string{
 func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_NAME4_NAME8(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cache := New(Limits{MaxResources: int64(rapid.SampledFrom([]int{0, 3}).Draw(t, "max")), Idle: time.Hour}, nil)
-		store := cache.Open(time.Second)
+		store := cache.Open(Source{Quiet: time.Second})
 		server := &modelServer{t: t, store: store, exists: map[string]content{}, resend: rapid.Bool().Draw(t, "resend")}
 		var clients []*modelClient
 		join := func(warm map[string]string) *modelClient {
 			c := &modelClient{bell: make(chan struct{}, 1), subs: map[string]bool{}, once: map[string]bool{}, holds: map[string]string{}}
-			c.client = store.Join(c.bell)
+			c.client = store.Join(c.bell, Form{})
 			maps.Copy(c.holds, warm)
 			clients = append(clients, c)
 			return c

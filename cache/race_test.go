@@ -20,12 +20,12 @@ import (
 // acknowledges late, and whoever else comes and goes (SUB-11, OPS-3).
 func TestConcurrency_ADS1_ADS3_SUB11_OPS3(t *testing.T) {
 	cache := New(Limits{MaxResources: 20, Idle: time.Nanosecond}, nil)
-	store := cache.Open(quiet)
+	store := cache.Open(Source{Quiet: quiet})
 	store.Restart(0, 0)
 	var server, others sync.WaitGroup
 	var done atomic.Bool
 
-	keep := store.Join(make(chan struct{}, 1)) // so that the stream need not begin anew
+	keep := store.Join(make(chan struct{}, 1), Form{}) // so that the stream need not begin anew
 	keep.Update(Change{TypeURL: cds, Subscribe: names([]string{"*"})})
 	keep.Update(Change{TypeURL: rds, Subscribe: names([]string{"r"})})
 	store.TakeDemand(0)
@@ -60,7 +60,7 @@ func TestConcurrency_ADS1_ADS3_SUB11_OPS3(t *testing.T) {
 	for n := range 2 {
 		others.Go(func() { // names and globs come and go
 			for i := n; !done.Load(); i++ {
-				c := store.Join(make(chan struct{}, 1))
+				c := store.Join(make(chan struct{}, 1), Form{})
 				c.Update(Change{TypeURL: eds, Subscribe: names([]string{fmt.Sprint("e", i%20), fmt.Sprint("e", i%7)})})
 				c.Update(Change{TypeURL: cds, Subscribe: names([]string{globG, nameG1, globQ2, nameQ2})})
 				_, _, _ = c.Collect(never, 1<<20, 8)
@@ -103,7 +103,7 @@ func TestConcurrency_ADS1_ADS3_SUB11_OPS3(t *testing.T) {
 // and reports a route whose cluster it has not.
 func follow(store *Store, done *atomic.Bool) error {
 	bell := make(chan struct{}, 1)
-	c := store.Join(bell)
+	c := store.Join(bell, Form{})
 	defer c.Leave()
 	c.Update(Change{TypeURL: rds, Subscribe: names([]string{"r"})})
 	c.Update(Change{TypeURL: cds, Subscribe: names([]string{"*"})})

@@ -22,8 +22,8 @@ type tableKey struct {
 // goroutine.
 type Store struct {
 	// immutable after Open
-	cache *Cache
-	quiet time.Duration
+	cache  *Cache
+	source Source
 
 	demand chan struct{} // one slot
 
@@ -40,12 +40,21 @@ type Store struct {
 	bytes     int64
 }
 
-// Open returns an empty store. quiet is the time after a collection's first
-// answer in which members may still be on their way (RES-14).
-func (c *Cache) Open(quiet time.Duration) *Store {
+// Source says what fills a store.
+type Source struct {
+	// Quiet is the time after a collection's first answer in which members may still
+	// be on their way (RES-14).
+	Quiet time.Duration
+	// FullState are the types of which a state-of-the-world response, received or
+	// sent, is always complete (RES-2, RES-8).
+	FullState map[string]bool
+}
+
+// Open returns an empty store.
+func (c *Cache) Open(source Source) *Store {
 	return &Store{
 		cache:   c,
-		quiet:   quiet,
+		source:  source,
 		demand:  make(chan struct{}, 1),
 		tables:  make(map[tableKey]*table),
 		clients: make(map[*Client]struct{}),
@@ -375,7 +384,7 @@ func (t *table) wantsAgain(now time.Time) bool {
 			return false
 		}
 		at, ok := t.farewells[i.coll.key]
-		return ok && now.Sub(at) <= t.store.quiet
+		return ok && now.Sub(at) <= t.store.source.Quiet
 	})
 }
 
@@ -384,7 +393,7 @@ func (t *table) takeDemand(subs []wire.Subscription, now time.Time) []wire.Subsc
 	then := wire.Subscription{TypeURL: t.typeURL}
 	t.keepNamedMembers()
 	if len(t.farewells) >= maxFarewells {
-		maps.DeleteFunc(t.farewells, func(_ string, at time.Time) bool { return now.Sub(at) > t.store.quiet })
+		maps.DeleteFunc(t.farewells, func(_ string, at time.Time) bool { return now.Sub(at) > t.store.source.Quiet })
 	}
 	pending := t.pending
 	t.pending = nil

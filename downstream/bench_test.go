@@ -72,7 +72,7 @@ func benchmarkUpdate(b *testing.B, clients int) {
 // and acknowledged by, n streams without a network.
 func deliveries(tb testing.TB, n int) func() {
 	tb.Helper()
-	p := newPlane(tb, cache.New(cache.Limits{}, nil).Open(time.Second))
+	p := newPlane(tb, cache.New(cache.Limits{}, nil).Open(cache.Source{Quiet: time.Second}))
 	s := NewServer(Config{Router: &testRouter{
 		scoped: func(*corev3.Node, string, keyer.Peer) (*cache.Store, error) { return p.store, nil },
 	}})

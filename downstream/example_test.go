@@ -33,7 +33,7 @@ func (r toOne) Close()                                          {}
 // A server between a store, which a control plane's session would fill, and a
 // client.
 func ExampleNewServer() {
-	store := cache.New(cache.Limits{}, nil).Open(15 * time.Second)
+	store := cache.New(cache.Limits{}, nil).Open(cache.Source{Quiet: 15 * time.Second})
 	server := downstream.NewServer(downstream.Config{Router: toOne{store}})
 	lis := bufconn.Listen(1 << 16)
 	served := make(chan error)

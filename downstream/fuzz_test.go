@@ -117,7 +117,7 @@ func (s *script) request() *request {
 func fuzzStream(t *testing.T, data []byte) {
 	t.Helper()
 	c := cache.New(cache.Limits{}, nil)
-	opaque, a := newPlane(t, c.Open(time.Second)), newPlane(t, c.Open(time.Second))
+	opaque, a := newPlane(t, c.Open(cache.Source{Quiet: time.Second})), newPlane(t, c.Open(cache.Source{Quiet: time.Second}))
 	opaque.set(clusterType, "1", "a", "b")
 	a.set(clusterType, "1", ofA("d/1"), ofA("d/1?p=1&q=2"))
 	opaque.set(endpointType, "1", "a")

@@ -53,7 +53,7 @@ func newHarness(t testing.TB, change ...func(*Config)) *harness {
 	c := cache.New(cache.Limits{}, nil)
 	h := &harness{
 		TB: t, lis: bufconn.Listen(1 << 20), seen: newRecorder(),
-		opaque: newPlane(t, c.Open(15*time.Second)), a: newPlane(t, c.Open(15*time.Second)),
+		opaque: newPlane(t, c.Open(cache.Source{Quiet: 15 * time.Second})), a: newPlane(t, c.Open(cache.Source{Quiet: 15 * time.Second})),
 		creds: insecure.NewCredentials(),
 	}
 	h.router = &testRouter{

@@ -173,7 +173,7 @@ func (st *stream) begin(node *corev3.Node) {
 func (st *stream) client(s *cache.Store) *cache.Client {
 	c := st.clients[s]
 	if c == nil {
-		c = s.Join(st.bell)
+		c = s.Join(st.bell, cache.Form{})
 		st.clients[s] = c
 		st.order = append(st.order, c)
 	}

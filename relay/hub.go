@@ -55,6 +55,8 @@ type hub struct {
 	node   *corev3.Node // what control planes are shown for xdstp names
 	linger time.Duration
 	log    *slog.Logger
+	// fullState are the types whose state-of-the-world responses are complete (RES-2)
+	fullState map[string]bool
 
 	running sync.WaitGroup
 
@@ -93,7 +95,7 @@ func (h *hub) acquire(planeName, scope string, node func() *corev3.Node) (*sessi
 // start runs a session.
 func (h *hub) start(key sessionKey, node *corev3.Node) (*session, error) {
 	p := h.planes[key.plane]
-	store := h.cache.Open(p.settle)
+	store := h.cache.Open(cache.Source{Quiet: p.settle, FullState: h.fullState})
 	client, err := p.upstream.NewSession(upstream.SessionConfig{
 		Node: node, Scope: key.scope, Store: store, Observer: p.observer,
 	})

@@ -85,6 +85,10 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 	r.hub = &hub{
 		ctx: ctx, cache: r.cache, planes: make(map[string]*plane), node: cfg.NodeProto(),
 		linger: cfg.Aggregation.Linger.Std(), log: r.log, sessions: make(map[sessionKey]*session),
+		fullState: make(map[string]bool),
+	}
+	for _, typeURL := range keyer.FullStateTypes() {
+		r.hub.fullState[typeURL] = true
 	}
 	rt, err := r.planes()
 	if err == nil {
