@@ -33,6 +33,11 @@ type Config struct {
 	Cache       Cache       `yaml:"cache"`
 	Log         Log         `yaml:"log"`
 
+	// FullStateTypes are the types, by short name or type URL, whose
+	// state-of-the-world responses are always complete (RES-2).
+	// [Config.FullStateTypeURLs] gives them resolved.
+	FullStateTypes []string `yaml:"full_state_types"`
+
 	// from says where each value was given, so that Validate can point at it.
 	// Nil for a configuration built by hand.
 	from origins
@@ -52,6 +57,9 @@ type Server struct {
 
 	Keepalive     Keepalive `yaml:"keepalive"`
 	DebugServices bool      `yaml:"debug_services"` // reflection and channelz beside xDS
+
+	RESTListen string   `yaml:"rest_listen"` // host:port for clients that poll REST-JSON (VAR-5); empty: none
+	RESTWait   Duration `yaml:"rest_wait"`   // how long a poll is held while nothing changes (REST-1)
 }
 
 // ServerTLS holds the files of the server's certificate.
@@ -72,25 +80,35 @@ type Admin struct {
 	Listen string `yaml:"listen"`
 }
 
-// Upstream is one control plane.
+// Upstream is one control plane: servers, or files that stand for one.
 type Upstream struct {
-	Name        string       `yaml:"name"`        // in metrics, logs and the admin port; unique
-	Default     bool         `yaml:"default"`     // takes opaque names, and authorities that nobody claims
-	Authorities []string     `yaml:"authorities"` // xdstp authorities that it serves (LOC-3)
-	APIType     APIType      `yaml:"api_type"`
-	Endpoints   []string     `yaml:"endpoints"`     // host:port in order of priority (LOC-6)
-	TLS         *UpstreamTLS `yaml:"tls,omitempty"` // nil: plaintext
+	Name        string       `yaml:"name"`                // in metrics, logs and the admin port; unique
+	Default     bool         `yaml:"default"`             // takes opaque names, and authorities that nobody claims
+	Authorities []string     `yaml:"authorities"`         // xdstp authorities that it serves (LOC-3)
+	APIType     APIType      `yaml:"api_type,omitempty"`  // without meaning where there is a Path
+	Endpoints   []string     `yaml:"endpoints,omitempty"` // host:port in order of priority (LOC-6); none with Path
+	Path        string       `yaml:"path,omitempty"`      // a file or folder of DiscoveryResponses instead of servers (VAR-6)
+	TLS         *UpstreamTLS `yaml:"tls,omitempty"`       // nil: plaintext
 	TLSRefresh  Duration     `yaml:"tls_refresh"`
 
-	MaxReceiveSize Size      `yaml:"max_receive_size"` // largest response taken
+	MaxReceiveSize Size      `yaml:"max_receive_size"` // largest response, or file, taken
 	MaxRequestSize Size      `yaml:"max_request_size"` // largest request sent (RES-14, RES-17)
 	ConnectTimeout Duration  `yaml:"connect_timeout"`  // for one endpoint, before the next is tried
 	Keepalive      Keepalive `yaml:"keepalive"`
 	Backoff        Backoff   `yaml:"backoff"`
-	Failback       Duration  `yaml:"failback"`  // how often a better endpoint is tried while a worse one serves (LOC-6)
-	Batch          Duration  `yaml:"batch"`     // subscriptions that come within it go out in one request
-	NackWait       Duration  `yaml:"nack_wait"` // how long an ACK waits for clients' rejections (ACK-7); 0: not at all
-	Settle         Duration  `yaml:"settle"`    // quiet time after which an unmentioned member is gone (RES-14)
+	Failback       Duration  `yaml:"failback"`     // how often a better endpoint is tried while a worse one serves (LOC-6)
+	Batch          Duration  `yaml:"batch"`        // subscriptions that come within it go out in one request
+	NackWait       Duration  `yaml:"nack_wait"`    // how long an ACK waits for clients' rejections (ACK-7); 0: not at all
+	Settle         Duration  `yaml:"settle"`       // quiet time after which an unmentioned member is gone (RES-14)
+	AbsentAfter    Duration  `yaml:"absent_after"` // a name unanswered this long does not exist, for SotW (RES-7)
+	Poll           Poll      `yaml:"poll"`
+}
+
+// Poll is how an upstream is asked that does not tell of changes by itself: a
+// REST server (REST-3), and files beside being watched (FILE-1).
+type Poll struct {
+	Interval Duration `yaml:"interval"` // from the end of one poll to the next
+	Timeout  Duration `yaml:"timeout"`  // of one REST poll, which the server may hold
 }
 
 // UpstreamTLS holds the files for the connections to an upstream; the zero

@@ -27,7 +27,7 @@ func TestExamplesLoad(t *testing.T) {
 }
 
 func TestYAMLReadsBack(t *testing.T) {
-	for _, file := range []string{"testdata/every_key.yaml", "../examples/production.yaml", "../examples/minimal.yaml"} {
+	for _, file := range []string{"testdata/every_key.yaml", "../examples/production.yaml", "../examples/minimal.yaml", "../examples/files.yaml", "../examples/sotw.yaml"} {
 		want, err := Load(file, nil, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -80,7 +80,10 @@ func TestValidateByHand(t *testing.T) {
 	c.Node.Metadata = Metadata{"odd": struct{}{}}
 	c.Cache.Idle = -1
 	c.Log.Level = "loud"
-	c.Upstreams = []Upstream{{Name: "a", Default: true, Endpoints: []string{"a:1"}}}
+	c.Upstreams = []Upstream{
+		{Name: "a", Default: true, Endpoints: []string{"a:1"}},
+		{Name: "b", Authorities: []string{"b"}, Path: "/etc/xds", APIType: REST},
+	}
 	err := c.Validate()
 	if err == nil {
 		t.Fatal("no error")
@@ -90,6 +93,7 @@ func TestValidateByHand(t *testing.T) {
 		"cache.idle: expected 1s to 8760h, got -1ns",
 		`log.level: expected one of debug, info, warn, error, got "loud"`,
 		"upstreams[0].api_type: expected one of ",
+		"upstreams[1].api_type: expected either path or api_type: files have no servers",
 		"upstreams[0].backoff.base: expected 10ms to 24h, got 0s",
 	} {
 		if !strings.Contains("\n"+err.Error(), "\n"+want) {
@@ -98,6 +102,15 @@ func TestValidateByHand(t *testing.T) {
 	}
 	if c.NodeProto().GetMetadata() != nil {
 		t.Error("metadata that is not valid was not left out")
+	}
+}
+
+func TestAPITypes(t *testing.T) {
+	for _, want := range []APIType{AggregatedDeltaGRPC, AggregatedGRPC, DeltaGRPC, GRPC, REST} {
+		c := mustParse(t, minimal+"    api_type: "+string(want)+"\n")
+		if got := c.Upstreams[0].APIType; got != want {
+			t.Errorf("api_type %s, want %s", got, want)
+		}
 	}
 }
 

@@ -22,6 +22,7 @@ func Default() *Config {
 			AckTimeout:       Duration(10 * time.Second),
 			Drain:            Duration(30 * time.Second),
 			Keepalive:        defaultKeepalive(),
+			RESTWait:         Duration(30 * time.Second),
 		},
 		Admin:       Admin{Listen: "127.0.0.1:19000"},
 		Node:        Node{ID: "xdsrelay", Cluster: "xdsrelay"},
@@ -32,11 +33,13 @@ func Default() *Config {
 			Idle:         Duration(10 * time.Minute),
 		},
 		Log: Log{Level: LevelInfo, Format: FormatText},
+
+		FullStateTypes: []string{"lds", "cds", "srds"},
 	}
 }
 
 // DefaultUpstream gives an upstream with every default and without name,
-// endpoints and a share of the names, which have none.
+// endpoints or path, and a share of the names, which have none.
 func DefaultUpstream() Upstream {
 	return Upstream{
 		APIType:        AggregatedDeltaGRPC,
@@ -49,6 +52,10 @@ func DefaultUpstream() Upstream {
 		Failback:       Duration(30 * time.Second),
 		Batch:          Duration(5 * time.Millisecond),
 		Settle:         Duration(15 * time.Second),
+		AbsentAfter:    Duration(15 * time.Second),
+		// A server that holds a poll until something changes holds it for less than
+		// the minute after which intermediaries give a quiet connection up.
+		Poll: Poll{Interval: Duration(10 * time.Second), Timeout: Duration(time.Minute)},
 	}
 }
 

@@ -91,5 +91,8 @@ func documentedDefault(l leaf) string {
 	if !l.value.IsValid() || l.value.IsZero() && l.typ.Kind() != reflect.Bool {
 		return "–"
 	}
+	if list, ok := reflect.TypeAssert[[]string](l.value); ok {
+		return "`[" + strings.Join(list, ", ") + "]`"
+	}
 	return fmt.Sprintf("`%v`", l.value.Interface())
 }

@@ -1,12 +1,9 @@
 package config
 
 import (
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
-
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 )
 
 // Policy is what happens to a client that no aggregation rule matches (AGG-2).
@@ -72,35 +69,18 @@ func (f *LogFormat) UnmarshalText(text []byte) error {
 // it has in Envoy's ApiConfigSource.
 type APIType string
 
-// AggregatedDeltaGRPC is incremental ADS (VAR-4), the only variant that is
-// spoken upstream so far.
-const AggregatedDeltaGRPC APIType = "AGGREGATED_DELTA_GRPC"
+// The variants.
+const (
+	AggregatedDeltaGRPC APIType = "AGGREGATED_DELTA_GRPC" // incremental ADS (VAR-4)
+	AggregatedGRPC      APIType = "AGGREGATED_GRPC"       // state of the world, ADS (VAR-3)
+	DeltaGRPC           APIType = "DELTA_GRPC"            // incremental, a stream for each type (VAR-2)
+	GRPC                APIType = "GRPC"                  // state of the world, a stream for each type (VAR-1)
+	REST                APIType = "REST"                  // REST-JSON polling (VAR-5)
+)
 
-// UnmarshalText takes the names that are supported, tells a name that Envoy
-// knows from one that it does not, and lists what there is.
+// UnmarshalText takes the names of the variants.
 func (t *APIType) UnmarshalText(text []byte) error {
-	if APIType(text) == AggregatedDeltaGRPC {
-		*t = AggregatedDeltaGRPC
-		return nil
-	}
-	known := envoyAPITypes()
-	if slices.Contains(known, string(text)) {
-		return fmt.Errorf("%s is not supported yet, expected %s", text, AggregatedDeltaGRPC)
-	}
-	return mismatch("one of "+strings.Join(known, ", "), text)
-}
-
-// envoyAPITypes lists Envoy's own names in the order of their numbers, without
-// the one that says of itself that it must not be used.
-func envoyAPITypes() []string {
-	values := corev3.ApiConfigSource_ApiType(0).Descriptor().Values()
-	var names []string
-	for i := range values.Len() {
-		if name := string(values.Get(i).Name()); !strings.HasPrefix(name, "DEPRECATED") {
-			names = append(names, name)
-		}
-	}
-	return names
+	return oneOf(t, text, AggregatedDeltaGRPC, AggregatedGRPC, DeltaGRPC, GRPC, REST)
 }
 
 // oneOf sets v to text if it is one of the choices.

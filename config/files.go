@@ -9,10 +9,11 @@ import (
 	"os"
 )
 
-// CheckFiles reads the TLS files that the configuration names and reports those
-// that are missing or hold something else, like [Config.Validate] does. It is
-// for the command that validates a configuration on the machine it is for; the
-// files may change any time after.
+// CheckFiles reads the TLS files that the configuration names, and looks whether
+// there is what its paths name, and reports those that are missing or hold
+// something else, like [Config.Validate] does. It is for the command that
+// validates a configuration on the machine it is for; the files may change any
+// time after.
 func (c *Config) CheckFiles() error {
 	k := &checker{from: c.from}
 	if t := c.Server.TLS; t != nil {
@@ -25,6 +26,7 @@ func (c *Config) CheckFiles() error {
 			k.keyPair(at, t.CertFile, t.KeyFile)
 			k.roots(at+".ca_file", t.CAFile)
 		}
+		k.exists(fmt.Sprintf("upstreams[%d].path", i), u.Path)
 	}
 	return join(k.errs)
 }
@@ -58,10 +60,25 @@ func (k *checker) read(path, file string) []byte {
 	if err == nil {
 		return data
 	}
+	k.unreadable(path, file, err)
+	return nil
+}
+
+// exists checks that there is a file or folder of a name, which may be empty.
+// What is in it is judged by the room that reads it.
+func (k *checker) exists(path, file string) {
+	if file == "" {
+		return
+	}
+	if _, err := os.Stat(file); err != nil {
+		k.unreadable(path, file, err)
+	}
+}
+
+func (k *checker) unreadable(path, file string, err error) {
 	reason := err
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		reason = pe.Err
 	}
 	k.fail(path, "reading %s: %v", file, reason)
-	return nil
 }

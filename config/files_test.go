@@ -19,6 +19,8 @@ func TestCheckFiles(t *testing.T) {
 upstreams:
   - {name: a, default: true, endpoints: ["a:1"], tls: {ca_file: DIR/ca.crt}}
   - {name: b, authorities: [b], endpoints: ["b:1"], tls: {cert_file: DIR/b.crt, key_file: DIR/b.key}}
+  - {name: c, authorities: [c], path: DIR}
+  - {name: d, authorities: [d], path: DIR/ca.crt}
 server:
   tls: {cert_file: DIR/a.crt, key_file: DIR/a.key, client_ca_file: DIR/ca.crt}
 `))
@@ -43,6 +45,9 @@ upstreams:
     tls:
       cert_file: DIR
       key_file: DIR/b.key
+  - name: c
+    authorities: [c]
+    path: DIR/missing
 `))
 	err := bad.CheckFiles()
 	if err == nil {
@@ -51,7 +56,8 @@ upstreams:
 	want := strings.Split(inDir(`test.yaml:4:16: server.tls.cert_file: with DIR/b.key no certificate and key: tls: private key does not match public key
 test.yaml:6:21: server.tls.client_ca_file: DIR/empty.pem holds no certificate in PEM form
 test.yaml:12:16: upstreams[0].tls.ca_file: reading DIR/missing.pem: no such file or directory
-test.yaml:17:18: upstreams[1].tls.cert_file: reading DIR: is a directory`), "\n")
+test.yaml:17:18: upstreams[1].tls.cert_file: reading DIR: is a directory
+test.yaml:21:11: upstreams[2].path: reading DIR/missing: no such file or directory`), "\n")
 	if diff := cmp.Diff(want, strings.Split(err.Error(), "\n")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

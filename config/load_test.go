@@ -39,6 +39,8 @@ func TestParseEveryKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	files := DefaultUpstream()
+	files.Name, files.Authorities, files.Path = "two", []string{"b.example.com"}, "/etc/xds"
 	want := &Config{
 		Server: Server{
 			Listen:           ":18443",
@@ -51,13 +53,15 @@ func TestParseEveryKey(t *testing.T) {
 			Drain:            Duration(4 * time.Second),
 			Keepalive:        Keepalive{Time: Duration(50 * time.Second), Timeout: Duration(6 * time.Second)},
 			DebugServices:    true,
+			RESTListen:       ":18444",
+			RESTWait:         Duration(21 * time.Second),
 		},
 		Admin: Admin{Listen: "[::1]:19443"},
 		Upstreams: []Upstream{{
 			Name:           "one",
 			Default:        true,
 			Authorities:    []string{"a.example.com", ""},
-			APIType:        AggregatedDeltaGRPC,
+			APIType:        AggregatedGRPC,
 			Endpoints:      []string{"xds.example.com:443", "[2001:db8::1]:443"},
 			TLS:            &UpstreamTLS{CAFile: "ca.pem", CertFile: "c.pem", KeyFile: "c.key", ServerName: "xds"},
 			TLSRefresh:     Duration(7 * time.Minute),
@@ -70,7 +74,9 @@ func TestParseEveryKey(t *testing.T) {
 			Batch:          Duration(15 * time.Millisecond),
 			NackWait:       Duration(2 * time.Second),
 			Settle:         Duration(16 * time.Second),
-		}},
+			AbsentAfter:    Duration(22 * time.Second),
+			Poll:           Poll{Interval: Duration(23 * time.Second), Timeout: Duration(24 * time.Second)},
+		}, files},
 		Node: Node{
 			ID: "relay-1", Cluster: "relays",
 			Locality: Locality{Region: "r", Zone: "z", SubZone: "s"},
@@ -79,6 +85,8 @@ func TestParseEveryKey(t *testing.T) {
 		Aggregation: Aggregation{Otherwise: Share, Linger: Duration(17 * time.Minute)},
 		Cache:       Cache{MaxResources: 18, MaxBytes: 19 * MiB, Idle: Duration(20 * time.Minute)},
 		Log:         Log{Level: LevelDebug, Format: FormatJSON},
+
+		FullStateTypes: []string{"lds", "type.googleapis.com/example.Full"},
 	}
 	got := mustParse(t, string(data))
 	if diff := cmp.Diff(want, got, sameValues()); diff != "" {
@@ -90,9 +98,12 @@ func TestParseEveryKey(t *testing.T) {
 			t.Errorf("%s is not in the file", l.path)
 		}
 	}
-	for _, l := range leaves(reflect.Value{}, reflect.TypeFor[Upstream](), "upstreams[0]") {
-		if _, given := got.from[l.path]; !given {
-			t.Errorf("%s is not in the file", l.path)
+	for _, l := range leaves(reflect.Value{}, reflect.TypeFor[Upstream](), "") {
+		// An upstream has servers or files, so that no single one has every key.
+		_, ofServers := got.from["upstreams[0]."+l.path]
+		_, ofFiles := got.from["upstreams[1]."+l.path]
+		if !ofServers && !ofFiles {
+			t.Errorf("upstreams[].%s is not in the file", l.path)
 		}
 	}
 }

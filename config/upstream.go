@@ -21,7 +21,11 @@ func (k *checker) upstreams(all []Upstream) {
 }
 
 func (k *checker) upstream(path string, u *Upstream) {
-	k.endpoints(path+".endpoints", u.Endpoints)
+	if u.Path == "" {
+		k.endpoints(path+".endpoints", u.Endpoints)
+	} else {
+		k.files(path, u)
+	}
 	if t := u.TLS; t != nil {
 		// A certificate is of no use without its key, nor the other way round.
 		if t.CertFile != "" {
@@ -45,11 +49,30 @@ func (k *checker) upstream(path string, u *Upstream) {
 	k.between(path+".batch", u.Batch, 0, Duration(10*time.Second))
 	k.between(path+".nack_wait", u.NackWait, 0, Duration(time.Minute))
 	k.between(path+".settle", u.Settle, Duration(time.Second), maxWait)
+	k.between(path+".absent_after", u.AbsentAfter, Duration(time.Second), maxWait)
+	k.between(path+".poll.interval", u.Poll.Interval, Duration(100*time.Millisecond), maxWait)
+	k.between(path+".poll.timeout", u.Poll.Timeout, Duration(time.Second), maxWait)
+}
+
+// files checks that nothing about servers was said of an upstream that reads
+// files: it would be without effect, and was meant to have one.
+func (k *checker) files(path string, u *Upstream) {
+	const message = "expected either path or %s: files have no servers"
+	if len(u.Endpoints) > 0 {
+		k.fail(path+".endpoints", message, "endpoints")
+	}
+	if u.TLS != nil {
+		k.fail(path+".tls", message, "tls")
+	}
+	// The default does not tell whether somebody wrote it.
+	if _, given := k.from[path+".api_type"]; given || u.APIType != AggregatedDeltaGRPC && u.APIType != "" {
+		k.fail(path+".api_type", message, "api_type")
+	}
 }
 
 func (k *checker) endpoints(path string, endpoints []string) {
 	if len(endpoints) == 0 {
-		k.fail(path, "expected at least one host:port")
+		k.fail(path, "expected at least one host:port, or a path")
 	}
 	for i, e := range endpoints {
 		at := fmt.Sprintf("%s[%d]", path, i)

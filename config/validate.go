@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -28,9 +29,8 @@ func (c *Config) problems() []*Error {
 	k.enums(c)
 	k.server(&c.Server)
 	k.address("admin.listen", c.Admin.Listen, listening)
-	if c.Admin.Listen == c.Server.Listen && !anyPort(c.Admin.Listen) {
-		k.fail("admin.listen", "expected another address than that of server.listen, got %q for both", c.Admin.Listen)
-	}
+	k.listeners(c)
+	k.fullStateTypes(c.FullStateTypes)
 	k.upstreams(c.Upstreams)
 	k.node(&c.Node)
 	k.between("aggregation.linger", c.Aggregation.Linger, 0, maxWait)
@@ -55,7 +55,9 @@ func (k *checker) enums(c *Config) {
 		k.enum(l.path, l.value)
 	}
 	for i := range c.Upstreams {
-		k.enum(fmt.Sprintf("upstreams[%d].api_type", i), reflect.ValueOf(&c.Upstreams[i].APIType).Elem())
+		if u := &c.Upstreams[i]; u.Path == "" {
+			k.enum(fmt.Sprintf("upstreams[%d].api_type", i), reflect.ValueOf(&u.APIType).Elem())
+		}
 	}
 }
 
@@ -70,8 +72,23 @@ func (k *checker) enum(path string, v reflect.Value) {
 	}
 }
 
+// listeners checks that no two listen on the same address.
+func (k *checker) listeners(c *Config) {
+	paths := []string{"server.listen", "server.rest_listen", "admin.listen"}
+	addresses := []string{c.Server.Listen, c.Server.RESTListen, c.Admin.Listen}
+	for i, address := range addresses {
+		if first := slices.Index(addresses, address); first < i && address != "" && !anyPort(address) {
+			k.fail(paths[i], "expected another address than that of %s, got %q for both", paths[first], address)
+		}
+	}
+}
+
 func (k *checker) server(s *Server) {
 	k.address("server.listen", s.Listen, listening)
+	if s.RESTListen != "" {
+		k.address("server.rest_listen", s.RESTListen, listening)
+	}
+	k.between("server.rest_wait", s.RESTWait, 0, Duration(10*time.Minute))
 	if t := s.TLS; t != nil {
 		k.required("server.tls.cert_file", t.CertFile)
 		k.required("server.tls.key_file", t.KeyFile)

@@ -22,3 +22,13 @@ func (c *Config) YAML() ([]byte, error) {
 	}
 	return b.Bytes(), nil
 }
+
+// MarshalYAML leaves out the variant where there are files instead of servers:
+// Validate refuses both.
+func (u Upstream) MarshalYAML() (any, error) {
+	type plain Upstream
+	if u.Path != "" {
+		u.APIType = ""
+	}
+	return plain(u), nil
+}

@@ -1,0 +1,64 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// v2Forms are the type URLs under which clients of the v2 services (VAR-9) ask
+// for types that have full state.
+var v2Forms = map[string]string{
+	"type.googleapis.com/envoy.config.listener.v3.Listener":              "type.googleapis.com/envoy.api.v2.Listener",
+	"type.googleapis.com/envoy.config.cluster.v3.Cluster":                "type.googleapis.com/envoy.api.v2.Cluster",
+	"type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration": "type.googleapis.com/envoy.api.v2.ScopedRouteConfiguration",
+}
+
+// FullStateTypeURLs gives the type URLs of full_state_types in their order, each
+// once, and behind each v3 type its v2 form where it has one: the rule of RES-2
+// is the same for both.
+func (c *Config) FullStateTypeURLs() []string {
+	var urls []string
+	add := func(url string) {
+		if url != "" && !slices.Contains(urls, url) {
+			urls = append(urls, url)
+		}
+	}
+	for _, t := range c.FullStateTypes {
+		url := resolveType(t)
+		add(url)
+		add(v2Forms[url])
+	}
+	return urls
+}
+
+// resolveType gives the type URL of a short name, and a type URL as it is.
+func resolveType(name string) string {
+	if url, ok := keyer.TypeURL(name); ok {
+		return url
+	}
+	return name
+}
+
+func (k *checker) fullStateTypes(types []string) {
+	first := make(map[string]int)
+	for i, t := range types {
+		at, url := fmt.Sprintf("full_state_types[%d]", i), resolveType(t)
+		// What comes before the last slash may be anything, what comes behind it
+		// is the name of a message.
+		prefix, message, ok := strings.Cut(url, "/")
+		message = message[strings.LastIndex(message, "/")+1:]
+		if !ok || prefix == "" || message == "" || strings.Trim(message, wordCharacters+".") != "" {
+			k.fail(at, "expected one of %s, or a type URL such as %s, got %q",
+				strings.Join(keyer.ShortNames(), ", "), "type.googleapis.com/envoy.config.cluster.v3.Cluster", t)
+			continue
+		}
+		if j, taken := first[url]; taken {
+			k.fail(at, "%q is listed already as full_state_types[%d]", t, j)
+			continue
+		}
+		first[url] = i
+	}
+}
