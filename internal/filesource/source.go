@@ -297,38 +297,40 @@ func (s *Source) list() (names, links []string, bad *Error) {
 	if err != nil {
 		return nil, nil, unreadable(err)
 	}
+	var others []string
 	for _, e := range entries {
-		name := filepath.Join(s.cfg.Path, e.Name())
-		if !s.wanted(name, e) {
-			continue
-		}
-		names = append(names, name)
-		if e.Type()&os.ModeSymlink != 0 {
-			links = append(links, name)
+		name, isLink := filepath.Join(s.cfg.Path, e.Name()), e.Type()&os.ModeSymlink != 0
+		switch {
+		case hidden(e.Name()) || e.IsDir() || isLink && isFolder(name):
+		case formatOf(name) < 0:
+			others = append(others, name)
+		default:
+			names = append(names, name)
+			if isLink {
+				links = append(links, name)
+			}
 		}
 	}
+	s.ignore(others)
 	return names, links, nil
 }
 
-// wanted tells whether an entry of the folder is a file to read.
-func (s *Source) wanted(name string, e os.DirEntry) bool {
-	switch {
-	case hidden(e.Name()):
-		return false
-	case formatOf(e.Name()) < 0:
-		if !e.IsDir() && !s.ignored[name] {
-			s.ignored[name] = true
-			s.cfg.Log.Debug("file ignored: its ending is none of those read", slog.String("file", name))
+// ignore logs the files that are not read, each once while it is there.
+func (s *Source) ignore(names []string) {
+	ignored := make(map[string]bool, len(names))
+	for _, name := range names {
+		if ignored[name] = true; !s.ignored[name] {
+			s.cfg.Log.Debug("file ignored: its ending says nothing of its form", slog.String("file", name))
 		}
-		return false
-	case e.IsDir():
-		return false
-	case e.Type()&os.ModeSymlink != 0:
-		info, err := os.Stat(name)
-		return err != nil || !info.IsDir() // a link to nothing is a file that cannot be read
-	default:
-		return true
 	}
+	s.ignored = ignored
+}
+
+// isFolder tells whether a link leads to a folder. One that leads nowhere does
+// not: it is a file that cannot be read.
+func isFolder(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
 }
 
 // hidden tells whether a name is one that listings leave out, as Kubernetes has
