@@ -109,7 +109,7 @@ func readFile(name string, info fs.FileInfo, limit int64) (data []byte, bad *Err
 	if err != nil {
 		return nil, unreadable(err), true
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }() // nothing was written
 	data, err = io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
 		return nil, unreadable(err), true

@@ -2,6 +2,7 @@ package filesource
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -157,7 +158,7 @@ func (r *running) report(file string, err error) {
 	text := filepath.Base(file) + ": ok"
 	if err != nil {
 		text = filepath.Base(err.Error())
-		if bad, ok := err.(*Error); !ok || bad.File != file {
+		if bad, ok := errors.AsType[*Error](err); !ok || bad.File != file {
 			r.t.Errorf("reported for %s: %#v", file, err)
 		}
 	}

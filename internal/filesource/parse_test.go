@@ -105,9 +105,9 @@ func TestVAR8_unknownTypeInBinary(t *testing.T) {
 	payload = protowire.AppendString(payload, "strange")
 	payload = protowire.AppendTag(payload, 2, protowire.BytesType)
 	payload = protowire.AppendBytes(payload, []byte{0xff, 0, 1})
-	any := &anypb.Any{TypeUrl: "type.example.com/no.such.Type", Value: payload}
-	c := mustParse(t, "x.pb", marshal(t, &discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{any}}))
-	if c.typeURL != any.GetTypeUrl() || c.resources[0].Name != "strange" {
+	strange := &anypb.Any{TypeUrl: "type.example.com/no.such.Type", Value: payload}
+	c := mustParse(t, "x.pb", marshal(t, &discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{strange}}))
+	if c.typeURL != strange.GetTypeUrl() || c.resources[0].Name != "strange" {
 		t.Fatalf("type %s, name %q", c.typeURL, c.resources[0].Name)
 	}
 	if got := new(anypb.Any); proto.Unmarshal(c.resources[0].Any(), got) != nil || string(got.GetValue()) != string(payload) {

@@ -91,8 +91,8 @@ func (w *watcher) aim(path string, links []string) (isNew bool) {
 		return false
 	}
 	w.aims = make(map[string]*aim)
-	if real, ok := w.follow(path); ok {
-		w.at(real).files = true
+	if resolved, ok := w.follow(path); ok {
+		w.at(resolved).files = true
 	}
 	for _, link := range links {
 		w.follow(link)
@@ -140,7 +140,7 @@ func (w *watcher) at(folder string) *aim {
 // follow walks to path and aims at each symbolic link on the way and at the end
 // of it, or at the first name that is missing. It gives the path without links
 // and whether it is that of a folder.
-func (w *watcher) follow(path string) (real string, folder bool) {
+func (w *watcher) follow(path string) (resolved string, folder bool) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
 		return "", false // the working directory is gone
