@@ -2,6 +2,7 @@ package filesource
 
 import (
 	"errors"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -275,6 +276,13 @@ func TestUnreadableFiles(t *testing.T) {
 	f.replace("large.yaml", clusters("1", "a"))
 	r.wait("1: a")
 	r.waitReport("large.yaml: ok")
+
+	// Opening a socket, or a pipe, is not what reading a file is.
+	socket, err := net.Listen("unix", f.path("s.yaml"))
+	f.must(err)
+	r.waitReport("s.yaml: is no regular file")
+	f.must(socket.Close())
+	r.waitReport("s.yaml: ok")
 	if os.Getuid() != 0 {
 		f.must(os.Chmod(f.path("large.yaml"), 0))
 		f.write("b.yaml", clusters("2", "b"))

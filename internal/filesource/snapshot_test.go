@@ -10,8 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// steps puts files one after the other and compares the state after each. An
-// empty text removes a file.
+// step puts files, or removes those whose text is empty, and says what comes of it.
 type step struct {
 	files map[string]string
 	want  string // of the clusters
