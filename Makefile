@@ -34,8 +34,8 @@ race: ## run all tests under the race detector
 	go test -race $(PACKAGES)
 
 .PHONY: integration
-integration: ## run the end-to-end tests only
-	go test ./integration/...
+integration: ## run the end-to-end tests only, none skipped: installs npm packages and python3-grpcio
+	integration/run.sh
 
 .PHONY: bench
 bench: ## run all benchmarks
