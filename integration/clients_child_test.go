@@ -51,13 +51,16 @@ func startChild(t testing.TB, bootstrap []byte, target string, env []string, com
 	t.Cleanup(func() {
 		c.close()
 		if t.Failed() {
-			t.Logf("standard error of %v:\n%s", command, c.stderr)
+			t.Logf("%v ended with %v, its standard error is:\n%s", command, c.cmd.ProcessState, c.stderr)
 		}
 	})
-	hello := struct{ Version *string }{&c.is}
+	var hello struct {
+		Version string `json:"version"`
+	}
 	if err := c.output.Decode(&hello); err != nil {
 		t.Fatalf("%v says nothing: %v", command, err)
 	}
+	c.is = hello.Version
 	return c
 }
 

@@ -3,12 +3,28 @@ package integration
 import (
 	"testing"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 )
+
+// scenario is what each client goes through, with each server and each naming. No
+// RPC may fail in it.
+type scenario struct {
+	name string
+	play func(*testing.T, *world)
+}
+
+func scenarios() []scenario {
+	return []scenario{
+		{"VAR-3 OPS-1 RES-12 endpoints move", endpointsMove},
+		{"WARM-1 SUB-5 SUB-9 ADS-1 clusters move", clustersMove},
+	}
+}
 
 // endpointsMove moves the endpoints of a service to another backend. Behind a
 // relay the control plane then dies: clients go on, new ones are served, and what
-// it comes back with reaches all of them. No RPC fails in all that.
+// it comes back with reaches all of them.
 func endpointsMove(t *testing.T, w *world) {
 	t.Helper()
 	n := w.names
@@ -37,58 +53,83 @@ func endpointsMove(t *testing.T, w *world) {
 	}
 }
 
-// clustersMove changes what stands above the endpoints, each time to resources
-// that clients have not asked for so far, and drops the old ones when clients have
-// moved. No RPC fails on the way.
+// move changes what stands above the endpoints, so that RPCs go to another backend.
+type move struct {
+	name string
+	// now is set one after the other; late is set when the client has asked for the
+	// first of it; old is dropped when the client has moved.
+	now, late, old []proto.Message
+	// hasty: old is dropped without waiting for the client.
+	hasty bool
+	to    string
+}
+
+// clustersMove makes one move after the other, most of them to resources that the
+// client has not asked for before: until it has all of the new it must use the old.
 func clustersMove(t *testing.T, w *world) {
 	t.Helper()
 	n := w.names
-	listener, route := n.listener("service", "route"), n.route("route", "cluster")
-	cluster, endpoints := n.cluster("cluster", "endpoints"), n.endpoints("endpoints", w.backends["a"])
-	w.set(t, endpoints, cluster, route, listener)
+	w.set(t, n.endpoints("endpoints-1", w.backends["a"]), n.cluster("cluster-1", "endpoints-1"),
+		n.route("route-1", "cluster-1"), n.listener("service", "route-1"))
 	c := w.join(t, "client")
 	c.await(t, "a")
-	for _, move := range []struct {
-		name string
-		// late comes when clients have asked for the first of it.
-		now, late, old []proto.Message
-		to             string
-	}{
+	for _, m := range moves(w) {
+		t.Log(m.name)
+		w.set(t, m.now...)
+		if len(m.late) > 0 {
+			w.awaitAsked(t, m.late[0])
+			w.set(t, m.late...)
+		}
+		if m.hasty {
+			w.drop(t, m.old...)
+		}
+		c.await(t, m.to)
+		if !m.hasty {
+			w.drop(t, m.old...)
+		}
+		c.stays(t, m.to)
+	}
+}
+
+func moves(w *world) []move {
+	n, a, b, c := w.names, w.backends["a"], w.backends["b"], w.backends["c"]
+	limited := n.cluster("cluster-2", "endpoints-3")
+	limited.CircuitBreakers = &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{
+		{MaxRequests: wrapperspb.UInt32(100)},
+	}}
+	return []move{
 		{
-			name: "the route, to a new cluster", to: "b",
-			now: []proto.Message{
-				n.endpoints("endpoints-2", w.backends["b"]), n.cluster("cluster-2", "endpoints-2"), n.route("route", "cluster-2"),
-			},
-			old: []proto.Message{cluster, endpoints},
+			// Behind a relay clients have the new before they lose the old (ADS-1).
+			// go-control-plane's SotW server takes what is ready of several types in
+			// any order.
+			name: "the route, to a new cluster", to: "b", hasty: w.relay != nil,
+			now: []proto.Message{n.endpoints("endpoints-2", b), n.cluster("cluster-2", "endpoints-2"), n.route("route-1", "cluster-2")},
+			old: []proto.Message{n.cluster("cluster-1", "endpoints-1"), n.endpoints("endpoints-1")},
 		},
 		{
 			name: "the cluster, to other endpoints", to: "c",
-			now: []proto.Message{n.endpoints("endpoints-3", w.backends["c"]), n.cluster("cluster-2", "endpoints-3")},
+			now: []proto.Message{n.endpoints("endpoints-3", c), n.cluster("cluster-2", "endpoints-3")},
 			old: []proto.Message{n.endpoints("endpoints-2")},
 		},
 		{
-			name: "the listener, to another route and cluster", to: "a",
-			now: []proto.Message{
-				n.endpoints("endpoints-4", w.backends["a"]), n.cluster("cluster-4", "endpoints-4"),
-				n.route("route-4", "cluster-4"), n.listener("service", "route-4"),
-			},
-			old: []proto.Message{route, n.cluster("cluster-2", ""), n.endpoints("endpoints-3")},
+			name: "the cluster in its place, then its endpoints", to: "a",
+			now: []proto.Message{limited, n.endpoints("endpoints-3", a)},
 		},
 		{
-			name: "the route, to a cluster that comes later", to: "b",
-			now:  []proto.Message{n.route("route-4", "cluster-5")},
-			late: []proto.Message{n.cluster("cluster-5", "endpoints-5"), n.endpoints("endpoints-5", w.backends["b"])},
-			old:  []proto.Message{n.cluster("cluster-4", ""), n.endpoints("endpoints-4")},
+			// Not hasty: a client that has the new listener still needs the old route
+			// and its cluster until it has asked for the new ones.
+			name: "the listener, to another route and cluster", to: "b",
+			now: []proto.Message{
+				n.endpoints("endpoints-4", b), n.cluster("cluster-4", "endpoints-4"),
+				n.route("route-4", "cluster-4"), n.listener("service", "route-4"),
+			},
+			old: []proto.Message{n.route("route-1", "cluster-2"), limited, n.endpoints("endpoints-3")},
 		},
-	} {
-		t.Log(move.name)
-		w.set(t, move.now...)
-		if len(move.late) > 0 {
-			w.awaitAsked(t, move.late[0])
-			w.set(t, move.late...)
-		}
-		c.await(t, move.to)
-		w.drop(t, move.old...)
-		c.stays(t, move.to)
+		{
+			name: "the route, to a cluster that comes later", to: "c",
+			now:  []proto.Message{n.route("route-4", "cluster-5")},
+			late: []proto.Message{n.cluster("cluster-5", "endpoints-5"), n.endpoints("endpoints-5", c)},
+			old:  []proto.Message{n.cluster("cluster-4", "endpoints-4"), n.endpoints("endpoints-4")},
+		},
 	}
 }

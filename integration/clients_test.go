@@ -34,19 +34,6 @@ func xdsServers() []xdsServer {
 // available reports whether this build can run it.
 func (s xdsServer) available() bool { return relayServesSotW || !s.relayed }
 
-// scenario is what each client goes through, with each server and each naming.
-type scenario struct {
-	name string
-	play func(*testing.T, *world)
-}
-
-func scenarios() []scenario {
-	return []scenario{
-		{"VAR-3 OPS-1 RES-12 endpoints move", endpointsMove},
-		{"WARM-1 SUB-5 SUB-9 ADS-1 clusters move", clustersMove},
-	}
-}
-
 // TestGRPCClients makes real RPCs to real backends, which clients find over xDS.
 func TestGRPCClients(t *testing.T) {
 	report := newClientReport(t)
