@@ -30,18 +30,18 @@ type clientKind struct {
 	missing func() error
 	// start opens a channel. The client ends by its close.
 	start func(t testing.TB, bootstrap []byte, target string) rpcClient
-	// noFederation says why there are no authorities in its bootstrap; empty: it
-	// knows xdstp names.
-	noFederation string
 }
 
-// clientKinds are the gRPC clients there are: grpc-go, grpc-js and C-core, on
-// which the clients of all other languages but Java's stand. All three know
-// federation; C-core's release in Debian 12 has to be told that it does.
+// clientKinds are grpc-go, grpc-js and C-core, which is what Python's stands on.
+// All three do federation, which is authorities in the bootstrap and xdstp names.
 func clientKinds() []clientKind {
 	return []clientKind{
+		// Federation is always on.
 		{name: "grpc-go", missing: func() error { return nil }, start: startGoClient},
+		// Federation is on unless GRPC_EXPERIMENTAL_XDS_FEDERATION says false.
 		{name: "grpc-js", missing: missingNode, start: startNodeClient},
+		// Federation is off in 1.51 unless GRPC_EXPERIMENTAL_XDS_FEDERATION says true:
+		// "authority not found", else.
 		{name: "grpc-python", missing: missingPython, start: startPythonClient},
 	}
 }

@@ -11,15 +11,24 @@ import (
 // scenario is what each client goes through, with each server and each naming. No
 // RPC may fail in it.
 type scenario struct {
-	name string
-	play func(*testing.T, *world)
+	name   string
+	proves string // requirements, of the relay
+	play   func(*testing.T, *world)
 }
 
 func scenarios() []scenario {
 	return []scenario{
-		{"VAR-3 OPS-1 RES-12 endpoints move", endpointsMove},
-		{"WARM-1 SUB-5 SUB-9 ADS-1 clusters move", clustersMove},
+		{"endpoints move", "VAR-3 VAR-7 OPS-1 RES-12", endpointsMove},
+		{"clusters move", "WARM-1 SUB-5 SUB-9 ADS-1", clustersMove},
 	}
+}
+
+// title names it with what it proves: nothing of the relay's without a relay.
+func (s scenario) title(server xdsServer) string {
+	if !server.relayed {
+		return s.name
+	}
+	return s.proves + " " + s.name
 }
 
 // endpointsMove moves the endpoints of a service to another backend. Behind a

@@ -46,14 +46,11 @@ func TestGRPCClients(t *testing.T) {
 					continue
 				}
 				for _, names := range []naming{{}, {authority: "services.test"}} {
-					if names.authority != "" && kind.noFederation != "" {
-						report.add("NOT POSSIBLE", kind.name, server.name, names.String(), kind.noFederation)
-						continue
-					}
 					for _, s := range scenarios() {
-						t.Run(server.name+"/"+names.String()+"/"+s.name, func(t *testing.T) {
+						title := s.title(server)
+						t.Run(server.name+"/"+names.String()+"/"+title, func(t *testing.T) {
 							w := newWorld(t, kind, server, names)
-							report.ran(t, w, server.name, names.String(), s.name)
+							report.ran(t, w, server.name, names.String(), title)
 							s.play(t, w)
 							w.check(t)
 						})

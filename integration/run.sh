@@ -25,7 +25,8 @@ node_packages() {
 }
 
 python_packages() {
-  local install=(env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends python3-grpcio)
+  local install=(env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends
+    -o Dpkg::Use-Pty=0 python3-grpcio)
   if ! "$python" -c 'import grpc' 2>/dev/null; then
     echo "installing Debian's package python3-grpcio and what it needs:"
     # The second try is for lists that are missing or old.
