@@ -8,23 +8,23 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// scenario is what each client goes through, with each server and each naming. No
+// rpcScenario is what each client goes through, with each server and each naming. No
 // RPC may fail in it.
-type scenario struct {
+type rpcScenario struct {
 	name   string
 	proves string // requirements, of the relay
 	play   func(*testing.T, *world)
 }
 
-func scenarios() []scenario {
-	return []scenario{
+func rpcScenarios() []rpcScenario {
+	return []rpcScenario{
 		{"endpoints move", "VAR-3 VAR-7 OPS-1 RES-12", endpointsMove},
 		{"clusters move", "WARM-1 SUB-5 SUB-9 ADS-1", clustersMove},
 	}
 }
 
 // title names it with what it proves: nothing of the relay's without a relay.
-func (s scenario) title(server xdsServer) string {
+func (s rpcScenario) title(server xdsServer) string {
 	if !server.relayed {
 		return s.name
 	}
