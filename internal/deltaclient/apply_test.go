@@ -170,7 +170,7 @@ func TestACK6_otherTypeAndBrokenEnvelope(t *testing.T) {
 		running(t, c)
 		s.next()
 		s.send(t, response("1", "a@1"))
-		expect(t, "answer", []string{"Cluster nack=1(" + errTypeURL.Error() + ")"}, s.next())
+		expect(t, "answer", []string{"Cluster nack=1(" + "a response for a type that was not requested on this stream" + ")"}, s.next())
 
 		// Invalid UTF-8 in an unknown message would not be noticed; in a name it is.
 		broken := response("2", "a@1")

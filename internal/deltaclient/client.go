@@ -1,201 +1,75 @@
 package deltaclient
 
 import (
-	"cmp"
 	"context"
-	"sync"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
-
-// Wildcard is the name that subscribes to everything of a type that the server
-// chooses for the node (SUB-1).
-const Wildcard = "*"
-
-// Client is an incremental ADS client. Its methods may be called from any
-// goroutine, also from the functions in its Options.
-type Client struct {
-	// immutable after New
-	conn    grpc.ClientConnInterface
-	options Options
-
-	// owned by the goroutine in Run or Follow
-	response  Response            // its memory is used again
-	names     map[string]struct{} // of the response at hand
-	responses uint64              // taken up so far
-
-	// guarded by mu
-	mu       sync.Mutex
-	types    map[string]*typeState
-	order    []*typeState // in the order of their first Subscribe
-	running  bool
-	stream   *stream // nil while none is open
-	holdAcks bool
-	answers  []*discoveryv3.DeltaDiscoveryRequest // held back, of the present stream
-	paused   chan struct{}                        // closed by Resume; nil: not paused
-	progress chan struct{}                        // closed after the next response; nil: nobody waits
-}
 
 // New makes a client that uses conn. It does nothing before Run or Follow.
 func New(conn grpc.ClientConnInterface, options Options) *Client {
-	options.MaxRequestSize = cmp.Or(options.MaxRequestSize, DefaultMaxRequestSize)
-	return &Client{conn: conn, options: options, types: make(map[string]*typeState)}
+	return xdsclient.New(protocol{conn: conn, perType: options.PerType}, options)
 }
 
-// Subscribe adds names to what is wanted of a type: resources, xdstp globs, or
-// the Wildcard. Without names it is the wildcard in its legacy form, an empty
-// first request (SUB-3), and the explicit one where the type has been asked for
-// before. A name that is subscribed already is asked for again (SUB-6).
-func (c *Client) Subscribe(typeURL string, names ...string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t := c.types[typeURL]
-	if t == nil {
-		t = newTypeState(typeURL)
-		c.types[typeURL] = t
-		c.order = append(c.order, t)
-	}
-	if len(names) == 0 && (t.requested || t.wanted()) {
-		names = []string{Wildcard}
-	}
-	t.subscribe(names)
-	switch {
-	case c.stream == nil: // the next one begins with it
-	case t.requested:
-		c.enqueueLocked(requests(typeURL, names, nil, c.options.MaxRequestSize)...)
-	default:
-		c.enqueueLocked(t.first(c.nodeSizeLocked(), c.options.MaxRequestSize)...)
-	}
+// Dial makes a connection for clients: see [xdsclient.Dial].
+func Dial(target string, creds credentials.TransportCredentials, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
+	return xdsclient.Dial(target, creds, opts...)
 }
 
-// Unsubscribe takes names back; names that were not subscribed are sent and
-// change nothing (SUB-7). What nothing else covers is no longer held, and no
-// Change tells of it.
-func (c *Client) Unsubscribe(typeURL string, names ...string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t := c.types[typeURL]
-	if t == nil || len(names) == 0 {
-		return
-	}
-	t.unsubscribe(names)
-	if c.stream != nil && t.requested {
-		c.enqueueLocked(requests(typeURL, nil, names, c.options.MaxRequestSize)...)
-	}
+// protocol is the incremental variants; request.go has what is in their requests.
+type protocol struct {
+	conn    grpc.ClientConnInterface
+	perType bool
 }
 
-// HoldAcks makes the client hold its answers back, as a slow client does, or
-// sends those held back and goes on answering at once. Responses are applied
-// either way.
-func (c *Client) HoldAcks(hold bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.holdAcks = hold
-	if !hold && c.stream != nil {
-		c.enqueueLocked(c.answers...)
-		c.answers = nil
-	}
-}
-
-// Pause makes the client stop reading: no response is taken up after the one at
-// hand until Resume, and once the flow-control window is full the server cannot
-// send more.
-func (c *Client) Pause() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.paused == nil {
-		c.paused = make(chan struct{})
-	}
-}
-
-// Resume ends a Pause.
-func (c *Client) Resume() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.paused != nil {
-		close(c.paused)
-		c.paused = nil
-	}
-}
-
-// Wait returns nil as soon as cond holds, which it looks at now and after every
-// response that was applied, in the caller's goroutine. It returns ctx's error
-// if that ends first.
-func (c *Client) Wait(ctx context.Context, cond func(*Client) bool) error {
-	for {
-		c.mu.Lock()
-		if c.progress == nil {
-			c.progress = make(chan struct{})
-		}
-		progress := c.progress
-		c.mu.Unlock()
-		if cond(c) {
-			return nil
-		}
-		select {
-		case <-progress:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// Versions gives name and version of everything held of a type.
-func (c *Client) Versions(typeURL string) map[string]string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if t := c.types[typeURL]; t != nil {
-		return t.versions()
+// Serves implements xdsclient.Protocol.
+func (p protocol) Serves(typeURL string) error {
+	if p.perType && xdsclient.ServiceOf(typeURL).Delta == "" {
+		return &xdsclient.UnservedError{TypeURL: typeURL, Variant: "incremental per-type"}
 	}
 	return nil
 }
 
-// Get gives what is held under a name, false if nothing is.
-func (c *Client) Get(typeURL, name string) (Held, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t := c.types[typeURL]
-	if t == nil {
-		return Held{}, false
-	}
-	h, ok := t.held[name]
-	return h.export(), ok
-}
-
-// Len is the number of resources held of a type.
-func (c *Client) Len(typeURL string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if t := c.types[typeURL]; t != nil {
-		return len(t.held)
-	}
-	return 0
-}
-
-// State tells what is known of a name that was subscribed, globs included and
-// the wildcard not.
-func (c *Client) State(typeURL, name string) State {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if t := c.types[typeURL]; t != nil {
-		return t.names[name]
-	}
-	return NotSubscribed
-}
-
-// Unanswered gives the type URLs, in the order of their first Subscribe, of
-// which the server has yet to say something: of each name that is subscribed,
-// or anything at all where the wildcard is. A large collection comes in several
-// responses, of which this waits for the first.
-func (c *Client) Unanswered() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var urls []string
-	for _, t := range c.order {
-		if t.unanswered() {
-			urls = append(urls, t.url)
+// Open implements xdsclient.Protocol.
+func (p protocol) Open(ctx context.Context, typeURL string, opened func()) (xdsclient.Stream, error) {
+	method := discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResources_FullMethodName
+	if p.perType {
+		if err := p.Serves(typeURL); err != nil {
+			return nil, err
 		}
+		method = xdsclient.ServiceOf(typeURL).Delta
 	}
-	return urls
+	s, err := xdsclient.OpenStream(ctx, p.conn, method, wire.Codec())
+	if err != nil {
+		return nil, err
+	}
+	opened()
+	return stream{s}, nil
 }
+
+// FullState implements xdsclient.Protocol: absence says nothing here.
+func (protocol) FullState(string) bool { return false }
+
+// Version implements xdsclient.Protocol.
+func (protocol) Version(r *wire.Resource) string { return r.Version }
+
+// stream is a stream of any of the incremental methods.
+type stream struct{ grpc.ClientStream }
+
+// Send implements xdsclient.Stream.
+func (s stream) Send(req proto.Message, node *corev3.Node) error {
+	if node != nil {
+		req.(*discoveryv3.DeltaDiscoveryRequest).Node = node
+	}
+	return s.SendMsg(req)
+}
+
+// Recv implements xdsclient.Stream.
+func (s stream) Recv(r *wire.Received) error { return s.RecvMsg(r) }

@@ -1,6 +1,7 @@
-package deltaclient
+package xdsclient
 
 import (
+	"maps"
 	"slices"
 
 	"google.golang.org/grpc/codes"
@@ -9,11 +10,20 @@ import (
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
-// typeState is what is wanted and held of one type. It is guarded by the
-// client's mu.
-type typeState struct {
-	url string
+// Type is what is wanted and held of one type. It is guarded by the client's
+// lock: a Protocol's methods may use it while they are called.
+type Type struct {
+	// URL is the type URL.
+	URL string
 
+	// Nonce is that of the last response that was answered on the present stream,
+	// Accepted the version_info of the last one that was accepted on any (STR-9,
+	// ACK-2). Named says that a request on the present stream named something
+	// (SUB-2), and is for the Protocol to set.
+	Nonce, Accepted string
+	Named           bool
+
+	link      *link
 	requested bool // a request for the type was made on the present stream
 	answered  bool // a response for the type was accepted since the wildcard was subscribed, on any stream
 
@@ -24,6 +34,50 @@ type typeState struct {
 
 	held    map[string]held
 	aliases map[string]string // alias → name under which the resource is held; nil without any
+}
+
+// Names gives what is subscribed by name, in order, globs included and the
+// wildcard not.
+func (t *Type) Names() []string { return slices.Sorted(maps.Keys(t.names)) }
+
+// Wildcard tells whether the wildcard is subscribed, and whether that was done
+// without naming it.
+func (t *Type) Wildcard() (subscribed, legacy bool) { return t.wildcard, t.legacy }
+
+// Versions gives name and version of everything held.
+func (t *Type) Versions() map[string]string {
+	versions := make(map[string]string, len(t.held))
+	for name, h := range t.held {
+		versions[name] = h.version
+	}
+	return versions
+}
+
+// Len is the number of resources held.
+func (t *Type) Len() int { return len(t.held) }
+
+// Complete tells whether the server has said something of everything that is
+// subscribed.
+func (t *Type) Complete() bool {
+	if t.wildcard && !t.answered {
+		return false
+	}
+	for _, s := range t.names {
+		if s == Unanswered {
+			return false
+		}
+	}
+	return true
+}
+
+// Forget lets go of what is held, as if nothing had been said yet.
+func (t *Type) Forget() {
+	clear(t.held)
+	clear(t.aliases)
+	t.answered = false
+	for name := range t.names {
+		t.names[name] = Unanswered
+	}
 }
 
 // held is what is kept of one resource. A fleet keeps many: what only some need
@@ -53,15 +107,15 @@ func (h held) export() Held {
 	return Held{Version: h.version, Digest: h.more.digest, Resource: h.more.resource}
 }
 
-func newTypeState(url string) *typeState {
-	return &typeState{
-		url: url, names: make(map[string]State), keys: make(map[string]string), held: make(map[string]held),
+func newType(url string) *Type {
+	return &Type{
+		URL: url, names: make(map[string]State), keys: make(map[string]string), held: make(map[string]held),
 	}
 }
 
-func (t *typeState) wanted() bool { return t.wildcard || len(t.names) > 0 }
+func (t *Type) wanted() bool { return t.wildcard || len(t.names) > 0 }
 
-func (t *typeState) subscribe(names []string) {
+func (t *Type) subscribe(names []string) {
 	if len(names) == 0 {
 		t.wildcard, t.legacy = true, true
 		return
@@ -81,7 +135,7 @@ func (t *typeState) subscribe(names []string) {
 	}
 }
 
-func (t *typeState) unsubscribe(names []string) {
+func (t *Type) unsubscribe(names []string) {
 	for _, name := range names {
 		if name == Wildcard {
 			t.wildcard, t.legacy = false, false
@@ -113,7 +167,7 @@ func xdstpKey(name string) (string, bool) {
 
 // asked finds the spelling under which a name was subscribed by itself, and the
 // spelling of the glob that it is a member of; "" if there is none.
-func (t *typeState) asked(name string) (own, glob string) {
+func (t *Type) asked(name string) (own, glob string) {
 	if t.names[name] != NotSubscribed {
 		own = name
 	}
@@ -131,7 +185,7 @@ func (t *typeState) asked(name string) (own, glob string) {
 }
 
 // covers tells whether a resource of this name and these aliases is wanted (RES-10).
-func (t *typeState) covers(name string, aliases []string) bool {
+func (t *Type) covers(name string, aliases []string) bool {
 	if t.wildcard {
 		return true
 	}
@@ -142,7 +196,7 @@ func (t *typeState) covers(name string, aliases []string) bool {
 }
 
 // mark notes what is known now of the names that cover a resource.
-func (t *typeState) mark(name string, s State) {
+func (t *Type) mark(name string, s State) {
 	own, glob := t.asked(name)
 	if own != "" {
 		t.names[own] = s
@@ -153,8 +207,8 @@ func (t *typeState) mark(name string, s State) {
 }
 
 // put holds a resource that was sent.
-func (t *typeState) put(r *wire.Resource, keep Keep) {
-	h := held{version: r.Version}
+func (t *Type) put(r *wire.Resource, version string, keep Keep) {
+	h := held{version: version}
 	if len(r.Aliases) > 0 || keep > KeepVersions {
 		h.more = &more{aliases: r.Aliases}
 		if keep >= KeepDigests {
@@ -177,7 +231,7 @@ func (t *typeState) put(r *wire.Resource, keep Keep) {
 }
 
 // remove forgets a resource that the server says does not exist.
-func (t *typeState) remove(name string) {
+func (t *Type) remove(name string) {
 	for _, alias := range t.held[name].aliases() {
 		t.mark(alias, NotExisting)
 	}
@@ -186,7 +240,7 @@ func (t *typeState) remove(name string) {
 }
 
 // drop forgets what is held under a name.
-func (t *typeState) drop(name string) {
+func (t *Type) drop(name string) {
 	for _, alias := range t.held[name].aliases() {
 		if t.aliases[alias] == name {
 			delete(t.aliases, alias)
@@ -197,7 +251,7 @@ func (t *typeState) drop(name string) {
 
 // members gives, in order, the names that are held because of another one
 // alone: as members of a glob (GLOB-4, GLOB-5), or by an alias (RES-10).
-func (t *typeState) members(of string) []string {
+func (t *Type) members(of string) []string {
 	if name, ok := t.aliases[of]; ok {
 		return []string{name}
 	}
@@ -215,36 +269,6 @@ func (t *typeState) members(of string) []string {
 	}
 	slices.Sort(names)
 	return names
-}
-
-func (t *typeState) versions() map[string]string {
-	versions := make(map[string]string, len(t.held))
-	for name, h := range t.held {
-		versions[name] = h.version
-	}
-	return versions
-}
-
-func (t *typeState) unanswered() bool {
-	if t.wildcard && !t.answered {
-		return true
-	}
-	for _, s := range t.names {
-		if s == Unanswered {
-			return true
-		}
-	}
-	return false
-}
-
-// forget lets go of what is held, as if nothing had been said yet.
-func (t *typeState) forget() {
-	clear(t.held)
-	clear(t.aliases)
-	t.answered = false
-	for name := range t.names {
-		t.names[name] = Unanswered
-	}
 }
 
 // drops tells whether an error means that the resource is gone; the others keep

@@ -1,6 +1,7 @@
-package deltaclient
+package xdsclient
 
 import (
+	"context"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -8,6 +9,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
 )
 
 // Options say how a client behaves. The zero value is a client without a node
@@ -19,18 +21,37 @@ type Options struct {
 	// Keep is what is kept of a resource beside its version.
 	Keep Keep
 	// MaxRequestSize bounds a request in bytes (RES-14, RES-17); 0 is
-	// DefaultMaxRequestSize.
+	// DefaultMaxRequestSize. State-of-the-world requests have all names in one
+	// message and are not bounded.
 	MaxRequestSize int
-	// OnOpen is called when a stream is open and nothing was sent yet.
+	// PerType gives each type a stream of its own, of the type's own service
+	// (VAR-1, VAR-2). Without it there is one stream for all types, ADS. Over REST
+	// it is always so.
+	PerType bool
+	// ResourceInSotW says, with the state-of-the-world variants, that resources may
+	// be wrapped in envoy.service.discovery.v3.Resource (RES-13). It is announced in
+	// a copy of the Node. What comes wrapped is understood with and without it.
+	ResourceInSotW bool
+	// PollInterval is, over REST, the least time from one poll to the next for the
+	// same; DefaultPollInterval if 0.
+	PollInterval time.Duration
+	// OnOpen is called when a stream is open and nothing was received yet.
 	OnOpen func()
+	// OnStream is OnOpen with the type that the stream is for, "" with one stream
+	// for all types.
+	OnStream func(typeURL string)
 	// OnResponse is called with every response before it is applied and answered.
 	// An error rejects it: the response changes nothing and the server gets the
 	// error's text (a NACK). The Response is valid during the call only.
 	//
-	// Both are called by the goroutine that reads, so that nothing is received
-	// meanwhile, and may call the client's methods.
+	// All are called by the goroutine that reads a stream, so that nothing is
+	// received on it meanwhile, and may call the client's methods. With several
+	// streams they are called by several goroutines, at the same time.
 	OnResponse func(*Response) error
 }
+
+// DefaultPollInterval is for somebody who looks on.
+const DefaultPollInterval = time.Second
 
 // DefaultMaxRequestSize is what servers accept by default, with room to spare.
 const DefaultMaxRequestSize = 4<<20 - 64<<10
@@ -49,9 +70,9 @@ const (
 // saves the bandwidth estimation's pings.
 const window = 1 << 20
 
-// maxReceiveSize is what a client takes in one response. It is far above what a
+// MaxReceiveSize is what a client takes in one response. It is far above what a
 // server that splits its responses sends (RES-9), for those that do not.
-const maxReceiveSize = 64 << 20
+const MaxReceiveSize = 64 << 20
 
 // Dial makes a connection for clients to target, in gRPC's syntax; nothing is
 // dialled before it is used. creds may be nil, for plain text. opts are applied
@@ -69,4 +90,11 @@ func Dial(target string, creds credentials.TransportCredentials, opts ...grpc.Di
 		grpc.WithStaticConnWindowSize(window),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: 10 * time.Second}),
 	}, opts...)...)
+}
+
+// OpenStream opens a stream of a discovery service's method, given by its full
+// name, over a connection.
+func OpenStream(ctx context.Context, conn grpc.ClientConnInterface, method string, codec encoding.CodecV2) (grpc.ClientStream, error) {
+	desc := &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
+	return conn.NewStream(ctx, desc, method, grpc.ForceCodecV2(codec), grpc.MaxCallRecvMsgSize(MaxReceiveSize))
 }

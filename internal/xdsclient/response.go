@@ -1,13 +1,17 @@
-package deltaclient
+package xdsclient
 
 import "github.com/xdsrelay/xdsrelay/internal/wire"
 
 // Response is what one response says, compared with what the client holds.
 type Response struct {
-	TypeURL, Nonce, SystemVersion string
+	TypeURL, Nonce string
+	// SystemVersion is system_version_info, or version_info in the variants that
+	// have that.
+	SystemVersion string
 	// Size is that of the encoded message in bytes.
 	Size int
-	// Changes are in the order of the message: resources, removals, errors.
+	// Changes are in the order of the message: resources, removals, errors. What is
+	// removed by not being mentioned (RES-8) comes last, in the order of names.
 	Changes []Change
 	// Err says what is wrong with the response by itself; it is rejected for that
 	// whatever OnResponse returns, and Changes is empty (ACK-6).
@@ -29,7 +33,8 @@ func (r *Response) Count(k Kind) int {
 type Change struct {
 	Kind Kind
 	Name string
-	// Version is the one in the response, Old the one held before; "" without.
+	// Version is the one in the response, Old the one held before; "" without. Where
+	// the variant has no versions of resources it is a digest (ACK-4).
 	Version, Old string
 	// Resource is set where the response holds one. It is immutable and may be kept.
 	Resource *wire.Resource

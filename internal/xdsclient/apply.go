@@ -1,0 +1,237 @@
+package xdsclient
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// keepCap bounds the scratch memory kept from one response to the next, in
+// entries: what the first, large one took must not stay with every client.
+const keepCap = 64
+
+var errTypeURL = errors.New("a response for a type that was not requested on this stream")
+
+// redirect is the type of a payload that stands for a resource of any type (LOC-1).
+const redirect = "type.googleapis.com/xds.core.v3.ResourceLocator"
+
+// handle takes a response up and answers it.
+func (l *link) handle(r *wire.Received) {
+	c := l.client
+	l.responses++
+	if r.TypeURL == "" {
+		r.TypeURL = l.typeURL // it is needed where there are several types only
+	}
+	resp := &l.response
+	*resp = Response{TypeURL: r.TypeURL, Nonce: r.Nonce, SystemVersion: r.SystemVersion, Size: r.Size, Changes: resp.Changes}
+	resp.Err = l.compare(r)
+	reason := resp.Err
+	if c.options.OnResponse != nil {
+		if err := c.options.OnResponse(resp); reason == nil {
+			reason = err
+		}
+	}
+	l.finish(resp, reason)
+	clear(resp.Changes)
+	resp.Changes = resp.Changes[:0]
+	if cap(resp.Changes) > keepCap {
+		resp.Changes = nil
+	}
+}
+
+// compare fills in what a response changes, or says why it must be rejected.
+func (l *link) compare(r *wire.Received) error {
+	if r.Err != nil {
+		return r.Err
+	}
+	if err := l.checkNames(&r.DeltaResponse); err != nil {
+		return err
+	}
+	c := l.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.types[r.TypeURL]
+	if t == nil || t.link != l || !t.requested {
+		return errTypeURL
+	}
+	changes := l.response.Changes
+	for _, res := range r.Resources {
+		changes = append(changes, t.compare(res, c.protocol.Version(res)))
+	}
+	for _, name := range r.Removed {
+		changes = t.compareRemoved(changes, name)
+	}
+	for i := range r.Errors {
+		e := &r.Errors[i]
+		changes = append(changes, Change{Kind: Failed, Name: e.Name, Old: t.held[e.Name].version, Error: e})
+	}
+	if c.protocol.FullState(t.URL) {
+		changes = t.compareMissing(changes)
+	}
+	l.response.Changes = changes
+	return nil
+}
+
+// checkNames refuses a response that has payloads of another type, or that says
+// two things of one name (ACK-6, RES-4).
+func (l *link) checkNames(r *wire.DeltaResponse) error {
+	for _, res := range r.Resources {
+		if res.TypeURL != r.TypeURL && res.TypeURL != redirect && res.HasPayload() {
+			return fmt.Errorf("the resource %q is a %q in a response for %q", res.Name, res.TypeURL, r.TypeURL)
+		}
+	}
+	if len(r.Resources) == 0 || len(r.Resources)+len(r.Removed) < 2 {
+		return nil
+	}
+	if l.names == nil {
+		l.names = make(map[string]struct{})
+	}
+	defer func() {
+		if len(l.names) > keepCap {
+			l.names = nil // clear would keep the memory
+		}
+		clear(l.names)
+	}()
+	for _, res := range r.Resources {
+		if _, twice := l.names[res.Name]; twice {
+			return fmt.Errorf("the response names %q twice", res.Name)
+		}
+		l.names[res.Name] = struct{}{}
+	}
+	for _, name := range r.Removed { // which may say twice that a name is gone
+		if _, sent := l.names[name]; sent {
+			return fmt.Errorf("the response both sends and removes %q", name)
+		}
+	}
+	return nil
+}
+
+// compare says what a resource in a version is to somebody who holds what t does.
+func (t *Type) compare(r *wire.Resource, version string) Change {
+	old, isHeld := t.held[r.Name]
+	ch := Change{Name: r.Name, Version: version, Old: old.version, Resource: r}
+	switch {
+	case !t.covers(r.Name, r.Aliases):
+		ch.Kind = Unrequested
+	case !r.HasPayload(): // RES-16
+		ch.Kind = Absent
+		if isHeld {
+			ch.Kind = Removed
+			if old.version == version {
+				ch.Kind = Heartbeat
+			}
+		}
+	case !isHeld:
+		ch.Kind = Added
+	case old.same(r, version):
+		ch.Kind = Unchanged
+	default:
+		ch.Kind = Changed
+	}
+	return ch
+}
+
+// same tells whether r is what is held, as far as that can be told: without a
+// version and without a digest it cannot.
+func (h held) same(r *wire.Resource, version string) bool {
+	if h.more != nil && h.more.digest != "" {
+		return h.version == version && h.more.digest == r.Digest()
+	}
+	return h.version == version && version != ""
+}
+
+// compareRemoved appends what a name in removed_resources means: that name goes,
+// and what is held because of it under another one.
+func (t *Type) compareRemoved(changes []Change, name string) []Change {
+	for _, member := range t.members(name) {
+		changes = append(changes, Change{Kind: Removed, Name: member, Old: t.held[member].version})
+	}
+	ch := Change{Kind: Absent, Name: name}
+	if old, isHeld := t.held[name]; isHeld {
+		ch.Kind, ch.Old = Removed, old.version
+	}
+	return append(changes, ch)
+}
+
+// compareMissing appends the removal of what is held and not in a full-state
+// response, of which changes is what it says (RES-8). One that holds nothing but
+// heartbeats renews them and is no list of what there is (TTL-3).
+func (t *Type) compareMissing(changes []Change) []Change {
+	heartbeat := func(ch Change) bool { return ch.Kind == Heartbeat }
+	if len(changes) > 0 && !slices.ContainsFunc(changes, func(ch Change) bool { return !heartbeat(ch) }) {
+		return changes
+	}
+	mentioned := make(map[string]struct{}, len(changes))
+	for i := range changes {
+		mentioned[changes[i].Name] = struct{}{}
+	}
+	var missing []string
+	for name := range t.held {
+		if _, there := mentioned[name]; !there {
+			missing = append(missing, name)
+		}
+	}
+	slices.Sort(missing)
+	for _, name := range missing {
+		changes = append(changes, Change{Kind: Removed, Name: name, Old: t.held[name].version})
+	}
+	return changes
+}
+
+// finish applies the response unless there is a reason not to, and answers it.
+func (l *link) finish(r *Response, reason error) {
+	c := l.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.types[r.TypeURL]
+	if t != nil && reason == nil {
+		t.answered = true
+		t.Accepted = r.SystemVersion
+		for i := range r.Changes {
+			t.apply(&r.Changes[i], c.options.Keep)
+		}
+	}
+	if c.progress != nil {
+		close(c.progress)
+		c.progress = nil
+	}
+	a := Answer{Type: t, TypeURL: r.TypeURL, Nonce: r.Nonce, Reason: reason}
+	if l.typeURL != "" && r.TypeURL != l.typeURL {
+		// A type's own service takes no request for another type (VAR-10).
+		a.Type, a.TypeURL = c.types[l.typeURL], l.typeURL
+	}
+	if c.holdAcks {
+		l.answers = append(l.answers, a)
+		return
+	}
+	l.answerLocked(a)
+}
+
+// answerLocked answers a response. What it says of the type is what holds when
+// it is sent, not when the response came: names may have been subscribed since.
+func (l *link) answerLocked(a Answer) {
+	if a.Type != nil {
+		a.Type.Nonce = a.Nonce
+	}
+	l.enqueueLocked(l.client.protocol.Answer(a))
+}
+
+func (t *Type) apply(ch *Change, keep Keep) {
+	switch ch.Kind {
+	case Added, Changed, Unchanged:
+		// OnResponse, or anybody meanwhile, may have unsubscribed it.
+		if r := ch.Resource; t.covers(r.Name, r.Aliases) {
+			t.put(r, ch.Version, keep)
+		}
+	case Removed, Absent:
+		t.remove(ch.Name)
+	case Failed:
+		if drops(ch.Error.Code) {
+			t.remove(ch.Name)
+		}
+		t.mark(ch.Name, Failing)
+	case Heartbeat, Unrequested:
+	}
+}
