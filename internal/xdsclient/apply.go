@@ -202,6 +202,9 @@ func (l *link) finish(r *Response, reason error) {
 		// A type's own service takes no request for another type (VAR-10).
 		a.Type, a.TypeURL = c.types[l.typeURL], l.typeURL
 	}
+	if a.Type != nil {
+		a.Version = a.Type.Accepted
+	}
 	if c.holdAcks {
 		l.answers = append(l.answers, a)
 		return
@@ -209,8 +212,8 @@ func (l *link) finish(r *Response, reason error) {
 	l.answerLocked(a)
 }
 
-// answerLocked answers a response. What it says of the type is what holds when
-// it is sent, not when the response came: names may have been subscribed since.
+// answerLocked answers a response. The names that go with it are those that are
+// subscribed when it is sent, not when the response came.
 func (l *link) answerLocked(a Answer) {
 	if a.Type != nil {
 		a.Type.Nonce = a.Nonce

@@ -50,5 +50,8 @@ type Answer struct {
 	Type    *Type // nil if the response is for a type that was never subscribed
 	TypeURL string
 	Nonce   string
+	// Version is the version_info of the response if it is accepted, else of the
+	// last one that was (ACK-2).
+	Version string
 	Reason  error // nil: accepted
 }

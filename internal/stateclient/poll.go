@@ -1,0 +1,242 @@
+package stateclient
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptrace"
+	"slices"
+	"sync"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
+)
+
+// poller is a stream made of polls: what was sent last is what the next poll
+// asks for.
+type poller struct {
+	rest
+
+	// immutable after Open
+	ctx          context.Context
+	typeURL, url string
+	opened       func()
+	wake         chan struct{} // one slot: something was sent
+
+	// owned by the goroutine that receives
+	due  time.Time         // of the next poll for the same names
+	last [sha256.Size]byte // of the last response
+
+	// guarded by mu
+	mu     sync.Mutex
+	node   *corev3.Node
+	begun  bool                          // something was sent
+	latest *discoveryv3.DiscoveryRequest // nil: nothing is asked for
+	owes   bool                          // the last response was not answered yet
+	stale  bool                          // it was for other names than those asked for now
+	moved  bool                          // other names are asked for than the last poll did
+	abort  context.CancelFunc            // of the poll at hand; nil between polls
+}
+
+// ask is what one poll asks for.
+type ask struct {
+	ctx   context.Context
+	req   *discoveryv3.DiscoveryRequest
+	stale bool // what is held is not what the names would give: anything is news
+}
+
+// Send implements xdsclient.Stream.
+func (p *poller) Send(msg proto.Message, node *corev3.Node) error {
+	req := msg.(*discoveryv3.DiscoveryRequest)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case !p.begun: // with what is held, and the version of that
+		p.begun, p.node = true, node
+	case (req == nil) != (p.latest == nil), !slices.Equal(req.GetResourceNames(), p.latest.GetResourceNames()):
+		p.stale, p.moved = true, true
+		if p.abort != nil {
+			p.abort()
+		}
+	}
+	p.latest, p.owes = req, false
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// Recv implements xdsclient.Stream.
+func (p *poller) Recv(r *wire.Received) error {
+	for {
+		a, err := p.next()
+		if err != nil {
+			return err
+		}
+		news, err := p.poll(a, r)
+		interrupted := p.done(a, news)
+		switch {
+		case p.ctx.Err() != nil:
+			return context.Cause(p.ctx)
+		case news:
+			return nil
+		case err != nil && !interrupted:
+			return err
+		}
+	}
+}
+
+// next waits until it is time for a poll.
+func (p *poller) next() (ask, error) {
+	pace := time.NewTimer(time.Until(p.due))
+	defer pace.Stop()
+	due := false
+	for {
+		if a, ok := p.begin(due); ok {
+			return a, nil
+		}
+		select {
+		case <-p.wake:
+		case <-pace.C:
+			due = true
+		case <-p.ctx.Done():
+			return ask{}, context.Cause(p.ctx)
+		}
+	}
+}
+
+// begin begins a poll if one is due, or if it would ask for other names than the
+// last one.
+func (p *poller) begin(due bool) (ask, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.latest == nil || p.owes || !due && !p.moved {
+		return ask{}, false
+	}
+	a := ask{req: proto.CloneOf(p.latest), stale: p.stale}
+	a.req.Node = p.node // there is no stream of which it is the first request (STR-2)
+	if a.stale {
+		a.req.VersionInfo = ""
+	}
+	p.moved = false
+	p.due = time.Now().Add(p.interval + rand.N(1+p.interval/2)) //nolint:gosec // jitter needs no secrecy
+	a.ctx, p.abort = context.WithCancel(p.ctx)
+	return a, true
+}
+
+// done ends a poll, and tells whether it was interrupted. After news there is no
+// poll before they were answered: the version to present is in the answer.
+func (p *poller) done(a ask, news bool) (interrupted bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	interrupted = a.ctx.Err() != nil
+	p.abort()
+	p.abort = nil
+	if news {
+		p.owes = true
+		p.stale = p.moved
+	}
+	return interrupted
+}
+
+// poll asks once, and tells whether r is news.
+func (p *poller) poll(a ask, r *wire.Received) (news bool, err error) {
+	data, err := p.post(a.ctx, a.req)
+	if data == nil {
+		return false, err
+	}
+	sum := sha256.Sum256(data)
+	if !a.stale && sum == p.last {
+		return false, nil // also what was rejected, the version of which is not presented
+	}
+	var resp discoveryv3.DiscoveryResponse
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, &resp); err != nil {
+		*r = wire.Received{Size: len(data), Err: fmt.Errorf("cannot decode the response: %w", err)}
+	} else {
+		if v := resp.GetVersionInfo(); v != "" && v == a.req.GetVersionInfo() {
+			return false, nil
+		}
+		convert(&resp, len(data), r)
+	}
+	if r.TypeURL == "" {
+		r.TypeURL = p.typeURL
+	}
+	p.last = sum
+	return true, nil
+}
+
+// post gives the body of a response, nil if it says that nothing changed.
+func (p *poller) post(ctx context.Context, req *discoveryv3.DiscoveryRequest) ([]byte, error) {
+	body, err := protojson.Marshal(req)
+	if err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "encoding the request: %v", err)
+	}
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { p.opened() }})
+	h, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(body))
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	h.Header.Set("Content-Type", "application/json")
+	h.Header.Set("Accept", "application/json")
+	resp, err := p.client.Do(h)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	defer func() { _ = resp.Body.Close() }()
+	switch resp.StatusCode {
+	case http.StatusNotModified:
+		return nil, nil
+	case http.StatusOK:
+		return read(resp.Body)
+	default:
+		return nil, refusal(resp)
+	}
+}
+
+// read reads a body.
+func read(body io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(body, xdsclient.MaxReceiveSize+1))
+	switch {
+	case err != nil:
+		return nil, status.Errorf(codes.Unavailable, "reading the response: %v", err)
+	case len(data) > xdsclient.MaxReceiveSize:
+		return nil, status.Errorf(codes.ResourceExhausted, "the response has more than %d bytes", xdsclient.MaxReceiveSize)
+	case len(data) == 0:
+		return nil, status.Error(codes.Unavailable, "the response has no body")
+	}
+	return data, nil
+}
+
+// refusal is the error of a status other than 200 and 304.
+func refusal(resp *http.Response) error {
+	const enough = 300
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, enough)) // what could be read of it
+	code := codes.Unavailable
+	switch resp.StatusCode {
+	case http.StatusBadRequest, http.StatusUnsupportedMediaType:
+		code = codes.InvalidArgument
+	case http.StatusUnauthorized:
+		code = codes.Unauthenticated
+	case http.StatusForbidden:
+		code = codes.PermissionDenied
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		code = codes.Unimplemented
+	}
+	if text = bytes.TrimSpace(text); len(text) > 0 {
+		return status.Errorf(code, "HTTP status %s: %s", resp.Status, text)
+	}
+	return status.Errorf(code, "HTTP status %s", resp.Status)
+}
