@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
+	serverv3 "github.com/envoyproxy/go-control-plane/pkg/server/v3"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -24,6 +25,7 @@ type ControlPlane struct {
 	mu    sync.Mutex
 	state map[string]map[string]resource // by type URL and name, guarded by mu
 	live  caches                         // of the run, nil while stopped; guarded by mu
+	fetch serverv3.Server                // of the run, nil while stopped; guarded by mu
 }
 
 // resource is one resource of the state.

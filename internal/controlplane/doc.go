@@ -51,4 +51,33 @@
 //     nothing but unsubscribes is a wildcard too (against SUB-4), and until a
 //     request has subscribed something, unsubscribing `*` is passed over (against
 //     SUB-3).
+//
+// With state-of-the-world streams:
+//
+//   - Full-state types are Listener and Cluster. [New]'s caches answer a change of
+//     any other with what changed, ScopedRouteConfiguration included: who follows
+//     RES-2 takes the scopes that are not in such a response for removed. The
+//     snapshots' responses hold everything, whatever the type.
+//   - The legacy wildcard is there for every type (against SUB-4), endpoints too.
+//   - version_info is a number that counts the changes, of a type in [New]'s
+//     caches and of everything in the snapshots', from the beginning after each
+//     start: "1" again, with other contents. A version that does not differ keeps
+//     the snapshots' from answering a stream's first request only for what the
+//     stream was sent already; [New]'s answer it always.
+//   - The snapshots' take `*` for the name of a resource. In ADS mode a request
+//     with it is never answered, otherwise with an empty response. In ADS mode
+//     names are answered only if all resources of the type are among them.
+//   - [New]'s caches answer every request without version_info, and with it the
+//     NACK of a stream's first response: at once, with a response (against STR-7).
+//
+// Over REST ([ControlPlane.REST]):
+//
+//   - Only the snapshots' can be fetched from. [New]'s caches answer with status
+//     500.
+//   - No request is held: a version that is current is answered with 304 at once
+//     (against REST-1). Nothing but the version is looked at, so that names that
+//     were not asked for before are missing in the answer, which is 304 too.
+//   - Any method will do, and the content type is not looked at. What is not JSON
+//     is answered with 400, another path, that of virtual hosts among them, with
+//     404.
 package controlplane

@@ -21,8 +21,10 @@ type recorder struct {
 	opened  int
 	streams map[streamKey]*Stream // open ones
 	nodes   map[string]int
-	closed  Counts        // of the streams that are not open any more
-	changed chan struct{} // closed at the next change; nil: nobody waits
+	fetches map[string]int // by type URL; nil: none
+	fetched map[string]int // by type URL; nil: none
+	closed  Counts         // of the streams that are not open any more
+	changed chan struct{}  // closed at the next change; nil: nobody waits
 }
 
 // streamKey tells streams apart: the servers of both variants number theirs
@@ -63,7 +65,25 @@ func (r *recorder) callbacks() serverv3.Callbacks {
 		StreamDeltaResponseFunc: func(id int64, _ *discoveryv3.DeltaDiscoveryRequest, resp *discoveryv3.DeltaDiscoveryResponse) {
 			r.update(streamKey{true, id}, func(s *Stream) { s.sent(len(resp.GetResources()), len(resp.GetRemovedResources())) })
 		},
+		FetchRequestFunc: func(_ context.Context, req *discoveryv3.DiscoveryRequest) error {
+			r.count(&r.fetches, req)
+			return nil
+		},
+		FetchResponseFunc: func(req *discoveryv3.DiscoveryRequest, _ *discoveryv3.DiscoveryResponse) {
+			r.count(&r.fetched, req)
+		},
 	}
+}
+
+// count counts a REST request in one of the maps.
+func (r *recorder) count(in *map[string]int, req *discoveryv3.DiscoveryRequest) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if *in == nil {
+		*in = make(map[string]int)
+	}
+	(*in)[req.GetTypeUrl()]++
+	r.wakeLocked()
 }
 
 func (r *recorder) open(key streamKey, service string) {
@@ -183,7 +203,10 @@ func (s *Stream) sent(resources, removed int) {
 func (r *recorder) stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := Stats{Opened: r.opened, Nodes: maps.Clone(r.nodes), Counts: r.closed}
+	s := Stats{
+		Opened: r.opened, Nodes: maps.Clone(r.nodes), Counts: r.closed,
+		Fetches: maps.Clone(r.fetches), Fetched: maps.Clone(r.fetched),
+	}
 	for _, open := range r.streams {
 		one := *open
 		one.Types = make(map[string]Subscriptions, len(open.Types))

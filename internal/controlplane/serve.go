@@ -97,13 +97,18 @@ func (c *ControlPlane) serveLocked(ctx context.Context, listener net.Listener) e
 		),
 		cancel: cancel,
 	}
-	register(r.server, serverv3.NewServer(ctx, live.cache(), c.recorder.callbacks()))
+	server := serverv3.NewServer(ctx, live.cache(), c.recorder.callbacks())
+	register(r.server, server)
+	c.mu.Lock()
+	c.fetch = server
+	c.mu.Unlock()
 	// An error of Accept ends it as Stop would; the clients see that it is gone.
 	r.serving.Go(func() { _ = r.server.Serve(listener) })
 	c.run, c.address = r, listener.Addr().String()
 	return nil
 }
 
+// register has a server serve all gRPC variants (VAR-1 to VAR-4).
 func register(g *grpc.Server, s serverv3.Server) {
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, s)
 	clusterservice.RegisterClusterDiscoveryServiceServer(g, s)
@@ -133,7 +138,7 @@ func (c *ControlPlane) stopLocked() {
 		return
 	}
 	c.mu.Lock()
-	c.live = nil
+	c.live, c.fetch = nil, nil
 	c.mu.Unlock()
 	// First the connections: a stream whose context ended would be closed with a
 	// status, which a crash does not send.

@@ -12,11 +12,17 @@ import (
 
 // NewSnapshot makes a control plane with a SnapshotCache that has one snapshot
 // for all nodes, in its ADS mode. It serves [Types], and a resource's name is
-// the one that its message holds. A SotW client is not answered in this mode
-// unless it names every resource of the type.
-func NewSnapshot() *ControlPlane {
+// the one that its message holds. A SotW client that names resources is not
+// answered in this mode unless it names every resource of the type.
+func NewSnapshot() *ControlPlane { return newSnapshot(true) }
+
+// NewPlainSnapshot is NewSnapshot without the ADS mode: a SotW client gets what
+// it names, and the variants with a stream for each type are what it is for.
+func NewPlainSnapshot() *ControlPlane { return newSnapshot(false) }
+
+func newSnapshot(ads bool) *ControlPlane {
 	return newControlPlane(func() caches {
-		return &snapshot{all: cache.NewSnapshotCache(true, oneGroup{}, nil)}
+		return &snapshot{all: cache.NewSnapshotCache(ads, oneGroup{}, nil)}
 	})
 }
 

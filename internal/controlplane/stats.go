@@ -16,6 +16,9 @@ type Stats struct {
 	Streams []Stream
 	// Nodes gives by node ID on how many streams it was presented.
 	Nodes map[string]int
+	// Fetches gives by type URL how often it was asked for over REST, which counts
+	// nowhere else; Fetched how often the answer was a response.
+	Fetches, Fetched map[string]int
 	Counts
 }
 
