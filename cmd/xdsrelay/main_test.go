@@ -152,6 +152,12 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"watch", "localhost:1", "--name", "xdstp:x"}, "error: xdstp name \"xdstp:x\""},
 		{[]string{"watch", "localhost:1", "-t", "cds", "--node", "missing.yaml"}, "error: --node: open missing.yaml: no such file or directory\nhint: "},
 		{[]string{"watch", "localhost:1", "-t", "cds", "--node", notNode}, "error: --node: " + notNode + ": not a node: "},
+		{[]string{"watch", "localhost:1", "-t", "cds", "--api-type", "ads"}, "error: invalid argument \"ads\" for \"--api-type\" flag: expected one of AGGREGATED_DELTA_GRPC, AGGREGATED_GRPC, DELTA_GRPC, GRPC, REST\nhint: "},
+		{[]string{"watch", "localhost:1", "-t", "vhds", "--api-type", "AGGREGATED_GRPC"}, "error: vhds cannot be asked for: there is no state-of-the-world service for it\nhint: with --api-type AGGREGATED_DELTA_GRPC every type"},
+		{[]string{"watch", "localhost:1", "-t", "vhds", "--api-type", "rest"}, "error: vhds cannot be asked for: there is no REST service for it\nhint: "},
+		{[]string{"watch", "localhost:1", "-t", "example.com/T", "--api-type", "delta_grpc"}, "error: example.com/T cannot be asked for: there is no incremental per-type service for it\nhint: "},
+		{[]string{"watch", "unix:/x", "-t", "cds", "--api-type", "REST"}, "error: expected host:port with REST, got \"unix:/x\"\nhint: "},
+		{[]string{"watch", "http://localhost:1", "-t", "cds", "--api-type", "REST"}, "error: expected host:port with REST, got \"http://localhost:1\"\nhint: "},
 		{[]string{"watch", "localhost:1", "-t", "cds", "--cert-file", "x"}, "error: if any flags in the group [cert-file key-file] are set they must all be set"},
 		{[]string{"watch", "localhost:1", "-t", "cds", "--ca-file", "missing.pem"}, "missing.pem"},
 	} {
@@ -171,6 +177,7 @@ func TestCompletion(t *testing.T) {
 	}{
 		{[]string{"watch", "--type", ""}, "cds\tCluster\neds\tClusterLoadAssignment\nsds\tSecret\nrtds\tRuntime\necds\tTypedExtensionConfig\n:4\n"},
 		{[]string{"watch", "--output", ""}, "text\njson\n:4\n"},
+		{[]string{"watch", "--api-type", ""}, "GRPC\tstate of the world, one stream for each type\nREST\tpolling with JSON\n:4\n"},
 		{[]string{"watch", ""}, ":4\n"},
 		{[]string{"serve", "--log-level", ""}, "debug\ninfo\nwarn\nerror\n:4\n"},
 		{[]string{"validate", "--config", ""}, "yaml\nyml\n:8\n"},

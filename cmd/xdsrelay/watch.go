@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"strings"
 	"time"
@@ -13,13 +12,9 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
-	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/internal/watch"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -27,6 +22,7 @@ import (
 
 // watchFlags is what watch is told beside the address.
 type watchFlags struct {
+	api           apiType
 	types, names  []string
 	node          string
 	payload, once bool
@@ -40,9 +36,15 @@ func watchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch ADDRESS --type TYPE… [--name NAME…]",
 		Short: "Show what a relay or a control plane sends, change by change",
-		Long: `Follow resources like a client would, over incremental ADS, and print each
-change: + added, ~ changed, - removed or not existing, = sent again, ! failed,
-? sent without having been asked for. A line without a sign sums a response up.
+		Long: `Follow resources like a client would and print each change: + added, ~ changed,
+- removed or not existing, = sent again, ! failed, ? sent without having been
+asked for. A line without a sign sums a response up.
+
+--api-type says which variant of the transport is spoken, in Envoy's words:
+incremental (DELTA) or state of the world, over one stream for all types
+(AGGREGATED) or one for each, or polling (REST, of http://ADDRESS, or https with
+TLS). What state-of-the-world responses repeat is counted and not listed, and a
+version that they do not give is a digest of the content.
 
 A type is a short name (lds, rds, srds, vhds, cds, eds, sds, rtds, ecds), a
 message name or a type URL. Without names everything is shown that the server
@@ -55,14 +57,16 @@ shown as base64.`,
 		Example: `  xdsrelay watch 127.0.0.1:18000 --type cds --type eds --name checkout
   xdsrelay watch 127.0.0.1:18000 --name 'xdstp://edge/envoy.config.cluster.v3.Cluster/shop/*'
   xdsrelay watch xds.example.com:443 --type lds --ca-file ca.pem --node node.yaml
-  xdsrelay watch 127.0.0.1:18000 --type lds --once --payload --output json`,
+  xdsrelay watch 127.0.0.1:18000 --type lds --once --payload --output json
+  xdsrelay watch 127.0.0.1:18000 --type cds --api-type AGGREGATED_GRPC`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	var o watchFlags
+	o := watchFlags{api: apiType{watch.AggregatedDeltaGRPC}}
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&o.types, "type", "t", nil, "resource `type`; may be given several times")
 	flags.StringArrayVarP(&o.names, "name", "n", nil, "resource `name`, xdstp:// glob or *; may be given several times")
+	flags.Var(&o.api, "api-type", "`variant` of the transport: AGGREGATED_DELTA_GRPC, AGGREGATED_GRPC, DELTA_GRPC, GRPC or REST")
 	flags.StringVar(&o.node, "node", "", "`file` with the node to present, in YAML or JSON")
 	flags.BoolVar(&o.payload, "payload", false, "show what the resources hold")
 	flags.BoolVar(&o.once, "once", false, "end when everything asked for was answered")
@@ -80,6 +84,7 @@ shown as base64.`,
 	must(cmd.MarkFlagFilename("node", "yaml", "yml", "json"))
 	complete(cmd, "type", typeCompletions()...)
 	complete(cmd, "name")
+	complete(cmd, "api-type", apiTypeCompletions()...)
 	output := outputFlag(cmd, "`format`: text, or json with one object per line")
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
 		return o.run(cmd.Context(), args[0], watch.Format(output.value), cmd.OutOrStdout())
@@ -99,7 +104,7 @@ func typeCompletions() []string {
 
 // run carries the command out.
 func (o *watchFlags) run(ctx context.Context, address string, format watch.Format, out io.Writer) error {
-	if err := checkAddress(address); err != nil {
+	if err := o.checkAddress(address); err != nil {
 		return usage(err, "the address of a relay is its server.listen")
 	}
 	subs, err := watch.Subscriptions(o.types, o.names)
@@ -110,26 +115,19 @@ func (o *watchFlags) run(ctx context.Context, address string, format watch.Forma
 	if err != nil {
 		return usage(fmt.Errorf("--node: %w", err), "the fields are those of envoy.config.core.v3.Node")
 	}
-	var creds credentials.TransportCredentials // nil: plain text
-	if o.wantsTLS() {
-		client, err := tlsfiles.NewClient(o.files)
-		if err != nil {
-			return usage(err, "")
-		}
-		defer client.Close()
-		creds = client.Credentials()
-	}
-	// Seldom enough for servers that allow a ping in five minutes, gRPC's default.
-	conn, err := deltaclient.Dial(address, creds, grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 6 * time.Minute}))
+	transport, end, err := o.transport(address)
 	if err != nil {
 		return usage(err, "")
 	}
-	defer func() { _ = conn.Close() }()
-	err = watch.Run(ctx, conn, out, watch.Options{
-		Target: address, Subscriptions: subs, Node: node,
+	defer end()
+	err = watch.Run(ctx, transport, out, watch.Options{
+		Target: address, APIType: o.api.value, Subscriptions: subs, Node: node,
 		Format: format, Color: colorful(out), Payload: o.payload, Once: o.once, Timeout: o.timeout,
 	})
-	if err != nil {
+	switch {
+	case impossible(err):
+		return usage(err, "with --api-type "+string(watch.AggregatedDeltaGRPC)+" every type can be asked for")
+	case err != nil:
 		return &failure{code: exitFailure, err: err, hint: o.hint(err)}
 	}
 	return nil
@@ -152,23 +150,12 @@ func (o *watchFlags) hint(err error) string {
 		}
 		return "is a server listening there, and does it want TLS (--tls)?"
 	case codes.Unimplemented:
-		return "is this an xDS server? Only incremental ADS is spoken"
+		return "is this an xDS server that speaks " + o.api.String() + "? --api-type has other variants"
 	case codes.Unauthenticated, codes.PermissionDenied:
 		return "the server refuses this client: look at --node, --cert-file and --key-file"
 	default:
 		return ""
 	}
-}
-
-// checkAddress takes host:port, and whatever has a scheme of gRPC's.
-func checkAddress(address string) error {
-	if strings.HasPrefix(address, "unix:") || strings.Contains(address, ":///") {
-		return nil
-	}
-	if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
-		return fmt.Errorf("expected host:port, got %q", address)
-	}
-	return nil
 }
 
 // readNode reads the node, or makes one that says who is asking.

@@ -141,7 +141,7 @@ func TestWatchFails(t *testing.T) {
 	defer wg.Wait()
 	defer g.Stop()
 	got = xdsrelay(t, "watch", lis.Addr().String(), "--type", "cds")
-	if got.code != exitFailure || !strings.Contains(got.stderr, "hint: is this an xDS server?") {
+	if got.code != exitFailure || !strings.Contains(got.stderr, "hint: is this an xDS server that speaks AGGREGATED_DELTA_GRPC? --api-type has other variants") {
 		t.Errorf("no xDS server: %+v", got)
 	}
 }

@@ -182,18 +182,18 @@ func (p *poller) poll(a ask, r *wire.Received) (news bool, err error) {
 func (p *poller) post(ctx context.Context, req *discoveryv3.DiscoveryRequest) ([]byte, error) {
 	body, err := protojson.Marshal(req)
 	if err != nil {
-		return nil, status.Errorf(codes.InvalidArgument, "encoding the request: %v", err)
+		return nil, failedf(codes.InvalidArgument, "encoding the request: %v", err)
 	}
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { p.opened() }})
 	h, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(body))
 	if err != nil {
-		return nil, status.Error(codes.InvalidArgument, err.Error())
+		return nil, failedf(codes.InvalidArgument, "%v", err)
 	}
 	h.Header.Set("Content-Type", "application/json")
 	h.Header.Set("Accept", "application/json")
 	resp, err := p.client.Do(h)
 	if err != nil {
-		return nil, status.Error(codes.Unavailable, err.Error())
+		return nil, failedf(codes.Unavailable, "%v", err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	switch resp.StatusCode {
@@ -206,16 +206,32 @@ func (p *poller) post(ctx context.Context, req *discoveryv3.DiscoveryRequest) ([
 	}
 }
 
+// pollError is why a poll failed, with the gRPC status code that means the same:
+// who judges the end of a stream need not tell the variants apart.
+type pollError struct {
+	code codes.Code
+	text string
+}
+
+func failedf(code codes.Code, format string, args ...any) error {
+	return &pollError{code, fmt.Sprintf(format, args...)}
+}
+
+func (e *pollError) Error() string { return e.text }
+
+// GRPCStatus is what status.Code looks for.
+func (e *pollError) GRPCStatus() *status.Status { return status.New(e.code, e.text) }
+
 // read reads a body.
 func read(body io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(body, xdsclient.MaxReceiveSize+1))
 	switch {
 	case err != nil:
-		return nil, status.Errorf(codes.Unavailable, "reading the response: %v", err)
+		return nil, failedf(codes.Unavailable, "reading the response: %v", err)
 	case len(data) > xdsclient.MaxReceiveSize:
-		return nil, status.Errorf(codes.ResourceExhausted, "the response has more than %d bytes", xdsclient.MaxReceiveSize)
+		return nil, failedf(codes.ResourceExhausted, "the response has more than %d bytes", xdsclient.MaxReceiveSize)
 	case len(data) == 0:
-		return nil, status.Error(codes.Unavailable, "the response has no body")
+		return nil, failedf(codes.Unavailable, "the response has no body")
 	}
 	return data, nil
 }
@@ -236,7 +252,7 @@ func refusal(resp *http.Response) error {
 		code = codes.Unimplemented
 	}
 	if text = bytes.TrimSpace(text); len(text) > 0 {
-		return status.Errorf(code, "HTTP status %s: %s", resp.Status, text)
+		return failedf(code, "HTTP status %s: %s", resp.Status, text)
 	}
-	return status.Errorf(code, "HTTP status %s", resp.Status)
+	return failedf(code, "HTTP status %s", resp.Status)
 }

@@ -5,14 +5,15 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
 	"github.com/xdsrelay/xdsrelay/internal/payload"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
 // change is the object of one change.
 type change struct {
 	Time       time.Time       `json:"time"`
-	Event      string          `json:"event"` // deltaclient.Kind's text
+	Event      string          `json:"event"` // xdsclient.Kind's text
 	TypeURL    string          `json:"type_url"`
 	Name       string          `json:"name"`
 	Version    string          `json:"version,omitempty"`
@@ -30,17 +31,19 @@ type response struct {
 	Time          time.Time      `json:"time"`
 	Event         string         `json:"event"` // response or rejected
 	TypeURL       string         `json:"type_url"`
-	Nonce         string         `json:"nonce"`
-	SystemVersion string         `json:"system_version_info,omitempty"`
-	Size          int            `json:"size"`              // bytes of the whole response
-	Changes       map[string]int `json:"changes,omitempty"` // how many of each kind
+	Nonce         string         `json:"nonce,omitempty"`
+	SystemVersion string         `json:"system_version_info,omitempty"` // incremental variants
+	Version       string         `json:"version_info,omitempty"`        // the others
+	Size          int            `json:"size"`                          // bytes of the whole response
+	Changes       map[string]int `json:"changes,omitempty"`             // how many of each kind
 	Error         string         `json:"error,omitempty"`
 }
 
 // connection is the object of a stream opened or lost.
 type connection struct {
 	Time    time.Time `json:"time"`
-	Event   string    `json:"event"` // connected or lost
+	Event   string    `json:"event"`              // connected or lost
+	TypeURL string    `json:"type_url,omitempty"` // of the stream, if it is for one type
 	Target  string    `json:"target"`
 	Error   string    `json:"error,omitempty"`
 	RetryIn string    `json:"retry_in,omitempty"`
@@ -58,24 +61,26 @@ func (w *watcher) json(e event) []byte {
 	switch {
 	case e.response != nil:
 		for i := range e.response.Changes {
-			put(w.change(at, e.response.TypeURL, &e.response.Changes[i]))
+			if ch := &e.response.Changes[i]; !w.repeats(ch) {
+				put(w.change(at, e.response.TypeURL, ch))
+			}
 		}
-		put(newResponse(at, e.response))
+		put(w.summed(at, e.response))
 	case e.lost != nil:
-		put(connection{at, "lost", w.options.Target, e.lost.Error(), round(e.delay).String()})
+		put(connection{at, "lost", e.typeURL, w.options.Target, e.lost.Error(), round(e.delay).String()})
 	default:
-		put(connection{Time: at, Event: "connected", Target: w.options.Target})
+		put(connection{Time: at, Event: "connected", TypeURL: e.typeURL, Target: w.options.Target})
 	}
 	return b.Bytes()
 }
 
-func (w *watcher) change(at time.Time, typeURL string, ch *deltaclient.Change) change {
+func (w *watcher) change(at time.Time, typeURL string, ch *xdsclient.Change) change {
 	c := change{
 		Time: at, Event: ch.Kind.String(), TypeURL: typeURL,
 		Name: ch.Name, Version: ch.Version, OldVersion: ch.Old,
 	}
 	if r := ch.Resource; r != nil {
-		c.Aliases, c.Size = r.Aliases, r.Size()
+		c.Aliases, c.Size = r.Aliases, w.sizeOf(r)
 		if r.HasTTL {
 			c.TTL = r.TTL.String()
 		}
@@ -89,10 +94,13 @@ func (w *watcher) change(at time.Time, typeURL string, ch *deltaclient.Change) c
 	return c
 }
 
-func newResponse(at time.Time, r *deltaclient.Response) response {
-	o := response{
-		Time: at, Event: "response", TypeURL: r.TypeURL,
-		Nonce: r.Nonce, SystemVersion: r.SystemVersion, Size: r.Size,
+// summed sums a response up.
+func (w *watcher) summed(at time.Time, r *xdsclient.Response) response {
+	o := response{Time: at, Event: "response", TypeURL: r.TypeURL, Nonce: r.Nonce, Size: r.Size}
+	if w.options.APIType.delta() {
+		o.SystemVersion = r.SystemVersion
+	} else {
+		o.Version = r.SystemVersion
 	}
 	if r.Err != nil {
 		o.Event, o.Error = "rejected", r.Err.Error()
@@ -104,6 +112,15 @@ func newResponse(at time.Time, r *deltaclient.Response) response {
 		o.Changes[ch.Kind.String()]++
 	}
 	return o
+}
+
+// sizeOf is the number of bytes of a resource in the response: in the
+// state-of-the-world variants its payload is all that there is, wrapped or not.
+func (w *watcher) sizeOf(r *wire.Resource) int {
+	if w.options.APIType.delta() {
+		return r.Size()
+	}
+	return len(r.FramedAny())
 }
 
 // round leaves out what nobody reads of a delay.

@@ -10,8 +10,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
 	"github.com/xdsrelay/xdsrelay/internal/payload"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -33,36 +34,51 @@ const (
 // text shows an event as lines: one for each change, and one that sums up.
 func (w *watcher) text(e event) []byte {
 	var b bytes.Buffer
-	at := e.at.Format(timeFormat)
+	head := e.at.Format(timeFormat) + "  "
+	if e.typeURL != "" {
+		head += printable(keyer.ShortName(e.typeURL)) + "  "
+	}
 	switch {
 	case e.response != nil:
-		w.textResponse(&b, at, e.response)
+		w.textResponse(&b, head, e.response)
 	case e.lost != nil:
-		what := "no connection"
-		if w.open {
-			what = "stream lost"
-		}
-		w.line(&b, red, fmt.Sprintf("%s  %s, next try in %v: %s", at, what, round(e.delay), printable(e.lost.Error())))
+		w.line(&b, red, fmt.Sprintf("%s%s, next try in %v: %s", head, w.ended(e), round(e.delay), printable(e.lost.Error())))
 	default:
-		w.line(&b, dim, at+"  connected to "+printable(w.options.Target))
+		w.line(&b, dim, head+"connected to "+printable(w.options.Target))
 	}
 	return b.Bytes()
 }
 
-func (w *watcher) textResponse(b *bytes.Buffer, at string, r *deltaclient.Response) {
-	head := at + "  " + printable(keyer.ShortName(r.TypeURL)) + "  "
-	rows := make([]row, len(r.Changes))
+// ended says what it means that a stream ended.
+func (w *watcher) ended(e event) string {
+	switch {
+	case !e.open:
+		return "no connection"
+	case w.options.APIType == REST:
+		return "poll failed"
+	default:
+		return "stream lost"
+	}
+}
+
+func (w *watcher) textResponse(b *bytes.Buffer, head string, r *xdsclient.Response) {
+	head += printable(keyer.ShortName(r.TypeURL)) + "  "
+	rows := make([]row, 0, len(r.Changes))
 	var name, version int
 	for i := range r.Changes {
-		rows[i] = newRow(&r.Changes[i])
-		name = max(name, min(maxColumn, utf8.RuneCountInString(rows[i].name)))
-		version = max(version, min(maxColumn, utf8.RuneCountInString(rows[i].version)))
+		if w.repeats(&r.Changes[i]) {
+			continue
+		}
+		next := w.row(&r.Changes[i])
+		rows = append(rows, next)
+		name = max(name, min(maxColumn, utf8.RuneCountInString(next.name)))
+		version = max(version, min(maxColumn, utf8.RuneCountInString(next.version)))
 	}
-	for i, row := range rows {
+	for _, row := range rows {
 		line := fmt.Sprintf("%s%c %-*s  %-*s  %s", head, row.sign, name, row.name, version, row.version, row.note)
 		w.line(b, row.color, strings.TrimRight(line, " "))
 		if w.options.Payload {
-			indented(b, payload.JSON(r.Changes[i].Resource, r.TypeURL, payload.AsBase64))
+			indented(b, payload.JSON(row.resource, r.TypeURL, payload.AsBase64))
 		}
 	}
 	w.line(b, dim, head+summary(r))
@@ -83,38 +99,39 @@ type row struct {
 	color         string
 	name, version string
 	note          string
+	resource      *wire.Resource // nil without
 }
 
-func newRow(ch *deltaclient.Change) row {
-	r := row{sign: '?', name: printable(ch.Name), version: version(ch.Version)}
+func (w *watcher) row(ch *xdsclient.Change) row {
+	r := row{sign: '?', name: printable(ch.Name), version: version(ch.Version), resource: ch.Resource}
 	if ch.Resource != nil && ch.Resource.HasPayload() {
-		r.note = size(ch.Resource.Size())
+		r.note = size(w.sizeOf(ch.Resource))
 	}
 	switch ch.Kind {
-	case deltaclient.Added:
+	case xdsclient.Added:
 		r.sign, r.color = '+', green
-	case deltaclient.Changed:
+	case xdsclient.Changed:
 		r.sign, r.color = '~', yellow
 		r.version = version(ch.Old) + " → " + version(ch.Version)
-	case deltaclient.Unchanged:
+	case xdsclient.Unchanged:
 		r.sign, r.color = '=', dim
-	case deltaclient.Heartbeat:
+	case xdsclient.Heartbeat:
 		r.sign, r.color, r.note = '=', dim, "heartbeat"
-	case deltaclient.Removed:
+	case xdsclient.Removed:
 		r.sign, r.color, r.version = '-', red, version(ch.Old)
-	case deltaclient.Absent:
+	case xdsclient.Absent:
 		r.sign, r.color, r.note = '-', dim, "does not exist"
-	case deltaclient.Failed:
+	case xdsclient.Failed:
 		r.sign, r.color = '!', red
 		r.note = ch.Error.Code.String() + ": " + printable(ch.Error.Message)
-	case deltaclient.Unrequested:
+	case xdsclient.Unrequested:
 		r.note = strings.TrimSpace(r.note + " not asked for")
 	}
 	return r
 }
 
 // summary sums a response up.
-func summary(r *deltaclient.Response) string {
+func summary(r *xdsclient.Response) string {
 	if r.Err != nil {
 		return "response rejected: " + printable(r.Err.Error())
 	}
@@ -128,14 +145,17 @@ func summary(r *deltaclient.Response) string {
 	if r.SystemVersion != "" {
 		s += ", version " + version(r.SystemVersion)
 	}
-	return s + ", nonce " + printable(r.Nonce)
+	if r.Nonce != "" { // REST needs none
+		s += ", nonce " + printable(r.Nonce)
+	}
+	return s
 }
 
 // kinds lists the kinds of change in the order in which they are counted.
-func kinds() []deltaclient.Kind {
-	return []deltaclient.Kind{
-		deltaclient.Added, deltaclient.Changed, deltaclient.Removed, deltaclient.Unchanged,
-		deltaclient.Heartbeat, deltaclient.Absent, deltaclient.Failed, deltaclient.Unrequested,
+func kinds() []xdsclient.Kind {
+	return []xdsclient.Kind{
+		xdsclient.Added, xdsclient.Changed, xdsclient.Removed, xdsclient.Unchanged,
+		xdsclient.Heartbeat, xdsclient.Absent, xdsclient.Failed, xdsclient.Unrequested,
 	}
 }
 

@@ -11,11 +11,10 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -30,7 +29,8 @@ const (
 
 // Options say what is watched and how it is shown.
 type Options struct {
-	Target        string // the server's address, to be shown
+	Target        string  // the server's address, to be shown
+	APIType       APIType // AggregatedDeltaGRPC without
 	Subscriptions []Subscription
 	Node          *corev3.Node
 	Format        Format
@@ -41,7 +41,7 @@ type Options struct {
 	// for Quiet.
 	Once    bool
 	Timeout time.Duration // ends the watching after it; 0: never
-	Backoff deltaclient.Backoff
+	Backoff xdsclient.Backoff
 }
 
 // Quiet is how long nothing may come for a single look to be over: a large
@@ -54,17 +54,21 @@ var errComplete = errors.New("everything was answered")
 // Run watches until ctx or the Options end it, and writes to out what changes.
 // When a stream is lost it comes back for more, unless Once is set or the reason
 // is one that stays. Being ended by ctx or by Timeout is no error unless Once is
-// not complete then: that is ctx's error, or a *[TimeoutError].
-func Run(ctx context.Context, conn grpc.ClientConnInterface, out io.Writer, o Options) error {
+// not complete then: that is ctx's error, or a *[TimeoutError]. A type that the
+// variant cannot ask for is a *[xdsclient.UnservedError], before anything else.
+func Run(ctx context.Context, t Transport, out io.Writer, o Options) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w := &watcher{options: o, out: out, stop: cancel}
+	w := &watcher{options: o, out: out, stop: cancel, open: make(map[string]bool)}
 	w.format = w.text
 	if o.Format == JSON {
 		w.format = w.json
 	}
-	client := deltaclient.New(conn, deltaclient.Options{Node: o.Node, OnOpen: w.opened, OnResponse: w.response})
+	client := t.client(o.APIType, xdsclient.Options{Node: o.Node, OnStream: w.opened, OnResponse: w.response})
 	for _, sub := range o.Subscriptions {
+		if err := client.Serves(sub.TypeURL); err != nil {
+			return err
+		}
 		client.Subscribe(sub.TypeURL, sub.Names...)
 	}
 	var background sync.WaitGroup
@@ -82,7 +86,7 @@ func Run(ctx context.Context, conn grpc.ClientConnInterface, out io.Writer, o Op
 	err := client.Follow(follow, o.Backoff, w.lost)
 	late, isLate := errors.AsType[*TimeoutError](err)
 	switch {
-	case w.err != nil:
+	case w.err != nil: // nobody writes any more
 		return fmt.Errorf("writing the output: %w", w.err)
 	case isLate && o.Once:
 		late.Missing = client.Unanswered()
@@ -110,27 +114,36 @@ func (e *TimeoutError) Error() string {
 	return fmt.Sprintf("no complete answer for %s within %v", strings.Join(short, ", "), e.After)
 }
 
-// watcher prints what one client sees. Its methods are called by the goroutine
-// that reads, but for complete.
+// watcher prints what one client sees. Its methods are called by the goroutines
+// that read, one for each stream, and complete by one of its own.
 type watcher struct {
-	options   Options
-	out       io.Writer
-	format    func(event) []byte
-	stop      context.CancelCauseFunc
+	// immutable after Run has made it
+	options Options
+	format  func(event) []byte
+	stop    context.CancelCauseFunc
+
 	responses atomic.Int64
-	open      bool  // there is a stream
-	err       error // of writing
+
+	// guarded by mu
+	mu   sync.Mutex
+	out  io.Writer
+	open map[string]bool // there is a stream for the type; "": for all
+	err  error           // of writing
 }
 
 // event is something to be printed: a stream opened, a stream lost, or a response.
 type event struct {
 	at       time.Time
-	response *deltaclient.Response
+	typeURL  string // of the stream, "" if it is for all types
+	response *xdsclient.Response
 	lost     error
+	open     bool          // what was lost was open
 	delay    time.Duration // before the next stream
 }
 
-func (w *watcher) print(e event) {
+// printLocked writes an event. The lock keeps the output of streams apart; a
+// reader of the output that does not keep up holds all of them, as it should.
+func (w *watcher) printLocked(e event) {
 	if w.err != nil {
 		return
 	}
@@ -140,16 +153,20 @@ func (w *watcher) print(e event) {
 	}
 }
 
-func (w *watcher) opened() {
-	w.open = true
-	w.print(event{})
+func (w *watcher) opened(typeURL string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.open[typeURL] = true
+	w.printLocked(event{typeURL: typeURL})
 }
 
 // response accepts everything that can be accepted: whoever watches must not
 // keep a server from carrying on.
-func (w *watcher) response(r *deltaclient.Response) error {
+func (w *watcher) response(r *xdsclient.Response) error {
 	w.responses.Add(1)
-	w.print(event{response: r})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.printLocked(event{response: r})
 	return nil
 }
 
@@ -158,9 +175,22 @@ func (w *watcher) lost(reason error, delay time.Duration) error {
 	if w.options.Once || permanent(reason) {
 		return reason
 	}
-	w.print(event{lost: reason, delay: delay})
-	w.open = false
+	e := event{lost: reason, delay: delay}
+	if of, ok := errors.AsType[*xdsclient.StreamError](reason); ok {
+		e.typeURL, e.lost = of.TypeURL, of.Err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e.open = w.open[e.typeURL]
+	w.open[e.typeURL] = false
+	w.printLocked(e)
 	return nil
+}
+
+// repeats tells whether a change need not be shown by itself: state-of-the-world
+// responses repeat what they have to, and then it is only counted.
+func (w *watcher) repeats(ch *xdsclient.Change) bool {
+	return ch.Kind == xdsclient.Unchanged && !w.options.APIType.delta()
 }
 
 // permanent tells of errors that the next stream would meet too.
@@ -174,15 +204,15 @@ func permanent(err error) bool {
 }
 
 // complete ends the watching once everything was answered and it is quiet.
-func (w *watcher) complete(ctx context.Context, client *deltaclient.Client) {
-	answered := func(c *deltaclient.Client) bool { return len(c.Unanswered()) == 0 }
+func (w *watcher) complete(ctx context.Context, client *xdsclient.Client) {
+	answered := func(c *xdsclient.Client) bool { return len(c.Unanswered()) == 0 }
 	if client.Wait(ctx, answered) != nil {
 		return
 	}
 	for ctx.Err() == nil {
 		seen := w.responses.Load()
 		quiet, cancel := context.WithTimeout(ctx, Quiet)
-		err := client.Wait(quiet, func(*deltaclient.Client) bool { return w.responses.Load() != seen })
+		err := client.Wait(quiet, func(*xdsclient.Client) bool { return w.responses.Load() != seen })
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			w.stop(errComplete)

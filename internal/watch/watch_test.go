@@ -28,7 +28,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -91,7 +91,7 @@ func serve(t *testing.T, s *server) *grpc.ClientConn {
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, s)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = g.Serve(lis) })
-	conn, err := deltaclient.Dial("passthrough:///server", nil, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+	conn, err := xdsclient.Dial("passthrough:///server", nil, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 		return lis.DialContext(ctx)
 	}))
 	if err != nil {
@@ -225,9 +225,9 @@ func TestOutput(t *testing.T) {
 				o := tt.options
 				o.Target, o.Subscriptions, o.Timeout = "server:18000", all(), 30*time.Second
 				// The shortest delay there is, so that the golden files need no luck.
-				o.Backoff = deltaclient.Backoff{Base: 1, Max: 1}
+				o.Backoff = xdsclient.Backoff{Base: 1, Max: 1}
 				var out bytes.Buffer
-				if err := Run(t.Context(), conn, &out, o); err != nil {
+				if err := Run(t.Context(), Transport{Conn: conn}, &out, o); err != nil {
 					t.Fatal(err)
 				}
 				if strings.Contains(out.String(), private) {
@@ -265,7 +265,7 @@ func TestOnce(t *testing.T) {
 				conn := serve(t, &server{streams: [][]*discoveryv3.DeltaDiscoveryResponse{tt.script}, end: tt.end})
 				start := time.Now()
 				var out bytes.Buffer
-				err := Run(t.Context(), conn, &out, Options{Subscriptions: tt.subs, Once: true, Timeout: tt.timeout})
+				err := Run(t.Context(), Transport{Conn: conn}, &out, Options{Subscriptions: tt.subs, Once: true, Timeout: tt.timeout})
 				if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
 					t.Errorf("error %v, want %q", err, tt.err)
 				}
@@ -289,7 +289,7 @@ func TestRun_ends(t *testing.T) {
 				conn := serve(t, &server{streams: [][]*discoveryv3.DeltaDiscoveryResponse{nil}})
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				if err := Run(ctx, conn, new(bytes.Buffer), Options{Subscriptions: all(), Once: once}); !errors.Is(err, want) {
+				if err := Run(ctx, Transport{Conn: conn}, new(bytes.Buffer), Options{Subscriptions: all(), Once: once}); !errors.Is(err, want) {
 					t.Errorf("once %t: %v, want %v", once, err, want)
 				}
 			})
@@ -298,14 +298,14 @@ func TestRun_ends(t *testing.T) {
 	t.Run("by an error that stays", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			conn := serve(t, &server{end: status.Error(codes.PermissionDenied, "no")})
-			if err := Run(t.Context(), conn, new(bytes.Buffer), Options{Subscriptions: all()}); status.Code(err) != codes.PermissionDenied {
+			if err := Run(t.Context(), Transport{Conn: conn}, new(bytes.Buffer), Options{Subscriptions: all()}); status.Code(err) != codes.PermissionDenied {
 				t.Errorf("%v", err)
 			}
 		})
 	})
 	t.Run("by the time, without ever a connection", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			conn, err := deltaclient.Dial("passthrough:///nobody", nil, grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			conn, err := xdsclient.Dial("passthrough:///nobody", nil, grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 				return nil, errors.New("nobody there")
 			}))
 			if err != nil {
@@ -313,7 +313,7 @@ func TestRun_ends(t *testing.T) {
 			}
 			defer func() { _ = conn.Close() }()
 			var out bytes.Buffer
-			if err := Run(t.Context(), conn, &out, Options{Subscriptions: all(), Timeout: time.Minute}); err != nil {
+			if err := Run(t.Context(), Transport{Conn: conn}, &out, Options{Subscriptions: all(), Timeout: time.Minute}); err != nil {
 				t.Error(err)
 			}
 			line, _, _ := strings.Cut(out.String(), "\n")
@@ -325,7 +325,7 @@ func TestRun_ends(t *testing.T) {
 	t.Run("by an output that takes no more", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			conn := serve(t, &server{streams: [][]*discoveryv3.DeltaDiscoveryResponse{everything()}})
-			if err := Run(t.Context(), conn, full{}, Options{Subscriptions: all()}); !errors.Is(err, errFull) {
+			if err := Run(t.Context(), Transport{Conn: conn}, full{}, Options{Subscriptions: all()}); !errors.Is(err, errFull) {
 				t.Errorf("%v", err)
 			}
 		})

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"crypto/tls"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+
+	"github.com/xdsrelay/xdsrelay/internal/controlplane"
+	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+)
+
+// plane is a control plane with one cluster that serves all variants.
+func plane(t *testing.T) *controlplane.ControlPlane {
+	t.Helper()
+	c := controlplane.NewSnapshot()
+	if _, err := c.UpdateResource("cart", cluster("cart", 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(t.Context(), "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func TestWatchVariants(t *testing.T) {
+	control := plane(t)
+	rest := httptest.NewServer(control.REST())
+	t.Cleanup(rest.Close)
+	for _, tt := range []struct {
+		name, address, api, service string
+		delta                       bool
+	}{
+		{"VAR-4", control.Addr(), "AGGREGATED_DELTA_GRPC", "", true},
+		{"VAR-3", control.Addr(), "aggregated_grpc", "", false},
+		{"VAR-2", control.Addr(), "DELTA_GRPC", resource.ClusterType, true},
+		{"VAR-1", control.Addr(), "grpc", resource.ClusterType, false},
+		{"VAR-5", strings.TrimPrefix(rest.URL, "http://"), "REST", "", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			lines, _, stop := background(t, "watch", tt.address, "--type", "cds", "--api-type", tt.api, "--output", "json")
+			until(t, lines, map[string]string{"event": "connected", "target": tt.address})
+			until(t, lines, map[string]string{"event": "added", "name": "cart"})
+			until(t, lines, map[string]string{"event": "response", "changes": "map[added:1]"})
+			if streams := control.Stats().Streams; tt.api != "REST" && (len(streams) != 1 || streams[0].Delta != tt.delta || streams[0].Service != tt.service) {
+				t.Errorf("the control plane has streams %+v", streams)
+			}
+			if code := stop(); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+			if err := control.Await(t.Context(), func(s controlplane.Stats) bool { return len(s.Streams) == 0 }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if n := control.Stats().Fetches[resource.ClusterType]; n == 0 {
+		t.Error("nothing was asked for over REST")
+	}
+}
+
+func TestWatchOverHTTPS(t *testing.T) {
+	ca, dir := pkitest.NewAuthority(t, "ca"), pkitest.NewFolder(t)
+	handler := plane(t).REST()
+	var proto atomic.Value
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		proto.Store(r.Proto)
+		handler.ServeHTTP(w, r)
+	}))
+	server.EnableHTTP2 = true
+	server.TLS = &tls.Config{
+		Certificates: []tls.Certificate{ca.Server("xds.example.com")}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca.Pool(),
+	}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	cert, key := dir.PutPair("client", ca.Client("client"))
+	args := []string{
+		"watch", strings.TrimPrefix(server.URL, "https://"), "--type", "cds", "--once", "--api-type", "REST",
+		"--ca-file", dir.PutCA("ca", ca), "--cert-file", cert, "--key-file", key,
+	}
+	if got := xdsrelay(t, append(args, "--server-name", "xds.example.com")...); got.code != 0 || !strings.Contains(got.stdout, "+ cart") || proto.Load() != "HTTP/2.0" {
+		t.Errorf("over %v: %+v", proto.Load(), got)
+	}
+	if got := xdsrelay(t, args...); got.code != exitFailure || !strings.Contains(got.stderr, "hint: is a server listening there, and with TLS?") {
+		t.Errorf("without the server's name: %+v", got)
+	}
+}
+
+func TestWatchRESTFails(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	address := strings.TrimPrefix(server.URL, "http://")
+	got := xdsrelay(t, "watch", address, "--type", "cds", "--api-type", "REST")
+	if got.code != exitFailure || !strings.HasPrefix(got.stderr, "error: cds: HTTP status 404 Not Found: 404 page not found\nhint: is this an xDS server that speaks REST?") {
+		t.Errorf("no xDS server: %+v", got)
+	}
+	server.Close()
+	got = xdsrelay(t, "watch", address, "--type", "cds", "--api-type", "REST", "--once")
+	if got.code != exitFailure || !strings.Contains(got.stderr, "connection refused\nhint: is a server listening there, and does it want TLS") {
+		t.Errorf("nobody listens: %+v", got)
+	}
+}
