@@ -59,23 +59,21 @@ func (o *watchFlags) transport(address string) (watch.Transport, func(), error) 
 			return watch.Transport{}, nil, err
 		}
 	}
-	t, closeTransport, err := watch.Transport{}, func() {}, error(nil)
-	if o.api.value == watch.REST {
-		t, closeTransport = overHTTP(address, files)
-	} else {
-		t, closeTransport, err = overGRPC(address, files)
-	}
-	end := func() {
-		closeTransport()
+	closeFiles := func() {
 		if files != nil {
 			files.Close()
 		}
 	}
+	if o.api.value == watch.REST {
+		t, closeIdle := overHTTP(address, files)
+		return t, func() { closeIdle(); closeFiles() }, nil
+	}
+	t, closeConn, err := overGRPC(address, files)
 	if err != nil {
-		end()
+		closeFiles()
 		return watch.Transport{}, nil, err
 	}
-	return t, end, nil
+	return t, func() { closeConn(); closeFiles() }, nil
 }
 
 // overGRPC makes a connection for streams.
@@ -87,7 +85,7 @@ func overGRPC(address string, files *tlsfiles.Client) (watch.Transport, func(), 
 	// Seldom enough for servers that allow a ping in five minutes, gRPC's default.
 	conn, err := xdsclient.Dial(address, creds, grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 6 * time.Minute}))
 	if err != nil {
-		return watch.Transport{}, func() {}, err
+		return watch.Transport{}, nil, err
 	}
 	return watch.Transport{Conn: conn}, func() { _ = conn.Close() }, nil
 }

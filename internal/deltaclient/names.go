@@ -2,17 +2,27 @@ package deltaclient
 
 import "github.com/xdsrelay/xdsrelay/internal/xdsclient"
 
-// What package xdsclient has, for those who use only this variant.
+// The names of package xdsclient, so that who uses only this variant needs only
+// this package.
 type (
-	Client   = xdsclient.Client
-	Options  = xdsclient.Options
+	// Client is [xdsclient.Client].
+	Client = xdsclient.Client
+	// Options are [xdsclient.Options].
+	Options = xdsclient.Options
+	// Response is [xdsclient.Response].
 	Response = xdsclient.Response
-	Change   = xdsclient.Change
-	Kind     = xdsclient.Kind
-	Held     = xdsclient.Held
-	State    = xdsclient.State
-	Keep     = xdsclient.Keep
-	Backoff  = xdsclient.Backoff
+	// Change is [xdsclient.Change].
+	Change = xdsclient.Change
+	// Kind is [xdsclient.Kind].
+	Kind = xdsclient.Kind
+	// Held is [xdsclient.Held].
+	Held = xdsclient.Held
+	// State is [xdsclient.State].
+	State = xdsclient.State
+	// Keep is [xdsclient.Keep].
+	Keep = xdsclient.Keep
+	// Backoff is [xdsclient.Backoff].
+	Backoff = xdsclient.Backoff
 )
 
 // Wildcard is [xdsclient.Wildcard].

@@ -101,7 +101,7 @@ func TestVariants(t *testing.T) {
 			await := func(what string, clusters, endpoints []string) {
 				t.Helper()
 				names := func(typeURL string) []string { return slices.Sorted(maps.Keys(c.Versions(typeURL))) }
-				if c.Wait(ctx, func(c *xdsclient.Client) bool {
+				if c.Wait(ctx, func(*xdsclient.Client) bool {
 					return slices.Equal(names(clusterType), clusters) && slices.Equal(names(endpointType), endpoints)
 				}) != nil {
 					t.Fatalf("%s: holds %q and %q, want %q and %q", what, names(clusterType), names(endpointType), clusters, endpoints)
