@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	clusterservice "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"google.golang.org/grpc"
@@ -33,12 +34,16 @@ func cluster(name string, seconds int) *clusterv3.Cluster {
 	return &clusterv3.Cluster{Name: name, ConnectTimeout: &durationpb.Duration{Seconds: int64(seconds)}}
 }
 
-// serve gives a connection to a server with s's delta ADS; both end with t.
-func serve(t *testing.T, s discoveryv3.AggregatedDiscoveryServiceServer) *grpc.ClientConn {
+// serve gives a connection to a server with s's delta ADS, and with services of
+// clusters if there are any; both end with t.
+func serve(t *testing.T, s discoveryv3.AggregatedDiscoveryServiceServer, perType ...clusterservice.ClusterDiscoveryServiceServer) *grpc.ClientConn {
 	t.Helper()
 	lis := bufconn.Listen(1 << 20)
 	server := grpc.NewServer()
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(server, s)
+	for _, p := range perType {
+		clusterservice.RegisterClusterDiscoveryServiceServer(server, p)
+	}
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = server.Serve(lis) })
 	conn, err := Dial("passthrough:///server", nil, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {

@@ -89,7 +89,7 @@ func rested(t *testing.T, o xdsclient.Options, begin func(*xdsclient.Client, *po
 
 const clusters = "http://server/v3/discovery:clusters Cluster node=n "
 
-func TestREST1_longPoll(t *testing.T) {
+func TestVAR5_longPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rec := new(recorder)
 		c, p, _ := rested(t, xdsclient.Options{OnResponse: rec.record}, func(c *xdsclient.Client, p *polled) {
