@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -164,7 +167,7 @@ func (p *poller) poll(a ask, r *wire.Received) (news bool, err error) {
 	}
 	var resp discoveryv3.DiscoveryResponse
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, &resp); err != nil {
-		*r = wire.Received{Size: len(data), Err: fmt.Errorf("cannot decode the response: %w", err)}
+		*r = wire.Received{Size: len(data), Err: undecodable(err)}
 	} else {
 		if v := resp.GetVersionInfo(); v != "" && v == a.req.GetVersionInfo() {
 			return false, nil
@@ -176,6 +179,16 @@ func (p *poller) poll(a ask, r *wire.Received) (news bool, err error) {
 	}
 	p.last = sum
 	return true, nil
+}
+
+// jsonTrouble is what may be told of protojson's errors: the rest of their text
+// quotes the value that was not understood, which may be a secret (OPS-6).
+var jsonTrouble = regexp.MustCompile(`unexpected EOF|line \d+:\d+|unable to resolve "[^"]*"|(invalid value for|duplicate) \w+ field \w+`)
+
+// undecodable says why JSON could not be decoded, and where.
+func undecodable(err error) error {
+	parts := jsonTrouble.FindAllString(err.Error(), -1)
+	return errors.New(strings.Join(append([]string{"cannot decode the response"}, parts...), ": "))
 }
 
 // post gives the body of a response, nil if it says that nothing changed.

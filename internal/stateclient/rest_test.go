@@ -15,6 +15,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -152,13 +153,17 @@ func TestREST3_interval(t *testing.T) {
 	}
 }
 
-func TestACK6_undecodableJSON(t *testing.T) {
+func TestACK6_OPS6_undecodableJSON(t *testing.T) {
+	const head = `{"resources": [{"@type": "` + resource.APITypePrefix
 	for body, want := range map[string]string{
-		"{": "error cannot decode the response: ",
-		`{"resources": [{"@type": "type.googleapis.com/example.Thing"}]}`:                    "error cannot decode the response: ",
-		`{"resources": [{"@type": "` + endpointType + `", "cluster_name": "a"}]}`:            `error the resource "a" is a`,
-		`{"type_url": "` + endpointType + `"}`:                                               "error a response for a type that was not requested",
-		`{"resources": [{"@type": "` + clusterType + `", "name": "a", "unknown": "field"}]}`: "added a",
+		"{":                        "error cannot decode the response: unexpected EOF",
+		`{"resources": PRIVATE}`:   "error cannot decode the response: line 1:15",
+		head + `example.Thing"}]}`: `error cannot decode the response: line 1:26: unable to resolve "type.googleapis.com/example.Thing"`,
+		head + `envoy.config.cluster.v3.Cluster", "metadata": "PRIVATE"}]}`:              "error cannot decode the response: line 1:",
+		head + `envoy.config.core.v3.DataSource", "inline_bytes": "PRIVATE!"}]}`:         "error cannot decode the response: line 1:97: invalid value for bytes field inlineBytes",
+		head + `envoy.config.endpoint.v3.ClusterLoadAssignment", "cluster_name": "a"}]}`: `error the resource "a" is a`,
+		`{"type_url": "` + endpointType + `"}`:                                           "error a response for a type that was not requested",
+		head + `envoy.config.cluster.v3.Cluster", "name": "a", "unknown": "field"}]}`:    "added a",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			rec := new(recorder)
@@ -167,7 +172,7 @@ func TestACK6_undecodableJSON(t *testing.T) {
 				p.set(http.StatusOK, body)
 			})
 			got := rec.next()
-			if len(got) != 1 || !strings.HasPrefix(got[0], want) {
+			if len(got) != 1 || !strings.HasPrefix(got[0], want) || strings.Contains(got[0], "PRIVATE") {
 				t.Errorf("%s: %q, want %q", body, got, want)
 			}
 			polls := p.next(time.Minute)
