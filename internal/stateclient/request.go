@@ -64,6 +64,8 @@ func (p requests) Change(t *xdsclient.Type, _, _ []string, _ int) []proto.Messag
 }
 
 // Answer is the ACK of a response, or its NACK if there is a reason (STR-8, ACK-2).
+// The NACK of a type that was never asked for has no names. A server may take
+// that for the wildcard (SUB-2), but there is no other way to answer.
 func (p requests) Answer(a xdsclient.Answer) proto.Message {
 	req := &discoveryv3.DiscoveryRequest{TypeUrl: a.TypeURL}
 	if a.Type != nil {
