@@ -1,0 +1,138 @@
+package restjson
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// wrappedType is that of a resource with its name, version and ttl (RES-13).
+const wrappedType = resource.APITypePrefix + "envoy.service.discovery.v3.Resource"
+
+// decodeResponse reads the JSON of a response for a type.
+func decodeResponse(body []byte, typeURL string) (*Response, error) {
+	decoded, discarded, err := unmarshal(body)
+	if err != nil {
+		return nil, locate(body, err)
+	}
+	r := &Response{
+		VersionInfo: decoded.GetVersionInfo(), TypeURL: typeURL, Nonce: decoded.GetNonce(),
+		Discarded: discarded,
+	}
+	undecodable := func(index int, format string, args ...any) error {
+		return &UndecodableError{
+			VersionInfo: r.VersionInfo, Nonce: r.Nonce,
+			Index: index, Reason: fmt.Sprintf(format, args...),
+		}
+	}
+	if given := decoded.GetTypeUrl(); given != "" && given != typeURL {
+		return nil, undecodable(-1, "its type_url is %q, and %q was asked for", shorten(given, 200), typeURL)
+	}
+	r.Resources = make([]*wire.Resource, len(decoded.GetResources()))
+	for i, packed := range decoded.GetResources() {
+		res, err := newResource(packed, typeURL)
+		if err != nil {
+			return nil, undecodable(i, "%v", err)
+		}
+		r.Resources[i] = res
+	}
+	return r, nil
+}
+
+// unmarshal reads a response, what this build knows of it. Strictness comes first,
+// so that what is left out can be told.
+func unmarshal(body []byte) (decoded *discoveryv3.DiscoveryResponse, discarded string, err error) {
+	decoded = new(discoveryv3.DiscoveryResponse)
+	strict := protojson.UnmarshalOptions{RecursionLimit: maxNesting}.Unmarshal(body, decoded)
+	if strict == nil {
+		return decoded, "", nil
+	}
+	decoded = new(discoveryv3.DiscoveryResponse)
+	if err := (protojson.UnmarshalOptions{RecursionLimit: maxNesting, DiscardUnknown: true}).Unmarshal(body, decoded); err != nil {
+		return nil, "", err
+	}
+	return decoded, problem(strict), nil
+}
+
+// locate says which resource made a response undecodable, and takes out of it what
+// a NACK needs. It reads again what protojson has no answer for.
+func locate(body []byte, cause error) error {
+	e := &UndecodableError{Index: -1, Reason: problem(cause)}
+	var read struct {
+		VersionInfo, Nonce any
+		OriginalName       any `json:"version_info"` // JSON of protobuf has either
+		Resources          []json.RawMessage
+	}
+	if json.Unmarshal(body, &read) != nil {
+		return e // not even JSON
+	}
+	e.Nonce, _ = read.Nonce.(string)
+	if e.VersionInfo, _ = read.VersionInfo.(string); e.VersionInfo == "" {
+		e.VersionInfo, _ = read.OriginalName.(string)
+	}
+	options := protojson.UnmarshalOptions{RecursionLimit: maxNesting, DiscardUnknown: true}
+	for i, text := range read.Resources {
+		if err := options.Unmarshal(text, new(anypb.Any)); err != nil {
+			e.Index, e.Reason = i, problem(err)
+			return e
+		}
+	}
+	return e
+}
+
+var errNoName = errors.New("it has no name")
+
+// newResource makes the stored form of one resource of a response for a type.
+func newResource(packed *anypb.Any, typeURL string) (*wire.Resource, error) {
+	whole := &discoveryv3.Resource{Resource: packed}
+	switch given := packed.GetTypeUrl(); given {
+	case wrappedType:
+		whole = new(discoveryv3.Resource)
+		if err := proto.Unmarshal(packed.GetValue(), whole); err != nil {
+			return nil, err // protojson has just encoded it
+		}
+	case typeURL:
+	default:
+		// Only of the type asked for is it known that its first field is its name.
+		return nil, fmt.Errorf("its type is %q, and %q was asked for", shorten(given, 200), typeURL)
+	}
+	if whole.GetName() == "" && whole.GetResourceName().GetName() == "" {
+		if whole.GetResource().GetTypeUrl() == typeURL {
+			whole.Name = nameOf(whole.GetResource().GetValue())
+		}
+		if whole.GetName() == "" {
+			return nil, errNoName
+		}
+	}
+	return wire.NewResource(whole)
+}
+
+// nameOf reads a resource's name from its payload: field 1 of every type that has
+// a discovery service. It is "" if there is none.
+func nameOf(payload []byte) string {
+	for len(payload) > 0 {
+		number, typ, tag := protowire.ConsumeTag(payload)
+		if tag < 0 {
+			return ""
+		}
+		n := protowire.ConsumeFieldValue(number, typ, payload[tag:])
+		if n < 0 {
+			return ""
+		}
+		if number == 1 && typ == protowire.BytesType {
+			name, _ := protowire.ConsumeBytes(payload[tag:])
+			return string(name)
+		}
+		payload = payload[tag+n:]
+	}
+	return ""
+}

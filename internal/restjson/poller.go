@@ -1,0 +1,281 @@
+package restjson
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+)
+
+// patience is how long a poll that waits for the first answer to its subscription
+// is left alone when the subscription changes once more. Without it a subscription
+// that never rests would cancel every poll and never get an answer.
+const patience = time.Second
+
+// maxDetail bounds the reason that a rejection gives to the server, in bytes.
+const maxDetail = 4 << 10
+
+// errRunning is what a second Run gives.
+var errRunning = errors.New("restjson: the poller was started already")
+
+// Poller polls one type at one server (REST-3). To the server each poll stands for
+// itself, so everything that a stream would remember is here: what was accepted
+// last, and what was rejected.
+//
+//   - A poll presents the last accepted version if the subscription is still the
+//     one that it answered, since a server would answer 304 for resources that were
+//     never sent otherwise, and if there was no failure since: a server may have
+//     come back with the same version and other contents (ACK-4).
+//   - A rejection goes out with the next poll, which is made after a back-off, and
+//     is forgotten when that was answered (STR-8).
+//   - The time between polls counts from the end of the last. An answer that took
+//     longer than that was held by the server until there was news: the next
+//     poll follows at once.
+type Poller struct {
+	// Immutable after NewPoller.
+	cfg PollerConfig
+
+	started atomic.Bool
+	changed chan struct{} // one slot: the subscription may be another
+
+	// Owned by the goroutine in Run.
+	backoff   backoff
+	asked     uint64 // the generation of the last poll
+	accepted  string // version_info of the last accepted response, "" if none is to be presented
+	acceptedG uint64 // the generation that accepted answers
+	nonce     string // of the last response
+	rejection *statuspb.Status
+
+	mu  sync.Mutex
+	sub subscription // guarded by mu; its names are replaced, never changed
+}
+
+// subscription is what is asked for.
+type subscription struct {
+	names      []string
+	generation uint64 // another one for each other set of names
+}
+
+// NewPoller makes a poller. It does nothing until Run is called.
+func NewPoller(cfg PollerConfig) (*Poller, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	p := &Poller{
+		cfg:     cfg,
+		changed: make(chan struct{}, 1),
+		backoff: backoff{base: cfg.BackoffBase, max: cfg.BackoffMax},
+	}
+	p.SetNames(cfg.Names)
+	return p, nil
+}
+
+// SetNames replaces the subscription, with "*" for the wildcard. It may be called
+// from any goroutine. What is new is asked for within milliseconds, and a poll that
+// the server holds is given up for it; only after a failure it waits for the
+// back-off. With no names at all nothing is polled: in a request that would be a
+// wildcard.
+func (p *Poller) SetNames(names []string) {
+	names = slices.Clone(names)
+	slices.Sort(names)
+	names = slices.Compact(names)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if slices.Equal(names, p.sub.names) {
+		return
+	}
+	p.sub = subscription{names: names, generation: p.sub.generation + 1}
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (p *Poller) subscription() subscription {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sub
+}
+
+// Run polls until ctx ends, whose error it returns, with no poll left under way. It
+// can be called once.
+func (p *Poller) Run(ctx context.Context) error {
+	if !p.started.CompareAndSwap(false, true) {
+		return errRunning
+	}
+	for pause := (pause{}); ; {
+		sub, err := p.wait(ctx, pause)
+		if err != nil {
+			return err
+		}
+		pause = p.poll(ctx, sub)
+	}
+}
+
+// pause is what lies between two polls.
+type pause struct {
+	length time.Duration
+	// whole says that no change of the subscription ends it: the server failed.
+	whole bool
+}
+
+// wait gives the subscription of the next poll when it is time for it.
+func (p *Poller) wait(ctx context.Context, pause pause) (subscription, error) {
+	due := time.Now().Add(pause.length)
+	timer := time.NewTimer(pause.length)
+	defer timer.Stop()
+	idle := false // nobody subscribes to anything: until that changes there is no next poll
+	for {
+		// Asked of the generation and not of the channel, which may still tell of
+		// what the last poll has asked for.
+		if !pause.whole && p.subscription().generation != p.asked {
+			if soon := time.Now().Add(p.cfg.Batch); idle || soon.Before(due) {
+				due, idle = soon, false
+				timer.Reset(p.cfg.Batch)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return subscription{}, ctx.Err()
+		case <-p.changed:
+		case <-timer.C:
+			sub := p.subscription()
+			if len(sub.names) > 0 {
+				return sub, nil
+			}
+			idle, pause.whole = true, false
+			p.asked = sub.generation
+		}
+	}
+}
+
+// poll asks once, hands on what comes of it, and gives the pause that follows.
+func (p *Poller) poll(ctx context.Context, sub subscription) pause {
+	p.asked = sub.generation
+	question := p.question(sub)
+	began := time.Now()
+	r, err := p.exchange(ctx, sub, question)
+	took := time.Since(began)
+	undecodable, isUndecodable := errors.AsType[*UndecodableError](err)
+	switch {
+	case err == nil:
+		return p.take(r, sub, question.ResourceNames, took)
+	case ctx.Err() != nil, errors.Is(err, errSuperseded):
+		return pause{} // nobody's failure
+	case errors.Is(err, ErrUnchanged):
+		p.rejection = nil
+		p.backoff.reset()
+		p.cfg.Handler.OnUnchanged()
+		return p.rest(took)
+	case isUndecodable:
+		p.cfg.Handler.OnError(err)
+		return p.reject(undecodable.Nonce, err)
+	default:
+		// Whoever answers next need not know of what was said before.
+		p.accepted, p.nonce, p.rejection = "", "", nil
+		p.cfg.Handler.OnError(err)
+		return pause{length: p.backoff.next(), whole: true}
+	}
+}
+
+// question makes the poll for a subscription.
+func (p *Poller) question(sub subscription) *Poll {
+	q := &Poll{
+		Node: p.cfg.Node, TypeURL: p.cfg.TypeURL, ResourceNames: sub.names,
+		ResponseNonce: p.nonce, ErrorDetail: p.rejection,
+	}
+	if p.cfg.FullState && slices.Equal(sub.names, []string{"*"}) {
+		q.ResourceNames = nil
+	}
+	if p.acceptedG == sub.generation {
+		q.VersionInfo = p.accepted
+	}
+	return q
+}
+
+// take hands a response to the owner.
+func (p *Poller) take(r *Response, sub subscription, names []string, took time.Duration) pause {
+	if err := p.cfg.Handler.OnResponse(r, names); err != nil {
+		return p.reject(r.Nonce, err)
+	}
+	p.accepted, p.acceptedG = r.VersionInfo, sub.generation
+	p.nonce, p.rejection = r.Nonce, nil
+	p.backoff.reset()
+	return p.rest(took)
+}
+
+// reject keeps what the next poll is to tell.
+func (p *Poller) reject(nonce string, reason error) pause {
+	p.nonce = nonce
+	p.rejection = &statuspb.Status{
+		Code: int32(codes.InvalidArgument), Message: shorten(reason.Error(), maxDetail),
+	}
+	return pause{length: p.backoff.next()}
+}
+
+// rest is the pause after a poll that went well.
+func (p *Poller) rest(took time.Duration) pause {
+	if took >= p.cfg.Interval {
+		return pause{}
+	}
+	return pause{length: spread(p.cfg.Interval)}
+}
+
+// errSuperseded says that a poll was given up for another subscription.
+var errSuperseded = errors.New("superseded")
+
+// exchange makes one poll, which it gives up if the subscription changes.
+func (p *Poller) exchange(ctx context.Context, sub subscription, q *Poll) (*Response, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	type answer struct {
+		r   *Response
+		err error
+	}
+	answered := make(chan answer, 1)
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	asking.Go(func() {
+		r, err := p.ask(ctx, q)
+		answered <- answer{r, err}
+	})
+	earliest := time.Now()
+	if q.VersionInfo == "" {
+		earliest = earliest.Add(patience)
+	}
+	var giveUp <-chan time.Time
+	for {
+		select {
+		case a := <-answered:
+			if a.err != nil && errors.Is(context.Cause(ctx), errSuperseded) {
+				return nil, errSuperseded
+			}
+			return a.r, a.err
+		case <-p.changed:
+			if giveUp == nil && p.subscription().generation != sub.generation {
+				giveUp = time.After(time.Until(earliest))
+			}
+		case <-giveUp:
+			cancel(errSuperseded)
+		}
+	}
+}
+
+// ask makes one poll.
+func (p *Poller) ask(ctx context.Context, q *Poll) (*Response, error) {
+	request, err := q.NewRequest(ctx, p.cfg.Base)
+	if err != nil {
+		return nil, err
+	}
+	response, err := p.cfg.Client.Do(request) //nolint:bodyclose // ReadResponse closes it
+	if err != nil {
+		return nil, err
+	}
+	return ReadResponse(response, q.TypeURL, p.cfg.MaxResponse)
+}

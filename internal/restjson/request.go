@@ -1,0 +1,59 @@
+package restjson
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+)
+
+// DecodeRequest reads a poll as a server, from a body of at most limit bytes. The
+// request that it gives has its type_url set, to that of the path (VAR-10).
+//
+// What is refused gives a [*StatusError] for [WriteError] (REST-2): 404 for a path
+// that no type has, 405 for another method than POST, 415 for what is not JSON by
+// its headers, 413 for a body beyond the limit, and 400 for JSON that is malformed,
+// is no DiscoveryRequest, or is one for another type. Fields that this build does
+// not know are passed over, since a newer client may send them.
+func DecodeRequest(w http.ResponseWriter, r *http.Request, limit int64) (*discoveryv3.DiscoveryRequest, error) {
+	typeURL, ok := TypeURL(r.URL.Path)
+	if !ok {
+		return nil, refuse(http.StatusNotFound, "no such path; there are %s", strings.Join(Paths(), ", "))
+	}
+	if r.Method != http.MethodPost {
+		return nil, refuse(http.StatusMethodNotAllowed, "a poll is a POST")
+	}
+	if err := checkHeader(r.Header); err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if err != nil {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return nil, refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", limit)
+		}
+		return nil, refuse(http.StatusBadRequest, "the body ends too early")
+	}
+	req := new(discoveryv3.DiscoveryRequest)
+	if err := lenient().Unmarshal(body, req); err != nil {
+		return nil, refuse(http.StatusBadRequest, "the body is no DiscoveryRequest in JSON: %s", problem(err))
+	}
+	if asked := req.GetTypeUrl(); asked != "" && asked != typeURL {
+		return nil, refuse(http.StatusBadRequest, "type_url must be %q or left out at %s, and is %q",
+			typeURL, r.URL.Path, shorten(asked, 200))
+	}
+	req.TypeUrl = typeURL
+	return req, nil
+}
+
+// checkHeader refuses a body that is not JSON. One without a type is taken to be.
+func checkHeader(h http.Header) error {
+	if given := h.Get("Content-Type"); given != "" && mediaType(given) != contentType {
+		return refuse(http.StatusUnsupportedMediaType, "Content-Type must be %s, and is %q", contentType, shorten(given, 100))
+	}
+	if given := h.Get("Content-Encoding"); given != "" && !strings.EqualFold(given, "identity") {
+		return refuse(http.StatusUnsupportedMediaType, "Content-Encoding must be left out, and is %q", shorten(given, 100))
+	}
+	return nil
+}
