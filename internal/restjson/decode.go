@@ -89,7 +89,10 @@ func locate(body []byte, cause error) error {
 	return e
 }
 
-var errNoName = errors.New("it has no name")
+var (
+	errNoName   = errors.New("it has no name")
+	errNotTyped = errors.New("it has no type")
+)
 
 // newResource makes the stored form of one resource of a response for a type.
 func newResource(packed *anypb.Any, typeURL string) (*wire.Resource, error) {
@@ -101,6 +104,8 @@ func newResource(packed *anypb.Any, typeURL string) (*wire.Resource, error) {
 			return nil, err // protojson has just encoded it
 		}
 	case typeURL:
+	case "":
+		return nil, errNotTyped
 	default:
 		// Only of the type asked for is it known that its first field is its name.
 		return nil, fmt.Errorf("its type is %q, and %q was asked for", shorten(given, 200), typeURL)

@@ -1,0 +1,212 @@
+package restjson
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	"github.com/google/go-cmp/cmp"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/testing/protocmp"
+)
+
+func TestPoll(t *testing.T) {
+	base, err := url.Parse("https://cp.example:8443/xds?tenant=a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	poll := Poll{
+		Node: &corev3.Node{Id: "n", Cluster: "<c>"}, TypeURL: resource.ScopedRouteType, ResourceNames: []string{"a", "b"},
+		VersionInfo: "1", ResponseNonce: "o", ErrorDetail: &statuspb.Status{Code: 3, Message: "no"},
+	}
+	r, err := poll.NewRequest(t.Context(), base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.URL.String(); got != "https://cp.example:8443/xds/v3/discovery:scoped-routes?tenant=a" || r.Method != http.MethodPost {
+		t.Errorf("%s %s", r.Method, got)
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"versionInfo":"1","node":{"id":"n","cluster":"<c>"},"resourceNames":["a","b"],"typeUrl":"` + resource.ScopedRouteType +
+		`","responseNonce":"o","errorDetail":{"code":3,"message":"no"}}`
+	if string(body) != want {
+		t.Errorf("VAR-5: got  %s\nwant %s", body, want)
+	}
+
+	served := httptest.NewRequest(http.MethodPost, "/v3/discovery:scoped-routes", bytes.NewReader(body))
+	served.Header = r.Header
+	got, err := DecodeRequest(httptest.NewRecorder(), served, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(&discoveryv3.DiscoveryRequest{
+		Node: poll.Node, TypeUrl: poll.TypeURL, ResourceNames: poll.ResourceNames,
+		VersionInfo: poll.VersionInfo, ResponseNonce: poll.ResponseNonce, ErrorDetail: poll.ErrorDetail,
+	}, got, protocmp.Transform()); diff != "" {
+		t.Errorf("VAR-5: what the server reads (-want +got):\n%s", diff)
+	}
+
+	for name, bad := range map[string]Poll{
+		"VAR-5 no such path": {TypeURL: resource.VirtualHostType},
+		"invalid UTF-8":      {TypeURL: resource.ClusterType, VersionInfo: "\xff"},
+	} {
+		if r, err := bad.NewRequest(t.Context(), base); err == nil || !strings.HasPrefix(err.Error(), "restjson: ") {
+			t.Errorf("%s: got %v, %v", name, r, err)
+		}
+	}
+}
+
+func httpResponse(code int, contentType, body string) *http.Response {
+	r := &http.Response{StatusCode: code, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}
+	if contentType != "" {
+		r.Header.Set("Content-Type", contentType)
+	}
+	return r
+}
+
+func TestReadResponse(t *testing.T) {
+	const plain = `{"@type":"` + resource.RuntimeType + `","name":"a"}`
+	inner := `{"@type":"` + wrappedType + `","name":"b","version":"4","ttl":"2s","aliases":["c"],"resource":` + plain + `}`
+	unnamed := `{"@type":"` + wrappedType + `","resource":` + plain + `}`
+	redirect := `{"@type":"` + wrappedType + `","name":"r","resource":{"@type":"type.googleapis.com/xds.core.v3.ResourceLocator","id":"x"}}`
+	heartbeat := `{"@type":"` + wrappedType + `","name":"h","version":"4","ttl":"2s"}`
+	body := `{"version_info":"1","type_url":"` + resource.RuntimeType + `","nonce":"o","canary":true,"control_plane":{"identifier":"x"},
+		"resources":[` + strings.Join([]string{plain, inner, unnamed, redirect, heartbeat}, ",") + `]}`
+	for name, contentType := range map[string]string{
+		"VAR-5 JSON":                            "application/json",
+		"VAR-5 a charset":                       "application/json; charset=utf-8",
+		"VAR-5 a suffix":                        "application/problem+json",
+		"VAR-5 none":                            "",
+		"VAR-5 what net/http makes of none":     "text/plain; charset=utf-8",
+		"VAR-5 upper case, as headers may have": "Application/JSON",
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := ReadResponse(httpResponse(200, contentType, body), resource.RuntimeType, int64(len(body)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.VersionInfo != "1" || got.TypeURL != resource.RuntimeType || got.Nonce != "o" || got.Discarded != "" {
+				t.Errorf("got %+v", got)
+			}
+			type shown struct {
+				Name, Version, TypeURL string
+				TTL                    time.Duration
+			}
+			var resources []shown
+			for _, r := range got.Resources {
+				resources = append(resources, shown{r.Name, r.Version, r.TypeURL, r.TTL})
+			}
+			if diff := cmp.Diff([]shown{
+				{"a", "", resource.RuntimeType, 0},
+				{"b", "4", resource.RuntimeType, 2 * time.Second},
+				{"a", "", resource.RuntimeType, 0},
+				{"r", "", "type.googleapis.com/xds.core.v3.ResourceLocator", 0},
+				{"h", "4", "", 2 * time.Second},
+			}, resources); diff != "" {
+				t.Errorf("RES-13: (-want +got):\n%s", diff)
+			}
+		})
+	}
+	got, err := ReadResponse(httpResponse(200, "", `{"resources":[`+strings.Replace(plain, `"name"`, `"newer":{"a":1},"name"`, 1)+`]}`), resource.RuntimeType, 1<<20)
+	if err != nil || len(got.Resources) != 1 || got.TypeURL != resource.RuntimeType {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	if want := "unknown field newer"; !strings.HasSuffix(got.Discarded, want) {
+		t.Errorf("VAR-8: discarded %q, want %q", got.Discarded, want)
+	}
+}
+
+func TestACK6_undecodable(t *testing.T) {
+	const ok = `{"@type":"` + resource.SecretType + `","name":"a"}`
+	response := func(resources ...string) string {
+		return `{"versionInfo":"1","resources":[` + strings.Join(resources, ",") + `],"nonce":"o"}`
+	}
+	for name, tt := range map[string]struct {
+		body  string
+		index int
+		read  bool // version and nonce
+		want  string
+	}{
+		"nothing":           {"", -1, false, "cannot decode the response: line 1:1: unexpected token"},
+		"half of it":        {response(ok)[:60], -1, false, "cannot decode the response: the text ends too early"},
+		"HTML":              {"<html>" + hush, -1, false, "cannot decode the response: line 1:1: not JSON"},
+		"a wrong field":     {`{"resources":"` + hush + `","nonce":"o","version_info":"1"}`, -1, false, "cannot decode the response: line 1:14: unexpected token"},
+		"a wrong nonce":     {`{"nonce":["` + hush + `"]}`, -1, false, "cannot decode the response: line 1:10: invalid value for string field nonce"},
+		"another type":      {`{"versionInfo":"1","nonce":"o","typeUrl":"` + resource.ClusterType + `"}`, -1, true, `cannot decode the response: its type_url is "` + resource.ClusterType + `", and "` + resource.SecretType + `" was asked for`},
+		"a wrong value":     {response(ok, `{"@type":"`+resource.SecretType+`","name":["`+hush+`"]}`), 1, true, "cannot decode resources[1]: line 1:88: invalid value for string field name"},
+		"a wrong secret":    {response(`{"@type":"` + resource.SecretType + `","genericSecret":{"secret":{"inlineBytes":"` + hush + `!"}}}`), 0, true, "cannot decode resources[0]: line 1:122: invalid value for bytes field inlineBytes"},
+		"a key as a field":  {response(`{"@type":"` + resource.SecretType + `","tlsCertificate":"` + hush + `"}`), 0, true, "cannot decode resources[0]: line 1:98: unexpected token"},
+		"a wrong duration":  {response(`{"@type":"` + wrappedType + `","ttl":"` + hush + `"}`), 0, true, "cannot decode resources[0]: line 1:74: invalid google.protobuf.Duration"},
+		"an unknown type":   {response(ok, ok, `{"@type":"`+unheard+`","a":"`+hush+`"}`), 2, true, "cannot decode resources[2]: line 1:10: this build does not know the type " + unheard},
+		"an unknown within": {response(`{"@type":"` + wrappedType + `","resource":{"@type":"` + unheard + `"}}`), 0, true, "cannot decode resources[0]: line 1:88: this build does not know the type " + unheard},
+		"no type":           {response(ok, `{"name":"a"}`), 1, true, "cannot decode resources[1]: it has no type"},
+		"an empty resource": {response(ok, `{}`), 1, true, "cannot decode resources[1]: it has no type"},
+		"of another type":   {response(`{"@type":"` + resource.ClusterType + `","name":"a"}`), 0, true, `cannot decode resources[0]: its type is "` + resource.ClusterType + `", and "` + resource.SecretType + `" was asked for`},
+		"no name":           {response(ok, `{"@type":"`+resource.SecretType+`"}`), 1, true, "cannot decode resources[1]: it has no name"},
+		"wrapped, no name":  {response(`{"@type":"` + wrappedType + `"}`), 0, true, "cannot decode resources[0]: it has no name"},
+		"a field twice":     {response(`{"@type":"` + resource.SecretType + `","name":"a","name":"b"}`), 0, true, "cannot decode resources[0]: line 1:92: duplicate field name"},
+		"nested too deep":   {response(`{"@type":"` + wrappedType + `","resource":` + strings.Repeat(`{"@type":"`+wrappedType+`","resource":`, 200) + "{}" + strings.Repeat("}", 201)), 0, true, "cannot decode resources[0]: nested too deep"},
+	} {
+		t.Run("ACK-6 OPS-6 "+name, func(t *testing.T) {
+			_, err := ReadResponse(httpResponse(200, "application/json", tt.body), resource.SecretType, 1<<20)
+			undecodable, ok := errors.AsType[*UndecodableError](err)
+			if !ok {
+				t.Fatalf("got %v", err)
+			}
+			if err.Error() != tt.want || undecodable.Index != tt.index || strings.Contains(err.Error(), hush) {
+				t.Errorf("got  %d %v\nwant %d %s", undecodable.Index, err, tt.index, tt.want)
+			}
+			if tt.read && (undecodable.VersionInfo != "1" || undecodable.Nonce != "o") {
+				t.Errorf("ACK-2: version %q, nonce %q", undecodable.VersionInfo, undecodable.Nonce)
+			}
+		})
+	}
+}
+
+func TestReadResponse_failures(t *testing.T) {
+	cut := httpResponse(200, "", "")
+	cut.Body = io.NopCloser(failing{})
+	long := strings.Repeat("é", 300)
+	for name, tt := range map[string]struct {
+		response *http.Response
+		want     string
+		is       error
+	}{
+		"REST-1 304":                   {httpResponse(304, "", ""), "restjson: unchanged", ErrUnchanged},
+		"REST-3 a Status":              {httpResponse(400, "", `{"code":3,"message":"no such\nthing"}`), "HTTP status 400 (Bad Request): no such thing", nil},
+		"REST-3 a text":                {httpResponse(500, "", "fetch error: \xff\n"), "HTTP status 500 (Internal Server Error): fetch error: �", nil},
+		"REST-3 a long text":           {httpResponse(502, "", long), "HTTP status 502 (Bad Gateway): " + long[:256] + "…", nil},
+		"REST-3 nothing":               {httpResponse(599, "", ""), "HTTP status 599", nil},
+		"REST-3 a redirect":            {httpResponse(302, "", ""), "HTTP status 302 (Found)", nil},
+		"REST-3 no content":            {httpResponse(204, "", ""), "HTTP status 204 (No Content)", nil},
+		"REST-3 too large":             {httpResponse(200, "", strings.Repeat(" ", 1001)), "restjson: the response is larger than the limit of 1000 bytes", ErrTooLarge},
+		"REST-3 HTML":                  {httpResponse(200, "text/html", "{}"), `restjson: the response is not JSON but "text/html"`, nil},
+		"REST-3 a broken content type": {httpResponse(200, ";", "{}"), `restjson: the response is not JSON but ";"`, nil},
+		"REST-3 cut off":               {cut, "restjson: read the response: unexpected EOF", io.ErrUnexpectedEOF},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := ReadResponse(tt.response, resource.ClusterType, 1000)
+			if r != nil || err == nil || err.Error() != tt.want {
+				t.Fatalf("got %v, %v\nwant %s", r, err, tt.want)
+			}
+			if tt.is != nil && !errors.Is(err, tt.is) {
+				t.Errorf("%v is not %v", err, tt.is)
+			}
+			if refused, ok := errors.AsType[*StatusError](err); ok && refused.Code != tt.response.StatusCode {
+				t.Errorf("code %d", refused.Code)
+			}
+		})
+	}
+}

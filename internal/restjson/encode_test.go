@@ -1,0 +1,231 @@
+package restjson
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+func TestVAR5_golden(t *testing.T) {
+	small := stored(t, &discoveryv3.Resource{Name: "c", Version: "7", Aliases: []string{"d"}, Resource: pack(&clusterv3.Cluster{
+		Name: "c", AltStatName: "<&>\u2028", ConnectTimeout: durationpb.New(250 * time.Millisecond),
+	})})
+	const payload = `{"@type":"` + resource.ClusterType + `","name":"c","altStatName":"<&>` + "\u2028" + `","connectTimeout":"0.250s"}`
+	const wrapped = `{"@type":"` + wrappedType + `",`
+	inSpelling := stored(t, &discoveryv3.Resource{ResourceName: &discoveryv3.ResourceName{Name: "c"}, Resource: pack(cluster("c"))})
+	for name, tt := range map[string]struct {
+		response Outgoing
+		want     string
+	}{
+		"VAR-5 a payload": {
+			Outgoing{VersionInfo: "v<1>", TypeURL: resource.ClusterType, Nonce: "o", Resources: []OutgoingResource{{Resource: small}}},
+			`{"versionInfo":"v<1>","resources":[` + payload + `],"typeUrl":"` + resource.ClusterType + `","nonce":"o"}`,
+		},
+		"RES-2 nothing": {
+			Outgoing{VersionInfo: "2", TypeURL: resource.ClusterType},
+			`{"versionInfo":"2","typeUrl":"` + resource.ClusterType + `"}`,
+		},
+		"NAME-4 a payload keeps the server's spelling": {
+			Outgoing{Resources: []OutgoingResource{{Resource: small, Name: "e", TTL: new(time.Second)}}},
+			`{"resources":[` + payload + `]}`,
+		},
+		"RES-13 wrapped": {
+			Outgoing{Wrapped: true, Resources: []OutgoingResource{{Resource: small}}},
+			`{"resources":[` + wrapped + `"name":"c","aliases":["d"],"version":"7","resource":` + payload + `}]}`,
+		},
+		"RES-13 TTL-1 NAME-4 wrapped, with ttl and another spelling": {
+			Outgoing{Wrapped: true, Resources: []OutgoingResource{{Resource: small, Name: "e", TTL: new(1500 * time.Millisecond)}}},
+			`{"resources":[` + wrapped + `"name":"e","aliases":["d"],"version":"7","resource":` + payload + `,"ttl":"1.500s"}]}`,
+		},
+		"TTL-3 a heartbeat": {
+			Outgoing{Wrapped: true, Resources: []OutgoingResource{{Resource: small, TTL: new(time.Minute), Heartbeat: true}}},
+			`{"resources":[` + wrapped + `"name":"c","aliases":["d"],"version":"7","ttl":"60s"}]}`,
+		},
+		"NAME-4 ACK-4 another spelling of resource_name, a digest": {
+			Outgoing{Wrapped: true, Resources: []OutgoingResource{{Resource: inSpelling, Name: "e", Heartbeat: true}}},
+			`{"resources":[` + wrapped + `"name":"e","resourceName":{"name":"e"},"version":"` + inSpelling.Digest() + `"}]}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := EncodeResponse(&tt.response)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(got.Body) != tt.want+"\n" {
+				t.Errorf("got  %swant %s", got.Body, tt.want)
+			}
+			if got.Lossy != nil {
+				t.Errorf("said to lose something: %q", got.Lossy)
+			}
+		})
+	}
+}
+
+func within(packed *anypb.Any) *anypb.Any {
+	return pack(&clusterv3.Cluster{Name: "x", TypedExtensionProtocolOptions: map[string]*anypb.Any{"a": packed}})
+}
+
+func nested(packed *anypb.Any, times int) *anypb.Any {
+	for range times {
+		packed = pack(&discoveryv3.Resource{Resource: packed})
+	}
+	return packed
+}
+
+func TestOPS6_encodeErrors(t *testing.T) {
+	endless := pack(&clusterv3.Cluster{Name: "x", AltStatName: hush, ConnectTimeout: &durationpb.Duration{Seconds: 1 << 60}})
+	inList := pack(&corev3.TypedExtensionConfig{Name: "x", TypedConfig: &anypb.Any{TypeUrl: unheard, Value: []byte(hush)}})
+	for name, tt := range map[string]struct {
+		payload *anypb.Any
+		wrapped bool
+		why     string
+	}{
+		"an unknown type":                 {&anypb.Any{TypeUrl: unheard, Value: []byte(hush)}, false, `this build does not know the type "` + unheard + `"`},
+		"an unknown type, wrapped":        {&anypb.Any{TypeUrl: unheard, Value: []byte(hush)}, true, `this build does not know the type "` + unheard + `"`},
+		"an unknown type within":          {within(&anypb.Any{TypeUrl: unheard, Value: []byte(hush)}), false, `this build does not know the type "` + unheard + `"`},
+		"an unknown type within, wrapped": {inList, true, `this build does not know the type "` + unheard + `"`},
+		"not what its type says":          {&anypb.Any{TypeUrl: resource.ClusterType, Value: []byte(hush)}, false, `a payload is not what its type "` + resource.ClusterType + `" says`},
+		"not what its type says, within":  {within(&anypb.Any{TypeUrl: resource.ClusterType, Value: []byte(hush)}), false, `a payload is not what its type "` + resource.ClusterType + `" says`},
+		"bytes without a type within":     {within(&anypb.Any{Value: []byte(hush)}), false, "it has a payload without a type"},
+		"an empty Any":                    {&anypb.Any{}, false, "it has a payload without a type"},
+		"nested too deep":                 {nested(pack(secret(hush)), maxNesting+1), false, "payloads are nested too deep in it"},
+		"a value that JSON cannot say":    {endless, false, "it holds a value that JSON has no form for"},
+		"no payload":                      {nil, false, "it has no payload"},
+	} {
+		t.Run("VAR-8 OPS-6 "+name, func(t *testing.T) {
+			res := stored(t, &discoveryv3.Resource{Name: "n", Version: "1", Resource: tt.payload})
+			ok := OutgoingResource{Resource: stored(t, &discoveryv3.Resource{Name: "ok", Resource: pack(cluster("ok"))})}
+			got, err := EncodeResponse(&Outgoing{Wrapped: tt.wrapped, Resources: []OutgoingResource{ok, {Resource: res}}})
+			refused, is := errors.AsType[*EncodeError](err)
+			if !is || got != nil {
+				t.Fatalf("got %v, %v", got, err)
+			}
+			if want := fmt.Sprintf(`resource "n" of type %q cannot be sent as JSON: %s`, tt.payload.GetTypeUrl(), tt.why); err.Error() != want {
+				t.Errorf("got  %v\nwant %s", err, want)
+			}
+			if refused.Name != "n" || refused.TypeURL != tt.payload.GetTypeUrl() || strings.Contains(err.Error(), hush) {
+				t.Errorf("got %+v", refused)
+			}
+		})
+	}
+}
+
+// withUnknownField adds a field that m's type does not have.
+func withUnknownField[M proto.Message](m M) M {
+	m.ProtoReflect().SetUnknown(append([]byte{0xfa, 0xff, 0x03, byte(len(hush))}, hush...))
+	return m
+}
+
+func TestVAR8_lossyIsTold(t *testing.T) {
+	var o Outgoing
+	for name, payload := range map[string]*anypb.Any{
+		"whole":  pack(cluster("a")),
+		"itself": pack(withUnknownField(cluster("b"))),
+		"within": within(within(pack(withUnknownField(cluster("c"))))),
+		"deep":   pack(&clusterv3.Cluster{LoadAssignment: withUnknownField(endpoints("d"))}),
+	} {
+		o.Resources = append(o.Resources, OutgoingResource{Resource: stored(t, &discoveryv3.Resource{Name: name, Resource: payload})})
+	}
+	got, err := EncodeResponse(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(got.Lossy)
+	if want := []string{"deep", "itself", "within"}; !slices.Equal(got.Lossy, want) {
+		t.Errorf("got %q, want %q", got.Lossy, want)
+	}
+}
+
+// answered is what a client has of a response, by way of HTTP.
+func answered(body []byte) *http.Response {
+	w := httptest.NewRecorder()
+	WriteResponse(w, body)
+	return w.Result()
+}
+
+func TestVAR5_roundTrip(t *testing.T) {
+	for typeURL, message := range one() {
+		for _, wrapped := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s wrapped %v", typeURL, wrapped), func(t *testing.T) {
+				payload := pack(message)
+				sent := stored(t, &discoveryv3.Resource{Name: "x", Version: "9", Resource: payload})
+				encoded, err := EncodeResponse(&Outgoing{
+					VersionInfo: "1", TypeURL: typeURL, Nonce: "o", Wrapped: wrapped,
+					Resources: []OutgoingResource{{Resource: sent, TTL: new(time.Minute)}},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := ReadResponse(answered(encoded.Body), typeURL, 1<<20)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got.VersionInfo != "1" || got.TypeURL != typeURL || got.Nonce != "o" || got.Discarded != "" || len(got.Resources) != 1 {
+					t.Fatalf("got %+v", got)
+				}
+				received := got.Resources[0]
+				if string(received.Any()) != string(sent.Any()) {
+					t.Errorf("another payload: %x\nwant %x", received.Any(), sent.Any())
+				}
+				wantVersion := ""
+				if wrapped {
+					wantVersion = "9"
+				}
+				if received.Name != "x" || received.Version != wantVersion || received.HasTTL != wrapped || received.Digest() != sent.Digest() {
+					t.Errorf("got %q at version %q, ttl %v", received.Name, received.Version, received.TTL)
+				}
+			})
+		}
+	}
+	if len(one()) != len(Paths()) {
+		t.Error("a type is missing")
+	}
+}
+
+// TestACK4_sameDigestEveryTime: maps have no order in memory, and spaces are put
+// into JSON at random.
+func TestACK4_sameDigestEveryTime(t *testing.T) {
+	sent := stored(t, &discoveryv3.Resource{Name: "x", Resource: pack(listener("x"))})
+	digests := map[string]bool{}
+	for range 50 {
+		encoded, err := EncodeResponse(&Outgoing{Resources: []OutgoingResource{{Resource: sent}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := ReadResponse(answered(encoded.Body), resource.ListenerType, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		digests[got.Resources[0].Digest()] = true
+	}
+	if len(digests) != 1 || !digests[sent.Digest()] {
+		t.Errorf("digests %v, want %q", digests, sent.Digest())
+	}
+}
+
+func BenchmarkEncodeResponse(b *testing.B) {
+	o := &Outgoing{VersionInfo: "1", TypeURL: resource.ClusterType}
+	for i := range 100 {
+		name := fmt.Sprintf("c%d", i)
+		o.Resources = append(o.Resources, OutgoingResource{Resource: stored(b, &discoveryv3.Resource{Name: name, Resource: pack(cluster(name))})})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := EncodeResponse(o); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
