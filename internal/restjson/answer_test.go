@@ -68,12 +68,26 @@ func TestPoll(t *testing.T) {
 	}
 }
 
-func httpResponse(code int, contentType, body string) *http.Response {
-	r := &http.Response{StatusCode: code, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}
-	if contentType != "" {
-		r.Header.Set("Content-Type", contentType)
+// answer is what a server sends.
+type answer struct {
+	status      int
+	contentType string
+	body        string
+}
+
+func (a answer) response() *http.Response {
+	r := &http.Response{StatusCode: a.status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(a.body))}
+	if a.contentType != "" {
+		r.Header.Set("Content-Type", a.contentType)
 	}
 	return r
+}
+
+// read has a client read it.
+func (a answer) read(typeURL string, limit int64) (*Response, error) {
+	r := a.response()
+	defer r.Body.Close()
+	return ReadResponse(r, typeURL, limit)
 }
 
 func TestReadResponse(t *testing.T) {
@@ -93,7 +107,7 @@ func TestReadResponse(t *testing.T) {
 		"VAR-5 upper case, as headers may have": "Application/JSON",
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := ReadResponse(httpResponse(200, contentType, body), resource.RuntimeType, int64(len(body)))
+			got, err := answer{200, contentType, body}.read(resource.RuntimeType, int64(len(body)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -119,7 +133,8 @@ func TestReadResponse(t *testing.T) {
 			}
 		})
 	}
-	got, err := ReadResponse(httpResponse(200, "", `{"resources":[`+strings.Replace(plain, `"name"`, `"newer":{"a":1},"name"`, 1)+`]}`), resource.RuntimeType, 1<<20)
+	newer := answer{200, "", `{"resources":[` + strings.Replace(plain, `"name"`, `"newer":{"a":1},"name"`, 1) + `]}`}
+	got, err := newer.read(resource.RuntimeType, 1<<20)
 	if err != nil || len(got.Resources) != 1 || got.TypeURL != resource.RuntimeType {
 		t.Fatalf("got %+v, %v", got, err)
 	}
@@ -160,7 +175,7 @@ func TestACK6_undecodable(t *testing.T) {
 		"nested too deep":   {response(`{"@type":"` + wrappedType + `","resource":` + strings.Repeat(`{"@type":"`+wrappedType+`","resource":`, 200) + "{}" + strings.Repeat("}", 201)), 0, true, "cannot decode resources[0]: nested too deep"},
 	} {
 		t.Run("ACK-6 OPS-6 "+name, func(t *testing.T) {
-			_, err := ReadResponse(httpResponse(200, "application/json", tt.body), resource.SecretType, 1<<20)
+			_, err := answer{200, "application/json", tt.body}.read(resource.SecretType, 1<<20)
 			undecodable, ok := errors.AsType[*UndecodableError](err)
 			if !ok {
 				t.Fatalf("got %v", err)
@@ -176,37 +191,44 @@ func TestACK6_undecodable(t *testing.T) {
 }
 
 func TestReadResponse_failures(t *testing.T) {
-	cut := httpResponse(200, "", "")
-	cut.Body = io.NopCloser(failing{})
 	long := strings.Repeat("é", 300)
 	for name, tt := range map[string]struct {
-		response *http.Response
-		want     string
-		is       error
+		answer answer
+		want   string
+		is     error
 	}{
-		"REST-1 304":                   {httpResponse(304, "", ""), "restjson: unchanged", ErrUnchanged},
-		"REST-3 a Status":              {httpResponse(400, "", `{"code":3,"message":"no such\nthing"}`), "HTTP status 400 (Bad Request): no such thing", nil},
-		"REST-3 a text":                {httpResponse(500, "", "fetch error: \xff\n"), "HTTP status 500 (Internal Server Error): fetch error: �", nil},
-		"REST-3 a long text":           {httpResponse(502, "", long), "HTTP status 502 (Bad Gateway): " + long[:256] + "…", nil},
-		"REST-3 nothing":               {httpResponse(599, "", ""), "HTTP status 599", nil},
-		"REST-3 a redirect":            {httpResponse(302, "", ""), "HTTP status 302 (Found)", nil},
-		"REST-3 no content":            {httpResponse(204, "", ""), "HTTP status 204 (No Content)", nil},
-		"REST-3 too large":             {httpResponse(200, "", strings.Repeat(" ", 1001)), "restjson: the response is larger than the limit of 1000 bytes", ErrTooLarge},
-		"REST-3 HTML":                  {httpResponse(200, "text/html", "{}"), `restjson: the response is not JSON but "text/html"`, nil},
-		"REST-3 a broken content type": {httpResponse(200, ";", "{}"), `restjson: the response is not JSON but ";"`, nil},
-		"REST-3 cut off":               {cut, "restjson: read the response: unexpected EOF", io.ErrUnexpectedEOF},
+		"REST-1 304":                   {answer{304, "", ""}, "restjson: unchanged", ErrUnchanged},
+		"REST-3 a Status":              {answer{400, "", `{"code":3,"message":"no such\nthing"}`}, "HTTP status 400 (Bad Request): no such thing", nil},
+		"REST-3 a text":                {answer{500, "", "fetch error: \xff\n"}, "HTTP status 500 (Internal Server Error): fetch error: �", nil},
+		"REST-3 a long text":           {answer{502, "", long}, "HTTP status 502 (Bad Gateway): " + long[:256] + "…", nil},
+		"REST-3 nothing":               {answer{599, "", ""}, "HTTP status 599", nil},
+		"REST-3 a redirect":            {answer{302, "", ""}, "HTTP status 302 (Found)", nil},
+		"REST-3 no content":            {answer{204, "", ""}, "HTTP status 204 (No Content)", nil},
+		"REST-3 too large":             {answer{200, "", strings.Repeat(" ", 1001)}, "restjson: the response is larger than the limit of 1000 bytes", ErrTooLarge},
+		"REST-3 HTML":                  {answer{200, "text/html", "{}"}, `restjson: the response is not JSON but "text/html"`, nil},
+		"REST-3 a broken content type": {answer{200, ";", "{}"}, `restjson: the response is not JSON but ";"`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := ReadResponse(tt.response, resource.ClusterType, 1000)
+			r, err := tt.answer.read(resource.ClusterType, 1000)
 			if r != nil || err == nil || err.Error() != tt.want {
 				t.Fatalf("got %v, %v\nwant %s", r, err, tt.want)
 			}
 			if tt.is != nil && !errors.Is(err, tt.is) {
 				t.Errorf("%v is not %v", err, tt.is)
 			}
-			if refused, ok := errors.AsType[*StatusError](err); ok && refused.Code != tt.response.StatusCode {
+			if refused, ok := errors.AsType[*StatusError](err); ok && refused.Code != tt.answer.status {
 				t.Errorf("code %d", refused.Code)
 			}
 		})
+	}
+}
+
+func TestREST3_cutOff(t *testing.T) {
+	cut := answer{status: 200}.response()
+	defer cut.Body.Close()
+	cut.Body = io.NopCloser(failing{})
+	r, err := ReadResponse(cut, resource.ClusterType, 1000)
+	if want := "restjson: read the response: unexpected EOF"; r != nil || err == nil || err.Error() != want || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("got %v, %v\nwant %s", r, err, want)
 	}
 }

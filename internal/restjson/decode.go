@@ -68,9 +68,10 @@ func unmarshal(body []byte) (decoded *discoveryv3.DiscoveryResponse, discarded s
 func locate(body []byte, cause error) error {
 	e := &UndecodableError{Index: -1, Reason: problem(cause)}
 	var read struct {
-		VersionInfo, Nonce any
-		OriginalName       any `json:"version_info"` // JSON of protobuf has either
-		Resources          []json.RawMessage
+		VersionInfo  any               `json:"versionInfo"`
+		OriginalName any               `json:"version_info"` // JSON of protobuf has either
+		Nonce        any               `json:"nonce"`
+		Resources    []json.RawMessage `json:"resources"`
 	}
 	if json.Unmarshal(body, &read) != nil {
 		return e // not even JSON

@@ -3,7 +3,6 @@ package restjson
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -149,11 +148,13 @@ func TestVAR8_lossyIsTold(t *testing.T) {
 	}
 }
 
-// answered is what a client has of a response, by way of HTTP.
-func answered(body []byte) *http.Response {
+// answered has a client read a response, by way of HTTP.
+func answered(body []byte, typeURL string) (*Response, error) {
 	w := httptest.NewRecorder()
 	WriteResponse(w, body)
-	return w.Result()
+	r := w.Result()
+	defer r.Body.Close()
+	return ReadResponse(r, typeURL, 1<<20)
 }
 
 func TestVAR5_roundTrip(t *testing.T) {
@@ -169,7 +170,7 @@ func TestVAR5_roundTrip(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, err := ReadResponse(answered(encoded.Body), typeURL, 1<<20)
+				got, err := answered(encoded.Body, typeURL)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -205,7 +206,7 @@ func TestACK4_sameDigestEveryTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := ReadResponse(answered(encoded.Body), resource.ListenerType, 1<<20)
+		got, err := answered(encoded.Body, resource.ListenerType)
 		if err != nil {
 			t.Fatal(err)
 		}

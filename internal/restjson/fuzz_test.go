@@ -55,7 +55,7 @@ func FuzzReadResponse(f *testing.F) {
 	f.Add([]byte(`{"resources":[{"@type":"`+unheard+`"}],"nonce":1}`), resource.ClusterType)
 	f.Add([]byte(`{"resources":[{"@type":"`+resource.SecretType+`","name":{"`+hush+`":["`+hush+`"]}}]}`), resource.SecretType)
 	f.Fuzz(func(t *testing.T, body []byte, typeURL string) {
-		got, err := ReadResponse(httpResponse(http.StatusOK, "", string(body)), typeURL, 1<<20)
+		got, err := answer{http.StatusOK, "", string(body)}.read(typeURL, 1<<20)
 		if err != nil {
 			if undecodable, ok := errors.AsType[*UndecodableError](err); !ok || undecodable.Reason == "" || len(undecodable.Reason) > 1000 {
 				t.Errorf("ACK-6: got %v", err)
@@ -73,7 +73,7 @@ func FuzzReadResponse(f *testing.F) {
 			}
 			t.Fatal(err)
 		}
-		again, err := ReadResponse(httpResponse(http.StatusOK, "", string(encoded.Body)), typeURL, 8<<20)
+		again, err := answer{http.StatusOK, "", string(encoded.Body)}.read(typeURL, 8<<20)
 		if err != nil {
 			t.Fatalf("%v in %s", err, encoded.Body)
 		}

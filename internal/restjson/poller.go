@@ -167,7 +167,7 @@ func (p *Poller) poll(ctx context.Context, sub subscription) pause {
 	case err == nil:
 		return p.take(r, sub, question.ResourceNames, took)
 	case ctx.Err() != nil, errors.Is(err, errSuperseded):
-		return pause{} // nobody's failure
+		return pause{length: p.cfg.Batch} // nobody's failure
 	case errors.Is(err, ErrUnchanged):
 		p.rejection = nil
 		p.backoff.reset()
@@ -273,7 +273,7 @@ func (p *Poller) ask(ctx context.Context, q *Poll) (*Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	response, err := p.cfg.Client.Do(request) //nolint:bodyclose // ReadResponse closes it
+	response, err := p.cfg.Client.Do(request)
 	if err != nil {
 		return nil, err
 	}

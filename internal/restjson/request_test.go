@@ -89,7 +89,9 @@ func TestREST2_refusals(t *testing.T) {
 		r.Header.Set(header, value)
 		return r
 	}
-	at := func(method, path string) *http.Request { return httptest.NewRequest(method, path, strings.NewReader("{}")) }
+	at := func(method, path string) *http.Request {
+		return httptest.NewRequest(method, path, strings.NewReader("{}"))
+	}
 	broken := post("")
 	broken.Body = io.NopCloser(io.MultiReader(strings.NewReader("{"), failing{}))
 	const noRequest = "the body is no DiscoveryRequest in JSON: "

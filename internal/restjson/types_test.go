@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// go test ./internal/restjson -run TestVAR5_everyTypeIsLinked -update
+// To be given with -run TestVAR5_everyTypeIsLinked.
 var update = flag.Bool("update", false, "write "+linkedFile+" anew")
 
 const linkedFile = "types_gen.go"
