@@ -5,10 +5,11 @@
 // its type ([Path]); the answer is a DiscoveryResponse, or 304 where there is
 // nothing new.
 //
-// For the server it has [DecodeRequest], [EncodeResponse], [WriteResponse] and
-// [WriteError]; package downstream decides what a client is sent and when. For
-// the client it has [Poll], [ReadResponse] and [Poller]; package upstream decides
-// what is asked for, what is acceptable, and which of several servers is polled.
+// For the server it has [DecodeRequest], [Transcode], [EncodeResponse],
+// [WriteResponse] and [WriteError]; package downstream decides what a client is
+// sent and when. For the client it has [Poll], [ReadResponse] and [Poller];
+// package upstream decides what is asked for, what is acceptable, and which of
+// several servers is polled.
 //
 // # Payloads
 //

@@ -4,13 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -37,23 +34,10 @@ type OutgoingResource struct {
 	TTL *time.Duration
 	// Heartbeat leaves the payload out (TTL-3).
 	Heartbeat bool
+	// Transcoded is what [Transcode] made of Resource, nil to have it made for this
+	// response only.
+	Transcoded *Transcoded
 }
-
-// EncodeError says that a resource cannot be written as JSON. Its text quotes
-// nothing of the payload but the name of a type (OPS-6), and is fit for the client.
-type EncodeError struct {
-	// Name and TypeURL are the resource's.
-	Name, TypeURL string
-	// Err says why.
-	Err error
-}
-
-func (e *EncodeError) Error() string {
-	return fmt.Sprintf("resource %q of type %q cannot be sent as JSON: %v", e.Name, e.TypeURL, e.Err)
-}
-
-// Unwrap gives the cause.
-func (e *EncodeError) Unwrap() error { return e.Err }
 
 // Encoded is a DiscoveryResponse as JSON.
 type Encoded struct {
@@ -82,12 +66,13 @@ func EncodeResponse(o *Outgoing) (*Encoded, error) {
 	encoded := new(Encoded)
 	for i := range o.Resources {
 		r := &o.Resources[i]
-		text, lossy, err := r.encode(o.Wrapped)
+		var s survey
+		text, err := r.encode(o.Wrapped, &s)
 		if err != nil {
-			return nil, &EncodeError{Name: r.Resource.Name, TypeURL: r.Resource.TypeURL, Err: err}
+			return nil, encodeError(r.Resource, err)
 		}
 		e.Resources[i] = text
-		if lossy {
+		if s.unknown {
 			encoded.Lossy = append(encoded.Lossy, r.Resource.Name)
 		}
 	}
@@ -102,51 +87,54 @@ func EncodeResponse(o *Outgoing) (*Encoded, error) {
 	return encoded, nil
 }
 
-func (o *OutgoingResource) encode(wrapped bool) (text []byte, lossy bool, err error) {
-	var packed *anypb.Any
-	if wrapped {
-		packed, err = o.wrap()
-	} else {
-		packed, err = o.bare()
-	}
+// encode gives a resource as it stands in the response.
+func (o *OutgoingResource) encode(wrapped bool, s *survey) (json.RawMessage, error) {
+	payload, err := o.payload(wrapped)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	var s survey
-	if err := s.payload(packed, 0); err != nil {
-		return nil, false, err
+	if payload != nil && payload.lossy {
+		s.unknown = true
 	}
-	text, err = protojson.Marshal(packed)
+	if !wrapped {
+		return payload.text, nil
+	}
+	head, err := o.head(s)
 	if err != nil {
-		// A Duration out of range, for instance. The error's own words could quote it.
-		return nil, false, errors.New("it holds a value that JSON has no form for")
+		return nil, err
 	}
-	return text, s.unknown, nil
+	// The head is an object with a field at least: there is a name.
+	text := append([]byte(`{"@type":"`+wrappedType+`",`), head[1:]...)
+	if payload != nil {
+		text = append(text[:len(text)-1], `,"resource":`...)
+		text = append(append(text, payload.text...), '}')
+	}
+	return text, nil
 }
 
-var (
-	errNoPayload = errors.New("it has no payload")
-	errBroken    = errors.New("it is broken") // wire has checked it: cannot happen
-)
-
-func (o *OutgoingResource) bare() (*anypb.Any, error) {
-	if o.Heartbeat || !o.Resource.HasPayload() {
-		return nil, errNoPayload
+// payload gives the payload, nil if it is not to be sent.
+func (o *OutgoingResource) payload(wrapped bool) (*Transcoded, error) {
+	switch {
+	case wrapped && (o.Heartbeat || !o.Resource.HasPayload()):
+		return nil, nil
+	case o.Heartbeat:
+		return nil, errNoPayload // bare, it would say nothing
+	case o.Transcoded != nil:
+		return o.Transcoded, nil
+	default:
+		return transcode(o.Resource)
 	}
-	packed := new(anypb.Any)
-	if proto.Unmarshal(o.Resource.Any(), packed) != nil {
-		return nil, errBroken
-	}
-	return packed, nil
 }
 
-// wrap gives the whole Resource: version, aliases and whatever else the server
-// sent with it. Without a version of the server's the digest is in there (ACK-4).
-func (o *OutgoingResource) wrap() (*anypb.Any, error) {
+// head gives everything of the Resource but its payload: version, aliases and
+// whatever else the server sent with it. Without a version of the server's the
+// digest is in there (ACK-4).
+func (o *OutgoingResource) head(s *survey) ([]byte, error) {
 	whole := new(discoveryv3.Resource)
 	if proto.Unmarshal(o.Resource.Raw(), whole) != nil {
 		return nil, errBroken
 	}
+	whole.Resource = nil
 	if o.Name != "" {
 		whole.Name = o.Name
 		if named := whole.GetResourceName(); named != nil {
@@ -156,12 +144,8 @@ func (o *OutgoingResource) wrap() (*anypb.Any, error) {
 	if o.TTL != nil {
 		whole.Ttl = durationpb.New(*o.TTL)
 	}
-	if o.Heartbeat {
-		whole.Resource = nil
+	if whole.GetName() == "" && whole.GetResourceName().GetName() == "" {
+		return nil, errNoName
 	}
-	packed := new(anypb.Any)
-	if packed.MarshalFrom(whole) != nil {
-		return nil, errBroken
-	}
-	return packed, nil
+	return toJSON(whole, s)
 }

@@ -47,7 +47,7 @@ func TestVAR5_golden(t *testing.T) {
 		},
 		"RES-13 TTL-1 NAME-4 wrapped, with ttl and another spelling": {
 			Outgoing{Wrapped: true, Resources: []OutgoingResource{{Resource: small, Name: "e", TTL: new(1500 * time.Millisecond)}}},
-			`{"resources":[` + wrapped + `"name":"e","aliases":["d"],"version":"7","resource":` + payload + `,"ttl":"1.500s"}]}`,
+			`{"resources":[` + wrapped + `"name":"e","aliases":["d"],"version":"7","ttl":"1.500s","resource":` + payload + `}]}`,
 		},
 		"TTL-3 a heartbeat": {
 			Outgoing{Wrapped: true, Resources: []OutgoingResource{{Resource: small, TTL: new(time.Minute), Heartbeat: true}}},
@@ -217,16 +217,94 @@ func TestACK4_sameDigestEveryTime(t *testing.T) {
 	}
 }
 
+// TestRES13_metadata: what the server sent beside the payload goes along, and is
+// looked into likewise.
+func TestRES13_metadata(t *testing.T) {
+	sent := func(m *anypb.Any) *Outgoing {
+		return &Outgoing{Wrapped: true, Resources: []OutgoingResource{{Resource: stored(t, &discoveryv3.Resource{
+			Name: "n", Version: "1", Resource: pack(cluster("n")),
+			Metadata: &corev3.Metadata{TypedFilterMetadata: map[string]*anypb.Any{"a": m}},
+		})}}}
+	}
+	got, err := EncodeResponse(sent(pack(withUnknownField(&corev3.Node{Id: "x"}))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `"metadata":{"typedFilterMetadata":{"a":{"@type":"type.googleapis.com/envoy.config.core.v3.Node","id":"x"}}}`; !strings.Contains(string(got.Body), want) {
+		t.Errorf("got %s", got.Body)
+	}
+	if !slices.Equal(got.Lossy, []string{"n"}) {
+		t.Errorf("VAR-8: lossy %q", got.Lossy)
+	}
+	_, err = EncodeResponse(sent(&anypb.Any{TypeUrl: unheard, Value: []byte(hush)}))
+	if want := `resource "n" of type "` + resource.ClusterType + `" cannot be sent as JSON: this build does not know the type "` + unheard + `"`; err == nil || err.Error() != want {
+		t.Errorf("OPS-6: got  %v\nwant %s", err, want)
+	}
+}
+
+// TestTranscode: what was made once gives the same responses as what is made for
+// each.
+func TestTranscode(t *testing.T) {
+	res := stored(t, &discoveryv3.Resource{Name: "a", Version: "1", Resource: pack(withUnknownField(listener("a")))})
+	once, err := Transcode(res)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []Outgoing{
+		{Resources: []OutgoingResource{{Resource: res}}},
+		{Wrapped: true, Resources: []OutgoingResource{{Resource: res, Name: "b", TTL: new(time.Second)}}},
+	} {
+		each, err := EncodeResponse(&o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Resources[0].Transcoded = once
+		shared, err := EncodeResponse(&o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(shared.Body) != string(each.Body) || !slices.Equal(shared.Lossy, []string{"a"}) || !slices.Equal(each.Lossy, shared.Lossy) {
+			t.Errorf("got  %s%q\nwant %s%q", shared.Body, shared.Lossy, each.Body, each.Lossy)
+		}
+		if size := once.Size(); size < 100 || size > len(shared.Body) {
+			t.Errorf("a size of %d in a response of %d", size, len(shared.Body))
+		}
+	}
+	_, err = Transcode(stored(t, &discoveryv3.Resource{Name: "n", Version: "1"}))
+	if want := `resource "n" of type "" cannot be sent as JSON: it has no payload`; err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	beat := &Outgoing{Resources: []OutgoingResource{{Resource: res, Heartbeat: true}}}
+	if got, err := EncodeResponse(beat); err == nil || !strings.HasSuffix(err.Error(), "it has no payload") {
+		t.Errorf("TTL-3: a bare heartbeat: %v, %v", got, err)
+	}
+	nameless := &Outgoing{Wrapped: true, Resources: []OutgoingResource{{Resource: stored(t, &discoveryv3.Resource{Version: "1"})}}}
+	if got, err := EncodeResponse(nameless); err == nil || !strings.HasSuffix(err.Error(), "it has no name") {
+		t.Errorf("no name: %v, %v", got, err)
+	}
+}
+
 func BenchmarkEncodeResponse(b *testing.B) {
 	o := &Outgoing{VersionInfo: "1", TypeURL: resource.ClusterType}
 	for i := range 100 {
 		name := fmt.Sprintf("c%d", i)
 		o.Resources = append(o.Resources, OutgoingResource{Resource: stored(b, &discoveryv3.Resource{Name: name, Resource: pack(cluster(name))})})
 	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := EncodeResponse(o); err != nil {
+	encode := func(b *testing.B) {
+		b.Helper()
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := EncodeResponse(o); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.Run("100 clusters", encode)
+	for i := range o.Resources {
+		var err error
+		if o.Resources[i].Transcoded, err = Transcode(o.Resources[i].Resource); err != nil {
 			b.Fatal(err)
 		}
 	}
+	b.Run("100 clusters, transcoded before", encode)
 }
