@@ -22,7 +22,8 @@ const (
 type PollerConfig struct {
 	// Client does the polls; required. It brings TLS and bounds the time of a poll: a
 	// server may hold one until something changes, so that the bound must lie above
-	// what the server waits.
+	// what the server waits. With HTTP/1.1 it should be the poller's own, transport
+	// included: connections that come and go make polls present no version (ACK-4).
 	Client *http.Client
 	// Base is where the server's paths begin, http or https; required.
 	Base *url.URL

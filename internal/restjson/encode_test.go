@@ -148,8 +148,8 @@ func TestVAR8_lossyIsTold(t *testing.T) {
 	}
 }
 
-// answered has a client read a response, by way of HTTP.
-func answered(body []byte, typeURL string) (*Response, error) {
+// received has a client read a response, by way of HTTP.
+func received(body []byte, typeURL string) (*Response, error) {
 	w := httptest.NewRecorder()
 	WriteResponse(w, body)
 	r := w.Result()
@@ -170,7 +170,7 @@ func TestVAR5_roundTrip(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, err := answered(encoded.Body, typeURL)
+				got, err := received(encoded.Body, typeURL)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -206,7 +206,7 @@ func TestACK4_sameDigestEveryTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := answered(encoded.Body, resource.ListenerType)
+		got, err := received(encoded.Body, resource.ListenerType)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package restjson
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,11 +12,6 @@ import (
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 )
-
-// patience is how long a poll that waits for the first answer to its subscription
-// is left alone when the subscription changes once more. Without it a subscription
-// that never rests would cancel every poll and never get an answer.
-const patience = time.Second
 
 // maxDetail bounds the reason that a rejection gives to the server, in bytes.
 const maxDetail = 4 << 10
@@ -31,6 +27,10 @@ var errRunning = errors.New("restjson: the poller was started already")
 //     one that it answered, since a server would answer 304 for resources that were
 //     never sent otherwise, and if there was no failure since: a server may have
 //     come back with the same version and other contents (ACK-4).
+//   - A server may also come back between two polls, unnoticed. So 304 counts only if
+//     it came over the connection of the poll before; else everything is asked for
+//     again (ACK-4). Where connections are not kept, no version is presented at all. A proxy that
+//     keeps its connection while the server behind it changes hides all that.
 //   - A rejection goes out with the next poll, which is made after a back-off, and
 //     is forgotten when that was answered (STR-8).
 //   - The time between polls counts from the end of the last. An answer that took
@@ -50,6 +50,8 @@ type Poller struct {
 	acceptedG uint64 // the generation that accepted answers
 	nonce     string // of the last response
 	rejection *statuspb.Status
+	conn      net.Conn // that the last answer came over; nil: begun anew, or not known
+	unkept    bool     // the last answer came over another connection than the one before
 
 	mu  sync.Mutex
 	sub subscription // guarded by mu; its names are replaced, never changed
@@ -160,14 +162,24 @@ func (p *Poller) poll(ctx context.Context, sub subscription) pause {
 	p.asked = sub.generation
 	question := p.question(sub)
 	began := time.Now()
-	r, err := p.exchange(ctx, sub, question)
+	a := p.exchange(ctx, sub, question)
 	took := time.Since(began)
+	err := a.err
 	undecodable, isUndecodable := errors.AsType[*UndecodableError](err)
+	if err == nil || isUndecodable || errors.Is(err, ErrUnchanged) {
+		p.unkept = p.conn != nil && a.conn != p.conn
+		p.conn = a.conn
+	} else {
+		p.unkept, p.conn = false, nil // giving a poll up may cost its connection
+	}
 	switch {
 	case err == nil:
-		return p.take(r, sub, question.ResourceNames, took)
+		return p.take(a.response, sub, question.ResourceNames, took)
 	case ctx.Err() != nil, errors.Is(err, errSuperseded):
 		return pause{length: p.cfg.Batch} // nobody's failure
+	case errors.Is(err, ErrUnchanged) && question.VersionInfo != "" && p.unkept:
+		p.accepted = ""
+		return pause{}
 	case errors.Is(err, ErrUnchanged):
 		p.rejection = nil
 		p.backoff.reset()
@@ -193,7 +205,7 @@ func (p *Poller) question(sub subscription) *Poll {
 	if p.cfg.FullState && slices.Equal(sub.names, []string{"*"}) {
 		q.ResourceNames = nil
 	}
-	if p.acceptedG == sub.generation {
+	if p.acceptedG == sub.generation && !p.unkept {
 		q.VersionInfo = p.accepted
 	}
 	return q
@@ -225,57 +237,4 @@ func (p *Poller) rest(took time.Duration) pause {
 		return pause{}
 	}
 	return pause{length: spread(p.cfg.Interval)}
-}
-
-// errSuperseded says that a poll was given up for another subscription.
-var errSuperseded = errors.New("superseded")
-
-// exchange makes one poll, which it gives up if the subscription changes.
-func (p *Poller) exchange(ctx context.Context, sub subscription, q *Poll) (*Response, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	type answer struct {
-		r   *Response
-		err error
-	}
-	answered := make(chan answer, 1)
-	var asking sync.WaitGroup
-	defer asking.Wait()
-	asking.Go(func() {
-		r, err := p.ask(ctx, q)
-		answered <- answer{r, err}
-	})
-	earliest := time.Now()
-	if q.VersionInfo == "" {
-		earliest = earliest.Add(patience)
-	}
-	var giveUp <-chan time.Time
-	for {
-		select {
-		case a := <-answered:
-			if a.err != nil && errors.Is(context.Cause(ctx), errSuperseded) {
-				return nil, errSuperseded
-			}
-			return a.r, a.err
-		case <-p.changed:
-			if giveUp == nil && p.subscription().generation != sub.generation {
-				giveUp = time.After(time.Until(earliest))
-			}
-		case <-giveUp:
-			cancel(errSuperseded)
-		}
-	}
-}
-
-// ask makes one poll.
-func (p *Poller) ask(ctx context.Context, q *Poll) (*Response, error) {
-	request, err := q.NewRequest(ctx, p.cfg.Base)
-	if err != nil {
-		return nil, err
-	}
-	response, err := p.cfg.Client.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	return ReadResponse(response, q.TypeURL, p.cfg.MaxResponse)
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
 	"sync"
@@ -25,11 +27,24 @@ type reply struct {
 	body   string
 	hold   time.Duration // before it answers
 	err    error         // of the connection, instead of all that
+	conn   *connection   // that it comes over; nil: not told
 }
 
 // version is a reply with a resource, at a version that is its nonce's too.
 func version(v string) reply {
 	return reply{status: 200, body: fmt.Sprintf(`{"versionInfo":%q,"nonce":"n%s","resources":[{"@type":%q,"name":"x"}]}`, v, v, resource.ClusterType)}
+}
+
+// connection is one of the client's.
+type connection struct {
+	net.Conn
+
+	_ byte // two of them are two
+}
+
+func (r reply) over(c *connection) reply {
+	r.conn = c
+	return r
 }
 
 func (r reply) held(d time.Duration) reply {
@@ -84,6 +99,9 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.polls = append(s.polls, a)
 	s.mu.Unlock()
 	said := s.answers(n, a.request)
+	if trace := httptrace.ContextClientTrace(r.Context()); said.conn != nil {
+		trace.GotConn(httptrace.GotConnInfo{Conn: said.conn})
+	}
 	timer := time.NewTimer(said.hold)
 	defer timer.Stop()
 	select {
@@ -283,6 +301,53 @@ func TestREST3_ACK4_errors(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestACK4_restartBetweenPolls: a server that starts again with the same version
+// and other contents while nobody asks says 304 to what it never sent.
+func TestACK4_restartBetweenPolls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before, after := new(connection), new(connection)
+		b := start(t, inOrder(version("1").over(before), notModified.over(before), notModified.over(before),
+			notModified.over(after), version("1").over(after), notModified.over(after)))
+		defer b.stop()
+		for len(b.server.seen()) < 6 {
+			b.after(time.Second)
+		}
+		const nothing, one = `names=[] version="" nonce=""`, `names=[] version="1" nonce="n1"`
+		b.wantAsked(nothing, one, one, one, `names=[] version="" nonce="n1"`, one)
+		b.wantTold("1 for []", "unchanged", "unchanged", "1 for []", "unchanged")
+		if polls := b.server.seen(); polls[4].at != polls[3].until {
+			t.Errorf("asked again at %v, the doubt is of %v", polls[4].at, polls[3].until)
+		}
+	})
+}
+
+// TestACK4_connectionsNotKept: without a connection that lasts there is no telling
+// whether it is still the same server, so each poll asks for everything.
+func TestACK4_connectionsNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, func(_ int, r *discoveryv3.DiscoveryRequest) reply {
+			if r.GetVersionInfo() != "" {
+				return notModified.over(new(connection))
+			}
+			return version("1").over(new(connection))
+		})
+		defer b.stop()
+		b.after(time.Hour)
+		polls := b.server.seen()
+		for i, a := range polls {
+			if presented := a.request.GetVersionInfo() != ""; presented != (i == 1) {
+				t.Errorf("poll %d: %v", i, a)
+			}
+			if i > 2 && a.at-polls[i-1].until < interval*3/4 {
+				t.Errorf("poll %d came after %v", i, a.at-polls[i-1].until)
+			}
+		}
+		if told := b.owner.heard(); len(told) != len(polls)-1 || told[1] != "1 for []" {
+			t.Errorf("%d polls, told %q", len(polls), told)
+		}
+	})
 }
 
 func repeat(s string, n int) []string {

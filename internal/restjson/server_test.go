@@ -63,9 +63,11 @@ func runPoller(tb testing.TB, client *http.Client, base, typeURL string, change 
 	if err != nil {
 		tb.Fatal(err)
 	}
+	own := client.Transport.(*http.Transport).Clone()
+	tb.Cleanup(own.CloseIdleConnections)
 	told := make(events)
 	cfg := PollerConfig{
-		Client: client, Base: at, TypeURL: typeURL, Node: &corev3.Node{Id: "n"}, Names: []string{"*"}, FullState: true,
+		Client: &http.Client{Transport: own}, Base: at, TypeURL: typeURL, Node: &corev3.Node{Id: "n"}, Names: []string{"*"}, FullState: true,
 		Interval: time.Millisecond, Handler: told,
 	}
 	if change != nil {
