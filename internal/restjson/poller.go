@@ -29,8 +29,9 @@ var errRunning = errors.New("restjson: the poller was started already")
 //     come back with the same version and other contents (ACK-4).
 //   - A server may also come back between two polls, unnoticed. So 304 counts only if
 //     it came over the connection of the poll before; else everything is asked for
-//     again (ACK-4). Where connections are not kept, no version is presented at all. A proxy that
-//     keeps its connection while the server behind it changes hides all that.
+//     again (ACK-4). Where connections are not kept, no version is presented at all.
+//     A proxy that keeps its connection while the server behind it changes hides
+//     all that.
 //   - A rejection goes out with the next poll, which is made after a back-off, and
 //     is forgotten when that was answered (STR-8).
 //   - The time between polls counts from the end of the last. An answer that took
@@ -169,6 +170,9 @@ func (p *Poller) poll(ctx context.Context, sub subscription) pause {
 	if err == nil || isUndecodable || errors.Is(err, ErrUnchanged) {
 		p.unkept = p.conn != nil && a.conn != p.conn
 		p.conn = a.conn
+		if p.unkept {
+			p.accepted = "" // it may be another server's
+		}
 	} else {
 		p.unkept, p.conn = false, nil // giving a poll up may cost its connection
 	}
@@ -178,8 +182,7 @@ func (p *Poller) poll(ctx context.Context, sub subscription) pause {
 	case ctx.Err() != nil, errors.Is(err, errSuperseded):
 		return pause{length: p.cfg.Batch} // nobody's failure
 	case errors.Is(err, ErrUnchanged) && question.VersionInfo != "" && p.unkept:
-		p.accepted = ""
-		return pause{}
+		return pause{} // asked again without a version
 	case errors.Is(err, ErrUnchanged):
 		p.rejection = nil
 		p.backoff.reset()

@@ -323,6 +323,28 @@ func TestACK4_restartBetweenPolls(t *testing.T) {
 	})
 }
 
+// TestACK4_restartWithARejection: neither does a response that was rejected make
+// the version before it one of the new server's.
+func TestACK4_restartWithARejection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before, after := new(connection), new(connection)
+		b := start(t, inOrder(version("1").over(before), version("2").over(after), notModified.over(after)), func(_ *PollerConfig, o *owner) {
+			o.reject = func(r *Response) error {
+				if r.VersionInfo == "2" {
+					return errors.New("no such thing")
+				}
+				return nil
+			}
+		})
+		defer b.stop()
+		for len(b.server.seen()) < 4 {
+			b.after(time.Second)
+		}
+		b.wantAsked(`names=[] version="" nonce=""`, `names=[] version="1" nonce="n1"`,
+			`names=[] version="" nonce="n2" nack="no such thing"`, `names=[] version="" nonce="n2"`)
+	})
+}
+
 // TestACK4_connectionsNotKept: without a connection that lasts there is no telling
 // whether it is still the same server, so each poll asks for everything.
 func TestACK4_connectionsNotKept(t *testing.T) {
