@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	// Whatever is written out as JSON, YAML or text can only be read with its type
-	// at hand; this registers the types that the relay knows.
-	_ "github.com/xdsrelay/xdsrelay/internal/payload"
+	// at hand.
+	_ "github.com/xdsrelay/xdsrelay/internal/apitypes"
 )
 
 // formats are the forms of a file, each by the endings of its name. limit bounds

@@ -15,7 +15,7 @@
 //
 // The other variants pass payloads on as they are. JSON cannot: a payload is
 // written anew from what its type says, and so is every payload within it. Hence
-// all types of Envoy's API are linked into this package (types_gen.go), and a
+// all types of Envoy's API are linked (package apitypes), and a
 // payload with another type in it can be neither sent nor received. That is an
 // error which names the resource and the type. A field that this build does not
 // know is lost; whoever is concerned is told (Lossy, Discarded), as it must not
