@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"time"
+
 	"google.golang.org/grpc/mem"
 )
 
@@ -29,10 +31,12 @@ const keepCap = 64
 // to one goroutine. It does not look for names that come twice (RES-4): its
 // caller takes each name from a set.
 type Builder struct {
-	additions []addition
-	removed   []string
-	errors    []string // encoded
-	size      int
+	additions  []addition
+	ttls       []timed // of additions, in their order: few have one
+	heartbeats []heartbeat
+	removed    []string
+	errors     []string // encoded
+	size       int
 
 	// What Finish will need, so that it allocates everything once and in its
 	// final size: slices of the response's own bytes are in the gather list
@@ -52,7 +56,7 @@ type addition struct {
 
 // Add adds r as the server sent it, its ttl aside: its shared bytes, or a copy
 // of them if r is so small that copying is cheaper (see coalesceBelow).
-func (b *Builder) Add(r *Resource) { b.add(r, "") }
+func (b *Builder) Add(r *Resource) { b.add(r, "", 0) }
 
 // AddAs adds r under another spelling of its name (NAME-4): a small head of
 // the response's own and the rest shared. The name must be valid UTF-8; "" and
@@ -61,24 +65,23 @@ func (b *Builder) AddAs(r *Resource, name string) {
 	if name == r.Name {
 		name = ""
 	}
-	b.add(r, name)
+	b.add(r, name, 0)
 }
 
-func (b *Builder) add(r *Resource, name string) {
-	b.additions = append(b.additions, addition{r, name})
-	size, head := r.Size(), 0
-	if name != "" {
-		size = r.sizeAs(name)
-		head = size - (len(r.framed) - r.tail)
+func (b *Builder) add(r *Resource, name string, ttl time.Duration) {
+	if ttl != 0 {
+		b.ttls = append(b.ttls, timed{len(b.additions), ttl})
 	}
+	b.additions = append(b.additions, addition{r, name})
+	size, shared := r.sizeIn(name, ttl), len(r.framed)-r.sharedFrom(name, ttl)
 	b.size += size
 	if copied(r, name) {
 		b.own += size
 		b.openRun()
 		return
 	}
-	if name != "" {
-		b.own += head
+	if size > shared {
+		b.own += size - shared
 		b.openRun()
 		b.tails++
 	}
@@ -118,8 +121,8 @@ func (b *Builder) addOwn(n int) {
 	b.size += n
 }
 
-// Resources is the number of resources added so far.
-func (b *Builder) Resources() int { return len(b.additions) }
+// Resources is the number of resources added so far, heartbeats included.
+func (b *Builder) Resources() int { return len(b.additions) + len(b.heartbeats) }
 
 // Removed is the number of names removed so far.
 func (b *Builder) Removed() int { return len(b.removed) }
@@ -146,8 +149,16 @@ func (b *Builder) Finish(typeURL, systemVersion, nonce string) *Message {
 	for _, e := range b.errors {
 		w.own = append(appendBytesTag(w.own, fieldErrors, len(e)), e...)
 	}
-	for _, a := range b.additions {
-		w.add(a.res, a.name)
+	for i := range b.heartbeats {
+		w.own = b.heartbeats[i].append(w.own)
+	}
+	ttls := b.ttls
+	for i, a := range b.additions {
+		ttl := time.Duration(0)
+		if len(ttls) > 0 && ttls[0].addition == i {
+			ttl, ttls = ttls[0].ttl, ttls[1:]
+		}
+		w.add(a.res, a.name, ttl)
 	}
 	w.endRun()
 	m.gather = w.gather
@@ -160,9 +171,11 @@ func (b *Builder) Finish(typeURL, systemVersion, nonce string) *Message {
 // let go.
 func (b *Builder) reset() {
 	*b = Builder{
-		additions: scratch(b.additions),
-		removed:   scratch(b.removed),
-		errors:    scratch(b.errors),
+		additions:  scratch(b.additions),
+		ttls:       scratch(b.ttls),
+		heartbeats: scratch(b.heartbeats),
+		removed:    scratch(b.removed),
+		errors:     scratch(b.errors),
 	}
 }
 
@@ -195,16 +208,13 @@ func (b *Builder) writer(m *Message, own int) writer {
 	return w
 }
 
-func (w *writer) add(r *Resource, name string) {
-	tail := []byte(r.framed)
-	if name != "" {
-		w.own = r.appendHeadAs(w.own, name)
-		tail = tail[r.tail:]
-	}
+func (w *writer) add(r *Resource, name string, ttl time.Duration) {
+	w.own = r.appendHead(w.own, name, ttl)
+	tail := r.framed[r.sharedFrom(name, ttl):]
 	switch {
 	case copied(r, name):
 		w.own = append(w.own, tail...)
-	case name == "":
+	case len(tail) == len(r.framed):
 		w.endRun()
 		w.gather = append(w.gather, &r.framed)
 	default:

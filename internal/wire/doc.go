@@ -30,7 +30,8 @@
 // prefix and shares the rest. The Any comes last, and since DiscoveryResponse
 // numbers its resources 2 as well, that tail is exactly what a state-of-the-world
 // response holds. The ttl (field 6) is taken out: whether and which ttl a
-// client gets depends on the client (TTL-1, TTL-2).
+// client gets depends on the client (TTL-1, TTL-2). Where one goes out with the
+// resource it stands first, in a few bytes of the response's own.
 //
 // # Strictness
 //

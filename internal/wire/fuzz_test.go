@@ -2,7 +2,9 @@ package wire
 
 import (
 	"bytes"
+	"slices"
 	"testing"
+	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
@@ -139,29 +141,44 @@ func checkBuilder(t *rapid.T) {
 	var b Builder
 	for range rapid.IntRange(1, 3).Draw(t, "responses") {
 		want := &discoveryv3.DeltaDiscoveryResponse{}
+		heartbeats := 0
 		for range rapid.IntRange(0, 8).Draw(t, "parts") {
-			switch rapid.IntRange(0, 4).Draw(t, "part") {
+			ttl := time.Duration(rapid.Int64Min(1).Draw(t, "new ttl"))
+			switch rapid.IntRange(0, 5).Draw(t, "part") {
 			case 0, 1, 2:
 				p := drawResource(t)
 				r, err := NewResource(p)
 				if err != nil {
 					t.Fatal(err)
 				}
+				name := r.Name
 				if rapid.Bool().Draw(t, "rename") {
-					name := rapid.StringN(1, 40, -1).Draw(t, "as")
-					b.AddAs(r, name)
-					if name != r.Name {
-						p = renamed(p, name)
-					}
-				} else {
-					b.Add(r)
+					name = rapid.StringN(1, 40, -1).Draw(t, "as")
 				}
-				want.Resources = append(want.Resources, passed(p))
+				if name != r.Name {
+					p = renamed(p, name)
+				}
+				out := passed(p)
+				if rapid.Bool().Draw(t, "with ttl") {
+					b.AddTTL(r, name, ttl)
+					out.Ttl = durationpb.New(ttl)
+				} else {
+					b.AddAs(r, name)
+				}
+				want.Resources = append(want.Resources, out)
 			case 3:
 				name := rapid.String().Draw(t, "removed")
 				b.Remove(name)
 				want.RemovedResources = append(want.RemovedResources, name)
 			case 4:
+				out := &discoveryv3.Resource{
+					Name:    rapid.StringN(1, 300, -1).Draw(t, "heartbeat"),
+					Version: rapid.String().Draw(t, "version"), Ttl: durationpb.New(ttl),
+				}
+				b.AddHeartbeat(out.Name, out.Version, ttl)
+				want.Resources = slices.Insert(want.Resources, heartbeats, out)
+				heartbeats++
+			case 5:
 				e := ResourceError{Name: "n", Message: rapid.String().Draw(t, "message")}
 				name := rapid.String().Draw(t, "error name")
 				b.AddError(e, name)

@@ -129,11 +129,6 @@ func encodeDigest(dst, payload []byte) {
 	hex.Encode(dst, sum[:digestLen])
 }
 
-// sizeAs is what the resource takes in a response under another name.
-func (r *Resource) sizeAs(name string) int {
-	return sizeBytesField(r.bodySizeAs(name))
-}
-
 func (r *Resource) bodySizeAs(name string) int {
 	n := len(r.framed) - r.tail
 	if !r.nameless {
@@ -149,10 +144,9 @@ func (r *Resource) bodySizeAs(name string) int {
 // namedSizeAs is the size of resource_name's content under another name.
 func (r *Resource) namedSizeAs(name string) int { return sizeBytesField(len(name)) + r.named }
 
-// appendHeadAs appends everything that comes before the shared bytes when the
-// resource goes out under another name (NAME-4).
-func (r *Resource) appendHeadAs(b []byte, name string) []byte {
-	b = appendBytesTag(b, fieldResources, r.bodySizeAs(name))
+// appendNameAs appends the fields before the shared bytes that hold the name, when
+// the resource goes out under another one (NAME-4).
+func (r *Resource) appendNameAs(b []byte, name string) []byte {
 	if !r.nameless {
 		b = append(appendBytesTag(b, fieldName, len(name)), name...)
 	}
