@@ -74,6 +74,10 @@ func newUpdate(r *wire.DeltaResponse, received time.Time) (*update, error) {
 			return nil, &RejectedError{Reason: fmt.Sprintf("resource %q is of type %q in a response for %q",
 				res.Name, res.TypeURL, r.TypeURL)}
 		}
+		if err := badTTL(res); err != nil {
+			u.bad = append(u.bad, err)
+			continue
+		}
 		u.keys[i] = u.key(res.Name)
 	}
 	u.removed = make([]string, len(r.Removed))
@@ -138,7 +142,7 @@ func (u *update) resource(t *table, key string, r *wire.Resource) {
 	e := t.entries[key]
 	coll := t.collectionOf(key, e)
 	if !r.HasPayload() {
-		u.bare(t, key, r, e)
+		u.bare(t, key, r)
 		return
 	}
 	aliases := t.serveAliases(key, r, u.received)
@@ -164,8 +168,10 @@ func (u *update) resource(t *table, key string, r *wire.Resource) {
 		coll.touch(e, t.store.next())
 		coll.bytes += e.size()
 		t.store.changed(coll)
+		t.resent(e, r, u.received)
 	default:
-		e.res = r // the ttl may be another
+		e.res = r
+		t.resent(e, r, u.received)
 	}
 	if coll != nil {
 		coll.confirm(e, isNew, u.received)
@@ -190,14 +196,10 @@ func (t *table) answer(now time.Time, empty bool) {
 
 // bare applies a resource without payload: a heartbeat if its version is the one
 // held, else word of an older server that it does not exist (RES-16).
-func (u *update) bare(t *table, key string, r *wire.Resource, e *entry) {
-	if e != nil && e.res != nil && r.Version == e.res.Version {
-		if e.member() {
-			e.coll.confirm(e, false, u.received)
-		}
-		return
+func (u *update) bare(t *table, key string, r *wire.Resource) {
+	if !t.heartbeat(key, r, u.received) {
+		u.remove(t, key, r.Name)
 	}
-	u.remove(t, key, r.Name)
 }
 
 // collectionOf is the collection that a key belongs to, if it is subscribed to.
@@ -275,8 +277,9 @@ func (u *update) fail(t *table, re *wire.ResourceError) {
 
 // Settle ends the quiet time of the collections that have been answered for long
 // enough at now: what the server did not confirm since the stream began is
-// removed, and what clients hold beyond the members is known not to exist. It
-// returns when to call it again, zero if nothing waits.
+// removed, and what clients hold beyond the members is known not to exist. It also
+// drops what has outlived its ttl (TTL-2). It returns when to call it again, zero
+// if nothing waits.
 func (s *Store) Settle(now time.Time) time.Time {
 	s.applyMu.Lock()
 	defer s.applyMu.Unlock()
@@ -295,6 +298,9 @@ func (s *Store) Settle(now time.Time) time.Time {
 			delete(s.unsettled, c)
 			c.table.settle(c, now)
 		}
+	}
+	if at := s.expire(now); next.IsZero() || !at.IsZero() && at.Before(next) {
+		next = at
 	}
 	s.finish()
 	s.mu.Unlock()

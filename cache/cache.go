@@ -47,6 +47,8 @@ type Observer interface {
 	// Unsolicited tells that n resources arrived that nobody had asked for
 	// (SUB-13).
 	Unsolicited(typeURL string, n int)
+	// Expired tells that a resource outlived its ttl (TTL-2).
+	Expired(typeURL string)
 }
 
 type silent struct{}
@@ -54,6 +56,7 @@ type silent struct{}
 func (silent) Lookup(string, bool)     {}
 func (silent) Evicted(string, Reason)  {}
 func (silent) Unsolicited(string, int) {}
+func (silent) Expired(string)          {}
 
 // Cache owns the limits and the LRU that all its stores share.
 type Cache struct {

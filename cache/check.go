@@ -25,6 +25,9 @@ func (s *Store) Check() error {
 	if resources != s.resources || bytes != s.bytes {
 		errs = append(errs, fmt.Errorf("counted %d resources of %d bytes, found %d of %d", s.resources, s.bytes, resources, bytes))
 	}
+	if err := s.checkExpiry(); err != nil {
+		errs = append(errs, err)
+	}
 	for c := range s.clients {
 		for _, w := range c.watches {
 			if err := w.check(); err != nil {
@@ -73,6 +76,7 @@ func (t *table) check() (resources, bytes int64, err error) {
 		if len(e.subs) > 0 && e.interest == nil {
 			c.that(e.member(), "%q is watched, and nobody is asked", key)
 		}
+		e.checkLife(c, t)
 		_, loose := t.loose[keyer.GlobOf(key)][e]
 		c.that(e.loose == loose && !(loose && e.coll != nil), "%q: loose %t, listed %t, collection %t", key, e.loose, loose, e.coll != nil)
 		if e.interest != nil {
@@ -135,6 +139,7 @@ func (coll *collection) check(c *checker, key string) {
 		}
 		c.that(l.list.tail == prev && l.list.len == n, "%q: list of %d counted as %d", key, n, l.list.len)
 	}
+	coll.checkBeats(c)
 	c.that(bytes == coll.bytes, "%q: %d bytes counted as %d", key, bytes, coll.bytes)
 	c.that(stale == coll.stale, "%q: %d stale members counted as %d", key, stale, coll.stale)
 	c.that(coll.tombs.len <= max(minTombstones, coll.live.len), "%q: %d tombstones", key, coll.tombs.len)
@@ -160,6 +165,7 @@ func (w *watch) check() error {
 	for name, sub := range w.names {
 		c.that(sub.spelling == name && !sub.ended, "subscription to %q is broken", name)
 		c.that(sub.dirty == dirty[sub], "%q: dirty %t, listed %t", name, sub.dirty, dirty[sub])
+		c.that(!sub.beat || (sub.dirty && sub.entry.state == present && sub.entry.life != nil), "%q is to be told of a heartbeat that did not come", name)
 		if name != sub.entry.key {
 			respelled++
 		}
@@ -172,4 +178,53 @@ func (w *watch) check() error {
 	}
 	c.that(respelled == 0, "%d respelled names are not listed", respelled)
 	return errors.Join(c.errs...)
+}
+
+// checkExpiry verifies the heap of what will run out.
+func (s *Store) checkExpiry() error {
+	c := &checker{}
+	timed := 0
+	for _, t := range s.tables {
+		for _, e := range t.entries {
+			if e.life != nil && e.life.place > 0 {
+				timed++
+			}
+		}
+	}
+	c.that(timed == len(s.expiry), "%d entries run out, %d are in the heap", timed, len(s.expiry))
+	for i, l := range s.expiry {
+		c.that(l.place == i+1, "%q stands at %d of the heap, but says %d", l.entry.key, i+1, l.place)
+		c.that(!l.deadline.Before(s.expiry[max(0, (i-1)/2)].deadline), "%q runs out before what is above it", l.entry.key)
+	}
+	return errors.Join(c.errs...)
+}
+
+func (e *entry) checkLife(c *checker, t *table) {
+	l := e.life
+	if l == nil {
+		return
+	}
+	c.that(l.entry == e && l.table == t, "%q has the lifetime of another entry", e.key)
+	c.that(l.beat <= t.store.beats, "%q had a heartbeat in the future", e.key)
+	c.that((l.place > 0) == (e.res != nil && l.ttl > 0), "%q is %s with a ttl of %v, but at %d in the heap", e.key, e.state, l.ttl, l.place)
+	c.that(e.res != nil || (e.dead && l.expired), "%q has a lifetime, but is %s", e.key, e.state)
+	c.that(!l.listed || e.member(), "%q has a heartbeat listed, but is no member", e.key)
+}
+
+func (coll *collection) checkBeats(c *checker) {
+	last := uint64(0)
+	var prev *lifetime
+	for l := coll.beats.head; l != nil; prev, l = l, l.next {
+		c.that(l.listed && l.prev == prev, "%q: heartbeats broken before %q", coll.key, l.entry.key)
+		c.that(l.entry.coll == coll && l.entry.life == l && l.beat > last, "%q: the heartbeat of %q is out of place", coll.key, l.entry.key)
+		last = l.beat
+	}
+	c.that(coll.beats.tail == prev, "%q: heartbeats end too early", coll.key)
+	timed := 0
+	for _, f := range coll.followers {
+		if f.client.form.TTL {
+			timed++
+		}
+	}
+	c.that(timed == coll.timed, "%q: %d followers can do ttl, counted as %d", coll.key, timed, coll.timed)
 }

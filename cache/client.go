@@ -22,7 +22,11 @@ type Client struct {
 }
 
 // Form is how a client is told of changes. The zero value is the incremental one.
-type Form struct{}
+type Form struct {
+	// TTL says that the client can do resource ttl: it is sent ttls and heartbeats,
+	// and drops by itself what expires (TTL-1, TTL-2).
+	TTL bool
+}
 
 // Join gives a stream a place in the store. bell is a channel with one slot; it
 // is filled whenever there may be something to collect.

@@ -86,6 +86,7 @@ func (c *Client) collect(waits, busy func(typeURL string) bool, size, parts int,
 		if forced && w.rank >= last {
 			continue
 		}
+		p.forced = forced
 		p.additions(w)
 		if !p.full && !forced && (!w.rank.waits() || (!additions && !anyDue(c.watches[i+1:]))) {
 			p.removals(w)
@@ -111,7 +112,7 @@ func (c *Client) collect(waits, busy func(typeURL string) bool, size, parts int,
 func (c *Client) rest(busy func(typeURL string) bool) {
 	c.woken = false
 	for _, w := range c.watches {
-		w.woken = busy(w.typeURL) && w.due()
+		w.woken = busy(w.typeURL) && (w.due() || w.beatsDue())
 	}
 }
 
@@ -145,7 +146,7 @@ func (w *watch) due() bool { return w.additionsDue() || w.removalsDue() }
 
 func (w *watch) additionsDue() bool {
 	for _, sub := range w.dirty {
-		if !sub.ended && !sub.takesAway() {
+		if !sub.ended && !sub.beat && !sub.takesAway() {
 			return true
 		}
 	}

@@ -23,8 +23,9 @@ type collection struct {
 	name     string // as it goes upstream
 	interest *interest
 
-	live  list // members
-	tombs list // removed members that some cursor has not passed
+	live  list     // members
+	tombs list     // removed members that some cursor has not passed
+	beats beatList // members' heartbeats that came after their content (TTL-3)
 	bytes int64
 
 	// floor is the number of the youngest tombstone that was discarded although
@@ -36,6 +37,8 @@ type collection struct {
 	followers []*cursor
 	changes   uint64 // changes so far, to count what merging saved
 	moved     bool   // in store.moved
+	beaten    bool   // in store.beaten
+	timed     int    // followers that can do ttl
 
 	// synced: all members that the server had when it was asked are here, so
 	// what is not here does not exist. answered and progress are the times of the
@@ -49,6 +52,7 @@ type collection struct {
 
 // touch gives a changed member its new place, or brings a new one in.
 func (c *collection) touch(e *entry, n uint64) {
+	c.beats.remove(e.life) // who is sent the content is sent its ttl
 	switch {
 	case e.coll == nil:
 		e.coll, e.added, e.epoch = c, n, c.epoch
@@ -69,6 +73,7 @@ func (c *collection) touch(e *entry, n uint64) {
 // bury turns a member into a tombstone.
 func (c *collection) bury(e *entry, n uint64) {
 	c.live.remove(e)
+	c.beats.remove(e.life)
 	e.dead, e.changed = true, n
 	c.tombs.push(e)
 	c.changes++
@@ -116,6 +121,7 @@ func (c *collection) disown(e *entry) {
 func (c *collection) discard(e *entry) {
 	c.tombs.remove(e)
 	e.coll, e.dead = nil, false
+	c.table.endLife(e)
 	c.table.forgetUnused(e)
 }
 
@@ -176,9 +182,12 @@ func (t *table) dropCollection(c *collection) {
 		for l.head != nil {
 			e := l.head
 			l.remove(e)
+			c.beats.remove(e.life)
 			e.coll, e.dead = nil, false
 			if e.res != nil {
 				t.loosen(e)
+			} else {
+				t.endLife(e)
 			}
 			t.forgetUnused(e)
 		}
@@ -200,6 +209,8 @@ type cursor struct {
 	reached uint64 // highest sent of any pass before the present one
 	at      *entry // the member with number sent, unless it changed since
 	tomb    *entry // the tombstone with number removed, likewise
+	beats   uint64 // last heartbeat of a member that the client was told (TTL-3)
+	judged  uint64 // last removal that was looked at for what expired
 
 	seen    uint64 // coll.changes when it was last level with the collection
 	since   int    // changes sent since then
@@ -218,8 +229,12 @@ func (c *collection) follow(w *watch, spelling string) *cursor {
 	f := &cursor{
 		client: w.client, watch: w, coll: c, pos: len(c.followers), name: spelling,
 		born: n, removed: n, seen: c.changes, renamed: asked(spelling, c.key) != c.key,
+		beats: c.table.store.beats, judged: n,
 	}
 	c.followers = append(c.followers, f)
+	if w.client.form.TTL {
+		c.timed++
+	}
 	c.interest.want()
 	return f
 }
@@ -232,6 +247,9 @@ func (f *cursor) unfollow() {
 	c.followers[f.pos].pos = f.pos
 	c.followers[last] = nil
 	c.followers = c.followers[:last]
+	if f.client.form.TTL {
+		c.timed--
+	}
 	if last == 0 {
 		c.sweep()
 		c.interest.release()

@@ -33,6 +33,7 @@ type entry struct {
 	subs     []*nameSub // who subscribed to it by name
 	interest *interest  // its own upstream subscription; nil if a collection brings it
 	past     *history   // what it held before; nil until that was something
+	life     *lifetime  // nil: it never had a ttl; kept by tombstones of what expired
 
 	epoch   uint32 // of the collection, when the server last confirmed it (RES-14)
 	state   state

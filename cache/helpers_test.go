@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // The types of the schedules, and how they are written in them.
@@ -55,6 +56,7 @@ type sights struct {
 	hits, misses int
 	evicted      map[Reason]int
 	unsolicited  int
+	expired      int
 }
 
 func (s *sights) Lookup(_ string, hit bool) {
@@ -66,6 +68,7 @@ func (s *sights) Lookup(_ string, hit bool) {
 }
 func (s *sights) Evicted(_ string, reason Reason) { s.evicted[reason]++ }
 func (s *sights) Unsolicited(_ string, n int)     { s.unsolicited += n }
+func (s *sights) Expired(string)                  { s.expired++ }
 
 func newBed(tb testing.TB, limits Limits) *bed {
 	tb.Helper()
@@ -145,9 +148,12 @@ func (b *bed) demand(stream int) []string {
 }
 
 // resource is one as the server sends it: "name@version", "name@version:content"
-// where the version does not say which content it is, "name@version|alias,alias".
+// where the version does not say which content it is, "name@version~ttl",
+// "name@version|alias,alias", and with "=" before it without payload.
 func resource(typeURL, text string) *wire.Resource {
+	text, bare := strings.CutPrefix(text, "=")
 	text, aliases, _ := strings.Cut(text, "|")
+	text, ttl, timed := strings.Cut(text, "~")
 	text, content, ok := strings.Cut(text, "@")
 	name := text
 	version := content
@@ -163,6 +169,16 @@ func resource(typeURL, text string) *wire.Resource {
 	if aliases != "" {
 		p.Aliases = strings.Split(aliases, ",")
 	}
+	if timed {
+		d, err := time.ParseDuration(ttl)
+		if err != nil {
+			panic(err)
+		}
+		p.Ttl = durationpb.New(d)
+	}
+	if bare {
+		p.Resource = nil
+	}
 	r, err := wire.NewResource(p)
 	if err != nil {
 		panic(err)
@@ -170,13 +186,16 @@ func resource(typeURL, text string) *wire.Resource {
 	return r
 }
 
-// response is what the server says: "+name@version" (see resource), "-name".
+// response is what the server says: "+name@version" (see resource), "-name", and
+// "=name@version~ttl" for a heartbeat.
 func response(typeURL string, words ...string) *wire.DeltaResponse {
 	r := &wire.DeltaResponse{TypeURL: typeURL}
 	for _, w := range words {
 		switch w[0] {
 		case '+':
 			r.Resources = append(r.Resources, resource(typeURL, w[1:]))
+		case '=':
+			r.Resources = append(r.Resources, resource(typeURL, w))
 		case '-':
 			r.Removed = append(r.Removed, w[1:])
 		default:
@@ -225,8 +244,12 @@ type peer struct {
 }
 
 func (b *bed) join() *peer {
+	return b.joinAs(Form{})
+}
+
+func (b *bed) joinAs(form Form) *peer {
 	p := &peer{bed: b, bell: make(chan struct{}, 1), busy: map[string]bool{}, size: 1 << 20}
-	p.c = b.store.Join(p.bell, Form{})
+	p.c = b.store.Join(p.bell, form)
 	return p
 }
 
@@ -278,8 +301,8 @@ func (p *peer) rang() bool {
 	}
 }
 
-// collect takes everything and tells one line per batch: +name@version, -name,
-// !name for an error. Removals that waited for later types stand behind "CDS!".
+// collect takes everything and tells one line per batch: +name@version (with ~ttl),
+// =name@version~ttl for a heartbeat, -name, !name for an error. Removals that waited for later types stand behind "CDS!".
 func (p *peer) collect() []string {
 	p.Helper()
 	var said []string
@@ -322,7 +345,14 @@ func (p *peer) render(b *Batch) string {
 		return name
 	}
 	for _, res := range r.Resources {
-		words = append(words, fmt.Sprintf("+%s@%s", once(res.Name), res.Version))
+		sign, ttl := "+", ""
+		if res.Resource == nil {
+			sign = "="
+		}
+		if res.Ttl != nil {
+			ttl = "~" + res.Ttl.AsDuration().String()
+		}
+		words = append(words, fmt.Sprintf("%s%s@%s%s", sign, once(res.Name), res.Version, ttl))
 	}
 	for _, n := range r.RemovedResources {
 		words = append(words, "-"+once(n))

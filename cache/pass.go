@@ -11,9 +11,11 @@ import (
 // pass gathers the batches of one Collect.
 type pass struct {
 	size, left int
+	forced     bool // what is taken now goes out although an acknowledgement is awaited
 	removing   bool
 	full       bool
 	out        []*Batch
+	now        time.Time // of the pass, once it was asked for
 	// The batch that is being filled, for one watch and kind.
 	cur   *Batch
 	watch *watch
@@ -93,15 +95,22 @@ const nameOverhead = 8
 
 // add puts a resource into the batch.
 func (p *pass) add(e *entry, name string, pushed bool) bool {
-	if !p.room(e.res.Size() + len(name) + nameOverhead) {
+	size, ttl := e.res.Size()+len(name)+nameOverhead, p.remaining(e)
+	if ttl > 0 {
+		size += ttlOverhead
+	}
+	if !p.room(size) {
 		return false
 	}
 	if !p.first(name) {
 		return true
 	}
-	if name == e.res.Name {
+	switch {
+	case ttl > 0:
+		p.cur.Body.AddTTL(e.res, name, ttl)
+	case name == e.res.Name:
 		p.cur.Body.Add(e.res)
-	} else {
+	default:
 		p.cur.Body.AddAs(e.res, name)
 	}
 	p.taken(e, pushed)
@@ -175,7 +184,7 @@ func (p *pass) dirtyNames(w *watch, away bool) {
 	for _, sub := range w.dirty {
 		switch {
 		case sub.ended:
-		case p.full, sub.takesAway() != away, !p.name(w, sub):
+		case p.full, sub.takesAway() != away, sub.beat && p.forced, !p.name(w, sub):
 			kept = append(kept, sub)
 		}
 	}
@@ -191,14 +200,16 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 	e := sub.entry
 	switch e.state {
 	case present:
-		if v, ok := w.held[e.key]; ok && e.holdsVersion(v) {
-			break // RES-11: the client has it
-		}
 		name := sub.spelling
 		if e.alias {
 			name = e.res.Name
 		}
-		if !p.add(e, name, sub.pushed) {
+		switch v, held := w.held[e.key]; {
+		case sub.beat, held && e.holdsVersion(v): // RES-11: the client has it
+			if !p.known(e, name) {
+				return false
+			}
+		case !p.add(e, name, sub.pushed):
 			return false
 		}
 	case absent:
@@ -214,7 +225,7 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 	}
 	w.held = without(w.held, e.key)
 	sub.holds = e.state == present
-	sub.dirty, sub.pushed = false, false
+	sub.dirty, sub.pushed, sub.beat = false, false, false
 	return true
 }
 
@@ -236,6 +247,9 @@ func (p *pass) fail(e *entry, sub *nameSub) bool {
 func (p *pass) follow(w *watch, f *cursor) {
 	c := f.coll
 	f.reached = max(f.reached, f.sent)
+	if w.client.form.TTL && !p.lives(w, f) {
+		return
+	}
 	for e := c.live.after(f.sent, f.at, c); e != nil; e = e.next {
 		if !p.member(w, f, e) {
 			return
@@ -265,6 +279,9 @@ func (p *pass) member(w *watch, f *cursor, e *entry) bool {
 	switch {
 	case w.named(e.key): // served by name
 	case held && e.holdsVersion(v): // RES-11
+		if !p.known(e, f.spell(e)) {
+			return false
+		}
 	default:
 		if !p.add(e, f.spell(e), pushed) {
 			return false
@@ -298,6 +315,8 @@ func (p *pass) bury(w *watch, f *cursor) {
 		_, owed := w.answers[e.key]
 		switch {
 		case w.named(e.key):
+			f.since++
+		case f.drops(e) && !held && !owed: // TTL-2
 			f.since++
 		case held || owed || e.added <= f.reached:
 			if !p.remove(f.spell(e)) {

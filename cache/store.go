@@ -29,10 +29,13 @@ type Store struct {
 
 	applyMu sync.Mutex    // held over Apply and Settle; guards what follows
 	moved   []*collection // changed by the present one
+	beaten  []*collection // with heartbeats in the present one
 	wakes   []*Client     // whom to wake when mu is released
 
 	mu        sync.RWMutex
 	seq       uint64 // number of the last change
+	beats     uint64 // number of the last heartbeat
+	expiry    expiry
 	tables    map[tableKey]*table
 	clients   map[*Client]struct{}
 	unsettled map[*collection]struct{} // all whose quiet time may have to be ended: Settle is called for every response
@@ -171,6 +174,7 @@ func (s *Store) finish() {
 		s.moved[i] = nil
 	}
 	s.moved = s.moved[:0]
+	s.wakeBeaten()
 }
 
 // wake puts a watch's client on the list of whom to wake, once until it collects.

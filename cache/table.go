@@ -157,6 +157,7 @@ func (t *table) forgetUnused(e *entry) {
 		return
 	}
 	t.unloosen(e)
+	t.endLife(e)
 	if e.res != nil {
 		t.account(-1, -e.size())
 		t.unalias(e)
@@ -204,6 +205,7 @@ func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time)
 		e.changed = n
 		t.loosen(e)
 	}
+	t.live(e, r, now)
 	for _, s := range e.subs {
 		s.push()
 	}
@@ -230,8 +232,12 @@ func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time
 	}
 	e.res, e.err, e.state, e.alias, e.tainted = nil, err, to, false, false
 	e.received = now.UnixNano()
+	expired := e.life != nil && e.life.expired
+	t.die(e)
 	for _, s := range e.subs {
-		s.push()
+		if !expired || !s.drops() {
+			s.push()
+		}
 	}
 	switch i := e.interest; {
 	case i == nil && len(e.subs) > 0:
@@ -272,6 +278,8 @@ func (t *table) serveAliases(key string, r *wire.Resource, now time.Time) bool {
 			}
 			e.alias = true
 			t.set(e, r, nil, now)
+		} else {
+			t.resent(e, r, now)
 		}
 		served = append(served, e)
 	}

@@ -40,6 +40,7 @@ type nameSub struct {
 
 	dirty  bool // in watch.dirty
 	pushed bool // dirty because of a change, not of a subscription
+	beat   bool // dirty because of a heartbeat alone (TTL-3)
 	holds  bool // the client may have the resource
 	ended  bool
 }
@@ -54,7 +55,7 @@ func (n *nameSub) push() {
 		n.dirty = true
 		n.watch.dirty = append(n.watch.dirty, n)
 	}
-	n.pushed = true
+	n.pushed, n.beat = true, false
 	n.watch.client.store.wake(n.watch)
 }
 
@@ -130,6 +131,7 @@ func (w *watch) subscribeName(n Name) {
 	// client that subscribes explicitly later may have forgotten it (RES-15).
 	w.held = without(w.held, n.Key)
 	w.answered(n.Key)
+	sub.beat = false // the content is sent again, and says its ttl
 	if sub.entry.state != unknown && !sub.dirty {
 		sub.dirty = true
 		w.dirty = append(w.dirty, sub)

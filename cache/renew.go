@@ -1,0 +1,102 @@
+package cache
+
+import "time"
+
+// ttlOverhead is what a ttl takes in a response at most.
+const ttlOverhead = 24
+
+// remaining is the ttl that a client is sent with e now (TTL-2); 0: none.
+func (p *pass) remaining(e *entry) time.Duration {
+	if !p.watch.client.form.TTL || e.life == nil || e.life.ttl == 0 {
+		return 0
+	}
+	if p.now.IsZero() {
+		p.now = time.Now()
+	}
+	return max(minRemaining, e.life.deadline.Sub(p.now))
+}
+
+// renew tells a client that has the content of e what became of its ttl: with a
+// heartbeat, or with the content if it has none any more (TTL-4). The content also
+// goes where one response could hold the same name twice, and the heartbeat would
+// take the place of content that is on its way under that name (RES-4).
+func (p *pass) renew(e *entry, name string) bool {
+	ttl := p.remaining(e)
+	if ttl == 0 || p.table.aliased != nil || p.watch.directives {
+		return p.add(e, name, false)
+	}
+	version := e.version()
+	if !p.room(len(name) + len(version) + 2*nameOverhead + ttlOverhead) {
+		return false
+	}
+	p.cur.Body.AddHeartbeat(name, version, ttl)
+	return true
+}
+
+// known tells what a client that holds the content of e already must know: the
+// ttl, if it can do that.
+func (p *pass) known(e *entry, name string) bool {
+	return e.life == nil || !p.watch.client.form.TTL || p.renew(e, name)
+}
+
+// lives brings a cursor level with what happened to the ttls of its collection.
+// That comes before its members: what is still to be sent of them says its ttl
+// itself. False if there is no room.
+func (p *pass) lives(w *watch, f *cursor) bool {
+	f.judge()
+	if p.forced {
+		return true // heartbeats overtake no acknowledgement
+	}
+	for l := f.coll.beats.after(f.beats); l != nil; l = l.next {
+		e := l.entry
+		_, owed := w.answers[e.key]
+		told := w.named(e.key) || owed || e.changed > f.sent // otherwise
+		if !told && !p.renew(e, f.spell(e)) {
+			return false
+		}
+		f.beats = l.beat
+	}
+	return true
+}
+
+// judge looks at what expired since the last pass. A client that can do ttl drops
+// it by itself if it knew the content and the ttl that ran out; if not it may hold
+// something older for longer, and is told.
+func (f *cursor) judge() {
+	c := f.coll
+	for e := c.tombs.after(f.judged, nil, c); e != nil; e = e.next {
+		if l := e.life; l != nil && e.added <= f.reached && (l.content > f.sent || l.beat > f.beats) {
+			f.mayHold(e.key)
+		}
+	}
+	if c.tombs.tail != nil {
+		f.judged = c.tombs.tail.changed
+	}
+}
+
+// drops reports whether the client drops the member that e was by itself.
+func (f *cursor) drops(e *entry) bool { return f.client.form.TTL && e.life != nil }
+
+// beatsDue reports whether a client is to be told of heartbeats. Nothing waits for
+// them, and they go before no acknowledgement.
+func (w *watch) beatsDue() bool {
+	if !w.client.form.TTL {
+		return false
+	}
+	for _, sub := range w.dirty {
+		if !sub.ended && sub.beat {
+			return true
+		}
+	}
+	for _, g := range w.globs {
+		if g.beatsDue() {
+			return true
+		}
+	}
+	return w.wildcard != nil && w.wildcard.beatsDue()
+}
+
+func (f *cursor) beatsDue() bool {
+	t := f.coll.beats.tail
+	return t != nil && t.beat > f.beats
+}
