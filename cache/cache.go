@@ -65,6 +65,7 @@ type Cache struct {
 	observer Observer
 	kick     chan struct{} // one slot: the LRU got a first deadline
 	seed     maphash.Seed
+	now      func() time.Time // time.Now, but in the model test: rapid cannot look into a bubble
 
 	resources atomic.Int64
 	bytes     atomic.Int64
@@ -88,7 +89,7 @@ func New(limits Limits, observer Observer) *Cache {
 	}
 	return &Cache{
 		limits: limits, observer: observer, idle: idle,
-		kick: make(chan struct{}, 1), seed: maphash.MakeSeed(),
+		kick: make(chan struct{}, 1), seed: maphash.MakeSeed(), now: time.Now,
 	}
 }
 

@@ -14,15 +14,20 @@ import (
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"pgregory.net/rapid"
 )
 
 const clusterType = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 
+// longTTL is the longest that the modelled control plane gives.
+const longTTL = 10 * time.Second
+
 // content is one resource of the modelled control plane.
 type content struct {
 	version string
-	inStar  bool // part of what "*" means
+	inStar  bool          // part of what "*" means
+	ttl     time.Duration // 0: none
 }
 
 // modelServer is a control plane of one type: a map, and per upstream stream what
@@ -34,6 +39,7 @@ type modelServer struct {
 	streams [2]*modelStream
 	version int
 	resend  bool // the versions do not fit into a request (RES-14)
+	now     time.Time
 }
 
 type modelStream struct {
@@ -42,7 +48,8 @@ type modelStream struct {
 	queue []*wire.DeltaResponse
 }
 
-func resourceOf(name, version string) *wire.Resource {
+func resourceOf(name string, c content) *wire.Resource {
+	version := c.version
 	payload, err := anypb.New(&corev3.Address{Address: &corev3.Address_EnvoyInternalAddress{
 		EnvoyInternalAddress: &corev3.EnvoyInternalAddress{EndpointId: name + "@" + version},
 	}})
@@ -50,7 +57,19 @@ func resourceOf(name, version string) *wire.Resource {
 		panic(err)
 	}
 	payload.TypeUrl = clusterType
-	r, err := wire.NewResource(&discovery.Resource{Name: name, Version: version, Resource: payload})
+	return withTTL(&discovery.Resource{Name: name, Version: version, Resource: payload}, c)
+}
+
+// heartbeatOf is resourceOf without the payload.
+func heartbeatOf(name string, c content) *wire.Resource {
+	return withTTL(&discovery.Resource{Name: name, Version: c.version}, c)
+}
+
+func withTTL(p *discovery.Resource, c content) *wire.Resource {
+	if c.ttl > 0 {
+		p.Ttl = durationpb.New(c.ttl)
+	}
+	r, err := wire.NewResource(p)
 	if err != nil {
 		panic(err)
 	}
@@ -128,7 +147,7 @@ func (m *modelServer) subscribe(stream int, sub wire.Subscription, versions map[
 	for _, n := range slices.Sorted(maps.Keys(m.exists)) {
 		c := m.exists[n]
 		if covered(fresh, n, c) && versions[n] != c.version {
-			resp.Resources = append(resp.Resources, resourceOf(n, c.version))
+			resp.Resources = append(resp.Resources, resourceOf(n, c))
 			named[n] = true
 		}
 		if covered(st.subs, n, c) {
@@ -174,7 +193,7 @@ func (m *modelServer) set(name string, c *content) {
 		switch {
 		case c != nil && covered(st.subs, name, *c):
 			if st.known[name] != c.version {
-				resp.Resources = append(resp.Resources, resourceOf(name, c.version))
+				resp.Resources = append(resp.Resources, resourceOf(name, *c))
 				st.known[name] = c.version
 			}
 		case had && covered(st.subs, name, old):
@@ -187,6 +206,48 @@ func (m *modelServer) set(name string, c *content) {
 	}
 }
 
+// say has what the server says of a resource that it has go to every stream that
+// knows it.
+func (m *modelServer) say(name string, r func(string, content) *wire.Resource) {
+	c, ok := m.exists[name]
+	if !ok {
+		return
+	}
+	for _, st := range m.streams {
+		if st != nil && st.known[name] == c.version {
+			st.queue = append(st.queue, &wire.DeltaResponse{TypeURL: clusterType, Resources: []*wire.Resource{r(name, c)}})
+		}
+	}
+}
+
+// beat sends a heartbeat for each resource with a ttl.
+func (m *modelServer) beat() {
+	for name, c := range m.exists {
+		if c.ttl > 0 {
+			m.say(name, heartbeatOf)
+		}
+	}
+}
+
+// quiet has everything that is on its way arrive.
+func (m *modelServer) quiet() {
+	for busy := true; busy; {
+		busy = false
+		for stream := range 2 {
+			m.pump(stream)
+			for m.deliver(stream) {
+				busy = true
+			}
+		}
+	}
+}
+
+// pass lets time pass.
+func (m *modelServer) pass(d time.Duration) {
+	m.now = m.now.Add(d)
+	m.store.Settle(m.now)
+}
+
 // deliver applies the next response of a stream.
 func (m *modelServer) deliver(stream int) bool {
 	st := m.streams[stream]
@@ -195,7 +256,7 @@ func (m *modelServer) deliver(stream int) bool {
 	}
 	r := st.queue[0]
 	st.queue = st.queue[1:]
-	if err := m.store.Apply(stream, r, time.Now()); err != nil {
+	if err := m.store.Apply(stream, r, m.now); err != nil {
 		m.t.Fatalf("rejected: %v", err)
 	}
 	return true
@@ -211,11 +272,39 @@ func (m *modelServer) lose(stream int) {
 // modelClient is the naive model: a map of what a real client would hold. It
 // compares URNs as NAME-3 has it, so that it holds one under its key.
 type modelClient struct {
+	server *modelServer
 	client *Client
 	bell   chan struct{}
 	subs   map[string]bool // by spelling
 	once   map[string]bool // likewise, also those that ended: they are answered too (SUB-8)
 	holds  map[string]string
+	clocks map[string]time.Time // when it drops what it holds, if it can do ttl (TTL-2)
+}
+
+// drop drops what has outlived its ttl.
+func (c *modelClient) drop() {
+	for key, at := range c.clocks {
+		if !c.server.now.Before(at) {
+			delete(c.holds, key)
+			delete(c.clocks, key)
+		}
+	}
+}
+
+// take applies a resource.
+func (c *modelClient) take(t *rapid.T, r *discovery.Resource) {
+	key, ttl := keyOf(r.Name), r.Ttl.AsDuration()
+	switch {
+	case r.Ttl != nil && (!c.client.form.TTL || ttl <= 0 || ttl > longTTL):
+		t.Fatalf("TTL-1, TTL-2: sent %q with a ttl of %v, can do ttl: %t", r.Name, ttl, c.client.form.TTL)
+	case r.Resource == nil && (r.Ttl == nil || c.holds[key] != r.Version):
+		t.Fatalf("TTL-3: a heartbeat for %q@%s with a ttl of %v, but it holds %q", r.Name, r.Version, ttl, c.holds[key])
+	}
+	c.holds[key] = r.Version
+	delete(c.clocks, key)
+	if r.Ttl != nil {
+		c.clocks[key] = c.server.now.Add(ttl)
+	}
 }
 
 // keys are its subscriptions by key.
@@ -261,12 +350,14 @@ func (c *modelClient) update(sub, unsub []string, warm map[string]string) {
 	for n := range c.holds {
 		if !c.covers(n) {
 			delete(c.holds, n)
+			delete(c.clocks, n)
 		}
 	}
 }
 
 // collect applies what the relay sends, in small parts, and holds it to RES-4.
 func (c *modelClient) collect(t *rapid.T, size int) {
+	c.drop()
 	for {
 		batches, more, err := c.client.Collect(func(string) bool { return false }, size, 2)
 		if err != nil {
@@ -286,7 +377,7 @@ func (c *modelClient) collect(t *rapid.T, size int) {
 				if !c.covers(keyOf(r.Name)) || !c.asked(r.Name) {
 					t.Fatalf("sent %q without being asked, subscribed: %v", r.Name, c.subs)
 				}
-				c.holds[keyOf(r.Name)] = r.Version
+				c.take(t, r)
 			}
 			for _, n := range resp.RemovedResources {
 				if seen[n] {
@@ -297,6 +388,7 @@ func (c *modelClient) collect(t *rapid.T, size int) {
 					t.Fatalf("removed %q, subscribed: %v", n, c.subs)
 				}
 				delete(c.holds, keyOf(n))
+				delete(c.clocks, keyOf(n))
 			}
 		}
 		if !more && len(batches) == 0 {
@@ -322,17 +414,26 @@ var modelSubs = append([]string{
 // TestModel holds a store to a naive model, a map per client, under random
 // operations on both sides, with responses on their way while subscriptions
 // change: SUB-1, SUB-5, SUB-7 to SUB-12, RES-1, RES-4 to RES-6, RES-11, RES-12,
-// RES-14, GLOB-1 to GLOB-6, NAME-3, NAME-4, NAME-8, and the eviction races.
-func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_NAME4_NAME8(t *testing.T) {
+// RES-14, GLOB-1 to GLOB-6, NAME-3, NAME-4, NAME-8, TTL-1 to TTL-4, and the
+// eviction races.
+func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_NAME4_NAME8_TTL2_TTL3(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cache := New(Limits{MaxResources: int64(rapid.SampledFrom([]int{0, 3}).Draw(t, "max")), Idle: time.Hour}, nil)
 		store := cache.Open(Source{Quiet: time.Second})
-		server := &modelServer{t: t, store: store, exists: map[string]content{}, resend: rapid.Bool().Draw(t, "resend")}
+		server := &modelServer{t: t, store: store, exists: map[string]content{}, resend: rapid.Bool().Draw(t, "resend"), now: time.Now()}
+		cache.now = func() time.Time { return server.now }
 		var clients []*modelClient
-		join := func(warm map[string]string) *modelClient {
-			c := &modelClient{bell: make(chan struct{}, 1), subs: map[string]bool{}, once: map[string]bool{}, holds: map[string]string{}}
-			c.client = store.Join(c.bell, Form{})
-			maps.Copy(c.holds, warm)
+		join := func(form Form, old *modelClient) *modelClient {
+			c := &modelClient{
+				server: server, bell: make(chan struct{}, 1), subs: map[string]bool{}, once: map[string]bool{},
+				holds: map[string]string{}, clocks: map[string]time.Time{},
+			}
+			c.client = store.Join(c.bell, form)
+			if old != nil {
+				old.drop()
+				maps.Copy(c.holds, old.holds)
+				maps.Copy(c.clocks, old.clocks)
+			}
 			clients = append(clients, c)
 			return c
 		}
@@ -343,7 +444,7 @@ func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_N
 		}
 		client := func() *modelClient {
 			if len(clients) == 0 {
-				return join(nil)
+				return join(Form{}, nil)
 			}
 			return clients[rapid.IntRange(0, len(clients)-1).Draw(t, "client")]
 		}
@@ -359,10 +460,21 @@ func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_N
 				if had {
 					star = old.inStar
 				}
-				server.set(name, &content{fmt.Sprint(server.version), star})
+				ttl := rapid.SampledFrom([]time.Duration{0, 3 * time.Second, longTTL}).Draw(t, "ttl")
+				server.set(name, &content{fmt.Sprint(server.version), star, ttl})
 			},
+			"beat": func(*rapid.T) { server.beat() },
+			"retime": func(t *rapid.T) { // the same with another ttl (TTL-4)
+				name := rapid.SampledFrom(modelNames).Draw(t, "name")
+				if c := server.exists[name]; c.ttl > 0 { // else no stream that resumes could tell of it
+					c.ttl = rapid.SampledFrom([]time.Duration{2 * time.Second, longTTL}).Draw(t, "ttl")
+					server.exists[name] = c
+					server.say(name, resourceOf)
+				}
+			},
+			"pass":  func(t *rapid.T) { server.pass(time.Duration(rapid.IntRange(1, 4).Draw(t, "s")) * time.Second) },
 			"unset": func(t *rapid.T) { server.set(rapid.SampledFrom(modelNames).Draw(t, "name"), nil) },
-			"join":  func(*rapid.T) { join(nil) },
+			"join":  func(t *rapid.T) { join(Form{TTL: rapid.Bool().Draw(t, "can do ttl")}, nil) },
 			"subscribe": func(*rapid.T) {
 				c := client()
 				c.update(some(modelSubs, "subscribe"), nil, nil)
@@ -382,8 +494,8 @@ func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_N
 				i := slices.Index(clients, c)
 				clients = slices.Delete(clients, i, i+1)
 				c.client.Leave()
-				n := join(c.holds)
-				n.update(slices.Sorted(maps.Keys(c.subs)), nil, c.holds)
+				n := join(c.client.form, c)
+				n.update(slices.Sorted(maps.Keys(c.subs)), nil, n.holds)
 			},
 			"leave": func(*rapid.T) {
 				c := client()
@@ -397,33 +509,48 @@ func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_N
 			"limit":   func(t *rapid.T) { server.resend = rapid.Bool().Draw(t, "resend") },
 			"lose":    func(t *rapid.T) { server.lose(rapid.IntRange(0, 1).Draw(t, "stream")) },
 			"expire":  func(*rapid.T) { cache.Expire(time.Now().Add(2 * time.Hour)) },
-			"settle":  func(*rapid.T) { store.Settle(time.Now().Add(time.Minute)) },
+			"settle":  func(*rapid.T) { server.pass(time.Minute) },
 			"":        func(*rapid.T) { check("a step") },
 		})
-		// Quiet: everything on its way arrives.
-		for busy := true; busy; {
-			busy = false
-			for stream := range 2 {
-				server.pump(stream)
-				for server.deliver(stream) {
-					busy = true
+		agree := func(when string, exists func(content) bool) {
+			for i, c := range clients {
+				c.collect(t, 1<<20)
+				want := map[string]string{}
+				for n, x := range server.exists {
+					if covered(c.keys(), n, x) && exists(x) {
+						want[n] = x.version
+					}
+				}
+				if !maps.Equal(c.holds, want) {
+					t.Fatalf("%s client %d (%v, can do ttl: %t) holds %v, a direct client would hold %v",
+						when, i, slices.Sorted(maps.Keys(c.subs)), c.client.form.TTL, c.holds, want)
 				}
 			}
+			check(when)
 		}
-		store.Settle(time.Now().Add(time.Hour))
-		for i, c := range clients {
-			c.collect(t, 1<<20)
-			want := map[string]string{}
-			for n, x := range server.exists {
-				if covered(c.keys(), n, x) {
-					want[n] = x.version
-				}
-			}
-			if !maps.Equal(c.holds, want) {
-				t.Fatalf("client %d (%v) holds %v, a direct client would hold %v", i, slices.Sorted(maps.Keys(c.subs)), c.holds, want)
+		// Quiet: everything on its way arrives, quiet times end.
+		for range 2 { // a name that a glob brought is asked for when it expires, and comes back once
+			server.quiet()
+			server.pass(time.Hour)
+		}
+		server.quiet()
+		agree("TTL-2: after all ttls", func(c content) bool { return c.ttl == 0 })
+		for n, c := range server.exists {
+			if c.ttl > 0 {
+				server.version++
+				server.set(n, &content{fmt.Sprint(server.version), c.inStar, longTTL})
 			}
 		}
-		check("the end")
+		server.quiet()
+		agree("the end", func(content) bool { return true })
+		for range 3 {
+			server.pass(longTTL - 1)
+			server.beat()
+			server.quiet()
+			agree("TTL-3: with heartbeats", func(content) bool { return true })
+		}
+		server.pass(longTTL)
+		agree("TTL-2: without heartbeats", func(c content) bool { return c.ttl == 0 })
 		// SUB-10: the union of the clients' subscriptions, each once, and nothing
 		// that nobody wants once it is evicted.
 		for _, c := range clients {

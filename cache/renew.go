@@ -11,7 +11,7 @@ func (p *pass) remaining(e *entry) time.Duration {
 		return 0
 	}
 	if p.now.IsZero() {
-		p.now = time.Now()
+		p.now = p.watch.client.store.cache.now()
 	}
 	return max(minRemaining, e.life.deadline.Sub(p.now))
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,6 +35,7 @@ type stream struct {
 	// owned by the handler goroutine
 	log     *slog.Logger
 	routes  Routes
+	form    cache.Form // how the client is told, by what its node announces
 	clients map[*cache.Store]*cache.Client
 	order   []*cache.Client       // clients in the order in which they were joined
 	awaits  func(string) bool     // busy, made once
@@ -159,9 +161,13 @@ func (st *stream) requestsAtHand(requests <-chan *discovery.DeltaDiscoveryReques
 	return nil
 }
 
+// featureTTL is what a client announces that can do resource ttl (TTL-1).
+const featureTTL = "xds.config.supports-resource-ttl"
+
 // begin takes the node from the stream's first request (STR-1).
 func (st *stream) begin(node *corev3.Node) {
 	st.routes = st.server.config.Router.Open(node, st.peer)
+	st.form.TTL = slices.Contains(node.GetClientFeatures(), featureTTL)
 	st.mu.Lock()
 	st.status.Node, st.status.Cluster = clip(node.GetId()), clip(node.GetCluster())
 	st.mu.Unlock()
@@ -173,7 +179,7 @@ func (st *stream) begin(node *corev3.Node) {
 func (st *stream) client(s *cache.Store) *cache.Client {
 	c := st.clients[s]
 	if c == nil {
-		c = s.Join(st.bell, cache.Form{})
+		c = s.Join(st.bell, st.form)
 		st.clients[s] = c
 		st.order = append(st.order, c)
 	}

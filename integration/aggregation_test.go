@@ -81,7 +81,7 @@ func TestClientFeaturesUpstream_AGG3_STR2(t *testing.T) {
 	}
 	const lb = "envoy.lb.does_not_support_overprovisioning"
 	err = g.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: clusterType, Node: &corev3.Node{
-		Id: "a", Cluster: "edge", ClientFeatures: []string{lb, "xds.config.supports-resource-ttl"},
+		Id: "a", Cluster: "edge", ClientFeatures: []string{lb, "xds.config.something-else"},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -93,8 +93,9 @@ func TestClientFeaturesUpstream_AGG3_STR2(t *testing.T) {
 	if node.GetId() != "a" || node.GetCluster() != "edge" {
 		t.Errorf("AGG-3: the control plane sees %v", node)
 	}
-	if got := node.GetClientFeatures(); !slices.Equal(got, []string{lb}) {
-		t.Errorf("AGG-3: client features upstream %v, want %v", got, []string{lb})
+	// The ttl is the relay's own word, whatever the client says.
+	if got, want := node.GetClientFeatures(), []string{lb, ttlFeature}; !slices.Equal(got, want) {
+		t.Errorf("AGG-3 TTL-1: client features upstream %v, want %v", got, want)
 	}
 }
 

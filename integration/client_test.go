@@ -21,8 +21,9 @@ import (
 // client is an incremental ADS client that behaves as told: it holds what it is
 // sent, may stop reading, may not acknowledge, and comes back with its versions.
 type client struct {
-	node string
-	conn *grpc.ClientConn
+	node     string
+	features []string // announced by the node
+	conn     *grpc.ClientConn
 
 	sending sync.Mutex // one sender at a time
 
@@ -117,7 +118,7 @@ func (c *client) connect(warm bool) error {
 func (c *client) send(g discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, r *discovery.DeltaDiscoveryRequest) error {
 	c.sending.Lock()
 	defer c.sending.Unlock()
-	r.Node = &corev3.Node{Id: c.node}
+	r.Node = &corev3.Node{Id: c.node, ClientFeatures: c.features}
 	return g.Send(r)
 }
 

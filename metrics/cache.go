@@ -13,8 +13,8 @@ type cacheSeries struct {
 }
 
 type cacheType struct {
-	hits, misses, unsolicited prometheus.Counter
-	evictions                 map[cache.Reason]prometheus.Counter // read only
+	hits, misses, unsolicited, expired prometheus.Counter
+	evictions                          map[cache.Reason]prometheus.Counter // read only
 }
 
 var _ cache.Observer = (*cacheSeries)(nil)
@@ -27,12 +27,15 @@ func newCacheSeries(s *set) *cacheSeries {
 		"Names and collections without a watcher that were let go.", labelType, labelReason)
 	unsolicited := s.counter("cache", "unsolicited_resources_total",
 		"Resources that a server sent unasked, which are left out.", labelType)
+	expired := s.counter("cache", "expired_resources_total",
+		"Resources that outlived their ttl and were dropped.", labelType)
 	c := new(cacheSeries)
 	for k, name := range shortNames {
 		c.types[k] = cacheType{
 			hits:        lookups.WithLabelValues(name, "hit"),
 			misses:      lookups.WithLabelValues(name, "miss"),
 			unsolicited: unsolicited.WithLabelValues(name),
+			expired:     expired.WithLabelValues(name),
 			evictions:   make(map[cache.Reason]prometheus.Counter),
 		}
 		for _, r := range cache.Reasons() {
@@ -65,3 +68,6 @@ func (c *cacheSeries) Evicted(typeURL string, reason cache.Reason) {
 func (c *cacheSeries) Unsolicited(typeURL string, n int) {
 	c.of(typeURL).unsolicited.Add(float64(n))
 }
+
+// Expired implements cache.Observer.
+func (c *cacheSeries) Expired(typeURL string) { c.of(typeURL).expired.Inc() }

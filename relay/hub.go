@@ -191,11 +191,12 @@ func (h *hub) users(s *session) int {
 	return s.users
 }
 
-// features is what the relay can do as a client of control planes. It announces
-// nothing that it would have to translate for clients that cannot do it.
-var features []string
+// features is what the relay can do as a client of control planes. Of resource ttl
+// it spares its own clients that cannot do it the heartbeats, and tells them what
+// expired (TTL-2).
+func features() []string { return []string{"xds.config.supports-resource-ttl"} }
 
 // nodeFor is what the control plane of a client's scope is shown.
 func nodeFor(d keyer.Decision) func() *corev3.Node {
-	return func() *corev3.Node { return keyer.UpstreamNode(d.Node, features) }
+	return func() *corev3.Node { return keyer.UpstreamNode(d.Node, features()) }
 }

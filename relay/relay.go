@@ -83,7 +83,7 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
 	r.hub = &hub{
-		ctx: ctx, cache: r.cache, planes: make(map[string]*plane), node: cfg.NodeProto(),
+		ctx: ctx, cache: r.cache, planes: make(map[string]*plane), node: keyer.UpstreamNode(cfg.NodeProto(), features()),
 		linger: cfg.Aggregation.Linger.Std(), log: r.log, sessions: make(map[sessionKey]*session),
 		fullState: make(map[string]bool),
 	}
