@@ -16,7 +16,7 @@ func (p *pass) answers(w *watch, k kind, away bool) {
 			}
 		case e.coll.table.kind != k:
 			continue
-		case !p.add(e, w.cursorOf(e).spell(e), false):
+		case !p.add(e, e.res, w.cursorOf(e).spell(e), false):
 			return
 		}
 		if w.wildcard != nil {
@@ -67,6 +67,8 @@ func (f *cursor) lookup(key string) (e *entry, willTell bool) {
 		return nil, false
 	case e.dead:
 		return nil, e.changed > f.removed
+	case e.state == relayed:
+		return nil, true // with the content, which the server was asked for
 	}
 	return e, false
 }

@@ -160,6 +160,8 @@ func (u *update) resource(t *table, key string, r *wire.Resource) {
 	}
 	isNew := coll != nil && !e.member()
 	switch {
+	case r.DoNotCache:
+		t.relay(e, r, coll, u.received)
 	case e.res == nil || !e.res.SameContent(r):
 		t.set(e, r, coll, u.received)
 	case isNew:

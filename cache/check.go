@@ -90,7 +90,7 @@ func (t *table) check() (resources, bytes int64, err error) {
 	}
 	for key, served := range t.aliased {
 		for _, e := range served {
-			c.that(e.alias && e.res != nil && t.entries[e.key] == e, "alias %q of %q is broken", e.key, key)
+			c.that(e.alias && e.there() && t.entries[e.key] == e, "alias %q of %q is broken", e.key, key)
 		}
 	}
 	c.that(resources == t.resources && bytes == t.bytes && watchers == t.watchers,
@@ -127,7 +127,7 @@ func (coll *collection) check(c *checker, key string) {
 			c.that(e.prev == prev, "%q: list broken before %q", key, e.key)
 			c.that(e.coll == coll && e.dead == l.dead, "%q: %q is in the wrong list", key, e.key)
 			c.that(e.changed > last, "%q: %q is out of order", key, e.key)
-			c.that((e.state == present) != l.dead, "%q: %q is %s", key, e.key, e.state)
+			c.that(e.there() != l.dead, "%q: %q is %s", key, e.key, e.state)
 			c.that(coll.table.entries[e.key] == e, "%q: %q is not in the table", key, e.key)
 			last = e.changed
 			if !l.dead {
@@ -165,7 +165,7 @@ func (w *watch) check() error {
 	for name, sub := range w.names {
 		c.that(sub.spelling == name && !sub.ended, "subscription to %q is broken", name)
 		c.that(sub.dirty == dirty[sub], "%q: dirty %t, listed %t", name, sub.dirty, dirty[sub])
-		c.that(!sub.beat || (sub.dirty && sub.entry.state == present && sub.entry.life != nil), "%q is to be told of a heartbeat that did not come", name)
+		c.that(!sub.beat || (sub.dirty && sub.entry.there() && sub.entry.life != nil), "%q is to be told of a heartbeat that did not come", name)
 		if name != sub.entry.key {
 			respelled++
 		}
@@ -202,12 +202,14 @@ func (s *Store) checkExpiry() error {
 func (e *entry) checkLife(c *checker, t *table) {
 	l := e.life
 	if l == nil {
+		c.that(e.state != relayed, "%q is relayed, and nothing is known of it", e.key)
 		return
 	}
 	c.that(l.entry == e && l.table == t, "%q has the lifetime of another entry", e.key)
 	c.that(l.beat <= t.store.beats, "%q had a heartbeat in the future", e.key)
-	c.that((l.place > 0) == (e.res != nil && l.ttl > 0), "%q is %s with a ttl of %v, but at %d in the heap", e.key, e.state, l.ttl, l.place)
-	c.that(e.res != nil || (e.dead && l.expired), "%q has a lifetime, but is %s", e.key, e.state)
+	c.that((l.place > 0) == (e.there() && l.ttl > 0), "%q is %s with a ttl of %v, but at %d in the heap", e.key, e.state, l.ttl, l.place)
+	c.that((l.passed != nil) == (e.state == relayed), "%q is %s, passed on: %t", e.key, e.state, l.passed != nil)
+	c.that(e.there() || (e.dead && l.expired), "%q has a lifetime, but is %s", e.key, e.state)
 	c.that(!l.listed || e.member(), "%q has a heartbeat listed, but is no member", e.key)
 }
 
@@ -226,5 +228,12 @@ func (coll *collection) checkBeats(c *checker) {
 			timed++
 		}
 	}
+	relayedMembers := 0
+	for e := coll.live.head; e != nil; e = e.next {
+		if e.state == relayed {
+			relayedMembers++
+		}
+	}
+	c.that(relayedMembers == coll.relayed, "%q: %d members are not kept, counted as %d", coll.key, relayedMembers, coll.relayed)
 	c.that(timed == coll.timed, "%q: %d followers can do ttl, counted as %d", coll.key, timed, coll.timed)
 }

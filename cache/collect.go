@@ -187,4 +187,4 @@ func (w *watch) removalsDue() bool {
 
 // takesAway reports whether what is due removes something that the client may
 // hold, rather than telling it for the first time that there is nothing (RES-6).
-func (n *nameSub) takesAway() bool { return n.holds && n.entry.state != present }
+func (n *nameSub) takesAway() bool { return n.holds && !n.entry.there() }

@@ -3,6 +3,7 @@ package cache
 import (
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -39,6 +40,7 @@ type collection struct {
 	moved     bool   // in store.moved
 	beaten    bool   // in store.beaten
 	timed     int    // followers that can do ttl
+	relayed   int    // members that are not kept (TTL-5)
 
 	// synced: all members that the server had when it was asked are here, so
 	// what is not here does not exist. answered and progress are the times of the
@@ -221,6 +223,7 @@ type cursor struct {
 	// (initial_resource_versions), by key, until each was compared; what is left
 	// when the collection is synced does not exist any more (RES-11).
 	versions map[string]string
+	once     map[*entry]*wire.Resource // what is not kept and waits for the client (TTL-5)
 }
 
 // follow makes a client follow c from its beginning.
@@ -236,6 +239,7 @@ func (c *collection) follow(w *watch, spelling string) *cursor {
 		c.timed++
 	}
 	c.interest.want()
+	c.lack()
 	return f
 }
 
@@ -263,6 +267,7 @@ func (f *cursor) repeat() {
 	f.born = f.coll.table.store.seq
 	f.seen, f.since = f.coll.changes, 0
 	f.told = false
+	f.coll.lack()
 	for key := range f.versions {
 		f.versions[key] = "" // it may hold it still, or have forgotten it (RES-15)
 	}
@@ -302,7 +307,7 @@ func (f *cursor) compared(key string) {
 
 // without deletes a key. Maps do not shrink, and a client may live for months
 // after it began with a large one: an empty one is let go.
-func without[V any](m map[string]V, key string) map[string]V {
+func without[K comparable, V any](m map[K]V, key K) map[K]V {
 	delete(m, key)
 	if len(m) == 0 {
 		return nil

@@ -10,10 +10,11 @@ const (
 	present              // the server sent it
 	absent               // the server said that it does not exist
 	failed               // the server reported an error for it (ERR-1)
+	relayed              // the server sent it, and has it not kept (TTL-5)
 )
 
 func (s state) String() string {
-	return [...]string{"unknown", "present", "absent", "failed"}[s]
+	return [...]string{"unknown", "present", "absent", "failed", "relayed"}[s]
 }
 
 // entry is one name in a table. Guarded by Store.mu.
@@ -33,7 +34,7 @@ type entry struct {
 	subs     []*nameSub // who subscribed to it by name
 	interest *interest  // its own upstream subscription; nil if a collection brings it
 	past     *history   // what it held before; nil until that was something
-	life     *lifetime  // nil: it never had a ttl; kept by tombstones of what expired
+	life     *lifetime  // nil: it never had a ttl; kept by tombstones of what expired, and for relayed ones
 
 	epoch   uint32 // of the collection, when the server last confirmed it (RES-14)
 	state   state

@@ -13,6 +13,7 @@ type interest struct {
 	pending    int32  // place in table.pending from 1: the server is to be told something
 	subscribed bool   // on the stream as it is now
 	parked     bool   // nobody watches it: in the LRU
+	again      bool   // to be asked for anew, though it is subscribed to (TTL-5)
 	leaving    bool   // evicted: to be dropped when its unsubscribe is taken
 }
 
@@ -34,14 +35,14 @@ func (i *interest) watched() bool {
 }
 
 // kept reports whether what it stands for is worth keeping without a watcher:
-// names known absent, and failed ones, are not.
+// names known absent, failed ones, and those that nothing is kept of are not.
 func (i *interest) kept() bool {
 	return i.coll != nil || i.entry.state == present || i.entry.state == unknown
 }
 
 // subscribe notes that it goes upstream now, and says under which name.
 func (i *interest) subscribe() string {
-	i.subscribed = true
+	i.subscribed, i.again = true, false
 	i.as = i.name()
 	return i.as
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"google.golang.org/grpc/codes"
 )
 
@@ -93,9 +94,9 @@ func (p *pass) merged(w *watch, n int) {
 // nameOverhead is what a name takes in a response beyond its own bytes.
 const nameOverhead = 8
 
-// add puts a resource into the batch.
-func (p *pass) add(e *entry, name string, pushed bool) bool {
-	size, ttl := e.res.Size()+len(name)+nameOverhead, p.remaining(e)
+// add puts r, the content of e, into the batch.
+func (p *pass) add(e *entry, r *wire.Resource, name string, pushed bool) bool {
+	size, ttl := r.Size()+len(name)+nameOverhead, p.remaining(e)
 	if ttl > 0 {
 		size += ttlOverhead
 	}
@@ -107,11 +108,11 @@ func (p *pass) add(e *entry, name string, pushed bool) bool {
 	}
 	switch {
 	case ttl > 0:
-		p.cur.Body.AddTTL(e.res, name, ttl)
-	case name == e.res.Name:
-		p.cur.Body.Add(e.res)
+		p.cur.Body.AddTTL(r, name, ttl)
+	case name == r.Name:
+		p.cur.Body.Add(r)
 	default:
-		p.cur.Body.AddAs(e.res, name)
+		p.cur.Body.AddAs(r, name)
 	}
 	p.taken(e, pushed)
 	return true
@@ -199,18 +200,23 @@ func (p *pass) dirtyNames(w *watch, away bool) {
 func (p *pass) name(w *watch, sub *nameSub) bool {
 	e := sub.entry
 	switch e.state {
-	case present:
+	case present, relayed:
 		name := sub.spelling
 		if e.alias {
-			name = e.res.Name
+			name = e.servedName()
 		}
 		switch v, held := w.held[e.key]; {
 		case sub.beat, held && e.holdsVersion(v): // RES-11: the client has it
 			if !p.known(e, name) {
 				return false
 			}
-		case !p.add(e, name, sub.pushed):
-			return false
+			sub.holds = true
+		default:
+			r := e.contentFor(w.once[sub])
+			if r != nil && !p.add(e, r, name, sub.pushed) {
+				return false
+			}
+			sub.holds = sub.holds || r != nil
 		}
 	case absent:
 		if !p.remove(sub.spelling) {
@@ -224,7 +230,8 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 	case unknown:
 	}
 	w.held = without(w.held, e.key)
-	sub.holds = e.state == present
+	w.taken(sub)
+	sub.holds = sub.holds && e.there()
 	sub.dirty, sub.pushed, sub.beat = false, false, false
 	return true
 }
@@ -276,19 +283,22 @@ func (p *pass) follow(w *watch, f *cursor) {
 func (p *pass) member(w *watch, f *cursor, e *entry) bool {
 	pushed := e.changed > f.born
 	v, held := f.versions[e.key]
+	r := e.contentFor(f.once[e])
 	switch {
 	case w.named(e.key): // served by name
 	case held && e.holdsVersion(v): // RES-11
 		if !p.known(e, f.spell(e)) {
 			return false
 		}
+	case r == nil: // it was sent it, or the server is asked again for it (TTL-5)
 	default:
-		if !p.add(e, f.spell(e), pushed) {
+		if !p.add(e, r, f.spell(e), pushed) {
 			return false
 		}
 		w.answered(e.key)
 	}
 	f.compared(e.key)
+	f.taken(e)
 	if pushed {
 		f.since++
 	}
@@ -327,6 +337,7 @@ func (p *pass) bury(w *watch, f *cursor) {
 		default: // what came and went between two passes needs no word
 		}
 		f.compared(e.key)
+		f.taken(e)
 		w.answered(e.key)
 		f.removed, f.tomb = e.changed, e
 	}

@@ -21,9 +21,15 @@ func (p *pass) remaining(e *entry) time.Duration {
 // goes where one response could hold the same name twice, and the heartbeat would
 // take the place of content that is on its way under that name (RES-4).
 func (p *pass) renew(e *entry, name string) bool {
-	ttl := p.remaining(e)
-	if ttl == 0 || p.table.aliased != nil || p.watch.directives {
-		return p.add(e, name, false)
+	ttl, twice := p.remaining(e), p.table.aliased != nil || p.watch.directives
+	switch {
+	case e.state == present && (ttl == 0 || twice):
+		return p.add(e, e.res, name, false)
+	case ttl == 0:
+		return true
+	case twice:
+		p.cur = nil // what is not here can only go into a response of its own
+		defer func() { p.cur = nil }()
 	}
 	version := e.version()
 	if !p.room(len(name) + len(version) + 2*nameOverhead + ttlOverhead) {
@@ -50,7 +56,7 @@ func (p *pass) lives(w *watch, f *cursor) bool {
 	for l := f.coll.beats.after(f.beats); l != nil; l = l.next {
 		e := l.entry
 		_, owed := w.answers[e.key]
-		told := w.named(e.key) || owed || e.changed > f.sent // otherwise
+		told := w.named(e.key) || owed || e.changed > f.sent || f.lacks(e) // otherwise, or not at all
 		if !told && !p.renew(e, f.spell(e)) {
 			return false
 		}

@@ -279,6 +279,7 @@ func (t *table) restart(versionsLimit int) wire.Subscription {
 		t.unanswered[c] = struct{}{}
 		if resumed {
 			c.confirmAll()
+			c.doubt()
 		} else {
 			c.epoch++
 			c.stale = c.live.len
@@ -320,12 +321,12 @@ func (s *Store) Lost(stream int) {
 			continue
 		}
 		for _, c := range t.colls {
-			c.interest.subscribed = false
+			c.interest.subscribed, c.interest.again = false, false
 			c.answered, c.progress = time.Time{}, time.Time{}
 		}
 		for _, e := range t.entries {
 			if e.interest != nil {
-				e.interest.subscribed = false
+				e.interest.subscribed, e.interest.again = false, false
 			}
 		}
 	}
@@ -341,7 +342,7 @@ func (s *Store) Lost(stream int) {
 // a moment ago. What the server had sent before it read the unsubscribe could not
 // be told from the answer to the new subscription, and a member that it removed in
 // between would never be mentioned again. Names need no such care, since each is
-// answered.
+// answered. So does a collection of which something is not kept (TTL-5).
 func (s *Store) TakeDemand(stream int) (subs []wire.Subscription, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -380,12 +381,12 @@ func (t *table) farewell(i *interest, now time.Time) {
 // wantsAgain reports whether a collection is to be subscribed to of which
 // something was let go so lately that responses for it may still be on their way.
 func (t *table) wantsAgain(now time.Time) bool {
-	if len(t.farewells) == 0 {
-		return false
-	}
 	return slices.ContainsFunc(t.pending, func(i *interest) bool {
-		if i.coll == nil || i.subscribed || i.leaving {
+		switch {
+		case i.coll == nil || i.leaving:
 			return false
+		case i.subscribed:
+			return i.again
 		}
 		at, ok := t.farewells[i.coll.key]
 		return ok && now.Sub(at) <= t.store.source.Quiet
@@ -401,6 +402,7 @@ func (t *table) takeDemand(subs []wire.Subscription, now time.Time) []wire.Subsc
 	}
 	pending := t.pending
 	t.pending = nil
+	anew := wire.Subscription{TypeURL: t.typeURL} // behind the unsubscribe of the same names
 	globGone := false
 	for _, i := range pending {
 		i.pending = 0
@@ -412,6 +414,9 @@ func (t *table) takeDemand(subs []wire.Subscription, now time.Time) []wire.Subsc
 				t.farewell(i, now)
 			}
 			i.drop()
+		case i.again && i.coll == nil:
+			then.Unsubscribe = append(then.Unsubscribe, i.as)
+			anew.Subscribe = append(anew.Subscribe, i.subscribe())
 		case !i.subscribed:
 			first.Subscribe = append(first.Subscribe, i.subscribe())
 			if i.coll != nil {
@@ -429,7 +434,7 @@ func (t *table) takeDemand(subs []wire.Subscription, now time.Time) []wire.Subsc
 		first.Unsubscribe = then.Unsubscribe
 		then.Unsubscribe = nil
 	}
-	for _, sub := range []wire.Subscription{first, then} {
+	for _, sub := range []wire.Subscription{first, then, anew} {
 		if len(sub.Subscribe)+len(sub.Unsubscribe) > 0 {
 			subs = append(subs, sub)
 		}

@@ -157,10 +157,10 @@ func (t *table) forgetUnused(e *entry) {
 		return
 	}
 	t.unloosen(e)
+	t.unalias(e)
 	t.endLife(e)
 	if e.res != nil {
 		t.account(-1, -e.size())
-		t.unalias(e)
 		e.res = nil
 	}
 	delete(t.entries, e.key)
@@ -178,6 +178,9 @@ func (t *table) account(resources, bytes int64) {
 // set puts new content into an entry, and tells who watches.
 func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time) {
 	n := t.store.next()
+	if e.state == relayed {
+		t.letGo(e)
+	}
 	if e.res != nil {
 		t.account(0, -e.size())
 		if e.coll != nil {
@@ -214,14 +217,8 @@ func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time)
 // unset makes an entry absent, or failed with err, and tells who watches.
 func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time) {
 	n := t.store.next()
-	if e.res != nil {
-		if e.coll != nil {
-			e.coll.bytes -= e.size()
-		}
-		t.account(-1, -e.size())
-		t.remember(e)
-		t.unalias(e)
-	}
+	t.unalias(e)
+	t.letGo(e)
 	switch c := e.coll; {
 	case c == nil:
 		e.changed = n
@@ -268,7 +265,7 @@ func (t *table) serveAliases(key string, r *wire.Resource, now time.Time) bool {
 		if e == nil || (e.interest == nil && len(e.subs) == 0) {
 			continue
 		}
-		if (e.res != nil && !e.alias) || slices.Contains(served, e) {
+		if (e.there() && !e.alias) || slices.Contains(served, e) {
 			continue // a resource of that very name goes before; or listed twice
 		}
 		if e.res == nil || !e.res.SameContent(r) {
@@ -277,7 +274,11 @@ func (t *table) serveAliases(key string, r *wire.Resource, now time.Time) bool {
 				e.coll.disown(e)
 			}
 			e.alias = true
-			t.set(e, r, nil, now)
+			if r.DoNotCache {
+				t.relay(e, r, nil, now)
+			} else {
+				t.set(e, r, nil, now)
+			}
 		} else {
 			t.resent(e, r, now)
 		}
@@ -288,7 +289,7 @@ func (t *table) serveAliases(key string, r *wire.Resource, now time.Time) bool {
 	}
 	delete(t.aliased, key)
 	for _, e := range before {
-		if e.alias && e.res != nil && !slices.Contains(served, e) {
+		if e.alias && e.there() && !slices.Contains(served, e) {
 			t.unset(e, absent, nil, now)
 		}
 	}
@@ -300,10 +301,10 @@ func (t *table) serveAliases(key string, r *wire.Resource, now time.Time) bool {
 
 // unalias takes e off the list of what its resource serves as an alias.
 func (t *table) unalias(e *entry) {
-	if !e.alias || e.res == nil {
+	if !e.alias || !e.there() {
 		return
 	}
-	k, err := keyer.Key(e.res.Name)
+	k, err := keyer.Key(e.servedName())
 	if err != nil {
 		return
 	}

@@ -25,6 +25,8 @@ type lifetime struct {
 	listed     bool
 	prev, next *lifetime
 
+	passed *passed // of what is relayed, with or without a ttl (TTL-5)
+
 	// The content ran out: the entry is a tombstone, and content is its number
 	// before it became one.
 	expired bool
@@ -53,7 +55,7 @@ func (t *table) live(e *entry, r *wire.Resource, now time.Time) {
 	if e.life == nil {
 		e.life = &lifetime{table: t, entry: e}
 	}
-	e.life.beat, e.life.expired = 0, false
+	e.life.beat, e.life.expired, e.life.passed = 0, false, nil
 	e.life.run(r.TTL, now)
 }
 
@@ -83,7 +85,7 @@ func (t *table) resent(e *entry, r *wire.Resource, now time.Time) {
 func (t *table) heartbeat(key string, r *wire.Resource, now time.Time) bool {
 	held := false
 	renew := func(e *entry) {
-		if e == nil || !e.holds(r.Version) {
+		if e == nil || (!e.holds(r.Version) && !t.isVersion(e, r.Version)) {
 			return
 		}
 		held = true
@@ -141,7 +143,7 @@ func (t *table) beat(e *entry) {
 // renew makes a heartbeat known to the subscription's client, unless the content
 // is on its way to it anyway.
 func (n *nameSub) renew() {
-	if n.dirty {
+	if n.dirty || n.lacks {
 		return
 	}
 	n.dirty, n.beat = true, true
@@ -183,6 +185,7 @@ func (s *Store) expire(now time.Time) time.Time {
 func (t *table) die(e *entry) {
 	if l := e.life; l != nil && l.expired && e.dead {
 		l.stop()
+		l.passed = nil
 		return
 	}
 	t.endLife(e)

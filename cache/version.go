@@ -56,10 +56,18 @@ func (t *table) reused(e *entry, r *wire.Resource) bool {
 // version is what clients are shown and skipped by: the server's version, or a
 // digest of the content where it gave none (ACK-4, RES-11).
 func (e *entry) version() string {
-	if e.res.Version == "" {
-		return e.res.Digest()
+	if e.state == relayed {
+		return e.life.passed.version
 	}
-	return e.res.Version
+	return shown(e.res)
+}
+
+// shown is version for content that may not be kept.
+func shown(r *wire.Resource) string {
+	if r.Version == "" {
+		return r.Digest()
+	}
+	return r.Version
 }
 
 // holdsVersion reports whether a client that lists v has this content.

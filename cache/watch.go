@@ -3,6 +3,7 @@ package cache
 import (
 	"slices"
 
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -24,11 +25,12 @@ type watch struct {
 	respelledGlobs map[string][]*cursor
 	directives     bool // globs that differ in those only may give members the same names
 
-	dirty   []*nameSub        // in the order in which they became so; may hold ended ones
-	ended   int               // number of those
-	answers map[string]Name   // by key: to be answered from a collection, once
-	held    map[string]string // versions of names the client holds, by key, until compared
-	merged  int               // updates that a later one replaced before they were sent
+	dirty   []*nameSub                  // in the order in which they became so; may hold ended ones
+	ended   int                         // number of those
+	answers map[string]Name             // by key: to be answered from a collection, once
+	once    map[*nameSub]*wire.Resource // what is not kept and waits for the client (TTL-5)
+	held    map[string]string           // versions of names the client holds, by key, until compared
+	merged  int                         // updates that a later one replaced before they were sent
 }
 
 // nameSub is one client's subscription to one name.
@@ -41,6 +43,7 @@ type nameSub struct {
 	dirty  bool // in watch.dirty
 	pushed bool // dirty because of a change, not of a subscription
 	beat   bool // dirty because of a heartbeat alone (TTL-3)
+	lacks  bool // the content was not kept for it, and the server is asked again (TTL-5)
 	holds  bool // the client may have the resource
 	ended  bool
 }
@@ -111,7 +114,7 @@ func (w *watch) subscribeName(n Name) {
 	if sub == nil {
 		t := w.client.store.table(w.typeURL, byName)
 		e := t.entry(n.Key, n.Spelling)
-		w.observe(e.state != unknown)
+		w.observe(e.state != unknown && e.state != relayed)
 		sub = &nameSub{watch: w, entry: e, pos: len(e.subs), spelling: intern(n.Spelling, e.key)}
 		e.subs = append(e.subs, sub)
 		t.watchers++
@@ -132,7 +135,9 @@ func (w *watch) subscribeName(n Name) {
 	w.held = without(w.held, n.Key)
 	w.answered(n.Key)
 	sub.beat = false // the content is sent again, and says its ttl
-	if sub.entry.state != unknown && !sub.dirty {
+	t := w.client.store.table(w.typeURL, byName)
+	t.lack(sub)
+	if sub.entry.state != unknown && sub.entry.state != relayed && !sub.dirty {
 		sub.dirty = true
 		w.dirty = append(w.dirty, sub)
 	}
@@ -226,6 +231,7 @@ func (n *nameSub) end() {
 	t := n.watch.client.store.tables[tableKey{n.watch.typeURL, byName}]
 	t.watchers--
 	n.ended = true
+	n.watch.taken(n)
 	if n.dirty {
 		n.watch.clean()
 	}
@@ -266,6 +272,14 @@ func (w *watch) answer(n Name) {
 		w.answers = make(map[string]Name)
 	}
 	w.answers[n.Key] = n
+	for _, f := range []*cursor{w.wildcard, w.globFor(n.Key)} {
+		if f == nil {
+			continue
+		}
+		if e := f.coll.table.entries[n.Key]; e != nil && e.coll == f.coll && e.state == relayed {
+			f.coll.lack()
+		}
+	}
 }
 
 // globFor is the cursor of a followed glob that key is a member of.

@@ -1,0 +1,206 @@
+package cache
+
+import (
+	"hash/maphash"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// What a server marks with cache_control.do_not_cache goes to those who subscribe
+// to it when it comes, and is not kept (TTL-5). The bytes wait with each client that
+// was not sent them yet, and with nobody else; the entry only remembers what it was,
+// so that the same content is not sent twice. Who subscribes later makes the relay
+// ask again: a name is unsubscribed and subscribed to anew; for a collection, of
+// which no single member can be asked for, the stream begins anew, at most once
+// a second, and does not present what is not here.
+
+// passed is what is known of content that was not kept.
+type passed struct {
+	what    former // hashed
+	name    string // as the server spelled it
+	version string // as clients are shown it
+}
+
+// there reports whether the resource exists, kept or not.
+func (e *entry) there() bool { return e.state == present || e.state == relayed }
+
+// servedName is the server's name of what serves the entry: another one than its
+// own for an alias.
+func (e *entry) servedName() string {
+	switch e.state {
+	case present:
+		return e.res.Name
+	case relayed:
+		return e.life.passed.name
+	default:
+		return e.name
+	}
+}
+
+// contentFor is the content of e that a client is to be sent: of what is not kept,
+// what waits for it.
+func (e *entry) contentFor(waits *wire.Resource) *wire.Resource {
+	if e.state == relayed {
+		return waits
+	}
+	return e.res
+}
+
+// isVersion reports whether what was relayed is what the server calls version v.
+func (t *table) isVersion(e *entry, v string) bool {
+	return e.state == relayed && e.life.passed.what.version == maphash.String(t.store.cache.seed, v)
+}
+
+// relay passes content on without keeping it.
+func (t *table) relay(e *entry, r *wire.Resource, coll *collection, now time.Time) {
+	what := t.store.cache.contentOf(r)
+	again := e.state == relayed && e.life.passed.what == what
+	before, timed := e.changed, r.HasTTL || (e.life != nil && e.life.ttl > 0)
+	t.letGo(e)
+	e.err, e.state, e.tainted = nil, relayed, false
+	e.received = now.UnixNano()
+	if !e.alias {
+		e.name = intern(r.Name, e.key)
+	}
+	if coll == nil {
+		coll = e.coll
+	}
+	if n := t.store.next(); coll != nil {
+		coll.touch(e, n)
+		coll.relayed++
+		t.store.changed(coll)
+	} else {
+		e.changed = n
+	}
+	t.remain(e, r, what, now)
+	for _, sub := range e.subs {
+		if !again || sub.lacks || (timed && sub.watch.client.form.TTL) {
+			sub.watch.wait(sub, r)
+			sub.push()
+		}
+	}
+	if coll != nil {
+		for _, f := range coll.followers {
+			_, owed := f.watch.answers[e.key]
+			if !again || owed || f.born >= before || (timed && f.client.form.TTL) {
+				f.wait(e, r)
+			}
+		}
+	}
+	if i := e.interest; i != nil && !i.watched() && !i.kept() && !i.leaving {
+		i.evict(ReasonAbsent)
+	}
+}
+
+// letGo takes the content off an entry that is about to change.
+func (t *table) letGo(e *entry) {
+	if e.state == relayed && e.member() {
+		e.coll.relayed--
+	}
+	if e.res == nil {
+		return
+	}
+	t.account(-1, -e.size())
+	if e.coll != nil {
+		e.coll.bytes -= e.size()
+	}
+	t.remember(e)
+	e.res = nil
+}
+
+// remain notes what was relayed, and its ttl.
+func (t *table) remain(e *entry, r *wire.Resource, what former, now time.Time) {
+	if e.life == nil {
+		e.life = &lifetime{table: t, entry: e}
+	}
+	l := e.life
+	l.beat, l.expired = 0, false
+	l.passed = &passed{what: what, name: r.Name, version: shown(r)}
+	if r.HasTTL {
+		l.run(r.TTL, now)
+	} else {
+		l.stop()
+		l.ttl = 0
+	}
+}
+
+// wait has content that is not kept wait for a name's client.
+func (w *watch) wait(sub *nameSub, r *wire.Resource) {
+	if w.once == nil {
+		w.once = make(map[*nameSub]*wire.Resource)
+	}
+	w.once[sub] = r
+	sub.lacks = false
+}
+
+// wait has content that is not kept wait for a collection's client.
+func (f *cursor) wait(e *entry, r *wire.Resource) {
+	if f.once == nil {
+		f.once = make(map[*entry]*wire.Resource)
+	}
+	f.once[e] = r
+}
+
+// taken forgets what waited.
+func (w *watch) taken(sub *nameSub) {
+	if w.once != nil {
+		w.once = without(w.once, sub)
+	}
+}
+
+func (f *cursor) taken(e *entry) {
+	if f.once != nil {
+		f.once = without(f.once, e)
+	}
+}
+
+// lack notes that a client needs the content of a name that was not kept for it,
+// and has the server asked again.
+func (t *table) lack(sub *nameSub) {
+	e := sub.entry
+	if e.state != relayed || sub.watch.once[sub] != nil {
+		return
+	}
+	sub.lacks = true
+	if e.interest == nil {
+		e.interest = t.newInterest(e, nil)
+	} else {
+		e.interest.ask()
+	}
+}
+
+// lack has the server asked again for a collection, if it has members whose content
+// was not kept for a client that follows it from its beginning.
+func (c *collection) lack() {
+	if c.relayed > 0 {
+		c.interest.ask()
+	}
+}
+
+// lacks reports whether the cursor's client was not there when e was relayed.
+func (f *cursor) lacks(e *entry) bool { return e.state == relayed && f.born >= e.changed }
+
+// ask has what is subscribed to be asked for anew.
+func (i *interest) ask() {
+	if i.subscribed && !i.leaving {
+		i.again = true
+		i.mark()
+	}
+}
+
+// doubt makes stale what is not here and so was not presented to the server: if it
+// does not exist any more, the server has no reason to say so (RES-12).
+func (c *collection) doubt() {
+	if c.relayed == 0 {
+		return
+	}
+	c.epoch++
+	for e := c.live.head; e != nil; e = e.next {
+		if e.state == relayed {
+			c.stale++
+		} else {
+			e.epoch = c.epoch
+		}
+	}
+}
