@@ -188,8 +188,9 @@ func (t *table) dropCollection(c *collection) {
 			e.coll, e.dead = nil, false
 			if e.res != nil {
 				t.loosen(e)
-			} else {
-				t.endLife(e)
+			}
+			if !e.there() {
+				t.endLife(e) // of what expired
 			}
 			t.forgetUnused(e)
 		}

@@ -28,6 +28,7 @@ type content struct {
 	version string
 	inStar  bool          // part of what "*" means
 	ttl     time.Duration // 0: none
+	once    bool          // do_not_cache (TTL-5)
 }
 
 // modelServer is a control plane of one type: a map, and per upstream stream what
@@ -57,7 +58,11 @@ func resourceOf(name string, c content) *wire.Resource {
 		panic(err)
 	}
 	payload.TypeUrl = clusterType
-	return withTTL(&discovery.Resource{Name: name, Version: version, Resource: payload}, c)
+	r := &discovery.Resource{Name: name, Version: version, Resource: payload}
+	if c.once {
+		r.CacheControl = &discovery.Resource_CacheControl{DoNotCache: true}
+	}
+	return withTTL(r, c)
 }
 
 // heartbeatOf is resourceOf without the payload.
@@ -414,9 +419,9 @@ var modelSubs = append([]string{
 // TestModel holds a store to a naive model, a map per client, under random
 // operations on both sides, with responses on their way while subscriptions
 // change: SUB-1, SUB-5, SUB-7 to SUB-12, RES-1, RES-4 to RES-6, RES-11, RES-12,
-// RES-14, GLOB-1 to GLOB-6, NAME-3, NAME-4, NAME-8, TTL-1 to TTL-4, and the
+// RES-14, GLOB-1 to GLOB-6, NAME-3, NAME-4, NAME-8, TTL-1 to TTL-5, and the
 // eviction races.
-func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_NAME4_NAME8_TTL2_TTL3(t *testing.T) {
+func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_NAME4_NAME8_TTL2_TTL3_TTL5(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cache := New(Limits{MaxResources: int64(rapid.SampledFrom([]int{0, 3}).Draw(t, "max")), Idle: time.Hour}, nil)
 		store := cache.Open(Source{Quiet: time.Second})
@@ -461,7 +466,7 @@ func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_N
 					star = old.inStar
 				}
 				ttl := rapid.SampledFrom([]time.Duration{0, 3 * time.Second, longTTL}).Draw(t, "ttl")
-				server.set(name, &content{fmt.Sprint(server.version), star, ttl})
+				server.set(name, &content{fmt.Sprint(server.version), star, ttl, rapid.IntRange(0, 3).Draw(t, "do_not_cache") == 0})
 			},
 			"beat": func(*rapid.T) { server.beat() },
 			"retime": func(t *rapid.T) { // the same with another ttl (TTL-4)
@@ -538,7 +543,7 @@ func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_N
 		for n, c := range server.exists {
 			if c.ttl > 0 {
 				server.version++
-				server.set(n, &content{fmt.Sprint(server.version), c.inStar, longTTL})
+				server.set(n, &content{fmt.Sprint(server.version), c.inStar, longTTL, c.once})
 			}
 		}
 		server.quiet()

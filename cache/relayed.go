@@ -131,7 +131,6 @@ func (w *watch) wait(sub *nameSub, r *wire.Resource) {
 		w.once = make(map[*nameSub]*wire.Resource)
 	}
 	w.once[sub] = r
-	sub.lacks = false
 }
 
 // wait has content that is not kept wait for a collection's client.

@@ -58,7 +58,7 @@ func (n *nameSub) push() {
 		n.dirty = true
 		n.watch.dirty = append(n.watch.dirty, n)
 	}
-	n.pushed, n.beat = true, false
+	n.pushed, n.beat, n.lacks = true, false, false
 	n.watch.client.store.wake(n.watch)
 }
 
