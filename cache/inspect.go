@@ -11,7 +11,7 @@ type Info struct {
 	TypeURL    string
 	Name       string
 	Kind       string // "wildcard" or "named": which of the type's two tables
-	State      string // unknown, present, absent, failed
+	State      string // unknown, present, absent, failed, relayed
 	Version    string
 	Error      string
 	Bytes      int

@@ -501,3 +501,72 @@ func TestHeartbeats(t *testing.T) {
 		b.expect(c.collect(), "CDS +b@1")
 	})
 }
+
+// Check finds what is wrong with lifetimes: each case breaks one thing.
+func TestCheckTTL(t *testing.T) {
+	for _, tc := range []struct {
+		name, want string
+		breakIt    func(star *table, w *watch)
+	}{
+		{"place", "but says 7", func(star *table, _ *watch) { star.entries["a"].life.place = 7 }},
+		{"order", "before what is above it", func(star *table, _ *watch) { star.store.expiry[1].deadline = time.Time{} }},
+		{"forgotten", "are in the heap", func(star *table, _ *watch) { star.store.expiry = star.store.expiry[:1] }},
+		{"ttl", "in the heap", func(star *table, _ *watch) { star.entries["a"].life.ttl = 0 }},
+		{"lifetime of another", "lifetime of another", func(star *table, _ *watch) { star.entries["a"].life.entry = star.entries["b"] }},
+		{"heartbeats", "heartbeats end too early", func(star *table, _ *watch) { star.colls["*"].beats.tail = nil }},
+		{"order of heartbeats", "out of place", func(star *table, _ *watch) { star.colls["*"].beats.tail.beat = 0 }},
+		{"future", "in the future", func(star *table, _ *watch) { star.entries["a"].life.beat = 99 }},
+		{"listed", "is no member", func(_ *table, w *watch) { w.names["n"].entry.life.listed = true }},
+		{"followers", "can do ttl", func(star *table, _ *watch) { star.colls["*"].timed++ }},
+		{"heartbeat of a name", "did not come", func(_ *table, w *watch) { w.names["n"].beat = true }},
+		{"relayed", "are not kept", func(star *table, _ *watch) { star.colls["*"].relayed++ }},
+		{"relayed without word", "nothing is known", func(star *table, _ *watch) { star.entries["once"].life = nil }},
+		{"passed on", "passed on: false", func(star *table, _ *watch) { star.entries["once"].life.passed = nil }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBed(t, Limits{})
+			c := b.joinAs(timed)
+			c.sub(cds, "*", "n")
+			b.connect(0)
+			b.connect(1)
+			b.says(cds, "+a@1~10s", "+b@1~20s")
+			b.says(cds, "=a@1~10s", "=b@1~10s")
+			b.once(cds, "once@1")
+			b.saysOn(1, cds, "+n@1~10s")
+			c.collect()
+			tc.breakIt(b.store.tables[tableKey{cds, wholeType}], c.c.watches[0])
+			if err := b.store.Check(); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("found %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// A heartbeat costs no memory where nobody can do ttl, and little where one is sent.
+func TestAllocationsTTL3(t *testing.T) {
+	for form, most := range map[Form]float64{{}: 3, timed: 3 + 5} {
+		b := newBed(t, Limits{})
+		c := b.joinAs(form)
+		c.sub(cds, "*", "n")
+		b.connect(0)
+		b.connect(1)
+		b.says(cds, many("+", "m", 0, 1000, "@1~1h")...)
+		c.take(1 << 20)
+		beat := response(cds, "=m00500@1~1h")
+		want := 0
+		if form.TTL {
+			want = 1
+		}
+		got := testing.AllocsPerRun(100, func() {
+			if err := b.store.Apply(0, beat, time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			if n := c.take(1 << 20); n != want {
+				t.Fatalf("%d heartbeats sent", n)
+			}
+		})
+		if got > most {
+			t.Errorf("%v allocations, can do ttl: %t", got, form.TTL)
+		}
+	}
+}
