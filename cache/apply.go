@@ -267,7 +267,7 @@ func (u *update) fail(t *table, re *wire.ResourceError) {
 		return
 	}
 	drop := re.Code == codes.NotFound || re.Code == codes.PermissionDenied
-	if !drop && e.res != nil {
+	if !drop && e.there() {
 		return
 	}
 	if e.err != nil && *e.err == *re {

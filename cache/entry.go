@@ -23,6 +23,7 @@ type entry struct {
 	name string         // as the server spells it; before it has, as the first client does
 	res  *wire.Resource // present only
 	err  *wire.ResourceError
+	life *lifetime // nil: it never had a ttl; kept by tombstones of what expired, and for relayed ones
 
 	changed  uint64 // number of the last change
 	added    uint64 // number of the change that brought it into its collection; see collection.bury
@@ -34,7 +35,6 @@ type entry struct {
 	subs     []*nameSub // who subscribed to it by name
 	interest *interest  // its own upstream subscription; nil if a collection brings it
 	past     *history   // what it held before; nil until that was something
-	life     *lifetime  // nil: it never had a ttl; kept by tombstones of what expired, and for relayed ones
 
 	epoch   uint32 // of the collection, when the server last confirmed it (RES-14)
 	state   state

@@ -41,7 +41,7 @@ func (e *entry) servedName() string {
 // contentFor is the content of e that a client is to be sent: of what is not kept,
 // what waits for it.
 func (e *entry) contentFor(waits *wire.Resource) *wire.Resource {
-	if e.state == relayed {
+	if e.res == nil {
 		return waits
 	}
 	return e.res

@@ -215,3 +215,18 @@ func (b *bed) expectRemoved(p *peer, name string) {
 		b.Fatalf("got %q, want the removal of %q", got, name)
 	}
 }
+
+func TestDoNotCacheErrors(t *testing.T) {
+	t.Run("TTL-5 ERR-1 an error that passes keeps what was relayed, others do not", func(t *testing.T) {
+		b := newBed(t, Limits{})
+		c := b.join()
+		c.sub(cds, "a")
+		b.connect(0)
+		b.once(cds, "a@1")
+		b.expect(c.collect(), "CDS +a@1")
+		b.fails(cds, "a", unavailable)
+		b.expect(c.collect())
+		b.fails(cds, "a", notFound)
+		b.expect(c.collect(), "CDS -a !a")
+	})
+}

@@ -7,7 +7,7 @@ const ttlOverhead = 24
 
 // remaining is the ttl that a client is sent with e now (TTL-2); 0: none.
 func (p *pass) remaining(e *entry) time.Duration {
-	if !p.watch.client.form.TTL || e.life == nil || e.life.ttl == 0 {
+	if e.life == nil || e.life.ttl == 0 || !p.watch.client.form.TTL {
 		return 0
 	}
 	if p.now.IsZero() {
