@@ -30,7 +30,7 @@ const (
 	ReasonCount  Reason = "count"  // Limits.MaxResources
 	ReasonBytes  Reason = "bytes"  // Limits.MaxBytes
 	ReasonIdle   Reason = "idle"   // Limits.Idle
-	ReasonAbsent Reason = "absent" // names known not to exist are not kept (RES-17)
+	ReasonAbsent Reason = "absent" // names known not to exist, or not to be cached, are not kept (RES-17, TTL-5)
 )
 
 // Reasons lists every Reason.

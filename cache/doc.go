@@ -24,6 +24,10 @@
 // order; it has a cursor of its own, because removals of clusters and endpoints
 // wait for later types (ADS-1) while additions do not.
 //
+// What has a ttl stands in a heap by deadline ([Store.Settle]). Heartbeats have
+// numbers and a list of their own, so that they cost clients that cannot do ttl
+// nothing, and the others what is new (TTL-2, TTL-3).
+//
 // # Locks
 //
 // One RWMutex per store guards its tables and, against the session, the state of

@@ -342,7 +342,8 @@ func (s *Store) Lost(stream int) {
 // a moment ago. What the server had sent before it read the unsubscribe could not
 // be told from the answer to the new subscription, and a member that it removed in
 // between would never be mentioned again. Names need no such care, since each is
-// answered. So does a collection of which something is not kept (TTL-5).
+// answered. It also has to begin anew for a later follower of a collection of which
+// something is not kept (TTL-5).
 func (s *Store) TakeDemand(stream int) (subs []wire.Subscription, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -379,7 +380,8 @@ func (t *table) farewell(i *interest, now time.Time) {
 }
 
 // wantsAgain reports whether a collection is to be subscribed to of which
-// something was let go so lately that responses for it may still be on their way.
+// something was let go so lately that responses for it may still be on their way,
+// or something was not kept.
 func (t *table) wantsAgain(now time.Time) bool {
 	return slices.ContainsFunc(t.pending, func(i *interest) bool {
 		switch {
