@@ -29,11 +29,16 @@ const redirectType = "type.googleapis.com/xds.core.v3.ResourceLocator"
 // for it. A *RejectedError says why it is to be NACKed: a name that occurs twice,
 // a payload of another type, a name that cannot be parsed. What was cached stays.
 // Resources that nobody asked for are counted and left out (SUB-13).
-func (s *Store) Apply(stream int, r *wire.DeltaResponse, received time.Time) error {
+func (s *Store) Apply(stream wire.StreamID, r *wire.DeltaResponse, received time.Time) error {
 	u, err := newUpdate(r, received)
 	if err != nil {
 		return err
 	}
+	return s.apply(stream, u)
+}
+
+func (s *Store) apply(stream wire.StreamID, u *update) error {
+	r := u.response
 	s.applyMu.Lock()
 	defer s.applyMu.Unlock()
 	s.mu.Lock()
@@ -58,8 +63,9 @@ func (s *Store) Apply(stream int, r *wire.DeltaResponse, received time.Time) err
 // update is a response on its way into a table.
 type update struct {
 	response    *wire.DeltaResponse
-	keys        []string // of response.Resources; "" where the name is bad
-	removed     []string // keys of response.Removed, likewise
+	state       *wire.StateResponse // what response was made of; nil if it came as it is
+	keys        []string            // of response.Resources; "" where the name is bad
+	removed     []string            // keys of response.Removed, likewise
 	bad         []error
 	received    time.Time
 	unsolicited int
@@ -117,6 +123,7 @@ func (u *update) apply(t *table) {
 	if u.response.SystemVersion != "" {
 		t.systemVersion = u.response.SystemVersion
 	}
+	t.mark++
 	t.answer(u.received, len(u.keys) == 0)
 	for i, r := range u.response.Resources {
 		if u.keys[i] != "" {
@@ -130,6 +137,9 @@ func (u *update) apply(t *table) {
 	}
 	for i := range u.response.Errors {
 		u.fail(t, &u.response.Errors[i])
+	}
+	if u.state != nil {
+		u.conclude(t)
 	}
 }
 
@@ -167,6 +177,7 @@ func (u *update) resource(t *table, key string, r *wire.Resource) {
 	default:
 		e.res = r // the ttl may be another
 	}
+	e.mark = t.mark
 	if coll != nil {
 		coll.confirm(e, isNew, u.received)
 	}
@@ -189,8 +200,15 @@ func (t *table) answer(now time.Time, empty bool) {
 }
 
 // bare applies a resource without payload: a heartbeat if its version is the one
-// held, else word of an older server that it does not exist (RES-16).
+// held, else word of an older server that it does not exist (RES-16). In the state of
+// the world it is always a heartbeat.
 func (u *update) bare(t *table, key string, r *wire.Resource, e *entry) {
+	if e != nil {
+		e.mark = t.mark
+	}
+	if u.state != nil {
+		return
+	}
 	if e != nil && e.res != nil && r.Version == e.res.Version {
 		if e.member() {
 			e.coll.confirm(e, false, u.received)
@@ -262,6 +280,7 @@ func (u *update) fail(t *table, re *wire.ResourceError) {
 	if e == nil {
 		return
 	}
+	e.mark = t.mark
 	drop := re.Code == codes.NotFound || re.Code == codes.PermissionDenied
 	if !drop && e.res != nil {
 		return
@@ -275,8 +294,9 @@ func (u *update) fail(t *table, re *wire.ResourceError) {
 
 // Settle ends the quiet time of the collections that have been answered for long
 // enough at now: what the server did not confirm since the stream began is
-// removed, and what clients hold beyond the members is known not to exist. It
-// returns when to call it again, zero if nothing waits.
+// removed, and what clients hold beyond the members is known not to exist. It does the
+// same for the clocks of names (Source.Absent). It returns when to call it again, zero
+// if nothing waits; after TakeDemand and Restart it has to be asked anew.
 func (s *Store) Settle(now time.Time) time.Time {
 	s.applyMu.Lock()
 	defer s.applyMu.Unlock()
@@ -296,6 +316,11 @@ func (s *Store) Settle(now time.Time) time.Time {
 			c.table.settle(c, now)
 		}
 	}
+	for t := range s.waiting {
+		if at := t.expireClocks(now); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
 	s.finish()
 	s.mu.Unlock()
 	s.flushWakes()
@@ -304,7 +329,6 @@ func (s *Store) Settle(now time.Time) time.Time {
 }
 
 func (t *table) settle(c *collection, now time.Time) {
-	c.synced = true
 	for e := c.live.head; e != nil && c.stale > 0; {
 		next := e.next
 		// A name with its own subscription is answered by itself.
@@ -318,6 +342,12 @@ func (t *table) settle(c *collection, now time.Time) {
 		}
 		e = next
 	}
+	t.sync(c)
+}
+
+// sync notes that all members are here, and tells who waited for that.
+func (t *table) sync(c *collection) {
+	c.synced = true
 	for _, f := range c.followers {
 		if len(f.versions) > 0 || len(f.watch.answers) > 0 || !f.told {
 			t.store.wake(f.watch)

@@ -122,7 +122,7 @@ func (b *bed) connect(stream int) []string {
 func (b *bed) connectWithin(stream, limit int) []string {
 	b.Helper()
 	var said []string
-	for _, sub := range b.store.Restart(stream, limit) {
+	for _, sub := range b.store.Restart(streamOf(stream), limit) {
 		said = append(said, renderSub(sub))
 	}
 	b.check()
@@ -132,7 +132,7 @@ func (b *bed) connectWithin(stream, limit int) []string {
 // demand takes what the server is to be told: +name and -name.
 func (b *bed) demand(stream int) []string {
 	b.Helper()
-	subs, ok := b.store.TakeDemand(stream)
+	subs, ok := b.store.TakeDemand(streamOf(stream))
 	if !ok {
 		return []string{"begin anew"}
 	}
@@ -201,7 +201,7 @@ func (b *bed) saysOn(stream int, typeURL string, words ...string) {
 
 func (b *bed) apply(stream int, r *wire.DeltaResponse) error {
 	b.Helper()
-	err := b.store.Apply(stream, r, time.Now())
+	err := b.store.Apply(streamOf(stream), r, time.Now())
 	b.check()
 	return err
 }
@@ -361,3 +361,6 @@ func (b *bed) fails(typeURL, name string, code codes.Code) {
 		b.Fatalf("Apply: %v", err)
 	}
 }
+
+// streamOf is the stream that the schedules give a number.
+func streamOf(n int) wire.StreamID { return wire.StreamID{Second: n == 1} }

@@ -80,7 +80,7 @@ func (m *modelServer) open(stream int) {
 	if m.resend {
 		limit = 1
 	}
-	for _, sub := range m.store.Restart(stream, limit) {
+	for _, sub := range m.store.Restart(streamOf(stream), limit) {
 		m.subscribe(stream, sub, sub.Versions)
 	}
 }
@@ -88,12 +88,12 @@ func (m *modelServer) open(stream int) {
 // pump takes demand as the session would.
 func (m *modelServer) pump(stream int) {
 	if m.streams[stream] == nil {
-		if m.store.StreamWanted(stream) {
+		if m.store.StreamWanted(streamOf(stream)) {
 			m.open(stream)
 		}
 		return
 	}
-	subs, ok := m.store.TakeDemand(stream)
+	subs, ok := m.store.TakeDemand(streamOf(stream))
 	if !ok {
 		m.lose(stream)
 		m.open(stream)
@@ -195,7 +195,7 @@ func (m *modelServer) deliver(stream int) bool {
 	}
 	r := st.queue[0]
 	st.queue = st.queue[1:]
-	if err := m.store.Apply(stream, r, time.Now()); err != nil {
+	if err := m.store.Apply(streamOf(stream), r, time.Now()); err != nil {
 		m.t.Fatalf("rejected: %v", err)
 	}
 	return true
@@ -204,7 +204,7 @@ func (m *modelServer) deliver(stream int) bool {
 func (m *modelServer) lose(stream int) {
 	if m.streams[stream] != nil {
 		m.streams[stream] = nil
-		m.store.Lost(stream)
+		m.store.Lost(streamOf(stream))
 	}
 }
 
