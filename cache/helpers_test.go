@@ -69,9 +69,14 @@ func (s *sights) Unsolicited(_ string, n int)     { s.unsolicited += n }
 
 func newBed(tb testing.TB, limits Limits) *bed {
 	tb.Helper()
+	return newBedOf(tb, limits, Source{Quiet: quiet})
+}
+
+func newBedOf(tb testing.TB, limits Limits, source Source) *bed {
+	tb.Helper()
 	b := &bed{TB: tb, seen: &sights{evicted: map[Reason]int{}}}
 	b.cache = New(limits, b.seen)
-	b.store = b.cache.Open(Source{Quiet: quiet})
+	b.store = b.cache.Open(source)
 	return b
 }
 
@@ -164,6 +169,15 @@ func resource(typeURL, text string) *wire.Resource {
 		p.Aliases = strings.Split(aliases, ",")
 	}
 	r, err := wire.NewResource(p)
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+// heartbeat is a resource without version and payload.
+func heartbeat(name string) *wire.Resource {
+	r, err := wire.NewResource(&discovery.Resource{Name: name})
 	if err != nil {
 		panic(err)
 	}

@@ -1,0 +1,503 @@
+package cache
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// absentAfter is how long a name of the schedules may go unanswered (RES-7).
+const absentAfter = 10 * time.Second
+
+// newStateBed is a bed with a source that speaks the state of the world, of which
+// listeners and clusters are always complete.
+func newStateBed(tb testing.TB) *bed {
+	tb.Helper()
+	return newBedOf(tb, Limits{}, Source{
+		Quiet: quiet, Absent: absentAfter, State: true, FullState: map[string]bool{lds: true, cds: true},
+	})
+}
+
+// stateOf is a state of the world: "+name@content" without versions of resources,
+// "~name" for a heartbeat, "!name" for an error.
+func stateOf(typeURL, version string, words ...string) *wire.StateResponse {
+	r := &wire.StateResponse{TypeURL: typeURL, VersionInfo: version}
+	for _, w := range words {
+		switch name, content, _ := strings.Cut(w[1:], "@"); w[0] {
+		case '+':
+			res := resource(typeURL, name+"@:"+content)
+			r.Resources = append(r.Resources, res)
+		case '~':
+			r.Resources = append(r.Resources, heartbeat(name))
+		case '!':
+			r.Errors = append(r.Errors, wire.ResourceError{Name: name, Code: unavailable})
+		}
+	}
+	return r
+}
+
+// state applies a state of the world on stream 0.
+func (b *bed) state(typeURL, version string, words ...string) {
+	b.Helper()
+	if err := b.applyState(stateOf(typeURL, version, words...)); err != nil {
+		b.Fatalf("ApplyState: %v", err)
+	}
+}
+
+func (b *bed) applyState(r *wire.StateResponse) error {
+	b.Helper()
+	err := b.store.ApplyState(streamOf(0), r, time.Now())
+	b.check()
+	return err
+}
+
+// told is collect with the digests of versions left out.
+func (p *peer) told() []string {
+	p.Helper()
+	var out []string
+	for _, line := range p.collect() {
+		words := strings.Fields(line)
+		for i, w := range words {
+			words[i], _, _ = strings.Cut(w, "@")
+		}
+		out = append(out, strings.Join(words, " "))
+	}
+	return out
+}
+
+func TestApplyState(t *testing.T) {
+	for name, f := range map[string]func(b *bed, c *peer){
+		"RES-8 members missing from a full-state type are removed, the same bytes are no change": func(b *bed, c *peer) {
+			c.sub(cds, "*")
+			b.expect(b.connect(0), "CDS +*")
+			b.state(cds, "1", "+a@1", "+b@1")
+			b.expect(c.told(), "CDS +a +b")
+			b.state(cds, "2", "+a@1", "+c@1")
+			if !c.rang() {
+				b.Fatal("not woken")
+			}
+			b.expect(c.told(), "CDS +c -b")
+			n := b.store.Sequence()
+			b.state(cds, "3", "+a@1", "+c@1")
+			if b.store.Sequence() != n {
+				b.Fatal("the same state was a change")
+			}
+			b.state(cds, "4")
+			b.expect(c.told(), "CDS -a -c")
+		},
+		"RES-8 a wildcard is synced by the first response, and an empty one says so at once": func(b *bed, c *peer) {
+			c.sub(lds, "*")
+			c.resume(lds, []string{"old@v"})
+			b.connect(0)
+			c.told()
+			b.state(lds, "1")
+			if !c.rang() {
+				b.Fatal("not woken")
+			}
+			b.expect(c.told(), "LDS -old")
+			if at := b.store.Settle(time.Now()); !at.IsZero() {
+				b.Fatalf("waits until %v", at)
+			}
+		},
+		"RES-7 names received before are absent at once, others wait": func(b *bed, c *peer) {
+			c.sub(lds, "a", "b")
+			b.connect(0)
+			b.state(lds, "1", "+a@1")
+			b.expect(c.told(), "LDS +a")
+			b.state(lds, "2")
+			b.expect(c.told(), "LDS -a")
+			b.state(lds, "3", "+a@2", "+b@1")
+			b.expect(c.told(), "LDS +a +b")
+		},
+		"RES-8 of another type what is missing stays": func(b *bed, c *peer) {
+			c.sub(eds, "a", "b")
+			b.connect(0)
+			b.state(eds, "1", "+a@1", "+b@1")
+			c.told()
+			b.state(eds, "2", "+a@2")
+			b.expect(c.told(), "EDS +a")
+			c.sub(rds, "*")
+			b.expect(b.demand(0), "RDS +*")
+			b.state(rds, "1", "+x@1", "+y@1")
+			b.expect(c.told(), "RDS +x +y")
+			b.state(rds, "2", "+x@2")
+			b.settle()
+			b.expect(c.told(), "RDS +x")
+		},
+		"RES-12 after a resume nothing is presented, and what is not mentioned stays": func(b *bed, c *peer) {
+			c.sub(rds, "*")
+			b.connect(0)
+			b.state(rds, "1", "+x@1", "+y@1")
+			b.settle()
+			c.told()
+			b.store.Lost(streamOf(0))
+			b.expect(b.connect(0), "RDS +*")
+			b.state(rds, "1", "+x@1")
+			b.settle()
+			b.expect(c.told())
+		},
+		"RES-8 after a resume a full-state type is what the server says": func(b *bed, c *peer) {
+			c.sub(lds, "a", "b")
+			b.connect(0)
+			b.state(lds, "1", "+a@1", "+b@1")
+			c.told()
+			b.store.Lost(streamOf(0))
+			b.connect(0)
+			b.state(lds, "1", "+b@other")
+			b.expect(c.told(), "LDS +b -a")
+		},
+		"SUB-13 what nobody asked for is counted and left out": func(b *bed, c *peer) {
+			c.sub(eds, "a")
+			b.connect(0)
+			b.state(eds, "1", "+a@1", "+b@1")
+			b.expect(c.told(), "EDS +a")
+			b.state(rds, "1", "+r@1")
+			if b.seen.unsolicited != 2 || b.cache.Resources() != 1 {
+				b.Fatalf("%d unsolicited, %d cached", b.seen.unsolicited, b.cache.Resources())
+			}
+		},
+		"ACK-6 a name that comes twice, a wrong type, a bad name": func(b *bed, c *peer) {
+			c.sub(cds, "*")
+			b.connect(0)
+			b.state(cds, "1", "+a@1", "+b@1")
+			c.told()
+			wrong := stateOf(cds, "2", "+a@2")
+			wrong.TypeURL = lds
+			for want, r := range map[string]*wire.StateResponse{
+				`resource "a" occurs twice`:                   stateOf(cds, "2", "+a@2", "+a@2"),
+				`is of type "` + cds + `" in a response for `: wrong,
+				`xdstp://x/`: stateOf(cds, "2", "+a@1", "+xdstp://x/%zz@1"),
+			} {
+				if err := b.applyState(r); err == nil || !strings.Contains(err.Error(), want) {
+					b.Errorf("error %v, want %q", err, want)
+				}
+			}
+			b.expect(c.told())
+			if got := b.table(cds, wholeType).versionInfo(); got != "1" {
+				b.Errorf("version_info %q of a rejected response", got)
+			}
+		},
+		"RES-13 TTL-3 a heartbeat keeps what it names, and alone is no list": func(b *bed, c *peer) {
+			c.sub(cds, "*")
+			b.connect(0)
+			b.state(cds, "1", "+a@1", "+b@1")
+			c.told()
+			b.state(cds, "1", "~a")
+			b.expect(c.told())
+			b.state(cds, "2", "~a", "+c@1", "~unknown")
+			b.expect(c.told(), "CDS +c -b")
+		},
+		"ERR-1 a resource with an error is not missing": func(b *bed, c *peer) {
+			c.sub(cds, "*")
+			b.connect(0)
+			b.state(cds, "1", "+a@1", "+b@1")
+			c.told()
+			b.state(cds, "2", "+a@1", "!b")
+			b.expect(c.told())
+		},
+		"GLOB-7 globs are settled by a quiet time, members go with a full-state response": func(b *bed, c *peer) {
+			c.sub(cds, globG)
+			c.resume(cds, []string{nameG2 + "@v"})
+			b.expect(b.connect(0), "CDS +"+globG)
+			b.state(cds, "1", "+"+nameG1+"@1")
+			b.expect(c.told(), "CDS +"+nameG1)
+			b.settle()
+			b.expect(c.told(), "CDS -"+nameG2)
+			b.state(cds, "2")
+			b.expect(c.told(), "CDS -"+nameG1)
+		},
+		"GLOB-6 GLOB-7 a named member outlives the glob": func(b *bed, c *peer) {
+			c.sub(cds, globG)
+			b.connect(0)
+			b.state(cds, "1", "+"+nameG1+"@1", "+"+nameG2+"@1")
+			b.settle()
+			c.told()
+			c.sub(cds, nameG1)
+			c.unsub(cds, globG)
+			c.told()
+			b.letGo()
+			b.expect(b.demand(0), "CDS +"+nameG1, "CDS -"+globG)
+			b.state(cds, "2", "+"+nameG1+"@1")
+			b.expect(c.told())
+			b.state(cds, "3")
+			b.expect(c.told(), "CDS -"+nameG1)
+		},
+		"a complete response tells of names, globs and types that nothing else does": func(b *bed, c *peer) {
+			c.sub(eds, "a", "b", globG)
+			c.resume(eds, []string{nameG2 + "@v"})
+			b.connect(0)
+			r := stateOf(eds, "1", "+a@1")
+			r.Complete = true
+			if err := b.applyState(r); err != nil {
+				b.Fatal(err)
+			}
+			b.expect(c.told(), "EDS +a -b -"+nameG2)
+			r = stateOf(eds, "2", "+b@1")
+			r.Complete = true
+			if err := b.applyState(r); err != nil {
+				b.Fatal(err)
+			}
+			b.expect(c.told(), "EDS +b -a")
+		},
+		"SUB-11 the wildcard of the state of the world is wanted once on a stream": func(b *bed, c *peer) {
+			c.sub(cds, "*")
+			b.connect(0)
+			b.state(cds, "1", "+a@1")
+			c.unsub(cds, "*")
+			b.letGo()
+			b.expect(b.demand(0), "CDS -*")
+			<-time.After(time.Hour)
+			c.sub(cds, "*")
+			b.expect(b.demand(0), "begin anew")
+			b.store.Lost(streamOf(0))
+			b.expect(b.connect(0), "CDS +*")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newStateBed(t)
+				f(b, b.join())
+			})
+		})
+	}
+}
+
+// table finds one that is there.
+func (b *bed) table(typeURL string, k kind) *table {
+	b.Helper()
+	t := b.store.tables[tableKey{typeURL, k}]
+	if t == nil {
+		b.Fatalf("no table of %s", typeURL)
+	}
+	return t
+}
+
+// The server's version is kept to the letter, and one that stood for two contents
+// is not trusted (ACK-4).
+func TestACK4VersionInfo(t *testing.T) {
+	b := newStateBed(t)
+	c := b.join()
+	c.sub(cds, "*")
+	b.connect(0)
+	tab := b.table(cds, wholeType)
+	if tab.versionInfo() != "" || tab.versionTrusted() {
+		t.Error("a version before the first response")
+	}
+	step := func(version string, trusted bool, words ...string) {
+		t.Helper()
+		b.state(cds, version, words...)
+		if got := tab.versionTrusted(); got != trusted || tab.versionInfo() != version {
+			t.Errorf("%q %v: shown as %q, trusted %t", version, words, tab.versionInfo(), got)
+		}
+	}
+	step("1", true, "+a@1")
+	step("1", true, "+a@1")
+	step("2", true, "+a@2", "+b@2")
+	step("3", true, "+a@1")
+	step("2", true, "+b@2", "+a@2")
+	step("1", false, "+a@other") // the server was restarted and counts from one
+	step("2", true, "+a@2", "+b@2")
+	step("1", false, "+a@1")
+	step("", false, "+a@1")
+	for _, n := range []string{"4", "5", "6", "7", "8", "9", "10", "11"} {
+		step(n, true, "+a@"+n)
+	}
+	step("1", true, "+a@1") // too long ago
+}
+
+// A name that stays unanswered on a live stream does not exist; nothing that is cached
+// is touched, and the time counts anew on every stream (RES-7).
+func TestRES7Absent(t *testing.T) {
+	wait := func(d time.Duration) { <-time.After(d) }
+	t.Run("RES-7 after the time, which a new stream begins anew", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newStateBed(t)
+			c := b.join()
+			c.sub(eds, "a", "b")
+			if at := b.store.Settle(time.Now()); !at.IsZero() {
+				t.Fatalf("waits until %v without a stream", at)
+			}
+			b.connect(0)
+			begin := time.Now()
+			b.state(eds, "1", "+a@1")
+			b.expect(c.told(), "EDS +a")
+			wait(absentAfter - time.Second)
+			c.sub(eds, "c")
+			b.demand(0)
+			if at := b.store.Settle(time.Now()); !at.Equal(begin.Add(absentAfter)) {
+				t.Fatalf("waits until %v, want %v", at, begin.Add(absentAfter))
+			}
+			b.store.Lost(streamOf(0))
+			b.check()
+			wait(time.Hour)
+			if at := b.store.Settle(time.Now()); !at.IsZero() {
+				t.Fatalf("waits until %v without a stream", at)
+			}
+			b.expect(c.told())
+			b.expect(b.connect(0), "EDS +a +b +c")
+			wait(absentAfter / 2)
+			b.state(eds, "1", "+c@1")
+			b.expect(c.told(), "EDS +c")
+			c.rang()
+			wait(absentAfter / 2)
+			if at := b.store.Settle(time.Now()); !at.IsZero() {
+				t.Fatalf("waits until %v", at)
+			}
+			b.check()
+			if !c.rang() {
+				t.Fatal("not woken")
+			}
+			b.expect(c.told(), "EDS -b")
+			b.state(eds, "2", "+b@1") // it appears
+			b.expect(c.told(), "EDS +b")
+		})
+	})
+	t.Run("RES-17 a name that nobody watches any more is let go", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newStateBed(t)
+			c := b.join()
+			c.sub(eds, "a", "b")
+			b.connect(0)
+			c.unsub(eds, "a")
+			wait(absentAfter)
+			b.store.Settle(time.Now())
+			b.check()
+			b.expect(b.demand(0), "EDS -a")
+			b.expect(c.told(), "EDS -b")
+			if b.seen.evicted[ReasonAbsent] != 1 {
+				t.Errorf("evicted %v", b.seen.evicted)
+			}
+		})
+	})
+	t.Run("a name asked for again waits its own time", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newStateBed(t)
+			c := b.join()
+			c.sub(eds, "a")
+			b.connect(0)
+			wait(absentAfter / 2)
+			c.unsub(eds, "a")
+			b.letGo()
+			b.expect(b.demand(0), "EDS -a")
+			c.sub(eds, "a")
+			b.expect(b.demand(0), "EDS +a")
+			again := time.Now()
+			wait(absentAfter / 2)
+			if at := b.store.Settle(time.Now()); !at.Equal(again.Add(absentAfter)) {
+				t.Fatalf("waits until %v, want %v", at, again.Add(absentAfter))
+			}
+			b.expect(c.told())
+		})
+	})
+	t.Run("RES-2 an incremental server is waited for no longer, and nothing is said", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBedOf(t, Limits{}, Source{Quiet: quiet, Absent: absentAfter})
+			c := b.join()
+			c.sub(eds, "a", "b")
+			e := b.table(eds, byName).entries["a"]
+			b.connect(0)
+			b.says(eds, "+b@1")
+			c.told()
+			if !e.awaited() {
+				t.Error("not awaited though just asked for")
+			}
+			wait(absentAfter)
+			b.store.Settle(time.Now())
+			b.check()
+			if e.awaited() || e.state != unknown || !c.rang() {
+				t.Errorf("awaited %t, %s", e.awaited(), e.state)
+			}
+			b.expect(c.told())
+			b.store.Lost(streamOf(0))
+			if !e.awaited() {
+				t.Error("not awaited though the stream is down")
+			}
+			b.connect(0)
+			wait(absentAfter)
+			b.says(eds, "+a@1")
+			b.store.Settle(time.Now())
+			b.expect(c.told(), "EDS +a")
+			if e.awaited() {
+				t.Error("awaited though answered")
+			}
+		})
+	})
+}
+
+// Each type has a stream of its own where the source wants that, and a second one
+// where it is wanted both ways (SUB-12); nothing is left of a type when its stream ends.
+func TestSUB12StreamsPerType(t *testing.T) {
+	b := newBedOf(t, Limits{}, Source{Quiet: quiet, PerType: true})
+	c := b.join()
+	c.sub(eds, "a")
+	c.sub(cds, "x")
+	c.sub(cds, "*")
+	first, second := wire.StreamID{TypeURL: cds}, wire.StreamID{TypeURL: cds, Second: true}
+	endpoints := wire.StreamID{TypeURL: eds}
+	want := []wire.StreamID{second, first, endpoints} // "*" before names, which came first
+	if got := b.store.Streams(); !slices.Equal(got, want) {
+		t.Fatalf("streams %v, want %v", got, want)
+	}
+	if subs := b.store.Restart(first, 0); len(subs) != 1 || renderSub(subs[0]) != "CDS +x" {
+		t.Errorf("first stream: %v", subs)
+	}
+	if subs := b.store.Restart(second, 0); len(subs) != 1 || renderSub(subs[0]) != "CDS +*" {
+		t.Errorf("second stream: %v", subs)
+	}
+	if b.store.StreamWanted(wire.StreamID{}) {
+		t.Error("the aggregated stream is wanted")
+	}
+	if err := b.store.Apply(first, response(cds, "+x@1", "+y@1"), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	b.expect(c.told(), "CDS +x")
+	c.unsub(cds, "x")
+	b.letGo()
+	if subs, ok := b.store.TakeDemand(first); !ok || len(subs) != 1 || renderSub(subs[0]) != "CDS -x" {
+		t.Errorf("demand %v", subs)
+	}
+	if b.store.StreamWanted(first) || !b.store.StreamWanted(second) {
+		t.Error("the wrong stream is wanted")
+	}
+	b.store.Lost(first)
+	b.check()
+	if b.store.tables[tableKey{cds, byName}] != nil {
+		t.Error("a table that nobody wants is left")
+	}
+	// The wildcard keeps its stream, and names get the other one again.
+	c.sub(cds, "z")
+	if got := b.store.Streams(); !slices.Equal(got, want) {
+		t.Errorf("streams %v, want %v", got, want)
+	}
+}
+
+// Names that nobody watches are let go of before a request that lists all of them
+// grows too large; watched ones stay (RES-17).
+func TestRES17Shed(t *testing.T) {
+	b := newStateBed(t)
+	c := b.join()
+	c.sub(eds, "aaaa", "bbbb", "cccc", "kept")
+	b.connect(0)
+	if b.store.Shed(streamOf(0), eds, 1) {
+		t.Error("let go of what is watched")
+	}
+	c.unsub(eds, "aaaa", "bbbb", "cccc")
+	if b.store.Shed(streamOf(0), cds, 1) || b.store.Shed(streamOf(1), eds, 1) {
+		t.Error("let go of another table's")
+	}
+	if !b.store.Shed(streamOf(0), eds, 7) {
+		t.Fatal("nothing was let go")
+	}
+	b.check()
+	said := b.demand(0)
+	if len(said) != 1 || strings.Count(said[0], "-") != 2 || strings.Contains(said[0], "kept") {
+		t.Errorf("said %v, want two names unsubscribed", said)
+	}
+	if b.seen.evicted[ReasonLimit] != 2 {
+		t.Errorf("evicted %v", b.seen.evicted)
+	}
+}
