@@ -34,12 +34,15 @@ type modelServer struct {
 	streams [2]*modelStream
 	version int
 	resend  bool // the versions do not fit into a request (RES-14)
+	source  modelSource
 }
 
 type modelStream struct {
 	subs  map[string]string // as they were spelled, by key
 	known map[string]string // what the server believes it has told, by name
 	queue []*wire.DeltaResponse
+	// of a source that speaks the state of the world
+	states []*wire.StateResponse
 }
 
 func resourceOf(name, version string) *wire.Resource {
@@ -80,7 +83,7 @@ func (m *modelServer) open(stream int) {
 	if m.resend {
 		limit = 1
 	}
-	for _, sub := range m.store.Restart(streamOf(stream), limit) {
+	for _, sub := range m.store.Restart(m.source.stream(stream), limit) {
 		m.subscribe(stream, sub, sub.Versions)
 	}
 }
@@ -88,12 +91,12 @@ func (m *modelServer) open(stream int) {
 // pump takes demand as the session would.
 func (m *modelServer) pump(stream int) {
 	if m.streams[stream] == nil {
-		if m.store.StreamWanted(streamOf(stream)) {
+		if m.store.StreamWanted(m.source.stream(stream)) {
 			m.open(stream)
 		}
 		return
 	}
-	subs, ok := m.store.TakeDemand(streamOf(stream))
+	subs, ok := m.store.TakeDemand(m.source.stream(stream))
 	if !ok {
 		m.lose(stream)
 		m.open(stream)
@@ -123,6 +126,10 @@ func (m *modelServer) subscribe(stream int, sub wire.Subscription, versions map[
 		}
 		st.subs[keyOf(name)] = name
 		fresh[keyOf(name)] = true
+	}
+	if m.source.state {
+		m.subscribeState(stream, fresh)
+		return
 	}
 	named := map[string]bool{}
 	for _, n := range slices.Sorted(maps.Keys(m.exists)) {
@@ -166,6 +173,10 @@ func (m *modelServer) set(name string, c *content) {
 	} else {
 		m.exists[name] = *c
 	}
+	if m.source.state {
+		m.setState(name, old, had)
+		return
+	}
 	for _, st := range m.streams {
 		if st == nil {
 			continue
@@ -190,12 +201,18 @@ func (m *modelServer) set(name string, c *content) {
 // deliver applies the next response of a stream.
 func (m *modelServer) deliver(stream int) bool {
 	st := m.streams[stream]
-	if st == nil || len(st.queue) == 0 {
+	if st == nil {
+		return false
+	}
+	if m.source.state {
+		return m.deliverState(stream)
+	}
+	if len(st.queue) == 0 {
 		return false
 	}
 	r := st.queue[0]
 	st.queue = st.queue[1:]
-	if err := m.store.Apply(streamOf(stream), r, time.Now()); err != nil {
+	if err := m.store.Apply(m.source.stream(stream), r, time.Now()); err != nil {
 		m.t.Fatalf("rejected: %v", err)
 	}
 	return true
@@ -204,7 +221,7 @@ func (m *modelServer) deliver(stream int) bool {
 func (m *modelServer) lose(stream int) {
 	if m.streams[stream] != nil {
 		m.streams[stream] = nil
-		m.store.Lost(streamOf(stream))
+		m.store.Lost(m.source.stream(stream))
 	}
 }
 
@@ -324,10 +341,21 @@ var modelSubs = append([]string{
 // change: SUB-1, SUB-5, SUB-7 to SUB-12, RES-1, RES-4 to RES-6, RES-11, RES-12,
 // RES-14, GLOB-1 to GLOB-6, NAME-3, NAME-4, NAME-8, and the eviction races.
 func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_NAME4_NAME8(t *testing.T) {
+	for name, source := range map[string]modelSource{
+		"VAR-4 incremental":                          {},
+		"VAR-2 incremental per type":                 {perType: true},
+		"VAR-3 VAR-7 RES-8 state of the world":       {state: true, full: true},
+		"VAR-1 RES-7 per type, not of complete type": {state: true, perType: true},
+	} {
+		t.Run(name, func(t *testing.T) { testModel(t, source) })
+	}
+}
+
+func testModel(t *testing.T, source modelSource) {
 	rapid.Check(t, func(t *rapid.T) {
 		cache := New(Limits{MaxResources: int64(rapid.SampledFrom([]int{0, 3}).Draw(t, "max")), Idle: time.Hour}, nil)
-		store := cache.Open(Source{Quiet: time.Second})
-		server := &modelServer{t: t, store: store, exists: map[string]content{}, resend: rapid.Bool().Draw(t, "resend")}
+		store := cache.Open(source.source())
+		server := &modelServer{t: t, store: store, exists: map[string]content{}, resend: rapid.Bool().Draw(t, "resend"), source: source}
 		var clients []*modelClient
 		join := func(warm map[string]string) *modelClient {
 			c := &modelClient{bell: make(chan struct{}, 1), subs: map[string]bool{}, once: map[string]bool{}, holds: map[string]string{}}
@@ -416,10 +444,10 @@ func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_N
 			want := map[string]string{}
 			for n, x := range server.exists {
 				if covered(c.keys(), n, x) {
-					want[n] = x.version
+					want[n] = source.version(n, x.version)
 				}
 			}
-			if !maps.Equal(c.holds, want) {
+			if !server.holdsRight(c.holds, want) {
 				t.Fatalf("client %d (%v) holds %v, a direct client would hold %v", i, slices.Sorted(maps.Keys(c.subs)), c.holds, want)
 			}
 		}
