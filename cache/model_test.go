@@ -352,6 +352,7 @@ func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_N
 }
 
 func testModel(t *testing.T, source modelSource) {
+	t.Helper()
 	rapid.Check(t, func(t *rapid.T) {
 		cache := New(Limits{MaxResources: int64(rapid.SampledFrom([]int{0, 3}).Draw(t, "max")), Idle: time.Hour}, nil)
 		store := cache.Open(source.source())

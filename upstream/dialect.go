@@ -17,8 +17,11 @@ import (
 type dialect interface {
 	// subscribe puts what changes into requests of at most limit bytes each, as far
 	// as that can be (RES-17); reserved bytes of the first are left free for the node.
-	// None means that there is nothing to say.
+	// None means that there is nothing to say, or that flush will say it.
 	subscribe(sub wire.Subscription, reserved, limit int) []request
+	// flush is called whenever all that there was to take from the Store was given to
+	// subscribe. It says what subscribe had put off until then.
+	flush() []request
 	// answer is the ACK of a response, or its NACK if reason is not nil (STR-8, ACK-2).
 	// It is called for each response once, in their order for each type. Without a
 	// request there is none that would not mean something else too.
@@ -111,6 +114,8 @@ func (deltaDialect) subscribe(sub wire.Subscription, reserved, limit int) []requ
 	}
 	return out
 }
+
+func (deltaDialect) flush() []request { return nil }
 
 // answer carries no version: the nonce says it all.
 func (deltaDialect) answer(e envelope, reason error) request {

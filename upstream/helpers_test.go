@@ -147,6 +147,10 @@ func (s *memStore) Shed(stream wire.StreamID, typeURL string, bytes int) bool {
 	}
 	delete(s.parked, typeURL)
 	s.pending[stream] = append(s.pending[stream], unsub(typeURL, names...))
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
 	return true
 }
 

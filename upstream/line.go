@@ -133,6 +133,7 @@ func (s *Session) opened(l *line) {
 	for _, sub := range s.store.Restart(l.id, versionsLimit(s.up.cfg.MaxRequestSize, s.nodeSize)) {
 		s.subscribe(l, sub)
 	}
+	s.say(l, l.dialect.flush())
 	s.settle()
 	if !s.store.StreamWanted(l.id) {
 		s.drain(l) // what was only waiting to be unsubscribed went with Restart
@@ -146,33 +147,13 @@ func (s *Session) newDialect(l *line) dialect {
 		return deltaDialect{}
 	}
 	return &stateDialect{
-		fullState: cfg.FullState, perType: cfg.APIType.PerType(), types: make(map[string]*stateType),
-		shed: func(typeURL string, bytes int) []wire.Subscription { return s.shed(l, typeURL, bytes) },
+		fullState: cfg.FullState, perType: cfg.APIType.PerType(), types: make(map[string]*stateType), round: 1,
+		shed: func(typeURL string, bytes int) bool { return s.store.Shed(l.id, typeURL, bytes) },
 		large: func(typeURL string, names, bytes, limit int) {
 			s.log.Warn("request passes the limit, and all its names are watched: sending it",
 				"type", typeURL, "names", names, "bytes", bytes, "limit", limit)
 		},
 	}
-}
-
-// shed has the Store let go of names of a type and says what that changes of it. What
-// else there was to take is written.
-func (s *Session) shed(l *line, typeURL string, bytes int) (changes []wire.Subscription) {
-	if !s.store.Shed(l.id, typeURL, bytes) {
-		return nil
-	}
-	subs, ok := s.store.TakeDemand(l.id)
-	if !ok {
-		return nil // the stream is to begin anew, of which the demand's signal tells
-	}
-	for _, sub := range subs {
-		if sub.TypeURL == typeURL {
-			changes = append(changes, sub)
-		} else {
-			s.subscribe(l, sub)
-		}
-	}
-	return changes
 }
 
 // demand writes what changed, once nothing else waits to be written: what waits
@@ -212,6 +193,7 @@ func (s *Session) takeDemand(l *line) bool {
 	for _, sub := range subs {
 		s.subscribe(l, sub)
 	}
+	s.say(l, l.dialect.flush())
 	s.settle()
 	return true
 }
@@ -235,13 +217,18 @@ func (s *Session) ask(l *line, sub wire.Subscription) {
 	if !l.greeted {
 		reserved = s.nodeSize
 	}
-	for _, req := range l.dialect.subscribe(sub, reserved, s.up.cfg.MaxRequestSize) {
-		if _, asked := l.asked[sub.TypeURL]; !asked {
+	s.say(l, l.dialect.subscribe(sub, reserved, s.up.cfg.MaxRequestSize))
+}
+
+// say writes requests that change subscriptions.
+func (s *Session) say(l *line, reqs []request) {
+	for _, req := range reqs {
+		if _, asked := l.asked[req.GetTypeUrl()]; !asked {
 			now := time.Now()
 			if len(l.asked) == 0 && !l.established {
 				l.at = now.Add(stableAfter)
 			}
-			l.asked[sub.TypeURL] = now
+			l.asked[req.GetTypeUrl()] = now
 		}
 		s.write(l, req, KindSubscribe)
 	}

@@ -24,9 +24,11 @@ type stateDialect struct {
 	fullState map[string]bool
 	perType   bool
 	types     map[string]*stateType
-	// shed has the Store let go of names of a type that nobody watches, if it can, of
-	// about as many bytes, and says what that changes (RES-17).
-	shed func(typeURL string, bytes int) []wire.Subscription
+	round     int // of what the Store had to say; from 1
+	// shed has the Store let go of names of a type that nobody watches, of about as
+	// many bytes, and reports whether there were any: they come with what the Store has
+	// to say next (RES-17).
+	shed func(typeURL string, bytes int) bool
 	// large is told once for each type of a request that passes the limit.
 	large func(typeURL string, names, bytes, limit int)
 }
@@ -39,7 +41,8 @@ type stateType struct {
 	// legacy: the server was asked for everything by an empty list, which means that
 	// only as long as no name was given on the stream (SUB-2). named: one was.
 	legacy, named  bool
-	large          bool
+	owed           int  // the round in which the request for the last change was put off; 0: it was not
+	large          bool // it was told that one passed the limit
 	version, nonce string
 }
 
@@ -70,6 +73,7 @@ func (t *stateType) wholly() bool {
 
 // request says what is wanted now.
 func (t *stateType) request(typeURL string) *discoveryv3.DiscoveryRequest {
+	t.owed = 0
 	r := &discoveryv3.DiscoveryRequest{TypeUrl: typeURL, VersionInfo: t.version, ResponseNonce: t.nonce}
 	if t.legacy {
 		return r
@@ -83,7 +87,8 @@ func (t *stateType) request(typeURL string) *discoveryv3.DiscoveryRequest {
 }
 
 // subscribe gives one request, whatever its size: there is no word for a part of what
-// is wanted. Where it would be too large, names that nobody watches are let go first.
+// is wanted. Where it would be too large, names that nobody watches are let go first,
+// and it waits for that.
 func (d *stateDialect) subscribe(sub wire.Subscription, reserved, limit int) []request {
 	if len(sub.Subscribe)+len(sub.Unsubscribe) == 0 {
 		return nil
@@ -103,10 +108,35 @@ func (d *stateDialect) subscribe(sub wire.Subscription, reserved, limit int) []r
 		out = append(out, t.everything(sub.TypeURL))
 	}
 	req := t.request(sub.TypeURL)
-	if over := reserved + proto.Size(req) - limit; over > 0 {
-		req = d.reduce(t, req, over, reserved, limit)
+	if size := reserved + proto.Size(req); size > limit {
+		// Some more than that, or the next name would make it too large again.
+		if d.shed(sub.TypeURL, size-limit+limit/8) {
+			t.owed = d.round
+			return out
+		}
+		d.tell(t, req, size, limit)
 	}
 	return append(out, req)
+}
+
+// flush says what was put off in an earlier round, if nothing that came since made it
+// be said: the names that were to be let go may be wanted again.
+func (d *stateDialect) flush() (out []request) {
+	for _, typeURL := range slices.Sorted(maps.Keys(d.types)) {
+		if t := d.types[typeURL]; t.owed > 0 && t.owed < d.round {
+			out = append(out, t.request(typeURL))
+		}
+	}
+	d.round++
+	return out
+}
+
+// tell says once that a request is too large and sent nevertheless.
+func (d *stateDialect) tell(t *stateType, req *discoveryv3.DiscoveryRequest, size, limit int) {
+	if !t.large {
+		t.large = true
+		d.large(req.GetTypeUrl(), len(t.names), size, limit)
+	}
 }
 
 // everything asks for all by name.
@@ -115,21 +145,6 @@ func (t *stateType) everything(typeURL string) request {
 	return &discoveryv3.DiscoveryRequest{
 		TypeUrl: typeURL, VersionInfo: t.version, ResponseNonce: t.nonce, ResourceNames: []string{wildcard},
 	}
-}
-
-// reduce makes a request smaller by over bytes and some more, so that the next name
-// does not make it too large again.
-func (d *stateDialect) reduce(t *stateType, req *discoveryv3.DiscoveryRequest, over, reserved, limit int) *discoveryv3.DiscoveryRequest {
-	typeURL := req.TypeUrl
-	for _, more := range d.shed(typeURL, over+limit/8) {
-		t.change(more)
-	}
-	req = t.request(typeURL)
-	if size := reserved + proto.Size(req); size > limit && !t.large {
-		t.large = true
-		d.large(typeURL, len(t.names), size, limit)
-	}
-	return req
 }
 
 // answer repeats what is wanted. A type that was never asked for gets none: its first

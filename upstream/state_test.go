@@ -3,7 +3,6 @@ package upstream
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -35,8 +34,8 @@ func saidOne(r *discoveryv3.DiscoveryRequest) string {
 
 func newStateDialect(perType bool) *stateDialect {
 	return &stateDialect{
-		fullState: map[string]bool{clusters: true}, perType: perType, types: map[string]*stateType{},
-		shed:  func(string, int) []wire.Subscription { return nil },
+		fullState: map[string]bool{clusters: true}, perType: perType, types: map[string]*stateType{}, round: 1,
+		shed:  func(string, int) bool { return false },
 		large: func(string, int, int, int) {},
 	}
 }
@@ -131,39 +130,45 @@ func TestSUB2NoAnswerWithoutSubscription(t *testing.T) {
 	}
 }
 
-// A request that would be too large loses names that nobody watches; what is left is
-// sent whatever its size, and told of once.
+// A request that would be too large waits until names that nobody watches were let go;
+// what is left is sent whatever its size, and told of once.
 func TestRES17StateRequestIsReduced(t *testing.T) {
 	d := newStateDialect(false)
 	var asked, told []int
-	d.shed = func(_ string, bytes int) []wire.Subscription {
+	parked := true
+	d.shed = func(_ string, bytes int) bool {
 		asked = append(asked, bytes)
-		if len(asked) > 1 {
-			return nil
-		}
-		return []wire.Subscription{unsub(endpoints, "parked-1", "parked-2")}
+		return parked
 	}
 	d.large = func(_ string, names, bytes, _ int) { told = append(told, names, bytes) }
+	expect := func(reqs []request, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, said(reqs)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
 	const limit = 100
-	d.subscribe(sub(endpoints, "parked-1", "parked-2"), 0, limit)
+	expect(d.subscribe(sub(endpoints, "parked-1", "parked-2"), 0, limit), "[parked-1 parked-2] v= n=")
 	if len(asked) > 0 {
 		t.Fatalf("shed %v though everything fits", asked)
 	}
-	if diff := cmp.Diff([]string{"[watched-1] v= n="}, said(d.subscribe(sub(endpoints, "watched-1"), 20, limit))); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect(d.subscribe(sub(endpoints, "watched-1"), 20, limit))
+	expect(d.flush()) // what is let go is only in the next round
+	expect(d.subscribe(unsub(endpoints, "parked-1", "parked-2"), 0, limit), "[watched-1] v= n=")
+	expect(d.flush()) // said already
 	if len(asked) != 1 || asked[0] <= limit/8 || len(told) > 0 {
 		t.Errorf("to shed: %v; told: %v", asked, told)
 	}
+	// What was to be let go is wanted again.
 	long := strings.Repeat("x", limit)
-	for _, name := range []string{long, long + "y"} {
-		reqs := d.subscribe(sub(endpoints, name), 0, limit)
-		if len(reqs) != 1 || !slices.Contains(reqs[0].(*discoveryv3.DiscoveryRequest).ResourceNames, name) {
-			t.Errorf("requests %v", reqs)
-		}
-	}
-	if len(told) != 2 || told[0] != 2 || told[1] <= limit {
-		t.Errorf("told %v, want once, of two names", told)
+	expect(d.subscribe(sub(endpoints, long), 0, limit))
+	expect(d.flush())
+	expect(d.flush(), "[watched-1 "+long+"] v= n=")
+	parked = false
+	expect(d.subscribe(sub(endpoints, "a"), 0, limit), "[a watched-1 "+long+"] v= n=")
+	expect(d.subscribe(unsub(endpoints, "a"), 0, limit), "[watched-1 "+long+"] v= n=")
+	if len(told) != 2 || told[0] != 3 || told[1] <= limit {
+		t.Errorf("told %v, want once, of three names", told)
 	}
 }
 
@@ -301,7 +306,7 @@ func TestRES17SessionSheds(t *testing.T) {
 		as.next()
 		more := strings.Repeat("m", 100)
 		store.want(0, []wire.Subscription{sub(endpoints, more)}, sub(endpoints, more), sub(clusters, "*"))
-		as.expect("[" + more + "] v= n=")
 		as.expect("[] v= n=")
+		as.expect("[" + more + "] v= n=")
 	})
 }

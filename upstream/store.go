@@ -47,7 +47,8 @@ type Store interface {
 	TakeDemand(stream wire.StreamID) (subs []wire.Subscription, ok bool)
 
 	// Shed lets go of names of a type that nobody watches, of about as many bytes, and
-	// reports whether there were any. TakeDemand unsubscribes them (RES-17).
+	// reports whether there were any. Then DemandChanged has a value, and TakeDemand
+	// unsubscribes them (RES-17).
 	Shed(stream wire.StreamID, typeURL string, bytes int) bool
 
 	// Apply takes a response that could be decoded and is of a type that was

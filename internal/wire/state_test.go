@@ -141,8 +141,8 @@ func TestACK6_undecodableStateResponse(t *testing.T) {
 		return string(protowire.AppendString([]byte{0x12}, string(protowire.AppendString([]byte{0x12}, value)))) + tail
 	}
 	wrap := func(value string) string {
-		any := wrapped + string(protowire.AppendString([]byte{0x12}, value))
-		return string(protowire.AppendString([]byte{0x12}, any)) + tail
+		holder := wrapped + string(protowire.AppendString([]byte{0x12}, value))
+		return string(protowire.AppendString([]byte{0x12}, holder)) + tail
 	}
 	if len(resourceType) != 0x37 {
 		t.Fatalf("the type has %d bytes", len(resourceType))
