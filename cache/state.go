@@ -31,6 +31,9 @@ func (s *Store) ApplyState(stream wire.StreamID, r *wire.StateResponse, received
 // conclude draws from a response what it says without saying it. One with a bad
 // name in it is rejected, so what that may have stood for stays.
 func (u *update) conclude(t *table) {
+	if u.state.Complete {
+		u.unsolicited = 0 // the source says everything, whoever asks
+	}
 	if len(u.bad) > 0 {
 		return
 	}

@@ -242,6 +242,11 @@ func TestApplyState(t *testing.T) {
 				b.Fatal(err)
 			}
 			b.expect(c.told(), "EDS +b -a")
+			r = stateOf(eds, "3", "+b@1", "+not-asked-for@1")
+			r.Complete = true
+			if err := b.applyState(r); err != nil || b.seen.unsolicited != 0 || b.cache.Resources() != 1 {
+				b.Errorf("error %v, %d unsolicited, %d cached", err, b.seen.unsolicited, b.cache.Resources())
+			}
 		},
 		"SUB-11 the wildcard of the state of the world is wanted once on a stream": func(b *bed, c *peer) {
 			c.sub(cds, "*")

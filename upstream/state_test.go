@@ -3,6 +3,7 @@ package upstream
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -308,5 +309,38 @@ func TestRES17SessionSheds(t *testing.T) {
 		store.want(0, []wire.Subscription{sub(endpoints, more)}, sub(endpoints, more), sub(clusters, "*"))
 		as.expect("[] v= n=")
 		as.expect("[" + more + "] v= n=")
+	})
+}
+
+// A type for which the server ends the aggregated stream is withheld, whatever the
+// variant, and taken up when the server takes it.
+func TestStateTypeIsWithheld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serveAny("a")
+		s := run(t, newUpstream(t, n.speaking(AggregatedGRPC, "a")), newStore(sub(clusters, "*"), sub(endpoints, "x")), nil)
+		as := srv.accept(stateADS)
+		as.next()
+		as.next()
+		as.state(clusters, "1", "1", "c")
+		as.expect("[] v=1 n=1")
+		as.end <- status.Error(codes.Unimplemented, "no endpoints here")
+
+		as = srv.accept(stateADS)
+		as.expect("[] v= n=")
+		synctest.Wait()
+		as.silent()
+		if st := s.Status(); !slices.Equal(st.Quarantined, []string{endpoints}) {
+			t.Errorf("quarantined %v", st.Quarantined)
+		}
+		as.state(clusters, "1", "1", "c")
+		as.expect("[] v=1 n=1")
+		as.expect("[x] v= n=") // the trial
+		as.state(endpoints, "1", "2", "x")
+		as.expect("[x] v=1 n=2")
+		synctest.Wait()
+		if st := s.Status(); len(st.Quarantined) > 0 {
+			t.Errorf("quarantined %v", st.Quarantined)
+		}
 	})
 }
