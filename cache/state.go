@@ -99,29 +99,3 @@ func (u *update) concludeNames(t *table) {
 		}
 	}
 }
-
-// Shed lets go of names of a type on a stream that nobody watches, until those that
-// go with the next TakeDemand take the given number of bytes in a request, and reports
-// whether there were any: a server that speaks the state of the world is told all
-// names in one request, which must not grow beyond all bounds (RES-17).
-func (s *Store) Shed(stream wire.StreamID, typeURL string, bytes int) bool {
-	const overhead = 2 // tag and length
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.carried(stream, typeURL)
-	if t == nil {
-		return false
-	}
-	found := false
-	for _, e := range t.entries {
-		if bytes <= 0 {
-			break
-		}
-		if i := e.interest; i != nil && i.parked && i.subscribed {
-			bytes -= len(i.as) + overhead
-			i.evict(ReasonLimit)
-			found = true
-		}
-	}
-	return found
-}

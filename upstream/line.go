@@ -52,40 +52,6 @@ type line struct {
 
 func (l *line) idle() bool { return l.stream == nil && l.at.IsZero() }
 
-func (s *Session) newLine(id wire.StreamID) *line {
-	l := &line{
-		id:      id,
-		method:  s.up.cfg.APIType.method(id),
-		backoff: backoff{base: s.up.cfg.BackoffBase, max: s.up.cfg.BackoffMax},
-		failed:  make([]bool, len(s.up.cfg.Endpoints)),
-	}
-	if l.method == "" {
-		s.log.Warn("type has no service of its own and cannot be asked for", "type", id.TypeURL, "api_type", s.up.cfg.APIType)
-		s.obs.TypeUnavailable(id.TypeURL)
-	}
-	return l
-}
-
-// line finds the line of a stream, nil if there is none.
-func (s *Session) line(id wire.StreamID) *line {
-	for _, l := range s.lines {
-		if l.id == id {
-			return l
-		}
-	}
-	return nil
-}
-
-// reap forgets the lines that are idle and not wanted: types are the clients' choice,
-// and must not pile up.
-func (s *Session) reap() {
-	before := len(s.lines)
-	s.lines = slices.DeleteFunc(s.lines, func(l *line) bool { return l.idle() && !s.store.StreamWanted(l.id) })
-	if len(s.lines) < before {
-		s.noteTypes()
-	}
-}
-
 // asks says whether a type was asked for on the stream that is open.
 func (l *line) asks(typeURL string) bool {
 	_, asked := l.asked[typeURL]
@@ -137,22 +103,6 @@ func (s *Session) opened(l *line) {
 	s.settle()
 	if !s.store.StreamWanted(l.id) {
 		s.drain(l) // what was only waiting to be unsubscribed went with Restart
-	}
-}
-
-// newDialect makes the dialect of a stream that was opened.
-func (s *Session) newDialect(l *line) dialect {
-	cfg := &s.up.cfg
-	if !cfg.APIType.State() {
-		return deltaDialect{}
-	}
-	return &stateDialect{
-		fullState: cfg.FullState, perType: cfg.APIType.PerType(), types: make(map[string]*stateType), round: 1,
-		shed: func(typeURL string, bytes int) bool { return s.store.Shed(l.id, typeURL, bytes) },
-		large: func(typeURL string, names, bytes, limit int) {
-			s.log.Warn("request passes the limit, and all its names are watched: sending it",
-				"type", typeURL, "names", names, "bytes", bytes, "limit", limit)
-		},
 	}
 }
 

@@ -41,6 +41,7 @@ type stateType struct {
 	// legacy: the server was asked for everything by an empty list, which means that
 	// only as long as no name was given on the stream (SUB-2). named: one was.
 	legacy, named  bool
+	said           bool // a request was given out
 	owed           int  // the round in which the request for the last change was put off; 0: it was not
 	large          bool // it was told that one passed the limit
 	version, nonce string
@@ -73,7 +74,6 @@ func (t *stateType) wholly() bool {
 
 // request says what is wanted now.
 func (t *stateType) request(typeURL string) *discoveryv3.DiscoveryRequest {
-	t.owed = 0
 	r := &discoveryv3.DiscoveryRequest{TypeUrl: typeURL, VersionInfo: t.version, ResponseNonce: t.nonce}
 	if t.legacy {
 		return r
@@ -81,8 +81,14 @@ func (t *stateType) request(typeURL string) *discoveryv3.DiscoveryRequest {
 	if t.list == nil {
 		t.list = slices.Sorted(maps.Keys(t.names))
 	}
-	t.named = t.named || len(t.list) > 0
 	r.ResourceNames = t.list
+	return r
+}
+
+// say notes that a request goes out.
+func (t *stateType) say(r *discoveryv3.DiscoveryRequest) request {
+	t.said, t.owed = true, 0
+	t.named = t.named || len(r.GetResourceNames()) > 0
 	return r
 }
 
@@ -98,14 +104,16 @@ func (d *stateDialect) subscribe(sub wire.Subscription, reserved, limit int) []r
 	t.change(sub)
 	// Types of which every response is complete know this form longer than "*".
 	t.legacy = t.wholly() && !t.named && d.fullState[sub.TypeURL]
-	if len(t.names) == 0 && d.perType {
-		return nil // the stream ends
+	if len(t.names) == 0 && (d.perType || !t.said) {
+		return nil // the stream ends; or nothing was asked for, and to say so would ask for everything
 	}
 	var out []request
 	if before && !t.legacy {
 		// An empty list has meant everything so far. With "*" in between it means
 		// nothing, to servers that know "*" and to those that take it for a name.
-		out = append(out, t.everything(sub.TypeURL))
+		all := t.request(sub.TypeURL)
+		all.ResourceNames = []string{wildcard}
+		out = append(out, t.say(all))
 	}
 	req := t.request(sub.TypeURL)
 	if size := reserved + proto.Size(req); size > limit {
@@ -116,15 +124,15 @@ func (d *stateDialect) subscribe(sub wire.Subscription, reserved, limit int) []r
 		}
 		d.tell(t, req, size, limit)
 	}
-	return append(out, req)
+	return append(out, t.say(req))
 }
 
 // flush says what was put off in an earlier round, if nothing that came since made it
 // be said: the names that were to be let go may be wanted again.
 func (d *stateDialect) flush() (out []request) {
 	for _, typeURL := range slices.Sorted(maps.Keys(d.types)) {
-		if t := d.types[typeURL]; t.owed > 0 && t.owed < d.round {
-			out = append(out, t.request(typeURL))
+		if t := d.types[typeURL]; t.owed > 0 && t.owed < d.round && len(t.names) > 0 {
+			out = append(out, t.say(t.request(typeURL)))
 		}
 	}
 	d.round++
@@ -136,14 +144,6 @@ func (d *stateDialect) tell(t *stateType, req *discoveryv3.DiscoveryRequest, siz
 	if !t.large {
 		t.large = true
 		d.large(req.GetTypeUrl(), len(t.names), size, limit)
-	}
-}
-
-// everything asks for all by name.
-func (t *stateType) everything(typeURL string) request {
-	t.named = true
-	return &discoveryv3.DiscoveryRequest{
-		TypeUrl: typeURL, VersionInfo: t.version, ResponseNonce: t.nonce, ResourceNames: []string{wildcard},
 	}
 }
 
@@ -160,5 +160,5 @@ func (d *stateDialect) answer(e envelope, reason error) request {
 	}
 	r := t.request(e.typeURL)
 	r.ErrorDetail = errorDetail(reason)
-	return r
+	return t.say(r)
 }

@@ -173,6 +173,23 @@ func TestRES17StateRequestIsReduced(t *testing.T) {
 	}
 }
 
+// If all the names of a first request that was put off are let go, nothing is said: an
+// empty list would ask for everything (SUB-2).
+func TestSUB2RES17NothingLeftToAskFor(t *testing.T) {
+	d := newStateDialect(false)
+	d.shed = func(string, int) bool { return true }
+	if got := d.subscribe(sub(clusters, strings.Repeat("x", 100)), 0, 100); got != nil {
+		t.Errorf("said %v", said(got))
+	}
+	if got := d.subscribe(unsub(clusters, strings.Repeat("x", 100)), 0, 100); got != nil {
+		t.Errorf("said %v", said(got))
+	}
+	d.flush()
+	if got := d.flush(); got != nil {
+		t.Errorf("said %v", said(got))
+	}
+}
+
 const (
 	stateADS = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
 	stateCDS = "/envoy.service.cluster.v3.ClusterDiscoveryService/StreamClusters"
