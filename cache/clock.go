@@ -1,6 +1,10 @@
 package cache
 
-import "time"
+import (
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
 
 // clock says since when a name is asked for on the present stream. Answered and
 // dropped ones stay in the queue until their time has come, which is soon.
@@ -14,7 +18,7 @@ type clock struct {
 // none: the clock never takes anything away.
 func (i *interest) startClock(now time.Time) {
 	t := i.table
-	if t.store.source.Absent <= 0 || i.entry == nil || i.entry.state != unknown {
+	if t.store.source.Absent <= 0 || t.withheld || i.entry == nil || i.entry.state != unknown {
 		return
 	}
 	t.asks++
@@ -28,6 +32,27 @@ func (i *interest) startClock(now time.Time) {
 func (t *table) stopClocks() {
 	t.clocks = nil
 	delete(t.store.waiting, t)
+}
+
+// Withhold says whether what was taken of a type on a stream is kept back, so that the
+// server was not asked for it: until it is, no clock runs (RES-7). A stream that
+// begins or ends keeps nothing back.
+func (s *Store) Withhold(stream wire.StreamID, typeURL string, withheld bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.carried(stream, typeURL)
+	if t == nil || t.withheld == withheld {
+		return
+	}
+	t.withheld = withheld
+	t.stopClocks()
+	now := time.Now()
+	for _, e := range t.entries {
+		e.overdue = false
+		if i := e.interest; i != nil && i.subscribed {
+			i.startClock(now)
+		}
+	}
 }
 
 // runs reports whether the name is still waited for.
@@ -85,7 +110,7 @@ func (t *table) checkClocks(c *checker) {
 	_, waiting := t.store.waiting[t]
 	c.that(waiting == (len(t.clocks) > 0), "%d clocks, and somebody looks: %t", len(t.clocks), waiting)
 	for key, e := range t.entries {
-		if t.store.source.Absent > 0 && e.awaited() && e.interest != nil && e.interest.subscribed {
+		if t.store.source.Absent > 0 && !t.withheld && e.awaited() && e.interest != nil && e.interest.subscribed {
 			c.that(running[e.interest], "%q is waited for without a clock", key)
 		}
 	}

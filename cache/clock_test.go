@@ -90,6 +90,36 @@ func TestRES7Absent(t *testing.T) {
 			b.expect(c.told())
 		})
 	})
+	t.Run("RES-7 what is withheld was not asked for", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newStateBed(t)
+			c := b.join()
+			c.sub(eds, "a")
+			b.connect(0)
+			b.store.Withhold(streamOf(0), eds, true)
+			b.store.Withhold(streamOf(1), eds, false) // of another stream
+			c.sub(eds, "b")
+			b.demand(0)
+			wait(time.Hour)
+			if at := b.store.Settle(time.Now()); !at.IsZero() {
+				t.Fatalf("waits until %v for what nobody was asked for", at)
+			}
+			b.expect(c.told())
+			b.store.Withhold(streamOf(0), eds, false)
+			b.check()
+			asked := time.Now()
+			if at := b.store.Settle(time.Now()); !at.Equal(asked.Add(absentAfter)) {
+				t.Fatalf("waits until %v, want %v", at, asked.Add(absentAfter))
+			}
+			b.store.Withhold(streamOf(0), eds, true)
+			b.store.Lost(streamOf(0))
+			b.connect(0)
+			wait(absentAfter)
+			b.store.Settle(time.Now())
+			b.check()
+			b.expectAll(c.told(), "EDS -a -b")
+		})
+	})
 	t.Run("RES-2 an incremental server is waited for no longer, and nothing is said", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBedOf(t, Limits{}, Source{Quiet: quiet, Absent: absentAfter})

@@ -290,6 +290,7 @@ func (t *table) restart(versionsLimit int) wire.Subscription {
 	t.keepNamedMembers()
 	t.pending, t.farewells = nil, nil
 	t.stopClocks()
+	t.withheld = false
 	now := time.Now()
 	visit := func(i *interest) {
 		i.pending = 0

@@ -47,8 +47,9 @@ type table struct {
 	farewells map[string]time.Time
 
 	// asked for and not answered, in the order of asking; see clock
-	clocks []clock
-	asks   uint32 // clocks started so far
+	clocks   []clock
+	asks     uint32 // clocks started so far
+	withheld bool   // nobody was asked, though all is subscribed: no clock runs
 
 	systemVersion string
 	stateVersion  stateVersion

@@ -29,6 +29,7 @@ func (printer) Streams() []wire.StreamID                                     { r
 func (printer) StreamWanted(stream wire.StreamID) bool                       { return stream == wire.StreamID{} }
 func (printer) TakeDemand(wire.StreamID) (subs []wire.Subscription, ok bool) { return nil, true }
 func (printer) Shed(wire.StreamID, string, int) bool                         { return false }
+func (printer) Withhold(wire.StreamID, string, bool)                         {}
 func (printer) Sequence() uint64                                             { return 0 }
 func (printer) Lost(wire.StreamID)                                           {}
 func (printer) Settle(time.Time) time.Time                                   { return time.Time{} }

@@ -48,6 +48,7 @@ type memStore struct {
 	applied  []*wire.DeltaResponse
 	states   []*wire.StateResponse // of applied, those that came as such
 	shed     []int                 // how many bytes Shed was to let go of
+	withheld map[string]bool       // by type
 	refuse   error                 // what Apply returns
 	anew     bool                  // TakeDemand asks to begin anew, until Restart
 	settled  []time.Time           // when Settle was called
@@ -59,6 +60,7 @@ func newStore(wanted ...wire.Subscription) *memStore {
 		changed: make(chan struct{}, 1), versions: map[string]map[string]string{},
 		wanted: map[wire.StreamID][]wire.Subscription{{}: wanted}, pending: map[wire.StreamID][]wire.Subscription{},
 		restarts: map[wire.StreamID]int{}, lost: map[wire.StreamID]int{}, parked: map[string][]string{},
+		withheld: map[string]bool{},
 	}
 	return s
 }
@@ -118,6 +120,7 @@ func (s *memStore) Restart(stream wire.StreamID, versionsLimit int) []wire.Subsc
 	s.restarts[stream]++
 	s.limits = append(s.limits, versionsLimit)
 	s.pending[stream], s.anew = nil, false
+	clear(s.withheld)
 	out := slices.Clone(s.wanted[stream])
 	for i := range out {
 		out[i].Versions = maps.Clone(s.versions[out[i].TypeURL])
@@ -152,6 +155,12 @@ func (s *memStore) Shed(stream wire.StreamID, typeURL string, bytes int) bool {
 	default:
 	}
 	return true
+}
+
+func (s *memStore) Withhold(_ wire.StreamID, typeURL string, withheld bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.withheld[typeURL] = withheld
 }
 
 // ApplyState takes a response for an incremental one, without removals.

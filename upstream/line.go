@@ -150,9 +150,11 @@ func (s *Session) takeDemand(l *line) bool {
 
 // subscribe writes one subscription, unless its type is withheld.
 func (s *Session) subscribe(l *line, sub wire.Subscription) {
-	if !s.quarantine.withhold(l, sub) {
-		s.ask(l, sub)
+	if s.quarantine.withhold(l, sub) {
+		s.store.Withhold(l.id, sub.TypeURL, true)
+		return
 	}
+	s.ask(l, sub)
 }
 
 // ask writes one subscription. The first is what the stream begins to stand with.

@@ -230,9 +230,11 @@ func (s *Session) prove(typeURL string) {
 	s.noteTypes()
 	for _, l := range s.lines {
 		if l.open && !l.draining {
+			s.store.Withhold(l.id, typeURL, false)
 			s.subscribe(l, p.take(l.id, typeURL))
 		}
 	}
+	s.settle()
 }
 
 // withdraw takes a stream that is over out of the quarantine: the next one's
@@ -314,7 +316,9 @@ func (s *Session) try(now time.Time) {
 	l := s.trialLine(next)
 	s.log.Debug("trying a withheld type", "type", typeURL, "stream", l.id)
 	q.trial = trial{typeURL: typeURL, stream: l.id}
+	s.store.Withhold(l.id, typeURL, false)
 	s.ask(l, next.take(l.id, typeURL))
+	s.settle()
 }
 
 // noteTypes has Status say what is withheld, refused, or cannot be asked for.

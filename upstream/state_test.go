@@ -335,7 +335,16 @@ func TestStateTypeIsWithheld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)
 		srv := n.serveAny("a")
-		s := run(t, newUpstream(t, n.speaking(AggregatedGRPC, "a")), newStore(sub(clusters, "*"), sub(endpoints, "x")), nil)
+		store := newStore(sub(clusters, "*"), sub(endpoints, "x"))
+		s := run(t, newUpstream(t, n.speaking(AggregatedGRPC, "a")), store, nil)
+		withheld := func(want bool) {
+			t.Helper()
+			store.get(func(s *memStore) {
+				if s.withheld[endpoints] != want || s.withheld[clusters] {
+					t.Errorf("RES-7 withheld %v, want of endpoints %t", s.withheld, want)
+				}
+			})
+		}
 		as := srv.accept(stateADS)
 		as.next()
 		as.next()
@@ -350,9 +359,11 @@ func TestStateTypeIsWithheld(t *testing.T) {
 		if st := s.Status(); !slices.Equal(st.Quarantined, []string{endpoints}) {
 			t.Errorf("quarantined %v", st.Quarantined)
 		}
+		withheld(true)
 		as.state(clusters, "1", "1", "c")
 		as.expect("[] v=1 n=1")
 		as.expect("[x] v= n=") // the trial
+		withheld(false)
 		as.state(endpoints, "1", "2", "x")
 		as.expect("[x] v=1 n=2")
 		synctest.Wait()

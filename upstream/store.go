@@ -13,8 +13,8 @@ import (
 // The Store says which streams there should be: one for all types or, where the
 // control plane wants that, one for each, and a second one only where one type is
 // wanted both as a whole and by name (SUB-12). Each stream that comes up is told to
-// the Store by one Restart and its end by one Lost; TakeDemand, Shed, Apply and
-// ApplyState come only in between. The subscriptions they return belong to the session: another
+// the Store by one Restart and its end by one Lost; TakeDemand, Shed, Withhold,
+// Apply and ApplyState come only in between. The subscriptions they return belong to the session: another
 // goroutine encodes them later, so neither names nor versions may change.
 type Store interface {
 	// DemandChanged has a value when Streams or TakeDemand has something new to say.
@@ -50,6 +50,11 @@ type Store interface {
 	// reports whether there were any. Then DemandChanged has a value, and TakeDemand
 	// unsubscribes them (RES-17).
 	Shed(stream wire.StreamID, typeURL string, bytes int) bool
+
+	// Withhold says whether what Restart and TakeDemand return of a type is kept back
+	// and not written, until further word or the next Restart: nobody is asked for it,
+	// so nothing follows from its not being answered (RES-7).
+	Withhold(stream wire.StreamID, typeURL string, withheld bool)
 
 	// Apply takes a response that could be decoded and is of a type that was
 	// asked for on the stream. An error is the reason for a NACK (ACK-6) — a name
