@@ -135,7 +135,7 @@ func TestAliases(t *testing.T) {
 		c.sub(cds, "alias", "real")
 		b.connect(0)
 		b.says(cds, "+real@1|alias")
-		b.store.Lost(0)
+		b.store.Lost(streamOf(0))
 		b.expect(b.connect(0), "CDS +alias +real =real@1")
 		c.collect()
 		b.says(cds, "+real@1|alias")

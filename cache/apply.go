@@ -29,11 +29,16 @@ const redirectType = "type.googleapis.com/xds.core.v3.ResourceLocator"
 // for it. A *RejectedError says why it is to be NACKed: a name that occurs twice,
 // a payload of another type, a name that cannot be parsed. What was cached stays.
 // Resources that nobody asked for are counted and left out (SUB-13).
-func (s *Store) Apply(stream int, r *wire.DeltaResponse, received time.Time) error {
+func (s *Store) Apply(stream wire.StreamID, r *wire.DeltaResponse, received time.Time) error {
 	u, err := newUpdate(r, received)
 	if err != nil {
 		return err
 	}
+	return s.apply(stream, u)
+}
+
+func (s *Store) apply(stream wire.StreamID, u *update) error {
+	r := u.response
 	s.applyMu.Lock()
 	defer s.applyMu.Unlock()
 	s.mu.Lock()
@@ -58,8 +63,9 @@ func (s *Store) Apply(stream int, r *wire.DeltaResponse, received time.Time) err
 // update is a response on its way into a table.
 type update struct {
 	response    *wire.DeltaResponse
-	keys        []string // of response.Resources; "" where the name is bad
-	removed     []string // keys of response.Removed, likewise
+	state       *wire.StateResponse // what response was made of; nil if it came as it is
+	keys        []string            // of response.Resources; "" where the name is bad
+	removed     []string            // keys of response.Removed, likewise
 	bad         []error
 	received    time.Time
 	unsolicited int
@@ -121,6 +127,7 @@ func (u *update) apply(t *table) {
 	if u.response.SystemVersion != "" {
 		t.systemVersion = u.response.SystemVersion
 	}
+	t.mark++
 	t.answer(u.received, len(u.keys) == 0)
 	for i, r := range u.response.Resources {
 		if u.keys[i] != "" {
@@ -134,6 +141,9 @@ func (u *update) apply(t *table) {
 	}
 	for i := range u.response.Errors {
 		u.fail(t, &u.response.Errors[i])
+	}
+	if u.state != nil {
+		u.conclude(t)
 	}
 }
 
@@ -175,6 +185,7 @@ func (u *update) resource(t *table, key string, r *wire.Resource) {
 		e.res = r
 		t.resent(e, r, u.received)
 	}
+	e.mark = t.mark
 	if coll != nil {
 		coll.confirm(e, isNew, u.received)
 	}
@@ -197,9 +208,13 @@ func (t *table) answer(now time.Time, empty bool) {
 }
 
 // bare applies a resource without payload: a heartbeat if its version is the one
-// held, else word of an older server that it does not exist (RES-16).
+// held, else word of an older server that it does not exist (RES-16). In the state of
+// the world it is always a heartbeat.
 func (u *update) bare(t *table, key string, r *wire.Resource) {
-	if !t.heartbeat(key, r, u.received) {
+	if e := t.entries[key]; e != nil {
+		e.mark = t.mark
+	}
+	if !t.heartbeat(key, r, u.received) && u.state == nil {
 		u.remove(t, key, r.Name)
 	}
 }
@@ -266,6 +281,7 @@ func (u *update) fail(t *table, re *wire.ResourceError) {
 	if e == nil {
 		return
 	}
+	e.mark = t.mark
 	drop := re.Code == codes.NotFound || re.Code == codes.PermissionDenied
 	if !drop && e.there() {
 		return
@@ -279,9 +295,10 @@ func (u *update) fail(t *table, re *wire.ResourceError) {
 
 // Settle ends the quiet time of the collections that have been answered for long
 // enough at now: what the server did not confirm since the stream began is
-// removed, and what clients hold beyond the members is known not to exist. It also
-// drops what has outlived its ttl (TTL-2). It returns when to call it again, zero
-// if nothing waits.
+// removed, and what clients hold beyond the members is known not to exist. It does the
+// same for the clocks of names (Source.Absent), and drops what has outlived its ttl
+// (TTL-2). It returns when to call it again, zero if nothing waits; after TakeDemand and
+// Restart it has to be asked anew.
 func (s *Store) Settle(now time.Time) time.Time {
 	s.applyMu.Lock()
 	defer s.applyMu.Unlock()
@@ -293,17 +310,16 @@ func (s *Store) Settle(now time.Time) time.Time {
 		case at.IsZero():
 			delete(s.unsettled, c)
 		case now.Before(at):
-			if next.IsZero() || at.Before(next) {
-				next = at
-			}
+			next = sooner(next, at)
 		default:
 			delete(s.unsettled, c)
 			c.table.settle(c, now)
 		}
 	}
-	if at := s.expire(now); next.IsZero() || !at.IsZero() && at.Before(next) {
-		next = at
+	for t := range s.waiting {
+		next = sooner(next, t.expireClocks(now))
 	}
+	next = sooner(next, s.expire(now))
 	s.finish()
 	s.mu.Unlock()
 	s.flushWakes()
@@ -311,8 +327,15 @@ func (s *Store) Settle(now time.Time) time.Time {
 	return next
 }
 
+// sooner is the earlier of two times, where zero is never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
+}
+
 func (t *table) settle(c *collection, now time.Time) {
-	c.synced = true
 	for e := c.live.head; e != nil && c.stale > 0; {
 		next := e.next
 		// A name with its own subscription is answered by itself.
@@ -326,6 +349,12 @@ func (t *table) settle(c *collection, now time.Time) {
 		}
 		e = next
 	}
+	t.sync(c)
+}
+
+// sync notes that all members are here, and tells who waited for that.
+func (t *table) sync(c *collection) {
+	c.synced = true
 	for _, f := range c.followers {
 		if len(f.versions) > 0 || len(f.watch.answers) > 0 || !f.told {
 			t.store.wake(f.watch)

@@ -241,7 +241,7 @@ func TestApply(t *testing.T) {
 		b.connect(0)
 		first, second := time.Unix(100, 0), time.Unix(200, 0)
 		for at, words := range map[time.Time][]string{first: {"+a@1"}, second: {"+b@1"}} {
-			if err := b.store.Apply(0, response(cds, words...), at); err != nil {
+			if err := b.store.Apply(wire.StreamID{}, response(cds, words...), at); err != nil {
 				t.Fatal(err)
 			}
 		}

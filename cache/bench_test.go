@@ -26,8 +26,8 @@ func newCrowd(tb testing.TB, followers, members int) *crowd {
 	c := &crowd{bed: newBed(tb, Limits{MaxResources: 1 << 40, Idle: time.Hour})}
 	first := c.join()
 	first.c.Update(Change{TypeURL: cds, Subscribe: names([]string{"*"})})
-	c.store.Restart(0, 0)
-	if err := c.store.Apply(0, response(cds, many("+", "m", 0, members, "@1")...), time.Now()); err != nil {
+	c.store.Restart(wire.StreamID{}, 0)
+	if err := c.store.Apply(wire.StreamID{}, response(cds, many("+", "m", 0, members, "@1")...), time.Now()); err != nil {
 		tb.Fatal(err)
 	}
 	if followers == 0 {
@@ -67,7 +67,7 @@ func (p *peer) take(size int) (resources int) {
 
 // update applies one change.
 func (c *crowd) update() {
-	if err := c.store.Apply(0, c.updates[c.turn%2], time.Time{}); err != nil {
+	if err := c.store.Apply(wire.StreamID{}, c.updates[c.turn%2], time.Time{}); err != nil {
 		c.Fatal(err)
 	}
 	c.turn++
@@ -244,9 +244,9 @@ func BenchmarkSettle(b *testing.B) {
 				ch.Subscribe = append(ch.Subscribe, Name{glob, glob})
 			}
 			s.Join(make(chan struct{}, 1), Form{}).Update(ch)
-			s.Restart(0, 0)
+			s.Restart(wire.StreamID{}, 0)
 			now := time.Now()
-			if err := s.Apply(0, &wire.DeltaResponse{TypeURL: cds}, now); err != nil {
+			if err := s.Apply(wire.StreamID{}, &wire.DeltaResponse{TypeURL: cds}, now); err != nil {
 				b.Fatal(err)
 			}
 			later := now.Add(time.Hour)

@@ -31,10 +31,13 @@ const (
 	ReasonBytes  Reason = "bytes"  // Limits.MaxBytes
 	ReasonIdle   Reason = "idle"   // Limits.Idle
 	ReasonAbsent Reason = "absent" // names known not to exist, or not to be cached, are not kept (RES-17, TTL-5)
+	ReasonLimit  Reason = "limit"  // a request that lists all names would be too large (RES-17)
 )
 
 // Reasons lists every Reason.
-func Reasons() []Reason { return []Reason{ReasonCount, ReasonBytes, ReasonIdle, ReasonAbsent} }
+func Reasons() []Reason {
+	return []Reason{ReasonCount, ReasonBytes, ReasonIdle, ReasonAbsent, ReasonLimit}
+}
 
 // Observer is told what happens in the cache. Its methods are called under
 // locks from any goroutine and must not block.

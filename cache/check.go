@@ -97,7 +97,9 @@ func (t *table) check() (resources, bytes int64, err error) {
 		"counted %d resources of %d bytes and %d watchers, found %d of %d and %d",
 		t.resources, t.bytes, t.watchers, resources, bytes, watchers)
 	c.that(interests == t.interests, "counted %d interests, found %d", t.interests, interests)
-	c.that(interests == 0 || t.stream >= 0, "wanted, but on no stream")
+	c.that(interests == 0 || t.assigned, "wanted, but on no stream")
+	t.checkClocks(c)
+	t.checkSum(c)
 	return resources, bytes, errors.Join(c.errs...)
 }
 

@@ -17,7 +17,7 @@ func TestCheck(t *testing.T) {
 		{"bytes of a table", "counted 1 resources", func(star, _ *table, _ *watch) { star.bytes++ }},
 		{"watchers", "3 watchers", func(_, named *table, _ *watch) { named.watchers++ }},
 		{"interests", "interests", func(_, named *table, _ *watch) { named.interests++ }},
-		{"stream", "on no stream", func(star, _ *table, _ *watch) { star.stream = -1 }},
+		{"stream", "on no stream", func(star, _ *table, _ *watch) { star.assigned = false }},
 		{"order", "out of order", func(star, _ *table, _ *watch) { star.entries["a"].changed = 0 }},
 		{"future", "in the future", func(_, named *table, _ *watch) { named.entries["n"].changed = 99 }},
 		{"list", "list of", func(star, _ *table, _ *watch) { star.colls["*"].live.len++ }},
@@ -81,10 +81,10 @@ func TestInspect(t *testing.T) {
 		t.Errorf("a removed member is shown: %+v", got)
 	}
 	for _, st := range b.store.Stats() {
-		want := TypeStats{TypeURL: lds, Kind: "wildcard", Subscriptions: 1, Collections: 1, Resources: 1, Followers: 1}
+		want := TypeStats{TypeURL: lds, Kind: "wildcard", Stream: "ads", Subscriptions: 1, Collections: 1, Resources: 1, Followers: 1}
 		if st.TypeURL == cds {
 			want = TypeStats{
-				TypeURL: cds, Kind: "named", Subscriptions: 4, Collections: 1, Resources: 2,
+				TypeURL: cds, Kind: "named", Stream: "ads", Subscriptions: 4, Collections: 1, Resources: 2,
 				Tombstones: 1, Followers: 1, Watchers: 3,
 			}
 		}

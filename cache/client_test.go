@@ -69,7 +69,7 @@ func TestSubscriptions(t *testing.T) {
 		c.sub(eds, "a", "gone")
 		b.expect(c.collect(), "EDS +a@1 -gone")
 		b.expect(b.demand(0))
-		b.store.Lost(0)
+		b.store.Lost(streamOf(0))
 		c.sub(eds, "a")
 		b.expect(c.collect(), "EDS +a@1")
 	})

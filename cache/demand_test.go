@@ -52,7 +52,7 @@ func TestDemand(t *testing.T) {
 		b.connect(0)
 		b.says(cds, "+a@1", "-b", "+"+nameG1+"@7")
 		b.says(lds, "+l@3")
-		b.store.Lost(0)
+		b.store.Lost(streamOf(0))
 		c.sub(cds, "c")
 		b.expectAll(b.connect(0),
 			"CDS +a +b +c +"+globG+" =a@1 ="+nameG1+"@7",
@@ -66,7 +66,7 @@ func TestDemand(t *testing.T) {
 		b.connect(0)
 		b.says(lds, "+a@1", "+b@1", "+c@1")
 		c.collect()
-		b.store.Lost(0)
+		b.store.Lost(streamOf(0))
 		b.connect(0)
 		b.says(lds, "+b@2", "-c")
 		b.settle()
@@ -81,7 +81,7 @@ func TestDemand(t *testing.T) {
 		b.says(lds, "+l@1")
 		b.says(cds, "+a@1", "-gone")
 		old.collect()
-		b.store.Lost(0)
+		b.store.Lost(streamOf(0))
 		b.check()
 		b.expect(old.collect())
 		late := b.join()
@@ -96,7 +96,7 @@ func TestDemand(t *testing.T) {
 		b.connect(0)
 		b.says(lds)
 		b.settle()
-		b.store.Lost(0)
+		b.store.Lost(streamOf(0))
 		late := b.join()
 		late.sub(lds, "*")
 		b.expect(late.collect(), "LDS")
@@ -134,7 +134,7 @@ func TestBeginAnew(t *testing.T) {
 				c.sub(lds, "*")
 				b.expect(b.demand(0), "begin anew")
 				b.expect(b.demand(0), "begin anew") // nothing was taken
-				b.store.Lost(0)
+				b.store.Lost(streamOf(0))
 				b.expectAll(b.connect(0), "CDS +"+name, "LDS +*")
 				b.expect(b.demand(0))
 			})
@@ -233,7 +233,7 @@ func TestDemand_ADS1_TypesInOrder(t *testing.T) {
 		c.sub(typeURL, "x")
 	}
 	var asked []string
-	for _, sub := range b.store.Restart(0, 1<<20) {
+	for _, sub := range b.store.Restart(streamOf(0), 1<<20) {
 		asked = append(asked, short[sub.TypeURL])
 	}
 	if want := []string{"CDS", "EDS", "LDS", "RDS"}; !slices.Equal(asked, want) {

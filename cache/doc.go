@@ -8,8 +8,9 @@
 // downstream stream's place in one store: its cursors and its named
 // subscriptions.
 //
-// The upstream session fills a store ([Store.Apply]) and asks it what to
-// subscribe to ([Store.Restart], [Store.TakeDemand]); a downstream stream says
+// The upstream session fills a store ([Store.Apply], [Store.ApplyState]) and asks it
+// which streams there should be ([Store.Streams]) and what to subscribe to
+// ([Store.Restart], [Store.TakeDemand]); a downstream stream says
 // what it wants ([Client.Update]) and takes what it lacks ([Client.Collect]).
 // The package does no I/O, starts no goroutine but [Cache.Run]'s caller's own,
 // and never looks into a payload.
@@ -27,6 +28,18 @@
 // What has a ttl stands in a heap by deadline ([Store.Settle]). Heartbeats have
 // numbers and a list of their own, so that they cost clients that cannot do ttl
 // nothing, and the others what is new (TTL-2, TTL-3).
+//
+// # The state of the world
+//
+// A source that speaks it repeats what did not change and does not say what was
+// removed. Equal bytes are no change; versions of resources are digests. Each response
+// leaves its number with the entries that it held, so that what is missing from a
+// complete one shows in one walk, without a set of names (RES-8). A name that is
+// asked for and never answered gets absent when its clock has run out (RES-7); the
+// clocks of a table stand in a queue in the order of asking, and what was answered in
+// between is passed over when its turn comes. The table keeps the server's
+// version_info, and with it a running hash of what it holds: a version that is seen
+// with two hashes is shown, and trusted by nobody (ACK-4).
 //
 // # Locks
 //

@@ -37,11 +37,13 @@ type entry struct {
 	past     *history   // what it held before; nil until that was something
 
 	epoch   uint32 // of the collection, when the server last confirmed it (RES-14)
+	mark    uint32 // table.mark of the last state-of-the-world response that held it
 	state   state
 	dead    bool // in coll.tombs
 	alias   bool // served by a resource of another name that lists key as an alias (RES-10)
 	loose   bool // in table.loose
 	tainted bool // the version now held was seen with other contents (ACK-4)
+	overdue bool // asked for long ago on the present stream, and not answered
 }
 
 // member reports whether e is a living member of a collection.

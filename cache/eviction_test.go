@@ -196,12 +196,12 @@ func TestEviction(t *testing.T) {
 		one.sub(cds, nameG1)
 		all.leave()
 		b.letGo()
-		b.store.Lost(0)
+		b.store.Lost(streamOf(0))
 		b.expect(b.connect(0), "CDS +"+nameG1+" ="+nameG1+"@1")
 	})
 	t.Run("OPS-1 what is held stays while the server is gone, what is not is dropped at once", func(t *testing.T) {
 		b := warm(t, Limits{})
-		b.store.Lost(0)
+		b.store.Lost(streamOf(0))
 		c := b.join()
 		for i := range 100 {
 			c.sub(cds, fmt.Sprint("made up ", i))

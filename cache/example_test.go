@@ -50,7 +50,7 @@ func Example() {
 	}
 
 	// The upstream session begins its stream …
-	for _, sub := range store.Restart(0, 0) {
+	for _, sub := range store.Restart(wire.StreamID{}, 0) {
 		fmt.Println("upstream:", sub.Subscribe)
 	}
 	// … and puts what it receives into the store.
@@ -59,7 +59,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	if err := store.Apply(0, response, time.Now()); err != nil {
+	if err := store.Apply(wire.StreamID{}, response, time.Now()); err != nil {
 		fmt.Println("NACK:", err)
 		return
 	}
@@ -93,14 +93,14 @@ func ExampleClient_Update() {
 		Subscribe: []cache.Name{{Spelling: "backend", Key: "backend"}},
 		Versions:  map[string]string{"backend": "v1"},
 	})
-	store.Restart(0, 0)
+	store.Restart(wire.StreamID{}, 0)
 	for _, version := range []string{"v1", "v2"} {
 		response, err := answer("backend", version)
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
-		if err := store.Apply(0, response, time.Now()); err != nil {
+		if err := store.Apply(wire.StreamID{}, response, time.Now()); err != nil {
 			fmt.Println("NACK:", err)
 			return
 		}

@@ -72,9 +72,14 @@ func (s *sights) Expired(string)                  { s.expired++ }
 
 func newBed(tb testing.TB, limits Limits) *bed {
 	tb.Helper()
+	return newBedOf(tb, limits, Source{Quiet: quiet})
+}
+
+func newBedOf(tb testing.TB, limits Limits, source Source) *bed {
+	tb.Helper()
 	b := &bed{TB: tb, seen: &sights{evicted: map[Reason]int{}}}
 	b.cache = New(limits, b.seen)
-	b.store = b.cache.Open(Source{Quiet: quiet})
+	b.store = b.cache.Open(source)
 	return b
 }
 
@@ -125,7 +130,7 @@ func (b *bed) connect(stream int) []string {
 func (b *bed) connectWithin(stream, limit int) []string {
 	b.Helper()
 	var said []string
-	for _, sub := range b.store.Restart(stream, limit) {
+	for _, sub := range b.store.Restart(streamOf(stream), limit) {
 		said = append(said, renderSub(sub))
 	}
 	b.check()
@@ -135,7 +140,7 @@ func (b *bed) connectWithin(stream, limit int) []string {
 // demand takes what the server is to be told: +name and -name.
 func (b *bed) demand(stream int) []string {
 	b.Helper()
-	subs, ok := b.store.TakeDemand(stream)
+	subs, ok := b.store.TakeDemand(streamOf(stream))
 	if !ok {
 		return []string{"begin anew"}
 	}
@@ -186,6 +191,15 @@ func resource(typeURL, text string) *wire.Resource {
 	return r
 }
 
+// heartbeat is a resource without version and payload.
+func heartbeat(name string) *wire.Resource {
+	r, err := wire.NewResource(&discovery.Resource{Name: name})
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
 // response is what the server says: "+name@version" (see resource), "-name", and
 // "=name@version~ttl" for a heartbeat.
 func response(typeURL string, words ...string) *wire.DeltaResponse {
@@ -220,7 +234,7 @@ func (b *bed) saysOn(stream int, typeURL string, words ...string) {
 
 func (b *bed) apply(stream int, r *wire.DeltaResponse) error {
 	b.Helper()
-	err := b.store.Apply(stream, r, time.Now())
+	err := b.store.Apply(streamOf(stream), r, time.Now())
 	b.check()
 	return err
 }
@@ -391,3 +405,6 @@ func (b *bed) fails(typeURL, name string, code codes.Code) {
 		b.Fatalf("Apply: %v", err)
 	}
 }
+
+// streamOf is the stream that the schedules give a number.
+func streamOf(n int) wire.StreamID { return wire.StreamID{Second: n == 1} }

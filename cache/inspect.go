@@ -70,8 +70,8 @@ func (t *table) info(e *entry) Info {
 type TypeStats struct {
 	TypeURL       string
 	Kind          string
-	Stream        int // the upstream stream that carries it; -1: none
-	Subscriptions int // names and collections that the server is asked for
+	Stream        string // the upstream stream that carries it (wire.StreamID); "": none
+	Subscriptions int    // names and collections that the server is asked for
 	Collections   int
 	Resources     int64
 	Bytes         int64
@@ -87,9 +87,12 @@ func (s *Store) Stats() []TypeStats {
 	stats := make([]TypeStats, 0, len(s.tables))
 	for key, t := range s.tables {
 		st := TypeStats{
-			TypeURL: key.typeURL, Kind: key.kind.String(), Stream: t.stream,
+			TypeURL: key.typeURL, Kind: key.kind.String(),
 			Subscriptions: t.interests, Collections: len(t.colls),
 			Resources: t.resources, Bytes: t.bytes, Watchers: t.watchers,
+		}
+		if t.assigned {
+			st.Stream = t.stream.String()
 		}
 		for _, c := range t.colls {
 			st.Tombstones += c.tombs.len

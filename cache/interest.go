@@ -1,5 +1,7 @@
 package cache
 
+import "time"
+
 // interest is something the relay asks its server for: one name, a glob or "*".
 // It exists from the first watcher until its unsubscribe is taken to be written.
 // Guarded by Store.mu.
@@ -10,6 +12,7 @@ type interest struct {
 
 	as         string // the name it was subscribed under, to be unsubscribed under
 	weight     weight // counted in Cache.leaving while leaving
+	asked      uint32 // which of table.clocks is its own
 	pending    int32  // place in table.pending from 1: the server is to be told something
 	subscribed bool   // on the stream as it is now
 	parked     bool   // nobody watches it: in the LRU
@@ -41,9 +44,10 @@ func (i *interest) kept() bool {
 }
 
 // subscribe notes that it goes upstream now, and says under which name.
-func (i *interest) subscribe() string {
+func (i *interest) subscribe(now time.Time) string {
 	i.subscribed, i.again = true, false
 	i.as = i.name()
+	i.startClock(now)
 	return i.as
 }
 

@@ -41,12 +41,15 @@ type modelServer struct {
 	version int
 	resend  bool // the versions do not fit into a request (RES-14)
 	now     time.Time
+	source  modelSource
 }
 
 type modelStream struct {
 	subs  map[string]string // as they were spelled, by key
 	known map[string]string // what the server believes it has told, by name
 	queue []*wire.DeltaResponse
+	// of a source that speaks the state of the world
+	states []*wire.StateResponse
 }
 
 func resourceOf(name string, c content) *wire.Resource {
@@ -104,7 +107,7 @@ func (m *modelServer) open(stream int) {
 	if m.resend {
 		limit = 1
 	}
-	for _, sub := range m.store.Restart(stream, limit) {
+	for _, sub := range m.store.Restart(m.source.stream(stream), limit) {
 		m.subscribe(stream, sub, sub.Versions)
 	}
 }
@@ -112,12 +115,12 @@ func (m *modelServer) open(stream int) {
 // pump takes demand as the session would.
 func (m *modelServer) pump(stream int) {
 	if m.streams[stream] == nil {
-		if m.store.StreamWanted(stream) {
+		if m.store.StreamWanted(m.source.stream(stream)) {
 			m.open(stream)
 		}
 		return
 	}
-	subs, ok := m.store.TakeDemand(stream)
+	subs, ok := m.store.TakeDemand(m.source.stream(stream))
 	if !ok {
 		m.lose(stream)
 		m.open(stream)
@@ -147,6 +150,10 @@ func (m *modelServer) subscribe(stream int, sub wire.Subscription, versions map[
 		}
 		st.subs[keyOf(name)] = name
 		fresh[keyOf(name)] = true
+	}
+	if m.source.state {
+		m.subscribeState(stream, fresh)
+		return
 	}
 	named := map[string]bool{}
 	for _, n := range slices.Sorted(maps.Keys(m.exists)) {
@@ -189,6 +196,10 @@ func (m *modelServer) set(name string, c *content) {
 		delete(m.exists, name)
 	} else {
 		m.exists[name] = *c
+	}
+	if m.source.state {
+		m.setState(name, old, had)
+		return
 	}
 	for _, st := range m.streams {
 		if st == nil {
@@ -256,12 +267,18 @@ func (m *modelServer) pass(d time.Duration) {
 // deliver applies the next response of a stream.
 func (m *modelServer) deliver(stream int) bool {
 	st := m.streams[stream]
-	if st == nil || len(st.queue) == 0 {
+	if st == nil {
+		return false
+	}
+	if m.source.state {
+		return m.deliverState(stream)
+	}
+	if len(st.queue) == 0 {
 		return false
 	}
 	r := st.queue[0]
 	st.queue = st.queue[1:]
-	if err := m.store.Apply(stream, r, m.now); err != nil {
+	if err := m.store.Apply(m.source.stream(stream), r, m.now); err != nil {
 		m.t.Fatalf("rejected: %v", err)
 	}
 	return true
@@ -270,7 +287,7 @@ func (m *modelServer) deliver(stream int) bool {
 func (m *modelServer) lose(stream int) {
 	if m.streams[stream] != nil {
 		m.streams[stream] = nil
-		m.store.Lost(stream)
+		m.store.Lost(m.source.stream(stream))
 	}
 }
 
@@ -422,10 +439,22 @@ var modelSubs = append([]string{
 // RES-14, GLOB-1 to GLOB-6, NAME-3, NAME-4, NAME-8, TTL-1 to TTL-5, and the
 // eviction races.
 func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_NAME4_NAME8_TTL2_TTL3_TTL5(t *testing.T) {
+	for name, source := range map[string]modelSource{
+		"VAR-4 incremental":                          {},
+		"VAR-2 incremental per type":                 {perType: true},
+		"VAR-3 VAR-7 RES-8 state of the world":       {state: true, full: true},
+		"VAR-1 RES-7 per type, not of complete type": {state: true, perType: true},
+	} {
+		t.Run(name, func(t *testing.T) { testModel(t, source) })
+	}
+}
+
+func testModel(t *testing.T, source modelSource) {
+	t.Helper()
 	rapid.Check(t, func(t *rapid.T) {
 		cache := New(Limits{MaxResources: int64(rapid.SampledFrom([]int{0, 3}).Draw(t, "max")), Idle: time.Hour}, nil)
-		store := cache.Open(Source{Quiet: time.Second})
-		server := &modelServer{t: t, store: store, exists: map[string]content{}, resend: rapid.Bool().Draw(t, "resend"), now: time.Now()}
+		store := cache.Open(source.source())
+		server := &modelServer{t: t, store: store, exists: map[string]content{}, resend: rapid.Bool().Draw(t, "resend"), now: time.Now(), source: source}
 		cache.now = func() time.Time { return server.now }
 		var clients []*modelClient
 		join := func(form Form, old *modelClient) *modelClient {
@@ -465,8 +494,12 @@ func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_N
 				if had {
 					star = old.inStar
 				}
-				ttl := rapid.SampledFrom([]time.Duration{0, 3 * time.Second, longTTL}).Draw(t, "ttl")
-				server.set(name, &content{fmt.Sprint(server.version), star, ttl, rapid.IntRange(0, 3).Draw(t, "do_not_cache") == 0})
+				c := content{version: fmt.Sprint(server.version), inStar: star}
+				if !source.state {
+					c.ttl = rapid.SampledFrom([]time.Duration{0, 3 * time.Second, longTTL}).Draw(t, "ttl")
+					c.once = rapid.IntRange(0, 3).Draw(t, "do_not_cache") == 0
+				}
+				server.set(name, &c)
 			},
 			"beat": func(*rapid.T) { server.beat() },
 			"retime": func(t *rapid.T) { // the same with another ttl (TTL-4)
@@ -523,10 +556,10 @@ func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_N
 				want := map[string]string{}
 				for n, x := range server.exists {
 					if covered(c.keys(), n, x) && exists(x) {
-						want[n] = x.version
+						want[n] = source.version(n, x)
 					}
 				}
-				if !maps.Equal(c.holds, want) {
+				if !server.holdsRight(c.holds, want) {
 					t.Fatalf("%s client %d (%v, can do ttl: %t) holds %v, a direct client would hold %v",
 						when, i, slices.Sorted(maps.Keys(c.subs)), c.client.form.TTL, c.holds, want)
 				}

@@ -21,18 +21,18 @@ import (
 func TestConcurrency_ADS1_ADS3_SUB11_OPS3(t *testing.T) {
 	cache := New(Limits{MaxResources: 20, Idle: time.Nanosecond}, nil)
 	store := cache.Open(Source{Quiet: quiet})
-	store.Restart(0, 0)
+	store.Restart(streamOf(0), 0)
 	var server, others sync.WaitGroup
 	var done atomic.Bool
 
 	keep := store.Join(make(chan struct{}, 1), Form{}) // so that the stream need not begin anew
 	keep.Update(Change{TypeURL: cds, Subscribe: names([]string{"*"})})
 	keep.Update(Change{TypeURL: rds, Subscribe: names([]string{"r"})})
-	store.TakeDemand(0)
+	store.TakeDemand(streamOf(0))
 
 	server.Go(func() {
 		apply := func(typeURL string, words ...string) {
-			if err := store.Apply(0, response(typeURL, words...), time.Now()); err != nil {
+			if err := store.Apply(streamOf(0), response(typeURL, words...), time.Now()); err != nil {
 				t.Error(err)
 			}
 		}
@@ -72,11 +72,11 @@ func TestConcurrency_ADS1_ADS3_SUB11_OPS3(t *testing.T) {
 	}
 	others.Go(func() {
 		for !done.Load() {
-			if _, ok := store.TakeDemand(0); !ok {
-				store.Lost(0)
-				store.Restart(0, 0)
+			if _, ok := store.TakeDemand(streamOf(0)); !ok {
+				store.Lost(streamOf(0))
+				store.Restart(streamOf(0), 0)
 			}
-			store.StreamWanted(1)
+			store.StreamWanted(streamOf(1))
 			cache.Expire(time.Now())
 			store.Settle(time.Now())
 			store.Stats()

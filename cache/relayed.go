@@ -102,6 +102,7 @@ func (t *table) letGo(e *entry) {
 		return
 	}
 	t.account(-1, -e.size())
+	t.tell(e, -1)
 	if e.coll != nil {
 		e.coll.bytes -= e.size()
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
-	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // tableKey names a table within its store.
@@ -18,8 +17,8 @@ type tableKey struct {
 }
 
 // Store holds everything of one session: one upstream and one scope. Its upstream
-// methods (Restart, TakeDemand, Apply, Lost, Settle) may be called from any
-// goroutine.
+// methods (Restart, TakeDemand, Apply, ApplyState, Lost, Settle and so on) may be
+// called from any goroutine.
 type Store struct {
 	// immutable after Open
 	cache  *Cache
@@ -39,11 +38,13 @@ type Store struct {
 	tables    map[tableKey]*table
 	clients   map[*Client]struct{}
 	unsettled map[*collection]struct{} // all whose quiet time may have to be ended: Settle is called for every response
+	waiting   map[*table]struct{}      // all with a clock that runs
 	resources int64
 	bytes     int64
 }
 
-// Source says what fills a store.
+// Source says what fills a store. The zero value is a control plane that speaks the
+// incremental protocol on one stream, and no clock runs.
 type Source struct {
 	// Quiet is the time after a collection's first answer in which members may still
 	// be on their way (RES-14).
@@ -51,6 +52,15 @@ type Source struct {
 	// FullState are the types of which a state-of-the-world response, received or
 	// sent, is always complete (RES-2, RES-8).
 	FullState map[string]bool
+	// State says that the source speaks the state of the world: it says what there
+	// is (ApplyState), and nothing is told of what there is not but by leaving it out.
+	State bool
+	// PerType says that each type has upstream streams of its own.
+	PerType bool
+	// Absent is how long a name that is asked for on a live stream may go unanswered;
+	// 0: for ever. Then it counts as not existing where the source speaks the state of
+	// the world (RES-7); elsewhere it is just not waited for any longer.
+	Absent time.Duration
 }
 
 // Open returns an empty store.
@@ -63,6 +73,7 @@ func (c *Cache) Open(source Source) *Store {
 		clients: make(map[*Client]struct{}),
 
 		unsettled: make(map[*collection]struct{}),
+		waiting:   make(map[*table]struct{}),
 	}
 }
 
@@ -70,7 +81,7 @@ func (c *Cache) Open(source Source) *Store {
 func (s *Store) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key, t := range s.tables {
+	for _, t := range s.tables {
 		for _, c := range t.colls {
 			c.interest.drop()
 		}
@@ -79,7 +90,7 @@ func (s *Store) Close() {
 				e.interest.drop()
 			}
 		}
-		delete(s.tables, key)
+		s.dropTable(t)
 	}
 	s.cache.resources.Add(-s.resources)
 	s.cache.bytes.Add(-s.bytes)
@@ -123,12 +134,18 @@ func (s *Store) table(typeURL string, k kind) *table {
 	t := s.tables[key]
 	if t == nil {
 		t = &table{
-			store: s, typeURL: typeURL, kind: k, stream: -1,
+			store: s, typeURL: typeURL, kind: k,
 			entries: make(map[string]*entry), colls: make(map[string]*collection),
 		}
 		s.tables[key] = t
 	}
 	return t
+}
+
+// dropTable forgets a table of which nothing is wanted or held.
+func (s *Store) dropTable(t *table) {
+	delete(s.tables, tableKey{t.typeURL, t.kind})
+	delete(s.waiting, t)
 }
 
 // inOrder lists the tables in the order in which clients are sent their types: what
@@ -144,9 +161,9 @@ func (s *Store) inOrder() []*table {
 }
 
 // carried finds the table of a type that an upstream stream feeds.
-func (s *Store) carried(stream int, typeURL string) *table {
+func (s *Store) carried(stream wire.StreamID, typeURL string) *table {
 	for _, k := range []kind{wholeType, byName} {
-		if t := s.tables[tableKey{typeURL, k}]; t != nil && t.stream == stream {
+		if t := s.tables[tableKey{typeURL, k}]; t != nil && t.on(stream) {
 			return t
 		}
 	}
@@ -210,14 +227,27 @@ func (s *Store) signalDemand() {
 // DemandChanged receives when there is something for TakeDemand.
 func (s *Store) DemandChanged() <-chan struct{} { return s.demand }
 
-// StreamWanted reports whether anything is wanted on an upstream stream: 0, or 1,
-// which exists only where one type is wanted both as a whole and by name (SUB-12).
-// What waits to be unsubscribed counts: it is still to be said.
-func (s *Store) StreamWanted(stream int) bool {
+// Streams lists the upstream streams on which anything is wanted, in the order in
+// which they are best opened. What waits to be unsubscribed counts: it is still to
+// be said.
+func (s *Store) Streams() []wire.StreamID {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var ids []wire.StreamID
+	for _, t := range s.inOrder() {
+		if t.interests > 0 && !slices.Contains(ids, t.stream) {
+			ids = append(ids, t.stream)
+		}
+	}
+	return ids
+}
+
+// StreamWanted reports whether a stream is among Streams.
+func (s *Store) StreamWanted(stream wire.StreamID) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for _, t := range s.tables {
-		if t.stream == stream && t.interests > 0 {
+		if t.interests > 0 && t.on(stream) {
 			return true
 		}
 	}
@@ -229,39 +259,50 @@ func (s *Store) StreamWanted(stream int) bool {
 // drops what waited to be unsubscribed. Where a type's versions, and the names of
 // its collections, which must go into the same request, would take more than
 // versionsLimit bytes they are left out; then what the server does not mention is
-// stale until Settle (RES-14).
-func (s *Store) Restart(stream int, versionsLimit int) []wire.Subscription {
+// stale until Settle (RES-14). The state of the world has no word for versions that
+// are held.
+func (s *Store) Restart(stream wire.StreamID, versionsLimit int) []wire.Subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var subs []wire.Subscription
 	for _, t := range s.inOrder() {
-		if t.stream != stream {
+		if !t.on(stream) {
 			continue
 		}
 		if sub := t.restart(versionsLimit); len(sub.Subscribe) > 0 {
 			subs = append(subs, sub)
 		}
-		if t.interests == 0 {
-			t.stream = -1
-			if len(t.entries) == 0 {
-				delete(s.tables, tableKey{t.typeURL, t.kind}) // types are the clients' choice: they must not pile up
-			}
-		}
+		t.leaveStream()
 	}
 	return subs
+}
+
+// leaveStream takes a table of which nothing is wanted off a stream that begins or
+// ends. Types are the clients' choice: they must not pile up.
+func (t *table) leaveStream() {
+	if t.interests > 0 {
+		return
+	}
+	t.assigned = false
+	if len(t.entries) == 0 {
+		t.store.dropTable(t)
+	}
 }
 
 func (t *table) restart(versionsLimit int) wire.Subscription {
 	sub := wire.Subscription{TypeURL: t.typeURL}
 	t.keepNamedMembers()
 	t.pending, t.farewells = nil, nil
+	t.stopClocks()
+	t.withheld = false
+	now := t.store.cache.now()
 	visit := func(i *interest) {
 		i.pending = 0
 		if i.leaving {
 			i.drop()
 			return
 		}
-		sub.Subscribe = append(sub.Subscribe, i.subscribe())
+		sub.Subscribe = append(sub.Subscribe, i.subscribe(now))
 	}
 	for _, c := range t.colls {
 		visit(c.interest)
@@ -271,8 +312,12 @@ func (t *table) restart(versionsLimit int) wire.Subscription {
 			visit(e.interest)
 		}
 	}
-	var resumed bool
-	sub.Versions, resumed = t.versions(versionsLimit)
+	// The state of the world is told anew, and what it leaves out of a type that
+	// is not complete stays (RES-8): nothing gets stale.
+	resumed := t.store.source.State
+	if !resumed {
+		sub.Versions, resumed = t.versions(versionsLimit)
+	}
 	t.unanswered = make(map[*collection]struct{}, len(t.colls))
 	for _, c := range t.colls {
 		c.answered, c.progress = time.Time{}, time.Time{}
@@ -312,149 +357,25 @@ func (t *table) versions(limit int) (map[string]string, bool) {
 }
 
 // Lost says that an upstream stream broke: nothing is subscribed on it now.
-// Everything stays as it is for the clients (OPS-1).
-func (s *Store) Lost(stream int) {
+// Everything stays as it is for the clients (OPS-1), and no clock runs.
+func (s *Store) Lost(stream wire.StreamID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range s.tables {
-		if t.stream != stream {
+		if !t.on(stream) {
 			continue
 		}
+		t.stopClocks()
 		for _, c := range t.colls {
 			c.interest.subscribed, c.interest.again = false, false
 			c.answered, c.progress = time.Time{}, time.Time{}
 		}
 		for _, e := range t.entries {
+			e.overdue = false
 			if e.interest != nil {
 				e.interest.subscribed, e.interest.again = false, false
 			}
 		}
-	}
-}
-
-// TakeDemand returns what the server is to be told about a stream since the last
-// Restart or TakeDemand, in the order in which it is to be written. What it
-// unsubscribes is dropped here: from now on the server's word about it is not
-// awaited any more, and interest that comes later subscribes anew, behind it.
-//
-// ok is false, and nothing is taken, where the stream has to begin anew (Lost,
-// then Restart): a collection is wanted of which all, or a name, was let go on it
-// a moment ago. What the server had sent before it read the unsubscribe could not
-// be told from the answer to the new subscription, and a member that it removed in
-// between would never be mentioned again. Names need no such care, since each is
-// answered. It also has to begin anew for a later follower of a collection of which
-// something is not kept (TTL-5).
-func (s *Store) TakeDemand(stream int) (subs []wire.Subscription, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	for _, t := range s.tables {
-		if t.stream == stream && t.wantsAgain(now) {
-			return nil, false
-		}
-	}
-	for _, t := range s.inOrder() {
-		if t.stream == stream && len(t.pending) > 0 {
-			subs = t.takeDemand(subs, now)
-		}
-	}
-	return subs, true
-}
-
-// maxFarewells is how many farewells are kept before expired ones are cleared out.
-const maxFarewells = 1024
-
-// farewell notes that the server is told that something of a collection is not
-// wanted any more: all of it, or one name that would belong to it.
-func (t *table) farewell(i *interest, now time.Time) {
-	var key string
-	if i.coll != nil {
-		key = i.coll.key
-	} else if key = keyer.GlobOf(i.entry.key); key == "" {
-		return
-	}
-	if t.farewells == nil {
-		t.farewells = make(map[string]time.Time)
-	}
-	t.farewells[key] = now
-}
-
-// wantsAgain reports whether a collection is to be subscribed to of which
-// something was let go so lately that responses for it may still be on their way,
-// or something was not kept.
-func (t *table) wantsAgain(now time.Time) bool {
-	return slices.ContainsFunc(t.pending, func(i *interest) bool {
-		switch {
-		case i.coll == nil || i.leaving:
-			return false
-		case i.subscribed:
-			return i.again
-		}
-		at, ok := t.farewells[i.coll.key]
-		return ok && now.Sub(at) <= t.store.source.Quiet
-	})
-}
-
-func (t *table) takeDemand(subs []wire.Subscription, now time.Time) []wire.Subscription {
-	first := wire.Subscription{TypeURL: t.typeURL}
-	then := wire.Subscription{TypeURL: t.typeURL}
-	t.keepNamedMembers()
-	if len(t.farewells) >= maxFarewells {
-		maps.DeleteFunc(t.farewells, func(_ string, at time.Time) bool { return now.Sub(at) > t.store.source.Quiet })
-	}
-	pending := t.pending
-	t.pending = nil
-	anew := wire.Subscription{TypeURL: t.typeURL} // behind the unsubscribe of the same names
-	globGone := false
-	for _, i := range pending {
-		i.pending = 0
-		switch {
-		case i.leaving:
-			if i.subscribed {
-				then.Unsubscribe = append(then.Unsubscribe, i.as)
-				globGone = globGone || i.coll != nil
-				t.farewell(i, now)
-			}
-			i.drop()
-		case i.again && i.coll == nil:
-			then.Unsubscribe = append(then.Unsubscribe, i.as)
-			anew.Subscribe = append(anew.Subscribe, i.subscribe())
-		case !i.subscribed:
-			first.Subscribe = append(first.Subscribe, i.subscribe())
-			if i.coll != nil {
-				if t.unanswered == nil {
-					t.unanswered = make(map[*collection]struct{})
-				}
-				t.unanswered[i.coll] = struct{}{}
-			}
-		}
-	}
-	// Names that a glob had brought are subscribed to before the glob is let go,
-	// in a request of their own: within one request the order is the server's
-	// choice (GLOB-6).
-	if !globGone {
-		first.Unsubscribe = then.Unsubscribe
-		then.Unsubscribe = nil
-	}
-	for _, sub := range []wire.Subscription{first, then, anew} {
-		if len(sub.Subscribe)+len(sub.Unsubscribe) > 0 {
-			subs = append(subs, sub)
-		}
-	}
-	return subs
-}
-
-// keepNamedMembers gives members of globs on their way out that somebody names a
-// subscription of their own.
-func (t *table) keepNamedMembers() {
-	for _, i := range t.pending {
-		if !i.leaving || i.coll == nil || t.kind != byName {
-			continue
-		}
-		for e := i.coll.live.head; e != nil; e = e.next {
-			if len(e.subs) > 0 && e.interest == nil {
-				e.interest = t.newInterest(e, nil)
-			}
-		}
+		t.leaveStream()
 	}
 }

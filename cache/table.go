@@ -28,11 +28,12 @@ type table struct {
 	store   *Store
 	typeURL string
 	kind    kind
-	// stream is the upstream stream that carries it; -1 before anything was
-	// wanted. It is kept while the stream lives even if nothing is wanted any
-	// more: what the server had sent for one kind before it read the unsubscribe
-	// must not be taken for the other (SUB-12).
-	stream int
+	// stream is the upstream stream that carries it, once assigned, which it is as
+	// soon as anything is wanted. It is kept while the stream lives even if nothing is
+	// wanted any more: what the server had sent for one kind before it read the
+	// unsubscribe must not be taken for the other (SUB-12).
+	stream   wire.StreamID
+	assigned bool
 
 	entries   map[string]*entry
 	colls     map[string]*collection
@@ -45,7 +46,14 @@ type table struct {
 	// what was unsubscribed lately on the present stream, by collection
 	farewells map[string]time.Time
 
+	// asked for and not answered, in the order of asking; see clock
+	clocks   []clock
+	asks     uint32 // clocks started so far
+	withheld bool   // nobody was asked, though all is subscribed: no clock runs
+
 	systemVersion string
+	stateVersion  stateVersion
+	mark          uint32 // the number of the last state-of-the-world response: what it held has it
 
 	// counted, so that a scrape need not walk the entries
 	resources, bytes, watchers int64
@@ -54,14 +62,21 @@ type table struct {
 // assignStream gives the table its stream: the first one, unless that carries
 // the other kind of the same type.
 func (t *table) assignStream() {
-	if t.stream >= 0 {
+	if t.assigned {
 		return
 	}
-	t.stream = 0
-	if other := t.store.tables[tableKey{t.typeURL, 1 - t.kind}]; other != nil && other.stream == 0 {
-		t.stream = 1
+	t.assigned = true
+	t.stream = wire.StreamID{}
+	if t.store.source.PerType {
+		t.stream.TypeURL = t.typeURL
+	}
+	if other := t.store.tables[tableKey{t.typeURL, 1 - t.kind}]; other != nil && other.on(t.stream) {
+		t.stream.Second = true
 	}
 }
+
+// on reports whether an upstream stream carries the table.
+func (t *table) on(stream wire.StreamID) bool { return t.assigned && t.stream == stream }
 
 // collection finds or makes the collection with a canonical key.
 func (t *table) collection(key, spelling string) *collection {
@@ -161,6 +176,7 @@ func (t *table) forgetUnused(e *entry) {
 	t.endLife(e)
 	if e.res != nil {
 		t.account(-1, -e.size())
+		t.tell(e, -1)
 		e.res = nil
 	}
 	delete(t.entries, e.key)
@@ -183,6 +199,7 @@ func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time)
 	}
 	if e.res != nil {
 		t.account(0, -e.size())
+		t.tell(e, -1)
 		if e.coll != nil {
 			e.coll.bytes -= e.size()
 		}
@@ -192,6 +209,7 @@ func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time)
 	}
 	e.tainted = t.reused(e, r)
 	e.res, e.err, e.state = r, nil, present
+	t.tell(e, 1)
 	e.received = now.UnixNano()
 	if !e.alias {
 		e.name = intern(r.Name, e.key)
@@ -282,6 +300,7 @@ func (t *table) serveAliases(key string, r *wire.Resource, now time.Time) bool {
 		} else {
 			t.resent(e, r, now)
 		}
+		e.mark = t.mark
 		served = append(served, e)
 	}
 	if t.aliased == nil {

@@ -28,19 +28,19 @@ func TestStreams(t *testing.T) {
 		b := newBed(t, Limits{})
 		c := b.join()
 		c.sub(cds, "*")
-		if !b.store.StreamWanted(0) || b.store.StreamWanted(1) {
+		if !b.store.StreamWanted(streamOf(0)) || b.store.StreamWanted(streamOf(1)) {
 			t.Fatal("one kind takes one stream")
 		}
 		c.sub(cds, "a")
 		b.connect(0)
 		b.connect(1)
 		c.unsub(cds, "a")
-		if !b.store.StreamWanted(1) {
+		if !b.store.StreamWanted(streamOf(1)) {
 			t.Fatal("its unsubscribe is still to be said")
 		}
 		b.letGo()
 		b.expect(b.demand(1), "CDS -a")
-		if b.store.StreamWanted(1) {
+		if b.store.StreamWanted(streamOf(1)) {
 			t.Fatal("nothing is on the second stream")
 		}
 	})
@@ -76,7 +76,7 @@ func TestStreams(t *testing.T) {
 		c.unsub(cds, "a")
 		b.letGo()
 		b.expect(b.demand(0), "CDS -a")
-		b.store.Lost(0)
+		b.store.Lost(streamOf(0))
 		b.expect(b.connect(0))
 		c.sub(cds, "*")
 		b.expect(b.demand(0), "CDS +*")
@@ -90,7 +90,7 @@ func TestStreams(t *testing.T) {
 			c.unsub(typeURL, "a")
 		}
 		b.letGo()
-		b.store.Lost(0)
+		b.store.Lost(streamOf(0))
 		b.connect(0)
 		if n := len(b.store.Stats()); n != 0 {
 			t.Fatalf("%d tables are left", n)

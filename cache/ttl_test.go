@@ -108,7 +108,7 @@ func TestTTL(t *testing.T) {
 	each(t, "TTL-2 what runs out does so with the upstream lost, and is not presented to it again", func(b *pair) {
 		b.says("+m@1~10s")
 		b.gets(b.plain, "+m@1")
-		b.store.Lost(0)
+		b.store.Lost(streamOf(0))
 		b.after(time.Minute)
 		b.gets(b.plain, "-m")
 		for _, said := range b.connect(0) {
@@ -481,7 +481,7 @@ func TestHeartbeats(t *testing.T) {
 			b.connect(0)
 			b.says(cds, "+a@1~1h", "+b@1~1h")
 			c.collect()
-			b.store.Lost(0)
+			b.store.Lost(streamOf(0))
 			b.connectWithin(0, 1)
 			b.says(cds, "=a@1~1h")
 			b.after(2 * quiet)
@@ -558,7 +558,7 @@ func TestAllocationsTTL3(t *testing.T) {
 			want = 1
 		}
 		got := testing.AllocsPerRun(100, func() {
-			if err := b.store.Apply(0, beat, time.Now()); err != nil {
+			if err := b.store.Apply(streamOf(0), beat, time.Now()); err != nil {
 				t.Fatal(err)
 			}
 			if n := c.take(1 << 20); n != want {

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"hash/maphash"
+	"slices"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -34,9 +35,22 @@ func (t *table) remember(e *entry) {
 	if e.past == nil {
 		e.past = new(history)
 	}
-	h := e.past
-	h.seen[h.next] = t.store.cache.contentOf(e.res)
+	e.past.note(t.store.cache.contentOf(e.res))
+}
+
+func (h *history) note(f former) {
+	h.seen[h.next] = f
 	h.next = (h.next + 1) % historyLen
+}
+
+// contradicts reports whether the version stood for something else before.
+func (h *history) contradicts(now former) bool {
+	for _, was := range h.seen {
+		if was.version == now.version && was.bytes != now.bytes {
+			return true
+		}
+	}
+	return false
 }
 
 // reused reports whether the version of r stood for other content in e before.
@@ -44,13 +58,7 @@ func (t *table) reused(e *entry, r *wire.Resource) bool {
 	if e.past == nil || r.Version == "" {
 		return false
 	}
-	now := t.store.cache.contentOf(r)
-	for _, was := range e.past.seen {
-		if was.version == now.version && was.bytes != now.bytes {
-			return true
-		}
-	}
-	return false
+	return e.past.contradicts(t.store.cache.contentOf(r))
 }
 
 // version is what clients are shown and skipped by: the server's version, or a
@@ -84,4 +92,63 @@ func (e *entry) resumeVersion() string {
 		return ""
 	}
 	return e.version()
+}
+
+// stateVersion is what a source that speaks the state of the world calls the state
+// of a table (ACK-4).
+type stateVersion struct {
+	info string // version_info of the last response, to the letter
+	past history
+	sum  uint64 // a hash of what the table holds
+}
+
+// tell has the hash of what the table holds take in e, or leave it out again.
+func (t *table) tell(e *entry, sign int) {
+	if !t.store.source.State {
+		return
+	}
+	var h maphash.Hash
+	h.SetSeed(t.store.cache.seed)
+	_, _ = h.WriteString(e.key) // neither of them ever fails
+	_ = h.WriteByte(0)
+	_, _ = h.Write(e.res.Raw())
+	t.stateVersion.sum += uint64(sign) * h.Sum64()
+}
+
+// noteVersion notes what the server calls what the table holds now.
+func (t *table) noteVersion(info string) {
+	v := &t.stateVersion
+	v.info = info
+	if now := t.calls(); !slices.Contains(v.past.seen[:], now) {
+		v.past.note(now)
+	}
+}
+
+// calls is the version now shown and what it stands for.
+func (t *table) calls() former {
+	v := &t.stateVersion
+	return former{maphash.String(t.store.cache.seed, v.info), v.sum}
+}
+
+// versionInfo is the server's version_info for what the table holds, to the letter;
+// "" if no server gave one.
+func (t *table) versionInfo() string { return t.stateVersion.info }
+
+// versionTrusted reports whether versionInfo stands for what the table holds and for
+// nothing else that was seen lately: only then may it make anybody skip anything
+// (ACK-4, ACK-5).
+func (t *table) versionTrusted() bool {
+	return t.stateVersion.info != "" && !t.stateVersion.past.contradicts(t.calls())
+}
+
+func (t *table) checkSum(c *checker) {
+	was := t.stateVersion.sum
+	t.stateVersion.sum = 0
+	for _, e := range t.entries {
+		if e.res != nil {
+			t.tell(e, 1)
+		}
+	}
+	c.that(t.stateVersion.sum == was, "the hash of what is held is %x, should be %x", was, t.stateVersion.sum)
+	t.stateVersion.sum = was
 }

@@ -85,13 +85,13 @@ func TestVersions(t *testing.T) {
 		b := begin(t)
 		b.says(cds, "+a@1:x")
 		b.says(cds, "+a@1:y")
-		b.store.Lost(0)
+		b.store.Lost(streamOf(0))
 		b.expect(b.connect(0), "CDS +a =a@")
 	})
 	t.Run("ACK-4 RES-12 a server without versions is presented none of its own", func(t *testing.T) {
 		b := begin(t)
 		b.says(cds, "+a@:x")
-		b.store.Lost(0)
+		b.store.Lost(streamOf(0))
 		said := b.connect(0)
 		if len(said) != 1 || !strings.HasPrefix(said[0], "CDS +a =a@") || strings.HasSuffix(said[0], "@") {
 			t.Fatalf("presented %v", said)

@@ -101,7 +101,7 @@ func deliveries(tb testing.TB, n int) func() {
 	version := 0
 	return func() {
 		version++
-		must(p.store.Apply(0, updates[version%2], time.Now()))
+		must(p.store.Apply(wire.StreamID{}, updates[version%2], time.Now()))
 		before := count
 		for _, st := range streams {
 			_, err := st.pass()

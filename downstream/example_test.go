@@ -62,13 +62,13 @@ func ExampleNewServer() {
 
 	// What the session does when a client's wish arrives.
 	<-store.DemandChanged()
-	fmt.Println("wanted:", store.Restart(0, 1<<20)[0].Subscribe)
+	fmt.Println("wanted:", store.Restart(wire.StreamID{}, 1<<20)[0].Subscribe)
 	backend, err := wire.NewResource(&discovery.Resource{Name: "backend", Version: "7", Resource: &anypb.Any{TypeUrl: typeURL}})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	err = store.Apply(0, &wire.DeltaResponse{TypeURL: typeURL, Resources: []*wire.Resource{backend}}, time.Now())
+	err = store.Apply(wire.StreamID{}, &wire.DeltaResponse{TypeURL: typeURL, Resources: []*wire.Resource{backend}}, time.Now())
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -109,14 +109,14 @@ func (p *plane) pump() bool {
 		switch {
 		case p.streams[stream] != nil:
 			var ok bool
-			if subs, ok = p.store.TakeDemand(stream); !ok {
+			if subs, ok = p.store.TakeDemand(wire.StreamID{Second: stream == 1}); !ok {
 				p.lose(stream)
 				worked = true
 				continue
 			}
-		case p.store.StreamWanted(stream):
+		case p.store.StreamWanted(wire.StreamID{Second: stream == 1}):
 			p.streams[stream] = map[string]map[string]bool{}
-			subs = p.store.Restart(stream, 1<<20)
+			subs = p.store.Restart(wire.StreamID{Second: stream == 1}, 1<<20)
 		}
 		for _, sub := range subs {
 			p.answer(stream, sub)
@@ -129,7 +129,7 @@ func (p *plane) pump() bool {
 // lose breaks a stream; the next pump opens it again.
 func (p *plane) lose(stream int) {
 	p.streams[stream] = nil
-	p.store.Lost(stream)
+	p.store.Lost(wire.StreamID{Second: stream == 1})
 }
 
 func (p *plane) answer(stream int, sub wire.Subscription) {
@@ -160,7 +160,7 @@ func (p *plane) answer(stream int, sub wire.Subscription) {
 	p.apply(stream, resp)
 	if fresh[cache.Wildcard] && len(resp.Resources)+len(resp.Removed) == 0 {
 		// "*" is answered even if it means nothing.
-		p.must(p.store.Apply(stream, resp, time.Now()))
+		p.must(p.store.Apply(wire.StreamID{Second: stream == 1}, resp, time.Now()))
 	}
 }
 
@@ -187,7 +187,7 @@ func (p *plane) apply(stream int, r *wire.DeltaResponse) {
 	if p.streams[stream] == nil || len(r.Resources)+len(r.Removed)+len(r.Errors) == 0 {
 		return
 	}
-	p.must(p.store.Apply(stream, r, time.Now()))
+	p.must(p.store.Apply(wire.StreamID{Second: stream == 1}, r, time.Now()))
 }
 
 func (p *plane) covered(subs map[string]bool, key string) bool {

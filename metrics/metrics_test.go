@@ -188,7 +188,7 @@ func TestConcurrency(t *testing.T) {
 		wg.Go(func() {
 			for range rounds {
 				deliver(m)
-				m.Upstream("late").StreamOpened(0, "b:1")
+				m.Upstream("late").StreamOpened("ads", "b:1")
 			}
 		})
 	}

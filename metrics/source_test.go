@@ -25,7 +25,7 @@ func TestSource(t *testing.T) {
 	m, reg := setUp(t)
 	table := func(url string) cache.TypeStats {
 		return cache.TypeStats{
-			TypeURL: url, Kind: "named", Stream: 1, Subscriptions: 1, Collections: 2,
+			TypeURL: url, Kind: "named", Stream: "ads#2", Subscriptions: 1, Collections: 2,
 			Resources: 3, Bytes: 4, Tombstones: 5, Followers: 6, Watchers: 7,
 		}
 	}

@@ -17,7 +17,7 @@ type upstreamVecs struct {
 	opened, backoffs, waited, endpoints   *prometheus.CounterVec // upstream
 	closed, failed                        *prometheus.CounterVec // upstream and reason
 	states                                *prometheus.CounterVec // upstream and state
-	requests, acks, nacks                 *prometheus.CounterVec // upstream and type
+	requests, acks, nacks, unavailable    *prometheus.CounterVec // upstream and type
 	responses, resources, removals, bytes *prometheus.CounterVec // likewise
 }
 
@@ -43,6 +43,8 @@ func newUpstreamVecs(s *set) *upstreamVecs {
 		resources: counter("resources_total", "Resources in responses of the upstream.", labelType),
 		removals:  counter("removals_total", "Removed names in responses of the upstream.", labelType),
 		bytes:     counter("response_bytes_total", "Encoded size of the upstream's responses.", labelType),
+		unavailable: counter("types_unavailable_total",
+			"Times that a type began to be wanted that has no service of its own, from an upstream with one stream per type.", labelType),
 	}
 }
 
@@ -58,6 +60,7 @@ type upstreamSeries struct {
 type upstreamType struct {
 	requests, acks, nacks                 prometheus.Counter
 	responses, resources, removals, bytes prometheus.Counter
+	unavailable                           prometheus.Counter
 }
 
 var _ upstream.Observer = (*upstreamSeries)(nil)
@@ -93,6 +96,8 @@ func (v *upstreamVecs) of(name string) *upstreamSeries {
 			resources: v.resources.WithLabelValues(name, typ),
 			removals:  v.removals.WithLabelValues(name, typ),
 			bytes:     v.bytes.WithLabelValues(name, typ),
+
+			unavailable: v.unavailable.WithLabelValues(name, typ),
 		}
 	}
 	return u
@@ -110,15 +115,20 @@ func (u *upstreamSeries) ConnectFailed(_ string, reason upstream.Reason) {
 }
 
 // StreamOpened implements upstream.Observer.
-func (u *upstreamSeries) StreamOpened(int, string) {
+func (u *upstreamSeries) StreamOpened(string, string) {
 	u.streams.Inc()
 	u.opened.Inc()
 }
 
 // StreamClosed implements upstream.Observer.
-func (u *upstreamSeries) StreamClosed(_ int, reason upstream.Reason) {
+func (u *upstreamSeries) StreamClosed(_ string, reason upstream.Reason) {
 	u.streams.Dec()
 	u.closed.WithLabelValues(string(reason)).Inc()
+}
+
+// TypeUnavailable implements upstream.Observer.
+func (u *upstreamSeries) TypeUnavailable(typeURL string) {
+	u.types[kindOf(typeURL)].unavailable.Inc()
 }
 
 // RequestSent implements upstream.Observer.

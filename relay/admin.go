@@ -112,15 +112,16 @@ type sessionView struct {
 	LastRejection   string      `json:"last_rejection,omitempty"`
 	LastRejected    time.Time   `json:"last_rejected,omitzero"`
 	Quarantined     []string    `json:"quarantined,omitempty"` // types withheld because the server may end streams for them
+	Unavailable     []string    `json:"unavailable,omitempty"` // types that have no service of their own
 	Tables          []tableView `json:"tables"`
 }
 
 // tableView is what is cached of one type.
 type tableView struct {
 	TypeURL       string `json:"type_url"`
-	Kind          string `json:"kind"` // wildcard, or named: names and globs
-	Stream        int    `json:"stream"`
-	Subscriptions int    `json:"subscriptions"` // upstream
+	Kind          string `json:"kind"`             // wildcard, or named: names and globs
+	Stream        string `json:"stream,omitempty"` // upstream
+	Subscriptions int    `json:"subscriptions"`    // upstream
 	Collections   int    `json:"collections"`
 	Resources     int64  `json:"resources"`
 	Bytes         int64  `json:"bytes"`
@@ -154,6 +155,7 @@ func (r *Relay) viewSession(s *session) sessionView {
 		Clients: r.hub.users(s), Streams: st.Streams, StreamsOpened: st.Opened, StreamsLost: st.Lost,
 		EndpointChanges: st.EndpointChanges, Requests: st.Requests, Responses: st.Responses,
 		Acks: st.Acks, Nacks: st.Nacks, LastResponse: st.LastResponse, Quarantined: st.Quarantined,
+		Unavailable: st.Unavailable,
 		LastErrorAt: st.LastErrorAt, LastRejected: st.LastRejected, Tables: []tableView{},
 	}
 	if st.LastError != nil {

@@ -20,12 +20,45 @@ import (
 // (NAME-2), so no client's node plays a part.
 const xdstpScope = ""
 
+// feed fills one store from its control plane: a gRPC session, or what polls or
+// reads files. Its methods may be called from any goroutine.
+type feed interface {
+	// Run feeds the store until ctx ends, whose error it returns.
+	Run(ctx context.Context) error
+	// Status is the feed as it is now.
+	Status() upstream.Status
+	// Reject tells it that a client rejected a change (ACK-7). It never blocks.
+	Reject(typeURL string, change uint64, reason string)
+}
+
+// origin is where a control plane's feeds come from. Its methods may be called from
+// any goroutine.
+type origin interface {
+	// open makes a feed, which does nothing until it is run.
+	open(cfg upstream.SessionConfig) (feed, error)
+	// Reach returns as soon as the control plane is there; the error is that it is not.
+	Reach(ctx context.Context) error
+	// Close ends the feeds and waits for them.
+	Close()
+}
+
+// grpcOrigin is a control plane that speaks one of the gRPC variants.
+type grpcOrigin struct{ *upstream.Upstream }
+
+func (o grpcOrigin) open(cfg upstream.SessionConfig) (feed, error) {
+	s, err := o.NewSession(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
 // plane is one configured control plane.
 type plane struct {
 	name     string
-	upstream *upstream.Upstream
+	upstream origin
 	observer upstream.Observer
-	settle   time.Duration
+	source   cache.Source // of its stores
 }
 
 // sessionKey names a session.
@@ -35,7 +68,7 @@ type sessionKey struct{ plane, scope string }
 type session struct {
 	key    sessionKey
 	store  *cache.Store
-	client *upstream.Session
+	client feed
 	stop   context.CancelFunc
 	done   chan struct{} // closed when client has ended
 
@@ -55,8 +88,6 @@ type hub struct {
 	node   *corev3.Node // what control planes are shown for xdstp names
 	linger time.Duration
 	log    *slog.Logger
-	// fullState are the types whose state-of-the-world responses are complete (RES-2)
-	fullState map[string]bool
 
 	running sync.WaitGroup
 
@@ -95,8 +126,8 @@ func (h *hub) acquire(planeName, scope string, node func() *corev3.Node) (*sessi
 // start runs a session.
 func (h *hub) start(key sessionKey, node *corev3.Node) (*session, error) {
 	p := h.planes[key.plane]
-	store := h.cache.Open(cache.Source{Quiet: p.settle, FullState: h.fullState})
-	client, err := p.upstream.NewSession(upstream.SessionConfig{
+	store := h.cache.Open(p.source)
+	client, err := p.upstream.open(upstream.SessionConfig{
 		Node: node, Scope: key.scope, Store: store, Observer: p.observer,
 	})
 	if err != nil {

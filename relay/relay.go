@@ -85,10 +85,6 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 	r.hub = &hub{
 		ctx: ctx, cache: r.cache, planes: make(map[string]*plane), node: keyer.UpstreamNode(cfg.NodeProto(), features()),
 		linger: cfg.Aggregation.Linger.Std(), log: r.log, sessions: make(map[sessionKey]*session),
-		fullState: make(map[string]bool),
-	}
-	for _, typeURL := range keyer.FullStateTypes() {
-		r.hub.fullState[typeURL] = true
 	}
 	rt, err := r.planes()
 	if err == nil {
@@ -115,12 +111,24 @@ func (r *Relay) planes() (*router, error) {
 		return nil, fmt.Errorf("aggregation.otherwise: %w", err)
 	}
 	rt := &router{hub: r.hub, rules: &keyer.Aggregation{Otherwise: policy}, authorities: make(map[string]string)}
+	fullState := make(map[string]bool)
+	for _, typeURL := range keyer.FullStateTypes() {
+		fullState[typeURL] = true
+	}
 	for _, u := range r.config.Upstreams {
-		up, err := upstream.New(upstreamConfig(u, r.log))
+		c := upstreamConfig(u, r.log)
+		c.FullState = fullState
+		up, err := upstream.New(c)
 		if err != nil {
 			return nil, err
 		}
-		r.hub.planes[u.Name] = &plane{name: u.Name, upstream: up, observer: r.metrics.Upstream(u.Name), settle: u.Settle.Std()}
+		r.hub.planes[u.Name] = &plane{
+			name: u.Name, upstream: grpcOrigin{up}, observer: r.metrics.Upstream(u.Name),
+			source: cache.Source{
+				Quiet: u.Settle.Std(), FullState: fullState, Absent: absentAfter,
+				State: c.APIType.State(), PerType: c.APIType.PerType(),
+			},
+		}
 		if u.Default {
 			rt.fallback = u.Name
 		}
@@ -135,9 +143,13 @@ func (r *Relay) planes() (*router, error) {
 	return rt, nil
 }
 
+// absentAfter is how long a name may go unanswered (RES-7).
+const absentAfter = 15 * time.Second
+
 func upstreamConfig(u config.Upstream, log *slog.Logger) upstream.Config {
 	c := upstream.Config{
 		Name:             u.Name,
+		APIType:          upstream.APIType(u.APIType), // they have the same words
 		Endpoints:        u.Endpoints,
 		MaxReceiveSize:   int(u.MaxReceiveSize),
 		MaxRequestSize:   int(u.MaxRequestSize),

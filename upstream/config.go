@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // The defaults of Config.
@@ -31,13 +32,19 @@ type Config struct {
 	Name string
 	// Endpoints are gRPC targets ("host:port") in order of priority (LOC-6).
 	Endpoints []string
+	// APIType is what it speaks; "" means AggregatedDeltaGRPC.
+	APIType APIType
+	// FullState are the types of which a state-of-the-world response is always
+	// complete, so that everything can be asked for in the form that every server
+	// knows (SUB-2); nil means keyer.FullStateTypes. The Store must be told the same.
+	FullState map[string]bool
 	// TLS says how to connect; nil means in plain text.
 	TLS *tlsfiles.ClientConfig
 
 	// MaxReceiveSize bounds a response, in bytes.
 	MaxReceiveSize int
-	// MaxRequestSize bounds a request, in bytes: longer subscriptions are split
-	// (RES-17), longer versions left out (RES-14).
+	// MaxRequestSize bounds a request, in bytes: longer subscriptions are split, or
+	// lose the names that nobody watches (RES-17), longer versions left out (RES-14).
 	MaxRequestSize int
 	// ConnectTimeout bounds how long it may take to open a stream.
 	ConnectTimeout time.Duration
@@ -67,6 +74,18 @@ type Config struct {
 func (c Config) withDefaults() (Config, error) {
 	if len(c.Endpoints) == 0 {
 		return c, errors.New("no endpoints")
+	}
+	if c.APIType == "" {
+		c.APIType = AggregatedDeltaGRPC
+	}
+	if err := c.APIType.check(); err != nil {
+		return c, err
+	}
+	if c.FullState == nil {
+		c.FullState = make(map[string]bool)
+		for _, typeURL := range keyer.FullStateTypes() {
+			c.FullState[typeURL] = true
+		}
 	}
 	for _, d := range []struct {
 		name  string

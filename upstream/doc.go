@@ -3,16 +3,58 @@
 //
 // It owns connections and streams: an [Upstream] is one control plane with its
 // endpoints in order of priority and the connections that its sessions share; a
-// [Session] is the incremental ADS client for one scope, with one stream, at
-// most two (SUB-12). It subscribes to what its [Store] wants, hands every
-// response to the Store and answers it, resumes after a loss (RES-12), backs
-// off (OPS-2) and moves between endpoints (LOC-6). A type for which the server
-// ends the whole stream is withheld, and tried again now and then, so that it
-// takes the stream from nobody else.
+// [Session] is the client for one scope. It subscribes to what its [Store] wants,
+// hands every response to the Store and answers it, resumes after a loss (RES-12),
+// backs off (OPS-2) and moves between endpoints (LOC-6).
 //
 // It does not own what is cached or who wants what: that is the Store's, which
 // package cache implements. Payloads are never looked at, and never logged
 // (OPS-6). Package relay creates upstreams and sessions and runs them.
+//
+// # Variants
+//
+// The control plane's [APIType] decides what a session says. It has two sides. With
+// one stream for all types there is one, at most two (SUB-12); with one per type there
+// is one, at most two, for each type that is wanted, opened and ended with that. And
+// requests and responses are incremental or the state of the world. Everything else is
+// the same session: a dialect says how a subscription becomes requests and how a
+// response is answered, and the Store what a response changes.
+//
+// In the state of the world every request lists all names of its type. So names that
+// nobody watches are let go before a request passes its limit (RES-17), and a change of
+// names acknowledges what is held for clients' answers ([Config.NackWait]), since every
+// request that names the last response does. A response for a type that was never asked
+// for is not answered: the first request for a type subscribes to it, to everything if
+// it names nothing. The other form of the wildcard, "*", is used for types whose
+// responses are not complete, and to let go of the first.
+//
+// On a stream for all types, a type for which the server ends the whole stream is
+// withheld, and tried again now and then, so that it takes the stream from nobody
+// else. A type with a stream of its own costs only that, which is tried again at
+// growing intervals; its endpoint is not blamed as long as it serves other types. A
+// type that has no service of its own (all but the nine that Envoy discovers, and
+// VirtualHost in the state of the world) cannot be asked for one by one: it is told of
+// once, counted, and its names stay unknown.
+//
+// # Other sources
+//
+// What polls or reads files feeds the same Store, in the same words, as a source that
+// speaks the state of the world (cache.Source.State). Package relay holds what feeds a
+// store as an interface of three methods: Run, Status and Reject. Such a feed
+//
+//   - waits for DemandChanged and asks for Streams. A poller has one stream for each
+//     [wire.StreamID], so a type of its own for each poll (cache.Source.PerType), and two
+//     polls where a type is wanted as a whole and by name; files are one stream;
+//   - calls Restart for each stream once the source can be read, which gives the names
+//     wanted, adds and takes off what TakeDemand says from then on, and begins anew
+//     (Lost, Restart) where TakeDemand is not ok;
+//   - hands over what it read with ApplyState. An error is what a NACK would say. A
+//     source that knows everything of a type sets [wire.StateResponse.Complete]: what is
+//     wanted and missing is absent at once. It has to do so again after each TakeDemand,
+//     for the names that were added;
+//   - calls Settle when that says, and anew after Restart, TakeDemand and ApplyState;
+//   - calls Lost when the source cannot be read for the time being, if clients should
+//     not be told that names do not exist; what is cached stays either way.
 //
 // # Goroutines
 //

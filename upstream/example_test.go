@@ -2,6 +2,7 @@ package upstream_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"net"
@@ -23,18 +24,25 @@ import (
 // printer is a Store that wants every cluster and prints what comes.
 type printer struct{ done context.CancelFunc }
 
-func (printer) DemandChanged() <-chan struct{}                     { return nil }
-func (printer) StreamWanted(stream int) bool                       { return stream == 0 }
-func (printer) TakeDemand(int) (subs []wire.Subscription, ok bool) { return nil, true }
-func (printer) Sequence() uint64                                   { return 0 }
-func (printer) Lost(int)                                           {}
-func (printer) Settle(time.Time) time.Time                         { return time.Time{} }
+func (printer) DemandChanged() <-chan struct{}                               { return nil }
+func (printer) Streams() []wire.StreamID                                     { return []wire.StreamID{{}} }
+func (printer) StreamWanted(stream wire.StreamID) bool                       { return stream == wire.StreamID{} }
+func (printer) TakeDemand(wire.StreamID) (subs []wire.Subscription, ok bool) { return nil, true }
+func (printer) Shed(wire.StreamID, string, int) bool                         { return false }
+func (printer) Withhold(wire.StreamID, string, bool)                         {}
+func (printer) Sequence() uint64                                             { return 0 }
+func (printer) Lost(wire.StreamID)                                           {}
+func (printer) Settle(time.Time) time.Time                                   { return time.Time{} }
 
-func (printer) Restart(int, int) []wire.Subscription {
+func (printer) Restart(wire.StreamID, int) []wire.Subscription {
 	return []wire.Subscription{{TypeURL: resourcev3.ClusterType, Subscribe: []string{"*"}}}
 }
 
-func (p printer) Apply(_ int, r *wire.DeltaResponse, _ time.Time) error {
+func (p printer) ApplyState(wire.StreamID, *wire.StateResponse, time.Time) error {
+	return errors.New("this control plane speaks the incremental protocol")
+}
+
+func (p printer) Apply(_ wire.StreamID, r *wire.DeltaResponse, _ time.Time) error {
 	for _, res := range r.Resources {
 		fmt.Println(res.Name)
 	}

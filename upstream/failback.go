@@ -56,7 +56,7 @@ func (s *Session) scheduleProbe() {
 // probe looks, in the background, whether a better endpoint can be reached. An
 // idle session does not: it begins with the best when it has something to ask.
 func (s *Session) probe() {
-	if s.lines[0].idle() && s.lines[1].idle() {
+	if s.idle() {
 		s.moveTo(0)
 		return
 	}
@@ -122,10 +122,9 @@ func (s *Session) probed(c *conn) {
 	f.moves++
 	f.target = c.endpoint
 	s.moveTo(c.endpoint)
-	for i := range s.lines {
-		l := &s.lines[i]
+	for _, l := range s.lines {
 		if l.idle() || l.draining || l.stream != nil && l.stream.conn.endpoint == c.endpoint {
-			continue // the last: only the other stream had been refused there
+			continue // the last: only other streams had been refused there
 		}
 		s.end(l, ReasonFailback)
 		clear(l.failed)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -37,28 +38,52 @@ type memStore struct {
 	changed chan struct{}
 
 	mu       sync.Mutex
-	wanted   [2][]wire.Subscription // given out by Restart
-	pending  [2][]wire.Subscription // given out by TakeDemand
+	wanted   map[wire.StreamID][]wire.Subscription // given out by Restart
+	pending  map[wire.StreamID][]wire.Subscription // given out by TakeDemand
+	parked   map[string][]string                   // by type, what Shed can let go of
 	versions map[string]map[string]string
 	limits   []int
-	restarts [2]int
-	lost     [2]int
+	restarts map[wire.StreamID]int
+	lost     map[wire.StreamID]int
 	applied  []*wire.DeltaResponse
-	refuse   error         // what Apply returns
-	anew     bool          // TakeDemand asks to begin anew, until Restart
-	settled  []time.Time   // when Settle was called
-	quiet    time.Duration // how long after a response something waits for Settle
+	states   []*wire.StateResponse // of applied, those that came as such
+	shed     []int                 // how many bytes Shed was to let go of
+	withheld map[string]bool       // by type
+	refuse   error                 // what Apply returns
+	anew     bool                  // TakeDemand asks to begin anew, until Restart
+	settled  []time.Time           // when Settle was called
+	quiet    time.Duration         // how long after a response something waits for Settle
 }
 
 func newStore(wanted ...wire.Subscription) *memStore {
-	s := &memStore{changed: make(chan struct{}, 1), versions: map[string]map[string]string{}}
-	s.wanted[0] = wanted
+	s := &memStore{
+		changed: make(chan struct{}, 1), versions: map[string]map[string]string{},
+		wanted: map[wire.StreamID][]wire.Subscription{{}: wanted}, pending: map[wire.StreamID][]wire.Subscription{},
+		restarts: map[wire.StreamID]int{}, lost: map[wire.StreamID]int{}, parked: map[string][]string{},
+		withheld: map[string]bool{},
+	}
 	return s
 }
+
+// newTypedStore is newStore for a control plane with one stream per type.
+func newTypedStore(wanted ...wire.Subscription) *memStore {
+	s := newStore()
+	for _, sub := range wanted {
+		s.wanted[wire.StreamID{TypeURL: sub.TypeURL}] = []wire.Subscription{sub}
+	}
+	return s
+}
+
+// streamOf is the aggregated stream that the tests give a number.
+func streamOf(n int) wire.StreamID { return wire.StreamID{Second: n == 1} }
 
 // want changes what is wanted on a stream: all of it from now on, and what to
 // say on a stream that is open.
 func (s *memStore) want(stream int, all []wire.Subscription, change ...wire.Subscription) {
+	s.wantOn(streamOf(stream), all, change...)
+}
+
+func (s *memStore) wantOn(stream wire.StreamID, all []wire.Subscription, change ...wire.Subscription) {
 	s.mu.Lock()
 	s.wanted[stream] = all
 	s.pending[stream] = append(s.pending[stream], change...)
@@ -71,18 +96,31 @@ func (s *memStore) want(stream int, all []wire.Subscription, change ...wire.Subs
 
 func (s *memStore) DemandChanged() <-chan struct{} { return s.changed }
 
-func (s *memStore) StreamWanted(stream int) bool {
+func (s *memStore) Streams() (ids []wire.StreamID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id := range s.wanted {
+		if len(s.wanted[id])+len(s.pending[id]) > 0 {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b wire.StreamID) int { return strings.Compare(a.String(), b.String()) })
+	return ids
+}
+
+func (s *memStore) StreamWanted(stream wire.StreamID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.wanted[stream])+len(s.pending[stream]) > 0
 }
 
-func (s *memStore) Restart(stream, versionsLimit int) []wire.Subscription {
+func (s *memStore) Restart(stream wire.StreamID, versionsLimit int) []wire.Subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.restarts[stream]++
 	s.limits = append(s.limits, versionsLimit)
 	s.pending[stream], s.anew = nil, false
+	clear(s.withheld)
 	out := slices.Clone(s.wanted[stream])
 	for i := range out {
 		out[i].Versions = maps.Clone(s.versions[out[i].TypeURL])
@@ -90,7 +128,7 @@ func (s *memStore) Restart(stream, versionsLimit int) []wire.Subscription {
 	return out
 }
 
-func (s *memStore) TakeDemand(stream int) ([]wire.Subscription, bool) {
+func (s *memStore) TakeDemand(stream wire.StreamID) ([]wire.Subscription, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.anew {
@@ -101,7 +139,42 @@ func (s *memStore) TakeDemand(stream int) ([]wire.Subscription, bool) {
 	return out, true
 }
 
-func (s *memStore) Apply(_ int, r *wire.DeltaResponse, _ time.Time) error {
+// Shed lets go of all that it can.
+func (s *memStore) Shed(stream wire.StreamID, typeURL string, bytes int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shed = append(s.shed, bytes)
+	names := s.parked[typeURL]
+	if len(names) == 0 {
+		return false
+	}
+	delete(s.parked, typeURL)
+	s.pending[stream] = append(s.pending[stream], unsub(typeURL, names...))
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+func (s *memStore) Withhold(_ wire.StreamID, typeURL string, withheld bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.withheld[typeURL] = withheld
+}
+
+// ApplyState takes a response for an incremental one, without removals.
+func (s *memStore) ApplyState(stream wire.StreamID, r *wire.StateResponse, at time.Time) error {
+	if err := s.Apply(stream, &wire.DeltaResponse{TypeURL: r.TypeURL, Nonce: r.Nonce, Resources: r.Resources}, at); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.states = append(s.states, r)
+	return nil
+}
+
+func (s *memStore) Apply(_ wire.StreamID, r *wire.DeltaResponse, _ time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refuse != nil {
@@ -126,7 +199,7 @@ func (s *memStore) Sequence() uint64 {
 	return uint64(len(s.applied))
 }
 
-func (s *memStore) Lost(stream int) {
+func (s *memStore) Lost(stream wire.StreamID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lost[stream]++
@@ -359,16 +432,17 @@ func (c rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 
 // recorder is an Observer that keeps what it is told.
 type recorder struct {
-	mu       sync.Mutex
-	states   []State
-	failures []Reason
-	opened   []string
-	closed   []string
-	sent     map[RequestKind]int
-	received int
-	bytes    int
-	delays   []time.Duration
-	moves    []string
+	mu          sync.Mutex
+	states      []State
+	failures    []Reason
+	opened      []string
+	closed      []string
+	sent        map[RequestKind]int
+	received    int
+	bytes       int
+	delays      []time.Duration
+	moves       []string
+	unavailable []string
 }
 
 func (r *recorder) locked(f func()) {
@@ -382,11 +456,11 @@ func (r *recorder) ConnectFailed(_ string, reason Reason) {
 	r.locked(func() { r.failures = append(r.failures, reason) })
 }
 
-func (r *recorder) StreamOpened(stream int, endpoint string) {
+func (r *recorder) StreamOpened(stream, endpoint string) {
 	r.locked(func() { r.opened = append(r.opened, fmt.Sprint(stream, " ", endpoint)) })
 }
 
-func (r *recorder) StreamClosed(stream int, reason Reason) {
+func (r *recorder) StreamClosed(stream string, reason Reason) {
 	r.locked(func() { r.closed = append(r.closed, fmt.Sprint(stream, " ", reason)) })
 }
 
@@ -448,4 +522,19 @@ func (r *running) wait() error {
 func (r *running) stop() error {
 	r.cancel()
 	return r.wait()
+}
+
+func (r *recorder) TypeUnavailable(typeURL string) {
+	r.locked(func() { r.unavailable = append(r.unavailable, typeURL) })
+}
+
+// counts are those of the two aggregated streams.
+func counts(first, second int) map[wire.StreamID]int {
+	m := map[wire.StreamID]int{}
+	for stream, n := range []int{first, second} {
+		if n > 0 {
+			m[streamOf(stream)] = n
+		}
+	}
+	return m
 }

@@ -20,9 +20,10 @@ type rejection struct {
 // heldAck is an answer that waits for the clients' (ACK-7): it becomes a NACK if
 // one of them rejects a change that the response brought.
 type heldAck struct {
-	typeURL, nonce string
-	after, last    uint64 // the response brought the changes in between, last included
-	due            time.Time
+	envelope
+
+	after, last uint64 // the response brought the changes in between, last included
+	due         time.Time
 }
 
 // Reject tells the session that a client rejected a response of the relay's whose
@@ -43,15 +44,15 @@ func (s *Session) Reject(typeURL string, change uint64, reason string) {
 
 // hold keeps an ACK back, if that is wanted and the response changed something, or
 // one before it for the type is held: the control plane gets its answers in order.
-func (s *Session) hold(l *line, typeURL, nonce string, before uint64, now time.Time) bool {
+func (s *Session) hold(l *line, e envelope, before uint64, now time.Time) bool {
 	if s.up.cfg.NackWait == 0 {
 		return false
 	}
 	last := s.store.Sequence()
-	if last == before && !l.holds(typeURL) {
+	if last == before && !l.holds(e.typeURL) {
 		return false
 	}
-	l.held = append(l.held, heldAck{typeURL, nonce, before, last, now.Add(s.up.cfg.NackWait)})
+	l.held = append(l.held, heldAck{e, before, last, now.Add(s.up.cfg.NackWait)})
 	return true
 }
 
@@ -88,8 +89,8 @@ func (s *Session) rejectHeld() {
 	s.rejections = nil
 	s.mu.Unlock()
 	for _, r := range rejections {
-		for i := range s.lines {
-			s.rejectOn(&s.lines[i], r)
+		for _, l := range s.lines {
+			s.rejectOn(l, r)
 		}
 	}
 }
@@ -126,5 +127,5 @@ func (s *Session) answerHeld(l *line, h heldAck, reason error) {
 	if l.draining {
 		return // nothing can be written any more, and the nonce ends with the stream
 	}
-	s.answer(l, h.typeURL, h.nonce, reason, time.Now())
+	s.answer(l, h.envelope, reason, time.Now())
 }

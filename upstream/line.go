@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -22,20 +20,26 @@ const (
 	renewPause = time.Second
 )
 
-// line is one of a session's two streams through all its incarnations. All of
-// it belongs to the session's owner.
+// line is one of a session's streams through all its incarnations, from when it is
+// wanted until it is idle and not wanted any more. All of it belongs to the session's
+// owner.
 //
 // It is idle (stream nil, at zero), waiting for the next attempt (stream nil),
 // connecting (stream, not open) or open; and open lines that are no longer
 // wanted are draining until the server has ended the stream.
 type line struct {
-	index   int
+	id      wire.StreamID
+	method  string // "": the type has no service of its own, and the line stays idle
 	stream  *stream
+	dialect dialect              // of the stream that is open
 	open    bool                 // Store.Restart was called, so Lost is due
 	greeted bool                 // the node was sent (STR-2)
 	asked   map[string]time.Time // types, since when
 	// established: answered, or stable. Draining: see above.
 	established, draining bool
+	// refused: the server ended the stream of this one type, and may do so for the
+	// type's sake; until it answers.
+	refused bool
 	// at is when to try again (waiting), to count the stream as stable (open, and
 	// something was asked for), or to stop waiting for the server (draining).
 	at      time.Time
@@ -65,7 +69,7 @@ func (s *Session) connect(l *line) {
 		return
 	}
 	l.at = time.Time{}
-	l.stream = newStream(s.ctx, c, s.events, s.wrote)
+	l.stream = newStream(s.ctx, c, s.up.cfg.APIType, l.method, s.events, s.wrote)
 	st := l.stream
 	// A stream that was ended may have posted before; what it says then is void.
 	current := func(f func()) {
@@ -75,7 +79,7 @@ func (s *Session) connect(l *line) {
 	}
 	st.start(s.up.cfg.ConnectTimeout, handler{
 		opened:   func() { current(func() { s.opened(l) }) },
-		response: func(r *wire.Received, at time.Time) { current(func() { s.respond(l, r, at) }) },
+		response: func(r received, at time.Time) { current(func() { s.respond(l, r, at) }) },
 		lost:     func(err error) { current(func() { s.lost(l, err) }) },
 	})
 }
@@ -86,16 +90,18 @@ func (s *Session) opened(l *line) {
 	s.up.found(c.endpoint, true)
 	l.open = true
 	l.asked = make(map[string]time.Time)
+	l.dialect = s.newDialect(l)
 	endpoint := s.up.cfg.Endpoints[c.endpoint]
 	s.note(func(st *Status) { st.Streams++; st.Opened++ })
-	s.obs.StreamOpened(l.index, endpoint)
-	s.log.Debug("stream opened", "stream", l.index, "endpoint", endpoint)
+	s.obs.StreamOpened(l.id.String(), endpoint)
+	s.log.Debug("stream opened", "stream", l.id, "endpoint", endpoint)
 
-	for _, sub := range s.store.Restart(l.index, versionsLimit(s.up.cfg.MaxRequestSize, s.nodeSize)) {
+	for _, sub := range s.store.Restart(l.id, versionsLimit(s.up.cfg.MaxRequestSize, s.nodeSize)) {
 		s.subscribe(l, sub)
 	}
+	s.say(l, l.dialect.flush())
 	s.settle()
-	if !s.store.StreamWanted(l.index) {
+	if !s.store.StreamWanted(l.id) {
 		s.drain(l) // what was only waiting to be unsubscribed went with Restart
 	}
 }
@@ -112,7 +118,7 @@ func (s *Session) demand(l *line) {
 	}) {
 		return
 	}
-	if s.takeDemand(l) && !s.store.StreamWanted(l.index) {
+	if s.takeDemand(l) && !s.store.StreamWanted(l.id) {
 		s.drain(l)
 	}
 }
@@ -120,7 +126,7 @@ func (s *Session) demand(l *line) {
 // takeDemand writes what changed and says whether it did: the Store may want the
 // stream to begin anew, which it does at once, or after a pause.
 func (s *Session) takeDemand(l *line) bool {
-	subs, ok := s.store.TakeDemand(l.index)
+	subs, ok := s.store.TakeDemand(l.id)
 	if !ok {
 		now := time.Now()
 		if again := l.renewed.Add(renewPause); now.Before(again) {
@@ -129,7 +135,7 @@ func (s *Session) takeDemand(l *line) bool {
 		}
 		l.renewed = now
 		s.end(l, ReasonResubscribe)
-		if s.store.StreamWanted(l.index) {
+		if s.store.StreamWanted(l.id) {
 			s.connect(l)
 		}
 		return false
@@ -137,29 +143,44 @@ func (s *Session) takeDemand(l *line) bool {
 	for _, sub := range subs {
 		s.subscribe(l, sub)
 	}
+	s.say(l, l.dialect.flush())
+	s.settle()
 	return true
 }
 
 // subscribe writes one subscription, unless its type is withheld.
 func (s *Session) subscribe(l *line, sub wire.Subscription) {
-	if !s.quarantine.withhold(l, sub) {
-		s.ask(l, sub)
+	if s.quarantine.withhold(l, sub) {
+		s.store.Withhold(l.id, sub.TypeURL, true)
+		return
 	}
+	s.ask(l, sub)
 }
 
 // ask writes one subscription. The first is what the stream begins to stand with.
+//
+// In the state of the world it names the last response, which acknowledges that: an
+// answer that is held cannot be held any longer.
 func (s *Session) ask(l *line, sub wire.Subscription) {
+	if s.up.cfg.APIType.State() {
+		s.acknowledgeType(l, sub.TypeURL, len(l.held))
+	}
 	reserved := 0
 	if !l.greeted {
 		reserved = s.nodeSize
 	}
-	for _, req := range requests(sub, reserved, s.up.cfg.MaxRequestSize) {
-		if _, asked := l.asked[sub.TypeURL]; !asked {
+	s.say(l, l.dialect.subscribe(sub, reserved, s.up.cfg.MaxRequestSize))
+}
+
+// say writes requests that change subscriptions.
+func (s *Session) say(l *line, reqs []request) {
+	for _, req := range reqs {
+		if _, asked := l.asked[req.GetTypeUrl()]; !asked {
 			now := time.Now()
 			if len(l.asked) == 0 && !l.established {
 				l.at = now.Add(stableAfter)
 			}
-			l.asked[sub.TypeURL] = now
+			l.asked[req.GetTypeUrl()] = now
 		}
 		s.write(l, req, KindSubscribe)
 	}
@@ -167,9 +188,9 @@ func (s *Session) ask(l *line, sub wire.Subscription) {
 
 // write hands a request to the stream's sender. The first of each stream
 // carries the node (STR-2).
-func (s *Session) write(l *line, req *discoveryv3.DeltaDiscoveryRequest, kind RequestKind) {
+func (s *Session) write(l *line, req request, kind RequestKind) {
 	if !l.greeted {
-		req.Node = s.node
+		withNode(req, s.node)
 		l.greeted = true
 	}
 	l.stream.enqueue(outgoing{req: req, kind: kind})
@@ -189,7 +210,7 @@ func (s *Session) lineDue(l *line) {
 		s.end(l, ReasonUnwanted)
 	case l.open:
 		s.answered(l)
-	case s.store.StreamWanted(l.index):
+	case s.store.StreamWanted(l.id):
 		s.connect(l)
 	}
 }
@@ -203,7 +224,8 @@ func (s *Session) answered(l *line) {
 	if !l.draining {
 		l.at = time.Time{}
 	}
-	s.log.Info("connected", "stream", l.index, "endpoint", s.up.cfg.Endpoints[l.stream.conn.endpoint])
+	s.welcomed(l)
+	s.log.Info("connected", "stream", l.id, "endpoint", s.up.cfg.Endpoints[l.stream.conn.endpoint])
 	s.failback.arrived(l.stream.conn.endpoint)
 }
 
@@ -215,7 +237,7 @@ func (s *Session) end(l *line, reason Reason) {
 		l.backoff.reset()
 		clear(l.failed)
 	}
-	l.stream, l.open, l.greeted, l.established, l.draining = nil, false, false, false, false
+	l.stream, l.dialect, l.open, l.greeted, l.established, l.draining = nil, nil, false, false, false, false
 	l.at, l.held, l.renew = time.Time{}, nil, time.Time{}
 	if st == nil {
 		return
@@ -224,9 +246,9 @@ func (s *Session) end(l *line, reason Reason) {
 	s.up.release(st.conn)
 	if open {
 		s.withdraw(l)
-		s.store.Lost(l.index)
+		s.store.Lost(l.id)
 		s.note(func(st *Status) { st.Streams-- })
-		s.obs.StreamClosed(l.index, reason)
+		s.obs.StreamClosed(l.id.String(), reason)
 	}
 }
 
@@ -241,6 +263,7 @@ func (s *Session) lost(l *line, cause error) {
 		return
 	}
 	s.blame(l, cause)
+	good = good || s.refuse(l, cause)
 	s.end(l, err.Reason)
 	if !opened {
 		s.up.found(endpoint, false)
@@ -259,7 +282,7 @@ func (s *Session) retry(l *line, err *ConnectionError, endpoint int, opened, goo
 	atOnce := false
 	if !good {
 		l.failed[endpoint] = true
-		if s.endpoint == endpoint { // else the other line has moved on already
+		if s.endpoint == endpoint { // else another line has moved on already
 			s.moveTo(max(0, slices.Index(l.failed, false)))
 		}
 		atOnce = !opened && !l.failed[s.endpoint]
@@ -274,10 +297,10 @@ func (s *Session) retry(l *line, err *ConnectionError, endpoint int, opened, goo
 	}
 	// A server that is gone for long is worth one line, not one for each attempt.
 	level := slog.LevelDebug
-	if good || first {
+	if first || (good && !l.refused) {
 		level = slog.LevelWarn
 	}
-	s.log.Log(s.ctx, level, "stream lost", "stream", l.index, "error", err, "retry_in", delay)
+	s.log.Log(s.ctx, level, "stream lost", "stream", l.id, "error", err, "retry_in", delay)
 	s.note(func(st *Status) {
 		st.LastError, st.LastErrorAt = err, time.Now()
 		if opened {

@@ -10,9 +10,13 @@ type Observer interface {
 	StateChanged(state State)
 	// ConnectFailed says that no stream could be opened to endpoint.
 	ConnectFailed(endpoint string, reason Reason)
-	// StreamOpened and StreamClosed come in pairs. Stream is 0 or 1.
-	StreamOpened(stream int, endpoint string)
-	StreamClosed(stream int, reason Reason)
+	// StreamOpened and StreamClosed come in pairs. Stream is as wire.StreamID has it:
+	// "ads" or a type URL, and "#2" behind it for the second of the kind (SUB-12).
+	StreamOpened(stream, endpoint string)
+	StreamClosed(stream string, reason Reason)
+	// TypeUnavailable says that a type is wanted and has no service of its own, where
+	// each type needs one.
+	TypeUnavailable(typeURL string)
 	// RequestSent says that a request was written.
 	RequestSent(typeURL string, kind RequestKind)
 	// ResponseReceived comes before the response is judged: the type URL is what
@@ -36,10 +40,13 @@ func (NopObserver) StateChanged(State) {}
 func (NopObserver) ConnectFailed(string, Reason) {}
 
 // StreamOpened does nothing.
-func (NopObserver) StreamOpened(int, string) {}
+func (NopObserver) StreamOpened(string, string) {}
 
 // StreamClosed does nothing.
-func (NopObserver) StreamClosed(int, Reason) {}
+func (NopObserver) StreamClosed(string, Reason) {}
+
+// TypeUnavailable does nothing.
+func (NopObserver) TypeUnavailable(string) {}
 
 // RequestSent does nothing.
 func (NopObserver) RequestSent(string, RequestKind) {}

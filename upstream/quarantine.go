@@ -29,6 +29,8 @@ const (
 // types on it that are not proven become suspects. Suspects are withheld, and tried
 // one at a time, so that the next such end has one type to blame. Meanwhile what is
 // wanted of them stays unanswered.
+//
+// Where each type has a stream of its own there is nobody to protect: see refuse.
 type quarantine struct {
 	proven   map[string]struct{}
 	suspects map[string]*suspect
@@ -43,7 +45,7 @@ type quarantine struct {
 
 // suspect is a type that is withheld.
 type suspect struct {
-	names   [2]map[string]struct{} // wanted on each stream and not written
+	names   map[wire.StreamID]map[string]struct{} // wanted on each stream and not written
 	backoff backoff
 	due     time.Time // of the next trial
 }
@@ -51,7 +53,7 @@ type suspect struct {
 // trial is the one suspect that is written and not proven yet.
 type trial struct {
 	typeURL string // "" if there is none
-	line    int
+	stream  wire.StreamID
 }
 
 func newQuarantine(cfg *Config) quarantine {
@@ -62,7 +64,10 @@ func newQuarantine(cfg *Config) quarantine {
 }
 
 // keep takes over what a subscription says.
-func (p *suspect) keep(stream int, sub wire.Subscription) {
+func (p *suspect) keep(stream wire.StreamID, sub wire.Subscription) {
+	if p.names == nil {
+		p.names = make(map[wire.StreamID]map[string]struct{})
+	}
 	if p.names[stream] == nil {
 		p.names[stream] = make(map[string]struct{})
 	}
@@ -76,13 +81,20 @@ func (p *suspect) keep(stream int, sub wire.Subscription) {
 
 // take gives back what was kept. There are no versions to resume with: nothing
 // ever came of the type.
-func (p *suspect) take(stream int, typeURL string) wire.Subscription {
+func (p *suspect) take(stream wire.StreamID, typeURL string) wire.Subscription {
 	names := slices.Sorted(maps.Keys(p.names[stream]))
-	p.names[stream] = nil
+	delete(p.names, stream)
 	return wire.Subscription{TypeURL: typeURL, Subscribe: names}
 }
 
-func (p *suspect) wanted() bool { return len(p.names[0])+len(p.names[1]) > 0 }
+func (p *suspect) wanted() bool {
+	for _, names := range p.names {
+		if len(names) > 0 {
+			return true
+		}
+	}
+	return false
+}
 
 // forgotten is when a suspect that nobody wants any more is let go. It is not at
 // once, or asking in turns would get round the delays.
@@ -109,7 +121,7 @@ func (q *quarantine) withhold(l *line, sub wire.Subscription) bool {
 	if _, asked := l.asked[sub.TypeURL]; asked {
 		return false
 	}
-	p.keep(l.index, sub)
+	p.keep(l.id, sub)
 	return true
 }
 
@@ -132,12 +144,12 @@ func mayConcernTypes(cause error) bool {
 // blame finds the suspects of a stream that broke. In a trial it is the type that
 // is tried; if that is wrong, the next stream ends too and has nothing on trial.
 func (s *Session) blame(l *line, cause error) {
-	if !l.open || l.draining || !mayConcernTypes(cause) {
+	if s.up.cfg.APIType.PerType() || !l.open || l.draining || !mayConcernTypes(cause) {
 		return
 	}
 	s.stood(l)
 	q := &s.quarantine
-	if tried := q.trial; tried.typeURL != "" && tried.line == l.index {
+	if tried := q.trial; tried.typeURL != "" && tried.stream == l.id {
 		q.trial = trial{}
 		q.delay(q.suspects[tried.typeURL])
 		q.resume = time.Now().Add(q.pace.next())
@@ -153,7 +165,32 @@ func (s *Session) blame(l *line, cause error) {
 		q.suspects[typeURL] = p
 		s.log.Warn("type may be what the server ended the stream for, withholding it", "type", typeURL, "error", detail(cause))
 	}
-	s.noteQuarantined()
+	s.noteTypes()
+}
+
+// refuse reports whether a stream that broke carried one type, for whose sake the
+// server may have ended it. That costs nobody else anything: the stream is tried
+// again where it was, at growing intervals, as long as the endpoint serves others.
+func (s *Session) refuse(l *line, cause error) bool {
+	if !s.up.cfg.APIType.PerType() || !l.open || !mayConcernTypes(cause) {
+		return false
+	}
+	if !l.refused {
+		l.refused = true
+		l.backoff.max = max(maxTrialDelay, s.up.cfg.BackoffMax)
+		s.log.Warn("server ended the stream of a type, which it may not serve", "type", l.id.TypeURL, "error", detail(cause))
+		s.noteTypes()
+	}
+	return slices.ContainsFunc(s.lines, func(o *line) bool { return o != l && o.established })
+}
+
+// welcomed takes back what refuse said: the stream is good.
+func (s *Session) welcomed(l *line) {
+	if l.refused {
+		l.refused = false
+		l.backoff.max = s.up.cfg.BackoffMax
+		s.noteTypes()
+	}
 }
 
 // stood proves the types that have been on a stream for long.
@@ -170,12 +207,12 @@ func (s *Session) stood(l *line) {
 // subscribed to now.
 func (s *Session) prove(typeURL string) {
 	q := &s.quarantine
-	if _, ok := q.proven[typeURL]; ok {
+	if _, ok := q.proven[typeURL]; ok || s.up.cfg.APIType.PerType() {
 		return
 	}
 	if len(q.proven) >= maxProven {
 		maps.DeleteFunc(q.proven, func(proven string, _ struct{}) bool {
-			return !s.lines[0].asks(proven) && !s.lines[1].asks(proven)
+			return !slices.ContainsFunc(s.lines, func(l *line) bool { return l.asks(proven) })
 		})
 	}
 	q.proven[typeURL] = struct{}{}
@@ -190,12 +227,14 @@ func (s *Session) prove(typeURL string) {
 	q.pace.reset()
 	q.resume = time.Time{}
 	s.log.Info("type is withheld no longer", "type", typeURL)
-	s.noteQuarantined()
-	for i := range s.lines {
-		if l := &s.lines[i]; l.open && !l.draining {
-			s.subscribe(l, p.take(i, typeURL))
+	s.noteTypes()
+	for _, l := range s.lines {
+		if l.open && !l.draining {
+			s.store.Withhold(l.id, typeURL, false)
+			s.subscribe(l, p.take(l.id, typeURL))
 		}
 	}
+	s.settle()
 }
 
 // withdraw takes a stream that is over out of the quarantine: the next one's
@@ -204,14 +243,14 @@ func (s *Session) prove(typeURL string) {
 func (s *Session) withdraw(l *line) {
 	s.stood(l)
 	q := &s.quarantine
-	if tried := q.trial; tried.typeURL != "" && tried.line == l.index {
+	if tried := q.trial; tried.typeURL != "" && tried.stream == l.id {
 		q.trial = trial{}
 		p := q.suspects[tried.typeURL]
 		p.backoff.attempts--
 		q.delay(p)
 	}
 	for _, p := range q.suspects {
-		p.names[l.index] = nil
+		delete(p.names, l.id)
 	}
 }
 
@@ -219,9 +258,8 @@ func (s *Session) withdraw(l *line) {
 // now. It must be known to be good, so that its end would say something, or have
 // nothing else to carry.
 func (s *Session) trialLine(p *suspect) *line {
-	for i := range s.lines {
-		l := &s.lines[i]
-		if len(p.names[i]) > 0 && l.open && !l.draining && (l.established || len(l.asked) == 0) {
+	for _, l := range s.lines {
+		if len(p.names[l.id]) > 0 && l.open && !l.draining && (l.established || len(l.asked) == 0) {
 			return l
 		}
 	}
@@ -232,7 +270,7 @@ func (s *Session) trialLine(p *suspect) *line {
 func (s *Session) trialAt() (at time.Time) {
 	q := &s.quarantine
 	if tried := q.trial; tried.typeURL != "" {
-		return s.lines[tried.line].asked[tried.typeURL].Add(stableAfter)
+		return s.line(tried.stream).asked[tried.typeURL].Add(stableAfter)
 	}
 	for _, p := range q.suspects {
 		switch {
@@ -253,7 +291,7 @@ func (s *Session) trialAt() (at time.Time) {
 func (s *Session) try(now time.Time) {
 	q := &s.quarantine
 	if q.trial.typeURL != "" {
-		s.stood(&s.lines[q.trial.line])
+		s.stood(s.line(q.trial.stream))
 	}
 	if q.trial.typeURL != "" {
 		return
@@ -265,7 +303,7 @@ func (s *Session) try(now time.Time) {
 		case !p.wanted():
 			if !now.Before(p.forgotten()) {
 				delete(q.suspects, url)
-				s.noteQuarantined()
+				s.noteTypes()
 			}
 		case now.Before(p.due), now.Before(q.resume), s.trialLine(p) == nil:
 		case next == nil || p.backoff.attempts < next.backoff.attempts:
@@ -276,13 +314,27 @@ func (s *Session) try(now time.Time) {
 		return
 	}
 	l := s.trialLine(next)
-	s.log.Debug("trying a withheld type", "type", typeURL, "stream", l.index)
-	q.trial = trial{typeURL: typeURL, line: l.index}
-	s.ask(l, next.take(l.index, typeURL))
+	s.log.Debug("trying a withheld type", "type", typeURL, "stream", l.id)
+	q.trial = trial{typeURL: typeURL, stream: l.id}
+	s.store.Withhold(l.id, typeURL, false)
+	s.ask(l, next.take(l.id, typeURL))
+	s.settle()
 }
 
-// noteQuarantined has Status say what is withheld.
-func (s *Session) noteQuarantined() {
-	types := slices.Sorted(maps.Keys(s.quarantine.suspects))
-	s.note(func(st *Status) { st.Quarantined = types })
+// noteTypes has Status say what is withheld, refused, or cannot be asked for.
+func (s *Session) noteTypes() {
+	types := slices.Collect(maps.Keys(s.quarantine.suspects))
+	var unavailable []string
+	for _, l := range s.lines {
+		switch {
+		case l.refused:
+			types = append(types, l.id.TypeURL)
+		case l.method == "":
+			unavailable = append(unavailable, l.id.TypeURL)
+		}
+	}
+	slices.Sort(types)
+	slices.Sort(unavailable)
+	types, unavailable = slices.Compact(types), slices.Compact(unavailable)
+	s.note(func(st *Status) { st.Quarantined, st.Unavailable = types, unavailable })
 }

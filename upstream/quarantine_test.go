@@ -410,7 +410,7 @@ func TestOPS2SUB12QuarantineCoversBothStreams(t *testing.T) {
 		n := newNetwork(t)
 		srv := n.picky("a", unserved)
 		store := newStore(sub(clusters, "*"), sub(unserved, "*"))
-		store.wanted[1] = []wire.Subscription{sub(clusters, "c"), sub(unserved, "x")}
+		store.wanted[streamOf(1)] = []wire.Subscription{sub(clusters, "c"), sub(unserved, "x")}
 		s := run(t, newUpstream(t, n.config("a")), store, nil)
 		<-time.After(10 * time.Minute)
 		quarantined(t, s, unserved)

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -102,7 +103,7 @@ func TestOPS2RefusedStreamsBackOff(t *testing.T) {
 			if slices.Contains(obs.states, StateConnected) {
 				t.Error("called connected")
 			}
-			if obs.closed[0] != "0 denied" {
+			if obs.closed[0] != "ads denied" {
 				t.Errorf("closed for %s", obs.closed[0])
 			}
 		})
@@ -215,8 +216,8 @@ func TestLOC6Failover(t *testing.T) {
 					t.Errorf("status %+v", st)
 				}
 				store.get(func(s *memStore) {
-					if s.restarts[0] != 2 || s.lost[0] != 1 {
-						t.Errorf("%d restarts, %d losses", s.restarts[0], s.lost[0])
+					if s.restarts[streamOf(0)] != 2 || s.lost[streamOf(0)] != 1 {
+						t.Errorf("%d restarts, %d losses", s.restarts[streamOf(0)], s.lost[streamOf(0)])
 					}
 				})
 			})
@@ -277,7 +278,7 @@ func TestLOC6BothStreamsMove(t *testing.T) {
 		n := newNetwork(t)
 		a, b := n.serve("a"), n.serve("b")
 		store := newStore(sub(clusters, "*"))
-		store.wanted[1] = []wireSubscription{sub(clusters, "c")}
+		store.wanted[streamOf(1)] = []wireSubscription{sub(clusters, "c")}
 		s := run(t, newUpstream(t, n.config("a", "b")), store, nil)
 		good := func(srv *server) {
 			for range 2 {
@@ -293,7 +294,7 @@ func TestLOC6BothStreamsMove(t *testing.T) {
 		good(a)
 		synctest.Wait()
 		store.get(func(s *memStore) {
-			if s.restarts != [2]int{3, 3} || s.lost != [2]int{2, 2} {
+			if !maps.Equal(s.restarts, counts(3, 3)) || !maps.Equal(s.lost, counts(2, 2)) {
 				t.Errorf("restarts %v, losses %v", s.restarts, s.lost)
 			}
 		})

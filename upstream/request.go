@@ -5,8 +5,6 @@ import (
 	"slices"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	statuspb "google.golang.org/genproto/googleapis/rpc/status"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -127,21 +125,10 @@ func (s *splitter) present(sub wire.Subscription) (left []string) {
 // collection reports whether a name subscribes to a set of resources.
 func collection(name string) bool {
 	if !keyer.IsXDSTP(name) {
-		return name == "*"
+		return name == wildcard
 	}
 	key, err := keyer.Key(name)
 	return err == nil && keyer.IsGlob(key)
-}
-
-// answer is the ACK of a response, or its NACK if reason is not nil (STR-8,
-// ACK-2). Incremental answers carry no version: the nonce says it all.
-func answer(typeURL, nonce string, reason error) (*discoveryv3.DeltaDiscoveryRequest, RequestKind) {
-	req := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL, ResponseNonce: nonce}
-	if reason == nil {
-		return req, KindAck
-	}
-	req.ErrorDetail = &statuspb.Status{Code: int32(codes.InvalidArgument), Message: detail(reason)}
-	return req, KindNack
 }
 
 // maxNameRoom is what is kept free beside the versions for the first name.

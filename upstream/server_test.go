@@ -16,7 +16,9 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	clusterservice "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
 	cachev3 "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	resourcev3 "github.com/envoyproxy/go-control-plane/pkg/resource/v3"
@@ -28,7 +30,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// controlPlane is go-control-plane's incremental server on loopback.
+// controlPlane is go-control-plane's server with a snapshot on loopback.
 type controlPlane struct {
 	t     *testing.T
 	cache cachev3.SnapshotCache
@@ -76,14 +78,17 @@ func (cp *controlPlane) serve(opts ...grpc.ServerOption) (stop func()) {
 	cp.addr = lis.Addr().String()
 	ctx, cancel := context.WithCancel(cp.t.Context())
 	srv := grpc.NewServer(opts...)
-	discoveryv3.RegisterAggregatedDiscoveryServiceServer(srv, serverv3.NewServer(ctx, cp.cache, serverv3.CallbackFuncs{
+	xds := serverv3.NewServer(ctx, cp.cache, serverv3.CallbackFuncs{
 		StreamDeltaRequestFunc: func(_ int64, req *discoveryv3.DeltaDiscoveryRequest) error {
 			cp.mu.Lock()
 			defer cp.mu.Unlock()
 			cp.requests = append(cp.requests, req)
 			return nil
 		},
-	}))
+	})
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(srv, xds)
+	clusterservice.RegisterClusterDiscoveryServiceServer(srv, xds)
+	endpointservice.RegisterEndpointDiscoveryServiceServer(srv, xds)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = srv.Serve(lis) })
 	stop = sync.OnceFunc(func() { cancel(); srv.Stop(); wg.Wait() })
@@ -181,6 +186,47 @@ func TestRES12GoControlPlane(t *testing.T) {
 	defer cp.mu.Unlock()
 	if first := cp.requests[0]; first.GetNode().GetId() != "relay" || first.GetInitialResourceVersions()["c"] == "" {
 		t.Errorf("first request after the restart: %v", first)
+	}
+}
+
+// A snapshot that is not in ADS mode answers for some of its names too, and every
+// type at its own version (VAR-1, VAR-3, ACK-2, STR-9).
+func TestVAR1VAR3SnapshotWithoutADS(t *testing.T) {
+	for _, api := range []APIType{AggregatedGRPC, GRPC} {
+		t.Run(string(api), func(t *testing.T) {
+			cp := &controlPlane{t: t, cache: cachev3.NewSnapshotCache(false, cachev3.IDHash{}, nil)}
+			cp.set("1", "a", "b")
+			cp.serve()
+			store := newStore(sub(clusters, "*"), sub(endpoints, "a"))
+			eds := streamOf(0)
+			if api.PerType() {
+				store = newTypedStore(sub(clusters, "*"), sub(endpoints, "a"))
+				eds.TypeURL = endpoints
+			}
+			s := run(t, newUpstream(t, Config{Endpoints: []string{cp.addr}, APIType: api}), store, nil)
+			holds := func(typeURL string, want ...string) func() bool {
+				return func() bool { return slices.Equal(store.names(typeURL), want) }
+			}
+			eventually(t, "the first clusters", holds(clusters, "a", "b"))
+			eventually(t, "the first endpoints", holds(endpoints, "a"))
+			store.wantOn(eds, append(store.wanted[eds], sub(endpoints, "b")), sub(endpoints, "b"))
+			eventually(t, "more endpoints", holds(endpoints, "a", "b"))
+			cp.set("2", "a", "b", "c")
+			eventually(t, "another cluster", holds(clusters, "a", "b", "c"))
+			eventually(t, "answers to everything", func() bool {
+				st := s.Status()
+				return st.Responses == st.Acks && st.Nacks == 0 && st.State == StateConnected
+			})
+			store.get(func(s *memStore) {
+				last := map[string]string{}
+				for _, r := range s.states {
+					last[r.TypeURL] = r.VersionInfo
+				}
+				if last[clusters] != "2" {
+					t.Errorf("ACK-4 versions %v", last)
+				}
+			})
+		})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,8 +13,6 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // SessionConfig describes a session.
@@ -29,7 +28,8 @@ type SessionConfig struct {
 	Observer Observer
 }
 
-// Session is the incremental ADS client for one scope of an upstream.
+// Session is the xDS client for one scope of an upstream, in whatever variant the
+// upstream speaks.
 type Session struct {
 	// Immutable after NewSession.
 	up       *Upstream
@@ -42,10 +42,10 @@ type Session struct {
 	// Owned by the goroutine in Run.
 	ctx        context.Context // ends with Run
 	events     chan func()     // what the session's goroutines have the owner run
-	lines      [2]line
-	endpoint   int       // where the next stream goes
-	batchAt    time.Time // when demand is looked at; zero: nothing changed
-	settleAt   time.Time // when the Store is to settle; zero: nothing waits
+	lines      []*line         // of the streams that are wanted, or still there
+	endpoint   int             // where the next stream goes
+	batchAt    time.Time       // when demand is looked at; zero: nothing changed
+	settleAt   time.Time       // when the Store is to settle; zero: nothing waits
 	failback   failback
 	quarantine quarantine
 	state      State
@@ -87,13 +87,6 @@ func (u *Upstream) NewSession(cfg SessionConfig) (*Session, error) {
 	if s.obs == nil {
 		s.obs = NopObserver{}
 	}
-	for i := range s.lines {
-		s.lines[i] = line{
-			index:   i,
-			backoff: backoff{base: u.cfg.BackoffBase, max: u.cfg.BackoffMax},
-			failed:  make([]bool, len(u.cfg.Endpoints)),
-		}
-	}
 	return s, nil
 }
 
@@ -114,8 +107,8 @@ func (s *Session) Run(ctx context.Context) error {
 	err := s.loop()
 	cancel()
 	s.failback.wg.Wait()
-	for i := range s.lines {
-		s.end(&s.lines[i], ReasonShutdown)
+	for _, l := range s.lines {
+		s.end(l, ReasonShutdown)
 	}
 	s.publish()
 	return err
@@ -126,6 +119,7 @@ func (s *Session) loop() error {
 	defer timer.Stop()
 	s.reconcile()
 	for {
+		s.reap()
 		s.publish()
 		if at := s.next(); at.IsZero() {
 			timer.Stop()
@@ -155,8 +149,7 @@ func (s *Session) loop() error {
 // next is when elapse has something to do, zero if never.
 func (s *Session) next() time.Time {
 	at := earlier(earlier(s.batchAt, s.settleAt), earlier(s.failback.at, s.trialAt()))
-	for i := range s.lines {
-		l := &s.lines[i]
+	for _, l := range s.lines {
 		at = earlier(earlier(at, l.at), earlier(l.renew, l.heldUntil()))
 	}
 	return at
@@ -184,8 +177,7 @@ func (s *Session) elapse(now time.Time) {
 	if due(&s.batchAt, now) {
 		s.reconcile()
 	}
-	for i := range s.lines {
-		l := &s.lines[i]
+	for _, l := range s.lines {
 		s.acknowledgeHeld(l, now)
 		if due(&l.at, now) {
 			s.lineDue(l)
@@ -207,9 +199,16 @@ func (s *Session) settle() { s.settleAt = s.store.Settle(time.Now()) }
 
 // reconcile brings the streams in line with what is wanted.
 func (s *Session) reconcile() {
-	for i := range s.lines {
-		l := &s.lines[i]
-		switch wanted := s.store.StreamWanted(i); {
+	wanted := s.store.Streams()
+	for _, id := range wanted {
+		if s.line(id) == nil {
+			s.lines = append(s.lines, s.newLine(id))
+			s.noteTypes()
+		}
+	}
+	for _, l := range s.lines {
+		switch wanted := slices.Contains(wanted, l.id); {
+		case l.method == "":
 		case wanted && l.draining:
 			s.end(l, ReasonUnwanted)
 			s.connect(l)
@@ -227,10 +226,15 @@ func (s *Session) reconcile() {
 	}
 }
 
-// begin opens a stream on a line that was idle. If the other is idle too,
-// nothing ties the session to the endpoint it used last.
+// idle says that no stream is open, nor waited for.
+func (s *Session) idle() bool {
+	return !slices.ContainsFunc(s.lines, func(l *line) bool { return !l.idle() })
+}
+
+// begin opens a stream on a line that was idle. If all are, nothing ties the session
+// to the endpoint it used last.
 func (s *Session) begin(l *line) {
-	if s.lines[0].idle() && s.lines[1].idle() {
+	if s.idle() {
 		s.moveTo(s.up.best())
 	}
 	clear(l.failed)
@@ -253,49 +257,56 @@ func (s *Session) wrote(o outgoing) {
 }
 
 // respond judges a response and answers it, once (STR-8).
-func (s *Session) respond(l *line, r *wire.Received, at time.Time) {
+func (s *Session) respond(l *line, r received, at time.Time) {
+	e := r.envelope()
 	s.note(func(st *Status) { st.Responses++; st.LastResponse = at })
-	s.obs.ResponseReceived(r.TypeURL, len(r.Resources), len(r.Removed), r.Size)
-	_, asked := l.asked[r.TypeURL]
-	if !asked && r.Nonce == "" || r.TypeURL == "" {
+	resources, removed, bytes := r.counts()
+	s.obs.ResponseReceived(e.typeURL, resources, removed, bytes)
+	_, asked := l.asked[e.typeURL]
+	if !asked && e.nonce == "" || e.typeURL == "" {
 		// Without a type no ADS server takes an answer. Without a nonce and for a
 		// type never asked for, an answer would read as a subscription (SUB-3).
-		s.lost(l, errors.Join(errUnanswerable, r.Err))
+		s.lost(l, errors.Join(errUnanswerable, r.broken()))
 		return
 	}
 	s.answered(l)
 	if asked {
-		s.prove(r.TypeURL)
+		s.prove(e.typeURL)
 	}
 	if l.draining {
 		return // nothing can be written any more, and its nonce ends with the stream
 	}
-	reason := r.Err
+	reason := r.broken()
 	switch {
 	case reason != nil:
 	case !asked:
 		reason = errNotAsked
 	default:
 		before := s.store.Sequence()
-		reason = s.store.Apply(l.index, &r.DeltaResponse, at)
+		reason = r.apply(s.store, l.id, at)
 		s.settle()
-		if reason == nil && s.hold(l, r.TypeURL, r.Nonce, before, at) {
+		if reason == nil && s.hold(l, e, before, at) {
 			return
 		}
 	}
 	if reason != nil {
-		s.acknowledgeType(l, r.TypeURL, len(l.held))
+		s.acknowledgeType(l, e.typeURL, len(l.held))
 	}
-	s.answer(l, r.TypeURL, r.Nonce, reason, at)
+	s.answer(l, e, reason, at)
 }
 
 // answer acknowledges a response, or rejects it for a reason.
-func (s *Session) answer(l *line, typeURL, nonce string, reason error, at time.Time) {
-	req, kind := answer(typeURL, nonce, reason)
-	s.write(l, req, kind)
+func (s *Session) answer(l *line, e envelope, reason error, at time.Time) {
+	kind := KindAck
 	if reason != nil {
-		rejected := &RejectedError{TypeURL: typeURL, Nonce: nonce, Err: reason}
-		s.log.Warn("response rejected, keeping what is cached", "type", typeURL, "nonce", nonce, "error", detail(reason))
+		kind = KindNack
+	}
+	if req := l.dialect.answer(e, reason); req != nil {
+		s.write(l, req, kind)
+	}
+	if reason != nil {
+		rejected := &RejectedError{TypeURL: e.typeURL, Nonce: e.nonce, Err: reason}
+		s.log.Warn("response rejected, keeping what is cached", "type", e.typeURL, "nonce", e.nonce, "error", detail(reason))
 		s.note(func(st *Status) { st.LastRejection, st.LastRejected = rejected, at })
 	}
 }

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,8 +69,8 @@ func TestSTR2RES12NodeFirstAndResume(t *testing.T) {
 			t.Errorf("Run = %v", err)
 		}
 		store.get(func(s *memStore) {
-			if s.restarts[0] != 2 || s.lost[0] != 2 || len(s.applied) != 1 {
-				t.Errorf("%d restarts, %d losses, %d responses; want 2, 2, 1", s.restarts[0], s.lost[0], len(s.applied))
+			if s.restarts[streamOf(0)] != 2 || s.lost[streamOf(0)] != 2 || len(s.applied) != 1 {
+				t.Errorf("%d restarts, %d losses, %d responses; want 2, 2, 1", s.restarts[streamOf(0)], s.lost[streamOf(0)], len(s.applied))
 			}
 			room := DefaultMaxRequestSize - proto.Size(first.GetNode())
 			if got := s.limits[0]; got >= room || got < room-2*maxNameRoom {
@@ -81,7 +82,7 @@ func TestSTR2RES12NodeFirstAndResume(t *testing.T) {
 			if diff := cmp.Diff(want, obs.states); diff != "" {
 				t.Errorf("states (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff([]string{"0 unavailable", "0 shutdown"}, obs.closed); diff != "" {
+			if diff := cmp.Diff([]string{"ads unavailable", "ads shutdown"}, obs.closed); diff != "" {
 				t.Errorf("closed (-want +got):\n%s", diff)
 			}
 		})
@@ -249,7 +250,7 @@ func TestACK6Unanswerable(t *testing.T) {
 				srv.accept()
 				synctest.Wait()
 				obs.locked(func() {
-					if want := slices.Repeat([]string{"0 malformed"}, rounds); !slices.Equal(obs.closed, want) {
+					if want := slices.Repeat([]string{"ads malformed"}, rounds); !slices.Equal(obs.closed, want) {
 						t.Errorf("closed %v", obs.closed)
 					}
 					if len(obs.delays) != rounds {
@@ -257,8 +258,8 @@ func TestACK6Unanswerable(t *testing.T) {
 					}
 				})
 				store.get(func(s *memStore) {
-					if len(s.applied) != rounds || s.restarts[0] != rounds+1 {
-						t.Errorf("%d applied, %d restarts", len(s.applied), s.restarts[0])
+					if len(s.applied) != rounds || s.restarts[streamOf(0)] != rounds+1 {
+						t.Errorf("%d applied, %d restarts", len(s.applied), s.restarts[streamOf(0)])
 					}
 				})
 			})
@@ -328,7 +329,7 @@ func TestSUB12SecondStream(t *testing.T) {
 		second = srv.accept()
 		second.next()
 		store.get(func(s *memStore) {
-			if s.restarts != [2]int{1, 2} || s.lost != [2]int{0, 1} {
+			if !maps.Equal(s.restarts, counts(1, 2)) || !maps.Equal(s.lost, counts(0, 1)) {
 				t.Errorf("restarts %v, losses %v", s.restarts, s.lost)
 			}
 		})
@@ -347,7 +348,7 @@ func TestSUB12SecondStream(t *testing.T) {
 			t.Errorf("status %+v", st)
 		}
 		obs.locked(func() {
-			if diff := cmp.Diff([]string{"1 server_closed", "1 unwanted"}, obs.closed); diff != "" {
+			if diff := cmp.Diff([]string{"ads#2 server_closed", "ads#2 unwanted"}, obs.closed); diff != "" {
 				t.Errorf("closed (-want +got):\n%s", diff)
 			}
 		})
@@ -431,12 +432,12 @@ func TestResubscribe(t *testing.T) {
 			t.Errorf("begun anew after %v", got)
 		}
 		store.get(func(s *memStore) {
-			if s.restarts[0] != 2 || s.lost[0] != 1 {
-				t.Errorf("%d restarts, %d losses", s.restarts[0], s.lost[0])
+			if s.restarts[streamOf(0)] != 2 || s.lost[streamOf(0)] != 1 {
+				t.Errorf("%d restarts, %d losses", s.restarts[streamOf(0)], s.lost[streamOf(0)])
 			}
 		})
 		obs.locked(func() {
-			if !slices.Equal(obs.closed, []string{"0 resubscribe"}) || len(obs.delays) > 0 {
+			if !slices.Equal(obs.closed, []string{"ads resubscribe"}) || len(obs.delays) > 0 {
 				t.Errorf("closed %v, delays %v", obs.closed, obs.delays)
 			}
 		})
@@ -550,7 +551,7 @@ func TestServerThatOnlyWrites(t *testing.T) {
 		<-ss.Context().Done()
 		synctest.Wait()
 		obs.locked(func() {
-			if !slices.Equal(obs.closed, []string{"0 not_reading"}) {
+			if !slices.Equal(obs.closed, []string{"ads not_reading"}) {
 				t.Errorf("closed %v", obs.closed)
 			}
 		})

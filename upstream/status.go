@@ -14,7 +14,8 @@ const (
 	StateConnecting State = "connecting"
 	// StateConnected: every stream that is wanted is open, and has been answered
 	// or has stood for ten seconds with something asked for (a server has nothing
-	// to say to a stream that resumed and missed nothing).
+	// to say to a stream that resumed and missed nothing). Streams of one type that
+	// the server refuses do not count beside others.
 	StateConnected State = "connected"
 )
 
@@ -33,8 +34,12 @@ type Status struct {
 	LastRejected  time.Time
 
 	// Quarantined are the types, sorted, that are withheld because the server ended
-	// a stream on which they were new, until a trial shows that it takes them.
+	// a stream on which they were new, until a trial shows that it takes them; and
+	// those whose own streams it ends, which are tried at growing intervals.
 	Quarantined []string
+	// Unavailable are the wanted types, sorted, that have no service of their own, so
+	// that a control plane with one stream per type cannot be asked for them.
+	Unavailable []string
 
 	// Counts since the session began.
 	Opened, Lost    uint64 // streams; Lost without those that the session itself ended
@@ -61,14 +66,20 @@ func (s *Session) note(f func(*Status)) {
 // publish works the state out anew and tells of it if it changed.
 func (s *Session) publish() {
 	state := StateIdle
-	for i := range s.lines {
-		switch l := &s.lines[i]; {
+	refused := false
+	for _, l := range s.lines {
+		switch {
 		case l.idle() || l.draining:
+		case l.refused:
+			refused = true
 		case !l.established:
 			state = StateConnecting
 		case state == StateIdle:
 			state = StateConnected
 		}
+	}
+	if refused && state == StateIdle {
+		state = StateConnecting
 	}
 	if state == s.state {
 		return

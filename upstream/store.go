@@ -10,26 +10,29 @@ import (
 // go. No method does I/O or blocks. A session calls them from its owner
 // goroutine only, one at a time; others may call them at the same time.
 //
-// Streams are numbered 0 and 1. Each stream that comes up is told to the Store
-// by one Restart and its end by one Lost; TakeDemand and Apply come only in
-// between. The subscriptions they return belong to the session: another
+// The Store says which streams there should be: one for all types or, where the
+// control plane wants that, one for each, and a second one only where one type is
+// wanted both as a whole and by name (SUB-12). Each stream that comes up is told to
+// the Store by one Restart and its end by one Lost; TakeDemand, Shed, Withhold,
+// Apply and ApplyState come only in between. The subscriptions they return belong to the session: another
 // goroutine encodes them later, so neither names nor versions may change.
 type Store interface {
-	// DemandChanged has a value when StreamWanted or TakeDemand has something
-	// new to say. It is always the same channel, of one slot.
+	// DemandChanged has a value when Streams or TakeDemand has something new to say.
+	// It is always the same channel, of one slot.
 	DemandChanged() <-chan struct{}
 
-	// StreamWanted says whether anything is wanted on the stream now, or is still
-	// to be unsubscribed. The second is wanted only where one type is wanted both
-	// as a whole and by name (SUB-12).
-	StreamWanted(stream int) bool
+	// Streams are those on which anything is wanted now, or is still to be
+	// unsubscribed, in the order in which to open them; StreamWanted says whether one
+	// is among them.
+	Streams() []wire.StreamID
+	StreamWanted(stream wire.StreamID) bool
 
 	// Restart says that the stream begins anew and returns everything wanted on
 	// it, one subscription per type, with the versions held (RES-12). Versions
 	// that would take more than versionsLimit bytes, encoded as
 	// initial_resource_versions and together with the names of the collections
 	// whose members they may be, are left out for that type (RES-14).
-	Restart(stream, versionsLimit int) []wire.Subscription
+	Restart(stream wire.StreamID, versionsLimit int) []wire.Subscription
 
 	// TakeDemand returns what changed since Restart or the last TakeDemand, in the
 	// order in which it is to be written. What it unsubscribes is dropped from
@@ -41,20 +44,36 @@ type Store interface {
 	// Without ok nothing was taken and the stream has to begin anew: something is
 	// wanted again of which the server may still be sending what it sent before it
 	// read the unsubscription.
-	TakeDemand(stream int) (subs []wire.Subscription, ok bool)
+	TakeDemand(stream wire.StreamID) (subs []wire.Subscription, ok bool)
+
+	// Shed lets go of names of a type that nobody watches, of about as many bytes, and
+	// reports whether there were any. Then DemandChanged has a value, and TakeDemand
+	// unsubscribes them (RES-17).
+	Shed(stream wire.StreamID, typeURL string, bytes int) bool
+
+	// Withhold says whether what Restart and TakeDemand return of a type is kept back
+	// and not written, until further word or the next Restart: nobody is asked for it,
+	// so nothing follows from its not being answered (RES-7).
+	Withhold(stream wire.StreamID, typeURL string, withheld bool)
 
 	// Apply takes a response that could be decoded and is of a type that was
 	// asked for on the stream. An error is the reason for a NACK (ACK-6) — a name
 	// that comes twice, a payload of a wrong type — and leaves what was cached.
-	Apply(stream int, r *wire.DeltaResponse, received time.Time) error
+	Apply(stream wire.StreamID, r *wire.DeltaResponse, received time.Time) error
 
-	// Sequence is the number of the last change that Apply made.
+	// ApplyState is Apply for the state of the world: what was removed is the Store's
+	// to work out (RES-8).
+	ApplyState(stream wire.StreamID, r *wire.StateResponse, received time.Time) error
+
+	// Sequence is the number of the last change that Apply or ApplyState made.
 	Sequence() uint64
 
 	// Lost says that the stream ended, for whatever reason.
-	Lost(stream int)
+	Lost(stream wire.StreamID)
 
 	// Settle ends the quiet time of collections (RES-14) that were answered long
-	// enough before now. It returns when to call it again, zero if nothing waits.
+	// enough before now, and the waiting for names that were not (RES-7). It returns
+	// when to call it again, zero if nothing waits. It is asked anew after everything
+	// that may bring something to wait for: Restart, TakeDemand, Apply, ApplyState.
 	Settle(now time.Time) time.Time
 }

@@ -7,10 +7,7 @@ import (
 	"sync"
 	"time"
 
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
-
-	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // maxQueued bounds the requests that wait behind those that the sender has in
@@ -18,7 +15,7 @@ import (
 // working server is so far behind.
 const maxQueued = 1 << 14
 
-// stream is one ADS stream from the attempt to open it to its end. Its context
+// stream is one xDS stream from the attempt to open it to its end. Its context
 // belongs to the session's owner, who ends it; what it does is told to the
 // owner by functions posted to be run there.
 type stream struct {
@@ -28,6 +25,8 @@ type stream struct {
 	call   context.Context         // of the gRPC call, under ctx
 	abort  context.CancelCauseFunc // ends the call for a reason of our own
 	conn   *conn
+	api    APIType
+	method string
 	post   chan<- func()
 	sent   func(outgoing) // called after each request written
 	wake   chan struct{}  // one slot: the queue has something
@@ -41,12 +40,12 @@ type stream struct {
 
 // outgoing is one request; without one it says that there will be no more.
 type outgoing struct {
-	req  *discoveryv3.DeltaDiscoveryRequest
+	req  request
 	kind RequestKind
 }
 
-func newStream(ctx context.Context, c *conn, post chan<- func(), sent func(outgoing)) *stream {
-	st := &stream{conn: c, post: post, sent: sent, wake: make(chan struct{}, 1)}
+func newStream(ctx context.Context, c *conn, api APIType, method string, post chan<- func(), sent func(outgoing)) *stream {
+	st := &stream{conn: c, api: api, method: method, post: post, sent: sent, wake: make(chan struct{}, 1)}
 	st.ctx, st.cancel = context.WithCancel(ctx)
 	st.call, st.abort = context.WithCancelCause(st.ctx)
 	return st
@@ -55,7 +54,7 @@ func newStream(ctx context.Context, c *conn, post chan<- func(), sent func(outgo
 // handler is what the owner makes of a stream's events.
 type handler struct {
 	opened   func()
-	response func(r *wire.Received, at time.Time)
+	response func(r received, at time.Time)
 	lost     func(err error) // the last one
 }
 
@@ -70,8 +69,8 @@ func (st *stream) start(timeout time.Duration, h handler) {
 		st.tell(h.opened)
 		st.wg.Go(func() { st.send(cs) })
 		for {
-			r := new(wire.Received)
-			if err := cs.RecvMsg(r); err != nil {
+			r := st.api.response()
+			if err := cs.RecvMsg(r.target()); err != nil {
 				st.lost(h, err)
 				return
 			}
@@ -102,8 +101,8 @@ func (st *stream) stop() {
 func (st *stream) open(timeout time.Duration) (grpc.ClientStream, error) {
 	timer := time.AfterFunc(timeout, func() { st.abort(errConnectTimeout) })
 	defer timer.Stop()
-	desc := &grpc.StreamDesc{StreamName: "DeltaAggregatedResources", ServerStreams: true, ClientStreams: true}
-	cs, err := st.conn.NewStream(st.call, desc, discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResources_FullMethodName)
+	desc := &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
+	cs, err := st.conn.NewStream(st.call, desc, st.method)
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,9 @@ import (
 
 // Codec returns the gRPC codec of this package, for grpc.ForceServerCodecV2 and
 // grpc.ForceCodecV2. It sends a *[Message] as its gather list without copying
-// it and receives into a *[DeltaResponse] or a *[Received]; everything else goes
-// through grpc's own codec for protobuf messages. Its name is "proto", so that
+// it and receives into a *[DeltaResponse], a *[Received], a *[StateResponse] or a
+// *[ReceivedState]; everything else goes through grpc's own codec for protobuf
+// messages. Its name is "proto", so that
 // peers see an ordinary content type.
 func Codec() encoding.CodecV2 {
 	return codec{CodecV2: encoding.GetCodecV2(proto.Name)}
@@ -43,6 +44,12 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 		v.Size = data.Len()
 		v.Err = decodeBuffers(data, &v.DeltaResponse)
 		return nil
+	case *StateResponse:
+		return decodeBuffers(data, v)
+	case *ReceivedState:
+		v.Size = data.Len()
+		v.Err = decodeBuffers(data, &v.StateResponse)
+		return nil
 	default:
 		return c.CodecV2.Unmarshal(data, v)
 	}
@@ -50,7 +57,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 
 // decodeBuffers decodes out of pooled memory, which goes back at once: Decode
 // keeps nothing of it. A message in one buffer is not copied.
-func decodeBuffers(data mem.BufferSlice, r *DeltaResponse) error {
+func decodeBuffers(data mem.BufferSlice, r interface{ Decode([]byte) error }) error {
 	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer buf.Free()
 	return r.Decode(buf.ReadOnlyData())

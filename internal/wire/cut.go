@@ -58,13 +58,18 @@ func (c *cutter) cut(b []byte) (*Resource, error) {
 	if err := c.scan(b); err != nil {
 		return nil, err
 	}
+	return c.finish(b), nil
+}
+
+// finish makes the Resource of what scan found in b.
+func (c *cutter) finish(b []byte) *Resource {
 	r := &Resource{HasTTL: c.hasTTL, DoNotCache: c.doNotCache}
 	if c.hasTTL {
 		r.TTL = c.ttl.AsDuration()
 	}
 	c.store(r, b)
 	c.strings(r)
-	return r, nil
+	return r
 }
 
 func (c *cutter) reset() {

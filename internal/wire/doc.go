@@ -1,13 +1,17 @@
-// Package wire knows the discovery envelopes as bytes: it cuts a delta
-// response into resources without touching their payloads, keeps each in one
+// Package wire knows the discovery envelopes as bytes: it cuts a response of
+// either variant into resources without touching their payloads, keeps each in one
 // immutable piece of memory, and puts responses together again as gather lists
 // of those pieces, for any number of clients, without marshalling or copying.
 //
 // It owns the stored form of a resource ([Resource]), the decoding of what a
-// server sends ([DeltaResponse], [Received]), the building of what clients get
-// ([Builder], [Message]) and the gRPC codec that moves both ([Codec]). It does
-// not own names (package keyer), versions held by anybody, or any decision
-// about who gets what: those are the cache's and the streams'.
+// server sends ([DeltaResponse], [StateResponse], and [Received] and
+// [ReceivedState] for who answers it), the building of what clients get ([Builder],
+// [Message]) and the gRPC codec that moves both ([Codec]). It does not own names
+// (package keyer), versions held by anybody, or any decision about who gets what:
+// those are the cache's and the streams'.
+//
+// Of a payload nothing is read but the name, and that only where a
+// state-of-the-world response gives it no other.
 //
 // Package upstream decodes with it, package cache keeps its resources, package
 // downstream builds and sends.
@@ -40,5 +44,6 @@
 // types check it, UTF-8 of strings included, so that no server can make the
 // relay break a client's stream. What is not passed on (control_plane, and the
 // constraints in removed_resource_names) is skipped without a look inside. The
-// value of an Any is opaque to both.
+// value of an Any is opaque to both, but for the name of a bare payload: there the
+// outermost fields must be well formed.
 package wire

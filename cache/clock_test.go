@@ -1,0 +1,156 @@
+package cache
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A name that stays unanswered on a live stream does not exist; nothing that is cached
+// is touched, and the time counts anew on every stream (RES-7).
+func TestRES7Absent(t *testing.T) {
+	wait := func(d time.Duration) { <-time.After(d) }
+	t.Run("RES-7 after the time, which a new stream begins anew", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newStateBed(t)
+			c := b.join()
+			c.sub(eds, "a", "b")
+			if at := b.store.Settle(time.Now()); !at.IsZero() {
+				t.Fatalf("waits until %v without a stream", at)
+			}
+			b.connect(0)
+			begin := time.Now()
+			b.state(eds, "1", "+a@1")
+			b.expect(c.told(), "EDS +a")
+			wait(absentAfter - time.Second)
+			c.sub(eds, "c")
+			b.demand(0)
+			if at := b.store.Settle(time.Now()); !at.Equal(begin.Add(absentAfter)) {
+				t.Fatalf("waits until %v, want %v", at, begin.Add(absentAfter))
+			}
+			b.store.Lost(streamOf(0))
+			b.check()
+			wait(time.Hour)
+			if at := b.store.Settle(time.Now()); !at.IsZero() {
+				t.Fatalf("waits until %v without a stream", at)
+			}
+			b.expect(c.told())
+			b.expect(b.connect(0), "EDS +a +b +c")
+			wait(absentAfter / 2)
+			b.state(eds, "1", "+c@1")
+			b.expect(c.told(), "EDS +c")
+			c.rang()
+			wait(absentAfter / 2)
+			if at := b.store.Settle(time.Now()); !at.IsZero() {
+				t.Fatalf("waits until %v", at)
+			}
+			b.check()
+			if !c.rang() {
+				t.Fatal("not woken")
+			}
+			b.expect(c.told(), "EDS -b")
+			b.state(eds, "2", "+b@1") // it appears
+			b.expect(c.told(), "EDS +b")
+		})
+	})
+	t.Run("RES-17 a name that nobody watches any more is let go", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newStateBed(t)
+			c := b.join()
+			c.sub(eds, "a", "b")
+			b.connect(0)
+			c.unsub(eds, "a")
+			wait(absentAfter)
+			b.store.Settle(time.Now())
+			b.check()
+			b.expect(b.demand(0), "EDS -a")
+			b.expect(c.told(), "EDS -b")
+			if b.seen.evicted[ReasonAbsent] != 1 {
+				t.Errorf("evicted %v", b.seen.evicted)
+			}
+		})
+	})
+	t.Run("a name asked for again waits its own time", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newStateBed(t)
+			c := b.join()
+			c.sub(eds, "a")
+			b.connect(0)
+			wait(absentAfter / 2)
+			c.unsub(eds, "a")
+			b.letGo()
+			b.expect(b.demand(0), "EDS -a")
+			c.sub(eds, "a")
+			b.expect(b.demand(0), "EDS +a")
+			again := time.Now()
+			wait(absentAfter / 2)
+			if at := b.store.Settle(time.Now()); !at.Equal(again.Add(absentAfter)) {
+				t.Fatalf("waits until %v, want %v", at, again.Add(absentAfter))
+			}
+			b.expect(c.told())
+		})
+	})
+	t.Run("RES-7 what is withheld was not asked for", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newStateBed(t)
+			c := b.join()
+			c.sub(eds, "a")
+			b.connect(0)
+			b.store.Withhold(streamOf(0), eds, true)
+			b.store.Withhold(streamOf(1), eds, false) // of another stream
+			c.sub(eds, "b")
+			b.demand(0)
+			wait(time.Hour)
+			if at := b.store.Settle(time.Now()); !at.IsZero() {
+				t.Fatalf("waits until %v for what nobody was asked for", at)
+			}
+			b.expect(c.told())
+			b.store.Withhold(streamOf(0), eds, false)
+			b.check()
+			asked := time.Now()
+			if at := b.store.Settle(time.Now()); !at.Equal(asked.Add(absentAfter)) {
+				t.Fatalf("waits until %v, want %v", at, asked.Add(absentAfter))
+			}
+			b.store.Withhold(streamOf(0), eds, true)
+			b.store.Lost(streamOf(0))
+			b.connect(0)
+			wait(absentAfter)
+			b.store.Settle(time.Now())
+			b.check()
+			b.expectAll(c.told(), "EDS -a -b")
+		})
+	})
+	t.Run("RES-2 an incremental server is waited for no longer, and nothing is said", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBedOf(t, Limits{}, Source{Quiet: quiet, Absent: absentAfter})
+			c := b.join()
+			c.sub(eds, "a", "b")
+			e := b.table(eds, byName).entries["a"]
+			b.connect(0)
+			b.says(eds, "+b@1")
+			c.told()
+			if !e.awaited() {
+				t.Error("not awaited though just asked for")
+			}
+			wait(absentAfter)
+			b.store.Settle(time.Now())
+			b.check()
+			if e.awaited() || e.state != unknown || !c.rang() {
+				t.Errorf("awaited %t, %s", e.awaited(), e.state)
+			}
+			b.expect(c.told())
+			b.store.Lost(streamOf(0))
+			if !e.awaited() {
+				t.Error("not awaited though the stream is down")
+			}
+			b.connect(0)
+			wait(absentAfter)
+			b.says(eds, "+a@1")
+			b.store.Settle(time.Now())
+			b.expect(c.told(), "EDS +a")
+			if e.awaited() {
+				t.Error("awaited though answered")
+			}
+		})
+	})
+}

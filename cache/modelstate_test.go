@@ -1,0 +1,141 @@
+package cache
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// modelSource is what the modelled control plane speaks.
+type modelSource struct {
+	state   bool // the state of the world
+	full    bool // of which every response is complete
+	perType bool
+}
+
+func (m modelSource) source() Source {
+	return Source{
+		Quiet: time.Second, Absent: time.Second, State: m.state, PerType: m.perType,
+		FullState: map[string]bool{clusterType: m.full},
+	}
+}
+
+// stream is the one that the model gives a number.
+func (m modelSource) stream(n int) wire.StreamID {
+	id := streamOf(n)
+	if m.perType {
+		id.TypeURL = clusterType
+	}
+	return id
+}
+
+// resource is one as this control plane sends it.
+func (m modelSource) resource(name string, c content) *wire.Resource {
+	if !m.state {
+		return resourceOf(name, c)
+	}
+	payload, err := anypb.New(&corev3.Address{Address: &corev3.Address_EnvoyInternalAddress{
+		EnvoyInternalAddress: &corev3.EnvoyInternalAddress{EndpointId: name + "@" + c.version},
+	}})
+	if err != nil {
+		panic(err)
+	}
+	payload.TypeUrl = clusterType
+	r, err := wire.NewResource(&discovery.Resource{Name: name, Resource: payload})
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+// version is what clients are shown of a resource.
+func (m modelSource) version(name string, c content) string {
+	r := m.resource(name, c)
+	if r.Version == "" {
+		return r.Digest()
+	}
+	return r.Version
+}
+
+// subscribeState takes a request in the state of the world: what is newly asked for is
+// answered, with everything if the type is complete.
+func (m *modelServer) subscribeState(stream int, fresh map[string]bool) {
+	st := m.streams[stream]
+	if len(fresh) == 0 {
+		return
+	}
+	r := m.world(st, fresh)
+	if m.source.full || fresh[Wildcard] || len(r.Resources) > 0 {
+		st.states = append(st.states, r)
+	}
+}
+
+// world is a response: all that is subscribed to if the type is complete, else what
+// the names mean.
+func (m *modelServer) world(st *modelStream, fresh map[string]bool) *wire.StateResponse {
+	r := &wire.StateResponse{TypeURL: clusterType}
+	for _, n := range slices.Sorted(maps.Keys(m.exists)) {
+		c := m.exists[n]
+		if (m.source.full && covered(st.subs, n, c)) || (!m.source.full && covered(fresh, n, c)) {
+			r.Resources = append(r.Resources, m.source.resource(n, c))
+		}
+	}
+	return r
+}
+
+// setState tells the streams of a change, as far as there is a word for it: the state
+// of the world has none for the removal of what is not complete.
+func (m *modelServer) setState(name string, old content, had bool) {
+	c, has := m.exists[name]
+	for _, st := range m.streams {
+		if st == nil {
+			continue
+		}
+		was, is := had && covered(st.subs, name, old), has && covered(st.subs, name, c)
+		switch {
+		case m.source.full && (was || is):
+			st.states = append(st.states, m.world(st, nil))
+		case is:
+			st.states = append(st.states, m.world(st, map[string]bool{name: true}))
+		}
+	}
+}
+
+func (m *modelServer) deliverState(stream int) bool {
+	st := m.streams[stream]
+	if len(st.states) == 0 {
+		return false
+	}
+	r := st.states[0]
+	st.states = st.states[1:]
+	if err := m.store.ApplyState(m.source.stream(stream), r, m.now); err != nil {
+		m.t.Fatalf("rejected: %v", err)
+	}
+	return true
+}
+
+// holdsRight reports whether a client holds what a direct client would hold: exactly
+// that or, where nobody has a word for a removal, that and what does not exist any
+// more (RES-8).
+func (m *modelServer) holdsRight(holds, want map[string]string) bool {
+	if !m.source.state || m.source.full {
+		return maps.Equal(holds, want)
+	}
+	for n, v := range want {
+		if holds[n] != v {
+			return false
+		}
+	}
+	for n := range holds {
+		if _, exists := m.exists[n]; exists && want[n] == "" && keyer.IsXDSTP(n) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,101 @@
+package cache
+
+import (
+	"slices"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// ApplyState is Apply for a source that speaks the state of the world, with the same
+// errors (ACK-6): what equals the bytes that are held is no change, and removals are
+// worked out here.
+//
+// Of a full-state type (Source.FullState), or where the response says that it is
+// complete, what was received before and is missing now is gone (RES-8): members of
+// collections and names alike. The wildcard is synced then. A name that never was
+// received may be missing because the response answers an older request; it waits for
+// its clock (RES-7), unless the response is complete. Of other types what is missing
+// stays.
+func (s *Store) ApplyState(stream wire.StreamID, r *wire.StateResponse, received time.Time) error {
+	u, err := newUpdate(&wire.DeltaResponse{
+		TypeURL: r.TypeURL, Resources: r.Resources, Errors: r.Errors,
+	}, received)
+	if err != nil {
+		return err
+	}
+	u.state = r
+	return s.apply(stream, u)
+}
+
+// conclude draws from a response what it says without saying it. One with a bad
+// name in it is rejected, so what that may have stood for stays.
+func (u *update) conclude(t *table) {
+	if u.state.Complete {
+		u.unsolicited = 0 // the source says everything, whoever asks
+	}
+	if len(u.bad) > 0 {
+		return
+	}
+	if u.lists(t) {
+		if t.kind == wholeType {
+			u.concludeWildcard(t)
+		} else {
+			u.concludeNames(t)
+		}
+	}
+	t.noteVersion(u.state.VersionInfo)
+}
+
+// lists reports whether what a response does not hold is gone. One of nothing but
+// heartbeats is no list: servers send them for those resources alone that have a ttl.
+func (u *update) lists(t *table) bool {
+	r := u.state
+	if r.Complete {
+		return true
+	}
+	return t.store.source.FullState[t.typeURL] && (len(r.Resources) == 0 ||
+		slices.ContainsFunc(r.Resources, (*wire.Resource).HasPayload))
+}
+
+func (u *update) concludeWildcard(t *table) {
+	c := t.colls[Wildcard]
+	if c == nil {
+		return // let go, and the server has not read it yet
+	}
+	u.sweepMembers(t, c)
+	if !c.synced && c.interest.subscribed {
+		t.sync(c)
+	}
+}
+
+// sweepMembers removes the members that the response does not hold.
+func (u *update) sweepMembers(t *table, c *collection) {
+	for e := c.live.head; e != nil; {
+		next := e.next
+		if e.mark != t.mark {
+			t.unset(e, absent, nil, u.received)
+		}
+		e = next
+	}
+}
+
+func (u *update) concludeNames(t *table) {
+	for _, e := range t.entries {
+		if e.mark == t.mark {
+			continue
+		}
+		switch {
+		case e.there(), u.state.Complete && e.state == unknown:
+			t.unset(e, absent, nil, u.received)
+		}
+	}
+	if !u.state.Complete {
+		return
+	}
+	for _, c := range t.colls {
+		if c.interest.subscribed && !c.synced {
+			t.sync(c)
+		}
+	}
+}

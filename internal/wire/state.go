@@ -1,0 +1,220 @@
+package wire
+
+import (
+	"errors"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Field numbers of envoy.service.discovery.v3.DiscoveryResponse.
+const (
+	fieldStateVersion   protowire.Number = 1
+	fieldStateResources protowire.Number = 2
+	fieldStateTypeURL   protowire.Number = 4
+	fieldStateNonce     protowire.Number = 5
+	fieldStateErrors    protowire.Number = 7
+)
+
+const (
+	// fieldAnyValue is that of google.protobuf.Any.
+	fieldAnyValue protowire.Number = 2
+	// fieldPayloadName is where every xDS resource type has its name.
+	fieldPayloadName protowire.Number = 1
+)
+
+// resourceType is the payload that wraps a resource in a state-of-the-world
+// response (RES-13).
+const resourceType = "type.googleapis.com/envoy.service.discovery.v3.Resource"
+
+var (
+	errNoName        = errors.New("no name: field 1 of the payload is not a string")
+	errNothingToName = errors.New("neither a name nor a payload")
+)
+
+// StateResponse is a state-of-the-world response as a server sent it. It is a
+// target of [Codec] like [DeltaResponse]; [ReceivedState] is for those who answer
+// what cannot be decoded.
+type StateResponse struct {
+	TypeURL, Nonce, VersionInfo string
+	// Resources are in the server's order, in the stored form of an incremental
+	// response, so that nobody need know where they came from. The name of a bare
+	// payload is its field 1; a wrapped resource has its own, and is a heartbeat
+	// without payload (RES-13, TTL-3). A name that comes twice is here twice (ACK-6).
+	Resources []*Resource
+	// Errors say why a resource is not available.
+	Errors []ResourceError
+	// Complete says that this is everything there is of the type: what is wanted and
+	// not here does not exist. No server can say so; a source that reads files knows.
+	// Decode leaves it false.
+	Complete bool
+}
+
+// Decode replaces r by what the encoded DiscoveryResponse b says, as
+// [DeltaResponse.Decode] does, with the same errors. One of its own is a resource
+// whose name cannot be read.
+func (r *StateResponse) Decode(b []byte) error {
+	*r = StateResponse{}
+	d := stateDecoder{r: r}
+	it := fields{rest: b}
+	for it.next() {
+		if it.typ != protowire.BytesType {
+			continue // every field we know is length-delimited
+		}
+		if err := d.take(&it.field); err != nil {
+			d.fail(err)
+		}
+	}
+	d.fail(it.err)
+	if d.err != nil {
+		*r = StateResponse{TypeURL: r.TypeURL, Nonce: r.Nonce}
+	}
+	return d.err
+}
+
+// stateDecoder is the state of one Decode.
+type stateDecoder struct {
+	r   *StateResponse
+	cut cutter
+	err error // the first one, a *DecodeError
+}
+
+func (d *stateDecoder) fail(err error) {
+	if d.err == nil {
+		d.err = within("", err)
+	}
+}
+
+// take decodes one field. After an error the walk goes on, for the type URL and
+// the nonce.
+func (d *stateDecoder) take(f *field) error {
+	r := d.r
+	switch f.num {
+	case fieldStateTypeURL:
+		if err := checkString("type_url", f.body); err != nil {
+			return err
+		}
+		r.TypeURL = d.cut.internTypeURL(f.body)
+	case fieldStateNonce:
+		return setString(&r.Nonce, "nonce", f.body)
+	case fieldStateVersion:
+		return setString(&r.VersionInfo, "version_info", f.body)
+	case fieldStateResources, fieldStateErrors:
+		if d.err == nil { // else the response is refused as a whole
+			return d.takeElement(f)
+		}
+	}
+	return nil
+}
+
+// takeElement decodes one element of a repeated field.
+func (d *stateDecoder) takeElement(f *field) error {
+	r := d.r
+	if f.num == fieldStateErrors {
+		e, err := decodeResourceError(f.body)
+		if err != nil {
+			return within(element("resource_errors", len(r.Errors)), err)
+		}
+		r.Errors = append(r.Errors, e)
+		return nil
+	}
+	res, err := d.cut.cutAny(f.body)
+	if err != nil {
+		return within(element("resources", len(r.Resources)), err)
+	}
+	r.Resources = append(r.Resources, res)
+	return nil
+}
+
+// cutAny copies the encoded Any b, a resource or a wrapped one, into a Resource. It
+// does not keep b.
+func (c *cutter) cutAny(b []byte) (*Resource, error) {
+	c.reset()
+	value, err := c.openAny(b)
+	if err != nil {
+		return nil, err
+	}
+	if string(c.anyTypeURL) == resourceType {
+		return c.cutWrapped(value)
+	}
+	if c.name, err = payloadName(value); err != nil {
+		return nil, within("value", err)
+	}
+	c.payload = append(c.payload, b)
+	r := new(Resource)
+	c.store(r, nil)
+	c.strings(r)
+	return r, nil
+}
+
+// cutWrapped is cut for a resource that a state-of-the-world response wraps. Where
+// only the payload has a name, as it would without the wrapping, it is that.
+func (c *cutter) cutWrapped(b []byte) (*Resource, error) {
+	c.reset()
+	if err := c.scan(b); err != nil {
+		return nil, within("value", err)
+	}
+	if len(c.name) == 0 && len(c.inner) == 0 {
+		if len(c.payload) == 0 {
+			return nil, within("value", errNothingToName)
+		}
+		var value []byte
+		for _, part := range c.payload { // all of them merged are the payload; the last value counts
+			v, err := c.openAny(part)
+			if err != nil {
+				return nil, within("value.resource", err)
+			}
+			if v != nil {
+				value = v
+			}
+		}
+		var err error
+		if c.name, err = payloadName(value); err != nil {
+			return nil, within("value.resource.value", err)
+		}
+	}
+	return c.finish(b), nil
+}
+
+// openAny notes the type of the encoded Any b and returns its value.
+func (c *cutter) openAny(b []byte) (value []byte, err error) {
+	it := fields{rest: b}
+	for it.next() {
+		switch {
+		case it.is(fieldAnyTypeURL, protowire.BytesType):
+			c.anyTypeURL = it.body
+			if err := checkString("type_url", it.body); err != nil {
+				return nil, err
+			}
+		case it.is(fieldAnyValue, protowire.BytesType):
+			value = it.body
+		}
+	}
+	return value, it.err
+}
+
+// payloadName reads the name out of a payload, and nothing else. The last one
+// counts, so all of the payload must be there.
+func payloadName(b []byte) (name []byte, err error) {
+	it := fields{rest: b}
+	for it.next() {
+		if it.is(fieldPayloadName, protowire.BytesType) {
+			name = it.body
+		}
+	}
+	switch {
+	case it.err != nil:
+		return nil, it.err
+	case len(name) == 0:
+		return nil, errNoName
+	}
+	return name, checkString("name", name)
+}
+
+// ReceivedState is to StateResponse what [Received] is to DeltaResponse.
+type ReceivedState struct {
+	StateResponse
+	// Size is that of the encoded message, in bytes.
+	Size int
+	// Err is a *DecodeError or nil. Nothing of the response may be used if it is set.
+	Err error
+}

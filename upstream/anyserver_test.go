@@ -1,0 +1,155 @@
+package upstream
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// anyServer is a control plane that takes streams of every method and does what the
+// test says. Requests of either variant are shown as those of the state of the world.
+type anyServer struct {
+	t       *testing.T
+	unknown []string // methods that it does not serve
+	wg      sync.WaitGroup
+
+	mu      sync.Mutex
+	streams map[string]chan *anyStream // by method
+}
+
+type anyStream struct {
+	grpc.ServerStream
+
+	t       *testing.T
+	opened  time.Time
+	reqs    chan *discoveryv3.DiscoveryRequest
+	halfEnd chan struct{} // closed when the client has half-closed or gone
+	end     chan error
+}
+
+func (n *network) serveAny(host string, unknown ...string) *anyServer {
+	n.t.Helper()
+	lis := bufconn.Listen(1 << 20)
+	s := &anyServer{t: n.t, unknown: unknown, streams: map[string]chan *anyStream{}}
+	srv := grpc.NewServer(grpc.UnknownServiceHandler(s.handle))
+	n.mu.Lock()
+	n.hosts[host] = lis
+	n.mu.Unlock()
+	s.wg.Go(func() { _ = srv.Serve(lis) })
+	n.t.Cleanup(func() { srv.Stop(); s.wg.Wait() })
+	return s
+}
+
+// opened is where streams of a method are handed over.
+func (s *anyServer) opened(method string) chan *anyStream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.streams[method] == nil {
+		s.streams[method] = make(chan *anyStream, 100)
+	}
+	return s.streams[method]
+}
+
+func (s *anyServer) handle(_ any, stream grpc.ServerStream) error {
+	method, _ := grpc.MethodFromServerStream(stream)
+	as := &anyStream{
+		ServerStream: stream, t: s.t, opened: time.Now(), end: make(chan error, 1),
+		reqs: make(chan *discoveryv3.DiscoveryRequest, 1<<10), halfEnd: make(chan struct{}),
+	}
+	if slices.Contains(s.unknown, method) {
+		s.opened(method) <- as
+		return status.Error(codes.Unimplemented, "unknown service")
+	}
+	s.wg.Go(func() {
+		defer close(as.halfEnd)
+		for {
+			req, err := receive(stream, strings.Contains(method, "/Delta"))
+			if err != nil {
+				return
+			}
+			as.reqs <- req
+		}
+	})
+	s.opened(method) <- as
+	select {
+	case err := <-as.end:
+		return err
+	case <-stream.Context().Done():
+		return stream.Context().Err()
+	}
+}
+
+func receive(stream grpc.ServerStream, delta bool) (*discoveryv3.DiscoveryRequest, error) {
+	req := new(discoveryv3.DiscoveryRequest)
+	if !delta {
+		return req, stream.RecvMsg(req)
+	}
+	d := new(discoveryv3.DeltaDiscoveryRequest)
+	if err := stream.RecvMsg(d); err != nil {
+		return nil, err
+	}
+	req.Node, req.TypeUrl, req.ResourceNames, req.ResponseNonce = d.Node, d.TypeUrl, d.ResourceNamesSubscribe, d.ResponseNonce
+	return req, nil
+}
+
+// accept waits for the next stream of a method.
+func (s *anyServer) accept(method string) *anyStream {
+	s.t.Helper()
+	select {
+	case as := <-s.opened(method):
+		return as
+	case <-time.After(time.Hour):
+		s.t.Fatalf("no stream of %s was opened", method)
+		return nil
+	}
+}
+
+func (as *anyStream) next() *discoveryv3.DiscoveryRequest {
+	as.t.Helper()
+	select {
+	case req := <-as.reqs:
+		return req
+	case <-time.After(time.Hour):
+		as.t.Fatal("no request came")
+		return nil
+	}
+}
+
+// silent fails if another request came.
+func (as *anyStream) silent() {
+	as.t.Helper()
+	if len(as.reqs) > 0 {
+		as.t.Errorf("one request too many: %v", <-as.reqs)
+	}
+}
+
+// state sends a state of the world: resources named in field 1 of their payload.
+func (as *anyStream) state(typeURL, version, nonce string, names ...string) {
+	as.t.Helper()
+	r := &discoveryv3.DiscoveryResponse{TypeUrl: typeURL, VersionInfo: version, Nonce: nonce}
+	for _, name := range names {
+		r.Resources = append(r.Resources, &anypb.Any{TypeUrl: typeURL, Value: named(name)})
+	}
+	as.send(r)
+}
+
+func (as *anyStream) send(m any) {
+	as.t.Helper()
+	if err := as.SendMsg(m); err != nil {
+		as.t.Fatalf("Send: %v", err)
+	}
+}
+
+func named(name string) []byte {
+	return protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), name)
+}

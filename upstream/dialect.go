@@ -1,0 +1,141 @@
+package upstream
+
+import (
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// dialect is what a variant says on one stream, from its beginning to its end. It
+// belongs to the session's owner.
+type dialect interface {
+	// subscribe puts what changes into requests of at most limit bytes each, as far
+	// as that can be (RES-17); reserved bytes of the first are left free for the node.
+	// None means that there is nothing to say, or that flush will say it.
+	subscribe(sub wire.Subscription, reserved, limit int) []request
+	// flush is called whenever all that there was to take from the Store was given to
+	// subscribe. It says what subscribe had put off until then.
+	flush() []request
+	// answer is the ACK of a response, or its NACK if reason is not nil (STR-8, ACK-2).
+	// It is called for each response once, in their order for each type. Without a
+	// request there is none that would not mean something else too.
+	answer(e envelope, reason error) request
+}
+
+// request is a request of either variant.
+type request interface {
+	proto.Message
+	GetTypeUrl() string
+}
+
+// withNode puts the node into the first request of a stream (STR-2).
+func withNode(r request, node *corev3.Node) {
+	switch r := r.(type) {
+	case *discoveryv3.DeltaDiscoveryRequest:
+		r.Node = node
+	case *discoveryv3.DiscoveryRequest:
+		r.Node = node
+	}
+}
+
+// errorDetail is what a NACK says; nil for an ACK.
+func errorDetail(reason error) *statuspb.Status {
+	if reason == nil {
+		return nil
+	}
+	return &statuspb.Status{Code: int32(codes.InvalidArgument), Message: detail(reason)}
+}
+
+// envelope is what a response must be answered with.
+type envelope struct{ typeURL, nonce, version string }
+
+// received is a response of either variant.
+type received interface {
+	// target is what the codec decodes into.
+	target() any
+	envelope() envelope
+	// counts are the resources and removals in it, and the bytes that it took.
+	counts() (resources, removed, bytes int)
+	// broken says why it could not be decoded, nil if it could.
+	broken() error
+	// apply hands it to the Store, whose error is the reason for a NACK.
+	apply(s Store, stream wire.StreamID, at time.Time) error
+}
+
+// response makes the target of a variant's next response.
+func (a APIType) response() received {
+	if a.State() {
+		return new(stateReceived)
+	}
+	return new(deltaReceived)
+}
+
+type deltaReceived struct{ wire.Received }
+
+func (r *deltaReceived) target() any        { return &r.Received }
+func (r *deltaReceived) envelope() envelope { return envelope{typeURL: r.TypeURL, nonce: r.Nonce} }
+func (r *deltaReceived) broken() error      { return r.Err }
+
+func (r *deltaReceived) counts() (resources, removed, bytes int) {
+	return len(r.Resources), len(r.Removed), r.Size
+}
+
+func (r *deltaReceived) apply(s Store, stream wire.StreamID, at time.Time) error {
+	return s.Apply(stream, &r.DeltaResponse, at)
+}
+
+type stateReceived struct{ wire.ReceivedState }
+
+func (r *stateReceived) target() any        { return &r.ReceivedState }
+func (r *stateReceived) envelope() envelope { return envelope{r.TypeURL, r.Nonce, r.VersionInfo} }
+func (r *stateReceived) broken() error      { return r.Err }
+
+func (r *stateReceived) counts() (resources, removed, bytes int) { return len(r.Resources), 0, r.Size }
+
+func (r *stateReceived) apply(s Store, stream wire.StreamID, at time.Time) error {
+	return s.ApplyState(stream, &r.StateResponse, at)
+}
+
+// deltaDialect is the incremental one. The stream remembers nothing: the server
+// keeps the set of names.
+type deltaDialect struct{}
+
+func (deltaDialect) subscribe(sub wire.Subscription, reserved, limit int) []request {
+	reqs := requests(sub, reserved, limit)
+	out := make([]request, len(reqs))
+	for i, r := range reqs {
+		out[i] = r
+	}
+	return out
+}
+
+func (deltaDialect) flush() []request { return nil }
+
+// answer carries no version: the nonce says it all.
+func (deltaDialect) answer(e envelope, reason error) request {
+	return &discoveryv3.DeltaDiscoveryRequest{
+		TypeUrl: e.typeURL, ResponseNonce: e.nonce, ErrorDetail: errorDetail(reason),
+	}
+}
+
+// newDialect makes the dialect of a stream that was opened.
+func (s *Session) newDialect(l *line) dialect {
+	cfg := &s.up.cfg
+	if !cfg.APIType.State() {
+		return deltaDialect{}
+	}
+	return &stateDialect{
+		fullState: cfg.FullState, perType: cfg.APIType.PerType(), types: make(map[string]*stateType), round: 1,
+		shed: func(typeURL string, bytes int) bool { return s.store.Shed(l.id, typeURL, bytes) },
+		large: func(typeURL string, names, bytes, limit int) {
+			s.log.Warn("request passes the limit, and all its names are watched: sending it",
+				"type", typeURL, "names", names, "bytes", bytes, "limit", limit)
+		},
+	}
+}

@@ -1,0 +1,164 @@
+package upstream
+
+import (
+	"maps"
+	"slices"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+const wildcard = "*"
+
+// stateDialect is the state of the world: every request says all that is wanted of
+// its type, the version last accepted and the nonce last heard of (STR-9).
+//
+// A request that the server has not read when it sends the next response is stale and
+// ignored. That loses nothing, since the answer to that response says the same names.
+//
+// A new stream presents no version: a server that was restarted may use the one that
+// is held for other contents, and must be heard (ACK-4).
+type stateDialect struct {
+	fullState map[string]bool
+	perType   bool
+	types     map[string]*stateType
+	round     int // of what the Store had to say; from 1
+	// shed has the Store let go of names of a type that nobody watches, of about as
+	// many bytes, and reports whether there were any: they come with what the Store has
+	// to say next (RES-17).
+	shed func(typeURL string, bytes int) bool
+	// large is told once for each type of a request that passes the limit.
+	large func(typeURL string, names, bytes, limit int)
+}
+
+// stateType is a type on its stream.
+type stateType struct {
+	names map[string]struct{}
+	// list is names in order, nil after a change. Requests share it.
+	list []string
+	// legacy: the server was asked for everything by an empty list, which means that
+	// only as long as no name was given on the stream (SUB-2). named: one was.
+	legacy, named  bool
+	said           bool // a request was given out
+	owed           int  // the round in which the request for the last change was put off; 0: it was not
+	large          bool // it was told that one passed the limit
+	version, nonce string
+}
+
+func (d *stateDialect) of(typeURL string) *stateType {
+	t := d.types[typeURL]
+	if t == nil {
+		t = &stateType{names: make(map[string]struct{})}
+		d.types[typeURL] = t
+	}
+	return t
+}
+
+func (t *stateType) change(sub wire.Subscription) {
+	for _, name := range sub.Unsubscribe {
+		delete(t.names, name)
+	}
+	for _, name := range sub.Subscribe {
+		t.names[name] = struct{}{}
+	}
+	t.list = nil
+}
+
+// wholly reports whether everything is wanted, and no name beside it.
+func (t *stateType) wholly() bool {
+	_, all := t.names[wildcard]
+	return all && len(t.names) == 1
+}
+
+// request says what is wanted now.
+func (t *stateType) request(typeURL string) *discoveryv3.DiscoveryRequest {
+	r := &discoveryv3.DiscoveryRequest{TypeUrl: typeURL, VersionInfo: t.version, ResponseNonce: t.nonce}
+	if t.legacy {
+		return r
+	}
+	if t.list == nil {
+		t.list = slices.Sorted(maps.Keys(t.names))
+	}
+	r.ResourceNames = t.list
+	return r
+}
+
+// say notes that a request goes out.
+func (t *stateType) say(r *discoveryv3.DiscoveryRequest) request {
+	t.said, t.owed = true, 0
+	t.named = t.named || len(r.GetResourceNames()) > 0
+	return r
+}
+
+// subscribe gives one request, whatever its size: there is no word for a part of what
+// is wanted. Where it would be too large, names that nobody watches are let go first,
+// and it waits for that.
+func (d *stateDialect) subscribe(sub wire.Subscription, reserved, limit int) []request {
+	if len(sub.Subscribe)+len(sub.Unsubscribe) == 0 {
+		return nil
+	}
+	t := d.of(sub.TypeURL)
+	before := t.legacy
+	t.change(sub)
+	// Types of which every response is complete know this form longer than "*".
+	t.legacy = t.wholly() && !t.named && d.fullState[sub.TypeURL]
+	if len(t.names) == 0 && (d.perType || !t.said) {
+		return nil // the stream ends; or nothing was asked for, and to say so would ask for everything
+	}
+	var out []request
+	if before && !t.legacy {
+		// An empty list has meant everything so far. With "*" in between it means
+		// nothing, to servers that know "*" and to those that take it for a name.
+		all := t.request(sub.TypeURL)
+		all.ResourceNames = []string{wildcard}
+		out = append(out, t.say(all))
+	}
+	req := t.request(sub.TypeURL)
+	if size := reserved + proto.Size(req); size > limit {
+		// Some more than that, or the next name would make it too large again.
+		if d.shed(sub.TypeURL, size-limit+limit/8) {
+			t.owed = d.round
+			return out
+		}
+		d.tell(t, req, size, limit)
+	}
+	return append(out, t.say(req))
+}
+
+// flush says what was put off in an earlier round, if nothing that came since made it
+// be said: the names that were to be let go may be wanted again.
+func (d *stateDialect) flush() (out []request) {
+	for _, typeURL := range slices.Sorted(maps.Keys(d.types)) {
+		if t := d.types[typeURL]; t.owed > 0 && t.owed < d.round && len(t.names) > 0 {
+			out = append(out, t.say(t.request(typeURL)))
+		}
+	}
+	d.round++
+	return out
+}
+
+// tell says once that a request is too large and sent nevertheless.
+func (d *stateDialect) tell(t *stateType, req *discoveryv3.DiscoveryRequest, size, limit int) {
+	if !t.large {
+		t.large = true
+		d.large(req.GetTypeUrl(), len(t.names), size, limit)
+	}
+}
+
+// answer repeats what is wanted. A type that was never asked for gets none: its first
+// request on the stream would be a subscription, to everything if it names nothing.
+func (d *stateDialect) answer(e envelope, reason error) request {
+	t := d.types[e.typeURL]
+	if t == nil {
+		return nil
+	}
+	t.nonce = e.nonce
+	if reason == nil {
+		t.version = e.version
+	}
+	r := t.request(e.typeURL)
+	r.ErrorDetail = errorDetail(reason)
+	return t.say(r)
+}

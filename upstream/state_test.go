@@ -1,0 +1,374 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// said writes requests down: names in brackets, then version and nonce, then NACK.
+func said(reqs []request) (out []string) {
+	for _, r := range reqs {
+		out = append(out, saidOne(r.(*discoveryv3.DiscoveryRequest)))
+	}
+	return out
+}
+
+func saidOne(r *discoveryv3.DiscoveryRequest) string {
+	s := fmt.Sprintf("[%s] v=%s n=%s", strings.Join(r.ResourceNames, " "), r.VersionInfo, r.ResponseNonce)
+	if r.ErrorDetail != nil {
+		s += " NACK " + r.ErrorDetail.Message
+	}
+	return s
+}
+
+func newStateDialect(perType bool) *stateDialect {
+	return &stateDialect{
+		fullState: map[string]bool{clusters: true}, perType: perType, types: map[string]*stateType{}, round: 1,
+		shed:  func(string, int) bool { return false },
+		large: func(string, int, int, int) {},
+	}
+}
+
+// What a stream says of one type, step by step.
+func TestStateDialect(t *testing.T) {
+	type step struct {
+		sub    wire.Subscription
+		answer *envelope
+		reason error
+		want   []string
+	}
+	ask := func(s wire.Subscription, want ...string) step { return step{sub: s, want: want} }
+	ack := func(version, nonce, want string) step {
+		return step{answer: &envelope{version: version, nonce: nonce}, want: []string{want}}
+	}
+	nack := func(version, nonce, want string) step {
+		return step{answer: &envelope{version: version, nonce: nonce}, reason: errors.New("no"), want: []string{want}}
+	}
+	for name, c := range map[string]struct {
+		typeURL string
+		perType bool
+		steps   []step
+	}{
+		"SUB-2 the wildcard of a full-state type is the empty list": {clusters, false, []step{
+			ask(sub("", "*"), "[] v= n="),
+			ack("1", "a", "[] v=1 n=a"),
+		}},
+		"SUB-4 that of another type has its name": {endpoints, false, []step{
+			ask(sub("", "*"), "[*] v= n="),
+			ack("1", "a", "[*] v=1 n=a"),
+			ask(unsub("", "*"), "[] v=1 n=a"),
+		}},
+		"SUB-2 the older wildcard is let go by naming it first": {clusters, false, []step{
+			ask(sub("", "*"), "[] v= n="),
+			ack("1", "a", "[] v=1 n=a"),
+			ask(unsub("", "*"), "[*] v=1 n=a", "[] v=1 n=a"),
+			ack("1", "b", "[] v=1 n=b"),
+		}},
+		"SUB-2 wanted again the empty list would mean nothing": {clusters, false, []step{
+			ask(sub("", "*"), "[] v= n="),
+			ask(unsub("", "*"), "[*] v= n=", "[] v= n="),
+			ask(sub("", "*"), "[*] v= n="),
+		}},
+		"per type the stream ends instead": {clusters, true, []step{
+			ask(sub("", "*"), "[] v= n="),
+			ask(unsub("", "*")),
+		}},
+		"STR-9 every request has all names, the version and the nonce": {endpoints, false, []step{
+			ask(sub("", "b", "a"), "[a b] v= n="),
+			ack("1", "x", "[a b] v=1 n=x"),
+			ask(sub("", "c"), "[a b c] v=1 n=x"),
+			ask(wire.Subscription{Subscribe: []string{"d"}, Unsubscribe: []string{"a", "b"}}, "[c d] v=1 n=x"),
+		}},
+		"ACK-2 a NACK has the version accepted last": {endpoints, false, []step{
+			ask(sub("", "a"), "[a] v= n="),
+			nack("1", "x", "[a] v= n=x NACK no"),
+			ack("2", "y", "[a] v=2 n=y"),
+			nack("3", "z", "[a] v=2 n=z NACK no"),
+			ask(sub("", "b"), "[a b] v=2 n=z"),
+		}},
+		"what changed while a response was on its way is in its answer": {endpoints, false, []step{
+			ask(sub("", "a"), "[a] v= n="),
+			ask(sub("", "b"), "[a b] v= n="),
+			ack("1", "x", "[a b] v=1 n=x"),
+		}},
+		"nothing to say": {endpoints, false, []step{ask(wire.Subscription{})}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newStateDialect(c.perType)
+			for i, st := range c.steps {
+				var got []string
+				if st.answer != nil {
+					st.answer.typeURL = c.typeURL
+					got = said([]request{d.answer(*st.answer, st.reason)})
+				} else {
+					st.sub.TypeURL = c.typeURL
+					got = said(d.subscribe(st.sub, 0, 1<<20))
+				}
+				if diff := cmp.Diff(st.want, got); diff != "" {
+					t.Fatalf("step %d (-want +got):\n%s", i, diff)
+				}
+			}
+		})
+	}
+}
+
+// An answer to what was never asked for would ask for it.
+func TestSUB2NoAnswerWithoutSubscription(t *testing.T) {
+	if r := newStateDialect(false).answer(envelope{clusters, "n", "1"}, errNotAsked); r != nil {
+		t.Errorf("answered %v", r)
+	}
+}
+
+// A request that would be too large waits until names that nobody watches were let go;
+// what is left is sent whatever its size, and told of once.
+func TestRES17StateRequestIsReduced(t *testing.T) {
+	d := newStateDialect(false)
+	var asked, told []int
+	parked := true
+	d.shed = func(_ string, bytes int) bool {
+		asked = append(asked, bytes)
+		return parked
+	}
+	d.large = func(_ string, names, bytes, _ int) { told = append(told, names, bytes) }
+	expect := func(reqs []request, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, said(reqs)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	const limit = 100
+	expect(d.subscribe(sub(endpoints, "parked-1", "parked-2"), 0, limit), "[parked-1 parked-2] v= n=")
+	if len(asked) > 0 {
+		t.Fatalf("shed %v though everything fits", asked)
+	}
+	expect(d.subscribe(sub(endpoints, "watched-1"), 20, limit))
+	expect(d.flush()) // what is let go is only in the next round
+	expect(d.subscribe(unsub(endpoints, "parked-1", "parked-2"), 0, limit), "[watched-1] v= n=")
+	expect(d.flush()) // said already
+	if len(asked) != 1 || asked[0] <= limit/8 || len(told) > 0 {
+		t.Errorf("to shed: %v; told: %v", asked, told)
+	}
+	// What was to be let go is wanted again.
+	long := strings.Repeat("x", limit)
+	expect(d.subscribe(sub(endpoints, long), 0, limit))
+	expect(d.flush())
+	expect(d.flush(), "[watched-1 "+long+"] v= n=")
+	parked = false
+	expect(d.subscribe(sub(endpoints, "a"), 0, limit), "[a watched-1 "+long+"] v= n=")
+	expect(d.subscribe(unsub(endpoints, "a"), 0, limit), "[watched-1 "+long+"] v= n=")
+	if len(told) != 2 || told[0] != 3 || told[1] <= limit {
+		t.Errorf("told %v, want once, of three names", told)
+	}
+}
+
+// If all the names of a first request that was put off are let go, nothing is said: an
+// empty list would ask for everything (SUB-2).
+func TestSUB2RES17NothingLeftToAskFor(t *testing.T) {
+	d := newStateDialect(false)
+	d.shed = func(string, int) bool { return true }
+	if got := d.subscribe(sub(clusters, strings.Repeat("x", 100)), 0, 100); got != nil {
+		t.Errorf("said %v", said(got))
+	}
+	if got := d.subscribe(unsub(clusters, strings.Repeat("x", 100)), 0, 100); got != nil {
+		t.Errorf("said %v", said(got))
+	}
+	d.flush()
+	if got := d.flush(); got != nil {
+		t.Errorf("said %v", said(got))
+	}
+}
+
+const (
+	stateADS = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
+	stateCDS = "/envoy.service.cluster.v3.ClusterDiscoveryService/StreamClusters"
+	stateEDS = "/envoy.service.endpoint.v3.EndpointDiscoveryService/StreamEndpoints"
+	deltaCDS = "/envoy.service.cluster.v3.ClusterDiscoveryService/DeltaClusters"
+	deltaEDS = "/envoy.service.endpoint.v3.EndpointDiscoveryService/DeltaEndpoints"
+)
+
+func (n *network) speaking(api APIType, hosts ...string) Config {
+	cfg := n.config(hosts...)
+	cfg.APIType = api
+	return cfg
+}
+
+// expect compares the next request of the stream with what is written.
+func (as *anyStream) expect(want string) {
+	as.t.Helper()
+	if got := saidOne(as.next()); got != want {
+		as.t.Errorf("request %s, want %s", got, want)
+	}
+}
+
+// One stream carries all types, each with its own version and nonce; a new stream
+// begins with the node and presents no version (VAR-3, STR-2, STR-8, STR-9, ACK-4).
+func TestVAR3STR2STR8STR9ACK4Aggregated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serveAny("a")
+		store := newStore(sub(clusters, "*"), sub(endpoints, "x"))
+		s := run(t, newUpstream(t, n.speaking(AggregatedGRPC, "a")), store, nil)
+		as := srv.accept(stateADS)
+		first, second := as.next(), as.next()
+		if first.GetNode().GetId() != "relay" || second.GetNode() != nil || first.TypeUrl != clusters || second.TypeUrl != endpoints {
+			t.Errorf("first requests %v, %v", first, second)
+		}
+		as.state(clusters, "7", "n1", "c")
+		as.expect("[] v=7 n=n1")
+		as.state(endpoints, "8", "n2", "x")
+		as.expect("[x] v=8 n=n2")
+		as.send(&discoveryv3.DiscoveryResponse{TypeUrl: clusters, VersionInfo: "9", Nonce: "n3", Resources: nil})
+		as.expect("[] v=9 n=n3")
+		store.want(0, []wire.Subscription{sub(clusters, "*"), sub(endpoints, "x", "y")}, sub(endpoints, "y"))
+		as.expect("[x y] v=8 n=n2")
+		synctest.Wait()
+		as.silent()
+		if st := s.Status(); st.Responses != 3 || st.Acks != 3 || st.State != StateConnected {
+			t.Errorf("status %+v", st)
+		}
+		store.get(func(s *memStore) {
+			if len(s.states) != 3 || s.states[0].VersionInfo != "7" || s.states[0].Resources[0].Name != "c" {
+				t.Errorf("applied %v", s.states)
+			}
+		})
+		as.end <- status.Error(codes.Unavailable, "restarting")
+		as = srv.accept(stateADS)
+		if first = as.next(); first.GetNode().GetId() != "relay" || saidOne(first) != "[] v= n=" {
+			t.Errorf("first request of the second stream: %v", first)
+		}
+		as.expect("[x y] v= n=")
+	})
+}
+
+// What cannot be used is rejected with the reason and the version from before, and
+// the stream goes on (ACK-2, ACK-6).
+func TestACK2ACK6StateRejected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serveAny("a")
+		store := newStore(sub(clusters, "*"))
+		s := run(t, newUpstream(t, n.speaking(AggregatedGRPC, "a")), store, nil)
+		as := srv.accept(stateADS)
+		as.next()
+		as.state(clusters, "1", "n1", "c")
+		as.expect("[] v=1 n=n1")
+		as.state(clusters, "2", "n2", "")
+		as.expect("[] v=1 n=n2 NACK wire: cannot decode resources[0].value: no name: field 1 of the payload is not a string")
+		store.get(func(s *memStore) { s.refuse = errors.New("twice") })
+		as.state(clusters, "3", "n3", "c")
+		as.expect("[] v=1 n=n3 NACK twice")
+		store.get(func(s *memStore) { s.refuse = nil })
+		as.state(clusters, "4", "n4", "c")
+		as.expect("[] v=4 n=n4")
+		// Nobody asked for endpoints, and to answer would be to ask.
+		as.state(endpoints, "1", "n5", "x")
+		synctest.Wait()
+		as.silent()
+		if st := s.Status(); st.Acks != 2 || st.Nacks != 2 || st.LastRejection == nil || !errors.Is(st.LastRejection, errNotAsked) {
+			t.Errorf("status %+v", st)
+		}
+	})
+}
+
+// A change of names while an ACK is held would acknowledge the response: the ACK goes
+// first (ACK-7, STR-8).
+func TestACK7StateNamesEndTheHolding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serveAny("a")
+		cfg := n.speaking(AggregatedGRPC, "a")
+		cfg.NackWait = time.Minute
+		store := newStore(sub(endpoints, "x"))
+		s := run(t, newUpstream(t, cfg), store, nil)
+		as := srv.accept(stateADS)
+		as.next()
+		as.state(endpoints, "1", "n1", "x")
+		synctest.Wait()
+		as.silent()
+		store.want(0, []wire.Subscription{sub(endpoints, "x", "y")}, sub(endpoints, "y"))
+		as.expect("[x] v=1 n=n1")
+		as.expect("[x y] v=1 n=n1")
+
+		as.state(endpoints, "2", "n2", "x", "y")
+		synctest.Wait()
+		s.Reject(endpoints, 2, "not y")
+		as.expect("[x y] v=1 n=n2 NACK not y")
+	})
+}
+
+// The session has the Store let go of names when a request grows too large, and writes
+// what is left (RES-17).
+func TestRES17SessionSheds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serveAny("a")
+		cfg := n.speaking(AggregatedGRPC, "a")
+		cfg.MaxRequestSize = 200
+		long := strings.Repeat("l", 100)
+		store := newStore(sub(endpoints, long))
+		store.parked[endpoints] = []string{long}
+		run(t, newUpstream(t, cfg), store, nil)
+		as := srv.accept(stateADS)
+		as.next()
+		more := strings.Repeat("m", 100)
+		store.want(0, []wire.Subscription{sub(endpoints, more)}, sub(endpoints, more), sub(clusters, "*"))
+		as.expect("[] v= n=")
+		as.expect("[" + more + "] v= n=")
+	})
+}
+
+// A type for which the server ends the aggregated stream is withheld, whatever the
+// variant, and taken up when the server takes it.
+func TestStateTypeIsWithheld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serveAny("a")
+		store := newStore(sub(clusters, "*"), sub(endpoints, "x"))
+		s := run(t, newUpstream(t, n.speaking(AggregatedGRPC, "a")), store, nil)
+		withheld := func(want bool) {
+			t.Helper()
+			store.get(func(s *memStore) {
+				if s.withheld[endpoints] != want || s.withheld[clusters] {
+					t.Errorf("RES-7 withheld %v, want of endpoints %t", s.withheld, want)
+				}
+			})
+		}
+		as := srv.accept(stateADS)
+		as.next()
+		as.next()
+		as.state(clusters, "1", "1", "c")
+		as.expect("[] v=1 n=1")
+		as.end <- status.Error(codes.Unimplemented, "no endpoints here")
+
+		as = srv.accept(stateADS)
+		as.expect("[] v= n=")
+		synctest.Wait()
+		as.silent()
+		if st := s.Status(); !slices.Equal(st.Quarantined, []string{endpoints}) {
+			t.Errorf("quarantined %v", st.Quarantined)
+		}
+		withheld(true)
+		as.state(clusters, "1", "1", "c")
+		as.expect("[] v=1 n=1")
+		as.expect("[x] v= n=") // the trial
+		withheld(false)
+		as.state(endpoints, "1", "2", "x")
+		as.expect("[x] v=1 n=2")
+		synctest.Wait()
+		if st := s.Status(); len(st.Quarantined) > 0 {
+			t.Errorf("quarantined %v", st.Quarantined)
+		}
+	})
+}
