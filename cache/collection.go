@@ -37,6 +37,12 @@ type collection struct {
 	changes   uint64 // changes so far, to count what merging saved
 	moved     bool   // in store.moved
 
+	// For state-of-the-world clients.
+	states int // such followers
+	sum    sum // of the members
+	kept   int // tombstones that keep what they were
+	bodies bodies
+
 	// synced: all members that the server had when it was asked are here, so
 	// what is not here does not exist. answered and progress are the times of the
 	// type's first response on the present stream, and of the last one that
@@ -52,18 +58,22 @@ func (c *collection) touch(e *entry, n uint64) {
 	switch {
 	case e.coll == nil:
 		e.coll, e.added, e.epoch = c, n, c.epoch
+		c.sum = c.sum.plus(e.sum)
 	case e.dead:
 		e.epoch = c.epoch
 		// Some client may not have been told of the removal and still hold it from
 		// before: keep added.
 		c.tombs.remove(e)
 		e.dead = false
+		c.letGo(e)
+		c.sum = c.sum.plus(e.sum)
 	default:
 		c.live.remove(e)
 	}
 	e.changed = n
 	c.live.push(e)
 	c.changes++
+	c.bodies.bare, c.bodies.wrapped = nil, nil
 }
 
 // bury turns a member into a tombstone.
@@ -72,6 +82,8 @@ func (c *collection) bury(e *entry, n uint64) {
 	e.dead, e.changed = true, n
 	c.tombs.push(e)
 	c.changes++
+	c.sum = c.sum.minus(e.sum)
+	c.bodies.bare, c.bodies.wrapped = nil, nil
 	if e.epoch != c.epoch {
 		c.stale--
 	}
@@ -88,6 +100,7 @@ func (c *collection) sweep() {
 		}
 		return
 	}
+	c.letGoPassed()
 	limit := max(minTombstones, c.live.len)
 	if c.tombs.len <= max(minSweep, min(c.sweepAt, limit)) {
 		return
@@ -115,6 +128,7 @@ func (c *collection) disown(e *entry) {
 
 func (c *collection) discard(e *entry) {
 	c.tombs.remove(e)
+	c.letGo(e)
 	e.coll, e.dead = nil, false
 	c.table.forgetUnused(e)
 }
@@ -176,6 +190,7 @@ func (t *table) dropCollection(c *collection) {
 		for l.head != nil {
 			e := l.head
 			l.remove(e)
+			c.letGo(e)
 			e.coll, e.dead = nil, false
 			if e.res != nil {
 				t.loosen(e)
@@ -220,6 +235,10 @@ func (c *collection) follow(w *watch, spelling string) *cursor {
 		born: n, removed: n, seen: c.changes, renamed: asked(spelling, c.key) != c.key,
 	}
 	c.followers = append(c.followers, f)
+	if w.client.form.State {
+		c.states++
+		c.table.counted(1)
+	}
 	c.interest.want()
 	return f
 }
@@ -232,6 +251,14 @@ func (f *cursor) unfollow() {
 	c.followers[f.pos].pos = f.pos
 	c.followers[last] = nil
 	c.followers = c.followers[:last]
+	if f.client.form.State {
+		c.states--
+		c.table.counted(-1)
+		c.letGoPassed()
+		if c.states == 0 {
+			c.bodies.bare, c.bodies.wrapped = nil, nil
+		}
+	}
 	if last == 0 {
 		c.sweep()
 		c.interest.release()
@@ -321,7 +348,7 @@ func (f *cursor) addsDue() bool {
 
 func (f *cursor) removalsDue() bool {
 	t := f.coll.tombs.tail
-	return (t != nil && t.changed > f.removed) || f.leftoverDue()
+	return (t != nil && t.changed > f.removed) || f.behind() || f.leftoverDue()
 }
 
 // leftoverDue reports whether what the client holds and the collection lacks may

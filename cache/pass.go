@@ -42,7 +42,7 @@ func (p *pass) turn(w *watch, k kind) bool {
 // first reports whether a name is not in the batch yet, where that is in
 // question, and notes that it is now.
 func (p *pass) first(name string) bool {
-	if p.table.aliased == nil && !p.watch.directives {
+	if p.table.aliased == nil && !p.watch.directives && !p.watch.sameBare() {
 		return true
 	}
 	if p.names[name] {
@@ -71,6 +71,9 @@ func (p *pass) room(n int) bool {
 		TypeURL: p.watch.typeURL, Rank: p.watch.rank, Removal: p.removing,
 		SystemVersion: p.table.systemVersion, Store: p.table.store,
 	}
+	if p.watch.client.form.State {
+		p.cur.SystemVersion = p.watch.version(sum{})
+	}
 	p.out = append(p.out, p.cur)
 	p.merged(p.watch, 0)
 	return true
@@ -88,20 +91,37 @@ func (p *pass) merged(w *watch, n int) {
 	}
 }
 
-// nameOverhead is what a name takes in a response beyond its own bytes.
-const nameOverhead = 8
+const (
+	// nameOverhead is what a name takes in a response beyond its own bytes.
+	nameOverhead = 8
+	// wrapOverhead is what wrapping takes (RES-13).
+	wrapOverhead = 72
+)
 
 // add puts a resource into the batch.
 func (p *pass) add(e *entry, name string, pushed bool) bool {
-	if !p.room(e.res.Size() + len(name) + nameOverhead) {
+	form := p.watch.client.form
+	if form.State && !form.Wrapped {
+		name = e.res.Name // a bare payload carries the server's spelling (NAME-4)
+	}
+	overhead := nameOverhead
+	if form.Wrapped {
+		overhead += wrapOverhead
+	}
+	if !p.room(e.res.Size() + len(name) + overhead) {
 		return false
 	}
 	if !p.first(name) {
 		return true
 	}
-	if name == e.res.Name {
+	switch {
+	case form.Wrapped:
+		p.cur.Body.AddWrapped(e.res, name)
+	case form.State:
+		p.cur.Body.AddAny(e.res)
+	case name == e.res.Name:
 		p.cur.Body.Add(e.res)
-	} else {
+	default:
 		p.cur.Body.AddAs(e.res, name)
 	}
 	p.taken(e, pushed)

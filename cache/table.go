@@ -47,6 +47,8 @@ type table struct {
 
 	systemVersion string
 
+	states int // state-of-the-world cursors and names: while there are some, sums are kept up
+
 	// counted, so that a scrape need not walk the entries
 	resources, bytes, watchers int64
 }
@@ -204,6 +206,7 @@ func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time)
 		e.changed = n
 		t.loosen(e)
 	}
+	t.resum(e)
 	for _, s := range e.subs {
 		s.push()
 	}
@@ -228,7 +231,9 @@ func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time
 		c.bury(e, n)
 		t.store.changed(c)
 	}
+	t.keep(e)
 	e.res, e.err, e.state, e.alias, e.tainted = nil, err, to, false, false
+	t.resum(e)
 	e.received = now.UnixNano()
 	for _, s := range e.subs {
 		s.push()

@@ -24,12 +24,16 @@ const coalesceBelow = 128
 // the next, in entries.
 const keepCap = 64
 
-// Builder gathers one DeltaDiscoveryResponse from shared bytes. The zero value
-// is ready, and after Finish the builder is empty and ready again. It belongs
-// to one goroutine. It does not look for names that come twice (RES-4): its
-// caller takes each name from a set.
+// Builder gathers one DeltaDiscoveryResponse from shared bytes, or one
+// DiscoveryResponse: their headers have the same fields, and resources are field
+// 2 in both. What is added by Add and AddAs, and what is removed, belongs in the
+// former, what is added by AddAny, AddWrapped and AddBody in the latter; the two
+// must not be mixed. The zero value is ready, and after Finish the builder is
+// empty and ready again. It belongs to one goroutine. It does not look for names
+// that come twice (RES-4): its caller takes each name from a set.
 type Builder struct {
 	additions []addition
+	bodies    []*Body
 	removed   []string
 	errors    []string // encoded
 	size      int
@@ -48,7 +52,17 @@ type Builder struct {
 type addition struct {
 	res  *Resource
 	name string
+	form form
 }
+
+// form is what a resource looks like in a response.
+type form uint8
+
+const (
+	asResource form = iota // incremental
+	asAny                  // state of the world
+	asWrapped              // state of the world, in a Resource (RES-13)
+)
 
 // Add adds r as the server sent it, its ttl aside: its shared bytes, or a copy
 // of them if r is so small that copying is cheaper (see coalesceBelow).
@@ -65,7 +79,7 @@ func (b *Builder) AddAs(r *Resource, name string) {
 }
 
 func (b *Builder) add(r *Resource, name string) {
-	b.additions = append(b.additions, addition{r, name})
+	b.additions = append(b.additions, addition{res: r, name: name})
 	size, head := r.Size(), 0
 	if name != "" {
 		size = r.sizeAs(name)
@@ -119,7 +133,13 @@ func (b *Builder) addOwn(n int) {
 }
 
 // Resources is the number of resources added so far.
-func (b *Builder) Resources() int { return len(b.additions) }
+func (b *Builder) Resources() int {
+	n := len(b.additions)
+	for _, body := range b.bodies {
+		n += body.resources
+	}
+	return n
+}
 
 // Removed is the number of names removed so far.
 func (b *Builder) Removed() int { return len(b.removed) }
@@ -131,13 +151,14 @@ func (b *Builder) Errors() int { return len(b.errors) }
 // (RES-9).
 func (b *Builder) Size() int { return b.size }
 
-// Finish ends the response and empties the builder. All three strings must be
-// valid UTF-8; empty ones are left out, as proto3 does.
-func (b *Builder) Finish(typeURL, systemVersion, nonce string) *Message {
-	header := sizeStringField(systemVersion) + sizeStringField(typeURL) + sizeStringField(nonce)
+// Finish ends the response and empties the builder. version is
+// system_version_info, or version_info in a state-of-the-world response. All three
+// strings must be valid UTF-8; empty ones are left out, as proto3 does.
+func (b *Builder) Finish(typeURL, version, nonce string) *Message {
+	header := sizeStringField(version) + sizeStringField(typeURL) + sizeStringField(nonce)
 	m := &Message{size: header + b.size}
 	w := b.writer(m, header+b.own)
-	w.own = appendStringField(w.own, fieldSystemVersion, systemVersion)
+	w.own = appendStringField(w.own, fieldSystemVersion, version)
 	w.own = appendStringField(w.own, fieldTypeURL, typeURL)
 	w.own = appendStringField(w.own, fieldNonce, nonce)
 	for _, name := range b.removed {
@@ -147,9 +168,16 @@ func (b *Builder) Finish(typeURL, systemVersion, nonce string) *Message {
 		w.own = append(appendBytesTag(w.own, fieldErrors, len(e)), e...)
 	}
 	for _, a := range b.additions {
-		w.add(a.res, a.name)
+		if a.form == asResource {
+			w.add(a.res, a.name)
+		} else {
+			w.addState(a)
+		}
 	}
 	w.endRun()
+	for _, body := range b.bodies {
+		w.gather = append(w.gather, &body.framed)
+	}
 	m.gather = w.gather
 	b.reset()
 	return m
@@ -161,6 +189,7 @@ func (b *Builder) Finish(typeURL, systemVersion, nonce string) *Message {
 func (b *Builder) reset() {
 	*b = Builder{
 		additions: scratch(b.additions),
+		bodies:    scratch(b.bodies),
 		removed:   scratch(b.removed),
 		errors:    scratch(b.errors),
 	}
@@ -186,7 +215,7 @@ type writer struct {
 func (b *Builder) writer(m *Message, own int) writer {
 	w := writer{gather: m.gather0[:0], pieces: m.pieces0[:0], own: make([]byte, 0, own)}
 	runs := 1 + b.runs
-	if n := runs + b.shared; n > len(m.gather0) {
+	if n := runs + b.shared + len(b.bodies); n > len(m.gather0) {
 		w.gather = make(mem.BufferSlice, 0, n)
 	}
 	if n := runs + b.tails; n > len(m.pieces0) {

@@ -153,6 +153,11 @@ func (r *Resource) namedSizeAs(name string) int { return sizeBytesField(len(name
 // resource goes out under another name (NAME-4).
 func (r *Resource) appendHeadAs(b []byte, name string) []byte {
 	b = appendBytesTag(b, fieldResources, r.bodySizeAs(name))
+	return r.appendNamesAs(b, name)
+}
+
+// appendNamesAs appends the name's fields under another spelling.
+func (r *Resource) appendNamesAs(b []byte, name string) []byte {
 	if !r.nameless {
 		b = append(appendBytesTag(b, fieldName, len(name)), name...)
 	}

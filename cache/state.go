@@ -1,0 +1,310 @@
+package cache
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+)
+
+// CollectStates is Collect for a stream of the state-of-the-world form with places
+// in any number of stores. A list of a full-state type holds the parts of all of
+// them (RES-2): if it is due in one, the others give their part too.
+//
+// Each store is looked at twice, first to see what is due, then to take it; no two
+// locks are held together. What a store learned in between waits for the next call
+// where it would otherwise overtake something. With one store both happen under
+// one lock: all types are seen at one point of the upstream's sequence (ADS-3).
+func CollectStates(clients []*Client, busy func(typeURL string) bool, size, parts int) (batches []*Batch, more bool) {
+	if len(clients) == 1 {
+		return clients[0].collectState(busy, size, parts)
+	}
+	var s survey
+	seen := make([]uint64, len(clients))
+	for i, c := range clients {
+		c.store.mu.RLock()
+		s, seen[i] = c.survey(s), c.store.seq
+		c.store.mu.RUnlock()
+	}
+	s.plan(busy)
+	for i, c := range clients {
+		p := &pass{size: size, left: parts}
+		c.store.mu.RLock()
+		left := c.take(p, s, seen[i])
+		c.rest(busy)
+		c.store.mu.RUnlock()
+		more = more || left
+		batches = append(batches, p.out...)
+	}
+	slices.SortStableFunc(batches, func(a, b *Batch) int {
+		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.TypeURL, b.TypeURL))
+	})
+	return join(batches, s, clients), more
+}
+
+// collectState is CollectStates for one store.
+func (c *Client) collectState(busy func(typeURL string) bool, size, parts int) ([]*Batch, bool) {
+	c.store.mu.RLock()
+	defer c.store.mu.RUnlock()
+	defer c.rest(busy)
+	s := c.survey(nil)
+	s.plan(busy)
+	p := &pass{size: size, left: parts}
+	left := c.take(p, s, c.store.seq)
+	return p.out, left
+}
+
+// due is what a stream has to be sent of one type.
+type due struct {
+	typeURL string
+	rank    Rank
+	full    bool // a full-state type
+	watches int  // stores where it is subscribed to
+	adds    bool // there is more than removals
+	removes bool
+	waits   bool // the list is not complete yet, and the client holds one (RES-2)
+	take    take
+}
+
+// take is what a pass does with a type.
+type take uint8
+
+const (
+	takeNothing take = iota
+	takeChanges      // of a type whose responses need not be complete
+	takeList         // the whole list
+	takeLonger       // the whole list, and what was removed (ADS-1)
+)
+
+// survey is what is due, in the order in which types are sent.
+type survey []*due
+
+// survey adds what is due in one store.
+func (c *Client) survey(s survey) survey {
+	for _, w := range c.watches {
+		w.forgo()
+		at, found := slices.BinarySearchFunc(s, w, func(d *due, w *watch) int {
+			return cmp.Or(cmp.Compare(d.rank, w.rank), cmp.Compare(d.typeURL, w.typeURL))
+		})
+		if !found {
+			s = slices.Insert(s, at, &due{typeURL: w.typeURL, rank: w.rank, full: w.full})
+		}
+		d := s[at]
+		d.watches++
+		d.adds = d.adds || w.listDue()
+		d.removes = d.removes || w.removalsDue()
+		d.waits = d.waits || w.incomplete()
+	}
+	return s
+}
+
+// plan decides what is taken now. Types wait for their acknowledgement, unless a
+// later one must not overtake their additions (ADS-2). A list that is not complete
+// yet holds back all later types: they may need what is in it.
+func (s survey) plan(busy func(typeURL string) bool) {
+	limit := RankOther
+	for _, d := range slices.Backward(s) {
+		if d.waits && d.adds {
+			limit = d.rank
+		}
+	}
+	last := Rank(-1)
+	for i, d := range s {
+		if d.rank <= limit && !d.waits && !busy(d.typeURL) && (d.adds || (d.removes && !s.heldBack(i, busy))) {
+			last = d.rank
+		}
+	}
+	for i, d := range s {
+		forced := busy(d.typeURL)
+		switch {
+		case d.rank > limit, d.waits, forced && d.rank >= last:
+		case !d.full && d.adds:
+			d.take = takeChanges
+		case d.full && !s.heldBack(i, busy) && (d.adds || (d.removes && !forced)):
+			d.take = takeList
+		case d.full && d.adds:
+			d.take = takeLonger
+		}
+	}
+}
+
+// heldBack reports whether what was removed of a type must still be listed: while
+// a later type has something to be sent, or owes an acknowledgement (ADS-1).
+func (s survey) heldBack(i int, busy func(typeURL string) bool) bool {
+	return s[i].rank.waits() && slices.ContainsFunc(s[i+1:], func(l *due) bool {
+		return l.rank > s[i].rank && (l.adds || (l.removes && !l.rank.waits()) || busy(l.typeURL))
+	})
+}
+
+// of finds a type.
+func (s survey) of(typeURL string) *due {
+	for _, d := range s {
+		if d.typeURL == typeURL {
+			return d
+		}
+	}
+	return nil
+}
+
+// take carries out the plan in one store, which was looked at when its last change
+// had the number seen. It reports whether something is left that could be sent.
+func (c *Client) take(p *pass, s survey, seen uint64) (more bool) {
+	for _, w := range c.watches {
+		d := s.of(w.typeURL)
+		switch d.take {
+		case takeNothing:
+			if !d.adds && w.listDue() {
+				return true // new since the survey: no later type may overtake it
+			}
+		case takeChanges:
+			if w.current() {
+				p.watch, p.cur = nil, nil
+				p.listed(w, c.store.seq)
+			}
+			w.listed = true
+			p.additions(w)
+		case takeList:
+			p.list(w, d, seen)
+		case takeLonger:
+			p.list(w, d, 0)
+		}
+		if p.full {
+			return true
+		}
+	}
+	return false
+}
+
+// join makes one list of the parts of several stores. Where a part is missing,
+// since its store has come by something that must go first, all are taken again.
+func join(batches []*Batch, s survey, clients []*Client) []*Batch {
+	var all []*Batch
+	for len(batches) > 0 {
+		b := batches[0]
+		d := s.of(b.TypeURL)
+		if !d.full || d.watches == 1 {
+			all, batches = append(all, b), batches[1:]
+			continue
+		}
+		n := 1
+		for n < len(batches) && batches[n].TypeURL == b.TypeURL {
+			n++
+		}
+		if n == d.watches {
+			all = append(all, joined(batches[:n]))
+		} else {
+			relist(clients, b.TypeURL)
+		}
+		batches = batches[n:]
+	}
+	return all
+}
+
+func joined(parts []*Batch) *Batch {
+	b := parts[0]
+	versions := []string{b.SystemVersion}
+	for _, o := range parts[1:] {
+		b.Body.Join(&o.Body)
+		b.Merged += o.Merged
+		versions = append(versions, o.SystemVersion)
+		if b.Received.IsZero() || (!o.Received.IsZero() && o.Received.Before(b.Received)) {
+			b.Received = o.Received
+		}
+	}
+	b.SystemVersion = joinVersions(versions)
+	return b
+}
+
+// relist has a list sent again.
+func relist(clients []*Client, typeURL string) {
+	for _, c := range clients {
+		if w := c.find(typeURL); w != nil {
+			c.store.mu.RLock()
+			w.relist = true
+			c.store.mu.RUnlock()
+		}
+	}
+}
+
+// cursors are all of a watch.
+func (w *watch) cursors() iter.Seq[*cursor] {
+	return func(yield func(*cursor) bool) {
+		for _, spelling := range slices.Sorted(maps.Keys(w.globs)) {
+			if !yield(w.globs[spelling]) {
+				return
+			}
+		}
+		if w.wildcard != nil {
+			yield(w.wildcard)
+		}
+	}
+}
+
+// listDue reports whether there is something to be sent beside removals.
+func (w *watch) listDue() bool { return w.relist || w.additionsDue() }
+
+// incomplete reports whether a list would take from a client what it holds and
+// nobody knows of yet: it showed a version when its stream began (RES-2).
+func (w *watch) incomplete() bool {
+	if !w.full || w.presented == "" || w.listed {
+		return false
+	}
+	for f := range w.cursors() {
+		if !f.coll.synced {
+			return true
+		}
+	}
+	for _, sub := range w.names {
+		if sub.entry.unanswered() {
+			return true
+		}
+	}
+	return false
+}
+
+// unanswered reports whether it is still to be expected that the server speaks of
+// a name.
+func (e *entry) unanswered() bool { return e.state == unknown }
+
+// forgo passes over what a state-of-the-world client is not told. Where responses
+// need not be complete there is no word for a removal (RES-3), nor for a name or a
+// glob that holds nothing; else it is what came and went between two lists.
+func (w *watch) forgo() {
+	for f := range w.cursors() {
+		f.forgo(w)
+	}
+	if w.full {
+		return
+	}
+	w.dirty = slices.DeleteFunc(w.dirty, func(sub *nameSub) bool {
+		if !sub.ended && sub.entry.state == present {
+			return false
+		}
+		sub.dirty, sub.pushed, sub.holds = false, false, false
+		return true
+	})
+	w.ended = 0
+	for key, n := range w.answers {
+		if e, known := w.lookup(n); known && e == nil {
+			w.answered(key)
+		}
+	}
+}
+
+func (f *cursor) forgo(w *watch) {
+	c := f.coll
+	for e := c.tombs.after(f.removed, f.tomb, c); e != nil; e = e.next {
+		if w.full && f.mayHave(e) && !w.named(e.key) {
+			break
+		}
+		f.since++
+		f.removed, f.tomb = e.changed, e
+	}
+	if w.full {
+		return
+	}
+	f.removed, f.versions = max(f.removed, c.floor), nil
+	if !c.wildcard() && c.knownEmpty() {
+		f.told = true
+	}
+}
