@@ -117,7 +117,7 @@ func (c *Client) Update(ch Change) []Name {
 		delete(w.answers, n.Key)
 	}
 	w.holds(ch.Versions)
-	if !w.listed {
+	if ch.VersionInfo != "" && !w.listed {
 		w.presented = ch.VersionInfo
 	}
 	w.relist = w.relist || (ch.Relist && w.full)

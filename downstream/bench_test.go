@@ -84,8 +84,9 @@ func deliveries(tb testing.TB, n int) func() {
 	count := 0
 	streams := make([]*stream, 0, n)
 	for range n {
-		st := s.newStream(&fakeStream{ctx: tb.Context(), sent: func(any) error { count++; return nil }}, "delta-ads")
-		must(st.request(&request{TypeUrl: clusterType}))
+		st := s.newStream(&fakeStream{ctx: tb.Context(), sent: func(any) error { count++; return nil }}, deltaADS())
+		first := deltaRequest(&request{TypeUrl: clusterType})
+		must(st.request(&first))
 		streams = append(streams, st)
 		tb.Cleanup(st.close)
 	}
@@ -107,7 +108,8 @@ func deliveries(tb testing.TB, n int) func() {
 			_, err := st.pass()
 			must(err)
 			ack.ResponseNonce = strconv.FormatUint(st.nonce, 10)
-			must(st.request(ack))
+			next := deltaRequest(ack)
+			must(st.request(&next))
 		}
 		if count-before != n {
 			tb.Fatalf("%d responses to %d streams", count-before, n)

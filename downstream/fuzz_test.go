@@ -15,7 +15,6 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -139,7 +138,7 @@ func fuzzStream(t *testing.T, data []byte) {
 	}
 	go func() {
 		defer cancel() // as grpc does
-		ended <- server.DeltaAggregatedResources(&grpc.GenericServerStream[request, response]{ServerStream: stream})
+		ended <- server.serve(stream, deltaADS())
 	}()
 	defer func() {
 		server.Stop()
