@@ -212,6 +212,9 @@ func (m *modelServer) lose(stream int) {
 // compares URNs as NAME-3 has it, so that it holds one under its key.
 type modelClient struct {
 	client *Client
+	form   Form
+	full   bool   // its responses are whole lists
+	shows  string // the version that it was sent last
 	bell   chan struct{}
 	subs   map[string]bool // by spelling
 	once   map[string]bool // likewise, also those that ended: they are answered too (SUB-8)
@@ -249,6 +252,9 @@ func nameOf(spelling string) Name { return Name{Spelling: spelling, Key: keyOf(s
 
 func (c *modelClient) update(sub, unsub []string, warm map[string]string) {
 	ch := Change{TypeURL: clusterType, Versions: maps.Clone(warm)}
+	if c.form.State {
+		ch.Versions, ch.VersionInfo = nil, c.shows
+	}
 	for _, n := range sub {
 		ch.Subscribe = append(ch.Subscribe, nameOf(n))
 		c.subs[n], c.once[n] = true, true
@@ -273,6 +279,10 @@ func (c *modelClient) collect(t *rapid.T, size int) {
 			t.Fatalf("collect: %v", err)
 		}
 		for _, b := range batches {
+			if c.form.State {
+				c.takeState(t, b)
+				continue
+			}
 			var resp discovery.DeltaDiscoveryResponse
 			if err := proto.Unmarshal(b.Body.Finish(b.TypeURL, b.SystemVersion, "n").Bytes(), &resp); err != nil {
 				t.Fatal(err)
@@ -305,6 +315,52 @@ func (c *modelClient) collect(t *rapid.T, size int) {
 	}
 }
 
+// takeState applies a response of the state-of-the-world form.
+func (c *modelClient) takeState(t *rapid.T, b *Batch) {
+	var resp discovery.DiscoveryResponse
+	if err := proto.Unmarshal(b.Body.Finish(b.TypeURL, b.SystemVersion, "n").Bytes(), &resp); err != nil {
+		t.Fatal(err)
+	}
+	c.shows = resp.VersionInfo
+	if c.full {
+		clear(c.holds)
+	}
+	seen := map[string]bool{}
+	for _, x := range resp.Resources {
+		name, version := c.read(t, x)
+		if seen[name] {
+			t.Fatalf("RES-4: %q twice in one response", name)
+		}
+		seen[name] = true
+		if !c.covers(keyOf(name)) || (c.form.Wrapped && !c.asked(name)) {
+			t.Fatalf("sent %q without being asked, subscribed: %v", name, c.subs)
+		}
+		if c.full && !c.form.Wrapped && version == "" {
+			t.Fatalf("RES-2: %q without content", name)
+		}
+		c.holds[keyOf(name)] = version
+	}
+}
+
+// read gives the name and the version of a resource.
+func (c *modelClient) read(t *rapid.T, x *anypb.Any) (name, version string) {
+	t.Helper()
+	if c.form.Wrapped {
+		var r discovery.Resource
+		if err := proto.Unmarshal(x.Value, &r); err != nil {
+			t.Fatal(err)
+		}
+		return r.Name, r.Version
+	}
+	var a corev3.Address
+	if err := proto.Unmarshal(x.Value, &a); err != nil {
+		t.Fatal(err)
+	}
+	id := a.GetEnvoyInternalAddress().GetEndpointId()
+	at := strings.LastIndexByte(id, '@')
+	return id[:at], id[at+1:]
+}
+
 var modelNames = []string{
 	"a", "b", "c", "d",
 	"xdstp://x/envoy.config.cluster.v3.Cluster/g/1", "xdstp://x/envoy.config.cluster.v3.Cluster/g/2",
@@ -326,12 +382,14 @@ var modelSubs = append([]string{
 func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_NAME4_NAME8(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cache := New(Limits{MaxResources: int64(rapid.SampledFrom([]int{0, 3}).Draw(t, "max")), Idle: time.Hour}, nil)
-		store := cache.Open(Source{Quiet: time.Second})
+		full := rapid.Bool().Draw(t, "full")
+		store := cache.Open(Source{Quiet: time.Second, FullState: map[string]bool{clusterType: full}})
 		server := &modelServer{t: t, store: store, exists: map[string]content{}, resend: rapid.Bool().Draw(t, "resend")}
 		var clients []*modelClient
-		join := func(warm map[string]string) *modelClient {
+		join := func(warm map[string]string, form Form) *modelClient {
 			c := &modelClient{bell: make(chan struct{}, 1), subs: map[string]bool{}, once: map[string]bool{}, holds: map[string]string{}}
-			c.client = store.Join(c.bell, Form{})
+			c.form, c.full = form, form.State && full
+			c.client = store.Join(c.bell, form)
 			maps.Copy(c.holds, warm)
 			clients = append(clients, c)
 			return c
@@ -341,11 +399,26 @@ func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_N
 				t.Fatalf("after %s: %v", step, err)
 			}
 		}
+		form := func() Form {
+			return rapid.SampledFrom([]Form{{}, {State: true}, {State: true, Wrapped: true}}).Draw(t, "form")
+		}
 		client := func() *modelClient {
 			if len(clients) == 0 {
-				return join(nil)
+				return join(nil, form())
 			}
 			return clients[rapid.IntRange(0, len(clients)-1).Draw(t, "client")]
+		}
+		// quiet lets everything on its way arrive.
+		quiet := func() {
+			for busy := true; busy; {
+				busy = false
+				for stream := range 2 {
+					server.pump(stream)
+					for server.deliver(stream) {
+						busy = true
+					}
+				}
+			}
 		}
 		some := func(from []string, label string) []string {
 			return rapid.SliceOfNDistinct(rapid.SampledFrom(from), 0, 3, rapid.ID[string]).Draw(t, label)
@@ -362,7 +435,9 @@ func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_N
 				server.set(name, &content{fmt.Sprint(server.version), star})
 			},
 			"unset": func(t *rapid.T) { server.set(rapid.SampledFrom(modelNames).Draw(t, "name"), nil) },
-			"join":  func(*rapid.T) { join(nil) },
+			"join": func(*rapid.T) {
+				join(nil, form())
+			},
 			"subscribe": func(*rapid.T) {
 				c := client()
 				c.update(some(modelSubs, "subscribe"), nil, nil)
@@ -382,7 +457,8 @@ func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_N
 				i := slices.Index(clients, c)
 				clients = slices.Delete(clients, i, i+1)
 				c.client.Leave()
-				n := join(c.holds)
+				n := join(c.holds, c.form)
+				n.shows = c.shows
 				n.update(slices.Sorted(maps.Keys(c.subs)), nil, c.holds)
 			},
 			"leave": func(*rapid.T) {
@@ -392,6 +468,10 @@ func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_N
 				clients = slices.Delete(clients, i, i+1)
 			},
 			"collect": func(t *rapid.T) { client().collect(t, rapid.SampledFrom([]int{1, 300, 1 << 20}).Draw(t, "size")) },
+			"quiet": func(t *rapid.T) {
+				quiet()
+				client().collect(t, 1<<20)
+			},
 			"demand":  func(t *rapid.T) { server.pump(rapid.IntRange(0, 1).Draw(t, "stream")) },
 			"deliver": func(t *rapid.T) { server.deliver(rapid.IntRange(0, 1).Draw(t, "stream")) },
 			"limit":   func(t *rapid.T) { server.resend = rapid.Bool().Draw(t, "resend") },
@@ -400,16 +480,7 @@ func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_N
 			"settle":  func(*rapid.T) { store.Settle(time.Now().Add(time.Minute)) },
 			"":        func(*rapid.T) { check("a step") },
 		})
-		// Quiet: everything on its way arrives.
-		for busy := true; busy; {
-			busy = false
-			for stream := range 2 {
-				server.pump(stream)
-				for server.deliver(stream) {
-					busy = true
-				}
-			}
-		}
+		quiet()
 		store.Settle(time.Now().Add(time.Hour))
 		for i, c := range clients {
 			c.collect(t, 1<<20)
@@ -419,11 +490,26 @@ func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_N
 					want[n] = x.version
 				}
 			}
+			if c.form.State && !c.full {
+				// Nobody tells it what is gone (RES-3).
+				maps.DeleteFunc(c.holds, func(n string, _ string) bool { _, ok := want[n]; return !ok })
+			}
 			if !maps.Equal(c.holds, want) {
 				t.Fatalf("client %d (%v) holds %v, a direct client would hold %v", i, slices.Sorted(maps.Keys(c.subs)), c.holds, want)
 			}
 		}
 		check("the end")
+		versions := map[string]string{}
+		for _, c := range clients {
+			if w := c.client.find(clusterType); c.form.State && w != nil {
+				subs := fmt.Sprint(slices.Sorted(maps.Keys(c.subs)))
+				if v := w.version(sum{}); versions[subs] != "" && versions[subs] != v {
+					t.Fatalf("ACK-4: clients of %s are shown %q and %q", subs, versions[subs], v)
+				} else {
+					versions[subs] = v
+				}
+			}
+		}
 		// SUB-10: the union of the clients' subscriptions, each once, and nothing
 		// that nobody wants once it is evicted.
 		for _, c := range clients {

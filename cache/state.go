@@ -157,11 +157,6 @@ func (c *Client) take(p *pass, s survey, seen uint64) (more bool) {
 				return true // new since the survey: no later type may overtake it
 			}
 		case takeChanges:
-			if w.current() {
-				p.watch, p.cur = nil, nil
-				p.listed(w, c.store.seq)
-			}
-			w.listed = true
 			p.additions(w)
 		case takeList:
 			p.list(w, d, seen)

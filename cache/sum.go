@@ -117,9 +117,11 @@ func (w *watch) version(extra sum) string {
 
 // current reports whether the client showed, when its stream began, the version
 // of what its subscription holds now (ACK-5). What it names is sent all the same
-// (WARM-2), and before the collection is synced nobody knows what it holds.
+// (WARM-2), and before the collection is synced nobody knows what it holds. Of a
+// type that is sent by what changed the version says less: a client that has one
+// part of a split response knows the version of all.
 func (w *watch) current() bool {
-	return w.presented != "" && !w.listed && w.wildcardOnly() && w.wildcard.coll.synced &&
+	return w.full && w.presented != "" && !w.listed && w.wildcardOnly() && w.wildcard.coll.synced &&
 		w.presented == w.version(sum{})
 }
 

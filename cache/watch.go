@@ -18,7 +18,7 @@ type watch struct {
 	// Of state-of-the-world clients.
 	full      bool   // a full-state type: sent as whole lists (RES-2)
 	presented string // version_info that it showed first; until listed
-	listed    bool   // it was sent something, or has what it showed
+	listed    bool   // it was sent a list, or has what it showed
 	relist    bool   // a list is due although nothing changed
 	sum       sum    // of what it names
 
