@@ -47,7 +47,7 @@ func (c *Client) collectState(busy func(typeURL string) bool, size, parts int) (
 	c.store.mu.RLock()
 	defer c.store.mu.RUnlock()
 	defer c.rest(busy)
-	s := c.survey(nil)
+	s := c.survey(make(survey, 0, len(c.watches)))
 	s.plan(busy)
 	p := &pass{size: size, left: parts}
 	left := c.take(p, s, c.store.seq)
@@ -77,19 +77,19 @@ const (
 )
 
 // survey is what is due, in the order in which types are sent.
-type survey []*due
+type survey []due
 
 // survey adds what is due in one store.
 func (c *Client) survey(s survey) survey {
 	for _, w := range c.watches {
 		w.forgo()
-		at, found := slices.BinarySearchFunc(s, w, func(d *due, w *watch) int {
+		at, found := slices.BinarySearchFunc(s, w, func(d due, w *watch) int {
 			return cmp.Or(cmp.Compare(d.rank, w.rank), cmp.Compare(d.typeURL, w.typeURL))
 		})
 		if !found {
-			s = slices.Insert(s, at, &due{typeURL: w.typeURL, rank: w.rank, full: w.full})
+			s = slices.Insert(s, at, due{typeURL: w.typeURL, rank: w.rank, full: w.full})
 		}
-		d := s[at]
+		d := &s[at]
 		d.watches++
 		d.adds = d.adds || w.listDue()
 		d.removes = d.removes || w.removalsDue()
@@ -103,7 +103,7 @@ func (c *Client) survey(s survey) survey {
 // yet holds back all later types: they may need what is in it.
 func (s survey) plan(busy func(typeURL string) bool) {
 	limit := RankOther
-	for _, d := range slices.Backward(s) {
+	for _, d := range slices.Backward(s) { // the first one counts
 		if d.waits && d.adds {
 			limit = d.rank
 		}
@@ -114,7 +114,8 @@ func (s survey) plan(busy func(typeURL string) bool) {
 			last = d.rank
 		}
 	}
-	for i, d := range s {
+	for i := range s {
+		d := &s[i]
 		forced := busy(d.typeURL)
 		switch {
 		case d.rank > limit, d.waits, forced && d.rank >= last:
@@ -131,16 +132,22 @@ func (s survey) plan(busy func(typeURL string) bool) {
 // heldBack reports whether what was removed of a type must still be listed: while
 // a later type has something to be sent, or owes an acknowledgement (ADS-1).
 func (s survey) heldBack(i int, busy func(typeURL string) bool) bool {
-	return s[i].rank.waits() && slices.ContainsFunc(s[i+1:], func(l *due) bool {
-		return l.rank > s[i].rank && (l.adds || (l.removes && !l.rank.waits()) || busy(l.typeURL))
-	})
+	if !s[i].rank.waits() {
+		return false
+	}
+	for _, l := range s[i+1:] {
+		if l.rank > s[i].rank && (l.adds || (l.removes && !l.rank.waits()) || busy(l.typeURL)) {
+			return true
+		}
+	}
+	return false
 }
 
 // of finds a type.
 func (s survey) of(typeURL string) *due {
-	for _, d := range s {
-		if d.typeURL == typeURL {
-			return d
+	for i := range s {
+		if s[i].typeURL == typeURL {
+			return &s[i]
 		}
 	}
 	return nil
@@ -224,9 +231,11 @@ func relist(clients []*Client, typeURL string) {
 // cursors are all of a watch.
 func (w *watch) cursors() iter.Seq[*cursor] {
 	return func(yield func(*cursor) bool) {
-		for _, spelling := range slices.Sorted(maps.Keys(w.globs)) {
-			if !yield(w.globs[spelling]) {
-				return
+		if len(w.globs) > 0 {
+			for _, spelling := range slices.Sorted(maps.Keys(w.globs)) {
+				if !yield(w.globs[spelling]) {
+					return
+				}
 			}
 		}
 		if w.wildcard != nil {
