@@ -5,6 +5,8 @@ import (
 	"iter"
 	"maps"
 	"slices"
+
+	"google.golang.org/grpc/codes"
 )
 
 // CollectStates is Collect for a stream of the state-of-the-world form with places
@@ -23,9 +25,10 @@ func CollectStates(clients []*Client, busy func(typeURL string) bool, size, part
 	seen := make([]uint64, len(clients))
 	for i, c := range clients {
 		c.store.mu.RLock()
-		s, seen[i] = c.survey(s), c.store.seq
+		s, seen[i] = c.survey(s, busy), c.store.seq
 		c.store.mu.RUnlock()
 	}
+	s.hold(busy)
 	s.plan(busy)
 	for i, c := range clients {
 		p := &pass{size: size, left: parts}
@@ -47,7 +50,7 @@ func (c *Client) collectState(busy func(typeURL string) bool, size, parts int) (
 	c.store.mu.RLock()
 	defer c.store.mu.RUnlock()
 	defer c.rest(busy)
-	s := c.survey(make(survey, 0, len(c.watches)))
+	s := c.survey(make(survey, 0, len(c.watches)), busy)
 	s.plan(busy)
 	p := &pass{size: size, left: parts}
 	left := c.take(p, s, c.store.seq)
@@ -63,6 +66,7 @@ type due struct {
 	adds    bool // there is more than removals
 	removes bool
 	waits   bool // the list is not complete yet, and the client holds one (RES-2)
+	held    bool // what was removed must still be listed, whatever its number
 	take    take
 }
 
@@ -73,16 +77,27 @@ const (
 	takeNothing take = iota
 	takeChanges      // of a type whose responses need not be complete
 	takeList         // the whole list
-	takeLonger       // the whole list, and what was removed (ADS-1)
 )
 
 // survey is what is due, in the order in which types are sent.
 type survey []due
 
-// survey adds what is due in one store.
-func (c *Client) survey(s survey) survey {
-	for _, w := range c.watches {
+// survey adds what is due in one store. What was removed of a type may go out once
+// every later type was sent everything up to then, and acknowledged it: then nothing
+// that the client has refers to it any more (ADS-1).
+func (c *Client) survey(s survey, busy func(typeURL string) bool) survey {
+	bound, next := c.store.seq, c.store.seq // for this rank, and for those before it
+	for i, w := range slices.Backward(c.watches) {
+		if i+1 == len(c.watches) || c.watches[i+1].rank != w.rank {
+			bound = next
+		}
 		w.forgo()
+		w.settle(busy(w.typeURL))
+		next = min(next, w.settled)
+		w.bound = c.store.seq
+		if w.rank.waits() {
+			w.bound = bound
+		}
 		at, found := slices.BinarySearchFunc(s, w, func(d due, w *watch) int {
 			return cmp.Or(cmp.Compare(d.rank, w.rank), cmp.Compare(d.typeURL, w.typeURL))
 		})
@@ -92,7 +107,7 @@ func (c *Client) survey(s survey) survey {
 		d := &s[at]
 		d.watches++
 		d.adds = d.adds || w.listDue()
-		d.removes = d.removes || w.removalsDue()
+		d.removes = d.removes || w.removesUpTo(w.bound)
 		d.waits = d.waits || w.incomplete()
 	}
 	return s
@@ -109,8 +124,8 @@ func (s survey) plan(busy func(typeURL string) bool) {
 		}
 	}
 	last := Rank(-1)
-	for i, d := range s {
-		if d.rank <= limit && !d.waits && !busy(d.typeURL) && (d.adds || (d.removes && !s.heldBack(i, busy))) {
+	for _, d := range s {
+		if d.rank <= limit && !d.waits && !busy(d.typeURL) && (d.adds || (d.removes && !d.held)) {
 			last = d.rank
 		}
 	}
@@ -121,22 +136,55 @@ func (s survey) plan(busy func(typeURL string) bool) {
 		case d.rank > limit, d.waits, forced && d.rank >= last:
 		case !d.full && d.adds:
 			d.take = takeChanges
-		case d.full && !s.heldBack(i, busy) && (d.adds || (d.removes && !forced)):
+		case d.full && (d.adds || (d.removes && !forced && !d.held)):
 			d.take = takeList
-		case d.full && d.adds:
-			d.take = takeLonger
 		}
 	}
 }
 
-// heldBack reports whether what was removed of a type must still be listed: while
-// a later type has something to be sent, or owes an acknowledgement (ADS-1).
-func (s survey) heldBack(i int, busy func(typeURL string) bool) bool {
-	if !s[i].rank.waits() {
+// hold notes which types must go on listing what was removed because of other
+// stores: numbers of different stores do not compare, so that all later types must
+// have nothing to be sent and owe no acknowledgement (ADS-1).
+func (s survey) hold(busy func(typeURL string) bool) {
+	for i := range s {
+		for _, l := range s[i+1:] {
+			if s[i].rank.waits() && l.rank > s[i].rank && (l.adds || (l.removes && !l.rank.waits()) || busy(l.typeURL)) {
+				s[i].held = true
+			}
+		}
+	}
+}
+
+// settle notes up to which change the client was sent everything, and acknowledged
+// it.
+func (w *watch) settle(busy bool) {
+	if !w.listDue() && !w.removalsDue() {
+		w.sent = w.client.store.seq
+	}
+	if !busy {
+		w.settled = w.sent
+	}
+}
+
+// removesUpTo reports whether something is due that was removed up to a number.
+func (w *watch) removesUpTo(bound uint64) bool {
+	if !w.removalsDue() {
 		return false
 	}
-	for _, l := range s[i+1:] {
-		if l.rank > s[i].rank && (l.adds || (l.removes && !l.rank.waits()) || busy(l.typeURL)) {
+	for _, sub := range w.dirty {
+		if !sub.ended && sub.takesAway() && sub.entry.changed <= bound {
+			return true
+		}
+	}
+	for f := range w.cursors() {
+		// What the client never held was passed over (forgo).
+		if e := f.coll.tombs.after(f.removed, f.tomb, f.coll); (e != nil && e.changed <= bound) ||
+			(f.behind() && f.coll.floor <= bound) || f.leftoverDue() {
+			return true
+		}
+	}
+	for _, n := range w.answers {
+		if e, known := w.lookup(n); known && e == nil {
 			return true
 		}
 	}
@@ -166,15 +214,25 @@ func (c *Client) take(p *pass, s survey, seen uint64) (more bool) {
 		case takeChanges:
 			p.additions(w)
 		case takeList:
-			p.list(w, d, seen)
-		case takeLonger:
-			p.list(w, d, 0)
+			p.list(w, d, w.upTo(d, seen))
 		}
 		if p.full {
 			return true
 		}
+		if d.take != takeNothing {
+			w.sent = c.store.seq
+		}
 	}
 	return false
+}
+
+// upTo is up to which change a list leaves out what was removed. What was removed
+// after the survey stays: what refers to it may not have been seen either.
+func (w *watch) upTo(d *due, seen uint64) uint64 {
+	if d.held {
+		return 0
+	}
+	return min(seen, w.bound)
 }
 
 // join makes one list of the parts of several stores. Where a part is missing,
@@ -208,6 +266,9 @@ func joined(parts []*Batch) *Batch {
 	for _, o := range parts[1:] {
 		b.Body.Join(&o.Body)
 		b.Merged += o.Merged
+		if b.Last == 0 {
+			b.Store, b.Last = o.Store, o.Last
+		}
 		versions = append(versions, o.SystemVersion)
 		if b.Received.IsZero() || (!o.Received.IsZero() && o.Received.Before(b.Received)) {
 			b.Received = o.Received
@@ -222,7 +283,7 @@ func relist(clients []*Client, typeURL string) {
 	for _, c := range clients {
 		if w := c.find(typeURL); w != nil {
 			c.store.mu.RLock()
-			w.relist = true
+			w.relist, w.sent = true, 0
 			c.store.mu.RUnlock()
 		}
 	}
@@ -266,9 +327,12 @@ func (w *watch) incomplete() bool {
 	return false
 }
 
-// unanswered reports whether it is still to be expected that the server speaks of
-// a name.
-func (e *entry) unanswered() bool { return e.state == unknown }
+// unanswered reports whether nobody knows yet what became of a name. An error that
+// does not mean that there is no such resource leaves that open (ERR-1).
+func (e *entry) unanswered() bool {
+	return e.state == unknown ||
+		(e.state == failed && e.err.Code != codes.NotFound && e.err.Code != codes.PermissionDenied)
+}
 
 // forgo passes over what a state-of-the-world client is not told. Where responses
 // need not be complete there is no word for a removal (RES-3), nor for a name or a

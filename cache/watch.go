@@ -20,6 +20,9 @@ type watch struct {
 	presented string // version_info that it showed first; until listed
 	listed    bool   // it was sent a list, or has what it showed
 	relist    bool   // a list is due although nothing changed
+	sent      uint64 // it was sent everything up to this change
+	settled   uint64 // and acknowledged everything up to this one
+	bound     uint64 // up to here removals may go out (ADS-1); of the last survey
 	sum       sum    // of what it names
 
 	names    map[string]*nameSub // by spelling
