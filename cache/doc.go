@@ -24,6 +24,14 @@
 // order; it has a cursor of its own, because removals of clusters and endpoints
 // wait for later types (ADS-1) while additions do not.
 //
+// # State of the world
+//
+// A client of that form ([Form]) has the same cursors. Its full-state types are sent
+// as whole lists and the others by what changed, without removals ([CollectStates]).
+// A list lacks what was removed only once later types were sent all that came before
+// and acknowledged it; until then tombstones keep their bytes (ADS-1). Versions are
+// sums of the members' digests (ACK-4).
+//
 // # Locks
 //
 // One RWMutex per store guards its tables and, against the session, the state of
@@ -34,7 +42,7 @@
 // a cluster that was removed later is seen together with the route that had
 // moved away by then. With a lock per table either can slip in between.
 //
-// Lock order: Store.applyMu, Store.mu, Cache.mu. No two stores' locks are ever
+// Lock order: Store.applyMu, Store.mu, Cache.mu; and Store.mu, bodies.mu. No two stores' locks are ever
 // held together; eviction takes its candidates under Cache.mu, lets go of it, and
 // visits their stores one by one. Nothing blocks under a lock; clients are woken
 // after it is released.

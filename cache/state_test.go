@@ -290,7 +290,7 @@ func TestStateBody_BuiltOnce(t *testing.T) {
 	collect(all[0])
 	body := coll.bodies.bare
 	next := 0
-	if n := testing.AllocsPerRun(clients-2, func() { next++; collect(all[next]) }); n > 12 {
+	if n := testing.AllocsPerRun(clients-2, func() { next++; collect(all[next]) }); n > 8 {
 		t.Errorf("%.0f allocations for a list that is there already", n)
 	}
 	if body == nil || coll.bodies.bare != body {
@@ -483,7 +483,7 @@ func TestStateStores_RES2_ADS1(t *testing.T) {
 	var server, others sync.WaitGroup
 	for i, s := range stores {
 		keep := s.Join(make(chan struct{}, 1), Form{})
-		defer keep.Leave()
+		t.Cleanup(keep.Leave)
 		keep.Update(Change{TypeURL: cds, Subscribe: names([]string{"*"})})
 		keep.Update(Change{TypeURL: rds, Subscribe: names([]string{prefixes[i] + "r"})})
 		s.Restart(0, 0)
@@ -524,9 +524,13 @@ func TestStateStores_RES2_ADS1(t *testing.T) {
 func (c *orderClient) followBoth(stores []*Store, prefixes []string, done *atomic.Bool) error {
 	bell := make(chan struct{}, 1)
 	var places []*Client
+	defer func() {
+		for _, p := range places {
+			p.Leave()
+		}
+	}()
 	for i, s := range stores {
 		p := s.Join(bell, c.form)
-		defer p.Leave()
 		p.Update(Change{TypeURL: rds, Subscribe: names([]string{prefixes[i] + "r"})})
 		p.Update(Change{TypeURL: cds, Subscribe: names([]string{"*"})})
 		places = append(places, p)

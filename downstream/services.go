@@ -148,6 +148,8 @@ func (s *Server) describe(v *discoveryService) *grpc.ServiceDesc {
 
 // refuseFetch answers the methods that stand for REST requests, which nobody sends
 // over gRPC.
+//
+//nolint:revive // because the order of the parameters is grpc's (MethodDesc.Handler)
 func refuseFetch(any, context.Context, func(any) error, grpc.UnaryServerInterceptor) (any, error) {
 	return nil, status.Error(codes.Unimplemented, "resources are not fetched one response at a time over gRPC: use the streaming method of this service, or REST-JSON")
 }
