@@ -123,7 +123,7 @@ func (p *pass) listed(w *watch, upTo uint64) {
 		w.dirty = nil
 	}
 	w.held, w.answers = nil, nil
-	w.listed, w.relist = true, false
+	w.listed, w.relist, w.presented = true, false, ""
 }
 
 // levelled advances a cursor to the end of its collection.
