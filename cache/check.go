@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -96,6 +97,7 @@ func (t *table) check() (resources, bytes int64, err error) {
 	c.that(resources == t.resources && bytes == t.bytes && watchers == t.watchers,
 		"counted %d resources of %d bytes and %d watchers, found %d of %d and %d",
 		t.resources, t.bytes, t.watchers, resources, bytes, watchers)
+	t.checkStates(c)
 	c.that(interests == t.interests, "counted %d interests, found %d", t.interests, interests)
 	c.that(interests == 0 || t.assigned, "wanted, but on no stream")
 	t.checkClocks(c)
@@ -150,6 +152,51 @@ func (coll *collection) check(c *checker, key string) {
 	for pos, f := range coll.followers {
 		c.that(f.pos == pos && f.coll == coll, "%q has a broken follower", key)
 	}
+	coll.checkStates(c)
+}
+
+// checkStates verifies what is kept up for state-of-the-world clients.
+func (coll *collection) checkStates(c *checker) {
+	states, kept := 0, 0
+	for _, f := range coll.followers {
+		if f.client.form.State {
+			states++
+		}
+	}
+	var total sum
+	for e := coll.live.head; e != nil; e = e.next {
+		total = total.plus(e.sum)
+		c.that(e.last == nil, "%q: %q is there and keeps what it was", coll.key, e.key)
+	}
+	for e := coll.tombs.head; e != nil; e = e.next {
+		if e.last != nil {
+			kept++
+		}
+	}
+	c.that(states == coll.states, "%q: %d state-of-the-world followers counted as %d", coll.key, states, coll.states)
+	c.that(kept == coll.kept, "%q: %d kept tombstones counted as %d", coll.key, kept, coll.kept)
+	c.that(coll.table.states == 0 || total == coll.sum, "%q: sum %s, found %s", coll.key, coll.sum, total)
+	for _, body := range []*wire.Body{coll.bodies.bare, coll.bodies.wrapped} {
+		c.that(body == nil || (states > 0 && body.Resources() == coll.live.len), "%q: a list that nobody needs, or of other members", coll.key)
+	}
+}
+
+// checkStates verifies the table's sums and the number of clients that need them.
+func (t *table) checkStates(c *checker) {
+	states := 0
+	for _, coll := range t.colls {
+		states += coll.states
+	}
+	for key, e := range t.entries {
+		for _, sub := range e.subs {
+			if sub.watch.client.form.State {
+				states++
+			}
+		}
+		c.that(t.states == 0 || e.sum == e.digest(), "%q: sum %s, its content says %s", key, e.sum, e.digest())
+		c.that(e.last == nil || e.dead, "%q keeps what it was and is no tombstone", key)
+	}
+	c.that(states == t.states, "%d state-of-the-world subscriptions counted as %d", states, t.states)
 }
 
 func (w *watch) check() error {
@@ -164,7 +211,10 @@ func (w *watch) check() error {
 		}
 	}
 	c.that(ended == w.ended, "%d dirty subscriptions ended, counted as %d", ended, w.ended)
+	var total sum
 	for name, sub := range w.names {
+		total = total.plus(sub.entry.sum)
+		c.that(sub.last == nil || w.full, "%q keeps what it was", name)
 		c.that(sub.spelling == name && !sub.ended, "subscription to %q is broken", name)
 		c.that(sub.dirty == dirty[sub], "%q: dirty %t, listed %t", name, sub.dirty, dirty[sub])
 		c.that(!sub.beat || (sub.dirty && sub.entry.there() && sub.entry.life != nil), "%q is to be told of a heartbeat that did not come", name)
@@ -178,6 +228,7 @@ func (w *watch) check() error {
 			c.that(w.names[sub.spelling] == sub && sub.entry.key == key, "respelled %q of %q is broken", sub.spelling, key)
 		}
 	}
+	c.that(!w.client.form.State || total == w.sum, "sum of the names %s, found %s", w.sum, total)
 	c.that(respelled == 0, "%d respelled names are not listed", respelled)
 	return errors.Join(c.errs...)
 }

@@ -26,6 +26,12 @@ type Form struct {
 	// TTL says that the client can do resource ttl: it is sent ttls and heartbeats,
 	// and drops by itself what expires (TTL-1, TTL-2).
 	TTL bool
+	// State is the state-of-the-world form: whole lists of full-state types (RES-2),
+	// and of others what changed, without removals (RES-3).
+	State bool
+	// Wrapped has resources sent in a Resource in that form, with their name and
+	// version: only for clients that announce that they know it (RES-13).
+	Wrapped bool
 }
 
 // Join gives a stream a place in the store. bell is a channel with one slot; it
@@ -77,6 +83,13 @@ type Change struct {
 	// Versions are what the client says it holds, by key; only with the first
 	// request for the type on its stream (RES-11). Update takes the map.
 	Versions map[string]string
+	// VersionInfo is what a state-of-the-world client showed with its first request
+	// for the type. It is to be given with every change until the first response is
+	// sent: its holder has a list, which nothing that is incomplete may replace
+	// (RES-2), and which is not sent again if it is current (ACK-5).
+	VersionInfo string
+	// Relist has the list of a full-state type sent although nothing changed.
+	Relist bool
 }
 
 // Update carries out a change; the caller collects then, since the bell does not
@@ -107,6 +120,10 @@ func (c *Client) Update(ch Change) []Name {
 		delete(w.answers, n.Key)
 	}
 	w.holds(ch.Versions)
+	if ch.VersionInfo != "" && !w.listed {
+		w.presented = ch.VersionInfo
+	}
+	w.relist = w.relist || (ch.Relist && w.full)
 	if w.idle() {
 		c.watches = slices.DeleteFunc(c.watches, func(o *watch) bool { return o == w })
 	}
@@ -131,7 +148,10 @@ func (c *Client) watch(typeURL string) *watch {
 	if w := c.find(typeURL); w != nil {
 		return w
 	}
-	w := &watch{client: c, typeURL: typeURL, rank: RankOf(typeURL)}
+	w := &watch{
+		client: c, typeURL: typeURL, rank: RankOf(typeURL),
+		full: c.form.State && c.store.source.FullState[typeURL],
+	}
 	at, _ := slices.BinarySearchFunc(c.watches, w, func(a, b *watch) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.typeURL, b.typeURL))
 	})

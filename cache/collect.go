@@ -16,8 +16,8 @@ var ErrBehind = errors.New("the client is too far behind: removals that it was n
 type Batch struct {
 	TypeURL       string
 	Rank          Rank
-	Removal       bool // removals that wait for later types (ADS-1)
-	SystemVersion string
+	Removal       bool   // removals that wait for later types, or a list that only lacks something (ADS-1)
+	SystemVersion string // version_info in the state-of-the-world form
 	Body          wire.Builder
 	// Received is when the oldest of the changes in it came from upstream; zero if
 	// it only answers a subscription.
@@ -38,6 +38,10 @@ type Batch struct {
 // is larger; at most parts batches are taken, and more reports that some are
 // left. The error is ErrBehind.
 func (c *Client) Collect(busy func(typeURL string) bool, size, parts int) (batches []*Batch, more bool, err error) {
+	if c.form.State {
+		batches, more = c.collectState(busy, size, parts)
+		return batches, more, nil
+	}
 	return c.collect(busy, busy, size, parts, false)
 }
 

@@ -42,6 +42,12 @@ type collection struct {
 	timed     int    // followers that can do ttl
 	relayed   int    // members that are not kept (TTL-5)
 
+	// For state-of-the-world clients.
+	states int // such followers
+	sum    sum // of the members
+	kept   int // tombstones that keep what they were
+	bodies bodies
+
 	// synced: all members that the server had when it was asked are here, so
 	// what is not here does not exist. answered and progress are the times of the
 	// type's first response on the present stream, and of the last one that
@@ -58,18 +64,22 @@ func (c *collection) touch(e *entry, n uint64) {
 	switch {
 	case e.coll == nil:
 		e.coll, e.added, e.epoch = c, n, c.epoch
+		c.sum = c.sum.plus(e.sum)
 	case e.dead:
 		e.epoch = c.epoch
 		// Some client may not have been told of the removal and still hold it from
 		// before: keep added.
 		c.tombs.remove(e)
 		e.dead = false
+		c.letGo(e)
+		c.sum = c.sum.plus(e.sum)
 	default:
 		c.live.remove(e)
 	}
 	e.changed = n
 	c.live.push(e)
 	c.changes++
+	c.bodies.bare, c.bodies.wrapped = nil, nil
 }
 
 // bury turns a member into a tombstone.
@@ -79,6 +89,8 @@ func (c *collection) bury(e *entry, n uint64) {
 	e.dead, e.changed = true, n
 	c.tombs.push(e)
 	c.changes++
+	c.sum = c.sum.minus(e.sum)
+	c.bodies.bare, c.bodies.wrapped = nil, nil
 	if e.epoch != c.epoch {
 		c.stale--
 	}
@@ -95,6 +107,7 @@ func (c *collection) sweep() {
 		}
 		return
 	}
+	c.letGoPassed()
 	limit := max(minTombstones, c.live.len)
 	if c.tombs.len <= max(minSweep, min(c.sweepAt, limit)) {
 		return
@@ -122,6 +135,7 @@ func (c *collection) disown(e *entry) {
 
 func (c *collection) discard(e *entry) {
 	c.tombs.remove(e)
+	c.letGo(e)
 	e.coll, e.dead = nil, false
 	c.table.endLife(e)
 	c.table.forgetUnused(e)
@@ -185,6 +199,7 @@ func (t *table) dropCollection(c *collection) {
 			e := l.head
 			l.remove(e)
 			c.beats.remove(e.life)
+			c.letGo(e)
 			e.coll, e.dead = nil, false
 			if e.res != nil {
 				t.loosen(e)
@@ -239,6 +254,10 @@ func (c *collection) follow(w *watch, spelling string) *cursor {
 	if w.client.form.TTL {
 		c.timed++
 	}
+	if w.client.form.State {
+		c.states++
+		c.table.counted(1)
+	}
 	c.interest.want()
 	c.lack()
 	return f
@@ -254,6 +273,14 @@ func (f *cursor) unfollow() {
 	c.followers = c.followers[:last]
 	if f.client.form.TTL {
 		c.timed--
+	}
+	if f.client.form.State {
+		c.states--
+		c.table.counted(-1)
+		c.letGoPassed()
+		if c.states == 0 {
+			c.bodies.bare, c.bodies.wrapped = nil, nil
+		}
 	}
 	if last == 0 {
 		c.sweep()
@@ -345,7 +372,7 @@ func (f *cursor) addsDue() bool {
 
 func (f *cursor) removalsDue() bool {
 	t := f.coll.tombs.tail
-	return (t != nil && t.changed > f.removed) || f.leftoverDue()
+	return (t != nil && t.changed > f.removed) || f.behind() || f.leftoverDue()
 }
 
 // leftoverDue reports whether what the client holds and the collection lacks may

@@ -29,7 +29,7 @@
 // numbers and a list of their own, so that they cost clients that cannot do ttl
 // nothing, and the others what is new (TTL-2, TTL-3).
 //
-// # The state of the world
+// # Sources of the state of the world
 //
 // A source that speaks it repeats what did not change and does not say what was
 // removed. Equal bytes are no change; versions of resources are digests. Each response
@@ -41,6 +41,14 @@
 // version_info, and with it a running hash of what it holds: a version that is seen
 // with two hashes is shown, and trusted by nobody (ACK-4).
 //
+// # Clients of the state of the world
+//
+// A client of that form ([Form]) has the same cursors. Its full-state types are sent
+// as whole lists and the others by what changed, without removals ([CollectStates]).
+// A list lacks what was removed only once later types were sent all that came before
+// and acknowledged it; until then tombstones keep their bytes (ADS-1). Versions are
+// sums of the members' digests (ACK-4).
+//
 // # Locks
 //
 // One RWMutex per store guards its tables and, against the session, the state of
@@ -51,7 +59,7 @@
 // a cluster that was removed later is seen together with the route that had
 // moved away by then. With a lock per table either can slip in between.
 //
-// Lock order: Store.applyMu, Store.mu, Cache.mu. No two stores' locks are ever
+// Lock order: Store.applyMu, Store.mu, Cache.mu; and Store.mu, bodies.mu. No two stores' locks are ever
 // held together; eviction takes its candidates under Cache.mu, lets go of it, and
 // visits their stores one by one. Nothing blocks under a lock; clients are woken
 // after it is released.

@@ -72,7 +72,7 @@ func (s *sights) Expired(string)                  { s.expired++ }
 
 func newBed(tb testing.TB, limits Limits) *bed {
 	tb.Helper()
-	return newBedOf(tb, limits, Source{Quiet: quiet})
+	return newBedOf(tb, limits, Source{Quiet: quiet, FullState: map[string]bool{cds: true, lds: true}})
 }
 
 func newBedOf(tb testing.TB, limits Limits, source Source) *bed {
@@ -257,9 +257,7 @@ type peer struct {
 	took []*Batch // by the last collect
 }
 
-func (b *bed) join() *peer {
-	return b.joinAs(Form{})
-}
+func (b *bed) join() *peer { return b.joinAs(Form{}) }
 
 func (b *bed) joinAs(form Form) *peer {
 	p := &peer{bed: b, bell: make(chan struct{}, 1), busy: map[string]bool{}, size: 1 << 20}
@@ -297,6 +295,46 @@ func (p *peer) resume(typeURL string, held []string, spellings ...string) {
 	}
 	p.c.Update(Change{TypeURL: typeURL, Subscribe: names(spellings), Versions: versions})
 	p.check()
+}
+
+// show subscribes with the version that the client had on a stream before.
+func (p *peer) show(typeURL, version string, spellings ...string) {
+	p.Helper()
+	p.c.Update(Change{TypeURL: typeURL, Subscribe: names(spellings), VersionInfo: version})
+	p.check()
+}
+
+// lists collects, and tells in one line per response what a state-of-the-world
+// client gets: its content, which the tests write as name and version.
+func (p *peer) lists() []string {
+	p.Helper()
+	var said []string
+	p.took = nil
+	for {
+		batches, more := CollectStates([]*Client{p.c}, func(t string) bool { return p.busy[t] }, p.size, 8)
+		for _, b := range batches {
+			said = append(said, renderState(p, b))
+		}
+		p.took = append(p.took, batches...)
+		p.check()
+		if !more {
+			return said
+		}
+	}
+}
+
+func renderState(tb testing.TB, b *Batch) string {
+	tb.Helper()
+	var r discovery.DiscoveryResponse
+	if err := proto.Unmarshal(b.Body.Finish(b.TypeURL, b.SystemVersion, "n").Bytes(), &r); err != nil {
+		tb.Fatal(err)
+	}
+	words := make([]string, 0, len(r.Resources))
+	for _, x := range r.Resources {
+		words = append(words, string(x.Value))
+	}
+	slices.Sort(words)
+	return strings.Join(append([]string{short[b.TypeURL]}, words...), " ")
 }
 
 func (p *peer) leave() {

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"iter"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -121,4 +122,38 @@ func (c *Client) Watches(typeURL string) int {
 func (c *Client) Follows(typeURL string) bool {
 	w := c.find(typeURL)
 	return w != nil && w.wildcard != nil
+}
+
+// Subscribed reports whether the client subscribes to a name, a glob or "*", as it
+// is spelled.
+func (c *Client) Subscribed(typeURL, spelling string) bool {
+	w := c.find(typeURL)
+	switch {
+	case w == nil:
+		return false
+	case spelling == Wildcard:
+		return w.wildcard != nil
+	}
+	return w.names[spelling] != nil || w.globs[spelling] != nil
+}
+
+// Subscriptions are all that the client subscribes to of a type, as it spells them.
+// They must not be changed meanwhile.
+func (c *Client) Subscriptions(typeURL string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		w := c.find(typeURL)
+		if w == nil || (w.wildcard != nil && !yield(Wildcard)) {
+			return
+		}
+		for spelling := range w.names {
+			if !yield(spelling) {
+				return
+			}
+		}
+		for spelling := range w.globs {
+			if !yield(spelling) {
+				return
+			}
+		}
+	}
 }

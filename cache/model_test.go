@@ -296,6 +296,9 @@ func (m *modelServer) lose(stream int) {
 type modelClient struct {
 	server *modelServer
 	client *Client
+	form   Form
+	full   bool   // its responses are whole lists
+	shows  string // the version that it was sent last
 	bell   chan struct{}
 	subs   map[string]bool // by spelling
 	once   map[string]bool // likewise, also those that ended: they are answered too (SUB-8)
@@ -360,6 +363,9 @@ func nameOf(spelling string) Name { return Name{Spelling: spelling, Key: keyOf(s
 
 func (c *modelClient) update(sub, unsub []string, warm map[string]string) {
 	ch := Change{TypeURL: clusterType, Versions: maps.Clone(warm)}
+	if c.form.State {
+		ch.Versions, ch.VersionInfo = nil, c.shows
+	}
 	for _, n := range sub {
 		ch.Subscribe = append(ch.Subscribe, nameOf(n))
 		c.subs[n], c.once[n] = true, true
@@ -386,6 +392,10 @@ func (c *modelClient) collect(t *rapid.T, size int) {
 			t.Fatalf("collect: %v", err)
 		}
 		for _, b := range batches {
+			if c.form.State {
+				c.takeState(t, b)
+				continue
+			}
 			var resp discovery.DeltaDiscoveryResponse
 			if err := proto.Unmarshal(b.Body.Finish(b.TypeURL, b.SystemVersion, "n").Bytes(), &resp); err != nil {
 				t.Fatal(err)
@@ -417,6 +427,60 @@ func (c *modelClient) collect(t *rapid.T, size int) {
 			return
 		}
 	}
+}
+
+// takeState applies a response of the state-of-the-world form.
+func (c *modelClient) takeState(t *rapid.T, b *Batch) {
+	var resp discovery.DiscoveryResponse
+	if err := proto.Unmarshal(b.Body.Finish(b.TypeURL, b.SystemVersion, "n").Bytes(), &resp); err != nil {
+		t.Fatal(err)
+	}
+	c.shows = resp.VersionInfo
+	if c.full {
+		clear(c.holds)
+	}
+	seen := map[string]bool{}
+	for _, x := range resp.Resources {
+		name, version := c.read(t, x)
+		if seen[name] {
+			t.Fatalf("RES-4: %q twice in one response", name)
+		}
+		seen[name] = true
+		if !c.covers(keyOf(name)) || (c.form.Wrapped && !c.asked(name)) {
+			t.Fatalf("sent %q without being asked, subscribed: %v", name, c.subs)
+		}
+		if c.full && !c.form.Wrapped && version == "" {
+			t.Fatalf("RES-2: %q without content", name)
+		}
+		c.holds[keyOf(name)] = version
+	}
+}
+
+// read gives the name and the version of a resource.
+func (c *modelClient) read(t *rapid.T, x *anypb.Any) (name, version string) {
+	t.Helper()
+	if c.form.Wrapped {
+		var r discovery.Resource
+		if err := proto.Unmarshal(x.Value, &r); err != nil {
+			t.Fatal(err)
+		}
+		return r.Name, r.Version
+	}
+	var a corev3.Address
+	if err := proto.Unmarshal(x.Value, &a); err != nil {
+		t.Fatal(err)
+	}
+	id := a.GetEnvoyInternalAddress().GetEndpointId()
+	at := strings.LastIndexByte(id, '@')
+	return id[:at], id[at+1:]
+}
+
+// version is what the client is shown of a resource.
+func (c *modelClient) version(name string, x content) string {
+	if c.form.State && !c.form.Wrapped {
+		return x.version // which the payload says
+	}
+	return c.server.source.version(name, x)
 }
 
 var modelNames = []string{
@@ -453,13 +517,15 @@ func testModel(t *testing.T, source modelSource) {
 	t.Helper()
 	rapid.Check(t, func(t *rapid.T) {
 		cache := New(Limits{MaxResources: int64(rapid.SampledFrom([]int{0, 3}).Draw(t, "max")), Idle: time.Hour}, nil)
-		store := cache.Open(source.source())
+		full := source.full || (!source.state && rapid.Bool().Draw(t, "full"))
+		store := cache.Open(source.source(full))
 		server := &modelServer{t: t, store: store, exists: map[string]content{}, resend: rapid.Bool().Draw(t, "resend"), now: time.Now(), source: source}
 		cache.now = func() time.Time { return server.now }
 		var clients []*modelClient
 		join := func(form Form, old *modelClient) *modelClient {
 			c := &modelClient{
-				server: server, bell: make(chan struct{}, 1), subs: map[string]bool{}, once: map[string]bool{},
+				server: server, form: form, full: form.State && full,
+				bell: make(chan struct{}, 1), subs: map[string]bool{}, once: map[string]bool{},
 				holds: map[string]string{}, clocks: map[string]time.Time{},
 			}
 			c.client = store.Join(c.bell, form)
@@ -467,6 +533,7 @@ func testModel(t *testing.T, source modelSource) {
 				old.drop()
 				maps.Copy(c.holds, old.holds)
 				maps.Copy(c.clocks, old.clocks)
+				c.shows = old.shows
 			}
 			clients = append(clients, c)
 			return c
@@ -476,9 +543,12 @@ func testModel(t *testing.T, source modelSource) {
 				t.Fatalf("after %s: %v", step, err)
 			}
 		}
+		form := func() Form {
+			return rapid.SampledFrom([]Form{{}, {TTL: true}, {State: true}, {State: true, Wrapped: true}}).Draw(t, "form")
+		}
 		client := func() *modelClient {
 			if len(clients) == 0 {
-				return join(Form{}, nil)
+				return join(form(), nil)
 			}
 			return clients[rapid.IntRange(0, len(clients)-1).Draw(t, "client")]
 		}
@@ -512,7 +582,7 @@ func testModel(t *testing.T, source modelSource) {
 			},
 			"pass":  func(t *rapid.T) { server.pass(time.Duration(rapid.IntRange(1, 4).Draw(t, "s")) * time.Second) },
 			"unset": func(t *rapid.T) { server.set(rapid.SampledFrom(modelNames).Draw(t, "name"), nil) },
-			"join":  func(t *rapid.T) { join(Form{TTL: rapid.Bool().Draw(t, "can do ttl")}, nil) },
+			"join":  func(*rapid.T) { join(form(), nil) },
 			"subscribe": func(*rapid.T) {
 				c := client()
 				c.update(some(modelSubs, "subscribe"), nil, nil)
@@ -532,7 +602,7 @@ func testModel(t *testing.T, source modelSource) {
 				i := slices.Index(clients, c)
 				clients = slices.Delete(clients, i, i+1)
 				c.client.Leave()
-				n := join(c.client.form, c)
+				n := join(c.form, c)
 				n.update(slices.Sorted(maps.Keys(c.subs)), nil, n.holds)
 			},
 			"leave": func(*rapid.T) {
@@ -542,6 +612,10 @@ func testModel(t *testing.T, source modelSource) {
 				clients = slices.Delete(clients, i, i+1)
 			},
 			"collect": func(t *rapid.T) { client().collect(t, rapid.SampledFrom([]int{1, 300, 1 << 20}).Draw(t, "size")) },
+			"quiet": func(t *rapid.T) {
+				server.quiet()
+				client().collect(t, 1<<20)
+			},
 			"demand":  func(t *rapid.T) { server.pump(rapid.IntRange(0, 1).Draw(t, "stream")) },
 			"deliver": func(t *rapid.T) { server.deliver(rapid.IntRange(0, 1).Draw(t, "stream")) },
 			"limit":   func(t *rapid.T) { server.resend = rapid.Bool().Draw(t, "resend") },
@@ -556,12 +630,16 @@ func testModel(t *testing.T, source modelSource) {
 				want := map[string]string{}
 				for n, x := range server.exists {
 					if covered(c.keys(), n, x) && exists(x) {
-						want[n] = source.version(n, x)
+						want[n] = c.version(n, x)
 					}
 				}
+				if c.form.State && !c.full {
+					// Nobody tells it what is gone (RES-3).
+					maps.DeleteFunc(c.holds, func(n string, _ string) bool { _, ok := want[n]; return !ok })
+				}
 				if !server.holdsRight(c.holds, want) {
-					t.Fatalf("%s client %d (%v, can do ttl: %t) holds %v, a direct client would hold %v",
-						when, i, slices.Sorted(maps.Keys(c.subs)), c.client.form.TTL, c.holds, want)
+					t.Fatalf("%s client %d (%v, %+v) holds %v, a direct client would hold %v",
+						when, i, slices.Sorted(maps.Keys(c.subs)), c.form, c.holds, want)
 				}
 			}
 			check(when)
@@ -581,6 +659,17 @@ func testModel(t *testing.T, source modelSource) {
 		}
 		server.quiet()
 		agree("the end", func(content) bool { return true })
+		versions := map[string]string{}
+		for _, c := range clients {
+			if w := c.client.find(clusterType); c.form.State && w != nil {
+				subs := fmt.Sprint(slices.Sorted(maps.Keys(c.subs)))
+				if v := w.version(sum{}); versions[subs] != "" && versions[subs] != v {
+					t.Fatalf("ACK-4: clients of %s are shown %q and %q", subs, versions[subs], v)
+				} else {
+					versions[subs] = v
+				}
+			}
+		}
 		for range 3 {
 			server.pass(longTTL - 1)
 			server.beat()

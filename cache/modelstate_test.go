@@ -19,10 +19,10 @@ type modelSource struct {
 	perType bool
 }
 
-func (m modelSource) source() Source {
+func (m modelSource) source(full bool) Source {
 	return Source{
 		Quiet: time.Second, Absent: time.Second, State: m.state, PerType: m.perType,
-		FullState: map[string]bool{clusterType: m.full},
+		FullState: map[string]bool{clusterType: full},
 	}
 }
 

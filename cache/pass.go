@@ -45,7 +45,7 @@ func (p *pass) turn(w *watch, k kind) bool {
 // first reports whether a name is not in the batch yet, where that is in
 // question, and notes that it is now.
 func (p *pass) first(name string) bool {
-	if p.table.aliased == nil && !p.watch.directives {
+	if p.table.aliased == nil && !p.watch.directives && !p.watch.sameBare() {
 		return true
 	}
 	if p.names[name] {
@@ -74,6 +74,9 @@ func (p *pass) room(n int) bool {
 		TypeURL: p.watch.typeURL, Rank: p.watch.rank, Removal: p.removing,
 		SystemVersion: p.table.systemVersion, Store: p.table.store,
 	}
+	if p.watch.client.form.State {
+		p.cur.SystemVersion = p.watch.version(sum{})
+	}
 	p.out = append(p.out, p.cur)
 	p.merged(p.watch, 0)
 	return true
@@ -91,14 +94,25 @@ func (p *pass) merged(w *watch, n int) {
 	}
 }
 
-// nameOverhead is what a name takes in a response beyond its own bytes.
-const nameOverhead = 8
+const (
+	// nameOverhead is what a name takes in a response beyond its own bytes.
+	nameOverhead = 8
+	// wrapOverhead is what wrapping takes (RES-13).
+	wrapOverhead = 72
+)
 
 // add puts r, the content of e, into the batch.
 func (p *pass) add(e *entry, r *wire.Resource, name string, pushed bool) bool {
+	form := p.watch.client.form
+	if form.State && !form.Wrapped {
+		name = r.Name // a bare payload carries the server's spelling (NAME-4)
+	}
 	size, ttl := r.Size()+len(name)+nameOverhead, p.remaining(e)
 	if ttl > 0 {
 		size += ttlOverhead
+	}
+	if form.Wrapped {
+		size += wrapOverhead
 	}
 	if !p.room(size) {
 		return false
@@ -107,6 +121,10 @@ func (p *pass) add(e *entry, r *wire.Resource, name string, pushed bool) bool {
 		return true
 	}
 	switch {
+	case form.Wrapped:
+		p.cur.Body.AddWrapped(r, name)
+	case form.State:
+		p.cur.Body.AddAny(r)
 	case ttl > 0:
 		p.cur.Body.AddTTL(r, name, ttl)
 	case name == r.Name:

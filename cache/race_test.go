@@ -20,7 +20,7 @@ import (
 // acknowledges late, and whoever else comes and goes (SUB-11, OPS-3).
 func TestConcurrency_ADS1_ADS3_SUB11_OPS3(t *testing.T) {
 	cache := New(Limits{MaxResources: 20, Idle: time.Nanosecond}, nil)
-	store := cache.Open(Source{Quiet: quiet})
+	store := cache.Open(Source{Quiet: quiet, FullState: map[string]bool{cds: true}})
 	store.Restart(streamOf(0), 0)
 	var server, others sync.WaitGroup
 	var done atomic.Bool
@@ -36,7 +36,7 @@ func TestConcurrency_ADS1_ADS3_SUB11_OPS3(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		for i := 1; i <= 1500; i++ {
+		for i := 1; i < minTombstones; i++ { // none is discarded: that would end the order of lists
 			apply(cds, fmt.Sprintf("+c%d@1", i))
 			apply(rds, fmt.Sprintf("+r@c%d", i))
 			apply(cds, fmt.Sprintf("+c%d@2", i))
@@ -46,11 +46,12 @@ func TestConcurrency_ADS1_ADS3_SUB11_OPS3(t *testing.T) {
 			}
 		}
 	})
-	for range 4 {
+	for n := range 4 {
+		form := Form{State: n%2 == 1, Wrapped: n%2 == 1}
 		others.Go(func() {
 			for last := false; !last; {
 				last = done.Load()
-				if err := follow(store, &done); err != nil {
+				if err := follow(store, &done, form); err != nil {
 					t.Error(err)
 					return
 				}
@@ -101,9 +102,9 @@ func TestConcurrency_ADS1_ADS3_SUB11_OPS3(t *testing.T) {
 
 // follow is a client's life: it collects for a while, with types busy at random,
 // and reports a route whose cluster it has not.
-func follow(store *Store, done *atomic.Bool) error {
+func follow(store *Store, done *atomic.Bool, form Form) error {
 	bell := make(chan struct{}, 1)
-	c := store.Join(bell, Form{})
+	c := store.Join(bell, form)
 	defer c.Leave()
 	c.Update(Change{TypeURL: rds, Subscribe: names([]string{"r"})})
 	c.Update(Change{TypeURL: cds, Subscribe: names([]string{"*"})})
@@ -119,9 +120,12 @@ func follow(store *Store, done *atomic.Bool) error {
 			return err
 		}
 		for _, b := range batches {
-			var r discovery.DeltaDiscoveryResponse
-			if err := proto.Unmarshal(b.Body.Finish(b.TypeURL, b.SystemVersion, "n").Bytes(), &r); err != nil {
+			r, err := decode(b, form)
+			if err != nil {
 				return err
+			}
+			if form.State && b.TypeURL == cds {
+				clear(clusters) // RES-2
 			}
 			for _, res := range r.Resources {
 				if b.TypeURL == cds {
@@ -148,4 +152,25 @@ func follow(store *Store, done *atomic.Bool) error {
 		}
 	}
 	return nil
+}
+
+// decode reads a response of either form as if it were an incremental one.
+func decode(b *Batch, form Form) (*discovery.DeltaDiscoveryResponse, error) {
+	encoded := b.Body.Finish(b.TypeURL, b.SystemVersion, "n").Bytes()
+	r := new(discovery.DeltaDiscoveryResponse)
+	if !form.State {
+		return r, proto.Unmarshal(encoded, r)
+	}
+	var state discovery.DiscoveryResponse
+	if err := proto.Unmarshal(encoded, &state); err != nil {
+		return nil, err
+	}
+	for _, x := range state.Resources {
+		res := new(discovery.Resource)
+		if err := proto.Unmarshal(x.Value, res); err != nil {
+			return nil, err
+		}
+		r.Resources = append(r.Resources, res)
+	}
+	return r, nil
 }

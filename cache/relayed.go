@@ -52,8 +52,14 @@ func (t *table) isVersion(e *entry, v string) bool {
 	return e.state == relayed && e.life.passed.what.version == maphash.String(t.store.cache.seed, v)
 }
 
-// relay passes content on without keeping it.
+// relay passes content on without keeping it. A client of the state of the world is
+// sent all of a full-state type whenever anything changes, so while there is one it
+// has to be kept (RES-2).
 func (t *table) relay(e *entry, r *wire.Resource, coll *collection, now time.Time) {
+	if t.states > 0 && t.store.source.FullState[t.typeURL] {
+		t.set(e, r, coll, now)
+		return
+	}
 	what := t.store.cache.contentOf(r)
 	again := e.state == relayed && e.life.passed.what == what
 	before, timed := e.changed, r.HasTTL || (e.life != nil && e.life.ttl > 0)
@@ -74,6 +80,7 @@ func (t *table) relay(e *entry, r *wire.Resource, coll *collection, now time.Tim
 		e.changed = n
 	}
 	t.remain(e, r, what, now)
+	t.resum(e)
 	for _, sub := range e.subs {
 		if !again || sub.lacks || (timed && sub.watch.client.form.TTL) {
 			sub.watch.wait(sub, r)

@@ -55,6 +55,8 @@ type table struct {
 	stateVersion  stateVersion
 	mark          uint32 // the number of the last state-of-the-world response: what it held has it
 
+	states int // state-of-the-world cursors and names: while there are some, sums are kept up
+
 	// counted, so that a scrape need not walk the entries
 	resources, bytes, watchers int64
 }
@@ -227,6 +229,7 @@ func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time)
 		t.loosen(e)
 	}
 	t.live(e, r, now)
+	t.resum(e)
 	for _, s := range e.subs {
 		s.push()
 	}
@@ -236,6 +239,7 @@ func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time)
 func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time) {
 	n := t.store.next()
 	t.unalias(e)
+	was := e.res
 	t.letGo(e)
 	switch c := e.coll; {
 	case c == nil:
@@ -245,7 +249,9 @@ func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time
 		c.bury(e, n)
 		t.store.changed(c)
 	}
+	t.keep(e, was)
 	e.res, e.err, e.state, e.alias, e.tainted = nil, err, to, false, false
+	t.resum(e)
 	e.received = now.UnixNano()
 	expired := e.life != nil && e.life.expired
 	t.die(e)

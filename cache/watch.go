@@ -15,6 +15,16 @@ type watch struct {
 	rank    Rank
 	woken   bool // its client was woken for it and has not collected since
 
+	// Of state-of-the-world clients.
+	full      bool   // a full-state type: sent as whole lists (RES-2)
+	presented string // version_info that it showed first; until listed
+	listed    bool   // it was sent a list, or has what it showed
+	relist    bool   // a list is due although nothing changed
+	sent      uint64 // it was sent everything up to this change
+	settled   uint64 // and acknowledged everything up to this one
+	bound     uint64 // up to here removals may go out (ADS-1); of the last survey
+	sum       sum    // of what it names
+
 	names    map[string]*nameSub // by spelling
 	wildcard *cursor
 	globs    map[string]*cursor // by spelling
@@ -46,6 +56,8 @@ type nameSub struct {
 	lacks  bool // the content was not kept for it, and the server is asked again (TTL-5)
 	holds  bool // the client may have the resource
 	ended  bool
+
+	last *wire.Resource // what it was before it was removed, while lists may hold it (ADS-1)
 }
 
 // push makes a change known to the subscription's client.
@@ -118,6 +130,10 @@ func (w *watch) subscribeName(n Name) {
 		sub = &nameSub{watch: w, entry: e, pos: len(e.subs), spelling: intern(n.Spelling, e.key)}
 		e.subs = append(e.subs, sub)
 		t.watchers++
+		if w.client.form.State {
+			t.counted(1)
+			w.sum = w.sum.plus(e.sum)
+		}
 		t.demand(e)
 		if w.names == nil {
 			w.names = make(map[string]*nameSub)
@@ -150,6 +166,13 @@ func (w *watch) named(key string) bool {
 		return true
 	}
 	return len(w.respelledNames[key]) > 0
+}
+
+// sameBare reports whether resources that differ in their spelling may be the same
+// ones to the client.
+func (w *watch) sameBare() bool {
+	form := w.client.form
+	return form.State && !form.Wrapped && len(w.respelledNames)+len(w.respelledGlobs) > 0
 }
 
 // unsubscribe ends a subscription and reports whether there was one.
@@ -230,7 +253,11 @@ func (n *nameSub) end() {
 	e := n.entry
 	t := n.watch.client.store.tables[tableKey{n.watch.typeURL, byName}]
 	t.watchers--
-	n.ended = true
+	if w := n.watch; w.client.form.State {
+		t.counted(-1)
+		w.sum = w.sum.minus(e.sum)
+	}
+	n.ended, n.last = true, nil
 	n.watch.taken(n)
 	if n.dirty {
 		n.watch.clean()

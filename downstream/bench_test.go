@@ -70,9 +70,9 @@ func benchmarkUpdate(b *testing.B, clients int) {
 
 // deliveries returns a function that applies one update and has it delivered to,
 // and acknowledged by, n streams without a network.
-func deliveries(tb testing.TB, n int) func() {
+func deliveries(tb testing.TB, f form, n int) func() {
 	tb.Helper()
-	p := newPlane(tb, cache.New(cache.Limits{}, nil).Open(cache.Source{Quiet: time.Second}))
+	p := newPlane(tb, cache.New(cache.Limits{}, nil).Open(source()))
 	s := NewServer(Config{Router: &testRouter{
 		scoped: func(*corev3.Node, string, keyer.Peer) (*cache.Store, error) { return p.store, nil },
 	}})
@@ -84,8 +84,9 @@ func deliveries(tb testing.TB, n int) func() {
 	count := 0
 	streams := make([]*stream, 0, n)
 	for range n {
-		st := s.newStream(&fakeStream{ctx: tb.Context(), sent: func(any) error { count++; return nil }}, "delta-ads")
-		must(st.request(&request{TypeUrl: clusterType}))
+		st := s.newStream(&fakeStream{ctx: tb.Context(), sent: func(any) error { count++; return nil }}, &variant{f, &services[0]})
+		first := discoveryRequest{typeURL: clusterType}
+		must(st.request(&first))
 		streams = append(streams, st)
 		tb.Cleanup(st.close)
 	}
@@ -97,7 +98,6 @@ func deliveries(tb testing.TB, n int) func() {
 		r.Resource.Value = make([]byte, 1<<10)
 		updates[i] = &wire.DeltaResponse{TypeURL: clusterType, Resources: []*wire.Resource{p.wire(r)}}
 	}
-	ack := &request{TypeUrl: clusterType}
 	version := 0
 	return func() {
 		version++
@@ -106,8 +106,7 @@ func deliveries(tb testing.TB, n int) func() {
 		for _, st := range streams {
 			_, err := st.pass()
 			must(err)
-			ack.ResponseNonce = strconv.FormatUint(st.nonce, 10)
-			must(st.request(ack))
+			must(st.request(&discoveryRequest{typeURL: clusterType, nonce: strconv.FormatUint(st.nonce, 10)}))
 		}
 		if count-before != n {
 			tb.Fatalf("%d responses to %d streams", count-before, n)
@@ -118,20 +117,21 @@ func deliveries(tb testing.TB, n int) func() {
 // What a delivery costs beyond gRPC's own allocations, ACK included, must not
 // grow unnoticed. The nonce is two of them: the response's and the test's.
 func TestDelivery_Allocations(t *testing.T) {
-	const streams, limit = 10, 6
-	deliver := deliveries(t, streams)
-	few := testing.AllocsPerRun(100, deliveries(t, 1))
-	many := testing.AllocsPerRun(100, deliver)
-	if per := (many - few) / (streams - 1); per > limit {
-		t.Errorf("%.1f allocations per delivery, at most %d are expected", per, limit)
-	} else {
-		t.Logf("%.1f allocations per delivery", per)
+	const streams = 10
+	for f, limit := range map[form]float64{deltaForm: 6, stateForm: 8} {
+		few := testing.AllocsPerRun(100, deliveries(t, f, 1))
+		many := testing.AllocsPerRun(100, deliveries(t, f, streams))
+		if per := (many - few) / (streams - 1); per > limit {
+			t.Errorf("form %d: %.1f allocations per delivery, at most %.0f are expected", f, per, limit)
+		} else {
+			t.Logf("form %d: %.1f allocations per delivery", f, per)
+		}
 	}
 }
 
 // BenchmarkDelivery measures a delivery without gRPC under it.
 func BenchmarkDelivery(b *testing.B) {
-	deliver := deliveries(b, 1)
+	deliver := deliveries(b, deltaForm, 1)
 	b.ReportAllocs()
 	for b.Loop() {
 		deliver()

@@ -6,6 +6,12 @@
 // belongs to one type on one stream (nonce, acknowledgement, legacy wildcard) is
 // kept here; what the client has been sent is kept in the cache, as a cursor.
 //
+// There is one engine for all variants of the protocol. A variant is a method of a
+// service: it says whether the stream serves one type or all, and in which form its
+// requests come. Requests of both forms are read into one (discoveryRequest); what a
+// state-of-the-world one changes is worked out and carried out like an incremental
+// one.
+//
 // A stream has two goroutines: the handler owns the state and sends, and a second
 // one blocks in Recv. While a client does not read, the handler blocks in Send
 // and the second one waits to hand over the next request, so that the client's

@@ -145,7 +145,7 @@ func TestDrain_OPS4_CutsOffWhoCannotBeTold(t *testing.T) {
 func TestDrain_OPS4_RefusesStreamsThatSlipThrough(t *testing.T) {
 	s := NewServer(Config{})
 	s.Drain(t.Context(), 0)
-	err := s.DeltaAggregatedResources(&grpc.GenericServerStream[request, response]{ServerStream: &fakeStream{ctx: t.Context()}})
+	err := s.serve(&fakeStream{ctx: t.Context()}, deltaADS())
 	if status.Code(err) != codes.Unavailable {
 		t.Errorf("ended with %v, want UNAVAILABLE", err)
 	}

@@ -8,14 +8,13 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -41,7 +40,9 @@ func FuzzRequest(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		synctest.Test(t, func(t *testing.T) { fuzzStream(t, data) })
+		for _, f := range []form{deltaForm, stateForm} {
+			synctest.Test(t, func(t *testing.T) { fuzzStream(t, f, data) })
+		}
 	})
 }
 
@@ -114,10 +115,25 @@ func (s *script) request() *request {
 	return r
 }
 
-func fuzzStream(t *testing.T, data []byte) {
+// state gives the same as a state-of-the-world request: what is to be had, or to be
+// had no more, is named alike.
+func (r *scripted) state() *stateRequestMsg {
+	s := &stateRequestMsg{
+		Node: r.Node, TypeUrl: r.TypeUrl, ResponseNonce: r.ResponseNonce, ErrorDetail: r.ErrorDetail,
+		ResourceNames: append(r.ResourceNamesSubscribe, r.ResourceNamesUnsubscribe...),
+	}
+	for version := range r.InitialResourceVersions {
+		s.VersionInfo = version
+	}
+	return s
+}
+
+type scripted request
+
+func fuzzStream(t *testing.T, f form, data []byte) {
 	t.Helper()
 	c := cache.New(cache.Limits{}, nil)
-	opaque, a := newPlane(t, c.Open(cache.Source{Quiet: time.Second})), newPlane(t, c.Open(cache.Source{Quiet: time.Second}))
+	opaque, a := newPlane(t, c.Open(source())), newPlane(t, c.Open(source()))
 	opaque.set(clusterType, "1", "a", "b")
 	a.set(clusterType, "1", ofA("d/1"), ofA("d/1?p=1&q=2"))
 	opaque.set(endpointType, "1", "a")
@@ -133,13 +149,13 @@ func fuzzStream(t *testing.T, data []byte) {
 		ctx:  ctx,
 		recv: receiveFrom(ctx, requests),
 		sent: func(m any) error {
-			sent = append(sent, sound(t, m, sent))
+			sent = append(sent, sound(t, f, m, sent))
 			return nil
 		},
 	}
 	go func() {
 		defer cancel() // as grpc does
-		ended <- server.DeltaAggregatedResources(&grpc.GenericServerStream[request, response]{ServerStream: stream})
+		ended <- server.serve(stream, &variant{f, &services[0]})
 	}()
 	defer func() {
 		server.Stop()
@@ -182,7 +198,12 @@ func receiveFrom(ctx context.Context, requests <-chan *request) func(any) error 
 			if !ok {
 				return io.EOF
 			}
-			proto.Merge(m.(*request), r)
+			switch m := m.(type) {
+			case *request:
+				proto.Merge(m, r)
+			case *stateRequestMsg:
+				proto.Merge(m, (*scripted)(r).state())
+			}
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
@@ -191,11 +212,13 @@ func receiveFrom(ctx context.Context, requests <-chan *request) func(any) error 
 }
 
 // sound checks one response: STR-3, RES-4, RES-9.
-func sound(t *testing.T, m any, before []*response) *response {
+func sound(t *testing.T, f form, m any, before []*response) *response {
 	t.Helper()
 	b := m.(*wire.Message).Bytes()
 	r := new(response)
-	if err := proto.Unmarshal(b, r); err != nil {
+	if f == stateForm {
+		r = unstated(t, b)
+	} else if err := proto.Unmarshal(b, r); err != nil {
 		t.Fatalf("a client cannot decode %x: %v", b, err)
 	}
 	if r.Nonce == "" || r.TypeUrl == "" || slices.ContainsFunc(before, func(o *response) bool { return o.Nonce == r.Nonce }) {
@@ -209,8 +232,27 @@ func sound(t *testing.T, m any, before []*response) *response {
 	if n := len(names); len(slices.Compact(names)) != n {
 		t.Errorf("RES-4: a name comes twice: %v", r)
 	}
-	if len(b) > fuzzLimit && n(r) > 1 {
+	whole := f == stateForm && r.TypeUrl == clusterType // RES-2
+	if len(b) > fuzzLimit && n(r) > 1 && !whole {
 		t.Errorf("RES-9: a response of %d bytes with %d parts", len(b), n(r))
+	}
+	return r
+}
+
+// unstated reads a state-of-the-world response as an incremental one.
+func unstated(t *testing.T, b []byte) *response {
+	t.Helper()
+	var s stateResponseMsg
+	if err := proto.Unmarshal(b, &s); err != nil {
+		t.Fatalf("a client cannot decode %x: %v", b, err)
+	}
+	if s.VersionInfo == "" {
+		t.Error("ACK-4: no version_info")
+	}
+	r := &response{TypeUrl: s.TypeUrl, Nonce: s.Nonce}
+	for _, x := range s.Resources {
+		name, version, _ := strings.Cut(string(x.Value), "@")
+		r.Resources = append(r.Resources, &discovery.Resource{Name: name, Version: version})
 	}
 	return r
 }

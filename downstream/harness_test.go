@@ -53,7 +53,7 @@ func newHarness(t testing.TB, change ...func(*Config)) *harness {
 	c := cache.New(cache.Limits{}, nil)
 	h := &harness{
 		TB: t, lis: bufconn.Listen(1 << 20), seen: newRecorder(),
-		opaque: newPlane(t, c.Open(cache.Source{Quiet: 15 * time.Second})), a: newPlane(t, c.Open(cache.Source{Quiet: 15 * time.Second})),
+		opaque: newPlane(t, c.Open(source())), a: newPlane(t, c.Open(source())),
 		creds: insecure.NewCredentials(),
 	}
 	h.router = &testRouter{
@@ -73,6 +73,15 @@ func newHarness(t testing.TB, change ...func(*Config)) *harness {
 	})
 	h.shutdown = append(h.shutdown, serving.Wait, h.server.Stop)
 	return h
+}
+
+// source is what fills the stores of the tests.
+func source() cache.Source {
+	s := cache.Source{Quiet: 15 * time.Second, FullState: make(map[string]bool)}
+	for _, typeURL := range keyer.FullStateTypes() {
+		s.FullState[typeURL] = true
+	}
+	return s
 }
 
 // close ends everything and looks whether the stores are whole and empty of

@@ -9,8 +9,8 @@ import (
 // Observer is told what happens on the streams. Its methods are called from the
 // streams' goroutines and must not block.
 type Observer interface {
-	// StreamOpened and StreamClosed frame a stream; variant is the method's name,
-	// "delta-ads" for instance.
+	// StreamOpened and StreamClosed frame a stream; variant is one of
+	// Variants.
 	StreamOpened(variant string)
 	StreamClosed(variant string, code codes.Code)
 	// Requested tells of a request: a subscription change, an ACK or a NACK.

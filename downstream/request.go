@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -27,6 +26,8 @@ type typeState struct {
 	received    time.Time // when the oldest change in the last responses came from upstream
 	released    bool      // the time limit for the ACK has passed
 	origins     []origin  // of the responses that are not acknowledged, the oldest first
+
+	listed listed // of the state-of-the-world form
 
 	systemVersion string     // of the last response
 	status        TypeStatus // guarded by stream.mu
@@ -73,54 +74,65 @@ const (
 )
 
 // request carries out one request.
-func (st *stream) request(r *discovery.DeltaDiscoveryRequest) error {
-	if r.GetTypeUrl() == "" { // VAR-10
-		return status.Error(codes.InvalidArgument, "type_url is missing: on an aggregated stream every request must name its resource type")
+func (st *stream) request(r *discoveryRequest) error {
+	if len(r.typeURL) > maxTypeURL {
+		return status.Errorf(codes.ResourceExhausted, "type_url has %d bytes, at most %d are served", len(r.typeURL), maxTypeURL)
 	}
-	if len(r.GetTypeUrl()) > maxTypeURL {
-		return status.Errorf(codes.ResourceExhausted, "type_url has %d bytes, at most %d are served", len(r.GetTypeUrl()), maxTypeURL)
+	typeURL, err := st.variant.typeURL(r.typeURL)
+	if err != nil {
+		return err
 	}
 	if st.routes == nil {
-		st.begin(r.GetNode())
+		st.begin(r.node)
 	}
-	st.server.observer.Requested(r.GetTypeUrl())
-	t := st.types[r.GetTypeUrl()]
+	st.server.observer.Requested(typeURL)
+	t := st.types[typeURL]
 	first := t == nil
 	if first {
 		if len(st.types) == maxTypes {
 			return status.Errorf(codes.ResourceExhausted, "more than %d types on one stream", maxTypes)
 		}
-		t = &typeState{url: r.GetTypeUrl()}
+		t = &typeState{url: typeURL}
+		t.listed.presented = r.versionInfo
 		st.mu.Lock()
-		st.types[r.GetTypeUrl()] = t
+		st.types[typeURL] = t
 		st.mu.Unlock()
-	}
-	if r.GetResponseNonce() != "" || r.GetErrorDetail() != nil {
-		st.acknowledge(t, r)
-	}
-	// STR-5: whatever the nonce, subscriptions are carried out.
-	subscribe, unsubscribe := r.GetResourceNamesSubscribe(), r.GetResourceNamesUnsubscribe()
-	if first && len(subscribe)+len(unsubscribe) == 0 && len(r.GetResourceLocatorsSubscribe())+len(r.GetResourceLocatorsUnsubscribe()) == 0 {
-		subscribe = []string{cache.Wildcard} // SUB-3, SUB-4
-	}
-	var versions map[string]string
-	if first {
-		versions = r.GetInitialResourceVersions()
-	}
-	if len(subscribe)+len(unsubscribe)+len(versions) == 0 {
-		return nil
 	}
 	// A request that names more than may be subscribed to costs nothing but its
 	// reading. What one that does not adds up to is known when it was carried out.
-	if err := st.permit(len(subscribe)); err != nil {
+	if err := st.permit(max(len(r.subscribe), len(r.names))); err != nil {
 		return err
+	}
+	further := t.sent > 0 && t.acked == t.sent
+	if r.nonce != "" || r.rejection != nil {
+		st.acknowledge(t, r)
+	}
+	var subscribe, unsubscribe []string
+	var versions map[string]string
+	switch {
+	case st.variant.form == deltaForm:
+		// STR-5: whatever the nonce, subscriptions are carried out.
+		subscribe, unsubscribe = r.subscribe, r.unsubscribe
+		if first && len(subscribe)+len(unsubscribe) == 0 && !r.locators {
+			subscribe = []string{cache.Wildcard} // SUB-3, SUB-4
+		}
+		if first {
+			versions = r.versions
+		}
+	case t.sent == 0 || r.nonce == strconv.FormatUint(t.sent, 10):
+		subscribe, unsubscribe = st.change(t, r, further)
+	default:
+		return nil // STR-4, STR-6: the client is about to answer a later response
+	}
+	if len(subscribe)+len(unsubscribe)+len(versions) == 0 {
+		return nil
 	}
 	if err := st.subscribe(t, subscribe, unsubscribe, versions); err != nil {
 		return err
 	}
 	total := 0
 	for _, t := range st.types {
-		total += t.subscriptions
+		total += t.subscriptions + len(t.listed.denied)
 	}
 	return st.permit(total)
 }
@@ -136,16 +148,16 @@ func (st *stream) permit(subscriptions int) error {
 // acknowledge takes an ACK or a NACK: error_detail tells them apart (ACK-1).
 // Either way the response is done with: what was rejected is not sent again until
 // its content changes (ACK-3).
-func (st *stream) acknowledge(t *typeState, r *discovery.DeltaDiscoveryRequest) {
-	n, err := strconv.ParseUint(r.GetResponseNonce(), 10, 64)
+func (st *stream) acknowledge(t *typeState, r *discoveryRequest) {
+	n, err := strconv.ParseUint(r.nonce, 10, 64)
 	if err != nil || n <= t.acked || n > t.sent {
 		return // stale, or never given: a client may say so as often as it likes
 	}
 	now := time.Now()
-	rejected := r.GetErrorDetail() != nil
+	rejected := r.rejection != nil
 	if rejected {
 		st.server.observer.Nacked(t.url)
-		st.log.Warn("client rejected a response", "type", t.url, "nonce", n, "reason", clip(r.GetErrorDetail().GetMessage()))
+		st.log.Warn("client rejected a response", "type", t.url, "nonce", n, "reason", clip(r.rejection.GetMessage()))
 		st.nacked(t, r, now)
 	}
 	t.acked = n
@@ -154,7 +166,7 @@ func (st *stream) acknowledge(t *typeState, r *discovery.DeltaDiscoveryRequest) 
 	case !rejected:
 		st.server.observer.Acked(t.url)
 	case ok:
-		st.routes.Rejected(o.store, t.url, o.change, st.status.Node+": "+clip(r.GetErrorDetail().GetMessage()))
+		st.routes.Rejected(o.store, t.url, o.change, st.status.Node+": "+clip(r.rejection.GetMessage()))
 	}
 	if n < t.sent {
 		return
@@ -175,10 +187,13 @@ type change struct {
 	changes map[*cache.Store]*cache.Change
 }
 
-func (c *change) of(s *cache.Store, typeURL string) *cache.Change {
+func (c *change) of(s *cache.Store, t *typeState) *cache.Change {
 	ch := c.changes[s]
 	if ch == nil {
-		ch = &cache.Change{TypeURL: typeURL}
+		ch = &cache.Change{TypeURL: t.url}
+		if t.sent == 0 {
+			ch.VersionInfo = t.listed.presented
+		}
 		c.changes[s] = ch
 		c.stores = append(c.stores, s)
 	}
@@ -194,7 +209,7 @@ func (st *stream) subscribe(t *typeState, subscribe, unsubscribe []string, versi
 			return err
 		}
 		if store != nil {
-			sub := ch.of(store, t.url)
+			sub := ch.of(store, t)
 			sub.Subscribe = append(sub.Subscribe, name)
 		}
 	}
@@ -206,7 +221,7 @@ func (st *stream) subscribe(t *typeState, subscribe, unsubscribe []string, versi
 		if err != nil {
 			return err
 		}
-		sub := ch.of(store, t.url)
+		sub := ch.of(store, t)
 		sub.Unsubscribe = append(sub.Unsubscribe, name)
 	}
 	for spelling, v := range versions {
@@ -220,8 +235,27 @@ func (st *stream) subscribe(t *typeState, subscribe, unsubscribe []string, versi
 		}
 		sub.Versions[name.Key] = v
 	}
+	if t.listed.missing {
+		ch.relist(st, t)
+	}
 	st.update(t, ch)
 	return nil
+}
+
+// relist has a list sent that lacks what the relay does not serve, by a store that
+// is subscribed to or will be.
+func (c *change) relist(st *stream, t *typeState) {
+	for _, s := range c.stores {
+		if len(c.changes[s].Subscribe) > 0 {
+			c.changes[s].Relist = true
+			return
+		}
+	}
+	for s, client := range st.clients {
+		if client.Watches(t.url) > 0 {
+			c.of(s, t).Relist = true
+		}
+	}
 }
 
 // update carries the changes out, store by store.
@@ -255,10 +289,12 @@ func (st *stream) update(t *typeState, ch *change) {
 func (st *stream) route(t *typeState, spelling string) (*cache.Store, cache.Name, error) {
 	store, name, err := st.locate(t, spelling)
 	if r := refusal(err); r != nil {
-		st.server.observer.Refused(t.url, r.code)
-		if len(t.refused) == 0 { // one line tells of all that are refused together
-			st.log.Warn("refused a subscription", "type", t.url, "name", clip(spelling), "reason", r.Error())
+		if st.variant.form == stateForm {
+			st.countRefused(t, spelling, r.code, r.Error(), len(t.listed.denied) == 0)
+			st.deny(t, spelling)
+			return nil, name, nil
 		}
+		st.countRefused(t, spelling, r.code, r.Error(), len(t.refused) == 0)
 		t.refused = append(t.refused, wire.ResourceError{Name: spelling, Code: r.code, Message: r.Error()})
 		return nil, name, nil
 	}

@@ -21,6 +21,9 @@ func (st *stream) pass() (time.Duration, error) {
 	if err := st.sendRefused(); err != nil {
 		return 0, err
 	}
+	if err := st.sendEmptyLists(); err != nil {
+		return 0, err
+	}
 	batches, more, err := st.collect()
 	if err != nil {
 		return 0, err
@@ -49,7 +52,13 @@ func (st *stream) busy(typeURL string) bool {
 // collect takes from every store what the client lacks, and orders it
 // make-before-break across stores (ADS-1).
 func (st *stream) collect() (batches []*cache.Batch, more bool, err error) {
-	if len(st.order) < 2 {
+	switch {
+	case len(st.order) == 0:
+		return nil, false, nil
+	case st.form.State:
+		batches, more = cache.CollectStates(st.order, st.awaits, st.server.config.MaxMessageSize-headerRoom, maxParts)
+		return batches, more, nil
+	case len(st.order) == 1:
 		return st.collectFrom((*cache.Client).Collect)
 	}
 	batches, more, err = st.collectFrom((*cache.Client).CollectAdditions)
@@ -144,6 +153,9 @@ func (st *stream) send(b *cache.Batch) error {
 	}
 	now := time.Now()
 	t.sent, t.sentAt = st.nonce, now
+	if !b.Removal && (b.Rank == cache.RankCluster || b.Rank == cache.RankListener) {
+		st.parent = st.nonce
+	}
 	if b.Store != nil && len(t.origins) < maxOrigins {
 		t.origins = append(t.origins, origin{st.nonce, b.Last, b.Store})
 	}

@@ -3,14 +3,15 @@ package downstream
 import (
 	"cmp"
 	"context"
+	"hash/maphash"
 	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/channelz/service"
 	"google.golang.org/grpc/credentials"
@@ -50,6 +51,9 @@ type Config struct {
 	AckTimeout       time.Duration                    // how long an outstanding ACK holds a type back
 	Keepalive        keepalive.ServerParameters
 	DebugServices    bool // gRPC reflection and channelz
+	// FullState are the types whose state-of-the-world responses are always complete
+	// (RES-2), as in the stores; nil: keyer.FullStateTypes.
+	FullState map[string]bool
 
 	Router   Router
 	Observer Observer     // nil: nobody
@@ -58,8 +62,6 @@ type Config struct {
 
 // Server serves the discovery services to clients.
 type Server struct {
-	discovery.UnimplementedAggregatedDiscoveryServiceServer
-
 	// immutable after NewServer
 	config   Config
 	observer Observer
@@ -67,6 +69,7 @@ type Server struct {
 	grpc     *grpc.Server
 	health   *health.Server
 	drain    chan struct{} // closed when draining begins
+	seed     maphash.Seed
 
 	drainOnce sync.Once
 	spread    atomic.Int64 // nanoseconds over which streams are closed; set before drain closes
@@ -83,6 +86,12 @@ func NewServer(c Config) *Server {
 	c.MaxMessageSize = cmp.Or(c.MaxMessageSize, DefaultMaxMessageSize)
 	c.MaxReceiveSize = cmp.Or(c.MaxReceiveSize, DefaultMaxReceiveSize)
 	c.AckTimeout = cmp.Or(c.AckTimeout, DefaultAckTimeout)
+	if c.FullState == nil {
+		c.FullState = make(map[string]bool)
+		for _, typeURL := range keyer.FullStateTypes() {
+			c.FullState[typeURL] = true
+		}
+	}
 	s := &Server{
 		config:   c,
 		observer: c.Observer,
@@ -90,6 +99,7 @@ func NewServer(c Config) *Server {
 		drain:    make(chan struct{}),
 		streams:  make(map[uint64]*stream),
 		health:   health.NewServer(),
+		seed:     maphash.MakeSeed(),
 	}
 	if s.observer == nil {
 		s.observer = silent{}
@@ -113,7 +123,7 @@ func NewServer(c Config) *Server {
 		opts = append(opts, grpc.Creds(c.Credentials))
 	}
 	s.grpc = grpc.NewServer(opts...)
-	discovery.RegisterAggregatedDiscoveryServiceServer(s.grpc, s)
+	s.register(s.grpc)
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	if c.DebugServices {
 		reflection.Register(s.grpc)
@@ -165,9 +175,4 @@ func (s *Server) draining() bool {
 	default:
 		return false
 	}
-}
-
-// DeltaAggregatedResources serves one incremental ADS stream (VAR-4).
-func (s *Server) DeltaAggregatedResources(g discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
-	return s.serve(g, "delta-ads")
 }

@@ -7,14 +7,14 @@ import (
 	"strings"
 	"time"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 )
 
 // Status is what the admin port shows of one stream.
 type Status struct {
 	ID      uint64                `json:"id"`
-	Variant string                `json:"variant"`
+	Variant string                `json:"variant"` // one of Variants
+	Service string                `json:"service"` // the gRPC service's full name
 	Peer    string                `json:"peer"`
 	SPIFFE  string                `json:"spiffe_id,omitempty"`
 	Node    string                `json:"node"`
@@ -40,7 +40,7 @@ type TypeStatus struct {
 type Nack struct {
 	At            time.Time `json:"at"`
 	Nonce         string    `json:"nonce"`
-	SystemVersion string    `json:"system_version_info,omitempty"` // of the last response for the type
+	SystemVersion string    `json:"system_version_info,omitempty"` // of the last response for the type; version_info in the state-of-the-world form
 	Code          string    `json:"code"`
 	Message       string    `json:"message"`
 }
@@ -61,7 +61,8 @@ func (st *stream) snapshot() Status {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	s := st.status
-	s.ID, s.Variant, s.Peer, s.SPIFFE, s.Since = st.id, st.variant, st.peer.Addr, st.peer.SPIFFE, st.since
+	s.Variant, s.Service = st.variant.String(), st.variant.service.name
+	s.ID, s.Peer, s.SPIFFE, s.Since = st.id, st.peer.Addr, st.peer.SPIFFE, st.since
 	s.Types = make(map[string]TypeStatus, len(st.types))
 	for url, t := range st.types {
 		s.Types[url] = t.status
@@ -86,13 +87,13 @@ func (st *stream) acked(t *typeState) {
 	t.status.Acknowledged = true
 }
 
-func (st *stream) nacked(t *typeState, r *discovery.DeltaDiscoveryRequest, now time.Time) {
+func (st *stream) nacked(t *typeState, r *discoveryRequest, now time.Time) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	t.status.Nacks++
 	t.status.LastNack = &Nack{
-		At: now, Nonce: clip(r.GetResponseNonce()), SystemVersion: t.systemVersion,
-		Code: codes.Code(r.GetErrorDetail().GetCode()).String(), Message: clip(r.GetErrorDetail().GetMessage()),
+		At: now, Nonce: clip(r.nonce), SystemVersion: t.systemVersion,
+		Code: codes.Code(r.rejection.GetCode()).String(), Message: clip(r.rejection.GetMessage()),
 	}
 }
 

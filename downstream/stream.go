@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
@@ -27,7 +26,7 @@ type stream struct {
 	server  *Server
 	grpc    grpc.ServerStream
 	id      uint64
-	variant string
+	variant *variant
 	peer    keyer.Peer
 	since   time.Time
 	bell    chan struct{} // one slot: there may be something to collect
@@ -35,24 +34,25 @@ type stream struct {
 	// owned by the handler goroutine
 	log     *slog.Logger
 	routes  Routes
-	form    cache.Form // how the client is told, by what its node announces
 	clients map[*cache.Store]*cache.Client
 	order   []*cache.Client       // clients in the order in which they were joined
 	awaits  func(string) bool     // busy, made once
 	types   map[string]*typeState // changed under mu, for the admin port
 	nonce   uint64                // the last one; counts the responses of all types
+	parent  uint64                // of the last response that adds clusters or listeners (WARM-1)
+	form    cache.Form            // how the client is told: fixed by the first request
 
 	mu     sync.Mutex // guards status, which the admin port reads
 	status Status
 }
 
 // serve runs a stream until the client, the server or an error ends it.
-func (s *Server) serve(g grpc.ServerStream, variant string) (err error) {
+func (s *Server) serve(g grpc.ServerStream, v *variant) (err error) {
 	if s.draining() {
 		return status.Error(codes.Unavailable, "draining: connect to another replica")
 	}
-	st := s.newStream(g, variant)
-	s.observer.StreamOpened(variant)
+	st := s.newStream(g, v)
+	s.observer.StreamOpened(v.String())
 	s.mu.Lock()
 	s.streams[st.id] = st
 	s.mu.Unlock()
@@ -61,18 +61,18 @@ func (s *Server) serve(g grpc.ServerStream, variant string) (err error) {
 		delete(s.streams, st.id)
 		s.mu.Unlock()
 		st.close()
-		s.observer.StreamClosed(variant, status.Code(err))
+		s.observer.StreamClosed(v.String(), status.Code(err))
 		st.log.Debug("stream closed", "error", err)
 	}()
 	return st.run(g.Context())
 }
 
-func (s *Server) newStream(g grpc.ServerStream, variant string) *stream {
+func (s *Server) newStream(g grpc.ServerStream, v *variant) *stream {
 	st := &stream{
 		server:  s,
 		grpc:    g,
 		id:      s.lastID.Add(1),
-		variant: variant,
+		variant: v,
 		peer:    peerOf(g.Context()),
 		since:   time.Now(),
 		bell:    make(chan struct{}, 1),
@@ -88,7 +88,7 @@ func (s *Server) newStream(g grpc.ServerStream, variant string) *stream {
 // second goroutine ends when the stream's context does, which is when run has
 // returned at the latest; Stop and Drain wait for it.
 func (st *stream) run(ctx context.Context) error {
-	requests := make(chan *discovery.DeltaDiscoveryRequest)
+	requests := make(chan discoveryRequest)
 	received := make(chan error, 1)
 	st.server.receivers.Go(func() { received <- st.receive(ctx, requests) })
 
@@ -100,7 +100,7 @@ func (st *stream) run(ctx context.Context) error {
 	for {
 		select {
 		case r := <-requests:
-			if err := st.request(r); err != nil {
+			if err := st.request(&r); err != nil {
 				return err
 			}
 			// What arrived together is answered together.
@@ -129,10 +129,10 @@ func (st *stream) run(ctx context.Context) error {
 }
 
 // receive hands over the client's requests, one at a time.
-func (st *stream) receive(ctx context.Context, requests chan<- *discovery.DeltaDiscoveryRequest) error {
+func (st *stream) receive(ctx context.Context, requests chan<- discoveryRequest) error {
 	for {
-		r := new(discovery.DeltaDiscoveryRequest)
-		if err := st.grpc.RecvMsg(r); err != nil {
+		r, err := st.variant.receive(st.grpc)
+		if err != nil {
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
@@ -147,11 +147,11 @@ func (st *stream) receive(ctx context.Context, requests chan<- *discovery.DeltaD
 }
 
 // requestsAtHand takes what further requests have arrived by now.
-func (st *stream) requestsAtHand(requests <-chan *discovery.DeltaDiscoveryRequest) error {
+func (st *stream) requestsAtHand(requests <-chan discoveryRequest) error {
 	for range maxParts {
 		select {
 		case r := <-requests:
-			if err := st.request(r); err != nil {
+			if err := st.request(&r); err != nil {
 				return err
 			}
 		default:
@@ -167,7 +167,11 @@ const featureTTL = "xds.config.supports-resource-ttl"
 // begin takes the node from the stream's first request (STR-1).
 func (st *stream) begin(node *corev3.Node) {
 	st.routes = st.server.config.Router.Open(node, st.peer)
-	st.form.TTL = slices.Contains(node.GetClientFeatures(), featureTTL)
+	features := node.GetClientFeatures()
+	st.form.State = st.variant.form == stateForm
+	st.form.Wrapped = st.form.State && slices.Contains(features, supportsWrapping)
+	// The state of the world has no place for a ttl but the wrapping (TTL-1).
+	st.form.TTL = slices.Contains(features, featureTTL) && (!st.form.State || st.form.Wrapped)
 	st.mu.Lock()
 	st.status.Node, st.status.Cluster = clip(node.GetId()), clip(node.GetCluster())
 	st.mu.Unlock()

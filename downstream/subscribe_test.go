@@ -12,10 +12,10 @@ type scenario struct {
 	run  func(h *harness)
 }
 
-func runAll(t *testing.T, scenarios []scenario) {
+func runAll(t *testing.T, scenarios []scenario, change ...func(*Config)) {
 	t.Helper()
 	for _, s := range scenarios {
-		t.Run(s.name, func(t *testing.T) { bubble(t, s.run) })
+		t.Run(s.name, func(t *testing.T) { bubble(t, s.run, change...) })
 	}
 }
 

@@ -9,9 +9,6 @@ import (
 	"github.com/xdsrelay/xdsrelay/downstream"
 )
 
-// variants are the variants of the protocol that are served.
-var variants = []string{"delta-ads"}
-
 // refusals are the codes with which the relay answers names itself (NAME-1, LOC-4).
 var refusals = []codes.Code{codes.InvalidArgument, codes.NotFound}
 
@@ -44,7 +41,7 @@ func newDownstreamSeries(s *set) *downstreamSeries {
 			"Names that the relay answered itself: malformed, of another type, or of an authority without an upstream.",
 			labelType, labelCode),
 	}
-	for _, v := range variants {
+	for _, v := range downstream.Variants() {
 		d.streams.WithLabelValues(v)
 		d.opened.WithLabelValues(v)
 		for c := codes.OK; c <= codes.Unauthenticated; c++ {

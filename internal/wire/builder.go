@@ -26,14 +26,18 @@ const coalesceBelow = 128
 // the next, in entries.
 const keepCap = 64
 
-// Builder gathers one DeltaDiscoveryResponse from shared bytes. The zero value
-// is ready, and after Finish the builder is empty and ready again. It belongs
-// to one goroutine. It does not look for names that come twice (RES-4): its
-// caller takes each name from a set.
+// Builder gathers one DeltaDiscoveryResponse from shared bytes, or one
+// DiscoveryResponse: their headers have the same fields, and resources are field
+// 2 in both. What is added by Add and AddAs, and what is removed, belongs in the
+// former, what is added by AddAny, AddWrapped and AddBody in the latter; the two
+// must not be mixed. The zero value is ready, and after Finish the builder is
+// empty and ready again. It belongs to one goroutine. It does not look for names
+// that come twice (RES-4): its caller takes each name from a set.
 type Builder struct {
 	additions  []addition
 	ttls       []timed // of additions, in their order: few have one
 	heartbeats []heartbeat
+	bodies     []*Body
 	removed    []string
 	errors     []string // encoded
 	size       int
@@ -52,7 +56,17 @@ type Builder struct {
 type addition struct {
 	res  *Resource
 	name string
+	form form
 }
+
+// form is what a resource looks like in a response.
+type form uint8
+
+const (
+	asResource form = iota // incremental
+	asAny                  // state of the world
+	asWrapped              // state of the world, in a Resource (RES-13)
+)
 
 // Add adds r as the server sent it, its ttl aside: its shared bytes, or a copy
 // of them if r is so small that copying is cheaper (see coalesceBelow).
@@ -72,7 +86,7 @@ func (b *Builder) add(r *Resource, name string, ttl time.Duration) {
 	if ttl != 0 {
 		b.ttls = append(b.ttls, timed{len(b.additions), ttl})
 	}
-	b.additions = append(b.additions, addition{r, name})
+	b.additions = append(b.additions, addition{res: r, name: name})
 	size, shared := r.sizeIn(name, ttl), len(r.framed)-r.sharedFrom(name, ttl)
 	b.size += size
 	if copied(r, name) {
@@ -122,7 +136,13 @@ func (b *Builder) addOwn(n int) {
 }
 
 // Resources is the number of resources added so far, heartbeats included.
-func (b *Builder) Resources() int { return len(b.additions) + len(b.heartbeats) }
+func (b *Builder) Resources() int {
+	n := len(b.additions) + len(b.heartbeats)
+	for _, body := range b.bodies {
+		n += body.resources
+	}
+	return n
+}
 
 // Removed is the number of names removed so far.
 func (b *Builder) Removed() int { return len(b.removed) }
@@ -134,13 +154,14 @@ func (b *Builder) Errors() int { return len(b.errors) }
 // (RES-9).
 func (b *Builder) Size() int { return b.size }
 
-// Finish ends the response and empties the builder. All three strings must be
-// valid UTF-8; empty ones are left out, as proto3 does.
-func (b *Builder) Finish(typeURL, systemVersion, nonce string) *Message {
-	header := sizeStringField(systemVersion) + sizeStringField(typeURL) + sizeStringField(nonce)
+// Finish ends the response and empties the builder. version is
+// system_version_info, or version_info in a state-of-the-world response. All three
+// strings must be valid UTF-8; empty ones are left out, as proto3 does.
+func (b *Builder) Finish(typeURL, version, nonce string) *Message {
+	header := sizeStringField(version) + sizeStringField(typeURL) + sizeStringField(nonce)
 	m := &Message{size: header + b.size}
 	w := b.writer(m, header+b.own)
-	w.own = appendStringField(w.own, fieldSystemVersion, systemVersion)
+	w.own = appendStringField(w.own, fieldSystemVersion, version)
 	w.own = appendStringField(w.own, fieldTypeURL, typeURL)
 	w.own = appendStringField(w.own, fieldNonce, nonce)
 	for _, name := range b.removed {
@@ -158,9 +179,16 @@ func (b *Builder) Finish(typeURL, systemVersion, nonce string) *Message {
 		if len(ttls) > 0 && ttls[0].addition == i {
 			ttl, ttls = ttls[0].ttl, ttls[1:]
 		}
-		w.add(a.res, a.name, ttl)
+		if a.form == asResource {
+			w.add(a.res, a.name, ttl)
+		} else {
+			w.addState(a)
+		}
 	}
 	w.endRun()
+	for _, body := range b.bodies {
+		w.gather = append(w.gather, &body.framed)
+	}
 	m.gather = w.gather
 	b.reset()
 	return m
@@ -174,6 +202,7 @@ func (b *Builder) reset() {
 		additions:  scratch(b.additions),
 		ttls:       scratch(b.ttls),
 		heartbeats: scratch(b.heartbeats),
+		bodies:     scratch(b.bodies),
 		removed:    scratch(b.removed),
 		errors:     scratch(b.errors),
 	}
@@ -199,7 +228,7 @@ type writer struct {
 func (b *Builder) writer(m *Message, own int) writer {
 	w := writer{gather: m.gather0[:0], pieces: m.pieces0[:0], own: make([]byte, 0, own)}
 	runs := 1 + b.runs
-	if n := runs + b.shared; n > len(m.gather0) {
+	if n := runs + b.shared + len(b.bodies); n > len(m.gather0) {
 		w.gather = make(mem.BufferSlice, 0, n)
 	}
 	if n := runs + b.tails; n > len(m.pieces0) {

@@ -1,0 +1,55 @@
+package cache
+
+// join makes one list of the parts of several stores. Where a part is missing,
+// since its store has come by something that must go first, all are taken again.
+func join(batches []*Batch, s survey, clients []*Client) []*Batch {
+	var all []*Batch
+	for len(batches) > 0 {
+		b := batches[0]
+		d := s.of(b.TypeURL)
+		if !d.full || d.watches == 1 {
+			all, batches = append(all, b), batches[1:]
+			continue
+		}
+		n := 1
+		for n < len(batches) && batches[n].TypeURL == b.TypeURL {
+			n++
+		}
+		if n == d.watches {
+			all = append(all, joined(batches[:n]))
+		} else {
+			relist(clients, b.TypeURL)
+		}
+		batches = batches[n:]
+	}
+	return all
+}
+
+func joined(parts []*Batch) *Batch {
+	b := parts[0]
+	versions := []string{b.SystemVersion}
+	for _, o := range parts[1:] {
+		b.Body.Join(&o.Body)
+		b.Merged += o.Merged
+		if b.Last == 0 {
+			b.Store, b.Last = o.Store, o.Last
+		}
+		versions = append(versions, o.SystemVersion)
+		if b.Received.IsZero() || (!o.Received.IsZero() && o.Received.Before(b.Received)) {
+			b.Received = o.Received
+		}
+	}
+	b.SystemVersion = joinVersions(versions)
+	return b
+}
+
+// relist has a list sent again.
+func relist(clients []*Client, typeURL string) {
+	for _, c := range clients {
+		if w := c.find(typeURL); w != nil {
+			c.store.mu.RLock()
+			w.relist, w.sent = true, 0
+			c.store.mu.RUnlock()
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package cache
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// list takes a list of a full-state type: everything that the client's
+// subscriptions hold, each name once (RES-2, RES-4), and what was removed after
+// the number upTo and may not go yet (ADS-1). Cursors and names advance as if the
+// changes had been sent.
+func (p *pass) list(w *watch, d *due, upTo uint64) {
+	if p.left == 0 {
+		p.full = true
+		return
+	}
+	removed := w.stillListed(upTo)
+	alone := d.watches == 1 && len(removed) == 0
+	p.watch, p.table, p.cur, p.names = w, nil, nil, nil
+	if !(alone && w.current()) { // ACK-5
+		p.left--
+		p.cur = &Batch{
+			TypeURL: w.typeURL, Rank: w.rank, Removal: !d.adds,
+			SystemVersion: w.version(sumAll(removed)), Store: w.client.store,
+		}
+		p.out = append(p.out, p.cur)
+		if alone && w.wildcardOnly() {
+			p.cur.Body.AddBody(w.wildcard.coll.body(w.client.form.Wrapped))
+		} else {
+			l := lister{batch: p.cur, wrapped: w.client.form.Wrapped, names: make(map[string]bool)}
+			l.watch(w)
+			for _, k := range removed {
+				l.add(k.res, k.name)
+			}
+		}
+	}
+	p.listed(w, upTo)
+	p.watch, p.cur = nil, nil
+}
+
+func sumAll(removed []kept) sum {
+	var all sum
+	for _, k := range removed {
+		all = all.plus(k.sum)
+	}
+	return all
+}
+
+// lister writes a list.
+type lister struct {
+	batch   *Batch
+	wrapped bool
+	names   map[string]bool
+}
+
+func (l *lister) watch(w *watch) {
+	for _, spelling := range slices.Sorted(maps.Keys(w.names)) {
+		switch e := w.names[spelling].entry; {
+		case e.state != present:
+		case e.alias:
+			l.add(e.res, e.res.Name)
+		default:
+			l.add(e.res, spelling)
+		}
+	}
+	for _, spelling := range slices.Sorted(maps.Keys(w.globs)) {
+		l.members(w, w.globs[spelling])
+	}
+	if w.wildcard != nil {
+		l.members(w, w.wildcard)
+	}
+}
+
+// members adds those that the client is not served by name.
+func (l *lister) members(w *watch, f *cursor) {
+	for e := f.coll.live.head; e != nil; e = e.next {
+		if e.res != nil && !w.named(e.key) {
+			l.add(e.res, f.spell(e))
+		}
+	}
+}
+
+func (l *lister) add(r *wire.Resource, name string) {
+	if !l.wrapped {
+		name = r.Name // a bare payload carries the server's spelling (NAME-4)
+	}
+	if l.names[name] {
+		return
+	}
+	l.names[name] = true
+	if l.wrapped {
+		l.batch.Body.AddWrapped(r, name)
+	} else {
+		l.batch.Body.AddAny(r)
+	}
+}
+
+// listed notes that the client has a list of all that there is, save removals
+// after a number.
+func (p *pass) listed(w *watch, upTo uint64) {
+	for f := range w.cursors() {
+		p.levelled(w, f, upTo)
+	}
+	dirty := w.dirty[:0]
+	for _, sub := range w.dirty {
+		switch {
+		case sub.ended:
+			continue
+		case sub.takesAway() && sub.last != nil && sub.entry.changed > upTo:
+			dirty = append(dirty, sub)
+			continue
+		}
+		p.taken(sub.entry, sub.pushed)
+		sub.last, sub.dirty, sub.pushed = nil, false, false
+		sub.holds = sub.entry.there()
+	}
+	clear(w.dirty[len(dirty):])
+	w.dirty, w.ended = dirty, 0
+	if len(dirty) == 0 {
+		w.dirty = nil
+	}
+	w.held, w.answers = nil, nil
+	w.listed, w.relist, w.presented = true, false, ""
+}
+
+// levelled advances a cursor to the end of its collection.
+func (p *pass) levelled(w *watch, f *cursor, upTo uint64) {
+	c := f.coll
+	f.reached = max(f.reached, f.sent)
+	for e := c.live.after(f.sent, f.at, c); e != nil; e = e.next {
+		pushed := e.changed > f.born
+		p.taken(e, pushed)
+		if pushed {
+			f.since++
+		}
+		f.sent, f.at = e.changed, e
+	}
+	for e := c.tombs.after(f.removed, f.tomb, c); e != nil && e.changed <= upTo; e = e.next {
+		p.taken(e, true)
+		f.since++
+		f.removed, f.tomb = e.changed, e
+	}
+	f.removed = max(f.removed, min(c.floor, upTo))
+	f.told, f.versions = true, nil
+	p.level(w, f)
+}
+
+// bodies are the lists of all members of "*", bare and wrapped, each encoded once
+// for all clients. They are built under the store's read lock, and so guarded by a
+// lock of their own, the last one to be taken; whoever changes the collection holds
+// the store's lock for writing, and needs no other.
+type bodies struct {
+	mu            sync.Mutex
+	bare, wrapped *wire.Body
+}
+
+// body gives one of them.
+func (c *collection) body(wrapped bool) *wire.Body {
+	c.bodies.mu.Lock()
+	defer c.bodies.mu.Unlock()
+	place := &c.bodies.bare
+	if wrapped {
+		place = &c.bodies.wrapped
+	}
+	if *place != nil {
+		return *place
+	}
+	var b wire.Builder
+	for e := c.live.head; e != nil; e = e.next {
+		switch {
+		case e.res == nil: // not kept (TTL-5), and asked for anew
+		case wrapped:
+			b.AddWrapped(e.res, "")
+		default:
+			b.AddAny(e.res)
+		}
+	}
+	*place = b.Body()
+	return *place
+}

@@ -1,0 +1,191 @@
+package wire
+
+import (
+	"fmt"
+	"testing"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// parseState decodes a message as a state-of-the-world client does.
+func parseState(t testing.TB, m *Message) *discoveryv3.DiscoveryResponse {
+	t.Helper()
+	b := m.Bytes()
+	if len(b) != m.Len() {
+		t.Errorf("message has %d bytes, Len says %d", len(b), m.Len())
+	}
+	var p discoveryv3.DiscoveryResponse
+	if err := proto.Unmarshal(b, &p); err != nil {
+		t.Fatalf("a client cannot decode %x: %v", b, err)
+	}
+	return &p
+}
+
+// wrapped is how p goes out to a client that knows Resource.
+func wrapped(t testing.TB, p *discoveryv3.Resource) *anypb.Any {
+	t.Helper()
+	return &anypb.Any{TypeUrl: wrapperType, Value: marshal(t, p)}
+}
+
+// unwrapped decodes what a wrapped resource holds.
+func unwrapped(t testing.TB, a *anypb.Any) *discoveryv3.Resource {
+	t.Helper()
+	if a.TypeUrl != wrapperType {
+		t.Fatalf("wrapped in %q", a.TypeUrl)
+	}
+	var r discoveryv3.Resource
+	if err := proto.Unmarshal(a.Value, &r); err != nil {
+		t.Fatal(err)
+	}
+	return &r
+}
+
+func TestStateResponse_VAR8_RES13(t *testing.T) {
+	for _, size := range []int{10, 1000} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			p := &discoveryv3.Resource{Name: "n", Version: "v", Resource: payload(size)}
+			r := newResource(t, p)
+			var b Builder
+			b.AddAny(r)
+			b.AddWrapped(r, "")
+			b.AddWrapped(r, "other")
+			b.AddAny(newResource(t, &discoveryv3.Resource{Name: "none"})) // nothing to send
+			if b.Resources() != 3 {
+				t.Errorf("%d resources, want 3", b.Resources())
+			}
+			n := b.Size()
+			m := b.Finish(clusterType, "version", "7")
+			var empty Builder
+			if header := empty.Finish(clusterType, "version", "7").Len(); m.Len() != n+header {
+				t.Errorf("Len = %d, but Size was %d and the header is %d", m.Len(), n, header)
+			}
+			got := parseState(t, m)
+			if got.VersionInfo != "version" || got.Nonce != "7" || got.TypeUrl != clusterType {
+				t.Errorf("header of %v", got)
+			}
+			equal(t, p.Resource, got.Resources[0])
+			equal(t, p, unwrapped(t, got.Resources[1]))
+			equal(t, renamed(p, "other"), unwrapped(t, got.Resources[2]))
+		})
+	}
+}
+
+// Every form that a name comes in can be wrapped, and under another spelling.
+func TestStateResponse_NAME4_wrapped(t *testing.T) {
+	for name, p := range map[string]*discoveryv3.Resource{
+		"all fields":     fullResource(),
+		"newer form":     {ResourceName: &discoveryv3.ResourceName{Name: "n"}, Version: "v", Resource: payload(500)},
+		"no payload":     {Name: "n", Version: "v"},
+		"no version":     {Name: "n", Resource: payload(500)},
+		"small and bare": {Name: "n", Resource: payload(1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newResource(t, p)
+			for _, as := range []string{"", r.Name, "another spelling"} {
+				var b Builder
+				b.AddWrapped(r, as)
+				got := unwrapped(t, parseState(t, b.Finish(clusterType, "", "1")).Resources[0])
+				want := passed(renamed(p, as))
+				if as == "" {
+					want = passed(p)
+				}
+				equal(t, want, got)
+			}
+		})
+	}
+}
+
+func TestStateResponse_sharesPayloads(t *testing.T) {
+	r := newResource(t, &discoveryv3.Resource{Name: "n", Version: "v", Resource: payload(4096)})
+	for name, add := range map[string]func(b *Builder){
+		"bare":    func(b *Builder) { b.AddAny(r) },
+		"wrapped": func(b *Builder) { b.AddWrapped(r, "") },
+		"renamed": func(b *Builder) { b.AddWrapped(r, "m") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b Builder
+			add(&b)
+			m := b.Finish(clusterType, "1", "1")
+			if len(m.gather) != 2 {
+				t.Fatalf("%d pieces, want the header and the rest", len(m.gather))
+			}
+			if tail := m.gather[1].ReadOnlyData(); &tail[len(tail)-1] != &r.framed[len(r.framed)-1] {
+				t.Error("the payload was copied")
+			}
+		})
+	}
+}
+
+// A body is built once and sent any number of times.
+func TestBody(t *testing.T) {
+	var b Builder
+	var want []*anypb.Any
+	for i := range 10 {
+		p := &discoveryv3.Resource{Name: fmt.Sprint(i), Version: "v", Resource: payload(20 * i)}
+		r := newResource(t, p)
+		if i%2 == 0 {
+			b.AddAny(r)
+			want = append(want, p.Resource)
+		} else {
+			b.AddWrapped(r, "")
+			want = append(want, wrapped(t, p))
+		}
+	}
+	size := b.Size()
+	body := b.Body()
+	if body.Resources() != 10 || body.Size() != size || b.Resources() != 0 || b.Size() != 0 {
+		t.Fatalf("body of %d resources and %d bytes, left %d and %d", body.Resources(), body.Size(), b.Resources(), b.Size())
+	}
+	for range 2 {
+		b.AddBody(body)
+		if b.Resources() != 10 || b.Size() != size {
+			t.Errorf("%d resources of %d bytes", b.Resources(), b.Size())
+		}
+		got := parseState(t, b.Finish(clusterType, "1", "1"))
+		if len(got.Resources) != len(want) {
+			t.Fatalf("%d resources, want %d", len(got.Resources), len(want))
+		}
+		for i := range want {
+			if got.Resources[i].TypeUrl != wrapperType {
+				equal(t, want[i], got.Resources[i])
+			}
+		}
+	}
+	var none Builder
+	none.AddBody(new(Builder).Body())
+	if got := parseState(t, none.Finish(clusterType, "1", "1")); len(got.Resources) != 0 || none.Size() != 0 {
+		t.Errorf("an empty body: %v", got)
+	}
+	if n := testing.AllocsPerRun(100, func() {
+		b.AddBody(body)
+		b.Finish(clusterType, "1", "1")
+	}); n > 3 {
+		t.Errorf("%.0f allocations per response", n)
+	}
+}
+
+func TestBuilderJoin_RES4(t *testing.T) {
+	resource := func(name, version string) *Resource {
+		return newResource(t, &discoveryv3.Resource{Name: name, Version: version, Resource: payload(200)})
+	}
+	var one, two Builder
+	one.AddWrapped(resource("a", "1"), "")
+	one.AddWrapped(resource("b", "1"), "c")
+	two.AddWrapped(resource("a", "2"), "")
+	two.AddWrapped(resource("b", "2"), "")
+	two.AddWrapped(resource("x", "2"), "c")
+	one.Join(&two)
+	if two.Resources() != 0 || two.Size() != 0 {
+		t.Errorf("%d resources left", two.Resources())
+	}
+	var got []string
+	for _, a := range parseState(t, one.Finish(clusterType, "1", "1")).Resources {
+		r := unwrapped(t, a)
+		got = append(got, r.Name+"="+r.Version)
+	}
+	if s := fmt.Sprint(got); s != "[a=1 c=1 b=2]" {
+		t.Errorf("got %s", s)
+	}
+}
