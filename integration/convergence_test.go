@@ -83,14 +83,7 @@ func converge(t *testing.T, seed uint64) {
 		}
 	}
 	s.relay.consistent(t)
-	if again := p.askedAgain(); len(again) > 0 {
-		t.Errorf("SUB-10: asked for while it was subscribed to: %q", again)
-	}
-	for _, st := range p.streamsNow() {
-		if st.nacks > 0 {
-			t.Errorf("the relay rejected %d responses", st.nacks)
-		}
-	}
+	p.checkClient(t)
 }
 
 // awaitConverged waits until a client holds what a direct client would.
@@ -176,19 +169,4 @@ func (s *schedule) quiet() {
 			s.connect(c, true)
 		}
 	}
-}
-
-// cannotTell reports whether the client holds something of which it cannot know
-// whether it should.
-func (c *client) cannotTell() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ambiguous
-}
-
-// wanted copies a type's subscriptions.
-func (c *client) wanted(typeURL string) map[string]bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return maps.Clone(c.subs[typeURL])
 }
