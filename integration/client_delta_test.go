@@ -83,11 +83,7 @@ func (c *client) subscribe(typeURL string, sub, unsub []string) {
 	switch {
 	case !connected, !begun && nothing:
 	case !begun:
-		if err := c.begin(typeURL); err != nil {
-			c.mu.Lock()
-			c.err = err
-			c.mu.Unlock()
-		}
+		_ = c.begin(typeURL, false) // connected says it
 	default:
 		c.send(s, func() *discovery.DeltaDiscoveryRequest {
 			return &discovery.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: sub, ResourceNamesUnsubscribe: unsub}

@@ -19,25 +19,26 @@ type sotwClient struct {
 	wraps    bool // announces that it understands wrapped resources (RES-13)
 	nack     func(*discovery.DiscoveryResponse) string
 	accepted map[string]string // version_info by type; outlives streams; guarded by mu
-	due      map[string]bool   // types of which a full answer is due: they may repeat; guarded by mu
+	due      map[string]int    // by type: answers that may repeat what is held; guarded by mu
 }
 
 func newSotwClient(t testing.TB, v variant, addr, node string) *sotwClient {
 	t.Helper()
 	c := &sotwClient{
 		grpcClient: newGRPCClient(t, v, addr, node),
-		accepted:   make(map[string]string), due: make(map[string]bool),
+		accepted:   make(map[string]string), due: make(map[string]int),
 	}
 	c.take, c.announce = c.receive, c.first
 	return c
 }
 
 func (c *sotwClient) connect(warm bool) error {
+	c.mu.Lock()
+	clear(c.due)
 	if !warm {
-		c.mu.Lock()
 		clear(c.accepted)
-		c.mu.Unlock()
 	}
+	c.mu.Unlock()
 	return c.grpcClient.connect(warm)
 }
 
@@ -78,7 +79,7 @@ func (c *sotwClient) namesLocked(s *clientStream, typeURL string) []string {
 
 func (c *sotwClient) first(s *clientStream, typeURL string) {
 	c.mu.Lock()
-	c.due[typeURL] = true // WARM-2
+	c.due[typeURL]++ // WARM-2
 	c.mu.Unlock()
 	c.request(s, typeURL, nil)
 }
@@ -86,7 +87,7 @@ func (c *sotwClient) first(s *clientStream, typeURL string) {
 func (c *sotwClient) subscribe(typeURL string, sub, unsub []string) {
 	c.mu.Lock()
 	c.wantLocked(typeURL, sub, unsub)
-	c.due[typeURL] = true
+	c.due[typeURL]++
 	connected, nothing := c.streams != nil, len(c.subs[typeURL]) == 0
 	s := c.streams[c.stream(typeURL)]
 	begun := s != nil && s.begun[typeURL]
@@ -96,11 +97,7 @@ func (c *sotwClient) subscribe(typeURL string, sub, unsub []string) {
 	case begun:
 		c.request(s, typeURL, nil)
 	default:
-		if err := c.begin(typeURL); err != nil {
-			c.mu.Lock()
-			c.err = err
-			c.mu.Unlock()
-		}
+		_ = c.begin(typeURL, false) // connected says it
 	}
 }
 
@@ -138,10 +135,12 @@ func (c *sotwClient) receive(s *clientStream) error {
 		reason = c.nack(r)
 	}
 	if reason == "" {
-		if !c.takeSotwLocked(r, c.wraps) && r.GetVersionInfo() == c.accepted[typeURL] && !c.due[typeURL] {
-			c.faultLocked("STR-7: %s at version_info %q came again", typeURL, r.GetVersionInfo())
+		if !c.takeSotwLocked(r, c.wraps) && r.GetVersionInfo() == c.accepted[typeURL] {
+			if c.due[typeURL]--; c.due[typeURL] < 0 {
+				c.faultLocked("STR-7: %s at version_info %q came again", typeURL, r.GetVersionInfo())
+			}
 		}
-		c.accepted[typeURL], c.due[typeURL] = r.GetVersionInfo(), false
+		c.accepted[typeURL] = r.GetVersionInfo()
 		c.unbrokenLocked(typeURL)
 	}
 	s.owed[typeURL] = append(s.owed[typeURL], r.GetNonce())

@@ -119,12 +119,12 @@ func (c *grpcClient) connect(warm bool) error {
 	}
 	c.mu.Unlock()
 	if !c.perType {
-		if _, err := c.openStream(""); err != nil {
+		if _, err := c.openStream("", true); err != nil {
 			return err
 		}
 	}
 	for _, typeURL := range types {
-		if err := c.begin(typeURL); err != nil {
+		if err := c.begin(typeURL, true); err != nil {
 			return err
 		}
 	}
@@ -132,13 +132,19 @@ func (c *grpcClient) connect(warm bool) error {
 }
 
 // begin sends a type's first request, on a stream that it opens if there is none.
-func (c *grpcClient) begin(typeURL string) error {
+// If the server is not there it waits for it, or ends the client as a stream's
+// end does.
+func (c *grpcClient) begin(typeURL string, wait bool) error {
 	c.mu.Lock()
 	s := c.streams[c.stream(typeURL)]
 	c.mu.Unlock()
 	if s == nil {
 		var err error
-		if s, err = c.openStream(typeURL); err != nil {
+		if s, err = c.openStream(typeURL, wait); err != nil {
+			c.mu.Lock()
+			c.err = err
+			c.bump()
+			c.mu.Unlock()
 			return err
 		}
 	}
@@ -146,10 +152,10 @@ func (c *grpcClient) begin(typeURL string) error {
 	return nil
 }
 
-func (c *grpcClient) openStream(typeURL string) (*clientStream, error) {
+func (c *grpcClient) openStream(typeURL string, wait bool) (*clientStream, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	desc := &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
-	g, err := c.conn.NewStream(ctx, desc, c.method(typeURL), grpc.WaitForReady(true))
+	g, err := c.conn.NewStream(ctx, desc, c.method(typeURL), grpc.WaitForReady(wait))
 	if err != nil {
 		cancel()
 		return nil, err

@@ -94,14 +94,18 @@ func newCell(t *testing.T, down variant, up upstreamVariant, relays int) (*cell,
 	return c, chain
 }
 
+// direct is the variant as a server's.
+func (v variant) direct() upstreamVariant {
+	return upstreamVariant{sotw: v.sotw, perType: v.perType, rest: v.rest}
+}
+
 // TestDirect plays the scenario with clients of every variant on the plane itself:
 // what the harness takes for the protocol's minimum is what two ends need that
 // were made for each other.
 func TestDirect(t *testing.T) {
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
-			up := upstreamVariant{sotw: v.sotw, perType: v.perType, rest: v.rest}
-			c, _ := newCell(t, v, up, 0)
+			c, _ := newCell(t, v, v.direct(), 0)
 			c.play()
 			c.plane.checkClient(t)
 		})

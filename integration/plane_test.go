@@ -277,6 +277,10 @@ func (p *plane) covered(typeURL string, subs map[string]bool) map[string]entry {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := maps.Clone(p.types[typeURL])
-	maps.DeleteFunc(all, func(n string, e entry) bool { return !t.covers(n, e) })
+	maps.DeleteFunc(all, func(n string, e entry) bool {
+		// A file cannot keep anything from the wildcard.
+		e.inStar = e.inStar || p.files != nil && keyer.GlobOf(n) == ""
+		return !t.covers(n, e)
+	})
 	return all
 }
