@@ -154,7 +154,7 @@ func (c *client) takeLocked(r *discovery.DeltaDiscoveryResponse) {
 	}
 	for _, n := range r.GetRemovedResources() {
 		c.onceLocked(typeURL, seen, n)
-		c.removeLocked(typeURL, n)
+		c.removedLocked(typeURL, n)
 	}
 	c.unbrokenLocked(typeURL)
 }

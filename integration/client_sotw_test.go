@@ -120,6 +120,13 @@ func (c *sotwClient) acknowledgeLocked(s *clientStream, typeURL string) {
 	}
 }
 
+// versionInfo is that of the last response that was accepted.
+func (c *sotwClient) versionInfo(typeURL string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.accepted[typeURL]
+}
+
 // receive takes a response as a careful client does.
 func (c *sotwClient) receive(s *clientStream) error {
 	r := new(discovery.DiscoveryResponse)

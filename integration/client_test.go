@@ -231,10 +231,3 @@ func (c *grpcClient) holdACKs(typeURL string) {
 	defer c.mu.Unlock()
 	c.silent[typeURL] = true
 }
-
-// current is the stream that carries a type, or nil.
-func (c *grpcClient) current(typeURL string) *clientStream {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.streams[c.stream(typeURL)]
-}

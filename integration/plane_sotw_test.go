@@ -86,6 +86,13 @@ func (p *plane) sotwNames(typeURL string, t *planeType) []string {
 	return names
 }
 
+// versionInfo is what the type's next response would have.
+func (p *plane) versionInfo(typeURL string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.versionLocked(typeURL)
+}
+
 func (p *plane) versionLocked(typeURL string) string { return strconv.Itoa(p.versions[typeURL]) }
 
 // sotwPush sends resources, in any order if the plane is random, and in parts if

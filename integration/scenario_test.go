@@ -121,8 +121,28 @@ func (c *cell) play() {
 	for _, typeURL := range everyType {
 		c.step("a last change", once(typeURL), func() { c.change(typeURL) })
 	}
+	c.versions()
 	for _, fault := range c.client.common().found() {
 		c.t.Error(fault)
+	}
+}
+
+// versions checks that the server's own versions came through where both sides
+// have them (ACK-4). The last change of every type was one that the client saw.
+func (c *cell) versions() {
+	for _, typeURL := range everyType {
+		switch d := c.client.(type) {
+		case *client:
+			want := c.plane.holds(typeURL, d.wanted(typeURL))
+			if got := d.state(typeURL); !c.up.sotw && !maps.Equal(got, want) {
+				c.t.Errorf("ACK-4: versions of %s %q, want %q", typeURL, got, want)
+			}
+		case *sotwClient:
+			want := c.plane.versionInfo(typeURL)
+			if got := d.versionInfo(typeURL); c.up.sotw && got != want {
+				c.t.Errorf("ACK-4: version_info of %s %q, want %q", typeURL, got, want)
+			}
+		}
 	}
 }
 

@@ -22,20 +22,21 @@ func (h *holdings) nonceLocked(s *clientStream, typeURL, nonce string) {
 // was on this stream is a fault; one that no longer is was on its way.
 func (h *holdings) expectedLocked(typeURL, name string) bool {
 	a := h.askedLocked(typeURL)
-	if h.wantsLocked(typeURL, name) {
-		if (a.dropped[name] || a.dropped["*"]) && !h.subs[typeURL][name] {
-			h.ambiguous = true
+	left := a.dropped[name] || a.dropped["*"]
+	if !h.wantsLocked(typeURL, name) {
+		if !left {
+			h.faultLocked("%q of %s was never asked for", name, typeURL)
 		}
-		return true
+		return false
 	}
-	if !a.dropped[name] && !a.dropped["*"] {
-		h.faultLocked("%q of %s was never asked for", name, typeURL)
+	if left && !h.subs[typeURL][name] {
+		h.ambiguous = true
 	}
-	return false
+	return true
 }
 
-// mayRepeatLocked reports whether a content that the client holds may come again,
-// and counts it.
+// mayRepeatLocked reports whether there is a reason for a content that the client
+// holds to come again (STR-7, RES-1), and uses that up.
 func (h *holdings) mayRepeatLocked(typeURL, name string) bool {
 	a := h.askedLocked(typeURL)
 	switch {
@@ -49,8 +50,7 @@ func (h *holdings) mayRepeatLocked(typeURL, name string) bool {
 	return true
 }
 
-// putLocked takes a resource. Where it repeats what is held there must be a reason
-// (STR-7, RES-1).
+// putLocked takes a resource.
 func (h *holdings) putLocked(typeURL, name string, x held) {
 	if h.holds[typeURL] == nil {
 		h.holds[typeURL] = make(map[string]held)
@@ -62,7 +62,16 @@ func (h *holdings) putLocked(typeURL, name string, x held) {
 	}
 }
 
-// removeLocked takes a removal.
+// removedLocked takes a removal that the server told, which is of something that
+// was asked for too.
+func (h *holdings) removedLocked(typeURL, name string) {
+	if a := h.askedLocked(typeURL); !h.wantsLocked(typeURL, name) && !a.dropped[name] && !a.dropped["*"] {
+		h.faultLocked("the removal of %q of %s was never asked for", name, typeURL)
+	}
+	h.removeLocked(typeURL, name)
+}
+
+// removeLocked forgets a resource.
 func (h *holdings) removeLocked(typeURL, name string) {
 	delete(h.holds[typeURL], name)
 	if h.absent[typeURL] == nil {
