@@ -79,7 +79,7 @@ func (c *sotwClient) namesLocked(s *clientStream, typeURL string) []string {
 
 func (c *sotwClient) first(s *clientStream, typeURL string) {
 	c.mu.Lock()
-	c.due[typeURL]++ // WARM-2
+	c.due[typeURL] += len(c.subs[typeURL]) // WARM-2
 	c.mu.Unlock()
 	c.request(s, typeURL, nil)
 }
@@ -87,7 +87,7 @@ func (c *sotwClient) first(s *clientStream, typeURL string) {
 func (c *sotwClient) subscribe(typeURL string, sub, unsub []string) {
 	c.mu.Lock()
 	c.wantLocked(typeURL, sub, unsub)
-	c.due[typeURL]++
+	c.due[typeURL] += 1 + len(sub) // what does not exist is answered by a list without it
 	connected, nothing := c.streams != nil, len(c.subs[typeURL]) == 0
 	s := c.streams[c.stream(typeURL)]
 	begun := s != nil && s.begun[typeURL]
@@ -177,9 +177,9 @@ func (h *holdings) takeSotwLocked(r *discovery.DiscoveryResponse, wraps bool) bo
 			continue
 		}
 		h.onceLocked(typeURL, seen, name)
-		if !h.expectedLocked(typeURL, name) {
-			continue
-		}
+		// What came too late is kept too: the next request may name it again, and the
+		// server never saw one that did not.
+		h.expectedLocked(typeURL, name)
 		if h.holds[typeURL][name] != x {
 			changed = true
 		}
