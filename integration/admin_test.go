@@ -16,8 +16,6 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
 )
 
-const secretType = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
-
 // TestAdminPort reads every page while something is cached.
 func TestAdminPort_OPS6_ACK7(t *testing.T) {
 	const hush = "the private key"

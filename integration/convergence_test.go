@@ -34,12 +34,26 @@ var collections = map[string][]string{
 
 // TestConvergence is invariant 1: once the control plane is quiet, every client
 // holds what a direct client would hold, whatever happened before: updates,
-// subscriptions, disconnections, clients that do not read, streams that break, a
-// control plane that dies and returns, evictions. The payloads are compared too.
+// subscriptions, disconnections, clients that do not read or acknowledge, streams
+// that break, a control plane that dies and returns, evictions. Clients of all
+// variants are mixed, over a control plane of any variant. The payloads are
+// compared too.
 func TestConvergence_SUB10_RES11_RES12_OPS1_OPS3(t *testing.T) {
 	for i := range *runs {
 		s := *seed + uint64(i)
-		t.Run(fmt.Sprint(s), func(t *testing.T) { converge(t, s) })
+		t.Run(fmt.Sprint(s), func(t *testing.T) { newSchedule(t, s).play() })
+	}
+}
+
+// TestDirectConvergence plays schedules without a relay, for each variant: plane
+// and clients have to agree on what the protocol says before a relay is judged by
+// them.
+func TestDirectConvergence(t *testing.T) {
+	for _, v := range variants {
+		for i := range *runs / 10 {
+			s := *seed + uint64(i)
+			t.Run(fmt.Sprint(v.name, " ", s), func(t *testing.T) { newDirectSchedule(t, s, v).play() })
+		}
 	}
 }
 
@@ -47,29 +61,69 @@ func TestConvergence_SUB10_RES11_RES12_OPS1_OPS3(t *testing.T) {
 type schedule struct {
 	t       *testing.T
 	rand    *rand.Rand
+	up      upstreamVariant
 	plane   *plane
-	relay   *testRelay
-	clients []*client
-	down    bool
+	relay   *testRelay // nil: the clients are on the plane itself
+	clients []mixedClient
+	down    bool // the plane
 }
 
-func converge(t *testing.T, seed uint64) {
+// mixedClient is a client whose variant the schedule remembers.
+type mixedClient struct {
+	xdsClient
+	variant variant
+}
+
+func newSchedule(t *testing.T, seed uint64) *schedule {
 	t.Helper()
-	r := rand.New(rand.NewPCG(seed, 0))
-	p := newPlane(t)
-	p.rand = rand.New(rand.NewPCG(seed, 1))
-	s := &schedule{t: t, rand: r, plane: p}
-	s.relay = startRelay(t, func(c *config.Config) {
-		if r.IntN(2) == 0 {
+	s := &schedule{t: t, rand: rand.New(rand.NewPCG(seed, 0))}
+	s.up = s.anyUpstream()
+	downs := make([]variant, 4)
+	for i := range downs {
+		downs[i] = available[s.up][s.rand.IntN(len(available[s.up]))]
+	}
+	s.startPlane(seed, downs)
+	s.relay = startRelayOver(t, s.up, s.plane, func(c *config.Config) {
+		if s.rand.IntN(2) == 0 {
 			c.Cache.MaxResources = 4 // evict all the time
 		}
-		if r.IntN(3) == 0 {
+		if s.rand.IntN(3) == 0 {
 			c.Upstreams[0].MaxRequestSize = 64 * config.KiB
 		}
-	}, p.addr)
-	for i := range 4 {
-		s.clients = append(s.clients, newClient(t, s.relay.addr, fmt.Sprint("client-", i)))
+	})
+	for i, v := range downs {
+		s.clients = append(s.clients, mixedClient{newVariantClient(t, v, s.relay.address(v), fmt.Sprint("client-", i)), v})
 	}
+	return s
+}
+
+// newDirectSchedule puts clients of one variant on the plane itself.
+func newDirectSchedule(t *testing.T, seed uint64, v variant) *schedule {
+	t.Helper()
+	s := &schedule{t: t, rand: rand.New(rand.NewPCG(seed, 0)), up: v.direct()}
+	s.startPlane(seed, []variant{v})
+	if v.sotw {
+		s.plane.rand = nil // a client cannot tell the parts of an answer from repetitions
+	}
+	addr := s.plane.addr
+	if v.rest {
+		addr = s.plane.startREST(t)
+	}
+	for i := range 4 {
+		s.clients = append(s.clients, mixedClient{newVariantClient(t, v, addr, fmt.Sprint("client-", i)), v})
+	}
+	return s
+}
+
+func (s *schedule) startPlane(seed uint64, downs []variant) {
+	s.plane = newPlane(s.t)
+	s.plane.plain = s.up.rest || s.up.files || slices.Contains(downs, restPoll)
+	s.plane.rand, s.plane.longPoll = rand.New(rand.NewPCG(seed, 1)), patience
+}
+
+// play does random things, and compares when all is quiet.
+func (s *schedule) play() {
+	s.t.Helper()
 	for range 60 {
 		s.step()
 	}
@@ -78,37 +132,67 @@ func converge(t *testing.T, seed uint64) {
 		for typeURL := range universe {
 			s.awaitConverged(c, typeURL)
 		}
-		for _, f := range c.faults {
-			t.Errorf("client %s: %s", c.node, f)
+		for _, f := range c.common().found() {
+			s.t.Errorf("client %s (%s): %s", c.common().node, c.variant.name, f)
 		}
 	}
-	s.relay.consistent(t)
-	if again := p.askedAgain(); len(again) > 0 {
-		t.Errorf("SUB-10: asked for while it was subscribed to: %q", again)
-	}
-	for _, st := range p.streamsNow() {
-		if st.nacks > 0 {
-			t.Errorf("the relay rejected %d responses", st.nacks)
-		}
+	if s.relay != nil { // these clients ask again on purpose
+		s.relay.consistent(s.t)
+		s.plane.checkClient(s.t)
 	}
 }
 
-// awaitConverged waits until a client holds what a direct client would.
-func (s *schedule) awaitConverged(c *client, typeURL string) {
-	s.t.Helper()
-	want := func() map[string]string { return s.plane.holds(typeURL, c.wanted(typeURL)) }
-	same := func() bool { return maps.Equal(c.state(typeURL), want()) }
-	if c.happens(same) {
-		return
+// anyUpstream picks a variant over which any cell is available.
+func (s *schedule) anyUpstream() upstreamVariant {
+	all := slices.DeleteFunc(slices.Clone(upstreamVariants), func(up upstreamVariant) bool { return len(available[up]) == 0 })
+	return all[s.rand.IntN(len(all))]
+}
+
+// converged reports whether a client holds of a type what it should once all is
+// quiet: every resource that exists and that it asks for, with the payload that
+// the plane has, and with its version where both sides are incremental (ACK-4).
+//
+// Beyond that it may hold only what it could not be told is gone: of types
+// without full state, if the client or the upstream is SotW (REST and files are),
+// whatever it asks for and was once sent. Such a resource has gone, or has left
+// the wildcard, without a word that SotW has for it (RES-3, RES-8).
+func (s *schedule) converged(c mixedClient, typeURL string) bool {
+	h := c.common()
+	if d, ok := c.xdsClient.(*client); ok && !s.up.sotw {
+		return maps.Equal(d.state(typeURL), s.plane.holds(typeURL, h.wanted(typeURL)))
 	}
-	if c.cannotTell() {
+	got, want := h.payloads(typeURL), s.plane.payloads(typeURL, h.wanted(typeURL))
+	if !tellsRemoval(c.variant, s.up, typeURL) {
+		maps.DeleteFunc(got, func(n, _ string) bool { _, ok := want[n]; return !ok })
+	}
+	return maps.Equal(got, want)
+}
+
+// awaitConverged waits until a client holds what a direct client would.
+func (s *schedule) awaitConverged(c mixedClient, typeURL string) {
+	s.t.Helper()
+	h := c.common()
+	same := func() bool { return s.converged(c, typeURL) }
+	// Nobody but the test brings a client of the plane itself back, which may have
+	// taken a connection that was about to break.
+	for h.happens(func() bool { return same() || s.relay == nil && !c.connected() }) {
+		if same() {
+			return
+		}
 		s.connect(c, true)
 	}
-	if !c.happens(same) {
-		_, resources := s.relay.get(s.t, "/resources?type="+typeURL)
-		_, upstreams := s.relay.get(s.t, "/upstreams")
-		s.t.Fatalf("client %s (ambiguous: %t, %v) holds %q, a direct client would hold %q\nthe relay: %s\n%s",
-			c.node, c.ambiguous, c.wanted(typeURL), c.state(typeURL), want(), resources, upstreams)
+	if h.cannotTell() {
+		s.connect(c, true)
+	}
+	if !h.happens(same) {
+		var resources, upstreams string
+		if s.relay != nil {
+			_, resources = s.relay.get(s.t, "/resources?type="+typeURL)
+			_, upstreams = s.relay.get(s.t, "/upstreams")
+		}
+		s.t.Fatalf("client %s (%s over %s, %v) holds %q, a direct client would hold %q\nthe relay: %s\n%s",
+			h.node, c.variant.name, s.up.apiType, h.wanted(typeURL), h.payloads(typeURL),
+			s.plane.payloads(typeURL, h.wanted(typeURL)), resources, upstreams)
 	}
 }
 
@@ -123,19 +207,22 @@ func (s *schedule) step() {
 		s.plane.set(typeURL, name, name[0] != 'x' && s.rand.IntN(2) == 0)
 	case n < 38:
 		s.plane.unset(typeURL, name)
-	case n < 60:
+	case n < 58:
 		c.subscribe(typeURL, s.some(typeURL), nil)
-	case n < 72:
+	case n < 69:
 		c.subscribe(typeURL, nil, s.some(typeURL))
+	case n < 72:
+		s.acknowledge(c, typeURL)
 	case n < 80:
-		if !c.connected() {
+		if !c.connected() && (s.relay != nil || !s.down) {
 			s.connect(c, true)
 		}
 	case n < 86:
 		c.disconnect()
 	case n < 88:
-		c.disconnect()
-		s.connect(c, false)
+		if s.relay != nil || !s.down {
+			s.connect(c, false)
+		}
 	case n < 92:
 		c.pause()
 	case n < 95:
@@ -151,6 +238,15 @@ func (s *schedule) step() {
 	}
 }
 
+// acknowledge stops it, or makes up for it.
+func (s *schedule) acknowledge(c mixedClient, typeURL string) {
+	if s.rand.IntN(2) == 0 {
+		c.holdACKs(typeURL)
+	} else {
+		c.releaseACKs(typeURL)
+	}
+}
+
 // some picks names and collections of a type.
 func (s *schedule) some(typeURL string) []string {
 	all := slices.Concat(universe[typeURL], collections[typeURL])
@@ -158,7 +254,7 @@ func (s *schedule) some(typeURL string) []string {
 	return all[:1+s.rand.IntN(3)]
 }
 
-func (s *schedule) connect(c *client, warm bool) {
+func (s *schedule) connect(c mixedClient, warm bool) {
 	c.disconnect()
 	if err := c.connect(warm); err != nil {
 		s.t.Fatalf("connect: %v", err)
@@ -172,23 +268,11 @@ func (s *schedule) quiet() {
 	}
 	for _, c := range s.clients {
 		c.resume()
-		if !c.connected() || c.cannotTell() {
+		for typeURL := range universe {
+			c.releaseACKs(typeURL)
+		}
+		if !c.connected() || c.common().cannotTell() {
 			s.connect(c, true)
 		}
 	}
-}
-
-// cannotTell reports whether the client holds something of which it cannot know
-// whether it should.
-func (c *client) cannotTell() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ambiguous
-}
-
-// wanted copies a type's subscriptions.
-func (c *client) wanted(typeURL string) map[string]bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return maps.Clone(c.subs[typeURL])
 }

@@ -19,14 +19,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The types that the tests use.
-const (
-	clusterType  = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
-	endpointType = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
-	listenerType = "type.googleapis.com/envoy.config.listener.v3.Listener"
-	routeType    = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
-)
-
 func listen(t testing.TB) net.Listener {
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
@@ -39,6 +31,7 @@ func listen(t testing.TB) net.Listener {
 // testRelay is a whole relay on loopback ports.
 type testRelay struct {
 	addr, admin string
+	rest        string // where clients poll; "" as long as the relay has no REST side
 	log         *logText
 	stop        func() // as a signal does; returns when the relay has ended
 	force       chan struct{}

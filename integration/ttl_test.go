@@ -42,7 +42,7 @@ func (p *plane) tellLocked(typeURL, name string, r *discovery.Resource) {
 	for st := range p.streams {
 		if t := st.types[typeURL]; t != nil && t.covers(name, p.types[typeURL][name]) {
 			t.known[name] = r.Version
-			p.push(st, typeURL, []*discovery.Resource{r}, nil)
+			p.deltaPush(st, typeURL, []*discovery.Resource{r}, nil)
 		}
 	}
 }

@@ -1,0 +1,71 @@
+package integration
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// The lines of docs/protocol.md between which TestMatrix writes.
+const (
+	matrixBegin = "<!-- matrix: written by `go test ./integration -run Matrix -update` -->"
+	matrixEnd   = "<!-- end of the matrix -->"
+)
+
+// holdMatrixDoc holds the table in docs/protocol.md to the results, or writes it.
+// Results of a part of the cells say nothing about the others.
+func holdMatrixDoc(t *testing.T, results map[string]string) {
+	t.Helper()
+	cells := 0
+	for _, downs := range available {
+		cells += len(downs)
+	}
+	if len(results) < cells {
+		return
+	}
+	doc, err := os.ReadFile(protocolDoc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(doc), matrixBegin+"\n")
+	was, after, ended := strings.Cut(rest, matrixEnd)
+	if !ok || !ended {
+		t.Fatalf("%s has no lines %q and %q", protocolDoc, matrixBegin, matrixEnd)
+	}
+	now := matrixTable(results)
+	switch {
+	case was == now:
+	case !*updateProtocol:
+		t.Errorf("%s has the matrix\n%s\nthe results are\n%s", protocolDoc, was, now)
+	default:
+		if err := os.WriteFile(protocolDoc, []byte(before+matrixBegin+"\n"+now+matrixEnd+after), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// matrixTable has a row for each variant of clients, and a column for each of
+// upstreams.
+func matrixTable(results map[string]string) string {
+	var b strings.Builder
+	b.WriteString("\n| client |")
+	rule := "|---|"
+	for _, up := range upstreamVariants {
+		b.WriteString(" " + up.apiType + " |")
+		rule += "---|"
+	}
+	b.WriteString("\n" + rule + "\n")
+	for _, down := range variants {
+		b.WriteString("| " + down.name + " |")
+		for _, up := range upstreamVariants {
+			result, ok := results[up.apiType+"/"+down.name]
+			if !ok {
+				result = notYet
+			}
+			b.WriteString(" " + result + " |")
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\n")
+	return b.String()
+}
