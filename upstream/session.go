@@ -36,8 +36,8 @@ type Session struct {
 	node     *corev3.Node
 	nodeSize int // as a field of a request
 	store    Store
-	obs      Observer
 	log      *slog.Logger
+	*report
 
 	// Owned by the goroutine in Run.
 	ctx        context.Context // ends with Run
@@ -48,14 +48,12 @@ type Session struct {
 	settleAt   time.Time       // when the Store is to settle; zero: nothing waits
 	failback   failback
 	quarantine quarantine
-	state      State
 
 	started atomic.Bool
 
 	rejected chan struct{} // one slot: rejections has something
 
 	mu         sync.Mutex
-	status     Status      // guarded by mu
 	rejections []rejection // guarded by mu
 }
 
@@ -68,26 +66,17 @@ func (u *Upstream) NewSession(cfg SessionConfig) (*Session, error) {
 	if size > u.cfg.MaxRequestSize/2 {
 		return nil, fmt.Errorf("upstream %q: a node of %d bytes leaves too little of a request of %d", u.cfg.Name, size, u.cfg.MaxRequestSize)
 	}
-	s := &Session{
+	return &Session{
 		up:         u,
 		node:       cfg.Node,
 		nodeSize:   size,
 		store:      cfg.Store,
-		obs:        cfg.Observer,
+		report:     newReport(u.cfg.Name, u.cfg.Endpoints[0], cfg),
 		log:        u.cfg.Logger.With("scope", cfg.Scope),
 		events:     make(chan func()),
 		rejected:   make(chan struct{}, 1),
 		quarantine: newQuarantine(&u.cfg),
-		state:      StateIdle,
-		status: Status{
-			Upstream: u.cfg.Name, Scope: cfg.Scope,
-			State: StateIdle, Since: time.Now(), Endpoint: u.cfg.Endpoints[0],
-		},
-	}
-	if s.obs == nil {
-		s.obs = NopObserver{}
-	}
-	return s, nil
+	}, nil
 }
 
 // Run keeps the Store fed until ctx ends, whose error it returns, or until the
@@ -100,7 +89,7 @@ func (s *Session) Run(ctx context.Context) error {
 	if err := s.up.enter(); err != nil {
 		return err
 	}
-	defer s.up.sessions.Done()
+	defer s.up.leave()
 
 	ctx, cancel := context.WithCancel(ctx)
 	s.ctx = ctx
@@ -235,7 +224,7 @@ func (s *Session) idle() bool {
 // to the endpoint it used last.
 func (s *Session) begin(l *line) {
 	if s.idle() {
-		s.moveTo(s.up.best())
+		s.moveTo(s.up.best(s.up.cfg.FailbackInterval))
 	}
 	clear(l.failed)
 	s.connect(l)

@@ -49,20 +49,6 @@ type Status struct {
 	EndpointChanges uint64
 }
 
-// Status may be called from any goroutine.
-func (s *Session) Status() Status {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.status
-}
-
-// note changes the status.
-func (s *Session) note(f func(*Status)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f(&s.status)
-}
-
 // publish works the state out anew and tells of it if it changed.
 func (s *Session) publish() {
 	state := StateIdle
@@ -81,10 +67,5 @@ func (s *Session) publish() {
 	if refused && state == StateIdle {
 		state = StateConnecting
 	}
-	if state == s.state {
-		return
-	}
-	s.state = state
-	s.note(func(st *Status) { st.State, st.Since = state, time.Now() })
-	s.obs.StateChanged(state)
+	s.turn(state)
 }
