@@ -86,8 +86,10 @@ func (r *Relay) serveClients(w http.ResponseWriter, req *http.Request) {
 // upstreamView is one control plane on /upstreams.
 type upstreamView struct {
 	Name      string        `json:"name"`
-	Endpoints []string      `json:"endpoints"`
-	Reached   bool          `json:"reached"` // at least once
+	Endpoints []string      `json:"endpoints,omitempty"`
+	Path      string        `json:"path,omitempty"`           // of files
+	Unusable  []string      `json:"unusable_files,omitempty"` // as they are now, and why
+	Reached   bool          `json:"reached"`                  // at least once
 	Sessions  []sessionView `json:"sessions"`
 }
 
@@ -134,7 +136,10 @@ func (r *Relay) serveUpstreams(w http.ResponseWriter, _ *http.Request) {
 	views := make([]upstreamView, 0, len(r.config.Upstreams))
 	sessions := r.hub.all()
 	for _, u := range r.config.Upstreams {
-		v := upstreamView{Name: u.Name, Endpoints: u.Endpoints, Sessions: []sessionView{}}
+		v := upstreamView{Name: u.Name, Endpoints: u.Endpoints, Path: u.Path, Sessions: []sessionView{}}
+		if f := r.hub.planes[u.Name].files; f != nil {
+			v.Unusable = f.Problems()
+		}
 		r.mu.Lock()
 		v.Reached = r.reached[u.Name]
 		r.mu.Unlock()

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
-	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // The defaults of Config.
@@ -82,10 +81,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, err
 	}
 	if c.FullState == nil {
-		c.FullState = make(map[string]bool)
-		for _, typeURL := range keyer.FullStateTypes() {
-			c.FullState[typeURL] = true
-		}
+		c.FullState = fullStateTypes()
 	}
 	for _, d := range []struct {
 		name  string
