@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 
@@ -70,7 +71,7 @@ func New(cfg Config) (*Upstream, error) {
 	if cfg.TLS != nil {
 		files := *cfg.TLS
 		if files.Report == nil {
-			files.Report = u.filesChanged
+			files.Report = func(err error) { reportFiles(cfg.Logger, err) }
 		}
 		if u.tls, err = tlsfiles.NewClient(files); err != nil {
 			return nil, fmt.Errorf("upstream %q: %w", cfg.Name, err)
@@ -90,12 +91,13 @@ func New(cfg Config) (*Upstream, error) {
 	return u, nil
 }
 
-func (u *Upstream) filesChanged(err error) {
+// reportFiles tells the operator what became of changed TLS files.
+func reportFiles(log *slog.Logger, err error) {
 	if err != nil {
-		u.cfg.Logger.Error("TLS files cannot be used, keeping the last good ones", "error", err)
+		log.Error("TLS files cannot be used, keeping the last good ones", "error", err)
 		return
 	}
-	u.cfg.Logger.Info("TLS files taken up")
+	log.Info("TLS files taken up")
 }
 
 func (u *Upstream) dialOptions() []grpc.DialOption {
