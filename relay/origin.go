@@ -64,6 +64,15 @@ func newPlane(u config.Upstream, fullState map[string]bool, obs upstream.Observe
 		// Files say what there is not, so nothing has to be waited for.
 		p.upstream, p.files = originOf[*upstream.FileSession]{f}, f
 		p.source = cache.Source{FullState: fullState, State: true, PerType: true}
+	case u.APIType == config.REST:
+		up, err := upstream.NewREST(restConfig(u, fullState, log))
+		if err != nil {
+			return nil, err
+		}
+		p.upstream = originOf[*upstream.RESTSession]{up}
+		p.source = cache.Source{
+			Quiet: u.Settle.Std(), FullState: fullState, Absent: u.AbsentAfter.Std(), State: true, PerType: true,
+		}
 	default:
 		c := grpcConfig(u, fullState, log)
 		up, err := upstream.New(c)
@@ -83,6 +92,25 @@ func filesConfig(u config.Upstream, fullState map[string]bool, obs upstream.Obse
 	return upstream.FilesConfig{
 		Name: u.Name, Path: u.Path, FullState: fullState, MaxSize: int64(u.MaxReceiveSize),
 		Poll: u.Poll.Interval.Std(), Batch: atOnce(u.Batch), Observer: obs, Logger: log,
+	}
+}
+
+func restConfig(u config.Upstream, fullState map[string]bool, log *slog.Logger) upstream.RESTConfig {
+	return upstream.RESTConfig{
+		Name:             u.Name,
+		Endpoints:        u.Endpoints,
+		FullState:        fullState,
+		TLS:              tlsOf(u),
+		MaxReceiveSize:   int(u.MaxReceiveSize),
+		MaxRequestSize:   int(u.MaxRequestSize),
+		ConnectTimeout:   u.ConnectTimeout.Std(),
+		PollInterval:     u.Poll.Interval.Std(),
+		PollTimeout:      u.Poll.Timeout.Std(),
+		BackoffBase:      u.Backoff.Base.Std(),
+		BackoffMax:       u.Backoff.Max.Std(),
+		FailbackInterval: u.Failback.Std(),
+		Batch:            atOnce(u.Batch),
+		Logger:           log,
 	}
 }
 
