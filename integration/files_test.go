@@ -19,7 +19,10 @@ type folder struct {
 	path string
 }
 
-func newFolder(t testing.TB) *folder { return &folder{t, t.TempDir()} }
+func newFolder(t testing.TB) *folder {
+	t.Helper()
+	return &folder{t, t.TempDir()}
+}
 
 // put replaces a file by renaming, as those do who want no half of it read.
 func (f *folder) put(name, contents string) {

@@ -89,6 +89,7 @@ type REST struct {
 	bases     []*url.URL       // by endpoint
 	tls       *tlsfiles.Client // nil in plain text
 	transport *http.Transport
+	tcp       func(ctx context.Context, network, address string) (net.Conn, error)
 
 	*roster
 	*health
@@ -101,7 +102,9 @@ func NewREST(cfg RESTConfig) (*REST, error) {
 	if err != nil {
 		return nil, fmt.Errorf("upstream %q: %w", cfg.Name, err)
 	}
-	u := &REST{cfg: cfg, roster: newRoster(), health: newHealth(len(cfg.Endpoints))}
+	u := &REST{
+		cfg: cfg, roster: newRoster(), health: newHealth(len(cfg.Endpoints)), tcp: new(net.Dialer).DialContext,
+	}
 	scheme := "http"
 	if cfg.TLS != nil {
 		scheme = "https"
@@ -163,12 +166,24 @@ func (u *REST) dial(ctx context.Context, address string) (net.Conn, error) {
 }
 
 func (u *REST) connect(ctx context.Context, address string) (net.Conn, error) {
-	if u.tls == nil {
-		return new(net.Dialer).DialContext(ctx, "tcp", address)
+	conn, err := u.tcp(ctx, "tcp", address)
+	if err != nil || u.tls == nil {
+		return conn, err
 	}
 	cfg := u.tls.Config()
 	cfg.NextProtos = []string{"http/1.1"} // polls gain nothing from sharing a connection
-	return (&tls.Dialer{Config: cfg}).DialContext(ctx, "tcp", address)
+	if cfg.ServerName == "" {
+		cfg.ServerName, _, err = net.SplitHostPort(address)
+	}
+	secured := tls.Client(conn, cfg)
+	if err == nil {
+		err = secured.HandshakeContext(ctx)
+	}
+	if err != nil {
+		_ = conn.Close() // of no use without the handshake
+		return nil, err
+	}
+	return secured, nil
 }
 
 // reaches says whether an endpoint takes connections, and notes it for the others.
