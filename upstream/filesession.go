@@ -122,7 +122,7 @@ func (s *FileSession) reconcile() {
 		s.store.Lost(l.id)
 		return true
 	})
-	s.publish(view, len(wanted) > 0)
+	s.publish(view, len(s.lines) > 0 || (!view.read && len(wanted) > 0))
 }
 
 // line finds the line of a stream, or begins it.

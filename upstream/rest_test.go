@@ -274,18 +274,29 @@ func TestREST3(t *testing.T) {
 			b.expect(endpoints, "+a", "+b")
 		},
 		"RES-7 nothing is absent because a poll hangs": func(t *testing.T, n *network, srv *restServer, b *bed) {
-			srv.says(holding("1", endpoints, "a"))
+			// Of another type answers come all the while.
+			hanging := func(answer func(http.ResponseWriter, *http.Request, *discoveryv3.DiscoveryRequest)) {
+				srv.says(func(w http.ResponseWriter, r *http.Request, poll *discoveryv3.DiscoveryRequest) {
+					if poll.GetTypeUrl() == clusters {
+						holding("1", clusters, "c")(w, r, poll)
+						return
+					}
+					answer(w, r, poll)
+				})
+			}
+			hanging(holding("1", endpoints, "a"))
 			b.want(endpoints, "a")
+			b.want(clusters, "*")
 			r := runREST(t, n, b, "a:1")
 			pass(time.Second)
-			srv.says(hang)
+			hanging(hang)
 			b.want(endpoints, "b")
 			pass(10 * time.Minute)
 			b.expect(endpoints, "+a", "?b")
 			if st := r.Status(); st.LastError == nil || st.LastError.Reason != ReasonTimeout {
 				t.Errorf("last error %v, want a timeout", st.LastError)
 			}
-			srv.says(holding("1", endpoints, "a"))
+			hanging(holding("1", endpoints, "a"))
 			pass(3 * time.Minute)
 			b.expect(endpoints, "+a", "-b")
 		},
