@@ -80,152 +80,152 @@ func fileState(t testing.TB, typeURL, version string, names ...string) *filesour
 func TestFileSession(t *testing.T) {
 	type states = map[string]*filesource.State
 	const dir = "xdstp://x/envoy.config.cluster.v3.Cluster/dir/"
-	for name, f := range map[string]func(t *testing.T, b *fileBed){
-		"VAR-6 what is wanted is answered, and nothing else is told (SUB-13)": func(t *testing.T, b *fileBed) {
+	for name, f := range map[string]func(b *fileBed){
+		"VAR-6 what is wanted is answered, and nothing else is told (SUB-13)": func(b *fileBed) {
 			b.want(clusters, "a", "x")
 			b.want(endpoints, "*")
-			b.snapshot(false, states{clusters: fileState(t, clusters, "1", "a", "b", "c"), endpoints: fileState(t, endpoints, "1", "e")})
+			b.snapshot(false, states{clusters: fileState(b.t, clusters, "1", "a", "b", "c"), endpoints: fileState(b.t, endpoints, "1", "e")})
 			b.expect(clusters, "+a", "-x")
 			b.expect(endpoints, "+e")
 			if b.obs.received != 2 {
-				t.Errorf("%d responses", b.obs.received)
+				b.t.Errorf("%d responses", b.obs.received)
 			}
 		},
-		"RES-2 nothing is told before anything was read": func(t *testing.T, b *fileBed) {
+		"RES-2 nothing is told before anything was read": func(b *fileBed) {
 			b.want(clusters, "a")
 			b.look()
 			b.expect(clusters, "?a")
 			if got := b.session.Status().State; got != StateConnecting {
-				t.Errorf("state %s", got)
+				b.t.Errorf("state %s", got)
 			}
 			b.snapshot(false, nil)
 			b.expect(clusters, "-a")
 			if got := b.session.Status().State; got != StateConnecting {
-				t.Errorf("OPS-1: %s while the path cannot be read", got)
+				b.t.Errorf("OPS-1: %s while the path cannot be read", got)
 			}
 		},
-		"RES-2 what may be in a file that was never valid is not told of": func(t *testing.T, b *fileBed) {
+		"RES-2 what may be in a file that was never valid is not told of": func(b *fileBed) {
 			b.want(clusters, "*")
 			b.want(endpoints, "a", "b")
-			all := states{clusters: fileState(t, clusters, "1", "a"), endpoints: fileState(t, endpoints, "1", "a")}
+			all := states{clusters: fileState(b.t, clusters, "1", "a"), endpoints: fileState(b.t, endpoints, "1", "a")}
 			b.snapshot(true, all)
 			b.expect(clusters, "+a")
 			b.expect(endpoints, "+a", "?b")
 			before := b.obs.received
 			b.look()
 			if b.obs.received != before {
-				t.Error("told again what did not change")
+				b.t.Error("told again what did not change")
 			}
-			b.snapshot(true, states{clusters: fileState(t, clusters, "2", "b"), endpoints: all[endpoints]})
+			b.snapshot(true, states{clusters: fileState(b.t, clusters, "2", "b"), endpoints: all[endpoints]})
 			b.expect(clusters, "+a", "+b")
-			b.snapshot(false, states{clusters: fileState(t, clusters, "2", "b"), endpoints: all[endpoints]})
+			b.snapshot(false, states{clusters: fileState(b.t, clusters, "2", "b"), endpoints: all[endpoints]})
 			b.expect(clusters, "+b")
 			b.expect(endpoints, "+a", "-b")
 		},
-		"RES-8 of other types what is missing stays with those who have it": func(t *testing.T, b *fileBed) {
+		"RES-8 of other types what is missing stays with those who have it": func(b *fileBed) {
 			b.want(endpoints, "a", "b")
 			b.want(clusters, "a", "b")
-			b.snapshot(false, states{clusters: fileState(t, clusters, "1", "a", "b"), endpoints: fileState(t, endpoints, "1", "a", "b", "c")})
-			one := fileState(t, endpoints, "2", "a")
-			b.snapshot(false, states{clusters: fileState(t, clusters, "2", "a"), endpoints: one})
+			b.snapshot(false, states{clusters: fileState(b.t, clusters, "1", "a", "b"), endpoints: fileState(b.t, endpoints, "1", "a", "b", "c")})
+			one := fileState(b.t, endpoints, "2", "a")
+			b.snapshot(false, states{clusters: fileState(b.t, clusters, "2", "a"), endpoints: one})
 			b.expect(clusters, "+a", "-b")
 			b.expect(endpoints, "+a", "+b")
 			b.want(endpoints, "c")
 			b.look()
 			b.expect(endpoints, "+a", "+b", "-c")
-			b.snapshot(false, states{clusters: fileState(t, clusters, "3"), endpoints: fileState(t, endpoints, "3", "a=new")})
+			b.snapshot(false, states{clusters: fileState(b.t, clusters, "3"), endpoints: fileState(b.t, endpoints, "3", "a=new")})
 			b.expect(clusters, "-a", "-b")
 			b.expect(endpoints, "+a", "+b", "-c")
-			b.snapshot(false, states{endpoints: fileState(t, endpoints, "4", "b=new", "c")})
+			b.snapshot(false, states{endpoints: fileState(b.t, endpoints, "4", "b=new", "c")})
 			b.expect(endpoints, "+a", "+b", "+c")
 		},
-		"new demand is answered at once, and by itself": func(t *testing.T, b *fileBed) {
+		"new demand is answered at once, and by itself": func(b *fileBed) {
 			b.want(endpoints, "a")
-			b.snapshot(false, states{endpoints: fileState(t, endpoints, "1", "a", "b", "c")})
+			b.snapshot(false, states{endpoints: fileState(b.t, endpoints, "1", "a", "b", "c")})
 			bytes := b.obs.bytes
 			b.want(endpoints, "b", "x")
 			b.look()
 			b.expect(endpoints, "+a", "+b", "-x")
 			if got := b.obs.bytes - bytes; got != bytes {
-				t.Errorf("told %d bytes for one resource of %d", got, bytes)
+				b.t.Errorf("told %d bytes for one resource of %d", got, bytes)
 			}
 		},
-		"an unchanged type is not told again": func(t *testing.T, b *fileBed) {
+		"an unchanged type is not told again": func(b *fileBed) {
 			b.want(clusters, "*")
 			b.want(endpoints, "a")
-			first := states{clusters: fileState(t, clusters, "1", "a"), endpoints: fileState(t, endpoints, "1", "a")}
+			first := states{clusters: fileState(b.t, clusters, "1", "a"), endpoints: fileState(b.t, endpoints, "1", "a")}
 			b.snapshot(false, first)
 			n, before := b.Sequence(), b.obs.received
-			b.snapshot(false, states{clusters: first[clusters], endpoints: fileState(t, endpoints, "2", "a")})
+			b.snapshot(false, states{clusters: first[clusters], endpoints: fileState(b.t, endpoints, "2", "a")})
 			if b.obs.received != before+1 || b.Sequence() != n {
-				t.Errorf("%d responses, %d changes", b.obs.received-before, b.Sequence()-n)
+				b.t.Errorf("%d responses, %d changes", b.obs.received-before, b.Sequence()-n)
 			}
 		},
-		"GLOB-7 globs are synced, GLOB-6 their members named too, and \"*\" has no xdstp names": func(t *testing.T, b *fileBed) {
+		"GLOB-7 globs are synced, GLOB-6 their members named too, and \"*\" has no xdstp names": func(b *fileBed) {
 			b.want(clusters, dir+"*", dir+"a", "xdstp://x/envoy.config.cluster.v3.Cluster/none/*")
-			b.snapshot(false, states{clusters: fileState(t, clusters, "1", dir+"a", dir+"b", "opaque", dir+"deep/c")})
+			b.snapshot(false, states{clusters: fileState(b.t, clusters, "1", dir+"a", dir+"b", "opaque", dir+"deep/c")})
 			b.expect(clusters, "+"+dir+"a", "+"+dir+"b")
-			b.snapshot(false, states{clusters: fileState(t, clusters, "2", dir+"b=new", "opaque")})
+			b.snapshot(false, states{clusters: fileState(b.t, clusters, "2", dir+"b=new", "opaque")})
 			b.expect(clusters, "+"+dir+"b")
 			b.want(clusters, "*")
 			b.look()
 			b.expect(clusters, "+"+dir+"b", "+opaque")
 			b.want(clusters, dir+"deep/*")
-			b.snapshot(false, states{clusters: fileState(t, clusters, "3", dir+"b=new", "opaque", dir+"deep/d")})
+			b.snapshot(false, states{clusters: fileState(b.t, clusters, "3", dir+"b=new", "opaque", dir+"deep/d")})
 			b.expect(clusters, "+"+dir+"b", "+opaque", "+"+dir+"deep/d")
 		},
-		"SUB-12 wildcard and names are told apart": func(t *testing.T, b *fileBed) {
+		"SUB-12 wildcard and names are told apart": func(b *fileBed) {
 			b.want(clusters, "*", "a", "x")
-			b.snapshot(false, states{clusters: fileState(t, clusters, "1", "a", "b")})
+			b.snapshot(false, states{clusters: fileState(b.t, clusters, "1", "a", "b")})
 			b.expect(clusters, "+a", "+a", "+b", "-x")
 			b.unwant(clusters, "x")
 			b.look()
 			b.expect(clusters, "+a", "+a", "+b")
 		},
-		"what nobody wants any more is forgotten, and wanted anew": func(t *testing.T, b *fileBed) {
+		"what nobody wants any more is forgotten, and wanted anew": func(b *fileBed) {
 			b.want(clusters, "x")
-			b.snapshot(false, states{clusters: fileState(t, clusters, "1", "a")})
+			b.snapshot(false, states{clusters: fileState(b.t, clusters, "1", "a")})
 			b.unwant(clusters, "x") // what is absent is let go of at once
 			b.look()
 			b.expect(clusters)
 			if len(b.session.lines) != 0 || b.session.Status().State != StateIdle {
-				t.Errorf("%d lines, state %s", len(b.session.lines), b.session.Status().State)
+				b.t.Errorf("%d lines, state %s", len(b.session.lines), b.session.Status().State)
 			}
 			b.want(clusters, "a")
 			b.look()
 			b.expect(clusters, "+a")
 		},
-		"ACK-6 two names that mean the same keep what was there, and are told of once": func(t *testing.T, b *fileBed) {
+		"ACK-6 two names that mean the same keep what was there, and are told of once": func(b *fileBed) {
 			b.want(clusters, dir+"*")
-			b.snapshot(false, states{clusters: fileState(t, clusters, "1", dir+"a")})
-			bad := fileState(t, clusters, "2", dir+"b", "xdstp://x/envoy.config.cluster.v3.Cluster/dir/%62")
+			b.snapshot(false, states{clusters: fileState(b.t, clusters, "1", dir+"a")})
+			bad := fileState(b.t, clusters, "2", dir+"b", "xdstp://x/envoy.config.cluster.v3.Cluster/dir/%62")
 			b.snapshot(false, states{clusters: bad})
-			b.snapshot(false, states{clusters: bad, endpoints: fileState(t, endpoints, "1")})
+			b.snapshot(false, states{clusters: bad, endpoints: fileState(b.t, endpoints, "1")})
 			b.expect(clusters, "+"+dir+"a")
 			if got := b.files.Problems(); len(got) != 2 || !strings.Contains(strings.Join(got, ""), "mean the same") { // the other is the missing path
-				t.Errorf("problems %q", got)
+				b.t.Errorf("problems %q", got)
 			}
 			if got := strings.Count(b.log.String(), "mean the same"); got != 1 {
-				t.Errorf("logged %d times: %s", got, b.log)
+				b.t.Errorf("logged %d times: %s", got, b.log)
 			}
-			b.snapshot(false, states{clusters: fileState(t, clusters, "3", dir+"b")})
+			b.snapshot(false, states{clusters: fileState(b.t, clusters, "3", dir+"b")})
 			b.expect(clusters, "+"+dir+"b")
 			if got := b.files.Problems(); len(got) != 1 {
-				t.Errorf("problems %q", got)
+				b.t.Errorf("problems %q", got)
 			}
 		},
-		"RES-2 a type that could never be used is not told of": func(t *testing.T, b *fileBed) {
+		"RES-2 a type that could never be used is not told of": func(b *fileBed) {
 			b.want(clusters, dir+"b")
 			b.want(endpoints, "a")
-			b.snapshot(false, states{clusters: fileState(t, clusters, "2", dir+"%zz")})
+			b.snapshot(false, states{clusters: fileState(b.t, clusters, "2", dir+"%zz")})
 			b.expect(clusters, "?"+dir+"b")
 			b.expect(endpoints, "?a")
 		},
-		"RES-10 aliases": func(t *testing.T, b *fileBed) {
-			state := fileState(t, virtualHosts, "1")
+		"RES-10 aliases": func(b *fileBed) {
+			state := fileState(b.t, virtualHosts, "1")
 			r, err := wire.NewResource(&discoveryv3.Resource{Name: "r/a", Aliases: []string{"r/alias"}, Resource: &anypb.Any{TypeUrl: virtualHosts}})
 			if err != nil {
-				t.Fatal(err)
+				b.t.Fatal(err)
 			}
 			state.Resources = append(state.Resources, r)
 			b.want(virtualHosts, "r/alias")
@@ -236,7 +236,7 @@ func TestFileSession(t *testing.T) {
 			b.expect(virtualHosts, "+r/a", "+r/alias")
 		},
 	} {
-		t.Run(name, func(t *testing.T) { f(t, newFileBed(t)) })
+		t.Run(name, func(t *testing.T) { f(newFileBed(t)) })
 	}
 }
 

@@ -211,60 +211,60 @@ func pass(d time.Duration) {
 
 // The cache follows what polls bring, whatever goes wrong between them.
 func TestREST3(t *testing.T) {
-	for name, f := range map[string]func(t *testing.T, n *network, srv *restServer, b *bed){
-		"REST-3 polls keep their interval with jitter, and present the version": func(t *testing.T, n *network, srv *restServer, b *bed) {
+	for name, f := range map[string]func(n *network, srv *restServer, b *bed){
+		"REST-3 polls keep their interval with jitter, and present the version": func(n *network, srv *restServer, b *bed) {
 			srv.says(holding("1", clusters, "a"))
 			b.want(clusters, "*")
-			r := runREST(t, n, b, "a:1")
+			r := runREST(b.t, n, b, "a:1")
 			pass(10 * time.Minute)
 			b.expect(clusters, "+a")
 			polls := srv.polled()
 			if polls[0].GetVersionInfo() != "" || len(polls[0].GetResourceNames()) != 0 || polls[0].GetNode().GetId() != "relay" {
-				t.Errorf("the first poll is %v", polls[0])
+				b.t.Errorf("the first poll is %v", polls[0])
 			}
 			seen := make(map[time.Duration]bool)
 			for i := 1; i < len(polls); i++ {
 				d := srv.at[i].Sub(srv.at[i-1])
 				seen[d] = true
 				if d < DefaultPollInterval*3/4 || d > DefaultPollInterval*5/4 || polls[i].GetVersionInfo() != "1" {
-					t.Fatalf("poll %d after %v: %v", i, d, polls[i])
+					b.t.Fatalf("poll %d after %v: %v", i, d, polls[i])
 				}
 			}
 			if len(seen) < 10 {
-				t.Errorf("only %d different intervals", len(seen))
+				b.t.Errorf("only %d different intervals", len(seen))
 			}
 			if st := r.Status(); st.State != StateConnected || st.Streams != 1 || st.Acks != 1 || st.Responses != 1 || st.Requests != uint64(len(polls)) {
-				t.Errorf("status %+v", st)
+				b.t.Errorf("status %+v", st)
 			}
 		},
-		"REST-3 ACK-4 an outage keeps the cache, backs off, and ends with everything asked anew": func(t *testing.T, n *network, srv *restServer, b *bed) {
+		"REST-3 ACK-4 an outage keeps the cache, backs off, and ends with everything asked anew": func(n *network, srv *restServer, b *bed) {
 			stop := n.serveREST("a:1", srv)
 			srv.says(holding("1", clusters, "a", "b"))
 			b.want(clusters, "*")
-			r := runREST(t, n, b, "a:1")
+			r := runREST(b.t, n, b, "a:1")
 			pass(time.Second)
 			stop()
 			pass(time.Hour)
 			b.expect(clusters, "+a", "+b")
 			st := r.Status()
 			if st.State != StateConnecting || st.LastError.Reason != ReasonUnreachable || st.Lost != 1 {
-				t.Errorf("during the outage: %+v", st)
+				b.t.Errorf("during the outage: %+v", st)
 			}
 			if got := len(n.dialled("a:1")); got < 100 || got > 1000 {
-				t.Errorf("%d attempts in an hour", got)
+				b.t.Errorf("%d attempts in an hour", got)
 			}
 			srv.says(holding("1", clusters, "b", "c"))
 			n.serveREST("a:1", srv)
 			pass(time.Minute)
 			b.expect(clusters, "+b", "+c")
 			if got := r.Status().State; got != StateConnected {
-				t.Errorf("state %s", got)
+				b.t.Errorf("state %s", got)
 			}
 		},
-		"RES-7 a name that is not answered is absent after its time, RES-8 one that was stays": func(t *testing.T, n *network, srv *restServer, b *bed) {
+		"RES-7 a name that is not answered is absent after its time, RES-8 one that was stays": func(n *network, srv *restServer, b *bed) {
 			srv.says(holding("1", endpoints, "a"))
 			b.want(endpoints, "a", "b")
-			runREST(t, n, b, "a:1")
+			runREST(b.t, n, b, "a:1")
 			pass(14 * time.Second)
 			b.expect(endpoints, "+a", "?b")
 			pass(2 * time.Second)
@@ -273,7 +273,7 @@ func TestREST3(t *testing.T) {
 			pass(time.Minute)
 			b.expect(endpoints, "+a", "+b")
 		},
-		"RES-7 nothing is absent because a poll hangs": func(t *testing.T, n *network, srv *restServer, b *bed) {
+		"RES-7 nothing is absent because a poll hangs": func(n *network, srv *restServer, b *bed) {
 			// Of another type answers come all the while.
 			hanging := func(answer func(http.ResponseWriter, *http.Request, *discoveryv3.DiscoveryRequest)) {
 				srv.says(func(w http.ResponseWriter, r *http.Request, poll *discoveryv3.DiscoveryRequest) {
@@ -287,20 +287,20 @@ func TestREST3(t *testing.T) {
 			hanging(holding("1", endpoints, "a"))
 			b.want(endpoints, "a")
 			b.want(clusters, "*")
-			r := runREST(t, n, b, "a:1")
+			r := runREST(b.t, n, b, "a:1")
 			pass(time.Second)
 			hanging(hang)
 			b.want(endpoints, "b")
 			pass(10 * time.Minute)
 			b.expect(endpoints, "+a", "?b")
 			if st := r.Status(); st.LastError == nil || st.LastError.Reason != ReasonTimeout {
-				t.Errorf("last error %v, want a timeout", st.LastError)
+				b.t.Errorf("last error %v, want a timeout", st.LastError)
 			}
 			hanging(holding("1", endpoints, "a"))
 			pass(3 * time.Minute)
 			b.expect(endpoints, "+a", "-b")
 		},
-		"SUB-12 wildcard and names have polls of their own": func(t *testing.T, n *network, srv *restServer, b *bed) {
+		"SUB-12 wildcard and names have polls of their own": func(n *network, srv *restServer, b *bed) {
 			srv.says(func(w http.ResponseWriter, r *http.Request, poll *discoveryv3.DiscoveryRequest) {
 				if len(poll.GetResourceNames()) == 0 {
 					holding("1", clusters, "a")(w, r, poll)
@@ -309,28 +309,28 @@ func TestREST3(t *testing.T) {
 				holding("1", clusters, poll.GetResourceNames()...)(w, r, poll)
 			})
 			b.want(clusters, "*", "x")
-			runREST(t, n, b, "a:1")
+			runREST(b.t, n, b, "a:1")
 			pass(time.Second)
 			b.expect(clusters, "+a", "+x")
 		},
-		"ACK-6 what is rejected is told with the next poll, once, and the version before it": func(t *testing.T, n *network, srv *restServer, b *bed) {
+		"ACK-6 what is rejected is told with the next poll, once, and the version before it": func(n *network, srv *restServer, b *bed) {
 			srv.says(holding("1", clusters, "a"))
 			b.want(clusters, "*")
-			r := runREST(t, n, b, "a:1")
+			r := runREST(b.t, n, b, "a:1")
 			pass(time.Second)
 			srv.says(holding("2", clusters, "b", "b"))
 			pass(20 * time.Second)
 			b.expect(clusters, "+a")
 			last := srv.polled()[len(srv.polled())-1]
 			if last.GetVersionInfo() != "1" || last.GetResponseNonce() != "n" || !strings.Contains(last.GetErrorDetail().GetMessage(), "occurs twice") {
-				t.Errorf("the NACK is %v", last)
+				b.t.Errorf("the NACK is %v", last)
 			}
 			st := r.Status()
 			if st.Nacks == 0 || st.LastRejection == nil || st.State != StateConnected {
-				t.Errorf("status %+v", st)
+				b.t.Errorf("status %+v", st)
 			}
 		},
-		"VAR-5 a type without a path, one that is not served, and one of which there is nothing": func(t *testing.T, n *network, srv *restServer, b *bed) {
+		"VAR-5 a type without a path, one that is not served, and one of which there is nothing": func(n *network, srv *restServer, b *bed) {
 			srv.says(func(w http.ResponseWriter, r *http.Request, poll *discoveryv3.DiscoveryRequest) {
 				switch poll.GetTypeUrl() {
 				case clusters:
@@ -345,25 +345,25 @@ func TestREST3(t *testing.T) {
 			b.want(endpoints, "x")
 			b.want(virtualHosts, "a/b")
 			b.want("type.googleapis.com/envoy.config.listener.v3.Listener", "*")
-			r := runREST(t, n, b, "a:1", "b:1")
+			r := runREST(b.t, n, b, "a:1", "b:1")
 			pass(time.Minute)
 			b.expect(clusters, "+a")
 			b.expect(endpoints, "?x")
 			b.expect(virtualHosts, "?a/b")
 			st := r.Status()
 			if st.State != StateConnected || st.Endpoint != "a:1" {
-				t.Errorf("LOC-6: one type that is not served made it %s at %s", st.State, st.Endpoint)
+				b.t.Errorf("LOC-6: one type that is not served made it %s at %s", st.State, st.Endpoint)
 			}
 			if !slices.Equal(st.Quarantined, []string{endpoints}) || !slices.Equal(st.Unavailable, []string{virtualHosts}) {
-				t.Errorf("quarantined %v, unavailable %v", st.Quarantined, st.Unavailable)
+				b.t.Errorf("quarantined %v, unavailable %v", st.Quarantined, st.Unavailable)
 			}
 			b.unwant(virtualHosts, "a/b")
 			pass(time.Second)
 		},
-		"nothing is polled that nobody wants": func(t *testing.T, n *network, srv *restServer, b *bed) {
+		"nothing is polled that nobody wants": func(n *network, srv *restServer, b *bed) {
 			srv.says(holding("1", endpoints))
 			b.want(endpoints, "a")
-			r := runREST(t, n, b, "a:1")
+			r := runREST(b.t, n, b, "a:1")
 			pass(time.Minute)
 			b.expect(endpoints, "-a")
 			b.unwant(endpoints, "a") // what is absent is let go of at once
@@ -371,7 +371,7 @@ func TestREST3(t *testing.T) {
 			before := len(srv.polled())
 			pass(time.Hour)
 			if got := len(srv.polled()) - before; got > 0 || r.Status().State != StateIdle {
-				t.Errorf("%d polls, state %s", got, r.Status().State)
+				b.t.Errorf("%d polls, state %s", got, r.Status().State)
 			}
 			b.want(endpoints, "b")
 			pass(time.Minute)
@@ -382,7 +382,7 @@ func TestREST3(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n, srv := newNetwork(t), &restServer{}
 				n.serveREST("a:1", srv)
-				f(t, n, srv, newBed(t, restSource()))
+				f(n, srv, newBed(t, restSource()))
 			})
 		})
 	}
