@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"crypto/tls"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/pkitest"
 )
 
 // An incremental client over a server that is polled (VAR-7): what is there, what
@@ -159,4 +161,38 @@ func TestRESTUnavailable_VAR5(t *testing.T) {
 		return strings.Contains(shown, `"unavailable"`) && strings.Contains(shown, "VirtualHost")
 	})
 	relay.consistent(t)
+}
+
+// Polls go over TLS with the relay's own certificate, and to nobody who cannot show the
+// right one.
+func TestRESTMutualTLS_VAR5_OPS6(t *testing.T) {
+	dir, planes, foreign := pkitest.NewFolder(t), pkitest.NewAuthority(t, "control planes"), pkitest.NewAuthority(t, "foreign")
+	p := newRESTPlaneTLS(t, &tls.Config{
+		Certificates: []tls.Certificate{planes.Server(planeHost)},
+		ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: planes.Pool(),
+	})
+	p.set("1", []string{"a=one"}, nil)
+	start := func(ca string) *testRelay {
+		up := config.UpstreamTLS{CAFile: ca, ServerName: planeHost}
+		up.CertFile, up.KeyFile = dir.PutPair("upstream", planes.Client(relayName))
+		return startRelay(t, func(c *config.Config) {
+			c.Upstreams[0].TLS = &up
+			fromREST(time.Second)(c)
+		}, p.addr)
+	}
+	c := joined(t, start(dir.PutCA("planes", planes)), "client")
+	c.subscribe(clusterType, []string{"*"}, nil)
+	c.awaitHolding(t, clusterType, "a")
+
+	polls := len(p.polled(clusterType))
+	wrong := start(dir.PutCA("foreign", foreign))
+	lost := joined(t, wrong, "lost")
+	lost.subscribe(endpointType, []string{"a"}, nil)
+	waitFor(t, "the certificate that is not trusted", func() bool {
+		_, shown := wrong.get(t, "/upstreams")
+		return strings.Contains(shown, "unreachable") && strings.Contains(shown, "certificate")
+	})
+	if got := p.polled(endpointType); len(got) > 0 || polls == 0 {
+		t.Errorf("polled without trust: %v", got)
+	}
 }

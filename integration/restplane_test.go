@@ -3,6 +3,7 @@ package integration
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -28,6 +29,7 @@ import (
 type restPlane struct {
 	t    testing.TB
 	addr string
+	tls  *tls.Config // nil: plain text
 
 	mu    sync.Mutex
 	polls []*discovery.DiscoveryRequest
@@ -39,8 +41,13 @@ type restPlane struct {
 
 func newRESTPlane(t testing.TB) *restPlane {
 	t.Helper()
+	return newRESTPlaneTLS(t, nil)
+}
+
+func newRESTPlaneTLS(t testing.TB, secured *tls.Config) *restPlane {
+	t.Helper()
 	lis := listen(t)
-	p := &restPlane{t: t, addr: lis.Addr().String()}
+	p := &restPlane{t: t, addr: lis.Addr().String(), tls: secured}
 	p.serve(lis)
 	t.Cleanup(p.stop)
 	return p
@@ -52,6 +59,9 @@ type everybody struct{}
 func (everybody) ID(*corev3.Node) string { return "all" }
 
 func (p *restPlane) serve(lis net.Listener) {
+	if p.tls != nil {
+		lis = tls.NewListener(lis, p.tls)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cache = cache.NewSnapshotCache(false, everybody{}, nil)
