@@ -34,6 +34,12 @@ func TestNewRefuses(t *testing.T) {
 		{"upstream files", func(c *config.Config) {
 			c.Upstreams[0].TLS = &config.UpstreamTLS{CAFile: missing}
 		}, `upstream "primary"`},
+		{"a path of no form", func(c *config.Config) {
+			c.Upstreams[0].Endpoints, c.Upstreams[0].Path = nil, "relay_test.go"
+		}, "relay_test.go"},
+		{"files of a server that is polled", func(c *config.Config) {
+			c.Upstreams[0].APIType, c.Upstreams[0].TLS = config.REST, &config.UpstreamTLS{CAFile: missing}
+		}, `upstream "primary"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := oneUpstream()

@@ -139,23 +139,12 @@ func (s *FileSession) line(id wire.StreamID) *fileLine {
 
 // serve brings one table up to date.
 func (s *FileSession) serve(l *fileLine, view *fileView) {
-	var subs []wire.Subscription
-	ok := l.wanted != nil
-	if ok {
-		subs, ok = s.store.TakeDemand(l.id)
-	}
-	if !ok {
-		if l.wanted != nil {
-			s.store.Lost(l.id)
-		}
-		l.wanted, l.whole = make(map[string]struct{}), false
-		subs = s.store.Restart(l.id, 0)
-	}
-	names, globs := l.take(subs)
 	now := view.typeOf(l.id.TypeURL)
+	s.keep(l, now) // by what was wanted until now: nobody else had it
+	names, globs, changed := s.demand(l)
 	switch {
 	case len(l.wanted) == 0:
-	case !view.complete && (l.told != now || len(subs) > 0):
+	case !view.complete && (l.told != now || changed):
 		s.add(l, now)
 	case !view.complete:
 	case l.told != now || !l.whole || globs:
@@ -165,14 +154,31 @@ func (s *FileSession) serve(l *fileLine, view *fileView) {
 	}
 }
 
-// take notes what is wanted from now on. names are those that are new, and globs says
-// that a glob or "*" is.
+// demand takes what changed of what is wanted, if anything did. names are those that are
+// new, and globs says that a glob or "*" is.
+func (s *FileSession) demand(l *fileLine) (names []string, globs, changed bool) {
+	var subs []wire.Subscription
+	ok := false
+	if l.wanted != nil {
+		if subs, ok = s.store.TakeDemand(l.id); !ok {
+			s.store.Lost(l.id)
+		}
+	}
+	if !ok {
+		// "*" is wanted again after it was let go, and all that it had brought with it.
+		*l = fileLine{id: l.id, wanted: make(map[string]struct{})}
+		subs = s.store.Restart(l.id, 0)
+	}
+	names, globs = l.take(subs)
+	return names, globs, len(subs) > 0
+}
+
+// take notes what is wanted from now on.
 func (l *fileLine) take(subs []wire.Subscription) (names []string, globs bool) {
 	for _, sub := range subs {
 		for _, name := range sub.Unsubscribe {
 			if key, err := keyer.Key(name); err == nil {
 				delete(l.wanted, key)
-				delete(l.kept, key)
 			}
 		}
 		for _, name := range sub.Subscribe {
@@ -184,13 +190,13 @@ func (l *fileLine) take(subs []wire.Subscription) (names []string, globs bool) {
 			names, globs = append(names, name), globs || collection(key)
 		}
 	}
+	maps.DeleteFunc(l.kept, func(key string, _ *wire.Resource) bool { return !l.wants(key) })
 	return names, globs
 }
 
 // tell gives the Store all that is wanted of the type, and that there is nothing else.
 func (s *FileSession) tell(l *fileLine, now *fileType) {
 	resources := now.covered(l.wanted)
-	s.keep(l, now)
 	maps.Copy(resources, l.kept)
 	r := &wire.StateResponse{
 		TypeURL: l.id.TypeURL, VersionInfo: now.state.VersionInfo, Complete: true,
@@ -203,25 +209,16 @@ func (s *FileSession) tell(l *fileLine, now *fileType) {
 
 // keep works out what stays though it is not in the files any more.
 func (s *FileSession) keep(l *fileLine, now *fileType) {
-	if s.files.cfg.FullState[l.id.TypeURL] {
+	if l.told == nil || l.told == now || s.files.cfg.FullState[l.id.TypeURL] {
 		return
 	}
-	before := maps.Clone(l.kept)
-	if l.told != nil {
-		if before == nil {
-			before = make(map[string]*wire.Resource)
-		}
-		maps.Copy(before, l.told.covered(l.wanted))
-	}
-	l.kept = nil
+	before := l.told.covered(l.wanted)
+	maps.Copy(before, l.kept)
+	l.kept = make(map[string]*wire.Resource)
 	for key, r := range before {
-		if now.byKey[key] != nil || !l.wants(key) {
-			continue
+		if now.byKey[key] == nil && l.wants(key) {
+			l.kept[key] = r
 		}
-		if l.kept == nil {
-			l.kept = make(map[string]*wire.Resource)
-		}
-		l.kept[key] = r
 	}
 }
 
@@ -269,7 +266,6 @@ func (s *FileSession) answer(l *fileLine, now *fileType, names []string) {
 // been valid: nothing is said of it (RES-2).
 func (s *FileSession) add(l *fileLine, now *fileType) {
 	resources := slices.Collect(maps.Values(now.covered(l.wanted)))
-	s.keep(l, now)
 	l.told, l.whole = now, false
 	if len(resources) == 0 {
 		return
