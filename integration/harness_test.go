@@ -55,6 +55,10 @@ func (l *logText) String() string {
 	return l.text.String()
 }
 
+// absentAfter is when a SotW source's silence about a name means that it does not
+// exist (RES-7): long enough for a busy machine to bring what does exist.
+const absentAfter = 200 * time.Millisecond
+
 // startRelay runs a relay in front of control planes. change adapts the
 // configuration, whose times are made for tests.
 func startRelay(t testing.TB, change func(*config.Config), planes ...string) *testRelay {
@@ -77,6 +81,8 @@ func startRelay(t testing.TB, change func(*config.Config), planes ...string) *te
 		u := &cfg.Upstreams[i]
 		u.Backoff = config.Backoff{Base: config.Duration(5 * time.Millisecond), Max: config.Duration(50 * time.Millisecond)}
 		u.Settle = config.Duration(100 * time.Millisecond)
+		u.AbsentAfter = config.Duration(absentAfter)
+		u.Poll.Interval = config.Duration(pollInterval)
 	}
 	cfg.Server.TLSRefresh = config.Duration(10 * time.Millisecond)
 	log := new(logText)

@@ -32,7 +32,15 @@ var upstreamVariants = []upstreamVariant{upDeltaADS, upSotwADS, upDelta, upSotw,
 // upstream's. The others are "not yet" in docs/protocol.md.
 var available = map[upstreamVariant][]variant{
 	upDeltaADS: {deltaADS},
+	upSotwADS:  overGRPC,
+	upDelta:    overGRPC,
+	upSotw:     overGRPC,
+	upREST:     overGRPC,
+	upFiles:    overGRPC,
 }
+
+// overGRPC are the variants of clients on streams.
+var overGRPC = []variant{deltaADS, delta, sotwADS, sotw, sotwADSv2, deltaADSv2}
 
 // startRelayOver runs a relay that asks a plane in one variant.
 func startRelayOver(t testing.TB, up upstreamVariant, p *plane, change func(*config.Config)) *testRelay {
@@ -44,10 +52,10 @@ func startRelayOver(t testing.TB, up upstreamVariant, p *plane, change func(*con
 	return startRelay(t, func(c *config.Config) {
 		u := &c.Upstreams[0]
 		if up.files {
-			// The upstream's path takes the place of its endpoints here.
-			t.Fatalf("no configuration for files in %s yet", p.startFiles(t, ".json", byRename))
+			u.Endpoints, u.Path, u.APIType = nil, p.startFiles(t, ".json", byRename), ""
+		} else {
+			u.APIType = config.APIType(up.apiType)
 		}
-		u.APIType = config.APIType(up.apiType)
 		if change != nil {
 			change(c)
 		}
@@ -72,6 +80,7 @@ func newCell(t *testing.T, down variant, up upstreamVariant, relays int) (*cell,
 		t: t, down: down, up: up, plane: p, direct: relays == 0,
 		gone: make(map[string]map[string]string), due: make(map[string]span),
 	}
+	c.fill() // files are read without being asked for, so not while they are filled
 	var chain []*testRelay
 	addr := p.addr
 	for i := range relays {

@@ -100,9 +100,8 @@ func (c *cell) satisfied() bool {
 	return true
 }
 
-// play is the scenario.
-func (c *cell) play() {
-	c.t.Helper()
+// fill is what there is in the beginning.
+func (c *cell) fill() {
 	for _, n := range []string{"c1", "c2"} {
 		c.plane.set(clusterType, n, true)
 	}
@@ -112,6 +111,11 @@ func (c *cell) play() {
 	c.plane.set(listenerType, "l1", true)
 	c.plane.setRoute("r1", "c1")
 	c.plane.setRoute("r2", "c2")
+}
+
+// play is the scenario.
+func (c *cell) play() {
+	c.t.Helper()
 	c.step("the first state", once(everyType...), c.join)
 	c.changes()
 	c.removals()

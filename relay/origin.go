@@ -8,6 +8,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/filesource"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
@@ -91,7 +92,9 @@ func newPlane(u config.Upstream, fullState map[string]bool, obs upstream.Observe
 func filesConfig(u config.Upstream, fullState map[string]bool, obs upstream.Observer, log *slog.Logger) upstream.FilesConfig {
 	return upstream.FilesConfig{
 		Name: u.Name, Path: u.Path, FullState: fullState, MaxSize: int64(u.MaxReceiveSize),
-		Poll: u.Poll.Interval.Std(), Batch: atOnce(u.Batch), Observer: obs, Logger: log,
+		// Who wants them looked at more often than that waits no longer for quiet either.
+		Poll: u.Poll.Interval.Std(), Quiet: min(u.Poll.Interval.Std(), filesource.DefaultQuiet),
+		Batch: atOnce(u.Batch), Observer: obs, Logger: log,
 	}
 }
 

@@ -24,6 +24,14 @@ func (p *pacer) trigger(now time.Time) {
 	p.timer.Reset(max(0, min(p.quiet, p.deadline().Sub(now))))
 }
 
+// tick is trigger for what nobody did: it puts off nothing that is due, however
+// often it comes.
+func (p *pacer) tick(now time.Time) {
+	if p.since.IsZero() {
+		p.trigger(now)
+	}
+}
+
 // overdue tells whether patience has come to an end.
 func (p *pacer) overdue(now time.Time) bool { return !now.Before(p.deadline()) }
 

@@ -153,7 +153,7 @@ func (s *Source) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-poll.C:
-			look.trigger(time.Now())
+			look.tick(time.Now())
 		case e := <-w.events:
 			if w.concerns(e.Name) {
 				look.trigger(time.Now())

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -188,6 +189,30 @@ func TestPacer(t *testing.T) {
 	if p.trigger(now); p.overdue(now) {
 		t.Error("overdue at once")
 	}
+}
+
+// TestPollsPutNothingOff: files are looked at after the quiet time also where they are
+// polled more often than that.
+func TestPollsPutNothingOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		p := newPacer(time.Second)
+		defer p.stop()
+		poll := time.NewTicker(time.Second / 4)
+		defer poll.Stop()
+		for {
+			select {
+			case <-poll.C:
+				p.tick(time.Now())
+				continue
+			case <-p.timer.C:
+			}
+			if after := time.Since(start); after != time.Second*5/4 {
+				t.Errorf("looked at after %s", after)
+			}
+			return
+		}
+	})
 }
 
 // TestOPS6_log: neither the log nor a report holds anything of a Secret's file.
