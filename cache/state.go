@@ -66,6 +66,7 @@ func (c *Client) take(p *pass, s survey, seen uint64) (more bool) {
 				return true // new since the survey: no later type may overtake it
 			}
 		case takeChanges:
+			w.forgo() // what became due since the survey
 			p.additions(w)
 		case takeList:
 			p.list(w, d, w.upTo(d, seen))

@@ -11,7 +11,9 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 )
 
 // xdsClient is a client of any variant that behaves as told: it holds what it is
@@ -183,6 +185,9 @@ func (c *grpcClient) read(s *clientStream) {
 			c.mu.Lock()
 			if c.err == nil && c.streams != nil {
 				c.err = err
+			}
+			if status.Code(err) == codes.Internal {
+				c.faultLocked("a response that cannot be read: %v", err)
 			}
 			c.bump()
 			c.mu.Unlock()

@@ -6,11 +6,6 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/controlplane"
 )
 
-// relayServesSotW says that the relay speaks SotW ADS downstream, which is what
-// gRPC clients speak. While it is false, clients run against control planes only,
-// and what would run through a relay is listed as switched off.
-const relayServesSotW = false
-
 // xdsServer is what gRPC clients are given as their xDS server.
 type xdsServer struct {
 	name  string
@@ -31,9 +26,6 @@ func xdsServers() []xdsServer {
 	}
 }
 
-// available reports whether this build can run it.
-func (s xdsServer) available() bool { return relayServesSotW || !s.relayed }
-
 // TestGRPCClients makes real RPCs to real backends, which clients find over xDS.
 func TestGRPCClients(t *testing.T) {
 	report := newClientReport(t)
@@ -41,11 +33,7 @@ func TestGRPCClients(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			report.require(t, kind)
 			for _, server := range xdsServers() {
-				if server.available() {
-					playAll(t, report, kind, server)
-				} else {
-					report.add("SWITCHED OFF", kind.name, server.name, "relayServesSotW is false")
-				}
+				playAll(t, report, kind, server)
 			}
 		})
 	}

@@ -185,14 +185,15 @@ func (s *schedule) awaitConverged(c mixedClient, typeURL string) {
 		s.connect(c, true)
 	}
 	if !h.happens(same) {
-		var resources, upstreams string
+		var resources, upstreams, clients string
 		if s.relay != nil {
 			_, resources = s.relay.get(s.t, "/resources?type="+typeURL)
 			_, upstreams = s.relay.get(s.t, "/upstreams")
+			_, clients = s.relay.get(s.t, "/clients")
 		}
-		s.t.Fatalf("client %s (%s over %s, %v) holds %q, a direct client would hold %q\nthe relay: %s\n%s",
+		s.t.Fatalf("client %s (%s over %s, %v) holds %q, a direct client would hold %q\nit noticed %q\nthe relay: %s\n%s\n%s",
 			h.node, c.variant.name, s.up.apiType, h.wanted(typeURL), h.payloads(typeURL),
-			s.plane.payloads(typeURL, h.wanted(typeURL)), resources, upstreams)
+			s.plane.payloads(typeURL, h.wanted(typeURL)), h.found(), resources, upstreams, clients)
 	}
 }
 
