@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/xdsrelay/xdsrelay/config"
@@ -62,6 +63,8 @@ func startRelayOver(t testing.TB, up upstreamVariant, p *plane, change func(*con
 	}, addr)
 }
 
+func (up upstreamVariant) isSotw() bool { return up.sotw }
+
 // address is where clients of a variant find the relay.
 func (r *testRelay) address(v variant) string {
 	if v.rest {
@@ -70,35 +73,41 @@ func (r *testRelay) address(v variant) string {
 	return r.addr
 }
 
-// newCell puts a client and a plane on both sides of as many relays.
-func newCell(t *testing.T, down variant, up upstreamVariant, relays int) (*cell, []*testRelay) {
+// newCell puts a client and a plane on both sides of as many relays as there are ways
+// to ask given, the first of which is at the plane.
+func newCell(t *testing.T, down variant, ups ...upstreamVariant) (*cell, []*testRelay) {
 	t.Helper()
 	p := newPlane(t)
-	p.plain = down.rest || up.rest || up.files
 	p.longPoll = patience
+	p.plain = down.rest || slices.ContainsFunc(ups, func(up upstreamVariant) bool { return up.rest || up.files })
 	c := &cell{
-		t: t, down: down, up: up, plane: p, direct: relays == 0,
+		t: t, down: down, ups: ups, plane: p, direct: len(ups) == 0,
 		gone: make(map[string]map[string]string), due: make(map[string]span),
 	}
 	c.fill() // files are read without being asked for, so not while they are filled
 	var chain []*testRelay
-	addr := p.addr
-	for i := range relays {
+	for i, up := range ups {
 		if i == 0 {
 			chain = append(chain, startRelayOver(t, up, p, nil))
 		} else {
 			chain = append(chain, startRelay(t, func(c *config.Config) {
 				c.Upstreams[0].APIType = config.APIType(up.apiType)
-			}, addr))
+			}, chain[i-1].address(variant{rest: up.rest})))
 		}
-		addr = chain[i].address(down)
 	}
-	if relays == 0 && down.rest {
+	addr := p.addr
+	switch {
+	case !c.direct:
+		addr = chain[len(chain)-1].address(down)
+	case down.rest:
 		addr = p.startREST(t)
+	}
+	if c.direct {
+		c.ups = []upstreamVariant{down.direct()}
 	}
 	c.client = newVariantClient(t, down, addr, "client")
 	if r, ok := c.client.(*restClient); ok {
-		r.keepsVersion = relays > 0
+		r.keepsVersion = !c.direct
 	}
 	return c, chain
 }
@@ -114,7 +123,7 @@ func (v variant) direct() upstreamVariant {
 func TestDirect(t *testing.T) {
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
-			c, _ := newCell(t, v, v.direct(), 0)
+			c, _ := newCell(t, v)
 			c.play()
 			c.plane.checkClient(t)
 		})
@@ -129,7 +138,7 @@ func TestMatrix_VAR7_STR7_STR8_SUB10(t *testing.T) {
 	for _, up := range upstreamVariants {
 		for _, down := range available[up] {
 			t.Run(up.apiType+"/"+down.name, func(t *testing.T) {
-				c := playThrough(t, down, up, 1)
+				c := playThrough(t, down, up)
 				results[up.apiType+"/"+down.name] = fmt.Sprintf("yes (%d)", c.total)
 			})
 		}
@@ -139,23 +148,23 @@ func TestMatrix_VAR7_STR7_STR8_SUB10(t *testing.T) {
 	}
 }
 
-// TestTiers plays it through two relays, which speak the client's variant to each
-// other: the control plane still sees one stream.
-func TestTiers_VAR7_SUB10(t *testing.T) {
-	for up, downs := range available {
-		for _, down := range downs {
-			if up.perType || up.rest || up.files || down.perType || down.v2 || up.sotw != down.sotw {
-				continue
+// TestTiers plays it through a relay behind a relay, which may speak another variant
+// to each other than they do to the client and to the control plane: that still sees
+// one stream.
+func TestTiers_VAR7_ACK4_SUB10(t *testing.T) {
+	for _, down := range []variant{deltaADS, sotwADS} {
+		for _, up := range []upstreamVariant{upDeltaADS, upSotwADS} {
+			for _, between := range []upstreamVariant{upDeltaADS, upSotwADS, upDelta, upSotw} {
+				t.Run(down.name+"/"+between.apiType+"/"+up.apiType, func(t *testing.T) { playThrough(t, down, up, between) })
 			}
-			t.Run(down.name, func(t *testing.T) { playThrough(t, down, up, 2) })
 		}
 	}
 }
 
 // playThrough plays the scenario and looks at both sides of the relays.
-func playThrough(t *testing.T, down variant, up upstreamVariant, relays int) *cell {
+func playThrough(t *testing.T, down variant, ups ...upstreamVariant) *cell {
 	t.Helper()
-	c, chain := newCell(t, down, up, relays)
+	c, chain := newCell(t, down, ups...)
 	c.play()
 	for _, r := range chain {
 		r.consistent(t)
@@ -163,9 +172,9 @@ func playThrough(t *testing.T, down variant, up upstreamVariant, relays int) *ce
 	c.plane.checkClient(t)
 	want := 1
 	switch {
-	case up.perType:
+	case ups[0].perType:
 		want = len(everyType)
-	case up.rest, up.files:
+	case ups[0].rest, ups[0].files:
 		want = 0
 	}
 	if n := len(c.plane.streamsNow()); n != want {
