@@ -33,6 +33,7 @@ type plane struct {
 	mu       sync.Mutex
 	held     bool // no answers until release
 	types    map[string]map[string]entry
+	life     int // how often it began anew, which its contents tell
 	version  int
 	versions map[string]int // by type: SotW's version_info
 	changed  chan struct{}  // closed and replaced at every change
@@ -119,6 +120,17 @@ func (p *plane) restart(t testing.TB) {
 	}
 }
 
+// beginAnew has a plane that is stopped forget everything and count from one again.
+// Nothing that it says from now on has the contents that it had before.
+func (p *plane) beginAnew() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.life++
+	p.version = 0
+	clear(p.versions)
+	clear(p.types)
+}
+
 func listenAgain(t testing.TB, addr string) net.Listener {
 	t.Helper()
 	lis, err := net.Listen("tcp", addr)
@@ -169,7 +181,7 @@ func (p *plane) payloadLocked(typeURL, name, target string) []byte {
 	if serviceOf(typeURL).name == "" {
 		return payloadOf(name, p.version)
 	}
-	b := contents(typeURL, name, fmt.Sprintf("v%d", p.version), target)
+	b := contents(typeURL, name, fmt.Sprintf("life %d, v%d", p.life, p.version), target)
 	if p.plain {
 		return b
 	}
