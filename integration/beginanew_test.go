@@ -34,6 +34,10 @@ func TestServerBeginsAnew_ACK4_ACK5_RES8_OPS1(t *testing.T) {
 			for _, c := range leave {
 				c.disconnect()
 			}
+			if up.rest {
+				// Between two polls nobody could notice that it is another server.
+				p.awaitPolls(t, everyType)
+			}
 			p.stop()
 			p.beginAnew()
 			fill()

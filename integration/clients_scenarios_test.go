@@ -110,8 +110,8 @@ func moves(w *world) []move {
 		{
 			// Behind a relay clients have the new before they lose the old (ADS-1).
 			// go-control-plane's SotW server takes what is ready of several types in
-			// any order.
-			name: "the route, to a new cluster", to: "b", hasty: w.relay != nil,
+			// any order, and streams of one type each have none among them.
+			name: "the route, to a new cluster", to: "b", hasty: w.ordered,
 			now: []proto.Message{n.endpoints("endpoints-2", b), n.cluster("cluster-2", "endpoints-2"), n.route("route-1", "cluster-2")},
 			old: []proto.Message{n.cluster("cluster-1", "endpoints-1"), n.endpoints("endpoints-1")},
 		},

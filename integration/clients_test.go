@@ -10,20 +10,29 @@ import (
 type xdsServer struct {
 	name  string
 	plane func() *controlplane.ControlPlane
-	// relayed: a relay stands between clients and control plane, which it follows
-	// over incremental ADS.
+	// relayed: a relay stands between clients and control plane, which it asks in the
+	// variant up.
 	relayed bool
+	up      upstreamVariant
 }
 
 // xdsServers are a control plane by itself, which shows that clients and scenarios
-// are right, and relays of both kinds of go-control-plane's caches.
+// are right, and relays that ask go-control-plane's caches in each gRPC variant.
 func xdsServers() []xdsServer {
 	linear := func() *controlplane.ControlPlane { return controlplane.New() }
-	return []xdsServer{
-		{name: "LinearCache", plane: linear},
-		{name: "relay of LinearCache", plane: linear, relayed: true},
-		{name: "relay of SnapshotCache", plane: controlplane.NewSnapshot, relayed: true},
+	servers := []xdsServer{{name: "LinearCache", plane: linear}}
+	for _, relayed := range []xdsServer{
+		{name: "LinearCache", plane: linear, up: upDeltaADS},
+		{name: "SnapshotCache", plane: controlplane.NewSnapshot, up: upDeltaADS},
+		{name: "SnapshotCache", plane: controlplane.NewSnapshot, up: upSotwADS},
+		{name: "SnapshotCache without ADS", plane: controlplane.NewPlainSnapshot, up: upDelta},
+		{name: "SnapshotCache without ADS", plane: controlplane.NewPlainSnapshot, up: upSotw},
+	} {
+		relayed.name = "relay of " + relayed.name + " over " + relayed.up.apiType
+		relayed.relayed = true
+		servers = append(servers, relayed)
 	}
+	return servers
 }
 
 // TestGRPCClients makes real RPCs to real backends, which clients find over xDS.

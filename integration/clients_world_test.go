@@ -17,6 +17,8 @@ type world struct {
 	names    naming
 	plane    *controlplane.ControlPlane
 	relay    *testRelay // nil: clients are at the control plane
+	streams  int        // of the relay
+	ordered  bool       // the relay is told of changes in their order
 	server   string     // address of what clients are at
 	backends map[string]string
 }
@@ -33,7 +35,12 @@ func newWorld(t *testing.T, kind clientKind, server xdsServer, names naming) *wo
 	t.Cleanup(w.plane.Close)
 	w.server = w.plane.Addr()
 	if server.relayed {
+		w.streams, w.ordered = 1, server.up == upDeltaADS
+		if server.up.perType {
+			w.streams = len(everyType)
+		}
 		w.relay = startRelay(t, func(c *config.Config) {
+			c.Upstreams[0].APIType = config.APIType(server.up.apiType)
 			if names.authority != "" {
 				c.Upstreams[0].Authorities = []string{names.authority}
 			}
@@ -96,8 +103,8 @@ func (w *world) check(t *testing.T) {
 		return
 	}
 	w.relay.consistent(t)
-	if n := len(stats.Streams); n != 1 {
-		t.Errorf("SUB-10: the relay has %d streams, expected 1", n)
+	if n := len(stats.Streams); n != w.streams {
+		t.Errorf("SUB-10: the relay has %d streams, expected %d", n, w.streams)
 	}
 	for _, stream := range stats.Streams {
 		for url, of := range stream.Types {

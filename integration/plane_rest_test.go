@@ -20,12 +20,13 @@ type planeREST struct {
 	addr     string
 	server   *http.Server
 	handlers sync.WaitGroup
+	held     map[string]int // polls that wait for a change, by type; guarded by plane.mu
 }
 
 // startREST serves REST beside gRPC, and gives the address.
 func (p *plane) startREST(t testing.TB) string {
 	t.Helper()
-	r := &planeREST{plane: p}
+	r := &planeREST{plane: p, held: make(map[string]int)}
 	lis := listen(t)
 	r.addr = lis.Addr().String()
 	r.start(lis)
@@ -95,20 +96,35 @@ func (r *planeREST) poll(q *http.Request, request *discovery.DiscoveryRequest) *
 			p.reportLocked("STR-2: a poll without node")
 		}
 		changed := p.changed
-		var response *discovery.DiscoveryResponse
 		if request.GetVersionInfo() != p.versionLocked(request.GetTypeUrl()) {
-			response = p.sotwResponse(request.GetTypeUrl(), p.sotwNames(request.GetTypeUrl(), t), false)
+			defer p.mu.Unlock()
+			return p.sotwResponse(request.GetTypeUrl(), p.sotwNames(request.GetTypeUrl(), t), false)
 		}
+		r.held[request.GetTypeUrl()]++
 		p.mu.Unlock()
-		if response != nil {
-			return response
-		}
+		over := false
 		select {
 		case <-changed:
 		case <-end.C:
-			return nil
+			over = true
 		case <-q.Context().Done():
+			over = true
+		}
+		p.mu.Lock()
+		r.held[request.GetTypeUrl()]--
+		p.mu.Unlock()
+		if over {
 			return nil
 		}
 	}
+}
+
+// awaitPolls waits until a poll of each type is held.
+func (p *plane) awaitPolls(t testing.TB, types []string) {
+	t.Helper()
+	waitFor(t, "polls that are held", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return !slices.ContainsFunc(types, func(typeURL string) bool { return p.rest.held[typeURL] == 0 })
+	})
 }
