@@ -97,8 +97,9 @@ func (r *planeREST) poll(q *http.Request, request *discovery.DiscoveryRequest) *
 		}
 		changed := p.changed
 		if request.GetVersionInfo() != p.versionLocked(request.GetTypeUrl()) {
-			defer p.mu.Unlock()
-			return p.sotwResponse(request.GetTypeUrl(), p.sotwNames(request.GetTypeUrl(), t), false)
+			response := p.sotwResponse(request.GetTypeUrl(), p.sotwNames(request.GetTypeUrl(), t), false)
+			p.mu.Unlock()
+			return response
 		}
 		r.held[request.GetTypeUrl()]++
 		p.mu.Unlock()
