@@ -103,7 +103,8 @@ func (st *stream) request(r *discoveryRequest) error {
 	if err := st.permit(max(len(r.subscribe), len(r.names))); err != nil {
 		return err
 	}
-	further := t.sent > 0 && t.acked == t.sent
+	seen, err := strconv.ParseUint(r.nonce, 10, 64)
+	further := err == nil && seen > 0 && seen <= t.acked
 	if r.nonce != "" || r.rejection != nil {
 		st.acknowledge(t, r)
 	}
@@ -119,10 +120,15 @@ func (st *stream) request(r *discoveryRequest) error {
 		if first {
 			versions = r.versions
 		}
-	case t.sent == 0 || r.nonce == strconv.FormatUint(t.sent, 10):
-		subscribe, unsubscribe = st.change(t, r, further)
+	case t.sent == 0 || (err == nil && seen == t.sent):
+		again := t.listed.again || (further && st.asksAgain(t, r, seen))
+		t.listed.again = false
+		subscribe, unsubscribe = st.change(t, r, again)
 	default:
-		return nil // STR-4, STR-6: the client is about to answer a later response
+		// STR-4, STR-6: the client is about to answer a later response, and says then
+		// what it subscribes to. That it asked again it will not say.
+		t.listed.again = t.listed.again || (further && st.asksAgain(t, r, seen))
+		return nil
 	}
 	if len(subscribe)+len(unsubscribe)+len(versions) == 0 {
 		return nil
