@@ -53,6 +53,7 @@ type collection struct {
 	// type's first response on the present stream, and of the last one that
 	// confirmed a member; both zero until then.
 	synced             bool
+	overdue            bool // asked for long ago on the present stream, and not answered
 	answered, progress time.Time
 	epoch              uint32 // members of another epoch are stale
 	stale              int

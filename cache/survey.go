@@ -161,7 +161,7 @@ func (w *watch) incomplete() bool {
 		return false
 	}
 	for f := range w.cursors() {
-		if !f.coll.synced {
+		if f.coll.awaited() {
 			return true
 		}
 	}
