@@ -516,9 +516,9 @@ func TestSotW_Warming(t *testing.T) {
 			c.asks(endpointType, "c1")
 			c.wants("ClusterLoadAssignment c1@1")
 		}},
-		{"WARM-1 a changed listener asks for its routes", func(h *harness) {
+		{"WARM-1 a changed listener asks for its routes, and for one more in the same breath", func(h *harness) {
 			h.opaque.set(listenerType, "1", "l")
-			h.opaque.set(routeType, "1", "r")
+			h.opaque.set(routeType, "1", "r", "r2")
 			c := h.state()
 			c.asks(listenerType)
 			c.wants("Listener l@1")
@@ -528,6 +528,10 @@ func TestSotW_Warming(t *testing.T) {
 			c.wants("Listener l@2")
 			c.asks(routeType, "r")
 			c.wants("RouteConfiguration r@1")
+			h.opaque.set(listenerType, "3", "l")
+			c.wants("Listener l@3")
+			c.asks(routeType, "r", "r2") // nobody can tell that r is not needed again
+			c.wants("RouteConfiguration r@1", "RouteConfiguration r2@1")
 		}},
 		{"WARM-1 on a stream of its own the same request asks again", func(h *harness) {
 			h.opaque.set(endpointType, "1", "c1")
