@@ -195,6 +195,7 @@ func TestMalformed_VAR10_STR1_STR3_OPS5_NAME1_NAME5(t *testing.T) {
 }
 
 func sayMalformed(t *testing.T, policy config.Policy, v variant) {
+	t.Helper()
 	p := newPlane(t)
 	p.set(clusterType, "c1", true)
 	p.set(endpointType, "e1", false)
