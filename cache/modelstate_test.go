@@ -139,3 +139,6 @@ func (m *modelServer) holdsRight(holds, want map[string]string) bool {
 	}
 	return true
 }
+
+// canTime reports whether the control plane gives ttls, and has resources not kept.
+func (m modelSource) canTime() bool { return !m.state }

@@ -18,6 +18,7 @@ type due struct {
 	waits   bool // the list is not complete yet, and the client holds one (RES-2)
 	held    bool // what was removed must still be listed, whatever its number
 	take    take
+	beats   bool // heartbeats may go out
 }
 
 // take is what a pass does with a type.
@@ -89,6 +90,7 @@ func (s survey) plan(busy func(typeURL string) bool) {
 		case d.full && (d.adds || (d.removes && !forced && !d.held)):
 			d.take = takeList
 		}
+		d.beats = !forced
 	}
 }
 
@@ -161,7 +163,7 @@ func (w *watch) incomplete() bool {
 		return false
 	}
 	for f := range w.cursors() {
-		if !f.coll.synced {
+		if !f.coll.synced || f.coll.unlisted() {
 			return true
 		}
 	}
@@ -176,6 +178,6 @@ func (w *watch) incomplete() bool {
 // unanswered reports whether nobody knows yet what became of a name. An error that
 // does not mean that there is no such resource leaves that open (ERR-1).
 func (e *entry) unanswered() bool {
-	return e.awaited() ||
+	return e.awaited() || (e.state == relayed && e.listed() == nil) ||
 		(e.state == failed && e.err.Code != codes.NotFound && e.err.Code != codes.PermissionDenied)
 }

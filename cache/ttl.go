@@ -52,11 +52,18 @@ func (t *table) live(e *entry, r *wire.Resource, now time.Time) {
 		t.endLife(e)
 		return
 	}
+	l := t.lifeOf(e)
+	l.beat, l.expired, l.passed = 0, false, nil
+	l.run(r.TTL, now)
+}
+
+// lifeOf finds or makes the lifetime of an entry.
+func (t *table) lifeOf(e *entry) *lifetime {
 	if e.life == nil {
 		e.life = &lifetime{table: t, entry: e}
+		t.lives++
 	}
-	e.life.beat, e.life.expired, e.life.passed = 0, false, nil
-	e.life.run(r.TTL, now)
+	return e.life
 }
 
 // endLife forgets an entry's lifetime.
@@ -66,6 +73,7 @@ func (t *table) endLife(e *entry) {
 	}
 	e.life.stop()
 	e.life = nil
+	t.lives--
 }
 
 // resent takes the ttl of content that an entry holds already (TTL-4).
@@ -112,10 +120,7 @@ func (e *entry) holds(v string) bool { return e.res != nil && e.res.Version == v
 
 // renew lets a ttl begin anew, and has the clients told that can do ttl.
 func (t *table) renew(e *entry, ttl time.Duration, now time.Time) {
-	if e.life == nil {
-		e.life = &lifetime{table: t, entry: e}
-	}
-	e.life.run(ttl, now)
+	t.lifeOf(e).run(ttl, now)
 	t.beat(e)
 }
 
@@ -125,16 +130,24 @@ func (t *table) beat(e *entry) {
 	s := t.store
 	s.beats++
 	e.life.beat = s.beats
+	lifted := e.life.ttl == 0
 	if e.member() {
 		e.coll.beats.remove(e.life)
 		e.coll.beats.push(e.life)
+		if lifted {
+			e.coll.lifted = s.beats
+		}
 		if e.coll.timed > 0 && !e.coll.beaten {
 			e.coll.beaten = true
 			s.beaten = append(s.beaten, e.coll)
 		}
 	}
 	for _, sub := range e.subs {
-		if sub.watch.client.form.TTL {
+		switch form := sub.watch.client.form; {
+		case !form.TTL:
+		case form.State && lifted:
+			sub.repeat() // the only word for it is the content (TTL-4)
+		default:
 			sub.renew()
 		}
 	}
@@ -197,7 +210,7 @@ func (n *nameSub) drops() bool {
 	if !n.watch.client.form.TTL || !n.holds || n.dirty {
 		return false
 	}
-	n.holds = false
+	n.holds, n.last = false, nil
 	return true
 }
 

@@ -28,6 +28,10 @@ type typeState struct {
 	origins     []origin  // of the responses that are not acknowledged, the oldest first
 
 	listed listed // of the state-of-the-world form
+	told   uint64 // nonce of the last response with more in it than heartbeats
+	// What the client takes for the version of what it holds, in the state-of-the-world
+	// form: it says so itself when it rejects a response.
+	holds string
 
 	systemVersion string     // of the last response
 	status        TypeStatus // guarded by stream.mu
@@ -93,7 +97,7 @@ func (st *stream) request(r *discoveryRequest) error {
 			return status.Errorf(codes.ResourceExhausted, "more than %d types on one stream", maxTypes)
 		}
 		t = &typeState{url: typeURL}
-		t.listed.presented = r.versionInfo
+		t.listed.presented, t.holds = r.versionInfo, r.versionInfo
 		st.mu.Lock()
 		st.types[typeURL] = t
 		st.mu.Unlock()
@@ -170,6 +174,9 @@ func (st *stream) acknowledge(t *typeState, r *discoveryRequest) {
 	}
 	if n < t.sent {
 		return
+	}
+	if rejected {
+		t.holds = r.versionInfo
 	}
 	t.released = false // late, but here
 	if !t.received.IsZero() {

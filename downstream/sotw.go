@@ -70,7 +70,7 @@ func (st *stream) change(t *typeState, r *discoveryRequest, further bool) (subsc
 // nobody can know, but there a request that changes nothing has no other meaning.
 func (st *stream) askable(t *typeState, same bool) bool {
 	if st.variant.aggregated() {
-		return st.parent > t.sent
+		return st.parent > t.told
 	}
 	return same
 }
