@@ -39,6 +39,7 @@ type modelServer struct {
 	exists  map[string]content
 	streams [2]*modelStream
 	version int
+	states  int  // of the world, so far
 	resend  bool // the versions do not fit into a request (RES-14)
 	now     time.Time
 	source  modelSource
@@ -49,7 +50,8 @@ type modelStream struct {
 	known map[string]string // what the server believes it has told, by name
 	queue []*wire.DeltaResponse
 	// of a source that speaks the state of the world
-	states []*wire.StateResponse
+	states  []*wire.StateResponse
+	version string // version_info of the last one that was no heartbeat
 }
 
 func resourceOf(name string, c content) *wire.Resource {
@@ -238,6 +240,10 @@ func (m *modelServer) say(name string, r func(string, content) *wire.Resource) {
 
 // beat sends a heartbeat for each resource with a ttl.
 func (m *modelServer) beat() {
+	if m.source.state {
+		m.beatState()
+		return
+	}
 	for name, c := range m.exists {
 		if c.ttl > 0 {
 			m.say(name, heartbeatOf)
@@ -597,10 +603,8 @@ func testModel(t *testing.T, source modelSource) {
 					star = old.inStar
 				}
 				c := content{version: fmt.Sprint(server.version), inStar: star}
-				if source.canTime() {
-					c.ttl = rapid.SampledFrom([]time.Duration{0, 3 * time.Second, longTTL}).Draw(t, "ttl")
-					c.once = rapid.IntRange(0, 3).Draw(t, "do_not_cache") == 0
-				}
+				c.ttl = rapid.SampledFrom([]time.Duration{0, 3 * time.Second, longTTL}).Draw(t, "ttl")
+				c.once = rapid.IntRange(0, 3).Draw(t, "do_not_cache") == 0
 				server.set(name, &c)
 			},
 			"beat": func(*rapid.T) { server.beat() },
@@ -609,7 +613,11 @@ func testModel(t *testing.T, source modelSource) {
 				if c := server.exists[name]; c.ttl > 0 { // else no stream that resumes could tell of it
 					c.ttl = rapid.SampledFrom([]time.Duration{2 * time.Second, longTTL}).Draw(t, "ttl")
 					server.exists[name] = c
-					server.say(name, resourceOf)
+					if source.state {
+						server.sayState(name)
+					} else {
+						server.say(name, resourceOf)
+					}
 				}
 			},
 			"pass":  func(t *rapid.T) { server.pass(time.Duration(rapid.IntRange(1, 4).Draw(t, "s")) * time.Second) },

@@ -228,7 +228,7 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 			name = e.servedName()
 		}
 		switch v, held := w.held[e.key]; {
-		case sub.beat, held && e.holdsVersion(v): // RES-11: the client has it
+		case sub.beat, held && e.holdsVersion(v) && !p.outlived(e, sub.pushed): // RES-11: the client has it
 			if !p.known(e, name) {
 				return false
 			}
@@ -308,7 +308,7 @@ func (p *pass) member(w *watch, f *cursor, e *entry) bool {
 	r := e.contentFor(f.once[e])
 	switch {
 	case w.named(e.key): // served by name
-	case held && e.holdsVersion(v): // RES-11
+	case held && e.holdsVersion(v) && !p.outlived(e, pushed): // RES-11
 		if !p.known(e, f.spell(e)) {
 			return false
 		}

@@ -39,6 +39,12 @@ func (p *pass) renew(e *entry, name string) bool {
 	return true
 }
 
+// outlived reports whether a client may have dropped by itself what it said that it
+// held when its stream began: e came after that, with a ttl like the one before it.
+func (p *pass) outlived(e *entry, pushed bool) bool {
+	return pushed && e.life != nil && p.watch.client.form.TTL
+}
+
 // known tells what a client that holds the content of e already must know: the
 // ttl, if it can do that.
 func (p *pass) known(e *entry, name string) bool {

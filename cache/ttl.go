@@ -90,20 +90,20 @@ func (t *table) resent(e *entry, r *wire.Resource, now time.Time) {
 
 // heartbeat renews the ttl of what r, which has no payload, speaks of, and reports
 // whether there is anything. A heartbeat without a ttl renews the one that there is.
-func (t *table) heartbeat(key string, r *wire.Resource, now time.Time) bool {
+func (u *update) heartbeat(t *table, key string, r *wire.Resource) bool {
 	held := false
 	renew := func(e *entry) {
-		if e == nil || (!e.holds(r.Version) && !t.isVersion(e, r.Version)) {
+		if e == nil || !u.speaksOf(t, e, r.Version) {
 			return
 		}
 		held = true
 		if e.member() {
-			e.coll.confirm(e, false, now)
+			e.coll.confirm(e, false, u.received)
 		}
 		if r.HasTTL {
-			t.renew(e, r.TTL, now)
+			t.renew(e, r.TTL, u.received)
 		} else if e.life != nil && e.life.ttl > 0 {
-			t.renew(e, e.life.ttl, now)
+			t.renew(e, e.life.ttl, u.received)
 		}
 	}
 	if e := t.entries[key]; e == nil || !e.alias {
@@ -117,6 +117,20 @@ func (t *table) heartbeat(key string, r *wire.Resource, now time.Time) bool {
 
 // holds reports whether an entry's content is what the server calls version v.
 func (e *entry) holds(v string) bool { return e.res != nil && e.res.Version == v }
+
+// speaksOf reports whether a heartbeat with version v is for the content of e: it has
+// that version. In the state of the world servers may say no version there, or the
+// version_info; then a response of the state that is held is meant (TTL-3).
+func (u *update) speaksOf(t *table, e *entry, v string) bool {
+	has := func(v string) bool { return e.holds(v) || t.isVersion(e, v) }
+	if has(v) {
+		return true
+	}
+	if u.state == nil || !e.there() || u.state.VersionInfo == "" || u.state.VersionInfo != t.versionInfo() {
+		return false
+	}
+	return v == "" || v == u.state.VersionInfo || has("")
+}
 
 // renew lets a ttl begin anew, and has the clients told that can do ttl.
 func (t *table) renew(e *entry, ttl time.Duration, now time.Time) {

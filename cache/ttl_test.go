@@ -342,6 +342,12 @@ func TestTTLOfLateClients(t *testing.T) {
 		late.resume(cds, []string{"a@1", nameG1 + "@1"}, "a", globG)
 		b.expect(late.collect(), "CDS +a@1 +"+nameG1+"@1")
 	})
+	run("TTL-2 RES-11 who presents what came later may have dropped it meanwhile", func(b *bed, _, late *peer) {
+		late.resume(cds, []string{"a@1", nameG1 + "@1"}, "a", globG)
+		b.after(10 * time.Second)
+		b.says(cds, "+a@1~10s", "+"+nameG1+"@1~10s")
+		b.expect(late.collect(), "CDS +a@1~10s +"+nameG1+"@1~10s")
+	})
 	run("TTL-2 RES-6 who names what expired is told that it does not exist", func(b *bed, _, late *peer) {
 		b.after(10 * time.Second)
 		late.sub(cds, "a")
