@@ -114,6 +114,7 @@ func checkStateBuilder(t *rapid.T) {
 				continue
 			}
 			p := drawResource(t)
+			p.Name += "n" // an Any without value, which is shorter, stands for no Resource
 			r, err := NewResource(p)
 			if err != nil {
 				t.Fatal(err)
@@ -174,4 +175,24 @@ func opened(t *rapid.T, r *discoveryv3.DiscoveryResponse) *discoveryv3.Discovery
 		x.Value = wrapping(&p).Value
 	}
 	return r
+}
+
+// A payload that is wrapped for its ttl, and the same one that comes bare since it has
+// none any more, are one content (TTL-4).
+func TestTTL4_RES13_wrappedAndBare(t *testing.T) {
+	body, err := proto.Marshal(&discoveryv3.ResourceName{Name: "n"}) // field 1 is the name
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare := &anypb.Any{TypeUrl: clusterType, Value: body}
+	for _, name := range []string{"", "n"} {
+		var r StateResponse
+		wrapped := wrapping(&discoveryv3.Resource{Name: name, Resource: bare, Ttl: durationpb.New(time.Second)})
+		if err := r.Decode(marshal(t, &discoveryv3.DiscoveryResponse{TypeUrl: clusterType, Resources: []*anypb.Any{bare, wrapped}})); err != nil {
+			t.Fatal(err)
+		}
+		if !r.Resources[1].HasTTL || !r.Resources[0].SameContent(r.Resources[1]) {
+			t.Errorf("named %q: bare %x, wrapped %x", name, r.Resources[0].Raw(), r.Resources[1].Raw())
+		}
+	}
 }
