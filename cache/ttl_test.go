@@ -576,3 +576,23 @@ func TestAllocationsTTL3(t *testing.T) {
 		}
 	}
 }
+
+func TestInfoTTL2_expires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, Limits{})
+		c := b.join()
+		c.sub(cds, "a", "b", "gone")
+		b.connect(0)
+		b.says(cds, "+a@1~10s", "+b@1", "+gone@1~5s")
+		want := time.Now().Add(10 * time.Second)
+		b.after(5 * time.Second)
+		if got := b.infoOf(cds, "a").Expires; !got.Equal(want) {
+			t.Errorf("expires at %v, want %v", got, want)
+		}
+		for _, name := range []string{"b", "gone"} {
+			if got := b.infoOf(cds, name).Expires; !got.IsZero() {
+				t.Errorf("%q expires at %v", name, got)
+			}
+		}
+	})
+}
