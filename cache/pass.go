@@ -276,7 +276,7 @@ func (p *pass) fail(e *entry, sub *nameSub) bool {
 func (p *pass) follow(w *watch, f *cursor) {
 	c := f.coll
 	f.reached = max(f.reached, f.sent)
-	if w.client.form.TTL && !p.ttls(w, f) {
+	if w.client.form.TTL && !p.ttls(f) {
 		return
 	}
 	for e := c.live.after(f.sent, f.at, c); e != nil; e = e.next {

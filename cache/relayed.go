@@ -88,30 +88,42 @@ func (t *table) relay(e *entry, r *wire.Resource, coll *collection, now time.Tim
 	t.list(e, r)
 	t.resum(e)
 	for _, sub := range e.subs {
-		switch retimed := timed && sub.watch.client.form.TTL; {
-		case sub.watch.full && had && !retimed:
-		case sub.watch.full:
-			sub.push()
-		case !again || sub.lacks || retimed:
-			sub.watch.wait(sub, r)
-			sub.push()
-		}
+		sub.pass(r, again, had, timed)
 	}
 	if coll != nil {
 		for _, f := range coll.followers {
-			_, owed := f.watch.answers[e.key]
-			switch retimed := timed && f.client.form.TTL; {
-			case f.watch.full && had && !retimed && f.sent >= level:
-				f.sent, f.at = e.changed, e // no list is due for it (STR-7)
-				f.since++
-			case f.watch.full:
-			case !again || owed || f.born >= before || retimed:
-				f.wait(e, r)
-			}
+			f.pass(e, r, again, had, timed, before, level)
 		}
 	}
 	if i := e.interest; i != nil && !i.watched() && !i.kept() && !i.leaving {
 		i.evict(ReasonAbsent)
+	}
+}
+
+// pass has content that is not kept go to a name's client, unless it was sent it: again
+// says that it is what it was, had that lists held it, timed that there is a ttl.
+func (n *nameSub) pass(r *wire.Resource, again, had, timed bool) {
+	switch retimed := timed && n.watch.client.form.TTL; {
+	case n.watch.full && had && !retimed:
+	case n.watch.full:
+		n.push()
+	case !again || n.lacks || retimed:
+		n.watch.wait(n, r)
+		n.push()
+	}
+}
+
+// pass does so for a collection's client. The member was changed before with that
+// number, and level is the highest number of all members then.
+func (f *cursor) pass(e *entry, r *wire.Resource, again, had, timed bool, before, level uint64) {
+	_, owed := f.watch.answers[e.key]
+	switch retimed := timed && f.client.form.TTL; {
+	case f.watch.full && had && !retimed && f.sent >= level:
+		f.sent, f.at = e.changed, e // no list is due for it (STR-7)
+		f.since++
+	case f.watch.full:
+	case !again || owed || f.born >= before || retimed:
+		f.wait(e, r)
 	}
 }
 

@@ -54,7 +54,7 @@ func (p *pass) known(e *entry, name string) bool {
 // lives brings a cursor level with what happened to the ttls of its collection.
 // That comes before its members: what is still to be sent of them says its ttl
 // itself. False if there is no room.
-func (p *pass) lives(w *watch, f *cursor) bool {
+func (p *pass) lives(f *cursor) bool {
 	f.judge()
 	if p.forced {
 		return true // heartbeats overtake no acknowledgement

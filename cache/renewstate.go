@@ -74,11 +74,11 @@ func (p *pass) heartbeat(e *entry, name string) bool {
 
 // ttls brings a cursor level with what happened to the ttls of its collection, as far
 // as that goes out with contents.
-func (p *pass) ttls(w *watch, f *cursor) bool {
-	if w.client.form.State {
+func (p *pass) ttls(f *cursor) bool {
+	if f.client.form.State {
 		return p.lifted(f)
 	}
-	return p.lives(w, f)
+	return p.lives(f)
 }
 
 // liftDue reports whether a ttl was taken back that the client may have: it needs the
