@@ -171,3 +171,19 @@ func (m *modelServer) beatState() {
 		}
 	}
 }
+
+// waitsForGlob reports whether a client that showed a version waits for word of a glob
+// (RES-2). A server that is resumed with all that it has says nothing, and its silence
+// is no word.
+func (c *modelClient) waitsForGlob() bool {
+	w := c.client.find(clusterType)
+	if c.server.source.state || w == nil || !w.incomplete() {
+		return false
+	}
+	for _, g := range w.globs {
+		if !g.coll.synced {
+			return true
+		}
+	}
+	return false
+}
