@@ -111,14 +111,20 @@ func (w *watch) version(extra sum) string {
 			return v
 		}
 	}
-	total := w.sum
+	return w.digest(extra).String()
+}
+
+// digest is the sum of what the client's subscriptions to the type hold, and of
+// something extra.
+func (w *watch) digest(extra sum) sum {
+	total := w.sum.plus(extra)
 	for _, g := range w.globs {
 		total = total.plus(g.coll.sum)
 	}
 	if w.wildcard != nil {
 		total = total.plus(w.wildcard.coll.sum)
 	}
-	return total.plus(extra).String()
+	return total
 }
 
 // serverVersion is what a source of the state of the world calls what the client's

@@ -159,20 +159,22 @@ func (w *watch) listDue() bool { return w.relist || w.additionsDue() }
 // incomplete reports whether a list would take from a client what it holds and
 // nobody knows of yet: it showed a version when its stream began (RES-2).
 func (w *watch) incomplete() bool {
-	if !w.full || w.presented == "" || w.listed {
-		return false
-	}
+	return w.full && w.presented != "" && !w.listed && !w.known()
+}
+
+// known reports whether every name is answered and every collection synced.
+func (w *watch) known() bool {
 	for f := range w.cursors() {
 		if !f.coll.synced || f.coll.unlisted() {
-			return true
+			return false
 		}
 	}
 	for _, sub := range w.names {
 		if sub.entry.unanswered() {
-			return true
+			return false
 		}
 	}
-	return false
+	return true
 }
 
 // unanswered reports whether nobody knows yet what became of a name. An error that
