@@ -230,7 +230,11 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 		})
 	}
 	r.serving.Store(true)
-	r.log.Info("serving", "xds", xds.Addr().String(), "admin", admin.Addr().String())
+	addresses := []any{"xds", xds.Addr().String(), "admin", admin.Addr().String()}
+	if r.rest != nil {
+		addresses = append(addresses, "rest", r.rest.Addr().String())
+	}
+	r.log.Info("serving", addresses...)
 
 	select {
 	case err := <-failed:

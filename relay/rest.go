@@ -46,7 +46,6 @@ func (r *Relay) restServer() *http.Server {
 
 // serveREST serves clients that poll until the server is closed.
 func (r *Relay) serveREST(s *http.Server) error {
-	r.log.Info("serving clients that poll", "rest", r.rest.Addr().String())
 	var err error
 	if s.TLSConfig != nil {
 		err = s.ServeTLS(r.rest, "", "")
