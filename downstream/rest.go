@@ -127,7 +127,7 @@ func (s *Server) servePoll(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.endPoll()
-	s.observer.StreamOpened(Rest)
+	s.observer.StreamOpened(REST)
 	conn := http.NewResponseController(w)
 	within(conn, pollReadTime)
 	var a *answer
@@ -140,7 +140,7 @@ func (s *Server) servePoll(w http.ResponseWriter, r *http.Request) {
 	}
 	within(conn, pollWriteTime)
 	a.write(w)
-	s.observer.StreamClosed(Rest, a.grpcCode())
+	s.observer.StreamClosed(REST, a.grpcCode())
 }
 
 // beginPoll takes a poll in, unless the server is on its way out. crowded says that

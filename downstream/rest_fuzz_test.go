@@ -1,12 +1,12 @@
 package downstream
 
 import (
-	"encoding/json"
 	"net/http"
 	"testing"
 	"testing/synctest"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
@@ -67,8 +67,8 @@ func checkAnswer(t *testing.T, p *restPoller) {
 			}
 		}
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
-		var s struct{ Message string }
-		if err := json.Unmarshal(body, &s); err != nil || s.Message == "" {
+		s := new(status.Status)
+		if err := protojson.Unmarshal(body, s); err != nil || s.GetMessage() == "" {
 			t.Errorf("%d without a reason: %q", code, body)
 		}
 	default:

@@ -318,7 +318,7 @@ func TestREST_VAR5(t *testing.T) {
 			p := h.poller(endpointPath, "a", "b")
 			p.poll().isHeld()
 			s := h.status()
-			if s.Variant != Rest || s.Service != endpointPath || s.Node != "n" || s.Cluster != "cluster of n" || s.Peer == "" ||
+			if s.Variant != REST || s.Service != endpointPath || s.Node != "n" || s.Cluster != "cluster of n" || s.Peer == "" ||
 				s.Scope != "scope of n" || s.Types[endpointType].Subscriptions != 2 {
 				h.Errorf("status %+v", s)
 			}

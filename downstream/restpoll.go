@@ -235,7 +235,7 @@ func (p *poll) status() Status {
 	t := TypeStatus{Subscriptions: p.subscriptions}
 	t.Nacks, t.LastNack = p.server.pollers.rejections(p.client)
 	return Status{
-		ID: p.id, Variant: Rest, Service: path, Peer: p.peer.Addr, SPIFFE: p.peer.SPIFFE,
+		ID: p.id, Variant: REST, Service: path, Peer: p.peer.Addr, SPIFFE: p.peer.SPIFFE,
 		Node: clip(p.request.GetNode().GetId()), Cluster: clip(p.request.GetNode().GetCluster()),
 		Scope: p.routes.Scope(), Since: p.since, Types: map[string]TypeStatus{p.request.GetTypeUrl(): t},
 	}

@@ -31,11 +31,11 @@ const (
 	StateADS = "sotw-ads"
 	Delta    = "delta" // one type per stream
 	State    = "sotw"
-	Rest     = "rest" // polls: each is a stream of one request
+	REST     = "rest" // polls: each is a stream of one request
 )
 
 // Variants lists them.
-func Variants() []string { return []string{DeltaADS, StateADS, Delta, State, Rest} }
+func Variants() []string { return []string{DeltaADS, StateADS, Delta, State, REST} }
 
 func (v *variant) String() string {
 	switch {

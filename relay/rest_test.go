@@ -50,8 +50,14 @@ func runREST(t *testing.T, cfg *config.Config) *running {
 	return &running{admin: "http://" + ports[1].Addr().String(), rest: ports[2].Addr().String(), end: end}
 }
 
+// got is an answer.
+type got struct {
+	code, protocol int // of HTTP, and its major version
+	body           string
+}
+
 // ask polls for the endpoints of x, or gets another page.
-func ask(t *testing.T, transport *http.Transport, method, url string) (*http.Response, string, error) {
+func ask(t *testing.T, transport *http.Transport, method, url string) (got, error) {
 	t.Helper()
 	t.Cleanup(transport.CloseIdleConnections)
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(`{"node":{"id":"n"},"resource_names":["x"]}`))
@@ -60,11 +66,11 @@ func ask(t *testing.T, transport *http.Transport, method, url string) (*http.Res
 	}
 	answer, err := (&http.Client{Transport: transport}).Do(r)
 	if err != nil {
-		return nil, "", err
+		return got{}, err
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
-	return answer, string(body), err
+	return got{answer.StatusCode, answer.ProtoMajor, string(body)}, err
 }
 
 const endpointsPath = "/v3/discovery:endpoints"
@@ -115,16 +121,16 @@ func TestREST_VAR5(t *testing.T) {
 			if tt.presented {
 				transport.TLSClientConfig.Certificates = []tls.Certificate{ca.Client("proxy")}
 			}
-			answer, body, err := ask(t, transport, http.MethodPost, url+endpointsPath)
+			answer, err := ask(t, transport, http.MethodPost, url+endpointsPath)
 			switch {
 			case tt.refused:
 				if err == nil {
-					t.Errorf("answered with %s", answer.Status)
+					t.Errorf("answered with %+v", answer)
 				}
 			case err != nil:
 				t.Error(err)
-			case answer.StatusCode != http.StatusNotModified || (answer.ProtoMajor == 2) != tt.two:
-				t.Errorf("%s over %s: %s", answer.Status, answer.Proto, body)
+			case answer.code != http.StatusNotModified || (answer.protocol == 2) != tt.two:
+				t.Errorf("%+v", answer)
 			}
 		})
 	}
@@ -137,41 +143,37 @@ func TestREST_OPS4(t *testing.T) {
 	cfg.Server.Drain = config.Duration(50 * time.Millisecond)
 	r := runREST(t, cfg)
 	type outcome struct {
-		status int
+		answer got
 		err    error
 	}
-	got := make(chan outcome, 1)
+	poll := make(chan outcome, 1)
 	go func() {
-		answer, _, err := ask(t, new(http.Transport), http.MethodPost, "http://"+r.rest+endpointsPath)
-		if err != nil {
-			got <- outcome{err: err}
-			return
-		}
-		got <- outcome{status: answer.StatusCode}
+		answer, err := ask(t, new(http.Transport), http.MethodPost, "http://"+r.rest+endpointsPath)
+		poll <- outcome{answer, err}
 	}()
 	shown := func() bool {
-		_, body, err := ask(t, &http.Transport{DisableKeepAlives: true}, http.MethodGet, r.admin+"/clients?node=n")
+		page, err := ask(t, &http.Transport{DisableKeepAlives: true}, http.MethodGet, r.admin+"/clients?node=n")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return strings.Contains(body, `"variant": "rest"`) && strings.Contains(body, endpointsPath)
+		return strings.Contains(page.body, `"variant": "rest"`) && strings.Contains(page.body, endpointsPath)
 	}
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !shown() {
 		select {
 		case <-tick.C:
-		case o := <-got:
+		case o := <-poll:
 			t.Fatalf("the poll is not held: %+v", o)
 		}
 	}
 	if err := r.end(); err != nil {
 		t.Errorf("Run ended with %v", err)
 	}
-	if o := <-got; o.err != nil || o.status != http.StatusNotModified {
+	if o := <-poll; o.err != nil || o.answer.code != http.StatusNotModified {
 		t.Errorf("the poll got %+v", o)
 	}
-	if _, _, err := ask(t, new(http.Transport), http.MethodPost, "http://"+r.rest+endpointsPath); err == nil {
+	if _, err := ask(t, new(http.Transport), http.MethodPost, "http://"+r.rest+endpointsPath); err == nil {
 		t.Error("somebody listens still")
 	}
 }
