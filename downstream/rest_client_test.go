@@ -59,7 +59,7 @@ func (p *plane) real(typeURL, version string, names ...string) {
 	p.put(typeURL, all...)
 }
 
-// pollClientOf is a client that polls one type, one poll at a time.
+// restPoller is a client that polls one type, one poll at a time.
 type restPoller struct {
 	h    *harness
 	path string
