@@ -46,7 +46,7 @@ func (p protocol) Open(ctx context.Context, typeURL string, opened func()) (xdsc
 		}
 		method = xdsclient.ServiceOf(typeURL).Delta
 	}
-	s, err := xdsclient.OpenStream(ctx, p.conn, method, wire.Codec())
+	s, err := xdsclient.OpenStream(ctx, p.conn, method)
 	if err != nil {
 		return nil, err
 	}

@@ -66,7 +66,7 @@ func (p streams) Open(ctx context.Context, typeURL string, opened func()) (xdscl
 		}
 		method = xdsclient.ServiceOf(typeURL).State
 	}
-	s, err := xdsclient.OpenStream(ctx, p.conn, method, newCodec())
+	s, err := xdsclient.OpenStream(ctx, p.conn, method)
 	if err != nil {
 		return nil, err
 	}
@@ -86,4 +86,11 @@ func (s stream) Send(req proto.Message, node *corev3.Node) error {
 }
 
 // Recv implements xdsclient.Stream.
-func (s stream) Recv(r *wire.Received) error { return s.RecvMsg(r) }
+func (s stream) Recv(r *wire.Received) error {
+	var response wire.ReceivedState
+	if err := s.RecvMsg(&response); err != nil {
+		return err
+	}
+	convert(&response, r)
+	return nil
+}

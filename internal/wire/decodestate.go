@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // Field numbers of envoy.service.discovery.v3.DiscoveryResponse.
@@ -22,9 +24,9 @@ const (
 	fieldPayloadName protowire.Number = 1
 )
 
-// resourceType is the payload that wraps a resource in a state-of-the-world
-// response (RES-13).
-const resourceType = "type.googleapis.com/envoy.service.discovery.v3.Resource"
+// ResourceTypeURL is the type of a payload that wraps a resource in a
+// state-of-the-world response, with a name, a version and a ttl of its own (RES-13).
+const ResourceTypeURL = "type.googleapis.com/envoy.service.discovery.v3.Resource"
 
 var (
 	errNoName        = errors.New("no name: field 1 of the payload is not a string")
@@ -125,6 +127,20 @@ func (d *stateDecoder) takeElement(f *field) error {
 	return nil
 }
 
+// NewStateResource is [NewResource] for an element of a state-of-the-world response
+// that did not come as bytes: a bare payload, whose name is its field 1, or a wrapped
+// one (RES-13). It does not keep packed. Errors are a [*DecodeError], whose Field is a
+// path within packed and which tells nothing of the payload (OPS-6).
+func NewStateResource(packed *anypb.Any) (*Resource, error) {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(packed)
+	if err != nil {
+		return nil, within("type_url", err) // it alone can be invalid
+	}
+	var c cutter
+	r, err := c.cutAny(b)
+	return r, within("", err)
+}
+
 // cutAny copies the encoded Any b, a resource or a wrapped one, into a Resource. It
 // does not keep b.
 func (c *cutter) cutAny(b []byte) (*Resource, error) {
@@ -133,7 +149,7 @@ func (c *cutter) cutAny(b []byte) (*Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	if string(c.anyTypeURL) == resourceType {
+	if string(c.anyTypeURL) == ResourceTypeURL {
 		return c.cutWrapped(value)
 	}
 	if c.name, err = payloadName(value); err != nil {
