@@ -56,74 +56,33 @@ type StateResponse struct {
 // whose name cannot be read.
 func (r *StateResponse) Decode(b []byte) error {
 	*r = StateResponse{}
-	d := stateDecoder{r: r}
-	it := fields{rest: b}
-	for it.next() {
-		if it.typ != protowire.BytesType {
-			continue // every field we know is length-delimited
-		}
-		if err := d.take(&it.field); err != nil {
-			d.fail(err)
-		}
-	}
-	d.fail(it.err)
-	if d.err != nil {
+	var d decoder
+	if err := d.decode(b, r); err != nil {
 		*r = StateResponse{TypeURL: r.TypeURL, Nonce: r.Nonce}
-	}
-	return d.err
-}
-
-// stateDecoder is the state of one Decode.
-type stateDecoder struct {
-	r   *StateResponse
-	cut cutter
-	err error // the first one, a *DecodeError
-}
-
-func (d *stateDecoder) fail(err error) {
-	if d.err == nil {
-		d.err = within("", err)
-	}
-}
-
-// take decodes one field. After an error the walk goes on, for the type URL and
-// the nonce.
-func (d *stateDecoder) take(f *field) error {
-	r := d.r
-	switch f.num {
-	case fieldStateTypeURL:
-		if err := checkString("type_url", f.body); err != nil {
-			return err
-		}
-		r.TypeURL = d.cut.internTypeURL(f.body)
-	case fieldStateNonce:
-		return setString(&r.Nonce, "nonce", f.body)
-	case fieldStateVersion:
-		return setString(&r.VersionInfo, "version_info", f.body)
-	case fieldStateResources, fieldStateErrors:
-		if d.err == nil { // else the response is refused as a whole
-			return d.takeElement(f)
-		}
+		return err
 	}
 	return nil
 }
 
-// takeElement decodes one element of a repeated field.
-func (d *stateDecoder) takeElement(f *field) error {
-	r := d.r
-	if f.num == fieldStateErrors {
-		e, err := decodeResourceError(f.body)
-		if err != nil {
-			return within(element("resource_errors", len(r.Errors)), err)
-		}
-		r.Errors = append(r.Errors, e)
+// take implements envelope.
+func (r *StateResponse) take(d *decoder, f *field) error {
+	switch f.num {
+	case fieldStateTypeURL:
+		return d.typeURL(&r.TypeURL, f.body)
+	case fieldStateNonce:
+		return setString(&r.Nonce, "nonce", f.body)
+	case fieldStateVersion:
+		return setString(&r.VersionInfo, "version_info", f.body)
+	}
+	if d.err != nil {
 		return nil
 	}
-	res, err := d.cut.cutAny(f.body)
-	if err != nil {
-		return within(element("resources", len(r.Resources)), err)
+	switch f.num {
+	case fieldStateResources:
+		return add(&r.Resources, "resources", f.body, d.cut.cutAny)
+	case fieldStateErrors:
+		return add(&r.Errors, "resource_errors", f.body, decodeResourceError)
 	}
-	r.Resources = append(r.Resources, res)
 	return nil
 }
 
