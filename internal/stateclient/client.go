@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
@@ -50,7 +51,7 @@ func (p streams) Serves(typeURL string) error {
 	switch {
 	case typeURL == resourcev3.VirtualHostType:
 		return &xdsclient.UnservedError{TypeURL: typeURL, Variant: "state-of-the-world"}
-	case p.perType && xdsclient.ServiceOf(typeURL).State == "":
+	case p.perType && apiservices.Of(typeURL).State == "":
 		return &xdsclient.UnservedError{TypeURL: typeURL, Variant: "state-of-the-world per-type"}
 	default:
 		return nil
@@ -64,7 +65,7 @@ func (p streams) Open(ctx context.Context, typeURL string, opened func()) (xdscl
 		if err := p.Serves(typeURL); err != nil {
 			return nil, err
 		}
-		method = xdsclient.ServiceOf(typeURL).State
+		method = apiservices.Of(typeURL).StateMethod()
 	}
 	s, err := xdsclient.OpenStream(ctx, p.conn, method)
 	if err != nil {
