@@ -95,9 +95,9 @@ func All() []Service { return slices.Clone(all[:]) }
 
 // Of gives the service of a type; the zero Service where a type has none.
 func Of(typeURL string) Service {
-	for _, s := range all {
-		if s.TypeURL == typeURL {
-			return s
+	for i := range all {
+		if all[i].TypeURL == typeURL {
+			return all[i]
 		}
 	}
 	return Service{}

@@ -52,7 +52,7 @@ func (r *DeltaResponse) take(d *decoder, f *field) error {
 	case fieldSystemVersion:
 		return setString(&r.SystemVersion, "system_version_info", f.body)
 	}
-	if d.err != nil {
+	if d.refused() {
 		return nil
 	}
 	switch f.num {

@@ -32,6 +32,9 @@ func (d *decoder) decode(b []byte, r envelope) error {
 	return d.err
 }
 
+// refused says that the response is refused as a whole.
+func (d *decoder) refused() bool { return d.err != nil }
+
 func (d *decoder) fail(err error) {
 	if d.err == nil {
 		d.err = within("", err)

@@ -74,7 +74,7 @@ func (r *StateResponse) take(d *decoder, f *field) error {
 	case fieldStateVersion:
 		return setString(&r.VersionInfo, "version_info", f.body)
 	}
-	if d.err != nil {
+	if d.refused() {
 		return nil
 	}
 	switch f.num {
