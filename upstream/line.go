@@ -52,16 +52,7 @@ type line struct {
 func (l *line) idle() bool { return l.stream == nil && l.at.IsZero() }
 
 func (l *line) standing() standing {
-	switch {
-	case l.idle() || l.draining:
-		return standingAside
-	case l.refused:
-		return standingRefused
-	case !l.established:
-		return standingWaiting
-	default:
-		return standingGood
-	}
+	return standing{aside: l.idle() || l.draining, refused: l.refused, good: l.established}
 }
 
 // asks says whether a type was asked for on the stream that is open.

@@ -48,16 +48,7 @@ type pollLine struct {
 func (l *pollLine) idle() bool { return l.poller == nil && l.at.IsZero() }
 
 func (l *pollLine) standing() standing {
-	switch {
-	case l.idle():
-		return standingAside
-	case l.refused:
-		return standingRefused
-	case !l.established:
-		return standingWaiting
-	default:
-		return standingGood
-	}
+	return standing{aside: l.idle(), refused: l.refused, good: l.established}
 }
 
 // silence is how long a server may take to answer what was asked last before it counts

@@ -50,29 +50,24 @@ type Status struct {
 }
 
 // standing is what a line counts for in the State of its session.
-type standing int
-
-const (
-	standingAside standing = iota // not wanted
-	standingRefused
-	standingWaiting
-	standingGood
-)
+type standing struct {
+	aside   bool // not wanted, so that the rest does not matter
+	refused bool // the server may not serve the type
+	good    bool
+}
 
 // stateOf is the State of a session with these lines.
 func stateOf[L interface{ standing() standing }](lines []L) State {
 	state, refused := StateIdle, false
 	for _, l := range lines {
-		switch l.standing() {
-		case standingAside:
-		case standingRefused:
+		switch is := l.standing(); {
+		case is.aside:
+		case is.refused:
 			refused = true
-		case standingWaiting:
+		case !is.good:
 			state = StateConnecting
-		case standingGood:
-			if state == StateIdle {
-				state = StateConnected
-			}
+		case state == StateIdle:
+			state = StateConnected
 		}
 	}
 	if refused && state == StateIdle {
