@@ -135,10 +135,11 @@ func (t *snapshotTaker) add(e *entry, name string, waits *wire.Resource) {
 	if !e.there() {
 		return
 	}
-	if e.state == relayed {
+	r := e.listed()
+	if r == nil { // not in the watch's sum either
 		t.passed = t.passed.plus(sumOf(e.key, e.version()))
+		r = waits
 	}
-	r := e.contentFor(waits)
 	if r == nil {
 		t.taken.Lacks = true
 		return

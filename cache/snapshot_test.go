@@ -147,6 +147,18 @@ func TestSnapshot(t *testing.T) {
 				b.Errorf("version %q of the whole, want %q", now.Version, held.Version)
 			}
 		}},
+		{"TTL-5 what lists hold of what is not kept is there for polls too", func(b *bed) {
+			p := b.joinAs(bareForm)
+			p.sub(cds, "a")
+			b.connect(0)
+			b.once(cds, "a@1")
+			held := p.shows(cds, "a=1")
+			late := b.joinAs(bareForm)
+			late.sub(cds, "a")
+			if now := late.shows(cds, "a=1"); now.Version != held.Version {
+				b.Errorf("version %q, was %q", now.Version, held.Version)
+			}
+		}},
 	} {
 		t.Run(s.name, func(t *testing.T) { s.run(newBed(t, Limits{})) })
 	}

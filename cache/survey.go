@@ -159,13 +159,13 @@ func (w *watch) listDue() bool { return w.relist || w.additionsDue() }
 // incomplete reports whether a list would take from a client what it holds and
 // nobody knows of yet: it showed a version when its stream began (RES-2).
 func (w *watch) incomplete() bool {
-	return w.full && w.presented != "" && !w.listed && !w.known()
+	return w.full && w.presented != "" && !w.listed && !(w.known() && w.allListed())
 }
 
 // known reports whether every name is answered and every collection synced.
 func (w *watch) known() bool {
 	for f := range w.cursors() {
-		if !f.coll.synced || f.coll.unlisted() {
+		if !f.coll.synced {
 			return false
 		}
 	}
@@ -177,9 +177,24 @@ func (w *watch) known() bool {
 	return true
 }
 
+// allListed reports whether a list would lack nothing because it was not kept (TTL-5).
+func (w *watch) allListed() bool {
+	for f := range w.cursors() {
+		if f.coll.unlisted() {
+			return false
+		}
+	}
+	for _, sub := range w.names {
+		if e := sub.entry; e.state == relayed && e.listed() == nil {
+			return false
+		}
+	}
+	return true
+}
+
 // unanswered reports whether nobody knows yet what became of a name. An error that
 // does not mean that there is no such resource leaves that open (ERR-1).
 func (e *entry) unanswered() bool {
-	return e.awaited() || (e.state == relayed && e.listed() == nil) ||
+	return e.awaited() ||
 		(e.state == failed && e.err.Code != codes.NotFound && e.err.Code != codes.PermissionDenied)
 }
