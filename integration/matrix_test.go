@@ -31,7 +31,7 @@ var upstreamVariants = []upstreamVariant{upDeltaADS, upSotwADS, upDelta, upSotw,
 // available are the cells that the relay can do: its clients' variants by its
 // upstream's. The others are "not yet" in docs/protocol.md.
 var available = map[upstreamVariant][]variant{
-	upDeltaADS: {deltaADS, delta, sotwADS, sotw, sotwADSv2, deltaADSv2},
+	upDeltaADS: {deltaADS, delta, sotwADS, sotw, sotwADSv2, deltaADSv2, restPoll},
 }
 
 // startRelayOver runs a relay that asks a plane in one variant.

@@ -15,6 +15,7 @@ var states = []upstream.State{upstream.StateIdle, upstream.StateConnecting, upst
 type upstreamVecs struct {
 	streams                               *prometheus.GaugeVec
 	opened, backoffs, waited, endpoints   *prometheus.CounterVec // upstream
+	files                                 *prometheus.CounterVec // likewise
 	closed, failed                        *prometheus.CounterVec // upstream and reason
 	states                                *prometheus.CounterVec // upstream and state
 	requests, acks, nacks, unavailable    *prometheus.CounterVec // upstream and type
@@ -36,6 +37,8 @@ func newUpstreamVecs(s *set) *upstreamVecs {
 		endpoints: counter("endpoint_changes_total", "Times that a session turned to another of the upstream's endpoints, to a worse one or back."),
 		states:    counter("state_changes_total", "Times that a session came into a state.", labelState),
 
+		files: counter("file_errors_total", "Times that a file, or the path of all files, was found unusable."),
+
 		requests:  counter("requests_total", "Requests to the upstream, ACKs and NACKs included.", labelType),
 		acks:      counter("acks_total", "Responses of the upstream that the relay acknowledged.", labelType),
 		nacks:     counter("nacks_total", "Responses of the upstream that the relay rejected.", labelType),
@@ -52,6 +55,7 @@ func newUpstreamVecs(s *set) *upstreamVecs {
 type upstreamSeries struct {
 	streams                             prometheus.Gauge
 	opened, backoffs, waited, endpoints prometheus.Counter
+	files                               prometheus.Counter
 	closed, failed                      *prometheus.CounterVec // reason
 	states                              *prometheus.CounterVec // state
 	types                               [kinds]upstreamType
@@ -76,6 +80,7 @@ func (v *upstreamVecs) of(name string) *upstreamSeries {
 		backoffs:  v.backoffs.WithLabelValues(name),
 		waited:    v.waited.WithLabelValues(name),
 		endpoints: v.endpoints.WithLabelValues(name),
+		files:     v.files.WithLabelValues(name),
 		closed:    curry(v.closed),
 		failed:    curry(v.failed),
 		states:    curry(v.states),
@@ -158,6 +163,9 @@ func (u *upstreamSeries) BackedOff(delay time.Duration) {
 	u.backoffs.Inc()
 	u.waited.Add(seconds(delay))
 }
+
+// FileUnusable implements upstream.Observer.
+func (u *upstreamSeries) FileUnusable() { u.files.Inc() }
 
 // EndpointChanged implements upstream.Observer.
 func (u *upstreamSeries) EndpointChanged(string, string) { u.endpoints.Inc() }

@@ -24,6 +24,8 @@ func TestUpstream(t *testing.T) {
 	b.BackedOff(250 * time.Millisecond)
 	c.StreamOpened("ads", "c:1")
 
+	a.FileUnusable()
+	b.FileUnusable()
 	a.RequestSent(clusterURL, upstream.KindSubscribe)
 	b.RequestSent(clusterURL, upstream.KindAck)
 	b.RequestSent(endpointURL, upstream.KindNack)
@@ -35,6 +37,7 @@ func TestUpstream(t *testing.T) {
 		`upstream_state_changes_total{state="connected",upstream="primary"}`:       1,
 		`upstream_connect_failures_total{reason="unreachable",upstream="primary"}`: 1,
 		`upstream_endpoint_changes_total{upstream="primary"}`:                      1,
+		`upstream_file_errors_total{upstream="primary"}`:                           2,
 		`upstream_backoffs_total{upstream="primary"}`:                              2,
 		`upstream_backoff_seconds_total{upstream="primary"}`:                       0.75,
 		`upstream_streams{upstream="primary"}`:                                     2,

@@ -19,7 +19,7 @@ const adminIndex = `xdsrelay %s
 /metrics                   Prometheus metrics
 /healthz                   200 as long as the process lives
 /readyz                    200 when clients should come, else 503 and the reason
-/clients?node=             the clients' streams: subscriptions, acknowledgements, rejections
+/clients?node=             the clients' streams and polls: subscriptions, acknowledgements, rejections
 /upstreams                 the control planes: sessions, streams, what is cached of each type
 /resources?type=&name=     what is cached (secrets' payloads are not shown); payload=true shows the others'
 /config                    the configuration in force, with defaults
@@ -71,7 +71,7 @@ func (r *Relay) serveReady(w http.ResponseWriter, _ *http.Request) {
 	text(w, code, reason+"\n")
 }
 
-// serveClients lists the streams, all or those of one node.
+// serveClients lists the streams and the polls that are held, all or those of one node.
 func (r *Relay) serveClients(w http.ResponseWriter, req *http.Request) {
 	streams := r.server.Streams()
 	list := make([]downstream.Status, 0, len(streams))
@@ -86,8 +86,10 @@ func (r *Relay) serveClients(w http.ResponseWriter, req *http.Request) {
 // upstreamView is one control plane on /upstreams.
 type upstreamView struct {
 	Name      string        `json:"name"`
-	Endpoints []string      `json:"endpoints"`
-	Reached   bool          `json:"reached"` // at least once
+	Endpoints []string      `json:"endpoints,omitempty"`
+	Path      string        `json:"path,omitempty"`           // of files
+	Unusable  []string      `json:"unusable_files,omitempty"` // as they are now, and why
+	Reached   bool          `json:"reached"`                  // at least once
 	Sessions  []sessionView `json:"sessions"`
 }
 
@@ -134,7 +136,10 @@ func (r *Relay) serveUpstreams(w http.ResponseWriter, _ *http.Request) {
 	views := make([]upstreamView, 0, len(r.config.Upstreams))
 	sessions := r.hub.all()
 	for _, u := range r.config.Upstreams {
-		v := upstreamView{Name: u.Name, Endpoints: u.Endpoints, Sessions: []sessionView{}}
+		v := upstreamView{Name: u.Name, Endpoints: u.Endpoints, Path: u.Path, Sessions: []sessionView{}}
+		if f := r.hub.planes[u.Name].files; f != nil {
+			v.Unusable = f.Problems()
+		}
 		r.mu.Lock()
 		v.Reached = r.reached[u.Name]
 		r.mu.Unlock()

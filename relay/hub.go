@@ -20,45 +20,13 @@ import (
 // (NAME-2), so no client's node plays a part.
 const xdstpScope = ""
 
-// feed fills one store from its control plane: a gRPC session, or what polls or
-// reads files. Its methods may be called from any goroutine.
-type feed interface {
-	// Run feeds the store until ctx ends, whose error it returns.
-	Run(ctx context.Context) error
-	// Status is the feed as it is now.
-	Status() upstream.Status
-	// Reject tells it that a client rejected a change (ACK-7). It never blocks.
-	Reject(typeURL string, change uint64, reason string)
-}
-
-// origin is where a control plane's feeds come from. Its methods may be called from
-// any goroutine.
-type origin interface {
-	// open makes a feed, which does nothing until it is run.
-	open(cfg upstream.SessionConfig) (feed, error)
-	// Reach returns as soon as the control plane is there; the error is that it is not.
-	Reach(ctx context.Context) error
-	// Close ends the feeds and waits for them.
-	Close()
-}
-
-// grpcOrigin is a control plane that speaks one of the gRPC variants.
-type grpcOrigin struct{ *upstream.Upstream }
-
-func (o grpcOrigin) open(cfg upstream.SessionConfig) (feed, error) {
-	s, err := o.NewSession(cfg)
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
 // plane is one configured control plane.
 type plane struct {
 	name     string
 	upstream origin
 	observer upstream.Observer
-	source   cache.Source // of its stores
+	source   cache.Source    // of its stores
+	files    *upstream.Files // nil if it is made of servers
 }
 
 // sessionKey names a session.

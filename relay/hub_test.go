@@ -67,7 +67,7 @@ func testHub(t *testing.T, away bool) *hub {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &hub{
 		ctx: ctx, cache: cache.New(cache.Limits{}, nil), node: &corev3.Node{Id: "relay"}, linger: linger,
-		planes:   map[string]*plane{"plane": {name: "plane", upstream: grpcOrigin{up}, source: cache.Source{Quiet: time.Second}}},
+		planes:   map[string]*plane{"plane": {name: "plane", upstream: originOf[*upstream.Session]{up}, source: cache.Source{Quiet: time.Second}}},
 		log:      slog.New(slog.DiscardHandler),
 		sessions: make(map[sessionKey]*session),
 	}

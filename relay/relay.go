@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
 	"net/http"
 	"sync"
@@ -19,7 +18,6 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/metrics"
-	"github.com/xdsrelay/xdsrelay/upstream"
 	"google.golang.org/grpc/keepalive"
 )
 
@@ -42,6 +40,7 @@ type Relay struct {
 	hub     *hub
 	server  *downstream.Server
 	tls     *tlsfiles.Server // nil: plain text
+	rest    net.Listener     // nil: nobody polls
 	stop    context.CancelFunc
 
 	started  time.Time
@@ -112,23 +111,15 @@ func (r *Relay) planes() (*router, error) {
 	}
 	rt := &router{hub: r.hub, rules: &keyer.Aggregation{Otherwise: policy}, authorities: make(map[string]string)}
 	fullState := make(map[string]bool)
-	for _, typeURL := range keyer.FullStateTypes() {
+	for _, typeURL := range r.config.FullStateTypeURLs() {
 		fullState[typeURL] = true
 	}
 	for _, u := range r.config.Upstreams {
-		c := upstreamConfig(u, r.log)
-		c.FullState = fullState
-		up, err := upstream.New(c)
+		p, err := newPlane(u, fullState, r.metrics.Upstream(u.Name), r.log)
 		if err != nil {
 			return nil, err
 		}
-		r.hub.planes[u.Name] = &plane{
-			name: u.Name, upstream: grpcOrigin{up}, observer: r.metrics.Upstream(u.Name),
-			source: cache.Source{
-				Quiet: u.Settle.Std(), FullState: fullState, Absent: absentAfter,
-				State: c.APIType.State(), PerType: c.APIType.PerType(),
-			},
-		}
+		r.hub.planes[u.Name] = p
 		if u.Default {
 			rt.fallback = u.Name
 		}
@@ -143,45 +134,6 @@ func (r *Relay) planes() (*router, error) {
 	return rt, nil
 }
 
-// absentAfter is how long a name may go unanswered (RES-7).
-const absentAfter = 15 * time.Second
-
-func upstreamConfig(u config.Upstream, log *slog.Logger) upstream.Config {
-	c := upstream.Config{
-		Name:             u.Name,
-		APIType:          upstream.APIType(u.APIType), // they have the same words
-		Endpoints:        u.Endpoints,
-		MaxReceiveSize:   int(u.MaxReceiveSize),
-		MaxRequestSize:   int(u.MaxRequestSize),
-		ConnectTimeout:   u.ConnectTimeout.Std(),
-		KeepaliveTime:    orNever(u.Keepalive.Time),
-		KeepaliveTimeout: u.Keepalive.Timeout.Std(),
-		BackoffBase:      u.Backoff.Base.Std(),
-		BackoffMax:       u.Backoff.Max.Std(),
-		FailbackInterval: u.Failback.Std(),
-		Batch:            max(u.Batch.Std(), time.Nanosecond), // zero would be upstream's default
-		NackWait:         u.NackWait.Std(),
-		Logger:           log,
-	}
-	if u.TLS != nil {
-		c.TLS = &tlsfiles.ClientConfig{
-			CAFile: u.TLS.CAFile, CertFile: u.TLS.CertFile, KeyFile: u.TLS.KeyFile,
-			ServerName: u.TLS.ServerName, Refresh: u.TLSRefresh.Std(),
-		}
-	}
-	return c
-}
-
-// orNever is a time after which something happens, where the configuration says
-// zero for never and those who are given it take zero for a default of their own.
-// gRPC's word for never is the longest time there is.
-func orNever(d config.Duration) time.Duration {
-	if d == 0 {
-		return math.MaxInt64
-	}
-	return d.Std()
-}
-
 func keepaliveOf(k config.Keepalive) keepalive.ServerParameters {
 	return keepalive.ServerParameters{Time: orNever(k.Time), Timeout: k.Timeout.Std()}
 }
@@ -194,6 +146,7 @@ func (r *Relay) listener(rt *router) error {
 		MaxReceiveSize:   int(s.MaxReceiveSize),
 		MaxSubscriptions: s.MaxSubscriptions,
 		AckTimeout:       s.AckTimeout.Std(),
+		RESTWait:         s.RESTWait.Std(),
 		Keepalive:        keepaliveOf(s.Keepalive),
 		DebugServices:    s.DebugServices,
 		Router:           rt,
@@ -254,7 +207,7 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 	for _, p := range r.hub.planes {
 		wg.Go(func() { r.reach(background, p) })
 	}
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	web := &http.Server{Handler: r.adminHandler(), ReadHeaderTimeout: 10 * time.Second}
 	wg.Go(func() {
 		if err := web.Serve(admin); !errors.Is(err, http.ErrServerClosed) {
@@ -267,21 +220,35 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 			failed <- fmt.Errorf("xDS port: %w", err)
 		}
 	})
+	polls := r.restServer()
+	defer func() { _ = polls.Close() }()
+	if r.rest != nil {
+		wg.Go(func() {
+			if err := r.serveREST(polls); err != nil {
+				failed <- err
+			}
+		})
+	}
 	r.serving.Store(true)
-	r.log.Info("serving", "xds", xds.Addr().String(), "admin", admin.Addr().String())
+	addresses := []any{"xds", xds.Addr().String(), "admin", admin.Addr().String()}
+	if r.rest != nil {
+		addresses = append(addresses, "rest", r.rest.Addr().String())
+	}
+	r.log.Info("serving", addresses...)
 
 	select {
 	case err := <-failed:
+		_ = polls.Close() // before Stop, which waits for those who do not read
 		r.server.Stop()
 		return err
 	case <-ctx.Done():
 	}
-	r.drain(force)
+	r.drain(force, polls)
 	return nil
 }
 
-// drain ends the clients' streams.
-func (r *Relay) drain(force <-chan struct{}) {
+// drain ends the clients' streams and polls.
+func (r *Relay) drain(force <-chan struct{}, polls *http.Server) {
 	r.draining.Store(true)
 	spread := r.config.Server.Drain.Std()
 	r.log.Info("draining", "over", spread)
@@ -296,6 +263,7 @@ func (r *Relay) drain(force <-chan struct{}) {
 		case <-done:
 		}
 	})
+	drainREST(ctx, &wg, polls)
 	r.server.Drain(ctx, spread)
 	close(done)
 	wg.Wait()

@@ -34,6 +34,12 @@ func TestNewRefuses(t *testing.T) {
 		{"upstream files", func(c *config.Config) {
 			c.Upstreams[0].TLS = &config.UpstreamTLS{CAFile: missing}
 		}, `upstream "primary"`},
+		{"a path of no form", func(c *config.Config) {
+			c.Upstreams[0].Endpoints, c.Upstreams[0].Path = nil, "relay_test.go"
+		}, "relay_test.go"},
+		{"files of a server that is polled", func(c *config.Config) {
+			c.Upstreams[0].APIType, c.Upstreams[0].TLS = config.REST, &config.UpstreamTLS{CAFile: missing}
+		}, `upstream "primary"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := oneUpstream()
@@ -48,14 +54,14 @@ func TestNewRefuses(t *testing.T) {
 
 // A listener that breaks ends Run with its error.
 func TestRunEndsWithItsListener(t *testing.T) {
-	for _, broken := range []string{"xDS port", "admin port"} {
+	for _, broken := range []string{"xDS port", "admin port", "REST port"} {
 		t.Run(broken, func(t *testing.T) {
 			r, err := relay.New(oneUpstream(), relay.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			ports := map[string]net.Listener{}
-			for _, port := range []string{"xDS port", "admin port"} {
+			for _, port := range []string{"xDS port", "admin port", "REST port"} {
 				if ports[port], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 					t.Fatal(err)
 				}
@@ -63,6 +69,7 @@ func TestRunEndsWithItsListener(t *testing.T) {
 			if err := ports[broken].Close(); err != nil {
 				t.Fatal(err)
 			}
+			r.ServeREST(ports["REST port"])
 			err = r.Run(t.Context(), nil, ports["xDS port"], ports["admin port"])
 			if err == nil || !strings.Contains(err.Error(), broken) {
 				t.Errorf("Run ended with %v, want what broke the %s", err, broken)

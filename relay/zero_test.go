@@ -13,7 +13,7 @@ import (
 func TestZeroMeansNone(t *testing.T) {
 	u := config.DefaultUpstream()
 	u.Batch, u.Keepalive.Time = 0, 0
-	c := upstreamConfig(u, slog.New(slog.DiscardHandler))
+	c := grpcConfig(u, nil, slog.New(slog.DiscardHandler))
 	if c.Batch <= 0 || c.Batch.Milliseconds() > 0 {
 		t.Errorf("batch: 0 became %v", c.Batch)
 	}

@@ -7,6 +7,9 @@
 // hands every response to the Store and answers it, resumes after a loss (RES-12),
 // backs off (OPS-2) and moves between endpoints (LOC-6).
 //
+// Two kinds of control planes are not spoken to over gRPC, and have sessions of their
+// own: [REST], which is polled (REST-3), and [Files], which are read (VAR-6).
+//
 // It does not own what is cached or who wants what: that is the Store's, which
 // package cache implements. Payloads are never looked at, and never logged
 // (OPS-6). Package relay creates upstreams and sessions and runs them.
@@ -68,4 +71,8 @@
 // are always taken, and a server that does not read delays nothing but the
 // requests to itself. Cancelling the context of Run cancels the streams'
 // contexts, which ends both kinds of blocking; Run waits for all its goroutines.
+//
+// A [RESTSession] is owned likewise, and has one goroutine for each poller, which waits
+// for the owner's verdict on what it brings. A [FileSession] has none but its owner:
+// the files are read by goroutines of the [Files].
 package upstream

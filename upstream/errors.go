@@ -18,6 +18,7 @@ var (
 	errConnectTimeout = errors.New("no stream within the connect timeout")
 	errNotReading     = errors.New("the server sends but does not read")
 	errNotAsked       = errors.New("type URL was not asked for on this stream")
+	errNotRead        = errors.New("the path was not read yet")
 	errUnanswerable   = errors.New("response without what is needed to answer it")
 )
 

@@ -443,6 +443,7 @@ type recorder struct {
 	delays      []time.Duration
 	moves       []string
 	unavailable []string
+	unusable    int
 }
 
 func (r *recorder) locked(f func()) {
@@ -480,6 +481,7 @@ func (r *recorder) BackedOff(d time.Duration) { r.locked(func() { r.delays = app
 func (r *recorder) EndpointChanged(from, to string) {
 	r.locked(func() { r.moves = append(r.moves, from+">"+to) })
 }
+func (r *recorder) FileUnusable() { r.locked(func() { r.unusable++ }) }
 
 // running is a session that runs until the test ends, or until stop.
 type running struct {

@@ -26,6 +26,9 @@ type Observer interface {
 	BackedOff(delay time.Duration)
 	// EndpointChanged says that the session turns to another endpoint (LOC-6).
 	EndpointChanged(from, to string)
+	// FileUnusable says that a file, or the path of all, cannot be used as it is now
+	// (VAR-6), once for each reason.
+	FileUnusable()
 }
 
 // NopObserver does nothing.
@@ -59,6 +62,9 @@ func (NopObserver) BackedOff(time.Duration) {}
 
 // EndpointChanged does nothing.
 func (NopObserver) EndpointChanged(string, string) {}
+
+// FileUnusable does nothing.
+func (NopObserver) FileUnusable() {}
 
 // RequestKind says what a request is for; it is fit for a metric's label.
 type RequestKind string

@@ -3,9 +3,9 @@ package upstream
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc"
 	grpcbackoff "google.golang.org/grpc/backoff"
@@ -40,13 +40,11 @@ type Upstream struct {
 	tls   *tlsfiles.Client // nil in plain text
 	opts  []grpc.DialOption
 
-	closing  chan struct{}
-	sessions sync.WaitGroup
+	*roster
+	*health
 
-	mu     sync.Mutex
-	closed bool
-	conns  [][]*conn   // by endpoint
-	failed []time.Time // by endpoint: when it was last found unreachable, zero if it was reached since
+	mu    sync.Mutex
+	conns [][]*conn // by endpoint
 }
 
 // conn is a connection and how many users it has.
@@ -64,16 +62,16 @@ func New(cfg Config) (*Upstream, error) {
 		return nil, fmt.Errorf("upstream %q: %w", cfg.Name, err)
 	}
 	u := &Upstream{
-		cfg:     cfg,
-		creds:   insecure.NewCredentials(),
-		closing: make(chan struct{}),
-		conns:   make([][]*conn, len(cfg.Endpoints)),
-		failed:  make([]time.Time, len(cfg.Endpoints)),
+		cfg:    cfg,
+		creds:  insecure.NewCredentials(),
+		roster: newRoster(),
+		health: newHealth(len(cfg.Endpoints)),
+		conns:  make([][]*conn, len(cfg.Endpoints)),
 	}
 	if cfg.TLS != nil {
 		files := *cfg.TLS
 		if files.Report == nil {
-			files.Report = u.filesChanged
+			files.Report = func(err error) { reportFiles(cfg.Logger, err) }
 		}
 		if u.tls, err = tlsfiles.NewClient(files); err != nil {
 			return nil, fmt.Errorf("upstream %q: %w", cfg.Name, err)
@@ -93,12 +91,13 @@ func New(cfg Config) (*Upstream, error) {
 	return u, nil
 }
 
-func (u *Upstream) filesChanged(err error) {
+// reportFiles tells the operator what became of changed TLS files.
+func reportFiles(log *slog.Logger, err error) {
 	if err != nil {
-		u.cfg.Logger.Error("TLS files cannot be used, keeping the last good ones", "error", err)
+		log.Error("TLS files cannot be used, keeping the last good ones", "error", err)
 		return
 	}
-	u.cfg.Logger.Info("TLS files taken up")
+	log.Info("TLS files taken up")
 }
 
 func (u *Upstream) dialOptions() []grpc.DialOption {
@@ -131,28 +130,10 @@ func (u *Upstream) dialOptions() []grpc.DialOption {
 // Close ends the sessions, whose Run returns ErrClosed, waits for them and
 // closes what is left.
 func (u *Upstream) Close() {
-	u.mu.Lock()
-	first := !u.closed
-	u.closed = true
-	u.mu.Unlock()
-	if first {
-		close(u.closing)
-	}
-	u.sessions.Wait()
+	u.close()
 	if u.tls != nil {
 		u.tls.Close()
 	}
-}
-
-// enter counts a session in; sessions.Done counts it out.
-func (u *Upstream) enter() error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.closed {
-		return ErrClosed
-	}
-	u.sessions.Add(1)
-	return nil
 }
 
 // acquire gives a connection to an endpoint with room for one more stream. It
@@ -208,36 +189,4 @@ func (c *conn) ready(ctx context.Context) bool {
 			return false
 		}
 	}
-}
-
-// found notes whether an endpoint could be reached, for the other sessions.
-func (u *Upstream) found(endpoint int, reachable bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if reachable {
-		u.failed[endpoint] = time.Time{}
-		return
-	}
-	u.failed[endpoint] = time.Now()
-}
-
-// failedWithin says whether an endpoint was found unreachable in the last d and
-// not reached since.
-func (u *Upstream) failedWithin(endpoint int, d time.Duration) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	at := u.failed[endpoint]
-	return !at.IsZero() && time.Since(at) < d
-}
-
-// best is the endpoint for a session to begin with: the first that is not known
-// to be unreachable, so that a new scope does not wait for the connect timeout
-// of an endpoint of which the others know.
-func (u *Upstream) best() int {
-	for i := range u.cfg.Endpoints {
-		if !u.failedWithin(i, 2*u.cfg.FailbackInterval) {
-			return i
-		}
-	}
-	return 0
 }

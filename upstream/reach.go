@@ -13,7 +13,7 @@ func (u *Upstream) Reach(ctx context.Context) error {
 	if err := u.enter(); err != nil {
 		return err
 	}
-	defer u.sessions.Done()
+	defer u.leave()
 	for i := range u.cfg.Endpoints {
 		ok, err := u.reaches(ctx, i)
 		if err != nil {

@@ -49,42 +49,29 @@ type Status struct {
 	EndpointChanges uint64
 }
 
-// Status may be called from any goroutine.
-func (s *Session) Status() Status {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.status
+// standing is what a line counts for in the State of its session.
+type standing struct {
+	aside   bool // not wanted, so that the rest does not matter
+	refused bool // the server may not serve the type
+	good    bool
 }
 
-// note changes the status.
-func (s *Session) note(f func(*Status)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f(&s.status)
-}
-
-// publish works the state out anew and tells of it if it changed.
-func (s *Session) publish() {
-	state := StateIdle
-	refused := false
-	for _, l := range s.lines {
-		switch {
-		case l.idle() || l.draining:
-		case l.refused:
+// stateOf is the State of a session with these lines.
+func stateOf[L interface{ standing() standing }](lines []L) State {
+	state, refused := StateIdle, false
+	for _, l := range lines {
+		switch is := l.standing(); {
+		case is.aside:
+		case is.refused:
 			refused = true
-		case !l.established:
+		case !is.good:
 			state = StateConnecting
 		case state == StateIdle:
 			state = StateConnected
 		}
 	}
 	if refused && state == StateIdle {
-		state = StateConnecting
+		return StateConnecting
 	}
-	if state == s.state {
-		return
-	}
-	s.state = state
-	s.note(func(st *Status) { st.State, st.Since = state, time.Now() })
-	s.obs.StateChanged(state)
+	return state
 }

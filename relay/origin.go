@@ -1,0 +1,161 @@
+package relay
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
+	"github.com/xdsrelay/xdsrelay/upstream"
+)
+
+// feed fills one store from its control plane: a gRPC session, or what polls or
+// reads files. Its methods may be called from any goroutine.
+type feed interface {
+	// Run feeds the store until ctx ends, whose error it returns.
+	Run(ctx context.Context) error
+	// Status is the feed as it is now.
+	Status() upstream.Status
+	// Reject tells it that a client rejected a change (ACK-7). It never blocks.
+	Reject(typeURL string, change uint64, reason string)
+}
+
+// origin is where a control plane's feeds come from. Its methods may be called from
+// any goroutine.
+type origin interface {
+	// open makes a feed, which does nothing until it is run.
+	open(cfg upstream.SessionConfig) (feed, error)
+	// Reach returns as soon as the control plane is there; the error is that it is not.
+	Reach(ctx context.Context) error
+	// Close ends the feeds and waits for them.
+	Close()
+}
+
+// sessions is what package upstream calls a control plane, of whatever kind.
+type sessions[S feed] interface {
+	NewSession(cfg upstream.SessionConfig) (S, error)
+	Reach(ctx context.Context) error
+	Close()
+}
+
+// originOf is the origin that a control plane of package upstream is.
+type originOf[S feed] struct{ sessions[S] }
+
+func (o originOf[S]) open(cfg upstream.SessionConfig) (feed, error) {
+	s, err := o.NewSession(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// newPlane builds the control plane that an upstream of the configuration describes.
+func newPlane(u config.Upstream, fullState map[string]bool, obs upstream.Observer, log *slog.Logger) (*plane, error) {
+	p := &plane{name: u.Name, observer: obs}
+	switch {
+	case u.Path != "":
+		f, err := upstream.NewFiles(filesConfig(u, fullState, obs, log))
+		if err != nil {
+			return nil, err
+		}
+		// Files say what there is not, so nothing has to be waited for.
+		p.upstream, p.files = originOf[*upstream.FileSession]{f}, f
+		p.source = cache.Source{FullState: fullState, State: true, PerType: true}
+	case u.APIType == config.REST:
+		up, err := upstream.NewREST(restConfig(u, fullState, log))
+		if err != nil {
+			return nil, err
+		}
+		p.upstream = originOf[*upstream.RESTSession]{up}
+		p.source = cache.Source{
+			Quiet: u.Settle.Std(), FullState: fullState, Absent: u.AbsentAfter.Std(), State: true, PerType: true,
+		}
+	default:
+		c := grpcConfig(u, fullState, log)
+		up, err := upstream.New(c)
+		if err != nil {
+			return nil, err
+		}
+		p.upstream = originOf[*upstream.Session]{up}
+		p.source = cache.Source{
+			Quiet: u.Settle.Std(), FullState: fullState, Absent: u.AbsentAfter.Std(),
+			State: c.APIType.State(), PerType: c.APIType.PerType(),
+		}
+	}
+	return p, nil
+}
+
+func filesConfig(u config.Upstream, fullState map[string]bool, obs upstream.Observer, log *slog.Logger) upstream.FilesConfig {
+	return upstream.FilesConfig{
+		Name: u.Name, Path: u.Path, FullState: fullState, MaxSize: int64(u.MaxReceiveSize),
+		Poll: u.Poll.Interval.Std(), Batch: atOnce(u.Batch), Observer: obs, Logger: log,
+	}
+}
+
+func restConfig(u config.Upstream, fullState map[string]bool, log *slog.Logger) upstream.RESTConfig {
+	return upstream.RESTConfig{
+		Name:             u.Name,
+		Endpoints:        u.Endpoints,
+		FullState:        fullState,
+		TLS:              tlsOf(u),
+		MaxReceiveSize:   int(u.MaxReceiveSize),
+		MaxRequestSize:   int(u.MaxRequestSize),
+		ConnectTimeout:   u.ConnectTimeout.Std(),
+		PollInterval:     u.Poll.Interval.Std(),
+		PollTimeout:      u.Poll.Timeout.Std(),
+		BackoffBase:      u.Backoff.Base.Std(),
+		BackoffMax:       u.Backoff.Max.Std(),
+		FailbackInterval: u.Failback.Std(),
+		Batch:            atOnce(u.Batch),
+		Logger:           log,
+	}
+}
+
+func grpcConfig(u config.Upstream, fullState map[string]bool, log *slog.Logger) upstream.Config {
+	return upstream.Config{
+		Name:             u.Name,
+		APIType:          upstream.APIType(u.APIType), // they have the same words
+		Endpoints:        u.Endpoints,
+		FullState:        fullState,
+		TLS:              tlsOf(u),
+		MaxReceiveSize:   int(u.MaxReceiveSize),
+		MaxRequestSize:   int(u.MaxRequestSize),
+		ConnectTimeout:   u.ConnectTimeout.Std(),
+		KeepaliveTime:    orNever(u.Keepalive.Time),
+		KeepaliveTimeout: u.Keepalive.Timeout.Std(),
+		BackoffBase:      u.Backoff.Base.Std(),
+		BackoffMax:       u.Backoff.Max.Std(),
+		FailbackInterval: u.Failback.Std(),
+		Batch:            atOnce(u.Batch),
+		NackWait:         u.NackWait.Std(),
+		Logger:           log,
+	}
+}
+
+// tlsOf are the files for the connections to an upstream; nil: plain text.
+func tlsOf(u config.Upstream) *tlsfiles.ClientConfig {
+	if u.TLS == nil {
+		return nil
+	}
+	return &tlsfiles.ClientConfig{
+		CAFile: u.TLS.CAFile, CertFile: u.TLS.CertFile, KeyFile: u.TLS.KeyFile,
+		ServerName: u.TLS.ServerName, Refresh: u.TLSRefresh.Std(),
+	}
+}
+
+// atOnce is a time for which something is gathered, where zero is no time and package
+// upstream takes it for its default.
+func atOnce(d config.Duration) time.Duration { return max(d.Std(), time.Nanosecond) }
+
+// orNever is a time after which something happens, where the configuration says
+// zero for never and those who are given it take zero for a default of their own.
+// gRPC's word for never is the longest time there is.
+func orNever(d config.Duration) time.Duration {
+	if d == 0 {
+		return math.MaxInt64
+	}
+	return d.Std()
+}

@@ -1,0 +1,99 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/xdsrelay/xdsrelay/internal/restjson"
+)
+
+// exchange counts the polls of one poller on their way out, and what comes back.
+type exchange struct {
+	base http.RoundTripper
+	sent func(kind RequestKind)
+
+	owed     atomic.Value // RequestKind: what the next poll says of the last response
+	received atomic.Int64 // bytes of the last response
+}
+
+func newExchange(base http.RoundTripper, sent func(RequestKind)) *exchange {
+	e := &exchange{base: base, sent: sent}
+	e.owed.Store(KindSubscribe)
+	return e
+}
+
+// answer says what the next poll tells the server. Those after it say nothing new.
+func (e *exchange) answer(kind RequestKind) { e.owed.Store(kind) }
+
+// RoundTrip implements http.RoundTripper.
+func (e *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("User-Agent", userAgent())
+	e.received.Store(0)
+	kind, _ := e.owed.Swap(KindSubscribe).(RequestKind)
+	e.sent(kind)
+	resp, err := e.base.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = &countedBody{resp.Body, &e.received}
+	return resp, nil
+}
+
+// countedBody counts what is read of a body.
+type countedBody struct {
+	io.ReadCloser
+
+	n *atomic.Int64
+}
+
+func (b *countedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.n.Add(int64(n))
+	return n, err
+}
+
+// notServed says that the server is there and does not serve the type.
+func notServed(err error) bool {
+	refused, ok := errors.AsType[*restjson.StatusError](err)
+	if !ok {
+		return false
+	}
+	switch refused.Code {
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		return true
+	}
+	return false
+}
+
+// pollReason classifies why a poll failed.
+func pollReason(err error) Reason {
+	if refused, ok := errors.AsType[*restjson.StatusError](err); ok {
+		switch refused.Code {
+		case http.StatusUnauthorized, http.StatusForbidden:
+			return ReasonDenied
+		case http.StatusRequestEntityTooLarge, http.StatusTooManyRequests:
+			return ReasonExhausted
+		case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+			return ReasonUnavailable
+		}
+		return ReasonError
+	}
+	_, unreachable := errors.AsType[unreachableError](err)
+	failed, network := errors.AsType[net.Error](err)
+	switch {
+	case errors.Is(err, restjson.ErrTooLarge):
+		return ReasonExhausted
+	case errors.Is(err, errConnectTimeout), errors.Is(err, context.DeadlineExceeded), network && failed.Timeout():
+		return ReasonTimeout
+	case unreachable:
+		return ReasonUnreachable
+	case network, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return ReasonUnavailable
+	}
+	return ReasonError
+}

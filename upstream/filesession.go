@@ -1,0 +1,310 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// FileSession feeds one Store from files: what is wanted is answered at once, and
+// told anew when the files of its type change. The Store must have streams per type
+// (cache.Source.PerType), so that a change concerns one table.
+type FileSession struct {
+	// Immutable after NewSession.
+	files *Files
+	store Store
+	*report
+	woken chan struct{} // one slot: there is another view, or another problem
+
+	started atomic.Bool
+
+	// Owned by the goroutine in Run.
+	lines []*fileLine
+}
+
+// fileLine is one of the Store's streams, that is a table of a type.
+type fileLine struct {
+	id     wire.StreamID
+	wanted map[string]struct{} // canonical names, globs and "*"
+	told   *fileType           // what the Store was told of last, nil if it was told nothing
+	whole  bool                // ... and that there is nothing else
+	// kept is what is wanted and not in the files any more, of a type that is not
+	// full-state: it stays with those who have it (RES-8).
+	kept map[string]*wire.Resource
+}
+
+// NewSession makes a session. It does nothing until Run is called. No node is needed,
+// since files say the same to everybody.
+func (f *Files) NewSession(cfg SessionConfig) (*FileSession, error) {
+	if cfg.Store == nil {
+		return nil, fmt.Errorf("upstream %q: a session needs a store", f.cfg.Name)
+	}
+	return &FileSession{
+		files: f, store: cfg.Store,
+		report: newReport(f.cfg.Name, f.cfg.Path, f.cfg.Logger, cfg), woken: make(chan struct{}, 1),
+	}, nil
+}
+
+// Reject does nothing: files have nobody who could be told (ACK-7).
+func (s *FileSession) Reject(string, uint64, string) {}
+
+// Run feeds the Store until ctx ends, whose error it returns, or until the Files are
+// closed (ErrClosed). It can be called once.
+func (s *FileSession) Run(ctx context.Context) error {
+	if !s.started.CompareAndSwap(false, true) {
+		return errRunning
+	}
+	f := s.files
+	if err := f.enter(); err != nil {
+		return err
+	}
+	defer f.leave()
+	f.mu.Lock()
+	f.sessions[s] = struct{}{}
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		delete(f.sessions, s)
+		f.mu.Unlock()
+		for _, l := range s.lines {
+			s.store.Lost(l.id)
+		}
+		s.lines = nil
+		s.turn(StateIdle)
+	}()
+	return s.loop(ctx)
+}
+
+func (s *FileSession) loop(ctx context.Context) error {
+	var batch <-chan time.Time
+	for {
+		if batch == nil {
+			s.reconcile()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.files.closing:
+			return ErrClosed
+		case <-s.woken:
+		case <-s.store.DemandChanged():
+			// What comes in the next few milliseconds is answered together.
+			if batch == nil {
+				batch = time.After(s.files.cfg.Batch)
+			}
+		case <-batch:
+			batch = nil
+		}
+	}
+}
+
+// reconcile tells the Store what it wants to know and was not told.
+func (s *FileSession) reconcile() {
+	view := s.files.view.Load()
+	wanted := s.store.Streams()
+	if view.read {
+		for _, id := range wanted {
+			s.serve(s.line(id), view)
+		}
+	}
+	s.lines = slices.DeleteFunc(s.lines, func(l *fileLine) bool {
+		if s.store.StreamWanted(l.id) {
+			return false
+		}
+		s.store.Lost(l.id)
+		return true
+	})
+	s.publish(view, len(s.lines) > 0 || (!view.read && len(wanted) > 0))
+}
+
+// line finds the line of a stream, or begins it.
+func (s *FileSession) line(id wire.StreamID) *fileLine {
+	for _, l := range s.lines {
+		if l.id == id {
+			return l
+		}
+	}
+	l := &fileLine{id: id}
+	s.lines = append(s.lines, l)
+	return l
+}
+
+// serve brings one table up to date.
+func (s *FileSession) serve(l *fileLine, view *fileView) {
+	now := view.typeOf(l.id.TypeURL)
+	s.keep(l, now) // by what was wanted until now: nobody else had it
+	names, globs, changed := s.demand(l)
+	switch {
+	case len(l.wanted) == 0:
+	case !view.complete && (l.told != now || changed):
+		s.add(l, now)
+	case !view.complete:
+	case l.told != now || !l.whole || globs:
+		s.tell(l, now)
+	case len(names) > 0:
+		s.answer(l, now, names)
+	}
+}
+
+// demand takes what changed of what is wanted, if anything did. names are those that are
+// new, and globs says that a glob or "*" is.
+func (s *FileSession) demand(l *fileLine) (names []string, globs, changed bool) {
+	var subs []wire.Subscription
+	ok := false
+	if l.wanted != nil {
+		if subs, ok = s.store.TakeDemand(l.id); !ok {
+			s.store.Lost(l.id)
+		}
+	}
+	if !ok {
+		// "*" is wanted again after it was let go, and all that it had brought with it.
+		*l = fileLine{id: l.id, wanted: make(map[string]struct{})}
+		subs = s.store.Restart(l.id, 0)
+	}
+	names, globs = l.take(subs)
+	return names, globs, len(subs) > 0
+}
+
+// take notes what is wanted from now on.
+func (l *fileLine) take(subs []wire.Subscription) (names []string, globs bool) {
+	for _, sub := range subs {
+		for _, name := range sub.Unsubscribe {
+			if key, err := keyer.Key(name); err == nil {
+				delete(l.wanted, key)
+			}
+		}
+		for _, name := range sub.Subscribe {
+			key, err := keyer.Key(name)
+			if err != nil {
+				continue // it was asked for under it, so it has one
+			}
+			l.wanted[key] = struct{}{}
+			names, globs = append(names, name), globs || collection(key)
+		}
+	}
+	maps.DeleteFunc(l.kept, func(key string, _ *wire.Resource) bool { return !l.wants(key) })
+	return names, globs
+}
+
+// tell gives the Store all that is wanted of the type, and that there is nothing else.
+func (s *FileSession) tell(l *fileLine, now *fileType) {
+	resources := now.covered(l.wanted)
+	maps.Copy(resources, l.kept)
+	r := &wire.StateResponse{
+		TypeURL: l.id.TypeURL, VersionInfo: now.state.VersionInfo, Complete: true,
+		Resources: slices.Collect(maps.Values(resources)),
+	}
+	at := s.count(l, r.Resources, 0)
+	s.judge(l, s.store.ApplyState(l.id, r, at), at)
+	l.told, l.whole = now, true
+}
+
+// keep works out what stays though it is not in the files any more.
+func (s *FileSession) keep(l *fileLine, now *fileType) {
+	if l.told == nil || l.told == now || s.files.cfg.FullState[l.id.TypeURL] {
+		return
+	}
+	before := l.told.covered(l.wanted)
+	maps.Copy(before, l.kept)
+	l.kept = make(map[string]*wire.Resource)
+	for key, r := range before {
+		if now.byKey[key] == nil && l.wants(key) {
+			l.kept[key] = r
+		}
+	}
+}
+
+// wants reports whether a canonical name is asked for, by itself or by what covers it.
+func (l *fileLine) wants(key string) bool {
+	if _, ok := l.wanted[key]; ok {
+		return true
+	}
+	cover := wildcard
+	if keyer.IsXDSTP(key) {
+		cover = keyer.GlobOf(key)
+	}
+	_, ok := l.wanted[cover]
+	return ok
+}
+
+// answer tells the Store of names that are new, and of nothing else: with many
+// thousands of names asked for one by one it would have to look at all of them for
+// each.
+func (s *FileSession) answer(l *fileLine, now *fileType, names []string) {
+	r := &wire.DeltaResponse{TypeURL: l.id.TypeURL}
+	listed := make(map[*wire.Resource]bool, len(names)) // one may have several names (RES-10)
+	for _, name := range names {
+		key, err := keyer.Key(name)
+		if err != nil {
+			continue // take has passed over it
+		}
+		found := now.named(key)
+		if found == nil {
+			found = l.kept[key]
+		}
+		switch {
+		case found == nil:
+			r.Removed = append(r.Removed, name)
+		case !listed[found]:
+			listed[found] = true
+			r.Resources = append(r.Resources, found)
+		}
+	}
+	at := s.count(l, r.Resources, len(r.Removed))
+	s.judge(l, s.store.Apply(l.id, r, at), at)
+}
+
+// add tells the Store what there is. What there is not may be in a file that has never
+// been valid: nothing is said of it (RES-2).
+func (s *FileSession) add(l *fileLine, now *fileType) {
+	resources := slices.Collect(maps.Values(now.covered(l.wanted)))
+	l.told, l.whole = now, false
+	if len(resources) == 0 {
+		return
+	}
+	at := s.count(l, resources, 0)
+	s.judge(l, s.store.Apply(l.id, &wire.DeltaResponse{TypeURL: l.id.TypeURL, Resources: resources}, at), at)
+}
+
+// count counts what the Store is told as a response.
+func (s *FileSession) count(l *fileLine, resources []*wire.Resource, removed int) time.Time {
+	now := time.Now()
+	bytes := 0
+	for _, r := range resources {
+		bytes += r.Size()
+	}
+	s.note(func(st *Status) { st.Responses++; st.LastResponse = now })
+	s.obs.ResponseReceived(l.id.TypeURL, len(resources), removed, bytes)
+	return now
+}
+
+// judge notes that the Store could not take something (ACK-6). What is cached stays.
+func (s *FileSession) judge(l *fileLine, err error, at time.Time) {
+	if err == nil {
+		return
+	}
+	s.log.Warn("state of the files rejected, keeping what is cached", "type", l.id.TypeURL, "error", detail(err))
+	rejected := &RejectedError{TypeURL: l.id.TypeURL, Err: err}
+	s.note(func(st *Status) { st.LastRejection, st.LastRejected = rejected, at })
+}
+
+// publish tells of the state: connecting as long as nothing was read, and while the
+// path is gone.
+func (s *FileSession) publish(view *fileView, wanted bool) {
+	away, last, at := s.files.away()
+	s.note(func(st *Status) { st.LastError, st.LastErrorAt = last, at })
+	switch {
+	case !wanted:
+		s.turn(StateIdle)
+	case away || !view.read:
+		s.turn(StateConnecting)
+	default:
+		s.turn(StateConnected)
+	}
+}

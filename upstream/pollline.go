@@ -1,0 +1,333 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/backoff"
+	"github.com/xdsrelay/xdsrelay/internal/restjson"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// pollLine is one of a REST session's streams through all its pollers, from when it is
+// wanted until it is not. All of it belongs to the session's owner. It is idle (no
+// poller, at zero), waiting for the next attempt (no poller), or polling.
+type pollLine struct {
+	id          wire.StreamID
+	unavailable bool // the type has no path, and the line stays idle
+
+	poller   *restjson.Poller
+	stop     context.CancelFunc
+	wg       sync.WaitGroup // the poller's goroutine
+	exchange *exchange      // of the poller
+	at       time.Time      // when to try again
+	endpoint int            // of the poller
+
+	names    map[string]struct{}
+	list     []string  // names in order; what the poller was given last
+	accepted []string  // what the last accepted response was asked for
+	awaiting bool      // the server has not answered for list
+	heard    time.Time // when this poller was answered last
+	// established: a poll of this poller was answered. refused: the server does not
+	// serve the type, until it answers.
+	established, refused bool
+	large                bool
+	discarded            string // what was logged last as not known
+
+	renewed time.Time // when it last began anew because the Store wanted it
+	renew   time.Time // when it may do so again; zero: it need not
+	backoff backoff.Backoff
+	failed  []bool // endpoints that failed since the last good poll or back-off
+}
+
+func (l *pollLine) idle() bool { return l.poller == nil && l.at.IsZero() }
+
+func (l *pollLine) standing() standing {
+	return standing{aside: l.idle(), refused: l.refused, good: l.established}
+}
+
+// silence is how long a server may take to answer what was asked last before it counts
+// as silent. While names come and go without end no answer is for all of them, and the
+// last one is never far.
+const silence = time.Second
+
+func (l *pollLine) silent(now time.Time) bool {
+	return l.poller != nil && l.awaiting && now.Sub(l.heard) > silence
+}
+
+func (s *RESTSession) newLine(id wire.StreamID) *pollLine {
+	_, ok := restjson.Path(id.TypeURL)
+	if !ok {
+		s.log.Warn("type has no REST path and cannot be asked for", "type", id.TypeURL)
+		s.obs.TypeUnavailable(id.TypeURL)
+	}
+	return &pollLine{
+		id: id, unavailable: !ok, failed: make([]bool, len(s.up.cfg.Endpoints)),
+		backoff: backoff.Backoff{Base: s.up.cfg.BackoffBase, Max: s.up.cfg.BackoffMax},
+	}
+}
+
+// start begins to poll for everything wanted at the session's endpoint.
+func (s *RESTSession) start(l *pollLine) {
+	l.at, l.endpoint = time.Time{}, s.failback.endpoint
+	l.names, l.accepted, l.heard = make(map[string]struct{}), nil, time.Time{}
+	l.take(s.store.Restart(l.id, 0))
+	if !s.store.StreamWanted(l.id) {
+		s.store.Lost(l.id) // what was only waiting to be unsubscribed went with Restart
+		return
+	}
+	s.fit(l)
+	l.list = slices.Sorted(maps.Keys(l.names))
+	ctx, stop := context.WithCancel(s.ctx)
+	l.stop = stop
+	l.exchange = newExchange(s.up.transport, func(kind RequestKind) { s.wrote(l.id.TypeURL, kind) })
+	cfg := &s.up.cfg
+	p, err := restjson.NewPoller(restjson.PollerConfig{
+		Client: &http.Client{
+			Transport: l.exchange, Timeout: cfg.PollTimeout,
+			// A poll carries the node: it goes where the configuration says and nowhere else.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		Base: s.up.bases[s.failback.endpoint], TypeURL: l.id.TypeURL, Node: s.node, Names: l.list,
+		FullState: cfg.FullState[l.id.TypeURL], Interval: cfg.PollInterval,
+		BackoffBase: cfg.BackoffBase, BackoffMax: cfg.BackoffMax,
+		Batch:       time.Nanosecond, // the session has gathered already
+		MaxResponse: int64(cfg.MaxReceiveSize), Handler: &pollHandler{s, l, ctx},
+	})
+	if err != nil {
+		// New and newLine have checked all of it.
+		s.log.Error("cannot poll", "type", l.id.TypeURL, "error", err)
+		stop()
+		s.store.Lost(l.id)
+		l.unavailable = true
+		return
+	}
+	l.poller, l.awaiting = p, true
+	l.wg.Go(func() { _ = p.Run(ctx) }) // its error is ctx's
+}
+
+// take notes what is wanted from now on.
+func (l *pollLine) take(subs []wire.Subscription) {
+	for _, sub := range subs {
+		for _, name := range sub.Unsubscribe {
+			delete(l.names, name)
+		}
+		for _, name := range sub.Subscribe {
+			l.names[name] = struct{}{}
+		}
+	}
+}
+
+// demand has the poller ask for what is wanted now. The Store may want the line to
+// begin anew, which it does at once, or after a pause.
+func (s *RESTSession) demand(l *pollLine) {
+	subs, ok := s.store.TakeDemand(l.id)
+	if !ok {
+		now := time.Now()
+		if again := l.renewed.Add(renewPause); now.Before(again) {
+			l.renew = again
+			return
+		}
+		l.renewed = now
+		s.end(l, ReasonResubscribe)
+		s.start(l)
+		return
+	}
+	if !s.store.StreamWanted(l.id) {
+		s.end(l, ReasonUnwanted)
+		return
+	}
+	l.take(subs)
+	s.fit(l)
+	list := slices.Sorted(maps.Keys(l.names))
+	if slices.Equal(list, l.list) {
+		return
+	}
+	l.list, l.awaiting = list, true
+	l.poller.SetNames(list)
+}
+
+// fit has the Store let go of names that nobody watches if a poll would pass the limit
+// (RES-17).
+func (s *RESTSession) fit(l *pollLine) {
+	limit := s.up.cfg.MaxRequestSize
+	size := l.size() + s.nodeSize
+	if size <= limit {
+		return
+	}
+	if s.store.Shed(l.id, l.id.TypeURL, size-limit+limit/8) {
+		if subs, ok := s.store.TakeDemand(l.id); ok {
+			l.take(subs)
+		}
+	}
+	if size = l.size() + s.nodeSize; size > limit && !l.large {
+		l.large = true
+		s.log.Warn("request passes the limit, and all its names are watched: sending it",
+			"type", l.id.TypeURL, "names", len(l.names), "bytes", size, "limit", limit)
+	}
+}
+
+// size is what the names take in a poll: quotes and a comma each.
+func (l *pollLine) size() int {
+	n := 0
+	for name := range l.names {
+		n += len(name) + len(`"",`)
+	}
+	return n
+}
+
+// asked gives what resource_names mean.
+func (l *pollLine) asked(names []string) []string {
+	if len(names) == 0 {
+		return []string{wildcard}
+	}
+	return names
+}
+
+// answered counts the server as there. names are what it has answered for.
+func (s *RESTSession) answered(l *pollLine, names []string, at time.Time) {
+	l.heard = at
+	if slices.Equal(l.asked(names), l.list) {
+		l.awaiting = false
+	}
+	if l.refused {
+		l.refused = false
+		s.noteTypes()
+	}
+	if l.established {
+		return
+	}
+	l.established = true
+	l.backoff.Reset()
+	clear(l.failed)
+	endpoint := s.up.cfg.Endpoints[l.endpoint]
+	s.up.found(l.endpoint, true)
+	s.failback.arrived(l.endpoint)
+	s.note(func(st *Status) { st.Streams++; st.Opened++ })
+	s.obs.StreamOpened(l.id.String(), endpoint)
+	s.log.Info("connected", "stream", l.id, "endpoint", endpoint)
+}
+
+// end stops the line's poller, if there is one, and leaves the line idle.
+func (s *RESTSession) end(l *pollLine, reason Reason) {
+	l.at, l.renew = time.Time{}, time.Time{}
+	if l.poller == nil {
+		return
+	}
+	l.stop()
+	l.wg.Wait()
+	l.poller = nil
+	s.store.Lost(l.id)
+	if l.established {
+		l.established = false
+		s.note(func(st *Status) { st.Streams-- })
+		s.obs.StreamClosed(l.id.String(), reason)
+	}
+}
+
+// lost ends the poller whose poll failed, and sees to the next (REST-3, OPS-2, LOC-6).
+// One that was good is tried again where it was. After one that was not, the other
+// endpoints have their turn: at once if this one could not be reached at all. A server
+// that only does not serve the type is left for nobody's sake.
+func (s *RESTSession) lost(l *pollLine, cause error) {
+	endpoint, good := l.endpoint, l.established
+	err := &ConnectionError{Endpoint: s.up.cfg.Endpoints[endpoint], Reason: pollReason(cause), Err: cause}
+	if !good {
+		s.obs.ConnectFailed(err.Endpoint, err.Reason)
+	}
+	first := l.backoff.Attempts == 0
+	s.end(l, err.Reason)
+	_, unreachable := errors.AsType[unreachableError](cause)
+	if unreachable {
+		s.up.found(endpoint, false)
+	}
+	atOnce := false
+	switch {
+	case notServed(cause):
+		l.refused = true
+		s.noteTypes()
+	case !good || err.Reason.repeats():
+		atOnce = s.failback.moveOn(endpoint, l.failed, unreachable)
+	}
+	var delay time.Duration
+	if !atOnce {
+		delay = l.backoff.Next()
+		s.obs.BackedOff(delay)
+	}
+	s.noteFailed(s.ctx, l.id, err, delay, first, good)
+	l.at = time.Now().Add(delay)
+	s.settle()
+}
+
+// pollHandler brings what becomes of polls to the session's owner.
+type pollHandler struct {
+	session *RESTSession
+	line    *pollLine
+	ctx     context.Context // of the poller
+}
+
+// tell has the owner run f, unless it has ended the poller.
+func (h *pollHandler) tell(f func()) {
+	select {
+	case h.session.events <- func() {
+		if h.ctx.Err() == nil {
+			f()
+		}
+	}:
+	case <-h.ctx.Done():
+	}
+}
+
+// OnResponse implements restjson.Handler.
+func (h *pollHandler) OnResponse(r *restjson.Response, names []string) error {
+	at := time.Now()
+	verdict := make(chan error, 1)
+	h.tell(func() { verdict <- h.session.respond(h.line, r, names, at) })
+	select {
+	case err := <-verdict:
+		return err
+	case <-h.ctx.Done():
+		return h.ctx.Err()
+	}
+}
+
+// OnUnchanged implements restjson.Handler. It is about what the last accepted response
+// was asked for. Servers that have nothing of the type say it at first too, to a poll
+// that presents no version: then collections were answered, and nothing was removed.
+func (h *pollHandler) OnUnchanged() {
+	at := time.Now()
+	h.tell(func() {
+		s, l := h.session, h.line
+		names := l.accepted
+		if names == nil {
+			names = l.list
+			// It cannot be rejected, there is nothing in it.
+			_ = s.store.Apply(l.id, &wire.DeltaResponse{TypeURL: l.id.TypeURL}, at)
+		}
+		s.answered(l, names, at)
+		s.settle()
+	})
+}
+
+// OnError implements restjson.Handler.
+func (h *pollHandler) OnError(err error) {
+	at := time.Now()
+	h.tell(func() {
+		s, l := h.session, h.line
+		undecodable, ok := errors.AsType[*restjson.UndecodableError](err)
+		if !ok {
+			s.lost(l, err)
+			return
+		}
+		s.note(func(st *Status) { st.Responses++; st.LastResponse = at })
+		s.obs.ResponseReceived(l.id.TypeURL, 0, 0, int(l.exchange.received.Load()))
+		s.answered(l, l.list, at)
+		s.reject(l, undecodable.Nonce, err, at)
+		s.settle()
+	})
+}

@@ -1,0 +1,489 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
+)
+
+const virtualHosts = "type.googleapis.com/envoy.config.route.v3.VirtualHost"
+
+// bed is a real store with one client, whom tests make want things.
+type bed struct {
+	*cache.Store
+
+	t      *testing.T
+	client *cache.Client
+}
+
+func newBed(t *testing.T, source cache.Source) *bed {
+	t.Helper()
+	b := &bed{t: t, Store: cache.New(cache.Limits{}, nil).Open(source)}
+	b.client = b.Join(make(chan struct{}, 1), cache.Form{})
+	return b
+}
+
+func (b *bed) want(typeURL string, names ...string) {
+	b.client.Update(cache.Change{TypeURL: typeURL, Subscribe: namesOf(names)})
+}
+
+func (b *bed) unwant(typeURL string, names ...string) {
+	b.client.Update(cache.Change{TypeURL: typeURL, Unsubscribe: namesOf(names)})
+}
+
+func namesOf(names []string) []cache.Name {
+	var out []cache.Name
+	for _, n := range names {
+		out = append(out, cache.Name{Spelling: n, Key: n})
+	}
+	return out
+}
+
+// expect compares what is cached of a type: "+present", "-absent", "?unknown".
+func (b *bed) expect(typeURL string, want ...string) {
+	b.t.Helper()
+	var got []string
+	for _, info := range b.Resources(typeURL, "") {
+		got = append(got, map[string]string{"present": "+", "absent": "-", "unknown": "?", "failed": "!"}[info.State]+info.Name)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		b.t.Errorf("cached: %v, want %v", got, want)
+	}
+	if err := b.Check(); err != nil {
+		b.t.Error(err)
+	}
+}
+
+// restServer answers polls as the test says.
+type restServer struct {
+	mu     sync.Mutex
+	polls  []*discoveryv3.DiscoveryRequest
+	at     []time.Time
+	answer func(w http.ResponseWriter, r *http.Request, poll *discoveryv3.DiscoveryRequest)
+}
+
+func (s *restServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	poll := new(discoveryv3.DiscoveryRequest)
+	if err := protojson.Unmarshal(body, poll); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	s.mu.Lock()
+	s.polls, s.at = append(s.polls, poll), append(s.at, time.Now())
+	answer := s.answer
+	s.mu.Unlock()
+	answer(w, r, poll)
+}
+
+func (s *restServer) says(answer func(w http.ResponseWriter, r *http.Request, poll *discoveryv3.DiscoveryRequest)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = answer
+}
+
+// polled copies the polls so far.
+func (s *restServer) polled() []*discoveryv3.DiscoveryRequest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.polls)
+}
+
+// holding answers with these names, and 304 to who presents the version.
+func holding(version, typeURL string, names ...string) func(http.ResponseWriter, *http.Request, *discoveryv3.DiscoveryRequest) {
+	field := "name"
+	if typeURL == endpoints {
+		field = "clusterName"
+	}
+	return func(w http.ResponseWriter, _ *http.Request, poll *discoveryv3.DiscoveryRequest) {
+		if poll.GetVersionInfo() == version {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		var resources []string
+		for _, n := range names {
+			resources = append(resources, fmt.Sprintf(`{"@type": %q, %q: %q}`, typeURL, field, n))
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"versionInfo": %q, "nonce": "n", "resources": [%s]}`, version, strings.Join(resources, ","))
+	}
+}
+
+// status answers with an HTTP status.
+func statusOf(code int) func(http.ResponseWriter, *http.Request, *discoveryv3.DiscoveryRequest) {
+	return func(w http.ResponseWriter, _ *http.Request, _ *discoveryv3.DiscoveryRequest) { w.WriteHeader(code) }
+}
+
+// hang answers nobody.
+func hang(_ http.ResponseWriter, r *http.Request, _ *discoveryv3.DiscoveryRequest) {
+	<-r.Context().Done()
+}
+
+// serveREST puts a server at a host of the network.
+func (n *network) serveREST(host string, s *restServer) (stop func()) {
+	n.t.Helper()
+	lis := bufconn.Listen(1 << 20)
+	n.mu.Lock()
+	n.hosts[host] = lis
+	n.mu.Unlock()
+	h := &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = h.Serve(lis)
+	}()
+	stop = sync.OnceFunc(func() {
+		n.mu.Lock()
+		if n.hosts[host] == lis {
+			delete(n.hosts, host)
+		}
+		n.mu.Unlock()
+		_ = h.Close()
+		<-done
+	})
+	n.t.Cleanup(stop)
+	return stop
+}
+
+// restRun is a REST session that runs until the test ends.
+type restRun struct {
+	*RESTSession
+	obs  *recorder
+	stop func()
+}
+
+func runREST(t *testing.T, n *network, store Store, hosts ...string) *restRun {
+	t.Helper()
+	u, err := NewREST(RESTConfig{Name: "rest", Endpoints: hosts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.tcp = func(ctx context.Context, _, address string) (net.Conn, error) { return n.dial(ctx, address) }
+	obs := &recorder{}
+	s, err := u.NewSession(SessionConfig{Node: &corev3.Node{Id: "relay"}, Scope: "scope", Store: store, Observer: obs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	r := &restRun{s, obs, sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run ended with %v", err)
+		}
+		u.Close()
+	})}
+	t.Cleanup(r.stop)
+	return r
+}
+
+func restSource() cache.Source {
+	full := make(map[string]bool)
+	full[clusters] = true
+	return cache.Source{FullState: full, State: true, PerType: true, Quiet: 15 * time.Second, Absent: 15 * time.Second}
+}
+
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// The cache follows what polls bring, whatever goes wrong between them.
+func TestREST3(t *testing.T) {
+	for name, f := range map[string]func(n *network, srv *restServer, b *bed){
+		"REST-3 polls keep their interval with jitter, and present the version": func(n *network, srv *restServer, b *bed) {
+			srv.says(holding("1", clusters, "a"))
+			b.want(clusters, "*")
+			r := runREST(b.t, n, b, "a:1")
+			pass(10 * time.Minute)
+			b.expect(clusters, "+a")
+			polls := srv.polled()
+			if polls[0].GetVersionInfo() != "" || len(polls[0].GetResourceNames()) != 0 || polls[0].GetNode().GetId() != "relay" {
+				b.t.Errorf("the first poll is %v", polls[0])
+			}
+			seen := make(map[time.Duration]bool)
+			for i := 1; i < len(polls); i++ {
+				d := srv.at[i].Sub(srv.at[i-1])
+				seen[d] = true
+				if d < DefaultPollInterval*3/4 || d > DefaultPollInterval*5/4 || polls[i].GetVersionInfo() != "1" {
+					b.t.Fatalf("poll %d after %v: %v", i, d, polls[i])
+				}
+			}
+			if len(seen) < 10 {
+				b.t.Errorf("only %d different intervals", len(seen))
+			}
+			if st := r.Status(); st.State != StateConnected || st.Streams != 1 || st.Acks != 1 || st.Responses != 1 || st.Requests != uint64(len(polls)) {
+				b.t.Errorf("status %+v", st)
+			}
+		},
+		"REST-3 ACK-4 an outage keeps the cache, backs off, and ends with everything asked anew": func(n *network, srv *restServer, b *bed) {
+			stop := n.serveREST("a:1", srv)
+			srv.says(holding("1", clusters, "a", "b"))
+			b.want(clusters, "*")
+			r := runREST(b.t, n, b, "a:1")
+			pass(time.Second)
+			stop()
+			pass(time.Hour)
+			b.expect(clusters, "+a", "+b")
+			st := r.Status()
+			if st.State != StateConnecting || st.LastError.Reason != ReasonUnreachable || st.Lost != 1 {
+				b.t.Errorf("during the outage: %+v", st)
+			}
+			if got := len(n.dialled("a:1")); got < 100 || got > 1000 {
+				b.t.Errorf("%d attempts in an hour", got)
+			}
+			srv.says(holding("1", clusters, "b", "c"))
+			n.serveREST("a:1", srv)
+			pass(time.Minute)
+			b.expect(clusters, "+b", "+c")
+			if got := r.Status().State; got != StateConnected {
+				b.t.Errorf("state %s", got)
+			}
+		},
+		"RES-7 a name that is not answered is absent after its time, RES-8 one that was stays": func(n *network, srv *restServer, b *bed) {
+			srv.says(holding("1", endpoints, "a"))
+			b.want(endpoints, "a", "b")
+			runREST(b.t, n, b, "a:1")
+			pass(14 * time.Second)
+			b.expect(endpoints, "+a", "?b")
+			pass(2 * time.Second)
+			b.expect(endpoints, "+a", "-b")
+			srv.says(holding("2", endpoints, "b"))
+			pass(time.Minute)
+			b.expect(endpoints, "+a", "+b")
+		},
+		"RES-7 nothing is absent because a poll hangs": func(n *network, srv *restServer, b *bed) {
+			// Of another type answers come all the while.
+			hanging := func(answer func(http.ResponseWriter, *http.Request, *discoveryv3.DiscoveryRequest)) {
+				srv.says(func(w http.ResponseWriter, r *http.Request, poll *discoveryv3.DiscoveryRequest) {
+					if poll.GetTypeUrl() == clusters {
+						holding("1", clusters, "c")(w, r, poll)
+						return
+					}
+					answer(w, r, poll)
+				})
+			}
+			hanging(holding("1", endpoints, "a"))
+			b.want(endpoints, "a")
+			b.want(clusters, "*")
+			r := runREST(b.t, n, b, "a:1")
+			pass(time.Second)
+			hanging(hang)
+			b.want(endpoints, "b")
+			pass(10 * time.Minute)
+			b.expect(endpoints, "+a", "?b")
+			if st := r.Status(); st.LastError == nil || st.LastError.Reason != ReasonTimeout {
+				b.t.Errorf("last error %v, want a timeout", st.LastError)
+			}
+			hanging(holding("1", endpoints, "a"))
+			pass(3 * time.Minute)
+			b.expect(endpoints, "+a", "-b")
+		},
+		"SUB-12 wildcard and names have polls of their own": func(n *network, srv *restServer, b *bed) {
+			srv.says(func(w http.ResponseWriter, r *http.Request, poll *discoveryv3.DiscoveryRequest) {
+				if len(poll.GetResourceNames()) == 0 {
+					holding("1", clusters, "a")(w, r, poll)
+					return
+				}
+				holding("1", clusters, poll.GetResourceNames()...)(w, r, poll)
+			})
+			b.want(clusters, "*", "x")
+			runREST(b.t, n, b, "a:1")
+			pass(time.Second)
+			b.expect(clusters, "+a", "+x")
+		},
+		"ACK-6 what is rejected is told with the next poll, once, and the version before it": func(n *network, srv *restServer, b *bed) {
+			srv.says(holding("1", clusters, "a"))
+			b.want(clusters, "*")
+			r := runREST(b.t, n, b, "a:1")
+			pass(time.Second)
+			srv.says(holding("2", clusters, "b", "b"))
+			pass(20 * time.Second)
+			b.expect(clusters, "+a")
+			last := srv.polled()[len(srv.polled())-1]
+			if last.GetVersionInfo() != "1" || last.GetResponseNonce() != "n" || !strings.Contains(last.GetErrorDetail().GetMessage(), "occurs twice") {
+				b.t.Errorf("the NACK is %v", last)
+			}
+			st := r.Status()
+			if st.Nacks == 0 || st.LastRejection == nil || st.State != StateConnected {
+				b.t.Errorf("status %+v", st)
+			}
+		},
+		"VAR-5 a type without a path, one that is not served, and one of which there is nothing": func(n *network, srv *restServer, b *bed) {
+			srv.says(func(w http.ResponseWriter, r *http.Request, poll *discoveryv3.DiscoveryRequest) {
+				switch poll.GetTypeUrl() {
+				case clusters:
+					holding("1", clusters, "a")(w, r, poll)
+				case endpoints:
+					statusOf(http.StatusNotFound)(w, r, poll)
+				default:
+					statusOf(http.StatusNotModified)(w, r, poll)
+				}
+			})
+			b.want(clusters, "*")
+			b.want(endpoints, "x")
+			b.want(virtualHosts, "a/b")
+			b.want("type.googleapis.com/envoy.config.listener.v3.Listener", "*")
+			r := runREST(b.t, n, b, "a:1", "b:1")
+			pass(time.Minute)
+			b.expect(clusters, "+a")
+			b.expect(endpoints, "?x")
+			b.expect(virtualHosts, "?a/b")
+			st := r.Status()
+			if st.State != StateConnected || st.Endpoint != "a:1" {
+				b.t.Errorf("LOC-6: one type that is not served made it %s at %s", st.State, st.Endpoint)
+			}
+			if !slices.Equal(st.Quarantined, []string{endpoints}) || !slices.Equal(st.Unavailable, []string{virtualHosts}) {
+				b.t.Errorf("quarantined %v, unavailable %v", st.Quarantined, st.Unavailable)
+			}
+			b.unwant(virtualHosts, "a/b")
+			pass(time.Second)
+		},
+		"nothing is polled that nobody wants": func(n *network, srv *restServer, b *bed) {
+			srv.says(holding("1", endpoints))
+			b.want(endpoints, "a")
+			r := runREST(b.t, n, b, "a:1")
+			pass(time.Minute)
+			b.expect(endpoints, "-a")
+			b.unwant(endpoints, "a") // what is absent is let go of at once
+			pass(time.Second)
+			before := len(srv.polled())
+			pass(time.Hour)
+			if got := len(srv.polled()) - before; got > 0 || r.Status().State != StateIdle {
+				b.t.Errorf("%d polls, state %s", got, r.Status().State)
+			}
+			b.want(endpoints, "b")
+			pass(time.Minute)
+			b.expect(endpoints, "-b")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n, srv := newNetwork(t), &restServer{}
+				n.serveREST("a:1", srv)
+				f(n, srv, newBed(t, restSource()))
+			})
+		})
+	}
+}
+
+// An endpoint that cannot be reached, or fails, is left for the next one at once; the
+// better one is taken again when it is back.
+func TestLOC6RESTFailover(t *testing.T) {
+	for name, fail := range map[string]func(n *network, stop func(), srv *restServer){
+		"unreachable":  func(_ *network, stop func(), _ *restServer) { stop() },
+		"black hole":   func(n *network, stop func(), _ *restServer) { stop(); n.blackHole("a:1") },
+		"out of order": func(_ *network, _ func(), srv *restServer) { srv.says(statusOf(http.StatusServiceUnavailable)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n, first, second := newNetwork(t), &restServer{}, &restServer{}
+				stop := n.serveREST("a:1", first)
+				n.serveREST("b:1", second)
+				first.says(holding("1", clusters, "a"))
+				second.says(holding("1", clusters, "b"))
+				b := newBed(t, restSource())
+				b.want(clusters, "*")
+				r := runREST(t, n, b, "a:1", "b:1")
+				pass(time.Second)
+				b.expect(clusters, "+a")
+				fail(n, stop, first)
+				pass(time.Minute)
+				b.expect(clusters, "+b") // the same version, and other contents
+				if st := r.Status(); st.Endpoint != "b:1" && name != "out of order" {
+					t.Errorf("at %s", st.Endpoint)
+				}
+				first.says(holding("1", clusters, "a"))
+				n.serveREST("a:1", first)
+				pass(20 * DefaultFailbackInterval)
+				b.expect(clusters, "+a")
+				if st := r.Status(); st.Endpoint != "a:1" || st.State != StateConnected || st.EndpointChanges < 2 {
+					t.Errorf("after the return: %s at %s after %d changes", st.State, st.Endpoint, st.EndpointChanges)
+				}
+			})
+		})
+	}
+}
+
+// A request that would be too large loses the names that nobody watches.
+func TestRES17RESTShed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, srv := newNetwork(t), &restServer{}
+		srv.says(func(w http.ResponseWriter, r *http.Request, poll *discoveryv3.DiscoveryRequest) {
+			holding(fmt.Sprint(len(poll.GetResourceNames())), endpoints, poll.GetResourceNames()...)(w, r, poll)
+		})
+		n.serveREST("a:1", srv)
+		b := newBed(t, restSource())
+		r := runREST(t, n, b, "a:1")
+		r.up.cfg.MaxRequestSize = 200
+		name := func(i int) string { return fmt.Sprintf("a-name-of-24-bytes-%05d", i) }
+		for i := range 20 {
+			b.want(endpoints, name(i))
+			pass(time.Second)
+			if i > 0 {
+				b.unwant(endpoints, name(i-1))
+			}
+		}
+		for _, poll := range srv.polled() {
+			if got := len(poll.GetResourceNames()); got > 9 {
+				t.Fatalf("a poll for %d names", got)
+			}
+		}
+		pass(time.Minute)
+		if got := b.Resources(endpoints, name(19)); len(got) != 1 || got[0].State != "present" {
+			t.Errorf("the name that is watched: %v", got)
+		}
+	})
+}
+
+func TestNewREST(t *testing.T) {
+	for name, tt := range map[string]struct {
+		cfg  RESTConfig
+		want string
+	}{
+		"no endpoints":      {RESTConfig{}, "no endpoints"},
+		"no port":           {RESTConfig{Endpoints: []string{"a"}}, "missing port"},
+		"negative interval": {RESTConfig{Endpoints: []string{"a:1"}, PollInterval: -1}, "poll interval is negative"},
+		"TLS files":         {RESTConfig{Endpoints: []string{"a:1"}, TLS: &tlsfiles.ClientConfig{CertFile: "x"}}, "needs a key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.cfg.Name = "x"
+			if u, err := NewREST(tt.cfg); u != nil || err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), `upstream "x"`) {
+				t.Errorf("NewREST gave %v and %v, want %q", u, err, tt.want)
+			}
+		})
+	}
+	u, err := NewREST(RESTConfig{Endpoints: []string{"a:1"}, MaxRequestSize: 100, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.Close()
+	if _, err := u.NewSession(SessionConfig{}); err == nil || !strings.Contains(err.Error(), "needs a store") {
+		t.Errorf("without a store: %v", err)
+	}
+	node := &corev3.Node{Id: strings.Repeat("n", 100)}
+	if _, err := u.NewSession(SessionConfig{Store: newStore(), Node: node}); err == nil || !strings.Contains(err.Error(), "leaves too little") {
+		t.Errorf("a large node: %v", err)
+	}
+}
