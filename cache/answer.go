@@ -67,7 +67,7 @@ func (f *cursor) lookup(key string) (e *entry, willTell bool) {
 		return nil, false
 	case e.dead:
 		return nil, e.changed > f.removed
-	case e.state == relayed:
+	case e.state == relayed && !(f.watch.full && e.listed() != nil):
 		return nil, true // with the content, which the server was asked for
 	}
 	return e, false

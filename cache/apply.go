@@ -214,7 +214,7 @@ func (u *update) bare(t *table, key string, r *wire.Resource) {
 	if e := t.entries[key]; e != nil {
 		e.mark = t.mark
 	}
-	if !t.heartbeat(key, r, u.received) && u.state == nil {
+	if !u.heartbeat(t, key, r) && u.state == nil {
 		u.remove(t, key, r.Name)
 	}
 }

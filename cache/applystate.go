@@ -28,13 +28,20 @@ func (s *Store) ApplyState(stream wire.StreamID, r *wire.StateResponse, received
 	return s.apply(stream, u)
 }
 
+// heartbeats reports whether a response is of nothing else: it is no list, and says
+// nothing about what there is (TTL-3).
+func (u *update) heartbeats() bool {
+	r := u.state
+	return !r.Complete && len(r.Resources) > 0 && !slices.ContainsFunc(r.Resources, (*wire.Resource).HasPayload)
+}
+
 // conclude draws from a response what it says without saying it. One with a bad
 // name in it is rejected, so what that may have stood for stays.
 func (u *update) conclude(t *table) {
 	if u.state.Complete {
 		u.unsolicited = 0 // the source says everything, whoever asks
 	}
-	if len(u.bad) > 0 {
+	if len(u.bad) > 0 || u.heartbeats() {
 		return
 	}
 	if u.lists(t) {
@@ -47,15 +54,9 @@ func (u *update) conclude(t *table) {
 	t.noteVersion(u.state.VersionInfo)
 }
 
-// lists reports whether what a response does not hold is gone. One of nothing but
-// heartbeats is no list: servers send them for those resources alone that have a ttl.
+// lists reports whether what a response does not hold is gone.
 func (u *update) lists(t *table) bool {
-	r := u.state
-	if r.Complete {
-		return true
-	}
-	return t.store.source.FullState[t.typeURL] && (len(r.Resources) == 0 ||
-		slices.ContainsFunc(r.Resources, (*wire.Resource).HasPayload))
+	return u.state.Complete || t.store.source.FullState[t.typeURL]
 }
 
 func (u *update) concludeWildcard(t *table) {

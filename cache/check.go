@@ -51,7 +51,7 @@ func (c *checker) that(ok bool, format string, args ...any) {
 // check verifies one table and returns its resources and bytes.
 func (t *table) check() (resources, bytes int64, err error) {
 	c := &checker{}
-	interests, watchers := 0, int64(0)
+	interests, watchers, lives := 0, int64(0), 0
 	pending := make(map[*interest]bool)
 	for at, i := range t.pending {
 		c.that(!pending[i], "%q is pending twice", i.name())
@@ -78,6 +78,9 @@ func (t *table) check() (resources, bytes int64, err error) {
 			c.that(e.member(), "%q is watched, and nobody is asked", key)
 		}
 		e.checkLife(c, t)
+		if e.life != nil {
+			lives++
+		}
 		_, loose := t.loose[keyer.GlobOf(key)][e]
 		c.that(e.loose == loose && !(loose && e.coll != nil), "%q: loose %t, listed %t, collection %t", key, e.loose, loose, e.coll != nil)
 		if e.interest != nil {
@@ -98,6 +101,7 @@ func (t *table) check() (resources, bytes int64, err error) {
 		"counted %d resources of %d bytes and %d watchers, found %d of %d and %d",
 		t.resources, t.bytes, t.watchers, resources, bytes, watchers)
 	t.checkStates(c)
+	c.that(lives == t.lives, "%d lifetimes counted as %d", lives, t.lives)
 	c.that(interests == t.interests, "counted %d interests, found %d", t.interests, interests)
 	c.that(interests == 0 || t.assigned, "wanted, but on no stream")
 	t.checkClocks(c)
@@ -157,7 +161,7 @@ func (coll *collection) check(c *checker, key string) {
 
 // checkStates verifies what is kept up for state-of-the-world clients.
 func (coll *collection) checkStates(c *checker) {
-	states, kept := 0, 0
+	states, kept, listed := 0, 0, 0
 	for _, f := range coll.followers {
 		if f.client.form.State {
 			states++
@@ -167,6 +171,9 @@ func (coll *collection) checkStates(c *checker) {
 	for e := coll.live.head; e != nil; e = e.next {
 		total = total.plus(e.sum)
 		c.that(e.last == nil, "%q: %q is there and keeps what it was", coll.key, e.key)
+		if e.listed() != nil {
+			listed++
+		}
 	}
 	for e := coll.tombs.head; e != nil; e = e.next {
 		if e.last != nil {
@@ -177,7 +184,7 @@ func (coll *collection) checkStates(c *checker) {
 	c.that(kept == coll.kept, "%q: %d kept tombstones counted as %d", coll.key, kept, coll.kept)
 	c.that(coll.table.states == 0 || total == coll.sum, "%q: sum %s, found %s", coll.key, coll.sum, total)
 	for _, body := range []*wire.Body{coll.bodies.bare, coll.bodies.wrapped} {
-		c.that(body == nil || (states > 0 && body.Resources() == coll.live.len), "%q: a list that nobody needs, or of other members", coll.key)
+		c.that(body == nil || (states > 0 && body.Resources() == listed), "%q: a list that nobody needs, or of other members", coll.key)
 	}
 }
 
@@ -262,6 +269,7 @@ func (e *entry) checkLife(c *checker, t *table) {
 	c.that(l.beat <= t.store.beats, "%q had a heartbeat in the future", e.key)
 	c.that((l.place > 0) == (e.there() && l.ttl > 0), "%q is %s with a ttl of %v, but at %d in the heap", e.key, e.state, l.ttl, l.place)
 	c.that((l.passed != nil) == (e.state == relayed), "%q is %s, passed on: %t", e.key, e.state, l.passed != nil)
+	c.that(l.passed == nil || l.passed.list == nil || e.inLists(), "%q is kept for lists that nobody is sent", e.key)
 	c.that(e.there() || (e.dead && l.expired), "%q has a lifetime, but is %s", e.key, e.state)
 	c.that(!l.listed || e.member(), "%q has a heartbeat listed, but is no member", e.key)
 }

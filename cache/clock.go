@@ -1,29 +1,39 @@
 package cache
 
 import (
+	"iter"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// clock says since when a name is asked for on the present stream. Answered and
-// dropped ones stay in the queue until their time has come, which is soon.
+// clock says since when a name or a collection is asked for on the present stream.
+// A server that is shown what is held need not say anything of a collection that has
+// not changed. Answered and dropped ones stay in the queue until their time has come, which is soon.
 type clock struct {
 	interest *interest
 	number   uint32 // void if the interest has another
 	since    time.Time
 }
 
-// startClock is called when a name is subscribed to. What is known already needs
+// open reports whether the server has not answered it yet.
+func (i *interest) open() bool {
+	if i.coll != nil {
+		return !i.coll.synced && i.coll.answered.IsZero()
+	}
+	return i.entry.state == unknown
+}
+
+// startClock is called when it is subscribed to. What is known already needs
 // none: the clock never takes anything away.
 func (i *interest) startClock(now time.Time) {
 	t := i.table
-	if t.store.source.Absent <= 0 || t.withheld || i.entry == nil || i.entry.state != unknown {
+	if t.store.source.Absent <= 0 || t.withheld || !i.open() {
 		return
 	}
 	t.asks++
 	i.asked = t.asks
-	i.entry.overdue = false
+	i.late(false)
 	t.clocks = append(t.clocks, clock{i, i.asked, now})
 	t.store.waiting[t] = struct{}{}
 }
@@ -47,21 +57,46 @@ func (s *Store) Withhold(stream wire.StreamID, typeURL string, withheld bool) {
 	t.withheld = withheld
 	t.stopClocks()
 	now := t.store.cache.now()
-	for _, e := range t.entries {
-		e.overdue = false
-		if i := e.interest; i != nil && i.subscribed {
+	for i := range t.all() {
+		i.late(false)
+		if i.subscribed {
 			i.startClock(now)
 		}
 	}
 }
 
-// runs reports whether the name is still waited for.
-func (k clock) runs() bool {
-	i := k.interest
-	return i.subscribed && i.asked == k.number && i.alive() && i.entry.state == unknown
+// all are the interests of the table.
+func (t *table) all() iter.Seq[*interest] {
+	return func(yield func(*interest) bool) {
+		for _, c := range t.colls {
+			if !yield(c.interest) {
+				return
+			}
+		}
+		for _, e := range t.entries {
+			if e.interest != nil && !yield(e.interest) {
+				return
+			}
+		}
+	}
 }
 
-// expireClocks does what is due for the names that were not answered in time
+// late notes whether it was asked for long ago.
+func (i *interest) late(overdue bool) {
+	if i.coll != nil {
+		i.coll.overdue = overdue
+	} else {
+		i.entry.overdue = overdue
+	}
+}
+
+// runs reports whether it is still waited for.
+func (k clock) runs() bool {
+	i := k.interest
+	return i.subscribed && i.asked == k.number && i.alive() && i.open()
+}
+
+// expireClocks does what is due for what was not answered in time
 // (RES-7), and returns when the next one is, zero if none waits. The queue is in the
 // order of time.
 func (t *table) expireClocks(now time.Time) time.Time {
@@ -73,22 +108,29 @@ func (t *table) expireClocks(now time.Time) time.Time {
 		t.clocks[0] = clock{}
 		t.clocks = t.clocks[1:]
 		if k.runs() {
-			t.expire(k.interest.entry, now)
+			t.expire(k.interest, now)
 		}
 	}
 	t.stopClocks()
 	return time.Time{}
 }
 
-// expire ends the waiting for a name. An incremental server must answer a name that
-// does not exist; where it does not, nobody is told so, but nobody waits.
-func (t *table) expire(e *entry, now time.Time) {
-	if t.store.source.State {
-		t.unset(e, absent, nil, now)
+// expire ends the waiting for a name or a collection. An incremental server must
+// answer a name that does not exist; where it does not, nobody is told so, but nobody
+// waits. Nor does its silence say what members a collection has.
+func (t *table) expire(i *interest, now time.Time) {
+	if t.store.source.State && i.coll == nil {
+		t.unset(i.entry, absent, nil, now)
 		return
 	}
-	e.overdue = true
-	for _, sub := range e.subs {
+	i.late(true)
+	if i.coll != nil {
+		for _, f := range i.coll.followers {
+			t.store.wake(f.watch)
+		}
+		return
+	}
+	for _, sub := range i.entry.subs {
 		t.store.wake(sub.watch)
 	}
 }
@@ -96,6 +138,10 @@ func (t *table) expire(e *entry, now time.Time) {
 // awaited reports whether word of the name may still come soon (RES-2). While the
 // stream is down it may.
 func (e *entry) awaited() bool { return e.state == unknown && !e.overdue }
+
+// awaited reports whether word of members may still come soon (RES-2), though none has
+// on this stream, or the server is not done.
+func (c *collection) awaited() bool { return !c.synced && !c.overdue }
 
 func (t *table) checkClocks(c *checker) {
 	running := make(map[*interest]bool)
@@ -109,9 +155,10 @@ func (t *table) checkClocks(c *checker) {
 	}
 	_, waiting := t.store.waiting[t]
 	c.that(waiting == (len(t.clocks) > 0), "%d clocks, and somebody looks: %t", len(t.clocks), waiting)
-	for key, e := range t.entries {
-		if t.store.source.Absent > 0 && !t.withheld && e.awaited() && e.interest != nil && e.interest.subscribed {
-			c.that(running[e.interest], "%q is waited for without a clock", key)
+	for i := range t.all() {
+		overdue := (i.coll != nil && i.coll.overdue) || (i.entry != nil && i.entry.overdue)
+		if t.store.source.Absent > 0 && !t.withheld && i.open() && !overdue && i.subscribed {
+			c.that(running[i], "%q is waited for without a clock", i.name())
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,7 +118,7 @@ func TestRES7Absent(t *testing.T) {
 			wait(absentAfter)
 			b.store.Settle(time.Now())
 			b.check()
-			b.expectAll(c.told(), "EDS -a -b")
+			b.expectAll(strings.Fields(strings.Join(c.told(), " ")), "EDS", "-a", "-b")
 		})
 	})
 	t.Run("RES-2 an incremental server is waited for no longer, and nothing is said", func(t *testing.T) {
@@ -151,6 +152,33 @@ func TestRES7Absent(t *testing.T) {
 			if e.awaited() {
 				t.Error("awaited though answered")
 			}
+		})
+	})
+	t.Run("RES-2 RES-12 a collection of which the server has nothing to say", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBedOf(t, Limits{}, Source{Quiet: quiet, Absent: absentAfter, FullState: map[string]bool{cds: true}})
+			c := b.joinAs(bareForm)
+			c.show(cds, "old", globG, "a")
+			b.connect(0)
+			b.says(cds, "+a@1", "+"+nameG1+"@1")
+			b.expect(c.lists())
+			b.store.Lost(streamOf(0)) // before its quiet time was over
+			wait(time.Hour)
+			b.store.Settle(time.Now())
+			b.expect(c.lists())
+			b.connect(0) // shows what is held
+			asked := time.Now()
+			if at := b.store.Settle(asked); !at.Equal(asked.Add(absentAfter)) {
+				t.Fatalf("waits until %v, want %v", at, asked.Add(absentAfter))
+			}
+			c.rang()
+			wait(absentAfter)
+			b.store.Settle(time.Now())
+			b.check()
+			if !c.rang() {
+				t.Error("not woken")
+			}
+			b.expect(c.lists(), "CDS a1 "+nameG1+"1")
 		})
 	})
 }

@@ -23,6 +23,10 @@ type Batch struct {
 	// it only answers a subscription.
 	Received time.Time
 	Merged   int // changes that later ones replaced before they were sent
+	// Heartbeats says that there is nothing else in it, in the state-of-the-world form
+	// (TTL-3). SystemVersion is then empty: a client takes a heartbeat for one by the
+	// version_info that it holds, which is the last one that it accepted.
+	Heartbeats bool
 	// Store is where it comes from, and Last the number of the youngest change in
 	// it (Store.Sequence).
 	Store *Store

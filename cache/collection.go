@@ -40,6 +40,7 @@ type collection struct {
 	moved     bool   // in store.moved
 	beaten    bool   // in store.beaten
 	timed     int    // followers that can do ttl
+	lifted    uint64 // number of the last time that a member's ttl was taken back (Store.beats)
 	relayed   int    // members that are not kept (TTL-5)
 
 	// For state-of-the-world clients.
@@ -53,6 +54,7 @@ type collection struct {
 	// type's first response on the present stream, and of the last one that
 	// confirmed a member; both zero until then.
 	synced             bool
+	overdue            bool // asked for long ago on the present stream, and not answered
 	answered, progress time.Time
 	epoch              uint32 // members of another epoch are stale
 	stale              int
@@ -229,6 +231,9 @@ type cursor struct {
 	tomb    *entry // the tombstone with number removed, likewise
 	beats   uint64 // last heartbeat of a member that the client was told (TTL-3)
 	judged  uint64 // last removal that was looked at for what expired
+	lifted  uint64 // last ttl taken back that it knows of, in the state of the world (TTL-4)
+	// What expired and was not told before, by key: a list must come without it.
+	owed map[string]bool
 
 	seen    uint64 // coll.changes when it was last level with the collection
 	since   int    // changes sent since then
@@ -248,7 +253,7 @@ func (c *collection) follow(w *watch, spelling string) *cursor {
 	f := &cursor{
 		client: w.client, watch: w, coll: c, pos: len(c.followers), name: spelling,
 		born: n, removed: n, seen: c.changes, renamed: asked(spelling, c.key) != c.key,
-		beats: c.table.store.beats, judged: n,
+		beats: c.table.store.beats, judged: n, lifted: c.table.store.beats,
 	}
 	c.followers = append(c.followers, f)
 	if w.client.form.TTL {
@@ -259,7 +264,7 @@ func (c *collection) follow(w *watch, spelling string) *cursor {
 		c.table.counted(1)
 	}
 	c.interest.want()
-	c.lack()
+	c.lack(w)
 	return f
 }
 
@@ -280,6 +285,7 @@ func (f *cursor) unfollow() {
 		c.letGoPassed()
 		if c.states == 0 {
 			c.bodies.bare, c.bodies.wrapped = nil, nil
+			c.unlist()
 		}
 	}
 	if last == 0 {
@@ -295,7 +301,7 @@ func (f *cursor) repeat() {
 	f.born = f.coll.table.store.seq
 	f.seen, f.since = f.coll.changes, 0
 	f.told = false
-	f.coll.lack()
+	f.coll.lack(f.watch)
 	for key := range f.versions {
 		f.versions[key] = "" // it may hold it still, or have forgotten it (RES-15)
 	}
@@ -319,6 +325,9 @@ func (f *cursor) passed(e *entry) bool {
 // that ended: what the client was sent by it, and what was not compared yet.
 func (f *cursor) inherit(o *cursor) {
 	f.reached, f.removed = max(f.reached, o.reached, o.sent), min(f.removed, o.removed)
+	for key := range o.owed {
+		f.owe(key)
+	}
 	for key := range o.versions {
 		if e := f.coll.table.entries[key]; e == nil || !f.passed(e) {
 			f.mayHold(key)
@@ -367,7 +376,7 @@ func (f *cursor) spellKey(key string) string {
 // addsDue and removalsDue report what Collect would find.
 func (f *cursor) addsDue() bool {
 	t := f.coll.live.tail
-	return (t != nil && t.changed > f.sent) || (!f.told && f.coll.knownEmpty())
+	return (t != nil && t.changed > f.sent) || (!f.told && f.coll.knownEmpty()) || f.liftDue()
 }
 
 func (f *cursor) removalsDue() bool {

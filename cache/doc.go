@@ -49,6 +49,8 @@
 // and acknowledged it; until then tombstones keep their bytes (ADS-1). Versions are
 // sums of the members' digests (ACK-4).
 //
+// Who is told everything each time, as one who polls, takes a [Snapshot] instead.
+//
 // # Locks
 //
 // One RWMutex per store guards its tables and, against the session, the state of

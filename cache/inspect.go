@@ -17,6 +17,7 @@ type Info struct {
 	Error      string
 	Bytes      int
 	Updated    time.Time // of the last change; zero if there was none
+	Expires    time.Time // when its ttl runs out; zero if it has none (TTL-2)
 	Watchers   int       // clients that subscribed to it by name
 	Collection string    // that it is a member of
 	Resource   *wire.Resource
@@ -54,6 +55,9 @@ func (t *table) info(e *entry) Info {
 	}
 	if e.res != nil {
 		i.Version, i.Bytes = e.version(), e.res.Size()
+	}
+	if e.life != nil && e.there() && e.life.ttl > 0 {
+		i.Expires = e.life.deadline
 	}
 	if e.err != nil {
 		i.Error = e.err.Code.String() + ": " + e.err.Message

@@ -7,7 +7,7 @@ func join(batches []*Batch, s survey, clients []*Client) []*Batch {
 	for len(batches) > 0 {
 		b := batches[0]
 		d := s.of(b.TypeURL)
-		if !d.full || d.watches == 1 {
+		if !d.full || d.watches == 1 || b.Heartbeats {
 			all, batches = append(all, b), batches[1:]
 			continue
 		}

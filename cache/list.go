@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -27,13 +28,13 @@ func (p *pass) list(w *watch, d *due, upTo uint64) {
 			SystemVersion: w.version(sumAll(removed)), Store: w.client.store,
 		}
 		p.out = append(p.out, p.cur)
-		if alone && w.wildcardOnly() {
+		if alone && w.wildcardOnly() && !w.hasTTLs() {
 			p.cur.Body.AddBody(w.wildcard.coll.body(w.client.form.Wrapped))
 		} else {
-			l := lister{batch: p.cur, wrapped: w.client.form.Wrapped, names: make(map[string]bool)}
+			l := lister{pass: p, wrapped: w.client.form.Wrapped, names: make(map[string]bool)}
 			l.watch(w)
 			for _, k := range removed {
-				l.add(k.res, k.name)
+				l.add(k.res, k.name, 0)
 			}
 		}
 	}
@@ -51,7 +52,7 @@ func sumAll(removed []kept) sum {
 
 // lister writes a list.
 type lister struct {
-	batch   *Batch
+	pass    *pass
 	wrapped bool
 	names   map[string]bool
 }
@@ -59,11 +60,11 @@ type lister struct {
 func (l *lister) watch(w *watch) {
 	for _, spelling := range slices.Sorted(maps.Keys(w.names)) {
 		switch e := w.names[spelling].entry; {
-		case e.state != present:
+		case e.listed() == nil:
 		case e.alias:
-			l.add(e.res, e.res.Name)
+			l.entry(e, e.servedName())
 		default:
-			l.add(e.res, spelling)
+			l.entry(e, spelling)
 		}
 	}
 	for _, spelling := range slices.Sorted(maps.Keys(w.globs)) {
@@ -77,13 +78,15 @@ func (l *lister) watch(w *watch) {
 // members adds those that the client is not served by name.
 func (l *lister) members(w *watch, f *cursor) {
 	for e := f.coll.live.head; e != nil; e = e.next {
-		if e.res != nil && !w.named(e.key) {
-			l.add(e.res, f.spell(e))
+		if e.listed() != nil && !w.named(e.key) {
+			l.entry(e, f.spell(e))
 		}
 	}
 }
 
-func (l *lister) add(r *wire.Resource, name string) {
+func (l *lister) entry(e *entry, name string) { l.add(e.listed(), name, l.pass.remaining(e)) }
+
+func (l *lister) add(r *wire.Resource, name string, ttl time.Duration) {
 	if !l.wrapped {
 		name = r.Name // a bare payload carries the server's spelling (NAME-4)
 	}
@@ -92,9 +95,9 @@ func (l *lister) add(r *wire.Resource, name string) {
 	}
 	l.names[name] = true
 	if l.wrapped {
-		l.batch.Body.AddWrapped(r, name)
+		l.pass.cur.Body.AddWrappedTTL(r, name, ttl)
 	} else {
-		l.batch.Body.AddAny(r)
+		l.pass.cur.Body.AddAny(r)
 	}
 }
 
@@ -114,7 +117,7 @@ func (p *pass) listed(w *watch, upTo uint64) {
 			continue
 		}
 		p.taken(sub.entry, sub.pushed)
-		sub.last, sub.dirty, sub.pushed = nil, false, false
+		sub.last, sub.dirty, sub.pushed, sub.beat = nil, false, false, false
 		sub.holds = sub.entry.there()
 	}
 	clear(w.dirty[len(dirty):])
@@ -137,14 +140,17 @@ func (p *pass) levelled(w *watch, f *cursor, upTo uint64) {
 			f.since++
 		}
 		f.sent, f.at = e.changed, e
+		f.settled(e.key)
 	}
 	for e := c.tombs.after(f.removed, f.tomb, c); e != nil && e.changed <= upTo; e = e.next {
 		p.taken(e, true)
 		f.since++
 		f.removed, f.tomb = e.changed, e
+		f.settled(e.key)
 	}
 	f.removed = max(f.removed, min(c.floor, upTo))
 	f.told, f.versions = true, nil
+	f.retimed()
 	p.level(w, f)
 }
 
@@ -170,12 +176,12 @@ func (c *collection) body(wrapped bool) *wire.Body {
 	}
 	var b wire.Builder
 	for e := c.live.head; e != nil; e = e.next {
-		switch {
-		case e.res == nil: // not kept (TTL-5), and asked for anew
+		switch r := e.listed(); {
+		case r == nil: // not kept (TTL-5), and asked for anew
 		case wrapped:
-			b.AddWrapped(e.res, "")
+			b.AddWrapped(r, "")
 		default:
-			b.AddAny(e.res)
+			b.AddAny(r)
 		}
 	}
 	*place = b.Body()

@@ -39,6 +39,7 @@ type modelServer struct {
 	exists  map[string]content
 	streams [2]*modelStream
 	version int
+	states  int  // of the world, so far
 	resend  bool // the versions do not fit into a request (RES-14)
 	now     time.Time
 	source  modelSource
@@ -49,7 +50,8 @@ type modelStream struct {
 	known map[string]string // what the server believes it has told, by name
 	queue []*wire.DeltaResponse
 	// of a source that speaks the state of the world
-	states []*wire.StateResponse
+	states  []*wire.StateResponse
+	version string // version_info of the last one that was no heartbeat
 }
 
 func resourceOf(name string, c content) *wire.Resource {
@@ -238,6 +240,10 @@ func (m *modelServer) say(name string, r func(string, content) *wire.Resource) {
 
 // beat sends a heartbeat for each resource with a ttl.
 func (m *modelServer) beat() {
+	if m.source.state {
+		m.beatState()
+		return
+	}
 	for name, c := range m.exists {
 		if c.ttl > 0 {
 			m.say(name, heartbeatOf)
@@ -435,13 +441,18 @@ func (c *modelClient) takeState(t *rapid.T, b *Batch) {
 	if err := proto.Unmarshal(b.Body.Finish(b.TypeURL, b.SystemVersion, "n").Bytes(), &resp); err != nil {
 		t.Fatal(err)
 	}
+	if b.Heartbeats {
+		c.takeHeartbeats(t, &resp)
+		return
+	}
 	c.shows = resp.VersionInfo
 	if c.full {
 		clear(c.holds)
+		clear(c.clocks)
 	}
 	seen := map[string]bool{}
 	for _, x := range resp.Resources {
-		name, version := c.read(t, x)
+		name, version, ttl := c.read(t, x)
 		if seen[name] {
 			t.Fatalf("RES-4: %q twice in one response", name)
 		}
@@ -453,18 +464,43 @@ func (c *modelClient) takeState(t *rapid.T, b *Batch) {
 			t.Fatalf("RES-2: %q without content", name)
 		}
 		c.holds[keyOf(name)] = version
+		delete(c.clocks, keyOf(name))
+		if ttl > 0 {
+			c.clocks[keyOf(name)] = c.server.now.Add(ttl)
+		}
 	}
 }
 
-// read gives the name and the version of a resource.
-func (c *modelClient) read(t *rapid.T, x *anypb.Any) (name, version string) {
+// takeHeartbeats applies a response of nothing but heartbeats: the names must be
+// held, under the versions that they were sent with (TTL-3).
+func (c *modelClient) takeHeartbeats(t *rapid.T, resp *discovery.DiscoveryResponse) {
+	seen := map[string]bool{}
+	for _, x := range resp.Resources {
+		var r discovery.Resource
+		if err := proto.Unmarshal(x.Value, &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Resource != nil || seen[r.Name] {
+			t.Fatalf("TTL-3, RES-4: %v in a response of heartbeats", &r)
+		}
+		seen[r.Name] = true
+		c.take(t, &r)
+	}
+}
+
+// read gives the name, the version and the ttl of a resource.
+func (c *modelClient) read(t *rapid.T, x *anypb.Any) (name, version string, ttl time.Duration) {
 	t.Helper()
 	if c.form.Wrapped {
 		var r discovery.Resource
 		if err := proto.Unmarshal(x.Value, &r); err != nil {
 			t.Fatal(err)
 		}
-		return r.Name, r.Version
+		ttl := r.Ttl.AsDuration()
+		if r.Resource == nil || (r.Ttl != nil && (!c.form.TTL || ttl <= 0 || ttl > longTTL)) {
+			t.Fatalf("TTL-1, TTL-2: sent %v, can do ttl: %t", &r, c.form.TTL)
+		}
+		return r.Name, r.Version, ttl
 	}
 	var a corev3.Address
 	if err := proto.Unmarshal(x.Value, &a); err != nil {
@@ -472,7 +508,7 @@ func (c *modelClient) read(t *rapid.T, x *anypb.Any) (name, version string) {
 	}
 	id := a.GetEnvoyInternalAddress().GetEndpointId()
 	at := strings.LastIndexByte(id, '@')
-	return id[:at], id[at+1:]
+	return id[:at], id[at+1:], 0
 }
 
 // version is what the client is shown of a resource.
@@ -544,7 +580,9 @@ func testModel(t *testing.T, source modelSource) {
 			}
 		}
 		form := func() Form {
-			return rapid.SampledFrom([]Form{{}, {TTL: true}, {State: true}, {State: true, Wrapped: true}}).Draw(t, "form")
+			return rapid.SampledFrom([]Form{
+				{}, {TTL: true}, {State: true}, {State: true, Wrapped: true}, {State: true, Wrapped: true, TTL: true},
+			}).Draw(t, "form")
 		}
 		client := func() *modelClient {
 			if len(clients) == 0 {
@@ -565,10 +603,8 @@ func testModel(t *testing.T, source modelSource) {
 					star = old.inStar
 				}
 				c := content{version: fmt.Sprint(server.version), inStar: star}
-				if !source.state {
-					c.ttl = rapid.SampledFrom([]time.Duration{0, 3 * time.Second, longTTL}).Draw(t, "ttl")
-					c.once = rapid.IntRange(0, 3).Draw(t, "do_not_cache") == 0
-				}
+				c.ttl = rapid.SampledFrom([]time.Duration{0, 3 * time.Second, longTTL}).Draw(t, "ttl")
+				c.once = rapid.IntRange(0, 3).Draw(t, "do_not_cache") == 0
 				server.set(name, &c)
 			},
 			"beat": func(*rapid.T) { server.beat() },
@@ -577,7 +613,11 @@ func testModel(t *testing.T, source modelSource) {
 				if c := server.exists[name]; c.ttl > 0 { // else no stream that resumes could tell of it
 					c.ttl = rapid.SampledFrom([]time.Duration{2 * time.Second, longTTL}).Draw(t, "ttl")
 					server.exists[name] = c
-					server.say(name, resourceOf)
+					if source.state {
+						server.sayState(name)
+					} else {
+						server.say(name, resourceOf)
+					}
 				}
 			},
 			"pass":  func(t *rapid.T) { server.pass(time.Duration(rapid.IntRange(1, 4).Draw(t, "s")) * time.Second) },
@@ -627,6 +667,9 @@ func testModel(t *testing.T, source modelSource) {
 		agree := func(when string, exists func(content) bool) {
 			for i, c := range clients {
 				c.collect(t, 1<<20)
+				if c.waitsForGlob() {
+					continue
+				}
 				want := map[string]string{}
 				for n, x := range server.exists {
 					if covered(c.keys(), n, x) && exists(x) {

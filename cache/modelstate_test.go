@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -47,11 +48,11 @@ func (m modelSource) resource(name string, c content) *wire.Resource {
 		panic(err)
 	}
 	payload.TypeUrl = clusterType
-	r, err := wire.NewResource(&discovery.Resource{Name: name, Resource: payload})
-	if err != nil {
-		panic(err)
+	p := &discovery.Resource{Name: name, Resource: payload}
+	if c.once {
+		p.CacheControl = &discovery.Resource_CacheControl{DoNotCache: true}
 	}
-	return r
+	return withTTL(p, c)
 }
 
 // version is what clients are shown of a resource.
@@ -79,7 +80,8 @@ func (m *modelServer) subscribeState(stream int, fresh map[string]bool) {
 // world is a response: all that is subscribed to if the type is complete, else what
 // the names mean.
 func (m *modelServer) world(st *modelStream, fresh map[string]bool) *wire.StateResponse {
-	r := &wire.StateResponse{TypeURL: clusterType}
+	st.version = fmt.Sprint("state ", m.states)
+	r := &wire.StateResponse{TypeURL: clusterType, VersionInfo: st.version}
 	for _, n := range slices.Sorted(maps.Keys(m.exists)) {
 		c := m.exists[n]
 		if (m.source.full && covered(st.subs, n, c)) || (!m.source.full && covered(fresh, n, c)) {
@@ -93,6 +95,7 @@ func (m *modelServer) world(st *modelStream, fresh map[string]bool) *wire.StateR
 // of the world has none for the removal of what is not complete.
 func (m *modelServer) setState(name string, old content, had bool) {
 	c, has := m.exists[name]
+	m.states++
 	for _, st := range m.streams {
 		if st == nil {
 			continue
@@ -138,4 +141,49 @@ func (m *modelServer) holdsRight(holds, want map[string]string) bool {
 		}
 	}
 	return true
+}
+
+// sayState is say: a full-state type is told with everything, also because of a ttl.
+func (m *modelServer) sayState(name string) {
+	m.states++
+	for _, st := range m.streams {
+		if st != nil && covered(st.subs, name, m.exists[name]) {
+			st.states = append(st.states, m.world(st, map[string]bool{name: true}))
+		}
+	}
+}
+
+// beatState sends all heartbeats of a stream in one response, without versions, as
+// go-control-plane does; the version_info is that of the state that was sent last.
+func (m *modelServer) beatState() {
+	for _, st := range m.streams {
+		if st == nil || st.version == "" {
+			continue
+		}
+		r := &wire.StateResponse{TypeURL: clusterType, VersionInfo: st.version}
+		for _, n := range slices.Sorted(maps.Keys(m.exists)) {
+			if c := m.exists[n]; c.ttl > 0 && covered(st.subs, n, c) {
+				r.Resources = append(r.Resources, withTTL(&discovery.Resource{Name: n}, c))
+			}
+		}
+		if len(r.Resources) > 0 {
+			st.states = append(st.states, r)
+		}
+	}
+}
+
+// waitsForGlob reports whether a client that showed a version waits for word of a glob
+// (RES-2). A server that is resumed with all that it has says nothing, and its silence
+// is no word.
+func (c *modelClient) waitsForGlob() bool {
+	w := c.client.find(clusterType)
+	if c.server.source.state || w == nil || !w.incomplete() {
+		return false
+	}
+	for _, g := range w.globs {
+		if !g.coll.synced {
+			return true
+		}
+	}
+	return false
 }

@@ -14,6 +14,7 @@ type pass struct {
 	size, left int
 	forced     bool // what is taken now goes out although an acknowledgement is awaited
 	removing   bool
+	beating    bool // what is taken now is heartbeats, in the state of the world
 	full       bool
 	out        []*Batch
 	now        time.Time // of the pass, once it was asked for
@@ -74,7 +75,10 @@ func (p *pass) room(n int) bool {
 		TypeURL: p.watch.typeURL, Rank: p.watch.rank, Removal: p.removing,
 		SystemVersion: p.table.systemVersion, Store: p.table.store,
 	}
-	if p.watch.client.form.State {
+	switch {
+	case p.beating:
+		p.cur.Heartbeats, p.cur.SystemVersion = true, ""
+	case p.watch.client.form.State:
 		p.cur.SystemVersion = p.watch.version(sum{})
 	}
 	p.out = append(p.out, p.cur)
@@ -122,7 +126,7 @@ func (p *pass) add(e *entry, r *wire.Resource, name string, pushed bool) bool {
 	}
 	switch {
 	case form.Wrapped:
-		p.cur.Body.AddWrapped(r, name)
+		p.cur.Body.AddWrappedTTL(r, name, ttl)
 	case form.State:
 		p.cur.Body.AddAny(r)
 	case ttl > 0:
@@ -203,7 +207,7 @@ func (p *pass) dirtyNames(w *watch, away bool) {
 	for _, sub := range w.dirty {
 		switch {
 		case sub.ended:
-		case p.full, sub.takesAway() != away, sub.beat && p.forced, !p.name(w, sub):
+		case p.full, sub.takesAway() != away, sub.beat && (p.forced || w.client.form.State), !p.name(w, sub):
 			kept = append(kept, sub)
 		}
 	}
@@ -224,7 +228,7 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 			name = e.servedName()
 		}
 		switch v, held := w.held[e.key]; {
-		case sub.beat, held && e.holdsVersion(v): // RES-11: the client has it
+		case sub.beat, held && e.holdsVersion(v) && !p.outlived(e, sub.pushed): // RES-11: the client has it
 			if !p.known(e, name) {
 				return false
 			}
@@ -272,7 +276,7 @@ func (p *pass) fail(e *entry, sub *nameSub) bool {
 func (p *pass) follow(w *watch, f *cursor) {
 	c := f.coll
 	f.reached = max(f.reached, f.sent)
-	if w.client.form.TTL && !p.lives(w, f) {
+	if w.client.form.TTL && !p.ttls(f) {
 		return
 	}
 	for e := c.live.after(f.sent, f.at, c); e != nil; e = e.next {
@@ -304,7 +308,7 @@ func (p *pass) member(w *watch, f *cursor, e *entry) bool {
 	r := e.contentFor(f.once[e])
 	switch {
 	case w.named(e.key): // served by name
-	case held && e.holdsVersion(v): // RES-11
+	case held && e.holdsVersion(v) && !p.outlived(e, pushed): // RES-11
 		if !p.known(e, f.spell(e)) {
 			return false
 		}

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"hash/maphash"
+	"slices"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -14,12 +15,17 @@ import (
 // ask again: a name is unsubscribed and subscribed to anew; for a collection, of
 // which no single member can be asked for, the stream begins anew, at most once
 // a second, and does not present what is not here.
+//
+// Lists of full-state types hold everything whenever anything changes (RES-2): while
+// a client follows that is sent such ones, they keep the bytes, and nobody else is
+// served from them.
 
 // passed is what is known of content that was not kept.
 type passed struct {
-	what    former // hashed
-	name    string // as the server spelled it
-	version string // as clients are shown it
+	what    former         // hashed
+	name    string         // as the server spelled it
+	version string         // as clients are shown it
+	list    *wire.Resource // what lists hold, while somebody is sent some
 }
 
 // there reports whether the resource exists, kept or not.
@@ -52,16 +58,11 @@ func (t *table) isVersion(e *entry, v string) bool {
 	return e.state == relayed && e.life.passed.what.version == maphash.String(t.store.cache.seed, v)
 }
 
-// relay passes content on without keeping it. A client of the state of the world is
-// sent all of a full-state type whenever anything changes, so while there is one it
-// has to be kept (RES-2).
+// relay passes content on without keeping it.
 func (t *table) relay(e *entry, r *wire.Resource, coll *collection, now time.Time) {
-	if t.states > 0 && t.store.source.FullState[t.typeURL] {
-		t.set(e, r, coll, now)
-		return
-	}
 	what := t.store.cache.contentOf(r)
 	again := e.state == relayed && e.life.passed.what == what
+	had := again && e.listed() != nil // by all who are sent lists
 	before, timed := e.changed, r.HasTTL || (e.life != nil && e.life.ttl > 0)
 	t.letGo(e)
 	e.err, e.state, e.tainted = nil, relayed, false
@@ -72,7 +73,11 @@ func (t *table) relay(e *entry, r *wire.Resource, coll *collection, now time.Tim
 	if coll == nil {
 		coll = e.coll
 	}
+	level := uint64(0) // of who was sent all there was
 	if n := t.store.next(); coll != nil {
+		if coll.live.tail != nil {
+			level = coll.live.tail.changed
+		}
 		coll.touch(e, n)
 		coll.relayed++
 		t.store.changed(coll)
@@ -80,23 +85,45 @@ func (t *table) relay(e *entry, r *wire.Resource, coll *collection, now time.Tim
 		e.changed = n
 	}
 	t.remain(e, r, what, now)
+	t.list(e, r)
 	t.resum(e)
 	for _, sub := range e.subs {
-		if !again || sub.lacks || (timed && sub.watch.client.form.TTL) {
-			sub.watch.wait(sub, r)
-			sub.push()
-		}
+		sub.pass(r, again, had, timed)
 	}
 	if coll != nil {
 		for _, f := range coll.followers {
-			_, owed := f.watch.answers[e.key]
-			if !again || owed || f.born >= before || (timed && f.client.form.TTL) {
-				f.wait(e, r)
-			}
+			f.pass(e, r, again, had, timed, before, level)
 		}
 	}
 	if i := e.interest; i != nil && !i.watched() && !i.kept() && !i.leaving {
 		i.evict(ReasonAbsent)
+	}
+}
+
+// pass has content that is not kept go to a name's client, unless it was sent it: again
+// says that it is what it was, had that lists held it, timed that there is a ttl.
+func (n *nameSub) pass(r *wire.Resource, again, had, timed bool) {
+	switch retimed := timed && n.watch.client.form.TTL; {
+	case n.watch.full && had && !retimed:
+	case n.watch.full:
+		n.push()
+	case !again || n.lacks || retimed:
+		n.watch.wait(n, r)
+		n.push()
+	}
+}
+
+// pass does so for a collection's client. The member was changed before with that
+// number, and level is the highest number of all members then.
+func (f *cursor) pass(e *entry, r *wire.Resource, again, had, timed bool, before, level uint64) {
+	_, owed := f.watch.answers[e.key]
+	switch retimed := timed && f.client.form.TTL; {
+	case f.watch.full && had && !retimed && f.sent >= level:
+		f.sent, f.at = e.changed, e // no list is due for it (STR-7)
+		f.since++
+	case f.watch.full:
+	case !again || owed || f.born >= before || retimed:
+		f.wait(e, r)
 	}
 }
 
@@ -119,10 +146,7 @@ func (t *table) letGo(e *entry) {
 
 // remain notes what was relayed, and its ttl.
 func (t *table) remain(e *entry, r *wire.Resource, what former, now time.Time) {
-	if e.life == nil {
-		e.life = &lifetime{table: t, entry: e}
-	}
-	l := e.life
+	l := t.lifeOf(e)
 	l.beat, l.expired = 0, false
 	l.passed = &passed{what: what, name: r.Name, version: shown(r)}
 	if r.HasTTL {
@@ -166,7 +190,7 @@ func (f *cursor) taken(e *entry) {
 // and has the server asked again.
 func (t *table) lack(sub *nameSub) {
 	e := sub.entry
-	if e.state != relayed || sub.watch.once[sub] != nil {
+	if e.state != relayed || sub.watch.once[sub] != nil || (sub.watch.full && e.listed() != nil) {
 		return
 	}
 	sub.lacks = true
@@ -179,14 +203,73 @@ func (t *table) lack(sub *nameSub) {
 
 // lack has the server asked again for a collection, if it has members whose content
 // was not kept for a client that follows it from its beginning.
-func (c *collection) lack() {
-	if c.relayed > 0 {
+func (c *collection) lack(w *watch) {
+	if c.relayed > 0 && (!w.full || c.unlisted()) {
 		c.interest.ask()
 	}
 }
 
 // lacks reports whether the cursor's client was not there when e was relayed.
-func (f *cursor) lacks(e *entry) bool { return e.state == relayed && f.born >= e.changed }
+func (f *cursor) lacks(e *entry) bool {
+	if f.watch.full {
+		return e.listed() == nil
+	}
+	return e.state == relayed && f.born >= e.changed
+}
+
+// listed is what lists hold of the entry; nil for nothing.
+func (e *entry) listed() *wire.Resource {
+	if e.res == nil && e.life != nil && e.life.passed != nil {
+		return e.life.passed.list
+	}
+	return e.res
+}
+
+// unlisted reports whether members lack in lists, since they were not kept.
+func (c *collection) unlisted() bool {
+	if c.relayed == 0 {
+		return false
+	}
+	for e := c.live.head; e != nil; e = e.next {
+		if e.listed() == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// list has lists keep what is not kept otherwise, if somebody is sent some.
+func (t *table) list(e *entry, r *wire.Resource) {
+	if e.inLists() {
+		e.life.passed.list = r
+	}
+}
+
+// inLists reports whether somebody is sent lists that hold the entry.
+func (e *entry) inLists() bool {
+	if e.member() && e.coll.states > 0 && e.coll.table.store.source.FullState[e.coll.table.typeURL] {
+		return true
+	}
+	return slices.ContainsFunc(e.subs, func(s *nameSub) bool { return s.watch.full })
+}
+
+// unlist drops what only lists kept, once nobody is sent any that hold it.
+func (t *table) unlist(e *entry) {
+	if e.state == relayed && e.life.passed.list != nil && !e.inLists() {
+		e.life.passed.list = nil
+		t.resum(e)
+	}
+}
+
+// unlist does so for all members.
+func (c *collection) unlist() {
+	if c.relayed == 0 {
+		return
+	}
+	for e := c.live.head; e != nil; e = e.next {
+		c.table.unlist(e)
+	}
+}
 
 // ask has what is subscribed to be asked for anew.
 func (i *interest) ask() {

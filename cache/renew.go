@@ -39,6 +39,12 @@ func (p *pass) renew(e *entry, name string) bool {
 	return true
 }
 
+// outlived reports whether a client may have dropped by itself what it said that it
+// held when its stream began: e came after that, with a ttl like the one before it.
+func (p *pass) outlived(e *entry, pushed bool) bool {
+	return pushed && e.life != nil && p.watch.client.form.TTL
+}
+
 // known tells what a client that holds the content of e already must know: the
 // ttl, if it can do that.
 func (p *pass) known(e *entry, name string) bool {
@@ -48,21 +54,26 @@ func (p *pass) known(e *entry, name string) bool {
 // lives brings a cursor level with what happened to the ttls of its collection.
 // That comes before its members: what is still to be sent of them says its ttl
 // itself. False if there is no room.
-func (p *pass) lives(w *watch, f *cursor) bool {
+func (p *pass) lives(f *cursor) bool {
 	f.judge()
 	if p.forced {
 		return true // heartbeats overtake no acknowledgement
 	}
 	for l := f.coll.beats.after(f.beats); l != nil; l = l.next {
 		e := l.entry
-		_, owed := w.answers[e.key]
-		told := w.named(e.key) || owed || e.changed > f.sent || f.lacks(e) // otherwise, or not at all
-		if !told && !p.renew(e, f.spell(e)) {
+		if f.tells(e) && !p.renew(e, f.spell(e)) {
 			return false
 		}
 		f.beats = l.beat
 	}
 	return true
+}
+
+// tells reports whether a cursor has a word for the ttl of a member: its client has
+// the content, and by no other way.
+func (f *cursor) tells(e *entry) bool {
+	_, owed := f.watch.answers[e.key]
+	return !owed && !f.watch.named(e.key) && e.changed <= f.sent && !f.lacks(e)
 }
 
 // judge looks at what expired since the last pass. A client that can do ttl drops
@@ -71,8 +82,12 @@ func (p *pass) lives(w *watch, f *cursor) bool {
 func (f *cursor) judge() {
 	c := f.coll
 	for e := c.tombs.after(f.judged, nil, c); e != nil; e = e.next {
-		if l := e.life; l != nil && e.added <= f.reached && (l.content > f.sent || l.beat > f.beats) {
-			f.mayHold(e.key)
+		if l := e.life; l != nil && f.mayHave(e) && (l.content > f.sent || l.beat > f.beats) {
+			if f.watch.full {
+				f.owe(e.key)
+			} else {
+				f.mayHold(e.key)
+			}
 		}
 	}
 	if c.tombs.tail != nil {
@@ -81,7 +96,9 @@ func (f *cursor) judge() {
 }
 
 // drops reports whether the client drops the member that e was by itself.
-func (f *cursor) drops(e *entry) bool { return f.client.form.TTL && e.life != nil }
+func (f *cursor) drops(e *entry) bool {
+	return f.client.form.TTL && e.life != nil && !f.owed[e.key]
+}
 
 // beatsDue reports whether a client is to be told of heartbeats. Nothing waits for
 // them, and they go before no acknowledgement.

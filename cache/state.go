@@ -65,8 +65,14 @@ func (c *Client) take(p *pass, s survey, seen uint64) (more bool) {
 			if !d.adds && w.listDue() {
 				return true // new since the survey: no later type may overtake it
 			}
+			if d.beats {
+				p.heartbeats(w)
+			}
 		case takeChanges:
 			w.forgo() // what became due since the survey
+			if d.beats {
+				p.heartbeats(w)
+			}
 			p.additions(w)
 		case takeList:
 			p.list(w, d, w.upTo(d, seen))
@@ -133,8 +139,11 @@ func (w *watch) forgo() {
 
 func (f *cursor) forgo(w *watch) {
 	c := f.coll
+	if w.full && w.client.form.TTL {
+		f.judge()
+	}
 	for e := c.tombs.after(f.removed, f.tomb, c); e != nil; e = e.next {
-		if w.full && f.mayHave(e) && !w.named(e.key) {
+		if w.full && f.mayHave(e) && !w.named(e.key) && !f.drops(e) { // TTL-2
 			break
 		}
 		f.since++

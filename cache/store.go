@@ -57,9 +57,10 @@ type Source struct {
 	State bool
 	// PerType says that each type has upstream streams of its own.
 	PerType bool
-	// Absent is how long a name that is asked for on a live stream may go unanswered;
-	// 0: for ever. Then it counts as not existing where the source speaks the state of
-	// the world (RES-7); elsewhere it is just not waited for any longer.
+	// Absent is how long what is asked for on a live stream may go unanswered; 0: for
+	// ever. Then a name counts as not existing where the source speaks the state of
+	// the world (RES-7); elsewhere it is just not waited for any longer, nor is a
+	// collection.
 	Absent time.Duration
 }
 
@@ -305,6 +306,7 @@ func (t *table) restart(versionsLimit int) wire.Subscription {
 		sub.Subscribe = append(sub.Subscribe, i.subscribe(now))
 	}
 	for _, c := range t.colls {
+		c.answered, c.progress = time.Time{}, time.Time{}
 		visit(c.interest)
 	}
 	for _, e := range t.entries {
@@ -320,7 +322,6 @@ func (t *table) restart(versionsLimit int) wire.Subscription {
 	}
 	t.unanswered = make(map[*collection]struct{}, len(t.colls))
 	for _, c := range t.colls {
-		c.answered, c.progress = time.Time{}, time.Time{}
 		t.unanswered[c] = struct{}{}
 		if resumed {
 			c.confirmAll()
@@ -367,7 +368,7 @@ func (s *Store) Lost(stream wire.StreamID) {
 		}
 		t.stopClocks()
 		for _, c := range t.colls {
-			c.interest.subscribed, c.interest.again = false, false
+			c.interest.subscribed, c.interest.again, c.overdue = false, false, false
 			c.answered, c.progress = time.Time{}, time.Time{}
 		}
 		for _, e := range t.entries {

@@ -49,7 +49,7 @@ func sumOf(words ...string) sum {
 // does not say what the content is, the content says it (ACK-4).
 func (e *entry) digest() sum {
 	switch {
-	case e.res == nil:
+	case e.listed() == nil:
 		return sum{}
 	case e.tainted:
 		return sumOf(e.key, e.version(), e.res.Digest())
@@ -111,14 +111,20 @@ func (w *watch) version(extra sum) string {
 			return v
 		}
 	}
-	total := w.sum
+	return w.digest(extra).String()
+}
+
+// digest is the sum of what the client's subscriptions to the type hold, and of
+// something extra.
+func (w *watch) digest(extra sum) sum {
+	total := w.sum.plus(extra)
 	for _, g := range w.globs {
 		total = total.plus(g.coll.sum)
 	}
 	if w.wildcard != nil {
 		total = total.plus(w.wildcard.coll.sum)
 	}
-	return total.plus(extra).String()
+	return total
 }
 
 // serverVersion is what a source of the state of the world calls what the client's
@@ -144,8 +150,12 @@ func (w *watch) serverVersion() string {
 // part of a split response knows the version of all.
 func (w *watch) current() bool {
 	return w.full && w.presented != "" && !w.listed && w.wildcardOnly() && w.wildcard.coll.synced &&
-		w.presented == w.version(sum{}) && w.trusted()
+		w.wildcard.coll.relayed == 0 && !w.hasTTLs() && w.presented == w.version(sum{}) && w.trusted()
 }
+
+// hasTTLs reports whether what "*" holds has ttls that the client is to be told, or had
+// ones that it may have been told.
+func (w *watch) hasTTLs() bool { return w.client.form.TTL && w.wildcard.coll.table.lives > 0 }
 
 // trusted reports whether the version of "*" stands for what it holds and nothing else.
 // A digest always does.

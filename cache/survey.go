@@ -18,6 +18,7 @@ type due struct {
 	waits   bool // the list is not complete yet, and the client holds one (RES-2)
 	held    bool // what was removed must still be listed, whatever its number
 	take    take
+	beats   bool // heartbeats may go out
 }
 
 // take is what a pass does with a type.
@@ -89,6 +90,7 @@ func (s survey) plan(busy func(typeURL string) bool) {
 		case d.full && (d.adds || (d.removes && !forced && !d.held)):
 			d.take = takeList
 		}
+		d.beats = !forced
 	}
 }
 
@@ -157,20 +159,37 @@ func (w *watch) listDue() bool { return w.relist || w.additionsDue() }
 // incomplete reports whether a list would take from a client what it holds and
 // nobody knows of yet: it showed a version when its stream began (RES-2).
 func (w *watch) incomplete() bool {
-	if !w.full || w.presented == "" || w.listed {
-		return false
-	}
+	return w.full && w.presented != "" && !w.listed && !(w.known() && w.allListed())
+}
+
+// known reports whether every name is answered and every collection synced.
+func (w *watch) known() bool {
 	for f := range w.cursors() {
-		if !f.coll.synced {
-			return true
+		if f.coll.awaited() {
+			return false
 		}
 	}
 	for _, sub := range w.names {
 		if sub.entry.unanswered() {
-			return true
+			return false
 		}
 	}
-	return false
+	return true
+}
+
+// allListed reports whether a list would lack nothing because it was not kept (TTL-5).
+func (w *watch) allListed() bool {
+	for f := range w.cursors() {
+		if f.coll.unlisted() {
+			return false
+		}
+	}
+	for _, sub := range w.names {
+		if e := sub.entry; e.state == relayed && e.listed() == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // unanswered reports whether nobody knows yet what became of a name. An error that

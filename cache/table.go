@@ -56,6 +56,7 @@ type table struct {
 	mark          uint32 // the number of the last state-of-the-world response: what it held has it
 
 	states int // state-of-the-world cursors and names: while there are some, sums are kept up
+	lives  int // entries that have or had a ttl, or are not kept (entry.life)
 
 	// counted, so that a scrape need not walk the entries
 	resources, bytes, watchers int64
@@ -239,7 +240,7 @@ func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time)
 func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time) {
 	n := t.store.next()
 	t.unalias(e)
-	was := e.res
+	was := e.listed()
 	t.letGo(e)
 	switch c := e.coll; {
 	case c == nil:
@@ -251,10 +252,10 @@ func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time
 	}
 	t.keep(e, was)
 	e.res, e.err, e.state, e.alias, e.tainted = nil, err, to, false, false
-	t.resum(e)
 	e.received = now.UnixNano()
 	expired := e.life != nil && e.life.expired
 	t.die(e)
+	t.resum(e)
 	for _, s := range e.subs {
 		if !expired || !s.drops() {
 			s.push()

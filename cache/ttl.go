@@ -52,11 +52,18 @@ func (t *table) live(e *entry, r *wire.Resource, now time.Time) {
 		t.endLife(e)
 		return
 	}
+	l := t.lifeOf(e)
+	l.beat, l.expired, l.passed = 0, false, nil
+	l.run(r.TTL, now)
+}
+
+// lifeOf finds or makes the lifetime of an entry.
+func (t *table) lifeOf(e *entry) *lifetime {
 	if e.life == nil {
 		e.life = &lifetime{table: t, entry: e}
+		t.lives++
 	}
-	e.life.beat, e.life.expired, e.life.passed = 0, false, nil
-	e.life.run(r.TTL, now)
+	return e.life
 }
 
 // endLife forgets an entry's lifetime.
@@ -66,6 +73,7 @@ func (t *table) endLife(e *entry) {
 	}
 	e.life.stop()
 	e.life = nil
+	t.lives--
 }
 
 // resent takes the ttl of content that an entry holds already (TTL-4).
@@ -82,20 +90,20 @@ func (t *table) resent(e *entry, r *wire.Resource, now time.Time) {
 
 // heartbeat renews the ttl of what r, which has no payload, speaks of, and reports
 // whether there is anything. A heartbeat without a ttl renews the one that there is.
-func (t *table) heartbeat(key string, r *wire.Resource, now time.Time) bool {
+func (u *update) heartbeat(t *table, key string, r *wire.Resource) bool {
 	held := false
 	renew := func(e *entry) {
-		if e == nil || (!e.holds(r.Version) && !t.isVersion(e, r.Version)) {
+		if e == nil || !u.speaksOf(t, e, r.Version) {
 			return
 		}
 		held = true
 		if e.member() {
-			e.coll.confirm(e, false, now)
+			e.coll.confirm(e, false, u.received)
 		}
 		if r.HasTTL {
-			t.renew(e, r.TTL, now)
+			t.renew(e, r.TTL, u.received)
 		} else if e.life != nil && e.life.ttl > 0 {
-			t.renew(e, e.life.ttl, now)
+			t.renew(e, e.life.ttl, u.received)
 		}
 	}
 	if e := t.entries[key]; e == nil || !e.alias {
@@ -110,12 +118,23 @@ func (t *table) heartbeat(key string, r *wire.Resource, now time.Time) bool {
 // holds reports whether an entry's content is what the server calls version v.
 func (e *entry) holds(v string) bool { return e.res != nil && e.res.Version == v }
 
+// speaksOf reports whether a heartbeat with version v is for the content of e: it has
+// that version. In the state of the world servers may say no version there, or the
+// version_info; then a response of the state that is held is meant (TTL-3).
+func (u *update) speaksOf(t *table, e *entry, v string) bool {
+	has := func(v string) bool { return e.holds(v) || t.isVersion(e, v) }
+	if has(v) {
+		return true
+	}
+	if u.state == nil || !e.there() || u.state.VersionInfo == "" || u.state.VersionInfo != t.versionInfo() {
+		return false
+	}
+	return v == "" || v == u.state.VersionInfo || has("")
+}
+
 // renew lets a ttl begin anew, and has the clients told that can do ttl.
 func (t *table) renew(e *entry, ttl time.Duration, now time.Time) {
-	if e.life == nil {
-		e.life = &lifetime{table: t, entry: e}
-	}
-	e.life.run(ttl, now)
+	t.lifeOf(e).run(ttl, now)
 	t.beat(e)
 }
 
@@ -125,16 +144,24 @@ func (t *table) beat(e *entry) {
 	s := t.store
 	s.beats++
 	e.life.beat = s.beats
+	lifted := e.life.ttl == 0
 	if e.member() {
 		e.coll.beats.remove(e.life)
 		e.coll.beats.push(e.life)
+		if lifted {
+			e.coll.lifted = s.beats
+		}
 		if e.coll.timed > 0 && !e.coll.beaten {
 			e.coll.beaten = true
 			s.beaten = append(s.beaten, e.coll)
 		}
 	}
 	for _, sub := range e.subs {
-		if sub.watch.client.form.TTL {
+		switch form := sub.watch.client.form; {
+		case !form.TTL:
+		case form.State && lifted:
+			sub.repeat() // the only word for it is the content (TTL-4)
+		default:
 			sub.renew()
 		}
 	}
@@ -197,7 +224,7 @@ func (n *nameSub) drops() bool {
 	if !n.watch.client.form.TTL || !n.holds || n.dirty {
 		return false
 	}
-	n.holds = false
+	n.holds, n.last = false, nil
 	return true
 }
 

@@ -342,6 +342,12 @@ func TestTTLOfLateClients(t *testing.T) {
 		late.resume(cds, []string{"a@1", nameG1 + "@1"}, "a", globG)
 		b.expect(late.collect(), "CDS +a@1 +"+nameG1+"@1")
 	})
+	run("TTL-2 RES-11 who presents what came later may have dropped it meanwhile", func(b *bed, _, late *peer) {
+		late.resume(cds, []string{"a@1", nameG1 + "@1"}, "a", globG)
+		b.after(10 * time.Second)
+		b.says(cds, "+a@1~10s", "+"+nameG1+"@1~10s")
+		b.expect(late.collect(), "CDS +a@1~10s +"+nameG1+"@1~10s")
+	})
 	run("TTL-2 RES-6 who names what expired is told that it does not exist", func(b *bed, _, late *peer) {
 		b.after(10 * time.Second)
 		late.sub(cds, "a")
@@ -569,4 +575,24 @@ func TestAllocationsTTL3(t *testing.T) {
 			t.Errorf("%v allocations, can do ttl: %t", got, form.TTL)
 		}
 	}
+}
+
+func TestInfoTTL2_expires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, Limits{})
+		c := b.join()
+		c.sub(cds, "a", "b", "gone")
+		b.connect(0)
+		b.says(cds, "+a@1~10s", "+b@1", "+gone@1~5s")
+		want := time.Now().Add(10 * time.Second)
+		b.after(5 * time.Second)
+		if got := b.infoOf(cds, "a").Expires; !got.Equal(want) {
+			t.Errorf("expires at %v, want %v", got, want)
+		}
+		for _, name := range []string{"b", "gone"} {
+			if got := b.infoOf(cds, name).Expires; !got.IsZero() {
+				t.Errorf("%q expires at %v", name, got)
+			}
+		}
+	})
 }

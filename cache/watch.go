@@ -153,7 +153,8 @@ func (w *watch) subscribeName(n Name) {
 	sub.beat = false // the content is sent again, and says its ttl
 	t := w.client.store.table(w.typeURL, byName)
 	t.lack(sub)
-	if sub.entry.state != unknown && sub.entry.state != relayed && !sub.dirty {
+	known := sub.entry.state != unknown && sub.entry.state != relayed
+	if (known || (w.full && sub.entry.listed() != nil)) && !sub.dirty {
 		sub.dirty = true
 		w.dirty = append(w.dirty, sub)
 	}
@@ -267,6 +268,7 @@ func (n *nameSub) end() {
 	e.subs[n.pos].pos = n.pos
 	e.subs[last] = nil
 	e.subs = e.subs[:last]
+	t.unlist(e)
 	if last > 0 {
 		return
 	}
@@ -304,7 +306,7 @@ func (w *watch) answer(n Name) {
 			continue
 		}
 		if e := f.coll.table.entries[n.Key]; e != nil && e.coll == f.coll && e.state == relayed {
-			f.coll.lack()
+			f.coll.lack(w)
 		}
 	}
 }

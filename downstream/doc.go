@@ -18,6 +18,10 @@
 // cost is what one pass collected, and its next response is the merged latest
 // state (OPS-3).
 //
+// Clients that poll (REST-JSON) have no stream. Each poll is one request, which is
+// held until there is something that the client lacks; what a stream would remember
+// of it is in what it presents.
+//
 // Which store serves a name is the [Router]'s business. The package never sees an
 // upstream.
 package downstream

@@ -309,3 +309,4 @@ func (r *recorder) Overdue(string) { r.note(func() { r.events["overdue"]++ }) }
 func (r *recorder) Refused(_ string, code codes.Code) {
 	r.note(func() { r.refused[code]++ })
 }
+func (r *recorder) Unsendable(string) { r.note(func() { r.events["unsendable"]++ }) }

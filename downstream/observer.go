@@ -9,7 +9,7 @@ import (
 // Observer is told what happens on the streams. Its methods are called from the
 // streams' goroutines and must not block.
 type Observer interface {
-	// StreamOpened and StreamClosed frame a stream; variant is one of
+	// StreamOpened and StreamClosed frame a stream, or a poll; variant is one of
 	// Variants.
 	StreamOpened(variant string)
 	StreamClosed(variant string, code codes.Code)
@@ -34,6 +34,9 @@ type Observer interface {
 	// Refused tells of a name that was answered by the relay itself: malformed, of
 	// another type, or of an authority without an upstream (LOC-4).
 	Refused(typeURL string, code codes.Code)
+	// Unsendable tells of a poll that was answered with an error because something in
+	// the response cannot be written as JSON.
+	Unsendable(typeURL string)
 }
 
 type silent struct{}
@@ -49,3 +52,4 @@ func (silent) Acked(string)                       {}
 func (silent) Nacked(string)                      {}
 func (silent) Overdue(string)                     {}
 func (silent) Refused(string, codes.Code)         {}
+func (silent) Unsendable(string)                  {}

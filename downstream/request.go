@@ -1,13 +1,11 @@
 package downstream
 
 import (
-	"errors"
 	"strconv"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
-	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -28,6 +26,10 @@ type typeState struct {
 	origins     []origin  // of the responses that are not acknowledged, the oldest first
 
 	listed listed // of the state-of-the-world form
+	told   uint64 // nonce of the last response with more in it than heartbeats
+	// What the client takes for the version of what it holds, in the state-of-the-world
+	// form: it says so itself when it rejects a response.
+	holds string
 
 	systemVersion string     // of the last response
 	status        TypeStatus // guarded by stream.mu
@@ -63,12 +65,9 @@ func (t *typeState) from(nonce uint64) (o origin, ok bool) {
 // busy reports whether an acknowledgement is awaited.
 func (t *typeState) busy() bool { return t.acked < t.sent && !t.released }
 
-// Limits of what a client may say (OPS-5). Names go on to the control plane in
-// requests that are shared with other clients, and come back in responses that
-// must not pass their limit (RES-9): so no name may be large by itself.
+// Limits of what a client may say (OPS-5).
 const (
-	maxNameLength = 64 << 10
-	maxTypeURL    = 512
+	maxTypeURL = 512
 	// maxTypes bounds the sub-streams of a stream: there are some dozens of types.
 	maxTypes = 256
 )
@@ -93,17 +92,18 @@ func (st *stream) request(r *discoveryRequest) error {
 			return status.Errorf(codes.ResourceExhausted, "more than %d types on one stream", maxTypes)
 		}
 		t = &typeState{url: typeURL}
-		t.listed.presented = r.versionInfo
+		t.listed.presented, t.holds = r.versionInfo, r.versionInfo
 		st.mu.Lock()
 		st.types[typeURL] = t
 		st.mu.Unlock()
 	}
 	// A request that names more than may be subscribed to costs nothing but its
 	// reading. What one that does not adds up to is known when it was carried out.
-	if err := st.permit(max(len(r.subscribe), len(r.names))); err != nil {
+	if err := st.server.permit(max(len(r.subscribe), len(r.names)), "on one stream"); err != nil {
 		return err
 	}
-	further := t.sent > 0 && t.acked == t.sent
+	seen, err := strconv.ParseUint(r.nonce, 10, 64)
+	further := err == nil && seen > 0 && seen <= t.acked
 	if r.nonce != "" || r.rejection != nil {
 		st.acknowledge(t, r)
 	}
@@ -119,10 +119,15 @@ func (st *stream) request(r *discoveryRequest) error {
 		if first {
 			versions = r.versions
 		}
-	case t.sent == 0 || r.nonce == strconv.FormatUint(t.sent, 10):
-		subscribe, unsubscribe = st.change(t, r, further)
+	case t.sent == 0 || (err == nil && seen == t.sent):
+		again := t.listed.again || (further && st.asksAgain(t, r, min(seen, t.told)))
+		t.listed.again = false
+		subscribe, unsubscribe = st.change(t, r, again)
 	default:
-		return nil // STR-4, STR-6: the client is about to answer a later response
+		// STR-4, STR-6: the client is about to answer a later response, and says then
+		// what it subscribes to. That it asked again it will not say.
+		t.listed.again = t.listed.again || (further && st.asksAgain(t, r, min(seen, t.told)))
+		return nil
 	}
 	if len(subscribe)+len(unsubscribe)+len(versions) == 0 {
 		return nil
@@ -134,15 +139,7 @@ func (st *stream) request(r *discoveryRequest) error {
 	for _, t := range st.types {
 		total += t.subscriptions + len(t.listed.denied)
 	}
-	return st.permit(total)
-}
-
-// permit holds a client to the number of subscriptions that it may have (OPS-5).
-func (st *stream) permit(subscriptions int) error {
-	if most := st.server.config.MaxSubscriptions; most > 0 && subscriptions > most {
-		return status.Errorf(codes.ResourceExhausted, "%d subscriptions on one stream, at most %d are served", subscriptions, most)
-	}
-	return nil
+	return st.server.permit(total, "on one stream")
 }
 
 // acknowledge takes an ACK or a NACK: error_detail tells them apart (ACK-1).
@@ -170,6 +167,9 @@ func (st *stream) acknowledge(t *typeState, r *discoveryRequest) {
 	}
 	if n < t.sent {
 		return
+	}
+	if rejected {
+		t.holds = r.versionInfo
 	}
 	t.released = false // late, but here
 	if !t.received.IsZero() {
@@ -214,7 +214,7 @@ func (st *stream) subscribe(t *typeState, subscribe, unsubscribe []string, versi
 		}
 	}
 	for _, spelling := range unsubscribe {
-		store, name, err := st.locate(t, spelling)
+		store, name, err := locate(st.routes, t.url, spelling)
 		if refusal(err) != nil {
 			continue // it was refused when it was subscribed to (SUB-7)
 		}
@@ -225,7 +225,7 @@ func (st *stream) subscribe(t *typeState, subscribe, unsubscribe []string, versi
 		sub.Unsubscribe = append(sub.Unsubscribe, name)
 	}
 	for spelling, v := range versions {
-		store, name, err := st.locate(t, spelling)
+		store, name, err := locate(st.routes, t.url, spelling)
 		if err != nil || ch.changes[store] == nil {
 			continue // nothing is subscribed to where it would be
 		}
@@ -287,7 +287,7 @@ func (st *stream) update(t *typeState, ch *change) {
 // route finds the store of a name. What the relay must answer itself is noted and
 // gives no store.
 func (st *stream) route(t *typeState, spelling string) (*cache.Store, cache.Name, error) {
-	store, name, err := st.locate(t, spelling)
+	store, name, err := locate(st.routes, t.url, spelling)
 	if r := refusal(err); r != nil {
 		if st.variant.form == stateForm {
 			st.countRefused(t, spelling, r.code, r.Error(), len(t.listed.denied) == 0)
@@ -299,74 +299,4 @@ func (st *stream) route(t *typeState, spelling string) (*cache.Store, cache.Name
 		return nil, name, nil
 	}
 	return store, name, err
-}
-
-var errNoName = errors.New("a resource name is empty")
-
-// refusedError is why the relay answers a name itself; the stream goes on.
-type refusedError struct {
-	code codes.Code
-	err  error
-}
-
-func (e *refusedError) Error() string { return e.err.Error() }
-func (e *refusedError) Unwrap() error { return e.err }
-
-func refusal(err error) *refusedError {
-	r, _ := errors.AsType[*refusedError](err)
-	return r
-}
-
-// locate finds the store and the key of a name: xdstp names by their authority,
-// others by the client's scope.
-func (st *stream) locate(t *typeState, spelling string) (*cache.Store, cache.Name, error) {
-	name := cache.Name{Spelling: spelling, Key: spelling}
-	switch {
-	case spelling == "":
-		return nil, name, &refusedError{codes.InvalidArgument, errNoName}
-	case len(spelling) > maxNameLength:
-		return nil, name, status.Errorf(codes.ResourceExhausted, "a resource name has %d bytes, at most %d are served", len(spelling), maxNameLength)
-	}
-	if !keyer.IsXDSTP(spelling) {
-		store, err := st.routes.Scoped(t.url)
-		if err != nil {
-			return nil, name, scopeError(err)
-		}
-		return store, name, nil
-	}
-	parsed, err := keyer.Parse(spelling)
-	if err == nil {
-		err = keyer.CheckType(parsed, t.url)
-	}
-	if err != nil {
-		return nil, name, &refusedError{codes.InvalidArgument, err} // NAME-1, NAME-5
-	}
-	name.Key = parsed.Canonical()
-	store, err := st.routes.Authority(parsed.Authority)
-	if errors.Is(err, ErrNoUpstream) {
-		return nil, name, &refusedError{codes.NotFound, err} // LOC-4
-	}
-	if err != nil {
-		return nil, name, authorityError(err)
-	}
-	return store, name, nil
-}
-
-// authorityError is how a stream ends whose name cannot be looked up now.
-func authorityError(err error) error {
-	if _, ok := status.FromError(err); ok {
-		return err
-	}
-	return status.Error(codes.Unavailable, err.Error())
-}
-
-// scopeError is how a stream ends that may not have a scope (AGG-2).
-func scopeError(err error) error {
-	if _, ok := status.FromError(err); ok {
-		return err
-	}
-	if _, ok := errors.AsType[*keyer.RefusedError](err); ok {
-		return status.Error(codes.PermissionDenied, err.Error())
-	}
-	return status.Error(codes.InvalidArgument, err.Error())
 }

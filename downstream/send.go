@@ -140,6 +140,12 @@ func (st *stream) collectFrom(collect collector) (batches []*cache.Batch, more b
 // read.
 func (st *stream) send(b *cache.Batch) error {
 	t := st.types[b.TypeURL]
+	if b.Heartbeats {
+		if t.holds == "" {
+			return nil // it accepted nothing that could be renewed
+		}
+		b.SystemVersion = t.holds
+	}
 	if t.released {
 		t.released = false
 		st.server.observer.Overdue(t.url)
@@ -153,7 +159,10 @@ func (st *stream) send(b *cache.Batch) error {
 	}
 	now := time.Now()
 	t.sent, t.sentAt = st.nonce, now
-	if !b.Removal && (b.Rank == cache.RankCluster || b.Rank == cache.RankListener) {
+	if !b.Heartbeats {
+		t.told, t.holds = st.nonce, b.SystemVersion
+	}
+	if !b.Removal && !b.Heartbeats && (b.Rank == cache.RankCluster || b.Rank == cache.RankListener) {
 		st.parent = st.nonce
 	}
 	if b.Store != nil && len(t.origins) < maxOrigins {

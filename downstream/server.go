@@ -26,6 +26,7 @@ const (
 	DefaultMaxMessageSize = 4<<20 - 64<<10
 	DefaultMaxReceiveSize = 16 << 20
 	DefaultAckTimeout     = 10 * time.Second
+	DefaultMaxPolls       = 1 << 16
 )
 
 // maxParts is how many parts of one split response may be on their way together
@@ -49,6 +50,8 @@ type Config struct {
 	MaxReceiveSize   int                              // bytes; larger requests are refused
 	MaxSubscriptions int                              // of one stream, over all types (OPS-5); 0: no limit
 	AckTimeout       time.Duration                    // how long an outstanding ACK holds a type back
+	RESTWait         time.Duration                    // how long a poll is held (REST-1); 0: it is answered at once
+	MaxPolls         int                              // at a time (OPS-5)
 	Keepalive        keepalive.ServerParameters
 	DebugServices    bool // gRPC reflection and channelz
 	// FullState are the types whose state-of-the-world responses are always complete
@@ -69,16 +72,24 @@ type Server struct {
 	grpc     *grpc.Server
 	health   *health.Server
 	drain    chan struct{} // closed when draining begins
+	stop     chan struct{} // closed when everybody is cut off
+	payloads *payloads
+	pollers  *pollers
 	seed     maphash.Seed
 
 	drainOnce sync.Once
+	stopOnce  sync.Once
 	spread    atomic.Int64 // nanoseconds over which streams are closed; set before drain closes
 	lastID    atomic.Uint64
 
 	receivers sync.WaitGroup // the streams' second goroutines
+	polling   sync.WaitGroup // the handlers of polls; none is added once drain or stop is closed
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards what follows
 	streams map[uint64]*stream
+	polls   map[uint64]*poll // those that are held
+
+	pollCount int // handlers of polls
 }
 
 // NewServer returns a server that is not serving yet.
@@ -86,6 +97,7 @@ func NewServer(c Config) *Server {
 	c.MaxMessageSize = cmp.Or(c.MaxMessageSize, DefaultMaxMessageSize)
 	c.MaxReceiveSize = cmp.Or(c.MaxReceiveSize, DefaultMaxReceiveSize)
 	c.AckTimeout = cmp.Or(c.AckTimeout, DefaultAckTimeout)
+	c.MaxPolls = cmp.Or(c.MaxPolls, DefaultMaxPolls)
 	if c.FullState == nil {
 		c.FullState = make(map[string]bool)
 		for _, typeURL := range keyer.FullStateTypes() {
@@ -97,7 +109,11 @@ func NewServer(c Config) *Server {
 		observer: c.Observer,
 		log:      c.Log,
 		drain:    make(chan struct{}),
+		stop:     make(chan struct{}),
 		streams:  make(map[uint64]*stream),
+		polls:    make(map[uint64]*poll),
+		payloads: newPayloads(maxPayloadBytes),
+		pollers:  newPollers(),
 		health:   health.NewServer(),
 		seed:     maphash.MakeSeed(),
 	}
@@ -136,35 +152,59 @@ func NewServer(c Config) *Server {
 // the listener's; nil after Stop and Drain.
 func (s *Server) Serve(lis net.Listener) error { return s.grpc.Serve(lis) }
 
-// Drain refuses new streams and closes the present ones, each at a random moment
-// within spread, so that the fleet does not arrive elsewhere all at once (OPS-4).
-// It returns when all are closed; if ctx ends first, the rest is cut off: a client
-// that does not read cannot be told to go.
+// Drain refuses new streams and polls and closes the present ones, each at a random
+// moment within spread, so that the fleet does not arrive elsewhere all at once
+// (OPS-4). It returns when all are closed; if ctx ends first, the rest is cut off: a
+// client that does not read cannot be told to go.
 func (s *Server) Drain(ctx context.Context, spread time.Duration) {
 	s.drainOnce.Do(func() {
 		s.spread.Store(int64(max(0, spread)))
 		s.health.Shutdown()
+		s.mu.Lock() // no poll begins after it
+		defer s.mu.Unlock()
 		close(s.drain)
 	})
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		s.grpc.GracefulStop()
+		s.polling.Wait()
 		close(done)
 	})
 	select {
 	case <-done:
 	case <-ctx.Done():
-		s.grpc.Stop()
+		s.cutOff()
 	}
 	wg.Wait()
 	s.receivers.Wait()
 }
 
-// Stop cuts all streams off.
+// Stop cuts all streams and polls off, and waits for their ends. A poll whose client
+// does not read its answer ends when its connection is closed, or a while later.
 func (s *Server) Stop() {
-	s.grpc.Stop()
+	s.cutOff()
 	s.receivers.Wait()
+	s.polling.Wait()
+}
+
+func (s *Server) cutOff() {
+	s.stopOnce.Do(func() {
+		s.mu.Lock() // no poll begins after it
+		defer s.mu.Unlock()
+		close(s.stop)
+	})
+	s.grpc.Stop()
+}
+
+// stopped reports whether everybody was cut off.
+func (s *Server) stopped() bool {
+	select {
+	case <-s.stop:
+		return true
+	default:
+		return false
+	}
 }
 
 // draining reports whether Drain was called.

@@ -2,10 +2,13 @@ package downstream
 
 import (
 	"context"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 )
 
 const typePrefix = "type.googleapis.com/"
@@ -21,101 +24,39 @@ type discoveryService struct {
 
 // services are those of v3, and of v2 under their names of then (VAR-1 to VAR-4,
 // VAR-9). Over v2's a client may ask for v3 resources too.
-var services = []discoveryService{
-	{
-		name:  "envoy.service.discovery.v3.AggregatedDiscoveryService",
-		state: "StreamAggregatedResources", delta: "DeltaAggregatedResources",
-	},
-	{
-		name:  "envoy.service.listener.v3.ListenerDiscoveryService",
-		types: []string{"envoy.config.listener.v3.Listener"},
-		state: "StreamListeners", delta: "DeltaListeners", fetch: "FetchListeners",
-	},
-	{
-		name:  "envoy.service.route.v3.RouteDiscoveryService",
-		types: []string{"envoy.config.route.v3.RouteConfiguration"},
-		state: "StreamRoutes", delta: "DeltaRoutes", fetch: "FetchRoutes",
-	},
-	{
-		name:  "envoy.service.route.v3.ScopedRoutesDiscoveryService",
-		types: []string{"envoy.config.route.v3.ScopedRouteConfiguration"},
-		state: "StreamScopedRoutes", delta: "DeltaScopedRoutes", fetch: "FetchScopedRoutes",
-	},
-	{
-		name:  "envoy.service.route.v3.VirtualHostDiscoveryService",
-		types: []string{"envoy.config.route.v3.VirtualHost"},
-		delta: "DeltaVirtualHosts",
-	},
-	{
-		name:  "envoy.service.cluster.v3.ClusterDiscoveryService",
-		types: []string{"envoy.config.cluster.v3.Cluster"},
-		state: "StreamClusters", delta: "DeltaClusters", fetch: "FetchClusters",
-	},
-	{
-		name:  "envoy.service.endpoint.v3.EndpointDiscoveryService",
-		types: []string{"envoy.config.endpoint.v3.ClusterLoadAssignment"},
-		state: "StreamEndpoints", delta: "DeltaEndpoints", fetch: "FetchEndpoints",
-	},
-	{
-		name:  "envoy.service.secret.v3.SecretDiscoveryService",
-		types: []string{"envoy.extensions.transport_sockets.tls.v3.Secret"},
-		state: "StreamSecrets", delta: "DeltaSecrets", fetch: "FetchSecrets",
-	},
-	{
-		name:  "envoy.service.runtime.v3.RuntimeDiscoveryService",
-		types: []string{"envoy.service.runtime.v3.Runtime"},
-		state: "StreamRuntime", delta: "DeltaRuntime", fetch: "FetchRuntime",
-	},
-	{
-		name:  "envoy.service.extension.v3.ExtensionConfigDiscoveryService",
-		types: []string{"envoy.config.core.v3.TypedExtensionConfig"},
-		state: "StreamExtensionConfigs", delta: "DeltaExtensionConfigs", fetch: "FetchExtensionConfigs",
-	},
+var services = discoveryServices()
 
-	{
-		name:  "envoy.service.discovery.v2.AggregatedDiscoveryService",
-		state: "StreamAggregatedResources", delta: "DeltaAggregatedResources",
-	},
-	{
-		name:  "envoy.api.v2.ListenerDiscoveryService",
-		types: []string{"envoy.api.v2.Listener", "envoy.config.listener.v3.Listener"},
-		state: "StreamListeners", delta: "DeltaListeners", fetch: "FetchListeners",
-	},
-	{
-		name:  "envoy.api.v2.RouteDiscoveryService",
-		types: []string{"envoy.api.v2.RouteConfiguration", "envoy.config.route.v3.RouteConfiguration"},
-		state: "StreamRoutes", delta: "DeltaRoutes", fetch: "FetchRoutes",
-	},
-	{
-		name:  "envoy.api.v2.ScopedRoutesDiscoveryService",
-		types: []string{"envoy.api.v2.ScopedRouteConfiguration", "envoy.config.route.v3.ScopedRouteConfiguration"},
-		state: "StreamScopedRoutes", delta: "DeltaScopedRoutes", fetch: "FetchScopedRoutes",
-	},
-	{
-		name:  "envoy.api.v2.VirtualHostDiscoveryService",
-		types: []string{"envoy.api.v2.route.VirtualHost", "envoy.config.route.v3.VirtualHost"},
-		delta: "DeltaVirtualHosts",
-	},
-	{
-		name:  "envoy.api.v2.ClusterDiscoveryService",
-		types: []string{"envoy.api.v2.Cluster", "envoy.config.cluster.v3.Cluster"},
-		state: "StreamClusters", delta: "DeltaClusters", fetch: "FetchClusters",
-	},
-	{
-		name:  "envoy.api.v2.EndpointDiscoveryService",
-		types: []string{"envoy.api.v2.ClusterLoadAssignment", "envoy.config.endpoint.v3.ClusterLoadAssignment"},
-		state: "StreamEndpoints", delta: "DeltaEndpoints", fetch: "FetchEndpoints",
-	},
-	{
-		name:  "envoy.service.discovery.v2.SecretDiscoveryService",
-		types: []string{"envoy.api.v2.auth.Secret", "envoy.extensions.transport_sockets.tls.v3.Secret"},
-		state: "StreamSecrets", delta: "DeltaSecrets", fetch: "FetchSecrets",
-	},
-	{
-		name:  "envoy.service.discovery.v2.RuntimeDiscoveryService",
-		types: []string{"envoy.service.discovery.v2.Runtime", "envoy.service.runtime.v3.Runtime"},
-		state: "StreamRuntime", delta: "DeltaRuntime", fetch: "FetchRuntime",
-	},
+// before are v2's services and their types by the type of now. Extension
+// configurations came later.
+var before = map[string]struct{ service, resource string }{
+	"envoy.config.listener.v3.Listener":                {"envoy.api.v2.ListenerDiscoveryService", "envoy.api.v2.Listener"},
+	"envoy.config.route.v3.RouteConfiguration":         {"envoy.api.v2.RouteDiscoveryService", "envoy.api.v2.RouteConfiguration"},
+	"envoy.config.route.v3.ScopedRouteConfiguration":   {"envoy.api.v2.ScopedRoutesDiscoveryService", "envoy.api.v2.ScopedRouteConfiguration"},
+	"envoy.config.route.v3.VirtualHost":                {"envoy.api.v2.VirtualHostDiscoveryService", "envoy.api.v2.route.VirtualHost"},
+	"envoy.config.cluster.v3.Cluster":                  {"envoy.api.v2.ClusterDiscoveryService", "envoy.api.v2.Cluster"},
+	"envoy.config.endpoint.v3.ClusterLoadAssignment":   {"envoy.api.v2.EndpointDiscoveryService", "envoy.api.v2.ClusterLoadAssignment"},
+	"envoy.extensions.transport_sockets.tls.v3.Secret": {"envoy.service.discovery.v2.SecretDiscoveryService", "envoy.api.v2.auth.Secret"},
+	"envoy.service.runtime.v3.Runtime":                 {"envoy.service.discovery.v2.RuntimeDiscoveryService", "envoy.service.discovery.v2.Runtime"},
+}
+
+func discoveryServices() []discoveryService {
+	ads := func(version string) discoveryService {
+		return discoveryService{
+			name:  "envoy.service.discovery." + version + ".AggregatedDiscoveryService",
+			state: "StreamAggregatedResources", delta: "DeltaAggregatedResources",
+		}
+	}
+	all := []discoveryService{ads("v3"), ads("v2")}
+	for _, s := range apiservices.All() {
+		now := strings.TrimPrefix(s.TypeURL, typePrefix)
+		v := discoveryService{name: s.Name, types: []string{now}, state: s.State, delta: s.Delta, fetch: s.Fetch}
+		all = append(all, v)
+		if old, ok := before[now]; ok {
+			v.name, v.types = old.service, []string{old.resource, now}
+			all = append(all, v)
+		}
+	}
+	return all
 }
 
 // register has a gRPC server serve all of them. The stubs that are generated for v3

@@ -14,6 +14,7 @@ import (
 type listed struct {
 	named bool   // some request named something: an empty one is no wildcard any more (SUB-2)
 	last  uint64 // hash of the names of the last request
+	again bool   // it was asked again while a response was on its way (WARM-1)
 	// VersionInfo of the first request (RES-2, ACK-5).
 	presented string
 	// Names that the relay does not serve: in a list of a full-state type they are
@@ -23,13 +24,8 @@ type listed struct {
 }
 
 // change works out what a request changes. again is set where it asks for what was
-// sent before: then the answer is everything that it names (WARM-1).
-//
-// The first request with the nonce of the last response acknowledges it, and has to
-// say nothing else (STR-7). further tells that this is not the first. A client
-// whose cluster or listener changed needs its endpoints or routes again, and cannot
-// say so but by repeating itself; an addition may be in the same breath.
-func (st *stream) change(t *typeState, r *discoveryRequest, further bool) (subscribe, unsubscribe []string) {
+// sent before: then the answer is everything that it names.
+func (st *stream) change(t *typeState, r *discoveryRequest, again bool) (subscribe, unsubscribe []string) {
 	names := r.names
 	if len(names) > 0 {
 		t.listed.named = true
@@ -39,7 +35,6 @@ func (st *stream) change(t *typeState, r *discoveryRequest, further bool) (subsc
 	last := st.server.hash(names)
 	same := last == t.listed.last
 	t.listed.last = last
-	again := further && r.rejection == nil && !st.server.config.FullState[t.url] && st.askable(t, same)
 	if same && !again {
 		return nil, nil
 	}
@@ -65,14 +60,24 @@ func (st *stream) change(t *typeState, r *discoveryRequest, further bool) (subsc
 	return subscribe, unsubscribe
 }
 
-// askable reports whether a client may have a reason to ask again: since the last
-// response for the type it was sent clusters or listeners. On a stream of one type
-// nobody can know, but there a request that changes nothing has no other meaning.
-func (st *stream) askable(t *typeState, same bool) bool {
-	if st.variant.aggregated() {
-		return st.parent > t.sent
+// asksAgain reports whether a further request with the nonce of a response, seen,
+// asks for what was sent before (WARM-1). The first one with it acknowledges it, and
+// has to say nothing else (STR-7). A client whose cluster or listener changed needs
+// its endpoints or routes again, and cannot say so but by repeating itself; an
+// addition may be in the same breath. So it has a reason if clusters or listeners
+// were sent after that response. On a stream of one type nobody can know, but there
+// a request that changes nothing has no other meaning.
+//
+// A later response may be on its way to the client then, without what it needs:
+// its ACK is answered instead.
+func (st *stream) asksAgain(t *typeState, r *discoveryRequest, seen uint64) bool {
+	switch {
+	case r.rejection != nil, st.server.config.FullState[t.url]:
+		return false
+	case st.variant.aggregated():
+		return st.parent > seen
 	}
-	return same
+	return st.server.hash(r.names) == t.listed.last
 }
 
 // subscribed reports whether the stream subscribes to a name as it is spelled.

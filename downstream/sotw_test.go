@@ -516,9 +516,9 @@ func TestSotW_Warming(t *testing.T) {
 			c.asks(endpointType, "c1")
 			c.wants("ClusterLoadAssignment c1@1")
 		}},
-		{"WARM-1 a changed listener asks for its routes", func(h *harness) {
+		{"WARM-1 a changed listener asks for its routes, and for one more in the same breath", func(h *harness) {
 			h.opaque.set(listenerType, "1", "l")
-			h.opaque.set(routeType, "1", "r")
+			h.opaque.set(routeType, "1", "r", "r2")
 			c := h.state()
 			c.asks(listenerType)
 			c.wants("Listener l@1")
@@ -528,6 +528,10 @@ func TestSotW_Warming(t *testing.T) {
 			c.wants("Listener l@2")
 			c.asks(routeType, "r")
 			c.wants("RouteConfiguration r@1")
+			h.opaque.set(listenerType, "3", "l")
+			c.wants("Listener l@3")
+			c.asks(routeType, "r", "r2") // nobody can tell that r is not needed again
+			c.wants("RouteConfiguration r@1", "RouteConfiguration r2@1")
 		}},
 		{"WARM-1 on a stream of its own the same request asks again", func(h *harness) {
 			h.opaque.set(endpointType, "1", "c1")
@@ -539,6 +543,88 @@ func TestSotW_Warming(t *testing.T) {
 			h.opaque.set(endpointType, "1", "c2")
 			c.asks(endpointType, "c1", "c2")
 			c.wants("ClusterLoadAssignment c2@1")
+		}},
+		{"WARM-1 STR-4 asked again while a response without that is on its way", func(h *harness) {
+			h.opaque.set(clusterType, "1", "c1", "c2")
+			h.opaque.set(endpointType, "1", "c1", "c2")
+			c := h.stateOn(adsStream, false)
+			c.asks(clusterType)
+			c.ack(c.wants("Cluster c1@1 c2@1")[0])
+			c.asks(endpointType, "c1", "c2")
+			first := c.wants("ClusterLoadAssignment c1@1 c2@1")[0]
+			c.ack(first)
+			h.opaque.set(clusterType, "2", "c1")
+			h.opaque.set(endpointType, "2", "c2")
+			second := c.wants("Cluster c1@2 c2@1", "ClusterLoadAssignment c2@2")[1]
+			c.ack(first) // c1 is warmed: the client has not read the second response yet
+			c.wants()    // STR-4
+			c.ack(second)
+			c.wants("ClusterLoadAssignment c1@1 c2@2")
+			c.ack(c.last[endpointType])
+			c.wants() // STR-7
+		}},
+		{"WARM-1 STR-4 asked again while it is rejected what is on its way", func(h *harness) {
+			h.opaque.set(clusterType, "1", "c1", "c2")
+			h.opaque.set(endpointType, "1", "c1", "c2")
+			c := h.stateOn(adsStream, false)
+			c.asks(clusterType)
+			c.ack(c.wants("Cluster c1@1 c2@1")[0])
+			c.asks(endpointType, "c1", "c2")
+			first := c.wants("ClusterLoadAssignment c1@1 c2@1")[0]
+			c.ack(first)
+			h.opaque.set(clusterType, "2", "c1")
+			h.opaque.set(endpointType, "2", "c2")
+			second := c.wants("Cluster c1@2 c2@1", "ClusterLoadAssignment c2@2")[1]
+			c.ack(first)
+			c.nack(second, "bad c2")
+			c.wants("ClusterLoadAssignment c1@1 c2@2")
+		}},
+		{"WARM-1 STR-4 the ACK of an earlier response asks for nothing", func(h *harness) {
+			h.opaque.set(clusterType, "1", "c1", "c2")
+			h.opaque.set(endpointType, "1", "c1", "c2")
+			c := h.stateOn(adsStream, false)
+			c.asks(clusterType)
+			c.ack(c.wants("Cluster c1@1 c2@1")[0])
+			c.asks(endpointType, "c1", "c2")
+			first := c.wants("ClusterLoadAssignment c1@1 c2@1")[0]
+			h.opaque.set(clusterType, "2", "c1")
+			h.opaque.set(endpointType, "2", "c2")
+			h.advance(DefaultAckTimeout)
+			second := c.wants("Cluster c1@2 c2@1", "ClusterLoadAssignment c2@2")[1]
+			c.ack(first)
+			c.ack(second)
+			c.wants()
+		}},
+		{"WARM-1 STR-4 asked again on a stream of its own while a response is on its way", func(h *harness) {
+			h.opaque.set(endpointType, "1", "c1", "c2")
+			c := h.stateOn(edsStream, false)
+			c.asks(endpointType, "c1", "c2")
+			first := c.wants("ClusterLoadAssignment c1@1 c2@1")[0]
+			c.ack(first)
+			h.opaque.set(endpointType, "2", "c2")
+			second := c.wants("ClusterLoadAssignment c2@2")[0]
+			c.ack(first)
+			c.wants()
+			c.ack(second)
+			c.wants("ClusterLoadAssignment c1@1 c2@2")
+			c.ack(c.last[endpointType])
+			c.wants()
+		}},
+		{"STR-4 STR-6 a subscription that was overtaken by a response comes with its ACK", func(h *harness) {
+			h.opaque.set(endpointType, "1", "a", "b")
+			c := h.stateOn(adsStream, false)
+			c.asks(endpointType, "a")
+			first := c.wants("ClusterLoadAssignment a@1")[0]
+			c.ack(first)
+			h.opaque.set(endpointType, "2", "a")
+			second := c.wants("ClusterLoadAssignment a@2")[0]
+			c.send(&stateRequestMsg{TypeUrl: endpointType, ResourceNames: []string{"a", "b"}, ResponseNonce: first.Nonce})
+			c.wants()
+			c.names[endpointType] = []string{"a", "b"}
+			c.ack(second)
+			c.wants("ClusterLoadAssignment b@1")
+			c.ack(c.last[endpointType])
+			c.wants()
 		}},
 		{"WARM-2 ACK-5 a reconnect with the current versions", func(h *harness) {
 			h.opaque.set(clusterType, "1", "c1")

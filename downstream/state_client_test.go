@@ -172,7 +172,7 @@ func (c *stateClient) endedWith(code codes.Code, part string) {
 }
 
 // tell writes a response in one line: name@version for what is in it, sorted, in
-// brackets under the name it is wrapped with.
+// brackets under the name it is wrapped with, and with ~ttl.
 func (c *stateClient) tell(r *stateResponseMsg) string {
 	c.h.Helper()
 	var words []string
@@ -185,7 +185,11 @@ func (c *stateClient) tell(r *stateResponseMsg) string {
 		if err := proto.Unmarshal(x.Value, &w); err != nil {
 			c.h.Fatal(err)
 		}
-		words = append(words, "["+w.Name+" "+w.Version+" "+string(w.Resource.GetValue())+"]")
+		word := "[" + w.Name + " " + w.Version + " " + string(w.Resource.GetValue())
+		if w.Ttl != nil {
+			word += "~" + w.Ttl.AsDuration().String()
+		}
+		words = append(words, word+"]")
 	}
 	slices.Sort(words)
 	return strings.Join(append([]string{r.TypeUrl[strings.LastIndexByte(r.TypeUrl, '.')+1:]}, words...), " ")

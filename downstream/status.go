@@ -14,7 +14,7 @@ import (
 type Status struct {
 	ID      uint64                `json:"id"`
 	Variant string                `json:"variant"` // one of Variants
-	Service string                `json:"service"` // the gRPC service's full name
+	Service string                `json:"service"` // the gRPC service's full name, or the path of a poll
 	Peer    string                `json:"peer"`
 	SPIFFE  string                `json:"spiffe_id,omitempty"`
 	Node    string                `json:"node"`
@@ -45,15 +45,19 @@ type Nack struct {
 	Message       string    `json:"message"`
 }
 
-// Streams lists the open streams, by ID.
+// Streams lists the open streams and the polls that are held, by ID.
 func (s *Server) Streams() []Status {
 	s.mu.Lock()
-	streams := slices.SortedFunc(maps.Values(s.streams), func(a, b *stream) int { return cmp.Compare(a.id, b.id) })
+	streams, polls := slices.Collect(maps.Values(s.streams)), slices.Collect(maps.Values(s.polls))
 	s.mu.Unlock()
-	all := make([]Status, 0, len(streams))
+	all := make([]Status, 0, len(streams)+len(polls))
 	for _, st := range streams {
 		all = append(all, st.snapshot())
 	}
+	for _, p := range polls {
+		all = append(all, p.status())
+	}
+	slices.SortFunc(all, func(a, b Status) int { return cmp.Compare(a.ID, b.ID) })
 	return all
 }
 

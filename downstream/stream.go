@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
@@ -209,10 +210,18 @@ func peerOf(ctx context.Context) keyer.Peer {
 	if !ok {
 		return keyer.Peer{}
 	}
-	var id keyer.Peer
-	if info, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
-		id = keyer.PeerFromCertificate(info.State.PeerCertificates[0])
+	if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+		return identify(p.Addr.String(), &info.State)
 	}
-	id.Addr = p.Addr.String()
+	return identify(p.Addr.String(), nil)
+}
+
+// identify gives a peer the identity of its certificate, if that was verified.
+func identify(addr string, state *tls.ConnectionState) keyer.Peer {
+	var id keyer.Peer
+	if state != nil && len(state.VerifiedChains) > 0 {
+		id = keyer.PeerFromCertificate(state.PeerCertificates[0])
+	}
+	id.Addr = addr
 	return id
 }

@@ -6,6 +6,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -59,4 +60,146 @@ func TestTTL(t *testing.T) {
 		able.wants()
 		late.wants()
 	}}})
+}
+
+// timed opens an aggregated state-of-the-world stream of a client that can do ttl.
+func (h *harness) timed(acking bool) *stateClient {
+	h.Helper()
+	c := h.stateOn(adsStream, acking)
+	c.node = &corev3.Node{Id: "n", ClientFeatures: []string{supportsWrapping, featureTTL}}
+	return c
+}
+
+// give has the control plane send a resource with a ttl.
+func (h *harness) give(typeURL, name, version string, ttl time.Duration) {
+	h.Helper()
+	r := resourceOf(typeURL, name, version)
+	r.Ttl = durationpb.New(ttl)
+	h.opaque.put(typeURL, r)
+}
+
+// beat has it send a heartbeat.
+func (h *harness) beat(typeURL, name, version string, ttl time.Duration) {
+	h.Helper()
+	beat := &discovery.Resource{Name: name, Version: version, Ttl: durationpb.New(ttl)}
+	h.opaque.apply(0, &wire.DeltaResponse{TypeURL: typeURL, Resources: []*wire.Resource{h.opaque.wire(beat)}})
+}
+
+// sameVersion holds a response of heartbeats to the version that the client holds.
+func (h *harness) sameVersion(beats *stateResponseMsg, version string) {
+	h.Helper()
+	if beats.VersionInfo != version {
+		h.Errorf("TTL-3: heartbeats under version %q, the client holds %q", beats.VersionInfo, version)
+	}
+}
+
+func TestTTL_SotW(t *testing.T) {
+	runAll(t, []scenario{
+		{"TTL-1 TTL-2 RES-13 only who announces wrapping and ttl is sent one", func(h *harness) {
+			able, wrapping, ttlOnly := h.timed(true), h.state(), h.state()
+			wrapping.node.ClientFeatures = []string{supportsWrapping}
+			ttlOnly.node.ClientFeatures = []string{featureTTL}
+			for _, c := range []*stateClient{able, wrapping, ttlOnly} {
+				c.asks(clusterType)
+				c.asks(endpointType, "e")
+			}
+			h.quiet()
+			h.give(clusterType, "a", "1", 10*time.Second)
+			h.give(endpointType, "e", "1", 20*time.Second)
+			able.wants("Cluster", "Cluster [a 1 a@1~10s]", "ClusterLoadAssignment [e 1 e@1~20s]")
+			wrapping.wants("Cluster", "Cluster [a 1 a@1]", "ClusterLoadAssignment [e 1 e@1]")
+			ttlOnly.wants("Cluster", "Cluster a@1", "ClusterLoadAssignment e@1")
+			h.advance(4 * time.Second)
+			late := h.timed(true)
+			late.asks(clusterType)
+			late.asks(endpointType, "e")
+			late.wants("Cluster [a 1 a@1~6s]", "ClusterLoadAssignment [e 1 e@1~16s]")
+			h.advance(16 * time.Second)
+			h.opaque.store.Settle(time.Now())
+			able.wants()
+			late.wants()
+			wrapping.wants("Cluster")
+			ttlOnly.wants("Cluster")
+		}},
+		{"TTL-3 TTL-4 STR-7 heartbeats under the version that the client holds", func(h *harness) {
+			c := h.timed(true)
+			c.asks(clusterType)
+			c.asks(endpointType, "e")
+			h.quiet()
+			h.opaque.set(clusterType, "1", "b")
+			h.give(clusterType, "a", "1", 10*time.Second)
+			h.give(endpointType, "e", "1", 10*time.Second)
+			c.take()
+			clusters, endpoints := c.last[clusterType].VersionInfo, c.last[endpointType].VersionInfo
+			h.beat(clusterType, "a", "1", time.Minute)
+			h.sameVersion(c.wants("Cluster [a 1 ~1m0s]")[0], clusters)
+			h.beat(endpointType, "e", "1", time.Minute)
+			h.sameVersion(c.wants("ClusterLoadAssignment [e 1 ~1m0s]")[0], endpoints)
+			h.give(clusterType, "a", "1", time.Hour)
+			h.sameVersion(c.wants("Cluster [a 1 ~1h0m0s]")[0], clusters)
+			h.opaque.set(clusterType, "1", "a")
+			c.wants("Cluster [a 1 a@1] [b 1 b@1]")
+			c.wants()
+		}},
+		{"TTL-3 ACK-3 who rejected a response holds an earlier version, or none", func(h *harness) {
+			c := h.timed(false)
+			c.asks(clusterType)
+			c.ack(c.wants("Cluster")[0])
+			h.give(clusterType, "a", "1", time.Minute)
+			first := c.wants("Cluster [a 1 a@1~1m0s]")[0]
+			c.ack(first)
+			h.opaque.set(clusterType, "1", "b")
+			second := c.wants("Cluster [a 1 a@1~1m0s] [b 1 b@1]")[0]
+			h.beat(clusterType, "a", "1", time.Hour)
+			c.wants() // nobody knows which one it holds
+			c.send(&stateRequestMsg{
+				TypeUrl: clusterType, VersionInfo: first.VersionInfo, ResponseNonce: second.Nonce,
+				ErrorDetail: &statuspb.Status{Message: "no"},
+			})
+			h.sameVersion(c.wants("Cluster [a 1 ~1h0m0s]")[0], first.VersionInfo)
+
+			none := h.timed(false)
+			none.asks(endpointType, "e")
+			h.quiet()
+			h.give(endpointType, "e", "1", time.Minute)
+			none.nack(none.wants("ClusterLoadAssignment [e 1 e@1~1m0s]")[0], "no")
+			h.beat(endpointType, "e", "1", time.Hour)
+			none.wants()
+		}},
+		{"TTL-3 WARM-1 heartbeats do not stand between a cluster and its endpoints", func(h *harness) {
+			c := h.timed(true)
+			c.asks(clusterType)
+			c.asks(endpointType, "a")
+			h.quiet()
+			h.opaque.set(clusterType, "1", "a")
+			h.give(endpointType, "a", "1", time.Minute)
+			c.take()
+			h.opaque.set(clusterType, "2", "a")
+			c.wants("Cluster [a 2 a@2]")
+			h.beat(endpointType, "a", "1", time.Minute)
+			c.wants("ClusterLoadAssignment [a 1 ~1m0s]")
+			c.asks(endpointType, "a")
+			c.wants("ClusterLoadAssignment [a 1 a@1~1m0s]")
+			h.give(clusterType, "a", "2", time.Minute) // a ttl for the cluster, no change of it
+			c.wants("Cluster [a 2 ~1m0s]")
+			c.asks(endpointType, "a")
+			c.wants()
+		}},
+		{"TTL-5 RES-2 what is not to be cached is in every list", func(h *harness) {
+			c := h.state()
+			c.asks(clusterType)
+			h.quiet()
+			r := resourceOf(clusterType, "a", "1")
+			r.CacheControl = &discovery.Resource_CacheControl{DoNotCache: true}
+			h.opaque.put(clusterType, r)
+			c.wants("Cluster", "Cluster a@1")
+			h.opaque.set(clusterType, "1", "b")
+			c.wants("Cluster a@1 b@1")
+			late := h.client()
+			late.announce(nil, "*")
+			h.advance(time.Second)
+			c.wants()
+			late.wants("Cluster +b=1", "Cluster +a=1")
+		}},
+	})
 }

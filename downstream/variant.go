@@ -31,10 +31,11 @@ const (
 	StateADS = "sotw-ads"
 	Delta    = "delta" // one type per stream
 	State    = "sotw"
+	REST     = "rest" // polls: each is a stream of one request
 )
 
 // Variants lists them.
-func Variants() []string { return []string{DeltaADS, StateADS, Delta, State} }
+func Variants() []string { return []string{DeltaADS, StateADS, Delta, State, REST} }
 
 func (v *variant) String() string {
 	switch {

@@ -80,7 +80,7 @@ func newSchedule(t *testing.T, seed uint64) *schedule {
 	s.up = upstreamVariants[seed%uint64(len(upstreamVariants))] // each as often as the others
 	downs := make([]variant, 4)
 	for i := range downs {
-		downs[i] = available[s.up][s.rand.IntN(len(available[s.up]))]
+		downs[i] = variants[s.rand.IntN(len(variants))]
 	}
 	s.startPlane(seed, downs)
 	s.relay = startRelayOver(t, s.up, s.plane, func(c *config.Config) {

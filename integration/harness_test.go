@@ -31,7 +31,7 @@ func listen(t testing.TB) net.Listener {
 // testRelay is a whole relay on loopback ports.
 type testRelay struct {
 	addr, admin string
-	rest        string // where clients poll; "" as long as the relay has no REST side
+	rest        string // where clients poll
 	log         *logText
 	stop        func() // as a signal does; returns when the relay has ended
 	force       chan struct{}
@@ -92,10 +92,11 @@ func startRelay(t testing.TB, change func(*config.Config), planes ...string) *te
 	if err != nil {
 		t.Fatal(err)
 	}
-	xds, admin := listen(t), listen(t)
+	xds, admin, rest := listen(t), listen(t), listen(t)
+	r.ServeREST(rest)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	tr := &testRelay{addr: xds.Addr().String(), admin: "http://" + admin.Addr().String(), log: log, force: make(chan struct{})}
+	tr := &testRelay{addr: xds.Addr().String(), admin: "http://" + admin.Addr().String(), rest: rest.Addr().String(), log: log, force: make(chan struct{})}
 	go func() { done <- r.Run(ctx, tr.force, xds, admin) }()
 	stopped := false
 	tr.stop = func() {

@@ -29,20 +29,6 @@ var (
 
 var upstreamVariants = []upstreamVariant{upDeltaADS, upSotwADS, upDelta, upSotw, upREST, upFiles}
 
-// available are the cells that the relay can do: its clients' variants by its
-// upstream's. The others are "not yet" in docs/protocol.md.
-var available = map[upstreamVariant][]variant{
-	upDeltaADS: overGRPC,
-	upSotwADS:  overGRPC,
-	upDelta:    overGRPC,
-	upSotw:     overGRPC,
-	upREST:     overGRPC,
-	upFiles:    overGRPC,
-}
-
-// overGRPC are the variants of clients on streams.
-var overGRPC = []variant{deltaADS, delta, sotwADS, sotw, sotwADSv2, deltaADSv2}
-
 // startRelayOver runs a relay that asks a plane in one variant.
 func startRelayOver(t testing.TB, up upstreamVariant, p *plane, change func(*config.Config)) *testRelay {
 	t.Helper()
@@ -136,7 +122,7 @@ func TestDirect(t *testing.T) {
 func TestMatrix_VAR7_STR7_STR8_SUB10(t *testing.T) {
 	results := make(map[string]string)
 	for _, up := range upstreamVariants {
-		for _, down := range available[up] {
+		for _, down := range variants {
 			t.Run(up.apiType+"/"+down.name, func(t *testing.T) {
 				c := playThrough(t, down, up)
 				results[up.apiType+"/"+down.name] = fmt.Sprintf("yes (%d)", c.total)

@@ -16,11 +16,7 @@ const (
 // Results of a part of the cells say nothing about the others.
 func holdMatrixDoc(t *testing.T, results map[string]string) {
 	t.Helper()
-	cells := 0
-	for _, downs := range available {
-		cells += len(downs)
-	}
-	if len(results) < cells {
+	if len(results) < len(variants)*len(upstreamVariants) {
 		return
 	}
 	doc, err := os.ReadFile(protocolDoc)
@@ -58,11 +54,7 @@ func matrixTable(results map[string]string) string {
 	for _, down := range variants {
 		b.WriteString("| " + down.name + " |")
 		for _, up := range upstreamVariants {
-			result, ok := results[up.apiType+"/"+down.name]
-			if !ok {
-				result = notYet
-			}
-			b.WriteString(" " + result + " |")
+			b.WriteString(" " + results[up.apiType+"/"+down.name] + " |")
 		}
 		b.WriteString("\n")
 	}

@@ -23,7 +23,7 @@ type downstreamSeries struct {
 
 type downstreamType struct {
 	subscriptions                                          prometheus.Gauge
-	requests, acks, nacks                                  prometheus.Counter
+	requests, acks, nacks, unsendable                      prometheus.Counter
 	responses, resources, removals, bytes, merged, overdue prometheus.Counter
 	propagation, acknowledgement                           prometheus.Observer
 }
@@ -33,10 +33,10 @@ var _ downstream.Observer = (*downstreamSeries)(nil)
 func newDownstreamSeries(s *set) *downstreamSeries {
 	const subsystem = "downstream"
 	d := &downstreamSeries{
-		streams: s.gauge(subsystem, "streams", "Open streams of clients.", labelVariant),
-		opened:  s.counter(subsystem, "streams_opened_total", "Streams that clients opened.", labelVariant),
+		streams: s.gauge(subsystem, "streams", "Open streams of clients, and polls that are held.", labelVariant),
+		opened:  s.counter(subsystem, "streams_opened_total", "Streams that clients opened, and polls.", labelVariant),
 		closed: s.counter(subsystem, "streams_closed_total",
-			"Streams that ended, by the gRPC status they ended with.", labelVariant, labelCode),
+			"Streams that ended, and polls that were answered, by the gRPC status they ended with.", labelVariant, labelCode),
 		refused: s.counter(subsystem, "refused_names_total",
 			"Names that the relay answered itself: malformed, of another type, or of an authority without an upstream.",
 			labelType, labelCode),
@@ -69,6 +69,8 @@ func newDownstreamSeries(s *set) *downstreamSeries {
 		merged    = counter("merged_updates_total", "Updates that a client was spared because a later one replaced them before they were sent.")
 		overdue   = counter("overdue_acks_total", "Responses that were sent although the one before was not acknowledged in time: their clients are slow.")
 
+		unsendable = counter("unsendable_polls_total", "Polls that were answered with an error because a resource cannot be written as JSON.")
+
 		propagation = s.durations(subsystem, "propagation_seconds",
 			"Time from the receipt of a response's oldest change upstream until the response was handed to the client's stream.", labelType)
 		acknowledgement = s.durations(subsystem, "acknowledgement_seconds",
@@ -86,6 +88,7 @@ func newDownstreamSeries(s *set) *downstreamSeries {
 			bytes:           bytes.WithLabelValues(name),
 			merged:          merged.WithLabelValues(name),
 			overdue:         overdue.WithLabelValues(name),
+			unsendable:      unsendable.WithLabelValues(name),
 			propagation:     propagation.WithLabelValues(name),
 			acknowledgement: acknowledgement.WithLabelValues(name),
 		}
@@ -148,6 +151,9 @@ func (d *downstreamSeries) Overdue(typeURL string) { d.of(typeURL).overdue.Inc()
 func (d *downstreamSeries) Refused(typeURL string, code codes.Code) {
 	d.refused.WithLabelValues(shortNames[kindOf(typeURL)], codeName(code)).Inc()
 }
+
+// Unsendable implements downstream.Observer.
+func (d *downstreamSeries) Unsendable(typeURL string) { d.of(typeURL).unsendable.Inc() }
 
 // seconds is a duration as it is observed. The cache keeps wall-clock times, so a
 // clock that was set back makes it negative, which would spoil the sum.

@@ -29,6 +29,7 @@ func TestDownstream(t *testing.T) {
 	d.Acked(endpointURL)
 	d.Nacked(endpointURL)
 	d.Overdue(listenerURL)
+	d.Unsendable(listenerURL)
 	d.Refused(listenerURL, codes.NotFound)
 	d.Refused(listenerURL, codes.ResourceExhausted)
 	expect(t, reg, map[string]float64{
@@ -52,6 +53,7 @@ func TestDownstream(t *testing.T) {
 		`downstream_acks_total{type="eds"}`:                                       1,
 		`downstream_nacks_total{type="eds"}`:                                      1,
 		`downstream_overdue_acks_total{type="lds"}`:                               1,
+		`downstream_unsendable_polls_total{type="lds"}`:                           1,
 		`downstream_refused_names_total{code="NotFound",type="lds"}`:              1,
 		`downstream_refused_names_total{code="ResourceExhausted",type="lds"}`:     1,
 	})

@@ -52,7 +52,7 @@ func TestLabelValues(t *testing.T) {
 		"upstream": {"primary", "backup"},
 		"type":     every,
 		"state":    {"idle", "connecting", "connected"},
-		"variant":  {"delta", "delta-ads", "sotw", "sotw-ads"},
+		"variant":  {"delta", "delta-ads", "rest", "sotw", "sotw-ads"},
 		"result":   {"hit", "miss"},
 		"version":  {"v1.2.3"}, "goversion": {runtime.Version()},
 

@@ -19,7 +19,7 @@ const adminIndex = `xdsrelay %s
 /metrics                   Prometheus metrics
 /healthz                   200 as long as the process lives
 /readyz                    200 when clients should come, else 503 and the reason
-/clients?node=             the clients' streams: subscriptions, acknowledgements, rejections
+/clients?node=             the clients' streams and polls: subscriptions, acknowledgements, rejections
 /upstreams                 the control planes: sessions, streams, what is cached of each type
 /resources?type=&name=     what is cached (secrets' payloads are not shown); payload=true shows the others'
 /config                    the configuration in force, with defaults
@@ -71,7 +71,7 @@ func (r *Relay) serveReady(w http.ResponseWriter, _ *http.Request) {
 	text(w, code, reason+"\n")
 }
 
-// serveClients lists the streams, all or those of one node.
+// serveClients lists the streams and the polls that are held, all or those of one node.
 func (r *Relay) serveClients(w http.ResponseWriter, req *http.Request) {
 	streams := r.server.Streams()
 	list := make([]downstream.Status, 0, len(streams))

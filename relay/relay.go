@@ -40,6 +40,7 @@ type Relay struct {
 	hub     *hub
 	server  *downstream.Server
 	tls     *tlsfiles.Server // nil: plain text
+	rest    net.Listener     // nil: nobody polls
 	stop    context.CancelFunc
 
 	started  time.Time
@@ -145,6 +146,7 @@ func (r *Relay) listener(rt *router) error {
 		MaxReceiveSize:   int(s.MaxReceiveSize),
 		MaxSubscriptions: s.MaxSubscriptions,
 		AckTimeout:       s.AckTimeout.Std(),
+		RESTWait:         s.RESTWait.Std(),
 		Keepalive:        keepaliveOf(s.Keepalive),
 		DebugServices:    s.DebugServices,
 		Router:           rt,
@@ -205,7 +207,7 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 	for _, p := range r.hub.planes {
 		wg.Go(func() { r.reach(background, p) })
 	}
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	web := &http.Server{Handler: r.adminHandler(), ReadHeaderTimeout: 10 * time.Second}
 	wg.Go(func() {
 		if err := web.Serve(admin); !errors.Is(err, http.ErrServerClosed) {
@@ -218,21 +220,35 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 			failed <- fmt.Errorf("xDS port: %w", err)
 		}
 	})
+	polls := r.restServer()
+	defer func() { _ = polls.Close() }()
+	if r.rest != nil {
+		wg.Go(func() {
+			if err := r.serveREST(polls); err != nil {
+				failed <- err
+			}
+		})
+	}
 	r.serving.Store(true)
-	r.log.Info("serving", "xds", xds.Addr().String(), "admin", admin.Addr().String())
+	addresses := []any{"xds", xds.Addr().String(), "admin", admin.Addr().String()}
+	if r.rest != nil {
+		addresses = append(addresses, "rest", r.rest.Addr().String())
+	}
+	r.log.Info("serving", addresses...)
 
 	select {
 	case err := <-failed:
+		_ = polls.Close() // before Stop, which waits for those who do not read
 		r.server.Stop()
 		return err
 	case <-ctx.Done():
 	}
-	r.drain(force)
+	r.drain(force, polls)
 	return nil
 }
 
-// drain ends the clients' streams.
-func (r *Relay) drain(force <-chan struct{}) {
+// drain ends the clients' streams and polls.
+func (r *Relay) drain(force <-chan struct{}, polls *http.Server) {
 	r.draining.Store(true)
 	spread := r.config.Server.Drain.Std()
 	r.log.Info("draining", "over", spread)
@@ -247,6 +263,7 @@ func (r *Relay) drain(force <-chan struct{}) {
 		case <-done:
 		}
 	})
+	drainREST(ctx, &wg, polls)
 	r.server.Drain(ctx, spread)
 	close(done)
 	wg.Wait()

@@ -54,14 +54,14 @@ func TestNewRefuses(t *testing.T) {
 
 // A listener that breaks ends Run with its error.
 func TestRunEndsWithItsListener(t *testing.T) {
-	for _, broken := range []string{"xDS port", "admin port"} {
+	for _, broken := range []string{"xDS port", "admin port", "REST port"} {
 		t.Run(broken, func(t *testing.T) {
 			r, err := relay.New(oneUpstream(), relay.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			ports := map[string]net.Listener{}
-			for _, port := range []string{"xDS port", "admin port"} {
+			for _, port := range []string{"xDS port", "admin port", "REST port"} {
 				if ports[port], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 					t.Fatal(err)
 				}
@@ -69,6 +69,7 @@ func TestRunEndsWithItsListener(t *testing.T) {
 			if err := ports[broken].Close(); err != nil {
 				t.Fatal(err)
 			}
+			r.ServeREST(ports["REST port"])
 			err = r.Run(t.Context(), nil, ports["xDS port"], ports["admin port"])
 			if err == nil || !strings.Contains(err.Error(), broken) {
 				t.Errorf("Run ended with %v, want what broke the %s", err, broken)

@@ -4,17 +4,10 @@ import (
 	"fmt"
 	"slices"
 
-	clusterservice "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
-	extensionservice "github.com/envoyproxy/go-control-plane/envoy/service/extension/v3"
-	listenerservice "github.com/envoyproxy/go-control-plane/envoy/service/listener/v3"
-	routeservice "github.com/envoyproxy/go-control-plane/envoy/service/route/v3"
-	runtimeservice "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
-	secretservice "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
 
+	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
-	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // APIType says which variant of the protocol a control plane speaks, in the words of
@@ -54,50 +47,9 @@ func (a APIType) method(id wire.StreamID) string {
 	case AggregatedGRPC:
 		return discoveryv3.AggregatedDiscoveryService_StreamAggregatedResources_FullMethodName
 	}
-	short := keyer.ShortName(id.TypeURL)
-	if short == id.TypeURL {
-		return ""
-	}
-	m := methods[short]
+	service := apiservices.Of(id.TypeURL)
 	if a == GRPC {
-		return m.state
+		return service.StateMethod()
 	}
-	return m.delta
-}
-
-// methods are those of the types that have services, by the types' short names.
-var methods = map[string]struct{ state, delta string }{
-	"lds": {
-		listenerservice.ListenerDiscoveryService_StreamListeners_FullMethodName,
-		listenerservice.ListenerDiscoveryService_DeltaListeners_FullMethodName,
-	},
-	"rds": {
-		routeservice.RouteDiscoveryService_StreamRoutes_FullMethodName,
-		routeservice.RouteDiscoveryService_DeltaRoutes_FullMethodName,
-	},
-	"srds": {
-		routeservice.ScopedRoutesDiscoveryService_StreamScopedRoutes_FullMethodName,
-		routeservice.ScopedRoutesDiscoveryService_DeltaScopedRoutes_FullMethodName,
-	},
-	"vhds": {delta: routeservice.VirtualHostDiscoveryService_DeltaVirtualHosts_FullMethodName},
-	"cds": {
-		clusterservice.ClusterDiscoveryService_StreamClusters_FullMethodName,
-		clusterservice.ClusterDiscoveryService_DeltaClusters_FullMethodName,
-	},
-	"eds": {
-		endpointservice.EndpointDiscoveryService_StreamEndpoints_FullMethodName,
-		endpointservice.EndpointDiscoveryService_DeltaEndpoints_FullMethodName,
-	},
-	"sds": {
-		secretservice.SecretDiscoveryService_StreamSecrets_FullMethodName,
-		secretservice.SecretDiscoveryService_DeltaSecrets_FullMethodName,
-	},
-	"rtds": {
-		runtimeservice.RuntimeDiscoveryService_StreamRuntime_FullMethodName,
-		runtimeservice.RuntimeDiscoveryService_DeltaRuntime_FullMethodName,
-	},
-	"ecds": {
-		extensionservice.ExtensionConfigDiscoveryService_StreamExtensionConfigs_FullMethodName,
-		extensionservice.ExtensionConfigDiscoveryService_DeltaExtensionConfigs_FullMethodName,
-	},
+	return service.DeltaMethod()
 }

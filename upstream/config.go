@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"time"
@@ -10,19 +9,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
-)
-
-// The defaults of Config.
-const (
-	DefaultMaxReceiveSize   = 64 << 20
-	DefaultMaxRequestSize   = 4<<20 - 64<<10 // what servers accept by default, with room to spare
-	DefaultConnectTimeout   = 10 * time.Second
-	DefaultKeepaliveTime    = 5 * time.Minute
-	DefaultKeepaliveTimeout = 20 * time.Second
-	DefaultBackoffBase      = 500 * time.Millisecond
-	DefaultBackoffMax       = 30 * time.Second
-	DefaultFailbackInterval = 30 * time.Second
-	DefaultBatch            = 5 * time.Millisecond
 )
 
 // Config describes one control plane. Zero values mean the defaults.
@@ -71,60 +57,25 @@ type Config struct {
 }
 
 func (c Config) withDefaults() (Config, error) {
-	if len(c.Endpoints) == 0 {
-		return c, errors.New("no endpoints")
-	}
 	if c.APIType == "" {
 		c.APIType = AggregatedDeltaGRPC
 	}
 	if err := c.APIType.check(); err != nil {
 		return c, err
 	}
-	if c.FullState == nil {
-		c.FullState = fullStateTypes()
-	}
-	for _, d := range []struct {
-		name  string
-		value *time.Duration
-		def   time.Duration
-	}{
-		{"connect timeout", &c.ConnectTimeout, DefaultConnectTimeout},
-		{"keepalive time", &c.KeepaliveTime, DefaultKeepaliveTime},
-		{"keepalive timeout", &c.KeepaliveTimeout, DefaultKeepaliveTimeout},
-		{"back-off base", &c.BackoffBase, DefaultBackoffBase},
-		{"back-off maximum", &c.BackoffMax, DefaultBackoffMax},
-		{"failback interval", &c.FailbackInterval, DefaultFailbackInterval},
-		{"batch", &c.Batch, DefaultBatch},
-	} {
-		if err := orDefault(d.name, d.value, d.def); err != nil {
-			return c, err
-		}
-	}
-	if err := orDefault("receive size", &c.MaxReceiveSize, DefaultMaxReceiveSize); err != nil {
-		return c, err
-	}
-	if err := orDefault("request size", &c.MaxRequestSize, DefaultMaxRequestSize); err != nil {
-		return c, err
-	}
 	if c.NackWait < 0 {
 		return c, errors.New("nack wait is negative")
 	}
-	c.BackoffMax = max(c.BackoffMax, c.BackoffBase)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	c.Logger = c.Logger.With("upstream", c.Name)
-	return c, nil
-}
-
-func orDefault[T int | time.Duration](name string, value *T, def T) error {
-	if *value < 0 {
-		return fmt.Errorf("%s is negative", name)
-	}
-	if *value == 0 {
-		*value = def
-	}
-	return nil
+	err := common{
+		name: c.Name, endpoints: c.Endpoints, fullState: &c.FullState,
+		receive: &c.MaxReceiveSize, request: &c.MaxRequestSize,
+		connect: &c.ConnectTimeout, backoffBase: &c.BackoffBase, backoffMax: &c.BackoffMax,
+		failback: &c.FailbackInterval, batch: &c.Batch, logger: &c.Logger,
+	}.withDefaults(
+		setting[time.Duration]{"keepalive time", &c.KeepaliveTime, DefaultKeepaliveTime},
+		setting[time.Duration]{"keepalive timeout", &c.KeepaliveTimeout, DefaultKeepaliveTimeout},
+	)
+	return c, err
 }
 
 // userAgent is how the relay announces itself to servers.

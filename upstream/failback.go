@@ -2,16 +2,26 @@ package upstream
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/backoff"
 )
 
-// failback is a session's way back to a better endpoint (LOC-6). It belongs to
-// the session's owner.
+// failback is where a session's attempts go, and its way back to a better endpoint
+// (LOC-6). It belongs to the session's owner.
 type failback struct {
-	at      time.Time // when to look next; zero: not waiting
-	probing bool
-	wg      sync.WaitGroup // the one probe
+	// Immutable after newFailback.
+	endpoints []string
+	interval  time.Duration
+	health    *health
+	report    *report
+
+	endpoint int       // where the next attempt goes
+	at       time.Time // when to look next; zero: not waiting
+	probing  bool
+	wg       sync.WaitGroup // the one probe
 
 	// An endpoint that takes connections but no streams would have the session
 	// leave a good stream for it again and again: each move that did not come to
@@ -22,45 +32,87 @@ type failback struct {
 
 const maxDoublings = 4
 
-// arrived says that a stream at endpoint is good.
+func newFailback(endpoints []string, interval time.Duration, h *health, r *report) *failback {
+	return &failback{endpoints: endpoints, interval: interval, health: h, report: r}
+}
+
+// arrived says that an attempt at endpoint came to something.
 func (f *failback) arrived(endpoint int) {
 	if endpoint == f.target {
 		f.moves = 0
 	}
 }
 
-// moveTo makes endpoint the one for new streams.
-func (s *Session) moveTo(endpoint int) {
-	if endpoint == s.endpoint {
+// begin goes to the endpoint that is best for a session of which nothing is under way.
+func (f *failback) begin() { f.moveTo(f.health.best(f.interval)) }
+
+// moveTo makes endpoint the one for new attempts.
+func (f *failback) moveTo(endpoint int) {
+	if endpoint == f.endpoint {
 		return
 	}
-	from, to := s.up.cfg.Endpoints[s.endpoint], s.up.cfg.Endpoints[endpoint]
-	s.endpoint = endpoint
-	s.note(func(st *Status) { st.Endpoint = to; st.EndpointChanges++ })
-	s.obs.EndpointChanged(from, to)
-	s.log.Info("turning to another endpoint", "from", from, "to", to)
-	s.scheduleProbe()
+	from, to := f.endpoints[f.endpoint], f.endpoints[endpoint]
+	f.endpoint = endpoint
+	f.report.note(func(st *Status) { st.Endpoint = to; st.EndpointChanges++ })
+	f.report.obs.EndpointChanged(from, to)
+	f.report.log.Info("turning to another endpoint", "from", from, "to", to)
+	f.schedule()
 }
 
-// scheduleProbe sets when to look for a better endpoint, if there is one.
-func (s *Session) scheduleProbe() {
-	f := &s.failback
+// moveOn gives the other endpoints their turn after a line's attempt at one failed.
+// failed has those where the line's attempts did; with no other left it is cleared, and
+// all begins with the best again. It says whether to try at once, which only an endpoint
+// that could not be reached is a reason for.
+func (f *failback) moveOn(endpoint int, failed []bool, unreachable bool) (atOnce bool) {
+	failed[endpoint] = true
+	if f.endpoint == endpoint { // else another line has moved on already
+		f.moveTo(max(0, slices.Index(failed, false)))
+	}
+	if failed[f.endpoint] {
+		clear(failed)
+		return false
+	}
+	return unreachable
+}
+
+// schedule sets when to look for a better endpoint, if there is one.
+func (f *failback) schedule() {
 	switch {
-	case s.endpoint == 0:
+	case f.endpoint == 0:
 		f.at = time.Time{}
 	case f.at.IsZero() && !f.probing:
-		f.at = time.Now().Add(spread(s.up.cfg.FailbackInterval << min(f.moves, maxDoublings)))
+		f.at = time.Now().Add(backoff.Spread(f.interval << min(f.moves, maxDoublings)))
 	}
+}
+
+// knownBad says that a session of the same upstream has just tried an endpoint in vain.
+// Then this one does not, so that a thousand scopes do not probe a thousand times as
+// often.
+func (f *failback) knownBad(endpoint int) bool { return f.health.failedWithin(endpoint, f.interval/2) }
+
+// found ends a probe. It goes to the endpoint that was found if that is better, and says
+// whether it is; if not there is another probe later.
+func (f *failback) found(endpoint int) bool {
+	f.probing = false
+	if endpoint >= f.endpoint {
+		f.schedule()
+		return false
+	}
+	f.moves++
+	f.target = endpoint
+	f.moveTo(endpoint)
+	return true
 }
 
 // probe looks, in the background, whether a better endpoint can be reached. An
 // idle session does not: it begins with the best when it has something to ask.
 func (s *Session) probe() {
 	if s.idle() {
-		s.moveTo(0)
+		s.failback.moveTo(0)
 		return
 	}
-	f, better := &s.failback, s.endpoint
+	f := s.failback
+	better := f.endpoint
 	f.probing = true
 	f.wg.Go(func() {
 		for endpoint := range better {
@@ -82,11 +134,9 @@ func (s *Session) probe() {
 	})
 }
 
-// reach connects to an endpoint, or gives nil. Where a session of the same
-// upstream has just tried in vain it does not try again, so that a thousand
-// scopes do not probe a thousand times as often.
+// reach connects to an endpoint, or gives nil.
 func (s *Session) reach(endpoint int) *conn {
-	if s.up.failedWithin(endpoint, s.up.cfg.FailbackInterval/2) {
+	if s.failback.knownBad(endpoint) {
 		return nil
 	}
 	c, err := s.up.acquire(endpoint)
@@ -110,18 +160,15 @@ func (s *Session) reach(endpoint int) *conn {
 // looks again later if c is nil. The streams are opened anew there and resume
 // (RES-12), so that nothing is lost.
 func (s *Session) probed(c *conn) {
-	f := &s.failback
-	f.probing = false
-	if c == nil || c.endpoint >= s.endpoint {
-		if c != nil {
-			s.up.release(c)
-		}
-		s.scheduleProbe()
+	if c == nil {
+		s.failback.found(s.failback.endpoint)
 		return
 	}
-	f.moves++
-	f.target = c.endpoint
-	s.moveTo(c.endpoint)
+	// The last: the new streams use the connection.
+	defer s.up.release(c)
+	if !s.failback.found(c.endpoint) {
+		return
+	}
 	for _, l := range s.lines {
 		if l.idle() || l.draining || l.stream != nil && l.stream.conn.endpoint == c.endpoint {
 			continue // the last: only other streams had been refused there
@@ -130,6 +177,4 @@ func (s *Session) probed(c *conn) {
 		clear(l.failed)
 		s.connect(l)
 	}
-	// Only now: the new streams use the connection.
-	s.up.release(c)
 }

@@ -48,10 +48,7 @@ func (c FilesConfig) withDefaults() FilesConfig {
 	if c.Observer == nil {
 		c.Observer = NopObserver{}
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	c.Logger = c.Logger.With("upstream", c.Name)
+	c.Logger = loggerOf(c.Logger, c.Name)
 	return c
 }
 

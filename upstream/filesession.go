@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -20,7 +19,6 @@ type FileSession struct {
 	// Immutable after NewSession.
 	files *Files
 	store Store
-	log   *slog.Logger
 	*report
 	woken chan struct{} // one slot: there is another view, or another problem
 
@@ -48,8 +46,8 @@ func (f *Files) NewSession(cfg SessionConfig) (*FileSession, error) {
 		return nil, fmt.Errorf("upstream %q: a session needs a store", f.cfg.Name)
 	}
 	return &FileSession{
-		files: f, store: cfg.Store, log: f.cfg.Logger.With("scope", cfg.Scope),
-		report: newReport(f.cfg.Name, f.cfg.Path, cfg), woken: make(chan struct{}, 1),
+		files: f, store: cfg.Store,
+		report: newReport(f.cfg.Name, f.cfg.Path, f.cfg.Logger, cfg), woken: make(chan struct{}, 1),
 	}, nil
 }
 

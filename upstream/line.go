@@ -1,10 +1,9 @@
 package upstream
 
 import (
-	"log/slog"
-	"slices"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -46,11 +45,15 @@ type line struct {
 	held    []heldAck // answers that wait for the clients', the oldest first
 	renewed time.Time // when it last began anew because the Store wanted it
 	renew   time.Time // when it may do so again; zero: it need not
-	backoff backoff
+	backoff backoff.Backoff
 	failed  []bool // endpoints that failed since the last good stream or back-off
 }
 
 func (l *line) idle() bool { return l.stream == nil && l.at.IsZero() }
+
+func (l *line) standing() standing {
+	return standing{aside: l.idle() || l.draining, refused: l.refused, good: l.established}
+}
 
 // asks says whether a type was asked for on the stream that is open.
 func (l *line) asks(typeURL string) bool {
@@ -60,12 +63,12 @@ func (l *line) asks(typeURL string) bool {
 
 // connect opens a stream at the session's endpoint, in the background.
 func (s *Session) connect(l *line) {
-	c, err := s.up.acquire(s.endpoint)
+	c, err := s.up.acquire(s.failback.endpoint)
 	if err != nil {
 		// New has tried the target, so this is about something that may pass.
 		s.end(l, ReasonUnreachable)
-		err := &ConnectionError{Endpoint: s.up.cfg.Endpoints[s.endpoint], Reason: ReasonUnreachable, Err: err}
-		s.retry(l, err, s.endpoint, false, false)
+		err := &ConnectionError{Endpoint: s.up.cfg.Endpoints[s.failback.endpoint], Reason: ReasonUnreachable, Err: err}
+		s.retry(l, err, s.failback.endpoint, false, false)
 		return
 	}
 	l.at = time.Time{}
@@ -234,7 +237,7 @@ func (s *Session) answered(l *line) {
 func (s *Session) end(l *line, reason Reason) {
 	st, open := l.stream, l.open
 	if l.established && !reason.repeats() {
-		l.backoff.reset()
+		l.backoff.Reset()
 		clear(l.failed)
 	}
 	l.stream, l.dialect, l.open, l.greeted, l.established, l.draining = nil, nil, false, false, false, false
@@ -278,35 +281,14 @@ func (s *Session) lost(l *line, cause error) {
 // but a server that took the stream and ended it is a reason to wait. When all
 // have failed it begins with the best again, after a wait.
 func (s *Session) retry(l *line, err *ConnectionError, endpoint int, opened, good bool) {
-	first := l.backoff.attempts == 0
-	atOnce := false
-	if !good {
-		l.failed[endpoint] = true
-		if s.endpoint == endpoint { // else another line has moved on already
-			s.moveTo(max(0, slices.Index(l.failed, false)))
-		}
-		atOnce = !opened && !l.failed[s.endpoint]
-		if l.failed[s.endpoint] {
-			clear(l.failed)
-		}
-	}
+	first := l.backoff.Attempts == 0
+	atOnce := !good && s.failback.moveOn(endpoint, l.failed, !opened)
 	var delay time.Duration
 	if !atOnce {
-		delay = l.backoff.next()
+		delay = l.backoff.Next()
 		s.obs.BackedOff(delay)
 	}
-	// A server that is gone for long is worth one line, not one for each attempt.
-	level := slog.LevelDebug
-	if first || (good && !l.refused) {
-		level = slog.LevelWarn
-	}
-	s.log.Log(s.ctx, level, "stream lost", "stream", l.id, "error", err, "retry_in", delay)
-	s.note(func(st *Status) {
-		st.LastError, st.LastErrorAt = err, time.Now()
-		if opened {
-			st.Lost++
-		}
-	})
+	s.noteFailed(s.ctx, l.id, err, delay, first || good && !l.refused, opened)
 	if atOnce {
 		s.connect(l)
 		return

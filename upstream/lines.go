@@ -3,6 +3,7 @@ package upstream
 import (
 	"slices"
 
+	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -10,7 +11,7 @@ func (s *Session) newLine(id wire.StreamID) *line {
 	l := &line{
 		id:      id,
 		method:  s.up.cfg.APIType.method(id),
-		backoff: backoff{base: s.up.cfg.BackoffBase, max: s.up.cfg.BackoffMax},
+		backoff: backoff.Backoff{Base: s.up.cfg.BackoffBase, Max: s.up.cfg.BackoffMax},
 		failed:  make([]bool, len(s.up.cfg.Endpoints)),
 	}
 	if l.method == "" {

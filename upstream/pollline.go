@@ -3,13 +3,13 @@ package upstream
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -41,11 +41,15 @@ type pollLine struct {
 
 	renewed time.Time // when it last began anew because the Store wanted it
 	renew   time.Time // when it may do so again; zero: it need not
-	backoff backoff
+	backoff backoff.Backoff
 	failed  []bool // endpoints that failed since the last good poll or back-off
 }
 
 func (l *pollLine) idle() bool { return l.poller == nil && l.at.IsZero() }
+
+func (l *pollLine) standing() standing {
+	return standing{aside: l.idle(), refused: l.refused, good: l.established}
+}
 
 // silence is how long a server may take to answer what was asked last before it counts
 // as silent. While names come and go without end no answer is for all of them, and the
@@ -64,13 +68,13 @@ func (s *RESTSession) newLine(id wire.StreamID) *pollLine {
 	}
 	return &pollLine{
 		id: id, unavailable: !ok, failed: make([]bool, len(s.up.cfg.Endpoints)),
-		backoff: backoff{base: s.up.cfg.BackoffBase, max: s.up.cfg.BackoffMax},
+		backoff: backoff.Backoff{Base: s.up.cfg.BackoffBase, Max: s.up.cfg.BackoffMax},
 	}
 }
 
 // start begins to poll for everything wanted at the session's endpoint.
 func (s *RESTSession) start(l *pollLine) {
-	l.at, l.endpoint = time.Time{}, s.endpoint
+	l.at, l.endpoint = time.Time{}, s.failback.endpoint
 	l.names, l.accepted, l.heard = make(map[string]struct{}), nil, time.Time{}
 	l.take(s.store.Restart(l.id, 0))
 	if !s.store.StreamWanted(l.id) {
@@ -89,7 +93,7 @@ func (s *RESTSession) start(l *pollLine) {
 			// A poll carries the node: it goes where the configuration says and nowhere else.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		Base: s.up.bases[s.endpoint], TypeURL: l.id.TypeURL, Node: s.node, Names: l.list,
+		Base: s.up.bases[s.failback.endpoint], TypeURL: l.id.TypeURL, Node: s.node, Names: l.list,
 		FullState: cfg.FullState[l.id.TypeURL], Interval: cfg.PollInterval,
 		BackoffBase: cfg.BackoffBase, BackoffMax: cfg.BackoffMax,
 		Batch:       time.Nanosecond, // the session has gathered already
@@ -199,7 +203,7 @@ func (s *RESTSession) answered(l *pollLine, names []string, at time.Time) {
 		return
 	}
 	l.established = true
-	l.backoff.reset()
+	l.backoff.Reset()
 	clear(l.failed)
 	endpoint := s.up.cfg.Endpoints[l.endpoint]
 	s.up.found(l.endpoint, true)
@@ -236,7 +240,7 @@ func (s *RESTSession) lost(l *pollLine, cause error) {
 	if !good {
 		s.obs.ConnectFailed(err.Endpoint, err.Reason)
 	}
-	first := l.backoff.attempts == 0
+	first := l.backoff.Attempts == 0
 	s.end(l, err.Reason)
 	_, unreachable := errors.AsType[unreachableError](cause)
 	if unreachable {
@@ -248,31 +252,14 @@ func (s *RESTSession) lost(l *pollLine, cause error) {
 		l.refused = true
 		s.noteTypes()
 	case !good || err.Reason.repeats():
-		l.failed[endpoint] = true
-		if s.endpoint == endpoint { // else another line has moved on already
-			s.moveTo(max(0, slices.Index(l.failed, false)))
-		}
-		atOnce = unreachable && !l.failed[s.endpoint]
-		if l.failed[s.endpoint] {
-			clear(l.failed)
-		}
+		atOnce = s.failback.moveOn(endpoint, l.failed, unreachable)
 	}
 	var delay time.Duration
 	if !atOnce {
-		delay = l.backoff.next()
+		delay = l.backoff.Next()
 		s.obs.BackedOff(delay)
 	}
-	level := slog.LevelDebug // a server that is gone for long is worth one line
-	if first {
-		level = slog.LevelWarn
-	}
-	s.log.Log(s.ctx, level, "poll failed", "stream", l.id, "error", err, "retry_in", delay)
-	s.note(func(st *Status) {
-		st.LastError, st.LastErrorAt = err, time.Now()
-		if good {
-			st.Lost++
-		}
-	})
+	s.noteFailed(s.ctx, l.id, err, delay, first, good)
 	l.at = time.Now().Add(delay)
 	s.settle()
 }

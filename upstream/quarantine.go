@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -39,14 +40,14 @@ type quarantine struct {
 	// costs everybody the stream: many types together are not to do so more often
 	// than a server that is gone is tried, and none is to wait for long because of
 	// others.
-	pace   backoff
+	pace   backoff.Backoff
 	resume time.Time // no trial before
 }
 
 // suspect is a type that is withheld.
 type suspect struct {
 	names   map[wire.StreamID]map[string]struct{} // wanted on each stream and not written
-	backoff backoff
+	backoff backoff.Backoff
 	due     time.Time // of the next trial
 }
 
@@ -59,7 +60,7 @@ type trial struct {
 func newQuarantine(cfg *Config) quarantine {
 	return quarantine{
 		proven: make(map[string]struct{}), suspects: make(map[string]*suspect),
-		pace: backoff{base: cfg.BackoffBase, max: cfg.BackoffMax},
+		pace: backoff.Backoff{Base: cfg.BackoffBase, Max: cfg.BackoffMax},
 	}
 }
 
@@ -104,11 +105,11 @@ func (p *suspect) forgotten() time.Time { return p.due.Add(maxTrialDelay) }
 // protected, and it may be the server that does not let us in: then it is tried as
 // often as a server that is gone.
 func (q *quarantine) delay(p *suspect) {
-	p.backoff.base, p.backoff.max = q.pace.base, maxTrialDelay
+	p.backoff.Base, p.backoff.Max = q.pace.Base, maxTrialDelay
 	if len(q.proven) == 0 {
-		p.backoff.max = q.pace.max
+		p.backoff.Max = q.pace.Max
 	}
-	p.due = time.Now().Add(p.backoff.next())
+	p.due = time.Now().Add(p.backoff.Next())
 }
 
 // withhold reports whether a subscription must not be written now, and keeps it
@@ -152,7 +153,7 @@ func (s *Session) blame(l *line, cause error) {
 	if tried := q.trial; tried.typeURL != "" && tried.stream == l.id {
 		q.trial = trial{}
 		q.delay(q.suspects[tried.typeURL])
-		q.resume = time.Now().Add(q.pace.next())
+		q.resume = time.Now().Add(q.pace.Next())
 		s.log.Debug("type still ends the stream", "type", tried.typeURL, "error", detail(cause))
 		return
 	}
@@ -177,7 +178,7 @@ func (s *Session) refuse(l *line, cause error) bool {
 	}
 	if !l.refused {
 		l.refused = true
-		l.backoff.max = max(maxTrialDelay, s.up.cfg.BackoffMax)
+		l.backoff.Max = max(maxTrialDelay, s.up.cfg.BackoffMax)
 		s.log.Warn("server ended the stream of a type, which it may not serve", "type", l.id.TypeURL, "error", detail(cause))
 		s.noteTypes()
 	}
@@ -188,7 +189,7 @@ func (s *Session) refuse(l *line, cause error) bool {
 func (s *Session) welcomed(l *line) {
 	if l.refused {
 		l.refused = false
-		l.backoff.max = s.up.cfg.BackoffMax
+		l.backoff.Max = s.up.cfg.BackoffMax
 		s.noteTypes()
 	}
 }
@@ -224,7 +225,7 @@ func (s *Session) prove(typeURL string) {
 	if q.trial.typeURL == typeURL {
 		q.trial = trial{}
 	}
-	q.pace.reset()
+	q.pace.Reset()
 	q.resume = time.Time{}
 	s.log.Info("type is withheld no longer", "type", typeURL)
 	s.noteTypes()
@@ -246,7 +247,7 @@ func (s *Session) withdraw(l *line) {
 	if tried := q.trial; tried.typeURL != "" && tried.stream == l.id {
 		q.trial = trial{}
 		p := q.suspects[tried.typeURL]
-		p.backoff.attempts--
+		p.backoff.Attempts--
 		q.delay(p)
 	}
 	for _, p := range q.suspects {
@@ -306,7 +307,7 @@ func (s *Session) try(now time.Time) {
 				s.noteTypes()
 			}
 		case now.Before(p.due), now.Before(q.resume), s.trialLine(p) == nil:
-		case next == nil || p.backoff.attempts < next.backoff.attempts:
+		case next == nil || p.backoff.Attempts < next.backoff.Attempts:
 			next, typeURL = p, url
 		}
 	}
@@ -333,8 +334,5 @@ func (s *Session) noteTypes() {
 			unavailable = append(unavailable, l.id.TypeURL)
 		}
 	}
-	slices.Sort(types)
-	slices.Sort(unavailable)
-	types, unavailable = slices.Compact(types), slices.Compact(unavailable)
-	s.note(func(st *Status) { st.Quarantined, st.Unavailable = types, unavailable })
+	s.noteTypeLists(types, unavailable)
 }

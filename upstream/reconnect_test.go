@@ -12,45 +12,6 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Delays are uniform between nothing and a bound that doubles up to the maximum.
-func TestOPS2BackoffFullJitter(t *testing.T) {
-	const base, limit, rounds = 100 * time.Millisecond, 3 * time.Second, 2000
-	bounds := []time.Duration{base, 2 * base, 4 * base, 8 * base, 16 * base, limit, limit}
-	sums := make([]time.Duration, len(bounds))
-	for range rounds {
-		b := backoff{base: base, max: limit}
-		for i, bound := range bounds {
-			d := b.next()
-			if d <= 0 || d > bound {
-				t.Fatalf("attempt %d: delay %v out of (0, %v]", i, d, bound)
-			}
-			sums[i] += d
-		}
-	}
-	for i, sum := range sums {
-		// The mean of 2,000 uniform values is within 5% of the middle but for one time in 10^9.
-		if mean, middle := sum/rounds, bounds[i]/2; mean < middle*92/100 || mean > middle*108/100 {
-			t.Errorf("attempt %d: mean delay %v, want about %v", i, mean, middle)
-		}
-	}
-	for _, base := range []time.Duration{time.Second, 30 * time.Second, 10 * time.Minute, 24 * time.Hour} {
-		b := backoff{base: base, max: 24 * time.Hour}
-		for i := range 100 {
-			if d := b.next(); d <= 0 || d > b.max {
-				t.Fatalf("base %v, attempt %d: delay %v", base, i, d)
-			}
-		}
-	}
-	b := backoff{base: base, max: limit, attempts: 1 << 20}
-	if d := b.next(); d > limit {
-		t.Errorf("delay %v after a million attempts", d)
-	}
-	b.reset()
-	if d := b.next(); d > base {
-		t.Errorf("delay %v after a reset", d)
-	}
-}
-
 // While the server is gone the delays grow, the log has one line for it, and
 // once it is back the next loss starts from the bottom.
 func TestOPS2BackoffGrowsAndResets(t *testing.T) {

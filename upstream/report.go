@@ -1,22 +1,28 @@
 package upstream
 
 import (
+	"context"
+	"log/slog"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // report is what a session tells of itself: to its observer, and to whoever asks for
 // its Status.
 type report struct {
 	obs   Observer
+	log   *slog.Logger
 	state State // the one told last; belongs to the session's owner
 
 	statusMu sync.Mutex
 	status   Status // guarded by statusMu
 }
 
-func newReport(upstream, endpoint string, cfg SessionConfig) *report {
-	r := &report{obs: cfg.Observer, state: StateIdle, status: Status{
+func newReport(upstream, endpoint string, log *slog.Logger, cfg SessionConfig) *report {
+	r := &report{obs: cfg.Observer, log: log.With("scope", cfg.Scope), state: StateIdle, status: Status{
 		Upstream: upstream, Scope: cfg.Scope, State: StateIdle, Since: time.Now(), Endpoint: endpoint,
 	}}
 	if r.obs == nil {
@@ -47,4 +53,51 @@ func (r *report) turn(state State) {
 	r.state = state
 	r.note(func(st *Status) { st.State, st.Since = state, time.Now() })
 	r.obs.StateChanged(state)
+}
+
+// wrote counts a request. Any goroutine may call it.
+func (r *report) wrote(typeURL string, kind RequestKind) {
+	r.note(func(st *Status) {
+		st.Requests++
+		switch kind {
+		case KindAck:
+			st.Acks++
+		case KindNack:
+			st.Nacks++
+		case KindSubscribe:
+		}
+	})
+	r.obs.RequestSent(typeURL, kind)
+}
+
+// noteRejected tells of a response that was refused.
+func (r *report) noteRejected(typeURL, nonce string, reason error, at time.Time) {
+	rejection := &RejectedError{TypeURL: typeURL, Nonce: nonce, Err: reason}
+	r.log.Warn("response rejected, keeping what is cached", "type", typeURL, "nonce", nonce, "error", detail(reason))
+	r.note(func(st *Status) { st.LastRejection, st.LastRejected = rejection, at })
+}
+
+// noteFailed tells of an attempt that failed, or of a stream that was lost. A server that
+// is gone for long is worth one line, not one for each attempt: those are not loud.
+func (r *report) noteFailed(ctx context.Context, id wire.StreamID, err *ConnectionError, delay time.Duration, loud, lost bool) {
+	level := slog.LevelDebug
+	if loud {
+		level = slog.LevelWarn
+	}
+	r.log.Log(ctx, level, "stream lost", "stream", id, "error", err, "retry_in", delay)
+	r.note(func(st *Status) {
+		st.LastError, st.LastErrorAt = err, time.Now()
+		if lost {
+			st.Lost++
+		}
+	})
+}
+
+// noteTypeLists has Status say which types are withheld or refused, and which cannot be asked
+// for. It takes the slices over, in any order and with repetitions.
+func (r *report) noteTypeLists(quarantined, unavailable []string) {
+	slices.Sort(quarantined)
+	slices.Sort(unavailable)
+	quarantined, unavailable = slices.Compact(quarantined), slices.Compact(unavailable)
+	r.note(func(st *Status) { st.Quarantined, st.Unavailable = quarantined, unavailable })
 }

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -12,12 +11,6 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
-)
-
-// The defaults of RESTConfig that Config does not have.
-const (
-	DefaultPollInterval = 10 * time.Second
-	DefaultPollTimeout  = time.Minute
 )
 
 // RESTConfig describes a control plane that is polled (VAR-5). Zero values mean the
@@ -44,41 +37,16 @@ type RESTConfig struct {
 }
 
 func (c RESTConfig) withDefaults() (RESTConfig, error) {
-	if len(c.Endpoints) == 0 {
-		return c, errors.New("no endpoints")
-	}
-	if c.FullState == nil {
-		c.FullState = fullStateTypes()
-	}
-	for _, d := range []struct {
-		name  string
-		value *time.Duration
-		def   time.Duration
-	}{
-		{"connect timeout", &c.ConnectTimeout, DefaultConnectTimeout},
-		{"poll interval", &c.PollInterval, DefaultPollInterval},
-		{"poll timeout", &c.PollTimeout, DefaultPollTimeout},
-		{"back-off base", &c.BackoffBase, DefaultBackoffBase},
-		{"back-off maximum", &c.BackoffMax, DefaultBackoffMax},
-		{"failback interval", &c.FailbackInterval, DefaultFailbackInterval},
-		{"batch", &c.Batch, DefaultBatch},
-	} {
-		if err := orDefault(d.name, d.value, d.def); err != nil {
-			return c, err
-		}
-	}
-	if err := orDefault("receive size", &c.MaxReceiveSize, DefaultMaxReceiveSize); err != nil {
-		return c, err
-	}
-	if err := orDefault("request size", &c.MaxRequestSize, DefaultMaxRequestSize); err != nil {
-		return c, err
-	}
-	c.BackoffMax = max(c.BackoffMax, c.BackoffBase)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	c.Logger = c.Logger.With("upstream", c.Name)
-	return c, nil
+	err := common{
+		name: c.Name, endpoints: c.Endpoints, fullState: &c.FullState,
+		receive: &c.MaxReceiveSize, request: &c.MaxRequestSize,
+		connect: &c.ConnectTimeout, backoffBase: &c.BackoffBase, backoffMax: &c.BackoffMax,
+		failback: &c.FailbackInterval, batch: &c.Batch, logger: &c.Logger,
+	}.withDefaults(
+		setting[time.Duration]{"poll interval", &c.PollInterval, DefaultPollInterval},
+		setting[time.Duration]{"poll timeout", &c.PollTimeout, DefaultPollTimeout},
+	)
+	return c, err
 }
 
 // REST is a control plane that is polled: its endpoints, and the connections to them

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -29,17 +28,15 @@ type RESTSession struct {
 	node     *corev3.Node
 	nodeSize int
 	store    Store
-	log      *slog.Logger
 	*report
 
 	// Owned by the goroutine in Run.
 	ctx      context.Context // ends with Run
 	events   chan func()     // what the session's goroutines have the owner run
 	lines    []*pollLine     // of the streams that are wanted
-	endpoint int             // where the next poller goes
 	batchAt  time.Time       // when demand is looked at; zero: nothing changed
 	settleAt time.Time       // when the Store is to settle; zero: nothing waits
-	failback failback
+	failback *failback
 
 	started atomic.Bool
 }
@@ -53,9 +50,11 @@ func (u *REST) NewSession(cfg SessionConfig) (*RESTSession, error) {
 	if size > u.cfg.MaxRequestSize/2 {
 		return nil, fmt.Errorf("upstream %q: a node of %d bytes leaves too little of a request of %d", u.cfg.Name, size, u.cfg.MaxRequestSize)
 	}
+	r := newReport(u.cfg.Name, u.cfg.Endpoints[0], u.cfg.Logger, cfg)
 	return &RESTSession{
-		up: u, node: cfg.Node, nodeSize: size, store: cfg.Store, log: u.cfg.Logger.With("scope", cfg.Scope),
-		report: newReport(u.cfg.Name, u.cfg.Endpoints[0], cfg), events: make(chan func()),
+		up: u, node: cfg.Node, nodeSize: size, store: cfg.Store,
+		report: r, events: make(chan func()),
+		failback: newFailback(u.cfg.Endpoints, u.cfg.FailbackInterval, u.health, r),
 	}, nil
 }
 
@@ -91,7 +90,7 @@ func (s *RESTSession) loop() error {
 	s.reconcile()
 	for {
 		s.reap()
-		s.publish()
+		s.turn(stateOf(s.lines))
 		if at := s.next(); at.IsZero() {
 			timer.Stop()
 		} else {
@@ -181,7 +180,7 @@ func (s *RESTSession) reconcile() {
 // endpoint it used last.
 func (s *RESTSession) begin(l *pollLine) {
 	if s.idle() {
-		s.moveTo(s.up.best(s.up.cfg.FailbackInterval))
+		s.failback.begin()
 	}
 	clear(l.failed)
 	s.start(l)
@@ -211,31 +210,7 @@ func (s *RESTSession) noteTypes() {
 			unavailable = append(unavailable, l.id.TypeURL)
 		}
 	}
-	slices.Sort(refused)
-	slices.Sort(unavailable)
-	refused, unavailable = slices.Compact(refused), slices.Compact(unavailable)
-	s.note(func(st *Status) { st.Quarantined, st.Unavailable = refused, unavailable })
-}
-
-// publish works the state out anew. Types that the server refuses do not count
-// beside others.
-func (s *RESTSession) publish() {
-	state, refused := StateIdle, false
-	for _, l := range s.lines {
-		switch {
-		case l.idle():
-		case l.refused:
-			refused = true
-		case !l.established:
-			state = StateConnecting
-		case state == StateIdle:
-			state = StateConnected
-		}
-	}
-	if refused && state == StateIdle {
-		state = StateConnecting
-	}
-	s.turn(state)
+	s.noteTypeLists(refused, unavailable)
 }
 
 // respond takes a response and gives the reason for which it is rejected (ACK-6).
@@ -263,22 +238,5 @@ func (s *RESTSession) respond(l *pollLine, r *restjson.Response, names []string,
 // reject notes that a response was refused, of which the next poll tells the server.
 func (s *RESTSession) reject(l *pollLine, nonce string, reason error, at time.Time) {
 	l.exchange.answer(KindNack)
-	rejected := &RejectedError{TypeURL: l.id.TypeURL, Nonce: nonce, Err: reason}
-	s.log.Warn("response rejected, keeping what is cached", "type", l.id.TypeURL, "nonce", nonce, "error", detail(reason))
-	s.note(func(st *Status) { st.LastRejection, st.LastRejected = rejected, at })
-}
-
-// wrote counts a poll. It runs in a poller's goroutine.
-func (s *RESTSession) wrote(typeURL string, kind RequestKind) {
-	s.note(func(st *Status) {
-		st.Requests++
-		switch kind {
-		case KindAck:
-			st.Acks++
-		case KindNack:
-			st.Nacks++
-		case KindSubscribe:
-		}
-	})
-	s.obs.RequestSent(typeURL, kind)
+	s.noteRejected(l.id.TypeURL, nonce, reason, at)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -36,17 +35,15 @@ type Session struct {
 	node     *corev3.Node
 	nodeSize int // as a field of a request
 	store    Store
-	log      *slog.Logger
 	*report
 
 	// Owned by the goroutine in Run.
 	ctx        context.Context // ends with Run
 	events     chan func()     // what the session's goroutines have the owner run
 	lines      []*line         // of the streams that are wanted, or still there
-	endpoint   int             // where the next stream goes
 	batchAt    time.Time       // when demand is looked at; zero: nothing changed
 	settleAt   time.Time       // when the Store is to settle; zero: nothing waits
-	failback   failback
+	failback   *failback
 	quarantine quarantine
 
 	started atomic.Bool
@@ -66,13 +63,14 @@ func (u *Upstream) NewSession(cfg SessionConfig) (*Session, error) {
 	if size > u.cfg.MaxRequestSize/2 {
 		return nil, fmt.Errorf("upstream %q: a node of %d bytes leaves too little of a request of %d", u.cfg.Name, size, u.cfg.MaxRequestSize)
 	}
+	r := newReport(u.cfg.Name, u.cfg.Endpoints[0], u.cfg.Logger, cfg)
 	return &Session{
 		up:         u,
 		node:       cfg.Node,
 		nodeSize:   size,
 		store:      cfg.Store,
-		report:     newReport(u.cfg.Name, u.cfg.Endpoints[0], cfg),
-		log:        u.cfg.Logger.With("scope", cfg.Scope),
+		report:     r,
+		failback:   newFailback(u.cfg.Endpoints, u.cfg.FailbackInterval, u.health, r),
 		events:     make(chan func()),
 		rejected:   make(chan struct{}, 1),
 		quarantine: newQuarantine(&u.cfg),
@@ -99,7 +97,7 @@ func (s *Session) Run(ctx context.Context) error {
 	for _, l := range s.lines {
 		s.end(l, ReasonShutdown)
 	}
-	s.publish()
+	s.turn(stateOf(s.lines))
 	return err
 }
 
@@ -109,7 +107,7 @@ func (s *Session) loop() error {
 	s.reconcile()
 	for {
 		s.reap()
-		s.publish()
+		s.turn(stateOf(s.lines))
 		if at := s.next(); at.IsZero() {
 			timer.Stop()
 		} else {
@@ -224,25 +222,10 @@ func (s *Session) idle() bool {
 // to the endpoint it used last.
 func (s *Session) begin(l *line) {
 	if s.idle() {
-		s.moveTo(s.up.best(s.up.cfg.FailbackInterval))
+		s.failback.begin()
 	}
 	clear(l.failed)
 	s.connect(l)
-}
-
-// wrote counts a request that was written. It runs in a stream's goroutine.
-func (s *Session) wrote(o outgoing) {
-	s.note(func(st *Status) {
-		st.Requests++
-		switch o.kind {
-		case KindAck:
-			st.Acks++
-		case KindNack:
-			st.Nacks++
-		case KindSubscribe:
-		}
-	})
-	s.obs.RequestSent(o.req.GetTypeUrl(), o.kind)
 }
 
 // respond judges a response and answers it, once (STR-8).
@@ -294,8 +277,6 @@ func (s *Session) answer(l *line, e envelope, reason error, at time.Time) {
 		s.write(l, req, kind)
 	}
 	if reason != nil {
-		rejected := &RejectedError{TypeURL: e.typeURL, Nonce: e.nonce, Err: reason}
-		s.log.Warn("response rejected, keeping what is cached", "type", e.typeURL, "nonce", e.nonce, "error", detail(reason))
-		s.note(func(st *Status) { st.LastRejection, st.LastRejected = rejected, at })
+		s.noteRejected(e.typeURL, e.nonce, reason, at)
 	}
 }

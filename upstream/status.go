@@ -49,23 +49,29 @@ type Status struct {
 	EndpointChanges uint64
 }
 
-// publish works the state out anew and tells of it if it changed.
-func (s *Session) publish() {
-	state := StateIdle
-	refused := false
-	for _, l := range s.lines {
-		switch {
-		case l.idle() || l.draining:
-		case l.refused:
+// standing is what a line counts for in the State of its session.
+type standing struct {
+	aside   bool // not wanted, so that the rest does not matter
+	refused bool // the server may not serve the type
+	good    bool
+}
+
+// stateOf is the State of a session with these lines.
+func stateOf[L interface{ standing() standing }](lines []L) State {
+	state, refused := StateIdle, false
+	for _, l := range lines {
+		switch is := l.standing(); {
+		case is.aside:
+		case is.refused:
 			refused = true
-		case !l.established:
+		case !is.good:
 			state = StateConnecting
 		case state == StateIdle:
 			state = StateConnected
 		}
 	}
 	if refused && state == StateIdle {
-		state = StateConnecting
+		return StateConnecting
 	}
-	s.turn(state)
+	return state
 }

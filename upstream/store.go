@@ -72,7 +72,8 @@ type Store interface {
 	Lost(stream wire.StreamID)
 
 	// Settle ends the quiet time of collections (RES-14) that were answered long
-	// enough before now, and the waiting for names that were not (RES-7). It returns
+	// enough before now, and the waiting for names that were not (RES-7), and drops
+	// what has outlived its ttl, whether a stream is up or not (TTL-2). It returns
 	// when to call it again, zero if nothing waits. It is asked anew after everything
 	// that may bring something to wait for: Restart, TakeDemand, Apply, ApplyState.
 	Settle(now time.Time) time.Time

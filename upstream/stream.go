@@ -28,8 +28,8 @@ type stream struct {
 	api    APIType
 	method string
 	post   chan<- func()
-	sent   func(outgoing) // called after each request written
-	wake   chan struct{}  // one slot: the queue has something
+	sent   func(typeURL string, kind RequestKind) // called after each request written
+	wake   chan struct{}                          // one slot: the queue has something
 	wg     sync.WaitGroup
 
 	mu     sync.Mutex
@@ -44,7 +44,7 @@ type outgoing struct {
 	kind RequestKind
 }
 
-func newStream(ctx context.Context, c *conn, api APIType, method string, post chan<- func(), sent func(outgoing)) *stream {
+func newStream(ctx context.Context, c *conn, api APIType, method string, post chan<- func(), sent func(string, RequestKind)) *stream {
 	st := &stream{conn: c, api: api, method: method, post: post, sent: sent, wake: make(chan struct{}, 1)}
 	st.ctx, st.cancel = context.WithCancel(ctx)
 	st.call, st.abort = context.WithCancelCause(st.ctx)
@@ -184,7 +184,7 @@ func (st *stream) send(cs grpc.ClientStream) {
 				}
 				return
 			}
-			st.sent(o)
+			st.sent(o.req.GetTypeUrl(), o.kind)
 		}
 		if len(out) > 0 {
 			continue

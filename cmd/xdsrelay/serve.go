@@ -54,9 +54,19 @@ func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 		return err
 	}
 	defer func() { _ = admin.Close() }()
+	var rest net.Listener
+	if cfg.Server.RESTListen != "" {
+		if rest, err = listen(ctx, "server.rest_listen", cfg.Server.RESTListen); err != nil {
+			return err
+		}
+		defer func() { _ = rest.Close() }()
+	}
 	r, err := relay.New(cfg, relay.Options{Log: log, Version: thisBuild().Version})
 	if err != nil {
 		return usage(err, "xdsrelay validate checks the files that a configuration names, too")
+	}
+	if rest != nil {
+		r.ServeREST(rest)
 	}
 	force, stop := secondSignal()
 	defer stop()

@@ -23,18 +23,23 @@ func TestServe(t *testing.T) {
 	linear := cachev3.NewLinearCache(resource.ClusterType, cachev3.WithInitialResources(map[string]types.Resource{"cart": cluster("cart", 1)}))
 	address := controlPlane(t, linear, nil)
 	file := write(t, "x.yaml", fmt.Sprintf(`
-server: {listen: "127.0.0.1:0", drain: 10ms}
+server: {listen: "127.0.0.1:0", rest_listen: "127.0.0.1:0", drain: 10ms}
 admin: {listen: "127.0.0.1:0"}
 upstreams: [{name: a, default: true, endpoints: ["%s"]}]
 `, address))
 	_, log, stopRelay := background(t, "serve", "--config", file)
 	relay := serving(t, log)
-	lines, _, stop := background(t, "watch", relay, "--type", "cds", "--output", "json")
+	lines, _, stop := background(t, "watch", relay["xds"], "--type", "cds", "--output", "json")
 	until(t, lines, map[string]string{"event": "added", "name": "cart"})
 	if err := linear.UpdateResource("cart", cluster("cart", 2)); err != nil {
 		t.Fatal(err)
 	}
 	until(t, lines, map[string]string{"event": "changed", "name": "cart"})
+	polls, _, stopPolls := background(t, "watch", relay["rest"], "--type", "cds", "--output", "json", "--api-type", "REST")
+	until(t, polls, map[string]string{"event": "added", "name": "cart"})
+	if code := stopPolls(); code != 0 {
+		t.Errorf("watch over REST: exit code %d", code)
+	}
 	if err := linear.DeleteResource("cart"); err != nil {
 		t.Fatal(err)
 	}
@@ -47,17 +52,21 @@ upstreams: [{name: a, default: true, endpoints: ["%s"]}]
 	}
 }
 
-// serving waits for the line of the log that tells the address.
-func serving(t *testing.T, log *bufio.Scanner) string {
+// serving waits for the line of the log that tells the addresses.
+func serving(t *testing.T, log *bufio.Scanner) map[string]string {
 	t.Helper()
 	for log.Scan() {
-		if _, rest, ok := strings.Cut(log.Text(), "msg=serving xds="); ok {
-			address, _, _ := strings.Cut(rest, " ")
-			return address
+		if _, rest, ok := strings.Cut(log.Text(), "msg=serving "); ok {
+			addresses := make(map[string]string)
+			for word := range strings.FieldsSeq(rest) {
+				name, address, _ := strings.Cut(word, "=")
+				addresses[name] = address
+			}
+			return addresses
 		}
 	}
 	t.Fatal("the relay ended before it served")
-	return ""
+	return nil
 }
 
 func TestServeFails(t *testing.T) {
@@ -70,6 +79,10 @@ func TestServeFails(t *testing.T) {
 	for _, args := range [][]string{
 		{"--listen", lis.Addr().String(), "--admin-listen", "127.0.0.1:0"},
 		{"--listen", "127.0.0.1:0", "--admin-listen", lis.Addr().String()},
+		{"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--config", write(t, "rest.yaml", fmt.Sprintf(`
+server: {rest_listen: %q}
+upstreams: [{name: a, default: true, endpoints: ["127.0.0.1:5678"]}]
+`, lis.Addr()))},
 	} {
 		got := xdsrelay(t, append([]string{"serve", "--config", file}, args...)...)
 		if got.code != exitFailure || !strings.Contains(got.stderr, "address already in use\nhint: is another program") {

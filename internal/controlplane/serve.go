@@ -54,16 +54,6 @@ func (c *ControlPlane) Start(ctx context.Context, address string) error {
 	return c.serveLocked(ctx, listener)
 }
 
-// Serve is Start on a listener of the caller's, which it closes in the end.
-func (c *ControlPlane) Serve(ctx context.Context, listener net.Listener) error {
-	c.lifecycle.Lock()
-	defer c.lifecycle.Unlock()
-	if c.run != nil {
-		return errStarted
-	}
-	return c.serveLocked(ctx, listener)
-}
-
 // Restart starts a stopped control plane on the address where Start had it.
 func (c *ControlPlane) Restart(ctx context.Context) error { return c.Start(ctx, c.Addr()) }
 

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
@@ -31,7 +32,7 @@ type protocol struct {
 
 // Serves implements xdsclient.Protocol.
 func (p protocol) Serves(typeURL string) error {
-	if p.perType && xdsclient.ServiceOf(typeURL).Delta == "" {
+	if p.perType && apiservices.Of(typeURL).Delta == "" {
 		return &xdsclient.UnservedError{TypeURL: typeURL, Variant: "incremental per-type"}
 	}
 	return nil
@@ -44,9 +45,9 @@ func (p protocol) Open(ctx context.Context, typeURL string, opened func()) (xdsc
 		if err := p.Serves(typeURL); err != nil {
 			return nil, err
 		}
-		method = xdsclient.ServiceOf(typeURL).Delta
+		method = apiservices.Of(typeURL).DeltaMethod()
 	}
-	s, err := xdsclient.OpenStream(ctx, p.conn, method, wire.Codec())
+	s, err := xdsclient.OpenStream(ctx, p.conn, method)
 	if err != nil {
 		return nil, err
 	}

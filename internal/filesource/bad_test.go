@@ -8,6 +8,8 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // marker stands in the files of these tests for what must not be told.
@@ -54,12 +56,12 @@ func TestACK6_badFiles(t *testing.T) {
 		{"what is no type", "x.json", `{"resources": [{"@type": "S3CRET!"}]}`, "x.json:1:26: unknown type or extension"},
 		{"no type", "x.json", `{"resources": [{"name": "S3CRET!"}]}`, "x.json:1:16: missing @type"},
 		{"an empty resource", "x.json", `{"resources": [{}]}`, "x.json: resources[0]: has no payload, or one without type"},
-		{"a wrapper without payload", "x.json", `{"resources": [{"@type": "` + wrapperURL + `", "name": "a"}]}`, "x.json: resources[0]: has no payload, or one without type"},
-		{"a broken wrapper", "x.pb", binary(&anypb.Any{TypeUrl: wrapperURL, Value: []byte(marker)}), "x.pb: resources[0]: is no envoy.service.discovery.v3.Resource"},
-		{"no name", "x.json", `{"resources": [{"@type": "` + clusterType + `"}]}`, "x.json: resources[0]: has no name"},
-		{"no message", "x.pb", binary(&anypb.Any{TypeUrl: clusterType, Value: []byte(marker)}), "x.pb: resources[0]: the payload is no protobuf message"},
-		{"half a message", "x.pb", binary(&anypb.Any{TypeUrl: clusterType, Value: []byte{10}}), "x.pb: resources[0]: the payload is no protobuf message"},
-		{"a name that is no text", "x.pb", binary(&anypb.Any{TypeUrl: clusterType, Value: []byte{10, 1, 0xff}}), "x.pb: resources[0]: has no name"},
+		{"a wrapper without payload", "x.json", `{"resources": [{"@type": "` + wire.ResourceTypeURL + `", "name": "a"}]}`, "x.json: resources[0]: has no payload, or one without type"},
+		{"a broken wrapper", "x.pb", binary(&anypb.Any{TypeUrl: wire.ResourceTypeURL, Value: []byte(marker)}), "x.pb: resources[0]: value: unexpected EOF"},
+		{"no name", "x.json", `{"resources": [{"@type": "` + clusterType + `"}]}`, "x.json: resources[0]: value: no name: field 1 of the payload is not a string"},
+		{"no message", "x.pb", binary(&anypb.Any{TypeUrl: clusterType, Value: []byte(marker)}), "x.pb: resources[0]: value: unexpected EOF"},
+		{"half a message", "x.pb", binary(&anypb.Any{TypeUrl: clusterType, Value: []byte{10}}), "x.pb: resources[0]: value: unexpected EOF"},
+		{"a name that is no text", "x.pb", binary(&anypb.Any{TypeUrl: clusterType, Value: []byte{10, 1, 0xff}}), "x.pb: resources[0]: value.name: invalid UTF-8"},
 		{"another type", "x.pb", binary(cluster, endpoints), `x.pb: resources[1]: expected the type "` + clusterType + `", got "` + endpointType + `"`},
 		{"two types", "x.yaml", "resources: [{\"@type\": " + clusterType + ", name: a}, {\"@type\": " + endpointType + ", cluster_name: a}]",
 			`x.yaml: resources[1]: expected the type "` + clusterType + `", got "` + endpointType + `"`},

@@ -4,12 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
-	"unicode/utf8"
 
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -21,10 +18,6 @@ type contents struct {
 	version   string // version_info, or a digest of the resources without one (ACK-4)
 	resources []*wire.Resource
 }
-
-// wrapperURL is the type of a resource that brings a name, a version and a ttl
-// of its own (RES-13).
-const wrapperURL = "type.googleapis.com/envoy.service.discovery.v3.Resource"
 
 // parse reads the data of a file of a format, whose index in formats is given.
 func parse(format int, data []byte, limit int64) (*contents, *Error) {
@@ -40,7 +33,7 @@ func parse(format int, data []byte, limit int64) (*contents, *Error) {
 	c := &contents{typeURL: r.GetTypeUrl(), version: r.GetVersionInfo()}
 	names := make(map[string]int, len(r.GetResources()))
 	for i, packed := range r.GetResources() {
-		resource, err := unwrap(packed)
+		resource, err := newResource(packed)
 		if err != nil {
 			return nil, errorf("resources[%d]: %v", i, err)
 		}
@@ -62,50 +55,19 @@ func parse(format int, data []byte, limit int64) (*contents, *Error) {
 	return c, nil
 }
 
-// unwrap makes a resource of an element of a response, wrapped or bare.
-func unwrap(packed *anypb.Any) (*wire.Resource, error) {
-	full := &discoveryv3.Resource{Resource: packed}
-	if packed.GetTypeUrl() == wrapperURL {
-		full = new(discoveryv3.Resource)
-		if err := proto.Unmarshal(packed.GetValue(), full); err != nil {
-			return nil, fmt.Errorf("is no %s", full.ProtoReflect().Descriptor().FullName())
-		}
-	}
-	payload := full.GetResource()
-	if payload.GetTypeUrl() == "" {
-		return nil, fmt.Errorf("has no payload, or one without type")
-	}
-	if full.GetName() == "" && full.GetResourceName().GetName() == "" {
-		name, err := nameOf(payload.GetValue())
-		if err != nil {
-			return nil, err
-		}
-		full.Name = name
-	}
-	return wire.NewResource(full)
-}
+var errNotTyped = errors.New("has no payload, or one without type")
 
-// nameOf reads the name of a payload: field 1 of every type that is a resource.
-func nameOf(payload []byte) (string, error) {
-	var name []byte
-	for rest := payload; len(rest) > 0; {
-		number, typ, n := protowire.ConsumeTag(rest)
-		if n < 0 {
-			return "", fmt.Errorf("the payload is no protobuf message")
-		}
-		size := protowire.ConsumeFieldValue(number, typ, rest[n:])
-		if size < 0 {
-			return "", fmt.Errorf("the payload is no protobuf message")
-		}
-		if number == 1 && typ == protowire.BytesType {
-			name, _ = protowire.ConsumeBytes(rest[n:])
-		}
-		rest = rest[n+size:]
+// newResource makes a resource of an element of a response, wrapped or bare. The error
+// tells nothing of what is in it (OPS-6).
+func newResource(packed *anypb.Any) (*wire.Resource, error) {
+	resource, err := wire.NewStateResource(packed)
+	if packed.GetTypeUrl() == "" || err == nil && resource.TypeURL == "" {
+		return nil, errNotTyped
 	}
-	if len(name) == 0 || !utf8.Valid(name) {
-		return "", fmt.Errorf("has no name")
+	if undecodable, ok := errors.AsType[*wire.DecodeError](err); ok {
+		return nil, fmt.Errorf("%s: %w", undecodable.Field, undecodable.Err)
 	}
-	return string(name), nil
+	return resource, err
 }
 
 // digest is a version for resources that were given none, in hexadecimal digits:

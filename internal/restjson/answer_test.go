@@ -17,6 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 func TestPoll(t *testing.T) {
@@ -92,10 +94,10 @@ func (a answer) read(typeURL string, limit int64) (*Response, error) {
 
 func TestReadResponse(t *testing.T) {
 	const plain = `{"@type":"` + resource.RuntimeType + `","name":"a"}`
-	inner := `{"@type":"` + wrappedType + `","name":"b","version":"4","ttl":"2s","aliases":["c"],"resource":` + plain + `}`
-	unnamed := `{"@type":"` + wrappedType + `","resource":` + plain + `}`
-	redirect := `{"@type":"` + wrappedType + `","name":"r","resource":{"@type":"type.googleapis.com/xds.core.v3.ResourceLocator","id":"x"}}`
-	heartbeat := `{"@type":"` + wrappedType + `","name":"h","version":"4","ttl":"2s"}`
+	inner := `{"@type":"` + wire.ResourceTypeURL + `","name":"b","version":"4","ttl":"2s","aliases":["c"],"resource":` + plain + `}`
+	unnamed := `{"@type":"` + wire.ResourceTypeURL + `","resource":` + plain + `}`
+	redirect := `{"@type":"` + wire.ResourceTypeURL + `","name":"r","resource":{"@type":"type.googleapis.com/xds.core.v3.ResourceLocator","id":"x"}}`
+	heartbeat := `{"@type":"` + wire.ResourceTypeURL + `","name":"h","version":"4","ttl":"2s"}`
 	body := `{"version_info":"1","type_url":"` + resource.RuntimeType + `","nonce":"o","canary":true,"control_plane":{"identifier":"x"},
 		"resources":[` + strings.Join([]string{plain, inner, unnamed, redirect, heartbeat}, ",") + `]}`
 	for name, contentType := range map[string]string{
@@ -163,16 +165,16 @@ func TestACK6_undecodable(t *testing.T) {
 		"a wrong value":     {response(ok, `{"@type":"`+resource.SecretType+`","name":["`+hush+`"]}`), 1, true, "cannot decode resources[1]: line 1:88: invalid value for string field name"},
 		"a wrong secret":    {response(`{"@type":"` + resource.SecretType + `","genericSecret":{"secret":{"inlineBytes":"` + hush + `!"}}}`), 0, true, "cannot decode resources[0]: line 1:122: invalid value for bytes field inlineBytes"},
 		"a key as a field":  {response(`{"@type":"` + resource.SecretType + `","tlsCertificate":"` + hush + `"}`), 0, true, "cannot decode resources[0]: line 1:98: unexpected token"},
-		"a wrong duration":  {response(`{"@type":"` + wrappedType + `","ttl":"` + hush + `"}`), 0, true, "cannot decode resources[0]: line 1:74: invalid google.protobuf.Duration"},
+		"a wrong duration":  {response(`{"@type":"` + wire.ResourceTypeURL + `","ttl":"` + hush + `"}`), 0, true, "cannot decode resources[0]: line 1:74: invalid google.protobuf.Duration"},
 		"an unknown type":   {response(ok, ok, `{"@type":"`+unheard+`","a":"`+hush+`"}`), 2, true, "cannot decode resources[2]: line 1:10: this build does not know the type " + unheard},
-		"an unknown within": {response(`{"@type":"` + wrappedType + `","resource":{"@type":"` + unheard + `"}}`), 0, true, "cannot decode resources[0]: line 1:88: this build does not know the type " + unheard},
+		"an unknown within": {response(`{"@type":"` + wire.ResourceTypeURL + `","resource":{"@type":"` + unheard + `"}}`), 0, true, "cannot decode resources[0]: line 1:88: this build does not know the type " + unheard},
 		"no type":           {response(ok, `{"name":"a"}`), 1, true, "cannot decode resources[1]: it has no type"},
 		"an empty resource": {response(ok, `{}`), 1, true, "cannot decode resources[1]: it has no type"},
 		"of another type":   {response(`{"@type":"` + resource.ClusterType + `","name":"a"}`), 0, true, `cannot decode resources[0]: its type is "` + resource.ClusterType + `", and "` + resource.SecretType + `" was asked for`},
-		"no name":           {response(ok, `{"@type":"`+resource.SecretType+`"}`), 1, true, "cannot decode resources[1]: it has no name"},
-		"wrapped, no name":  {response(`{"@type":"` + wrappedType + `"}`), 0, true, "cannot decode resources[0]: it has no name"},
+		"no name":           {response(ok, `{"@type":"`+resource.SecretType+`"}`), 1, true, "cannot decode resources[1]: no name: field 1 of the payload is not a string"},
+		"wrapped, no name":  {response(`{"@type":"` + wire.ResourceTypeURL + `"}`), 0, true, "cannot decode resources[0]: neither a name nor a payload"},
 		"a field twice":     {response(`{"@type":"` + resource.SecretType + `","name":"a","name":"b"}`), 0, true, "cannot decode resources[0]: line 1:92: duplicate field name"},
-		"nested too deep":   {response(`{"@type":"` + wrappedType + `","resource":` + strings.Repeat(`{"@type":"`+wrappedType+`","resource":`, 200) + "{}" + strings.Repeat("}", 201)), 0, true, "cannot decode resources[0]: nested too deep"},
+		"nested too deep":   {response(`{"@type":"` + wire.ResourceTypeURL + `","resource":` + strings.Repeat(`{"@type":"`+wire.ResourceTypeURL+`","resource":`, 200) + "{}" + strings.Repeat("}", 201)), 0, true, "cannot decode resources[0]: nested too deep"},
 	} {
 		t.Run("ACK-6 OPS-6 "+name, func(t *testing.T) {
 			_, err := answer{200, "application/json", tt.body}.read(resource.SecretType, 1<<20)

@@ -6,17 +6,11 @@ import (
 	"fmt"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
-
-// wrappedType is that of a resource with its name, version and ttl (RES-13).
-const wrappedType = resource.APITypePrefix + "envoy.service.discovery.v3.Resource"
 
 // decodeResponse reads the JSON of a response for a type.
 func decodeResponse(body []byte, typeURL string) (*Response, error) {
@@ -90,55 +84,20 @@ func locate(body []byte, cause error) error {
 	return e
 }
 
-var (
-	errNoName   = errors.New("it has no name")
-	errNotTyped = errors.New("it has no type")
-)
+var errNotTyped = errors.New("it has no type")
 
 // newResource makes the stored form of one resource of a response for a type.
 func newResource(packed *anypb.Any, typeURL string) (*wire.Resource, error) {
-	whole := &discoveryv3.Resource{Resource: packed}
 	switch given := packed.GetTypeUrl(); given {
-	case wrappedType:
-		whole = new(discoveryv3.Resource)
-		if err := proto.Unmarshal(packed.GetValue(), whole); err != nil {
-			return nil, err // protojson has just encoded it
-		}
-	case typeURL:
+	case typeURL, wire.ResourceTypeURL:
 	case "":
 		return nil, errNotTyped
 	default:
-		// Only of the type asked for is it known that its first field is its name.
 		return nil, fmt.Errorf("its type is %q, and %q was asked for", shorten(given, 200), typeURL)
 	}
-	if whole.GetName() == "" && whole.GetResourceName().GetName() == "" {
-		if whole.GetResource().GetTypeUrl() == typeURL {
-			whole.Name = nameOf(whole.GetResource().GetValue())
-		}
-		if whole.GetName() == "" {
-			return nil, errNoName
-		}
+	r, err := wire.NewStateResource(packed)
+	if undecodable, ok := errors.AsType[*wire.DecodeError](err); ok {
+		return nil, undecodable.Err // the field is one of bytes, which JSON has not
 	}
-	return wire.NewResource(whole)
-}
-
-// nameOf reads a resource's name from its payload: field 1 of every type that has
-// a discovery service. It is "" if there is none.
-func nameOf(payload []byte) string {
-	for len(payload) > 0 {
-		number, typ, tag := protowire.ConsumeTag(payload)
-		if tag < 0 {
-			return ""
-		}
-		n := protowire.ConsumeFieldValue(number, typ, payload[tag:])
-		if n < 0 {
-			return ""
-		}
-		if number == 1 && typ == protowire.BytesType {
-			name, _ := protowire.ConsumeBytes(payload[tag:])
-			return string(name)
-		}
-		payload = payload[tag+n:]
-	}
-	return ""
+	return r, err
 }

@@ -106,7 +106,7 @@ func (o *OutgoingResource) encode(wrapped bool, s *survey) (json.RawMessage, err
 		return nil, err
 	}
 	// The head is an object with a field at least: there is a name.
-	text := append([]byte(`{"@type":"`+wrappedType+`",`), head[1:]...)
+	text := append([]byte(`{"@type":"`+wire.ResourceTypeURL+`",`), head[1:]...)
 	if payload != nil {
 		text = append(text[:len(text)-1], `,"resource":`...)
 		text = append(append(text, payload.text...), '}')

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 func TestVAR5_golden(t *testing.T) {
@@ -23,7 +25,7 @@ func TestVAR5_golden(t *testing.T) {
 		Name: "c", AltStatName: "<&>\u2028", ConnectTimeout: durationpb.New(250 * time.Millisecond),
 	})})
 	const payload = `{"@type":"` + resource.ClusterType + `","name":"c","altStatName":"<&>` + "\u2028" + `","connectTimeout":"0.250s"}`
-	const wrapped = `{"@type":"` + wrappedType + `",`
+	const wrapped = `{"@type":"` + wire.ResourceTypeURL + `",`
 	inSpelling := stored(t, &discoveryv3.Resource{ResourceName: &discoveryv3.ResourceName{Name: "c"}, Resource: pack(cluster("c"))})
 	for name, tt := range map[string]struct {
 		response Outgoing

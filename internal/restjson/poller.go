@@ -11,6 +11,8 @@ import (
 
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
+
+	"github.com/xdsrelay/xdsrelay/internal/backoff"
 )
 
 // maxDetail bounds the reason that a rejection gives to the server, in bytes.
@@ -45,7 +47,7 @@ type Poller struct {
 	changed chan struct{} // one slot: the subscription may be another
 
 	// Owned by the goroutine in Run.
-	backoff   backoff
+	backoff   backoff.Backoff
 	asked     uint64 // the generation of the last poll
 	accepted  string // version_info of the last accepted response, "" if none is to be presented
 	acceptedG uint64 // the generation that accepted answers
@@ -73,7 +75,7 @@ func NewPoller(cfg PollerConfig) (*Poller, error) {
 	p := &Poller{
 		cfg:     cfg,
 		changed: make(chan struct{}, 1),
-		backoff: backoff{base: cfg.BackoffBase, max: cfg.BackoffMax},
+		backoff: backoff.Backoff{Base: cfg.BackoffBase, Max: cfg.BackoffMax},
 	}
 	p.SetNames(cfg.Names)
 	return p, nil
@@ -185,7 +187,7 @@ func (p *Poller) poll(ctx context.Context, sub subscription) pause {
 		return pause{} // asked again without a version
 	case errors.Is(err, ErrUnchanged):
 		p.rejection = nil
-		p.backoff.reset()
+		p.backoff.Reset()
 		p.cfg.Handler.OnUnchanged()
 		return p.rest(took)
 	case isUndecodable:
@@ -195,7 +197,7 @@ func (p *Poller) poll(ctx context.Context, sub subscription) pause {
 		// Whoever answers next need not know of what was said before.
 		p.accepted, p.nonce, p.rejection = "", "", nil
 		p.cfg.Handler.OnError(err)
-		return pause{length: p.backoff.next(), whole: true}
+		return pause{length: p.backoff.Next(), whole: true}
 	}
 }
 
@@ -221,7 +223,7 @@ func (p *Poller) take(r *Response, sub subscription, names []string, took time.D
 	}
 	p.accepted, p.acceptedG = r.VersionInfo, sub.generation
 	p.nonce, p.rejection = r.Nonce, nil
-	p.backoff.reset()
+	p.backoff.Reset()
 	return p.rest(took)
 }
 
@@ -231,7 +233,7 @@ func (p *Poller) reject(nonce string, reason error) pause {
 	p.rejection = &statuspb.Status{
 		Code: int32(codes.InvalidArgument), Message: shorten(reason.Error(), maxDetail),
 	}
-	return pause{length: p.backoff.next()}
+	return pause{length: p.backoff.Next()}
 }
 
 // rest is the pause after a poll that went well.
@@ -239,5 +241,5 @@ func (p *Poller) rest(took time.Duration) pause {
 	if took >= p.cfg.Interval {
 		return pause{}
 	}
-	return pause{length: spread(p.cfg.Interval)}
+	return pause{length: backoff.Spread(p.cfg.Interval)}
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
@@ -50,7 +51,7 @@ func (p streams) Serves(typeURL string) error {
 	switch {
 	case typeURL == resourcev3.VirtualHostType:
 		return &xdsclient.UnservedError{TypeURL: typeURL, Variant: "state-of-the-world"}
-	case p.perType && xdsclient.ServiceOf(typeURL).State == "":
+	case p.perType && apiservices.Of(typeURL).State == "":
 		return &xdsclient.UnservedError{TypeURL: typeURL, Variant: "state-of-the-world per-type"}
 	default:
 		return nil
@@ -64,9 +65,9 @@ func (p streams) Open(ctx context.Context, typeURL string, opened func()) (xdscl
 		if err := p.Serves(typeURL); err != nil {
 			return nil, err
 		}
-		method = xdsclient.ServiceOf(typeURL).State
+		method = apiservices.Of(typeURL).StateMethod()
 	}
-	s, err := xdsclient.OpenStream(ctx, p.conn, method, newCodec())
+	s, err := xdsclient.OpenStream(ctx, p.conn, method)
 	if err != nil {
 		return nil, err
 	}
@@ -86,4 +87,11 @@ func (s stream) Send(req proto.Message, node *corev3.Node) error {
 }
 
 // Recv implements xdsclient.Stream.
-func (s stream) Recv(r *wire.Received) error { return s.RecvMsg(r) }
+func (s stream) Recv(r *wire.Received) error {
+	var response wire.ReceivedState
+	if err := s.RecvMsg(&response); err != nil {
+		return err
+	}
+	convert(&response, r)
+	return nil
+}

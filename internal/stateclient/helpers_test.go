@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
@@ -142,7 +143,7 @@ func short(r *discoveryv3.DiscoveryRequest) string {
 func serve(t *testing.T, s *script) *grpc.ClientConn {
 	t.Helper()
 	lis := bufconn.Listen(1 << 20)
-	server := grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{newCodec()}))
+	server := grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{wire.Codec()}))
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(server, s)
 	clusterservice.RegisterClusterDiscoveryServiceServer(server, s)
 	endpointservice.RegisterEndpointDiscoveryServiceServer(server, s)

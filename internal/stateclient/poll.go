@@ -10,7 +10,6 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -154,15 +153,11 @@ func (p *poller) poll(a ask, r *wire.Received) (news bool, err error) {
 	if !a.stale && sum == p.last {
 		return false, nil // also what was rejected, the version of which is not presented
 	}
-	var resp discoveryv3.DiscoveryResponse
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, &resp); err != nil {
-		*r = wire.Received{Size: len(data), Err: undecodable(err)}
-	} else {
-		if v := resp.GetVersionInfo(); v != "" && v == a.req.GetVersionInfo() {
-			return false, nil
-		}
-		convert(&resp, len(data), r)
+	response := decodeJSON(data)
+	if v := response.VersionInfo; v != "" && v == a.req.GetVersionInfo() {
+		return false, nil
 	}
+	convert(response, r)
 	if r.TypeURL == "" {
 		r.TypeURL = p.typeURL
 	}

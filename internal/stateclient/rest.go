@@ -11,6 +11,7 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
+	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
@@ -46,7 +47,7 @@ type rest struct {
 
 // Serves implements xdsclient.Protocol.
 func (p rest) Serves(typeURL string) error {
-	if xdsclient.ServiceOf(typeURL).REST == "" {
+	if apiservices.Of(typeURL).Path == "" {
 		return &xdsclient.UnservedError{TypeURL: typeURL, Variant: "REST"}
 	}
 	return nil
@@ -58,7 +59,7 @@ func (p rest) Open(ctx context.Context, typeURL string, opened func()) (xdsclien
 		return nil, err
 	}
 	return &poller{
-		rest: p, ctx: ctx, typeURL: typeURL, url: p.base + xdsclient.ServiceOf(typeURL).REST,
+		rest: p, ctx: ctx, typeURL: typeURL, url: p.base + apiservices.Of(typeURL).Path,
 		opened: sync.OnceFunc(opened), wake: make(chan struct{}, 1),
 	}, nil
 }

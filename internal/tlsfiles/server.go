@@ -73,6 +73,17 @@ func (s *Server) current() *tls.Config {
 // Every connection it accepts uses the files as they are then.
 func (s *Server) Config() *tls.Config { return s.base.Clone() }
 
+// HTTPConfig is Config for a server that speaks HTTP/1.1 beside HTTP/2.
+func (s *Server) HTTPConfig() *tls.Config {
+	both := func(cfg *tls.Config) *tls.Config {
+		cfg.NextProtos = append(cfg.NextProtos, "http/1.1")
+		return cfg
+	}
+	outer := both(s.base.Clone())
+	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return both(s.current()), nil }
+	return outer
+}
+
 // Credentials returns the same for a grpc server.
 func (s *Server) Credentials() credentials.TransportCredentials {
 	return credentials.NewTLS(s.base)

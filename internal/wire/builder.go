@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"iter"
 	"time"
 
 	"google.golang.org/grpc/mem"
@@ -28,9 +29,9 @@ const keepCap = 64
 
 // Builder gathers one DeltaDiscoveryResponse from shared bytes, or one
 // DiscoveryResponse: their headers have the same fields, and resources are field
-// 2 in both. What is added by Add and AddAs, and what is removed, belongs in the
-// former, what is added by AddAny, AddWrapped and AddBody in the latter; the two
-// must not be mixed. The zero value is ready, and after Finish the builder is
+// 2 in both. What is added by Add, AddAs, AddTTL and AddHeartbeat, and what is
+// removed, belongs in the former, what is added by AddAny, AddBody and the methods
+// that wrap in the latter; the two must not be mixed. The zero value is ready, and after Finish the builder is
 // empty and ready again. It belongs to one goroutine. It does not look for names
 // that come twice (RES-4): its caller takes each name from a set.
 type Builder struct {
@@ -83,10 +84,7 @@ func (b *Builder) AddAs(r *Resource, name string) {
 }
 
 func (b *Builder) add(r *Resource, name string, ttl time.Duration) {
-	if ttl != 0 {
-		b.ttls = append(b.ttls, timed{len(b.additions), ttl})
-	}
-	b.additions = append(b.additions, addition{res: r, name: name})
+	b.append(addition{res: r, name: name}, ttl)
 	size, shared := r.sizeIn(name, ttl), len(r.framed)-r.sharedFrom(name, ttl)
 	b.size += size
 	if copied(r, name) {
@@ -101,6 +99,13 @@ func (b *Builder) add(r *Resource, name string, ttl time.Duration) {
 	}
 	b.shared++
 	b.open = false
+}
+
+func (b *Builder) append(a addition, ttl time.Duration) {
+	if ttl != 0 {
+		b.ttls = append(b.ttls, timed{len(b.additions), ttl})
+	}
+	b.additions = append(b.additions, a)
 }
 
 // copied tells whether a resource is so small that its bytes are copied.
@@ -173,16 +178,11 @@ func (b *Builder) Finish(typeURL, version, nonce string) *Message {
 	for i := range b.heartbeats {
 		w.own = b.heartbeats[i].append(w.own)
 	}
-	ttls := b.ttls
-	for i, a := range b.additions {
-		ttl := time.Duration(0)
-		if len(ttls) > 0 && ttls[0].addition == i {
-			ttl, ttls = ttls[0].ttl, ttls[1:]
-		}
+	for a, ttl := range b.each() {
 		if a.form == asResource {
 			w.add(a.res, a.name, ttl)
 		} else {
-			w.addState(a)
+			w.addState(a, ttl)
 		}
 	}
 	w.endRun()
@@ -192,6 +192,22 @@ func (b *Builder) Finish(typeURL, version, nonce string) *Message {
 	m.gather = w.gather
 	b.reset()
 	return m
+}
+
+// each goes through the additions with their ttls, 0 for those without.
+func (b *Builder) each() iter.Seq2[addition, time.Duration] {
+	return func(yield func(addition, time.Duration) bool) {
+		ttls := b.ttls
+		for i, a := range b.additions {
+			ttl := time.Duration(0)
+			if len(ttls) > 0 && ttls[0].addition == i {
+				ttl, ttls = ttls[0].ttl, ttls[1:]
+			}
+			if !yield(a, ttl) {
+				return
+			}
+		}
+	}
 }
 
 // reset empties the builder. Scratch memory is kept if it is small, or every

@@ -1,6 +1,10 @@
 package wire
 
-import "google.golang.org/grpc/mem"
+import (
+	"time"
+
+	"google.golang.org/grpc/mem"
+)
 
 // wrapperType is the type of the Any that a wrapped resource lies in (RES-13).
 const wrapperType = "type.googleapis.com/envoy.service.discovery.v3.Resource"
@@ -9,18 +13,29 @@ const wrapperType = "type.googleapis.com/envoy.service.discovery.v3.Resource"
 // the server sent it (VAR-8). A resource without payload adds nothing.
 func (b *Builder) AddAny(r *Resource) {
 	if r.HasPayload() {
-		b.addState(addition{res: r, form: asAny})
+		b.addState(addition{res: r, form: asAny}, 0)
 	}
 }
 
 // AddWrapped adds r to a state-of-the-world response, wrapped in a Resource that
 // carries its version, and its name in the client's spelling (RES-13, NAME-4);
 // "" stands for the server's. The ttl is left out, as in Add.
-func (b *Builder) AddWrapped(r *Resource, name string) {
+func (b *Builder) AddWrapped(r *Resource, name string) { b.AddWrappedTTL(r, name, 0) }
+
+// AddWrappedTTL is AddWrapped with a ttl, which stands in a head of the response's
+// own (TTL-1); 0 stands for none.
+func (b *Builder) AddWrappedTTL(r *Resource, name string, ttl time.Duration) {
 	if name == r.Name {
 		name = ""
 	}
-	b.addState(addition{res: r, name: name, form: asWrapped})
+	b.addState(addition{res: r, name: name, form: asWrapped}, ttl)
+}
+
+// AddWrappedHeartbeat is AddHeartbeat for a state-of-the-world response (TTL-3). One
+// that holds nothing but heartbeats is no list of what there is, so they are not to
+// be mixed with anything else.
+func (b *Builder) AddWrappedHeartbeat(name, version string, ttl time.Duration) {
+	b.addHeartbeat(heartbeat{name, version, ttl, true})
 }
 
 // AddBody adds all resources of a body.
@@ -32,9 +47,9 @@ func (b *Builder) AddBody(body *Body) {
 	b.size += len(body.framed)
 }
 
-func (b *Builder) addState(a addition) {
-	b.additions = append(b.additions, a)
-	head, shared := a.stateSizes()
+func (b *Builder) addState(a addition, ttl time.Duration) {
+	b.append(a, ttl)
+	head, shared := a.stateSizes(ttl)
 	b.size += head + shared
 	if head+shared < coalesceBelow {
 		b.own += head + shared
@@ -52,22 +67,23 @@ func (b *Builder) addState(a addition) {
 
 // stateSizes are the sizes of what an addition needs for itself in a
 // state-of-the-world response, and of what it shares with others.
-func (a addition) stateSizes() (head, shared int) {
+func (a addition) stateSizes(ttl time.Duration) (head, shared int) {
 	if a.form == asAny {
 		return 0, len(a.res.framed) - a.res.payload
 	}
-	body := a.bodySize()
-	whole := sizeBytesField(sizeBytesField(len(wrapperType)) + sizeBytesField(body))
+	whole := sizeBytesField(sizeWrapped(a.res.bodySizeIn(a.name, ttl)))
 	shared = len(a.stateTail())
 	return whole - shared, shared
 }
 
-// bodySize is the size of the Resource under the addition's name.
-func (a addition) bodySize() int {
-	if a.name == "" {
-		return len(a.res.Raw())
-	}
-	return a.res.bodySizeAs(a.name)
+// sizeWrapped is the size of the Any around a Resource of n bytes, and appendWrapper
+// appends what comes before these.
+func sizeWrapped(n int) int { return sizeBytesField(len(wrapperType)) + sizeBytesField(n) }
+
+func appendWrapper(b []byte, n int) []byte {
+	b = appendBytesTag(b, fieldResources, sizeWrapped(n))
+	b = appendStringField(b, fieldAnyTypeURL, wrapperType)
+	return appendBytesTag(b, fieldAnyValue, n)
 }
 
 // stateTail is what an addition shares with others.
@@ -82,23 +98,20 @@ func (a addition) stateTail() []byte {
 }
 
 // appendStateHead appends what comes before that.
-func (a addition) appendStateHead(b []byte) []byte {
+func (a addition) appendStateHead(b []byte, ttl time.Duration) []byte {
 	if a.form == asAny {
 		return b
 	}
-	body := a.bodySize()
-	b = appendBytesTag(b, fieldResources, sizeBytesField(len(wrapperType))+sizeBytesField(body))
-	b = appendStringField(b, fieldAnyTypeURL, wrapperType)
-	b = appendBytesTag(b, fieldAnyValue, body)
+	b = appendTTL(appendWrapper(b, a.res.bodySizeIn(a.name, ttl)), ttl)
 	if a.name != "" {
 		b = a.res.appendNameAs(b, a.name)
 	}
 	return b
 }
 
-func (w *writer) addState(a addition) {
-	head, shared := a.stateSizes()
-	w.own = a.appendStateHead(w.own)
+func (w *writer) addState(a addition, ttl time.Duration) {
+	head, shared := a.stateSizes(ttl)
+	w.own = a.appendStateHead(w.own, ttl)
 	if head+shared < coalesceBelow {
 		w.own = append(w.own, a.stateTail()...)
 		return
@@ -125,8 +138,8 @@ func (b *Body) Size() int { return len(b.framed) }
 // that holds it the same, however many resources are in it (see coalesceBelow).
 func (b *Builder) Body() *Body {
 	body := &Body{framed: make([]byte, 0, b.size), resources: b.Resources()}
-	for _, a := range b.additions {
-		body.framed = append(a.appendStateHead(body.framed), a.stateTail()...)
+	for a, ttl := range b.each() {
+		body.framed = append(a.appendStateHead(body.framed, ttl), a.stateTail()...)
 	}
 	for _, o := range b.bodies {
 		body.framed = append(body.framed, o.framed...)
@@ -135,16 +148,16 @@ func (b *Builder) Body() *Body {
 	return body
 }
 
-// Join moves what was added to o with AddAny and AddWrapped into b, and empties
+// Join moves what was added to o, save heartbeats, into b, and empties
 // o. Names that are in b already are left out (RES-4).
 func (b *Builder) Join(o *Builder) {
 	there := make(map[string]bool, len(b.additions))
 	for _, a := range b.additions {
 		there[a.shown()] = true
 	}
-	for _, a := range o.additions {
+	for a, ttl := range o.each() {
 		if !there[a.shown()] {
-			b.addState(a)
+			b.addState(a, ttl)
 		}
 	}
 	for _, body := range o.bodies {

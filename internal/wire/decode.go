@@ -1,10 +1,6 @@
 package wire
 
-import (
-	"strconv"
-
-	"google.golang.org/protobuf/encoding/protowire"
-)
+import "google.golang.org/protobuf/encoding/protowire"
 
 // Field numbers of envoy.service.discovery.v3.DeltaDiscoveryResponse.
 const (
@@ -38,68 +34,30 @@ type DeltaResponse struct {
 // that it can be refused (ACK-6), and nothing else.
 func (r *DeltaResponse) Decode(b []byte) error {
 	*r = DeltaResponse{}
-	d := decoder{r: r}
-	it := fields{rest: b}
-	for it.next() {
-		if it.typ != protowire.BytesType {
-			continue // every field we know is length-delimited
-		}
-		if err := d.take(&it.field); err != nil {
-			d.fail(err)
-		}
-	}
-	d.fail(it.err)
-	if d.err != nil {
+	var d decoder
+	if err := d.decode(b, r); err != nil {
 		*r = DeltaResponse{TypeURL: r.TypeURL, Nonce: r.Nonce}
-	}
-	return d.err
-}
-
-// decoder is the state of one Decode.
-type decoder struct {
-	r   *DeltaResponse
-	cut cutter
-	err error // the first one, a *DecodeError
-}
-
-func (d *decoder) fail(err error) {
-	if d.err == nil {
-		d.err = within("", err)
-	}
-}
-
-// take decodes one field. After an error the walk goes on, since the type URL
-// and the nonce usually stand behind the resources.
-func (d *decoder) take(f *field) error {
-	r := d.r
-	switch f.num {
-	case fieldTypeURL:
-		if err := checkString("type_url", f.body); err != nil {
-			return err
-		}
-		r.TypeURL = d.cut.internTypeURL(f.body)
-	case fieldNonce:
-		return setString(&r.Nonce, "nonce", f.body)
-	case fieldSystemVersion:
-		return setString(&r.SystemVersion, "system_version_info", f.body)
-	case fieldResources, fieldRemoved, fieldRemovedNames, fieldErrors:
-		if d.err == nil { // else the response is refused as a whole
-			return d.takeElement(f)
-		}
+		return err
 	}
 	return nil
 }
 
-// takeElement decodes one element of a repeated field.
-func (d *decoder) takeElement(f *field) error {
-	r := d.r
+// take implements envelope.
+func (r *DeltaResponse) take(d *decoder, f *field) error {
+	switch f.num {
+	case fieldTypeURL:
+		return d.typeURL(&r.TypeURL, f.body)
+	case fieldNonce:
+		return setString(&r.Nonce, "nonce", f.body)
+	case fieldSystemVersion:
+		return setString(&r.SystemVersion, "system_version_info", f.body)
+	}
+	if d.refused() {
+		return nil
+	}
 	switch f.num {
 	case fieldResources:
-		res, err := d.cut.cut(f.body)
-		if err != nil {
-			return within(element("resources", len(r.Resources)), err)
-		}
-		r.Resources = append(r.Resources, res)
+		return add(&r.Resources, "resources", f.body, d.cut.cut)
 	case fieldRemoved:
 		if err := checkString("removed_resources", f.body); err != nil {
 			return err
@@ -112,24 +70,10 @@ func (d *decoder) takeElement(f *field) error {
 		}
 		r.Removed = append(r.Removed, string(name))
 	case fieldErrors:
-		e, err := decodeResourceError(f.body)
-		if err != nil {
-			return within(element("resource_errors", len(r.Errors)), err)
-		}
-		r.Errors = append(r.Errors, e)
+		return add(&r.Errors, "resource_errors", f.body, decodeResourceError)
 	}
 	return nil
 }
-
-func setString(dst *string, name string, b []byte) error {
-	if err := checkString(name, b); err != nil {
-		return err
-	}
-	*dst = string(b)
-	return nil
-}
-
-func element(name string, i int) string { return name + "[" + strconv.Itoa(i) + "]" }
 
 // Received is a target of [Codec] like DeltaResponse, but a response that
 // cannot be decoded does not cost the stream: Err says what is wrong with it,

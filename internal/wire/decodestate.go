@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // Field numbers of envoy.service.discovery.v3.DiscoveryResponse.
@@ -22,9 +24,9 @@ const (
 	fieldPayloadName protowire.Number = 1
 )
 
-// resourceType is the payload that wraps a resource in a state-of-the-world
-// response (RES-13).
-const resourceType = "type.googleapis.com/envoy.service.discovery.v3.Resource"
+// ResourceTypeURL is the type of a payload that wraps a resource in a
+// state-of-the-world response, with a name, a version and a ttl of its own (RES-13).
+const ResourceTypeURL = "type.googleapis.com/envoy.service.discovery.v3.Resource"
 
 var (
 	errNoName        = errors.New("no name: field 1 of the payload is not a string")
@@ -54,75 +56,48 @@ type StateResponse struct {
 // whose name cannot be read.
 func (r *StateResponse) Decode(b []byte) error {
 	*r = StateResponse{}
-	d := stateDecoder{r: r}
-	it := fields{rest: b}
-	for it.next() {
-		if it.typ != protowire.BytesType {
-			continue // every field we know is length-delimited
-		}
-		if err := d.take(&it.field); err != nil {
-			d.fail(err)
-		}
-	}
-	d.fail(it.err)
-	if d.err != nil {
+	var d decoder
+	if err := d.decode(b, r); err != nil {
 		*r = StateResponse{TypeURL: r.TypeURL, Nonce: r.Nonce}
+		return err
 	}
-	return d.err
+	return nil
 }
 
-// stateDecoder is the state of one Decode.
-type stateDecoder struct {
-	r   *StateResponse
-	cut cutter
-	err error // the first one, a *DecodeError
-}
-
-func (d *stateDecoder) fail(err error) {
-	if d.err == nil {
-		d.err = within("", err)
-	}
-}
-
-// take decodes one field. After an error the walk goes on, for the type URL and
-// the nonce.
-func (d *stateDecoder) take(f *field) error {
-	r := d.r
+// take implements envelope.
+func (r *StateResponse) take(d *decoder, f *field) error {
 	switch f.num {
 	case fieldStateTypeURL:
-		if err := checkString("type_url", f.body); err != nil {
-			return err
-		}
-		r.TypeURL = d.cut.internTypeURL(f.body)
+		return d.typeURL(&r.TypeURL, f.body)
 	case fieldStateNonce:
 		return setString(&r.Nonce, "nonce", f.body)
 	case fieldStateVersion:
 		return setString(&r.VersionInfo, "version_info", f.body)
-	case fieldStateResources, fieldStateErrors:
-		if d.err == nil { // else the response is refused as a whole
-			return d.takeElement(f)
-		}
+	}
+	if d.refused() {
+		return nil
+	}
+	switch f.num {
+	case fieldStateResources:
+		return add(&r.Resources, "resources", f.body, d.cut.cutAny)
+	case fieldStateErrors:
+		return add(&r.Errors, "resource_errors", f.body, decodeResourceError)
 	}
 	return nil
 }
 
-// takeElement decodes one element of a repeated field.
-func (d *stateDecoder) takeElement(f *field) error {
-	r := d.r
-	if f.num == fieldStateErrors {
-		e, err := decodeResourceError(f.body)
-		if err != nil {
-			return within(element("resource_errors", len(r.Errors)), err)
-		}
-		r.Errors = append(r.Errors, e)
-		return nil
-	}
-	res, err := d.cut.cutAny(f.body)
+// NewStateResource is [NewResource] for an element of a state-of-the-world response
+// that did not come as bytes: a bare payload, whose name is its field 1, or a wrapped
+// one (RES-13). It does not keep packed. Errors are a [*DecodeError], whose Field is a
+// path within packed and which tells nothing of the payload (OPS-6).
+func NewStateResource(packed *anypb.Any) (*Resource, error) {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(packed)
 	if err != nil {
-		return within(element("resources", len(r.Resources)), err)
+		return nil, within("type_url", err) // it alone can be invalid
 	}
-	r.Resources = append(r.Resources, res)
-	return nil
+	var c cutter
+	r, err := c.cutAny(b)
+	return r, within("", err)
 }
 
 // cutAny copies the encoded Any b, a resource or a wrapped one, into a Resource. It
@@ -133,7 +108,7 @@ func (c *cutter) cutAny(b []byte) (*Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	if string(c.anyTypeURL) == resourceType {
+	if string(c.anyTypeURL) == ResourceTypeURL {
 		return c.cutWrapped(value)
 	}
 	if c.name, err = payloadName(value); err != nil {

@@ -106,6 +106,35 @@ func TestVAR7BareResourceIsStoredAsTheIncrementalOne(t *testing.T) {
 	}
 }
 
+// Sources that do not speak gRPC get the same resources, and the same refusals.
+func TestRES13_NewStateResource(t *testing.T) {
+	for _, packed := range stateOfTheWorld(t).Resources {
+		r, err := NewStateResource(packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkState(t, packed, r)
+	}
+	for _, tt := range []struct {
+		name, want string
+		packed     *anypb.Any
+	}{
+		{"nothing", "wire: cannot decode value: no name: field 1 of the payload is not a string", nil},
+		{"half a payload", "wire: cannot decode value: unexpected EOF", &anypb.Any{TypeUrl: "T", Value: []byte{10}}},
+		{"a broken wrapper", "wire: cannot decode value: unexpected EOF", &anypb.Any{TypeUrl: ResourceTypeURL, Value: []byte{0x80}}},
+		{"an empty wrapper", "wire: cannot decode value: neither a name nor a payload", &anypb.Any{TypeUrl: ResourceTypeURL}},
+		{"a name that is no text", "wire: cannot decode value.name: invalid UTF-8", &anypb.Any{TypeUrl: "T", Value: []byte{10, 1, 0xff}}},
+		{"a type that is no text", "wire: cannot decode type_url: ", &anypb.Any{TypeUrl: "\xff", Value: []byte{10, 1, 'a'}}},
+	} {
+		t.Run("ACK-6 "+tt.name, func(t *testing.T) {
+			r, err := NewStateResource(tt.packed)
+			if _, ok := errors.AsType[*DecodeError](err); !ok || r != nil || !strings.HasPrefix(err.Error(), tt.want) {
+				t.Errorf("%v, %v, want %s", r, err, tt.want)
+			}
+		})
+	}
+}
+
 func TestStateResponseNames(t *testing.T) {
 	str := func(num protowire.Number, s string) string {
 		return string(protowire.AppendString(protowire.AppendTag(nil, num, protowire.BytesType), s))
@@ -135,7 +164,7 @@ func TestStateResponseNames(t *testing.T) {
 func TestACK6_undecodableStateResponse(t *testing.T) {
 	const (
 		tail    = "\x22\x01T" + "\x2a\x017" // type URL, nonce
-		wrapped = "\x0a\x37" + resourceType
+		wrapped = "\x0a\x37" + ResourceTypeURL
 	)
 	bare := func(value string) string {
 		return string(protowire.AppendString([]byte{0x12}, string(protowire.AppendString([]byte{0x12}, value)))) + tail
@@ -144,8 +173,8 @@ func TestACK6_undecodableStateResponse(t *testing.T) {
 		holder := wrapped + string(protowire.AppendString([]byte{0x12}, value))
 		return string(protowire.AppendString([]byte{0x12}, holder)) + tail
 	}
-	if len(resourceType) != 0x37 {
-		t.Fatalf("the type has %d bytes", len(resourceType))
+	if len(ResourceTypeURL) != 0x37 {
+		t.Fatalf("the type has %d bytes", len(ResourceTypeURL))
 	}
 	for name, c := range map[string]struct {
 		in    string
@@ -259,7 +288,7 @@ func FuzzStateResponse(f *testing.F) {
 func checkState(t *testing.T, p *anypb.Any, r *Resource) {
 	t.Helper()
 	var wrapped discoveryv3.Resource
-	if p.TypeUrl == resourceType {
+	if p.TypeUrl == ResourceTypeURL {
 		if err := proto.Unmarshal(p.Value, &wrapped); err != nil {
 			t.Fatalf("a wrapped resource that cannot be decoded was accepted: %v", err)
 		}

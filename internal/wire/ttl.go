@@ -27,14 +27,22 @@ func (b *Builder) AddTTL(r *Resource, name string, ttl time.Duration) {
 // be valid UTF-8, and the name not empty. Heartbeats stand before the resources,
 // so that they are all in one run of the response's own bytes.
 func (b *Builder) AddHeartbeat(name, version string, ttl time.Duration) {
-	h := heartbeat{name, version, ttl}
+	b.addHeartbeat(heartbeat{name, version, ttl, false})
+}
+
+func (b *Builder) addHeartbeat(h heartbeat) {
 	b.heartbeats = append(b.heartbeats, h)
-	b.addOwn(sizeBytesField(h.size()))
+	size := h.size()
+	if h.wrapped {
+		size = sizeWrapped(size)
+	}
+	b.addOwn(sizeBytesField(size))
 }
 
 type heartbeat struct {
 	name, version string
 	ttl           time.Duration
+	wrapped       bool // in the state of the world
 }
 
 // size is that of the encoded Resource.
@@ -43,7 +51,11 @@ func (h *heartbeat) size() int {
 }
 
 func (h *heartbeat) append(b []byte) []byte {
-	b = appendBytesTag(b, fieldResources, h.size())
+	if h.wrapped {
+		b = appendWrapper(b, h.size())
+	} else {
+		b = appendBytesTag(b, fieldResources, h.size())
+	}
 	b = append(appendBytesTag(b, fieldName, len(h.name)), h.name...)
 	b = appendStringField(b, fieldVersion, h.version)
 	return appendTTL(b, h.ttl)

@@ -3,9 +3,10 @@ package xdsclient
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/backoff"
 )
 
 // ErrRunning is returned by Run and Follow of a client that runs already.
@@ -20,16 +21,6 @@ type Backoff struct {
 // DefaultBackoff is for somebody who looks on.
 func DefaultBackoff() Backoff {
 	return Backoff{Base: 500 * time.Millisecond, Max: 10 * time.Second}
-}
-
-// next gives the delay before attempt n, which counts from 0.
-func (b Backoff) next(n int) time.Duration {
-	bound := b.Max
-	// Beyond 20 doublings the shift could overflow; no sensible base gets there.
-	if n < 20 {
-		bound = min(bound, b.Base<<n)
-	}
-	return 1 + rand.N(bound) //nolint:gosec // jitter needs no secrecy
 }
 
 // Run opens a stream, asks for everything that is subscribed, presenting what
@@ -110,7 +101,8 @@ func (c *Client) starts(start func(*link)) {
 
 // follow is run again and again.
 func (l *link) follow(ctx context.Context, b Backoff, lost func(error, time.Duration) error) error {
-	for attempt := 0; ; attempt++ {
+	delays := backoff.Backoff{Base: b.Base, Max: b.Max}
+	for {
 		before := l.responses
 		err := l.run(ctx)
 		if ctx.Err() != nil {
@@ -120,9 +112,9 @@ func (l *link) follow(ctx context.Context, b Backoff, lost func(error, time.Dura
 			return err
 		}
 		if l.responses != before {
-			attempt = 0
+			delays.Reset()
 		}
-		delay := b.next(attempt)
+		delay := delays.Next()
 		if lost != nil {
 			if err := lost(err, delay); err != nil {
 				return err

@@ -9,7 +9,8 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/encoding"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // Options say how a client behaves. The zero value is a client without a node
@@ -93,8 +94,8 @@ func Dial(target string, creds credentials.TransportCredentials, opts ...grpc.Di
 }
 
 // OpenStream opens a stream of a discovery service's method, given by its full
-// name, over a connection.
-func OpenStream(ctx context.Context, conn grpc.ClientConnInterface, method string, codec encoding.CodecV2) (grpc.ClientStream, error) {
+// name, over a connection. It receives what [wire.Codec] does.
+func OpenStream(ctx context.Context, conn grpc.ClientConnInterface, method string) (grpc.ClientStream, error) {
 	desc := &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
-	return conn.NewStream(ctx, desc, method, grpc.ForceCodecV2(codec), grpc.MaxCallRecvMsgSize(MaxReceiveSize))
+	return conn.NewStream(ctx, desc, method, grpc.ForceCodecV2(wire.Codec()), grpc.MaxCallRecvMsgSize(MaxReceiveSize))
 }

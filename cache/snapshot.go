@@ -1,0 +1,162 @@
+package cache
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// Snapshot is what subscriptions to one type hold at one moment. It is for clients
+// that are told everything each time, such as those that poll: nothing is kept of
+// what they were sent.
+type Snapshot struct {
+	// Resources has each name once (RES-4).
+	Resources []Named
+	// Version is the version_info for them: the server's where that speaks the state
+	// of the world, "*" is all that is subscribed to, and the version stands for this
+	// content and no other; else Digest (ACK-4). Other names mean another version,
+	// unless they hold the same.
+	Version string
+	// Digest is the digest of the names and versions, the same in every replica.
+	Digest string
+	// Complete says that nothing is unknown: every name is answered and every
+	// collection synced (RES-2).
+	Complete bool
+	// Lacks says that Resources lack content which is not kept, and which the server
+	// is asked for anew; the versions are those of the whole (TTL-5).
+	Lacks bool
+	// Received is when the oldest of the changes since the first snapshot came from
+	// upstream; zero if there was none.
+	Received time.Time
+	// Store is where they come from, and Last the number of the youngest change in
+	// them (Store.Sequence); of the first of several stores that hold anything.
+	Store *Store
+	Last  uint64
+}
+
+// Named is a resource and the name that the client knows it by: of a wrapped one
+// (Form) in the client's spelling (NAME-4).
+type Named struct {
+	Resource *wire.Resource
+	Name     string
+}
+
+// TakeSnapshot takes what places in any number of stores, of which those that do not
+// subscribe to the type are passed over, hold together. Each place's next change rings
+// its bell. The clients are of the state-of-the-world form and are told of the type in
+// no other way. No two stores' locks are held together.
+func TakeSnapshot(clients []*Client, typeURL string) *Snapshot {
+	all := &Snapshot{Complete: true, Version: EmptyVersion(), Digest: EmptyVersion()}
+	var versions, digests []string
+	for _, c := range clients {
+		s := c.snapshot(typeURL)
+		if s == nil {
+			continue
+		}
+		all.Resources = append(all.Resources, s.Resources...)
+		all.Complete, all.Lacks = all.Complete && s.Complete, all.Lacks || s.Lacks
+		if all.Last == 0 {
+			all.Store, all.Last = s.Store, s.Last
+		}
+		if all.Received.IsZero() || (!s.Received.IsZero() && s.Received.Before(all.Received)) {
+			all.Received = s.Received
+		}
+		versions, digests = append(versions, s.Version), append(digests, s.Digest)
+	}
+	if len(versions) > 0 {
+		all.Version, all.Digest = joinVersions(versions), joinVersions(digests)
+	}
+	return all
+}
+
+// snapshot is the part of one store, nil if nothing is subscribed to there.
+func (c *Client) snapshot(typeURL string) *Snapshot {
+	c.store.mu.RLock()
+	defer c.store.mu.RUnlock()
+	c.woken = false
+	for _, w := range c.watches {
+		w.woken = false
+	}
+	w := c.find(typeURL)
+	if w == nil {
+		return nil
+	}
+	t := snapshotTaker{
+		watch: w, names: make(map[string]bool),
+		taken: &Snapshot{Store: c.store, Complete: w.known()},
+	}
+	t.all()
+	if !w.listed {
+		w.listed, w.sent = true, c.store.seq
+	}
+	s := t.taken
+	s.Digest = w.digest(t.passed).String()
+	s.Version = s.Digest
+	if v := w.serverVersion(); v != "" && t.passed == (sum{}) && w.wildcardOnly() && w.trusted() {
+		s.Version = v
+	}
+	return s
+}
+
+// snapshotTaker walks through what a watch holds.
+type snapshotTaker struct {
+	watch  *watch
+	names  map[string]bool
+	passed sum // of what is not kept
+	taken  *Snapshot
+}
+
+func (t *snapshotTaker) all() {
+	w := t.watch
+	for _, spelling := range slices.Sorted(maps.Keys(w.names)) {
+		sub := w.names[spelling]
+		name := spelling
+		if e := sub.entry; e.alias {
+			name = e.servedName()
+		}
+		t.add(sub.entry, name, w.once[sub])
+	}
+	for f := range w.cursors() {
+		for e := f.coll.live.head; e != nil; e = e.next {
+			if !w.named(e.key) {
+				t.add(e, f.spell(e), f.once[e])
+			}
+		}
+		// Nobody is told of removals: no tombstone needs to wait for this client.
+		f.removed, f.tomb = w.client.store.seq, nil
+	}
+}
+
+// add takes an entry in. waits is its content where that is not kept and waits for
+// the client.
+func (t *snapshotTaker) add(e *entry, name string, waits *wire.Resource) {
+	if !e.there() {
+		return
+	}
+	r := e.listed()
+	if r == nil { // not in the watch's sum either
+		t.passed = t.passed.plus(sumOf(e.key, e.version()))
+		r = waits
+	}
+	if r == nil {
+		t.taken.Lacks = true
+		return
+	}
+	if !t.watch.client.form.Wrapped {
+		name = r.Name // a bare payload carries the server's spelling (NAME-4)
+	}
+	if t.names[name] {
+		return
+	}
+	t.names[name] = true
+	s := t.taken
+	s.Resources = append(s.Resources, Named{r, name})
+	s.Last = max(s.Last, e.changed)
+	if t.watch.listed && e.changed > t.watch.sent {
+		if at := time.Unix(0, e.received); s.Received.IsZero() || at.Before(s.Received) {
+			s.Received = at
+		}
+	}
+}

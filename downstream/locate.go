@@ -1,0 +1,94 @@
+package downstream
+
+import (
+	"errors"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/keyer"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+var errNoName = errors.New("a resource name is empty")
+
+// refusedError is why the relay answers a name itself; all else goes on.
+type refusedError struct {
+	code codes.Code
+	err  error
+}
+
+func (e *refusedError) Error() string { return e.err.Error() }
+func (e *refusedError) Unwrap() error { return e.err }
+
+func refusal(err error) *refusedError {
+	r, _ := errors.AsType[*refusedError](err)
+	return r
+}
+
+// maxNameLength bounds names (OPS-5). They go on to the control plane in requests
+// that are shared with other clients, and come back in responses that must not pass
+// their limit (RES-9): so no name may be large by itself.
+const maxNameLength = 64 << 10
+
+// locate finds the store and the key of a name: xdstp names by their authority,
+// others by the client's scope. What the relay must answer itself is a refusedError;
+// any other error is a status that ends the stream or the poll.
+func locate(routes Routes, typeURL, spelling string) (*cache.Store, cache.Name, error) {
+	name := cache.Name{Spelling: spelling, Key: spelling}
+	switch {
+	case spelling == "":
+		return nil, name, &refusedError{codes.InvalidArgument, errNoName}
+	case len(spelling) > maxNameLength:
+		return nil, name, status.Errorf(codes.ResourceExhausted, "a resource name has %d bytes, at most %d are served", len(spelling), maxNameLength)
+	}
+	if !keyer.IsXDSTP(spelling) {
+		store, err := routes.Scoped(typeURL)
+		if err != nil {
+			return nil, name, scopeError(err)
+		}
+		return store, name, nil
+	}
+	parsed, err := keyer.Parse(spelling)
+	if err == nil {
+		err = keyer.CheckType(parsed, typeURL)
+	}
+	if err != nil {
+		return nil, name, &refusedError{codes.InvalidArgument, err} // NAME-1, NAME-5
+	}
+	name.Key = parsed.Canonical()
+	store, err := routes.Authority(parsed.Authority)
+	if errors.Is(err, ErrNoUpstream) {
+		return nil, name, &refusedError{codes.NotFound, err} // LOC-4
+	}
+	if err != nil {
+		return nil, name, authorityError(err)
+	}
+	return store, name, nil
+}
+
+// authorityError is how a stream ends whose name cannot be looked up now.
+func authorityError(err error) error {
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	return status.Error(codes.Unavailable, err.Error())
+}
+
+// scopeError is how a stream ends that may not have a scope (AGG-2).
+func scopeError(err error) error {
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	if _, ok := errors.AsType[*keyer.RefusedError](err); ok {
+		return status.Error(codes.PermissionDenied, err.Error())
+	}
+	return status.Error(codes.InvalidArgument, err.Error())
+}
+
+// permit holds a client to the number of subscriptions that it may have (OPS-5).
+func (s *Server) permit(subscriptions int, where string) error {
+	if most := s.config.MaxSubscriptions; most > 0 && subscriptions > most {
+		return status.Errorf(codes.ResourceExhausted, "%d subscriptions %s, at most %d are served", subscriptions, where, most)
+	}
+	return nil
+}

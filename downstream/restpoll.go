@@ -1,0 +1,242 @@
+package downstream
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/restjson"
+	"github.com/xdsrelay/xdsrelay/keyer"
+	"google.golang.org/grpc/codes"
+)
+
+// poll is one poll: a stream of one request and at most one response. Nothing of it
+// outlives the answer, so what a stream would remember is in what the client
+// presents: version_info is that of what it accepted, and the nonce is a digest of
+// what it was sent, the same in every replica.
+type poll struct {
+	// immutable after it is shown
+	server        *Server
+	id            uint64
+	request       *discovery.DiscoveryRequest
+	client        pollClient
+	peer          keyer.Peer
+	since         time.Time
+	log           *slog.Logger
+	bell          chan struct{} // one slot: there may be something new
+	routes        Routes
+	form          cache.Form
+	places        []*cache.Client
+	subscriptions int
+	failed        string // digest of what could not be sent to the client as JSON before
+
+	// owned by the handler goroutine
+	held *cache.Snapshot // what the subscriptions hold now
+}
+
+// mergeTime is how long changes are gathered before a held poll is answered.
+const mergeTime = 5 * time.Millisecond
+
+func (s *Server) newPoll(peer keyer.Peer, r *discovery.DiscoveryRequest) *poll {
+	node := r.GetNode()
+	p := &poll{
+		server: s, id: s.lastID.Add(1), request: r, client: clientOf(peer, r), peer: peer,
+		since: time.Now(), bell: make(chan struct{}, 1), routes: s.config.Router.Open(node, peer),
+		form: cache.Form{State: true, Wrapped: slices.Contains(node.GetClientFeatures(), supportsWrapping)},
+	}
+	p.log = s.log.With("poll", p.id, "peer", peer.Addr, "node", clip(node.GetId()), "type", r.GetTypeUrl())
+	p.failed = s.pollers.failed(p.client)
+	return p
+}
+
+// fullState reports whether the type's responses are always complete (RES-2).
+func (p *poll) fullState() bool { return p.server.config.FullState[p.request.GetTypeUrl()] }
+
+// subscribe subscribes to the names for as long as the poll lasts. What nobody else
+// watches stays subscribed upstream (SUB-11), so that the next poll finds it.
+func (p *poll) subscribe(names []string) error {
+	if err := p.server.permit(len(names), "in one poll"); err != nil {
+		return err
+	}
+	if len(names) == 0 && p.fullState() {
+		names = []string{cache.Wildcard} // SUB-4
+	}
+	wanted := make(map[*cache.Store][]cache.Name)
+	var stores []*cache.Store
+	seen := make(map[string]bool, len(names))
+	for _, spelling := range names {
+		if seen[spelling] {
+			continue
+		}
+		seen[spelling] = true
+		store, name, err := locate(p.routes, p.request.GetTypeUrl(), spelling)
+		if r := refusal(err); r != nil {
+			p.refuse(spelling, r) // there is no word for it but its absence
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if wanted[store] == nil {
+			stores = append(stores, store)
+		}
+		wanted[store] = append(wanted[store], name)
+	}
+	for _, store := range stores {
+		c := store.Join(p.bell, p.form)
+		p.places = append(p.places, c)
+		c.Update(cache.Change{TypeURL: p.request.GetTypeUrl(), Subscribe: wanted[store]})
+		p.subscriptions += c.Watches(p.request.GetTypeUrl())
+	}
+	p.server.observer.Subscribed(p.request.GetTypeUrl(), p.subscriptions)
+	return nil
+}
+
+// refuse tells of a name that the relay answers itself. A client repeats it with
+// every poll: the log has it once.
+func (p *poll) refuse(spelling string, r *refusedError) {
+	p.server.observer.Refused(p.request.GetTypeUrl(), r.code)
+	if p.server.pollers.refused(p.client) {
+		p.log.Warn("refused a subscription", "name", clip(spelling), "reason", r.Error())
+	}
+}
+
+// show puts the poll on the admin port.
+func (p *poll) show() {
+	p.server.mu.Lock()
+	defer p.server.mu.Unlock()
+	p.server.polls[p.id] = p
+}
+
+// close gives the poll's places back.
+func (p *poll) close() {
+	s := p.server
+	s.mu.Lock()
+	delete(s.polls, p.id)
+	s.mu.Unlock()
+	s.observer.Subscribed(p.request.GetTypeUrl(), -p.subscriptions)
+	for _, c := range p.places {
+		c.Leave()
+	}
+	p.routes.Close()
+}
+
+// run gives the answer when there is something that the client lacks, or its time
+// is over (REST-1).
+func (p *poll) run(ctx context.Context) *answer {
+	p.look()
+	if p.request.GetErrorDetail() != nil {
+		p.rejected()
+	}
+	if p.news() {
+		return p.answer()
+	}
+	end := time.NewTimer(p.wait())
+	defer end.Stop()
+	drain := p.server.drain
+	var merged, leave <-chan time.Time
+	for {
+		select {
+		case <-p.bell:
+			if merged == nil {
+				merged = time.After(mergeTime)
+			}
+			continue
+		case <-merged:
+			merged = nil
+		case <-end.C:
+			return p.end()
+		case <-drain:
+			drain = nil
+			leave = time.After(rand.N(time.Duration(p.server.spread.Load()) + 1)) //nolint:gosec // spreading, not secrecy
+			continue
+		case <-leave:
+			return &answer{code: http.StatusNotModified, leave: true}
+		case <-p.server.stop:
+			return draining()
+		case <-ctx.Done():
+			return gone()
+		}
+		if p.look(); p.news() {
+			return p.answer()
+		}
+	}
+}
+
+// wait is how long the poll is held: a little less than configured, and not the
+// same for all, so that a fleet does not come back in step.
+func (p *poll) wait() time.Duration {
+	most := p.server.config.RESTWait
+	return most - rand.N(most/10+1) //nolint:gosec // spreading, not secrecy
+}
+
+// look takes what the subscriptions hold now.
+func (p *poll) look() { p.held = cache.TakeSnapshot(p.places, p.request.GetTypeUrl()) }
+
+// news reports whether the client is to be sent what is held now. It is not if it
+// has accepted it or rejected it (ACK-3), which the version and the nonce say, or
+// if it is known that it cannot be sent. As long as a list would lack what is only
+// not known yet it waits, lest a cold relay delete what a client holds (RES-2): but
+// one that presents nothing has nothing to lose. Where absence is no deletion, what
+// there is goes out (RES-3).
+func (p *poll) news() bool {
+	version, nonce := p.request.GetVersionInfo(), p.request.GetResponseNonce()
+	switch s := p.held; {
+	case s.Version == version, s.Digest == nonce, s.Digest == p.failed:
+		return false
+	case s.Lacks:
+		return false
+	case p.fullState() && s.Complete:
+		return true
+	case p.fullState() && version+nonce != "":
+		return false
+	default:
+		return len(s.Resources) > 0
+	}
+}
+
+// end is the answer when the time is over: also if something has changed in the
+// very last moment, and if the reason that nothing was sent is that it cannot be.
+func (p *poll) end() *answer {
+	p.look()
+	if p.news() || p.held.Digest == p.failed {
+		return p.answer()
+	}
+	return unchanged()
+}
+
+// rejected takes a NACK: error_detail makes it one (ACK-1).
+func (p *poll) rejected() {
+	s, r := p.server, p.request
+	message := clip(r.GetErrorDetail().GetMessage())
+	nack := Nack{
+		At: time.Now(), Nonce: clip(r.GetResponseNonce()),
+		Code: codes.Code(r.GetErrorDetail().GetCode()).String(), Message: message,
+	}
+	s.observer.Nacked(r.GetTypeUrl())
+	p.log.Warn("client rejected a response", "nonce", nack.Nonce, "reason", message)
+	if p.held.Digest == r.GetResponseNonce() {
+		nack.SystemVersion = p.held.Version
+		if p.held.Store != nil {
+			p.routes.Rejected(p.held.Store, r.GetTypeUrl(), p.held.Last, clip(r.GetNode().GetId())+": "+message)
+		}
+	}
+	s.pollers.rejected(p.client, &nack)
+}
+
+// status is what the admin port shows.
+func (p *poll) status() Status {
+	path, _ := restjson.Path(p.request.GetTypeUrl())
+	t := TypeStatus{Subscriptions: p.subscriptions}
+	t.Nacks, t.LastNack = p.server.pollers.rejections(p.client)
+	return Status{
+		ID: p.id, Variant: REST, Service: path, Peer: p.peer.Addr, SPIFFE: p.peer.SPIFFE,
+		Node: clip(p.request.GetNode().GetId()), Cluster: clip(p.request.GetNode().GetCluster()),
+		Scope: p.routes.Scope(), Since: p.since, Types: map[string]TypeStatus{p.request.GetTypeUrl(): t},
+	}
+}

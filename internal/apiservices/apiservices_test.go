@@ -1,0 +1,88 @@
+package apiservices
+
+import (
+	"testing"
+
+	"github.com/envoyproxy/go-control-plane/envoy/annotations"
+	_ "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/service/extension/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/service/listener/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/service/route/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+)
+
+// TestVAR1_VAR2_all holds the table to the API itself: its services, what they serve,
+// and the names of their methods.
+func TestVAR1_VAR2_all(t *testing.T) {
+	for _, s := range All() {
+		d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(s.Name))
+		if err != nil {
+			t.Fatalf("%s: %v", s.Name, err)
+		}
+		service := d.(protoreflect.ServiceDescriptor)
+		served, _ := proto.GetExtension(service.Options(), annotations.E_Resource).(*annotations.ResourceAnnotation)
+		if got := typePrefix + served.GetType(); got != s.TypeURL {
+			t.Errorf("%s serves %s, not %s", s.Name, got, s.TypeURL)
+		}
+		count := 0
+		for _, m := range []struct {
+			name      string
+			streaming bool
+		}{{s.State, true}, {s.Delta, true}, {s.Fetch, false}} {
+			if m.name == "" {
+				continue
+			}
+			count++
+			if method := service.Methods().ByName(protoreflect.Name(m.name)); method == nil || method.IsStreamingClient() != m.streaming {
+				t.Errorf("%s: method %s is %v", s.Name, m.name, method)
+			}
+		}
+		if service.Methods().Len() != count {
+			t.Errorf("%s has %d methods, the table %d", s.Name, service.Methods().Len(), count)
+		}
+		if (s.Fetch == "") != (s.Path == "") {
+			t.Errorf("%s: path %q stands for method %q", s.Name, s.Path, s.Fetch)
+		}
+	}
+}
+
+func TestVAR5_paths(t *testing.T) {
+	paths := map[string]string{
+		resource.ListenerType: resource.FetchListeners, resource.RouteType: resource.FetchRoutes,
+		resource.ScopedRouteType: resource.FetchScopedRoutes, resource.VirtualHostType: "",
+		resource.ClusterType: resource.FetchClusters, resource.EndpointType: resource.FetchEndpoints,
+		resource.SecretType: resource.FetchSecrets, resource.RuntimeType: resource.FetchRuntimes,
+		resource.ExtensionConfigType: resource.FetchExtensionConfigs,
+	}
+	if got := len(All()); got != len(paths) {
+		t.Errorf("%d services, want %d", got, len(paths))
+	}
+	for typeURL, want := range paths {
+		if s := Of(typeURL); s.TypeURL != typeURL || s.Path != want {
+			t.Errorf("%s: %+v, want the path %q", typeURL, s, want)
+		}
+	}
+}
+
+func TestVAR1_VAR2_methods(t *testing.T) {
+	cds, vhds := Of(resource.ClusterType), Of(resource.VirtualHostType)
+	for got, want := range map[string]string{
+		cds.StateMethod():  "/envoy.service.cluster.v3.ClusterDiscoveryService/StreamClusters",
+		cds.DeltaMethod():  "/envoy.service.cluster.v3.ClusterDiscoveryService/DeltaClusters",
+		vhds.StateMethod(): "",
+		vhds.DeltaMethod(): "/envoy.service.route.v3.VirtualHostDiscoveryService/DeltaVirtualHosts",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if got := Of(resource.RateLimitConfigType); got != (Service{}) {
+		t.Errorf("a type without a service of its own has %+v", got)
+	}
+}

@@ -1,0 +1,37 @@
+// Package backoff gives delays with jitter to who tries again, or asks now and then:
+// upstream, the REST poller and the xDS clients. It owns no timer.
+package backoff
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Backoff gives exponentially growing delays with full jitter (OPS-2): each is
+// uniform between nothing and the bound, so that many that lost one server at one
+// moment come back spread over the bound. It belongs to one goroutine.
+type Backoff struct {
+	// Base bounds the first delay, and each further one has twice the bound up to Max.
+	Base, Max time.Duration
+	// Attempts is how many delays were given since the beginning or Reset.
+	Attempts int
+}
+
+// Next gives the delay before the next attempt, which is never zero: a delay is what
+// tells waiting from being idle.
+func (b *Backoff) Next() time.Duration {
+	bound := b.Max
+	if b.Base < b.Max>>b.Attempts { // the other way round it could overflow
+		bound = b.Base << b.Attempts
+	}
+	b.Attempts++
+	return 1 + rand.N(bound) //nolint:gosec // jitter is no secret
+}
+
+// Reset begins anew with Base.
+func (b *Backoff) Reset() { b.Attempts = 0 }
+
+// Spread gives d with a jitter of a quarter in both directions.
+func Spread(d time.Duration) time.Duration {
+	return d*3/4 + rand.N(d/2+1) //nolint:gosec // jitter is no secret
+}

@@ -1,0 +1,68 @@
+package wire
+
+import (
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// envelope is a response of either form while it is decoded.
+type envelope interface {
+	// take decodes one field. It leaves the elements of a response alone that is
+	// refused already.
+	take(d *decoder, f *field) error
+}
+
+// decoder is the state of one Decode.
+type decoder struct {
+	cut cutter
+	err error // the first one, a *DecodeError
+}
+
+// decode has r take the fields of b. After an error the walk goes on, since the type
+// URL and the nonce usually stand behind the resources.
+func (d *decoder) decode(b []byte, r envelope) error {
+	it := fields{rest: b}
+	for it.next() {
+		if it.typ == protowire.BytesType { // every field we know is length-delimited
+			d.fail(r.take(d, &it.field))
+		}
+	}
+	d.fail(it.err)
+	return d.err
+}
+
+// refused says that the response is refused as a whole.
+func (d *decoder) refused() bool { return d.err != nil }
+
+func (d *decoder) fail(err error) {
+	if d.err == nil {
+		d.err = within("", err)
+	}
+}
+
+func (d *decoder) typeURL(dst *string, b []byte) error {
+	if err := checkString("type_url", b); err != nil {
+		return err
+	}
+	*dst = d.cut.internTypeURL(b)
+	return nil
+}
+
+func setString(dst *string, name string, b []byte) error {
+	if err := checkString(name, b); err != nil {
+		return err
+	}
+	*dst = string(b)
+	return nil
+}
+
+// add appends what decode makes of an element of the repeated field called name.
+func add[T any](list *[]T, name string, b []byte, decode func([]byte) (T, error)) error {
+	v, err := decode(b)
+	if err != nil {
+		return within(name+"["+strconv.Itoa(len(*list))+"]", err)
+	}
+	*list = append(*list, v)
+	return nil
+}
