@@ -45,12 +45,13 @@ func holdMatrixDoc(t *testing.T, results map[string]string) {
 func matrixTable(results map[string]string) string {
 	var b strings.Builder
 	b.WriteString("\n| client |")
-	rule := "|---|"
+	var rule strings.Builder
+	rule.WriteString("|---|")
 	for _, up := range upstreamVariants {
 		b.WriteString(" " + up.apiType + " |")
-		rule += "---|"
+		rule.WriteString("---|")
 	}
-	b.WriteString("\n" + rule + "\n")
+	b.WriteString("\n" + rule.String() + "\n")
 	for _, down := range variants {
 		b.WriteString("| " + down.name + " |")
 		for _, up := range upstreamVariants {
