@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
 // TestAdminPort reads every page while something is cached.
@@ -122,12 +123,12 @@ func TestDrain_OPS4(t *testing.T) {
 	if err := c.ended(); status.Code(err) != codes.Unavailable {
 		t.Errorf("OPS-4: after the drain the stream ended with %v", err)
 	}
-	conn, err := deltaclient.Dial("passthrough:///"+relay.addr, nil)
+	conn, err := xdsclient.Dial("passthrough:///"+relay.addr, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := deltaclient.New(conn, deltaclient.Options{}).Run(t.Context()); status.Code(err) != codes.Unavailable {
+	if err := deltaclient.New(conn, xdsclient.Options{}).Run(t.Context()); status.Code(err) != codes.Unavailable {
 		t.Errorf("OPS-4: a new stream after the drain: %v", err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/controlplane"
 	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
 // startControlPlane runs go-control-plane's caches and server.
@@ -44,13 +45,13 @@ func update(t testing.TB, cp *controlplane.ControlPlane, name string, c *cluster
 
 // fleet is many clients with a connection each.
 type fleet struct {
-	clients []*deltaclient.Client
+	clients []*xdsclient.Client
 	mu      sync.Mutex
 	sent    map[string]int // resources received, by name
 	removed int
 }
 
-func startFleet(t testing.TB, addr string, n int, subscribe func(i int, c *deltaclient.Client)) *fleet {
+func startFleet(t testing.TB, addr string, n int, subscribe func(i int, c *xdsclient.Client)) *fleet {
 	t.Helper()
 	f := &fleet{sent: make(map[string]int)}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -60,11 +61,11 @@ func startFleet(t testing.TB, addr string, n int, subscribe func(i int, c *delta
 		wg.Wait()
 	})
 	for i := range n {
-		conn, err := deltaclient.Dial("passthrough:///"+addr, nil)
+		conn, err := xdsclient.Dial("passthrough:///"+addr, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := deltaclient.New(conn, deltaclient.Options{
+		c := deltaclient.New(conn, xdsclient.Options{
 			Node:       &corev3.Node{Id: fmt.Sprint("client-", i)},
 			OnResponse: f.count,
 		})
@@ -80,13 +81,13 @@ func startFleet(t testing.TB, addr string, n int, subscribe func(i int, c *delta
 	return f
 }
 
-func (f *fleet) count(r *deltaclient.Response) error {
+func (f *fleet) count(r *xdsclient.Response) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, c := range r.Changes {
 		if c.Resource != nil {
 			f.sent[c.Name]++
-		} else if c.Kind == deltaclient.Removed || c.Kind == deltaclient.Absent {
+		} else if c.Kind == xdsclient.Removed || c.Kind == xdsclient.Absent {
 			f.removed++
 		}
 	}
@@ -103,7 +104,7 @@ func (f *fleet) reset() (sent map[string]int, removed int) {
 }
 
 // await waits until every client is as cond says.
-func (f *fleet) await(t testing.TB, what string, cond func(*deltaclient.Client) bool) {
+func (f *fleet) await(t testing.TB, what string, cond func(*xdsclient.Client) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
@@ -130,13 +131,13 @@ func TestThousandClients_SUB10_RES1_GLOB2_STR7_ACK4(t *testing.T) {
 		}
 	}
 	relay := startRelay(t, nil, cp.Addr())
-	f := startFleet(t, relay.addr, clients, func(i int, c *deltaclient.Client) {
-		c.Subscribe(clusterType, deltaclient.Wildcard)
+	f := startFleet(t, relay.addr, clients, func(i int, c *xdsclient.Client) {
+		c.Subscribe(clusterType, xdsclient.Wildcard)
 		for j := range each {
 			c.Subscribe(endpointType, fmt.Sprint("endpoints-", (i*each+j)%names))
 		}
 	})
-	f.await(t, "the first state", func(c *deltaclient.Client) bool {
+	f.await(t, "the first state", func(c *xdsclient.Client) bool {
 		return c.Len(clusterType) == 20 && c.Len(endpointType) == each
 	})
 	stats := cp.Stats()
@@ -158,7 +159,7 @@ func TestThousandClients_SUB10_RES1_GLOB2_STR7_ACK4(t *testing.T) {
 
 	update(t, cp, "cluster-7", cluster("cluster-7", 2*time.Second))
 	want := cp.Versions(clusterType)
-	f.await(t, "the change", func(c *deltaclient.Client) bool { return maps.Equal(c.Versions(clusterType), want) })
+	f.await(t, "the change", func(c *xdsclient.Client) bool { return maps.Equal(c.Versions(clusterType), want) })
 	if up := cp.Stats().Resources - stats.Resources; up != 1 {
 		t.Errorf("RES-1: %d resources came from the control plane, want 1", up)
 	}
@@ -185,8 +186,8 @@ func TestSplitResumption_RES12_RES17(t *testing.T) {
 		}
 	}
 	relay := startRelay(t, func(c *config.Config) { c.Upstreams[0].MaxRequestSize = 64 * config.KiB }, cp.Addr())
-	f := startFleet(t, relay.addr, 1, func(_ int, c *deltaclient.Client) { c.Subscribe(endpointType, names...) })
-	f.await(t, "the first state", func(c *deltaclient.Client) bool { return c.Len(endpointType) == len(names) })
+	f := startFleet(t, relay.addr, 1, func(_ int, c *xdsclient.Client) { c.Subscribe(endpointType, names...) })
+	f.await(t, "the first state", func(c *xdsclient.Client) bool { return c.Len(endpointType) == len(names) })
 
 	cp.Stop()
 	f.reset()
@@ -205,7 +206,7 @@ func TestSplitResumption_RES12_RES17(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := cp.Versions(endpointType)
-	f.await(t, "a change after the resumption", func(c *deltaclient.Client) bool { return maps.Equal(c.Versions(endpointType), want) })
+	f.await(t, "a change after the resumption", func(c *xdsclient.Client) bool { return maps.Equal(c.Versions(endpointType), want) })
 	if sent, removed := f.reset(); removed != 0 || !maps.Equal(sent, map[string]int{names[0]: 1}) {
 		t.Errorf("RES-12: sent %d resources and %d removals, want the one that changed", len(sent), removed)
 	}

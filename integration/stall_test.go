@@ -13,7 +13,7 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 
 	"github.com/xdsrelay/xdsrelay/internal/controlplane"
-	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
 // bulky is a cluster that does not fit into many flow-control windows.
@@ -33,20 +33,20 @@ func TestStalledClients_OPS3_ADS2(t *testing.T) {
 		update(t, cp, fmt.Sprint("cluster-", i), bulky(fmt.Sprint("cluster-", i), 0))
 	}
 	relay := startRelay(t, nil, cp.Addr())
-	subscribe := func(_ int, c *deltaclient.Client) { c.Subscribe(clusterType, deltaclient.Wildcard) }
-	stuck := startFleet(t, relay.addr, stalled, func(i int, c *deltaclient.Client) {
+	subscribe := func(_ int, c *xdsclient.Client) { c.Subscribe(clusterType, xdsclient.Wildcard) }
+	stuck := startFleet(t, relay.addr, stalled, func(i int, c *xdsclient.Client) {
 		subscribe(i, c)
 		c.Pause()
 	})
 	others := startFleet(t, relay.addr, working, subscribe)
-	others.await(t, "the first state", func(c *deltaclient.Client) bool { return c.Len(clusterType) == clusters })
+	others.await(t, "the first state", func(c *xdsclient.Client) bool { return c.Len(clusterType) == clusters })
 
 	churn := func(from, to int) {
 		for round := from; round < to; round++ {
 			name := fmt.Sprint("cluster-", round%hot)
 			update(t, cp, name, bulky(name, round))
 			want := cp.Versions(clusterType)
-			others.await(t, "an update beside stalled clients", func(c *deltaclient.Client) bool {
+			others.await(t, "an update beside stalled clients", func(c *xdsclient.Client) bool {
 				return maps.Equal(c.Versions(clusterType), want)
 			})
 		}
@@ -65,7 +65,7 @@ func TestStalledClients_OPS3_ADS2(t *testing.T) {
 	for _, c := range stuck.clients {
 		c.Resume()
 	}
-	stuck.await(t, "the latest state after reading again", func(c *deltaclient.Client) bool {
+	stuck.await(t, "the latest state after reading again", func(c *xdsclient.Client) bool {
 		return maps.Equal(c.Versions(clusterType), want)
 	})
 	sent, _ := stuck.reset()
@@ -101,13 +101,13 @@ func BenchmarkPropagationBesideStalledClients(b *testing.B) {
 				update(b, cp, fmt.Sprint("cluster-", i), bulky(fmt.Sprint("cluster-", i), 0))
 			}
 			relay := startRelay(b, nil, cp.Addr())
-			subscribe := func(_ int, c *deltaclient.Client) { c.Subscribe(clusterType, deltaclient.Wildcard) }
-			startFleet(b, relay.addr, stalled, func(i int, c *deltaclient.Client) {
+			subscribe := func(_ int, c *xdsclient.Client) { c.Subscribe(clusterType, xdsclient.Wildcard) }
+			startFleet(b, relay.addr, stalled, func(i int, c *xdsclient.Client) {
 				subscribe(i, c)
 				c.Pause()
 			})
 			others := startFleet(b, relay.addr, 50, subscribe)
-			others.await(b, "the first state", func(c *deltaclient.Client) bool { return c.Len(clusterType) == 100 })
+			others.await(b, "the first state", func(c *xdsclient.Client) bool { return c.Len(clusterType) == 100 })
 			var took []time.Duration
 			round := 0
 			for ; round < 200; round++ { // until those who stall have stalled
@@ -135,7 +135,7 @@ func propagate(b *testing.B, cp *controlplane.ControlPlane, f *fleet, round int)
 	var wg sync.WaitGroup
 	for _, c := range f.clients {
 		wg.Go(func() {
-			_ = c.Wait(b.Context(), func(c *deltaclient.Client) bool {
+			_ = c.Wait(b.Context(), func(c *xdsclient.Client) bool {
 				held, _ := c.Get(clusterType, "cluster-0")
 				return held.Version == version
 			})

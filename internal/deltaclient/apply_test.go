@@ -2,6 +2,7 @@ package deltaclient
 
 import (
 	"errors"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,8 +19,8 @@ func TestResponses(t *testing.T) {
 		subscribe []string
 		steps     []step
 		held      map[string]string
-		states    map[string]State
-		then      func(t *testing.T, c *Client)
+		states    map[string]xdsclient.State
+		then      func(t *testing.T, c *xdsclient.Client)
 	}{{
 		name: "RES-1 added, changed, unchanged, removed",
 		steps: []step{
@@ -41,17 +42,17 @@ func TestResponses(t *testing.T) {
 		subscribe: []string{"a"},
 		steps:     []step{{[]string{"a@1"}, []string{"added a >1"}, "ack=1"}},
 		held:      map[string]string{"a": "1"},
-		then: func(t *testing.T, c *Client) {
+		then: func(t *testing.T, c *xdsclient.Client) {
 			t.Helper()
 			expect(t, "unanswered", nil, c.Unanswered())
-			c.Subscribe(clusterType, Wildcard)
+			c.Subscribe(clusterType, xdsclient.Wildcard)
 			expect(t, "unanswered", []string{clusterType}, c.Unanswered())
 		},
 	}, {
 		name:      "RES-6 a name that does not exist",
 		subscribe: []string{"a", "b"},
 		steps:     []step{{[]string{"-a"}, []string{"absent a"}, "ack=1"}},
-		states:    map[string]State{"a": NotExisting, "b": Unanswered, "c": NotSubscribed},
+		states:    map[string]xdsclient.State{"a": xdsclient.NotExisting, "b": xdsclient.Unanswered, "c": xdsclient.NotSubscribed},
 	}, {
 		name:      "SUB-9 and then it does",
 		subscribe: []string{"a"},
@@ -60,7 +61,7 @@ func TestResponses(t *testing.T) {
 			{[]string{"a@1"}, []string{"added a >1"}, "ack=2"},
 		},
 		held:   map[string]string{"a": "1"},
-		states: map[string]State{"a": Present},
+		states: map[string]xdsclient.State{"a": xdsclient.Present},
 	}, {
 		name:      "RES-16 without payload",
 		subscribe: []string{"a", "b"},
@@ -69,7 +70,7 @@ func TestResponses(t *testing.T) {
 			{[]string{"a@1!"}, []string{"heartbeat a 1>1"}, "ack=2"},
 			{[]string{"a@2!"}, []string{"removed a 1>2"}, "ack=3"},
 		},
-		states: map[string]State{"a": NotExisting, "b": NotExisting},
+		states: map[string]xdsclient.State{"a": xdsclient.NotExisting, "b": xdsclient.NotExisting},
 	}, {
 		name:      "ERR-1 errors that keep and errors that drop",
 		subscribe: []string{"a", "b"},
@@ -78,7 +79,7 @@ func TestResponses(t *testing.T) {
 			{[]string{"!a", "?b"}, []string{"failed a 1>", "failed b 1>"}, "ack=2"},
 		},
 		held:   map[string]string{"b": "1"},
-		states: map[string]State{"a": Failing, "b": Failing},
+		states: map[string]xdsclient.State{"a": xdsclient.Failing, "b": xdsclient.Failing},
 	}, {
 		name:      "SUB-13 what was not asked for",
 		subscribe: []string{"a"},
@@ -92,7 +93,7 @@ func TestResponses(t *testing.T) {
 			{[]string{"host|w3@2"}, []string{"changed host 1>2"}, "ack=2"},
 			{[]string{"-w3"}, []string{"removed host 2>", "absent w3"}, "ack=3"},
 		},
-		states: map[string]State{"www": Present, "w3": NotExisting},
+		states: map[string]xdsclient.State{"www": xdsclient.Present, "w3": xdsclient.NotExisting},
 	}, {
 		name:      "RES-10 removed by its own name",
 		subscribe: []string{"www"},
@@ -100,7 +101,7 @@ func TestResponses(t *testing.T) {
 			{[]string{"host|www@1"}, []string{"added host >1"}, "ack=1"},
 			{[]string{"-host"}, []string{"removed host 1>"}, "ack=2"},
 		},
-		states: map[string]State{"www": NotExisting},
+		states: map[string]xdsclient.State{"www": xdsclient.NotExisting},
 	}, {
 		name:      "GLOB-1 members directly in the directory",
 		subscribe: []string{dir + "*"},
@@ -109,7 +110,7 @@ func TestResponses(t *testing.T) {
 			[]string{"added " + dir + "a >1", "unrequested " + dir + "sub/b >1", "unrequested " + dir + "c?x=y >1"}, "ack=1",
 		}},
 		held:   map[string]string{dir + "a": "1"},
-		states: map[string]State{dir + "*": Present, dir + "a": NotSubscribed},
+		states: map[string]xdsclient.State{dir + "*": xdsclient.Present, dir + "a": xdsclient.NotSubscribed},
 	}, {
 		name:      "GLOB-4 GLOB-5 a glob is empty, and what was named stays",
 		subscribe: []string{dir + "*", dir + "b"},
@@ -118,13 +119,13 @@ func TestResponses(t *testing.T) {
 			{[]string{"-" + dir + "*"}, []string{"removed " + dir + "a 1>", "absent " + dir + "*"}, "ack=2"},
 		},
 		held:   map[string]string{dir + "b": "1"},
-		states: map[string]State{dir + "*": NotExisting, dir + "b": Present},
+		states: map[string]xdsclient.State{dir + "*": xdsclient.NotExisting, dir + "b": xdsclient.Present},
 	}, {
 		name:      "NAME-3 answered in another spelling",
 		subscribe: []string{dir + "a?x=1&y=2"},
 		steps:     []step{{[]string{dir + "a?y=2&x=1@1"}, []string{"added " + dir + "a?y=2&x=1 >1"}, "ack=1"}},
 		held:      map[string]string{dir + "a?y=2&x=1": "1"},
-		states:    map[string]State{dir + "a?x=1&y=2": Present},
+		states:    map[string]xdsclient.State{dir + "a?x=1&y=2": xdsclient.Present},
 	}, {
 		name: "ACK-6 a name twice",
 		steps: []step{
@@ -136,7 +137,7 @@ func TestResponses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, rec := newScript(), new(recorder)
-				c := New(serve(t, s), Options{OnResponse: rec.record})
+				c := New(serve(t, s), xdsclient.Options{OnResponse: rec.record})
 				c.Subscribe(clusterType, tt.subscribe...)
 				running(t, c)
 				s.next()
@@ -165,7 +166,7 @@ func TestResponses(t *testing.T) {
 func TestACK6_otherTypeAndBrokenEnvelope(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, rec := newScript(), new(recorder)
-		c := New(serve(t, s), Options{OnResponse: rec.record})
+		c := New(serve(t, s), xdsclient.Options{OnResponse: rec.record})
 		c.Subscribe(endpointType)
 		running(t, c)
 		s.next()
@@ -191,8 +192,8 @@ func TestACK2_rejectedByTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
 		reject := errors.New("not this one")
-		c := New(serve(t, s), Options{OnResponse: func(r *Response) error {
-			if r.Count(Changed) > 0 {
+		c := New(serve(t, s), xdsclient.Options{OnResponse: func(r *xdsclient.Response) error {
+			if r.Count(xdsclient.Changed) > 0 {
 				return reject
 			}
 			return nil
@@ -226,7 +227,7 @@ func TestUnsubscribe(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newScript()
-				c := New(serve(t, s), Options{})
+				c := New(serve(t, s), xdsclient.Options{})
 				c.Subscribe(clusterType, tt.subscribe...)
 				running(t, c)
 				s.send(t, response("1", tt.sent...))
@@ -240,12 +241,12 @@ func TestUnsubscribe(t *testing.T) {
 }
 
 func TestKeep(t *testing.T) {
-	for keep, want := range map[Keep]struct{ digest, resource bool }{
-		KeepVersions: {}, KeepDigests: {digest: true}, KeepResources: {true, true},
+	for keep, want := range map[xdsclient.Keep]struct{ digest, resource bool }{
+		xdsclient.KeepVersions: {}, xdsclient.KeepDigests: {digest: true}, xdsclient.KeepResources: {true, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s, rec := newScript(), new(recorder)
-			c := New(serve(t, s), Options{Keep: keep, OnResponse: rec.record})
+			c := New(serve(t, s), xdsclient.Options{Keep: keep, OnResponse: rec.record})
 			c.Subscribe(clusterType)
 			running(t, c)
 			r := response("1", "a@1", "b@")

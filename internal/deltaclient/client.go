@@ -6,7 +6,6 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/internal/apiservices"
@@ -15,13 +14,8 @@ import (
 )
 
 // New makes a client that uses conn. It does nothing before Run or Follow.
-func New(conn grpc.ClientConnInterface, options Options) *Client {
+func New(conn grpc.ClientConnInterface, options xdsclient.Options) *xdsclient.Client {
 	return xdsclient.New(protocol{conn: conn, perType: options.PerType}, options)
-}
-
-// Dial makes a connection for clients: see [xdsclient.Dial].
-func Dial(target string, creds credentials.TransportCredentials, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
-	return xdsclient.Dial(target, creds, opts...)
 }
 
 // protocol is the incremental variants; request.go has what is in their requests.

@@ -15,6 +15,7 @@ import (
 	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
 	cachev3 "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	serverv3 "github.com/envoyproxy/go-control-plane/pkg/server/v3"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
 // controlPlane is go-control-plane's server over a cache, with the requests
@@ -41,7 +42,7 @@ func controlPlane(cache cachev3.Cache) (serverv3.Server, func() []string) {
 }
 
 // digests gives the names that a client holds and the payloads' digests.
-func digests(c *Client, typeURL string) map[string]string {
+func digests(c *xdsclient.Client, typeURL string) map[string]string {
 	all := make(map[string]string)
 	for name := range c.Versions(typeURL) {
 		h, _ := c.Get(typeURL, name)
@@ -75,7 +76,7 @@ func TestSnapshotCache(t *testing.T) {
 			slices.Sort(all)
 			return all
 		}
-		c := New(serve(t, server), Options{Node: &corev3.Node{Id: "n"}, OnResponse: rec.record})
+		c := New(serve(t, server), xdsclient.Options{Node: &corev3.Node{Id: "n"}, OnResponse: rec.record})
 		c.Subscribe(clusterType)
 		stop := running(t, c)
 		expect(t, "requests", []string{"Cluster node=n", "Cluster ack=1"}, requests())
@@ -104,7 +105,7 @@ func TestLinearCache(t *testing.T) {
 			"a": cluster("a", 1), "b": cluster("b", 1), "c": cluster("c", 1),
 		}))
 		server, requests := controlPlane(linear)
-		c := New(serve(t, server), Options{Keep: KeepDigests})
+		c := New(serve(t, server), xdsclient.Options{Keep: xdsclient.KeepDigests})
 		c.Subscribe(clusterType, "a", "z")
 		stop := running(t, c)
 		expect(t, "requests", []string{"Cluster +a +z", "Cluster ack=1"}, requests())
@@ -131,7 +132,7 @@ func TestLinearCache(t *testing.T) {
 	})
 }
 
-func names(c *Client) []string { return slices.Sorted(maps.Keys(c.Versions(clusterType))) }
+func names(c *xdsclient.Client) []string { return slices.Sorted(maps.Keys(c.Versions(clusterType))) }
 
 // TestConvergence changes a cache at random while clients come, go and pause,
 // and compares what they hold in the end.
@@ -142,10 +143,10 @@ func TestConvergence(t *testing.T) {
 			linear := cachev3.NewLinearCache(clusterType)
 			server, _ := controlPlane(linear)
 			conn := serve(t, server)
-			var clients []*Client
-			stops := make(map[*Client]func() error)
+			var clients []*xdsclient.Client
+			stops := make(map[*xdsclient.Client]func() error)
 			for range 4 {
-				c := New(conn, Options{Keep: KeepDigests})
+				c := New(conn, xdsclient.Options{Keep: xdsclient.KeepDigests})
 				c.Subscribe(clusterType)
 				clients = append(clients, c)
 				stops[c] = running(t, c)
@@ -173,7 +174,7 @@ func TestConvergence(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			reference := New(conn, Options{Keep: KeepDigests})
+			reference := New(conn, xdsclient.Options{Keep: xdsclient.KeepDigests})
 			reference.Subscribe(clusterType)
 			running(t, reference)
 			for _, c := range clients {

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -26,7 +27,7 @@ func ExampleClient_Follow() {
 	clusters, _ := keyer.TypeURL("cds")
 	dialer, stop := controlPlane(clusters)
 	defer stop()
-	conn, err := deltaclient.Dial("passthrough:///control-plane", nil, grpc.WithContextDialer(dialer))
+	conn, err := xdsclient.Dial("passthrough:///control-plane", nil, grpc.WithContextDialer(dialer))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -35,9 +36,9 @@ func ExampleClient_Follow() {
 
 	ctx, cancel := context.WithTimeoutCause(context.Background(), time.Minute, errors.New("too slow"))
 	defer cancel()
-	client := deltaclient.New(conn, deltaclient.Options{
+	client := deltaclient.New(conn, xdsclient.Options{
 		Node: &corev3.Node{Id: "example"},
-		OnResponse: func(r *deltaclient.Response) error {
+		OnResponse: func(r *xdsclient.Response) error {
 			for _, ch := range r.Changes {
 				fmt.Println(ch.Kind, ch.Name)
 			}
@@ -46,7 +47,7 @@ func ExampleClient_Follow() {
 		},
 	})
 	client.Subscribe(clusters)
-	err = client.Follow(ctx, deltaclient.DefaultBackoff(), func(reason error, delay time.Duration) error {
+	err = client.Follow(ctx, xdsclient.DefaultBackoff(), func(reason error, delay time.Duration) error {
 		fmt.Println("stream lost:", reason, "next try in", delay)
 		return nil // go on
 	})

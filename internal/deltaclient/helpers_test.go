@@ -15,6 +15,7 @@ import (
 	clusterservice "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -46,9 +47,7 @@ func serve(t *testing.T, s discoveryv3.AggregatedDiscoveryServiceServer, perType
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = server.Serve(lis) })
-	conn, err := Dial("passthrough:///server", nil, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-		return lis.DialContext(ctx)
-	}))
+	conn, err := xdsclient.Dial("passthrough:///server", nil, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +60,7 @@ func serve(t *testing.T, s discoveryv3.AggregatedDiscoveryServiceServer, perType
 }
 
 // running starts c and gives a function that ends it and returns Run's error.
-func running(t *testing.T, c *Client) (stop func() error) {
+func running(t *testing.T, c *xdsclient.Client) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var err error
@@ -226,7 +225,7 @@ type recorder struct {
 	lines []string
 }
 
-func (r *recorder) record(resp *Response) error {
+func (r *recorder) record(resp *xdsclient.Response) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if resp.Err != nil {

@@ -28,7 +28,7 @@ func TestVAR2_oneStreamPerType(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
 		var opened []string
-		c := New(serve(t, s, clusters{script: s}), Options{
+		c := New(serve(t, s, clusters{script: s}), xdsclient.Options{
 			PerType: true, Node: &corev3.Node{Id: "n"}, OnStream: func(typeURL string) { opened = append(opened, typeURL) },
 		})
 		c.Subscribe(clusterType, "a")
@@ -58,8 +58,8 @@ func TestVAR2_oneStreamPerType(t *testing.T) {
 }
 
 func TestServes(t *testing.T) {
-	ads, perType := New(nil, Options{}), New(nil, Options{PerType: true})
-	for _, c := range []*Client{ads, perType} {
+	ads, perType := New(nil, xdsclient.Options{}), New(nil, xdsclient.Options{PerType: true})
+	for _, c := range []*xdsclient.Client{ads, perType} {
 		if err := c.Serves(resource.VirtualHostType); err != nil {
 			t.Error(err)
 		}

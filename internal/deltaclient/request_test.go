@@ -8,62 +8,63 @@ import (
 	"testing/synctest"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
 func TestRequests(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		do   func(c *Client) // before the stream
-		then func(c *Client) // on the stream
+		do   func(c *xdsclient.Client) // before the stream
+		then func(c *xdsclient.Client) // on the stream
 		want []string
 		more []string // after then
 	}{{
 		name: "STR-1 the node comes with the first request only",
-		do:   func(c *Client) { c.Subscribe(clusterType, "a"); c.Subscribe(endpointType, "b") },
+		do:   func(c *xdsclient.Client) { c.Subscribe(clusterType, "a"); c.Subscribe(endpointType, "b") },
 		want: []string{"Cluster node=n +a", "ClusterLoadAssignment +b"},
 	}, {
 		name: "SUB-3 legacy wildcard, then a name",
-		do:   func(c *Client) { c.Subscribe(clusterType) },
-		then: func(c *Client) { c.Subscribe(clusterType, "a") },
+		do:   func(c *xdsclient.Client) { c.Subscribe(clusterType) },
+		then: func(c *xdsclient.Client) { c.Subscribe(clusterType, "a") },
 		want: []string{"Cluster node=n"},
 		more: []string{"Cluster +a"},
 	}, {
 		name: "SUB-3 legacy wildcard and a name before the stream",
-		do:   func(c *Client) { c.Subscribe(clusterType); c.Subscribe(clusterType, "a") },
+		do:   func(c *xdsclient.Client) { c.Subscribe(clusterType); c.Subscribe(clusterType, "a") },
 		want: []string{"Cluster node=n", "Cluster +a"},
 	}, {
 		name: "SUB-3 without names on the stream, when an empty request would say nothing",
-		do:   func(c *Client) { c.Subscribe(clusterType, "a") },
-		then: func(c *Client) { c.Subscribe(clusterType) },
+		do:   func(c *xdsclient.Client) { c.Subscribe(clusterType, "a") },
+		then: func(c *xdsclient.Client) { c.Subscribe(clusterType) },
 		want: []string{"Cluster node=n +a"},
 		more: []string{"Cluster +*"},
 	}, {
 		name: "SUB-3 without names before the stream, beside a name",
-		do:   func(c *Client) { c.Subscribe(clusterType, "a"); c.Subscribe(clusterType) },
+		do:   func(c *xdsclient.Client) { c.Subscribe(clusterType, "a"); c.Subscribe(clusterType) },
 		want: []string{"Cluster node=n +* +a"},
 	}, {
 		name: "SUB-3 what is not wanted any more is not requested, nor taken for a wildcard",
-		do:   func(c *Client) { c.Subscribe(clusterType, "a"); c.Unsubscribe(clusterType, "a") },
-		then: func(c *Client) {
+		do:   func(c *xdsclient.Client) { c.Subscribe(clusterType, "a"); c.Unsubscribe(clusterType, "a") },
+		then: func(c *xdsclient.Client) {
 			c.Unsubscribe(clusterType, "b")
 			c.Unsubscribe(endpointType, "b")
 			c.Unsubscribe(clusterType)
 		},
 	}, {
 		name: "SUB-1 a type begins on the stream",
-		then: func(c *Client) { c.Subscribe(clusterType, "*", "a"); c.Unsubscribe(clusterType, "*", "b") },
+		then: func(c *xdsclient.Client) { c.Subscribe(clusterType, "*", "a"); c.Unsubscribe(clusterType, "*", "b") },
 		more: []string{"Cluster node=n +* +a", "Cluster -* -b"},
 	}, {
 		name: "SUB-6 a name is asked for again",
-		do:   func(c *Client) { c.Subscribe(clusterType, "a") },
-		then: func(c *Client) { c.Subscribe(clusterType, "a") },
+		do:   func(c *xdsclient.Client) { c.Subscribe(clusterType, "a") },
+		then: func(c *xdsclient.Client) { c.Subscribe(clusterType, "a") },
 		want: []string{"Cluster node=n +a"},
 		more: []string{"Cluster +a"},
 	}} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newScript()
-				c := New(serve(t, s), Options{Node: &corev3.Node{Id: "n"}})
+				c := New(serve(t, s), xdsclient.Options{Node: &corev3.Node{Id: "n"}})
 				if tt.do != nil {
 					tt.do(c)
 				}
@@ -81,7 +82,7 @@ func TestRequests(t *testing.T) {
 func TestRES12_reconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
-		c := New(serve(t, s), Options{Node: &corev3.Node{Id: "n"}})
+		c := New(serve(t, s), xdsclient.Options{Node: &corev3.Node{Id: "n"}})
 		c.Subscribe(clusterType)
 		c.Subscribe(endpointType, "e")
 		stop := running(t, c)
@@ -100,7 +101,7 @@ func TestRES12_reconnect(t *testing.T) {
 func TestRES14_versionsThatDoNotFit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
-		c := New(serve(t, s), Options{MaxRequestSize: nameRoom + 100})
+		c := New(serve(t, s), xdsclient.Options{MaxRequestSize: nameRoom + 100})
 		c.Subscribe(clusterType)
 		stop := running(t, c)
 		long := strings.Repeat("x", 100)
@@ -117,7 +118,7 @@ func TestRES14_versionsThatDoNotFit(t *testing.T) {
 func TestRES17_longSubscriptionsAreSplit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
-		c := New(serve(t, s), Options{MaxRequestSize: 100})
+		c := New(serve(t, s), xdsclient.Options{MaxRequestSize: 100})
 		names := []string{strings.Repeat("a", 40), strings.Repeat("b", 200), strings.Repeat("c", 10), strings.Repeat("d", 10)}
 		c.Subscribe(clusterType, names...)
 		running(t, c)

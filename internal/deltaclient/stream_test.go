@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -15,7 +16,7 @@ import (
 func TestHoldAcks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
-		c := New(serve(t, s), Options{})
+		c := New(serve(t, s), xdsclient.Options{})
 		c.HoldAcks(true)
 		c.Subscribe(clusterType)
 		stop := running(t, c)
@@ -38,7 +39,7 @@ func TestHoldAcks(t *testing.T) {
 func TestOPS3_pause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
-		c := New(serve(t, s), Options{})
+		c := New(serve(t, s), xdsclient.Options{})
 		c.Subscribe(clusterType)
 		running(t, c)
 		s.next()
@@ -61,15 +62,15 @@ func TestOPS3_pause(t *testing.T) {
 func TestRun_errors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
-		c := New(serve(t, s), Options{})
+		c := New(serve(t, s), xdsclient.Options{})
 		c.Subscribe(clusterType)
 		run := make(chan error)
 		start := func() { go func() { run <- c.Run(t.Context()) }(); synctest.Wait() }
 		start()
-		if err := c.Run(t.Context()); !errors.Is(err, ErrRunning) {
+		if err := c.Run(t.Context()); !errors.Is(err, xdsclient.ErrRunning) {
 			t.Errorf("second Run: %v", err)
 		}
-		if err := c.Follow(t.Context(), Backoff{}, nil); !errors.Is(err, ErrRunning) {
+		if err := c.Follow(t.Context(), xdsclient.Backoff{}, nil); !errors.Is(err, xdsclient.ErrRunning) {
 			t.Errorf("Follow beside Run: %v", err)
 		}
 		s.end <- nil
@@ -98,13 +99,13 @@ func TestRun_errors(t *testing.T) {
 func TestOPS2_follow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
-		c := New(serve(t, s), Options{})
+		c := New(serve(t, s), xdsclient.Options{})
 		c.Subscribe(clusterType)
 		enough := errors.New("enough")
 		var delays []time.Duration
 		done := make(chan error)
 		go func() {
-			done <- c.Follow(t.Context(), Backoff{Base: time.Second, Max: 5 * time.Second}, func(_ error, delay time.Duration) error {
+			done <- c.Follow(t.Context(), xdsclient.Backoff{Base: time.Second, Max: 5 * time.Second}, func(_ error, delay time.Duration) error {
 				delays = append(delays, delay)
 				if len(delays) == 8 {
 					return enough
@@ -136,7 +137,7 @@ func TestOPS2_follow(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		go func() { s.end <- nil }()
-		if err := c.Follow(ctx, Backoff{Base: time.Hour, Max: time.Hour}, nil); !errors.Is(err, context.DeadlineExceeded) {
+		if err := c.Follow(ctx, xdsclient.Backoff{Base: time.Hour, Max: time.Hour}, nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Follow: %v", err)
 		}
 	})
@@ -146,7 +147,7 @@ func TestOPS2_follow(t *testing.T) {
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
-		c := New(serve(t, s), Options{})
+		c := New(serve(t, s), xdsclient.Options{})
 		c.Subscribe(clusterType)
 		cause := errors.New("late")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, cause)

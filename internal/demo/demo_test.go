@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
 // The whole demo, small: OPS-1, RES-12, SUB-10 and the design's first invariant
@@ -46,8 +46,8 @@ func TestReportsWhatDidNotConverge(t *testing.T) {
 	var out bytes.Buffer
 	s, err := Run(t.Context(), Options{
 		Clients: 20, ClientsPerConnection: 1, Duration: 1500 * time.Millisecond, Screen: NewLines(&out),
-		reject: func(client int, r *deltaclient.Response) error {
-			if client == broken && r.TypeURL == clusterType && r.Count(deltaclient.Changed) > 0 {
+		reject: func(client int, r *xdsclient.Response) error {
+			if client == broken && r.TypeURL == clusterType && r.Count(xdsclient.Changed) > 0 {
 				return errors.New("not for me")
 			}
 			return nil

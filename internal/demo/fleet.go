@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
 // fleet is the clients.
@@ -20,7 +21,7 @@ type fleet struct {
 	target        string
 	perConnection int
 	published     *published
-	reject        func(client int, r *deltaclient.Response) error
+	reject        func(client int, r *xdsclient.Response) error
 	ctx           context.Context // of the clients, until close
 	cancel        context.CancelFunc
 	starting      chan struct{} // a slot for each client that may start at a time
@@ -41,7 +42,7 @@ type fleet struct {
 
 // client is one of them.
 type client struct {
-	*deltaclient.Client
+	*xdsclient.Client
 	number int
 	wanted []string // clusters whose endpoints it follows
 	open   bool     // owned by the goroutine that follows
@@ -84,22 +85,22 @@ func (f *fleet) grow(ctx context.Context, n int, t truth, late bool) error {
 func (f *fleet) dial() (*client, error) {
 	number := len(f.clients)
 	if number%f.perConnection == 0 {
-		conn, err := deltaclient.Dial("passthrough:///"+f.target, nil)
+		conn, err := xdsclient.Dial("passthrough:///"+f.target, nil)
 		if err != nil {
 			return nil, fmt.Errorf("client %d: %w", number, err)
 		}
 		f.conns = append(f.conns, conn)
 	}
 	c := &client{number: number, wanted: wanted(number)}
-	c.Client = deltaclient.New(f.conns[len(f.conns)-1], deltaclient.Options{
+	c.Client = deltaclient.New(f.conns[len(f.conns)-1], xdsclient.Options{
 		Node: &corev3.Node{Id: fmt.Sprintf("client-%04d", number), Cluster: "demo"},
 		OnOpen: func() {
 			c.open = true
 			f.connected.Add(1)
 		},
-		OnResponse: func(r *deltaclient.Response) error { return f.received(c, r) },
+		OnResponse: func(r *xdsclient.Response) error { return f.received(c, r) },
 	})
-	c.Subscribe(clusterType, deltaclient.Wildcard)
+	c.Subscribe(clusterType, xdsclient.Wildcard)
 	c.Subscribe(endpointType, c.wanted...)
 	f.clients = append(f.clients, c)
 	return c, nil
@@ -113,7 +114,7 @@ func (f *fleet) launch(c *client, t truth, late bool) {
 	clusters, sets := len(t.clusters), len(t.of(c.wanted).endpoints)
 	f.running.Go(func() {
 		defer func() { <-f.starting }()
-		err := c.Wait(f.ctx, func(d *deltaclient.Client) bool {
+		err := c.Wait(f.ctx, func(d *xdsclient.Client) bool {
 			return d.Len(clusterType) == clusters && d.Len(endpointType) == sets
 		})
 		if err != nil {
@@ -130,7 +131,7 @@ func (f *fleet) launch(c *client, t truth, late bool) {
 // follow keeps a client's stream open until close.
 func (f *fleet) follow(c *client) {
 	// Short, as the demo is; nothing in it is meant to break a client's stream.
-	backoff := deltaclient.Backoff{Base: 100 * time.Millisecond, Max: time.Second}
+	backoff := xdsclient.Backoff{Base: 100 * time.Millisecond, Max: time.Second}
 	_ = c.Follow(f.ctx, backoff, func(error, time.Duration) error {
 		if c.open {
 			f.connected.Add(-1)
@@ -142,26 +143,26 @@ func (f *fleet) follow(c *client) {
 }
 
 // received counts a response.
-func (f *fleet) received(c *client, r *deltaclient.Response) error {
+func (f *fleet) received(c *client, r *xdsclient.Response) error {
 	now := time.Now()
 	f.bytes.Add(int64(r.Size))
 	for i := range r.Changes {
 		change := &r.Changes[i]
 		switch change.Kind {
-		case deltaclient.Changed:
+		case xdsclient.Changed:
 			// Without a time it was changed while nobody could have sent it.
 			if at, ok := f.published.when(change.Version); ok {
 				f.propagation.record(now.Sub(at))
 			}
 			f.resources.Add(1)
-		case deltaclient.Added, deltaclient.Unchanged:
+		case xdsclient.Added, xdsclient.Unchanged:
 			f.resources.Add(1)
-		case deltaclient.Unrequested:
+		case xdsclient.Unrequested:
 			f.unrequested.Add(1)
 			f.resources.Add(1)
-		case deltaclient.Removed:
+		case xdsclient.Removed:
 			f.removed.Add(1)
-		case deltaclient.Absent, deltaclient.Heartbeat, deltaclient.Failed:
+		case xdsclient.Absent, xdsclient.Heartbeat, xdsclient.Failed:
 		}
 	}
 	if f.reject != nil {

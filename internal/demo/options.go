@@ -7,7 +7,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
 // Options say what is played; see [DefaultOptions].
@@ -27,7 +27,7 @@ type Options struct {
 	Version string
 
 	// reject, if not nil, is asked about each response; an error rejects it.
-	reject func(client int, r *deltaclient.Response) error
+	reject func(client int, r *xdsclient.Response) error
 }
 
 // DefaultOptions are what `make demo` shows, without a screen.
