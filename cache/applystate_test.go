@@ -70,6 +70,20 @@ func (p *peer) told() []string {
 
 func TestApplyState(t *testing.T) {
 	for name, f := range map[string]func(b *bed, c *peer){
+		"RES-2 a stream that begins anew says of what types something is held": func(b *bed, c *peer) {
+			c.sub(cds, "*")
+			c.sub(lds, "*")
+			c.sub(eds, "x")
+			b.expect(b.connect(0), "CDS +*", "EDS +x", "LDS +*")
+			b.state(cds, "1", "+a@1")
+			b.state(lds, "1")
+			b.store.Lost(streamOf(0))
+			b.expect(b.connect(0), "CDS +* held", "EDS +x", "LDS +*")
+			b.state(cds, "2")
+			b.state(eds, "1", "+x@1")
+			b.store.Lost(streamOf(0))
+			b.expect(b.connect(0), "CDS +*", "EDS +x held", "LDS +*")
+		},
 		"RES-8 members missing from a full-state type are removed, the same bytes are no change": func(b *bed, c *peer) {
 			c.sub(cds, "*")
 			b.expect(b.connect(0), "CDS +*")
@@ -134,7 +148,7 @@ func TestApplyState(t *testing.T) {
 			b.settle()
 			c.told()
 			b.store.Lost(streamOf(0))
-			b.expect(b.connect(0), "RDS +*")
+			b.expect(b.connect(0), "RDS +* held")
 			b.state(rds, "1", "+x@1")
 			b.settle()
 			b.expect(c.told())

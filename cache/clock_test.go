@@ -36,7 +36,7 @@ func TestRES7Absent(t *testing.T) {
 				t.Fatalf("waits until %v without a stream", at)
 			}
 			b.expect(c.told())
-			b.expect(b.connect(0), "EDS +a +b +c")
+			b.expect(b.connect(0), "EDS +a +b +c held")
 			wait(absentAfter / 2)
 			b.state(eds, "1", "+c@1")
 			b.expect(c.told(), "EDS +c")

@@ -113,6 +113,9 @@ func renderSub(sub wire.Subscription) string {
 		words = append(words, "-"+n)
 	}
 	held := []string{}
+	if sub.Held {
+		held = append(held, "held")
+	}
 	for n, v := range sub.Versions {
 		held = append(held, "="+n+"@"+v)
 	}
@@ -120,7 +123,7 @@ func renderSub(sub wire.Subscription) string {
 }
 
 // connect begins an upstream stream and tells what it asks for: +name, and
-// =name@version for what it holds.
+// =name@version for what it holds, or "held" where there is no word for versions.
 func (b *bed) connect(stream int) []string {
 	b.Helper()
 	return b.connectWithin(stream, 0)

@@ -261,7 +261,7 @@ func (s *Store) StreamWanted(stream wire.StreamID) bool {
 // its collections, which must go into the same request, would take more than
 // versionsLimit bytes they are left out; then what the server does not mention is
 // stale until Settle (RES-14). The state of the world has no word for versions that
-// are held.
+// are held: there a subscription says only that something is.
 func (s *Store) Restart(stream wire.StreamID, versionsLimit int) []wire.Subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -317,7 +317,9 @@ func (t *table) restart(versionsLimit int) wire.Subscription {
 	// The state of the world is told anew, and what it leaves out of a type that
 	// is not complete stays (RES-8): nothing gets stale.
 	resumed := t.store.source.State
-	if !resumed {
+	if resumed {
+		sub.Held = t.holdsAny()
+	} else {
 		sub.Versions, resumed = t.versions(versionsLimit)
 	}
 	t.unanswered = make(map[*collection]struct{}, len(t.colls))
@@ -332,6 +334,17 @@ func (t *table) restart(versionsLimit int) wire.Subscription {
 		}
 	}
 	return sub
+}
+
+// holdsAny reports whether there is anything that a server could take away by leaving
+// it out. What is not kept counts: clients have it (TTL-5).
+func (t *table) holdsAny() bool {
+	for _, e := range t.entries {
+		if e.there() {
+			return true
+		}
+	}
+	return false
 }
 
 // versions lists what the table holds, unless that and the collections' names would

@@ -63,6 +63,12 @@ const absentAfter = 200 * time.Millisecond
 // configuration, whose times are made for tests.
 func startRelay(t testing.TB, change func(*config.Config), planes ...string) *testRelay {
 	t.Helper()
+	return startRelayAt(t, listen(t), listen(t), change, planes...)
+}
+
+// startRelayAt is startRelay with the listeners for clients' streams and polls.
+func startRelayAt(t testing.TB, xds, rest net.Listener, change func(*config.Config), planes ...string) *testRelay {
+	t.Helper()
 	cfg := config.Default()
 	cfg.Aggregation.Otherwise = config.Share
 	cfg.Server.Drain = config.Duration(10 * time.Millisecond)
@@ -80,7 +86,9 @@ func startRelay(t testing.TB, change func(*config.Config), planes ...string) *te
 	for i := range cfg.Upstreams { // shorter than an operator may have them
 		u := &cfg.Upstreams[i]
 		u.Backoff = config.Backoff{Base: config.Duration(5 * time.Millisecond), Max: config.Duration(50 * time.Millisecond)}
-		u.Settle = config.Duration(100 * time.Millisecond)
+		if u.Settle == config.DefaultUpstream().Settle {
+			u.Settle = config.Duration(100 * time.Millisecond)
+		}
 		u.AbsentAfter = config.Duration(absentAfter)
 		u.Poll.Interval = config.Duration(pollInterval)
 	}
@@ -92,7 +100,7 @@ func startRelay(t testing.TB, change func(*config.Config), planes ...string) *te
 	if err != nil {
 		t.Fatal(err)
 	}
-	xds, admin, rest := listen(t), listen(t), listen(t)
+	admin := listen(t)
 	r.ServeREST(rest)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

@@ -91,7 +91,7 @@ func (p *plane) deltaChanged(st *planeStream, typeURL string, t *planeType, name
 // deltaPush sends resources and removals, in parts and in any order if the plane
 // is random. That there is nothing is said too: "*" is always answered.
 func (p *plane) deltaPush(st *planeStream, typeURL string, add []*discovery.Resource, remove []string) {
-	parts := 1
+	parts := max(1, p.parts)
 	if p.rand != nil && len(add)+len(remove) > 0 {
 		p.rand.Shuffle(len(add), func(i, j int) { add[i], add[j] = add[j], add[i] })
 		parts = 1 + p.rand.IntN(3)

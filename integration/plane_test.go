@@ -27,6 +27,7 @@ type plane struct {
 	// Set before clients come.
 	rand     *rand.Rand    // nil: answers whole and in order
 	wrap     bool          // SotW resources go wrapped to nodes that announce it (RES-13)
+	parts    int           // in how many parts incremental answers come; 0: rand says it
 	plain    bool          // payloads without unknown fields, for which JSON has no word
 	longPoll time.Duration // how long a REST poll is held
 
@@ -252,6 +253,30 @@ func (p *plane) release(shuffle func([]*discovery.DeltaDiscoveryResponse)) {
 		}
 		st.waiting, st.waitingSotw = nil, nil
 	}
+}
+
+// releaseNext sends the first response of each incremental stream that was held back.
+func (p *plane) releaseNext() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for st := range p.streams {
+		if len(st.waiting) > 0 {
+			st.send <- st.waiting[0]
+			st.waiting = st.waiting[1:]
+		}
+	}
+}
+
+// progress is how many responses of incremental streams are held back, and acked how
+// many were acknowledged.
+func (p *plane) progress() (waiting, acked int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for st := range p.streams {
+		waiting += len(st.waiting)
+		acked += st.acks
+	}
+	return waiting, acked
 }
 
 func resource(typeURL, name string, e entry) *discovery.Resource {

@@ -42,6 +42,7 @@ type memStore struct {
 	pending  map[wire.StreamID][]wire.Subscription // given out by TakeDemand
 	parked   map[string][]string                   // by type, what Shed can let go of
 	versions map[string]map[string]string
+	held     map[string]bool // by type
 	limits   []int
 	restarts map[wire.StreamID]int
 	lost     map[wire.StreamID]int
@@ -123,7 +124,7 @@ func (s *memStore) Restart(stream wire.StreamID, versionsLimit int) []wire.Subsc
 	clear(s.withheld)
 	out := slices.Clone(s.wanted[stream])
 	for i := range out {
-		out[i].Versions = maps.Clone(s.versions[out[i].TypeURL])
+		out[i].Versions, out[i].Held = maps.Clone(s.versions[out[i].TypeURL]), s.held[out[i].TypeURL]
 	}
 	return out
 }

@@ -76,7 +76,8 @@ func (s *RESTSession) newLine(id wire.StreamID) *pollLine {
 func (s *RESTSession) start(l *pollLine) {
 	l.at, l.endpoint = time.Time{}, s.failback.endpoint
 	l.names, l.accepted, l.heard = make(map[string]struct{}), nil, time.Time{}
-	l.take(s.store.Restart(l.id, 0))
+	subs := s.store.Restart(l.id, 0)
+	l.take(subs)
 	if !s.store.StreamWanted(l.id) {
 		s.store.Lost(l.id) // what was only waiting to be unsubscribed went with Restart
 		return
@@ -94,7 +95,9 @@ func (s *RESTSession) start(l *pollLine) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		Base: s.up.bases[s.failback.endpoint], TypeURL: l.id.TypeURL, Node: s.node, Names: l.list,
-		FullState: cfg.FullState[l.id.TypeURL], Interval: cfg.PollInterval,
+		FullState:   cfg.FullState[l.id.TypeURL],
+		Held:        slices.ContainsFunc(subs, func(sub wire.Subscription) bool { return sub.Held }),
+		Interval:    cfg.PollInterval,
 		BackoffBase: cfg.BackoffBase, BackoffMax: cfg.BackoffMax,
 		Batch:       time.Nanosecond, // the session has gathered already
 		MaxResponse: int64(cfg.MaxReceiveSize), Handler: &pollHandler{s, l, ctx},
@@ -298,7 +301,7 @@ func (h *pollHandler) OnResponse(r *restjson.Response, names []string) error {
 
 // OnUnchanged implements restjson.Handler. It is about what the last accepted response
 // was asked for. Servers that have nothing of the type say it at first too, to a poll
-// that presents no version: then collections were answered, and nothing was removed.
+// that presents the version of nothing: then collections were answered, and nothing was removed.
 func (h *pollHandler) OnUnchanged() {
 	at := time.Now()
 	h.tell(func() {

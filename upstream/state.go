@@ -18,8 +18,12 @@ const wildcard = "*"
 // A request that the server has not read when it sends the next response is stale and
 // ignored. That loses nothing, since the answer to that response says the same names.
 //
-// A new stream presents no version: a server that was restarted may use the one that
-// is held for other contents, and must be heard (ACK-4).
+// A new stream does not present the version that is held: a server that was restarted
+// may use it for other contents, and must be heard (ACK-4). Nor does it present none
+// where something is held. A relay upstream that was restarted would take that for a
+// client that has nothing to lose, and send a list as far as it knows it, which takes
+// away the rest here (RES-2). So it presents a version that no server has
+// (wire.Unconfirmed).
 type stateDialect struct {
 	fullState map[string]bool
 	perType   bool
@@ -102,6 +106,9 @@ func (d *stateDialect) subscribe(sub wire.Subscription, reserved, limit int) []r
 	t := d.of(sub.TypeURL)
 	before := t.legacy
 	t.change(sub)
+	if sub.Held && !t.said {
+		t.version = wire.Unconfirmed
+	}
 	// Types of which every response is complete know this form longer than "*".
 	t.legacy = t.wholly() && !t.named && d.fullState[sub.TypeURL]
 	if len(t.names) == 0 && (d.perType || !t.said) {

@@ -103,6 +103,13 @@ func TestStateDialect(t *testing.T) {
 			ask(sub("", "b"), "[a b] v= n="),
 			ack("1", "x", "[a b] v=1 n=x"),
 		}},
+		"RES-2 ACK-4 one who holds something says so until a response is accepted": {clusters, false, []step{
+			ask(wire.Subscription{Subscribe: []string{"*"}, Held: true}, "[] v=unconfirmed n="),
+			ask(sub("", "x"), "[*] v=unconfirmed n=", "[* x] v=unconfirmed n="),
+			nack("1", "a", "[* x] v=unconfirmed n=a NACK no"),
+			ack("1", "b", "[* x] v=1 n=b"),
+			ask(wire.Subscription{Subscribe: []string{"y"}, Held: true}, "[* x y] v=1 n=b"),
+		}},
 		"nothing to say": {endpoints, false, []step{ask(wire.Subscription{})}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -213,7 +220,8 @@ func (as *anyStream) expect(want string) {
 }
 
 // One stream carries all types, each with its own version and nonce; a new stream
-// begins with the node and presents no version (VAR-3, STR-2, STR-8, STR-9, ACK-4).
+// begins with the node and presents no version that a server gave, though it says of
+// what types something is held (VAR-3, STR-2, STR-8, STR-9, ACK-4, RES-2).
 func TestVAR3STR2STR8STR9ACK4Aggregated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)
@@ -243,9 +251,10 @@ func TestVAR3STR2STR8STR9ACK4Aggregated(t *testing.T) {
 				t.Errorf("applied %v", s.states)
 			}
 		})
+		store.get(func(s *memStore) { s.held = map[string]bool{clusters: true} })
 		as.end <- status.Error(codes.Unavailable, "restarting")
 		as = srv.accept(stateADS)
-		if first = as.next(); first.GetNode().GetId() != "relay" || saidOne(first) != "[] v= n=" {
+		if first = as.next(); first.GetNode().GetId() != "relay" || saidOne(first) != "[] v=unconfirmed n=" {
 			t.Errorf("first request of the second stream: %v", first)
 		}
 		as.expect("[x y] v= n=")

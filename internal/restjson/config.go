@@ -23,7 +23,7 @@ type PollerConfig struct {
 	// Client does the polls; required. It brings TLS and bounds the time of a poll: a
 	// server may hold one until something changes, so that the bound must lie above
 	// what the server waits. With HTTP/1.1 it should be the poller's own, transport
-	// included: connections that come and go make polls present no version (ACK-4).
+	// included: connections that come and go make polls ask for everything (ACK-4).
 	Client *http.Client
 	// Base is where the server's paths begin, http or https; required.
 	Base *url.URL
@@ -36,6 +36,8 @@ type PollerConfig struct {
 	// FullState says that the type is one of RES-2: the wildcard is asked for with no
 	// name at all then, as every server understands, and with "*" otherwise (SUB-4).
 	FullState bool
+	// Held says that resources of the type are held from before, see [Poller].
+	Held bool
 
 	// Interval is the time between the end of a poll and the next one, give or take a
 	// quarter (REST-3); required.

@@ -12,6 +12,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // Poll is one question to a server.
@@ -22,13 +24,17 @@ type Poll struct {
 	// ResourceNames as they stand in the request: empty is the legacy wildcard for
 	// full-state types (SUB-4).
 	ResourceNames []string
-	// VersionInfo is the last accepted version, "" to be sent everything.
+	// VersionInfo is the last accepted version, or "" or [wire.Unconfirmed] to be sent
+	// everything.
 	VersionInfo string
 	// ResponseNonce is that of the last response.
 	ResponseNonce string
 	// ErrorDetail says why the last response was rejected, nil if it was not (ACK-2).
 	ErrorDetail *statuspb.Status
 }
+
+// claims reports whether the poll presents the version of something.
+func (p *Poll) claims() bool { return p.VersionInfo != "" && p.VersionInfo != wire.Unconfirmed }
 
 // NewRequest makes the HTTP request of a poll. base is where the server's paths
 // begin, such as "http://127.0.0.1:8080". It gives an error if the type cannot be

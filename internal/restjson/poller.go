@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/xdsrelay/xdsrelay/internal/backoff"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // maxDetail bounds the reason that a rejection gives to the server, in bytes.
@@ -31,9 +32,13 @@ var errRunning = errors.New("restjson: the poller was started already")
 //     come back with the same version and other contents (ACK-4).
 //   - A server may also come back between two polls, unnoticed. So 304 counts only if
 //     it came over the connection of the poll before; else everything is asked for
-//     again (ACK-4). Where connections are not kept, no version is presented at all.
+//     again (ACK-4). Where connections are not kept, that is so with every poll.
 //     A proxy that keeps its connection while the server behind it changes hides
 //     all that.
+//   - Whoever holds something and may be talking to another server now presents
+//     [wire.Unconfirmed] instead: a relay that was started again would take a poll
+//     without a version for that of a client with nothing to lose, and answer before
+//     it knows all (RES-2).
 //   - A rejection goes out with the next poll, which is made after a back-off, and
 //     is forgotten when that was answered (STR-8).
 //   - The time between polls counts from the end of the last. An answer that took
@@ -49,7 +54,8 @@ type Poller struct {
 	// Owned by the goroutine in Run.
 	backoff   backoff.Backoff
 	asked     uint64 // the generation of the last poll
-	accepted  string // version_info of the last accepted response, "" if none is to be presented
+	accepted  string // version_info of the last accepted response, "" if it is not to be presented
+	holds     bool   // something was accepted, here or before
 	acceptedG uint64 // the generation that accepted answers
 	nonce     string // of the last response
 	rejection *statuspb.Status
@@ -75,6 +81,7 @@ func NewPoller(cfg PollerConfig) (*Poller, error) {
 	p := &Poller{
 		cfg:     cfg,
 		changed: make(chan struct{}, 1),
+		holds:   cfg.Held,
 		backoff: backoff.Backoff{Base: cfg.BackoffBase, Max: cfg.BackoffMax},
 	}
 	p.SetNames(cfg.Names)
@@ -183,8 +190,8 @@ func (p *Poller) poll(ctx context.Context, sub subscription) pause {
 		return p.take(a.response, sub, question.ResourceNames, took)
 	case ctx.Err() != nil, errors.Is(err, errSuperseded):
 		return pause{length: p.cfg.Batch} // nobody's failure
-	case errors.Is(err, ErrUnchanged) && question.VersionInfo != "" && p.unkept:
-		return pause{} // asked again without a version
+	case errors.Is(err, ErrUnchanged) && p.unkept && question.claims():
+		return pause{} // asked again for everything
 	case errors.Is(err, ErrUnchanged):
 		p.rejection = nil
 		p.backoff.Reset()
@@ -210,7 +217,10 @@ func (p *Poller) question(sub subscription) *Poll {
 	if p.cfg.FullState && slices.Equal(sub.names, []string{"*"}) {
 		q.ResourceNames = nil
 	}
-	if p.acceptedG == sub.generation && !p.unkept {
+	switch {
+	case p.holds && (p.accepted == "" || p.unkept):
+		q.VersionInfo = wire.Unconfirmed
+	case p.acceptedG == sub.generation:
 		q.VersionInfo = p.accepted
 	}
 	return q
@@ -223,6 +233,7 @@ func (p *Poller) take(r *Response, sub subscription, names []string, took time.D
 	}
 	p.accepted, p.acceptedG = r.VersionInfo, sub.generation
 	p.nonce, p.rejection = r.Nonce, nil
+	p.holds = true
 	p.backoff.Reset()
 	return p.rest(took)
 }

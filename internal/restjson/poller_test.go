@@ -295,7 +295,7 @@ func TestREST3_ACK4_errors(t *testing.T) {
 				b.after(40 * time.Second)
 				b.wantAsked(append([]string{
 					`names=[] version="" nonce=""`, `names=[] version="1" nonce="n1"`,
-					`names=[] version="" nonce=""`, `names=[] version="" nonce=""`,
+					`names=[] version="unconfirmed" nonce=""`, `names=[] version="unconfirmed" nonce=""`,
 				}, repeat(`names=[] version="1" nonce="n1"`, len(b.server.seen())-4)...)...)
 				b.wantTold(append([]string{"1 for []", tt.told, tt.told, "1 for []"}, repeat("unchanged", len(b.owner.heard())-4)...)...)
 			})
@@ -315,7 +315,7 @@ func TestACK4_restartBetweenPolls(t *testing.T) {
 			b.after(time.Second)
 		}
 		const nothing, one = `names=[] version="" nonce=""`, `names=[] version="1" nonce="n1"`
-		b.wantAsked(nothing, one, one, one, `names=[] version="" nonce="n1"`, one)
+		b.wantAsked(nothing, one, one, one, `names=[] version="unconfirmed" nonce="n1"`, one)
 		b.wantTold("1 for []", "unchanged", "unchanged", "1 for []", "unchanged")
 		if polls := b.server.seen(); polls[4].at != polls[3].until {
 			t.Errorf("asked again at %v, the doubt is of %v", polls[4].at, polls[3].until)
@@ -341,7 +341,7 @@ func TestACK4_restartWithARejection(t *testing.T) {
 			b.after(time.Second)
 		}
 		b.wantAsked(`names=[] version="" nonce=""`, `names=[] version="1" nonce="n1"`,
-			`names=[] version="" nonce="n2" nack="no such thing"`, `names=[] version="" nonce="n2"`)
+			`names=[] version="unconfirmed" nonce="n2" nack="no such thing"`, `names=[] version="unconfirmed" nonce="n2"`)
 	})
 }
 
@@ -350,7 +350,7 @@ func TestACK4_restartWithARejection(t *testing.T) {
 func TestACK4_connectionsNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, func(_ int, r *discoveryv3.DiscoveryRequest) reply {
-			if r.GetVersionInfo() != "" {
+			if r.GetVersionInfo() == "1" {
 				return notModified.over(new(connection))
 			}
 			return version("1").over(new(connection))
@@ -359,7 +359,7 @@ func TestACK4_connectionsNotKept(t *testing.T) {
 		b.after(time.Hour)
 		polls := b.server.seen()
 		for i, a := range polls {
-			if presented := a.request.GetVersionInfo() != ""; presented != (i == 1) {
+			if presented := a.request.GetVersionInfo() == "1"; presented != (i == 1) {
 				t.Errorf("poll %d: %v", i, a)
 			}
 			if i > 2 && a.at-polls[i-1].until < interval*3/4 {
@@ -370,6 +370,30 @@ func TestACK4_connectionsNotKept(t *testing.T) {
 			t.Errorf("%d polls, told %q", len(polls), told)
 		}
 	})
+}
+
+// TestRES2_pollerThatHoldsSomething presents a version from its first poll on, as a
+// client that was cut off does. One that never had anything to lose does not, and a
+// 304 to either is no reason to ask again at once.
+func TestRES2_pollerThatHoldsSomething(t *testing.T) {
+	for held, first := range map[bool]string{true: "unconfirmed", false: ""} {
+		synctest.Test(t, func(t *testing.T) {
+			other := func(r reply) reply { return r.over(new(connection)) }
+			b := start(t, inOrder(other(notModified), down, other(notModified), other(notModified), other(version("1"))),
+				func(c *PollerConfig, _ *owner) { c.Held = held })
+			defer b.stop()
+			for len(b.server.seen()) < 6 {
+				b.after(time.Second)
+			}
+			b.wantAsked(append(repeat(fmt.Sprintf(`names=[] version=%q nonce=""`, first), 5), `names=[] version="unconfirmed" nonce="n1"`)...)
+			polls := b.server.seen()
+			for i, a := range polls[1:] {
+				if a.at == polls[i].until {
+					t.Errorf("held %t: poll %d followed at once", held, i+1)
+				}
+			}
+		})
+	}
 }
 
 func repeat(s string, n int) []string {
@@ -429,9 +453,9 @@ func TestACK2_rejections(t *testing.T) {
 			`names=[] version="1" nonce="n2" nack="no such thing"`,
 			`names=[] version="1" nonce="n2" nack="no such thing"`,
 			`names=[] version="1" nonce="n3" nack="`+unknown+`"`,
-			`names=[] version="" nonce=""`, // begun anew after the failure
-			`names=[] version="" nonce="n3" nack="`+unknown+`"`,
-			`names=[] version="" nonce="n3"`, // STR-8: it was told
+			`names=[] version="unconfirmed" nonce=""`, // begun anew after the failure
+			`names=[] version="unconfirmed" nonce="n3" nack="`+unknown+`"`,
+			`names=[] version="unconfirmed" nonce="n3"`, // STR-8: it was told
 		)
 		b.wantTold("1 for []", "2 for []", "2 for []", unknown, `Post "http://cp/v3/discovery:clusters": connection refused`, unknown, "unchanged", "unchanged")
 		for i, a := range b.server.seen()[2:5] {

@@ -185,7 +185,7 @@ func (h *held) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		WriteError(w, err)
 		return
 	}
-	if req.GetVersionInfo() != "" {
+	if req.GetVersionInfo() == "1" {
 		h.holding <- req.GetResourceNames()
 		<-r.Context().Done()
 		h.givenUp <- req.GetResourceNames()
