@@ -228,7 +228,12 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 			name = e.servedName()
 		}
 		switch v, held := w.held[e.key]; {
-		case sub.beat, held && e.holdsVersion(v) && !p.outlived(e, sub.pushed): // RES-11: the client has it
+		case sub.beat:
+			if !p.beaten(sub, name) {
+				return false
+			}
+			sub.holds = true
+		case held && e.holdsVersion(v) && !p.outlived(e, sub.pushed): // RES-11: the client has it
 			if !p.known(e, name) {
 				return false
 			}

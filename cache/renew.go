@@ -10,20 +10,33 @@ func (p *pass) remaining(e *entry) time.Duration {
 	if e.life == nil || e.life.ttl == 0 || !p.watch.client.form.TTL {
 		return 0
 	}
+	return max(minRemaining, e.life.deadline.Sub(p.time(p.watch)))
+}
+
+// time is that of the pass.
+func (p *pass) time(w *watch) time.Time {
 	if p.now.IsZero() {
-		p.now = p.watch.client.store.cache.now()
+		p.now = w.client.store.cache.now()
 	}
-	return max(minRemaining, e.life.deadline.Sub(p.now))
+	return p.now
+}
+
+// late reports whether a client may have dropped by itself, at now, what the last
+// heartbeat renewed: it ran out by what the client was told. Who missed the heartbeat
+// before that too is not followed any further (TTL-3).
+func (l *lifetime) late(missed bool, now time.Time) bool {
+	return missed || (!l.until.IsZero() && !now.Before(l.until))
 }
 
 // renew tells a client that has the content of e what became of its ttl: with a
-// heartbeat, or with the content if it has none any more (TTL-4). The content also
+// heartbeat, or with the content if it has none any more (TTL-4), or if the heartbeat
+// comes too late for the client to have the content still (TTL-3). The content also
 // goes where one response could hold the same name twice, and the heartbeat would
 // take the place of content that is on its way under that name (RES-4).
-func (p *pass) renew(e *entry, name string) bool {
+func (p *pass) renew(e *entry, name string, late bool) bool {
 	ttl, twice := p.remaining(e), p.table.aliased != nil || p.watch.directives
 	switch {
-	case e.state == present && (ttl == 0 || twice):
+	case e.state == present && (ttl == 0 || twice || late):
 		return p.add(e, e.res, name, false)
 	case ttl == 0:
 		return true
@@ -48,7 +61,13 @@ func (p *pass) outlived(e *entry, pushed bool) bool {
 // known tells what a client that holds the content of e already must know: the
 // ttl, if it can do that.
 func (p *pass) known(e *entry, name string) bool {
-	return e.life == nil || !p.watch.client.form.TTL || p.renew(e, name)
+	return e.life == nil || !p.watch.client.form.TTL || p.renew(e, name, false)
+}
+
+// beaten tells a name of a heartbeat.
+func (p *pass) beaten(sub *nameSub, name string) bool {
+	l := sub.entry.life
+	return l == nil || p.renew(sub.entry, name, l.late(sub.missed, p.time(sub.watch)))
 }
 
 // lives brings a cursor level with what happened to the ttls of its collection.
@@ -61,7 +80,7 @@ func (p *pass) lives(f *cursor) bool {
 	}
 	for l := f.coll.beats.after(f.beats); l != nil; l = l.next {
 		e := l.entry
-		if f.tells(e) && !p.renew(e, f.spell(e)) {
+		if f.tells(e) && !p.renew(e, f.spell(e), l.late(l.before > f.beats, p.time(f.watch))) {
 			return false
 		}
 		f.beats = l.beat

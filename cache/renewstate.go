@@ -5,6 +5,27 @@ package cache
 // their own therefore, before what else is due, and only while no acknowledgement is
 // awaited: until that has come nobody knows which version the client holds.
 
+// tooLate owes the client the contents for which heartbeats wait that come too late
+// (TTL-3). Heartbeats go out in the same pass, and leave these out.
+func (w *watch) tooLate() {
+	if !w.beatsDue() || (w.full && !w.listed) {
+		return
+	}
+	now := w.client.store.cache.now()
+	for _, sub := range w.dirty {
+		if e := sub.entry; !sub.ended && sub.beat && e.state == present && e.life.late(sub.missed, now) {
+			sub.beat = false
+		}
+	}
+	for f := range w.cursors() {
+		for l := f.coll.beats.after(f.beats); l != nil; l = l.next {
+			if e := l.entry; e.state == present && f.tells(e) && l.late(l.before > f.beats, now) {
+				w.answer(Name{Spelling: f.spell(e), Key: e.key})
+			}
+		}
+	}
+}
+
 // heartbeats tells the client of renewed ttls of the contents that it has.
 func (p *pass) heartbeats(w *watch) {
 	if !w.beatsDue() || (w.full && !w.listed) {

@@ -43,6 +43,9 @@ func (c *Client) survey(s survey, busy func(typeURL string) bool) survey {
 			bound = next
 		}
 		w.forgo()
+		if !busy(w.typeURL) {
+			w.tooLate()
+		}
 		w.settle(busy(w.typeURL))
 		next = min(next, w.settled)
 		w.bound = c.store.seq

@@ -21,9 +21,16 @@ type lifetime struct {
 	// beat is the number of the last heartbeat, or change of the ttl, that came
 	// after the content (Store.beats); 0 if none did. Those of members stand in
 	// collection.beats in the order of their numbers.
-	beat       uint64
-	listed     bool
-	prev, next *lifetime
+	beat   uint64
+	listed bool
+
+	// before is the beat before the last one, 0 for the content, and until the deadline
+	// that it gave; zero if it gave none. Who knows of nothing younger has dropped the
+	// content by then (TTL-3).
+	before uint64
+	until  time.Time
+
+	prev, next *lifetime // in collection.beats
 
 	passed *passed // of what is relayed, with or without a ttl (TTL-5)
 
@@ -82,6 +89,7 @@ func (t *table) resent(e *entry, r *wire.Resource, now time.Time) {
 	case r.HasTTL:
 		t.renew(e, r.TTL, now)
 	case e.life != nil && e.life.ttl > 0:
+		e.life.remember()
 		e.life.stop()
 		e.life.ttl = 0
 		t.beat(e)
@@ -134,8 +142,18 @@ func (u *update) speaksOf(t *table, e *entry, v string) bool {
 
 // renew lets a ttl begin anew, and has the clients told that can do ttl.
 func (t *table) renew(e *entry, ttl time.Duration, now time.Time) {
-	t.lifeOf(e).run(ttl, now)
+	l := t.lifeOf(e)
+	l.remember()
+	l.run(ttl, now)
 	t.beat(e)
+}
+
+// remember keeps what the clients were told so far.
+func (l *lifetime) remember() {
+	l.before, l.until = l.beat, time.Time{}
+	if l.ttl > 0 {
+		l.until = l.deadline
+	}
 }
 
 // beat numbers a heartbeat and notes whom to tell. The latest replaces those that
@@ -171,9 +189,10 @@ func (t *table) beat(e *entry) {
 // is on its way to it anyway.
 func (n *nameSub) renew() {
 	if n.dirty || n.lacks {
+		n.missed = n.beat
 		return
 	}
-	n.dirty, n.beat = true, true
+	n.dirty, n.beat, n.missed = true, true, false
 	n.watch.dirty = append(n.watch.dirty, n)
 	n.watch.client.store.wake(n.watch)
 }

@@ -191,16 +191,45 @@ func TestTTL(t *testing.T) {
 			b.Error("the wrong client was woken")
 		}
 		b.gets(b.plain)
-		<-time.After(2 * time.Second)
-		b.gets(b.able, "=m@1~8s")
+		<-time.After(2*time.Second - 1)
+		b.gets(b.able, "=m@1~8.000000001s")
 		b.gets(b.able)
-		b.after(8*time.Second - 1)
+		b.after(8 * time.Second)
 		b.gets(b.plain)
 		b.after(1)
 		b.gets(b.plain, "-m")
 		b.gets(b.able)
 	})
-	each(t, "TTL-3 ten heartbeats while a client is busy are one", func(b *pair) {
+	each(t, "TTL-3 RES-4 a heartbeat after the client dropped the content is the content", func(b *pair) {
+		b.says("+m@1~10s")
+		b.gets(b.able, "+m@1~10s")
+		b.after(8 * time.Second)
+		b.says("=m@1~10s")
+		<-time.After(2 * time.Second)
+		b.gets(b.able, "+m@1~8s")
+		b.gets(b.able)
+		b.after(7 * time.Second)
+		b.says("=m@1~10s")
+		b.gets(b.able, "=m@1~10s")
+		b.says("+m@1")
+		b.gets(b.able, "+m@1")
+		b.says("=m@1~10s") // of what has no ttl nothing was dropped
+		b.after(9 * time.Second)
+		b.gets(b.able, "=m@1~1s")
+	})
+	each(t, "TTL-3 RES-4 who missed two heartbeats gets the content", func(b *pair) {
+		b.says("+m@1~10s")
+		b.gets(b.able, "+m@1~10s")
+		b.after(8 * time.Second)
+		b.says("=m@1~10s")
+		b.after(4 * time.Second)
+		b.says("=m@1~10s")
+		b.gets(b.able, "+m@1~10s")
+		b.gets(b.able)
+		b.says("=m@1~10s")
+		b.gets(b.able, "=m@1~10s")
+	})
+	each(t, "TTL-3 ten heartbeats while a client is busy are one response", func(b *pair) {
 		b.says("+m@1~10s")
 		b.gets(b.able, "+m@1~10s")
 		b.able.rang()
@@ -210,7 +239,7 @@ func TestTTL(t *testing.T) {
 			b.gets(b.able)
 		}
 		b.able.busy[cds] = false
-		b.gets(b.able, "=m@1~10s")
+		b.gets(b.able, "+m@1~10s")
 		b.gets(b.able)
 	})
 	each(t, "TTL-3 RES-4 a client behind the content gets it, and no heartbeat beside it", func(b *pair) {

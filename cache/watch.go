@@ -53,6 +53,7 @@ type nameSub struct {
 	dirty  bool // in watch.dirty
 	pushed bool // dirty because of a change, not of a subscription
 	beat   bool // dirty because of a heartbeat alone (TTL-3)
+	missed bool // beat, and it was not told of the one before either
 	lacks  bool // the content was not kept for it, and the server is asked again (TTL-5)
 	holds  bool // the client may have the resource
 	ended  bool

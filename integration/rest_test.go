@@ -10,6 +10,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // An incremental client over a server that is polled (VAR-7): what is there, what
@@ -68,7 +69,7 @@ func TestRESTOutage_REST3_ACK4_OPS1(t *testing.T) {
 		c.awaitHolding(t, clusterType, "a", "c")
 		c.awaitContent(t, clusterType, "a", "two")
 	}
-	if again := p.polled(clusterType)[before]; again.GetVersionInfo() != "" {
+	if again := p.polled(clusterType)[before]; again.GetVersionInfo() != wire.Unconfirmed {
 		t.Errorf("ACK-4: after the outage the relay presented the version %q", again.GetVersionInfo())
 	}
 	if n := c.removals(); n["a"] != 0 || n["b"] != 1 {
