@@ -85,9 +85,13 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 		ctx: ctx, cache: r.cache, planes: make(map[string]*plane), node: keyer.UpstreamNode(cfg.NodeProto(), features()),
 		linger: cfg.Aggregation.Linger.Std(), log: r.log, sessions: make(map[sessionKey]*session),
 	}
-	rt, err := r.planes()
+	fullState := make(map[string]bool)
+	for _, typeURL := range cfg.FullStateTypeURLs() {
+		fullState[typeURL] = true
+	}
+	rt, err := r.planes(fullState)
 	if err == nil {
-		err = r.listener(rt)
+		err = r.listener(rt, fullState)
 	}
 	if err != nil {
 		r.release()
@@ -104,16 +108,12 @@ func metricsOptions(opts Options) []metrics.Option {
 }
 
 // planes builds the upstreams, and the router to them.
-func (r *Relay) planes() (*router, error) {
+func (r *Relay) planes(fullState map[string]bool) (*router, error) {
 	policy, err := keyer.ParsePolicy(string(r.config.Aggregation.Otherwise))
 	if err != nil {
 		return nil, fmt.Errorf("aggregation.otherwise: %w", err)
 	}
 	rt := &router{hub: r.hub, rules: &keyer.Aggregation{Otherwise: policy}, authorities: make(map[string]string)}
-	fullState := make(map[string]bool)
-	for _, typeURL := range r.config.FullStateTypeURLs() {
-		fullState[typeURL] = true
-	}
 	for _, u := range r.config.Upstreams {
 		p, err := newPlane(u, fullState, r.metrics.Upstream(u.Name), r.log)
 		if err != nil {
@@ -139,7 +139,7 @@ func keepaliveOf(k config.Keepalive) keepalive.ServerParameters {
 }
 
 // listener builds the server towards the clients.
-func (r *Relay) listener(rt *router) error {
+func (r *Relay) listener(rt *router, fullState map[string]bool) error {
 	s := r.config.Server
 	c := downstream.Config{
 		MaxMessageSize:   int(s.MaxMessageSize),
@@ -147,6 +147,7 @@ func (r *Relay) listener(rt *router) error {
 		MaxSubscriptions: s.MaxSubscriptions,
 		AckTimeout:       s.AckTimeout.Std(),
 		RESTWait:         s.RESTWait.Std(),
+		FullState:        fullState,
 		Keepalive:        keepaliveOf(s.Keepalive),
 		DebugServices:    s.DebugServices,
 		Router:           rt,
