@@ -176,11 +176,16 @@ func within(conn *http.ResponseController, d time.Duration) {
 
 // poll reads a poll and gives the answer when it is due.
 func (s *Server) poll(w http.ResponseWriter, r *http.Request, conn *http.ResponseController) *answer {
+	body := s.meter(r)
 	req, err := restjson.DecodeRequest(w, r, int64(s.config.MaxReceiveSize))
+	body.done()
 	within(conn, 0)
 	if err != nil {
 		if r.Context().Err() != nil {
 			return gone()
+		}
+		if body.over {
+			err = errTooManyBodies
 		}
 		s.log.Debug("refused a poll", "peer", r.RemoteAddr, "error", err)
 		return refused(err)

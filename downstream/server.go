@@ -75,6 +75,7 @@ type Server struct {
 	stop     chan struct{} // closed when everybody is cut off
 	payloads *payloads
 	pollers  *pollers
+	bodies   atomic.Int64 // bytes of large bodies of polls that are being read
 	seed     maphash.Seed
 
 	drainOnce sync.Once
