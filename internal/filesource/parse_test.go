@@ -167,7 +167,8 @@ func TestYAML(t *testing.T) {
 	}
 }
 
-// TestYAMLBombs: a few lines that stand for a lot are refused in no time.
+// TestYAMLBombs: a few lines that stand for a lot are refused in no time, however large
+// a file may be.
 func TestYAMLBombs(t *testing.T) {
 	aliases, merges := "a0: &a0 [x]\n", "a0: &a0 {x: y}\n"
 	for i := range 60 {
@@ -182,7 +183,7 @@ func TestYAMLBombs(t *testing.T) {
 		strings.Repeat("[", 2000): "did not find expected node content",
 		strings.Repeat("[", 2000) + strings.Repeat("]", 2000): "nested too deep",
 	} {
-		if _, _, bad := yamlToJSON([]byte(text), 1<<10); bad == nil || bad.Message != want {
+		if _, _, bad := yamlToJSON([]byte(text), DefaultMaxSize); bad == nil || bad.Message != want {
 			t.Errorf("%.40s: %v, want %s", text, bad, want)
 		}
 	}

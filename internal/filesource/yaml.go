@@ -50,13 +50,18 @@ func yamlToJSON(data []byte, limit int64) ([]byte, places, *Error) {
 	} else if !errors.Is(err, io.EOF) {
 		return nil, nil, yamlError(data, err)
 	}
-	// Quotes and line ends make JSON larger than the YAML that it comes from.
-	w := jsonWriter{left: 8*limit + 1024, merges: maxMerges}
+	// Quotes and line ends make JSON larger than the YAML that it comes from, and
+	// aliases may be followed. The bound is the file's own: a small one must not stand
+	// for a large one.
+	w := jsonWriter{left: min(8*limit, 8*int64(len(data))+maxAliased), merges: maxMerges}
 	if bad := w.value(document.Content[0], 0); bad != nil {
 		return nil, nil, bad
 	}
 	return w.out.Bytes(), w.places, nil
 }
+
+// maxAliased is what aliases may add to a file, in bytes of JSON.
+const maxAliased = 1 << 20
 
 // jsonWriter writes YAML nodes as JSON.
 type jsonWriter struct {
