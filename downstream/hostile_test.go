@@ -251,6 +251,34 @@ func TestHostile_LogIsNotFlooded(t *testing.T) {
 	}
 }
 
+// A client that rejects whatever it is sent is worth some warnings, not one for each
+// rejection; it is counted and shown (ACK-7).
+func TestHostile_ACK7_RejectsForEver(t *testing.T) {
+	var log bytes.Buffer
+	const rejections = 3 * loudRejections
+	bubble(t, func(h *harness) {
+		h.opaque.set(clusterType, "0", "a")
+		c := h.slowClient()
+		c.send(&request{TypeUrl: clusterType, Node: node("n"), ResourceNamesSubscribe: []string{"*"}})
+		h.opaque.pump()
+		for v := range rejections {
+			responses := c.take()
+			if len(responses) == 0 {
+				t.Fatalf("nothing to reject after %d", v)
+			}
+			c.nack(responses[len(responses)-1], "never")
+			h.opaque.set(clusterType, fmt.Sprint(v+1), "a")
+		}
+		c.take()
+		if got := h.server.Streams()[0].Types[clusterType].Nacks; got != rejections {
+			t.Errorf("%d rejections are counted, want %d", got, rejections)
+		}
+	}, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	if got := strings.Count(log.String(), "client rejected"); got != loudRejections {
+		t.Errorf("%d warnings, want %d", got, loudRejections)
+	}
+}
+
 // The admin port looks while everything moves.
 func TestStreams_WhileServing(t *testing.T) {
 	bubble(t, func(h *harness) {

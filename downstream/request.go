@@ -1,6 +1,8 @@
 package downstream
 
 import (
+	"context"
+	"log/slog"
 	"strconv"
 	"time"
 
@@ -142,6 +144,20 @@ func (st *stream) request(r *discoveryRequest) error {
 	return st.server.permit(total, "on one stream")
 }
 
+// loudRejections is how many rejections of one client, of one type, are worth a warning
+// each. A client may go on for ever; what it says is counted, and the last is shown on
+// the admin port (ACK-7).
+const loudRejections = 8
+
+// rejectionLevel is the level at which a client's rejection is logged that comes after
+// others.
+func rejectionLevel(before int64) slog.Level {
+	if before < loudRejections {
+		return slog.LevelWarn
+	}
+	return slog.LevelDebug
+}
+
 // acknowledge takes an ACK or a NACK: error_detail tells them apart (ACK-1).
 // Either way the response is done with: what was rejected is not sent again until
 // its content changes (ACK-3).
@@ -154,7 +170,7 @@ func (st *stream) acknowledge(t *typeState, r *discoveryRequest) {
 	rejected := r.rejection != nil
 	if rejected {
 		st.server.observer.Nacked(t.url)
-		st.log.Warn("client rejected a response", "type", t.url, "nonce", n, "reason", clip(r.rejection.GetMessage()))
+		st.log.Log(context.Background(), rejectionLevel(t.status.Nacks), "client rejected a response", "type", t.url, "nonce", n, "reason", clip(r.rejection.GetMessage()))
 		st.nacked(t, r, now)
 	}
 	t.acked = n

@@ -219,7 +219,8 @@ func (p *poll) rejected() {
 		Code: codes.Code(r.GetErrorDetail().GetCode()).String(), Message: message,
 	}
 	s.observer.Nacked(r.GetTypeUrl())
-	p.log.Warn("client rejected a response", "nonce", nack.Nonce, "reason", message)
+	before, _ := s.pollers.rejections(p.client)
+	p.log.Log(context.Background(), rejectionLevel(before), "client rejected a response", "nonce", nack.Nonce, "reason", message)
 	if p.held.Digest == r.GetResponseNonce() {
 		nack.SystemVersion = p.held.Version
 		if p.held.Store != nil {

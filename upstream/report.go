@@ -17,6 +17,8 @@ type report struct {
 	log   *slog.Logger
 	state State // the one told last; belongs to the session's owner
 
+	loud map[string]loudRejection // by type; the owner's
+
 	statusMu sync.Mutex
 	status   Status // guarded by statusMu
 }
@@ -73,8 +75,32 @@ func (r *report) wrote(typeURL string, kind RequestKind) {
 // noteRejected tells of a response that was refused.
 func (r *report) noteRejected(typeURL, nonce string, reason error, at time.Time) {
 	rejection := &RejectedError{TypeURL: typeURL, Nonce: nonce, Err: reason}
-	r.log.Warn("response rejected, keeping what is cached", "type", typeURL, "nonce", nonce, "error", detail(reason))
+	r.log.Log(context.Background(), r.rejectionLevel(typeURL, detail(reason), at), "response rejected, keeping what is cached",
+		"type", typeURL, "nonce", nonce, "error", detail(reason))
 	r.note(func(st *Status) { st.LastRejection, st.LastRejected = rejection, at })
+}
+
+// rejectionPause is how long the same rejection of a type is not worth another warning:
+// a server may send the same again at once, for ever. It is counted (Status.Nacks).
+const rejectionPause = time.Minute
+
+// loudRejection is the last rejection of a type that was worth a warning.
+type loudRejection struct {
+	reason string
+	at     time.Time
+}
+
+// rejectionLevel is the level at which a rejection is logged. Only the session's owner
+// calls it.
+func (r *report) rejectionLevel(typeURL, reason string, at time.Time) slog.Level {
+	if last, ok := r.loud[typeURL]; ok && last.reason == reason && at.Sub(last.at) < rejectionPause {
+		return slog.LevelDebug
+	}
+	if r.loud == nil || len(r.loud) >= maxProven {
+		r.loud = make(map[string]loudRejection)
+	}
+	r.loud[typeURL] = loudRejection{reason, at}
+	return slog.LevelWarn
 }
 
 // noteFailed tells of an attempt that failed, or of a stream that was lost. A server that
