@@ -29,7 +29,7 @@ type entry struct {
 	added    uint64 // number of the change that brought it into its collection; see collection.bury
 	received int64  // when that change was received, Unix nanoseconds
 
-	sum  sum            // its part of the sums, while the table keeps them
+	sum  sum            // its part of the sums, if the table keeps them
 	last *wire.Resource // of a tombstone: what it was, while lists may hold it (ADS-1)
 
 	coll       *collection // the glob or wildcard it is a member or a tombstone of

@@ -218,3 +218,38 @@ func TestSnapshot_SeveralStores_ACK4(t *testing.T) {
 		t.Errorf("the snapshot of both is %+v", s)
 	}
 }
+
+// A client that polls joins and leaves each time: that must not cost a digest of every
+// resource, taken under the store's lock.
+func TestSnapshot_PollsDoNotHashTheTable_OPS1(t *testing.T) {
+	for sub, k := range map[string]kind{"*": wholeType, globG: byName} {
+		b := newBed(t, Limits{})
+		b.join().sub(cds, sub) // the table stays
+		b.connect(0)
+		b.says(cds, "+"+nameG1+"@1")
+		poll := func() string {
+			p := b.joinAs(bareForm)
+			p.sub(cds, sub)
+			s := p.shows(cds, nameG1+"=1 (incomplete)")
+			p.leave()
+			return s.Version
+		}
+		first, key := poll(), keyOf(nameG1)
+		e := b.table(cds, k).entries[key]
+		was := e.sum
+		planted := was.plus(sum{0, 1}) // a digest taken anew would not have it
+		e.sum = planted
+		late := b.store.Join(make(chan struct{}, 1), bareForm)
+		late.Update(Change{TypeURL: cds, Subscribe: names([]string{sub})})
+		if e.sum != planted {
+			t.Errorf("%s: hashed again for the next client", sub)
+		}
+		late.Leave()
+		e.sum = was
+		b.says(cds, "+"+nameG1+"@2") // while nobody polls
+		b.says(cds, "+"+nameG1+"@1")
+		if again := poll(); again != first {
+			t.Errorf("%s: version %q, was %q", sub, again, first)
+		}
+	}
+}

@@ -58,25 +58,25 @@ func (e *entry) digest() sum {
 }
 
 // counted notes that one more client needs the table's sums, or one less with a
-// negative n. They are kept up only while somebody does.
+// negative n. Once somebody did they are kept up for good: polls come and go, and each
+// would have the whole table hashed anew.
 func (t *table) counted(n int) {
-	if t.states == 0 {
-		for _, c := range t.colls {
-			c.sum = sum{}
-		}
-		for _, e := range t.entries {
-			e.sum = e.digest()
-			if e.member() {
-				e.coll.sum = e.coll.sum.plus(e.sum)
-			}
+	t.states += n
+	if t.summed {
+		return
+	}
+	t.summed = true
+	for _, e := range t.entries {
+		e.sum = e.digest()
+		if e.member() {
+			e.coll.sum = e.coll.sum.plus(e.sum)
 		}
 	}
-	t.states += n
 }
 
 // resum puts the present content of an entry into all sums that it is part of.
 func (t *table) resum(e *entry) {
-	if t.states == 0 {
+	if !t.summed {
 		return
 	}
 	was := e.sum

@@ -55,8 +55,9 @@ type table struct {
 	stateVersion  stateVersion
 	mark          uint32 // the number of the last state-of-the-world response: what it held has it
 
-	states int // state-of-the-world cursors and names: while there are some, sums are kept up
-	lives  int // entries that have or had a ttl, or are not kept (entry.life)
+	states int  // state-of-the-world cursors and names
+	summed bool // there was one: sums are kept up
+	lives  int  // entries that have or had a ttl, or are not kept (entry.life)
 
 	// counted, so that a scrape need not walk the entries
 	resources, bytes, watchers int64
