@@ -214,6 +214,9 @@ func (u *update) bare(t *table, key string, r *wire.Resource) {
 	if e := t.entries[key]; e != nil {
 		e.mark = t.mark
 	}
+	for _, e := range t.aliased[key] {
+		e.mark = t.mark
+	}
 	if !u.heartbeat(t, key, r) && u.state == nil {
 		u.remove(t, key, r.Name)
 	}

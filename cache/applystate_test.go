@@ -326,3 +326,22 @@ func TestACK4VersionInfo(t *testing.T) {
 	}
 	step("1", true, "+a@1") // too long ago
 }
+
+// A heartbeat among the resources of a list says that what is served under the
+// resource's aliases is there too.
+func TestApplyState_HeartbeatOfAlias_TTL3_RES8_RES10(t *testing.T) {
+	b := newStateBed(t)
+	c := b.join()
+	c.sub(cds, "vh", "x", "other")
+	b.connect(0)
+	say := func(words ...string) {
+		t.Helper()
+		if err := b.applyState(stateTTL(cds, "v1", words...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say("+vh@1|x", "+other@1")
+	c.told()
+	say("=vh@1", "+other@2")
+	b.expect(c.told(), "CDS +other")
+}
