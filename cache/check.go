@@ -236,6 +236,15 @@ func (w *watch) check() error {
 			c.that(w.names[sub.spelling] == sub && sub.entry.key == key, "respelled %q of %q is broken", sub.spelling, key)
 		}
 	}
+	for sub := range w.once {
+		c.that(!sub.ended && (sub.dirty || sub.entry.state == relayed), "what waits for %q is not released", sub.spelling)
+	}
+	for f := range w.cursors() {
+		for e := range f.once {
+			owed := e.member() || (e.dead && e.changed > f.removed)
+			c.that(f.behind() || (e.coll == f.coll && owed), "%q: what waits of %q is not released", f.name, e.key)
+		}
+	}
 	c.that(!w.client.form.State || total == w.sum, "sum of the names %s, found %s", w.sum, total)
 	c.that(respelled == 0, "%d respelled names are not listed", respelled)
 	return errors.Join(c.errs...)

@@ -186,6 +186,15 @@ func (f *cursor) taken(e *entry) {
 	}
 }
 
+// takenGone forgets what waited of what is no member any more.
+func (f *cursor) takenGone() {
+	for e := range f.once {
+		if !e.member() || e.coll != f.coll {
+			f.taken(e)
+		}
+	}
+}
+
 // lack notes that a client needs the content of a name that was not kept for it,
 // and has the server asked again.
 func (t *table) lack(sub *nameSub) {

@@ -333,3 +333,30 @@ func (b *bed) world(version string, words ...string) {
 		b.Fatalf("ApplyState: %v", err)
 	}
 }
+
+// What waits for a client goes with what it belongs to.
+func TestDoNotCache_PassedOver_TTL5(t *testing.T) {
+	for _, sub := range []string{"*", nameG1, globG} {
+		t.Run(sub, func(t *testing.T) {
+			b := newBed(t, Limits{})
+			c := b.joinAs(wrappedForm)
+			c.sub(eds, sub)
+			b.connect(0)
+			c.busy[eds] = true
+			for range 100 {
+				b.once(eds, nameG1+"@1")
+				b.expect(c.worlds())
+				b.says(eds, "-"+nameG1)
+				b.expect(c.worlds())
+			}
+			w := c.c.find(eds)
+			waiting := len(w.once)
+			for f := range w.cursors() {
+				waiting += len(f.once)
+			}
+			if waiting != 0 {
+				t.Errorf("%d resources still wait", waiting)
+			}
+		})
+	}
+}

@@ -126,6 +126,7 @@ func (t *snapshotTaker) all() {
 		}
 		// Nobody is told of removals: no tombstone needs to wait for this client.
 		f.removed, f.tomb = w.client.store.seq, nil
+		f.takenGone()
 	}
 }
 

@@ -127,6 +127,7 @@ func (w *watch) forgo() {
 			return false
 		}
 		sub.dirty, sub.pushed, sub.holds = false, false, false
+		w.taken(sub)
 		return true
 	})
 	w.ended = 0
@@ -148,9 +149,13 @@ func (f *cursor) forgo(w *watch) {
 		}
 		f.since++
 		f.removed, f.tomb = e.changed, e
+		f.taken(e)
 	}
 	if w.full {
 		return
+	}
+	if f.behind() {
+		f.takenGone()
 	}
 	f.removed, f.versions = max(f.removed, c.floor), nil
 	if !c.wildcard() && c.knownEmpty() {
