@@ -65,7 +65,7 @@ func ReadResponse(r *http.Response, typeURL string, limit int64) (*Response, err
 	case r.StatusCode == http.StatusNotModified:
 		return nil, ErrUnchanged
 	case r.StatusCode != http.StatusOK:
-		return nil, &StatusError{Code: r.StatusCode, Message: message(body)}
+		return nil, &StatusError{Code: r.StatusCode, Message: message(r.StatusCode, body)}
 	case err != nil:
 		return nil, fmt.Errorf("restjson: read the response: %w", err)
 	case int64(len(body)) > limit:
@@ -88,8 +88,12 @@ func jsonPerhaps(header string) bool {
 }
 
 // message gives what the body of an error says: the message of a Status, or its
-// first bytes as they are.
-func message(body []byte) string {
+// first bytes as they are. With a status that is no error the body may be resources,
+// which are not to be quoted (OPS-6).
+func message(httpStatus int, body []byte) string {
+	if httpStatus < http.StatusBadRequest {
+		return ""
+	}
 	var s status
 	if json.Unmarshal(body, &s) == nil && s.Message != "" {
 		return shorten(s.Message, shownMessage)

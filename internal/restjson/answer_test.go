@@ -205,6 +205,8 @@ func TestReadResponse_failures(t *testing.T) {
 		"REST-3 a long text":           {answer{502, "", long}, "HTTP status 502 (Bad Gateway): " + long[:256] + "…", nil},
 		"REST-3 nothing":               {answer{599, "", ""}, "HTTP status 599", nil},
 		"REST-3 a redirect":            {answer{302, "", ""}, "HTTP status 302 (Found)", nil},
+		"OPS-6 what is no error":       {answer{203, "", `{"resources":["hunter2"]}`}, "HTTP status 203 (Non-Authoritative Information)", nil},
+		"OPS-6 a redirect's text":      {answer{307, "", `{"message":"hunter2"}`}, "HTTP status 307 (Temporary Redirect)", nil},
 		"REST-3 no content":            {answer{204, "", ""}, "HTTP status 204 (No Content)", nil},
 		"REST-3 too large":             {answer{200, "", strings.Repeat(" ", 1001)}, "restjson: the response is larger than the limit of 1000 bytes", ErrTooLarge},
 		"REST-3 HTML":                  {answer{200, "text/html", "{}"}, `restjson: the response is not JSON but "text/html"`, nil},
