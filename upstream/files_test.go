@@ -237,6 +237,44 @@ func TestFileSession(t *testing.T) {
 	}
 }
 
+// What a file wraps with a ttl runs out though nothing else happens.
+func TestTTL2Files(t *testing.T) {
+	path := t.TempDir()
+	contents := fmt.Sprintf(`{"version_info": "1", "resources": [{"@type": %q, "name": "a", "ttl": "0.05s", "resource": {"@type": %q, "name": "a"}}]}`,
+		wire.ResourceTypeURL, clusters)
+	if err := os.WriteFile(filepath.Join(path, "clusters.json"), []byte(contents), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := NewFiles(FilesConfig{Name: "files", Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b, obs := newBed(t, cache.Source{FullState: map[string]bool{clusters: true}, State: true, PerType: true}), &recorder{}
+	s, err := f.NewSession(SessionConfig{Store: b, Observer: obs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := s.Run(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("Run ended with %v", err)
+		}
+	})
+	defer running.Wait()
+	defer cancel()
+	b.want(clusters, "a")
+	eventually(t, "the file's resource", func() (told bool) {
+		obs.locked(func() { told = obs.bytes > 0 })
+		return told
+	})
+	eventually(t, "the end of its ttl", func() bool {
+		got := b.Resources(clusters, "a")
+		return len(got) == 1 && got[0].State == "absent"
+	})
+}
+
 // The source runs once for all sessions, which are woken by what changes, and ends with
 // them.
 func TestFiles_VAR6_FILE1(t *testing.T) {

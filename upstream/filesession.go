@@ -83,9 +83,16 @@ func (s *FileSession) Run(ctx context.Context) error {
 
 func (s *FileSession) loop(ctx context.Context) error {
 	var batch <-chan time.Time
+	settle := time.NewTimer(time.Hour)
+	defer settle.Stop()
 	for {
 		if batch == nil {
 			s.reconcile()
+		}
+		// What files give a ttl runs out by itself (TTL-2).
+		settle.Stop()
+		if at := s.store.Settle(time.Now()); !at.IsZero() {
+			settle.Reset(time.Until(at))
 		}
 		select {
 		case <-ctx.Done():
@@ -100,6 +107,7 @@ func (s *FileSession) loop(ctx context.Context) error {
 			}
 		case <-batch:
 			batch = nil
+		case <-settle.C:
 		}
 	}
 }
