@@ -41,6 +41,7 @@ type pollLine struct {
 
 	renewed time.Time // when it last began anew because the Store wanted it
 	renew   time.Time // when it may do so again; zero: it need not
+	again   bool      // names are wanted again that were asked for
 	backoff backoff.Backoff
 	failed  []bool // endpoints that failed since the last good poll or back-off
 }
@@ -74,7 +75,7 @@ func (s *RESTSession) newLine(id wire.StreamID) *pollLine {
 
 // start begins to poll for everything wanted at the session's endpoint.
 func (s *RESTSession) start(l *pollLine) {
-	l.at, l.endpoint = time.Time{}, s.failback.endpoint
+	l.at, l.endpoint, l.again = time.Time{}, s.failback.endpoint, false
 	l.names, l.accepted, l.heard = make(map[string]struct{}), nil, time.Time{}
 	subs := s.store.Restart(l.id, 0)
 	l.take(subs)
@@ -131,14 +132,7 @@ func (l *pollLine) take(subs []wire.Subscription) {
 func (s *RESTSession) demand(l *pollLine) {
 	subs, ok := s.store.TakeDemand(l.id)
 	if !ok {
-		now := time.Now()
-		if again := l.renewed.Add(renewPause); now.Before(again) {
-			l.renew = again
-			return
-		}
-		l.renewed = now
-		s.end(l, ReasonResubscribe)
-		s.start(l)
+		s.renewLine(l)
 		return
 	}
 	if !s.store.StreamWanted(l.id) {
@@ -149,10 +143,28 @@ func (s *RESTSession) demand(l *pollLine) {
 	s.fit(l)
 	list := slices.Sorted(maps.Keys(l.names))
 	if slices.Equal(list, l.list) {
+		// A name that is wanted again (TTL-5) is no other name: the poll would be told
+		// that nothing changed.
+		l.again = l.again || slices.ContainsFunc(subs, func(sub wire.Subscription) bool { return len(sub.Subscribe) > 0 })
+		if l.again {
+			s.renewLine(l)
+		}
 		return
 	}
 	l.list, l.awaiting = list, true
 	l.poller.SetNames(list)
+}
+
+// renewLine has a line begin anew, at once or after a pause.
+func (s *RESTSession) renewLine(l *pollLine) {
+	now := time.Now()
+	if again := l.renewed.Add(renewPause); now.Before(again) {
+		l.renew = again
+		return
+	}
+	l.renewed = now
+	s.end(l, ReasonResubscribe)
+	s.start(l)
 }
 
 // fit has the Store let go of names that nobody watches if a poll would pass the limit

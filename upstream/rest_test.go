@@ -22,6 +22,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 const virtualHosts = "type.googleapis.com/envoy.config.route.v3.VirtualHost"
@@ -299,6 +300,31 @@ func TestREST3(t *testing.T) {
 			hanging(holding("1", endpoints, "a"))
 			pass(3 * time.Minute)
 			b.expect(endpoints, "+a", "-b")
+		},
+		"TTL-5 what is not to be kept is asked for again for whoever comes later": func(n *network, srv *restServer, b *bed) {
+			srv.says(func(w http.ResponseWriter, _ *http.Request, poll *discoveryv3.DiscoveryRequest) {
+				if poll.GetVersionInfo() == "1" {
+					w.WriteHeader(http.StatusNotModified)
+					return
+				}
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = fmt.Fprintf(w, `{"versionInfo": "1", "resources": [{"@type": %q, "name": "a", "cacheControl": {"doNotCache": true}, "resource": {"@type": %q, "clusterName": "a"}}]}`,
+					wire.ResourceTypeURL, endpoints)
+			})
+			all := func(string) bool { return false }
+			b.want(endpoints, "a")
+			runREST(b.t, n, b, "a:1")
+			pass(time.Second)
+			if batches, _, err := b.client.Collect(all, 1<<20, 8); err != nil || len(batches) != 1 || batches[0].Body.Resources() != 1 {
+				b.t.Fatalf("the first client is sent %v (%v)", batches, err)
+			}
+			late := b.Join(make(chan struct{}, 1), cache.Form{})
+			b.t.Cleanup(late.Leave)
+			late.Update(cache.Change{TypeURL: endpoints, Subscribe: namesOf([]string{"a"})})
+			pass(time.Minute)
+			if batches, _, err := late.Collect(all, 1<<20, 8); err != nil || len(batches) != 1 || batches[0].Body.Resources() != 1 {
+				b.t.Fatalf("the second client is sent %v (%v)", batches, err)
+			}
 		},
 		"SUB-12 wildcard and names have polls of their own": func(n *network, srv *restServer, b *bed) {
 			srv.says(func(w http.ResponseWriter, r *http.Request, poll *discoveryv3.DiscoveryRequest) {

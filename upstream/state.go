@@ -42,6 +42,7 @@ type stateType struct {
 	names map[string]struct{}
 	// list is names in order, nil after a change. Requests share it.
 	list []string
+	last []string // as they were said last
 	// legacy: the server was asked for everything by an empty list, which means that
 	// only as long as no name was given on the stream (SUB-2). named: one was.
 	legacy, named  bool
@@ -93,7 +94,21 @@ func (t *stateType) request(typeURL string) *discoveryv3.DiscoveryRequest {
 func (t *stateType) say(r *discoveryv3.DiscoveryRequest) request {
 	t.said, t.owed = true, 0
 	t.named = t.named || len(r.GetResourceNames()) > 0
+	t.last = r.GetResourceNames()
 	return r
+}
+
+// anew is what to say first where a subscription asks again for names that were said
+// last (TTL-5), nil elsewhere: what equals the request before it is no question. A list
+// without them comes in between, if only the empty one, which is no wildcard after a
+// name (SUB-2).
+func (t *stateType) anew(sub wire.Subscription) request {
+	if !t.said || t.legacy || len(sub.Subscribe) == 0 || !slices.Equal(t.last, t.list) {
+		return nil
+	}
+	r := t.request(sub.TypeURL)
+	r.ResourceNames = slices.DeleteFunc(slices.Clone(t.list), func(name string) bool { return slices.Contains(sub.Subscribe, name) })
+	return t.say(r)
 }
 
 // subscribe gives one request, whatever its size: there is no word for a part of what
@@ -130,6 +145,9 @@ func (d *stateDialect) subscribe(sub wire.Subscription, reserved, limit int) []r
 			return out
 		}
 		d.tell(t, req, size, limit)
+	}
+	if again := t.anew(sub); again != nil {
+		out = append(out, again)
 	}
 	return append(out, t.say(req))
 }

@@ -65,6 +65,13 @@ func TestStateDialect(t *testing.T) {
 			ask(sub("", "*"), "[] v= n="),
 			ack("1", "a", "[] v=1 n=a"),
 		}},
+		"TTL-5 the only name of a stream is asked for again": {endpoints, true, []step{
+			ask(sub("", "a"), "[a] v= n="),
+			ack("1", "n", "[a] v=1 n=n"),
+			ask(unsub("", "a")),
+			ask(sub("", "a"), "[] v=1 n=n", "[a] v=1 n=n"),
+			ask(sub("", "b"), "[a b] v=1 n=n"),
+		}},
 		"SUB-4 that of another type has its name": {endpoints, false, []step{
 			ask(sub("", "*"), "[*] v= n="),
 			ack("1", "a", "[*] v=1 n=a"),
