@@ -293,7 +293,11 @@ func (u *update) fail(t *table, re *wire.ResourceError) {
 		return // said before
 	}
 	own := *re // or all errors of the response would be kept with it
+	wasOpen := e.open()
 	t.unset(e, failed, &own, u.received)
+	if i := e.interest; !wasOpen && i != nil && i.subscribed {
+		i.startClock(t.store.cache.now())
+	}
 }
 
 // Settle ends the quiet time of the collections that have been answered for long

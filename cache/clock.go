@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"google.golang.org/grpc/codes"
 )
 
 // clock says since when a name or a collection is asked for on the present stream.
@@ -21,7 +22,14 @@ func (i *interest) open() bool {
 	if i.coll != nil {
 		return !i.coll.synced && i.coll.answered.IsZero()
 	}
-	return i.entry.state == unknown
+	return i.entry.open()
+}
+
+// open reports whether nobody knows what became of a name. An error that does not mean
+// that there is no such resource leaves that open (ERR-1).
+func (e *entry) open() bool {
+	return e.state == unknown ||
+		(e.state == failed && e.err.Code != codes.NotFound && e.err.Code != codes.PermissionDenied)
 }
 
 // startClock is called when it is subscribed to. What is known already needs
@@ -119,7 +127,7 @@ func (t *table) expireClocks(now time.Time) time.Time {
 // answer a name that does not exist; where it does not, nobody is told so, but nobody
 // waits. Nor does its silence say what members a collection has.
 func (t *table) expire(i *interest, now time.Time) {
-	if t.store.source.State && i.coll == nil {
+	if t.store.source.State && i.coll == nil && i.entry.state == unknown {
 		t.unset(i.entry, absent, nil, now)
 		return
 	}

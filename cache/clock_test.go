@@ -154,6 +154,37 @@ func TestRES7Absent(t *testing.T) {
 			}
 		})
 	})
+	t.Run("RES-2 ERR-1 a name that fails holds back no list for longer", func(t *testing.T) {
+		for _, before := range []string{"unknown", "absent"} {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBedOf(t, Limits{}, Source{Quiet: quiet, Absent: absentAfter, FullState: map[string]bool{cds: true}})
+				c := b.joinAs(bareForm)
+				c.show(cds, "old", "a", "b", "c")
+				c.sub(rds, "r")
+				b.connect(0)
+				b.says(cds, "+a@1")
+				b.says(rds, "+r@1")
+				if before == "absent" {
+					b.says(cds, "-b")
+					wait(time.Second)
+				}
+				b.fails(cds, "b", unavailable)
+				b.says(cds, "-c")
+				b.expect(c.lists())
+				wait(absentAfter - time.Second)
+				b.store.Settle(time.Now())
+				b.expect(c.lists())
+				c.rang()
+				wait(time.Second)
+				b.store.Settle(time.Now())
+				b.check()
+				if !c.rang() {
+					t.Error("not woken")
+				}
+				b.expect(c.lists(), "CDS a1", "RDS r1")
+			})
+		}
+	})
 	t.Run("RES-2 RES-12 a collection of which the server has nothing to say", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBedOf(t, Limits{}, Source{Quiet: quiet, Absent: absentAfter, FullState: map[string]bool{cds: true}})

@@ -3,8 +3,6 @@ package cache
 import (
 	"cmp"
 	"slices"
-
-	"google.golang.org/grpc/codes"
 )
 
 // due is what a stream has to be sent of one type.
@@ -195,9 +193,7 @@ func (w *watch) allListed() bool {
 	return true
 }
 
-// unanswered reports whether nobody knows yet what became of a name. An error that
-// does not mean that there is no such resource leaves that open (ERR-1).
-func (e *entry) unanswered() bool {
-	return e.awaited() ||
-		(e.state == failed && e.err.Code != codes.NotFound && e.err.Code != codes.PermissionDenied)
-}
+// unanswered reports whether word of what became of a name may still come soon. An
+// error that leaves it open is waited out like silence: no longer than the clock runs
+// (RES-7, ERR-1).
+func (e *entry) unanswered() bool { return e.open() && !e.overdue }
