@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -60,6 +61,9 @@ type received interface {
 	// target is what the codec decodes into.
 	target() any
 	envelope() envelope
+	// assume says of what type it is if it does not say so itself: that of its stream,
+	// "" where a stream carries all types.
+	assume(typeURL string)
 	// counts are the resources and removals in it, and the bytes that it took.
 	counts() (resources, removed, bytes int)
 	// broken says why it could not be decoded, nil if it could.
@@ -78,9 +82,10 @@ func (a APIType) response() received {
 
 type deltaReceived struct{ wire.Received }
 
-func (r *deltaReceived) target() any        { return &r.Received }
-func (r *deltaReceived) envelope() envelope { return envelope{typeURL: r.TypeURL, nonce: r.Nonce} }
-func (r *deltaReceived) broken() error      { return r.Err }
+func (r *deltaReceived) target() any           { return &r.Received }
+func (r *deltaReceived) envelope() envelope    { return envelope{typeURL: r.TypeURL, nonce: r.Nonce} }
+func (r *deltaReceived) broken() error         { return r.Err }
+func (r *deltaReceived) assume(typeURL string) { r.TypeURL = cmp.Or(r.TypeURL, typeURL) }
 
 func (r *deltaReceived) counts() (resources, removed, bytes int) {
 	return len(r.Resources), len(r.Removed), r.Size
@@ -92,9 +97,10 @@ func (r *deltaReceived) apply(s Store, stream wire.StreamID, at time.Time) error
 
 type stateReceived struct{ wire.ReceivedState }
 
-func (r *stateReceived) target() any        { return &r.ReceivedState }
-func (r *stateReceived) envelope() envelope { return envelope{r.TypeURL, r.Nonce, r.VersionInfo} }
-func (r *stateReceived) broken() error      { return r.Err }
+func (r *stateReceived) target() any           { return &r.ReceivedState }
+func (r *stateReceived) envelope() envelope    { return envelope{r.TypeURL, r.Nonce, r.VersionInfo} }
+func (r *stateReceived) broken() error         { return r.Err }
+func (r *stateReceived) assume(typeURL string) { r.TypeURL = cmp.Or(r.TypeURL, typeURL) }
 
 func (r *stateReceived) counts() (resources, removed, bytes int) { return len(r.Resources), 0, r.Size }
 

@@ -230,6 +230,7 @@ func (s *Session) begin(l *line) {
 
 // respond judges a response and answers it, once (STR-8).
 func (s *Session) respond(l *line, r received, at time.Time) {
+	r.assume(l.id.TypeURL)
 	e := r.envelope()
 	s.note(func(st *Status) { st.Responses++; st.LastResponse = at })
 	resources, removed, bytes := r.counts()
