@@ -25,7 +25,10 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-const virtualHosts = "type.googleapis.com/envoy.config.route.v3.VirtualHost"
+const (
+	virtualHosts = "type.googleapis.com/envoy.config.route.v3.VirtualHost"
+	secrets      = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
+)
 
 // bed is a real store with one client, whom tests make want things.
 type bed struct {
@@ -325,6 +328,31 @@ func TestREST3(t *testing.T) {
 			if batches, _, err := late.Collect(all, 1<<20, 8); err != nil || len(batches) != 1 || batches[0].Body.Resources() != 1 {
 				b.t.Fatalf("the second client is sent %v (%v)", batches, err)
 			}
+		},
+		"TTL-2 RES-7 a poll that hangs stops neither a ttl nor the clocks of other types": func(n *network, srv *restServer, b *bed) {
+			srv.says(func(w http.ResponseWriter, r *http.Request, poll *discoveryv3.DiscoveryRequest) {
+				switch {
+				case poll.GetTypeUrl() == endpoints:
+					hang(w, r, poll)
+				case poll.GetVersionInfo() == "1":
+					w.WriteHeader(http.StatusNotModified)
+				default:
+					w.Header().Set("Content-Type", "application/json")
+					_, _ = fmt.Fprintf(w, `{"versionInfo": "1", "resources": [{"@type": %q, "name": "a", "ttl": "5s", "resource": {"@type": %q, "name": "a"}}]}`,
+						wire.ResourceTypeURL, secrets)
+				}
+			})
+			b.want(secrets, "a", "b")
+			b.want(endpoints, "e")
+			runREST(b.t, n, b, "a:1")
+			pass(time.Second)
+			b.expect(secrets, "+a", "?b")
+			pass(5 * time.Second)
+			b.expect(secrets, "-a", "?b")
+			pass(12 * time.Second)
+			b.expect(secrets, "-a", "-b")
+			pass(time.Minute)
+			b.expect(endpoints, "?e")
 		},
 		"SUB-12 wildcard and names have polls of their own": func(n *network, srv *restServer, b *bed) {
 			srv.says(func(w http.ResponseWriter, r *http.Request, poll *discoveryv3.DiscoveryRequest) {

@@ -143,15 +143,17 @@ func (s *RESTSession) elapse(now time.Time) {
 	}
 }
 
-// settle has the Store settle, unless a server is silent about what it was asked last:
-// while a poll hangs nobody can say that what it asked for does not exist (RES-7). Such
-// a poll ends with the poll timeout, and an answer settles too.
+// settle has the Store settle. Where a server is silent about what it was asked last
+// no clock runs: while a poll hangs nobody can say that what it asked for does not
+// exist (RES-7). Such a poll ends with the poll timeout, and an answer settles too.
 func (s *RESTSession) settle() {
-	s.settleAt = time.Time{}
 	now := time.Now()
-	if !slices.ContainsFunc(s.lines, func(l *pollLine) bool { return l.silent(now) }) {
-		s.settleAt = s.store.Settle(now)
+	for _, l := range s.lines {
+		if l.poller != nil {
+			s.store.Withhold(l.id, l.id.TypeURL, l.silent(now))
+		}
 	}
+	s.settleAt = s.store.Settle(now)
 }
 
 // reconcile brings the pollers in line with what is wanted.
