@@ -185,6 +185,27 @@ func TestRES7Absent(t *testing.T) {
 			})
 		}
 	})
+	t.Run("RES-2 TTL-2 what expires before the first list goes from who showed a version", func(t *testing.T) {
+		for _, form := range []Form{bareForm, timedState} {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBedOf(t, Limits{}, Source{Quiet: quiet, Absent: absentAfter, FullState: map[string]bool{cds: true}})
+				first := b.join()
+				first.sub(cds, globG)
+				b.connect(0)
+				b.says(cds, "+"+nameG1+"@1~1ms")
+				b.store.Lost(streamOf(0)) // before its quiet time was over
+				c := b.joinAs(form)
+				c.show(cds, "old", globG)
+				b.connect(0) // shows what is held, and the server has nothing to say
+				b.expect(c.lists())
+				wait(absentAfter)
+				b.store.Settle(time.Now())
+				b.check()
+				b.expect(c.lists(), "CDS")
+				b.expect(c.lists())
+			})
+		}
+	})
 	t.Run("RES-2 RES-12 a collection of which the server has nothing to say", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBedOf(t, Limits{}, Source{Quiet: quiet, Absent: absentAfter, FullState: map[string]bool{cds: true}})

@@ -79,5 +79,10 @@ func (w *watch) stillListed(after uint64) []kept {
 // the version of the list without it.
 func keptSum(key string, r *wire.Resource) sum { return sumOf("removed", key, string(r.Raw())) }
 
-// mayHave reports whether the client was sent a member before it was removed.
-func (f *cursor) mayHave(e *entry) bool { return e.added <= max(f.reached, f.sent) }
+// mayHave reports whether the client was sent a member before it was removed. Nobody
+// knows what a client was sent before its stream began: while it has shown a version
+// and has had no list, it may have everything (RES-2).
+func (f *cursor) mayHave(e *entry) bool {
+	w := f.watch
+	return (w.full && w.presented != "" && !w.listed) || e.added <= max(f.reached, f.sent)
+}
