@@ -49,6 +49,9 @@ type modelStream struct {
 	subs  map[string]string // as they were spelled, by key
 	known map[string]string // what the server believes it has told, by name
 	queue []*wire.DeltaResponse
+	// parting is how many responses were on their way when the server last read that
+	// something is not wanted any more.
+	parting int
 	// of a source that speaks the state of the world
 	states  []*wire.StateResponse
 	version string // version_info of the last one that was no heartbeat
@@ -141,6 +144,7 @@ func (m *modelServer) subscribe(stream int, sub wire.Subscription, versions map[
 			m.t.Fatalf("unsubscribed %q, which is not subscribed on stream %d: %v", name, stream, st.subs)
 		}
 		delete(st.subs, keyOf(name))
+		st.parting = len(st.queue) + len(st.states)
 	}
 	fresh := map[string]bool{}
 	for _, name := range sub.Subscribe {
@@ -264,8 +268,14 @@ func (m *modelServer) quiet() {
 	}
 }
 
-// pass lets time pass.
+// pass lets time pass. What was on its way when something was let go arrives before:
+// beyond Source.Quiet, which no step is shorter than, the store need not tell it from
+// the answer to a new subscription (TakeDemand).
 func (m *modelServer) pass(d time.Duration) {
+	for stream, st := range m.streams {
+		for st != nil && st.parting > 0 && m.deliver(stream) {
+		}
+	}
 	m.now = m.now.Add(d)
 	m.store.Settle(m.now)
 }
@@ -276,6 +286,7 @@ func (m *modelServer) deliver(stream int) bool {
 	if st == nil {
 		return false
 	}
+	st.parting = max(0, st.parting-1)
 	if m.source.state {
 		return m.deliverState(stream)
 	}
@@ -303,8 +314,11 @@ type modelClient struct {
 	server *modelServer
 	client *Client
 	form   Form
-	full   bool   // its responses are whole lists
-	shows  string // the version that it was sent last
+	full   bool // its responses are whole lists
+	// The version that it shows: the last one of the stream before, until it is sent
+	// one on this stream (Change.VersionInfo).
+	shows  string
+	sent   string // the version that it was sent last; "" if it has changed its subscriptions since
 	bell   chan struct{}
 	subs   map[string]bool // by spelling
 	once   map[string]bool // likewise, also those that ended: they are answered too (SUB-8)
@@ -381,6 +395,12 @@ func (c *modelClient) update(sub, unsub []string, warm map[string]string) {
 		delete(c.subs, n)
 	}
 	c.client.Update(ch)
+	if len(sub)+len(unsub) > 0 {
+		// A version is that of the type, also where the server means another part of it:
+		// who shows one with other subscriptions than it was sent for may be taken for
+		// current, by the server itself too (ACK-5).
+		c.sent = ""
+	}
 	for n := range c.holds {
 		if !c.covers(n) {
 			delete(c.holds, n)
@@ -445,7 +465,7 @@ func (c *modelClient) takeState(t *rapid.T, b *Batch) {
 		c.takeHeartbeats(t, &resp)
 		return
 	}
-	c.shows = resp.VersionInfo
+	c.shows, c.sent = "", resp.VersionInfo
 	if c.full {
 		clear(c.holds)
 		clear(c.clocks)
@@ -569,7 +589,7 @@ func testModel(t *testing.T, source modelSource) {
 				old.drop()
 				maps.Copy(c.holds, old.holds)
 				maps.Copy(c.clocks, old.clocks)
-				c.shows = old.shows
+				c.shows = old.sent
 			}
 			clients = append(clients, c)
 			return c
@@ -644,6 +664,7 @@ func testModel(t *testing.T, source modelSource) {
 				c.client.Leave()
 				n := join(c.form, c)
 				n.update(slices.Sorted(maps.Keys(c.subs)), nil, n.holds)
+				n.sent = n.shows // for the same subscriptions
 			},
 			"leave": func(*rapid.T) {
 				c := client()
