@@ -73,7 +73,8 @@ func (t *table) relay(e *entry, r *wire.Resource, coll *collection, now time.Tim
 	if coll == nil {
 		coll = e.coll
 	}
-	level := uint64(0) // of who was sent all there was
+	member := e.member() // else nobody was sent it with the collection
+	level := uint64(0)   // of who was sent all there was
 	if n := t.store.next(); coll != nil {
 		if coll.live.tail != nil {
 			level = coll.live.tail.changed
@@ -92,7 +93,7 @@ func (t *table) relay(e *entry, r *wire.Resource, coll *collection, now time.Tim
 	}
 	if coll != nil {
 		for _, f := range coll.followers {
-			f.pass(e, r, again, had, timed, before, level)
+			f.pass(e, r, again && member, had && member, timed, before, level)
 		}
 	}
 	if i := e.interest; i != nil && !i.watched() && !i.kept() && !i.leaving {

@@ -97,6 +97,8 @@ func (c *restClient) disconnect() {
 	if cancel != nil {
 		cancel()
 		polls.Wait()
+		// One that leads to a server that is gone would fail a poll of the next connect.
+		c.http.CloseIdleConnections()
 	}
 }
 
