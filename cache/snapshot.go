@@ -50,12 +50,18 @@ type Named struct {
 func TakeSnapshot(clients []*Client, typeURL string) *Snapshot {
 	all := &Snapshot{Complete: true, Version: EmptyVersion(), Digest: EmptyVersion()}
 	var versions, digests []string
+	names := make(map[string]bool)
 	for _, c := range clients {
 		s := c.snapshot(typeURL)
 		if s == nil {
 			continue
 		}
-		all.Resources = append(all.Resources, s.Resources...)
+		for _, r := range s.Resources {
+			if !names[r.Name] { // "*" of one store may bring what is named in another (RES-4)
+				names[r.Name] = true
+				all.Resources = append(all.Resources, r)
+			}
+		}
 		all.Complete, all.Lacks = all.Complete && s.Complete, all.Lacks || s.Lacks
 		if all.Last == 0 {
 			all.Store, all.Last = s.Store, s.Last

@@ -253,3 +253,27 @@ func TestSnapshot_PollsDoNotHashTheTable_OPS1(t *testing.T) {
 		}
 	}
 }
+
+// What "*" of one store brings may be asked for by name in another: it is listed once.
+func TestSnapshot_RES4_NamedInAnotherStore(t *testing.T) {
+	b := newBed(t, Limits{})
+	other := b.cache.Open(Source{Quiet: quiet})
+	p := b.joinAs(bareForm)
+	place := other.Join(p.bell, bareForm)
+	t.Cleanup(place.Leave)
+	p.sub(cds, "*")
+	place.Update(Change{TypeURL: cds, Subscribe: names([]string{"a"})})
+	b.connect(0)
+	other.Restart(streamOf(0), 0)
+	b.says(cds, "+a@1", "+b@1")
+	if err := other.Apply(streamOf(0), response(cds, "+a@2"), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	for _, r := range TakeSnapshot([]*Client{p.c, place}, cds).Resources {
+		seen[r.Name]++
+	}
+	if len(seen) != 2 || seen["a"] != 1 || seen["b"] != 1 {
+		t.Errorf("listed: %v, want each of a and b once", seen)
+	}
+}
