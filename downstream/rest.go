@@ -84,20 +84,9 @@ func (a *answer) grpcCode() codes.Code {
 		return codes.Canceled
 	case http.StatusOK, http.StatusNotModified:
 		return codes.OK
-	case http.StatusUnauthorized:
-		return codes.Unauthenticated
-	case http.StatusForbidden:
-		return codes.PermissionDenied
-	case http.StatusNotFound, http.StatusMethodNotAllowed:
-		return codes.Unimplemented
-	case http.StatusRequestEntityTooLarge, http.StatusTooManyRequests:
-		return codes.ResourceExhausted
-	case http.StatusServiceUnavailable:
-		return codes.Unavailable
-	case http.StatusInternalServerError:
-		return codes.Internal
+	default:
+		return restjson.CodeOf(a.code)
 	}
-	return codes.InvalidArgument
 }
 
 // write sends the answer.

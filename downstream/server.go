@@ -100,10 +100,7 @@ func NewServer(c Config) *Server {
 	c.AckTimeout = cmp.Or(c.AckTimeout, DefaultAckTimeout)
 	c.MaxPolls = cmp.Or(c.MaxPolls, DefaultMaxPolls)
 	if c.FullState == nil {
-		c.FullState = make(map[string]bool)
-		for _, typeURL := range keyer.FullStateTypes() {
-			c.FullState[typeURL] = true
-		}
+		c.FullState = keyer.TypeSet(keyer.FullStateTypes())
 	}
 	s := &Server{
 		config:   c,

@@ -13,3 +13,12 @@ func FullStateTypes() []string {
 		typePrefix + "envoy.api.v2.ScopedRouteConfiguration",
 	}
 }
+
+// TypeSet gives type URLs as a set.
+func TypeSet(typeURLs []string) map[string]bool {
+	set := make(map[string]bool, len(typeURLs))
+	for _, typeURL := range typeURLs {
+		set[typeURL] = true
+	}
+	return set
+}

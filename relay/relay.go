@@ -85,10 +85,7 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 		ctx: ctx, cache: r.cache, planes: make(map[string]*plane), node: keyer.UpstreamNode(cfg.NodeProto(), features()),
 		linger: cfg.Aggregation.Linger.Std(), log: r.log, sessions: make(map[sessionKey]*session),
 	}
-	fullState := make(map[string]bool)
-	for _, typeURL := range cfg.FullStateTypeURLs() {
-		fullState[typeURL] = true
-	}
+	fullState := keyer.TypeSet(cfg.FullStateTypeURLs())
 	rt, err := r.planes(fullState)
 	if err == nil {
 		err = r.listener(rt, fullState)

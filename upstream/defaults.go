@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // The defaults of Config and RESTConfig.
@@ -55,7 +57,7 @@ func (c common) withDefaults(more ...setting[time.Duration]) error {
 		return errors.New("no endpoints")
 	}
 	if *c.fullState == nil {
-		*c.fullState = fullStateTypes()
+		*c.fullState = keyer.TypeSet(keyer.FullStateTypes())
 	}
 	for _, s := range append([]setting[time.Duration]{
 		{"connect timeout", c.connect, DefaultConnectTimeout},

@@ -40,7 +40,7 @@ type FilesConfig struct {
 
 func (c FilesConfig) withDefaults() FilesConfig {
 	if c.FullState == nil {
-		c.FullState = fullStateTypes()
+		c.FullState = keyer.TypeSet(keyer.FullStateTypes())
 	}
 	if c.Batch <= 0 {
 		c.Batch = DefaultBatch
@@ -50,14 +50,6 @@ func (c FilesConfig) withDefaults() FilesConfig {
 	}
 	c.Logger = loggerOf(c.Logger, c.Name)
 	return c
-}
-
-func fullStateTypes() map[string]bool {
-	types := make(map[string]bool)
-	for _, typeURL := range keyer.FullStateTypes() {
-		types[typeURL] = true
-	}
-	return types
 }
 
 // Files is a control plane made of files. They are read and watched once, for all of

@@ -39,8 +39,8 @@ type status struct {
 	Message string     `json:"message"`
 }
 
-// codeOf gives the gRPC code that comes nearest to an HTTP status.
-func codeOf(httpStatus int) codes.Code {
+// CodeOf gives the gRPC code that comes nearest to an HTTP status.
+func CodeOf(httpStatus int) codes.Code {
 	switch httpStatus {
 	case http.StatusBadRequest, http.StatusUnsupportedMediaType:
 		return codes.InvalidArgument
@@ -67,7 +67,7 @@ func WriteError(w http.ResponseWriter, err error) {
 	if !ok {
 		refused = &StatusError{Code: http.StatusInternalServerError, Message: err.Error()}
 	}
-	body, err := json.Marshal(status{Code: codeOf(refused.Code), Message: refused.Message})
+	body, err := json.Marshal(status{Code: CodeOf(refused.Code), Message: refused.Message})
 	if err != nil {
 		body = []byte("{}") // a number and a string can always be encoded
 	}
