@@ -31,6 +31,7 @@ type Config struct {
 	Node        Node        `yaml:"node"`
 	Aggregation Aggregation `yaml:"aggregation"`
 	Cache       Cache       `yaml:"cache"`
+	Resolve     Resolve     `yaml:"resolve"`
 	Log         Log         `yaml:"log"`
 
 	// FullStateTypes are the types, by short name or type URL, whose
@@ -102,6 +103,7 @@ type Upstream struct {
 	Settle         Duration  `yaml:"settle"`       // quiet time after which an unmentioned member is gone (RES-14)
 	AbsentAfter    Duration  `yaml:"absent_after"` // a name unanswered this long does not exist, for SotW (RES-7)
 	Poll           Poll      `yaml:"poll"`
+	Redirects      Redirects `yaml:"redirects"` // what becomes of redirects that it answers with (LOC-1)
 }
 
 // Poll is how an upstream is asked that does not tell of changes by itself: a
@@ -159,6 +161,14 @@ type Cache struct {
 	MaxResources int      `yaml:"max_resources"`
 	MaxBytes     Size     `yaml:"max_bytes"`
 	Idle         Duration `yaml:"idle"`
+}
+
+// Resolve is what the relay does about names that lead to other names: members of
+// list collections, redirects, alternatives.
+type Resolve struct {
+	Prefetch         bool     `yaml:"prefetch"`          // fetch them before a client asks (LIST-2, LOC-1)
+	AlternativeAfter Duration `yaml:"alternative_after"` // an upstream unreachable this long gives way to `#alt=` (LOC-5)
+	MaxRedirects     int      `yaml:"max_redirects"`     // followed one after the other (LOC-1)
 }
 
 // Log is what goes to standard error.

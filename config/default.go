@@ -32,7 +32,8 @@ func Default() *Config {
 			MaxBytes:     2 * GiB,
 			Idle:         Duration(10 * time.Minute),
 		},
-		Log: Log{Level: LevelInfo, Format: FormatText},
+		Resolve: Resolve{Prefetch: true, AlternativeAfter: Duration(10 * time.Second), MaxRedirects: 5},
+		Log:     Log{Level: LevelInfo, Format: FormatText},
 
 		FullStateTypes: []string{"lds", "cds", "srds"},
 	}
@@ -55,7 +56,8 @@ func DefaultUpstream() Upstream {
 		AbsentAfter:    Duration(15 * time.Second),
 		// A server that holds a poll until something changes holds it for less than
 		// the minute after which intermediaries give a quiet connection up.
-		Poll: Poll{Interval: Duration(10 * time.Second), Timeout: Duration(time.Minute)},
+		Poll:      Poll{Interval: Duration(10 * time.Second), Timeout: Duration(time.Minute)},
+		Redirects: PassRedirects,
 	}
 }
 

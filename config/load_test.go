@@ -76,6 +76,7 @@ func TestParseEveryKey(t *testing.T) {
 			Settle:         Duration(16 * time.Second),
 			AbsentAfter:    Duration(22 * time.Second),
 			Poll:           Poll{Interval: Duration(23 * time.Second), Timeout: Duration(24 * time.Second)},
+			Redirects:      FollowRedirects,
 		}, files},
 		Node: Node{
 			ID: "relay-1", Cluster: "relays",
@@ -84,6 +85,7 @@ func TestParseEveryKey(t *testing.T) {
 		},
 		Aggregation: Aggregation{Otherwise: Share, Linger: Duration(17 * time.Minute)},
 		Cache:       Cache{MaxResources: 18, MaxBytes: 19 * MiB, Idle: Duration(20 * time.Minute)},
+		Resolve:     Resolve{AlternativeAfter: Duration(25 * time.Second), MaxRedirects: 26},
 		Log:         Log{Level: LevelDebug, Format: FormatJSON},
 
 		FullStateTypes: []string{"lds", "type.googleapis.com/example.Full"},

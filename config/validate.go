@@ -35,6 +35,7 @@ func (c *Config) problems() []*Error {
 	k.node(&c.Node)
 	k.between("aggregation.linger", c.Aggregation.Linger, 0, maxWait)
 	k.cache(&c.Cache)
+	k.resolve(&c.Resolve)
 	return k.errs
 }
 
@@ -58,6 +59,7 @@ func (k *checker) enums(c *Config) {
 		if u := &c.Upstreams[i]; u.Path == "" {
 			k.enum(fmt.Sprintf("upstreams[%d].api_type", i), reflect.ValueOf(&u.APIType).Elem())
 		}
+		k.enum(fmt.Sprintf("upstreams[%d].redirects", i), reflect.ValueOf(&c.Upstreams[i].Redirects).Elem())
 	}
 }
 
@@ -141,6 +143,17 @@ func (k *checker) cache(s *Cache) {
 		k.fail("cache.max_bytes", "expected %s or more, got %s", MiB, s.MaxBytes)
 	}
 	k.between("cache.idle", s.Idle, Duration(time.Second), 365*maxWait)
+}
+
+// maxRedirects bounds resolve.max_redirects: each hop is one more round trip and
+// subscription.
+const maxRedirects = 32
+
+func (k *checker) resolve(s *Resolve) {
+	k.between("resolve.alternative_after", s.AlternativeAfter, 0, maxWait)
+	if s.MaxRedirects < 1 || s.MaxRedirects > maxRedirects {
+		k.fail("resolve.max_redirects", "expected 1 to %d, got %d", maxRedirects, s.MaxRedirects)
+	}
 }
 
 func (k *checker) required(path, value string) {
