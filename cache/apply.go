@@ -255,7 +255,7 @@ func (u *update) remove(t *table, key, name string) {
 		return // not asked for, or known already
 	}
 	if e.res == nil {
-		e.name = intern(strings.Clone(name), e.key)
+		e.setName(strings.Clone(name))
 	}
 	t.unset(e, absent, nil, u.received)
 }

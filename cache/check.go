@@ -52,6 +52,7 @@ func (c *checker) that(ok bool, format string, args ...any) {
 func (t *table) check() (resources, bytes int64, err error) {
 	c := &checker{}
 	interests, watchers, lives := 0, int64(0), 0
+	c.that(nothing.empty(), "what entries share that have nothing aside is not empty")
 	pending := make(map[*interest]bool)
 	for at, i := range t.pending {
 		c.that(!pending[i], "%q is pending twice", i.name())
@@ -77,6 +78,8 @@ func (t *table) check() (resources, bytes int64, err error) {
 		if len(e.subs) > 0 && e.interest == nil {
 			c.that(e.member(), "%q is watched, and nobody is asked", key)
 		}
+		c.that(e.aside == nothing || !e.empty(), "%q has nothing aside, in memory of its own", key)
+		c.that(e.spelled != key, "%q keeps its key twice", key)
 		e.checkLife(c, t)
 		if e.life != nil {
 			lives++

@@ -360,7 +360,7 @@ func (f *cursor) behind() bool { return f.coll.floor > f.removed }
 // for "*".
 func (f *cursor) spell(e *entry) string {
 	if f.coll.wildcard() {
-		return e.name
+		return e.name()
 	}
 	return f.spellKey(e.key)
 }

@@ -131,7 +131,7 @@ func (t *table) keepNamedMembers() {
 		}
 		for e := i.coll.live.head; e != nil; e = e.next {
 			if len(e.subs) > 0 && e.interest == nil {
-				e.interest = t.newInterest(e, nil)
+				e.setInterest(t.newInterest(e, nil))
 			}
 		}
 	}

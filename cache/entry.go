@@ -17,27 +17,21 @@ func (s state) String() string {
 	return [...]string{"unknown", "present", "absent", "failed", "relayed"}[s]
 }
 
-// entry is one name in a table. Guarded by Store.mu.
+// entry is one name in a table. There may be millions: what few of them have stands
+// aside. Guarded by Store.mu.
 type entry struct {
 	key  string         // canonical name
-	name string         // as the server spells it; before it has, as the first client does
 	res  *wire.Resource // present only
-	err  *wire.ResourceError
-	life *lifetime // nil: it never had a ttl; kept by tombstones of what expired, and for relayed ones
+	coll *collection    // the glob or wildcard it is a member or a tombstone of
+	past *history       // what it held before; nil until that was something
+	// Read like fields of the entry, and written by way of own.
+	*aside
+
+	prev, next *entry // in coll.live or coll.tombs
 
 	changed  uint64 // number of the last change
 	added    uint64 // number of the change that brought it into its collection; see collection.bury
-	received int64  // when that change was received, Unix nanoseconds
-
-	sum  sum            // its part of the sums, if the table keeps them
-	last *wire.Resource // of a tombstone: what it was, while lists may hold it (ADS-1)
-
-	coll       *collection // the glob or wildcard it is a member or a tombstone of
-	prev, next *entry      // in coll.live or coll.tombs
-
-	subs     []*nameSub // who subscribed to it by name
-	interest *interest  // its own upstream subscription; nil if a collection brings it
-	past     *history   // what it held before; nil until that was something
+	received int64  // when the last change was received, Unix nanoseconds
 
 	epoch   uint32 // of the collection, when the server last confirmed it (RES-14)
 	mark    uint32 // table.mark of the last state-of-the-world response that held it
@@ -47,6 +41,81 @@ type entry struct {
 	loose   bool // in table.loose
 	tainted bool // the version now held was seen with other contents (ACK-4)
 	overdue bool // asked for long ago on the present stream, and not answered
+}
+
+// aside is what an entry has that is more than a member with content.
+type aside struct {
+	spelled string // as the server spells it, and before it has, as the first client does; "" for like its key
+	err     *wire.ResourceError
+	life    *lifetime      // nil: it never had a ttl; kept by tombstones of what expired, and for relayed ones
+	sum     sum            // its part of the sums, if the table keeps them
+	last    *wire.Resource // of a tombstone: what it was, while lists may hold it (ADS-1)
+
+	subs     []*nameSub // who subscribed to it by name
+	interest *interest  // its own upstream subscription; nil if a collection brings it
+}
+
+// nothing is what entries have aside that have nothing. It stays empty.
+var nothing = new(aside)
+
+// newEntry returns an entry of which nothing is known.
+func newEntry(key string) *entry { return &entry{key: key, aside: nothing} }
+
+// own gives what e has aside, to be written to. Whoever takes something away calls tidy.
+func (e *entry) own() *aside {
+	if e.aside == nothing {
+		e.aside = new(aside)
+	}
+	return e.aside
+}
+
+// tidy lets go of what e had aside once there is nothing in it.
+func (e *entry) tidy() {
+	if e.aside != nothing && e.aside.empty() {
+		e.aside = nothing
+	}
+}
+
+func (a *aside) empty() bool {
+	return a.spelled == "" && a.err == nil && a.life == nil && a.sum == (sum{}) && a.last == nil &&
+		a.subs == nil && a.interest == nil
+}
+
+// name is the entry's name as it goes upstream, and to clients of "*".
+func (e *entry) name() string {
+	if e.spelled != "" {
+		return e.spelled
+	}
+	return e.key
+}
+
+func (e *entry) setName(name string) {
+	if name == e.key {
+		name = ""
+	}
+	if e.spelled != name {
+		e.own().spelled = name
+		e.tidy()
+	}
+}
+
+func (e *entry) setErr(err *wire.ResourceError) {
+	if e.err != err {
+		e.own().err = err
+		e.tidy()
+	}
+}
+
+func (e *entry) setSum(s sum) {
+	if e.sum != s {
+		e.own().sum = s
+		e.tidy()
+	}
+}
+
+func (e *entry) setInterest(i *interest) {
+	e.own().interest = i
+	e.tidy()
 }
 
 // member reports whether e is a living member of a collection.

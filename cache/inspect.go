@@ -50,7 +50,7 @@ func (s *Store) Resources(typeURL, name string) []Info {
 
 func (t *table) info(e *entry) Info {
 	i := Info{
-		TypeURL: t.typeURL, Name: e.name, Kind: t.kind.String(), State: e.state.String(),
+		TypeURL: t.typeURL, Name: e.name(), Kind: t.kind.String(), State: e.state.String(),
 		Watchers: len(e.subs), Resource: e.res,
 	}
 	if e.res != nil {

@@ -26,7 +26,7 @@ func (i *interest) name() string {
 	if i.coll != nil {
 		return i.coll.name
 	}
-	return i.entry.name
+	return i.entry.name()
 }
 
 // watched reports whether a client wants it.
@@ -160,7 +160,7 @@ func (i *interest) drop() {
 	i.subscribed = false
 	t.interests--
 	if i.entry != nil {
-		i.entry.interest = nil
+		i.entry.setInterest(nil)
 		t.forgetUnused(i.entry)
 		return
 	}

@@ -17,7 +17,7 @@ func (t *table) keep(e *entry, was *wire.Resource) {
 		if e.last == nil {
 			e.coll.kept++
 		}
-		e.last = was
+		e.own().last = was
 	}
 	for _, s := range e.subs {
 		if s.holds && s.watch.full {
@@ -29,7 +29,8 @@ func (t *table) keep(e *entry, was *wire.Resource) {
 // letGo drops what a tombstone kept.
 func (c *collection) letGo(e *entry) {
 	if e.last != nil {
-		e.last = nil
+		e.own().last = nil
+		e.tidy()
 		c.kept--
 	}
 }

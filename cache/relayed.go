@@ -40,7 +40,7 @@ func (e *entry) servedName() string {
 	case relayed:
 		return e.life.passed.name
 	default:
-		return e.name
+		return e.name()
 	}
 }
 
@@ -65,10 +65,11 @@ func (t *table) relay(e *entry, r *wire.Resource, coll *collection, now time.Tim
 	had := again && e.listed() != nil // by all who are sent lists
 	before, timed := e.changed, r.HasTTL || (e.life != nil && e.life.ttl > 0)
 	t.letGo(e)
-	e.err, e.state, e.tainted = nil, relayed, false
+	e.state, e.tainted = relayed, false
+	e.setErr(nil)
 	e.received = now.UnixNano()
 	if !e.alias {
-		e.name = intern(r.Name, e.key)
+		e.setName(r.Name)
 	}
 	if coll == nil {
 		coll = e.coll
@@ -205,7 +206,7 @@ func (t *table) lack(sub *nameSub) {
 	}
 	sub.lacks = true
 	if e.interest == nil {
-		e.interest = t.newInterest(e, nil)
+		e.setInterest(t.newInterest(e, nil))
 	} else {
 		e.interest.ask()
 	}

@@ -238,14 +238,14 @@ func TestSnapshot_PollsDoNotHashTheTable_OPS1(t *testing.T) {
 		e := b.table(cds, k).entries[key]
 		was := e.sum
 		planted := was.plus(sum{0, 1}) // a digest taken anew would not have it
-		e.sum = planted
+		e.setSum(planted)
 		late := b.store.Join(make(chan struct{}, 1), bareForm)
 		late.Update(Change{TypeURL: cds, Subscribe: names([]string{sub})})
 		if e.sum != planted {
 			t.Errorf("%s: hashed again for the next client", sub)
 		}
 		late.Leave()
-		e.sum = was
+		e.setSum(was)
 		b.says(cds, "+"+nameG1+"@2") // while nobody polls
 		b.says(cds, "+"+nameG1+"@1")
 		if again := poll(); again != first {

@@ -361,11 +361,12 @@ func (t *table) versions(limit int) (map[string]string, bool) {
 			continue
 		}
 		version := e.resumeVersion()
-		size += len(e.name) + len(version) + overhead
+		name := e.name()
+		size += len(name) + len(version) + overhead
 		if limit > 0 && size > limit {
 			return nil, false
 		}
-		held[e.name] = version
+		held[name] = version
 	}
 	return held, true
 }

@@ -67,7 +67,7 @@ func (t *table) counted(n int) {
 	}
 	t.summed = true
 	for _, e := range t.entries {
-		e.sum = e.digest()
+		e.setSum(e.digest())
 		if e.member() {
 			e.coll.sum = e.coll.sum.plus(e.sum)
 		}
@@ -80,7 +80,7 @@ func (t *table) resum(e *entry) {
 		return
 	}
 	was := e.sum
-	e.sum = e.digest()
+	e.setSum(e.digest())
 	if e.member() {
 		e.coll.sum = e.coll.sum.minus(was).plus(e.sum)
 	}

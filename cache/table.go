@@ -143,7 +143,8 @@ func (t *table) unloosen(e *entry) {
 func (t *table) entry(key, spelling string) *entry {
 	e := t.entries[key]
 	if e == nil {
-		e = &entry{key: key, name: asked(spelling, key)}
+		e = newEntry(key)
+		e.setName(asked(spelling, key))
 		t.entries[key] = e
 	}
 	return e
@@ -166,7 +167,7 @@ func (t *table) demand(e *entry) {
 		e.interest.want()
 	case e.member() && e.coll.synced && !e.coll.interest.leaving:
 	default:
-		e.interest = t.newInterest(e, nil)
+		e.setInterest(t.newInterest(e, nil))
 	}
 }
 
@@ -212,11 +213,12 @@ func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time)
 		t.account(1, 0)
 	}
 	e.tainted = t.reused(e, r)
-	e.res, e.err, e.state = r, nil, present
+	e.res, e.state = r, present
+	e.setErr(nil)
 	t.tell(e, 1)
 	e.received = now.UnixNano()
 	if !e.alias {
-		e.name = intern(r.Name, e.key)
+		e.setName(r.Name)
 	}
 	t.account(0, e.size())
 	if coll == nil {
@@ -252,7 +254,8 @@ func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time
 		t.store.changed(c)
 	}
 	t.keep(e, was)
-	e.res, e.err, e.state, e.alias, e.tainted = nil, err, to, false, false
+	e.res, e.state, e.alias, e.tainted = nil, to, false, false
+	e.setErr(err)
 	e.received = now.UnixNano()
 	expired := e.life != nil && e.life.expired
 	t.die(e)
@@ -266,7 +269,7 @@ func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time
 	case i == nil && len(e.subs) > 0:
 		// A name that its glob brought is asked for by itself now: the glob may be
 		// let go before the resource comes back (GLOB-6).
-		e.interest = t.newInterest(e, nil)
+		e.setInterest(t.newInterest(e, nil))
 	case i != nil && !i.watched() && !i.kept():
 		i.evict(ReasonAbsent)
 	}

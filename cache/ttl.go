@@ -67,7 +67,7 @@ func (t *table) live(e *entry, r *wire.Resource, now time.Time) {
 // lifeOf finds or makes the lifetime of an entry.
 func (t *table) lifeOf(e *entry) *lifetime {
 	if e.life == nil {
-		e.life = &lifetime{table: t, entry: e}
+		e.own().life = &lifetime{table: t, entry: e}
 		t.lives++
 	}
 	return e.life
@@ -79,7 +79,8 @@ func (t *table) endLife(e *entry) {
 		return
 	}
 	e.life.stop()
-	e.life = nil
+	e.own().life = nil
+	e.tidy()
 	t.lives--
 }
 

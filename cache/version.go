@@ -2,7 +2,6 @@ package cache
 
 import (
 	"hash/maphash"
-	"slices"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -11,13 +10,12 @@ import (
 // that comes again later than that is taken for what it says.
 const historyLen = 8
 
-// history is what an entry held before: hashes of versions and contents. It
-// tells a version that is used again for something else, as by a server that
-// counts and was restarted (ACK-4).
-type history struct {
-	seen [historyLen]former
-	next uint8 // where the next one goes
-}
+// history is what an entry held before: hashes of versions and contents, the
+// youngest first. It tells a version that is used again for something else, as by a
+// server that counts and was restarted (ACK-4). Each of a million endpoints has one,
+// so the hashes are short: a version is suspected by mistake once in 2²⁹ changes, which
+// has a resource sent once more, and one that is used again passes once in 2³² times.
+type history [historyLen]struct{ version, bytes uint32 }
 
 // former is a version and what it stood for, hashed.
 type former struct{ version, bytes uint64 }
@@ -39,14 +37,24 @@ func (t *table) remember(e *entry) {
 }
 
 func (h *history) note(f former) {
-	h.seen[h.next] = f
-	h.next = (h.next + 1) % historyLen
+	copy(h[1:], h[:])
+	h[0].version, h[0].bytes = uint32(f.version), uint32(f.bytes)
+}
+
+// has reports whether the version stood for just that before.
+func (h *history) has(f former) bool {
+	for _, was := range h {
+		if was.version == uint32(f.version) && was.bytes == uint32(f.bytes) {
+			return true
+		}
+	}
+	return false
 }
 
 // contradicts reports whether the version stood for something else before.
 func (h *history) contradicts(now former) bool {
-	for _, was := range h.seen {
-		if was.version == now.version && was.bytes != now.bytes {
+	for _, was := range h {
+		if was.version == uint32(now.version) && was.bytes != uint32(now.bytes) {
 			return true
 		}
 	}
@@ -119,7 +127,7 @@ func (t *table) tell(e *entry, sign int) {
 func (t *table) noteVersion(info string) {
 	v := &t.stateVersion
 	v.info = info
-	if now := t.calls(); !slices.Contains(v.past.seen[:], now) {
+	if now := t.calls(); !v.past.has(now) {
 		v.past.note(now)
 	}
 }

@@ -129,7 +129,7 @@ func (w *watch) subscribeName(n Name) {
 		e := t.entry(n.Key, n.Spelling)
 		w.observe(e.state != unknown && e.state != relayed)
 		sub = &nameSub{watch: w, entry: e, pos: len(e.subs), spelling: intern(n.Spelling, e.key)}
-		e.subs = append(e.subs, sub)
+		e.own().subs = append(e.subs, sub)
 		t.watchers++
 		if w.client.form.State {
 			t.counted(1)
@@ -268,12 +268,13 @@ func (n *nameSub) end() {
 	e.subs[n.pos] = e.subs[last]
 	e.subs[n.pos].pos = n.pos
 	e.subs[last] = nil
-	e.subs = e.subs[:last]
+	e.own().subs = e.subs[:last]
 	t.unlist(e)
 	if last > 0 {
 		return
 	}
-	e.subs = nil
+	e.own().subs = nil
+	e.tidy()
 	if e.interest != nil {
 		e.interest.release()
 	}
