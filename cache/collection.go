@@ -321,6 +321,15 @@ func (f *cursor) passed(e *entry) bool {
 	return e.coll == f.coll && !e.dead && e.changed <= f.sent
 }
 
+// gave reports whether the client may hold an entry because of the cursor, or said
+// that it does (RES-11).
+func (f *cursor) gave(e *entry) bool {
+	if _, held := f.versions[e.key]; held {
+		return true
+	}
+	return e.coll == f.coll && f.mayHave(e) && !(e.dead && e.changed <= f.removed)
+}
+
 // inherit takes over from a cursor in the same collection, under another spelling,
 // that ended: what the client was sent by it, and what was not compared yet.
 func (f *cursor) inherit(o *cursor) {

@@ -239,9 +239,9 @@ func (t *table) die(e *entry) {
 }
 
 // drops reports whether the client has dropped what expired by itself, and notes
-// it: it can do ttl and was sent all there was to know.
+// it: it can do ttl, was sent all there was to know, and waits for no answer.
 func (n *nameSub) drops() bool {
-	if !n.watch.client.form.TTL || !n.holds || n.dirty {
+	if !n.watch.client.form.TTL || !n.holds || n.dirty || n.lacks {
 		return false
 	}
 	n.holds, n.last = false, nil

@@ -128,7 +128,7 @@ func (w *watch) subscribeName(n Name) {
 		t := w.client.store.table(w.typeURL, byName)
 		e := t.entry(n.Key, n.Spelling)
 		w.observe(e.state != unknown && e.state != relayed)
-		sub = &nameSub{watch: w, entry: e, pos: len(e.subs), spelling: intern(n.Spelling, e.key)}
+		sub = &nameSub{watch: w, entry: e, pos: len(e.subs), spelling: intern(n.Spelling, e.key), holds: w.mayHave(e)}
 		e.own().subs = append(e.subs, sub)
 		t.watchers++
 		if w.client.form.State {
@@ -168,6 +168,29 @@ func (w *watch) named(key string) bool {
 		return true
 	}
 	return len(w.respelledNames[key]) > 0
+}
+
+// mayHave reports whether the client may hold a resource because of a glob. A name that
+// begins takes that over, since the glob may end before anything is sent. Then nothing
+// else can tell of a removal, or knows that it is one (ADS-1, GLOB-5). Of a glob's
+// spellings the oldest stands for all but the canonical one: a client may have many.
+func (w *watch) mayHave(e *entry) bool {
+	if len(w.globs) == 0 {
+		return false
+	}
+	key := keyer.GlobOf(e.key)
+	g, respelled := w.globs[key], w.respelledGlobs[key]
+	return (g != nil && g.gave(e)) || (len(respelled) > 0 && respelled[0].gave(e))
+}
+
+// passOn has another spelling of a name know what the one that ended held: as long as
+// there are some, one of them knows.
+func (w *watch) passOn(key string) {
+	if sub := w.names[key]; sub != nil {
+		sub.holds = true
+	} else if subs := w.respelledNames[key]; len(subs) > 0 {
+		subs[0].holds = true
+	}
 }
 
 // sameBare reports whether resources that differ in their spelling may be the same
@@ -210,6 +233,9 @@ func (w *watch) unsubscribe(n Name) bool {
 	}
 	w.held = without(w.held, n.Key)
 	if w.named(n.Key) {
+		if holds {
+			w.passOn(n.Key)
+		}
 		return true
 	}
 	if g := w.globFor(n.Key); g != nil {

@@ -1,0 +1,112 @@
+package cache
+
+import (
+	"testing"
+	"time"
+)
+
+// A client that swaps one subscription for another in one request, or in several
+// before it is sent anything, goes on holding what it has: whatever serves the
+// resource from then on must know that, or nobody tells the client that it is gone.
+func TestSwap(t *testing.T) {
+	// client: g/*            server: g/1, not kept
+	// client: +g/1 -g/*      (the content is asked for again)
+	// client: +g/* -g/1      (in a cursor that begins anew)
+	// g/1 expires before the client is sent anything.
+	t.Run("GLOB-5 TTL-5 a glob for a name and back: what was not kept expires", func(t *testing.T) {
+		b := newBed(t, Limits{})
+		c := b.join()
+		c.sub(cds, globG)
+		b.connect(0)
+		b.once(cds, nameG1+"@1~1h")
+		b.settle()
+		b.expect(c.collect(), "CDS +"+nameG1+"@1")
+		c.c.Update(Change{TypeURL: cds, Subscribe: names([]string{nameG1}), Unsubscribe: names([]string{globG})})
+		c.c.Update(Change{TypeURL: cds, Subscribe: names([]string{globG}), Unsubscribe: names([]string{nameG1})})
+		b.store.Settle(time.Now().Add(2 * time.Hour))
+		b.expect(c.collect(), "CDS -"+globG+" -"+nameG1)
+	})
+	t.Run("GLOB-5 the same with what is kept", func(t *testing.T) {
+		b := newBed(t, Limits{})
+		c := b.join()
+		c.sub(cds, globG)
+		b.connect(0)
+		b.says(cds, "+"+nameG1+"@1", "+"+nameG2+"@1")
+		b.settle()
+		b.expect(c.collect(), "CDS +"+nameG1+"@1 +"+nameG2+"@1")
+		c.c.Update(Change{TypeURL: cds, Subscribe: names([]string{nameG1}), Unsubscribe: names([]string{globG})})
+		c.c.Update(Change{TypeURL: cds, Subscribe: names([]string{globG}), Unsubscribe: names([]string{nameG1})})
+		b.says(cds, "-"+nameG1)
+		b.expect(c.collect(), "CDS +"+nameG2+"@1 -"+nameG1)
+	})
+	t.Run("GLOB-5 NAME-3 a name for another spelling of it, and that for the glob", func(t *testing.T) {
+		b := newBed(t, Limits{})
+		c := b.join()
+		c.sub(cds, nameQ)
+		b.connect(0)
+		b.says(cds, "+"+nameQ+"@1")
+		b.expect(c.collect(), "CDS +"+nameQ+"@1")
+		c.c.Update(Change{TypeURL: cds, Subscribe: names([]string{nameQ2}), Unsubscribe: names([]string{nameQ})})
+		c.c.Update(Change{TypeURL: cds, Subscribe: names([]string{globQ}), Unsubscribe: names([]string{nameQ2})})
+		b.demand(0)
+		b.says(cds, "-"+nameQ)
+		b.settle()
+		b.expect(c.collect(), "CDS -"+globQ+" -"+nameQ)
+	})
+	t.Run("GLOB-5 RES-11 what it said that it holds of the glob", func(t *testing.T) {
+		b := newBed(t, Limits{})
+		c := b.join()
+		c.resume(cds, []string{nameG1 + "@1"}, globG)
+		b.connect(0)
+		c.c.Update(Change{TypeURL: cds, Subscribe: names([]string{nameG1}), Unsubscribe: names([]string{globG})})
+		c.c.Update(Change{TypeURL: cds, Subscribe: names([]string{globG}), Unsubscribe: names([]string{nameG1})})
+		b.says(cds, "+"+nameG2+"@1")
+		b.settle()
+		b.expect(c.collect(), "CDS +"+nameG2+"@1 -"+nameG1)
+	})
+	// A removal of clusters waits for later types (ADS-1); word that there is no
+	// such resource does not (RES-6). Which it is depends on what the client holds.
+	t.Run("ADS-1 GLOB-5 the removal of what a glob brought waits, under the name too", func(t *testing.T) {
+		b := newBed(t, Limits{})
+		c := b.join()
+		c.sub(cds, globG)
+		c.sub(eds, "e")
+		b.connect(0)
+		b.says(cds, "+"+nameG1+"@1")
+		b.says(eds, "+e@1")
+		b.expect(c.collect(), "CDS +"+nameG1+"@1", "EDS +e@1")
+		c.c.Update(Change{TypeURL: cds, Subscribe: names([]string{nameG1}), Unsubscribe: names([]string{globG})})
+		b.says(eds, "+e@2")
+		b.says(cds, "-"+nameG1)
+		b.expect(c.collect(), "EDS +e@2", "CDS! -"+nameG1)
+	})
+	t.Run("RES-6 GLOB-5 what the glob has told to be gone is no removal any more", func(t *testing.T) {
+		b := newBed(t, Limits{})
+		c, keeper := b.join(), b.join()
+		c.sub(cds, globG)
+		keeper.sub(cds, globG)
+		c.sub(eds, "e")
+		b.connect(0)
+		b.says(cds, "+"+nameG1+"@1", "+"+nameG2+"@1")
+		b.says(eds, "+e@1")
+		c.collect()
+		b.says(cds, "-"+nameG1)
+		b.expect(c.collect(), "CDS -"+nameG1)
+		c.sub(cds, nameG1)
+		b.says(eds, "+e@2")
+		b.expect(c.collect(), "CDS -"+nameG1, "EDS +e@2")
+	})
+	t.Run("TTL-2 RES-6 a name asked for again is answered, though its client can do ttl", func(t *testing.T) {
+		b := newBed(t, Limits{})
+		c := b.joinAs(Form{TTL: true})
+		c.sub(cds, "a")
+		b.connect(0)
+		b.once(cds, "a@1~1h")
+		if got := c.collect(); len(got) != 1 {
+			t.Fatalf("told %v", got)
+		}
+		c.sub(cds, "a")
+		b.store.Settle(time.Now().Add(2 * time.Hour))
+		b.expect(c.collect(), "CDS -a")
+	})
+}
