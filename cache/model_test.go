@@ -34,7 +34,7 @@ type content struct {
 // modelServer is a control plane of one type: a map, and per upstream stream what
 // is subscribed and a queue of responses on their way.
 type modelServer struct {
-	t       *rapid.T
+	t       rapid.TB
 	store   *Store
 	exists  map[string]content
 	streams [2]*modelStream
@@ -43,6 +43,8 @@ type modelServer struct {
 	resend  bool // the versions do not fit into a request (RES-14)
 	now     time.Time
 	source  modelSource
+	starred map[string]bool // xdstp names that "*" means
+	clients []*modelClient
 }
 
 type modelStream struct {
@@ -144,6 +146,7 @@ func (m *modelServer) subscribe(stream int, sub wire.Subscription, versions map[
 			m.t.Fatalf("unsubscribed %q, which is not subscribed on stream %d: %v", name, stream, st.subs)
 		}
 		delete(st.subs, keyOf(name))
+		m.keepsNamed(st, keyOf(name))
 		st.parting = len(st.queue) + len(st.states)
 	}
 	fresh := map[string]bool{}
@@ -192,6 +195,18 @@ func (m *modelServer) subscribe(stream int, sub wire.Subscription, versions map[
 	}
 	if fresh[Wildcard] || len(resp.Resources)+len(resp.Removed) > 0 {
 		st.queue = append(st.queue, resp)
+	}
+}
+
+// keepsNamed holds the relay to GLOB-6: when a glob is let go, what clients name of it
+// is subscribed to by itself.
+func (m *modelServer) keepsNamed(st *modelStream, glob string) {
+	for _, c := range m.clients {
+		for name := range c.keys() {
+			if keyer.IsGlob(glob) && keyer.GlobOf(name) == glob && st.subs[name] == "" {
+				m.t.Fatalf("GLOB-6: %q is let go before %q is subscribed to: %v", glob, name, st.subs)
+			}
+		}
 	}
 }
 
@@ -324,6 +339,37 @@ type modelClient struct {
 	once   map[string]bool // likewise, also those that ended: they are answered too (SUB-8)
 	holds  map[string]string
 	clocks map[string]time.Time // when it drops what it holds, if it can do ttl (TTL-2)
+	told   []string             // what it was sent last: +name@version, -name, and a list's bar
+}
+
+// newClient joins a client of the model.
+func (m *modelServer) newClient(form Form, full bool) *modelClient {
+	c := &modelClient{
+		server: m, form: form, full: form.State && full,
+		bell: make(chan struct{}, 1), subs: map[string]bool{}, once: map[string]bool{},
+		holds: map[string]string{}, clocks: map[string]time.Time{},
+	}
+	c.client = m.store.Join(c.bell, form)
+	m.clients = append(m.clients, c)
+	return c
+}
+
+// leave ends a client.
+func (c *modelClient) leave() {
+	c.client.Leave()
+	c.server.clients = slices.DeleteFunc(c.server.clients, func(o *modelClient) bool { return o == c })
+}
+
+// wants are what the client should hold of what exists: the version of each, as the
+// client is shown it.
+func (c *modelClient) wants(exists func(content) bool) map[string]string {
+	want := map[string]string{}
+	for n, x := range c.server.exists {
+		if covered(c.keys(), n, x) && exists(x) {
+			want[n] = c.version(n, x)
+		}
+	}
+	return want
 }
 
 // drop drops what has outlived its ttl.
@@ -337,7 +383,7 @@ func (c *modelClient) drop() {
 }
 
 // take applies a resource.
-func (c *modelClient) take(t *rapid.T, r *discovery.Resource) {
+func (c *modelClient) take(t rapid.TB, r *discovery.Resource) {
 	key, ttl := keyOf(r.Name), r.Ttl.AsDuration()
 	switch {
 	case r.Ttl != nil && (!c.client.form.TTL || ttl <= 0 || ttl > longTTL):
@@ -362,13 +408,12 @@ func (c *modelClient) keys() map[string]bool {
 }
 
 func (c *modelClient) covers(key string) bool {
-	// The model's "*" has no xdstp names.
-	return covered(c.keys(), key, content{inStar: !keyer.IsXDSTP(key)})
+	return covered(c.keys(), key, content{inStar: !keyer.IsXDSTP(key) || c.server.starred[key]})
 }
 
 // asked reports whether a name is spelled as the client asked for it (NAME-4).
 func (c *modelClient) asked(name string) bool {
-	if !keyer.IsXDSTP(name) || c.subs[name] {
+	if !keyer.IsXDSTP(name) || c.subs[name] || (c.subs[Wildcard] && c.server.starred[keyOf(name)]) {
 		return true
 	}
 	for s := range c.subs {
@@ -410,8 +455,9 @@ func (c *modelClient) update(sub, unsub []string, warm map[string]string) {
 }
 
 // collect applies what the relay sends, in small parts, and holds it to RES-4.
-func (c *modelClient) collect(t *rapid.T, size int) {
+func (c *modelClient) collect(t rapid.TB, size int) {
 	c.drop()
+	c.told = nil
 	for {
 		batches, more, err := c.client.Collect(func(string) bool { return false }, size, 2)
 		if err != nil {
@@ -436,6 +482,7 @@ func (c *modelClient) collect(t *rapid.T, size int) {
 					t.Fatalf("sent %q without being asked, subscribed: %v", r.Name, c.subs)
 				}
 				c.take(t, r)
+				c.told = append(c.told, "+"+r.Name+"@"+r.Version)
 			}
 			for _, n := range resp.RemovedResources {
 				if seen[n] {
@@ -447,6 +494,7 @@ func (c *modelClient) collect(t *rapid.T, size int) {
 				}
 				delete(c.holds, keyOf(n))
 				delete(c.clocks, keyOf(n))
+				c.told = append(c.told, "-"+n)
 			}
 		}
 		if !more && len(batches) == 0 {
@@ -456,7 +504,7 @@ func (c *modelClient) collect(t *rapid.T, size int) {
 }
 
 // takeState applies a response of the state-of-the-world form.
-func (c *modelClient) takeState(t *rapid.T, b *Batch) {
+func (c *modelClient) takeState(t rapid.TB, b *Batch) {
 	var resp discovery.DiscoveryResponse
 	if err := proto.Unmarshal(b.Body.Finish(b.TypeURL, b.SystemVersion, "n").Bytes(), &resp); err != nil {
 		t.Fatal(err)
@@ -466,6 +514,7 @@ func (c *modelClient) takeState(t *rapid.T, b *Batch) {
 		return
 	}
 	c.shows, c.sent = "", resp.VersionInfo
+	c.told = append(c.told, "|")
 	if c.full {
 		clear(c.holds)
 		clear(c.clocks)
@@ -484,6 +533,7 @@ func (c *modelClient) takeState(t *rapid.T, b *Batch) {
 			t.Fatalf("RES-2: %q without content", name)
 		}
 		c.holds[keyOf(name)] = version
+		c.told = append(c.told, "+"+name+"@"+version)
 		delete(c.clocks, keyOf(name))
 		if ttl > 0 {
 			c.clocks[keyOf(name)] = c.server.now.Add(ttl)
@@ -493,7 +543,7 @@ func (c *modelClient) takeState(t *rapid.T, b *Batch) {
 
 // takeHeartbeats applies a response of nothing but heartbeats: the names must be
 // held, under the versions that they were sent with (TTL-3).
-func (c *modelClient) takeHeartbeats(t *rapid.T, resp *discovery.DiscoveryResponse) {
+func (c *modelClient) takeHeartbeats(t rapid.TB, resp *discovery.DiscoveryResponse) {
 	seen := map[string]bool{}
 	for _, x := range resp.Resources {
 		var r discovery.Resource
@@ -509,7 +559,7 @@ func (c *modelClient) takeHeartbeats(t *rapid.T, resp *discovery.DiscoveryRespon
 }
 
 // read gives the name, the version and the ttl of a resource.
-func (c *modelClient) read(t *rapid.T, x *anypb.Any) (name, version string, ttl time.Duration) {
+func (c *modelClient) read(t rapid.TB, x *anypb.Any) (name, version string, ttl time.Duration) {
 	t.Helper()
 	if c.form.Wrapped {
 		var r discovery.Resource
@@ -577,21 +627,14 @@ func testModel(t *testing.T, source modelSource) {
 		store := cache.Open(source.source(full))
 		server := &modelServer{t: t, store: store, exists: map[string]content{}, resend: rapid.Bool().Draw(t, "resend"), now: time.Now(), source: source}
 		cache.now = func() time.Time { return server.now }
-		var clients []*modelClient
 		join := func(form Form, old *modelClient) *modelClient {
-			c := &modelClient{
-				server: server, form: form, full: form.State && full,
-				bell: make(chan struct{}, 1), subs: map[string]bool{}, once: map[string]bool{},
-				holds: map[string]string{}, clocks: map[string]time.Time{},
-			}
-			c.client = store.Join(c.bell, form)
+			c := server.newClient(form, full)
 			if old != nil {
 				old.drop()
 				maps.Copy(c.holds, old.holds)
 				maps.Copy(c.clocks, old.clocks)
 				c.shows = old.sent
 			}
-			clients = append(clients, c)
 			return c
 		}
 		check := func(step string) {
@@ -605,10 +648,10 @@ func testModel(t *testing.T, source modelSource) {
 			}).Draw(t, "form")
 		}
 		client := func() *modelClient {
-			if len(clients) == 0 {
+			if len(server.clients) == 0 {
 				return join(form(), nil)
 			}
-			return clients[rapid.IntRange(0, len(clients)-1).Draw(t, "client")]
+			return server.clients[rapid.IntRange(0, len(server.clients)-1).Draw(t, "client")]
 		}
 		some := func(from []string, label string) []string {
 			return rapid.SliceOfNDistinct(rapid.SampledFrom(from), 0, 3, rapid.ID[string]).Draw(t, label)
@@ -659,19 +702,12 @@ func testModel(t *testing.T, source modelSource) {
 			},
 			"reconnect": func(*rapid.T) {
 				c := client()
-				i := slices.Index(clients, c)
-				clients = slices.Delete(clients, i, i+1)
-				c.client.Leave()
+				c.leave()
 				n := join(c.form, c)
 				n.update(slices.Sorted(maps.Keys(c.subs)), nil, n.holds)
 				n.sent = n.shows // for the same subscriptions
 			},
-			"leave": func(*rapid.T) {
-				c := client()
-				c.client.Leave()
-				i := slices.Index(clients, c)
-				clients = slices.Delete(clients, i, i+1)
-			},
+			"leave":   func(*rapid.T) { client().leave() },
 			"collect": func(t *rapid.T) { client().collect(t, rapid.SampledFrom([]int{1, 300, 1 << 20}).Draw(t, "size")) },
 			"quiet": func(t *rapid.T) {
 				server.quiet()
@@ -686,17 +722,12 @@ func testModel(t *testing.T, source modelSource) {
 			"":        func(*rapid.T) { check("a step") },
 		})
 		agree := func(when string, exists func(content) bool) {
-			for i, c := range clients {
+			for i, c := range server.clients {
 				c.collect(t, 1<<20)
 				if c.waitsForGlob() {
 					continue
 				}
-				want := map[string]string{}
-				for n, x := range server.exists {
-					if covered(c.keys(), n, x) && exists(x) {
-						want[n] = c.version(n, x)
-					}
-				}
+				want := c.wants(exists)
 				if c.form.State && !c.full {
 					// Nobody tells it what is gone (RES-3).
 					maps.DeleteFunc(c.holds, func(n string, _ string) bool { _, ok := want[n]; return !ok })
@@ -724,7 +755,7 @@ func testModel(t *testing.T, source modelSource) {
 		server.quiet()
 		agree("the end", func(content) bool { return true })
 		versions := map[string]string{}
-		for _, c := range clients {
+		for _, c := range server.clients {
 			if w := c.client.find(clusterType); c.form.State && w != nil {
 				subs := fmt.Sprint(slices.Sorted(maps.Keys(c.subs)))
 				if v := w.version(sum{}); versions[subs] != "" && versions[subs] != v {
@@ -744,8 +775,8 @@ func testModel(t *testing.T, source modelSource) {
 		agree("TTL-2: without heartbeats", func(c content) bool { return c.ttl == 0 })
 		// SUB-10: the union of the clients' subscriptions, each once, and nothing
 		// that nobody wants once it is evicted.
-		for _, c := range clients {
-			c.client.Leave()
+		for _, c := range slices.Clone(server.clients) {
+			c.leave()
 		}
 		cache.Expire(time.Now().Add(2 * time.Hour))
 		for stream := range 2 {

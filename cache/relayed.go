@@ -87,6 +87,7 @@ func (t *table) relay(e *entry, r *wire.Resource, coll *collection, now time.Tim
 		e.changed = n
 	}
 	t.remain(e, r, what, now)
+	t.tell(e, 1)
 	t.list(e, r)
 	t.resum(e)
 	for _, sub := range e.subs {
@@ -131,8 +132,11 @@ func (f *cursor) pass(e *entry, r *wire.Resource, again, had, timed bool, before
 
 // letGo takes the content off an entry that is about to change.
 func (t *table) letGo(e *entry) {
-	if e.state == relayed && e.member() {
-		e.coll.relayed--
+	if e.state == relayed {
+		t.tell(e, -1)
+		if e.member() {
+			e.coll.relayed--
+		}
 	}
 	if e.res == nil {
 		return
@@ -144,6 +148,14 @@ func (t *table) letGo(e *entry) {
 	}
 	t.remember(e)
 	e.res = nil
+}
+
+// hash is that of the content that was relayed.
+func (l *lifetime) hash() uint64 {
+	if l == nil || l.passed == nil {
+		return 0
+	}
+	return l.passed.what.bytes
 }
 
 // remain notes what was relayed, and its ttl.

@@ -160,6 +160,20 @@ func TestDoNotCacheInLists_TTL5(t *testing.T) {
 			b.expect(able.worlds())
 			b.expect(plain.worlds(), "CDS")
 		}},
+		// The content ran out by what the client was told, and its heartbeat comes after
+		// that: only the content can bring it back.
+		{"TTL-3 a heartbeat that comes too late is a list", func(b *bed, sub, member string) {
+			able := b.joinAs(timedState)
+			able.sub(cds, sub)
+			b.connect(0)
+			b.once(cds, member+"@1~10s")
+			b.expect(able.worlds(), "CDS +"+member+"@1~10s")
+			b.after(9 * time.Second)
+			b.says(cds, "="+member+"@1~10s")
+			b.after(5 * time.Second)
+			b.expect(able.worlds(), "CDS +"+member+"@1~5s")
+			b.expect(able.worlds())
+		}},
 	} {
 		for sub, member := range subscriptions {
 			t.Run("TTL-5 "+s.name+", subscribed as "+strings.ReplaceAll(sub, "/", "|"), func(t *testing.T) {
@@ -311,6 +325,18 @@ func TestApplyStateTTL(t *testing.T) {
 			b.world("2", "+b@v1")
 			b.expect(listed.worlds(), "CDS +b@v1")
 			b.expect(able.collect(), "CDS -a")
+		},
+		// The server's version_info stands for what it said, and the relay holds less.
+		"ACK-5 TTL-5 the version of what ran out is current no more": func(b *bed, _, _ *peer) {
+			r := stateTTL(cds, "1", "+a@v1~10s")
+			r.Resources[0].DoNotCache = true
+			if err := b.applyState(r); err != nil {
+				b.Fatal(err)
+			}
+			b.after(10 * time.Second)
+			warm := b.joinAs(wrappedForm)
+			warm.show(cds, "1", "*")
+			b.expect(warm.worlds(), "CDS")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

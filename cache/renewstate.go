@@ -13,17 +13,23 @@ func (w *watch) tooLate() {
 	}
 	now := w.client.store.cache.now()
 	for _, sub := range w.dirty {
-		if e := sub.entry; !sub.ended && sub.beat && e.state == present && e.life.late(sub.missed, now) {
+		if e := sub.entry; !sub.ended && sub.beat && w.has(e) && e.life.late(sub.missed, now) {
 			sub.beat = false
 		}
 	}
 	for f := range w.cursors() {
 		for l := f.coll.beats.after(f.beats); l != nil; l = l.next {
-			if e := l.entry; e.state == present && f.tells(e) && l.late(l.before > f.beats, now) {
+			if e := l.entry; w.has(e) && f.tells(e) && l.late(l.before > f.beats, now) {
 				w.answer(Name{Spelling: f.spell(e), Key: e.key})
 			}
 		}
 	}
+}
+
+// has reports whether the content of an entry can be sent: it is kept, or lists keep it
+// (TTL-5).
+func (w *watch) has(e *entry) bool {
+	return e.state == present || (w.full && e.listed() != nil)
 }
 
 // heartbeats tells the client of renewed ttls of the contents that it has.

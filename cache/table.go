@@ -178,12 +178,14 @@ func (t *table) forgetUnused(e *entry) {
 	}
 	t.unloosen(e)
 	t.unalias(e)
+	if e.there() {
+		t.tell(e, -1)
+	}
 	t.endLife(e)
 	if e.res != nil {
 		t.account(-1, -e.size())
-		t.tell(e, -1)
-		e.res = nil
 	}
+	e.res, e.state = nil, unknown // its last two users may both come here
 	delete(t.entries, e.key)
 }
 

@@ -110,17 +110,22 @@ type stateVersion struct {
 	sum  uint64 // a hash of what the table holds
 }
 
-// tell has the hash of what the table holds take in e, or leave it out again.
+// tell has the hash of what the table holds take in e, or leave it out again. What was
+// relayed counts: the server's version stands for it too, though it is not kept
+// (TTL-5), and for less once that has run out (ACK-5).
 func (t *table) tell(e *entry, sign int) {
 	if !t.store.source.State {
 		return
 	}
-	var h maphash.Hash
-	h.SetSeed(t.store.cache.seed)
-	_, _ = h.WriteString(e.key) // neither of them ever fails
-	_ = h.WriteByte(0)
-	_, _ = h.Write(e.res.Raw())
-	t.stateVersion.sum += uint64(sign) * h.Sum64()
+	content := e.life.hash()
+	if e.res != nil {
+		content = maphash.Bytes(t.store.cache.seed, e.res.Raw())
+	}
+	member := struct {
+		key     string
+		content uint64
+	}{e.key, content}
+	t.stateVersion.sum += uint64(sign) * maphash.Comparable(t.store.cache.seed, member)
 }
 
 // noteVersion notes what the server calls what the table holds now.
@@ -153,7 +158,7 @@ func (t *table) checkSum(c *checker) {
 	was := t.stateVersion.sum
 	t.stateVersion.sum = 0
 	for _, e := range t.entries {
-		if e.res != nil {
+		if e.there() {
 			t.tell(e, 1)
 		}
 	}
