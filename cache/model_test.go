@@ -599,7 +599,7 @@ var modelNames = []string{
 var modelSubs = append([]string{
 	Wildcard, "xdstp://x/envoy.config.cluster.v3.Cluster/g/*", "xdstp://x/envoy.config.cluster.v3.Cluster/h/*",
 	"xdstp://x/envoy.config.cluster.v3.Cluster/h/*?p=q&r=s", "xdstp://x/envoy.config.cluster.v3.Cluster/h/*?r=s&p=q",
-	"xdstp://x/envoy.config.cluster.v3.Cluster/h/2?r=s&p=q", "xdstp://x/envoy.config.cluster.v3.Cluster/h/2?r=s&p=q#entry=e",
+	"xdstp://x/envoy.config.cluster.v3.Cluster/h/2?r=s&p=q", "xdstp://x/envoy.config.cluster.v3.Cluster/h/2?r=s&p=q#alt=xdstp://y/envoy.config.cluster.v3.Cluster/x",
 	"xdstp://x/envoy.config.cluster.v3.Cluster/g/*#alt=xdstp://y/envoy.config.cluster.v3.Cluster/g/*",
 }, modelNames...)
 

@@ -115,11 +115,11 @@ func TestNamesUpstream(t *testing.T) {
 	t.Run("NAME-8 directives never go upstream, NAME-4 the client sees its own", func(t *testing.T) {
 		b := newBed(t, Limits{})
 		c := b.join()
-		c.sub(cds, nameG1+"#entry=e", globQ+"#alt=xdstp://y/envoy.config.cluster.v3.Cluster/q/*")
+		c.sub(cds, nameG1+"#alt=xdstp://y/envoy.config.cluster.v3.Cluster/x", globQ+"#alt=xdstp://y/envoy.config.cluster.v3.Cluster/q/*")
 		c.sub(cds, "opaque#name")
 		b.expect(b.connect(0), "CDS +opaque#name +"+nameG1+" +"+globQ)
 		b.says(cds, "+"+nameG1+"@1", "+"+nameQ+"@1", "+opaque#name@1")
-		b.expect(c.collect(), "CDS +"+nameG1+"#entry=e@1 +opaque#name@1 +"+nameQ+"@1")
+		b.expect(c.collect(), "CDS +"+nameG1+"#alt=xdstp://y/envoy.config.cluster.v3.Cluster/x@1 +opaque#name@1 +"+nameQ+"@1")
 	})
 	// The server answers in its own spelling; a server that compares to the letter
 	// knows the subscription by the one that it was made with.

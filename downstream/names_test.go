@@ -71,8 +71,8 @@ func TestNames(t *testing.T) {
 		{"NAME-4 NAME-8 directives are the client's", func(h *harness) {
 			h.a.set(clusterType, "1", ofA("x"))
 			c := h.client()
-			c.subscribe(clusterType, ofA("x#entry=e"))
-			c.wants("Cluster +" + ofA("x#entry=e") + "=1")
+			c.subscribe(clusterType, ofA("x#alt=xdstp://b/envoy.config.cluster.v3.Cluster/x"))
+			c.wants("Cluster +" + ofA("x#alt=xdstp://b/envoy.config.cluster.v3.Cluster/x") + "=1")
 		}},
 		{"RES-4 NAME-4 two spellings of one name are two names to the client", func(h *harness) {
 			h.a.set(clusterType, "1", ofA("x?p=1&q=2"))

@@ -22,6 +22,8 @@ const (
 	keyChars   = queryChars &^ (1<<'=' | 1<<'&')
 	valueChars = queryChars &^ (1 << '&')
 	entryName  = unreserved | 1<<'/' | 1<<':'
+	// directives leaves out what ends a directive.
+	directives = queryChars &^ (1 << ',')
 
 	lowHalf = 1<<64 - 1
 )
@@ -41,6 +43,7 @@ func pathChars() charset         { return charset{(pchar | 1<<'/') & lowHalf, (p
 func contextKeyChars() charset   { return charset{keyChars & lowHalf, keyChars >> 64} }
 func contextValueChars() charset { return charset{valueChars & lowHalf, valueChars >> 64} }
 func entryChars() charset        { return charset{entryName & lowHalf, entryName >> 64} }
+func directiveChars() charset    { return charset{directives & lowHalf, directives >> 64} }
 func unreservedChars() charset   { return charset{unreserved & lowHalf, unreserved >> 64} }
 func firstKeyChars() charset     { return charset{alphanumeric & lowHalf, alphanumeric >> 64} }
 
@@ -103,9 +106,7 @@ func rewrite(part string, done int, allowed charset) string {
 				continue
 			}
 		}
-		b.WriteByte('%')
-		b.WriteByte(hexDigits[c>>4])
-		b.WriteByte(hexDigits[c&15])
+		writeEscape(&b, c)
 	}
 	return b.String()
 }

@@ -6,9 +6,14 @@
 //
 //   - xdstp names (NAME-1 to NAME-8): [Parse] to RFC 3986, the canonical form,
 //     the directives of the fragment, and the check against a request's type;
-//   - keys: [Key] is the identity of any resource name inside its table;
-//   - globs (GLOB-1, GLOB-3): [GlobOf], [IsGlob], and [Respell], which gives a
-//     member the spelling in which a client asked for its glob (NAME-4);
+//   - locators: [Locator] spells the structured form that directories and
+//     redirects have (LIST-2, LOC-1), [Name.Alternatives] are the places of one
+//     resource (LOC-5);
+//   - keys: [Key] is the identity of any resource name inside its table, and
+//     [ResolvedKey] where names with directives are resolved;
+//   - globs (GLOB-1, GLOB-3): [GlobOf], [IsGlob], [MemberOf], and [Respell],
+//     which gives a member the spelling in which a client asked for its glob
+//     (NAME-4);
 //   - aggregation (AGG-1 to AGG-3): [Aggregation.Decide] maps a client's node
 //     and TLS identity to a scope, and [UpstreamNode] builds the node that a
 //     management server is shown for it.

@@ -64,3 +64,22 @@ func unescape(s string) string {
 	}
 	return b.String()
 }
+
+// escape writes s with everything percent-encoded that is not allowed. A "%" is
+// a character like any other here, to be allowed or not.
+func escape(b *strings.Builder, s string, allowed charset) {
+	for i := range len(s) {
+		if allowed.has(s[i]) {
+			b.WriteByte(s[i])
+		} else {
+			writeEscape(b, s[i])
+		}
+	}
+}
+
+// writeEscape writes the percent-encoding of a byte.
+func writeEscape(b *strings.Builder, c byte) {
+	b.WriteByte('%')
+	b.WriteByte(hexDigits[c>>4])
+	b.WriteByte(hexDigits[c&15])
+}

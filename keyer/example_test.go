@@ -3,13 +3,14 @@ package keyer_test
 import (
 	"fmt"
 
+	xdscorev3 "github.com/cncf/xds/go/xds/core/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 func ExampleParse() {
-	n, err := keyer.Parse("xdstp://some.control.plane/envoy.config.route.v3.RouteConfiguration/foo/bar?shard_id=1234&direction=inbound#entry=baz")
+	n, err := keyer.Parse("xdstp://some.control.plane/envoy.config.route.v3.RouteConfigurationCollection/foo/bar?shard_id=1234&direction=inbound#entry=baz")
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -24,12 +25,12 @@ func ExampleParse() {
 	fmt.Println(n.Canonical())
 	// Output:
 	// some.control.plane
-	// envoy.config.route.v3.RouteConfiguration
+	// envoy.config.route.v3.RouteConfigurationCollection
 	// foo/bar
 	// direction is inbound
 	// shard_id is 1234
 	// baz
-	// xdstp://some.control.plane/envoy.config.route.v3.RouteConfiguration/foo/bar?direction=inbound&shard_id=1234
+	// xdstp://some.control.plane/envoy.config.route.v3.RouteConfigurationCollection/foo/bar?direction=inbound&shard_id=1234
 }
 
 func ExampleParse_refused() {
@@ -40,7 +41,7 @@ func ExampleParse_refused() {
 }
 
 func ExampleKey() {
-	for _, name := range []string{"some-cluster", "xdstp://a/T/%7Efoo?y=1&x=2", "xdstp://a/T/~foo?x=2&y=1#entry=e"} {
+	for _, name := range []string{"some-cluster", "xdstp://a/T/%7Efoo?y=1&x=2", "xdstp://a/T/~foo?x=2&y=1#alt=xdstp://b/T/x"} {
 		key, err := keyer.Key(name)
 		fmt.Println(key, err)
 	}
@@ -56,6 +57,46 @@ func ExampleGlobOf() {
 	// Output:
 	// xdstp://a/T/dir/*?x=2
 	// xdstp://a/T/*
+}
+
+func ExampleName_Alternatives() {
+	n, err := keyer.Parse("xdstp://cloud/T/foo#alt=xdstp://onprem/T/bar%23alt=xdstp://last/T/baz")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for alternative := range n.Alternatives() {
+		fmt.Println(alternative.Resolved())
+	}
+	// Output:
+	// xdstp://cloud/T/foo
+	// xdstp://onprem/T/bar
+	// xdstp://last/T/baz
+}
+
+func ExampleMemberOf() {
+	const glob = "xdstp://a/T/dir/*#alt=xdstp://b/T/other/*"
+	member := keyer.MemberOf(glob, "xdstp://b/T/other/foo")
+	fmt.Println(member)
+	fmt.Println(keyer.GlobOf(member))
+	fmt.Println(keyer.Respell(glob, member))
+	// Output:
+	// xdstp://a/T/dir/foo#alt=xdstp://b/T/other/*
+	// xdstp://a/T/dir/*#alt=xdstp://b/T/other/*
+	// xdstp://a/T/dir/foo
+}
+
+func ExampleLocator() {
+	fmt.Println(keyer.Locator(&xdscorev3.ResourceLocator{
+		Authority:    "some-authority",
+		ResourceType: "envoy.config.listener.v3.Listener",
+		Id:           "my listeners/*",
+		ContextParamSpecifier: &xdscorev3.ResourceLocator_ExactContext{
+			ExactContext: &xdscorev3.ContextParams{Params: map[string]string{"node_type": "ingress"}},
+		},
+	}))
+	// Output:
+	// xdstp://some-authority/envoy.config.listener.v3.Listener/my%20listeners/*?node_type=ingress <nil>
 }
 
 func ExampleRespell() {

@@ -15,7 +15,8 @@ func FuzzName(f *testing.F) {
 		"", "*", "opaque", "xdstp:", "xdstp:///T/x", "XDSTP://A/T/%7e%2f%2A?b=1&a=%3D&c",
 		"xdstp://some.control.plane/envoy.config.route.v3.RouteConfiguration/foo/bar?shard_id=1234&direction=inbound",
 		"xdstp://some-authority/envoy.config.listener.v3.Listener/foo/*?some=thing",
-		"xdstp://a/T//?xds.resource.vip=96.54.3.1#entry=foo,alt=xdstp://b/T/x?k=v%2Cw%23entry=e",
+		"xdstp://a/TCollection//?xds.resource.vip=96.54.3.1#entry=foo,alt=xdstp://b/TCollection/x?k=v%2Cw%23entry=e",
+		"xdstp://a/T/d/*#alt=xdstp://b/T/*?k=v%23alt=xdstp://%5b::1]/T/%252c/*",
 		"xdstp://[::1]:80/T/é \"?k=%zz",
 	} {
 		f.Add(name)
@@ -59,6 +60,8 @@ func FuzzName(f *testing.F) {
 				t.Fatalf("LOC-5: alternative of %q: %v", name, err)
 			}
 		}
+		checkResolvedHolds(t, n)
+		checkLocatorHolds(t, n)
 		if configured, err := keyer.ParseConfigured(name); err == nil && configured != n {
 			t.Fatalf("NAME-7: ParseConfigured(%q) = %+v, Parse: %+v", name, configured, n)
 		}
@@ -69,7 +72,7 @@ func FuzzName(f *testing.F) {
 // means the same (NAME-4).
 func FuzzRespell(f *testing.F) {
 	f.Add("xdstp://a/T/d/*?y=1&x=2", "foo")
-	f.Add("XDSTP:///T/*?#entry=e", "%2A")
+	f.Add("XDSTP:///T/*?#alt=xdstp://b/T/d/*?k=/%2523", "%2A")
 	f.Add("xdstp://a/%54//*?k=/*", "")
 	f.Add("*", "*")
 	f.Fuzz(func(t *testing.T, glob, segment string) {
@@ -88,18 +91,87 @@ func FuzzRespell(f *testing.F) {
 		if got := keyer.GlobOf(member); got != globKey {
 			t.Fatalf("GLOB-1: GlobOf(%q) = %q, want %q", member, got, globKey)
 		}
+		n, err := keyer.Parse(glob)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkMember(t, glob, n.Resolved(), member)
 		if got, err := keyer.Key(keyer.Respell(glob, member)); err != nil || got != member {
 			t.Fatalf("NAME-4: Respell(%q, %q) has the key %q, %v", glob, member, got, err)
 		}
 	})
 }
 
-// checkKeyHolds checks what must be true of the key of any xdstp name.
-func checkKeyHolds(t interface {
+// tester is what *testing.T and *rapid.T have in common.
+type tester interface {
 	Helper()
 	Fatalf(string, ...any)
-}, key string,
-) {
+}
+
+// checkResolvedHolds checks what must be true of the resolved form of any name
+// (LOC-5).
+func checkResolvedHolds(t tester, n keyer.Name) {
+	t.Helper()
+	resolved := n.Resolved()
+	again, err := keyer.Parse(resolved)
+	if err != nil || again != n || again.Resolved() != resolved {
+		t.Fatalf("LOC-5: %q parsed is %+v, %v, want %+v", resolved, again, err, n)
+	}
+	if key, err := keyer.ResolvedKey(resolved); err != nil || key != resolved {
+		t.Fatalf("LOC-5: ResolvedKey(%q) = %q, %v, want it unchanged", resolved, key, err)
+	}
+	if key, err := keyer.Key(resolved); err != nil || key != n.Canonical() {
+		t.Fatalf("NAME-8: Key(%q) = %q, %v, want %q", resolved, key, err, n.Canonical())
+	}
+	if keyer.IsGlob(resolved) != n.IsGlob() {
+		t.Fatalf("GLOB-1: IsGlob(%q) = %v", resolved, keyer.IsGlob(resolved))
+	}
+	// Nothing but the name of a single resource without directives is in a glob.
+	if glob := keyer.GlobOf(resolved); (glob != "") != n.IsURN() {
+		t.Fatalf("GLOB-1: GlobOf(%q) = %q", resolved, glob)
+	}
+	for alternative := range n.Alternatives() {
+		if alternative.Alt() != "" || alternative.IsGlob() != n.IsGlob() || alternative.ResourceType() != n.ResourceType() {
+			t.Fatalf("LOC-5: %q cannot stand for %q", alternative.Resolved(), resolved)
+		}
+	}
+	if n.IsGlob() {
+		dir, rest := n.Canonical(), ""
+		if i := strings.IndexByte(dir, '?'); i >= 0 {
+			dir, rest = dir[:i], dir[i:]
+		}
+		checkMember(t, resolved, resolved, strings.TrimSuffix(dir, "*")+"x%23"+rest)
+	}
+}
+
+// query gives the query of a name in its canonical form.
+func query(n keyer.Name) string {
+	_, query, _ := strings.Cut(n.Canonical(), "?")
+	return query
+}
+
+// checkMember checks what must be true of the member of a glob that has the key
+// urn without the glob's directives (GLOB-1, LOC-5).
+func checkMember(t tester, spelling, glob, urn string) {
+	t.Helper()
+	member := keyer.MemberOf(glob, urn)
+	if got := keyer.GlobOf(member); got != glob {
+		t.Fatalf("GLOB-1: GlobOf(%q) = %q, want %q", member, got, glob)
+	}
+	if keyer.IsGlob(member) {
+		t.Fatalf("GLOB-1: IsGlob(%q)", member)
+	}
+	if got, err := keyer.ResolvedKey(member); err != nil || got != member {
+		t.Fatalf("LOC-5: ResolvedKey(%q) = %q, %v, want it unchanged", member, got, err)
+	}
+	respelled := keyer.Respell(spelling, member)
+	if got, err := keyer.Key(respelled); err != nil || got != urn || strings.Contains(respelled, "#") {
+		t.Fatalf("NAME-4: Respell(%q, %q) = %q with the key %q, %v", spelling, member, respelled, got, err)
+	}
+}
+
+// checkKeyHolds checks what must be true of the key of any xdstp name.
+func checkKeyHolds(t tester, key string) {
 	t.Helper()
 	n, err := keyer.Parse(key)
 	if err != nil || n.Canonical() != key {

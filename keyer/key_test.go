@@ -29,7 +29,7 @@ func TestKey(t *testing.T) {
 		{"NAME-1 encoded where needed", "xdstp://é/T\"/a b[1]?k{=\x00", "xdstp://%C3%A9/T%22/a%20b%5B1%5D?k%7B=%00"},
 		{"NAME-1 encoded once only", "xdstp://a/T/%2541", "xdstp://a/T/%2541"},
 		{"NAME-1 capital and small escapes mixed", "xdstp://a/T/%2F%2f%2F", "xdstp://a/T/%2F%2F%2F"},
-		{"NAME-8 directives dropped", "xdstp://a/T/x?j=1#entry=e", "xdstp://a/T/x?j=1"},
+		{"NAME-8 directives dropped", "xdstp://a/TCollection/x?j=1#entry=e", "xdstp://a/TCollection/x?j=1"},
 		{"NAME-8 directives dropped from a glob", "xdstp://a/T/*#alt=xdstp://b/T/*", "xdstp://a/T/*"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -101,7 +101,12 @@ const (
 	canonicalURN  = "xdstp://some.control.plane/envoy.config.endpoint.v3.ClusterLoadAssignment/some/longer/path/foo-%2F?direction=inbound&shard_id=1234"
 	unsortedURN   = "xdstp://some.control.plane/envoy.config.endpoint.v3.ClusterLoadAssignment/some/longer/path/foo-%2F?shard_id=1234&direction=inbound"
 	canonicalGlob = "xdstp://some.control.plane/envoy.config.endpoint.v3.ClusterLoadAssignment/some/longer/path/*?direction=inbound&shard_id=1234"
-	unsortedGlob  = "xdstp://some.control.plane/envoy.config.endpoint.v3.ClusterLoadAssignment/some/longer/path/*?shard_id=1234&direction=inbound"
+	globAlt       = "#alt=xdstp://b/envoy.config.endpoint.v3.ClusterLoadAssignment/e/*?k=v%23alt=xdstp://c/envoy.config.endpoint.v3.ClusterLoadAssignment/*"
+	resolvedURN   = canonicalURN + "#alt=xdstp://b/envoy.config.endpoint.v3.ClusterLoadAssignment/x"
+	resolvedGlob  = canonicalGlob + globAlt
+	// resolvedMember is what canonicalURN is as a member of resolvedGlob.
+	resolvedMember = canonicalURN + globAlt
+	unsortedGlob   = "xdstp://some.control.plane/envoy.config.endpoint.v3.ClusterLoadAssignment/some/longer/path/*?shard_id=1234&direction=inbound"
 )
 
 func TestAllocations(t *testing.T) {
@@ -112,12 +117,19 @@ func TestAllocations(t *testing.T) {
 	}{
 		{"NAME-2 Key of an opaque name", 0, func() { _, _ = keyer.Key(opaqueName) }},
 		{"NAME-3 Key of a canonical name", 0, func() { _, _ = keyer.Key(canonicalURN) }},
-		{"NAME-8 Key of a canonical name with directives", 0, func() { _, _ = keyer.Key(canonicalURN + "#alt=xdstp://b/T/x,entry=e") }},
+		{"NAME-8 Key of a canonical name with directives", 0, func() { _, _ = keyer.Key(resolvedURN) }},
+		{"LOC-5 ResolvedKey of a canonical name", 0, func() { _, _ = keyer.ResolvedKey(canonicalURN) }},
+		{"LOC-5 ResolvedKey of a name with directives", 1, func() { _, _ = keyer.ResolvedKey(resolvedURN) }},
 		{"NAME-3 Key of another spelling", 2, func() { _, _ = keyer.Key(unsortedURN) }},
 		{"NAME-1 Parse of a canonical name", 0, func() { _, _ = keyer.Parse(canonicalURN) }},
 		{"GLOB-1 GlobOf an opaque name", 0, func() { keyer.GlobOf(opaqueName) }},
 		{"GLOB-1 GlobOf a member", 1, func() { keyer.GlobOf(canonicalURN) }},
 		{"GLOB-1 IsGlob", 0, func() { keyer.IsGlob(canonicalGlob) }},
+		{"GLOB-1 GlobOf a member of a glob with directives", 1, func() { keyer.GlobOf(resolvedMember) }},
+		{"GLOB-1 GlobOf a single resource with directives", 0, func() { keyer.GlobOf(resolvedURN) }},
+		{"GLOB-1 MemberOf the same glob", 0, func() { keyer.MemberOf(canonicalGlob, canonicalURN) }},
+		{"LOC-5 MemberOf a glob with directives", 1, func() { keyer.MemberOf(resolvedGlob, canonicalURN) }},
+		{"LOC-5 Respell a member of a glob with directives", 0, func() { keyer.Respell(canonicalGlob, resolvedMember) }},
 		{"NAME-4 Respell to the canonical form", 0, func() { keyer.Respell(canonicalGlob, canonicalURN) }},
 		{"NAME-4 Respell to another form", 1, func() { keyer.Respell(unsortedGlob, canonicalURN) }},
 	} {

@@ -166,26 +166,31 @@ func (n Name) Context() iter.Seq2[string, string] {
 	}
 }
 
-// Alt gives the URI of the directive alt, "" without one: where else the
-// resource is to be had when the authority is unreachable (LOC-5). Parse
-// accepts it; it may hold directives of its own.
+// Alt gives the URI of the directive alt in its resolved form, "" without one:
+// where else the resource is to be had when the authority is unreachable
+// (LOC-5). Parse accepts it; it may hold directives of its own.
 func (n Name) Alt() string { return n.alt }
 
 // Entry gives the value of the directive entry, "" without one: the name of an
-// inline entry of a list collection (LIST-4).
+// inline entry of a list collection (LIST-4). The name is then no glob, and its
+// type that of a list collection.
 func (n Name) Entry() string { return n.entry }
 
 // CheckType carries out NAME-5: the type in the name must be the type that the
 // request is for, or its list collection. A request for "T" takes names of the
 // types "T" and "TCollection", a request for "TCollection" those of
-// "TCollection". typeURL is the request's, "type.googleapis.com/T". The error
-// is a [*NameError] that says what was expected.
+// "TCollection". A name with entry= is one of a T, so only a request for "T"
+// takes it (LIST-4). typeURL is the request's, "type.googleapis.com/T". The
+// error is a [*NameError] that says what was expected.
 func CheckType(n Name, typeURL string) error {
 	want := typeURL[strings.LastIndexByte(typeURL, '/')+1:]
+	if n.entry != "" && n.ResourceType() != want {
+		return fail(n.Resolved(), -1, "its entry is a %q, the request is for %q", shorten(n.ResourceType()), shorten(typeURL))
+	}
 	if n.Type == want {
 		return nil
 	}
-	if base, isList := strings.CutSuffix(n.Type, listSuffix); isList && base == want && want != "" {
+	if member, isList := MemberType(n.Type); isList && member == want {
 		return nil
 	}
 	if strings.HasSuffix(want, listSuffix) {

@@ -301,9 +301,19 @@ func TestCheckType(t *testing.T) {
 		{"NAME-5 type URL is longer", "Listener", "type.googleapis.com/" + listener, "its type is"},
 		{"NAME-5 empty type URL", listener, "", "its type is"},
 		{"NAME-5 type called Collection and an empty type URL", "Collection", "", "its type is"},
+		{"NAME-5 LIST-4 entry", listener + "Collection/x#entry=e", "type.googleapis.com/" + listener, ""},
+		{
+			"NAME-5 LIST-4 entry where the collection was asked for", listener + "Collection/x#entry=e", "type.googleapis.com/" + listener + "Collection",
+			`its entry is a "envoy.config.listener.v3.Listener", the request is for "type.googleapis.com/envoy.config.listener.v3.ListenerCollection"`,
+		},
+		{"NAME-5 LIST-4 entry of another type", "SCollection/x#entry=e", "T", `its entry is a "S", the request is for "T"`},
+		{"NAME-5 LOC-5 alternative", listener + "/x#alt=xdstp://b/" + listener + "/y", "type.googleapis.com/" + listener, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			n, err := keyer.Parse("xdstp://a/" + tc.nameType + "/x")
+			if strings.Contains(tc.nameType, "/") {
+				n, err = keyer.Parse("xdstp://a/" + tc.nameType)
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -314,7 +324,7 @@ func TestCheckType(t *testing.T) {
 				}
 				return
 			}
-			wantNameError(t, err, n.Canonical(), -1, tc.want)
+			wantNameError(t, err, n.Resolved(), -1, tc.want)
 		})
 	}
 }

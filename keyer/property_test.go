@@ -1,6 +1,7 @@
 package keyer_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -28,6 +29,7 @@ var (
 	pathUnits  = slices.Concat(plainUnits, []unit{{"="}, {"%3D", "%3d"}, {"&"}, {"%26"}, {"%5B", "%5b", "["}, {"%5D", "%5d", "]"}})
 	keyUnits   = slices.Concat(plainUnits, []unit{{"/"}, {"?"}, {"%3D", "%3d"}, {"%26"}, {"%5B", "%5b", "["}})
 	valueUnits = slices.Concat(keyUnits, []unit{{"="}})
+	entryUnits = []unit{{"a", "%61"}, {"/", "%2F", "%2f"}, {"~"}, {":", "%3A"}, {"."}}
 	startUnits = []unit{{"a", "%61"}, {"Z", "%5A", "%5a"}, {"0", "%30"}}
 )
 
@@ -58,6 +60,8 @@ type modelName struct {
 	authority, typ text
 	segments       []text
 	keys, values   []text
+	alt            *modelName
+	entry          text
 }
 
 func drawName(t *rapid.T) modelName {
@@ -117,15 +121,131 @@ func (m modelName) spelled(t *rapid.T) string {
 	if len(params) > 0 || rapid.Bool().Draw(t, "question mark") {
 		b.WriteString("?" + strings.Join(rapid.Permutation(params).Draw(t, "order"), "&"))
 	}
-	b.WriteString(rapid.SampledFrom([]string{"", "#", "#entry=e", "#entry=e,alt=xdstp://b/T/x"}).Draw(t, "directives"))
+	var directives []string
+	if len(m.entry) > 0 {
+		directives = append(directives, "entry="+m.entry.spelled(t))
+	}
+	if m.alt != nil {
+		needed := rapid.SampledFrom([]string{"%#,", "%#,[]?/&=:", "%#,ab \x00"}).Draw(t, "encoded in the alternative")
+		directives = append(directives, "alt="+encode(m.alt.spelled(t), func(c byte) bool { return strings.IndexByte(needed, c) < 0 }))
+	}
+	if len(directives) > 0 || rapid.Bool().Draw(t, "hash") {
+		b.WriteString("#" + strings.Join(rapid.Permutation(directives).Draw(t, "order of directives"), ","))
+	}
 	return b.String()
+}
+
+// resolved gives the canonical form with directives.
+func (m modelName) resolved() string {
+	var directives []string
+	if m.alt != nil {
+		directives = append(directives, "alt="+encode(m.alt.resolved(), func(c byte) bool {
+			return c < 0x80 && strings.IndexByte("%#,[]", c) < 0 // nothing else of a canonical name needs it
+		}))
+	}
+	if len(m.entry) > 0 {
+		directives = append(directives, "entry="+m.entry.canonical())
+	}
+	if len(directives) == 0 {
+		return m.canonical()
+	}
+	return m.canonical() + "#" + strings.Join(directives, ",")
+}
+
+// encode percent-encodes the bytes of s that keep does not.
+func encode(s string, keep func(byte) bool) string {
+	var b strings.Builder
+	for i := range len(s) {
+		if keep(s[i]) {
+			b.WriteByte(s[i])
+		} else {
+			fmt.Fprintf(&b, "%%%02X", s[i])
+		}
+	}
+	return b.String()
+}
+
+// drawDirectives gives a name what directives it may have: alternatives of the
+// same type, globs for globs, an entry for what is none.
+func drawDirectives(t *rapid.T, m modelName, depth int) modelName {
+	m.typ = slices.Concat(m.typ, text{{"T", "%54"}}) // "p.Collection" is no list collection's type
+	glob := rapid.Bool().Draw(t, "glob")
+	last := len(m.segments) - 1
+	m.segments = slices.Clone(m.segments)
+	if glob {
+		m.segments[last] = text{{"*"}}
+	} else if m.segments[last].canonical() == "*" {
+		m.segments[last] = text{{"%2A", "%2a"}}
+	}
+	member := m.typ
+	if !glob && rapid.Bool().Draw(t, "entry") {
+		m.typ = slices.Concat(m.typ, text{{"Collection"}})
+		m.entry = drawText(t, "entry name", 1, entryUnits)
+	}
+	if depth < 4 && rapid.Bool().Draw(t, "alternative") {
+		alt := drawDirectives(t, drawName(t), depth+1)
+		for alt.isGlob() != glob {
+			alt = drawDirectives(t, drawName(t), depth+1)
+		}
+		alt.setMemberType(member)
+		m.alt = &alt
+	}
+	return m
+}
+
+func (m modelName) isGlob() bool { return m.segments[len(m.segments)-1].canonical() == "*" }
+
+// setMemberType gives a name and its alternatives the type of another name.
+func (m *modelName) setMemberType(typ text) {
+	m.typ = typ
+	if len(m.entry) > 0 {
+		m.typ = slices.Concat(typ, text{{"Collection"}})
+	}
+	if m.alt != nil {
+		m.alt.setMemberType(typ)
+	}
+}
+
+// alternatives gives the chain as far as names go.
+func (m modelName) alternatives() []string {
+	first := m
+	first.alt = nil
+	if m.alt == nil {
+		return []string{first.resolved()}
+	}
+	return append([]string{first.resolved()}, m.alt.alternatives()...)
+}
+
+// NAME-6, LOC-5: whatever the spelling, a name's resolved form is that of its
+// components, directives included, and leads to its alternatives.
+func TestPropertyResolved(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := drawDirectives(t, drawName(t), 0)
+		name, want := m.spelled(t), m.resolved()
+		n, err := keyer.Parse(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n.Resolved() != want || n.Canonical() != m.canonical() {
+			t.Fatalf("LOC-5: %q is resolved as %q, want %q", name, n.Resolved(), want)
+		}
+		var alternatives []string
+		for alternative := range n.Alternatives() {
+			alternatives = append(alternatives, alternative.Resolved())
+		}
+		if !slices.Equal(alternatives, m.alternatives()) {
+			t.Fatalf("LOC-5: alternatives of %q: %q, want %q", name, alternatives, m.alternatives())
+		}
+		checkResolvedHolds(t, n)
+		checkLocatorHolds(t, n)
+	})
 }
 
 // NAME-1, NAME-3, NAME-8: whatever the spelling, the key is the canonical form
 // of the components; so names are equal exactly if their components are.
 func TestPropertyKey(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := drawName(t)
+		m := drawDirectives(t, drawName(t), 0)
 		name := m.spelled(t)
 		key, err := keyer.Key(name)
 		if err != nil {
