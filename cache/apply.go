@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -66,6 +67,8 @@ type update struct {
 	state       *wire.StateResponse // what response was made of; nil if it came as it is
 	keys        []string            // of response.Resources; "" where the name is bad
 	removed     []string            // keys of response.Removed, likewise
+	failed      []string            // keys of response.Errors; nil: to be worked out
+	resolved    bool                // the relay itself says so
 	bad         []error
 	received    time.Time
 	unsolicited int
@@ -128,7 +131,9 @@ func (u *update) apply(t *table) {
 		t.systemVersion = u.response.SystemVersion
 	}
 	t.mark++
-	t.answer(u.received, len(u.keys) == 0)
+	if !u.resolved {
+		t.answer(u.received, len(u.keys) == 0)
+	}
 	for i, r := range u.response.Resources {
 		if u.keys[i] != "" {
 			u.resource(t, u.keys[i], r)
@@ -140,7 +145,7 @@ func (u *update) apply(t *table) {
 		}
 	}
 	for i := range u.response.Errors {
-		u.fail(t, &u.response.Errors[i])
+		u.fail(t, i)
 	}
 	if u.state != nil {
 		u.conclude(t)
@@ -155,7 +160,7 @@ func (u *update) resource(t *table, key string, r *wire.Resource) {
 		u.bare(t, key, r)
 		return
 	}
-	aliases := t.serveAliases(key, r, u.received)
+	aliases := !u.resolved && t.serveAliases(key, r, u.received)
 	if coll == nil && (e == nil || (e.interest == nil && !e.member())) {
 		if !aliases {
 			u.unsolicited++
@@ -172,7 +177,7 @@ func (u *update) resource(t *table, key string, r *wire.Resource) {
 	switch {
 	case r.DoNotCache:
 		t.relay(e, r, coll, u.received)
-	case e.res == nil || !e.res.SameContent(r):
+	case e.res == nil || !u.same(e.res, r):
 		t.set(e, r, coll, u.received)
 	case isNew:
 		// Held already because it was asked for by name; now it also is a member.
@@ -182,13 +187,21 @@ func (u *update) resource(t *table, key string, r *wire.Resource) {
 		t.store.changed(coll)
 		t.resent(e, r, u.received)
 	default:
-		e.res = r
+		if r.Size() == e.res.Size() { // or it is called otherwise (same)
+			e.res = r
+		}
 		t.resent(e, r, u.received)
 	}
 	e.mark = t.mark
 	if coll != nil {
 		coll.confirm(e, isNew, u.received)
 	}
+}
+
+// same reports whether a resource is what is held. What the relay resolves may come
+// from an alternative under another name: that alone is no change (RES-1).
+func (u *update) same(held, r *wire.Resource) bool {
+	return held.SameContent(r) || (u.resolved && held.Version == r.Version && bytes.Equal(held.Any(), r.Any()))
 }
 
 // answer notes that the type was answered since its collections were subscribed
@@ -274,11 +287,17 @@ func (t *table) empty(c *collection, now time.Time) {
 
 // fail applies a resource error (ERR-1): NOT_FOUND and PERMISSION_DENIED drop the
 // resource, others keep what is held.
-func (u *update) fail(t *table, re *wire.ResourceError) {
-	key, err := keyer.Key(re.Name)
-	if err != nil {
-		u.bad = append(u.bad, err)
-		return
+func (u *update) fail(t *table, at int) {
+	re := &u.response.Errors[at]
+	var key string
+	if u.resolved {
+		key = u.failed[at]
+	} else {
+		var err error
+		if key, err = keyer.Key(re.Name); err != nil {
+			u.bad = append(u.bad, err)
+			return
+		}
 	}
 	e := t.entries[key]
 	if e == nil {
@@ -363,7 +382,7 @@ func (t *table) settle(c *collection, now time.Time) {
 func (t *table) sync(c *collection) {
 	c.synced = true
 	for _, f := range c.followers {
-		if len(f.versions) > 0 || len(f.watch.answers) > 0 || !f.told {
+		if len(f.versions) > 0 || len(f.watch.answers) > 0 || !f.told || f.client.reads() {
 			t.store.wake(f.watch)
 		}
 	}

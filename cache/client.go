@@ -12,13 +12,15 @@ import (
 type Client struct {
 	// immutable after Join
 	store *Store
-	bell  chan<- struct{}
+	bell  chan<- struct{} // of a stream
+	wake  func()          // of a reader of the relay's own, which has no bell
 	form  Form
 
 	// Guarded by Store.mu against the session; read and written under its read
 	// lock by the client's own stream only.
 	watches []*watch // in the order in which types are sent
 	woken   bool     // on its way to the bell, and has not collected since
+	late    []Late   // of a reader, until it takes: what nobody waits for any longer
 }
 
 // Form is how a client is told of changes. The zero value is the incremental one.
@@ -37,9 +39,15 @@ type Form struct {
 // Join gives a stream a place in the store. bell is a channel with one slot; it
 // is filled whenever there may be something to collect.
 func (s *Store) Join(bell chan<- struct{}, form Form) *Client {
-	c := &Client{store: s, bell: bell, form: form}
+	return s.join(&Client{store: s, bell: bell, form: form})
+}
+
+func (s *Store) join(c *Client) *Client {
 	s.mu.Lock()
 	s.clients[c] = struct{}{}
+	if c.reads() {
+		s.readers++
+	}
 	s.mu.Unlock()
 	return c
 }
@@ -53,11 +61,18 @@ func (c *Client) Leave() {
 	}
 	c.watches = nil
 	delete(s.clients, c)
+	if c.reads() {
+		s.readers--
+	}
 	s.mu.Unlock()
 	s.cache.trim()
 }
 
 func (c *Client) notify() {
+	if c.reads() {
+		c.wake()
+		return
+	}
 	select {
 	case c.bell <- struct{}{}:
 	default:

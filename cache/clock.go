@@ -134,11 +134,13 @@ func (t *table) expire(i *interest, now time.Time) {
 	i.late(true)
 	if i.coll != nil {
 		for _, f := range i.coll.followers {
+			f.tooLate()
 			t.store.wake(f.watch)
 		}
 		return
 	}
 	for _, sub := range i.entry.subs {
+		sub.tooLate()
 		t.store.wake(sub.watch)
 	}
 }

@@ -31,6 +31,8 @@ type Batch struct {
 	// it (Store.Sequence).
 	Store *Store
 	Last  uint64
+
+	failed []Failure // in place of errors in Body, for readers
 }
 
 // Collect takes what the client lacks, in the order in which it is to be sent.
@@ -78,11 +80,14 @@ func (c *Client) Due() bool {
 func (c *Client) collect(waits, busy func(typeURL string) bool, size, parts int, additions bool) ([]*Batch, bool, error) {
 	c.store.mu.RLock()
 	defer c.store.mu.RUnlock()
+	return c.collectLocked(&pass{size: size, left: parts}, waits, busy, additions)
+}
+
+func (c *Client) collectLocked(p *pass, waits, busy func(typeURL string) bool, additions bool) ([]*Batch, bool, error) {
 	defer c.rest(busy)
 	if c.behind() {
 		return nil, false, ErrBehind
 	}
-	p := &pass{size: size, left: parts}
 	last := Rank(-1) // the last one that has something to send, not only to hold back
 	for i, w := range c.watches {
 		if !waits(w.typeURL) && (w.additionsDue() || (w.removalsDue() && !w.heldBack(c.watches[i+1:]))) {

@@ -239,6 +239,7 @@ type cursor struct {
 	since   int    // changes sent since then
 	told    bool   // the client has been told something, if only that it is empty
 	renamed bool   // name is not canonical: members are respelled (NAME-4)
+	synced  bool   // a reader knows that the collection is
 
 	// versions is what the client said it holds of the collection
 	// (initial_resource_versions), by key, until each was compared; what is left
@@ -300,7 +301,7 @@ func (f *cursor) repeat() {
 	f.sent, f.at = 0, nil
 	f.born = f.coll.table.store.seq
 	f.seen, f.since = f.coll.changes, 0
-	f.told = false
+	f.told, f.synced = false, false
 	f.coll.lack(f.watch)
 	for key := range f.versions {
 		f.versions[key] = "" // it may hold it still, or have forgotten it (RES-15)

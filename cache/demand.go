@@ -63,7 +63,7 @@ func (t *table) farewell(i *interest, now time.Time) {
 func (t *table) wantsAgain(now time.Time) bool {
 	return slices.ContainsFunc(t.pending, func(i *interest) bool {
 		switch {
-		case i.coll == nil || i.leaving:
+		case i.coll == nil || i.leaving || t.store.source.Resolved: // the relay itself mixes nothing up
 			return false
 		case i.subscribed:
 			return i.again
@@ -94,7 +94,7 @@ func (t *table) takeDemand(subs []wire.Subscription, now time.Time) []wire.Subsc
 				t.farewell(i, now)
 			}
 			i.drop()
-		case i.again && i.coll == nil:
+		case i.again && (i.coll == nil || t.store.source.Resolved):
 			then.Unsubscribe = append(then.Unsubscribe, i.as)
 			anew.Subscribe = append(anew.Subscribe, i.subscribe(now))
 		case !i.subscribed:

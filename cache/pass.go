@@ -224,7 +224,7 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 	switch e.state {
 	case present, relayed:
 		name := sub.spelling
-		if e.alias {
+		if e.alias && !w.client.reads() {
 			name = e.servedName()
 		}
 		switch v, held := w.held[e.key]; {
@@ -269,11 +269,15 @@ func (p *pass) fail(e *entry, sub *nameSub) bool {
 	if !p.room(len(sub.spelling)*2 + len(e.err.Message) + 4*nameOverhead) {
 		return false
 	}
+	p.taken(e, sub.pushed)
+	if p.watch.client.reads() {
+		p.cur.failed = append(p.cur.failed, Failure{sub.spelling, *e.err})
+		return true
+	}
 	p.cur.Body.AddError(*e.err, sub.spelling)
 	if e.err.Code == codes.NotFound || e.err.Code == codes.PermissionDenied {
 		p.cur.Body.Remove(sub.spelling)
 	}
-	p.taken(e, sub.pushed)
 	return true
 }
 

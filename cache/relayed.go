@@ -68,9 +68,7 @@ func (t *table) relay(e *entry, r *wire.Resource, coll *collection, now time.Tim
 	e.state, e.tainted = relayed, false
 	e.setErr(nil)
 	e.received = now.UnixNano()
-	if !e.alias {
-		e.setName(r.Name)
-	}
+	t.called(e, r)
 	if coll == nil {
 		coll = e.coll
 	}

@@ -37,6 +37,7 @@ type Store struct {
 	expiry    expiry
 	tables    map[tableKey]*table
 	clients   map[*Client]struct{}
+	readers   int                      // of the clients (Store.Read)
 	unsettled map[*collection]struct{} // all whose quiet time may have to be ended: Settle is called for every response
 	waiting   map[*table]struct{}      // all with a clock that runs
 	resources int64
@@ -62,6 +63,10 @@ type Source struct {
 	// the world (RES-7); elsewhere it is just not waited for any longer, nor is a
 	// collection.
 	Absent time.Duration
+	// Resolved says that it is the relay itself (ApplyResolved): what is asked for are
+	// keys, directives included (keyer.ResolvedKey), and it says itself when it is
+	// done with a collection.
+	Resolved bool
 }
 
 // Open returns an empty store.
@@ -102,7 +107,7 @@ func (s *Store) Close() {
 func (s *Store) Clients() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return len(s.clients)
+	return len(s.clients) - s.readers
 }
 
 // Wanted is the number of names and collections that the server is asked for.

@@ -86,7 +86,7 @@ func (t *table) on(stream wire.StreamID) bool { return t.assigned && t.stream ==
 func (t *table) collection(key, spelling string) *collection {
 	c := t.colls[key]
 	if c == nil {
-		c = &collection{table: t, key: key, name: asked(spelling, key)}
+		c = &collection{table: t, key: key, name: t.asked(spelling, key)}
 		c.interest = t.newInterest(nil, c)
 		t.colls[key] = c
 		t.adopt(c)
@@ -144,10 +144,18 @@ func (t *table) entry(key, spelling string) *entry {
 	e := t.entries[key]
 	if e == nil {
 		e = newEntry(key)
-		e.setName(asked(spelling, key))
+		e.setName(t.asked(spelling, key))
 		t.entries[key] = e
 	}
 	return e
+}
+
+// asked is what the server is asked for under a key.
+func (t *table) asked(spelling, key string) string {
+	if t.store.source.Resolved {
+		return key
+	}
+	return asked(spelling, key)
 }
 
 // asked is a client's spelling of a key as it may go upstream: without
@@ -219,9 +227,7 @@ func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time)
 	e.setErr(nil)
 	t.tell(e, 1)
 	e.received = now.UnixNano()
-	if !e.alias {
-		e.setName(r.Name)
-	}
+	t.called(e, r)
 	t.account(0, e.size())
 	if coll == nil {
 		coll = e.coll
@@ -238,6 +244,14 @@ func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time)
 	t.resum(e)
 	for _, s := range e.subs {
 		s.push()
+	}
+}
+
+// called notes how the server spells the name. What the relay resolves is asked for by
+// its key, whatever the resource is called where it comes from.
+func (t *table) called(e *entry, r *wire.Resource) {
+	if !e.alias && !t.store.source.Resolved {
+		e.setName(r.Name)
 	}
 }
 

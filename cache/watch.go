@@ -105,6 +105,9 @@ func (w *watch) followGlob(n Name) {
 	c := w.client.store.table(w.typeURL, byName).collection(n.Key, n.Spelling)
 	w.observe(c.synced || c.live.len > 0)
 	f := c.follow(w, n.Spelling)
+	if c.overdue && !c.synced {
+		f.tooLate()
+	}
 	if w.globs == nil {
 		w.globs = make(map[string]*cursor)
 	}
@@ -119,6 +122,9 @@ func (w *watch) followGlob(n Name) {
 }
 
 func (w *watch) observe(hit bool) {
+	if w.client.reads() {
+		return // what it wants was looked up where a client asked for it
+	}
 	w.client.store.cache.observer.Lookup(w.typeURL, hit)
 }
 
@@ -154,6 +160,9 @@ func (w *watch) subscribeName(n Name) {
 	sub.beat = false // the content is sent again, and says its ttl
 	t := w.client.store.table(w.typeURL, byName)
 	t.lack(sub)
+	if sub.entry.overdue && sub.entry.open() {
+		sub.tooLate()
+	}
 	known := sub.entry.state != unknown && sub.entry.state != relayed
 	if (known || (w.full && sub.entry.listed() != nil)) && !sub.dirty {
 		sub.dirty = true

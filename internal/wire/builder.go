@@ -140,6 +140,25 @@ func (b *Builder) addOwn(n int) {
 	b.size += n
 }
 
+// Added gives the resources added by Add, AddAs and AddTTL, each with the name that it
+// was added under: for who takes what was gathered and does not send it.
+func (b *Builder) Added() iter.Seq2[string, *Resource] {
+	return func(yield func(string, *Resource) bool) {
+		for _, a := range b.additions {
+			name := a.name
+			if name == "" {
+				name = a.res.Name
+			}
+			if !yield(name, a.res) {
+				return
+			}
+		}
+	}
+}
+
+// RemovedNames are the names removed so far. They are valid until Finish.
+func (b *Builder) RemovedNames() []string { return b.removed }
+
 // Resources is the number of resources added so far, heartbeats included.
 func (b *Builder) Resources() int {
 	n := len(b.additions) + len(b.heartbeats)

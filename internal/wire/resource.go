@@ -64,6 +64,31 @@ func NewResource(p *discoveryv3.Resource) (*Resource, error) {
 	return c.cut(b)
 }
 
+// NewPayload makes a Resource of a payload, an encoded google.protobuf.Any, that came
+// inside something else. It does not keep any. It returns an error if that, or one of
+// the strings, is not valid.
+func NewPayload(name, version string, payload []byte) (*Resource, error) {
+	b := appendStringField(nil, fieldVersion, version)
+	b = append(appendBytesTag(b, fieldAny, len(payload)), payload...)
+	b = appendStringField(b, fieldName, name)
+	var c cutter
+	r, err := c.cut(b)
+	if err != nil {
+		return nil, fmt.Errorf("wire: resource %q: %w", name, err)
+	}
+	return r, nil
+}
+
+// WithoutTTL gives the resource without its ttl. The bytes are shared.
+func (r *Resource) WithoutTTL() *Resource {
+	if !r.HasTTL {
+		return r
+	}
+	timeless := *r
+	timeless.TTL, timeless.HasTTL = 0, false
+	return &timeless
+}
+
 // HasPayload tells whether the resource field was present. Without it this is
 // a heartbeat or, from older servers, a removal (RES-16).
 func (r *Resource) HasPayload() bool { return r.payload < len(r.framed) }
