@@ -72,14 +72,15 @@ func validHost(host string) bool {
 }
 
 // authority checks an xdstp authority by the grammar of RFC 3986's reg-name and
-// port, and gives the form in which it is compared (NAME-1, NAME-3). The empty one
-// is valid: it is that of xdstp:///type/id.
+// port, or a suffix pattern of authorities, and gives the form in which it is
+// compared (NAME-1, NAME-3, LOC-3). The empty one is valid: it is that of
+// xdstp:///type/id.
 func (k *checker) authority(path, value string) (canonical string) {
 	if strings.Trim(value, wordCharacters+".~!$&'()*+,;=:%[]@") != "" {
 		k.fail(path, "expected the authority alone, as in xdstp://authority/…, got %q", value)
 		return value
 	}
-	canonical, err := keyer.CanonicalAuthority(value)
+	canonical, err := keyer.AuthorityPattern(value)
 	if bad, ok := errors.AsType[*keyer.NameError](err); ok {
 		k.fail(path, "%q: %s", value, bad.Reason)
 		return value

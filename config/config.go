@@ -85,7 +85,7 @@ type Admin struct {
 type Upstream struct {
 	Name        string       `yaml:"name"`                // in metrics, logs and the admin port; unique
 	Default     bool         `yaml:"default"`             // takes opaque names, and authorities that nobody claims
-	Authorities []string     `yaml:"authorities"`         // xdstp authorities that it serves (LOC-3)
+	Authorities []string     `yaml:"authorities"`         // xdstp authorities that it serves, by name or as "*.example.com" (LOC-3)
 	APIType     APIType      `yaml:"api_type,omitempty"`  // without meaning where there is a Path
 	Endpoints   []string     `yaml:"endpoints,omitempty"` // host:port in order of priority (LOC-6); none with Path
 	Path        string       `yaml:"path,omitempty"`      // a file or folder of DiscoveryResponses instead of servers (VAR-6)

@@ -40,7 +40,7 @@ func TestParseEveryKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := DefaultUpstream()
-	files.Name, files.Authorities, files.Path = "two", []string{"b.example.com"}, "/etc/xds"
+	files.Name, files.Authorities, files.Path = "two", []string{"b.example.com", "*.b.example.com"}, "/etc/xds"
 	want := &Config{
 		Server: Server{
 			Listen:           ":18443",

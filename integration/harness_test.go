@@ -161,10 +161,10 @@ func waitFor(t testing.TB, what string, cond func() bool) {
 	}
 }
 
-// federated gives the first upstream the authorities a and b, the second one c,
-// and nobody the rest.
+// federated gives the first upstream the authorities a, b and b.c, the second one
+// c and what else ends in .c, and nobody the rest.
 func federated(c *config.Config) {
 	c.Upstreams[0].Default = false
-	c.Upstreams[0].Authorities = []string{"a", "b"}
-	c.Upstreams[1].Authorities = []string{"c"}
+	c.Upstreams[0].Authorities = []string{"a", "b", "b.c"}
+	c.Upstreams[1].Authorities = []string{"c", "*.c"}
 }

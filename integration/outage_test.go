@@ -98,14 +98,17 @@ func TestFederation_LOC3_LOC4_LOC7(t *testing.T) {
 	}
 	one.set(clusterType, name("a", "x"), false)
 	one.set(clusterType, name("b", "x"), false)
+	one.set(clusterType, name("b.c", "x"), false)
 	two.set(clusterType, name("c", "x"), false)
+	two.set(clusterType, name("a.c", "x"), false)
 	relay := startRelay(t, federated, one.addr, two.addr)
 	c := newClient(t, relay.addr, "federated")
 	if err := c.connect(true); err != nil {
 		t.Fatal(err)
 	}
-	c.subscribe(clusterType, []string{name("a", "x"), name("b", "x"), name("c", "x"), name("nobody", "x")}, nil)
-	c.awaitHolding(t, clusterType, name("a", "x"), name("b", "x"), name("c", "x"))
+	served := []string{name("a", "x"), name("b", "x"), name("b.c", "x"), name("c", "x"), name("a.c", "x")}
+	c.subscribe(clusterType, append([]string{name("nobody", "x")}, served...), nil)
+	c.awaitHolding(t, clusterType, served...)
 	c.await(t, "LOC-4: the unclaimed name", func() bool {
 		for _, r := range c.responses() {
 			for i, n := range r.RemovedResources {
@@ -117,7 +120,7 @@ func TestFederation_LOC3_LOC4_LOC7(t *testing.T) {
 		return false
 	})
 	if n := len(one.streamsNow()); n != 1 {
-		t.Errorf("LOC-7: %d streams to the upstream of two authorities, want 1", n)
+		t.Errorf("LOC-7: %d streams to the upstream of three authorities, want 1", n)
 	}
 	if n := len(two.streamsNow()); n != 1 {
 		t.Errorf("LOC-3: %d streams to the second upstream, want 1", n)

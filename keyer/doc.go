@@ -9,6 +9,8 @@
 //   - locators: [Locator] spells the structured form that directories and
 //     redirects have (LIST-2, LOC-1), [Name.Alternatives] are the places of one
 //     resource (LOC-5);
+//   - authorities (LOC-3): [Authorities] finds who claims one, by name or by a
+//     suffix pattern;
 //   - keys: [Key] is the identity of any resource name inside its table, and
 //     [ResolvedKey] where names with directives are resolved;
 //   - globs (GLOB-1, GLOB-3): [GlobOf], [IsGlob], [MemberOf], and [Respell],
@@ -18,8 +20,7 @@
 //     and TLS identity to a scope, and [UpstreamNode] builds the node that a
 //     management server is shown for it.
 //
-// It does not own the mapping of authorities to upstreams, nor tables or
-// subscriptions. Everything here is a pure function of its arguments: no I/O,
+// It does not own upstreams, tables or subscriptions. Everything here is a pure function of its arguments: no I/O,
 // no goroutines, no state, so all of it may be called from any goroutine.
 //
 // Callers: config checks names and policies, downstream and relay ask for keys

@@ -57,16 +57,3 @@ func isMemberKey(name string) bool {
 	key, err := Key(urn)
 	return err == nil && key == urn
 }
-
-// CanonicalAuthority gives the form in which [Name.Authority] holds an
-// authority that is written elsewhere, as in a configuration's list of them
-// (LOC-3). The error is a [*NameError] that names the authority.
-func CanonicalAuthority(authority string) (string, error) {
-	for i := range len(authority) {
-		switch authority[i] {
-		case '/', '?', '#':
-			return "", fail(authority, i, "%q ends an authority and must be percent-encoded in it", authority[i:i+1])
-		}
-	}
-	return component(authority, authority, 0, authorityChars())
-}

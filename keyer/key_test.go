@@ -1,7 +1,6 @@
 package keyer_test
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -67,31 +66,6 @@ func TestKeysStayApart(t *testing.T) {
 			t.Errorf("NAME-3: %q and %q share the key %q", name, other, key)
 		}
 		seen[key] = name
-	}
-}
-
-func TestCanonicalAuthority(t *testing.T) {
-	for _, tc := range []struct{ name, in, want string }{
-		{"LOC-3 plain", "some.control.plane:80", "some.control.plane:80"},
-		{"LOC-3 empty", "", ""},
-		{"LOC-3 encoded", "%61 b", "a%20b"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			got, err := keyer.CanonicalAuthority(tc.in)
-			if err != nil || got != tc.want {
-				t.Fatalf("CanonicalAuthority(%q) = %q, %v, want %q", tc.in, got, err, tc.want)
-			}
-			if n, err := keyer.Parse("xdstp://" + tc.in + "/T/x"); err != nil || n.Authority != got {
-				t.Errorf("Parse gives %q, %v, want the same", n.Authority, err)
-			}
-		})
-	}
-	for _, in := range []string{"a/b", "a?b", "a#b", "a%2"} {
-		if got, err := keyer.CanonicalAuthority(in); err == nil {
-			t.Errorf("LOC-3: CanonicalAuthority(%q) = %q, want an error", in, got)
-		} else if e, ok := errors.AsType[*keyer.NameError](err); !ok || e.Name != in || e.Offset != 1 {
-			t.Errorf("LOC-3: CanonicalAuthority(%q): %v, want byte 1", in, err)
-		}
 	}
 }
 

@@ -110,7 +110,7 @@ func (r *Relay) planes(fullState map[string]bool) (*router, error) {
 	if err != nil {
 		return nil, fmt.Errorf("aggregation.otherwise: %w", err)
 	}
-	rt := &router{hub: r.hub, rules: &keyer.Aggregation{Otherwise: policy}, authorities: make(map[string]string)}
+	rt := &router{hub: r.hub, rules: &keyer.Aggregation{Otherwise: policy}}
 	for _, u := range r.config.Upstreams {
 		p, err := newPlane(u, fullState, r.metrics.Upstream(u.Name), r.log)
 		if err != nil {
@@ -118,14 +118,12 @@ func (r *Relay) planes(fullState map[string]bool) (*router, error) {
 		}
 		r.hub.planes[u.Name] = p
 		if u.Default {
-			rt.fallback = u.Name
+			rt.authorities.Default = u.Name
 		}
 		for _, a := range u.Authorities {
-			canonical, err := keyer.CanonicalAuthority(a)
-			if err != nil {
+			if err := rt.authorities.Claim(a, u.Name); err != nil {
 				return nil, fmt.Errorf("upstream %q: %w", u.Name, err)
 			}
-			rt.authorities[canonical] = u.Name
 		}
 	}
 	return rt, nil

@@ -17,8 +17,7 @@ import (
 type router struct {
 	hub         *hub
 	rules       *keyer.Aggregation
-	authorities map[string]string // upstream by canonical authority (LOC-3)
-	fallback    string            // upstream for all else; "" if none is the default
+	authorities keyer.Authorities // upstreams by authority (LOC-3)
 }
 
 // Open implements downstream.Router.
@@ -41,7 +40,7 @@ func (r *routes) Scoped(typeURL string) (*cache.Store, error) {
 	if s := r.scoped[typeURL]; s != nil {
 		return s.store, nil
 	}
-	if r.router.fallback == "" {
+	if r.router.authorities.Default == "" {
 		return nil, status.Error(codes.FailedPrecondition, "no upstream is the default: only xdstp names of a configured authority are served")
 	}
 	if r.node == nil && r.router.rules.Otherwise != keyer.Share {
@@ -52,7 +51,7 @@ func (r *routes) Scoped(typeURL string) (*cache.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := r.hold(r.router.fallback, d.Scope, nodeFor(d))
+	s, err := r.hold(r.router.authorities.Default, d.Scope, nodeFor(d))
 	if err != nil {
 		return nil, err
 	}
@@ -62,10 +61,7 @@ func (r *routes) Scoped(typeURL string) (*cache.Store, error) {
 
 // Authority implements downstream.Routes.
 func (r *routes) Authority(authority string) (*cache.Store, error) {
-	name, ok := r.router.authorities[authority]
-	if !ok {
-		name = r.router.fallback
-	}
+	name := r.router.authorities.Owner(authority)
 	if name == "" {
 		return nil, fmt.Errorf("%w: %q", downstream.ErrNoUpstream, authority)
 	}
