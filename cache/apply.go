@@ -10,7 +10,6 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
-	"google.golang.org/grpc/codes"
 )
 
 // RejectedError is why a response is NACKed (ACK-6). Unless Partly, nothing of it
@@ -67,7 +66,8 @@ type update struct {
 	state       *wire.StateResponse // what response was made of; nil if it came as it is
 	keys        []string            // of response.Resources; "" where the name is bad
 	removed     []string            // keys of response.Removed, likewise
-	failed      []string            // keys of response.Errors; nil: to be worked out
+	failed      []string            // keys of response.Errors, likewise
+	failing     map[string]bool     // the same as a set; nil without any
 	resolved    bool                // the relay itself says so
 	bad         []error
 	received    time.Time
@@ -93,10 +93,27 @@ func newUpdate(r *wire.DeltaResponse, received time.Time) (*update, error) {
 	for i, name := range r.Removed {
 		u.removed[i] = u.key(name)
 	}
+	u.keysOfErrors()
 	if twice := duplicate(u.keys, u.removed); twice != "" {
 		return nil, &RejectedError{Reason: fmt.Sprintf("resource %q occurs twice", twice)}
 	}
 	return u, nil
+}
+
+// keysOfErrors works out what the errors are of. The wildcard may be called "" there.
+func (u *update) keysOfErrors() {
+	if len(u.response.Errors) == 0 {
+		return
+	}
+	u.failed = make([]string, len(u.response.Errors))
+	u.failing = make(map[string]bool, len(u.failed))
+	for i := range u.response.Errors {
+		key := Wildcard
+		if name := u.response.Errors[i].Name; name != "" {
+			key = u.key(name)
+		}
+		u.failed[i], u.failing[key] = key, true
+	}
 }
 
 func (u *update) key(name string) string {
@@ -131,6 +148,7 @@ func (u *update) apply(t *table) {
 		t.systemVersion = u.response.SystemVersion
 	}
 	t.mark++
+	u.answersWholes(t)
 	if !u.resolved {
 		t.answer(u.received, len(u.keys) == 0)
 	}
@@ -144,8 +162,10 @@ func (u *update) apply(t *table) {
 			u.remove(t, key, u.response.Removed[i])
 		}
 	}
-	for i := range u.response.Errors {
-		u.fail(t, i)
+	for i, key := range u.failed {
+		if key != "" {
+			u.fail(t, key, &u.response.Errors[i])
+		}
 	}
 	if u.state != nil {
 		u.conclude(t)
@@ -174,6 +194,7 @@ func (u *update) resource(t *table, key string, r *wire.Resource) {
 		t.unalias(e)
 	}
 	isNew := coll != nil && !e.member()
+	solved := e.err != nil && !u.failing[key] && e.there() && e.res != nil && e.res.SameContent(r)
 	switch {
 	case r.DoNotCache:
 		t.relay(e, r, coll, u.received)
@@ -192,6 +213,9 @@ func (u *update) resource(t *table, key string, r *wire.Resource) {
 		}
 		t.resent(e, r, u.received)
 	}
+	if solved && e.err != nil {
+		t.returned(e)
+	}
 	e.mark = t.mark
 	if coll != nil {
 		coll.confirm(e, isNew, u.received)
@@ -207,7 +231,15 @@ func (u *update) same(held, r *wire.Resource) bool {
 // answer notes that the type was answered since its collections were subscribed
 // to: their quiet time begins (RES-14).
 func (t *table) answer(now time.Time, empty bool) {
+	var standing map[*collection]struct{} // not answered by an error that leaves it open (ERR-1)
 	for c := range t.unanswered {
+		if c.standing() {
+			if standing == nil {
+				standing = make(map[*collection]struct{})
+			}
+			standing[c] = struct{}{}
+			continue
+		}
 		if !c.interest.subscribed || !c.answered.IsZero() {
 			continue
 		}
@@ -217,7 +249,7 @@ func (t *table) answer(now time.Time, empty bool) {
 			t.store.changed(c) // followers can be told that there is nothing
 		}
 	}
-	t.unanswered = nil
+	t.unanswered = standing
 }
 
 // bare applies a resource without payload: a heartbeat if its version is the one
@@ -257,13 +289,17 @@ func (t *table) collectionOf(key string, e *entry) *collection {
 // means nothing.
 func (u *update) remove(t *table, key, name string) {
 	if c := t.colls[key]; c != nil && !c.wildcard() {
+		c.forgive(key)
 		t.empty(c, u.received)
 		return
 	}
-	for _, e := range slices.Clone(t.aliased[key]) {
+	for _, e := range aliasesOf(t, key) {
 		t.unset(e, absent, nil, u.received)
 	}
 	e := t.entries[key]
+	if c := t.collectionOf(key, e); c != nil {
+		c.forgive(key)
+	}
 	if e == nil || e.state == absent {
 		return // not asked for, or known already
 	}
@@ -272,6 +308,9 @@ func (u *update) remove(t *table, key, name string) {
 	}
 	t.unset(e, absent, nil, u.received)
 }
+
+// aliasesOf lists the entries that a resource serves under its aliases.
+func aliasesOf(t *table, key string) []*entry { return slices.Clone(t.aliased[key]) }
 
 // empty carries out the server's word that a collection has no members.
 func (t *table) empty(c *collection, now time.Time) {
@@ -282,40 +321,6 @@ func (t *table) empty(c *collection, now time.Time) {
 	}
 	if !wasSynced {
 		t.store.changed(c)
-	}
-}
-
-// fail applies a resource error (ERR-1): NOT_FOUND and PERMISSION_DENIED drop the
-// resource, others keep what is held.
-func (u *update) fail(t *table, at int) {
-	re := &u.response.Errors[at]
-	var key string
-	if u.resolved {
-		key = u.failed[at]
-	} else {
-		var err error
-		if key, err = keyer.Key(re.Name); err != nil {
-			u.bad = append(u.bad, err)
-			return
-		}
-	}
-	e := t.entries[key]
-	if e == nil {
-		return
-	}
-	e.mark = t.mark
-	drop := re.Code == codes.NotFound || re.Code == codes.PermissionDenied
-	if !drop && e.there() {
-		return
-	}
-	if e.err != nil && *e.err == *re {
-		return // said before
-	}
-	own := *re // or all errors of the response would be kept with it
-	wasOpen := e.open()
-	t.unset(e, failed, &own, u.received)
-	if i := e.interest; !wasOpen && i != nil && i.subscribed {
-		i.startClock(t.store.cache.now())
 	}
 }
 

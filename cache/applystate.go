@@ -64,6 +64,9 @@ func (u *update) concludeWildcard(t *table) {
 	if c == nil {
 		return // let go, and the server has not read it yet
 	}
+	if u.failing[Wildcard] {
+		return // it does not know what there is (ERR-1)
+	}
 	u.sweepMembers(t, c)
 	if !c.synced && c.interest.subscribed {
 		t.sync(c)
@@ -74,7 +77,7 @@ func (u *update) concludeWildcard(t *table) {
 func (u *update) sweepMembers(t *table, c *collection) {
 	for e := c.live.head; e != nil; {
 		next := e.next
-		if e.mark != t.mark {
+		if e.mark != t.mark && !u.isExcused(t, e) {
 			t.unset(e, absent, nil, u.received)
 		}
 		e = next
@@ -87,7 +90,8 @@ func (u *update) concludeNames(t *table) {
 			continue
 		}
 		switch {
-		case e.there(), u.state.Complete && e.state == unknown:
+		case u.isExcused(t, e):
+		case e.there(), u.state.Complete && (e.state == unknown || e.state == failed):
 			t.unset(e, absent, nil, u.received)
 		}
 	}
@@ -95,7 +99,7 @@ func (u *update) concludeNames(t *table) {
 		return
 	}
 	for _, c := range t.colls {
-		if c.interest.subscribed && !c.synced {
+		if c.interest.subscribed && !c.synced && !c.standing() {
 			t.sync(c)
 		}
 	}

@@ -67,7 +67,7 @@ func (t *table) check() (resources, bytes int64, err error) {
 	for key, e := range t.entries {
 		c.that(e.key == key, "entry %q stands under %q", e.key, key)
 		c.that((e.state == present) == (e.res != nil), "%q is %s, resource held: %t", key, e.state, e.res != nil)
-		c.that((e.state == failed) == (e.err != nil), "%q is %s, error held: %t", key, e.state, e.err != nil)
+		e.checkError(c, t)
 		c.that(len(e.subs) > 0 || e.interest != nil || e.coll != nil, "nothing refers to entry %q", key)
 		c.that(e.coll == nil || t.colls[e.coll.key] == e.coll, "%q belongs to a collection that is gone", key)
 		c.that(e.changed <= t.store.seq, "%q was changed in the future", key)
@@ -109,6 +109,7 @@ func (t *table) check() (resources, bytes int64, err error) {
 	c.that(interests == 0 || t.assigned, "wanted, but on no stream")
 	t.checkClocks(c)
 	t.checkSum(c)
+	t.checkFailures(c)
 	return resources, bytes, errors.Join(c.errs...)
 }
 
@@ -151,6 +152,7 @@ func (coll *collection) check(c *checker, key string) {
 		c.that(l.list.tail == prev && l.list.len == n, "%q: list of %d counted as %d", key, n, l.list.len)
 	}
 	coll.checkBeats(c)
+	coll.checkFailures(c)
 	c.that(bytes == coll.bytes, "%q: %d bytes counted as %d", key, bytes, coll.bytes)
 	c.that(stale == coll.stale, "%q: %d stale members counted as %d", key, stale, coll.stale)
 	c.that(coll.tombs.len <= max(minTombstones, coll.live.len), "%q: %d tombstones", key, coll.tombs.len)
@@ -241,6 +243,9 @@ func (w *watch) check() error {
 	}
 	for sub := range w.once {
 		c.that(!sub.ended && (sub.dirty || sub.entry.state == relayed), "what waits for %q is not released", sub.spelling)
+	}
+	for sub := range w.fails {
+		c.that(!sub.ended && sub.entry.err != nil && sub.entry.there(), "%q: an error is to be told that is no more", sub.spelling)
 	}
 	for f := range w.cursors() {
 		for e := range f.once {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
-	"google.golang.org/grpc/codes"
 )
 
 // clock says since when a name or a collection is asked for on the present stream.
@@ -29,7 +28,7 @@ func (i *interest) open() bool {
 // that there is no such resource leaves that open (ERR-1).
 func (e *entry) open() bool {
 	return e.state == unknown ||
-		(e.state == failed && e.err.Code != codes.NotFound && e.err.Code != codes.PermissionDenied)
+		(e.state == failed && e.err.Transient())
 }
 
 // startClock is called when it is subscribed to. What is known already needs

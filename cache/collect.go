@@ -158,6 +158,9 @@ func (w *watch) heldBack(later []*watch) bool {
 func (w *watch) due() bool { return w.additionsDue() || w.removalsDue() }
 
 func (w *watch) additionsDue() bool {
+	if len(w.fails) > 0 {
+		return true
+	}
 	for _, sub := range w.dirty {
 		if !sub.ended && !sub.beat && !sub.takesAway() {
 			return true
@@ -195,7 +198,7 @@ func (w *watch) removalsDue() bool {
 			return true
 		}
 	}
-	return w.wildcard != nil && w.wildcard.removalsDue()
+	return (w.wildcard != nil && w.wildcard.removalsDue()) || w.failuresDue(anyNumber)
 }
 
 // takesAway reports whether what is due removes something that the client may

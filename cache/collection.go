@@ -42,6 +42,7 @@ type collection struct {
 	timed     int    // followers that can do ttl
 	lifted    uint64 // number of the last time that a member's ttl was taken back (Store.beats)
 	relayed   int    // members that are not kept (TTL-5)
+	fails     *failures
 
 	// For state-of-the-world clients.
 	states int // such followers
@@ -195,6 +196,7 @@ func (c *collection) knownEmpty() bool {
 func (t *table) dropCollection(c *collection) {
 	delete(t.colls, c.key)
 	delete(t.unanswered, c)
+	c.forgive(c.key)
 	delete(t.store.unsettled, c)
 	for _, l := range []*list{&c.live, &c.tombs} {
 		for l.head != nil {
@@ -231,6 +233,7 @@ type cursor struct {
 	tomb    *entry // the tombstone with number removed, likewise
 	beats   uint64 // last heartbeat of a member that the client was told (TTL-3)
 	judged  uint64 // last removal that was looked at for what expired
+	failed  uint64 // last error that it was told (ERR-1)
 	lifted  uint64 // last ttl taken back that it knows of, in the state of the world (TTL-4)
 	// What expired and was not told before, by key: a list must come without it.
 	owed map[string]bool
@@ -302,6 +305,7 @@ func (f *cursor) repeat() {
 	f.born = f.coll.table.store.seq
 	f.seen, f.since = f.coll.changes, 0
 	f.told, f.synced = false, false
+	f.failed = 0
 	f.coll.lack(f.watch)
 	for key := range f.versions {
 		f.versions[key] = "" // it may hold it still, or have forgotten it (RES-15)

@@ -21,7 +21,7 @@ func (p *pass) list(w *watch, d *due, upTo uint64) {
 	removed := w.stillListed(upTo)
 	alone := d.watches == 1 && len(removed) == 0
 	p.watch, p.table, p.cur, p.names = w, nil, nil, nil
-	if !(alone && w.current()) { // ACK-5
+	if !(alone && w.current() && !w.relist && !w.errorsDue(upTo)) { // ACK-5
 		p.left--
 		p.cur = &Batch{
 			TypeURL: w.typeURL, Rank: w.rank, Removal: !d.adds,
@@ -37,6 +37,7 @@ func (p *pass) list(w *watch, d *due, upTo uint64) {
 				l.add(k.res, k.name, 0)
 			}
 		}
+		p.listFailures(w, upTo)
 	}
 	p.listed(w, upTo)
 	p.watch, p.cur = nil, nil
@@ -112,7 +113,7 @@ func (p *pass) listed(w *watch, upTo uint64) {
 		switch {
 		case sub.ended:
 			continue
-		case sub.takesAway() && sub.last != nil && sub.entry.changed > upTo:
+		case w.staysListed(sub, upTo):
 			dirty = append(dirty, sub)
 			continue
 		}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
-	"google.golang.org/grpc/codes"
 )
 
 // pass gathers the batches of one Collect.
@@ -169,7 +168,8 @@ func (p *pass) taken(e *entry, pushed bool) {
 // and, where these wait for later types, of its names.
 func (p *pass) additions(w *watch) {
 	if p.turn(w, byName) {
-		p.dirtyNames(w, false)
+		p.dirtyNames(w, false, anyNumber)
+		p.ambient(w)
 		for _, g := range w.globs {
 			if p.full {
 				return
@@ -187,27 +187,30 @@ func (p *pass) additions(w *watch) {
 // removals takes the rest.
 func (p *pass) removals(w *watch) {
 	if p.turn(w, byName) {
-		p.dirtyNames(w, true)
+		p.dirtyNames(w, true, anyNumber)
 		for _, g := range w.globs {
 			if p.full {
 				return
 			}
 			p.bury(w, g)
+			p.failures(w, g, anyNumber)
 		}
 	}
 	if p.turn(w, wholeType) {
 		p.bury(w, w.wildcard)
+		p.failures(w, w.wildcard, anyNumber)
 		p.answers(w, wholeType, true)
 	}
 }
 
-// dirtyNames takes the dirty names: those that take something away, or the others.
-func (p *pass) dirtyNames(w *watch, away bool) {
+// dirtyNames takes the dirty names: those that took something away up to a number, or
+// the others.
+func (p *pass) dirtyNames(w *watch, away bool, upTo uint64) {
 	kept := w.dirty[:0]
 	for _, sub := range w.dirty {
 		switch {
 		case sub.ended:
-		case p.full, sub.takesAway() != away, sub.beat && (p.forced || w.client.form.State), !p.name(w, sub):
+		case p.full, sub.takesAway() != away, away && sub.entry.changed > upTo, sub.beat && (p.forced || w.client.form.State), !p.name(w, sub):
 			kept = append(kept, sub)
 		}
 	}
@@ -260,24 +263,6 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 	w.taken(sub)
 	sub.holds = sub.holds && e.there()
 	sub.dirty, sub.pushed, sub.beat = false, false, false
-	return true
-}
-
-// fail tells a resource error; where it means that there is no such resource, it
-// is said in removed_resources too, for clients that do not know errors (ERR-1).
-func (p *pass) fail(e *entry, sub *nameSub) bool {
-	if !p.room(len(sub.spelling)*2 + len(e.err.Message) + 4*nameOverhead) {
-		return false
-	}
-	p.taken(e, sub.pushed)
-	if p.watch.client.reads() {
-		p.cur.failed = append(p.cur.failed, Failure{sub.spelling, *e.err})
-		return true
-	}
-	p.cur.Body.AddError(*e.err, sub.spelling)
-	if e.err.Code == codes.NotFound || e.err.Code == codes.PermissionDenied {
-		p.cur.Body.Remove(sub.spelling)
-	}
 	return true
 }
 

@@ -61,12 +61,12 @@ func (t *table) isVersion(e *entry, v string) bool {
 // relay passes content on without keeping it.
 func (t *table) relay(e *entry, r *wire.Resource, coll *collection, now time.Time) {
 	what := t.store.cache.contentOf(r)
-	again := e.state == relayed && e.life.passed.what == what
+	again := e.state == relayed && e.life.passed.what == what && e.err == nil
 	had := again && e.listed() != nil // by all who are sent lists
 	before, timed := e.changed, r.HasTTL || (e.life != nil && e.life.ttl > 0)
 	t.letGo(e)
+	t.solve(e)
 	e.state, e.tainted = relayed, false
-	e.setErr(nil)
 	e.received = now.UnixNano()
 	t.called(e, r)
 	if coll == nil {
@@ -78,6 +78,7 @@ func (t *table) relay(e *entry, r *wire.Resource, coll *collection, now time.Tim
 		if coll.live.tail != nil {
 			level = coll.live.tail.changed
 		}
+		coll.forgive(e.key)
 		coll.touch(e, n)
 		coll.relayed++
 		t.store.changed(coll)

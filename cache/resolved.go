@@ -53,6 +53,10 @@ func (r *Resolved) apply(t *table, received time.Time) {
 		u.response.Resources = append(u.response.Resources, f.Resource)
 	}
 	for _, f := range r.Failed {
+		if u.failing == nil {
+			u.failing = make(map[string]bool, len(r.Failed))
+		}
+		u.failing[f.Key] = true
 		u.failed = append(u.failed, f.Key)
 		u.response.Errors = append(u.response.Errors, f.Error)
 	}

@@ -14,12 +14,17 @@ import (
 type Snapshot struct {
 	// Resources has each name once (RES-4).
 	Resources []Named
+	// Errors are those of what is subscribed to, whether anything is held of it or not
+	// (ERR-1).
+	Errors []NamedError
 	// Version is the version_info for them: the server's where that speaks the state
 	// of the world, "*" is all that is subscribed to, and the version stands for this
 	// content and no other; else Digest (ACK-4). Other names mean another version,
 	// unless they hold the same.
 	Version string
-	// Digest is the digest of the names and versions, the same in every replica.
+	// Digest is the digest of the names and versions, and of the errors, the same in
+	// every replica. With errors it is the version too: who does not repeat nonces
+	// would be told the same errors again at once.
 	Digest string
 	// Complete says that nothing is unknown: every name is answered and every
 	// collection synced (RES-2).
@@ -43,11 +48,18 @@ type Named struct {
 	Name     string
 }
 
+// NamedError is an error and the name that the client knows what it is of by (NAME-4).
+type NamedError struct {
+	Error *wire.ResourceError
+	Name  string
+}
+
 // TakeSnapshot takes what places in any number of stores, of which those that do not
 // subscribe to the type are passed over, hold together. Each place's next change rings
 // its bell. The clients are of the state-of-the-world form and are told of the type in
-// no other way. No two stores' locks are held together.
-func TakeSnapshot(clients []*Client, typeURL string) *Snapshot {
+// no other way. No two stores' locks are held together. Errors of names that are in no
+// store may be given, to be told with the rest.
+func TakeSnapshot(clients []*Client, typeURL string, given ...NamedError) *Snapshot {
 	all := &Snapshot{Complete: true, Version: EmptyVersion(), Digest: EmptyVersion()}
 	var versions, digests []string
 	names := make(map[string]bool)
@@ -62,6 +74,7 @@ func TakeSnapshot(clients []*Client, typeURL string) *Snapshot {
 				all.Resources = append(all.Resources, r)
 			}
 		}
+		all.Errors = append(all.Errors, s.Errors...)
 		all.Complete, all.Lacks = all.Complete && s.Complete, all.Lacks || s.Lacks
 		if all.Last == 0 {
 			all.Store, all.Last = s.Store, s.Last
@@ -73,6 +86,11 @@ func TakeSnapshot(clients []*Client, typeURL string) *Snapshot {
 	}
 	if len(versions) > 0 {
 		all.Version, all.Digest = joinVersions(versions), joinVersions(digests)
+	}
+	all.Errors = append(all.Errors, given...)
+	if len(all.Errors) > 0 {
+		all.Digest = digestWith(all.Digest, all.Errors)
+		all.Version = all.Digest
 	}
 	return all
 }
@@ -106,6 +124,16 @@ func (c *Client) snapshot(typeURL string) *Snapshot {
 	return s
 }
 
+// digestWith is the digest of what has a digest and of errors beside it, whose order
+// does not matter.
+func digestWith(digest string, errs []NamedError) string {
+	total := sumOf("content", digest)
+	for _, e := range errs {
+		total = total.plus(sumOf("error", e.Error.Encoded(e.Name)))
+	}
+	return total.String()
+}
+
 // snapshotTaker walks through what a watch holds.
 type snapshotTaker struct {
 	watch  *watch
@@ -123,16 +151,30 @@ func (t *snapshotTaker) all() {
 			name = e.servedName()
 		}
 		t.add(sub.entry, name, w.once[sub])
+		if sub.entry.err != nil {
+			t.taken.Errors = append(t.taken.Errors, NamedError{sub.entry.err, spelling})
+		}
 	}
+	w.fails = nil // all of it was told
 	for f := range w.cursors() {
 		for e := f.coll.live.head; e != nil; e = e.next {
 			if !w.named(e.key) {
 				t.add(e, f.spell(e), f.once[e])
 			}
 		}
+		t.failures(f)
 		// Nobody is told of removals: no tombstone needs to wait for this client.
 		f.removed, f.tomb = w.client.store.seq, nil
 		f.takenGone()
+	}
+}
+
+// failures takes in the errors of a collection and of what it would hold.
+func (t *snapshotTaker) failures(f *cursor) {
+	for el := f.coll.fails.after(0); el != nil; el = el.Next() {
+		if x := failureOf(el); !t.watch.named(x.key) {
+			t.taken.Errors = append(t.taken.Errors, NamedError{x.err, f.spellFailure(x)})
+		}
 	}
 }
 

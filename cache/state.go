@@ -74,6 +74,7 @@ func (c *Client) take(p *pass, s survey, seen uint64) (more bool) {
 				p.heartbeats(w)
 			}
 			p.additions(w)
+			p.stateFailures(w, w.upTo(d, seen))
 		case takeList:
 			p.list(w, d, w.upTo(d, seen))
 		}
@@ -113,8 +114,8 @@ func (w *watch) cursors() iter.Seq[*cursor] {
 }
 
 // forgo passes over what a state-of-the-world client is not told. Where responses
-// need not be complete there is no word for a removal (RES-3), nor for a name or a
-// glob that holds nothing; else it is what came and went between two lists.
+// need not be complete there is no word for a removal (RES-3) but an error, nor for a name
+// or a glob that holds nothing; else it is what came and went between two lists.
 func (w *watch) forgo() {
 	for f := range w.cursors() {
 		f.forgo(w)
@@ -123,7 +124,7 @@ func (w *watch) forgo() {
 		return
 	}
 	w.dirty = slices.DeleteFunc(w.dirty, func(sub *nameSub) bool {
-		if !sub.ended && sub.entry.there() {
+		if !sub.ended && (sub.entry.there() || sub.entry.state == failed) {
 			return false
 		}
 		sub.dirty, sub.pushed, sub.holds = false, false, false
@@ -140,6 +141,7 @@ func (w *watch) forgo() {
 
 func (f *cursor) forgo(w *watch) {
 	c := f.coll
+	f.passFailures(w)
 	if w.full && w.client.form.TTL {
 		f.judge()
 	}

@@ -300,6 +300,7 @@ func (t *table) restart(versionsLimit int) wire.Subscription {
 	t.keepNamedMembers()
 	t.pending, t.farewells = nil, nil
 	t.stopClocks()
+	t.restand()
 	t.withheld = false
 	now := t.store.cache.now()
 	visit := func(i *interest) {
@@ -386,6 +387,7 @@ func (s *Store) Lost(stream wire.StreamID) {
 			continue
 		}
 		t.stopClocks()
+		t.restand()
 		for _, c := range t.colls {
 			c.interest.subscribed, c.interest.again, c.overdue = false, false, false
 			c.answered, c.progress = time.Time{}, time.Time{}

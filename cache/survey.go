@@ -90,6 +90,8 @@ func (s survey) plan(busy func(typeURL string) bool) {
 			d.take = takeChanges
 		case d.full && (d.adds || (d.removes && !forced && !d.held)):
 			d.take = takeList
+		case !d.full && d.removes && !forced && !d.held: // with an error, the one word there is (ERR-1)
+			d.take = takeChanges
 		}
 		d.beats = !forced
 	}
@@ -128,6 +130,9 @@ func (w *watch) removesUpTo(bound uint64) bool {
 		if !sub.ended && sub.takesAway() && sub.entry.changed <= bound {
 			return true
 		}
+	}
+	if w.failuresDue(bound) {
+		return true
 	}
 	for f := range w.cursors() {
 		// What the client never held was passed over (forgo).

@@ -45,6 +45,8 @@ type table struct {
 	unanswered map[*collection]struct{}
 	// what was unsubscribed lately on the present stream, by collection
 	farewells map[string]time.Time
+	// whose absence from a list the present stream gave an error for (ERR-1)
+	excused map[*entry]struct{}
 
 	// asked for and not answered, in the order of asking; see clock
 	clocks   []clock
@@ -55,9 +57,10 @@ type table struct {
 	stateVersion  stateVersion
 	mark          uint32 // the number of the last state-of-the-world response: what it held has it
 
-	states int  // state-of-the-world cursors and names
-	summed bool // there was one: sums are kept up
-	lives  int  // entries that have or had a ttl, or are not kept (entry.life)
+	states  int  // state-of-the-world cursors and names
+	summed  bool // there was one: sums are kept up
+	failing int  // collections with an error of the whole (ERR-1)
+	lives   int  // entries that have or had a ttl, or are not kept (entry.life)
 
 	// counted, so that a scrape need not walk the entries
 	resources, bytes, watchers int64
@@ -104,6 +107,9 @@ func (t *table) adopt(c *collection) {
 		if e.res != nil {
 			c.touch(e, t.store.next())
 			c.bytes += e.size()
+			if e.err != nil {
+				c.note(e.key, e.err)
+			}
 		}
 	}
 }
@@ -190,6 +196,7 @@ func (t *table) forgetUnused(e *entry) {
 		t.tell(e, -1)
 	}
 	t.endLife(e)
+	t.excused = without(t.excused, e)
 	if e.res != nil {
 		t.account(-1, -e.size())
 	}
@@ -222,9 +229,9 @@ func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time)
 	} else {
 		t.account(1, 0)
 	}
+	t.solve(e)
 	e.tainted = t.reused(e, r)
 	e.res, e.state = r, present
-	e.setErr(nil)
 	t.tell(e, 1)
 	e.received = now.UnixNano()
 	t.called(e, r)
@@ -233,6 +240,7 @@ func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time)
 		coll = e.coll
 	}
 	if coll != nil {
+		coll.forgive(e.key)
 		coll.touch(e, n)
 		coll.bytes += e.size()
 		t.store.changed(coll)
@@ -261,6 +269,10 @@ func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time
 	t.unalias(e)
 	was := e.listed()
 	t.letGo(e)
+	t.solve(e)
+	if e.coll != nil {
+		e.coll.forgive(e.key)
+	}
 	switch c := e.coll; {
 	case c == nil:
 		e.changed = n

@@ -38,6 +38,7 @@ type watch struct {
 	dirty   []*nameSub                  // in the order in which they became so; may hold ended ones
 	ended   int                         // number of those
 	answers map[string]Name             // by key: to be answered from a collection, once
+	fails   map[*nameSub]struct{}       // to be told of an error that takes nothing away (ERR-1)
 	once    map[*nameSub]*wire.Resource // what is not kept and waits for the client (TTL-5)
 	held    map[string]string           // versions of names the client holds, by key, until compared
 	merged  int                         // updates that a later one replaced before they were sent
@@ -158,6 +159,9 @@ func (w *watch) subscribeName(n Name) {
 	w.held = without(w.held, n.Key)
 	w.answered(n.Key)
 	sub.beat = false // the content is sent again, and says its ttl
+	if sub.entry.err != nil && sub.entry.there() {
+		sub.fail()
+	}
 	t := w.client.store.table(w.typeURL, byName)
 	t.lack(sub)
 	if sub.entry.overdue && sub.entry.open() {
@@ -296,6 +300,7 @@ func (n *nameSub) end() {
 	}
 	n.ended, n.last = true, nil
 	n.watch.taken(n)
+	n.forgiven()
 	if n.dirty {
 		n.watch.clean()
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // coalesceBelow is the size under which a resource is copied into the
@@ -30,8 +31,8 @@ const keepCap = 64
 // Builder gathers one DeltaDiscoveryResponse from shared bytes, or one
 // DiscoveryResponse: their headers have the same fields, and resources are field
 // 2 in both. What is added by Add, AddAs, AddTTL and AddHeartbeat, and what is
-// removed, belongs in the former, what is added by AddAny, AddBody and the methods
-// that wrap in the latter; the two must not be mixed. The zero value is ready, and after Finish the builder is
+// removed, belongs in the former, what is added by AddAny, AddBody, AddStateError and the
+// methods that wrap in the latter; the two must not be mixed. The zero value is ready, and after Finish the builder is
 // empty and ready again. It belongs to one goroutine. It does not look for names
 // that come twice (RES-4): its caller takes each name from a set.
 type Builder struct {
@@ -40,7 +41,7 @@ type Builder struct {
 	heartbeats []heartbeat
 	bodies     []*Body
 	removed    []string
-	errors     []string // encoded
+	errors     []string // encoded, with their tag
 	size       int
 
 	// What Finish will need, so that it allocates everything once and in its
@@ -129,9 +130,14 @@ func (b *Builder) Remove(name string) {
 // AddError adds e to resource_errors under a name, which replaces its own if
 // they differ (NAME-4). It must be valid UTF-8.
 func (b *Builder) AddError(e ResourceError, name string) {
-	encoded := e.encoded(name)
-	b.errors = append(b.errors, encoded)
-	b.addOwn(sizeBytesField(len(encoded)))
+	b.addError(fieldErrors, e.encoded(name))
+}
+
+func (b *Builder) addError(field protowire.Number, encoded string) {
+	framed := make([]byte, 0, sizeBytesField(len(encoded)))
+	framed = append(appendBytesTag(framed, field, len(encoded)), encoded...)
+	b.errors = append(b.errors, string(framed))
+	b.addOwn(len(framed))
 }
 
 // addOwn counts bytes that go into the first run.
@@ -192,7 +198,7 @@ func (b *Builder) Finish(typeURL, version, nonce string) *Message {
 		w.own = append(appendBytesTag(w.own, fieldRemoved, len(name)), name...)
 	}
 	for _, e := range b.errors {
-		w.own = append(appendBytesTag(w.own, fieldErrors, len(e)), e...)
+		w.own = append(w.own, e...)
 	}
 	for i := range b.heartbeats {
 		w.own = b.heartbeats[i].append(w.own)

@@ -38,6 +38,11 @@ func (b *Builder) AddWrappedHeartbeat(name, version string, ttl time.Duration) {
 	b.addHeartbeat(heartbeat{name, version, ttl, true})
 }
 
+// AddStateError is AddError for a state-of-the-world response.
+func (b *Builder) AddStateError(e ResourceError, name string) {
+	b.addError(fieldStateErrors, e.encoded(name))
+}
+
 // AddBody adds all resources of a body.
 func (b *Builder) AddBody(body *Body) {
 	if len(body.framed) == 0 {
@@ -162,6 +167,10 @@ func (b *Builder) Join(o *Builder) {
 	}
 	for _, body := range o.bodies {
 		b.AddBody(body)
+	}
+	for _, e := range o.errors {
+		b.errors = append(b.errors, e)
+		b.addOwn(len(e))
 	}
 	o.reset()
 }

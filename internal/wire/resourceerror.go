@@ -4,6 +4,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 )
 
 // Field numbers of envoy.service.discovery.v3.ResourceError and google.rpc.Status.
@@ -27,6 +28,35 @@ type ResourceError struct {
 	// named how many of those belong to resource_name.
 	raw           string
 	shared, named int
+}
+
+// NewResourceError makes the stored form of an error that did not come as bytes, as
+// [NewStateResource] does of a resource. It does not keep p. Errors are a
+// [*DecodeError].
+func NewResourceError(p *discoveryv3.ResourceError) (ResourceError, error) {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(p)
+	if err != nil {
+		return ResourceError{}, within("", err)
+	}
+	e, err := decodeResourceError(b)
+	return e, within("", err)
+}
+
+// Encoded is the encoded ResourceError under a name (NAME-4), which must be valid
+// UTF-8.
+func (e *ResourceError) Encoded(name string) string { return e.encoded(name) }
+
+// Size is about what the error takes in a response beyond its name, in bytes.
+func (e *ResourceError) Size() int {
+	const overhead = 24 // tags, lengths and the code
+	return max(len(e.Message), e.shared) + overhead
+}
+
+// Transient reports whether the error leaves open what became of the resource, so
+// that what is held of it stays (ERR-1). NOT_FOUND and PERMISSION_DENIED take it away;
+// of codes that nobody gave a meaning the proposal has data planes think well.
+func (e *ResourceError) Transient() bool {
+	return e.Code != codes.NotFound && e.Code != codes.PermissionDenied
 }
 
 // decodeResourceError copies what it keeps of b. Errors are rare, so that the

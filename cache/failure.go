@@ -1,0 +1,342 @@
+package cache
+
+import (
+	linked "container/list"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// An error of a resource (ERR-1) stands with its entry. One that takes the resource
+// away makes the entry failed, as one does of which nothing is held. Any other leaves
+// the content and is told beside it, once, by every subscription to the name; who
+// subscribes later is told both. It is remembered until there is another error, or the
+// server sends or removes the resource.
+//
+// Errors of collections as a whole, and of names in them, are a log like the members:
+// each has the number at which it came, the collection keeps the last one of each name
+// in that order, and a cursor holds the number of the last one that its client was
+// told. Errors are rare: without one, none of this takes any memory.
+
+// failures is what a collection remembers of errors, those that came last at the end.
+type failures struct {
+	order linked.List // of *failure, by number
+	byKey map[string]*linked.Element
+	// standing says that the server gave, on the present stream, an error for the
+	// collection as a whole that leaves open what its members are: what the server does
+	// not mention may be there all the same.
+	standing bool
+}
+
+// failure is an error of one name; of the collection as a whole under its own key.
+type failure struct {
+	number uint64
+	key    string
+	err    *wire.ResourceError
+}
+
+// after returns the first failure with a number above n, nil if there is none. It
+// takes as many steps as there are.
+func (fs *failures) after(n uint64) *linked.Element {
+	if fs == nil {
+		return nil
+	}
+	var first *linked.Element
+	for el := fs.order.Back(); el != nil && failureOf(el).number > n; el = el.Prev() {
+		first = el
+	}
+	return first
+}
+
+func failureOf(el *linked.Element) *failure { return el.Value.(*failure) } //nolint:forcetypeassert // nothing else is put there
+
+// fail remembers an error of a key, and has the followers told.
+func (c *collection) fail(key string, err *wire.ResourceError) {
+	c.note(key, err)
+	c.table.store.changed(c)
+}
+
+// note remembers an error of a key. As many are remembered as tombstones would be: a
+// server may give errors for names without end.
+func (c *collection) note(key string, err *wire.ResourceError) {
+	c.forgive(key)
+	if c.fails == nil {
+		c.fails = &failures{byKey: make(map[string]*linked.Element)}
+	}
+	fs := c.fails
+	fs.byKey[key] = fs.order.PushBack(&failure{c.table.store.next(), key, err})
+	if key == c.key {
+		c.table.failing++
+	}
+	for fs.order.Len() > max(minTombstones, c.live.len) {
+		c.forgive(failureOf(fs.order.Front()).key)
+	}
+}
+
+// forgive forgets the error of a key, if there is one.
+func (c *collection) forgive(key string) {
+	fs := c.fails
+	if fs == nil || fs.byKey[key] == nil {
+		return
+	}
+	fs.order.Remove(fs.byKey[key])
+	delete(fs.byKey, key)
+	if key == c.key {
+		fs.standing = false
+		c.table.failing--
+	}
+	if fs.order.Len() == 0 {
+		c.fails = nil
+	}
+}
+
+// whole is the error of the collection as a whole, nil if there is none.
+func (c *collection) whole() *wire.ResourceError {
+	if c.fails == nil || c.fails.byKey[c.key] == nil {
+		return nil
+	}
+	return failureOf(c.fails.byKey[c.key]).err
+}
+
+// standing reports whether the present stream said that nobody knows what the members
+// are.
+func (c *collection) standing() bool { return c.fails != nil && c.fails.standing }
+
+// failuresDue reports whether the client is to be told an error that came up to a
+// number.
+func (f *cursor) failuresDue(upTo uint64) bool {
+	el := f.coll.fails.after(f.failed)
+	return el != nil && failureOf(el).number <= upTo
+}
+
+// passFailures passes over errors of what the client is served by name.
+func (f *cursor) passFailures(w *watch) {
+	for el := f.coll.fails.after(f.failed); el != nil && w.named(failureOf(el).key); el = el.Next() {
+		f.failed = failureOf(el).number
+	}
+}
+
+// spellFailure gives the name of an error under which the client expects it: the
+// collection as it subscribed to it, members as it is sent them (NAME-4).
+func (f *cursor) spellFailure(x *failure) string {
+	switch {
+	case x.key == f.coll.key:
+		return f.name
+	case f.coll.wildcard():
+		return x.err.Name
+	}
+	return f.spellKey(x.key)
+}
+
+// fail notes that the subscription's client is to be told of an error that takes
+// nothing away.
+func (n *nameSub) fail() {
+	if n.watch.fails == nil {
+		n.watch.fails = make(map[*nameSub]struct{})
+	}
+	n.watch.fails[n] = struct{}{}
+}
+
+// forgiven forgets that it is to be told of one.
+func (n *nameSub) forgiven() {
+	if n.watch.fails != nil {
+		n.watch.fails = without(n.watch.fails, n)
+	}
+}
+
+// solve forgets the error of an entry.
+func (t *table) solve(e *entry) {
+	if e.err == nil {
+		return
+	}
+	e.setErr(nil)
+	t.excused = without(t.excused, e)
+	for _, s := range e.subs {
+		s.forgiven()
+	}
+}
+
+// returned notes that the server sent again what was held beside an error: clients
+// remember one until they are sent the resource.
+func (t *table) returned(e *entry) {
+	t.solve(e)
+	n := t.store.next()
+	if e.member() {
+		e.coll.forgive(e.key)
+		e.coll.touch(e, n)
+		t.store.changed(e.coll)
+	} else {
+		e.changed = n
+	}
+	for _, s := range e.subs {
+		s.push()
+	}
+}
+
+// excuse notes that the server said on the present stream why it does not send what is
+// held. It need not say so again: in a list that lacks the resource it is not missing
+// (RES-8).
+func (t *table) excuse(e *entry) {
+	if !t.store.source.State {
+		return
+	}
+	if t.excused == nil {
+		t.excused = make(map[*entry]struct{})
+	}
+	t.excused[e] = struct{}{}
+}
+
+// isExcused reports whether what a list lacks may be there all the same. A source that
+// says everything each time would say why.
+func (u *update) isExcused(t *table, e *entry) bool {
+	if u.state.Complete {
+		return false
+	}
+	_, excused := t.excused[e]
+	return excused || (e.member() && e.coll.standing())
+}
+
+// restand forgets what was said of errors on a stream that begins or ends.
+func (t *table) restand() {
+	t.excused = nil
+	for _, c := range t.colls {
+		if c.fails != nil {
+			c.fails.standing = false
+		}
+	}
+}
+
+// fail applies a resource error (ERR-1): NOT_FOUND and PERMISSION_DENIED drop the
+// resource, others keep what is held. Errors of what nobody asked for are nobody's.
+func (u *update) fail(t *table, key string, re *wire.ResourceError) {
+	if c := t.colls[key]; c != nil {
+		u.failWhole(t, c, re)
+		return
+	}
+	e := t.entries[key]
+	if e != nil {
+		u.failEntry(t, e, re)
+	}
+	if !re.Transient() {
+		for _, a := range aliasesOf(t, key) {
+			t.unset(a, absent, nil, u.received)
+		}
+	}
+	c := t.collectionOf(key, t.entries[key])
+	if c == nil || c.saidBefore(key, re) {
+		return
+	}
+	c.fail(key, own(re))
+}
+
+// own copies an error, or all errors of its response would be kept with it.
+func own(re *wire.ResourceError) *wire.ResourceError {
+	e := *re
+	return &e
+}
+
+func (c *collection) saidBefore(key string, re *wire.ResourceError) bool {
+	return c.fails != nil && c.fails.byKey[key] != nil && *failureOf(c.fails.byKey[key]).err == *re
+}
+
+func (u *update) failEntry(t *table, e *entry, re *wire.ResourceError) {
+	e.mark = t.mark
+	keeps := re.Transient() && e.there()
+	if keeps {
+		t.excuse(e)
+		if e.member() {
+			e.coll.confirm(e, false, u.received)
+		}
+	}
+	if e.err != nil && *e.err == *re {
+		return // said before
+	}
+	if keeps {
+		e.setErr(own(re))
+		for _, s := range e.subs {
+			s.fail()
+			t.store.wake(s.watch)
+		}
+		return
+	}
+	wasOpen := e.open()
+	t.unset(e, failed, own(re), u.received)
+	if i := e.interest; !wasOpen && i != nil && i.subscribed {
+		i.startClock(t.store.cache.now())
+	}
+}
+
+// failWhole applies the error of a glob, or of "*". That a glob does not exist means
+// that it has no members. "*" is no name that could not exist, and who says so may have
+// taken it for one: its members stay whatever the error.
+func (u *update) failWhole(t *table, c *collection, re *wire.ResourceError) {
+	said := c.whole()
+	again := said != nil && *said == *re
+	keeps := re.Transient() || c.wildcard()
+	if !keeps {
+		t.empty(c, u.received)
+	}
+	if !again {
+		c.fail(c.key, own(re))
+	}
+	if keeps {
+		c.fails.standing = true
+		c.reopen()
+	}
+}
+
+// reopen takes back that the collection was answered, where the answer was an error
+// that leaves open what the members are: no quiet time runs, and the next answer that
+// is none begins it. It is waited for like silence, no longer than its clock runs.
+func (c *collection) reopen() {
+	if !c.interest.subscribed {
+		return
+	}
+	wasOpen := c.interest.open()
+	c.answered, c.progress = time.Time{}, time.Time{}
+	t := c.table
+	delete(t.store.unsettled, c)
+	if t.unanswered == nil {
+		t.unanswered = make(map[*collection]struct{})
+	}
+	t.unanswered[c] = struct{}{}
+	if !wasOpen {
+		c.interest.startClock(t.store.cache.now())
+	}
+}
+
+// answersWholes forgets errors of collections as a whole that the response answers:
+// with members or, of "*", with the lack of any. A glob that is empty is told by its
+// name, and taken from there (GLOB-4).
+func (u *update) answersWholes(t *table) {
+	if t.failing == 0 {
+		return
+	}
+	for key, c := range t.colls {
+		if c.whole() == nil || u.failing[key] {
+			continue
+		}
+		if u.answersWhole(c) {
+			c.forgive(key)
+		}
+	}
+}
+
+func (u *update) answersWhole(c *collection) bool {
+	for i, key := range u.keys {
+		if key == "" || !u.response.Resources[i].HasPayload() {
+			continue
+		}
+		if c.wildcard() || keyer.GlobOf(key) == c.key {
+			return true
+		}
+	}
+	switch {
+	case u.state != nil:
+		return (c.wildcard() || u.state.Complete) && !u.heartbeats()
+	case !c.wildcard():
+		return false
+	}
+	return len(u.keys)+len(u.removed)+len(u.failing) == 0
+}

@@ -1,0 +1,141 @@
+package cache
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// anyNumber is the limit of who takes all changes.
+const anyNumber = math.MaxUint64
+
+// tell puts an error into the batch (ERR-1), under the client's name for what it is of
+// (NAME-4). It reports whether there was room.
+func (p *pass) tell(err *wire.ResourceError, name string) bool {
+	if !p.room(len(name) + err.Size()) {
+		return false
+	}
+	p.say(err, name)
+	return true
+}
+
+// say is tell where room was made.
+func (p *pass) say(err *wire.ResourceError, name string) {
+	switch c := p.watch.client; {
+	case c.reads():
+		p.cur.failed = append(p.cur.failed, Failure{name, *err})
+	case c.form.State:
+		p.cur.Body.AddStateError(*err, name)
+	default:
+		p.cur.Body.AddError(*err, name)
+	}
+}
+
+// fail tells the error of a name of which nothing is held. In the incremental form it
+// is said in removed_resources too, for clients that do not know errors, if it means
+// that there is no such resource, or if the client may hold it still.
+func (p *pass) fail(e *entry, sub *nameSub) bool {
+	if !p.room(len(sub.spelling)*2 + e.err.Size() + nameOverhead) {
+		return false
+	}
+	p.say(e.err, sub.spelling)
+	if c := p.watch.client; !c.form.State && !c.reads() && (sub.holds || !e.err.Transient()) {
+		p.cur.Body.Remove(sub.spelling)
+	}
+	p.taken(e, sub.pushed)
+	return true
+}
+
+// ambient tells the errors of names whose content stays.
+func (p *pass) ambient(w *watch) {
+	for _, sub := range w.failing() {
+		if p.full || !p.tell(sub.entry.err, sub.spelling) {
+			return
+		}
+		sub.forgiven()
+	}
+}
+
+// failing lists the names of whose error the client was not told yet.
+func (w *watch) failing() []*nameSub {
+	if w.fails == nil {
+		return nil
+	}
+	return slices.SortedFunc(maps.Keys(w.fails), func(a, b *nameSub) int { return strings.Compare(a.spelling, b.spelling) })
+}
+
+// failures tells the errors of a collection and its members that came since the cursor,
+// up to a number. One that takes a member away comes no sooner than the removal.
+func (p *pass) failures(w *watch, f *cursor, upTo uint64) {
+	for el := f.coll.fails.after(f.failed); el != nil && failureOf(el).number <= upTo; el = el.Next() {
+		x := failureOf(el)
+		if p.full || (!w.named(x.key) && !p.tell(x.err, f.spellFailure(x))) {
+			return
+		}
+		f.failed = x.number
+	}
+}
+
+// stateFailures tells a state-of-the-world client of a type that is sent by what changed
+// which names went away with an error, and the errors of what it follows.
+func (p *pass) stateFailures(w *watch, upTo uint64) {
+	if p.turn(w, byName) {
+		p.dirtyNames(w, true, upTo)
+		for _, g := range w.globs {
+			p.failures(w, g, upTo)
+		}
+	}
+	if p.turn(w, wholeType) {
+		p.failures(w, w.wildcard, upTo)
+	}
+}
+
+// listFailures puts the errors into a list that goes out, those that take something
+// away up to a number: what came later is still listed (ADS-1).
+func (p *pass) listFailures(w *watch, upTo uint64) {
+	for _, sub := range w.dirty {
+		if !sub.ended && sub.entry.state == failed && !w.staysListed(sub, upTo) {
+			p.say(sub.entry.err, sub.spelling)
+		}
+	}
+	for _, sub := range w.failing() {
+		p.say(sub.entry.err, sub.spelling)
+		sub.forgiven()
+	}
+	for f := range w.cursors() {
+		for el := f.coll.fails.after(f.failed); el != nil && failureOf(el).number <= upTo; el = el.Next() {
+			x := failureOf(el)
+			if !w.named(x.key) {
+				p.say(x.err, f.spellFailure(x))
+			}
+			f.failed = x.number
+		}
+	}
+}
+
+// failuresDue reports whether an error of a collection is to be told that came up to a
+// number.
+func (w *watch) failuresDue(upTo uint64) bool {
+	for _, g := range w.globs {
+		if g.failuresDue(upTo) {
+			return true
+		}
+	}
+	return w.wildcard != nil && w.wildcard.failuresDue(upTo)
+}
+
+// errorsDue reports whether an error is to be told with a list that leaves out what was
+// removed up to a number.
+func (w *watch) errorsDue(upTo uint64) bool {
+	return len(w.fails) > 0 || w.failuresDue(upTo) || slices.ContainsFunc(w.dirty, func(sub *nameSub) bool {
+		return !sub.ended && sub.entry.state == failed && !w.staysListed(sub, upTo)
+	})
+}
+
+// staysListed reports whether a list goes on holding a name that was removed.
+func (w *watch) staysListed(sub *nameSub, upTo uint64) bool {
+	return sub.takesAway() && sub.last != nil && sub.entry.changed > upTo
+}
