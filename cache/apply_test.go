@@ -200,7 +200,7 @@ func TestApply(t *testing.T) {
 		b.says(cds, "+a@1")
 		c.collect()
 		b.fails(cds, "a", unavailable)
-		b.expect(c.collect())
+		b.expect(c.collect(), "CDS !a")
 		b.fails(cds, "b", unavailable)
 		b.expect(c.collect(), "CDS !b")
 		b.says(cds, "+b@1")

@@ -210,7 +210,7 @@ func TestApplyState(t *testing.T) {
 			b.state(cds, "1", "+a@1", "+b@1")
 			c.told()
 			b.state(cds, "2", "+a@1", "!b")
-			b.expect(c.told())
+			b.expect(c.told(), "CDS !b")
 		},
 		"GLOB-7 globs are settled by a quiet time, members go with a full-state response": func(b *bed, c *peer) {
 			c.sub(cds, globG)

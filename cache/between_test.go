@@ -19,7 +19,7 @@ func TestStateStores_RES3_LearnedBetweenSurveyAndTaking(t *testing.T) {
 	}{
 		{"a name does not exist", func(b *bed) { b.says(eds, "-b") }, ""},
 		{"a resource is gone", func(b *bed) { b.says(eds, "-c") }, ""},
-		{"a name failed", func(b *bed) { b.fails(eds, "b", codes.NotFound) }, ""},
+		{"a name failed", func(b *bed) { b.fails(eds, "b", codes.NotFound) }, "EDS !b"},
 		{"a glob is empty", func(b *bed) { b.says(eds, "-"+globQ) }, ""},
 		{"a member is gone", func(b *bed) { b.says(eds, "-"+nameG1) }, ""},
 		{"a name exists", func(b *bed) { b.says(eds, "+b@1") }, "EDS b1"},

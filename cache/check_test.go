@@ -22,7 +22,20 @@ func TestCheck(t *testing.T) {
 		{"future", "in the future", func(_, named *table, _ *watch) { named.entries["n"].changed = 99 }},
 		{"list", "list of", func(star, _ *table, _ *watch) { star.colls["*"].live.len++ }},
 		{"state", "resource held", func(_, named *table, _ *watch) { named.entries["n"].state = absent }},
-		{"error", "error held", func(_, named *table, _ *watch) { named.entries["n"].err = &wire.ResourceError{} }},
+		{"error", "in spite of its error", func(_, named *table, _ *watch) {
+			named.entries["n"].err = &wire.ResourceError{Code: notFound}
+		}},
+		{"failed", "without an error", func(_, named *table, _ *watch) { named.entries["n"].state = failed }},
+		{"excused", "excused for nothing", func(star, _ *table, _ *watch) {
+			star.excused = map[*entry]struct{}{star.entries["a"]: {}}
+		}},
+		{"failing", "with errors counted as 1", func(star, _ *table, _ *watch) { star.failing++ }},
+		{"failure", "is out of order", func(star, _ *table, _ *watch) {
+			c := star.colls["*"]
+			c.note("x", &wire.ResourceError{})
+			failureOf(c.fails.byKey["x"]).number = 1 << 40
+		}},
+		{"owed", "is to be told that is no more", func(_, _ *table, w *watch) { w.names["n"].fail() }},
 		{"watcher", "broken watcher", func(_, named *table, _ *watch) { named.entries["n"].subs[0].pos = 7 }},
 		{"nobody asked", "nobody is asked", func(_, named *table, _ *watch) { named.entries["n"].interest = nil }},
 		{"follower", "broken follower", func(star, _ *table, _ *watch) { star.colls["*"].followers[0].pos = 7 }},

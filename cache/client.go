@@ -81,7 +81,7 @@ func (c *Client) notify() {
 
 // Name is a resource name, a glob or "*" as a client says it.
 type Name struct {
-	Spelling string // to the letter; what the client is answered with (NAME-4)
+	Spelling string // to the letter; what the client is answered with (NAME-4). "*" may be spelled "" (SUB-4).
 	Key      string // canonical (keyer.Key)
 }
 

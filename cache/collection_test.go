@@ -196,7 +196,7 @@ func TestTombstones(t *testing.T) {
 		b.says(cds, "-"+nameG1)
 		b.expect(star.collect(), "CDS -"+nameG1)
 		b.fails(cds, nameG1, notFound)
-		b.expect(star.collect())
+		b.expect(star.collect(), "CDS !"+nameG1)
 		b.expect(named.collect(), "CDS -"+nameG1+" !"+nameG1)
 	})
 }

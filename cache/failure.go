@@ -104,8 +104,12 @@ func (c *collection) whole() *wire.ResourceError {
 func (c *collection) standing() bool { return c.fails != nil && c.fails.standing }
 
 // failuresDue reports whether the client is to be told an error that came up to a
-// number.
+// number. No list is due for one alone as long as nobody knows the members, if the
+// client may hold some: it would be an empty one (RES-2).
 func (f *cursor) failuresDue(upTo uint64) bool {
+	if w := f.watch; w.full && w.presented != "" && !w.listed && !f.coll.synced {
+		return false
+	}
 	el := f.coll.fails.after(f.failed)
 	return el != nil && failureOf(el).number <= upTo
 }

@@ -308,7 +308,8 @@ func (p *peer) show(typeURL, version string, spellings ...string) {
 }
 
 // lists collects, and tells in one line per response what a state-of-the-world
-// client gets: its content, which the tests write as name and version.
+// client gets: its content, which the tests write as name and version, and !name for
+// an error.
 func (p *peer) lists() []string {
 	p.Helper()
 	var said []string
@@ -337,6 +338,9 @@ func renderState(tb testing.TB, b *Batch) string {
 		words = append(words, string(x.Value))
 	}
 	slices.Sort(words)
+	for _, e := range r.ResourceErrors {
+		words = append(words, "!"+e.ResourceName.GetName())
+	}
 	return strings.Join(append([]string{short[b.TypeURL]}, words...), " ")
 }
 
@@ -441,8 +445,13 @@ const (
 // fails applies a resource error on stream 0.
 func (b *bed) fails(typeURL, name string, code codes.Code) {
 	b.Helper()
+	b.failsOn(0, typeURL, name, code)
+}
+
+func (b *bed) failsOn(stream int, typeURL, name string, code codes.Code) {
+	b.Helper()
 	r := &wire.DeltaResponse{TypeURL: typeURL, Errors: []wire.ResourceError{{Name: name, Code: code, Message: "why"}}}
-	if err := b.apply(0, r); err != nil {
+	if err := b.apply(stream, r); err != nil {
 		b.Fatalf("Apply: %v", err)
 	}
 }

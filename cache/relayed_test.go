@@ -225,7 +225,7 @@ func TestDoNotCacheErrors(t *testing.T) {
 		b.once(cds, "a@1")
 		b.expect(c.collect(), "CDS +a@1")
 		b.fails(cds, "a", unavailable)
-		b.expect(c.collect())
+		b.expect(c.collect(), "CDS !a")
 		b.fails(cds, "a", notFound)
 		b.expect(c.collect(), "CDS -a !a")
 	})

@@ -18,6 +18,9 @@ func (p *peer) snap(typeURL string) (line string, s *Snapshot) {
 		all = append(all, r.Name+"="+r.Resource.Version)
 	}
 	slices.Sort(all)
+	for _, e := range s.Errors {
+		all = append(all, "!"+e.Name)
+	}
 	if !s.Complete {
 		all = append(all, "(incomplete)")
 	}

@@ -125,7 +125,7 @@ func TestState(t *testing.T) {
 			b.fails(cds, "b", unavailable)
 			b.expect(p.lists())
 			b.fails(cds, "b", notFound)
-			b.expect(p.lists(), "CDS a1")
+			b.expect(p.lists(), "CDS a1 !b")
 		}},
 		{"ADS-1 incremental clients make nobody keep anything", func(b *bed) {
 			p := b.join()

@@ -80,7 +80,7 @@ func (n *nameSub) push() {
 func (w *watch) subscribe(n Name) {
 	switch {
 	case n.Key == Wildcard:
-		w.followWildcard()
+		w.followWildcard(n.Spelling)
 	case keyer.IsGlob(n.Key):
 		w.followGlob(n)
 	default:
@@ -88,14 +88,18 @@ func (w *watch) subscribe(n Name) {
 	}
 }
 
-func (w *watch) followWildcard() {
+// followWildcard follows "*", which errors call by the client's name for it: none, if
+// it subscribed by naming nothing (SUB-4, ERR-1).
+func (w *watch) followWildcard(spelling string) {
 	if w.wildcard != nil {
+		w.wildcard.name = spelling
 		w.wildcard.repeat()
 		return
 	}
 	c := w.client.store.table(w.typeURL, wholeType).collection(Wildcard, Wildcard)
 	w.observe(c.synced || c.live.len > 0)
 	w.wildcard = c.follow(w, Wildcard)
+	w.wildcard.name = spelling
 }
 
 func (w *watch) followGlob(n Name) {
