@@ -167,3 +167,21 @@ func (w *watch) trusted() bool {
 func (w *watch) wildcardOnly() bool {
 	return w.wildcard != nil && len(w.names)+len(w.globs) == 0
 }
+
+// StateVersion is the version_info of a response of the state of the world that adds
+// nothing to what places in any number of stores hold of a type, and takes nothing from
+// it.
+func StateVersion(clients []*Client, typeURL string) string {
+	var versions []string
+	for _, c := range clients {
+		c.store.mu.RLock()
+		if w := c.find(typeURL); w != nil {
+			versions = append(versions, w.version(sum{}))
+		}
+		c.store.mu.RUnlock()
+	}
+	if len(versions) == 0 {
+		return EmptyVersion()
+	}
+	return joinVersions(versions)
+}

@@ -84,11 +84,3 @@ func scopeError(err error) error {
 	}
 	return status.Error(codes.InvalidArgument, err.Error())
 }
-
-// permit holds a client to the number of subscriptions that it may have (OPS-5).
-func (s *Server) permit(subscriptions int, where string) error {
-	if most := s.config.MaxSubscriptions; most > 0 && subscriptions > most {
-		return status.Errorf(codes.ResourceExhausted, "%d subscriptions %s, at most %d are served", subscriptions, where, most)
-	}
-	return nil
-}

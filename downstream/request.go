@@ -17,7 +17,8 @@ type typeState struct {
 	url           string
 	wildcard      *cache.Client // where "*" is subscribed to
 	subscriptions int
-	refused       []wire.ResourceError // names that the relay itself answers
+	refused       []wire.ResourceError // names that the relay itself answers, not told yet
+	unnamed       bool                 // "*" is subscribed to by naming nothing (SUB-4)
 
 	// Flow control. Nonces are numbers that rise on the stream, so one comparison
 	// tells whether the last response was acknowledged.
@@ -99,9 +100,9 @@ func (st *stream) request(r *discoveryRequest) error {
 		st.types[typeURL] = t
 		st.mu.Unlock()
 	}
-	// A request that names more than may be subscribed to costs nothing but its
-	// reading. What one that does not adds up to is known when it was carried out.
-	if err := st.server.permit(max(len(r.subscribe), len(r.names)), "on one stream"); err != nil {
+	// A request that names far more than may be subscribed to costs nothing but its
+	// reading. What others add up to is known when they were carried out.
+	if err := st.server.flooded(max(len(r.subscribe), len(r.names)), "on one stream"); err != nil {
 		return err
 	}
 	seen, err := strconv.ParseUint(r.nonce, 10, 64)
@@ -115,8 +116,10 @@ func (st *stream) request(r *discoveryRequest) error {
 	case st.variant.form == deltaForm:
 		// STR-5: whatever the nonce, subscriptions are carried out.
 		subscribe, unsubscribe = r.subscribe, r.unsubscribe
+		t.unnamed = false
 		if first && len(subscribe)+len(unsubscribe) == 0 && !r.locators {
 			subscribe = []string{cache.Wildcard} // SUB-3, SUB-4
+			t.unnamed = true
 		}
 		if first {
 			versions = r.versions
@@ -141,7 +144,7 @@ func (st *stream) request(r *discoveryRequest) error {
 	for _, t := range st.types {
 		total += t.subscriptions + len(t.listed.denied)
 	}
-	return st.server.permit(total, "on one stream")
+	return st.server.flooded(total, "on one stream")
 }
 
 // loudRejections is how many rejections of one client, of one type, are worth a warning
@@ -219,12 +222,14 @@ func (c *change) of(s *cache.Store, t *typeState) *cache.Change {
 // subscribe changes the subscriptions to one type.
 func (st *stream) subscribe(t *typeState, subscribe, unsubscribe []string, versions map[string]string) error {
 	ch := &change{changes: make(map[*cache.Store]*cache.Change)}
+	quota := st.quota(t, subscribe, unsubscribe)
 	for _, spelling := range subscribe {
-		store, name, err := st.route(t, spelling)
+		store, name, err := st.route(t, spelling, quota)
 		if err != nil {
 			return err
 		}
 		if store != nil {
+			t.admitted(spelling)
 			sub := ch.of(store, t)
 			sub.Subscribe = append(sub.Subscribe, name)
 		}
@@ -302,17 +307,17 @@ func (st *stream) update(t *typeState, ch *change) {
 
 // route finds the store of a name. What the relay must answer itself is noted and
 // gives no store.
-func (st *stream) route(t *typeState, spelling string) (*cache.Store, cache.Name, error) {
+func (st *stream) route(t *typeState, spelling string, quota *quota) (*cache.Store, cache.Name, error) {
 	store, name, err := locate(st.routes, t.url, spelling)
+	if err == nil && !quota.admits(spelling) {
+		err = st.server.beyond("on one stream")
+	}
 	if r := refusal(err); r != nil {
-		if st.variant.form == stateForm {
-			st.countRefused(t, spelling, r.code, r.Error(), len(t.listed.denied) == 0)
-			st.deny(t, spelling)
-			return nil, name, nil
-		}
-		st.countRefused(t, spelling, r.code, r.Error(), len(t.refused) == 0)
-		t.refused = append(t.refused, wire.ResourceError{Name: spelling, Code: r.code, Message: r.Error()})
+		st.refuse(t, spelling, r)
 		return nil, name, nil
+	}
+	if spelling == cache.Wildcard && t.unnamed {
+		name.Spelling = ""
 	}
 	return store, name, err
 }

@@ -34,6 +34,9 @@ func (p *poll) encode() (*restjson.Encoded, error) {
 		VersionInfo: p.held.Version, TypeURL: p.request.GetTypeUrl(), Nonce: p.held.Digest,
 		Wrapped: p.form.Wrapped, Resources: make([]restjson.OutgoingResource, len(p.held.Resources)),
 	}
+	for _, e := range p.held.Errors {
+		o.Errors = append(o.Errors, restjson.OutgoingError{Error: e.Error, Name: e.Name})
+	}
 	payloads := make([]*payload, len(o.Resources))
 	for i, r := range p.held.Resources {
 		made := p.server.payloads.of(r.Resource)

@@ -11,6 +11,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc/codes"
 )
@@ -33,7 +34,8 @@ type poll struct {
 	form          cache.Form
 	places        []*cache.Client
 	subscriptions int
-	failed        string // digest of what could not be sent to the client as JSON before
+	refused       []cache.NamedError // names that the relay itself answers
+	failed        string             // digest of what could not be sent to the client as JSON before
 
 	// owned by the handler goroutine
 	held *cache.Snapshot // what the subscriptions hold now
@@ -60,27 +62,35 @@ func (p *poll) fullState() bool { return p.server.config.FullState[p.request.Get
 // subscribe subscribes to the names for as long as the poll lasts. What nobody else
 // watches stays subscribed upstream (SUB-11), so that the next poll finds it.
 func (p *poll) subscribe(names []string) error {
-	if err := p.server.permit(len(names), "in one poll"); err != nil {
+	if err := p.server.flooded(len(names), "in one poll"); err != nil {
 		return err
 	}
-	if len(names) == 0 && p.fullState() {
+	unnamed := len(names) == 0
+	if unnamed && p.fullState() {
 		names = []string{cache.Wildcard} // SUB-4
 	}
 	wanted := make(map[*cache.Store][]cache.Name)
 	var stores []*cache.Store
-	seen := make(map[string]bool, len(names))
+	seen, admitted := make(map[string]bool, len(names)), 0
 	for _, spelling := range names {
 		if seen[spelling] {
 			continue
 		}
 		seen[spelling] = true
 		store, name, err := locate(p.routes, p.request.GetTypeUrl(), spelling)
+		if most := p.server.config.MaxSubscriptions; err == nil && most > 0 && admitted == most {
+			err = p.server.beyond("in one poll")
+		}
 		if r := refusal(err); r != nil {
-			p.refuse(spelling, r) // there is no word for it but its absence
+			p.refuse(spelling, r)
 			continue
 		}
 		if err != nil {
 			return err
+		}
+		admitted++
+		if unnamed {
+			name.Spelling = "" // SUB-4
 		}
 		if wanted[store] == nil {
 			stores = append(stores, store)
@@ -100,6 +110,9 @@ func (p *poll) subscribe(names []string) error {
 // refuse tells of a name that the relay answers itself. A client repeats it with
 // every poll: the log has it once.
 func (p *poll) refuse(spelling string, r *refusedError) {
+	p.refused = append(p.refused, cache.NamedError{
+		Error: &wire.ResourceError{Name: spelling, Code: r.code, Message: r.Error()}, Name: spelling,
+	})
 	p.server.observer.Refused(p.request.GetTypeUrl(), r.code)
 	if p.server.pollers.refused(p.client) {
 		p.log.Warn("refused a subscription", "name", clip(spelling), "reason", r.Error())
@@ -176,7 +189,7 @@ func (p *poll) wait() time.Duration {
 }
 
 // look takes what the subscriptions hold now.
-func (p *poll) look() { p.held = cache.TakeSnapshot(p.places, p.request.GetTypeUrl()) }
+func (p *poll) look() { p.held = cache.TakeSnapshot(p.places, p.request.GetTypeUrl(), p.refused...) }
 
 // news reports whether the client is to be sent what is held now. It is not if it
 // has accepted it or rejected it (ACK-3), which the version and the nonce say, or
@@ -196,7 +209,7 @@ func (p *poll) news() bool {
 	case p.fullState() && version+nonce != "":
 		return false
 	default:
-		return len(s.Resources) > 0
+		return len(s.Resources)+len(s.Errors) > 0
 	}
 }
 

@@ -33,6 +33,9 @@ func (st *stream) pass() (time.Duration, error) {
 			return 0, err
 		}
 	}
+	if err := st.sendDenied(); err != nil {
+		return 0, err
+	}
 	if more {
 		// Requests have their turn before the next parts.
 		select {
@@ -150,6 +153,9 @@ func (st *stream) send(b *cache.Batch) error {
 		t.released = false
 		st.server.observer.Overdue(t.url)
 	}
+	if st.variant.form == stateForm && !b.Heartbeats {
+		st.attach(t, b)
+	}
 	st.nonce++
 	resources, removed := b.Body.Resources(), b.Body.Removed() // Finish empties it
 	msg := b.Body.Finish(b.TypeURL, b.SystemVersion, strconv.FormatUint(st.nonce, 10))
@@ -178,45 +184,6 @@ func (st *stream) send(b *cache.Batch) error {
 	}
 	st.sentOne(t, b.SystemVersion, resources, bytes)
 	return nil
-}
-
-// sendRefused answers the names that the relay itself answers: as not existing,
-// and why (LOC-4, ERR-1). It waits for no ACK: what is kept for a client that
-// never sends one must not grow with its requests.
-func (st *stream) sendRefused() error {
-	for _, t := range st.types {
-		for len(t.refused) > 0 {
-			if err := st.send(st.refusals(t)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// errorOverhead is what an error takes in a response beyond its name and message:
-// tags, lengths and the code.
-const errorOverhead = 32
-
-// refusals takes as many of the refused names as go into one response (RES-9).
-func (st *stream) refusals(t *typeState) *cache.Batch {
-	b := &cache.Batch{TypeURL: t.url}
-	said := make(map[string]bool)
-	for i, e := range t.refused {
-		if said[e.Name] { // RES-4
-			continue
-		}
-		size := b.Body.Size() + 2*len(e.Name) + len(e.Message) + errorOverhead
-		if b.Body.Size() > 0 && size > st.server.config.MaxMessageSize-headerRoom {
-			t.refused = t.refused[i:]
-			return b
-		}
-		said[e.Name] = true
-		b.Body.Remove(e.Name)
-		b.Body.AddError(e, e.Name)
-	}
-	t.refused = nil
-	return b
 }
 
 // release gives up waiting for ACKs that are overdue.

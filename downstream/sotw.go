@@ -19,8 +19,9 @@ type listed struct {
 	presented string
 	// Names that the relay does not serve: in a list of a full-state type they are
 	// known to be missing. All requests repeat them.
-	denied  map[string]bool
+	denied  map[string]codes.Code
 	missing bool // a list is due that nothing in the cache would bring
+	unsaid  bool // a list had no room for all errors of refused names
 }
 
 // change works out what a request changes. again is set where it asks for what was
@@ -32,6 +33,7 @@ func (st *stream) change(t *typeState, r *discoveryRequest, again bool) (subscri
 	} else if !t.listed.named && st.server.config.FullState[t.url] {
 		names = []string{cache.Wildcard} // SUB-2, SUB-4
 	}
+	t.unnamed = len(r.names) == 0
 	last := st.server.hash(names)
 	same := last == t.listed.last
 	t.listed.last = last
@@ -40,7 +42,7 @@ func (st *stream) change(t *typeState, r *discoveryRequest, again bool) (subscri
 	}
 	want := make(map[string]bool, len(names))
 	for _, name := range names {
-		if !want[name] && !t.listed.denied[name] && (again || !st.subscribed(t.url, name)) {
+		if !want[name] && t.tryAgain(name) && (again || !st.subscribed(t.url, name)) {
 			subscribe = append(subscribe, name)
 		}
 		want[name] = true
@@ -52,11 +54,7 @@ func (st *stream) change(t *typeState, r *discoveryRequest, again bool) (subscri
 			}
 		}
 	}
-	for name := range t.listed.denied {
-		if !want[name] {
-			delete(t.listed.denied, name)
-		}
-	}
+	t.pardon(want)
 	return subscribe, unsubscribe
 }
 
@@ -99,40 +97,4 @@ func (s *Server) hash(names []string) uint64 {
 		maphash.WriteComparable(&h, name)
 	}
 	return h.Sum64()
-}
-
-// deny notes a name that the relay does not serve. There is no word for that in
-// this form, but its absence from a list.
-func (st *stream) deny(t *typeState, spelling string) {
-	if t.listed.denied == nil {
-		t.listed.denied = make(map[string]bool)
-	}
-	t.listed.denied[spelling] = true
-	t.listed.missing = st.server.config.FullState[t.url]
-}
-
-// sendEmptyLists sends lists that have nothing in them but the lack of names that
-// the relay does not serve, where no store has anything to say of the type.
-func (st *stream) sendEmptyLists() error {
-	for _, t := range st.types {
-		if !t.listed.missing {
-			continue
-		}
-		t.listed.missing = false
-		if t.subscriptions > 0 {
-			continue // Change.Relist
-		}
-		if err := st.send(&cache.Batch{TypeURL: t.url, Rank: cache.RankOf(t.url), SystemVersion: cache.EmptyVersion()}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// countRefused tells of a name that the relay answers itself.
-func (st *stream) countRefused(t *typeState, spelling string, code codes.Code, reason string, first bool) {
-	st.server.observer.Refused(t.url, code)
-	if first { // one line tells of all that are refused together
-		st.log.Warn("refused a subscription", "type", t.url, "name", clip(spelling), "reason", reason)
-	}
 }

@@ -206,11 +206,22 @@ func (s *FileSession) tell(l *fileLine, now *fileType) {
 	maps.Copy(resources, l.kept)
 	r := &wire.StateResponse{
 		TypeURL: l.id.TypeURL, VersionInfo: now.state.VersionInfo, Complete: true,
-		Resources: slices.Collect(maps.Values(resources)),
+		Resources: slices.Collect(maps.Values(resources)), Errors: l.errors(now),
 	}
 	at := s.count(l, r.Resources, 0)
 	s.judge(l, s.store.ApplyState(l.id, r, at), at)
 	l.told, l.whole = now, true
+}
+
+// errors are those of what is asked for (ERR-1).
+func (l *fileLine) errors(now *fileType) []wire.ResourceError {
+	var errs []wire.ResourceError
+	for key, e := range now.errors {
+		if l.wants(key) {
+			errs = append(errs, *e)
+		}
+	}
+	return errs
 }
 
 // keep works out what stays though it is not in the files any more.
@@ -222,7 +233,7 @@ func (s *FileSession) keep(l *fileLine, now *fileType) {
 	maps.Copy(before, l.kept)
 	l.kept = make(map[string]*wire.Resource)
 	for key, r := range before {
-		if now.byKey[key] == nil && l.wants(key) {
+		if now.byKey[key] == nil && !now.gone(key) && l.wants(key) {
 			l.kept[key] = r
 		}
 	}
@@ -256,7 +267,12 @@ func (s *FileSession) answer(l *fileLine, now *fileType, names []string) {
 		if found == nil {
 			found = l.kept[key]
 		}
+		failed := now.errors[key]
+		if failed != nil {
+			r.Errors = append(r.Errors, *failed)
+		}
 		switch {
+		case found == nil && failed != nil:
 		case found == nil:
 			r.Removed = append(r.Removed, name)
 		case !listed[found]:
@@ -273,11 +289,12 @@ func (s *FileSession) answer(l *fileLine, now *fileType, names []string) {
 func (s *FileSession) add(l *fileLine, now *fileType) {
 	resources := slices.Collect(maps.Values(now.covered(l.wanted)))
 	l.told, l.whole = now, false
-	if len(resources) == 0 {
+	errs := l.errors(now)
+	if len(resources)+len(errs) == 0 {
 		return
 	}
 	at := s.count(l, resources, 0)
-	s.judge(l, s.store.Apply(l.id, &wire.DeltaResponse{TypeURL: l.id.TypeURL, Resources: resources}, at), at)
+	s.judge(l, s.store.Apply(l.id, &wire.DeltaResponse{TypeURL: l.id.TypeURL, Resources: resources, Errors: errs}, at), at)
 }
 
 // count counts what the Store is told as a response.

@@ -21,10 +21,11 @@ type fileView struct {
 // that nothing changed. Immutable.
 type fileType struct {
 	state     *filesource.State
-	resources []*wire.Resource            // what "*" brings: all whose names are not xdstp
-	byKey     map[string]*wire.Resource   // by canonical name
-	aliases   map[string]*wire.Resource   // by canonical alias (RES-10)
-	members   map[string][]*wire.Resource // by the canonical glob to which they belong
+	resources []*wire.Resource               // what "*" brings: all whose names are not xdstp
+	byKey     map[string]*wire.Resource      // by canonical name
+	aliases   map[string]*wire.Resource      // by canonical alias (RES-10)
+	members   map[string][]*wire.Resource    // by the canonical glob to which they belong
+	errors    map[string]*wire.ResourceError // by canonical name, glob or "*" (ERR-1)
 }
 
 // noResources stands for a type of which the files hold nothing.
@@ -89,7 +90,26 @@ func newFileType(state *filesource.State) (*fileType, error) {
 			}
 		}
 	}
+	for i := range state.Errors {
+		e, key := &state.Errors[i], wildcard
+		if e.Name != "" {
+			var err error
+			if key, err = keyer.Key(e.Name); err != nil {
+				return nil, err
+			}
+		}
+		if t.errors == nil {
+			t.errors = make(map[string]*wire.ResourceError)
+		}
+		t.errors[key] = e
+	}
 	return t, nil
+}
+
+// gone reports whether the files say of a canonical name that there is nothing under it.
+func (t *fileType) gone(key string) bool {
+	e := t.errors[key]
+	return e != nil && !e.Transient()
 }
 
 // named finds what a canonical name is served by, nil if there is none.

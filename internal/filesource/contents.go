@@ -17,6 +17,7 @@ type contents struct {
 	typeURL   string
 	version   string // version_info, or a digest of the resources without one (ACK-4)
 	resources []*wire.Resource
+	errors    []wire.ResourceError // resource_errors (ERR-1)
 }
 
 // parse reads the data of a file of a format, whose index in formats is given.
@@ -48,6 +49,13 @@ func parse(format int, data []byte, limit int64) (*contents, *Error) {
 		}
 		names[resource.Name] = i
 		c.resources = append(c.resources, resource)
+	}
+	for i, e := range r.GetResourceErrors() {
+		made, err := wire.NewResourceError(e)
+		if err != nil {
+			return nil, errorf("resource_errors[%d]: %v", i, err)
+		}
+		c.errors = append(c.errors, made)
 	}
 	if c.version == "" {
 		c.version = digest(c.resources)

@@ -33,6 +33,8 @@ type State struct {
 	// Resources are in the order of the files and in each in its order, every
 	// name once.
 	Resources []*wire.Resource
+	// Errors say why a resource is not available (ERR-1), in the same order.
+	Errors []wire.ResourceError
 
 	parts []*contents
 }
@@ -75,6 +77,7 @@ func newState(parts []*contents) *State {
 	for i, p := range parts {
 		versions[i] = p.version
 		s.Resources = append(s.Resources, p.resources...)
+		s.Errors = append(s.Errors, p.errors...)
 	}
 	s.VersionInfo = join(versions)
 	return s

@@ -18,6 +18,8 @@ type Response struct {
 	// and a wrapped payload may be of another type than the response; refusing that
 	// is the receiver's business (ACK-6).
 	Resources []*wire.Resource
+	// Errors say why a resource is not available (ERR-1).
+	Errors []wire.ResourceError
 	// Discarded tells of the first field that this build does not know and that was
 	// left out, "" if there was none. It is for a line in the log: JSON does not let
 	// it pass through (VAR-8).

@@ -39,6 +39,13 @@ func decodeResponse(body []byte, typeURL string) (*Response, error) {
 		}
 		r.Resources[i] = res
 	}
+	for i, e := range decoded.GetResourceErrors() {
+		made, err := wire.NewResourceError(e)
+		if err != nil {
+			return nil, undecodable(-1, "resource_errors[%d]: %v", i, err)
+		}
+		r.Errors = append(r.Errors, made)
+	}
 	return r, nil
 }
 

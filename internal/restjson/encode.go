@@ -19,6 +19,7 @@ import (
 type Outgoing struct {
 	VersionInfo, TypeURL, Nonce string
 	Resources                   []OutgoingResource
+	Errors                      []OutgoingError
 	// Wrapped puts each resource into an envoy.service.discovery.v3.Resource
 	// (RES-13). It is for clients whose node announces
 	// xds.config.supports-resource-in-sotw; without it they get payloads only.
@@ -41,6 +42,29 @@ type OutgoingResource struct {
 	Transcoded *Transcoded
 }
 
+// OutgoingError is a resource error under the name that the client gave the resource
+// (ERR-1, NAME-4).
+type OutgoingError struct {
+	Error *wire.ResourceError
+	Name  string
+}
+
+// encode gives an error as it stands in the response. Details that JSON cannot carry
+// are left out: what matters is the code.
+func (o *OutgoingError) encode() (json.RawMessage, error) {
+	whole := new(discoveryv3.ResourceError)
+	if proto.Unmarshal([]byte(o.Error.Encoded(o.Name)), whole) != nil {
+		return nil, errBroken
+	}
+	var s survey
+	text, err := toJSON(whole, &s)
+	if err != nil {
+		whole.ErrorDetail.Details = nil
+		text, err = toJSON(whole, &s)
+	}
+	return text, err
+}
+
 // Encoded is a DiscoveryResponse as JSON.
 type Encoded struct {
 	// Body is compact, and ends with a newline.
@@ -57,6 +81,7 @@ type envelope struct {
 	Resources   []json.RawMessage `json:"resources,omitempty"`
 	TypeURL     string            `json:"typeUrl,omitempty"`
 	Nonce       string            `json:"nonce,omitempty"`
+	Errors      []json.RawMessage `json:"resourceErrors,omitempty"`
 }
 
 // EncodeResponse writes a response in proto3's canonical JSON. It gives an
@@ -77,6 +102,13 @@ func EncodeResponse(o *Outgoing) (*Encoded, error) {
 		if s.unknown {
 			encoded.Lossy = append(encoded.Lossy, r.Resource.Name)
 		}
+	}
+	for i := range o.Errors {
+		text, err := o.Errors[i].encode()
+		if err != nil {
+			return nil, errors.New("restjson: a resource error cannot be written as JSON")
+		}
+		e.Errors = append(e.Errors, text)
 	}
 	var b bytes.Buffer
 	// It also takes out the spaces that protojson puts in at random.
