@@ -131,21 +131,27 @@ func holds(responses []*response) map[string]string {
 // tell writes a response in one line: +name=version for a resource, -name for a
 // removal, !name=code for an error, each sorted.
 func tell(r *response) string {
-	var added, removed, failed []string
+	var added, removed []string
 	for _, x := range r.Resources {
 		added = append(added, "+"+x.Name+"="+x.Version)
 	}
 	for _, name := range r.RemovedResources {
 		removed = append(removed, "-"+name)
 	}
-	for _, e := range r.ResourceErrors {
-		failed = append(failed, "!"+e.ResourceName.GetName()+"="+codes.Code(e.ErrorDetail.GetCode()).String())
-	}
 	slices.Sort(added)
 	slices.Sort(removed)
-	slices.Sort(failed)
+	failed := tellErrors(r.ResourceErrors)
 	line := append([]string{r.TypeUrl[strings.LastIndexByte(r.TypeUrl, '.')+1:]}, added...)
 	return strings.Join(append(append(line, removed...), failed...), " ")
+}
+
+func tellErrors(errs []*discovery.ResourceError) []string {
+	failed := make([]string, 0, len(errs))
+	for _, e := range errs {
+		failed = append(failed, "!"+e.ResourceName.GetName()+"="+codes.Code(e.ErrorDetail.GetCode()).String())
+	}
+	slices.Sort(failed)
+	return failed
 }
 
 func node(id string) *corev3.Node { return &corev3.Node{Id: id, Cluster: "cluster of " + id} }

@@ -215,5 +215,6 @@ func tellREST(tb testing.TB, r *discovery.DiscoveryResponse) string {
 		}
 	}
 	slices.Sort(all)
+	all = append(all, tellErrors(r.ResourceErrors)...)
 	return "200 " + strings.Join(all, " ")
 }

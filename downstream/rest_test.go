@@ -183,16 +183,19 @@ func TestREST_VAR5(t *testing.T) {
 			h.opaque.real(clusterType, "2", ofB)
 			p.accepts("200 " + ofA("x") + "=1 " + ofB + "=2")
 		}},
-		{"LOC-4 NAME-1 names that the relay does not serve are missing, and said once in the log", func(h *harness) {
+		{"LOC-4 NAME-1 ERR-1 names that the relay does not serve are errors, told once, and said once in the log", func(h *harness) {
 			h.opaque.real(clusterType, "1", "a")
 			p := h.poller(clusterPath, "a", "xdstp://nobody/"+strings.TrimPrefix(clusterType, typePrefix)+"/x", "xdstp:", "")
-			p.poll().accepts("200 a=1")
+			p.poll().accepts("200 a=1 !=InvalidArgument !xdstp://nobody/envoy.config.cluster.v3.Cluster/x=NotFound !xdstp:=InvalidArgument")
 			if h.seen.refused[codes.NotFound] != 1 || h.seen.refused[codes.InvalidArgument] != 2 {
 				h.Errorf("refused %v", h.seen.refused)
 			}
 			none := h.poller(clusterPath, "xdstp:")
-			none.poll().accepts("200 ")
-			h.poller(endpointPath, "xdstp:").poll().isHeld()
+			none.poll().accepts("200 !xdstp:=InvalidArgument")
+			none.poll().isHeld()
+			endpoints := h.poller(endpointPath, "xdstp:")
+			endpoints.poll().accepts("200 !xdstp:=InvalidArgument")
+			endpoints.poll().isHeld()
 		}},
 		{"ACK-3 what was rejected is not sent again until it changes", func(h *harness) {
 			h.opaque.real(clusterType, "1", "a")
@@ -342,7 +345,7 @@ func TestREST_Refusals_REST2_VAR10_OPS5(t *testing.T) {
 			`type_url must be "` + clusterType + `" or left out at ` + clusterPath + `, and is "` + endpointType + `"`, codes.InvalidArgument},
 		{"OPS-5 a body beyond the limit", clusterPath, `"` + strings.Repeat("x", 100_000) + `"`, 413, "the body is larger than 98304 bytes", codes.ResourceExhausted},
 		{"OPS-5 a long name", clusterPath, `{"resource_names":["` + long + `"]}`, 413, "a resource name has 65537 bytes, at most 65536 are served", codes.ResourceExhausted},
-		{"OPS-5 many names", clusterPath, `{"resource_names":["a","b","c","d"]}`, 413, "4 subscriptions in one poll, at most 3 are served", codes.ResourceExhausted},
+		{"OPS-5 many names", clusterPath, `{"resource_names":["a","b","c","d","e","f","g"]}`, 413, "7 names in one poll, at most 3 are served", codes.ResourceExhausted},
 		{"AGG-2 a client that is refused", clusterPath, `{"node":{"id":"stranger"},"resource_names":["a"]}`, 403, "", codes.PermissionDenied},
 		{"a node that cannot be used", clusterPath, `{"node":{"id":"odd"},"resource_names":["a"]}`, 400, "odd node", codes.InvalidArgument},
 		{"an authority that cannot be looked up now", clusterPath, `{"resource_names":["` + ofA("x") + `"]}`, 503, "not now", codes.Unavailable},

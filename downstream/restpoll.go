@@ -209,7 +209,8 @@ func (p *poll) news() bool {
 	case p.fullState() && version+nonce != "":
 		return false
 	default:
-		return len(s.Resources)+len(s.Errors) > 0
+		// What the relay says itself can wait for what the servers do.
+		return len(s.Resources) > 0 || len(s.Errors) > len(p.refused) || (len(s.Errors) > 0 && s.Complete)
 	}
 }
 

@@ -168,7 +168,7 @@ func (st *stream) send(b *cache.Batch) error {
 	if !b.Heartbeats {
 		t.told, t.holds = st.nonce, b.SystemVersion
 	}
-	if !b.Removal && !b.Heartbeats && (b.Rank == cache.RankCluster || b.Rank == cache.RankListener) {
+	if !b.Removal && !b.Heartbeats && resources > 0 && (b.Rank == cache.RankCluster || b.Rank == cache.RankListener) {
 		st.parent = st.nonce
 	}
 	if b.Store != nil && len(t.origins) < maxOrigins {

@@ -325,18 +325,19 @@ func TestSotW_Warm(t *testing.T) {
 			again.asksWith(endpointType, version, "a")
 			again.wants("ClusterLoadAssignment a@1")
 		}},
-		{"RES-2 a list without what the relay does not serve", func(h *harness) {
+		{"RES-2 ERR-1 a list without what the relay does not serve, and why, once", func(h *harness) {
 			h.opaque.set(clusterType, "1", "a")
 			c := h.state()
 			c.asks(clusterType, "xdstp://b/envoy.config.cluster.v3.Cluster/x")
-			c.wants("Cluster")
+			c.wants("Cluster !xdstp://b/envoy.config.cluster.v3.Cluster/x=NotFound")
 			c.asks(clusterType, "xdstp://b/envoy.config.cluster.v3.Cluster/x", "a", "")
-			c.wants("Cluster", "Cluster a@1")
+			c.wants("Cluster !=InvalidArgument", "Cluster a@1")
 			c.asks(clusterType, "a", "xdstp://a/wrong.Type/y")
-			c.wants("Cluster a@1")
+			c.wants("Cluster a@1 !xdstp://a/wrong.Type/y=InvalidArgument")
 			c.asks(endpointType, "xdstp:")
-			c.wants() // nothing can be said
+			c.wants("ClusterLoadAssignment !xdstp:=InvalidArgument")
 			c.ack(c.last[clusterType])
+			c.ack(c.last[endpointType])
 			c.wants()
 			want := map[codes.Code]int{codes.NotFound: 1, codes.InvalidArgument: 3}
 			for code, n := range want {

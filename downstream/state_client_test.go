@@ -172,7 +172,7 @@ func (c *stateClient) endedWith(code codes.Code, part string) {
 }
 
 // tell writes a response in one line: name@version for what is in it, sorted, in
-// brackets under the name it is wrapped with, and with ~ttl.
+// brackets under the name it is wrapped with, and with ~ttl; !name=code for an error.
 func (c *stateClient) tell(r *stateResponseMsg) string {
 	c.h.Helper()
 	var words []string
@@ -192,5 +192,6 @@ func (c *stateClient) tell(r *stateResponseMsg) string {
 		words = append(words, word+"]")
 	}
 	slices.Sort(words)
+	words = append(words, tellErrors(r.ResourceErrors)...)
 	return strings.Join(append([]string{r.TypeUrl[strings.LastIndexByte(r.TypeUrl, '.')+1:]}, words...), " ")
 }
