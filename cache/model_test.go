@@ -54,6 +54,7 @@ type modelStream struct {
 	// parting is how many responses were on their way when the server last read that
 	// something is not wanted any more.
 	parting int
+	failed  map[string]bool // names that an error was told of, and that were not sent since
 	// of a source that speaks the state of the world
 	states  []*wire.StateResponse
 	version string // version_info of the last one that was no heartbeat
@@ -340,6 +341,7 @@ type modelClient struct {
 	holds  map[string]string
 	clocks map[string]time.Time // when it drops what it holds, if it can do ttl (TTL-2)
 	told   []string             // what it was sent last: +name@version, -name, and a list's bar
+	errors map[string]int       // how often it was told of an error (ERR-1)
 }
 
 // newClient joins a client of the model.
@@ -496,6 +498,7 @@ func (c *modelClient) collect(t rapid.TB, size int) {
 				delete(c.clocks, keyOf(n))
 				c.told = append(c.told, "-"+n)
 			}
+			c.takeErrors(t, resp.ResourceErrors)
 		}
 		if !more && len(batches) == 0 {
 			return
@@ -539,6 +542,7 @@ func (c *modelClient) takeState(t rapid.TB, b *Batch) {
 			c.clocks[keyOf(name)] = c.server.now.Add(ttl)
 		}
 	}
+	c.takeErrors(t, resp.ResourceErrors)
 }
 
 // takeHeartbeats applies a response of nothing but heartbeats: the names must be
@@ -685,6 +689,17 @@ func testModel(t *testing.T, source modelSource) {
 			},
 			"pass":  func(t *rapid.T) { server.pass(time.Duration(rapid.IntRange(1, 4).Draw(t, "s")) * time.Second) },
 			"unset": func(t *rapid.T) { server.set(rapid.SampledFrom(modelNames).Draw(t, "name"), nil) },
+			"fail": func(t *rapid.T) {
+				server.fail(rapid.SampledFrom(modelNames).Draw(t, "name"), rapid.Bool().Draw(t, "gone"))
+			},
+			"fail whole": func(t *rapid.T) {
+				key := rapid.SampledFrom(modelCollections).Draw(t, "collection")
+				if key != Wildcard && rapid.Bool().Draw(t, "gone") {
+					server.empty(key)
+				} else {
+					server.failWhole(key)
+				}
+			},
 			"join":  func(*rapid.T) { join(form(), nil) },
 			"subscribe": func(*rapid.T) {
 				c := client()
@@ -740,6 +755,8 @@ func testModel(t *testing.T, source modelSource) {
 			check(when)
 		}
 		// Quiet: everything on its way arrives, quiet times end.
+		server.quiet()
+		server.heal()
 		for range 2 { // a name that a glob brought is asked for when it expires, and comes back once
 			server.quiet()
 			server.pass(time.Hour)
@@ -754,6 +771,8 @@ func testModel(t *testing.T, source modelSource) {
 		}
 		server.quiet()
 		agree("the end", func(content) bool { return true })
+		failing(t, server)
+		agree("ERR-1: after errors", func(content) bool { return true })
 		versions := map[string]string{}
 		for _, c := range server.clients {
 			if w := c.client.find(clusterType); c.form.State && w != nil {

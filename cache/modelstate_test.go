@@ -10,6 +10,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
@@ -86,6 +87,7 @@ func (m *modelServer) world(st *modelStream, fresh map[string]bool) *wire.StateR
 		c := m.exists[n]
 		if (m.source.full && covered(st.subs, n, c)) || (!m.source.full && covered(fresh, n, c)) {
 			r.Resources = append(r.Resources, m.source.resource(n, c))
+			delete(st.failed, n)
 		}
 	}
 	return r
@@ -102,6 +104,9 @@ func (m *modelServer) setState(name string, old content, had bool) {
 		}
 		was, is := had && covered(st.subs, name, old), has && covered(st.subs, name, c)
 		switch {
+		case m.source.full && was && !is && st.failed[name]:
+			m.respond(st, nil, wire.ResourceError{Name: name, Code: codes.NotFound})
+			delete(st.failed, name)
 		case m.source.full && (was || is):
 			st.states = append(st.states, m.world(st, nil))
 		case is:

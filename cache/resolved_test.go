@@ -81,7 +81,7 @@ func TestResolved_NAME3_NAME4_NAME8_LOC5_RES1(t *testing.T) {
 	b.store.ApplyResolved([]*Resolved{{TypeURL: cds, Found: []Found{{altQ, r}}}}, time.Now())
 	b.expect(p.collect(), "CDS +"+altQ2+"@1")
 	b.resolves("!" + altQ) // which keeps what is held
-	b.expect(p.collect())
+	b.expect(p.collect(), "CDS !"+altQ2)
 	b.resolves("-" + altQ)
 	b.expect(p.collect(), "CDS -"+altQ2)
 	p.unsubResolved(altQ2, altQ)
