@@ -81,6 +81,17 @@ func TestResponses(t *testing.T) {
 		held:   map[string]string{"b": "1"},
 		states: map[string]xdsclient.State{"a": xdsclient.Failing, "b": xdsclient.Failing},
 	}, {
+		name:      "ERR-1 GLOB-4 a glob that does not exist",
+		subscribe: []string{dir + "*"},
+		steps: []step{
+			{[]string{dir + "a@1", dir + "b@1"}, []string{"added " + dir + "a >1", "added " + dir + "b >1"}, "ack=1"},
+			{
+				[]string{"-" + dir + "a", "!" + dir + "*"},
+				[]string{"removed " + dir + "a 1>", "removed " + dir + "b 1>", "failed " + dir + "*"}, "ack=2",
+			},
+		},
+		states: map[string]xdsclient.State{dir + "*": xdsclient.Failing},
+	}, {
 		name:      "SUB-13 what was not asked for",
 		subscribe: []string{"a"},
 		steps:     []step{{[]string{"a@1", "b@1"}, []string{"added a >1", "unrequested b >1"}, "ack=1"}},

@@ -92,6 +92,23 @@ func TestResponses(t *testing.T) {
 		held:   []string{"b"},
 		states: map[string]xdsclient.State{"a": xdsclient.Failing, "b": xdsclient.Failing},
 	}, {
+		name: "ERR-1 RES-8 what lacks after an error that keeps it is not gone",
+		steps: []step{
+			{[]string{"a@1", "b@1"}, []string{"added a", "added b"}, "v=1 n=n1"},
+			{[]string{"a@1", "?b"}, []string{"unchanged a", "failed b"}, "v=2 n=n2"},
+			{[]string{"a@1"}, []string{"unchanged a"}, "v=3 n=n3"},
+			{[]string{"a@1", "b@1"}, []string{"unchanged a", "unchanged b"}, "v=4 n=n4"},
+			{[]string{"a@1"}, []string{"unchanged a", "removed b"}, "v=5 n=n5"},
+		},
+		held: []string{"a"},
+	}, {
+		name: "ERR-1 the wildcard as a whole",
+		steps: []step{
+			{[]string{"a@1"}, []string{"added a"}, "v=1 n=n1"},
+			{[]string{"a@1", "?"}, []string{"unchanged a", "failed "}, "v=2 n=n2"},
+		},
+		held: []string{"a"},
+	}, {
 		name: "SUB-13 what was not asked for", subscribe: []string{"a"},
 		steps: []step{{[]string{"a@1", "b@1"}, []string{"added a", "unrequested b"}, "v=1 n=n1"}},
 		held:  []string{"a"},

@@ -123,6 +123,7 @@ func (w *watcher) row(ch *xdsclient.Change) row {
 		r.sign, r.color, r.note = '-', dim, "does not exist"
 	case xdsclient.Failed:
 		r.sign, r.color = '!', red
+		r.name = cmp.Or(r.name, xdsclient.Wildcard) // the wildcard, which has no name where nobody named it
 		r.note = ch.Error.Code.String() + ": " + printable(ch.Error.Message)
 	case xdsclient.Unrequested:
 		r.note = strings.TrimSpace(r.note + " not asked for")

@@ -65,6 +65,7 @@ func (l *link) compare(r *wire.Received) error {
 	}
 	for i := range r.Errors {
 		e := &r.Errors[i]
+		changes = t.compareFailed(changes, e)
 		changes = append(changes, Change{Kind: Failed, Name: e.Name, Old: t.held[e.Name].version, Error: e})
 	}
 	if c.protocol.FullState(t.URL) {
@@ -155,6 +156,21 @@ func (t *Type) compareRemoved(changes []Change, name string) []Change {
 	return append(changes, ch)
 }
 
+// compareFailed appends what an error takes away beside what it is of: the members of a
+// glob that does not exist.
+func (t *Type) compareFailed(changes []Change, e *wire.ResourceError) []Change {
+	if !drops(e.Code) {
+		return changes
+	}
+	for _, member := range t.members(e.Name) {
+		gone := func(ch Change) bool { return ch.Kind == Removed && ch.Name == member }
+		if !slices.ContainsFunc(changes, gone) {
+			changes = append(changes, Change{Kind: Removed, Name: member, Old: t.held[member].version})
+		}
+	}
+	return changes
+}
+
 // compareMissing appends the removal of what is held and not in a full-state
 // response, of which changes is what it says (RES-8). One that holds nothing but
 // heartbeats renews them and is no list of what there is (TTL-3).
@@ -169,7 +185,8 @@ func (t *Type) compareMissing(changes []Change) []Change {
 	}
 	var missing []string
 	for name := range t.held {
-		if _, there := mentioned[name]; !there {
+		_, there := mentioned[name]
+		if _, excused := t.excused[name]; !there && !excused {
 			missing = append(missing, name)
 		}
 	}
@@ -234,7 +251,7 @@ func (t *Type) apply(ch *Change, keep Keep) {
 		if drops(ch.Error.Code) {
 			t.remove(ch.Name)
 		}
-		t.mark(ch.Name, Failing)
+		t.fail(ch.Name)
 	case Heartbeat, Unrequested:
 	}
 }

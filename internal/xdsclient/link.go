@@ -152,6 +152,7 @@ func (l *link) detach() {
 	for _, t := range c.order {
 		if t.link == l {
 			t.requested, t.Named, t.Nonce = false, false, "" // STR-3
+			t.excused = nil
 		}
 	}
 }

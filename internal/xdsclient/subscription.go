@@ -33,6 +33,7 @@ type Type struct {
 	keys     map[string]string // key of an xdstp name → the spelling that was subscribed
 
 	held    map[string]held
+	excused map[string]struct{} // held ones that the present stream gave an error for (ERR-1); nil without any
 	aliases map[string]string // alias → name under which the resource is held; nil without any
 }
 
@@ -74,6 +75,7 @@ func (t *Type) Complete() bool {
 func (t *Type) Forget() {
 	clear(t.held)
 	clear(t.aliases)
+	t.excused = nil
 	t.answered = false
 	for name := range t.names {
 		t.names[name] = Unanswered
@@ -247,6 +249,7 @@ func (t *Type) drop(name string) {
 		}
 	}
 	delete(t.held, name)
+	delete(t.excused, name)
 }
 
 // members gives, in order, the names that are held because of another one
@@ -269,6 +272,18 @@ func (t *Type) members(of string) []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// fail notes that the server gave an error, which it need not say again: until it sends
+// the resource, its lack of it does not mean that there is none (ERR-1).
+func (t *Type) fail(name string) {
+	if _, isHeld := t.held[name]; isHeld {
+		if t.excused == nil {
+			t.excused = make(map[string]struct{})
+		}
+		t.excused[name] = struct{}{}
+	}
+	t.mark(name, Failing)
 }
 
 // drops tells whether an error means that the resource is gone; the others keep
