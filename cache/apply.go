@@ -206,6 +206,7 @@ func (u *update) resource(t *table, key string, r *wire.Resource) {
 		coll.touch(e, t.store.next())
 		coll.bytes += e.size()
 		t.store.changed(coll)
+		t.refer(e)
 		t.resent(e, r, u.received)
 	default:
 		if r.Size() == e.res.Size() { // or it is called otherwise (same)

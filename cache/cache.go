@@ -32,11 +32,13 @@ const (
 	ReasonIdle   Reason = "idle"   // Limits.Idle
 	ReasonAbsent Reason = "absent" // names known not to exist, or not to be cached, are not kept (RES-17, TTL-5)
 	ReasonLimit  Reason = "limit"  // a request that lists all names would be too large (RES-17)
+	// ReasonUnlisted is that no directory lists it any more, nor redirect leads there (LIST-3).
+	ReasonUnlisted Reason = "unlisted"
 )
 
 // Reasons lists every Reason.
 func Reasons() []Reason {
-	return []Reason{ReasonCount, ReasonBytes, ReasonIdle, ReasonAbsent, ReasonLimit}
+	return []Reason{ReasonCount, ReasonBytes, ReasonIdle, ReasonAbsent, ReasonLimit, ReasonUnlisted}
 }
 
 // Observer is told what happens in the cache. Its methods are called under
@@ -64,11 +66,12 @@ func (silent) Expired(string)          {}
 // Cache owns the limits and the LRU that all its stores share.
 type Cache struct {
 	// immutable after New
-	limits   Limits
-	observer Observer
-	kick     chan struct{} // one slot: the LRU got a first deadline
-	seed     maphash.Seed
-	now      func() time.Time // time.Now, but in the model test: rapid cannot look into a bubble
+	limits     Limits
+	observer   Observer
+	kick       chan struct{} // one slot: the LRU got a first deadline
+	seed       maphash.Seed
+	references chan struct{}    // one slot: there is something for TakeReferences
+	now        func() time.Time // time.Now, but in the model test: rapid cannot look into a bubble
 
 	resources atomic.Int64
 	bytes     atomic.Int64
@@ -76,6 +79,7 @@ type Cache struct {
 	mu      sync.Mutex
 	idle    *simplelru.LRU[*interest, time.Time] // guarded by mu; value: since when
 	leaving weight                               // guarded by mu; evicted, not yet unsubscribed
+	refers  map[*Store]struct{}                  // guarded by mu; with references to be taken
 }
 
 // weight is what something takes of the limits.
@@ -93,6 +97,7 @@ func New(limits Limits, observer Observer) *Cache {
 	return &Cache{
 		limits: limits, observer: observer, idle: idle,
 		kick: make(chan struct{}, 1), seed: maphash.MakeSeed(), now: time.Now,
+		references: make(chan struct{}, 1), refers: make(map[*Store]struct{}),
 	}
 }
 

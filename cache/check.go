@@ -68,14 +68,14 @@ func (t *table) check() (resources, bytes int64, err error) {
 		c.that(e.key == key, "entry %q stands under %q", e.key, key)
 		c.that((e.state == present) == (e.res != nil), "%q is %s, resource held: %t", key, e.state, e.res != nil)
 		e.checkError(c, t)
-		c.that(len(e.subs) > 0 || e.interest != nil || e.coll != nil, "nothing refers to entry %q", key)
+		c.that(e.wanted() || e.interest != nil || e.coll != nil, "nothing refers to entry %q", key)
 		c.that(e.coll == nil || t.colls[e.coll.key] == e.coll, "%q belongs to a collection that is gone", key)
 		c.that(e.changed <= t.store.seq, "%q was changed in the future", key)
 		watchers += int64(len(e.subs))
 		for pos, sub := range e.subs {
 			c.that(sub.pos == pos && sub.entry == e && !sub.ended, "%q has a broken watcher", key)
 		}
-		if len(e.subs) > 0 && e.interest == nil {
+		if e.wanted() && e.interest == nil {
 			c.that(e.member(), "%q is watched, and nobody is asked", key)
 		}
 		c.that(e.aside == nothing || !e.empty(), "%q has nothing aside, in memory of its own", key)
@@ -110,6 +110,8 @@ func (t *table) check() (resources, bytes int64, err error) {
 	t.checkClocks(c)
 	t.checkSum(c)
 	t.checkFailures(c)
+	t.checkPins(c)
+	t.checkReferences(c)
 	return resources, bytes, errors.Join(c.errs...)
 }
 

@@ -56,6 +56,7 @@ type collection struct {
 	// confirmed a member; both zero until then.
 	synced             bool
 	overdue            bool // asked for long ago on the present stream, and not answered
+	pinned             bool // in table.pins
 	answered, progress time.Time
 	epoch              uint32 // members of another epoch are stale
 	stale              int
@@ -269,6 +270,9 @@ func (c *collection) follow(w *watch, spelling string) *cursor {
 	}
 	c.interest.want()
 	c.lack(w)
+	if f.pos == 0 {
+		c.referMembers()
+	}
 	return f
 }
 
@@ -292,8 +296,12 @@ func (f *cursor) unfollow() {
 			c.unlist()
 		}
 	}
-	if last == 0 {
-		c.sweep()
+	if last > 0 {
+		return
+	}
+	c.sweep()
+	c.referMembers()
+	if !c.pinned {
 		c.interest.release()
 	}
 }

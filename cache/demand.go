@@ -130,7 +130,7 @@ func (t *table) keepNamedMembers() {
 			continue
 		}
 		for e := i.coll.live.head; e != nil; e = e.next {
-			if len(e.subs) > 0 && e.interest == nil {
+			if e.wanted() && e.interest == nil {
 				e.setInterest(t.newInterest(e, nil))
 			}
 		}

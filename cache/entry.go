@@ -36,11 +36,13 @@ type entry struct {
 	epoch   uint32 // of the collection, when the server last confirmed it (RES-14)
 	mark    uint32 // table.mark of the last state-of-the-world response that held it
 	state   state
-	dead    bool // in coll.tombs
-	alias   bool // served by a resource of another name that lists key as an alias (RES-10)
-	loose   bool // in table.loose
-	tainted bool // the version now held was seen with other contents (ACK-4)
-	overdue bool // asked for long ago on the present stream, and not answered
+	dead    bool      // in coll.tombs
+	alias   bool      // served by a resource of another name that lists key as an alias (RES-10)
+	loose   bool      // in table.loose
+	tainted bool      // the version now held was seen with other contents (ACK-4)
+	overdue bool      // asked for long ago on the present stream, and not answered
+	pinned  bool      // in table.pins
+	told    attention // who has it, as far as who reads references is told
 }
 
 // aside is what an entry has that is more than a member with content.

@@ -19,6 +19,7 @@ type Info struct {
 	Updated    time.Time // of the last change; zero if there was none
 	Expires    time.Time // when its ttl runs out; zero if it has none (TTL-2)
 	Watchers   int       // clients that subscribed to it by name
+	Pins       int       // of what refers to it (Store.Pin)
 	Collection string    // that it is a member of
 	Resource   *wire.Resource
 }
@@ -51,7 +52,7 @@ func (s *Store) Resources(typeURL, name string) []Info {
 func (t *table) info(e *entry) Info {
 	i := Info{
 		TypeURL: t.typeURL, Name: e.name(), Kind: t.kind.String(), State: e.state.String(),
-		Watchers: len(e.subs), Resource: e.res,
+		Watchers: len(e.subs), Pins: t.pins[e.key], Resource: e.res,
 	}
 	if e.res != nil {
 		i.Version, i.Bytes = e.version(), e.res.Size()
@@ -83,6 +84,7 @@ type TypeStats struct {
 	Tombstones    int
 	Followers     int   // cursors of clients in its collections
 	Watchers      int64 // clients' subscriptions by name
+	Pins          int   // names and globs that are pinned
 }
 
 // Stats counts every table.
@@ -94,7 +96,7 @@ func (s *Store) Stats() []TypeStats {
 		st := TypeStats{
 			TypeURL: key.typeURL, Kind: key.kind.String(),
 			Subscriptions: t.interests, Collections: len(t.colls),
-			Resources: t.resources, Bytes: t.bytes, Watchers: t.watchers,
+			Resources: t.resources, Bytes: t.bytes, Watchers: t.watchers, Pins: len(t.pins),
 		}
 		if t.assigned {
 			st.Stream = t.stream.String()

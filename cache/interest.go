@@ -29,12 +29,12 @@ func (i *interest) name() string {
 	return i.entry.name()
 }
 
-// watched reports whether a client wants it.
+// watched reports whether a client wants it, or it is pinned.
 func (i *interest) watched() bool {
 	if i.coll != nil {
-		return len(i.coll.followers) > 0
+		return len(i.coll.followers) > 0 || i.coll.pinned
 	}
-	return len(i.entry.subs) > 0
+	return i.entry.wanted()
 }
 
 // kept reports whether what it stands for is worth keeping without a watcher:

@@ -29,6 +29,7 @@ type content struct {
 	inStar  bool          // part of what "*" means
 	ttl     time.Duration // 0: none
 	once    bool          // do_not_cache (TTL-5)
+	leads   bool          // a redirect (LOC-1)
 }
 
 // modelServer is a control plane of one type: a map, and per upstream stream what
@@ -60,6 +61,14 @@ type modelStream struct {
 	version string // version_info of the last one that was no heartbeat
 }
 
+// typeURL is that of the payload.
+func (c content) typeURL() string {
+	if c.leads {
+		return redirectType
+	}
+	return clusterType
+}
+
 func resourceOf(name string, c content) *wire.Resource {
 	version := c.version
 	payload, err := anypb.New(&corev3.Address{Address: &corev3.Address_EnvoyInternalAddress{
@@ -68,7 +77,7 @@ func resourceOf(name string, c content) *wire.Resource {
 	if err != nil {
 		panic(err)
 	}
-	payload.TypeUrl = clusterType
+	payload.TypeUrl = c.typeURL()
 	r := &discovery.Resource{Name: name, Version: version, Resource: payload}
 	if c.once {
 		r.CacheControl = &discovery.Resource_CacheControl{DoNotCache: true}
@@ -610,9 +619,9 @@ var modelSubs = append([]string{
 // TestModel holds a store to a naive model, a map per client, under random
 // operations on both sides, with responses on their way while subscriptions
 // change: SUB-1, SUB-5, SUB-7 to SUB-12, RES-1, RES-4 to RES-6, RES-11, RES-12,
-// RES-14, GLOB-1 to GLOB-6, NAME-3, NAME-4, NAME-8, TTL-1 to TTL-5, and the
-// eviction races.
-func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_NAME4_NAME8_TTL2_TTL3_TTL5(t *testing.T) {
+// RES-14, GLOB-1 to GLOB-6, NAME-3, NAME-4, NAME-8, TTL-1 to TTL-5, the eviction
+// races, and what is pinned for clients, and known to refer to others (LIST-2, LIST-3).
+func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_NAME4_NAME8_TTL2_TTL3_TTL5_LIST2_LIST3(t *testing.T) {
 	for name, source := range map[string]modelSource{
 		"VAR-4 incremental":                          {},
 		"VAR-2 incremental per type":                 {perType: true},
@@ -631,6 +640,7 @@ func testModel(t *testing.T, source modelSource) {
 		store := cache.Open(source.source(full))
 		server := &modelServer{t: t, store: store, exists: map[string]content{}, resend: rapid.Bool().Draw(t, "resend"), now: time.Now(), source: source}
 		cache.now = func() time.Time { return server.now }
+		ahead := &modelReader{server: server, pins: map[string]int{}, knows: map[refKey]Reference{}}
 		join := func(form Form, old *modelClient) *modelClient {
 			c := server.newClient(form, full)
 			if old != nil {
@@ -672,6 +682,7 @@ func testModel(t *testing.T, source modelSource) {
 				c := content{version: fmt.Sprint(server.version), inStar: star}
 				c.ttl = rapid.SampledFrom([]time.Duration{0, 3 * time.Second, longTTL}).Draw(t, "ttl")
 				c.once = rapid.IntRange(0, 3).Draw(t, "do_not_cache") == 0
+				c.leads = rapid.IntRange(0, 3).Draw(t, "redirect") == 0
 				server.set(name, &c)
 			},
 			"beat": func(*rapid.T) { server.beat() },
@@ -700,7 +711,7 @@ func testModel(t *testing.T, source modelSource) {
 					server.failWhole(key)
 				}
 			},
-			"join":  func(*rapid.T) { join(form(), nil) },
+			"join": func(*rapid.T) { join(form(), nil) },
 			"subscribe": func(*rapid.T) {
 				c := client()
 				c.update(some(modelSubs, "subscribe"), nil, nil)
@@ -730,11 +741,16 @@ func testModel(t *testing.T, source modelSource) {
 			},
 			"demand":  func(t *rapid.T) { server.pump(rapid.IntRange(0, 1).Draw(t, "stream")) },
 			"deliver": func(t *rapid.T) { server.deliver(rapid.IntRange(0, 1).Draw(t, "stream")) },
-			"limit":   func(t *rapid.T) { server.resend = rapid.Bool().Draw(t, "resend") },
-			"lose":    func(t *rapid.T) { server.lose(rapid.IntRange(0, 1).Draw(t, "stream")) },
-			"expire":  func(*rapid.T) { cache.Expire(time.Now().Add(2 * time.Hour)) },
-			"settle":  func(*rapid.T) { server.pass(time.Minute) },
-			"":        func(*rapid.T) { check("a step") },
+			"pin":     func(*rapid.T) { ahead.pin(some(modelSubs[1:], "pin")) },
+			"unpin": func(t *rapid.T) {
+				ahead.unpin(some(modelSubs[1:], "unpin"), rapid.Bool().Draw(t, "unlisted"))
+			},
+			"references": func(t *rapid.T) { ahead.take(t) },
+			"limit":      func(t *rapid.T) { server.resend = rapid.Bool().Draw(t, "resend") },
+			"lose":       func(t *rapid.T) { server.lose(rapid.IntRange(0, 1).Draw(t, "stream")) },
+			"expire":     func(*rapid.T) { cache.Expire(time.Now().Add(2 * time.Hour)) },
+			"settle":     func(*rapid.T) { server.pass(time.Minute) },
+			"":           func(*rapid.T) { check("a step") },
 		})
 		agree := func(when string, exists func(content) bool) {
 			for i, c := range server.clients {
@@ -752,6 +768,7 @@ func testModel(t *testing.T, source modelSource) {
 						when, i, slices.Sorted(maps.Keys(c.subs)), c.form, c.holds, want)
 				}
 			}
+			ahead.check(t, when, exists)
 			check(when)
 		}
 		// Quiet: everything on its way arrives, quiet times end.
@@ -766,7 +783,7 @@ func testModel(t *testing.T, source modelSource) {
 		for n, c := range server.exists {
 			if c.ttl > 0 {
 				server.version++
-				server.set(n, &content{fmt.Sprint(server.version), c.inStar, longTTL, c.once})
+				server.set(n, &content{fmt.Sprint(server.version), c.inStar, longTTL, c.once, c.leads})
 			}
 		}
 		server.quiet()
@@ -792,10 +809,14 @@ func testModel(t *testing.T, source modelSource) {
 		}
 		server.pass(longTTL)
 		agree("TTL-2: without heartbeats", func(c content) bool { return c.ttl == 0 })
+		ahead.check(t, "in the end", func(c content) bool { return c.ttl == 0 })
 		// SUB-10: the union of the clients' subscriptions, each once, and nothing
 		// that nobody wants once it is evicted.
 		for _, c := range slices.Clone(server.clients) {
 			c.leave()
+		}
+		for len(ahead.pins) > 0 {
+			ahead.unpin(slices.Sorted(maps.Keys(ahead.pins)), rapid.Bool().Draw(t, "unlisted"))
 		}
 		cache.Expire(time.Now().Add(2 * time.Hour))
 		for stream := range 2 {

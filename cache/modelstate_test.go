@@ -23,7 +23,7 @@ type modelSource struct {
 
 func (m modelSource) source(full bool) Source {
 	return Source{
-		Quiet: time.Second, Absent: time.Second, State: m.state, PerType: m.perType,
+		Quiet: time.Second, Absent: time.Second, State: m.state, PerType: m.perType, References: true,
 		FullState: map[string]bool{clusterType: full},
 	}
 }
@@ -48,7 +48,7 @@ func (m modelSource) resource(name string, c content) *wire.Resource {
 	if err != nil {
 		panic(err)
 	}
-	payload.TypeUrl = clusterType
+	payload.TypeUrl = c.typeURL()
 	p := &discovery.Resource{Name: name, Resource: payload}
 	if c.once {
 		p.CacheControl = &discovery.Resource_CacheControl{DoNotCache: true}

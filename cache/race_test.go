@@ -10,6 +10,7 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -20,7 +21,7 @@ import (
 // acknowledges late, and whoever else comes and goes (SUB-11, OPS-3).
 func TestConcurrency_ADS1_ADS3_SUB11_OPS3(t *testing.T) {
 	cache := New(Limits{MaxResources: 20, Idle: time.Nanosecond}, nil)
-	store := cache.Open(Source{Quiet: quiet, FullState: map[string]bool{cds: true}})
+	store := cache.Open(Source{Quiet: quiet, FullState: map[string]bool{cds: true}, References: true})
 	store.Restart(streamOf(0), 0)
 	var server, others sync.WaitGroup
 	var done atomic.Bool
@@ -41,6 +42,10 @@ func TestConcurrency_ADS1_ADS3_SUB11_OPS3(t *testing.T) {
 			apply(rds, fmt.Sprintf("+r@c%d", i))
 			apply(cds, fmt.Sprintf("+c%d@2", i))
 			apply(eds, fmt.Sprintf("+e%d@%d", i%20, i))
+			leads := &wire.DeltaResponse{TypeURL: eds, Resources: []*wire.Resource{redirect(t, fmt.Sprint("e", i%7), fmt.Sprint(i), false)}}
+			if err := store.Apply(streamOf(0), leads, time.Now()); err != nil {
+				t.Error(err)
+			}
 			if i > 1 {
 				apply(cds, fmt.Sprintf("-c%d", i-1))
 			}
@@ -68,6 +73,20 @@ func TestConcurrency_ADS1_ADS3_SUB11_OPS3(t *testing.T) {
 				c.Update(Change{TypeURL: cds, Unsubscribe: names([]string{nameG1, globQ2})})
 				_, _, _ = c.Collect(never, 1, 1)
 				c.Leave()
+			}
+		})
+	}
+	for n := range 2 {
+		others.Go(func() { // pins too, and who reads
+			for i := n; !done.Load(); i++ {
+				all := names([]string{fmt.Sprint("e", i%20), fmt.Sprint("e", i%7), globG})
+				store.Pin(eds, all...)
+				cache.TakeReferences()
+				if i%2 == 0 {
+					store.Unpin(eds, all...)
+				} else {
+					store.Unlist(eds, all...)
+				}
 			}
 		})
 	}

@@ -89,6 +89,7 @@ func (t *table) relay(e *entry, r *wire.Resource, coll *collection, now time.Tim
 	t.tell(e, 1)
 	t.list(e, r)
 	t.resum(e)
+	t.reread(e)
 	for _, sub := range e.subs {
 		sub.pass(r, again, had, timed)
 	}

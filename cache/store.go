@@ -31,17 +31,18 @@ type Store struct {
 	beaten  []*collection // with heartbeats in the present one
 	wakes   []*Client     // whom to wake when mu is released
 
-	mu        sync.RWMutex
-	seq       uint64 // number of the last change
-	beats     uint64 // number of the last heartbeat
-	expiry    expiry
-	tables    map[tableKey]*table
-	clients   map[*Client]struct{}
-	readers   int                      // of the clients (Store.Read)
-	unsettled map[*collection]struct{} // all whose quiet time may have to be ended: Settle is called for every response
-	waiting   map[*table]struct{}      // all with a clock that runs
-	resources int64
-	bytes     int64
+	mu         sync.RWMutex
+	seq        uint64 // number of the last change
+	beats      uint64 // number of the last heartbeat
+	expiry     expiry
+	tables     map[tableKey]*table
+	clients    map[*Client]struct{}
+	readers    int                      // of the clients (Store.Read)
+	unsettled  map[*collection]struct{} // all whose quiet time may have to be ended: Settle is called for every response
+	waiting    map[*table]struct{}      // all with a clock that runs
+	references map[refKey]struct{}      // to be taken
+	resources  int64
+	bytes      int64
 }
 
 // Source says what fills a store. The zero value is a control plane that speaks the
@@ -67,6 +68,8 @@ type Source struct {
 	// keys, directives included (keyer.ResolvedKey), and it says itself when it is
 	// done with a collection.
 	Resolved bool
+	// References says that somebody takes what refers to others (Cache.TakeReferences).
+	References bool
 }
 
 // Open returns an empty store.
@@ -141,7 +144,7 @@ func (s *Store) table(typeURL string, k kind) *table {
 	if t == nil {
 		t = &table{
 			store: s, typeURL: typeURL, kind: k,
-			entries: make(map[string]*entry), colls: make(map[string]*collection),
+			entries: make(map[string]*entry), colls: make(map[string]*collection), pins: make(map[string]int),
 		}
 		s.tables[key] = t
 	}

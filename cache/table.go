@@ -39,6 +39,8 @@ type table struct {
 	colls     map[string]*collection
 	aliased   map[string][]*entry            // by the key of the resource that serves them
 	loose     map[string]map[*entry]struct{} // held by name only, by the glob they would belong to
+	pins      map[string]int                 // by key of a name or a glob; see Pin
+	referring map[*entry]struct{}            // which refer to others, if somebody is told of those
 	pending   []*interest
 	interests int
 	// subscribed to since the last response
@@ -187,7 +189,7 @@ func (t *table) demand(e *entry) {
 
 // forgetUnused drops an entry that nothing refers to any more.
 func (t *table) forgetUnused(e *entry) {
-	if len(e.subs) > 0 || e.interest != nil || e.coll != nil {
+	if e.wanted() || e.interest != nil || e.coll != nil {
 		return
 	}
 	t.unloosen(e)
@@ -201,6 +203,7 @@ func (t *table) forgetUnused(e *entry) {
 		t.account(-1, -e.size())
 	}
 	e.res, e.state = nil, unknown // its last two users may both come here
+	t.reread(e)
 	delete(t.entries, e.key)
 }
 
@@ -250,6 +253,7 @@ func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time)
 	}
 	t.live(e, r, now)
 	t.resum(e)
+	t.reread(e)
 	for _, s := range e.subs {
 		s.push()
 	}
@@ -288,13 +292,14 @@ func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time
 	expired := e.life != nil && e.life.expired
 	t.die(e)
 	t.resum(e)
+	t.reread(e)
 	for _, s := range e.subs {
 		if !expired || !s.drops() {
 			s.push()
 		}
 	}
 	switch i := e.interest; {
-	case i == nil && len(e.subs) > 0:
+	case i == nil && e.wanted():
 		// A name that its glob brought is asked for by itself now: the glob may be
 		// let go before the resource comes back (GLOB-6).
 		e.setInterest(t.newInterest(e, nil))
@@ -319,7 +324,7 @@ func (t *table) serveAliases(key string, r *wire.Resource, now time.Time) bool {
 			continue
 		}
 		e := t.entries[k]
-		if e == nil || (e.interest == nil && len(e.subs) == 0) {
+		if e == nil || (e.interest == nil && !e.wanted()) {
 			continue
 		}
 		if (e.there() && !e.alias) || slices.Contains(served, e) {

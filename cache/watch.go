@@ -141,6 +141,7 @@ func (w *watch) subscribeName(n Name) {
 		w.observe(e.state != unknown && e.state != relayed)
 		sub = &nameSub{watch: w, entry: e, pos: len(e.subs), spelling: intern(n.Spelling, e.key), holds: w.mayHave(e)}
 		e.own().subs = append(e.subs, sub)
+		t.refer(e)
 		t.watchers++
 		if w.client.form.State {
 			t.counted(1)
@@ -319,6 +320,10 @@ func (n *nameSub) end() {
 	}
 	e.own().subs = nil
 	e.tidy()
+	t.refer(e)
+	if e.pinned {
+		return
+	}
 	if e.interest != nil {
 		e.interest.release()
 	}

@@ -130,6 +130,7 @@ type tableView struct {
 	Tombstones    int    `json:"tombstones"`
 	Followers     int    `json:"followers"` // clients' cursors
 	Watchers      int64  `json:"watchers"`  // clients' named subscriptions
+	Pins          int    `json:"pins"`      // names and globs that are fetched ahead
 }
 
 func (r *Relay) serveUpstreams(w http.ResponseWriter, _ *http.Request) {
