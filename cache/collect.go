@@ -78,6 +78,7 @@ func (c *Client) Due() bool {
 // collect takes what is due, save types that are to wait. busy tells for which ones
 // an acknowledgement is outstanding, and so will bring the stream here again.
 func (c *Client) collect(waits, busy func(typeURL string) bool, size, parts int, additions bool) ([]*Batch, bool, error) {
+	defer c.regain()
 	c.store.mu.RLock()
 	defer c.store.mu.RUnlock()
 	return c.collectLocked(&pass{size: size, left: parts}, waits, busy, additions)

@@ -95,7 +95,7 @@ func (t *table) takeDemand(subs []wire.Subscription, now time.Time) []wire.Subsc
 			}
 			i.drop()
 		case i.again && (i.coll == nil || t.store.source.Resolved):
-			then.Unsubscribe = append(then.Unsubscribe, i.as)
+			first.Unsubscribe = append(first.Unsubscribe, i.as)
 			anew.Subscribe = append(anew.Subscribe, i.subscribe(now))
 		case !i.subscribed:
 			first.Subscribe = append(first.Subscribe, i.subscribe(now))
@@ -111,10 +111,10 @@ func (t *table) takeDemand(subs []wire.Subscription, now time.Time) []wire.Subsc
 	// in a request of their own: within one request the order is the server's
 	// choice (GLOB-6).
 	if !globGone {
-		first.Unsubscribe = then.Unsubscribe
+		first.Unsubscribe = append(first.Unsubscribe, then.Unsubscribe...)
 		then.Unsubscribe = nil
 	}
-	for _, sub := range []wire.Subscription{first, then, anew} {
+	for _, sub := range []wire.Subscription{first, anew, then} {
 		if len(sub.Subscribe)+len(sub.Unsubscribe) > 0 {
 			subs = append(subs, sub)
 		}

@@ -1,6 +1,8 @@
 package cache
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,6 +89,18 @@ func TestDoNotCache(t *testing.T) {
 		b.once(cds, "a@1")
 		b.expect(c.collect(), "CDS +a@1")
 	})
+	t.Run("TTL-5 GLOB-6 a name is asked for again before its glob is let go", func(t *testing.T) {
+		b := newBed(t, Limits{})
+		c := b.join()
+		c.sub(cds, globG, nameG1)
+		b.connect(0)
+		b.once(cds, nameG1+"@1")
+		b.expect(c.collect(), "CDS +"+nameG1+"@1")
+		c.sub(cds, nameG1)
+		c.unsub(cds, globG)
+		b.letGo()
+		b.expect(b.demand(0), "CDS -"+nameG1, "CDS +"+nameG1, "CDS -"+globG)
+	})
 	t.Run("TTL-5 SUB-11 what nobody watches is not asked for any more", func(t *testing.T) {
 		b := newBed(t, Limits{})
 		c := b.join()
@@ -118,6 +132,32 @@ func TestDoNotCache(t *testing.T) {
 			b.expectRemoved(c, name)
 		}
 	})
+	// The content ran out by what the client was told, and its heartbeat comes after
+	// that: only the content can bring it back, and it is not here.
+	for sub, member := range subscriptions {
+		for _, form := range []Form{timed, timedState} {
+			t.Run(fmt.Sprintf("TTL-3 TTL-5 a heartbeat that comes too late, state of the world: %t, %s", form.State, strings.ReplaceAll(sub, "/", "|")), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBedOf(t, Limits{}, Source{Quiet: quiet})
+					able := b.joinAs(form)
+					took := able.collect
+					if form.State {
+						took = able.worlds
+					}
+					able.sub(cds, sub)
+					b.connect(0)
+					b.once(cds, member+"@1~10s")
+					b.expect(took(), "CDS +"+member+"@1~10s")
+					b.after(9 * time.Second)
+					b.says(cds, "="+member+"@1~10s")
+					b.after(5 * time.Second)
+					b.expect(took())
+					b.anew(member, "1~10s")
+					b.expect(took(), "CDS +"+member+"@1~10s")
+				})
+			})
+		}
+	}
 	t.Run("TTL-5 a collection: for later followers the stream begins anew", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBed(t, Limits{})

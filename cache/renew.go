@@ -66,8 +66,12 @@ func (p *pass) known(e *entry, name string) bool {
 
 // beaten tells a name of a heartbeat.
 func (p *pass) beaten(sub *nameSub, name string) bool {
-	l := sub.entry.life
-	return l == nil || p.renew(sub.entry, name, l.late(sub.missed, p.time(sub.watch)))
+	e := sub.entry
+	if e.life == nil {
+		return true
+	}
+	late := e.life.late(sub.missed, p.time(sub.watch))
+	return sub.watch.loses(lost{sub: sub, entry: e}, late) || p.renew(e, name, late)
 }
 
 // lives brings a cursor level with what happened to the ttls of its collection.
@@ -79,8 +83,8 @@ func (p *pass) lives(f *cursor) bool {
 		return true // heartbeats overtake no acknowledgement
 	}
 	for l := f.coll.beats.after(f.beats); l != nil; l = l.next {
-		e := l.entry
-		if f.tells(e) && !p.renew(e, f.spell(e), l.late(l.before > f.beats, p.time(f.watch))) {
+		e, late := l.entry, l.late(l.before > f.beats, p.time(f.watch))
+		if f.tells(e) && !f.watch.loses(lost{cursor: f, entry: e}, late) && !p.renew(e, f.spell(e), late) {
 			return false
 		}
 		f.beats = l.beat

@@ -13,23 +13,17 @@ func (w *watch) tooLate() {
 	}
 	now := w.client.store.cache.now()
 	for _, sub := range w.dirty {
-		if e := sub.entry; !sub.ended && sub.beat && w.has(e) && e.life.late(sub.missed, now) {
+		if e := sub.entry; !sub.ended && sub.beat && w.hasContent(e) && e.life.late(sub.missed, now) {
 			sub.beat = false
 		}
 	}
 	for f := range w.cursors() {
 		for l := f.coll.beats.after(f.beats); l != nil; l = l.next {
-			if e := l.entry; w.has(e) && f.tells(e) && l.late(l.before > f.beats, now) {
-				w.answer(Name{Spelling: f.spell(e), Key: e.key})
+			if e := l.entry; w.hasContent(e) && f.tells(e) && l.late(l.before > f.beats, now) {
+				w.owe(Name{Spelling: f.spell(e), Key: e.key})
 			}
 		}
 	}
-}
-
-// has reports whether the content of an entry can be sent: it is kept, or lists keep it
-// (TTL-5).
-func (w *watch) has(e *entry) bool {
-	return e.state == present || (w.full && e.listed() != nil)
 }
 
 // heartbeats tells the client of renewed ttls of the contents that it has.
@@ -60,7 +54,9 @@ func (p *pass) beatNames(w *watch) {
 		if sub.entry.alias {
 			name = sub.entry.servedName()
 		}
-		if !sub.beat || !p.heartbeat(sub.entry, name) {
+		e := sub.entry
+		late := sub.beat && e.life.late(sub.missed, p.time(w))
+		if !sub.beat || (!w.loses(lost{sub: sub, entry: e}, late) && !p.heartbeat(e, name)) {
 			left = append(left, sub)
 			continue
 		}
@@ -75,7 +71,8 @@ func (p *pass) beatNames(w *watch) {
 
 func (p *pass) beatMembers(f *cursor) {
 	for l := f.coll.beats.after(f.beats); l != nil; l = l.next {
-		if f.tells(l.entry) && !p.heartbeat(l.entry, f.spell(l.entry)) {
+		e, late := l.entry, l.late(l.before > f.beats, p.time(f.watch))
+		if f.tells(e) && !f.watch.loses(lost{cursor: f, entry: e}, late) && !p.heartbeat(e, f.spell(e)) {
 			return
 		}
 		f.beats = l.beat

@@ -34,6 +34,7 @@ func CollectStates(clients []*Client, busy func(typeURL string) bool, size, part
 		left := c.take(p, s, seen[i])
 		c.rest(busy)
 		c.store.mu.RUnlock()
+		c.regain()
 		more = more || left
 		batches = append(batches, p.out...)
 	}
@@ -45,6 +46,7 @@ func CollectStates(clients []*Client, busy func(typeURL string) bool, size, part
 
 // collectState is CollectStates for one store.
 func (c *Client) collectState(busy func(typeURL string) bool, size, parts int) ([]*Batch, bool) {
+	defer c.regain()
 	c.store.mu.RLock()
 	defer c.store.mu.RUnlock()
 	defer c.rest(busy)

@@ -42,6 +42,7 @@ type watch struct {
 	once    map[*nameSub]*wire.Resource // what is not kept and waits for the client (TTL-5)
 	held    map[string]string           // versions of names the client holds, by key, until compared
 	merged  int                         // updates that a later one replaced before they were sent
+	losses  []lost                      // of the present pass
 }
 
 // nameSub is one client's subscription to one name.
@@ -346,12 +347,19 @@ func (w *watch) clean() {
 	w.ended = 0
 }
 
-// answer owes the client word about a name from a collection it follows.
-func (w *watch) answer(n Name) {
+// owe notes that the client is to be told what a collection that it follows holds under
+// a name.
+func (w *watch) owe(n Name) {
 	if w.answers == nil {
 		w.answers = make(map[string]Name)
 	}
 	w.answers[n.Key] = n
+}
+
+// answer owes the client word about a name, and has the server asked again for what
+// was not kept.
+func (w *watch) answer(n Name) {
+	w.owe(n)
 	for _, f := range []*cursor{w.wildcard, w.globFor(n.Key)} {
 		if f == nil {
 			continue
