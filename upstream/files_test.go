@@ -13,6 +13,7 @@ import (
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xdsrelay/xdsrelay/cache"
@@ -90,6 +91,38 @@ func TestFileSession(t *testing.T) {
 			if b.obs.received != 2 {
 				b.t.Errorf("%d responses", b.obs.received)
 			}
+		},
+		"ERR-1 files hold errors": func(b *fileBed) {
+			b.want(clusters, "a", "b", "c")
+			b.want(endpoints, "a", "b")
+			failing := func(s *filesource.State, names ...string) *filesource.State {
+				for _, n := range names {
+					e := wire.ResourceError{Name: n[1:], Code: codes.Unavailable}
+					if n[0] == '?' {
+						e.Code = codes.NotFound
+					}
+					s.Errors = append(s.Errors, e)
+				}
+				return s
+			}
+			all := states{
+				clusters:  fileState(b.t, clusters, "1", "a", "b"),
+				endpoints: fileState(b.t, endpoints, "1", "a", "b"),
+			}
+			b.snapshot(false, all)
+			b.expect(clusters, "+a", "+b", "-c")
+			b.snapshot(false, states{
+				clusters:  failing(fileState(b.t, clusters, "2", "a"), "!b", "?c", "?nobody's"),
+				endpoints: failing(fileState(b.t, endpoints, "2"), "!a", "?b"),
+			})
+			b.expect(clusters, "+a", "+b", "!c")
+			b.expect(endpoints, "+a", "!b")
+			b.want(clusters, "nobody's", "d")
+			b.look()
+			b.expect(clusters, "+a", "+b", "!c", "-d", "!nobody's")
+			b.snapshot(false, states{clusters: fileState(b.t, clusters, "3", "a"), endpoints: all[endpoints]})
+			b.expect(clusters, "+a", "-b", "-c", "-d", "-nobody's")
+			b.expect(endpoints, "+a", "+b")
 		},
 		"RES-2 nothing is told before anything was read": func(b *fileBed) {
 			b.want(clusters, "a")

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -234,5 +235,33 @@ func TestREST3_cutOff(t *testing.T) {
 	r, err := ReadResponse(cut, resource.ClusterType, 1000)
 	if want := "restjson: read the response: unexpected EOF"; r != nil || err == nil || err.Error() != want || !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("got %v, %v\nwant %s", r, err, want)
+	}
+}
+
+func TestERR1_errors(t *testing.T) {
+	body := `{"typeUrl":"` + resource.RuntimeType + `","resource_errors":[{"resourceName":{"name":"a"},"errorDetail":{"code":14,"message":"why"}},{}]}`
+	got, err := answer{200, "", body}.read(resource.RuntimeType, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Errors) != 2 || got.Errors[0].Name != "a" || !got.Errors[0].Transient() || got.Errors[0].Message != "why" || got.Errors[1].Name != "" {
+		t.Fatalf("read %+v", got.Errors)
+	}
+	written, err := EncodeResponse(&Outgoing{Errors: []OutgoingError{{&got.Errors[0], "b"}, {&got.Errors[1], "a"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"resourceErrors":[{"resourceName":{"name":"b"},"errorDetail":{"code":14,"message":"why"}},{"resourceName":{"name":"a"}}]}`
+	if string(written.Body) != want+"\n" {
+		t.Errorf("wrote %s, want %s", written.Body, want)
+	}
+	// A detail that JSON has no way to write is left out.
+	odd, err := wire.NewResourceError(&discoveryv3.ResourceError{ErrorDetail: &statuspb.Status{Code: 5, Details: []*anypb.Any{{TypeUrl: "type.googleapis.com/x.Y"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	written, err = EncodeResponse(&Outgoing{Errors: []OutgoingError{{&odd, "a"}}})
+	if want := `{"resourceErrors":[{"resourceName":{"name":"a"},"errorDetail":{"code":5}}]}` + "\n"; err != nil || string(written.Body) != want {
+		t.Errorf("wrote %s, want %s: %v", written.Body, want, err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 )
@@ -187,5 +189,51 @@ func TestBuilderJoin_RES4(t *testing.T) {
 	}
 	if s := fmt.Sprint(got); s != "[a=1 c=1 b=2]" {
 		t.Errorf("got %s", s)
+	}
+}
+
+// Errors have another field here than in the incremental form, and go with the parts
+// that are joined.
+func TestStateErrors_ERR1_NAME4(t *testing.T) {
+	detail, err := NewResourceError(&discoveryv3.ResourceError{
+		ResourceName: &discoveryv3.ResourceName{Name: "a"},
+		ErrorDetail:  &statuspb.Status{Code: int32(codes.Unavailable), Message: "why", Details: []*anypb.Any{payload(10)}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !detail.Transient() || detail.Size() < 20 {
+		t.Errorf("transient %t, size %d", detail.Transient(), detail.Size())
+	}
+	var one, two Builder
+	one.AddStateError(detail, "b")
+	two.AddAny(newResource(t, &discoveryv3.Resource{Name: "x", Resource: payload(300)}))
+	two.AddStateError(ResourceError{Name: "c", Code: codes.NotFound}, "c")
+	one.Join(&two)
+	if one.Errors() != 2 || two.Errors() != 0 {
+		t.Errorf("%d errors, %d left", one.Errors(), two.Errors())
+	}
+	size := one.Size()
+	m := one.Finish("T", "", "")
+	if m.Len() != size+len("T")+2 {
+		t.Errorf("Len %d, Size was %d", m.Len(), size)
+	}
+	got := parseState(t, m)
+	if len(got.Resources) != 1 || len(got.ResourceErrors) != 2 || len(got.ProtoReflect().GetUnknown()) > 0 {
+		t.Fatalf("got %v", got)
+	}
+	first, second := got.ResourceErrors[0], got.ResourceErrors[1]
+	if first.ResourceName.Name != "b" || first.ErrorDetail.Message != "why" || len(first.ErrorDetail.Details) != 1 ||
+		second.ResourceName.Name != "c" || codes.Code(second.ErrorDetail.Code) != codes.NotFound {
+		t.Errorf("got %v", got.ResourceErrors)
+	}
+	one.AddStateError(detail, "b")
+	one.AddStateError(ResourceError{Name: "c", Code: codes.NotFound}, "c")
+	var decoded StateResponse
+	if err := decoded.Decode(one.Finish("T", "", "").Bytes()); err != nil || len(decoded.Errors) != 2 || decoded.Errors[1].Transient() {
+		t.Errorf("decoded %+v: %v", decoded.Errors, err)
+	}
+	if _, err := NewResourceError(&discoveryv3.ResourceError{ResourceName: &discoveryv3.ResourceName{Name: "\xff"}}); err == nil {
+		t.Error("a name that is not UTF-8 is accepted")
 	}
 }
