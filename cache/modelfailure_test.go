@@ -95,11 +95,13 @@ func (m *modelServer) empty(glob string) {
 		}
 	}
 	slices.Sort(members)
+	var said [][]wire.ResourceError // by stream; once the members are gone
 	for _, st := range m.streams {
+		var errs []wire.ResourceError
 		if st == nil {
+			said = append(said, nil)
 			continue
 		}
-		var errs []wire.ResourceError
 		if st.subs[glob] != "" {
 			errs = append(errs, wire.ResourceError{Name: glob, Code: codes.NotFound, Message: fmt.Sprint(m.version)})
 		}
@@ -109,12 +111,15 @@ func (m *modelServer) empty(glob string) {
 				errs = append(errs, wire.ResourceError{Name: n, Code: codes.PermissionDenied, Message: fmt.Sprint(m.version)})
 			}
 		}
-		if len(errs) > 0 {
-			defer m.respond(st, nil, errs...)
-		}
+		said = append(said, errs)
 	}
 	for _, n := range members {
 		delete(m.exists, n)
+	}
+	for i, st := range m.streams {
+		if len(said[i]) > 0 {
+			m.respond(st, nil, said[i]...)
+		}
 	}
 }
 

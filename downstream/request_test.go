@@ -41,7 +41,7 @@ func TestRequests(t *testing.T) {
 		})
 	}
 	for name, say := range map[string]func(c *client){
-		"in one request": func(c *client) { c.subscribe(clusterType, many(21)...) },
+		"in one request":   func(c *client) { c.subscribe(clusterType, many(21)...) },
 		"that are refused": func(c *client) { c.subscribe(clusterType, make([]string, 21)...) },
 	} {
 		t.Run("OPS-5 far more subscriptions than allowed "+name, func(t *testing.T) {

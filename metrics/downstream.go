@@ -10,7 +10,7 @@ import (
 )
 
 // refusals are the codes with which the relay answers names itself (NAME-1, LOC-4).
-var refusals = []codes.Code{codes.InvalidArgument, codes.NotFound}
+var refusals = []codes.Code{codes.InvalidArgument, codes.NotFound, codes.ResourceExhausted}
 
 // downstreamSeries counts what the server reports: for each delivery to each
 // client, so the children by type are resolved beforehand.

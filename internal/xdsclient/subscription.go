@@ -34,7 +34,7 @@ type Type struct {
 
 	held    map[string]held
 	excused map[string]struct{} // held ones that the present stream gave an error for (ERR-1); nil without any
-	aliases map[string]string // alias → name under which the resource is held; nil without any
+	aliases map[string]string   // alias → name under which the resource is held; nil without any
 }
 
 // Names gives what is subscribed by name, in order, globs included and the
