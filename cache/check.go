@@ -225,6 +225,7 @@ func (w *watch) check() error {
 			ended++
 		}
 	}
+	c.that(w.elsewhere == nil || w.wildcard != nil, "subscriptions elsewhere are noted, and \"*\" is not followed")
 	c.that(ended == w.ended, "%d dirty subscriptions ended, counted as %d", ended, w.ended)
 	var total sum
 	for name, sub := range w.names {

@@ -3,8 +3,6 @@ package cache
 import (
 	"cmp"
 	"slices"
-
-	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // Client is one downstream stream's place in one store. Its methods are called by
@@ -91,10 +89,12 @@ type Change struct {
 	TypeURL     string
 	Subscribe   []Name
 	Unsubscribe []Name
-	// Answer lists names whose subscription in another store ended while "*" is
-	// subscribed here: they are answered from it (SUB-8). Elsewhere lists names that
-	// are subscribed to in another store now: that answers them.
-	Answer, Elsewhere []Name
+	// Elsewhere lists what is subscribed to in another store while "*" is here: it is
+	// served from there (LOC-3). Answer lists what of it ended: it is answered from "*"
+	// (SUB-8), and served by it. So are names of Kept when the glob has ended too that
+	// keeps them in the other store. Where "*" is not followed Answer lists what it
+	// brought in another store of globs that begin here.
+	Answer, Kept, Elsewhere []Name
 	// Versions are what the client says it holds, by key; only with the first
 	// request for the type on its stream (RES-11). Update takes the map.
 	Versions map[string]string
@@ -108,32 +108,30 @@ type Change struct {
 }
 
 // Update carries out a change; the caller collects then, since the bell does not
-// ring for it. It returns the names that were subscribed to and are not any more, for
-// Answer in another store: globs, which are nothing that "*" could hold, are not
-// among them. Names that never were subscribed to are ignored (SUB-7).
-func (c *Client) Update(ch Change) []Name {
+// ring for it. It returns what was subscribed to and is not any more in any spelling, for
+// Answer in another store, or for Kept where a glob keeps it (GLOB-5). Names that never
+// were subscribed to are ignored (SUB-7).
+func (c *Client) Update(ch Change) (gone, kept []Name) {
 	s := c.store
 	s.mu.Lock()
 	w := c.watch(ch.TypeURL)
 	for _, n := range ch.Subscribe {
 		w.subscribe(n)
 	}
-	var gone []Name
+	var ended []Name
 	for _, n := range ch.Unsubscribe {
-		if w.unsubscribe(n) && !keyer.IsGlob(n.Key) {
+		if w.unsubscribe(n) && !w.named(n.Key) && w.followed(n.Key) == nil {
+			ended = append(ended, n)
+		}
+	}
+	for _, n := range ended { // when all globs have ended that were to end
+		if w.globFor(n.Key) != nil {
+			kept = append(kept, n)
+		} else {
 			gone = append(gone, n)
 		}
 	}
-	// Nor are names that a glob keeps, which tells of them from now on (GLOB-5).
-	gone = slices.DeleteFunc(gone, func(n Name) bool { return w.globFor(n.Key) != nil })
-	for _, n := range ch.Answer {
-		if w.wildcard != nil {
-			w.answer(n)
-		}
-	}
-	for _, n := range ch.Elsewhere {
-		delete(w.answers, n.Key)
-	}
+	w.move(ch)
 	w.holds(ch.Versions)
 	if ch.VersionInfo != "" && !w.listed {
 		w.presented = ch.VersionInfo
@@ -144,7 +142,7 @@ func (c *Client) Update(ch Change) []Name {
 	}
 	s.mu.Unlock()
 	s.cache.trim()
-	return gone
+	return gone, kept
 }
 
 // find gives the watch for a type, nil if nothing is subscribed to. The set of

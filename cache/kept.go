@@ -68,7 +68,7 @@ func (w *watch) stillListed(after uint64) []kept {
 	}
 	for f := range w.cursors() {
 		for e := f.coll.tombs.after(max(f.removed, after), nil, f.coll); e != nil; e = e.next {
-			if e.last != nil && f.mayHave(e) && !w.named(e.key) && !f.drops(e) {
+			if e.last != nil && f.mayHave(e) && !f.byName(e.key) && !f.drops(e) {
 				all = append(all, kept{e.last, f.spell(e), keptSum(e.key, e.last)})
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // list takes a list of a full-state type: everything that the client's
@@ -31,7 +32,7 @@ func (p *pass) list(w *watch, d *due, upTo uint64) {
 		if alone && w.wildcardOnly() && !w.hasTTLs() {
 			p.cur.Body.AddBody(w.wildcard.coll.body(w.client.form.Wrapped))
 		} else {
-			l := lister{pass: p, wrapped: w.client.form.Wrapped, names: make(map[string]bool)}
+			l := lister{pass: p, wrapped: w.client.form.Wrapped, names: make(map[string]bool), keys: p.keysOf(w.typeURL)}
 			l.watch(w)
 			for _, k := range removed {
 				l.add(k.res, k.name, 0)
@@ -51,17 +52,32 @@ func sumAll(removed []kept) sum {
 	return all
 }
 
+// keysOf are the keys that a list holds so far; nil if nobody needs to know.
+func (p *pass) keysOf(typeURL string) map[string]bool {
+	if p.keys != nil && p.keys[typeURL] == nil {
+		p.keys[typeURL] = make(map[string]bool)
+	}
+	return p.keys[typeURL]
+}
+
 // lister writes a list.
 type lister struct {
 	pass    *pass
 	wrapped bool
 	names   map[string]bool
+	// What the parts of other stores tell, by key, globs included: it is not for "*" to
+	// tell (isElsewhere). What they do not know yet it goes on listing, since a list that
+	// lacks something deletes it. Nil if there are no other parts.
+	keys map[string]bool
 }
 
 func (l *lister) watch(w *watch) {
 	for _, spelling := range slices.Sorted(maps.Keys(w.names)) {
 		switch e := w.names[spelling].entry; {
 		case e.listed() == nil:
+			if l.keys != nil && e.state != unknown {
+				l.keys[e.key] = true // it is known not to be there, whatever "*" brings
+			}
 		case e.alias:
 			l.entry(e, e.servedName())
 		default:
@@ -78,14 +94,25 @@ func (l *lister) watch(w *watch) {
 
 // members adds those that the client is not served by name.
 func (l *lister) members(w *watch, f *cursor) {
+	if l.keys != nil && f.coll.synced && !f.coll.wildcard() {
+		l.keys[f.coll.key] = true
+	}
 	for e := f.coll.live.head; e != nil; e = e.next {
-		if e.listed() != nil && !w.named(e.key) {
+		switch {
+		case e.listed() == nil, f.byName(e.key) && !w.isElsewhere(e.key):
+		case f.coll.wildcard() && (l.keys[e.key] || l.keys[keyer.GlobOf(e.key)]): // RES-4
+		default:
 			l.entry(e, f.spell(e))
 		}
 	}
 }
 
-func (l *lister) entry(e *entry, name string) { l.add(e.listed(), name, l.pass.remaining(e)) }
+func (l *lister) entry(e *entry, name string) {
+	if l.keys != nil {
+		l.keys[e.key] = true
+	}
+	l.add(e.listed(), name, l.pass.remaining(e))
+}
 
 func (l *lister) add(r *wire.Resource, name string, ttl time.Duration) {
 	if !l.wrapped {

@@ -22,6 +22,8 @@ type pass struct {
 	watch *watch
 	table *table
 	names map[string]bool // in cur, where one could come twice (RES-4)
+	// By type URL, the keys that the parts of a list hold; nil if it has one part.
+	keys map[string]map[string]bool
 }
 
 // turn begins another watch or kind, which has its own batches. It reports
@@ -301,7 +303,7 @@ func (p *pass) member(w *watch, f *cursor, e *entry) bool {
 	v, held := f.versions[e.key]
 	r := e.contentFor(f.once[e])
 	switch {
-	case w.named(e.key): // served by name
+	case f.byName(e.key):
 	case held && e.holdsVersion(v) && !p.outlived(e, pushed): // RES-11
 		if !p.known(e, f.spell(e)) {
 			return false
@@ -340,7 +342,7 @@ func (p *pass) bury(w *watch, f *cursor) {
 		_, held := f.versions[e.key]
 		_, owed := w.answers[e.key]
 		switch {
-		case w.named(e.key):
+		case f.byName(e.key):
 			f.since++
 		case f.drops(e) && !held && !owed: // TTL-2
 			f.since++
@@ -359,7 +361,7 @@ func (p *pass) bury(w *watch, f *cursor) {
 	}
 	if f.leftoverDue() {
 		for _, key := range slices.Sorted(maps.Keys(f.versions)) {
-			if !w.named(key) && !p.remove(f.spellKey(key)) {
+			if !f.byName(key) && !p.remove(f.spellKey(key)) {
 				return
 			}
 			f.compared(key)

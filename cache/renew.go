@@ -96,7 +96,7 @@ func (p *pass) lives(f *cursor) bool {
 // the content, and by no other way.
 func (f *cursor) tells(e *entry) bool {
 	_, owed := f.watch.answers[e.key]
-	return !owed && !f.watch.named(e.key) && e.changed <= f.sent && !f.lacks(e)
+	return !owed && !f.byName(e.key) && e.changed <= f.sent && !f.lacks(e)
 }
 
 // judge looks at what expired since the last pass. A client that can do ttl drops

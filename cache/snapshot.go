@@ -63,8 +63,8 @@ func TakeSnapshot(clients []*Client, typeURL string, given ...NamedError) *Snaps
 	all := &Snapshot{Complete: true, Version: EmptyVersion(), Digest: EmptyVersion()}
 	var versions, digests []string
 	names := make(map[string]bool)
-	for _, c := range clients {
-		s := c.snapshot(typeURL)
+	for _, i := range wildcardsLast(clients) {
+		s := clients[i].snapshot(typeURL)
 		if s == nil {
 			continue
 		}
@@ -158,7 +158,7 @@ func (t *snapshotTaker) all() {
 	w.fails = nil // all of it was told
 	for f := range w.cursors() {
 		for e := f.coll.live.head; e != nil; e = e.next {
-			if !w.named(e.key) {
+			if !f.byName(e.key) {
 				t.add(e, f.spell(e), f.once[e])
 			}
 		}

@@ -28,20 +28,37 @@ func CollectStates(clients []*Client, busy func(typeURL string) bool, size, part
 	}
 	s.hold(busy)
 	s.plan(busy)
-	for i, c := range clients {
-		p := &pass{size: size, left: parts}
+	keys, out := make(map[string]map[string]bool), make([][]*Batch, len(clients))
+	for _, i := range wildcardsLast(clients) {
+		c := clients[i]
+		p := &pass{size: size, left: parts, keys: keys}
 		c.store.mu.RLock()
 		left := c.take(p, s, seen[i])
 		c.rest(busy)
 		c.store.mu.RUnlock()
 		c.regain()
 		more = more || left
-		batches = append(batches, p.out...)
+		out[i] = p.out
 	}
+	batches = slices.Concat(out...)
 	slices.SortStableFunc(batches, func(a, b *Batch) int {
 		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.TypeURL, b.TypeURL))
 	})
 	return join(batches, s, clients), more
+}
+
+// wildcardsLast orders the places in stores: one that follows "*" comes after those with
+// names, since it lists what they do not (watch.elsewhere).
+func wildcardsLast(clients []*Client) []int {
+	var order, last []int
+	for i, c := range clients {
+		if slices.ContainsFunc(c.watches, func(w *watch) bool { return w.wildcard != nil }) {
+			last = append(last, i)
+		} else {
+			order = append(order, i)
+		}
+	}
+	return append(order, last...)
 }
 
 // collectState is CollectStates for one store.
@@ -148,7 +165,7 @@ func (f *cursor) forgo(w *watch) {
 		f.judge()
 	}
 	for e := c.tombs.after(f.removed, f.tomb, c); e != nil; e = e.next {
-		if w.full && f.mayHave(e) && !w.named(e.key) && !f.drops(e) { // TTL-2
+		if w.full && f.mayHave(e) && !f.byName(e.key) && !f.drops(e) { // TTL-2
 			break
 		}
 		f.since++

@@ -109,4 +109,38 @@ func TestSwap(t *testing.T) {
 		b.store.Settle(time.Now().Add(2 * time.Hour))
 		b.expect(c.collect(), "CDS -a")
 	})
+	// client: * (a, b)       client: +a             server: b changes, a is not answered
+	// A list without a would take it from the client for as long as that lasts.
+	t.Run("RES-2 SUB-1 what is named too stays in the list until the name is answered", func(t *testing.T) {
+		b := newBed(t, Limits{})
+		c := b.joinAs(wrappedForm)
+		c.sub(cds, "*")
+		b.connect(0)
+		b.says(cds, "+a@1", "+b@1")
+		b.expect(c.worlds(), "CDS +a@1 +b@1")
+		c.sub(cds, "a")
+		b.connect(1)
+		b.says(cds, "+b@2")
+		b.expect(c.worlds(), "CDS +a@1 +b@2")
+		b.saysOn(1, cds, "+a@1")
+		b.expect(c.worlds(), "CDS +a@1 +b@2") // SUB-5
+		b.saysOn(1, cds, "-a")
+		b.expect(c.worlds(), "CDS +b@2")
+	})
+	t.Run("OPS-1 SUB-1 what is named too is served by \"*\" while the name is not answered", func(t *testing.T) {
+		b := newBed(t, Limits{})
+		keeper, c := b.join(), b.join()
+		keeper.sub(cds, "*")
+		b.connect(0)
+		b.says(cds, "+a@1", "+b@1")
+		c.sub(cds, "*", "a")
+		b.expect(c.collect(), "CDS +a@1 +b@1")
+		b.connect(1)
+		b.saysOn(1, cds, "+a@1")
+		b.expect(c.collect(), "CDS +a@1") // SUB-5
+		b.says(cds, "+a@2")
+		b.expect(c.collect())
+		b.saysOn(1, cds, "+a@2")
+		b.expect(c.collect(), "CDS +a@2")
+	})
 }

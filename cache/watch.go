@@ -43,6 +43,9 @@ type watch struct {
 	held    map[string]string           // versions of names the client holds, by key, until compared
 	merged  int                         // updates that a later one replaced before they were sent
 	losses  []lost                      // of the present pass
+	// What the stream subscribes to in other stores while it follows "*" here, by key: see
+	// move.
+	elsewhere map[string]struct{}
 }
 
 // nameSub is one client's subscription to one name.
@@ -189,6 +192,22 @@ func (w *watch) named(key string) bool {
 	return len(w.respelledNames[key]) > 0
 }
 
+// byName reports whether the client is served a member by its name, here or in another
+// store, and so not by the cursor (GLOB-5). As long as nobody knows what the name stands
+// for, the collection goes on serving it: what a client has must not vanish because it
+// names it too, nor may it wait for a server that does not answer (SUB-1).
+func (f *cursor) byName(key string) bool {
+	w := f.watch
+	sub := w.names[key]
+	if sub == nil && len(w.respelledNames[key]) > 0 {
+		sub = w.respelledNames[key][0]
+	}
+	if sub != nil {
+		return sub.entry.state != unknown
+	}
+	return f.coll.wildcard() && w.isElsewhere(key)
+}
+
 // mayHave reports whether the client may hold a resource because of a glob. A name that
 // begins takes that over, since the glob may end before anything is sent. Then nothing
 // else can tell of a removal, or knows that it is one (ADS-1, GLOB-5). Of a glob's
@@ -278,7 +297,7 @@ func (w *watch) unfollowWildcard() bool {
 		return false
 	}
 	w.wildcard.unfollow()
-	w.wildcard = nil
+	w.wildcard, w.elsewhere = nil, nil
 	w.dropAnswers()
 	return true
 }

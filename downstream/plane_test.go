@@ -30,6 +30,7 @@ type plane struct {
 	store   *cache.Store
 	exists  map[string]map[string]*discovery.Resource // by type URL and canonical name
 	hidden  map[string]bool                           // names that "*" does not mean
+	starred map[string]bool                           // xdstp names that it does
 	errors  map[string]codes.Code                     // what asking for a name is answered with
 	asked   map[string]int                            // how often a name was subscribed to
 	streams [2]map[string]map[string]bool             // what each stream subscribes to, by type URL
@@ -192,7 +193,8 @@ func (p *plane) apply(stream int, r *wire.DeltaResponse) {
 
 func (p *plane) covered(subs map[string]bool, key string) bool {
 	g := keyer.GlobOf(key)
-	return subs[key] || (g != "" && subs[g]) || (g == "" && subs[cache.Wildcard] && !p.hidden[key])
+	starred := (g == "" && !p.hidden[key]) || p.starred[key]
+	return subs[key] || (g != "" && subs[g]) || (starred && subs[cache.Wildcard])
 }
 
 func (p *plane) wire(r *discovery.Resource) *wire.Resource {

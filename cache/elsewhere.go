@@ -1,0 +1,123 @@
+package cache
+
+import (
+	"iter"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// A stream may have places in several stores, and "*" of its scope may bring what it
+// also subscribes to in the store of an authority, by name or by glob. That authority's
+// upstream says what its names stand for (LOC-3): what the client subscribes to there is
+// served from there alone, and from "*" again when that has ended. "*" then answers for
+// it (SUB-8): what it has the client keeps, until both subscriptions are gone (GLOB-5).
+// Were both to tell, the one's removal would take away what the other has.
+
+// move carries out what a change says of subscriptions in other stores.
+func (w *watch) move(ch Change) {
+	if w.wildcard == nil {
+		for _, n := range ch.Answer {
+			w.answerGlobbed(n)
+		}
+		return
+	}
+	for _, n := range ch.Elsewhere {
+		w.answered(n.Key)
+		if w.elsewhere == nil {
+			w.elsewhere = make(map[string]struct{})
+		}
+		w.elsewhere[n.Key] = struct{}{}
+	}
+	for _, n := range ch.Kept {
+		w.elsewhere = without(w.elsewhere, n.Key)
+	}
+	for _, n := range ch.Answer {
+		w.elsewhere = without(w.elsewhere, n.Key)
+		if keyer.IsGlob(n.Key) {
+			w.answerMembers(n.Key)
+		} else {
+			w.answer(n)
+		}
+	}
+}
+
+// isElsewhere reports whether a key is subscribed to in another store.
+func (w *watch) isElsewhere(key string) bool {
+	if len(w.elsewhere) == 0 || !keyer.IsXDSTP(key) {
+		return false
+	}
+	_, named := w.elsewhere[key]
+	if !named {
+		_, named = w.elsewhere[keyer.GlobOf(key)]
+	}
+	return named
+}
+
+// answerGlobbed tells what a glob that begins has under a name that "*" of another store
+// brought, or that it has not.
+func (w *watch) answerGlobbed(n Name) {
+	g := w.globFor(n.Key)
+	if g == nil || w.named(n.Key) {
+		return
+	}
+	if e := g.coll.table.entries[n.Key]; e != nil && g.passed(e) {
+		w.answer(n)
+	} else {
+		g.mayHold(n.Key)
+	}
+}
+
+// answerMembers tells what "*" has of a glob of another store. It takes a walk through
+// all that "*" has, of which little is named so.
+func (w *watch) answerMembers(glob string) {
+	f := w.wildcard
+	for e := f.coll.live.head; e != nil; e = e.next {
+		if keyer.IsXDSTP(e.key) && keyer.GlobOf(e.key) == glob && f.passed(e) && !f.byName(e.key) {
+			w.answer(Name{Spelling: f.spell(e), Key: e.key})
+		}
+	}
+}
+
+// Brought are the members of globs that "*" of a type has brought to the client.
+func (c *Client) Brought(typeURL string, globs []Name) []Name {
+	of := make(map[string]bool)
+	for _, n := range globs {
+		if keyer.IsGlob(n.Key) {
+			of[n.Key] = true
+		}
+	}
+	c.store.mu.RLock()
+	defer c.store.mu.RUnlock()
+	w := c.find(typeURL)
+	if w == nil || w.wildcard == nil || len(of) == 0 {
+		return nil
+	}
+	var names []Name
+	for e := w.wildcard.coll.live.head; e != nil; e = e.next {
+		if keyer.IsXDSTP(e.key) && of[keyer.GlobOf(e.key)] && w.wildcard.gave(e) {
+			names = append(names, Name{Spelling: e.name(), Key: e.key})
+		}
+	}
+	return names
+}
+
+// Names are the names and globs that the client subscribes to of a type, without "*".
+// They must not be changed meanwhile.
+func (c *Client) Names(typeURL string) iter.Seq[Name] {
+	return func(yield func(Name) bool) {
+		w := c.find(typeURL)
+		if w == nil {
+			return
+		}
+		for spelling, sub := range w.names {
+			if !yield(Name{Spelling: spelling, Key: sub.entry.key}) {
+				return
+			}
+		}
+		for spelling, g := range w.globs {
+			if !yield(Name{Spelling: spelling, Key: g.coll.key}) {
+				return
+			}
+		}
+	}
+}
