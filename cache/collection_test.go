@@ -3,6 +3,7 @@ package cache
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -212,6 +213,26 @@ func TestGlobs(t *testing.T) {
 		if len(said) != 1 || count(said, '+') != 3 || b.seen.unsolicited != 1 {
 			t.Fatalf("got %v and %d unsolicited", said, b.seen.unsolicited)
 		}
+	})
+	t.Run("GLOB-1 GLOB-3 GLOB-4 nested directories and other parameters are globs of their own", func(t *testing.T) {
+		const dir = "xdstp://x/envoy.config.cluster.v3.Cluster/d/"
+		b := newBed(t, Limits{})
+		c := b.join()
+		c.sub(cds, dir+"*", dir+"e/*", dir+"*?p=1", dir+"none/*", dir+"e/named")
+		b.connect(0)
+		b.says(cds, "+"+dir+"x@1", "+"+dir+"e/x@1", "+"+dir+"x?p=1@1", "+"+dir+"e/f/x@1", "+"+dir+"x?p=2@1", "-"+dir+"none/*", "-"+dir+"e/named")
+		b.expectAll(strings.Fields(strings.Join(c.collect(), " "))[1:],
+			"+"+dir+"x@1", "+"+dir+"e/x@1", "+"+dir+"x?p=1@1", "-"+dir+"none/*", "-"+dir+"e/named")
+		if b.seen.unsolicited != 2 {
+			t.Errorf("%d unsolicited", b.seen.unsolicited)
+		}
+		b.says(cds, "+"+dir+"e/named@1") // GLOB-5: named, and a member
+		b.expect(c.collect(), "CDS +"+dir+"e/named@1")
+		b.says(cds, "-"+dir+"*")
+		b.expect(c.collect(), "CDS -"+dir+"x")
+		c.unsub(cds, dir+"e/*")
+		b.says(cds, "+"+dir+"e/x@2", "+"+dir+"e/named@2", "+"+dir+"x?p=1@2")
+		b.expectAll(strings.Fields(strings.Join(c.collect(), " "))[1:], "+"+dir+"e/named@2", "+"+dir+"x?p=1@2")
 	})
 	t.Run("GLOB-2 adding one member to 10,000 sends one resource", func(t *testing.T) {
 		b := newBed(t, Limits{})
