@@ -79,9 +79,9 @@ func newUpdate(r *wire.DeltaResponse, received time.Time) (*update, error) {
 	u := &update{response: r, received: received}
 	u.keys = make([]string, len(r.Resources))
 	for i, res := range r.Resources {
-		if res.TypeURL != r.TypeURL && res.HasPayload() && res.TypeURL != redirectType {
+		if typeURL := res.TypeURL(); typeURL != r.TypeURL && res.HasPayload() && typeURL != redirectType {
 			return nil, &RejectedError{Reason: fmt.Sprintf("resource %q is of type %q in a response for %q",
-				res.Name, res.TypeURL, r.TypeURL)}
+				res.Name, typeURL, r.TypeURL)}
 		}
 		if err := badTTL(res); err != nil {
 			u.bad = append(u.bad, err)

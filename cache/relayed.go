@@ -164,7 +164,7 @@ func (t *table) remain(e *entry, r *wire.Resource, what former, now time.Time) {
 	l.beat, l.expired = 0, false
 	l.passed = &passed{what: what, name: r.Name, version: shown(r)}
 	if r.HasTTL {
-		l.run(r.TTL, now)
+		l.run(r.TTL(), now)
 	} else {
 		l.stop()
 		l.ttl = 0

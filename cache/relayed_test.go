@@ -10,6 +10,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // once applies a resource that is not to be kept.
@@ -25,12 +26,12 @@ func (b *bed) onceOn(stream int, typeURL, text string) {
 		b.Fatal(err)
 	}
 	p.CacheControl = &discovery.Resource_CacheControl{DoNotCache: true}
+	if ttl := resource(typeURL, text); ttl.HasTTL { // it is not among the bytes
+		p.Ttl = durationpb.New(ttl.TTL())
+	}
 	r, err := wire.NewResource(&p)
 	if err != nil {
 		b.Fatal(err)
-	}
-	if ttl := resource(typeURL, text); ttl.HasTTL { // it is not among the bytes
-		r.HasTTL, r.TTL = true, ttl.TTL
 	}
 	if err := b.apply(stream, &wire.DeltaResponse{TypeURL: typeURL, Resources: []*wire.Resource{r}}); err != nil {
 		b.Fatalf("Apply: %v", err)

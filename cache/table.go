@@ -314,11 +314,11 @@ func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time
 // (RES-10). It reports whether any was asked for.
 func (t *table) serveAliases(key string, r *wire.Resource, now time.Time) bool {
 	before := t.aliased[key]
-	if len(r.Aliases) == 0 && len(before) == 0 {
+	if len(r.Aliases()) == 0 && len(before) == 0 {
 		return false
 	}
 	var served []*entry
-	for _, a := range r.Aliases {
+	for _, a := range r.Aliases() {
 		k, err := keyer.Key(a)
 		if err != nil || k == key {
 			continue

@@ -46,10 +46,10 @@ const minRemaining = time.Millisecond
 
 // badTTL says what is wrong with a resource's ttl.
 func badTTL(r *wire.Resource) error {
-	if !r.HasTTL || r.TTL > 0 {
+	if !r.HasTTL || r.TTL() > 0 {
 		return nil
 	}
-	return fmt.Errorf("resource %q has a ttl of %v: it must be above zero", r.Name, r.TTL)
+	return fmt.Errorf("resource %q has a ttl of %v: it must be above zero", r.Name, r.TTL())
 }
 
 // live gives an entry the lifetime of its new content. It comes after the entry
@@ -61,7 +61,7 @@ func (t *table) live(e *entry, r *wire.Resource, now time.Time) {
 	}
 	l := t.lifeOf(e)
 	l.beat, l.expired, l.passed = 0, false, nil
-	l.run(r.TTL, now)
+	l.run(r.TTL(), now)
 }
 
 // lifeOf finds or makes the lifetime of an entry.
@@ -88,7 +88,7 @@ func (t *table) endLife(e *entry) {
 func (t *table) resent(e *entry, r *wire.Resource, now time.Time) {
 	switch {
 	case r.HasTTL:
-		t.renew(e, r.TTL, now)
+		t.renew(e, r.TTL(), now)
 	case e.life != nil && e.life.ttl > 0:
 		e.life.remember()
 		e.life.stop()
@@ -110,7 +110,7 @@ func (u *update) heartbeat(t *table, key string, r *wire.Resource) bool {
 			e.coll.confirm(e, false, u.received)
 		}
 		if r.HasTTL {
-			t.renew(e, r.TTL, u.received)
+			t.renew(e, r.TTL(), u.received)
 		} else if e.life != nil && e.life.ttl > 0 {
 			t.renew(e, e.life.ttl, u.received)
 		}

@@ -84,7 +84,7 @@ func newFileType(state *filesource.State) (*fileType, error) {
 		} else if glob := keyer.GlobOf(key); glob != "" {
 			t.members[glob] = append(t.members[glob], r)
 		}
-		for _, alias := range r.Aliases {
+		for _, alias := range r.Aliases() {
 			if key, err := keyer.Key(alias); err == nil { // else nobody can ask for it
 				t.aliases[key] = r
 			}

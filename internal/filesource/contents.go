@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -39,10 +40,10 @@ func parse(format int, data []byte, limit int64) (*contents, *Error) {
 			return nil, errorf("resources[%d]: %v", i, err)
 		}
 		if c.typeURL == "" {
-			c.typeURL = resource.TypeURL
+			c.typeURL = strings.Clone(resource.TypeURL())
 		}
-		if resource.TypeURL != c.typeURL {
-			return nil, errorf("resources[%d]: expected the type %s, got %s", i, shown(c.typeURL), shown(resource.TypeURL))
+		if resource.TypeURL() != c.typeURL {
+			return nil, errorf("resources[%d]: expected the type %s, got %s", i, shown(c.typeURL), shown(resource.TypeURL()))
 		}
 		if first, again := names[resource.Name]; again {
 			return nil, errorf("resources[%d]: the name %s is that of resources[%d] already", i, shown(resource.Name), first)
@@ -69,7 +70,7 @@ var errNotTyped = errors.New("has no payload, or one without type")
 // tells nothing of what is in it (OPS-6).
 func newResource(packed *anypb.Any) (*wire.Resource, error) {
 	resource, err := wire.NewStateResource(packed)
-	if packed.GetTypeUrl() == "" || err == nil && resource.TypeURL == "" {
+	if packed.GetTypeUrl() == "" || err == nil && resource.TypeURL() == "" {
 		return nil, errNotTyped
 	}
 	if undecodable, ok := errors.AsType[*wire.DecodeError](err); ok {

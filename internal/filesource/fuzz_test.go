@@ -36,8 +36,8 @@ func FuzzParse(f *testing.F) {
 		}
 		names := make(map[string]bool)
 		for _, r := range c.resources {
-			if r.Name == "" || names[r.Name] || r.TypeURL != c.typeURL || !r.HasPayload() {
-				t.Fatalf("%q of %s in %s", r.Name, r.TypeURL, c.typeURL)
+			if r.Name == "" || names[r.Name] || r.TypeURL() != c.typeURL || !r.HasPayload() {
+				t.Fatalf("%q of %s in %s", r.Name, r.TypeURL(), c.typeURL)
 			}
 			names[r.Name] = true
 		}

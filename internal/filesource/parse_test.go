@@ -83,14 +83,14 @@ resources:
 				t.Fatalf("type %s, version %s, %d resources", c.typeURL, c.version, len(c.resources))
 			}
 			bare, wrapped := c.resources[0], c.resources[1]
-			if bare.Name != "a" || bare.Version != "" || bare.HasTTL || bare.TypeURL != clusterType || len(bare.Digest()) != 32 {
-				t.Errorf("bare: %q, version %q, ttl %t, %s", bare.Name, bare.Version, bare.HasTTL, bare.TypeURL)
+			if bare.Name != "a" || bare.Version != "" || bare.HasTTL || bare.TypeURL() != clusterType || len(bare.Digest()) != 32 {
+				t.Errorf("bare: %q, version %q, ttl %t, %s", bare.Name, bare.Version, bare.HasTTL, bare.TypeURL())
 			}
 			if string(bare.Any()) != string(marshal(t, response.GetResources()[0])) {
 				t.Error("the payload is another")
 			}
-			if wrapped.Name != "b" || wrapped.Version != "b7" || wrapped.TTL != time.Minute || wrapped.TypeURL != clusterType {
-				t.Errorf("RES-13 wrapped: %q, version %q, ttl %s, %s", wrapped.Name, wrapped.Version, wrapped.TTL, wrapped.TypeURL)
+			if wrapped.Name != "b" || wrapped.Version != "b7" || wrapped.TTL() != time.Minute || wrapped.TypeURL() != clusterType {
+				t.Errorf("RES-13 wrapped: %q, version %q, ttl %s, %s", wrapped.Name, wrapped.Version, wrapped.TTL(), wrapped.TypeURL())
 			}
 		})
 	}

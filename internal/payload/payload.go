@@ -49,12 +49,12 @@ func JSON(r *wire.Resource, typeURL string, unknown Unknown) json.RawMessage {
 	if r == nil || !r.HasPayload() {
 		return nil
 	}
-	if secret(typeURL) || secret(r.TypeURL) {
-		return encode(redaction(r.TypeURL))
+	if secret(typeURL) || secret(r.TypeURL()) {
+		return encode(redaction(r.TypeURL()))
 	}
 	packed := new(anypb.Any)
 	if err := proto.Unmarshal(r.Any(), packed); err != nil {
-		return encode(unknown.hide(r.TypeURL, r.Any(), broken))
+		return encode(unknown.hide(r.TypeURL(), r.Any(), broken))
 	}
 	size := len(packed.GetValue())
 	if instead := unknown.redactPayload(packed, 0); instead != nil {

@@ -123,7 +123,7 @@ func TestReadResponse(t *testing.T) {
 			}
 			var resources []shown
 			for _, r := range got.Resources {
-				resources = append(resources, shown{r.Name, r.Version, r.TypeURL, r.TTL})
+				resources = append(resources, shown{r.Name, r.Version, r.TypeURL(), r.TTL()})
 			}
 			if diff := cmp.Diff([]shown{
 				{"a", "", resource.RuntimeType, 0},

@@ -188,7 +188,7 @@ func TestVAR5_roundTrip(t *testing.T) {
 					wantVersion = "9"
 				}
 				if received.Name != "x" || received.Version != wantVersion || received.HasTTL != wrapped || received.Digest() != sent.Digest() {
-					t.Errorf("got %q at version %q, ttl %v", received.Name, received.Version, received.TTL)
+					t.Errorf("got %q at version %q, ttl %v", received.Name, received.Version, received.TTL())
 				}
 			})
 		}

@@ -147,7 +147,7 @@ func TestVAR5_goControlPlane(t *testing.T) {
 				return e.response != nil
 			})
 			if r := got.response; r.VersionInfo != version || len(r.Resources) != 1 || r.Resources[0].Name != "x" ||
-				r.Resources[0].TypeURL != typeURL || r.Discarded != "" {
+				r.Resources[0].TypeURL() != typeURL || r.Discarded != "" {
 				t.Errorf("%s: got %+v", typeURL, r)
 			} else if want := stored(t, &discoveryv3.Resource{Resource: pack(message)}); !slices.Equal(r.Resources[0].Any(), want.Any()) {
 				t.Errorf("%s: another payload", typeURL)

@@ -30,7 +30,7 @@ func (e *EncodeError) Error() string {
 func (e *EncodeError) Unwrap() error { return e.Err }
 
 func encodeError(r *wire.Resource, err error) error {
-	return &EncodeError{Name: r.Name, TypeURL: r.TypeURL, Err: err}
+	return &EncodeError{Name: r.Name, TypeURL: r.TypeURL(), Err: err}
 }
 
 var (

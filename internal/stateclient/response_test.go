@@ -177,7 +177,7 @@ func TestACK4_versions(t *testing.T) {
 		if a.Version == "" || a.Version != a.Resource.Digest() {
 			t.Errorf("version %q, want the digest %q", a.Version, a.Resource.Digest())
 		}
-		if got := a.Resource.TypeURL; got != clusterType {
+		if got := a.Resource.TypeURL(); got != clusterType {
 			t.Errorf("payload of type %q", got)
 		}
 		b, _ := c.Get(clusterType, "b")

@@ -80,9 +80,9 @@ func (w *watcher) change(at time.Time, typeURL string, ch *xdsclient.Change) cha
 		Name: ch.Name, Version: ch.Version, OldVersion: ch.Old,
 	}
 	if r := ch.Resource; r != nil {
-		c.Aliases, c.Size = r.Aliases, w.sizeOf(r)
+		c.Aliases, c.Size = r.Aliases(), w.sizeOf(r)
 		if r.HasTTL {
-			c.TTL = r.TTL.String()
+			c.TTL = r.TTL().String()
 		}
 		if w.options.Payload {
 			c.Payload = payload.JSON(r, typeURL, payload.AsBase64)

@@ -74,7 +74,7 @@ func (b *Builder) addState(a addition, ttl time.Duration) {
 // state-of-the-world response, and of what it shares with others.
 func (a addition) stateSizes(ttl time.Duration) (head, shared int) {
 	if a.form == asAny {
-		return 0, len(a.res.framed) - a.res.payload
+		return 0, len(a.res.framed) - int(a.res.payload)
 	}
 	whole := sizeBytesField(sizeWrapped(a.res.bodySizeIn(a.name, ttl)))
 	shared = len(a.stateTail())

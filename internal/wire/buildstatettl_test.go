@@ -67,7 +67,7 @@ func TestTTL3_RES13_wrappedHeartbeat(t *testing.T) {
 		if err := back.Decode(m.Bytes()); err != nil {
 			t.Fatal(err)
 		}
-		if r := back.Resources[0]; r.HasPayload() || !r.HasTTL || r.TTL != want.Ttl.AsDuration() || r.Name != want.Name || r.Version != want.Version {
+		if r := back.Resources[0]; r.HasPayload() || !r.HasTTL || r.TTL() != want.Ttl.AsDuration() || r.Name != want.Name || r.Version != want.Version {
 			t.Errorf("read back as %+v", r)
 		}
 	}

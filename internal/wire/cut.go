@@ -31,14 +31,11 @@ const (
 // cutter makes Resources of encoded ones. It belongs to one goroutine and one
 // response: its scratch memory refers to the input between calls.
 type cutter struct {
-	// typeURL is the one seen last; all of one response share one string.
-	typeURL string
-	text    []byte
-
 	// What scan found in the resource at hand. A field that comes more than once
 	// means what protobuf says: the last of a string, all of a message merged,
 	// which is to say one after the other.
 	version, name, inner []byte
+	versionAt            int // in the resource
 	aliases              [][]byte
 	rest                 []span   // kept as they are
 	payload              [][]byte // contents of the resource field
@@ -64,11 +61,10 @@ func (c *cutter) cut(b []byte) (*Resource, error) {
 // finish makes the Resource of what scan found in b.
 func (c *cutter) finish(b []byte) *Resource {
 	r := &Resource{HasTTL: c.hasTTL, DoNotCache: c.doNotCache}
-	if c.hasTTL {
-		r.TTL = c.ttl.AsDuration()
+	if c.hasTTL || len(c.aliases) > 0 {
+		r.rare = c.rarities()
 	}
 	c.store(r, b)
-	c.strings(r)
 	return r
 }
 
@@ -76,7 +72,7 @@ func (c *cutter) reset() {
 	c.version, c.name, c.inner, c.anyTypeURL = nil, nil, nil, nil
 	c.aliases, c.rest, c.payload, c.named = c.aliases[:0], c.rest[:0], c.payload[:0], c.named[:0]
 	c.ttl.Seconds, c.ttl.Nanos = 0, 0
-	c.hasNamed, c.hasTTL, c.doNotCache = false, false, false
+	c.versionAt, c.hasNamed, c.hasTTL, c.doNotCache = 0, false, false, false
 }
 
 // scan notes where everything is and checks what proto.Unmarshal would check.
@@ -89,6 +85,9 @@ func (c *cutter) scan(b []byte) error {
 		keep, err := c.take(&it.field)
 		if err != nil {
 			return err
+		}
+		if it.is(fieldVersion, protowire.BytesType) {
+			c.versionAt = to - len(it.body)
 		}
 		switch last := len(c.rest) - 1; {
 		case !keep:
@@ -208,23 +207,30 @@ func (c *cutter) store(r *Resource, b []byte) {
 	out := make([]byte, 0, sizeBytesField(size))
 	out = appendBytesTag(out, fieldResources, size)
 	out = appendStringField(out, fieldName, c.name)
+	r.Name = view(out[len(out)-len(c.name):])
 	r.named, r.nameless = -1, len(c.name) == 0 && len(c.inner) > 0
 	if c.hasNamed {
-		r.named = named
+		r.named = int32(named)
 		out = appendBytesTag(out, fieldResourceName, inner)
 		out = appendStringField(out, fieldNameName, c.inner)
 	}
-	r.tail = len(out)
+	if r.nameless {
+		r.Name = view(out[len(out)-len(c.inner):])
+	}
+	r.tail = uint32(len(out))
 	out = appendAll(out, c.named)
 	for _, s := range c.rest {
 		out = append(out, b[s.from:s.to]...)
+		if s.from < c.versionAt && c.versionAt < s.to {
+			r.Version = view(out[len(out)-s.to+c.versionAt:][:len(c.version)])
+		}
 	}
 	if needsDigest {
 		// Behind the server's fields, so that an empty version among them is overruled.
 		out = appendBytesTag(out, fieldVersion, 2*digestLen)
 		out = out[:len(out)+2*digestLen]
 	}
-	r.payload = len(out)
+	r.payload = uint32(len(out))
 	if hasPayload {
 		out = appendBytesTag(out, fieldAny, payload)
 		out = appendAll(out, c.payload)
@@ -235,34 +241,13 @@ func (c *cutter) store(r *Resource, b []byte) {
 	}
 }
 
-// strings sets the fields of r that are strings. Name and version share an
-// allocation: a table keeps both or neither.
-func (c *cutter) strings(r *Resource) {
-	name := c.name
-	if len(name) == 0 {
-		name = c.inner
+// rarities makes what few resources have.
+func (c *cutter) rarities() *rare {
+	r := &rare{ttl: c.ttl.AsDuration()}
+	for _, a := range c.aliases {
+		r.aliases = append(r.aliases, string(a))
 	}
-	c.text = append(append(c.text[:0], name...), c.version...)
-	text := string(c.text)
-	r.Name, r.Version = text[:len(name)], text[len(name):]
-	if len(c.aliases) > 0 {
-		r.Aliases = make([]string, len(c.aliases))
-		for i, a := range c.aliases {
-			r.Aliases[i] = string(a)
-		}
-	}
-	r.TypeURL = c.internTypeURL(c.anyTypeURL)
-}
-
-// internTypeURL makes a string of b, the same one for all of a response.
-func (c *cutter) internTypeURL(b []byte) string {
-	switch {
-	case len(b) == 0:
-		return ""
-	case string(b) != c.typeURL:
-		c.typeURL = string(b)
-	}
-	return c.typeURL
+	return r
 }
 
 // splitResourceName sets name if the encoded ResourceName b has one, and

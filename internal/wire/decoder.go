@@ -45,7 +45,7 @@ func (d *decoder) typeURL(dst *string, b []byte) error {
 	if err := checkString("type_url", b); err != nil {
 		return err
 	}
-	*dst = d.cut.internTypeURL(b)
+	*dst = string(b)
 	return nil
 }
 

@@ -117,7 +117,6 @@ func (c *cutter) cutAny(b []byte) (*Resource, error) {
 	c.payload = append(c.payload, b)
 	r := new(Resource)
 	c.store(r, nil)
-	c.strings(r)
 	return r, nil
 }
 

@@ -75,7 +75,7 @@ func ExampleNewResource() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(r.TypeURL, r.Digest())
+	fmt.Println(r.TypeURL(), r.Digest())
 	// Output: example/Listener 4d0af8db2596b0aeab9a66e550e0ee7a
 }
 

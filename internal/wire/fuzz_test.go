@@ -110,15 +110,15 @@ func checkFields(t *testing.T, p *discoveryv3.Resource, r *Resource) {
 	if name == "" {
 		name = p.ResourceName.GetName()
 	}
-	if r.Name != name || r.Version != p.Version || r.TypeURL != p.Resource.GetTypeUrl() ||
-		r.HasTTL != (p.Ttl != nil) || r.HasTTL && r.TTL != p.Ttl.AsDuration() ||
+	if r.Name != name || r.Version != p.Version || r.TypeURL() != p.Resource.GetTypeUrl() ||
+		r.HasTTL != (p.Ttl != nil) || r.HasTTL && r.TTL() != p.Ttl.AsDuration() ||
 		r.DoNotCache != p.CacheControl.GetDoNotCache() || r.HasPayload() != (p.Resource != nil) ||
-		len(r.Aliases) != len(p.Aliases) {
+		len(r.Aliases()) != len(p.Aliases) {
 		t.Errorf("got %+v\nof %v", r, p)
 	}
 	for i, a := range p.Aliases {
-		if r.Aliases[i] != a {
-			t.Errorf("alias %q, want %q", r.Aliases[i], a)
+		if r.Aliases()[i] != a {
+			t.Errorf("alias %q, want %q", r.Aliases()[i], a)
 		}
 	}
 	var got anypb.Any

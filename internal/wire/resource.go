@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"time"
+	"unsafe"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/mem"
@@ -25,32 +26,69 @@ const digestLen = 16
 // others.
 type Resource struct {
 	// Name is the server's spelling: name, or resource_name.name where that is empty.
+	// It lies in the resource's bytes: who keeps it keeps all of them.
 	Name string
-	// Aliases are other names of the resource (RES-10).
-	Aliases []string
-	// Version is the server's, "" if it gave none; see Digest (ACK-4).
+	// Version is the server's, "" if it gave none; see Digest (ACK-4). It lies in the
+	// resource's bytes too.
 	Version string
-	// TypeURL is the payload's, "" without payload.
-	TypeURL string
-	// TTL is valid if HasTTL. It is not part of the stored bytes (TTL-1).
-	TTL    time.Duration
+
+	// framed holds the stored form. *mem.SliceBuffer is itself a mem.Buffer, so
+	// that a response refers to the field and no interface value needs memory.
+	framed mem.SliceBuffer
+	rare   *rare // nil as almost always
+
+	// Offsets into framed: where the bytes begin that every spelling of the name
+	// shares, and the tag of the payload, which is the end if there is none. No
+	// protobuf message is larger than they can say.
+	tail, payload uint32
+	// named is how many bytes of resource_name lie behind tail, -1 if the
+	// resource has none.
+	named int32
+
+	// HasTTL says that the server gave a ttl.
 	HasTTL bool
 	// DoNotCache is cache_control.do_not_cache (TTL-5).
 	DoNotCache bool
 
 	nameless bool // the name is in resource_name (field 8) alone
-
-	// framed holds the stored form. *mem.SliceBuffer is itself a mem.Buffer, so
-	// that a response refers to the field and no interface value needs memory.
-	framed mem.SliceBuffer
-
-	// Offsets into framed: where the bytes begin that every spelling of the name
-	// shares, and the tag of the payload, which is the end if there is none.
-	tail, payload int
-	// named is how many bytes of resource_name lie behind tail, -1 if the
-	// resource has none.
-	named int
 }
+
+// rare is what few resources have.
+type rare struct {
+	aliases []string
+	ttl     time.Duration
+}
+
+// Aliases are other names of the resource (RES-10). They must not be changed.
+func (r *Resource) Aliases() []string {
+	if r.rare == nil {
+		return nil
+	}
+	return r.rare.aliases
+}
+
+// TTL is the server's if HasTTL, else 0. It is not part of the stored bytes (TTL-1).
+func (r *Resource) TTL() time.Duration {
+	if r.rare == nil {
+		return 0
+	}
+	return r.rare.ttl
+}
+
+// TypeURL is the payload's, "" without payload. It lies in the resource's bytes: who
+// keeps it keeps all of them.
+func (r *Resource) TypeURL() string {
+	var typeURL []byte
+	for it := (fields{rest: r.Any()}); it.next(); {
+		if it.is(fieldAnyTypeURL, protowire.BytesType) {
+			typeURL = it.body
+		}
+	}
+	return view(typeURL)
+}
+
+// view makes a string of bytes that never change, without a copy.
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // NewResource makes a Resource of the generated type, for sources that do not
 // speak the incremental protocol. It does not keep p. It returns an error if a
@@ -91,7 +129,7 @@ func (r *Resource) WithoutTTL() *Resource {
 
 // HasPayload tells whether the resource field was present. Without it this is
 // a heartbeat or, from older servers, a removal (RES-16).
-func (r *Resource) HasPayload() bool { return r.payload < len(r.framed) }
+func (r *Resource) HasPayload() bool { return int(r.payload) < len(r.framed) }
 
 // Raw returns the encoded Resource without its ttl, the payload last. Where
 // the server gave no version it holds the digest as version (ACK-4). The bytes
@@ -155,19 +193,19 @@ func encodeDigest(dst, payload []byte) {
 }
 
 func (r *Resource) bodySizeAs(name string) int {
-	n := len(r.framed) - r.tail
+	n := len(r.framed) - int(r.tail)
 	if !r.nameless {
 		n += sizeBytesField(len(name))
 	}
 	if r.named >= 0 {
 		// What lies behind tail is counted already.
-		n += sizeBytesField(r.namedSizeAs(name)) - r.named
+		n += sizeBytesField(r.namedSizeAs(name)) - int(r.named)
 	}
 	return n
 }
 
 // namedSizeAs is the size of resource_name's content under another name.
-func (r *Resource) namedSizeAs(name string) int { return sizeBytesField(len(name)) + r.named }
+func (r *Resource) namedSizeAs(name string) int { return sizeBytesField(len(name)) + int(r.named) }
 
 // appendNameAs appends the fields before the shared bytes that hold the name, when
 // the resource goes out under another one (NAME-4).

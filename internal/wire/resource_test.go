@@ -44,11 +44,11 @@ func fullResource() *discoveryv3.Resource {
 
 func TestResourceFields(t *testing.T) {
 	r := newResource(t, fullResource())
-	if r.Name != "cluster-1" || r.Version != "v1" || r.TypeURL != clusterType ||
-		!r.HasTTL || r.TTL != 90*time.Second || !r.DoNotCache || !r.HasPayload() {
+	if r.Name != "cluster-1" || r.Version != "v1" || r.TypeURL() != clusterType ||
+		!r.HasTTL || r.TTL() != 90*time.Second || !r.DoNotCache || !r.HasPayload() {
 		t.Errorf("got %+v", r)
 	}
-	if diff := cmp.Diff([]string{"a/1", "b/1"}, r.Aliases); diff != "" {
+	if diff := cmp.Diff([]string{"a/1", "b/1"}, r.Aliases()); diff != "" {
 		t.Error(diff)
 	}
 	var got discoveryv3.Resource
@@ -115,8 +115,8 @@ func TestVAR8_payloadByteExact(t *testing.T) {
 	if !bytes.Equal(r.Any(), anyBytes) {
 		t.Errorf("got  %x\nwant %x", r.Any(), anyBytes)
 	}
-	if r.TypeURL != "example/New" {
-		t.Errorf("TypeURL = %q", r.TypeURL)
+	if r.TypeURL() != "example/New" {
+		t.Errorf("TypeURL = %q", r.TypeURL())
 	}
 	var b Builder
 	b.Add(r)
@@ -139,10 +139,10 @@ func TestVAR8_unknownFieldsSurvive(t *testing.T) {
 
 func TestRES16_noPayload(t *testing.T) {
 	r := newResource(t, &discoveryv3.Resource{Name: "n", Version: "v1", Ttl: durationpb.New(time.Second)})
-	if r.HasPayload() || r.Any() != nil || r.FramedAny() != nil || r.TypeURL != "" || r.Digest() != "" {
+	if r.HasPayload() || r.Any() != nil || r.FramedAny() != nil || r.TypeURL() != "" || r.Digest() != "" {
 		t.Errorf("a heartbeat has a payload: %+v", r)
 	}
-	if !r.HasTTL || r.TTL != time.Second || r.Version != "v1" {
+	if !r.HasTTL || r.TTL() != time.Second || r.Version != "v1" {
 		t.Errorf("got %+v", r)
 	}
 	var b Builder

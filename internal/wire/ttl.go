@@ -81,7 +81,7 @@ func (r *Resource) bodySizeIn(name string, ttl time.Duration) int {
 func (r *Resource) sharedFrom(name string, ttl time.Duration) int {
 	switch {
 	case name != "":
-		return r.tail
+		return int(r.tail)
 	case ttl != 0:
 		return len(r.framed) - len(r.Raw())
 	default:

@@ -75,7 +75,7 @@ func TestTTL3_addHeartbeat(t *testing.T) {
 			t.Errorf("RES-9: Size = %d, want %d", size, n)
 		}
 		r := newResource(t, got)
-		if r.HasPayload() || !r.HasTTL || r.TTL != want.Ttl.AsDuration() || r.Version != want.Version {
+		if r.HasPayload() || !r.HasTTL || r.TTL() != want.Ttl.AsDuration() || r.Version != want.Version {
 			t.Errorf("RES-16: read back as %+v", r)
 		}
 	}

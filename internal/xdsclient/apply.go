@@ -79,8 +79,8 @@ func (l *link) compare(r *wire.Received) error {
 // two things of one name (ACK-6, RES-4).
 func (l *link) checkNames(r *wire.DeltaResponse) error {
 	for _, res := range r.Resources {
-		if res.TypeURL != r.TypeURL && res.TypeURL != redirect && res.HasPayload() {
-			return fmt.Errorf("the resource %q is a %q in a response for %q", res.Name, res.TypeURL, r.TypeURL)
+		if typeURL := res.TypeURL(); typeURL != r.TypeURL && typeURL != redirect && res.HasPayload() {
+			return fmt.Errorf("the resource %q is a %q in a response for %q", res.Name, typeURL, r.TypeURL)
 		}
 	}
 	if len(r.Resources) == 0 || len(r.Resources)+len(r.Removed) < 2 {
@@ -114,7 +114,7 @@ func (t *Type) compare(r *wire.Resource, version string) Change {
 	old, isHeld := t.held[r.Name]
 	ch := Change{Name: r.Name, Version: version, Old: old.version, Resource: r}
 	switch {
-	case !t.covers(r.Name, r.Aliases):
+	case !t.covers(r.Name, r.Aliases()):
 		ch.Kind = Unrequested
 	case !r.HasPayload(): // RES-16
 		ch.Kind = Absent
@@ -242,7 +242,7 @@ func (t *Type) apply(ch *Change, keep Keep) {
 	switch ch.Kind {
 	case Added, Changed, Unchanged:
 		// OnResponse, or anybody meanwhile, may have unsubscribed it.
-		if r := ch.Resource; t.covers(r.Name, r.Aliases) {
+		if r := ch.Resource; t.covers(r.Name, r.Aliases()) {
 			t.put(r, ch.Version, keep)
 		}
 	case Removed, Absent:

@@ -210,9 +210,14 @@ func (t *Type) mark(name string, s State) {
 
 // put holds a resource that was sent.
 func (t *Type) put(r *wire.Resource, version string, keep Keep) {
+	name := r.Name
+	if keep < KeepResources {
+		text := name + version // they are parts of r's bytes, which are not to be kept
+		name, version = text[:len(name)], text[len(name):]
+	}
 	h := held{version: version}
-	if len(r.Aliases) > 0 || keep > KeepVersions {
-		h.more = &more{aliases: r.Aliases}
+	if len(r.Aliases()) > 0 || keep > KeepVersions {
+		h.more = &more{aliases: r.Aliases()}
 		if keep >= KeepDigests {
 			h.more.digest = r.Digest()
 		}
@@ -220,14 +225,14 @@ func (t *Type) put(r *wire.Resource, version string, keep Keep) {
 			h.more.resource = r
 		}
 	}
-	t.drop(r.Name) // and with it aliases that it no longer has
-	t.held[r.Name] = h
-	t.mark(r.Name, Present)
-	for _, alias := range r.Aliases {
+	t.drop(name) // and with it aliases that it no longer has
+	t.held[name] = h
+	t.mark(name, Present)
+	for _, alias := range r.Aliases() {
 		if t.aliases == nil {
 			t.aliases = make(map[string]string)
 		}
-		t.aliases[alias] = r.Name
+		t.aliases[alias] = name
 		t.mark(alias, Present)
 	}
 }
