@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -189,6 +188,7 @@ func (u *update) resource(t *table, key string, r *wire.Resource) {
 	}
 	if e == nil {
 		e = t.entry(key, r.Name)
+		e.lent = true // or will be, when it holds r
 	}
 	if e.alias {
 		t.unalias(e)
@@ -211,6 +211,7 @@ func (u *update) resource(t *table, key string, r *wire.Resource) {
 	default:
 		if r.Size() == e.res.Size() { // or it is called otherwise (same)
 			e.res = r
+			t.lend(e)
 		}
 		t.resent(e, r, u.received)
 	}
@@ -305,7 +306,7 @@ func (u *update) remove(t *table, key, name string) {
 		return // not asked for, or known already
 	}
 	if e.res == nil {
-		e.setName(strings.Clone(name))
+		e.setName(name)
 	}
 	t.unset(e, absent, nil, u.received)
 }

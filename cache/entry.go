@@ -1,6 +1,10 @@
 package cache
 
-import "github.com/xdsrelay/xdsrelay/internal/wire"
+import (
+	"strings"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
 
 // state is what the relay knows of a name.
 type state uint8
@@ -20,7 +24,7 @@ func (s state) String() string {
 // entry is one name in a table. There may be millions: what few of them have stands
 // aside. Guarded by Store.mu.
 type entry struct {
-	key  string         // canonical name
+	key  string         // canonical name; see lend
 	res  *wire.Resource // present only
 	coll *collection    // the glob or wildcard it is a member or a tombstone of
 	past *history       // what it held before; nil until that was something
@@ -36,6 +40,7 @@ type entry struct {
 	epoch   uint32 // of the collection, when the server last confirmed it (RES-14)
 	mark    uint32 // table.mark of the last state-of-the-world response that held it
 	state   state
+	lent    bool      // key is part of the bytes of res
 	dead    bool      // in coll.tombs
 	alias   bool      // served by a resource of another name that lists key as an alias (RES-10)
 	loose   bool      // in table.loose
@@ -91,12 +96,13 @@ func (e *entry) name() string {
 	return e.key
 }
 
+// setName notes how the server spells the name. It does not keep the string.
 func (e *entry) setName(name string) {
 	if name == e.key {
 		name = ""
 	}
 	if e.spelled != name {
-		e.own().spelled = name
+		e.own().spelled = strings.Clone(name)
 		e.tidy()
 	}
 }
@@ -118,6 +124,9 @@ func (e *entry) setSum(s sum) {
 func (e *entry) setInterest(i *interest) {
 	e.own().interest = i
 	e.tidy()
+	if i != nil {
+		i.table.lend(e)
+	}
 }
 
 // member reports whether e is a living member of a collection.

@@ -50,7 +50,7 @@ func refersByType(typeURL string) bool {
 
 // refers reports whether what an entry holds refers to others. What is not to be kept
 // is not read either (TTL-5).
-func (e *entry) refers() bool { return e.res != nil && refersByType(e.res.TypeURL) }
+func (e *entry) refers() bool { return e.res != nil && refersByType(e.res.TypeURL()) }
 
 // attention is who has the entry now.
 func (e *entry) attention() attention {
@@ -157,7 +157,7 @@ func (s *Store) takeReferences(refs []Reference) []Reference {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k := range s.references {
-		r := Reference{Store: s, TypeURL: k.typeURL, Name: k.key, Wildcard: k.kind == wholeType}
+		r := Reference{Store: s, TypeURL: k.typeURL, Name: strings.Clone(k.key), Wildcard: k.kind == wholeType}
 		if t := s.tables[k.tableKey]; t != nil {
 			if e := t.entries[k.key]; e != nil && e.refers() {
 				r.Watched, r.Number, r.Resource = e.attention() == watched, e.changed, e.res

@@ -3,6 +3,7 @@ package cache
 import (
 	"hash/maphash"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -138,16 +139,16 @@ func (t *table) letGo(e *entry) {
 			e.coll.relayed--
 		}
 	}
-	if e.res == nil {
-		return
+	if e.res != nil {
+		t.account(-1, -e.size())
+		t.tell(e, -1)
+		if e.coll != nil {
+			e.coll.bytes -= e.size()
+		}
+		t.remember(e)
+		e.res = nil
 	}
-	t.account(-1, -e.size())
-	t.tell(e, -1)
-	if e.coll != nil {
-		e.coll.bytes -= e.size()
-	}
-	t.remember(e)
-	e.res = nil
+	t.lend(e)
 }
 
 // hash is that of the content that was relayed.
@@ -162,7 +163,7 @@ func (l *lifetime) hash() uint64 {
 func (t *table) remain(e *entry, r *wire.Resource, what former, now time.Time) {
 	l := t.lifeOf(e)
 	l.beat, l.expired = 0, false
-	l.passed = &passed{what: what, name: r.Name, version: shown(r)}
+	l.passed = &passed{what: what, name: strings.Clone(r.Name), version: strings.Clone(shown(r))}
 	if r.HasTTL {
 		l.run(r.TTL(), now)
 	} else {

@@ -235,6 +235,7 @@ func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time)
 	t.solve(e)
 	e.tainted = t.reused(e, r)
 	e.res, e.state = r, present
+	t.lend(e)
 	t.tell(e, 1)
 	e.received = now.UnixNano()
 	t.called(e, r)

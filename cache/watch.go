@@ -143,8 +143,10 @@ func (w *watch) subscribeName(n Name) {
 		t := w.client.store.table(w.typeURL, byName)
 		e := t.entry(n.Key, n.Spelling)
 		w.observe(e.state != unknown && e.state != relayed)
-		sub = &nameSub{watch: w, entry: e, pos: len(e.subs), spelling: intern(n.Spelling, e.key), holds: w.mayHave(e)}
+		sub = &nameSub{watch: w, entry: e, pos: len(e.subs), holds: w.mayHave(e)}
 		e.own().subs = append(e.subs, sub)
+		t.lend(e)
+		sub.spelling = intern(n.Spelling, e.key)
 		t.refer(e)
 		t.watchers++
 		if w.client.form.State {

@@ -123,7 +123,7 @@ func (r *Resource) WithoutTTL() *Resource {
 		return r
 	}
 	timeless := *r
-	timeless.TTL, timeless.HasTTL = 0, false
+	timeless.rare, timeless.HasTTL = &rare{aliases: r.Aliases()}, false
 	return &timeless
 }
 
