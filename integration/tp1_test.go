@@ -1,78 +1,35 @@
 package integration
 
 import (
-	"cmp"
+	"maps"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
-
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	gocmp "github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-	"google.golang.org/protobuf/testing/protocmp"
-	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// The xdstp proposal's relay example: two clients, two globs, one upstream stream.
-const (
-	tp1Type = "type.googleapis.com/envoy.config.listeners.v3.Listener"
-	tp1Base = "xdstp://some-authority/envoy.config.listeners.v3.Listener/"
-)
-
-// TestTP1RelayExample plays the proposal's relay example over real sockets, and
-// compares every message with it.
-func TestTP1RelayExample_GLOB1_GLOB2_GLOB6_SUB10_LOC7_NAME2(t *testing.T) {
-	p := newPlane(t)
-	p.types[tp1Type] = map[string]entry{
-		tp1Base + "a-listeners/foo": {version: "1", payload: payloadOf("foo", 1)},
-		tp1Base + "a-listeners/bar": {version: "42", payload: payloadOf("bar", 42)},
-		tp1Base + "b-listeners/baz": {version: "13", payload: payloadOf("baz", 13)},
+// TestTP1Examples plays the worked examples of the xdstp proposal (TP1) over real
+// sockets. Each is a file in testdata/tp1 that has every message between clients,
+// relay and control planes; what the relay sends is compared field by field.
+func TestTP1Examples(t *testing.T) {
+	examples := map[string]string{
+		"singleton":         "VAR-4 NAME-2 a name, and the relay's own node",
+		"failover-stripped": "LOC-3 LOC-7 OPS-1 RES-12 a client that asks the alternative by itself",
+		"relay":             "GLOB-1 GLOB-2 GLOB-6 SUB-10 LOC-7 two clients, two globs, one stream upstream",
 	}
-	relay := startRelay(t, nil, p.addr)
-	a, b := newClient(t, relay.addr, "client-a"), newClient(t, relay.addr, "client-b")
-	for c, glob := range map[*client]string{a: tp1Base + "a-listeners/*", b: tp1Base + "b-listeners/*"} {
-		if err := c.connect(true); err != nil {
-			t.Fatal(err)
-		}
-		c.subscribe(tp1Type, []string{glob}, nil)
+	files, err := filepath.Glob("testdata/tp1/*.yaml")
+	if err != nil {
+		t.Fatal(err)
 	}
-	a.awaitHolding(t, tp1Type, tp1Base+"a-listeners/foo", tp1Base+"a-listeners/bar")
-	b.awaitHolding(t, tp1Type, tp1Base+"b-listeners/baz")
-
-	want := map[*client]*discovery.DeltaDiscoveryResponse{
-		a: {TypeUrl: tp1Type, SystemVersionInfo: "v0", Resources: []*discovery.Resource{
-			tp1Resource("a-listeners/bar", "42", payloadOf("bar", 42)),
-			tp1Resource("a-listeners/foo", "1", payloadOf("foo", 1)),
-		}},
-		b: {TypeUrl: tp1Type, SystemVersionInfo: "v0", Resources: []*discovery.Resource{
-			tp1Resource("b-listeners/baz", "13", payloadOf("baz", 13)),
-		}},
+	var there []string
+	for _, f := range files {
+		name, _ := strings.CutSuffix(filepath.Base(f), ".yaml")
+		there = append(there, name)
 	}
-	for c, w := range want {
-		got := c.responses()
-		if len(got) != 1 {
-			t.Fatalf("%s got %d responses, want 1", c.node, len(got))
-		}
-		if diff := gocmp.Diff(w, got[0], protocmp.Transform(), protocmp.IgnoreFields(w, "nonce"),
-			protocmp.SortRepeated(func(x, y *discovery.Resource) bool { return cmp.Less(x.GetName(), y.GetName()) })); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", c.node, diff)
-		}
+	if want := slices.Sorted(maps.Keys(examples)); !slices.Equal(there, want) {
+		t.Errorf("testdata/tp1 has %v, want %v", there, want)
 	}
-	streams := p.streamsNow()
-	if len(streams) != 1 {
-		t.Fatalf("SUB-10: the control plane sees %d streams, want 1", len(streams))
+	for name, what := range examples {
+		t.Run(name+" "+what, func(t *testing.T) { playScript(t, "testdata/tp1/"+name+".yaml") })
 	}
-	wantSubs := map[string]int{tp1Base + "a-listeners/*": 1, tp1Base + "b-listeners/*": 1}
-	if diff := gocmp.Diff(wantSubs, streams[0].subscribed[tp1Type], cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("SUB-10: subscriptions upstream (-want +got):\n%s", diff)
-	}
-	if streams[0].node != "xdsrelay" {
-		t.Errorf("NAME-2: node %q upstream, want the relay's own", streams[0].node)
-	}
-	if slices.ContainsFunc(streams[0].requests, func(r *discovery.DeltaDiscoveryRequest) bool { return r.ErrorDetail != nil }) {
-		t.Error("the relay rejected a response")
-	}
-}
-
-func tp1Resource(name, version string, payload []byte) *discovery.Resource {
-	return &discovery.Resource{Name: tp1Base + name, Version: version, Resource: &anypb.Any{TypeUrl: tp1Type, Value: payload}}
 }
