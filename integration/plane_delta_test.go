@@ -20,11 +20,11 @@ func (p *plane) deltaRequest(st *planeStream, r *discovery.DeltaDiscoveryRequest
 	if r.GetResponseNonce() != "" {
 		p.deltaAnswered(st, t, r)
 	}
-	for _, n := range r.GetResourceNamesUnsubscribe() {
+	for _, n := range keysOf(r.GetResourceNamesUnsubscribe()) {
 		delete(t.subs, n)
 		maps.DeleteFunc(t.known, func(known, _ string) bool { return !t.covers(known, p.types[r.GetTypeUrl()][known]) })
 	}
-	names := r.GetResourceNamesSubscribe()
+	names := keysOf(r.GetResourceNamesSubscribe())
 	if first && len(names)+len(r.GetResourceNamesUnsubscribe()) == 0 {
 		names = []string{"*"} // SUB-3
 	}
@@ -38,6 +38,18 @@ func (p *plane) deltaRequest(st *planeStream, r *discovery.DeltaDiscoveryRequest
 	if len(fresh.subs) > 0 {
 		p.deltaAnswer(st, r.GetTypeUrl(), t, fresh, r.GetInitialResourceVersions())
 	}
+}
+
+// keysOf has the plane take all spellings of a name for the same (NAME-3). Its answers
+// have the canonical one.
+func keysOf(names []string) []string {
+	keys := slices.Clone(names)
+	for i, n := range names {
+		if key, err := keyer.Key(n); err == nil {
+			keys[i] = key
+		}
+	}
+	return keys
 }
 
 // deltaAnswer sends what new subscriptions ask for.

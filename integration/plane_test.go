@@ -158,6 +158,14 @@ func (p *plane) set(typeURL, name string, inStar bool) {
 	p.putLocked(typeURL, name, inStar, "")
 }
 
+// put adds or changes a resource with this payload.
+func (p *plane) put(typeURL, name string, payload []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.version++
+	p.storeLocked(typeURL, name, entry{version: strconv.Itoa(p.version), payload: payload})
+}
+
 // setRoute adds or changes a RouteConfiguration that leads to a cluster.
 func (p *plane) setRoute(name, target string) {
 	p.mu.Lock()
@@ -167,7 +175,10 @@ func (p *plane) setRoute(name, target string) {
 
 func (p *plane) putLocked(typeURL, name string, inStar bool, target string) {
 	p.version++
-	e := entry{version: strconv.Itoa(p.version), inStar: inStar, payload: p.payloadLocked(typeURL, name, target)}
+	p.storeLocked(typeURL, name, entry{version: strconv.Itoa(p.version), inStar: inStar, payload: p.payloadLocked(typeURL, name, target)})
+}
+
+func (p *plane) storeLocked(typeURL, name string, e entry) {
 	if p.types[typeURL] == nil {
 		p.types[typeURL] = make(map[string]entry)
 	}
