@@ -28,6 +28,19 @@ func TestAuthorities_LOC3_LOC4_LOC7_ERR1(t *testing.T) {
 			"LOC-3 LOC-7 named, and one with all else", [][]string{{"a", "b"}, {"c", ""}, {}}, 2,
 			map[string]int{"a": 0, "b": 0, "c": 1, "": 1, "d": 2, "a.b": 2},
 		},
+		{
+			"LOC-3 by pattern: a name goes before the longest pattern, and that before the default",
+			[][]string{{"*.example.com", "example.org"}, {"*.eu.example.com", "x.example.com"}, {}}, 2,
+			map[string]int{
+				"a.example.com": 0, "a.b.example.com": 0, "example.org": 0,
+				"a.eu.example.com": 1, "x.example.com": 1,
+				"example.com": 2, "badexample.com": 2, "a.example.org": 2,
+			},
+		},
+		{
+			"LOC-4 ERR-1 claimed by nobody", [][]string{{"a", "*.example.com"}, {"b"}}, nobody,
+			map[string]int{"a": 0, "x.example.com": 0, "b": 1, "example.com": nobody, "c": nobody, "": nobody},
+		},
 	} {
 		for _, v := range []variant{deltaADS, delta, sotwADS, sotw, restPoll} {
 			t.Run(claims.name+", "+v.name, func(t *testing.T) {
