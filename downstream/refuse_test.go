@@ -208,6 +208,16 @@ func TestRefusals_LOC4_NAME1_OPS5_ERR1(t *testing.T) {
 			c.wants("Cluster -9 !9=ResourceExhausted")
 		}, func(c *Config) { c.MaxSubscriptions = 3 })
 	})
+	t.Run("LOC-4 ERR-1 REST-1 a poll that is held in vain ends with what is refused", func(t *testing.T) {
+		restBubble(t, func(h *harness) {
+			h.opaque.silent = true
+			p := h.poller(endpointPath, "a", nobodys)
+			p.poll().isHeld()
+			h.advance(restWait)
+			p.accepts("200 !" + nobodys + "=NotFound")
+			p.poll().isHeld()
+		})
+	})
 	t.Run("OPS-5 ERR-1 REST", func(t *testing.T) {
 		restBubble(t, func(h *harness) {
 			h.opaque.real(endpointType, "1", many(4)...)

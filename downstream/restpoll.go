@@ -39,6 +39,7 @@ type poll struct {
 
 	// owned by the handler goroutine
 	held *cache.Snapshot // what the subscriptions hold now
+	over bool            // its time is
 }
 
 // mergeTime is how long changes are gathered before a held poll is answered.
@@ -209,14 +210,15 @@ func (p *poll) news() bool {
 	case p.fullState() && version+nonce != "":
 		return false
 	default:
-		// What the relay says itself can wait for what the servers do.
-		return len(s.Resources) > 0 || len(s.Errors) > len(p.refused) || (len(s.Errors) > 0 && s.Complete)
+		// What the relay says itself can wait for what the servers do, as long as the poll.
+		return len(s.Resources) > 0 || len(s.Errors) > len(p.refused) || (len(s.Errors) > 0 && (s.Complete || p.over))
 	}
 }
 
 // end is the answer when the time is over: also if something has changed in the
 // very last moment, and if the reason that nothing was sent is that it cannot be.
 func (p *poll) end() *answer {
+	p.over = true
 	p.look()
 	if p.news() || p.held.Digest == p.failed {
 		return p.answer()
