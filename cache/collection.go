@@ -260,6 +260,7 @@ func (c *collection) follow(w *watch, spelling string) *cursor {
 		born: n, removed: n, seen: c.changes, renamed: asked(spelling, c.key) != c.key,
 		beats: c.table.store.beats, judged: n, lifted: c.table.store.beats,
 	}
+	followed := c.followed()
 	c.followers = append(c.followers, f)
 	if w.client.form.TTL {
 		c.timed++
@@ -270,16 +271,14 @@ func (c *collection) follow(w *watch, spelling string) *cursor {
 	}
 	c.interest.want()
 	c.lack(w)
-	if f.pos == 0 {
-		c.referMembers()
-	}
+	c.referMembers(followed)
 	return f
 }
 
 // unfollow ends it.
 func (f *cursor) unfollow() {
 	c := f.coll
-	last := len(c.followers) - 1
+	followed, last := c.followed(), len(c.followers)-1
 	c.followers[f.pos] = c.followers[last]
 	c.followers[f.pos].pos = f.pos
 	c.followers[last] = nil
@@ -296,11 +295,11 @@ func (f *cursor) unfollow() {
 			c.unlist()
 		}
 	}
+	c.referMembers(followed)
 	if last > 0 {
 		return
 	}
 	c.sweep()
-	c.referMembers()
 	if !c.pinned {
 		c.interest.release()
 	}

@@ -51,6 +51,12 @@
 //
 // Who is told everything each time, as one who polls, takes a [Snapshot] instead.
 //
+// # Pins and references
+//
+// What clients' resources refer to can be pinned ([Store.Pin]): the server is asked for it
+// as if a client had subscribed to it, and nobody is told. Which entries refer to others,
+// and who has them, is told to whoever reads them ([Cache.TakeReferences]).
+//
 // # Locks
 //
 // One RWMutex per store guards its tables and, against the session, the state of

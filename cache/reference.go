@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -17,8 +18,8 @@ type Reference struct {
 	TypeURL  string // that its clients ask for it with
 	Name     string // canonical
 	Wildcard bool   // it stands in the type's table of "*"
-	// Watched says that a client subscribes to it, by name or with a collection. What
-	// is only pinned is told of too.
+	// Watched says that a client subscribes to it, by name or with a collection, and not
+	// only the relay itself (Store.Read). What is only pinned is told of too.
 	Watched bool
 	// Number is that of its last change: another content has another one.
 	Number   uint64
@@ -57,7 +58,7 @@ func (e *entry) attention() attention {
 	switch {
 	case !e.refers():
 		return plain
-	case len(e.subs) > 0, e.member() && len(e.coll.followers) > 0:
+	case slices.ContainsFunc(e.subs, (*nameSub).ofClient), e.member() && e.coll.followed():
 		return watched
 	case e.pinned:
 		return pinned
@@ -104,9 +105,21 @@ func (t *table) listReference(e *entry) {
 	t.referring[e] = struct{}{}
 }
 
-// referMembers is refer for the members of a collection that got its first follower,
-// or lost the last one.
-func (c *collection) referMembers() {
+// ofClient tells a client's subscription from the relay's own (Store.Read), which leads
+// nobody further.
+func (n *nameSub) ofClient() bool { return !n.watch.client.reads() }
+
+// followed reports whether a client follows the collection.
+func (c *collection) followed() bool {
+	return slices.ContainsFunc(c.followers, func(f *cursor) bool { return !f.client.reads() })
+}
+
+// referMembers is refer for the members of a collection that got the first client that
+// follows it, or lost the last one. before says whether there was one.
+func (c *collection) referMembers(before bool) {
+	if before == c.followed() {
+		return
+	}
 	for e := range c.table.referring {
 		if e.coll == c {
 			c.table.refer(e)

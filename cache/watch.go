@@ -337,12 +337,12 @@ func (n *nameSub) end() {
 	e.subs[last] = nil
 	e.own().subs = e.subs[:last]
 	t.unlist(e)
+	t.refer(e)
 	if last > 0 {
 		return
 	}
 	e.own().subs = nil
 	e.tidy()
-	t.refer(e)
 	if e.pinned {
 		return
 	}
