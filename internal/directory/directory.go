@@ -26,6 +26,8 @@ type Directory struct {
 	// read, and what could but breaks a rule. Each is a [*FaultError], but for the last
 	// one where there are too many to list.
 	Faults []error
+	// Counts says how many faults there are of each kind, listed or not.
+	Counts map[Kind]int
 }
 
 // Read takes a directory apart. packed is the encoded google.protobuf.Any of a
@@ -55,7 +57,7 @@ func Read(packed []byte) (*Directory, error) {
 		e, err := readEntry(f.body)
 		e.Number = number
 		if err != nil {
-			faults.add(number, err)
+			faults.add(number, Unreadable, err)
 		} else {
 			d.Entries = append(d.Entries, e)
 			d.judge(&e, seen, &faults)
@@ -66,7 +68,7 @@ func Read(packed []byte) (*Directory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("a %.256q: %w", typeURL, err)
 	}
-	d.Faults = faults.list()
+	d.Faults, d.Counts = faults.list(), faults.counts
 	return d, nil
 }
 
@@ -79,13 +81,13 @@ func (d *Directory) judge(e *Entry, seen map[string]int, faults *faults) {
 	case e.Inline() && sameType(e.TypeURL, RedirectType): // leads to one, in the end
 	case !e.Inline() && sameType(e.TypeURL, collection): // members of another directory, or an entry that is one
 	default:
-		faults.add(e.Number, fmt.Errorf("a %.256q in a collection of %.256q", e.TypeURL, d.MemberType))
+		faults.add(e.Number, WrongType, fmt.Errorf("a %.256q in a collection of %.256q", e.TypeURL, d.MemberType))
 	}
 	if e.Name == "" {
 		return
 	}
 	if first, twice := seen[e.Name]; twice {
-		faults.add(e.Number, fmt.Errorf("the name %.256q is that of resources[%d], too", e.Name, first))
+		faults.add(e.Number, Duplicate, fmt.Errorf("the name %.256q is that of resources[%d], too", e.Name, first))
 		return
 	}
 	seen[e.Name] = e.Number

@@ -234,13 +234,38 @@ func TestFaultsAreBounded(t *testing.T) {
 		t.Errorf("%d faults, the last: %q", len(texts), texts[len(texts)-1])
 	}
 	fault, ok := errors.AsType[*directory.FaultError](d.Faults[15])
-	if !ok || fault.Number != 15 || errors.Unwrap(fault) == nil {
+	if d.Counts[directory.Unreadable] != directory.MaxEntries {
+		t.Errorf("%v faults, want as many as entries", d.Counts)
+	}
+	if !ok || fault.Number != 15 || fault.Kind != directory.Unreadable || errors.Unwrap(fault) == nil {
 		t.Errorf("fault %#v, want that of entry 15", d.Faults[15])
 	}
 	long := strings.Repeat("x", 1<<20)
 	d, err = directory.Read(collection(t, inline(long, "1", listener(t, "")), inline(long, "1", listener(t, ""))))
 	if err != nil || len(d.Faults) != 1 || len(d.Faults[0].Error()) > 1024 {
 		t.Errorf("a fault that is not short: %v", err)
+	}
+}
+
+// LIST-4: a fault says of what kind it is, and how many there are of each is counted.
+func TestFaultKinds(t *testing.T) {
+	foo := listener(t, "foo")
+	d, err := directory.Read(collection(t,
+		inline("foo", "1", foo), inline("foo", "2", foo), inline("foo", "3", foo),
+		reference("envoy.config.cluster.v3.Cluster", "x"), new(xdscorev3.CollectionEntry)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[directory.Kind]int{directory.Duplicate: 2, directory.WrongType: 1, directory.Unreadable: 1}
+	if diff := cmp.Diff(want, d.Counts); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for _, err := range d.Faults {
+		f, _ := errors.AsType[*directory.FaultError](err)
+		want[f.Kind]--
+	}
+	if want[directory.Duplicate]+want[directory.WrongType]+want[directory.Unreadable] != 0 {
+		t.Errorf("listed are others: %v", d.Faults)
 	}
 }
 
