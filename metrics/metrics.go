@@ -20,6 +20,7 @@ type Metrics struct {
 	reg        prometheus.Registerer
 	cache      *cacheSeries
 	downstream *downstreamSeries
+	references *References
 	vecs       *upstreamVecs
 
 	mu        sync.Mutex
@@ -52,6 +53,7 @@ func New(reg prometheus.Registerer, upstreams []string, opts ...Option) (*Metric
 		reg:        reg,
 		cache:      newCacheSeries(&s),
 		downstream: newDownstreamSeries(&s),
+		references: newReferences(&s),
 		vecs:       newUpstreamVecs(&s),
 		upstreams:  make(map[string]*upstreamSeries, len(upstreams)),
 	}
@@ -81,6 +83,9 @@ func (m *Metrics) Cache() cache.Observer { return m.cache }
 
 // Downstream gives the observer for the server.
 func (m *Metrics) Downstream() downstream.Observer { return m.downstream }
+
+// References gives the counters for whoever reads what resources refer to.
+func (m *Metrics) References() *References { return m.references }
 
 // Upstream gives the observer for the sessions of the named upstream, which share
 // its series. A name that New was not given gets its series now; it must be UTF-8.

@@ -48,6 +48,10 @@ func TestLabelValues(t *testing.T) {
 	for _, r := range cache.Reasons() {
 		evicted = append(evicted, string(r))
 	}
+	var faults []string
+	for _, f := range ReferenceFaults() {
+		faults = append(faults, string(f))
+	}
 	values := map[string][]string{
 		"upstream": {"primary", "backup"},
 		"type":     every,
@@ -61,6 +65,7 @@ func TestLabelValues(t *testing.T) {
 		"xdsrelay_upstream_streams_closed_total reason":   lost,
 		"xdsrelay_upstream_connect_failures_total reason": lost,
 		"xdsrelay_cache_evictions_total reason":           evicted,
+		"xdsrelay_references_faults_total reason":         faults,
 	}
 	for _, f := range families(t, reg) {
 		product := 1

@@ -13,7 +13,7 @@ const (
 	labelType     = "type"     // short name, see kind
 	labelVariant  = "variant"  // of the protocol: the downstream method
 	labelState    = "state"    // upstream.State
-	labelReason   = "reason"   // upstream.Reason, cache.Reason
+	labelReason   = "reason"   // upstream.Reason, cache.Reason, ReferenceFault
 	labelCode     = "code"     // gRPC status
 	labelResult   = "result"   // of a lookup: hit, miss
 )

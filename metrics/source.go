@@ -56,8 +56,8 @@ type tableDesc struct {
 
 // tableSum adds up tables.
 type tableSum struct {
-	subscriptions, collections, tombstones, followers int
-	resources, bytes, watchers                        int64
+	subscriptions, collections, tombstones, followers, pins int
+	resources, bytes, watchers                              int64
 }
 
 func newSourceCollector(m *Metrics, src Source) *sourceCollector {
@@ -92,6 +92,8 @@ func newSourceCollector(m *Metrics, src Source) *sourceCollector {
 				func(t *tableSum) float64 { return float64(t.followers) }),
 			table("table", "watchers", "Clients' subscriptions to the upstream's resources by name.",
 				func(t *tableSum) float64 { return float64(t.watchers) }),
+			table("table", "pins", "Names and globs of the upstream that are fetched ahead.",
+				func(t *tableSum) float64 { return float64(t.pins) }),
 		},
 	}
 }
@@ -172,6 +174,7 @@ func (u *upstreamSum) add(s SessionStats, now time.Time) {
 		sum.collections += t.Collections
 		sum.tombstones += t.Tombstones
 		sum.followers += t.Followers
+		sum.pins += t.Pins
 		sum.resources += t.Resources
 		sum.bytes += t.Bytes
 		sum.watchers += t.Watchers

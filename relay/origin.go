@@ -86,6 +86,7 @@ func newPlane(u config.Upstream, fullState map[string]bool, obs upstream.Observe
 			State: c.APIType.State(), PerType: c.APIType.PerType(),
 		}
 	}
+	p.source.References = true // for the prefetcher
 	return p, nil
 }
 

@@ -38,6 +38,7 @@ type Relay struct {
 	gather  prometheus.Gatherer
 	cache   *cache.Cache
 	hub     *hub
+	ahead   *prefetcher
 	server  *downstream.Server
 	tls     *tlsfiles.Server // nil: plain text
 	rest    net.Listener     // nil: nobody polls
@@ -88,6 +89,7 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 	fullState := keyer.TypeSet(cfg.FullStateTypeURLs())
 	rt, err := r.planes(fullState)
 	if err == nil {
+		r.ahead = newPrefetcher(r.cache, rt, r.metrics.References(), r.log, cfg.Resolve.Prefetch, cfg.Resolve.MaxRedirects)
 		err = r.listener(rt, fullState)
 	}
 	if err != nil {
@@ -200,6 +202,7 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 	defer end()
 
 	wg.Go(func() { r.cache.Run(background) })
+	wg.Go(func() { r.ahead.run(background) })
 	for _, p := range r.hub.planes {
 		wg.Go(func() { r.reach(background, p) })
 	}

@@ -28,6 +28,7 @@ type resourceView struct {
 	Updated    time.Time       `json:"updated,omitzero"`
 	Expires    time.Time       `json:"expires,omitzero"`
 	Watchers   int             `json:"watchers"`
+	Pins       int             `json:"pins,omitempty"`
 	Collection string          `json:"collection,omitempty"`
 	Payload    json.RawMessage `json:"payload,omitempty"`
 }
@@ -87,7 +88,7 @@ func (r *Relay) serveResources(w http.ResponseWriter, req *http.Request) {
 func viewResource(key sessionKey, i cache.Info, payloads bool) resourceView {
 	v := resourceView{
 		Upstream: key.plane, Scope: key.scope, TypeURL: i.TypeURL, Name: i.Name, Kind: i.Kind, State: i.State,
-		Version: i.Version, Error: i.Error, Bytes: i.Bytes, Updated: i.Updated, Expires: i.Expires, Watchers: i.Watchers, Collection: i.Collection,
+		Version: i.Version, Error: i.Error, Bytes: i.Bytes, Updated: i.Updated, Expires: i.Expires, Watchers: i.Watchers, Pins: i.Pins, Collection: i.Collection,
 	}
 	if payloads {
 		v.Payload = payload.JSON(i.Resource, i.TypeURL, payload.BySize)

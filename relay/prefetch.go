@@ -1,0 +1,235 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/keyer"
+	"github.com/xdsrelay/xdsrelay/metrics"
+)
+
+// prefetcher pins what the resources refer to that clients have (LIST-2, LOC-1), so that
+// it is here when they ask for it. It reads directories and redirects in a goroutine of
+// its own: no client and no upstream waits for it, and what changes meanwhile is merged.
+type prefetcher struct {
+	// immutable
+	cache   *cache.Cache
+	router  *router
+	counts  *metrics.References
+	log     *slog.Logger
+	enabled bool // else it reads only what is wrong with directories (LIST-4)
+
+	// owned by run
+	graph  *references
+	held   map[sessionKey]*holding
+	logged time.Time // when it did last
+	unsaid int       // faulty resources since then that were not logged
+}
+
+// holding is a session that is held open while something is pinned on it.
+type holding struct {
+	session *session
+	nodes   int
+}
+
+// newPrefetcher makes one that follows up to hops references, one after the other.
+func newPrefetcher(c *cache.Cache, r *router, counts *metrics.References, log *slog.Logger, enabled bool, hops int) *prefetcher {
+	return &prefetcher{
+		cache: c, router: r, counts: counts, log: log, enabled: enabled,
+		graph: newReferences(hops), held: make(map[sessionKey]*holding),
+	}
+}
+
+// run works until ctx ends. What it has pinned then ends with its store.
+func (p *prefetcher) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.cache.ReferencesChanged():
+			p.take()
+		}
+	}
+}
+
+// take looks at everything that has changed before it pins or lets go of anything: a
+// name that moves from one directory to another stays (LIST-3).
+func (p *prefetcher) take() {
+	for _, r := range p.cache.TakeReferences() {
+		p.apply(r)
+	}
+	moved := p.graph.settle()
+	p.pin(moved)
+	p.judgeDistance(moved)
+	for _, n := range moved {
+		p.graph.forget(n, p.drop)
+	}
+}
+
+// judgeDistance finds what leads further than is followed (LOC-1).
+func (p *prefetcher) judgeDistance(moved []*node) {
+	for _, n := range moved {
+		if n.distance != p.graph.limit || n.tooFar == n.number {
+			continue
+		}
+		far := func(t *node) bool { return t.distance > p.graph.limit }
+		if slices.ContainsFunc(n.targets, far) {
+			n.tooFar = n.number
+			p.complain(n, map[metrics.ReferenceFault]int{metrics.FaultChain: 1}, errTooFar)
+		}
+	}
+}
+
+// apply notes what became of one entry.
+func (p *prefetcher) apply(r cache.Reference) {
+	key := nodeKey{r.Store, r.TypeURL, r.Name, r.Wildcard}
+	n := p.graph.nodes[key]
+	if n == nil {
+		if !r.Watched {
+			return // it was pinned, and is not any more
+		}
+		n = p.graph.node(key)
+	}
+	n.unlisted = r.Resource == nil
+	p.graph.watch(n, r.Watched)
+	switch {
+	case r.Resource == nil:
+		n.number, n.versions = 0, nil
+		p.graph.refer(n, nil)
+	case r.Number != n.number && (r.Watched || n.pinned):
+		n.number = r.Number
+		p.read(n, r)
+	}
+}
+
+// target finds or makes the node of a name that something refers to.
+func (p *prefetcher) target(typeURL string, name keyer.Name) (*node, error) {
+	at, key, err := p.router.home(name)
+	if err != nil {
+		return nil, err
+	}
+	h := p.held[at]
+	if h == nil {
+		hub := p.router.hub
+		s, err := hub.acquire(at.plane, at.scope, func() *corev3.Node { return hub.node })
+		if err != nil {
+			return nil, err
+		}
+		h = &holding{session: s}
+		p.held[at] = h
+	}
+	n := p.graph.node(nodeKey{store: h.session.store, typeURL: typeURL, name: key})
+	if n.session == nil {
+		n.session = h.session
+		h.nodes++
+	}
+	p.graph.look(n) // or it would stay if nothing referred to it in the end
+	return n, nil
+}
+
+// drop gives back the session of a node that is forgotten.
+func (p *prefetcher) drop(n *node) {
+	if n.session == nil {
+		return
+	}
+	h := p.held[n.session.key]
+	if h.nodes--; h.nodes == 0 {
+		delete(p.held, n.session.key)
+		p.router.hub.release(h.session)
+	}
+}
+
+// errand is what one store is to be told about the names of one type.
+type errand struct{ pin, unpin, unlist []cache.Name }
+
+// pin has the stores pin what is to be pinned, and let go of the rest.
+func (p *prefetcher) pin(moved []*node) {
+	type table struct {
+		store   *cache.Store
+		typeURL string
+	}
+	errands := make(map[table]*errand)
+	for _, n := range moved {
+		if n.led() == n.pinned {
+			continue
+		}
+		k := table{n.key.store, n.key.typeURL}
+		e := errands[k]
+		if e == nil {
+			e = new(errand)
+			errands[k] = e
+		}
+		name := cache.Name{Spelling: n.key.name, Key: n.key.name}
+		switch n.pinned = !n.pinned; {
+		case n.pinned:
+			e.pin = append(e.pin, name)
+		case n.unlisted:
+			e.unlist = append(e.unlist, name)
+		default:
+			e.unpin = append(e.unpin, name)
+		}
+	}
+	for k, e := range errands {
+		inTurns(e.pin, func(names []cache.Name) { k.store.Pin(k.typeURL, names...) })
+		inTurns(e.unpin, func(names []cache.Name) { k.store.Unpin(k.typeURL, names...) })
+		inTurns(e.unlist, func(names []cache.Name) { k.store.Unlist(k.typeURL, names...) })
+	}
+}
+
+// turn is how many names a store is told of at once: it is locked for that long.
+const turn = 1000
+
+func inTurns(names []cache.Name, tell func([]cache.Name)) {
+	for some := range slices.Chunk(names, turn) {
+		tell(some)
+	}
+}
+
+// complainPause is the least time between two log lines about faults.
+const complainPause = time.Second
+
+// complain counts what is wrong with a resource that refers to others, and logs it in a
+// line: what was not logged of it before, and not more often than that.
+func (p *prefetcher) complain(n *node, faults map[metrics.ReferenceFault]int, first error) {
+	if len(faults) == 0 {
+		n.complaint = ""
+		return
+	}
+	words := make([]string, 0, len(faults))
+	for _, f := range slices.Sorted(maps.Keys(faults)) {
+		p.counts.Faulty(f, faults[f])
+		words = append(words, fmt.Sprintf("%d %s", faults[f], f))
+	}
+	text := strings.Join(words, ", ")
+	now := time.Now()
+	switch complaint := text + ": " + first.Error(); {
+	case n.complaint == complaint:
+	case now.Sub(p.logged) < complainPause:
+		p.unsaid++
+	default:
+		n.complaint = complaint
+		p.log.Warn("a resource that refers to others has faults", "type", n.key.typeURL,
+			"name", fmt.Sprintf("%.256s", n.key.name), "faults", text, "first", first, "not_logged_before", p.unsaid)
+		p.logged, p.unsaid = now, 0
+	}
+}
+
+var errNoUpstream = errors.New("no upstream has the authority")
+
+// home says where a name lives: in which session, and under which key. Names that the
+// relay resolves by itself are asked for like what they name first.
+func (r *router) home(name keyer.Name) (at sessionKey, key string, err error) {
+	plane := r.authorities.Owner(name.Authority)
+	if plane == "" {
+		return sessionKey{}, "", fmt.Errorf("%w: %.256q", errNoUpstream, name.Authority)
+	}
+	return sessionKey{plane, xdstpScope}, name.Canonical(), nil
+}
