@@ -3,6 +3,7 @@ package integration
 import (
 	"fmt"
 
+	xdscorev3 "github.com/cncf/xds/go/xds/core/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -10,6 +11,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	runtimev3 "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
+	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -73,6 +75,19 @@ func message(typeURL, name, version, target string) proto.Message {
 		return &corev3.TypedExtensionConfig{Name: name, TypedConfig: value}
 	}
 	return nil
+}
+
+// locatorTo encodes a redirect to a name, which has neither parameters nor directives.
+func locatorTo(target string) []byte {
+	n, err := keyer.Parse(target)
+	if err != nil {
+		panic(err) // a name in a test
+	}
+	b, err := proto.Marshal(&xdscorev3.ResourceLocator{Authority: n.Authority, ResourceType: n.Type, Id: n.ID})
+	if err != nil {
+		panic(err) // made here, from valid parts
+	}
+	return b
 }
 
 func routeTo(target, version string) *routev3.VirtualHost {

@@ -162,7 +162,7 @@ func (p *plane) beginLocked(st *planeStream, node *corev3.Node) {
 		p.reportLocked("STR-2: the first request of a stream has no node")
 	}
 	st.node = node.GetId()
-	st.wraps = p.wrap && slices.Contains(node.GetClientFeatures(), resourceInSotw)
+	st.wraps = p.wrap && (p.wrapAll || slices.Contains(node.GetClientFeatures(), resourceInSotw))
 }
 
 // resourceInSotw is announced by clients that understand wrapped resources.

@@ -27,6 +27,7 @@ type plane struct {
 	// Set before clients come.
 	rand     *rand.Rand    // nil: answers whole and in order
 	wrap     bool          // SotW resources go wrapped to nodes that announce it (RES-13)
+	wrapAll  bool          // to other nodes too
 	parts    int           // in how many parts incremental answers come; 0: rand says it
 	plain    bool          // payloads without unknown fields, for which JSON has no word
 	longPoll time.Duration // how long a REST poll is held
@@ -53,6 +54,7 @@ type entry struct {
 	version string
 	inStar  bool // part of what "*" means
 	payload []byte
+	locator bool // the payload is a redirect (LOC-1)
 }
 
 func newPlane(t *testing.T, options ...grpc.ServerOption) *plane {
@@ -164,6 +166,14 @@ func (p *plane) put(typeURL, name string, payload []byte) {
 	defer p.mu.Unlock()
 	p.version++
 	p.storeLocked(typeURL, name, entry{version: strconv.Itoa(p.version), payload: payload})
+}
+
+// redirect has a name lead to another one.
+func (p *plane) redirect(typeURL, name, target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.version++
+	p.storeLocked(typeURL, name, entry{version: strconv.Itoa(p.version), payload: locatorTo(target), locator: true})
 }
 
 // setRoute adds or changes a RouteConfiguration that leads to a cluster.
@@ -291,6 +301,9 @@ func (p *plane) progress() (waiting, acked int) {
 }
 
 func resource(typeURL, name string, e entry) *discovery.Resource {
+	if e.locator {
+		typeURL = locatorType
+	}
 	return &discovery.Resource{Name: name, Version: e.version, Resource: &anypb.Any{TypeUrl: typeURL, Value: e.payload}}
 }
 

@@ -14,6 +14,7 @@ const (
 	runtimeType         = "type.googleapis.com/envoy.service.runtime.v3.Runtime"
 	extensionConfigType = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
 	wrapperType         = "type.googleapis.com/envoy.service.discovery.v3.Resource"
+	locatorType         = "type.googleapis.com/xds.core.v3.ResourceLocator"
 )
 
 const (
