@@ -69,8 +69,19 @@ func (t *table) wantsAgain(now time.Time) bool {
 			return i.again
 		}
 		at, ok := t.farewells[i.coll.key]
-		return ok && (now.Sub(at) <= t.store.source.Quiet || (t.store.source.State && i.coll.wildcard()))
+		return ok && (now.Sub(at) <= t.store.source.Quiet || i.coll.leftover() || (t.store.source.State && i.coll.wildcard()))
 	})
+}
+
+// leftover reports whether a collection that the server was not asked for yet has members
+// that nobody else is asked for: they came after its farewell, however long ago that was.
+func (c *collection) leftover() bool {
+	for e := c.live.head; e != nil; e = e.next {
+		if e.interest == nil {
+			return true
+		}
+	}
+	return false
 }
 
 func (t *table) takeDemand(subs []wire.Subscription, now time.Time) []wire.Subscription {

@@ -85,7 +85,6 @@ type overlap struct {
 	cache *Cache
 	form  Form
 	star  bool // "*" means the resource too
-	at    string
 	log   []move
 }
 
@@ -421,6 +420,7 @@ var overlapRows = []overlapRow{
 // time, in every order of beginning and ending, by one client and by two, with what
 // becomes of the resource before every one of these steps.
 func TestOverlap_SUB5_SUB8_SUB9_SUB10_SUB12_GLOB4_GLOB5_GLOB6_NAME3_NAME4(t *testing.T) {
+	t.Parallel()
 	three := []string{overlapName, overlapGlob2, Wildcard}
 	for i, row := range overlapRows {
 		t.Run(row.name, func(t *testing.T) {
@@ -462,7 +462,7 @@ func TestModelOverlap_SUB5_SUB8_SUB9_SUB10_SUB12_GLOB5_GLOB6(t *testing.T) {
 		}
 		client := func() *modelClient { return rapid.SampledFrom(o.clients).Draw(t, "client") }
 		t.Repeat(map[string]func(*rapid.T){
-			"change": func(t *rapid.T) {
+			"change": func(*rapid.T) {
 				sub := some("subscribe")
 				unsub := slices.DeleteFunc(some("unsubscribe"), func(n string) bool { return slices.Contains(sub, n) })
 				c := client()

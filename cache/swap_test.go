@@ -2,6 +2,7 @@ package cache
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -142,5 +143,22 @@ func TestSwap(t *testing.T) {
 		b.expect(c.collect())
 		b.saysOn(1, cds, "+a@2")
 		b.expect(c.collect(), "CDS +a@2")
+	})
+	// client: *, and lets go    relay: -*    server, before it reads that: +a
+	// client: * again           (longer than the quiet time)    server: a is gone
+	t.Run("SUB-11 SUB-13 what came late of a collection that was let go is not kept", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBed(t, Limits{})
+			c := b.join()
+			c.sub(cds, "*")
+			b.connect(0)
+			c.unsub(cds, "*")
+			b.letGo()
+			b.expect(b.demand(0), "CDS -*")
+			c.sub(cds, "*")
+			b.says(cds, "+a@1")
+			b.after(4 * quiet)
+			b.expect(b.demand(0), "begin anew")
+		})
 	})
 }

@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -214,7 +215,7 @@ func (c *stateOverlap) holding() map[string]string {
 			clear(c.held)
 		}
 		for _, x := range r.Resources {
-			at := strings.LastIndexByte(string(x.Value), '@')
+			at := bytes.LastIndexByte(x.Value, '@')
 			name, version := string(x.Value[:at]), string(x.Value[at+1:])
 			if c.full && c.held[name] != "" {
 				c.h.Fatalf("RES-4: %q twice in one list", name)
