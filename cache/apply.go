@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -19,10 +20,6 @@ type RejectedError struct {
 }
 
 func (e *RejectedError) Error() string { return e.Reason }
-
-// redirectType is the payload of a redirect, which may stand in for a resource of
-// any type (LOC-1).
-const redirectType = "type.googleapis.com/xds.core.v3.ResourceLocator"
 
 // Apply puts a response of an upstream stream into the tables and wakes who waits
 // for it. A *RejectedError says why it is to be NACKed: a name that occurs twice,
@@ -78,7 +75,7 @@ func newUpdate(r *wire.DeltaResponse, received time.Time) (*update, error) {
 	u := &update{response: r, received: received}
 	u.keys = make([]string, len(r.Resources))
 	for i, res := range r.Resources {
-		if typeURL := res.TypeURL(); typeURL != r.TypeURL && res.HasPayload() && typeURL != redirectType {
+		if typeURL := res.TypeURL(); res.HasPayload() && !wire.MayHold(r.TypeURL, typeURL) {
 			return nil, &RejectedError{Reason: fmt.Sprintf("resource %q is of type %q in a response for %q",
 				res.Name, typeURL, r.TypeURL)}
 		}
@@ -86,7 +83,12 @@ func newUpdate(r *wire.DeltaResponse, received time.Time) (*update, error) {
 			u.bad = append(u.bad, err)
 			continue
 		}
-		u.keys[i] = u.key(res.Name)
+		key := u.key(res.Name)
+		if err := misnamed(key, r.TypeURL, res); err != nil {
+			u.bad = append(u.bad, err)
+			continue
+		}
+		u.keys[i] = key
 	}
 	u.removed = make([]string, len(r.Removed))
 	for i, name := range r.Removed {
@@ -125,6 +127,26 @@ func (u *update) key(name string) string {
 		u.bad = append(u.bad, errors.New("a resource without a name"))
 	}
 	return key
+}
+
+// misnamed says that a resource has a name under which there can be no such payload:
+// a glob has none at all and cannot be redirected (LOC-2), and a list collection has
+// the name of one (LIST-1).
+func misnamed(key, typeURL string, r *wire.Resource) error {
+	switch {
+	case !r.HasPayload() || key == "":
+		return nil
+	case keyer.IsGlob(key) && r.TypeURL() == wire.RedirectTypeURL:
+		return fmt.Errorf("glob collection %q is redirected: only its members may be (LOC-2)", key)
+	case keyer.IsGlob(key):
+		return fmt.Errorf("glob collection %q has a payload of type %q: only its members have payloads", key, r.TypeURL())
+	case r.TypeURL() == typeURL || r.TypeURL() == wire.RedirectTypeURL:
+		return nil
+	case keyer.TypeOf(key) != r.TypeURL()[strings.LastIndexByte(r.TypeURL(), '/')+1:]:
+		return fmt.Errorf("resource %q is of type %q, which its name does not say (LIST-1)", key, r.TypeURL())
+	default:
+		return nil
+	}
 }
 
 // duplicate returns a key that occurs twice.

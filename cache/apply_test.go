@@ -22,7 +22,7 @@ func bare(t *testing.T, name, version string) *wire.Resource {
 }
 
 func TestRejected(t *testing.T) {
-	redirect, err := wire.NewResource(&discovery.Resource{Name: "a", Version: "r", Resource: &anypb.Any{TypeUrl: redirectType}})
+	redirect, err := wire.NewResource(&discovery.Resource{Name: "a", Version: "r", Resource: &anypb.Any{TypeUrl: wire.RedirectTypeURL}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 )
 
 // ApplyState is Apply for a source that speaks the state of the world, with the same
-// errors (ACK-6): what equals the bytes that are held is no change, and removals are
-// worked out here.
+// errors (ACK-6), and one more for what is left out because it has no name: what equals
+// the bytes that are held is no change, and removals are worked out here.
 //
 // Of a full-state type (Source.FullState), or where the response says that it is
 // complete, what was received before and is missing now is gone (RES-8): members of
@@ -24,7 +24,7 @@ func (s *Store) ApplyState(stream wire.StreamID, r *wire.StateResponse, received
 	if err != nil {
 		return err
 	}
-	u.state = r
+	u.state, u.bad = r, append(u.bad, r.Unnamed...)
 	return s.apply(stream, u)
 }
 

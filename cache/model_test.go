@@ -64,7 +64,7 @@ type modelStream struct {
 // typeURL is that of the payload.
 func (c content) typeURL() string {
 	if c.leads {
-		return redirectType
+		return wire.RedirectTypeURL
 	}
 	return clusterType
 }

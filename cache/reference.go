@@ -46,7 +46,7 @@ const (
 // refersByType is the content of a directory, or of a redirect. A type that has the
 // name of a directory's and is none is found out when it is read.
 func refersByType(typeURL string) bool {
-	return strings.HasSuffix(typeURL, "Collection") || typeURL == redirectType
+	return strings.HasSuffix(typeURL, "Collection") || typeURL == wire.RedirectTypeURL
 }
 
 // refers reports whether what an entry holds refers to others. What is not to be kept

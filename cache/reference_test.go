@@ -21,7 +21,7 @@ func redirect(tb testing.TB, name, version string, once bool) *wire.Resource {
 	tb.Helper()
 	p := &discovery.Resource{
 		Name: name, Version: version,
-		Resource: &anypb.Any{TypeUrl: redirectType, Value: []byte(name + version)},
+		Resource: &anypb.Any{TypeUrl: wire.RedirectTypeURL, Value: []byte(name + version)},
 	}
 	if once {
 		p.CacheControl = &discovery.Resource_CacheControl{DoNotCache: true}

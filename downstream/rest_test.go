@@ -342,7 +342,7 @@ func TestREST_Refusals_REST2_VAR10_OPS5(t *testing.T) {
 	}{
 		{"malformed", clusterPath, `{"node":`, 400, "the body is no DiscoveryRequest in JSON: the text ends too early", codes.InvalidArgument},
 		{"VAR-10 another type", clusterPath, `{"type_url":"` + endpointType + `"}`, 400,
-			`type_url must be "` + clusterType + `" or left out at ` + clusterPath + `, and is "` + endpointType + `"`, codes.InvalidArgument},
+			`type_url must be "` + clusterType + `", that of its list collections, or left out at ` + clusterPath + `, and is "` + endpointType + `"`, codes.InvalidArgument},
 		{"OPS-5 a body beyond the limit", clusterPath, `"` + strings.Repeat("x", 100_000) + `"`, 413, "the body is larger than 98304 bytes", codes.ResourceExhausted},
 		{"OPS-5 a long name", clusterPath, `{"resource_names":["` + long + `"]}`, 413, "a resource name has 65537 bytes, at most 65536 are served", codes.ResourceExhausted},
 		{"OPS-5 many names", clusterPath, `{"resource_names":["a","b","c","d","e","f","g"]}`, 413, "7 names in one poll, at most 3 are served", codes.ResourceExhausted},

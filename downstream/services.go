@@ -11,7 +11,11 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 )
 
-const typePrefix = "type.googleapis.com/"
+const (
+	typePrefix = "type.googleapis.com/"
+	// listSuffix makes the type of a list collection from that of its members.
+	listSuffix = "Collection"
+)
 
 // discoveryService is a service of one resource type, or of all.
 type discoveryService struct {

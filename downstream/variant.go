@@ -52,7 +52,8 @@ func (v *variant) String() string {
 // aggregated reports whether the stream serves all types.
 func (v *variant) aggregated() bool { return len(v.service.types) == 0 }
 
-// typeURL gives the type of a request that says one, or none (VAR-10).
+// typeURL gives the type of a request that says one, or none (VAR-10). A service of one
+// type serves the list collections of it too (LIST-1).
 func (v *variant) typeURL(said string) (string, error) {
 	if v.aggregated() {
 		if said == "" {
@@ -64,12 +65,12 @@ func (v *variant) typeURL(said string) (string, error) {
 		return typePrefix + v.service.types[0], nil
 	}
 	for _, t := range v.service.types {
-		if said == typePrefix+t {
+		if said == typePrefix+t || said == typePrefix+t+listSuffix {
 			return said, nil
 		}
 	}
-	return "", status.Errorf(codes.InvalidArgument, "type_url is %q: %s serves %s only",
-		clip(said), v.service.name, typePrefix+strings.Join(v.service.types, " and "+typePrefix))
+	return "", status.Errorf(codes.InvalidArgument, "type_url is %q: %s serves %s only, and list collections (…%s) of it",
+		clip(said), v.service.name, typePrefix+strings.Join(v.service.types, " and "+typePrefix), listSuffix)
 }
 
 // discoveryRequest is a request of either form.

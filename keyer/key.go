@@ -57,3 +57,14 @@ func isMemberKey(name string) bool {
 	key, err := Key(urn)
 	return err == nil && key == urn
 }
+
+// TypeOf gives the resource type in a key, without the "type.googleapis.com/" of its
+// URL; "" for the key of an opaque name, which does not tell (NAME-5).
+func TypeOf(key string) string {
+	if !IsXDSTP(key) {
+		return ""
+	}
+	_, path, _ := strings.Cut(key[len(prefix):], "/")
+	typ, _, _ := strings.Cut(path, "/")
+	return typ
+}

@@ -43,6 +43,19 @@ func TestKey(t *testing.T) {
 	}
 }
 
+func TestTypeOf(t *testing.T) {
+	for key, want := range map[string]string{
+		"xdstp://a/p.T/x": "p.T", "xdstp:///p.TCollection/d/*?k=/v": "p.TCollection", "xdstp://a/T%2Fx/y#alt=xdstp://b/T%252Fx/y": "T%2Fx",
+		"opaque": "", "a/b/c": "", "*": "", "": "",
+	} {
+		t.Run("NAME-5 "+key, func(t *testing.T) {
+			if got := keyer.TypeOf(key); got != want {
+				t.Errorf("TypeOf(%q) = %q, want %q", key, got, want)
+			}
+		})
+	}
+}
+
 // NAME-3: names that differ in a component are different resources, however
 // alike they look.
 func TestKeysStayApart(t *testing.T) {

@@ -41,8 +41,10 @@ func TestVAR1VAR2VAR3VAR4Methods(t *testing.T) {
 			if method != "" {
 				method = prefix + method
 			}
-			if got := api.method(wire.StreamID{TypeURL: typeURL, Second: true}); got != method {
-				t.Errorf("%s of %s: %q, want %q", api, short, got, method)
+			for _, asked := range []string{typeURL, typeURL + "Collection"} { // LIST-1
+				if got := api.method(wire.StreamID{TypeURL: asked, Second: true}); got != method {
+					t.Errorf("%s of %s: %q, want %q", api, asked, got, method)
+				}
 			}
 		}
 		for _, other := range []string{"lds", "type.googleapis.com/x.Unheard", ""} {

@@ -8,9 +8,13 @@ import "slices"
 const (
 	typePrefix = "type.googleapis.com/"
 	pathPrefix = "/v3/discovery:"
+
+	// collectionSuffix makes the type of a list collection from that of its members.
+	collectionSuffix = "Collection"
 )
 
-// Service is the discovery service of one resource type. What it does not have is "".
+// Service is the discovery service of one resource type, and of the list collections
+// of it (LIST-1). What it does not have is "".
 type Service struct {
 	TypeURL string
 	Name    string // full name of the gRPC service
@@ -93,10 +97,16 @@ var all = [...]Service{
 // All gives the services of v3.
 func All() []Service { return slices.Clone(all[:]) }
 
-// Of gives the service of a type; the zero Service where a type has none.
+// Serves reports whether requests for a type may go to the service: for its own, or
+// for the list collections of that (LIST-1).
+func (s Service) Serves(typeURL string) bool {
+	return s.TypeURL != "" && (typeURL == s.TypeURL || typeURL == s.TypeURL+collectionSuffix)
+}
+
+// Of gives the service that serves a type; the zero Service where a type has none.
 func Of(typeURL string) Service {
 	for i := range all {
-		if all[i].TypeURL == typeURL {
+		if all[i].Serves(typeURL) {
 			return all[i]
 		}
 	}

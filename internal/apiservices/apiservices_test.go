@@ -70,6 +70,24 @@ func TestVAR5_paths(t *testing.T) {
 	}
 }
 
+// LIST-1: list collections are asked for where their members are.
+func TestLIST1_collections(t *testing.T) {
+	for _, s := range All() {
+		if got := Of(s.TypeURL + "Collection"); got != s || !s.Serves(s.TypeURL) || !s.Serves(s.TypeURL+"Collection") {
+			t.Errorf("the collections of %s are served by %+v", s.TypeURL, got)
+		}
+	}
+	lds := Of(resource.ListenerType)
+	for _, other := range []string{"", "Collection", resource.ClusterType, resource.ClusterType + "Collection", resource.ListenerType + "CollectionCollection"} {
+		if lds.Serves(other) {
+			t.Errorf("VAR-10: %q is served by %+v", other, lds)
+		}
+	}
+	if (Service{}).Serves("") || (Service{}).Serves("Collection") || Of("Collection") != (Service{}) {
+		t.Error("what is no service serves something")
+	}
+}
+
 func TestVAR1_VAR2_methods(t *testing.T) {
 	cds, vhds := Of(resource.ClusterType), Of(resource.VirtualHostType)
 	for got, want := range map[string]string{

@@ -1,10 +1,14 @@
 package directory
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
 
 // RedirectType is the type URL of a redirect's payload, which may stand in for a
 // resource of any type (LOC-1).
-const RedirectType = typePrefix + "xds.core.v3.ResourceLocator"
+const RedirectType = wire.RedirectTypeURL
 
 // Redirect gives the name that a redirect leads to, in the resolved form of
 // package keyer. packed is the encoded google.protobuf.Any of a resource of

@@ -39,10 +39,13 @@ func parse(format int, data []byte, limit int64) (*contents, *Error) {
 		if err != nil {
 			return nil, errorf("resources[%d]: %v", i, err)
 		}
+		if c.typeURL == "" && resource.TypeURL() == wire.RedirectTypeURL {
+			return nil, errorf("resources[%d]: a redirect, which does not tell of what type: expected a type_url", i)
+		}
 		if c.typeURL == "" {
 			c.typeURL = strings.Clone(resource.TypeURL())
 		}
-		if resource.TypeURL() != c.typeURL {
+		if !wire.MayHold(c.typeURL, resource.TypeURL()) {
 			return nil, errorf("resources[%d]: expected the type %s, got %s", i, shown(c.typeURL), shown(resource.TypeURL()))
 		}
 		if first, again := names[resource.Name]; again {

@@ -20,6 +20,9 @@ type Response struct {
 	Resources []*wire.Resource
 	// Errors say why a resource is not available (ERR-1).
 	Errors []wire.ResourceError
+	// Unnamed say what is wrong with resources that are left out because they have no
+	// name, as in [wire.StateResponse].
+	Unnamed []error
 	// Discarded tells of the first field that this build does not know and that was
 	// left out, "" if there was none. It is for a line in the log: JSON does not let
 	// it pass through (VAR-8).

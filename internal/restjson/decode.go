@@ -31,13 +31,17 @@ func decodeResponse(body []byte, typeURL string) (*Response, error) {
 	if given := decoded.GetTypeUrl(); given != "" && given != typeURL {
 		return nil, undecodable(-1, "its type_url is %q, and %q was asked for", shorten(given, 200), typeURL)
 	}
-	r.Resources = make([]*wire.Resource, len(decoded.GetResources()))
+	r.Resources = make([]*wire.Resource, 0, len(decoded.GetResources()))
 	for i, packed := range decoded.GetResources() {
 		res, err := newResource(packed, typeURL)
-		if err != nil {
+		switch {
+		case err == nil:
+			r.Resources = append(r.Resources, res)
+		case !errors.Is(err, wire.ErrUnnamed):
 			return nil, undecodable(i, "%v", err)
+		case len(r.Unnamed) < maxUnnamed:
+			r.Unnamed = append(r.Unnamed, fmt.Errorf("resources[%d]: %w", i, err))
 		}
-		r.Resources[i] = res
 	}
 	for i, e := range decoded.GetResourceErrors() {
 		made, err := wire.NewResourceError(e)
@@ -93,13 +97,15 @@ func locate(body []byte, cause error) error {
 
 var errNotTyped = errors.New("it has no type")
 
+// maxUnnamed is how many resources without a name are told of: all have the same fault.
+const maxUnnamed = 8
+
 // newResource makes the stored form of one resource of a response for a type.
 func newResource(packed *anypb.Any, typeURL string) (*wire.Resource, error) {
-	switch given := packed.GetTypeUrl(); given {
-	case typeURL, wire.ResourceTypeURL:
-	case "":
+	switch given := packed.GetTypeUrl(); {
+	case given == "":
 		return nil, errNotTyped
-	default:
+	case given != wire.ResourceTypeURL && !wire.MayHold(typeURL, given):
 		return nil, fmt.Errorf("its type is %q, and %q was asked for", shorten(given, 200), typeURL)
 	}
 	r, err := wire.NewStateResource(packed)

@@ -19,12 +19,19 @@ func Path(typeURL string) (string, bool) {
 	return path, path != ""
 }
 
-// TypeURL gives the type that is polled at a path, false for any other path.
+// TypeURL gives the type that is polled at a path, false for any other path. The list
+// collections of the type are polled there too (LIST-1).
 func TypeURL(path string) (string, bool) {
+	s := serviceAt(path)
+	return s.TypeURL, s.TypeURL != ""
+}
+
+// serviceAt gives the service that is polled at a path, the zero Service for any other.
+func serviceAt(path string) apiservices.Service {
 	for _, s := range apiservices.All() {
 		if s.Path == path && path != "" {
-			return s.TypeURL, true
+			return s
 		}
 	}
-	return "", false
+	return apiservices.Service{}
 }

@@ -10,7 +10,8 @@ import (
 )
 
 // DecodeRequest reads a poll as a server, from a body of at most limit bytes. The
-// request that it gives has its type_url set, to that of the path (VAR-10).
+// request that it gives has its type_url set: to that of the path if it says none
+// (VAR-10). It may be that of the type's list collections (LIST-1).
 //
 // What is refused gives a [*StatusError] for [WriteError] (REST-2): 404 for a path
 // that no type has, 405 for another method than POST, 415 for what is not JSON by
@@ -18,8 +19,8 @@ import (
 // is no DiscoveryRequest, or is one for another type. Fields that this build does
 // not know are passed over, since a newer client may send them.
 func DecodeRequest(w http.ResponseWriter, r *http.Request, limit int64) (*discoveryv3.DiscoveryRequest, error) {
-	typeURL, ok := TypeURL(r.URL.Path)
-	if !ok {
+	service := serviceAt(r.URL.Path)
+	if service.TypeURL == "" {
 		return nil, refuse(http.StatusNotFound, "no such path; there are %s", strings.Join(Paths(), ", "))
 	}
 	if r.Method != http.MethodPost {
@@ -39,11 +40,13 @@ func DecodeRequest(w http.ResponseWriter, r *http.Request, limit int64) (*discov
 	if err := lenient().Unmarshal(body, req); err != nil {
 		return nil, refuse(http.StatusBadRequest, "the body is no DiscoveryRequest in JSON: %s", problem(err))
 	}
-	if asked := req.GetTypeUrl(); asked != "" && asked != typeURL {
-		return nil, refuse(http.StatusBadRequest, "type_url must be %q or left out at %s, and is %q",
-			typeURL, r.URL.Path, shorten(asked, 200))
+	switch asked := req.GetTypeUrl(); {
+	case asked == "":
+		req.TypeUrl = service.TypeURL
+	case !service.Serves(asked):
+		return nil, refuse(http.StatusBadRequest, "type_url must be %q, that of its list collections, or left out at %s, and is %q",
+			service.TypeURL, r.URL.Path, shorten(asked, 200))
 	}
-	req.TypeUrl = typeURL
 	return req, nil
 }
 

@@ -119,7 +119,7 @@ func TestREST2_refusals(t *testing.T) {
 		"REST-2 deep":                    {post(`{"node":{"metadata":{"a":` + strings.Repeat("[", 400) + strings.Repeat("]", 400) + `}}}`), 400, noRequest + "nested too deep"},
 		"VAR-10 the type of another path": {
 			post(`{"type_url":"` + resource.ListenerType + `"}`), 400,
-			`type_url must be "` + resource.ClusterType + `" or left out at ` + clustersPath + `, and is "` + resource.ListenerType + `"`,
+			`type_url must be "` + resource.ClusterType + `", that of its list collections, or left out at ` + clustersPath + `, and is "` + resource.ListenerType + `"`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,8 +15,9 @@ type envelope interface {
 
 // decoder is the state of one Decode.
 type decoder struct {
-	cut cutter
-	err error // the first one, a *DecodeError
+	cut     cutter
+	unnamed int   // elements that were left out because they have no name
+	err     error // the first one, a *DecodeError
 }
 
 // decode has r take the fields of b. After an error the walk goes on, since the type
@@ -61,8 +62,11 @@ func setString(dst *string, name string, b []byte) error {
 func add[T any](list *[]T, name string, b []byte, decode func([]byte) (T, error)) error {
 	v, err := decode(b)
 	if err != nil {
-		return within(name+"["+strconv.Itoa(len(*list))+"]", err)
+		return within(element(name, len(*list)), err)
 	}
 	*list = append(*list, v)
 	return nil
 }
+
+// element is the path of an element of a repeated field.
+func element(name string, index int) string { return name + "[" + strconv.Itoa(index) + "]" }

@@ -28,6 +28,15 @@ const (
 // state-of-the-world response, with a name, a version and a ttl of its own (RES-13).
 const ResourceTypeURL = "type.googleapis.com/envoy.service.discovery.v3.Resource"
 
+// ErrUnnamed is wrapped by the error for a bare payload that has no name, and for one
+// that is wrapped without: of a list collection, where field 1 are its entries, and of
+// a redirect (LIST-1, LOC-1).
+var ErrUnnamed = errors.New("a payload of this type has no name of its own: it must be wrapped in " +
+	"envoy.service.discovery.v3.Resource with a name")
+
+// maxUnnamed is how many elements without a name are told of: all have the same fault.
+const maxUnnamed = 8
+
 var (
 	errNoName        = errors.New("no name: field 1 of the payload is not a string")
 	errNothingToName = errors.New("neither a name nor a payload")
@@ -43,6 +52,10 @@ type StateResponse struct {
 	// payload is its field 1; a wrapped resource has its own, and is a heartbeat
 	// without payload (RES-13, TTL-3). A name that comes twice is here twice (ACK-6).
 	Resources []*Resource
+	// Unnamed say what is wrong with elements that are left out of Resources since
+	// nothing tells what they are called ([ErrUnnamed]); of many, with the first few.
+	// What else is in the response may be used.
+	Unnamed []error
 	// Errors say why a resource is not available.
 	Errors []ResourceError
 	// Complete says that this is everything there is of the type: what is wanted and
@@ -79,9 +92,26 @@ func (r *StateResponse) take(d *decoder, f *field) error {
 	}
 	switch f.num {
 	case fieldStateResources:
-		return add(&r.Resources, "resources", f.body, d.cut.cutAny)
+		return r.addResource(d, f.body)
 	case fieldStateErrors:
 		return add(&r.Errors, "resource_errors", f.body, decodeResourceError)
+	}
+	return nil
+}
+
+// addResource adds an element of resources.
+func (r *StateResponse) addResource(d *decoder, b []byte) error {
+	index := len(r.Resources) + d.unnamed
+	res, err := d.cut.cutAny(b)
+	switch {
+	case err == nil:
+		r.Resources = append(r.Resources, res)
+		return nil
+	case !errors.Is(err, ErrUnnamed):
+		return within(element("resources", index), err)
+	}
+	if d.unnamed++; d.unnamed <= maxUnnamed {
+		r.Unnamed = append(r.Unnamed, within(element("resources", index), err))
 	}
 	return nil
 }
@@ -89,7 +119,8 @@ func (r *StateResponse) take(d *decoder, f *field) error {
 // NewStateResource is [NewResource] for an element of a state-of-the-world response
 // that did not come as bytes: a bare payload, whose name is its field 1, or a wrapped
 // one (RES-13). It does not keep packed. Errors are a [*DecodeError], whose Field is a
-// path within packed and which tells nothing of the payload (OPS-6).
+// path within packed and which tells nothing of the payload (OPS-6); it wraps
+// [ErrUnnamed] where that is what is wrong.
 func NewStateResource(packed *anypb.Any) (*Resource, error) {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(packed)
 	if err != nil {
@@ -111,7 +142,7 @@ func (c *cutter) cutAny(b []byte) (*Resource, error) {
 	if string(c.anyTypeURL) == ResourceTypeURL {
 		return c.cutWrapped(value)
 	}
-	if c.name, err = payloadName(value); err != nil {
+	if c.name, err = c.payloadName(value); err != nil {
 		return nil, within("value", err)
 	}
 	c.payload = append(c.payload, b)
@@ -142,7 +173,7 @@ func (c *cutter) cutWrapped(b []byte) (*Resource, error) {
 			}
 		}
 		var err error
-		if c.name, err = payloadName(value); err != nil {
+		if c.name, err = c.payloadName(value); err != nil {
 			return nil, within("value.resource.value", err)
 		}
 	}
@@ -166,9 +197,12 @@ func (c *cutter) openAny(b []byte) (value []byte, err error) {
 	return value, it.err
 }
 
-// payloadName reads the name out of a payload, and nothing else. The last one
-// counts, so all of the payload must be there.
-func payloadName(b []byte) (name []byte, err error) {
+// payloadName reads the name out of a payload of the type that openAny has noted, and
+// nothing else. The last one counts, so all of the payload must be there.
+func (c *cutter) payloadName(b []byte) (name []byte, err error) {
+	if unnamed(c.anyTypeURL) {
+		return nil, ErrUnnamed
+	}
 	it := fields{rest: b}
 	for it.next() {
 		if it.is(fieldPayloadName, protowire.BytesType) {

@@ -1,0 +1,101 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	xdscorev3 "github.com/cncf/xds/go/xds/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+)
+
+const clusterCollectionType = clusterType + "Collection"
+
+func TestMayHold(t *testing.T) {
+	for _, tc := range []struct {
+		name, response, payload string
+		want                    bool
+	}{
+		{"ACK-6 same type", clusterType, clusterType, true},
+		{"LOC-1 redirect", clusterType, RedirectTypeURL, true},
+		{"LIST-1 collection under its own type", clusterCollectionType, clusterCollectionType, true},
+		{"LIST-1 collection under the type of its members", clusterType, clusterCollectionType, true},
+		{"LIST-1 collection of another type", clusterType, "type.googleapis.com/envoy.config.listener.v3.ListenerCollection", false},
+		{"LIST-1 member under the type of the collection", clusterCollectionType, clusterType, false},
+		{"ACK-6 no type", "", "Collection", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := MayHold(tc.response, tc.payload); got != tc.want {
+				t.Errorf("MayHold(%q, %q) = %v", tc.response, tc.payload, got)
+			}
+		})
+	}
+}
+
+// LIST-1, LOC-1: what has no name is left out and told of, and the rest is there.
+func TestStateResponse_LIST1_LOC1_unnamed(t *testing.T) {
+	collection := anyOf(t, &clusterv3.ClusterCollection{Entries: &xdscorev3.CollectionEntry{
+		ResourceSpecifier: &xdscorev3.CollectionEntry_InlineEntry_{InlineEntry: &xdscorev3.CollectionEntry_InlineEntry{Name: "inline"}},
+	}})
+	redirect := anyOf(t, &xdscorev3.ResourceLocator{Id: "x", ResourceType: "T"})
+	p := &discoveryv3.DiscoveryResponse{
+		TypeUrl: clusterType, Nonce: "n", VersionInfo: "v",
+		Resources: []*anypb.Any{
+			anyOf(t, &clusterv3.Cluster{Name: "a"}),
+			collection,
+			anyOf(t, &discoveryv3.Resource{Name: "wrapped", Resource: collection}),
+			redirect,
+			anyOf(t, &discoveryv3.Resource{Resource: collection}),
+			anyOf(t, &discoveryv3.Resource{Name: "moved", Resource: redirect}),
+			anyOf(t, &clusterv3.Cluster{Name: "b"}),
+		},
+	}
+	var r StateResponse
+	if err := r.Decode(marshal(t, p)); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, res := range r.Resources {
+		got = append(got, res.Name+" "+res.TypeURL()[strings.LastIndexByte(res.TypeURL(), '.')+1:])
+	}
+	if want := []string{"a Cluster", "wrapped ClusterCollection", "moved ResourceLocator", "b Cluster"}; !slices.Equal(got, want) {
+		t.Errorf("resources %q, want %q", got, want)
+	}
+	const why = ": a payload of this type has no name of its own: it must be wrapped in envoy.service.discovery.v3.Resource with a name"
+	want := []string{
+		"wire: cannot decode resources[1].value" + why,
+		"wire: cannot decode resources[3].value" + why,
+		"wire: cannot decode resources[4].value.resource.value" + why,
+	}
+	var faults []string
+	for _, err := range r.Unnamed {
+		faults = append(faults, err.Error())
+		if !errors.Is(err, ErrUnnamed) {
+			t.Errorf("%v does not wrap ErrUnnamed", err)
+		}
+	}
+	if !slices.Equal(faults, want) {
+		t.Errorf("faults %q, want %q", faults, want)
+	}
+	if _, err := NewStateResource(collection); !errors.Is(err, ErrUnnamed) {
+		t.Errorf("NewStateResource: %v", err)
+	}
+
+	for range 1000 {
+		p.Resources = append(p.Resources, redirect)
+	}
+	p.Resources = append(p.Resources, anyOf(t, &clusterv3.Cluster{Name: "last"}), anyOf(t, &clusterv3.Cluster{}))
+	err := r.Decode(marshal(t, p))
+	if want := fmt.Sprintf("wire: cannot decode resources[%d].value: no name", len(p.Resources)-1); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("ACK-6: %v, want %s", err, want)
+	}
+	p.Resources = p.Resources[:len(p.Resources)-1]
+	if err := r.Decode(marshal(t, p)); err != nil || len(r.Unnamed) != maxUnnamed || len(r.Resources) != 5 {
+		t.Errorf("%d resources, %d faults, %v, want 5, %d and none", len(r.Resources), len(r.Unnamed), err, maxUnnamed)
+	}
+}
