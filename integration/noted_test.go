@@ -24,6 +24,8 @@ import (
 type noted struct {
 	*xdsclient.Client
 
+	variant variant
+
 	mu      sync.Mutex
 	changes []notedChange
 }
@@ -43,7 +45,7 @@ type notedChange struct {
 // subscribes to something.
 func startNoted(t testing.TB, v variant, relay *testRelay, node string) *noted {
 	t.Helper()
-	n := new(noted)
+	n := &noted{variant: v}
 	options := xdsclient.Options{
 		Node: &corev3.Node{Id: node}, PerType: v.perType, ResourceInSotW: v.sotw, Keep: xdsclient.KeepResources,
 		OnResponse: n.note, PollInterval: pollInterval,
@@ -134,13 +136,22 @@ func (n *noted) awaitContent(t testing.TB, what, typeURL, name, payload string) 
 	n.await(t, what, func() bool { return n.content(typeURL, name) == payload })
 }
 
-// content is what is held under a name, "" for nothing.
+// content is the payload that is held under a name, "" for nothing.
 func (n *noted) content(typeURL, name string) string {
 	h, held := n.Get(typeURL, name)
 	if !held {
 		return ""
 	}
 	return payloadIn(h.Resource)
+}
+
+// payloadType is the type of the payload that is held under a name.
+func (n *noted) payloadType(typeURL, name string) string {
+	h, held := n.Get(typeURL, name)
+	if !held {
+		return ""
+	}
+	return h.Resource.TypeURL()
 }
 
 // told lists what was said of names, in order.

@@ -22,7 +22,7 @@ type peer struct {
 	changed chan struct{}     // closed and replaced when anything comes
 	stream  conversation      // the latest; nil before the first
 	streams int               // how many there were
-	nonces  map[string]string // a client's: the relay's nonce by the script's name for it
+	symbols map[string]string // a client's: the relay's nonces and versions by the script's names for them
 }
 
 // conversation is a stream, seen from either end.
@@ -32,7 +32,7 @@ type conversation interface {
 }
 
 func newPeer(form messages) peer {
-	return peer{form: form, changed: make(chan struct{}), nonces: make(map[string]string)}
+	return peer{form: form, changed: make(chan struct{}), symbols: make(map[string]string)}
 }
 
 func (p *peer) bumpLocked() {

@@ -108,7 +108,7 @@ func (p *play) step(s *step) {
 		p.t.Fatalf("line %d: never sent: %v; what came to %s and is not in the script yet: %s", s.line, err, name, texts(peer.rest()))
 	}
 	if !peer.form.asks {
-		if err := peer.nonce(m, got); err != nil {
+		if err := peer.bind(m, got); err != nil {
 			p.t.Fatalf("line %d: %v", s.line, err)
 		}
 	}
@@ -197,15 +197,17 @@ func (p *play) end() {
 	}
 }
 
-// say sends a message, with the relay's own nonce for the one that the script has.
+// say sends a message, with the relay's own nonces and versions for those that the
+// script has.
 func (p *peer) say(m envelope) error {
 	p.mu.Lock()
 	g := p.stream
+	own := func(s string) string { return cmp.Or(p.symbols[s], s) }
 	switch r := m.(type) {
 	case *discovery.DeltaDiscoveryRequest:
-		r.ResponseNonce = cmp.Or(p.nonces[r.GetResponseNonce()], r.GetResponseNonce())
+		r.ResponseNonce = own(r.GetResponseNonce())
 	case *discovery.DiscoveryRequest:
-		r.ResponseNonce = cmp.Or(p.nonces[r.GetResponseNonce()], r.GetResponseNonce())
+		r.ResponseNonce, r.VersionInfo = own(r.GetResponseNonce()), own(r.GetVersionInfo())
 	}
 	p.mu.Unlock()
 	if g == nil {
@@ -214,29 +216,38 @@ func (p *peer) say(m envelope) error {
 	return g.SendMsg(m)
 }
 
-// nonce keeps what the relay calls a response, which has a name of its own in the
-// script, and checks that it is new (STR-3).
-func (p *peer) nonce(want, got envelope) error {
-	var name *string
-	var nonce string
-	switch w := want.(type) {
-	case *discovery.DeltaDiscoveryResponse:
-		name, nonce = &w.Nonce, got.(*discovery.DeltaDiscoveryResponse).GetNonce()
-	case *discovery.DiscoveryResponse:
-		name, nonce = &w.Nonce, got.(*discovery.DiscoveryResponse).GetNonce()
-	}
+// bind keeps what the relay calls a response, and in the state of the world its
+// version, which are digests there: they have names of their own in the script. A
+// nonce must be new (STR-3), a version the same for the same (ACK-4).
+func (p *peer) bind(want, got envelope) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, before := range p.nonces {
-		if before == nonce {
-			return fmt.Errorf("STR-3: nonce %q came before", nonce)
+	switch w := want.(type) {
+	case *discovery.DeltaDiscoveryResponse:
+		return p.bindLocked(&w.Nonce, got.(*discovery.DeltaDiscoveryResponse).GetNonce())
+	case *discovery.DiscoveryResponse:
+		g := got.(*discovery.DiscoveryResponse)
+		if version, known := p.symbols[w.GetVersionInfo()]; known {
+			w.VersionInfo = version
+		} else if err := p.bindLocked(&w.VersionInfo, g.GetVersionInfo()); err != nil {
+			return err
+		}
+		return p.bindLocked(&w.Nonce, g.GetNonce())
+	}
+	return nil
+}
+
+func (p *peer) bindLocked(name *string, value string) error {
+	for _, before := range p.symbols {
+		if before == value {
+			return fmt.Errorf("STR-3, ACK-4: nonce or version %q, which the script calls %q, came before", value, *name)
 		}
 	}
-	if nonce == "" || *name == "" || p.nonces[*name] != "" {
-		return fmt.Errorf("STR-3: nonce %q, which the script calls %q", nonce, *name)
+	if value == "" || *name == "" || p.symbols[*name] != "" {
+		return fmt.Errorf("nonce or version %q, which the script calls %q", value, *name)
 	}
-	p.nonces[*name] = nonce
-	*name = nonce
+	p.symbols[*name] = value
+	*name = value
 	return nil
 }
 
