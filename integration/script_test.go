@@ -88,6 +88,11 @@ func readScript(t testing.TB, path string) *script {
 	if err := d.Decode(s); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
+	for name, form := range s.Clients {
+		if form != incremental && form != stateOfAll {
+			t.Fatalf("%s: client %q: expected %q or %q, got %q", path, name, incremental, stateOfAll, form)
+		}
+	}
 	return s
 }
 
