@@ -167,6 +167,7 @@ func (coll *collection) check(c *checker, key string) {
 	for pos, f := range coll.followers {
 		c.that(f.pos == pos && f.coll == coll, "%q has a broken follower", key)
 	}
+	coll.rested.check(c, coll)
 	coll.checkStates(c)
 }
 

@@ -127,6 +127,9 @@ func (c *Client) rest(busy func(typeURL string) bool) {
 	c.woken = false
 	for _, w := range c.watches {
 		w.woken = busy(w.typeURL) && (w.due() || w.beatsDue())
+		if !w.woken {
+			w.rest()
+		}
 	}
 }
 

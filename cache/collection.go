@@ -36,6 +36,7 @@ type collection struct {
 	sweepAt int // look for passed tombstones when there are so many
 
 	followers []*cursor
+	rested    rested
 	changes   uint64 // changes so far, to count what merging saved
 	moved     bool   // in store.moved
 	beaten    bool   // in store.beaten
@@ -102,7 +103,8 @@ func (c *collection) bury(e *entry, n uint64) {
 
 // sweep discards tombstones: those that every cursor has passed, and the oldest
 // beyond max(1024, members). Clients that had not passed those are told to come
-// back with their versions.
+// back with their versions. An eighth of them goes at once, so that it is not every
+// removal that has all cursors looked at while one does not move.
 func (c *collection) sweep() {
 	if len(c.followers) == 0 {
 		// Who follows later skips tombstones older than itself.
@@ -122,6 +124,9 @@ func (c *collection) sweep() {
 	}
 	for c.tombs.head != nil && c.tombs.head.changed <= passed {
 		c.discard(c.tombs.head)
+	}
+	if c.tombs.len > limit {
+		limit -= limit / 8
 	}
 	for c.tombs.len > limit {
 		c.floor = c.tombs.head.changed
@@ -223,8 +228,10 @@ type cursor struct {
 	client *Client
 	watch  *watch
 	coll   *collection
-	pos    int    // in coll.followers
-	name   string // the collection as the client spells it
+	pos    int // in coll.followers
+	// Place in coll.rested from 1; 0: it was woken, or its watch was. Guarded like that.
+	resting int
+	name    string // the collection as the client spells it
 
 	born    uint64 // number at which it began; older tombstones do not concern it
 	sent    uint64 // last change of a living member that the client was sent
@@ -269,6 +276,7 @@ func (c *collection) follow(w *watch, spelling string) *cursor {
 		c.states++
 		c.table.counted(1)
 	}
+	f.rest()
 	c.interest.want()
 	c.lack(w)
 	c.referMembers(followed)
@@ -278,6 +286,7 @@ func (c *collection) follow(w *watch, spelling string) *cursor {
 // unfollow ends it.
 func (f *cursor) unfollow() {
 	c := f.coll
+	f.leaveRest()
 	followed, last := c.followed(), len(c.followers)-1
 	c.followers[f.pos] = c.followers[last]
 	c.followers[f.pos].pos = f.pos

@@ -174,7 +174,8 @@ func (l *list) remove(e *entry) {
 
 // after returns the first entry with a number above n. hint may be the entry
 // that had number n when it was last looked at; if it has been changed since, the
-// list is walked from its tail, which costs as many steps as there are changes.
+// list is walked from both ends, which costs as many steps as there are changes, or
+// as there are entries without any if these are fewer.
 func (l *list) after(n uint64, hint *entry, coll *collection) *entry {
 	if n == 0 {
 		return l.head
@@ -185,9 +186,12 @@ func (l *list) after(n uint64, hint *entry, coll *collection) *entry {
 	if hint != nil && hint.changed == n && hint.coll == coll {
 		return hint.next
 	}
-	e := l.tail
+	e, old := l.tail, l.head
 	for e.prev != nil && e.prev.changed > n {
-		e = e.prev
+		if old.changed > n {
+			return old
+		}
+		e, old = e.prev, old.next
 	}
 	return e
 }

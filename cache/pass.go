@@ -11,6 +11,7 @@ import (
 // pass gathers the batches of one Collect.
 type pass struct {
 	size, left int
+	looked     int  // members looked at so far
 	forced     bool // what is taken now goes out although an acknowledgement is awaited
 	removing   bool
 	beating    bool // what is taken now is heartbeats, in the state of the world
@@ -85,6 +86,17 @@ func (p *pass) room(n int) bool {
 	p.out = append(p.out, p.cur)
 	p.merged(p.watch, 0)
 	return true
+}
+
+// maxLooked is how many members a pass looks at. It holds the store's lock for reading,
+// and changes wait for it: a million small members take many passes.
+const maxLooked = 1 << 15
+
+// look counts a member, or reports that the pass has looked at enough of them.
+func (p *pass) look() bool {
+	p.looked++
+	p.full = p.full || p.looked > maxLooked
+	return !p.full
 }
 
 // merged counts changes that were merged away in the type's last batch, or in its
@@ -276,7 +288,7 @@ func (p *pass) follow(w *watch, f *cursor) {
 		return
 	}
 	for e := c.live.after(f.sent, f.at, c); e != nil; e = e.next {
-		if !p.member(w, f, e) {
+		if !p.look() || !p.member(w, f, e) {
 			return
 		}
 		f.sent, f.at = e.changed, e
@@ -339,6 +351,9 @@ func (p *pass) level(w *watch, f *cursor) {
 func (p *pass) bury(w *watch, f *cursor) {
 	c := f.coll
 	for e := c.tombs.after(f.removed, f.tomb, c); e != nil; e = e.next {
+		if !p.look() {
+			return
+		}
 		_, held := f.versions[e.key]
 		_, owed := w.answers[e.key]
 		switch {

@@ -102,6 +102,7 @@ func (c *Client) snapshot(typeURL string) *Snapshot {
 	c.woken = false
 	for _, w := range c.watches {
 		w.woken = false
+		w.rest()
 	}
 	w := c.find(typeURL)
 	if w == nil {

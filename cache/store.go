@@ -194,9 +194,8 @@ func (s *Store) finish() {
 	for i, c := range s.moved {
 		c.moved = false
 		c.sweep()
-		for _, f := range c.followers {
-			s.wake(f.watch)
-		}
+		s.rouse(&c.rested.plain)
+		s.rouse(&c.rested.timed)
 		s.moved[i] = nil
 	}
 	s.moved = s.moved[:0]

@@ -202,11 +202,7 @@ func (n *nameSub) renew() {
 func (s *Store) wakeBeaten() {
 	for i, c := range s.beaten {
 		c.beaten = false
-		for _, f := range c.followers {
-			if f.client.form.TTL {
-				s.wake(f.watch)
-			}
-		}
+		s.rouse(&c.rested.timed)
 		s.beaten[i] = nil
 	}
 	s.beaten = s.beaten[:0]
