@@ -3,7 +3,6 @@ package cache
 import (
 	"errors"
 	"fmt"
-	"unsafe"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -80,8 +79,8 @@ func (t *table) check() (resources, bytes int64, err error) {
 			c.that(e.member(), "%q is watched, and nobody is asked", key)
 		}
 		c.that(e.aside == nothing || !e.empty(), "%q has nothing aside, in memory of its own", key)
-		c.that(unsafe.StringData(e.key) == unsafe.StringData(key), "%q has a key of its own, and the table another", key)
-		c.that(e.res == nil || e.lent == (unsafe.StringData(e.key) == unsafe.StringData(e.res.Name)), "%q: key lent %t", key, e.lent)
+		c.that(sameMemory(e.key, key), "%q has a key of its own, and the table another", key)
+		c.that(e.res == nil || e.lent == sameMemory(e.key, e.res.Name), "%q: key lent %t", key, e.lent)
 		c.that(!e.lent || (e.res != nil && !e.named()), "%q: the key lies in what is not kept, or may go", key)
 		c.that(e.spelled != key, "%q keeps its key twice", key)
 		e.checkLife(c, t)

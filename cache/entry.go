@@ -78,7 +78,7 @@ func (e *entry) own() *aside {
 
 // tidy lets go of what e had aside once there is nothing in it.
 func (e *entry) tidy() {
-	if e.aside != nothing && e.aside.empty() {
+	if e.aside != nothing && e.empty() {
 		e.aside = nothing
 	}
 }

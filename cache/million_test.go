@@ -35,6 +35,7 @@ type pool struct {
 // poolSizes runs a benchmark with a million members, and with ten thousand to show what
 // does not depend on their number.
 func poolSizes(b *testing.B, f func(b *testing.B, members int)) {
+	b.Helper()
 	for _, members := range []int{10_000, 1_000_000} {
 		b.Run(fmt.Sprintf("members=%d", members), func(b *testing.B) {
 			if testing.Short() && members > 10_000 {
@@ -144,12 +145,13 @@ func (p *pool) wave(version int) cost {
 // has changed.
 func BenchmarkMillionMemory(b *testing.B) {
 	poolSizes(b, func(b *testing.B, members int) {
+		b.Helper()
 		perMember := func(n int64) float64 { return float64(n) / float64(members) }
-		var payload, whole int64
+		var payload, whole int64 // of all members
 		for b.Loop() {
 			before := heap()
 			p := newPool(b, members)
-			payload, whole = p.bytes()
+			payload, _ = p.bytes()
 			b.ReportMetric(perMember(heap()-before-payload), "new-B/member-over-payload")
 			p.wave(1)
 			p.wave(2)
@@ -169,6 +171,7 @@ func BenchmarkMillionMemory(b *testing.B) {
 // that collect after every change, which is not in the time.
 func BenchmarkMillionUpdate(b *testing.B) {
 	poolSizes(b, func(b *testing.B, members int) {
+		b.Helper()
 		p := newPool(b, members)
 		p.wave(1)
 		const updates = 100_000
@@ -219,6 +222,7 @@ func BenchmarkMillionUpdate(b *testing.B) {
 // sendAll is what a stream does until its client has everything, but for the socket.
 // locked is told how long each pass held the store's lock for reading.
 func sendAll(tb testing.TB, c *Client, locked func(time.Duration)) (resources int) {
+	tb.Helper()
 	for {
 		start := time.Now()
 		batches, more, err := c.Collect(never, oneMessage, 8)
@@ -241,6 +245,7 @@ func sendAll(tb testing.TB, c *Client, locked func(time.Duration)) (resources in
 // BenchmarkMillionJoin tells what it takes to send a new client everything.
 func BenchmarkMillionJoin(b *testing.B) {
 	poolSizes(b, func(b *testing.B, members int) {
+		b.Helper()
 		p := newPool(b, members)
 		var longest time.Duration
 		passes := 0
@@ -264,6 +269,7 @@ func BenchmarkMillionJoin(b *testing.B) {
 // thousand: decoding and applying them.
 func BenchmarkMillionWave(b *testing.B) {
 	poolSizes(b, func(b *testing.B, members int) {
+		b.Helper()
 		p := newPool(b, members)
 		p.wave(1)
 		var all cost

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"hash/maphash"
+	"slices"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -15,7 +16,12 @@ const historyLen = 8
 // server that counts and was restarted (ACK-4). Each of a million endpoints has one,
 // so the hashes are short: a version is suspected by mistake once in 2²⁹ changes, which
 // has a resource sent once more, and one that is used again passes once in 2³² times.
-type history [historyLen]struct{ version, bytes uint32 }
+type history [historyLen]hashes
+
+// hashes are those of a former, shortened.
+type hashes struct{ version, bytes uint32 }
+
+func (f former) short() hashes { return hashes{uint32(f.version), uint32(f.bytes)} }
 
 // former is a version and what it stood for, hashed.
 type former struct{ version, bytes uint64 }
@@ -38,23 +44,17 @@ func (t *table) remember(e *entry) {
 
 func (h *history) note(f former) {
 	copy(h[1:], h[:])
-	h[0].version, h[0].bytes = uint32(f.version), uint32(f.bytes)
+	h[0] = f.short()
 }
 
 // has reports whether the version stood for just that before.
-func (h *history) has(f former) bool {
-	for _, was := range h {
-		if was.version == uint32(f.version) && was.bytes == uint32(f.bytes) {
-			return true
-		}
-	}
-	return false
-}
+func (h *history) has(f former) bool { return slices.Contains(h[:], f.short()) }
 
 // contradicts reports whether the version stood for something else before.
 func (h *history) contradicts(now former) bool {
+	is := now.short()
 	for _, was := range h {
-		if was.version == uint32(now.version) && was.bytes != uint32(now.bytes) {
+		if was.version == is.version && was.bytes != is.bytes {
 			return true
 		}
 	}

@@ -144,7 +144,8 @@ func (w *watch) subscribeName(n Name) {
 		e := t.entry(n.Key, n.Spelling)
 		w.observe(e.state != unknown && e.state != relayed)
 		sub = &nameSub{watch: w, entry: e, pos: len(e.subs), holds: w.mayHave(e)}
-		e.own().subs = append(e.subs, sub)
+		own := e.own()
+		own.subs = append(own.subs, sub)
 		t.lend(e)
 		sub.spelling = intern(n.Spelling, e.key)
 		t.refer(e)

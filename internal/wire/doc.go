@@ -37,6 +37,9 @@
 // client gets depends on the client (TTL-1, TTL-2). Where one goes out with the
 // resource it stands first, in a few bytes of the response's own.
 //
+// Name and version are strings that lie in these bytes: who keeps one of them without
+// the resource has to copy it, or keeps all of the payload.
+//
 // # Strictness
 //
 // Decoding accepts what proto.Unmarshal accepts and refuses what clients would

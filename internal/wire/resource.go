@@ -88,7 +88,9 @@ func (r *Resource) TypeURL() string {
 }
 
 // view makes a string of bytes that never change, without a copy.
-func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+func view(b []byte) string {
+	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // stored bytes never change
+}
 
 // NewResource makes a Resource of the generated type, for sources that do not
 // speak the incremental protocol. It does not keep p. It returns an error if a
