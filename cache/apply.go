@@ -62,7 +62,7 @@ type update struct {
 	state       *wire.StateResponse // what response was made of; nil if it came as it is
 	keys        []string            // of response.Resources; "" where the name is bad
 	removed     []string            // keys of response.Removed, likewise
-	failed      []string            // keys of response.Errors, likewise
+	failed      []string            // keys of response.Errors, likewise, and "" where it was named before
 	failing     map[string]bool     // the same as a set; nil without any
 	resolved    bool                // the relay itself says so
 	bad         []error
@@ -101,7 +101,8 @@ func newUpdate(r *wire.DeltaResponse, received time.Time) (*update, error) {
 	return u, nil
 }
 
-// keysOfErrors works out what the errors are of. The wildcard may be called "" there.
+// keysOfErrors works out what the errors are of: of two of one name the first counts. The
+// wildcard may be called "" there.
 func (u *update) keysOfErrors() {
 	if len(u.response.Errors) == 0 {
 		return
@@ -113,7 +114,9 @@ func (u *update) keysOfErrors() {
 		if name := u.response.Errors[i].Name; name != "" {
 			key = u.key(name)
 		}
-		u.failed[i], u.failing[key] = key, true
+		if !u.failing[key] {
+			u.failed[i], u.failing[key] = key, true
+		}
 	}
 }
 

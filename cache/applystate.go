@@ -45,6 +45,7 @@ func (u *update) conclude(t *table) {
 		return
 	}
 	if u.lists(t) {
+		u.unexcuse(t)
 		if t.kind == wholeType {
 			u.concludeWildcard(t)
 		} else {

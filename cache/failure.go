@@ -180,7 +180,7 @@ func (t *table) returned(e *entry) {
 
 // excuse notes that the server said on the present stream why it does not send what is
 // held. It need not say so again: in a list that lacks the resource it is not missing
-// (RES-8).
+// (RES-8), until a list holds it again, or the server says that it does not exist.
 func (t *table) excuse(e *entry) {
 	if !t.store.source.State {
 		return
@@ -189,6 +189,16 @@ func (t *table) excuse(e *entry) {
 		t.excused = make(map[*entry]struct{})
 	}
 	t.excused[e] = struct{}{}
+}
+
+// unexcuse notes which of what an error was given for a list holds all the same: when
+// the next one lacks it, it is gone.
+func (u *update) unexcuse(t *table) {
+	for e := range t.excused {
+		if e.mark == t.mark && !u.failing[e.key] {
+			t.excused = without(t.excused, e)
+		}
+	}
 }
 
 // isExcused reports whether what a list lacks may be there all the same. A source that
@@ -245,10 +255,15 @@ func (c *collection) saidBefore(key string, re *wire.ResourceError) bool {
 }
 
 func (u *update) failEntry(t *table, e *entry, re *wire.ResourceError) {
+	listed := e.mark == t.mark // beside the error: its lack is not excused by it
 	e.mark = t.mark
 	keeps := re.Transient() && e.there()
 	if keeps {
-		t.excuse(e)
+		if listed {
+			t.excused = without(t.excused, e)
+		} else {
+			t.excuse(e)
+		}
 		if e.member() {
 			e.coll.confirm(e, false, u.received)
 		}

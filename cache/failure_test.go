@@ -348,6 +348,54 @@ func TestErrorsInStates(t *testing.T) {
 			b.state(cds, "5", "+a@2")
 			b.expect(c.told(), "CDS -b")
 		},
+		"ERR-1 RES-8 who said an error and removes the resource says NOT_FOUND": func(b *bed, c *peer) {
+			b.state(cds, "2", "+a@1", "!b")
+			b.expect(c.told(), "CDS !b")
+			b.state(cds, "3", "+a@1")
+			b.expect(c.told())
+			r := stateOf(cds, "4", "+a@1")
+			r.Errors = []wire.ResourceError{{Name: "b", Code: notFound}}
+			if err := b.applyState(r); err != nil {
+				b.Fatal(err)
+			}
+			b.expect(c.told(), "CDS -b !b")
+			b.state(cds, "5", "+a@1", "+b@2")
+			b.expect(c.told(), "CDS +b")
+			b.state(cds, "6", "+a@1")
+			b.expect(c.told(), "CDS -b")
+		},
+		"ERR-1 RES-8 what is listed again with the same content, and then left out, is gone": func(b *bed, c *peer) {
+			b.state(cds, "2", "+a@1", "!b")
+			b.expect(c.told(), "CDS !b")
+			b.state(cds, "3", "+a@1", "+b@1")
+			b.expect(c.told(), "CDS +b")
+			b.state(cds, "4", "+a@1")
+			b.expect(c.told(), "CDS -b")
+		},
+		"ERR-1 RES-8 what is listed beside its error, and then left out, is gone": func(b *bed, c *peer) {
+			b.state(cds, "2", "+a@1", "!b")
+			b.expect(c.told(), "CDS !b")
+			b.state(cds, "3", "+a@1", "+b@1", "!b")
+			b.expect(c.told())
+			b.state(cds, "4", "+a@1")
+			b.expect(c.told(), "CDS -b")
+		},
+		"ERR-1 RES-8 an error that is said twice at once is one": func(b *bed, c *peer) {
+			b.state(cds, "2", "+a@1", "!b", "!b")
+			b.expect(c.told(), "CDS !b")
+			b.state(cds, "3", "+a@1")
+			b.expect(c.told())
+		},
+		"ERR-1 RES-8 TTL-3 a heartbeat in a list is as good as the content": func(b *bed, c *peer) {
+			b.state(cds, "2", "+a@1", "!b")
+			b.expect(c.told(), "CDS !b")
+			b.state(cds, "2", "~b")
+			b.state(cds, "3", "+a@1") // heartbeats alone were no list
+			b.expect(c.told())
+			b.state(cds, "4", "+a@1", "~b")
+			b.state(cds, "5", "+a@1")
+			b.expect(c.told(), "CDS -b")
+		},
 		"ERR-1 RES-8 on a new stream it has to be said again": func(b *bed, c *peer) {
 			b.state(cds, "2", "+a@1", "!b")
 			b.expect(c.told(), "CDS !b")

@@ -34,7 +34,7 @@ func (m *modelServer) respond(st *modelStream, removed []string, errs ...wire.Re
 		})
 	})
 	r.Errors = errs
-	st.states = append(st.states, r)
+	st.say(r)
 }
 
 // fail has the control plane report an error of a name, which takes the resource away or
@@ -144,7 +144,7 @@ func (m *modelServer) heal() {
 						r.Errors = append(r.Errors, wire.ResourceError{Name: key, Code: codes.NotFound})
 					}
 				}
-				st.states = append(st.states, r)
+				st.say(r)
 			}
 			continue
 		}

@@ -74,8 +74,17 @@ func (m *modelServer) subscribeState(stream int, fresh map[string]bool) {
 	}
 	r := m.world(st, fresh)
 	if m.source.full || fresh[Wildcard] || len(r.Resources) > 0 {
-		st.states = append(st.states, r)
+		st.say(r)
 	}
+}
+
+// say puts a response on its way. What it holds is not missing for an error any more
+// (ERR-1).
+func (st *modelStream) say(r *wire.StateResponse) {
+	for _, x := range r.Resources {
+		delete(st.failed, x.Name)
+	}
+	st.states = append(st.states, r)
 }
 
 // world is a response: all that is subscribed to if the type is complete, else what
@@ -87,7 +96,6 @@ func (m *modelServer) world(st *modelStream, fresh map[string]bool) *wire.StateR
 		c := m.exists[n]
 		if (m.source.full && covered(st.subs, n, c)) || (!m.source.full && covered(fresh, n, c)) {
 			r.Resources = append(r.Resources, m.source.resource(n, c))
-			delete(st.failed, n)
 		}
 	}
 	return r
@@ -108,9 +116,9 @@ func (m *modelServer) setState(name string, old content, had bool) {
 			m.respond(st, nil, wire.ResourceError{Name: name, Code: codes.NotFound})
 			delete(st.failed, name)
 		case m.source.full && (was || is):
-			st.states = append(st.states, m.world(st, nil))
+			st.say(m.world(st, nil))
 		case is:
-			st.states = append(st.states, m.world(st, map[string]bool{name: true}))
+			st.say(m.world(st, map[string]bool{name: true}))
 		}
 	}
 }
@@ -153,7 +161,7 @@ func (m *modelServer) sayState(name string) {
 	m.states++
 	for _, st := range m.streams {
 		if st != nil && covered(st.subs, name, m.exists[name]) {
-			st.states = append(st.states, m.world(st, map[string]bool{name: true}))
+			st.say(m.world(st, map[string]bool{name: true}))
 		}
 	}
 }
