@@ -219,7 +219,7 @@ func (u *update) resource(t *table, key string, r *wire.Resource) {
 		t.unalias(e)
 	}
 	isNew := coll != nil && !e.member()
-	solved := e.err != nil && !u.failing[key] && e.there() && e.res != nil && e.res.SameContent(r)
+	solved := e.err != nil && !u.failing[key] && e.there() && e.res != nil && u.same(e.res, r)
 	switch {
 	case r.DoNotCache:
 		t.relay(e, r, coll, u.received)

@@ -37,6 +37,7 @@ type Late struct{ TypeURL, Key string }
 
 // Taken is what a reader lacked of one type.
 type Taken struct {
+	Reader  *Client
 	TypeURL string
 	Found   []Found
 	Removed []string // keys; a glob's if it has no members (GLOB-4)
@@ -75,18 +76,18 @@ func (c *Client) takeLocked(size, parts int) ([]*Taken, bool, error) {
 	}
 	var all []*Taken
 	for _, b := range batches {
-		all = append(all, b.values())
+		all = append(all, b.values(c))
 	}
 	if more {
 		return all, true, nil
 	}
 	for _, w := range c.watches {
 		if synced := w.newlySynced(); len(synced) > 0 {
-			all = append(all, &Taken{TypeURL: w.typeURL, Synced: synced})
+			all = append(all, &Taken{Reader: c, TypeURL: w.typeURL, Synced: synced})
 		}
 	}
 	for _, l := range c.late {
-		all = append(all, &Taken{TypeURL: l.TypeURL, Late: []string{l.Key}})
+		all = append(all, &Taken{Reader: c, TypeURL: l.TypeURL, Late: []string{l.Key}})
 	}
 	c.late = nil
 	return all, false, nil
@@ -96,9 +97,9 @@ func (c *Client) takeLocked(size, parts int) ([]*Taken, bool, error) {
 func unhindered(string) bool { return false }
 
 // values gives what a reader's batch holds.
-func (b *Batch) values() *Taken {
+func (b *Batch) values(c *Client) *Taken {
 	t := &Taken{
-		TypeURL: b.TypeURL, Removed: b.Body.RemovedNames(), Failed: b.failed,
+		Reader: c, TypeURL: b.TypeURL, Removed: b.Body.RemovedNames(), Failed: b.failed,
 		Received: b.Received, Last: b.Last,
 	}
 	for name, r := range b.Body.Added() {
@@ -129,5 +130,18 @@ func (n *nameSub) tooLate() {
 func (f *cursor) tooLate() {
 	if c := f.client; c.reads() {
 		c.late = append(c.late, Late{f.watch.typeURL, f.coll.key})
+	}
+}
+
+// lateAlready tells a reader that subscribes to what others wait for no longer.
+func (n *nameSub) lateAlready() {
+	if n.entry.overdue && n.entry.open() {
+		n.tooLate()
+	}
+}
+
+func (f *cursor) lateAlready() {
+	if f.coll.overdue && !f.coll.synced {
+		f.tooLate()
 	}
 }

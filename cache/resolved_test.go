@@ -72,7 +72,7 @@ func TestResolved_NAME3_NAME4_NAME8_LOC5_RES1(t *testing.T) {
 	b.expect(q.collect(), "CDS +"+altQ+"@1")
 	// The alternative has the same content under another name: that is no change.
 	r := resource(cds, altH1+"@1")
-	same, err := wire.NewPayload(altH1, "1", resource(cds, nameQ+"@1").Any())
+	same, err := wire.NewPayload(altH1, "1", resource(cds, nameQ+"@1").Any(), false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -109,14 +109,13 @@ func (w *watch) followWildcard(spelling string) {
 func (w *watch) followGlob(n Name) {
 	if g := w.globs[n.Spelling]; g != nil {
 		g.repeat()
+		g.lateAlready()
 		return
 	}
 	c := w.client.store.table(w.typeURL, byName).collection(n.Key, n.Spelling)
 	w.observe(c.synced || c.live.len > 0)
 	f := c.follow(w, n.Spelling)
-	if c.overdue && !c.synced {
-		f.tooLate()
-	}
+	f.lateAlready()
 	if w.globs == nil {
 		w.globs = make(map[string]*cursor)
 	}
@@ -176,9 +175,7 @@ func (w *watch) subscribeName(n Name) {
 	}
 	t := w.client.store.table(w.typeURL, byName)
 	t.lack(sub)
-	if sub.entry.overdue && sub.entry.open() {
-		sub.tooLate()
-	}
+	sub.lateAlready()
 	known := sub.entry.state != unknown && sub.entry.state != relayed
 	if (known || (w.full && sub.entry.listed() != nil)) && !sub.dirty {
 		sub.dirty = true

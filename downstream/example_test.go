@@ -25,10 +25,12 @@ type toOne struct{ store *cache.Store }
 
 func (r toOne) Open(*corev3.Node, keyer.Peer) downstream.Routes { return r }
 func (r toOne) Scoped(string) (*cache.Store, error)             { return r.store, nil }
-func (r toOne) Authority(string) (*cache.Store, error)          { return r.store, nil }
 func (r toOne) Rejected(*cache.Store, string, uint64, string)   {}
 func (r toOne) Scope() string                                   { return "shared" }
 func (r toOne) Close()                                          {}
+func (r toOne) Named(name keyer.Name) (*cache.Store, string, error) {
+	return r.store, name.Canonical(), nil
+}
 
 // A server between a store, which a control plane's session would fill, and a
 // client.

@@ -219,14 +219,18 @@ func (r *testRoutes) Scoped(typeURL string) (*cache.Store, error) {
 	return r.scoped(r.node, typeURL, r.peer)
 }
 
-func (r *testRoutes) Authority(authority string) (*cache.Store, error) {
-	switch s := r.authorities[authority]; {
-	case r.failure != nil:
-		return nil, r.failure
-	case s != nil:
-		return s, nil
+// Named leads what has directives to the authority "resolved", if there is one.
+func (r *testRoutes) Named(name keyer.Name) (*cache.Store, string, error) {
+	if s := r.authorities["resolved"]; s != nil && name.Resolved() != name.Canonical() {
+		return s, name.Resolved(), nil
 	}
-	return nil, fmt.Errorf("%w: %q", ErrNoUpstream, authority)
+	switch s := r.authorities[name.Authority]; {
+	case r.failure != nil:
+		return nil, "", r.failure
+	case s != nil:
+		return s, name.Canonical(), nil
+	}
+	return nil, "", fmt.Errorf("%w: %q", ErrNoUpstream, name.Authority)
 }
 
 func (r *testRoutes) Rejected(_ *cache.Store, typeURL string, change uint64, reason string) {

@@ -30,8 +30,8 @@ func refusal(err error) *refusedError {
 // their limit (RES-9): so no name may be large by itself.
 const maxNameLength = 64 << 10
 
-// locate finds the store and the key of a name: xdstp names by their authority,
-// others by the client's scope. What the relay must answer itself is a refusedError;
+// locate finds the store and the key of a name: xdstp names by their authority and
+// directives, others by the client's scope. What the relay must answer itself is a refusedError;
 // any other error is a status that ends the stream or the poll.
 func locate(routes Routes, typeURL, spelling string) (*cache.Store, cache.Name, error) {
 	name := cache.Name{Spelling: spelling, Key: spelling}
@@ -55,14 +55,14 @@ func locate(routes Routes, typeURL, spelling string) (*cache.Store, cache.Name, 
 	if err != nil {
 		return nil, name, &refusedError{codes.InvalidArgument, err} // NAME-1, NAME-5
 	}
-	name.Key = parsed.Canonical()
-	store, err := routes.Authority(parsed.Authority)
+	store, key, err := routes.Named(parsed)
 	if errors.Is(err, ErrNoUpstream) {
 		return nil, name, &refusedError{codes.NotFound, err} // LOC-4
 	}
 	if err != nil {
 		return nil, name, authorityError(err)
 	}
+	name.Key = key
 	return store, name, nil
 }
 

@@ -246,17 +246,7 @@ func (st *stream) subscribe(t *typeState, subscribe, unsubscribe []string, versi
 		sub := ch.of(store, t)
 		sub.Unsubscribe = append(sub.Unsubscribe, name)
 	}
-	for spelling, v := range versions {
-		store, name, err := locate(st.routes, t.url, spelling)
-		if err != nil || ch.changes[store] == nil {
-			continue // nothing is subscribed to where it would be
-		}
-		sub := ch.changes[store]
-		if sub.Versions == nil {
-			sub.Versions = make(map[string]string)
-		}
-		sub.Versions[name.Key] = v
-	}
+	st.hold(t, ch, versions)
 	if t.listed.missing {
 		ch.relist(st, t)
 	}

@@ -24,11 +24,12 @@ type Routes interface {
 	// *keyer.RefusedError ends the stream with PERMISSION_DENIED, any other with
 	// INVALID_ARGUMENT; a status error ends it as it is.
 	Scoped(typeURL string) (*cache.Store, error)
-	// Authority gives the store for the xdstp names of an authority. An error that
-	// wraps ErrNoUpstream has the name answered as not existing. Any other ends the
-	// stream, as it is if it is a status error and else with UNAVAILABLE: what
-	// cannot be looked up now must not be taken from the client.
-	Authority(authority string) (*cache.Store, error)
+	// Named gives the store for an xdstp name, by its authority and its directives, and
+	// the key that it has there. An error that wraps ErrNoUpstream has the name answered
+	// as not existing. Any other ends the stream, as it is if it is a status error and
+	// else with UNAVAILABLE: what cannot be looked up now must not be taken from the
+	// client.
+	Named(name keyer.Name) (store *cache.Store, key string, err error)
 	// Rejected tells that the client rejected a response that came from a store and
 	// whose youngest change has this number (ACK-7).
 	Rejected(store *cache.Store, typeURL string, change uint64, reason string)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/internal/resolve"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -21,6 +22,7 @@ type Metrics struct {
 	cache      *cacheSeries
 	downstream *downstreamSeries
 	references *References
+	resolve    *resolveSeries
 	vecs       *upstreamVecs
 
 	mu        sync.Mutex
@@ -54,6 +56,7 @@ func New(reg prometheus.Registerer, upstreams []string, opts ...Option) (*Metric
 		cache:      newCacheSeries(&s),
 		downstream: newDownstreamSeries(&s),
 		references: newReferences(&s),
+		resolve:    newResolveSeries(&s),
 		vecs:       newUpstreamVecs(&s),
 		upstreams:  make(map[string]*upstreamSeries, len(upstreams)),
 	}
@@ -87,6 +90,9 @@ func (m *Metrics) Downstream() downstream.Observer { return m.downstream }
 // References gives the counters for whoever reads what resources refer to.
 func (m *Metrics) References() *References { return m.references }
 
+// Resolve gives the observer for the names that the relay resolves by itself.
+func (m *Metrics) Resolve() resolve.Observer { return m.resolve }
+
 // Upstream gives the observer for the sessions of the named upstream, which share
 // its series. A name that New was not given gets its series now; it must be UTF-8.
 func (m *Metrics) Upstream(name string) upstream.Observer {
@@ -95,6 +101,7 @@ func (m *Metrics) Upstream(name string) upstream.Observer {
 	u := m.upstreams[name]
 	if u == nil {
 		u = m.vecs.of(name)
+		m.resolve.of(name)
 		m.upstreams[name] = u
 	}
 	return u

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/resolve"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -52,12 +53,17 @@ func TestLabelValues(t *testing.T) {
 	for _, f := range ReferenceFaults() {
 		faults = append(faults, string(f))
 	}
+	var unresolved []string
+	for _, f := range resolve.Failures() {
+		unresolved = append(unresolved, string(f))
+	}
 	values := map[string][]string{
 		"upstream": {"primary", "backup"},
 		"type":     every,
 		"state":    {"idle", "connecting", "connected"},
 		"variant":  {"delta", "delta-ads", "rest", "sotw", "sotw-ads"},
 		"result":   {"hit", "miss"},
+		"to":       {"alternative", "better"},
 		"version":  {"v1.2.3"}, "goversion": {runtime.Version()},
 
 		"xdsrelay_downstream_streams_closed_total code":   ended,
@@ -66,6 +72,7 @@ func TestLabelValues(t *testing.T) {
 		"xdsrelay_upstream_connect_failures_total reason": lost,
 		"xdsrelay_cache_evictions_total reason":           evicted,
 		"xdsrelay_references_faults_total reason":         faults,
+		"xdsrelay_resolve_failures_total reason":          unresolved,
 	}
 	for _, f := range families(t, reg) {
 		product := 1

@@ -13,7 +13,8 @@ const (
 	labelType     = "type"     // short name, see kind
 	labelVariant  = "variant"  // of the protocol: the downstream method
 	labelState    = "state"    // upstream.State
-	labelReason   = "reason"   // upstream.Reason, cache.Reason, ReferenceFault
+	labelReason   = "reason"   // upstream.Reason, cache.Reason, ReferenceFault, resolve.Failure
+	labelTo       = "to"       // alternative, better
 	labelCode     = "code"     // gRPC status
 	labelResult   = "result"   // of a lookup: hit, miss
 )

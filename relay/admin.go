@@ -145,7 +145,7 @@ func (r *Relay) serveUpstreams(w http.ResponseWriter, _ *http.Request) {
 		v.Reached = r.reached[u.Name]
 		r.mu.Unlock()
 		for _, s := range sessions {
-			if s.key.plane == u.Name {
+			if s.key.plane == u.Name && !s.key.resolved {
 				v.Sessions = append(v.Sessions, r.viewSession(s))
 			}
 		}

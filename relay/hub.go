@@ -30,7 +30,10 @@ type plane struct {
 }
 
 // sessionKey names a session.
-type sessionKey struct{ plane, scope string }
+type sessionKey struct {
+	plane, scope string
+	resolved     bool // the names that the relay resolves by itself, of no upstream
+}
 
 // session is one upstream for one scope: a store, and what fills it.
 type session struct {
@@ -39,6 +42,7 @@ type session struct {
 	client feed
 	stop   context.CancelFunc
 	done   chan struct{} // closed when client has ended
+	turned turned        // who is told when its state changes
 
 	// guarded by hub.mu
 	users   int         // streams that were routed here
@@ -53,6 +57,7 @@ type hub struct {
 	ctx    context.Context // of the sessions
 	cache  *cache.Cache
 	planes map[string]*plane
+	own    *plane       // the relay itself: of the names that it resolves
 	node   *corev3.Node // what control planes are shown for xdstp names
 	linger time.Duration
 	log    *slog.Logger
@@ -69,12 +74,15 @@ var errClosed = errors.New("the relay is shutting down")
 // acquire gives the session of an upstream and scope, and starts it if there is
 // none. node is what the control plane is shown if it is started.
 func (h *hub) acquire(planeName, scope string, node func() *corev3.Node) (*session, error) {
+	return h.acquireKey(sessionKey{plane: planeName, scope: scope}, node)
+}
+
+func (h *hub) acquireKey(key sessionKey, node func() *corev3.Node) (*session, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return nil, errClosed
 	}
-	key := sessionKey{planeName, scope}
 	s := h.sessions[key]
 	if s == nil {
 		var err error
@@ -94,15 +102,19 @@ func (h *hub) acquire(planeName, scope string, node func() *corev3.Node) (*sessi
 // start runs a session.
 func (h *hub) start(key sessionKey, node *corev3.Node) (*session, error) {
 	p := h.planes[key.plane]
+	if key.resolved {
+		p = h.own
+	}
 	store := h.cache.Open(p.source)
+	s := &session{key: key, store: store, done: make(chan struct{})}
 	client, err := p.upstream.open(upstream.SessionConfig{
-		Node: node, Scope: key.scope, Store: store, Observer: p.observer,
+		Node: node, Scope: key.scope, Store: store, Observer: observeTurns(p.observer, &s.turned),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("scope %q: %w", key.scope, err)
 	}
 	ctx, stop := context.WithCancel(h.ctx)
-	s := &session{key: key, store: store, client: client, stop: stop, done: make(chan struct{})}
+	s.client, s.stop = client, stop
 	h.running.Go(func() {
 		defer close(s.done)
 		if err := client.Run(ctx); err != nil && ctx.Err() == nil {

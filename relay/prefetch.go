@@ -119,7 +119,7 @@ func (p *prefetcher) target(typeURL string, name keyer.Name) (*node, error) {
 	h := p.held[at]
 	if h == nil {
 		hub := p.router.hub
-		s, err := hub.acquire(at.plane, at.scope, func() *corev3.Node { return hub.node })
+		s, err := hub.acquireKey(at, func() *corev3.Node { return hub.node })
 		if err != nil {
 			return nil, err
 		}
@@ -225,11 +225,13 @@ func (p *prefetcher) complain(n *node, faults map[metrics.ReferenceFault]int, fi
 var errNoUpstream = errors.New("no upstream has the authority")
 
 // home says where a name lives: in which session, and under which key. Names that the
-// relay resolves by itself are asked for like what they name first.
+// relay resolves by itself live together.
 func (r *router) home(name keyer.Name) (at sessionKey, key string, err error) {
-	plane := r.authorities.Owner(name.Authority)
-	if plane == "" {
+	switch {
+	case !r.claimed(name):
 		return sessionKey{}, "", fmt.Errorf("%w: %.256q", errNoUpstream, name.Authority)
+	case r.resolves(name):
+		return resolvedKey(), name.Resolved(), nil
 	}
-	return sessionKey{plane, xdstpScope}, name.Canonical(), nil
+	return sessionKey{plane: r.authorities.Owner(name.Authority), scope: xdstpScope}, name.Canonical(), nil
 }

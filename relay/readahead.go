@@ -3,6 +3,7 @@ package relay
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/directory"
@@ -68,6 +69,10 @@ func (rd *reading) redirect(packed []byte) {
 }
 
 func sameResourceType(from, to string) error {
+	// A member of a glob with an alternative has a key that is no name by itself.
+	if keyer.GlobOf(from) != "" {
+		from, _, _ = strings.Cut(from, "#")
+	}
 	a, err := keyer.Parse(from)
 	if err != nil {
 		return err

@@ -112,7 +112,7 @@ func (r *Relay) planes(fullState map[string]bool) (*router, error) {
 	if err != nil {
 		return nil, fmt.Errorf("aggregation.otherwise: %w", err)
 	}
-	rt := &router{hub: r.hub, rules: &keyer.Aggregation{Otherwise: policy}}
+	rt := &router{hub: r.hub, rules: &keyer.Aggregation{Otherwise: policy}, follow: make(map[string]bool)}
 	for _, u := range r.config.Upstreams {
 		p, err := newPlane(u, fullState, r.metrics.Upstream(u.Name), r.log)
 		if err != nil {
@@ -122,12 +122,14 @@ func (r *Relay) planes(fullState map[string]bool) (*router, error) {
 		if u.Default {
 			rt.authorities.Default = u.Name
 		}
+		rt.follow[u.Name] = u.Redirects == config.FollowRedirects
 		for _, a := range u.Authorities {
 			if err := rt.authorities.Claim(a, u.Name); err != nil {
 				return nil, fmt.Errorf("upstream %q: %w", u.Name, err)
 			}
 		}
 	}
+	r.hub.own = newResolved(rt, r.config.Resolve, fullState, r.metrics.Resolve(), r.log)
 	return rt, nil
 }
 

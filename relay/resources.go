@@ -50,13 +50,15 @@ func (r *Relay) serveResources(w http.ResponseWriter, req *http.Request) {
 			return
 		}
 	}
-	if name != "" {
-		key, err := keyer.Key(name)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		name = key
+	key, err := keyer.Key(name)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	resolved, err := keyer.ResolvedKey(name)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	out := bufio.NewWriter(w)
@@ -64,7 +66,11 @@ func (r *Relay) serveResources(w http.ResponseWriter, req *http.Request) {
 	_, _ = out.WriteString("[")
 	separator := "\n  "
 	for _, s := range r.hub.all() {
-		infos := s.store.Resources(typeURL, name)
+		at := key
+		if s.key.resolved {
+			at = resolved
+		}
+		infos := s.store.Resources(typeURL, at)
 		slices.SortFunc(infos, func(a, b cache.Info) int {
 			return cmp.Or(cmp.Compare(a.TypeURL, b.TypeURL), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
 		})

@@ -18,6 +18,23 @@ type router struct {
 	hub         *hub
 	rules       *keyer.Aggregation
 	authorities keyer.Authorities // upstreams by authority (LOC-3)
+	follow      map[string]bool   // upstreams whose redirects are followed (LOC-1)
+}
+
+// resolves reports whether the relay resolves a name by itself: what has directives, of
+// which servers know nothing (NAME-8), and what may be a redirect that it follows.
+func (r *router) resolves(name keyer.Name) bool {
+	return name.Alt() != "" || name.Entry() != "" || r.follow[r.authorities.Owner(name.Authority)]
+}
+
+// claimed reports whether there is an upstream for a name or one of its alternatives.
+func (r *router) claimed(name keyer.Name) bool {
+	for n := range name.Alternatives() {
+		if r.authorities.Owner(n.Authority) != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // Open implements downstream.Router.
@@ -59,28 +76,35 @@ func (r *routes) Scoped(typeURL string) (*cache.Store, error) {
 	return s.store, nil
 }
 
-// Authority implements downstream.Routes.
-func (r *routes) Authority(authority string) (*cache.Store, error) {
-	name := r.router.authorities.Owner(authority)
-	if name == "" {
-		return nil, fmt.Errorf("%w: %q", downstream.ErrNoUpstream, authority)
+// Named implements downstream.Routes.
+func (r *routes) Named(name keyer.Name) (store *cache.Store, key string, err error) {
+	if !r.router.claimed(name) {
+		return nil, "", fmt.Errorf("%w: %q", downstream.ErrNoUpstream, name.Authority)
+	}
+	at, key := sessionKey{plane: r.router.authorities.Owner(name.Authority), scope: xdstpScope}, name.Canonical()
+	if r.router.resolves(name) {
+		at, key = resolvedKey(), name.Resolved()
 	}
 	own := r.router.hub.node
-	s, err := r.hold(name, xdstpScope, func() *corev3.Node { return own })
+	s, err := r.holdKey(at, func() *corev3.Node { return own })
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return s.store, nil
+	return s.store, key, nil
 }
 
 // hold acquires a session once for the stream.
 func (r *routes) hold(plane, scope string, node func() *corev3.Node) (*session, error) {
+	return r.holdKey(sessionKey{plane: plane, scope: scope}, node)
+}
+
+func (r *routes) holdKey(key sessionKey, node func() *corev3.Node) (*session, error) {
 	for s := range r.held {
-		if s.key == (sessionKey{plane, scope}) {
+		if s.key == key {
 			return s, nil
 		}
 	}
-	s, err := r.router.hub.acquire(plane, scope, node)
+	s, err := r.router.hub.acquireKey(key, node)
 	switch {
 	case errors.Is(err, errClosed):
 		return nil, status.Error(codes.Unavailable, err.Error())

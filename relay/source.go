@@ -16,6 +16,9 @@ func (s source) Sessions() []metrics.SessionStats {
 	sessions := s.relay.hub.all()
 	stats := make([]metrics.SessionStats, 0, len(sessions))
 	for _, x := range sessions {
+		if x.key.resolved {
+			continue // what it holds the upstreams' sessions hold too
+		}
 		st := x.client.Status()
 		stats = append(stats, metrics.SessionStats{
 			Upstream: x.key.plane, State: st.State, Since: st.Since, Tables: x.store.Stats(),

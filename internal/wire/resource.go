@@ -105,12 +105,17 @@ func NewResource(p *discoveryv3.Resource) (*Resource, error) {
 }
 
 // NewPayload makes a Resource of a payload, an encoded google.protobuf.Any, that came
-// inside something else. It does not keep any. It returns an error if that, or one of
-// the strings, is not valid.
-func NewPayload(name, version string, payload []byte) (*Resource, error) {
+// inside something else, marked as not to be cached if that was (TTL-5). It does not
+// keep payload. It returns an error if that, or one of the strings, is not valid.
+func NewPayload(name, version string, payload []byte, doNotCache bool) (*Resource, error) {
 	b := appendStringField(nil, fieldVersion, version)
 	b = append(appendBytesTag(b, fieldAny, len(payload)), payload...)
 	b = appendStringField(b, fieldName, name)
+	if doNotCache {
+		b = appendBytesTag(b, fieldCacheControl, 2)
+		b = protowire.AppendTag(b, fieldDoNotCache, protowire.VarintType)
+		b = protowire.AppendVarint(b, 1)
+	}
 	var c cutter
 	r, err := c.cut(b)
 	if err != nil {

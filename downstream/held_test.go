@@ -1,0 +1,42 @@
+package downstream
+
+import (
+	"testing"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// A client that comes back presents what it holds of a glob with an alternative under
+// names that do not say so. It is sent what has changed since, and told what is gone.
+func TestHeldOfResolvedGlobs_RES11_LOC5_NAME4(t *testing.T) {
+	const e = "#alt=xdstp://b/envoy.config.cluster.v3.Cluster/e/*"
+	runAll(t, []scenario{{"RES-11 LOC-5 members of a glob with an alternative", func(h *harness) {
+		store := cache.New(cache.Limits{}, nil).Open(cache.Source{Resolved: true})
+		h.router.authorities["resolved"] = store
+		h.a.set(clusterType, "1", ofA("o/1"))
+		c := h.client()
+		c.send(&request{
+			TypeUrl: clusterType, Node: node("n"), ResourceNamesSubscribe: []string{ofA("d/*") + e, ofA("o/1")},
+			InitialResourceVersions: map[string]string{
+				ofA("d/1"): "1", ofA("d/2"): "1", ofA("d/3"): "1", ofA("o/1"): "1", ofA("other/1"): "1", "x": "1", "xdstp:": "1",
+			},
+		})
+		h.quiet()
+		found := func(id, version string) cache.Found {
+			r, err := wire.NewPayload("xdstp://b/envoy.config.cluster.v3.Cluster/e/"+id, version, nil, false)
+			if err != nil {
+				h.Fatal(err)
+			}
+			return cache.Found{Key: ofA("d/"+id) + e, Resource: r}
+		}
+		store.ApplyResolved([]*cache.Resolved{{
+			TypeURL: clusterType, Found: []cache.Found{found("1", "1"), found("2", "2")}, Synced: []string{ofA("d/*") + e},
+		}}, time.Now())
+		c.wants("Cluster +"+ofA("d/2")+"=2", "Cluster -"+ofA("d/3"))
+		if err := store.Check(); err != nil {
+			h.Error(err)
+		}
+	}}})
+}

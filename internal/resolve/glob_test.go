@@ -1,0 +1,234 @@
+package resolve
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"google.golang.org/grpc/codes"
+)
+
+// A glob with an alternative: members go by the first glob's name wherever they come
+// from, what both places have is never missed, and what only one has comes and goes
+// with it.
+func TestGlob_LOC5_GLOB1_GLOB2_NAME4(t *testing.T) {
+	run(t, func(w *world) {
+		glob := at("a", "d/*") + "#alt=" + at("b", "e/*")
+		first, other := w.planes["a"], w.planes["b"]
+		first.has(a(at("a", "d/1"), "1"), a(at("a", "d/2"), "1"))
+		other.has(a(at("b", "e/2"), "7"), a(at("b", "e/3"), "7"))
+		c, d := w.join(cache.Form{}), w.join(cache.Form{State: true, Wrapped: true})
+		c.wants(glob)
+		d.wants(glob)
+		c.gets("+"+at("a", "d/1")+"@1", "+"+at("a", "d/2")+"@1")
+		d.gets("+"+at("a", "d/1")+"@1", "+"+at("a", "d/2")+"@1")
+		first.goes()
+		w.wait(after)
+		c.gets("+"+at("a", "d/2")+"@7", "+"+at("a", "d/3")+"@7", "-"+at("a", "d/1"))
+		d.gets("+"+at("a", "d/2")+"@7", "+"+at("a", "d/3")+"@7")
+		other.has(a(at("b", "e/4"), "7"))
+		c.gets("+" + at("a", "d/4") + "@7")
+		first.lacks(at("a", "d/2"))
+		c.gets()
+		first.comes()
+		c.gets("+"+at("a", "d/1")+"@1", "-"+at("a", "d/2"), "-"+at("a", "d/3"), "-"+at("a", "d/4"))
+		other.has(a(at("b", "e/5"), "7"))
+		first.has(a(at("a", "d/6"), "1"))
+		c.gets("+" + at("a", "d/6") + "@1")
+		w.sees("switched a true 1", "switched a false 1")
+		if other.open != 0 {
+			t.Error("the alternative is still in use")
+		}
+		c.drops(glob)
+		d.drops(glob)
+	})
+}
+
+// A glob whose first place was never reached, and whose alternative is empty.
+func TestGlob_LOC5_GLOB4(t *testing.T) {
+	run(t, func(w *world) {
+		glob := at("a", "d/*") + "#alt=" + at("b", "e/*")
+		w.planes["a"].goes()
+		c := w.join(cache.Form{})
+		c.wants(glob)
+		c.gets()
+		w.wait(after)
+		c.gets("-" + glob)
+		w.planes["b"].has(a(at("b", "e/1"), "1"))
+		c.gets("+" + at("a", "d/1") + "@1")
+		w.planes["b"].lacks(at("b", "e/1"))
+		c.gets("-" + at("a", "d/1"))
+		w.planes["a"].has(a(at("a", "d/1"), "2"))
+		w.planes["a"].comes()
+		c.gets("+" + at("a", "d/1") + "@2")
+		w.planes["a"].lacks(at("a", "d/*"), at("a", "d/1"))
+		c.gets("-" + at("a", "d/1"))
+	})
+}
+
+// A place that comes back and has said nothing of the glob yet does not serve it.
+func TestGlob_LOC5_SlowReturn(t *testing.T) {
+	run(t, func(w *world) {
+		glob := at("a", "d/*") + "#alt=" + at("b", "e/*")
+		first := w.planes["a"]
+		w.planes["b"].has(a(at("b", "e/1"), "1"))
+		first.goes()
+		c := w.join(cache.Form{})
+		c.wants(glob)
+		w.wait(after)
+		c.gets("+" + at("a", "d/1") + "@1")
+		first.silent = true
+		first.comes()
+		w.planes["b"].has(a(at("b", "e/2"), "1"))
+		c.gets("+" + at("a", "d/2") + "@1")
+		first.silent = false
+		first.goes()
+		first.comes()
+		c.gets("-"+at("a", "d/1"), "-"+at("a", "d/2"))
+	})
+}
+
+// Globs that share a place are told of it whenever they turn to it, and each keeps what
+// it has.
+func TestGlob_SharedPlaces_RES4(t *testing.T) {
+	run(t, func(w *world) {
+		one, two := at("a", "d/*")+"#alt="+at("b", "e/*"), at("c", "d/*")+"#alt="+at("b", "e/*")
+		w.planes["b"].has(a(at("b", "e/1"), "1"))
+		w.planes["a"].has(a(at("a", "d/1"), "a"))
+		w.planes["c"].has(a(at("c", "d/1"), "c"))
+		c := w.join(cache.Form{})
+		c.wants(one, two)
+		c.gets("+"+at("a", "d/1")+"@a", "+"+at("c", "d/1")+"@c")
+		w.planes["a"].goes()
+		w.wait(after)
+		c.gets("+" + at("a", "d/1") + "@1")
+		w.planes["c"].goes()
+		w.wait(after)
+		c.gets("+" + at("c", "d/1") + "@1")
+		w.planes["a"].comes()
+		c.gets("+" + at("a", "d/1") + "@a")
+		w.planes["b"].has(a(at("b", "e/1"), "2"))
+		c.gets("+" + at("c", "d/1") + "@2")
+	})
+}
+
+// So many members are removed at once that nobody can be told of each.
+func TestGlob_OverlookedRemovals(t *testing.T) {
+	run(t, func(w *world) {
+		glob := at("a", "d/*") + "#alt=" + at("b", "e/*")
+		first := w.planes["a"]
+		var names []string
+		for i := range 1100 {
+			names = append(names, at("a", fmt.Sprintf("d/%d", i)))
+			first.truth[names[i]] = a(names[i], "1")
+		}
+		c := w.join(cache.Form{})
+		c.wants(glob)
+		if got := len(c.collect()); got != len(names) {
+			t.Fatalf("%d members", got)
+		}
+		first.lacks(names[1:]...)
+		if members := w.resolved.Members(lds, nameOf(glob).Key); len(members) != 1 {
+			t.Errorf("%d members are left", len(members))
+		}
+	})
+}
+
+// Members that are not kept are asked for again, for a client that comes later.
+func TestGlob_TTL5(t *testing.T) {
+	run(t, func(w *world) {
+		glob := at("a", "d/*") + "#alt=" + at("b", "e/*")
+		w.planes["a"].has(a(at("a", "d/1"), "1", "once"))
+		c := w.join(cache.Form{})
+		c.wants(glob)
+		c.gets("+" + at("a", "d/1") + "@1")
+		<-time.After(time.Minute)
+		late := w.join(cache.Form{})
+		late.wants(glob)
+		late.gets("+" + at("a", "d/1") + "@1")
+		c.gets()
+	})
+}
+
+// Members of an upstream whose redirects are followed: each is what its redirect leads
+// to, and the glob is complete when all of them are known.
+func TestGlob_LOC1_LOC2_RES11(t *testing.T) {
+	run(t, func(w *world) {
+		glob := at("f", "d/*")
+		f, b := w.planes["f"], w.planes["b"]
+		b.silent = true
+		b.has(a(at("b", "x"), "1"))
+		f.has(a(at("f", "d/1"), "1"), redirect(at("f", "d/2"), at("b", "x")), redirect(at("f", "d/3"), at("b", "none")))
+		c := w.join(cache.Form{})
+		c.c.Update(cache.Change{
+			TypeURL: lds, Subscribe: []cache.Name{nameOf(glob)},
+			Versions: map[string]string{at("f", "d/2"): "1", at("f", "d/4"): "1"},
+		})
+		w.settle()
+		c.gets("+" + at("f", "d/1") + "@1") // whether there is a d/4 is not said yet
+		b.silent = false
+		b.goes()
+		b.comes()
+		c.gets("-" + at("f", "d/4")) // d/2 the client has
+		b.has(a(at("b", "x"), "2"))
+		c.gets("+" + at("f", "d/2") + "@2")
+		f.has(a(at("f", "d/2"), "3"), redirect(at("f", "d/1"), at("b", "x")))
+		c.gets("+"+at("f", "d/1")+"@2", "+"+at("f", "d/2")+"@3")
+		b.lacks(at("b", "x"))
+		c.gets("-" + at("f", "d/1"))
+		f.lacks(at("f", "d/1"), at("f", "d/2"), at("f", "d/3"))
+		c.gets("-" + at("f", "d/2"))
+		w.sees("followed f 3")
+		if b.store.Wanted() != 0 && b.open != 0 {
+			t.Errorf("%d wanted of b, open %d", b.store.Wanted(), b.open)
+		}
+	})
+}
+
+// Errors of a glob, and of its members, are those of the place that serves (ERR-1).
+func TestGlob_ERR1(t *testing.T) {
+	run(t, func(w *world) {
+		glob := at("a", "d/*") + "#alt=" + at("b", "e/*")
+		p := w.planes["a"]
+		p.has(a(at("a", "d/1"), "1"))
+		c := w.join(cache.Form{})
+		c.wants(glob)
+		c.gets("+" + at("a", "d/1") + "@1")
+		p.fails(at("a", "d/1"), codes.Internal)
+		c.gets("!" + at("a", "d/1") + " Internal: because")
+		p.fails(at("a", "d/*"), codes.Unavailable)
+		c.gets("!" + glob + " Unavailable: because")
+		p.fails(at("a", "d/1"), codes.PermissionDenied)
+		c.gets("!"+at("a", "d/1")+" PermissionDenied: because", "-"+at("a", "d/1"))
+	})
+}
+
+// What a redirect of a glob's member leads to may have an alternative of its own, and
+// the glob too.
+func TestGlob_LOC1_LOC5(t *testing.T) {
+	run(t, func(w *world) {
+		glob := at("f", "d/*") + "#alt=" + at("g", "e/*")
+		f, g := w.planes["f"], w.planes["g"]
+		f.has(redirect(at("f", "d/1"), at("a", "x")+"#alt="+at("b", "x")), redirect(at("f", "d/2"), at("a", "y")))
+		g.has(redirect(at("g", "e/1"), at("b", "x")), a(at("g", "e/3"), "g"))
+		w.planes["a"].has(a(at("a", "x"), "a"), a(at("a", "y"), "a"))
+		w.planes["b"].has(a(at("b", "x"), "b"))
+		c := w.join(cache.Form{})
+		c.wants(glob)
+		c.gets("+"+at("f", "d/1")+"@a", "+"+at("f", "d/2")+"@a")
+		w.planes["a"].goes()
+		w.wait(after)
+		c.gets("+" + at("f", "d/1") + "@b")
+		f.goes()
+		w.wait(after)
+		got := c.collect() // d/1 is the same
+		if want := []string{"+" + at("f", "d/3") + "@g", "-" + at("f", "d/2")}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		f.comes()
+		w.planes["a"].comes()
+		c.gets("+"+at("f", "d/1")+"@a", "+"+at("f", "d/2")+"@a", "-"+at("f", "d/3"))
+	})
+}

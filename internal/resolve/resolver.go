@@ -1,0 +1,264 @@
+package resolve
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// Config is what a Resolver is made of.
+type Config struct {
+	Store   *cache.Store // of names in resolved form (cache.Source.Resolved)
+	Sources Sources
+	// AlternativeAfter is how long an upstream has to be unreachable before
+	// alternatives are asked (LOC-5).
+	AlternativeAfter time.Duration
+	// MaxRedirects is how many redirects are followed one after the other (LOC-1).
+	MaxRedirects int
+	Observer     Observer     // nil: nobody
+	Log          *slog.Logger // nil: nowhere
+}
+
+// Resolver fills the store of names that the relay resolves by itself.
+type Resolver struct {
+	// immutable after New
+	config Config
+	log    *slog.Logger
+	bell   chan struct{} // one slot: a tap was rung
+
+	mu   sync.Mutex
+	rung []*tap // guarded by mu: there may be something to take, or its upstream has turned
+
+	origins origins
+
+	// owned by Run's goroutine
+	taps     map[string]*tap // by upstream
+	nodes    set[*node]
+	globs    set[*glob]
+	visited  map[*tap]struct{} // with something to be said or let go
+	fleeting []*lead           // with content that is not to be kept
+	serial   uint64
+	outs     map[string]*cache.Resolved // by type: what is to be applied
+	received time.Time                  // when the oldest of the changes in it came; zero: nobody knows
+	brings   []bring
+}
+
+// set is what is wanted of a kind, and what of it is to be looked at.
+type set[N any] struct {
+	all   map[leadKey]N
+	queue []N
+}
+
+// New makes a Resolver. It does nothing until Run is called.
+func New(cfg Config) *Resolver {
+	if cfg.Observer == nil {
+		cfg.Observer = NopObserver{}
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Resolver{
+		config: cfg, log: cfg.Log, bell: make(chan struct{}, 1),
+		taps: make(map[string]*tap), visited: make(map[*tap]struct{}), outs: make(map[string]*cache.Resolved),
+		nodes: set[*node]{all: make(map[leadKey]*node)}, globs: set[*glob]{all: make(map[leadKey]*glob)},
+	}
+}
+
+// Run fills the store until ctx ends, whose error it returns. It can be called once.
+func (r *Resolver) Run(ctx context.Context) error {
+	defer func() {
+		for _, t := range r.taps {
+			t.close()
+		}
+	}()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		timer.Stop()
+		if at := r.next(); !at.IsZero() {
+			timer.Reset(time.Until(at))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-r.config.Store.DemandChanged():
+			r.demand()
+		case <-r.bell:
+		case <-timer.C:
+		}
+		r.work(time.Now())
+	}
+}
+
+// next is when the next upstream is to be given up, zero if none is.
+func (r *Resolver) next() time.Time {
+	var first time.Time
+	for _, t := range r.taps {
+		if at := t.giveUp(); !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
+}
+
+// ring notes that there may be something new about a tap. Any goroutine may call it.
+func (r *Resolver) ring(t *tap) {
+	r.mu.Lock()
+	if !t.rung {
+		t.rung = true
+		r.rung = append(r.rung, t)
+	}
+	r.mu.Unlock()
+	select {
+	case r.bell <- struct{}{}:
+	default:
+	}
+}
+
+// rings takes the taps that were rung.
+func (r *Resolver) rings() []*tap {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rung := r.rung
+	r.rung = nil
+	for _, t := range rung {
+		t.rung = false
+	}
+	return rung
+}
+
+// visit notes that there is something to be said to a tap's store, or to let go of.
+func (r *Resolver) visit(t *tap) { r.visited[t] = struct{}{} }
+
+// demand takes what the resolved store wants to know and what not any more.
+func (r *Resolver) demand() {
+	subs, _ := r.config.Store.TakeDemand(wire.StreamID{}) // which the relay itself needs not begin anew
+	for _, sub := range subs {
+		for _, key := range sub.Unsubscribe {
+			r.close(leadKey{sub.TypeURL, key})
+		}
+		for _, key := range sub.Subscribe {
+			r.open(leadKey{sub.TypeURL, key})
+		}
+	}
+}
+
+// open begins with a name or a glob.
+func (r *Resolver) open(key leadKey) {
+	name, err := keyer.Parse(key.key)
+	if err != nil {
+		return // who routed it here has parsed it
+	}
+	if !name.IsGlob() {
+		n := &node{resolver: r, leadKey: key, name: name}
+		r.nodes.all[key] = n
+		n.touch()
+		return
+	}
+	g := &glob{resolver: r, leadKey: key, name: name, places: r.placesOf(name)}
+	r.globs.all[key] = g
+	g.touch()
+}
+
+// close ends one.
+func (r *Resolver) close(key leadKey) {
+	if n := r.nodes.all[key]; n != nil {
+		n.end()
+		delete(r.nodes.all, key)
+	}
+	if g := r.globs.all[key]; g != nil {
+		g.end()
+		delete(r.globs.all, key)
+	}
+}
+
+// work takes what is new, follows it up, and applies what comes of it.
+func (r *Resolver) work(now time.Time) {
+	rung := r.rings()
+	for _, t := range rung {
+		if r.taps[t.upstream.Name] == t && t.take() {
+			r.ring(t)
+		}
+	}
+	for _, t := range r.taps {
+		t.turn(now)
+	}
+	r.look()
+	for _, l := range r.fleeting {
+		l.forget()
+	}
+	r.fleeting = nil
+	r.apply(now)
+	for t := range r.visited {
+		delete(r.visited, t)
+		if t.subscribe() {
+			r.ring(t)
+		}
+		t.letGo()
+	}
+}
+
+// look looks again for everything whose leads, or whose upstreams, have changed.
+func (r *Resolver) look() {
+	for _, g := range r.globs.queue {
+		if g.queued = false; !g.ended {
+			g.look()
+		}
+	}
+	r.globs.queue = nil
+	for _, n := range r.nodes.queue {
+		if n.queued = false; !n.ended {
+			n.look()
+		}
+	}
+	r.nodes.queue = nil
+}
+
+// out is what is to be told of a type.
+func (r *Resolver) out(typeURL string) *cache.Resolved {
+	out := r.outs[typeURL]
+	if out == nil {
+		out = &cache.Resolved{TypeURL: typeURL}
+		r.outs[typeURL] = out
+	}
+	return out
+}
+
+// changed notes when a change came from upstream that is about to be applied.
+func (r *Resolver) changed(at time.Time) {
+	if !at.IsZero() && (r.received.IsZero() || at.Before(r.received)) {
+		r.received = at
+	}
+}
+
+// apply tells the resolved store what was found out, all at once: clients must not see
+// a part of what came together (ADS-3).
+func (r *Resolver) apply(now time.Time) {
+	var all []*cache.Resolved
+	for _, typeURL := range slices.Sorted(maps.Keys(r.outs)) {
+		if out := r.outs[typeURL]; !out.Empty() {
+			all = append(all, out)
+		}
+	}
+	clear(r.outs)
+	received := r.received
+	r.received = time.Time{}
+	if len(all) == 0 {
+		return
+	}
+	if received.IsZero() {
+		received = now
+	}
+	store := r.config.Store
+	before := store.Sequence()
+	store.ApplyResolved(all, received)
+	r.origins.note(before, store.Sequence(), r.brings)
+	r.brings = nil
+}

@@ -1,0 +1,38 @@
+package resolve
+
+import (
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+)
+
+// Upstream is a configured upstream, as far as names are concerned.
+type Upstream struct {
+	Name string
+	// Follow says that redirects it answers with are followed and not passed on (LOC-1).
+	Follow bool
+}
+
+// Sources are the stores that names lead to. The Resolver calls them from its own
+// goroutine only.
+type Sources interface {
+	// Upstream gives the upstream of an authority; false if nobody claims it (LOC-4).
+	Upstream(authority string) (Upstream, bool)
+	// Open gives an upstream's source of xdstp names. changed is called, from any
+	// goroutine, after what Away says has changed; it does not block. An error says
+	// that there can be none now.
+	Open(upstream string, changed func()) (Source, error)
+}
+
+// Source is one upstream's xdstp names. Its methods may be called from any goroutine,
+// and do not block.
+type Source interface {
+	Store() *cache.Store
+	// Away is since when the upstream cannot be reached, though something is wanted of
+	// it; zero while it can.
+	Away() time.Time
+	// Reject tells that a client rejected a change of the store (ACK-7).
+	Reject(typeURL string, change uint64, reason string)
+	// Close gives it back. The changed function is not called after it.
+	Close()
+}

@@ -1,0 +1,135 @@
+package relay
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/resolve"
+	"github.com/xdsrelay/xdsrelay/upstream"
+)
+
+// resolvedKey is the session of the names that the relay resolves by itself. What the
+// admin port calls its upstream is none, whatever an upstream may be called.
+func resolvedKey() sessionKey {
+	return sessionKey{plane: "resolved", scope: xdstpScope, resolved: true}
+}
+
+// newResolved builds what fills the store of these names, out of those of the upstreams.
+func newResolved(r *router, cfg config.Resolve, fullState map[string]bool, obs resolve.Observer, log *slog.Logger) *plane {
+	return &plane{
+		name: resolvedKey().plane,
+		upstream: resolving{resolve.Config{
+			Sources: sources{r}, AlternativeAfter: cfg.AlternativeAfter.Std(), MaxRedirects: cfg.MaxRedirects,
+			Observer: obs, Log: log,
+		}},
+		source: cache.Source{FullState: fullState, Resolved: true, References: true},
+	}
+}
+
+// resolving is where resolvers come from.
+type resolving struct{ config resolve.Config }
+
+// open implements origin.
+func (o resolving) open(cfg upstream.SessionConfig) (feed, error) {
+	c := o.config
+	c.Store = cfg.Store.(*cache.Store)
+	return &resolver{resolve.New(c), time.Now()}, nil
+}
+
+// Reach implements origin: the relay itself is always there.
+func (resolving) Reach(context.Context) error { return nil }
+
+// Close implements origin: a resolver ends with its context.
+func (resolving) Close() {}
+
+// resolver is a feed that asks nobody but the stores of other feeds.
+type resolver struct {
+	*resolve.Resolver
+
+	since time.Time
+}
+
+// Status implements feed. What a resolver depends on are the upstreams, which have a
+// status each.
+func (r *resolver) Status() upstream.Status {
+	return upstream.Status{Upstream: resolvedKey().plane, State: upstream.StateConnected, Since: r.since}
+}
+
+// sources are the upstreams' sessions, as the resolver sees them.
+type sources struct{ router *router }
+
+// Upstream implements resolve.Sources.
+func (s sources) Upstream(authority string) (resolve.Upstream, bool) {
+	name := s.router.authorities.Owner(authority)
+	return resolve.Upstream{Name: name, Follow: s.router.follow[name]}, name != ""
+}
+
+// Open implements resolve.Sources.
+func (s sources) Open(name string, changed func()) (resolve.Source, error) {
+	hub := s.router.hub
+	own, err := hub.acquire(name, xdstpScope, func() *corev3.Node { return hub.node })
+	if err != nil {
+		return nil, err
+	}
+	own.turned.Store(&changed)
+	return &sourceOf{hub: hub, session: own, changed: &changed}, nil
+}
+
+// sourceOf is a session that the resolver uses.
+type sourceOf struct {
+	hub     *hub
+	session *session
+	changed *func()
+}
+
+// Store implements resolve.Source.
+func (s *sourceOf) Store() *cache.Store { return s.session.store }
+
+// Away implements resolve.Source.
+func (s *sourceOf) Away() time.Time {
+	if st := s.session.client.Status(); st.State == upstream.StateConnecting {
+		return st.Since
+	}
+	return time.Time{}
+}
+
+// Reject implements resolve.Source.
+func (s *sourceOf) Reject(typeURL string, change uint64, reason string) {
+	s.session.client.Reject(typeURL, change, reason)
+}
+
+// Close implements resolve.Source.
+func (s *sourceOf) Close() {
+	s.session.turned.CompareAndSwap(s.changed, nil) // a resolver that began since has its own
+	s.hub.release(s.session)
+}
+
+// turned is who is told when the state of a session changes; nil: nobody.
+type turned = atomic.Pointer[func()]
+
+// observeTurns has obs, and who is told, hear of changes.
+func observeTurns(obs upstream.Observer, who *turned) upstream.Observer {
+	if obs == nil {
+		obs = upstream.NopObserver{}
+	}
+	return turnObserver{obs, who}
+}
+
+type turnObserver struct {
+	upstream.Observer
+
+	who *turned
+}
+
+// StateChanged implements upstream.Observer.
+func (o turnObserver) StateChanged(state upstream.State) {
+	o.Observer.StateChanged(state)
+	if changed := o.who.Load(); changed != nil {
+		(*changed)()
+	}
+}
