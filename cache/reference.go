@@ -75,7 +75,7 @@ func (t *table) refer(e *entry) {
 
 // reread is refer after a change of the content.
 func (t *table) reread(e *entry) {
-	if e.told != plain || e.refers() {
+	if t.store.source.References && (e.told != plain || e.refers()) {
 		t.attend(e, true)
 	}
 }

@@ -78,13 +78,32 @@ func (r *Resource) TTL() time.Duration {
 // TypeURL is the payload's, "" without payload. It lies in the resource's bytes: who
 // keeps it keeps all of them.
 func (r *Resource) TypeURL() string {
+	payload := r.Any()
+	if typeURL, ok := onlyTypeURL(payload); ok {
+		return view(typeURL)
+	}
 	var typeURL []byte
-	for it := (fields{rest: r.Any()}); it.next(); {
+	for it := (fields{rest: payload}); it.next(); {
 		if it.is(fieldAnyTypeURL, protowire.BytesType) {
 			typeURL = it.body
 		}
 	}
 	return view(typeURL)
+}
+
+// onlyTypeURL reads the type of an Any that is laid out as everybody lays it out: a type
+// of up to 127 bytes, then a value, and nothing else.
+func onlyTypeURL(b []byte) (typeURL []byte, ok bool) {
+	const typeTag, valueTag = byte(fieldAnyTypeURL<<3) | byte(protowire.BytesType), byte(fieldAnyValue<<3) | byte(protowire.BytesType)
+	if len(b) < 2 || b[0] != typeTag || b[1] >= 0x80 || len(b) < 2+int(b[1]) {
+		return nil, false
+	}
+	typeURL, rest := b[2:2+b[1]], b[2+b[1]:]
+	if len(rest) == 0 {
+		return typeURL, true
+	}
+	_, n := protowire.ConsumeBytes(rest[1:])
+	return typeURL, rest[0] == valueTag && n == len(rest)-1
 }
 
 // view makes a string of bytes that never change, without a copy.
