@@ -29,12 +29,19 @@ func (s *Store) Check() error {
 	if err := s.checkExpiry(); err != nil {
 		errs = append(errs, err)
 	}
+	readers := 0
 	for c := range s.clients {
+		if c.reads() {
+			readers++
+		}
 		for _, w := range c.watches {
 			if err := w.check(); err != nil {
 				errs = append(errs, fmt.Errorf("watch of %s: %w", w.typeURL, err))
 			}
 		}
+	}
+	if readers != s.readers {
+		errs = append(errs, fmt.Errorf("%d readers counted as %d", readers, s.readers))
 	}
 	return errors.Join(errs...)
 }

@@ -57,6 +57,14 @@
 // as if a client had subscribed to it, and nobody is told. Which entries refer to others,
 // and who has them, is told to whoever reads them ([Cache.TakeReferences]).
 //
+// # The relay's own reading and writing
+//
+// What the relay resolves by itself, as names with alternatives, lives in a store that
+// no session fills (Source.Resolved, [Store.ApplyResolved]): who resolves it knows the
+// keys, says when a collection is complete, and cannot be behind, so that no stream has
+// to begin anew. It reads the other stores as a client of the incremental form that
+// takes values ([Store.Read], [Take]) and is no stream.
+//
 // # Locks
 //
 // One RWMutex per store guards its tables and, against the session, the state of
