@@ -14,11 +14,14 @@ import (
 func TestTP1Examples(t *testing.T) {
 	examples := map[string]string{
 		"singleton":                "VAR-4 NAME-2 a name, and the relay's own node",
-		"failover-stripped":        "LOC-3 LOC-7 OPS-1 RES-12 a client that asks the alternative by itself",
-		"relay-state-of-the-world": "GLOB-7 VAR-7 RES-13 the same with clients of the other form",
 		"list-by-reference":        "LIST-1 LIST-2 the members are asked for before the client asks",
+		"list-inline":              "LIST-1 LIST-4 an entry by its name",
 		"glob-with-redirect":       "GLOB-1 GLOB-3 LOC-1 LOC-2 a redirect, and its target asked for before the client asks",
+		"glob-redirect-followed":   "LOC-1 NAME-4 the same with a relay that follows it",
+		"failover-stripped":        "LOC-3 LOC-7 OPS-1 RES-12 a client that asks the alternative by itself",
+		"failover-directive":       "LOC-5 NAME-4 NAME-8 a client that leaves it to the relay",
 		"relay":                    "GLOB-1 GLOB-2 GLOB-6 SUB-10 LOC-7 two clients, two globs, one stream upstream",
+		"relay-state-of-the-world": "GLOB-7 VAR-7 RES-13 the same with clients of the other form",
 	}
 	files, err := filepath.Glob("testdata/tp1/*.yaml")
 	if err != nil {
