@@ -52,10 +52,19 @@ func (p *pass) renew(e *entry, name string, late bool) bool {
 	return true
 }
 
+// underWay is how long what a client said that it holds is taken for true: as a message
+// to it may take.
+const underWay = time.Second
+
 // outlived reports whether a client may have dropped by itself what it said that it
-// held when its stream began: e came after that, with a ttl like the one before it.
+// held when its stream began: e came after that, with a ttl like the one before it, or
+// that was a while ago. Nobody knows which ttl it was told on the stream before, and a
+// heartbeat does not bring the content back (TTL-3).
 func (p *pass) outlived(e *entry, pushed bool) bool {
-	return pushed && e.life != nil && p.watch.client.form.TTL
+	if e.life == nil || !p.watch.client.form.TTL {
+		return false
+	}
+	return pushed || p.time(p.watch).Sub(p.watch.heldAt) >= underWay
 }
 
 // known tells what a client that holds the content of e already must know: the

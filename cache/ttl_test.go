@@ -377,6 +377,19 @@ func TestTTLOfLateClients(t *testing.T) {
 		b.says(cds, "+a@1~10s", "+"+nameG1+"@1~10s")
 		b.expect(late.collect(), "CDS +a@1~10s +"+nameG1+"@1~10s")
 	})
+	run("TTL-3 RES-11 who said long ago that it holds it may have dropped it meanwhile", func(b *bed, c, late *peer) {
+		soon := b.joinAs(timed)
+		c.leave()
+		b.after(8 * time.Second)
+		b.says(cds, "=a@1~10s", "="+nameG1+"@1~10s") // c is not told, and has it until 10s
+		late.resume(cds, []string{"a@1", nameG1 + "@1"}, "a", globG)
+		b.after(3 * time.Second)
+		b.expect(late.collect(), "CDS +a@1~7s +"+nameG1+"@1~7s")
+		b.expect(late.collect())
+		soon.resume(cds, []string{"a@1", nameG1 + "@1"}, "a", globG)
+		b.after(underWay - 1)
+		b.expect(soon.collect(), "CDS =a@1~6.000000001s ="+nameG1+"@1~6.000000001s")
+	})
 	run("TTL-2 RES-6 who names what expired is told that it does not exist", func(b *bed, _, late *peer) {
 		b.after(10 * time.Second)
 		late.sub(cds, "a")

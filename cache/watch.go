@@ -2,6 +2,7 @@ package cache
 
 import (
 	"slices"
+	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -41,6 +42,7 @@ type watch struct {
 	fails   map[*nameSub]struct{}       // to be told of an error that takes nothing away (ERR-1)
 	once    map[*nameSub]*wire.Resource // what is not kept and waits for the client (TTL-5)
 	held    map[string]string           // versions of names the client holds, by key, until compared
+	heldAt  time.Time                   // when the client said what it holds; zero if it did not
 	merged  int                         // updates that a later one replaced before they were sent
 	losses  []lost                      // of the present pass
 	// What the stream subscribes to in other stores while it follows "*" here, by key: see
@@ -425,6 +427,9 @@ func withoutOne[V comparable](m map[string][]V, key string, v V) map[string][]V 
 // for collections until their members were compared. What it is not subscribed to
 // is none of the relay's business (RES-11).
 func (w *watch) holds(versions map[string]string) {
+	if len(versions) > 0 {
+		w.heldAt = w.client.store.cache.now()
+	}
 	for key, v := range versions {
 		if w.named(key) {
 			if w.held == nil {
