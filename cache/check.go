@@ -165,6 +165,7 @@ func (coll *collection) check(c *checker, key string) {
 	}
 	coll.checkBeats(c)
 	coll.checkFailures(c)
+	coll.checkGlobs(c)
 	c.that(bytes == coll.bytes, "%q: %d bytes counted as %d", key, bytes, coll.bytes)
 	c.that(stale == coll.stale, "%q: %d stale members counted as %d", key, stale, coll.stale)
 	c.that(coll.tombs.len <= max(minTombstones, coll.live.len), "%q: %d tombstones", key, coll.tombs.len)

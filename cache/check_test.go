@@ -48,6 +48,9 @@ func TestCheck(t *testing.T) {
 		{"dirty", "dirty true, listed false", func(_, _ *table, w *watch) { w.names["n"].dirty = true }},
 		{"ended", "ended, counted", func(_, _ *table, w *watch) { w.ended++ }},
 		{"respelled", "not listed", func(_, _ *table, w *watch) { w.respelledNames = nil }},
+		{"by glob", "sorted by their globs", func(star, _ *table, _ *watch) {
+			star.colls["*"].byGlob = map[string]map[*entry]struct{}{globG: {star.entries["a"]: {}}}
+		}},
 		{"loose", "loose", func(_, named *table, _ *watch) { named.entries["n"].loose = true }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

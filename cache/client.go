@@ -141,6 +141,7 @@ func (c *Client) Update(ch Change) (gone, kept []Name) {
 		c.watches = slices.DeleteFunc(c.watches, func(o *watch) bool { return o == w })
 	}
 	s.mu.Unlock()
+	c.answerMembers(w, ch.Answer)
 	s.cache.trim()
 	return gone, kept
 }

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -13,7 +14,7 @@ import (
 // it (SUB-8): what it has the client keeps, until both subscriptions are gone (GLOB-5).
 // Were both to tell, the one's removal would take away what the other has.
 
-// move carries out what a change says of subscriptions in other stores.
+// move carries out what a change says of subscriptions in other stores, save answerMembers.
 func (w *watch) move(ch Change) {
 	if w.wildcard == nil {
 		for _, n := range ch.Answer {
@@ -33,9 +34,7 @@ func (w *watch) move(ch Change) {
 	}
 	for _, n := range ch.Answer {
 		w.elsewhere = without(w.elsewhere, n.Key)
-		if keyer.IsGlob(n.Key) {
-			w.answerMembers(n.Key)
-		} else {
+		if !keyer.IsGlob(n.Key) {
 			w.answer(n)
 		}
 	}
@@ -67,35 +66,45 @@ func (w *watch) answerGlobbed(n Name) {
 	}
 }
 
-// answerMembers tells what "*" has of a glob of another store. It takes a walk through
-// all that "*" has, of which little is named so.
-func (w *watch) answerMembers(glob string) {
+// atOnce is how many members of a glob are answered before others have their turn.
+const atOnce = 4096
+
+// answerMembers tells what "*" has of globs of another store that ended. There may be as
+// many as "*" has members. The caller is the client's stream, which collects nothing
+// meanwhile, and holds no lock: what becomes of a member in between is told as well.
+func (c *Client) answerMembers(w *watch, ended []Name) {
 	f := w.wildcard
-	for e := f.coll.live.head; e != nil; e = e.next {
-		if keyer.IsXDSTP(e.key) && keyer.GlobOf(e.key) == glob && f.passed(e) && !f.byName(e.key) {
-			w.answer(Name{Spelling: f.spell(e), Key: e.key})
+	if f == nil {
+		return
+	}
+	passed := func(e *entry) bool { return f.passed(e) && !f.byName(e.key) }
+	for _, n := range ended {
+		if !keyer.IsGlob(n.Key) {
+			continue
+		}
+		for some := range slices.Chunk(c.under(f, n.Key, passed), atOnce) {
+			c.store.mu.Lock()
+			for _, member := range some {
+				w.answer(member)
+			}
+			c.store.mu.Unlock()
 		}
 	}
 }
 
-// Brought are the members of globs that "*" of a type has brought to the client.
+// Brought are the members of globs that "*" of a type has brought to the client, in no
+// order.
 func (c *Client) Brought(typeURL string, globs []Name) []Name {
-	of := make(map[string]bool)
-	for _, n := range globs {
-		if keyer.IsGlob(n.Key) {
-			of[n.Key] = true
-		}
-	}
-	c.store.mu.RLock()
-	defer c.store.mu.RUnlock()
 	w := c.find(typeURL)
-	if w == nil || w.wildcard == nil || len(of) == 0 {
+	if w == nil || w.wildcard == nil {
 		return nil
 	}
 	var names []Name
-	for e := w.wildcard.coll.live.head; e != nil; e = e.next {
-		if keyer.IsXDSTP(e.key) && of[keyer.GlobOf(e.key)] && w.wildcard.gave(e) {
-			names = append(names, Name{Spelling: e.name(), Key: e.key})
+	seen := make(map[string]bool)
+	for _, n := range globs {
+		if keyer.IsGlob(n.Key) && !seen[n.Key] {
+			seen[n.Key] = true
+			names = append(names, c.under(w.wildcard, n.Key, w.wildcard.gave)...)
 		}
 	}
 	return names
