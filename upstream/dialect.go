@@ -18,11 +18,14 @@ import (
 type dialect interface {
 	// subscribe puts what changes into requests of at most limit bytes each, as far
 	// as that can be (RES-17); reserved bytes of the first are left free for the node.
-	// None means that there is nothing to say, or that flush will say it.
+	// None means that there is nothing to say, or that a later flush will say it.
 	subscribe(sub wire.Subscription, reserved, limit int) []request
-	// flush is called whenever all that there was to take from the Store was given to
-	// subscribe. It says what subscribe had put off until then.
+	// begin is called whenever something was taken from the Store, and flush when all of
+	// it was given to subscribe. That says what subscribe had put off before begin.
+	begin()
 	flush() []request
+	// owes reports whether something of a type is put off.
+	owes(typeURL string) bool
 	// answer is the ACK of a response, or its NACK if reason is not nil (STR-8, ACK-2).
 	// It is called for each response once, in their order for each type. Without a
 	// request there is none that would not mean something else too.
@@ -121,7 +124,9 @@ func (deltaDialect) subscribe(sub wire.Subscription, reserved, limit int) []requ
 	return out
 }
 
+func (deltaDialect) begin()           {}
 func (deltaDialect) flush() []request { return nil }
+func (deltaDialect) owes(string) bool { return false }
 
 // answer carries no version: the nonce says it all.
 func (deltaDialect) answer(e envelope, reason error) request {
@@ -137,7 +142,8 @@ func (s *Session) newDialect(l *line) dialect {
 		return deltaDialect{}
 	}
 	return &stateDialect{
-		fullState: cfg.FullState, perType: cfg.APIType.PerType(), types: make(map[string]*stateType), round: 1,
+		fullState: cfg.FullState, perType: cfg.APIType.PerType(), types: make(map[string]*stateType),
+		owed: make(map[string]int),
 		shed: func(typeURL string, bytes int) bool { return s.store.Shed(l.id, typeURL, bytes) },
 		large: func(typeURL string, names, bytes, limit int) {
 			s.log.Warn("request passes the limit, and all its names are watched: sending it",

@@ -53,6 +53,7 @@ type memStore struct {
 	refuse   error                 // what Apply returns
 	anew     bool                  // TakeDemand asks to begin anew, until Restart
 	settled  []time.Time           // when Settle was called
+	recovers bool                  // what Shed lets go of is wanted again at once
 	quiet    time.Duration         // how long after a response something waits for Settle
 }
 
@@ -150,7 +151,9 @@ func (s *memStore) Shed(stream wire.StreamID, typeURL string, bytes int) bool {
 		return false
 	}
 	delete(s.parked, typeURL)
-	s.pending[stream] = append(s.pending[stream], unsub(typeURL, names...))
+	if !s.recovers {
+		s.pending[stream] = append(s.pending[stream], unsub(typeURL, names...))
+	}
 	select {
 	case s.changed <- struct{}{}:
 	default:

@@ -99,11 +99,7 @@ func (s *Session) opened(l *line) {
 	s.obs.StreamOpened(l.id.String(), endpoint)
 	s.log.Debug("stream opened", "stream", l.id, "endpoint", endpoint)
 
-	for _, sub := range s.store.Restart(l.id, versionsLimit(s.up.cfg.MaxRequestSize, s.nodeSize)) {
-		s.subscribe(l, sub)
-	}
-	s.say(l, l.dialect.flush())
-	s.settle()
+	s.taken(l, s.store.Restart(l.id, versionsLimit(s.up.cfg.MaxRequestSize, s.nodeSize)))
 	if !s.store.StreamWanted(l.id) {
 		s.drain(l) // what was only waiting to be unsubscribed went with Restart
 	}
@@ -143,12 +139,19 @@ func (s *Session) takeDemand(l *line) bool {
 		}
 		return false
 	}
+	s.taken(l, subs)
+	return true
+}
+
+// taken writes what was taken from the Store.
+func (s *Session) taken(l *line, subs []wire.Subscription) {
+	l.dialect.begin()
 	for _, sub := range subs {
 		s.subscribe(l, sub)
 	}
 	s.say(l, l.dialect.flush())
+	s.cancelTrial(l)
 	s.settle()
-	return true
 }
 
 // subscribe writes one subscription, unless its type is withheld.

@@ -113,17 +113,20 @@ func (q *quarantine) delay(p *suspect) {
 }
 
 // withhold reports whether a subscription must not be written now, and keeps it
-// then. What was asked for on the stream is being tried.
+// then. What was asked for on the stream, or is to be once it is small enough (RES-17), is
+// being tried.
 func (q *quarantine) withhold(l *line, sub wire.Subscription) bool {
 	p := q.suspects[sub.TypeURL]
-	if p == nil {
-		return false
-	}
-	if _, asked := l.asked[sub.TypeURL]; asked {
+	if p == nil || l.asks(sub.TypeURL) || q.tries(l, sub.TypeURL) {
 		return false
 	}
 	p.keep(l.id, sub)
 	return true
+}
+
+// tries reports whether a type is being tried on a stream.
+func (q *quarantine) tries(l *line, typeURL string) bool {
+	return q.trial == trial{typeURL: typeURL, stream: l.id}
 }
 
 // mayConcernTypes says whether what ended a stream may be about what was asked for
@@ -150,7 +153,7 @@ func (s *Session) blame(l *line, cause error) {
 	}
 	s.stood(l)
 	q := &s.quarantine
-	if tried := q.trial; tried.typeURL != "" && tried.stream == l.id {
+	if tried := q.trial; l.asks(tried.typeURL) && q.tries(l, tried.typeURL) {
 		q.trial = trial{}
 		q.delay(q.suspects[tried.typeURL])
 		q.resume = time.Now().Add(q.pace.Next())
@@ -255,6 +258,15 @@ func (s *Session) withdraw(l *line) {
 	}
 }
 
+// cancelTrial ends a trial of which nothing was written, and nothing is to be: its request
+// was put off for its size, and all its names were let go (RES-17).
+func (s *Session) cancelTrial(l *line) {
+	q := &s.quarantine
+	if tried := q.trial.typeURL; tried != "" && q.tries(l, tried) && !l.asks(tried) && !l.dialect.owes(tried) {
+		q.trial = trial{}
+	}
+}
+
 // trialLine is the stream on which a suspect can be tried, nil if there is none
 // now. It must be known to be good, so that its end would say something, or have
 // nothing else to carry.
@@ -271,7 +283,11 @@ func (s *Session) trialLine(p *suspect) *line {
 func (s *Session) trialAt() (at time.Time) {
 	q := &s.quarantine
 	if tried := q.trial; tried.typeURL != "" {
-		return s.line(tried.stream).asked[tried.typeURL].Add(stableAfter)
+		since, asked := s.line(tried.stream).asked[tried.typeURL]
+		if !asked {
+			return time.Time{} // put off for its size (RES-17), until the Store has something to say
+		}
+		return since.Add(stableAfter)
 	}
 	for _, p := range q.suspects {
 		switch {

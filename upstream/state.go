@@ -28,7 +28,10 @@ type stateDialect struct {
 	fullState map[string]bool
 	perType   bool
 	types     map[string]*stateType
-	round     int // of what the Store had to say; from 1
+	round     int // of what the Store had to say; see begin
+	// owed are the types of which the request for the last change was put off, with the
+	// round in which it was.
+	owed map[string]int
 	// shed has the Store let go of names of a type that nobody watches, of about as
 	// many bytes, and reports whether there were any: they come with what the Store has
 	// to say next (RES-17).
@@ -46,9 +49,9 @@ type stateType struct {
 	// legacy: the server was asked for everything by an empty list, which means that
 	// only as long as no name was given on the stream (SUB-2). named: one was.
 	legacy, named  bool
-	said           bool // a request was given out
-	owed           int  // the round in which the request for the last change was put off; 0: it was not
-	large          bool // it was told that one passed the limit
+	said           bool                // a request was given out
+	again          map[string]struct{} // asked for anew since, and in last
+	large          bool                // it was told that one passed the limit
 	version, nonce string
 }
 
@@ -67,6 +70,12 @@ func (t *stateType) change(sub wire.Subscription) {
 	}
 	for _, name := range sub.Subscribe {
 		t.names[name] = struct{}{}
+		if _, said := slices.BinarySearch(t.last, name); said {
+			if t.again == nil {
+				t.again = make(map[string]struct{})
+			}
+			t.again[name] = struct{}{}
+		}
 	}
 	t.list = nil
 }
@@ -92,23 +101,34 @@ func (t *stateType) request(typeURL string) *discoveryv3.DiscoveryRequest {
 
 // say notes that a request goes out.
 func (t *stateType) say(r *discoveryv3.DiscoveryRequest) request {
-	t.said, t.owed = true, 0
+	t.said = true
 	t.named = t.named || len(r.GetResourceNames()) > 0
 	t.last = r.GetResourceNames()
 	return r
 }
 
-// anew is what to say first where a subscription asks again for names that were said
-// last (TTL-5), nil elsewhere: what equals the request before it is no question. A list
-// without them comes in between, if only the empty one, which is no wildcard after a
-// name (SUB-2).
-func (t *stateType) anew(sub wire.Subscription) request {
-	if !t.said || t.legacy || len(sub.Subscribe) == 0 || !slices.Equal(t.last, t.list) {
+// anew is what to say first where names are asked for again that were said last (TTL-5),
+// nil elsewhere: what names them as before is no question. A list without them comes in
+// between, if only the empty one, which is no wildcard after a name (SUB-2).
+func (t *stateType) anew(typeURL string) request {
+	again := func(name string) bool { _, ok := t.again[name]; return ok }
+	r := t.request(typeURL)
+	if t.legacy || !slices.ContainsFunc(t.list, again) {
 		return nil
 	}
-	r := t.request(sub.TypeURL)
-	r.ResourceNames = slices.DeleteFunc(slices.Clone(t.list), func(name string) bool { return slices.Contains(sub.Subscribe, name) })
+	r.ResourceNames = slices.DeleteFunc(slices.Clone(t.list), again)
 	return t.say(r)
+}
+
+// ask says what is wanted of a type now.
+func (d *stateDialect) ask(typeURL string) (out []request) {
+	t := d.types[typeURL]
+	if first := t.anew(typeURL); first != nil {
+		out = append(out, first)
+	}
+	t.again = nil
+	delete(d.owed, typeURL)
+	return append(out, t.say(t.request(typeURL)))
 }
 
 // subscribe gives one request, whatever its size: there is no word for a part of what
@@ -141,27 +161,36 @@ func (d *stateDialect) subscribe(sub wire.Subscription, reserved, limit int) []r
 	if size := reserved + proto.Size(req); size > limit {
 		// Some more than that, or the next name would make it too large again.
 		if d.shed(sub.TypeURL, size-limit+limit/8) {
-			t.owed = d.round
+			d.owed[sub.TypeURL] = d.round
 			return out
 		}
 		d.tell(t, req, size, limit)
 	}
-	if again := t.anew(sub); again != nil {
-		out = append(out, again)
-	}
-	return append(out, t.say(req))
+	return append(out, d.ask(sub.TypeURL)...)
 }
+
+// begin begins a round. What is put off between two rounds belongs to the one before, as
+// what the Store was to let go of comes with the next.
+func (d *stateDialect) begin() { d.round++ }
 
 // flush says what was put off in an earlier round, if nothing that came since made it
 // be said: the names that were to be let go may be wanted again.
 func (d *stateDialect) flush() (out []request) {
-	for _, typeURL := range slices.Sorted(maps.Keys(d.types)) {
-		if t := d.types[typeURL]; t.owed > 0 && t.owed < d.round && len(t.names) > 0 {
-			out = append(out, t.say(t.request(typeURL)))
+	for _, typeURL := range slices.Sorted(maps.Keys(d.owed)) {
+		switch {
+		case d.owed[typeURL] == d.round:
+		case len(d.types[typeURL].names) > 0:
+			out = append(out, d.ask(typeURL)...)
+		default:
+			delete(d.owed, typeURL)
 		}
 	}
-	d.round++
 	return out
+}
+
+func (d *stateDialect) owes(typeURL string) bool {
+	_, owed := d.owed[typeURL]
+	return owed
 }
 
 // tell says once that a request is too large and sent nevertheless.
@@ -172,11 +201,12 @@ func (d *stateDialect) tell(t *stateType, req *discoveryv3.DiscoveryRequest, siz
 	}
 }
 
-// answer repeats what is wanted. A type that was never asked for gets none: its first
-// request on the stream would be a subscription, to everything if it names nothing.
+// answer repeats what is wanted, or where a request is put off for its size, what was
+// said last. A type that was never asked for gets none: its first request on the stream
+// would be a subscription, to everything if it names nothing.
 func (d *stateDialect) answer(e envelope, reason error) request {
 	t := d.types[e.typeURL]
-	if t == nil {
+	if t == nil || !t.said {
 		return nil
 	}
 	t.nonce = e.nonce
@@ -184,6 +214,9 @@ func (d *stateDialect) answer(e envelope, reason error) request {
 		t.version = e.version
 	}
 	r := t.request(e.typeURL)
+	if d.owes(e.typeURL) {
+		r.ResourceNames = t.last
+	}
 	r.ErrorDetail = errorDetail(reason)
 	return t.say(r)
 }

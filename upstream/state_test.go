@@ -35,7 +35,7 @@ func saidOne(r *discoveryv3.DiscoveryRequest) string {
 
 func newStateDialect(perType bool) *stateDialect {
 	return &stateDialect{
-		fullState: map[string]bool{clusters: true}, perType: perType, types: map[string]*stateType{}, round: 1,
+		fullState: map[string]bool{clusters: true}, perType: perType, types: map[string]*stateType{}, owed: map[string]int{}, round: 1,
 		shed:  func(string, int) bool { return false },
 		large: func(string, int, int, int) {},
 	}
@@ -169,6 +169,7 @@ func TestRES17StateRequestIsReduced(t *testing.T) {
 	}
 	expect(d.subscribe(sub(endpoints, "watched-1"), 20, limit))
 	expect(d.flush()) // what is let go is only in the next round
+	d.begin()
 	expect(d.subscribe(unsub(endpoints, "parked-1", "parked-2"), 0, limit), "[watched-1] v= n=")
 	expect(d.flush()) // said already
 	if len(asked) != 1 || asked[0] <= limit/8 || len(told) > 0 {
@@ -176,8 +177,10 @@ func TestRES17StateRequestIsReduced(t *testing.T) {
 	}
 	// What was to be let go is wanted again.
 	long := strings.Repeat("x", limit)
+	d.begin()
 	expect(d.subscribe(sub(endpoints, long), 0, limit))
 	expect(d.flush())
+	d.begin()
 	expect(d.flush(), "[watched-1 "+long+"] v= n=")
 	parked = false
 	expect(d.subscribe(sub(endpoints, "a"), 0, limit), "[a watched-1 "+long+"] v= n=")
@@ -199,8 +202,62 @@ func TestSUB2RES17NothingLeftToAskFor(t *testing.T) {
 		t.Errorf("said %v", said(got))
 	}
 	d.flush()
+	d.begin()
 	if got := d.flush(); got != nil {
 		t.Errorf("said %v", said(got))
+	}
+}
+
+// What is put off is said in the end, however it came to be (RES-17).
+func TestRES17WhatIsPutOffIsSaid(t *testing.T) {
+	const limit = 100
+	long := strings.Repeat("x", limit)
+	for name, c := range map[string]struct {
+		run  func(d *stateDialect) [][]request
+		want [][]string
+	}{
+		"between two rounds": {func(d *stateDialect) [][]request {
+			d.begin()
+			d.flush()
+			out := [][]request{d.subscribe(sub(endpoints, long), 0, limit)}
+			d.begin()
+			return append(out, d.flush())
+		}, [][]string{nil, {"[" + long + "] v= n="}}},
+		"TTL-5 a name asked for again": {func(d *stateDialect) [][]request {
+			out := [][]request{d.subscribe(sub(endpoints, "a", "b"), 0, limit), d.flush()}
+			d.begin()
+			out = append(out, d.subscribe(wire.Subscription{TypeURL: endpoints, Subscribe: []string{long}, Unsubscribe: []string{"a"}}, 0, limit))
+			out = append(out, d.subscribe(sub(endpoints, "a"), 0, limit), d.flush())
+			d.begin()
+			return append(out, d.subscribe(unsub(endpoints, long), 0, limit), d.flush())
+		}, [][]string{{"[a b] v= n="}, nil, nil, nil, nil, {"[b] v= n=", "[a b] v= n="}, nil}},
+		"TTL-5 a name asked for again, and all that was to be let go stays": {func(d *stateDialect) [][]request {
+			out := [][]request{d.subscribe(sub(endpoints, "a"), 0, limit)}
+			d.begin()
+			out = append(out, d.subscribe(sub(endpoints, "a", long), 0, limit), d.flush())
+			out = append(out, []request{d.answer(envelope{endpoints, "n", "1"}, nil)})
+			d.begin()
+			return append(out, d.flush(), d.flush())
+		}, [][]string{{"[a] v= n="}, nil, nil, {"[a] v=1 n=n"}, {"[" + long + "] v=1 n=n", "[a " + long + "] v=1 n=n"}, nil}},
+		"SUB-2 no answer asks for what is put off": {func(d *stateDialect) [][]request {
+			out := [][]request{d.subscribe(sub(endpoints, long), 0, limit)}
+			if r := d.answer(envelope{endpoints, "n", "1"}, errNotAsked); r != nil {
+				out = append(out, []request{r})
+			}
+			return out
+		}, [][]string{nil}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newStateDialect(false)
+			d.shed = func(string, int) bool { return true }
+			var got [][]string
+			for _, reqs := range c.run(d) {
+				got = append(got, said(reqs))
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -387,4 +444,65 @@ func TestStateTypeIsWithheld(t *testing.T) {
 			t.Errorf("quarantined %v", st.Quarantined)
 		}
 	})
+}
+
+// A withheld type that is too large to be tried as it is, or to be taken up, is asked for
+// when the Store has let go of names, or has changed its mind (RES-17).
+func TestRES17OPS2TrialThatIsPutOff(t *testing.T) {
+	long, short := strings.Repeat("l", 100), "s"
+	all := "[" + long + " " + long + "2 " + short + "] v= n="
+	for name, c := range map[string]struct {
+		parked  []string
+		recover bool   // what was to be let go is wanted again
+		want    string // "": nothing
+	}{
+		"names are let go":           {[]string{long, long + "2"}, false, "[" + short + "] v= n="},
+		"all names are let go":       {[]string{long, long + "2", short}, false, ""},
+		"they are wanted again":      {[]string{long}, true, all},
+		"there is nothing to let go": {nil, false, all},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork(t)
+				srv := n.serveAny("a")
+				cfg := n.speaking(AggregatedGRPC, "a")
+				store := newStore(sub(clusters, "*"), sub(endpoints, long, long+"2", short))
+				u := newUpstream(t, cfg)
+				s := run(t, u, store, nil)
+				as := srv.accept(stateADS)
+				as.next()
+				as.next()
+				as.state(clusters, "1", "1", "c")
+				as.expect("[] v=1 n=1")
+				synctest.Wait()
+				s.events <- func() { u.cfg.MaxRequestSize = 200 }
+				as.end <- status.Error(codes.Unimplemented, "no endpoints here")
+				as = srv.accept(stateADS)
+				as.expect("[] v= n=")
+				store.get(func(s *memStore) {
+					if c.parked != nil {
+						s.parked[endpoints] = c.parked
+					}
+					s.recovers = c.recover
+				})
+				as.state(clusters, "1", "1", "c")
+				as.expect("[] v=1 n=1")
+				<-time.After(time.Minute)
+				synctest.Wait()
+				if c.want != "" {
+					as.expect(c.want)
+				}
+				as.silent()
+				if st := s.Status(); (c.want != "") == slices.Contains(st.Quarantined, endpoints) {
+					t.Errorf("quarantined %v", st.Quarantined)
+				}
+				// What comes later is withheld, tried and taken up like before.
+				if c.want == "" {
+					store.want(0, []wire.Subscription{sub(clusters, "*"), sub(endpoints, "z")}, sub(endpoints, "z"))
+					<-time.After(time.Minute)
+					as.expect("[z] v= n=")
+				}
+			})
+		})
+	}
 }
