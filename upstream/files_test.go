@@ -7,14 +7,17 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/filesource"
@@ -268,6 +271,118 @@ func TestFileSession(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { f(newFileBed(t)) })
 	}
+}
+
+// lasting gives the resources of a state a ttl.
+func lasting(t testing.TB, s *filesource.State, ttl time.Duration) *filesource.State {
+	t.Helper()
+	for i, r := range s.Resources {
+		timed, err := wire.NewResource(&discoveryv3.Resource{
+			Name: r.Name, Ttl: durationpb.New(ttl), Resource: &anypb.Any{TypeUrl: r.TypeURL(), Value: []byte("timed")},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Resources[i] = timed
+	}
+	return s
+}
+
+// A ttl runs from when its resource was told, or its file changed: what else is told of
+// the type meanwhile does not renew it, nor bring back what ran out (TTL-2, TTL-4).
+func TestTTL2TTL4FilesRenewNothing(t *testing.T) {
+	const ttl = 10 * time.Second
+	const dir = "xdstp://x/envoy.config.cluster.v3.Cluster/dir/"
+	type states = map[string]*filesource.State
+	for name, c := range map[string]struct {
+		typeURL string
+		first   []string // wanted
+		second  []string // wanted after six seconds
+		lost    []string // not wanted any more then
+		file    string   // the resource with the ttl
+		other   string   // what another file brings after six seconds, "" for none
+		broken  bool     // a file was never valid
+		rewrite bool     // its own file is written anew after six seconds
+		want    []string // after twelve seconds
+	}{
+		"another file changes":                {clusters, []string{"a", "b"}, nil, nil, "a", "b", false, false, []string{"-a", "+b"}},
+		"of a type that is not full-state":    {endpoints, []string{"a", "b"}, nil, nil, "a", "b", false, false, []string{"-a", "+b"}},
+		"a glob is wanted":                    {clusters, []string{dir + "a"}, []string{dir + "*"}, nil, dir + "a", "", false, false, nil},
+		"another file of \"*\" changes":       {clusters, []string{"*"}, nil, nil, "a", "b", false, false, []string{"+b"}},
+		"a file is not valid":                 {clusters, []string{"a"}, []string{"b"}, nil, "a", "b", true, false, []string{"-a", "+b"}},
+		"its own file changes":                {clusters, []string{"a"}, nil, nil, "a", "", false, true, []string{"+a"}},
+		"another name is not wanted any more": {clusters, []string{"a", "x"}, []string{"b"}, []string{"x"}, "a", "b", false, false, []string{"-a", "+b"}},
+		"it is a member of a glob that is let go": {
+			clusters, []string{dir + "a", dir + "*"}, []string{dir + "b"}, []string{dir + "*"}, dir + "a", dir + "b", false, false,
+			[]string{"-" + dir + "a", "+" + dir + "b"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newFileBed(t)
+				timed := lasting(t, fileState(t, c.typeURL, "1", c.file), ttl)
+				b.want(c.typeURL, c.first...)
+				b.snapshot(c.broken, states{c.typeURL: timed})
+				b.Settle(time.Now())
+				<-time.After(6 * time.Second)
+				b.want(c.typeURL, c.second...)
+				b.unwant(c.typeURL, c.lost...)
+				b.look()
+				after := fileState(t, c.typeURL, "2")
+				if c.other != "" {
+					after = fileState(t, c.typeURL, "2", c.other)
+				}
+				again := timed
+				if c.rewrite {
+					again = lasting(t, fileState(t, c.typeURL, "2", c.file), ttl)
+				}
+				after.Resources = append(after.Resources, again.Resources...)
+				b.snapshot(c.broken, states{c.typeURL: after})
+				b.Settle(time.Now())
+				<-time.After(6 * time.Second)
+				b.Settle(time.Now())
+				b.expect(c.typeURL, c.want...)
+				// What ran out stays so when the type is told once more.
+				more := fileState(t, c.typeURL, "3", "z")
+				more.Resources = append(more.Resources, after.Resources...)
+				b.snapshot(c.broken, states{c.typeURL: more})
+				if !slices.Contains(c.first, "*") {
+					b.expect(c.typeURL, c.want...)
+				}
+				if b.log.Len() > 0 && strings.Contains(b.log.String(), "rejected") {
+					t.Errorf("log: %s", b.log)
+				}
+			})
+		})
+	}
+}
+
+// What ran out is told anew to who asks for it later, and an alias of what is told already
+// is answered (TTL-2, RES-10).
+func TestTTL2FilesAskedAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newFileBed(t)
+		r, err := wire.NewResource(&discoveryv3.Resource{
+			Name: "a", Aliases: []string{"b"}, Ttl: durationpb.New(10 * time.Second), Resource: &anypb.Any{TypeUrl: clusters, Value: []byte("a")},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.want(clusters, "a")
+		b.snapshot(false, map[string]*filesource.State{clusters: {VersionInfo: "1", Resources: []*wire.Resource{r}}})
+		<-time.After(6 * time.Second)
+		b.want(clusters, "b")
+		b.look()
+		b.expect(clusters, "+a", "+b")
+		<-time.After(11 * time.Second)
+		b.Settle(time.Now())
+		b.expect(clusters, "-a", "-b")
+		b.unwant(clusters, "a", "b")
+		b.look()
+		b.want(clusters, "a")
+		b.look()
+		b.expect(clusters, "+a")
+	})
 }
 
 // What a file wraps with a ttl runs out though nothing else happens.

@@ -37,6 +37,8 @@ type fileLine struct {
 	// kept is what is wanted and not in the files any more, of a type that is not
 	// full-state: it stays with those who have it (RES-8).
 	kept map[string]*wire.Resource
+	// lives are the ttls of what the Store was told, by canonical name.
+	lives map[string]fileLife
 }
 
 // NewSession makes a session. It does nothing until Run is called. No node is needed,
@@ -148,6 +150,7 @@ func (s *FileSession) serve(l *fileLine, view *fileView) {
 	now := view.typeOf(l.id.TypeURL)
 	s.keep(l, now) // by what was wanted until now: nobody else had it
 	names, globs, changed := s.demand(l)
+	l.renew(now, names)
 	switch {
 	case len(l.wanted) == 0:
 	case !view.complete && (l.told != now || changed):
@@ -187,6 +190,9 @@ func (l *fileLine) take(subs []wire.Subscription) (names []string, globs bool) {
 				delete(l.wanted, key)
 			}
 		}
+		if len(sub.Unsubscribe) > 0 {
+			l.endLives()
+		}
 		for _, name := range sub.Subscribe {
 			key, err := keyer.Key(name)
 			if err != nil {
@@ -204,11 +210,12 @@ func (l *fileLine) take(subs []wire.Subscription) (names []string, globs bool) {
 func (s *FileSession) tell(l *fileLine, now *fileType) {
 	resources := now.covered(l.wanted)
 	maps.Copy(resources, l.kept)
+	at := time.Now()
 	r := &wire.StateResponse{
 		TypeURL: l.id.TypeURL, VersionInfo: now.state.VersionInfo, Complete: true,
-		Resources: slices.Collect(maps.Values(resources)), Errors: l.errors(now),
+		Resources: l.timed(resources, at, true), Errors: l.errors(now),
 	}
-	at := s.count(l, r.Resources, 0)
+	s.count(l, r.Resources, 0, at)
 	s.judge(l, s.store.ApplyState(l.id, r, at), at)
 	l.told, l.whole = now, true
 }
@@ -256,7 +263,7 @@ func (l *fileLine) wants(key string) bool {
 // thousands of names asked for one by one it would have to look at all of them for
 // each.
 func (s *FileSession) answer(l *fileLine, now *fileType, names []string) {
-	r := &wire.DeltaResponse{TypeURL: l.id.TypeURL}
+	r, at := &wire.DeltaResponse{TypeURL: l.id.TypeURL}, time.Now()
 	listed := make(map[*wire.Resource]bool, len(names)) // one may have several names (RES-10)
 	for _, name := range names {
 		key, err := keyer.Key(name)
@@ -278,35 +285,35 @@ func (s *FileSession) answer(l *fileLine, now *fileType, names []string) {
 		case !listed[found]:
 			listed[found] = true
 			r.Resources = append(r.Resources, found)
+			l.begin(found, at)
 		}
 	}
-	at := s.count(l, r.Resources, len(r.Removed))
+	s.count(l, r.Resources, len(r.Removed), at)
 	s.judge(l, s.store.Apply(l.id, r, at), at)
 }
 
 // add tells the Store what there is. What there is not may be in a file that has never
 // been valid: nothing is said of it (RES-2).
 func (s *FileSession) add(l *fileLine, now *fileType) {
-	resources := slices.Collect(maps.Values(now.covered(l.wanted)))
+	at := time.Now()
+	resources := l.timed(now.covered(l.wanted), at, false)
 	l.told, l.whole = now, false
 	errs := l.errors(now)
 	if len(resources)+len(errs) == 0 {
 		return
 	}
-	at := s.count(l, resources, 0)
+	s.count(l, resources, 0, at)
 	s.judge(l, s.store.Apply(l.id, &wire.DeltaResponse{TypeURL: l.id.TypeURL, Resources: resources, Errors: errs}, at), at)
 }
 
 // count counts what the Store is told as a response.
-func (s *FileSession) count(l *fileLine, resources []*wire.Resource, removed int) time.Time {
-	now := time.Now()
+func (s *FileSession) count(l *fileLine, resources []*wire.Resource, removed int, now time.Time) {
 	bytes := 0
 	for _, r := range resources {
 		bytes += r.Size()
 	}
 	s.note(func(st *Status) { st.Responses++; st.LastResponse = now })
 	s.obs.ResponseReceived(l.id.TypeURL, len(resources), removed, bytes)
-	return now
 }
 
 // judge notes that the Store could not take something (ACK-6). What is cached stays.
@@ -314,6 +321,7 @@ func (s *FileSession) judge(l *fileLine, err error, at time.Time) {
 	if err == nil {
 		return
 	}
+	l.lives = nil // nobody knows what of it was taken
 	s.log.Warn("state of the files rejected, keeping what is cached", "type", l.id.TypeURL, "error", detail(err))
 	rejected := &RejectedError{TypeURL: l.id.TypeURL, Err: err}
 	s.note(func(st *Status) { st.LastRejection, st.LastRejected = rejected, at })
