@@ -56,21 +56,21 @@ func (c *collection) exit(e *entry) {
 }
 
 // checkGlobs verifies that the members are sorted by their globs, if they are at all.
-func (coll *collection) checkGlobs(c *checker) {
-	if coll.byGlob == nil {
+func (c *collection) checkGlobs(check *checker) {
+	if c.byGlob == nil {
 		return
 	}
 	sorted, named := 0, 0
-	for glob, members := range coll.byGlob {
+	for glob, members := range c.byGlob {
 		sorted += len(members)
 		for e := range members {
-			c.that(e.coll == coll && e.member() && keyer.GlobOf(e.key) == glob, "%q is no member under %q", e.key, glob)
+			check.that(e.coll == c && e.member() && keyer.GlobOf(e.key) == glob, "%q is no member under %q", e.key, glob)
 		}
 	}
-	for e := coll.live.head; e != nil; e = e.next {
+	for e := c.live.head; e != nil; e = e.next {
 		if keyer.IsXDSTP(e.key) {
 			named++
 		}
 	}
-	c.that(sorted == named, "%d members are sorted by their globs, and %d have one", sorted, named)
+	check.that(sorted == named, "%d members are sorted by their globs, and %d have one", sorted, named)
 }

@@ -100,6 +100,7 @@ func newStarred(tb testing.TB, members, under int) *peer {
 
 // moves has the glob begin elsewhere and end again, as its stream does.
 func (p *peer) moves(tb testing.TB, under int) {
+	tb.Helper()
 	glob := []Name{{globG, globG}}
 	if got := len(p.c.Brought(cds, glob)); got != under {
 		tb.Fatalf("%d members brought, want %d", got, under)

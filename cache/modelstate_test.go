@@ -58,11 +58,10 @@ func (m modelSource) resource(name string, c content) *wire.Resource {
 
 // version is what clients are shown of a resource.
 func (m modelSource) version(name string, c content) string {
-	r := m.resource(name, c)
-	if r.Version == "" {
-		return r.Digest()
+	if !m.state {
+		return c.version
 	}
-	return r.Version
+	return m.resource(name, c).Digest()
 }
 
 // subscribeState takes a request in the state of the world: what is newly asked for is
