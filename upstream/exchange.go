@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
 )
@@ -16,6 +17,7 @@ type exchange struct {
 	base http.RoundTripper
 	sent func(kind RequestKind)
 
+	begun    time.Time    // of the last poll; the poller's goroutine alone looks
 	owed     atomic.Value // RequestKind: what the next poll says of the last response
 	received atomic.Int64 // bytes of the last response
 }
@@ -34,6 +36,7 @@ func (e *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("User-Agent", userAgent())
 	e.received.Store(0)
+	e.begun = time.Now()
 	kind, _ := e.owed.Swap(KindSubscribe).(RequestKind)
 	e.sent(kind)
 	resp, err := e.base.RoundTrip(r)

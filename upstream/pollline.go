@@ -32,7 +32,7 @@ type pollLine struct {
 	list     []string  // names in order; what the poller was given last
 	accepted []string  // what the last accepted response was asked for
 	awaiting bool      // the server has not answered for list
-	heard    time.Time // when this poller was answered last
+	since    time.Time // awaiting: nothing that was not answered was asked for before
 	// established: a poll of this poller was answered. refused: the server does not
 	// serve the type, until it answers.
 	established, refused bool
@@ -52,13 +52,15 @@ func (l *pollLine) standing() standing {
 	return standing{aside: l.idle(), refused: l.refused, good: l.established}
 }
 
-// silence is how long a server may take to answer what was asked last before it counts
-// as silent. While names come and go without end no answer is for all of them, and the
-// last one is never far.
+// silence is how long a server may leave unanswered what it was asked before it counts as
+// silent, where nobody says when that would be taken for its absence.
 const silence = time.Second
 
-func (l *pollLine) silent(now time.Time) bool {
-	return l.poller != nil && l.awaiting && now.Sub(l.heard) > silence
+// silent reports whether the server has not answered something that was asked of it so
+// long ago. While names come and go without end no answer is for all of them, but each is
+// for those that were asked for when its poll began.
+func (l *pollLine) silent(now time.Time, after time.Duration) bool {
+	return l.poller != nil && l.awaiting && now.Sub(l.since) >= after
 }
 
 func (s *RESTSession) newLine(id wire.StreamID) *pollLine {
@@ -76,7 +78,7 @@ func (s *RESTSession) newLine(id wire.StreamID) *pollLine {
 // start begins to poll for everything wanted at the session's endpoint.
 func (s *RESTSession) start(l *pollLine) {
 	l.at, l.endpoint, l.again = time.Time{}, s.failback.endpoint, false
-	l.names, l.accepted, l.heard = make(map[string]struct{}), nil, time.Time{}
+	l.names, l.accepted, l.since = make(map[string]struct{}), nil, time.Now()
 	subs := s.store.Restart(l.id, 0)
 	l.take(subs)
 	if !s.store.StreamWanted(l.id) {
@@ -130,6 +132,7 @@ func (l *pollLine) take(subs []wire.Subscription) {
 // demand has the poller ask for what is wanted now. The Store may want the line to
 // begin anew, which it does at once, or after a pause.
 func (s *RESTSession) demand(l *pollLine) {
+	now := time.Now()
 	subs, ok := s.store.TakeDemand(l.id)
 	if !ok {
 		s.renewLine(l)
@@ -151,7 +154,10 @@ func (s *RESTSession) demand(l *pollLine) {
 		}
 		return
 	}
-	l.list, l.awaiting = list, true
+	if !l.awaiting {
+		l.awaiting, l.since = true, now
+	}
+	l.list = list
 	l.poller.SetNames(list)
 }
 
@@ -204,11 +210,14 @@ func (l *pollLine) asked(names []string) []string {
 	return names
 }
 
-// answered counts the server as there. names are what it has answered for.
-func (s *RESTSession) answered(l *pollLine, names []string, at time.Time) {
-	l.heard = at
+// answered counts the server as there. names are what it has answered for, in a poll that
+// begun at that time.
+func (s *RESTSession) answered(l *pollLine, names []string, begun time.Time) {
 	if slices.Equal(l.asked(names), l.list) {
 		l.awaiting = false
+	}
+	if begun.After(l.since) {
+		l.since = begun
 	}
 	if l.refused {
 		l.refused = false
@@ -300,9 +309,9 @@ func (h *pollHandler) tell(f func()) {
 
 // OnResponse implements restjson.Handler.
 func (h *pollHandler) OnResponse(r *restjson.Response, names []string) error {
-	at := time.Now()
+	at, begun := time.Now(), h.line.exchange.begun
 	verdict := make(chan error, 1)
-	h.tell(func() { verdict <- h.session.respond(h.line, r, names, at) })
+	h.tell(func() { verdict <- h.session.respond(h.line, r, names, at, begun) })
 	select {
 	case err := <-verdict:
 		return err
@@ -315,7 +324,7 @@ func (h *pollHandler) OnResponse(r *restjson.Response, names []string) error {
 // was asked for. Servers that have nothing of the type say it at first too, to a poll
 // that presents the version of nothing: then collections were answered, and nothing was removed.
 func (h *pollHandler) OnUnchanged() {
-	at := time.Now()
+	at, begun := time.Now(), h.line.exchange.begun
 	h.tell(func() {
 		s, l := h.session, h.line
 		names := l.accepted
@@ -324,14 +333,14 @@ func (h *pollHandler) OnUnchanged() {
 			// It cannot be rejected, there is nothing in it.
 			_ = s.store.Apply(l.id, &wire.DeltaResponse{TypeURL: l.id.TypeURL}, at)
 		}
-		s.answered(l, names, at)
+		s.answered(l, names, begun)
 		s.settle()
 	})
 }
 
 // OnError implements restjson.Handler.
 func (h *pollHandler) OnError(err error) {
-	at := time.Now()
+	at, begun := time.Now(), h.line.exchange.begun
 	h.tell(func() {
 		s, l := h.session, h.line
 		undecodable, ok := errors.AsType[*restjson.UndecodableError](err)
@@ -341,7 +350,7 @@ func (h *pollHandler) OnError(err error) {
 		}
 		s.note(func(st *Status) { st.Responses++; st.LastResponse = at })
 		s.obs.ResponseReceived(l.id.TypeURL, 0, 0, int(l.exchange.received.Load()))
-		s.answered(l, l.list, at)
+		s.answered(l, l.list, begun)
 		s.reject(l, undecodable.Nonce, err, at)
 		s.settle()
 	})

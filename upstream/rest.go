@@ -29,9 +29,12 @@ type RESTConfig struct {
 	// PollInterval is the time from the end of a poll to the next one, give or take a
 	// quarter (REST-3); PollTimeout is how long one may take. A server may hold it.
 	PollInterval, PollTimeout time.Duration
-	BackoffBase, BackoffMax   time.Duration
-	FailbackInterval          time.Duration
-	Batch                     time.Duration
+	// AbsentAfter is what the Store has for cache.Source.Absent, so that no clock is
+	// stopped before it may have run out; 0 stands for the least that is of use, a second.
+	AbsentAfter             time.Duration
+	BackoffBase, BackoffMax time.Duration
+	FailbackInterval        time.Duration
+	Batch                   time.Duration
 
 	Logger *slog.Logger
 }
@@ -45,6 +48,7 @@ func (c RESTConfig) withDefaults() (RESTConfig, error) {
 	}.withDefaults(
 		setting[time.Duration]{"poll interval", &c.PollInterval, DefaultPollInterval},
 		setting[time.Duration]{"poll timeout", &c.PollTimeout, DefaultPollTimeout},
+		setting[time.Duration]{"time of absence", &c.AbsentAfter, 0},
 	)
 	return c, err
 }

@@ -213,6 +213,38 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
+// askingOn has a client ask for one more name every four seconds of a server that has
+// nothing, and takes so long to say it. Each is absent when its time has come, however
+// often the session looks.
+func askingOn(n *network, srv *restServer, b *bed, latency, absentAfter time.Duration) {
+	srv.says(func(w http.ResponseWriter, r *http.Request, poll *discoveryv3.DiscoveryRequest) {
+		select {
+		case <-time.After(latency):
+			holding(fmt.Sprint(len(poll.GetResourceNames())), endpoints)(w, r, poll)
+		case <-r.Context().Done():
+		}
+	})
+	r := runREST(b.t, n, b, "a:1")
+	r.events <- func() { r.up.cfg.AbsentAfter = absentAfter }
+	for i := range 10 {
+		b.want(endpoints, fmt.Sprint("name-", i))
+		for range 40 {
+			pass(100 * time.Millisecond)
+			r.events <- r.settle
+		}
+	}
+	synctest.Wait()
+	var want []string
+	for i := range 10 {
+		state := "-"
+		if time.Duration(10-i)*4*time.Second <= restSource().Absent {
+			state = "?"
+		}
+		want = append(want, fmt.Sprint(state, "name-", i))
+	}
+	b.expect(endpoints, want...)
+}
+
 // The cache follows what polls bring, whatever goes wrong between them.
 func TestREST3(t *testing.T) {
 	for name, f := range map[string]func(n *network, srv *restServer, b *bed){
@@ -303,6 +335,26 @@ func TestREST3(t *testing.T) {
 			hanging(holding("1", endpoints, "a"))
 			pass(3 * time.Minute)
 			b.expect(endpoints, "+a", "-b")
+		},
+		"RES-7 names that are asked for later start no clock anew": func(n *network, srv *restServer, b *bed) {
+			askingOn(n, srv, b, 500*time.Millisecond, 0)
+		},
+		"RES-7 nor do they with a server that is slow": func(n *network, srv *restServer, b *bed) {
+			askingOn(n, srv, b, 3*time.Second, restSource().Absent)
+		},
+		"RES-7 nothing is absent before its server was heard, however long that may take": func(n *network, srv *restServer, b *bed) {
+			r := runREST(b.t, n, b, "a:1")
+			r.events <- func() { r.up.cfg.AbsentAfter = restSource().Absent }
+			srv.says(holding("1", endpoints, "a"))
+			b.want(endpoints, "a")
+			pass(time.Second)
+			srv.says(hang)
+			b.want(endpoints, "b")
+			for range 50 {
+				pass(time.Second)
+				r.events <- r.settle
+			}
+			b.expect(endpoints, "+a", "?b")
 		},
 		"TTL-5 what is not to be kept is asked for again for whoever comes later": func(n *network, srv *restServer, b *bed) {
 			srv.says(func(w http.ResponseWriter, _ *http.Request, poll *discoveryv3.DiscoveryRequest) {

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -145,12 +146,14 @@ func (s *RESTSession) elapse(now time.Time) {
 
 // settle has the Store settle. Where a server is silent about what it was asked last
 // no clock runs: while a poll hangs nobody can say that what it asked for does not
-// exist (RES-7). Such a poll ends with the poll timeout, and an answer settles too.
+// exist (RES-7). Such a poll ends with the poll timeout, and an answer settles too. As the
+// clocks of all names of the type begin anew then, those that were answered for included,
+// a server is not silent before the clock of one that was not has run out.
 func (s *RESTSession) settle() {
-	now := time.Now()
+	now, after := time.Now(), cmp.Or(s.up.cfg.AbsentAfter, silence)
 	for _, l := range s.lines {
 		if l.poller != nil {
-			s.store.Withhold(l.id, l.id.TypeURL, l.silent(now))
+			s.store.Withhold(l.id, l.id.TypeURL, l.silent(now, after))
 		}
 	}
 	s.settleAt = s.store.Settle(now)
@@ -216,14 +219,14 @@ func (s *RESTSession) noteTypes() {
 }
 
 // respond takes a response and gives the reason for which it is rejected (ACK-6).
-func (s *RESTSession) respond(l *pollLine, r *restjson.Response, names []string, at time.Time) error {
+func (s *RESTSession) respond(l *pollLine, r *restjson.Response, names []string, at, begun time.Time) error {
 	s.note(func(st *Status) { st.Responses++; st.LastResponse = at })
 	s.obs.ResponseReceived(l.id.TypeURL, len(r.Resources), 0, int(l.exchange.received.Load()))
 	if r.Discarded != "" && l.discarded != r.Discarded {
 		s.log.Warn("response holds what this build does not know and JSON cannot pass on", "type", l.id.TypeURL, "first", r.Discarded)
 	}
 	l.discarded = r.Discarded
-	s.answered(l, names, at)
+	s.answered(l, names, begun)
 	err := s.store.ApplyState(l.id, &wire.StateResponse{
 		TypeURL: l.id.TypeURL, Nonce: r.Nonce, VersionInfo: r.VersionInfo, Resources: r.Resources, Errors: r.Errors,
 		Unnamed: r.Unnamed,
