@@ -50,6 +50,7 @@ func (s *Store) apply(stream wire.StreamID, u *update) error {
 	if u.unsolicited > 0 {
 		s.cache.observer.Unsolicited(r.TypeURL, u.unsolicited)
 	}
+	u.tellAmbiguous(s.cache.observer)
 	if len(u.bad) > 0 {
 		return &RejectedError{Reason: errors.Join(u.bad...).Error(), Partly: true}
 	}
@@ -68,6 +69,7 @@ type update struct {
 	bad         []error
 	received    time.Time
 	unsolicited int
+	variantUpdate
 }
 
 // newUpdate works out the keys and checks the envelope, before any lock is taken.
@@ -95,7 +97,8 @@ func newUpdate(r *wire.DeltaResponse, received time.Time) (*update, error) {
 		u.removed[i] = u.key(name)
 	}
 	u.keysOfErrors()
-	if twice := duplicate(u.keys, u.removed); twice != "" {
+	u.compile()
+	if twice := duplicate(u.identities()); twice != "" {
 		return nil, &RejectedError{Reason: fmt.Sprintf("resource %q occurs twice", twice)}
 	}
 	return u, nil
@@ -126,8 +129,12 @@ func (u *update) key(name string) string {
 		u.bad = append(u.bad, err)
 		return ""
 	}
-	if key == "" {
+	switch {
+	case key == "":
 		u.bad = append(u.bad, errors.New("a resource without a name"))
+	case wire.IsLocator(key):
+		u.bad = append(u.bad, fmt.Errorf("the name %q begins with a NUL", key))
+		return ""
 	}
 	return key
 }
@@ -177,14 +184,21 @@ func (u *update) apply(t *table) {
 		t.answer(u.received, len(u.keys) == 0)
 	}
 	for i, r := range u.response.Resources {
-		if u.keys[i] != "" {
+		if u.keys[i] != "" && !u.variant(t, i, r) {
 			u.resource(t, u.keys[i], r)
 		}
 	}
 	for i, key := range u.removed {
-		if key != "" {
+		switch {
+		case key == "":
+		case t.variants[key] != nil:
+			u.removeVariant(u.touch(t, key), nil)
+		default:
 			u.remove(t, key, u.response.Removed[i])
 		}
+	}
+	if len(u.touched) > 0 || len(t.variants) > 0 {
+		u.matchVariants(t)
 	}
 	for i, key := range u.failed {
 		if key != "" {

@@ -42,7 +42,7 @@ func Reasons() []Reason {
 }
 
 // Observer is told what happens in the cache. Its methods are called under
-// locks from any goroutine and must not block.
+// locks, save where they say otherwise, from any goroutine and must not block.
 type Observer interface {
 	// Lookup tells of a subscription to a name, a glob or "*": a hit was known
 	// already.
@@ -54,6 +54,9 @@ type Observer interface {
 	Unsolicited(typeURL string, n int)
 	// Expired tells that a resource outlived its ttl (TTL-2).
 	Expired(typeURL string)
+	// Ambiguous tells of a response after which more than one variant of a resource is
+	// for the same dynamic parameters (DYN-1). It is called without a lock, and may log.
+	Ambiguous(typeURL, name string)
 }
 
 type silent struct{}
@@ -62,6 +65,7 @@ func (silent) Lookup(string, bool)     {}
 func (silent) Evicted(string, Reason)  {}
 func (silent) Unsolicited(string, int) {}
 func (silent) Expired(string)          {}
+func (silent) Ambiguous(_, _ string)   {}
 
 // Cache owns the limits and the LRU that all its stores share.
 type Cache struct {

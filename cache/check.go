@@ -122,6 +122,7 @@ func (t *table) check() (resources, bytes int64, err error) {
 	t.checkFailures(c)
 	t.checkPins(c)
 	t.checkReferences(c)
+	t.checkVariants(c)
 	return resources, bytes, errors.Join(c.errs...)
 }
 
@@ -270,6 +271,7 @@ func (w *watch) check() error {
 	}
 	c.that(!w.client.form.State || total == w.sum, "sum of the names %s, found %s", w.sum, total)
 	c.that(respelled == 0, "%d respelled names are not listed", respelled)
+	w.checkVariants(c)
 	return errors.Join(c.errs...)
 }
 

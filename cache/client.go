@@ -3,6 +3,8 @@ package cache
 import (
 	"cmp"
 	"slices"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // Client is one downstream stream's place in one store. Its methods are called by
@@ -19,6 +21,7 @@ type Client struct {
 	watches []*watch // in the order in which types are sent
 	woken   bool     // on its way to the bell, and has not collected since
 	late    []Late   // of a reader, until it takes: what nobody waits for any longer
+	located bool     // it has used dynamic parameters, and tells variants apart (DYN-1)
 }
 
 // Form is how a client is told of changes. The zero value is the incremental one.
@@ -77,7 +80,8 @@ func (c *Client) notify() {
 	}
 }
 
-// Name is a resource name, a glob or "*" as a client says it.
+// Name is a resource name, a glob or "*" as a client says it. A name with dynamic
+// parameters is a word in both (wire.Locator, DYN-1).
 type Name struct {
 	Spelling string // to the letter; what the client is answered with (NAME-4). "*" may be spelled "" (SUB-4).
 	Key      string // canonical (keyer.Key)
@@ -120,7 +124,7 @@ func (c *Client) Update(ch Change) (gone, kept []Name) {
 	}
 	var ended []Name
 	for _, n := range ch.Unsubscribe {
-		if w.unsubscribe(n) && !w.named(n.Key) && w.followed(n.Key) == nil {
+		if w.unsubscribe(n) && !wire.IsLocator(n.Key) && !w.named(n.Key) && w.followed(n.Key) == nil {
 			ended = append(ended, n)
 		}
 	}
@@ -170,5 +174,8 @@ func (c *Client) watch(typeURL string) *watch {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.typeURL, b.typeURL))
 	})
 	c.watches = slices.Insert(c.watches, at, w)
+	if c.located {
+		w.tellAll()
+	}
 	return w
 }

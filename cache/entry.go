@@ -98,6 +98,9 @@ func (e *entry) name() string {
 
 // setName notes how the server spells the name. It does not keep the string.
 func (e *entry) setName(name string) {
+	if wire.IsLocator(e.key) && !wire.IsLocator(name) {
+		name = wire.Respell(e.key, name)
+	}
 	if name == e.key {
 		name = ""
 	}

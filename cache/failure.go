@@ -228,8 +228,11 @@ func (u *update) fail(t *table, key string, re *wire.ResourceError) {
 		u.failWhole(t, c, re)
 		return
 	}
-	e := t.entries[key]
-	if e != nil {
+	if v := t.variants[key]; v != nil {
+		if u.failVariants(v, re); v.serves(nil) {
+			return
+		}
+	} else if e := t.entries[key]; e != nil {
 		u.failEntry(t, e, re)
 	}
 	if !re.Transient() {

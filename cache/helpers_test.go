@@ -57,6 +57,7 @@ type sights struct {
 	evicted      map[Reason]int
 	unsolicited  int
 	expired      int
+	ambiguous    []string
 }
 
 func (s *sights) Lookup(_ string, hit bool) {
@@ -68,6 +69,7 @@ func (s *sights) Lookup(_ string, hit bool) {
 }
 func (s *sights) Evicted(_ string, reason Reason) { s.evicted[reason]++ }
 func (s *sights) Unsolicited(_ string, n int)     { s.unsolicited += n }
+func (s *sights) Ambiguous(_, name string)        { s.ambiguous = append(s.ambiguous, name) }
 func (s *sights) Expired(string)                  { s.expired++ }
 
 func newBed(tb testing.TB, limits Limits) *bed {

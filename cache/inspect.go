@@ -11,8 +11,9 @@ import (
 type Info struct {
 	TypeURL    string
 	Name       string
-	Kind       string // "wildcard" or "named": which of the type's two tables
-	State      string // unknown, present, absent, failed, relayed
+	Parameters map[string]string // dynamic ones; nil for none (DYN-1)
+	Kind       string            // "wildcard" or "named": which of the type's two tables
+	State      string            // unknown, present, absent, failed, relayed
 	Version    string
 	Error      string
 	Bytes      int
@@ -38,6 +39,11 @@ func (s *Store) Resources(typeURL, name string) []Info {
 			if e := t.entries[name]; e != nil && !e.dead {
 				infos = append(infos, t.info(e))
 			}
+			if v := t.variants[name]; v != nil {
+				for e := range v.located {
+					infos = append(infos, t.info(e))
+				}
+			}
 			continue
 		}
 		for _, e := range t.entries {
@@ -51,7 +57,7 @@ func (s *Store) Resources(typeURL, name string) []Info {
 
 func (t *table) info(e *entry) Info {
 	i := Info{
-		TypeURL: t.typeURL, Name: e.name(), Kind: t.kind.String(), State: e.state.String(),
+		TypeURL: t.typeURL, Name: wire.LocatedName(e.name()), Parameters: wire.Parameters(e.key), Kind: t.kind.String(), State: e.state.String(),
 		Watchers: len(e.subs), Pins: t.pins[e.key], Resource: e.res,
 	}
 	if e.res != nil {

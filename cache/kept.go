@@ -63,7 +63,7 @@ func (w *watch) stillListed(after uint64) []kept {
 	var all []kept
 	for _, sub := range w.dirty {
 		if !sub.ended && sub.takesAway() && sub.last != nil && sub.entry.changed > after {
-			all = append(all, kept{sub.last, sub.spelling, keptSum(sub.entry.key, sub.last)})
+			all = append(all, kept{sub.last, sub.shown(), keptSum(sub.entry.key, sub.last)})
 		}
 	}
 	for f := range w.cursors() {

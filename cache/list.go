@@ -81,7 +81,7 @@ func (l *lister) watch(w *watch) {
 		case e.alias:
 			l.entry(e, e.servedName())
 		default:
-			l.entry(e, spelling)
+			l.entry(e, wire.LocatedName(spelling))
 		}
 	}
 	for _, spelling := range slices.Sorted(maps.Keys(w.globs)) {
@@ -118,10 +118,11 @@ func (l *lister) add(r *wire.Resource, name string, ttl time.Duration) {
 	if !l.wrapped {
 		name = r.Name // a bare payload carries the server's spelling (NAME-4)
 	}
-	if l.names[name] {
+	key := variantName(name, r)
+	if l.names[key] {
 		return
 	}
-	l.names[name] = true
+	l.names[key] = true
 	if l.wrapped {
 		l.pass.cur.Body.AddWrappedTTL(r, name, ttl)
 	} else {

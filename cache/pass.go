@@ -25,6 +25,7 @@ type pass struct {
 	names map[string]bool // in cur, where one could come twice (RES-4)
 	// By type URL, the keys that the parts of a list hold; nil if it has one part.
 	keys map[string]map[string]bool
+	gone []goneVariant // to be removed at the end (DYN-1)
 }
 
 // turn begins another watch or kind, which has its own batches. It reports
@@ -48,7 +49,7 @@ func (p *pass) turn(w *watch, k kind) bool {
 // first reports whether a name is not in the batch yet, where that is in
 // question, and notes that it is now.
 func (p *pass) first(name string) bool {
-	if p.table.aliased == nil && !p.watch.directives && !p.watch.sameBare() {
+	if p.table.aliased == nil && !p.watch.directives && p.watch.located == 0 && !p.watch.sameBare() {
 		return true
 	}
 	if p.names[name] {
@@ -134,7 +135,7 @@ func (p *pass) add(e *entry, r *wire.Resource, name string, pushed bool) bool {
 	if !p.room(size) {
 		return false
 	}
-	if !p.first(name) {
+	if !p.first(variantName(name, r)) {
 		return true
 	}
 	switch {
@@ -240,7 +241,7 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 	e := sub.entry
 	switch e.state {
 	case present, relayed:
-		name := sub.spelling
+		name := sub.shown()
 		if e.alias && !w.client.reads() {
 			name = e.servedName()
 		}
@@ -255,15 +256,21 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 				return false
 			}
 			sub.holds = true
+			if e.res != nil {
+				p.variantSent(sub, e.res, name)
+			}
 		default:
 			r := e.contentFor(w.once[sub])
 			if r != nil && !p.add(e, r, name, sub.pushed) {
 				return false
 			}
+			if r != nil {
+				p.variantSent(sub, r, name)
+			}
 			sub.holds = sub.holds || r != nil
 		}
 	case absent:
-		if !p.remove(sub.spelling) {
+		if !p.removeVariant(sub, sub.located(), sub.shown()) {
 			return false
 		}
 		p.taken(e, sub.pushed)
@@ -325,6 +332,7 @@ func (p *pass) member(w *watch, f *cursor, e *entry) bool {
 		if !p.add(e, r, f.spell(e), pushed) {
 			return false
 		}
+		p.variantSent(e, r, f.spell(e))
 		w.answered(e.key)
 	}
 	f.compared(e.key)
@@ -362,7 +370,7 @@ func (p *pass) bury(w *watch, f *cursor) {
 		case f.drops(e) && !held && !owed: // TTL-2
 			f.since++
 		case held || owed || e.added <= f.reached:
-			if !p.remove(f.spell(e)) {
+			if !p.removeVariant(e, false, f.spell(e)) {
 				return
 			}
 			p.taken(e, true)

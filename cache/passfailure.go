@@ -38,13 +38,15 @@ func (p *pass) say(err *wire.ResourceError, name string) {
 // is said in removed_resources too, for clients that do not know errors, if it means
 // that there is no such resource, or if the client may hold it still.
 func (p *pass) fail(e *entry, sub *nameSub) bool {
-	if !p.room(len(sub.spelling)*2 + e.err.Size() + nameOverhead) {
+	if !p.room(len(sub.shown())*2 + e.err.Size() + nameOverhead) {
 		return false
 	}
-	p.say(e.err, sub.spelling)
 	if c := p.watch.client; !c.form.State && !c.reads() && (sub.holds || !e.err.Transient()) {
-		p.cur.Body.Remove(sub.spelling)
+		if !p.removeVariant(sub, sub.located(), sub.shown()) {
+			return false
+		}
 	}
+	p.say(e.err, sub.shown())
 	p.taken(e, sub.pushed)
 	return true
 }
@@ -52,7 +54,7 @@ func (p *pass) fail(e *entry, sub *nameSub) bool {
 // ambient tells the errors of names whose content stays.
 func (p *pass) ambient(w *watch) {
 	for _, sub := range w.failing() {
-		if p.full || !p.tell(sub.entry.err, sub.spelling) {
+		if p.full || !p.tell(sub.entry.err, sub.shown()) {
 			return
 		}
 		sub.forgiven()
@@ -98,11 +100,11 @@ func (p *pass) stateFailures(w *watch, upTo uint64) {
 func (p *pass) listFailures(w *watch, upTo uint64) {
 	for _, sub := range w.dirty {
 		if !sub.ended && sub.entry.state == failed && !w.staysListed(sub, upTo) {
-			p.say(sub.entry.err, sub.spelling)
+			p.say(sub.entry.err, sub.shown())
 		}
 	}
 	for _, sub := range w.failing() {
-		p.say(sub.entry.err, sub.spelling)
+		p.say(sub.entry.err, sub.shown())
 		sub.forgiven()
 	}
 	for f := range w.cursors() {

@@ -306,12 +306,12 @@ func (i *interest) ask() {
 // doubt makes stale what is not here and so was not presented to the server: if it
 // does not exist any more, the server has no reason to say so (RES-12).
 func (c *collection) doubt() {
-	if c.relayed == 0 {
+	if c.relayed == 0 && len(c.table.variants) == 0 {
 		return
 	}
 	c.epoch++
 	for e := c.live.head; e != nil; e = e.next {
-		if e.state == relayed {
+		if e.state == relayed || (e.res != nil && e.res.Constrained()) {
 			c.stale++
 		} else {
 			e.epoch = c.epoch

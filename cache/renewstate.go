@@ -6,20 +6,21 @@ package cache
 // awaited: until that has come nobody knows which version the client holds.
 
 // tooLate owes the client the contents for which heartbeats wait that come too late
-// (TTL-3). Heartbeats go out in the same pass, and leave these out.
+// (TTL-3), or have no place for what tells a variant (DYN-1). Heartbeats go out in the
+// same pass, and leave these out.
 func (w *watch) tooLate() {
 	if !w.beatsDue() || (w.full && !w.listed) {
 		return
 	}
 	now := w.client.store.cache.now()
 	for _, sub := range w.dirty {
-		if e := sub.entry; !sub.ended && sub.beat && w.hasContent(e) && e.life.late(sub.missed, now) {
+		if e := sub.entry; !sub.ended && sub.beat && w.hasContent(e) && (e.life.late(sub.missed, now) || e.constrained()) {
 			sub.beat = false
 		}
 	}
 	for f := range w.cursors() {
 		for l := f.coll.beats.after(f.beats); l != nil; l = l.next {
-			if e := l.entry; w.hasContent(e) && f.tells(e) && l.late(l.before > f.beats, now) {
+			if e := l.entry; w.hasContent(e) && f.tells(e) && (l.late(l.before > f.beats, now) || e.constrained()) {
 				w.owe(Name{Spelling: f.spell(e), Key: e.key})
 			}
 		}
@@ -50,7 +51,7 @@ func (p *pass) beatNames(w *watch) {
 		if sub.ended {
 			continue
 		}
-		name := sub.spelling
+		name := sub.shown()
 		if sub.entry.alias {
 			name = sub.entry.servedName()
 		}

@@ -69,8 +69,8 @@ func TakeSnapshot(clients []*Client, typeURL string, given ...NamedError) *Snaps
 			continue
 		}
 		for _, r := range s.Resources {
-			if !names[r.Name] { // "*" of one store may bring what is named in another (RES-4)
-				names[r.Name] = true
+			if key := variantName(r.Name, r.Resource); !names[key] { // "*" of one store may bring what is named in another (RES-4)
+				names[key] = true
 				all.Resources = append(all.Resources, r)
 			}
 		}
@@ -147,7 +147,7 @@ func (t *snapshotTaker) all() {
 	w := t.watch
 	for _, spelling := range slices.Sorted(maps.Keys(w.names)) {
 		sub := w.names[spelling]
-		name := spelling
+		name := sub.shown()
 		if e := sub.entry; e.alias {
 			name = e.servedName()
 		}
@@ -197,10 +197,11 @@ func (t *snapshotTaker) add(e *entry, name string, waits *wire.Resource) {
 	if !t.watch.client.form.Wrapped {
 		name = r.Name // a bare payload carries the server's spelling (NAME-4)
 	}
-	if t.names[name] {
+	key := variantName(name, r)
+	if t.names[key] {
 		return
 	}
-	t.names[name] = true
+	t.names[key] = true
 	s := t.taken
 	s.Resources = append(s.Resources, Named{r, name})
 	s.Last = max(s.Last, e.changed)

@@ -330,6 +330,7 @@ func (t *table) restart(versionsLimit int) wire.Subscription {
 	} else {
 		sub.Versions, resumed = t.versions(versionsLimit)
 	}
+	t.doubtVariants()
 	t.unanswered = make(map[*collection]struct{}, len(t.colls))
 	for _, c := range t.colls {
 		t.unanswered[c] = struct{}{}
@@ -365,7 +366,7 @@ func (t *table) versions(limit int) (map[string]string, bool) {
 	}
 	held := make(map[string]string)
 	for _, e := range t.entries {
-		if e.res == nil || e.alias {
+		if !e.presentable() {
 			continue
 		}
 		version := e.resumeVersion()

@@ -41,6 +41,7 @@ type table struct {
 	loose     map[string]map[*entry]struct{} // held by name only, by the glob they would belong to
 	pins      map[string]int                 // by key of a name or a glob; see Pin
 	referring map[*entry]struct{}            // which refer to others, if somebody is told of those
+	variants  map[string]*variants           // by the key of the plain name: of those that have some
 	pending   []*interest
 	interests int
 	// subscribed to since the last response
@@ -154,6 +155,9 @@ func (t *table) entry(key, spelling string) *entry {
 		e = newEntry(key)
 		e.setName(t.asked(spelling, key))
 		t.entries[key] = e
+		if wire.IsLocator(key) {
+			t.locate(e)
+		}
 	}
 	return e
 }
@@ -169,8 +173,9 @@ func (t *table) asked(spelling, key string) string {
 // asked is a client's spelling of a key as it may go upstream: without
 // directives, which are for whoever resolves the name (NAME-8).
 func asked(spelling, key string) string {
-	if keyer.IsXDSTP(spelling) {
-		spelling, _, _ = strings.Cut(spelling, "#")
+	if name := wire.LocatedName(spelling); keyer.IsXDSTP(name) {
+		name, _, _ = strings.Cut(name, "#")
+		spelling = wire.Respell(spelling, name)
 	}
 	return intern(spelling, key)
 }
@@ -205,6 +210,9 @@ func (t *table) forgetUnused(e *entry) {
 	e.res, e.state = nil, unknown // its last two users may both come here
 	t.reread(e)
 	delete(t.entries, e.key)
+	if t.variants != nil {
+		t.unlocate(e)
+	}
 }
 
 func (t *table) account(resources, bytes int64) {

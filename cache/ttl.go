@@ -101,27 +101,29 @@ func (t *table) resent(e *entry, r *wire.Resource, now time.Time) {
 // whether there is anything. A heartbeat without a ttl renews the one that there is.
 func (u *update) heartbeat(t *table, key string, r *wire.Resource) bool {
 	held := false
-	renew := func(e *entry) {
-		if e == nil || !u.speaksOf(t, e, r.Version) {
-			return
-		}
-		held = true
-		if e.member() {
-			e.coll.confirm(e, false, u.received)
-		}
-		if r.HasTTL {
-			t.renew(e, r.TTL(), u.received)
-		} else if e.life != nil && e.life.ttl > 0 {
-			t.renew(e, e.life.ttl, u.received)
-		}
-	}
-	if e := t.entries[key]; e == nil || !e.alias {
-		renew(e)
+	if e := t.entries[key]; e != nil && !e.alias {
+		held = u.renewed(t, e, r)
 	}
 	for _, e := range t.aliased[key] {
-		renew(e)
+		held = u.renewed(t, e, r) || held
 	}
 	return held
+}
+
+// renewed carries out a heartbeat for an entry, and reports whether it is for it.
+func (u *update) renewed(t *table, e *entry, r *wire.Resource) bool {
+	if !u.speaksOf(t, e, r.Version) {
+		return false
+	}
+	if e.member() {
+		e.coll.confirm(e, false, u.received)
+	}
+	if r.HasTTL {
+		t.renew(e, r.TTL(), u.received)
+	} else if e.life != nil && e.life.ttl > 0 {
+		t.renew(e, e.life.ttl, u.received)
+	}
+	return true
 }
 
 // holds reports whether an entry's content is what the server calls version v.
@@ -218,6 +220,9 @@ func (s *Store) expire(now time.Time) time.Time {
 		}
 		l.expired, l.content = true, l.entry.changed
 		s.cache.observer.Expired(l.table.typeURL)
+		if l.table.variants != nil {
+			l.table.expired(l.entry)
+		}
 		l.table.unset(l.entry, absent, nil, now)
 	}
 	return time.Time{}

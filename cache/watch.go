@@ -27,6 +27,8 @@ type watch struct {
 	sum       sum    // of what it names
 
 	names    map[string]*nameSub // by spelling
+	located  int                 // of those, how many have parameters
+	variants *sentVariants       // nil: the client was sent nothing with constraints
 	wildcard *cursor
 	globs    map[string]*cursor // by spelling
 
@@ -160,6 +162,10 @@ func (w *watch) subscribeName(n Name) {
 			w.names = make(map[string]*nameSub)
 		}
 		w.names[sub.spelling] = sub
+		if sub.located() {
+			w.located++
+			w.client.usesParameters()
+		}
 		if n.Key != n.Spelling {
 			if w.respelledNames == nil {
 				w.respelledNames = make(map[string][]*nameSub)
@@ -251,6 +257,7 @@ func (w *watch) unsubscribe(n Name) bool {
 			return false
 		}
 		g.unfollow()
+		w.forgetMembers(g.coll)
 		w.globs = without(w.globs, n.Spelling)
 		if n.Key != n.Spelling {
 			w.respelledGlobs = withoutOne(w.respelledGlobs, n.Key, g)
@@ -267,9 +274,14 @@ func (w *watch) unsubscribe(n Name) bool {
 	}
 	e, owed, holds := sub.entry, sub.dirty, sub.holds
 	sub.end()
+	w.forgetVariant(sub)
 	w.names = without(w.names, n.Spelling)
 	if n.Key != n.Spelling {
 		w.respelledNames = withoutOne(w.respelledNames, n.Key, sub)
+	}
+	if sub.located() {
+		w.located--
+		return true // no collection keeps it
 	}
 	w.held = without(w.held, n.Key)
 	if w.named(n.Key) {
@@ -299,6 +311,7 @@ func (w *watch) unfollowWildcard() bool {
 		return false
 	}
 	w.wildcard.unfollow()
+	w.forgetMembers(w.wildcard.coll)
 	w.wildcard, w.elsewhere = nil, nil
 	w.dropAnswers()
 	return true

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -34,6 +35,13 @@ const maxNameLength = 64 << 10
 // directives, others by the client's scope. What the relay must answer itself is a refusedError;
 // any other error is a status that ends the stream or the poll.
 func locate(routes Routes, typeURL, spelling string) (*cache.Store, cache.Name, error) {
+	if wire.IsLocator(spelling) {
+		return locateVariant(routes, typeURL, spelling)
+	}
+	return locatePlain(routes, typeURL, spelling)
+}
+
+func locatePlain(routes Routes, typeURL, spelling string) (*cache.Store, cache.Name, error) {
 	name := cache.Name{Spelling: spelling, Key: spelling}
 	switch {
 	case spelling == "":

@@ -80,6 +80,7 @@ func (q *quota) admits(spelling string) bool {
 // refuse notes a name that the relay answers itself.
 func (st *stream) refuse(t *typeState, spelling string, r *refusedError) {
 	first := len(t.refused) == 0 // one line tells of all that are refused together
+	shown := wire.LocatedName(spelling)
 	if st.variant.form == stateForm {
 		if !st.deny(t, spelling, r.code) {
 			return
@@ -88,9 +89,9 @@ func (st *stream) refuse(t *typeState, spelling string, r *refusedError) {
 	}
 	st.server.observer.Refused(t.url, r.code)
 	if first {
-		st.log.Warn("refused a subscription", "type", t.url, "name", clip(spelling), "reason", r.Error())
+		st.log.Warn("refused a subscription", "type", t.url, "name", clip(shown), "reason", r.Error())
 	}
-	t.refused = append(t.refused, wire.ResourceError{Name: spelling, Code: r.code, Message: r.Error()})
+	t.refused = append(t.refused, wire.ResourceError{Name: shown, Code: r.code, Message: r.Error()})
 }
 
 // deny remembers a name of a state-of-the-world client that the relay does not serve,

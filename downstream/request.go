@@ -85,8 +85,11 @@ func (st *stream) request(r *discoveryRequest) error {
 	if err != nil {
 		return err
 	}
+	if r.err != nil {
+		return r.err
+	}
 	if st.routes == nil {
-		st.begin(r.node)
+		st.begin(r.node, r.names)
 	}
 	st.server.observer.Requested(typeURL)
 	t := st.types[typeURL]
@@ -118,7 +121,7 @@ func (st *stream) request(r *discoveryRequest) error {
 		// STR-5: whatever the nonce, subscriptions are carried out.
 		subscribe, unsubscribe = r.subscribe, r.unsubscribe
 		t.unnamed = false
-		if first && len(subscribe)+len(unsubscribe) == 0 && !r.locators {
+		if first && len(subscribe)+len(unsubscribe) == 0 {
 			subscribe = []string{cache.Wildcard} // SUB-3, SUB-4
 			t.unnamed = true
 		}
@@ -323,6 +326,9 @@ func (st *stream) tellElsewhere(t *typeState) {
 // gives no store.
 func (st *stream) route(t *typeState, spelling string, quota *quota) (*cache.Store, cache.Name, error) {
 	store, name, err := locate(st.routes, t.url, spelling)
+	if err == nil && wire.IsLocator(spelling) && st.form.State && !st.form.Wrapped {
+		err = &refusedError{codes.InvalidArgument, errUnwrapped}
+	}
 	if err == nil && !quota.admits(spelling) {
 		err = st.server.beyond("on one stream")
 	}

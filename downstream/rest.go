@@ -182,7 +182,7 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, conn *http.Respons
 	s.observer.Requested(req.GetTypeUrl())
 	p := s.newPoll(identify(r.RemoteAddr, r.TLS), req)
 	defer p.close()
-	if err := p.subscribe(req.GetResourceNames()); err != nil {
+	if err := p.subscribe(); err != nil {
 		p.log.Debug("refused a poll", "error", err)
 		return refused(err)
 	}

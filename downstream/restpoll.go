@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -25,6 +24,7 @@ type poll struct {
 	server        *Server
 	id            uint64
 	request       *discovery.DiscoveryRequest
+	names         []string // that it asks for, with parameters or without (wire.Locator)
 	client        pollClient
 	peer          keyer.Peer
 	since         time.Time
@@ -50,8 +50,9 @@ func (s *Server) newPoll(peer keyer.Peer, r *discovery.DiscoveryRequest) *poll {
 	p := &poll{
 		server: s, id: s.lastID.Add(1), request: r, client: clientOf(peer, r), peer: peer,
 		since: time.Now(), bell: make(chan struct{}, 1), routes: s.config.Router.Open(node, peer),
-		form: cache.Form{State: true, Wrapped: slices.Contains(node.GetClientFeatures(), supportsWrapping)},
 	}
+	p.names = wire.Words(r.GetResourceNames(), r.GetResourceLocators())
+	p.form = cache.Form{State: true, Wrapped: wraps(node, p.names)}
 	p.log = s.log.With("poll", p.id, "peer", peer.Addr, "node", clip(node.GetId()), "type", r.GetTypeUrl())
 	p.failed = s.pollers.failed(p.client)
 	return p
@@ -62,7 +63,11 @@ func (p *poll) fullState() bool { return p.server.config.FullState[p.request.Get
 
 // subscribe subscribes to the names for as long as the poll lasts. What nobody else
 // watches stays subscribed upstream (SUB-11), so that the next poll finds it.
-func (p *poll) subscribe(names []string) error {
+func (p *poll) subscribe() error {
+	if err := checkLocators(p.request.GetResourceLocators()); err != nil {
+		return err
+	}
+	names := p.names
 	if err := p.server.flooded(len(names), "in one poll"); err != nil {
 		return err
 	}
@@ -111,6 +116,7 @@ func (p *poll) subscribe(names []string) error {
 // refuse tells of a name that the relay answers itself. A client repeats it with
 // every poll: the log has it once.
 func (p *poll) refuse(spelling string, r *refusedError) {
+	spelling = wire.LocatedName(spelling)
 	p.refused = append(p.refused, cache.NamedError{
 		Error: &wire.ResourceError{Name: spelling, Code: r.code, Message: r.Error()}, Name: spelling,
 	})

@@ -165,12 +165,13 @@ func (st *stream) requestsAtHand(requests <-chan discoveryRequest) error {
 // featureTTL is what a client announces that can do resource ttl (TTL-1).
 const featureTTL = "xds.config.supports-resource-ttl"
 
-// begin takes the node from the stream's first request (STR-1).
-func (st *stream) begin(node *corev3.Node) {
+// begin takes the node from the stream's first request (STR-1). names are what that
+// subscribes to in the state of the world.
+func (st *stream) begin(node *corev3.Node, names []string) {
 	st.routes = st.server.config.Router.Open(node, st.peer)
 	features := node.GetClientFeatures()
 	st.form.State = st.variant.form == stateForm
-	st.form.Wrapped = st.form.State && slices.Contains(features, supportsWrapping)
+	st.form.Wrapped = st.form.State && wraps(node, names)
 	// The state of the world has no place for a ttl but the wrapping (TTL-1).
 	st.form.TTL = slices.Contains(features, featureTTL) && (!st.form.State || st.form.Wrapped)
 	st.mu.Lock()

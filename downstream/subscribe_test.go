@@ -79,7 +79,7 @@ func TestSubscriptions(t *testing.T) {
 			h.opaque.set(clusterType, "1", "a")
 			c := h.client()
 			c.send(&request{TypeUrl: clusterType, ResourceLocatorsSubscribe: []*discovery.ResourceLocator{{Name: "b"}}})
-			c.wants()
+			c.wants("Cluster -b")
 		}},
 		{"SUB-5 a name that the wildcard brought is sent when it is asked for", func(h *harness) {
 			h.opaque.set(clusterType, "1", "a", "b")

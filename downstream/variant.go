@@ -5,6 +5,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -81,13 +82,14 @@ type discoveryRequest struct {
 	rejection *rpcstatus.Status // nil: it is no NACK
 
 	// Incremental.
-	subscribe, unsubscribe []string
-	locators               bool              // it subscribes to something in the form that is not served
+	subscribe, unsubscribe []string          // names, and those with parameters (wire.Locator)
 	versions               map[string]string // initial_resource_versions
 
 	// State of the world.
-	names       []string
+	names       []string // likewise
 	versionInfo string
+
+	err error // what it says cannot be served: the stream ends
 }
 
 // receive reads the next request of a stream.
@@ -105,16 +107,18 @@ func (v *variant) receive(g grpc.ServerStream) (discoveryRequest, error) {
 func deltaRequest(r *discovery.DeltaDiscoveryRequest) discoveryRequest {
 	return discoveryRequest{
 		node: r.GetNode(), typeURL: r.GetTypeUrl(), nonce: r.GetResponseNonce(), rejection: r.GetErrorDetail(),
-		subscribe: r.GetResourceNamesSubscribe(), unsubscribe: r.GetResourceNamesUnsubscribe(),
-		locators: len(r.GetResourceLocatorsSubscribe())+len(r.GetResourceLocatorsUnsubscribe()) > 0,
-		versions: r.GetInitialResourceVersions(),
+		subscribe:   wire.Words(r.GetResourceNamesSubscribe(), r.GetResourceLocatorsSubscribe()),
+		unsubscribe: wire.Words(r.GetResourceNamesUnsubscribe(), r.GetResourceLocatorsUnsubscribe()),
+		versions:    r.GetInitialResourceVersions(),
+		err:         checkLocators(r.GetResourceLocatorsSubscribe()),
 	}
 }
 
 func stateRequest(r *discovery.DiscoveryRequest) discoveryRequest {
 	return discoveryRequest{
 		node: r.GetNode(), typeURL: r.GetTypeUrl(), nonce: r.GetResponseNonce(), rejection: r.GetErrorDetail(),
-		names: r.GetResourceNames(), versionInfo: r.GetVersionInfo(),
+		names: wire.Words(r.GetResourceNames(), r.GetResourceLocators()), versionInfo: r.GetVersionInfo(),
+		err: checkLocators(r.GetResourceLocators()),
 	}
 }
 

@@ -13,8 +13,8 @@ type cacheSeries struct {
 }
 
 type cacheType struct {
-	hits, misses, unsolicited, expired prometheus.Counter
-	evictions                          map[cache.Reason]prometheus.Counter // read only
+	hits, misses, unsolicited, expired, ambiguous prometheus.Counter
+	evictions                                     map[cache.Reason]prometheus.Counter // read only
 }
 
 var _ cache.Observer = (*cacheSeries)(nil)
@@ -29,6 +29,8 @@ func newCacheSeries(s *set) *cacheSeries {
 		"Resources that a server sent unasked, which are left out.", labelType)
 	expired := s.counter("cache", "expired_resources_total",
 		"Resources that outlived their ttl and were dropped.", labelType)
+	ambiguous := s.counter("cache", "ambiguous_variants_total",
+		"Names, once for each response, of which a server has more than one variant for the same dynamic parameters.", labelType)
 	c := new(cacheSeries)
 	for k, name := range shortNames {
 		c.types[k] = cacheType{
@@ -36,6 +38,7 @@ func newCacheSeries(s *set) *cacheSeries {
 			misses:      lookups.WithLabelValues(name, "miss"),
 			unsolicited: unsolicited.WithLabelValues(name),
 			expired:     expired.WithLabelValues(name),
+			ambiguous:   ambiguous.WithLabelValues(name),
 			evictions:   make(map[cache.Reason]prometheus.Counter),
 		}
 		for _, r := range cache.Reasons() {
@@ -68,6 +71,9 @@ func (c *cacheSeries) Evicted(typeURL string, reason cache.Reason) {
 func (c *cacheSeries) Unsolicited(typeURL string, n int) {
 	c.of(typeURL).unsolicited.Add(float64(n))
 }
+
+// Ambiguous implements cache.Observer.
+func (c *cacheSeries) Ambiguous(typeURL, _ string) { c.of(typeURL).ambiguous.Inc() }
 
 // Expired implements cache.Observer.
 func (c *cacheSeries) Expired(typeURL string) { c.of(typeURL).expired.Inc() }

@@ -79,7 +79,7 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 		MaxResources: int64(cfg.Cache.MaxResources),
 		MaxBytes:     int64(cfg.Cache.MaxBytes),
 		Idle:         cfg.Cache.Idle.Std(),
-	}, r.metrics.Cache())
+	}, &ambiguities{Observer: r.metrics.Cache(), log: r.log})
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
 	r.hub = &hub{

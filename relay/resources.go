@@ -16,21 +16,22 @@ import (
 
 // resourceView is one name on /resources.
 type resourceView struct {
-	Upstream   string          `json:"upstream"`
-	Scope      string          `json:"scope"`
-	TypeURL    string          `json:"type_url"`
-	Name       string          `json:"name"`
-	Kind       string          `json:"kind"`
-	State      string          `json:"state"`
-	Version    string          `json:"version,omitempty"`
-	Error      string          `json:"error,omitempty"`
-	Bytes      int             `json:"bytes,omitempty"`
-	Updated    time.Time       `json:"updated,omitzero"`
-	Expires    time.Time       `json:"expires,omitzero"`
-	Watchers   int             `json:"watchers"`
-	Pins       int             `json:"pins,omitempty"`
-	Collection string          `json:"collection,omitempty"`
-	Payload    json.RawMessage `json:"payload,omitempty"`
+	Upstream   string            `json:"upstream"`
+	Scope      string            `json:"scope"`
+	TypeURL    string            `json:"type_url"`
+	Name       string            `json:"name"`
+	Parameters map[string]string `json:"dynamic_parameters,omitempty"`
+	Kind       string            `json:"kind"`
+	State      string            `json:"state"`
+	Version    string            `json:"version,omitempty"`
+	Error      string            `json:"error,omitempty"`
+	Bytes      int               `json:"bytes,omitempty"`
+	Updated    time.Time         `json:"updated,omitzero"`
+	Expires    time.Time         `json:"expires,omitzero"`
+	Watchers   int               `json:"watchers"`
+	Pins       int               `json:"pins,omitempty"`
+	Collection string            `json:"collection,omitempty"`
+	Payload    json.RawMessage   `json:"payload,omitempty"`
 }
 
 // serveResources lists what is cached: of one type (by URL or short name), of one
@@ -93,7 +94,7 @@ func (r *Relay) serveResources(w http.ResponseWriter, req *http.Request) {
 // cannot be looked into (OPS-6).
 func viewResource(key sessionKey, i cache.Info, payloads bool) resourceView {
 	v := resourceView{
-		Upstream: key.plane, Scope: key.scope, TypeURL: i.TypeURL, Name: i.Name, Kind: i.Kind, State: i.State,
+		Upstream: key.plane, Scope: key.scope, TypeURL: i.TypeURL, Name: i.Name, Parameters: i.Parameters, Kind: i.Kind, State: i.State,
 		Version: i.Version, Error: i.Error, Bytes: i.Bytes, Updated: i.Updated, Expires: i.Expires, Watchers: i.Watchers, Pins: i.Pins, Collection: i.Collection,
 	}
 	if payloads {

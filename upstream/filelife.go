@@ -8,7 +8,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
-	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // fileLife is the ttl of a resource that the Store was told. It begins when the Store is
@@ -21,7 +20,7 @@ type fileLife struct {
 
 // begin notes that the Store is told of a resource, which begins its ttl.
 func (l *fileLine) begin(r *wire.Resource, now time.Time) {
-	key, err := keyer.Key(r.Name)
+	key, err := resourceKey(r)
 	if err != nil || !r.HasTTL || r.DoNotCache {
 		return
 	}
@@ -31,7 +30,7 @@ func (l *fileLine) begin(r *wire.Resource, now time.Time) {
 	l.lives[key] = fileLife{r, now.Add(r.TTL())}
 }
 
-// timed are the resources as the Store is to be told of them now, by canonical name. Those
+// timed are the resources as the Store is to be told of them now, by resourceKey. Those
 // of which a ttl runs it has: what says all that there is (whole) mentions them with what
 // is left of it, and leaves out what ran out.
 func (l *fileLine) timed(resources map[string]*wire.Resource, now time.Time, whole bool) []*wire.Resource {
@@ -66,13 +65,13 @@ func (l *fileLine) renew(now *fileType, names []string) {
 		return
 	}
 	for _, name := range names {
-		key, err := keyer.Key(name)
+		key, err := fileKey(name)
 		if err != nil {
 			continue
 		}
 		delete(l.lives, key)
-		if r := now.named(key); r != nil { // by an alias it may be (RES-10)
-			if key, err = keyer.Key(r.Name); err == nil {
+		for _, r := range now.named(key) { // by an alias it may be (RES-10)
+			if key, err = resourceKey(r); err == nil {
 				delete(l.lives, key)
 			}
 		}

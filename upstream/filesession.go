@@ -31,9 +31,11 @@ type FileSession struct {
 // fileLine is one of the Store's streams, that is a table of a type.
 type fileLine struct {
 	id     wire.StreamID
-	wanted map[string]struct{} // canonical names, globs and "*"
-	told   *fileType           // what the Store was told of last, nil if it was told nothing
-	whole  bool                // ... and that there is nothing else
+	wanted map[string]struct{} // canonical names, with parameters or without, globs and "*"
+	// located counts the wanted ones with parameters, by the name alone.
+	located map[string]int
+	told    *fileType // what the Store was told of last, nil if it was told nothing
+	whole   bool      // ... and that there is nothing else
 	// kept is what is wanted and not in the files any more, of a type that is not
 	// full-state: it stays with those who have it (RES-8).
 	kept map[string]*wire.Resource
@@ -175,30 +177,59 @@ func (s *FileSession) demand(l *fileLine) (names []string, globs, changed bool) 
 	}
 	if !ok {
 		// "*" is wanted again after it was let go, and all that it had brought with it.
-		*l = fileLine{id: l.id, wanted: make(map[string]struct{})}
+		*l = fileLine{id: l.id, wanted: make(map[string]struct{}), located: make(map[string]int)}
 		subs = s.store.Restart(l.id, 0)
 	}
 	names, globs = l.take(subs)
 	return names, globs, len(subs) > 0
 }
 
+// fileKey is the key of a name, with parameters or without.
+func fileKey(name string) (string, error) {
+	key, err := keyer.Key(wire.LocatedName(name))
+	return wire.Respell(name, key), err
+}
+
+// want and let keep the set of what is wanted.
+func (l *fileLine) want(key string) {
+	if _, ok := l.wanted[key]; ok {
+		return
+	}
+	l.wanted[key] = struct{}{}
+	if wire.IsLocator(key) {
+		l.located[wire.LocatedName(key)]++
+	}
+}
+
+func (l *fileLine) let(key string) {
+	if _, ok := l.wanted[key]; !ok {
+		return
+	}
+	delete(l.wanted, key)
+	if name := wire.LocatedName(key); wire.IsLocator(key) {
+		if l.located[name]--; l.located[name] == 0 {
+			delete(l.located, name)
+		}
+	}
+}
+
 // take notes what is wanted from now on.
 func (l *fileLine) take(subs []wire.Subscription) (names []string, globs bool) {
 	for _, sub := range subs {
 		for _, name := range sub.Unsubscribe {
-			if key, err := keyer.Key(name); err == nil {
-				delete(l.wanted, key)
+			if key, err := fileKey(name); err == nil {
+				l.let(key)
 			}
 		}
 		if len(sub.Unsubscribe) > 0 {
 			l.endLives()
 		}
 		for _, name := range sub.Subscribe {
-			key, err := keyer.Key(name)
+			key, err := fileKey(name)
 			if err != nil {
 				continue // it was asked for under it, so it has one
 			}
-			l.wanted[key] = struct{}{}
+			l.want(key)
 			names, globs = append(names, name), globs || collection(key)
 		}
 	}
@@ -240,7 +271,8 @@ func (s *FileSession) keep(l *fileLine, now *fileType) {
 	maps.Copy(before, l.kept)
 	l.kept = make(map[string]*wire.Resource)
 	for key, r := range before {
-		if now.byKey[key] == nil && !now.gone(key) && l.wants(key) {
+		// Of variants none stays: it could be in the way of those that took its place.
+		if now.byKey[key] == nil && !now.gone(key) && l.wants(key) && !r.Constrained() {
 			l.kept[key] = r
 		}
 	}
@@ -248,7 +280,7 @@ func (s *FileSession) keep(l *fileLine, now *fileType) {
 
 // wants reports whether a canonical name is asked for, by itself or by what covers it.
 func (l *fileLine) wants(key string) bool {
-	if _, ok := l.wanted[key]; ok {
+	if _, ok := l.wanted[key]; ok || l.located[key] > 0 {
 		return true
 	}
 	cover := wildcard
@@ -265,27 +297,32 @@ func (l *fileLine) wants(key string) bool {
 func (s *FileSession) answer(l *fileLine, now *fileType, names []string) {
 	r, at := &wire.DeltaResponse{TypeURL: l.id.TypeURL}, time.Now()
 	listed := make(map[*wire.Resource]bool, len(names)) // one may have several names (RES-10)
+	gone := make(map[string]bool)                       // one may be asked for with several sets of parameters
+	told := make(map[*wire.ResourceError]bool)
 	for _, name := range names {
-		key, err := keyer.Key(name)
+		key, err := fileKey(name)
 		if err != nil {
 			continue // take has passed over it
 		}
-		found := now.named(key)
-		if found == nil {
-			found = l.kept[key]
+		found, plain := now.named(key), wire.LocatedName(key)
+		if kept := l.kept[plain]; len(found) == 0 && kept != nil {
+			found = append(found, kept)
 		}
-		failed := now.errors[key]
-		if failed != nil {
+		failed := now.errors[plain]
+		if failed != nil && !told[failed] {
+			told[failed] = true
 			r.Errors = append(r.Errors, *failed)
 		}
-		switch {
-		case found == nil && failed != nil:
-		case found == nil:
-			r.Removed = append(r.Removed, name)
-		case !listed[found]:
-			listed[found] = true
-			r.Resources = append(r.Resources, found)
-			l.begin(found, at)
+		if len(found) == 0 && failed == nil && !gone[plain] {
+			gone[plain] = true
+			r.Removed = append(r.Removed, wire.LocatedName(name))
+		}
+		for _, resource := range found {
+			if !listed[resource] {
+				listed[resource] = true
+				r.Resources = append(r.Resources, resource)
+				l.begin(resource, at)
+			}
 		}
 	}
 	s.count(l, r.Resources, len(r.Removed), at)

@@ -193,11 +193,17 @@ func (s *RESTSession) fit(l *pollLine) {
 	}
 }
 
-// size is what the names take in a poll: quotes and a comma each.
+// locatorOverhead is what a name with parameters takes in a poll beyond its words.
+const locatorOverhead = len(`{"name":"","dynamicParameters":{}}`) + 64*len(`"":"",`)
+
+// size is what the names take in a poll at most: quotes and a comma each.
 func (l *pollLine) size() int {
 	n := 0
 	for name := range l.names {
 		n += len(name) + len(`"",`)
+		if wire.IsLocator(name) {
+			n += locatorOverhead
+		}
 	}
 	return n
 }

@@ -27,10 +27,9 @@ func requests(sub wire.Subscription, reserved, limit int) []*discoveryv3.DeltaDi
 	if len(sub.Subscribe)+len(sub.Unsubscribe) == 0 {
 		return nil
 	}
-	whole := &discoveryv3.DeltaDiscoveryRequest{
-		TypeUrl: sub.TypeURL, ResourceNamesSubscribe: sub.Subscribe,
-		ResourceNamesUnsubscribe: sub.Unsubscribe, InitialResourceVersions: sub.Versions,
-	}
+	whole := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: sub.TypeURL, InitialResourceVersions: sub.Versions}
+	whole.ResourceNamesSubscribe, whole.ResourceLocatorsSubscribe = wire.SplitLocators(sub.Subscribe)
+	whole.ResourceNamesUnsubscribe, whole.ResourceLocatorsUnsubscribe = wire.SplitLocators(sub.Unsubscribe)
 	if reserved+proto.Size(whole) <= limit {
 		return []*discoveryv3.DeltaDiscoveryRequest{whole}
 	}
@@ -40,14 +39,31 @@ func requests(sub wire.Subscription, reserved, limit int) []*discoveryv3.DeltaDi
 		subscribe = s.present(sub)
 	}
 	for _, name := range subscribe {
-		req := s.room(stringSize(name))
-		req.ResourceNamesSubscribe = append(req.ResourceNamesSubscribe, name)
+		s.subscribe(name)
 	}
 	for _, name := range sub.Unsubscribe {
-		req := s.room(stringSize(name))
-		req.ResourceNamesUnsubscribe = append(req.ResourceNamesUnsubscribe, name)
+		s.unsubscribe(name)
 	}
 	return s.out
+}
+
+// subscribe puts a name, or one with parameters, into the next request that has room.
+func (s *splitter) subscribe(name string) {
+	req := s.room(wire.WordSize(name))
+	if wire.IsLocator(name) {
+		req.ResourceLocatorsSubscribe = append(req.ResourceLocatorsSubscribe, wire.ResourceLocator(name))
+		return
+	}
+	req.ResourceNamesSubscribe = append(req.ResourceNamesSubscribe, name)
+}
+
+func (s *splitter) unsubscribe(name string) {
+	req := s.room(wire.WordSize(name))
+	if wire.IsLocator(name) {
+		req.ResourceLocatorsUnsubscribe = append(req.ResourceLocatorsUnsubscribe, wire.ResourceLocator(name))
+		return
+	}
+	req.ResourceNamesUnsubscribe = append(req.ResourceNamesUnsubscribe, name)
 }
 
 // splitter spreads names over requests.

@@ -46,6 +46,7 @@ type stateType struct {
 	// list is names in order, nil after a change. Requests share it.
 	list []string
 	last []string // as they were said last
+	next []string // as they are in the request that was made last
 	// legacy: the server was asked for everything by an empty list, which means that
 	// only as long as no name was given on the stream (SUB-2). named: one was.
 	legacy, named  bool
@@ -89,21 +90,28 @@ func (t *stateType) wholly() bool {
 // request says what is wanted now.
 func (t *stateType) request(typeURL string) *discoveryv3.DiscoveryRequest {
 	r := &discoveryv3.DiscoveryRequest{TypeUrl: typeURL, VersionInfo: t.version, ResponseNonce: t.nonce}
+	t.next = nil
 	if t.legacy {
 		return r
 	}
 	if t.list == nil {
 		t.list = slices.Sorted(maps.Keys(t.names))
 	}
-	r.ResourceNames = t.list
+	t.fill(r, t.list)
 	return r
+}
+
+// fill puts names, and names with parameters, into a request.
+func (t *stateType) fill(r *discoveryv3.DiscoveryRequest, names []string) {
+	t.next = names
+	r.ResourceNames, r.ResourceLocators = wire.SplitLocators(names)
 }
 
 // say notes that a request goes out.
 func (t *stateType) say(r *discoveryv3.DiscoveryRequest) request {
 	t.said = true
-	t.named = t.named || len(r.GetResourceNames()) > 0
-	t.last = r.GetResourceNames()
+	t.named = t.named || len(r.GetResourceNames())+len(r.GetResourceLocators()) > 0
+	t.last = t.next
 	return r
 }
 
@@ -116,7 +124,7 @@ func (t *stateType) anew(typeURL string) request {
 	if t.legacy || !slices.ContainsFunc(t.list, again) {
 		return nil
 	}
-	r.ResourceNames = slices.DeleteFunc(slices.Clone(t.list), again)
+	t.fill(r, slices.DeleteFunc(slices.Clone(t.list), again))
 	return t.say(r)
 }
 
@@ -154,7 +162,7 @@ func (d *stateDialect) subscribe(sub wire.Subscription, reserved, limit int) []r
 		// An empty list has meant everything so far. With "*" in between it means
 		// nothing, to servers that know "*" and to those that take it for a name.
 		all := t.request(sub.TypeURL)
-		all.ResourceNames = []string{wildcard}
+		t.fill(all, []string{wildcard})
 		out = append(out, t.say(all))
 	}
 	req := t.request(sub.TypeURL)

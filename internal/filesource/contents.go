@@ -48,10 +48,10 @@ func parse(format int, data []byte, limit int64) (*contents, *Error) {
 		if !wire.MayHold(c.typeURL, resource.TypeURL()) {
 			return nil, errorf("resources[%d]: expected the type %s, got %s", i, shown(c.typeURL), shown(resource.TypeURL()))
 		}
-		if first, again := names[resource.Name]; again {
+		if first, again := names[identity(resource)]; again {
 			return nil, errorf("resources[%d]: the name %s is that of resources[%d] already", i, shown(resource.Name), first)
 		}
-		names[resource.Name] = i
+		names[identity(resource)] = i
 		c.resources = append(c.resources, resource)
 	}
 	for i, e := range r.GetResourceErrors() {
@@ -65,6 +65,15 @@ func parse(format int, data []byte, limit int64) (*contents, *Error) {
 		c.version = digest(c.resources)
 	}
 	return c, nil
+}
+
+// identity is what no two resources of a type may have in common: the name, and what
+// tells variants of it (DYN-1).
+func identity(r *wire.Resource) string {
+	if !r.Constrained() {
+		return r.Name
+	}
+	return r.Name + "\x00" + r.Constraints()
 }
 
 var errNotTyped = errors.New("has no payload, or one without type")

@@ -170,9 +170,12 @@ func (o *OutgoingResource) head(s *survey) ([]byte, error) {
 	}
 	whole.Resource = nil
 	if o.Name != "" {
-		whole.Name = o.Name
-		if named := whole.GetResourceName(); named != nil {
+		named := whole.GetResourceName()
+		if named != nil {
 			named.Name = o.Name
+		}
+		if named == nil || whole.GetName() != "" { // only one of them may be set
+			whole.Name = o.Name
 		}
 	}
 	if o.TTL != nil {

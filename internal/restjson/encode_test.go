@@ -57,7 +57,7 @@ func TestVAR5_golden(t *testing.T) {
 		},
 		"NAME-4 ACK-4 another spelling of resource_name, a digest": {
 			Outgoing{Wrapped: true, Resources: []OutgoingResource{{Resource: inSpelling, Name: "e", Heartbeat: true}}},
-			`{"resources":[` + wrapped + `"name":"e","resourceName":{"name":"e"},"version":"` + inSpelling.Digest() + `"}]}`,
+			`{"resources":[` + wrapped + `"resourceName":{"name":"e"},"version":"` + inSpelling.Digest() + `"}]}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

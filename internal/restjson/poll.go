@@ -21,8 +21,9 @@ type Poll struct {
 	// Node goes out with every poll: to the server each is the first one (STR-2).
 	Node    *corev3.Node
 	TypeURL string
-	// ResourceNames as they stand in the request: empty is the legacy wildcard for
-	// full-state types (SUB-4).
+	// ResourceNames are what stands in the request: empty is the legacy wildcard for
+	// full-state types (SUB-4). Names with dynamic parameters (wire.Locator) go into
+	// resource_locators (DYN-1).
 	ResourceNames []string
 	// VersionInfo is the last accepted version, or "" or [wire.Unconfirmed] to be sent
 	// everything.
@@ -44,8 +45,9 @@ func (p *Poll) NewRequest(ctx context.Context, base *url.URL) (*http.Request, er
 	if !ok {
 		return nil, fmt.Errorf("restjson: type %q cannot be polled", p.TypeURL)
 	}
+	names, locators := wire.SplitLocators(p.ResourceNames)
 	text, err := protojson.Marshal(&discoveryv3.DiscoveryRequest{
-		VersionInfo: p.VersionInfo, Node: p.Node, ResourceNames: p.ResourceNames,
+		VersionInfo: p.VersionInfo, Node: p.Node, ResourceNames: names, ResourceLocators: locators,
 		TypeUrl: p.TypeURL, ResponseNonce: p.ResponseNonce, ErrorDetail: p.ErrorDetail,
 	})
 	if err != nil {

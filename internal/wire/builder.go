@@ -41,7 +41,8 @@ type Builder struct {
 	heartbeats []heartbeat
 	bodies     []*Body
 	removed    []string
-	errors     []string // encoded, with their tag
+	variants   []Variant // removed ones
+	errors     []string  // encoded, with their tag
 	size       int
 
 	// What Finish will need, so that it allocates everything once and in its
@@ -175,7 +176,7 @@ func (b *Builder) Resources() int {
 }
 
 // Removed is the number of names removed so far.
-func (b *Builder) Removed() int { return len(b.removed) }
+func (b *Builder) Removed() int { return len(b.removed) + len(b.variants) }
 
 // Errors is the number of errors added so far.
 func (b *Builder) Errors() int { return len(b.errors) }
@@ -196,6 +197,9 @@ func (b *Builder) Finish(typeURL, version, nonce string) *Message {
 	w.own = appendStringField(w.own, fieldNonce, nonce)
 	for _, name := range b.removed {
 		w.own = append(appendBytesTag(w.own, fieldRemoved, len(name)), name...)
+	}
+	for _, v := range b.variants {
+		w.own = v.append(w.own)
 	}
 	for _, e := range b.errors {
 		w.own = append(w.own, e...)
@@ -245,6 +249,7 @@ func (b *Builder) reset() {
 		heartbeats: scratch(b.heartbeats),
 		bodies:     scratch(b.bodies),
 		removed:    scratch(b.removed),
+		variants:   scratch(b.variants),
 		errors:     scratch(b.errors),
 	}
 }

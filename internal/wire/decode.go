@@ -21,9 +21,11 @@ type DeltaResponse struct {
 	// Resources are in the server's order. A name that comes twice is here
 	// twice; refusing it is the receiver's business (ACK-6).
 	Resources []*Resource
-	// Removed are removed_resources and the names in removed_resource_names,
-	// in the server's order.
+	// Removed are removed_resources and the names in removed_resource_names that come
+	// without constraints, in the server's order.
 	Removed []string
+	// RemovedVariants are the names in removed_resource_names with theirs (DYN-1).
+	RemovedVariants []Variant
 	// Errors say why a resource is not available.
 	Errors []ResourceError
 }
@@ -64,11 +66,15 @@ func (r *DeltaResponse) take(d *decoder, f *field) error {
 		}
 		r.Removed = append(r.Removed, string(f.body))
 	case fieldRemovedNames:
-		var name []byte
-		if _, err := splitResourceName(f.body, &name, nil); err != nil {
+		v, err := decodeVariant(f.body)
+		if err != nil {
 			return within("removed_resource_names", err)
 		}
-		r.Removed = append(r.Removed, string(name))
+		if v.Constraints == "" {
+			r.Removed = append(r.Removed, v.Name)
+		} else {
+			r.RemovedVariants = append(r.RemovedVariants, v)
+		}
 	case fieldErrors:
 		return add(&r.Errors, "resource_errors", f.body, decodeResourceError)
 	}

@@ -45,8 +45,8 @@
 // Decoding accepts what proto.Unmarshal accepts and refuses what clients would
 // refuse: everything that is passed on is checked as deeply as the generated
 // types check it, UTF-8 of strings included, so that no server can make the
-// relay break a client's stream. What is not passed on (control_plane, and the
-// constraints in removed_resource_names) is skipped without a look inside. The
+// relay break a client's stream. What is not passed on (control_plane) is skipped
+// without a look inside. The
 // value of an Any is opaque to both, but for the name of a bare payload: there the
 // outermost fields must be well formed.
 package wire

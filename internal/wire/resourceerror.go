@@ -22,6 +22,9 @@ type ResourceError struct {
 	Name    string
 	Code    codes.Code
 	Message string
+	// Constraints are those of the variant that it is about, encoded; "" if it is about
+	// the name (DYN-1).
+	Constraints string
 
 	// raw is the encoded ResourceError with its name first, "" if no server sent
 	// it; shared says how many bytes at its end go with every spelling of the name,
@@ -88,6 +91,7 @@ func decodeResourceError(b []byte) (ResourceError, error) {
 		return ResourceError{}, it.err
 	}
 	e.named = sizeAll(named)
+	e.Constraints = constraintsIn(appendAll(nil, named))
 	e.shared = e.named + sizeAll(rest)
 	raw := e.appendHead(make([]byte, 0, e.sizeAs(e.Name)), e.Name)
 	e.raw = string(appendAll(appendAll(raw, named), rest))

@@ -2,7 +2,9 @@ package wire
 
 // Subscription is what one DeltaDiscoveryRequest says of one type (SUB-3, RES-12).
 type Subscription struct {
-	TypeURL                string
+	TypeURL string
+	// Subscribe and Unsubscribe are names, and names with dynamic parameters as words
+	// (Locator).
 	Subscribe, Unsubscribe []string
 	// Versions are initial_resource_versions by name; only in the first request
 	// for the type on a stream.

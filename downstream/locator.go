@@ -1,0 +1,53 @@
+package downstream
+
+import (
+	"errors"
+	"slices"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+var (
+	errReservedName = errors.New("a resource name begins with a NUL")
+	errLocatedMany  = errors.New("a glob or * cannot be subscribed to with dynamic parameters")
+	errUnwrapped    = errors.New("dynamic parameters are for clients that know wrapped resources: announce " + supportsWrapping +
+		", or use resource_locators in the first request of the stream")
+)
+
+// checkLocators holds a client to the parameters that it may have (OPS-5). The error is
+// a status that ends its stream.
+func checkLocators(locators []*discovery.ResourceLocator) error {
+	for _, l := range locators {
+		if err := keyer.CheckParameters(l.GetDynamicParameters()); err != nil {
+			return status.Error(codes.ResourceExhausted, err.Error())
+		}
+	}
+	return nil
+}
+
+// wraps reports whether a client of the state of the world knows wrapped resources: it
+// announces that, or uses locators, which says it too (RES-13, DYN-1).
+func wraps(node *corev3.Node, names []string) bool {
+	return slices.Contains(node.GetClientFeatures(), supportsWrapping) || slices.ContainsFunc(names, wire.IsLocator)
+}
+
+// locateVariant is locate for a name with dynamic parameters (DYN-1).
+func locateVariant(routes Routes, typeURL, word string) (*cache.Store, cache.Name, error) {
+	parameters, spelling := wire.CutLocator(word)
+	if parameters == "" {
+		return nil, cache.Name{Spelling: word, Key: word}, &refusedError{codes.InvalidArgument, errReservedName}
+	}
+	store, name, err := locatePlain(routes, typeURL, spelling)
+	key := name.Key
+	name = cache.Name{Spelling: word, Key: wire.Respell(word, key)}
+	if err == nil && (key == cache.Wildcard || keyer.IsGlob(key)) {
+		err = &refusedError{codes.InvalidArgument, errLocatedMany}
+	}
+	return store, name, err
+}
