@@ -206,14 +206,14 @@ func TestDynamicParameters_DYN1_SUB10_VAR7(t *testing.T) {
 	apiTypes := map[string]config.APIType{
 		"delta": config.AggregatedDeltaGRPC, "sotw": config.AggregatedGRPC, "rest": config.REST,
 	}
-	for _, tiers := range []string{"delta", "sotw", "delta delta", "sotw delta", "delta sotw", "sotw sotw", "delta rest"} {
+	for _, tiers := range []string{"delta", "sotw", "delta,delta", "sotw,delta", "delta,sotw", "sotw,sotw", "delta,rest"} {
 		for _, form := range []string{"delta", "sotw", "rest"} {
 			t.Run(fmt.Sprintf("%s to %s", tiers, form), func(t *testing.T) {
 				p := newVariantPlane(t)
 				p.set("x", mustBe("env=prod"), mustBe("env=test"))
 				r, addr := (*testRelay)(nil), p.addr
 				var relays []*testRelay
-				for tier := range strings.FieldsSeq(tiers) {
+				for tier := range strings.SplitSeq(tiers, ",") {
 					if tier == "rest" {
 						addr = r.rest
 					}

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -99,7 +100,7 @@ func SplitLocators(words []string) (names []string, locators []*discoveryv3.Reso
 // like a locator becomes one without parameters, which nothing else is: it is nobody's
 // name.
 func Words(names []string, locators []*discoveryv3.ResourceLocator) []string {
-	if len(locators) == 0 && !hasMark(names) {
+	if len(locators) == 0 && !slices.ContainsFunc(names, IsLocator) {
 		return names
 	}
 	words := make([]string, 0, len(names)+len(locators))
@@ -120,15 +121,6 @@ func Words(names []string, locators []*discoveryv3.ResourceLocator) []string {
 		}
 	}
 	return words
-}
-
-func hasMark(names []string) bool {
-	for _, name := range names {
-		if IsLocator(name) {
-			return true
-		}
-	}
-	return false
 }
 
 // WordSize is what a word takes in a request at most, its tag included.

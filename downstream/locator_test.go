@@ -1,0 +1,55 @@
+package downstream
+
+import (
+	"fmt"
+	"testing"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// anywhere has one store for everything.
+type anywhere struct{ Routes }
+
+func (anywhere) Scoped(string) (*cache.Store, error)    { return nil, nil }
+func (anywhere) Authority(string) (*cache.Store, error) { return nil, nil }
+
+func TestDYN1Refusals(t *testing.T) {
+	routes := anywhere{}
+	for _, test := range []struct {
+		name, word, want string
+	}{
+		{"DYN-1 a glob with parameters", wire.Locator(ofA("*"), map[string]string{"env": "prod"}), errLocatedMany.Error()},
+		{"DYN-1 the wildcard with parameters", wire.Locator("*", map[string]string{"env": "prod"}), errLocatedMany.Error()},
+		{"DYN-1 a plain name like a locator", wire.Words([]string{"\x00a=b\x00x"}, nil)[0], errReservedName.Error()},
+		{"DYN-1 a name that is empty", wire.Locator("", map[string]string{"env": "prod"}), errNoName.Error()},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, _, err := locate(routes, clusterType, test.word)
+			if r := refusal(err); r == nil || r.code != codes.InvalidArgument || r.Error() != test.want {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestDYN1OPS5Limits(t *testing.T) {
+	many := make(map[string]string)
+	for i := range 65 {
+		many[fmt.Sprint(i)] = "x"
+	}
+	for _, r := range []discoveryRequest{
+		deltaRequest(&discovery.DeltaDiscoveryRequest{ResourceLocatorsSubscribe: []*discovery.ResourceLocator{{Name: "x", DynamicParameters: many}}}),
+		stateRequest(&discovery.DiscoveryRequest{ResourceLocators: []*discovery.ResourceLocator{{Name: "x", DynamicParameters: many}}}),
+	} {
+		if status.Code(r.err) != codes.ResourceExhausted {
+			t.Errorf("65 parameters are refused with %v", r.err)
+		}
+	}
+	if r := deltaRequest(&discovery.DeltaDiscoveryRequest{ResourceLocatorsUnsubscribe: []*discovery.ResourceLocator{{Name: "x", DynamicParameters: many}}}); r.err != nil {
+		t.Errorf("unsubscribing is refused: %v", r.err)
+	}
+}
