@@ -3,6 +3,7 @@ package downstream
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -14,9 +15,10 @@ import (
 )
 
 var (
-	errReservedName = errors.New("a resource name begins with a NUL")
-	errLocatedMany  = errors.New("a glob or * cannot be subscribed to with dynamic parameters")
-	errUnwrapped    = errors.New("dynamic parameters are for clients that know wrapped resources: announce " + supportsWrapping +
+	errReservedName     = errors.New("a resource name begins with a NUL")
+	errLocatedMany      = errors.New("a glob or * cannot be subscribed to with dynamic parameters")
+	errLocatedDirective = errors.New("a name with directives cannot be subscribed to with dynamic parameters")
+	errUnwrapped        = errors.New("dynamic parameters are for clients that know wrapped resources: announce " + supportsWrapping +
 		", or use resource_locators in the first request of the stream")
 )
 
@@ -46,8 +48,12 @@ func locateVariant(routes Routes, typeURL, word string) (*cache.Store, cache.Nam
 	store, name, err := locatePlain(routes, typeURL, spelling)
 	key := name.Key
 	name = cache.Name{Spelling: word, Key: wire.Respell(word, key)}
-	if err == nil && (key == cache.Wildcard || keyer.IsGlob(key)) {
+	switch {
+	case err != nil:
+	case key == cache.Wildcard || keyer.IsGlob(key):
 		err = &refusedError{codes.InvalidArgument, errLocatedMany}
+	case strings.Contains(key, "#") && keyer.IsXDSTP(key):
+		err = &refusedError{codes.InvalidArgument, errLocatedDirective}
 	}
 	return store, name, err
 }

@@ -7,6 +7,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -14,8 +15,8 @@ import (
 // anywhere has one store for everything.
 type anywhere struct{ Routes }
 
-func (anywhere) Scoped(string) (*cache.Store, error)    { return nil, nil }
-func (anywhere) Authority(string) (*cache.Store, error) { return nil, nil }
+func (anywhere) Scoped(string) (*cache.Store, error)              { return nil, nil }
+func (anywhere) Named(n keyer.Name) (*cache.Store, string, error) { return nil, n.Canonical(), nil }
 
 func TestDYN1Refusals(t *testing.T) {
 	routes := anywhere{}
