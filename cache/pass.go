@@ -320,6 +320,9 @@ func (p *pass) follow(w *watch, f *cursor) {
 func (p *pass) member(w *watch, f *cursor, e *entry) bool {
 	pushed := e.changed > f.born
 	v, held := f.versions[e.key]
+	if !held {
+		v, held = w.held[e.key] // by a name that is not answered
+	}
 	r := e.contentFor(f.once[e])
 	switch {
 	case f.byName(e.key):
@@ -334,6 +337,7 @@ func (p *pass) member(w *watch, f *cursor, e *entry) bool {
 		}
 		p.variantSent(e, r, f.spell(e))
 		w.answered(e.key)
+		f.stoodIn(e)
 	}
 	f.compared(e.key)
 	f.taken(e)
@@ -365,7 +369,7 @@ func (p *pass) bury(w *watch, f *cursor) {
 		_, held := f.versions[e.key]
 		_, owed := w.answers[e.key]
 		switch {
-		case f.byName(e.key):
+		case w.named(e.key), f.byName(e.key): // the name's answer tells what became of it
 			f.since++
 		case f.drops(e) && !held && !owed: // TTL-2
 			f.since++
@@ -384,7 +388,7 @@ func (p *pass) bury(w *watch, f *cursor) {
 	}
 	if f.leftoverDue() {
 		for _, key := range slices.Sorted(maps.Keys(f.versions)) {
-			if !f.byName(key) && !p.remove(f.spellKey(key)) {
+			if !w.named(key) && !f.byName(key) && !p.remove(f.spellKey(key)) {
 				return
 			}
 			f.compared(key)

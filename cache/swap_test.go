@@ -138,11 +138,51 @@ func TestSwap(t *testing.T) {
 		b.expect(c.collect(), "CDS +a@1 +b@1")
 		b.connect(1)
 		b.saysOn(1, cds, "+a@1")
-		b.expect(c.collect(), "CDS +a@1") // SUB-5
+		b.expect(c.collect()) // STR-7: it was sent that since it named it
 		b.says(cds, "+a@2")
 		b.expect(c.collect())
 		b.saysOn(1, cds, "+a@2")
 		b.expect(c.collect(), "CDS +a@2")
+	})
+	t.Run("STR-7 SUB-1 what \"*\" served in the name's place is told once, and gone once", func(t *testing.T) {
+		b := newBed(t, Limits{})
+		c := b.join()
+		c.sub(cds, "*", "a", "b", "d")
+		b.connect(0)
+		b.connect(1)
+		b.says(cds, "+a@1", "+b@1", "+d@1")
+		b.expect(c.collect(), "CDS +a@1 +b@1 +d@1")
+		b.says(cds, "+b@2", "-d")
+		b.expect(c.collect(), "CDS +b@2") // the name may mean d, whatever "*" means
+		b.saysOn(1, cds, "+a@1", "+b@1", "-d")
+		b.expect(c.collect(), "CDS +b@1", "CDS -d")
+		c.sub(cds, "a")
+		b.expect(c.collect(), "CDS +a@1") // SUB-5
+	})
+	t.Run("SUB-5 what \"*\" brought before it was named is sent again", func(t *testing.T) {
+		b := newBed(t, Limits{})
+		c := b.join()
+		c.sub(cds, "*")
+		b.connect(0)
+		b.says(cds, "+a@1")
+		b.expect(c.collect(), "CDS +a@1")
+		c.sub(cds, "a")
+		b.connect(1)
+		b.saysOn(1, cds, "+a@1")
+		b.expect(c.collect(), "CDS +a@1")
+	})
+	t.Run("RES-11 what a client holds by name is not sent by \"*\" while the name is not answered", func(t *testing.T) {
+		b := newBed(t, Limits{})
+		c := b.join()
+		c.resume(cds, []string{"a@1", "b@1"}, "*", "a", "b")
+		b.connect(0)
+		b.says(cds, "+a@1", "+b@2")
+		b.expect(c.collect(), "CDS +b@2")
+		b.settle()
+		b.expect(c.collect())
+		b.connect(1)
+		b.saysOn(1, cds, "+a@1", "+b@2")
+		b.expect(c.collect())
 	})
 	// client: *, and lets go    relay: -*    server, before it reads that: +a
 	// client: * again           (longer than the quiet time)    server: a is gone

@@ -43,7 +43,7 @@ type watch struct {
 	answers map[string]Name             // by key: to be answered from a collection, once
 	fails   map[*nameSub]struct{}       // to be told of an error that takes nothing away (ERR-1)
 	once    map[*nameSub]*wire.Resource // what is not kept and waits for the client (TTL-5)
-	held    map[string]string           // versions of names the client holds, by key, until compared
+	held    map[string]string           // versions of names the client holds, by key, until the name is answered
 	heldAt  time.Time                   // when the client said what it holds; zero if it did not
 	merged  int                         // updates that a later one replaced before they were sent
 	losses  []lost                      // of the present pass
@@ -214,6 +214,26 @@ func (f *cursor) byName(key string) bool {
 		return sub.entry.state != unknown
 	}
 	return f.coll.wildcard() && w.isElsewhere(key)
+}
+
+// stoodIn notes that the client was sent a member that it also names, while nobody knows
+// what the name stands for. It holds that version then, as if it had said so: what the
+// name brings is not sent again if it is the same (RES-11), and as long as the name is
+// not answered no removal takes it away. Under another spelling it is something else.
+func (f *cursor) stoodIn(e *entry) {
+	w := f.watch
+	if !w.named(e.key) {
+		return
+	}
+	w.markHeld(e.key)
+	if w.names[f.spell(e)] == nil || e.tainted || (e.life != nil && w.client.form.TTL) {
+		w.held = without(w.held, e.key)
+		return
+	}
+	if w.held == nil {
+		w.held = make(map[string]string)
+	}
+	w.held[e.key] = e.version()
 }
 
 // mayHave reports whether the client may hold a resource because of a glob. A name that
