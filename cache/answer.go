@@ -23,6 +23,7 @@ func (p *pass) answers(w *watch, k kind, away bool) {
 			w.wildcard.compared(key)
 		}
 		w.answered(key)
+		p.look() // there may be as many as the members of a large glob
 	}
 }
 
