@@ -242,8 +242,10 @@ func (s *Store) Streams() []wire.StreamID {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var ids []wire.StreamID
+	listed := make(map[wire.StreamID]struct{})
 	for _, t := range s.inOrder() {
-		if t.interests > 0 && !slices.Contains(ids, t.stream) {
+		if _, twice := listed[t.stream]; t.interests > 0 && !twice {
+			listed[t.stream] = struct{}{}
 			ids = append(ids, t.stream)
 		}
 	}
@@ -254,6 +256,10 @@ func (s *Store) Streams() []wire.StreamID {
 func (s *Store) StreamWanted(stream wire.StreamID) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	if s.source.PerType {
+		t := s.carried(stream, stream.TypeURL)
+		return t != nil && t.interests > 0
+	}
 	for _, t := range s.tables {
 		if t.interests > 0 && t.on(stream) {
 			return true

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -25,7 +24,7 @@ type FileSession struct {
 	started atomic.Bool
 
 	// Owned by the goroutine in Run.
-	lines []*fileLine
+	lines map[wire.StreamID]*fileLine
 }
 
 // fileLine is one of the Store's streams, that is a table of a type.
@@ -50,7 +49,7 @@ func (f *Files) NewSession(cfg SessionConfig) (*FileSession, error) {
 		return nil, fmt.Errorf("upstream %q: a session needs a store", f.cfg.Name)
 	}
 	return &FileSession{
-		files: f, store: cfg.Store,
+		files: f, store: cfg.Store, lines: make(map[wire.StreamID]*fileLine),
 		report: newReport(f.cfg.Name, f.cfg.Path, f.cfg.Logger, cfg), woken: make(chan struct{}, 1),
 	}, nil
 }
@@ -76,10 +75,10 @@ func (s *FileSession) Run(ctx context.Context) error {
 		f.mu.Lock()
 		delete(f.sessions, s)
 		f.mu.Unlock()
-		for _, l := range s.lines {
-			s.store.Lost(l.id)
+		for id := range s.lines {
+			s.store.Lost(id)
 		}
-		s.lines = nil
+		clear(s.lines)
 		s.turn(StateIdle)
 	}()
 	return s.loop(ctx)
@@ -125,11 +124,11 @@ func (s *FileSession) reconcile() {
 			s.serve(s.line(id), view)
 		}
 	}
-	s.lines = slices.DeleteFunc(s.lines, func(l *fileLine) bool {
-		if s.store.StreamWanted(l.id) {
+	maps.DeleteFunc(s.lines, func(id wire.StreamID, _ *fileLine) bool {
+		if s.store.StreamWanted(id) {
 			return false
 		}
-		s.store.Lost(l.id)
+		s.store.Lost(id)
 		return true
 	})
 	s.publish(view, len(s.lines) > 0 || (!view.read && len(wanted) > 0))
@@ -137,13 +136,11 @@ func (s *FileSession) reconcile() {
 
 // line finds the line of a stream, or begins it.
 func (s *FileSession) line(id wire.StreamID) *fileLine {
-	for _, l := range s.lines {
-		if l.id == id {
-			return l
-		}
+	l := s.lines[id]
+	if l == nil {
+		l = &fileLine{id: id}
+		s.lines[id] = l
 	}
-	l := &fileLine{id: id}
-	s.lines = append(s.lines, l)
 	return l
 }
 

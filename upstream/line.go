@@ -28,7 +28,7 @@ const (
 // wanted are draining until the server has ended the stream.
 type line struct {
 	id      wire.StreamID
-	method  string // "": the type has no service of its own, and the line stays idle
+	method  string
 	stream  *stream
 	dialect dialect              // of the stream that is open
 	open    bool                 // Store.Restart was called, so Lost is due

@@ -18,8 +18,8 @@ import (
 // wanted until it is not. All of it belongs to the session's owner. It is idle (no
 // poller, at zero), waiting for the next attempt (no poller), or polling.
 type pollLine struct {
-	id          wire.StreamID
-	unavailable bool // the type has no path, and the line stays idle
+	id     wire.StreamID
+	broken bool // it cannot be polled for, and the line stays idle
 
 	poller   *restjson.Poller
 	stop     context.CancelFunc
@@ -64,13 +64,8 @@ func (l *pollLine) silent(now time.Time, after time.Duration) bool {
 }
 
 func (s *RESTSession) newLine(id wire.StreamID) *pollLine {
-	_, ok := restjson.Path(id.TypeURL)
-	if !ok {
-		s.log.Warn("type has no REST path and cannot be asked for", "type", id.TypeURL)
-		s.obs.TypeUnavailable(id.TypeURL)
-	}
 	return &pollLine{
-		id: id, unavailable: !ok, failed: make([]bool, len(s.up.cfg.Endpoints)),
+		id: id, failed: make([]bool, len(s.up.cfg.Endpoints)),
 		backoff: backoff.Backoff{Base: s.up.cfg.BackoffBase, Max: s.up.cfg.BackoffMax},
 	}
 }
@@ -110,7 +105,7 @@ func (s *RESTSession) start(l *pollLine) {
 		s.log.Error("cannot poll", "type", l.id.TypeURL, "error", err)
 		stop()
 		s.store.Lost(l.id)
-		l.unavailable = true
+		l.broken = true
 		return
 	}
 	l.poller, l.awaiting = p, true
@@ -227,7 +222,7 @@ func (s *RESTSession) answered(l *pollLine, names []string, begun time.Time) {
 	}
 	if l.refused {
 		l.refused = false
-		s.noteTypes()
+		s.noteQuarantined(l.id.TypeURL, -1)
 	}
 	if l.established {
 		return
@@ -279,8 +274,10 @@ func (s *RESTSession) lost(l *pollLine, cause error) {
 	atOnce := false
 	switch {
 	case notServed(cause):
-		l.refused = true
-		s.noteTypes()
+		if !l.refused {
+			l.refused = true
+			s.noteQuarantined(l.id.TypeURL, 1)
+		}
 	case !good || err.Reason.repeats():
 		atOnce = s.failback.moveOn(endpoint, l.failed, unreachable)
 	}

@@ -16,7 +16,7 @@ const (
 	// maxTrialDelay bounds the wait before a suspect is tried again.
 	maxTrialDelay = 5 * time.Minute
 	// maxProven bounds the types that are remembered as proven, beside those that
-	// are asked for at the time.
+	// are asked for at the time: where these are more, to half as many again.
 	maxProven = 1024
 )
 
@@ -34,6 +34,7 @@ const (
 // Where each type has a stream of its own there is nobody to protect: see refuse.
 type quarantine struct {
 	proven   map[string]struct{}
+	inUse    int // of proven, when those that are not were forgotten last
 	suspects map[string]*suspect
 	trial    trial
 	// pace is the session's back-off for the trials of all suspects. Each failure
@@ -160,6 +161,7 @@ func (s *Session) blame(l *line, cause error) {
 		s.log.Debug("type still ends the stream", "type", tried.typeURL, "error", detail(cause))
 		return
 	}
+	var added []string
 	for typeURL := range l.asked {
 		if _, ok := q.proven[typeURL]; ok || q.suspects[typeURL] != nil {
 			continue
@@ -167,9 +169,10 @@ func (s *Session) blame(l *line, cause error) {
 		p := new(suspect)
 		q.delay(p)
 		q.suspects[typeURL] = p
-		s.log.Warn("type may be what the server ended the stream for, withholding it", "type", typeURL, "error", detail(cause))
+		s.noteQuarantined(typeURL, 1)
+		added = append(added, typeURL)
 	}
-	s.noteTypes()
+	s.warn("types may be what the server ended the stream for, withholding them", added, "error", detail(cause))
 }
 
 // refuse reports whether a stream that broke carried one type, for whose sake the
@@ -183,7 +186,7 @@ func (s *Session) refuse(l *line, cause error) bool {
 		l.refused = true
 		l.backoff.Max = max(maxTrialDelay, s.up.cfg.BackoffMax)
 		s.log.Warn("server ended the stream of a type, which it may not serve", "type", l.id.TypeURL, "error", detail(cause))
-		s.noteTypes()
+		s.noteQuarantined(l.id.TypeURL, 1)
 	}
 	return slices.ContainsFunc(s.lines, func(o *line) bool { return o != l && o.established })
 }
@@ -193,7 +196,7 @@ func (s *Session) welcomed(l *line) {
 	if l.refused {
 		l.refused = false
 		l.backoff.Max = s.up.cfg.BackoffMax
-		s.noteTypes()
+		s.noteQuarantined(l.id.TypeURL, -1)
 	}
 }
 
@@ -214,10 +217,11 @@ func (s *Session) prove(typeURL string) {
 	if _, ok := q.proven[typeURL]; ok || s.up.cfg.APIType.PerType() {
 		return
 	}
-	if len(q.proven) >= maxProven {
+	if len(q.proven) >= max(maxProven, q.inUse+q.inUse/2) {
 		maps.DeleteFunc(q.proven, func(proven string, _ struct{}) bool {
 			return !slices.ContainsFunc(s.lines, func(l *line) bool { return l.asks(proven) })
 		})
+		q.inUse = len(q.proven)
 	}
 	q.proven[typeURL] = struct{}{}
 	p := q.suspects[typeURL]
@@ -231,7 +235,7 @@ func (s *Session) prove(typeURL string) {
 	q.pace.Reset()
 	q.resume = time.Time{}
 	s.log.Info("type is withheld no longer", "type", typeURL)
-	s.noteTypes()
+	s.noteQuarantined(typeURL, -1)
 	for _, l := range s.lines {
 		if l.open && !l.draining {
 			s.store.Withhold(l.id, typeURL, false)
@@ -307,8 +311,11 @@ func (s *Session) trialAt() (at time.Time) {
 // wants, and begins the next trial: of those that are due, the one that failed least.
 func (s *Session) try(now time.Time) {
 	q := &s.quarantine
-	if q.trial.typeURL != "" {
-		s.stood(s.line(q.trial.stream))
+	if tried := q.trial; tried.typeURL != "" {
+		since, asked := s.line(tried.stream).asked[tried.typeURL]
+		if asked && now.Sub(since) >= stableAfter {
+			s.prove(tried.typeURL)
+		}
 	}
 	if q.trial.typeURL != "" {
 		return
@@ -320,7 +327,7 @@ func (s *Session) try(now time.Time) {
 		case !p.wanted():
 			if !now.Before(p.forgotten()) {
 				delete(q.suspects, url)
-				s.noteTypes()
+				s.noteQuarantined(url, -1)
 			}
 		case now.Before(p.due), now.Before(q.resume), s.trialLine(p) == nil:
 		case next == nil || p.backoff.Attempts < next.backoff.Attempts:
@@ -336,19 +343,4 @@ func (s *Session) try(now time.Time) {
 	s.store.Withhold(l.id, typeURL, false)
 	s.ask(l, next.take(l.id, typeURL))
 	s.settle()
-}
-
-// noteTypes has Status say what is withheld, refused, or cannot be asked for.
-func (s *Session) noteTypes() {
-	types := slices.Collect(maps.Keys(s.quarantine.suspects))
-	var unavailable []string
-	for _, l := range s.lines {
-		switch {
-		case l.refused:
-			types = append(types, l.id.TypeURL)
-		case l.method == "":
-			unavailable = append(unavailable, l.id.TypeURL)
-		}
-	}
-	s.noteTypeLists(types, unavailable)
 }

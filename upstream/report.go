@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -17,10 +16,14 @@ type report struct {
 	log   *slog.Logger
 	state State // the one told last; belongs to the session's owner
 
-	loud map[string]loudRejection // by type; the owner's
+	loud     map[string]loudRejection // by type; the owner's
+	warnings warnings
 
-	statusMu sync.Mutex
-	status   Status // guarded by statusMu
+	// Guarded by statusMu. The lists of types in Status are made when somebody asks.
+	statusMu    sync.Mutex
+	status      Status
+	quarantined map[string]int      // types, each with how many say so of it
+	lacking     map[string]struct{} // types that cannot be asked for; written by the owner alone
 }
 
 func newReport(upstream, endpoint string, log *slog.Logger, cfg SessionConfig) *report {
@@ -37,7 +40,9 @@ func newReport(upstream, endpoint string, log *slog.Logger, cfg SessionConfig) *
 func (r *report) Status() Status {
 	r.statusMu.Lock()
 	defer r.statusMu.Unlock()
-	return r.status
+	st := r.status
+	st.Quarantined, st.Unavailable = sortedKeys(r.quarantined), sortedKeys(r.lacking)
+	return st
 }
 
 // note changes the status.
@@ -117,13 +122,4 @@ func (r *report) noteFailed(ctx context.Context, id wire.StreamID, err *Connecti
 			st.Lost++
 		}
 	})
-}
-
-// noteTypeLists has Status say which types are withheld or refused, and which cannot be asked
-// for. It takes the slices over, in any order and with repetitions.
-func (r *report) noteTypeLists(quarantined, unavailable []string) {
-	slices.Sort(quarantined)
-	slices.Sort(unavailable)
-	quarantined, unavailable = slices.Compact(quarantined), slices.Compact(unavailable)
-	r.note(func(st *Status) { st.Quarantined, st.Unavailable = quarantined, unavailable })
 }

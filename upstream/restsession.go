@@ -159,18 +159,21 @@ func (s *RESTSession) settle() {
 	s.settleAt = s.store.Settle(now)
 }
 
-// reconcile brings the pollers in line with what is wanted.
+// reconcile brings the pollers in line with what is wanted. Of the pollers that there can
+// be there are few: two for each type that has a path.
 func (s *RESTSession) reconcile() {
-	wanted := s.store.Streams()
+	wanted := s.available(s.store.Streams(), func(id wire.StreamID) bool {
+		_, ok := restjson.Path(id.TypeURL)
+		return ok
+	})
 	for _, id := range wanted {
 		if !slices.ContainsFunc(s.lines, func(l *pollLine) bool { return l.id == id }) {
 			s.lines = append(s.lines, s.newLine(id))
-			s.noteTypes()
 		}
 	}
 	for _, l := range s.lines {
 		switch wanted := slices.Contains(wanted, l.id); {
-		case l.unavailable:
+		case l.broken:
 		case !wanted:
 			s.end(l, ReasonUnwanted)
 		case l.poller != nil:
@@ -197,25 +200,13 @@ func (s *RESTSession) idle() bool {
 
 // reap forgets the lines that are idle and not wanted.
 func (s *RESTSession) reap() {
-	before := len(s.lines)
-	s.lines = slices.DeleteFunc(s.lines, func(l *pollLine) bool { return l.idle() && !s.store.StreamWanted(l.id) })
-	if len(s.lines) < before {
-		s.noteTypes()
-	}
-}
-
-// noteTypes has Status say what the server refuses, and what cannot be asked for.
-func (s *RESTSession) noteTypes() {
-	var refused, unavailable []string
-	for _, l := range s.lines {
-		switch {
-		case l.refused:
-			refused = append(refused, l.id.TypeURL)
-		case l.unavailable:
-			unavailable = append(unavailable, l.id.TypeURL)
+	s.lines = slices.DeleteFunc(s.lines, func(l *pollLine) bool {
+		gone := l.idle() && !s.store.StreamWanted(l.id)
+		if gone && l.refused {
+			s.noteQuarantined(l.id.TypeURL, -1)
 		}
-	}
-	s.noteTypeLists(refused, unavailable)
+		return gone
+	})
 }
 
 // respond takes a response and gives the reason for which it is rejected (ACK-6).

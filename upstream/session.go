@@ -12,6 +12,8 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // SessionConfig describes a session.
@@ -184,18 +186,17 @@ func (s *Session) elapse(now time.Time) {
 
 func (s *Session) settle() { s.settleAt = s.store.Settle(time.Now()) }
 
-// reconcile brings the streams in line with what is wanted.
+// reconcile brings the streams in line with what is wanted. Of the streams that there can
+// be there are few: two for each type that has a service of its own, or two for all.
 func (s *Session) reconcile() {
-	wanted := s.store.Streams()
+	wanted := s.available(s.store.Streams(), func(id wire.StreamID) bool { return s.up.cfg.APIType.method(id) != "" })
 	for _, id := range wanted {
 		if s.line(id) == nil {
 			s.lines = append(s.lines, s.newLine(id))
-			s.noteTypes()
 		}
 	}
 	for _, l := range s.lines {
 		switch wanted := slices.Contains(wanted, l.id); {
-		case l.method == "":
 		case wanted && l.draining:
 			s.end(l, ReasonUnwanted)
 			s.connect(l)

@@ -1,0 +1,99 @@
+package upstream
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+const (
+	// maxWarnings is how many warnings a session writes in a warningPause about types,
+	// which are the clients' choice. Those beyond are for who looks at details.
+	maxWarnings  = 10
+	warningPause = time.Minute
+	// maxListed bounds the types that one line in the log lists.
+	maxListed = 8
+)
+
+// warnings counts those that a session wrote about types. It belongs to the session's
+// owner.
+type warnings struct {
+	begun time.Time
+	said  int // since begun
+}
+
+// level is that of the next warning.
+func (w *warnings) level(now time.Time) slog.Level {
+	if now.Sub(w.begun) >= warningPause {
+		*w = warnings{begun: now}
+	}
+	if w.said >= maxWarnings {
+		return slog.LevelDebug
+	}
+	w.said++
+	return slog.LevelWarn
+}
+
+// warn writes one line about types, which it sorts, whatever their number.
+func (r *report) warn(msg string, types []string, args ...any) {
+	if len(types) == 0 {
+		return
+	}
+	slices.Sort(types)
+	level := r.warnings.level(time.Now())
+	args = append(args, "types", types[:min(len(types), maxListed)], "count", len(types))
+	r.log.Log(context.Background(), level, msg, args...)
+}
+
+// available leaves out of the streams that are wanted those of types that have no service
+// of their own, and tells of these once for as long as they are wanted. There may be
+// thousands, so that sessions have no lines for them.
+func (r *report) available(wanted []wire.StreamID, has func(wire.StreamID) bool) []wire.StreamID {
+	lacking := make(map[string]struct{})
+	left := slices.DeleteFunc(wanted, func(id wire.StreamID) bool {
+		if has(id) {
+			return false
+		}
+		lacking[id.TypeURL] = struct{}{}
+		return true
+	})
+	var added []string
+	for typeURL := range lacking {
+		if _, told := r.lacking[typeURL]; !told {
+			added = append(added, typeURL)
+			r.obs.TypeUnavailable(typeURL)
+		}
+	}
+	if len(added) > 0 || len(lacking) != len(r.lacking) {
+		r.noteUnavailable(lacking)
+	}
+	r.warn("types have no service of their own and cannot be asked for", added)
+	return left
+}
+
+// noteUnavailable has Status say which types cannot be asked for. The set must not change
+// afterwards.
+func (r *report) noteUnavailable(types map[string]struct{}) {
+	r.statusMu.Lock()
+	defer r.statusMu.Unlock()
+	r.lacking = types
+}
+
+// noteQuarantined has Status say of one more, or one less, that it is withheld or refused.
+func (r *report) noteQuarantined(typeURL string, change int) {
+	r.statusMu.Lock()
+	defer r.statusMu.Unlock()
+	if r.quarantined == nil {
+		r.quarantined = make(map[string]int)
+	}
+	if r.quarantined[typeURL] += change; r.quarantined[typeURL] == 0 {
+		delete(r.quarantined, typeURL)
+	}
+}
+
+// sortedKeys are the keys of a set, nil if there is none.
+func sortedKeys[V any](set map[string]V) []string { return slices.Sorted(maps.Keys(set)) }
