@@ -114,9 +114,16 @@ func (f *cursor) failuresDue(upTo uint64) bool {
 	return el != nil && failureOf(el).number <= upTo
 }
 
+// tellsFailure reports whether an error of a key is the cursor's to tell: not of what
+// the client names, here or in another store. That store says what became of it (LOC-3),
+// and who is told of NOT_FOUND drops what it has.
+func (f *cursor) tellsFailure(key string) bool {
+	return !f.watch.named(key) && !(f.coll.wildcard() && f.watch.isElsewhere(key))
+}
+
 // passFailures passes over errors of what the client is served by name.
-func (f *cursor) passFailures(w *watch) {
-	for el := f.coll.fails.after(f.failed); el != nil && w.named(failureOf(el).key); el = el.Next() {
+func (f *cursor) passFailures() {
+	for el := f.coll.fails.after(f.failed); el != nil && !f.tellsFailure(failureOf(el).key); el = el.Next() {
 		f.failed = failureOf(el).number
 	}
 }

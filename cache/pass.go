@@ -208,12 +208,12 @@ func (p *pass) removals(w *watch) {
 				return
 			}
 			p.bury(w, g)
-			p.failures(w, g, anyNumber)
+			p.failures(g, anyNumber)
 		}
 	}
 	if p.turn(w, wholeType) {
 		p.bury(w, w.wildcard)
-		p.failures(w, w.wildcard, anyNumber)
+		p.failures(w.wildcard, anyNumber)
 		p.answers(w, wholeType, true)
 	}
 }

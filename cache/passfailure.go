@@ -71,10 +71,10 @@ func (w *watch) failing() []*nameSub {
 
 // failures tells the errors of a collection and its members that came since the cursor,
 // up to a number. One that takes a member away comes no sooner than the removal.
-func (p *pass) failures(w *watch, f *cursor, upTo uint64) {
+func (p *pass) failures(f *cursor, upTo uint64) {
 	for el := f.coll.fails.after(f.failed); el != nil && failureOf(el).number <= upTo; el = el.Next() {
 		x := failureOf(el)
-		if p.full || (!w.named(x.key) && !p.tell(x.err, f.spellFailure(x))) {
+		if p.full || (f.tellsFailure(x.key) && !p.tell(x.err, f.spellFailure(x))) {
 			return
 		}
 		f.failed = x.number
@@ -87,11 +87,11 @@ func (p *pass) stateFailures(w *watch, upTo uint64) {
 	if p.turn(w, byName) {
 		p.dirtyNames(w, true, upTo)
 		for _, g := range w.globs {
-			p.failures(w, g, upTo)
+			p.failures(g, upTo)
 		}
 	}
 	if p.turn(w, wholeType) {
-		p.failures(w, w.wildcard, upTo)
+		p.failures(w.wildcard, upTo)
 	}
 }
 
@@ -110,7 +110,7 @@ func (p *pass) listFailures(w *watch, upTo uint64) {
 	for f := range w.cursors() {
 		for el := f.coll.fails.after(f.failed); el != nil && failureOf(el).number <= upTo; el = el.Next() {
 			x := failureOf(el)
-			if !w.named(x.key) {
+			if f.tellsFailure(x.key) {
 				p.say(x.err, f.spellFailure(x))
 			}
 			f.failed = x.number

@@ -173,7 +173,7 @@ func (t *snapshotTaker) all() {
 // failures takes in the errors of a collection and of what it would hold.
 func (t *snapshotTaker) failures(f *cursor) {
 	for el := f.coll.fails.after(0); el != nil; el = el.Next() {
-		if x := failureOf(el); !t.watch.named(x.key) {
+		if x := failureOf(el); f.tellsFailure(x.key) {
 			t.taken.Errors = append(t.taken.Errors, NamedError{x.err, f.spellFailure(x)})
 		}
 	}

@@ -160,7 +160,7 @@ func (w *watch) forgo() {
 
 func (f *cursor) forgo(w *watch) {
 	c := f.coll
-	f.passFailures(w)
+	f.passFailures()
 	if w.full && w.client.form.TTL {
 		f.judge()
 	}

@@ -1,0 +1,27 @@
+package cache
+
+import "testing"
+
+// TestErrorsOfWhatElseHolds: errors of what the client has by other means than the one
+// that the error is of.
+func TestErrorsOfWhatElseHolds(t *testing.T) {
+	for name, run := range map[string]func(b *bed, c *peer){
+		"ERR-1 LOC-3 errors that * has of names of another store are not told": func(b *bed, c *peer) {
+			c.sub(cds, "*")
+			b.connect(0)
+			b.says(cds, "+a@1", "+"+nameG1+"@1", "+"+nameQ+"@1")
+			b.settle()
+			b.expect(c.collect(), "CDS +a@1 +"+nameG1+"@1 +"+nameQ+"@1")
+			c.c.Update(Change{TypeURL: cds, Elsewhere: names([]string{nameG1, globQ})})
+			b.fails(cds, nameG1, notFound)
+			b.fails(cds, nameQ, unavailable)
+			b.fails(cds, "a", unavailable)
+			b.expect(c.collect(), "CDS !a")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, Limits{})
+			run(b, b.join())
+		})
+	}
+}
