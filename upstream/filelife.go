@@ -84,7 +84,7 @@ func (l *fileLine) endLives() {
 		return
 	}
 	left := l.told.covered(l.wanted)
-	maps.DeleteFunc(l.lives, func(key string, life fileLife) bool {
+	maps.DeleteFunc(l.lives, func(key string, _ fileLife) bool {
 		return left[key] == nil && (l.kept[key] == nil || !l.wants(key))
 	})
 }

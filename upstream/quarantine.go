@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -172,7 +173,10 @@ func (s *Session) blame(l *line, cause error) {
 		s.noteQuarantined(typeURL, 1)
 		added = append(added, typeURL)
 	}
-	s.warn("types may be what the server ended the stream for, withholding them", added, "error", detail(cause))
+	if len(added) > 0 {
+		level, which := s.summary(added)
+		s.log.Log(s.ctx, level, "types may be what the server ended the stream for, withholding them", which, slog.String("error", detail(cause)))
+	}
 }
 
 // refuse reports whether a stream that broke carried one type, for whose sake the

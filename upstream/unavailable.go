@@ -38,15 +38,13 @@ func (w *warnings) level(now time.Time) slog.Level {
 	return slog.LevelWarn
 }
 
-// warn writes one line about types, which it sorts, whatever their number.
-func (r *report) warn(msg string, types []string, args ...any) {
-	if len(types) == 0 {
-		return
-	}
+// summary gives the level of one line about types, of which there are some, and what it
+// says of them, whatever their number. It sorts them.
+func (r *report) summary(types []string) (slog.Level, slog.Attr) {
 	slices.Sort(types)
-	level := r.warnings.level(time.Now())
-	args = append(args, "types", types[:min(len(types), maxListed)], "count", len(types))
-	r.log.Log(context.Background(), level, msg, args...)
+	// A group without a name is as if its attributes stood by themselves.
+	which := slog.Group("", "types", types[:min(len(types), maxListed)], "count", len(types))
+	return r.warnings.level(time.Now()), which
 }
 
 // available leaves out of the streams that are wanted those of types that have no service
@@ -71,7 +69,10 @@ func (r *report) available(wanted []wire.StreamID, has func(wire.StreamID) bool)
 	if len(added) > 0 || len(lacking) != len(r.lacking) {
 		r.noteUnavailable(lacking)
 	}
-	r.warn("types have no service of their own and cannot be asked for", added)
+	if len(added) > 0 {
+		level, which := r.summary(added)
+		r.log.Log(context.Background(), level, "types have no service of their own and cannot be asked for", which)
+	}
 	return left
 }
 
