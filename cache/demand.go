@@ -25,13 +25,12 @@ func (s *Store) TakeDemand(stream wire.StreamID) (subs []wire.Subscription, ok b
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.cache.now()
-	for _, t := range s.tables {
-		if t.on(stream) && t.wantsAgain(now) {
-			return nil, false
-		}
+	tables := s.on(stream)
+	if slices.ContainsFunc(tables, func(t *table) bool { return t.wantsAgain(now) }) {
+		return nil, false
 	}
-	for _, t := range s.inOrder() {
-		if t.on(stream) && len(t.pending) > 0 {
+	for _, t := range tables {
+		if len(t.pending) > 0 {
 			subs = t.takeDemand(subs, now)
 		}
 	}

@@ -157,16 +157,34 @@ func (s *Store) dropTable(t *table) {
 	delete(s.waiting, t)
 }
 
-// inOrder lists the tables in the order in which clients are sent their types: what
-// is asked for first is likely to be answered first.
-func (s *Store) inOrder() []*table {
-	return slices.SortedFunc(maps.Values(s.tables), func(a, b *table) int {
-		return cmp.Or(
-			cmp.Compare(RankOf(a.typeURL), RankOf(b.typeURL)),
-			cmp.Compare(a.typeURL, b.typeURL),
-			cmp.Compare(a.kind, b.kind),
-		)
-	})
+// inOrder compares tables by the order in which clients are sent their types: what is
+// asked for first is likely to be answered first.
+func inOrder(a, b *table) int {
+	return cmp.Or(
+		cmp.Compare(RankOf(a.typeURL), RankOf(b.typeURL)),
+		cmp.Compare(a.typeURL, b.typeURL),
+		cmp.Compare(a.kind, b.kind),
+	)
+}
+
+// on lists the tables that an upstream stream carries, in order. Where each has streams
+// of its own it is one, and it is not looked for among all: types are the clients' choice,
+// and so are the streams then.
+func (s *Store) on(stream wire.StreamID) []*table {
+	if s.source.PerType {
+		if t := s.carried(stream, stream.TypeURL); t != nil {
+			return []*table{t}
+		}
+		return nil
+	}
+	var tables []*table
+	for _, t := range s.tables {
+		if t.on(stream) {
+			tables = append(tables, t)
+		}
+	}
+	slices.SortFunc(tables, inOrder)
+	return tables
 }
 
 // carried finds the table of a type that an upstream stream feeds.
@@ -243,7 +261,7 @@ func (s *Store) Streams() []wire.StreamID {
 	defer s.mu.RUnlock()
 	var ids []wire.StreamID
 	listed := make(map[wire.StreamID]struct{})
-	for _, t := range s.inOrder() {
+	for _, t := range slices.SortedFunc(maps.Values(s.tables), inOrder) {
 		if _, twice := listed[t.stream]; t.interests > 0 && !twice {
 			listed[t.stream] = struct{}{}
 			ids = append(ids, t.stream)
@@ -256,16 +274,7 @@ func (s *Store) Streams() []wire.StreamID {
 func (s *Store) StreamWanted(stream wire.StreamID) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if s.source.PerType {
-		t := s.carried(stream, stream.TypeURL)
-		return t != nil && t.interests > 0
-	}
-	for _, t := range s.tables {
-		if t.interests > 0 && t.on(stream) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.on(stream), func(t *table) bool { return t.interests > 0 })
 }
 
 // Restart says that an upstream stream begins anew. It returns what is wanted on
@@ -279,10 +288,7 @@ func (s *Store) Restart(stream wire.StreamID, versionsLimit int) []wire.Subscrip
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var subs []wire.Subscription
-	for _, t := range s.inOrder() {
-		if !t.on(stream) {
-			continue
-		}
+	for _, t := range s.on(stream) {
 		if sub := t.restart(versionsLimit); len(sub.Subscribe) > 0 {
 			subs = append(subs, sub)
 		}
@@ -391,10 +397,7 @@ func (t *table) versions(limit int) (map[string]string, bool) {
 func (s *Store) Lost(stream wire.StreamID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, t := range s.tables {
-		if !t.on(stream) {
-			continue
-		}
+	for _, t := range s.on(stream) {
 		t.stopClocks()
 		t.restand()
 		for _, c := range t.colls {

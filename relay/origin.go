@@ -113,6 +113,7 @@ func restConfig(u config.Upstream, fullState map[string]bool, log *slog.Logger) 
 		BackoffBase:      u.Backoff.Base.Std(),
 		BackoffMax:       u.Backoff.Max.Std(),
 		FailbackInterval: u.Failback.Std(),
+		AbsentAfter:      u.AbsentAfter.Std(),
 		Batch:            atOnce(u.Batch),
 		Logger:           log,
 	}
