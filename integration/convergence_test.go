@@ -227,9 +227,21 @@ func (s *schedule) step() {
 	case !s.down:
 		s.plane.stop()
 		s.down = true
+		s.letGo()
 	default:
 		s.plane.restart(s.t)
 		s.down = false
+	}
+}
+
+// letGo ends what clients of the plane itself have of one that is down. gRPC tries a
+// stream again that a dying server has not seen, and lets nobody send on it until there
+// is a connection: the schedule would wait for the plane that it alone starts again.
+func (s *schedule) letGo() {
+	if s.relay == nil {
+		for _, c := range s.clients {
+			c.disconnect()
+		}
 	}
 }
 
