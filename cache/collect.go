@@ -208,4 +208,9 @@ func (w *watch) removalsDue() bool {
 
 // takesAway reports whether what is due removes something that the client may
 // hold, rather than telling it for the first time that there is nothing (RES-6).
-func (n *nameSub) takesAway() bool { return n.holds && !n.entry.there() }
+func (n *nameSub) takesAway() bool { return n.holds && !n.entry.there() && !n.stays() }
+
+// stays reports whether the client keeps what it may hold: an error is all that the
+// server said of the name, and it leaves open what became of it (ERR-1). The client may
+// have it from the stream before, or by "*".
+func (n *nameSub) stays() bool { return n.entry.open() && !n.denied }

@@ -18,6 +18,28 @@ func TestErrorsOfWhatElseHolds(t *testing.T) {
 			b.fails(cds, "a", unavailable)
 			b.expect(c.collect(), "CDS !a")
 		},
+		"ERR-1 RES-11 an error that passes takes nothing from who said that it holds it": func(b *bed, c *peer) {
+			c.resume(cds, []string{"a@1"}, "a")
+			b.connect(0)
+			b.fails(cds, "a", unavailable)
+			b.expect(c.collect(), "CDS !a")
+			b.says(cds, "+a@1")
+			b.expect(c.collect())
+		},
+		"ERR-1 SUB-1 an error that passes takes nothing from who has it by *": func(b *bed, c *peer) {
+			c.sub(cds, "*")
+			b.connect(0)
+			b.says(cds, "+a@1")
+			b.expect(c.collect(), "CDS +a@1")
+			c.sub(cds, "a")
+			b.says(cds, "+a@2")
+			b.expect(c.collect(), "CDS +a@2")
+			b.connect(1)
+			b.failsOn(1, cds, "a", unavailable)
+			b.expect(c.collect(), "CDS !a")
+			b.says(cds, "+a@3")
+			b.expect(c.collect(), "CDS +a@3")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t, Limits{})

@@ -75,7 +75,7 @@ func (l *lister) watch(w *watch) {
 	for _, spelling := range slices.Sorted(maps.Keys(w.names)) {
 		switch e := w.names[spelling].entry; {
 		case e.listed() == nil:
-			if l.keys != nil && e.state != unknown {
+			if l.keys != nil && !e.open() {
 				l.keys[e.key] = true // it is known not to be there, whatever "*" brings
 			}
 		case e.alias:
@@ -146,7 +146,7 @@ func (p *pass) listed(w *watch, upTo uint64) {
 			continue
 		}
 		p.taken(sub.entry, sub.pushed)
-		sub.last, sub.dirty, sub.pushed, sub.beat = nil, false, false, false
+		sub.last, sub.dirty, sub.pushed, sub.beat, sub.denied = nil, false, false, false, false
 		sub.holds = sub.entry.there()
 	}
 	clear(w.dirty[len(dirty):])

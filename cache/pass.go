@@ -278,12 +278,16 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 		if !p.fail(e, sub) {
 			return false
 		}
+		if sub.stays() {
+			sub.dirty, sub.pushed = false, false
+			return true
+		}
 	case unknown:
 	}
 	w.held = without(w.held, e.key)
 	w.taken(sub)
 	sub.holds = sub.holds && e.there()
-	sub.dirty, sub.pushed, sub.beat = false, false, false
+	sub.dirty, sub.pushed, sub.beat, sub.denied = false, false, false, false
 	return true
 }
 

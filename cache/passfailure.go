@@ -36,12 +36,12 @@ func (p *pass) say(err *wire.ResourceError, name string) {
 
 // fail tells the error of a name of which nothing is held. In the incremental form it
 // is said in removed_resources too, for clients that do not know errors, if it means
-// that there is no such resource, or if the client may hold it still.
+// that there is no such resource, or if the client may hold what went away before it.
 func (p *pass) fail(e *entry, sub *nameSub) bool {
 	if !p.room(len(sub.shown())*2 + e.err.Size() + nameOverhead) {
 		return false
 	}
-	if c := p.watch.client; !c.form.State && !c.reads() && (sub.holds || !e.err.Transient()) {
+	if c := p.watch.client; !c.form.State && !c.reads() && (sub.takesAway() || !e.err.Transient()) {
 		if !p.removeVariant(sub, sub.located(), sub.shown()) {
 			return false
 		}

@@ -146,7 +146,7 @@ func (w *watch) forgo() {
 		if !sub.ended && (sub.entry.there() || sub.entry.state == failed) {
 			return false
 		}
-		sub.dirty, sub.pushed, sub.holds = false, false, false
+		sub.dirty, sub.pushed, sub.holds, sub.denied = false, false, false, false
 		w.taken(sub)
 		return true
 	})

@@ -303,6 +303,7 @@ func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time
 	t.resum(e)
 	t.reread(e)
 	for _, s := range e.subs {
+		s.denied = s.denied || !e.open()
 		if !expired || !s.drops() {
 			s.push()
 		}

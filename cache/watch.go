@@ -65,6 +65,7 @@ type nameSub struct {
 	missed bool // beat, and it was not told of the one before either
 	lacks  bool // the content was not kept for it, and the server is asked again (TTL-5)
 	holds  bool // the client may have the resource
+	denied bool // it went away, or the server said that there is none, and the client was not told
 	ended  bool
 
 	last *wire.Resource // what it was before it was removed, while lists may hold it (ADS-1)
@@ -211,7 +212,7 @@ func (f *cursor) byName(key string) bool {
 		sub = w.respelledNames[key][0]
 	}
 	if sub != nil {
-		return sub.entry.state != unknown
+		return !sub.entry.open()
 	}
 	return f.coll.wildcard() && w.isElsewhere(key)
 }
