@@ -33,6 +33,7 @@ type Batch struct {
 	Last  uint64
 
 	failed []Failure // in place of errors in Body, for readers
+	owed   int       // bytes of the removals that sayGone may add
 }
 
 // Collect takes what the client lacks, in the order in which it is to be sent.

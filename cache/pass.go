@@ -65,8 +65,10 @@ func (p *pass) first(name string) bool {
 // room makes sure that n more bytes fit into the batch, or reports that this
 // pass's parts are used up.
 func (p *pass) room(n int) bool {
-	if p.cur != nil && (p.cur.Body.Size() == 0 || p.cur.Body.Size()+n <= p.size) {
-		return true
+	if p.cur != nil {
+		if taken := p.cur.Body.Size() + p.cur.owed; taken == 0 || taken+n <= p.size {
+			return true
+		}
 	}
 	if p.left == 0 {
 		p.full = true
@@ -261,11 +263,8 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 			}
 		default:
 			r := e.contentFor(w.once[sub])
-			if r != nil && !p.add(e, r, name, sub.pushed) {
+			if r != nil && !p.addVariant(sub, e, r, name, sub.pushed) {
 				return false
-			}
-			if r != nil {
-				p.variantSent(sub, r, name)
 			}
 			sub.holds = sub.holds || r != nil
 		}
@@ -336,10 +335,9 @@ func (p *pass) member(w *watch, f *cursor, e *entry) bool {
 		}
 	case r == nil: // it was sent it, or the server is asked again for it (TTL-5)
 	default:
-		if !p.add(e, r, f.spell(e), pushed) {
+		if !p.addVariant(e, e, r, f.spell(e), pushed) {
 			return false
 		}
-		p.variantSent(e, r, f.spell(e))
 		w.answered(e.key)
 		f.stoodIn(e)
 	}

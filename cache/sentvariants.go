@@ -37,6 +37,21 @@ func (s *sentVariants) swap(who any, now wire.Variant) (gone wire.Variant) {
 	return gone
 }
 
+// addVariant is add for one of the client's subscriptions, with room for the removal of
+// what r replaces (RES-9).
+func (p *pass) addVariant(who any, e *entry, r *wire.Resource, name string, pushed bool) bool {
+	if v := p.watch.variants; v != nil {
+		if was, had := v.by[who]; had && !p.room(r.Size()+len(name)+nameOverhead+ttlOverhead+sizeGone(was)) {
+			return false
+		}
+	}
+	if !p.add(e, r, name, pushed) {
+		return false
+	}
+	p.variantSent(who, r, name)
+	return true
+}
+
 // variantSent notes that the client was sent r, for a subscription by name or as a
 // member, and has what it replaces removed in the same response: to the client it is
 // one update. The state of the world has no word for that.
@@ -54,9 +69,18 @@ func (p *pass) variantSent(who any, r *wire.Resource, name string) {
 		now = wire.Variant{}
 	}
 	if gone := w.variants.swap(who, now); gone != (wire.Variant{}) && p.cur != nil {
-		p.gone = append(p.gone, goneVariant{w, p.cur, gone})
+		p.leave(gone)
 	}
 }
+
+// leave has a variant removed at the end of the pass that a subscription has not any more.
+func (p *pass) leave(gone wire.Variant) {
+	p.cur.owed += sizeGone(gone)
+	p.gone = append(p.gone, goneVariant{p.watch, p.cur, gone})
+}
+
+// sizeGone is what the removal of a variant takes in a response.
+func sizeGone(v wire.Variant) int { return len(v.Name) + len(v.Constraints) + 2*nameOverhead }
 
 // goneVariant is one that no subscription of a client has any more, as it was when a
 // batch was filled.
@@ -130,11 +154,11 @@ func (p *pass) removeVariant(who any, located bool, name string) bool {
 		w.variants.swap(who, wire.Variant{})
 		return true // another one of its subscriptions has it: the client sees that this one has not
 	}
-	if !p.room(len(was.Name) + len(was.Constraints) + len(name) + 2*nameOverhead) {
+	if !p.room(sizeGone(was) + len(name) + nameOverhead) {
 		return false
 	}
 	if gone := w.variants.swap(who, wire.Variant{}); gone != (wire.Variant{}) {
-		p.gone = append(p.gone, goneVariant{w, p.cur, gone})
+		p.leave(gone)
 	}
 	return w.variants.aware || located || p.remove(name)
 }
