@@ -342,25 +342,35 @@ func (u *update) answersWholes(t *table) {
 	if t.failing == 0 {
 		return
 	}
+	brought := u.brought(t.kind)
 	for key, c := range t.colls {
 		if c.whole() == nil || u.failing[key] {
 			continue
 		}
-		if u.answersWhole(c) {
+		if brought[key] || u.saysWhole(c) {
 			c.forgive(key)
 		}
 	}
 }
 
-func (u *update) answersWhole(c *collection) bool {
+// brought are the collections that the response has members of.
+func (u *update) brought(k kind) map[string]bool {
+	all := make(map[string]bool)
 	for i, key := range u.keys {
-		if key == "" || !u.response.Resources[i].HasPayload() {
-			continue
-		}
-		if c.wildcard() || keyer.GlobOf(key) == c.key {
-			return true
+		switch {
+		case key == "" || !u.response.Resources[i].HasPayload():
+		case k == wholeType:
+			return map[string]bool{Wildcard: true}
+		default:
+			all[keyer.GlobOf(key)] = true
 		}
 	}
+	return all
+}
+
+// saysWhole reports whether the response says what there is in a collection by the lack
+// of members.
+func (u *update) saysWhole(c *collection) bool {
 	switch {
 	case u.state != nil:
 		return (c.wildcard() || u.state.Complete) && !u.heartbeats()

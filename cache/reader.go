@@ -9,9 +9,9 @@ import (
 // Read gives the relay itself a place in the store, beside the clients' streams. It is
 // a client like any other, of the incremental form and without ttl, but is no stream
 // (Clients): it takes what it lacks as values (Take) and not as responses. What it
-// subscribes to it spells as its key is, and is told of under keys. wake is called,
-// from any goroutine and under no lock of the store's, whenever there may be something
-// to take. It must not block.
+// subscribes to it spells as its key is, and is told of under keys. wake is called
+// whenever there may be something to take, from any goroutine and while the store applies
+// what it was told: it must neither block nor apply anything itself.
 func (s *Store) Read(wake func()) *Client {
 	return s.join(&Client{store: s, wake: wake})
 }

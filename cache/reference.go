@@ -120,6 +120,12 @@ func (c *collection) referMembers(before bool) {
 	if before == c.followed() {
 		return
 	}
+	if c.live.len < len(c.table.referring) { // others in the table may have far more than c
+		for e := c.live.head; e != nil; e = e.next {
+			c.table.refer(e)
+		}
+		return
+	}
 	for e := range c.table.referring {
 		if e.coll == c {
 			c.table.refer(e)
