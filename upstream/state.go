@@ -223,7 +223,7 @@ func (d *stateDialect) answer(e envelope, reason error) request {
 	}
 	r := t.request(e.typeURL)
 	if d.owes(e.typeURL) {
-		r.ResourceNames = t.last
+		t.fill(r, t.last)
 	}
 	r.ErrorDetail = errorDetail(reason)
 	return t.say(r)

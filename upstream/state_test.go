@@ -261,6 +261,30 @@ func TestRES17WhatIsPutOffIsSaid(t *testing.T) {
 	}
 }
 
+// While a request is put off an answer says what was said last, names with parameters
+// included, and what was put off is not taken for said.
+func TestDYN1RES17AnswerWhileSomethingIsPutOff(t *testing.T) {
+	d := newStateDialect(false)
+	d.shed = func(string, int) bool { return true }
+	locator := wire.Locator("a", map[string]string{"env": "prod"})
+	d.subscribe(sub(endpoints, locator, "b"), 0, 100)
+	late := strings.Repeat("x", 100)
+	if got := d.subscribe(sub(endpoints, late), 0, 100); got != nil {
+		t.Fatalf("said %v, want it put off", said(got))
+	}
+	r, ok := d.answer(envelope{endpoints, "n", "1"}, nil).(*discoveryv3.DiscoveryRequest)
+	if !ok {
+		t.Fatal("no answer")
+	}
+	located := r.GetResourceLocators()
+	if !slices.Equal(r.GetResourceNames(), []string{"b"}) || len(located) != 1 || located[0].GetName() != "a" {
+		t.Errorf("said %q and %v", r.GetResourceNames(), located)
+	}
+	if last := d.types[endpoints].last; slices.Contains(last, late) {
+		t.Errorf("%q counts as said", last)
+	}
+}
+
 const (
 	stateADS = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
 	stateCDS = "/envoy.service.cluster.v3.ClusterDiscoveryService/StreamClusters"
