@@ -156,7 +156,7 @@ func (g *glob) sync() {
 
 // settle tells that the resolved glob has all its members, once that is so.
 func (g *glob) settle() {
-	if g.synced && g.open == 0 && !g.told {
+	if g.synced && g.open == 0 && !g.told && !g.ended {
 		g.told = true
 		out := g.resolver.out(g.typeURL)
 		out.Synced = append(out.Synced, g.key)
@@ -179,6 +179,7 @@ func (g *glob) drop(key string) {
 	delete(g.members, key)
 	n.member.known()
 	n.end()
+	g.settle() // it may have been the last one that was waited for
 }
 
 // end lets go of everything.

@@ -187,6 +187,36 @@ func TestGlob_LOC1_LOC2_RES11(t *testing.T) {
 	})
 }
 
+// A glob is complete without a member that nothing was known of yet when it went, or
+// when its redirect gave way to content.
+func TestGlob_LOC1_RES11_OpenMembersGo(t *testing.T) {
+	for name, go1 := range map[string]func(f *plane){
+		"removed":  func(f *plane) { f.lacks(at("f", "d/1")) },
+		"replaced": func(f *plane) { f.has(a(at("f", "d/1"), "9", "once")) },
+		"failed":   func(f *plane) { f.fails(at("f", "d/1"), codes.PermissionDenied) },
+		"all":      func(f *plane) { f.lacks(at("f", "d/1"), at("f", "d/*")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(w *world) {
+				f, b := w.planes["f"], w.planes["b"]
+				b.silent = true
+				f.has(redirect(at("f", "d/1"), at("b", "x")))
+				c := w.join(cache.Form{})
+				c.c.Update(cache.Change{
+					TypeURL: lds, Subscribe: []cache.Name{nameOf(at("f", "d/*"))},
+					Versions: map[string]string{at("f", "d/4"): "1"},
+				})
+				w.settle()
+				c.gets() // whether there is a d/4 is not said yet
+				go1(f)
+				if got, want := c.collect(), "-"+at("f", "d/4"); !slices.Contains(got, want) {
+					t.Errorf("got %q, want %q among it", got, want)
+				}
+			})
+		})
+	}
+}
+
 // Errors of a glob, and of its members, are those of the place that serves (ERR-1).
 func TestGlob_ERR1(t *testing.T) {
 	run(t, func(w *world) {
