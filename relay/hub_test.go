@@ -23,6 +23,9 @@ const (
 	clusterType = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 )
 
+// silent is a name that quietPlane does not answer.
+const silent = "silent"
+
 // quietPlane is a control plane that takes every stream and answers "*" with
 // nothing.
 type quietPlane struct {
@@ -35,7 +38,7 @@ func (quietPlane) DeltaAggregatedResources(g discovery.AggregatedDiscoveryServic
 		if err != nil {
 			return err
 		}
-		if len(r.GetResourceNamesSubscribe()) == 0 {
+		if names := r.GetResourceNamesSubscribe(); len(names) == 0 || names[0] == silent {
 			continue
 		}
 		if err := g.Send(&discovery.DeltaDiscoveryResponse{TypeUrl: r.GetTypeUrl(), Nonce: "1"}); err != nil {

@@ -91,11 +91,11 @@ type sourceOf struct {
 func (s *sourceOf) Store() *cache.Store { return s.session.store }
 
 // Away implements resolve.Source.
-func (s *sourceOf) Away() time.Time {
+func (s *sourceOf) Away() (since time.Time, open bool) {
 	if st := s.session.client.Status(); st.State == upstream.StateConnecting {
-		return st.Since
+		return st.Since, st.Streams > 0
 	}
-	return time.Time{}
+	return time.Time{}, false
 }
 
 // Reject implements resolve.Source.
@@ -109,7 +109,8 @@ func (s *sourceOf) Close() {
 	s.hub.release(s.session)
 }
 
-// turned is who is told when the state of a session changes; nil: nobody.
+// turned is who is told when the state of a session changes, or one of its streams ends;
+// nil: nobody.
 type turned = atomic.Pointer[func()]
 
 // observeTurns has obs, and who is told, hear of changes.
@@ -129,6 +130,16 @@ type turnObserver struct {
 // StateChanged implements upstream.Observer.
 func (o turnObserver) StateChanged(state upstream.State) {
 	o.Observer.StateChanged(state)
+	o.tell()
+}
+
+// StreamClosed implements upstream.Observer.
+func (o turnObserver) StreamClosed(stream string, reason upstream.Reason) {
+	o.Observer.StreamClosed(stream, reason)
+	o.tell()
+}
+
+func (o turnObserver) tell() {
 	if changed := o.who.Load(); changed != nil {
 		(*changed)()
 	}

@@ -109,14 +109,19 @@ func TestSource_LOC5(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if at := source.Away(); !at.IsZero() {
+			if at, _ := source.Away(); !at.IsZero() {
 				t.Errorf("away since %v, and nothing was wanted", at)
 			}
 			c := source.Store().Read(func() {})
-			c.Update(cache.Change{TypeURL: clusterType, Subscribe: []cache.Name{{Spelling: "x", Key: "x"}}})
+			c.Update(cache.Change{TypeURL: clusterType, Subscribe: []cache.Name{{Spelling: silent, Key: silent}}})
+			pass(time.Second)
+			// The plane that is there has said nothing yet.
+			if at, open := source.Away(); at.IsZero() || open == away {
+				t.Errorf("away since %v, a stream stands: %t", at, open)
+			}
 			pass(time.Minute)
-			if got := !source.Away().IsZero(); got != away || heard.Load() == 0 {
-				t.Errorf("away: %t, should be %t; told %d times", got, away, heard.Load())
+			if at, _ := source.Away(); at.IsZero() == away || heard.Load() == 0 {
+				t.Errorf("away since %v, should be away: %t; told %d times", at, away, heard.Load())
 			}
 			c.Leave()
 			source.Close()

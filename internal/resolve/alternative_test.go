@@ -47,6 +47,38 @@ func TestAlternative_LOC5_NAME4(t *testing.T) {
 	})
 }
 
+// A server may have nothing to say to a stream that came back and missed nothing: as long
+// as that stands its upstream is not given up. One that takes streams and ends them is.
+func TestAlternative_LOC5_RES12_Silent(t *testing.T) {
+	run(t, func(w *world) {
+		name, p := at("a", "x")+"#alt="+at("b", "x"), w.planes["a"]
+		p.has(a(at("a", "x"), "1"))
+		w.planes["b"].has(a(at("b", "x"), "7"))
+		c := w.join(cache.Form{})
+		c.wants(name)
+		c.gets("+" + name + "@1")
+		p.goes()
+		p.stand(true)
+		w.wait(after + time.Second)
+		c.gets()
+		p.comes()
+		p.stand(false)
+		w.sees()
+		p.goes()
+		p.stand(true)
+		w.wait(2 * after)
+		p.stand(false)
+		c.gets("+" + name + "@7")
+		p.stand(true) // it was given up: now it has to say something
+		w.wait(after)
+		c.gets()
+		p.stand(false)
+		p.comes()
+		c.gets("+" + name + "@1")
+		w.sees("switched a true 1", "switched a false 1")
+	})
+}
+
 // Not existing is not unreachable: an alternative is not asked, and one that has nothing
 // takes nothing away.
 func TestAlternative_LOC5_NotExisting(t *testing.T) {

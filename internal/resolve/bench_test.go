@@ -20,7 +20,7 @@ type steady struct {
 }
 
 func (s *steady) Store() *cache.Store                { return s.store }
-func (s *steady) Away() time.Time                    { return s.away }
+func (s *steady) Away() (time.Time, bool)            { return s.away, false }
 func (s *steady) Reject(string, uint64, string)      {}
 func (s *steady) Close()                             {}
 func (s *steady) answer(version func(string) string) { s.say(s.demand(), version) }

@@ -27,7 +27,8 @@
 //
 // A place is given up for the next one that is reached once its upstream has been
 // unreachable for longer than Config.AlternativeAfter, and taken up again when it is
-// reached and known. Until the next place has said something what clients hold stays,
+// reached and known. As long as a stream stands, though nothing was said on it yet, the
+// upstream is not given up. Until the next place has said something what clients hold stays,
 // and a name that an alternative does not have is not taken away: not existing is not
 // unreachable. What an alternative's glob has is all there is, as soon as it is known to
 // be all. A node stays subscribed to the places before the one that serves, so that they

@@ -166,6 +166,7 @@ type plane struct {
 	up       bool
 	silent   bool // it answers nothing
 	away     time.Time
+	stands   bool // a stream does, though it was not answered yet
 	changed  func()
 	truth    map[string]*wire.Resource
 	asked    []string // in order
@@ -177,10 +178,10 @@ type plane struct {
 func (p *plane) Store() *cache.Store { return p.store }
 
 // Away implements Source.
-func (p *plane) Away() time.Time {
+func (p *plane) Away() (time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.away
+	return p.away, p.stands
 }
 
 // Reject implements Source.
@@ -344,6 +345,15 @@ func (p *plane) comes() {
 	p.mu.Lock()
 	p.up, p.away = true, time.Time{}
 	p.answer(p.store.Restart(wire.StreamID{}, 0))
+	p.turned()
+	p.world.settle()
+}
+
+// stand says whether a stream stands that was not answered yet.
+func (p *plane) stand(open bool) {
+	p.world.Helper()
+	p.mu.Lock()
+	p.stands = open
 	p.turned()
 	p.world.settle()
 }

@@ -13,12 +13,12 @@ const (
 
 // turn looks how the upstream can be reached.
 func (t *tap) turn(now time.Time) {
-	t.since = t.source.Away()
+	t.since, t.open = t.source.Away()
 	was := t.reach
 	switch {
 	case t.since.IsZero():
 		t.reach = connected
-	case now.Sub(t.since) < t.resolver.config.AlternativeAfter:
+	case now.Sub(t.since) < t.resolver.config.AlternativeAfter, t.open && was != gone:
 		t.reach = away
 	default:
 		t.reach = gone
@@ -58,9 +58,10 @@ func (t *tap) touch() int {
 	return touched
 }
 
-// giveUp is when the upstream is to be given up, zero if it is not away.
+// giveUp is when the upstream is to be given up, zero if it is not away. While a stream
+// to it stands there is no such time: what becomes of the stream is told.
 func (t *tap) giveUp() time.Time {
-	if t.reach != away {
+	if t.reach != away || t.open {
 		return time.Time{}
 	}
 	return t.since.Add(t.resolver.config.AlternativeAfter)

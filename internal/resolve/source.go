@@ -28,9 +28,11 @@ type Sources interface {
 // and do not block.
 type Source interface {
 	Store() *cache.Store
-	// Away is since when the upstream cannot be reached, though something is wanted of
-	// it; zero while it can.
-	Away() time.Time
+	// Away is since when the upstream has not been heard, though something is wanted of
+	// it; zero while it is. open says that a stream stands all the same: a server has
+	// nothing to say to one that resumed and missed nothing, so that it is not taken for
+	// unreachable as long as the stream stands.
+	Away() (since time.Time, open bool)
 	// Reject tells that a client rejected a change of the store (ACK-7).
 	Reject(typeURL string, change uint64, reason string)
 	// Close gives it back. The changed function is not called after it.

@@ -32,6 +32,7 @@ type tap struct {
 
 	reach reach     // of the upstream
 	since time.Time // that it is not connected
+	open  bool      // a stream to it stands nevertheless
 
 	rung bool // guarded by Resolver.mu
 }
