@@ -1,6 +1,7 @@
 package resolve
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/xdsrelay/xdsrelay/cache"
@@ -34,6 +35,26 @@ func TestFollow_LOC1_NAME4(t *testing.T) {
 		f.lacks(at("f", "x"))
 		c.gets("-" + at("f", "x"))
 		w.sees("followed f 3")
+	})
+}
+
+// What is remembered of alternatives is that of the redirects as they are now.
+func TestFollow_LOC1_LOC5_Forgets(t *testing.T) {
+	run(t, func(w *world) {
+		f := w.planes["f"]
+		w.planes["a"].goes()
+		c := w.join(cache.Form{})
+		c.wants(at("f", "x"))
+		for i := range 10 {
+			id := strconv.Itoa(i)
+			w.planes["b"].has(a(at("b", id), id))
+			f.has(redirect(at("f", "x"), at("a", id)+"#alt="+at("b", id)))
+			w.wait(after)
+		}
+		c.gets("+" + at("f", "x") + "@9")
+		if n := w.resolver.nodes.all[leadKey{lds, at("f", "x")}]; len(n.serving) != 1 {
+			t.Errorf("remembered: %v", n.serving)
+		}
 	})
 }
 

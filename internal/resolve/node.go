@@ -17,8 +17,7 @@ type node struct {
 	member   *member // nil: it stands for name
 
 	leads   []*lead        // that the last look passed by
-	serving map[string]int // which place serves, by name; without those whose first one does
-	choice  bool           // the last look depended on which upstreams can be reached
+	serving map[string]int // which place serves, by name: of those that have several, and that the last look came by
 	told    told
 	queued  bool
 	ended   bool
@@ -42,13 +41,8 @@ func (n *node) touch() {
 	}
 }
 
-// serve notes which place of a name serves.
-func (n *node) serve(name string, place int) {
-	if n.serving == nil {
-		n.serving = make(map[string]int)
-	}
-	n.serving[name] = place
-}
+// choice reports whether the last look depended on which upstreams can be reached.
+func (n *node) choice() bool { return len(n.serving) > 0 }
 
 // look looks for the name, and tells the resolved store what came of it.
 func (n *node) look() {
@@ -60,7 +54,7 @@ func (n *node) look() {
 		seen = n.member.find(s)
 	}
 	before := n.leads
-	n.leads, n.choice = s.passed, s.choice
+	n.leads, n.serving = s.passed, s.serving
 	for _, l := range before {
 		if !slices.Contains(n.leads, l) {
 			l.leave(n)

@@ -31,9 +31,9 @@ type search struct {
 	trail   []string // the places passed by, to find loops and to tell of them (LOC-1)
 	hops    int      // redirects followed
 	passed  []*lead  // the leads that the result depends on
-	choice  bool     // and on which upstreams can be reached
 
-	followed string // see sight
+	serving  map[string]int // see node
+	followed string         // see sight
 }
 
 // place is one of those where a resource is to be had.
@@ -78,8 +78,10 @@ func (s *search) choose(name keyer.Name, places []place) (serves int) {
 	if len(places) == 1 {
 		return 0
 	}
-	s.choice = true
 	n, key := s.node, name.Resolved()
+	if serves, chosen := s.serving[key]; chosen { // the redirects lead back to it
+		return serves
+	}
 	was := n.serving[key]
 	serves = choose(len(places), was, func(i int) (reach, bool) {
 		l := s.pass(places[i])
@@ -88,8 +90,11 @@ func (s *search) choose(name keyer.Name, places []place) (serves int) {
 		}
 		return l.tap.reach, l.state != unknown
 	})
+	if s.serving == nil {
+		s.serving = make(map[string]int)
+	}
+	s.serving[key] = serves
 	if serves != was {
-		n.serve(key, serves)
 		n.resolver.switched(key, places, was, serves)
 	}
 	return serves
