@@ -51,6 +51,7 @@ func (w *watch) checkVariants(c *checker) {
 	if w.variants == nil {
 		return
 	}
+	c.that(len(w.variants.left) == 0, "variants that a subscription left are nobody's")
 	holders := make(map[wire.Variant]int)
 	for who, v := range w.variants.by {
 		holders[v]++

@@ -135,6 +135,7 @@ func (c *Client) Update(ch Change) (gone, kept []Name) {
 			gone = append(gone, n)
 		}
 	}
+	w.bequeath()
 	w.move(ch)
 	w.holds(ch.Versions)
 	if ch.VersionInfo != "" && !w.listed {

@@ -164,7 +164,7 @@ func (w *watch) heldBack(later []*watch) bool {
 func (w *watch) due() bool { return w.additionsDue() || w.removalsDue() }
 
 func (w *watch) additionsDue() bool {
-	if len(w.fails) > 0 {
+	if len(w.fails) > 0 || (w.variants != nil && len(w.variants.surplus) > 0) {
 		return true
 	}
 	for _, sub := range w.dirty {

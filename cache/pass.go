@@ -186,6 +186,7 @@ func (p *pass) taken(e *entry, pushed bool) {
 func (p *pass) additions(w *watch) {
 	if p.turn(w, byName) {
 		p.dirtyNames(w, false, anyNumber)
+		p.removeSurplus(w)
 		p.ambient(w)
 		for _, g := range w.globs {
 			if p.full {

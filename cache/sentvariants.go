@@ -1,6 +1,11 @@
 package cache
 
-import "github.com/xdsrelay/xdsrelay/internal/wire"
+import (
+	"slices"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
 
 // sentVariants is what a client was sent with dynamic parameter constraints, and under
 // which: a removal has to say them (DYN-1). A client that subscribes to a name with
@@ -11,6 +16,8 @@ type sentVariants struct {
 	aware   bool                 // the client uses parameters, and tells variants apart: all that it names is here
 	by      map[any]wire.Variant // by *nameSub, or *entry of a member
 	holders map[wire.Variant]int
+	left    []wire.Variant // of subscriptions that ended, until Client.Update is through
+	surplus []wire.Variant // the client may have them beside what it was sent later, and is to be told
 }
 
 // swap notes what the client has now of one of its subscriptions, nothing if now is the
@@ -166,9 +173,89 @@ func (p *pass) removeVariant(who any, located bool, name string) bool {
 // forgetVariant notes that a subscription ended.
 func (w *watch) forgetVariant(who any) {
 	if w.variants != nil {
-		w.variants.swap(who, wire.Variant{})
+		if gone := w.variants.swap(who, wire.Variant{}); gone != (wire.Variant{}) {
+			w.variants.left = append(w.variants.left, gone)
+		}
 		w.tidyVariants()
 	}
+}
+
+// bequeath has other subscriptions to a name know what those had that ended: the client
+// keeps a variant as long as it matches one of them, and has to be told when it is gone.
+func (w *watch) bequeath() {
+	if w.variants == nil {
+		return
+	}
+	if len(w.names) == 0 {
+		w.variants.surplus = nil // there is nothing that they match
+	}
+	if len(w.variants.left) == 0 {
+		return
+	}
+	left := w.variants.left
+	w.variants.left = nil
+	subs := make(map[string][]*nameSub)
+	for _, v := range left {
+		subs[v.Name] = nil
+	}
+	for _, sub := range w.names {
+		name := sub.shown()
+		if others, ok := subs[name]; ok {
+			subs[name] = append(others, sub)
+		}
+	}
+	for _, v := range left {
+		if w.variants.holders[v] == 0 {
+			w.inheritVariant(v, heirs(v, subs[v.Name]))
+		}
+	}
+}
+
+// heirs are those of the subscriptions to its name that a variant matches.
+func heirs(v wire.Variant, subs []*nameSub) []*nameSub {
+	if len(subs) == 0 {
+		return nil
+	}
+	c, err := keyer.ParseConstraints([]byte(v.Constraints))
+	if err != nil {
+		return nil // it was parsed when it came
+	}
+	return slices.DeleteFunc(slices.Clone(subs), func(sub *nameSub) bool { return !c.Match(wire.Parameters(sub.spelling)) })
+}
+
+// inheritVariant passes a variant on to those that were sent nothing so far: they have it
+// until they are. If all were, it is removed.
+func (w *watch) inheritVariant(v wire.Variant, heirs []*nameSub) {
+	passed := false
+	for _, sub := range heirs {
+		if _, has := w.variants.by[sub]; has {
+			continue
+		}
+		w.variants.swap(sub, v)
+		sub.holds, passed = true, true
+		if !sub.dirty && sub.entry.state != unknown && sub.entry.state != relayed {
+			sub.dirty = true
+			w.dirty = append(w.dirty, sub)
+		}
+	}
+	if !passed && len(heirs) > 0 {
+		w.variants.surplus = append(w.variants.surplus, v)
+	}
+}
+
+// removeSurplus removes what the client need not have any more.
+func (p *pass) removeSurplus(w *watch) {
+	if w.variants == nil {
+		return
+	}
+	for i, v := range w.variants.surplus {
+		if !p.room(len(v.Name) + len(v.Constraints) + 2*nameOverhead) {
+			w.variants.surplus = w.variants.surplus[i:]
+			return
+		}
+		p.gone = append(p.gone, goneVariant{w, p.cur, v})
+	}
+	w.variants.surplus = nil
 }
 
 // forgetMembers does so for a collection.

@@ -358,6 +358,32 @@ func TestDYN1Variants(t *testing.T) {
 			b.sends(cds, "-x[v=1]")
 			b.expect(c.gets(), "-x[v=1]")
 		}},
+		{"DYN-1 what a subscription leaves behind is removed when another one is sent something else", func(b *bed) {
+			c := b.join()
+			c.wants(cds, "x{v=1}")
+			b.connect(0)
+			b.sends(cds, "+x@1")
+			b.expect(c.gets(), "+x@1")
+			c.wants(cds, "x")
+			b.demand(0)
+			b.sends(cds, "-x", "+x[v=1]@2", "+x[!v]@2")
+			c.drops(cds, "x{v=1}")
+			b.expect(c.gets(), "+x[not(v)]@2 -x")
+		}},
+		{"DYN-1 what a subscription leaves behind is removed if another one was sent something else", func(b *bed) {
+			c := b.join()
+			c.wants(cds, "x{v=1}", "x{v=1 w=1}")
+			b.connect(0)
+			b.sends(cds, "+x[v=1]@1")
+			b.expect(c.gets(), "+x[v=1]@1")
+			b.sends(cds, "-x[v=1]", "+x[w=1]@2", "+x[!w]@2")
+			if batches, more, err := c.c.Collect(func(string) bool { return false }, 1, 1); len(batches) != 1 || !more || err != nil {
+				b.Fatalf("%d responses, more %t, %v", len(batches), more, err)
+			}
+			c.drops(cds, "x{v=1 w=1}") // which was not told that it is something else now
+			b.expect(c.gets(), "-x[v=1]")
+			b.expect(c.gets())
+		}},
 		{"DYN-1 ERR-1 an error is for those whom nothing else serves", func(b *bed) {
 			c := b.join()
 			c.wants(cds, "x{env=prod}", "x{env=qa}")
