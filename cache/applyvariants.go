@@ -232,7 +232,14 @@ func (u *update) matchPlain(v *variants, best *variant) {
 // matchLocated gives an entry with parameters what matches them.
 func (u *update) matchLocated(v *variants, e *entry, best *variant) {
 	t := v.table
+	_, borrows := v.borrowing[e]
+	if v.denied || (best != nil && best.fresh && t.store.source.Absent <= 0) {
+		delete(v.borrowing, e)
+	}
 	switch {
+	case best == nil && borrows && !v.denied && len(v.held) > 0:
+		e.mark = t.mark // the server has variants, and is yet to say which it has for this one
+		return
 	case best == nil:
 		was := v.serving[e]
 		delete(v.serving, e)

@@ -17,6 +17,10 @@ func (t *table) checkVariants(c *checker) {
 			c.that(!h.fresh && (h.res == nil || !h.res.DoNotCache), "a variant of %q is not settled", key)
 			c.that(v.concerns(h) || (v.plainWanted() && h.constraints.Match(nil)), "a variant of %q is for nobody", key)
 		}
+		for e := range v.borrowing {
+			_, located := v.located[e]
+			c.that(located, "%q borrows, and is no locator", e.key)
+		}
 		v.checkServing(c)
 	}
 	for key, e := range t.entries {

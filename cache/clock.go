@@ -21,7 +21,7 @@ func (i *interest) open() bool {
 	if i.coll != nil {
 		return !i.coll.synced && i.coll.answered.IsZero()
 	}
-	return i.entry.open()
+	return i.entry.open() || i.table.borrows(i.entry)
 }
 
 // open reports whether nobody knows what became of a name. An error that does not mean
@@ -126,6 +126,12 @@ func (t *table) expireClocks(now time.Time) time.Time {
 // answer a name that does not exist; where it does not, nobody is told so, but nobody
 // waits. Nor does its silence say what members a collection has.
 func (t *table) expire(i *interest, now time.Time) {
+	if i.coll == nil && t.borrows(i.entry) {
+		t.repay(i.entry, now)
+		if !i.alive() || !i.open() {
+			return
+		}
+	}
 	if t.store.source.State && i.coll == nil && i.entry.state == unknown {
 		t.unset(i.entry, absent, nil, now)
 		return

@@ -28,6 +28,12 @@ type variants struct {
 	held    map[string]*variant // by constraints (keyer.Constraints.Key)
 	serving map[*entry]*variant // what was matched last; of what the entry does not hold any more, perhaps
 
+	// Entries that may be served what was sent for others: the server may not have read
+	// yet that they are asked for, and that it takes away what serves them says nothing
+	// of what it has for them. No response tells when it has, so it is given the time
+	// in which it has to answer (RES-7); of a source without such a time it is known.
+	borrowing map[*entry]struct{}
+
 	touched bool // by the present response, in update.touched
 	denied  bool // the present response says that there is no such resource, without constraints
 }
@@ -77,9 +83,37 @@ func (v *variants) adopt() {
 func (t *table) locate(e *entry) {
 	v := t.variantsOf(plainKey(e.key))
 	v.located[e] = wire.Parameters(e.key)
+	if v.borrowing == nil {
+		v.borrowing = make(map[*entry]struct{})
+	}
+	v.borrowing[e] = struct{}{}
 	if best, _ := v.match(v.located[e]); best != nil && best.res != nil {
 		t.set(e, best.res, nil, best.received)
 		v.serving[e] = best
+	}
+}
+
+// borrows reports whether an entry may be served what was sent for others.
+func (t *table) borrows(e *entry) bool {
+	if len(t.variants) == 0 {
+		return false
+	}
+	v := t.variants[plainKey(e.key)]
+	if v == nil {
+		return false
+	}
+	_, borrows := v.borrowing[e]
+	return borrows
+}
+
+// repay ends that, as long after the server was asked as names that it does not answer
+// are waited for: what is not for the entry by now does not exist.
+func (t *table) repay(e *entry, now time.Time) {
+	v := t.variants[plainKey(e.key)]
+	delete(v.borrowing, e)
+	if !v.serves(v.located[e]) && e.there() {
+		delete(v.serving, e)
+		t.unset(e, absent, nil, now)
 	}
 }
 
@@ -95,6 +129,7 @@ func (t *table) unlocate(e *entry) {
 	}
 	delete(v.located, e)
 	delete(v.serving, e)
+	delete(v.borrowing, e)
 	v.prune(nil)
 }
 
