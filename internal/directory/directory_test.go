@@ -376,6 +376,10 @@ func TestRedirect(t *testing.T) {
 		{"LOC-1 empty", marshal(t, pack(t, &xdscorev3.ResourceLocator{})), "", "redirect: resource locator: the resource type is missing"},
 		{"LOC-1 no payload", nil, "", "redirect: a payload without type_url"},
 		{"LOC-1 broken", marshal(t, &anypb.Any{TypeUrl: directory.RedirectType, Value: []byte{0x12}}), "", "redirect: resource locator: "},
+		{
+			"OPS-5 too long", marshal(t, pack(t, &xdscorev3.ResourceLocator{ResourceType: "T", Id: strings.Repeat("x", 64<<10)})),
+			"", "redirect: resource locator: a name of 65547 bytes, at most 65536 are looked for",
+		},
 		{"LOC-1 nested without end", marshal(t, pack(t, deep)), "", "recursion depth"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -94,6 +94,10 @@ func readReference(b []byte) (Entry, error) {
 	return Entry{Locator: name, TypeURL: typePrefix + n.ResourceType()}, nil
 }
 
+// maxName bounds the names that are led to, as clients' are: they go on to other
+// upstreams, to which one server must not send what passes the limit of a request.
+const maxName = 64 << 10
+
 // locatorName gives the name that an encoded ResourceLocator spells.
 func locatorName(b []byte) (string, error) {
 	var l xdscorev3.ResourceLocator
@@ -101,7 +105,11 @@ func locatorName(b []byte) (string, error) {
 	if err := o.Unmarshal(b, &l); err != nil {
 		return "", fmt.Errorf("resource locator: %w", err)
 	}
-	return keyer.Locator(&l)
+	name, err := keyer.Locator(&l)
+	if err == nil && len(name) > maxName {
+		return "", fmt.Errorf("resource locator: a name of %d bytes, at most %d are looked for", len(name), maxName)
+	}
+	return name, err
 }
 
 // readInline reads an encoded InlineEntry.

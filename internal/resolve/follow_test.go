@@ -2,6 +2,7 @@ package resolve
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/xdsrelay/xdsrelay/cache"
@@ -35,6 +36,18 @@ func TestFollow_LOC1_NAME4(t *testing.T) {
 		f.lacks(at("f", "x"))
 		c.gets("-" + at("f", "x"))
 		w.sees("followed f 3")
+	})
+}
+
+// What clients are told of redirects is short, however long the names are.
+func TestFollow_LOC1_ERR1_LongNames(t *testing.T) {
+	run(t, func(w *world) {
+		long := at("f", strings.Repeat("x", 10_000))
+		w.planes["f"].has(redirect(at("f", "x"), long), redirect(long, at("f", "x")))
+		c := w.join(cache.Form{})
+		c.wants(at("f", "x"))
+		shown := long[:256] + "…"
+		c.gets("!" + at("f", "x") + " FailedPrecondition: the redirects lead back: " + at("f", "x") + " → " + shown + " → " + at("f", "x"))
 	})
 }
 

@@ -58,7 +58,7 @@ func (r *Resolver) placesOf(name keyer.Name) []place {
 func (s *search) find(name keyer.Name) sight {
 	places := s.node.resolver.placesOf(name)
 	if len(places) == 0 {
-		return s.fail(FailureNoSource, codes.NotFound, "no upstream is configured for the authority %q", name.Authority)
+		return s.fail(FailureNoSource, codes.NotFound, "no upstream is configured for the authority %q", short(name.Authority))
 	}
 	serves := s.choose(name, places)
 	seen := s.look(places[serves])
@@ -67,7 +67,7 @@ func (s *search) find(name keyer.Name) sight {
 		return sight{state: failed, harmless: true, from: seen.from, at: seen.at, err: &wire.ResourceError{
 			Code: codes.Unavailable,
 			Message: fmt.Sprintf("the upstream of the authority %q is unreachable, and the alternative %s has nothing",
-				places[0].name.Authority, places[serves].name.Resolved()),
+				short(places[0].name.Authority), short(places[serves].name.Resolved())),
 		}}
 	}
 	return seen
@@ -157,14 +157,14 @@ func (s *search) entry(p place) sight {
 	entry, err := seen.from.entry(p.name.Entry())
 	switch {
 	case err != nil:
-		return s.fail(FailureDirectory, codes.FailedPrecondition, "the list collection %s: %v", p.name.Canonical(), err)
+		return s.fail(FailureDirectory, codes.FailedPrecondition, "the list collection %s: %v", short(p.name.Canonical()), err)
 	case entry == nil:
 		return sight{state: absent, from: seen.from, at: seen.at}
 	case isRedirect(entry) && (p.upstream.Follow || s.reading):
 		return s.follow(p, entry)
 	case entry.TypeURL() != s.typeURL && !isRedirect(entry):
 		return s.fail(FailureEntryType, codes.FailedPrecondition, "the entry %s is of type %q, expected %q",
-			p.name.Resolved(), entry.TypeURL(), s.typeURL)
+			short(p.name.Resolved()), short(entry.TypeURL()), short(s.typeURL))
 	}
 	seen.res = entry
 	return seen
@@ -178,9 +178,9 @@ func (s *search) follow(p place, redirect *wire.Resource) sight {
 		return s.fail(FailureTarget, codes.FailedPrecondition, "the redirect %s leads nowhere: %v", s.way(), err)
 	case target.IsGlob() || typePrefix+target.ResourceType() != s.typeURL:
 		return s.fail(FailureTarget, codes.FailedPrecondition, "the redirect %s leads to %s, which is not of type %q",
-			s.way(), target.Resolved(), s.typeURL)
+			s.way(), short(target.Resolved()), short(s.typeURL))
 	case s.hops == s.node.resolver.config.MaxRedirects:
-		return s.fail(FailureTooMany, codes.FailedPrecondition, "more than %d redirects: %s → %s", s.hops, s.way(), target.Resolved())
+		return s.fail(FailureTooMany, codes.FailedPrecondition, "more than %d redirects: %s → %s", s.hops, s.way(), short(target.Resolved()))
 	}
 	s.hops++
 	if s.followed == "" {
@@ -197,4 +197,21 @@ func (s *search) fail(reason Failure, code codes.Code, format string, args ...an
 }
 
 // way tells the places passed by.
-func (s *search) way() string { return strings.Join(s.trail, " → ") }
+func (s *search) way() string {
+	names := make([]string, 0, len(s.trail))
+	for _, name := range s.trail {
+		names = append(names, short(name))
+	}
+	return strings.Join(names, " → ")
+}
+
+// maxShown is how much of a name an error's text holds: the way may be long, and goes to
+// every client that asks.
+const maxShown = 256
+
+func short(name string) string {
+	if len(name) <= maxShown {
+		return name
+	}
+	return name[:maxShown] + "…"
+}
