@@ -117,12 +117,13 @@ func (t *typeState) tryAgain(spelling string) bool {
 }
 
 // admitted forgets that a name was refused, and pardon does so of all that a client does
-// not name any more. What was not told yet needs no word then.
-func (t *typeState) admitted(spelling string) {
-	if _, denied := t.listed.denied[spelling]; denied {
+// not name any more. What was not told yet needs no word then: untell, once for all of a
+// request.
+func (t *typeState) admitted(spelling string) (refusedBefore bool) {
+	if _, refusedBefore = t.listed.denied[spelling]; refusedBefore {
 		delete(t.listed.denied, spelling)
-		t.untell()
 	}
+	return refusedBefore
 }
 
 func (t *typeState) pardon(wanted map[string]bool) {

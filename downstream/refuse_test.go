@@ -2,7 +2,6 @@ package downstream
 
 import (
 	"fmt"
-
 	"strings"
 	"testing"
 

@@ -227,16 +227,20 @@ func (c *change) of(s *cache.Store, t *typeState) *cache.Change {
 func (st *stream) subscribe(t *typeState, subscribe, unsubscribe []string, versions map[string]string) error {
 	ch := &change{changes: make(map[*cache.Store]*cache.Change)}
 	quota := st.quota(t, subscribe, unsubscribe)
+	pardoned := false
 	for _, spelling := range subscribe {
 		store, name, err := st.route(t, spelling, quota)
 		if err != nil {
 			return err
 		}
 		if store != nil {
-			t.admitted(spelling)
+			pardoned = t.admitted(spelling) || pardoned
 			sub := ch.of(store, t)
 			sub.Subscribe = append(sub.Subscribe, name)
 		}
+	}
+	if pardoned {
+		t.untell()
 	}
 	for _, spelling := range unsubscribe {
 		store, name, err := locate(st.routes, t.url, spelling)
