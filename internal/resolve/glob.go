@@ -16,7 +16,7 @@ type glob struct {
 	name     keyer.Name
 
 	places []place
-	folds  []*fold // of the places up to the one that serves
+	folds  []*fold // of the places up to the one that serves; nil: it cannot be asked now
 	serves int
 	began  bool // some place serves
 
@@ -46,25 +46,25 @@ func (g *glob) look() {
 	serves := choose(len(g.places), was, func(i int) (reach, bool) {
 		t := r.tapOf(g.places[i].upstream)
 		if t == nil {
+			passed = append(passed, nil)
 			return gone, false
 		}
 		f := t.fold(leadKey{g.typeURL, g.places[i].name.Canonical()}, g)
 		passed = append(passed, f)
 		return t.reach, f.synced
 	})
-	if serves >= len(passed) {
-		return // there is no asking now
-	}
 	before := g.folds
 	g.folds = passed
-	if !g.began || serves != was {
+	if len(passed) == 0 || passed[serves] == nil {
+		g.began = false // there is no asking now
+	} else if !g.began || serves != was {
 		g.turn(serves)
 		if serves != was {
 			r.switched(g.key, g.places, was, serves)
 		}
 	}
 	for _, f := range before {
-		if !slices.Contains(g.folds, f) {
+		if f != nil && !slices.Contains(g.folds, f) {
 			f.leave(g)
 		}
 	}
@@ -189,7 +189,9 @@ func (g *glob) end() {
 		g.drop(key)
 	}
 	for _, f := range g.folds {
-		f.leave(g)
+		if f != nil {
+			f.leave(g)
+		}
 	}
 	g.folds, g.began = nil, false
 }

@@ -68,6 +68,19 @@ func TestGlob_LOC5_GLOB4(t *testing.T) {
 	})
 }
 
+// A place that cannot be asked at all is passed by.
+func TestGlob_LOC5_Barred(t *testing.T) {
+	run(t, func(w *world) {
+		w.planes["a"].barred = true
+		w.planes["b"].has(a(at("b", "x"), "1"), a(at("b", "e/1"), "1"))
+		c := w.join(cache.Form{})
+		name, glob := at("a", "x")+"#alt="+at("b", "x"), at("a", "d/*")+"#alt="+at("b", "e/*")
+		c.wants(name, glob, at("a", "d/*")+"#alt="+at("a", "e/*"))
+		c.gets("+"+at("a", "d/1")+"@1", "+"+name+"@1")
+		c.drops(name, glob)
+	})
+}
+
 // A place that comes back and has said nothing of the glob yet does not serve it.
 func TestGlob_LOC5_SlowReturn(t *testing.T) {
 	run(t, func(w *world) {

@@ -111,6 +111,9 @@ func (w *world) Open(name string, changed func()) (Source, error) {
 	p := w.planes[name]
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.barred {
+		return nil, errors.New("barred")
+	}
 	p.open++
 	p.changed = changed
 	return p, nil
@@ -165,6 +168,7 @@ type plane struct {
 	mu       sync.Mutex
 	up       bool
 	silent   bool // it answers nothing
+	barred   bool // nothing can be asked of it
 	away     time.Time
 	stands   bool // a stream does, though it was not answered yet
 	changed  func()
