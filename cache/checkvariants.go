@@ -14,6 +14,7 @@ func (t *table) checkVariants(c *checker) {
 		}
 		for constraints, h := range v.held {
 			c.that(h.constraints.Key() == constraints, "a variant of %q stands under other constraints than its own", key)
+			c.that(h.res == nil || !sameMemory(v.key, h.res.Name), "the key of the variants of %q lies in what may go", key)
 			c.that(!h.fresh && (h.res == nil || !h.res.DoNotCache), "a variant of %q is not settled", key)
 			c.that(v.concerns(h) || (v.plainWanted() && h.constraints.Match(nil)), "a variant of %q is for nobody", key)
 		}
@@ -59,8 +60,12 @@ func (w *watch) checkVariants(c *checker) {
 	holders := make(map[wire.Variant]int)
 	for who, v := range w.variants.by {
 		holders[v]++
-		sub, ok := who.(*nameSub)
-		c.that(!ok || !sub.ended, "%q ended, and its variant is remembered", v.Name)
+		switch of := who.(type) {
+		case *nameSub:
+			c.that(!of.ended, "%q ended, and its variant is remembered", v.Name)
+		case *entry:
+			c.that(of.res == nil || !sameMemory(v.Name, of.res.Name), "what is remembered of %q lies in what may go", v.Name)
+		}
 	}
 	for v, n := range w.variants.holders {
 		c.that(n == holders[v], "%d hold a variant of %q, counted as %d", holders[v], v.Name, n)

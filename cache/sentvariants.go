@@ -2,6 +2,7 @@ package cache
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -72,8 +73,11 @@ func (p *pass) variantSent(who any, r *wire.Resource, name string) {
 	now := wire.Variant{Name: name, Constraints: r.Constraints()}
 	// A client with parameters has to be told of what had no constraints, too; others
 	// would take it for the removal of what they are sent.
-	if now.Constraints == "" && !(w.variants.aware && named) {
+	switch {
+	case now.Constraints == "" && !(w.variants.aware && named):
 		now = wire.Variant{}
+	case !named:
+		now.Name = strings.Clone(name) // it may lie in the bytes of r, which may go
 	}
 	if gone := w.variants.swap(who, now); gone != (wire.Variant{}) && p.cur != nil {
 		p.leave(gone)

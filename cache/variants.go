@@ -3,6 +3,7 @@ package cache
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -52,6 +53,7 @@ type variant struct {
 func (t *table) variantsOf(key string) *variants {
 	v := t.variants[key]
 	if v == nil {
+		key = strings.Clone(key) // it may lie in the bytes of what came first
 		v = &variants{
 			table: t, key: key,
 			located: make(map[*entry]map[string]string), held: make(map[string]*variant), serving: make(map[*entry]*variant),

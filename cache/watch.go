@@ -2,6 +2,7 @@ package cache
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -227,14 +228,15 @@ func (f *cursor) stoodIn(e *entry) {
 		return
 	}
 	w.markHeld(e.key)
-	if w.names[f.spell(e)] == nil || e.tainted || (e.life != nil && w.client.form.TTL) {
+	sub := w.names[f.spell(e)]
+	if sub == nil || e.tainted || (e.life != nil && w.client.form.TTL) {
 		w.held = without(w.held, e.key)
 		return
 	}
 	if w.held == nil {
 		w.held = make(map[string]string)
 	}
-	w.held[e.key] = e.version()
+	w.held[sub.entry.key] = strings.Clone(e.version()) // of which neither lies in bytes that may go
 }
 
 // mayHave reports whether the client may hold a resource because of a glob. A name that
