@@ -189,7 +189,7 @@ func (u *update) matchAll(v *variants) {
 		u.ambiguous = append(u.ambiguous, v.key)
 	}
 	for _, h := range v.held {
-		if h.fresh && !used[h] && !v.concerns(h) && !(v.plainWanted() && h.constraints.Match(nil)) {
+		if h.fresh && !used[h] && !v.isFor(h) {
 			u.unsolicited++
 		}
 		h.fresh = false

@@ -16,7 +16,7 @@ func (t *table) checkVariants(c *checker) {
 			c.that(h.constraints.Key() == constraints, "a variant of %q stands under other constraints than its own", key)
 			c.that(h.res == nil || !sameMemory(v.key, h.res.Name), "the key of the variants of %q lies in what may go", key)
 			c.that(!h.fresh && (h.res == nil || !h.res.DoNotCache), "a variant of %q is not settled", key)
-			c.that(v.concerns(h) || (v.plainWanted() && h.constraints.Match(nil)), "a variant of %q is for nobody", key)
+			c.that(v.isFor(h), "a variant of %q is for nobody", key)
 		}
 		for e := range v.borrowing {
 			_, located := v.located[e]

@@ -129,10 +129,17 @@ func (t *table) unlocate(e *entry) {
 	if v == nil {
 		return
 	}
+	parameters := v.located[e]
 	delete(v.located, e)
 	delete(v.serving, e)
 	delete(v.borrowing, e)
-	v.prune(nil)
+	// No others can be for nobody now: a client may end thousands of sets of parameters.
+	for key, h := range v.held {
+		if h.constraints.Match(parameters) && !v.isFor(h) {
+			delete(v.held, key)
+		}
+	}
+	v.tidy()
 }
 
 // match finds the variant for parameters, nil if there is none, and how many there
@@ -212,14 +219,24 @@ func (v *variants) prune(used map[*variant]bool) {
 		case used[h]:
 			continue
 		case used != nil && (h.stale || t.store.source.State):
-		case v.plainWanted() && h.constraints.Match(nil), v.concerns(h):
+		case v.isFor(h):
 			continue
 		}
 		delete(v.held, key)
 	}
+	v.tidy()
+}
+
+// isFor reports whether a variant is for anybody.
+func (v *variants) isFor(h *variant) bool {
+	return (h.constraints.Match(nil) && v.plainWanted()) || v.concerns(h)
+}
+
+// tidy forgets the variants of a name that needs none of this any more.
+func (v *variants) tidy() {
 	onlyPlain := len(v.held) == 0 || (len(v.held) == 1 && v.held[""] != nil)
 	if len(v.located) == 0 && onlyPlain && !v.touched {
-		delete(t.variants, v.key)
+		delete(v.table.variants, v.key)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 func TestDYN1Borrowed(t *testing.T) {
 	const absence = 15 * time.Second
 	begin := func(t *testing.T, state bool) (b *bed, late *peer) {
+		t.Helper()
 		b = newBedOf(t, Limits{}, Source{Quiet: quiet, State: state, Absent: absence, FullState: map[string]bool{cds: true}})
 		first := b.join()
 		first.wants(cds, "x{env=prod version=v1}")
