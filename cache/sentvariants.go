@@ -84,7 +84,8 @@ func (p *pass) variantSent(who any, r *wire.Resource, name string) {
 	}
 }
 
-// leave has a variant removed at the end of the pass that a subscription has not any more.
+// leave has a variant removed at the end of the pass that the client is not to have any
+// more. It takes its room in the batch now (RES-9).
 func (p *pass) leave(gone wire.Variant) {
 	p.cur.owed += sizeGone(gone)
 	p.gone = append(p.gone, goneVariant{p.watch, p.cur, gone})
@@ -253,11 +254,11 @@ func (p *pass) removeSurplus(w *watch) {
 		return
 	}
 	for i, v := range w.variants.surplus {
-		if !p.room(len(v.Name) + len(v.Constraints) + 2*nameOverhead) {
+		if !p.room(sizeGone(v)) {
 			w.variants.surplus = w.variants.surplus[i:]
 			return
 		}
-		p.gone = append(p.gone, goneVariant{w, p.cur, v})
+		p.leave(v)
 	}
 	w.variants.surplus = nil
 }
