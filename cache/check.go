@@ -263,11 +263,13 @@ func (w *watch) check() error {
 	for sub := range w.fails {
 		c.that(!sub.ended && sub.entry.err != nil && sub.entry.there(), "%q: an error is to be told that is no more", sub.spelling)
 	}
-	for f := range w.cursors() {
-		for key, v := range w.held {
-			e := f.coll.table.entries[key]
+	if w.wildcard != nil {
+		for key, v := range w.held { // some of which what "*" has stands in for
+			e := w.wildcard.coll.table.entries[key]
 			c.that(e == nil || e.res == nil || !sameMemory(v, e.res.Version), "%q: the version that the client holds lies in what may go", key)
 		}
+	}
+	for f := range w.cursors() {
 		for e := range f.once {
 			owed := e.member() || (e.dead && e.changed > f.removed)
 			c.that(f.behind() || (e.coll == f.coll && owed), "%q: what waits of %q is not released", f.name, e.key)
