@@ -26,6 +26,9 @@ func (r *Resolved) Empty() bool {
 	return len(r.Found)+len(r.Removed)+len(r.Failed)+len(r.Synced)+len(r.Late) == 0
 }
 
+// Resolved reports whether the relay itself fills the store (Source.Resolved).
+func (s *Store) Resolved() bool { return s.source.Resolved }
+
 // ApplyResolved is Apply for what the relay resolved itself. All of it is seen by
 // clients at once. It cannot fail: what nobody wants any more is passed over.
 func (s *Store) ApplyResolved(all []*Resolved, received time.Time) {

@@ -18,6 +18,7 @@ var (
 	errReservedName     = errors.New("a resource name begins with a NUL")
 	errLocatedMany      = errors.New("a glob or * cannot be subscribed to with dynamic parameters")
 	errLocatedDirective = errors.New("a name with directives cannot be subscribed to with dynamic parameters")
+	errLocatedFollowed  = errors.New("a name whose redirects the relay follows cannot be subscribed to with dynamic parameters")
 	errUnwrapped        = errors.New("dynamic parameters are for clients that know wrapped resources: announce " + supportsWrapping +
 		", or use resource_locators in the first request of the stream")
 )
@@ -54,6 +55,8 @@ func locateVariant(routes Routes, typeURL, word string) (*cache.Store, cache.Nam
 		err = &refusedError{codes.InvalidArgument, errLocatedMany}
 	case strings.Contains(key, "#") && keyer.IsXDSTP(key):
 		err = &refusedError{codes.InvalidArgument, errLocatedDirective}
+	case store.Resolved():
+		err = &refusedError{codes.InvalidArgument, errLocatedFollowed}
 	}
 	return store, name, err
 }

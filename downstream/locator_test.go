@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -12,19 +13,27 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// anywhere has one store for everything.
-type anywhere struct{ Routes }
+// anywhere has one store for all xdstp names.
+type anywhere struct {
+	Routes
 
-func (anywhere) Scoped(string) (*cache.Store, error)              { return nil, nil }
-func (anywhere) Named(n keyer.Name) (*cache.Store, string, error) { return nil, n.Canonical(), nil }
+	store *cache.Store
+}
+
+func (anywhere) Scoped(string) (*cache.Store, error) { return nil, nil }
+func (a anywhere) Named(n keyer.Name) (*cache.Store, string, error) {
+	return a.store, n.Resolved(), nil
+}
 
 func TestDYN1Refusals(t *testing.T) {
-	routes := anywhere{}
+	routes := anywhere{store: cache.New(cache.Limits{}, nil).Open(cache.Source{Resolved: true})}
 	for _, test := range []struct {
 		name, word, want string
 	}{
 		{"DYN-1 a glob with parameters", wire.Locator(ofA("*"), map[string]string{"env": "prod"}), errLocatedMany.Error()},
 		{"DYN-1 the wildcard with parameters", wire.Locator("*", map[string]string{"env": "prod"}), errLocatedMany.Error()},
+		{"DYN-1 a name with directives and parameters", wire.Locator(ofA("x")+"#alt="+strings.Replace(ofA("x"), "//a/", "//b/", 1), map[string]string{"env": "prod"}), errLocatedDirective.Error()},
+		{"DYN-1 LOC-1 a name of an upstream whose redirects are followed", wire.Locator(ofA("x"), map[string]string{"env": "prod"}), errLocatedFollowed.Error()},
 		{"DYN-1 a plain name like a locator", wire.Words([]string{"\x00a=b\x00x"}, nil)[0], errReservedName.Error()},
 		{"DYN-1 a name that is empty", wire.Locator("", map[string]string{"env": "prod"}), errNoName.Error()},
 	} {

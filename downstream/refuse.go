@@ -80,7 +80,6 @@ func (q *quota) admits(spelling string) bool {
 // refuse notes a name that the relay answers itself.
 func (st *stream) refuse(t *typeState, spelling string, r *refusedError) {
 	first := len(t.refused) == 0 // one line tells of all that are refused together
-	shown := wire.LocatedName(spelling)
 	if st.variant.form == stateForm {
 		if !st.deny(t, spelling, r.code) {
 			return
@@ -89,9 +88,9 @@ func (st *stream) refuse(t *typeState, spelling string, r *refusedError) {
 	}
 	st.server.observer.Refused(t.url, r.code)
 	if first {
-		st.log.Warn("refused a subscription", "type", t.url, "name", clip(shown), "reason", r.Error())
+		st.log.Warn("refused a subscription", "type", t.url, "name", clip(wire.LocatedName(spelling)), "reason", r.Error())
 	}
-	t.refused = append(t.refused, wire.ResourceError{Name: shown, Code: r.code, Message: r.Error()})
+	t.refused = append(t.refused, wire.ResourceError{Name: spelling, Code: r.code, Message: r.Error()})
 }
 
 // deny remembers a name of a state-of-the-world client that the relay does not serve,
@@ -169,10 +168,12 @@ func (st *stream) sendRefused() error {
 	return nil
 }
 
-// refusals takes as many of the refused names as go into one response (RES-9).
+// refusals takes as many of the refused names as go into one response (RES-9). One with
+// dynamic parameters is not said to be removed: that would take away what the client has
+// under the name without them, or with others (DYN-1).
 func (st *stream) refusals(t *typeState) *cache.Batch {
 	b := &cache.Batch{TypeURL: t.url}
-	said := make(map[string]bool)
+	said, failed := make(map[string]bool), make(map[string]bool)
 	for i, e := range t.refused {
 		if said[e.Name] { // RES-4
 			continue
@@ -182,8 +183,14 @@ func (st *stream) refusals(t *typeState) *cache.Batch {
 			return b
 		}
 		said[e.Name] = true
-		b.Body.Remove(e.Name)
-		b.Body.AddError(e, e.Name)
+		parameters, name := wire.CutLocator(e.Name)
+		if parameters == "" {
+			b.Body.Remove(name)
+		}
+		if !failed[name] {
+			failed[name] = true
+			b.Body.AddError(e, name)
+		}
 	}
 	t.refused = nil
 	return b
@@ -198,7 +205,7 @@ func (st *stream) attach(t *typeState, b *cache.Batch) {
 			t.listed.unsaid = st.server.config.FullState[t.url]
 			return
 		}
-		b.Body.AddStateError(t.refused[i], t.refused[i].Name)
+		b.Body.AddStateError(t.refused[i], wire.LocatedName(t.refused[i].Name))
 	}
 	t.refused, t.listed.unsaid = nil, false
 }
