@@ -145,7 +145,7 @@ func (t *table) unlocate(e *entry) {
 // match finds the variant for parameters, nil if there is none, and how many there
 // are. More than one is a mistake of the server's. Then the least constraints win, in
 // every replica; but what the server confirmed on this stream goes before what it did
-// not, and in the state of the world, which has no word for removals, what came last.
+// not, and what came last where one may take the other's place without a word.
 func (v *variants) match(parameters map[string]string) (best *variant, n int) {
 	bestKey := ""
 	for key, h := range v.held {
@@ -183,10 +183,18 @@ func (v *variants) before(a, b *variant) int {
 		}
 		return -1
 	}
-	if v.table.store.source.State {
+	if v.table.store.source.State || v.silent(a, b) {
 		return cmp.Compare(b.mark, a.mark)
 	}
 	return 0
+}
+
+// silent reports whether one of two variants may take the other's place without a word.
+// Where nobody asks with parameters a server takes the relay for a client that does not
+// tell variants apart, and to which the removal of what had no constraints would be that
+// of what it is sent instead.
+func (v *variants) silent(a, b *variant) bool {
+	return len(v.located) == 0 && (a.constraints == nil) != (b.constraints == nil)
 }
 
 // entries are those of the name: the plain one, if there is one, and those with
@@ -211,14 +219,14 @@ func (v *variants) plainWanted() bool {
 
 // prune drops the variants that are for nobody. used are those that serve an entry
 // after a response was applied, nil where there was none: then what is stale, or in the
-// state of the world superseded, goes too if it serves nobody.
+// state of the world superseded, or replaced without a word, goes too if it serves nobody.
 func (v *variants) prune(used map[*variant]bool) {
 	t := v.table
 	for key, h := range v.held {
 		switch {
 		case used[h]:
 			continue
-		case used != nil && (h.stale || t.store.source.State):
+		case used != nil && (h.stale || t.store.source.State || (h.constraints == nil && len(v.located) == 0)):
 		case v.isFor(h):
 			continue
 		}

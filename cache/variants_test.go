@@ -339,6 +339,22 @@ func TestDYN1Variants(t *testing.T) {
 			b.sends(cds, "-x[!version]")
 			b.expect(c.gets(), "-x -x[not(version)]")
 		}},
+		{"DYN-1 to who asks without parameters a variant takes another one's place without a word", func(b *bed) {
+			c := b.join()
+			c.wants(cds, "*")
+			b.connect(0)
+			b.sends(cds, "+x@1")
+			b.expect(c.gets(), "+x@1")
+			b.sends(cds, "+x[!env]@2")
+			b.expect(c.gets(), "+x[not(env)]@2")
+			b.sends(cds, "-x[!env]", "+x@3")
+			b.expect(c.gets(), "+x@3 -x[not(env)]")
+			if len(b.seen.ambiguous) > 0 {
+				b.Fatal("what was replaced is ambiguous")
+			}
+			b.sends(cds, "-x")
+			b.expect(c.gets(), "-x")
+		}},
 		{"DYN-1 NAME-4 xdstp names keep the client's spelling", func(b *bed) {
 			c := b.join()
 			name := "xdstp://a/" + strings.TrimPrefix(cds, "type.googleapis.com/") + "/x"

@@ -169,6 +169,12 @@ func (w *variantWorld) change() {
 			delete(w.truth[name], constraints)
 			continue
 		}
+		if constraints != "" && parseConstraints(constraints).Match(nil) {
+			delete(w.truth[name], "") // which it replaces, for who has no parameters
+		}
+		if constraints == "" {
+			maps.DeleteFunc(w.truth[name], func(other, _ string) bool { return parseConstraints(other).Match(nil) })
+		}
 		w.version++
 		w.truth[name][constraints] = fmt.Sprint(w.version)
 		changed[variantText(name, constraints)] = true
