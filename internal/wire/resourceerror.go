@@ -1,6 +1,9 @@
 package wire
 
 import (
+	"fmt"
+	"strings"
+
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -15,9 +18,15 @@ const (
 	fieldStatusMessage protowire.Number = 2
 )
 
+// maxErrorSize is how much of an error is kept beyond its name. It stands in a response
+// whole, is kept for each name and is sent to each client: a text of megabytes would
+// pass what clients accept and end their streams (RES-9). Of a larger one the code and
+// the beginning of the message are kept.
+const maxErrorSize = 16 << 10
+
 // ResourceError says why a resource is not available (resource_errors). One
-// that came from a server is passed on with everything that was in it; one put
-// together from the fields is as good.
+// that came from a server is passed on with everything that was in it, unless that is
+// larger than an error may be (maxErrorSize); one put together from the fields is as good.
 type ResourceError struct {
 	Name    string
 	Code    codes.Code
@@ -90,6 +99,10 @@ func decodeResourceError(b []byte) (ResourceError, error) {
 	if it.err != nil {
 		return ResourceError{}, it.err
 	}
+	if sizeAll(rest) > maxErrorSize {
+		e.Message = clipped(e.Message, maxErrorSize/2)
+		rest = [][]byte{e.appendDetail(nil)}
+	}
 	e.named = sizeAll(named)
 	e.Constraints = constraintsIn(appendAll(nil, named))
 	e.shared = e.named + sizeAll(rest)
@@ -121,16 +134,27 @@ func (e *ResourceError) encoded(name string) string {
 	return string(append(b, e.raw[len(e.raw)-e.shared:]...))
 }
 
+// clipped is the beginning of an error's text, and word of how long it was.
+func clipped(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(text[:most], ""), len(text))
+}
+
 // encodedFields encodes an error that no server sent.
 func (e *ResourceError) encodedFields(name string) string {
+	bare := ResourceError{}
+	return string(e.appendDetail(bare.appendHead(nil, name)))
+}
+
+// appendDetail appends the error_detail that the fields make.
+func (e *ResourceError) appendDetail(b []byte) []byte {
 	var status []byte
 	if e.Code != codes.OK {
 		status = protowire.AppendTag(status, fieldStatusCode, protowire.VarintType)
 		status = protowire.AppendVarint(status, uint64(int64(int32(e.Code))))
 	}
 	status = appendStringField(status, fieldStatusMessage, e.Message)
-	bare := ResourceError{}
-	b := bare.appendHead(nil, name)
-	b = append(appendBytesTag(b, fieldErrorDetail, len(status)), status...)
-	return string(b)
+	return append(appendBytesTag(b, fieldErrorDetail, len(status)), status...)
 }
