@@ -228,6 +228,22 @@ func TestRefusals_LOC4_NAME1_OPS5_ERR1(t *testing.T) {
 }
 
 // Errors of servers in polls.
+// A poll that is answered with errors alone has a version then, and would wait for
+// everything else to be known before it got anything.
+func TestREST_ErrorsDoNotStarve_ERR1_RES2(t *testing.T) {
+	restBubble(t, func(h *harness) {
+		h.opaque.silent = true
+		p := h.poller(clusterPath, "a", "b", "c")
+		p.poll().isHeld()
+		h.opaque.fails(clusterType, "a", codes.Unavailable)
+		h.advance(mergeTime)
+		p.isHeld()
+		h.opaque.silent = false
+		h.opaque.real(clusterType, "1", "b")
+		p.accepts("200 b=1 !a=Unavailable")
+	})
+}
+
 func TestREST_ERR1(t *testing.T) {
 	restBubble(t, func(h *harness) {
 		h.opaque.real(clusterType, "1", "a", "b")

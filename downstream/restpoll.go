@@ -215,6 +215,10 @@ func (p *poll) news() bool {
 		return true
 	case p.fullState() && version+nonce != "":
 		return false
+	case p.fullState():
+		// Errors alone would give the client a version, and so something to lose: it
+		// would wait for all the rest then.
+		return len(s.Resources) > 0
 	default:
 		// What the relay says itself can wait for what the servers do, as long as the poll.
 		return len(s.Resources) > 0 || len(s.Errors) > len(p.refused) || (len(s.Errors) > 0 && (s.Complete || p.over))
