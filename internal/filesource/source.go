@@ -191,7 +191,6 @@ func (s *Source) pass(w *watcher, impatient bool) (settled bool) {
 		return false
 	}
 	accept(files)
-	s.publish(files)
 	for _, f := range gone {
 		*f = file{name: f.name, reported: f.reported}
 		s.report(f)
@@ -201,6 +200,7 @@ func (s *Source) pass(w *watcher, impatient bool) (settled bool) {
 	for _, f := range files {
 		s.report(f)
 	}
+	s.publish(files) // last: whoever has what a file holds now finds it reported as mended
 	return settled
 }
 
