@@ -160,7 +160,7 @@ func TestRead_RES2(t *testing.T) {
 		r.sub(cds, nil, "a", globG)
 		b.demand(0)
 		b.expect(r.take())
-		time.Sleep(2 * quiet)
+		<-time.After(2 * quiet)
 		b.store.Settle(time.Now())
 		all := r.take()
 		slices.Sort(all)

@@ -479,13 +479,13 @@ func TestDYN1VariantTTL(t *testing.T) {
 		b.connect(0)
 		b.sends(cds, "+x[env=prod]@1~10s", "+x[env=test]@1")
 		b.expect(c.gets(), "+x[env=prod]@1~10s +x[env=test]@1")
-		time.Sleep(4 * time.Second) // in the bubble
+		<-time.After(4 * time.Second) // in the bubble
 		late.wants(cds, "x{env=prod version=v1}")
 		b.expect(late.gets(), "+x[env=prod]@1~6s")
 		b.sends(cds, "=x[env=prod]@1~10s")
 		b.expect(c.gets(), "+x[env=prod]@1~10s") // a heartbeat could not say which variant
 		b.expect(late.gets(), "+x[env=prod]@1~10s")
-		time.Sleep(11 * time.Second)
+		<-time.After(11 * time.Second)
 		b.store.Settle(time.Now())
 		b.check()
 		if len(b.store.tables[tableKey{cds, byName}].variants["x"].held) != 1 {

@@ -1,0 +1,92 @@
+package cache
+
+import (
+	"slices"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// nameSub is one client's subscription to one name.
+type nameSub struct {
+	watch    *watch
+	entry    *entry
+	pos      int // in entry.subs
+	spelling string
+
+	dirty  bool // in watch.dirty
+	pushed bool // dirty because of a change, not of a subscription
+	beat   bool // dirty because of a heartbeat alone (TTL-3)
+	missed bool // beat, and it was not told of the one before either
+	lacks  bool // the content was not kept for it, and the server is asked again (TTL-5)
+	holds  bool // the client may have the resource
+	denied bool // it went away, or the server said that there is none, and the client was not told
+	ended  bool
+
+	last *wire.Resource // what it was before it was removed, while lists may hold it (ADS-1)
+}
+
+// push makes a change known to the subscription's client.
+func (n *nameSub) push() {
+	if n.dirty {
+		if n.pushed {
+			n.watch.merged++
+		}
+	} else {
+		n.dirty = true
+		n.watch.dirty = append(n.watch.dirty, n)
+	}
+	n.pushed, n.beat, n.lacks = true, false, false
+	n.watch.client.store.wake(n.watch)
+}
+
+// end takes the subscription off its entry.
+func (n *nameSub) end() {
+	e := n.entry
+	t := n.watch.client.store.tables[tableKey{n.watch.typeURL, byName}]
+	t.watchers--
+	if w := n.watch; w.client.form.State {
+		t.counted(-1)
+		w.sum = w.sum.minus(e.sum)
+	}
+	n.ended, n.last = true, nil
+	n.watch.taken(n)
+	n.forgiven()
+	if n.dirty {
+		n.watch.clean()
+	}
+	last := len(e.subs) - 1
+	e.subs[n.pos] = e.subs[last]
+	e.subs[n.pos].pos = n.pos
+	e.subs[last] = nil
+	e.own().subs = e.subs[:last]
+	t.unlist(e)
+	t.refer(e)
+	if last > 0 {
+		return
+	}
+	e.own().subs = nil
+	e.tidy()
+	if e.pinned {
+		return
+	}
+	if e.interest != nil {
+		e.interest.release()
+	}
+	t.forgetUnused(e)
+}
+
+// minClean is the number of ended subscriptions in watch.dirty below which nobody
+// takes them out.
+const minClean = 32
+
+// clean counts one more ended subscription among the dirty ones, and takes them
+// out once they are the most: a client that subscribes and unsubscribes without
+// ever reading must not pile them up.
+func (w *watch) clean() {
+	w.ended++
+	if w.ended < minClean || w.ended <= len(w.dirty)/2 {
+		return
+	}
+	w.dirty = slices.DeleteFunc(w.dirty, func(n *nameSub) bool { return n.ended })
+	w.ended = 0
+}

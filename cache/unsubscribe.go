@@ -1,0 +1,109 @@
+package cache
+
+import "github.com/xdsrelay/xdsrelay/keyer"
+
+// unsubscribe ends a subscription and reports whether there was one.
+func (w *watch) unsubscribe(n Name) bool {
+	switch {
+	case n.Key == Wildcard:
+		return w.unfollowWildcard()
+	case keyer.IsGlob(n.Key):
+		g := w.globs[n.Spelling]
+		if g == nil {
+			return false
+		}
+		g.unfollow()
+		w.forgetMembers(g.coll)
+		w.globs = without(w.globs, n.Spelling)
+		if n.Key != n.Spelling {
+			w.respelledGlobs = withoutOne(w.respelledGlobs, n.Key, g)
+		}
+		if other := w.followed(n.Key); other != nil {
+			other.inherit(g)
+		}
+		w.dropAnswers()
+		return true
+	}
+	sub := w.names[n.Spelling]
+	if sub == nil {
+		return false
+	}
+	e, owed, holds := sub.entry, sub.dirty, sub.holds
+	sub.end()
+	w.forgetVariant(sub)
+	w.names = without(w.names, n.Spelling)
+	if n.Key != n.Spelling {
+		w.respelledNames = withoutOne(w.respelledNames, n.Key, sub)
+	}
+	if sub.located() {
+		w.located--
+		return true // no collection keeps it
+	}
+	w.held = without(w.held, n.Key)
+	if w.named(n.Key) {
+		if holds {
+			w.passOn(n.Key)
+		}
+		return true
+	}
+	if g := w.globFor(n.Key); g != nil {
+		// A client with a glob knows that the glob keeps the resource (GLOB-5), but
+		// what the name still owed it is owed by the glob now.
+		switch passed := g.passed(e); {
+		case !passed && holds:
+			g.mayHold(e.key)
+		case passed && owed:
+			w.answer(n)
+		}
+	}
+	if w.wildcard != nil { // SUB-8: it cannot know whether "*" keeps it
+		w.answer(n)
+	}
+	return true
+}
+
+func (w *watch) unfollowWildcard() bool {
+	if w.wildcard == nil {
+		return false
+	}
+	w.wildcard.unfollow()
+	w.forgetMembers(w.wildcard.coll)
+	w.wildcard, w.elsewhere = nil, nil
+	w.dropAnswers()
+	return true
+}
+
+// dropAnswers forgets the answers that no collection owes any more.
+func (w *watch) dropAnswers() {
+	if w.wildcard != nil {
+		return
+	}
+	for key := range w.answers {
+		if w.globFor(key) == nil {
+			w.answered(key)
+		}
+	}
+}
+
+// owe notes that the client is to be told what a collection that it follows holds under
+// a name.
+func (w *watch) owe(n Name) {
+	if w.answers == nil {
+		w.answers = make(map[string]Name)
+	}
+	w.answers[n.Key] = n
+}
+
+// answer owes the client word about a name, and has the server asked again for what
+// was not kept.
+func (w *watch) answer(n Name) {
+	w.owe(n)
+	for _, f := range []*cursor{w.wildcard, w.globFor(n.Key)} {
+		if f == nil {
+			continue
+		}
+		if e := f.coll.table.entries[n.Key]; e != nil && e.coll == f.coll && e.state == relayed {
+			f.coll.lack(w)
+		}
+	}
+}
