@@ -24,7 +24,7 @@ const typeURL = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 type toOne struct{ store *cache.Store }
 
 func (r toOne) Open(*corev3.Node, keyer.Peer) downstream.Routes { return r }
-func (r toOne) Scoped(string) (*cache.Store, error)             { return r.store, nil }
+func (r toOne) Scoped(string, string) (*cache.Store, error)     { return r.store, nil }
 func (r toOne) Rejected(*cache.Store, string, uint64, string)   {}
 func (r toOne) Scope() string                                   { return "shared" }
 func (r toOne) Close()                                          {}

@@ -215,7 +215,7 @@ type testRoutes struct {
 	peer keyer.Peer
 }
 
-func (r *testRoutes) Scoped(typeURL string) (*cache.Store, error) {
+func (r *testRoutes) Scoped(typeURL, _ string) (*cache.Store, error) {
 	return r.scoped(r.node, typeURL, r.peer)
 }
 

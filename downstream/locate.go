@@ -6,6 +6,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
+	"github.com/xdsrelay/xdsrelay/keyer/rules"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -50,7 +51,7 @@ func locatePlain(routes Routes, typeURL, spelling string) (*cache.Store, cache.N
 		return nil, name, status.Errorf(codes.ResourceExhausted, "a resource name has %d bytes, at most %d are served", len(spelling), maxNameLength)
 	}
 	if !keyer.IsXDSTP(spelling) {
-		store, err := routes.Scoped(typeURL)
+		store, err := routes.Scoped(typeURL, spelling)
 		if err != nil {
 			return nil, name, scopeError(err)
 		}
@@ -87,7 +88,7 @@ func scopeError(err error) error {
 	if _, ok := status.FromError(err); ok {
 		return err
 	}
-	if _, ok := errors.AsType[*keyer.RefusedError](err); ok {
+	if _, ok := errors.AsType[*rules.RefusedError](err); ok {
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
 	return status.Error(codes.InvalidArgument, err.Error())

@@ -20,7 +20,7 @@ type anywhere struct {
 	store *cache.Store
 }
 
-func (anywhere) Scoped(string) (*cache.Store, error) { return nil, nil }
+func (anywhere) Scoped(string, string) (*cache.Store, error) { return nil, nil }
 func (a anywhere) Named(n keyer.Name) (*cache.Store, string, error) {
 	return a.store, n.Resolved(), nil
 }

@@ -9,6 +9,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/keyer"
+	"github.com/xdsrelay/xdsrelay/keyer/rules"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -88,8 +89,8 @@ func TestScopes_AGG2(t *testing.T) {
 		code codes.Code
 		part string
 	}{
-		{"refused by rule", &keyer.RefusedError{Node: "n", TypeURL: clusterType, Rule: "otherwise"}, codes.PermissionDenied, "otherwise"},
-		{"refused, wrapped", fmt.Errorf("scope: %w", &keyer.RefusedError{Rule: "otherwise"}), codes.PermissionDenied, "otherwise"},
+		{"refused by rule", &rules.RefusedError{Node: "n", TypeURL: clusterType, Rule: "otherwise"}, codes.PermissionDenied, "otherwise"},
+		{"refused, wrapped", fmt.Errorf("scope: %w", &rules.RefusedError{Rule: "otherwise"}), codes.PermissionDenied, "otherwise"},
 		{"no scope can be worked out", errors.New("the node has no id"), codes.InvalidArgument, "no id"},
 		{"a status", status.Error(codes.FailedPrecondition, "no default upstream"), codes.FailedPrecondition, "no default"},
 	} {

@@ -11,6 +11,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/keyer"
+	"github.com/xdsrelay/xdsrelay/keyer/rules"
 	"google.golang.org/grpc/codes"
 )
 
@@ -352,7 +353,7 @@ func TestREST_Refusals_REST2_VAR10_OPS5(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			restBubble(t, func(h *harness) {
-				stranger := &keyer.RefusedError{}
+				stranger := &rules.RefusedError{}
 				h.router.scoped = func(n *corev3.Node, _ string, _ keyer.Peer) (*cache.Store, error) {
 					switch n.GetId() {
 					case "stranger":

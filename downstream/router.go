@@ -20,10 +20,10 @@ type Router interface {
 
 // Routes are one stream's. The methods are called by the stream's goroutine only.
 type Routes interface {
-	// Scoped gives the store for opaque names and the wildcard of a type. A
-	// *keyer.RefusedError ends the stream with PERMISSION_DENIED, any other with
+	// Scoped gives the store for a name of a type that is opaque, or for its wildcard. A
+	// *rules.RefusedError ends the stream with PERMISSION_DENIED, any other with
 	// INVALID_ARGUMENT; a status error ends it as it is.
-	Scoped(typeURL string) (*cache.Store, error)
+	Scoped(typeURL, name string) (*cache.Store, error)
 	// Named gives the store for an xdstp name, by its authority and its directives, and
 	// the key that it has there. An error that wraps ErrNoUpstream has the name answered
 	// as not existing. Any other ends the stream, as it is if it is a status error and

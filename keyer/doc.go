@@ -1,6 +1,5 @@
-// Package keyer answers who is who: which resource a name means, and which
-// scope a client belongs to. It turns (node, type, name) into the parts of the
-// key under which the relay caches and subscribes.
+// Package keyer answers who is who: which resource a name means, and who a client is.
+// Its sub-package rules says which scope a client belongs to.
 //
 // It owns
 //
@@ -16,16 +15,12 @@
 //   - globs (GLOB-1, GLOB-3): [GlobOf], [IsGlob], [MemberOf], and [Respell],
 //     which gives a member the spelling in which a client asked for its glob
 //     (NAME-4);
-//   - aggregation (AGG-1 to AGG-3): [Aggregation.Decide] maps a client's node
-//     and TLS identity to a scope, and [UpstreamNode] builds the node that a
-//     management server is shown for it.
+//   - peers: [Peer] is who a client is to TLS.
 //
 // It does not own upstreams, tables or subscriptions. Everything here is a pure function of its arguments: no I/O,
 // no goroutines, no state, so all of it may be called from any goroutine.
 //
-// Callers: config checks names and policies, downstream and relay ask for keys
-// and scopes, cache sorts members into globs, upstream derives keys from what
+// Callers: config checks names, downstream and relay ask for keys, cache sorts members into globs, upstream derives keys from what
 // servers send. Key, GlobOf and Respell run once per resource and are kept free
-// of allocations where the result allows it; Decide runs once per stream and
-// type.
+// of allocations where the result allows it.
 package keyer

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	xdscorev3 "github.com/cncf/xds/go/xds/core/v3"
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -114,18 +113,4 @@ func ExampleCheckType() {
 	fmt.Println(keyer.CheckType(n, "type.googleapis.com/envoy.config.cluster.v3.Cluster"))
 	// Output:
 	// <nil>
-}
-
-func ExampleAggregation_Decide() {
-	a := keyer.Aggregation{Otherwise: keyer.Share}
-	node := &corev3.Node{Id: "sidecar-1", ClientFeatures: []string{"xds.config.resource-in-sotw"}}
-	d, err := a.Decide(node, "type.googleapis.com/envoy.config.cluster.v3.Cluster", keyer.Peer{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	upstream := keyer.UpstreamNode(d.Node, []string{"envoy.example"})
-	fmt.Println(d.Scope, d.Rule, upstream.GetId(), upstream.GetClientFeatures())
-	// Output:
-	// shared otherwise sidecar-1 [envoy.example]
 }

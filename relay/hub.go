@@ -12,7 +12,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/keyer"
+	"github.com/xdsrelay/xdsrelay/keyer/rules"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -32,7 +32,8 @@ type plane struct {
 // sessionKey names a session.
 type sessionKey struct {
 	plane, scope string
-	resolved     bool // the names that the relay resolves by itself, of no upstream
+	template     string // how its node was built, where a rule says so (rules.Decision)
+	resolved     bool   // the names that the relay resolves by itself, of no upstream
 }
 
 // session is one upstream for one scope: a store, and what fills it.
@@ -57,8 +58,7 @@ type hub struct {
 	ctx    context.Context // of the sessions
 	cache  *cache.Cache
 	planes map[string]*plane
-	own    *plane       // the relay itself: of the names that it resolves
-	node   *corev3.Node // what control planes are shown for xdstp names
+	own    *plane // the relay itself: of the names that it resolves
 	linger time.Duration
 	log    *slog.Logger
 
@@ -73,11 +73,7 @@ var errClosed = errors.New("the relay is shutting down")
 
 // acquire gives the session of an upstream and scope, and starts it if there is
 // none. node is what the control plane is shown if it is started.
-func (h *hub) acquire(planeName, scope string, node func() *corev3.Node) (*session, error) {
-	return h.acquireKey(sessionKey{plane: planeName, scope: scope}, node)
-}
-
-func (h *hub) acquireKey(key sessionKey, node func() *corev3.Node) (*session, error) {
+func (h *hub) acquire(key sessionKey, node func() *corev3.Node) (*session, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -208,6 +204,6 @@ func (h *hub) users(s *session) int {
 func features() []string { return []string{"xds.config.supports-resource-ttl"} }
 
 // nodeFor is what the control plane of a client's scope is shown.
-func nodeFor(d keyer.Decision) func() *corev3.Node {
-	return func() *corev3.Node { return keyer.UpstreamNode(d.Node, features()) }
+func nodeFor(d rules.Decision) func() *corev3.Node {
+	return func() *corev3.Node { return rules.UpstreamNode(d.Node, features()) }
 }

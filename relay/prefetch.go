@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/metrics"
@@ -112,14 +110,13 @@ func (p *prefetcher) apply(r cache.Reference) {
 
 // target finds or makes the node of a name that something refers to.
 func (p *prefetcher) target(typeURL string, name keyer.Name) (*node, error) {
-	at, key, err := p.router.home(name)
+	at, key, err := p.router.now.Load().home(name)
 	if err != nil {
 		return nil, err
 	}
 	h := p.held[at]
 	if h == nil {
-		hub := p.router.hub
-		s, err := hub.acquireKey(at, func() *corev3.Node { return hub.node })
+		s, err := p.router.hub.acquire(at, p.router.ownNode)
 		if err != nil {
 			return nil, err
 		}
@@ -220,18 +217,4 @@ func (p *prefetcher) complain(n *node, faults map[metrics.ReferenceFault]int, fi
 			"name", fmt.Sprintf("%.256s", n.key.name), "faults", text, "first", first, "not_logged_before", p.unsaid)
 		p.logged, p.unsaid = now, 0
 	}
-}
-
-var errNoUpstream = errors.New("no upstream has the authority")
-
-// home says where a name lives: in which session, and under which key. Names that the
-// relay resolves by itself live together.
-func (r *router) home(name keyer.Name) (at sessionKey, key string, err error) {
-	switch {
-	case !r.claimed(name):
-		return sessionKey{}, "", fmt.Errorf("%w: %.256q", errNoUpstream, name.Authority)
-	case r.resolves(name):
-		return resolvedKey(), name.Resolved(), nil
-	}
-	return sessionKey{plane: r.authorities.Owner(name.Authority), scope: xdstpScope}, name.Canonical(), nil
 }

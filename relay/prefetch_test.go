@@ -47,8 +47,10 @@ func newReader(t *testing.T) *reader {
 	if err != nil {
 		t.Fatal(err)
 	}
+	now := testPlan(t)
+	now.authorities.Default = "plane"
 	rt := &router{hub: r.hub}
-	rt.authorities.Default = "plane"
+	rt.now.Store(now)
 	r.ahead = newPrefetcher(r.hub.cache, rt, m.References(), slog.New(slog.NewTextHandler(&r.log, nil)), true, 5)
 	r.store = r.hub.cache.Open(cache.Source{References: true})
 	r.client = r.store.Join(make(chan struct{}, 1), cache.Form{})

@@ -17,6 +17,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/keyer"
+	"github.com/xdsrelay/xdsrelay/keyer/rules"
 	"github.com/xdsrelay/xdsrelay/metrics"
 	"google.golang.org/grpc/keepalive"
 )
@@ -83,7 +84,7 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
 	r.hub = &hub{
-		ctx: ctx, cache: r.cache, planes: make(map[string]*plane), node: keyer.UpstreamNode(cfg.NodeProto(), features()),
+		ctx: ctx, cache: r.cache, planes: make(map[string]*plane),
 		linger: cfg.Aggregation.Linger.Std(), log: r.log, sessions: make(map[sessionKey]*session),
 	}
 	fullState := keyer.TypeSet(cfg.FullStateTypeURLs())
@@ -108,11 +109,13 @@ func metricsOptions(opts Options) []metrics.Option {
 
 // planes builds the upstreams, and the router to them.
 func (r *Relay) planes(fullState map[string]bool) (*router, error) {
-	policy, err := keyer.ParsePolicy(string(r.config.Aggregation.Otherwise))
+	set, err := r.config.Rules()
 	if err != nil {
-		return nil, fmt.Errorf("aggregation.otherwise: %w", err)
+		return nil, err
 	}
-	rt := &router{hub: r.hub, rules: &keyer.Aggregation{Otherwise: policy}, follow: make(map[string]bool)}
+	now := &plan{rules: set, follow: make(map[string]bool), node: rules.UpstreamNode(r.config.NodeProto(), features())}
+	rt := &router{hub: r.hub}
+	rt.now.Store(now)
 	for _, u := range r.config.Upstreams {
 		p, err := newPlane(u, fullState, r.metrics.Upstream(u.Name), r.log)
 		if err != nil {
@@ -120,11 +123,11 @@ func (r *Relay) planes(fullState map[string]bool) (*router, error) {
 		}
 		r.hub.planes[u.Name] = p
 		if u.Default {
-			rt.authorities.Default = u.Name
+			now.authorities.Default = u.Name
 		}
-		rt.follow[u.Name] = u.Redirects == config.FollowRedirects
+		now.follow[u.Name] = u.Redirects == config.FollowRedirects
 		for _, a := range u.Authorities {
-			if err := rt.authorities.Claim(a, u.Name); err != nil {
+			if err := now.authorities.Claim(a, u.Name); err != nil {
 				return nil, fmt.Errorf("upstream %q: %w", u.Name, err)
 			}
 		}

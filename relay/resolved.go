@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/resolve"
@@ -65,14 +64,15 @@ type sources struct{ router *router }
 
 // Upstream implements resolve.Sources.
 func (s sources) Upstream(authority string) (resolve.Upstream, bool) {
-	name := s.router.authorities.Owner(authority)
-	return resolve.Upstream{Name: name, Follow: s.router.follow[name]}, name != ""
+	now := s.router.now.Load()
+	name := now.authorities.Owner(authority)
+	return resolve.Upstream{Name: name, Follow: now.follow[name]}, name != ""
 }
 
 // Open implements resolve.Sources.
 func (s sources) Open(name string, changed func()) (resolve.Source, error) {
 	hub := s.router.hub
-	own, err := hub.acquire(name, xdstpScope, func() *corev3.Node { return hub.node })
+	own, err := hub.acquire(sessionKey{plane: name, scope: xdstpScope}, s.router.ownNode)
 	if err != nil {
 		return nil, err
 	}

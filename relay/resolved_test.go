@@ -20,9 +20,12 @@ import (
 // redirects are followed.
 func testRouter(t *testing.T, h *hub) *router {
 	t.Helper()
-	rt := &router{hub: h, follow: map[string]bool{"follower": true}}
+	now := testPlan(t)
+	now.follow["follower"] = true
+	rt := &router{hub: h}
+	rt.now.Store(now)
 	for authority, upstream := range map[string]string{"a": "plane", "f": "follower"} {
-		if err := rt.authorities.Claim(authority, upstream); err != nil {
+		if err := now.authorities.Claim(authority, upstream); err != nil {
 			t.Fatal(err)
 		}
 	}

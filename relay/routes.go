@@ -1,13 +1,16 @@
 package relay
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/keyer"
+	"github.com/xdsrelay/xdsrelay/keyer/rules"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -15,78 +18,71 @@ import (
 // router says where names live: xdstp names by their authority, others by the
 // client's scope.
 type router struct {
-	hub         *hub
-	rules       *keyer.Aggregation
-	authorities keyer.Authorities // upstreams by authority (LOC-3)
-	follow      map[string]bool   // upstreams whose redirects are followed (LOC-1)
-}
-
-// resolves reports whether the relay resolves a name by itself: what has directives, of
-// which servers know nothing (NAME-8), and what may be a redirect that it follows.
-func (r *router) resolves(name keyer.Name) bool {
-	return name.Alt() != "" || name.Entry() != "" || r.follow[r.authorities.Owner(name.Authority)]
-}
-
-// claimed reports whether there is an upstream for a name or one of its alternatives.
-func (r *router) claimed(name keyer.Name) bool {
-	for n := range name.Alternatives() {
-		if r.authorities.Owner(n.Authority) != "" {
-			return true
-		}
-	}
-	return false
+	hub *hub
+	now atomic.Pointer[plan] // what the configuration in force says; never nil once the relay is built
 }
 
 // Open implements downstream.Router.
 func (r *router) Open(node *corev3.Node, peer keyer.Peer) downstream.Routes {
-	return &routes{router: r, node: node, peer: peer, scoped: make(map[string]*session), held: make(map[*session]struct{})}
+	now := r.now.Load()
+	return &routes{
+		router: r, plan: now, subject: now.rules.Subject(node, peer), nameless: node == nil,
+		scoped: make(map[string]*session), held: make(map[*session]struct{}),
+	}
 }
+
+// ownNode is what control planes are shown for xdstp names.
+func (r *router) ownNode() *corev3.Node { return r.now.Load().node }
 
 // routes are one stream's.
 type routes struct {
-	router *router
-	node   *corev3.Node
-	peer   keyer.Peer
-	scoped map[string]*session // by type URL: rules are evaluated once per stream and type
-	scope  string
-	held   map[*session]struct{}
+	router   *router
+	plan     *plan               // of the time when the stream began
+	subject  *rules.Subject      // the client, before its rules
+	nameless bool                // it gave no node
+	scoped   map[string]*session // by type URL, unless names decide: rules are evaluated once per stream and type
+	scope    string
+	held     map[*session]struct{}
 }
 
 // Scoped implements downstream.Routes.
-func (r *routes) Scoped(typeURL string) (*cache.Store, error) {
+func (r *routes) Scoped(typeURL, name string) (*cache.Store, error) {
 	if s := r.scoped[typeURL]; s != nil {
 		return s.store, nil
 	}
-	if r.router.authorities.Default == "" {
+	d, byName, err := r.subject.Decide(typeURL)
+	if byName {
+		d, err = r.subject.DecideName(typeURL, name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	plane := cmp.Or(d.Upstream, r.plan.authorities.Default)
+	if plane == "" {
 		return nil, status.Error(codes.FailedPrecondition, "no upstream is the default: only xdstp names of a configured authority are served")
 	}
-	if r.node == nil && r.router.rules.Otherwise != keyer.Share {
+	if r.nameless && (d.Failed != nil || d.Rule == rules.Otherwise && r.plan.rules.Policy() != rules.Share) {
 		// Clients without a node would all look alike, and so share by accident (AGG-2).
 		return nil, status.Error(codes.InvalidArgument, "the stream's first request has no node, which decides what the client is to be served (STR-1)")
 	}
-	d, err := r.router.rules.Decide(r.node, typeURL, r.peer)
+	s, err := r.hold(sessionKey{plane: plane, scope: d.Scope, template: d.Template}, nodeFor(d))
 	if err != nil {
 		return nil, err
 	}
-	s, err := r.hold(r.router.authorities.Default, d.Scope, nodeFor(d))
-	if err != nil {
-		return nil, err
+	if !byName {
+		r.scoped[typeURL] = s
 	}
-	r.scoped[typeURL], r.scope = s, d.Scope
+	r.scope = d.Scope
 	return s.store, nil
 }
 
 // Named implements downstream.Routes.
 func (r *routes) Named(name keyer.Name) (store *cache.Store, key string, err error) {
-	if !r.router.claimed(name) {
+	at, key, err := r.plan.home(name)
+	if err != nil {
 		return nil, "", fmt.Errorf("%w: %q", downstream.ErrNoUpstream, name.Authority)
 	}
-	at, key := sessionKey{plane: r.router.authorities.Owner(name.Authority), scope: xdstpScope}, name.Canonical()
-	if r.router.resolves(name) {
-		at, key = resolvedKey(), name.Resolved()
-	}
-	own := r.router.hub.node
-	s, err := r.holdKey(at, func() *corev3.Node { return own })
+	s, err := r.hold(at, r.router.ownNode)
 	if err != nil {
 		return nil, "", err
 	}
@@ -94,17 +90,13 @@ func (r *routes) Named(name keyer.Name) (store *cache.Store, key string, err err
 }
 
 // hold acquires a session once for the stream.
-func (r *routes) hold(plane, scope string, node func() *corev3.Node) (*session, error) {
-	return r.holdKey(sessionKey{plane: plane, scope: scope}, node)
-}
-
-func (r *routes) holdKey(key sessionKey, node func() *corev3.Node) (*session, error) {
+func (r *routes) hold(key sessionKey, node func() *corev3.Node) (*session, error) {
 	for s := range r.held {
 		if s.key == key {
 			return s, nil
 		}
 	}
-	s, err := r.router.hub.acquireKey(key, node)
+	s, err := r.router.hub.acquire(key, node)
 	switch {
 	case errors.Is(err, errClosed):
 		return nil, status.Error(codes.Unavailable, err.Error())

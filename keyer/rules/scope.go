@@ -1,4 +1,4 @@
-package keyer
+package rules
 
 import (
 	"crypto/sha256"
@@ -10,6 +10,8 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 const (
@@ -38,7 +40,7 @@ func sharedScope(node *corev3.Node) string {
 //
 // The node cannot be encoded if a string in it is not UTF-8, which no node off
 // the wire is.
-func isolatedScope(node *corev3.Node, peer Peer) (string, error) {
+func isolatedScope(node *corev3.Node, peer keyer.Peer) (string, error) {
 	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(node)
 	if err != nil {
 		return "", fmt.Errorf("encoding the node: %w", err)

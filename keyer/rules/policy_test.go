@@ -1,4 +1,4 @@
-package keyer_test
+package rules_test
 
 import (
 	"errors"
@@ -13,14 +13,28 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/xdsrelay/xdsrelay/keyer"
+	"github.com/xdsrelay/xdsrelay/keyer/rules"
 )
 
 const clusterURL = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 
-func decide(t *testing.T, p keyer.Policy, node *corev3.Node, peer keyer.Peer) keyer.Decision {
+func ask(t rapid.TB, p rules.Policy, node *corev3.Node, peer keyer.Peer) (rules.Decision, error) {
+	t.Helper()
+	set, problems := rules.Compile(rules.Config{Otherwise: p})
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	d, byName, err := set.Subject(node, peer).Decide(clusterURL)
+	if byName {
+		t.Error("a set without rules decides by name")
+	}
+	return d, err
+}
+
+func decide(t *testing.T, p rules.Policy, node *corev3.Node, peer keyer.Peer) rules.Decision {
 	t.Helper()
 	before := proto.Clone(node)
-	d, err := (&keyer.Aggregation{Otherwise: p}).Decide(node, clusterURL, peer)
+	d, err := ask(t, p, node, peer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,11 +48,11 @@ func decide(t *testing.T, p keyer.Policy, node *corev3.Node, peer keyer.Peer) ke
 }
 
 func TestZeroAggregationIsolates(t *testing.T) {
-	d := decide(t, keyer.Aggregation{}.Otherwise, &corev3.Node{Id: "a"}, keyer.Peer{})
+	d := decide(t, rules.Config{}.Otherwise, &corev3.Node{Id: "a"}, keyer.Peer{})
 	if !strings.HasPrefix(d.Scope, "isolated-") {
 		t.Errorf("AGG-2: scope %q without a policy", d.Scope)
 	}
-	if d := decide(t, keyer.Policy(17), &corev3.Node{Id: "a"}, keyer.Peer{}); !strings.HasPrefix(d.Scope, "isolated-") {
+	if d := decide(t, rules.Policy(17), &corev3.Node{Id: "a"}, keyer.Peer{}); !strings.HasPrefix(d.Scope, "isolated-") {
 		t.Errorf("AGG-2: scope %q by an unknown policy", d.Scope)
 	}
 }
@@ -58,7 +72,7 @@ func TestIsolate(t *testing.T) {
 		}
 		return n
 	}
-	base := decide(t, keyer.Isolate, node(nil), keyer.Peer{}).Scope
+	base := decide(t, rules.Isolate, node(nil), keyer.Peer{}).Scope
 	if !strings.HasPrefix(base, "isolated-") || len(base) != len("isolated-")+32 {
 		t.Errorf("scope %q, want isolated- and 32 hexadecimal digits", base)
 	}
@@ -72,7 +86,7 @@ func TestIsolate(t *testing.T) {
 	}
 	for _, tc := range same {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := decide(t, keyer.Isolate, tc.node, tc.peer).Scope; got != base {
+			if got := decide(t, rules.Isolate, tc.node, tc.peer).Scope; got != base {
 				t.Errorf("scope %q, want %q", got, base)
 			}
 		})
@@ -103,7 +117,7 @@ func TestIsolate(t *testing.T) {
 		{"AGG-2 IP", node(nil), keyer.Peer{IPs: []string{"ab"}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			scope := decide(t, keyer.Isolate, tc.node, tc.peer).Scope
+			scope := decide(t, rules.Isolate, tc.node, tc.peer).Scope
 			if other, ok := seen[scope]; ok {
 				t.Errorf("shares scope %q with %s", scope, other)
 			}
@@ -111,16 +125,16 @@ func TestIsolate(t *testing.T) {
 		})
 	}
 
-	ab := decide(t, keyer.Isolate, node(nil), keyer.Peer{DNS: []string{"a", "b"}}).Scope
-	if ba := decide(t, keyer.Isolate, node(nil), keyer.Peer{DNS: []string{"b", "a"}}).Scope; ba != ab {
+	ab := decide(t, rules.Isolate, node(nil), keyer.Peer{DNS: []string{"a", "b"}}).Scope
+	if ba := decide(t, rules.Isolate, node(nil), keyer.Peer{DNS: []string{"b", "a"}}).Scope; ba != ab {
 		t.Errorf("AGG-1: the order of names in a certificate changes the scope")
 	}
 }
 
 // AGG-2: a node that cannot be hashed is not put anywhere.
 func TestIsolateRefusesWhatItCannotHash(t *testing.T) {
-	_, err := new(keyer.Aggregation).Decide(&corev3.Node{Id: "\xff"}, clusterURL, keyer.Peer{})
-	refused, ok := errors.AsType[*keyer.RefusedError](err)
+	_, err := ask(t, rules.Isolate, &corev3.Node{Id: "\xff"}, keyer.Peer{})
+	refused, ok := errors.AsType[*rules.RefusedError](err)
 	if !ok || refused.Cause == nil || !errors.Is(err, refused.Cause) || !strings.Contains(err.Error(), "encoding the node") {
 		t.Errorf("AGG-2: error %v, want a refusal with its cause", err)
 	}
@@ -143,7 +157,7 @@ func TestPropertyIsolate(t *testing.T) {
 				ID: word.Draw(t, label+" id"), Cluster: word.Draw(t, label+" cluster"), Features: words.Draw(t, label+" features"),
 				SPIFFE: word.Draw(t, label+" spiffe"), DNS: rapid.SliceOfNDistinct(word, 0, 1, rapid.ID[string]).Draw(t, label+" dns"),
 			}
-			d, err := new(keyer.Aggregation).Decide(&corev3.Node{Id: c.ID, Cluster: c.Cluster, ClientFeatures: c.Features}, clusterURL,
+			d, err := ask(t, rules.Isolate, &corev3.Node{Id: c.ID, Cluster: c.Cluster, ClientFeatures: c.Features},
 				keyer.Peer{SPIFFE: c.SPIFFE, DNS: c.DNS})
 			if err != nil {
 				t.Fatal(err)
@@ -160,9 +174,9 @@ func TestPropertyIsolate(t *testing.T) {
 
 func TestShare(t *testing.T) {
 	scope := func(id string, features ...string) string {
-		return decide(t, keyer.Share, &corev3.Node{Id: id, ClientFeatures: features}, keyer.Peer{SPIFFE: "spiffe://td/" + id}).Scope
+		return decide(t, rules.Share, &corev3.Node{Id: id, ClientFeatures: features}, keyer.Peer{SPIFFE: "spiffe://td/" + id}).Scope
 	}
-	if got := decide(t, keyer.Share, nil, keyer.Peer{}).Scope; got != "shared" {
+	if got := decide(t, rules.Share, nil, keyer.Peer{}).Scope; got != "shared" {
 		t.Errorf("AGG-1: scope %q without a node", got)
 	}
 	for _, tc := range []struct{ name, got, want string }{
@@ -189,32 +203,31 @@ func TestShare(t *testing.T) {
 }
 
 func TestRefuse(t *testing.T) {
-	a := keyer.Aggregation{Otherwise: keyer.Refuse}
-	d, err := a.Decide(&corev3.Node{Id: "sidecar"}, clusterURL, keyer.Peer{})
-	refused, ok := errors.AsType[*keyer.RefusedError](err)
+	d, err := ask(t, rules.Refuse, &corev3.Node{Id: "sidecar"}, keyer.Peer{})
+	refused, ok := errors.AsType[*rules.RefusedError](err)
 	if !ok {
 		t.Fatalf("AGG-2: Decide = %+v, %v, want a *RefusedError", d, err)
 	}
-	if want := (keyer.RefusedError{Node: "sidecar", TypeURL: clusterURL, Rule: "otherwise"}); *refused != want {
+	if want := (rules.RefusedError{Node: "sidecar", TypeURL: clusterURL, Rule: "otherwise"}); *refused != want {
 		t.Errorf("AGG-2: %+v, want %+v", *refused, want)
 	}
 	const text = `node "sidecar" is refused resources of type "type.googleapis.com/envoy.config.cluster.v3.Cluster" by aggregation rule "otherwise"`
 	if err.Error() != text {
 		t.Errorf("AGG-2: error %q, want %q", err, text)
 	}
-	if d != (keyer.Decision{}) {
+	if d.Scope != "" || d.Rule != "" || d.Node != nil {
 		t.Errorf("AGG-2: a refusal with the decision %+v", d)
 	}
 }
 
 func TestPolicy(t *testing.T) {
-	for _, p := range []keyer.Policy{keyer.Isolate, keyer.Share, keyer.Refuse} {
-		if got, err := keyer.ParsePolicy(p.String()); err != nil || got != p {
+	for _, p := range []rules.Policy{rules.Isolate, rules.Share, rules.Refuse} {
+		if got, err := rules.ParsePolicy(p.String()); err != nil || got != p {
 			t.Errorf("AGG-2: ParsePolicy(%q) = %v, %v", p.String(), got, err)
 		}
 	}
-	for _, s := range []string{"", "Share", "shared", keyer.Policy(17).String()} {
-		if got, err := keyer.ParsePolicy(s); err == nil || got != keyer.Isolate || !strings.Contains(err.Error(), "expected share, isolate or refuse") {
+	for _, s := range []string{"", "Share", "shared", rules.Policy(17).String()} {
+		if got, err := rules.ParsePolicy(s); err == nil || got != rules.Isolate || !strings.Contains(err.Error(), "expected share, isolate or refuse") {
 			t.Errorf("AGG-4: ParsePolicy(%q) = %v, %v, want an error", s, got, err)
 		}
 	}
@@ -235,7 +248,7 @@ func TestUpstreamNode(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			before := proto.Clone(tc.node)
-			got := keyer.UpstreamNode(tc.node, own)
+			got := rules.UpstreamNode(tc.node, own)
 			if diff := cmp.Diff(tc.want, got, protocmp.Transform()); diff != "" {
 				t.Errorf("UpstreamNode (-want +got):\n%s", diff)
 			}
@@ -248,19 +261,19 @@ func TestUpstreamNode(t *testing.T) {
 	// STR-2, AGG-3: what this build does not know of goes upstream, too.
 	node := &corev3.Node{}
 	node.ProtoReflect().SetUnknown([]byte{0xfa, 0x3f, 0x01, 'x'})
-	if got := keyer.UpstreamNode(node, nil).ProtoReflect().GetUnknown(); string(got) != "\xfa\x3f\x01x" {
+	if got := rules.UpstreamNode(node, nil).ProtoReflect().GetUnknown(); string(got) != "\xfa\x3f\x01x" {
 		t.Errorf("AGG-3: unknown fields %q", got)
 	}
 }
 
 func BenchmarkDecide(b *testing.B) {
 	node := &corev3.Node{Id: "sidecar", Cluster: "web", ClientFeatures: []string{"envoy.lb.x", "envoy.lb.y"}}
-	for _, p := range []keyer.Policy{keyer.Isolate, keyer.Share} {
+	for _, p := range []rules.Policy{rules.Isolate, rules.Share} {
 		b.Run(p.String(), func(b *testing.B) {
-			a := keyer.Aggregation{Otherwise: p}
+			set, _ := rules.Compile(rules.Config{Otherwise: p})
 			b.ReportAllocs()
 			for b.Loop() {
-				_, _ = a.Decide(node, clusterURL, keyer.Peer{})
+				_, _, _ = set.Subject(node, keyer.Peer{}).Decide(clusterURL)
 			}
 		})
 	}

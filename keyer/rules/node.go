@@ -1,4 +1,4 @@
-package keyer
+package rules
 
 import (
 	"slices"

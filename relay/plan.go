@@ -1,0 +1,50 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
+	"github.com/xdsrelay/xdsrelay/keyer/rules"
+)
+
+// plan is what one configuration says of where names live. It is not changed: a new
+// configuration brings another one.
+type plan struct {
+	rules       *rules.Set
+	authorities keyer.Authorities // upstreams by authority (LOC-3)
+	follow      map[string]bool   // upstreams whose redirects are followed (LOC-1)
+	node        *corev3.Node      // what control planes are shown for xdstp names
+}
+
+// resolves reports whether the relay resolves a name by itself: what has directives, of
+// which servers know nothing (NAME-8), and what may be a redirect that it follows.
+func (p *plan) resolves(name keyer.Name) bool {
+	return name.Alt() != "" || name.Entry() != "" || p.follow[p.authorities.Owner(name.Authority)]
+}
+
+// claimed reports whether there is an upstream for a name or one of its alternatives.
+func (p *plan) claimed(name keyer.Name) bool {
+	for n := range name.Alternatives() {
+		if p.authorities.Owner(n.Authority) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+var errNoUpstream = errors.New("no upstream has the authority")
+
+// home says where a name lives: in which session, and under which key. Names that the
+// relay resolves by itself live together.
+func (p *plan) home(name keyer.Name) (at sessionKey, key string, err error) {
+	switch {
+	case !p.claimed(name):
+		return sessionKey{}, "", fmt.Errorf("%w: %.256q", errNoUpstream, name.Authority)
+	case p.resolves(name):
+		return resolvedKey(), name.Resolved(), nil
+	}
+	return sessionKey{plane: p.authorities.Owner(name.Authority), scope: xdstpScope}, name.Canonical(), nil
+}
