@@ -1,11 +1,38 @@
 package rules
 
 import (
+	"sync"
+
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/env"
+	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/ext"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// The variables of expressions; beside them stand the short names of resource types,
+// which are constants.
+const (
+	varNode     = "node"
+	varType     = "type"
+	varName     = "name"
+	varPeer     = "peer"
+	varUpstream = "upstream"
+)
+
+// Bounds of expressions (OPS-5). An operator does not meet them; they keep what an
+// expression can cost before a client's node, which may be megabytes, within reason.
+const (
+	maxRules           = 1000
+	maxParts           = 32
+	maxExpressionBytes = 8 << 10
+	maxDepth           = 100 // of nested terms
+	maxComprehensions  = 2   // nested into each other
+	maxRegexProgram    = 10_000
+	maxCost            = 100_000 // of one evaluation, in CEL's units: some 10 ms
+	maxPrecision       = 100     // digits that format can be told to write
 )
 
 // identity is the variable peer: who the client is to TLS. Its address is not part of
@@ -19,21 +46,45 @@ type identity struct {
 	IPs     []string `cel:"ips"`
 }
 
-// newEnvironment is what expressions may use: the variables, CEL's standard library, and
-// its extensions for strings and regular expressions.
+// identityType is the type's name in messages, and in scopes that have peer as a part.
+const identityType = "xdsrelay.Peer"
+
+// environment is what expressions may use. It never changes, and takes milliseconds to
+// make.
+var environment = sync.OnceValues(newEnvironment)
+
 func newEnvironment() (*cel.Env, error) {
 	options := []cel.EnvOption{
+		cel.StdLib(cel.StdLibSubset(withoutTime())),
 		cel.Types(&corev3.Node{}),
-		ext.NativeTypes(identity{}, ext.ParseStructTags(true)),
-		cel.Variable("node", cel.ObjectType("envoy.config.core.v3.Node")),
-		cel.Variable("type", cel.StringType),
-		cel.Variable("name", cel.StringType),
-		cel.Variable("peer", cel.ObjectType("rules.identity")),
-		cel.Variable("upstream", cel.StringType),
-		cel.OptionalTypes(), ext.Strings(), ext.Regex(),
+		cel.Types(cel.NativeTypeFor[identity](types.NativeTypeAlias(identityType), ext.ParseStructTags(true))),
+		cel.Variable(varNode, cel.ObjectType("envoy.config.core.v3.Node")),
+		cel.Variable(varType, cel.StringType),
+		cel.Variable(varName, cel.StringType),
+		cel.Variable(varPeer, cel.ObjectType(identityType)),
+		cel.Variable(varUpstream, cel.StringType),
+		cel.OptionalTypes(), ext.Strings(ext.StringsMaxPrecision(maxPrecision)), ext.Regex(),
+		ext.Encoders(), ext.Math(), ext.Bindings(),
+		cel.ParserRecursionLimit(maxDepth),
+		cel.RegexProgramSizeLimit(maxRegexProgram),
+		cel.ASTValidators(cel.ValidateComprehensionNestingLimit(maxComprehensions)),
 	}
 	for _, short := range keyer.ShortNames() {
-		options = append(options, cel.Variable(short, cel.StringType))
+		url, _ := keyer.TypeURL(short)
+		options = append(options, cel.Constant(short, cel.StringType, types.String(url)))
 	}
-	return cel.NewEnv(options...)
+	return cel.NewCustomEnv(options...)
+}
+
+// withoutTime leaves out of the standard library what has to do with time: a node tells
+// none, and time zones are files.
+func withoutTime() *env.LibrarySubset {
+	subset := env.NewLibrarySubset()
+	for _, name := range []string{
+		"duration", "timestamp", "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getFullYear",
+		"getHours", "getMilliseconds", "getMinutes", "getMonth", "getSeconds",
+	} {
+		subset.AddExcludedFunctions(env.NewFunction(name))
+	}
+	return subset
 }

@@ -1,0 +1,178 @@
+package rules
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+)
+
+// rule is a compiled Rule.
+type rule struct {
+	name     string
+	upstream string
+	match    *expression
+	scope    []*expression
+	node     []*expression // in the order of fields
+	template string        // as in Decision
+}
+
+// compiler collects what is wrong.
+type compiler struct {
+	env      *cel.Env
+	upstream string
+	problems []Problem
+}
+
+// Compile checks the rules and makes a Set of them. If anything is wrong the set is nil,
+// and the problems are all there are, in the order of the rules and their fields
+// (AGG-4).
+func Compile(cfg Config) (*Set, []Problem) {
+	env, err := environment()
+	if err != nil {
+		return nil, []Problem{{Message: "the environment of expressions: " + err.Error()}}
+	}
+	s := &Set{otherwise: cfg.Otherwise, upstream: cfg.Upstream, env: env, adapter: env.CELTypeAdapter()}
+	c := &compiler{env: env, upstream: cfg.Upstream}
+	if len(cfg.Rules) > maxRules {
+		c.problem(maxRules, "", "there are %d rules, at most %d are allowed", len(cfg.Rules), maxRules)
+		return nil, c.problems
+	}
+	names, catchAll := make(map[string]int), ""
+	for i, r := range cfg.Rules {
+		c.name(i, r.Name, names)
+		if catchAll != "" {
+			c.problem(i, fieldMatch, "never reached: rule %q before it matches everything", catchAll)
+		}
+		compiled := c.rule(i, r)
+		s.rules = append(s.rules, compiled)
+		if catchAll == "" && isLiteral(compiled.match, types.True) {
+			catchAll = r.Name
+		}
+	}
+	if len(c.problems) > 0 {
+		return nil, c.problems
+	}
+	return s, nil
+}
+
+func (c *compiler) problem(rule int, field, format string, args ...any) {
+	c.problems = append(c.problems, Problem{Rule: rule, Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+var validName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
+
+// maxName keeps scopes, which begin with the rule's name, and labels of metrics readable.
+const maxName = 64
+
+func (c *compiler) name(i int, name string, names map[string]int) {
+	first, taken := names[name]
+	switch {
+	case name == "":
+		c.problem(i, fieldName, "missing: scopes, logs and metrics call a rule by its name")
+	case name == Otherwise:
+		c.problem(i, fieldName, "%q is what decides where no rule matches; a rule needs another name", name)
+	case !validName.MatchString(name):
+		c.problem(i, fieldName, "%q: a name has letters, digits and any of -_. only", shorten(name))
+	case len(name) > maxName:
+		c.problem(i, fieldName, "%d characters long, at most %d are allowed", len(name), maxName)
+	case taken:
+		c.problem(i, fieldName, "%q is the name of rule %d already", name, first+1)
+	default:
+		names[name] = i
+	}
+}
+
+// The fields of a rule that problems name.
+const (
+	fieldName     = "name"
+	fieldMatch    = "match"
+	fieldScope    = "scope"
+	fieldID       = "node.id"
+	fieldCluster  = "node.cluster"
+	fieldRegion   = "node.locality.region"
+	fieldZone     = "node.locality.zone"
+	fieldSubZone  = "node.locality.sub_zone"
+	fieldMetadata = "node.metadata"
+)
+
+func (c *compiler) rule(i int, r Rule) *rule {
+	compiled := &rule{name: r.Name, upstream: r.Upstream}
+	if strings.TrimSpace(r.Match) == "" {
+		c.problem(i, fieldMatch, "missing: it says which clients and types the rule is for; true is all of them")
+	} else {
+		compiled.match = c.expression(i, fieldMatch, r.Match)
+	}
+	if len(r.Scope) > maxParts {
+		c.problem(i, fieldScope, "there are %d parts, at most %d are allowed", len(r.Scope), maxParts)
+		return compiled
+	}
+	for n, source := range r.Scope {
+		compiled.scope = append(compiled.scope, c.expression(i, fmt.Sprintf("%s[%d]", fieldScope, n), source))
+	}
+	for field, source := range r.Node.fields() {
+		compiled.node = append(compiled.node, c.expression(i, field, source))
+	}
+	if slices.Contains(compiled.node, nil) {
+		return compiled
+	}
+	compiled.template = template(compiled.node, c.upstream)
+	return compiled
+}
+
+// fields gives the node fields that a rule sets, each with its expression.
+func (n Node) fields() iter.Seq2[string, string] {
+	return func(yield func(field, source string) bool) {
+		for _, f := range []struct{ field, source string }{
+			{fieldID, n.ID},
+			{fieldCluster, n.Cluster},
+			{fieldRegion, n.Locality.Region},
+			{fieldZone, n.Locality.Zone},
+			{fieldSubZone, n.Locality.SubZone},
+		} {
+			if f.source != "" && !yield(f.field, f.source) {
+				return
+			}
+		}
+		if n.Metadata != nil && len(n.Metadata) == 0 {
+			yield(fieldMetadata, "{}")
+			return
+		}
+		for _, key := range slices.Sorted(maps.Keys(n.Metadata)) {
+			if !yield(fieldMetadata+"."+key, n.Metadata[key]) {
+				return
+			}
+		}
+	}
+}
+
+// expression compiles one, or notes what is wrong with it and gives nil.
+func (c *compiler) expression(i int, field, source string) *expression {
+	switch {
+	case strings.TrimSpace(source) == "":
+		c.problem(i, field, "empty: an expression is needed")
+		return nil
+	case len(source) > maxExpressionBytes:
+		c.problem(i, field, "%d bytes long, an expression has at most %d", len(source), maxExpressionBytes)
+		return nil
+	}
+	checked, issues := c.env.Compile(source)
+	if issues.Err() != nil {
+		c.issues(i, field, source, issues)
+		return nil
+	}
+	if !c.check(i, field, source, checked) {
+		return nil
+	}
+	x, err := newExpression(c.env, field, source, checked)
+	if err != nil {
+		c.problem(i, field, "%s: %v", oneLine(source), err)
+		return nil
+	}
+	return x
+}

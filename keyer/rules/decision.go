@@ -1,0 +1,166 @@
+package rules
+
+import (
+	"strings"
+
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+)
+
+// Otherwise stands where a rule's name would where none matched.
+const Otherwise = "otherwise"
+
+// Decision is what the rules say of a client and a type, or a name of it.
+type Decision struct {
+	// Rule names the rule that decided, or is [Otherwise].
+	Rule string
+	// Scope is the part of the client's identity that its names depend on. It is never
+	// empty: the empty scope is that of xdstp names, which need none. Its form is for
+	// people; scopes are equal exactly if rule and parts are.
+	Scope string
+	// Parts are the values of the scope's parts, for people and tests; nil where no rule
+	// decided. They are what encoding/json makes of JSON.
+	Parts []any
+	// Upstream is where names are asked for; "": the default upstream.
+	Upstream string
+	// Node is what [UpstreamNode] is to build the upstream node from: the client's own or
+	// what the rule makes of it. It must not be changed.
+	Node *corev3.Node
+	// Template tells ways apart to build Node: the same rule with another one, after a
+	// reload, must not go on with the session that presented the former node. "" is the
+	// client's own node.
+	Template string
+	// Failed says why a rule, Rule, could not be evaluated, which isolates the client
+	// (AGG-2): a [*FailedError]; nil otherwise.
+	Failed error
+}
+
+// Decide gives the scope of the client for names of a type that are not xdstp names
+// (AGG-1, AGG-2). byName reports that it depends on the name, since a rule looks at it:
+// then DecideName has to be asked for each, and the decision is none. The error is a
+// [*RefusedError]. Ask once per stream and type.
+func (c *Subject) Decide(typeURL string) (d Decision, byName bool, err error) {
+	return c.decide(&variables{client: c, typeURL: typeURL})
+}
+
+// DecideName is Decide for one name, "*" for all there are.
+func (c *Subject) DecideName(typeURL, name string) (Decision, error) {
+	d, _, err := c.decide(&variables{client: c, typeURL: typeURL, name: &name})
+	return d, err
+}
+
+// decide asks the rules in order: the first that matches decides, and so does one that
+// fails, or a client could come into a wider scope by a rule that was not meant for it
+// (AGG-2).
+func (c *Subject) decide(v *variables) (d Decision, byName bool, err error) {
+	for _, r := range c.set.rules {
+		matched, known, failure := r.matches(v)
+		switch {
+		case failure != nil:
+			d, err = c.isolated(v, Decision{Rule: r.name, Failed: failure})
+			return d, false, err
+		case !known:
+			return Decision{}, true, nil
+		case matched:
+			return c.apply(r, v)
+		}
+	}
+	d, err = c.otherwise(v)
+	return d, false, err
+}
+
+// matches asks one rule; known is false if that depends on the name, and there is none.
+func (r *rule) matches(v *variables) (matched, known bool, failure *FailedError) {
+	value, err := r.match.eval(v)
+	if err != nil {
+		return false, false, r.match.failed(r.name, err)
+	}
+	switch value := value.(type) {
+	case types.Bool:
+		return bool(value), true, nil
+	case *types.Unknown:
+		return false, false, nil
+	}
+	return false, false, r.match.failed(r.name, wrongType(value, types.BoolType.TypeName()))
+}
+
+// apply works out what a rule that matches says.
+func (c *Subject) apply(r *rule, v *variables) (d Decision, byName bool, err error) {
+	d = Decision{Rule: r.name, Upstream: r.upstream, Template: r.template, Parts: make([]any, 0, len(r.scope))}
+	scope, failure := newScopeKey(r.name), (*FailedError)(nil)
+	for _, x := range r.scope {
+		var value ref.Val
+		if value, failure = x.part(r.name, v, scope); failure != nil {
+			break
+		}
+		if value == nil {
+			return Decision{}, true, nil
+		}
+		d.Parts = append(d.Parts, jsonOf(value))
+	}
+	if failure == nil {
+		if d.Node, failure = r.build(v); failure == nil && d.Node == nil && len(r.node) > 0 {
+			return Decision{}, true, nil
+		}
+	}
+	if failure != nil {
+		d, err = c.isolated(v, Decision{Rule: r.name, Upstream: r.upstream, Failed: failure})
+		return d, false, err
+	}
+	d.Scope = scope.finish(lbFeatures(c.node))
+	return d, false, nil
+}
+
+// part adds one part to a scope. It gives its value, or nil if that depends on the name
+// and there is none.
+func (x *expression) part(rule string, v *variables, scope *scopeKey) (ref.Val, *FailedError) {
+	value, err := x.eval(v)
+	if err != nil {
+		return nil, x.failed(rule, err)
+	}
+	if _, unknown := value.(*types.Unknown); unknown {
+		return nil, nil
+	}
+	if err := scope.add(value); err != nil {
+		return nil, x.failed(rule, err)
+	}
+	return value, nil
+}
+
+// otherwise is for clients that no rule matched.
+func (c *Subject) otherwise(v *variables) (Decision, error) {
+	switch c.set.otherwise {
+	case Share:
+		return Decision{Rule: Otherwise, Node: c.node, Scope: sharedScope(c.node)}, nil
+	case Refuse:
+		return Decision{}, c.refused(v, Otherwise, nil)
+	default:
+		// Isolate, and whatever is no policy: never a wider scope by accident.
+		return c.isolated(v, Decision{Rule: Otherwise})
+	}
+}
+
+// isolated gives the client a scope that it shares with none but its like.
+func (c *Subject) isolated(v *variables, d Decision) (Decision, error) {
+	scope, err := isolatedScope(c.node, c.peer)
+	if err != nil {
+		return Decision{}, c.refused(v, d.Rule, err)
+	}
+	d.Node, d.Scope = c.node, scope
+	return d, nil
+}
+
+func (c *Subject) refused(v *variables, rule string, cause error) error {
+	return &RefusedError{Node: shorten(c.node.GetId()), TypeURL: shorten(v.typeURL), Rule: rule, Cause: cause}
+}
+
+// shorten keeps errors readable.
+func shorten(s string) string {
+	const most = 256
+	if len(s) <= most {
+		return s
+	}
+	// A character cut in two would be shown as an escape.
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

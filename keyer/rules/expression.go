@@ -1,0 +1,134 @@
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+)
+
+// expression is one expression of a rule, compiled. Any goroutine may evaluate it.
+type expression struct {
+	field  string // as in Problem.Field
+	source string
+	ast    *cel.Ast
+
+	program cel.Program
+	// partial is program for where the name is not known: its result is unknown if it
+	// depends on it. nil if the expression does not mention name.
+	partial cel.Program
+}
+
+// newExpression plans what has been checked. Both programs are the same but for what they
+// make of a missing name; evaluating with it costs twice as much.
+func newExpression(e *cel.Env, field, source string, checked *cel.Ast) (*expression, error) {
+	x := &expression{field: field, source: source, ast: checked}
+	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize)}
+	if loops(checked) {
+		// Everything else takes time in proportion to the node at most. Counting costs
+		// doubles the time, so only those are counted that can take more.
+		options = append(options, cel.CostLimit(maxCost))
+	}
+	var err error
+	if x.program, err = e.Program(checked, options...); err != nil {
+		return nil, err
+	}
+	if !mentionsName(checked) {
+		return x, nil
+	}
+	x.partial, err = e.Program(checked, append(options, cel.EvalOptions(cel.OptOptimize, cel.OptPartialEval))...)
+	return x, err
+}
+
+// loops reports whether an expression walks over lists or maps.
+func loops(checked *cel.Ast) bool {
+	root := ast.NavigateAST(checked.NativeRep())
+	return len(ast.MatchDescendants(root, ast.KindMatcher(ast.ComprehensionKind))) > 0
+}
+
+func mentionsName(checked *cel.Ast) bool { return mentionsVariable(checked, varName) }
+
+// mentionsVariable reports whether an expression looks at a variable, and not at one of
+// its own that hides it.
+func mentionsVariable(checked *cel.Ast, name string) bool {
+	for _, reference := range checked.NativeRep().ReferenceMap() {
+		if reference.Name == name && reference.Value == nil && len(reference.OverloadIDs) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// eval gives the expression's value, which is a *types.Unknown if it depends on the name
+// and there is none.
+func (x *expression) eval(v *variables) (ref.Val, error) {
+	program, vars := x.program, cel.Activation(v)
+	if x.partial != nil && v.name == nil {
+		var err error
+		if vars, err = cel.PartialVars(v, cel.AttributePattern(varName)); err != nil {
+			return nil, err
+		}
+		program = x.partial
+	}
+	value, _, err := program.Eval(vars)
+	if err != nil {
+		return nil, err
+	}
+	return value, nil
+}
+
+// failed says why the expression has no value for a client.
+func (x *expression) failed(rule string, cause error) *FailedError {
+	return &FailedError{Rule: rule, Field: x.field, Expression: oneLine(x.source), Cause: cause}
+}
+
+// FailedError says that an expression of a rule has no value for a client, which isolates
+// it (AGG-2).
+type FailedError struct {
+	Rule       string
+	Field      string // as in [Problem]
+	Expression string // in one line, shortened if very long
+	Cause      error
+}
+
+func (e *FailedError) Error() string {
+	return fmt.Sprintf("aggregation rule %q fails: %s: %s: %v", e.Rule, e.Field, e.Expression, e.Cause)
+}
+
+// Unwrap gives the cause.
+func (e *FailedError) Unwrap() error { return e.Cause }
+
+// oneLine makes a line of an expression that may be several.
+func oneLine(source string) string { return shorten(strings.Join(strings.Fields(source), " ")) }
+
+// typeError says that a value is of another type than its place asks for: what a node's
+// metadata holds shows only when there is a node.
+type typeError struct{ got, want string }
+
+func (e typeError) Error() string { return fmt.Sprintf("the value is %s, not %s", e.got, e.want) }
+
+func wrongType(got ref.Val, want string) error {
+	return typeError{got: article(got.Type().TypeName()), want: article(want)}
+}
+
+// typeWords are CEL's names of types as people know them from JSON.
+var typeWords = map[string]string{
+	types.NullType.TypeName(): "null", types.DoubleType.TypeName(): "number",
+	types.IntType.TypeName(): "whole number", types.UintType.TypeName(): "whole number",
+}
+
+func article(typeName string) string {
+	word := cmp.Or(typeWords[typeName], typeName)
+	switch {
+	case word == "null" || word == "bytes":
+		return word
+	case slices.Contains([]byte("aeiou"), word[0]):
+		return "an " + word
+	}
+	return "a " + word
+}

@@ -1,0 +1,123 @@
+package rules
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// template tells ways apart to build a node: by the fields that a rule sets and their
+// expressions, and the default upstream where they look at it. "" is none.
+func template(fields []*expression, upstream string) string {
+	if len(fields) == 0 {
+		return ""
+	}
+	h := newScopeHash()
+	for _, x := range fields {
+		h.list([]string{x.field, x.source})
+		if mentionsVariable(x.ast, varUpstream) {
+			h.list([]string{upstream})
+		}
+	}
+	const enough = 16 // digits: a rule sees a handful of them in its life
+	return hex.EncodeToString(h.Sum(nil))[:enough]
+}
+
+// build gives the node that a rule makes of the client's: a copy that shares with it what
+// the rule leaves alone. It is nil where a field depends on the name and there is none.
+func (r *rule) build(v *variables) (*corev3.Node, *FailedError) {
+	node := v.client.node
+	if len(r.node) == 0 {
+		return node, nil
+	}
+	built := &corev3.Node{}
+	shareFields(built, node)
+	built.Locality = proto.CloneOf(node.GetLocality())
+	metadata := &structpb.Struct{Fields: make(map[string]*structpb.Value)}
+	for _, x := range r.node {
+		value, err := x.eval(v)
+		if _, unknown := value.(*types.Unknown); unknown {
+			return nil, nil
+		}
+		if err == nil {
+			err = setField(built, metadata, x.field, value)
+		}
+		if err != nil {
+			return nil, x.failed(r.name, err)
+		}
+		if strings.HasPrefix(x.field, fieldMetadata) {
+			built.Metadata = metadata
+		}
+	}
+	return built, nil
+}
+
+// shareFields copies what a node holds, but not what its messages hold.
+func shareFields(to, from *corev3.Node) {
+	if from == nil {
+		return
+	}
+	from.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		to.ProtoReflect().Set(field, value)
+		return true
+	})
+	to.ProtoReflect().SetUnknown(from.ProtoReflect().GetUnknown())
+}
+
+func setField(node *corev3.Node, metadata *structpb.Struct, field string, value ref.Val) error {
+	if key, ok := strings.CutPrefix(field, fieldMetadata+"."); ok {
+		return setMetadata(metadata, key, value)
+	}
+	if field == fieldMetadata { // all that is to be there is nothing
+		return nil
+	}
+	text, ok := value.(types.String)
+	if !ok {
+		return wrongType(value, types.StringType.TypeName())
+	}
+	if node.Locality == nil && strings.HasPrefix(field, "node.locality.") {
+		node.Locality = &corev3.Locality{}
+	}
+	switch field {
+	case fieldID:
+		node.Id = string(text)
+	case fieldCluster:
+		node.Cluster = string(text)
+	case fieldRegion:
+		node.Locality.Region = string(text)
+	case fieldZone:
+		node.Locality.Zone = string(text)
+	case fieldSubZone:
+		node.Locality.SubZone = string(text)
+	default:
+		return fmt.Errorf("no field of a node: %s", field)
+	}
+	return nil
+}
+
+var errNotJSON = errors.New("metadata can hold what JSON can")
+
+// setMetadata sets a key, or leaves it out if the value is optional and there is none.
+func setMetadata(metadata *structpb.Struct, key string, value ref.Val) error {
+	if optional, ok := value.(*types.Optional); ok {
+		if !optional.HasValue() {
+			return nil
+		}
+		value = optional.GetValue()
+	}
+	native, err := value.ConvertToNative(reflect.TypeFor[*structpb.Value]())
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNotJSON, err)
+	}
+	metadata.Fields[key] = native.(*structpb.Value)
+	return nil
+}

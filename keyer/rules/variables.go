@@ -1,0 +1,70 @@
+package rules
+
+import (
+	"errors"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+var errNoNode = errors.New("the client gave no node")
+
+// variables are what the expressions see of a client, a type and, if it is not nil, a
+// name. They are prepared when first looked at.
+type variables struct {
+	client  *Subject
+	typeURL string
+	name    *string
+}
+
+var _ cel.Activation = (*variables)(nil)
+
+// ResolveName implements cel.Activation.
+func (v *variables) ResolveName(name string) (any, bool) {
+	switch name {
+	case varNode:
+		return v.client.nodeValue(), true
+	case varType:
+		return types.String(v.typeURL), true
+	case varName:
+		if v.name == nil {
+			return nil, false
+		}
+		return types.String(*v.name), true
+	case varPeer:
+		return v.client.peerValue(), true
+	case varUpstream:
+		return types.String(v.client.set.upstream), true
+	}
+	return nil, false
+}
+
+// Parent implements cel.Activation.
+func (*variables) Parent() cel.Activation { return nil }
+
+// nodeValue is the variable node: an error for who gave none, so that whatever looks at it
+// fails.
+func (c *Subject) nodeValue() ref.Val {
+	switch {
+	case c.nodeVal != nil:
+	case c.node == nil:
+		c.nodeVal = types.WrapErr(errNoNode)
+	default:
+		c.nodeVal = c.set.adapter.NativeToValue(c.node)
+	}
+	return c.nodeVal
+}
+
+func (c *Subject) peerValue() ref.Val {
+	if c.peerVal == nil {
+		c.peerVal = c.set.adapter.NativeToValue(newIdentity(c.peer))
+	}
+	return c.peerVal
+}
+
+func newIdentity(p keyer.Peer) *identity {
+	return &identity{SPIFFE: p.SPIFFE, Subject: p.Subject, DNS: p.DNS, URIs: p.URIs, Emails: p.Emails, IPs: p.IPs}
+}
