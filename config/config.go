@@ -42,6 +42,8 @@ type Config struct {
 	// from says where each value was given, so that Validate can point at it.
 	// Nil for a configuration built by hand.
 	from origins
+	// compiled are the rules as they were when the configuration was loaded.
+	compiled *compiled
 }
 
 // Server is the side towards the clients.
@@ -149,11 +151,38 @@ type Locality struct {
 // google.protobuf.Struct: nil, bool, float64, string, []any and map[string]any.
 type Metadata map[string]any
 
-// Aggregation says which clients share what opaque names resolve to (AGG-2).
+// Aggregation says which clients share what opaque names resolve to (AGG-1, AGG-2).
 type Aggregation struct {
+	Rules     []Rule   `yaml:"rules"`     // the first that matches decides
 	Otherwise Policy   `yaml:"otherwise"` // for clients that no rule matches
 	Linger    Duration `yaml:"linger"`    // a scope without clients closes after it (AGG-3)
 }
+
+// Rule is an aggregation rule: see [rules.Rule], whose fields these are. Match, Scope
+// and the leaves of Node are CEL expressions.
+type Rule struct {
+	Name     string   `yaml:"name"`
+	Match    string   `yaml:"match"`
+	Scope    []string `yaml:"scope"` // empty: all that match share one scope; nil is not valid
+	Upstream string   `yaml:"upstream,omitempty"`
+	Node     RuleNode `yaml:"node,omitempty"`
+}
+
+// RuleNode is what the control plane sees of the clients of a rule (AGG-3): what is not
+// given stays as the scope's first client has it.
+type RuleNode struct {
+	ID       string      `yaml:"id,omitempty"`
+	Cluster  string      `yaml:"cluster,omitempty"`
+	Locality Locality    `yaml:"locality,omitempty"`
+	Metadata Expressions `yaml:"metadata,omitempty"`
+}
+
+// Expressions is a free map of CEL expressions, with keys of any case. Unlike nil, the
+// empty one stands for metadata without a field.
+type Expressions map[string]string
+
+// IsZero keeps the empty map in the YAML form.
+func (e Expressions) IsZero() bool { return e == nil }
 
 // Cache bounds what is kept that no client watches now (SUB-11). What is
 // watched is never evicted.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -31,8 +32,10 @@ func TestDocumentation(t *testing.T) {
 	all := append(
 		leaves(reflect.ValueOf(Default()), reflect.TypeFor[*Config](), ""),
 		leaves(reflect.ValueOf(&upstream), reflect.TypeFor[*Upstream](), "upstreams[]")...)
+	all = append(all, leaves(reflect.ValueOf(new(Rule)), reflect.TypeFor[*Rule](), "aggregation.rules[]")...)
+	lists := []string{"upstreams", "aggregation.rules"}
 	for _, l := range all {
-		if l.path == "upstreams" {
+		if slices.Contains(lists, l.path) {
 			continue
 		}
 		cells := rows[l.path]
@@ -69,6 +72,8 @@ func documentedType(t reflect.Type) string {
 		return "size"
 	case reflect.TypeFor[Metadata]():
 		return "map"
+	case reflect.TypeFor[Expressions]():
+		return "map of expressions"
 	case reflect.TypeFor[[]string]():
 		return "list of strings"
 	}

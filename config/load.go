@@ -50,8 +50,10 @@ func build(name string, data []byte, flags *pflag.FlagSet, environ []string) (*C
 		return nil, fmt.Errorf("layering the configuration: %w", err)
 	}
 	c.from = l.from
-	if err := join(append(l.errs, consequences(c.problems(), l.blamed)...)); err != nil {
+	k := c.check()
+	if err := join(append(l.errs, consequences(k.errs, l.blamed)...)); err != nil {
 		return nil, err
 	}
+	c.compiled = k.compiled
 	return c, nil
 }

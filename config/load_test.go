@@ -83,10 +83,24 @@ func TestParseEveryKey(t *testing.T) {
 			Locality: Locality{Region: "r", Zone: "z", SubZone: "s"},
 			Metadata: Metadata{"Team": "Edge", "nested": map[string]any{"CamelCase": []any{1.5, true, nil, "x"}}},
 		},
-		Aggregation: Aggregation{Otherwise: Share, Linger: Duration(17 * time.Minute)},
-		Cache:       Cache{MaxResources: 18, MaxBytes: 19 * MiB, Idle: Duration(20 * time.Minute)},
-		Resolve:     Resolve{AlternativeAfter: Duration(25 * time.Second), MaxRedirects: 26},
-		Log:         Log{Level: LevelDebug, Format: FormatJSON},
+		Aggregation: Aggregation{
+			Rules: []Rule{{
+				Name:     "sidecars",
+				Match:    `node.metadata.role == "sidecar" && type in [lds, cds]`,
+				Scope:    []string{"node.cluster", "node.locality.zone"},
+				Upstream: "two",
+				Node: RuleNode{
+					ID: `"relay-" + node.cluster`, Cluster: "node.cluster",
+					Locality: Locality{Region: `"r"`, Zone: "node.locality.zone", SubZone: `""`},
+					Metadata: Expressions{"Role": `"sidecar"`, "cluster.id": "node.cluster"},
+				},
+			}, {Name: "the-rest_1.0", Match: "true", Scope: []string{}}},
+			Otherwise: Share,
+			Linger:    Duration(17 * time.Minute),
+		},
+		Cache:   Cache{MaxResources: 18, MaxBytes: 19 * MiB, Idle: Duration(20 * time.Minute)},
+		Resolve: Resolve{AlternativeAfter: Duration(25 * time.Second), MaxRedirects: 26},
+		Log:     Log{Level: LevelDebug, Format: FormatJSON},
 
 		FullStateTypes: []string{"lds", "type.googleapis.com/example.Full"},
 	}
@@ -98,6 +112,11 @@ func TestParseEveryKey(t *testing.T) {
 	for _, l := range leaves(reflect.ValueOf(got), reflect.TypeFor[*Config](), "") {
 		if _, given := got.from[l.path]; !given {
 			t.Errorf("%s is not in the file", l.path)
+		}
+	}
+	for _, l := range leaves(reflect.Value{}, reflect.TypeFor[Rule](), "") {
+		if _, given := got.from["aggregation.rules[0]."+l.path]; !given {
+			t.Errorf("aggregation.rules[].%s is not in the file", l.path)
 		}
 	}
 	for _, l := range leaves(reflect.Value{}, reflect.TypeFor[Upstream](), "") {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"math"
+	"reflect"
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
@@ -18,6 +19,19 @@ func (d *decoder) metadata(n *yaml.Node, path string) Metadata {
 		at := keyPath(path, key.Value)
 		d.locate(key, value, at)
 		m[key.Value] = d.free(value, at)
+	}
+	return m
+}
+
+// expressions reads a free map of strings.
+func (d *decoder) expressions(n *yaml.Node, path string) Expressions {
+	m := make(Expressions)
+	for key, value := range d.entries(n, path) {
+		at := keyPath(path, key.Value)
+		d.locate(key, value, at)
+		var text string
+		d.value(value, reflect.ValueOf(&text).Elem(), at)
+		m[key.Value] = text
 	}
 	return m
 }

@@ -1,9 +1,11 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 )
@@ -11,20 +13,126 @@ import (
 // Rules gives the aggregation rules, compiled (AGG-1). The error is an [errors.Join] of
 // [*Error], as that of Validate, which finds the same.
 func (c *Config) Rules() (*rules.Set, error) {
-	policy, err := rules.ParsePolicy(string(c.Aggregation.Otherwise))
-	if err != nil {
+	if _, err := rules.ParsePolicy(string(c.Aggregation.Otherwise)); err != nil {
 		return nil, fmt.Errorf("aggregation.otherwise: %w", err)
 	}
-	r := rules.Config{Otherwise: policy}
-	for _, u := range c.Upstreams {
-		if u.Default {
-			r.Upstream = cmp.Or(r.Upstream, u.Name)
-		}
+	of := c.rules()
+	if c.compiled != nil && reflect.DeepEqual(of, c.compiled.of) {
+		return c.compiled.set, nil
 	}
-	set, problems := rules.Compile(r)
-	errs := make([]error, 0, len(problems))
-	for _, p := range problems {
-		errs = append(errs, c.from.errorAt(fmt.Sprintf("aggregation.rules[%d].%s", p.Rule, p.Field), "%s", p.Message))
+	set, problems := rules.Compile(of)
+	errs := make([]error, len(problems))
+	for i, p := range problems {
+		errs[i] = c.problem(p)
 	}
 	return set, errors.Join(errs...)
+}
+
+// compiled is a set of rules with what it was made of: a Config is a value that may be
+// changed, for instance by a test, after it was loaded.
+type compiled struct {
+	of  rules.Config
+	set *rules.Set
+}
+
+// rules gives what is compiled.
+func (c *Config) rules() rules.Config {
+	// A policy that is none is an error of its own.
+	of := rules.Config{Upstream: c.defaultUpstream()}
+	of.Otherwise, _ = rules.ParsePolicy(string(c.Aggregation.Otherwise))
+	for _, r := range c.Aggregation.Rules {
+		of.Rules = append(of.Rules, rules.Rule{
+			Name: r.Name, Match: r.Match, Scope: r.Scope, Upstream: r.Upstream,
+			Node: rules.Node{
+				ID: r.Node.ID, Cluster: r.Node.Cluster,
+				Locality: rules.Locality(r.Node.Locality), Metadata: r.Node.Metadata,
+			},
+		})
+	}
+	return of
+}
+
+// defaultUpstream is the name of the upstream of opaque names, "" if there is none.
+func (c *Config) defaultUpstream() string {
+	for _, u := range c.Upstreams {
+		if u.Default {
+			return u.Name
+		}
+	}
+	return ""
+}
+
+// rules checks the aggregation rules, and compiles them (AGG-4).
+func (k *checker) rules(c *Config) {
+	for i, r := range c.Aggregation.Rules {
+		k.rule(c, fmt.Sprintf("aggregation.rules[%d]", i), r)
+	}
+	of := c.rules()
+	set, problems := rules.Compile(of)
+	for _, p := range problems {
+		e := c.problem(p)
+		// What is missing is no expression either.
+		if !slices.ContainsFunc(k.errs, func(other *Error) bool { return other.Path == e.Path }) {
+			k.errs = append(k.errs, e)
+		}
+	}
+	k.compiled = &compiled{of, set}
+}
+
+// rule checks what Compile cannot know: keys that are missing, and the upstream.
+func (k *checker) rule(c *Config, path string, r Rule) {
+	k.required(path+".name", r.Name)
+	k.required(path+".match", r.Match)
+	if r.Scope == nil {
+		k.fail(path+".scope", "missing: expected a list of expressions, or [] for one scope that all clients of the rule share")
+	}
+	for key, value := range map[string]string{
+		"id": r.Node.ID, "cluster": r.Node.Cluster,
+		"locality.region": r.Node.Locality.Region, "locality.zone": r.Node.Locality.Zone, "locality.sub_zone": r.Node.Locality.SubZone,
+	} {
+		if at := path + ".node." + key; value == "" && k.given(at) {
+			k.fail(at, `empty: expected an expression, such as '""' for an empty value`)
+		}
+	}
+	k.ruleUpstream(c, path+".upstream", r.Upstream)
+}
+
+func (k *checker) ruleUpstream(c *Config, path, name string) {
+	if name == "" {
+		switch {
+		case k.given(path):
+			k.fail(path, "empty: leave it out for the default upstream")
+		case c.defaultUpstream() == "":
+			k.fail(path, "missing, and no upstream is the default")
+		}
+		return
+	}
+	names := make([]string, len(c.Upstreams))
+	for i, u := range c.Upstreams {
+		names[i] = u.Name
+	}
+	if slices.Contains(names, name) {
+		return
+	}
+	if meant := nearest(name, names, min(3, max(1, len(name)/3))); meant != "" {
+		k.fail(path, "no upstream is called %q, did you mean %q?", name, meant)
+		return
+	}
+	k.fail(path, "no upstream is called %q, there are: %s", name, strings.Join(names, ", "))
+}
+
+// given says whether the file, or another layer, has a value for path.
+func (k *checker) given(path string) bool {
+	_, ok := k.from[path]
+	return ok
+}
+
+// problem makes an Error of what is wrong with a rule.
+func (c *Config) problem(p rules.Problem) *Error {
+	path := fmt.Sprintf("aggregation.rules[%d].%s", p.Rule, p.Field)
+	const metadata = "node.metadata."
+	if key, ok := strings.CutPrefix(p.Field, metadata); ok {
+		path = keyPath(strings.TrimSuffix(strings.TrimSuffix(path, key), "."), key)
+	}
+	return c.from.errorAt(path, "%s", p.Message)
 }

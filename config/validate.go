@@ -22,9 +22,10 @@ const (
 // Validate checks every value and how they fit together. The error is an
 // [errors.Join] of [*Error]; each knows file and line if the configuration was
 // loaded.
-func (c *Config) Validate() error { return join(c.problems()) }
+func (c *Config) Validate() error { return join(c.check().errs) }
 
-func (c *Config) problems() []*Error {
+// check looks at everything there is.
+func (c *Config) check() *checker {
 	k := &checker{from: c.from}
 	k.enums(c)
 	k.server(&c.Server)
@@ -34,15 +35,18 @@ func (c *Config) problems() []*Error {
 	k.upstreams(c.Upstreams)
 	k.node(&c.Node)
 	k.between("aggregation.linger", c.Aggregation.Linger, 0, maxWait)
+	k.rules(c)
 	k.cache(&c.Cache)
 	k.resolve(&c.Resolve)
-	return k.errs
+	return k
 }
 
 // checker gathers what is wrong. Each method checks one section, given with its path.
 type checker struct {
 	from origins
 	errs []*Error
+
+	compiled *compiled // by rules
 }
 
 func (k *checker) fail(path, format string, args ...any) {
