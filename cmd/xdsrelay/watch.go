@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/xdsrelay/xdsrelay/internal/nodefile"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/internal/watch"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -166,15 +167,7 @@ func (o *watchFlags) readNode() (*corev3.Node, error) {
 			UserAgentVersionType: &corev3.Node_UserAgentVersion{UserAgentVersion: thisBuild().Version},
 		}, nil
 	}
-	data, err := os.ReadFile(o.node)
-	if err != nil {
-		return nil, err
-	}
-	node, err := watch.ParseNode(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.node, err)
-	}
-	return node, nil
+	return nodefile.Read(o.node)
 }
 
 // colorful tells whether out is a terminal that wants colors (no-color.org).

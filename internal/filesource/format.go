@@ -13,6 +13,7 @@ import (
 	// Whatever is written out as JSON, YAML or text can only be read with its type
 	// at hand.
 	_ "github.com/xdsrelay/xdsrelay/internal/apitypes"
+	"github.com/xdsrelay/xdsrelay/internal/yamljson"
 )
 
 // formats are the forms of a file, each by the endings of its name. limit bounds
@@ -58,13 +59,13 @@ func decodeJSON(data []byte, _ int64) (*discoveryv3.DiscoveryResponse, *Error) {
 // decodeYAML reads the JSON that the YAML stands for, and gives errors the place
 // in the YAML.
 func decodeYAML(data []byte, limit int64) (*discoveryv3.DiscoveryResponse, *Error) {
-	text, places, bad := yamlToJSON(data, limit)
-	if bad != nil {
-		return nil, bad
+	text, places, invalid := yamljson.Convert(data, limit)
+	if invalid != nil {
+		return nil, &Error{Line: invalid.Line, Column: invalid.Column, Message: invalid.Message}
 	}
 	r, bad := decodeJSON(text, limit)
 	if bad != nil {
-		bad.Line, bad.Column = places.of(bad.Line)
+		bad.Line, bad.Column = places.Of(bad.Line)
 		return nil, bad
 	}
 	return r, nil

@@ -1,7 +1,6 @@
 package filesource
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -141,50 +140,5 @@ func TestEmptyOfAType(t *testing.T) {
 	c := mustParse(t, "x.json", []byte(`{"type_url": "`+endpointType+`", "version_info": "1"}`))
 	if c.typeURL != endpointType || len(c.resources) != 0 || c.version != "1" {
 		t.Errorf("%+v", c)
-	}
-}
-
-func TestYAML(t *testing.T) {
-	for name, tt := range map[string]struct{ yaml, json string }{
-		"scalars":    {"[a, 'b', 1, 0x10, 1_000, -3, 18446744073709551615, 1.5, true, yes, ~, '', 2026-01-02, !!str 7]", `["a","b",1,16,1000,-3,18446744073709551615,1.5,true,"yes",null,"","2026-01-02","7"]`},
-		"floats":     {"[.nan, .inf, -.inf, 1e3]", `["NaN","Infinity","-Infinity",1000]`},
-		"binary":     {"[!!binary 'YWJj\n  ZGVm']", `["YWJjZGVm"]`},
-		"empty":      {"{a: [], b: {}, c: }", `{"a":[],"b":{},"c":null}`},
-		"keys":       {"{1: a, true: b, \"x y\": c}", `{"1":"a","true":"b","x y":"c"}`},
-		"aliases":    {"a: &x {y: 1}\nb: *x\nc: [*x]\n", `{"a":{"y":1},"b":{"y":1},"c":[{"y":1}]}`},
-		"merge keys": {"a: &a {x: 1, y: 2}\nb: &b {<<: *a, y: 3}\nc: {<<: [*b, {x: 9, z: 4}], w: 5}\n", `{"a":{"x":1,"y":2},"b":{"y":3,"x":1},"c":{"w":5,"y":3,"x":1,"z":4}}`},
-		"key twice":  {"{a: 1, a: 2}", `{"a":1,"a":2}`},
-		"block text": {"a: |\n  x\n  \"y\"\n", `{"a":"x\n\"y\"\n"}`},
-	} {
-		text, _, bad := yamlToJSON([]byte(tt.yaml), 1<<10)
-		if bad != nil {
-			t.Errorf("%s: %v", name, bad)
-			continue
-		}
-		if got := strings.ReplaceAll(string(text), "\n", ""); got != tt.json {
-			t.Errorf("%s: %s, want %s", name, got, tt.json)
-		}
-	}
-}
-
-// TestYAMLBombs: a few lines that stand for a lot are refused in no time, however large
-// a file may be.
-func TestYAMLBombs(t *testing.T) {
-	aliases, merges := "a0: &a0 [x]\n", "a0: &a0 {x: y}\n"
-	for i := range 60 {
-		aliases += fmt.Sprintf("a%d: &a%d [*a%d, *a%d]\n", i+1, i+1, i, i)
-		merges += fmt.Sprintf("a%d: &a%d {<<: [*a%d, *a%d]}\n", i+1, i+1, i, i)
-	}
-	for text, want := range map[string]string{
-		aliases:                   "too large once its aliases are followed",
-		merges:                    "too large or too deep once its merge keys are followed",
-		"a: &a [*a]\n":            "nested too deep",
-		"a: &a {<<: *a}\n":        "too large or too deep once its merge keys are followed",
-		strings.Repeat("[", 2000): "did not find expected node content",
-		strings.Repeat("[", 2000) + strings.Repeat("]", 2000): "nested too deep",
-	} {
-		if _, _, bad := yamlToJSON([]byte(text), DefaultMaxSize); bad == nil || bad.Message != want {
-			t.Errorf("%.40s: %v, want %s", text, bad, want)
-		}
 	}
 }

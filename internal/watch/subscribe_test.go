@@ -5,11 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/protobuf/testing/protocmp"
-	"google.golang.org/protobuf/types/known/structpb"
 )
 
 func TestSubscriptions(t *testing.T) {
@@ -52,37 +49,5 @@ func TestSubscriptions(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestParseNode(t *testing.T) {
-	want := &corev3.Node{
-		Id: "n", Cluster: "c", UserAgentName: "envoy", Locality: &corev3.Locality{Zone: "z"},
-		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"x": structpb.NewNumberValue(1)}},
-	}
-	for _, text := range []string{
-		"id: n\ncluster: c\nuser_agent_name: envoy\nlocality: {zone: z}\nmetadata: {x: 1}\n",
-		`{"id": "n", "cluster": "c", "userAgentName": "envoy", "locality": {"zone": "z"}, "metadata": {"x": 1}}`,
-	} {
-		got, err := ParseNode([]byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", text, diff)
-		}
-	}
-	for text, want := range map[string]string{
-		"":               "the node is empty",
-		"id: [":          "yaml",
-		"name: n":        "unknown field",
-		"id: 1":          "invalid value",
-		"1: n":           "keys that are not text",
-		"- id: n":        "unexpected token",
-		"metadata: text": "unexpected token",
-	} {
-		if _, err := ParseNode([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: error %v, want %q", text, err, want)
-		}
 	}
 }

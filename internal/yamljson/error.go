@@ -1,0 +1,64 @@
+package yamljson
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Error is what is wrong with the YAML.
+type Error struct {
+	// Line and Column count from 1; 0 where they are unknown.
+	Line, Column int
+	// Message holds nothing of the file's contents.
+	Message string
+}
+
+// Error gives "line:column: message", without the parts that are unknown.
+func (e *Error) Error() string {
+	switch {
+	case e.Line == 0:
+		return e.Message
+	case e.Column == 0:
+		return fmt.Sprintf("%d: %s", e.Line, e.Message)
+	default:
+		return fmt.Sprintf("%d:%d: %s", e.Line, e.Column, e.Message)
+	}
+}
+
+func errorAt(n *yaml.Node, message string) *Error {
+	return &Error{Line: n.Line, Column: n.Column, Message: message}
+}
+
+// parserProblem matches the messages of the YAML parser, which are fixed texts, and
+// not those that quote the file.
+var parserProblem = regexp.MustCompile(`^(?:found|did not find|could not find|mapping|block|control|invalid|incomplete) [\w '\[\]{},.:<>-]*$`)
+
+// syntaxError makes an Error of one of the YAML parser, which gives the line in
+// the text only: "yaml: line 3: mapping values are not allowed in this context".
+func syntaxError(data []byte, err error) *Error {
+	message := strings.TrimPrefix(err.Error(), "yaml: ")
+	bad := &Error{Message: "syntax error"}
+	if m := regexp.MustCompile(`^line (\d+): ((?s:.*))$`).FindStringSubmatch(message); m != nil {
+		bad.Line, _ = strconv.Atoi(m[1]) // digits; an absurd number of them leaves the line unknown
+		message = m[2]
+	}
+	if m := regexp.MustCompile(`^unknown anchor '(.*)' referenced$`).FindStringSubmatch(message); m != nil {
+		bad.Message = "an alias of nothing"
+		bad.Line = 1 + bytes.Count(data[:max(0, bytes.Index(data, []byte("*"+m[1])))], []byte("\n"))
+	} else if parserProblem.MatchString(message) {
+		bad.Message = message
+	}
+	// The parser proper counts lines from 0 and leaves 0 out, the scanner below it
+	// counts from 1.
+	if strings.HasPrefix(message, "did not find expected ") && !strings.Contains(message, "comment or line break") {
+		bad.Line++
+	}
+	// The end of the file counts as a line of its own to the parser.
+	bad.Line = min(bad.Line, 1+bytes.Count(bytes.TrimRight(data, "\r\n"), []byte("\n")))
+	return bad
+}
