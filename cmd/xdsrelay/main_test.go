@@ -151,7 +151,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"watch", "localhost:1", "--type", "clusters"}, "error: unknown type \"clusters\": expected a type URL or one of lds"},
 		{[]string{"watch", "localhost:1", "--name", "xdstp:x"}, "error: xdstp name \"xdstp:x\""},
 		{[]string{"watch", "localhost:1", "-t", "cds", "--node", "missing.yaml"}, "error: --node: open missing.yaml: no such file or directory\nhint: "},
-		{[]string{"watch", "localhost:1", "-t", "cds", "--node", notNode}, "error: --node: " + notNode + ": not a node: "},
+		{[]string{"watch", "localhost:1", "-t", "cds", "--node", notNode}, "error: --node: " + notNode + ":1:1: unknown field \"name\""},
 		{[]string{"watch", "localhost:1", "-t", "cds", "--api-type", "ads"}, "error: invalid argument \"ads\" for \"--api-type\" flag: expected one of AGGREGATED_DELTA_GRPC, AGGREGATED_GRPC, DELTA_GRPC, GRPC, REST\nhint: "},
 		{[]string{"watch", "localhost:1", "-t", "vhds", "--api-type", "AGGREGATED_GRPC"}, "error: vhds cannot be asked for: there is no state-of-the-world service for it\nhint: with --api-type AGGREGATED_DELTA_GRPC every type"},
 		{[]string{"watch", "localhost:1", "-t", "vhds", "--api-type", "rest"}, "error: vhds cannot be asked for: there is no REST service for it\nhint: "},
