@@ -196,8 +196,10 @@ type testRouter struct {
 	nodes []*corev3.Node
 	peers []keyer.Peer
 	open  int
+	plan  int // the number of the plan in force
 
-	rejected []string // what Routes.Rejected was told
+	settled  []func(*cache.Store) bool // what Routes.Settle was told
+	rejected []string                  // what Routes.Rejected was told
 }
 
 func (r *testRouter) Open(node *corev3.Node, peer keyer.Peer) Routes {
@@ -205,7 +207,7 @@ func (r *testRouter) Open(node *corev3.Node, peer keyer.Peer) Routes {
 	defer r.mu.Unlock()
 	r.nodes, r.peers = append(r.nodes, node), append(r.peers, peer)
 	r.open++
-	return &testRoutes{r, node, peer}
+	return &testRoutes{testRouter: r, node: node, peer: peer, plan: r.plan}
 }
 
 type testRoutes struct {
@@ -213,6 +215,23 @@ type testRoutes struct {
 
 	node *corev3.Node
 	peer keyer.Peer
+	plan int
+}
+
+// Reroute reports whether the test says that there is another plan.
+func (r *testRoutes) Reroute() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	changed := r.plan != r.testRouter.plan
+	r.plan = r.testRouter.plan
+	return changed
+}
+
+// Settle notes which stores the test may close.
+func (r *testRoutes) Settle(used func(*cache.Store) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settled = append(r.settled, used)
 }
 
 func (r *testRoutes) Scoped(typeURL, _ string) (*cache.Store, error) {

@@ -37,11 +37,7 @@ func (st *stream) pass() (time.Duration, error) {
 		return 0, err
 	}
 	if more {
-		// Requests have their turn before the next parts.
-		select {
-		case st.bell <- struct{}{}:
-		default:
-		}
+		ring(st.bell) // requests have their turn before the next parts
 	}
 	return st.deadline(time.Now()), nil // Send may have taken its time
 }

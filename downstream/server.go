@@ -82,6 +82,7 @@ type Server struct {
 	stopOnce  sync.Once
 	spread    atomic.Int64 // nanoseconds over which streams are closed; set before drain closes
 	lastID    atomic.Uint64
+	plans     atomic.Uint64 // counts Reroute
 
 	receivers sync.WaitGroup // the streams' second goroutines
 	polling   sync.WaitGroup // the handlers of polls; none is added once drain or stop is closed
@@ -193,6 +194,29 @@ func (s *Server) cutOff() {
 		close(s.stop)
 	})
 	s.grpc.Stop()
+}
+
+// Reroute has every stream and every held poll look again where its names live, since the
+// router answers by another plan from now on. It returns at once: each does so in its own
+// goroutine, when it has handed over what it is sending.
+func (s *Server) Reroute() {
+	s.plans.Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, st := range s.streams {
+		ring(st.bell)
+	}
+	for _, p := range s.polls {
+		ring(p.bell)
+	}
+}
+
+// ring fills a bell's one slot.
+func ring(bell chan<- struct{}) {
+	select {
+	case bell <- struct{}{}:
+	default:
+	}
 }
 
 // stopped reports whether everybody was cut off.

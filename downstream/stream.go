@@ -39,6 +39,7 @@ type stream struct {
 	order   []*cache.Client       // clients in the order in which they were joined
 	awaits  func(string) bool     // busy, made once
 	types   map[string]*typeState // changed under mu, for the admin port
+	plan    uint64                // Server.plans when it last looked where its names live
 	nonce   uint64                // the last one; counts the responses of all types
 	parent  uint64                // of the last response that adds clusters or listeners (WARM-1)
 	form    cache.Form            // how the client is told: fixed by the first request
@@ -79,6 +80,7 @@ func (s *Server) newStream(g grpc.ServerStream, v *variant) *stream {
 		bell:    make(chan struct{}, 1),
 		clients: make(map[*cache.Store]*cache.Client),
 		types:   make(map[string]*typeState),
+		plan:    s.plans.Load(), // before routes are opened: one that comes in between is looked at
 	}
 	st.awaits = st.busy
 	st.log = s.log.With("stream", st.id, "peer", st.peer.Addr)
@@ -101,6 +103,9 @@ func (st *stream) run(ctx context.Context) error {
 	for {
 		select {
 		case r := <-requests:
+			if err := st.reroute(); err != nil {
+				return err
+			}
 			if err := st.request(&r); err != nil {
 				return err
 			}
@@ -111,6 +116,9 @@ func (st *stream) run(ctx context.Context) error {
 		case err := <-received:
 			return err
 		case <-st.bell:
+			if err := st.reroute(); err != nil {
+				return err
+			}
 		case <-overdue.C:
 		case <-drain:
 			drain = nil

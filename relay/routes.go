@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"sync/atomic"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -26,8 +27,8 @@ type router struct {
 func (r *router) Open(node *corev3.Node, peer keyer.Peer) downstream.Routes {
 	now := r.now.Load()
 	return &routes{
-		router: r, plan: now, subject: now.rules.Subject(node, peer), nameless: node == nil,
-		scoped: make(map[string]*session), held: make(map[*session]struct{}),
+		router: r, plan: now, node: node, peer: peer, subject: now.rules.Subject(node, peer),
+		scoped: make(map[string]*session), held: make(map[*session]bool),
 	}
 }
 
@@ -36,13 +37,40 @@ func (r *router) ownNode() *corev3.Node { return r.now.Load().node }
 
 // routes are one stream's.
 type routes struct {
-	router   *router
-	plan     *plan               // of the time when the stream began
-	subject  *rules.Subject      // the client, before its rules
-	nameless bool                // it gave no node
-	scoped   map[string]*session // by type URL, unless names decide: rules are evaluated once per stream and type
-	scope    string
-	held     map[*session]struct{}
+	router  *router
+	node    *corev3.Node // nil: the client gave none
+	peer    keyer.Peer
+	plan    *plan               // of the time when the stream began, or of the last Reroute
+	subject *rules.Subject      // the client, before its rules
+	scoped  map[string]*session // by type URL, unless names decide: rules are evaluated once per stream and type
+	scope   string
+	held    map[*session]bool // whether it was asked for by the present plan
+}
+
+// Reroute implements downstream.Routes.
+func (r *routes) Reroute() (changed bool) {
+	now := r.router.now.Load()
+	if now == r.plan {
+		return false
+	}
+	r.plan, r.subject = now, now.rules.Subject(r.node, r.peer)
+	clear(r.scoped)
+	for s := range r.held {
+		r.held[s] = false
+	}
+	return true
+}
+
+// Settle implements downstream.Routes.
+func (r *routes) Settle(used func(*cache.Store) bool) {
+	for s := range r.held {
+		if used(s.store) {
+			continue
+		}
+		maps.DeleteFunc(r.scoped, func(_ string, of *session) bool { return of == s })
+		delete(r.held, s)
+		r.router.hub.release(s)
+	}
 }
 
 // Scoped implements downstream.Routes.
@@ -61,7 +89,7 @@ func (r *routes) Scoped(typeURL, name string) (*cache.Store, error) {
 	if plane == "" {
 		return nil, status.Error(codes.FailedPrecondition, "no upstream is the default: only xdstp names of a configured authority are served")
 	}
-	if r.nameless && (d.Failed != nil || d.Rule == rules.Otherwise && r.plan.rules.Policy() != rules.Share) {
+	if r.node == nil && (d.Failed != nil || d.Rule == rules.Otherwise && r.plan.rules.Policy() != rules.Share) {
 		// Clients without a node would all look alike, and so share by accident (AGG-2).
 		return nil, status.Error(codes.InvalidArgument, "the stream's first request has no node, which decides what the client is to be served (STR-1)")
 	}
@@ -89,10 +117,11 @@ func (r *routes) Named(name keyer.Name) (store *cache.Store, key string, err err
 	return s.store, key, nil
 }
 
-// hold acquires a session once for the stream.
+// hold acquires a session once for the stream, and anew for each plan: another session
+// may have taken its place.
 func (r *routes) hold(key sessionKey, node func() *corev3.Node) (*session, error) {
-	for s := range r.held {
-		if s.key == key {
+	for s, confirmed := range r.held {
+		if s.key == key && confirmed {
 			return s, nil
 		}
 	}
@@ -103,7 +132,10 @@ func (r *routes) hold(key sessionKey, node func() *corev3.Node) (*session, error
 	case err != nil: // a node that no request has room for
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	r.held[s] = struct{}{}
+	if _, before := r.held[s]; before {
+		r.router.hub.release(s) // it is held once
+	}
+	r.held[s] = true
 	return s, nil
 }
 
