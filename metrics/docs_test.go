@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestDocumentation compares the tables of docs/metrics.md with what is gathered:
@@ -31,6 +32,7 @@ func TestDocumentation(t *testing.T) {
 	}
 
 	m, reg := setUp(t)
+	m.Reloads().Started("abc", time.Now())
 	if err := m.Collect(fakeSource{}); err != nil {
 		t.Fatal(err)
 	}

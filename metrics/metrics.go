@@ -23,6 +23,7 @@ type Metrics struct {
 	downstream *downstreamSeries
 	references *References
 	resolve    *resolveSeries
+	reloads    *Reloads
 	vecs       *upstreamVecs
 
 	mu        sync.Mutex
@@ -57,6 +58,7 @@ func New(reg prometheus.Registerer, upstreams []string, opts ...Option) (*Metric
 		downstream: newDownstreamSeries(&s),
 		references: newReferences(&s),
 		resolve:    newResolveSeries(&s),
+		reloads:    newReloads(&s),
 		vecs:       newUpstreamVecs(&s),
 		upstreams:  make(map[string]*upstreamSeries, len(upstreams)),
 	}
@@ -93,6 +95,9 @@ func (m *Metrics) References() *References { return m.references }
 // Resolve gives the observer for the names that the relay resolves by itself.
 func (m *Metrics) Resolve() resolve.Observer { return m.resolve }
 
+// Reloads gives the metrics of the configuration and its changes.
+func (m *Metrics) Reloads() *Reloads { return m.reloads }
+
 // Upstream gives the observer for the sessions of the named upstream, which share
 // its series. A name that New was not given gets its series now; it must be UTF-8.
 func (m *Metrics) Upstream(name string) upstream.Observer {
@@ -105,6 +110,16 @@ func (m *Metrics) Upstream(name string) upstream.Observer {
 		m.upstreams[name] = u
 	}
 	return u
+}
+
+// Forget drops the series of an upstream that is not configured any more. Its observers
+// may go on reporting, which nobody sees. Upstream makes new ones.
+func (m *Metrics) Forget(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.upstreams, name)
+	m.vecs.forget(name)
+	m.resolve.forget(name)
 }
 
 // names lists the upstreams that have series.

@@ -57,6 +57,7 @@ func TestLabelValues(t *testing.T) {
 	for _, f := range resolve.Failures() {
 		unresolved = append(unresolved, string(f))
 	}
+	m.Reloads().Started("abc", time.Now())
 	values := map[string][]string{
 		"upstream": {"primary", "backup"},
 		"type":     every,
@@ -65,6 +66,7 @@ func TestLabelValues(t *testing.T) {
 		"result":   {"hit", "miss"},
 		"to":       {"alternative", "better"},
 		"version":  {"v1.2.3"}, "goversion": {runtime.Version()},
+		"hash": {"abc"},
 
 		"xdsrelay_downstream_streams_closed_total code":   ended,
 		"xdsrelay_downstream_refused_names_total code":    refused,
@@ -73,6 +75,7 @@ func TestLabelValues(t *testing.T) {
 		"xdsrelay_cache_evictions_total reason":           evicted,
 		"xdsrelay_references_faults_total reason":         faults,
 		"xdsrelay_resolve_failures_total reason":          unresolved,
+		"xdsrelay_config_reloads_total result":            {"failure", "success", "unchanged"},
 	}
 	for _, f := range families(t, reg) {
 		product := 1

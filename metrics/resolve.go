@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"sync"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/xdsrelay/xdsrelay/internal/resolve"
@@ -16,12 +18,18 @@ const (
 type resolveSeries struct {
 	switches, redirects *prometheus.CounterVec // upstream
 	failures            *prometheus.CounterVec // reason
+
+	mu        sync.Mutex
+	upstreams map[string]resolveUpstream // guarded by mu; those that have series
 }
+
+type resolveUpstream struct{ away, back, followed prometheus.Counter }
 
 var _ resolve.Observer = (*resolveSeries)(nil)
 
 func newResolveSeries(s *set) *resolveSeries {
 	r := &resolveSeries{
+		upstreams: make(map[string]resolveUpstream),
 		switches: s.counter("resolve", "switches_total",
 			"Times that a name or glob of the upstream began to be served by an alternative, or by a better place again.", labelUpstream, labelTo),
 		redirects: s.counter("resolve", "redirects_followed_total",
@@ -37,22 +45,45 @@ func newResolveSeries(s *set) *resolveSeries {
 
 // of makes the series of one upstream.
 func (r *resolveSeries) of(upstream string) {
-	r.switches.WithLabelValues(upstream, toAlternative)
-	r.switches.WithLabelValues(upstream, toBetter)
-	r.redirects.WithLabelValues(upstream)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.upstreams[upstream] = resolveUpstream{
+		away:     r.switches.WithLabelValues(upstream, toAlternative),
+		back:     r.switches.WithLabelValues(upstream, toBetter),
+		followed: r.redirects.WithLabelValues(upstream),
+	}
+}
+
+// forget drops them.
+func (r *resolveSeries) forget(upstream string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.upstreams, upstream)
+	r.switches.DeletePartialMatch(prometheus.Labels{labelUpstream: upstream})
+	r.redirects.DeletePartialMatch(prometheus.Labels{labelUpstream: upstream})
 }
 
 // Switched implements resolve.Observer.
 func (r *resolveSeries) Switched(upstream string, away bool) {
-	to := toBetter
-	if away {
-		to = toAlternative
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch u, there := r.upstreams[upstream]; {
+	case !there: // it is not configured any more
+	case away:
+		u.away.Inc()
+	default:
+		u.back.Inc()
 	}
-	r.switches.WithLabelValues(upstream, to).Inc()
 }
 
 // Followed implements resolve.Observer.
-func (r *resolveSeries) Followed(upstream string) { r.redirects.WithLabelValues(upstream).Inc() }
+func (r *resolveSeries) Followed(upstream string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if u, there := r.upstreams[upstream]; there {
+		u.followed.Inc()
+	}
+}
 
 // Failed implements resolve.Observer.
 func (r *resolveSeries) Failed(reason resolve.Failure) {

@@ -56,9 +56,20 @@ type upstreamSeries struct {
 	streams                             prometheus.Gauge
 	opened, backoffs, waited, endpoints prometheus.Counter
 	files                               prometheus.Counter
-	closed, failed                      *prometheus.CounterVec // reason
-	states                              *prometheus.CounterVec // state
+	closed, failed                      counters // by reason
+	states                              counters // by state
 	types                               [kinds]upstreamType
+}
+
+// counters are those of a metric for all values of a label. They are found here and not
+// in their vector, which would make series of an upstream anew that is gone.
+type counters map[string]prometheus.Counter
+
+// inc counts one. A value that nobody said there would be is not counted.
+func (c counters) inc(value string) {
+	if counter := c[value]; counter != nil {
+		counter.Inc()
+	}
 }
 
 type upstreamType struct {
@@ -71,9 +82,6 @@ var _ upstream.Observer = (*upstreamSeries)(nil)
 
 // of makes the series of one upstream.
 func (v *upstreamVecs) of(name string) *upstreamSeries {
-	curry := func(vec *prometheus.CounterVec) *prometheus.CounterVec {
-		return vec.MustCurryWith(prometheus.Labels{labelUpstream: name})
-	}
 	u := &upstreamSeries{
 		streams:   v.streams.WithLabelValues(name),
 		opened:    v.opened.WithLabelValues(name),
@@ -81,16 +89,16 @@ func (v *upstreamVecs) of(name string) *upstreamSeries {
 		waited:    v.waited.WithLabelValues(name),
 		endpoints: v.endpoints.WithLabelValues(name),
 		files:     v.files.WithLabelValues(name),
-		closed:    curry(v.closed),
-		failed:    curry(v.failed),
-		states:    curry(v.states),
+		closed:    make(counters),
+		failed:    make(counters),
+		states:    make(counters),
 	}
 	for _, r := range upstream.Reasons() {
-		u.closed.WithLabelValues(string(r))
-		u.failed.WithLabelValues(string(r))
+		u.closed[string(r)] = v.closed.WithLabelValues(name, string(r))
+		u.failed[string(r)] = v.failed.WithLabelValues(name, string(r))
 	}
 	for _, st := range states {
-		u.states.WithLabelValues(string(st))
+		u.states[string(st)] = v.states.WithLabelValues(name, string(st))
 	}
 	for k, typ := range shortNames {
 		u.types[k] = upstreamType{
@@ -108,15 +116,27 @@ func (v *upstreamVecs) of(name string) *upstreamSeries {
 	return u
 }
 
+// forget drops the series of one upstream. Who still has them counts unseen.
+func (v *upstreamVecs) forget(name string) {
+	of := prometheus.Labels{labelUpstream: name}
+	v.streams.DeletePartialMatch(of)
+	for _, vec := range []*prometheus.CounterVec{
+		v.opened, v.backoffs, v.waited, v.endpoints, v.files, v.closed, v.failed, v.states,
+		v.requests, v.acks, v.nacks, v.unavailable, v.responses, v.resources, v.removals, v.bytes,
+	} {
+		vec.DeletePartialMatch(of)
+	}
+}
+
 // StateChanged implements upstream.Observer. How many sessions are in a state now
 // is the Source's to say: a session that ends does not leave its last state.
 func (u *upstreamSeries) StateChanged(state upstream.State) {
-	u.states.WithLabelValues(string(state)).Inc()
+	u.states.inc(string(state))
 }
 
 // ConnectFailed implements upstream.Observer.
 func (u *upstreamSeries) ConnectFailed(_ string, reason upstream.Reason) {
-	u.failed.WithLabelValues(string(reason)).Inc()
+	u.failed.inc(string(reason))
 }
 
 // StreamOpened implements upstream.Observer.
@@ -128,7 +148,7 @@ func (u *upstreamSeries) StreamOpened(string, string) {
 // StreamClosed implements upstream.Observer.
 func (u *upstreamSeries) StreamClosed(_ string, reason upstream.Reason) {
 	u.streams.Dec()
-	u.closed.WithLabelValues(string(reason)).Inc()
+	u.closed.inc(string(reason))
 }
 
 // TypeUnavailable implements upstream.Observer.
