@@ -1,36 +1,138 @@
 package rules
 
 import (
+	"fmt"
 	"strings"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 )
 
-// check refuses what compiles and cannot be meant.
+// checker looks for what compiles and cannot be meant, in one expression.
+type checker struct {
+	*compiler
+
+	rule          int
+	field, source string
+	ast           *ast.AST
+}
+
+// check notes what an expression's author cannot have meant, and reports whether there is
+// nothing.
 func (c *compiler) check(i int, field, source string, checked *cel.Ast) bool {
 	before := len(c.problems)
-	c.resultType(i, field, source, checked.OutputType())
+	k := &checker{compiler: c, rule: i, field: field, source: source, ast: checked.NativeRep()}
+	k.result(checked.OutputType())
+	if len(c.problems) == before {
+		k.constant(checked)
+	}
+	ast.PreOrderVisit(k.ast.Expr(), ast.NewExprVisitor(k.visit))
 	return len(c.problems) == before
 }
 
-// resultType checks what a field takes. A value whose type shows only when there is a
+func (k *checker) visit(e ast.Expr) {
+	switch e.Kind() {
+	case ast.CallKind:
+		k.call(e)
+	case ast.ComprehensionKind:
+		k.hidden(e)
+	case ast.SelectKind:
+		k.selected(e)
+	}
+}
+
+// problemAt notes a problem at a term.
+func (k *checker) problemAt(e ast.Expr, format string, args ...any) {
+	offset, ok := offsetOfID(k.ast, e.ID())
+	if !ok {
+		offset = -1
+	}
+	k.at(k.rule, k.field, k.source, offset, fmt.Sprintf(format, args...))
+}
+
+// result checks the type that a field takes. A value whose type shows only when there is a
 // node, such as metadata, is checked when it is evaluated.
-func (c *compiler) resultType(i int, field, source string, got *cel.Type) {
+func (k *checker) result(got *cel.Type) {
 	if got.IsExactType(cel.DynType) {
 		return
 	}
-	shown := cel.FormatCELType(got)
+	shown := article(cel.FormatCELType(got))
 	switch {
-	case field == fieldMatch:
+	case k.field == fieldMatch:
 		if !got.IsExactType(cel.BoolType) {
-			c.problem(i, field, "%s is %s, it has to be true or false (bool)", oneLine(source), article(shown))
+			k.problem(k.rule, k.field, "%s is %s, it has to be true or false (bool)", oneLine(k.source), shown)
 		}
-	case strings.HasPrefix(field, fieldScope), strings.HasPrefix(field, fieldMetadata):
-	case !got.IsExactType(cel.StringType):
-		c.problem(i, field, "%s is %s, it has to be a string", oneLine(source), article(shown))
+	case strings.HasPrefix(k.field, fieldScope), strings.HasPrefix(k.field, fieldMetadata):
+	case got.IsExactType(cel.StringType):
+	case got.IsAssignableType(cel.OptionalType(cel.DynType)):
+		k.problem(k.rule, k.field, `%s may have no value: .orValue("") says what counts then`, oneLine(k.source))
+	default:
+		k.problem(k.rule, k.field, "%s is %s, it has to be a string", oneLine(k.source), shown)
 	}
+}
+
+// constant refuses matches and parts of scopes that look at nothing: they are the same for
+// every client, so they are written for nothing or, far more often, by mistake. A match
+// that is just true or false is meant.
+func (k *checker) constant(checked *cel.Ast) {
+	if mentionsAny(checked) {
+		return
+	}
+	root := k.ast.Expr()
+	switch {
+	case k.field == fieldMatch:
+		if root.Kind() != ast.LiteralKind {
+			k.problem(k.rule, k.field, "%s looks at nothing of a client: it is the same for all", oneLine(k.source))
+		}
+	case strings.HasPrefix(k.field, fieldScope):
+		message := fmt.Sprintf("%s looks at nothing of a client: it is the same for all", oneLine(k.source))
+		if text, ok := literalString(root); ok && k.compiles(text) {
+			message += fmt.Sprintf("; without the quotes, %s is an expression", text)
+		}
+		k.problem(k.rule, k.field, "%s", message)
+	}
+}
+
+func (k *checker) compiles(source string) bool {
+	checked, issues := k.env.Compile(source)
+	return issues.Err() == nil && mentionsAny(checked)
+}
+
+// hidden refuses variables of loops that have the name of one that there is already: who
+// reads the rule would take one for the other.
+func (k *checker) hidden(e ast.Expr) {
+	loop := e.AsComprehension()
+	for _, name := range []string{loop.IterVar(), loop.IterVar2(), loop.AccuVar()} {
+		for _, v := range k.env.Variables() {
+			if v.Name() == name {
+				k.problemAt(e, "%q is a variable already, another name is needed for what is gone through", name)
+				return
+			}
+		}
+	}
+}
+
+// wrapperFields are how protobuf's own types hold the values of metadata, which CEL gives
+// as they are.
+var wrapperFields = map[string]bool{
+	"string_value": true, "number_value": true, "bool_value": true, "struct_value": true, "list_value": true, "null_value": true,
+}
+
+func (k *checker) selected(e ast.Expr) {
+	field := e.AsSelect().FieldName()
+	if wrapperFields[field] && k.ast.GetType(e.AsSelect().Operand().ID()).IsExactType(cel.DynType) {
+		k.problemAt(e, "%s does not exist in expressions: metadata is used as it is, as in node.metadata.role", field)
+	}
+}
+
+func literalString(e ast.Expr) (string, bool) {
+	if e.Kind() != ast.LiteralKind {
+		return "", false
+	}
+	text, ok := e.AsLiteral().(types.String)
+	return string(text), ok
 }
 
 // isLiteral reports whether an expression is nothing but this value.

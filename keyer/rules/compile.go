@@ -43,22 +43,39 @@ func Compile(cfg Config) (*Set, []Problem) {
 		c.problem(maxRules, "", "there are %d rules, at most %d are allowed", len(cfg.Rules), maxRules)
 		return nil, c.problems
 	}
-	names, catchAll := make(map[string]int), ""
+	names, matches := make(map[string]int), make(map[string]string)
 	for i, r := range cfg.Rules {
 		c.name(i, r.Name, names)
-		if catchAll != "" {
-			c.problem(i, fieldMatch, "never reached: rule %q before it matches everything", catchAll)
-		}
 		compiled := c.rule(i, r)
+		c.reached(i, compiled, matches)
 		s.rules = append(s.rules, compiled)
-		if catchAll == "" && isLiteral(compiled.match, types.True) {
-			catchAll = r.Name
-		}
 	}
 	if len(c.problems) > 0 {
 		return nil, c.problems
 	}
 	return s, nil
+}
+
+// reached refuses rules that none can come to, since one before them matches the same or
+// everything. matches are the rules' names by what they match.
+func (c *compiler) reached(i int, r *rule, matches map[string]string) {
+	if r.match == nil || isLiteral(r.match, types.False) {
+		return
+	}
+	text, err := cel.AstToString(r.match.ast)
+	if err != nil {
+		return
+	}
+	const everything = "true"
+	if before, ok := matches[everything]; ok {
+		c.problem(i, fieldMatch, "never reached: rule %q before it matches everything", before)
+		return
+	}
+	if before, ok := matches[text]; ok {
+		c.problem(i, fieldMatch, "never reached: rule %q before it matches the same", before)
+		return
+	}
+	matches[text] = r.name
 }
 
 func (c *compiler) problem(rule int, field, format string, args ...any) {

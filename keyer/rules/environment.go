@@ -80,11 +80,13 @@ func newEnvironment() (*cel.Env, error) {
 // none, and time zones are files.
 func withoutTime() *env.LibrarySubset {
 	subset := env.NewLibrarySubset()
-	for _, name := range []string{
-		"duration", "timestamp", "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getFullYear",
-		"getHours", "getMilliseconds", "getMinutes", "getMonth", "getSeconds",
-	} {
+	for _, name := range timeFunctions {
 		subset.AddExcludedFunctions(env.NewFunction(name))
 	}
 	return subset
+}
+
+var timeFunctions = []string{
+	"duration", "timestamp", "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getFullYear",
+	"getHours", "getMilliseconds", "getMinutes", "getMonth", "getSeconds",
 }

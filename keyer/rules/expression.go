@@ -64,6 +64,13 @@ func mentionsVariable(checked *cel.Ast, name string) bool {
 	return false
 }
 
+// mentionsAny reports whether an expression looks at anything that is not the same for all.
+func mentionsAny(checked *cel.Ast) bool {
+	return slices.ContainsFunc([]string{varNode, varType, varName, varPeer, varUpstream}, func(name string) bool {
+		return mentionsVariable(checked, name)
+	})
+}
+
 // eval gives the expression's value, which is a *types.Unknown if it depends on the name
 // and there is none.
 func (x *expression) eval(v *variables) (ref.Val, error) {
@@ -120,6 +127,7 @@ func wrongType(got ref.Val, want string) error {
 var typeWords = map[string]string{
 	types.NullType.TypeName(): "null", types.DoubleType.TypeName(): "number",
 	types.IntType.TypeName(): "whole number", types.UintType.TypeName(): "whole number",
+	types.DynType.TypeName(): "value of any type", "google.protobuf.NullValue": "null",
 }
 
 func article(typeName string) string {

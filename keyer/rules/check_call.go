@@ -1,0 +1,149 @@
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// call checks what stands in a call.
+func (k *checker) call(e ast.Expr) {
+	call := e.AsCall()
+	args := call.Args()
+	if call.IsMemberFunction() {
+		args = append([]ast.Expr{call.Target()}, args...)
+	}
+	switch call.FunctionName() {
+	case operators.Equals, operators.NotEquals:
+		k.compared(args[0], args[1])
+		k.compared(args[1], args[0])
+	case operators.In:
+		if args[1].Kind() == ast.ListKind {
+			for _, element := range args[1].AsList().Elements() {
+				k.compared(args[0], element)
+			}
+		}
+	case "matches":
+		k.pattern(args[1])
+	case "regex.extract", "regex.extractAll":
+		if re := k.pattern(args[1]); re != nil && re.NumSubexp() > 1 {
+			k.problemAt(args[1], "%d groups in a regular expression of which one part is taken: (?:…) groups without taking", re.NumSubexp())
+		}
+	case "regex.replace":
+		if re := k.pattern(args[1]); re != nil {
+			k.groups(args[2], re)
+		}
+	case "replace":
+		k.plainText(args)
+	case "format":
+		k.writtenOut(args[0], "a format")
+	}
+}
+
+// writtenOut refuses what is not a literal: a client must not supply it. Regular
+// expressions and formats of a hostile client could cost far more than its node is long.
+func (k *checker) writtenOut(e ast.Expr, what string) (string, bool) {
+	text, ok := literalString(e)
+	if !ok {
+		k.problemAt(e, "%s has to be written out, in quotes", what)
+	}
+	return text, ok
+}
+
+// pattern checks a regular expression; nil if it is none.
+func (k *checker) pattern(e ast.Expr) *regexp.Regexp {
+	text, ok := k.writtenOut(e, "a regular expression")
+	if !ok {
+		return nil
+	}
+	re, err := regexp.Compile(text)
+	if err != nil {
+		k.problemAt(e, "%s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+		return nil
+	}
+	return re
+}
+
+var dollarGroup = regexp.MustCompile(`\$(\d+|\{\w+\})`)
+
+// groups checks what regex.replace puts in.
+func (k *checker) groups(e ast.Expr, re *regexp.Regexp) {
+	text, ok := k.writtenOut(e, "what is put in")
+	if !ok {
+		return
+	}
+	if found := dollarGroup.FindString(text); found != "" {
+		k.problemAt(e, `%q would be put in as it is: a group is written \1, in quotes as in r"\1"`, found)
+		return
+	}
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' {
+			continue
+		}
+		i++
+		if i < len(text) && text[i] == '\\' {
+			continue
+		}
+		group, err := strconv.Atoi(text[min(i, len(text)):min(i+1, len(text))])
+		switch {
+		case err != nil:
+			k.problemAt(e, `behind \ there has to be the number of a group or another \`)
+			return
+		case group > re.NumSubexp():
+			k.problemAt(e, `\%d: the regular expression has %d groups`, group, re.NumSubexp())
+			return
+		}
+	}
+}
+
+var likePattern = regexp.MustCompile(`^\^|\$$|\[.+\][+*?]|\.[*+]|\\[dwsDWSb]|\(\?`)
+
+// plainText refuses regular expressions in replace, which would look for their text.
+func (k *checker) plainText(args []ast.Expr) {
+	if text, ok := literalString(args[1]); ok && likePattern.MatchString(text) {
+		k.problemAt(args[1], "replace looks for text, not for a regular expression, as regex.replace(text, %s, with) does", strconv.Quote(text))
+	}
+	k.writtenOut(args[2], "what is put in")
+}
+
+// compared checks a literal that a variable is compared with.
+func (k *checker) compared(variable, with ast.Expr) {
+	text, ok := literalString(with)
+	if !ok || variable.Kind() != ast.IdentKind {
+		return
+	}
+	switch variable.AsIdent() {
+	case varType:
+		if wrong := notTypeURL(text); wrong != "" {
+			k.problemAt(with, "%s", wrong)
+		}
+	case varName:
+		if strings.HasPrefix(text, "xdstp:") {
+			k.problemAt(with, "never a name here: xdstp names have a home without rules")
+		}
+	}
+}
+
+// notTypeURL says why type is never this; "" if it can be.
+func notTypeURL(text string) string {
+	if _, ok := keyer.TypeURL(text); ok {
+		return fmt.Sprintf("type is a type URL, never %q: %s without quotes stands for it", text, strings.ToLower(text))
+	}
+	if strings.Contains(text, "/") {
+		return ""
+	}
+	for _, short := range keyer.ShortNames() {
+		url, _ := keyer.TypeURL(short)
+		if strings.HasSuffix(url, "/"+text) || strings.HasSuffix(url, "."+text) {
+			return fmt.Sprintf("type is a type URL, never %q: %s without quotes stands for it", text, short)
+		}
+	}
+	return fmt.Sprintf(`type is a type URL, such as "type.googleapis.com/%s", never %q`, cmp.Or(text, "…"), text)
+}

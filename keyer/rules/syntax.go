@@ -1,0 +1,59 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+)
+
+const atEnd = "<EOF>"
+
+func (x *issue) reservedWord(groups []string) string {
+	return fmt.Sprintf("%q is a word that CEL keeps for itself", groups[0])
+}
+
+// strangeToken is for characters that begin nothing.
+func (x *issue) strangeToken(groups []string) string {
+	token := strings.TrimSpace(groups[0])
+	switch {
+	case token == "=":
+		return `"=" is no operator: == compares`
+	case token == "=~" || token == "~":
+		return fmt.Sprintf(`%q is no operator: node.id.matches("…") asks for a regular expression`, token)
+	case token == "&" || token == "|":
+		return fmt.Sprintf("%q is no operator: it is written %s", token, token+token)
+	case strings.ContainsAny(token, "“”„‘’«»"):
+		return fmt.Sprintf(`%s is no quote: " and ' are`, token)
+	case strings.HasPrefix(token, `"`) || strings.HasPrefix(token, "'"):
+		if strings.Contains(token, `\`) {
+			return `a string with an escape that is none, or without end: a backslash is written \\, or the string r"…"`
+		}
+		return "a string without end"
+	}
+	return fmt.Sprintf("unexpected %q", shorten(token))
+}
+
+func (x *issue) missingToken(groups []string) string {
+	if groups[1] == atEnd {
+		return fmt.Sprintf("%s is missing at the end", strings.ReplaceAll(groups[0], "'", `"`))
+	}
+	return fmt.Sprintf("%s is missing before %q", strings.ReplaceAll(groups[0], "'", `"`), shorten(groups[1]))
+}
+
+// unexpectedToken is for tokens that cannot stand where they do.
+func (x *issue) unexpectedToken(groups []string) string {
+	token, expected := groups[0], ""
+	if len(groups) > 1 {
+		expected = groups[1]
+	}
+	if operator, ok := inWords[token]; ok {
+		return fmt.Sprintf("unexpected %q: it is written %s", token, operator)
+	}
+	message := fmt.Sprintf("unexpected %q", shorten(token))
+	if token == atEnd {
+		message = "the expression ends too early"
+	}
+	if expected == "':'" {
+		message += `: "?" needs a ":", as in condition ? this : that`
+	}
+	return message
+}
