@@ -42,6 +42,8 @@ type Config struct {
 	// from says where each value was given, so that Validate can point at it.
 	// Nil for a configuration built by hand.
 	from origins
+	// scalars are the strings of the file, nil without one.
+	scalars *scalars
 	// compiled are the rules as they were when the configuration was loaded.
 	compiled *compiled
 }

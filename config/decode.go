@@ -17,6 +17,7 @@ import (
 type decoder struct {
 	file   string
 	from   origins
+	texts  *scalars
 	errs   []*Error
 	blamed []string // paths that errs concern, misspelt ones as they were meant
 }
@@ -24,6 +25,7 @@ type decoder struct {
 // decode reads the file's data into c, which holds the defaults.
 func (d *decoder) decode(data []byte, c *Config) {
 	d.from[""] = origin{d.file, 1, 1}
+	d.texts = newScalars(d.file, data)
 	root, bad := parseTree(d.file, data)
 	if bad != nil {
 		d.errs, d.blamed = append(d.errs, bad), append(d.blamed, bad.Path)
@@ -133,6 +135,7 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 			return
 		}
 		v.SetString(n.Value)
+		d.texts.nodes[path] = n
 	case reflect.Bool:
 		var b bool
 		// YAML 1.1's "yes" and "on" are strings here, though Decode would take them.

@@ -86,11 +86,9 @@ func (k *checker) rule(c *Config, path string, r Rule) {
 	if r.Scope == nil {
 		k.fail(path+".scope", "missing: expected a list of expressions, or [] for one scope that all clients of the rule share")
 	}
-	for key, value := range map[string]string{
-		"id": r.Node.ID, "cluster": r.Node.Cluster,
-		"locality.region": r.Node.Locality.Region, "locality.zone": r.Node.Locality.Zone, "locality.sub_zone": r.Node.Locality.SubZone,
-	} {
-		if at := path + ".node." + key; value == "" && k.given(at) {
+	for field, text := range r.expressions() {
+		// To Compile an empty text is a field that is left as it is.
+		if at := path + "." + field; strings.HasPrefix(field, "node.") && text == "" && k.given(at) {
 			k.fail(at, `empty: expected an expression, such as '""' for an empty value`)
 		}
 	}
@@ -127,12 +125,62 @@ func (k *checker) given(path string) bool {
 	return ok
 }
 
-// problem makes an Error of what is wrong with a rule.
+// problem makes an Error of what is wrong with a rule, at its place in the file.
 func (c *Config) problem(p rules.Problem) *Error {
-	path := fmt.Sprintf("aggregation.rules[%d].%s", p.Rule, p.Field)
-	const metadata = "node.metadata."
-	if key, ok := strings.CutPrefix(p.Field, metadata); ok {
-		path = keyPath(strings.TrimSuffix(strings.TrimSuffix(path, key), "."), key)
+	path := rulePath(p)
+	e := c.from.errorAt(path, "%s", p.Message)
+	if p.Line == 0 {
+		return e
 	}
-	return c.from.errorAt(path, "%s", p.Message)
+	if at, ok := c.scalars.place(path, p.Line, p.Column); ok {
+		e.Line, e.Column = at.line, at.column
+	}
+	e.Message += ": in " + excerpt(c.Aggregation.Rules[p.Rule].expressions()[p.Field], p.Line, p.Column)
+	return e
+}
+
+// expressions gives those of a rule by the fields that problems name.
+func (r *Rule) expressions() map[string]string {
+	all := map[string]string{
+		"match":   r.Match,
+		"node.id": r.Node.ID, "node.cluster": r.Node.Cluster,
+		"node.locality.region": r.Node.Locality.Region, "node.locality.zone": r.Node.Locality.Zone,
+		"node.locality.sub_zone": r.Node.Locality.SubZone,
+	}
+	for i, part := range r.Scope {
+		all[fmt.Sprintf("scope[%d]", i)] = part
+	}
+	for key, value := range r.Node.Metadata {
+		all["node.metadata."+key] = value
+	}
+	return all
+}
+
+// excerpt gives what stands around a place of an expression, in one line.
+func excerpt(expression string, line, column int) string {
+	const most = 60
+	lines := strings.Split(expression, "\n")
+	text := []rune(lines[min(line, len(lines))-1])
+	from := max(0, min(column-1-most/2, len(text)-most))
+	to := min(len(text), from+most)
+	shown := strings.TrimSpace(string(text[from:to]))
+	if from > 0 {
+		shown = "…" + shown
+	}
+	if to < len(text) {
+		shown += "…"
+	}
+	return shown
+}
+
+// rulePath gives the path of the key that a problem is about.
+func rulePath(p rules.Problem) string {
+	rule := fmt.Sprintf("aggregation.rules[%d]", p.Rule)
+	if key, ok := strings.CutPrefix(p.Field, "node.metadata."); ok {
+		return keyPath(rule+".node.metadata", key)
+	}
+	if p.Field == "" {
+		return rule
+	}
+	return rule + "." + p.Field
 }
