@@ -80,7 +80,7 @@ func (d *decoder) section(n *yaml.Node, v reflect.Value, path string) {
 		i, ok := index[key.Value]
 		if !ok {
 			message, meant := unknown(key.Value, known)
-			d.fail(key, keyPath(path, key.Value), "%s", message)
+			d.fail(key, keyPath(path, key.Value), "%s%s", message, notKey(path, key.Value))
 			if meant != "" {
 				d.blamed = append(d.blamed, child(path, meant))
 			}
@@ -94,7 +94,7 @@ func (d *decoder) section(n *yaml.Node, v reflect.Value, path string) {
 // list reads a sequence; each element begins with its type's defaults.
 func (d *decoder) list(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.SequenceNode || n.ShortTag() != "!!seq" {
-		d.fail(n, path, "expected a list, got %s", describe(n))
+		d.fail(n, path, "expected a list, got %s%s", describe(n), notList(n, path))
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
@@ -131,7 +131,7 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 	switch v.Kind() {
 	case reflect.String:
 		if scalarTag(n) != "!!str" {
-			d.fail(n, path, "expected a string, got %s%s", describe(n), quotes(n))
+			d.fail(n, path, "expected a string, got %s%s", describe(n), notString(n, path))
 			return
 		}
 		v.SetString(n.Value)

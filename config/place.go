@@ -40,8 +40,11 @@ func (s *scalars) place(path string, line, column int) (at point, ok bool) {
 	}
 	// The end of a text is the end of its last word: a block ends with a line break.
 	end := len([]rune(strings.TrimRight(string(value), " \t\n")))
+	if end == 0 {
+		return point{}, false
+	}
 	i := min(offset(value, line, column), end)
-	if i == end && i > 0 {
+	if i == end {
 		return point{marks[i-1].line, marks[i-1].end, 0}.counted(), true
 	}
 	return marks[i].counted(), true

@@ -135,7 +135,7 @@ func (c *Config) problem(p rules.Problem) *Error {
 	if at, ok := c.scalars.place(path, p.Line, p.Column); ok {
 		e.Line, e.Column = at.line, at.column
 	}
-	e.Message += ": in " + excerpt(c.Aggregation.Rules[p.Rule].expressions()[p.Field], p.Line, p.Column)
+	e.Message += c.scalars.cut(path) + ": in " + excerpt(c.Aggregation.Rules[p.Rule].expressions()[p.Field], p.Line, p.Column)
 	return e
 }
 

@@ -25,6 +25,9 @@ func syntaxError(name string, data []byte, err error) *Error {
 	}
 	// The end of the file counts as a line of its own to the parser.
 	bad.Line = min(bad.Line, lineOf(data, len(bytes.TrimRight(data, "\r\n"))))
+	line, hint := expressionHint(data, bad.Line, bad.Message)
+	bad.Line = line
+	bad.Message += hint
 	return bad
 }
 
