@@ -70,9 +70,8 @@ func (silent) Ambiguous(_, _ string)   {}
 // Cache owns the limits and the LRU that all its stores share.
 type Cache struct {
 	// immutable after New
-	limits     Limits
 	observer   Observer
-	kick       chan struct{} // one slot: the LRU got a first deadline
+	kick       chan struct{} // one slot: the LRU's first deadline is another one
 	seed       maphash.Seed
 	references chan struct{}    // one slot: there is something for TakeReferences
 	now        func() time.Time // time.Now, but in the model test: rapid cannot look into a bubble
@@ -81,6 +80,7 @@ type Cache struct {
 	bytes     atomic.Int64
 
 	mu      sync.Mutex
+	limits  Limits                               // guarded by mu
 	idle    *simplelru.LRU[*interest, time.Time] // guarded by mu; value: since when
 	leaving weight                               // guarded by mu; evicted, not yet unsubscribed
 	refers  map[*Store]struct{}                  // guarded by mu; with references to be taken
@@ -141,13 +141,10 @@ func (c *Cache) Run(ctx context.Context) {
 // Expire evicts what nobody has watched since now minus the idle time, and
 // returns when to call again: zero if nothing waits.
 func (c *Cache) Expire(now time.Time) time.Time {
-	if c.limits.Idle <= 0 {
-		return time.Time{}
-	}
 	for {
 		c.mu.Lock()
 		i, since, ok := c.idle.GetOldest()
-		if !ok {
+		if !ok || c.limits.Idle <= 0 {
 			c.mu.Unlock()
 			return time.Time{}
 		}
@@ -201,10 +198,15 @@ func (c *Cache) park(i *interest) {
 	c.idle.Add(i, time.Now())
 	c.mu.Unlock()
 	if first {
-		select {
-		case c.kick <- struct{}{}:
-		default:
-		}
+		c.wakeUp()
+	}
+}
+
+// wakeUp has Run look again when the next eviction is due.
+func (c *Cache) wakeUp() {
+	select {
+	case c.kick <- struct{}{}:
+	default:
 	}
 }
 

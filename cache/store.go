@@ -22,7 +22,7 @@ type tableKey struct {
 type Store struct {
 	// immutable after Open
 	cache  *Cache
-	source Source
+	source Source // but for Quiet and Absent, which are guarded by mu
 
 	demand chan struct{} // one slot
 
