@@ -137,7 +137,7 @@ func fuzzStream(t *testing.T, f form, data []byte) {
 	opaque.set(clusterType, "1", "a", "b")
 	a.set(clusterType, "1", ofA("d/1"), ofA("d/1?p=1&q=2"))
 	opaque.set(endpointType, "1", "a")
-	server := NewServer(Config{MaxMessageSize: fuzzLimit, Router: &testRouter{
+	server := NewServer(Config{Limits: Limits{MaxMessageSize: fuzzLimit}, Router: &testRouter{
 		scoped:      func(*corev3.Node, string, keyer.Peer) (*cache.Store, error) { return opaque.store, nil },
 		authorities: map[string]*cache.Store{"a": a.store},
 	}})

@@ -24,7 +24,7 @@ const maxNamed = 2
 // flooded ends the stream or poll of a client that names far more than may be
 // subscribed to (OPS-5).
 func (s *Server) flooded(named int, where string) error {
-	if most := s.config.MaxSubscriptions; most > 0 && named > maxNamed*most {
+	if most := s.limits.Load().MaxSubscriptions; most > 0 && named > maxNamed*most {
 		return status.Errorf(codes.ResourceExhausted, "%d names %s, at most %d are served", named, where, most)
 	}
 	return nil
@@ -32,7 +32,7 @@ func (s *Server) flooded(named int, where string) error {
 
 // beyond is why a name is refused that would be one too many.
 func (s *Server) beyond(where string) *refusedError {
-	return &refusedError{codes.ResourceExhausted, fmt.Errorf("at most %d subscriptions %s are served", s.config.MaxSubscriptions, where)}
+	return &refusedError{codes.ResourceExhausted, fmt.Errorf("at most %d subscriptions %s are served", s.limits.Load().MaxSubscriptions, where)}
 }
 
 // quota is what a request may add to a stream's subscriptions (OPS-5). The nil one has
@@ -46,7 +46,7 @@ type quota struct {
 
 // quota gives none to requests that cannot pass the limit, which are nearly all.
 func (st *stream) quota(t *typeState, subscribe, unsubscribe []string) *quota {
-	most, total := st.server.config.MaxSubscriptions, 0
+	most, total := st.server.limits.Load().MaxSubscriptions, 0
 	for _, t := range st.types {
 		total += t.subscriptions
 	}
@@ -148,7 +148,7 @@ const errorOverhead = 32
 // holds one at least: some says that it does.
 func (st *stream) fits(b *cache.Batch, e *wire.ResourceError, some bool) bool {
 	size := b.Body.Size() + 2*len(e.Name) + len(e.Message) + errorOverhead
-	return !some || size <= st.server.config.MaxMessageSize-headerRoom
+	return !some || size <= st.server.limits.Load().MaxMessageSize-headerRoom
 }
 
 // sendRefused answers the names that the relay itself answers: as not existing,

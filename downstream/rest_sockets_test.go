@@ -37,7 +37,7 @@ func newRESTServer(t testing.TB, change ...func(*Config, *httptest.Server)) *res
 	s := &restServer{plane: newPlane(t, cache.New(cache.Limits{}, nil).Open(source())), seen: newRecorder()}
 	s.router = &testRouter{scoped: func(*corev3.Node, string, keyer.Peer) (*cache.Store, error) { return s.plane.store, nil }}
 	s.Server = httptest.NewUnstartedServer(nil)
-	config := Config{Router: s.router, Observer: s.seen, RESTWait: time.Minute}
+	config := Config{Router: s.router, Observer: s.seen, Limits: Limits{RESTWait: time.Minute}}
 	for _, f := range change {
 		f(&config, s.Server)
 	}

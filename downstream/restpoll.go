@@ -84,7 +84,7 @@ func (p *poll) subscribe() error {
 		}
 		seen[spelling] = true
 		store, name, err := locate(p.routes, p.request.GetTypeUrl(), spelling)
-		if most := p.server.config.MaxSubscriptions; err == nil && most > 0 && admitted == most {
+		if most := p.server.limits.Load().MaxSubscriptions; err == nil && most > 0 && admitted == most {
 			err = p.server.beyond("in one poll")
 		}
 		if r := refusal(err); r != nil {
@@ -191,7 +191,7 @@ func (p *poll) run(ctx context.Context) *answer {
 // wait is how long the poll is held: a little less than configured, and not the
 // same for all, so that a fleet does not come back in step.
 func (p *poll) wait() time.Duration {
-	most := p.server.config.RESTWait
+	most := p.server.limits.Load().RESTWait
 	return most - rand.N(most/10+1) //nolint:gosec // spreading, not secrecy
 }
 

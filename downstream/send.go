@@ -55,7 +55,7 @@ func (st *stream) collect() (batches []*cache.Batch, more bool, err error) {
 	case len(st.order) == 0:
 		return nil, false, nil
 	case st.form.State:
-		batches, more = cache.CollectStates(st.order, st.awaits, st.server.config.MaxMessageSize-headerRoom, maxParts)
+		batches, more = cache.CollectStates(st.order, st.awaits, st.server.limits.Load().MaxMessageSize-headerRoom, maxParts)
 		return batches, more, nil
 	case len(st.order) == 1:
 		return st.collectFrom((*cache.Client).Collect)
@@ -124,8 +124,9 @@ type collector func(c *cache.Client, busy func(typeURL string) bool, size, parts
 
 // collectFrom asks every store.
 func (st *stream) collectFrom(collect collector) (batches []*cache.Batch, more bool, err error) {
+	size := st.server.limits.Load().MaxMessageSize - headerRoom
 	for _, c := range st.order {
-		some, left, err := collect(c, st.awaits, st.server.config.MaxMessageSize-headerRoom, maxParts)
+		some, left, err := collect(c, st.awaits, size, maxParts)
 		if err != nil {
 			return nil, false, status.Error(codes.Unavailable, err.Error())
 		}
@@ -184,8 +185,9 @@ func (st *stream) send(b *cache.Batch) error {
 
 // release gives up waiting for ACKs that are overdue.
 func (st *stream) release(now time.Time) {
+	patience := st.server.limits.Load().AckTimeout
 	for _, t := range st.types {
-		if t.busy() && !now.Before(t.sentAt.Add(st.server.config.AckTimeout)) {
+		if t.busy() && !now.Before(t.sentAt.Add(patience)) {
 			t.released = true
 		}
 	}
@@ -194,11 +196,12 @@ func (st *stream) release(now time.Time) {
 // deadline is how long the first awaited ACK may still take.
 func (st *stream) deadline(now time.Time) time.Duration {
 	var next time.Duration
+	patience := st.server.limits.Load().AckTimeout
 	for _, t := range st.types {
 		if !t.busy() {
 			continue
 		}
-		left := max(time.Nanosecond, t.sentAt.Add(st.server.config.AckTimeout).Sub(now))
+		left := max(time.Nanosecond, t.sentAt.Add(patience).Sub(now))
 		if next == 0 || left < next {
 			next = left
 		}

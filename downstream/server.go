@@ -45,15 +45,13 @@ const handshakeTimeout = 10 * time.Second
 
 // Config says how a server treats its clients.
 type Config struct {
-	Credentials      credentials.TransportCredentials // nil: plain text
-	MaxMessageSize   int                              // bytes; responses are split below it (RES-9)
-	MaxReceiveSize   int                              // bytes; larger requests are refused
-	MaxSubscriptions int                              // of one stream, over all types (OPS-5); 0: no limit
-	AckTimeout       time.Duration                    // how long an outstanding ACK holds a type back
-	RESTWait         time.Duration                    // how long a poll is held (REST-1); 0: it is answered at once
-	MaxPolls         int                              // at a time (OPS-5)
-	Keepalive        keepalive.ServerParameters
-	DebugServices    bool // gRPC reflection and channelz
+	Limits
+
+	Credentials    credentials.TransportCredentials // nil: plain text
+	MaxReceiveSize int                              // bytes; larger requests are refused
+	MaxPolls       int                              // at a time (OPS-5)
+	Keepalive      keepalive.ServerParameters
+	DebugServices  bool // gRPC reflection and channelz
 	// FullState are the types whose state-of-the-world responses are always complete
 	// (RES-2), as in the stores; nil: keyer.FullStateTypes.
 	FullState map[string]bool
@@ -66,7 +64,7 @@ type Config struct {
 // Server serves the discovery services to clients.
 type Server struct {
 	// immutable after NewServer
-	config   Config
+	config   Config // but for its Limits, which only begin as they are there
 	observer Observer
 	log      *slog.Logger
 	grpc     *grpc.Server
@@ -77,6 +75,8 @@ type Server struct {
 	pollers  *pollers
 	bodies   atomic.Int64 // bytes of large bodies of polls that are being read
 	seed     maphash.Seed
+
+	limits atomic.Pointer[Limits]
 
 	drainOnce sync.Once
 	stopOnce  sync.Once
@@ -96,9 +96,7 @@ type Server struct {
 
 // NewServer returns a server that is not serving yet.
 func NewServer(c Config) *Server {
-	c.MaxMessageSize = cmp.Or(c.MaxMessageSize, DefaultMaxMessageSize)
 	c.MaxReceiveSize = cmp.Or(c.MaxReceiveSize, DefaultMaxReceiveSize)
-	c.AckTimeout = cmp.Or(c.AckTimeout, DefaultAckTimeout)
 	c.MaxPolls = cmp.Or(c.MaxPolls, DefaultMaxPolls)
 	if c.FullState == nil {
 		c.FullState = keyer.TypeSet(keyer.FullStateTypes())
@@ -116,6 +114,7 @@ func NewServer(c Config) *Server {
 		health:   health.NewServer(),
 		seed:     maphash.MakeSeed(),
 	}
+	s.SetLimits(c.Limits)
 	if s.observer == nil {
 		s.observer = silent{}
 	}

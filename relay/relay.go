@@ -140,21 +140,28 @@ func keepaliveOf(k config.Keepalive) keepalive.ServerParameters {
 	return keepalive.ServerParameters{Time: orNever(k.Time), Timeout: k.Timeout.Std()}
 }
 
+// limitsOf are the limits of the streams and polls of clients.
+func limitsOf(s config.Server) downstream.Limits {
+	return downstream.Limits{
+		MaxMessageSize:   int(s.MaxMessageSize),
+		MaxSubscriptions: s.MaxSubscriptions,
+		AckTimeout:       s.AckTimeout.Std(),
+		RESTWait:         s.RESTWait.Std(),
+	}
+}
+
 // listener builds the server towards the clients.
 func (r *Relay) listener(rt *router, fullState map[string]bool) error {
 	s := r.config.Server
 	c := downstream.Config{
-		MaxMessageSize:   int(s.MaxMessageSize),
-		MaxReceiveSize:   int(s.MaxReceiveSize),
-		MaxSubscriptions: s.MaxSubscriptions,
-		AckTimeout:       s.AckTimeout.Std(),
-		RESTWait:         s.RESTWait.Std(),
-		FullState:        fullState,
-		Keepalive:        keepaliveOf(s.Keepalive),
-		DebugServices:    s.DebugServices,
-		Router:           rt,
-		Observer:         r.metrics.Downstream(),
-		Log:              r.log,
+		Limits:         limitsOf(s),
+		MaxReceiveSize: int(s.MaxReceiveSize),
+		FullState:      fullState,
+		Keepalive:      keepaliveOf(s.Keepalive),
+		DebugServices:  s.DebugServices,
+		Router:         rt,
+		Observer:       r.metrics.Downstream(),
+		Log:            r.log,
 	}
 	if s.TLS != nil {
 		var err error

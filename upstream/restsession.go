@@ -89,6 +89,7 @@ func (s *RESTSession) loop() error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	s.reconcile()
+	s.settle() // the store may hold what another session left, and ttls run without a stream
 	for {
 		s.reap()
 		s.turn(stateOf(s.lines))

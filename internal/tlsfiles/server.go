@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -30,7 +31,7 @@ type ServerConfig struct {
 
 // Server is the server's side of TLS, always with the newest good files.
 type Server struct {
-	w    *watcher
+	w    atomic.Pointer[watcher]
 	base *tls.Config
 }
 
@@ -44,7 +45,8 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tls server: %w", err)
 	}
-	s := &Server{w: w}
+	s := new(Server)
+	s.w.Store(w)
 	// The outer configuration lives as long as the server because the keys of
 	// session tickets belong to it. A resumed session is checked against the
 	// roots of today by crypto/tls, so a client CA that is withdrawn is
@@ -56,7 +58,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 
 // current is a configuration with the files as they are now.
 func (s *Server) current() *tls.Config {
-	m := s.w.current.Load()
+	m := s.w.Load().current.Load()
 	cfg := &tls.Config{
 		MinVersion:   tls.VersionTLS12,
 		NextProtos:   []string{"h2"},
@@ -89,6 +91,11 @@ func (s *Server) Credentials() credentials.TransportCredentials {
 	return credentials.NewTLS(s.base)
 }
 
+// Adopt has s use the files of next from now on, in place of its own: connections that
+// begin after it do, those that are open stay. next must not be used any more, nor be
+// closed. Adopt and Close may be called one at a time only.
+func (s *Server) Adopt(next *Server) { s.w.Swap(next.w.Load()).close() }
+
 // Close stops watching the files and waits for that; what was made from them
 // goes on working with the last good ones.
-func (s *Server) Close() { s.w.close() }
+func (s *Server) Close() { s.w.Load().close() }
