@@ -184,3 +184,12 @@ func rulePath(p rules.Problem) string {
 	}
 	return rule + "." + p.Field
 }
+
+// RuleNames are the names of the aggregation rules, in order.
+func (c *Config) RuleNames() []string {
+	names := make([]string, len(c.Aggregation.Rules))
+	for i, r := range c.Aggregation.Rules {
+		names[i] = r.Name
+	}
+	return names
+}

@@ -28,6 +28,7 @@ func setUp(t testing.TB) (*Metrics, *prometheus.Registry) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	m.Aggregation().Rules([]string{"sidecars", "otherwise"})
 	return m, reg
 }
 

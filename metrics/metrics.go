@@ -22,6 +22,7 @@ type Metrics struct {
 	cache      *cacheSeries
 	downstream *downstreamSeries
 	references *References
+	rules      *Aggregation
 	resolve    *resolveSeries
 	reloads    *Reloads
 	vecs       *upstreamVecs
@@ -57,6 +58,7 @@ func New(reg prometheus.Registerer, upstreams []string, opts ...Option) (*Metric
 		cache:      newCacheSeries(&s),
 		downstream: newDownstreamSeries(&s),
 		references: newReferences(&s),
+		rules:      newAggregation(&s),
 		resolve:    newResolveSeries(&s),
 		reloads:    newReloads(&s),
 		vecs:       newUpstreamVecs(&s),
@@ -91,6 +93,9 @@ func (m *Metrics) Downstream() downstream.Observer { return m.downstream }
 
 // References gives the counters for whoever reads what resources refer to.
 func (m *Metrics) References() *References { return m.references }
+
+// Aggregation gives the counters for what the aggregation rules decide.
+func (m *Metrics) Aggregation() *Aggregation { return m.rules }
 
 // Resolve gives the observer for the names that the relay resolves by itself.
 func (m *Metrics) Resolve() resolve.Observer { return m.resolve }

@@ -67,6 +67,7 @@ func TestLabelValues(t *testing.T) {
 		"to":       {"alternative", "better"},
 		"version":  {"v1.2.3"}, "goversion": {runtime.Version()},
 		"hash": {"abc"},
+		"rule": {"sidecars", "otherwise"},
 
 		"xdsrelay_downstream_streams_closed_total code":   ended,
 		"xdsrelay_downstream_refused_names_total code":    refused,

@@ -17,6 +17,7 @@ const (
 	labelTo       = "to"       // alternative, better
 	labelCode     = "code"     // gRPC status
 	labelResult   = "result"   // of a lookup: hit, miss
+	labelRule     = "rule"     // an aggregation rule's name, or "otherwise"
 )
 
 const namespace = "xdsrelay"

@@ -18,6 +18,9 @@ type Source interface {
 	CacheTotals() (resources, bytes int64, unwatched int)
 	// Sessions lists the sessions that are running.
 	Sessions() []SessionStats
+	// Scopes counts the scopes of clients whose names the aggregation rules place, and
+	// those of them whose clients differ in a field that no rule mentions.
+	Scopes() (scopes, unmentioned int)
 }
 
 // SessionStats is one session: the relay's side towards one upstream for one scope.
@@ -45,6 +48,7 @@ type sourceCollector struct {
 
 	resources, bytes, unwatched *prometheus.Desc
 	sessions, staleness         *prometheus.Desc
+	scopes, unmentioned         *prometheus.Desc
 	tables                      []tableDesc
 }
 
@@ -77,6 +81,9 @@ func newSourceCollector(m *Metrics, src Source) *sourceCollector {
 		staleness: desc("upstream", "staleness_seconds",
 			"For how long the upstream's longest disconnected session has not been connected although something is wanted from it; 0 if there is none.",
 			labelUpstream),
+		scopes: desc("aggregation", "scopes", "Scopes that the aggregation rules have put clients into."),
+		unmentioned: desc("aggregation", "scopes_with_unmentioned_fields",
+			"Scopes whose clients' nodes differ in a field that no aggregation rule mentions."),
 		tables: []tableDesc{
 			table("upstream", "subscriptions", "Names and collections that the upstream is asked for.",
 				func(t *tableSum) float64 { return float64(t.subscriptions) }),
@@ -100,7 +107,7 @@ func newSourceCollector(m *Metrics, src Source) *sourceCollector {
 
 // Describe implements prometheus.Collector.
 func (c *sourceCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.resources, c.bytes, c.unwatched, c.sessions, c.staleness} {
+	for _, d := range []*prometheus.Desc{c.resources, c.bytes, c.unwatched, c.sessions, c.staleness, c.scopes, c.unmentioned} {
 		ch <- d
 	}
 	for _, t := range c.tables {
@@ -132,6 +139,9 @@ func (c *sourceCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.resources, float64(resources))
 	gauge(c.bytes, float64(bytes))
 	gauge(c.unwatched, float64(unwatched))
+	scopes, unmentioned := c.source.Scopes()
+	gauge(c.scopes, float64(scopes))
+	gauge(c.unmentioned, float64(unmentioned))
 	for name, u := range c.sums(time.Now()) {
 		for state, n := range u.sessions {
 			gauge(c.sessions, float64(n), name, string(state))

@@ -10,9 +10,10 @@ import (
 )
 
 type fakeSource struct {
-	resources, bytes int64
-	unwatched        int
-	sessions         []SessionStats
+	resources, bytes    int64
+	unwatched           int
+	sessions            []SessionStats
+	scopes, unmentioned int
 }
 
 func (f fakeSource) CacheTotals() (resources, bytes int64, unwatched int) {
@@ -20,6 +21,8 @@ func (f fakeSource) CacheTotals() (resources, bytes int64, unwatched int) {
 }
 
 func (f fakeSource) Sessions() []SessionStats { return f.sessions }
+
+func (f fakeSource) Scopes() (scopes, unmentioned int) { return f.scopes, f.unmentioned }
 
 func TestSource(t *testing.T) {
 	m, reg := setUp(t)

@@ -21,6 +21,7 @@ const adminIndex = `xdsrelay %s
 /readyz                    200 when clients should come, else 503 and the reason
 /clients?node=             the clients' streams and polls: subscriptions, acknowledgements, rejections
 /upstreams                 the control planes: sessions, streams, what is cached of each type
+/scopes?type=&rule=&scope= who shares what by the aggregation rules, and in what those who share differ
 /resources?type=&name=     what is cached (secrets' payloads are not shown); payload=true shows the others'
 /config                    the configuration in force, with defaults
 /check                     a consistency check of the whole cache (locks it for as long as it takes)
@@ -38,6 +39,7 @@ func (r *Relay) adminHandler() http.Handler {
 	mux.HandleFunc("GET /readyz", r.serveReady)
 	mux.HandleFunc("GET /clients", r.serveClients)
 	mux.HandleFunc("GET /upstreams", r.serveUpstreams)
+	mux.HandleFunc("GET /scopes", r.serveScopes)
 	mux.HandleFunc("GET /resources", r.serveResources)
 	mux.HandleFunc("GET /config", r.serveConfig)
 	mux.HandleFunc("GET /check", r.serveCheck)

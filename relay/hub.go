@@ -12,7 +12,6 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/keyer/rules"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -43,7 +42,9 @@ type session struct {
 	client feed
 	stop   context.CancelFunc
 	done   chan struct{} // closed when client has ended
-	turned turned        // who is told when its state changes
+	node   *corev3.Node  // what the control plane is shown
+	guard  guard
+	turned turned // who is told when its state changes
 
 	// guarded by hub.mu
 	users   int         // streams that were routed here
@@ -102,7 +103,7 @@ func (h *hub) start(key sessionKey, node *corev3.Node) (*session, error) {
 		p = h.own
 	}
 	store := h.cache.Open(p.source)
-	s := &session{key: key, store: store, done: make(chan struct{})}
+	s := &session{key: key, store: store, node: node, done: make(chan struct{})}
 	client, err := p.upstream.open(upstream.SessionConfig{
 		Node: node, Scope: key.scope, Store: store, Observer: observeTurns(p.observer, &s.turned),
 	})
@@ -202,8 +203,3 @@ func (h *hub) users(s *session) int {
 // it spares its own clients that cannot do it the heartbeats, and tells them what
 // expired (TTL-2).
 func features() []string { return []string{"xds.config.supports-resource-ttl"} }
-
-// nodeFor is what the control plane of a client's scope is shown.
-func nodeFor(d rules.Decision) func() *corev3.Node {
-	return func() *corev3.Node { return rules.UpstreamNode(d.Node, features()) }
-}

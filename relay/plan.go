@@ -6,6 +6,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
+	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 )
@@ -17,6 +18,29 @@ type plan struct {
 	authorities keyer.Authorities // upstreams by authority (LOC-3)
 	follow      map[string]bool   // upstreams whose redirects are followed (LOC-1)
 	node        *corev3.Node      // what control planes are shown for xdstp names
+	named       []string          // the rules' names, in order
+}
+
+// newPlan reads a valid configuration. The error is that of an authority that two
+// upstreams claim, or of a rule.
+func newPlan(cfg *config.Config) (*plan, error) {
+	set, err := cfg.Rules()
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{rules: set, follow: make(map[string]bool), node: rules.UpstreamNode(cfg.NodeProto(), features()), named: cfg.RuleNames()}
+	for _, u := range cfg.Upstreams {
+		if u.Default {
+			p.authorities.Default = u.Name
+		}
+		p.follow[u.Name] = u.Redirects == config.FollowRedirects
+		for _, a := range u.Authorities {
+			if err := p.authorities.Claim(a, u.Name); err != nil {
+				return nil, fmt.Errorf("upstream %q: %w", u.Name, err)
+			}
+		}
+	}
+	return p, nil
 }
 
 // resolves reports whether the relay resolves a name by itself: what has directives, of

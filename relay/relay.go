@@ -17,7 +17,6 @@ import (
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/keyer"
-	"github.com/xdsrelay/xdsrelay/keyer/rules"
 	"github.com/xdsrelay/xdsrelay/metrics"
 	"google.golang.org/grpc/keepalive"
 )
@@ -40,6 +39,7 @@ type Relay struct {
 	cache   *cache.Cache
 	hub     *hub
 	ahead   *prefetcher
+	router  *router
 	server  *downstream.Server
 	tls     *tlsfiles.Server // nil: plain text
 	rest    net.Listener     // nil: nobody polls
@@ -90,6 +90,7 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 	fullState := keyer.TypeSet(cfg.FullStateTypeURLs())
 	rt, err := r.planes(fullState)
 	if err == nil {
+		r.router = rt
 		r.ahead = newPrefetcher(r.cache, rt, r.metrics.References(), r.log, cfg.Resolve.Prefetch, cfg.Resolve.MaxRedirects)
 		err = r.listener(rt, fullState)
 	}
@@ -109,28 +110,18 @@ func metricsOptions(opts Options) []metrics.Option {
 
 // planes builds the upstreams, and the router to them.
 func (r *Relay) planes(fullState map[string]bool) (*router, error) {
-	set, err := r.config.Rules()
+	now, err := newPlan(r.config)
 	if err != nil {
 		return nil, err
 	}
-	now := &plan{rules: set, follow: make(map[string]bool), node: rules.UpstreamNode(r.config.NodeProto(), features())}
-	rt := &router{hub: r.hub}
-	rt.now.Store(now)
+	rt := &router{hub: r.hub, decided: newDecisions(r.metrics.Aggregation(), r.log)}
+	rt.adopt(now)
 	for _, u := range r.config.Upstreams {
 		p, err := newPlane(u, fullState, r.metrics.Upstream(u.Name), r.log)
 		if err != nil {
 			return nil, err
 		}
 		r.hub.planes[u.Name] = p
-		if u.Default {
-			now.authorities.Default = u.Name
-		}
-		now.follow[u.Name] = u.Redirects == config.FollowRedirects
-		for _, a := range u.Authorities {
-			if err := now.authorities.Claim(a, u.Name); err != nil {
-				return nil, fmt.Errorf("upstream %q: %w", u.Name, err)
-			}
-		}
 	}
 	r.hub.own = newResolved(rt, r.config.Resolve, fullState, r.metrics.Resolve(), r.log)
 	return rt, nil

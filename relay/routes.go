@@ -21,6 +21,15 @@ import (
 type router struct {
 	hub *hub
 	now atomic.Pointer[plan] // what the configuration in force says; never nil once the relay is built
+
+	decided *decisions
+	roster  roster
+}
+
+// adopt puts a plan in force: streams that begin from now on go by it.
+func (r *router) adopt(p *plan) {
+	r.now.Store(p)
+	r.decided.begin(p.named)
 }
 
 // Open implements downstream.Router.
@@ -28,7 +37,7 @@ func (r *router) Open(node *corev3.Node, peer keyer.Peer) downstream.Routes {
 	now := r.now.Load()
 	return &routes{
 		router: r, plan: now, node: node, peer: peer, subject: now.rules.Subject(node, peer),
-		scoped: make(map[string]*session), held: make(map[*session]bool),
+		scoped: make(map[string]*session), held: make(map[*session]bool), member: &member{id: node.GetId()},
 	}
 }
 
@@ -45,6 +54,7 @@ type routes struct {
 	scoped  map[string]*session // by type URL, unless names decide: rules are evaluated once per stream and type
 	scope   string
 	held    map[*session]bool // whether it was asked for by the present plan
+	member  *member
 }
 
 // Reroute implements downstream.Routes.
@@ -55,6 +65,7 @@ func (r *routes) Reroute() (changed bool) {
 	}
 	r.plan, r.subject = now, now.rules.Subject(r.node, r.peer)
 	clear(r.scoped)
+	r.member.clear()
 	for s := range r.held {
 		r.held[s] = false
 	}
@@ -69,6 +80,7 @@ func (r *routes) Settle(used func(*cache.Store) bool) {
 		}
 		maps.DeleteFunc(r.scoped, func(_ string, of *session) bool { return of == s })
 		delete(r.held, s)
+		r.member.leave(s)
 		r.router.hub.release(s)
 	}
 }
@@ -82,6 +94,7 @@ func (r *routes) Scoped(typeURL, name string) (*cache.Store, error) {
 	if byName {
 		d, err = r.subject.DecideName(typeURL, name)
 	}
+	r.router.decided.decided(r.member.id, typeURL, d, err)
 	if err != nil {
 		return nil, err
 	}
@@ -93,15 +106,28 @@ func (r *routes) Scoped(typeURL, name string) (*cache.Store, error) {
 		// Clients without a node would all look alike, and so share by accident (AGG-2).
 		return nil, status.Error(codes.InvalidArgument, "the stream's first request has no node, which decides what the client is to be served (STR-1)")
 	}
-	s, err := r.hold(sessionKey{plane: plane, scope: d.Scope, template: d.Template}, nodeFor(d))
+	began := false
+	s, err := r.hold(sessionKey{plane: plane, scope: d.Scope, template: d.Template}, func() *corev3.Node {
+		began = true
+		return UpstreamNode(d)
+	})
 	if err != nil {
 		return nil, err
 	}
+	r.placed(typeURL, s, &d, began)
 	if !byName {
 		r.scoped[typeURL] = s
 	}
 	r.scope = d.Scope
 	return s.store, nil
+}
+
+// placed notes where the rules have put the client, for those who ask (/scopes).
+func (r *routes) placed(typeURL string, s *session, d *rules.Decision, began bool) {
+	if r.member.add(s, place{typeURL, d.Rule, d.Failed}) {
+		r.router.roster.add(r.member)
+		r.router.watch(s, r.plan, d, r.member.id, began)
+	}
 }
 
 // Named implements downstream.Routes.
@@ -153,6 +179,7 @@ func (r *routes) Scope() string { return r.scope }
 
 // Close implements downstream.Routes.
 func (r *routes) Close() {
+	r.router.roster.remove(r.member)
 	for s := range r.held {
 		r.router.hub.release(s)
 	}

@@ -26,3 +26,17 @@ func (s source) Sessions() []metrics.SessionStats {
 	}
 	return stats
 }
+
+// Scopes implements metrics.Source.
+func (s source) Scopes() (scopes, unmentioned int) {
+	for _, x := range s.relay.hub.all() {
+		if x.key.scope == xdstpScope {
+			continue
+		}
+		scopes++
+		if x.guard.differs() {
+			unmentioned++
+		}
+	}
+	return scopes, unmentioned
+}

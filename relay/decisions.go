@@ -1,0 +1,87 @@
+package relay
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
+	"github.com/xdsrelay/xdsrelay/keyer/rules"
+	"github.com/xdsrelay/xdsrelay/metrics"
+)
+
+const (
+	// betweenLines is the least time between two lines of the log about rules.
+	betweenLines = time.Second
+	// maxKinds is how many kinds of failure and scopes are logged under one plan. The
+	// metrics and /scopes have all of them.
+	maxKinds = 1000
+)
+
+// decisions tells operators what the aggregation rules decide: all in metrics, and in the
+// log what they have to look at. Ten thousand clients for which a rule fails in the same
+// way make one line. Its methods may be called from any goroutine.
+type decisions struct {
+	metrics *metrics.Aggregation
+	log     *slog.Logger
+
+	mu   sync.Mutex
+	told map[string]struct{} // guarded by mu
+	last time.Time           // of the last line; guarded by mu
+}
+
+func newDecisions(m *metrics.Aggregation, log *slog.Logger) *decisions {
+	return &decisions{metrics: m, log: log, told: make(map[string]struct{})}
+}
+
+// begin is called with the rules of a new plan: what was told of those before is news
+// again.
+func (d *decisions) begin(names []string) {
+	d.metrics.Rules(append(names[:len(names):len(names)], rules.Otherwise))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.told)
+}
+
+// decided takes a decision on a client's names of a type, or a refusal.
+func (d *decisions) decided(node, typeURL string, by rules.Decision, refused error) {
+	rule, failed := by.Rule, by.Failed
+	if r, ok := errors.AsType[*rules.RefusedError](refused); ok {
+		rule, failed = r.Rule, r.Cause
+	}
+	d.metrics.Decided(rule, failed != nil)
+	if failed == nil || !d.news("failure", rule, failed.Error()) {
+		return
+	}
+	d.log.Warn("an aggregation rule cannot be evaluated: the clients that it fails for share with nobody",
+		"rule", rule, "error", failed, "type", keyer.ShortName(clipped(typeURL)), "node", clipped(node))
+}
+
+// differing takes the fields in which a client's node differs from the first one's of its
+// scope, and that no rule mentions.
+func (d *decisions) differing(at sessionKey, rule string, fields []string) {
+	if !d.news("fields", at.plane, at.scope) {
+		return
+	}
+	d.log.Warn("clients share a scope and differ in fields that no aggregation rule mentions: is the control plane to tell them apart?",
+		"upstream", at.plane, "scope", at.scope, "rule", rule, "fields", fields)
+}
+
+// news reports whether something is to be told now: nothing is told twice, nor two things
+// at once. What has to wait is told when it happens again.
+func (d *decisions) news(kind ...string) bool {
+	key := strings.Join(kind, "\x00")
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	if _, old := d.told[key]; old || len(d.told) >= maxKinds || now.Sub(d.last) < betweenLines {
+		return false
+	}
+	d.told[key], d.last = struct{}{}, now
+	return true
+}
+
+// clipped bounds what a client brings into the log.
+func clipped(s string) string { return s[:min(len(s), maxLoggedName)] }

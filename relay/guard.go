@@ -1,0 +1,90 @@
+package relay
+
+import (
+	"sync"
+	"sync/atomic"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"github.com/xdsrelay/xdsrelay/internal/sharing"
+	"github.com/xdsrelay/xdsrelay/keyer/rules"
+)
+
+// guard knows why a session's clients share it, and watches in what they differ: the
+// control plane sees the first one's node only, and what it reads in it the others get,
+// too. It keeps names of fields, never values (OPS-6).
+type guard struct {
+	mu    sync.Mutex
+	plan  *plan         // by which the rest was worked out; guarded by mu, as all of it
+	known sharing.Scope // rule, parts and so on; of Unmentioned nothing
+	found sharing.Fields
+}
+
+// join notes that a client was put here by a plan. began says that the session was
+// started for it. It reports whether the client's node is to be compared with the one
+// that went upstream: not if it is that one, nor where clients have to be equal to meet.
+//
+// After a reload streams come here anew, one after the other. What one brings that has
+// yet to hear of the plan in force is passed over: now is asked under the lock, so that
+// the guard never goes back to a former plan.
+func (g *guard) join(now *atomic.Pointer[plan], p *plan, d *rules.Decision, node string, began bool) (compare bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if began {
+		g.known.First = clipped(node)
+	}
+	if p != now.Load() {
+		return false
+	}
+	if g.plan != p {
+		first := g.known.First
+		g.plan, g.found = p, sharing.Fields{}
+		g.known = sharing.Scope{
+			Rule: d.Rule, Parts: d.Parts, Isolated: sharing.Isolated(d, p.rules.Policy()), First: first,
+		}
+		if d.Failed != nil {
+			g.known.Failed = d.Failed.Error()
+		}
+	}
+	return !began && !g.known.Isolated && !g.found.Full()
+}
+
+// add takes fields that were found to differ under a plan, and reports whether one of them
+// is new.
+func (g *guard) add(p *plan, fields []string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.plan == p && g.found.Add(fields)
+}
+
+// differs reports whether clients differ in a field that no rule mentions.
+func (g *guard) differs() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.found.Names) > 0
+}
+
+// view shows what is known.
+func (g *guard) view() sharing.Scope {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	v := g.known
+	v.Unmentioned, v.More = append([]string(nil), g.found.Names...), g.found.More
+	return v
+}
+
+// watch has a session's guard look at a client that was put there.
+func (r *router) watch(s *session, p *plan, d *rules.Decision, node string, began bool) {
+	if !s.guard.join(&r.now, p, d, node, began) {
+		return
+	}
+	// Outside of the lock: nodes may be large.
+	fields := p.rules.Unmentioned(d.Rule, s.node, UpstreamNode(*d))
+	if len(fields) > 0 && s.guard.add(p, fields) {
+		r.decided.differing(s.key, d.Rule, fields)
+	}
+}
+
+// UpstreamNode is what the control plane is shown of a client for which a decision was
+// made, if it is the first one of its scope (AGG-3).
+func UpstreamNode(d rules.Decision) *corev3.Node { return rules.UpstreamNode(d.Node, features()) }

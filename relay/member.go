@@ -1,0 +1,98 @@
+package relay
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/xdsrelay/xdsrelay/internal/sharing"
+	"github.com/xdsrelay/xdsrelay/keyer/rules"
+)
+
+// member is one stream among those that the rules have put somewhere.
+type member struct {
+	id string // of its node
+
+	mu     sync.Mutex
+	places map[*session][]place // guarded by mu
+}
+
+// place is what a stream is served of a session, and who says so.
+type place struct {
+	typeURL, rule string
+	failed        error // why the rule could not be evaluated, or nil
+}
+
+// add notes what a session serves. As many places are kept as decisions have results: to
+// be told the same of another name costs nothing. It reports whether the session is new.
+func (m *member) add(s *session, p place) (isNew bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.places == nil {
+		m.places = make(map[*session][]place)
+	}
+	places, known := m.places[s]
+	if !slices.ContainsFunc(places, func(q place) bool { return q.typeURL == p.typeURL && q.rule == p.rule }) {
+		m.places[s] = append(places, p)
+	}
+	return !known
+}
+
+// clear forgets all places: the rules are asked anew.
+func (m *member) clear() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.places)
+}
+
+// leave forgets what a session served.
+func (m *member) leave(s *session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.places, s)
+}
+
+// placements gives what a survey counts.
+func (m *member) placements() []sharing.Placement {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := make([]sharing.Placement, 0, len(m.places))
+	for s, places := range m.places {
+		for _, p := range places {
+			list = append(list, sharing.Placement{TypeURL: p.typeURL, Upstream: s.key.plane, Decision: rules.Decision{
+				Rule: p.rule, Scope: s.key.scope, Template: s.key.template, Failed: p.failed,
+			}})
+		}
+	}
+	return list
+}
+
+// roster has all streams that the rules have put somewhere. The zero roster is empty.
+type roster struct {
+	mu  sync.Mutex
+	all map[*member]struct{} // guarded by mu
+}
+
+func (r *roster) add(m *member) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all == nil {
+		r.all = make(map[*member]struct{})
+	}
+	r.all[m] = struct{}{}
+}
+
+func (r *roster) remove(m *member) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.all, m)
+}
+
+func (r *roster) list() []*member {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]*member, 0, len(r.all))
+	for m := range r.all {
+		list = append(list, m)
+	}
+	return list
+}
