@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/sharing"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 	"github.com/xdsrelay/xdsrelay/metrics"
@@ -52,11 +53,15 @@ func (d *decisions) decided(node, typeURL string, by rules.Decision, refused err
 		rule, failed = r.Rule, r.Cause
 	}
 	d.metrics.Decided(rule, failed != nil)
-	if failed == nil || !d.news("failure", rule, failed.Error()) {
+	if failed == nil {
+		return
+	}
+	why := sharing.Reason(failed)
+	if !d.news("failure", rule, why) {
 		return
 	}
 	d.log.Warn("an aggregation rule cannot be evaluated: the clients that it fails for share with nobody",
-		"rule", rule, "error", failed, "type", keyer.ShortName(clipped(typeURL)), "node", clipped(node))
+		"rule", rule, "error", why, "type", keyer.ShortName(clipped(typeURL)), "node", clipped(node))
 }
 
 // differing takes the fields in which a client's node differs from the first one's of its

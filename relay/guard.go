@@ -43,7 +43,7 @@ func (g *guard) join(now *atomic.Pointer[plan], p *plan, d *rules.Decision, node
 			Rule: d.Rule, Parts: d.Parts, Isolated: sharing.Isolated(d, p.rules.Policy()), First: first,
 		}
 		if d.Failed != nil {
-			g.known.Failed = d.Failed.Error()
+			g.known.Failed = sharing.Reason(d.Failed)
 		}
 	}
 	return !began && !g.known.Isolated && !g.found.Full()

@@ -16,6 +16,6 @@ the fleet goes on being served.`,
 		SilenceErrors: true, // run prints them
 		SilenceUsage:  true,
 	}
-	root.AddCommand(serveCommand(), validateCommand(), watchCommand(), demoCommand(), versionCommand())
+	root.AddCommand(serveCommand(), validateCommand(), explainCommand(), watchCommand(), demoCommand(), versionCommand())
 	return root
 }

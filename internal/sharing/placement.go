@@ -3,6 +3,7 @@ package sharing
 import (
 	"cmp"
 	"errors"
+	"fmt"
 
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 )
@@ -43,8 +44,8 @@ func Place(client *rules.Subject, typeURL string, name *string, upstream string)
 // Served reports that there is a scope.
 func (p *Placement) Served() bool { return p.Refused == nil && p.Decision.Scope != "" }
 
-// refusal gives who refuses, and why.
-func (p *Placement) refusal() (rule, reason string) {
+// Refusal gives who refuses, and why.
+func (p *Placement) Refusal() (rule, reason string) {
 	refused, ok := errors.AsType[*rules.RefusedError](p.Refused)
 	switch {
 	case !ok:
@@ -52,6 +53,14 @@ func (p *Placement) refusal() (rule, reason string) {
 	case refused.Cause != nil:
 		return refused.Rule, refused.Cause.Error()
 	default:
-		return refused.Rule, "the rules refuse it"
+		return refused.Rule, "aggregation.otherwise is refuse"
 	}
+}
+
+// Reason says in few words why a rule could not be evaluated, without the rule's name.
+func Reason(failed error) string {
+	if f, ok := errors.AsType[*rules.FailedError](failed); ok {
+		return fmt.Sprintf("%s: %s: %v", f.Field, f.Expression, f.Cause)
+	}
+	return failed.Error()
 }

@@ -136,7 +136,7 @@ func (c *client) place(p *Placement) {
 }
 
 func (c *client) refuse(p *Placement) {
-	rule, why := p.refusal()
+	rule, why := p.Refusal()
 	of := c.survey.ruleTotals(rule)
 	if once(&c.decided, rule) {
 		of.Clients++
@@ -160,7 +160,7 @@ func (c *client) serve(p *Placement, t *TypeTotals) {
 		if once(&c.failed, d.Rule) {
 			of.Failed++
 		}
-		if because := (reason{d.Rule, clip(d.Failed.Error(), maxText)}); once(&c.failures, because) {
+		if because := (reason{d.Rule, clip(Reason(d.Failed), maxText)}); once(&c.failures, because) {
 			c.survey.failures.add(because, c.node)
 		}
 	}
@@ -184,7 +184,7 @@ func (s *Survey) scope(p *Placement, node string) *scope {
 		Isolated: Isolated(d, s.options.Policy), Types: make(map[string]int), First: node,
 	}}
 	if d.Failed != nil {
-		at.Failed = clip(d.Failed.Error(), maxText)
+		at.Failed = clip(Reason(d.Failed), maxText)
 	}
 	// Who meets in an isolated scope has equal nodes.
 	if !at.Isolated && s.options.Unmentioned != nil {

@@ -1,0 +1,199 @@
+package explain
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/sharing"
+	"github.com/xdsrelay/xdsrelay/keyer"
+	"github.com/xdsrelay/xdsrelay/keyer/rules"
+	"github.com/xdsrelay/xdsrelay/relay"
+)
+
+// Outcome is what becomes of a client's names of a type.
+type Outcome string
+
+// The outcomes.
+const (
+	Shared   Outcome = "shared"   // with all clients of the scope
+	Isolated Outcome = "isolated" // by "otherwise"; only clients with an equal node and identity share
+	Failed   Outcome = "failed"   // a rule could not be evaluated, and the client is isolated
+	Refused  Outcome = "refused"  // nothing is served
+	ByName   Outcome = "by name"  // it depends on the name, and none was given
+	XDSTP    Outcome = "xdstp"    // the rules play no part: all clients share
+)
+
+// Client is what becomes of one client. As JSON it is stable: fields are added to it and
+// not changed.
+type Client struct {
+	Node  string `json:"node"` // its ID
+	Types []Type `json:"types"`
+}
+
+// Type is what becomes of its names of one type, or of one name.
+type Type struct {
+	Type    string  `json:"type"` // short name, or the type URL where there is none
+	TypeURL string  `json:"type_url"`
+	Name    string  `json:"name,omitempty"` // empty: the type as a whole
+	Outcome Outcome `json:"outcome"`
+	ByName  bool    `json:"by_name"` // the type is decided name by name
+	// Rules are all rules in order, each with what it said; none for an xdstp name.
+	Rules    []rules.RuleResult `json:"rules"`
+	Rule     string             `json:"rule,omitempty"`     // that decided, or "otherwise"
+	Policy   string             `json:"policy,omitempty"`   // of "otherwise", if that decided
+	Scope    string             `json:"scope,omitempty"`    // none for an xdstp name, nor where nothing is served
+	Parts    []any              `json:"parts,omitempty"`    // of the scope
+	Upstream string             `json:"upstream,omitempty"` // who is asked
+	Default  bool               `json:"default_upstream"`   // which is so because it is the default one
+	Resolved bool               `json:"resolved,omitempty"` // the relay resolves the xdstp name by itself, starting there
+	Reason   string             `json:"reason,omitempty"`   // why it failed or is refused
+	// UpstreamNode is what the control plane is shown, if the client is the first of its
+	// scope: an envoy.config.core.v3.Node.
+	UpstreamNode json.RawMessage `json:"upstream_node,omitempty"`
+}
+
+// Served reports whether the client is served everything as the rules mean it: nothing is
+// refused, and no rule failed.
+func (c *Client) Served() bool {
+	for _, t := range c.Types {
+		if t.Outcome == Failed || t.Outcome == Refused {
+			return false
+		}
+	}
+	return true
+}
+
+// Explainer explains by one configuration.
+type Explainer struct {
+	config   *config.Config
+	rules    *rules.Set
+	upstream string // the default one
+}
+
+// New takes a valid configuration. The error is that of its rules.
+func New(cfg *config.Config) (*Explainer, error) {
+	set, err := cfg.Rules()
+	if err != nil {
+		return nil, err
+	}
+	e := &Explainer{config: cfg, rules: set}
+	for _, u := range cfg.Upstreams {
+		if u.Default {
+			e.upstream = u.Name
+		}
+	}
+	return e, nil
+}
+
+// Client explains what becomes of a client's names of types, given by URL; if name is not
+// nil, of that name of each.
+func (e *Explainer) Client(node *corev3.Node, peer keyer.Peer, typeURLs []string, name *string) *Client {
+	c := &Client{Node: node.GetId(), Types: []Type{}}
+	subject := e.rules.Subject(node, peer)
+	for _, url := range typeURLs {
+		c.Types = append(c.Types, e.typ(subject, url, name))
+	}
+	return c
+}
+
+func (e *Explainer) typ(subject *rules.Subject, typeURL string, name *string) Type {
+	why := subject.Explain(typeURL, name)
+	p := sharing.Place(subject, typeURL, name, e.upstream)
+	t := Type{
+		Type: keyer.ShortName(typeURL), TypeURL: typeURL, ByName: p.ByName, Rules: e.all(why.Rules),
+		Rule: p.Decision.Rule, Upstream: p.Upstream, Default: p.Decision.Upstream == "" && p.Upstream != "",
+	}
+	if name != nil {
+		t.Name = *name
+	}
+	switch {
+	case p.Refused != nil:
+		t.Outcome = Refused
+		t.Rule, t.Reason = p.Refusal()
+	case p.ByName && name == nil:
+		t.Outcome = ByName
+	default:
+		t.serve(&p.Decision, e.rules.Policy())
+	}
+	if t.Rule == rules.Otherwise {
+		t.Policy = e.rules.Policy().String()
+	}
+	return t
+}
+
+// serve fills in what a client is served by.
+func (t *Type) serve(d *rules.Decision, policy rules.Policy) {
+	t.Scope, t.Parts = d.Scope, d.Parts
+	t.UpstreamNode = asJSON(relay.UpstreamNode(*d))
+	switch {
+	case d.Failed != nil:
+		t.Outcome, t.Reason = Failed, sharing.Reason(d.Failed)
+	case sharing.Isolated(d, policy):
+		t.Outcome = Isolated
+	default:
+		t.Outcome = Shared
+	}
+}
+
+// notReached is the result of rules after the one that decided.
+const notReached = "not reached"
+
+// all adds the rules that were not asked.
+func (e *Explainer) all(results []rules.RuleResult) []rules.RuleResult {
+	list := append([]rules.RuleResult{}, results...)
+	names := e.config.RuleNames()
+	for _, name := range names[min(len(list), len(names)):] {
+		list = append(list, rules.RuleResult{Rule: name, Result: notReached})
+	}
+	return list
+}
+
+// Name explains an xdstp name, for whatever client.
+func (e *Explainer) Name(node *corev3.Node, name keyer.Name, spelling string) *Client {
+	url := "type.googleapis.com/" + name.Type
+	t := Type{Type: keyer.ShortName(url), TypeURL: url, Name: spelling, Outcome: XDSTP, Rules: []rules.RuleResult{}}
+	home, err := relay.HomeOf(e.config, name)
+	if err != nil {
+		t.Outcome, t.Reason = Refused, fmt.Sprintf("the name does not exist: %v", err)
+	} else {
+		t.Upstream, t.Resolved = home.Upstream, home.Resolved
+		t.Default = !e.claims(name.Authority)
+		t.UpstreamNode = asJSON(home.Node)
+	}
+	return &Client{Node: node.GetId(), Types: []Type{t}}
+}
+
+// claims reports whether an upstream claims an authority by name or pattern.
+func (e *Explainer) claims(authority string) bool {
+	var claimed keyer.Authorities
+	for _, u := range e.config.Upstreams {
+		for _, a := range u.Authorities {
+			_ = claimed.Claim(a, u.Name) // the configuration is valid
+		}
+	}
+	return claimed.Owner(authority) != ""
+}
+
+// errNotShown stands in for a node that has no JSON: an extension of a type that this
+// build does not know.
+var errNotShown = errors.New("the node cannot be shown: it has an extension of an unknown type")
+
+// asJSON gives a node with the names of the fields as in YAML files.
+func asJSON(node *corev3.Node) json.RawMessage {
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(node)
+	var tree any
+	if err == nil {
+		err = json.Unmarshal(text, &tree)
+	}
+	if err != nil {
+		tree = errNotShown.Error()
+	}
+	// Again, since protojson varies its spaces on purpose.
+	text, _ = json.Marshal(tree) //nolint:errchkjson // what Unmarshal gave
+	return text
+}

@@ -1,0 +1,351 @@
+package explain
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/xdsrelay/xdsrelay/internal/sharing"
+	"github.com/xdsrelay/xdsrelay/keyer/rules"
+)
+
+// ANSI escape sequences.
+const (
+	green  = "\x1b[32m"
+	yellow = "\x1b[33m"
+	red    = "\x1b[31m"
+	bold   = "\x1b[1m"
+	reset  = "\x1b[0m"
+)
+
+// page is a text in the making.
+type page struct {
+	bytes.Buffer
+
+	color bool
+}
+
+// paint colors a text, where there are colors.
+func (p *page) paint(color, s string) string {
+	if !p.color || color == "" {
+		return s
+	}
+	return color + s + reset
+}
+
+func (p *page) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
+
+// table writes rows below a head, aligned.
+func (p *page) table(head string, rows [][]string) {
+	var b bytes.Buffer
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, strings.Join(strings.Fields(head), "\t"))
+	for _, row := range rows {
+		_, _ = fmt.Fprintln(t, strings.Join(row, "\t"))
+	}
+	_ = t.Flush() // into memory
+	for i, line := range strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n") {
+		if i == 0 {
+			line = p.paint(bold, strings.ReplaceAll(strings.TrimRight(line, " "), "_", " "))
+		}
+		p.line("%s", strings.TrimRight(line, " "))
+	}
+}
+
+// Text writes the explanation for people: in full if it is of one type, else as a table.
+func (c *Client) Text(w io.Writer, color bool) error {
+	p := &page{color: color}
+	if len(c.Types) == 1 {
+		p.explain(c.Node, &c.Types[0])
+	} else {
+		p.overview(c)
+	}
+	_, err := p.WriteTo(w)
+	return err
+}
+
+// overview is one line for each type, and what is to be known of them.
+func (p *page) overview(c *Client) {
+	p.line("node  %s\n", shown(c.Node))
+	rows, byName := make([][]string, 0, len(c.Types)), false
+	for i := range c.Types {
+		t := &c.Types[i]
+		rows = append(rows, []string{t.Type, string(t.Outcome), dash(t.Rule), dash(t.Upstream), dash(shown(t.Scope))})
+		byName = byName || t.ByName
+	}
+	p.table("TYPE OUTCOME RULE UPSTREAM SCOPE", rows)
+	for i := range c.Types {
+		if t := &c.Types[i]; t.Reason != "" {
+			p.line("\n%s %s: %s", t.Type, p.paint(t.color(), string(t.Outcome)), shown(t.Reason))
+		}
+	}
+	if byName {
+		p.line("\n%s", byNameCost)
+	}
+	p.line("\n--type says more of one type")
+}
+
+// byNameCost is what it means that a rule looks at names.
+const byNameCost = `A rule looks at the name: the rules are evaluated for each subscription of such a
+type and not once for each client, and each scope that results is a stream upstream
+and a cache of its own. --name explains one name.`
+
+func (t *Type) color() string {
+	switch t.Outcome {
+	case Failed:
+		return yellow
+	case Refused:
+		return red
+	default:
+		return green
+	}
+}
+
+// explain says everything of one type.
+func (p *page) explain(node string, t *Type) {
+	field := func(name, value string) { p.line("%-9s %s", name, value) }
+	field("node", shown(node))
+	field("type", t.Type+suffix(" (", t.TypeURL, ")", t.Type != t.TypeURL))
+	if t.Name != "" {
+		field("name", shown(t.Name))
+	}
+	field("outcome", p.paint(t.color(), string(t.Outcome))+": "+t.meaning())
+	if len(t.Rules) > 0 || t.Policy != "" {
+		p.line("\n%s", p.paint(bold, "rules"))
+		p.rules(t)
+	}
+	p.line("")
+	if t.Scope != "" {
+		field("scope", shown(t.Scope))
+	}
+	if t.Parts != nil {
+		field("parts", parts(t.Parts))
+	}
+	if t.Upstream != "" {
+		field("upstream", t.Upstream+suffix(" (", "the default", ")", t.Default))
+	}
+	if t.ByName {
+		p.line("\n%s", byNameCost)
+	}
+	if t.UpstreamNode != nil {
+		p.line("\n%s%s", p.paint(bold, "node upstream"), suffix(", ", "if this client is the first of its scope", "", t.Outcome != XDSTP))
+		p.yaml(t.UpstreamNode)
+	}
+}
+
+// meaning says what an outcome comes to.
+func (t *Type) meaning() string {
+	switch t.Outcome {
+	case Shared:
+		if t.Rule == rules.Otherwise {
+			return "with all clients that no rule matches"
+		}
+		return fmt.Sprintf("with all clients for which rule %s gives the same parts", t.Rule)
+	case Isolated:
+		return "no rule matches; only clients with an equal node and identity share with it"
+	case Failed:
+		return fmt.Sprintf("rule %s cannot be evaluated, which isolates the client: %s", t.Rule, shown(t.Reason))
+	case Refused:
+		return shown(t.Reason)
+	case ByName:
+		return "a rule looks at the name; --name explains one"
+	default:
+		if t.Resolved {
+			return "the rules play no part: all clients share the name, which the relay resolves by itself"
+		}
+		return "the rules play no part: all clients share the name, by its authority"
+	}
+}
+
+// rules lists what each rule said, and "otherwise" if none decided.
+func (p *page) rules(t *Type) {
+	name, result := len(rules.Otherwise), 0
+	for _, r := range t.Rules {
+		name, result = max(name, len(r.Rule)), max(result, len(r.Result))
+	}
+	if t.Policy != "" {
+		result = max(result, len(t.Policy))
+	}
+	for _, r := range t.Rules {
+		why := strings.ReplaceAll(shownLines(r.Why), "\n", "\n"+strings.Repeat(" ", 2+name+2+result+2))
+		p.line("%s", strings.TrimRight(fmt.Sprintf("  %-*s  %-*s  %s", name, r.Rule, result, r.Result, why), " "))
+	}
+	if t.Policy != "" {
+		p.line("  %-*s  %s", name, rules.Otherwise, t.Policy)
+	}
+}
+
+// yaml writes a node, indented.
+func (p *page) yaml(node json.RawMessage) {
+	var tree any
+	text := []byte("{}\n")
+	if err := json.Unmarshal(node, &tree); err == nil {
+		if written, err := yaml.Marshal(tree); err == nil {
+			text = written
+		}
+	}
+	for line := range strings.Lines(string(text)) {
+		p.line("  %s", strings.TrimSuffix(line, "\n"))
+	}
+}
+
+// listed is how many lines a list of a survey has as text; as JSON it is longer.
+const listed = 10
+
+// FleetText writes what a survey found for people.
+func FleetText(w io.Writer, r *sharing.Result, color bool) error {
+	p := &page{color: color}
+	p.totals(r)
+	p.table("TYPE CLIENTS SCOPES BY_NAME FAILED REFUSED", typeRows(r))
+	p.line("")
+	p.table("RULE CLIENTS SCOPES FAILED REFUSED", ruleRows(r))
+	p.scopes(r)
+	p.cases("rules that fail, which isolates the clients", r.Failures)
+	p.cases("refused", r.Refusals)
+	p.fields(r)
+	_, err := p.WriteTo(w)
+	return err
+}
+
+func (p *page) totals(r *sharing.Result) {
+	p.line("%s, %d served in %s: %.1f for each stream upstream", plural(r.Clients, "client"), r.Served, plural(r.Scopes, "scope"), r.Ratio)
+	p.line("%s with one client, %d isolated, %d with clients that differ in what no rule mentions\n",
+		plural(r.Alone, "scope"), r.Isolated, r.Unmentioned)
+	for _, t := range r.Types {
+		if t.ByName > 0 {
+			p.line("%s\n", byNameCost)
+			return
+		}
+	}
+}
+
+func typeRows(r *sharing.Result) [][]string {
+	var rows [][]string
+	for _, t := range r.Types {
+		rows = append(rows, append([]string{t.Type}, numbers(t.Clients, t.Scopes, t.ByName, t.Failed, t.Refused)...))
+	}
+	return rows
+}
+
+func ruleRows(r *sharing.Result) [][]string {
+	var rows [][]string
+	for _, t := range r.Rules {
+		rows = append(rows, append([]string{t.Rule}, numbers(t.Clients, t.Scopes, t.Failed, t.Refused)...))
+	}
+	return rows
+}
+
+func (p *page) scopes(r *sharing.Result) {
+	p.list("largest scopes", len(r.Largest), r.Scopes)
+	rows := make([][]string, 0, listed)
+	for _, s := range r.Largest[:min(listed, len(r.Largest))] {
+		rows = append(rows, []string{strconv.Itoa(s.Clients), s.Rule, s.Upstream, shown(s.Scope), shown(s.First)})
+	}
+	if len(rows) > 0 {
+		p.table("CLIENTS RULE UPSTREAM SCOPE FIRST_NODE", rows)
+	}
+	if len(r.Lone) == 0 || r.Scopes <= listed {
+		return
+	}
+	p.list("with one client", len(r.Lone), r.Alone)
+	rows = rows[:0]
+	for _, s := range r.Lone {
+		rows = append(rows, []string{s.Rule, shown(s.Scope), shown(s.First)})
+	}
+	p.table("RULE SCOPE NODE", rows)
+}
+
+// list is the head of a list that may be cut.
+func (p *page) list(what string, have, all int) {
+	if all == 0 {
+		return
+	}
+	note := ""
+	if n := min(listed, have); n < all {
+		note = fmt.Sprintf(", %d of %d", n, all)
+	}
+	p.line("\n%s%s", p.paint(bold, what), note)
+}
+
+func (p *page) cases(what string, list []sharing.Case) {
+	p.list(what, len(list), len(list))
+	for _, c := range list[:min(listed, len(list))] {
+		p.line("  %s, for instance %s: %s: %s", plural(c.Clients, "client"), shown(c.Example), c.Rule, shown(c.Reason))
+	}
+}
+
+func (p *page) fields(r *sharing.Result) {
+	p.list("clients of one scope differ in these fields, and no rule mentions them", len(r.Fields), len(r.Fields))
+	for _, f := range r.Fields[:min(listed, len(r.Fields))] {
+		p.line("  %s, in %s of %s", shown(f.Field), plural(f.Scopes, "scope"), f.Rule)
+	}
+}
+
+func parts(values []any) string {
+	if len(values) == 0 {
+		return "none: all clients of the rule share"
+	}
+	texts := make([]string, len(values))
+	for i, v := range values {
+		var b bytes.Buffer
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(v); err != nil {
+			b.WriteString(err.Error())
+		}
+		texts[i] = strings.TrimSuffix(b.String(), "\n")
+	}
+	return strings.Join(texts, ", ")
+}
+
+func numbers(all ...int) []string {
+	texts := make([]string, len(all))
+	for i, n := range all {
+		texts[i] = strconv.Itoa(n)
+	}
+	return texts
+}
+
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+func dash(s string) string { return cmp.Or(s, "-") }
+
+func suffix(before, s, after string, want bool) string {
+	if !want {
+		return ""
+	}
+	return before + s + after
+}
+
+// shown quotes what a node brings if a terminal could take it for more than text.
+func shown(s string) string {
+	if strings.IndexFunc(s, unprintable) >= 0 {
+		return strconv.QuoteToGraphic(s)
+	}
+	return s
+}
+
+// shownLines is shown for a text of several lines.
+func shownLines(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = shown(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }
