@@ -14,8 +14,10 @@ import (
 type client struct {
 	*grpcClient
 
-	log  []*discovery.DeltaDiscoveryResponse // since it connected; guarded by mu
-	nack func(*discovery.DeltaDiscoveryResponse) string
+	log []*discovery.DeltaDiscoveryResponse // since it connected, unless it is to forget; guarded by mu
+	// forgets keeps no log: for those who measure memory.
+	forgets bool
+	nack    func(*discovery.DeltaDiscoveryResponse) string
 }
 
 // newClient makes a client of incremental ADS.
@@ -114,7 +116,9 @@ func (c *client) receive(s *clientStream) error {
 		return err
 	}
 	c.mu.Lock()
-	c.log = append(c.log, r)
+	if !c.forgets {
+		c.log = append(c.log, r)
+	}
 	c.counts[r.GetTypeUrl()]++
 	c.nonceLocked(s, r.GetTypeUrl(), r.GetNonce())
 	ack := &discovery.DeltaDiscoveryRequest{TypeUrl: r.GetTypeUrl(), ResponseNonce: r.GetNonce()}

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 )
@@ -139,7 +138,7 @@ func (c *restClient) poll(ctx context.Context, typeURL string) error {
 	c.mu.Lock()
 	c.polled[typeURL] = cancel
 	q := &discovery.DiscoveryRequest{
-		Node: &corev3.Node{Id: c.node}, TypeUrl: typeURL, VersionInfo: c.accepted[typeURL],
+		Node: c.nodeProto(nil), TypeUrl: typeURL, VersionInfo: c.accepted[typeURL],
 		ResourceNames: slices.Sorted(maps.Keys(c.subs[typeURL])),
 	}
 	c.mu.Unlock()

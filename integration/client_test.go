@@ -202,7 +202,7 @@ func (c *grpcClient) nodeLocked(s *clientStream) *corev3.Node {
 		return nil
 	}
 	s.sent = true
-	return &corev3.Node{Id: c.node, ClientFeatures: c.features}
+	return c.nodeProto(c.features)
 }
 
 // disconnect ends the streams and waits until nothing reads them any more.

@@ -9,13 +9,19 @@ import (
 	"testing"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/keyer"
+	"google.golang.org/protobuf/proto"
 )
 
 // holdings are what clients of all variants have in common: what they want, what
 // they hold, and what they noticed on the wire.
 type holdings struct {
 	node string
+	// profile is what the node has beside its ID, and watch who hears of every change
+	// of what is held; both nil for nothing. They are set before the client connects.
+	profile *corev3.Node
+	watch   holdingsWatch
 
 	mu        sync.Mutex
 	subs      map[string]map[string]bool
@@ -37,6 +43,21 @@ type holdings struct {
 }
 
 type held struct{ version, payload string }
+
+// holdingsWatch is told what a client is sent, with its mu locked. What it gives is
+// noted as a fault, unless it is empty.
+type holdingsWatch interface {
+	put(typeURL, name string, x held) (fault string)
+	removed(typeURL, name string) (fault string)
+}
+
+// nodeProto is the node that the client presents.
+func (h *holdings) nodeProto(features []string) *corev3.Node {
+	n := new(corev3.Node)
+	proto.Merge(n, h.profile)
+	n.Id, n.ClientFeatures = h.node, append(n.ClientFeatures, features...)
+	return n
+}
 
 // asked is what a client may expect of one type on this stream, and what may still
 // be on its way.

@@ -6,12 +6,14 @@ import (
 	"slices"
 	"testing"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
 // planeRecord is what a stream did until now.
 type planeRecord struct {
 	node              string
+	shown             *corev3.Node
 	requests          []*discovery.DeltaDiscoveryRequest
 	sotwRequests      []*discovery.DiscoveryRequest
 	subscribed        map[string]map[string]int // incremental: how often each name was asked for
@@ -33,7 +35,7 @@ func (p *plane) streamsNow() []planeRecord {
 
 func (st *planeStream) record() planeRecord {
 	r := planeRecord{
-		node: st.node, acks: st.acks, nacks: st.nacks, sent: st.sent,
+		node: st.node, shown: st.shown, acks: st.acks, nacks: st.nacks, sent: st.sent,
 		requests: slices.Clone(st.requests), sotwRequests: slices.Clone(st.sotwRequests),
 		subscribed: make(map[string]map[string]int), subs: make(map[string][]string),
 	}

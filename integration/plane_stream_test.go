@@ -16,7 +16,8 @@ type planeStream struct {
 	sotw  bool
 	only  string // the type of a type's own service; "" for ADS
 	node  string
-	wraps bool // SotW resources go wrapped
+	shown *corev3.Node // the node as it was presented
+	wraps bool         // SotW resources go wrapped
 	begun bool
 	send  chan proto.Message
 	types map[string]*planeType
@@ -78,6 +79,9 @@ func (p *plane) descriptor(name, noun, typeURL string, sotw bool) *grpc.ServiceD
 
 // serve serves a stream.
 func (p *plane) serve(g grpc.ServerStream, only string, sotw bool) error {
+	if p.worlds != nil {
+		return p.worlds.serve(g, only, sotw)
+	}
 	st := &planeStream{
 		sotw: sotw, only: only, types: make(map[string]*planeType),
 		send: make(chan proto.Message, 1<<14), kill: make(chan struct{}),
@@ -161,7 +165,7 @@ func (p *plane) beginLocked(st *planeStream, node *corev3.Node) {
 	if node == nil {
 		p.reportLocked("STR-2: the first request of a stream has no node")
 	}
-	st.node = node.GetId()
+	st.node, st.shown = node.GetId(), node
 	st.wraps = p.wrap && (p.wrapAll || slices.Contains(node.GetClientFeatures(), resourceInSotw))
 }
 

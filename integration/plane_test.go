@@ -31,6 +31,8 @@ type plane struct {
 	parts    int           // in how many parts incremental answers come; 0: rand says it
 	plain    bool          // payloads without unknown fields, for which JSON has no word
 	longPoll time.Duration // how long a REST poll is held
+	world    string        // told by every payload that it makes
+	worlds   *worlds       // not nil: each node has contents of its own, of which this has none
 
 	mu       sync.Mutex
 	held     bool // no answers until release
@@ -59,10 +61,21 @@ type entry struct {
 
 func newPlane(t *testing.T, options ...grpc.ServerOption) *plane {
 	t.Helper()
-	p := &plane{
+	p := emptyPlane(options...)
+	p.listen(t)
+	return p
+}
+
+// emptyPlane makes a plane that does not listen.
+func emptyPlane(options ...grpc.ServerOption) *plane {
+	return &plane{
 		options: options, types: make(map[string]map[string]entry), versions: make(map[string]int),
 		changed: make(chan struct{}), streams: make(map[*planeStream]struct{}),
 	}
+}
+
+func (p *plane) listen(t *testing.T) {
+	t.Helper()
 	lis := listen(t)
 	p.addr = lis.Addr().String()
 	p.start(lis)
@@ -72,7 +85,6 @@ func newPlane(t *testing.T, options ...grpc.ServerOption) *plane {
 		p.mu.Unlock()
 		p.stop()
 	})
-	return p
 }
 
 func (p *plane) start(lis net.Listener) {
@@ -203,7 +215,7 @@ func (p *plane) payloadLocked(typeURL, name, target string) []byte {
 	if serviceOf(typeURL).name == "" {
 		return payloadOf(name, p.version)
 	}
-	b := contents(typeURL, name, fmt.Sprintf("life %d, v%d", p.life, p.version), target)
+	b := contents(typeURL, name, fmt.Sprintf("%slife %d, v%d", stampOf(p.world), p.life, p.version), target)
 	if p.plain {
 		return b
 	}

@@ -52,6 +52,9 @@ func (h *holdings) mayRepeatLocked(typeURL, name string) bool {
 
 // putLocked takes a resource.
 func (h *holdings) putLocked(typeURL, name string, x held) {
+	if h.watch != nil {
+		h.noteLocked(h.watch.put(typeURL, name, x))
+	}
 	if h.holds[typeURL] == nil {
 		h.holds[typeURL] = make(map[string]held)
 	}
@@ -73,11 +76,20 @@ func (h *holdings) removedLocked(typeURL, name string) {
 
 // removeLocked forgets a resource.
 func (h *holdings) removeLocked(typeURL, name string) {
+	if _, ok := h.holds[typeURL][name]; ok && h.watch != nil {
+		h.noteLocked(h.watch.removed(typeURL, name))
+	}
 	delete(h.holds[typeURL], name)
 	if h.absent[typeURL] == nil {
 		h.absent[typeURL] = make(map[string]bool)
 	}
 	h.absent[typeURL][name] = true
+}
+
+func (h *holdings) noteLocked(fault string) {
+	if fault != "" {
+		h.faultLocked("%s", fault)
+	}
 }
 
 // unbrokenLocked checks, after a response, that no route leads to a cluster that

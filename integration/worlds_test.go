@@ -1,0 +1,257 @@
+package integration
+
+import (
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+)
+
+// worlds is a control plane that gives each group of nodes contents of its own, as
+// those do that read the node. A world is a plane without a port. All of them have the
+// same names with the same versions, since whatever changes does so everywhere at once;
+// only the payloads tell them apart. Who goes by versions alone takes the one for the
+// other.
+type worlds struct {
+	front *plane // has the port
+	// of names the world of a node. in says which of them have a name at all: those
+	// with the prefix "some-" are in about half, "only-" with the world behind in one,
+	// others in all.
+	of func(*corev3.Node) string
+
+	mu      sync.Mutex
+	planes  map[string]*plane
+	version int
+	now     map[string]map[string]thing // by type and name
+}
+
+// thing is a resource of all worlds that have it.
+type thing struct {
+	version int
+	inStar  bool
+	target  func(world string) string // of a route
+}
+
+func newWorlds(t *testing.T, of func(*corev3.Node) string) *worlds {
+	t.Helper()
+	w := &worlds{of: of, planes: make(map[string]*plane), now: make(map[string]map[string]thing)}
+	w.front = emptyPlane()
+	w.front.worlds = w
+	w.front.listen(t)
+	return w
+}
+
+// The name of a world is between these in its payloads.
+const stampBegin, stampEnd = "world <", ">, "
+
+func stampOf(world string) string {
+	if world == "" {
+		return ""
+	}
+	return stampBegin + world + stampEnd
+}
+
+// worldOf reads which world a payload comes from.
+func worldOf(payload string) string {
+	_, rest, _ := strings.Cut(payload, stampBegin)
+	world, _, _ := strings.Cut(rest, stampEnd)
+	return world
+}
+
+// isIn reports whether a world has a name.
+func isIn(world, name string) bool {
+	if only, ok := strings.CutPrefix(name, "only-"); ok {
+		return only == world || strings.HasPrefix(only, world+"#")
+	}
+	if !strings.HasPrefix(name, "some-") {
+		return true
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(world + "\n" + name))
+	return h.Sum32()>>7&1 == 0
+}
+
+// world gives the plane of a world, which is made when it is first asked for.
+func (w *worlds) world(name string) *plane {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := w.planes[name]
+	if p != nil {
+		return p
+	}
+	p = emptyPlane()
+	p.world, p.plain = name, w.front.plain
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for typeURL, things := range w.now {
+		for n, x := range things {
+			w.putLocked(p, typeURL, n, x)
+		}
+	}
+	p.version = w.version
+	w.planes[name] = p
+	return p
+}
+
+// putLocked gives a plane a resource. The caller holds both locks.
+func (w *worlds) putLocked(p *plane, typeURL, name string, x thing) {
+	if !isIn(p.world, name) {
+		return
+	}
+	p.version = x.version - 1 // of the payload too
+	target := ""
+	if x.target != nil {
+		target = x.target(p.world)
+	}
+	p.putLocked(typeURL, name, x.inStar, target)
+}
+
+// set adds or changes a resource in every world that has it.
+func (w *worlds) set(typeURL, name string, inStar bool) { w.put(typeURL, name, thing{inStar: inStar}) }
+
+// setRoute adds or changes a route, which leads to another cluster in each world.
+func (w *worlds) setRoute(name string, target func(world string) string) {
+	w.put(routeType, name, thing{target: target})
+}
+
+func (w *worlds) put(typeURL, name string, x thing) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.version++
+	x.version = w.version
+	if w.now[typeURL] == nil {
+		w.now[typeURL] = make(map[string]thing)
+	}
+	w.now[typeURL][name] = x
+	for _, p := range w.planes {
+		p.mu.Lock()
+		w.putLocked(p, typeURL, name, x)
+		p.version = w.version
+		p.mu.Unlock()
+	}
+}
+
+// again changes a resource that there is.
+func (w *worlds) again(typeURL, name string) {
+	w.mu.Lock()
+	x := w.now[typeURL][name]
+	w.mu.Unlock()
+	w.put(typeURL, name, x)
+}
+
+// unset removes a resource from every world.
+func (w *worlds) unset(typeURL, name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.version++
+	delete(w.now[typeURL], name)
+	for _, p := range w.planes {
+		p.unset(typeURL, name)
+		p.mu.Lock()
+		p.version = w.version
+		p.mu.Unlock()
+	}
+}
+
+// all gives the planes of the worlds by name.
+func (w *worlds) all() map[string]*plane {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.planes)
+}
+
+// streams is how many streams there are now, by world.
+func (w *worlds) streams() map[string]int {
+	open := make(map[string]int)
+	for name, p := range w.all() {
+		if n := len(p.streamsNow()); n > 0 {
+			open[name] = n
+		}
+	}
+	return open
+}
+
+// checkClient looks at what the relay did on the streams of all worlds.
+func (w *worlds) checkClient(t *testing.T) {
+	t.Helper()
+	for _, p := range w.all() {
+		p.checkClient(t)
+	}
+}
+
+// breakStreams ends the streams of all worlds.
+func (w *worlds) breakStreams() {
+	for _, p := range w.all() {
+		p.breakStreams()
+	}
+}
+
+// serve serves a stream from the world of the node that its first request presents.
+func (w *worlds) serve(g grpc.ServerStream, only string, sotw bool) error {
+	var first interface {
+		proto.Message
+		GetNode() *corev3.Node
+	} = new(discovery.DeltaDiscoveryRequest)
+	if sotw {
+		first = new(discovery.DiscoveryRequest)
+	}
+	if err := g.RecvMsg(first); err != nil {
+		return err
+	}
+	return w.world(w.of(first.GetNode())).serve(&begunStream{ServerStream: g, first: first}, only, sotw)
+}
+
+// begunStream is a stream whose first message was looked at.
+type begunStream struct {
+	grpc.ServerStream
+	first proto.Message // nil once it was given
+}
+
+func (s *begunStream) RecvMsg(m any) error {
+	if s.first == nil {
+		return s.ServerStream.RecvMsg(m)
+	}
+	proto.Merge(m.(proto.Message), s.first)
+	s.first = nil
+	return nil
+}
+
+// TestWorlds: every world has the same names and versions, and payloads of its own.
+func TestWorlds(t *testing.T) {
+	w := newWorlds(t, func(n *corev3.Node) string { return n.GetCluster() })
+	w.set(clusterType, "common", true)
+	w.set(clusterType, "only-red", true)
+	clients := make(map[string]*client)
+	for _, world := range []string{"red", "blue"} {
+		c := newClient(t, w.front.addr, "client")
+		c.profile = &corev3.Node{Cluster: world}
+		if err := c.connect(false); err != nil {
+			t.Fatal(err)
+		}
+		c.subscribe(clusterType, []string{"*"}, nil)
+		clients[world] = c
+	}
+	clients["red"].awaitHolding(t, clusterType, "common", "only-red")
+	clients["blue"].awaitHolding(t, clusterType, "common")
+	w.again(clusterType, "common")
+	for world, c := range clients {
+		c.await(t, "the change", func() bool {
+			return maps.Equal(c.state(clusterType), w.world(world).holds(clusterType, c.wanted(clusterType)))
+		})
+		payload := c.payloads(clusterType)["common"]
+		if got := worldOf(payload); got != world || !strings.Contains(payload, "v3") || !strings.HasPrefix(c.state(clusterType)["common"], "3 ") {
+			t.Errorf("a client of %q holds %q", world, c.state(clusterType))
+		}
+	}
+	if got := fmt.Sprint(w.streams()); got != "map[blue:1 red:1]" {
+		t.Errorf("streams %s", got)
+	}
+	w.checkClient(t)
+}
