@@ -8,9 +8,10 @@ import (
 )
 
 // A stream may have places in several stores, and "*" of its scope may bring what it
-// also subscribes to in the store of an authority, by name or by glob. That authority's
-// upstream says what its names stand for (LOC-3): what the client subscribes to there is
-// served from there alone, and from "*" again when that has ended. "*" then answers for
+// also subscribes to in the store of an authority, by name or by glob, or in that of the
+// scope that a name has by itself (AGG-1). That authority's upstream says what its names
+// stand for (LOC-3), and that scope's what the name does: what the client subscribes to
+// there is served from there alone, and from "*" again when that has ended. "*" then answers for
 // it (SUB-8): what it has the client keeps, until both subscriptions are gone (GLOB-5).
 // Were both to tell, the one's removal would take away what the other has.
 
@@ -42,11 +43,11 @@ func (w *watch) move(ch Change) {
 
 // isElsewhere reports whether a key is subscribed to in another store.
 func (w *watch) isElsewhere(key string) bool {
-	if len(w.elsewhere) == 0 || !keyer.IsXDSTP(key) {
+	if len(w.elsewhere) == 0 {
 		return false
 	}
 	_, named := w.elsewhere[key]
-	if !named {
+	if !named && keyer.IsXDSTP(key) {
 		_, named = w.elsewhere[keyer.GlobOf(key)]
 	}
 	return named

@@ -56,6 +56,30 @@ func TestElsewhere_LOC3_SUB8_GLOB5(t *testing.T) {
 	b.expect(p.collect())
 }
 
+// A rule may give an opaque name a scope of its own, and so another store than that of "*":
+// what "*" has under this name is not told until the name has ended there.
+func TestElsewhere_AGG1_SUB8_OpaqueName(t *testing.T) {
+	b := newBed(t, Limits{})
+	p := b.join()
+	p.sub(cds, "*")
+	b.connect(0)
+	b.says(cds, "+a@1", "+b@1")
+	b.settle()
+	b.expect(p.collect(), "CDS +a@1 +b@1")
+	p.c.Update(Change{TypeURL: cds, Elsewhere: names([]string{"a"})})
+	b.says(cds, "+a@2", "+b@2")
+	b.expect(p.collect(), "CDS +b@2")
+	b.says(cds, "-a")
+	b.expect(p.collect())
+	b.says(cds, "+a@3")
+	b.expect(p.collect())
+	p.c.Update(Change{TypeURL: cds, Answer: names([]string{"a"})})
+	b.expect(p.collect(), "CDS +a@3")
+	b.says(cds, "-a")
+	b.expect(p.collect(), "CDS -a")
+	b.check()
+}
+
 // A glob with so many members that others have their turn in between.
 func TestElsewhere_SUB8_ManyMembers(t *testing.T) {
 	const members = 2*atOnce + 1
