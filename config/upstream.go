@@ -8,7 +8,7 @@ import (
 )
 
 // upstreams checks each upstream and how they share the names among them.
-func (k *checker) upstreams(all []Upstream) {
+func (k *checker) upstreams(all []Upstream, rules []Rule) {
 	if len(all) == 0 {
 		k.fail("upstreams", "expected at least one")
 		return
@@ -17,7 +17,7 @@ func (k *checker) upstreams(all []Upstream) {
 		k.upstream(fmt.Sprintf("upstreams[%d]", i), &all[i])
 	}
 	k.names(all)
-	k.routing(all)
+	k.routing(all, rules)
 }
 
 func (k *checker) upstream(path string, u *Upstream) {
@@ -106,7 +106,7 @@ func (k *checker) names(all []Upstream) {
 
 // routing checks that every name has at most one upstream (LOC-3) and every
 // upstream some names.
-func (k *checker) routing(all []Upstream) {
+func (k *checker) routing(all []Upstream, rules []Rule) {
 	fallback := -1
 	claimed := make(map[string]int)
 	for i, u := range all {
@@ -126,8 +126,9 @@ func (k *checker) routing(all []Upstream) {
 			}
 			claimed[canonical] = i
 		}
-		if !u.Default && len(u.Authorities) == 0 {
-			k.fail(fmt.Sprintf("upstreams[%d]", i), "would never be asked: expected default: true or authorities")
+		ruled := slices.ContainsFunc(rules, func(r Rule) bool { return r.Upstream == u.Name })
+		if !u.Default && len(u.Authorities) == 0 && !ruled {
+			k.fail(fmt.Sprintf("upstreams[%d]", i), "would never be asked: expected default: true, authorities, or a rule with this upstream")
 		}
 	}
 }

@@ -32,7 +32,7 @@ func (c *Config) check() *checker {
 	k.address("admin.listen", c.Admin.Listen, listening)
 	k.listeners(c)
 	k.fullStateTypes(c.FullStateTypes)
-	k.upstreams(c.Upstreams)
+	k.upstreams(c.Upstreams, c.Aggregation.Rules)
 	k.node(&c.Node)
 	k.between("aggregation.linger", c.Aggregation.Linger, 0, maxWait)
 	k.rules(c)
