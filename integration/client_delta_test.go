@@ -14,10 +14,8 @@ import (
 type client struct {
 	*grpcClient
 
-	log []*discovery.DeltaDiscoveryResponse // since it connected, unless it is to forget; guarded by mu
-	// forgets keeps no log: for those who measure memory.
-	forgets bool
-	nack    func(*discovery.DeltaDiscoveryResponse) string
+	log  []*discovery.DeltaDiscoveryResponse // since it connected, unless it is to forget; guarded by mu
+	nack func(*discovery.DeltaDiscoveryResponse) string
 }
 
 // newClient makes a client of incremental ADS.

@@ -8,6 +8,7 @@ import (
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 )
@@ -22,10 +23,10 @@ type sotwClient struct {
 	due      map[string]int    // by type: answers that may repeat what is held; guarded by mu
 }
 
-func newSotwClient(t testing.TB, v variant, addr, node string) *sotwClient {
+func newSotwClient(t testing.TB, v variant, addr, node string, options ...grpc.DialOption) *sotwClient {
 	t.Helper()
 	c := &sotwClient{
-		grpcClient: newGRPCClient(t, v, addr, node),
+		grpcClient: newGRPCClient(t, v, addr, node, options...),
 		accepted:   make(map[string]string), due: make(map[string]int),
 	}
 	c.take, c.announce = c.receive, c.first

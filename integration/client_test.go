@@ -39,15 +39,15 @@ type xdsClient interface {
 
 // newVariantClient makes a client in plain text. addr is that of the variant's
 // server: REST has its own.
-func newVariantClient(t testing.TB, v variant, addr, node string) xdsClient {
+func newVariantClient(t testing.TB, v variant, addr, node string, options ...grpc.DialOption) xdsClient {
 	t.Helper()
 	switch {
 	case v.rest:
 		return newRESTClient(t, addr, node)
 	case v.sotw:
-		return newSotwClient(t, v, addr, node)
+		return newSotwClient(t, v, addr, node, options...)
 	}
-	c := newClient(t, addr, node)
+	c := newClient(t, addr, node, options...)
 	c.variant = v
 	return c
 }
@@ -75,6 +75,7 @@ type grpcClient struct {
 	variant
 
 	features []string // announced by the node
+	forgets  bool     // keeps neither responses nor nonces: for those who measure memory
 
 	conn    *grpc.ClientConn
 	streams map[string]*clientStream // guarded by mu; nil: not connected

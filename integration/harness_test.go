@@ -35,6 +35,9 @@ type testRelay struct {
 	log         *logText
 	stop        func() // as a signal does; returns when the relay has ended
 	force       chan struct{}
+
+	relay  *relay.Relay
+	config *config.Config // in force
 }
 
 // logText keeps what a relay logs.
@@ -47,6 +50,13 @@ func (l *logText) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(p)
+}
+
+// forget drops what was logged until now.
+func (l *logText) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = strings.Builder{}
 }
 
 func (l *logText) String() string {
@@ -66,8 +76,8 @@ func startRelay(t testing.TB, change func(*config.Config), planes ...string) *te
 	return startRelayAt(t, listen(t), listen(t), change, planes...)
 }
 
-// startRelayAt is startRelay with the listeners for clients' streams and polls.
-func startRelayAt(t testing.TB, xds, rest net.Listener, change func(*config.Config), planes ...string) *testRelay {
+// testConfig is the configuration of a relay in front of control planes.
+func testConfig(t testing.TB, change func(*config.Config), planes []string) *config.Config {
 	t.Helper()
 	cfg := config.Default()
 	cfg.Aggregation.Otherwise = config.Share
@@ -93,6 +103,13 @@ func startRelayAt(t testing.TB, xds, rest net.Listener, change func(*config.Conf
 		u.Poll.Interval = config.Duration(pollInterval)
 	}
 	cfg.Server.TLSRefresh = config.Duration(10 * time.Millisecond)
+	return cfg
+}
+
+// startRelayAt is startRelay with the listeners for clients' streams and polls.
+func startRelayAt(t testing.TB, xds, rest net.Listener, change func(*config.Config), planes ...string) *testRelay {
+	t.Helper()
+	cfg := testConfig(t, change, planes)
 	log := new(logText)
 	r, err := relay.New(cfg, relay.Options{
 		Version: "test", Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
@@ -104,7 +121,10 @@ func startRelayAt(t testing.TB, xds, rest net.Listener, change func(*config.Conf
 	r.ServeREST(rest)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	tr := &testRelay{addr: xds.Addr().String(), admin: "http://" + admin.Addr().String(), rest: rest.Addr().String(), log: log, force: make(chan struct{})}
+	tr := &testRelay{
+		addr: xds.Addr().String(), admin: "http://" + admin.Addr().String(), rest: rest.Addr().String(), log: log, force: make(chan struct{}),
+		relay: r, config: cfg,
+	}
 	go func() { done <- r.Run(ctx, tr.force, xds, admin) }()
 	stopped := false
 	tr.stop = func() {

@@ -11,11 +11,13 @@ func (h *holdings) onceLocked(typeURL string, seen map[string]bool, name string)
 }
 
 // nonceLocked checks that a nonce is new on its stream (STR-3).
-func (h *holdings) nonceLocked(s *clientStream, typeURL, nonce string) {
+func (c *grpcClient) nonceLocked(s *clientStream, typeURL, nonce string) {
 	if nonce == "" || s.nonces[nonce] {
-		h.faultLocked("STR-3: nonce %q of %s came before", nonce, typeURL)
+		c.faultLocked("STR-3: nonce %q of %s came before", nonce, typeURL)
 	}
-	s.nonces[nonce] = true
+	if !c.forgets {
+		s.nonces[nonce] = true
+	}
 }
 
 // expectedLocked reports whether a resource that came is wanted. One that never

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,7 +22,7 @@ import (
 // other.
 type worlds struct {
 	front *plane // has the port
-	// of names the world of a node. in says which of them have a name at all: those
+	// of names the world of a node. isIn says which of them have a name at all: those
 	// with the prefix "some-" are in about half, "only-" with the world behind in one,
 	// others in all.
 	of func(*corev3.Node) string
@@ -30,6 +31,19 @@ type worlds struct {
 	planes  map[string]*plane
 	version int
 	now     map[string]map[string]thing // by type and name
+
+	moves int // how often a route was led to another cluster; only its mover's
+}
+
+// names are those that there are in some world, by type.
+func (w *worlds) names() map[string][]string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	names := make(map[string][]string)
+	for typeURL, things := range w.now {
+		names[typeURL] = slices.Sorted(maps.Keys(things))
+	}
+	return names
 }
 
 // thing is a resource of all worlds that have it.

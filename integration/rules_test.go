@@ -1,0 +1,422 @@
+package integration
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+)
+
+// ruled is a relay with rules in front of a control plane that gives each node's cluster
+// a world of its own, unless a rule says another one.
+type ruled struct {
+	t      *testing.T
+	worlds *worlds
+	relay  *testRelay
+}
+
+func startRuled(t *testing.T, rules ...config.Rule) *ruled {
+	t.Helper()
+	return startRuledOtherwise(t, config.Isolate, rules...)
+}
+
+func startRuledOtherwise(t *testing.T, otherwise config.Policy, rules ...config.Rule) *ruled {
+	t.Helper()
+	r := &ruled{t: t, worlds: newWorlds(t, worldOfNode)}
+	r.worlds.set(clusterType, "c1", true)
+	r.worlds.set(endpointType, "e-1", false)
+	r.worlds.set(endpointType, "e-2", false)
+	r.relay = startRelay(t, func(c *config.Config) {
+		c.Aggregation.Rules, c.Aggregation.Otherwise = rules, otherwise
+	}, r.worlds.front.addr)
+	return r
+}
+
+// rule makes a rule that leaves the node as it is.
+func rule(name, match string, scope ...string) config.Rule {
+	return config.Rule{Name: name, Match: match, Scope: append([]string{}, scope...)}
+}
+
+// profile makes a node without ID.
+func profile(cluster, zone string, metadata map[string]string) *corev3.Node {
+	n := &corev3.Node{Cluster: cluster, Metadata: &structpb.Struct{Fields: make(map[string]*structpb.Value)}}
+	if zone != "" {
+		n.Locality = &corev3.Locality{Zone: zone}
+	}
+	for k, v := range metadata {
+		n.Metadata.Fields[k] = structpb.NewStringValue(v)
+	}
+	return n
+}
+
+// client connects a client of incremental ADS.
+func (r *ruled) client(id string, node *corev3.Node, features ...string) *client {
+	r.t.Helper()
+	c := newClient(r.t, r.relay.addr, id)
+	c.profile, c.features = node, features
+	if err := c.connect(false); err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+// clusters has a client follow all clusters, and gives the world that they come from.
+func (r *ruled) clusters(id string, node *corev3.Node, features ...string) string {
+	r.t.Helper()
+	c := r.client(id, node, features...)
+	c.subscribe(clusterType, []string{"*"}, nil)
+	c.awaitHolding(r.t, clusterType, "c1")
+	return worldOf(c.payloads(clusterType)["c1"])
+}
+
+// presented are the nodes that the control plane's streams presented.
+func (r *ruled) presented() []*corev3.Node {
+	var nodes []*corev3.Node
+	for _, p := range r.worlds.all() {
+		for _, st := range p.streamsNow() {
+			nodes = append(nodes, st.shown)
+		}
+	}
+	slices.SortFunc(nodes, func(a, b *corev3.Node) int { return strings.Compare(a.GetId(), b.GetId()) })
+	return nodes
+}
+
+// expectStreams compares the streams upstream, by world.
+func (r *ruled) expectStreams(what string, want map[string]int) {
+	r.t.Helper()
+	if got := r.worlds.streams(); !maps.Equal(got, want) {
+		r.t.Errorf("%s: the control plane sees streams of %v, want %v", what, got, want)
+	}
+}
+
+func TestRules_AGG1_AGG2_AGG3(t *testing.T) {
+	t.Run("AGG-1 clients of one scope share a stream", func(t *testing.T) {
+		r := startRuled(t, rule("clusters", "true", "node.cluster"))
+		for i := range 9 {
+			cluster := []string{"web", "api", "batch"}[i%3]
+			if got := r.clusters(fmt.Sprint("client-", i), profile(cluster, "", nil)); got != "cluster/"+cluster {
+				t.Errorf("AGG-1: a client of %q is served %q", cluster, got)
+			}
+		}
+		r.expectStreams("AGG-1", map[string]int{"cluster/web": 1, "cluster/api": 1, "cluster/batch": 1})
+		var ids []string
+		for _, n := range r.presented() {
+			ids = append(ids, n.GetId())
+		}
+		if want := []string{"client-0", "client-1", "client-2"}; !slices.Equal(ids, want) {
+			t.Errorf("AGG-3: the control plane sees the nodes %v, want each scope's first client, %v", ids, want)
+		}
+	})
+
+	t.Run("AGG-2 the first rule that matches", func(t *testing.T) {
+		r := startRuled(t,
+			worldRule("edge", `node.id.startsWith("gw-")`, `"edge"`),
+			worldRule("zones", `node.locality.zone != ""`, `"zone/" + node.locality.zone`, "node.locality.zone"),
+			worldRule("gateways", `node.id.startsWith("gw-")`, `"never"`),
+		)
+		for id, want := range map[string]string{"gw-1": "edge", "gw-2": "edge", "sidecar-1": "zone/z", "sidecar-2": "zone/z"} {
+			if got := r.clusters(id, profile("web", "z", nil)); got != want {
+				t.Errorf("AGG-2: %s is served %q, want %q", id, got, want)
+			}
+		}
+		// Whom no rule matches is alone.
+		r.clusters("sidecar-3", profile("web", "", nil))
+		r.clusters("sidecar-4", profile("web", "", nil))
+		r.expectStreams("AGG-2", map[string]int{"edge": 1, "zone/z": 1, "cluster/web": 2})
+	})
+
+	t.Run("AGG-1 a rule for some types", func(t *testing.T) {
+		r := startRuled(t,
+			worldRule("endpoints", "type in [eds, rds]", `"endpoints"`),
+			rule("rest", "true", "node.cluster"),
+		)
+		c := r.client("a", profile("web", "", nil))
+		c.subscribe(clusterType, []string{"*"}, nil)
+		c.subscribe(endpointType, []string{"e-1"}, nil)
+		c.awaitHolding(t, clusterType, "c1")
+		c.awaitHolding(t, endpointType, "e-1")
+		if got := worldOf(c.payloads(endpointType)["e-1"]); got != "endpoints" {
+			t.Errorf("AGG-1: endpoints from %q", got)
+		}
+		r.expectStreams("AGG-1", map[string]int{"endpoints": 1, "cluster/web": 1})
+	})
+
+	t.Run("AGG-2 a rule that fails isolates", func(t *testing.T) {
+		r := startRuledOtherwise(t, config.Share,
+			rule("roles", `node.metadata.role == "sidecar"`, "node.cluster"),
+			worldRule("wide", "true", `"everybody's"`),
+		)
+		for _, id := range []string{"a", "b"} {
+			if got := r.clusters(id, profile("web", "", map[string]string{"role": "sidecar"})); got != "cluster/web" {
+				t.Errorf("AGG-2: the rule matches, and %s is served %q", id, got)
+			}
+		}
+		if got := r.clusters("c", profile("web", "", map[string]string{"role": "gateway"})); got != "everybody's" {
+			t.Errorf("AGG-2: the rule does not match, and the client is served %q", got)
+		}
+		const failures = `xdsrelay_aggregation_failures_total`
+		for _, id := range []string{"d", "e"} { // without the key
+			if got := r.clusters(id, profile("api", "", nil)); got != "cluster/api" {
+				t.Errorf("AGG-2: the rule fails, and %s is served %q", id, got)
+			}
+		}
+		r.expectStreams("AGG-2", map[string]int{"cluster/web": 1, "everybody's": 1, "cluster/api": 2})
+		if got := r.relay.metric(t, failures, `rule="roles"`); got != 2 {
+			t.Errorf("AGG-2: %s is %d, want 2", failures, got)
+		}
+	})
+
+	t.Run("AGG-2 a scope that fails isolates", func(t *testing.T) {
+		r := startRuledOtherwise(t, config.Share, rule("roles", "true", "node.metadata.role"))
+		r.clusters("a", profile("web", "", nil))
+		r.clusters("b", profile("web", "", nil))
+		r.expectStreams("AGG-2", map[string]int{"cluster/web": 2})
+	})
+
+	t.Run("AGG-3 the node that a rule makes", func(t *testing.T) {
+		r := startRuled(t, config.Rule{
+			Name: "made", Match: "true", Scope: []string{"node.cluster"},
+			Node: config.RuleNode{
+				ID: `"relay-" + node.cluster`, Locality: config.Locality{Zone: `"any"`},
+				Metadata: config.Expressions{"asked": "string(node.metadata.role)"},
+			},
+		})
+		first := profile("web", "z1", map[string]string{"role": "sidecar", "secret": "x"})
+		first.Locality.Region = "r"
+		r.clusters("a", first)
+		r.clusters("b", profile("web", "z2", map[string]string{"role": "gateway"}))
+		nodes := r.presented()
+		if len(nodes) != 1 {
+			t.Fatalf("AGG-3: the control plane sees %v", nodes)
+		}
+		n := nodes[0]
+		if n.GetId() != "relay-web" || n.GetCluster() != "web" || n.GetLocality().GetRegion() != "r" || n.GetLocality().GetZone() != "any" {
+			t.Errorf("AGG-3: the control plane sees %v", n)
+		}
+		if m := n.GetMetadata().AsMap(); len(m) != 1 || m["asked"] != "sidecar" {
+			t.Errorf("AGG-3: the control plane sees the metadata %v, want that of the rule as a whole", m)
+		}
+	})
+
+	t.Run("AGG-3 features of load balancing split a scope", func(t *testing.T) {
+		r := startRuled(t, rule("clusters", "true", "node.cluster"))
+		node := profile("web", "", nil)
+		r.clusters("a", node, "envoy.lb.x", "xds.config.one")
+		r.clusters("b", node, "xds.config.two", "envoy.lb.x")
+		r.clusters("c", node, "envoy.lb.y")
+		r.clusters("d", node)
+		r.expectStreams("AGG-3", map[string]int{"cluster/web": 3})
+	})
+
+	t.Run("AGG-2 refused", func(t *testing.T) {
+		r := startRuledOtherwise(t, config.Refuse, rule("sidecars", `node.id.startsWith("sidecar-")`, "node.cluster"))
+		r.clusters("sidecar-1", profile("web", "", nil))
+		c := r.client("gw-1", profile("web", "", nil))
+		c.subscribe(clusterType, []string{"*"}, nil)
+		c.await(t, "the refusal", func() bool { return !c.connected() })
+		if err := c.ended(); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "gw-1") {
+			t.Errorf("AGG-2: the stream ended with %v, want PermissionDenied and who it is", err)
+		}
+	})
+}
+
+// TestRuleUpstream: a rule may say which upstream is asked, whatever the default is.
+func TestRuleUpstream_AGG1_LOC3(t *testing.T) {
+	first, second := newWorlds(t, worldOfNode), newWorlds(t, inSecondWorld)
+	for _, w := range []*worlds{first, second} {
+		w.set(clusterType, "c1", true)
+	}
+	sidecars := rule("sidecars", `node.metadata.role == "sidecar" && upstream == "plane-0"`, "node.cluster")
+	sidecars.Upstream = "plane-1"
+	relay := startRelay(t, func(c *config.Config) {
+		c.Aggregation.Rules, c.Aggregation.Otherwise = []config.Rule{sidecars, rule("rest", "true", "node.cluster")}, config.Isolate
+	}, first.front.addr, second.front.addr)
+	r := &ruled{t: t, worlds: first, relay: relay}
+	for i, role := range []string{"sidecar", "gateway", "sidecar", "gateway"} {
+		want := "cluster/web"
+		if role == "sidecar" {
+			want = secondWorld + want
+		}
+		if got := r.clusters(fmt.Sprint("client-", i), profile("web", "", map[string]string{"role": role})); got != want {
+			t.Errorf("AGG-1: a %s is served %q, want %q", role, got, want)
+		}
+	}
+	r.expectStreams("AGG-1", map[string]int{"cluster/web": 1})
+	if got := second.streams(); !maps.Equal(got, map[string]int{secondWorld + "cluster/web": 1}) {
+		t.Errorf("AGG-1: the second control plane sees streams of %v", got)
+	}
+}
+
+// TestRulesByPeer: what a client's certificate says decides, and not what its node claims.
+func TestRulesByPeer_AGG1_AGG2(t *testing.T) {
+	m := startMutualRules(t,
+		worldRule("mesh", `peer.spiffe.startsWith("spiffe://example.org/ns/")`,
+			`"ns/" + peer.spiffe.split("/")[4]`, `peer.spiffe.split("/")[4]`),
+		worldRule("hosts", `peer.dns.exists(d, d.endsWith(".edge.test"))`, `"edge"`),
+	)
+	serve := func(id string, options ...pkitest.Option) string {
+		c := m.connect(t, "node", m.fleet.Client(id, options...))
+		c.awaitHolding(t, clusterType, "c1")
+		return worldOf(c.payloads(clusterType)["c1"])
+	}
+	for path, want := range map[string]string{"ns/a/sa/x": "ns/a", "ns/a/sa/y": "ns/a", "ns/b/sa/x": "ns/b"} {
+		if got := serve(path, pkitest.URI("spiffe://example.org/"+path)); got != want {
+			t.Errorf("AGG-1: %s is served %q, want %q", path, got, want)
+		}
+	}
+	serve("outsider", pkitest.URI("spiffe://example.com/ns/a/sa/x")) // no rule's
+	if got := m.worlds.streams(); !maps.Equal(got, map[string]int{"ns/a": 1, "ns/b": 1, "cluster/": 1}) {
+		t.Errorf("AGG-1 AGG-2: the control plane sees streams of %v", got)
+	}
+}
+
+// mutualRules is a relay with rules to which clients show certificates.
+type mutualRules struct {
+	*mutual
+	worlds *worlds
+}
+
+func startMutualRules(t *testing.T, rules ...config.Rule) *mutualRules {
+	t.Helper()
+	w := newWorlds(t, worldOfNode)
+	w.set(clusterType, "c1", true)
+	m := &mutual{dir: pkitest.NewFolder(t), fleet: pkitest.NewAuthority(t, "fleet")}
+	m.server = m.fleet.Server(relayHost)
+	down := config.ServerTLS{ClientCAFile: m.dir.PutCA("fleet", m.fleet)}
+	down.CertFile, down.KeyFile = m.dir.PutPair("relay", m.server)
+	m.relay = startRelay(t, func(c *config.Config) {
+		c.Aggregation.Rules, c.Aggregation.Otherwise = rules, config.Isolate
+		c.Server.TLS = &down
+	}, w.front.addr)
+	return &mutualRules{m, w}
+}
+
+// TestRulesByName: names of one type live in several scopes of one stream, beside the
+// wildcard of a third. Each keeps to its own.
+func TestRulesByName_AGG1_SUB12(t *testing.T) {
+	for _, v := range []variant{deltaADS, delta, sotwADS, sotw, restPoll} {
+		t.Run(v.name, func(t *testing.T) {
+			r := startRuled(t,
+				worldRule("shards", `name.matches('-[0-9]$')`, `"shard/" + name.substring(name.size() - 1)`, "name.substring(name.size() - 1)"),
+				rule("rest", "true", "node.cluster"),
+			)
+			r.worlds.front.plain = true
+			r.worlds.set(clusterType, "c-1", true)
+			r.worlds.set(clusterType, "c-2", true)
+			r.worlds.set(clusterType, "only-shard/1", true)
+			c := newVariantClient(t, v, r.relay.address(v), "client")
+			h := c.common()
+			h.profile = profile("web", "", nil)
+			if err := c.connect(false); err != nil {
+				t.Fatal(err)
+			}
+			want := func(what string, typeURL string, from map[string]string) {
+				t.Helper()
+				if !h.happens(func() bool { return maps.Equal(comeFrom(h, typeURL), from) }) {
+					t.Fatalf("%s: of %s the client holds %v, want %v", what, typeURL, comeFrom(h, typeURL), from)
+				}
+			}
+			c.subscribe(endpointType, []string{"e-1", "e-2"}, nil)
+			want("names of two scopes", endpointType, map[string]string{"e-1": "shard/1", "e-2": "shard/2"})
+			c.subscribe(clusterType, []string{"*"}, nil)
+			all := map[string]string{"c1": "cluster/web", "c-1": "cluster/web", "c-2": "cluster/web"}
+			want("the wildcard", clusterType, all)
+			// What is named beside the wildcard is that of the name.
+			c.subscribe(clusterType, []string{"c-1"}, nil)
+			all["c-1"] = "shard/1"
+			want("a name beside the wildcard", clusterType, all)
+			r.worlds.again(clusterType, "c-1")
+			r.worlds.again(clusterType, "c-2")
+			current := func() bool {
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				payloads := map[string]string{"c-1": "shard/1", "c-2": "cluster/web"}
+				for name, world := range payloads {
+					if h.holds[clusterType][name].payload != r.worlds.world(world).payloads(clusterType, map[string]bool{name: true})[name] {
+						return false
+					}
+				}
+				return true
+			}
+			if !h.happens(current) {
+				t.Fatalf("the updates never came: %v", h.payloads(clusterType))
+			}
+			want("after an update", clusterType, all)
+			c.subscribe(clusterType, nil, []string{"c-1"})
+			all["c-1"] = "cluster/web"
+			want("the wildcard again", clusterType, all)
+			c.subscribe(clusterType, []string{"only-shard/1"}, nil) // ends in "1" without a dash before it: the rest's, which has no such name
+			c.subscribe(endpointType, nil, []string{"e-1"})
+			want("a name less", endpointType, map[string]string{"e-2": "shard/2"})
+			r.worlds.again(endpointType, "e-1")
+			r.worlds.again(endpointType, "e-2")
+			want("names of one scope", endpointType, map[string]string{"e-2": "shard/2"})
+			want("a name that does not exist", clusterType, all)
+			for _, fault := range h.found() {
+				t.Error(fault)
+			}
+			r.relay.consistent(t)
+			r.worlds.checkClient(t)
+		})
+	}
+}
+
+// comeFrom is where what a client holds of a type comes from: the world by name.
+func comeFrom(h *holdings, typeURL string) map[string]string {
+	worlds := make(map[string]string)
+	for name, payload := range h.payloads(typeURL) {
+		worlds[name] = worldOf(payload)
+	}
+	return worlds
+}
+
+// TestRulesWithoutNode: clients that give no node look all alike, so only a rule that does
+// not look at it may let them share.
+func TestRulesWithoutNode_AGG2_STR1(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		otherwise config.Policy
+		rules     []config.Rule
+		want      codes.Code
+	}{
+		{"AGG-2 a rule that looks at the node", config.Share, []config.Rule{rule("clusters", `node.cluster == ""`)}, codes.InvalidArgument},
+		{"AGG-2 a scope that looks at the node", config.Share, []config.Rule{rule("clusters", "true", "node.cluster")}, codes.InvalidArgument},
+		{"AGG-2 isolate", config.Isolate, nil, codes.InvalidArgument},
+		{"AGG-2 refuse", config.Refuse, nil, codes.PermissionDenied},
+		{"AGG-2 share", config.Share, nil, codes.OK},
+		{"AGG-1 a rule that does not look at it", config.Isolate, []config.Rule{rule("all", "type == cds")}, codes.OK},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := startRuledOtherwise(t, tt.otherwise, tt.rules...)
+			conn := dial(t, r.relay.addr)
+			defer conn.Close()
+			g, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := g.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: clusterType}); err != nil {
+				t.Fatal(err)
+			}
+			response, err := g.Recv()
+			if status.Code(err) != tt.want {
+				t.Fatalf("AGG-2: the stream ended with %v, want %v", err, tt.want)
+			}
+			if tt.want == codes.OK && len(response.GetResources()) != 1 {
+				t.Errorf("the client was sent %v", response)
+			}
+			if tt.want != codes.OK && r.worlds.front.openedStreams() > 0 {
+				t.Error("AGG-2: the control plane was asked")
+			}
+		})
+	}
+}
