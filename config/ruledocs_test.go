@@ -1,0 +1,260 @@
+package config_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/keyer"
+	"github.com/xdsrelay/xdsrelay/keyer/rules"
+)
+
+// ruleExample is an example in a document: a configuration, what xds-relay has for it if
+// anything, and a table of clients with what becomes of them.
+type ruleExample struct {
+	heading  string
+	line     int // of the table
+	ours     string
+	theirs   string
+	columns  []string
+	clients  []ruleClient
+	comments []string // of the clients, for messages
+}
+
+// ruleClient is a row: what a client asks for, and what the document says becomes of it.
+type ruleClient struct {
+	cells map[string]string
+	node  *corev3.Node
+	peer  keyer.Peer
+	typ   string
+	name  string // "" where the row has none
+}
+
+// ruleDocument reads the examples of a document: each table that begins with a column
+// "client" goes with the YAML blocks before it. Blocks of YAML that no table follows are
+// an error: nothing in these documents is untested.
+func ruleDocument(t *testing.T, file string) []ruleExample {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var (
+		found []ruleExample
+		next  ruleExample
+		block *strings.Builder
+	)
+	for i, line := range strings.Split(string(data), "\n") {
+		switch fence := strings.HasPrefix(line, "```"); {
+		case block != nil && fence:
+			next.take(block.String())
+			block = nil
+		case block != nil:
+			block.WriteString(line + "\n")
+		case line == "```yaml":
+			block = new(strings.Builder)
+		case fence:
+			block = nil
+		case strings.HasPrefix(line, "#"):
+			if next.ours != "" || next.theirs != "" {
+				if next.columns == nil {
+					t.Errorf("%s: %q has an example without a table of clients", file, next.heading)
+				}
+			}
+			next = ruleExample{heading: strings.TrimLeft(line, "# ")}
+		case strings.HasPrefix(line, "| client |"):
+			next.columns, next.line = tableCells(line), i+1
+			next.clients = nil
+		case strings.HasPrefix(line, "|---"):
+		case strings.HasPrefix(line, "|") && next.columns != nil:
+			next.clients = append(next.clients, readClient(t, file, i+1, next.columns, tableCells(line)))
+		case next.clients != nil:
+			found = append(found, next)
+			next = ruleExample{heading: next.heading}
+		}
+	}
+	return found
+}
+
+// take files a block by what is in it.
+func (e *ruleExample) take(block string) {
+	if strings.HasPrefix(block, "fragments:") {
+		e.theirs = block
+	} else {
+		e.ours = block
+	}
+	e.columns = nil
+}
+
+func tableCells(line string) []string {
+	const bar = "\x00"
+	line = strings.ReplaceAll(strings.TrimSpace(line), `\|`, bar)
+	cells := strings.Split(strings.Trim(line, "|"), "|")
+	for i, cell := range cells {
+		cells[i] = strings.ReplaceAll(strings.TrimSpace(cell), bar, "|")
+	}
+	return cells
+}
+
+func readClient(t *testing.T, file string, line int, columns, cells []string) ruleClient {
+	t.Helper()
+	if len(cells) != len(columns) {
+		t.Fatalf("%s:%d: %d cells for %d columns", file, line, len(cells), len(columns))
+	}
+	c := ruleClient{cells: make(map[string]string), node: new(corev3.Node)}
+	for i, column := range columns {
+		if cells[i] != "–" {
+			c.cells[column] = strings.Trim(cells[i], "`")
+		}
+	}
+	if c.cells["client"] == "" {
+		c.node = nil
+	} else {
+		readFlow(t, file, line, c.cells["client"], c.node)
+	}
+	if peer := c.cells["peer"]; peer != "" {
+		if err := yaml.Unmarshal([]byte(peer), &c.peer); err != nil {
+			t.Fatalf("%s:%d: %v", file, line, err)
+		}
+	}
+	c.typ, c.name = c.cells["type"], c.cells["name"]
+	if url, ok := keyer.TypeURL(c.typ); ok {
+		c.typ = url
+	}
+	return c
+}
+
+// readFlow reads a node as it stands in a table.
+func readFlow(t *testing.T, file string, line int, text string, node *corev3.Node) {
+	t.Helper()
+	var fields map[string]any
+	if err := yaml.Unmarshal([]byte(text), &fields); err != nil {
+		t.Fatalf("%s:%d: %v", file, line, err)
+	}
+	encoded, err := json.Marshal(fields)
+	if err == nil {
+		err = protojson.Unmarshal(encoded, node)
+	}
+	if err != nil {
+		t.Fatalf("%s:%d: %v", file, line, err)
+	}
+}
+
+// set compiles the example's own side. What an example leaves out of a configuration is
+// what is the same in all of them.
+func (e *ruleExample) set(t *testing.T) *rules.Set {
+	t.Helper()
+	text := e.ours
+	if !strings.Contains(text, "upstreams:") {
+		text += "upstreams: [{name: primary, default: true, endpoints: [127.0.0.1:5678]}, {name: edge, authorities: [edge], endpoints: [127.0.0.1:5679]}]\n"
+	}
+	c, err := config.Parse(e.heading, []byte(text))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	set, err := c.Rules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// outcome is what became of a client, as the tables have it.
+type outcome struct{ rule, scope string }
+
+// ask gives what becomes of the client, and the identity of what it is served: equal for
+// two clients that are served the same thing.
+func (c *ruleClient) ask(t *testing.T, set *rules.Set) (got outcome, identity string, d rules.Decision) {
+	t.Helper()
+	subject := set.Subject(c.node, c.peer)
+	d, byName, err := subject.Decide(c.typ)
+	if byName {
+		name := c.name
+		if name == "" {
+			name = "*"
+		}
+		d, err = subject.DecideName(c.typ, name)
+	}
+	if err != nil {
+		return outcome{scope: "refused"}, "", d
+	}
+	got = outcome{rule: d.Rule}
+	switch {
+	case d.Failed != nil:
+		got.rule += " fails"
+		got.scope = "isolated"
+	case d.Rule == rules.Otherwise:
+		got.scope, _, _ = strings.Cut(d.Scope, "-")
+	default:
+		parts, err := json.Marshal(d.Parts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.scope = string(parts)
+		if d.Parts == nil {
+			got.scope = "[]"
+		}
+	}
+	identity = d.Scope + "\n" + c.typ
+	// A name is an entry of its own in its scope. Where the scope is worked out from the
+	// name, that is what a key of xds-relay is worked out from too.
+	if !byName {
+		identity += "\n" + c.name
+	}
+	return got, identity, d
+}
+
+// check runs the clients through the rules.
+func (e *ruleExample) check(t *testing.T) (identities []string) {
+	t.Helper()
+	set := e.set(t)
+	for _, c := range e.clients {
+		got, identity, d := c.ask(t, set)
+		identities = append(identities, identity)
+		want := outcome{rule: c.cells["rule"], scope: compact(t, c.cells["scope"])}
+		if got != want {
+			t.Errorf("%s %s %s: rule %q, scope %s, want %q, %s (failed: %v)", c.cells["client"], c.cells["type"], c.name,
+				got.rule, got.scope, want.rule, want.scope, d.Failed)
+		}
+		if slices.Contains(e.columns, "upstream") && d.Upstream != c.cells["upstream"] {
+			t.Errorf("%s: upstream %q, want %q", c.cells["client"], d.Upstream, c.cells["upstream"])
+		}
+		if slices.Contains(e.columns, "node upstream") {
+			want := new(corev3.Node)
+			readFlow(t, e.heading, e.line, c.cells["node upstream"], want)
+			if diff := cmp.Diff(want, rules.UpstreamNode(d.Node, nil), protocmp.Transform()); diff != "" {
+				t.Errorf("%s: node upstream (-want +got):\n%s", c.cells["client"], diff)
+			}
+		}
+	}
+	return identities
+}
+
+// compact takes the spaces out of a list of parts, and leaves words.
+func compact(t *testing.T, scope string) string {
+	t.Helper()
+	if !strings.HasPrefix(scope, "[") {
+		return scope
+	}
+	var parts []any
+	if err := json.Unmarshal([]byte(scope), &parts); err != nil {
+		t.Fatalf("scope %s: %v", scope, err)
+	}
+	b, err := json.Marshal(parts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func exampleName(e ruleExample) string { return fmt.Sprintf("%s:%d", e.heading, e.line) }
