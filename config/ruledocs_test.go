@@ -22,13 +22,12 @@ import (
 // ruleExample is an example in a document: a configuration, what xds-relay has for it if
 // anything, and a table of clients with what becomes of them.
 type ruleExample struct {
-	heading  string
-	line     int // of the table
-	ours     string
-	theirs   string
-	columns  []string
-	clients  []ruleClient
-	comments []string // of the clients, for messages
+	heading string
+	line    int // of the table
+	ours    string
+	theirs  string
+	columns []string
+	clients []ruleClient
 }
 
 // ruleClient is a row: what a client asks for, and what the document says becomes of it.

@@ -105,7 +105,7 @@ func (k *checker) names(all []Upstream) {
 }
 
 // routing checks that every name has at most one upstream (LOC-3) and every
-// upstream some names.
+// upstream some names, or a rule that sends them to it.
 func (k *checker) routing(all []Upstream, rules []Rule) {
 	fallback := -1
 	claimed := make(map[string]int)
@@ -126,9 +126,9 @@ func (k *checker) routing(all []Upstream, rules []Rule) {
 			}
 			claimed[canonical] = i
 		}
-		ruled := slices.ContainsFunc(rules, func(r Rule) bool { return r.Upstream == u.Name })
-		if !u.Default && len(u.Authorities) == 0 && !ruled {
-			k.fail(fmt.Sprintf("upstreams[%d]", i), "would never be asked: expected default: true, authorities, or a rule with this upstream")
+		byRule := slices.ContainsFunc(rules, func(r Rule) bool { return r.Upstream == u.Name })
+		if !u.Default && len(u.Authorities) == 0 && !byRule {
+			k.fail(fmt.Sprintf("upstreams[%d]", i), "would never be asked: expected default: true, authorities, or an aggregation rule that names it")
 		}
 	}
 }
