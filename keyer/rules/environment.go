@@ -63,6 +63,7 @@ func newEnvironment() (*cel.Env, error) {
 		cel.Variable(varName, cel.StringType),
 		cel.Variable(varPeer, cel.ObjectType(identityType)),
 		cel.Variable(varUpstream, cel.StringType),
+		cel.EnableMacroCallTracking(),
 		cel.OptionalTypes(), ext.Strings(ext.StringsMaxPrecision(maxPrecision)), ext.Regex(),
 		ext.Encoders(), ext.Math(), ext.Bindings(),
 		cel.ParserRecursionLimit(maxDepth),

@@ -74,12 +74,12 @@ func mentionsAny(checked *cel.Ast) bool {
 // eval gives the expression's value, which is a *types.Unknown if it depends on the name
 // and there is none.
 func (x *expression) eval(v *variables) (ref.Val, error) {
-	program, vars := x.program, cel.Activation(v)
-	if x.partial != nil && v.name == nil {
-		var err error
-		if vars, err = cel.PartialVars(v, cel.AttributePattern(varName)); err != nil {
-			return nil, err
-		}
+	vars, err := x.activation(v)
+	if err != nil {
+		return nil, err
+	}
+	program := x.program
+	if x.open(v) {
 		program = x.partial
 	}
 	value, _, err := program.Eval(vars)
@@ -87,6 +87,16 @@ func (x *expression) eval(v *variables) (ref.Val, error) {
 		return nil, err
 	}
 	return value, nil
+}
+
+// open reports whether the expression looks at a name that is not given.
+func (x *expression) open(v *variables) bool { return x.partial != nil && v.name == nil }
+
+func (x *expression) activation(v *variables) (cel.Activation, error) {
+	if !x.open(v) {
+		return v, nil
+	}
+	return cel.PartialVars(v, cel.AttributePattern(varName))
 }
 
 // failed says why the expression has no value for a client.

@@ -1,0 +1,138 @@
+package rules
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+)
+
+// mentions are the fields of a node that expressions look at: a tree of names. Who looks
+// at a message or a map as a whole looks at everything in it.
+type mentions struct {
+	whole bool
+	below map[string]*mentions
+}
+
+func (m *mentions) add(path []string) {
+	for _, name := range path {
+		if m.below == nil {
+			m.below = make(map[string]*mentions)
+		}
+		next, ok := m.below[name]
+		if !ok {
+			next = &mentions{}
+			m.below[name] = next
+		}
+		m = next
+	}
+	m.whole = true
+}
+
+// at gives what is mentioned below a field; nil is nothing.
+func (m *mentions) at(name string) *mentions {
+	if m == nil || m.whole {
+		return m
+	}
+	return m.below[name]
+}
+
+// paths lists the mentioned fields, sorted.
+func (m *mentions) paths() []string {
+	if m.whole {
+		return []string{""}
+	}
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(m.below)) {
+		for _, below := range m.below[name].paths() {
+			list = append(list, strings.TrimSuffix(name+"."+below, "."))
+		}
+	}
+	return list
+}
+
+// collect adds what a term looks at.
+func (m *mentions) collect(e ast.Expr) {
+	if path, ok := nodePath(e); ok {
+		m.add(path)
+		return
+	}
+	if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.In {
+		args := e.AsCall().Args()
+		path, ok := nodePath(args[1])
+		if key, literal := literalString(args[0]); ok && literal {
+			m.add(append(path, key))
+			return
+		}
+	}
+	for _, child := range children(e) {
+		m.collect(child)
+	}
+}
+
+// nodePath gives the path of a term that is a field in the node: node.a.b, has(node.a.b),
+// node.a["b"], node.a[?"b"] and node.a.?b.
+func nodePath(e ast.Expr) ([]string, bool) {
+	switch e.Kind() {
+	case ast.IdentKind:
+		return nil, e.AsIdent() == varNode
+	case ast.SelectKind:
+		path, ok := nodePath(e.AsSelect().Operand())
+		return append(path, e.AsSelect().FieldName()), ok
+	case ast.CallKind:
+		operand, key, ok := indexed(e)
+		if !ok || key.Kind() != ast.LiteralKind {
+			return nil, false
+		}
+		name, ok := key.AsLiteral().(types.String)
+		if !ok {
+			return nil, false
+		}
+		path, ok := nodePath(operand)
+		return append(path, string(name)), ok
+	}
+	return nil, false
+}
+
+// mentioned collects what decides over the clients of a rule, or of [Otherwise]: its own
+// expressions and the matches of those before it, and what its node fields replace, which
+// no control plane sees.
+func (s *Set) mentioned(rule string) *mentions {
+	m := &mentions{}
+	for _, r := range s.rules {
+		m.collect(r.match.ast.NativeRep().Expr())
+		if r.name != rule {
+			continue
+		}
+		for _, x := range slices.Concat(r.scope, r.node) {
+			m.collect(x.ast.NativeRep().Expr())
+		}
+		for _, x := range r.node {
+			m.add(replaced(x.field))
+		}
+		return m
+	}
+	return m
+}
+
+// replaced is the path of what a node field replaces.
+func replaced(field string) []string {
+	path := strings.Split(field, ".")[1:]
+	if path[0] == "metadata" {
+		return path[:1]
+	}
+	return path
+}
+
+// Mentioned lists the fields of a node that tell the clients of a rule apart, or from
+// those of other rules, as [Set.Unmentioned] has them; "node" is all of them.
+func (s *Set) Mentioned(rule string) []string {
+	paths := s.mentioned(rule).paths()
+	if len(paths) == 1 && paths[0] == "" {
+		return []string{varNode}
+	}
+	return paths
+}
