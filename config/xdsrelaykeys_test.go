@@ -334,7 +334,7 @@ func keysOf(n *yaml.Node) []string {
 	return keys
 }
 
-// theirFields are the fields of a node as files of before September 2020 name them, and
+// theirFields are the fields of a node as files from before autumn 2020 name them, and
 // where they are in files of today.
 func theirFields() []struct{ match, action []string } {
 	return []struct{ match, action []string }{
