@@ -152,13 +152,15 @@ func readFlow(t *testing.T, file string, line int, text string, node *corev3.Nod
 	}
 }
 
-// set compiles the example's own side. What an example leaves out of a configuration is
-// what is the same in all of them.
+// anUpstream is what most examples leave out of a configuration.
+const anUpstream = "upstreams: [{name: primary, default: true, endpoints: [127.0.0.1:5678]}]\n"
+
+// set compiles the example's own side.
 func (e *ruleExample) set(t *testing.T) *rules.Set {
 	t.Helper()
 	text := e.ours
 	if !strings.Contains(text, "upstreams:") {
-		text += "upstreams: [{name: primary, default: true, endpoints: [127.0.0.1:5678]}, {name: edge, authorities: [edge], endpoints: [127.0.0.1:5679]}]\n"
+		text += anUpstream
 	}
 	c, err := config.Parse(e.heading, []byte(text))
 	if err != nil {

@@ -70,6 +70,21 @@ func scopeOf(expression string) string {
 	return "aggregation:\n  rules:\n    - name: one\n      match: 'true'\n      scope: [" + quoted + "]\n"
 }
 
+// TestRulesGuideRefused holds what docs/rules.md says that is refused when rules are
+// loaded (AGG-4).
+func TestRulesGuideRefused(t *testing.T) {
+	rows := tableAfter(readDocument(t, rulesGuide), "| expression | is refused, since |")
+	if len(rows) < 5 {
+		t.Fatalf("%d rows", len(rows))
+	}
+	for _, row := range rows {
+		_, err := config.Parse("xdsrelay.yaml", []byte(anUpstream+scopeOf(strings.Trim(row[0], "`"))))
+		if want := strings.Trim(row[1], "`"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", row[0], err, want)
+		}
+	}
+}
+
 // TestRulesGuideYAML holds what docs/rules.md says of YAML: what must not be written so is
 // an error (AGG-4), and what it says instead is not.
 func TestRulesGuideYAML(t *testing.T) {
@@ -84,7 +99,7 @@ func TestRulesGuideYAML(t *testing.T) {
 			if strings.HasPrefix(line, "scope") {
 				other = "match: 'true'"
 			}
-			text := "upstreams: [{name: primary, default: true, endpoints: [127.0.0.1:5678]}]\n" +
+			text := anUpstream +
 				"aggregation:\n  rules:\n    - name: one\n      " + other + "\n      " + line + "\n"
 			if _, err := config.Parse("xdsrelay.yaml", []byte(text)); (err == nil) != valid {
 				t.Errorf("%s: %v", line, err)
