@@ -83,23 +83,8 @@ func (k *checker) groups(e ast.Expr, re *regexp.Regexp) {
 		k.problemAt(e, `%q would be put in as it is: a group is written \1, in quotes as in r"\1"`, found)
 		return
 	}
-	for i := 0; i < len(text); i++ {
-		if text[i] != '\\' {
-			continue
-		}
-		i++
-		if i < len(text) && text[i] == '\\' {
-			continue
-		}
-		group, err := strconv.Atoi(text[min(i, len(text)):min(i+1, len(text))])
-		switch {
-		case err != nil:
-			k.problemAt(e, `behind \ there has to be the number of a group or another \`)
-			return
-		case group > re.NumSubexp():
-			k.problemAt(e, `\%d: the regular expression has %d groups`, group, re.NumSubexp())
-			return
-		}
+	if _, err := parseReplacement(text, re); err != nil {
+		k.problemAt(e, "%v", err)
 	}
 }
 

@@ -41,12 +41,12 @@ type Decision struct {
 // then DecideName has to be asked for each, and the decision is none. The error is a
 // [*RefusedError]. Ask once per stream and type.
 func (c *Subject) Decide(typeURL string) (d Decision, byName bool, err error) {
-	return c.decide(&variables{client: c, typeURL: typeURL})
+	return c.decide(c.variables(typeURL, nil))
 }
 
 // DecideName is Decide for one name, "*" for all there are.
 func (c *Subject) DecideName(typeURL, name string) (Decision, error) {
-	d, _, err := c.decide(&variables{client: c, typeURL: typeURL, name: &name})
+	d, _, err := c.decide(c.variables(typeURL, &name))
 	return d, err
 }
 

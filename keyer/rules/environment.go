@@ -54,9 +54,14 @@ const identityType = "xdsrelay.Peer"
 var environment = sync.OnceValues(newEnvironment)
 
 func newEnvironment() (*cel.Env, error) {
+	registry, err := types.NewRegistry(&corev3.Node{})
+	if err != nil {
+		return nil, err
+	}
 	options := []cel.EnvOption{
+		cel.CustomTypeAdapter(registry),
+		cel.CustomTypeProvider(provider{registry}),
 		cel.StdLib(cel.StdLibSubset(withoutTime())),
-		cel.Types(&corev3.Node{}),
 		cel.Types(cel.NativeTypeFor[identity](types.NativeTypeAlias(identityType), ext.ParseStructTags(true))),
 		cel.Variable(varNode, cel.ObjectType("envoy.config.core.v3.Node")),
 		cel.Variable(varType, cel.StringType),

@@ -49,7 +49,7 @@ type FieldResult struct {
 
 // Explain gives how a decision comes about; name nil: for the type as a whole.
 func (c *Subject) Explain(typeURL string, name *string) Explanation {
-	v := &variables{client: c, typeURL: typeURL, name: name}
+	v := c.variables(typeURL, name)
 	var e Explanation
 	e.Decision, e.ByName, e.Refused = c.decide(v)
 	decided, most := false, 0

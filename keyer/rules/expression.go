@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/interpreter"
 )
 
 // expression is one expression of a rule, compiled. Any goroutine may evaluate it.
@@ -24,15 +26,14 @@ type expression struct {
 	partial cel.Program
 }
 
-// newExpression plans what has been checked. Both programs are the same but for what they
-// make of a missing name; evaluating with it costs twice as much.
+// newExpression plans what has been checked.
 func newExpression(e *cel.Env, field, source string, checked *cel.Ast) (*expression, error) {
 	x := &expression{field: field, source: source, ast: checked}
-	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize)}
+	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize), compiledRegexes()}
 	if loops(checked) {
 		// Everything else takes time in proportion to the node at most. Counting costs
 		// doubles the time, so only those are counted that can take more.
-		options = append(options, cel.CostLimit(maxCost))
+		options = append(options, bounded()...)
 	}
 	var err error
 	if x.program, err = e.Program(checked, options...); err != nil {
@@ -83,11 +84,16 @@ func (x *expression) eval(v *variables) (ref.Val, error) {
 		program = x.partial
 	}
 	value, _, err := program.Eval(vars)
+	if _, cancelled := errors.AsType[interpreter.EvalCancelledError](err); cancelled {
+		return nil, errTooMuch
+	}
 	if err != nil {
 		return nil, err
 	}
 	return value, nil
 }
+
+var errTooMuch = errors.New("too much to go through: there is a limit to the work for one client")
 
 // open reports whether the expression looks at a name that is not given.
 func (x *expression) open(v *variables) bool { return x.partial != nil && v.name == nil }

@@ -265,16 +265,3 @@ func TestUpstreamNode(t *testing.T) {
 		t.Errorf("AGG-3: unknown fields %q", got)
 	}
 }
-
-func BenchmarkDecide(b *testing.B) {
-	node := &corev3.Node{Id: "sidecar", Cluster: "web", ClientFeatures: []string{"envoy.lb.x", "envoy.lb.y"}}
-	for _, p := range []rules.Policy{rules.Isolate, rules.Share} {
-		b.Run(p.String(), func(b *testing.B) {
-			set, _ := rules.Compile(rules.Config{Otherwise: p})
-			b.ReportAllocs()
-			for b.Loop() {
-				_, _, _ = set.Subject(node, keyer.Peer{}).Decide(clusterURL)
-			}
-		})
-	}
-}

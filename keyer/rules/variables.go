@@ -13,11 +13,21 @@ import (
 var errNoNode = errors.New("the client gave no node")
 
 // variables are what the expressions see of a client, a type and, if it is not nil, a
-// name. They are prepared when first looked at.
+// name.
 type variables struct {
 	client  *Subject
 	typeURL string
 	name    *string
+
+	typeVal, nameVal, upstreamVal ref.Val
+}
+
+func (c *Subject) variables(typeURL string, name *string) *variables {
+	v := &variables{client: c, typeURL: typeURL, name: name, typeVal: types.String(typeURL), upstreamVal: types.String(c.set.upstream)}
+	if name != nil {
+		v.nameVal = types.String(*name)
+	}
+	return v
 }
 
 var _ cel.Activation = (*variables)(nil)
@@ -28,16 +38,13 @@ func (v *variables) ResolveName(name string) (any, bool) {
 	case varNode:
 		return v.client.nodeValue(), true
 	case varType:
-		return types.String(v.typeURL), true
+		return v.typeVal, true
 	case varName:
-		if v.name == nil {
-			return nil, false
-		}
-		return types.String(*v.name), true
+		return v.nameVal, v.name != nil
 	case varPeer:
 		return v.client.peerValue(), true
 	case varUpstream:
-		return types.String(v.client.set.upstream), true
+		return v.upstreamVal, true
 	}
 	return nil, false
 }

@@ -19,7 +19,8 @@ import (
 //
 //	node.metadata.role == "sidecar" is false: node.metadata.role is "web"
 func (x *expression) why(env *cel.Env, v *variables) string {
-	program, err := env.Program(x.ast, cel.EvalOptions(cel.OptTrackState, cel.OptPartialEval), cel.CostLimit(maxCost))
+	options := append(bounded(), cel.EvalOptions(cel.OptTrackState, cel.OptPartialEval), compiledRegexes())
+	program, err := env.Program(x.ast, options...)
 	if err != nil {
 		return err.Error()
 	}
