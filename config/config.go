@@ -42,6 +42,8 @@ type Config struct {
 	// from says where each value was given, so that Validate can point at it.
 	// Nil for a configuration built by hand.
 	from origins
+	// file is the one it was loaded from, "" if there was none.
+	file string
 	// scalars are the strings of the file, nil without one.
 	scalars *scalars
 	// compiled are the rules as they were when the configuration was loaded.
@@ -158,6 +160,10 @@ type Aggregation struct {
 	Rules     []Rule   `yaml:"rules"`     // the first that matches decides
 	Otherwise Policy   `yaml:"otherwise"` // for clients that no rule matches
 	Linger    Duration `yaml:"linger"`    // a scope without clients closes after it (AGG-3)
+
+	// Tests are what the rules are expected to come to. Nothing but [Config.TestRules]
+	// looks at them.
+	Tests []RuleTest `yaml:"tests"`
 }
 
 // Rule is an aggregation rule: see [rules.Rule], whose fields these are. Match, Scope

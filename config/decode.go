@@ -22,16 +22,16 @@ type decoder struct {
 	blamed []string // paths that errs concern, misspelt ones as they were meant
 }
 
-// decode reads the file's data into c, which holds the defaults.
-func (d *decoder) decode(data []byte, c *Config) {
+// decode reads the file's data into a pointer to what holds the defaults.
+func (d *decoder) decode(data []byte, into any) {
 	d.from[""] = origin{d.file, 1, 1}
-	d.texts = newScalars(d.file, data)
+	d.texts = newScalars(data)
 	root, bad := parseTree(d.file, data)
 	if bad != nil {
 		d.errs, d.blamed = append(d.errs, bad), append(d.blamed, bad.Path)
 		return
 	}
-	d.value(root, reflect.ValueOf(c).Elem(), "")
+	d.value(root, reflect.ValueOf(into).Elem(), "")
 }
 
 // fail notes an error at the node n.
@@ -55,6 +55,12 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 		return
 	case *Expressions:
 		*target = d.expressions(n, path)
+		return
+	case *TestNode:
+		*target = d.testNode(n, path)
+		return
+	case *Values:
+		*target = d.values(n, path)
 		return
 	}
 	switch v.Kind() {

@@ -33,7 +33,8 @@ func TestDocumentation(t *testing.T) {
 		leaves(reflect.ValueOf(Default()), reflect.TypeFor[*Config](), ""),
 		leaves(reflect.ValueOf(&upstream), reflect.TypeFor[*Upstream](), "upstreams[]")...)
 	all = append(all, leaves(reflect.ValueOf(new(Rule)), reflect.TypeFor[*Rule](), "aggregation.rules[]")...)
-	lists := []string{"upstreams", "aggregation.rules"}
+	all = append(all, leaves(reflect.ValueOf(new(RuleTest)), reflect.TypeFor[*RuleTest](), "aggregation.tests[]")...)
+	lists := []string{"upstreams", "aggregation.rules", "aggregation.tests"}
 	for _, l := range all {
 		if slices.Contains(lists, l.path) {
 			continue
@@ -74,6 +75,10 @@ func documentedType(t reflect.Type) string {
 		return "map"
 	case reflect.TypeFor[Expressions]():
 		return "map of expressions"
+	case reflect.TypeFor[TestNode]():
+		return "map or string"
+	case reflect.TypeFor[Values]():
+		return "list of values"
 	case reflect.TypeFor[[]string]():
 		return "list of strings"
 	}

@@ -46,13 +46,7 @@ func (k *checker) fullStateTypes(types []string) {
 	first := make(map[string]int)
 	for i, t := range types {
 		at, url := fmt.Sprintf("full_state_types[%d]", i), resolveType(t)
-		// What comes before the last slash may be anything, what comes behind it
-		// is the name of a message.
-		prefix, message, ok := strings.Cut(url, "/")
-		message = message[strings.LastIndex(message, "/")+1:]
-		if !ok || prefix == "" || message == "" || strings.Trim(message, wordCharacters+".") != "" {
-			k.fail(at, "expected one of %s, or a type URL such as %s, got %q",
-				strings.Join(keyer.ShortNames(), ", "), "type.googleapis.com/envoy.config.cluster.v3.Cluster", t)
+		if !k.typeURL(at, t) {
 			continue
 		}
 		if j, taken := first[url]; taken {
@@ -61,4 +55,18 @@ func (k *checker) fullStateTypes(types []string) {
 		}
 		first[url] = i
 	}
+}
+
+// typeURL checks a short name or type URL.
+func (k *checker) typeURL(path, name string) bool {
+	// What comes before the last slash may be anything, what comes behind it is the name
+	// of a message.
+	prefix, message, ok := strings.Cut(resolveType(name), "/")
+	message = message[strings.LastIndex(message, "/")+1:]
+	if ok && prefix != "" && message != "" && strings.Trim(message, wordCharacters+".") == "" {
+		return true
+	}
+	k.fail(path, "expected one of %s, or a type URL such as %s, got %q",
+		strings.Join(keyer.ShortNames(), ", "), "type.googleapis.com/envoy.config.cluster.v3.Cluster", name)
+	return false
 }

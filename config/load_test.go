@@ -97,6 +97,26 @@ func TestParseEveryKey(t *testing.T) {
 			}, {Name: "the-rest_1.0", Match: "true", Scope: []string{}}},
 			Otherwise: Share,
 			Linger:    Duration(17 * time.Minute),
+			Tests: []RuleTest{{
+				Name: "a sidecar",
+				Node: map[string]any{
+					"cluster": "shop", "locality": map[string]any{"zone": "z1"},
+					"metadata": map[string]any{"role": "sidecar", "weights": []any{1.0, true, nil}},
+				},
+				Peer: TestPeer{
+					SPIFFE: "spiffe://td/shop", Subject: "CN=shop", DNS: []string{"shop"}, URIs: []string{"spiffe://td/shop"},
+					Emails: []string{"shop@example.com"}, IPs: []string{"192.0.2.1"},
+				},
+				Type:     "cds",
+				Resource: "*",
+				Rule:     "sidecars",
+				Scope:    Values{"shop", "z1"},
+				Upstream: "two",
+				Refused:  new(false),
+				Fails:    new(false),
+			}, {
+				Name: "anything", Node: "nodes/gateway.yaml", Type: "type.googleapis.com/example.T", Rule: "the-rest_1.0", Scope: Values{},
+			}},
 		},
 		Cache:   Cache{MaxResources: 18, MaxBytes: 19 * MiB, Idle: Duration(20 * time.Minute)},
 		Resolve: Resolve{AlternativeAfter: Duration(25 * time.Second), MaxRedirects: 26},
@@ -117,6 +137,11 @@ func TestParseEveryKey(t *testing.T) {
 	for _, l := range leaves(reflect.Value{}, reflect.TypeFor[Rule](), "") {
 		if _, given := got.from["aggregation.rules[0]."+l.path]; !given {
 			t.Errorf("aggregation.rules[].%s is not in the file", l.path)
+		}
+	}
+	for _, l := range leaves(reflect.Value{}, reflect.TypeFor[RuleTest](), "") {
+		if _, given := got.from["aggregation.tests[0]."+l.path]; !given {
+			t.Errorf("aggregation.tests[].%s is not in the file", l.path)
 		}
 	}
 	for _, l := range leaves(reflect.Value{}, reflect.TypeFor[Upstream](), "") {

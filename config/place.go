@@ -11,13 +11,12 @@ import (
 // error in an expression is somewhere in the scalar that holds it, and what stands there
 // depends on how it was written.
 type scalars struct {
-	file  string
 	lines [][]rune // without their breaks
 	nodes map[string]*yaml.Node
 }
 
-func newScalars(file string, data []byte) *scalars {
-	s := &scalars{file: file, nodes: make(map[string]*yaml.Node)}
+func newScalars(data []byte) *scalars {
+	s := &scalars{nodes: make(map[string]*yaml.Node)}
 	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimPrefix(string(data), "\ufeff"))
 	for line := range strings.SplitSeq(text, "\n") {
 		s.lines = append(s.lines, []rune(line))

@@ -133,7 +133,7 @@ func TestAGG4_placesBehindTheEnd(t *testing.T) {
 		"a: \"x \\u0026\"\n":        {1, 13, 0},
 		"a: 'x'''\n":                {1, 8, 0},
 	} {
-		d := decoder{file: "f", from: make(origins), texts: newScalars("f", []byte(yaml))}
+		d := decoder{file: "f", from: make(origins), texts: newScalars([]byte(yaml))}
 		root, bad := parseTree("f", []byte(yaml))
 		if bad != nil {
 			t.Fatal(bad)
@@ -149,7 +149,7 @@ func TestAGG4_placesBehindTheEnd(t *testing.T) {
 }
 
 func TestAGG4_placesUnknown(t *testing.T) {
-	s := newScalars("f", []byte("a: x\n"))
+	s := newScalars([]byte("a: x\n"))
 	root, _ := parseTree("f", []byte("a: y\n"))
 	s.nodes["a"] = root.Content[1]
 	s.nodes["far"] = root.Content[1]
@@ -176,7 +176,7 @@ func FuzzPlace(f *testing.F) {
 		if bad != nil || len(root.Content) != 2 || scalarTag(root.Content[1]) != "!!str" {
 			return
 		}
-		s := newScalars("f", []byte(data))
+		s := newScalars([]byte(data))
 		s.nodes["k"] = root.Content[1]
 		at, ok := s.place("k", 1, 1)
 		// What ends an anchor's name, and which breaks count, is a matter of parsers.

@@ -105,18 +105,28 @@ func (k *checker) ruleUpstream(c *Config, path, name string) {
 		}
 		return
 	}
+	k.upstreamName(c, path, name)
+}
+
+// upstreamName checks that there is an upstream of a name.
+func (k *checker) upstreamName(c *Config, path, name string) {
 	names := make([]string, len(c.Upstreams))
 	for i, u := range c.Upstreams {
 		names[i] = u.Name
 	}
+	k.among(path, "upstream", name, names)
+}
+
+// among checks that a name is one of those of some kind of thing.
+func (k *checker) among(path, kind, name string, names []string) {
 	if slices.Contains(names, name) {
 		return
 	}
 	if meant := nearest(name, names, min(3, max(1, len(name)/3))); meant != "" {
-		k.fail(path, "no upstream is called %q, did you mean %q?", name, meant)
+		k.fail(path, "no %s is called %q, did you mean %q?", kind, name, meant)
 		return
 	}
-	k.fail(path, "no upstream is called %q, there are: %s", name, strings.Join(names, ", "))
+	k.fail(path, "no %s is called %q, there are: %s", kind, name, strings.Join(names, ", "))
 }
 
 // given says whether the file, or another layer, has a value for path.

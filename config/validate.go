@@ -36,6 +36,7 @@ func (c *Config) check() *checker {
 	k.node(&c.Node)
 	k.between("aggregation.linger", c.Aggregation.Linger, 0, maxWait)
 	k.rules(c)
+	k.tests(c, "aggregation.tests", c.Aggregation.Tests)
 	k.cache(&c.Cache)
 	k.resolve(&c.Resolve)
 	return k
