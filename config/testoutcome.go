@@ -16,21 +16,22 @@ func (t *RuleTest) compare(c *Config, client *rules.Subject) string {
 	if got.byName {
 		return "the rules look at the name, and decide on this type name by name: add resource, a name or \"*\""
 	}
+	rule := got.why(t.Rule)
 	for _, check := range []struct {
-		differs   bool
-		want, got string
+		differs        bool
+		want, got, why string
 	}{
-		{t.Refused != nil && *t.Refused != got.refused, refusal(!got.refused), got.String()},
-		{t.Refused == nil && got.refused, t.wanted(), got.String()},
-		{t.Fails != nil && *t.Fails != got.failed, failing(!got.failed), got.String()},
-		{t.Fails == nil && got.failed, t.wanted(), got.String()},
-		{t.Rule != "" && t.Rule != got.Rule, fmt.Sprintf("rule %q", t.Rule), fmt.Sprintf("%q", got.Rule)},
-		{t.Scope != nil && !got.hasScope(), "scope " + show(t.Scope), got.String()},
-		{t.Scope != nil && show(t.Scope) != show(got.Parts), "scope " + show(t.Scope), show(got.Parts)},
-		{t.Upstream != "" && t.Upstream != got.upstream(c), fmt.Sprintf("upstream %q", t.Upstream), fmt.Sprintf("%q", got.upstream(c))},
+		{t.Refused != nil && *t.Refused != got.refused, refusal(!got.refused), got.String(), rule},
+		{t.Refused == nil && got.refused, t.wanted(), got.String(), rule},
+		{t.Fails != nil && *t.Fails != got.failed, failing(!got.failed), got.String(), rule},
+		{t.Fails == nil && got.failed, t.wanted(), got.String(), rule},
+		{t.Rule != "" && t.Rule != got.Rule, fmt.Sprintf("rule %q", t.Rule), fmt.Sprintf("%q", got.Rule), rule},
+		{t.Scope != nil && !got.hasScope(), "scope " + show(t.Scope), got.String(), rule},
+		{t.Scope != nil && show(t.Scope) != show(got.Parts), "scope " + show(t.Scope), show(got.Parts), got.parts(t.Scope)},
+		{t.Upstream != "" && t.Upstream != got.upstream(c), fmt.Sprintf("upstream %q", t.Upstream), fmt.Sprintf("%q", got.upstream(c)), ""},
 	} {
 		if check.differs {
-			return fmt.Sprintf("expected %s, got %s%s", check.want, check.got, got.why(t.Rule))
+			return fmt.Sprintf("expected %s, got %s%s", check.want, check.got, check.why)
 		}
 	}
 	return ""
@@ -126,12 +127,32 @@ func (o *outcome) why(expected string) string {
 	for _, r := range o.explained {
 		switch {
 		case !slices.Contains([]string{expected, o.Rule}, r.Rule), o.failed && r.Rule == o.Rule:
-		case r.Why == "":
-			parts = append(parts, fmt.Sprintf("%q: %s", r.Rule, r.Result))
+		case r.Result == rules.NotReached:
+			parts = slices.Insert(parts, 0, fmt.Sprintf("%q is not reached", r.Rule))
 		default:
 			parts = append(parts, fmt.Sprintf("%q %s: %s", r.Rule, r.Result, r.Why))
 		}
 	}
+	return behindColon(parts)
+}
+
+// parts tells of the parts of the scope that are not as expected.
+func (o *outcome) parts(expected []any) string {
+	var parts []string
+	for _, r := range o.explained {
+		if r.Rule != o.Rule || len(r.Scope) != len(expected) || len(o.Parts) != len(expected) {
+			continue
+		}
+		for i, part := range r.Scope {
+			if show(expected[i:i+1]) != show(o.Parts[i:i+1]) {
+				parts = append(parts, fmt.Sprintf("%s: %s is %s", part.Field, part.Expression, part.Text))
+			}
+		}
+	}
+	return behindColon(parts)
+}
+
+func behindColon(parts []string) string {
 	if len(parts) == 0 {
 		return ""
 	}

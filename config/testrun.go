@@ -20,7 +20,9 @@ type TestResult struct {
 	File         string
 	Line, Column int
 	Path         string // "aggregation.tests[2]", or "tests[2]" in a file of tests
-	Failure      error  // an [*Error] with what was expected and why it is not so; nil if the test passed
+	// Failure is what was expected, what became of it, and why; or why the test could
+	// not be run. nil if it passed.
+	Failure *Error
 }
 
 // TestRules runs the tests of the aggregation rules: those in the configuration, and

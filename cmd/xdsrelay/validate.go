@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -15,47 +16,74 @@ func validateCommand() *cobra.Command {
 		Use:   "validate --config FILE",
 		Short: "Check a configuration without starting anything",
 		Long: `Check a configuration as serve would read it, the environment and the flags
-below included, and the TLS files that it names. Every problem is told with file,
-line and column.
+below included, the TLS files that it names, and the tests of its aggregation
+rules: those under aggregation.tests, and those in files of its folder whose names
+end in _test.yaml. Every problem is told with file, line and column.
 
-It exits with 0 if the configuration is valid, with 1 if not, and with 2 if there
-is none to check.`,
+It exits with 0 if the configuration is valid and no test fails, with 1 if not, and
+with 2 if there is none to check.`,
 		Example: `  xdsrelay validate --config xdsrelay.yaml
   xdsrelay validate --config xdsrelay.yaml --files=false --output json`,
 		Args: cobra.NoArgs,
 	}
 	file := configFlags(cmd)
 	files := cmd.Flags().Bool("files", true, "look at the TLS files, too; false where the configuration is for another machine")
+	tests := cmd.Flags().Bool("tests", true, "run the tests of the aggregation rules, too")
 	output := outputFlag(cmd, "`format` of the result: text or json")
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
 		cfg, err := load(cmd, *file)
 		if err == nil && *files {
 			err = cfg.CheckFiles()
 		}
+		var results []config.TestResult
+		if err == nil && *tests {
+			results, err = cfg.TestRules()
+		}
 		if err != nil && problems(err) == nil {
 			return usage(err, "--config names the file to check")
 		}
 		if output.value == formatJSON {
-			return validityJSON(cmd.OutOrStdout(), *file, err)
+			return validityJSON(cmd.OutOrStdout(), *file, err, results)
 		}
 		if err != nil {
 			return &failure{code: exitFailure, err: err, hint: "docs/configuration.md lists every key"}
 		}
-		return validityText(cmd.OutOrStdout(), *file, cfg)
+		return validityText(cmd.OutOrStdout(), *file, cfg, results)
 	})
 	return cmd
 }
 
-func validityText(w io.Writer, file string, cfg *config.Config) error {
-	_, err := fmt.Fprintf(w, "%s: valid, %s, listening on %s\n", file, plural(len(cfg.Upstreams), "upstream"), cfg.Server.Listen)
+// validityText tells of a valid configuration, and of its tests.
+func validityText(w io.Writer, file string, cfg *config.Config, results []config.TestResult) error {
+	var failed []error
+	for _, r := range results {
+		if r.Failure != nil {
+			failed = append(failed, r.Failure)
+		}
+	}
+	if len(failed) > 0 {
+		return &failure{
+			code: exitFailure, err: errors.Join(failed...),
+			hint: fmt.Sprintf("%d of %s passed; xdsrelay explain shows how a decision comes about", len(results)-len(failed), plural(len(results), "rule test")),
+		}
+	}
+	text := fmt.Sprintf("%s: valid, %s, listening on %s", file, plural(len(cfg.Upstreams), "upstream"), cfg.Server.Listen)
+	if n := len(cfg.Aggregation.Rules); n > 0 {
+		text += ", " + plural(n, "aggregation rule")
+	}
+	if len(results) > 0 {
+		text += ", " + plural(len(results), "rule test") + " passed"
+	}
+	_, err := fmt.Fprintln(w, text)
 	return err
 }
 
 // validity is the result as JSON.
 type validity struct {
-	File   string    `json:"file"`
-	Valid  bool      `json:"valid"`
-	Errors []problem `json:"errors"`
+	File   string     `json:"file"`
+	Valid  bool       `json:"valid"` // neither errors nor tests that failed
+	Errors []problem  `json:"errors"`
+	Tests  []ruleTest `json:"tests"` // empty where there are errors
 }
 
 type problem struct {
@@ -66,19 +94,41 @@ type problem struct {
 	Message string `json:"message"`
 }
 
-func validityJSON(w io.Writer, file string, invalid error) error {
-	v := validity{File: file, Valid: invalid == nil, Errors: []problem{}}
+// ruleTest is what became of a test of the aggregation rules.
+type ruleTest struct {
+	Name   string `json:"name"`
+	File   string `json:"file"`
+	Line   int    `json:"line"`
+	Column int    `json:"column"`
+	Path   string `json:"path"`
+	Passed bool   `json:"passed"`
+	// Failure is what was expected, what became of it, and why; or why the test could
+	// not be run.
+	Failure *problem `json:"failure,omitempty"`
+}
+
+func validityJSON(w io.Writer, file string, invalid error, results []config.TestResult) error {
+	v := validity{File: file, Valid: invalid == nil, Errors: []problem{}, Tests: []ruleTest{}}
 	for _, e := range problems(invalid) {
-		v.Errors = append(v.Errors, problem{e.File, e.Line, e.Column, e.Path, e.Message})
+		v.Errors = append(v.Errors, problemOf(e))
+	}
+	for _, r := range results {
+		test := ruleTest{Name: r.Name, File: r.File, Line: r.Line, Column: r.Column, Path: r.Path, Passed: r.Failure == nil}
+		if r.Failure != nil {
+			v.Valid, test.Failure = false, new(problemOf(r.Failure))
+		}
+		v.Tests = append(v.Tests, test)
 	}
 	if err := printJSON(w, v); err != nil {
 		return err
 	}
-	if invalid != nil {
+	if !v.Valid {
 		return &failure{code: exitFailure}
 	}
 	return nil
 }
+
+func problemOf(e *config.Error) problem { return problem{e.File, e.Line, e.Column, e.Path, e.Message} }
 
 // printJSON writes v for people and programs alike.
 func printJSON(w io.Writer, v any) error {

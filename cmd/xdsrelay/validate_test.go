@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -27,6 +29,17 @@ const withFiles = `upstreams:
     tls: {ca_file: /does/not/exist.pem}
 `
 
+const withTests = good + `aggregation:
+  rules:
+    - {name: sidecars, match: node.id.startsWith("sc-"), scope: [node.cluster]}
+  tests:
+    - {name: shares, node: {id: sc-1, cluster: shop}, type: cds, rule: sidecars, scope: [shop]}
+    - {name: others, node: {id: gw-1}, type: cds, rule: otherwise}
+`
+
+const withFailingTest = withTests + `    - {name: wrong, node: {id: gw-1}, type: cds, rule: sidecars}
+`
+
 func TestValidate(t *testing.T) {
 	for _, tt := range []struct {
 		name, content string
@@ -48,6 +61,11 @@ hint: docs/configuration.md lists every key
 hint: docs/configuration.md lists every key
 `},
 		{"without files", withFiles, []string{"--files=false"}, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18000\n", ""},
+		{"tests", withTests, nil, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18000, 1 aggregation rule, 2 rule tests passed\n", ""},
+		{"a test that fails", withFailingTest, nil, exitFailure, "", `FILE:9:7: aggregation.tests[2] "wrong": expected rule "sidecars", got "otherwise": "sidecars" does not match: node.id.startsWith("sc-") is false: node.id is "gw-1"
+hint: 2 of 3 rule tests passed; xdsrelay explain shows how a decision comes about
+`},
+		{"without tests", withFailingTest, []string{"--tests=false"}, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18000, 1 aggregation rule\n", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			file := write(t, "x.yaml", tt.content)
@@ -66,13 +84,21 @@ func TestValidateJSON(t *testing.T) {
 		code    int
 		want    validity
 	}{
-		"good": {good, 0, validity{Valid: true, Errors: []problem{}}},
-		"wrong": {wrong, exitFailure, validity{Errors: []problem{
+		"good": {good, 0, validity{Valid: true, Errors: []problem{}, Tests: []ruleTest{}}},
+		"wrong": {wrong, exitFailure, validity{Tests: []ruleTest{}, Errors: []problem{
 			{Line: 2, Column: 3, Path: "server.lisen", Message: `unknown key, did you mean "listen"?`},
 			{Line: 6, Column: 17, Path: "upstreams[0].endpoints[0]", Message: `expected host:port, got "127.0.0.1"`},
 		}}},
-		"files": {withFiles, exitFailure, validity{Errors: []problem{
+		"files": {withFiles, exitFailure, validity{Tests: []ruleTest{}, Errors: []problem{
 			{Line: 5, Column: 20, Path: "upstreams[0].tls.ca_file", Message: "reading /does/not/exist.pem: no such file or directory"},
+		}}},
+		"tests": {withFailingTest, exitFailure, validity{Errors: []problem{}, Tests: []ruleTest{
+			{Name: "shares", Line: 7, Column: 7, Path: "aggregation.tests[0]", Passed: true},
+			{Name: "others", Line: 8, Column: 7, Path: "aggregation.tests[1]", Passed: true},
+			{Name: "wrong", Line: 9, Column: 7, Path: "aggregation.tests[2]", Failure: &problem{
+				Line: 9, Column: 7, Path: `aggregation.tests[2] "wrong"`,
+				Message: `expected rule "sidecars", got "otherwise": "sidecars" does not match: node.id.startsWith("sc-") is false: node.id is "gw-1"`,
+			}},
 		}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -80,6 +106,12 @@ func TestValidateJSON(t *testing.T) {
 			tt.want.File = file
 			for i := range tt.want.Errors {
 				tt.want.Errors[i].File = file
+			}
+			for i := range tt.want.Tests {
+				tt.want.Tests[i].File = file
+				if tt.want.Tests[i].Failure != nil {
+					tt.want.Tests[i].Failure.File = file
+				}
 			}
 			got := xdsrelay(t, "validate", "--config", file, "-o", "json")
 			var v validity
@@ -90,5 +122,33 @@ func TestValidateJSON(t *testing.T) {
 				t.Errorf("exit code %d, standard error %q (-want +got):\n%s", got.code, got.stderr, diff)
 			}
 		})
+	}
+}
+
+// TestValidateTestFiles: a file of tests beside the configuration that is not valid is
+// told of as the configuration itself would be.
+func TestValidateTestFiles(t *testing.T) {
+	file := write(t, "x.yaml", withTests)
+	tests := filepath.Join(filepath.Dir(file), "x_test.yaml")
+	for text, want := range map[string]result{
+		"tests:\n  - {name: a, node: {id: sc-2}, type: cds, rule: sidecars}\n": {
+			0, file + ": valid, 1 upstream, listening on 127.0.0.1:18000, 1 aggregation rule, 3 rule tests passed\n", "",
+		},
+		"tests:\n  - {name: a, node: {id: sc-2}, type: cds, rule: otherwise}\n": {
+			exitFailure, "", tests + `:2:5: tests[0] "a": expected rule "otherwise", got "sidecars": "sidecars" matches: node.id.startsWith("sc-") is true: node.id is "sc-2"
+hint: 2 of 3 rule tests passed; xdsrelay explain shows how a decision comes about
+`,
+		},
+		"test: []\n": {exitFailure, "", tests + `:1:1: test: unknown key, did you mean "tests"?
+hint: docs/configuration.md lists every key
+`},
+	} {
+		if err := os.WriteFile(tests, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := xdsrelay(t, "validate", "--config", file)
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(result{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
 	}
 }
