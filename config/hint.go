@@ -65,9 +65,9 @@ func (s *scalars) cut(path string) string {
 	behind := strings.TrimLeft(string(s.lines[last.line][last.end:]), " \t")
 	switch {
 	case strings.HasPrefix(behind, "#"):
-		return ": YAML takes what follows for a comment" + quoteExpression
+		return "; YAML takes what follows for a comment" + quoteExpression
 	case strings.HasPrefix(behind, ","), strings.HasSuffix(before, ","):
-		return ": YAML takes the comma for one between two expressions" + quoteOrDashes
+		return "; YAML takes the comma for one between two expressions" + quoteOrDashes
 	default:
 		return ""
 	}

@@ -70,19 +70,13 @@ func (k *checker) rules(c *Config) {
 	of := c.rules()
 	set, problems := rules.Compile(of)
 	for _, p := range problems {
-		e := c.problem(p)
-		// What is missing is no expression either.
-		if !slices.ContainsFunc(k.errs, func(other *Error) bool { return other.Path == e.Path }) {
-			k.errs = append(k.errs, e)
-		}
+		k.errs = append(k.errs, c.problem(p))
 	}
 	k.compiled = &compiled{of, set}
 }
 
-// rule checks what Compile cannot know: keys that are missing, and the upstream.
+// rule checks what Compile cannot know: whether keys are given, and the upstream.
 func (k *checker) rule(c *Config, path string, r Rule) {
-	k.required(path+".name", r.Name)
-	k.required(path+".match", r.Match)
 	if r.Scope == nil {
 		k.fail(path+".scope", "missing: expected a list of expressions, or [] for one scope that all clients of the rule share")
 	}
@@ -145,7 +139,7 @@ func (c *Config) problem(p rules.Problem) *Error {
 	if at, ok := c.scalars.place(path, p.Line, p.Column); ok {
 		e.Line, e.Column = at.line, at.column
 	}
-	e.Message += c.scalars.cut(path) + ": in " + excerpt(c.Aggregation.Rules[p.Rule].expressions()[p.Field], p.Line, p.Column)
+	e.Message += ": in " + excerpt(c.Aggregation.Rules[p.Rule].expressions()[p.Field], p.Line, p.Column) + c.scalars.cut(path)
 	return e
 }
 
@@ -170,7 +164,12 @@ func (r *Rule) expressions() map[string]string {
 func excerpt(expression string, line, column int) string {
 	const most = 60
 	lines := strings.Split(expression, "\n")
-	text := []rune(lines[min(line, len(lines))-1])
+	line = min(line, len(lines))
+	for line > 1 && strings.TrimSpace(lines[line-1]) == "" { // the end of a block
+		line--
+		column = len(lines[line-1])
+	}
+	text := []rune(lines[line-1])
 	from := max(0, min(column-1-most/2, len(text)-most))
 	to := min(len(text), from+most)
 	shown := strings.TrimSpace(string(text[from:to]))
