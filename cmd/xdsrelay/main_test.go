@@ -103,7 +103,7 @@ func write(t *testing.T, name, content string) string {
 }
 
 func TestHelp(t *testing.T) {
-	for _, command := range []string{"", "serve", "validate", "watch", "version"} {
+	for _, command := range []string{"", "serve", "validate", "explain", "watch", "version"} {
 		t.Run("xdsrelay "+command, func(t *testing.T) {
 			got := xdsrelay(t, append(strings.Fields(command), "--help")...)
 			if got.code != 0 || got.stderr != "" {
@@ -132,6 +132,9 @@ func TestHelp(t *testing.T) {
 func TestUsageErrors(t *testing.T) {
 	bad := write(t, "bad.yaml", "server: {lisen: x}\n")
 	notNode := write(t, "node.yaml", "name: x\n")
+	valid, node := write(t, "good.yaml", good), write(t, "one.yaml", "id: x\n")
+	two := write(t, "two.yaml", "id: x\n---\nid: y\n")
+	empty := t.TempDir()
 	for _, tt := range []struct {
 		args []string
 		want string // on standard error
@@ -145,6 +148,22 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"serve", "--config", bad}, bad + ":1:10: server.lisen: unknown key, did you mean \"listen\"?\n"},
 		{[]string{"validate", "--config", "missing.yaml"}, "error: reading the configuration: open missing.yaml: no such file or directory\nhint: "},
 		{[]string{"version", "--output", "xml"}, "error: invalid argument \"xml\" for \"-o, --output\" flag: expected one of text, json\nhint: see xdsrelay version --help\n"},
+		{[]string{"explain", "--config", valid}, "error: at least one of the flags in the group [node nodes] is required\nhint: see xdsrelay explain --help\n"},
+		{[]string{"explain", "--config", valid, "--node", node, "--nodes", node}, "error: if any flags in the group [node nodes] are set none of the others can be"},
+		{[]string{"explain", "--config", bad, "--node", node}, bad + ":1:10: server.lisen: unknown key"},
+		{[]string{"explain", "--config", valid, "--node", "missing.yaml"}, "error: --node: missing.yaml: no such file or directory\nhint: "},
+		{[]string{"explain", "--config", valid, "--node", notNode}, "error: --node: " + notNode + ":1:1: unknown field \"name\"\nhint: "},
+		{[]string{"explain", "--config", valid, "--node", two}, "error: --node: " + two + ":3: there is more than one node: --nodes surveys a fleet\nhint: "},
+		{[]string{"explain", "--config", valid, "--node", node, "-t", "clusters"}, "error: unknown type \"clusters\": expected a type URL or one of lds"},
+		{[]string{"explain", "--config", valid, "--node", node, "--name", ""}, "error: --name is empty: * stands for all there are\nhint: "},
+		{[]string{"explain", "--config", valid, "--node", node, "--name", "xdstp:x"}, "error: xdstp name \"xdstp:x\""},
+		{[]string{"explain", "--config", valid, "--node", node, "-t", "lds", "-n", "xdstp://a/envoy.config.cluster.v3.Cluster/b"}, "error: the name tells its type: it is not of lds\nhint: "},
+		{[]string{"explain", "--config", valid, "--nodes", node, "-n", "xdstp://a/envoy.config.cluster.v3.Cluster/b"}, "error: all clients share an xdstp name: there is nothing to survey\nhint: "},
+		{[]string{"explain", "--config", valid, "--node", node, "--peer", "web"}, "error: --peer: expected spiffe://…, got \"web\"\nhint: "},
+		{[]string{"explain", "--config", valid, "--node", node, "--peer-cert", "missing.pem"}, "error: --peer-cert: open missing.pem: no such file or directory\nhint: "},
+		{[]string{"explain", "--config", valid, "--node", node, "--peer-cert", node}, "error: --peer-cert: " + node + " has no certificate in PEM\nhint: "},
+		{[]string{"explain", "--config", valid, "--node", node, "--peer-cert", node, "--peer-dns", "x"}, "error: if any flags in the group [peer-cert peer-dns] are set none of the others can be"},
+		{[]string{"explain", "--config", valid, "--nodes", empty}, empty + ": no node files in this folder: expected .yaml, .yml, .json, .jsonl, .ndjson\nerror: there is no node to look at\nhint: "},
 		{[]string{"watch"}, "error: accepts 1 arg(s), received 0\nhint: see xdsrelay watch --help\n"},
 		{[]string{"watch", "localhost", "--type", "cds"}, "error: expected host:port, got \"localhost\"\nhint: "},
 		{[]string{"watch", "localhost:1"}, "error: there is no type to watch\nhint: "},
@@ -180,6 +199,10 @@ func TestCompletion(t *testing.T) {
 		{[]string{"watch", "--api-type", ""}, "GRPC\tstate of the world, one stream for each type\nREST\tpolling with JSON\n:4\n"},
 		{[]string{"watch", ""}, ":4\n"},
 		{[]string{"serve", "--log-level", ""}, "debug\ninfo\nwarn\nerror\n:4\n"},
+		{[]string{"explain", "--type", ""}, "cds\tCluster\neds\tClusterLoadAssignment\nsds\tSecret\nrtds\tRuntime\necds\tTypedExtensionConfig\n:4\n"},
+		{[]string{"explain", "--node", ""}, "yaml\nyml\njson\n:8\n"},
+		{[]string{"explain", "--peer", ""}, ":4\n"},
+		{[]string{"explain", "--output", ""}, "text\njson\n:4\n"},
 		{[]string{"validate", "--config", ""}, "yaml\nyml\n:8\n"},
 	} {
 		got := xdsrelay(t, append([]string{"__complete"}, tt.args...)...)

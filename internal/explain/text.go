@@ -189,8 +189,11 @@ func (p *page) yaml(node json.RawMessage) {
 	var tree any
 	text := []byte("{}\n")
 	if err := json.Unmarshal(node, &tree); err == nil {
-		if written, err := yaml.Marshal(tree); err == nil {
-			text = written
+		var b bytes.Buffer
+		e := yaml.NewEncoder(&b)
+		e.SetIndent(2)
+		if err := e.Encode(tree); err == nil {
+			text = b.Bytes()
 		}
 	}
 	for line := range strings.Lines(string(text)) {

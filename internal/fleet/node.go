@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bytes"
 	"encoding/json"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -68,7 +69,7 @@ func unwrap(text []byte) (node []byte, skipped int) {
 			node = c.Bootstrap.Node
 		}
 	}
-	if node == nil {
+	if !bytes.HasPrefix(node, []byte("{")) { // "node" is an ID elsewhere
 		return text, 0
 	}
 	return node, linesBefore(text, node)
@@ -76,7 +77,7 @@ func unwrap(text []byte) (node []byte, skipped int) {
 
 // inside is unwrap for YAML.
 func inside(n *yaml.Node) *yaml.Node {
-	if node := member(n, "node"); node != nil {
+	if node := member(n, "node"); node != nil && node.Kind == yaml.MappingNode {
 		return node
 	}
 	if configs := member(n, "configs"); configs != nil {

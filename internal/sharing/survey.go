@@ -89,11 +89,12 @@ func (s *Survey) Add(node string, placements ...Placement) {
 func (s *Survey) Know(key Key, known Scope) {
 	at := s.scopes[key]
 	if at == nil {
-		known.Clients, known.Types = 0, make(map[string]int)
-		at = &scope{Scope: known}
+		at = &scope{Scope: Scope{Types: make(map[string]int)}}
 		s.scopes[key] = at
 	}
-	at.First, at.fields = known.First, Fields{known.Unmentioned, known.More}
+	known.Clients, known.Types = at.Clients, at.Types
+	at.fields = Fields{known.Unmentioned, known.More}
+	at.Scope = known
 }
 
 // Has reports whether the scope has a client, or is known.
