@@ -41,7 +41,8 @@ type Type struct {
 	TypeURL string  `json:"type_url"`
 	Name    string  `json:"name,omitempty"` // empty: the type as a whole
 	Outcome Outcome `json:"outcome"`
-	ByName  bool    `json:"by_name"` // the type is decided name by name
+	ByName  bool    `json:"by_name"`                        // the type is decided name by name
+	PerName int     `json:"evaluations_per_name,omitempty"` // what that costs: so many expressions, at most, for each subscription
 	// Rules are all rules in order, each with what it said; none for an xdstp name.
 	Rules    []rules.RuleResult `json:"rules"`
 	Rule     string             `json:"rule,omitempty"`     // that decided, or "otherwise"
@@ -103,10 +104,14 @@ func (e *Explainer) Client(node *corev3.Node, peer keyer.Peer, typeURLs []string
 
 func (e *Explainer) typ(subject *rules.Subject, typeURL string, name *string) Type {
 	why := subject.Explain(typeURL, name)
+	if whole := subject.Explain(typeURL, nil); whole.ByName { // whether or not there is a name
+		why.ByName, why.PerName = true, whole.PerName
+	}
 	p := sharing.Place(subject, typeURL, name, e.upstream)
 	t := Type{
-		Type: keyer.ShortName(typeURL), TypeURL: typeURL, ByName: p.ByName, Rules: e.all(why.Rules),
-		Rule: p.Decision.Rule, Upstream: p.Upstream, Default: p.Decision.Upstream == "" && p.Upstream != "",
+		Type: keyer.ShortName(typeURL), TypeURL: typeURL, ByName: why.ByName, PerName: why.PerName,
+		Rules: append([]rules.RuleResult{}, why.Rules...),
+		Rule:  p.Decision.Rule, Upstream: p.Upstream, Default: p.Decision.Upstream == "" && p.Upstream != "",
 	}
 	if name != nil {
 		t.Name = *name
@@ -138,19 +143,6 @@ func (t *Type) serve(d *rules.Decision, policy rules.Policy) {
 	default:
 		t.Outcome = Shared
 	}
-}
-
-// notReached is the result of rules after the one that decided.
-const notReached = "not reached"
-
-// all adds the rules that were not asked.
-func (e *Explainer) all(results []rules.RuleResult) []rules.RuleResult {
-	list := append([]rules.RuleResult{}, results...)
-	names := e.config.RuleNames()
-	for _, name := range names[min(len(list), len(names)):] {
-		list = append(list, rules.RuleResult{Rule: name, Result: notReached})
-	}
-	return list
 }
 
 // Name explains an xdstp name, for whatever client.

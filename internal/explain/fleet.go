@@ -16,7 +16,7 @@ import (
 const betweenProgress = 2 * time.Second
 
 // ErrBadNodes says that some of a fleet's nodes could not be read. Each has been told.
-var ErrBadNodes = errors.New("nodes were left out")
+var ErrBadNodes = errors.New("could not be read")
 
 // Fleet surveys the recorded nodes at path (see [fleet.Read]) for types, or one name of
 // each. All clients are taken to have the identity of peer. What cannot be read is told
@@ -47,7 +47,7 @@ func (e *Explainer) Fleet(ctx context.Context, path string, in io.Reader, errs i
 		}
 	}
 	if bad > 0 {
-		return survey, fmt.Errorf("%d %w", bad, ErrBadNodes)
+		return survey, fmt.Errorf("%s %w", plural(bad, "node"), ErrBadNodes)
 	}
 	return survey, nil
 }

@@ -89,15 +89,15 @@ func (p *page) overview(c *Client) {
 		}
 	}
 	if byName {
-		p.line("\n%s", byNameCost)
+		p.line("\n%s --name explains one name.", byNameCost)
 	}
-	p.line("\n--type says more of one type")
+	p.line("\n--type says more of one type.")
 }
 
 // byNameCost is what it means that a rule looks at names.
 const byNameCost = `A rule looks at the name: the rules are evaluated for each subscription of such a
 type and not once for each client, and each scope that results is a stream upstream
-and a cache of its own. --name explains one name.`
+and a cache of its own.`
 
 func (t *Type) color() string {
 	switch t.Outcome {
@@ -112,34 +112,58 @@ func (t *Type) color() string {
 
 // explain says everything of one type.
 func (p *page) explain(node string, t *Type) {
-	field := func(name, value string) { p.line("%-9s %s", name, value) }
-	field("node", shown(node))
-	field("type", t.Type+suffix(" (", t.TypeURL, ")", t.Type != t.TypeURL))
+	p.field("node", shown(node))
+	p.field("type", t.Type+suffix(" (", t.TypeURL, ")", t.Type != t.TypeURL))
 	if t.Name != "" {
-		field("name", shown(t.Name))
+		p.field("name", shown(t.Name))
 	}
-	field("outcome", p.paint(t.color(), string(t.Outcome))+": "+t.meaning())
+	p.field("outcome", p.paint(t.color(), string(t.Outcome))+": "+t.meaning())
 	if len(t.Rules) > 0 || t.Policy != "" {
 		p.line("\n%s", p.paint(bold, "rules"))
 		p.rules(t)
 	}
-	p.line("")
-	if t.Scope != "" {
-		field("scope", shown(t.Scope))
-	}
-	if t.Parts != nil {
-		field("parts", parts(t.Parts))
-	}
 	if t.Upstream != "" {
-		field("upstream", t.Upstream+suffix(" (", "the default", ")", t.Default))
+		p.line("")
+		p.place(t)
 	}
 	if t.ByName {
-		p.line("\n%s", byNameCost)
+		p.line("\n%s Up to %s for each name.", byNameCost, plural(t.PerName, "expression"))
 	}
 	if t.UpstreamNode != nil {
 		p.line("\n%s%s", p.paint(bold, "node upstream"), suffix(", ", "if this client is the first of its scope", "", t.Outcome != XDSTP))
 		p.yaml(t.UpstreamNode)
 	}
+}
+
+// field writes a line, or several, below one another.
+func (p *page) field(name string, values ...string) {
+	for _, v := range values {
+		p.line("%-9s %s", name, v)
+		name = ""
+	}
+}
+
+// place says where the client is put, and what that was made of.
+func (p *page) place(t *Type) {
+	if t.Scope != "" {
+		p.field("scope", shown(t.Scope))
+	}
+	for _, r := range t.Rules {
+		if r.Rule == t.Rule && t.Outcome == Shared {
+			p.field("parts", values(r.Scope)...)
+			p.field("node", values(r.Node)...)
+		}
+	}
+	p.field("upstream", t.Upstream+suffix(" (", "the default", ")", t.Default))
+}
+
+// values shows expressions with what they came to.
+func values(results []rules.FieldResult) []string {
+	lines := make([]string, len(results))
+	for i, r := range results {
+		lines[i] = fmt.Sprintf("%s: %s = %s", r.Field, shown(r.Expression), shown(r.Text))
+	}
+	return lines
 }
 
 // meaning says what an outcome comes to.
@@ -148,6 +172,9 @@ func (t *Type) meaning() string {
 	case Shared:
 		if t.Rule == rules.Otherwise {
 			return "with all clients that no rule matches"
+		}
+		if len(t.Parts) == 0 {
+			return fmt.Sprintf("with all clients that rule %s matches", t.Rule)
 		}
 		return fmt.Sprintf("with all clients for which rule %s gives the same parts", t.Rule)
 	case Isolated:
@@ -225,7 +252,7 @@ func (p *page) totals(r *sharing.Result) {
 		plural(r.Alone, "scope"), r.Isolated, r.Unmentioned)
 	for _, t := range r.Types {
 		if t.ByName > 0 {
-			p.line("%s\n", byNameCost)
+			p.line("%s --name takes one name.\n", byNameCost)
 			return
 		}
 	}
@@ -291,23 +318,6 @@ func (p *page) fields(r *sharing.Result) {
 	for _, f := range r.Fields[:min(listed, len(r.Fields))] {
 		p.line("  %s, in %s of %s", shown(f.Field), plural(f.Scopes, "scope"), f.Rule)
 	}
-}
-
-func parts(values []any) string {
-	if len(values) == 0 {
-		return "none: all clients of the rule share"
-	}
-	texts := make([]string, len(values))
-	for i, v := range values {
-		var b bytes.Buffer
-		e := json.NewEncoder(&b)
-		e.SetEscapeHTML(false)
-		if err := e.Encode(v); err != nil {
-			b.WriteString(err.Error())
-		}
-		texts[i] = strings.TrimSuffix(b.String(), "\n")
-	}
-	return strings.Join(texts, ", ")
 }
 
 func numbers(all ...int) []string {

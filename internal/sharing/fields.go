@@ -10,6 +10,9 @@ const (
 	maxField = 256
 )
 
+// andMore stands for the fields that [rules.Set.Unmentioned] does not list.
+const andMore = "…"
+
 // Fields is a bounded set of names of fields, sorted. The zero Fields is empty.
 type Fields struct {
 	Names []string
@@ -18,12 +21,16 @@ type Fields struct {
 
 // Full reports that there is no room for another name: nodes need not be compared any
 // more.
-func (f *Fields) Full() bool { return f.More }
+func (f *Fields) Full() bool { return len(f.Names) == maxFields }
 
 // Add puts names in, and reports whether there was a new one.
 func (f *Fields) Add(names []string) bool {
 	added := false
 	for _, name := range names {
+		if name == andMore {
+			f.More = true
+			continue
+		}
 		name = clip(name, maxField)
 		i, there := slices.BinarySearch(f.Names, name)
 		switch {
