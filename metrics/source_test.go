@@ -33,7 +33,7 @@ func TestSource(t *testing.T) {
 		}
 	}
 	err := m.Collect(fakeSource{
-		resources: 10, bytes: 1000, unwatched: 4,
+		resources: 10, bytes: 1000, unwatched: 4, scopes: 8, unmentioned: 3,
 		sessions: []SessionStats{
 			{Upstream: "primary", State: upstream.StateConnected, Tables: []cache.TypeStats{
 				table(clusterURL), table(clusterURL), table(unknownURL),
@@ -48,6 +48,7 @@ func TestSource(t *testing.T) {
 	}
 	want := map[string]float64{
 		`cache_resources`: 10, `cache_bytes`: 1000, `cache_unwatched`: 4,
+		`aggregation_scopes`: 8, `aggregation_scopes_with_unmentioned_fields`: 3,
 		`upstream_sessions{state="connected",upstream="primary"}`: 2,
 		`upstream_sessions{state="idle",upstream="primary"}`:      1,
 		`upstream_sessions{state="idle",upstream="added later"}`:  1,
