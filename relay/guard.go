@@ -14,6 +14,8 @@ import (
 // control plane sees the first one's node only, and what it reads in it the others get,
 // too. It keeps names of fields, never values (OPS-6).
 type guard struct {
+	node *corev3.Node // that went upstream when the session began; immutable
+
 	mu    sync.Mutex
 	plan  *plan         // by which the rest was worked out; guarded by mu, as all of it
 	known sharing.Scope // rule, parts and so on; of Unmentioned nothing
@@ -79,7 +81,7 @@ func (r *router) watch(s *session, p *plan, d *rules.Decision, node string, bega
 		return
 	}
 	// Outside of the lock: nodes may be large.
-	fields := p.rules.Unmentioned(d.Rule, s.node, UpstreamNode(*d))
+	fields := p.rules.Unmentioned(d.Rule, s.guard.node, UpstreamNode(*d))
 	if len(fields) > 0 && s.guard.add(p, fields) {
 		r.decided.differing(s.key, d.Rule, fields)
 	}

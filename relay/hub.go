@@ -42,7 +42,6 @@ type session struct {
 	client feed
 	stop   context.CancelFunc
 	done   chan struct{} // closed when client has ended
-	node   *corev3.Node  // what the control plane is shown
 	guard  guard
 	turned turned // who is told when its state changes
 
@@ -103,7 +102,7 @@ func (h *hub) start(key sessionKey, node *corev3.Node) (*session, error) {
 		p = h.own
 	}
 	store := h.cache.Open(p.source)
-	s := &session{key: key, store: store, node: node, done: make(chan struct{})}
+	s := &session{key: key, store: store, done: make(chan struct{}), guard: guard{node: node}}
 	client, err := p.upstream.open(upstream.SessionConfig{
 		Node: node, Scope: key.scope, Store: store, Observer: observeTurns(p.observer, &s.turned),
 	})
