@@ -9,10 +9,10 @@ import (
 // byAccident marks, in the document, keys that run together.
 const byAccident = "` ⚠"
 
-// TestMigrating executes every example of docs/migrating-from-xds-relay.md on both sides:
+// TestMigrating_AGG1_AGG2 executes every example of docs/migrating-from-xds-relay.md on both sides:
 // each client has the key that the document says, and the rule and scope; and two clients
-// have one key there exactly if they are served the same here (AGG-1).
-func TestMigrating(t *testing.T) {
+// have one key there exactly if they are served the same here.
+func TestMigrating_AGG1_AGG2(t *testing.T) {
 	used := make(map[string]bool)
 	examples := ruleDocument(t, "../docs/migrating-from-xds-relay.md")
 	for _, e := range examples {

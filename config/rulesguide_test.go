@@ -16,16 +16,16 @@ import (
 
 const rulesGuide = "../docs/rules.md"
 
-// TestRulesGuide executes every example of docs/rules.md (AGG-1 to AGG-3).
-func TestRulesGuide(t *testing.T) {
+// TestRulesGuide_AGG1_AGG2_AGG3 executes every example of docs/rules.md.
+func TestRulesGuide_AGG1_AGG2_AGG3(t *testing.T) {
 	for _, e := range ruleDocument(t, rulesGuide) {
 		t.Run(exampleName(e), func(t *testing.T) { e.check(t) })
 	}
 }
 
-// TestRulesGuideExpressions evaluates the expressions of docs/rules.md for the client that
+// TestRulesGuideExpressions_AGG2 evaluates the expressions of docs/rules.md for the client that
 // stands before them.
-func TestRulesGuideExpressions(t *testing.T) {
+func TestRulesGuideExpressions_AGG2(t *testing.T) {
 	document := readDocument(t, rulesGuide)
 	_, block, _ := strings.Cut(document, "```yaml\nnode:")
 	block, _, _ = strings.Cut(block, "```")
@@ -70,9 +70,9 @@ func scopeOf(expression string) string {
 	return "aggregation:\n  rules:\n    - name: one\n      match: 'true'\n      scope: [" + quoted + "]\n"
 }
 
-// TestRulesGuideRefused holds what docs/rules.md says that is refused when rules are
+// TestRulesGuideRefused_AGG4 holds what docs/rules.md says that is refused when rules are
 // loaded (AGG-4).
-func TestRulesGuideRefused(t *testing.T) {
+func TestRulesGuideRefused_AGG4(t *testing.T) {
 	rows := tableAfter(readDocument(t, rulesGuide), "| expression | is refused, since |")
 	if len(rows) < 5 {
 		t.Fatalf("%d rows", len(rows))
@@ -85,9 +85,9 @@ func TestRulesGuideRefused(t *testing.T) {
 	}
 }
 
-// TestRulesGuideYAML holds what docs/rules.md says of YAML: what must not be written so is
+// TestRulesGuideYAML_AGG4 holds what docs/rules.md says of YAML: what must not be written so is
 // an error (AGG-4), and what it says instead is not.
-func TestRulesGuideYAML(t *testing.T) {
+func TestRulesGuideYAML_AGG4(t *testing.T) {
 	rows := tableAfter(readDocument(t, rulesGuide), "| as it must not be written |")
 	if len(rows) < 5 {
 		t.Fatalf("%d rows", len(rows))
