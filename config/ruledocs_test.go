@@ -155,7 +155,7 @@ func readFlow(t *testing.T, file string, line int, text string, node *corev3.Nod
 // anUpstream is what most examples leave out of a configuration.
 const anUpstream = "upstreams: [{name: primary, default: true, endpoints: [127.0.0.1:5678]}]\n"
 
-// set compiles the example's own side.
+// set compiles the example's own side, and runs the tests in it.
 func (e *ruleExample) set(t *testing.T) *rules.Set {
 	t.Helper()
 	text := e.ours
@@ -166,11 +166,30 @@ func (e *ruleExample) set(t *testing.T) *rules.Set {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
+	passTests(t, c, len(c.Aggregation.Tests))
 	set, err := c.Rules()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return set
+}
+
+// passTests runs the configuration's tests of its rules, of which there are to be at
+// least so many.
+func passTests(t *testing.T, c *config.Config, least int) {
+	t.Helper()
+	results, err := c.TestRules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(results) < least {
+		t.Errorf("%d tests, want at least %d", len(results), least)
+	}
+	for _, r := range results {
+		if r.Failure != nil {
+			t.Error(r.Failure)
+		}
+	}
 }
 
 // outcome is what became of a client, as the tables have it.
