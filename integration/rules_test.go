@@ -164,7 +164,7 @@ func TestRules_AGG1_AGG2_AGG3(t *testing.T) {
 		if got := r.clusters("c", profile("web", "", map[string]string{"role": "gateway"})); got != "everybody's" {
 			t.Errorf("AGG-2: the rule does not match, and the client is served %q", got)
 		}
-		const failures = `xdsrelay_aggregation_failures_total`
+		const failures = `xdsrelay_aggregation_rule_failures_total`
 		for _, id := range []string{"d", "e"} { // without the key
 			if got := r.clusters(id, profile("api", "", nil)); got != "cluster/api" {
 				t.Errorf("AGG-2: the rule fails, and %s is served %q", id, got)
