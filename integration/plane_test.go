@@ -215,7 +215,7 @@ func (p *plane) payloadLocked(typeURL, name, target string) []byte {
 	if serviceOf(typeURL).name == "" {
 		return payloadOf(name, p.version)
 	}
-	b := contents(typeURL, name, fmt.Sprintf("%slife %d, v%d", stampOf(p.world), p.life, p.version), target)
+	b := contents(typeURL, name, fmt.Sprintf("%slife %d, v%d", stampOf(p.world, name), p.life, p.version), target)
 	if p.plain {
 		return b
 	}
