@@ -122,7 +122,7 @@ func TestRules_AGG1_AGG2_AGG3(t *testing.T) {
 		r := startRuled(t,
 			worldRule("edge", `node.id.startsWith("gw-")`, `"edge"`),
 			worldRule("zones", `node.locality.zone != ""`, `"zone/" + node.locality.zone`, "node.locality.zone"),
-			worldRule("gateways", `node.id.startsWith("gw-")`, `"never"`),
+			worldRule("gateways", `node.id.contains("gw-")`, `"never"`),
 		)
 		for id, want := range map[string]string{"gw-1": "edge", "gw-2": "edge", "sidecar-1": "zone/z", "sidecar-2": "zone/z"} {
 			if got := r.clusters(id, profile("web", "z", nil)); got != want {
