@@ -137,3 +137,16 @@ func TestUnmentioned(t *testing.T) {
 		t.Errorf("mentioned %q", got)
 	}
 }
+
+// explainAll asks for everything there is to ask.
+func explainAll(t *testing.T, set *rules.Set, node *corev3.Node) {
+	t.Helper()
+	subject := set.Subject(node, keyer.Peer{})
+	for _, name := range []*string{nil, new("a")} {
+		if e := subject.Explain(clusterURL, name); e.Decision.Scope == "" && !e.ByName {
+			t.Errorf("AGG-5: %+v", e)
+		}
+	}
+	set.Unmentioned("r", node, &corev3.Node{})
+	set.Mentioned("r")
+}

@@ -49,7 +49,7 @@ func (x *issue) unexpectedToken(groups []string) string {
 		return fmt.Sprintf("unexpected %q: it is written %s", token, operator)
 	}
 	message := fmt.Sprintf("unexpected %q", shorten(token))
-	if token == atEnd {
+	if token == atEnd || x.char(x.offset) == 0 {
 		message = "the expression ends too early"
 	}
 	if expected == "':'" {
