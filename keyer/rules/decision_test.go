@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"errors"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -66,23 +67,92 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// AGG-1: a type is decided by name only if the name makes a difference.
 func TestDecideByName(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		rule   rules.Rule
+		byName map[string]bool
+	}{
+		{"match", rules.Rule{Match: `type == rds && name.startsWith("a")`}, map[string]bool{routeURL: true, clusterURL: false}},
+		{"match the other way round", rules.Rule{Match: `name.startsWith("a") && type == rds`}, map[string]bool{routeURL: true, clusterURL: false}},
+		{"match by either", rules.Rule{Match: `type == cds || name == "*"`}, map[string]bool{routeURL: true, clusterURL: false}},
+		{"match of a loop", rules.Rule{Match: `type == rds && ["a", "b"].exists(p, name.startsWith(p))`}, map[string]bool{routeURL: true, clusterURL: false}},
+		{"scope", rules.Rule{Match: `type == rds`, Scope: []string{"node.cluster", "name"}}, map[string]bool{routeURL: true, clusterURL: false}},
+		{"scope for one type", rules.Rule{Match: `node.id != ""`, Scope: []string{`type == rds ? name.split("/")[0] : ""`}}, map[string]bool{routeURL: true, clusterURL: false}},
+		{"node", rules.Rule{Match: `type == rds`, Node: rules.Node{ID: `"shard-" + name`}}, map[string]bool{routeURL: true, clusterURL: false}},
+		{"node's metadata", rules.Rule{Match: `type == rds`, Node: rules.Node{Metadata: map[string]string{"a": `name`}}}, map[string]bool{routeURL: true, clusterURL: false}},
+		{"not at all", rules.Rule{Match: `type == rds`, Scope: []string{`node.metadata.name`}}, map[string]bool{clusterURL: false}},
+	} {
+		t.Run("AGG-1 "+tc.name, func(t *testing.T) {
+			tc.rule.Name = "r"
+			set := compile(t, rules.Config{Rules: []rules.Rule{tc.rule, {Name: "rest", Match: "true"}}})
+			for typeURL, want := range tc.byName {
+				d, byName, err := set.Subject(sidecar(t), keyer.Peer{}).Decide(typeURL)
+				if err != nil || byName != want || byName != (d.Scope == "") || d.Failed != nil {
+					t.Errorf("AGG-1: Decide(%s) = %+v, %v, %v, want by name %v", typeURL, d, byName, err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestDecideName(t *testing.T) {
 	set := compile(t, rules.Config{Rules: []rules.Rule{
 		{Name: "a", Match: `type == rds && name.startsWith("a")`, Scope: []string{"node.cluster"}},
-		{Name: "b", Match: `type == rds`, Scope: []string{"name"}},
+		{Name: "b", Match: `type == rds && name != "c"`, Scope: []string{"name"}},
 		{Name: "c", Match: `true`},
 	}})
 	subject := set.Subject(sidecar(t), keyer.Peer{})
-	if d, byName, err := subject.Decide(clusterURL); err != nil || byName || d.Scope != "c[]" {
-		t.Errorf("Decide = %+v, %v, %v", d, byName, err)
-	}
-	if d, byName, err := subject.Decide(routeURL); err != nil || !byName || d.Scope != "" {
-		t.Errorf("Decide = %+v, %v, %v", d, byName, err)
-	}
-	for name, want := range map[string]string{"a1": `a["web"]`, "b1": `b["b1"]`, "*": `b["*"]`} {
+	for name, want := range map[string]string{"a1": `a["web"]`, "a2": `a["web"]`, "b1": `b["b1"]`, "*": `b["*"]`, "": `b[""]`, "c": `c[]`} {
 		if d, err := subject.DecideName(routeURL, name); err != nil || d.Scope != want {
-			t.Errorf("DecideName(%q) = %+v, %v, want %s", name, d, err, want)
+			t.Errorf("AGG-1: DecideName(%q) = %+v, %v, want %s", name, d, err, want)
 		}
+	}
+	// What is not decided by name may be asked so all the same.
+	whole, _, err := subject.Decide(clusterURL)
+	if d, nameErr := subject.DecideName(clusterURL, "a1"); err != nil || nameErr != nil || d.Scope != "c[]" || d.Scope != whole.Scope {
+		t.Errorf("AGG-1: DecideName = %+v, %v, Decide = %+v, %v", d, nameErr, whole, err)
+	}
+}
+
+// AGG-2: the first rule that matches decides, with its upstream; a failing one only has its
+// upstream if it was known to match; refusing is for clients that none matches.
+func TestAGG2Order(t *testing.T) {
+	set := compile(t, rules.Config{Otherwise: rules.Refuse, Rules: []rules.Rule{
+		{Name: "first", Match: `type == cds && node.cluster == "web"`, Upstream: "u1"},
+		{Name: "fails", Match: `type == cds && node.metadata.missing == "x"`, Upstream: "u2"},
+		{Name: "part-fails", Match: `type == rds`, Scope: []string{`node.metadata.missing`}, Upstream: "u3"},
+		{Name: "node-fails", Match: `type == eds`, Node: rules.Node{ID: `node.metadata.missing`}, Upstream: "u4"},
+	}})
+	const endpointURL = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+	for _, tc := range []struct {
+		cluster, typeURL, rule, upstream string
+		failed                           bool
+	}{
+		{"web", clusterURL, "first", "u1", false},
+		{"other", clusterURL, "fails", "", true},
+		{"web", routeURL, "part-fails", "u3", true},
+		{"web", endpointURL, "node-fails", "u4", true},
+	} {
+		node := sidecar(t)
+		node.Cluster = tc.cluster
+		d, _, err := set.Subject(node, keyer.Peer{}).Decide(tc.typeURL)
+		if err != nil || d.Rule != tc.rule || d.Upstream != tc.upstream || (d.Failed != nil) != tc.failed || d.Template != "" || d.Node != node {
+			t.Errorf("AGG-2: Decide = %+v, %v, want rule %s and upstream %q", d, err, tc.rule, tc.upstream)
+		}
+		failed, ok := errors.AsType[*rules.FailedError](d.Failed)
+		if ok != tc.failed || ok && failed.Rule != tc.rule {
+			t.Errorf("AGG-2: failed: %#v", d.Failed)
+		}
+	}
+	if d, _, err := set.Subject(sidecar(t), keyer.Peer{}).Decide("type.googleapis.com/unheard.of"); err == nil || d.Scope != "" {
+		t.Errorf("AGG-2: Decide = %+v, %v, want a refusal", d, err)
+	}
+	// A failing rule's client that cannot be isolated either is refused by that rule.
+	_, _, err := set.Subject(&corev3.Node{Id: "\xff"}, keyer.Peer{}).Decide(routeURL)
+	if refused, ok := errors.AsType[*rules.RefusedError](err); !ok || refused.Rule != "part-fails" || refused.Cause == nil {
+		t.Errorf("AGG-2: %v", err)
 	}
 }
 
