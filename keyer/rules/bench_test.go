@@ -10,6 +10,7 @@ import (
 
 // fleet is rules of which the last one matches a sidecar, after all have been asked.
 func fleet(b *testing.B, n int) *rules.Set {
+	b.Helper()
 	list := make([]rules.Rule, n)
 	for i := range list {
 		list[i] = rules.Rule{

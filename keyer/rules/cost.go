@@ -38,7 +38,7 @@ func size(value ref.Val) uint64 {
 		return uint64(len(v))
 	case traits.Sizer:
 		if n, ok := v.Size().(types.Int); ok {
-			return uint64(max(n, 0)) //nolint:gosec // not negative
+			return uint64(max(n, 0))
 		}
 	}
 	return 0

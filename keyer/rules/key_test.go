@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	xdsv3 "github.com/cncf/xds/go/xds/core/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -37,6 +38,7 @@ func nasty() *rapid.Generator[string] {
 
 // keySets are rules of one name each, by how many parts they take from the metadata.
 func keySets(t testing.TB) map[string]*rules.Set {
+	t.Helper()
 	sets := make(map[string]*rules.Set)
 	for _, name := range []string{"r", "s", "r-r"} {
 		for n := range 4 {
@@ -201,7 +203,7 @@ func TestAGG1WholeNode(t *testing.T) {
 	node.Metadata.Fields["unset"] = &structpb.Value{}
 	node.Metadata.Fields["b"] = structpb.NewBoolValue(true)
 	node.UserAgentVersionType = &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: &corev3.BuildVersion{Metadata: node.GetMetadata()}}
-	node.ListeningAddresses = []*corev3.Address{{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: "::", Protocol: corev3.SocketAddress_UDP, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 80}}}}}
+	node.DynamicParameters = map[string]*xdsv3.ContextParams{"a": {Params: map[string]string{"b": "c", "d": "e"}}, "f": {}}
 	node.Extensions = []*corev3.Extension{{Name: "x", TypeUrls: []string{version.GetTypeUrl()}}}
 	base, err := scopeBy(t, node, "node")
 	if err != nil {
@@ -224,8 +226,8 @@ func TestAGG1WholeNode(t *testing.T) {
 		"a number as text":    func(n *corev3.Node) { n.Metadata.Fields["shard"] = structpb.NewStringValue("3") },
 		"an unknown field":    func(n *corev3.Node) { n.ProtoReflect().SetUnknown([]byte{0xfa, 0x3f, 0x01, 'x'}) },
 		"an unknown in value": func(n *corev3.Node) { n.Metadata.Fields["b"].ProtoReflect().SetUnknown([]byte{0xfa, 0x3f, 0x01, 'x'}) },
-		"an enum":             func(n *corev3.Node) { n.ListeningAddresses[0].GetSocketAddress().Protocol = corev3.SocketAddress_TCP },
-		"an empty message":    func(n *corev3.Node) { n.DynamicParameters = nil; n.Extensions = append(n.Extensions, &corev3.Extension{}) },
+		"a map in a map":      func(n *corev3.Node) { n.DynamicParameters["a"].Params["b"] = "x" },
+		"an empty message":    func(n *corev3.Node) { n.Extensions = append(n.Extensions, &corev3.Extension{}) },
 	} {
 		changed := proto.CloneOf(node)
 		change(changed)

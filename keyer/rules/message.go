@@ -85,20 +85,20 @@ func appendJSONValue(dst []byte, m protoreflect.Message, depth int) ([]byte, err
 func appendField(dst []byte, field protoreflect.FieldDescriptor, value protoreflect.Value, depth int) ([]byte, error) {
 	switch {
 	case field.IsMap():
-		return appendMessageMap(dst, field, value.Map(), depth)
+		return appendMessageMap(dst, value.Map(), depth)
 	case field.IsList():
-		return appendMessageList(dst, field, value.List(), depth)
+		return appendMessageList(dst, value.List(), depth)
 	}
-	return appendSingle(dst, field, value, depth)
+	return appendSingle(dst, value, depth)
 }
 
-func appendMessageMap(dst []byte, field protoreflect.FieldDescriptor, m protoreflect.Map, depth int) ([]byte, error) {
+func appendMessageMap(dst []byte, m protoreflect.Map, depth int) ([]byte, error) {
 	var entries [][]byte
 	var failure error
 	m.Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
-		entry, err := appendSingle(nil, field.MapKey(), key.Value(), depth+1)
+		entry, err := appendSingle(nil, key.Value(), depth+1)
 		if err == nil {
-			entry, err = appendSingle(append(entry, ':'), field.MapValue(), value, depth+1)
+			entry, err = appendSingle(append(entry, ':'), value, depth+1)
 		}
 		entries, failure = append(entries, entry), err
 		return err == nil
@@ -109,21 +109,21 @@ func appendMessageMap(dst []byte, field protoreflect.FieldDescriptor, m protoref
 	return appendSorted(dst, entries), nil
 }
 
-func appendMessageList(dst []byte, field protoreflect.FieldDescriptor, list protoreflect.List, depth int) ([]byte, error) {
+func appendMessageList(dst []byte, list protoreflect.List, depth int) ([]byte, error) {
 	dst = append(dst, '[')
 	for i := range list.Len() {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
 		var err error
-		if dst, err = appendSingle(dst, field, list.Get(i), depth+1); err != nil {
+		if dst, err = appendSingle(dst, list.Get(i), depth+1); err != nil {
 			return dst, err
 		}
 	}
 	return append(dst, ']'), nil
 }
 
-func appendSingle(dst []byte, field protoreflect.FieldDescriptor, value protoreflect.Value, depth int) ([]byte, error) {
+func appendSingle(dst []byte, value protoreflect.Value, depth int) ([]byte, error) {
 	switch v := value.Interface().(type) {
 	case bool:
 		return strconv.AppendBool(dst, v), nil

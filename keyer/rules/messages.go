@@ -69,10 +69,8 @@ func (x *issue) unknownFunction(name string) string {
 	if operator, ok := inWords[name]; ok {
 		return message + fmt.Sprintf(": it is written %s", operator)
 	}
-	for _, left := range timeFunctions {
-		if name == left {
-			return message + ": rules have nothing to do with time"
-		}
+	if slices.Contains(timeFunctions, name) {
+		return message + ": rules have nothing to do with time"
 	}
 	names := slices.Collect(maps.Keys(x.env.Functions()))
 	for _, macro := range x.env.Macros() {

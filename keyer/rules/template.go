@@ -84,7 +84,7 @@ func setField(node *corev3.Node, metadata *structpb.Struct, field string, value 
 	if !ok {
 		return wrongType(value, types.StringType.TypeName())
 	}
-	if node.Locality == nil && strings.HasPrefix(field, "node.locality.") {
+	if node.GetLocality() == nil && strings.HasPrefix(field, "node.locality.") {
 		node.Locality = &corev3.Locality{}
 	}
 	switch field {
