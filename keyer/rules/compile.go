@@ -53,6 +53,7 @@ func Compile(cfg Config) (*Set, []Problem) {
 	if len(c.problems) > 0 {
 		return nil, c.problems
 	}
+	s.collectLater()
 	return s, nil
 }
 

@@ -70,7 +70,7 @@ func newEnvironment() (*cel.Env, error) {
 		cel.Variable(varUpstream, cel.StringType),
 		cel.EnableMacroCallTracking(),
 		cel.OptionalTypes(), ext.Strings(ext.StringsMaxPrecision(maxPrecision)), ext.Regex(),
-		ext.Encoders(), ext.Math(), ext.Bindings(),
+		ext.Encoders(ext.EncodersVersion(1)), ext.Math(ext.MathVersion(2)), ext.Bindings(),
 		cel.ParserRecursionLimit(maxDepth),
 		cel.RegexProgramSizeLimit(maxRegexProgram),
 		cel.ASTValidators(cel.ValidateComprehensionNestingLimit(maxComprehensions)),

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
@@ -97,10 +98,26 @@ func nodePath(e ast.Expr) ([]string, bool) {
 	return nil, false
 }
 
-// mentioned collects what decides over the clients of a rule, or of [Otherwise]: its own
-// expressions and the matches of those before it, and what its node fields replace, which
-// no control plane sees.
+// mentioned gives what decides over the clients of a rule, or of [Otherwise]. It is worked
+// out when it is first asked for: clients are compared by it as they come.
 func (s *Set) mentioned(rule string) *mentions {
+	if collect, ok := s.mentions[rule]; ok {
+		return collect()
+	}
+	return &mentions{}
+}
+
+// collectLater has the mentions of every rule worked out once each.
+func (s *Set) collectLater() {
+	s.mentions = map[string]func() *mentions{Otherwise: sync.OnceValue(func() *mentions { return s.collect(Otherwise) })}
+	for _, r := range s.rules {
+		s.mentions[r.name] = sync.OnceValue(func() *mentions { return s.collect(r.name) })
+	}
+}
+
+// collect gathers a rule's own expressions, the matches of those before it, and what its
+// node fields replace, which no control plane sees.
+func (s *Set) collect(rule string) *mentions {
 	m := &mentions{}
 	for _, r := range s.rules {
 		m.collect(r.match.ast.NativeRep().Expr())

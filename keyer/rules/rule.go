@@ -1,11 +1,12 @@
 package rules
 
 // Rule says of some clients what they share. Match, Scope and the fields of Node are
-// CEL expressions over the variables of [Variables].
+// CEL expressions: what there is in them stands in the package's documentation.
 type Rule struct {
 	// Name is shown to people and begins the scopes: letters, digits and any of -_. only.
 	Name string
-	// Match is true for the clients, types and names that the rule is for.
+	// Match is true for the clients, types and names that the rule is for. A rule whose
+	// match is just false is switched off.
 	Match string
 	// Scope are the parts of the scope, in order: clients for which all of them have the
 	// same values share. None puts all that match into one scope.
@@ -22,7 +23,8 @@ type Rule struct {
 type Node struct {
 	ID, Cluster string
 	Locality    Locality
-	// Metadata replaces the metadata as a whole, if it is not nil.
+	// Metadata replaces the metadata as a whole, if it is not nil. A key whose value is
+	// an optional without value is left out.
 	Metadata map[string]string
 }
 

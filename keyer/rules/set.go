@@ -16,6 +16,7 @@ type Set struct {
 	upstream  string
 	env       *cel.Env
 	adapter   types.Adapter
+	mentions  map[string]func() *mentions // by rule, what it looks at
 }
 
 // Policy is what becomes of clients that no rule matches.
