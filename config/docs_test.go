@@ -106,3 +106,37 @@ func documentedDefault(l leaf) string {
 	}
 	return fmt.Sprintf("`%v`", l.value.Interface())
 }
+
+// TestDocumentationOfRuleTests runs the tests of docs/configuration.md with the rules that
+// stand before them.
+func TestDocumentationOfRuleTests(t *testing.T) {
+	data, err := os.ReadFile("../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := func(begin string) string {
+		_, text, found := strings.Cut(string(data), "```yaml\n"+begin+"\n")
+		if !found {
+			t.Fatalf("no block that begins with %s", begin)
+		}
+		text, _, _ = strings.Cut(text, "```")
+		return begin + "\n" + text
+	}
+	dir := t.TempDir()
+	write(t, dir+"/x.yaml", minimal+block("aggregation:"))
+	write(t, dir+"/x_test.yaml", block("tests:"))
+	write(t, dir+"/nodes/gateway.yaml", "id: gw-eu-1\n")
+	c, err := Load(dir+"/x.yaml", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	results, err := c.TestRules()
+	if err != nil || len(results) != 3 {
+		t.Fatalf("%v, %v", results, err)
+	}
+	for _, r := range results {
+		if r.Failure != nil {
+			t.Error(r.Failure)
+		}
+	}
+}

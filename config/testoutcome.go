@@ -102,10 +102,10 @@ func (o *outcome) hasScope() bool { return !o.refused && !o.failed && o.Rule != 
 
 // upstream names the upstream that is asked.
 func (o *outcome) upstream(c *Config) string {
-	if o.Decision.Upstream == "" {
+	if o.Upstream == "" {
 		return c.defaultUpstream()
 	}
-	return o.Decision.Upstream
+	return o.Upstream
 }
 
 // String says what became of the client.
