@@ -3,6 +3,7 @@ package relay
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,7 +41,7 @@ func newDecisions(m *metrics.Aggregation, log *slog.Logger) *decisions {
 // begin is called with the rules of a new plan: what was told of those before is news
 // again.
 func (d *decisions) begin(names []string) {
-	d.metrics.Rules(append(names[:len(names):len(names)], rules.Otherwise))
+	d.metrics.Rules(append(slices.Clip(names), rules.Otherwise))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	clear(d.told)

@@ -51,12 +51,16 @@ func (g *guard) join(now *atomic.Pointer[plan], p *plan, d *rules.Decision, node
 	return !began && !g.known.Isolated && !g.found.Full()
 }
 
-// add takes fields that were found to differ under a plan, and reports whether one of them
-// is new.
+// add takes fields that were found to differ under a plan, unless there is another one by
+// now, and reports whether it did.
 func (g *guard) add(p *plan, fields []string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.plan == p && g.found.Add(fields)
+	if g.plan != p {
+		return false
+	}
+	g.found.Add(fields)
+	return true
 }
 
 // differs reports whether clients differ in a field that no rule mentions.

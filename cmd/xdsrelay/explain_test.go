@@ -108,8 +108,9 @@ aggregation:
 		{[]string{"--peer-cert", cert}, `["","CN=web",[],[],[],[]]`},
 	} {
 		got, code := explained(t, append([]string{"--config", config, "--node", node, "-t", "cds"}, tt.args...)...)
-		if text, _ := json.Marshal(got.Parts); string(text) != tt.want || code != 0 {
-			t.Errorf("AGG-5: %q: exit code %d, parts %s, want %s", tt.args, code, text, tt.want)
+		text, err := json.Marshal(got.Parts)
+		if err != nil || string(text) != tt.want || code != 0 {
+			t.Errorf("AGG-5: %q: exit code %d, parts %s (%v), want %s", tt.args, code, text, err, tt.want)
 		}
 	}
 }

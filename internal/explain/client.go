@@ -2,7 +2,6 @@ package explain
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -171,10 +170,6 @@ func (e *Explainer) claims(authority string) bool {
 	return claimed.Owner(authority) != ""
 }
 
-// errNotShown stands in for a node that has no JSON: an extension of a type that this
-// build does not know.
-var errNotShown = errors.New("the node cannot be shown: it has an extension of an unknown type")
-
 // asJSON gives a node with the names of the fields as in YAML files.
 func asJSON(node *corev3.Node) json.RawMessage {
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(node)
@@ -182,8 +177,8 @@ func asJSON(node *corev3.Node) json.RawMessage {
 	if err == nil {
 		err = json.Unmarshal(text, &tree)
 	}
-	if err != nil {
-		tree = errNotShown.Error()
+	if err != nil { // what a file, or the relay, cannot have brought
+		tree = err.Error()
 	}
 	// Again, since protojson varies its spaces on purpose.
 	text, _ = json.Marshal(tree) //nolint:errchkjson // what Unmarshal gave

@@ -42,7 +42,7 @@ func (p *page) paint(color, s string) string {
 	return color + s + reset
 }
 
-func (p *page) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
+func (p *page) line(format string, args ...any) { _, _ = fmt.Fprintf(p, format+"\n", args...) }
 
 // table writes rows below a head, aligned.
 func (p *page) table(head string, rows [][]string) {

@@ -23,9 +23,8 @@ type Fields struct {
 // more.
 func (f *Fields) Full() bool { return len(f.Names) == maxFields }
 
-// Add puts names in, and reports whether there was a new one.
-func (f *Fields) Add(names []string) bool {
-	added := false
+// Add puts names in.
+func (f *Fields) Add(names []string) {
 	for _, name := range names {
 		if name == andMore {
 			f.More = true
@@ -39,10 +38,8 @@ func (f *Fields) Add(names []string) bool {
 			f.More = true
 		default:
 			f.Names = slices.Insert(f.Names, i, name)
-			added = true
 		}
 	}
-	return added
 }
 
 // clip bounds what clients and their nodes bring into a text.
