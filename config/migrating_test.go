@@ -6,6 +6,8 @@ import (
 	"testing"
 )
 
+const migrating = "../docs/migrating-from-xds-relay.md"
+
 // byAccident marks, in the document, keys that run together.
 const byAccident = "` ⚠"
 
@@ -14,7 +16,7 @@ const byAccident = "` ⚠"
 // have one key there exactly if they are served the same here.
 func TestMigrating_AGG1_AGG2(t *testing.T) {
 	used := make(map[string]bool)
-	examples := ruleDocument(t, "../docs/migrating-from-xds-relay.md")
+	examples := ruleDocument(t, migrating)
 	for _, e := range examples {
 		t.Run(exampleName(e), func(t *testing.T) {
 			theirs, constructs, err := parseTheirs(e.theirs)

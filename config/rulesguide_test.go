@@ -3,6 +3,7 @@ package config_test
 import (
 	"encoding/json"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -148,4 +149,18 @@ func tableAfter(document, beginning string) [][]string {
 		}
 	}
 	return rows
+}
+
+// TestRuleDocumentsNameMetrics holds the metrics that the documents name against
+// docs/metrics.md.
+func TestRuleDocumentsNameMetrics(t *testing.T) {
+	known := readDocument(t, "../docs/metrics.md")
+	metric := regexp.MustCompile(`xdsrelay_[a-z_]+`)
+	for _, file := range []string{rulesGuide, migrating} {
+		for _, name := range metric.FindAllString(readDocument(t, file), -1) {
+			if !strings.Contains(known, "| `"+name+"` |") {
+				t.Errorf("%s names %s, which is no metric", file, name)
+			}
+		}
+	}
 }
