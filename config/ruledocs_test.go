@@ -49,26 +49,25 @@ func ruleDocument(t *testing.T, file string) []ruleExample {
 		t.Fatal(err)
 	}
 	var (
-		found []ruleExample
-		next  ruleExample
-		block *strings.Builder
+		found    []ruleExample
+		next     ruleExample
+		block    *strings.Builder
+		language string
 	)
 	for i, line := range strings.Split(string(data), "\n") {
 		switch fence := strings.HasPrefix(line, "```"); {
 		case block != nil && fence:
-			next.take(block.String())
+			if language == "yaml" && !next.take(block.String()) {
+				t.Errorf("%s:%d: no table of clients before another block", file, i+1)
+			}
 			block = nil
 		case block != nil:
 			block.WriteString(line + "\n")
-		case line == "```yaml":
-			block = new(strings.Builder)
 		case fence:
-			block = nil
+			block, language = new(strings.Builder), strings.TrimPrefix(line, "```")
 		case strings.HasPrefix(line, "#"):
 			if next.ours != "" || next.theirs != "" {
-				if next.columns == nil {
-					t.Errorf("%s: %q has an example without a table of clients", file, next.heading)
-				}
+				t.Errorf("%s: %q has an example without a table of clients", file, next.heading)
 			}
 			next = ruleExample{heading: strings.TrimLeft(line, "# ")}
 		case strings.HasPrefix(line, "| client |"):
@@ -82,20 +81,25 @@ func ruleDocument(t *testing.T, file string) []ruleExample {
 			next = ruleExample{heading: next.heading}
 		}
 	}
+	if next.ours != "" || next.theirs != "" {
+		t.Errorf("%s ends with an example without a table of clients", file)
+	}
 	return found
 }
 
-// take files a block by what is in it.
-func (e *ruleExample) take(block string) {
+// take files a block by what is in it, and reports whether there is no other of its kind
+// yet.
+func (e *ruleExample) take(block string) bool {
+	side := &e.ours
 	switch {
 	case strings.HasPrefix(block, "fragments:"):
-		e.theirs = block
+		side = &e.theirs
 	case strings.HasPrefix(block, "node:"):
-		return // the client of expressions
-	default:
-		e.ours = block
+		return true // the client of expressions
 	}
-	e.columns = nil
+	free := *side == ""
+	*side = block
+	return free
 }
 
 func tableCells(line string) []string {
