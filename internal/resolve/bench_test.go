@@ -49,9 +49,9 @@ func (s *steady) say(names []string, version func(string) string) {
 type both map[string]*steady
 
 func (b both) Upstream(authority string) (Upstream, bool) { return Upstream{Name: authority}, true }
-func (b both) Open(name string, changed func()) (Source, error) {
-	b[name].changed = changed
-	return b[name], nil
+func (b both) Open(u Upstream, changed func()) (Source, error) {
+	b[u.Name].changed = changed
+	return b[u.Name], nil
 }
 
 // benched are names with alternatives that a client has, and their resolver, which the
@@ -67,7 +67,7 @@ func newBenched(names int) *benched {
 	c := cache.New(cache.Limits{}, nil)
 	resolved := c.Open(cache.Source{Resolved: true})
 	bd := &benched{sources: both{"a": {store: c.Open(cache.Source{})}, "b": {store: c.Open(cache.Source{})}}}
-	bd.r = New(Config{Store: resolved, Sources: bd.sources, AlternativeAfter: after, MaxRedirects: hops})
+	bd.r = New(Config{Settings: Settings{AlternativeAfter: after, MaxRedirects: hops}, Store: resolved, Sources: bd.sources})
 	bd.client = resolved.Join(make(chan struct{}, 1), cache.Form{})
 	ch := cache.Change{TypeURL: lds}
 	for i := range names {

@@ -55,6 +55,7 @@ type world struct {
 	resolved *cache.Store
 	resolver *Resolver
 	planes   map[string]*plane
+	claims   map[string]Upstream // by authority; those that are not here have the plane of that name
 	seen     map[string]int
 }
 
@@ -96,19 +97,33 @@ func newWorld(t *testing.T) *world {
 		}
 	}
 	w.resolver = New(Config{
-		Store: w.resolved, Sources: w, AlternativeAfter: after, MaxRedirects: hops, Observer: w,
+		Settings: Settings{AlternativeAfter: after, MaxRedirects: hops}, Store: w.resolved, Sources: w, Observer: w,
 	})
 	return w
 }
 
 // Upstream implements Sources.
 func (w *world) Upstream(authority string) (Upstream, bool) {
-	return Upstream{authority, authority >= "f"}, w.planes[authority] != nil
+	if u, claimed := w.claims[authority]; claimed {
+		return u, u.Name != ""
+	}
+	return Upstream{Name: authority, Follow: authority >= "f"}, w.planes[authority] != nil
+}
+
+// renew has other claims from now on.
+func (w *world) renew(s Settings, claims map[string]Upstream) {
+	w.Helper()
+	w.claims = claims
+	w.resolver.Renew(s)
+	w.settle()
 }
 
 // Open implements Sources.
-func (w *world) Open(name string, changed func()) (Source, error) {
-	p := w.planes[name]
+func (w *world) Open(u Upstream, changed func()) (Source, error) {
+	p := w.planes[u.Name]
+	if successor, replaced := u.Of.(*plane); replaced {
+		p = successor
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.barred {

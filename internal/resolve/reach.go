@@ -18,7 +18,7 @@ func (t *tap) turn(now time.Time) {
 	switch {
 	case t.since.IsZero():
 		t.reach = connected
-	case now.Sub(t.since) < t.resolver.config.AlternativeAfter, t.open && was != gone:
+	case now.Sub(t.since) < t.resolver.settings.AlternativeAfter, t.open && was != gone:
 		t.reach = away
 	default:
 		t.reach = gone
@@ -64,7 +64,7 @@ func (t *tap) giveUp() time.Time {
 	if t.reach != away || t.open {
 		return time.Time{}
 	}
-	return t.since.Add(t.resolver.config.AlternativeAfter)
+	return t.since.Add(t.resolver.settings.AlternativeAfter)
 }
 
 // choose says which of several places in order of preference serves, where was did

@@ -15,31 +15,39 @@ import (
 
 // Config is what a Resolver is made of.
 type Config struct {
-	Store   *cache.Store // of names in resolved form (cache.Source.Resolved)
-	Sources Sources
+	Settings
+
+	Store    *cache.Store // of names in resolved form (cache.Source.Resolved)
+	Sources  Sources
+	Observer Observer     // nil: nobody
+	Log      *slog.Logger // nil: nowhere
+}
+
+// Settings are what of a Config may change while the Resolver runs.
+type Settings struct {
 	// AlternativeAfter is how long an upstream has to be unreachable before
 	// alternatives are asked (LOC-5).
 	AlternativeAfter time.Duration
 	// MaxRedirects is how many redirects are followed one after the other (LOC-1).
 	MaxRedirects int
-	Observer     Observer     // nil: nobody
-	Log          *slog.Logger // nil: nowhere
 }
 
 // Resolver fills the store of names that the relay resolves by itself.
 type Resolver struct {
 	// immutable after New
-	config Config
+	config Config // but for its Settings, which only begin as they are there
 	log    *slog.Logger
 	bell   chan struct{} // one slot: a tap was rung
 
-	mu   sync.Mutex
-	rung []*tap // guarded by mu: there may be something to take, or its upstream has turned
+	mu      sync.Mutex
+	rung    []*tap    // guarded by mu: there may be something to take, or its upstream has turned
+	renewed *Settings // guarded by mu: what Renew gave, not taken up yet
 
 	origins origins
 
 	// owned by Run's goroutine
-	taps     map[string]*tap // by upstream
+	settings Settings
+	taps     map[identity]*tap
 	nodes    set[*node]
 	globs    set[*glob]
 	visited  map[*tap]struct{} // with something to be said or let go
@@ -65,8 +73,8 @@ func New(cfg Config) *Resolver {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Resolver{
-		config: cfg, log: cfg.Log, bell: make(chan struct{}, 1),
-		taps: make(map[string]*tap), visited: make(map[*tap]struct{}), outs: make(map[string]*cache.Resolved),
+		config: cfg, settings: cfg.Settings, log: cfg.Log, bell: make(chan struct{}, 1),
+		taps: make(map[identity]*tap), visited: make(map[*tap]struct{}), outs: make(map[string]*cache.Resolved),
 		nodes: set[*node]{all: make(map[leadKey]*node)}, globs: set[*glob]{all: make(map[leadKey]*glob)},
 	}
 }
@@ -116,6 +124,11 @@ func (r *Resolver) ring(t *tap) {
 		r.rung = append(r.rung, t)
 	}
 	r.mu.Unlock()
+	r.wakeUp()
+}
+
+// wakeUp has Run look at what is new.
+func (r *Resolver) wakeUp() {
 	select {
 	case r.bell <- struct{}{}:
 	default:
@@ -181,9 +194,10 @@ func (r *Resolver) close(key leadKey) {
 
 // work takes what is new, follows it up, and applies what comes of it.
 func (r *Resolver) work(now time.Time) {
+	r.renew()
 	rung := r.rings()
 	for _, t := range rung {
-		if r.taps[t.upstream.Name] == t && t.take() {
+		if r.taps[t.upstream.identity()] == t && t.take() {
 			r.ring(t)
 		}
 	}

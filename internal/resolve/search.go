@@ -83,6 +83,9 @@ func (s *search) choose(name keyer.Name, places []place) (serves int) {
 		return serves
 	}
 	was := n.serving[key]
+	if was >= len(places) { // there were more, before Renew
+		was = 0
+	}
 	serves = choose(len(places), was, func(i int) (reach, bool) {
 		l := s.pass(places[i])
 		if l == nil {
@@ -179,7 +182,7 @@ func (s *search) follow(p place, redirect *wire.Resource) sight {
 	case target.IsGlob() || typePrefix+target.ResourceType() != s.typeURL:
 		return s.fail(FailureTarget, codes.FailedPrecondition, "the redirect %s leads to %s, which is not of type %q",
 			s.way(), short(target.Resolved()), short(s.typeURL))
-	case s.hops == s.node.resolver.config.MaxRedirects:
+	case s.hops == s.node.resolver.settings.MaxRedirects:
 		return s.fail(FailureTooMany, codes.FailedPrecondition, "more than %d redirects: %s → %s", s.hops, s.way(), short(target.Resolved()))
 	}
 	s.hops++

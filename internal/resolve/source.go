@@ -11,7 +11,18 @@ type Upstream struct {
 	Name string
 	// Follow says that redirects it answers with are followed and not passed on (LOC-1).
 	Follow bool
+	// Of tells upstreams of one name apart, one of which has taken the place of the other
+	// (Resolver.Renew). It is comparable, and may be nil.
+	Of any
 }
+
+// identity is what a tap is of.
+type identity struct {
+	name string
+	of   any
+}
+
+func (u Upstream) identity() identity { return identity{u.Name, u.Of} }
 
 // Sources are the stores that names lead to. The Resolver calls them from its own
 // goroutine only.
@@ -21,7 +32,7 @@ type Sources interface {
 	// Open gives an upstream's source of xdstp names. changed is called, from any
 	// goroutine, after what Away says has changed; it does not block. An error says
 	// that there can be none now.
-	Open(upstream string, changed func()) (Source, error)
+	Open(upstream Upstream, changed func()) (Source, error)
 }
 
 // Source is one upstream's xdstp names. Its methods may be called from any goroutine,

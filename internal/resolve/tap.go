@@ -40,7 +40,7 @@ type tap struct {
 // tapOf gives the tap of an upstream; nil if it cannot be asked: that is so while the
 // relay ends, and in a configuration with which nothing is asked.
 func (r *Resolver) tapOf(u Upstream) *tap {
-	if t := r.taps[u.Name]; t != nil {
+	if t := r.taps[u.identity()]; t != nil {
 		return t
 	}
 	t := &tap{
@@ -49,14 +49,14 @@ func (r *Resolver) tapOf(u Upstream) *tap {
 		wanted: make(map[string]*cache.Change), attached: make(map[*fold][]*glob),
 	}
 	ring := func() { r.ring(t) }
-	source, err := r.config.Sources.Open(u.Name, ring)
+	source, err := r.config.Sources.Open(u, ring)
 	if err != nil {
 		r.log.Debug("an upstream cannot be asked", "upstream", u.Name, "error", err)
 		return nil
 	}
 	t.source = source
 	t.names, t.globs = source.Store().Read(ring), source.Store().Read(ring)
-	r.taps[u.Name] = t
+	r.taps[u.identity()] = t
 	ring() // what is known of the upstream is looked at like what changes of it
 	return t
 }
@@ -65,7 +65,7 @@ func (t *tap) close() {
 	t.names.Leave()
 	t.globs.Leave()
 	t.source.Close()
-	delete(t.resolver.taps, t.upstream.Name)
+	delete(t.resolver.taps, t.upstream.identity())
 }
 
 // lead finds or makes the lead of a name, for a node.
