@@ -172,6 +172,20 @@ func (c *Cache) TakeReferences() []Reference {
 	return refs
 }
 
+// TellReferences has TakeReferences return everything of the store that refers to others
+// and that somebody has, as if it had just changed: for who reads it in another way.
+func (s *Store) TellReferences() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.tables {
+		for e := range t.referring {
+			if e.told > ignored {
+				s.tellReference(refKey{tableKey{t.typeURL, t.kind}, e.key})
+			}
+		}
+	}
+}
+
 func (s *Store) takeReferences(refs []Reference) []Reference {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
 )
 
@@ -23,7 +24,7 @@ const adminIndex = `xdsrelay %s
 /upstreams                 the control planes: sessions, streams, what is cached of each type
 /scopes?type=&rule=&scope= who shares what by the aggregation rules, and in what those who share differ
 /resources?type=&name=     what is cached (secrets' payloads are not shown); payload=true shows the others'
-/config                    the configuration in force, with defaults
+/config                    the configuration in force, with defaults, and what of the file is not
 /check                     a consistency check of the whole cache (locks it for as long as it takes)
 /debug/pprof/              profiles
 `
@@ -92,6 +93,7 @@ type upstreamView struct {
 	Path      string        `json:"path,omitempty"`           // of files
 	Unusable  []string      `json:"unusable_files,omitempty"` // as they are now, and why
 	Reached   bool          `json:"reached"`                  // at least once
+	Retired   bool          `json:"retired,omitempty"`        // not configured any more, or differently; its streams end with their last clients
 	Sessions  []sessionView `json:"sessions"`
 }
 
@@ -136,24 +138,34 @@ type tableView struct {
 }
 
 func (r *Relay) serveUpstreams(w http.ResponseWriter, _ *http.Request) {
-	views := make([]upstreamView, 0, len(r.config.Upstreams))
+	now := r.now.Load().config.Upstreams
+	views := make([]upstreamView, 0, len(now))
 	sessions := r.hub.all()
-	for _, u := range r.config.Upstreams {
-		v := upstreamView{Name: u.Name, Endpoints: u.Endpoints, Path: u.Path, Sessions: []sessionView{}}
-		if f := r.hub.planes[u.Name].files; f != nil {
-			v.Unusable = f.Problems()
+	planes, retired := r.hub.census()
+	for _, u := range now {
+		if p := planes[u.Name]; p != nil { // else a reload is under way
+			views = append(views, r.viewPlane(p, u, sessions))
 		}
-		r.mu.Lock()
-		v.Reached = r.reached[u.Name]
-		r.mu.Unlock()
-		for _, s := range sessions {
-			if s.key.plane == u.Name && !s.key.resolved {
-				v.Sessions = append(v.Sessions, r.viewSession(s))
-			}
-		}
+	}
+	for _, p := range retired {
+		v := r.viewPlane(p, p.config, sessions)
+		v.Retired = true
 		views = append(views, v)
 	}
 	indented(w, views)
+}
+
+func (r *Relay) viewPlane(p *plane, u config.Upstream, sessions []*session) upstreamView {
+	v := upstreamView{Name: u.Name, Endpoints: u.Endpoints, Path: u.Path, Reached: p.reached.Load(), Sessions: []sessionView{}}
+	if f := r.hub.filesOf(p); f != nil {
+		v.Unusable = f.Problems()
+	}
+	for _, s := range sessions {
+		if s.key.of == p {
+			v.Sessions = append(v.Sessions, r.viewSession(s))
+		}
+	}
+	return v
 }
 
 func (r *Relay) viewSession(s *session) sessionView {
@@ -176,16 +188,6 @@ func (r *Relay) viewSession(s *session) sessionView {
 		v.Tables = append(v.Tables, tableView(t))
 	}
 	return v
-}
-
-func (r *Relay) serveConfig(w http.ResponseWriter, _ *http.Request) {
-	yaml, err := r.config.YAML()
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/yaml")
-	_, _ = w.Write(yaml)
 }
 
 func (r *Relay) serveCheck(w http.ResponseWriter, _ *http.Request) {

@@ -19,18 +19,10 @@ import (
 // (NAME-2), so no client's node plays a part.
 const xdstpScope = ""
 
-// plane is one configured control plane.
-type plane struct {
-	name     string
-	upstream origin
-	observer upstream.Observer
-	source   cache.Source    // of its stores
-	files    *upstream.Files // nil if it is made of servers
-}
-
 // sessionKey names a session.
 type sessionKey struct {
 	plane, scope string
+	of           *plane // that of the name when it began: another one may take the name over
 	template     string // how its node was built, where a rule says so (rules.Decision)
 	resolved     bool   // the names that the relay resolves by itself, of no upstream
 }
@@ -39,13 +31,14 @@ type sessionKey struct {
 type session struct {
 	key    sessionKey
 	store  *cache.Store
-	client feed
+	client *supply
 	stop   context.CancelFunc
 	done   chan struct{} // closed when client has ended
 	guard  guard
 	turned turned // who is told when its state changes
 
 	// guarded by hub.mu
+	node    *corev3.Node
 	users   int         // streams that were routed here
 	closer  *time.Timer // looks whether it can be closed; nil while it has users
 	lingers int         // how often closer was set
@@ -55,16 +48,17 @@ type session struct {
 // it until a linger after the last (AGG-3).
 type hub struct {
 	// immutable after newHub
-	ctx    context.Context // of the sessions
-	cache  *cache.Cache
-	planes map[string]*plane
-	own    *plane // the relay itself: of the names that it resolves
-	linger time.Duration
-	log    *slog.Logger
+	ctx   context.Context // of the sessions
+	cache *cache.Cache
+	own   *plane // the relay itself: of the names that it resolves
+	log   *slog.Logger
 
 	running sync.WaitGroup
 
 	mu       sync.Mutex
+	planes   map[string]*plane // replaced as a whole
+	retired  map[*plane]bool   // those that the configuration has not any more, as long as they have sessions
+	linger   time.Duration
 	sessions map[sessionKey]*session
 	closed   bool
 }
@@ -95,33 +89,45 @@ func (h *hub) acquire(key sessionKey, node func() *corev3.Node) (*session, error
 	return s, nil
 }
 
-// start runs a session.
+// start runs a session. The caller holds mu.
 func (h *hub) start(key sessionKey, node *corev3.Node) (*session, error) {
-	p := h.planes[key.plane]
+	p := key.of
 	if key.resolved {
 		p = h.own
 	}
-	store := h.cache.Open(p.source)
-	s := &session{key: key, store: store, done: make(chan struct{}), guard: guard{node: node}}
-	client, err := p.upstream.open(upstream.SessionConfig{
-		Node: node, Scope: key.scope, Store: store, Observer: observeTurns(p.observer, &s.turned),
-	})
+	s := &session{key: key, node: node, store: h.cache.Open(p.source), done: make(chan struct{}), guard: guard{node: node}}
+	client, err := h.open(s, p.upstream, node)
 	if err != nil {
-		return nil, fmt.Errorf("scope %q: %w", key.scope, err)
+		return nil, err
 	}
+	s.client = newSupply(client, h.log.With("upstream", key.plane, "scope", key.scope))
 	ctx, stop := context.WithCancel(h.ctx)
-	s.client, s.stop = client, stop
+	s.stop = stop
+	p.sessions++
 	h.running.Go(func() {
 		defer close(s.done)
-		if err := client.Run(ctx); err != nil && ctx.Err() == nil {
-			h.log.Error("session ended", "upstream", key.plane, "scope", key.scope, "error", err)
-		}
+		_ = s.client.Run(ctx) // ctx's
 		if h.ctx.Err() == nil {
-			store.Close() // at the relay's end the cache goes with it, and need not be emptied
+			s.store.Close() // at the relay's end the cache goes with it, and need not be emptied
 		}
 	})
 	h.log.Info("session started", "upstream", key.plane, "scope", key.scope)
 	return s, nil
+}
+
+// open makes a feed of a session's store. The caller holds mu.
+func (h *hub) open(s *session, from origin, node *corev3.Node) (feed, error) {
+	p := s.key.of
+	if s.key.resolved {
+		p = h.own
+	}
+	f, err := from.open(upstream.SessionConfig{
+		Node: node, Scope: s.key.scope, Store: s.store, Observer: observeTurns(p.observer, &s.turned),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("scope %q: %w", s.key.scope, err)
+	}
+	return f, nil
 }
 
 // release gives a session back.
@@ -129,7 +135,11 @@ func (h *hub) release(s *session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s.users--
-	if s.users == 0 && !h.closed {
+	switch {
+	case s.users > 0 || h.closed:
+	case s.useless():
+		h.end(s)
+	default:
 		h.closeLater(s)
 	}
 }
@@ -157,9 +167,24 @@ func (h *hub) closeUnused(s *session, linger int) {
 		h.closeLater(s)
 		return
 	}
+	h.end(s)
+}
+
+// end ends a session that nobody uses. The caller holds mu.
+func (h *hub) end(s *session) {
+	if s.closer != nil {
+		s.closer.Stop()
+		s.closer = nil
+	}
 	delete(h.sessions, s.key)
 	s.stop()
 	h.log.Info("session closed", "upstream", s.key.plane, "scope", s.key.scope)
+	p := s.key.of
+	if s.key.resolved {
+		p = h.own
+	}
+	p.sessions--
+	h.bury(p)
 }
 
 // close ends all sessions and waits for them.

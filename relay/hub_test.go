@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
@@ -71,7 +72,10 @@ func testHub(t *testing.T, away bool) *hub {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &hub{
 		ctx: ctx, cache: cache.New(cache.Limits{}, nil), linger: linger,
-		planes:   map[string]*plane{"plane": {name: "plane", upstream: originOf[*upstream.Session]{up}, source: cache.Source{Quiet: time.Second}}},
+		planes: map[string]*plane{"plane": {
+			name: "plane", config: config.Upstream{Default: true},
+			upstream: originOf[*upstream.Session]{up}, source: cache.Source{Quiet: time.Second},
+		}},
 		log:      slog.New(slog.DiscardHandler),
 		sessions: make(map[sessionKey]*session),
 	}
@@ -90,7 +94,7 @@ func testHub(t *testing.T, away bool) *hub {
 // visit is a stream that subscribes to "*" and goes away again.
 func visit(t *testing.T, h *hub, scope string) *session {
 	t.Helper()
-	s, err := h.acquire(sessionKey{plane: "plane", scope: scope}, func() *corev3.Node { return &corev3.Node{Id: "client"} })
+	s, err := h.acquire(sessionKey{plane: "plane", of: h.planes["plane"], scope: scope}, func() *corev3.Node { return &corev3.Node{Id: "client"} })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +178,7 @@ func TestHub(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := testHub(t, false)
 			h.close()
-			if _, err := h.acquire(sessionKey{plane: "plane"}, func() *corev3.Node { return nil }); !errors.Is(err, errClosed) {
+			if _, err := h.acquire(sessionKey{plane: "plane", of: h.planes["plane"]}, func() *corev3.Node { return nil }); !errors.Is(err, errClosed) {
 				t.Errorf("acquired after close: %v", err)
 			}
 		})

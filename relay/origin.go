@@ -55,7 +55,7 @@ func (o originOf[S]) open(cfg upstream.SessionConfig) (feed, error) {
 
 // newPlane builds the control plane that an upstream of the configuration describes.
 func newPlane(u config.Upstream, fullState map[string]bool, obs upstream.Observer, log *slog.Logger) (*plane, error) {
-	p := &plane{name: u.Name, observer: obs}
+	p := &plane{name: u.Name, config: u, observer: obs}
 	switch {
 	case u.Path != "":
 		f, err := upstream.NewFiles(filesConfig(u, fullState, obs, log))

@@ -15,13 +15,14 @@ import (
 // configuration brings another one.
 type plan struct {
 	rules       *rules.Set
+	planes      map[string]*plane // upstreams by name
 	authorities keyer.Authorities // upstreams by authority (LOC-3)
 	follow      map[string]bool   // upstreams whose redirects are followed (LOC-1)
 	node        *corev3.Node      // what control planes are shown for xdstp names
 	named       []string          // the rules' names, in order
 }
 
-// newPlan reads a valid configuration. The error is that of an authority that two
+// newPlan reads a valid configuration. The planes are to be added by who has them. The error is that of an authority that two
 // upstreams claim, or of a rule.
 func newPlan(cfg *config.Config) (*plan, error) {
 	set, err := cfg.Rules()
@@ -70,5 +71,10 @@ func (p *plan) home(name keyer.Name) (at sessionKey, key string, err error) {
 	case p.resolves(name):
 		return resolvedKey(), name.Resolved(), nil
 	}
-	return sessionKey{plane: p.authorities.Owner(name.Authority), scope: xdstpScope}, name.Canonical(), nil
+	return p.key(p.authorities.Owner(name.Authority)), name.Canonical(), nil
+}
+
+// key names the session of an upstream's xdstp names.
+func (p *plan) key(upstream string) sessionKey {
+	return sessionKey{plane: upstream, of: p.planes[upstream], scope: xdstpScope}
 }

@@ -7,9 +7,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/metrics"
 )
@@ -19,13 +21,17 @@ import (
 // its own: no client and no upstream waits for it, and what changes meanwhile is merged.
 type prefetcher struct {
 	// immutable
-	cache   *cache.Cache
-	router  *router
-	counts  *metrics.References
-	log     *slog.Logger
-	enabled bool // else it reads only what is wrong with directories (LIST-4)
+	cache  *cache.Cache
+	router *router
+	counts *metrics.References
+	log    *slog.Logger
+	bell   chan struct{} // one slot: renew was called
+
+	mu     sync.Mutex
+	wanted ahead // guarded by mu; what renew gave last
 
 	// owned by run
+	ahead
 	graph  *references
 	held   map[sessionKey]*holding
 	logged time.Time // when it did last
@@ -38,11 +44,31 @@ type holding struct {
 	nodes   int
 }
 
-// newPrefetcher makes one that follows up to hops references, one after the other.
-func newPrefetcher(c *cache.Cache, r *router, counts *metrics.References, log *slog.Logger, enabled bool, hops int) *prefetcher {
+// ahead is how far a prefetcher goes.
+type ahead struct {
+	enabled bool // else it reads only what is wrong with directories (LIST-4)
+	hops    int  // references that are followed, one after the other
+}
+
+func aheadOf(cfg config.Resolve) ahead { return ahead{cfg.Prefetch, cfg.MaxRedirects} }
+
+// newPrefetcher makes one that goes that far.
+func newPrefetcher(c *cache.Cache, r *router, counts *metrics.References, log *slog.Logger, far ahead) *prefetcher {
 	return &prefetcher{
-		cache: c, router: r, counts: counts, log: log, enabled: enabled,
-		graph: newReferences(hops), held: make(map[sessionKey]*holding),
+		cache: c, router: r, counts: counts, log: log, bell: make(chan struct{}, 1), wanted: far, ahead: far,
+		graph: newReferences(far.hops), held: make(map[sessionKey]*holding),
+	}
+}
+
+// renew has everything read again, since names may live elsewhere by the plan that is in
+// force now. Any goroutine may call it.
+func (p *prefetcher) renew(far ahead) {
+	p.mu.Lock()
+	p.wanted = far
+	p.mu.Unlock()
+	select {
+	case p.bell <- struct{}{}:
+	default:
 	}
 }
 
@@ -54,7 +80,33 @@ func (p *prefetcher) run(ctx context.Context) {
 			return
 		case <-p.cache.ReferencesChanged():
 			p.take()
+		case <-p.bell:
+			p.beginAnew()
+			p.take()
 		}
+	}
+}
+
+// beginAnew forgets what refers to what, and has the stores tell it again. What is pinned
+// is remembered, so that in the next take it stays where it is still led to.
+func (p *prefetcher) beginAnew() {
+	p.mu.Lock()
+	p.ahead = p.wanted
+	p.mu.Unlock()
+	before, stores := p.graph, make(map[*cache.Store]bool)
+	p.graph = newReferences(p.hops)
+	for key, was := range before.nodes {
+		n := p.graph.node(key)
+		n.session, n.pinned = was.session, was.pinned
+		n.judged, n.counted, n.complaint, n.tooFar = was.judged, was.counted, was.complaint, was.tooFar
+		p.graph.look(n)
+		stores[key.store] = true
+	}
+	for _, s := range p.router.hub.all() {
+		stores[s.store] = true
+	}
+	for s := range stores {
+		s.TellReferences()
 	}
 }
 
@@ -202,12 +254,19 @@ func (p *prefetcher) complain(n *node, faults map[metrics.ReferenceFault]int, fi
 	}
 	words := make([]string, 0, len(faults))
 	for _, f := range slices.Sorted(maps.Keys(faults)) {
-		p.counts.Faulty(f, faults[f])
 		words = append(words, fmt.Sprintf("%d %s", faults[f], f))
 	}
 	text := strings.Join(words, ", ")
+	complaint := text + ": " + first.Error()
+	if n.judged == n.number && n.counted == complaint {
+		return // it is the same content, read again
+	}
+	n.judged, n.counted = n.number, complaint
+	for f, times := range faults {
+		p.counts.Faulty(f, times)
+	}
 	now := time.Now()
-	switch complaint := text + ": " + first.Error(); {
+	switch {
 	case n.complaint == complaint:
 	case now.Sub(p.logged) < complainPause:
 		p.unsaid++

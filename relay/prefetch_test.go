@@ -48,10 +48,10 @@ func newReader(t *testing.T) *reader {
 		t.Fatal(err)
 	}
 	now := testPlan(t)
-	now.authorities.Default = "plane"
+	now.authorities.Default, now.planes = "plane", r.hub.planes
 	rt := &router{hub: r.hub}
 	rt.now.Store(now)
-	r.ahead = newPrefetcher(r.hub.cache, rt, m.References(), slog.New(slog.NewTextHandler(&r.log, nil)), true, 5)
+	r.ahead = newPrefetcher(r.hub.cache, rt, m.References(), slog.New(slog.NewTextHandler(&r.log, nil)), ahead{true, 5})
 	r.store = r.hub.cache.Open(cache.Source{References: true})
 	r.client = r.store.Join(make(chan struct{}, 1), cache.Form{})
 	r.client.Update(cache.Change{TypeURL: listType, Subscribe: []cache.Name{{Spelling: listFoo, Key: listFoo}}})

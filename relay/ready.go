@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,15 +17,18 @@ const reachPause = time.Second
 // relay is ready: so somebody has to look before there is a session.
 func (r *Relay) reach(ctx context.Context, p *plane) {
 	for first := true; ; first = false {
-		err := p.upstream.Reach(ctx)
+		from, there := r.hub.reachable(p)
+		if !there {
+			return
+		}
+		err := from.Reach(ctx)
 		if err == nil {
-			r.mu.Lock()
-			r.reached[p.name] = true
-			r.mu.Unlock()
+			p.reached.Store(true)
+			r.unreached() // the relay may be ready now, whether somebody asks or not
 			return
 		}
 		if first && ctx.Err() == nil {
-			r.log.Warn("an upstream cannot be reached, so the relay is not ready", "upstream", p.name, "error", err)
+			r.log.Warn("an upstream cannot be reached", "upstream", p.name, "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -34,6 +36,26 @@ func (r *Relay) reach(ctx context.Context, p *plane) {
 		case <-time.After(reachPause):
 		}
 	}
+}
+
+// unreached lists the upstreams that keep the relay from being ready. Once all of them
+// were reached there are none, whatever a reload adds: clients that are served must not
+// be sent away for an upstream that they may not need.
+func (r *Relay) unreached() []string {
+	if r.complete.Load() {
+		return nil
+	}
+	var missing []string
+	for name, p := range r.hub.present() {
+		if !p.reached.Load() {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) == 0 {
+		r.complete.Store(true)
+	}
+	slices.Sort(missing)
+	return missing
 }
 
 // ready says whether clients should come: the relay listens, is not draining, and
@@ -45,15 +67,7 @@ func (r *Relay) ready() (reason string, ok bool) {
 	case !r.serving.Load():
 		return "not listening yet", false
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var missing []string
-	for _, name := range slices.Sorted(maps.Keys(r.hub.planes)) {
-		if !r.reached[name] {
-			missing = append(missing, name)
-		}
-	}
-	if len(missing) > 0 {
+	if missing := r.unreached(); len(missing) > 0 {
 		return fmt.Sprintf("not reached yet: %s", strings.Join(missing, ", ")), false
 	}
 	return "ready", true

@@ -33,6 +33,8 @@ type node struct {
 
 	mark            uint64 // of references.round
 	queued, touched bool
+	judged          uint64 // number of the content whose faults were counted last, and
+	counted         string // those faults
 	complaint       string // what was logged of it last
 	tooFar          uint64 // number of the content that was found to lead too far
 }

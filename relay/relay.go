@@ -26,31 +26,40 @@ type Options struct {
 	Log      *slog.Logger         // nil: nowhere
 	Registry *prometheus.Registry // nil: one of its own
 	Version  string               // shown to control planes and on the admin port
+	Level    *slog.LevelVar       // of Log, for Reload to set; nil: log.level needs a restart
 }
 
 // Relay is a whole relay.
 type Relay struct {
 	// immutable after New
-	config  *config.Config
 	log     *slog.Logger
+	level   *slog.LevelVar // nil: the level stays
 	version string
 	metrics *metrics.Metrics
 	gather  prometheus.Gatherer
 	cache   *cache.Cache
 	hub     *hub
-	ahead   *prefetcher
 	router  *router
-	server  *downstream.Server
-	tls     *tlsfiles.Server // nil: plain text
-	rest    net.Listener     // nil: nobody polls
-	stop    context.CancelFunc
+	ahead   *prefetcher
+
+	fullState map[string]bool // types whose lists are always complete, in all stores and on both sides
+
+	server *downstream.Server
+	tls    *tlsfiles.Server // nil: plain text
+	rest   net.Listener     // nil: nobody polls
+	stop   context.CancelFunc
 
 	started  time.Time
 	serving  atomic.Bool
 	draining atomic.Bool
+	complete atomic.Bool // all upstreams that there were have been reached
 
-	mu      sync.Mutex
-	reached map[string]bool // by upstream, guarded by mu
+	now    atomic.Pointer[inForce]
+	failed atomic.Pointer[failure] // of the reload that was tried last; nil: it did not fail
+
+	reloading  sync.Mutex      // held over Reload; guards what follows
+	background context.Context // of what Run does beside serving; nil before Run
+	ended      bool            // Run is about to return
 }
 
 // New builds a relay from a valid configuration. It listens to nothing and
@@ -64,41 +73,51 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 	if opts.Registry == nil {
 		opts.Registry = prometheus.NewRegistry()
 	}
-	names := make([]string, 0, len(cfg.Upstreams))
-	for _, u := range cfg.Upstreams {
-		names = append(names, u.Name)
-	}
-	collectors, err := metrics.New(opts.Registry, names, metricsOptions(opts)...)
+	collectors, err := metrics.New(opts.Registry, nil, metricsOptions(opts)...)
 	if err != nil {
 		return nil, err
 	}
 	r := &Relay{
-		config: cfg, log: opts.Log, version: opts.Version,
-		metrics: collectors, gather: opts.Registry, reached: make(map[string]bool),
+		log: opts.Log, level: opts.Level, version: opts.Version, metrics: collectors, gather: opts.Registry,
 	}
-	r.cache = cache.New(cache.Limits{
-		MaxResources: int64(cfg.Cache.MaxResources),
-		MaxBytes:     int64(cfg.Cache.MaxBytes),
-		Idle:         cfg.Cache.Idle.Std(),
-	}, &ambiguities{Observer: r.metrics.Cache(), log: r.log})
+	r.cache = cache.New(cacheLimits(cfg.Cache), &ambiguities{Observer: r.metrics.Cache(), log: r.log})
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
 	r.hub = &hub{
 		ctx: ctx, cache: r.cache, planes: make(map[string]*plane),
 		linger: cfg.Aggregation.Linger.Std(), log: r.log, sessions: make(map[sessionKey]*session),
 	}
-	fullState := keyer.TypeSet(cfg.FullStateTypeURLs())
-	rt, err := r.planes(fullState)
-	if err == nil {
-		r.router = rt
-		r.ahead = newPrefetcher(r.cache, rt, r.metrics.References(), r.log, cfg.Resolve.Prefetch, cfg.Resolve.MaxRedirects)
-		err = r.listener(rt, fullState)
-	}
-	if err != nil {
+	r.router = &router{hub: r.hub, decided: newDecisions(r.metrics.Aggregation(), r.log)}
+	r.fullState = keyer.TypeSet(cfg.FullStateTypeURLs())
+	r.hub.own = newResolved(r.router, cfg.Resolve, r.fullState, r.metrics.Resolve(), r.log)
+	r.ahead = newPrefetcher(r.cache, r.router, r.metrics.References(), r.log, aheadOf(cfg.Resolve))
+	if err := r.build(cfg); err != nil {
 		r.release()
 		return nil, err
 	}
 	return r, nil
+}
+
+// build makes what may fail of a relay.
+func (r *Relay) build(cfg *config.Config) error {
+	first, err := r.overhaul(cfg)
+	if err != nil {
+		return err
+	}
+	if _, err := r.hub.carryOut(first); err != nil {
+		return err
+	}
+	force, err := newInForce(cfg, nil)
+	if err != nil {
+		return err
+	}
+	r.now.Store(force)
+	r.metrics.Reloads().Started(force.hash, force.since)
+	return r.listener(cfg.Server)
+}
+
+func cacheLimits(c config.Cache) cache.Limits {
+	return cache.Limits{MaxResources: int64(c.MaxResources), MaxBytes: int64(c.MaxBytes), Idle: c.Idle.Std()}
 }
 
 func metricsOptions(opts Options) []metrics.Option {
@@ -106,25 +125,6 @@ func metricsOptions(opts Options) []metrics.Option {
 		return nil
 	}
 	return []metrics.Option{metrics.WithVersion(opts.Version)}
-}
-
-// planes builds the upstreams, and the router to them.
-func (r *Relay) planes(fullState map[string]bool) (*router, error) {
-	now, err := newPlan(r.config)
-	if err != nil {
-		return nil, err
-	}
-	rt := &router{hub: r.hub, decided: newDecisions(r.metrics.Aggregation(), r.log)}
-	rt.adopt(now)
-	for _, u := range r.config.Upstreams {
-		p, err := newPlane(u, fullState, r.metrics.Upstream(u.Name), r.log)
-		if err != nil {
-			return nil, err
-		}
-		r.hub.planes[u.Name] = p
-	}
-	r.hub.own = newResolved(rt, r.config.Resolve, fullState, r.metrics.Resolve(), r.log)
-	return rt, nil
 }
 
 func keepaliveOf(k config.Keepalive) keepalive.ServerParameters {
@@ -142,32 +142,20 @@ func limitsOf(s config.Server) downstream.Limits {
 }
 
 // listener builds the server towards the clients.
-func (r *Relay) listener(rt *router, fullState map[string]bool) error {
-	s := r.config.Server
+func (r *Relay) listener(s config.Server) error {
 	c := downstream.Config{
 		Limits:         limitsOf(s),
 		MaxReceiveSize: int(s.MaxReceiveSize),
-		FullState:      fullState,
+		FullState:      r.fullState,
 		Keepalive:      keepaliveOf(s.Keepalive),
 		DebugServices:  s.DebugServices,
-		Router:         rt,
+		Router:         r.router,
 		Observer:       r.metrics.Downstream(),
 		Log:            r.log,
 	}
 	if s.TLS != nil {
 		var err error
-		r.tls, err = tlsfiles.NewServer(tlsfiles.ServerConfig{
-			CertFile: s.TLS.CertFile, KeyFile: s.TLS.KeyFile, ClientCAFile: s.TLS.ClientCAFile,
-			Refresh: s.TLSRefresh.Std(),
-			Report: func(err error) {
-				if err != nil {
-					r.log.Error("the server's TLS files cannot be used, those from before stay", "error", err)
-				} else {
-					r.log.Info("the server's TLS files were read again")
-				}
-			},
-		})
-		if err != nil {
+		if r.tls, err = r.serverTLS(s); err != nil {
 			return err
 		}
 		c.Credentials = r.tls.Credentials()
@@ -176,13 +164,29 @@ func (r *Relay) listener(rt *router, fullState map[string]bool) error {
 	return nil
 }
 
+// serverTLS reads the server's TLS files.
+func (r *Relay) serverTLS(s config.Server) (*tlsfiles.Server, error) {
+	return tlsfiles.NewServer(tlsfiles.ServerConfig{
+		CertFile: s.TLS.CertFile, KeyFile: s.TLS.KeyFile, ClientCAFile: s.TLS.ClientCAFile,
+		Refresh: s.TLSRefresh.Std(),
+		Report: func(err error) {
+			if err != nil {
+				r.log.Error("the server's TLS files cannot be used, those from before stay", "error", err)
+			} else {
+				r.log.Info("the server's TLS files were read again")
+			}
+		},
+	})
+}
+
 // release gives back what New took.
 func (r *Relay) release() {
+	r.reloading.Lock() // no reload begins after it
+	r.ended = true
+	r.reloading.Unlock()
 	r.stop()
 	r.hub.close()
-	for _, p := range r.hub.planes {
-		p.upstream.Close()
-	}
+	r.hub.closePlanes()
 	if r.tls != nil {
 		r.tls.Close()
 	}
@@ -206,9 +210,12 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 
 	wg.Go(func() { r.cache.Run(background) })
 	wg.Go(func() { r.ahead.run(background) })
-	for _, p := range r.hub.planes {
-		wg.Go(func() { r.reach(background, p) })
+	r.reloading.Lock()
+	r.background = background
+	for _, p := range r.hub.present() {
+		r.seek(p)
 	}
+	r.reloading.Unlock()
 	failed := make(chan error, 3)
 	web := &http.Server{Handler: r.adminHandler(), ReadHeaderTimeout: 10 * time.Second}
 	wg.Go(func() {
@@ -249,10 +256,19 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 	return nil
 }
 
+// seek has a plane reached, if the relay runs. The caller holds reloading.
+func (r *Relay) seek(p *plane) {
+	if ctx := r.background; ctx != nil {
+		r.hub.running.Go(func() { r.reach(ctx, p) })
+	}
+}
+
 // drain ends the clients' streams and polls.
 func (r *Relay) drain(force <-chan struct{}, polls *http.Server) {
+	r.reloading.Lock() // a reload that has begun is carried out
 	r.draining.Store(true)
-	spread := r.config.Server.Drain.Std()
+	r.reloading.Unlock()
+	spread := r.now.Load().config.Server.Drain.Std()
 	r.log.Info("draining", "over", spread)
 	ctx, cancel := context.WithTimeout(context.Background(), spread+drainGrace)
 	defer cancel()

@@ -21,30 +21,33 @@ func resolvedKey() sessionKey {
 // newResolved builds what fills the store of these names, out of those of the upstreams.
 func newResolved(r *router, cfg config.Resolve, fullState map[string]bool, obs resolve.Observer, log *slog.Logger) *plane {
 	return &plane{
-		name: resolvedKey().plane,
-		upstream: resolving{resolve.Config{
-			Sources: sources{r}, AlternativeAfter: cfg.AlternativeAfter.Std(), MaxRedirects: cfg.MaxRedirects,
-			Observer: obs, Log: log,
-		}},
-		source: cache.Source{FullState: fullState, Resolved: true, References: true},
+		name:     resolvedKey().plane,
+		upstream: &resolving{resolve.Config{Settings: settingsOf(cfg), Sources: sources{r}, Observer: obs, Log: log}},
+		source:   cache.Source{FullState: fullState, Resolved: true, References: true},
 	}
 }
 
+func settingsOf(cfg config.Resolve) resolve.Settings {
+	return resolve.Settings{AlternativeAfter: cfg.AlternativeAfter.Std(), MaxRedirects: cfg.MaxRedirects}
+}
+
 // resolving is where resolvers come from.
-type resolving struct{ config resolve.Config }
+type resolving struct {
+	config resolve.Config // its Settings are guarded by hub.mu
+}
 
 // open implements origin.
-func (o resolving) open(cfg upstream.SessionConfig) (feed, error) {
+func (o *resolving) open(cfg upstream.SessionConfig) (feed, error) {
 	c := o.config
 	c.Store = cfg.Store.(*cache.Store)
 	return &resolver{resolve.New(c), time.Now()}, nil
 }
 
 // Reach implements origin: the relay itself is always there.
-func (resolving) Reach(context.Context) error { return nil }
+func (*resolving) Reach(context.Context) error { return nil }
 
 // Close implements origin: a resolver ends with its context.
-func (resolving) Close() {}
+func (*resolving) Close() {}
 
 // resolver is a feed that asks nobody but the stores of other feeds.
 type resolver struct {
@@ -66,13 +69,14 @@ type sources struct{ router *router }
 func (s sources) Upstream(authority string) (resolve.Upstream, bool) {
 	now := s.router.now.Load()
 	name := now.authorities.Owner(authority)
-	return resolve.Upstream{Name: name, Follow: now.follow[name]}, name != ""
+	return resolve.Upstream{Name: name, Follow: now.follow[name], Of: now.planes[name]}, name != ""
 }
 
 // Open implements resolve.Sources.
-func (s sources) Open(name string, changed func()) (resolve.Source, error) {
+func (s sources) Open(from resolve.Upstream, changed func()) (resolve.Source, error) {
 	hub := s.router.hub
-	own, err := hub.acquire(sessionKey{plane: name, scope: xdstpScope}, s.router.ownNode)
+	of, _ := from.Of.(*plane)
+	own, err := hub.acquire(sessionKey{plane: from.Name, of: of, scope: xdstpScope}, s.router.ownNode)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/internal/resolve"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -21,7 +22,7 @@ import (
 func testRouter(t *testing.T, h *hub) *router {
 	t.Helper()
 	now := testPlan(t)
-	now.follow["follower"] = true
+	now.follow["follower"], now.planes = true, h.planes
 	rt := &router{hub: h}
 	rt.now.Store(now)
 	for authority, upstream := range map[string]string{"a": "plane", "f": "follower"} {
@@ -108,7 +109,7 @@ func TestSource_LOC5(t *testing.T) {
 				t.Error("an authority that nobody claims has an upstream")
 			}
 			var heard atomic.Int64
-			source, err := from.Open("plane", func() { heard.Add(1) })
+			source, err := from.Open(resolve.Upstream{Name: "plane", Of: h.planes["plane"]}, func() { heard.Add(1) })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -137,7 +138,7 @@ func TestSource_LOC5(t *testing.T) {
 				t.Error("told after it was closed")
 			}
 			h.close()
-			if _, err := from.Open("plane", func() {}); !errors.Is(err, errClosed) {
+			if _, err := from.Open(resolve.Upstream{Name: "plane", Of: h.planes["plane"]}, func() {}); !errors.Is(err, errClosed) {
 				t.Errorf("opened after the end: %v", err)
 			}
 		})

@@ -47,7 +47,7 @@ func (r *ruledRouter) reload(t *testing.T, otherwise rules.Policy, list ...rules
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	p := &plan{rules: set, authorities: keyer.Authorities{Default: "plane"}}
+	p := &plan{rules: set, planes: r.hub.planes, authorities: keyer.Authorities{Default: "plane"}}
 	for _, rule := range list {
 		p.named = append(p.named, rule.Name)
 	}

@@ -1,0 +1,164 @@
+package relay
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/resolve"
+)
+
+// overhaul is what another configuration does to the hub: prepared first, so that
+// whatever may fail has done so before anything is changed.
+type overhaul struct {
+	router  *router
+	plan    *plan                      // that routes by
+	planes  map[string]*plane          // those that there are then
+	configs map[string]config.Upstream // what each of them is configured as
+	changed map[*plane]*plane          // planes that are reached in another way: what is taken over from whom
+	added   []*plane                   // those that there were not; some have another's name
+	node    *corev3.Node               // what control planes are shown for xdstp names, if it is another one
+	linger  time.Duration
+	resolve resolve.Settings
+}
+
+// discard gives back what was prepared.
+func (o *overhaul) discard(now map[string]*plane) {
+	for _, p := range o.changed {
+		p.upstream.Close()
+	}
+	for _, p := range o.added {
+		p.upstream.Close()
+		if now[p.name] == nil && p.forget != nil {
+			p.forget()
+		}
+	}
+}
+
+// refill is a session that gets another feed, and the node that it shows then.
+type refill struct {
+	session *session
+	feed    feed
+	node    *corev3.Node
+}
+
+// carryOut changes the hub. The error says why a session could not go on; nothing was
+// changed then. obsolete is to be closed by the caller, who holds no lock: what the
+// changed planes were reached through.
+func (h *hub) carryOut(o *overhaul) (obsolete []origin, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil, errClosed
+	}
+	refills, err := h.refills(o)
+	if err != nil {
+		return nil, err
+	}
+	for p, next := range o.changed {
+		obsolete = append(obsolete, p.upstream)
+		p.upstream, p.files = next.upstream, next.files
+	}
+	for _, r := range refills {
+		r.session.node = r.node
+		r.session.client.replace(r.feed)
+	}
+	h.retime(o)
+	o.router.adopt(o.plan)
+	before := h.planes
+	h.planes = o.planes
+	for _, p := range before {
+		if o.planes[p.name] != p {
+			h.retire(p)
+		}
+	}
+	h.endUseless()
+	if h.linger != o.linger {
+		h.relinger(o.linger)
+	}
+	h.resettle(o.resolve)
+	return obsolete, nil
+}
+
+// refills opens new feeds for the sessions whose control plane is reached in another way,
+// or is shown another node. They do nothing until they are run.
+func (h *hub) refills(o *overhaul) ([]refill, error) {
+	var refills []refill
+	for _, s := range h.sessions {
+		p, node := s.key.of, s.node
+		if p == nil || o.planes[p.name] != p {
+			continue
+		}
+		from, changed := p.upstream, false
+		if next := o.changed[p]; next != nil {
+			from, changed = next.upstream, true
+		}
+		if o.node != nil && s.ofRelay() {
+			node, changed = o.node, true
+		}
+		if !changed {
+			continue
+		}
+		f, err := h.open(s, from, node)
+		if err != nil {
+			return nil, err
+		}
+		refills = append(refills, refill{s, f, node})
+	}
+	return refills, nil
+}
+
+// retime notes what the planes are configured as, and has the stores go by their clocks.
+func (h *hub) retime(o *overhaul) {
+	for name, u := range o.configs {
+		p := o.planes[name]
+		if p.files == nil {
+			p.source.Quiet, p.source.Absent = u.Settle.Std(), u.AbsentAfter.Std()
+		}
+		same := p.config.Settle == u.Settle && p.config.AbsentAfter == u.AbsentAfter
+		p.config = u
+		if same {
+			continue
+		}
+		for _, s := range h.sessions {
+			if s.key.of == p {
+				s.store.SetTimes(p.source.Quiet, p.source.Absent)
+			}
+		}
+	}
+}
+
+// endUseless ends the sessions that nobody uses and nobody will come back to.
+func (h *hub) endUseless() {
+	for _, s := range slices.Collect(maps.Values(h.sessions)) {
+		if s.users == 0 && s.useless() {
+			h.end(s)
+		}
+	}
+}
+
+// relinger has the sessions that nobody uses wait as long as sessions do now, from now on.
+func (h *hub) relinger(linger time.Duration) {
+	h.linger = linger
+	for _, s := range h.sessions {
+		if s.closer != nil {
+			s.closer.Stop()
+			h.closeLater(s)
+		}
+	}
+}
+
+// resettle tells the relay's own resolver what is in force: the plan is by now.
+func (h *hub) resettle(settings resolve.Settings) {
+	if own, ok := h.own.upstream.(*resolving); ok {
+		own.config.Settings = settings
+	}
+	for _, s := range h.sessions {
+		if r, ok := s.client.current().(*resolver); ok {
+			r.Renew(settings)
+		}
+	}
+}

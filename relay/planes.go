@@ -1,0 +1,130 @@
+package relay
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/upstream"
+)
+
+// plane is one configured control plane. A configuration that changes how it is reached
+// changes the plane; one that makes it another kind of source retires the plane, and
+// another one takes its name over.
+type plane struct {
+	// immutable
+	name     string
+	observer upstream.Observer
+	forget   func() // drops its metrics; nil: there are none
+
+	reached atomic.Bool // once
+
+	// guarded by hub.mu, once the plane is the hub's
+	config   config.Upstream
+	upstream origin
+	source   cache.Source    // of its stores
+	files    *upstream.Files // nil if it is made of servers
+	sessions int
+	retired  bool
+}
+
+// feedsLike reports whether sessions of two configurations are the same, so that those
+// that run may go on. What an upstream is asked for, and how long its answers are waited
+// for, is no business of theirs.
+func feedsLike(a, b config.Upstream) bool {
+	for _, u := range []*config.Upstream{&a, &b} {
+		u.Default, u.Authorities, u.Redirects, u.Settle = false, nil, "", 0
+		if u.APIType != config.REST {
+			u.AbsentAfter = 0
+		}
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// fits reports whether what is cached of p may stay when it is reached as next is.
+func (p *plane) fits(next *plane) bool {
+	return (p.files == nil) == (next.files == nil) &&
+		p.source.State == next.source.State && p.source.PerType == next.source.PerType
+}
+
+// serves reports whether there are xdstp names that can only be its own (LOC-3).
+func (p *plane) serves() bool { return p.config.Default || len(p.config.Authorities) > 0 }
+
+// useless reports whether nobody will come back to a session that nobody uses: its plane
+// is none any more, or the names in it live elsewhere. The caller holds hub.mu.
+func (s *session) useless() bool {
+	p := s.key.of
+	return p != nil && (p.retired || s.ofRelay() && !p.serves())
+}
+
+// ofRelay reports whether a session shows the relay's own node: no client's plays a part.
+func (s *session) ofRelay() bool { return s.key.scope == xdstpScope && !s.key.resolved }
+
+// retire ends a plane, as soon as its last session does; those that nobody uses end now.
+// The caller holds mu.
+func (h *hub) retire(p *plane) {
+	p.retired = true
+	if h.retired == nil {
+		h.retired = make(map[*plane]bool)
+	}
+	h.retired[p] = true
+	h.bury(p)
+}
+
+// bury closes a retired plane that has no session left. The caller holds mu.
+func (h *hub) bury(p *plane) {
+	if !p.retired || p.sessions > 0 {
+		return
+	}
+	delete(h.retired, p)
+	if h.planes[p.name] == nil && p.forget != nil {
+		p.forget()
+	}
+	closing := p.upstream
+	h.running.Go(closing.Close)
+}
+
+// present lists the planes by name.
+func (h *hub) present() map[string]*plane {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.planes
+}
+
+// census lists the planes by name, and those that are retired.
+func (h *hub) census() (now map[string]*plane, retired []*plane) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for p := range h.retired {
+		retired = append(retired, p)
+	}
+	slices.SortFunc(retired, func(a, b *plane) int { return strings.Compare(a.name, b.name) })
+	return h.planes, retired
+}
+
+// filesOf gives the files that a plane is made of now; nil if it is made of servers.
+func (h *hub) filesOf(p *plane) *upstream.Files {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return p.files
+}
+
+// reachable gives what a plane is reached through now; false if it is retired.
+func (h *hub) reachable(p *plane) (origin, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return p.upstream, !p.retired
+}
+
+// closePlanes closes everything that has connections, when the sessions have ended.
+func (h *hub) closePlanes() {
+	for _, p := range h.planes {
+		p.upstream.Close()
+	}
+	for p := range h.retired {
+		p.upstream.Close()
+	}
+}

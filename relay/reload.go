@@ -1,0 +1,172 @@
+package relay
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
+	"github.com/xdsrelay/xdsrelay/metrics"
+	"google.golang.org/protobuf/proto"
+)
+
+// ErrEnding says that a relay that ends takes no configuration any more.
+var ErrEnding = errors.New("the relay is ending")
+
+// Reload puts another valid configuration in force while the relay runs, or before. What
+// may fail is done first: if there is an error, which names what of the configuration
+// cannot be used, nothing has changed. Upstreams of which nothing changed keep their
+// streams. Keys that need a restart (config.NeedsRestart) stay as they are, which is
+// logged. It may be called from any goroutine; reloads are carried out one at a time.
+func (r *Relay) Reload(cfg *config.Config) error {
+	r.reloading.Lock()
+	defer r.reloading.Unlock()
+	if r.ended || r.draining.Load() {
+		return ErrEnding
+	}
+	running := r.now.Load()
+	next, changed, waiting := config.Live(running.config, cfg)
+	if len(changed) == 0 && slices.Equal(waiting, running.waiting) {
+		r.noteReloaded(running, metrics.ReloadUnchanged)
+		r.log.Info("the configuration was read again and says the same")
+		return nil
+	}
+	force, err := newInForce(next, waiting)
+	if err == nil {
+		err = r.carryOut(next)
+	}
+	if err != nil {
+		r.noteFailed(err)
+		return err
+	}
+	r.now.Store(force)
+	r.noteReloaded(force, metrics.ReloadSuccess)
+	lines := make([]string, 0, len(changed))
+	for _, c := range changed {
+		lines = append(lines, c.String())
+	}
+	r.log.Info("the configuration was reloaded", "changed", lines, "hash", force.hash)
+	for _, c := range waiting {
+		r.log.Warn("a key of the configuration takes effect after a restart", "key", c.Path, "running", c.Old, "wanted", c.New)
+	}
+	return nil
+}
+
+// ReloadFailed tells the relay that there is a configuration which could not be read, or
+// is not valid, so that metrics and the admin port say so. Nothing else changes.
+func (r *Relay) ReloadFailed(err error) {
+	r.reloading.Lock()
+	defer r.reloading.Unlock()
+	r.noteFailed(err)
+}
+
+func (r *Relay) noteFailed(err error) {
+	r.failed.Store(&failure{err, time.Now()})
+	r.metrics.Reloads().Failed()
+}
+
+func (r *Relay) noteReloaded(now *inForce, result metrics.ReloadResult) {
+	r.failed.Store(nil)
+	r.metrics.Reloads().Succeeded(result, now.hash, time.Now(), len(now.waiting))
+}
+
+// carryOut changes the relay from the configuration in force to another one.
+func (r *Relay) carryOut(cfg *config.Config) error {
+	secure, err := r.renewTLS(cfg.Server)
+	if err != nil {
+		return err
+	}
+	o, err := r.overhaul(cfg)
+	var obsolete []origin
+	if err == nil {
+		if obsolete, err = r.hub.carryOut(o); err != nil {
+			o.discard(r.hub.present())
+		}
+	}
+	if err != nil {
+		if secure != nil {
+			secure.Close()
+		}
+		return err
+	}
+	if secure != nil {
+		r.tls.Adopt(secure)
+	}
+	r.cache.SetLimits(cacheLimits(cfg.Cache))
+	r.server.SetLimits(limitsOf(cfg.Server))
+	if r.level != nil {
+		r.level.Set(cfg.Log.Level.Slog())
+	}
+	for _, p := range o.added {
+		r.seek(p)
+	}
+	r.server.Reroute()
+	r.ahead.renew(aheadOf(cfg.Resolve))
+	for _, from := range obsolete {
+		r.hub.running.Go(from.Close) // who looks whether it can be reached may hold it up
+	}
+	return nil
+}
+
+// renewTLS reads the server's TLS files if others are named, or they are to be looked at
+// at other times; nil if nothing changed. That there are any cannot change.
+func (r *Relay) renewTLS(s config.Server) (*tlsfiles.Server, error) {
+	was := r.now.Load().config.Server
+	if s.TLS == nil || *s.TLS == *was.TLS && s.TLSRefresh == was.TLSRefresh {
+		return nil, nil
+	}
+	return r.serverTLS(s)
+}
+
+// overhaul prepares what a configuration does to the hub. The error names what cannot be
+// used; nothing is left of what was prepared then.
+func (r *Relay) overhaul(cfg *config.Config) (_ *overhaul, err error) {
+	now := r.hub.present()
+	o := &overhaul{
+		router: r.router, planes: make(map[string]*plane), configs: make(map[string]config.Upstream),
+		changed: make(map[*plane]*plane), linger: cfg.Aggregation.Linger.Std(), resolve: settingsOf(cfg.Resolve),
+	}
+	defer func() {
+		if err != nil {
+			o.discard(now)
+		}
+	}()
+	for _, u := range cfg.Upstreams {
+		if err := r.prepare(o, now[u.Name], u); err != nil {
+			return nil, err
+		}
+	}
+	if o.plan, err = newPlan(cfg); err != nil {
+		return nil, err
+	}
+	o.plan.planes = o.planes
+	if before := r.router.now.Load(); before != nil && !proto.Equal(before.node, o.plan.node) {
+		o.node = o.plan.node
+	}
+	return o, nil
+}
+
+// prepare finds out what becomes of the plane of an upstream's name, nil if there is none.
+func (r *Relay) prepare(o *overhaul, p *plane, u config.Upstream) error {
+	o.configs[u.Name] = u
+	if p != nil && feedsLike(p.config, u) {
+		o.planes[u.Name] = p
+		return nil
+	}
+	next, err := newPlane(u, r.fullState, r.metrics.Upstream(u.Name), r.log)
+	if err != nil {
+		if p == nil {
+			r.metrics.Forget(u.Name)
+		}
+		return err
+	}
+	next.forget = func() { r.metrics.Forget(u.Name) }
+	if p != nil && p.fits(next) {
+		o.planes[u.Name], o.changed[p] = p, next
+		return nil
+	}
+	o.planes[u.Name] = next
+	o.added = append(o.added, next)
+	return nil
+}

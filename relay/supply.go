@@ -1,0 +1,109 @@
+package relay
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/upstream"
+)
+
+// supply is what fills a session's store: one feed after the other, where a reload
+// changes how its control plane is reached. A feed that ends leaves the store as a lost
+// stream does, and the next one begins as a stream does that comes back: everything that
+// is wanted is subscribed to, and what is held is presented (RES-12). So nothing is
+// removed from clients meanwhile.
+type supply struct {
+	log  *slog.Logger
+	bell chan struct{} // one slot: there is another feed
+
+	mu    sync.Mutex
+	feed  feed
+	stop  context.CancelFunc // ends the feed; nil before Run
+	since time.Time          // when the feeds before were lost, if they were; zero otherwise
+}
+
+func newSupply(f feed, log *slog.Logger) *supply {
+	return &supply{feed: f, log: log, bell: make(chan struct{}, 1)}
+}
+
+// Run implements feed. It returns when ctx ends, and not before: a feed that ends by
+// itself, because its control plane was closed, is replaced soon, or nobody needs it.
+func (s *supply) Run(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		f := s.feed
+		run, stop := context.WithCancel(ctx)
+		s.stop = stop
+		s.mu.Unlock()
+		err := f.Run(run)
+		stop()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if s.current() != f {
+			continue
+		}
+		s.log.Debug("what fills the cache has ended", "error", err)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.bell:
+		}
+	}
+}
+
+func (s *supply) current() feed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.feed
+}
+
+// replace has another feed take the place of the present one. It does not wait.
+func (s *supply) replace(next feed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.since = time.Time{}
+	if st := s.statusLocked(); st.State == upstream.StateConnecting {
+		s.since = st.Since
+	}
+	s.feed = next
+	if s.stop != nil {
+		s.stop()
+	}
+	select {
+	case s.bell <- struct{}{}:
+	default:
+	}
+}
+
+// Status implements feed.
+func (s *supply) Status() upstream.Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.statusLocked()
+}
+
+// startTime is how long a feed may take to find out what is wanted of it.
+const startTime = time.Second
+
+// statusLocked is the feed's status. Where the one before was not connected, what is
+// cached does not get younger by the replacement: since then it has been getting old
+// (OPS-1), and that long alternatives have been waiting (LOC-5).
+func (s *supply) statusLocked() upstream.Status {
+	st := s.feed.Status()
+	if s.since.IsZero() || st.Opened > 0 {
+		return st
+	}
+	began := st.State == upstream.StateIdle && time.Since(st.Since) < startTime
+	if began || st.State == upstream.StateConnecting {
+		st.State, st.Since = upstream.StateConnecting, s.since
+	}
+	return st
+}
+
+// Reject implements feed. What the feed before brought its successor does not know.
+func (s *supply) Reject(typeURL string, change uint64, reason string) {
+	s.current().Reject(typeURL, change, reason)
+}
