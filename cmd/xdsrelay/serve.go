@@ -25,6 +25,11 @@ func serveCommand() *cobra.Command {
 and the present ones closed over the time of server.drain. A second signal cuts
 that short.
 
+SIGHUP, and a change of the file, reload the configuration: clients stay connected,
+and so do upstreams of which nothing changed. A configuration that cannot be used
+changes nothing; the log says why. Some keys take effect after a restart only, see
+docs/operating.md.
+
 The flags below override the environment (XDSRELAY_SERVER_LISTEN for
 server.listen and so on), which overrides the file.`,
 		Example: `  xdsrelay serve --config xdsrelay.yaml
@@ -32,18 +37,23 @@ server.listen and so on), which overrides the file.`,
 		Args: cobra.NoArgs,
 	}
 	file := configFlags(cmd)
+	watch := cmd.Flags().Bool("watch-config", true, "reload the configuration when its file changes; SIGHUP does so anyway")
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
-		cfg, err := load(cmd, *file)
+		c := &configuration{load: func() (*config.Config, error) { return load(cmd, *file) }, path: *file, watch: *watch}
+		c.follow()
+		cfg, err := c.load()
 		if err != nil {
 			return usage(err, "xdsrelay validate checks a configuration without starting anything; docs/configuration.md lists every key")
 		}
-		return serve(cmd.Context(), cfg, logger(cmd.ErrOrStderr(), cfg.Log))
+		level := new(slog.LevelVar)
+		level.Set(cfg.Log.Level.Slog())
+		return serve(cmd.Context(), cfg, c, level, logger(cmd.ErrOrStderr(), cfg.Log.Format, level))
 	})
 	return cmd
 }
 
 // serve runs a relay until ctx ends, and then until it is drained.
-func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
+func serve(ctx context.Context, cfg *config.Config, c *configuration, level *slog.LevelVar, log *slog.Logger) error {
 	xds, err := listen(ctx, "server.listen", cfg.Server.Listen)
 	if err != nil {
 		return err
@@ -61,7 +71,7 @@ func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 		}
 		defer func() { _ = rest.Close() }()
 	}
-	r, err := relay.New(cfg, relay.Options{Log: log, Version: thisBuild().Version})
+	r, err := relay.New(cfg, relay.Options{Log: log, Version: thisBuild().Version, Level: level})
 	if err != nil {
 		return usage(err, "xdsrelay validate checks the files that a configuration names, too")
 	}
@@ -70,6 +80,7 @@ func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 	}
 	force, stop := secondSignal()
 	defer stop()
+	defer c.reloads(ctx, r, log)()
 	return r.Run(ctx, force, xds, admin)
 }
 
@@ -110,10 +121,10 @@ func secondSignal() (force <-chan struct{}, stop func()) {
 	}
 }
 
-// logger makes the log that the configuration asks for.
-func logger(w io.Writer, c config.Log) *slog.Logger {
-	options := &slog.HandlerOptions{Level: c.Level.Slog()}
-	if c.Format == config.FormatJSON {
+// logger makes the log that the configuration asks for, whose level may change.
+func logger(w io.Writer, format config.LogFormat, level slog.Leveler) *slog.Logger {
+	options := &slog.HandlerOptions{Level: level}
+	if format == config.FormatJSON {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))

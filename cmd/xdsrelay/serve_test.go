@@ -124,7 +124,7 @@ func TestLogger(t *testing.T) {
 		config.FormatJSON: `"level":"WARN","msg":"yes","n":1}` + "\n",
 	} {
 		var b bytes.Buffer
-		log := logger(&b, config.Log{Level: config.LevelWarn, Format: format})
+		log := logger(&b, format, slog.LevelWarn)
 		log.Info("no")
 		log.Warn("yes", "n", 1)
 		if log.Enabled(t.Context(), slog.LevelInfo) || !strings.HasSuffix(b.String(), want) {

@@ -4,16 +4,18 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+
+	"github.com/xdsrelay/xdsrelay/internal/filewatch"
 )
 
 // survey lists the names of the files to read, in order, and has their folders
 // watched. Watching begins before listing, so that no change falls between.
-func (s *Source) survey(w *watcher) ([]string, *Error) {
+func (s *Source) survey(w *filewatch.Watcher) ([]string, *Error) {
 	// What is found may lead to more that is to be watched. It does so for good but
 	// for who swaps links all the time, and the poll sees those.
 	for range 4 {
 		names, links, bad := s.list()
-		if !w.aim(s.cfg.Path, links) {
+		if !w.Aim(s.cfg.Path, links) {
 			return names, bad
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/xdsrelay/xdsrelay/internal/filewatch"
 )
 
 // Defaults of Config.
@@ -18,10 +20,6 @@ const (
 	DefaultQuiet   = 100 * time.Millisecond
 	DefaultMaxSize = 64 << 20
 )
-
-// patience is how many times Config.Quiet the files that are quiet wait for one
-// that is not.
-const patience = 20
 
 var (
 	errNoPath  = errors.New("filesource: a path is needed")
@@ -138,38 +136,42 @@ func (s *Source) Run(ctx context.Context) error {
 		return errRunning
 	}
 	defer s.running.Store(false)
-	w := s.newWatcher()
-	defer w.close()
+	w := filewatch.New(filewatch.Config{
+		Path: s.cfg.Path, Poll: s.cfg.Poll, Log: s.cfg.Log, System: s.notify,
+		Entries: func(base string) bool { return !hidden(base) && formatOf(base) >= 0 },
+	})
+	defer w.Close()
 
 	poll := time.NewTicker(s.cfg.Poll)
 	defer poll.Stop()
-	look := newPacer(s.cfg.Quiet)
-	defer look.stop()
+	// The files that are quiet wait for one that is not, but not for ever.
+	look := filewatch.NewPacer(s.cfg.Quiet)
+	defer look.Stop()
 	if !s.pass(w, false) {
-		look.trigger(time.Now())
+		look.Trigger(time.Now())
 	}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-poll.C:
-			look.tick(time.Now())
-		case e := <-w.events:
-			if w.concerns(e.Name) {
-				look.trigger(time.Now())
+			look.Tick(time.Now())
+		case e := <-w.Events():
+			if w.Concerns(e.Name) {
+				look.Trigger(time.Now())
 			}
-		case err := <-w.lost:
+		case err := <-w.Lost():
 			// Events were lost, or the system says what this process cannot help.
 			s.cfg.Log.Debug("watching files", slog.Any("error", err))
-			look.trigger(time.Now())
-		case <-look.timer.C:
-			impatient := look.overdue(time.Now())
+			look.Trigger(time.Now())
+		case <-look.C():
+			impatient := look.Overdue(time.Now())
 			settled := s.pass(w, impatient)
 			if settled || impatient {
-				look.done()
+				look.Done()
 			}
 			if !settled {
-				look.trigger(time.Now())
+				look.Trigger(time.Now())
 			}
 		}
 	}
@@ -177,7 +179,7 @@ func (s *Source) Run(ctx context.Context) error {
 
 // pass looks at everything once, and takes what changed if nobody is writing, or
 // if impatient. It returns false if somebody is.
-func (s *Source) pass(w *watcher, impatient bool) (settled bool) {
+func (s *Source) pass(w *filewatch.Watcher, impatient bool) (settled bool) {
 	entries, bad := s.survey(w)
 	s.path.unread = bad
 	if bad != nil {

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/filewatch"
 )
 
 func TestNewErrors(t *testing.T) {
@@ -110,7 +111,7 @@ func still(t *testing.T, f folder, cfg Config) *Source {
 }
 
 // blind gives a watcher that sees nothing.
-func (s *Source) blind() *watcher { return &watcher{} }
+func (s *Source) blind() *filewatch.Watcher { return new(filewatch.Watcher) }
 
 // put replaces a file by one that was written some time ago.
 func (f folder) put(name, data string, age time.Duration) {
@@ -171,48 +172,6 @@ func TestChangedWhileRead(t *testing.T) {
 	if data, bad, settled := readFile(f.path("a.yaml"), after, DefaultMaxSize); bad != nil || !settled || string(data) != clusters("2", "a") {
 		t.Errorf("%q, %v, %t", data, bad, settled)
 	}
-}
-
-func TestPacer(t *testing.T) {
-	start := time.Now()
-	p := newPacer(time.Second)
-	defer p.stop()
-	for i := range 60 {
-		now := start.Add(time.Duration(i) * time.Second / 2)
-		p.trigger(now)
-		if want := i >= 2*patience; p.overdue(now) != want {
-			t.Errorf("overdue %t after %s", !want, now.Sub(start))
-		}
-	}
-	p.done()
-	now := start.Add(time.Hour)
-	if p.trigger(now); p.overdue(now) {
-		t.Error("overdue at once")
-	}
-}
-
-// TestPollsPutNothingOff: files are looked at after the quiet time also where they are
-// polled more often than that.
-func TestPollsPutNothingOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		p := newPacer(time.Second)
-		defer p.stop()
-		poll := time.NewTicker(time.Second / 4)
-		defer poll.Stop()
-		for {
-			select {
-			case <-poll.C:
-				p.tick(time.Now())
-				continue
-			case <-p.timer.C:
-			}
-			if after := time.Since(start); after != time.Second*5/4 {
-				t.Errorf("looked at after %s", after)
-			}
-			return
-		}
-	})
 }
 
 // TestOPS6_log: neither the log nor a report holds anything of a Secret's file.

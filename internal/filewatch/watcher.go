@@ -1,4 +1,4 @@
-package filesource
+package filewatch
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
 )
@@ -18,31 +19,50 @@ import (
 // as Linux follows.
 const maxLinks = 40
 
-// watcher hears of changes in the folders that matter. It belongs to the
-// goroutine of Source.Run. Folders are watched and not files: that is how the
-// replacing of a file is seen, and its coming back.
-type watcher struct {
-	system  *fsnotify.Watcher // nil if there is none: then the poll has to do
+// Config says what a Watcher is for.
+type Config struct {
+	// Path is what is watched, as the log calls it, and Poll how often it is looked at
+	// beside that.
+	Path string
+	Poll time.Duration
+	// Entries says which entries of a folder matter that is itself what is watched; nil:
+	// none.
+	Entries func(base string) bool
+	// Log gets a warning where something cannot be watched.
+	Log *slog.Logger
+	// System makes the system's watcher; nil: fsnotify.NewWatcher.
+	System func() (*fsnotify.Watcher, error)
+}
+
+// Watcher hears of changes in the folders that matter. It belongs to one goroutine.
+// Folders are watched and not files: that is how the replacing of a file is seen, and
+// its coming back. The zero Watcher hears of nothing.
+type Watcher struct {
+	cfg     Config
+	system  *fsnotify.Watcher // nil if there is none: then polling has to do
 	events  <-chan fsnotify.Event
 	lost    chan error // one slot: something went wrong, events may be missing
 	wg      sync.WaitGroup
-	log     *slog.Logger
 	refused map[string]bool // folders that cannot be watched, to log each once
 	aims    map[string]*aim // by the folder's path, in which there are no links
 }
 
 // aim is what matters in a folder.
 type aim struct {
-	names map[string]bool // entries on the way to a file
-	files bool            // every entry that is, or could come to be, a file to read
+	names   map[string]bool // entries on the way to a file
+	entries bool            // and those that Config.Entries says
 }
 
-func (s *Source) newWatcher() *watcher {
-	w := &watcher{log: s.cfg.Log, refused: make(map[string]bool), lost: make(chan error, 1)}
-	system, err := s.notify()
+// New makes a Watcher, which watches nothing until Aim says what. Close must be called.
+func New(cfg Config) *Watcher {
+	if cfg.System == nil {
+		cfg.System = fsnotify.NewWatcher
+	}
+	w := &Watcher{cfg: cfg, refused: make(map[string]bool), lost: make(chan error, 1)}
+	system, err := cfg.System()
 	if err != nil {
-		w.log.Warn("files cannot be watched, they are polled instead",
-			slog.String("path", s.cfg.Path), slog.Duration("interval", s.cfg.Poll), slog.Any("error", err))
+		cfg.Log.Warn("files cannot be watched, they are polled instead",
+			slog.String("path", cfg.Path), slog.Duration("interval", cfg.Poll), slog.Any("error", err))
 		return w
 	}
 	w.system, w.events = system, system.Events
@@ -59,13 +79,19 @@ func (s *Source) newWatcher() *watcher {
 	return w
 }
 
-// close ends the watching and waits for it.
-func (w *watcher) close() {
+// Events receives what happened: to what matters if Concerns says so of its name.
+func (w *Watcher) Events() <-chan fsnotify.Event { return w.events }
+
+// Lost receives when events may be missing, and why.
+func (w *Watcher) Lost() <-chan error { return w.lost }
+
+// Close ends the watching and waits for it.
+func (w *Watcher) Close() {
 	if w.system == nil {
 		return
 	}
 	if err := w.system.Close(); err != nil {
-		w.log.Debug("closing the watch of files", slog.Any("error", err))
+		w.cfg.Log.Debug("closing the watch of files", slog.Any("error", err))
 	}
 	// The system's goroutine closes its channels when it ends.
 	for range w.events {
@@ -73,26 +99,26 @@ func (w *watcher) close() {
 	w.wg.Wait()
 }
 
-// concerns tells whether a change of name can be one of a file that is read.
-func (w *watcher) concerns(name string) bool {
+// Concerns tells whether a change of name can be one of a file that is read.
+func (w *Watcher) Concerns(name string) bool {
 	if w.aims[name] != nil {
 		return true // the folder itself
 	}
 	a := w.aims[filepath.Dir(name)]
 	base := filepath.Base(name)
-	return a != nil && (a.names[base] || a.files && !hidden(base) && formatOf(base) >= 0)
+	return a != nil && (a.names[base] || a.entries && w.cfg.Entries != nil && w.cfg.Entries(base))
 }
 
-// aim watches all folders on the way to path and to each of links, and no
+// Aim watches all folders on the way to path and to each of links, and no
 // others. It returns true if one was not watched before: what happened in it
 // until now was not seen.
-func (w *watcher) aim(path string, links []string) (isNew bool) {
+func (w *Watcher) Aim(path string, links []string) (isNew bool) {
 	if w.system == nil {
 		return false
 	}
 	w.aims = make(map[string]*aim)
 	if resolved, ok := w.follow(path); ok {
-		w.at(resolved).files = true
+		w.at(resolved).entries = true
 	}
 	for _, link := range links {
 		w.follow(link)
@@ -116,19 +142,19 @@ func (w *watcher) aim(path string, links []string) (isNew bool) {
 }
 
 // noteRefused logs that a folder cannot be watched, unless it is only gone.
-func (w *watcher) noteRefused(folder string, err error) {
+func (w *Watcher) noteRefused(folder string, err error) {
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		delete(w.refused, folder)
 		return
 	}
 	if !w.refused[folder] {
 		w.refused[folder] = true
-		w.log.Warn("folder cannot be watched, it is polled instead", slog.String("folder", folder), slog.Any("error", err))
+		w.cfg.Log.Warn("folder cannot be watched, it is polled instead", slog.String("folder", folder), slog.Any("error", err))
 	}
 }
 
 // at gives what matters in a folder.
-func (w *watcher) at(folder string) *aim {
+func (w *Watcher) at(folder string) *aim {
 	a := w.aims[folder]
 	if a == nil {
 		a = &aim{names: make(map[string]bool)}
@@ -140,7 +166,7 @@ func (w *watcher) at(folder string) *aim {
 // follow walks to path and aims at each symbolic link on the way and at the end
 // of it, or at the first name that is missing. It gives the path without links
 // and whether it is that of a folder.
-func (w *watcher) follow(path string) (resolved string, folder bool) {
+func (w *Watcher) follow(path string) (resolved string, folder bool) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
 		return "", false // the working directory is gone

@@ -1,0 +1,241 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
+	cachev3 "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+)
+
+// reloaded is a relay whose configuration is changed while it runs.
+type reloaded struct {
+	*testing.T
+
+	log   *bufio.Scanner
+	admin string
+}
+
+// reloadable starts a relay with a configuration file.
+func reloadable(t *testing.T, file string, flags ...string) (r *reloaded, xds string, stop func() int) {
+	t.Helper()
+	_, log, stop := background(t, append([]string{"serve", "--config", file}, flags...)...)
+	addresses := serving(t, log)
+	return &reloaded{t, log, addresses["admin"]}, addresses["xds"], stop
+}
+
+// logs waits for a line of the log that has all of these in it.
+func (r *reloaded) logs(parts ...string) string {
+	r.Helper()
+next:
+	for r.log.Scan() {
+		for _, part := range parts {
+			if !strings.Contains(r.log.Text(), part) {
+				continue next
+			}
+		}
+		return r.log.Text()
+	}
+	r.Fatalf("the relay ended before it logged %q", parts)
+	return ""
+}
+
+// page is a page of the admin port.
+func (r *reloaded) page(path string) string {
+	r.Helper()
+	resp, err := http.Get("http://" + r.admin + path)
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.Fatal(err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	return string(body)
+}
+
+func (r *reloaded) shows(path string, parts ...string) {
+	r.Helper()
+	page := r.page(path)
+	for _, part := range parts {
+		if !strings.Contains(page, part) {
+			r.Errorf("%s has no %q:\n%s", path, part, page)
+		}
+	}
+}
+
+// hangs sends the process a SIGHUP.
+func (r *reloaded) hangs() {
+	r.Helper()
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// relayTo is a configuration with a relay in front of a control plane, and further keys.
+func relayTo(address, more string) string {
+	return fmt.Sprintf(`
+server: {listen: "127.0.0.1:0", drain: 10ms}
+admin: {listen: "127.0.0.1:0"}
+upstreams: [{name: a, default: true, endpoints: ["%s"]}]
+%s`, address, more)
+}
+
+// rewrite replaces a file in one step.
+func rewrite(t *testing.T, file, content string) {
+	t.Helper()
+	if err := os.WriteFile(file+".new", []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(file+".new", file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReload_SIGHUP has a relay reload with a signal: another control plane, a bad file,
+// and keys that wait for a restart. The client notices the first only.
+func TestReload_SIGHUP(t *testing.T) {
+	plane := func(seconds int64) string {
+		return controlPlane(t, cachev3.NewLinearCache(resource.ClusterType,
+			cachev3.WithInitialResources(map[string]types.Resource{"cart": cluster("cart", seconds)}),
+			cachev3.WithVersionPrefix(fmt.Sprint("plane-", seconds, "-"))), nil)
+	}
+	first, second := plane(1), plane(2)
+	file := write(t, "x.yaml", relayTo(first, ""))
+	r, xds, stop := reloadable(t, file, "--watch-config=false")
+	lines, _, stopWatch := background(t, "watch", xds, "--type", "cds", "--output", "json", "--payload")
+	until(t, lines, map[string]string{"event": "added", "name": "cart"})
+
+	rewrite(t, file, relayTo(second, "log: {level: debug}\n"))
+	r.hangs()
+	r.logs(`the configuration was reloaded`, `upstreams[a].endpoints`, `log.level: info → debug`)
+	changed := until(t, lines, map[string]string{"event": "changed", "name": "cart"})
+	if got := fmt.Sprint(changed["payload"]); !strings.Contains(got, "connect_timeout:2s") {
+		t.Errorf("payload %s", got)
+	}
+	r.shows("/metrics", `xdsrelay_config_reloads_total{result="success"} 1`, "xdsrelay_config_last_reload_successful 1")
+
+	rewrite(t, file, relayTo(second, "log: {level: debug}\ncache: {max_bytes: lots, idl: 1s}\n"))
+	r.hangs()
+	r.logs("level=ERROR", "x.yaml:6:20: cache.max_bytes: expected a size")
+	r.logs("level=ERROR", "x.yaml:6:26: cache.idl: unknown key")
+	r.shows("/metrics", `xdsrelay_config_reloads_total{result="failure"} 1`, "xdsrelay_config_last_reload_successful 0")
+	r.shows("/config", "cannot be used:", "x.yaml:6:26: cache.idl: unknown key", "max_bytes: 2GiB")
+	r.shows("/readyz", "ready")
+
+	rewrite(t, file, relayTo(second, "log: {level: debug}\nfull_state_types: [cds]\n"))
+	r.hangs()
+	r.logs("level=WARN", "takes effect after a restart", "key=full_state_types", "[lds, cds, srds]", "[cds]")
+	r.shows("/metrics", "xdsrelay_config_keys_awaiting_restart 1", "xdsrelay_config_last_reload_successful 1")
+	r.shows("/config", "after a restart:", "full_state_types: [lds, cds, srds] → [cds]")
+
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	r.hangs()
+	r.logs("level=ERROR", "reading the configuration", "no such file")
+	rewrite(t, file, relayTo(second, "log: {level: debug}\n"))
+	r.hangs()
+	r.logs("the configuration was reloaded")
+	r.hangs()
+	r.logs("says the same")
+	r.shows("/metrics", `xdsrelay_config_reloads_total{result="unchanged"} 1`, "xdsrelay_config_keys_awaiting_restart 0")
+	r.shows("/clients", `"nacks": 0`)
+	for _, stop := range []func() int{stopWatch, stop} {
+		if code := stop(); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	}
+}
+
+// TestReload_file follows the file: replaced, written in place, and in a ConfigMap.
+func TestReload_file(t *testing.T) {
+	address := controlPlane(t, cachev3.NewLinearCache(resource.ClusterType), nil)
+	linger := func(minutes int) string {
+		return relayTo(address, fmt.Sprintf("aggregation: {linger: %dm}\n", minutes))
+	}
+	dir := t.TempDir()
+	put := func(version int) {
+		data := filepath.Join(dir, fmt.Sprint("..v", version))
+		if err := os.Mkdir(data, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		rewrite(t, filepath.Join(data, "x.yaml"), linger(version))
+		if err := os.Symlink(data, filepath.Join(dir, "..data_tmp")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(1)
+	file := filepath.Join(dir, "x.yaml")
+	if err := os.Symlink(filepath.Join("..data", "x.yaml"), file); err != nil {
+		t.Fatal(err)
+	}
+	r, _, stop := reloadable(t, file, "--node-id", "from-flag")
+	put(2)
+	r.logs("its file changed")
+	r.logs("was reloaded", "aggregation.linger: 1m → 2m")
+	put(3)
+	r.logs("was reloaded", "aggregation.linger: 2m → 3m")
+	r.shows("/config", "linger: 3m", "id: from-flag")
+	// An editor that knows nothing of links puts a file in the place of the link.
+	rewrite(t, file, linger(4))
+	r.logs("was reloaded", "aggregation.linger: 3m → 4m")
+	if err := os.WriteFile(file, []byte(linger(5)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.logs("was reloaded", "aggregation.linger: 4m → 5m")
+	rewrite(t, file, "upstreams: [")
+	r.logs("level=ERROR", "x.yaml:1:")
+	r.shows("/config", "linger: 5m", "cannot be used")
+	rewrite(t, file, linger(5))
+	r.logs("says the same")
+	if page := r.page("/config"); strings.Contains(page, "cannot be used") {
+		t.Errorf("the failure that is over is still told:\n%s", page)
+	}
+	if code := stop(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// What cannot be watched is told of, and SIGHUP reads it all the same.
+func TestReload_notAFile(t *testing.T) {
+	address := controlPlane(t, cachev3.NewLinearCache(resource.ClusterType), nil)
+	pipe := filepath.Join(t.TempDir(), "x.yaml")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fill := func(config string) {
+		if err := os.WriteFile(pipe, []byte(config), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	go fill(relayTo(address, ""))
+	_, log, stop := background(t, "serve", "--config", pipe)
+	r := &reloaded{T: t, log: log}
+	line := r.logs("level=WARN", "only SIGHUP is", "is no regular file")
+	if !strings.Contains(line, "x.yaml") {
+		t.Errorf("%s", line)
+	}
+	r.hangs()
+	r.logs("because=SIGHUP")
+	fill(relayTo(address, "aggregation: {linger: 1m}\n"))
+	r.logs("was reloaded", "aggregation.linger: 5m → 1m")
+	if code := stop(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
