@@ -22,6 +22,10 @@ type Client struct {
 	woken   bool     // on its way to the bell, and has not collected since
 	late    []Late   // of a reader, until it takes: what nobody waits for any longer
 	located bool     // it has used dynamic parameters, and tells variants apart (DYN-1)
+	// While the stream moves, of Arrange: the first rank with something of another scope of
+	// which nobody knows yet what it is here, and the last one that has not been sent and
+	// acknowledged all that took the place of it.
+	first, unsettled Rank
 }
 
 // Form is how a client is told of changes. The zero value is the incremental one.
@@ -109,6 +113,10 @@ type Change struct {
 	VersionInfo string
 	// Relist has the list of a full-state type sent although nothing changed.
 	Relist bool
+	// Moved are subscriptions that were taken out of another store: they begin here, for a
+	// client that holds what it was sent there. The list of a full-state type is then sent
+	// when it is complete, and not before. Update takes them.
+	Moved []*Departed
 }
 
 // Update carries out a change; the caller collects then, since the bell does not
@@ -119,6 +127,9 @@ func (c *Client) Update(ch Change) (gone, kept []Name) {
 	s := c.store
 	s.mu.Lock()
 	w := c.watch(ch.TypeURL)
+	for _, d := range ch.Moved {
+		w.arrive(d)
+	}
 	for _, n := range ch.Subscribe {
 		w.subscribe(n)
 	}

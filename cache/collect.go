@@ -72,7 +72,7 @@ func (c *Client) Due() bool {
 	c.store.mu.RLock()
 	defer c.store.mu.RUnlock()
 	return slices.ContainsFunc(c.watches, func(w *watch) bool {
-		return w.additionsDue() || (!w.rank.waits() && w.removalsDue())
+		return !w.stays() && (w.additionsDue() || (!w.rank.waits() && w.removalsDue()))
 	})
 }
 
@@ -93,13 +93,13 @@ func (c *Client) collectLocked(p *pass, waits, busy func(typeURL string) bool, a
 	defer p.sayGone()
 	last := Rank(-1) // the last one that has something to send, not only to hold back
 	for i, w := range c.watches {
-		if !waits(w.typeURL) && (w.additionsDue() || (w.removalsDue() && !w.heldBack(c.watches[i+1:]))) {
+		if !waits(w.typeURL) && !w.stays() && (w.additionsDue() || (w.removalsDue() && !w.heldBack(c.watches[i+1:]))) {
 			last = w.rank
 		}
 	}
 	for i, w := range c.watches {
 		forced := waits(w.typeURL)
-		if forced && w.rank >= last {
+		if (forced && w.rank >= last) || w.stays() {
 			continue
 		}
 		p.forced = forced
@@ -116,7 +116,7 @@ func (c *Client) collectLocked(p *pass, waits, busy func(typeURL string) bool, a
 		if additions {
 			break
 		}
-		if w.rank.waits() && !waits(w.typeURL) && !w.heldBack(c.watches[i+1:]) {
+		if w.rank.waits() && !waits(w.typeURL) && !w.stays() && !w.heldBack(c.watches[i+1:]) {
 			p.removals(w)
 		}
 	}
@@ -150,14 +150,14 @@ func (c *Client) behind() bool {
 }
 
 func anyDue(later []*watch) bool {
-	return slices.ContainsFunc(later, (*watch).due)
+	return slices.ContainsFunc(later, func(w *watch) bool { return !w.stays() && w.due() })
 }
 
 // heldBack reports whether the removals of a watch must wait for something of a
 // later rank that is not sent yet (ADS-1).
 func (w *watch) heldBack(later []*watch) bool {
 	return w.rank.waits() && slices.ContainsFunc(later, func(l *watch) bool {
-		return l.rank > w.rank && (l.additionsDue() || (!l.rank.waits() && l.removalsDue()))
+		return l.rank > w.rank && !l.stays() && (l.additionsDue() || (!l.rank.waits() && l.removalsDue()))
 	})
 }
 
@@ -195,7 +195,7 @@ func (w *watch) removalsDue() bool {
 		}
 	}
 	for _, sub := range w.dirty {
-		if !sub.ended && sub.takesAway() {
+		if !sub.ended && sub.takesAway() && !sub.gated() {
 			return true
 		}
 	}

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"time"
+	"weak"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -45,6 +46,8 @@ type collection struct {
 	relayed   int    // members that are not kept (TTL-5)
 	fails     *failures
 	byGlob    map[string]map[*entry]struct{} // members of "*" by glob, once somebody asked; see Client.under
+	held      weak.Pointer[holdings]         // the last that was made, at that number of changes
+	heldAt    uint64
 
 	// For state-of-the-world clients.
 	states int // such followers
@@ -255,12 +258,14 @@ type cursor struct {
 	told    bool   // the client has been told something, if only that it is empty
 	renamed bool   // name is not canonical: members are respelled (NAME-4)
 	synced  bool   // a reader knows that the collection is
+	lost    bool   // members went that the client holds, and no word was said (RES-3)
 
 	// versions is what the client said it holds of the collection
 	// (initial_resource_versions), by key, until each was compared; what is left
 	// when the collection is synced does not exist any more (RES-11).
 	versions map[string]string
 	once     map[*entry]*wire.Resource // what is not kept and waits for the client (TTL-5)
+	moved    *foreign                  // what it holds of another scope, until it was told all of it
 }
 
 // follow makes a client follow c from its beginning.
@@ -330,6 +335,9 @@ func (f *cursor) repeat() {
 	for key := range f.versions {
 		f.versions[key] = "" // it may hold it still, or have forgotten it (RES-15)
 	}
+	if f.moved != nil {
+		f.moved.doubt = true
+	}
 }
 
 // mayHold notes that the client has a member from another subscription, which the
@@ -349,7 +357,7 @@ func (f *cursor) passed(e *entry) bool {
 // gave reports whether the client may hold an entry because of the cursor, or said
 // that it does (RES-11).
 func (f *cursor) gave(e *entry) bool {
-	if _, held := f.versions[e.key]; held {
+	if _, held := f.versions[e.key]; held || f.moved.get(e.key) != nil {
 		return true
 	}
 	return e.coll == f.coll && f.mayHave(e) && !(e.dead && e.changed <= f.removed)
@@ -367,6 +375,11 @@ func (f *cursor) inherit(o *cursor) {
 			f.mayHold(key)
 		}
 	}
+	for key := range o.moved.all() {
+		if e := f.coll.table.entries[key]; e == nil || !f.passed(e) {
+			f.mayHold(key)
+		}
+	}
 }
 
 // compared notes that the client knows what became of a key that it held.
@@ -374,6 +387,7 @@ func (f *cursor) compared(key string) {
 	if f.versions != nil {
 		f.versions = without(f.versions, key)
 	}
+	f.moved.compared(key)
 }
 
 // without deletes a key. Maps do not shrink, and a client may live for months
@@ -421,9 +435,13 @@ func (f *cursor) removalsDue() bool {
 // leftoverDue reports whether what the client holds and the collection lacks may
 // be told: not before the collection is synced, and what is here was compared.
 func (f *cursor) leftoverDue() bool {
-	if len(f.versions) == 0 || !f.coll.synced {
-		return false
-	}
+	return f.versionsDue() || f.foreignDue()
+}
+
+func (f *cursor) versionsDue() bool { return len(f.versions) > 0 && f.coll.synced && f.level() }
+
+// level reports whether the client was sent all members.
+func (f *cursor) level() bool {
 	t := f.coll.live.tail
 	return t == nil || t.changed <= f.sent
 }

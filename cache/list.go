@@ -154,6 +154,7 @@ func (p *pass) listed(w *watch, upTo uint64) {
 	if len(dirty) == 0 {
 		w.dirty = nil
 	}
+	w.listForeign()
 	w.held, w.answers = nil, nil
 	w.listed, w.relist, w.presented = true, false, ""
 }

@@ -23,6 +23,7 @@ type nameSub struct {
 	ended  bool
 
 	last *wire.Resource // what it was before it was removed, while lists may hold it (ADS-1)
+	was  *wire.Resource // what the client holds of another scope, until it was told what is here; see holdsForeign
 }
 
 // push makes a change known to the subscription's client.
@@ -49,6 +50,7 @@ func (n *nameSub) end() {
 		w.sum = w.sum.minus(e.sum)
 	}
 	n.ended, n.last = true, nil
+	n.setForeign(nil)
 	n.watch.taken(n)
 	n.forgiven()
 	if n.dirty {

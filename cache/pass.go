@@ -228,7 +228,7 @@ func (p *pass) dirtyNames(w *watch, away bool, upTo uint64) {
 	for _, sub := range w.dirty {
 		switch {
 		case sub.ended:
-		case p.full, sub.takesAway() != away, away && sub.entry.changed > upTo, sub.beat && (p.forced || w.client.form.State), !p.name(w, sub):
+		case p.full, sub.takesAway() != away, away && sub.gated(), away && sub.entry.changed > upTo, sub.beat && (p.forced || w.client.form.State), !p.name(w, sub):
 			kept = append(kept, sub)
 		}
 	}
@@ -254,6 +254,10 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 				return false
 			}
 			sub.holds = true
+		case e.is(sub.was): // in the other scope too
+			sub.holds = true
+			p.variantSent(sub, e.res, name)
+			sub.setForeign(nil)
 		case held && e.holdsVersion(v) && !p.outlived(e, sub.pushed): // RES-11: the client has it
 			if !p.known(e, name) {
 				return false
@@ -268,6 +272,9 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 				return false
 			}
 			sub.holds = sub.holds || r != nil
+			if r != nil {
+				sub.setForeign(nil)
+			}
 		}
 	case absent:
 		if !p.removeVariant(sub, sub.located(), sub.shown()) {
@@ -283,6 +290,12 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 			return true
 		}
 	case unknown:
+		if sub.takesAway() && !p.removeVariant(sub, sub.located(), sub.shown()) { // givesUp
+			return false
+		}
+	}
+	if !e.there() && !w.client.form.State {
+		sub.setForeign(nil)
 	}
 	w.held = without(w.held, e.key)
 	w.taken(sub)
@@ -305,6 +318,7 @@ func (p *pass) follow(w *watch, f *cursor) {
 		f.sent, f.at = e.changed, e
 		f.told = true
 	}
+	f.conclude()
 	if !f.told && c.knownEmpty() {
 		if c.wildcard() {
 			// There is no word for an empty type but a response without resources; a
@@ -330,12 +344,16 @@ func (p *pass) member(w *watch, f *cursor, e *entry) bool {
 	r := e.contentFor(f.once[e])
 	switch {
 	case f.byName(e.key):
+	case f.hasForeign(e):
+		f.adopt(e)
+		p.variantSent(e, e.res, f.spell(e))
 	case held && e.holdsVersion(v) && !p.outlived(e, pushed): // RES-11
 		if !p.known(e, f.spell(e)) {
 			return false
 		}
 	case r == nil: // it was sent it, or the server is asked again for it (TTL-5)
 	default:
+		f.adopt(e)
 		if !p.addVariant(e, e, r, f.spell(e), pushed) {
 			return false
 		}
@@ -370,6 +388,7 @@ func (p *pass) bury(w *watch, f *cursor) {
 			return
 		}
 		_, held := f.versions[e.key]
+		held = held || f.moved.get(e.key) != nil
 		_, owed := w.answers[e.key]
 		switch {
 		case w.named(e.key), f.byName(e.key): // the name's answer tells what became of it
@@ -377,10 +396,12 @@ func (p *pass) bury(w *watch, f *cursor) {
 		case f.drops(e) && !held && !owed: // TTL-2
 			f.since++
 		case held || owed || e.added <= f.reached:
+			f.adopt(e)
 			if !p.removeVariant(e, false, f.spell(e)) {
 				return
 			}
 			p.taken(e, true)
+			f.moved.forget(e.key)
 			f.since++
 		default: // what came and went between two passes needs no word
 		}
@@ -389,13 +410,16 @@ func (p *pass) bury(w *watch, f *cursor) {
 		w.answered(e.key)
 		f.removed, f.tomb = e.changed, e
 	}
-	if f.leftoverDue() {
+	if f.versionsDue() {
 		for _, key := range slices.Sorted(maps.Keys(f.versions)) {
 			if !w.named(key) && !f.byName(key) && !p.remove(f.spellKey(key)) {
 				return
 			}
 			f.compared(key)
 		}
+	}
+	if f.foreignDue() && !p.buryForeign(w, f) {
+		return
 	}
 	p.level(w, f)
 }

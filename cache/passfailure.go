@@ -139,5 +139,8 @@ func (w *watch) errorsDue(upTo uint64) bool {
 
 // staysListed reports whether a list goes on holding a name that was removed.
 func (w *watch) staysListed(sub *nameSub, upTo uint64) bool {
+	if sub.gated() && sub.was != unsure {
+		return sub.takesAway()
+	}
 	return sub.takesAway() && sub.last != nil && sub.entry.changed > upTo
 }

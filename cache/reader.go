@@ -120,11 +120,13 @@ func (w *watch) newlySynced() []string {
 	return all
 }
 
-// tooLate tells a reader that a name is waited for no longer.
+// tooLate tells a reader that a name is waited for no longer, and a client that holds what
+// another scope has under it that there is nothing here.
 func (n *nameSub) tooLate() {
 	if c := n.watch.client; c.reads() {
 		c.late = append(c.late, Late{n.watch.typeURL, n.entry.key})
 	}
+	n.givesUp()
 }
 
 func (f *cursor) tooLate() {

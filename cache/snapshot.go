@@ -117,7 +117,7 @@ func (c *Client) snapshot(typeURL string) *Snapshot {
 		w.listed, w.sent = true, c.store.seq
 	}
 	s := t.taken
-	s.Digest = w.digest(t.passed).String()
+	s.Digest = c.store.named(w.digest(t.passed))
 	s.Version = s.Digest
 	if v := w.serverVersion(); v != "" && t.passed == (sum{}) && w.wildcardOnly() && w.trusted() {
 		s.Version = v

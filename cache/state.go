@@ -79,6 +79,9 @@ func (c *Client) collectState(busy func(typeURL string) bool, size, parts int) (
 func (c *Client) take(p *pass, s survey, seen uint64) (more bool) {
 	for _, w := range c.watches {
 		d := s.of(w.typeURL)
+		if w.stays() {
+			continue
+		}
 		switch d.take {
 		case takeNothing:
 			if !d.adds && w.listDue() {
@@ -146,6 +149,9 @@ func (w *watch) forgo() {
 		if !sub.ended && (sub.entry.there() || sub.entry.state == failed) {
 			return false
 		}
+		if !sub.ended && sub.holds && sub.was == nil {
+			sub.was = forgone
+		}
 		sub.dirty, sub.pushed, sub.holds, sub.denied = false, false, false, false
 		w.taken(sub)
 		return true
@@ -168,6 +174,7 @@ func (f *cursor) forgo(w *watch) {
 		if w.full && f.mayHave(e) && !f.byName(e.key) && !f.drops(e) { // TTL-2
 			break
 		}
+		f.lost = f.lost || (!w.full && f.mayHave(e))
 		f.since++
 		f.removed, f.tomb = e.changed, e
 		f.taken(e)

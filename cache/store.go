@@ -68,6 +68,10 @@ type Source struct {
 	// keys, directives included (keyer.ResolvedKey), and it says itself when it is
 	// done with a collection.
 	Resolved bool
+	// Scope is what the contents are of, in all replicas alike: it takes part in digests of
+	// several resources, since another scope may have other contents under the same names
+	// and versions (ACK-4). "" for what means the same to everybody.
+	Scope string
 	// References says that somebody takes what refers to others (Cache.TakeReferences).
 	References bool
 }

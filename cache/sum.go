@@ -111,7 +111,16 @@ func (w *watch) version(extra sum) string {
 			return v
 		}
 	}
-	return w.digest(extra).String()
+	return w.client.store.named(w.digest(extra))
+}
+
+// named is the version of what has a digest, which says of what scope it is. Nothing is
+// the same in every scope.
+func (s *Store) named(total sum) string {
+	if s.source.Scope != "" && total != (sum{}) {
+		total = sumOf("scope", s.source.Scope, total.String())
+	}
+	return total.String()
 }
 
 // digest is the sum of what the client's subscriptions to the type hold, and of

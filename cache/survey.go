@@ -15,6 +15,8 @@ type due struct {
 	removes bool
 	waits   bool // the list is not complete yet, and the client holds one (RES-2)
 	held    bool // what was removed must still be listed, whatever its number
+	moves   bool // no list of a new scope was sent: types that stay wait for it, and no others
+	stays   bool // its list is that of another scope, and waits for an earlier type
 	take    take
 	beats   bool // heartbeats may go out
 }
@@ -58,9 +60,14 @@ func (c *Client) survey(s survey, busy func(typeURL string) bool) survey {
 		}
 		d := &s[at]
 		d.watches++
+		d.waits = d.waits || w.incomplete()
+		d.moves = d.moves || w.moving
+		if w.stays() {
+			d.stays = d.stays || w.full
+			continue
+		}
 		d.adds = d.adds || w.listDue()
 		d.removes = d.removes || w.removesUpTo(w.bound)
-		d.waits = d.waits || w.incomplete()
 	}
 	return s
 }
@@ -71,13 +78,13 @@ func (c *Client) survey(s survey, busy func(typeURL string) bool) survey {
 func (s survey) plan(busy func(typeURL string) bool) {
 	limit := RankOther
 	for _, d := range slices.Backward(s) { // the first one counts
-		if d.waits && d.adds {
+		if d.waits && d.adds && !d.moves {
 			limit = d.rank
 		}
 	}
 	last := Rank(-1)
 	for _, d := range s {
-		if d.rank <= limit && !d.waits && !busy(d.typeURL) && (d.adds || (d.removes && !d.held)) {
+		if d.rank <= limit && !d.waits && !d.stays && !busy(d.typeURL) && (d.adds || (d.removes && !d.held)) {
 			last = d.rank
 		}
 	}
@@ -85,7 +92,7 @@ func (s survey) plan(busy func(typeURL string) bool) {
 		d := &s[i]
 		forced := busy(d.typeURL)
 		switch {
-		case d.rank > limit, d.waits, forced && d.rank >= last:
+		case d.rank > limit, d.waits, d.stays, forced && d.rank >= last:
 		case !d.full && d.adds:
 			d.take = takeChanges
 		case d.full && (d.adds || (d.removes && !forced && !d.held)):
@@ -127,7 +134,7 @@ func (w *watch) removesUpTo(bound uint64) bool {
 		return false
 	}
 	for _, sub := range w.dirty {
-		if !sub.ended && sub.takesAway() && sub.entry.changed <= bound {
+		if !sub.ended && sub.takesAway() && !sub.gated() && sub.entry.changed <= bound {
 			return true
 		}
 	}

@@ -12,12 +12,7 @@ func (w *watch) unsubscribe(n Name) bool {
 		if g == nil {
 			return false
 		}
-		g.unfollow()
-		w.forgetMembers(g.coll)
-		w.globs = without(w.globs, n.Spelling)
-		if n.Key != n.Spelling {
-			w.respelledGlobs = withoutOne(w.respelledGlobs, n.Key, g)
-		}
+		w.endGlob(n, g)
 		if other := w.followed(n.Key); other != nil {
 			other.inherit(g)
 		}
@@ -29,14 +24,9 @@ func (w *watch) unsubscribe(n Name) bool {
 		return false
 	}
 	e, owed, holds := sub.entry, sub.dirty, sub.holds
-	sub.end()
 	w.forgetVariant(sub)
-	w.names = without(w.names, n.Spelling)
-	if n.Key != n.Spelling {
-		w.respelledNames = withoutOne(w.respelledNames, n.Key, sub)
-	}
+	w.endName(n, sub)
 	if sub.located() {
-		w.located--
 		return true // no collection keeps it
 	}
 	w.held = without(w.held, n.Key)
@@ -66,11 +56,36 @@ func (w *watch) unfollowWildcard() bool {
 	if w.wildcard == nil {
 		return false
 	}
+	w.endWildcard()
+	w.dropAnswers()
+	return true
+}
+
+// endName, endGlob and endWildcard take a subscription out of the watch.
+func (w *watch) endName(n Name, sub *nameSub) {
+	sub.end()
+	w.names = without(w.names, n.Spelling)
+	if n.Key != n.Spelling {
+		w.respelledNames = withoutOne(w.respelledNames, n.Key, sub)
+	}
+	if sub.located() {
+		w.located--
+	}
+}
+
+func (w *watch) endGlob(n Name, g *cursor) {
+	g.unfollow()
+	w.forgetMembers(g.coll)
+	w.globs = without(w.globs, n.Spelling)
+	if n.Key != n.Spelling {
+		w.respelledGlobs = withoutOne(w.respelledGlobs, n.Key, g)
+	}
+}
+
+func (w *watch) endWildcard() {
 	w.wildcard.unfollow()
 	w.forgetMembers(w.wildcard.coll)
 	w.wildcard, w.elsewhere = nil, nil
-	w.dropAnswers()
-	return true
 }
 
 // dropAnswers forgets the answers that no collection owes any more.

@@ -48,6 +48,8 @@ type watch struct {
 	heldAt  time.Time                   // when the client said what it holds; zero if it did not
 	merged  int                         // updates that a later one replaced before they were sent
 	losses  []lost                      // of the present pass
+	foreign int                         // names with something of another scope
+	moving  bool                        // of a full-state type: no list of the new scope was sent
 	// What the stream subscribes to in other stores while it follows "*" here, by key: see
 	// move.
 	elsewhere map[string]struct{}
@@ -120,6 +122,9 @@ func (w *watch) subscribeName(n Name) {
 		own.subs = append(own.subs, sub)
 		t.lend(e)
 		sub.spelling = intern(n.Spelling, e.key)
+		if g := w.globFor(n.Key); g != nil && g.moved.get(n.Key) != nil {
+			sub.setForeign(unsure)
+		}
 		t.refer(e)
 		t.watchers++
 		if w.client.form.State {
@@ -147,6 +152,9 @@ func (w *watch) subscribeName(n Name) {
 	w.held = without(w.held, n.Key)
 	w.answered(n.Key)
 	sub.beat = false // the content is sent again, and says its ttl
+	if sub.holdsForeign() {
+		sub.was = unsure // so it is even if it is the same (SUB-6)
+	}
 	if sub.entry.err != nil && sub.entry.there() {
 		sub.fail()
 	}
@@ -196,6 +204,9 @@ func (f *cursor) stoodIn(e *entry) {
 	}
 	w.markHeld(e.key)
 	sub := w.names[f.spell(e)]
+	if sub != nil {
+		sub.setForeign(nil)
+	}
 	if sub == nil || e.tainted || (e.life != nil && w.client.form.TTL) {
 		w.held = without(w.held, e.key)
 		return

@@ -95,7 +95,7 @@ func (h *hub) start(key sessionKey, node *corev3.Node) (*session, error) {
 	if key.resolved {
 		p = h.own
 	}
-	s := &session{key: key, node: node, store: h.cache.Open(p.source), done: make(chan struct{}), guard: guard{node: node}}
+	s := &session{key: key, node: node, store: h.cache.Open(p.sourceOf(key)), done: make(chan struct{}), guard: guard{node: node}}
 	client, err := h.open(s, p.upstream, node)
 	if err != nil {
 		return nil, err
@@ -128,6 +128,15 @@ func (h *hub) open(s *session, from origin, node *corev3.Node) (feed, error) {
 		return nil, fmt.Errorf("scope %q: %w", s.key.scope, err)
 	}
 	return f, nil
+}
+
+// sourceOf is what fills the store of a session.
+func (p *plane) sourceOf(key sessionKey) cache.Source {
+	source := p.source
+	if key.scope != xdstpScope {
+		source.Scope = fmt.Sprintf("%q %q %q", key.plane, key.scope, key.template)
+	}
+	return source
 }
 
 // release gives a session back.
