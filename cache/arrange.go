@@ -1,22 +1,33 @@
 package cache
 
+// Arrangement is how far a stream has come that was moved.
+type Arrangement struct {
+	Left  int // how much the client may hold of other scopes
+	Lists int // of that, of full-state types in the state of the world
+
+	first, unsettled Rank
+}
+
 // Arrange puts what is left of other scopes into its order over all places of a stream in
 // stores, make-before-break (ADS-1): what is of one scope goes on being used together until
 // what takes its place can be. It is to be called before the stream collects, as long as
-// it returns how much is left. Then a type with contents of another scope waits for the
+// it says that something is left. Then a type with contents of another scope waits for the
 // earlier types that have some of which nobody knows yet what they are here, and removals
 // of clusters and endpoints wait until the later types are settled: settled is asked for
 // each type, and told whether the client has been given all that there is of it now.
-func Arrange(clients []*Client, settled func(typeURL string, given bool) bool) (left int) {
+func Arrange(clients []*Client, settled func(typeURL string, given bool) bool) (a Arrangement) {
 	given := make(map[string]bool)
-	first, last := RankOther, RankCluster
+	a.first = RankOther
 	for _, c := range clients {
 		c.store.mu.RLock()
 		for _, w := range c.watches {
-			left += w.left()
+			left := w.left()
+			if a.Left += left; w.full {
+				a.Lists += left
+			}
 			pending := w.pending()
 			if pending {
-				first = min(first, w.rank)
+				a.first = min(a.first, w.rank)
 			}
 			before, known := given[w.typeURL]
 			given[w.typeURL] = (before || !known) && !pending && !w.listDue() && (w.rank.waits() || !w.removalsDue())
@@ -25,16 +36,16 @@ func Arrange(clients []*Client, settled func(typeURL string, given bool) bool) (
 	}
 	for typeURL, all := range given {
 		if !settled(typeURL, all) {
-			last = max(last, RankOf(typeURL))
+			a.unsettled = max(a.unsettled, RankOf(typeURL))
 		}
 	}
-	if left == 0 {
-		first, last = RankCluster, RankCluster
+	if a.Left == 0 {
+		a = Arrangement{}
 	}
 	for _, c := range clients {
-		c.first, c.unsettled = first, last
+		c.first, c.unsettled = a.first, a.unsettled
 	}
-	return left
+	return a
 }
 
 // left is how much the client may hold of other scopes.

@@ -57,6 +57,9 @@ func (s *Store) join(c *Client) *Client {
 	return c
 }
 
+// Store is where the place is.
+func (c *Client) Store() *Store { return c.store }
+
 // Leave ends it. What it watched alone stays cached until it is evicted (SUB-11).
 func (c *Client) Leave() {
 	s := c.store

@@ -95,6 +95,28 @@ func TakeSnapshot(clients []*Client, typeURL string, given ...NamedError) *Snaps
 	return all
 }
 
+// Same reports whether two snapshots hold the same resources under the same names, byte
+// for byte, and the same errors, whatever their versions are.
+func (s *Snapshot) Same(o *Snapshot) bool {
+	if len(s.Resources) != len(o.Resources) || len(s.Errors) != len(o.Errors) {
+		return false
+	}
+	held := make(map[string]*wire.Resource, len(s.Resources))
+	for _, r := range s.Resources {
+		held[variantName(r.Name, r.Resource)] = r.Resource
+	}
+	for _, r := range o.Resources {
+		if was := held[variantName(r.Name, r.Resource)]; was == nil || !was.SameContent(r.Resource) {
+			return false
+		}
+	}
+	failed := make(map[string]wire.ResourceError, len(s.Errors))
+	for _, e := range s.Errors {
+		failed[e.Name] = *e.Error
+	}
+	return !slices.ContainsFunc(o.Errors, func(e NamedError) bool { return failed[e.Name] != *e.Error })
+}
+
 // snapshot is the part of one store, nil if nothing is subscribed to there.
 func (c *Client) snapshot(typeURL string) *Snapshot {
 	c.store.mu.RLock()

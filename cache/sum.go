@@ -89,6 +89,10 @@ func (t *table) resum(e *entry) {
 	}
 }
 
+// OtherVersion is a version_info for what has the one that the client holds for something
+// else: servers of two scopes may count alike (ACK-4).
+func OtherVersion(version string) string { return sumOf("moved", version).String() }
+
 // EmptyVersion is the version_info of a list without resources.
 func EmptyVersion() string { return sum{}.String() }
 

@@ -332,4 +332,6 @@ func (r *recorder) Overdue(string) { r.note(func() { r.events["overdue"]++ }) }
 func (r *recorder) Refused(_ string, code codes.Code) {
 	r.note(func() { r.refused[code]++ })
 }
-func (r *recorder) Unsendable(string) { r.note(func() { r.events["unsendable"]++ }) }
+func (r *recorder) Moved(string)        { r.note(func() { r.events["moved"]++ }) }
+func (r *recorder) MoveEnded(m MoveEnd) { r.note(func() { r.events[string(m)]++ }) }
+func (r *recorder) Unsendable(string)   { r.note(func() { r.events["unsendable"]++ }) }

@@ -34,6 +34,10 @@ type Observer interface {
 	// Refused tells of a name that was answered by the relay itself: malformed, of
 	// another type, or of an authority without an upstream (LOC-4).
 	Refused(typeURL string, code codes.Code)
+	// Moved tells that a stream's subscriptions live elsewhere since the plan changed, and
+	// MoveEnded that a stream ended because of that.
+	Moved(variant string)
+	MoveEnded(reason MoveEnd)
 	// Unsendable tells of a poll that was answered with an error because something in
 	// the response cannot be written as JSON.
 	Unsendable(typeURL string)
@@ -52,4 +56,6 @@ func (silent) Acked(string)                       {}
 func (silent) Nacked(string)                      {}
 func (silent) Overdue(string)                     {}
 func (silent) Refused(string, codes.Code)         {}
+func (silent) Moved(string)                       {}
+func (silent) MoveEnded(MoveEnd)                  {}
 func (silent) Unsendable(string)                  {}

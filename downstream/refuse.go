@@ -85,6 +85,11 @@ func (st *stream) refuse(t *typeState, spelling string, r *refusedError) {
 			return
 		}
 		first = first && len(t.listed.denied) == 1
+	} else if r.code == codes.NotFound {
+		if t.unserved == nil {
+			t.unserved = make(map[string]struct{})
+		}
+		t.unserved[spelling] = struct{}{}
 	}
 	st.server.observer.Refused(t.url, r.code)
 	if first {
@@ -121,12 +126,14 @@ func (t *typeState) tryAgain(spelling string) bool {
 func (t *typeState) admitted(spelling string) (refusedBefore bool) {
 	if _, refusedBefore = t.listed.denied[spelling]; refusedBefore {
 		delete(t.listed.denied, spelling)
+		delete(t.listed.stranded, spelling)
 	}
 	return refusedBefore
 }
 
 func (t *typeState) pardon(wanted map[string]bool) {
 	before := len(t.listed.denied)
+	maps.DeleteFunc(t.listed.stranded, func(name string, _ bool) bool { return !wanted[name] })
 	maps.DeleteFunc(t.listed.denied, func(name string, _ codes.Code) bool { return !wanted[name] })
 	if len(t.listed.denied) < before {
 		t.untell()

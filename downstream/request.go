@@ -35,6 +35,14 @@ type typeState struct {
 	// form: it says so itself when it rejects a response.
 	holds string
 
+	// Of a stream that moved: the client was given all that there was at the time when the
+	// last response was this one; and the version that it held, which must not be that of
+	// anything else.
+	given    bool
+	givenAt  uint64
+	avoids   string
+	unserved map[string]struct{} // names of an incremental client that no upstream is for (LOC-4)
+
 	systemVersion string     // of the last response
 	status        TypeStatus // guarded by stream.mu
 }
@@ -146,7 +154,7 @@ func (st *stream) request(r *discoveryRequest) error {
 	}
 	total := 0
 	for _, t := range st.types {
-		total += t.subscriptions + len(t.listed.denied)
+		total += t.subscriptions + len(t.listed.denied) + len(t.unserved)
 	}
 	return st.server.flooded(total, "on one stream")
 }
@@ -235,6 +243,7 @@ func (st *stream) subscribe(t *typeState, subscribe, unsubscribe []string, versi
 		}
 		if store != nil {
 			pardoned = t.admitted(spelling) || pardoned
+			delete(t.unserved, spelling)
 			sub := ch.of(store, t)
 			sub.Subscribe = append(sub.Subscribe, name)
 		}
@@ -243,6 +252,7 @@ func (st *stream) subscribe(t *typeState, subscribe, unsubscribe []string, versi
 		t.untell()
 	}
 	for _, spelling := range unsubscribe {
+		delete(t.unserved, spelling)
 		store, name, err := locate(st.routes, t.url, spelling)
 		if refusal(err) != nil {
 			continue // it was refused when it was subscribed to (SUB-7)
@@ -283,13 +293,7 @@ func (st *stream) update(t *typeState, ch *change) {
 		c := st.client(s)
 		was := c.Watches(t.url)
 		gone, kept := c.Update(*ch.changes[s])
-		delta := c.Watches(t.url) - was
-		t.subscriptions += delta
-		st.mu.Lock()
-		t.status.Subscriptions = t.subscriptions
-		st.status.Scope = st.routes.Scope()
-		st.mu.Unlock()
-		st.server.observer.Subscribed(t.url, delta)
+		st.counted(t, c.Watches(t.url)-was)
 		switch follows := c.Follows(t.url); {
 		case follows && t.wildcard != c:
 			t.wildcard = c

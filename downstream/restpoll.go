@@ -20,26 +20,33 @@ import (
 // presents: version_info is that of what it accepted, and the nonce is a digest of
 // what it was sent, the same in every replica.
 type poll struct {
-	// immutable after it is shown
-	server        *Server
-	id            uint64
-	request       *discovery.DiscoveryRequest
-	names         []string // that it asks for, with parameters or without (wire.Locator)
-	client        pollClient
-	peer          keyer.Peer
-	since         time.Time
-	log           *slog.Logger
-	bell          chan struct{} // one slot: there may be something new
-	routes        Routes
-	form          cache.Form
-	places        []*cache.Client
-	subscriptions int
-	refused       []cache.NamedError // names that the relay itself answers
-	failed        string             // digest of what could not be sent to the client as JSON before
+	// immutable after newPoll
+	server  *Server
+	id      uint64
+	request *discovery.DiscoveryRequest
+	names   []string // that it asks for, with parameters or without (wire.Locator)
+	client  pollClient
+	peer    keyer.Peer
+	since   time.Time
+	log     *slog.Logger
+	bell    chan struct{} // one slot: there may be something new
+	routes  Routes
+	form    cache.Form
+	failed  string // digest of what could not be sent to the client as JSON before
 
 	// owned by the handler goroutine
-	held *cache.Snapshot // what the subscriptions hold now
-	over bool            // its time is
+	places  []*cache.Client
+	refused []cache.NamedError // names that the relay itself answers
+	held    *cache.Snapshot    // what the subscriptions hold now
+	away    bool               // they were moved: what the client presents is another scope's
+	had     *cache.Snapshot    // what it has from there; nil if nobody knows
+	plan    uint64             // Server.plans when it last looked where the names live
+	over    bool               // its time is
+
+	// guarded by Server.mu once it is shown
+	subscriptions int
+	scope         string
+	moved         int64
 }
 
 // mergeTime is how long changes are gathered before a held poll is answered.
@@ -49,8 +56,10 @@ func (s *Server) newPoll(peer keyer.Peer, r *discovery.DiscoveryRequest) *poll {
 	node := r.GetNode()
 	p := &poll{
 		server: s, id: s.lastID.Add(1), request: r, client: clientOf(peer, r), peer: peer,
-		since: time.Now(), bell: make(chan struct{}, 1), routes: s.config.Router.Open(node, peer),
+		since: time.Now(), bell: make(chan struct{}, 1),
+		plan: s.plans.Load(), // before routes are opened: one that comes in between is looked at
 	}
+	p.routes = s.config.Router.Open(node, peer)
 	p.names = wire.Words(r.GetResourceNames(), r.GetResourceLocators())
 	p.form = cache.Form{State: true, Wrapped: wraps(node, p.names)}
 	p.log = s.log.With("poll", p.id, "peer", peer.Addr, "node", clip(node.GetId()), "type", r.GetTypeUrl())
@@ -103,14 +112,24 @@ func (p *poll) subscribe() error {
 		}
 		wanted[store] = append(wanted[store], name)
 	}
+	n := 0
 	for _, store := range stores {
 		c := store.Join(p.bell, p.form)
 		p.places = append(p.places, c)
 		c.Update(cache.Change{TypeURL: p.request.GetTypeUrl(), Subscribe: wanted[store]})
-		p.subscriptions += c.Watches(p.request.GetTypeUrl())
+		n += c.Watches(p.request.GetTypeUrl())
 	}
-	p.server.observer.Subscribed(p.request.GetTypeUrl(), p.subscriptions)
+	p.counted(n)
 	return nil
+}
+
+// counted notes how many subscriptions there are now, and in which scope.
+func (p *poll) counted(n int) {
+	p.server.mu.Lock()
+	delta := n - p.subscriptions
+	p.subscriptions, p.scope = n, p.routes.Scope()
+	p.server.mu.Unlock()
+	p.server.observer.Subscribed(p.request.GetTypeUrl(), delta)
 }
 
 // refuse tells of a name that the relay answers itself. A client repeats it with
@@ -139,7 +158,7 @@ func (p *poll) close() {
 	s.mu.Lock()
 	delete(s.polls, p.id)
 	s.mu.Unlock()
-	s.observer.Subscribed(p.request.GetTypeUrl(), -p.subscriptions)
+	p.counted(0)
 	for _, c := range p.places {
 		c.Leave()
 	}
@@ -149,6 +168,9 @@ func (p *poll) close() {
 // run gives the answer when there is something that the client lacks, or its time
 // is over (REST-1).
 func (p *poll) run(ctx context.Context) *answer {
+	if err := p.reroute(); err != nil { // nobody rang before the poll was shown
+		return refused(err)
+	}
 	p.look()
 	if p.request.GetErrorDetail() != nil {
 		p.rejected()
@@ -182,6 +204,9 @@ func (p *poll) run(ctx context.Context) *answer {
 		case <-ctx.Done():
 			return gone()
 		}
+		if err := p.reroute(); err != nil {
+			return refused(err)
+		}
 		if p.look(); p.news() {
 			return p.answer()
 		}
@@ -207,7 +232,7 @@ func (p *poll) look() { p.held = cache.TakeSnapshot(p.places, p.request.GetTypeU
 func (p *poll) news() bool {
 	version, nonce := p.request.GetVersionInfo(), p.request.GetResponseNonce()
 	switch s := p.held; {
-	case s.Version == version, s.Digest == nonce, s.Digest == p.failed:
+	case p.has(version, nonce), s.Digest == p.failed:
 		return false
 	case s.Lacks:
 		return false
@@ -223,6 +248,14 @@ func (p *poll) news() bool {
 		// What the relay says itself can wait for what the servers do, as long as the poll.
 		return len(s.Resources) > 0 || len(s.Errors) > len(p.refused) || (len(s.Errors) > 0 && (s.Complete || p.over))
 	}
+}
+
+// has reports whether the client accepted or rejected what is held now.
+func (p *poll) has(version, nonce string) bool {
+	if p.away {
+		return p.had != nil && p.had.Same(p.held)
+	}
+	return p.held.Version == version || p.held.Digest == nonce
 }
 
 // end is the answer when the time is over: also if something has changed in the
@@ -258,12 +291,15 @@ func (p *poll) rejected() {
 
 // status is what the admin port shows.
 func (p *poll) status() Status {
+	p.server.mu.Lock()
+	subscriptions, scope, moved := p.subscriptions, p.scope, p.moved
+	p.server.mu.Unlock()
 	path, _ := restjson.Path(p.request.GetTypeUrl())
-	t := TypeStatus{Subscriptions: p.subscriptions}
+	t := TypeStatus{Subscriptions: subscriptions}
 	t.Nacks, t.LastNack = p.server.pollers.rejections(p.client)
 	return Status{
 		ID: p.id, Variant: REST, Service: path, Peer: p.peer.Addr, SPIFFE: p.peer.SPIFFE,
 		Node: clip(p.request.GetNode().GetId()), Cluster: clip(p.request.GetNode().GetCluster()),
-		Scope: p.routes.Scope(), Since: p.since, Types: map[string]TypeStatus{p.request.GetTypeUrl(): t},
+		Scope: scope, Since: p.since, Moved: moved, Types: map[string]TypeStatus{p.request.GetTypeUrl(): t},
 	}
 }

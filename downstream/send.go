@@ -18,6 +18,7 @@ const headerRoom = 1 << 10
 // the next one: until the first outstanding ACK is overdue; zero for no limit.
 func (st *stream) pass() (time.Duration, error) {
 	st.release(time.Now())
+	before := st.arrange()
 	if err := st.sendRefused(); err != nil {
 		return 0, err
 	}
@@ -39,7 +40,16 @@ func (st *stream) pass() (time.Duration, error) {
 	if more {
 		ring(st.bell) // requests have their turn before the next parts
 	}
-	return st.deadline(time.Now()), nil // Send may have taken its time
+	after := st.arrange()
+	if after != before {
+		ring(st.bell) // something may go out now that waited for what went out, or needed no word
+	}
+	now := time.Now() // Send may have taken its time
+	next, err := st.part(after, now)
+	if due := st.deadline(now); next == 0 || (due > 0 && due < next) {
+		next = due
+	}
+	return next, err
 }
 
 // busy reports whether an acknowledgement is awaited for a type.
@@ -152,6 +162,13 @@ func (st *stream) send(b *cache.Batch) error {
 	}
 	if st.variant.form == stateForm && !b.Heartbeats {
 		st.attach(t, b)
+	}
+	if t.avoids != "" && !b.Heartbeats {
+		if b.SystemVersion == t.avoids && st.form.State {
+			b.SystemVersion = cache.OtherVersion(b.SystemVersion)
+		} else {
+			t.avoids = ""
+		}
 	}
 	st.nonce++
 	resources, removed := b.Body.Resources(), b.Body.Removed() // Finish empties it

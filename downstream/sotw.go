@@ -22,6 +22,8 @@ type listed struct {
 	denied  map[string]codes.Code
 	missing bool // a list is due that nothing in the cache would bring
 	unsaid  bool // a list had no room for all errors of refused names
+	// Names that are not served any more since the stream moved, and that the client holds.
+	stranded map[string]bool
 }
 
 // change works out what a request changes. again is set where it asks for what was

@@ -21,7 +21,9 @@ type Status struct {
 	Cluster string                `json:"cluster,omitempty"`
 	Scope   string                `json:"scope"`
 	Since   time.Time             `json:"since"`
-	Types   map[string]TypeStatus `json:"types"` // by type URL
+	Moved   int64                 `json:"moved,omitempty"`  // how often its subscriptions came to live elsewhere
+	Moving  int                   `json:"moving,omitempty"` // how much it may hold of a scope before, and is not told yet
+	Types   map[string]TypeStatus `json:"types"`            // by type URL
 }
 
 // TypeStatus is one type of a stream.

@@ -40,6 +40,8 @@ type stream struct {
 	awaits  func(string) bool     // busy, made once
 	types   map[string]*typeState // changed under mu, for the admin port
 	plan    uint64                // Server.plans when it last looked where its names live
+	moving  bool                  // the client may hold something of another scope
+	parting time.Time             // since when there is nothing to wait for but its unsubscribing
 	nonce   uint64                // the last one; counts the responses of all types
 	parent  uint64                // of the last response that adds clusters or listeners (WARM-1)
 	form    cache.Form            // how the client is told: fixed by the first request

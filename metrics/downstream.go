@@ -18,6 +18,8 @@ type downstreamSeries struct {
 	streams        *prometheus.GaugeVec   // variant
 	opened, closed *prometheus.CounterVec // variant; variant and code
 	refused        *prometheus.CounterVec // type and code
+	moved          *prometheus.CounterVec // variant
+	moveEnds       *prometheus.CounterVec // reason
 	types          [kinds]downstreamType
 }
 
@@ -40,8 +42,16 @@ func newDownstreamSeries(s *set) *downstreamSeries {
 		refused: s.counter(subsystem, "refused_names_total",
 			"Names that the relay answered itself: malformed, of another type, or of an authority without an upstream.",
 			labelType, labelCode),
+		moved: s.counter(subsystem, "streams_moved_total",
+			"Streams and held polls whose subscriptions came to live elsewhere, since the configuration changed.", labelVariant),
+		moveEnds: s.counter(subsystem, "streams_ended_by_move_total",
+			"Streams that ended because their subscriptions were to live elsewhere.", labelReason),
+	}
+	for _, r := range downstream.MoveEnds() {
+		d.moveEnds.WithLabelValues(string(r))
 	}
 	for _, v := range downstream.Variants() {
+		d.moved.WithLabelValues(v)
 		d.streams.WithLabelValues(v)
 		d.opened.WithLabelValues(v)
 		for c := codes.OK; c <= codes.Unauthenticated; c++ {
@@ -150,6 +160,14 @@ func (d *downstreamSeries) Overdue(typeURL string) { d.of(typeURL).overdue.Inc()
 // Refused implements downstream.Observer.
 func (d *downstreamSeries) Refused(typeURL string, code codes.Code) {
 	d.refused.WithLabelValues(shortNames[kindOf(typeURL)], codeName(code)).Inc()
+}
+
+// Moved implements downstream.Observer.
+func (d *downstreamSeries) Moved(variant string) { d.moved.WithLabelValues(variant).Inc() }
+
+// MoveEnded implements downstream.Observer.
+func (d *downstreamSeries) MoveEnded(reason downstream.MoveEnd) {
+	d.moveEnds.WithLabelValues(string(reason)).Inc()
 }
 
 // Unsendable implements downstream.Observer.

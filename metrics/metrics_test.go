@@ -69,8 +69,10 @@ func TestLabelValues(t *testing.T) {
 		"hash": {"abc"},
 		"rule": {"sidecars", "otherwise"},
 
-		"xdsrelay_downstream_streams_closed_total code":   ended,
-		"xdsrelay_downstream_refused_names_total code":    refused,
+		"xdsrelay_downstream_streams_closed_total code":          ended,
+		"xdsrelay_downstream_refused_names_total code":           refused,
+		"xdsrelay_downstream_streams_ended_by_move_total reason": {"failed", "refused", "stranded"},
+
 		"xdsrelay_upstream_streams_closed_total reason":   lost,
 		"xdsrelay_upstream_connect_failures_total reason": lost,
 		"xdsrelay_cache_evictions_total reason":           evicted,
