@@ -43,7 +43,7 @@ func Arrange(clients []*Client, settled func(typeURL string, given bool) bool) (
 		a = Arrangement{}
 	}
 	for _, c := range clients {
-		c.first, c.unsettled = a.first, a.unsettled
+		c.moving, c.first, c.unsettled = a.Left > 0, a.first, a.unsettled
 	}
 	return a
 }

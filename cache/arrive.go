@@ -121,7 +121,7 @@ func (w *watch) pending() bool {
 
 // stays reports whether nothing of a type is sent now: the client holds other scopes'
 // contents of it, and of an earlier type, which go first (ADS-1).
-func (w *watch) stays() bool { return w.client.first < w.rank && w.pending() }
+func (w *watch) stays() bool { return w.client.moving && w.client.first < w.rank && w.pending() }
 
 // moved reports whether the client holds something of another scope because of a
 // collection.
@@ -138,15 +138,18 @@ func (w *watch) moved() bool {
 // follows: then what it holds of another scope is compared with it. Where nobody knows it
 // counts as another one.
 func (f *cursor) compares(e *entry) bool {
-	return e.changed > f.sent && (e.changed <= f.born || e.added > f.reached)
+	return f.moved != nil && !f.moved.doubt && e.changed > f.sent && (e.changed <= f.born || e.added > f.reached)
 }
 
 // hasForeign reports whether the client has a member already, from another scope.
 func (f *cursor) hasForeign(e *entry) bool {
+	if f.moved == nil && f.watch.foreign == 0 {
+		return false
+	}
 	if sub := f.watch.names[f.spell(e)]; sub != nil {
 		return e.is(sub.was)
 	}
-	return f.moved != nil && f.compares(e) && e.is(f.moved.get(e.key))
+	return f.compares(e) && e.is(f.moved.get(e.key))
 }
 
 // adopt has the variants of what the client was sent in another scope be those of a member
@@ -176,7 +179,12 @@ func (f *cursor) conclude() {
 		}
 	}
 	h.base, h.own, h.over, h.doubt = nil, left, true, false
-	if h.empty() {
+	f.endMove()
+}
+
+// endMove forgets that there was another scope, once nothing is left of it.
+func (f *cursor) endMove() {
+	if f.moved != nil && f.moved.over && f.moved.empty() {
 		f.moved = nil
 	}
 }

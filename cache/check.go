@@ -278,6 +278,7 @@ func (w *watch) check() error {
 	c.that(!w.client.form.State || total == w.sum, "sum of the names %s, found %s", w.sum, total)
 	c.that(respelled == 0, "%d respelled names are not listed", respelled)
 	w.checkVariants(c)
+	w.checkForeign(c)
 	return errors.Join(c.errs...)
 }
 

@@ -26,6 +26,7 @@ type Client struct {
 	// which nobody knows yet what it is here, and the last one that has not been sent and
 	// acknowledged all that took the place of it.
 	first, unsettled Rank
+	moving           bool
 }
 
 // Form is how a client is told of changes. The zero value is the incremental one.

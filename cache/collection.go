@@ -335,7 +335,7 @@ func (f *cursor) repeat() {
 	for key := range f.versions {
 		f.versions[key] = "" // it may hold it still, or have forgotten it (RES-15)
 	}
-	if f.moved != nil {
+	if f.moved != nil && !f.watch.full {
 		f.moved.doubt = true
 	}
 }
@@ -388,6 +388,7 @@ func (f *cursor) compared(key string) {
 		f.versions = without(f.versions, key)
 	}
 	f.moved.compared(key)
+	f.endMove()
 }
 
 // without deletes a key. Maps do not shrink, and a client may live for months

@@ -152,7 +152,7 @@ func (w *watch) subscribeName(n Name) {
 	w.held = without(w.held, n.Key)
 	w.answered(n.Key)
 	sub.beat = false // the content is sent again, and says its ttl
-	if sub.holdsForeign() {
+	if sub.holdsForeign() && !w.full {
 		sub.was = unsure // so it is even if it is the same (SUB-6)
 	}
 	if sub.entry.err != nil && sub.entry.there() {

@@ -1,0 +1,673 @@
+package cache
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"pgregory.net/rapid"
+)
+
+// Streams are moved between three stores at random, whose control planes have resources of
+// the same names and versions with other contents, or the same, and answer late or never.
+// Moves come while others are not finished. When everything is quiet a client holds what a
+// new one would, byte for byte, and nothing that every scope has is ever missing.
+
+// answerWithin is the time that the modelled servers have to answer.
+const answerWithin = 10 * time.Second
+
+// scopeServer is the control plane of one scope.
+type scopeServer struct {
+	t       rapid.TB
+	world   *scopes
+	store   *Store
+	scope   int
+	exists  map[string]map[string]string // version and content, by type URL and name
+	streams [2]*scopeStream
+	away    bool            // its streams break, and it takes none
+	silent  map[string]bool // types that it never answers, while that is so
+}
+
+type scopeStream struct {
+	subs  map[string]map[string]bool
+	queue []*wire.DeltaResponse
+}
+
+// scopes are all of them, and the clients.
+type scopes struct {
+	t       rapid.TB
+	cache   *Cache
+	now     time.Time
+	servers []*scopeServer
+	clients []*scopeClient
+}
+
+var (
+	movedTypes = []string{cds, eds, rds}
+	// Every scope has "kept" of every type, "only" clusters are of one, and a route refers to
+	// that of its scope.
+	movedNames = []string{"kept", "a", "b", "c", "route"}
+)
+
+func onlyIn(scope int) string { return fmt.Sprintf("only-%d", scope) }
+
+func newScopes(t rapid.TB, n int) *scopes {
+	w := &scopes{t: t, cache: New(Limits{Idle: time.Hour}, nil), now: time.Now()}
+	w.cache.now = func() time.Time { return w.now }
+	for i := range n {
+		s := &scopeServer{
+			t: t, world: w, scope: i, exists: map[string]map[string]string{}, silent: map[string]bool{},
+			store: w.cache.Open(Source{
+				Quiet: time.Second, Absent: answerWithin, FullState: map[string]bool{cds: true, lds: true}, Scope: onlyIn(i),
+			}),
+		}
+		for _, typeURL := range movedTypes {
+			s.exists[typeURL] = map[string]string{"kept": fmt.Sprintf("1:of %d", i%2)} // of the first and the third it is the same
+		}
+		s.exists[cds][onlyIn(i)] = "1:" + onlyIn(i)
+		s.exists[rds]["route"] = "1:" + onlyIn(i)
+		w.servers = append(w.servers, s)
+	}
+	return w
+}
+
+// hidden reports whether "*" does not mean a name.
+func hidden(name string) bool { return name == "c" }
+
+// set changes a resource; "" removes it.
+func (s *scopeServer) set(typeURL, name, content string) {
+	_, had := s.exists[typeURL][name]
+	if content == "" {
+		delete(s.exists[typeURL], name)
+	} else {
+		s.exists[typeURL][name] = content
+	}
+	for _, st := range s.streams {
+		if st == nil || !(st.subs[typeURL][name] || (st.subs[typeURL][Wildcard] && !hidden(name))) {
+			continue
+		}
+		switch {
+		case content != "":
+			st.queue = append(st.queue, response(typeURL, "+"+name+"@"+content))
+		case had:
+			st.queue = append(st.queue, response(typeURL, "-"+name))
+		}
+	}
+}
+
+// pump takes what is asked for.
+func (s *scopeServer) pump(stream int) {
+	id := streamOf(stream)
+	if s.away {
+		return
+	}
+	if s.streams[stream] == nil {
+		if s.store.StreamWanted(id) {
+			s.streams[stream] = &scopeStream{subs: map[string]map[string]bool{}}
+			for _, sub := range s.store.Restart(id, 1<<20) {
+				s.answer(s.streams[stream], sub)
+			}
+		}
+		return
+	}
+	subs, ok := s.store.TakeDemand(id)
+	if !ok {
+		s.lose(stream)
+		return
+	}
+	for _, sub := range subs {
+		s.answer(s.streams[stream], sub)
+	}
+}
+
+func (s *scopeServer) answer(st *scopeStream, sub wire.Subscription) {
+	if st.subs[sub.TypeURL] == nil {
+		st.subs[sub.TypeURL] = map[string]bool{}
+	}
+	for _, n := range sub.Unsubscribe {
+		delete(st.subs[sub.TypeURL], n)
+	}
+	r, star := &wire.DeltaResponse{TypeURL: sub.TypeURL}, false
+	for _, n := range sub.Subscribe {
+		st.subs[sub.TypeURL][n] = true
+		content, exists := s.exists[sub.TypeURL][n]
+		switch {
+		case n == Wildcard:
+			star = true
+		case exists:
+			r.Resources = append(r.Resources, resource(sub.TypeURL, n+"@"+content))
+		default:
+			r.Removed = append(r.Removed, n)
+		}
+	}
+	if star {
+		for _, n := range slices.Sorted(maps.Keys(s.exists[sub.TypeURL])) {
+			if !hidden(n) && !slices.Contains(sub.Subscribe, n) {
+				r.Resources = append(r.Resources, resource(sub.TypeURL, n+"@"+s.exists[sub.TypeURL][n]))
+			}
+		}
+		for n := range sub.Versions {
+			if s.exists[sub.TypeURL][n] == "" || hidden(n) {
+				r.Removed = append(r.Removed, n)
+			}
+		}
+	}
+	if !s.silent[sub.TypeURL] && (star || len(r.Resources)+len(r.Removed) > 0) {
+		st.queue = append(st.queue, r)
+	}
+}
+
+func (s *scopeServer) deliver(stream int) bool {
+	st := s.streams[stream]
+	if st == nil || len(st.queue) == 0 {
+		return false
+	}
+	r := st.queue[0]
+	st.queue = st.queue[1:]
+	if err := s.store.Apply(streamOf(stream), r, s.world.now); err != nil {
+		s.t.Fatalf("rejected: %v", err)
+	}
+	return true
+}
+
+func (s *scopeServer) lose(stream int) {
+	if s.streams[stream] != nil {
+		s.streams[stream] = nil
+		s.store.Lost(streamOf(stream))
+	}
+}
+
+func (w *scopes) quiet() {
+	for busy := true; busy; {
+		busy = false
+		for _, s := range w.servers {
+			for stream := range 2 {
+				s.pump(stream)
+				for s.deliver(stream) {
+					busy = true
+				}
+			}
+		}
+	}
+}
+
+func (w *scopes) pass(d time.Duration) {
+	w.now = w.now.Add(d)
+	for _, s := range w.servers {
+		s.store.Settle(w.now)
+	}
+}
+
+func (w *scopes) check(when string) {
+	for i, s := range w.servers {
+		if err := s.store.Check(); err != nil {
+			w.t.Fatalf("%s: store %d: %v", when, i, err)
+		}
+	}
+}
+
+// where says in which scope each type and name lives. "*" is a name like others.
+type where map[string]map[string]int
+
+func (p where) of(typeURL, name string) int {
+	if at, ok := p[typeURL][name]; ok {
+		return at
+	}
+	return p[typeURL][""]
+}
+
+// together reports whether all of it is one scope.
+func (p where) together() bool {
+	at := map[int]bool{}
+	for _, names := range p {
+		for _, scope := range names {
+			at[scope] = true
+		}
+	}
+	return len(at) == 1
+}
+
+// scopeClient is a stream with places in stores, and what its client holds.
+type scopeClient struct {
+	t        rapid.TB
+	world    *scopes
+	form     Form
+	places   map[int]*Client
+	order    []*Client
+	at       where
+	subs     map[string]map[string]bool
+	holds    map[string]map[string]string // content by type URL and name
+	had      map[string]bool              // types of which it has held "kept"
+	nonce    uint64
+	sent     map[string]uint64
+	acked    map[string]uint64
+	given    map[string]uint64
+	moving   bool
+	ordered  bool // it was quiet once, and every plan since then put all types together
+	reopened int
+	log      []string
+}
+
+func (w *scopes) join(form Form, at where) *scopeClient {
+	c := &scopeClient{
+		t: w.t, world: w, form: form, at: at, places: map[int]*Client{}, subs: map[string]map[string]bool{},
+		holds: map[string]map[string]string{}, had: map[string]bool{},
+		sent: map[string]uint64{}, acked: map[string]uint64{}, given: map[string]uint64{},
+	}
+	for _, typeURL := range movedTypes {
+		c.subs[typeURL], c.holds[typeURL] = map[string]bool{}, map[string]string{}
+	}
+	w.clients = append(w.clients, c)
+	return c
+}
+
+func (c *scopeClient) place(scope int) *Client {
+	if c.places[scope] == nil {
+		c.places[scope] = c.world.servers[scope].store.Join(make(chan struct{}, 1), c.form)
+		c.order = append(c.order, c.places[scope])
+	}
+	return c.places[scope]
+}
+
+// star is the place where "*" of a type is followed.
+func (c *scopeClient) star(typeURL string) *Client {
+	i := slices.IndexFunc(c.order, func(p *Client) bool { return p.Follows(typeURL) })
+	if i < 0 {
+		return nil
+	}
+	return c.order[i]
+}
+
+func (c *scopeClient) subscribe(typeURL, name string) {
+	c.subs[typeURL][name] = true
+	p := c.place(c.at.of(typeURL, name))
+	p.Update(Change{TypeURL: typeURL, Subscribe: []Name{nameOf(name)}})
+	switch star := c.star(typeURL); {
+	case name == Wildcard:
+		c.tellElsewhere(typeURL, p)
+	case star != nil && star != p:
+		star.Update(Change{TypeURL: typeURL, Elsewhere: []Name{nameOf(name)}})
+	}
+}
+
+func (c *scopeClient) tellElsewhere(typeURL string, star *Client) {
+	for _, p := range c.order {
+		if p != star {
+			star.Update(Change{TypeURL: typeURL, Elsewhere: slices.Collect(p.Names(typeURL))})
+		}
+	}
+}
+
+func (c *scopeClient) unsubscribe(typeURL, name string) {
+	if !c.subs[typeURL][name] {
+		return
+	}
+	delete(c.subs[typeURL], name)
+	p := c.place(c.at.of(typeURL, name))
+	gone, kept := p.Update(Change{TypeURL: typeURL, Unsubscribe: []Name{nameOf(name)}})
+	if star := c.star(typeURL); star != nil && star != p {
+		star.Update(Change{TypeURL: typeURL, Answer: gone, Kept: kept})
+	}
+	for n := range c.holds[typeURL] {
+		if !c.covers(typeURL, n) {
+			delete(c.holds[typeURL], n)
+		}
+	}
+}
+
+func (c *scopeClient) covers(typeURL, name string) bool {
+	return c.subs[typeURL][name] || c.subs[typeURL][Wildcard]
+}
+
+// move does what a stream does when there is another plan.
+func (c *scopeClient) move(at where) {
+	c.ordered = c.ordered && at.together()
+	c.log = append(c.log, fmt.Sprint("move to ", at))
+	for _, typeURL := range movedTypes {
+		groups := map[[2]int][]Name{}
+		for name := range c.subs[typeURL] {
+			if from, to := c.at.of(typeURL, name), at.of(typeURL, name); from != to {
+				groups[[2]int{from, to}] = append(groups[[2]int{from, to}], nameOf(name))
+			}
+		}
+		star := c.star(typeURL)
+		departed := map[[2]int]*Departed{}
+		for g, names := range groups {
+			p := c.places[g[0]]
+			departed[g] = p.Depart(typeURL, names)
+			if star != nil && star != p && star.Follows(typeURL) {
+				star.Update(Change{TypeURL: typeURL, Kept: names})
+			}
+		}
+		for g, d := range departed {
+			c.place(g[1]).Update(Change{TypeURL: typeURL, Moved: []*Departed{d}})
+		}
+		if star = c.star(typeURL); star != nil {
+			c.tellElsewhere(typeURL, star)
+		}
+	}
+	c.at = at
+	c.order = slices.DeleteFunc(c.order, func(p *Client) bool {
+		if slices.ContainsFunc(movedTypes, func(typeURL string) bool { return p.Watches(typeURL) > 0 }) {
+			return false
+		}
+		maps.DeleteFunc(c.places, func(_ int, o *Client) bool { return o == p })
+		p.Leave()
+		return true
+	})
+	c.moving = true
+	clear(c.given)
+}
+
+func (c *scopeClient) busy(typeURL string) bool { return c.acked[typeURL] < c.sent[typeURL] }
+
+func (c *scopeClient) arrange() Arrangement {
+	if !c.moving {
+		return Arrangement{}
+	}
+	a := Arrange(c.order, func(typeURL string, given bool) bool {
+		if _, known := c.given[typeURL]; !known {
+			if !given {
+				return false
+			}
+			c.given[typeURL] = c.sent[typeURL]
+		}
+		return c.acked[typeURL] >= c.given[typeURL]
+	})
+	c.moving = a.Left > 0
+	return a
+}
+
+// collect is a stream's pass.
+func (c *scopeClient) collect(size int) {
+	for range 100 {
+		before := c.arrange()
+		var batches []*Batch
+		more := false
+		switch {
+		case len(c.order) == 0:
+		case c.form.State:
+			batches, more = CollectStates(c.order, c.busy, size, 2)
+		default:
+			batches, more = c.collectDelta(size)
+		}
+		for _, b := range batches {
+			c.nonce++
+			c.sent[b.TypeURL] = c.nonce
+			c.take(b)
+		}
+		if after := c.arrange(); after == before && !more {
+			return
+		}
+	}
+	c.t.Fatal("a pass brings another one without end")
+}
+
+func (c *scopeClient) collectDelta(size int) (batches []*Batch, more bool) {
+	from := func(collect func(*Client, func(string) bool, int, int) ([]*Batch, bool, error)) {
+		for _, p := range c.order {
+			some, left, err := collect(p, c.busy, size, 2)
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			batches, more = append(batches, some...), more || left
+		}
+	}
+	byRank := func(a, b *Batch) int { return int(a.Rank) - int(b.Rank) }
+	if len(c.order) > 1 {
+		from((*Client).CollectAdditions)
+		slices.SortStableFunc(batches, byRank)
+		if more || slices.ContainsFunc(c.order, (*Client).Due) {
+			return batches, more
+		}
+	}
+	from((*Client).Collect)
+	return batches, more
+}
+
+// take is what the client does with a response.
+func (c *scopeClient) take(b *Batch) {
+	holds, typeURL := c.holds[b.TypeURL], b.TypeURL
+	content := func(name string, x *anypb.Any) string { return strings.TrimPrefix(string(x.Value), name) }
+	if c.form.State {
+		var r discovery.DiscoveryResponse
+		c.must(proto.Unmarshal(b.Body.Finish(b.TypeURL, b.SystemVersion, "n").Bytes(), &r))
+		if typeURL == cds {
+			clear(holds)
+		}
+		for _, x := range r.Resources {
+			var wrapped discovery.Resource
+			c.must(proto.Unmarshal(x.Value, &wrapped))
+			holds[wrapped.Name] = content(wrapped.Name, wrapped.Resource)
+		}
+	} else {
+		var r discovery.DeltaDiscoveryResponse
+		c.must(proto.Unmarshal(b.Body.Finish(b.TypeURL, b.SystemVersion, "n").Bytes(), &r))
+		for _, x := range r.Resources {
+			if c.covers(typeURL, x.Name) {
+				holds[x.Name] = content(x.Name, x.Resource)
+			}
+		}
+		for _, n := range r.RemovedResources {
+			delete(holds, n)
+		}
+	}
+	c.log = append(c.log, fmt.Sprintf("%s now %v", short[typeURL], holds))
+	c.safe(typeURL)
+}
+
+func (c *scopeClient) must(err error) {
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// safe holds that nothing is missing that the client needs.
+func (c *scopeClient) safe(typeURL string) {
+	if c.holds[typeURL]["kept"] != "" {
+		c.had[typeURL] = true
+	} else if c.had[typeURL] && c.covers(typeURL, "kept") {
+		c.t.Fatalf("%v: %s lost what every scope has: %v", c.log, short[typeURL], c.holds[typeURL])
+	}
+	if r := c.holds[rds]["route"]; r != "" && c.ordered && c.subs[cds][Wildcard] && c.holds[cds][r] == "" {
+		c.t.Fatalf("%v: ADS-1: a route to %q, which the client does not have: %v", c.log, r, c.holds[cds])
+	}
+}
+
+// want is what a new client would hold.
+func (c *scopeClient) want(typeURL string) map[string]string {
+	want := map[string]string{}
+	if c.subs[typeURL][Wildcard] {
+		for n, x := range c.world.servers[c.at.of(typeURL, Wildcard)].exists[typeURL] {
+			if !hidden(n) {
+				want[n] = x
+			}
+		}
+	}
+	for n := range c.subs[typeURL] {
+		if n == Wildcard {
+			continue
+		}
+		delete(want, n)
+		if x := c.world.servers[c.at.of(typeURL, n)].exists[typeURL][n]; x != "" {
+			want[n] = x
+		}
+	}
+	for n, x := range want {
+		_, want[n], _ = strings.Cut(x, ":")
+	}
+	return want
+}
+
+// finish lets everything come to rest, and has the client begin anew where it was told to.
+func (c *scopeClient) finish() {
+	for range 8 {
+		c.collect(1 << 20)
+		maps.Copy(c.acked, c.sent)
+		c.world.quiet()
+	}
+	for c.collect(1 << 20); c.isStranded(); c.collect(1 << 20) {
+		c.reopen()
+		c.world.quiet()
+	}
+	maps.Copy(c.acked, c.sent)
+	c.collect(1 << 20)
+}
+
+func (c *scopeClient) isStranded() bool {
+	return slices.ContainsFunc(c.order, func(p *Client) bool { _, _, found := p.Stranded(); return found })
+}
+
+// reopen is what a client does whose stream was closed, and that starts afresh.
+func (c *scopeClient) reopen() {
+	for _, p := range c.order {
+		p.Leave()
+	}
+	c.reopened++
+	c.places, c.order, c.moving = map[int]*Client{}, nil, false
+	clear(c.sent)
+	clear(c.acked)
+	for _, typeURL := range movedTypes {
+		subs := c.subs[typeURL]
+		c.subs[typeURL], c.holds[typeURL] = map[string]bool{}, map[string]string{}
+		delete(c.had, typeURL)
+		for n := range subs {
+			c.subscribe(typeURL, n)
+		}
+	}
+}
+
+func TestModelMove_ADS1_RES2_RES3_RES7_RES11(t *testing.T) {
+	for name, form := range map[string]Form{
+		"incremental": {}, "state of the world": {State: true, Wrapped: true},
+	} {
+		t.Run(name, func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { testModelMove(t, form) }) })
+	}
+}
+
+func testModelMove(t *rapid.T, form Form) {
+	w := newScopes(t, 3)
+	scope := func(label string) int { return rapid.IntRange(0, len(w.servers)-1).Draw(t, label) }
+	plan := func() where {
+		at := where{}
+		one := scope("all")
+		for _, typeURL := range movedTypes {
+			at[typeURL] = map[string]int{"": one}
+		}
+		switch rapid.IntRange(0, 4).Draw(t, "plan") {
+		case 0: // types apart
+			for _, typeURL := range movedTypes {
+				at[typeURL][""] = scope("type")
+			}
+		case 1: // names apart
+			for _, name := range movedNames {
+				at[rapid.SampledFrom(movedTypes).Draw(t, "type")][name] = scope("name")
+			}
+		}
+		return at
+	}
+	client := func() *scopeClient {
+		if len(w.clients) == 0 {
+			c := w.join(form, plan())
+			c.subscribe(cds, Wildcard)
+			c.subscribe(rds, "route")
+			c.subscribe(eds, "kept")
+			return c
+		}
+		return w.clients[rapid.IntRange(0, len(w.clients)-1).Draw(t, "client")]
+	}
+	server := func() *scopeServer { return w.servers[scope("server")] }
+	finish := func(when string) {
+		for _, s := range w.servers {
+			s.away = false
+			clear(s.silent)
+			for stream := range 2 { // what was not answered is asked for again
+				s.lose(stream)
+			}
+		}
+		for range 3 {
+			w.quiet()
+			w.pass(2 * answerWithin)
+		}
+		for i, c := range w.clients {
+			c.finish()
+			for _, typeURL := range movedTypes {
+				want := c.want(typeURL)
+				if form.State && typeURL != cds { // nobody tells it what is gone from one scope (RES-3)
+					maps.DeleteFunc(c.holds[typeURL], func(n, _ string) bool { _, there := want[n]; return !there })
+				}
+				if !maps.Equal(c.holds[typeURL], want) {
+					t.Fatalf("%s client %d: %s holds %v, a new one would hold %v\n%s", when, i, short[typeURL], c.holds[typeURL], want, strings.Join(c.log, "\n"))
+				}
+			}
+			if c.moving {
+				t.Fatalf("%s client %d is moving still: %+v\n%s", when, i, c.arrange(), strings.Join(c.log, "\n"))
+			}
+			c.ordered = c.at.together()
+			c.log = nil
+		}
+		w.check(when)
+	}
+	t.Repeat(map[string]func(*rapid.T){
+		"set": func(t *rapid.T) {
+			typeURL, name := rapid.SampledFrom(movedTypes).Draw(t, "type"), rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "name")
+			content := rapid.SampledFrom([]string{"", "1:x", "1:y", "2:x", "1:z"}).Draw(t, "content")
+			server().set(typeURL, name, content)
+		},
+		"join": func(t *rapid.T) {
+			c := w.join(form, plan())
+			c.subscribe(cds, Wildcard)
+			c.subscribe(rds, "route")
+		},
+		"subscribe": func(t *rapid.T) {
+			name := rapid.SampledFrom(append([]string{Wildcard}, movedNames...)).Draw(t, "name")
+			typeURL := rapid.SampledFrom(movedTypes).Draw(t, "type")
+			if c := client(); !(form.State && typeURL != cds && name == Wildcard) {
+				c.subscribe(typeURL, name)
+			}
+		},
+		"unsubscribe": func(t *rapid.T) {
+			c := client()
+			c.unsubscribe(rapid.SampledFrom(movedTypes).Draw(t, "type"), rapid.SampledFrom(movedNames[1:4]).Draw(t, "name"))
+		},
+		"move":    func(*rapid.T) { client().move(plan()) },
+		"move 2":  func(*rapid.T) { client().move(plan()) },
+		"collect": func(t *rapid.T) { client().collect(rapid.SampledFrom([]int{1, 1 << 20}).Draw(t, "size")) },
+		"ack": func(t *rapid.T) {
+			c := client()
+			typeURL := rapid.SampledFrom(movedTypes).Draw(t, "type")
+			c.acked[typeURL] = c.sent[typeURL]
+		},
+		"demand":  func(t *rapid.T) { server().pump(rapid.IntRange(0, 1).Draw(t, "stream")) },
+		"deliver": func(t *rapid.T) { server().deliver(rapid.IntRange(0, 1).Draw(t, "stream")) },
+		"quiet":   func(*rapid.T) { w.quiet() },
+		"pass":    func(t *rapid.T) { w.pass(time.Duration(rapid.IntRange(1, 6).Draw(t, "s")) * time.Second) },
+		"away": func(t *rapid.T) {
+			s := server()
+			if s.away = !s.away; s.away {
+				s.lose(0)
+				s.lose(1)
+			}
+		},
+		"finish": func(*rapid.T) { finish("in between") },
+		"":       func(*rapid.T) { w.check("a step") },
+	})
+	finish("in the end")
+	for _, c := range w.clients {
+		for _, p := range c.order {
+			p.Leave()
+		}
+	}
+	w.cache.Expire(time.Now().Add(2 * time.Hour))
+	w.quiet()
+	if w.cache.Resources() != 0 {
+		t.Fatalf("%d resources left", w.cache.Resources())
+	}
+}
