@@ -83,7 +83,7 @@ func TestAGG4Expressions(t *testing.T) {
 		{`node.id.matches("^(gw")`, 1, 17, "missing closing ): `^(gw`"},
 		{`node.id.matches(node.cluster)`, 1, 21, `a regular expression has to be written out, in quotes`},
 		{`regex.replace(node.id, "[", "") == "a"`, 1, 24, "missing closing ]: `[`"},
-		{`regex.replace(node.id, "(a)", r"\2") == "a"`, 1, 31, `\2: the regular expression has 1 groups`},
+		{`regex.replace(node.id, "(a)", r"\2") == "a"`, 1, 31, `\2: the regular expression has no such group`},
 		{`regex.replace(node.id, "(a)", r"\x") == "a"`, 1, 31, `behind \ there has to be the number of a group or another \: "\\x"`},
 		{`regex.replace(node.id, "(a)", "$1") == "a"`, 1, 31, `"$1" would be put in as it is: a group is written \1, in quotes as in r"\1"`},
 		{`regex.extract(node.id, "(a)(b)").orValue("") == "a"`, 1, 24, `2 groups in a regular expression of which one part is taken: (?:…) groups without taking`},
@@ -148,7 +148,7 @@ func TestAGG4Rules(t *testing.T) {
 				Metadata: map[string]string{"b": ``, "a": `node.`, "c": `{"x": [node.id, node.metadata]}`},
 			}},
 		}, []rules.Problem{
-			{Field: "node.id", Line: 1, Column: 1, Message: `unknown variable "relay": text needs quotes, "relay"`},
+			{Field: "node.id", Line: 1, Column: 1, Message: `unknown variable "relay": text needs quotes of its own, '"relay"'`},
 			{Field: "node.cluster", Message: `5 is a whole number, it has to be a string`},
 			{Field: "node.locality.region", Line: 1, Column: 9, Message: `"+" does not go with a string and a whole number`},
 			{Field: "node.locality.zone", Message: `node.metadata[?"zone"] may have no value: .orValue("") says what counts then`},

@@ -61,6 +61,10 @@ func (x *issue) undeclaredReference(groups []string) string {
 	if path := x.variableLike(name); path != "" {
 		return message + fmt.Sprintf(", did you mean %q?", path)
 	}
+	if word := strings.TrimSpace(x.source); bareWord.MatchString(word) {
+		// It may well be in quotes in the file, which are the file's.
+		return message + fmt.Sprintf(": text needs quotes of its own, '%q'", word)
+	}
 	return message + fmt.Sprintf(": text needs quotes, %q", name)
 }
 
@@ -114,6 +118,8 @@ func (x *issue) variableLike(name string) string {
 func plainName(name string) string {
 	return strings.ToLower(strings.NewReplacer("_", "", ".", "", "-", "").Replace(name))
 }
+
+var bareWord = regexp.MustCompile(`^\w+(-\w+)*$`)
 
 var dashedKey = regexp.MustCompile(`(node\.metadata(?:\.\w+)*?)\.(\w+(?:-\w+)+)`)
 

@@ -115,7 +115,7 @@ func parseReplacement(with string, re *regexp.Regexp) (replacement, error) {
 		default:
 			group := int(rest[0] - '0')
 			if group > re.NumSubexp() {
-				return nil, fmt.Errorf(`\%d: the regular expression has %d groups`, group, re.NumSubexp())
+				return nil, fmt.Errorf(`\%d: the regular expression has no such group`, group)
 			}
 			pieces = append(pieces, piece{group: group})
 		}
