@@ -41,33 +41,66 @@ type Decision struct {
 // then DecideName has to be asked for each, and the decision is none. The error is a
 // [*RefusedError]. Ask once per stream and type.
 func (c *Subject) Decide(typeURL string) (d Decision, byName bool, err error) {
-	return c.decide(c.variables(typeURL, nil))
+	if _, byName := c.open[typeURL]; byName {
+		return Decision{}, true, nil
+	}
+	return c.decide(c.variables(typeURL, nil), c.set.rules)
 }
 
-// DecideName is Decide for one name, "*" for all there are.
+// DecideName is Decide for one name, "*" for all there are. Where Decide was asked before,
+// rules that are for no name of the type are not evaluated again.
 func (c *Subject) DecideName(typeURL, name string) (Decision, error) {
-	d, _, err := c.decide(c.variables(typeURL, &name))
+	list := c.set.rules
+	if open, ok := c.open[typeURL]; ok {
+		list = open
+	}
+	d, _, err := c.decide(c.variables(typeURL, &name), list)
 	return d, err
 }
 
-// decide asks the rules in order: the first that matches decides, and so does one that
+// decide asks rules in order: the first that matches decides, and so does one that
 // fails, or a client could come into a wider scope by a rule that was not meant for it
 // (AGG-2).
-func (c *Subject) decide(v *variables) (d Decision, byName bool, err error) {
-	for _, r := range c.set.rules {
+func (c *Subject) decide(v *variables, list []*rule) (d Decision, byName bool, err error) {
+	for i, r := range list {
 		matched, known, failure := r.matches(v)
 		switch {
 		case failure != nil:
 			d, err = c.isolated(v, Decision{Rule: r.name, Failed: failure})
 			return d, false, err
 		case !known:
+			c.leaveOpen(v, list[i:])
 			return Decision{}, true, nil
 		case matched:
-			return c.apply(r, v)
+			d, byName, err = c.apply(r, v)
+			if byName {
+				c.leaveOpen(v, list[i:])
+			}
+			return d, byName, err
 		}
 	}
 	d, err = c.otherwise(v)
 	return d, false, err
+}
+
+// leaveOpen notes the rules that names of a type are left to: those that are not false
+// whatever the name, up to the first that decides whatever the name.
+func (c *Subject) leaveOpen(v *variables, list []*rule) {
+	var open []*rule
+	for _, r := range list {
+		matched, known, failure := r.matches(v)
+		if known && !matched {
+			continue
+		}
+		open = append(open, r)
+		if matched || failure != nil {
+			break
+		}
+	}
+	if c.open == nil {
+		c.open = make(map[string][]*rule)
+	}
+	c.open[v.typeURL] = open
 }
 
 // matches asks one rule; known is false if that depends on the name, and there is none.

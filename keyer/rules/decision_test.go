@@ -2,10 +2,13 @@ package rules_test
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/types/known/structpb"
+	"pgregory.net/rapid"
 
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
@@ -109,11 +112,56 @@ func TestDecideName(t *testing.T) {
 			t.Errorf("AGG-1: DecideName(%q) = %+v, %v, want %s", name, d, err, want)
 		}
 	}
+	// Having asked for the type as a whole changes nothing but the work.
+	if _, byName, err := subject.Decide(routeURL); err != nil || !byName {
+		t.Errorf("AGG-1: by name %v, %v", byName, err)
+	}
+	for name, want := range map[string]string{"a1": `a["web"]`, "b1": `b["b1"]`, "c": `c[]`} {
+		if d, err := subject.DecideName(routeURL, name); err != nil || d.Scope != want {
+			t.Errorf("AGG-1: DecideName(%q) = %+v, %v, want %s", name, d, err, want)
+		}
+	}
 	// What is not decided by name may be asked so all the same.
 	whole, _, err := subject.Decide(clusterURL)
 	if d, nameErr := subject.DecideName(clusterURL, "a1"); err != nil || nameErr != nil || d.Scope != "c[]" || d.Scope != whole.Scope {
 		t.Errorf("AGG-1: DecideName = %+v, %v, Decide = %+v, %v", d, nameErr, whole, err)
 	}
+}
+
+// AGG-1: whether the type was asked for as a whole before makes no difference to a name.
+func TestAGG1PropertyDecideName(t *testing.T) {
+	matches := []string{
+		`name == "a"`, `name.startsWith("a") && type == rds`, `type == eds`, `node.metadata.missing == "x" && name == "b"`,
+		`type == rds || name == "ab"`, `node.metadata.missing == "x"`, `name == "b" ? type == rds : node.cluster == "x"`, `name != "c"`, `true`,
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		var list []rules.Rule
+		for i, match := range rapid.SliceOfDistinct(rapid.SampledFrom(matches), rapid.ID[string]).Draw(t, "matches") {
+			scope := rapid.SampledFrom([][]string{nil, {"name"}, {"node.cluster"}, {`type == rds ? name : ""`}}).Draw(t, "scope")
+			list = append(list, rules.Rule{Name: fmt.Sprint("r", i), Match: match, Scope: scope})
+		}
+		set, problems := rules.Compile(rules.Config{Rules: slices.DeleteFunc(list, func(r rules.Rule) bool {
+			return r.Match == "true" && r.Name != list[len(list)-1].Name
+		})})
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		typeURL, name := rapid.SampledFrom([]string{clusterURL, routeURL}).Draw(t, "type"), rapid.SampledFrom([]string{"a", "ab", "b", "c", "*"}).Draw(t, "name")
+		node := &corev3.Node{Cluster: "web"}
+		subject := set.Subject(node, keyer.Peer{})
+		whole, byName, err := subject.Decide(typeURL)
+		after, afterErr := subject.DecideName(typeURL, name)
+		fresh, freshErr := set.Subject(node, keyer.Peer{}).DecideName(typeURL, name)
+		if err != nil || afterErr != nil || freshErr != nil {
+			t.Fatal(err, afterErr, freshErr)
+		}
+		if after.Scope != fresh.Scope || after.Rule != fresh.Rule {
+			t.Fatalf("AGG-1: %s/%s: %+v after Decide, %+v without", typeURL, name, after, fresh)
+		}
+		if !byName && (whole.Scope != fresh.Scope || whole.Rule != fresh.Rule) {
+			t.Fatalf("AGG-1: %s/%s: %+v for the type, %+v for the name", typeURL, name, whole, fresh)
+		}
+	})
 }
 
 // AGG-2: the first rule that matches decides, with its upstream; a failing one only has its

@@ -12,8 +12,8 @@ type Explanation struct {
 	Refused  error        `json:"-"`       // the clients are turned away; Decision is zero then
 	ByName   bool         `json:"by_name"` // the type is decided name by name (Decide)
 	// PerName is what that costs: how many expressions, at most, are evaluated for each
-	// name that a client subscribes to. 0 unless ByName: then those of the rules that
-	// are reached are evaluated once per stream and type.
+	// name that a client subscribes to. 0 unless ByName: all else is evaluated once per
+	// stream and type.
 	PerName int `json:"per_name,omitempty"`
 }
 
@@ -51,7 +51,7 @@ type FieldResult struct {
 func (c *Subject) Explain(typeURL string, name *string) Explanation {
 	v := c.variables(typeURL, name)
 	var e Explanation
-	e.Decision, e.ByName, e.Refused = c.decide(v)
+	e.Decision, e.ByName, e.Refused = c.decide(v, c.set.rules)
 	decided, most := false, 0
 	for _, r := range c.set.rules {
 		if decided {
@@ -61,15 +61,12 @@ func (c *Subject) Explain(typeURL string, name *string) Explanation {
 		result := c.explainRule(r, v)
 		decided = result.Result == Matches || result.Result == Fails
 		e.Rules = append(e.Rules, result)
-		e.PerName++
-		if result.Result != DoesNotMatch {
+		if e.ByName && result.Result != DoesNotMatch {
+			e.PerName++
 			most = max(most, len(r.scope)+len(r.node))
 		}
 	}
 	e.PerName += most
-	if !e.ByName {
-		e.PerName = 0
-	}
 	return e
 }
 

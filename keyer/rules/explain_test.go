@@ -64,7 +64,7 @@ func TestExplain(t *testing.T) {
 		`{"field":"scope[0]","expression":"node.cluster","value":"web","text":"\"web\""},` +
 		`{"field":"scope[1]","expression":"node.metadata.shard","value":3,"text":"3"}],"node":[` +
 		`{"field":"node.id","expression":"\"relay-\" + node.cluster","value":"relay-web","text":"\"relay-web\""}]},` +
-		`{"rule":"not","result":"not reached"}],"by_name":true,"per_name":6}`
+		`{"rule":"not","result":"not reached"}],"by_name":true,"per_name":5}`
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("AGG-5: explanation (-want +got):\n%s", diff)
 	}

@@ -29,7 +29,8 @@ type Subject struct {
 	node *corev3.Node
 	peer keyer.Peer
 
-	nodeVal, peerVal ref.Val // nil until a rule looks
+	nodeVal, peerVal ref.Val            // nil until a rule looks
+	open             map[string][]*rule // by type that is decided by name, the rules that may decide
 }
 
 // Subject gives a client. node is that of the first request of its stream (STR-1), nil if
