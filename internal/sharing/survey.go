@@ -1,6 +1,7 @@
 package sharing
 
 import (
+	"cmp"
 	"slices"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -92,7 +93,7 @@ func (s *Survey) Know(key Key, known Scope) {
 		at = &scope{Scope: Scope{Types: make(map[string]int)}}
 		s.scopes[key] = at
 	}
-	known.Clients, known.Types = at.Clients, at.Types
+	known.Clients, known.Types, known.Failed = at.Clients, at.Types, cmp.Or(at.Failed, known.Failed)
 	at.fields = Fields{known.Unmentioned, known.More}
 	at.Scope = known
 }
@@ -166,6 +167,9 @@ func (c *client) serve(p *Placement, t *TypeTotals) {
 		}
 	}
 	at := c.survey.scope(p, c.node)
+	if d.Failed != nil && at.Failed == "" { // maybe for one of its types only
+		at.Failed = clip(Reason(d.Failed), maxText)
+	}
 	if once(&c.scopes, at) {
 		at.Clients++
 		c.survey.compare(at, d)
@@ -184,9 +188,6 @@ func (s *Survey) scope(p *Placement, node string) *scope {
 		Upstream: key.Upstream, Scope: key.Scope, Rule: d.Rule, Parts: d.Parts,
 		Isolated: Isolated(d, s.options.Policy), Types: make(map[string]int), First: node,
 	}}
-	if d.Failed != nil {
-		at.Failed = clip(Reason(d.Failed), maxText)
-	}
 	// Who meets in an isolated scope has equal nodes.
 	if !at.Isolated && s.options.Unmentioned != nil {
 		at.node = d.Node

@@ -178,6 +178,21 @@ func TestKnow_AGG5(t *testing.T) {
 	}
 }
 
+// A client is isolated by "otherwise" for one type, and since a rule fails for another:
+// that is one scope.
+func TestFailedForOneType_AGG2(t *testing.T) {
+	set := compile(t, rules.Isolate, rules.Rule{Name: "r", Match: `type == cds && node.metadata.x == "y"`, Scope: []string{}})
+	client := set.Subject(&corev3.Node{Id: "a"}, keyer.Peer{})
+	s := NewSurvey(Options{Rules: []string{"r"}})
+	fine, failed := Place(client, listenerURL, nil, "primary"), Place(client, clusterURL, nil, "primary")
+	s.Add("a", fine, failed)
+	s.Know(KeyOf(&fine), Scope{Upstream: "primary", Scope: fine.Decision.Scope, Rule: rules.Otherwise, Isolated: true})
+	got := s.Result(10)
+	if got.Scopes != 1 || got.Largest[0].Failed == "" || got.Largest[0].Clients != 1 || len(got.Failures) != 1 || got.Types[1].Failed != 1 {
+		t.Errorf("AGG-2: %+v", got)
+	}
+}
+
 func TestClip(t *testing.T) {
 	for _, tt := range []struct {
 		s    string
