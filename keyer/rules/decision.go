@@ -141,7 +141,7 @@ func (c *Subject) apply(r *rule, v *variables) (d Decision, byName bool, err err
 		d, err = c.isolated(v, Decision{Rule: r.name, Upstream: r.upstream, Failed: failure})
 		return d, false, err
 	}
-	d.Scope = scope.finish(lbFeatures(c.node))
+	d.Scope = scope.finish(c.lbFeatures())
 	return d, false, nil
 }
 
@@ -176,11 +176,14 @@ func (c *Subject) otherwise(v *variables) (Decision, error) {
 
 // isolated gives the client a scope that it shares with none but its like.
 func (c *Subject) isolated(v *variables, d Decision) (Decision, error) {
-	scope, err := isolatedScope(c.node, c.peer)
-	if err != nil {
-		return Decision{}, c.refused(v, d.Rule, err)
+	if c.alone == "" {
+		scope, err := isolatedScope(c.node, c.peer)
+		if err != nil {
+			return Decision{}, c.refused(v, d.Rule, err)
+		}
+		c.alone = scope
 	}
-	d.Node, d.Scope = c.node, scope
+	d.Node, d.Scope = c.node, c.alone
 	return d, nil
 }
 

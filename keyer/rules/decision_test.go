@@ -80,6 +80,7 @@ func TestDecideByName(t *testing.T) {
 		{"match", rules.Rule{Match: `type == rds && name.startsWith("a")`}, map[string]bool{routeURL: true, clusterURL: false}},
 		{"match the other way round", rules.Rule{Match: `name.startsWith("a") && type == rds`}, map[string]bool{routeURL: true, clusterURL: false}},
 		{"match by either", rules.Rule{Match: `type == cds || name == "*"`}, map[string]bool{routeURL: true, clusterURL: false}},
+		{"absolute name", rules.Rule{Match: `.type == rds && .name.startsWith("a")`}, map[string]bool{routeURL: true, clusterURL: false}},
 		{"match of a loop", rules.Rule{Match: `type == rds && ["a", "b"].exists(p, name.startsWith(p))`}, map[string]bool{routeURL: true, clusterURL: false}},
 		{"scope", rules.Rule{Match: `type == rds`, Scope: []string{"node.cluster", "name"}}, map[string]bool{routeURL: true, clusterURL: false}},
 		{"scope for one type", rules.Rule{Match: `node.id != ""`, Scope: []string{`type == rds ? name.split("/")[0] : ""`}}, map[string]bool{routeURL: true, clusterURL: false}},
@@ -205,6 +206,8 @@ func TestAGG2Order(t *testing.T) {
 }
 
 func TestDecideFails(t *testing.T) {
+	nasty := sidecar(t)
+	nasty.Metadata.Fields["nasty"] = structpb.NewStringValue("a\nb\x00forged=line")
 	for _, tc := range []struct {
 		name, want string
 		rule       rules.Rule
@@ -214,6 +217,7 @@ func TestDecideFails(t *testing.T) {
 		{"AGG-2 not a bool", `aggregation rule "r" fails: match: node.metadata.role: the value is a string, not a bool`, rules.Rule{Match: `node.metadata.role`}, sidecar(t)},
 		{"AGG-2 part", `aggregation rule "r" fails: scope[1]: node.metadata.x: no such key: x`, rules.Rule{Match: `true`, Scope: []string{"node.id", "node.metadata.x"}}, sidecar(t)},
 		{"AGG-2 node field", `aggregation rule "r" fails: node.id: node.metadata.shard: the value is a number, not a string`, rules.Rule{Match: `true`, Node: rules.Node{ID: "node.metadata.shard"}}, sidecar(t)},
+		{"AGG-2 client's text in the error", `aggregation rule "r" fails: match: {"a": true}[node.metadata.nasty]: no such key: a b forged=line`, rules.Rule{Match: "{\"a\":\n\ttrue}[node.metadata.nasty]"}, nasty},
 		{"STR-1 no node", `aggregation rule "r" fails: match: node.id == "x": the client gave no node`, rules.Rule{Match: `node.id == "x"`}, nil},
 		{"STR-1 has without a node", `aggregation rule "r" fails: match: has(node.locality): the client gave no node`, rules.Rule{Match: `has(node.locality)`}, nil},
 		{"STR-1 part without a node", `aggregation rule "r" fails: scope[0]: node: the client gave no node`, rules.Rule{Match: `true`, Scope: []string{"node"}}, nil},

@@ -133,7 +133,7 @@ func TestUnmentioned(t *testing.T) {
 	if diff := cmp.Diff(want, set.Mentioned("second")); diff != "" {
 		t.Errorf("mentioned (-want +got):\n%s", diff)
 	}
-	if got := compile(t, rules.Config{Rules: []rules.Rule{{Name: "r", Match: "true", Scope: []string{"node"}}}}).Mentioned("r"); !cmp.Equal(got, []string{"node"}) {
+	if got := compile(t, rules.Config{Rules: []rules.Rule{{Name: "r", Match: "true", Scope: []string{".node"}}}}).Mentioned("r"); !cmp.Equal(got, []string{"node"}) {
 		t.Errorf("mentioned %q", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
@@ -107,8 +108,34 @@ func (x *expression) activation(v *variables) (cel.Activation, error) {
 
 // failed says why the expression has no value for a client.
 func (x *expression) failed(rule string, cause error) *FailedError {
-	return &FailedError{Rule: rule, Field: x.field, Expression: oneLine(x.source), Cause: cause}
+	return &FailedError{Rule: rule, Field: x.field, Expression: oneLine(x.source), Cause: readable(cause)}
 }
+
+// readable keeps what a client sent from filling or forging lines of the log: some of
+// CEL's errors cite it.
+func readable(cause error) error {
+	if text := printable(cause.Error()); text != cause.Error() {
+		return citingError{text, cause}
+	}
+	return cause
+}
+
+func printable(text string) string {
+	return shorten(strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text))
+}
+
+type citingError struct {
+	text string
+	error
+}
+
+func (e citingError) Error() string { return e.text }
+func (e citingError) Unwrap() error { return e.error }
 
 // FailedError says that an expression of a rule has no value for a client, which isolates
 // it (AGG-2).

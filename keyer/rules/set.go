@@ -29,8 +29,18 @@ type Subject struct {
 	node *corev3.Node
 	peer keyer.Peer
 
-	nodeVal, peerVal ref.Val            // nil until a rule looks
+	// Filled in when first needed: a name must not cost what the whole node does.
+	nodeVal, peerVal ref.Val
+	alone            string             // its isolated scope
+	features         *[]string          // those for load balancing
 	open             map[string][]*rule // by type that is decided by name, the rules that may decide
+}
+
+func (c *Subject) lbFeatures() []string {
+	if c.features == nil {
+		c.features = new(lbFeatures(c.node))
+	}
+	return *c.features
 }
 
 // Subject gives a client. node is that of the first request of its stream (STR-1), nil if

@@ -149,7 +149,7 @@ func shownValue(value ref.Val) string {
 	case *types.Unknown:
 		return "not known"
 	case *types.Err:
-		return v.Error()
+		return printable(v.Error())
 	}
 	text, err := appendValue(nil, value, 0)
 	if err != nil {
