@@ -1,0 +1,362 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xdsrelay/xdsrelay/config"
+)
+
+// contents are what a control plane has: versions by name.
+type contents map[string]string
+
+// planeServer is a control plane on a port of this machine. It speaks incremental ADS,
+// and sends what a stream does not hold.
+type planeServer struct {
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+	*testing.T
+
+	address string
+	stop    func() // may be called more than once
+
+	has    contents
+	opened chan *discovery.DeltaDiscoveryRequest // the first request of each type of each stream
+	closed chan struct{}                         // a value for each stream that ended
+}
+
+func newPlaneServer(t *testing.T, has contents) *planeServer {
+	t.Helper()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &planeServer{
+		T: t, address: lis.Addr().String(), has: has,
+		opened: make(chan *discovery.DeltaDiscoveryRequest, 1000), closed: make(chan struct{}, 1000),
+	}
+	server := grpc.NewServer()
+	discovery.RegisterAggregatedDiscoveryServiceServer(server, p)
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := server.Serve(lis); err != nil {
+			t.Errorf("control plane: %v", err)
+		}
+	})
+	p.stop = func() {
+		server.Stop()
+		serving.Wait()
+	}
+	t.Cleanup(p.stop)
+	return p
+}
+
+// DeltaAggregatedResources answers each subscription.
+func (p *planeServer) DeltaAggregatedResources(g discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	defer func() { p.closed <- struct{}{} }()
+	seen := make(map[string]bool)
+	for {
+		r, err := g.Recv()
+		if err != nil {
+			return err
+		}
+		first := !seen[r.TypeUrl]
+		if seen[r.TypeUrl] = true; first {
+			p.opened <- r
+		}
+		if r.ResponseNonce != "" {
+			continue
+		}
+		if err := g.Send(p.answer(r)); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *planeServer) answer(r *discovery.DeltaDiscoveryRequest) *discovery.DeltaDiscoveryResponse {
+	resp := &discovery.DeltaDiscoveryResponse{TypeUrl: r.TypeUrl, Nonce: "n"}
+	for name, version := range p.has {
+		if r.InitialResourceVersions[name] != version {
+			resp.Resources = append(resp.Resources, &discovery.Resource{Name: name, Version: version, Resource: clusterOf(p.T, name, version)})
+		}
+	}
+	for name := range r.InitialResourceVersions {
+		if p.has[name] == "" {
+			resp.RemovedResources = append(resp.RemovedResources, name)
+		}
+	}
+	return resp
+}
+
+func clusterOf(t *testing.T, name, version string) *anypb.Any {
+	t.Helper()
+	payload, err := anypb.New(&clusterv3.Cluster{Name: name, AltStatName: version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return payload
+}
+
+// running is a relay that serves, and what it was configured with last.
+type running struct {
+	*testing.T
+
+	relay      *Relay
+	config     *config.Config
+	level      slog.LevelVar
+	xds, admin string
+	log        *journal
+	stop       func() // may be called more than once
+}
+
+// journal is a log that is written and read by different goroutines.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+// upstreamAt is an upstream of the configuration.
+func upstreamAt(name, address string) config.Upstream {
+	u := config.DefaultUpstream()
+	u.Name, u.Endpoints = name, []string{address}
+	return u
+}
+
+// configOf is a configuration with these upstreams, of which the first is the default.
+func configOf(upstreams ...config.Upstream) *config.Config {
+	cfg := config.Default()
+	cfg.Server.Drain = 0
+	upstreams[0].Default = true
+	cfg.Upstreams = upstreams
+	return cfg
+}
+
+// run starts a relay.
+func run(t *testing.T, cfg *config.Config) *running {
+	t.Helper()
+	r := &running{T: t, config: cfg, log: new(journal)}
+	log := slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: &r.level}))
+	var err error
+	if r.relay, err = New(cfg, Options{Log: log, Level: &r.level}); err != nil {
+		t.Fatal(err)
+	}
+	var ports [2]net.Listener
+	for i := range ports {
+		if ports[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.xds, r.admin = ports[0].Addr().String(), ports[1].Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := r.relay.Run(ctx, nil, ports[0], ports[1]); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	r.stop = func() {
+		cancel()
+		wg.Wait()
+		http.DefaultClient.CloseIdleConnections()
+	}
+	t.Cleanup(r.stop)
+	return r
+}
+
+// reload changes the configuration.
+func (r *running) reload(change func(*config.Config)) {
+	r.Helper()
+	if err := r.try(change); err != nil {
+		r.Fatalf("Reload: %v", err)
+	}
+}
+
+// try reloads; if that fails the configuration is as before.
+func (r *running) try(change func(*config.Config)) error {
+	r.Helper()
+	next := *r.config
+	next.Upstreams = append([]config.Upstream(nil), next.Upstreams...)
+	change(&next)
+	if err := next.Validate(); err != nil {
+		r.Fatal(err)
+	}
+	err := r.relay.Reload(&next)
+	if err == nil {
+		r.config = &next
+	}
+	return err
+}
+
+// page is a page of the admin port.
+func (r *running) page(path string) string {
+	r.Helper()
+	resp, err := http.Get("http://" + r.admin + path)
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return string(body)
+}
+
+func (r *running) shows(path string, parts ...string) {
+	r.Helper()
+	page := r.page(path)
+	for _, part := range parts {
+		if !strings.Contains(page, part) {
+			r.Errorf("%s has no %q:\n%s", path, part, page)
+		}
+	}
+}
+
+// check is the consistency check of all stores.
+func (r *running) check() {
+	r.Helper()
+	r.shows("/check", "consistent")
+}
+
+// follower is a client that follows all clusters, or names them.
+type follower struct {
+	*testing.T
+
+	stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
+	stop   func() // may be called more than once
+
+	mu      sync.Mutex
+	changed sync.Cond // on mu
+	held    contents
+	gone    []string // what was removed from it
+	ended   error
+}
+
+// join connects a client and subscribes to names, or to everything.
+func (r *running) join(node string, names ...string) *follower {
+	r.Helper()
+	return r.joinWith(insecure.NewCredentials(), node, names...)
+}
+
+func (r *running) joinWith(creds credentials.TransportCredentials, node string, names ...string) *follower {
+	r.Helper()
+	conn, err := grpc.NewClient(r.xds, grpc.WithTransportCredentials(creds))
+	if err != nil {
+		r.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	f := &follower{T: r.T, held: make(contents)}
+	f.changed.L = &f.mu
+	f.stream, err = discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	if err != nil {
+		r.Fatal(err)
+	}
+	f.say(&discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: node}, TypeUrl: clusterType, ResourceNamesSubscribe: names})
+	var wg sync.WaitGroup
+	wg.Go(f.read)
+	f.stop = func() {
+		cancel()
+		wg.Wait()
+		conn.Close()
+	}
+	r.Cleanup(f.stop)
+	return f
+}
+
+func (f *follower) say(r *discovery.DeltaDiscoveryRequest) {
+	f.Helper()
+	if err := f.stream.Send(r); err != nil {
+		f.Errorf("client: %v", err)
+	}
+}
+
+func (f *follower) read() {
+	for {
+		r, err := f.stream.Recv()
+		f.mu.Lock()
+		if err != nil {
+			f.ended = err
+		} else {
+			for _, res := range r.Resources {
+				f.held[res.Name] = res.Version
+			}
+			for _, name := range r.RemovedResources {
+				delete(f.held, name)
+				f.gone = append(f.gone, name)
+			}
+		}
+		f.changed.Broadcast()
+		f.mu.Unlock()
+		if err != nil {
+			return
+		}
+		_ = f.stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: r.TypeUrl, ResponseNonce: r.Nonce}) // its end is read
+	}
+}
+
+// patience is how long a test waits for something before it fails.
+const patience = 30 * time.Second
+
+// holds waits until the client holds this and nothing else.
+func (f *follower) holds(want contents) {
+	f.Helper()
+	f.comesTo(fmt.Sprint(want), func() bool { return maps.Equal(f.held, want) })
+}
+
+// comesTo waits until what the client holds is as it should be.
+func (f *follower) comesTo(want string, is func() bool) {
+	f.Helper()
+	deadline := time.Now().Add(patience)
+	alarm := time.AfterFunc(patience, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.changed.Broadcast()
+	})
+	defer alarm.Stop()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for !is() {
+		if f.ended != nil || !time.Now().Before(deadline) {
+			f.Fatalf("the client holds %v, want %s; its stream ended with %v", f.held, want, f.ended)
+		}
+		f.changed.Wait()
+	}
+}
+
+// lost is what was removed from the client so far.
+func (f *follower) lost() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended != nil {
+		return fmt.Sprint("everything: ", f.ended)
+	}
+	return strings.Join(f.gone, " ")
+}
