@@ -163,7 +163,7 @@ func flow(v reflect.Value) string {
 	}
 	switch v.Kind() {
 	case reflect.String:
-		if s := v.String(); s == "" || strings.ContainsAny(s, " \t\n,:[]{}\"'#") {
+		if s := v.String(); s == "" || strings.ContainsAny(s, " \t\n,[]{}\"'#") {
 			return fmt.Sprintf("%q", s)
 		}
 	case reflect.Slice:

@@ -52,7 +52,7 @@ server: {ack_timeout: 1000ms}
 			"node.metadata: {team: edge, zones: [a, b]} removed",
 		}},
 		{"an upstream's endpoints", strings.ReplaceAll(base, `"a:2"`, `"a:3"`), []string{
-			`upstreams[a].endpoints: ["a:1", "a:2"] → ["a:1", "a:3"]`,
+			"upstreams[a].endpoints: [a:1, a:2] → [a:1, a:3]",
 		}},
 		{"an upstream gets TLS", strings.ReplaceAll(base, "default: true", "default: true, tls: {ca_file: ca.pem}"), []string{
 			"upstreams[a].tls: {ca_file: ca.pem} added",
