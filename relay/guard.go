@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -63,19 +64,22 @@ func (g *guard) add(p *plan, fields []string) bool {
 	return true
 }
 
-// differs reports whether clients differ in a field that no rule mentions.
-func (g *guard) differs() bool {
+// differs reports whether clients differ in a field that no rule of a plan mentions.
+func (g *guard) differs(now *plan) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.found.Names) > 0
+	return g.plan == now && len(g.found.Names) > 0
 }
 
-// view shows what is known.
-func (g *guard) view() sharing.Scope {
+// view shows what is known. What was found under another plan than the present one may
+// be mentioned now.
+func (g *guard) view(now *plan) sharing.Scope {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	v := g.known
-	v.Unmentioned, v.More = append([]string(nil), g.found.Names...), g.found.More
+	if g.plan == now {
+		v.Unmentioned, v.More = slices.Clone(g.found.Names), g.found.More
+	}
 	return v
 }
 

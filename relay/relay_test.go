@@ -5,8 +5,12 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/relay"
@@ -107,4 +111,53 @@ upstreams:
 	cancel() // as a signal does, later
 	fmt.Println(r.Run(ctx, nil, xds, admin))
 	// Output: <nil>
+}
+
+// AGG-2: the series of rules come and go with the configuration.
+func TestReloadRules_AGG2(t *testing.T) {
+	ruled := func(names ...string) *config.Config {
+		cfg := oneUpstream()
+		for _, name := range names {
+			cfg.Aggregation.Rules = append(cfg.Aggregation.Rules, config.Rule{Name: name, Match: "node.id == " + strconv.Quote(name), Scope: []string{}})
+		}
+		return cfg
+	}
+	registry := prometheus.NewRegistry()
+	r, err := relay.New(ruled("a", "b"), relay.Options{Registry: registry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	defer func() {
+		xds, admin := listen(t), listen(t)
+		if err := r.Run(ctx, nil, xds, admin); err != nil { // gives back what New took
+			t.Error(err)
+		}
+	}()
+	const decisions, failures = "xdsrelay_aggregation_decisions_total", "xdsrelay_aggregation_rule_failures_total"
+	expect := func(want int) {
+		t.Helper()
+		if n, err := testutil.GatherAndCount(registry, decisions, failures); err != nil || n != 2*want {
+			t.Errorf("AGG-2: %d series, %v, want those of %d rules", n, err, want)
+		}
+	}
+	expect(3) // with "otherwise"
+	if err := r.Reload(ruled("b", "c", "d")); err != nil {
+		t.Fatal(err)
+	}
+	expect(4)
+	if err := r.Reload(ruled()); err != nil {
+		t.Fatal(err)
+	}
+	expect(1)
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lis
 }

@@ -85,12 +85,12 @@ func TestGuard_AGG3_AGG5(t *testing.T) {
 		s := r.hub.all()[0]
 		expect := func(why string, want ...string) {
 			t.Helper()
-			if diff := cmp.Diff(want, s.guard.view().Unmentioned); diff != "" || s.guard.differs() != (len(want) > 0) {
+			if diff := cmp.Diff(want, s.guard.view(r.now.Load()).Unmentioned); diff != "" || s.guard.differs(r.now.Load()) != (len(want) > 0) {
 				t.Errorf("%s (-want +got):\n%s", why, diff)
 			}
 		}
 		expect("AGG-3: of two clients", "id", "user_agent_name")
-		if got := s.guard.view(); got.First != "a" || got.Rule != "clusters" || got.Isolated {
+		if got := s.guard.view(r.now.Load()); got.First != "a" || got.Rule != "clusters" || got.Isolated {
 			t.Errorf("AGG-5: %+v", got)
 		}
 		if n := strings.Count(r.log.String(), "no aggregation rule mentions"); n != 1 {
@@ -104,7 +104,7 @@ func TestGuard_AGG3_AGG5(t *testing.T) {
 		if _, err := first.Scoped(listenerType, "*"); err != nil { // by the former plan, which it still has
 			t.Fatal(err)
 		}
-		expect("AGG-3: by a stream that knows nothing of the reload", "id", "user_agent_name")
+		expect("AGG-3: after a reload, by a stream that knows nothing of it")
 		for _, st := range []*routes{first, second} {
 			if !st.Reroute() || len(st.member.placements()) != 0 {
 				t.Error("AGG-5: a stream that looks again keeps its places")
@@ -114,7 +114,7 @@ func TestGuard_AGG3_AGG5(t *testing.T) {
 			}
 			st.Settle(func(*cache.Store) bool { return true })
 		}
-		expect("AGG-3: after a reload", "user_agent_name")
+		expect("AGG-3: by streams that looked again", "user_agent_name")
 		for _, st := range []*routes{first, second} {
 			st.Close()
 		}

@@ -29,12 +29,13 @@ func (s source) Sessions() []metrics.SessionStats {
 
 // Scopes implements metrics.Source.
 func (s source) Scopes() (scopes, unmentioned int) {
+	now := s.relay.router.now.Load()
 	for _, x := range s.relay.hub.all() {
 		if x.key.scope == xdstpScope {
 			continue
 		}
 		scopes++
-		if x.guard.differs() {
+		if x.guard.differs(now) {
 			unmentioned++
 		}
 	}
