@@ -182,6 +182,19 @@ func (f *cursor) conclude() {
 	f.endMove()
 }
 
+// conclude does so for all collections that the client follows: also of a type whose
+// acknowledgement is awaited, since others may wait for what there is of it.
+func (c *Client) conclude() {
+	if !c.moving {
+		return
+	}
+	for _, w := range c.watches {
+		for f := range w.cursors() {
+			f.conclude()
+		}
+	}
+}
+
 // endMove forgets that there was another scope, once nothing is left of it.
 func (f *cursor) endMove() {
 	if f.moved != nil && f.moved.over && f.moved.empty() {

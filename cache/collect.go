@@ -91,6 +91,7 @@ func (c *Client) collectLocked(p *pass, waits, busy func(typeURL string) bool, a
 		return nil, false, ErrBehind
 	}
 	defer p.sayGone()
+	c.conclude()
 	last := Rank(-1) // the last one that has something to send, not only to hold back
 	for i, w := range c.watches {
 		if !waits(w.typeURL) && !w.stays() && (w.additionsDue() || (w.removalsDue() && !w.heldBack(c.watches[i+1:]))) {

@@ -37,6 +37,7 @@ type survey []due
 // every later type was sent everything up to then, and acknowledged it: then nothing
 // that the client has refers to it any more (ADS-1).
 func (c *Client) survey(s survey, busy func(typeURL string) bool) survey {
+	c.conclude()
 	bound, next := c.store.seq, c.store.seq // for this rank, and for those before it
 	for i, w := range slices.Backward(c.watches) {
 		if i+1 == len(c.watches) || c.watches[i+1].rank != w.rank {

@@ -33,6 +33,7 @@ type harness struct {
 	seen     *recorder
 	opaque   *plane
 	a        *plane
+	other    *plane                           // another scope, where names live once the test says so
 	creds    credentials.TransportCredentials // the clients'
 	shutdown []func()
 	conn     *grpc.ClientConn
@@ -53,7 +54,7 @@ func newHarness(t testing.TB, change ...func(*Config)) *harness {
 	c := cache.New(cache.Limits{}, nil)
 	h := &harness{
 		TB: t, lis: bufconn.Listen(1 << 20), seen: newRecorder(),
-		opaque: newPlane(t, c.Open(source())), a: newPlane(t, c.Open(source())),
+		opaque: newPlane(t, c.Open(source())), a: newPlane(t, c.Open(source())), other: newPlane(t, c.Open(otherSource())),
 		creds: insecure.NewCredentials(),
 	}
 	h.router = &testRouter{
@@ -84,13 +85,20 @@ func source() cache.Source {
 	return s
 }
 
+// otherSource is that of the scope that streams are moved to: nobody is waited for long.
+func otherSource() cache.Source {
+	s := source()
+	s.Scope, s.Absent = "other", 15*time.Second
+	return s
+}
+
 // close ends everything and looks whether the stores are whole and empty of
 // clients.
 func (h *harness) close() {
 	for _, f := range slices.Backward(h.shutdown) {
 		f()
 	}
-	for _, p := range []*plane{h.opaque, h.a} {
+	for _, p := range []*plane{h.opaque, h.a, h.other} {
 		if err := p.store.Check(); err != nil {
 			h.Errorf("store: %v", err)
 		}
@@ -124,7 +132,7 @@ func (h *harness) dial() *grpc.ClientConn {
 // quiet waits until nothing moves any more, with the control planes answering.
 func (h *harness) quiet() {
 	h.Helper()
-	for synctest.Wait(); h.opaque.pump() || h.a.pump(); synctest.Wait() {
+	for synctest.Wait(); h.opaque.pump() || h.a.pump() || h.other.pump(); synctest.Wait() {
 	}
 }
 
@@ -189,6 +197,7 @@ func (h *harness) status() Status {
 // testRouter routes by authority, and keeps what it was told.
 type testRouter struct {
 	scoped      func(node *corev3.Node, typeURL string, peer keyer.Peer) (*cache.Store, error)
+	byName      func(typeURL, name string) (*cache.Store, error) // in place of scoped, if not nil
 	authorities map[string]*cache.Store
 	failure     error // what Authority fails with beside ErrNoUpstream
 
@@ -234,7 +243,10 @@ func (r *testRoutes) Settle(used func(*cache.Store) bool) {
 	r.settled = append(r.settled, used)
 }
 
-func (r *testRoutes) Scoped(typeURL, _ string) (*cache.Store, error) {
+func (r *testRoutes) Scoped(typeURL, name string) (*cache.Store, error) {
+	if r.byName != nil {
+		return r.byName(typeURL, name)
+	}
 	return r.scoped(r.node, typeURL, r.peer)
 }
 

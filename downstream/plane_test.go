@@ -35,6 +35,7 @@ type plane struct {
 	asked   map[string]int                            // how often a name was subscribed to
 	streams [2]map[string]map[string]bool             // what each stream subscribes to, by type URL
 	silent  bool                                      // does not answer
+	away    bool                                      // cannot be reached
 }
 
 func newPlane(tb testing.TB, store *cache.Store) *plane {
@@ -105,6 +106,9 @@ func (p *plane) unset(typeURL string, names ...string) {
 func (p *plane) pump() bool {
 	p.tb.Helper()
 	worked := false
+	if p.away {
+		return false
+	}
 	for stream := range p.streams {
 		var subs []wire.Subscription
 		switch {
