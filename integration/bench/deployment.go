@@ -1,0 +1,127 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/content"
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/fleet"
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/server"
+)
+
+// deployment is a server with what it needs, in processes of their own, and the fleet
+// that it serves.
+type deployment struct {
+	options *options
+	sets    []content.Set
+	server  *server.Process // whom the clients talk to
+	plane   *server.Process // who has the resources: the server itself, unless that is a relay
+	fleet   *fleet.Fleet
+	names   *content.Catalogue
+}
+
+// deploy starts a server of these resources, and a fleet without clients. updates says of
+// how many updates of the first set the clients are to know, see fleet.Schedule: over its
+// first items.
+func deploy(ctx context.Context, o *options, kind server.Kind, state bool, items, updates int, sets ...content.Set) (*deployment, error) {
+	d := &deployment{options: o, sets: sets}
+	if err := d.start(ctx, kind); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	var err error
+	if d.names, err = content.NewCatalogue(sets...); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	sequence := fleet.Schedule{Items: items}
+	for n := range updates {
+		item, revision := sequence.At(n)
+		if err := d.names.Add(0, item, revision); err != nil {
+			return nil, errors.Join(err, d.close())
+		}
+	}
+	d.fleet, err = fleet.New(fleet.Config{
+		Addr: d.server.Addr, Catalogue: d.names, Loops: o.loops, Streams: o.streams, State: state,
+	})
+	if err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	return d, nil
+}
+
+func (d *deployment) start(ctx context.Context, kind server.Kind) (err error) {
+	if kind != server.Relay {
+		d.server, err = server.Start(ctx, kind, d.sets...)
+		d.plane = d.server
+		return err
+	}
+	if d.plane, err = server.Start(ctx, server.Floor, d.sets...); err != nil {
+		return err
+	}
+	d.server, err = server.StartRelay(ctx, d.plane.Addr)
+	return err
+}
+
+// close ends everything.
+func (d *deployment) close() error {
+	if d.fleet != nil {
+		d.fleet.Close()
+	}
+	var errs []error
+	if d.server != nil {
+		errs = append(errs, d.server.Close())
+	}
+	if d.plane != nil && d.plane != d.server {
+		errs = append(errs, d.plane.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// everything subscribes to all resources of the first set.
+func (d *deployment) everything(int) []fleet.Subscription {
+	return []fleet.Subscription{{TypeURL: d.sets[0].TypeURL}}
+}
+
+// add has n clients join, and waits until each has all that it asks for.
+func (d *deployment) add(ctx context.Context, n int, subscribe func(client int) []fleet.Subscription) error {
+	d.fleet.Add(n, subscribe)
+	if err := d.fleet.Await(ctx); err != nil {
+		return err
+	}
+	return d.quiet(ctx)
+}
+
+// quiet waits until the servers have dealt with everything.
+func (d *deployment) quiet(ctx context.Context) error {
+	if err := d.server.Quiet(ctx); err != nil || d.plane == d.server {
+		return err
+	}
+	return d.plane.Quiet(ctx)
+}
+
+// usage is the CPU time that was used until now.
+type usage struct {
+	server time.Duration
+	plane  time.Duration // of the control plane behind a relay; 0 without
+}
+
+func (d *deployment) usage() (u usage, err error) {
+	if u.server, err = d.server.CPU(); err != nil || d.plane == d.server {
+		return u, err
+	}
+	u.plane, err = d.plane.CPU()
+	return u, err
+}
+
+func (u usage) minus(o usage) usage { return usage{u.server - o.server, u.plane - o.plane} }
+
+// resident is the server's resident memory after it gave back what it does not need.
+func (d *deployment) resident() (int, error) {
+	if err := d.server.Free(); err != nil {
+		return 0, err
+	}
+	m, err := d.server.Memory()
+	return m.Resident, err
+}

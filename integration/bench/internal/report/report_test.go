@@ -1,0 +1,105 @@
+package report
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func sample() *Table {
+	t := &Table{
+		Title: "A title", Text: "A text.",
+		Metrics: []Metric{
+			{Name: "last", Title: "last client", Form: Ratio},
+			{Name: "memory", Title: "memory", Form: Bytes},
+			{Name: "growth", Title: "by size", Form: Growth, Of: "last"},
+		},
+	}
+	// Absolute values double with each run, as on a machine that others begin to use:
+	// ratios within a run do not.
+	for run, pace := range []float64{1, 2, 4} {
+		for _, v := range []struct {
+			variant, server string
+			last            float64
+		}{
+			{"few", "floor", 1}, {"few", "relay", 1.5}, {"few", "linear", 30},
+			{"many", "floor", 10}, {"many", "relay", 12 + float64(run)}, {"many", "linear", 600},
+		} {
+			t.Results = append(t.Results, Result{Variant: v.variant, Server: v.server, Run: run + 1, Values: Values{
+				"last": v.last * pace, "memory": 20 << 20,
+			}})
+		}
+	}
+	return t
+}
+
+func TestSectionShowsRatiosWithinARun(t *testing.T) {
+	want := `### A title
+
+A text.
+
+| | server | last client ÷ floor | memory | by size |
+|---|---|---:|---:|---:|
+| few | floor | 1 | 20 MiB | 1 |
+| few | relay | 1.50 | 20 MiB | 1 |
+| few | linear | 30 | 20 MiB | 1 |
+| many | floor | 1 | 20 MiB | 10 |
+| many | relay | 1.30 (1.20 … 1.40) | 20 MiB | 8.67 (8 … 9.33) |
+| many | linear | 60 | 20 MiB | 20 |
+
+| | server | last client ÷ relay |
+|---|---|---:|
+| few | linear | 20 |
+| many | linear | 46.2 (42.9 … 50) |
+`
+	if diff := cmp.Diff(want, sample().Section()); diff != "" {
+		t.Errorf("another section (-want +got):\n%s", diff)
+	}
+}
+
+// A run that lacks the other server, or a metric, takes no part in the ratio.
+func TestShownWithoutTheOther(t *testing.T) {
+	table := sample()
+	table.Results = table.Results[1:] // the floor's first run
+	s, ok := table.Shown(table.Metrics[0], "few", "relay", "floor")
+	if !ok || s.Runs != 2 || s.Median != 1.5 {
+		t.Errorf("the ratio is %+v, expected 1.5 of two runs", s)
+	}
+	for i := range table.Results {
+		delete(table.Results[i].Values, "last")
+	}
+	if _, ok := table.Shown(table.Metrics[0], "few", "relay", "floor"); ok {
+		t.Error("there is a ratio of what was not measured")
+	}
+}
+
+func TestSpread(t *testing.T) {
+	if _, ok := SpreadOf(nil); ok {
+		t.Error("there is a spread of nothing")
+	}
+	for _, c := range []struct {
+		values []float64
+		want   Spread
+	}{
+		{[]float64{3}, Spread{Median: 3, Min: 3, Max: 3, Runs: 1}},
+		{[]float64{9, 1, 2}, Spread{Median: 2, Min: 1, Max: 9, Runs: 3}},
+		{[]float64{4, 1, 2, 9}, Spread{Median: 3, Min: 1, Max: 9, Runs: 4}},
+	} {
+		if got, ok := SpreadOf(c.values); !ok || got != c.want {
+			t.Errorf("the spread of %v is %+v, expected %+v", c.values, got, c.want)
+		}
+	}
+}
+
+func TestBytesAndNumbers(t *testing.T) {
+	for v, want := range map[float64]string{0: "0 B", 291.4: "291 B", 37 << 10: "37 KiB", 15.04 * (1 << 20): "15.0 MiB"} {
+		if got := bytesText(v); got != want {
+			t.Errorf("%v bytes are written %q, expected %q", v, got, want)
+		}
+	}
+	for v, want := range map[float64]string{0: "0", 1.004: "1.00", 12.34: "12.3", 1234.5: "1234", 5000: "5000"} {
+		if got := number(v); got != want {
+			t.Errorf("%v is written %q, expected %q", v, got, want)
+		}
+	}
+}

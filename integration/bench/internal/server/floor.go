@@ -1,0 +1,83 @@
+//go:build linux
+
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/content"
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/floor"
+)
+
+// loopback is where all servers listen: on a free port.
+const loopback = "127.0.0.1:0"
+
+func listen(ctx context.Context) (net.Listener, error) {
+	var config net.ListenConfig
+	lis, err := config.Listen(ctx, "tcp4", loopback)
+	if err != nil {
+		return nil, fmt.Errorf("listening: %w", err)
+	}
+	return lis, nil
+}
+
+// serving is a server's listener and the goroutine that serves it.
+type serving struct {
+	lis     net.Listener
+	running sync.WaitGroup
+	err     error // of serve, once running is done
+}
+
+func (s *serving) serve(ctx context.Context, serve func(net.Listener) error) error {
+	lis, err := listen(ctx)
+	if err != nil {
+		return err
+	}
+	s.lis = lis
+	s.running.Go(func() { s.err = serve(lis) })
+	return nil
+}
+
+// Addr implements backend.
+func (s *serving) Addr() string { return s.lis.Addr().String() }
+
+// Admin implements backend.
+func (*serving) Admin() string { return "" }
+
+type floorServer struct {
+	serving
+	floor *floor.Server
+}
+
+func openFloor(ctx context.Context, sets []content.Set) (backend, error) {
+	server, err := floor.New(sets...)
+	if err != nil {
+		return nil, err
+	}
+	f := &floorServer{floor: server}
+	if err := f.serve(ctx, server.Serve); err != nil {
+		server.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// Update implements backend.
+func (f *floorServer) Update(typeURL string, item, revision int) error {
+	return f.floor.Update(typeURL, item, revision)
+}
+
+// Stats implements backend.
+func (f *floorServer) Stats() Stats {
+	return Stats{Streams: f.floor.Streams(), Requests: f.floor.Requests()}
+}
+
+// Close implements backend.
+func (f *floorServer) Close() error {
+	f.floor.Close()
+	f.running.Wait()
+	return f.err
+}

@@ -1,0 +1,15 @@
+package server
+
+// Kind is one of the servers that there are.
+type Kind string
+
+// The servers.
+const (
+	Floor    Kind = "floor"    // package floor
+	Relay    Kind = "relay"    // package relay, with a control plane given by its address
+	Linear   Kind = "linear"   // go-control-plane's LinearCache
+	Snapshot Kind = "snapshot" // go-control-plane's SnapshotCache
+)
+
+// Kinds are all servers, in the order in which they are shown.
+func Kinds() []Kind { return []Kind{Floor, Relay, Linear, Snapshot} }

@@ -1,0 +1,141 @@
+//go:build linux
+
+package server
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/content"
+)
+
+// Argument is the first argument of a child: whoever finds it calls Main.
+const Argument = "serve"
+
+// Process is a server in a process of its own. Its methods are called by one goroutine.
+type Process struct {
+	Kind  Kind
+	Addr  string // for clients
+	Admin string // for operators; "" without
+
+	cmd     *exec.Cmd
+	orders  io.WriteCloser
+	answers *bufio.Reader
+}
+
+// Start starts a server with the first revisions of these resources.
+func Start(ctx context.Context, kind Kind, sets ...content.Set) (*Process, error) {
+	return start(ctx, &command{Op: opStart, Kind: kind, Sets: sets})
+}
+
+// StartRelay starts a relay with a control plane at an address.
+func StartRelay(ctx context.Context, upstream string) (*Process, error) {
+	return start(ctx, &command{Op: opStart, Kind: Relay, Upstream: upstream})
+}
+
+func start(ctx context.Context, order *command) (*Process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("server %s: %w", order.Kind, err)
+	}
+	cmd := exec.CommandContext(ctx, self, Argument)
+	cmd.Stderr = os.Stderr
+	orders, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("server %s: %w", order.Kind, err)
+	}
+	answers, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("server %s: %w", order.Kind, err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("server %s: %w", order.Kind, err)
+	}
+	p := &Process{Kind: order.Kind, cmd: cmd, orders: orders, answers: bufio.NewReader(answers)}
+	answer, err := p.ask(order)
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	p.Addr, p.Admin = answer.Addr, answer.Admin
+	return p, nil
+}
+
+// ask has an order carried out.
+func (p *Process) ask(order *command) (*reply, error) {
+	line, err := json.Marshal(order)
+	if err != nil {
+		return nil, fmt.Errorf("server %s: %s: %w", p.Kind, order.Op, err)
+	}
+	if _, err := p.orders.Write(append(line, '\n')); err != nil {
+		return nil, fmt.Errorf("server %s: %s: %w", p.Kind, order.Op, err)
+	}
+	if line, err = p.answers.ReadBytes('\n'); err != nil {
+		return nil, fmt.Errorf("server %s: %s: %w", p.Kind, order.Op, err)
+	}
+	answer := new(reply)
+	if err := json.Unmarshal(line, answer); err != nil {
+		return nil, fmt.Errorf("server %s: %s: %w", p.Kind, order.Op, err)
+	}
+	if answer.Error != "" {
+		return nil, fmt.Errorf("server %s: %s: %s", p.Kind, order.Op, answer.Error)
+	}
+	return answer, nil
+}
+
+// Update changes a resource, and tells when the server began with that, by package
+// clock.
+func (p *Process) Update(typeURL string, item, revision int) (began int64, err error) {
+	answer, err := p.ask(&command{Op: opUpdate, TypeURL: typeURL, Item: item, Revision: revision})
+	if err != nil {
+		return 0, err
+	}
+	return answer.Began, nil
+}
+
+// Churn makes updates, see [fleet.Schedule], and tells when the last one was made, by
+// package clock.
+func (p *Process) Churn(typeURL string, items, updates int, start int64, interval time.Duration) (ended int64, err error) {
+	answer, err := p.ask(&command{
+		Op: opChurn, TypeURL: typeURL, Items: items, Updates: updates, Start: start, Interval: int64(interval),
+	})
+	if err != nil {
+		return 0, err
+	}
+	return answer.Ended, nil
+}
+
+// Stats gives what the server counted.
+func (p *Process) Stats() (Stats, error) {
+	answer, err := p.ask(&command{Op: opStats})
+	if err != nil {
+		return Stats{}, err
+	}
+	return answer.Stats, nil
+}
+
+// Free has the server give back what memory it does not need.
+func (p *Process) Free() error {
+	_, err := p.ask(&command{Op: opFree})
+	return err
+}
+
+// patience is how long a server may take to end by itself.
+const patience = 30 * time.Second
+
+// Close ends the process.
+func (p *Process) Close() error {
+	err := p.orders.Close()
+	timer := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() }) // Wait tells of it
+	defer timer.Stop()
+	if err := errors.Join(err, p.cmd.Wait()); err != nil {
+		return fmt.Errorf("server %s: %w", p.Kind, err)
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+package server
+
+import "github.com/xdsrelay/xdsrelay/integration/bench/internal/content"
+
+// Operations of a command.
+const (
+	opStart  = "start"  // the first one: Kind, and Sets or Upstream
+	opUpdate = "update" // TypeURL, Item, Revision
+	opChurn  = "churn"  // TypeURL, Items, Start, Interval, Updates
+	opStats  = "stats"
+	opFree   = "free"
+)
+
+// command is one line to a child.
+type command struct {
+	Op string `json:"op"`
+
+	Kind     Kind          `json:"kind,omitempty"`
+	Sets     []content.Set `json:"sets,omitempty"`
+	Upstream string        `json:"upstream,omitempty"`
+
+	TypeURL  string `json:"type_url,omitempty"`
+	Item     int    `json:"item,omitempty"`
+	Revision int    `json:"revision,omitempty"`
+
+	// Update n, of Updates, is one of item n modulo Items to revision n / Items + 1, and is
+	// due n intervals after Start, which is a time of package clock.
+	Items    int   `json:"items,omitempty"`
+	Start    int64 `json:"start,omitempty"`
+	Interval int64 `json:"interval,omitempty"` // nanoseconds
+	Updates  int   `json:"updates,omitempty"`
+}
+
+// reply is the line that answers it.
+type reply struct {
+	Error string `json:"error,omitempty"`
+	Addr  string `json:"addr,omitempty"`
+	Admin string `json:"admin,omitempty"`
+	Began int64  `json:"began,omitempty"` // when the update began, of package clock
+	Ended int64  `json:"ended,omitempty"`
+	Stats Stats  `json:"stats,omitzero"`
+}
+
+// Stats is what a server counts. Those of go-control-plane count nothing, and a relay
+// has its admin port.
+type Stats struct {
+	Streams  int `json:"streams"`  // opened until now
+	Requests int `json:"requests"` // acknowledgements included
+}

@@ -1,0 +1,87 @@
+//go:build linux
+
+// Bench measures the relay under load, beside other servers: go-control-plane's caches,
+// and a floor that writes the same bytes without any logic (package floor). Each server is
+// a process of its own; the clients are in this one (package fleet).
+//
+// It prints tables of ratios, see package report. Run it by "make bench".
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"slices"
+	"syscall"
+
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/report"
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/server"
+)
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == server.Argument {
+		if err := serve(); err != nil {
+			fmt.Fprintln(os.Stderr, "server:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// serve is a child. What ends it is the end of its standard input: a signal from the
+// terminal is for the parent, which then closes it.
+func serve() error {
+	signal.Ignore(os.Interrupt)
+	return server.Main(context.Background(), os.Stdin, os.Stdout)
+}
+
+// run measures what the arguments ask for, and writes tables to out and progress to log.
+func run(ctx context.Context, args []string, out, log io.Writer) error {
+	o, err := parse(args, log)
+	if err != nil {
+		return err
+	}
+	// The clients' process produces little garbage and has a core to share with a server.
+	debug.SetGCPercent(400)
+	var tables []*report.Table
+	for _, s := range scenarios() {
+		if !slices.Contains(o.scenarios, s.name) {
+			continue
+		}
+		t, err := s.measure(ctx, o, func(line string) { _, _ = fmt.Fprintln(log, line) })
+		if err != nil {
+			return err
+		}
+		tables = append(tables, t)
+	}
+	return print(out, o, tables)
+}
+
+func print(out io.Writer, o *options, tables []*report.Table) error {
+	if o.output == outputJSON {
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		return e.Encode(tables)
+	}
+	for _, t := range tables {
+		if _, err := fmt.Fprintf(out, "%s\n", t.Section()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

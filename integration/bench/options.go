@@ -1,0 +1,131 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/server"
+)
+
+// options are what the command line says.
+type options struct {
+	scenarios []string
+	servers   []server.Kind
+	clients   []int // nil: the scenario's own
+	resources []int // nil: the scenario's own
+	runs      int
+	quick     bool
+	loops     int
+	streams   int
+	output    string
+	write     string // a file; "": none
+	profiles  string // a folder; "": none
+}
+
+// Forms of output.
+const (
+	outputMarkdown = "markdown"
+	outputJSON     = "json"
+)
+
+// parse reads the command line. flag.ErrHelp says that help was asked for, and given.
+func parse(args []string, help io.Writer) (*options, error) {
+	o := &options{}
+	var names []string
+	for _, s := range scenarios() {
+		names = append(names, s.name)
+	}
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.SetOutput(help)
+	list := func(name, usage string, allowed []string, into func([]string)) {
+		f.Func(name, usage, func(s string) error {
+			given := strings.Split(s, ",")
+			for _, g := range given {
+				if !slices.Contains(allowed, g) {
+					return fmt.Errorf("%q is none of %s", g, strings.Join(allowed, ", "))
+				}
+			}
+			into(given)
+			return nil
+		})
+	}
+	kinds := make([]string, 0, len(server.Kinds()))
+	for _, k := range server.Kinds() {
+		kinds = append(kinds, string(k))
+	}
+	o.scenarios, o.servers = names, server.Kinds()
+	list("scenario", "run only these `scenarios`: "+strings.Join(names, ","), names, func(s []string) { o.scenarios = s })
+	list("server", "run only these `servers`: "+strings.Join(kinds, ","), kinds, func(s []string) {
+		o.servers = nil
+		for _, k := range server.Kinds() { // in their order, whatever was given
+			if slices.Contains(s, string(k)) {
+				o.servers = append(o.servers, k)
+			}
+		}
+	})
+	f.Func("clients", "`numbers` of clients, in place of the scenarios' own", numbers(&o.clients))
+	f.Func("resources", "`numbers` of resources, in place of the scenarios' own", numbers(&o.resources))
+	f.IntVar(&o.runs, "runs", 0, "how many `times` everything is measured (default 5, with -quick 1)")
+	f.BoolVar(&o.quick, "quick", false, "small sizes, to see whether it works")
+	f.IntVar(&o.loops, "loops", 1, "`threads` that the clients run on")
+	f.IntVar(&o.streams, "streams", 1, "`clients` on one connection")
+	f.StringVar(&o.output, "output", outputMarkdown, "`form` of the tables: markdown or json")
+	f.StringVar(&o.write, "write", "", "put the tables into this Markdown `file` as well")
+	f.StringVar(&o.profiles, "profiles", "", "keep CPU profiles of the relay in this `folder`")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	return o, o.check(f.Args())
+}
+
+func (o *options) check(rest []string) error {
+	switch {
+	case len(rest) > 0:
+		return fmt.Errorf("unexpected argument %q", rest[0])
+	case o.output != outputMarkdown && o.output != outputJSON:
+		return fmt.Errorf("-output: %q is neither markdown nor json", o.output)
+	case o.runs < 0, o.loops < 1, o.streams < 1:
+		return errors.New("-runs, -loops and -streams: expected a number above zero")
+	}
+	if o.runs == 0 {
+		o.runs = 5
+		if o.quick {
+			o.runs = 1
+		}
+	}
+	return nil
+}
+
+// numbers reads a list of numbers above zero.
+func numbers(into *[]int) func(string) error {
+	return func(s string) error {
+		*into = nil
+		for part := range strings.SplitSeq(s, ",") {
+			n, err := strconv.Atoi(part)
+			if err != nil || n < 1 {
+				return fmt.Errorf("%q is not a number above zero", part)
+			}
+			*into = append(*into, n)
+		}
+		return nil
+	}
+}
+
+// or gives what was given on the command line, else what a scenario has by itself.
+func (o *options) or(given, whole, quick []int) []int {
+	switch {
+	case given != nil:
+		return given
+	case o.quick:
+		return quick
+	default:
+		return whole
+	}
+}

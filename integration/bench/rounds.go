@@ -1,0 +1,102 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/fleet"
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/report"
+)
+
+// warmUp is how many updates come before those that are measured.
+const warmUp = 2
+
+// updates is how updates are made one after the other: each is awaited.
+type updates struct {
+	items int           // of the first set, from the first on, one after the other
+	count int           // how many are measured
+	least int           // so many in any case, even if
+	limit time.Duration // they take longer than this
+}
+
+// total is how many updates the clients have to know.
+func (u *updates) total() int { return warmUp + u.count }
+
+// rounds is what some updates took.
+type rounds struct {
+	count          int
+	last, p50, p99 []float64 // of each round, in seconds
+	used           usage
+}
+
+// values are the metrics of fan-out.
+func (r *rounds) values(clients int) report.Values {
+	deliveries := float64(r.count * clients)
+	v := report.Values{
+		"cpu":       r.used.server.Seconds() / deliveries,
+		"cpu_plane": r.used.plane.Seconds() / deliveries,
+	}
+	for name, of := range map[string][]float64{"last": r.last, "p50": r.p50, "p99": r.p99} {
+		s, _ := report.SpreadOf(of)
+		v[name] = s.Median
+	}
+	return v
+}
+
+// run makes the updates from number first on, and waits each time until all clients
+// that read have it.
+func (d *deployment) run(ctx context.Context, u *updates, first, count int) (*rounds, error) {
+	if err := d.quiet(ctx); err != nil {
+		return nil, err
+	}
+	before, err := d.usage()
+	if err != nil {
+		return nil, err
+	}
+	r := &rounds{}
+	began := time.Now()
+	for n := first; n < first+count; n++ {
+		if r.count >= u.least && time.Since(began) > u.limit {
+			break
+		}
+		if err := d.round(ctx, u, n, r); err != nil {
+			return nil, err
+		}
+	}
+	if err := d.quiet(ctx); err != nil {
+		return nil, err
+	}
+	after, err := d.usage()
+	r.used = after.minus(before)
+	return r, err
+}
+
+// round makes one update.
+func (d *deployment) round(ctx context.Context, u *updates, n int, r *rounds) error {
+	sequence := fleet.Schedule{Items: u.items}
+	item, revision := sequence.At(n)
+	d.fleet.Target([]int{d.names.First(0) + item}, revision)
+	began, err := d.plane.Update(d.sets[0].TypeURL, item, revision)
+	if err != nil {
+		return err
+	}
+	if err := d.fleet.Await(ctx); err != nil {
+		return err
+	}
+	latencies := d.fleet.Latencies(began)
+	r.count++
+	r.last = append(r.last, latencies.Max().Seconds())
+	r.p50 = append(r.p50, latencies.Quantile(0.5).Seconds())
+	r.p99 = append(r.p99, latencies.Quantile(0.99).Seconds())
+	return nil
+}
+
+// measure warms up, and then measures.
+func (d *deployment) measure(ctx context.Context, u *updates) (*rounds, error) {
+	if _, err := d.run(ctx, u, 0, warmUp); err != nil {
+		return nil, err
+	}
+	return d.run(ctx, u, warmUp, u.count)
+}
