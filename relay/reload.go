@@ -109,8 +109,8 @@ func (r *Relay) carryOut(cfg *config.Config) error {
 	return nil
 }
 
-// renewTLS reads the server's TLS files if others are named, or they are to be looked at
-// at other times; nil if nothing changed. That there are any cannot change.
+// renewTLS reads the server's TLS files if others are named, or the times change when they
+// are looked at; nil if nothing does. That there are any cannot change.
 func (r *Relay) renewTLS(s config.Server) (*tlsfiles.Server, error) {
 	was := r.now.Load().config.Server
 	if s.TLS == nil || *s.TLS == *was.TLS && s.TLSRefresh == was.TLSRefresh {

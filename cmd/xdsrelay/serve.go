@@ -80,7 +80,8 @@ func serve(ctx context.Context, cfg *config.Config, c *configuration, level *slo
 	}
 	force, stop := secondSignal()
 	defer stop()
-	defer c.reloads(ctx, r, log)()
+	ignore := c.reloads(ctx, r, log)
+	defer ignore()
 	return r.Run(ctx, force, xds, admin)
 }
 
