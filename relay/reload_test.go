@@ -461,3 +461,47 @@ func TestReload_leaks(t *testing.T) {
 		open--
 	}
 }
+
+// Clients of an upstream that is gone, or is another kind of source, are moved to where
+// their names live now. Then nobody is left there, and its streams end.
+func TestReload_moved(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.yaml")
+	text := fmt.Sprintf("version_info: '2'\nresources:\n- {'@type': %s, name: x}\n", clusterType)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := newPlaneServer(t, contents{"x": "2"})
+	for name, change := range map[string]func(*config.Config){
+		"another default upstream": func(c *config.Config) {
+			c.Upstreams = []config.Upstream{upstreamAt("b", b.address)}
+			c.Upstreams[0].Default, c.Upstreams[0].Settle = true, config.Duration(time.Second) // RES-14: then y is gone
+		},
+		"another upstream takes the name over": func(c *config.Config) {
+			c.Upstreams[0].Endpoints, c.Upstreams[0].Path = nil, file
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newPlaneServer(t, contents{"x": "1", "y": "1"})
+			r := run(t, configOf(upstreamAt("a", a.address)))
+			everything, named := r.join("n"), r.join("m", "x")
+			everything.holds(contents{"x": "1", "y": "1"})
+			named.holds(contents{"x": "1"})
+			before := r.relay.hub.all()
+			r.reload(change)
+			everything.comesTo("x", func() bool { return len(everything.held) == 1 && everything.held["x"] != "1" })
+			named.comesTo("x", func() bool { return named.held["x"] != "1" })
+			<-a.closed
+			<-a.closed
+			for _, s := range before {
+				<-s.done
+			}
+			if got := everything.lost() + named.lost(); got != "y" {
+				t.Errorf("clients lost %q", got)
+			}
+			if strings.Contains(r.page("/upstreams"), "retired") {
+				t.Error("what nobody uses is still there")
+			}
+			r.check()
+		})
+	}
+}
