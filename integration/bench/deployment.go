@@ -115,7 +115,26 @@ func (d *deployment) usage() (u usage, err error) {
 	return u, err
 }
 
-func (u usage) minus(o usage) usage { return usage{u.server - o.server, u.plane - o.plane} }
+// using tells what the servers used for something, all that it leads to included.
+func (d *deployment) using(ctx context.Context, something func() error) (u usage, err error) {
+	profiles, err := d.profile(ctx)
+	if err != nil {
+		return usage{}, err
+	}
+	defer func() { err = errors.Join(err, profiles.close()) }()
+	before, err := d.usage()
+	if err != nil {
+		return usage{}, err
+	}
+	if err := something(); err != nil {
+		return usage{}, err
+	}
+	if err := d.quiet(ctx); err != nil {
+		return usage{}, err
+	}
+	after, err := d.usage()
+	return usage{after.server - before.server, after.plane - before.plane}, err
+}
 
 // resident is the server's resident memory after it gave back what it does not need.
 func (d *deployment) resident() (int, error) {

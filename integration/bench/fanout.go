@@ -18,7 +18,7 @@ const payloadSize = 1 << 10
 func fanOut() scenario {
 	return scenario{
 		name: "fanout", title: "One update to everybody",
-		text: "Incremental clients that follow all resources, 1,000 of 1 KiB for up to 1,000 clients and 100 for more. " +
+		text: "Incremental clients follow all resources, of 1 KiB. " +
 			"One resource changes, and the next one as soon as all clients have that and the server is at rest with their acknowledgements.",
 		metrics: fanOutMetrics(),
 		variants: func(o *options) []variant {

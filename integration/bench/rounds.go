@@ -51,25 +51,20 @@ func (d *deployment) run(ctx context.Context, u *updates, first, count int) (*ro
 	if err := d.quiet(ctx); err != nil {
 		return nil, err
 	}
-	before, err := d.usage()
-	if err != nil {
-		return nil, err
-	}
 	r := &rounds{}
-	began := time.Now()
-	for n := first; n < first+count; n++ {
-		if r.count >= u.least && time.Since(began) > u.limit {
-			break
+	var err error
+	r.used, err = d.using(ctx, func() error {
+		began := time.Now()
+		for n := first; n < first+count; n++ {
+			if r.count >= u.least && time.Since(began) > u.limit {
+				break
+			}
+			if err := d.round(ctx, u, n, r); err != nil {
+				return err
+			}
 		}
-		if err := d.round(ctx, u, n, r); err != nil {
-			return nil, err
-		}
-	}
-	if err := d.quiet(ctx); err != nil {
-		return nil, err
-	}
-	after, err := d.usage()
-	r.used = after.minus(before)
+		return nil
+	})
 	return r, err
 }
 

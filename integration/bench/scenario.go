@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/report"
@@ -33,6 +34,13 @@ type variant struct {
 func scenarios() []scenario {
 	return []scenario{
 		fanOut(),
+		initialState(),
+		collections(),
+		churn(),
+		idle(),
+		stateOfTheWorld(),
+		reconnect(),
+		slow(),
 	}
 }
 
@@ -55,6 +63,7 @@ func (s *scenario) measure(ctx context.Context, o *options, progress func(string
 	t := &report.Table{Scenario: s.name, Title: s.title, Text: s.text, Metrics: s.metrics}
 	for _, v := range s.variants(o) {
 		for run := range o.runs {
+			o.measuring = fmt.Sprintf("%s-%s-%d", s.name, v.name, run+1)
 			for _, kind := range o.servers {
 				if !s.includes(kind) {
 					continue
@@ -74,15 +83,7 @@ func (s *scenario) measure(ctx context.Context, o *options, progress func(string
 }
 
 func (s *scenario) includes(kind server.Kind) bool {
-	if s.servers == nil {
-		return true
-	}
-	for _, k := range s.servers {
-		if k == kind {
-			return true
-		}
-	}
-	return false
+	return s.servers == nil || slices.Contains(s.servers, kind)
 }
 
 func (s *scenario) once(ctx context.Context, o *options, v *variant, kind server.Kind) (report.Values, error) {

@@ -26,7 +26,7 @@ type client struct {
 	window  int64    // what may be sent
 	given   int      // received, and not told to the server
 	queue   [][]byte // to be sent, by reference
-	message []byte   // the beginning of one
+	decoder decoder
 
 	held   []uint32 // by number in the catalogue
 	wanted int      // how many resources it asks for
@@ -60,7 +60,7 @@ func (c *client) want(s *Subscription) {
 
 // begin prepares for a new stream.
 func (c *client) begin() {
-	c.window, c.given, c.queue, c.message = firstWindow, 0, nil, nil
+	c.window, c.given, c.queue, c.decoder, c.listed = firstWindow, 0, nil, decoder{}, 0
 }
 
 // subscribe sends a request; first says that it is the stream's first one.
@@ -105,49 +105,15 @@ func (c *client) pump() {
 	}
 }
 
-// receive takes the next bytes of the stream. A message that is there as a whole is
-// decoded where it lies.
-func (c *client) receive(b []byte) error {
-	if len(c.message) > 0 {
-		c.message = append(c.message, b...)
-		b = c.message
+// whole implements receiver: it acknowledges a response.
+func (c *client) whole(r *response) {
+	l := c.conn.loop
+	l.counts.Responses++
+	if l.fleet.state && c.listed != c.wanted {
+		l.fail(fmt.Errorf("client %d: a list of %d resources, there are %d", c.id, c.listed, c.wanted))
 	}
-	for len(b) > 0 {
-		message, rest, need, whole, err := cutMessage(b)
-		if err != nil {
-			return err
-		}
-		if !whole {
-			if len(c.message) == 0 || cap(c.message) < need {
-				c.message = append(make([]byte, 0, need), b...)
-			} else {
-				c.message = c.message[:copy(c.message, b)]
-			}
-			return nil
-		}
-		if err := c.response(message); err != nil {
-			return err
-		}
-		b = rest
-	}
-	c.message = nil
-	return nil
-}
-
-// response takes up a response and acknowledges it.
-func (c *client) response(message []byte) error {
-	state := c.conn.loop.fleet.state
 	c.listed = 0
-	r, err := decode(message, state, c)
-	if err != nil {
-		return err
-	}
-	c.conn.loop.counts.Responses++
-	if state && c.listed != c.wanted {
-		return fmt.Errorf("a list of %d resources, there are %d", c.listed, c.wanted)
-	}
-	c.acknowledge(&r)
-	return nil
+	c.acknowledge(r)
 }
 
 // acknowledge answers at once if flow control allows, as it does unless the server
@@ -205,12 +171,19 @@ func (c *client) hold(number int, was, now uint32) {
 	switch due := l.target[number]; {
 	case was == now:
 	case now == due:
-		if c.short--; c.short == 0 {
-			c.doneAt = l.now
-			l.settled(c)
-		}
+		l.got(c)
 	case was == due:
 		l.lack(c)
+	}
+}
+
+// aim notes that the client should hold a resource in another revision than before.
+func (c *client) aim(number int, old, due uint32) {
+	switch c.held[number] {
+	case old:
+		c.conn.loop.lack(c)
+	case due:
+		c.conn.loop.got(c)
 	}
 }
 

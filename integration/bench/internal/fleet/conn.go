@@ -15,9 +15,6 @@ import (
 // outLimit is how much a connection prepares for its socket at a time.
 const outLimit = 64 << 10
 
-// keepCap is the size up to which a connection keeps memory that it does not use.
-const keepCap = 4 << 10
-
 // conn is one connection. It belongs to its loop's goroutine.
 type conn struct {
 	loop    *loop
@@ -177,7 +174,7 @@ func (c *conn) data(f *frame) error {
 		c.out = appendWindowUpdate(c.out, cl.stream, cl.given)
 		cl.given = 0
 	}
-	if err := cl.receive(body); err != nil {
+	if err := cl.decoder.feed(body, c.loop.fleet.state, cl); err != nil {
 		return err
 	}
 	if f.flags.Has(http2.FlagDataEndStream) {

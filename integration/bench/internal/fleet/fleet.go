@@ -143,17 +143,17 @@ func (f *Fleet) Subscribe(more func(client int) Subscription) error {
 	return f.err()
 }
 
-// Target says that the server will have these resources in a revision. It has to be
-// said before the server does.
+// Target says that the server will have these resources in a revision, before it does:
+// who has that one already is taken to have got it now.
 func (f *Fleet) Target(numbers []int, revision int) {
 	due := uint32(revision) + 1
 	f.each(func(l *loop) {
+		l.now = l.fleet.clock.Now()
 		for _, number := range numbers {
-			old := l.target[number]
-			l.target[number] = due
-			for _, cl := range l.clients {
-				if old != due && cl.held[number] == old {
-					l.lack(cl)
+			if old := l.target[number]; old != due {
+				l.target[number] = due
+				for _, cl := range l.clients {
+					cl.aim(number, old, due)
 				}
 			}
 		}

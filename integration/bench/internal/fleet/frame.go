@@ -23,6 +23,9 @@ const (
 // a connection: enough never to be what it waits for.
 const window = 64 << 20
 
+// keepCap is the size up to which memory is kept that is not used.
+const keepCap = 4 << 10
+
 // frame is one frame. The payload lies in the memory that it was read into.
 type frame struct {
 	kind    http2.FrameType
@@ -105,20 +108,4 @@ func appendPreface(b []byte) []byte {
 		b = binary.BigEndian.AppendUint32(b, s.Val)
 	}
 	return appendWindowUpdate(b, 0, window-firstWindow)
-}
-
-// messages takes the first gRPC message off b; ok says that it is there as a whole,
-// otherwise need is the size that b must grow to.
-func cutMessage(b []byte) (message, rest []byte, need int, ok bool, err error) {
-	if len(b) < messageHead {
-		return nil, b, messageHead, false, nil
-	}
-	if b[0] != 0 {
-		return nil, b, 0, false, errors.New("a compressed message, which nobody asked for")
-	}
-	size := messageHead + int(binary.BigEndian.Uint32(b[1:]))
-	if len(b) < size {
-		return nil, b, size, false, nil
-	}
-	return b[messageHead:size], b[size:], 0, true, nil
 }

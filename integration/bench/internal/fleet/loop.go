@@ -195,13 +195,17 @@ func (l *loop) lack(c *client) {
 	c.doneAt = 0
 }
 
-// settled notes that a client lacks nothing any more.
-func (l *loop) settled(c *client) {
-	if c.conn.paused {
+// got notes that a client lacks one thing less.
+func (l *loop) got(c *client) {
+	c.short--
+	if c.short > 0 {
 		return
 	}
-	l.waiting--
-	l.tell()
+	c.doneAt = l.now
+	if !c.conn.paused {
+		l.waiting--
+		l.tell()
+	}
 }
 
 // stale counts for how long a client went without the updates that it has now.

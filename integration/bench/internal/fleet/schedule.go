@@ -25,6 +25,14 @@ func (s *Schedule) At(n int) (item, revision int) { return n % s.Items, n/s.Item
 // Due is when update n is due.
 func (s *Schedule) Due(n int) int64 { return s.Start + int64(n)*int64(s.Interval) }
 
+// Revision is the one that an item is in after the first made updates.
+func (s *Schedule) Revision(item, made int) int {
+	if made <= item {
+		return 0
+	}
+	return (made-item-1)/s.Items + 1
+}
+
 // since is how long a resource was due in a revision.
 func (s *Schedule) since(number, revision int, now int64) time.Duration {
 	n := (revision-1)*s.Items + number - s.First

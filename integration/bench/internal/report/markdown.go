@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -13,7 +14,7 @@ func (t *Table) Markdown(base string, without ...string) string {
 	if len(without) > 0 { // the second table of a scenario: absolute values are in the first
 		metrics = nil
 		for _, m := range t.Metrics {
-			if m.Form == Ratio {
+			if m.compares() {
 				metrics = append(metrics, m)
 			}
 		}
@@ -23,14 +24,14 @@ func (t *Table) Markdown(base string, without ...string) string {
 	b.WriteString("| | server |")
 	for _, m := range metrics {
 		title := m.Title
-		if m.Form == Ratio {
+		if m.compares() {
 			title += " ÷ " + base
 		}
 		fmt.Fprintf(&b, " %s |", title)
 	}
 	b.WriteString("\n|---|---|" + strings.Repeat("---:|", len(metrics)) + "\n")
 	for _, r := range t.rows() {
-		if contains(without, r.server) {
+		if slices.Contains(without, r.server) {
 			continue
 		}
 		lines++
@@ -50,14 +51,8 @@ func (t *Table) Markdown(base string, without ...string) string {
 	return b.String()
 }
 
-func contains(list []string, s string) bool {
-	for _, e := range list {
-		if e == s {
-			return true
-		}
-	}
-	return false
-}
+// compares tells whether the metric is shown as a ratio to another server.
+func (m *Metric) compares() bool { return m.Form == Ratio || m.Form == Weight }
 
 // text shows a median with the smallest and the largest, unless they look the same.
 func (m Metric) text(s Spread) string {

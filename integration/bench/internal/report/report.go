@@ -15,6 +15,7 @@ type Form string
 // The forms.
 const (
 	Ratio  Form = "ratio"  // seconds, shown as the ratio to another server
+	Weight Form = "weight" // bytes, shown like Ratio
 	Growth Form = "growth" // seconds, shown as the ratio to the same server in the table's first variant
 	Factor Form = "factor" // a ratio already
 	Bytes  Form = "bytes"
@@ -115,7 +116,7 @@ func (t *Table) values(variant, server, metric string) []float64 {
 // Shown gives what a table shows of a metric, ratios being to the server base.
 func (t *Table) Shown(m Metric, variant, server, base string) (Spread, bool) {
 	switch m.Form {
-	case Ratio:
+	case Ratio, Weight:
 		return SpreadOf(t.ratios(variant, server, m.Name, variant, base))
 	case Growth:
 		return SpreadOf(t.ratios(variant, server, m.Of, t.Results[0].Variant, server))

@@ -39,7 +39,7 @@ func (t *Table) Absolute(v Values) string {
 		switch m.Form {
 		case Ratio:
 			text = time.Duration(value * float64(time.Second)).String()
-		case Bytes:
+		case Bytes, Weight:
 			text = bytesText(value)
 		default:
 		}

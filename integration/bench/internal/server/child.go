@@ -110,13 +110,18 @@ func (c *child) carryOut(ctx context.Context, order *command) (reply, error) {
 
 // churn makes updates when they are due, or as soon as the server lets it.
 func (c *child) churn(ctx context.Context, order *command) (reply, error) {
+	made := 0
 	for n := range order.Updates {
+		if c.clock.Now() > order.Limit {
+			break
+		}
 		if !c.clock.Until(ctx, order.Start+int64(n)*order.Interval) {
 			return reply{}, ctx.Err()
 		}
 		if err := c.server.Update(order.TypeURL, n%order.Items, n/order.Items+1); err != nil {
 			return reply{}, err
 		}
+		made++
 	}
-	return reply{Began: order.Start, Ended: c.clock.Now()}, nil
+	return reply{Began: order.Start, Ended: c.clock.Now(), Made: made}, nil
 }

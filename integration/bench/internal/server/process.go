@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/content"
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/fleet"
 )
 
 // Argument is the first argument of a child: whoever finds it calls Main.
@@ -99,16 +100,17 @@ func (p *Process) Update(typeURL string, item, revision int) (began int64, err e
 	return answer.Began, nil
 }
 
-// Churn makes updates, see [fleet.Schedule], and tells when the last one was made, by
-// package clock.
-func (p *Process) Churn(typeURL string, items, updates int, start int64, interval time.Duration) (ended int64, err error) {
+// Churn makes the updates of a schedule, but none after limit. It tells how many were made,
+// and when the last one was. Times are those of package clock.
+func (p *Process) Churn(typeURL string, s *fleet.Schedule, limit int64) (made int, ended int64, err error) {
 	answer, err := p.ask(&command{
-		Op: opChurn, TypeURL: typeURL, Items: items, Updates: updates, Start: start, Interval: int64(interval),
+		Op: opChurn, TypeURL: typeURL, Items: s.Items, Updates: s.Updates,
+		Start: s.Start, Interval: int64(s.Interval), Limit: limit,
 	})
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return answer.Ended, nil
+	return answer.Made, answer.Ended, nil
 }
 
 // Stats gives what the server counted.

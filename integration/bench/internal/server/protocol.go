@@ -25,10 +25,12 @@ type command struct {
 
 	// Update n, of Updates, is one of item n modulo Items to revision n / Items + 1, and is
 	// due n intervals after Start, which is a time of package clock.
+	// None is made after Limit.
 	Items    int   `json:"items,omitempty"`
 	Start    int64 `json:"start,omitempty"`
 	Interval int64 `json:"interval,omitempty"` // nanoseconds
 	Updates  int   `json:"updates,omitempty"`
+	Limit    int64 `json:"limit,omitempty"` // of package clock
 }
 
 // reply is the line that answers it.
@@ -37,7 +39,8 @@ type reply struct {
 	Addr  string `json:"addr,omitempty"`
 	Admin string `json:"admin,omitempty"`
 	Began int64  `json:"began,omitempty"` // when the update began, of package clock
-	Ended int64  `json:"ended,omitempty"`
+	Ended int64  `json:"ended,omitempty"` // when the last one was made
+	Made  int    `json:"made,omitempty"`  // how many were
 	Stats Stats  `json:"stats,omitzero"`
 }
 

@@ -27,15 +27,19 @@ func (p *Process) CPU() (time.Duration, error) {
 }
 
 // Quiet waits until the process uses next to no CPU: until it has dealt with what came
-// last, acknowledgements mostly.
+// last, acknowledgements mostly. It waits five seconds at most: a server may have something
+// to do for ever.
 func (p *Process) Quiet(ctx context.Context) error {
 	const interval, allowed = 20 * time.Millisecond, 200 * time.Microsecond
+	limit := time.After(5 * time.Second)
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	before, err := p.CPU()
 	for err == nil {
 		select {
 		case <-ticker.C:
+		case <-limit:
+			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -1,0 +1,65 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/content"
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/report"
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/server"
+)
+
+// collections is one change in collections of several sizes.
+func collections() scenario {
+	return scenario{
+		name: "collections", title: "One change in a large collection",
+		text: "Incremental clients follow a collection of resources of 256 bytes, of which one changes at a time. " +
+			"What a change takes is shown as ratio to the floor, and to the same server with the smallest collection.",
+		metrics: []report.Metric{
+			{Name: "last", Title: "last client", Form: report.Ratio},
+			{Name: "cpu", Title: "CPU per change", Form: report.Ratio},
+			{Name: "last by size", Title: "last client, by size", Form: report.Growth, Of: "last"},
+			{Name: "cpu by size", Title: "CPU, by size", Form: report.Growth, Of: "cpu"},
+		},
+		variants: func(o *options) []variant {
+			var all []variant
+			for _, resources := range o.or(o.resources, []int{1000, 10_000, 100_000}, []int{100, 1000}) {
+				for _, clients := range o.or(o.clients, []int{10}, []int{10}) {
+					all = append(all, changeIn(clients, resources))
+				}
+			}
+			return all
+		},
+	}
+}
+
+func changeIn(clients, resources int) variant {
+	return variant{
+		name: "1 of " + thousands(resources) + " to " + thousands(clients) + " clients",
+		run: func(ctx context.Context, o *options, kind server.Kind) (report.Values, error) {
+			u := &updates{items: min(resources, 1000), count: 500, least: 5, limit: 10 * time.Second}
+			if o.quick {
+				u.count = 50
+			}
+			set := content.Set{TypeURL: content.ClusterType, Count: resources, Size: 256}
+			d, err := deploy(ctx, o, kind, false, u.items, u.total(), set)
+			if err != nil {
+				return nil, err
+			}
+			return d.with(func() (report.Values, error) {
+				if err := d.add(ctx, clients, d.everything); err != nil {
+					return nil, err
+				}
+				r, err := d.measure(ctx, u)
+				if err != nil {
+					return nil, err
+				}
+				v := r.values(clients)
+				v["cpu"] = r.used.server.Seconds() / float64(r.count)
+				return v, nil
+			})
+		},
+	}
+}

@@ -1,0 +1,80 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime/pprof"
+	"strings"
+	"sync"
+	"time"
+)
+
+// profileTime is how long a profile is taken for.
+const profileTime = 5 * time.Second
+
+// profiles are CPU profiles of one measurement: of the clients, and of the relay, if that is
+// the server.
+type profiles struct {
+	taking sync.WaitGroup
+	file   *os.File
+	err    error // of the relay's, once taking is done
+}
+
+// profile begins to take profiles, if that was asked for. The result must be closed.
+func (d *deployment) profile(ctx context.Context) (*profiles, error) {
+	folder := d.options.profiles
+	if folder == "" {
+		return nil, nil
+	}
+	name := strings.NewReplacer(" ", "-", ",", "", "/", "-").Replace(d.options.measuring + "-" + string(d.server.Kind))
+	file, err := os.Create(filepath.Join(folder, name+"-clients.pprof"))
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	p := &profiles{file: file}
+	if d.server.Admin != "" {
+		p.taking.Go(func() { p.err = fetchProfile(ctx, d.server.Admin, filepath.Join(folder, name+".pprof")) })
+	}
+	return p, nil
+}
+
+// close ends the clients' profile, and waits for the relay's. It does nothing to nil.
+func (p *profiles) close() error {
+	if p == nil {
+		return nil
+	}
+	pprof.StopCPUProfile()
+	p.taking.Wait()
+	return errors.Join(p.file.Close(), p.err)
+}
+
+// fetchProfile takes a CPU profile from a relay's admin port.
+func fetchProfile(ctx context.Context, admin, file string) error {
+	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%.0f", admin, profileTime.Seconds())
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return fmt.Errorf("a profile: %w", err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return fmt.Errorf("a profile: %w", err)
+	}
+	b, err := io.ReadAll(answer.Body)
+	if err := errors.Join(err, answer.Body.Close()); err != nil {
+		return fmt.Errorf("a profile: %w", err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("a profile: %s: %s", answer.Status, b)
+	}
+	return os.WriteFile(file, b, 0o600)
+}
