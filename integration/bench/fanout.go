@@ -23,7 +23,7 @@ func fanOut() scenario {
 		metrics: fanOutMetrics(),
 		variants: func(o *options) []variant {
 			var all []variant
-			for _, clients := range o.or(o.clients, []int{100, 1000, 5000, 10_000}, []int{100, 1000}) {
+			for _, clients := range o.or(o.clients, []int{100, 1000, 5000, mostClients}, []int{100, 1000}) {
 				resources := 1000
 				if clients > 1000 {
 					resources = 100

@@ -69,10 +69,16 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 		}
 		tables = append(tables, t)
 	}
-	return print(out, o, tables)
+	if o.write != "" {
+		if err := document(o.write, o, tables); err != nil {
+			return err
+		}
+	}
+	return show(out, o, tables)
 }
 
-func print(out io.Writer, o *options, tables []*report.Table) error {
+// show prints the tables.
+func show(out io.Writer, o *options, tables []*report.Table) error {
 	if o.output == outputJSON {
 		e := json.NewEncoder(out)
 		e.SetIndent("", "  ")

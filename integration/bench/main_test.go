@@ -9,6 +9,7 @@ import (
 	"flag"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,76 @@ func TestSmoke(t *testing.T) {
 		}
 		if r.Server == string(server.Relay) && r.Values["cpu_plane"] <= 0 {
 			t.Error("the control plane behind the relay used no CPU")
+		}
+	}
+}
+
+// Every scenario, of a size that shows that it works.
+func TestScenarios(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes ten seconds")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	for _, s := range scenarios() {
+		t.Run(s.name, func(t *testing.T) {
+			var out, log bytes.Buffer
+			args := []string{"-scenario", s.name, "-server", "floor,relay", "-clients", "10", "-resources", "20", "-quick", "-output", "json"}
+			if err := run(ctx, args, &out, &log); err != nil {
+				t.Fatalf("%v\n%s", err, log.String())
+			}
+			var tables []report.Table
+			if err := json.Unmarshal(out.Bytes(), &tables); err != nil {
+				t.Fatal(err)
+			}
+			table := &tables[0]
+			relays := 0
+			for _, r := range table.Results {
+				if r.Server != string(server.Relay) {
+					continue
+				}
+				relays++
+				for _, m := range s.metrics {
+					if _, ok := table.Shown(m, r.Variant, r.Server, string(server.Floor)); !ok && m.Form != report.Count {
+						t.Errorf("%s: nothing is shown as %q", r.Variant, m.Title)
+					}
+				}
+				// What must hold on any machine.
+				if r.Values["again"] != 0 || r.Values["upstream"] != 0 {
+					t.Errorf("%s: %v resources were sent again, and %v requests went upstream", r.Variant, r.Values["again"], r.Values["upstream"])
+				}
+			}
+			if relays == 0 {
+				t.Error("the relay took no part")
+			}
+		})
+	}
+}
+
+func TestDocumentHasThePlaceOfEveryScenario(t *testing.T) {
+	committed, err := os.ReadFile("../../docs/benchmarks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "benchmarks.md")
+	if err := os.WriteFile(file, committed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := &options{runs: 5, loops: 1, streams: 1, servers: server.Kinds(), clients: []int{7, 8}}
+	for _, s := range scenarios() {
+		if err := document(file, o, []*report.Table{{Scenario: s.name, Title: "Title of " + s.name}}); err != nil {
+			t.Error(err)
+		}
+	}
+	written, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range scenarios() {
+		for _, want := range []string{"### Title of " + s.name, "go run ./integration/bench -scenario " + s.name + " -runs 5 -clients 7,8`: 5 runs, on "} {
+			if !strings.Contains(string(written), want) {
+				t.Errorf("%q is not in the document", want)
+			}
 		}
 	}
 }

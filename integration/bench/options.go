@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/server"
 )
 
@@ -83,7 +85,30 @@ func parse(args []string, help io.Writer) (*options, error) {
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
-	return o, o.check(f.Args())
+	if err := o.check(f.Args()); err != nil {
+		return nil, err
+	}
+	return o, o.room()
+}
+
+// mostClients is the largest fleet of all scenarios.
+const mostClients = 10_000
+
+// sockets is how many files a process has open beside one for each client.
+const sockets = 100
+
+// room checks that so many clients may be connected. Go has raised the limit to what it
+// may be raised to.
+func (o *options) room() error {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("the limit of open files: %w", err)
+	}
+	most := slices.Max(o.or(o.clients, []int{mostClients}, []int{1000}))
+	if need := uint64(most/o.streams + sockets); limit.Max < need {
+		return fmt.Errorf("%d open files are allowed, and %d are needed: raise the hard limit (ulimit -Hn), or ask for less -clients or more -streams", limit.Max, need)
+	}
+	return nil
 }
 
 func (o *options) check(rest []string) error {
