@@ -85,7 +85,7 @@ func TestSetTimes(t *testing.T) {
 		default:
 			t.Error("the session is not told to look again")
 		}
-		if at := b.store.Settle(begin); !at.Equal(begin.Add(absentAfter/2)) {
+		if at := b.store.Settle(begin); !at.Equal(begin.Add(absentAfter / 2)) {
 			t.Errorf("RES-7: the clock runs until %v", at.Sub(begin))
 		}
 		if b.store.source.Quiet != 2*quiet {

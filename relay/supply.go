@@ -42,14 +42,13 @@ func (s *supply) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if s.current() != f {
-			continue
-		}
-		s.log.Debug("what fills the cache has ended", "error", err)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-s.bell:
+		for s.current() == f {
+			s.log.Debug("what fills the cache has ended", "error", err)
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-s.bell: // for this one, or for f itself
+			}
 		}
 	}
 }
