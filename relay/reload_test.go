@@ -196,6 +196,7 @@ func TestReload_removed(t *testing.T) {
 				c.stop()
 				<-b.closed
 				<-s.done
+				r.relay.hub.all() // who ended it holds the hub's lock until all of it is done
 				if got := strings.Contains(r.page("/metrics"), `upstream="b"`); got != tt.series {
 					t.Errorf("metrics have series of the upstream: %t", got)
 				}
@@ -495,6 +496,7 @@ func TestReload_moved(t *testing.T) {
 			for _, s := range before {
 				<-s.done
 			}
+			r.relay.hub.all()
 			if got := everything.lost() + named.lost(); got != "y" {
 				t.Errorf("clients lost %q", got)
 			}
