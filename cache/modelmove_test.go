@@ -33,11 +33,12 @@ type scopeServer struct {
 	streams [2]*scopeStream
 	away    bool            // its streams break, and it takes none
 	silent  map[string]bool // types that it never answers, while that is so
+	state   bool            // it speaks the state of the world, and calls every state of it the same
 }
 
 type scopeStream struct {
 	subs  map[string]map[string]bool
-	queue []*wire.DeltaResponse
+	queue []*wire.DeltaResponse // of which one of the state of the world has the type and the resources
 }
 
 // scopes are all of them, and the clients.
@@ -47,6 +48,8 @@ type scopes struct {
 	now     time.Time
 	servers []*scopeServer
 	clients []*scopeClient
+	waited  time.Duration // since everything was answered
+	mute    bool          // a server was silent since it was quiet last: what it has may be missing
 }
 
 var (
@@ -58,14 +61,14 @@ var (
 
 func onlyIn(scope int) string { return fmt.Sprintf("only-%d", scope) }
 
-func newScopes(t rapid.TB, n int) *scopes {
+func newScopes(t rapid.TB, n int, state bool) *scopes {
 	w := &scopes{t: t, cache: New(Limits{Idle: time.Hour}, nil), now: time.Now()}
 	w.cache.now = func() time.Time { return w.now }
 	for i := range n {
 		s := &scopeServer{
-			t: t, world: w, scope: i, exists: map[string]map[string]string{}, silent: map[string]bool{},
+			t: t, world: w, scope: i, exists: map[string]map[string]string{}, silent: map[string]bool{}, state: state,
 			store: w.cache.Open(Source{
-				Quiet: time.Second, Absent: answerWithin, FullState: map[string]bool{cds: true, lds: true}, Scope: onlyIn(i),
+				Quiet: time.Second, Absent: answerWithin, FullState: map[string]bool{cds: true, lds: true}, Scope: onlyIn(i), State: state,
 			}),
 		}
 		for _, typeURL := range movedTypes {
@@ -83,6 +86,9 @@ func hidden(name string) bool { return name == "c" }
 
 // set changes a resource; "" removes it.
 func (s *scopeServer) set(typeURL, name, content string) {
+	if s.state && typeURL != cds && content == "" {
+		return // it has no word for that
+	}
 	_, had := s.exists[typeURL][name]
 	if content == "" {
 		delete(s.exists[typeURL], name)
@@ -94,11 +100,27 @@ func (s *scopeServer) set(typeURL, name, content string) {
 			continue
 		}
 		switch {
+		case s.state:
+			s.say(st, typeURL)
 		case content != "":
 			st.queue = append(st.queue, response(typeURL, "+"+name+"@"+content))
 		case had:
 			st.queue = append(st.queue, response(typeURL, "-"+name))
 		}
+	}
+}
+
+// say says all that a stream subscribes to of a type, in the state of the world.
+func (s *scopeServer) say(st *scopeStream, typeURL string) {
+	r := &wire.DeltaResponse{TypeURL: typeURL}
+	for _, n := range slices.Sorted(maps.Keys(s.exists[typeURL])) {
+		if st.subs[typeURL][n] || (st.subs[typeURL][Wildcard] && !hidden(n)) {
+			_, content, _ := strings.Cut(s.exists[typeURL][n], ":")
+			r.Resources = append(r.Resources, resource(typeURL, n+"@:"+content))
+		}
+	}
+	if typeURL == cds || st.subs[typeURL][Wildcard] || len(r.Resources) > 0 {
+		st.queue = append(st.queue, r)
 	}
 }
 
@@ -133,6 +155,15 @@ func (s *scopeServer) answer(st *scopeStream, sub wire.Subscription) {
 	}
 	for _, n := range sub.Unsubscribe {
 		delete(st.subs[sub.TypeURL], n)
+	}
+	if s.state {
+		for _, n := range sub.Subscribe {
+			st.subs[sub.TypeURL][n] = true
+		}
+		if !s.silent[sub.TypeURL] && len(sub.Subscribe) > 0 {
+			s.say(st, sub.TypeURL)
+		}
+		return
 	}
 	r, star := &wire.DeltaResponse{TypeURL: sub.TypeURL}, false
 	for _, n := range sub.Subscribe {
@@ -171,7 +202,13 @@ func (s *scopeServer) deliver(stream int) bool {
 	}
 	r := st.queue[0]
 	st.queue = st.queue[1:]
-	if err := s.store.Apply(streamOf(stream), r, s.world.now); err != nil {
+	err := error(nil)
+	if s.state {
+		err = s.store.ApplyState(streamOf(stream), &wire.StateResponse{TypeURL: r.TypeURL, VersionInfo: "7", Resources: r.Resources}, s.world.now)
+	} else {
+		err = s.store.Apply(streamOf(stream), r, s.world.now)
+	}
+	if err != nil {
 		s.t.Fatalf("rejected: %v", err)
 	}
 	return true
@@ -473,10 +510,10 @@ func (c *scopeClient) must(err error) {
 func (c *scopeClient) safe(typeURL string) {
 	if c.holds[typeURL]["kept"] != "" {
 		c.had[typeURL] = true
-	} else if c.had[typeURL] && c.covers(typeURL, "kept") {
+	} else if c.had[typeURL] && c.covers(typeURL, "kept") && !c.world.mute {
 		c.t.Fatalf("%v: %s lost what every scope has: %v", c.log, short[typeURL], c.holds[typeURL])
 	}
-	if r := c.holds[rds]["route"]; r != "" && c.ordered && c.subs[cds][Wildcard] && c.holds[cds][r] == "" {
+	if r := c.holds[rds]["route"]; r != "" && c.ordered && !c.world.mute && c.subs[cds][Wildcard] && c.holds[cds][r] == "" {
 		c.t.Fatalf("%v: ADS-1: a route to %q, which the client does not have: %v", c.log, r, c.holds[cds])
 	}
 }
@@ -548,12 +585,16 @@ func TestModelMove_ADS1_RES2_RES3_RES7_RES11(t *testing.T) {
 	for name, form := range map[string]Form{
 		"incremental": {}, "state of the world": {State: true, Wrapped: true},
 	} {
-		t.Run(name, func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { testModelMove(t, form) }) })
+		for source, state := range map[string]bool{"incremental": false, "the state of the world": true} {
+			t.Run(name+" from "+source, func(t *testing.T) {
+				rapid.Check(t, func(t *rapid.T) { testModelMove(t, form, state) })
+			})
+		}
 	}
 }
 
-func testModelMove(t *rapid.T, form Form) {
-	w := newScopes(t, 3)
+func testModelMove(t *rapid.T, form Form, state bool) {
+	w := newScopes(t, 3, state)
 	scope := func(label string) int { return rapid.IntRange(0, len(w.servers)-1).Draw(t, label) }
 	plan := func() where {
 		at := where{}
@@ -596,6 +637,7 @@ func testModelMove(t *rapid.T, form Form) {
 			w.quiet()
 			w.pass(2 * answerWithin)
 		}
+		w.mute = false
 		for i, c := range w.clients {
 			c.finish()
 			for _, typeURL := range movedTypes {
@@ -618,10 +660,14 @@ func testModelMove(t *rapid.T, form Form) {
 	t.Repeat(map[string]func(*rapid.T){
 		"set": func(t *rapid.T) {
 			typeURL, name := rapid.SampledFrom(movedTypes).Draw(t, "type"), rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "name")
-			content := rapid.SampledFrom([]string{"", "1:x", "1:y", "2:x", "1:z"}).Draw(t, "content")
-			server().set(typeURL, name, content)
+			s := server()
+			content := rapid.SampledFrom([]string{"", "x", "y", "z"}).Draw(t, "content")
+			if content != "" { // a server has one version for one content, and others may have it for another
+				content = fmt.Sprintf("%d:%s", (int(content[0])+s.scope%2)%3, content)
+			}
+			s.set(typeURL, name, content)
 		},
-		"join": func(t *rapid.T) {
+		"join": func(*rapid.T) {
 			c := w.join(form, plan())
 			c.subscribe(cds, Wildcard)
 			c.subscribe(rds, "route")
@@ -648,8 +694,19 @@ func testModelMove(t *rapid.T, form Form) {
 		"demand":  func(t *rapid.T) { server().pump(rapid.IntRange(0, 1).Draw(t, "stream")) },
 		"deliver": func(t *rapid.T) { server().deliver(rapid.IntRange(0, 1).Draw(t, "stream")) },
 		"quiet":   func(*rapid.T) { w.quiet() },
-		"pass":    func(t *rapid.T) { w.pass(time.Duration(rapid.IntRange(1, 6).Draw(t, "s")) * time.Second) },
-		"away": func(t *rapid.T) {
+		"pass": func(t *rapid.T) {
+			d := time.Duration(rapid.IntRange(1, 6).Draw(t, "s")) * time.Second
+			if w.waited += d; w.waited >= answerWithin { // who is not silent answers in time
+				w.quiet()
+				w.waited = d
+			}
+			w.pass(d)
+		},
+		"silent": func(t *rapid.T) {
+			server().silent[rapid.SampledFrom(movedTypes).Draw(t, "type")] = true
+			w.mute = true
+		},
+		"away": func(*rapid.T) {
 			s := server()
 			if s.away = !s.away; s.away {
 				s.lose(0)

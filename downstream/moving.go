@@ -27,10 +27,7 @@ func MoveEnds() []MoveEnd { return []MoveEnd{EndStranded, EndRefused, EndFailed}
 const partingTime = time.Second
 
 // moved notes that the stream's subscriptions live elsewhere now, or where they did.
-func (st *stream) moved(any bool) {
-	if !any {
-		return
-	}
+func (st *stream) moved() {
 	st.moving = true
 	for _, t := range st.types {
 		t.given = false
@@ -83,6 +80,9 @@ func (st *stream) stranded() (typeURL, name string, found bool) {
 		for name := range t.listed.stranded {
 			return t.url, name, true
 		}
+	}
+	if !st.moving {
+		return "", "", false
 	}
 	for _, c := range st.order {
 		if typeURL, name, found = c.Stranded(); found {

@@ -60,7 +60,9 @@ func (st *stream) reroute() error {
 		}
 	}
 	st.leaveUnused()
-	st.moved(len(moves) > 0)
+	if len(moves) > 0 {
+		st.moved()
+	}
 	return nil
 }
 
