@@ -21,7 +21,7 @@ func machine() (string, error) {
 	if err := unix.Sysinfo(&info); err != nil {
 		return "", fmt.Errorf("the machine's memory: %w", err)
 	}
-	gib := float64(uint64(info.Totalram)*uint64(info.Unit)) / (1 << 30)
+	gib := float64(uint64(info.Totalram)*uint64(info.Unit)) / (1 << 30) //nolint:unconvert // it has 32 bits on some machines
 	return fmt.Sprintf("%d cores, %.0f GiB of memory, %s on %s/%s",
 		runtime.NumCPU(), gib, runtime.Version(), runtime.GOOS, runtime.GOARCH), nil
 }
@@ -71,7 +71,7 @@ func document(file string, o *options, tables []*report.Table) error {
 		return err
 	}
 	for _, t := range tables {
-		section := fmt.Sprintf("%s\n`%s`: %d runs, on %s.\n", t.Section(), o.command(t.Scenario), o.runs, on)
+		section := fmt.Sprintf("%s\n%#q: %d runs, on %s.\n", t.Section(), o.command(t.Scenario), o.runs, on)
 		next, err := report.Put(string(text), t.Scenario, section)
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"io"
 	"os"
@@ -144,7 +145,7 @@ func TestOptions(t *testing.T) {
 			}
 		})
 	}
-	if _, err := parse([]string{"-help"}, io.Discard); err != flag.ErrHelp {
+	if _, err := parse([]string{"-help"}, io.Discard); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("-help gave %v", err)
 	}
 	o, err := parse([]string{"-server", "relay,floor", "-quick"}, io.Discard)

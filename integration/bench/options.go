@@ -88,7 +88,10 @@ func parse(args []string, help io.Writer) (*options, error) {
 	if err := o.check(f.Args()); err != nil {
 		return nil, err
 	}
-	return o, o.room()
+	if err := o.room(); err != nil {
+		return nil, err
+	}
+	return o, nil
 }
 
 // mostClients is the largest fleet of all scenarios.

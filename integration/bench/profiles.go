@@ -61,11 +61,12 @@ func (p *profiles) close() error {
 // fetchProfile takes a CPU profile from a relay's admin port.
 func fetchProfile(ctx context.Context, admin, file string) error {
 	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%.0f", admin, profileTime.Seconds())
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody) //nolint:gosec // the address is our own child's
 	if err != nil {
 		return fmt.Errorf("a profile: %w", err)
 	}
-	answer, err := http.DefaultClient.Do(r)
+	r.Close = true                          // the relay is about to end
+	answer, err := http.DefaultClient.Do(r) //nolint:gosec // likewise
 	if err != nil {
 		return fmt.Errorf("a profile: %w", err)
 	}

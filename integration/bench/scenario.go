@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/report"
@@ -114,7 +115,7 @@ func (d *deployment) with(measure func() (report.Values, error)) (values report.
 // thousands writes a number as people do.
 func thousands(n int) string {
 	if n < 1000 {
-		return fmt.Sprint(n)
+		return strconv.Itoa(n)
 	}
 	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
 }

@@ -51,7 +51,7 @@ func upper(bucket int) uint64 {
 
 // Merge adds what another histogram counted.
 func (h *Histogram) Merge(o *Histogram) {
-	for i, n := range o.counts {
+	for i, n := range &o.counts {
 		h.counts[i] += n
 	}
 	h.total += o.total
@@ -69,7 +69,7 @@ func (h *Histogram) Max() time.Duration { return h.max }
 func (h *Histogram) Quantile(q float64) time.Duration {
 	rank := max(1, uint64(math.Ceil(q*float64(h.total))))
 	seen := uint64(0)
-	for i, n := range h.counts {
+	for i, n := range &h.counts {
 		if seen += n; seen >= rank {
 			return min(h.max, time.Duration(upper(i)))
 		}

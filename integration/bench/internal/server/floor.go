@@ -4,9 +4,12 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
+
+	"google.golang.org/grpc"
 
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/content"
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/floor"
@@ -37,7 +40,12 @@ func (s *serving) serve(ctx context.Context, serve func(net.Listener) error) err
 		return err
 	}
 	s.lis = lis
-	s.running.Go(func() { s.err = serve(lis) })
+	s.running.Go(func() {
+		// The order to end may come before the goroutine.
+		if err := serve(lis); !errors.Is(err, grpc.ErrServerStopped) {
+			s.err = err
+		}
+	})
 	return nil
 }
 

@@ -46,7 +46,7 @@ func start(ctx context.Context, order *command) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server %s: %w", order.Kind, err)
 	}
-	cmd := exec.CommandContext(ctx, self, Argument)
+	cmd := exec.CommandContext(ctx, self, Argument) //nolint:gosec // this program
 	cmd.Stderr = os.Stderr
 	orders, err := cmd.StdinPipe()
 	if err != nil {

@@ -36,6 +36,7 @@ func (p *Process) Quiet(ctx context.Context) error {
 	defer ticker.Stop()
 	before, err := p.CPU()
 	for err == nil {
+		var now time.Duration
 		select {
 		case <-ticker.C:
 		case <-limit:
@@ -43,9 +44,8 @@ func (p *Process) Quiet(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		now := time.Duration(0)
-		if now, err = p.CPU(); now-before < allowed {
-			return err
+		if now, err = p.CPU(); err == nil && now-before < allowed {
+			return nil
 		}
 		before = now
 	}

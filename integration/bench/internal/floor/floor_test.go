@@ -1,0 +1,238 @@
+package floor
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/content"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var clusters = content.Set{TypeURL: content.ClusterType, Count: 3, Size: 200}
+
+func serve(t *testing.T) (*Server, discoveryv3.AggregatedDiscoveryServiceClient) {
+	t.Helper()
+	s, err := New(clusters)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(lis) }()
+	cc, err := grpc.NewClient(lis.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cc.Close()
+		s.Close()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return s, discoveryv3.NewAggregatedDiscoveryServiceClient(cc)
+}
+
+// holds gives the versions in a response, by name, after having compared the payloads.
+func holds(t *testing.T, r *discoveryv3.DeltaDiscoveryResponse, revisions map[int]int) map[string]int {
+	t.Helper()
+	got := make(map[string]int)
+	for _, res := range r.GetResources() {
+		for item, revision := range revisions {
+			want, err := clusters.Resource(item, revision)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if proto.Equal(want, res) {
+				got[res.GetName()] = revision
+			}
+		}
+	}
+	if len(got) != len(r.GetResources()) {
+		t.Errorf("the response has something else: %v", r)
+	}
+	return got
+}
+
+// Everything first, then each update once; a stream that comes later, and one that presents
+// versions, gets what there is then.
+func TestFloorSendsEverythingAndThenUpdates(t *testing.T) {
+	s, client := serve(t)
+	open := func(first *discoveryv3.DeltaDiscoveryRequest) discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient {
+		stream, err := client.DeltaAggregatedResources(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		first.TypeUrl = clusters.TypeURL
+		if err := stream.Send(first); err != nil {
+			t.Fatal(err)
+		}
+		return stream
+	}
+	receive := func(stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, revisions, want map[int]int) {
+		t.Helper()
+		r, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := make(map[string]int)
+		for item, revision := range want {
+			names[clusters.Name(item)] = revision
+		}
+		if diff := cmp.Diff(names, holds(t, r, revisions)); diff != "" {
+			t.Errorf("another response (-want +got):\n%s", diff)
+		}
+		if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: clusters.TypeURL, ResponseNonce: r.GetNonce()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	early := open(&discoveryv3.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{"*"}})
+	all := map[int]int{0: 0, 1: 0, 2: 0}
+	receive(early, all, all)
+	if err := s.Update(clusters.TypeURL, 1, 4); err != nil {
+		t.Fatal(err)
+	}
+	all[1] = 4
+	receive(early, all, map[int]int{1: 4})
+
+	late := open(&discoveryv3.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{"*"}})
+	receive(late, all, all)
+	named := open(&discoveryv3.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{clusters.Name(2), "none"}})
+	receive(named, all, map[int]int{2: 0})
+	warm := open(&discoveryv3.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: map[string]string{"a": "1"}})
+	if err := warm.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: clusters.TypeURL, ResourceNamesSubscribe: []string{clusters.Name(0)}}); err != nil {
+		t.Fatal(err)
+	}
+	receive(warm, all, map[int]int{0: 0}) // what was asked for behind it, and nothing before
+
+	if err := s.Update(clusters.TypeURL, 0, 7); err != nil {
+		t.Fatal(err)
+	}
+	all[0] = 7
+	for _, stream := range []discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient{early, late, warm} {
+		receive(stream, all, map[int]int{0: 7})
+	}
+	if err := s.Update(clusters.TypeURL, clusters.Count, 1); err == nil {
+		t.Error("a resource was updated that there is not")
+	}
+	if s.Streams() != 4 {
+		t.Errorf("%d streams were counted, expected 4", s.Streams())
+	}
+}
+
+func TestFloorSendsLists(t *testing.T) {
+	s, client := serve(t)
+	if err := s.Update(clusters.TypeURL, 2, 1); err != nil { // before anybody wants lists
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stream, err := client.StreamAggregatedResources(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: clusters.TypeURL}); err != nil {
+		t.Fatal(err)
+	}
+	for revision := 1; revision < 3; revision++ {
+		r, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.GetResources()) != clusters.Count || r.GetVersionInfo() == "" || r.GetNonce() == "" {
+			t.Fatalf("the list is %v", r)
+		}
+		want, err := clusters.Resource(2, revision)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !proto.Equal(want.GetResource(), r.GetResources()[2]) {
+			t.Errorf("the list does not hold revision %d", revision)
+		}
+		if err := s.Update(clusters.TypeURL, 2, revision+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A first state larger than a message is split, and its resources have one copy.
+func TestFloorSplitsTheFirstState(t *testing.T) {
+	set := content.Set{TypeURL: content.ClusterType, Count: 100, Size: 100 << 10}
+	table, err := newTable(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	responses := table.everything()
+	if len(responses) != 3 {
+		t.Errorf("10 MB are split into %d responses, expected 3", len(responses))
+	}
+	item := 0
+	for _, r := range responses {
+		if r.Len() > maxResponse+1<<10 {
+			t.Errorf("a response has %d bytes", r.Len())
+		}
+		var p discoveryv3.DeltaDiscoveryResponse
+		if err := proto.Unmarshal(r.Materialize(), &p); err != nil {
+			t.Fatal(err)
+		}
+		if first := r[0].ReadOnlyData(); &first[0] != &table.framed[item][0] {
+			t.Errorf("resource %d does not lie in its response", item)
+		}
+		for _, res := range p.GetResources() {
+			if want := set.Name(item); res.GetName() != want {
+				t.Fatalf("resource %d is %q, expected %q", item, res.GetName(), want)
+			}
+			item++
+		}
+	}
+	if item != set.Count {
+		t.Errorf("%d resources, expected %d", item, set.Count)
+	}
+}
+
+func TestRequests(t *testing.T) {
+	for name, c := range map[string]struct {
+		state bool
+		m     proto.Message
+		want  request
+	}{
+		"subscribe": {m: &discoveryv3.DeltaDiscoveryRequest{TypeUrl: "t", ResourceNamesSubscribe: []string{"a", "b"}},
+			want: request{typeURL: "t", names: []string{"a", "b"}}},
+		"versions": {m: &discoveryv3.DeltaDiscoveryRequest{TypeUrl: "t", InitialResourceVersions: map[string]string{"a": "1"}},
+			want: request{typeURL: "t", presented: true}},
+		"acknowledgement": {m: &discoveryv3.DeltaDiscoveryRequest{TypeUrl: "t", ResponseNonce: "1"},
+			want: request{typeURL: "t", answers: true}},
+		"state of the world": {state: true, m: &discoveryv3.DiscoveryRequest{TypeUrl: "t", ResourceNames: []string{"a"}},
+			want: request{state: true, typeURL: "t", names: []string{"a"}}},
+		"acknowledgement of a list": {state: true, m: &discoveryv3.DiscoveryRequest{VersionInfo: "v", TypeUrl: "t", ResponseNonce: "1"},
+			want: request{state: true, typeURL: "t", answers: true}},
+	} {
+		b, err := proto.Marshal(c.m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := request{state: c.state, names: []string{"of the request before"}}
+		if err := (codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer(b)}, &got); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(request{})); diff != "" {
+			t.Errorf("%s: another request (-want +got):\n%s", name, diff)
+		}
+	}
+	if err := (codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer{0x0a, 9}}, &request{}); err == nil {
+		t.Error("a request that is cut off is taken")
+	}
+}
