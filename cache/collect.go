@@ -105,7 +105,7 @@ func (c *Client) collectLocked(p *pass, waits, busy func(typeURL string) bool, a
 		}
 		p.forced = forced
 		p.additions(w)
-		if !p.full && !forced && (!w.rank.waits() || (!additions && !anyDue(c.watches[i+1:]))) {
+		if !p.full && !forced && w.buries() && (!w.rank.waits() || (!additions && !anyDue(c.watches[i+1:]))) {
 			p.removals(w)
 		}
 		if p.full {
@@ -155,9 +155,10 @@ func anyDue(later []*watch) bool {
 }
 
 // heldBack reports whether the removals of a watch must wait for something of a
-// later rank that is not sent yet (ADS-1).
+// later rank that is not sent yet (ADS-1): of this scope, or what takes the place of
+// another scope's.
 func (w *watch) heldBack(later []*watch) bool {
-	return w.rank.waits() && slices.ContainsFunc(later, func(l *watch) bool {
+	return !w.buries() || w.rank.waits() && slices.ContainsFunc(later, func(l *watch) bool {
 		return l.rank > w.rank && !l.stays() && (l.additionsDue() || (!l.rank.waits() && l.removalsDue()))
 	})
 }

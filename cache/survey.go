@@ -50,7 +50,10 @@ func (c *Client) survey(s survey, busy func(typeURL string) bool) survey {
 		w.settle(busy(w.typeURL))
 		next = min(next, w.settled)
 		w.bound = c.store.seq
-		if w.rank.waits() {
+		switch {
+		case !w.buries():
+			w.bound = 0 // what is of another scope may refer to anything
+		case w.rank.waits():
 			w.bound = bound
 		}
 		at, found := slices.BinarySearchFunc(s, w, func(d due, w *watch) int {
