@@ -41,13 +41,16 @@ func (st *stream) moved() {
 
 // arrange puts what is left of other scopes into its order (cache.Arrange).
 func (st *stream) arrange() cache.Arrangement {
-	if !st.moving {
+	if !st.moving && st.shown == st.plan {
 		return cache.Arrangement{}
 	}
-	a := cache.Arrange(st.order, st.settled)
-	st.moving = a.Left > 0
+	var a cache.Arrangement
+	if st.moving {
+		a = cache.Arrange(st.order, st.settled)
+		st.moving = a.Left > 0
+	}
 	st.mu.Lock()
-	st.status.Moving = a.Left
+	st.status.Moving, st.shown = a.Left, st.plan
 	st.mu.Unlock()
 	return a
 }
@@ -112,10 +115,12 @@ func (st *stream) part(a cache.Arrangement, now time.Time) (time.Duration, error
 		"moved to another scope, which has no %q of type %s: start afresh", clip(name), clip(typeURL))
 }
 
-// listsBusy reports whether the list of a full-state type is not acknowledged.
+// listsBusy reports whether the list of a full-state type is not acknowledged that the
+// client was first given everything in after the move. Later ones do not count: where
+// updates never rest there always is one.
 func (st *stream) listsBusy() bool {
 	for url, t := range st.types {
-		if st.server.config.FullState[url] && t.busy() {
+		if st.server.config.FullState[url] && t.busy() && (!t.given || t.acked < t.givenAt) {
 			return true
 		}
 	}

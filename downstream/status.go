@@ -22,7 +22,7 @@ type Status struct {
 	Scope   string                `json:"scope"`
 	Since   time.Time             `json:"since"`
 	Moved   int64                 `json:"moved,omitempty"`  // how often its subscriptions came to live elsewhere
-	Moving  int                   `json:"moving,omitempty"` // how much it may hold of a scope before, and is not told yet
+	Moving  int                   `json:"moving,omitempty"` // how much it may hold of a scope before, and is not told yet; 1 as long as nobody knows
 	Types   map[string]TypeStatus `json:"types"`            // by type URL
 }
 
@@ -67,6 +67,9 @@ func (st *stream) snapshot() Status {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	s := st.status
+	if s.Moving == 0 && st.shown != st.server.plans.Load() {
+		s.Moving = 1 // it has not looked yet, and may have to move
+	}
 	s.Variant, s.Service = st.variant.String(), st.variant.service.name
 	s.ID, s.Peer, s.SPIFFE, s.Since = st.id, st.peer.Addr, st.peer.SPIFFE, st.since
 	s.Types = make(map[string]TypeStatus, len(st.types))

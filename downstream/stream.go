@@ -46,8 +46,9 @@ type stream struct {
 	parent  uint64                // of the last response that adds clusters or listeners (WARM-1)
 	form    cache.Form            // how the client is told: fixed by the first request
 
-	mu     sync.Mutex // guards status, which the admin port reads
+	mu     sync.Mutex // guards status and shown, which the admin port reads
 	status Status
+	shown  uint64 // the plan that status is of
 }
 
 // serve runs a stream until the client, the server or an error ends it.
@@ -84,6 +85,7 @@ func (s *Server) newStream(g grpc.ServerStream, v *variant) *stream {
 		types:   make(map[string]*typeState),
 		plan:    s.plans.Load(), // before routes are opened: one that comes in between is looked at
 	}
+	st.shown = st.plan
 	st.awaits = st.busy
 	st.log = s.log.With("stream", st.id, "peer", st.peer.Addr)
 	return st
