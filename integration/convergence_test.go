@@ -62,10 +62,22 @@ type schedule struct {
 	t       *testing.T
 	rand    *rand.Rand
 	up      upstreamVariant
-	plane   *plane
+	plane   *plane // what there is, unless each node has contents of its own
+	source  source
 	relay   *testRelay // nil: the clients are on the plane itself
 	clients []mixedClient
 	down    bool // the plane
+	moves   *worldly
+}
+
+// source is what a schedule changes: a plane, or worlds.
+type source interface {
+	set(typeURL, name string, inStar bool)
+	unset(typeURL, name string)
+	breakStreams()
+	stop()
+	restart(t testing.TB)
+	checkClient(t testing.TB)
 }
 
 // mixedClient is a client whose variant the schedule remembers.
@@ -117,6 +129,7 @@ func newDirectSchedule(t *testing.T, seed uint64, v variant) *schedule {
 
 func (s *schedule) startPlane(seed uint64, downs []variant) {
 	s.plane = newPlane(s.t)
+	s.source = s.plane
 	s.plane.plain = s.up.rest || s.up.files || slices.Contains(downs, restPoll)
 	s.plane.rand, s.plane.longPoll = rand.New(rand.NewPCG(seed, 1)), patience
 }
@@ -138,7 +151,7 @@ func (s *schedule) play() {
 	}
 	if s.relay != nil { // these clients ask again on purpose
 		s.relay.consistent(s.t)
-		s.plane.checkClient(s.t)
+		s.source.checkClient(s.t)
 	}
 }
 
@@ -153,13 +166,24 @@ func (s *schedule) play() {
 func (s *schedule) converged(c mixedClient, typeURL string) bool {
 	h := c.common()
 	if d, ok := c.xdsClient.(*client); ok && !s.up.sotw {
-		return maps.Equal(d.state(typeURL), s.plane.holds(typeURL, h.wanted(typeURL)))
+		return maps.Equal(d.state(typeURL), s.wants(c, typeURL, (*plane).holds))
 	}
-	got, want := h.payloads(typeURL), s.plane.payloads(typeURL, h.wanted(typeURL))
+	got, want := h.payloads(typeURL), s.wants(c, typeURL, (*plane).payloads)
 	if !tellsRemoval(c.variant, []upstreamVariant{s.up}, typeURL) {
-		maps.DeleteFunc(got, func(n, _ string) bool { _, ok := want[n]; return !ok })
+		maps.DeleteFunc(got, func(n, payload string) bool {
+			_, ok := want[n]
+			return !ok && !s.moves.strange(c, typeURL, n, payload)
+		})
 	}
 	return maps.Equal(got, want)
+}
+
+// wants is what a direct client would hold of a type, as what says it of one plane.
+func (s *schedule) wants(c mixedClient, typeURL string, what func(*plane, string, map[string]bool) map[string]string) map[string]string {
+	if s.moves != nil {
+		return s.moves.wants(c, typeURL, what)
+	}
+	return what(s.plane, typeURL, c.common().wanted(typeURL))
 }
 
 // awaitConverged waits until a client holds what a direct client would.
@@ -168,8 +192,9 @@ func (s *schedule) awaitConverged(c mixedClient, typeURL string) {
 	h := c.common()
 	same := func() bool { return s.converged(c, typeURL) }
 	// Nobody but the test brings a client of the plane itself back, which may have
-	// taken a connection that was about to break.
-	for h.happens(func() bool { return same() || s.relay == nil && !c.connected() }) {
+	// taken a connection that was about to break; nor one that the relay has begin anew,
+	// since it holds what there is no word to remove.
+	for h.happens(func() bool { return same() || (s.relay == nil || s.moves != nil) && !c.connected() }) {
 		if same() {
 			return
 		}
@@ -187,21 +212,25 @@ func (s *schedule) awaitConverged(c mixedClient, typeURL string) {
 		}
 		s.t.Fatalf("client %s (%s over %s, %v) holds %q, a direct client would hold %q\nit noticed %q\nthe relay: %s\n%s\n%s",
 			h.node, c.variant.name, s.up.apiType, h.wanted(typeURL), h.payloads(typeURL),
-			s.plane.payloads(typeURL, h.wanted(typeURL)), h.found(), resources, upstreams, clients)
+			s.wants(c, typeURL, (*plane).payloads), h.found(), resources, upstreams, clients)
 	}
 }
 
 // step does one random thing.
 func (s *schedule) step() {
+	if s.moves != nil && s.rand.IntN(12) == 0 {
+		s.changeRules()
+		return
+	}
 	c := s.clients[s.rand.IntN(len(s.clients))]
 	types := slices.Sorted(maps.Keys(universe))
 	typeURL := types[s.rand.IntN(len(types))]
 	name := universe[typeURL][s.rand.IntN(len(universe[typeURL]))]
 	switch n := s.rand.IntN(100); {
 	case n < 30:
-		s.plane.set(typeURL, name, name[0] != 'x' && s.rand.IntN(2) == 0)
+		s.source.set(typeURL, name, name[0] != 'x' && s.rand.IntN(2) == 0)
 	case n < 38:
-		s.plane.unset(typeURL, name)
+		s.source.unset(typeURL, name)
 	case n < 58:
 		c.subscribe(typeURL, s.some(typeURL), nil)
 	case n < 69:
@@ -223,13 +252,13 @@ func (s *schedule) step() {
 	case n < 95:
 		c.resume()
 	case n < 97:
-		s.plane.breakStreams()
+		s.source.breakStreams()
 	case !s.down:
-		s.plane.stop()
+		s.source.stop()
 		s.down = true
 		s.letGo()
 	default:
-		s.plane.restart(s.t)
+		s.source.restart(s.t)
 		s.down = false
 	}
 }
@@ -263,7 +292,7 @@ func (s *schedule) some(typeURL string) []string {
 
 func (s *schedule) connect(c mixedClient, warm bool) {
 	c.disconnect()
-	if err := c.connect(warm); err != nil {
+	if err := c.connect(warm && !s.moves.strangers(c)); err != nil {
 		s.t.Fatalf("connect: %v", err)
 	}
 }
@@ -271,7 +300,7 @@ func (s *schedule) connect(c mixedClient, warm bool) {
 // quiet brings everybody back and ends the changes.
 func (s *schedule) quiet() {
 	if s.down {
-		s.plane.restart(s.t)
+		s.source.restart(s.t)
 	}
 	for _, c := range s.clients {
 		c.resume()

@@ -20,7 +20,9 @@ type planeREST struct {
 	addr     string
 	server   *http.Server
 	handlers sync.WaitGroup
-	held     map[string]int // polls that wait for a change, by type; guarded by plane.mu
+
+	mu   sync.Mutex
+	held map[string]int // polls that wait for a change, by type; guarded by mu
 }
 
 // startREST serves REST beside gRPC, and gives the address.
@@ -86,6 +88,9 @@ func (r *planeREST) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 // poll gives the response, or nil if the version is current and stays so.
 func (r *planeREST) poll(q *http.Request, request *discovery.DiscoveryRequest) *discovery.DiscoveryResponse {
 	p := r.plane
+	if p.worlds != nil {
+		p = p.worlds.world(p.worlds.of(request.GetNode()))
+	}
 	t := new(planeType)
 	t.wants(request)
 	end := time.NewTimer(p.longPoll)
@@ -101,8 +106,8 @@ func (r *planeREST) poll(q *http.Request, request *discovery.DiscoveryRequest) *
 			p.mu.Unlock()
 			return response
 		}
-		r.held[request.GetTypeUrl()]++
 		p.mu.Unlock()
+		r.holds(request.GetTypeUrl(), 1)
 		over := false
 		select {
 		case <-changed:
@@ -111,21 +116,27 @@ func (r *planeREST) poll(q *http.Request, request *discovery.DiscoveryRequest) *
 		case <-q.Context().Done():
 			over = true
 		}
-		p.mu.Lock()
-		r.held[request.GetTypeUrl()]--
-		p.mu.Unlock()
+		r.holds(request.GetTypeUrl(), -1)
 		if over {
 			return nil
 		}
 	}
 }
 
+// holds counts the polls that are held.
+func (r *planeREST) holds(typeURL string, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held[typeURL] += n
+}
+
 // awaitPolls waits until a poll of each type is held.
 func (p *plane) awaitPolls(t testing.TB, types []string) {
 	t.Helper()
 	waitFor(t, "polls that are held", func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return !slices.ContainsFunc(types, func(typeURL string) bool { return p.rest.held[typeURL] == 0 })
+		r := p.rest
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return !slices.ContainsFunc(types, func(typeURL string) bool { return r.held[typeURL] == 0 })
 	})
 }

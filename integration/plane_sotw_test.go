@@ -93,7 +93,9 @@ func (p *plane) versionInfo(typeURL string) string {
 	return p.versionLocked(typeURL)
 }
 
-func (p *plane) versionLocked(typeURL string) string { return strconv.Itoa(p.versions[typeURL]) }
+func (p *plane) versionLocked(typeURL string) string {
+	return strconv.Itoa(p.versions[typeURL]) + p.suffix
+}
 
 // sotwPush sends resources, in any order if the plane is random, and in parts if
 // the type allows it.

@@ -32,6 +32,7 @@ type plane struct {
 	plain    bool          // payloads without unknown fields, for which JSON has no word
 	longPoll time.Duration // how long a REST poll is held
 	world    string        // told by every payload that it makes
+	suffix   string        // ends every version
 	worlds   *worlds       // not nil: each node has contents of its own, of which this has none
 
 	mu       sync.Mutex
@@ -197,7 +198,7 @@ func (p *plane) setRoute(name, target string) {
 
 func (p *plane) putLocked(typeURL, name string, inStar bool, target string) {
 	p.version++
-	p.storeLocked(typeURL, name, entry{version: strconv.Itoa(p.version), inStar: inStar, payload: p.payloadLocked(typeURL, name, target)})
+	p.storeLocked(typeURL, name, entry{version: strconv.Itoa(p.version) + p.suffix, inStar: inStar, payload: p.payloadLocked(typeURL, name, target)})
 }
 
 func (p *plane) storeLocked(typeURL, name string, e entry) {

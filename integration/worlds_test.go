@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -32,7 +33,9 @@ type worlds struct {
 	version int
 	now     map[string]map[string]thing // by type and name
 
-	moves int // how often a route was led to another cluster; only its mover's
+	seed     uint64 // of the planes' randomness, if the front is random
+	distinct bool   // versions say the world, too; set before clients come
+	moves    int    // how often a route was led to another cluster; only its mover's
 }
 
 // names are those that there are in some world, by type.
@@ -101,7 +104,13 @@ func (w *worlds) world(name string) *plane {
 		return p
 	}
 	p = emptyPlane()
-	p.world, p.plain = name, w.front.plain
+	p.world, p.plain, p.longPoll = name, w.front.plain, w.front.longPoll
+	if w.distinct {
+		p.suffix = "@" + name
+	}
+	if w.front.rand != nil {
+		p.rand = rand.New(rand.NewPCG(w.seed, uint64(len(w.planes))))
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for typeURL, things := range w.now {
@@ -142,6 +151,9 @@ func (w *worlds) put(typeURL, name string, x thing) {
 	x.version = w.version
 	if w.now[typeURL] == nil {
 		w.now[typeURL] = make(map[string]thing)
+	}
+	if old, ok := w.now[typeURL][name]; ok {
+		x.inStar = old.inStar
 	}
 	w.now[typeURL][name] = x
 	for _, p := range w.planes {
@@ -193,7 +205,7 @@ func (w *worlds) streams() map[string]int {
 }
 
 // checkClient looks at what the relay did on the streams of all worlds.
-func (w *worlds) checkClient(t *testing.T) {
+func (w *worlds) checkClient(t testing.TB) {
 	t.Helper()
 	for _, p := range w.all() {
 		p.checkClient(t)
@@ -206,6 +218,10 @@ func (w *worlds) breakStreams() {
 		p.breakStreams()
 	}
 }
+
+// stop kills the control plane, restart brings it back.
+func (w *worlds) stop()                { w.front.stop() }
+func (w *worlds) restart(t testing.TB) { w.front.restart(t) }
 
 // serve serves a stream from the world of the node that its first request presents.
 func (w *worlds) serve(g grpc.ServerStream, only string, sotw bool) error {
