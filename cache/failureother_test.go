@@ -47,3 +47,19 @@ func TestErrorsOfWhatElseHolds(t *testing.T) {
 		})
 	}
 }
+
+// What a client says that it holds is gone, and before it is told the server has an error
+// for the name that leaves open what became of it: it is told both.
+func TestERR1_RES11_GoneBeforeTheError(t *testing.T) {
+	b := newBed(t, Limits{})
+	first := b.join()
+	first.sub(eds, "n")
+	b.connect(0)
+	b.says(eds, "-n")
+	b.expect(first.collect(), "EDS -n")
+	c := b.join()
+	c.resume(eds, []string{"n@1"}, "n")
+	b.fails(eds, "n", unavailable)
+	b.expect(c.collect(), "EDS -n !n")
+	b.expect(first.collect(), "EDS !n")
+}

@@ -280,7 +280,7 @@ func (t *table) called(e *entry, r *wire.Resource) {
 func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time) {
 	n := t.store.next()
 	t.unalias(e)
-	was := e.listed()
+	was, gone := e.listed(), !e.there() && !e.open() // who was not told yet is to be told still
 	t.letGo(e)
 	t.solve(e)
 	if e.coll != nil {
@@ -303,7 +303,7 @@ func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time
 	t.resum(e)
 	t.reread(e)
 	for _, s := range e.subs {
-		s.denied = s.denied || !e.open()
+		s.denied = s.denied || !e.open() || (gone && s.dirty)
 		if !expired || !s.drops() {
 			s.push()
 		}
