@@ -202,7 +202,7 @@ func (s *scopeServer) deliver(stream int) bool {
 	}
 	r := st.queue[0]
 	st.queue = st.queue[1:]
-	err := error(nil)
+	var err error
 	if s.state {
 		err = s.store.ApplyState(streamOf(stream), &wire.StateResponse{TypeURL: r.TypeURL, VersionInfo: "7", Resources: r.Resources}, s.world.now)
 	} else {
