@@ -137,7 +137,7 @@ func (n *nameSub) departs() *wire.Resource {
 	return e.content()
 }
 
-// departs is what the client holds because of the collection.
+// depart is what the client holds because of the collection.
 func (f *cursor) depart() *foreign {
 	h := f.moved
 	switch {
