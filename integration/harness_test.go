@@ -99,7 +99,9 @@ func testConfig(t testing.TB, change func(*config.Config), planes []string) *con
 		if u.Settle == config.DefaultUpstream().Settle {
 			u.Settle = config.Duration(100 * time.Millisecond)
 		}
-		u.AbsentAfter = config.Duration(absentAfter)
+		if u.AbsentAfter == config.DefaultUpstream().AbsentAfter {
+			u.AbsentAfter = config.Duration(absentAfter)
+		}
 		u.Poll.Interval = config.Duration(pollInterval)
 	}
 	cfg.Server.TLSRefresh = config.Duration(10 * time.Millisecond)

@@ -137,8 +137,6 @@ type movedFleet struct {
 	rules   *ruleSet
 
 	unmoved *movedClient // somebody whose move was not acknowledged when it was last looked at
-
-	churned atomic.Int64 // how often something was changed
 }
 
 // plane is the one of a world.

@@ -18,6 +18,9 @@ func (f *movedFleet) settings(c *config.Config) {
 	f.rules.apply(c)
 	c.Upstreams[1].Authorities = []string{"second"} // or nobody would ask it at first
 	c.Aggregation.Linger = config.Duration(50 * time.Millisecond)
+	for i := range c.Upstreams { // what is not answered is on its way, however busy the machine is
+		c.Upstreams[i].AbsentAfter = config.Duration(2 * patience)
+	}
 }
 
 // change has the relay go on with other rules, while some clients do not read.
@@ -178,16 +181,16 @@ func (f *movedFleet) wantStreams() map[string]int {
 	return want
 }
 
-// churn changes resources in all worlds until the returned function is called.
+// churn changes resources in all worlds, thirty times or until the returned function is
+// called: on a busy machine there would be no moment without something on its way.
 func (f *movedFleet) churn(round uint64) (end func()) {
 	stop := make(chan struct{})
 	var running sync.WaitGroup
 	running.Go(func() {
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
-		for i := round; ; i++ {
-			f.everywhere(func(w *worlds) { f.churnOnce(w, i) })
-			f.churned.Add(1)
+		for i := range uint64(30) {
+			f.everywhere(func(w *worlds) { f.churnOnce(w, round+i) })
 			select {
 			case <-tick.C:
 			case <-stop:
