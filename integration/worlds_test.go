@@ -219,9 +219,14 @@ func (w *worlds) breakStreams() {
 	}
 }
 
-// stop kills the control plane, restart brings it back.
-func (w *worlds) stop()                { w.front.stop() }
-func (w *worlds) restart(t testing.TB) { w.front.restart(t) }
+// stop kills the control plane.
+func (w *worlds) stop() { w.front.stop() }
+
+// restart brings it back.
+func (w *worlds) restart(t testing.TB) {
+	t.Helper()
+	w.front.restart(t)
+}
 
 // serve serves a stream from the world of the node that its first request presents.
 func (w *worlds) serve(g grpc.ServerStream, only string, sotw bool) error {
