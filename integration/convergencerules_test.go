@@ -128,9 +128,11 @@ func (m *worldly) wants(c mixedClient, typeURL string, what func(*plane, string,
 
 // strange reports whether a client has a resource from a world that it should not have it
 // from. Polls have no state that could be begun anew: what a client of theirs has of types
-// without full state it keeps until there is something else of that name.
+// without full state it keeps until there is something else of that name. In the state of
+// the world the tests' clients keep what they unsubscribe from, too, of which the relay
+// knows nothing when they ask for it again.
 func (m *worldly) strange(c mixedClient, typeURL, name, payload string) bool {
-	if m == nil || c.variant.rest {
+	if m == nil || c.variant.rest || c.variant.sotw && c.common().wasDropped(typeURL, name) {
 		return false
 	}
 	asked := name
@@ -141,10 +143,10 @@ func (m *worldly) strange(c mixedClient, typeURL, name, payload string) bool {
 }
 
 // strangers reports whether a client that is not connected has any, and presents versions
-// that mean something else where it comes to. It was not there when it was moved: nobody
-// can tell then whose versions these are.
+// that mean something else where it comes to, or has no version for each. It was not there
+// when it was moved, or was told to start afresh: nobody can tell whose these are.
 func (m *worldly) strangers(c mixedClient) bool {
-	if m == nil || m.worlds.distinct {
+	if m == nil || m.worlds.distinct && !c.variant.sotw {
 		return false
 	}
 	for typeURL := range universe {

@@ -217,6 +217,15 @@ func (h *holdings) isAbsent(typeURL, name string) bool {
 	return h.absent[typeURL][name]
 }
 
+// wasDropped reports whether a name, or what covered it, was unsubscribed from on this
+// stream.
+func (h *holdings) wasDropped(typeURL, name string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a := h.asked[typeURL]
+	return a != nil && (a.dropped[name] || a.dropped["*"])
+}
+
 // count is how many responses of a type came since the client connected.
 func (h *holdings) count(typeURL string) int {
 	h.mu.Lock()
