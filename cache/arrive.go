@@ -197,7 +197,7 @@ func (c *Client) conclude() {
 
 // endMove forgets that there was another scope, once nothing is left of it.
 func (f *cursor) endMove() {
-	if f.moved != nil && f.moved.over && f.moved.empty() {
+	if f.moved != nil && f.moved.empty() {
 		f.moved = nil
 	}
 }
