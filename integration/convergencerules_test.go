@@ -97,6 +97,9 @@ func newRulesSchedule(t *testing.T, seed uint64) *schedule {
 func (s *schedule) changeRules() {
 	all := scheduleRules()
 	s.moves.rules = &all[s.rand.IntN(len(all))]
+	for _, c := range s.clients {
+		c.common().mayRepeatAll()
+	}
 	s.relay.mustReload(s.t, s.moves.rules.apply)
 }
 

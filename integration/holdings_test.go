@@ -217,6 +217,16 @@ func (h *holdings) isAbsent(typeURL, name string) bool {
 	return h.absent[typeURL][name]
 }
 
+// mayRepeatAll allows for everything to come once more: who is moved on before all of a move
+// was told may be sent what it has, where nobody can tell any more.
+func (h *holdings) mayRepeatAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for typeURL := range h.subs {
+		h.askedLocked(typeURL).collections++
+	}
+}
+
 // wasDropped reports whether a name, or what covered it, was unsubscribed from on this
 // stream.
 func (h *holdings) wasDropped(typeURL, name string) bool {

@@ -370,6 +370,10 @@ func TestMoveBack_AGG1_STR7(t *testing.T) {
 			m.to(worldNew)
 			m.worlds.world(worldNew).awaitSubscribed(t, map[string]int{clusterType: 1, endpointType: 4, listenerType: 1, routeType: 1})
 			m.to(worldOld)
+			waitFor(t, "the second move", func() bool {
+				_, shown := m.relay.get(t, "/clients")
+				return strings.Contains(shown, `"moved": 2`)
+			})
 			m.worlds.world(worldNew).release(nil)
 			waitFor(t, "the end of the stream that nobody needs", func() bool {
 				return maps.Equal(m.worlds.streams(), map[string]int{worldOld: 1})
