@@ -23,7 +23,7 @@ const xdstpScope = ""
 type sessionKey struct {
 	plane, scope string
 	of           *plane // that of the name when it began: another one may take the name over
-	template     string // how its node was built, where a rule says so (rules.Decision)
+	basis        string // the rules that brought the client here whose node it shows (rules.Decision)
 	resolved     bool   // the names that the relay resolves by itself, of no upstream
 }
 
@@ -134,7 +134,7 @@ func (h *hub) open(s *session, from origin, node *corev3.Node) (feed, error) {
 func (p *plane) sourceOf(key sessionKey) cache.Source {
 	source := p.source
 	if key.scope != xdstpScope {
-		source.Scope = fmt.Sprintf("%q %q %q", key.plane, key.scope, key.template)
+		source.Scope = fmt.Sprintf("%q %q %q", key.plane, key.scope, key.basis)
 	}
 	return source
 }

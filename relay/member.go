@@ -59,7 +59,7 @@ func (m *member) placements() []sharing.Placement {
 	for s, places := range m.places {
 		for _, p := range places {
 			list = append(list, sharing.Placement{TypeURL: p.typeURL, Upstream: s.key.plane, Decision: rules.Decision{
-				Rule: p.rule, Scope: s.key.scope, Template: s.key.template, Failed: p.failed,
+				Rule: p.rule, Scope: s.key.scope, Basis: s.key.basis, Failed: p.failed,
 			}})
 		}
 	}

@@ -107,7 +107,7 @@ func (r *routes) Scoped(typeURL, name string) (*cache.Store, error) {
 		return nil, status.Error(codes.InvalidArgument, "the stream's first request has no node, which decides what the client is to be served (STR-1)")
 	}
 	began := false
-	s, err := r.hold(sessionKey{plane: plane, of: r.plan.planes[plane], scope: d.Scope, template: d.Template}, func() *corev3.Node {
+	s, err := r.hold(sessionKey{plane: plane, of: r.plan.planes[plane], scope: d.Scope, basis: d.Basis}, func() *corev3.Node {
 		began = true
 		return UpstreamNode(d)
 	})

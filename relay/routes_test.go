@@ -78,7 +78,7 @@ func TestSourceOf_ACK4_NAME2(t *testing.T) {
 	seen := make(map[string]sessionKey)
 	for _, key := range []sessionKey{
 		{plane: "plane", scope: "a"}, {plane: "plane", scope: "b"}, {plane: "other", scope: "a"},
-		{plane: "plane", scope: "a", template: "t"}, {plane: "plane", scope: `a" "t`},
+		{plane: "plane", scope: "a", basis: "t"}, {plane: "plane", scope: `a" "t`},
 	} {
 		scope := p.sourceOf(key).Scope
 		if twin, twice := seen[scope]; twice || scope == "" {

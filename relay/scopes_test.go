@@ -97,7 +97,7 @@ func TestGuard_AGG3_AGG5(t *testing.T) {
 			t.Errorf("%d lines about one scope:\n%s", n, r.log)
 		}
 
-		// The same scope by a rule that mentions the ID.
+		// The same parts by a rule that mentions the ID.
 		mentions := byCluster
 		mentions.Match = `node.id != ""`
 		r.reload(t, rules.Isolate, mentions)
@@ -113,6 +113,17 @@ func TestGuard_AGG3_AGG5(t *testing.T) {
 				t.Fatal(err)
 			}
 			st.Settle(func(*cache.Store) bool { return true })
+		}
+		s = first.scoped[clusterType]
+		expect("AGG-3: by streams that looked again", "user_agent_name")
+		// Another rule behind it leaves the session, whose reports begin from nothing.
+		r.reload(t, rules.Isolate, mentions, rules.Rule{Name: "last", Match: `node.cluster != ""`})
+		expect("AGG-3: after a reload that leaves the session")
+		for _, st := range []*routes{second, first} {
+			st.Reroute()
+			if _, err := st.Scoped(clusterType, "*"); err != nil || st.scoped[clusterType] != s {
+				t.Fatal("another session", err)
+			}
 		}
 		expect("AGG-3: by streams that looked again", "user_agent_name")
 		for _, st := range []*routes{first, second} {

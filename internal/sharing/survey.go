@@ -20,11 +20,11 @@ const (
 )
 
 // Key tells scopes apart, as the relay tells its sessions apart.
-type Key struct{ Upstream, Scope, Template string }
+type Key struct{ Upstream, Scope, Basis string }
 
 // KeyOf gives the key of the scope in which a client was placed.
 func KeyOf(p *Placement) Key {
-	return Key{Upstream: p.Upstream, Scope: p.Decision.Scope, Template: p.Decision.Template}
+	return Key{Upstream: p.Upstream, Scope: p.Decision.Scope, Basis: p.Decision.Basis}
 }
 
 // Options say how a fleet is surveyed.

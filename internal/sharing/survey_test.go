@@ -165,7 +165,7 @@ func TestKnow_AGG5(t *testing.T) {
 	for _, k := range []Key{busy, idle} {
 		s.Know(k, Scope{Upstream: "primary", Scope: k.Scope, Rule: "r", Parts: []any{k.Scope}, First: "first", Unmentioned: []string{"id"}})
 	}
-	if !s.Has(idle) || s.Has(Key{"primary", `r["b"]`, "template"}) {
+	if !s.Has(idle) || s.Has(Key{"primary", `r["b"]`, "basis"}) {
 		t.Error("AGG-3: a scope is what its session is")
 	}
 	got := s.Result(10)

@@ -19,13 +19,12 @@ type rule struct {
 	match    *expression
 	scope    []*expression
 	node     []*expression // in the order of fields
-	template string        // as in Decision
+	basis    string        // as in Decision
 }
 
 // compiler collects what is wrong.
 type compiler struct {
 	env      *cel.Env
-	upstream string
 	problems []Problem
 }
 
@@ -38,7 +37,7 @@ func Compile(cfg Config) (*Set, []Problem) {
 		return nil, []Problem{{Message: "the environment of expressions: " + err.Error()}}
 	}
 	s := &Set{otherwise: cfg.Otherwise, upstream: cfg.Upstream, env: env, adapter: env.CELTypeAdapter()}
-	c := &compiler{env: env, upstream: cfg.Upstream}
+	c := &compiler{env: env}
 	if len(cfg.Rules) > maxRules {
 		c.problem(maxRules, "", "there are %d rules, at most %d are allowed", len(cfg.Rules), maxRules)
 		return nil, c.problems
@@ -53,6 +52,7 @@ func Compile(cfg Config) (*Set, []Problem) {
 	if len(c.problems) > 0 {
 		return nil, c.problems
 	}
+	s.layBases()
 	s.collectLater()
 	return s, nil
 }
@@ -136,10 +136,6 @@ func (c *compiler) rule(i int, r Rule) *rule {
 	for field, source := range r.Node.fields() {
 		compiled.node = append(compiled.node, c.expression(i, field, source))
 	}
-	if slices.Contains(compiled.node, nil) {
-		return compiled
-	}
-	compiled.template = template(compiled.node, c.upstream)
 	return compiled
 }
 

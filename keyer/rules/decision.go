@@ -27,10 +27,12 @@ type Decision struct {
 	// Node is what [UpstreamNode] is to build the upstream node from: the client's own or
 	// what the rule makes of it. It must not be changed.
 	Node *corev3.Node
-	// Template tells ways apart to build Node: the same rule with another one, after a
-	// reload, must not go on with the session that presented the former node. "" is the
-	// client's own node.
-	Template string
+	// Basis stands for the rules by which clients came into Scope: the matches up to that
+	// of the rule, its scope and its node. By others, after a reload, the client whose node
+	// went upstream might be in another scope, or another node be built: what was begun on
+	// one basis must not go on on another. "" is that of an isolated client, which is in
+	// its scope whatever the rules.
+	Basis string
 	// Failed says why a rule, Rule, could not be evaluated, which isolates the client
 	// (AGG-2): a [*FailedError]; nil otherwise.
 	Failed error
@@ -120,7 +122,7 @@ func (r *rule) matches(v *variables) (matched, known bool, failure *FailedError)
 
 // apply works out what a rule that matches says.
 func (c *Subject) apply(r *rule, v *variables) (d Decision, byName bool, err error) {
-	d = Decision{Rule: r.name, Upstream: r.upstream, Template: r.template, Parts: make([]any, 0, len(r.scope))}
+	d = Decision{Rule: r.name, Upstream: r.upstream, Basis: r.basis, Parts: make([]any, 0, len(r.scope))}
 	scope, failure := newScopeKey(r.name), (*FailedError)(nil)
 	for _, x := range r.scope {
 		var value ref.Val
@@ -165,7 +167,7 @@ func (x *expression) part(rule string, v *variables, scope *scopeKey) (ref.Val, 
 func (c *Subject) otherwise(v *variables) (Decision, error) {
 	switch c.set.otherwise {
 	case Share:
-		return Decision{Rule: Otherwise, Node: c.node, Scope: sharedScope(c.node)}, nil
+		return Decision{Rule: Otherwise, Node: c.node, Scope: sharedScope(c.node), Basis: c.set.basis}, nil
 	case Refuse:
 		return Decision{}, c.refused(v, Otherwise, nil)
 	default:

@@ -73,8 +73,8 @@ func TestExplain(t *testing.T) {
 	if e.ByName || e.PerName != 0 || e.Decision.Scope != `all["web",3]` || e.Decision.Upstream != "other" || e.Refused != nil {
 		t.Errorf("AGG-5: explanation for a name: %+v", e)
 	}
-	if got := e.Decision.Node; got.GetId() != "relay-web" || got.GetCluster() != "web" || e.Decision.Template == "" {
-		t.Errorf("AGG-3: node %v by template %q", got, e.Decision.Template)
+	if got := e.Decision.Node; got.GetId() != "relay-web" || got.GetCluster() != "web" || e.Decision.Basis == "" {
+		t.Errorf("AGG-3: node %v on basis %q", got, e.Decision.Basis)
 	}
 }
 

@@ -14,6 +14,7 @@ type Set struct {
 	rules     []*rule
 	otherwise Policy
 	upstream  string
+	basis     string // of the scope that clients share whom no rule matches
 	env       *cel.Env
 	adapter   types.Adapter
 	mentions  map[string]func() *mentions // by rule, what it looks at

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"reflect"
@@ -14,23 +13,6 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/structpb"
 )
-
-// template tells ways apart to build a node: by the fields that a rule sets and their
-// expressions, and the default upstream where they look at it. "" is none.
-func template(fields []*expression, upstream string) string {
-	if len(fields) == 0 {
-		return ""
-	}
-	h := newScopeHash()
-	for _, x := range fields {
-		h.list([]string{x.field, x.source})
-		if mentionsVariable(x.ast, varUpstream) {
-			h.list([]string{upstream})
-		}
-	}
-	const enough = 16 // digits: a rule sees a handful of them in its life
-	return hex.EncodeToString(h.Sum(nil))[:enough]
-}
 
 // build gives the node that a rule makes of the client's: a copy that shares with it what
 // the rule leaves alone. It is nil where a field depends on the name and there is none.

@@ -71,44 +71,9 @@ func TestAGG3Node(t *testing.T) {
 			if !proto.Equal(before, tc.client) {
 				t.Errorf("AGG-3: the client's node was changed: %v", tc.client)
 			}
-			if len(d.Template) != 16 || d.Scope != "r[]" {
-				t.Errorf("AGG-3: template %q of scope %s", d.Template, d.Scope)
+			if len(d.Basis) != 16 || d.Scope != "r[]" {
+				t.Errorf("AGG-3: basis %q of scope %s", d.Basis, d.Scope)
 			}
 		})
-	}
-}
-
-// AGG-3: templates are equal exactly if they build the same nodes.
-func TestAGG3Template(t *testing.T) {
-	of := func(upstream string, node rules.Node) string {
-		set := compile(t, rules.Config{Upstream: upstream, Rules: []rules.Rule{{Name: "r", Match: "true", Node: node}}})
-		d, _, err := set.Subject(sidecar(t), keyer.Peer{}).Decide(clusterURL)
-		if err != nil || d.Failed != nil {
-			t.Fatalf("Decide = %+v, %v", d, err)
-		}
-		return d.Template
-	}
-	if got := of("a", rules.Node{}); got != "" {
-		t.Errorf("AGG-3: template %q of the client's own node", got)
-	}
-	id := rules.Node{ID: `node.cluster`}
-	if of("a", id) != of("b", id) {
-		t.Error("AGG-3: another default upstream changes a template that does not look at it")
-	}
-	seen := map[string]int{}
-	for i, got := range []string{
-		of("a", id),
-		of("a", rules.Node{Cluster: `node.cluster`}),
-		of("a", rules.Node{ID: `node.id`}),
-		of("a", rules.Node{ID: `upstream`}),
-		of("b", rules.Node{ID: `upstream`}),
-		of("a", rules.Node{Metadata: map[string]string{}}),
-		of("a", rules.Node{Metadata: map[string]string{"a": `node.cluster`}}),
-		of("a", rules.Node{Metadata: map[string]string{"b": `node.cluster`}}),
-	} {
-		if other, ok := seen[got]; ok {
-			t.Errorf("AGG-3: the nodes %d and %d have the template %q", other, i, got)
-		}
-		seen[got] = i
 	}
 }
