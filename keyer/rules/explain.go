@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"strings"
+
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 )
@@ -123,9 +125,13 @@ func (f *FieldResult) fill(value ref.Val) error {
 		return nil
 	}
 	text, err := appendValue(nil, value, 0)
-	if err != nil {
+	switch {
+	case err == nil:
+		f.Value, f.Text = jsonOf(value), shorten(string(text))
+	case strings.HasPrefix(f.Field, fieldScope):
 		return err
+	default: // what is no part of a scope may be in a node
+		f.Text = err.Error()
 	}
-	f.Value, f.Text = jsonOf(value), shorten(string(text))
 	return nil
 }

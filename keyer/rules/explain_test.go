@@ -2,10 +2,12 @@ package rules_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
@@ -19,7 +21,9 @@ func TestExplainWhy(t *testing.T) {
 		{"all operands", `node.cluster == "web" && type in [lds, cds]`, rules.Matches, `node.cluster == "web" is true: node.cluster is "web"; type in [lds, cds] is true: type is cds`},
 		{"no operand", `node.cluster == "a" || node.cluster == "b"`, rules.DoesNotMatch, `node.cluster == "a" is false: node.cluster is "web"; node.cluster == "b" is false: node.cluster is "web"`},
 		{"one operand", `node.cluster == "a" || node.cluster == "web"`, rules.Matches, `node.cluster == "web" is true: node.cluster is "web"`},
-		{"not", `!(node.cluster == "web")`, rules.DoesNotMatch, `node.cluster == "web" is true: node.cluster is "web"`},
+		{"not", `!(node.cluster == "web")`, rules.DoesNotMatch, `!(node.cluster == "web") is false: node.cluster is "web"`},
+		{"not a function", `node.cluster == "web" && !node.id.startsWith("gw")`, rules.DoesNotMatch, `!node.id.startsWith("gw") is false: node.id is "gw-web-17"`},
+		{"not one of two", `!(node.cluster == "web" || node.id == "a")`, rules.DoesNotMatch, `node.cluster == "web" is true: node.cluster is "web"`},
 		{"choice", `type == cds ? node.cluster == "x" : true`, rules.DoesNotMatch, `type == cds is true: type is cds; node.cluster == "x" is false: node.cluster is "web"`},
 		{"function", `regex.replace(node.id, "-[0-9]+$", "") == "gw"`, rules.DoesNotMatch, `regex.replace(node.id, "-[0-9]+$", "") == "gw" is false: regex.replace(node.id, "-[0-9]+$", "") is "gw-web", node.id is "gw-web-17"`},
 		{"presence", `has(node.metadata.zone)`, rules.DoesNotMatch, `has(node.metadata.zone) is false`},
@@ -89,6 +93,30 @@ func TestExplainFails(t *testing.T) {
 	set = compile(t, rules.Config{Otherwise: rules.Refuse})
 	if e := set.Subject(sidecar(t), keyer.Peer{}).Explain(clusterURL, nil); e.Refused == nil || len(e.Rules) != 0 {
 		t.Errorf("AGG-5: %+v", e)
+	}
+}
+
+// AGG-5: what metadata can hold, and what not, is the same in the explanation and in the
+// decision: a control plane that is polled is shown JSON.
+func TestExplainMetadata(t *testing.T) {
+	for value, want := range map[string]string{
+		`node.metadata.shard`:                    "",
+		`node.metadata.deep`:                     "",
+		`{"a": [node.metadata.shard / 0.0]}`:     "metadata can hold what JSON can: not an infinite number, nor NaN",
+		`[0.0 * node.metadata.shard / 0.0]`:      "metadata can hold what JSON can: not an infinite number, nor NaN",
+		`node.metadata.shard > 0.0 ? b"a" : b""`: "",
+	} {
+		node := sidecar(t)
+		deep := structpb.NewStringValue("x")
+		for range 100 {
+			deep = structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{deep}})
+		}
+		node.Metadata.Fields["deep"] = deep
+		set := compile(t, rules.Config{Rules: []rules.Rule{{Name: "r", Match: "true", Node: rules.Node{Metadata: map[string]string{"a": value}}}}})
+		e := set.Subject(node, keyer.Peer{}).Explain(clusterURL, nil)
+		if got := e.Rules[0].Result == rules.Fails; got != (e.Decision.Failed != nil) || got != (want != "") || !strings.Contains(e.Rules[0].Why, want) {
+			t.Errorf("AGG-5: %s: %+v, decided %v", value, e.Rules[0], e.Decision.Failed)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package rules
 import (
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 
@@ -100,6 +101,32 @@ func setMetadata(metadata *structpb.Struct, key string, value ref.Val) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNotJSON, err)
 	}
-	metadata.Fields[key] = native.(*structpb.Value)
+	made := native.(*structpb.Value)
+	if !inJSON(made) {
+		return fmt.Errorf("%w: not an infinite number, nor NaN", errNotJSON)
+	}
+	metadata.Fields[key] = made
 	return nil
+}
+
+// inJSON reports whether JSON has all of a value: control planes that are polled are shown
+// the node as such.
+func inJSON(v *structpb.Value) bool {
+	switch kind := v.GetKind().(type) {
+	case *structpb.Value_NumberValue:
+		return !math.IsNaN(kind.NumberValue) && !math.IsInf(kind.NumberValue, 0)
+	case *structpb.Value_ListValue:
+		for _, element := range kind.ListValue.GetValues() {
+			if !inJSON(element) {
+				return false
+			}
+		}
+	case *structpb.Value_StructValue:
+		for _, field := range kind.StructValue.GetFields() {
+			if !inJSON(field) {
+				return false
+			}
+		}
+	}
+	return true
 }

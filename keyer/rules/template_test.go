@@ -56,7 +56,7 @@ func TestAGG3Node(t *testing.T) {
 		}},
 	} {
 		t.Run("AGG-3 "+tc.name, func(t *testing.T) {
-			set := compile(t, rules.Config{Rules: []rules.Rule{{Name: "r", Match: "true", Node: tc.node}}})
+			set := compile(t, rules.Config{Rules: []rules.Rule{{Name: "r", Match: "true", Scope: []string{"name", "type"}, Node: tc.node}}})
 			before := proto.Clone(tc.client)
 			d, err := set.Subject(tc.client, keyer.Peer{}).DecideName(clusterURL, "a")
 			if err != nil || d.Failed != nil {
@@ -71,7 +71,7 @@ func TestAGG3Node(t *testing.T) {
 			if !proto.Equal(before, tc.client) {
 				t.Errorf("AGG-3: the client's node was changed: %v", tc.client)
 			}
-			if len(d.Basis) != 16 || d.Scope != "r[]" {
+			if len(d.Basis) != 16 || d.Scope != `r["a","`+clusterURL+`"]` {
 				t.Errorf("AGG-3: basis %q of scope %s", d.Basis, d.Scope)
 			}
 		})

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"cel.dev/cel-go/cel"
@@ -57,7 +58,11 @@ func (w *reason) term(e ast.Expr) {
 			w.operands(e, args, types.True)
 			return
 		case operators.LogicalNot:
-			w.term(args[0])
+			if connects(args[0]) {
+				w.term(args[0])
+			} else {
+				w.leaf(e)
+			}
 			return
 		case operators.Conditional:
 			w.term(args[0])
@@ -70,6 +75,13 @@ func (w *reason) term(e ast.Expr) {
 		}
 	}
 	w.leaf(e)
+}
+
+// connects reports whether a term is made of others that are true or false.
+func connects(e ast.Expr) bool {
+	return e.Kind() == ast.CallKind && slices.Contains([]string{
+		operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot, operators.Conditional,
+	}, e.AsCall().FunctionName())
 }
 
 // operands explains the one operand that decides by itself, or all.
@@ -94,6 +106,9 @@ func (w *reason) leaf(e ast.Expr) {
 		return
 	}
 	line := fmt.Sprintf("%s is %s", w.text(e), shownValue(value))
+	if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.LogicalNot {
+		e = e.AsCall().Args()[0] // that it is the opposite goes without saying
+	}
 	if seen := w.seen(e); len(seen) > 0 {
 		line += ": " + strings.Join(seen, ", ")
 	}
