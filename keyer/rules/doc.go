@@ -17,7 +17,7 @@
 //     those of their resources;
 //   - name: the resource name, "*" for all there are. It is never an xdstp name;
 //   - peer: who the client is to TLS, with the fields spiffe, subject, dns, uris, emails
-//     and ips, the lists in the order of the certificate;
+//     and ips, the lists sorted;
 //   - upstream: the name of the default upstream.
 //
 // There are CEL's standard library without what has to do with time, and its extensions

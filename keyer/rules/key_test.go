@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -234,6 +235,28 @@ func TestAGG1WholeNode(t *testing.T) {
 		if got, _ := scopeBy(t, changed, "node"); got == base {
 			t.Errorf("AGG-1: %s does not change the scope", name)
 		}
+	}
+}
+
+// AGG-1: clients agree on an identity whatever the order in which certificates list names.
+func TestAGG1OrderOfNames(t *testing.T) {
+	set := compile(t, rules.Config{Rules: []rules.Rule{
+		{Name: "r", Match: "true", Scope: []string{"peer", "peer.dns", "peer.uris[0]", "peer.emails", "peer.ips"}},
+	}})
+	scope := func(names ...string) string {
+		peer := keyer.Peer{DNS: names, URIs: names, Emails: names, IPs: names}
+		d, _, err := set.Subject(sidecar(t), peer).Decide(clusterURL)
+		if err != nil || d.Failed != nil || !slices.Equal(peer.DNS, names) {
+			t.Fatalf("Decide = %+v, %v, of %v", d, err, peer)
+		}
+		return d.Scope
+	}
+	names := []string{"b", "a", "c"}
+	if a, b := scope("a", "b", "c"), scope(names...); a != b || !slices.Equal(names, []string{"b", "a", "c"}) {
+		t.Errorf("AGG-1: scopes %s and %s of %q", a, b, names)
+	}
+	if a, b := scope("a", "b"), scope("a", "b", "c"); a == b {
+		t.Errorf("AGG-1: scope %s of two and of three names", a)
 	}
 }
 

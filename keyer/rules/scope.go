@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
-	"slices"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/proto"
@@ -50,7 +49,7 @@ func isolatedScope(node *corev3.Node, peer keyer.Peer) (string, error) {
 	h.list([]string{peer.SPIFFE, peer.Subject})
 	for _, names := range [][]string{peer.DNS, peer.URIs, peer.Emails, peer.IPs} {
 		// A renewed certificate may list the same names in another order.
-		h.list(slices.Sorted(slices.Values(names)))
+		h.list(sorted(names))
 	}
 	return isolated + "-" + h.sum(), nil
 }

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"errors"
+	"slices"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
@@ -72,6 +73,13 @@ func (c *Subject) peerValue() ref.Val {
 	return c.peerVal
 }
 
+// newIdentity sorts the names: a renewed certificate may list the same ones in another
+// order, and its client is the one that it was.
 func newIdentity(p keyer.Peer) *identity {
-	return &identity{SPIFFE: p.SPIFFE, Subject: p.Subject, DNS: p.DNS, URIs: p.URIs, Emails: p.Emails, IPs: p.IPs}
+	return &identity{
+		SPIFFE: p.SPIFFE, Subject: p.Subject,
+		DNS: sorted(p.DNS), URIs: sorted(p.URIs), Emails: sorted(p.Emails), IPs: sorted(p.IPs),
+	}
 }
+
+func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
