@@ -21,7 +21,9 @@ func TestAGG2Basis(t *testing.T) {
 	const nobody, other, own = `node.id == "a"`, `node.id == "b"`, `node.cluster == "web"`
 	r := rules.Rule{Name: "r", Match: own, Scope: []string{"node.cluster"}}
 	built := func(n rules.Node) rules.Rule { return rules.Rule{Name: "r", Match: own, Scope: r.Scope, Node: n} }
-	before := func(match string) rules.Rule { return rules.Rule{Name: "before", Match: match, Scope: []string{"node.id"}} }
+	before := func(match string) rules.Rule {
+		return rules.Rule{Name: "before", Match: match, Scope: []string{"node.id"}}
+	}
 	for name, equal := range map[string][2]string{
 		"what follows":           {of("a", r), of("a", r, rules.Rule{Name: "last", Match: "true"})},
 		"what is switched off":   {of("a", r), of("a", before("false"), r)},

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"cel.dev/cel-go/cel"
@@ -58,19 +59,41 @@ func (k *checker) result(got *cel.Type) {
 	if got.IsExactType(cel.DynType) {
 		return
 	}
-	shown := article(cel.FormatCELType(got))
 	switch {
-	case k.field == fieldMatch:
-		if !got.IsExactType(cel.BoolType) {
-			k.problem(k.rule, k.field, "%s is %s, it has to be true or false (bool)", oneLine(k.source), shown)
+	case strings.HasPrefix(k.field, fieldScope):
+	case strings.HasPrefix(k.field, fieldMetadata):
+		if notJSON(got) {
+			k.problem(k.rule, k.field, "%s is %s, and %v", oneLine(k.source), article(cel.FormatCELType(got)), errNotJSON)
 		}
-	case strings.HasPrefix(k.field, fieldScope), strings.HasPrefix(k.field, fieldMetadata):
-	case got.IsExactType(cel.StringType):
-	case got.IsAssignableType(cel.OptionalType(cel.DynType)):
-		k.problem(k.rule, k.field, `%s may have no value: .orValue("") says what counts then`, oneLine(k.source))
+	case k.field == fieldMatch:
+		k.single(got, cel.BoolType, "true or false (bool)", "false")
 	default:
-		k.problem(k.rule, k.field, "%s is %s, it has to be a string", oneLine(k.source), shown)
+		k.single(got, cel.StringType, "a string", `""`)
 	}
+}
+
+// single checks that a value is of one type. empty is one of that type, which an optional
+// value could have in place of none.
+func (k *checker) single(got, want *cel.Type, what, empty string) {
+	switch {
+	case got.IsExactType(want):
+	case got.Kind() == types.OpaqueKind && got.TypeName() == "optional_type":
+		k.problem(k.rule, k.field, `%s may have no value: .orValue(%s) says what counts then`, oneLine(k.source), empty)
+	default:
+		k.problem(k.rule, k.field, "%s is %s, it has to be %s", oneLine(k.source), article(cel.FormatCELType(got)), what)
+	}
+}
+
+// notJSON reports whether values of a type never are what JSON has.
+func notJSON(t *cel.Type) bool {
+	if t.Kind() == types.TypeKind {
+		return true
+	}
+	inside := t.Parameters()
+	if t.Kind() == types.MapKind && !inside[0].IsExactType(cel.StringType) && !inside[0].IsExactType(cel.DynType) {
+		return true
+	}
+	return slices.ContainsFunc(inside, notJSON)
 }
 
 // constant refuses matches and parts of scopes that look at nothing: they are the same for

@@ -7,8 +7,10 @@ import (
 	"strconv"
 	"strings"
 
+	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
 
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -24,6 +26,8 @@ func (k *checker) call(e ast.Expr) {
 	case operators.Equals, operators.NotEquals:
 		k.compared(args[0], args[1])
 		k.compared(args[1], args[0])
+		k.neverNull(args[0], args[1])
+		k.neverNull(args[1], args[0])
 	case operators.In:
 		if args[1].Kind() == ast.ListKind {
 			for _, element := range args[1].AsList().Elements() {
@@ -42,6 +46,10 @@ func (k *checker) call(e ast.Expr) {
 		}
 	case "replace":
 		k.plainText(args)
+	case "join":
+		for _, separator := range args[1:] {
+			k.writtenOut(separator, "a separator")
+		}
 	case "format":
 		k.writtenOut(args[0], "a format")
 	}
@@ -116,13 +124,29 @@ func (k *checker) compared(variable, with ast.Expr) {
 	}
 }
 
+// neverNull refuses null where a message is compared with it: one that is not set is empty.
+func (k *checker) neverNull(message, with ast.Expr) {
+	if with.Kind() != ast.LiteralKind || with.AsLiteral() != types.NullValue || k.ast.GetType(message.ID()).Kind() != types.StructKind {
+		return
+	}
+	text, err := cel.ExprToString(message, k.ast.SourceInfo())
+	switch {
+	case err != nil:
+		k.problemAt(with, "a message is never null")
+	case message.Kind() == ast.SelectKind:
+		k.problemAt(with, "%s is never null: has(%s) says whether it is set", text, text)
+	default:
+		k.problemAt(with, "%s is never null", text)
+	}
+}
+
 // notTypeURL says why type is never this; "" if it can be.
 func notTypeURL(text string) string {
 	if _, ok := keyer.TypeURL(text); ok {
 		return fmt.Sprintf("type is a type URL, never %q: %s without quotes stands for it", text, strings.ToLower(text))
 	}
 	if strings.Contains(text, "/") {
-		return ""
+		return misspelt(text)
 	}
 	for _, short := range keyer.ShortNames() {
 		url, _ := keyer.TypeURL(short)
@@ -131,4 +155,19 @@ func notTypeURL(text string) string {
 		}
 	}
 	return fmt.Sprintf(`type is a type URL, such as "type.googleapis.com/%s", never %q`, cmp.Or(text, "…"), text)
+}
+
+var version = regexp.MustCompile(`\.v\d+\w*\.`)
+
+// misspelt says that a type URL is almost one of those that have a short name; "" if not.
+// A type of another version is a type of its own.
+func misspelt(typeURL string) string {
+	const few = 2 // letters
+	for _, short := range keyer.ShortNames() {
+		url, _ := keyer.TypeURL(short)
+		if d := distance(typeURL, url); d > 0 && d <= few && version.FindString(typeURL) == version.FindString(url) {
+			return fmt.Sprintf("type is never %q: %s without quotes stands for %q", typeURL, short, url)
+		}
+	}
+	return ""
 }

@@ -136,7 +136,25 @@ func (c *compiler) rule(i int, r Rule) *rule {
 	for field, source := range r.Node.fields() {
 		compiled.node = append(compiled.node, c.expression(i, field, source))
 	}
+	c.steady(i, compiled)
 	return compiled
+}
+
+// steady refuses nodes that differ for one client within a scope: a control plane is shown
+// one of them, by the chance of what is asked for first.
+func (c *compiler) steady(i int, r *rule) {
+	for _, x := range r.node {
+		for _, variable := range []string{varName, varType} {
+			if looksAt(x, variable) && !slices.ContainsFunc(r.scope, func(x *expression) bool { return looksAt(x, variable) }) {
+				c.problem(i, x.field, "%s looks at %s, and no part of the scope does: what comes first would decide for all in it", oneLine(x.source), variable)
+			}
+		}
+	}
+}
+
+// looksAt is mentionsVariable for an expression that may have been wrong, and nil.
+func looksAt(x *expression, variable string) bool {
+	return x != nil && mentionsVariable(x.ast, variable)
 }
 
 // fields gives the node fields that a rule sets, each with its expression.

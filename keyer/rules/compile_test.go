@@ -52,6 +52,7 @@ func TestAGG4Expressions(t *testing.T) {
 		{`node.id.foo`, 1, 8, `a string has no fields`},
 		{`node.id.exists(x, x == "a")`, 1, 1, `this is a string, which cannot be gone through: a list or a map can`},
 		{`has(node.metadata["a"])`, 1, 18, `has() takes a field, as in has(node.metadata.role); a key in quotes is looked for with "role" in node.metadata`},
+		{`node.metadata.?on`, 0, 0, `node.metadata.?on may have no value: .orValue(false) says what counts then`},
 		{`node.id`, 0, 0, `node.id is a string, it has to be true or false (bool)`},
 		// Syntax: the first thing that is wrong.
 		{`node.metadata.role = "sidecar"`, 1, 20, `"=" is no operator: == compares`},
@@ -75,6 +76,10 @@ func TestAGG4Expressions(t *testing.T) {
 		{`type in [cds, "envoy.config.listener.v3.Listener"]`, 1, 15, `type is a type URL, never "envoy.config.listener.v3.Listener": lds without quotes stands for it`},
 		{`type != "Foo"`, 1, 9, `type is a type URL, such as "type.googleapis.com/Foo", never "Foo"`},
 		{`name == "xdstp://a/b"`, 1, 9, `never a name here: xdstp names have a home without rules`},
+		{`type == "type.googleapis.com/envoy.config.cluster.v3.Clusterr"`, 1, 9, `type is never "type.googleapis.com/envoy.config.cluster.v3.Clusterr": cds without quotes stands for "type.googleapis.com/envoy.config.cluster.v3.Cluster"`},
+		{`node.locality == null`, 1, 18, `node.locality is never null: has(node.locality) says whether it is set`},
+		{`null != node.user_agent_build_version`, 1, 1, `node.user_agent_build_version is never null: has(node.user_agent_build_version) says whether it is set`},
+		{`peer == null || node.id == ""`, 1, 9, `peer is never null`},
 		{`"a" == "b"`, 0, 0, `"a" == "b" looks at nothing of a client: it is the same for all`},
 		{`cds != lds`, 0, 0, `cds != lds looks at nothing of a client: it is the same for all`},
 		{`node.metadata.fields["a"].string_value == "x"`, 1, 26, `string_value does not exist in expressions: metadata is used as it is, as in node.metadata.role`},
@@ -89,6 +94,7 @@ func TestAGG4Expressions(t *testing.T) {
 		{`regex.extract(node.id, "(a)(b)").orValue("") == "a"`, 1, 24, `2 groups in a regular expression of which one part is taken: (?:…) groups without taking`},
 		{`node.id.replace("-[0-9]+$", "") == "gw"`, 1, 17, `replace looks for text, not for a regular expression, as regex.replace(text, "-[0-9]+$", with) does`},
 		{`node.id.replace("a", node.cluster) == "gw"`, 1, 26, `what is put in has to be written out, in quotes`},
+		{`node.id.split("").join(node.cluster) == "gw"`, 1, 28, `a separator has to be written out, in quotes`},
 		{`node.metadata.f.format([1]) == "a"`, 1, 14, `a format has to be written out, in quotes`},
 		// As a whole.
 		{``, 0, 0, `missing: it says which clients and types the rule is for; true is all of them`},
@@ -155,6 +161,26 @@ func TestAGG4Rules(t *testing.T) {
 			{Field: "node.locality.sub_zone", Message: `node.locality is an envoy.config.core.v3.Locality, it has to be a string`},
 			{Field: "node.metadata.a", Line: 1, Column: 6, Message: `the expression ends too early`},
 			{Field: "node.metadata.b", Message: `empty: an expression is needed`},
+		}},
+		{"optional text", []rules.Rule{
+			{Name: "r", Match: "true", Node: rules.Node{ID: `regex.extract(node.id, "^[a-z]+")`}},
+		}, []rules.Problem{
+			{Field: "node.id", Message: `regex.extract(node.id, "^[a-z]+") may have no value: .orValue("") says what counts then`},
+		}},
+		{"metadata that is not JSON", []rules.Rule{
+			{Name: "r", Match: "true", Node: rules.Node{Metadata: map[string]string{
+				"a": `type(node.id)`, "b": `[{1: node.id}]`, "c": `{node.id: node.metadata}`, "d": `node.metadata.?x`, "e": `node.locality`,
+			}}},
+		}, []rules.Problem{
+			{Field: "node.metadata.a", Message: `type(node.id) is a type(string), and metadata can hold what JSON can`},
+			{Field: "node.metadata.b", Message: `[{1: node.id}] is a list(map(int, string)), and metadata can hold what JSON can`},
+		}},
+		{"a node that changes within a scope", []rules.Rule{
+			{Name: "a", Match: "node.id == ''", Scope: []string{"node.id"}, Node: rules.Node{ID: `"x-" + name`, Cluster: "type"}},
+			{Name: "b", Match: "true", Scope: []string{`name.split("/")[0]`, "type"}, Node: rules.Node{ID: `"x-" + name`, Cluster: "type"}},
+		}, []rules.Problem{
+			{Field: "node.id", Message: `"x-" + name looks at name, and no part of the scope does: what comes first would decide for all in it`},
+			{Field: "node.cluster", Message: `type looks at type, and no part of the scope does: what comes first would decide for all in it`},
 		}},
 		{"never reached", []rules.Rule{
 			{Name: "a", Match: `type == cds`},

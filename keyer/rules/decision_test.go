@@ -72,6 +72,7 @@ func TestDecide(t *testing.T) {
 
 // AGG-1: a type is decided by name only if the name makes a difference.
 func TestDecideByName(t *testing.T) {
+	const elsewhere = `type == rds ? "" : name` // what a node looks at the scope has to, too
 	for _, tc := range []struct {
 		name   string
 		rule   rules.Rule
@@ -84,8 +85,8 @@ func TestDecideByName(t *testing.T) {
 		{"match of a loop", rules.Rule{Match: `type == rds && ["a", "b"].exists(p, name.startsWith(p))`}, map[string]bool{routeURL: true, clusterURL: false}},
 		{"scope", rules.Rule{Match: `type == rds`, Scope: []string{"node.cluster", "name"}}, map[string]bool{routeURL: true, clusterURL: false}},
 		{"scope for one type", rules.Rule{Match: `node.id != ""`, Scope: []string{`type == rds ? name.split("/")[0] : ""`}}, map[string]bool{routeURL: true, clusterURL: false}},
-		{"node", rules.Rule{Match: `type == rds`, Node: rules.Node{ID: `"shard-" + name`}}, map[string]bool{routeURL: true, clusterURL: false}},
-		{"node's metadata", rules.Rule{Match: `type == rds`, Node: rules.Node{Metadata: map[string]string{"a": `name`}}}, map[string]bool{routeURL: true, clusterURL: false}},
+		{"node", rules.Rule{Match: `type == rds`, Scope: []string{elsewhere}, Node: rules.Node{ID: `"shard-" + name`}}, map[string]bool{routeURL: true, clusterURL: false}},
+		{"node's metadata", rules.Rule{Match: `type == rds`, Scope: []string{elsewhere}, Node: rules.Node{Metadata: map[string]string{"a": `name`}}}, map[string]bool{routeURL: true, clusterURL: false}},
 		{"not at all", rules.Rule{Match: `type == rds`, Scope: []string{`node.metadata.name`}}, map[string]bool{clusterURL: false}},
 	} {
 		t.Run("AGG-1 "+tc.name, func(t *testing.T) {
