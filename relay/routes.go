@@ -10,6 +10,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/internal/sharing"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 	"google.golang.org/grpc/codes"
@@ -102,7 +103,7 @@ func (r *routes) Scoped(typeURL, name string) (*cache.Store, error) {
 	if plane == "" {
 		return nil, status.Error(codes.FailedPrecondition, "no upstream is the default: only xdstp names of a configured authority are served")
 	}
-	if r.node == nil && (d.Failed != nil || d.Rule == rules.Otherwise && r.plan.rules.Policy() != rules.Share) {
+	if r.node == nil && sharing.Isolated(&d, r.plan.rules.Policy()) {
 		// Clients without a node would all look alike, and so share by accident (AGG-2).
 		return nil, status.Error(codes.InvalidArgument, "the stream's first request has no node, which decides what the client is to be served (STR-1)")
 	}

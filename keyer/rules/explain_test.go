@@ -32,6 +32,8 @@ func TestExplainWhy(t *testing.T) {
 		{"loop", `peer.dns.exists(d, d.endsWith(".test"))`, rules.DoesNotMatch, `peer.dns.exists(d, d.endsWith(".test")) is false: peer.dns is ["web.example"]`},
 		{"literal", `true`, rules.Matches, `true is true`},
 		{"failure", `node.metadata.zone == "a"`, rules.Fails, `match: node.metadata.zone == "a": no such key: zone`},
+		{"failure by a type", `node.metadata.shard.matches("a")`, rules.Fails, `match: node.metadata.shard.matches("a"): a value is of a type that this does not take`},
+		{"failure by two types", `node.metadata.role + node.metadata.shard == "a"`, rules.Fails, `match: node.metadata.role + node.metadata.shard == "a": a value is of a type that this does not take`},
 		{"name", `type == cds && name == "a"`, rules.DependsOnName, `type == cds && name == "a"`},
 		{"name that does not count", `name == "a" && type == eds`, rules.DoesNotMatch, `type == eds is false: type is cds`},
 	} {

@@ -111,10 +111,14 @@ func (x *expression) failed(rule string, cause error) *FailedError {
 	return &FailedError{Rule: rule, Field: x.field, Expression: oneLine(x.source), Cause: readable(cause)}
 }
 
-// readable keeps what a client sent from filling or forging lines of the log: some of
-// CEL's errors cite it.
+// readable says what CEL calls an overload in words of the rule's author. It keeps what a
+// client sent from filling or forging lines of the log: some of CEL's errors cite it.
 func readable(cause error) error {
-	if text := printable(cause.Error()); text != cause.Error() {
+	text := cause.Error()
+	if rest, ok := strings.CutPrefix(text, "no such overload"); ok {
+		text = "a value is of a type that this does not take" + rest
+	}
+	if text = printable(text); text != cause.Error() {
 		return citingError{text, cause}
 	}
 	return cause
