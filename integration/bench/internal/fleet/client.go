@@ -31,6 +31,7 @@ type client struct {
 	held   []uint32 // by number in the catalogue
 	wanted int      // how many resources it asks for
 	short  int      // of how many it does not hold what it should
+	behind bool     // from the first of them until a response is there as a whole that leaves none
 	doneAt int64    // when it last came to hold everything that it should; 0: not since the last target
 	listed int      // resources in the response at hand
 }
@@ -114,6 +115,7 @@ func (c *client) whole(r *response) {
 	}
 	c.listed = 0
 	c.acknowledge(r)
+	l.settle(c)
 }
 
 // acknowledge answers at once if flow control allows, as it does unless the server
@@ -164,14 +166,14 @@ func (c *client) removed(name []byte) error {
 	return nil
 }
 
-// hold notes that the client holds a resource in another revision than before.
+// hold notes, from within a response, that the client holds a resource in another revision than before.
 func (c *client) hold(number int, was, now uint32) {
 	l := c.conn.loop
 	c.held[number] = now
 	switch due := l.target[number]; {
 	case was == now:
 	case now == due:
-		l.got(c)
+		c.short--
 	case was == due:
 		l.lack(c)
 	}
@@ -183,7 +185,8 @@ func (c *client) aim(number int, old, due uint32) {
 	case old:
 		c.conn.loop.lack(c)
 	case due:
-		c.conn.loop.got(c)
+		c.short--
+		c.conn.loop.settle(c)
 	}
 }
 

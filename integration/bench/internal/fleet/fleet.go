@@ -263,7 +263,7 @@ func (l *loop) pause(c *conn, paused bool) {
 	}
 	for _, cl := range c.clients {
 		switch {
-		case cl.short == 0:
+		case !cl.behind:
 		case paused:
 			l.waiting--
 		default:

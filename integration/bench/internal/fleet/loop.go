@@ -188,20 +188,19 @@ func (l *loop) tell() {
 
 // lack notes that a client lacks one more thing.
 func (l *loop) lack(c *client) {
-	if c.short == 0 && !c.conn.paused {
+	c.short++
+	if !c.behind && !c.conn.paused {
 		l.waiting++
 	}
-	c.short++
-	c.doneAt = 0
+	c.behind, c.doneAt = true, 0
 }
 
-// got notes that a client lacks one thing less.
-func (l *loop) got(c *client) {
-	c.short--
-	if c.short > 0 {
+// settle notes that a client lacks nothing any more, if that is so.
+func (l *loop) settle(c *client) {
+	if !c.behind || c.short > 0 {
 		return
 	}
-	c.doneAt = l.now
+	c.behind, c.doneAt = false, l.now
 	if !c.conn.paused {
 		l.waiting--
 		l.tell()
