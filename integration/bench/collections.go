@@ -39,7 +39,7 @@ func changeIn(clients, resources int) variant {
 	return variant{
 		name: "1 of " + thousands(resources) + " to " + thousands(clients) + " clients",
 		run: func(ctx context.Context, o *options, kind server.Kind) (report.Values, error) {
-			u := &updates{items: min(resources, 1000), count: 500, least: 5, limit: 10 * time.Second}
+			u := &updates{items: min(resources, 1000), count: 200, least: 5, limit: 10 * time.Second}
 			if o.quick {
 				u.count = 50
 			}

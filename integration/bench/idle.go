@@ -81,10 +81,17 @@ func (d *deployment) idle(ctx context.Context, clients, resources int) (report.V
 	if err != nil {
 		return nil, err
 	}
+	if err := d.memoryProfile(ctx, "rest"); err != nil {
+		return nil, err
+	}
 	if err := d.further(ctx, func(client int) fleet.Subscription { return names(client, idleNames, furtherNames) }); err != nil {
 		return nil, err
 	}
 	many, err := d.resident()
+	if err != nil {
+		return nil, err
+	}
+	err = d.memoryProfile(ctx, "further")
 	perClient := float64(few-none) / float64(clients)
 	return report.Values{
 		"client": perClient, "client ratio": perClient,

@@ -81,7 +81,7 @@ func parse(args []string, help io.Writer) (*options, error) {
 	f.IntVar(&o.streams, "streams", 1, "`clients` on one connection")
 	f.StringVar(&o.output, "output", outputMarkdown, "`form` of the tables: markdown or json")
 	f.StringVar(&o.write, "write", "", "put the tables into this Markdown `file` as well")
-	f.StringVar(&o.profiles, "profiles", "", "keep CPU profiles of the relay and of the clients in this `folder`")
+	f.StringVar(&o.profiles, "profiles", "", "keep profiles of the relay and of the clients in this `folder`")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}

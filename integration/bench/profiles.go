@@ -29,12 +29,10 @@ type profiles struct {
 
 // profile begins to take profiles, if that was asked for. The result must be closed.
 func (d *deployment) profile(ctx context.Context) (*profiles, error) {
-	folder := d.options.profiles
-	if folder == "" {
+	if d.options.profiles == "" {
 		return nil, nil
 	}
-	name := strings.NewReplacer(" ", "-", ",", "", "/", "-").Replace(d.options.measuring + "-" + string(d.server.Kind))
-	file, err := os.Create(filepath.Join(folder, name+"-clients.pprof"))
+	file, err := os.Create(d.profileFile("clients"))
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +41,8 @@ func (d *deployment) profile(ctx context.Context) (*profiles, error) {
 	}
 	p := &profiles{file: file}
 	if d.server.Admin != "" {
-		p.taking.Go(func() { p.err = fetchProfile(ctx, d.server.Admin, filepath.Join(folder, name+".pprof")) })
+		which := fmt.Sprintf("profile?seconds=%.0f", profileTime.Seconds())
+		p.taking.Go(func() { p.err = d.fetchProfile(ctx, which, "cpu") })
 	}
 	return p, nil
 }
@@ -58,9 +57,23 @@ func (p *profiles) close() error {
 	return errors.Join(p.file.Close(), p.err)
 }
 
-// fetchProfile takes a CPU profile from a relay's admin port.
-func fetchProfile(ctx context.Context, admin, file string) error {
-	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%.0f", admin, profileTime.Seconds())
+// memoryProfile keeps what a relay has in its memory, if that was asked for.
+func (d *deployment) memoryProfile(ctx context.Context, when string) error {
+	if d.options.profiles == "" || d.server.Admin == "" {
+		return nil
+	}
+	return d.fetchProfile(ctx, "heap", "heap-"+when)
+}
+
+// profileFile is where a profile is kept.
+func (d *deployment) profileFile(what string) string {
+	name := strings.NewReplacer(" ", "-", ",", "", "/", "-").Replace(d.options.measuring + "-" + string(d.server.Kind))
+	return filepath.Join(d.options.profiles, name+"-"+what+".pprof")
+}
+
+// fetchProfile takes a profile from a relay's admin port.
+func (d *deployment) fetchProfile(ctx context.Context, which, what string) error {
+	url := "http://" + d.server.Admin + "/debug/pprof/" + which
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody) //nolint:gosec // the address is our own child's
 	if err != nil {
 		return fmt.Errorf("a profile: %w", err)
@@ -77,5 +90,5 @@ func fetchProfile(ctx context.Context, admin, file string) error {
 	if answer.StatusCode != http.StatusOK {
 		return fmt.Errorf("a profile: %s: %s", answer.Status, b)
 	}
-	return os.WriteFile(file, b, 0o600)
+	return os.WriteFile(d.profileFile(what), b, 0o600)
 }

@@ -30,7 +30,7 @@ func (p *Process) CPU() (time.Duration, error) {
 // last, acknowledgements mostly. It waits five seconds at most: a server may have something
 // to do for ever.
 func (p *Process) Quiet(ctx context.Context) error {
-	const interval, allowed = 20 * time.Millisecond, 200 * time.Microsecond
+	const interval, allowed = 10 * time.Millisecond, 200 * time.Microsecond
 	limit := time.After(5 * time.Second)
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
