@@ -42,14 +42,10 @@ integration: ## run the end-to-end tests only, none skipped: installs npm packag
 bench: ## measure the relay beside other servers, into docs/benchmarks.md (QUICK=1: small and short)
 	go run ./integration/bench $(if $(QUICK),-quick,-write docs/benchmarks.md) $(ARGS)
 
+# CI only compiles them, in "make test".
 .PHONY: microbench
 microbench: ## run all Go benchmarks
 	go test -run '^$$' -bench . -benchmem $(PACKAGES)
-
-# So that a benchmark which nobody runs still compiles and passes.
-.PHONY: benchcheck
-benchcheck: ## run each Go benchmark once, for whether it works
-	go test -short -run '^$$' -bench . -benchtime 1x $(PACKAGES)
 
 # "go test -fuzz" takes one target of one package at a time. The first line
 # makes a package that does not compile an error and not one without targets.

@@ -41,7 +41,7 @@ func changeIn(clients, resources int) variant {
 		run: func(ctx context.Context, o *options, kind server.Kind) (report.Values, error) {
 			u := &updates{items: min(resources, 1000), count: 200, least: 5, limit: 10 * time.Second}
 			if o.quick {
-				u.count = 50
+				u.count = 20
 			}
 			set := content.Set{TypeURL: content.ClusterType, Count: resources, Size: 256}
 			d, err := deploy(ctx, o, kind, false, u.items, u.total(), set)

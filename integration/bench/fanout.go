@@ -42,6 +42,9 @@ func fanOutTo(clients, resources int) variant {
 		name: thousands(clients) + " clients, " + thousands(resources) + " resources",
 		run: func(ctx context.Context, o *options, kind server.Kind) (report.Values, error) {
 			u := &updates{items: resources, count: min(100, max(10, 50_000/clients)), least: 3, limit: 10 * time.Second}
+			if o.quick {
+				u.count = 10
+			}
 			set := content.Set{TypeURL: content.ClusterType, Count: resources, Size: payloadSize}
 			d, err := deploy(ctx, o, kind, false, u.items, u.total(), set)
 			if err != nil {

@@ -40,7 +40,7 @@ func slowTenth(clients, resources int) variant {
 		run: func(ctx context.Context, o *options, kind server.Kind) (report.Values, error) {
 			u := &updates{items: resources, count: 100, least: 100, limit: time.Minute}
 			if o.quick {
-				u.count, u.least = 20, 20
+				u.count, u.least = 10, 10
 			}
 			set := content.Set{TypeURL: content.ClusterType, Count: resources, Size: payloadSize}
 			d, err := deploy(ctx, o, kind, false, u.items, u.total()+u.count, set)
