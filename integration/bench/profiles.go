@@ -32,7 +32,7 @@ func (d *deployment) profile(ctx context.Context) (*profiles, error) {
 	if d.options.profiles == "" {
 		return nil, nil
 	}
-	file, err := os.Create(d.profileFile("clients"))
+	file, err := os.Create(d.profileFile("clients")) //nolint:gosec // the folder is the user's choice
 	if err != nil {
 		return nil, err
 	}
@@ -90,5 +90,5 @@ func (d *deployment) fetchProfile(ctx context.Context, which, what string) error
 	if answer.StatusCode != http.StatusOK {
 		return fmt.Errorf("a profile: %s: %s", answer.Status, b)
 	}
-	return os.WriteFile(d.profileFile(what), b, 0o600)
+	return os.WriteFile(d.profileFile(what), b, 0o600) //nolint:gosec // the folder is the user's choice
 }
