@@ -1,0 +1,97 @@
+package integration
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/xdsrelay/xdsrelay/config"
+)
+
+// TestAuthorityMoves: when another upstream gets an authority, its names are moved as those
+// of a scope are.
+func TestAuthorityMoves_LOC3_RES11(t *testing.T) {
+	const of = "xdstp://a/envoy.config.cluster.v3.Cluster/"
+	names := []string{of + "same", of + "differs", of + "gone", of + "d/1", of + "d/2"}
+	planes := []*plane{newPlane(t), newPlane(t)}
+	for i, p := range planes {
+		p.set(clusterType, names[0], false)
+		p.world = fmt.Sprint(i)
+		p.set(clusterType, names[1], false)
+		p.set(clusterType, names[3], false)
+	}
+	planes[0].set(clusterType, names[2], false)
+	planes[0].set(clusterType, names[4], false)
+	relay := startRelay(t, func(c *config.Config) {
+		c.Upstreams[0].Authorities, c.Upstreams[1].Authorities = []string{"a"}, []string{"b"}
+	}, planes[0].addr, planes[1].addr)
+	c := newClient(t, relay.addr, "client")
+	log := record(c)
+	if err := c.connect(false); err != nil {
+		t.Fatal(err)
+	}
+	c.subscribe(clusterType, []string{names[0], names[1], names[2], of + "d/*"}, nil)
+	c.awaitHolding(t, clusterType, slices.Clone(names)...)
+	log.begin()
+	relay.mustReload(t, func(c *config.Config) {
+		c.Upstreams[0].Authorities, c.Upstreams[1].Authorities = []string{"b"}, []string{"a"}
+	})
+	want := func() bool {
+		return maps.Equal(c.state(clusterType), planes[1].holds(clusterType, c.wanted(clusterType)))
+	}
+	c.await(t, "what the other upstream has", want)
+	planes[1].set(clusterType, names[0], false)
+	c.await(t, "an update of it", want)
+	var told []string
+	for _, line := range log.all() {
+		told = append(told, strings.Fields(line)[1:]...)
+	}
+	all := []string{"+" + names[3] + "(1)", "+" + names[1] + "(1)", "+" + names[0] + "(1)", "-" + names[4], "-" + names[2]}
+	slices.Sort(told)
+	if slices.Sort(all); !slices.Equal(told, all) {
+		t.Errorf("the client was told %q, want %q", told, all)
+	}
+	for _, fault := range c.found() {
+		t.Error(fault)
+	}
+	relay.consistent(t)
+}
+
+// TestEndpointsChange: an upstream that is found elsewhere is the same upstream. Clients
+// keep what they have, and their streams; what is there is asked for with the versions
+// from before.
+func TestEndpointsChange_LOC6_RES12(t *testing.T) {
+	planes := []*plane{newPlane(t), newPlane(t)}
+	for _, p := range planes {
+		p.set(clusterType, "c1", true)
+		p.set(clusterType, "c2", true)
+	}
+	planes[0].unset(clusterType, "c2")
+	planes[0].set(clusterType, "c2", true) // the other has it at another version
+	relay := startRelay(t, nil, planes[0].addr)
+	c := newClient(t, relay.addr, "client")
+	log := record(c)
+	if err := c.connect(false); err != nil {
+		t.Fatal(err)
+	}
+	c.subscribe(clusterType, []string{"*"}, nil)
+	c.awaitHolding(t, clusterType, "c1", "c2")
+	log.begin()
+	relay.mustReload(t, func(c *config.Config) { c.Upstreams[0].Endpoints = []string{planes[1].addr} })
+	c.await(t, "what the other has", func() bool {
+		return maps.Equal(c.state(clusterType), planes[1].holds(clusterType, c.wanted(clusterType)))
+	})
+	if got := log.all(); !slices.Equal(got, []string{"CDS +c2"}) {
+		t.Errorf("the client was sent %q, want what differs", got)
+	}
+	waitFor(t, "the end of the stream to the former endpoint", func() bool { return len(planes[0].streamsNow()) == 0 })
+	if first := planes[1].streamsNow()[0].requests[0]; len(first.GetInitialResourceVersions()) != 2 {
+		t.Errorf("RES-12: the first request was %v, want one with the versions", first)
+	}
+	if !c.connected() {
+		t.Error("the client was disconnected")
+	}
+	relay.consistent(t)
+}
