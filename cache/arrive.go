@@ -166,10 +166,11 @@ func (f *cursor) adopt(e *entry) {
 }
 
 // conclude works out what of another scope does not exist here, once every member was
-// compared and there are no others, or the server was given its time to say so (RES-7).
+// compared and there are no others. A server's silence does not say that: one that takes
+// long would empty all clients that were moved to it.
 func (f *cursor) conclude() {
 	h := f.moved
-	if h == nil || h.over || !f.level() || f.coll.awaited() {
+	if h == nil || h.over || !f.level() || !f.coll.synced {
 		return
 	}
 	left := h.all()

@@ -120,7 +120,7 @@ func TestMove_RES7_RES11_TTL3_DYN1_SUB6(t *testing.T) {
 			there.leave()
 			first.leave()
 		}},
-		{"RES-7 \"*\" that nobody answers", Form{}, func(p *mover) {
+		{"RES-14 \"*\" that nobody answers takes nothing away", Form{}, func(p *mover) {
 			p.sub(rds, "*")
 			p.connect(0)
 			p.says(rds, "+a@1", "+b@1")
@@ -128,7 +128,24 @@ func TestMove_RES7_RES11_TTL3_DYN1_SUB6(t *testing.T) {
 			p.move(rds, "*")
 			p.wants(3)
 			p.to.settle()
-			p.wants(0, "RDS -a -b")
+			p.wants(3)
+			p.to.says(rds, "+a@1")
+			p.to.settle()
+			p.wants(0, "RDS -b")
+		}},
+		{"RES-2 a list that nobody answers takes nothing away", Form{State: true}, func(p *mover) {
+			p.sub(cds, "*")
+			p.connect(0)
+			p.says(cds, "+a@1", "+b@1")
+			p.lists()
+			p.move(cds, "*")
+			p.wants(4)
+			p.to.settle()
+			p.wants(4)
+			p.to.says(cds, "+a@1")
+			p.wants(4)
+			p.to.settle()
+			p.wants(0, "CDS a1")
 		}},
 		{"RES-11 members come and go while the client has not heard of them", Form{}, func(p *mover) {
 			p.sub(rds, "*")

@@ -179,10 +179,11 @@ func (w *watch) incomplete() bool {
 	return w.full && w.presented != "" && !w.listed && !(w.known() && w.allListed())
 }
 
-// known reports whether every name is answered and every collection synced.
+// known reports whether every name is answered and every collection synced, or was given
+// its time. Of a client that is moved no silence takes the list that it has.
 func (w *watch) known() bool {
 	for f := range w.cursors() {
-		if f.coll.awaited() {
+		if f.coll.awaited() || (w.moving && !f.coll.synced) {
 			return false
 		}
 	}
