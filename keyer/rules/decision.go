@@ -30,8 +30,8 @@ type Decision struct {
 	// Basis stands for the rules by which clients came into Scope: the matches up to that
 	// of the rule, its scope and its node. By others, after a reload, the client whose node
 	// went upstream might be in another scope, or another node be built: what was begun on
-	// one basis must not go on on another. "" is that of an isolated client, which is in
-	// its scope whatever the rules.
+	// one basis does not serve another. "" is that of an isolated client, which is in its
+	// scope whatever the rules.
 	Basis string
 	// Failed says why a rule, Rule, could not be evaluated, which isolates the client
 	// (AGG-2): a [*FailedError]; nil otherwise.
