@@ -63,8 +63,9 @@ func (s *supply) current() feed {
 func (s *supply) replace(next feed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	st := s.statusLocked() // which counts what was lost before the present one, too
 	s.since = time.Time{}
-	if st := s.statusLocked(); st.State == upstream.StateConnecting {
+	if st.State == upstream.StateConnecting {
 		s.since = st.Since
 	}
 	s.feed = next

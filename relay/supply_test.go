@@ -99,3 +99,34 @@ func TestSupply(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// However often it is replaced what cannot be reached, what is cached is as old as it
+// was, and alternatives have waited that long.
+func TestSupply_inARow_OPS1_LOC5(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		feed := func() *fakeFeed {
+			return &fakeFeed{status: upstream.Status{State: upstream.StateIdle, Since: time.Now()}}
+		}
+		now := feed()
+		s := newSupply(now, slog.New(slog.DiscardHandler))
+		lost := time.Now()
+		now.status.State = upstream.StateConnecting
+		for range 3 {
+			pass(time.Minute)
+			s.replace(feed()) // of which nothing comes before the next one
+			now = feed()
+			s.replace(now)
+			for _, state := range []upstream.State{upstream.StateIdle, upstream.StateConnecting} {
+				now.status.State = state
+				if st := s.Status(); st.State != upstream.StateConnecting || !st.Since.Equal(lost) {
+					t.Errorf("the feed is %s: %s since %v, want since %v", state, st.State, st.Since, lost)
+				}
+			}
+		}
+		now.status.State, now.status.Opened = upstream.StateConnected, 1
+		s.replace(feed())
+		if st := s.Status(); st.State != upstream.StateIdle {
+			t.Errorf("in the place of one that was connected: %s", st.State)
+		}
+	})
+}
