@@ -84,7 +84,8 @@ func testHub(t *testing.T, away bool) *hub {
 		h.close()
 		up.Close()
 		server.Stop()
-		if err := <-served; err != nil {
+		// On a busy machine it may have begun after the end.
+		if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 			t.Errorf("serve: %v", err)
 		}
 	})
