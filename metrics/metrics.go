@@ -28,7 +28,13 @@ type Metrics struct {
 	vecs       *upstreamVecs
 
 	mu        sync.Mutex
-	upstreams map[string]*upstreamSeries // guarded by mu; by name
+	upstreams map[string]*upstreamUse // guarded by mu; by name
+}
+
+// upstreamUse is an upstream that has series, and how often they were asked for.
+type upstreamUse struct {
+	series *upstreamSeries
+	users  int
 }
 
 // Option changes what New does.
@@ -62,7 +68,7 @@ func New(reg prometheus.Registerer, upstreams []string, opts ...Option) (*Metric
 		resolve:    newResolveSeries(&s),
 		reloads:    newReloads(&s),
 		vecs:       newUpstreamVecs(&s),
-		upstreams:  make(map[string]*upstreamSeries, len(upstreams)),
+		upstreams:  make(map[string]*upstreamUse, len(upstreams)),
 	}
 	for _, name := range upstreams {
 		if !utf8.ValidString(name) {
@@ -110,18 +116,27 @@ func (m *Metrics) Upstream(name string) upstream.Observer {
 	defer m.mu.Unlock()
 	u := m.upstreams[name]
 	if u == nil {
-		u = m.vecs.of(name)
+		u = &upstreamUse{series: m.vecs.of(name)}
 		m.resolve.of(name)
 		m.upstreams[name] = u
 	}
-	return u
+	u.users++
+	return u.series
 }
 
-// Forget drops the series of an upstream that is not configured any more. Its observers
-// may go on reporting, which nobody sees. Upstream makes new ones.
+// Forget takes one call of Upstream back, whose observer nobody shall see any more. With
+// the last one the series go: who takes an upstream's name over has them as they are. What
+// an observer goes on reporting is not seen then. Upstream makes new ones.
 func (m *Metrics) Forget(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	u := m.upstreams[name]
+	if u == nil {
+		return
+	}
+	if u.users--; u.users > 0 {
+		return
+	}
 	delete(m.upstreams, name)
 	m.vecs.forget(name)
 	m.resolve.forget(name)

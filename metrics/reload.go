@@ -24,6 +24,7 @@ type Reloads struct {
 	successful   prometheus.Gauge
 	at, awaiting prometheus.Gauge
 	info         *prometheus.GaugeVec // hash
+	hash         string               // of its series
 }
 
 func newReloads(s *set) *Reloads {
@@ -66,8 +67,12 @@ func (r *Reloads) Succeeded(result ReloadResult, hash string, at time.Time, awai
 	r.inForce(hash)
 }
 
-// inForce replaces the one series of info.
+// inForce replaces the one series of info. Whoever looks meanwhile may see both, and never
+// none.
 func (r *Reloads) inForce(hash string) {
-	r.info.Reset()
 	r.info.WithLabelValues(hash).Set(1)
+	if r.hash != hash {
+		r.info.DeleteLabelValues(r.hash) // at the start there is none
+		r.hash = hash
+	}
 }

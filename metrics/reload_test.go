@@ -1,7 +1,11 @@
 package metrics
 
 import (
+	"context"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,6 +35,59 @@ func TestReloads(t *testing.T) {
 
 		`config_last_reload_success_timestamp_seconds`: 3000,
 	})
+}
+
+// Whoever scrapes while a configuration is read again finds one series of info, or in
+// between both.
+func TestReloads_infoNeverMissing(t *testing.T) {
+	m, reg := setUp(t)
+	r := m.Reloads()
+	r.Started("a", time.Now())
+	info := func() (hashes []string) {
+		for _, f := range families(t, reg) {
+			if strings.HasSuffix(f.GetName(), "config_info") {
+				for _, metric := range f.GetMetric() {
+					hashes = append(hashes, metric.GetLabel()[0].GetValue())
+				}
+			}
+		}
+		return hashes
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			r.Succeeded(ReloadSuccess, strconv.Itoa(i/2%2), time.Now(), 0)
+		}
+	})
+	for range 200 {
+		if n := len(info()); n != 1 && n != 2 {
+			t.Errorf("%d series", n)
+			break
+		}
+	}
+	stop()
+	wg.Wait()
+	r.Succeeded(ReloadSuccess, "z", time.Now(), 0)
+	r.Succeeded(ReloadUnchanged, "z", time.Now(), 0)
+	if got := info(); !slices.Equal(got, []string{"z"}) {
+		t.Errorf("series of %v are left, want of z", got)
+	}
+}
+
+// Upstreams may share a name for a while: the series go with the last of them.
+func TestForget_shared(t *testing.T) {
+	m, reg := setUp(t)
+	before, after := m.Upstream("third"), m.Upstream("third")
+	before.BackedOff(time.Second)
+	m.Forget("third")
+	after.BackedOff(time.Second)
+	expect(t, reg, map[string]float64{`upstream_backoffs_total{upstream="third"}`: 2, `upstream_backoff_seconds_total{upstream="third"}`: 2})
+	m.Forget("third")
+	m.Forget("third") // says nothing new
+	expect(t, reg, map[string]float64{})
+	m.Upstream("third").BackedOff(time.Second)
+	expect(t, reg, map[string]float64{`upstream_backoffs_total{upstream="third"}`: 1, `upstream_backoff_seconds_total{upstream="third"}`: 1})
 }
 
 // An upstream that is gone leaves no series, though its streams go on reporting until

@@ -26,15 +26,10 @@ type overhaul struct {
 }
 
 // discard gives back what was prepared.
-func (o *overhaul) discard(now map[string]*plane) {
-	for _, p := range o.changed {
+func (o *overhaul) discard() {
+	for _, p := range slices.AppendSeq(o.added, maps.Values(o.changed)) {
 		p.upstream.Close()
-	}
-	for _, p := range o.added {
-		p.upstream.Close()
-		if now[p.name] == nil && p.forget != nil {
-			p.forget()
-		}
+		p.forget()
 	}
 }
 
@@ -61,6 +56,7 @@ func (h *hub) carryOut(o *overhaul) (obsolete []origin, err error) {
 	for p, next := range o.changed {
 		obsolete = append(obsolete, p.upstream)
 		p.upstream, p.files = next.upstream, next.files
+		next.forget() // p has them
 	}
 	for _, r := range refills {
 		r.session.node = r.node

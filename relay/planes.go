@@ -18,7 +18,7 @@ type plane struct {
 	// immutable
 	name     string
 	observer upstream.Observer
-	forget   func() // drops its metrics; nil: there are none
+	forget   func() // its metrics are nobody's then, or only another's of its name; nil: it has none
 
 	reached atomic.Bool // once
 
@@ -80,7 +80,7 @@ func (h *hub) bury(p *plane) {
 		return
 	}
 	delete(h.retired, p)
-	if h.planes[p.name] == nil && p.forget != nil {
+	if p.forget != nil {
 		p.forget()
 	}
 	closing := p.upstream

@@ -3,6 +3,7 @@ package relay
 import (
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
@@ -81,7 +82,7 @@ func (r *Relay) carryOut(cfg *config.Config) error {
 	var obsolete []origin
 	if err == nil {
 		if obsolete, err = r.hub.carryOut(o); err != nil {
-			o.discard(r.hub.present())
+			o.discard()
 		}
 	}
 	if err != nil {
@@ -129,7 +130,7 @@ func (r *Relay) overhaul(cfg *config.Config) (_ *overhaul, err error) {
 	}
 	defer func() {
 		if err != nil {
-			o.discard(now)
+			o.discard()
 		}
 	}()
 	for _, u := range cfg.Upstreams {
@@ -155,13 +156,12 @@ func (r *Relay) prepare(o *overhaul, p *plane, u config.Upstream) error {
 		return nil
 	}
 	next, err := newPlane(u, r.fullState, r.metrics.Upstream(u.Name), r.log)
+	forget := sync.OnceFunc(func() { r.metrics.Forget(u.Name) })
 	if err != nil {
-		if p == nil {
-			r.metrics.Forget(u.Name)
-		}
+		forget()
 		return err
 	}
-	next.forget = func() { r.metrics.Forget(u.Name) }
+	next.forget = forget
 	if p != nil && p.fits(next) {
 		o.planes[u.Name], o.changed[p] = p, next
 		return nil
