@@ -31,12 +31,14 @@ func newSupply(f feed, log *slog.Logger) *supply {
 // Run implements feed. It returns when ctx ends, and not before: a feed that ends by
 // itself, because its control plane was closed, is replaced soon, or nobody needs it.
 func (s *supply) Run(ctx context.Context) error {
+	var before feed
 	for {
 		s.mu.Lock()
 		f := s.feed
 		run, stop := context.WithCancel(ctx)
 		s.stop = stop
 		s.mu.Unlock()
+		inherit(f, before)
 		err := f.Run(run)
 		stop()
 		if ctx.Err() != nil {
@@ -50,6 +52,15 @@ func (s *supply) Run(ctx context.Context) error {
 			case <-s.bell: // for this one, or for f itself
 			}
 		}
+		before = f
+	}
+}
+
+// inherit gives what a feed knows that has ended to the next one that runs.
+func inherit(next, before feed) {
+	was, ended := before.(*upstream.FileSession)
+	if now, files := next.(*upstream.FileSession); ended && files {
+		now.Succeed(was)
 	}
 }
 

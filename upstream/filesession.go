@@ -25,6 +25,7 @@ type FileSession struct {
 
 	// Owned by the goroutine in Run.
 	lines map[wire.StreamID]*fileLine
+	left  map[wire.StreamID]*fileLine // by a session before, and not taken up yet
 }
 
 // fileLine is one of the Store's streams, that is a table of a type.
@@ -33,6 +34,7 @@ type fileLine struct {
 	wanted map[string]struct{} // canonical names, with parameters or without, globs and "*"
 	// located counts the wanted ones with parameters, by the name alone.
 	located map[string]int
+	taken   bool      // over from a session before: the Store has lost the stream since
 	told    *fileType // what the Store was told of last, nil if it was told nothing
 	whole   bool      // ... and that there is nothing else
 	// kept is what is wanted and not in the files any more, of a type that is not
@@ -52,6 +54,15 @@ func (f *Files) NewSession(cfg SessionConfig) (*FileSession, error) {
 		files: f, store: cfg.Store, lines: make(map[wire.StreamID]*fileLine),
 		report: newReport(f.cfg.Name, f.cfg.Path, f.cfg.Logger, cfg), woken: make(chan struct{}, 1),
 	}, nil
+}
+
+// Succeed has the session go on with what another one has told the Store, whose Run has
+// returned: perhaps it read other files. What is missing from the present ones, of a type
+// that is not full-state, stays with those who have it (RES-8). It comes before Run.
+func (s *FileSession) Succeed(before *FileSession) {
+	s.left = make(map[wire.StreamID]*fileLine)
+	maps.Copy(s.left, before.left)
+	maps.Copy(s.left, before.lines)
 }
 
 // Reject does nothing: files have nobody who could be told (ACK-7).
@@ -78,7 +89,6 @@ func (s *FileSession) Run(ctx context.Context) error {
 		for id := range s.lines {
 			s.store.Lost(id)
 		}
-		clear(s.lines)
 		s.turn(StateIdle)
 	}()
 	return s.loop(ctx)
@@ -123,6 +133,7 @@ func (s *FileSession) reconcile() {
 		for _, id := range wanted {
 			s.serve(s.line(id), view)
 		}
+		s.left = nil // of the rest nothing is wanted
 	}
 	maps.DeleteFunc(s.lines, func(id wire.StreamID, _ *fileLine) bool {
 		if s.store.StreamWanted(id) {
@@ -137,10 +148,15 @@ func (s *FileSession) reconcile() {
 // line finds the line of a stream, or begins it.
 func (s *FileSession) line(id wire.StreamID) *fileLine {
 	l := s.lines[id]
-	if l == nil {
-		l = &fileLine{id: id}
-		s.lines[id] = l
+	if l != nil {
+		return l
 	}
+	if l = s.left[id]; l != nil {
+		l.taken = true
+	} else {
+		l = &fileLine{id: id}
+	}
+	s.lines[id] = l
 	return l
 }
 
@@ -167,14 +183,19 @@ func (s *FileSession) serve(l *fileLine, view *fileView) {
 func (s *FileSession) demand(l *fileLine) (names []string, globs, changed bool) {
 	var subs []wire.Subscription
 	ok := false
-	if l.wanted != nil {
+	if l.wanted != nil && !l.taken {
 		if subs, ok = s.store.TakeDemand(l.id); !ok {
 			s.store.Lost(l.id)
 		}
 	}
 	if !ok {
-		// "*" is wanted again after it was let go, and all that it had brought with it.
+		// "*" is wanted again after it was let go, and all that it had brought with it;
+		// or the stream begins anew with another session, and nothing was let go.
+		before := *l
 		*l = fileLine{id: l.id, wanted: make(map[string]struct{}), located: make(map[string]int)}
+		if before.taken {
+			l.kept = before.kept
+		}
 		subs = s.store.Restart(l.id, 0)
 	}
 	names, globs = l.take(subs)
