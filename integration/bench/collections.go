@@ -3,12 +3,10 @@
 package main
 
 import (
-	"context"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/content"
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/report"
-	"github.com/xdsrelay/xdsrelay/integration/bench/internal/server"
 )
 
 // collections is one change in collections of several sizes.
@@ -36,30 +34,10 @@ func collections() scenario {
 }
 
 func changeIn(clients, resources int) variant {
-	return variant{
-		name: "1 of " + thousands(resources) + " to " + thousands(clients) + " clients",
-		run: func(ctx context.Context, o *options, kind server.Kind) (report.Values, error) {
-			u := &updates{items: min(resources, 1000), count: 200, least: 5, limit: 10 * time.Second}
-			if o.quick {
-				u.count = 20
-			}
-			set := content.Set{TypeURL: content.ClusterType, Count: resources, Size: 256}
-			d, err := deploy(ctx, o, kind, false, u.items, u.total(), set)
-			if err != nil {
-				return nil, err
-			}
-			return d.with(func() (report.Values, error) {
-				if err := d.add(ctx, clients, d.everything); err != nil {
-					return nil, err
-				}
-				r, err := d.measure(ctx, u)
-				if err != nil {
-					return nil, err
-				}
-				v := r.values(clients)
-				v["cpu"] = r.used.server.Seconds() / float64(r.count)
-				return v, nil
-			})
-		},
-	}
+	return singly{
+		name: "1 of " + thousands(resources) + " to " + thousands(clients) + " clients", clients: clients,
+		updates: updates{items: min(resources, 1000), count: 200, least: 5, limit: 10 * time.Second}, quick: 20,
+		set:       content.Set{TypeURL: content.ClusterType, Count: resources, Size: 256},
+		perUpdate: true,
+	}.variant()
 }

@@ -6,8 +6,10 @@ import (
 	"context"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/content"
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/fleet"
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/report"
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/server"
 )
 
 // warmUp is how many updates come before those that are measured.
@@ -94,4 +96,43 @@ func (d *deployment) measure(ctx context.Context, u *updates) (*rounds, error) {
 		return nil, err
 	}
 	return d.run(ctx, u, warmUp, u.count)
+}
+
+// singly is a variant in which one update after the other goes to clients that follow
+// everything.
+type singly struct {
+	name      string
+	clients   int
+	state     bool // the clients speak the state of the world
+	updates   updates
+	quick     int // the number of updates of a quick run
+	set       content.Set
+	perUpdate bool // what the server uses is told per update, not per delivery
+}
+
+func (x singly) variant() variant {
+	return variant{name: x.name, run: func(ctx context.Context, o *options, kind server.Kind) (report.Values, error) {
+		u := x.updates
+		if o.quick {
+			u.count = x.quick
+		}
+		d, err := deploy(ctx, o, kind, x.state, u.items, u.total(), x.set)
+		if err != nil {
+			return nil, err
+		}
+		return d.with(func() (report.Values, error) {
+			if err := d.add(ctx, x.clients, d.everything); err != nil {
+				return nil, err
+			}
+			r, err := d.measure(ctx, &u)
+			if err != nil {
+				return nil, err
+			}
+			v := r.values(x.clients)
+			if x.perUpdate {
+				v["cpu"] = r.used.server.Seconds() / float64(r.count)
+			}
+			return v, nil
+		})
+	}}
 }

@@ -3,12 +3,9 @@
 package main
 
 import (
-	"context"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/content"
-	"github.com/xdsrelay/xdsrelay/integration/bench/internal/report"
-	"github.com/xdsrelay/xdsrelay/integration/bench/internal/server"
 )
 
 // stateOfTheWorld is one update to clients that are sent everything each time.
@@ -30,28 +27,9 @@ func stateOfTheWorld() scenario {
 }
 
 func listsTo(clients, resources int) variant {
-	return variant{
-		name: thousands(clients) + " clients, " + thousands(resources) + " resources",
-		run: func(ctx context.Context, o *options, kind server.Kind) (report.Values, error) {
-			u := &updates{items: resources, count: 50, least: 3, limit: 10 * time.Second}
-			if o.quick {
-				u.count = 10
-			}
-			set := content.Set{TypeURL: content.ClusterType, Count: resources, Size: payloadSize}
-			d, err := deploy(ctx, o, kind, true, u.items, u.total(), set)
-			if err != nil {
-				return nil, err
-			}
-			return d.with(func() (report.Values, error) {
-				if err := d.add(ctx, clients, d.everything); err != nil {
-					return nil, err
-				}
-				r, err := d.measure(ctx, u)
-				if err != nil {
-					return nil, err
-				}
-				return r.values(clients), nil
-			})
-		},
-	}
+	return singly{
+		name: thousands(clients) + " clients, " + thousands(resources) + " resources", clients: clients, state: true,
+		updates: updates{items: resources, count: 50, least: 3, limit: 10 * time.Second}, quick: 10,
+		set: content.Set{TypeURL: content.ClusterType, Count: resources, Size: payloadSize},
+	}.variant()
 }
