@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -20,27 +21,29 @@ type configuration struct {
 	path  string                         // of the file
 	watch bool                           // whether changes of the file are followed
 
-	file *filewatch.File // nil: they are not, or cannot be
-	why  error
+	file  *filewatch.File // nil: they are not, or cannot be
+	why   error
+	asked chan os.Signal // one slot: SIGHUP came
 }
 
-// follow notes what the file holds now. It comes before the first load, so that nothing
-// that changes afterwards is missed.
-func (c *configuration) follow() {
+// follow notes what the file holds now, and who asks for a reload. It comes before the
+// first load, so that nothing that changes afterwards is missed, and no early SIGHUP ends
+// the process. stop comes when nobody is to be listened to any more.
+func (c *configuration) follow() (stop func()) {
+	c.asked = make(chan os.Signal, 1)
+	if s := hangup(); s != nil {
+		signal.Notify(c.asked, s)
+	}
 	if c.watch {
 		c.file, c.why = filewatch.NewFile(c.path)
 	}
+	return func() { signal.Stop(c.asked) }
 }
 
 // reloads has the relay reload with each SIGHUP and each change of the file, until ctx
-// ends: whatever comes while the relay drains is ignored. stop, which waits for the end
-// of it, is called when the relay has ended, so that no late SIGHUP ends the process.
+// ends: whatever comes while the relay drains is ignored. stop waits for the end of it.
 func (c *configuration) reloads(ctx context.Context, r *relay.Relay, log *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	asked := make(chan os.Signal, 1)
-	if s := hangup(); s != nil {
-		signal.Notify(asked, s)
-	}
 	changed := make(chan struct{}, 1)
 	var wg sync.WaitGroup
 	wg.Go(func() { c.run(ctx, changed, log) })
@@ -49,7 +52,7 @@ func (c *configuration) reloads(ctx context.Context, r *relay.Relay, log *slog.L
 			select {
 			case <-ctx.Done():
 				return
-			case <-asked:
+			case <-c.asked:
 				log.Info("reloading the configuration", "because", "SIGHUP")
 			case <-changed:
 				log.Info("reloading the configuration", "because", "its file changed")
@@ -60,7 +63,6 @@ func (c *configuration) reloads(ctx context.Context, r *relay.Relay, log *slog.L
 	return func() {
 		cancel()
 		wg.Wait()
-		signal.Stop(asked)
 	}
 }
 
@@ -80,10 +82,21 @@ func (c *configuration) run(ctx context.Context, changed chan<- struct{}, log *s
 	})
 }
 
+// read reads the configuration again. A pipe in the file's place is not: the process could
+// not end before somebody writes to it.
+func (c *configuration) read() (*config.Config, error) {
+	if c.file != nil {
+		if err := c.file.Check(); err != nil {
+			return nil, fmt.Errorf("reading the configuration: %w", err)
+		}
+	}
+	return c.load()
+}
+
 // reload reads the configuration and puts it in force. If that cannot be, every problem
 // is logged and nothing changes.
 func (c *configuration) reload(ctx context.Context, r *relay.Relay, log *slog.Logger) {
-	cfg, err := c.load()
+	cfg, err := c.read()
 	if err != nil {
 		r.ReloadFailed(err)
 	} else {

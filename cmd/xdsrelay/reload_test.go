@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -235,6 +236,102 @@ func TestReload_notAFile(t *testing.T) {
 	r.logs("because=SIGHUP")
 	fill(relayTo(address, "aggregation: {linger: 1m}\n"))
 	r.logs("was reloaded", "aggregation.linger: 5m → 1m")
+	if code := stop(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// A SIGHUP that comes before the relay serves is not lost, and ends nothing.
+func TestReload_early(t *testing.T) {
+	address := controlPlane(t, cachev3.NewLinearCache(resource.ClusterType), nil)
+	pipe := filepath.Join(t.TempDir(), "x.yaml")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	came := make(chan os.Signal, 1) // or a relay that does not listen for it would end the test
+	signal.Notify(came, syscall.SIGHUP)
+	defer signal.Stop(came)
+	_, log, stop := background(t, "serve", "--config", pipe)
+	r := &reloaded{T: t, log: log}
+	fill, err := os.OpenFile(pipe, os.O_WRONLY, 0) // as soon as it is read
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.hangs()
+	<-came
+	if _, err := fill.WriteString(relayTo(address, "")); err != nil {
+		t.Fatal(err)
+	}
+	if err := fill.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.logs("because=SIGHUP")
+	if err := os.WriteFile(pipe, []byte(relayTo(address, "aggregation: {linger: 1m}\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.logs("was reloaded", "aggregation.linger: 5m → 1m")
+	if code := stop(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// What takes the file's place and cannot be read is told of, and holds nothing up; a file
+// that comes back is read.
+func TestReload_replaced(t *testing.T) {
+	address := controlPlane(t, cachev3.NewLinearCache(resource.ClusterType), nil)
+	file := write(t, "x.yaml", relayTo(address, ""))
+	r, _, stop := reloadable(t, file)
+	next := file + ".next"
+	for name, put := range map[string]struct {
+		make func() error
+		says string
+	}{
+		"a pipe":                    {func() error { return syscall.Mkfifo(next, 0o600) }, "is no regular file"},
+		"a folder":                  {func() error { return os.Mkdir(next, 0o700) }, "is no regular file"},
+		"a link that leads nowhere": {func() error { return os.Symlink("nowhere", next) }, "no such file"},
+		"a link that leads back":    {func() error { return os.Symlink(filepath.Base(file), next) }, "too many levels"},
+		"half of a file":            {func() error { return os.WriteFile(next, []byte("upstreams: [{name: "), 0o600) }, "x.yaml:1:"},
+	} {
+		if err := put.make(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(next, file); err != nil {
+			t.Fatal(err)
+		}
+		if line := r.logs("level=ERROR"); !strings.Contains(line, put.says) && !strings.Contains(line, "no such file") {
+			t.Errorf("%s: %s", name, line)
+		}
+		r.shows("/metrics", "xdsrelay_config_last_reload_successful 0")
+		r.hangs()
+		r.logs("because=SIGHUP")
+		r.logs("level=ERROR", put.says)
+		if err := os.RemoveAll(file); err != nil {
+			t.Fatal(err)
+		}
+		// As some editors write it.
+		rewrite(t, file, strings.ReplaceAll(relayTo(address, ""), "\n", "\r\n"))
+		r.logs("says the same")
+		r.shows("/metrics", "xdsrelay_config_last_reload_successful 1")
+	}
+	if code := stop(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// However many come, the last one counts.
+func TestReload_storm(t *testing.T) {
+	address := controlPlane(t, cachev3.NewLinearCache(resource.ClusterType), nil)
+	file := write(t, "x.yaml", relayTo(address, ""))
+	r, _, stop := reloadable(t, file)
+	for i := range 200 {
+		rewrite(t, file, relayTo(address, fmt.Sprintf("aggregation: {linger: %dm}\n", 10+i)))
+		r.hangs()
+	}
+	r.logs("was reloaded", "→ 3h29m")
+	r.shows("/config", "linger: 3h29m")
 	if code := stop(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}

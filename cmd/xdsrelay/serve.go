@@ -40,7 +40,8 @@ server.listen and so on), which overrides the file.`,
 	watch := cmd.Flags().Bool("watch-config", true, "reload the configuration when its file changes; SIGHUP does so anyway")
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
 		c := &configuration{load: func() (*config.Config, error) { return load(cmd, *file) }, path: *file, watch: *watch}
-		c.follow()
+		stop := c.follow()
+		defer stop()
 		cfg, err := c.load()
 		if err != nil {
 			return usage(err, "xdsrelay validate checks a configuration without starting anything; docs/configuration.md lists every key")

@@ -31,6 +31,23 @@ type File struct {
 // NewFile makes a File of a regular file, which may be reached by symbolic links. What
 // is no such file, a pipe for instance, cannot be read twice, and is refused.
 func NewFile(path string) (*File, error) {
+	if _, err := regular(path); err != nil {
+		return nil, err
+	}
+	f := &File{path: path, quiet: fileQuiet, poll: filePoll}
+	f.seen, _ = f.look(time.Time{})
+	return f, nil
+}
+
+// Check gives the error that the file cannot be read now without waiting for somebody who
+// writes it: a pipe may have taken its place.
+func (f *File) Check() error {
+	_, err := regular(f.path)
+	return err
+}
+
+// regular looks at a file, which has to be one.
+func regular(path string) (fs.FileInfo, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -38,9 +55,7 @@ func NewFile(path string) (*File, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is no regular file", path)
 	}
-	f := &File{path: path, quiet: fileQuiet, poll: filePoll}
-	f.seen, _ = f.look(time.Time{})
-	return f, nil
+	return info, nil
 }
 
 // Run calls changed whenever the file holds something else than before, cannot be read,
@@ -95,7 +110,7 @@ func (f *File) pass(w *Watcher, pace *Pacer, changed func()) {
 // look sums up what the file holds, or why it cannot be read. It has not settled if it
 // was written to within the quiet time before now, or while it was read.
 func (f *File) look(now time.Time) (sum string, settled bool) {
-	before, err := os.Stat(f.path)
+	before, err := regular(f.path)
 	if err != nil {
 		return err.Error(), true
 	}
