@@ -364,8 +364,14 @@ func TestScope_ACK4_ACK5(t *testing.T) {
 			}
 			versions[v] = scope
 		}
+		if s := TakeSnapshot([]*Client{c.c}, cds); s.Scoped != (scope != "") {
+			t.Errorf("ACK-4: the digest says of what scope it is: %t, of scope %q", s.Scoped, scope)
+		}
 		b.says(cds, "-n")
 		c.lists()
+		if !TakeSnapshot([]*Client{c.c}, cds).Scoped {
+			t.Errorf("ACK-4: nothing is not the same in scope %q", scope)
+		}
 		if v := StateVersion([]*Client{c.c}, cds); v != EmptyVersion() {
 			t.Errorf("the empty list of scope %q is called %q", scope, v)
 		}

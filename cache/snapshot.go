@@ -26,6 +26,9 @@ type Snapshot struct {
 	// every replica. With errors it is the version too: who does not repeat nonces
 	// would be told the same errors again at once.
 	Digest string
+	// Scoped says that nothing in any other scope has this Digest: all that is held is
+	// from stores with a Source.Scope.
+	Scoped bool
 	// Complete says that nothing is unknown: every name is answered and every
 	// collection synced (RES-2).
 	Complete bool
@@ -60,7 +63,7 @@ type NamedError struct {
 // no other way. No two stores' locks are held together. Errors of names that are in no
 // store may be given, to be told with the rest.
 func TakeSnapshot(clients []*Client, typeURL string, given ...NamedError) *Snapshot {
-	all := &Snapshot{Complete: true, Version: EmptyVersion(), Digest: EmptyVersion()}
+	all := &Snapshot{Complete: true, Scoped: true, Version: EmptyVersion(), Digest: EmptyVersion()}
 	var versions, digests []string
 	names := make(map[string]bool)
 	for _, i := range wildcardsLast(clients) {
@@ -76,6 +79,7 @@ func TakeSnapshot(clients []*Client, typeURL string, given ...NamedError) *Snaps
 		}
 		all.Errors = append(all.Errors, s.Errors...)
 		all.Complete, all.Lacks = all.Complete && s.Complete, all.Lacks || s.Lacks
+		all.Scoped = all.Scoped && s.Scoped
 		if all.Last == 0 {
 			all.Store, all.Last = s.Store, s.Last
 		}
@@ -139,7 +143,8 @@ func (c *Client) snapshot(typeURL string) *Snapshot {
 		w.listed, w.sent = true, c.store.seq
 	}
 	s := t.taken
-	s.Digest = c.store.named(w.digest(t.passed))
+	digest := w.digest(t.passed)
+	s.Digest, s.Scoped = c.store.named(digest), digest == (sum{}) || c.store.source.Scope != ""
 	s.Version = s.Digest
 	if v := w.serverVersion(); v != "" && t.passed == (sum{}) && w.wildcardOnly() && w.trusted() {
 		s.Version = v

@@ -39,7 +39,7 @@ type poll struct {
 	refused []cache.NamedError // names that the relay itself answers
 	held    *cache.Snapshot    // what the subscriptions hold now
 	away    bool               // they were moved: what the client presents is another scope's
-	had     *cache.Snapshot    // what it has from there; nil if nobody knows
+	had     *cache.Snapshot    // what it has; nil if nobody knows
 	plan    uint64             // Server.plans when it last looked where the names live
 	over    bool               // its time is
 
@@ -221,7 +221,12 @@ func (p *poll) wait() time.Duration {
 }
 
 // look takes what the subscriptions hold now.
-func (p *poll) look() { p.held = cache.TakeSnapshot(p.places, p.request.GetTypeUrl(), p.refused...) }
+func (p *poll) look() {
+	p.held = cache.TakeSnapshot(p.places, p.request.GetTypeUrl(), p.refused...)
+	if p.has() {
+		p.had = p.held
+	}
+}
 
 // news reports whether the client is to be sent what is held now. It is not if it
 // has accepted it or rejected it (ACK-3), which the version and the nonce say, or
@@ -230,15 +235,14 @@ func (p *poll) look() { p.held = cache.TakeSnapshot(p.places, p.request.GetTypeU
 // one that presents nothing has nothing to lose. Where absence is no deletion, what
 // there is goes out (RES-3).
 func (p *poll) news() bool {
-	version, nonce := p.request.GetVersionInfo(), p.request.GetResponseNonce()
 	switch s := p.held; {
-	case p.has(version, nonce), s.Digest == p.failed:
+	case p.has(), s.Digest == p.failed:
 		return false
 	case s.Lacks:
 		return false
 	case p.fullState() && s.Complete:
 		return true
-	case p.fullState() && version+nonce != "":
+	case p.fullState() && p.request.GetVersionInfo()+p.request.GetResponseNonce() != "":
 		return false
 	case p.fullState():
 		// Errors alone would give the client a version, and so something to lose: it
@@ -250,12 +254,15 @@ func (p *poll) news() bool {
 	}
 }
 
-// has reports whether the client accepted or rejected what is held now.
-func (p *poll) has(version, nonce string) bool {
+// has reports whether the client accepted or rejected what is held now. Its version is
+// the digest, too, after what would have had that of something else (version).
+func (p *poll) has() bool {
+	version, nonce := p.request.GetVersionInfo(), p.request.GetResponseNonce()
+	known := p.held.Digest == version || p.held.Digest == nonce
 	if p.away {
-		return p.had != nil && p.had.Same(p.held)
+		return (known && p.held.Scoped) || (p.had != nil && p.had.Same(p.held))
 	}
-	return p.held.Version == version || p.held.Digest == nonce
+	return known || p.held.Version == version
 }
 
 // end is the answer when the time is over: also if something has changed in the

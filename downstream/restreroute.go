@@ -4,8 +4,8 @@ import "github.com/xdsrelay/xdsrelay/cache"
 
 // reroute looks again where the names of a held poll live, if there is another plan. A
 // poll has nothing but its subscriptions: they begin anew. What the client presented was
-// of the scope before, and is compared byte for byte with what is here. The error is that
-// of a new poll.
+// of the scope before, and is compared byte for byte with what is here, unless it is a
+// digest that only this scope has. The error is that of a new poll.
 func (p *poll) reroute() error {
 	plan := p.server.plans.Load()
 	if plan == p.plan {
@@ -35,12 +35,7 @@ func (p *poll) reroute() error {
 	if same {
 		return nil
 	}
-	if p.held != nil && p.has(p.request.GetVersionInfo(), p.request.GetResponseNonce()) {
-		p.had = p.held
-	} else {
-		p.had = nil
-	}
-	p.away = true
+	p.away = p.held != nil // else it was compared with nothing yet, as a new one
 	p.server.mu.Lock()
 	p.moved++
 	p.server.mu.Unlock()
@@ -51,8 +46,12 @@ func (p *poll) reroute() error {
 // version is the version_info of the answer: not the one that the client presented for
 // what was another scope's.
 func (p *poll) version() string {
-	if p.away && p.held.Version == p.request.GetVersionInfo() {
+	switch version := p.request.GetVersionInfo(); {
+	case !p.away || p.held.Version != version:
+		return p.held.Version
+	case p.held.Digest != version:
 		return p.held.Digest
+	default:
+		return cache.OtherVersion(version)
 	}
-	return p.held.Version
 }
