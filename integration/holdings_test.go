@@ -67,6 +67,7 @@ func (h *holdings) nodeProto(features []string) *corev3.Node {
 // that: the client is ambiguous then, and has to begin anew.
 type asked struct {
 	dropped map[string]bool // names; "*" for whatever a collection had
+	covered map[string]bool // the same of what something else brings, or would if it were there
 
 	// How often a content that is held may come again (SUB-5, SUB-6, SUB-8).
 	named       map[string]int
@@ -98,7 +99,7 @@ func (h *holdings) beginLocked(warm bool) {
 func (h *holdings) askedLocked(typeURL string) *asked {
 	a := h.asked[typeURL]
 	if a == nil {
-		a = &asked{dropped: make(map[string]bool), named: make(map[string]int), used: make(map[string]int)}
+		a = &asked{dropped: make(map[string]bool), covered: make(map[string]bool), named: make(map[string]int), used: make(map[string]int)}
 		if h.asked != nil { // else not connected yet
 			h.asked[typeURL] = a
 		}
@@ -122,13 +123,15 @@ func (h *holdings) wantLocked(typeURL string, sub, unsub []string) {
 		delete(h.absent[typeURL], n)
 	}
 	for _, n := range unsub {
-		switch {
-		case h.wantsLocked(typeURL, n):
+		what := n
+		if isCollection(n) {
+			what = "*"
+		}
+		if h.wantsLocked(typeURL, n) {
 			a.named[n]++ // something else covers it: answered (SUB-8), and leaves no doubt
-		case isCollection(n):
-			a.dropped["*"] = true
-		default:
-			a.dropped[n] = true
+			a.covered[what] = true
+		} else {
+			a.dropped[what] = true
 		}
 	}
 	for _, n := range sub {
@@ -195,6 +198,17 @@ func (h *holdings) wanted(typeURL string) map[string]bool {
 	return maps.Clone(h.subs[typeURL])
 }
 
+// all copies what is held of a type, wanted or not: payload by name.
+func (h *holdings) all(typeURL string) map[string]string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := make(map[string]string, len(h.holds[typeURL]))
+	for n, x := range h.holds[typeURL] {
+		m[n] = x.payload
+	}
+	return m
+}
+
 // payloads copies what is held and wanted of a type: payload by name. A SotW
 // client keeps what it unsubscribed from until the server leaves it out, since a
 // server that never saw the unsubscription will not send it again.
@@ -233,7 +247,7 @@ func (h *holdings) wasDropped(typeURL, name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a := h.asked[typeURL]
-	return a != nil && (a.dropped[name] || a.dropped["*"])
+	return a != nil && (a.dropped[name] || a.dropped["*"] || a.covered[name] || a.covered["*"])
 }
 
 // count is how many responses of a type came since the client connected.
