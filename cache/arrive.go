@@ -196,7 +196,8 @@ func (c *Client) conclude() {
 	}
 }
 
-// endMove forgets that there was another scope, once nothing is left of it.
+// endMove forgets that there was another scope, once nothing is left of it: maybe before
+// the collection is synced, if all that the client held is here.
 func (f *cursor) endMove() {
 	if f.moved != nil && f.moved.empty() {
 		f.moved = nil

@@ -204,6 +204,14 @@ func TestMove_RES7_RES11_TTL3_DYN1_SUB6(t *testing.T) {
 			p.to.settle()
 			p.wants(0, "RDS -m")
 		}},
+		{"RES-11 all that the client said it holds is here, and nobody knows what else is", Form{}, func(p *mover) {
+			p.resume(rds, []string{"n@1"}, "*")
+			p.move(rds, "*")
+			p.to.says(rds, "+n@1")
+			p.wants(0, "RDS +n@1")
+			p.to.settle()
+			p.wants(0)
+		}},
 		{"TTL-3 what has a ttl is sent again", Form{TTL: true}, func(p *mover) {
 			p.sub(rds, "n")
 			p.connect(0)
