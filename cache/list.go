@@ -179,9 +179,24 @@ func (p *pass) levelled(w *watch, f *cursor, upTo uint64) {
 		f.settled(e.key)
 	}
 	f.removed = max(f.removed, min(c.floor, upTo))
+	f.stillHolds()
 	f.told, f.versions = true, nil
 	f.retimed()
 	p.level(w, f)
+}
+
+// stillHolds notes what the client may hold that showed a version and has its first list
+// now: that goes on holding the removed members that it may have from before (ADS-1), and
+// from now on nobody could tell, and so no list would be due without them.
+func (f *cursor) stillHolds() {
+	if w := f.watch; w.presented == "" || w.listed {
+		return
+	}
+	for e := f.coll.tombs.after(f.removed, f.tomb, f.coll); e != nil; e = e.next {
+		if e.last != nil {
+			f.reached = max(f.reached, e.added)
+		}
+	}
 }
 
 // bodies are the lists of all members of "*", bare and wrapped, each encoded once

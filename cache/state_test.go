@@ -117,6 +117,23 @@ func TestState(t *testing.T) {
 			p.busy[eds] = false // it has acknowledged what was sent after the removal
 			b.expect(p.lists(), "CDS a1", "EDS a3")
 		}},
+		{"RES-2 ADS-1 what a client may have from before is taken out of a later list, too", func(b *bed) {
+			first := b.joinAs(bareForm)
+			first.sub(cds, "*")
+			first.sub(rds, "r")
+			b.connect(0)
+			b.says(cds, "+a@1", "+b@1")
+			b.says(rds, "+r@1")
+			first.lists()
+			b.settle()
+			p := b.joinAs(bareForm)
+			p.show(cds, "old", "*")
+			p.sub(rds, "r")
+			b.says(cds, "-b")
+			b.expect(p.lists(), "CDS a1 b1", "RDS r1")
+			b.expect(p.lists(), "CDS a1")
+			b.expect(p.lists())
+		}},
 		{"ERR-1 RES-2 an error is no word that a name does not exist", func(b *bed) {
 			p := b.joinAs(bareForm)
 			p.show(cds, "old", "a", "b")
