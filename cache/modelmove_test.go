@@ -10,6 +10,7 @@ import (
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"pgregory.net/rapid"
@@ -55,8 +56,8 @@ type scopes struct {
 var (
 	movedTypes = []string{cds, eds, rds}
 	// Every scope has "kept" of every type, "only" clusters are of one, and a route refers to
-	// that of its scope.
-	movedNames = []string{"kept", "a", "b", "c", "route"}
+	// that of its scope. What begins with a slash is of a glob: see movedName.
+	movedNames = []string{"kept", "a", "b", "c", "route", "/1", "/2", "/*"}
 )
 
 func onlyIn(scope int) string { return fmt.Sprintf("only-%d", scope) }
@@ -82,7 +83,7 @@ func newScopes(t rapid.TB, n int, state bool) *scopes {
 }
 
 // hidden reports whether "*" does not mean a name.
-func hidden(name string) bool { return name == "c" }
+func hidden(name string) bool { return name == "c" || strings.HasSuffix(name, "/1") }
 
 // set changes a resource; "" removes it.
 func (s *scopeServer) set(typeURL, name, content string) {
@@ -96,30 +97,31 @@ func (s *scopeServer) set(typeURL, name, content string) {
 		s.exists[typeURL][name] = content
 	}
 	for _, st := range s.streams {
-		if st == nil || !(st.subs[typeURL][name] || (st.subs[typeURL][Wildcard] && !hidden(name))) {
+		if st == nil || !means(st.subs[typeURL], name) {
 			continue
 		}
 		switch {
 		case s.state:
 			s.say(st, typeURL)
 		case content != "":
-			st.queue = append(st.queue, response(typeURL, "+"+name+"@"+content))
+			st.queue = append(st.queue, &wire.DeltaResponse{TypeURL: typeURL, Resources: []*wire.Resource{movedResource(typeURL, name, content)}})
 		case had:
 			st.queue = append(st.queue, response(typeURL, "-"+name))
 		}
 	}
 }
 
-// say says all that a stream subscribes to of a type, in the state of the world.
-func (s *scopeServer) say(st *scopeStream, typeURL string) {
-	r := &wire.DeltaResponse{TypeURL: typeURL}
+// say says all that a stream subscribes to of a type, in the state of the world, and errors.
+func (s *scopeServer) say(st *scopeStream, typeURL string, errs ...wire.ResourceError) {
+	r := &wire.DeltaResponse{TypeURL: typeURL, Errors: errs}
 	for _, n := range slices.Sorted(maps.Keys(s.exists[typeURL])) {
-		if st.subs[typeURL][n] || (st.subs[typeURL][Wildcard] && !hidden(n)) {
+		failing := slices.ContainsFunc(errs, func(e wire.ResourceError) bool { return e.Name == n })
+		if means(st.subs[typeURL], n) && !failing {
 			_, content, _ := strings.Cut(s.exists[typeURL][n], ":")
-			r.Resources = append(r.Resources, resource(typeURL, n+"@:"+content))
+			r.Resources = append(r.Resources, movedResource(typeURL, n, ":"+content))
 		}
 	}
-	if typeURL == cds || st.subs[typeURL][Wildcard] || len(r.Resources) > 0 {
+	if typeURL == cds || st.subs[typeURL][Wildcard] || len(r.Resources)+len(errs) > 0 {
 		st.queue = append(st.queue, r)
 	}
 }
@@ -166,28 +168,27 @@ func (s *scopeServer) answer(st *scopeStream, sub wire.Subscription) {
 		return
 	}
 	r, star := &wire.DeltaResponse{TypeURL: sub.TypeURL}, false
+	asked := map[string]bool{}
 	for _, n := range sub.Subscribe {
-		st.subs[sub.TypeURL][n] = true
-		content, exists := s.exists[sub.TypeURL][n]
-		switch {
+		st.subs[sub.TypeURL][n], asked[n] = true, true
+		star = star || n == Wildcard
+	}
+	for _, n := range slices.Sorted(maps.Keys(s.exists[sub.TypeURL])) {
+		if means(asked, n) {
+			r.Resources = append(r.Resources, movedResource(sub.TypeURL, n, s.exists[sub.TypeURL][n]))
+		}
+	}
+	for _, n := range slices.Sorted(maps.Keys(asked)) {
+		switch glob := keyer.IsGlob(n); {
 		case n == Wildcard:
-			star = true
-		case exists:
-			r.Resources = append(r.Resources, resource(sub.TypeURL, n+"@"+content))
-		default:
+		case glob && !slices.ContainsFunc(r.Resources, func(x *wire.Resource) bool { return under(x.Name, n) }), !glob && s.exists[sub.TypeURL][n] == "":
 			r.Removed = append(r.Removed, n)
 		}
 	}
-	if star {
-		for _, n := range slices.Sorted(maps.Keys(s.exists[sub.TypeURL])) {
-			if !hidden(n) && !slices.Contains(sub.Subscribe, n) {
-				r.Resources = append(r.Resources, resource(sub.TypeURL, n+"@"+s.exists[sub.TypeURL][n]))
-			}
-		}
-		for n := range sub.Versions {
-			if s.exists[sub.TypeURL][n] == "" || hidden(n) {
-				r.Removed = append(r.Removed, n)
-			}
+	for _, n := range slices.Sorted(maps.Keys(sub.Versions)) {
+		is := s.exists[sub.TypeURL][n] != "" && means(asked, n)
+		if !is && !asked[n] && (star || under(n, keyer.GlobOf(n))) {
+			r.Removed = append(r.Removed, n)
 		}
 	}
 	if !s.silent[sub.TypeURL] && (star || len(r.Resources)+len(r.Removed) > 0) {
@@ -204,7 +205,7 @@ func (s *scopeServer) deliver(stream int) bool {
 	st.queue = st.queue[1:]
 	var err error
 	if s.state {
-		err = s.store.ApplyState(streamOf(stream), &wire.StateResponse{TypeURL: r.TypeURL, VersionInfo: "7", Resources: r.Resources}, s.world.now)
+		err = s.store.ApplyState(streamOf(stream), &wire.StateResponse{TypeURL: r.TypeURL, VersionInfo: "7", Resources: r.Resources, Errors: r.Errors}, s.world.now)
 	} else {
 		err = s.store.Apply(streamOf(stream), r, s.world.now)
 	}
@@ -254,6 +255,9 @@ func (w *scopes) check(when string) {
 type where map[string]map[string]int
 
 func (p where) of(typeURL, name string) int {
+	if keyer.IsXDSTP(name) {
+		name = authority
+	}
 	if at, ok := p[typeURL][name]; ok {
 		return at
 	}
@@ -281,6 +285,9 @@ type scopeClient struct {
 	at       where
 	subs     map[string]map[string]bool
 	holds    map[string]map[string]string // content by type URL and name
+	versions map[string]map[string]string // of what it holds
+	shows    map[string]string            // version_info by type URL, of the last response
+	presents map[string]string            // what its stream began with
 	had      map[string]bool              // types of which it has held "kept"
 	nonce    uint64
 	sent     map[string]uint64
@@ -295,11 +302,12 @@ type scopeClient struct {
 func (w *scopes) join(form Form, at where) *scopeClient {
 	c := &scopeClient{
 		t: w.t, world: w, form: form, at: at, places: map[int]*Client{}, subs: map[string]map[string]bool{},
-		holds: map[string]map[string]string{}, had: map[string]bool{},
+		holds: map[string]map[string]string{}, versions: map[string]map[string]string{}, had: map[string]bool{},
+		shows: map[string]string{}, presents: map[string]string{},
 		sent: map[string]uint64{}, acked: map[string]uint64{}, given: map[string]uint64{},
 	}
 	for _, typeURL := range movedTypes {
-		c.subs[typeURL], c.holds[typeURL] = map[string]bool{}, map[string]string{}
+		c.subs[typeURL], c.holds[typeURL], c.versions[typeURL] = map[string]bool{}, map[string]string{}, map[string]string{}
 	}
 	w.clients = append(w.clients, c)
 	return c
@@ -323,14 +331,27 @@ func (c *scopeClient) star(typeURL string) *Client {
 }
 
 func (c *scopeClient) subscribe(typeURL, name string) {
+	c.ordered = c.ordered && (typeURL != cds || c.subs[typeURL][name])
+	c.begin(typeURL, name, nil)
+}
+
+// begin subscribes, and says what the client holds if its stream begins.
+func (c *scopeClient) begin(typeURL, name string, versions map[string]string) {
 	c.subs[typeURL][name] = true
 	p := c.place(c.at.of(typeURL, name))
-	p.Update(Change{TypeURL: typeURL, Subscribe: []Name{nameOf(name)}})
+	ch := Change{TypeURL: typeURL, Subscribe: []Name{nameOf(name)}, Versions: versions}
+	if c.sent[typeURL] == 0 {
+		ch.VersionInfo = c.presents[typeURL]
+	}
+	p.Update(ch)
 	switch star := c.star(typeURL); {
 	case name == Wildcard:
 		c.tellElsewhere(typeURL, p)
 	case star != nil && star != p:
-		star.Update(Change{TypeURL: typeURL, Elsewhere: []Name{nameOf(name)}})
+		if brought := star.Brought(typeURL, ch.Subscribe); len(brought) > 0 {
+			p.Update(Change{TypeURL: typeURL, Answer: brought})
+		}
+		star.Update(Change{TypeURL: typeURL, Elsewhere: ch.Subscribe})
 	}
 }
 
@@ -352,15 +373,27 @@ func (c *scopeClient) unsubscribe(typeURL, name string) {
 	if star := c.star(typeURL); star != nil && star != p {
 		star.Update(Change{TypeURL: typeURL, Answer: gone, Kept: kept})
 	}
+	c.ordered = c.ordered && typeURL != cds
+	if c.presents[typeURL] != "" && name == Wildcard {
+		c.presents[typeURL] = "of what it subscribes to no more"
+	}
 	for n := range c.holds[typeURL] {
 		if !c.covers(typeURL, n) {
-			delete(c.holds[typeURL], n)
+			c.drop(typeURL, n)
 		}
+	}
+	if !c.covers(typeURL, "kept") {
+		delete(c.had, typeURL)
 	}
 }
 
+func (c *scopeClient) drop(typeURL, name string) {
+	delete(c.holds[typeURL], name)
+	delete(c.versions[typeURL], name)
+}
+
 func (c *scopeClient) covers(typeURL, name string) bool {
-	return c.subs[typeURL][name] || c.subs[typeURL][Wildcard]
+	return c.subs[typeURL][name] || c.subs[typeURL][Wildcard] || c.subs[typeURL][keyer.GlobOf(name)]
 }
 
 // move does what a stream does when there is another plan.
@@ -368,6 +401,9 @@ func (c *scopeClient) move(at where) {
 	c.ordered = c.ordered && at.together()
 	c.log = append(c.log, fmt.Sprint("move to ", at))
 	for _, typeURL := range movedTypes {
+		if c.presents[typeURL] != "" {
+			c.presents[typeURL] = "another scope"
+		}
 		groups := map[[2]int][]Name{}
 		for name := range c.subs[typeURL] {
 			if from, to := c.at.of(typeURL, name), at.of(typeURL, name); from != to {
@@ -476,25 +512,30 @@ func (c *scopeClient) take(b *Batch) {
 	if c.form.State {
 		var r discovery.DiscoveryResponse
 		c.must(proto.Unmarshal(b.Body.Finish(b.TypeURL, b.SystemVersion, "n").Bytes(), &r))
-		if typeURL == cds {
+		if typeURL == cds && !b.Heartbeats {
 			clear(holds)
 		}
 		for _, x := range r.Resources {
 			var wrapped discovery.Resource
 			c.must(proto.Unmarshal(x.Value, &wrapped))
-			holds[wrapped.Name] = content(wrapped.Name, wrapped.Resource)
+			if wrapped.Resource != nil {
+				holds[wrapped.Name] = content(wrapped.Name, wrapped.Resource)
+			}
 		}
+		c.shows[typeURL] = r.VersionInfo
+		c.failed(typeURL, r.ResourceErrors)
 	} else {
 		var r discovery.DeltaDiscoveryResponse
 		c.must(proto.Unmarshal(b.Body.Finish(b.TypeURL, b.SystemVersion, "n").Bytes(), &r))
 		for _, x := range r.Resources {
-			if c.covers(typeURL, x.Name) {
-				holds[x.Name] = content(x.Name, x.Resource)
+			if c.covers(typeURL, x.Name) && x.Resource != nil { // no heartbeat
+				holds[x.Name], c.versions[typeURL][x.Name] = content(x.Name, x.Resource), x.Version
 			}
 		}
 		for _, n := range r.RemovedResources {
-			delete(holds, n)
+			c.drop(typeURL, n)
 		}
+		c.failed(typeURL, r.ResourceErrors)
 	}
 	c.log = append(c.log, fmt.Sprintf("%s now %v", short[typeURL], holds))
 	c.safe(typeURL)
@@ -529,32 +570,38 @@ func (c *scopeClient) want(typeURL string) map[string]string {
 		}
 	}
 	for n := range c.subs[typeURL] {
+		exists := c.world.servers[c.at.of(typeURL, n)].exists[typeURL]
 		if n == Wildcard {
 			continue
 		}
-		delete(want, n)
-		if x := c.world.servers[c.at.of(typeURL, n)].exists[typeURL][n]; x != "" {
-			want[n] = x
+		maps.DeleteFunc(want, func(member, _ string) bool { return member == n || under(member, n) })
+		for member, x := range exists {
+			if member == n || under(member, n) {
+				want[member] = x
+			}
 		}
 	}
 	for n, x := range want {
-		_, want[n], _ = strings.Cut(x, ":")
+		_, x, _ = strings.Cut(x, ":")
+		want[n], _, _ = strings.Cut(x, "~")
 	}
 	return want
 }
 
 // finish lets everything come to rest, and has the client begin anew where it was told to.
 func (c *scopeClient) finish() {
+	for c.rest(); c.isStranded(); c.rest() {
+		c.reopen()
+	}
+}
+
+// rest has the client take and acknowledge all that there is.
+func (c *scopeClient) rest() {
 	for range 8 {
+		c.world.quiet()
 		c.collect(1 << 20)
 		maps.Copy(c.acked, c.sent)
-		c.world.quiet()
 	}
-	for c.collect(1 << 20); c.isStranded(); c.collect(1 << 20) {
-		c.reopen()
-		c.world.quiet()
-	}
-	maps.Copy(c.acked, c.sent)
 	c.collect(1 << 20)
 }
 
@@ -571,9 +618,11 @@ func (c *scopeClient) reopen() {
 	c.places, c.order, c.moving = map[int]*Client{}, nil, false
 	clear(c.sent)
 	clear(c.acked)
+	clear(c.shows)
+	clear(c.presents)
 	for _, typeURL := range movedTypes {
 		subs := c.subs[typeURL]
-		c.subs[typeURL], c.holds[typeURL] = map[string]bool{}, map[string]string{}
+		c.subs[typeURL], c.holds[typeURL], c.versions[typeURL] = map[string]bool{}, map[string]string{}, map[string]string{}
 		delete(c.had, typeURL)
 		for n := range subs {
 			c.subscribe(typeURL, n)
@@ -583,7 +632,8 @@ func (c *scopeClient) reopen() {
 
 func TestModelMove_ADS1_RES2_RES3_RES7_RES11(t *testing.T) {
 	for name, form := range map[string]Form{
-		"incremental": {}, "state of the world": {State: true, Wrapped: true},
+		"incremental": {}, "state of the world": {State: true, Wrapped: true}, "incremental with ttl": {TTL: true},
+		"state of the world with ttl": {State: true, Wrapped: true, TTL: true},
 	} {
 		for source, state := range map[string]bool{"incremental": false, "the state of the world": true} {
 			t.Run(name+" from "+source, func(t *testing.T) {
@@ -602,6 +652,12 @@ func testModelMove(t *rapid.T, form Form, state bool) {
 		for _, typeURL := range movedTypes {
 			at[typeURL] = map[string]int{"": one}
 		}
+		if rapid.IntRange(0, 2).Draw(t, "authority") == 0 { // of its own
+			apart := scope("authority's")
+			for _, typeURL := range movedTypes {
+				at[typeURL][authority] = apart
+			}
+		}
 		switch rapid.IntRange(0, 4).Draw(t, "plan") {
 		case 0: // types apart
 			for _, typeURL := range movedTypes {
@@ -609,7 +665,9 @@ func testModelMove(t *rapid.T, form Form, state bool) {
 			}
 		case 1: // names apart
 			for _, name := range movedNames {
-				at[rapid.SampledFrom(movedTypes).Draw(t, "type")][name] = scope("name")
+				if !strings.HasPrefix(name, "/") {
+					at[rapid.SampledFrom(movedTypes).Draw(t, "type")][name] = scope("name")
+				}
 			}
 		}
 		return at
@@ -659,14 +717,25 @@ func testModelMove(t *rapid.T, form Form, state bool) {
 	}
 	t.Repeat(map[string]func(*rapid.T){
 		"set": func(t *rapid.T) {
-			typeURL, name := rapid.SampledFrom(movedTypes).Draw(t, "type"), rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "name")
+			typeURL := rapid.SampledFrom(movedTypes).Draw(t, "type")
+			name := movedName(typeURL, rapid.SampledFrom(changing).Draw(t, "name"))
 			s := server()
-			content := rapid.SampledFrom([]string{"", "x", "y", "z"}).Draw(t, "content")
+			content := rapid.SampledFrom([]string{"", "x", "y", "z", longLived, relayedOnly}).Draw(t, "content")
 			if content != "" { // a server has one version for one content, and others may have it for another
-				content = fmt.Sprintf("%d:%s", (int(content[0])+s.scope%2)%3, content)
+				content = fmt.Sprintf("%d:%s", (strings.Index("xyzto", content[:1])+s.scope%2)%5, content)
 			}
 			s.set(typeURL, name, content)
 		},
+		"fail": func(t *rapid.T) {
+			typeURL := rapid.SampledFrom(movedTypes).Draw(t, "type")
+			server().fail(typeURL, movedName(typeURL, rapid.SampledFrom(changing).Draw(t, "name")), rapid.Bool().Draw(t, "gone"))
+		},
+		"rejoin": func(t *rapid.T) {
+			c, cold := client(), rapid.Bool().Draw(t, "cold")
+			finish("before it comes back")
+			c.rejoin(cold)
+		},
+		"evict": func(*rapid.T) { w.cache.Expire(w.now.Add(2 * time.Hour)) },
 		"join": func(*rapid.T) {
 			c := w.join(form, plan())
 			c.subscribe(cds, Wildcard)
@@ -676,12 +745,12 @@ func testModelMove(t *rapid.T, form Form, state bool) {
 			name := rapid.SampledFrom(append([]string{Wildcard}, movedNames...)).Draw(t, "name")
 			typeURL := rapid.SampledFrom(movedTypes).Draw(t, "type")
 			if c := client(); !(form.State && typeURL != cds && name == Wildcard) {
-				c.subscribe(typeURL, name)
+				c.subscribe(typeURL, movedName(typeURL, name))
 			}
 		},
 		"unsubscribe": func(t *rapid.T) {
-			c := client()
-			c.unsubscribe(rapid.SampledFrom(movedTypes).Draw(t, "type"), rapid.SampledFrom(movedNames[1:4]).Draw(t, "name"))
+			c, typeURL := client(), rapid.SampledFrom(movedTypes).Draw(t, "type")
+			c.unsubscribe(typeURL, movedName(typeURL, rapid.SampledFrom(append([]string{Wildcard}, movedNames...)).Draw(t, "name")))
 		},
 		"move":    func(*rapid.T) { client().move(plan()) },
 		"move 2":  func(*rapid.T) { client().move(plan()) },
@@ -722,7 +791,7 @@ func testModelMove(t *rapid.T, form Form, state bool) {
 			p.Leave()
 		}
 	}
-	w.cache.Expire(time.Now().Add(2 * time.Hour))
+	w.cache.Expire(w.now.Add(2 * time.Hour))
 	w.quiet()
 	if w.cache.Resources() != 0 {
 		t.Fatalf("%d resources left", w.cache.Resources())
