@@ -153,6 +153,11 @@ func (f *cursor) depart() *foreign {
 	for key := range f.versions {
 		h.set(key, unsure)
 	}
+	for key := range f.watch.answers { // of "*" they go along (Departed.owed)
+		if !f.coll.wildcard() && f.watch.globFor(key) == f {
+			h.set(key, unsure)
+		}
+	}
 	h.lost = h.lost || f.lost
 	f.departVariants(h)
 	if h.empty() {

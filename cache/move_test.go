@@ -247,6 +247,20 @@ func TestMove_RES7_RES11_TTL3_DYN1_SUB6(t *testing.T) {
 				p.Errorf("%d left", left)
 			}
 		}},
+		{"SUB-6 GLOB-5 what a name still owed when it ended its glob owes in the new scope", Form{}, func(p *mover) {
+			p.sub(cds, globG, nameG1)
+			p.connect(0)
+			p.says(cds, "+"+nameG1+"@1", "+"+nameG2+"@1")
+			p.collect()
+			p.sub(cds, nameG1)
+			p.unsub(cds, nameG1)
+			p.move(cds, globG)
+			p.to.says(cds, "+"+nameG1+"@1", "+"+nameG2+"@1")
+			said, _ := p.arranged()
+			p.expect(said, "CDS +"+nameG1+"@1")
+			p.to.settle()
+			p.wants(0)
+		}},
 		{"RES-2 ADS-1 the list of the new scope, and then one without what is not there", Form{State: true}, func(p *mover) {
 			p.sub(cds, "*")
 			p.connect(0)
