@@ -100,11 +100,20 @@ func (st *stream) stranded() (typeURL, name string, found bool) {
 // gets the chance. It returns how long that lasts, zero if there is nothing to wait for.
 func (st *stream) part(a cache.Arrangement, now time.Time) (time.Duration, error) {
 	typeURL, name, found := st.stranded()
-	if !found || a.Lists > 0 || st.listsBusy() {
-		st.parting = time.Time{}
+	if !found || a.Lists > 0 {
+		st.listed, st.parting = time.Time{}, time.Time{}
 		return 0, nil
 	}
+	if st.listed.IsZero() {
+		st.listed = now
+		for _, t := range st.types {
+			t.listedAt = t.sent
+		}
+	}
 	if st.parting.IsZero() {
+		if st.listsBusy(now) {
+			return 0, nil
+		}
 		st.parting = now
 	}
 	if left := st.parting.Add(partingTime).Sub(now); left > 0 {
@@ -115,12 +124,15 @@ func (st *stream) part(a cache.Arrangement, now time.Time) (time.Duration, error
 		"moved to another scope, which has no %q of type %s: start afresh", clip(name), clip(typeURL))
 }
 
-// listsBusy reports whether the list of a full-state type is not acknowledged that the
-// client was first given everything in after the move. Later ones do not count: where
-// updates never rest there always is one.
-func (st *stream) listsBusy() bool {
+// listsBusy reports whether a list of a full-state type that has nothing of another scope is
+// not acknowledged, nor overdue. Later ones do not count: where updates never rest there
+// always is one.
+func (st *stream) listsBusy(now time.Time) bool {
+	if !now.Before(st.listed.Add(st.server.limits.Load().AckTimeout)) {
+		return false
+	}
 	for url, t := range st.types {
-		if st.server.config.FullState[url] && t.busy() && (!t.given || t.acked < t.givenAt) {
+		if st.server.config.FullState[url] && t.busy() && t.acked < t.listedAt {
 			return true
 		}
 	}

@@ -36,10 +36,11 @@ type typeState struct {
 	holds string
 
 	// Of a stream that moved: the client was given all that there was at the time when the
-	// last response was this one; and the version that it held, which must not be that of
-	// anything else.
+	// last response was this one; the last one when its lists had nothing of another scope
+	// any more; and the version that it held, which must not be that of anything else.
 	given    bool
 	givenAt  uint64
+	listedAt uint64
 	avoids   string
 	unserved map[string]struct{} // names of an incremental client that no upstream is for (LOC-4)
 

@@ -336,6 +336,54 @@ func TestRerouteStates_RES2_RES3_ADS1_ACK5(t *testing.T) {
 			c.wants()
 			h.isMoving(1, false)
 		}},
+		{"RES-3 a client is given its time from when it has acknowledged the list", func(h *harness) {
+			h.opaque.set(clusterType, "1", "c1")
+			h.opaque.set(endpointType, "1", "c1")
+			h.other.set(clusterType, "1", "c2")
+			h.other.set(endpointType, "1", "c2")
+			h.opaque.set(routeType, "1", "r")
+			h.other.set(routeType, "2", "r")
+			c := h.stateOn(adsStream, false)
+			c.asks(clusterType)
+			c.asks(endpointType, "c1")
+			c.asks(routeType, "r")
+			for _, r := range c.wants("Cluster c1@1", "ClusterLoadAssignment c1@1", "RouteConfiguration r@1") {
+				c.ack(r)
+			}
+			h.moveTo(h.other)
+			h.late()
+			for _, r := range c.wants("Cluster c1@1 c2@1", "RouteConfiguration r@2") {
+				c.ack(r)
+			}
+			list := c.wants("Cluster c2@1")
+			h.advance(3 * partingTime)
+			c.wants()
+			c.ack(list[0])
+			h.advance(partingTime / 2)
+			c.asks(endpointType, "c2")
+			c.wants("ClusterLoadAssignment c2@1")
+			h.advance(2 * partingTime)
+			c.wants()
+			h.isMoving(1, false)
+		}},
+		{"RES-3 a client that acknowledges nothing is not waited for any longer", func(h *harness) {
+			h.opaque.set(clusterType, "1", "c1")
+			h.opaque.set(endpointType, "1", "c1")
+			h.other.set(clusterType, "1", "c2")
+			c := h.stateOn(adsStream, false)
+			c.asks(clusterType)
+			c.asks(endpointType, "c1")
+			for _, r := range c.wants("Cluster c1@1", "ClusterLoadAssignment c1@1") {
+				c.ack(r)
+			}
+			h.moveTo(h.other)
+			h.late()
+			c.wants("Cluster c2@1")
+			h.advance(h.server.limits.Load().AckTimeout)
+			h.other.set(clusterType, "2", "c2")
+			h.advance(2 * partingTime)
+			c.endedWith(codes.Unavailable, "start afresh")
+		}},
 		{"RES-3 names are sent as what they are there", func(h *harness) {
 			h.opaque.put(endpointType, with(endpointType, "same", "1", "x"), with(endpointType, "other", "1", "x"))
 			h.other.put(endpointType, with(endpointType, "same", "1", "x"), with(endpointType, "other", "1", "y"))

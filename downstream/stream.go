@@ -41,6 +41,7 @@ type stream struct {
 	types   map[string]*typeState // changed under mu, for the admin port
 	plan    uint64                // Server.plans when it last looked where its names live
 	moving  bool                  // the client may hold something of another scope
+	listed  time.Time             // since when its lists have nothing of another scope, if other types have
 	parting time.Time             // since when there is nothing to wait for but its unsubscribing
 	nonce   uint64                // the last one; counts the responses of all types
 	parent  uint64                // of the last response that adds clusters or listeners (WARM-1)
