@@ -166,11 +166,10 @@ func (f *cursor) adopt(e *entry) {
 }
 
 // conclude works out what of another scope does not exist here, once every member was
-// compared and there are no others. A server's silence does not say that: one that takes
-// long would empty all clients that were moved to it.
+// compared and there are no others.
 func (f *cursor) conclude() {
 	h := f.moved
-	if h == nil || h.over || !f.level() || !f.coll.synced {
+	if h == nil || h.over || !f.level() || !f.coll.told() {
 		return
 	}
 	left := h.all()
@@ -181,6 +180,14 @@ func (f *cursor) conclude() {
 	}
 	h.base, h.own, h.over, h.doubt = nil, left, true, false
 	f.endMove()
+}
+
+// told reports whether it is known that there are no other members. A server's silence
+// does not say that: one that takes long would empty all clients that were moved to it.
+// But in the state of the world there is no other word for it, save in whole lists (RES-7).
+func (c *collection) told() bool {
+	source := &c.table.store.source
+	return c.synced || (c.overdue && source.State && !source.FullState[c.table.typeURL])
 }
 
 // conclude does so for all collections that the client follows: also of a type whose

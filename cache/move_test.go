@@ -133,6 +133,19 @@ func TestMove_RES7_RES11_TTL3_DYN1_SUB6(t *testing.T) {
 			p.to.settle()
 			p.wants(0, "RDS -b")
 		}},
+		{"RES-7 members that a state-of-the-world server has no word for", Form{}, func(p *mover) {
+			p.sub(rds, "*")
+			p.connect(0)
+			p.says(rds, "+a@1")
+			p.collect()
+			source := p.to.store.source
+			source.State, source.Scope = true, "of lists"
+			p.to.store = p.to.cache.Open(source)
+			p.move(rds, "*")
+			p.wants(2)
+			p.to.settle()
+			p.wants(0, "RDS -a")
+		}},
 		{"RES-2 a list that nobody answers takes nothing away", Form{State: true}, func(p *mover) {
 			p.sub(cds, "*")
 			p.connect(0)
