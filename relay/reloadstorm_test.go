@@ -45,7 +45,7 @@ type storm struct {
 
 func newStorm(t *testing.T) *storm {
 	t.Helper()
-	s := &storm{file: filepath.Join(t.TempDir(), "x.yaml"), random: rand.New(rand.NewPCG(1, 2))} //nolint:gosec // the same each time
+	s := &storm{file: filepath.Join(t.TempDir(), "x.yaml"), random: rand.New(rand.NewPCG(1, 2))} // the same each time
 	text := fmt.Sprintf("version_info: '1'\nresources:\n- {'@type': %s, name: '%s'}\n", clusterType, stormB)
 	if err := os.WriteFile(s.file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
