@@ -99,6 +99,9 @@ func (s *schedule) changeRules() {
 	s.moves.rules = &all[s.rand.IntN(len(all))]
 	for _, c := range s.clients {
 		c.common().mayRepeatAll()
+		if !c.variant.rest {
+			c.common().overtaken()
+		}
 	}
 	s.relay.mustReload(s.t, s.moves.rules.apply)
 }

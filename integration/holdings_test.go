@@ -33,7 +33,7 @@ type holdings struct {
 	silent    map[string]bool            // types that are not acknowledged
 	faults    []string
 	asked     map[string]*asked // by type, since the client connected
-	ambiguous bool              // see asked
+	ambiguous bool              // see asked and overtaken
 
 	// unbroken holds every route that comes to the clusters held at that moment
 	// (ADS-1). fresh are the routes that came on this stream: what a client brings
@@ -146,8 +146,8 @@ func (h *holdings) wantLocked(typeURL string, sub, unsub []string) {
 
 func (h *holdings) wantsLocked(typeURL, name string) bool {
 	subs := h.subs[typeURL]
-	if subs[name] {
-		return true
+	if subs[name] || isCollection(name) {
+		return subs[name]
 	}
 	if g := keyer.GlobOf(name); g != "" {
 		return subs[g]
@@ -238,6 +238,17 @@ func (h *holdings) mayRepeatAll() {
 	defer h.mu.Unlock()
 	for typeURL := range h.subs {
 		h.askedLocked(typeURL).collections++
+	}
+}
+
+// overtaken notes that what is in force at the server changes: a client that brought
+// something along and was sent nothing of that type since cannot tell whether its stream
+// began before.
+func (h *holdings) overtaken() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for typeURL, all := range h.holds {
+		h.ambiguous = h.ambiguous || len(all) > 0 && len(h.subs[typeURL]) > 0 && h.counts[typeURL] == 0
 	}
 }
 
