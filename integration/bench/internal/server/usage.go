@@ -55,7 +55,7 @@ func (p *Process) Quiet(ctx context.Context) error {
 // Memory is what a process has in memory, in bytes.
 type Memory struct {
 	Resident int // now
-	Peak     int // the most since the start, or since ResetPeak
+	Peak     int // the most since the start
 }
 
 // Memory reads it.
@@ -65,14 +65,6 @@ func (p *Process) Memory() (Memory, error) {
 		return Memory{}, fmt.Errorf("the memory of server %s: %w", p.Kind, err)
 	}
 	return parseStatus(b)
-}
-
-// ResetPeak begins to look for the most memory anew.
-func (p *Process) ResetPeak() error {
-	if err := os.WriteFile(p.proc("clear_refs"), []byte("5"), 0); err != nil {
-		return fmt.Errorf("the memory of server %s: %w", p.Kind, err)
-	}
-	return nil
 }
 
 func (p *Process) proc(name string) string {
