@@ -157,9 +157,11 @@ func (x *expression) part(rule string, v *variables, scope *scopeKey) (ref.Val, 
 	if _, unknown := value.(*types.Unknown); unknown {
 		return nil, nil
 	}
+	before := len(scope.text)
 	if err := scope.add(value); err != nil {
 		return nil, x.failed(rule, err)
 	}
+	v.wrote(len(scope.text) - before)
 	return value, nil
 }
 

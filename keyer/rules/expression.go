@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 
 	"cel.dev/cel-go/cel"
@@ -25,6 +26,8 @@ type expression struct {
 	// partial is program for where the name is not known: its result is unknown if it
 	// depends on it. nil if the expression does not mention name.
 	partial cel.Program
+	// metered is program for one name of many: it counts what it costs.
+	metered func() (cel.Program, error)
 }
 
 // newExpression plans what has been checked.
@@ -40,10 +43,13 @@ func newExpression(e *cel.Env, field, source string, checked *cel.Ast) (*express
 	if x.program, err = e.Program(checked, options...); err != nil {
 		return nil, err
 	}
+	x.metered = sync.OnceValues(func() (cel.Program, error) {
+		return e.Program(checked, append(slices.Clip(options), cel.CostTracking(dynamicCost{}))...)
+	})
 	if !mentionsName(checked) {
 		return x, nil
 	}
-	x.partial, err = e.Program(checked, append(options, cel.EvalOptions(cel.OptOptimize, cel.OptPartialEval))...)
+	x.partial, err = e.Program(checked, append(slices.Clip(options), cel.EvalOptions(cel.OptOptimize, cel.OptPartialEval))...)
 	return x, err
 }
 
@@ -81,10 +87,21 @@ func (x *expression) eval(v *variables) (ref.Val, error) {
 		return nil, err
 	}
 	program := x.program
-	if x.open(v) {
+	switch {
+	case x.open(v):
 		program = x.partial
+	case v.name == nil:
+	case !v.client.effort.begin():
+		return nil, errTooMuch
+	default:
+		if program, err = x.metered(); err != nil {
+			return nil, err
+		}
 	}
-	value, _, err := program.Eval(vars)
+	value, details, err := program.Eval(vars)
+	if v.name != nil {
+		v.client.effort.charge(details.ActualCost())
+	}
 	if _, cancelled := errors.AsType[interpreter.EvalCancelledError](err); cancelled {
 		return nil, errTooMuch
 	}

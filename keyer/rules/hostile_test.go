@@ -103,3 +103,71 @@ func TestDecideConcurrently(t *testing.T) {
 		}
 	}
 }
+
+// OPS-5: what a name takes in proportion to a node of megabytes is not done for each of a
+// hundred thousand: the client is isolated then. The measure is work, not time.
+func TestOPS5WorkForNamesIsBounded(t *testing.T) {
+	node := hostile(t)
+	list := node.Metadata.Fields["list"].GetListValue()
+	list.Values = list.Values[:50_000]
+	const most, names = 400, 1_000 // how many are decided before it is too much
+	for _, tc := range []struct {
+		name string
+		rule rules.Rule
+	}{
+		{"a list is searched", rules.Rule{Match: `type == rds && name in node.metadata.list`}},
+		{"lists are equal", rules.Rule{Match: `type == rds && name != "*" && node.metadata.list == node.metadata.list`}},
+		{"text is searched", rules.Rule{Match: `type == rds && node.metadata.text.contains(name)`}},
+		{"parts are large", rules.Rule{Match: `type == rds && name != "*"`, Scope: []string{"node.metadata.text"}}},
+		{"what is built is large", rules.Rule{Match: `type == rds && name != "*"`, Node: rules.Node{Metadata: map[string]string{"text": "node.metadata.text"}}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tc.rule.Name = "r"
+			subject := compile(t, rules.Config{Otherwise: rules.Share, Rules: []rules.Rule{tc.rule}}).Subject(node, keyer.Peer{})
+			if _, byName, err := subject.Decide(routeURL); !byName || err != nil {
+				t.Fatal(byName, err)
+			}
+			failed := 0
+			for i := range names {
+				d, err := subject.DecideName(routeURL, fmt.Sprint("none-", i))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if d.Failed == nil {
+					continue
+				}
+				failed++
+				if !strings.HasSuffix(d.Failed.Error(), ": too much to go through: there is a limit to the work for one client") || !strings.HasPrefix(d.Scope, "isolated-") {
+					t.Fatalf("OPS-5: %v, in scope %s", d.Failed, d.Scope)
+				}
+			}
+			if failed < names-most {
+				t.Errorf("OPS-5: %d of %d names were decided, want at most %d", names-failed, names, most)
+			}
+		})
+	}
+}
+
+// OPS-5: a client with a node of common size is decided for all names that it may have.
+func TestOPS5OrdinaryNamesAreDecided(t *testing.T) {
+	set := compile(t, rules.Config{Rules: []rules.Rule{
+		{Name: "first", Match: `type == rds && name.startsWith("x/") && node.metadata.role == "gateway"`},
+		{
+			Name: "shards", Match: `type == rds && name.matches("^shard-[0-9]+/") && name in node.metadata.names`,
+			Scope: []string{`name.split("/")[0]`, "node.metadata.labels", `regex.replace(name, "/.*$", "")`},
+			Node:  rules.Node{ID: `"relay-" + name`, Metadata: map[string]string{"labels": "node.metadata.labels"}},
+		},
+	}})
+	node := sidecar(t)
+	wanted := &structpb.ListValue{}
+	for i := range 100 {
+		wanted.Values = append(wanted.Values, structpb.NewStringValue(fmt.Sprintf("shard-%d/a", i)))
+	}
+	node.Metadata.Fields["names"] = structpb.NewListValue(wanted)
+	client := set.Subject(node, keyer.Peer{})
+	for i := range 20_000 {
+		if d, err := client.DecideName(routeURL, fmt.Sprintf("shard-%d/a", i%100)); err != nil || d.Rule != "shards" {
+			t.Fatalf("OPS-5: name %d: %+v, %v", i, d, err)
+		}
+	}
+}

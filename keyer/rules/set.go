@@ -35,6 +35,7 @@ type Subject struct {
 	alone            string             // its isolated scope
 	features         *[]string          // those for load balancing
 	open             map[string][]*rule // by type that is decided by name, the rules that may decide
+	effort           effort             // of its names
 }
 
 func (c *Subject) lbFeatures() []string {

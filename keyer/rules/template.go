@@ -41,6 +41,9 @@ func (r *rule) build(v *variables) (*corev3.Node, *FailedError) {
 			built.Metadata = metadata
 		}
 	}
+	if v.name != nil {
+		v.wrote(proto.Size(metadata))
+	}
 	return built, nil
 }
 
