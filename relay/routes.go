@@ -38,7 +38,8 @@ func (r *router) Open(node *corev3.Node, peer keyer.Peer) downstream.Routes {
 	now := r.now.Load()
 	return &routes{
 		router: r, plan: now, node: node, peer: peer, subject: now.rules.Subject(node, peer),
-		scoped: make(map[string]*session), held: make(map[*session]bool), member: &member{id: node.GetId()},
+		scoped: make(map[string]*session), held: make(map[*session]bool), asked: make(map[sessionKey]*session),
+		member: &member{id: node.GetId()},
 	}
 }
 
@@ -54,7 +55,8 @@ type routes struct {
 	subject *rules.Subject      // the client, before its rules
 	scoped  map[string]*session // by type URL, unless names decide: rules are evaluated once per stream and type
 	scope   string
-	held    map[*session]bool // whether it was asked for by the present plan
+	held    map[*session]bool       // whether it was asked for by the present plan
+	asked   map[sessionKey]*session // those that were: names may put a client into thousands
 	member  *member
 }
 
@@ -66,6 +68,7 @@ func (r *routes) Reroute() (changed bool) {
 	}
 	r.plan, r.subject = now, now.rules.Subject(r.node, r.peer)
 	clear(r.scoped)
+	clear(r.asked)
 	r.member.clear()
 	for s := range r.held {
 		r.held[s] = false
@@ -81,6 +84,9 @@ func (r *routes) Settle(used func(*cache.Store) bool) {
 		}
 		maps.DeleteFunc(r.scoped, func(_ string, of *session) bool { return of == s })
 		delete(r.held, s)
+		if r.asked[s.key] == s {
+			delete(r.asked, s.key)
+		}
 		r.member.leave(s)
 		r.router.hub.release(s)
 	}
@@ -147,10 +153,8 @@ func (r *routes) Named(name keyer.Name) (store *cache.Store, key string, err err
 // hold acquires a session once for the stream, and anew for each plan: another session
 // may have taken its place.
 func (r *routes) hold(key sessionKey, node func() *corev3.Node) (*session, error) {
-	for s, confirmed := range r.held {
-		if s.key == key && confirmed {
-			return s, nil
-		}
+	if s := r.asked[key]; s != nil {
+		return s, nil
 	}
 	s, err := r.router.hub.acquire(key, node)
 	switch {
@@ -162,7 +166,7 @@ func (r *routes) hold(key sessionKey, node func() *corev3.Node) (*session, error
 	if _, before := r.held[s]; before {
 		r.router.hub.release(s) // it is held once
 	}
-	r.held[s] = true
+	r.held[s], r.asked[key] = true, s
 	return s, nil
 }
 
