@@ -40,3 +40,31 @@ func TestHeldOfResolvedGlobs_RES11_LOC5_NAME4(t *testing.T) {
 		}
 	}}})
 }
+
+// Names may have scopes of their own, but what a client says it holds of "*" came from the
+// scope that "*" has.
+func TestHeldOfScopedNames_RES11_AGG1(t *testing.T) {
+	runAll(t, []scenario{{"RES-11 AGG-1 what came with the wildcard", func(h *harness) {
+		h.router.byName = func(_, name string) (*cache.Store, error) {
+			if name == cache.Wildcard {
+				return h.opaque.store, nil
+			}
+			if name != "named" {
+				h.Errorf("AGG-1: asked where %q lives, which nobody subscribes to", name)
+			}
+			return h.other.store, nil
+		}
+		h.opaque.set(clusterType, "1", "same")
+		h.opaque.set(clusterType, "2", "changed")
+		h.other.set(clusterType, "1", "named")
+		c := h.client()
+		c.send(&request{
+			TypeUrl: clusterType, Node: node("n"), ResourceNamesSubscribe: []string{cache.Wildcard, "named"},
+			InitialResourceVersions: map[string]string{"same": "1", "changed": "1", "gone": "1", "named": "1"},
+		})
+		h.quiet()
+		h.opaque.settle()
+		h.other.settle()
+		c.wants("Cluster +changed=2", "Cluster -gone")
+	}}})
+}
