@@ -26,7 +26,7 @@ func Arrange(clients []*Client, settled func(typeURL string, given bool) bool) (
 				a.Lists += left
 			}
 			pending := w.pending()
-			if pending {
+			if w.unseen() {
 				a.first = min(a.first, w.rank)
 			}
 			before, known := given[w.typeURL]

@@ -119,6 +119,29 @@ func (w *watch) pending() bool {
 	return false
 }
 
+// unseen reports whether something of the new scope is still to come that later types may
+// need. A collection that was answered need not be synced for that: servers send in order
+// what refers to each other, and what waited for the quiet time would get old by it.
+func (w *watch) unseen() bool {
+	if !w.pending() {
+		return false
+	}
+	for f := range w.cursors() {
+		if w.full || (f.moved != nil && !f.moved.over && (!f.coll.begun() || !f.level())) {
+			return true
+		}
+	}
+	for _, sub := range w.names {
+		if w.full || (sub.holdsForeign() && !sub.nothingHere()) {
+			return true
+		}
+	}
+	return false
+}
+
+// begun reports whether the server has said something of the type since it was asked.
+func (c *collection) begun() bool { return c.synced || !c.answered.IsZero() }
+
 // stays reports whether nothing of a type is sent now: the client holds other scopes'
 // contents of it, and of an earlier type, which go first (ADS-1).
 func (w *watch) stays() bool { return w.client.moving && w.client.first < w.rank && w.pending() }

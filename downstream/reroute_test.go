@@ -134,14 +134,11 @@ func TestReroute_RES11_ADS1_LOC4(t *testing.T) {
 				c.ack(r)
 			}
 			h.moveTo(h.other)
-			got := c.wants("Cluster +c2=1") // routes wait until all clusters are known
+			got := c.wants("Cluster +c2=1", "RouteConfiguration +r=2") // endpoints and routes do not wait for the quiet time
 			h.other.settle()
-			routes := c.wants("RouteConfiguration +r=2")
-			for _, r := range got {
-				c.ack(r)
-			}
 			c.wants()
-			for _, r := range routes {
+			for _, r := range got {
+				c.wants()
 				c.ack(r)
 			}
 			c.wants("Cluster -c1")
