@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -71,10 +73,11 @@ func playScopes(t *testing.T, r *rand.Rand) {
 		if r.IntN(4) == 0 {
 			features = []string{"envoy.lb.x"}
 		}
-		want := fmt.Sprint(features)
+		values := []string{fmt.Sprint(features)}
 		for _, p := range parts {
-			want += fmt.Sprintf(" %q", p.of(n))
+			values = append(values, strconv.Quote(p.of(n)))
 		}
+		want := strings.Join(values, " ")
 		id := n.Id
 		n.Id = ""
 		got := ruled.clusters(id, n, features...)

@@ -133,12 +133,13 @@ func TestReload_inARow(t *testing.T) {
 func TestReload_path_VAR6(t *testing.T) {
 	dir := t.TempDir()
 	path := func(version string, names ...string) string {
-		text := "version_info: '" + version + "'\nresources:\n"
+		var text strings.Builder
+		text.WriteString("version_info: '" + version + "'\nresources:\n")
 		for _, name := range names {
-			text += fmt.Sprintf("- {'@type': %s, name: %s}\n", clusterType, name)
+			fmt.Fprintf(&text, "- {'@type': %s, name: %s}\n", clusterType, name)
 		}
 		file := filepath.Join(dir, version+".yaml")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return file

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,11 +21,12 @@ func TestReload_files_RES8(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.yaml")
 	write := func(path, version string, names ...string) {
 		t.Helper()
-		text := "version_info: '" + version + "'\nresources:\n"
+		var text strings.Builder
+		text.WriteString("version_info: '" + version + "'\nresources:\n")
 		for _, name := range names {
-			text += fmt.Sprintf("- {'@type': %s, cluster_name: %s}\n", endpointsType, name)
+			fmt.Fprintf(&text, "- {'@type': %s, cluster_name: %s}\n", endpointsType, name)
 		}
-		if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(path+".new", []byte(text.String()), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Rename(path+".new", path); err != nil {
