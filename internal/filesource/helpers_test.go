@@ -174,10 +174,16 @@ func (r *running) report(file string, err error) {
 // wait waits until the snapshot has these clusters, by what state gives.
 func (r *running) wait(want string) *Snapshot {
 	r.t.Helper()
+	return r.waitFor(want, func(s *Snapshot) bool { return state(s) == want })
+}
+
+// waitFor waits for a snapshot, which is described for who waits in vain.
+func (r *running) waitFor(want string, is func(*Snapshot) bool) *Snapshot {
+	r.t.Helper()
 	timeout := time.After(patient)
 	for {
 		s := r.Snapshot()
-		if state(s) == want {
+		if is(s) {
 			return s
 		}
 		select {
