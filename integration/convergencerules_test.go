@@ -98,6 +98,7 @@ func (s *schedule) changeRules() {
 	all := scheduleRules()
 	s.moves.rules = &all[s.rand.IntN(len(all))]
 	for _, c := range s.clients {
+		c.common().mayRepeatAll()
 		if !c.variant.rest {
 			c.common().overtaken()
 		}

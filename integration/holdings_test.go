@@ -231,6 +231,16 @@ func (h *holdings) isAbsent(typeURL, name string) bool {
 	return h.absent[typeURL][name]
 }
 
+// mayRepeatAll allows for everything to come once more: who is moved on before all of a move
+// was told may be sent what it has, where nobody can tell any more.
+func (h *holdings) mayRepeatAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for typeURL := range h.subs {
+		h.askedLocked(typeURL).collections++
+	}
+}
+
 // overtaken notes that what is in force at the server changes: a client that brought
 // something along and was sent nothing of that type since cannot tell whether its stream
 // began before.
