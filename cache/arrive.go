@@ -99,12 +99,21 @@ func (w *watch) buries() bool { return !w.rank.waits() || w.client.unsettled <= 
 
 // pending reports whether the client holds something of which it is not known, or was not
 // told, what it is here.
-func (w *watch) pending() bool {
+func (w *watch) pending() bool { return w.awaits((*cursor).pending) }
+
+// unseen reports whether something of the new scope is still to come that later types may
+// need. A collection that was answered need not be synced for that: servers send in order
+// what refers to each other, and what waited for the quiet time would get old by it.
+func (w *watch) unseen() bool { return w.awaits((*cursor).unseen) }
+
+// awaits reports whether a list of the new scope, a name, or a collection is waited for: of
+// tells which.
+func (w *watch) awaits(of func(*cursor) bool) bool {
 	if w.full {
 		return w.moving
 	}
 	for f := range w.cursors() {
-		if f.moved != nil && !f.moved.over {
+		if of(f) {
 			return true
 		}
 	}
@@ -119,25 +128,8 @@ func (w *watch) pending() bool {
 	return false
 }
 
-// unseen reports whether something of the new scope is still to come that later types may
-// need. A collection that was answered need not be synced for that: servers send in order
-// what refers to each other, and what waited for the quiet time would get old by it.
-func (w *watch) unseen() bool {
-	if !w.pending() {
-		return false
-	}
-	for f := range w.cursors() {
-		if w.full || (f.moved != nil && !f.moved.over && (!f.coll.begun() || !f.level())) {
-			return true
-		}
-	}
-	for _, sub := range w.names {
-		if w.full || (sub.holdsForeign() && !sub.nothingHere()) {
-			return true
-		}
-	}
-	return false
-}
+func (f *cursor) pending() bool { return f.moved != nil && !f.moved.over }
+func (f *cursor) unseen() bool  { return f.pending() && !(f.coll.begun() && f.level()) }
 
 // begun reports whether the server has said something of the type since it was asked.
 func (c *collection) begun() bool { return c.synced || !c.answered.IsZero() }
@@ -149,12 +141,12 @@ func (w *watch) stays() bool { return w.client.moving && w.client.first < w.rank
 // moved reports whether the client holds something of another scope because of a
 // collection.
 func (w *watch) moved() bool {
-	for _, g := range w.globs {
-		if g.moved != nil {
+	for f := range w.cursors() {
+		if f.moved != nil {
 			return true
 		}
 	}
-	return w.wildcard != nil && w.wildcard.moved != nil
+	return false
 }
 
 // compares reports whether the cursor comes to a member for the first time since the client

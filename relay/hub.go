@@ -91,10 +91,7 @@ func (h *hub) acquire(key sessionKey, node func() *corev3.Node) (*session, error
 
 // start runs a session. The caller holds mu.
 func (h *hub) start(key sessionKey, node *corev3.Node) (*session, error) {
-	p := key.of
-	if key.resolved {
-		p = h.own
-	}
+	p := h.planeOf(key)
 	s := &session{key: key, node: node, store: h.cache.Open(p.sourceOf(key)), done: make(chan struct{}), guard: guard{node: node}}
 	client, err := h.open(s, p.upstream, node)
 	if err != nil {
@@ -115,12 +112,17 @@ func (h *hub) start(key sessionKey, node *corev3.Node) (*session, error) {
 	return s, nil
 }
 
+// planeOf is whose session a key names.
+func (h *hub) planeOf(key sessionKey) *plane {
+	if key.resolved {
+		return h.own
+	}
+	return key.of
+}
+
 // open makes a feed of a session's store. The caller holds mu.
 func (h *hub) open(s *session, from origin, node *corev3.Node) (feed, error) {
-	p := s.key.of
-	if s.key.resolved {
-		p = h.own
-	}
+	p := h.planeOf(s.key)
 	f, err := from.open(upstream.SessionConfig{
 		Node: node, Scope: s.key.scope, Store: s.store, Observer: observeTurns(p.observer, &s.turned),
 	})
@@ -188,10 +190,7 @@ func (h *hub) end(s *session) {
 	delete(h.sessions, s.key)
 	s.stop()
 	h.log.Info("session closed", "upstream", s.key.plane, "scope", s.key.scope)
-	p := s.key.of
-	if s.key.resolved {
-		p = h.own
-	}
+	p := h.planeOf(s.key)
 	p.sessions--
 	h.bury(p)
 }
