@@ -12,6 +12,7 @@ import (
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 
+	"github.com/xdsrelay/xdsrelay/internal/spelling"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -165,7 +166,7 @@ func misspelt(typeURL string) string {
 	const few = 2 // letters
 	for _, short := range keyer.ShortNames() {
 		url, _ := keyer.TypeURL(short)
-		if d := distance(typeURL, url); d > 0 && d <= few && version.FindString(typeURL) == version.FindString(url) {
+		if d := spelling.Edits([]rune(typeURL), []rune(url), few+1); d > 0 && d <= few && version.FindString(typeURL) == version.FindString(url) {
 			return fmt.Sprintf("type is never %q: %s without quotes stands for %q", typeURL, short, url)
 		}
 	}
