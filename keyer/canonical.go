@@ -156,7 +156,7 @@ func canonicalContext(name, query string, at int) (string, error) {
 	for i, p := range params {
 		if i > 0 {
 			if params[i-1].key == p.key {
-				return "", fail(name, p.at, "the context key %q occurs twice", shorten(p.key))
+				return "", fail(name, p.at, "the context key %q occurs twice", Shorten(p.key))
 			}
 			b.WriteByte('&')
 		}
@@ -174,9 +174,9 @@ func checkKey(name, key string, at int) error {
 	case key == "":
 		return fail(name, at, "a context parameter without key")
 	case !firstKeyChars().has(key[0]):
-		return fail(name, at, "context key %q: a first character that is not a letter or digit is reserved", shorten(key))
+		return fail(name, at, "context key %q: a first character that is not a letter or digit is reserved", Shorten(key))
 	case strings.HasPrefix(key, reservedKeys) && !onTheWire(key):
-		return fail(name, at, "context key %q: keys beginning with %q are reserved", shorten(key), reservedKeys)
+		return fail(name, at, "context key %q: keys beginning with %q are reserved", Shorten(key), reservedKeys)
 	default:
 		return nil
 	}

@@ -51,7 +51,7 @@ func (n *Name) parseDirectives(name, fragment string, at, depth int) error {
 			}
 			n.entry, entryAt = value, at
 		default:
-			return fail(name, at, "unknown directive %q: alt= and entry= are known", shorten(directive))
+			return fail(name, at, "unknown directive %q: alt= and entry= are known", Shorten(directive))
 		}
 		at += len(directive) + len(",")
 	}
@@ -68,7 +68,7 @@ func (n *Name) checkEntry(name string, at int) error {
 		return nil
 	}
 	if _, isList := MemberType(n.Type); !isList {
-		return fail(name, at, "entry= is for list collections, whose type ends in %q: its type is %q", listSuffix, shorten(n.Type))
+		return fail(name, at, "entry= is for list collections, whose type ends in %q: its type is %q", listSuffix, Shorten(n.Type))
 	}
 	if n.IsGlob() {
 		return fail(name, at, "entry= is for one list collection, not for a glob")
@@ -88,7 +88,7 @@ func (n *Name) checkAlternative(name string, at int, alt *Name) error {
 	case !n.IsGlob() && alt.IsGlob():
 		return fail(name, at, "its alternative: a glob cannot stand for a single resource")
 	case n.ResourceType() != alt.ResourceType():
-		return fail(name, at, "its alternative: a %q cannot stand for a %q", shorten(alt.ResourceType()), shorten(n.ResourceType()))
+		return fail(name, at, "its alternative: a %q cannot stand for a %q", Shorten(alt.ResourceType()), Shorten(n.ResourceType()))
 	default:
 		return nil
 	}

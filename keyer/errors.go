@@ -28,7 +28,7 @@ func (e *NameError) Error() string {
 }
 
 func fail(name string, offset int, format string, args ...any) error {
-	return &NameError{Name: shorten(name), Offset: offset, Reason: fmt.Sprintf(format, args...)}
+	return &NameError{Name: Shorten(name), Offset: offset, Reason: fmt.Sprintf(format, args...)}
 }
 
 // inAlternative reports a [*NameError] of the alternative that stands at byte
@@ -41,8 +41,9 @@ func inAlternative(name string, offset int, err error) error {
 	return fail(name, offset, "its alternative: %s", reason)
 }
 
-// shorten keeps errors readable, and from holding on to what may be megabytes.
-func shorten(s string) string {
+// Shorten keeps errors readable, and from holding on to what may be megabytes: of a longer
+// text it gives the beginning.
+func Shorten(s string) string {
 	if len(s) <= maxShown {
 		return s
 	}

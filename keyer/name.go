@@ -65,7 +65,7 @@ func ParseConfigured(name string) (Name, error) {
 	}
 	for key := range n.Context() {
 		if strings.HasPrefix(key, reservedKeys) {
-			return Name{}, fail(name, -1, "context key %q: keys beginning with %q must not be configured", shorten(key), reservedKeys)
+			return Name{}, fail(name, -1, "context key %q: keys beginning with %q must not be configured", Shorten(key), reservedKeys)
 		}
 	}
 	if n.alt != "" {
@@ -185,7 +185,7 @@ func (n Name) Entry() string { return n.entry }
 func CheckType(n Name, typeURL string) error {
 	want := typeURL[strings.LastIndexByte(typeURL, '/')+1:]
 	if n.entry != "" && n.ResourceType() != want {
-		return fail(n.Resolved(), -1, "its entry is a %q, the request is for %q", shorten(n.ResourceType()), shorten(typeURL))
+		return fail(n.Resolved(), -1, "its entry is a %q, the request is for %q", Shorten(n.ResourceType()), Shorten(typeURL))
 	}
 	if n.Type == want {
 		return nil
@@ -194,10 +194,10 @@ func CheckType(n Name, typeURL string) error {
 		return nil
 	}
 	if strings.HasSuffix(want, listSuffix) {
-		return fail(n.canonical, -1, "its type is %q, the request is for %q: expected %q", shorten(n.Type), shorten(typeURL), shorten(want))
+		return fail(n.canonical, -1, "its type is %q, the request is for %q: expected %q", Shorten(n.Type), Shorten(typeURL), Shorten(want))
 	}
 	return fail(n.canonical, -1, "its type is %q, the request is for %q: expected %q or %q",
-		shorten(n.Type), shorten(typeURL), shorten(want), shorten(want+listSuffix))
+		Shorten(n.Type), Shorten(typeURL), Shorten(want), Shorten(want+listSuffix))
 }
 
 // listSuffix makes the type of a list collection from that of its members

@@ -10,6 +10,8 @@ import (
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // rule is a compiled Rule.
@@ -96,7 +98,7 @@ func (c *compiler) name(i int, name string, names map[string]int) {
 	case name == Otherwise:
 		c.problem(i, fieldName, "%q is what decides where no rule matches; a rule needs another name", name)
 	case !validName.MatchString(name):
-		c.problem(i, fieldName, "%q: a name has letters, digits and any of -_. only", shorten(name))
+		c.problem(i, fieldName, "%q: a name has letters, digits and any of -_. only", keyer.Shorten(name))
 	case len(name) > maxName:
 		c.problem(i, fieldName, "%d characters long, at most %d are allowed", len(name), maxName)
 	case taken:

@@ -1,11 +1,11 @@
 package rules
 
 import (
-	"strings"
-
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // Otherwise stands where a rule's name would where none matched.
@@ -192,15 +192,5 @@ func (c *Subject) isolated(v *variables, d Decision) (Decision, error) {
 }
 
 func (c *Subject) refused(v *variables, rule string, cause error) error {
-	return &RefusedError{Node: shorten(c.node.GetId()), TypeURL: shorten(v.typeURL), Rule: rule, Cause: cause}
-}
-
-// shorten keeps errors readable.
-func shorten(s string) string {
-	const most = 256
-	if len(s) <= most {
-		return s
-	}
-	// A character cut in two would be shown as an escape.
-	return strings.ToValidUTF8(s[:most], "") + "…"
+	return &RefusedError{Node: keyer.Shorten(c.node.GetId()), TypeURL: keyer.Shorten(v.typeURL), Rule: rule, Cause: cause}
 }

@@ -5,6 +5,8 @@ import (
 
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // Explanation is how a decision came about, rule by rule (AGG-5).
@@ -127,7 +129,7 @@ func (f *FieldResult) fill(value ref.Val) error {
 	text, err := appendValue(nil, value, 0)
 	switch {
 	case err == nil:
-		f.Value, f.Text = jsonOf(value), shorten(string(text))
+		f.Value, f.Text = jsonOf(value), keyer.Shorten(string(text))
 	case strings.HasPrefix(f.Field, fieldScope):
 		return err
 	default: // what is no part of a scope may be in a node

@@ -14,6 +14,8 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/interpreter"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // expression is one expression of a rule, compiled. Any goroutine may evaluate it.
@@ -142,7 +144,7 @@ func readable(cause error) error {
 }
 
 func printable(text string) string {
-	return shorten(strings.Map(func(r rune) rune {
+	return keyer.Shorten(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return ' '
 		}
@@ -175,7 +177,7 @@ func (e *FailedError) Error() string {
 func (e *FailedError) Unwrap() error { return e.Cause }
 
 // oneLine makes a line of an expression that may be several.
-func oneLine(source string) string { return shorten(strings.Join(strings.Fields(source), " ")) }
+func oneLine(source string) string { return keyer.Shorten(strings.Join(strings.Fields(source), " ")) }
 
 // typeError says that a value is of another type than its place asks for: what a node's
 // metadata holds shows only when there is a node.

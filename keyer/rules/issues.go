@@ -8,6 +8,8 @@ import (
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // issue is one thing that CEL has to say of an expression, with what is needed to say it
@@ -113,7 +115,7 @@ func (x *issue) translate() string {
 			return t.say(x, groups[1:])
 		}
 	}
-	return shorten(strings.TrimPrefix(x.message, "Syntax error: "))
+	return keyer.Shorten(strings.TrimPrefix(x.message, "Syntax error: "))
 }
 
 // char gives a character of the source, 0 beyond its ends.

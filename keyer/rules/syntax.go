@@ -3,6 +3,8 @@ package rules
 import (
 	"fmt"
 	"strings"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 const atEnd = "<EOF>"
@@ -29,14 +31,14 @@ func (x *issue) strangeToken(groups []string) string {
 		}
 		return "a string without end"
 	}
-	return fmt.Sprintf("unexpected %q", shorten(token))
+	return fmt.Sprintf("unexpected %q", keyer.Shorten(token))
 }
 
 func (x *issue) missingToken(groups []string) string {
 	if groups[1] == atEnd {
 		return fmt.Sprintf("%s is missing at the end", strings.ReplaceAll(groups[0], "'", `"`))
 	}
-	return fmt.Sprintf("%s is missing before %q", strings.ReplaceAll(groups[0], "'", `"`), shorten(groups[1]))
+	return fmt.Sprintf("%s is missing before %q", strings.ReplaceAll(groups[0], "'", `"`), keyer.Shorten(groups[1]))
 }
 
 // unexpectedToken is for tokens that cannot stand where they do.
@@ -48,7 +50,7 @@ func (x *issue) unexpectedToken(groups []string) string {
 	if operator, ok := inWords[token]; ok {
 		return fmt.Sprintf("unexpected %q: it is written %s", token, operator)
 	}
-	message := fmt.Sprintf("unexpected %q", shorten(token))
+	message := fmt.Sprintf("unexpected %q", keyer.Shorten(token))
 	if token == atEnd || x.char(x.offset) == 0 {
 		message = "the expression ends too early"
 	}
