@@ -243,7 +243,7 @@ func BenchmarkSettle(b *testing.B) {
 				glob := fmt.Sprintf("xdstp://a/envoy.config.cluster.v3.Cluster/%d/*", i)
 				ch.Subscribe = append(ch.Subscribe, Name{glob, glob})
 			}
-			s.Join(make(chan struct{}, 1), Form{}).Update(ch)
+			s.Join(func() {}, Form{}).Update(ch)
 			s.Restart(wire.StreamID{}, 0)
 			now := time.Now()
 			if err := s.Apply(wire.StreamID{}, &wire.DeltaResponse{TypeURL: cds}, now); err != nil {

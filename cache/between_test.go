@@ -28,7 +28,7 @@ func TestStateStores_RES3_LearnedBetweenSurveyAndTaking(t *testing.T) {
 			b := newBed(t, Limits{})
 			other := b.cache.Open(Source{Quiet: quiet})
 			p := b.joinAs(bareForm)
-			place := other.Join(p.bell, bareForm)
+			place := other.Join(ringing(p.bell), bareForm)
 			t.Cleanup(place.Leave)
 			p.sub(eds, "b", "c", globG, globQ)
 			place.Update(Change{TypeURL: eds, Subscribe: names([]string{"a"})})

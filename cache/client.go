@@ -12,14 +12,15 @@ import (
 type Client struct {
 	// immutable after Join
 	store *Store
-	bell  chan<- struct{} // of a stream
-	wake  func()          // of a reader of the relay's own, which has no bell
+	wake  func() // has its owner collect
 	form  Form
+	own   bool // a reader of the relay's own, and not a stream
 
 	// Guarded by Store.mu against the session; read and written under its read
 	// lock by the client's own stream only.
 	watches []*watch // in the order in which types are sent
-	woken   bool     // on its way to the bell, and has not collected since
+	woken   bool     // it was woken, and has not collected since
+	held    bool     // Held
 	late    []Late   // of a reader, until it takes: what nobody waits for any longer
 	located bool     // it has used dynamic parameters, and tells variants apart (DYN-1)
 	// While the stream moves, of Arrange: the first rank with something of another scope of
@@ -42,10 +43,11 @@ type Form struct {
 	Wrapped bool
 }
 
-// Join gives a stream a place in the store. bell is a channel with one slot; it
-// is filled whenever there may be something to collect.
-func (s *Store) Join(bell chan<- struct{}, form Form) *Client {
-	return s.join(&Client{store: s, bell: bell, form: form})
+// Join gives a stream a place in the store. wake is called whenever there may be
+// something to collect, from any goroutine and while the store applies what it was told:
+// it must neither block nor call the store itself.
+func (s *Store) Join(wake func(), form Form) *Client {
+	return s.join(&Client{store: s, wake: wake, form: form})
 }
 
 func (s *Store) join(c *Client) *Client {
@@ -75,17 +77,6 @@ func (c *Client) Leave() {
 	}
 	s.mu.Unlock()
 	s.cache.trim()
-}
-
-func (c *Client) notify() {
-	if c.reads() {
-		c.wake()
-		return
-	}
-	select {
-	case c.bell <- struct{}{}:
-	default:
-	}
 }
 
 // Name is a resource name, a glob or "*" as a client says it. A name with dynamic
@@ -123,8 +114,8 @@ type Change struct {
 	Moved []*Departed
 }
 
-// Update carries out a change; the caller collects then, since the bell does not
-// ring for it. It returns what was subscribed to and is not any more in any spelling, for
+// Update carries out a change; the caller collects then, since nobody is
+// woken for it. It returns what was subscribed to and is not any more in any spelling, for
 // Answer in another store, or for Kept where a glob keeps it (GLOB-5). Names that never
 // were subscribed to are ignored (SUB-7).
 func (c *Client) Update(ch Change) (gone, kept []Name) {

@@ -127,14 +127,20 @@ func (c *Client) collectLocked(p *pass, waits, busy func(typeURL string) bool, a
 // rest notes that the client has collected: the next change wakes it, save for
 // types with something left that wait for an acknowledgement (Store.wake).
 func (c *Client) rest(busy func(typeURL string) bool) {
-	c.woken = false
+	c.woken, c.held = false, false
 	for _, w := range c.watches {
 		w.woken = busy(w.typeURL) && (w.due() || w.beatsDue())
-		if !w.woken {
+		if w.woken {
+			c.held = true
+		} else {
 			w.rest()
 		}
 	}
 }
+
+// Held reports whether something was due when the client collected last that waits for an
+// acknowledgement: nobody is woken for that.
+func (c *Client) Held() bool { return c.held }
 
 func (c *Client) behind() bool {
 	for _, w := range c.watches {

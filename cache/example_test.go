@@ -40,9 +40,11 @@ func answer(name, version string) (*wire.DeltaResponse, error) {
 func Example() {
 	store := cache.New(cache.Limits{MaxResources: 100_000, Idle: 10 * time.Minute}, nil).Open(cache.Source{Quiet: 15 * time.Second})
 
-	bells := []chan struct{}{make(chan struct{}, 1), make(chan struct{}, 1)}
-	clients := []*cache.Client{store.Join(bells[0], cache.Form{}), store.Join(bells[1], cache.Form{})}
-	for _, c := range clients {
+	woken := make(chan int, 2)
+	var clients [2]*cache.Client
+	for i := range clients {
+		c := store.Join(func() { woken <- i }, cache.Form{})
+		clients[i] = c
 		if err := subscribe(c, "backend"); err != nil {
 			fmt.Println(err)
 			return
@@ -64,8 +66,9 @@ func Example() {
 		return
 	}
 
-	for i, c := range clients {
-		<-bells[i]
+	for range clients {
+		i := <-woken
+		c := clients[i]
 		nothingBusy := func(string) bool { return false }
 		batches, more, err := c.Collect(nothingBusy, 1<<20, 8)
 		if err != nil {
@@ -86,7 +89,7 @@ func Example() {
 // A client that was there before says what it holds, and is not sent it again.
 func ExampleClient_Update() {
 	store := cache.New(cache.Limits{}, nil).Open(cache.Source{Quiet: 15 * time.Second})
-	c := store.Join(make(chan struct{}, 1), cache.Form{})
+	c := store.Join(func() {}, cache.Form{})
 	defer c.Leave()
 	c.Update(cache.Change{
 		TypeURL:   clusters,

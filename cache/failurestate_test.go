@@ -161,7 +161,7 @@ func TestStateErrors(t *testing.T) {
 		"ERR-1 RES-2 lists of several stores are joined with their errors": func(b *bed) {
 			other := b.cache.Open(Source{Quiet: quiet, FullState: map[string]bool{cds: true}})
 			p := b.joinAs(bareForm)
-			place := other.Join(p.bell, bareForm)
+			place := other.Join(ringing(p.bell), bareForm)
 			p.sub(cds, "a", "b")
 			place.Update(Change{TypeURL: cds, Subscribe: names([]string{"c"})})
 			b.connect(0)

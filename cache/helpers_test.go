@@ -266,7 +266,7 @@ func (b *bed) join() *peer { return b.joinAs(Form{}) }
 
 func (b *bed) joinAs(form Form) *peer {
 	p := &peer{bed: b, bell: make(chan struct{}, 1), busy: map[string]bool{}, size: 1 << 20}
-	p.c = b.store.Join(p.bell, form)
+	p.c = b.store.Join(ringing(p.bell), form)
 	return p
 }
 
@@ -460,3 +460,13 @@ func (b *bed) failsOn(stream int, typeURL, name string, code codes.Code) {
 
 // streamOf is the stream that the schedules give a number.
 func streamOf(n int) wire.StreamID { return wire.StreamID{Second: n == 1} }
+
+// ringing fills a bell's one slot.
+func ringing(bell chan<- struct{}) func() {
+	return func() {
+		select {
+		case bell <- struct{}{}:
+		default:
+		}
+	}
+}

@@ -58,7 +58,7 @@ func newPool(tb testing.TB, members int) *pool {
 }
 
 func (p *pool) follower() *Client {
-	c := p.store.Join(make(chan struct{}, 1), Form{})
+	c := p.store.Join(func() {}, Form{})
 	c.Update(Change{TypeURL: lbEndpoint, Subscribe: []Name{{poolGlob, poolGlob}}})
 	return c
 }

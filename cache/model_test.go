@@ -360,7 +360,7 @@ func (m *modelServer) newClient(form Form, full bool) *modelClient {
 		bell: make(chan struct{}, 1), subs: map[string]bool{}, once: map[string]bool{},
 		holds: map[string]string{}, clocks: map[string]time.Time{},
 	}
-	c.client = m.store.Join(c.bell, form)
+	c.client = m.store.Join(ringing(c.bell), form)
 	m.clients = append(m.clients, c)
 	return c
 }

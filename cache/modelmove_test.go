@@ -315,7 +315,7 @@ func (w *scopes) join(form Form, at where) *scopeClient {
 
 func (c *scopeClient) place(scope int) *Client {
 	if c.places[scope] == nil {
-		c.places[scope] = c.world.servers[scope].store.Join(make(chan struct{}, 1), c.form)
+		c.places[scope] = c.world.servers[scope].store.Join(func() {}, c.form)
 		c.order = append(c.order, c.places[scope])
 	}
 	return c.places[scope]

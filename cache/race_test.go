@@ -26,7 +26,7 @@ func TestConcurrency_ADS1_ADS3_SUB11_OPS3(t *testing.T) {
 	var server, others sync.WaitGroup
 	var done atomic.Bool
 
-	keep := store.Join(make(chan struct{}, 1), Form{}) // so that the stream need not begin anew
+	keep := store.Join(func() {}, Form{}) // so that the stream need not begin anew
 	keep.Update(Change{TypeURL: cds, Subscribe: names([]string{"*"})})
 	keep.Update(Change{TypeURL: rds, Subscribe: names([]string{"r"})})
 	store.TakeDemand(streamOf(0))
@@ -66,7 +66,7 @@ func TestConcurrency_ADS1_ADS3_SUB11_OPS3(t *testing.T) {
 	for n := range 2 {
 		others.Go(func() { // names and globs come and go
 			for i := n; !done.Load(); i++ {
-				c := store.Join(make(chan struct{}, 1), Form{})
+				c := store.Join(func() {}, Form{})
 				c.Update(Change{TypeURL: eds, Subscribe: names([]string{fmt.Sprint("e", i%20), fmt.Sprint("e", i%7)})})
 				c.Update(Change{TypeURL: cds, Subscribe: names([]string{globG, nameG1, globQ2, nameQ2})})
 				_, _, _ = c.Collect(never, 1<<20, 8)
@@ -123,7 +123,7 @@ func TestConcurrency_ADS1_ADS3_SUB11_OPS3(t *testing.T) {
 // and reports a route whose cluster it has not.
 func follow(store *Store, done *atomic.Bool, form Form) error {
 	bell := make(chan struct{}, 1)
-	c := store.Join(bell, form)
+	c := store.Join(ringing(bell), form)
 	defer c.Leave()
 	c.Update(Change{TypeURL: rds, Subscribe: names([]string{"r"})})
 	c.Update(Change{TypeURL: cds, Subscribe: names([]string{"*"})})

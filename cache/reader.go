@@ -9,15 +9,14 @@ import (
 // Read gives the relay itself a place in the store, beside the clients' streams. It is
 // a client like any other, of the incremental form and without ttl, but is no stream
 // (Clients): it takes what it lacks as values (Take) and not as responses. What it
-// subscribes to it spells as its key is, and is told of under keys. wake is called
-// whenever there may be something to take, from any goroutine and while the store applies
-// what it was told: it must neither block nor apply anything itself.
+// subscribes to it spells as its key is, and is told of under keys. wake is as
+// in Join.
 func (s *Store) Read(wake func()) *Client {
-	return s.join(&Client{store: s, wake: wake})
+	return s.join(&Client{store: s, wake: wake, own: true})
 }
 
 // reads reports whether c is of the relay's own.
-func (c *Client) reads() bool { return c.wake != nil }
+func (c *Client) reads() bool { return c.own }
 
 // Failure is a name that the server reported an error for (ERR-1).
 type Failure struct {

@@ -101,7 +101,7 @@ func TestOPS3_passesAreBounded(t *testing.T) {
 		{"RES-11 a client that has everything", held, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := p.store.Join(make(chan struct{}, 1), Form{})
+			c := p.store.Join(func() {}, Form{})
 			defer c.Leave()
 			c.Update(Change{TypeURL: lbEndpoint, Subscribe: []Name{{poolGlob, poolGlob}}, Versions: tc.held})
 			sent := 0

@@ -58,8 +58,8 @@ type NamedError struct {
 }
 
 // TakeSnapshot takes what places in any number of stores, of which those that do not
-// subscribe to the type are passed over, hold together. Each place's next change rings
-// its bell. The clients are of the state-of-the-world form and are told of the type in
+// subscribe to the type are passed over, hold together. Each place is woken by its
+// next change. The clients are of the state-of-the-world form and are told of the type in
 // no other way. No two stores' locks are held together. Errors of names that are in no
 // store may be given, to be told with the rest.
 func TakeSnapshot(clients []*Client, typeURL string, given ...NamedError) *Snapshot {

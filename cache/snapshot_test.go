@@ -242,7 +242,7 @@ func TestSnapshot_PollsDoNotHashTheTable_OPS1(t *testing.T) {
 		was := e.sum
 		planted := was.plus(sum{0, 1}) // a digest taken anew would not have it
 		e.setSum(planted)
-		late := b.store.Join(make(chan struct{}, 1), bareForm)
+		late := b.store.Join(func() {}, bareForm)
 		late.Update(Change{TypeURL: cds, Subscribe: names([]string{sub})})
 		if e.sum != planted {
 			t.Errorf("%s: hashed again for the next client", sub)
@@ -262,7 +262,7 @@ func TestSnapshot_RES4_NamedInAnotherStore(t *testing.T) {
 	b := newBed(t, Limits{})
 	other := b.cache.Open(Source{Quiet: quiet})
 	p := b.joinAs(bareForm)
-	place := other.Join(p.bell, bareForm)
+	place := other.Join(ringing(p.bell), bareForm)
 	t.Cleanup(place.Leave)
 	p.sub(cds, "*")
 	place.Update(Change{TypeURL: cds, Subscribe: names([]string{"a"})})

@@ -434,7 +434,7 @@ type orderClient struct {
 func newOrderClient(store *Store, form Form, named bool) *orderClient {
 	c := &orderClient{
 		form: form, busy: map[string]bool{}, clusters: map[string]bool{}, targets: map[string]string{},
-		client: store.Join(make(chan struct{}, 1), form),
+		client: store.Join(func() {}, form),
 	}
 	clusters := []string{"*"}
 	if named {
@@ -499,7 +499,7 @@ func TestStateStores_RES2_ADS1(t *testing.T) {
 	var done atomic.Bool
 	var server, others sync.WaitGroup
 	for i, s := range stores {
-		keep := s.Join(make(chan struct{}, 1), Form{})
+		keep := s.Join(func() {}, Form{})
 		t.Cleanup(keep.Leave)
 		keep.Update(Change{TypeURL: cds, Subscribe: names([]string{"*"})})
 		keep.Update(Change{TypeURL: rds, Subscribe: names([]string{prefixes[i] + "r"})})
@@ -547,7 +547,7 @@ func (c *orderClient) followBoth(stores []*Store, prefixes []string, done *atomi
 		}
 	}()
 	for i, s := range stores {
-		p := s.Join(bell, c.form)
+		p := s.Join(ringing(bell), c.form)
 		p.Update(Change{TypeURL: rds, Subscribe: names([]string{prefixes[i] + "r"})})
 		p.Update(Change{TypeURL: cds, Subscribe: names([]string{"*"})})
 		places = append(places, p)

@@ -241,7 +241,7 @@ func (s *Store) wake(w *watch) {
 // flushWakes wakes them. The caller holds applyMu and not mu.
 func (s *Store) flushWakes() {
 	for i, c := range s.wakes {
-		c.notify()
+		c.wake()
 		s.wakes[i] = nil
 	}
 	s.wakes = s.wakes[:0]

@@ -12,11 +12,11 @@
 // state-of-the-world one changes is worked out and carried out like an incremental
 // one.
 //
-// A stream has two goroutines: the handler owns the state and sends, and a second
-// one blocks in Recv. While a client does not read, the handler blocks in Send
-// and the second one waits to hand over the next request, so that the client's
-// cost is what one pass collected, and its next response is the merged latest
-// state (OPS-3).
+// A stream has one goroutine: the handler reads requests and answers them. What is due
+// at other times is sent by senders, which all streams share. Whose turn it is owns the
+// stream's state. While a client does not read, whoever sends to it waits, and its
+// requests do, so that the client's cost is what one pass collected, and its next
+// response is the merged latest state (OPS-3).
 //
 // Clients that poll (REST-JSON) have no stream. Each poll is one request, which is
 // held until there is something that the client lacks; what a stream would remember

@@ -166,3 +166,15 @@ func (f *fakeStream) SendHeader(metadata.MD) error { return nil }
 func (f *fakeStream) SetTrailer(metadata.MD)       {}
 func (f *fakeStream) RecvMsg(m any) error          { return f.recv(m) }
 func (f *fakeStream) SendMsg(m any) error          { return f.sent(m) }
+
+// fakeTransport is what ends it.
+type fakeTransport struct {
+	grpc.ServerTransportStream // nil
+
+	cancel func()
+}
+
+func (f *fakeTransport) WriteStatus(*status.Status) error {
+	f.cancel()
+	return nil
+}

@@ -52,7 +52,7 @@ func TestEnvoy(t *testing.T) {
 // replay does what a recording says, and holds what comes to it.
 func replay(h *harness, text string) {
 	h.Helper()
-	r := &replayed{h: h, versions: map[string][]string{}}
+	r := &replayed{h: h, versions: map[string][]string{}, nonces: map[string]string{}}
 	lines := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool {
 		return line == "" || strings.HasPrefix(line, "#")
 	})
@@ -77,6 +77,7 @@ type replayed struct {
 	state    *stateClient
 	delta    *client
 	versions map[string][]string // by type, in the order in which they came
+	nonces   map[string]string   // by number
 }
 
 // The recordings' names of types.
@@ -146,7 +147,7 @@ func fieldsOf(step string) map[string][]string {
 // ask sends a request.
 func (r *replayed) ask(short string, fields map[string][]string) {
 	r.h.Helper()
-	nonce := strings.Join(fields["nonce"], "")
+	nonce := r.nonces[strings.Join(fields["nonce"], "")]
 	if r.state != nil {
 		r.state.send(&stateRequestMsg{
 			TypeUrl: envoyTypes[short], ResourceNames: fields["names"], ResponseNonce: nonce,
@@ -163,6 +164,13 @@ func (r *replayed) ask(short string, fields map[string][]string) {
 		TypeUrl: envoyTypes[short], ResponseNonce: nonce, InitialResourceVersions: held,
 		ResourceNamesSubscribe: fields["subscribe"], ResourceNamesUnsubscribe: fields["unsubscribe"],
 	})
+}
+
+// numbered is what a recording calls a nonce: the response's number.
+func (r *replayed) numbered(nonce string) string {
+	number := nonce[markLen:]
+	r.nonces[number] = nonce
+	return number
 }
 
 // version is what the server calls what the recording calls v1, v2 and so on.
@@ -187,13 +195,13 @@ func (r *replayed) came() []string {
 		for _, resp := range r.state.take() {
 			_, contents, _ := strings.Cut(r.state.tell(resp), " ")
 			short := shortType(resp.TypeUrl)
-			lines = append(lines, "< "+short+" "+contents+" version="+strconv.Quote(r.named(short, resp.VersionInfo))+" nonce="+strconv.Quote(resp.Nonce))
+			lines = append(lines, "< "+short+" "+contents+" version="+strconv.Quote(r.named(short, resp.VersionInfo))+" nonce="+strconv.Quote(r.numbered(resp.Nonce)))
 		}
 	}
 	if r.delta != nil {
 		for _, resp := range r.delta.take() {
 			_, contents, _ := strings.Cut(tell(resp), " ")
-			lines = append(lines, "< "+shortType(resp.TypeUrl)+" "+contents+" nonce="+strconv.Quote(resp.Nonce))
+			lines = append(lines, "< "+shortType(resp.TypeUrl)+" "+contents+" nonce="+strconv.Quote(r.numbered(resp.Nonce)))
 		}
 	}
 	return lines

@@ -83,14 +83,14 @@ func ExampleNewServer() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("nonce:", r.Nonce, "name:", r.Resources[0].Name, "version:", r.Resources[0].Version)
+	fmt.Println("name:", r.Resources[0].Name, "version:", r.Resources[0].Version)
 	fmt.Println("node:", server.Streams()[0].Node)
 
 	server.Drain(context.Background(), 0)
 	fmt.Println("served:", <-served)
 	// Output:
 	// wanted: [backend]
-	// nonce: 1 name: backend version: 7
+	// name: backend version: 7
 	// node: proxy
 	// served: <nil>
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -145,6 +146,7 @@ func fuzzStream(t *testing.T, f form, data []byte) {
 	var sent []*response
 	ended := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
+	ctx = grpc.NewContextWithServerTransportStream(ctx, &fakeTransport{cancel: cancel})
 	stream := &fakeStream{
 		ctx:  ctx,
 		recv: receiveFrom(ctx, requests),

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -105,9 +106,9 @@ func TestHostile(t *testing.T) {
 			h.opaque.set(clusterType, "1", "a")
 			c := h.slowClient()
 			c.subscribe(clusterType)
-			c.wants("Cluster +a=1")
+			mark := c.wants("Cluster +a=1")[0].Nonce[:markLen]
 			for i := range 100 {
-				c.nack(&response{TypeUrl: clusterType, Nonce: fmt.Sprint(i)}, strings.Repeat("no", 10_000))
+				c.nack(&response{TypeUrl: clusterType, Nonce: mark + strconv.Itoa(i)}, strings.Repeat("no", 10_000))
 			}
 			c.wants()
 			if s := h.status().Types[clusterType]; s.Nacks != 1 || len(s.LastNack.Message) > maxShown+len("…") {

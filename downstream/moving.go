@@ -58,7 +58,7 @@ func (st *stream) arrange() cache.Arrangement {
 // settled reports whether the client has acknowledged all of a type that was there for it
 // when it was first given everything after the move.
 func (st *stream) settled(typeURL string, given bool) bool {
-	t := st.types[typeURL]
+	t := st.typed(typeURL)
 	if !t.given {
 		if !given {
 			return false
@@ -131,8 +131,8 @@ func (st *stream) listsBusy(now time.Time) bool {
 	if !now.Before(st.listed.Add(st.server.limits.Load().AckTimeout)) {
 		return false
 	}
-	for url, t := range st.types {
-		if st.server.config.FullState[url] && t.busy() && t.acked < t.listedAt {
+	for _, t := range st.types {
+		if st.server.config.FullState[t.url] && t.busy() && t.acked < t.listedAt {
 			return true
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
@@ -101,7 +100,7 @@ func (st *stream) request(r *discoveryRequest) error {
 		st.begin(r.node, r.names)
 	}
 	st.server.observer.Requested(typeURL)
-	t := st.types[typeURL]
+	t := st.typed(typeURL)
 	first := t == nil
 	if first {
 		if len(st.types) == maxTypes {
@@ -110,7 +109,7 @@ func (st *stream) request(r *discoveryRequest) error {
 		t = &typeState{url: typeURL}
 		t.listed.presented, t.holds = r.versionInfo, r.versionInfo
 		st.mu.Lock()
-		st.types[typeURL] = t
+		st.types = append(st.types, t)
 		st.mu.Unlock()
 	}
 	// A request that names far more than may be subscribed to costs nothing but its
@@ -118,10 +117,10 @@ func (st *stream) request(r *discoveryRequest) error {
 	if err := st.server.flooded(max(len(r.subscribe), len(r.names)), "on one stream"); err != nil {
 		return err
 	}
-	seen, err := strconv.ParseUint(r.nonce, 10, 64)
-	further := err == nil && seen > 0 && seen <= t.acked
+	seen, ours := st.number(r.nonce)
+	further := ours && seen <= t.acked
 	if r.nonce != "" || r.rejection != nil {
-		st.acknowledge(t, r)
+		st.acknowledge(t, r, seen)
 	}
 	var subscribe, unsubscribe []string
 	var versions map[string]string
@@ -137,7 +136,7 @@ func (st *stream) request(r *discoveryRequest) error {
 		if first {
 			versions = r.versions
 		}
-	case t.sent == 0 || (err == nil && seen == t.sent):
+	case t.sent == 0 || seen == t.sent:
 		again := t.listed.again || (further && st.asksAgain(t, r, min(seen, t.told)))
 		t.listed.again = false
 		subscribe, unsubscribe = st.change(t, r, again)
@@ -176,12 +175,12 @@ func rejectionLevel(before int64) slog.Level {
 
 // acknowledge takes an ACK or a NACK: error_detail tells them apart (ACK-1).
 // Either way the response is done with: what was rejected is not sent again until
-// its content changes (ACK-3).
-func (st *stream) acknowledge(t *typeState, r *discoveryRequest) {
-	n, err := strconv.ParseUint(r.nonce, 10, 64)
-	if err != nil || n <= t.acked || n > t.sent {
+// its content changes (ACK-3). n is the response's number, zero if it has none.
+func (st *stream) acknowledge(t *typeState, r *discoveryRequest, n uint64) {
+	if n <= t.acked || n > t.sent {
 		return // stale, or never given: a client may say so as often as it likes
 	}
+	st.hasRead(n)
 	now := time.Now()
 	rejected := r.rejection != nil
 	if rejected {
@@ -234,6 +233,7 @@ func (c *change) of(s *cache.Store, t *typeState) *cache.Change {
 
 // subscribe changes the subscriptions to one type.
 func (st *stream) subscribe(t *typeState, subscribe, unsubscribe []string, versions map[string]string) error {
+	st.calm = false
 	ch := &change{changes: make(map[*cache.Store]*cache.Change)}
 	quota := st.quota(t, subscribe, unsubscribe)
 	pardoned := false
@@ -281,9 +281,9 @@ func (c *change) relist(st *stream, t *typeState) {
 			return
 		}
 	}
-	for s, client := range st.clients {
+	for _, client := range st.order {
 		if client.Watches(t.url) > 0 {
-			c.of(s, t).Relist = true
+			c.of(client.Store(), t).Relist = true
 		}
 	}
 }

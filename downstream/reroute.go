@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// When the plan changes of where names live, every stream looks again, in its own
-// goroutine. What lives elsewhere now is moved: taken out of the one store and subscribed
+// When the plan changes of where names live, every stream looks again, when it is
+// its turn. What lives elsewhere now is moved: taken out of the one store and subscribed
 // to in the other, for a client that holds what the first one sent it. So it is sent the
 // difference, and nothing that both have is ever missing.
 
@@ -45,7 +45,7 @@ func (st *stream) reroute() error {
 	if plan == st.plan {
 		return nil
 	}
-	st.plan = plan
+	st.plan, st.calm = plan, false
 	if st.routes == nil || !st.routes.Reroute() {
 		return nil
 	}
@@ -78,7 +78,7 @@ func moveEnd(err error) MoveEnd {
 // changed by then: a stream that may not go on ends as it is.
 func (st *stream) relocate() ([]*move, error) {
 	var moves []*move
-	for _, t := range slices.SortedFunc(maps.Values(st.types), func(a, b *typeState) int {
+	for _, t := range slices.SortedFunc(slices.Values(st.types), func(a, b *typeState) int {
 		return cmp.Or(cmp.Compare(cache.RankOf(a.url), cache.RankOf(b.url)), cmp.Compare(a.url, b.url))
 	}) {
 		m := &move{typeState: t}
@@ -112,7 +112,7 @@ func (st *stream) relocateFrom(c *cache.Client, m *move) error {
 			m.refused = append(m.refused, refusedName{c, n, r})
 		case err != nil:
 			return err
-		case st.clients[store] != c:
+		case store != c.Store():
 			if groups[store] == nil {
 				groups[store] = &moveGroup{from: c, to: store}
 				m.groups = append(m.groups, groups[store])
@@ -247,11 +247,10 @@ func (st *stream) leaveUnused() {
 				return false
 			}
 		}
-		maps.DeleteFunc(st.clients, func(_ *cache.Store, o *cache.Client) bool { return o == c })
 		c.Leave()
 		return true
 	})
-	used := func(s *cache.Store) bool { return st.clients[s] != nil }
+	used := func(s *cache.Store) bool { return st.place(s) != nil }
 	for _, t := range st.types {
 		t.origins = slices.DeleteFunc(t.origins, func(o origin) bool { return !used(o.store) })
 	}

@@ -45,7 +45,7 @@ func refused(err error) *answer {
 }
 
 func draining() *answer {
-	a := refused(status.Error(codes.Unavailable, "draining: connect to another replica"))
+	a := refused(errDraining)
 	a.leave = true
 	return a
 }

@@ -79,7 +79,7 @@ func (s *restServer) try(ctx context.Context, path, body string) (int, string, e
 
 // ready has the store synced, with some clusters.
 func (s *restServer) ready(clusters ...string) {
-	c := s.plane.store.Join(make(chan struct{}, 1), cache.Form{})
+	c := s.plane.store.Join(func() {}, cache.Form{})
 	c.Update(cache.Change{TypeURL: clusterType, Subscribe: []cache.Name{{Spelling: cache.Wildcard, Key: cache.Wildcard}}})
 	s.plane.pump()
 	s.plane.real(clusterType, "1", clusters...)

@@ -114,7 +114,7 @@ func (p *poll) subscribe() error {
 	}
 	n := 0
 	for _, store := range stores {
-		c := store.Join(p.bell, p.form)
+		c := store.Join(p.ring, p.form)
 		p.places = append(p.places, c)
 		c.Update(cache.Change{TypeURL: p.request.GetTypeUrl(), Subscribe: wanted[store]})
 		n += c.Watches(p.request.GetTypeUrl())
@@ -195,7 +195,7 @@ func (p *poll) run(ctx context.Context) *answer {
 			return p.end()
 		case <-drain:
 			drain = nil
-			leave = time.After(rand.N(time.Duration(p.server.spread.Load()) + 1)) //nolint:gosec // spreading, not secrecy
+			leave = time.After(p.server.leaving())
 			continue
 		case <-leave:
 			return &answer{code: http.StatusNotModified, leave: true}
@@ -210,6 +210,14 @@ func (p *poll) run(ctx context.Context) *answer {
 		if p.look(); p.news() {
 			return p.answer()
 		}
+	}
+}
+
+// ring notes that there may be something new. It may be called from any goroutine.
+func (p *poll) ring() {
+	select {
+	case p.bell <- struct{}{}:
+	default:
 	}
 }
 

@@ -18,7 +18,7 @@ type Router interface {
 	Open(node *corev3.Node, peer keyer.Peer) Routes
 }
 
-// Routes are one stream's. The methods are called by the stream's goroutine only. What
+// Routes are one stream's. The methods are called one at a time. What
 // they answer is by one plan of where names live, until Reroute changes to another one.
 type Routes interface {
 	// Scoped gives the store for a name of a type that is opaque, or for its wildcard. A

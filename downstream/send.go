@@ -3,7 +3,6 @@ package downstream
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
@@ -14,47 +13,49 @@ import (
 // headerRoom is what Finish may add to a response beyond its batch.
 const headerRoom = 1 << 10
 
-// pass sends what the client lacks now. It returns how long to wait at most for
-// the next one: until the first outstanding ACK is overdue; zero for no limit.
-func (st *stream) pass() (time.Duration, error) {
+// pass sends what the client lacks now, and sets the alarm for the next pass: when the
+// first outstanding ACK is overdue.
+func (st *stream) pass() error {
+	st.rung.Store(false)
 	st.release(time.Now())
 	before := st.arrange()
 	if err := st.sendRefused(); err != nil {
-		return 0, err
+		return err
 	}
 	if err := st.sendEmptyLists(); err != nil {
-		return 0, err
+		return err
 	}
 	batches, more, err := st.collect()
 	if err != nil {
-		return 0, err
+		return err
 	}
 	for _, b := range batches {
 		if err := st.send(b); err != nil {
-			return 0, err
+			return err
 		}
 	}
 	if err := st.sendDenied(); err != nil {
-		return 0, err
-	}
-	if more {
-		ring(st.bell) // requests have their turn before the next parts
+		return err
 	}
 	after := st.arrange()
-	if after != before {
-		ring(st.bell) // something may go out now that waited for what went out, or needed no word
+	st.calm = !st.form.State && !st.moving && !slices.ContainsFunc(st.order, (*cache.Client).Held)
+	if more || after != before {
+		// Requests have their turn before the next parts. Something may go out now that
+		// waited for what went out, or needed no word.
+		st.rung.Store(true)
 	}
-	now := time.Now() // Send may have taken its time
+	now := time.Now() // sending may have taken its time
 	next, err := st.part(after, now)
 	if due := st.deadline(now); next == 0 || (due > 0 && due < next) {
 		next = due
 	}
-	return next, err
+	st.wakeIn(next, now)
+	return err
 }
 
 // busy reports whether an acknowledgement is awaited for a type.
 func (st *stream) busy(typeURL string) bool {
-	t := st.types[typeURL]
+	t := st.typed(typeURL)
 	return t != nil && t.busy()
 }
 
@@ -118,12 +119,12 @@ func (st *stream) overtaken(batches []*cache.Batch) map[string]bool {
 		}
 	}
 	var early map[string]bool
-	for url, t := range st.types {
-		if t.busy() && cache.RankOf(url) < last {
+	for _, t := range st.types {
+		if t.busy() && cache.RankOf(t.url) < last {
 			if early == nil {
 				early = make(map[string]bool)
 			}
-			early[url] = true
+			early[t.url] = true
 		}
 	}
 	return early
@@ -149,7 +150,7 @@ func (st *stream) collectFrom(collect collector) (batches []*cache.Batch, more b
 // send hands one response to the stream. It blocks while the client does not
 // read.
 func (st *stream) send(b *cache.Batch) error {
-	t := st.types[b.TypeURL]
+	t := st.typed(b.TypeURL)
 	if b.Heartbeats {
 		if t.holds == "" {
 			return nil // it accepted nothing that could be renewed
@@ -172,11 +173,15 @@ func (st *stream) send(b *cache.Batch) error {
 	}
 	st.nonce++
 	resources, removed := b.Body.Resources(), b.Body.Removed() // Finish empties it
-	msg := b.Body.Finish(b.TypeURL, b.SystemVersion, strconv.FormatUint(st.nonce, 10))
+	msg := b.Body.Finish(b.TypeURL, b.SystemVersion, st.nonceOf(st.nonce))
 	bytes := msg.Len()
+	if st.mayBlock() {
+		st.sender.leave()
+	}
 	if err := st.grpc.SendMsg(msg); err != nil {
 		return err
 	}
+	st.written += uint64(bytes)
 	now := time.Now()
 	t.sent, t.sentAt = st.nonce, now
 	if !b.Heartbeats {

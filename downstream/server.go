@@ -5,6 +5,7 @@ import (
 	"context"
 	"hash/maphash"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -14,11 +15,13 @@ import (
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/channelz/service"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
 )
 
 // Defaults of Config.
@@ -84,8 +87,8 @@ type Server struct {
 	lastID    atomic.Uint64
 	plans     atomic.Uint64 // counts Reroute
 
-	receivers sync.WaitGroup // the streams' second goroutines
-	polling   sync.WaitGroup // the handlers of polls; none is added once drain or stop is closed
+	senders *senders
+	polling sync.WaitGroup // the handlers of polls; none is added once drain or stop is closed
 
 	mu      sync.Mutex // guards what follows
 	streams map[uint64]*stream
@@ -111,6 +114,7 @@ func NewServer(c Config) *Server {
 		polls:    make(map[uint64]*poll),
 		payloads: newPayloads(maxPayloadBytes),
 		pollers:  newPollers(),
+		senders:  newSenders(),
 		health:   health.NewServer(),
 		seed:     maphash.MakeSeed(),
 	}
@@ -158,9 +162,12 @@ func (s *Server) Drain(ctx context.Context, spread time.Duration) {
 	s.drainOnce.Do(func() {
 		s.spread.Store(int64(max(0, spread)))
 		s.health.Shutdown()
-		s.mu.Lock() // no poll begins after it
+		s.mu.Lock() // no stream and no poll begins after it
 		defer s.mu.Unlock()
 		close(s.drain)
+		for _, st := range s.streams {
+			time.AfterFunc(s.leaving(), func() { _ = st.end(errDraining) })
+		}
 	})
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -175,14 +182,21 @@ func (s *Server) Drain(ctx context.Context, spread time.Duration) {
 		s.cutOff()
 	}
 	wg.Wait()
-	s.receivers.Wait()
+	s.senders.stop()
 }
+
+// leaving is how long somebody may stay who is there when draining begins.
+func (s *Server) leaving() time.Duration {
+	return rand.N(time.Duration(s.spread.Load()) + 1) //nolint:gosec // spreading, not secrecy
+}
+
+var errDraining = status.Error(codes.Unavailable, "draining: connect to another replica")
 
 // Stop cuts all streams and polls off, and waits for their ends. A poll whose client
 // does not read its answer ends when its connection is closed, or a while later.
 func (s *Server) Stop() {
 	s.cutOff()
-	s.receivers.Wait()
+	s.senders.stop()
 	s.polling.Wait()
 }
 
@@ -196,25 +210,17 @@ func (s *Server) cutOff() {
 }
 
 // Reroute has every stream and every held poll look again where its names live, since the
-// router answers by another plan from now on. It returns at once: each does so in its own
-// goroutine, when it has handed over what it is sending.
+// router answers by another plan from now on. It returns at once: each does so when it has
+// handed over what it is sending.
 func (s *Server) Reroute() {
 	s.plans.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, st := range s.streams {
-		ring(st.bell)
+		st.ring()
 	}
 	for _, p := range s.polls {
-		ring(p.bell)
-	}
-}
-
-// ring fills a bell's one slot.
-func ring(bell chan<- struct{}) {
-	select {
-	case bell <- struct{}{}:
-	default:
+		p.ring()
 	}
 }
 

@@ -73,8 +73,8 @@ func (st *stream) snapshot() Status {
 	s.Variant, s.Service = st.variant.String(), st.variant.service.name
 	s.ID, s.Peer, s.SPIFFE, s.Since = st.id, st.peer.Addr, st.peer.SPIFFE, st.since
 	s.Types = make(map[string]TypeStatus, len(st.types))
-	for url, t := range st.types {
-		s.Types[url] = t.status
+	for _, t := range st.types {
+		s.Types[t.url] = t.status
 	}
 	return s
 }

@@ -6,16 +6,15 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
@@ -24,155 +23,131 @@ import (
 // stream is one client's stream.
 type stream struct {
 	// immutable after serve began
-	server  *Server
-	grpc    grpc.ServerStream
-	id      uint64
-	variant *variant
-	peer    keyer.Peer
-	since   time.Time
-	bell    chan struct{} // one slot: there may be something to collect
+	server    *Server
+	grpc      grpc.ServerStream
+	transport statusWriter // of the same
+	id        uint64
+	variant   *variant
+	peer      keyer.Peer
+	since     time.Time
+	wake      func() // ring, made once
 
-	// owned by the handler goroutine
+	turn   turn
+	rung   atomic.Bool // there may be something to send: cleared by who looks
+	queued atomic.Bool // by the senders
+
+	// owned by whose turn it is
 	log     *slog.Logger
 	routes  Routes
-	clients map[*cache.Store]*cache.Client
-	order   []*cache.Client       // clients in the order in which they were joined
-	awaits  func(string) bool     // busy, made once
-	types   map[string]*typeState // changed under mu, for the admin port
-	plan    uint64                // Server.plans when it last looked where its names live
-	moving  bool                  // the client may hold something of another scope
-	listed  time.Time             // since when its lists have nothing of another scope, if other types have
-	parting time.Time             // since when there is nothing to wait for but its unsubscribing
-	nonce   uint64                // the last one; counts the responses of all types
-	parent  uint64                // of the last response that adds clusters or listeners (WARM-1)
-	form    cache.Form            // how the client is told: fixed by the first request
+	order   []*cache.Client   // its places in stores, as they were joined
+	awaits  func(string) bool // busy, made once
+	types   []*typeState      // a few; changed under mu, for the admin port
+	plan    uint64            // Server.plans when it last looked where its names live
+	moving  bool              // the client may hold something of another scope
+	listed  time.Time         // since when its lists have nothing of another scope, if other types have
+	parting time.Time         // since when there is nothing to wait for but its unsubscribing
+	nonce   uint64            // the last response's number, over all types
+	parent  uint64            // of the last response that adds clusters or listeners (WARM-1)
+	form    cache.Form        // how the client is told: fixed by the first request
+	calm    bool              // nothing was left by the last pass that an acknowledgement could let go
+	sender  *sender           // whose turn it is; nil: the reader
+	alarm   *time.Timer       // rings; nil: none is set
+	alarmAt time.Time         // when; zero: it has gone off
 
-	mu     sync.Mutex // guards status and shown, which the admin port reads
-	status Status
-	shown  uint64 // the plan that status is of
+	// Bytes of responses: all, those that the client has read for sure, and those before
+	// the one whose acknowledgement will tell so of more.
+	written, read, mark uint64
+	markNonce           uint64
+
+	mu      sync.Mutex // guards what follows, which the admin port reads, and the end
+	status  Status
+	shown   uint64 // the plan that status is of
+	ended   bool
+	failure error // why; nil: in good order
 }
 
 // serve runs a stream until the client, the server or an error ends it.
 func (s *Server) serve(g grpc.ServerStream, v *variant) (err error) {
-	if s.draining() {
-		return status.Error(codes.Unavailable, "draining: connect to another replica")
-	}
 	st := s.newStream(g, v)
+	if err := s.open(st); err != nil {
+		return err
+	}
 	s.observer.StreamOpened(v.String())
-	s.mu.Lock()
-	s.streams[st.id] = st
-	s.mu.Unlock()
 	defer func() {
+		err = st.end(err) // first, or a sender might wait for the client for ever
 		s.mu.Lock()
 		delete(s.streams, st.id)
 		s.mu.Unlock()
+		st.turn.take() // for good
 		st.close()
 		s.observer.StreamClosed(v.String(), status.Code(err))
 		st.log.Debug("stream closed", "error", err)
 	}()
-	return st.run(g.Context())
+	return st.serve()
+}
+
+// open takes a new stream in, unless the server is draining.
+func (s *Server) open(st *stream) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining() {
+		return errDraining
+	}
+	if st.transport == nil {
+		return errEnds
+	}
+	s.streams[st.id] = st
+	return nil
 }
 
 func (s *Server) newStream(g grpc.ServerStream, v *variant) *stream {
 	st := &stream{
-		server:  s,
-		grpc:    g,
-		id:      s.lastID.Add(1),
-		variant: v,
-		peer:    peerOf(g.Context()),
-		since:   time.Now(),
-		bell:    make(chan struct{}, 1),
-		clients: make(map[*cache.Store]*cache.Client),
-		types:   make(map[string]*typeState),
-		plan:    s.plans.Load(), // before routes are opened: one that comes in between is looked at
+		server:    s,
+		grpc:      g,
+		transport: transportOf(g),
+		id:        s.lastID.Add(1),
+		variant:   v,
+		peer:      peerOf(g.Context()),
+		since:     time.Now(),
+		plan:      s.plans.Load(), // before routes are opened: one that comes in between is looked at
 	}
 	st.shown = st.plan
-	st.awaits = st.busy
+	st.awaits, st.wake = st.busy, st.ring
 	st.log = s.log.With("stream", st.id, "peer", st.peer.Addr)
 	return st
 }
 
-// run is the handler: it takes requests, and sends when the bell rings. The
-// second goroutine ends when the stream's context does, which is when run has
-// returned at the latest; Stop and Drain wait for it.
-func (st *stream) run(ctx context.Context) error {
-	requests := make(chan discoveryRequest)
-	received := make(chan error, 1)
-	st.server.receivers.Go(func() { received <- st.receive(ctx, requests) })
-
-	overdue := time.NewTimer(time.Hour)
-	overdue.Stop()
-	defer overdue.Stop()
-	drain := st.server.drain
-	var leave <-chan time.Time
-	for {
-		select {
-		case r := <-requests:
-			if err := st.reroute(); err != nil {
-				return err
-			}
-			if err := st.request(&r); err != nil {
-				return err
-			}
-			// What arrived together is answered together.
-			if err := st.requestsAtHand(requests); err != nil {
-				return err
-			}
-		case err := <-received:
-			return err
-		case <-st.bell:
-			if err := st.reroute(); err != nil {
-				return err
-			}
-		case <-overdue.C:
-		case <-drain:
-			drain = nil
-			leave = time.After(rand.N(time.Duration(st.server.spread.Load()) + 1)) //nolint:gosec // spreading, not secrecy
-			continue
-		case <-leave:
-			return status.Error(codes.Unavailable, "draining: connect to another replica")
-		}
-		next, err := st.pass()
-		if err != nil {
-			return err
-		}
-		if next > 0 {
-			overdue.Reset(next)
-		}
-	}
-}
-
-// receive hands over the client's requests, one at a time.
-func (st *stream) receive(ctx context.Context, requests chan<- discoveryRequest) error {
+// serve is the handler: it takes the client's requests, carries them out and sends what they
+// ask for. What is due later is sent by the senders.
+func (st *stream) serve() error {
 	for {
 		r, err := st.variant.receive(st.grpc)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
 		if err != nil {
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
 			return err
 		}
-		select {
-		case requests <- r:
-		case <-ctx.Done():
-			return status.FromContextError(ctx.Err()).Err()
+		if err := st.answer(&r); err != nil {
+			return err
 		}
 	}
 }
 
-// requestsAtHand takes what further requests have arrived by now.
-func (st *stream) requestsAtHand(requests <-chan discoveryRequest) error {
-	for range maxParts {
-		select {
-		case r := <-requests:
-			if err := st.request(&r); err != nil {
-				return err
-			}
-		default:
-			return nil
-		}
+// answer carries out a request and sends what the client lacks then.
+func (st *stream) answer(r *discoveryRequest) error {
+	st.turn.take()
+	defer st.yield()
+	if err := st.reroute(); err != nil {
+		return err
 	}
-	return nil
+	if err := st.request(r); err != nil {
+		return err
+	}
+	if st.calm && !st.rung.Load() {
+		return nil // most requests are acknowledgements, after which nothing is due
+	}
+	return st.pass()
 }
 
 // featureTTL is what a client announces that can do resource ttl (TTL-1).
@@ -196,17 +171,39 @@ func (st *stream) begin(node *corev3.Node, names []string) {
 
 // client gives the stream's place in a store.
 func (st *stream) client(s *cache.Store) *cache.Client {
-	c := st.clients[s]
-	if c == nil {
-		c = s.Join(st.bell, st.form)
-		st.clients[s] = c
-		st.order = append(st.order, c)
+	if c := st.place(s); c != nil {
+		return c
 	}
+	c := s.Join(st.wake, st.form)
+	st.order = append(st.order, c)
 	return c
+}
+
+// place is the same, and nil where there is none.
+func (st *stream) place(s *cache.Store) *cache.Client {
+	for _, c := range st.order {
+		if c.Store() == s {
+			return c
+		}
+	}
+	return nil
+}
+
+// typed gives what is known of a type, nil if the client did not name it yet.
+func (st *stream) typed(url string) *typeState {
+	for _, t := range st.types {
+		if t.url == url {
+			return t
+		}
+	}
+	return nil
 }
 
 // close gives the stream's places back.
 func (st *stream) close() {
+	if st.alarm != nil {
+		st.alarm.Stop()
+	}
 	for _, t := range st.types {
 		st.server.observer.Subscribed(t.url, -t.subscriptions)
 	}

@@ -99,7 +99,7 @@ func visit(t *testing.T, h *hub, scope string) *session {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := s.store.Join(make(chan struct{}, 1), cache.Form{})
+	c := s.store.Join(func() {}, cache.Form{})
 	c.Update(cache.Change{TypeURL: clusterType, Subscribe: []cache.Name{{Spelling: "*", Key: "*"}}})
 	synctest.Wait()
 	c.Leave()

@@ -53,7 +53,7 @@ func newReader(t *testing.T) *reader {
 	rt.now.Store(now)
 	r.ahead = newPrefetcher(r.hub.cache, rt, m.References(), slog.New(slog.NewTextHandler(&r.log, nil)), ahead{true, 5})
 	r.store = r.hub.cache.Open(cache.Source{References: true})
-	r.client = r.store.Join(make(chan struct{}, 1), cache.Form{})
+	r.client = r.store.Join(func() {}, cache.Form{})
 	r.client.Update(cache.Change{TypeURL: listType, Subscribe: []cache.Name{{Spelling: listFoo, Key: listFoo}}})
 	r.store.Restart(wire.StreamID{}, 0)
 	return r

@@ -159,7 +159,7 @@ func TestResolvedSession_LOC5_OPS4(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := store.Join(make(chan struct{}, 1), cache.Form{})
+		c := store.Join(func() {}, cache.Form{})
 		c.Update(cache.Change{TypeURL: clusterType, Subscribe: []cache.Name{{Spelling: key, Key: key}}})
 		pass(time.Minute)
 		sessions := h.all()

@@ -63,7 +63,7 @@ func newRig(t *testing.T, api upstream.APIType, plane *controlplane.ControlPlane
 	done := make(chan struct{})
 	go func() { defer close(done); _ = r.session.Run(ctx) }() // its error is the context's
 	t.Cleanup(func() { cancel(); <-done })
-	r.client = r.store.Join(make(chan struct{}, 1), cache.Form{})
+	r.client = r.store.Join(func() {}, cache.Form{})
 	return r
 }
 

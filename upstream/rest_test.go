@@ -41,7 +41,7 @@ type bed struct {
 func newBed(t *testing.T, source cache.Source) *bed {
 	t.Helper()
 	b := &bed{t: t, Store: cache.New(cache.Limits{}, nil).Open(source)}
-	b.client = b.Join(make(chan struct{}, 1), cache.Form{})
+	b.client = b.Join(func() {}, cache.Form{})
 	return b
 }
 
@@ -373,7 +373,7 @@ func TestREST3(t *testing.T) {
 			if batches, _, err := b.client.Collect(all, 1<<20, 8); err != nil || len(batches) != 1 || batches[0].Body.Resources() != 1 {
 				b.t.Fatalf("the first client is sent %v (%v)", batches, err)
 			}
-			late := b.Join(make(chan struct{}, 1), cache.Form{})
+			late := b.Join(func() {}, cache.Form{})
 			b.t.Cleanup(late.Leave)
 			late.Update(cache.Change{TypeURL: endpoints, Subscribe: namesOf([]string{"a"})})
 			pass(time.Minute)

@@ -68,7 +68,7 @@ func newBenched(names int) *benched {
 	resolved := c.Open(cache.Source{Resolved: true})
 	bd := &benched{sources: both{"a": {store: c.Open(cache.Source{})}, "b": {store: c.Open(cache.Source{})}}}
 	bd.r = New(Config{Settings: Settings{AlternativeAfter: after, MaxRedirects: hops}, Store: resolved, Sources: bd.sources})
-	bd.client = resolved.Join(make(chan struct{}, 1), cache.Form{})
+	bd.client = resolved.Join(func() {}, cache.Form{})
 	ch := cache.Change{TypeURL: lds}
 	for i := range names {
 		id := fmt.Sprint("x", i)

@@ -481,7 +481,7 @@ type client struct {
 
 func (w *world) join(form cache.Form) *client {
 	return &client{
-		world: w, c: w.resolved.Join(make(chan struct{}, 1), form),
+		world: w, c: w.resolved.Join(func() {}, form),
 		state: form.State, held: make(map[string]string),
 	}
 }

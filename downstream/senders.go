@@ -1,0 +1,124 @@
+package downstream
+
+import (
+	"runtime"
+	"sync"
+)
+
+// senders send what streams lack. A stream's own goroutine reads; that there is something
+// to send comes from elsewhere, for thousands of streams at once. So they queue, and a few
+// goroutines take their turns for them, which exist while there is a queue.
+//
+// They must not wait for one client. A goroutine that may have to (stream.mayBlock) leaves
+// the queue to others first: from then on it is that stream's, until it is done with it.
+type senders struct {
+	most int // how many serve the queue
+
+	mu      sync.Mutex // guards what follows
+	done    sync.Cond  // running is zero
+	queue   []*stream
+	head    int // where the queue begins
+	serving int
+	running int // with those that have left
+	stopped bool
+}
+
+// sender is one of them.
+type sender struct {
+	senders *senders
+	left    bool // it serves one stream only
+}
+
+func newSenders() *senders {
+	s := &senders{most: runtime.GOMAXPROCS(0)}
+	s.done.L = &s.mu
+	return s
+}
+
+// push has a stream attended to, when its time comes.
+func (s *senders) push(st *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return
+	}
+	if s.head > 0 && len(s.queue) == cap(s.queue) {
+		n := copy(s.queue, s.queue[s.head:])
+		clear(s.queue[n:])
+		s.queue, s.head = s.queue[:n], 0
+	}
+	s.queue = append(s.queue, st)
+	s.start()
+}
+
+// start starts a sender if there are fewer than there may be. The caller holds mu.
+func (s *senders) start() {
+	if s.serving < s.most {
+		s.serving++
+		s.running++
+		go (&sender{senders: s}).run()
+	}
+}
+
+// next gives the stream whose turn it is; nil if nobody waits.
+func (s *senders) next() *stream {
+	if s.head == len(s.queue) {
+		s.queue, s.head = s.queue[:0], 0
+		return nil
+	}
+	st := s.queue[s.head]
+	s.queue[s.head] = nil
+	s.head++
+	return st
+}
+
+// run serves the queue until it is empty.
+func (w *sender) run() {
+	s := w.senders
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !w.left || s.serving < s.most {
+		if w.left {
+			w.left = false
+			s.serving++
+		}
+		st := s.next()
+		if st == nil {
+			s.serving--
+			break
+		}
+		s.mu.Unlock()
+		st.attend(w)
+		s.mu.Lock()
+	}
+	if s.running--; s.running == 0 {
+		s.done.Broadcast()
+	}
+}
+
+// leave has others serve the queue.
+func (w *sender) leave() {
+	if w == nil || w.left {
+		return
+	}
+	s := w.senders
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.left = true
+	s.serving--
+	if s.head < len(s.queue) {
+		s.start()
+	}
+}
+
+// stop attends to nobody any more, and waits for those that are attended to.
+func (s *senders) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	clear(s.queue)
+	s.queue, s.head = nil, 0
+	for s.running > 0 {
+		s.done.Wait()
+	}
+}
