@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,60 +12,64 @@ import (
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/content"
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/fleet"
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/report"
-	"github.com/xdsrelay/xdsrelay/integration/bench/internal/server"
+)
+
+const (
+	churnSeconds = 10
+	// giveUp is how long after the last update clients may lack something. The floor sends
+	// every single update to everybody, which at high rates is more than a machine can do:
+	// it would take minutes until the last one is there.
+	giveUp = 30 * time.Second
 )
 
 // churn is updates that come whether the clients have the last ones or not.
 func churn() scenario {
 	return scenario{
 		name: "churn", title: "Sustained churn",
-		text: "Incremental clients follow resources of 1 KiB, which change in turn, so many times a second for ten seconds, on a schedule. " +
-			"Staleness is how long after its time on the schedule a client has an update, or a later one of the same resource, over all updates and clients. " +
-			"Made is the share of the updates that were made at all within twice that time: a server may stall who makes them. " +
-			"Converged is from the last one until all clients have everything.",
+		text: fmt.Sprintf("Incremental clients follow resources of 1 KiB, which change in turn, so many times a second for %d seconds, on a schedule. "+
+			"Staleness is how long after its time on the schedule a client has an update, or a later one of the same resource, over all updates and clients. "+
+			"Made is the share of the updates that were made at all within twice that time: a server may stall who makes them. "+
+			"Converged is from the last one until all clients have everything; a server that has not made it after %.0f seconds is cut off, "+
+			"and what its clients lack counts as stale, and its CPU as used, until then: it is more in truth, and so what others have as a ratio to it is less.",
+			churnSeconds, giveUp.Seconds()),
 		metrics: []report.Metric{
 			{Name: "p50", Title: "staleness p50", Form: report.Ratio},
 			{Name: "p99", Title: "staleness p99", Form: report.Ratio},
 			{Name: "cpu", Title: "CPU per update", Form: report.Ratio},
 			{Name: "made", Title: "updates made", Form: report.Factor},
-			{Name: "converged", Title: "converged after, seconds", Form: report.Factor},
+			{Name: "converged", Title: "converged after, seconds", Form: report.Factor, Cut: giveUp.Seconds()},
 			{Name: "sent", Title: "resources sent per update and client", Form: report.Factor},
 		},
 		variants: func(o *options) []variant {
-			var all []variant
-			for _, clients := range o.or(o.clients, []int{1000}, []int{100}) {
-				for _, resources := range o.or(o.resources, []int{1000}, []int{100}) {
-					for _, rate := range []int{1000, 10_000} {
-						all = append(all, churnAt(rate, clients, resources))
-					}
-				}
-			}
-			return all
+			clients, resources := choice{[]int{1000}, []int{100}}, choice{[]int{1000}, []int{100}}
+			return append(o.grid(clients, resources, churnAt(o, 1000)), o.grid(clients, resources, churnAt(o, 10_000))...)
 		},
 	}
 }
 
-func churnAt(rate, clients, resources int) variant {
-	return variant{
-		name: thousands(rate) + "/s, " + thousands(clients) + " clients, " + thousands(resources) + " resources",
-		run: func(ctx context.Context, o *options, kind server.Kind) (report.Values, error) {
-			seconds := 10
-			if o.quick {
-				seconds = 1
-			}
-			s := &fleet.Schedule{Items: resources, Interval: time.Second / time.Duration(rate), Updates: rate * seconds}
-			set := content.Set{TypeURL: content.ClusterType, Count: resources, Size: payloadSize}
-			d, err := deploy(ctx, o, kind, false, s.Items, s.Updates, set)
-			if err != nil {
-				return nil, err
-			}
-			return d.with(func() (report.Values, error) {
+func churnAt(o *options, rate int) func(clients, resources int) variant {
+	return func(clients, resources int) variant {
+		updates := rate * churnSeconds
+		if o.quick {
+			updates = rate
+		}
+		v := variant{
+			name:  thousands(rate) + "/s, " + thousands(clients) + " clients, " + thousands(resources) + " resources",
+			about: 30 * time.Second,
+			sets:  []content.Set{{TypeURL: content.ClusterType, Count: resources, Size: payloadSize}},
+			items: resources, updates: updates,
+			measure: func(ctx context.Context, d *deployment) (report.Values, error) {
 				if err := d.add(ctx, clients, d.everything); err != nil {
 					return nil, err
 				}
-				return d.churn(ctx, s, clients)
-			})
-		},
+				return d.churn(ctx, &fleet.Schedule{Items: resources, Interval: time.Second / time.Duration(rate), Updates: updates}, clients)
+			},
+		}
+		if rate == 1000 {
+			v.others = others{1, 50 * time.Second}
+			v.bars = []report.Bar{toFloor("p99", 1.5), toFloor("cpu", 1), atMost("converged", 1)}
+		}
+		return v
 	}
 }
 
@@ -75,16 +80,15 @@ func (d *deployment) churn(ctx context.Context, s *fleet.Schedule, clients int) 
 	d.aim(s, s.Updates)
 	counted := d.fleet.Counts()
 	made, converged := 0, time.Duration(0)
-	used, err := d.using(ctx, func() error {
+	used, err := d.using(ctx, func() (err error) {
 		s.Start = clock.New().Now() + int64(soon)
 		d.fleet.Follow(s)
-		n, ended, err := d.plane.Churn(d.sets[0].TypeURL, s, s.Due(2*s.Updates))
-		if err != nil {
+		var ended int64
+		if made, ended, err = d.plane.Churn(d.sets[0].TypeURL, s, s.Due(2*s.Updates)); err != nil {
 			return err
 		}
-		d.aim(s, n)
-		err = d.fleet.Await(ctx)
-		made, converged = n, d.fleet.Latencies(ended).Max()
+		d.aim(s, made)
+		converged, err = d.converge(ctx, ended, giveUp)
 		return err
 	})
 	if err != nil {
@@ -97,11 +101,28 @@ func (d *deployment) churn(ctx context.Context, s *fleet.Schedule, clients int) 
 	sent := d.fleet.Counts().Resources - counted.Resources
 	return report.Values{
 		"p50": staleness.Quantile(0.5).Seconds(), "p99": staleness.Quantile(0.99).Seconds(),
-		"cpu":  used.server.Seconds() / float64(made),
-		"made": float64(made) / float64(s.Updates), "converged": converged.Seconds(),
+		"cpu":         used.server.Seconds() / float64(made),
+		"cpu_clients": used.clients.Seconds() / float64(made),
+		"made":        float64(made) / float64(s.Updates), "converged": converged.Seconds(),
 		"sent": float64(sent) / float64(made) / float64(clients),
 	}, nil
 }
+
+// converge waits until all clients have what changed until a time, and tells how long
+// after that it was. It gives up when that takes longer than limit.
+func (d *deployment) converge(ctx context.Context, ended int64, limit time.Duration) (time.Duration, error) {
+	patient, cancel := context.WithTimeoutCause(ctx, limit, errGivenUp)
+	defer cancel()
+	err := d.fleet.Await(patient)
+	if errors.Is(context.Cause(patient), errGivenUp) && err != nil {
+		d.cut = true
+		d.fleet.CutOff()
+		return limit, nil
+	}
+	return d.fleet.Latencies(ended).Max(), err
+}
+
+var errGivenUp = errors.New("given up")
 
 // aim has the clients wait for the revisions that the first made updates of a schedule end
 // with.

@@ -22,22 +22,26 @@ func collections() scenario {
 			{Name: "cpu by size", Title: "CPU, by size", Form: report.Growth, Of: "cpu"},
 		},
 		variants: func(o *options) []variant {
-			var all []variant
-			for _, resources := range o.or(o.resources, []int{1000, 10_000, 100_000}, []int{100, 1000}) {
-				for _, clients := range o.or(o.clients, []int{10}, []int{10}) {
-					all = append(all, changeIn(clients, resources))
-				}
-			}
-			return all
+			return o.grid(both(10), choice{[]int{1000, 10_000, largeCollection}, []int{100, 1000}}, changeIn(o))
 		},
 	}
 }
 
-func changeIn(clients, resources int) variant {
-	return singly{
-		name: "1 of " + thousands(resources) + " to " + thousands(clients) + " clients", clients: clients,
-		updates: updates{items: min(resources, 1000), count: 200, least: 5, limit: 10 * time.Second}, quick: 20,
-		set:       content.Set{TypeURL: content.ClusterType, Count: resources, Size: 256},
-		perUpdate: true,
-	}.variant()
+// largeCollection is the number of resources that nothing may grow with.
+const largeCollection = 100_000
+
+func changeIn(o *options) func(clients, resources int) variant {
+	return func(clients, resources int) variant {
+		v := singly{
+			name: "1 of " + thousands(resources) + " to " + thousands(clients) + " clients", clients: clients,
+			updates: updates{items: min(resources, 1000), count: 200, least: 5, limit: 5 * time.Second}, quick: 20,
+			set:       content.Set{TypeURL: content.ClusterType, Count: resources, Size: 256},
+			perUpdate: true,
+		}.variant(o)
+		v.about = 5 * time.Second
+		if resources == largeCollection {
+			v.bars = []report.Bar{atMost("last by size", 1.2), atMost("cpu by size", 1.2)}
+		}
+		return v
+	}
 }

@@ -21,34 +21,38 @@ type deployment struct {
 	plane   *server.Process // who has the resources: the server itself, unless that is a relay
 	fleet   *fleet.Fleet
 	names   *content.Catalogue
+	cut     bool // what goes on was given up: clients lack something
 }
 
-// deploy starts a server of these resources, and a fleet without clients. updates says of
-// how many updates of the first set the clients are to know, see fleet.Schedule: over its
-// first items.
-func deploy(ctx context.Context, o *options, kind server.Kind, state bool, items, updates int, sets ...content.Set) (*deployment, error) {
-	d := &deployment{options: o, sets: sets}
-	if err := d.start(ctx, kind); err != nil {
-		return nil, errors.Join(err, d.close())
-	}
-	var err error
-	if d.names, err = content.NewCatalogue(sets...); err != nil {
-		return nil, errors.Join(err, d.close())
-	}
-	sequence := fleet.Schedule{Items: items}
-	for n := range updates {
-		item, revision := sequence.At(n)
-		if err := d.names.Add(0, item, revision); err != nil {
-			return nil, errors.Join(err, d.close())
-		}
-	}
-	d.fleet, err = fleet.New(fleet.Config{
-		Addr: d.server.Addr, Catalogue: d.names, Loops: o.loops, Streams: o.streams, State: state,
-	})
-	if err != nil {
+// deploy starts a server of a variant's resources, and a fleet without clients.
+func deploy(ctx context.Context, o *options, kind server.Kind, v *variant) (*deployment, error) {
+	d := &deployment{options: o, sets: v.sets}
+	if err := d.open(ctx, kind, v); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
+}
+
+func (d *deployment) open(ctx context.Context, kind server.Kind, v *variant) error {
+	err := d.start(ctx, kind)
+	if err != nil {
+		return err
+	}
+	if d.names, err = content.NewCatalogue(v.sets...); err != nil {
+		return err
+	}
+	sequence := fleet.Schedule{Items: v.items}
+	for n := range v.updates {
+		item, revision := sequence.At(n)
+		if err := d.names.Add(0, item, revision); err != nil {
+			return err
+		}
+	}
+	d.fleet, err = fleet.New(fleet.Config{
+		Addr: d.server.Addr, Catalogue: d.names, Loops: d.options.loops, Streams: d.options.streams,
+		State: v.state, Window: v.window,
+	})
+	return err
 }
 
 func (d *deployment) start(ctx context.Context, kind server.Kind) (err error) {
@@ -103,11 +107,15 @@ func (d *deployment) quiet(ctx context.Context) error {
 
 // usage is the CPU time that was used until now.
 type usage struct {
-	server time.Duration
-	plane  time.Duration // of the control plane behind a relay; 0 without
+	server  time.Duration
+	plane   time.Duration // of the control plane behind a relay; 0 without
+	clients time.Duration
 }
 
 func (d *deployment) usage() (u usage, err error) {
+	if u.clients, err = server.OwnCPU(); err != nil {
+		return u, err
+	}
 	if u.server, err = d.server.CPU(); err != nil || d.plane == d.server {
 		return u, err
 	}
@@ -115,7 +123,8 @@ func (d *deployment) usage() (u usage, err error) {
 	return u, err
 }
 
-// using tells what the servers used for something, all that it leads to included.
+// using tells what the servers and clients used for something, all that it leads to
+// included, unless it was given up.
 func (d *deployment) using(ctx context.Context, something func() error) (u usage, err error) {
 	profiles, err := d.profile(ctx)
 	if err != nil {
@@ -129,11 +138,13 @@ func (d *deployment) using(ctx context.Context, something func() error) (u usage
 	if err := something(); err != nil {
 		return usage{}, err
 	}
-	if err := d.quiet(ctx); err != nil {
-		return usage{}, err
+	if !d.cut {
+		if err := d.quiet(ctx); err != nil {
+			return usage{}, err
+		}
 	}
 	after, err := d.usage()
-	return usage{after.server - before.server, after.plane - before.plane}, err
+	return usage{after.server - before.server, after.plane - before.plane, after.clients - before.clients}, err
 }
 
 // resident is the server's resident memory after it gave back what it does not need.

@@ -4,11 +4,11 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/content"
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/fleet"
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/report"
-	"github.com/xdsrelay/xdsrelay/integration/bench/internal/server"
 )
 
 // Names that a client of the idle scenario asks for: first, and then further ones.
@@ -29,27 +29,20 @@ func idle() scenario {
 			{Name: "name", Title: "per further name", Form: report.Bytes},
 		},
 		variants: func(o *options) []variant {
-			var all []variant
-			for _, clients := range o.or(o.clients, []int{5000}, []int{500}) {
-				for _, resources := range o.or(o.resources, []int{1000}, []int{1000}) {
-					all = append(all, idleClients(clients, max(resources, idleNames+furtherNames)))
-				}
-			}
-			return all
+			return o.grid(choice{[]int{5000}, []int{500}}, both(1000), idleClients)
 		},
 	}
 }
 
 func idleClients(clients, resources int) variant {
+	resources = max(resources, idleNames+furtherNames)
 	return variant{
-		name: thousands(clients) + " clients",
-		run: func(ctx context.Context, o *options, kind server.Kind) (report.Values, error) {
-			set := content.Set{TypeURL: content.EndpointType, Count: resources, Size: 256}
-			d, err := deploy(ctx, o, kind, false, 1, 0, set)
-			if err != nil {
-				return nil, err
-			}
-			return d.with(func() (report.Values, error) { return d.idle(ctx, clients, resources) })
+		name:  thousands(clients) + " clients",
+		about: 5 * time.Second,
+		bars:  []report.Bar{toFloor("client ratio", 1.15), atMost("name", 300)},
+		sets:  []content.Set{{TypeURL: content.EndpointType, Count: resources, Size: 256}},
+		measure: func(ctx context.Context, d *deployment) (report.Values, error) {
+			return d.idle(ctx, clients, resources)
 		},
 	}
 }

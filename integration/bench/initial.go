@@ -10,7 +10,6 @@ import (
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/content"
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/fleet"
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/report"
-	"github.com/xdsrelay/xdsrelay/integration/bench/internal/server"
 )
 
 // initialState is a large state for a few clients that come at once.
@@ -27,29 +26,25 @@ func initialState() scenario {
 			{Name: "copies", Title: "over the payloads", Form: report.Factor},
 		},
 		variants: func(o *options) []variant {
-			var all []variant
-			for _, resources := range o.or(o.resources, []int{10_000, 100_000}, []int{1000}) {
-				for _, clients := range o.or(o.clients, []int{10}, []int{10}) {
-					all = append(all, initialTo(clients, resources))
-				}
-			}
-			return all
+			return o.grid(both(10), choice{[]int{10_000, largeCollection}, []int{1000}}, initialTo)
 		},
 	}
 }
 
 func initialTo(clients, resources int) variant {
-	return variant{
-		name: thousands(resources) + " resources to " + thousands(clients) + " clients",
-		run: func(ctx context.Context, o *options, kind server.Kind) (report.Values, error) {
-			set := content.Set{TypeURL: content.ClusterType, Count: resources, Size: payloadSize}
-			d, err := deploy(ctx, o, kind, false, 1, 0, set)
-			if err != nil {
-				return nil, err
-			}
-			return d.with(func() (report.Values, error) { return d.initial(ctx, clients, resources) })
+	v := variant{
+		name:  thousands(resources) + " resources to " + thousands(clients) + " clients",
+		about: 2 * time.Second,
+		sets:  []content.Set{{TypeURL: content.ClusterType, Count: resources, Size: payloadSize}},
+		measure: func(ctx context.Context, d *deployment) (report.Values, error) {
+			return d.initial(ctx, clients, resources)
 		},
 	}
+	if resources == largeCollection {
+		v.others = others{1, 20 * time.Second}
+		v.bars = []report.Bar{toFloor("last", 1.5), atMost("peak", float64(2*resources*payloadSize+100<<20))}
+	}
+	return v
 }
 
 func (d *deployment) initial(ctx context.Context, clients, resources int) (report.Values, error) {

@@ -3,16 +3,18 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/report"
-	"github.com/xdsrelay/xdsrelay/integration/bench/internal/server"
 )
 
 // machine says on what was measured, without naming it.
@@ -33,7 +35,7 @@ func (o *options) command(scenario string) string {
 	if o.quick {
 		args = append(args, "-quick")
 	}
-	if len(o.servers) < len(server.Kinds()) {
+	if o.servers != nil {
 		args = append(args, "-server "+commas(o.servers))
 	}
 	if o.clients != nil {
@@ -60,23 +62,40 @@ func commas[T any](list []T) string {
 	return strings.Join(texts, ",")
 }
 
-// document puts tables into a file, with the command and the machine below each.
-func document(file string, o *options, tables []*report.Table) error {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
+// place is where and of what something is measured.
+type place struct{ machine, revision string }
+
+func whereabouts(ctx context.Context) (place, error) {
 	on, err := machine()
+	return place{on, revision(ctx)}, err
+}
+
+// revision is the one of the source, if it is under git's control. The document that the
+// results go into does not change it.
+func revision(ctx context.Context) string {
+	head, err := exec.CommandContext(ctx, "git", "rev-parse", "--short=12", "HEAD").Output()
+	if err != nil {
+		return "an unknown revision"
+	}
+	at := "revision " + strings.TrimSpace(string(head))
+	if exec.CommandContext(ctx, "git", "diff", "--quiet", "HEAD", "--", ":/", ":(top,exclude)docs/benchmarks.md").Run() != nil {
+		at += " with changes"
+	}
+	return at
+}
+
+// document puts a table into the file that was asked for, with the command, the machine,
+// the revision and the day below it. The rest of the file stays as it is.
+func (p place) document(o *options, t *report.Table) error {
+	text, err := os.ReadFile(o.write)
 	if err != nil {
 		return err
 	}
-	for _, t := range tables {
-		section := fmt.Sprintf("%s\n%#q: %d runs, on %s.\n", t.Section(), o.command(t.Scenario), o.runs, on)
-		next, err := report.Put(string(text), t.Scenario, section)
-		if err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-		text = []byte(next)
+	section := fmt.Sprintf("%s\n%#q: %d runs of %s, on %s, %s.\n",
+		t.Section(), o.command(t.Scenario), o.runs, p.revision, p.machine, time.Now().UTC().Format("2006-01-02 15:04 UTC"))
+	next, err := report.Put(string(text), t.Scenario, section)
+	if err != nil {
+		return fmt.Errorf("%s: %w", o.write, err)
 	}
-	return os.WriteFile(file, text, 0o644) //nolint:gosec // a document is for everybody
+	return os.WriteFile(o.write, []byte(next), 0o644) //nolint:gosec // a document is for everybody
 }

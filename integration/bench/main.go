@@ -58,23 +58,31 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	}
 	// The clients' process produces little garbage and has a core to share with a server.
 	debug.SetGCPercent(400)
+	chosen := slices.DeleteFunc(scenarios(), func(s scenario) bool { return !slices.Contains(o.scenarios, s.name) })
+	at, err := whereabouts(ctx)
+	if err != nil {
+		return err
+	}
+	p := begin(o, chosen, log)
 	var tables []*report.Table
-	for _, s := range scenarios() {
-		if !slices.Contains(o.scenarios, s.name) {
-			continue
+	failed := 0
+	for i := range chosen {
+		t, err := chosen[i].measure(ctx, o, p)
+		if err == nil && o.write != "" {
+			err = at.document(o, t)
 		}
-		t, err := s.measure(ctx, o, func(line string) { _, _ = fmt.Fprintln(log, line) })
 		if err != nil {
-			return err
+			return errors.Join(err, show(out, o, tables))
 		}
-		tables = append(tables, t)
+		tables, failed = append(tables, t), failed+len(t.Failures)
 	}
-	if o.write != "" {
-		if err := document(o.write, o, tables); err != nil {
-			return err
-		}
+	if err := show(out, o, tables); err != nil {
+		return err
 	}
-	return show(out, o, tables)
+	if failed > 0 {
+		return fmt.Errorf("%d of %d measurements failed", failed, p.total)
+	}
+	return nil
 }
 
 // show prints the tables.

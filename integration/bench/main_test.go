@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/clock"
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/content"
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/fleet"
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/report"
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/server"
 	"go.uber.org/goleak"
@@ -34,7 +37,7 @@ func TestSmoke(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var out, log bytes.Buffer
-	args := []string{"-scenario", "fanout", "-clients", "8", "-resources", "20", "-quick", "-output", "json"}
+	args := []string{"-scenario", "fanout", "-server", "floor,relay,linear,snapshot", "-clients", "8", "-resources", "20", "-quick", "-output", "json"}
 	if err := run(ctx, args, &out, &log); err != nil {
 		t.Fatalf("%v\n%s", err, log.String())
 	}
@@ -82,7 +85,7 @@ func TestScenarios(t *testing.T) {
 					continue
 				}
 				relays++
-				for _, m := range s.metrics {
+				for _, m := range table.Metrics {
 					if _, ok := table.Shown(m, r.Variant, r.Server, string(server.Floor)); !ok && m.Form != report.Count {
 						t.Errorf("%s: nothing is shown as %q", r.Variant, m.Title)
 					}
@@ -108,9 +111,10 @@ func TestDocumentHasThePlaceOfEveryScenario(t *testing.T) {
 	if err := os.WriteFile(file, committed, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := &options{runs: 5, loops: 1, streams: 1, servers: server.Kinds(), clients: []int{7, 8}}
+	o := &options{runs: 5, loops: 1, streams: 1, clients: []int{7, 8}, write: file}
+	at := place{machine: "a machine", revision: "revision 1"}
 	for _, s := range scenarios() {
-		if err := document(file, o, []*report.Table{{Scenario: s.name, Title: "Title of " + s.name}}); err != nil {
+		if err := at.document(o, &report.Table{Scenario: s.name, Title: "Title of " + s.name}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -119,7 +123,7 @@ func TestDocumentHasThePlaceOfEveryScenario(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range scenarios() {
-		for _, want := range []string{"### Title of " + s.name, "go run ./integration/bench -scenario " + s.name + " -runs 5 -clients 7,8`: 5 runs, on "} {
+		for _, want := range []string{"### Title of " + s.name, "go run ./integration/bench -scenario " + s.name + " -runs 5 -clients 7,8`: 5 runs of revision 1, on a machine, 2"} {
 			if !strings.Contains(string(written), want) {
 				t.Errorf("%q is not in the document", want)
 			}
@@ -136,6 +140,7 @@ func TestOptions(t *testing.T) {
 		"a server that there is not":   {[]string{"-server", "envoy"}, `"envoy" is none of floor, relay`},
 		"no clients":                   {[]string{"-clients", "10,0"}, `"0" is not a number above zero`},
 		"no runs":                      {[]string{"-runs", "-1"}, "expected a number above zero"},
+		"no time":                      {[]string{"-limit", "0s"}, "expected a number above zero"},
 		"an unknown form":              {[]string{"-output", "html"}, `"html" is neither markdown nor json`},
 		"an argument":                  {[]string{"fanout"}, `unexpected argument "fanout"`},
 	} {
@@ -154,6 +159,110 @@ func TestOptions(t *testing.T) {
 	}
 	if o.runs != 1 || len(o.servers) != 2 || o.servers[0] != server.Floor {
 		t.Errorf("%d runs of %v, expected one of the floor, then the relay", o.runs, o.servers)
+	}
+}
+
+// What fails costs its own cell, and makes the end an error.
+func TestAMeasurementThatFails(t *testing.T) {
+	var log bytes.Buffer
+	o := &options{runs: 2, loops: 1, streams: 1, limit: time.Minute}
+	set := content.Set{TypeURL: content.ClusterType, Count: 2, Size: 100}
+	s := scenario{name: "odd", metrics: []report.Metric{{Name: "value", Title: "value", Form: report.Factor}}}
+	s.variants = func(*options) []variant {
+		return []variant{
+			{name: "refuses", sets: []content.Set{set}, measure: func(context.Context, *deployment) (report.Values, error) {
+				return nil, errors.New("it refuses")
+			}},
+			{name: "works", sets: []content.Set{set}, measure: func(context.Context, *deployment) (report.Values, error) {
+				return report.Values{"value": 1}, nil
+			}},
+		}
+	}
+	o.servers = []server.Kind{server.Floor}
+	table, err := s.measure(t.Context(), o, begin(o, []scenario{s}, &log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Clients that nobody added lack nothing, so what works holds what it should.
+	if len(table.Results) != 2 || len(table.Failures) != 2 || table.Failures[1].Run != 2 || table.Failures[0].Reason != "it refuses" {
+		t.Errorf("results %v, failures %v, expected two of each", table.Results, table.Failures)
+	}
+	if section := table.Section(); !strings.Contains(section, "- refuses, floor, run 2: it refuses\n") || !strings.Contains(section, "| works | floor | 1 |") {
+		t.Errorf("the section does not tell of both:\n%s", section)
+	}
+}
+
+// What takes too long is ended, its servers with it, and not tried again.
+func TestAMeasurementThatTakesTooLong(t *testing.T) {
+	var log bytes.Buffer
+	o := &options{runs: 3, loops: 1, streams: 1, limit: 200 * time.Millisecond, servers: []server.Kind{server.Floor}}
+	s := scenario{name: "odd", variants: func(*options) []variant {
+		return []variant{{name: "hangs", sets: []content.Set{{TypeURL: content.ClusterType, Count: 2, Size: 100}}, measure: hang}}
+	}}
+	table, err := s.measure(t.Context(), o, begin(o, []scenario{s}, &log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(table.Failures) != 1 || !strings.Contains(table.Failures[0].Reason, "took too long") {
+		t.Errorf("the failures are %v, expected that one took too long", table.Failures)
+	}
+	if !strings.Contains(log.String(), "[3/3] odd, hangs, run 3, floor: left out") {
+		t.Errorf("the log does not say that others were left out:\n%s", log.String())
+	}
+}
+
+func hang(ctx context.Context, _ *deployment) (report.Values, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Who ends a benchmark ends all of it: what was complete is there.
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	o := &options{runs: 1, loops: 1, streams: 1, limit: time.Minute, servers: []server.Kind{server.Floor}}
+	enough := errors.New("enough")
+	s := scenario{name: "odd", variants: func(*options) []variant {
+		return []variant{{name: "hangs", sets: []content.Set{{TypeURL: content.ClusterType, Count: 2, Size: 100}},
+			measure: func(ctx context.Context, d *deployment) (report.Values, error) {
+				cancel(enough)
+				return hang(ctx, d)
+			}}}
+	}}
+	if _, err := s.measure(ctx, o, begin(o, []scenario{s}, io.Discard)); !errors.Is(err, enough) {
+		t.Errorf("the error is %v, expected that it was enough", err)
+	}
+}
+
+// A server that does not converge is cut off, and what clients lack counts until then.
+func TestChurnThatIsGivenUp(t *testing.T) {
+	set := content.Set{TypeURL: content.ClusterType, Count: 2, Size: 100}
+	v := &variant{sets: []content.Set{set}, items: 2, updates: 4}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	d, err := deploy(context.WithoutCancel(ctx), &options{loops: 1, streams: 1}, server.Floor, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := d.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := d.add(ctx, 3, d.everything); err != nil {
+		t.Fatal(err)
+	}
+	now := clock.New().Now()
+	s := &fleet.Schedule{Items: 2, Updates: 4, Start: now - int64(time.Second)}
+	d.fleet.Follow(s)
+	d.aim(s, s.Updates) // which nobody makes
+	if _, err := d.converge(ctx, now, time.Millisecond); err != nil || !d.cut {
+		t.Errorf("it is cut off: %v, %v", d.cut, err)
+	}
+	if h := d.fleet.Staleness(); h.Count() != 12 || h.Quantile(0) < time.Second {
+		t.Errorf("%d updates are stale for %v and more, expected 12 for a second", h.Count(), h.Quantile(0))
+	}
+	if err := d.fleet.Check(); err == nil {
+		t.Error("the clients hold what nobody sent")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,10 +20,11 @@ import (
 // options are what the command line says.
 type options struct {
 	scenarios []string
-	servers   []server.Kind
-	clients   []int // nil: the scenario's own
-	resources []int // nil: the scenario's own
+	servers   []server.Kind // nil: the floor, the relay, and the others where a scenario compares with them
+	clients   []int         // nil: the scenario's own
+	resources []int         // nil: the scenario's own
 	runs      int
+	limit     time.Duration // of one measurement
 	quick     bool
 	loops     int
 	streams   int
@@ -63,9 +65,9 @@ func parse(args []string, help io.Writer) (*options, error) {
 	for _, k := range server.Kinds() {
 		kinds = append(kinds, string(k))
 	}
-	o.scenarios, o.servers = names, server.Kinds()
+	o.scenarios = names
 	list("scenario", "run only these `scenarios`: "+strings.Join(names, ","), names, func(s []string) { o.scenarios = s })
-	list("server", "run only these `servers`: "+strings.Join(kinds, ","), kinds, func(s []string) {
+	list("server", "run these `servers` in every scenario: "+strings.Join(kinds, ",")+" (default floor, relay, and the others where they are compared)", kinds, func(s []string) {
 		o.servers = nil
 		for _, k := range server.Kinds() { // in their order, whatever was given
 			if slices.Contains(s, string(k)) {
@@ -76,11 +78,12 @@ func parse(args []string, help io.Writer) (*options, error) {
 	f.Func("clients", "`numbers` of clients, in place of the scenarios' own", numbers(&o.clients))
 	f.Func("resources", "`numbers` of resources, in place of the scenarios' own", numbers(&o.resources))
 	f.IntVar(&o.runs, "runs", 0, "how many `times` everything is measured (default 5, with -quick 1)")
+	f.DurationVar(&o.limit, "limit", 3*time.Minute, "how `long` one measurement may take until it is given up")
 	f.BoolVar(&o.quick, "quick", false, "small sizes, to see whether it works")
 	f.IntVar(&o.loops, "loops", 1, "`threads` that the clients run on")
 	f.IntVar(&o.streams, "streams", 1, "`clients` on one connection")
 	f.StringVar(&o.output, "output", outputMarkdown, "`form` of the tables: markdown or json")
-	f.StringVar(&o.write, "write", "", "put the tables into this Markdown `file` as well")
+	f.StringVar(&o.write, "write", "", "put the tables into this Markdown `file` as well, each when it is complete")
 	f.StringVar(&o.profiles, "profiles", "", "keep profiles of the relay and of the clients in this `folder`")
 	if err := f.Parse(args); err != nil {
 		return nil, err
@@ -107,7 +110,7 @@ func (o *options) room() error {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return fmt.Errorf("the limit of open files: %w", err)
 	}
-	most := slices.Max(o.or(o.clients, []int{mostClients}, []int{1000}))
+	most := slices.Max(o.or(o.clients, choice{[]int{mostClients}, []int{1000}}))
 	if need := uint64(most/o.streams + sockets); limit.Max < need {
 		return fmt.Errorf("%d open files are allowed, and %d are needed: raise the hard limit (ulimit -Hn), or ask for less -clients or more -streams", limit.Max, need)
 	}
@@ -120,8 +123,8 @@ func (o *options) check(rest []string) error {
 		return fmt.Errorf("unexpected argument %q", rest[0])
 	case o.output != outputMarkdown && o.output != outputJSON:
 		return fmt.Errorf("-output: %q is neither markdown nor json", o.output)
-	case o.runs < 0, o.loops < 1, o.streams < 1:
-		return errors.New("-runs, -loops and -streams: expected a number above zero")
+	case o.runs < 0, o.loops < 1, o.streams < 1, o.limit <= 0:
+		return errors.New("-runs, -limit, -loops and -streams: expected a number above zero")
 	}
 	if o.runs == 0 {
 		o.runs = 5
@@ -144,17 +147,5 @@ func numbers(into *[]int) func(string) error {
 			*into = append(*into, n)
 		}
 		return nil
-	}
-}
-
-// or gives what was given on the command line, else what a scenario has by itself.
-func (o *options) or(given, whole, quick []int) []int {
-	switch {
-	case given != nil:
-		return given
-	case o.quick:
-		return quick
-	default:
-		return whole
 	}
 }

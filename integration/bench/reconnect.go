@@ -5,12 +5,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/clock"
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/content"
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/fleet"
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/report"
-	"github.com/xdsrelay/xdsrelay/integration/bench/internal/server"
 )
 
 // reconnect is everybody at once, with the versions of what they hold.
@@ -29,29 +29,21 @@ func reconnect() scenario {
 			{Name: "client", Title: "per client", Form: report.Bytes},
 		},
 		variants: func(o *options) []variant {
-			var all []variant
-			for _, clients := range o.or(o.clients, []int{5000}, []int{200}) {
-				for _, resources := range o.or(o.resources, []int{1000}, []int{100}) {
-					all = append(all, comeBack(clients, resources))
-				}
-			}
-			return all
+			return o.grid(choice{[]int{5000}, []int{200}}, choice{[]int{1000}, []int{100}}, comeBack)
 		},
 	}
 }
 
 func comeBack(clients, resources int) variant {
 	return variant{
-		name: thousands(clients) + " clients, " + thousands(resources) + " resources",
-		run: func(ctx context.Context, o *options, kind server.Kind) (report.Values, error) {
-			set := content.Set{TypeURL: content.ClusterType, Count: resources, Size: 256}
-			probe := content.Set{TypeURL: content.EndpointType, Count: 1, Size: 256}
-			d, err := deploy(ctx, o, kind, false, 1, 0, set, probe)
-			if err != nil {
-				return nil, err
-			}
-			return d.with(func() (report.Values, error) { return d.reconnect(ctx, clients) })
+		name:  thousands(clients) + " clients, " + thousands(resources) + " resources",
+		about: 10 * time.Second,
+		bars:  []report.Bar{toFloor("last", 1.5), atMost("again", 0), atMost("upstream", 0)},
+		sets: []content.Set{
+			{TypeURL: content.ClusterType, Count: resources, Size: 256},
+			{TypeURL: content.EndpointType, Count: 1, Size: 256},
 		},
+		measure: func(ctx context.Context, d *deployment) (report.Values, error) { return d.reconnect(ctx, clients) },
 	}
 }
 

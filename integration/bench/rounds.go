@@ -9,7 +9,6 @@ import (
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/content"
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/fleet"
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/report"
-	"github.com/xdsrelay/xdsrelay/integration/bench/internal/server"
 )
 
 // warmUp is how many updates come before those that are measured.
@@ -23,9 +22,6 @@ type updates struct {
 	limit time.Duration // they take longer than this
 }
 
-// total is how many updates the clients have to know.
-func (u *updates) total() int { return warmUp + u.count }
-
 // rounds is what some updates took.
 type rounds struct {
 	count          int
@@ -37,8 +33,9 @@ type rounds struct {
 func (r *rounds) values(clients int) report.Values {
 	deliveries := float64(r.count * clients)
 	v := report.Values{
-		"cpu":       r.used.server.Seconds() / deliveries,
-		"cpu_plane": r.used.plane.Seconds() / deliveries,
+		"cpu":         r.used.server.Seconds() / deliveries,
+		"cpu_plane":   r.used.plane.Seconds() / deliveries,
+		"cpu_clients": r.used.clients.Seconds() / deliveries,
 	}
 	for name, of := range map[string][]float64{"last": r.last, "p50": r.p50, "p99": r.p99} {
 		s, _ := report.SpreadOf(of)
@@ -90,14 +87,6 @@ func (d *deployment) round(ctx context.Context, u *updates, n int, r *rounds) er
 	return d.quiet(ctx) // acknowledgements are not to meet the next update
 }
 
-// measure warms up, and then measures.
-func (d *deployment) measure(ctx context.Context, u *updates) (*rounds, error) {
-	if _, err := d.run(ctx, u, 0, warmUp); err != nil {
-		return nil, err
-	}
-	return d.run(ctx, u, warmUp, u.count)
-}
-
 // singly is a variant in which one update after the other goes to clients that follow
 // everything.
 type singly struct {
@@ -110,29 +99,38 @@ type singly struct {
 	perUpdate bool // what the server uses is told per update, not per delivery
 }
 
-func (x singly) variant() variant {
-	return variant{name: x.name, run: func(ctx context.Context, o *options, kind server.Kind) (report.Values, error) {
-		u := x.updates
-		if o.quick {
-			u.count = x.quick
-		}
-		d, err := deploy(ctx, o, kind, x.state, u.items, u.total(), x.set)
-		if err != nil {
-			return nil, err
-		}
-		return d.with(func() (report.Values, error) {
-			if err := d.add(ctx, x.clients, d.everything); err != nil {
-				return nil, err
-			}
-			r, err := d.measure(ctx, &u)
-			if err != nil {
-				return nil, err
-			}
-			v := r.values(x.clients)
-			if x.perUpdate {
-				v["cpu"] = r.used.server.Seconds() / float64(r.count)
-			}
-			return v, nil
-		})
-	}}
+func (x singly) variant(o *options) variant {
+	if o.quick {
+		x.updates.count = x.quick
+	}
+	return variant{
+		name: x.name, sets: []content.Set{x.set}, state: x.state,
+		items: x.updates.items, updates: warmUp + x.updates.count,
+		measure: x.measure,
+	}
+}
+
+func (x *singly) measure(ctx context.Context, d *deployment) (report.Values, error) {
+	if err := d.add(ctx, x.clients, d.everything); err != nil {
+		return nil, err
+	}
+	if _, err := d.run(ctx, &x.updates, 0, warmUp); err != nil {
+		return nil, err
+	}
+	before, err := d.server.Stats()
+	if err != nil {
+		return nil, err
+	}
+	r, err := d.run(ctx, &x.updates, warmUp, x.updates.count)
+	if err != nil {
+		return nil, err
+	}
+	after, err := d.server.Stats()
+	v := r.values(x.clients)
+	if x.perUpdate {
+		v["cpu"] = r.used.server.Seconds() / float64(r.count)
+	}
+	payloads := r.count * x.clients * x.set.Count * x.set.Size // of the state of the world
+	v["built"] = float64(after.Allocated-before.Allocated) / float64(payloads)
+	return v, err
 }

@@ -4,12 +4,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/content"
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/report"
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/server"
 )
@@ -20,16 +20,38 @@ type scenario struct {
 	title   string
 	text    string // what is done, for the documentation
 	metrics []report.Metric
-	servers []server.Kind // nil: all
+	servers []server.Kind // that can take part; nil: all
 	// variants gives the table's groups of lines.
 	variants func(o *options) []variant
 }
 
 // variant is one size of a scenario.
 type variant struct {
-	name string
-	run  func(ctx context.Context, o *options, kind server.Kind) (report.Values, error)
+	name  string
+	about time.Duration // what a run of the floor, or of the relay, takes; roughly
+	// others is how go-control-plane's caches take part, unless the command line says
+	// which servers do: where they are what the relay is compared with.
+	others others
+	bars   []report.Bar // their variant is this one
+
+	sets   []content.Set
+	state  bool // the clients speak the state of the world
+	window int  // see fleet.Config
+	// Of how many updates of the first set the clients are to know, over its first items,
+	// see fleet.Schedule.
+	items, updates int
+
+	measure func(ctx context.Context, d *deployment) (report.Values, error)
 }
+
+// others is in how many runs servers take part that need long, and how long one takes.
+type others struct {
+	runs  int
+	about time.Duration
+}
+
+// allRuns is for those that a bar compares with.
+const allRuns = 1 << 30
 
 // scenarios are all there are, in the order in which they run.
 func scenarios() []scenario {
@@ -55,61 +77,56 @@ func fanOutMetrics() []report.Metric {
 	}
 }
 
-// timeout is how long one server may take for one run of one variant.
-const timeout = 10 * time.Minute
+// toFloor is what the relay may take, as a ratio to the floor.
+func toFloor(metric string, limit float64) report.Bar {
+	return report.Bar{Server: string(server.Relay), Metric: metric, Base: string(server.Floor), Limit: limit}
+}
 
-// measure runs a scenario. In each run every server has its turn, so that what else the
-// machine does falls on all of them.
-func (s *scenario) measure(ctx context.Context, o *options, progress func(string)) (*report.Table, error) {
-	t := &report.Table{Scenario: s.name, Title: s.title, Text: s.text, Metrics: s.metrics}
-	for _, v := range s.variants(o) {
-		for run := range o.runs {
-			o.measuring = fmt.Sprintf("%s-%s-%d", s.name, v.name, run+1)
-			for _, kind := range o.servers {
-				if !s.includes(kind) {
-					continue
-				}
-				began := time.Now()
-				values, err := s.once(ctx, o, &v, kind)
-				if err != nil {
-					return nil, fmt.Errorf("%s, %s, run %d, %s: %w", s.name, v.name, run+1, kind, err)
-				}
-				t.Results = append(t.Results, report.Result{Variant: v.name, Server: string(kind), Run: run + 1, Values: values})
-				progress(fmt.Sprintf("%s, %s, run %d, %s: %s (%.1f s)", s.name, v.name, run+1, kind,
-					t.Absolute(values), time.Since(began).Seconds()))
-			}
+// atMost is what the relay may come to.
+func atMost(metric string, limit float64) report.Bar {
+	return report.Bar{Server: string(server.Relay), Metric: metric, Limit: limit}
+}
+
+// choice is numbers of clients or of resources, for a whole run and for a quick one.
+type choice struct{ whole, quick []int }
+
+// both is a choice that is the same for either.
+func both(n int) choice { return choice{[]int{n}, []int{n}} }
+
+// grid makes a variant of each combination of clients and resources: of those that the
+// command line asks for, else of the scenario's own.
+func (o *options) grid(clients, resources choice, of func(clients, resources int) variant) []variant {
+	var all []variant
+	for _, r := range o.or(o.resources, resources) {
+		for _, c := range o.or(o.clients, clients) {
+			all = append(all, of(c, r))
 		}
 	}
-	return t, nil
+	return all
 }
 
-func (s *scenario) includes(kind server.Kind) bool {
-	return s.servers == nil || slices.Contains(s.servers, kind)
+// or gives what was given on the command line, else what a scenario has by itself.
+func (o *options) or(given []int, own choice) []int {
+	switch {
+	case given != nil:
+		return given
+	case o.quick:
+		return own.quick
+	default:
+		return own.whole
+	}
 }
 
-func (s *scenario) once(ctx context.Context, o *options, v *variant, kind server.Kind) (report.Values, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
-	defer cancel()
-	values, err := v.run(ctx, o, kind)
-	if err != nil && errors.Is(context.Cause(ctx), errTimeout) {
-		err = errors.Join(errTimeout, err)
+// includes tells whether a server takes part in a run, counted from 0.
+func (s *scenario) includes(o *options, v *variant, kind server.Kind, run int) bool {
+	switch {
+	case s.servers != nil && !slices.Contains(s.servers, kind):
+		return false
+	case o.servers != nil:
+		return slices.Contains(o.servers, kind)
+	default:
+		return kind == server.Floor || kind == server.Relay || run < v.others.runs
 	}
-	return values, err
-}
-
-var errTimeout = fmt.Errorf("it took longer than %s", timeout)
-
-// with runs a measurement on a deployment, checks at the end that every client holds what
-// the server has, and closes it all.
-func (d *deployment) with(measure func() (report.Values, error)) (values report.Values, err error) {
-	defer func() { err = errors.Join(err, d.close()) }()
-	if values, err = measure(); err != nil {
-		return nil, err
-	}
-	if err := d.fleet.Check(); err != nil {
-		return nil, fmt.Errorf("the clients do not hold what the server has: %w", err)
-	}
-	return values, nil
 }
 
 // thousands writes a number as people do.

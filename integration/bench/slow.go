@@ -15,57 +15,70 @@ import (
 func slow() scenario {
 	return scenario{
 		name: "slow", title: "A slow tenth of the fleet",
-		text: "One update at a time to incremental clients that follow resources of 1 KiB; then again while every tenth does not read. " +
-			"Shown is what the others wait for then, over what all waited for before, in the same run. At the end the tenth reads again, and has everything.",
+		text: "One update at a time to incremental clients that follow resources of 1 KiB: to nine tenths of them while those are all there are, " +
+			"and again once the last tenth has joined, had everything, and stopped to read. " +
+			"All allow a server 64 KiB on their way, which the tenth has used up before the second part begins. " +
+			"Shown is what the nine tenths wait for beside it, over what they waited for without it, in the same run. " +
+			"At the end the tenth reads again, and has everything.",
+		// The floor's senders wait for a client that does not read, with all that are behind it.
 		servers: []server.Kind{server.Relay, server.Linear, server.Snapshot},
 		metrics: []report.Metric{
-			{Name: "p99", Title: "p99, slow ÷ all reading", Form: report.Factor},
-			{Name: "last", Title: "last client, slow ÷ all reading", Form: report.Factor},
+			{Name: "p99", Title: "p99 beside ÷ without", Form: report.Factor},
+			{Name: "last", Title: "last client, beside ÷ without", Form: report.Factor},
 		},
 		variants: func(o *options) []variant {
-			var all []variant
-			for _, clients := range o.or(o.clients, []int{1000}, []int{100}) {
-				for _, resources := range o.or(o.resources, []int{100}, []int{100}) {
-					all = append(all, slowTenth(clients, resources))
-				}
-			}
-			return all
+			return o.grid(choice{[]int{1000}, []int{100}}, both(100), slowTenth(o))
 		},
 	}
 }
 
-func slowTenth(clients, resources int) variant {
-	return variant{
-		name: thousands(clients) + " clients",
-		run: func(ctx context.Context, o *options, kind server.Kind) (report.Values, error) {
-			u := &updates{items: resources, count: 100, least: 100, limit: time.Minute}
-			if o.quick {
-				u.count, u.least = 10, 10
-			}
-			set := content.Set{TypeURL: content.ClusterType, Count: resources, Size: payloadSize}
-			d, err := deploy(ctx, o, kind, false, u.items, u.total()+u.count, set)
-			if err != nil {
-				return nil, err
-			}
-			return d.with(func() (report.Values, error) {
-				if err := d.add(ctx, clients, d.everything); err != nil {
-					return nil, err
-				}
-				return d.slow(ctx, u, clients)
-			})
-		},
+// smallWindow is what a client of the slow scenario allows a server to send before it
+// reads, and filling the number of updates of 1 KiB that are more.
+const (
+	smallWindow = 64 << 10
+	filling     = smallWindow/payloadSize + 1
+)
+
+func slowTenth(o *options) func(clients, resources int) variant {
+	return func(clients, resources int) variant {
+		u := &updates{items: resources, count: 100, least: 100, limit: time.Minute}
+		if o.quick {
+			u.count, u.least = 10, 10
+		}
+		return variant{
+			name:  thousands(clients) + " clients",
+			about: 20 * time.Second,
+			bars:  []report.Bar{atMost("p99", 1.1)},
+			sets:  []content.Set{{TypeURL: content.ClusterType, Count: resources, Size: payloadSize}},
+			items: u.items, updates: warmUp + u.count + filling + u.count, window: smallWindow,
+			measure: func(ctx context.Context, d *deployment) (report.Values, error) { return d.slow(ctx, u, clients) },
+		}
 	}
 }
 
 func (d *deployment) slow(ctx context.Context, u *updates, clients int) (report.Values, error) {
-	all, err := d.measure(ctx, u)
+	reading := clients - clients/10
+	if err := d.add(ctx, reading, d.everything); err != nil {
+		return nil, err
+	}
+	if _, err := d.run(ctx, u, 0, warmUp); err != nil {
+		return nil, err
+	}
+	without, err := d.run(ctx, u, warmUp, u.count)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.fleet.Pause(10); err != nil {
+	if err := d.add(ctx, clients-reading, d.everything); err != nil {
 		return nil, err
 	}
-	others, err := d.run(ctx, u, u.total(), u.count)
+	if err := d.fleet.Pause(reading); err != nil {
+		return nil, err
+	}
+	all := &updates{items: u.items, least: filling}
+	if _, err := d.run(ctx, all, warmUp+u.count, filling); err != nil {
+		return nil, err
+	}
+	beside, err := d.run(ctx, u, warmUp+u.count+filling, u.count)
 	if err != nil {
 		return nil, err
 	}
@@ -75,6 +88,6 @@ func (d *deployment) slow(ctx context.Context, u *updates, clients int) (report.
 	if err := d.fleet.Await(ctx); err != nil {
 		return nil, err
 	}
-	before, after := all.values(clients), others.values(clients)
+	before, after := without.values(reading), beside.values(reading)
 	return report.Values{"p99": after["p99"] / before["p99"], "last": after["last"] / before["last"]}, nil
 }

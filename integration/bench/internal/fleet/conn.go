@@ -47,7 +47,7 @@ func (c *conn) open(at netip.AddrPort) error {
 		return fmt.Errorf("epoll: %w", err)
 	}
 	c.loop.conns[fd] = c
-	c.out = appendPreface(c.out)
+	c.out = appendPreface(c.out, c.loop.fleet.window)
 	for _, cl := range c.clients {
 		cl.begin()
 		headers := c.loop.fleet.headers
@@ -165,6 +165,7 @@ func (c *conn) data(f *frame) error {
 		c.opening = false
 		c.loop.opening--
 	}
+	window := c.loop.fleet.window
 	// Padding counts as well.
 	if c.given += len(f.payload); c.given >= window/2 {
 		c.out = appendWindowUpdate(c.out, 0, c.given)

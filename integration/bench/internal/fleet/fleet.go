@@ -3,6 +3,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ type Config struct {
 	Loops     int  // threads; 0: one
 	Streams   int  // clients on one connection; 0: one
 	State     bool // the state of the world, else incremental
+	Window    int  // bytes that a server may send on a stream or connection and that were not read; 0: more than it needs
 }
 
 // Fleet is many clients of one server. Its methods are called by one goroutine.
@@ -31,6 +33,7 @@ type Fleet struct {
 	catalogue *content.Catalogue
 	streams   int
 	state     bool
+	window    int
 	headers   []byte // that open a stream
 	clock     clock.Clock
 	loops     []*loop
@@ -64,7 +67,7 @@ func New(c Config) (*Fleet, error) {
 	}
 	f := &Fleet{
 		addr: addr, catalogue: c.Catalogue, streams: max(1, c.Streams), state: c.State,
-		headers: headers, clock: clock.New(),
+		window: cmp.Or(c.Window, wideWindow), headers: headers, clock: clock.New(),
 	}
 	for range max(1, c.Loops) {
 		l, err := newLoop(f)
@@ -231,11 +234,11 @@ func (f *Fleet) err() error {
 	return errors.Join(errs...)
 }
 
-// Pause has every nth connection not read until Resume.
-func (f *Fleet) Pause(nth int) error {
+// Pause has the connections of the clients from number first on not read until Resume.
+func (f *Fleet) Pause(first int) error {
 	f.each(func(l *loop) {
 		for _, c := range l.conns {
-			if c.clients[0].id%nth == 0 {
+			if c.clients[0].id >= first {
 				l.pause(c, true)
 			}
 		}

@@ -19,9 +19,9 @@ const (
 	wholeHeaders = http2.FlagHeadersEndHeaders
 )
 
-// window is how much a server may send before it is given more, on a stream and on
+// wideWindow is how much a server may send before it is given more, on a stream and on
 // a connection: enough never to be what it waits for.
-const window = 64 << 20
+const wideWindow = 64 << 20
 
 // keepCap is the size up to which memory is kept that is not used.
 const keepCap = 4 << 10
@@ -94,12 +94,12 @@ func appendWindowUpdate(b []byte, stream uint32, n int) []byte {
 
 // appendPreface appends what a connection begins with: a table of no size for
 // headers, so that each block of them can be read without those before it, and
-// windows.
-func appendPreface(b []byte) []byte {
+// windows, which are larger than the first ones.
+func appendPreface(b []byte, window int) []byte {
 	settings := []http2.Setting{
 		{ID: http2.SettingHeaderTableSize, Val: 0},
 		{ID: http2.SettingEnablePush, Val: 0},
-		{ID: http2.SettingInitialWindowSize, Val: window},
+		{ID: http2.SettingInitialWindowSize, Val: uint32(window)},
 	}
 	b = append(b, http2.ClientPreface...)
 	b = appendFrameHead(b, http2.FrameSettings, 0, 0, 6*len(settings))

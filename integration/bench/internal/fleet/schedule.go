@@ -50,6 +50,21 @@ func (f *Fleet) Follow(s *Schedule) {
 	})
 }
 
+// CutOff ends that: what clients lack counts as stale until now.
+func (f *Fleet) CutOff() {
+	f.each(func(l *loop) {
+		l.now = l.fleet.clock.Now()
+		for _, cl := range l.clients {
+			for number, held := range cl.held {
+				if held != unwanted {
+					l.stale(number, held, l.target[number])
+				}
+			}
+		}
+		l.schedule = nil
+	})
+}
+
 // Staleness gives how long each client went without each update: one that was merged
 // into a later one counts until that came.
 func (f *Fleet) Staleness() *report.Histogram {

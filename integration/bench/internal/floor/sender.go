@@ -86,8 +86,9 @@ func (f *follower) pass() bool {
 		if f.stream.state {
 			m = next.state
 		}
-		// A stream that ended is taken out when its handler has noticed.
-		_ = f.stream.send(m)
+		if err := f.stream.send(m); err != nil {
+			return false // it ended: it is taken out when its handler has noticed
+		}
 	}
 	return true
 }

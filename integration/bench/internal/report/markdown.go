@@ -39,7 +39,7 @@ func (t *Table) Markdown(base string, without ...string) string {
 		for _, m := range metrics {
 			cell := "–"
 			if s, ok := t.Shown(m, r.variant, r.server, base); ok {
-				cell = m.text(s)
+				cell = m.text(s) + t.bar(&m, r, base).text(&m, s.Median)
 			}
 			fmt.Fprintf(&b, " %s |", cell)
 		}
@@ -59,6 +59,9 @@ func (m Metric) text(s Spread) string {
 	show := number
 	if m.Form == Bytes {
 		show = bytesText
+	}
+	if m.Cut > 0 && s.Median >= m.Cut {
+		return "not within " + number(m.Cut)
 	}
 	median, low, high := show(s.Median), show(s.Min), show(s.Max)
 	if low == high {

@@ -4,10 +4,7 @@
 // smallest and the largest. Absolute values are in the JSON form only.
 package report
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // Form is how a metric is shown.
 type Form string
@@ -28,6 +25,8 @@ type Metric struct {
 	Title string `json:"title"` // of its column
 	Form  Form   `json:"form"`
 	Of    string `json:"of,omitempty"` // of Growth: the name of the metric that it shows
+	// Cut is where a measurement is given up: of a value that reaches it nothing is known but that.
+	Cut float64 `json:"cut,omitempty"`
 }
 
 // Values are what was measured, by the metric's name: seconds, bytes or numbers. What
@@ -42,13 +41,25 @@ type Result struct {
 	Values  Values `json:"values"`
 }
 
+// Failure is why there is no result.
+type Failure struct {
+	Variant string `json:"variant"`
+	Server  string `json:"server"`
+	Run     int    `json:"run"`
+	Reason  string `json:"reason"`
+}
+
 // Table is the results of a scenario.
 type Table struct {
-	Scenario string   `json:"scenario"`
-	Title    string   `json:"title"`
-	Text     string   `json:"text"` // what was done
-	Metrics  []Metric `json:"metrics"`
-	Results  []Result `json:"results"`
+	Scenario string    `json:"scenario"`
+	Title    string    `json:"title"`
+	Text     string    `json:"text"`     // what was done
+	Variants []string  `json:"variants"` // in the order of the lines
+	Servers  []string  `json:"servers"`  // likewise
+	Metrics  []Metric  `json:"metrics"`
+	Bars     []Bar     `json:"bars,omitempty"`
+	Results  []Result  `json:"results"`
+	Failures []Failure `json:"failures,omitempty"`
 }
 
 // Spread is the median of several runs, and their extremes.
@@ -119,7 +130,7 @@ func (t *Table) Shown(m Metric, variant, server, base string) (Spread, bool) {
 	case Ratio, Weight:
 		return SpreadOf(t.ratios(variant, server, m.Name, variant, base))
 	case Growth:
-		return SpreadOf(t.ratios(variant, server, m.Of, t.Results[0].Variant, server))
+		return SpreadOf(t.ratios(variant, server, m.Of, t.Variants[0], server))
 	default:
 		return SpreadOf(t.values(variant, server, m.Name))
 	}
@@ -128,20 +139,22 @@ func (t *Table) Shown(m Metric, variant, server, base string) (Spread, bool) {
 // row is a line of a table.
 type row struct{ variant, server string }
 
-// rows gives the lines in the order of the first run.
+// rows gives the lines: of what was measured, if without result.
 func (t *Table) rows() []row {
-	var rows []row
+	have := make(map[row]bool)
 	for _, r := range t.Results {
-		if next := (row{r.Variant, r.Server}); !slices.Contains(rows, next) {
-			rows = append(rows, next)
+		have[row{r.Variant, r.Server}] = true
+	}
+	for _, f := range t.Failures {
+		have[row{f.Variant, f.Server}] = true
+	}
+	var rows []row
+	for _, variant := range t.Variants {
+		for _, server := range t.Servers {
+			if next := (row{variant, server}); have[next] {
+				rows = append(rows, next)
+			}
 		}
 	}
-	order := make(map[string]int)
-	for i, r := range rows {
-		if _, seen := order[r.variant]; !seen {
-			order[r.variant] = i
-		}
-	}
-	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(order[a.variant], order[b.variant]) })
 	return rows
 }

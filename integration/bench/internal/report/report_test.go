@@ -9,6 +9,7 @@ import (
 func sample() *Table {
 	t := &Table{
 		Title: "A title", Text: "A text.",
+		Variants: []string{"few", "many"}, Servers: []string{"floor", "relay", "linear"},
 		Metrics: []Metric{
 			{Name: "last", Title: "last client", Form: Ratio},
 			{Name: "memory", Title: "memory", Form: Bytes},

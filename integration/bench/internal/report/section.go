@@ -13,16 +13,21 @@ const (
 	relay = "relay"
 )
 
-// Section writes all of a scenario: what it is, the ratios to the floor, and how the
-// others compare with the relay.
+// Section writes all of a scenario: what it is, the ratios to the floor, how the others
+// compare with the relay, and what failed.
 func (t *Table) Section() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "### %s\n\n%s\n\n%s", t.Title, t.Text, t.Markdown(floor))
-	if !slices.ContainsFunc(t.rows(), func(r row) bool { return r.server == relay }) {
-		return b.String()
+	if slices.ContainsFunc(t.rows(), func(r row) bool { return r.server == relay }) {
+		if others := t.Markdown(relay, floor, relay); others != "" {
+			fmt.Fprintf(&b, "\n%s", others)
+		}
 	}
-	if others := t.Markdown(relay, floor, relay); others != "" {
-		fmt.Fprintf(&b, "\n%s", others)
+	if len(t.Failures) > 0 {
+		b.WriteString("\nFailed:\n\n")
+	}
+	for _, f := range t.Failures {
+		fmt.Fprintf(&b, "- %s, %s, run %d: %s\n", f.Variant, f.Server, f.Run, strings.ReplaceAll(f.Reason, "\n", "; "))
 	}
 	return b.String()
 }

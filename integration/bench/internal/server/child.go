@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"runtime/metrics"
 
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/clock"
 )
@@ -99,13 +100,23 @@ func (c *child) carryOut(ctx context.Context, order *command) (reply, error) {
 	case opChurn:
 		return c.churn(ctx, order)
 	case opStats:
-		return reply{Stats: c.server.Stats()}, nil
+		stats := c.server.Stats()
+		stats.Allocated = allocated()
+		return reply{Stats: stats}, nil
 	case opFree:
 		debug.FreeOSMemory()
 		return reply{}, nil
 	default:
 		return reply{}, fmt.Errorf("there is no operation %q", order.Op)
 	}
+}
+
+// allocated is how many bytes the process allocated until now, those that are garbage
+// included.
+func allocated() int {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(sample)
+	return int(sample[0].Value.Uint64())
 }
 
 // churn makes updates when they are due, or as soon as the server lets it.

@@ -44,9 +44,10 @@ type reply struct {
 	Stats Stats  `json:"stats,omitzero"`
 }
 
-// Stats is what a server counts. Those of go-control-plane count nothing, and a relay
-// has its admin port.
+// Stats is what a server counts. The floor alone counts streams and requests: go-control-plane's
+// servers do not, and a relay has its admin port.
 type Stats struct {
-	Streams  int `json:"streams"`  // opened until now
-	Requests int `json:"requests"` // acknowledgements included
+	Streams   int `json:"streams"`   // opened until now
+	Requests  int `json:"requests"`  // acknowledgements included
+	Allocated int `json:"allocated"` // bytes that its process allocated until now
 }

@@ -18,12 +18,20 @@ import (
 // mode, to the nanosecond: /proc/PID/stat counts in hundredths of a second.
 func (p *Process) CPU() (time.Duration, error) {
 	// The clock of another process: its id, inverted, with the kind of clock below it.
-	id := int32(^p.cmd.Process.Pid)<<3 | 2
-	var t unix.Timespec
-	if err := unix.ClockGettime(id, &t); err != nil {
+	t, err := cpu(int32(^p.cmd.Process.Pid)<<3 | 2)
+	if err != nil {
 		return 0, fmt.Errorf("the CPU time of server %s: %w", p.Kind, err)
 	}
-	return time.Duration(t.Nano()), nil
+	return t, nil
+}
+
+// OwnCPU is that time of the process that calls.
+func OwnCPU() (time.Duration, error) { return cpu(unix.CLOCK_PROCESS_CPUTIME_ID) }
+
+func cpu(clock int32) (time.Duration, error) {
+	var t unix.Timespec
+	err := unix.ClockGettime(clock, &t)
+	return time.Duration(t.Nano()), err
 }
 
 // Quiet waits until the process uses next to no CPU: until it has dealt with what came
