@@ -38,14 +38,22 @@ integration: ## run the end-to-end tests only, none skipped: installs npm packag
 	integration/run.sh
 
 # With QUICK the tables are only shown: they are of sizes that nobody has.
+# ARGS="-scenario reconnect" measures one scenario, and replaces its section only.
 .PHONY: bench
 bench: ## measure the relay beside other servers, into docs/benchmarks.md (QUICK=1: small and short)
 	go run ./integration/bench $(if $(QUICK),-quick,-write docs/benchmarks.md) $(ARGS)
 
-# CI only compiles them, in "make test".
 .PHONY: microbench
 microbench: ## run all Go benchmarks
 	go test -run '^$$' -bench . -benchmem $(PACKAGES)
+
+# What it measures says nothing: CI looks whether they work. Packages without any
+# would be linked for nothing.
+.PHONY: bench-once
+bench-once: ## run each Go benchmark once, the largest sizes left out
+	@packages=$$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u); \
+		out=$$(go test -short -run '^$$' -bench . -benchtime 1x $$packages 2>&1) || { echo "$$out"; exit 1; }; \
+		grep '^ok' <<<"$$out"
 
 # "go test -fuzz" takes one target of one package at a time. The first line
 # makes a package that does not compile an error and not one without targets.

@@ -27,7 +27,7 @@ func churn() scenario {
 	return scenario{
 		name: "churn", title: "Sustained churn",
 		text: fmt.Sprintf("Incremental clients follow resources of 1 KiB, which change in turn, so many times a second for %d seconds, on a schedule. "+
-			"Staleness is how long after its time on the schedule a client has an update, or a later one of the same resource, over all updates and clients. "+
+			"Staleness is how long after its time on the schedule a client has an update, or a later one of the same resource, over all updates that were made and all clients. "+
 			"Made is the share of the updates that were made at all within twice that time: a server may stall who makes them. "+
 			"Converged is from the last one until all clients have everything; a server that has not made it after %.0f seconds is cut off, "+
 			"and what its clients lack counts as stale, and its CPU as used, until then: it is more in truth, and so what others have as a ratio to it is less.",
@@ -66,7 +66,7 @@ func churnAt(o *options, rate int) func(clients, resources int) variant {
 			},
 		}
 		if rate == 1000 {
-			v.others = others{1, 50 * time.Second}
+			v.others = others{3, 25 * time.Second}
 			v.bars = []report.Bar{toFloor("p99", 1.5), toFloor("cpu", 1), atMost("converged", 1)}
 		}
 		return v

@@ -51,7 +51,7 @@ func fanOutTo(o *options) func(clients, resources int) variant {
 			v.bars = []report.Bar{toFloor("last", 1.5), toFloor("cpu", 1.5)}
 		}
 		if clients == compared && resources == compared {
-			v.others = others{allRuns, 15 * time.Second}
+			v.others = others{allRuns, 10 * time.Second}
 			for _, kind := range []server.Kind{server.Linear, server.Snapshot} {
 				v.bars = append(v.bars, report.Bar{Server: string(kind), Metric: "last", Base: string(server.Relay), Limit: 5, AtLeast: true})
 			}

@@ -37,7 +37,11 @@ func TestSmoke(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var out, log bytes.Buffer
-	args := []string{"-scenario", "fanout", "-server", "floor,relay,linear,snapshot", "-clients", "8", "-resources", "20", "-quick", "-output", "json"}
+	file := filepath.Join(t.TempDir(), "results.md")
+	if err := os.WriteFile(file, []byte("Text.\n<!-- begin fanout -->\nold\n<!-- end fanout -->\nMore.\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-write", file, "-scenario", "fanout", "-server", "floor,relay,linear,snapshot", "-clients", "8", "-resources", "20", "-quick", "-output", "json"}
 	if err := run(ctx, args, &out, &log); err != nil {
 		t.Fatalf("%v\n%s", err, log.String())
 	}
@@ -47,6 +51,14 @@ func TestSmoke(t *testing.T) {
 	}
 	if len(tables) != 1 || len(tables[0].Results) != len(server.Kinds()) {
 		t.Fatalf("%d tables, expected one with a result of each server:\n%s", len(tables), out.String())
+	}
+	written, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(written); strings.Contains(text, "old") || !strings.HasSuffix(text, "\nMore.\n") ||
+		!strings.Contains(text, "| 8 clients, 20 resources | snapshot |") || !strings.Contains(text, " revision") {
+		t.Errorf("the document is\n%s", text)
 	}
 	for _, r := range tables[0].Results {
 		for _, name := range []string{"last", "p50", "p99", "cpu"} {

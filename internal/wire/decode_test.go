@@ -190,7 +190,7 @@ func TestDecodeAllocations(t *testing.T) {
 		}
 	})
 	// The Resource and its bytes; beside them what the response needs once.
-	if want := 2.0*n + 20; got > want {
+	if want := 2.0*n + 13; got > want {
 		t.Errorf("%v allocations for %d resources, want at most %v", got, n, want)
 	}
 }

@@ -53,6 +53,7 @@ func New(sets ...content.Set) (*Server, error) {
 		grpc.StaticConnWindowSize(window),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 20 * time.Second}),
 		grpc.WaitForHandlers(true),
+		grpc.ConnectionTimeout(10*time.Second),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	)
 	s.grpc.RegisterService(&grpc.ServiceDesc{

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -55,6 +56,45 @@ A text.
 `
 	if diff := cmp.Diff(want, sample().Section()); diff != "" {
 		t.Errorf("another section (-want +got):\n%s", diff)
+	}
+}
+
+func TestBarsStandBesideWhatIsMeasured(t *testing.T) {
+	table := sample()
+	table.Bars = []Bar{
+		{Variant: "few", Server: "relay", Metric: "last", Base: "floor", Limit: 1.5},
+		{Variant: "many", Server: "relay", Metric: "last", Base: "floor", Limit: 1.25},
+		{Variant: "many", Server: "relay", Metric: "memory", Limit: 30 << 20},
+		{Variant: "many", Server: "relay", Metric: "growth", Limit: 9},
+		{Variant: "many", Server: "linear", Metric: "last", Base: "relay", Limit: 5, AtLeast: true},
+		{Variant: "few", Server: "linear", Metric: "last", Base: "relay", Limit: 25, AtLeast: true},
+	}
+	section := table.Section()
+	for _, want := range []string{
+		"| few | relay | 1.50 ≤ 1.5 ✓ | 20 MiB | 1 |",
+		"| many | relay | 1.30 (1.20 … 1.40) ≤ 1.25 ✗ | 20 MiB ≤ 30 MiB ✓ | 8.67 (8 … 9.33) ≤ 9 ✓ |",
+		"| many | linear | 60 | 20 MiB | 20 |",
+		"| few | linear | 20 ≥ 25 ✗ |",
+		"| many | linear | 46.2 (42.9 … 50) ≥ 5 ✓ |",
+	} {
+		if !strings.Contains(section, want) {
+			t.Errorf("%q is not in the section:\n%s", want, section)
+		}
+	}
+}
+
+func TestSectionTellsWhatWasGivenUpOrFailed(t *testing.T) {
+	table := &Table{
+		Variants: []string{"one"}, Servers: []string{"floor", "relay"},
+		Metrics:  []Metric{{Name: "after", Title: "after", Form: Factor, Cut: 30}},
+		Results:  []Result{{Variant: "one", Server: "floor", Run: 1, Values: Values{"after": 30}}},
+		Failures: []Failure{{Variant: "one", Server: "relay", Run: 1, Reason: "broken\ntwice"}},
+	}
+	section := table.Section()
+	for _, want := range []string{"| one | floor | not within 30 |", "| one | relay | – |", "Failed:\n\n- one, relay, run 1: broken; twice\n"} {
+		if !strings.Contains(section, want) {
+			t.Errorf("%q is not in the section:\n%s", want, section)
+		}
 	}
 }
 
