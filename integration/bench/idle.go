@@ -38,7 +38,7 @@ func idleClients(clients, resources int) variant {
 	resources = max(resources, idleNames+furtherNames)
 	return variant{
 		name:  thousands(clients) + " clients",
-		about: 5 * time.Second,
+		about: 3 * time.Second,
 		bars:  []report.Bar{toFloor("client ratio", 1.15), atMost("name", 300)},
 		sets:  []content.Set{{TypeURL: content.EndpointType, Count: resources, Size: 256}},
 		measure: func(ctx context.Context, d *deployment) (report.Values, error) {

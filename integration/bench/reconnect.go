@@ -37,7 +37,7 @@ func reconnect() scenario {
 func comeBack(clients, resources int) variant {
 	return variant{
 		name:  thousands(clients) + " clients, " + thousands(resources) + " resources",
-		about: 10 * time.Second,
+		about: 6 * time.Second,
 		bars:  []report.Bar{toFloor("last", 1.5), atMost("again", 0), atMost("upstream", 0)},
 		sets: []content.Set{
 			{TypeURL: content.ClusterType, Count: resources, Size: 256},

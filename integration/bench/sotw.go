@@ -30,7 +30,7 @@ func listsTo(o *options) func(clients, resources int) variant {
 			updates: updates{items: resources, count: 20, least: 3, limit: 5 * time.Second}, quick: 10,
 			set: content.Set{TypeURL: content.ClusterType, Count: resources, Size: payloadSize},
 		}.variant(o)
-		v.about = 6 * time.Second
+		v.about = 3 * time.Second
 		// A copy for each client would be all of it.
 		v.bars = []report.Bar{atMost("built", 0.1)}
 		return v

@@ -5,6 +5,7 @@ package fleet
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
 	"strings"
 	"testing"
@@ -195,6 +196,49 @@ func TestFleetKeepsToFlowControl(t *testing.T) {
 	f.Add(2, func(int) []Subscription { return []Subscription{{TypeURL: set.TypeURL, Versions: versions}} })
 	if err := await(t, f); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Who does not read is not waited for, and gets what is more than its window when it reads
+// again.
+func TestFleetWithAClientThatDoesNotRead(t *testing.T) {
+	const clients = 2
+	set := content.Set{TypeURL: content.ClusterType, Count: 300, Size: 1 << 10}
+	arrived, paused := make(chan struct{}, clients), make(chan struct{})
+	addr := serve(t, &script{delta: func(g discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+		if _, err := g.Recv(); err != nil {
+			return err
+		}
+		arrived <- struct{}{}
+		<-paused
+		for item := range set.Count {
+			if err := g.Send(&discoveryv3.DeltaDiscoveryResponse{
+				TypeUrl: set.TypeURL, Nonce: "1", Resources: []*discoveryv3.Resource{resource(t, set, item, 0)},
+			}); err != nil {
+				return err
+			}
+		}
+		<-g.Context().Done()
+		return nil
+	}})
+	f := start(t, Config{Addr: addr, Catalogue: catalogue(t, set), Window: 64 << 10})
+	f.Add(clients, everything(set))
+	for range clients {
+		<-arrived
+	}
+	err := f.Pause(1)
+	close(paused)
+	if err := errors.Join(err, await(t, f)); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Check(); err == nil || !strings.Contains(err.Error(), "client 1 holds") {
+		t.Errorf("without reading, the check gives %v, expected that client 1 lacks something", err)
+	}
+	if err := errors.Join(f.Resume(), await(t, f), f.Check()); err != nil {
+		t.Error(err)
+	}
+	if n := f.Counts().Resources; n != clients*set.Count {
+		t.Errorf("%d resources were received, expected %d", n, clients*set.Count)
 	}
 }
 

@@ -127,6 +127,12 @@ func TestUsageIsThatOfTheProcess(t *testing.T) {
 	if err != nil || m.Resident < 10<<20 || m.Peak < m.Resident {
 		t.Errorf("the memory is %+v, %v, expected more than the 10 MiB of resources", m, err)
 	}
+	if s, err := p.Stats(); err != nil || s.Allocated < 10<<20 {
+		t.Errorf("%d bytes were allocated, %v, expected more than the 10 MiB of resources", s.Allocated, err)
+	}
+	if own, err := OwnCPU(); err != nil || own <= 0 {
+		t.Errorf("the CPU time of this process is %v, %v", own, err)
+	}
 	if err := p.Free(); err != nil {
 		t.Error(err)
 	}
