@@ -51,7 +51,7 @@ func churnAt(o *options, rate int) func(clients, resources int) variant {
 	return func(clients, resources int) variant {
 		updates := rate * churnSeconds
 		if o.quick {
-			updates = rate
+			updates = rate / 4
 		}
 		v := variant{
 			name:  thousands(rate) + "/s, " + thousands(clients) + " clients, " + thousands(resources) + " resources",
