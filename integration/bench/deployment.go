@@ -49,7 +49,7 @@ func (d *deployment) open(ctx context.Context, kind server.Kind, v *variant) err
 		}
 	}
 	d.fleet, err = fleet.New(fleet.Config{
-		Addr: d.server.Addr, Catalogue: d.names, Loops: d.options.loops, Streams: d.options.streams,
+		Addr: d.server.Addr, Catalogue: d.names, Loops: max(d.options.loops, v.loops), Streams: d.options.streams,
 		State: v.state, Window: v.window,
 	})
 	return err

@@ -37,6 +37,7 @@ type variant struct {
 	sets   []content.Set
 	state  bool // the clients speak the state of the world
 	window int  // see fleet.Config
+	loops  int  // likewise, at least; 0: as many as the command line says
 	// Of how many updates of the first set the clients are to know, over its first items,
 	// see fleet.Schedule.
 	items, updates int

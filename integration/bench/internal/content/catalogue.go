@@ -19,7 +19,8 @@ type Catalogue struct {
 	first    []int
 	total    int
 	seed     maphash.Seed
-	contents map[uint64]Content // by hash of the encoded Any
+	contents []Content
+	index    map[uint64]int32 // into contents, by hash of the encoded Any; small, as it is looked into all the time
 	names    map[string]int
 }
 
@@ -38,7 +39,7 @@ var errTwice = errors.New("two contents have one hash")
 func NewCatalogue(sets ...Set) (*Catalogue, error) {
 	c := &Catalogue{
 		sets: sets, seed: maphash.MakeSeed(),
-		contents: make(map[uint64]Content), names: make(map[string]int),
+		index: make(map[uint64]int32), names: make(map[string]int),
 	}
 	for _, s := range sets {
 		c.first = append(c.first, c.total)
@@ -69,13 +70,14 @@ func (c *Catalogue) Add(set, item, revision int) error {
 		return fmt.Errorf("encoding %s: %w", r.GetName(), err)
 	}
 	key := maphash.Bytes(c.seed, encoded)
-	if _, taken := c.contents[key]; taken {
+	if _, taken := c.index[key]; taken {
 		return errTwice
 	}
-	c.contents[key] = Content{
+	c.index[key] = int32(len(c.contents))
+	c.contents = append(c.contents, Content{
 		TypeURL: s.TypeURL, Name: r.GetName(), Version: r.GetVersion(),
 		Number: c.first[set] + item, Revision: revision,
-	}
+	})
 	return nil
 }
 
@@ -116,14 +118,16 @@ func (c *Catalogue) NameOf(number int) string {
 // response names the resource and its version, they have to be right as well; nil
 // stands for a response that names neither.
 func (c *Catalogue) Find(payload, name, version []byte) (Content, error) {
-	found, ok := c.contents[maphash.Bytes(c.seed, payload)]
-	switch {
-	case !ok:
+	at, ok := c.index[maphash.Bytes(c.seed, payload)]
+	if !ok {
 		return Content{}, fmt.Errorf("a payload of %d bytes for %q that no server was given", len(payload), name)
+	}
+	found := &c.contents[at]
+	switch {
 	case name != nil && !bytes.Equal(name, []byte(found.Name)):
 		return Content{}, fmt.Errorf("%q comes with the payload of %q", name, found.Name)
 	case version != nil && !bytes.Equal(version, []byte(found.Version)):
 		return Content{}, fmt.Errorf("%q comes as version %q, its content is version %q", name, version, found.Version)
 	}
-	return found, nil
+	return *found, nil
 }
