@@ -91,8 +91,8 @@ func (p place) document(o *options, t *report.Table) error {
 	if err != nil {
 		return err
 	}
-	section := fmt.Sprintf("%s\n%#q: %d runs of %s, on %s, %s.\n",
-		t.Section(), o.command(t.Scenario), o.runs, p.revision, p.machine, time.Now().UTC().Format("2006-01-02 15:04 UTC"))
+	section := fmt.Sprintf("%s\n%#q: %s, on %s, %s.\n",
+		t.Section(), o.command(t.Scenario), p.revision, p.machine, time.Now().UTC().Format("2006-01-02 15:04 UTC"))
 	next, err := report.Put(string(text), t.Scenario, section)
 	if err != nil {
 		return fmt.Errorf("%s: %w", o.write, err)
