@@ -251,6 +251,9 @@ func (u *update) resource(t *table, key string, r *wire.Resource) {
 		if r.Size() == e.res.Size() { // or it is called otherwise (same)
 			e.res = r
 			t.lend(e)
+			if coll != nil {
+				coll.runs.drop()
+			}
 		}
 		t.resent(e, r, u.received)
 	}

@@ -203,9 +203,22 @@ func (coll *collection) checkStates(c *checker) {
 	c.that(states == coll.states, "%q: %d state-of-the-world followers counted as %d", coll.key, states, coll.states)
 	c.that(kept == coll.kept, "%q: %d kept tombstones counted as %d", coll.key, kept, coll.kept)
 	c.that(!coll.table.summed || total == coll.sum, "%q: sum %s, found %s", coll.key, coll.sum, total)
+	coll.checkRuns(c)
 	for _, body := range []*wire.Body{coll.bodies.bare, coll.bodies.wrapped} {
 		c.that(body == nil || (states > 0 && body.Resources() == listed), "%q: a list that nobody needs, or of other members", coll.key)
 	}
+}
+
+// checkRuns verifies that what was gathered for those who begin is what members hold.
+func (coll *collection) checkRuns(c *checker) {
+	members := 0
+	for e, r := range coll.runs.by {
+		members += r.body.Resources()
+		now := coll.gather(e, r.last.changed, r.body.Size(), r.body.Resources())
+		c.that(e.coll == coll && !e.dead && now.last == r.last && now.body.Shares(r.body), "%q: a run from %q is of something else", coll.key, e.key)
+	}
+	c.that(members == coll.runs.members, "%q: %d members in runs counted as %d", coll.key, members, coll.runs.members)
+	c.that(members == 0 || len(coll.followers) > 0, "%q: runs that nobody needs", coll.key)
 }
 
 // checkStates verifies the table's sums and the number of clients that need them.

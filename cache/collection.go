@@ -55,6 +55,8 @@ type collection struct {
 	kept   int // tombstones that keep what they were
 	bodies bodies
 
+	runs runs // for clients of the incremental form that begin
+
 	// synced: all members that the server had when it was asked are here, so
 	// what is not here does not exist. answered and progress are the times of the
 	// type's first response on the present stream, and of the last one that
@@ -91,6 +93,7 @@ func (c *collection) touch(e *entry, n uint64) {
 	c.live.push(e)
 	c.changes++
 	c.bodies.bare, c.bodies.wrapped = nil, nil
+	c.runs.drop()
 }
 
 // bury turns a member into a tombstone.
@@ -103,6 +106,7 @@ func (c *collection) bury(e *entry, n uint64) {
 	c.changes++
 	c.sum = c.sum.minus(e.sum)
 	c.bodies.bare, c.bodies.wrapped = nil, nil
+	c.runs.drop()
 	if e.epoch != c.epoch {
 		c.stale--
 	}
@@ -317,6 +321,7 @@ func (f *cursor) unfollow() {
 	if last > 0 {
 		return
 	}
+	c.runs.drop()
 	c.sweep()
 	if !c.pinned {
 		c.interest.release()

@@ -311,8 +311,8 @@ func (p *pass) follow(w *watch, f *cursor) {
 	if w.client.form.TTL && !p.ttls(f) {
 		return
 	}
-	for e := c.live.after(f.sent, f.at, c); e != nil; e = e.next {
-		if !p.look() || !p.member(w, f, e) {
+	for e := p.runs(f, c.live.after(f.sent, f.at, c)); e != nil; e = e.next {
+		if p.full || !p.look() || !p.member(w, f, e) {
 			return
 		}
 		f.sent, f.at = e.changed, e

@@ -69,6 +69,9 @@ func (t *table) lifeOf(e *entry) *lifetime {
 	if e.life == nil {
 		e.own().life = &lifetime{table: t, entry: e}
 		t.lives++
+		if e.coll != nil {
+			e.coll.runs.drop()
+		}
 	}
 	return e.life
 }

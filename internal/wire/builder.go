@@ -31,8 +31,9 @@ const keepCap = 64
 // Builder gathers one DeltaDiscoveryResponse from shared bytes, or one
 // DiscoveryResponse: their headers have the same fields, and resources are field
 // 2 in both. What is added by Add, AddAs, AddTTL and AddHeartbeat, and what is
-// removed, belongs in the former, what is added by AddAny, AddBody, AddStateError and the
-// methods that wrap in the latter; the two must not be mixed. The zero value is ready, and after Finish the builder is
+// removed, belongs in the former, what is added by AddAny, AddStateError and the
+// methods that wrap in the latter, and a body in the form that it was made for; the two
+// must not be mixed. The zero value is ready, and after Finish the builder is
 // empty and ready again. It belongs to one goroutine. It does not look for names
 // that come twice (RES-4): its caller takes each name from a set.
 type Builder struct {
@@ -216,7 +217,7 @@ func (b *Builder) Finish(typeURL, version, nonce string) *Message {
 	}
 	w.endRun()
 	for _, body := range b.bodies {
-		w.gather = append(w.gather, &body.framed)
+		w.gather = append(w.gather, body.gather...)
 	}
 	m.gather = w.gather
 	b.reset()
@@ -274,7 +275,11 @@ type writer struct {
 func (b *Builder) writer(m *Message, own int) writer {
 	w := writer{gather: m.gather0[:0], pieces: m.pieces0[:0], own: make([]byte, 0, own)}
 	runs := 1 + b.runs
-	if n := runs + b.shared + len(b.bodies); n > len(m.gather0) {
+	n := runs + b.shared
+	for _, body := range b.bodies {
+		n += len(body.gather)
+	}
+	if n > len(m.gather0) {
 		w.gather = make(mem.BufferSlice, 0, n)
 	}
 	if n := runs + b.tails; n > len(m.pieces0) {

@@ -1,10 +1,6 @@
 package wire
 
-import (
-	"time"
-
-	"google.golang.org/grpc/mem"
-)
+import "time"
 
 // wrapperType is the type of the Any that a wrapped resource lies in (RES-13).
 const wrapperType = "type.googleapis.com/envoy.service.discovery.v3.Resource"
@@ -43,13 +39,13 @@ func (b *Builder) AddStateError(e ResourceError, name string) {
 	b.addError(fieldStateErrors, e.encoded(name))
 }
 
-// AddBody adds all resources of a body.
+// AddBody adds all resources of a body, which is of the builder's own form.
 func (b *Builder) AddBody(body *Body) {
-	if len(body.framed) == 0 {
+	if body.resources == 0 {
 		return
 	}
 	b.bodies = append(b.bodies, body)
-	b.size += len(body.framed)
+	b.size += body.size
 }
 
 func (b *Builder) addState(a addition, ttl time.Duration) {
@@ -123,34 +119,6 @@ func (w *writer) addState(a addition, ttl time.Duration) {
 	}
 	w.endRun()
 	w.piece(a.stateTail())
-}
-
-// Body is the resources of a state-of-the-world response in one piece of memory,
-// for any number of responses. It is immutable.
-type Body struct {
-	framed    mem.SliceBuffer
-	resources int
-}
-
-// Resources is how many there are.
-func (b *Body) Resources() int { return b.resources }
-
-// Size is the number of bytes they take in a response.
-func (b *Body) Size() int { return len(b.framed) }
-
-// Body makes a body of the resources that were added with AddAny and AddWrapped,
-// and empties the builder. It copies them: one piece of memory costs each response
-// that holds it the same, however many resources are in it (see coalesceBelow).
-func (b *Builder) Body() *Body {
-	body := &Body{framed: make([]byte, 0, b.size), resources: b.Resources()}
-	for a, ttl := range b.each() {
-		body.framed = append(a.appendStateHead(body.framed, ttl), a.stateTail()...)
-	}
-	for _, o := range b.bodies {
-		body.framed = append(body.framed, o.framed...)
-	}
-	b.reset()
-	return body
 }
 
 // Join moves what was added to o, save heartbeats, into b, and empties
