@@ -75,6 +75,7 @@ type Cache struct {
 	seed       maphash.Seed
 	references chan struct{}    // one slot: there is something for TakeReferences
 	now        func() time.Time // time.Now, but in the model test: rapid cannot look into a bubble
+	minRun     int              // minRun, but in tests: their collections are small
 
 	resources atomic.Int64
 	bytes     atomic.Int64
@@ -100,7 +101,7 @@ func New(limits Limits, observer Observer) *Cache {
 	}
 	return &Cache{
 		limits: limits, observer: observer, idle: idle,
-		kick: make(chan struct{}, 1), seed: maphash.MakeSeed(), now: time.Now,
+		kick: make(chan struct{}, 1), seed: maphash.MakeSeed(), now: time.Now, minRun: minRun,
 		references: make(chan struct{}, 1), refers: make(map[*Store]struct{}),
 	}
 }

@@ -81,6 +81,7 @@ func newBedOf(tb testing.TB, limits Limits, source Source) *bed {
 	tb.Helper()
 	b := &bed{TB: tb, seen: &sights{evicted: map[Reason]int{}}}
 	b.cache = New(limits, b.seen)
+	b.cache.minRun = 1
 	b.store = b.cache.Open(source)
 	return b
 }

@@ -636,6 +636,7 @@ func testModel(t *testing.T, source modelSource) {
 	t.Helper()
 	rapid.Check(t, func(t *rapid.T) {
 		cache := New(Limits{MaxResources: int64(rapid.SampledFrom([]int{0, 3}).Draw(t, "max")), Idle: time.Hour}, nil)
+		cache.minRun = 1
 		full := source.full || (!source.state && rapid.Bool().Draw(t, "full"))
 		store := cache.Open(source.source(full))
 		server := &modelServer{t: t, store: store, exists: map[string]content{}, resend: rapid.Bool().Draw(t, "resend"), now: time.Now(), source: source}

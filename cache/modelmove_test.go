@@ -65,6 +65,7 @@ func onlyIn(scope int) string { return fmt.Sprintf("only-%d", scope) }
 func newScopes(t rapid.TB, n int, state bool) *scopes {
 	w := &scopes{t: t, cache: New(Limits{Idle: time.Hour}, nil), now: time.Now()}
 	w.cache.now = func() time.Time { return w.now }
+	w.cache.minRun = 1
 	for i := range n {
 		s := &scopeServer{
 			t: t, world: w, scope: i, exists: map[string]map[string]string{}, silent: map[string]bool{}, state: state,

@@ -91,6 +91,7 @@ type overlap struct {
 func newOverlap(t rapid.TB, source modelSource, full, star bool, form Form, clients int) *overlap {
 	t.Helper()
 	cache := New(Limits{Idle: time.Hour}, nil)
+	cache.minRun = 1
 	store := cache.Open(source.source(full))
 	o := &overlap{cache: cache, form: form, star: star, modelServer: &modelServer{
 		t: t, store: store, exists: map[string]content{}, now: time.Now(), source: source,

@@ -21,6 +21,7 @@ import (
 // acknowledges late, and whoever else comes and goes (SUB-11, OPS-3).
 func TestConcurrency_ADS1_ADS3_SUB11_OPS3(t *testing.T) {
 	cache := New(Limits{MaxResources: 20, Idle: time.Nanosecond}, nil)
+	cache.minRun = 1
 	store := cache.Open(Source{Quiet: quiet, FullState: map[string]bool{cds: true}, References: true})
 	store.Restart(streamOf(0), 0)
 	var server, others sync.WaitGroup

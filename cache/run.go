@@ -53,7 +53,7 @@ func (c *collection) run(e *entry, born uint64, size, members int) (run, bool) {
 	if ok && r.last.changed <= born && r.body.Size() <= size && r.body.Resources() <= members {
 		return r, true
 	}
-	if r = c.gather(e, born, size, members); r.body.Resources() < minRun {
+	if r = c.gather(e, born, size, members); r.body.Resources() < c.table.store.cache.minRun {
 		return run{}, false
 	}
 	c.runs.keep(e, r, 2*c.live.len)
@@ -94,7 +94,7 @@ func (f *cursor) beginner() bool {
 	case f.versions != nil, f.moved != nil, f.once != nil:
 	case len(w.names) > 0, w.held != nil, w.answers != nil, w.elsewhere != nil, w.variants != nil, w.foreign > 0:
 	default:
-		return f.coll.live.len >= minRun && f.coll.table.aliased == nil
+		return f.coll.live.len >= w.client.store.cache.minRun && f.coll.table.aliased == nil
 	}
 	return false
 }

@@ -168,6 +168,37 @@ func TestBody(t *testing.T) {
 	}
 }
 
+// What is gathered once is in any number of incremental responses, without a copy.
+func TestGather_VAR8(t *testing.T) {
+	want := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusterType, Nonce: "1"}
+	var resources []*Resource
+	for i := range 10 {
+		p := &discoveryv3.Resource{Name: fmt.Sprint(i), Version: "v", Resource: payload(20 * i)}
+		want.Resources = append(want.Resources, p)
+		resources = append(resources, newResource(t, p))
+	}
+	body := Gather(resources)
+	var b Builder
+	for range 2 {
+		b.AddBody(body)
+		if b.Resources() != 10 || b.Size() != body.Size() {
+			t.Errorf("%d resources of %d bytes, want %d", b.Resources(), b.Size(), body.Size())
+		}
+		msg := b.Finish(clusterType, "", "1")
+		if len(msg.gather) != 1+10 {
+			t.Errorf("%d pieces", len(msg.gather))
+		}
+		equal(t, want, parse(t, msg))
+	}
+	if !body.Shares(Gather(resources)) || body.Shares(Gather(resources[1:])) {
+		t.Error("a body does not know its memory")
+	}
+	b.AddBody(Gather(nil))
+	if b.Resources() != 0 || b.Size() != 0 {
+		t.Errorf("nothing is %d resources of %d bytes", b.Resources(), b.Size())
+	}
+}
+
 func TestBuilderJoin_RES4(t *testing.T) {
 	resource := func(name, version string) *Resource {
 		return newResource(t, &discoveryv3.Resource{Name: name, Version: version, Resource: payload(200)})
