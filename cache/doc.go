@@ -75,7 +75,8 @@
 // a cluster that was removed later is seen together with the route that had
 // moved away by then. With a lock per table either can slip in between.
 //
-// Lock order: Store.applyMu, Store.mu, Cache.mu; and Store.mu, bodies.mu or rested.mu.
+// Lock order: Store.applyMu, Store.mu, Cache.mu; and Store.mu, bodies.mu, runs.mu or
+// rested.mu.
 // No two stores' locks are ever held together; eviction takes its candidates under
 // Cache.mu, lets go of it, and visits their stores one by one. Nothing blocks under a
 // lock; clients are woken after it is released.

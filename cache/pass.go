@@ -311,7 +311,7 @@ func (p *pass) follow(w *watch, f *cursor) {
 	if w.client.form.TTL && !p.ttls(f) {
 		return
 	}
-	for e := p.runs(f, c.live.after(f.sent, f.at, c)); e != nil; e = e.next {
+	for e := p.runs(f, c.live.after(f.sent, f.at, c)); e != nil; e = p.runs(f, e.next) {
 		if p.full || !p.look() || !p.member(w, f, e) {
 			return
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// minRun is the number of members from which on a run is worth being kept.
+// minRun is the number of members from which on a collection's runs are worth being kept.
 const minRun = 32
 
 // run is some members of a collection that follow each other, gathered once for all
@@ -53,8 +53,8 @@ func (c *collection) run(e *entry, born uint64, size, members int) (run, bool) {
 	if ok && r.last.changed <= born && r.body.Size() <= size && r.body.Resources() <= members {
 		return r, true
 	}
-	if r = c.gather(e, born, size, members); r.body.Resources() < c.table.store.cache.minRun {
-		return run{}, false
+	if r = c.gather(e, born, size, members); r.last == nil {
+		return run{}, false // it fills a response by itself
 	}
 	c.runs.keep(e, r, 2*c.live.len)
 	return r, true
@@ -100,7 +100,8 @@ func (f *cursor) beginner() bool {
 }
 
 // runs takes members from e on, as many at a time as are sent alike to whoever begins to
-// follow the collection. It gives the first one that it did not take.
+// follow the collection. It gives the first one that it did not take. It opens a batch
+// only for what goes into it, be it that member.
 func (p *pass) runs(f *cursor, e *entry) *entry {
 	c := f.coll
 	if e == nil || e.changed > f.born || !f.beginner() {
