@@ -211,12 +211,12 @@ type testRouter struct {
 	rejected []string                  // what Routes.Rejected was told
 }
 
-func (r *testRouter) Open(node *corev3.Node, peer keyer.Peer) Routes {
+func (r *testRouter) Open(node *corev3.Node, peer *keyer.Peer) Routes {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.nodes, r.peers = append(r.nodes, node), append(r.peers, peer)
+	r.nodes, r.peers = append(r.nodes, node), append(r.peers, *peer)
 	r.open++
-	return &testRoutes{testRouter: r, node: node, peer: peer, plan: r.plan}
+	return &testRoutes{testRouter: r, node: node, peer: *peer, plan: r.plan}
 }
 
 type testRoutes struct {

@@ -59,7 +59,7 @@ func (s *Server) newPoll(peer keyer.Peer, r *discovery.DiscoveryRequest) *poll {
 		since: time.Now(), bell: make(chan struct{}, 1),
 		plan: s.plans.Load(), // before routes are opened: one that comes in between is looked at
 	}
-	p.routes = s.config.Router.Open(node, peer)
+	p.routes = s.config.Router.Open(node, &p.peer)
 	p.names = wire.Words(r.GetResourceNames(), r.GetResourceLocators())
 	p.form = cache.Form{State: true, Wrapped: wraps(node, p.names)}
 	p.log = s.log.With("poll", p.id, "peer", peer.Addr, "node", clip(node.GetId()), "type", r.GetTypeUrl())

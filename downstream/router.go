@@ -14,8 +14,8 @@ var ErrNoUpstream = errors.New("no upstream is configured for this authority")
 // Router finds the stores that serve a stream. Open is called from any goroutine.
 type Router interface {
 	// Open is called with a stream's first request. The node is nil if the client
-	// gave none.
-	Open(node *corev3.Node, peer keyer.Peer) Routes
+	// gave none. Nobody changes the node or the peer.
+	Open(node *corev3.Node, peer *keyer.Peer) Routes
 }
 
 // Routes are one stream's. The methods are called one at a time. What

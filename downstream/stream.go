@@ -156,7 +156,7 @@ const featureTTL = "xds.config.supports-resource-ttl"
 // begin takes the node from the stream's first request (STR-1). names are what that
 // subscribes to in the state of the world.
 func (st *stream) begin(node *corev3.Node, names []string) {
-	st.routes = st.server.config.Router.Open(node, st.peer)
+	st.routes = st.server.config.Router.Open(node, &st.peer)
 	features := node.GetClientFeatures()
 	st.form.State = st.variant.form == stateForm
 	st.form.Wrapped = st.form.State && wraps(node, names)

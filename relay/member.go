@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/xdsrelay/xdsrelay/internal/few"
 	"github.com/xdsrelay/xdsrelay/internal/sharing"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 )
@@ -13,7 +14,7 @@ type member struct {
 	id string // of its node
 
 	mu     sync.Mutex
-	places map[*session][]place // guarded by mu
+	places few.Map[*session, []place] // guarded by mu
 }
 
 // place is what a stream is served of a session, and who says so.
@@ -27,12 +28,9 @@ type place struct {
 func (m *member) add(s *session, p place) (isNew bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.places == nil {
-		m.places = make(map[*session][]place)
-	}
-	places, known := m.places[s]
+	places, known := m.places.Lookup(s)
 	if !slices.ContainsFunc(places, func(q place) bool { return q.typeURL == p.typeURL && q.rule == p.rule }) {
-		m.places[s] = append(places, p)
+		m.places.Set(s, append(places, p))
 	}
 	return !known
 }
@@ -41,22 +39,22 @@ func (m *member) add(s *session, p place) (isNew bool) {
 func (m *member) clear() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	clear(m.places)
+	m.places.Clear()
 }
 
 // leave forgets what a session served.
 func (m *member) leave(s *session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.places, s)
+	m.places.Delete(s)
 }
 
 // placements gives what a survey counts.
 func (m *member) placements() []sharing.Placement {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	list := make([]sharing.Placement, 0, len(m.places))
-	for s, places := range m.places {
+	list := make([]sharing.Placement, 0, m.places.Len())
+	for s, places := range m.places.All() {
 		for _, p := range places {
 			list = append(list, sharing.Placement{TypeURL: p.typeURL, Upstream: s.key.plane, Decision: rules.Decision{
 				Rule: p.rule, Scope: s.key.scope, Basis: s.key.basis, Failed: p.failed,

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"sync/atomic"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/internal/few"
 	"github.com/xdsrelay/xdsrelay/internal/sharing"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
@@ -34,13 +34,8 @@ func (r *router) adopt(p *plan) {
 }
 
 // Open implements downstream.Router.
-func (r *router) Open(node *corev3.Node, peer keyer.Peer) downstream.Routes {
-	now := r.now.Load()
-	return &routes{
-		router: r, plan: now, node: node, peer: peer, subject: now.rules.Subject(node, peer),
-		scoped: make(map[string]*session), held: make(map[*session]bool), asked: make(map[sessionKey]*session),
-		member: &member{id: node.GetId()},
-	}
+func (r *router) Open(node *corev3.Node, peer *keyer.Peer) downstream.Routes {
+	return &routes{router: r, plan: r.now.Load(), node: node, peer: peer, member: member{id: node.GetId()}}
 }
 
 // ownNode is what control planes are shown for xdstp names.
@@ -50,14 +45,14 @@ func (r *router) ownNode() *corev3.Node { return r.now.Load().node }
 type routes struct {
 	router  *router
 	node    *corev3.Node // nil: the client gave none
-	peer    keyer.Peer
-	plan    *plan               // of the time when the stream began, or of the last Reroute
-	subject *rules.Subject      // the client, before its rules
-	scoped  map[string]*session // by type URL, unless names decide: rules are evaluated once per stream and type
+	peer    *keyer.Peer
+	plan    *plan                     // of the time when the stream began, or of the last Reroute
+	subject *rules.Subject            // the client, before its rules; nil as long as no names decide
+	scoped  few.Map[string, *session] // by type URL, unless names decide: rules are evaluated once per stream and type
 	scope   string
-	held    map[*session]bool       // whether it was asked for by the present plan
-	asked   map[sessionKey]*session // those that were: names may put a client into thousands
-	member  *member
+	held    few.Map[*session, bool]       // whether it was asked for by the present plan
+	asked   few.Map[sessionKey, *session] // those that were: names may put a client into thousands
+	member  member
 }
 
 // Reroute implements downstream.Routes.
@@ -66,26 +61,30 @@ func (r *routes) Reroute() (changed bool) {
 	if now == r.plan {
 		return false
 	}
-	r.plan, r.subject = now, now.rules.Subject(r.node, r.peer)
-	clear(r.scoped)
-	clear(r.asked)
+	r.plan, r.subject = now, nil
+	r.scoped.Clear()
+	r.asked.Clear()
 	r.member.clear()
-	for s := range r.held {
-		r.held[s] = false
+	for s := range r.held.All() {
+		r.held.Set(s, false)
 	}
 	return true
 }
 
 // Settle implements downstream.Routes.
 func (r *routes) Settle(used func(*cache.Store) bool) {
-	for s := range r.held {
+	for s := range r.held.All() {
 		if used(s.store) {
 			continue
 		}
-		maps.DeleteFunc(r.scoped, func(_ string, of *session) bool { return of == s })
-		delete(r.held, s)
-		if r.asked[s.key] == s {
-			delete(r.asked, s.key)
+		for typeURL, of := range r.scoped.All() {
+			if of == s {
+				r.scoped.Delete(typeURL)
+			}
+		}
+		r.held.Delete(s)
+		if r.asked.Get(s.key) == s {
+			r.asked.Delete(s.key)
 		}
 		r.member.leave(s)
 		r.router.hub.release(s)
@@ -94,13 +93,10 @@ func (r *routes) Settle(used func(*cache.Store) bool) {
 
 // Scoped implements downstream.Routes.
 func (r *routes) Scoped(typeURL, name string) (*cache.Store, error) {
-	if s := r.scoped[typeURL]; s != nil {
+	if s := r.scoped.Get(typeURL); s != nil {
 		return s.store, nil
 	}
-	d, byName, err := r.subject.Decide(typeURL)
-	if byName {
-		d, err = r.subject.DecideName(typeURL, name)
-	}
+	d, byName, err := r.decide(typeURL, name)
 	r.router.decided.decided(r.member.id, typeURL, d, err)
 	if err != nil {
 		return nil, err
@@ -123,16 +119,30 @@ func (r *routes) Scoped(typeURL, name string) (*cache.Store, error) {
 	}
 	r.placed(typeURL, s, &d, began)
 	if !byName {
-		r.scoped[typeURL] = s
+		r.scoped.Set(typeURL, s)
 	}
 	r.scope = d.Scope
 	return s.store, nil
 }
 
+// decide asks the rules. What they make of the client takes more memory than its node: it
+// is kept only for those who will ask again, for other names.
+func (r *routes) decide(typeURL, name string) (d rules.Decision, byName bool, err error) {
+	subject := r.subject
+	if subject == nil {
+		subject = r.plan.rules.Subject(r.node, *r.peer)
+	}
+	if d, byName, err = subject.Decide(typeURL); byName {
+		r.subject = subject
+		d, err = subject.DecideName(typeURL, name)
+	}
+	return d, byName, err
+}
+
 // placed notes where the rules have put the client, for those who ask (/scopes).
 func (r *routes) placed(typeURL string, s *session, d *rules.Decision, began bool) {
 	if r.member.add(s, place{typeURL, d.Rule, d.Failed}) {
-		r.router.roster.add(r.member)
+		r.router.roster.add(&r.member)
 		r.router.watch(s, r.plan, d, r.member.id, began)
 	}
 }
@@ -153,7 +163,7 @@ func (r *routes) Named(name keyer.Name) (store *cache.Store, key string, err err
 // hold acquires a session once for the stream, and anew for each plan: another session
 // may have taken its place.
 func (r *routes) hold(key sessionKey, node func() *corev3.Node) (*session, error) {
-	if s := r.asked[key]; s != nil {
+	if s := r.asked.Get(key); s != nil {
 		return s, nil
 	}
 	s, err := r.router.hub.acquire(key, node)
@@ -163,16 +173,17 @@ func (r *routes) hold(key sessionKey, node func() *corev3.Node) (*session, error
 	case err != nil: // a node that no request has room for
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	if _, before := r.held[s]; before {
+	if _, before := r.held.Lookup(s); before {
 		r.router.hub.release(s) // it is held once
 	}
-	r.held[s], r.asked[key] = true, s
+	r.held.Set(s, true)
+	r.asked.Set(key, s)
 	return s, nil
 }
 
 // Rejected implements downstream.Routes.
 func (r *routes) Rejected(store *cache.Store, typeURL string, change uint64, reason string) {
-	for s := range r.held {
+	for s := range r.held.All() {
 		if s.store == store {
 			s.client.Reject(typeURL, change, reason)
 		}
@@ -184,9 +195,9 @@ func (r *routes) Scope() string { return r.scope }
 
 // Close implements downstream.Routes.
 func (r *routes) Close() {
-	r.router.roster.remove(r.member)
-	for s := range r.held {
+	r.router.roster.remove(&r.member)
+	for s := range r.held.All() {
 		r.router.hub.release(s)
 	}
-	r.held = nil
+	r.held.Clear()
 }

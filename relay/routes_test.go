@@ -16,7 +16,7 @@ func TestReroute_AGG1_AGG3(t *testing.T) {
 		rt := newRuledRouter(t)
 		h := rt.hub
 		rt.reload(t, rules.Isolate)
-		routes := rt.Open(&corev3.Node{Id: "n"}, keyer.Peer{})
+		routes := rt.Open(&corev3.Node{Id: "n"}, &keyer.Peer{})
 		scoped := func() *cache.Store {
 			t.Helper()
 			s, err := routes.Scoped(clusterType, cache.Wildcard)

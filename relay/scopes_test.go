@@ -57,7 +57,7 @@ func (r *ruledRouter) reload(t *testing.T, otherwise rules.Policy, list ...rules
 // join opens a stream that asks for clusters.
 func (r *ruledRouter) join(t *testing.T, node *corev3.Node) *routes {
 	t.Helper()
-	opened := r.Open(node, keyer.Peer{}).(*routes)
+	opened := r.Open(node, &keyer.Peer{}).(*routes)
 	if _, err := opened.Scoped(clusterType, "*"); err != nil {
 		t.Fatal(err)
 	}
@@ -114,14 +114,14 @@ func TestGuard_AGG3_AGG5(t *testing.T) {
 			}
 			st.Settle(func(*cache.Store) bool { return true })
 		}
-		s = first.scoped[clusterType]
+		s = first.scoped.Get(clusterType)
 		expect("AGG-3: by streams that looked again", "user_agent_name")
 		// Another rule behind it leaves the session, whose reports begin from nothing.
 		r.reload(t, rules.Isolate, mentions, rules.Rule{Name: "last", Match: `node.cluster != ""`})
 		expect("AGG-3: after a reload that leaves the session")
 		for _, st := range []*routes{second, first} {
 			st.Reroute()
-			if _, err := st.Scoped(clusterType, "*"); err != nil || st.scoped[clusterType] != s {
+			if _, err := st.Scoped(clusterType, "*"); err != nil || st.scoped.Get(clusterType) != s {
 				t.Fatal("another session", err)
 			}
 		}
@@ -160,7 +160,7 @@ func TestFailures_AGG2(t *testing.T) {
 		if lines("roles") != 1 || lines("teams") != 1 {
 			t.Errorf("AGG-2: the log of two kinds of failure:\n%s", r.log)
 		}
-		if _, err := r.Open(&corev3.Node{Id: "d"}, keyer.Peer{}).Scoped(clusterType, "*"); err == nil {
+		if _, err := r.Open(&corev3.Node{Id: "d"}, &keyer.Peer{}).Scoped(clusterType, "*"); err == nil {
 			t.Error("AGG-2: not refused")
 		}
 		r.counters(t, `# HELP xdsrelay_aggregation_decisions_total Decisions of the rule, one for each stream and type, and for each name where a rule looks at names.
@@ -190,7 +190,7 @@ func TestMember_AGG1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRuledRouter(t)
 		r.reload(t, rules.Isolate, rules.Rule{Name: "shards", Match: "true", Scope: []string{`name.startsWith("a")`}})
-		st := r.Open(&corev3.Node{Id: "a"}, keyer.Peer{}).(*routes)
+		st := r.Open(&corev3.Node{Id: "a"}, &keyer.Peer{}).(*routes)
 		for i := range 100 {
 			for _, prefix := range []string{"a", "b"} {
 				if _, err := st.Scoped(clusterType, prefix+fmt.Sprint(i)); err != nil {

@@ -1,0 +1,107 @@
+package few_test
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/xdsrelay/xdsrelay/internal/few"
+)
+
+// TestMapIsAMap does the same to a Map and to Go's, over the number at which it changes.
+func TestMapIsAMap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var m few.Map[int, string]
+		want := make(map[int]string)
+		key := rapid.IntRange(0, 12)
+		t.Repeat(map[string]func(*rapid.T){
+			"set": func(t *rapid.T) {
+				k, v := key.Draw(t, "key"), rapid.String().Draw(t, "value")
+				m.Set(k, v)
+				want[k] = v
+			},
+			"delete": func(t *rapid.T) {
+				k := key.Draw(t, "key")
+				m.Delete(k)
+				delete(want, k)
+			},
+			"delete while going over them": func(t *rapid.T) {
+				gone := rapid.SliceOf(key).Draw(t, "keys")
+				of := func(k int) bool {
+					for _, g := range gone {
+						if g == k {
+							return true
+						}
+					}
+					return false
+				}
+				for k := range m.All() {
+					if of(k) {
+						m.Delete(k)
+					} else {
+						m.Set(k, "seen")
+					}
+				}
+				maps.DeleteFunc(want, func(k int, _ string) bool { return of(k) })
+				for k := range want {
+					want[k] = "seen"
+				}
+			},
+			"clear": func(t *rapid.T) {
+				if rapid.IntRange(0, 9).Draw(t, "dice") == 0 {
+					m.Clear()
+					clear(want)
+				}
+			},
+			"": func(t *rapid.T) {
+				if got := maps.Collect(m.All()); !cmp.Equal(got, want) {
+					t.Fatalf("All: %s", cmp.Diff(want, got))
+				}
+				n := 0
+				for v := range m.Values() {
+					if n++; !containsValue(want, v) {
+						t.Fatalf("Values has %q", v)
+					}
+				}
+				if m.Len() != len(want) || n != len(want) {
+					t.Fatalf("Len is %d, Values are %d, want %d", m.Len(), n, len(want))
+				}
+				for k := range 13 {
+					got, ok := m.Lookup(k)
+					if v, has := want[k]; got != v || ok != has || m.Get(k) != v {
+						t.Fatalf("Lookup(%d) = %q, %v, want %q, %v", k, got, ok, v, has)
+					}
+				}
+			},
+		})
+	})
+}
+
+func containsValue(m map[int]string, v string) bool {
+	for _, o := range m {
+		if o == v {
+			return true
+		}
+	}
+	return false
+}
+
+func TestAllStops(t *testing.T) {
+	for _, n := range []int{3, 30} {
+		var m few.Map[int, int]
+		for i := range n {
+			m.Set(i, i)
+		}
+		seen := 0
+		for range m.Values() {
+			if seen++; seen == 2 {
+				break
+			}
+		}
+		if seen != 2 {
+			t.Errorf("of %d entries %d were seen, want 2", n, seen)
+		}
+	}
+}
