@@ -67,6 +67,18 @@ func (w *watch) subscribe(n Name) {
 	}
 }
 
+// expect makes room for names that are about to be subscribed to. What grows step by step
+// leaves holes between what lasts: thousands of clients come at once.
+func (w *watch) expect(names int) {
+	if names < 2 { // "*", mostly
+		return
+	}
+	if w.names == nil {
+		w.names = make(map[string]*nameSub, names)
+	}
+	w.dirty = slices.Grow(w.dirty, names)
+}
+
 // followWildcard follows "*", which errors call by the client's name for it: none, if
 // it subscribed by naming nothing (SUB-4, ERR-1).
 func (w *watch) followWildcard(spelling string) {

@@ -246,6 +246,9 @@ func (st *stream) subscribe(t *typeState, subscribe, unsubscribe []string, versi
 			pardoned = t.admitted(spelling) || pardoned
 			delete(t.unserved, spelling)
 			sub := ch.of(store, t)
+			if len(ch.stores) == 1 && sub.Subscribe == nil {
+				sub.Subscribe = make([]cache.Name, 0, len(subscribe)) // mostly one store has them all
+			}
 			sub.Subscribe = append(sub.Subscribe, name)
 		}
 	}

@@ -88,8 +88,9 @@ func (r *router) watch(s *session, p *plan, d *rules.Decision, node string, bega
 	if !s.guard.join(&r.now, p, d, node, began) {
 		return
 	}
-	// Outside of the lock: nodes may be large.
-	fields := p.rules.Unmentioned(d.Rule, s.guard.node, UpstreamNode(*d))
+	// Outside of the lock: nodes may be large. So d's is not made an upstream node first: all
+	// that would change are features that are none of the differences.
+	fields := p.rules.Unmentioned(d.Rule, s.guard.node, d.Node)
 	if len(fields) > 0 && s.guard.add(p, fields) {
 		r.decided.differing(s.key, d.Rule, fields)
 	}

@@ -136,6 +136,12 @@ func TestUnmentioned(t *testing.T) {
 	if got := set.Unmentioned("second", a, b); len(got) != 0 {
 		t.Errorf("AGG-1: equal nodes differ in %q", got)
 	}
+	if got := set.Unmentioned("first", nil, nil); len(got) != 0 {
+		t.Errorf("AGG-1: two clients without a node differ in %q", got)
+	}
+	if got := set.Unmentioned("first", nil, &corev3.Node{Id: "a", Metadata: a.GetMetadata()}); len(got) < 2 || got[0] != "id" {
+		t.Errorf("AGG-1: a node and none differ in %q", got)
+	}
 	metadata := sidecar(t).GetMetadata()
 	delete(metadata.GetFields(), "shard")
 	metadata.Fields["role"] = metadata.GetFields()["labels"]

@@ -21,8 +21,8 @@ const (
 // two nodes differ that met in a scope of a rule and that neither its expressions nor
 // those of the rules before it look at: a control plane that reads them would tell the
 // two clients apart. What does not go upstream is not among them: client features but
-// those for load balancing, and what the rule's node fields replace. There are at most
-// 32, the last of which is "…" if there were more.
+// those for load balancing, and what the rule's node fields replace. A nil node counts as
+// an empty one. There are at most 32, the last of which is "…" if there were more.
 func (s *Set) Unmentioned(rule string, a, b *corev3.Node) []string {
 	d := &difference{}
 	d.messages("", s.mentioned(rule), a.ProtoReflect(), b.ProtoReflect())
