@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
@@ -33,10 +34,10 @@ func (st *stream) moved() {
 		t.given = false
 	}
 	st.mu.Lock()
-	st.status.Moved++
+	st.status.moved++
 	st.mu.Unlock()
 	st.server.observer.Moved(st.variant.String())
-	st.log.Debug("stream moved", "scope", st.routes.Scope())
+	st.log(slog.LevelDebug).Debug("stream moved", "scope", st.routes.Scope())
 }
 
 // arrange puts what is left of other scopes into its order (cache.Arrange).
@@ -50,7 +51,7 @@ func (st *stream) arrange() cache.Arrangement {
 		st.moving = a.Left > 0
 	}
 	st.mu.Lock()
-	st.status.Moving, st.shown = a.Left, st.plan
+	st.status.moving, st.shown = a.Left, st.plan
 	st.mu.Unlock()
 	return a
 }

@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 
@@ -93,7 +94,7 @@ func (st *stream) refuse(t *typeState, spelling string, r *refusedError) {
 	}
 	st.server.observer.Refused(t.url, r.code)
 	if first {
-		st.log.Warn("refused a subscription", "type", t.url, "name", clip(wire.LocatedName(spelling)), "reason", r.Error())
+		st.log(slog.LevelWarn).Warn("refused a subscription", "type", t.url, "name", clip(wire.LocatedName(spelling)), "reason", r.Error())
 	}
 	t.refused = append(t.refused, wire.ResourceError{Name: spelling, Code: r.code, Message: r.Error()})
 }

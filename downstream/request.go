@@ -185,7 +185,8 @@ func (st *stream) acknowledge(t *typeState, r *discoveryRequest, n uint64) {
 	rejected := r.rejection != nil
 	if rejected {
 		st.server.observer.Nacked(t.url)
-		st.log.Log(context.Background(), rejectionLevel(t.status.Nacks), "client rejected a response", "type", t.url, "nonce", n, "reason", clip(r.rejection.GetMessage()))
+		level := rejectionLevel(t.status.Nacks)
+		st.log(level).Log(context.Background(), level, "client rejected a response", "type", t.url, "nonce", n, "reason", clip(r.rejection.GetMessage()))
 		st.nacked(t, r, now)
 	}
 	t.acked = n
@@ -194,7 +195,7 @@ func (st *stream) acknowledge(t *typeState, r *discoveryRequest, n uint64) {
 	case !rejected:
 		st.server.observer.Acked(t.url)
 	case ok:
-		st.routes.Rejected(o.store, t.url, o.change, st.status.Node+": "+clip(r.rejection.GetMessage()))
+		st.routes.Rejected(o.store, t.url, o.change, st.status.node+": "+clip(r.rejection.GetMessage()))
 	}
 	if n < t.sent {
 		return

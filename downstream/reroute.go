@@ -233,7 +233,7 @@ func (st *stream) counted(t *typeState, delta int) {
 	t.subscriptions += delta
 	st.mu.Lock()
 	t.status.Subscriptions = t.subscriptions
-	st.status.Scope = st.routes.Scope()
+	st.status.scope = st.routes.Scope()
 	st.mu.Unlock()
 	st.server.observer.Subscribed(t.url, delta)
 }

@@ -12,16 +12,16 @@ import (
 
 // listed is what is kept of a type's state-of-the-world requests.
 type listed struct {
-	named bool   // some request named something: an empty one is no wildcard any more (SUB-2)
-	last  uint64 // hash of the names of the last request
-	again bool   // it was asked again while a response was on its way (WARM-1)
+	named   bool   // some request named something: an empty one is no wildcard any more (SUB-2)
+	again   bool   // it was asked again while a response was on its way (WARM-1)
+	missing bool   // a list is due that nothing in the cache would bring
+	unsaid  bool   // a list had no room for all errors of refused names
+	last    uint64 // hash of the names of the last request
 	// VersionInfo of the first request (RES-2, ACK-5).
 	presented string
 	// Names that the relay does not serve: in a list of a full-state type they are
 	// known to be missing. All requests repeat them.
-	denied  map[string]codes.Code
-	missing bool // a list is due that nothing in the cache would bring
-	unsaid  bool // a list had no room for all errors of refused names
+	denied map[string]codes.Code
 	// Names that are not served any more since the stream moved, and that the client holds.
 	stranded map[string]bool
 }

@@ -26,6 +26,13 @@ type Status struct {
 	Types   map[string]TypeStatus `json:"types"`            // by type URL
 }
 
+// standing is what of its Status a stream keeps for that alone.
+type standing struct {
+	node, cluster, scope string
+	moved                int64
+	moving               int
+}
+
 // TypeStatus is one type of a stream.
 type TypeStatus struct {
 	Subscriptions int       `json:"subscriptions"`
@@ -66,13 +73,16 @@ func (s *Server) Streams() []Status {
 func (st *stream) snapshot() Status {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	s := st.status
+	s := Status{
+		ID: st.id, Variant: st.variant.String(), Service: st.variant.service.name,
+		Peer: st.peer.Addr, SPIFFE: st.peer.SPIFFE, Since: st.since,
+		Node: st.status.node, Cluster: st.status.cluster, Scope: st.status.scope,
+		Moved: st.status.moved, Moving: st.status.moving,
+		Types: make(map[string]TypeStatus, len(st.types)),
+	}
 	if s.Moving == 0 && st.shown != st.server.plans.Load() {
 		s.Moving = 1 // it has not looked yet, and may have to move
 	}
-	s.Variant, s.Service = st.variant.String(), st.variant.service.name
-	s.ID, s.Peer, s.SPIFFE, s.Since = st.id, st.peer.Addr, st.peer.SPIFFE, st.since
-	s.Types = make(map[string]TypeStatus, len(st.types))
 	for _, t := range st.types {
 		s.Types[t.url] = t.status
 	}

@@ -37,7 +37,6 @@ type stream struct {
 	queued atomic.Bool // by the senders
 
 	// owned by whose turn it is
-	log     *slog.Logger
 	routes  Routes
 	order   []*cache.Client   // its places in stores, as they were joined
 	awaits  func(string) bool // busy, made once
@@ -60,7 +59,7 @@ type stream struct {
 	markNonce           uint64
 
 	mu      sync.Mutex // guards what follows, which the admin port reads, and the end
-	status  Status
+	status  standing
 	shown   uint64 // the plan that status is of
 	ended   bool
 	failure error // why; nil: in good order
@@ -81,7 +80,7 @@ func (s *Server) serve(g grpc.ServerStream, v *variant) (err error) {
 		st.turn.take() // for good
 		st.close()
 		s.observer.StreamClosed(v.String(), status.Code(err))
-		st.log.Debug("stream closed", "error", err)
+		st.log(slog.LevelDebug).Debug("stream closed", "error", err)
 	}()
 	return st.serve()
 }
@@ -113,7 +112,6 @@ func (s *Server) newStream(g grpc.ServerStream, v *variant) *stream {
 	}
 	st.shown = st.plan
 	st.awaits, st.wake = st.busy, st.ring
-	st.log = s.log.With("stream", st.id, "peer", st.peer.Addr)
 	return st
 }
 
@@ -163,10 +161,20 @@ func (st *stream) begin(node *corev3.Node, names []string) {
 	// The state of the world has no place for a ttl but the wrapping (TTL-1).
 	st.form.TTL = slices.Contains(features, featureTTL) && (!st.form.State || st.form.Wrapped)
 	st.mu.Lock()
-	st.status.Node, st.status.Cluster = clip(node.GetId()), clip(node.GetCluster())
+	st.status.node, st.status.cluster = clip(node.GetId()), clip(node.GetCluster())
 	st.mu.Unlock()
-	st.log = st.log.With("node", clip(node.GetId()))
-	st.log.Debug("stream opened")
+	st.log(slog.LevelDebug).Debug("stream opened")
+}
+
+// log gives the logger of what concerns the client. It is made for each line, of which there
+// are few, and only if somebody wants to see that: kept, it would take more than most of
+// what a stream at rest is made of.
+func (st *stream) log(level slog.Level) *slog.Logger {
+	all := st.server.log
+	if !all.Enabled(st.grpc.Context(), level) {
+		return all
+	}
+	return all.With("stream", st.id, "peer", st.peer.Addr, "node", st.status.node)
 }
 
 // client gives the stream's place in a store.
