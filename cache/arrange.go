@@ -76,7 +76,7 @@ func (c *Client) Stranded() (typeURL, name string, found bool) {
 		if w.full {
 			continue
 		}
-		for _, sub := range w.names {
+		for sub := range w.names.all() {
 			if sub.holdsForeign() && sub.nothingHere() {
 				return w.typeURL, sub.shown(), true
 			}

@@ -35,7 +35,7 @@ func (w *watch) arrive(d *Departed) {
 }
 
 func (w *watch) arriveName(d departed) {
-	sub := w.names[d.name.Spelling]
+	sub := w.names.get(d.name.Spelling)
 	if d.variant != (wire.Variant{}) {
 		w.tellVariants()
 		w.variants.swap(sub, d.variant)
@@ -120,7 +120,7 @@ func (w *watch) awaits(of func(*cursor) bool) bool {
 	if w.foreign == 0 {
 		return false
 	}
-	for _, sub := range w.names {
+	for sub := range w.names.all() {
 		if sub.holdsForeign() && !sub.nothingHere() {
 			return true
 		}
@@ -161,7 +161,7 @@ func (f *cursor) hasForeign(e *entry) bool {
 	if f.moved == nil && f.watch.foreign == 0 {
 		return false
 	}
-	if sub := f.watch.names[f.spell(e)]; sub != nil {
+	if sub := f.watch.names.get(f.spell(e)); sub != nil {
 		return e.is(sub.was)
 	}
 	return f.compares(e) && e.is(f.moved.get(e.key))
@@ -269,7 +269,7 @@ func (w *watch) stillForeign() []kept {
 		return nil
 	}
 	var all []kept
-	for _, sub := range w.names {
+	for sub := range w.names.all() {
 		if sub.holdsForeign() && sub.was != unsure && sub.nothingHere() {
 			all = append(all, kept{sub.was, sub.shown(), keptSum(sub.entry.key, sub.was)})
 		}
@@ -303,7 +303,7 @@ func (w *watch) listForeign() {
 	if w.foreign == 0 {
 		return
 	}
-	for _, sub := range w.names {
+	for sub := range w.names.all() {
 		if sub.holdsForeign() && !(sub.was != unsure && sub.nothingHere() && sub.gated()) {
 			sub.setForeign(nil)
 		}

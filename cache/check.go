@@ -254,10 +254,12 @@ func (w *watch) check() error {
 	c.that(w.elsewhere == nil || w.wildcard != nil, "subscriptions elsewhere are noted, and \"*\" is not followed")
 	c.that(ended == w.ended, "%d dirty subscriptions ended, counted as %d", ended, w.ended)
 	var total sum
-	for name, sub := range w.names {
+	w.names.check(c)
+	for sub := range w.names.all() {
+		name := sub.spelling
 		total = total.plus(sub.entry.sum)
 		c.that(sub.last == nil || w.full, "%q keeps what it was", name)
-		c.that(sub.spelling == name && !sub.ended, "subscription to %q is broken", name)
+		c.that(sub.watch == w && !sub.ended, "subscription to %q is broken", name)
 		c.that(sub.dirty == dirty[sub], "%q: dirty %t, listed %t", name, sub.dirty, dirty[sub])
 		c.that(!sub.beat || (sub.dirty && sub.entry.there() && sub.entry.life != nil), "%q is to be told of a heartbeat that did not come", name)
 		if name != sub.entry.key {
@@ -267,7 +269,7 @@ func (w *watch) check() error {
 	for key, subs := range w.respelledNames {
 		respelled -= len(subs)
 		for _, sub := range subs {
-			c.that(w.names[sub.spelling] == sub && sub.entry.key == key, "respelled %q of %q is broken", sub.spelling, key)
+			c.that(w.names.get(sub.spelling) == sub && sub.entry.key == key, "respelled %q of %q is broken", sub.spelling, key)
 		}
 	}
 	for sub := range w.once {

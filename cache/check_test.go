@@ -35,7 +35,7 @@ func TestCheck(t *testing.T) {
 			c.note("x", &wire.ResourceError{})
 			failureOf(c.fails.byKey["x"]).number = 1 << 40
 		}},
-		{"owed", "is to be told that is no more", func(_, _ *table, w *watch) { w.names["n"].fail() }},
+		{"owed", "is to be told that is no more", func(_, _ *table, w *watch) { w.names.get("n").fail() }},
 		{"watcher", "broken watcher", func(_, named *table, _ *watch) { named.entries["n"].subs[0].pos = 7 }},
 		{"nobody asked", "nobody is asked", func(_, named *table, _ *watch) { named.entries["n"].interest = nil }},
 		{"follower", "broken follower", func(star, _ *table, _ *watch) { star.colls["*"].followers[0].pos = 7 }},
@@ -45,7 +45,7 @@ func TestCheck(t *testing.T) {
 		{"pending", "pending", func(_, named *table, _ *watch) { named.entries["n"].interest.pending = 1 }},
 		{"leaving", "leaving", func(_, named *table, _ *watch) { named.entries["n"].interest.leaving = true }},
 		{"parked", "parked", func(_, named *table, _ *watch) { named.entries["n"].interest.parked = true }},
-		{"dirty", "dirty true, listed false", func(_, _ *table, w *watch) { w.names["n"].dirty = true }},
+		{"dirty", "dirty true, listed false", func(_, _ *table, w *watch) { w.names.get("n").dirty = true }},
 		{"ended", "ended, counted", func(_, _ *table, w *watch) { w.ended++ }},
 		{"respelled", "not listed", func(_, _ *table, w *watch) { w.respelledNames = nil }},
 		{"by glob", "sorted by their globs", func(star, _ *table, _ *watch) {

@@ -4,7 +4,8 @@ package cache
 // word.
 func (w *watch) checkForeign(c *checker) {
 	foreign := 0
-	for name, sub := range w.names {
+	for sub := range w.names.all() {
+		name := sub.spelling
 		if sub.holdsForeign() {
 			foreign++
 		}

@@ -47,7 +47,7 @@ func (v *variants) checkServing(c *checker) {
 // checkVariants verifies what is known of what the client was sent with constraints.
 func (w *watch) checkVariants(c *checker) {
 	located := 0
-	for _, sub := range w.names {
+	for sub := range w.names.all() {
 		if sub.located() {
 			located++
 		}

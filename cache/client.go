@@ -125,7 +125,7 @@ func (c *Client) Update(ch Change) (gone, kept []Name) {
 	for _, d := range ch.Moved {
 		w.arrive(d)
 	}
-	w.expect(len(ch.Subscribe))
+	w.names.reserve(len(ch.Subscribe))
 	for _, n := range ch.Subscribe {
 		w.subscribe(n)
 	}

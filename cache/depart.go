@@ -81,7 +81,7 @@ func (w *watch) depart(d *Departed, n Name) {
 			w.dropAnswers()
 		}
 	default:
-		if sub := w.names[n.Spelling]; sub != nil {
+		if sub := w.names.get(n.Spelling); sub != nil {
 			d.subs = append(d.subs, departed{name: n, was: sub.departs(), variant: w.takeVariant(sub)})
 			w.endName(n, sub)
 			if !w.named(n.Key) {

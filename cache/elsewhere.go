@@ -119,8 +119,8 @@ func (c *Client) Names(typeURL string) iter.Seq[Name] {
 		if w == nil {
 			return
 		}
-		for spelling, sub := range w.names {
-			if !yield(Name{Spelling: spelling, Key: sub.entry.key}) {
+		for sub := range w.names.all() {
+			if !yield(Name{Spelling: sub.spelling, Key: sub.entry.key}) {
 				return
 			}
 		}

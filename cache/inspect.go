@@ -123,7 +123,7 @@ func (c *Client) Watches(typeURL string) int {
 	if w == nil {
 		return 0
 	}
-	n := len(w.names) + len(w.globs)
+	n := w.names.len() + len(w.globs)
 	if w.wildcard != nil {
 		n++
 	}
@@ -146,7 +146,7 @@ func (c *Client) Subscribed(typeURL, spelling string) bool {
 	case spelling == Wildcard:
 		return w.wildcard != nil
 	}
-	return w.names[spelling] != nil || w.globs[spelling] != nil
+	return w.names.get(spelling) != nil || w.globs[spelling] != nil
 }
 
 // Subscriptions are all that the client subscribes to of a type, as it spells them.
@@ -157,8 +157,8 @@ func (c *Client) Subscriptions(typeURL string) iter.Seq[string] {
 		if w == nil || (w.wildcard != nil && !yield(Wildcard)) {
 			return
 		}
-		for spelling := range w.names {
-			if !yield(spelling) {
+		for sub := range w.names.all() {
+			if !yield(sub.spelling) {
 				return
 			}
 		}

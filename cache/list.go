@@ -72,8 +72,8 @@ type lister struct {
 }
 
 func (l *lister) watch(w *watch) {
-	for _, spelling := range slices.Sorted(maps.Keys(w.names)) {
-		switch e := w.names[spelling].entry; {
+	for _, sub := range w.names.sorted() {
+		switch e := sub.entry; {
 		case e.listed() == nil:
 			if l.keys != nil && !e.open() {
 				l.keys[e.key] = true // it is known not to be there, whatever "*" brings
@@ -81,7 +81,7 @@ func (l *lister) watch(w *watch) {
 		case e.alias:
 			l.entry(e, e.servedName())
 		default:
-			l.entry(e, wire.LocatedName(spelling))
+			l.entry(e, sub.shown())
 		}
 	}
 	for _, spelling := range slices.Sorted(maps.Keys(w.globs)) {

@@ -34,7 +34,7 @@ func (p *pass) turn(w *watch, k kind) bool {
 	switch {
 	case p.full:
 		return false
-	case k == byName && len(w.names)+len(w.globs) == 0:
+	case k == byName && w.names.len()+len(w.globs) == 0:
 		return false
 	case k == wholeType && w.wildcard == nil:
 		return false

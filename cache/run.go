@@ -92,7 +92,7 @@ func (f *cursor) beginner() bool {
 	switch {
 	case w.client.form.State, w.client.reads(), f.renamed, w.directives:
 	case f.versions != nil, f.moved != nil, f.once != nil:
-	case len(w.names) > 0, w.held != nil, w.answers != nil, w.elsewhere != nil, w.variants != nil, w.foreign > 0:
+	case w.names.len() > 0, w.held != nil, w.answers != nil, w.elsewhere != nil, w.variants != nil, w.foreign > 0:
 	default:
 		return f.coll.live.len >= w.client.store.cache.minRun && f.coll.table.aliased == nil
 	}

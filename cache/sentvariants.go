@@ -139,7 +139,7 @@ func (c *Client) usesParameters() {
 func (w *watch) tellAll() {
 	w.tellVariants()
 	w.variants.aware = true
-	for _, sub := range w.names {
+	for sub := range w.names.all() {
 		if _, noted := w.variants.by[sub]; sub.holds && !noted {
 			w.variants.swap(sub, wire.Variant{Name: sub.shown()})
 		}
@@ -191,7 +191,7 @@ func (w *watch) bequeath() {
 	if w.variants == nil {
 		return
 	}
-	if len(w.names) == 0 {
+	if w.names.len() == 0 {
 		w.variants.surplus = nil // there is nothing that they match
 	}
 	if len(w.variants.left) == 0 {
@@ -203,7 +203,7 @@ func (w *watch) bequeath() {
 	for _, v := range left {
 		subs[v.Name] = nil
 	}
-	for _, sub := range w.names {
+	for sub := range w.names.all() {
 		name := sub.shown()
 		if others, ok := subs[name]; ok {
 			subs[name] = append(others, sub)

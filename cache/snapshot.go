@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -172,15 +171,14 @@ type snapshotTaker struct {
 
 func (t *snapshotTaker) all() {
 	w := t.watch
-	for _, spelling := range slices.Sorted(maps.Keys(w.names)) {
-		sub := w.names[spelling]
+	for _, sub := range w.names.sorted() {
 		name := sub.shown()
 		if e := sub.entry; e.alias {
 			name = e.servedName()
 		}
 		t.add(sub.entry, name, w.once[sub])
 		if sub.entry.err != nil {
-			t.taken.Errors = append(t.taken.Errors, NamedError{sub.entry.err, spelling})
+			t.taken.Errors = append(t.taken.Errors, NamedError{sub.entry.err, sub.spelling})
 		}
 	}
 	w.fails = nil // all of it was told

@@ -147,7 +147,7 @@ func (w *watch) serverVersion() string {
 	if w.wildcard != nil {
 		parts = append(parts, w.wildcard.coll.table.versionInfo())
 	}
-	if len(w.names)+len(w.globs) > 0 {
+	if w.names.len()+len(w.globs) > 0 {
 		parts = append(parts, w.client.store.tables[tableKey{w.typeURL, byName}].versionInfo())
 	}
 	if len(parts) == 0 || slices.Contains(parts, "") {
@@ -178,7 +178,7 @@ func (w *watch) trusted() bool {
 
 // wildcardOnly reports whether "*" is all that is subscribed to.
 func (w *watch) wildcardOnly() bool {
-	return w.wildcard != nil && len(w.names)+len(w.globs) == 0
+	return w.wildcard != nil && w.names.len()+len(w.globs) == 0
 }
 
 // StateVersion is the version_info of a response of the state of the world that adds

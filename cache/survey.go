@@ -187,7 +187,7 @@ func (w *watch) known() bool {
 			return false
 		}
 	}
-	for _, sub := range w.names {
+	for sub := range w.names.all() {
 		if sub.entry.unanswered() {
 			return false
 		}
@@ -202,7 +202,7 @@ func (w *watch) allListed() bool {
 			return false
 		}
 	}
-	for _, sub := range w.names {
+	for sub := range w.names.all() {
 		if e := sub.entry; e.state == relayed && e.listed() == nil {
 			return false
 		}

@@ -333,8 +333,8 @@ func TestTTL(t *testing.T) {
 func (p *peer) spellings() []string {
 	var all []string
 	for _, w := range p.c.watches {
-		for name := range w.names {
-			all = append(all, name)
+		for sub := range w.names.all() {
+			all = append(all, sub.spelling)
 		}
 		for glob := range w.globs {
 			all = append(all, glob)
@@ -564,9 +564,9 @@ func TestCheckTTL(t *testing.T) {
 		{"heartbeats", "heartbeats end too early", func(star *table, _ *watch) { star.colls["*"].beats.tail = nil }},
 		{"order of heartbeats", "out of place", func(star *table, _ *watch) { star.colls["*"].beats.tail.beat = 0 }},
 		{"future", "in the future", func(star *table, _ *watch) { star.entries["a"].life.beat = 99 }},
-		{"listed", "is no member", func(_ *table, w *watch) { w.names["n"].entry.life.listed = true }},
+		{"listed", "is no member", func(_ *table, w *watch) { w.names.get("n").entry.life.listed = true }},
 		{"followers", "can do ttl", func(star *table, _ *watch) { star.colls["*"].timed++ }},
-		{"heartbeat of a name", "did not come", func(_ *table, w *watch) { w.names["n"].beat = true }},
+		{"heartbeat of a name", "did not come", func(_ *table, w *watch) { w.names.get("n").beat = true }},
 		{"relayed", "are not kept", func(star *table, _ *watch) { star.colls["*"].relayed++ }},
 		{"relayed without word", "nothing is known", func(star *table, _ *watch) { star.entries["once"].life = nil }},
 		{"passed on", "passed on: false", func(star *table, _ *watch) { star.entries["once"].life.passed = nil }},

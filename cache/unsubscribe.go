@@ -19,7 +19,7 @@ func (w *watch) unsubscribe(n Name) bool {
 		w.dropAnswers()
 		return true
 	}
-	sub := w.names[n.Spelling]
+	sub := w.names.get(n.Spelling)
 	if sub == nil {
 		return false
 	}
@@ -64,7 +64,7 @@ func (w *watch) unfollowWildcard() bool {
 // endName, endGlob and endWildcard take a subscription out of the watch.
 func (w *watch) endName(n Name, sub *nameSub) {
 	sub.end()
-	w.names = without(w.names, n.Spelling)
+	w.names.remove(sub)
 	if n.Key != n.Spelling {
 		w.respelledNames = withoutOne(w.respelledNames, n.Key, sub)
 	}

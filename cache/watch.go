@@ -17,19 +17,22 @@ type watch struct {
 	rank    Rank
 	woken   bool // its client was woken for it and has not collected since
 
+	directives bool // globs that differ in those only may give members the same names
+
 	// Of state-of-the-world clients.
 	full      bool   // a full-state type: sent as whole lists (RES-2)
-	presented string // version_info that it showed first; until listed
 	listed    bool   // it was sent a list, or has what it showed
 	relist    bool   // a list is due although nothing changed
+	moving    bool   // of a full-state type: no list of the new scope was sent
+	presented string // version_info that it showed first; until listed
 	sent      uint64 // it was sent everything up to this change
 	settled   uint64 // and acknowledged everything up to this one
 	bound     uint64 // up to here removals may go out (ADS-1); of the last survey
 	sum       sum    // of what it names
 
-	names    map[string]*nameSub // by spelling
-	located  int                 // of those, how many have parameters
-	variants *sentVariants       // nil: the client was sent nothing with constraints
+	names    nameSubs
+	located  int           // of those, how many have parameters
+	variants *sentVariants // nil: the client was sent nothing with constraints
 	wildcard *cursor
 	globs    map[string]*cursor // by spelling
 
@@ -37,7 +40,6 @@ type watch struct {
 	// ways, and none of its requests may cost the square of its length.
 	respelledNames map[string][]*nameSub
 	respelledGlobs map[string][]*cursor
-	directives     bool // globs that differ in those only may give members the same names
 
 	dirty   []*nameSub                  // in the order in which they became so; may hold ended ones
 	ended   int                         // number of those
@@ -49,7 +51,6 @@ type watch struct {
 	merged  int                         // updates that a later one replaced before they were sent
 	losses  []lost                      // of the present pass
 	foreign int                         // names with something of another scope
-	moving  bool                        // of a full-state type: no list of the new scope was sent
 	// What the stream subscribes to in other stores while it follows "*" here, by key: see
 	// move.
 	elsewhere map[string]struct{}
@@ -65,18 +66,6 @@ func (w *watch) subscribe(n Name) {
 	default:
 		w.subscribeName(n)
 	}
-}
-
-// expect makes room for names that are about to be subscribed to. What grows step by step
-// leaves holes between what lasts: thousands of clients come at once.
-func (w *watch) expect(names int) {
-	if names < 2 { // "*", mostly
-		return
-	}
-	if w.names == nil {
-		w.names = make(map[string]*nameSub, names)
-	}
-	w.dirty = slices.Grow(w.dirty, names)
 }
 
 // followWildcard follows "*", which errors call by the client's name for it: none, if
@@ -124,7 +113,7 @@ func (w *watch) observe(hit bool) {
 }
 
 func (w *watch) subscribeName(n Name) {
-	sub := w.names[n.Spelling]
+	sub := w.names.get(n.Spelling)
 	if sub == nil {
 		t := w.client.store.table(w.typeURL, byName)
 		e := t.entry(n.Key, n.Spelling)
@@ -144,10 +133,7 @@ func (w *watch) subscribeName(n Name) {
 			w.sum = w.sum.plus(e.sum)
 		}
 		t.demand(e)
-		if w.names == nil {
-			w.names = make(map[string]*nameSub)
-		}
-		w.names[sub.spelling] = sub
+		w.names.add(sub)
 		if sub.located() {
 			w.located++
 			w.client.usesParameters()
@@ -183,7 +169,7 @@ func (w *watch) subscribeName(n Name) {
 // named reports whether the client subscribed to a key by name; then that is what
 // it is served from, also where a collection holds the key.
 func (w *watch) named(key string) bool {
-	if w.names[key] != nil {
+	if w.names.get(key) != nil {
 		return true
 	}
 	return len(w.respelledNames[key]) > 0
@@ -195,7 +181,7 @@ func (w *watch) named(key string) bool {
 // names it too, nor may it wait for a server that does not answer (SUB-1).
 func (f *cursor) byName(key string) bool {
 	w := f.watch
-	sub := w.names[key]
+	sub := w.names.get(key)
 	if sub == nil && len(w.respelledNames[key]) > 0 {
 		sub = w.respelledNames[key][0]
 	}
@@ -215,7 +201,7 @@ func (f *cursor) stoodIn(e *entry) {
 		return
 	}
 	w.markHeld(e.key)
-	sub := w.names[f.spell(e)]
+	sub := w.names.get(f.spell(e))
 	if sub != nil {
 		sub.setForeign(nil)
 	}
@@ -245,7 +231,7 @@ func (w *watch) mayHave(e *entry) bool {
 // passOn has another spelling of a name know what the one that ended held: as long as
 // there are some, one of them knows.
 func (w *watch) passOn(key string) {
-	if sub := w.names[key]; sub != nil {
+	if sub := w.names.get(key); sub != nil {
 		sub.holds = true
 	} else if subs := w.respelledNames[key]; len(subs) > 0 {
 		subs[0].holds = true
@@ -323,7 +309,7 @@ func (w *watch) holds(versions map[string]string) {
 }
 
 func (w *watch) markHeld(key string) {
-	if sub := w.names[key]; sub != nil {
+	if sub := w.names.get(key); sub != nil {
 		sub.holds = true
 	}
 	for _, sub := range w.respelledNames[key] {
@@ -333,7 +319,7 @@ func (w *watch) markHeld(key string) {
 
 // idle reports whether nothing is left of the watch.
 func (w *watch) idle() bool {
-	return len(w.names) == 0 && w.wildcard == nil && len(w.globs) == 0
+	return w.names.len() == 0 && w.wildcard == nil && len(w.globs) == 0
 }
 
 // close ends all of it.
@@ -344,7 +330,7 @@ func (w *watch) close() {
 	for _, g := range w.globs {
 		g.unfollow()
 	}
-	for _, sub := range w.names {
+	for sub := range w.names.all() {
 		sub.end()
 	}
 }

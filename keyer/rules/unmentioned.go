@@ -59,7 +59,8 @@ func (d *difference) messages(prefix string, mentioned *mentions, a, b protorefl
 
 func (d *difference) field(path string, field protoreflect.FieldDescriptor, mentioned *mentions, a, b protoreflect.Message) {
 	switch {
-	case mentioned != nil && mentioned.whole, a.Get(field).Equal(b.Get(field)) && a.Has(field) == b.Has(field):
+	case mentioned != nil && mentioned.whole, !a.Has(field) && !b.Has(field):
+	case a.Get(field).Equal(b.Get(field)) && a.Has(field) == b.Has(field):
 	case field.FullName() == "envoy.config.core.v3.Node.client_features":
 		if !slices.Equal(lbFeatures(a.Interface().(*corev3.Node)), lbFeatures(b.Interface().(*corev3.Node))) {
 			d.add(path)
