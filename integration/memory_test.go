@@ -1,0 +1,197 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
+)
+
+// What a client at rest may take on the heap, beyond what gRPC takes for its stream: a
+// fifth more than it did when this was written.
+const (
+	maxPerClient = 4000 // bytes, ten names included
+	maxPerName   = 300  // for each further name
+	// maxStack is by how much a stream's stack may be larger than that of a server with no
+	// logic. Stacks double, and hardly ever shrink again: what grows one costs 8 KiB for each
+	// client.
+	maxStack = 1 << 10
+)
+
+const (
+	restingClients = 1000
+	firstNames     = 10
+	furtherNames   = 90
+)
+
+// memory is what is in use after collections, of which each may halve a stack.
+type memory struct{ heap, stacks int64 }
+
+func inUse() memory {
+	for range 4 {
+		runtime.GC()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return memory{int64(m.HeapAlloc), int64(m.StackInuse)}
+}
+
+// TestMemoryOfClientsAtRest has clients that have what they want, of the relay and of a
+// server that writes the same and keeps nothing. What both take, and the clients, who are in
+// the same process, is left out by taking the difference.
+func TestMemoryOfClientsAtRest(t *testing.T) {
+	cp := startControlPlane(t)
+	for i := range firstNames + furtherNames {
+		name := restingName(i)
+		if _, err := cp.UpdateResource(name, &endpointv3.ClusterLoadAssignment{ClusterName: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bare := startBareServer(t)
+	bareClient, bareName, bareStack := costs(t, bare.addr, func(acks int64) bool { return bare.acks.Load() >= acks }, func() {})
+	relay := startRelay(t, nil, cp.Addr())
+	client, name, stack := costs(t, relay.addr, func(acks int64) bool {
+		code, page := relay.get(t, "/metrics")
+		return code == http.StatusOK && strings.Contains(page, fmt.Sprintf("xdsrelay_downstream_acks_total{type=\"eds\"} %d\n", acks))
+	}, relay.log.forget)
+	t.Logf("per client: heap %d, of which gRPC's %d; stack %d, %d; per name: %d, %d", client, bareClient, stack, bareStack, name, bareName)
+	if own := client - bareClient; own > maxPerClient {
+		t.Errorf("a client takes %d bytes beyond gRPC's, at most %d are allowed", own, maxPerClient)
+	}
+	if own := name - bareName; own > maxPerName {
+		t.Errorf("a name takes %d bytes, at most %d are allowed", own, maxPerName)
+	}
+	if own := stack - bareStack; own > maxStack && !raceEnabled { // which needs stack of its own
+		t.Errorf("a client takes %d bytes of stack beyond gRPC's, at most %d are allowed", own, maxStack)
+	}
+	relay.consistent(t)
+}
+
+func restingName(i int) string { return fmt.Sprintf("some-cluster/endpoints-%d", i) }
+
+// costs has clients join, and then ask for more. It returns the bytes for each client, and
+// for each name beyond the first ones, once the server has read as many acknowledgements.
+func costs(t *testing.T, addr string, read func(acks int64) bool, forget func()) (perClient, perName, stack int64) {
+	t.Helper()
+	conn, err := xdsclient.Dial("passthrough:///"+addr, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(func() {
+		cancel()
+		_ = conn.Close()
+	})
+	streams := make([]discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, restingClients+1)
+	acks := int64(0)
+	ask := func(i, from, n int) {
+		t.Helper()
+		if streams[i] == nil {
+			if streams[i], err = discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		acks += int64(take(t, streams[i], i, from, n))
+	}
+	rest := func() memory {
+		t.Helper()
+		waitFor(t, "reading the acknowledgements", func() bool { return read(acks) })
+		forget()
+		return inUse()
+	}
+	ask(restingClients, 0, firstNames+furtherNames) // the server has everything from now on
+	none := rest()
+	for i := range restingClients {
+		ask(i, 0, firstNames)
+	}
+	few := rest()
+	for i := range restingClients {
+		ask(i, firstNames, furtherNames)
+	}
+	many := rest()
+	return (few.heap - none.heap) / restingClients, (many.heap - few.heap) / (restingClients * furtherNames), (few.stacks - none.stacks) / restingClients
+}
+
+// take subscribes to names, waits until all have come, and returns how many responses it
+// acknowledged.
+func take(t *testing.T, s discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, client, from, n int) (acks int) {
+	t.Helper()
+	r := &discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: fmt.Sprint("client-", client)}, TypeUrl: endpointType}
+	for i := range n {
+		r.ResourceNamesSubscribe = append(r.ResourceNamesSubscribe, restingName(from+i))
+	}
+	if err := s.Send(r); err != nil {
+		t.Fatal(err)
+	}
+	for left := n; left > 0; acks++ {
+		resp, err := s.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		left -= len(resp.GetResources())
+		if err := s.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: endpointType, ResponseNonce: resp.GetNonce()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return acks
+}
+
+// bareServer answers each subscription, and keeps nothing.
+type bareServer struct {
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+
+	addr string
+	acks atomic.Int64
+}
+
+func startBareServer(t *testing.T) *bareServer {
+	t.Helper()
+	lis := listen(t)
+	s, server := &bareServer{addr: lis.Addr().String()}, grpc.NewServer()
+	discovery.RegisterAggregatedDiscoveryServiceServer(server, s)
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(lis) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-done; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	return s
+}
+
+// DeltaAggregatedResources implements the service.
+func (s *bareServer) DeltaAggregatedResources(g discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	for {
+		r, err := g.Recv()
+		if err != nil {
+			return err
+		}
+		if r.GetResponseNonce() != "" {
+			s.acks.Add(1)
+			continue
+		}
+		resp := &discovery.DeltaDiscoveryResponse{TypeUrl: r.GetTypeUrl(), Nonce: "n"}
+		for _, name := range r.GetResourceNamesSubscribe() {
+			payload, err := anypb.New(&endpointv3.ClusterLoadAssignment{ClusterName: name})
+			if err != nil {
+				return err
+			}
+			resp.Resources = append(resp.Resources, &discovery.Resource{Name: name, Version: "1", Resource: payload})
+		}
+		if err := g.Send(resp); err != nil {
+			return err
+		}
+	}
+}
