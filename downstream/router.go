@@ -14,7 +14,7 @@ var ErrNoUpstream = errors.New("no upstream is configured for this authority")
 // Router finds the stores that serve a stream. Open is called from any goroutine.
 type Router interface {
 	// Open is called with a stream's first request. The node is nil if the client
-	// gave none. Nobody changes the node or the peer.
+	// gave none. It is the router's from then on; nobody changes the peer.
 	Open(node *corev3.Node, peer *keyer.Peer) Routes
 }
 

@@ -80,6 +80,18 @@ func TestMemoryOfClientsAtRest(t *testing.T) {
 
 func restingName(i int) string { return fmt.Sprintf("some-cluster/endpoints-%d", i) }
 
+// restingNode lists as many extensions as Envoy does.
+func restingNode(client int) *corev3.Node {
+	n := &corev3.Node{Id: fmt.Sprint("client-", client)}
+	for i := range 300 {
+		n.Extensions = append(n.Extensions, &corev3.Extension{
+			Name: fmt.Sprintf("envoy.filters.http.filter_%d", i), Category: "envoy.filters.http",
+			TypeUrls: []string{fmt.Sprintf("envoy.extensions.filters.http.filter_%d.v3.Filter", i)},
+		})
+	}
+	return n
+}
+
 // costs has clients join, and then ask for more. It returns the bytes for each client, and
 // for each name beyond the first ones, once the server has read as many acknowledgements.
 func costs(t *testing.T, addr string, read func(acks int64) bool, forget func()) (perClient, perName, stack int64) {
@@ -127,7 +139,7 @@ func costs(t *testing.T, addr string, read func(acks int64) bool, forget func())
 // acknowledged.
 func take(t *testing.T, s discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, client, from, n int) (acks int) {
 	t.Helper()
-	r := &discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: fmt.Sprint("client-", client)}, TypeUrl: endpointType}
+	r := &discovery.DeltaDiscoveryRequest{Node: restingNode(client), TypeUrl: endpointType}
 	for i := range n {
 		r.ResourceNamesSubscribe = append(r.ResourceNamesSubscribe, restingName(from+i))
 	}

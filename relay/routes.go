@@ -23,8 +23,9 @@ type router struct {
 	hub *hub
 	now atomic.Pointer[plan] // what the configuration in force says; never nil once the relay is built
 
-	decided *decisions
-	roster  roster
+	decided    *decisions
+	roster     roster
+	extensions extensionLists
 }
 
 // adopt puts a plan in force: streams that begin from now on go by it.
@@ -35,6 +36,7 @@ func (r *router) adopt(p *plan) {
 
 // Open implements downstream.Router.
 func (r *router) Open(node *corev3.Node, peer *keyer.Peer) downstream.Routes {
+	r.extensions.share(node)
 	return &routes{router: r, plan: r.now.Load(), node: node, peer: peer, member: member{id: node.GetId()}}
 }
 

@@ -3,7 +3,10 @@
 // the memory of eight entries.
 package few
 
-import "iter"
+import (
+	"iter"
+	"slices"
+)
 
 // most is how many entries are kept in a list: as many as are compared in less time than it
 // takes to hash a key.
@@ -96,8 +99,8 @@ func (m *Map[K, V]) All() iter.Seq2[K, V] {
 				return
 			}
 		}
-		for i := len(m.list) - 1; i >= 0; i-- { // Delete puts the last one, seen by then, into a gap
-			if !yield(m.list[i].key, m.list[i].value) {
+		for _, e := range slices.Backward(m.list) { // Delete puts the last one, seen by then, into a gap
+			if !yield(e.key, e.value) {
 				return
 			}
 		}

@@ -2,6 +2,7 @@ package few_test
 
 import (
 	"maps"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -29,22 +30,14 @@ func TestMapIsAMap(t *testing.T) {
 			},
 			"delete while going over them": func(t *rapid.T) {
 				gone := rapid.SliceOf(key).Draw(t, "keys")
-				of := func(k int) bool {
-					for _, g := range gone {
-						if g == k {
-							return true
-						}
-					}
-					return false
-				}
 				for k := range m.All() {
-					if of(k) {
+					if slices.Contains(gone, k) {
 						m.Delete(k)
 					} else {
 						m.Set(k, "seen")
 					}
 				}
-				maps.DeleteFunc(want, func(k int, _ string) bool { return of(k) })
+				maps.DeleteFunc(want, func(k int, _ string) bool { return slices.Contains(gone, k) })
 				for k := range want {
 					want[k] = "seen"
 				}
@@ -61,7 +54,7 @@ func TestMapIsAMap(t *testing.T) {
 				}
 				n := 0
 				for v := range m.Values() {
-					if n++; !containsValue(want, v) {
+					if n++; !slices.Contains(slices.Collect(maps.Values(want)), v) {
 						t.Fatalf("Values has %q", v)
 					}
 				}
@@ -77,15 +70,6 @@ func TestMapIsAMap(t *testing.T) {
 			},
 		})
 	})
-}
-
-func containsValue(m map[int]string, v string) bool {
-	for _, o := range m {
-		if o == v {
-			return true
-		}
-	}
-	return false
 }
 
 func TestAllStops(t *testing.T) {
