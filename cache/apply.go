@@ -431,7 +431,7 @@ func (t *table) settle(c *collection, now time.Time) {
 func (t *table) sync(c *collection) {
 	c.synced = true
 	for _, f := range c.followers {
-		if len(f.versions) > 0 || f.moved != nil || len(f.watch.answers) > 0 || !f.told || f.client.reads() {
+		if !f.versions.none() || f.moved != nil || len(f.watch.answers) > 0 || !f.told || f.client.reads() {
 			t.store.wake(f.watch)
 		}
 	}

@@ -204,6 +204,7 @@ func (coll *collection) checkStates(c *checker) {
 	c.that(kept == coll.kept, "%q: %d kept tombstones counted as %d", coll.key, kept, coll.kept)
 	c.that(!coll.table.summed || total == coll.sum, "%q: sum %s, found %s", coll.key, coll.sum, total)
 	coll.checkRuns(c)
+	coll.checkVersions(c)
 	for _, body := range []*wire.Body{coll.bodies.bare, coll.bodies.wrapped} {
 		c.that(body == nil || (states > 0 && body.Resources() == listed), "%q: a list that nobody needs, or of other members", coll.key)
 	}

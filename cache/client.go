@@ -99,8 +99,8 @@ type Change struct {
 	// brought in another store of globs that begin here.
 	Answer, Kept, Elsewhere []Name
 	// Versions are what the client says it holds, by key; only with the first
-	// request for the type on its stream (RES-11). Update takes the map.
-	Versions map[string]string
+	// request for the type on its stream (RES-11). Update does not keep them.
+	Versions wire.Versions
 	// VersionInfo is what a state-of-the-world client showed with its first request
 	// for the type. It is to be given with every change until the first response is
 	// sent: its holder has a list, which nothing that is incomplete may replace
@@ -121,6 +121,7 @@ type Change struct {
 func (c *Client) Update(ch Change) (gone, kept []Name) {
 	s := c.store
 	s.mu.Lock()
+	begun := c.find(ch.TypeURL) == nil
 	w := c.watch(ch.TypeURL)
 	for _, d := range ch.Moved {
 		w.arrive(d)
@@ -144,7 +145,6 @@ func (c *Client) Update(ch Change) (gone, kept []Name) {
 	}
 	w.bequeath()
 	w.move(ch)
-	w.holds(ch.Versions)
 	if ch.VersionInfo != "" && !w.listed {
 		w.presented = ch.VersionInfo
 	}
@@ -153,6 +153,7 @@ func (c *Client) Update(ch Change) (gone, kept []Name) {
 		c.watches = slices.DeleteFunc(c.watches, func(o *watch) bool { return o == w })
 	}
 	s.mu.Unlock()
+	w.present(&ch.Versions, begun)
 	c.answerMembers(w, ch.Answer)
 	s.cache.trim()
 	return gone, kept

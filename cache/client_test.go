@@ -283,13 +283,13 @@ func TestClientMemory(t *testing.T) {
 		b.says(cds, "+"+nameG1+"@1")
 		b.expect(c.collect())
 		if v := c.c.find(lds).wildcard.versions; v != nil {
-			t.Errorf("the wildcard keeps a map of %d", len(v))
+			t.Errorf("the wildcard keeps a map of %d", v.left)
 		}
 		if v := c.c.find(eds).held; v != nil {
 			t.Errorf("the names keep a map of %d", len(v))
 		}
 		if v := c.c.find(cds).globs[globG].versions; v != nil {
-			t.Errorf("the glob keeps a map of %d", len(v))
+			t.Errorf("the glob keeps a map of %d", v.left)
 		}
 	})
 	// A client that does not read, and subscribes and unsubscribes for ever.
@@ -315,13 +315,13 @@ func TestClientMemory(t *testing.T) {
 		const n = 20_000
 		b := newBed(t, Limits{})
 		c := b.join()
-		ch := Change{TypeURL: cds, Versions: map[string]string{}}
+		ch := Change{TypeURL: cds}
 		for i := range n {
 			name := fmt.Sprintf("xdstp://x/envoy.config.cluster.v3.Cluster/%d/m?b=1&a=1", i)
 			glob := fmt.Sprintf("xdstp://x/envoy.config.cluster.v3.Cluster/g%d/*?b=1&a=1", i)
 			ch.Subscribe = append(ch.Subscribe, nameOf(name), nameOf(glob))
-			ch.Versions[keyOf(name)] = "1"
-			ch.Versions[fmt.Sprintf("xdstp://x/envoy.config.cluster.v3.Cluster/g%d/m?a=1&b=1", i)] = "1"
+			ch.Versions.Add(keyOf(name), "1")
+			ch.Versions.Add(fmt.Sprintf("xdstp://x/envoy.config.cluster.v3.Cluster/g%d/m?a=1&b=1", i), "1")
 		}
 		c.c.Update(ch)
 		c.collect()

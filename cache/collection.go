@@ -267,7 +267,7 @@ type cursor struct {
 	// versions is what the client said it holds of the collection
 	// (initial_resource_versions), by key, until each was compared; what is left
 	// when the collection is synced does not exist any more (RES-11).
-	versions map[string]string
+	versions *claims
 	once     map[*entry]*wire.Resource // what is not kept and waits for the client (TTL-5)
 	moved    *foreign                  // what it holds of another scope, until it was told all of it
 }
@@ -337,9 +337,7 @@ func (f *cursor) repeat() {
 	f.told, f.synced = false, false
 	f.failed = 0
 	f.coll.lack(f.watch)
-	for key := range f.versions {
-		f.versions[key] = "" // it may hold it still, or have forgotten it (RES-15)
-	}
+	f.versions.doubt() // it may hold them still, or have forgotten them (RES-15)
 	if f.moved != nil && !f.watch.full {
 		f.moved.doubt = true
 	}
@@ -349,9 +347,9 @@ func (f *cursor) repeat() {
 // cursor has not come to.
 func (f *cursor) mayHold(key string) {
 	if f.versions == nil {
-		f.versions = make(map[string]string)
+		f.versions = newClaims(f.client.store.cache.seed, 0, 0)
 	}
-	f.versions[key] = ""
+	f.versions.set(key, "")
 }
 
 // passed reports whether an entry is a member that the cursor has come to.
@@ -362,7 +360,7 @@ func (f *cursor) passed(e *entry) bool {
 // gave reports whether the client may hold an entry because of the cursor, or said
 // that it does (RES-11).
 func (f *cursor) gave(e *entry) bool {
-	if _, held := f.versions[e.key]; held || f.moved.get(e.key) != nil {
+	if f.versions.has(e.key) || f.moved.get(e.key) != nil {
 		return true
 	}
 	return e.coll == f.coll && f.mayHave(e) && !(e.dead && e.changed <= f.removed)
@@ -375,7 +373,7 @@ func (f *cursor) inherit(o *cursor) {
 	for key := range o.owed {
 		f.owe(key)
 	}
-	for key := range o.versions {
+	for key := range o.versions.keys() {
 		if e := f.coll.table.entries[key]; e == nil || !f.passed(e) {
 			f.mayHold(key)
 		}
@@ -389,9 +387,7 @@ func (f *cursor) inherit(o *cursor) {
 
 // compared notes that the client knows what became of a key that it held.
 func (f *cursor) compared(key string) {
-	if f.versions != nil {
-		f.versions = without(f.versions, key)
-	}
+	f.versions = f.versions.settle(key)
 	f.moved.compared(key)
 	f.endMove()
 }
@@ -444,7 +440,7 @@ func (f *cursor) leftoverDue() bool {
 	return f.versionsDue() || f.foreignDue()
 }
 
-func (f *cursor) versionsDue() bool { return len(f.versions) > 0 && f.coll.synced && f.level() }
+func (f *cursor) versionsDue() bool { return !f.versions.none() && f.coll.synced && f.level() }
 
 // level reports whether the client was sent all members.
 func (f *cursor) level() bool {

@@ -150,7 +150,7 @@ func (f *cursor) depart() *foreign {
 	default:
 		h = f.heldOfBoth(h)
 	}
-	for key := range f.versions {
+	for key := range f.versions.keys() {
 		h.set(key, unsure)
 	}
 	for key := range f.watch.answers { // of "*" they go along (Departed.owed)

@@ -29,6 +29,10 @@
 // numbers and a list of their own, so that they cost clients that cannot do ttl
 // nothing, and the others what is new (TTL-2, TTL-3).
 //
+// What a client presents when it comes back ([Change].Versions) is compared by its sum
+// with what the collection has, and else kept until its members were compared one by one
+// (RES-11).
+//
 // # Sources of the state of the world
 //
 // A source that speaks it repeats what did not change and does not say what was

@@ -94,7 +94,7 @@ func ExampleClient_Update() {
 	c.Update(cache.Change{
 		TypeURL:   clusters,
 		Subscribe: []cache.Name{{Spelling: "backend", Key: "backend"}},
-		Versions:  map[string]string{"backend": "v1"},
+		Versions:  wire.NewVersions(map[string]string{"backend": "v1"}),
 	})
 	store.Restart(wire.StreamID{}, 0)
 	for _, version := range []string{"v1", "v2"} {

@@ -299,7 +299,7 @@ func (p *peer) resume(typeURL string, held []string, spellings ...string) {
 		name, v, _ := strings.Cut(h, "@")
 		versions[keyOf(name)] = v
 	}
-	p.c.Update(Change{TypeURL: typeURL, Subscribe: names(spellings), Versions: versions})
+	p.c.Update(Change{TypeURL: typeURL, Subscribe: names(spellings), Versions: wire.NewVersions(versions)})
 	p.check()
 }
 

@@ -206,6 +206,10 @@ func (f *cursor) stillHolds() {
 type bodies struct {
 	mu            sync.Mutex
 	bare, wrapped *wire.Body
+	// What collection.versionSum gives, at which number of changes, and the member that is
+	// not in it yet, nil if all are.
+	versions, summedAt uint64
+	summed             *entry
 }
 
 // body gives one of them.

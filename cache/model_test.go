@@ -438,9 +438,9 @@ func (c *modelClient) asked(name string) bool {
 func nameOf(spelling string) Name { return Name{Spelling: spelling, Key: keyOf(spelling)} }
 
 func (c *modelClient) update(sub, unsub []string, warm map[string]string) {
-	ch := Change{TypeURL: clusterType, Versions: maps.Clone(warm)}
+	ch := Change{TypeURL: clusterType, Versions: wire.NewVersions(warm)}
 	if c.form.State {
-		ch.Versions, ch.VersionInfo = nil, c.shows
+		ch.Versions, ch.VersionInfo = wire.Versions{}, c.shows
 	}
 	for _, n := range sub {
 		ch.Subscribe = append(ch.Subscribe, nameOf(n))

@@ -340,7 +340,7 @@ func (c *scopeClient) subscribe(typeURL, name string) {
 func (c *scopeClient) begin(typeURL, name string, versions map[string]string) {
 	c.subs[typeURL][name] = true
 	p := c.place(c.at.of(typeURL, name))
-	ch := Change{TypeURL: typeURL, Subscribe: []Name{nameOf(name)}, Versions: versions}
+	ch := Change{TypeURL: typeURL, Subscribe: []Name{nameOf(name)}, Versions: wire.NewVersions(versions)}
 	if c.sent[typeURL] == 0 {
 		ch.VersionInfo = c.presents[typeURL]
 	}

@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -337,7 +336,7 @@ func (p *pass) follow(w *watch, f *cursor) {
 // member takes one member; false if there is no room.
 func (p *pass) member(w *watch, f *cursor, e *entry) bool {
 	pushed := e.changed > f.born
-	v, held := f.versions[e.key]
+	v, held := f.versions.get(e.key)
 	if !held {
 		v, held = w.held[e.key] // by a name that is not answered
 	}
@@ -387,8 +386,7 @@ func (p *pass) bury(w *watch, f *cursor) {
 		if !p.look() {
 			return
 		}
-		_, held := f.versions[e.key]
-		held = held || f.moved.get(e.key) != nil
+		held := f.versions.has(e.key) || f.moved.get(e.key) != nil
 		_, owed := w.answers[e.key]
 		switch {
 		case w.named(e.key), f.byName(e.key): // the name's answer tells what became of it
@@ -411,7 +409,7 @@ func (p *pass) bury(w *watch, f *cursor) {
 		f.removed, f.tomb = e.changed, e
 	}
 	if f.versionsDue() {
-		for _, key := range slices.Sorted(maps.Keys(f.versions)) {
+		for _, key := range f.versions.sorted() {
 			if !w.named(key) && !f.byName(key) && !p.remove(f.spellKey(key)) {
 				return
 			}

@@ -28,12 +28,12 @@ func (b *bed) read() *reader {
 
 func (r *reader) sub(typeURL string, held []string, keys ...string) {
 	r.Helper()
-	ch := Change{TypeURL: typeURL, Versions: map[string]string{}}
+	ch := Change{TypeURL: typeURL}
 	for _, key := range keys {
 		ch.Subscribe = append(ch.Subscribe, Name{Spelling: key, Key: key})
 	}
 	for _, key := range held {
-		ch.Versions[key] = ""
+		ch.Versions.Add(key, "")
 	}
 	r.c.Update(ch)
 	r.check()

@@ -106,7 +106,7 @@ func TestResolved_GLOB1_GLOB4_NAME4_RES11(t *testing.T) {
 	p := b.join()
 	p.c.Update(Change{
 		TypeURL: cds, Subscribe: []Name{{altG, altG}},
-		Versions: map[string]string{altG1: "1", altG2: "1"},
+		Versions: wire.NewVersions(map[string]string{altG1: "1", altG2: "1"}),
 	})
 	b.expect(b.demand(0), "CDS +"+altG)
 	b.resolves("+" + altG1 + " " + altH1 + "@1")

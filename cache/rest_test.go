@@ -3,6 +3,8 @@ package cache
 import (
 	"fmt"
 	"testing"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // resting are the followers of "*" that the next change would touch.
@@ -92,18 +94,22 @@ func TestOPS3_passesAreBounded(t *testing.T) {
 	for key := range p.store.tables[tableKey{lbEndpoint, byName}].entries {
 		held[key] = "0"
 	}
+	for key := range held {
+		held[key] = "another"
+		break
+	}
 	for _, tc := range []struct {
 		name   string
 		held   map[string]string
 		expect int
 	}{
 		{"RES-9 a client that has nothing", nil, members},
-		{"RES-11 a client that has everything", held, 0},
+		{"RES-11 a client that has nearly everything", held, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := p.store.Join(func() {}, Form{})
 			defer c.Leave()
-			c.Update(Change{TypeURL: lbEndpoint, Subscribe: []Name{{poolGlob, poolGlob}}, Versions: tc.held})
+			c.Update(Change{TypeURL: lbEndpoint, Subscribe: []Name{{poolGlob, poolGlob}}, Versions: wire.NewVersions(tc.held)})
 			sent := 0
 			for pass := 0; ; pass++ {
 				batches, more, err := c.Collect(never, 1<<30, 8)

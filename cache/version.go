@@ -78,12 +78,9 @@ func (e *entry) version() string {
 	return shown(e.res)
 }
 
-// shown is version for content that may not be kept.
+// shown is version for content that may not be kept. It lies in the bytes of that.
 func shown(r *wire.Resource) string {
-	if r.Version == "" {
-		return r.Digest()
-	}
-	return r.Version
+	return r.Shown()
 }
 
 // holdsVersion reports whether a client that lists v has this content.

@@ -277,37 +277,6 @@ func withoutOne[V comparable](m map[string][]V, key string, v V) map[string][]V 
 	return m
 }
 
-// holds notes what the client said it holds: for names until they are answered,
-// for collections until their members were compared. What it is not subscribed to
-// is none of the relay's business (RES-11).
-func (w *watch) holds(versions map[string]string) {
-	if len(versions) > 0 {
-		w.heldAt = w.client.store.cache.now()
-	}
-	for key, v := range versions {
-		if w.named(key) {
-			if w.held == nil {
-				w.held = make(map[string]string)
-			}
-			w.held[key] = v
-			w.markHeld(key)
-			continue
-		}
-		f := w.globFor(key)
-		if f == nil {
-			f = w.wildcard
-		}
-		if f == nil {
-			continue
-		}
-		if f.versions == nil {
-			f.versions = make(map[string]string)
-		}
-		f.versions[key] = v
-		f.told = true
-	}
-}
-
 func (w *watch) markHeld(key string) {
 	if sub := w.names.get(key); sub != nil {
 		sub.holds = true

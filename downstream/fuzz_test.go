@@ -17,6 +17,7 @@ import (
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 )
@@ -200,13 +201,15 @@ func receiveFrom(ctx context.Context, requests <-chan *request) func(any) error 
 			if !ok {
 				return io.EOF
 			}
-			switch m := m.(type) {
-			case *request:
-				proto.Merge(m, r)
-			case *stateRequestMsg:
-				proto.Merge(m, (*scripted)(r).state())
+			var in proto.Message = r
+			if _, state := m.(*wire.StateRequest); state {
+				in = (*scripted)(r).state()
 			}
-			return nil
+			b, err := proto.Marshal(in)
+			if err != nil {
+				return err
+			}
+			return wire.Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(b)}, m)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -11,46 +11,121 @@ import (
 // hold tells the stores what the client says it holds of what it subscribes to there
 // (RES-11). An opaque name that it does not subscribe to came with "*", wherever that name
 // would live by itself (AGG-1): nobody is asked for it there.
-func (st *stream) hold(t *typeState, ch *change, versions map[string]string) {
-	if len(versions) == 0 {
+func (st *stream) hold(t *typeState, ch *change, versions wire.Versions) {
+	if versions.Len() == 0 {
 		return
 	}
-	globs, named, wildcard := ch.resolvedGlobs(), ch.named(), ch.wildcard()
-	for spelling, v := range versions {
-		if !named[spelling] && isOpaque(spelling) {
-			if wildcard != nil {
-				addVersion(wildcard, spelling, v)
-			}
-			continue
-		}
-		store, name, err := locate(st.routes, t.url, spelling)
-		if err == nil && ch.changes[store] != nil { // else nothing is subscribed to where it would be
-			addVersion(ch.changes[store], name.Key, v)
-		}
-		if len(globs) == 0 {
-			continue
-		}
-		key, err := keyer.Key(spelling)
-		if err != nil {
-			continue
-		}
-		for _, g := range globs[keyer.GlobOf(key)] {
-			addVersion(g.change, keyer.MemberOf(g.key, key), v)
-		}
+	h := holder{stream: st, typeURL: t.url, change: ch, wildcard: ch.wildcard(), named: ch.named(), globs: ch.resolvedGlobs()}
+	if it := versions.Walk(); it.Next() && isXDSTP(it.Name) {
+		versions = versions.Clone() // its names are looked at as strings
 	}
+	if whole := h.whole(&versions); whole != nil {
+		whole.Versions = versions
+		return
+	}
+	versions = versions.Clone()
+	for it := versions.Walk(); it.Next(); {
+		h.add(&it)
+	}
+}
+
+// holder finds out what of a change the versions are for that a client presents.
+type holder struct {
+	stream   *stream
+	typeURL  string
+	change   *change
+	wildcard *cache.Change
+	named    map[string]place
+	globs    map[string][]resolvedGlob
+}
+
+// place is where a name is subscribed to, and its key there.
+type place struct {
+	change *cache.Change
+	key    string
+}
+
+// whole gives the change that all versions are for, by the very names that the client
+// has for them; nil if there is none. Nearly always there is, and then nothing of them is
+// copied, nor kept if the store has the same.
+func (h *holder) whole(versions *wire.Versions) *cache.Change {
+	switch {
+	case len(h.globs) > 0:
+		return nil
+	case len(h.named) == 0 && versions.Plain(maxNameLength):
+		return h.wildcard
+	}
+	var whole *cache.Change
+	for it := versions.Walk(); it.Next(); {
+		p, same := h.place(&it)
+		if p.change == nil || !same || (whole != nil && p.change != whole) {
+			return nil
+		}
+		whole = p.change
+	}
+	return whole
+}
+
+// add notes one version where it is for.
+func (h *holder) add(it *wire.VersionWalk) {
+	p, same := h.place(it)
+	if same {
+		p.key = it.NameString()
+	}
+	if p.change != nil {
+		p.change.Versions.Add(p.key, it.VersionString())
+	}
+	if len(h.globs) == 0 || !isXDSTP(it.Name) {
+		return
+	}
+	key, err := keyer.Key(it.NameString())
+	if err != nil {
+		return
+	}
+	for _, g := range h.globs[keyer.GlobOf(key)] {
+		g.change.Versions.Add(keyer.MemberOf(g.key, key), it.VersionString())
+	}
+}
+
+// place finds out where a name is subscribed to, and reports whether its key is the name
+// itself. Without a change nothing is subscribed to where it would be.
+func (h *holder) place(it *wire.VersionWalk) (p place, same bool) {
+	if p, ok := h.named[string(it.Name)]; ok {
+		return p, p.key == string(it.Name)
+	}
+	if isOpaque(it.Name) {
+		return place{change: h.wildcard}, true
+	}
+	store, name, err := locate(h.stream.routes, h.typeURL, it.NameString())
+	if err != nil {
+		return place{}, false
+	}
+	return place{h.change.changes[store], name.Key}, name.Key == name.Spelling
 }
 
 // isOpaque reports whether a resource may have a name that says nothing.
-func isOpaque(name string) bool {
-	return name != "" && len(name) <= maxNameLength && !wire.IsLocator(name) && !keyer.IsXDSTP(name)
+func isOpaque(name []byte) bool {
+	return len(name) > 0 && len(name) <= maxNameLength && !wire.IsLocator(string(name[:1])) && !isXDSTP(name)
 }
 
-// named are the spellings of what is subscribed to.
-func (c *change) named() map[string]bool {
-	all := make(map[string]bool)
+// isXDSTP is keyer.IsXDSTP for a name that is no string.
+func isXDSTP(name []byte) bool {
+	const scheme = "xdstp:"
+	return len(name) >= len(scheme) && name[0]|0x20 == scheme[0] && keyer.IsXDSTP(string(name[:len(scheme)]))
+}
+
+// named are the spellings of what is subscribed to, save "*".
+func (c *change) named() map[string]place {
+	var all map[string]place
 	for _, ch := range c.changes {
 		for _, n := range ch.Subscribe {
-			all[n.Spelling] = true
+			if n.Key == cache.Wildcard {
+				continue
+			}
+			if all == nil {
+				all = make(map[string]place, len(ch.Subscribe))
+			}
+			all[n.Spelling] = place{ch, n.Key}
 		}
 	}
 	return all
@@ -66,13 +141,6 @@ func (c *change) wildcard() *cache.Change {
 		}
 	}
 	return nil
-}
-
-func addVersion(ch *cache.Change, key, version string) {
-	if ch.Versions == nil {
-		ch.Versions = make(map[string]string)
-	}
-	ch.Versions[key] = version
 }
 
 // resolvedGlob is a glob with directives.

@@ -52,14 +52,14 @@ func TestDYN1OPS5Limits(t *testing.T) {
 		many[fmt.Sprint(i)] = "x"
 	}
 	for _, r := range []discoveryRequest{
-		deltaRequest(&discovery.DeltaDiscoveryRequest{ResourceLocatorsSubscribe: []*discovery.ResourceLocator{{Name: "x", DynamicParameters: many}}}),
-		stateRequest(&discovery.DiscoveryRequest{ResourceLocators: []*discovery.ResourceLocator{{Name: "x", DynamicParameters: many}}}),
+		deltaRequest(&wire.DeltaRequest{SubscribeLocators: []*discovery.ResourceLocator{{Name: "x", DynamicParameters: many}}}),
+		stateRequest(&wire.StateRequest{Locators: []*discovery.ResourceLocator{{Name: "x", DynamicParameters: many}}}),
 	} {
 		if status.Code(r.err) != codes.ResourceExhausted {
 			t.Errorf("65 parameters are refused with %v", r.err)
 		}
 	}
-	if r := deltaRequest(&discovery.DeltaDiscoveryRequest{ResourceLocatorsUnsubscribe: []*discovery.ResourceLocator{{Name: "x", DynamicParameters: many}}}); r.err != nil {
+	if r := deltaRequest(&wire.DeltaRequest{UnsubscribeLocators: []*discovery.ResourceLocator{{Name: "x", DynamicParameters: many}}}); r.err != nil {
 		t.Errorf("unsubscribing is refused: %v", r.err)
 	}
 }

@@ -84,8 +84,9 @@ const (
 	maxTypes = 256
 )
 
-// request carries out one request.
+// request carries out one request, and releases it.
 func (st *stream) request(r *discoveryRequest) error {
+	defer r.release()
 	if len(r.typeURL) > maxTypeURL {
 		return status.Errorf(codes.ResourceExhausted, "type_url has %d bytes, at most %d are served", len(r.typeURL), maxTypeURL)
 	}
@@ -97,7 +98,11 @@ func (st *stream) request(r *discoveryRequest) error {
 		return r.err
 	}
 	if st.routes == nil {
-		st.begin(r.node, r.names)
+		node, err := r.node()
+		if err != nil {
+			return err
+		}
+		st.begin(node, r.names)
 	}
 	st.server.observer.Requested(typeURL)
 	t := st.typed(typeURL)
@@ -123,7 +128,7 @@ func (st *stream) request(r *discoveryRequest) error {
 		st.acknowledge(t, r, seen)
 	}
 	var subscribe, unsubscribe []string
-	var versions map[string]string
+	var versions wire.Versions
 	switch {
 	case st.variant.form == deltaForm:
 		// STR-5: whatever the nonce, subscriptions are carried out.
@@ -146,7 +151,7 @@ func (st *stream) request(r *discoveryRequest) error {
 		t.listed.again = t.listed.again || (further && st.asksAgain(t, r, min(seen, t.told)))
 		return nil
 	}
-	if len(subscribe)+len(unsubscribe)+len(versions) == 0 {
+	if len(subscribe)+len(unsubscribe)+versions.Len() == 0 {
 		return nil
 	}
 	if err := st.subscribe(t, subscribe, unsubscribe, versions); err != nil {
@@ -233,7 +238,7 @@ func (c *change) of(s *cache.Store, t *typeState) *cache.Change {
 }
 
 // subscribe changes the subscriptions to one type.
-func (st *stream) subscribe(t *typeState, subscribe, unsubscribe []string, versions map[string]string) error {
+func (st *stream) subscribe(t *typeState, subscribe, unsubscribe []string, versions wire.Versions) error {
 	st.calm = false
 	ch := &change{changes: make(map[*cache.Store]*cache.Change)}
 	quota := st.quota(t, subscribe, unsubscribe)

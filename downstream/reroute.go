@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -167,7 +168,7 @@ func (st *stream) carryOut(m *move) error {
 	if len(m.admitted) == 0 {
 		return nil
 	}
-	return st.subscribe(t, m.admitted, nil, nil)
+	return st.subscribe(t, m.admitted, nil, wire.Versions{})
 }
 
 // otherScope is what a client counts as having shown whose version is another scope's.

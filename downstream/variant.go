@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
@@ -76,49 +75,76 @@ func (v *variant) typeURL(said string) (string, error) {
 
 // discoveryRequest is a request of either form.
 type discoveryRequest struct {
-	node      *corev3.Node
 	typeURL   string
 	nonce     string
 	rejection *rpcstatus.Status // nil: it is no NACK
 
 	// Incremental.
-	subscribe, unsubscribe []string          // names, and those with parameters (wire.Locator)
-	versions               map[string]string // initial_resource_versions
+	subscribe, unsubscribe []string      // names, and those with parameters (wire.Locator)
+	versions               wire.Versions // initial_resource_versions, valid until it is released
 
 	// State of the world.
 	names       []string // likewise
 	versionInfo string
 
-	err error // what it says cannot be served: the stream ends
+	err  error    // what it says cannot be served: the stream ends
+	wire received // nil in tests: there is no node then
+}
+
+// received is what a request was received into.
+type received interface {
+	Node() (*corev3.Node, error)
+	Release()
+}
+
+// node says who the client is, nil if the request does not. The error is a status: that of
+// a message that cannot be decoded.
+func (r *discoveryRequest) node() (*corev3.Node, error) {
+	if r.wire == nil {
+		return nil, nil //nolint:nilnil // as Node
+	}
+	node, err := r.wire.Node()
+	if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	return node, nil
+}
+
+// release gives back the memory that it lies in, once it was carried out.
+func (r *discoveryRequest) release() {
+	r.versions = wire.Versions{}
+	if r.wire != nil {
+		r.wire.Release()
+	}
 }
 
 // receive reads the next request of a stream.
 func (v *variant) receive(g grpc.ServerStream) (discoveryRequest, error) {
 	if v.form == deltaForm {
-		r := new(discovery.DeltaDiscoveryRequest)
+		r := new(wire.DeltaRequest)
 		err := g.RecvMsg(r)
 		return deltaRequest(r), err
 	}
-	r := new(discovery.DiscoveryRequest)
+	r := new(wire.StateRequest)
 	err := g.RecvMsg(r)
 	return stateRequest(r), err
 }
 
-func deltaRequest(r *discovery.DeltaDiscoveryRequest) discoveryRequest {
+func deltaRequest(r *wire.DeltaRequest) discoveryRequest {
 	return discoveryRequest{
-		node: r.GetNode(), typeURL: r.GetTypeUrl(), nonce: r.GetResponseNonce(), rejection: r.GetErrorDetail(),
-		subscribe:   wire.Words(r.GetResourceNamesSubscribe(), r.GetResourceLocatorsSubscribe()),
-		unsubscribe: wire.Words(r.GetResourceNamesUnsubscribe(), r.GetResourceLocatorsUnsubscribe()),
-		versions:    r.GetInitialResourceVersions(),
-		err:         checkLocators(r.GetResourceLocatorsSubscribe()),
+		wire: r, typeURL: r.TypeURL, nonce: r.Nonce, rejection: r.Rejection,
+		subscribe:   wire.Words(r.Subscribe, r.SubscribeLocators),
+		unsubscribe: wire.Words(r.Unsubscribe, r.UnsubscribeLocators),
+		versions:    r.Versions,
+		err:         checkLocators(r.SubscribeLocators),
 	}
 }
 
-func stateRequest(r *discovery.DiscoveryRequest) discoveryRequest {
+func stateRequest(r *wire.StateRequest) discoveryRequest {
 	return discoveryRequest{
-		node: r.GetNode(), typeURL: r.GetTypeUrl(), nonce: r.GetResponseNonce(), rejection: r.GetErrorDetail(),
-		names: wire.Words(r.GetResourceNames(), r.GetResourceLocators()), versionInfo: r.GetVersionInfo(),
-		err: checkLocators(r.GetResourceLocators()),
+		wire: r, typeURL: r.TypeURL, nonce: r.Nonce, rejection: r.Rejection,
+		names: wire.Words(r.Names, r.Locators), versionInfo: r.VersionInfo,
+		err: checkLocators(r.Locators),
 	}
 }
 

@@ -2,6 +2,7 @@ package resolve
 
 import (
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -83,11 +84,11 @@ func (f *fold) attach(g *glob) {
 
 // held lists what the globs have in the resolved store, under the keys of this place,
 // with versions that no resource has.
-func (f *fold) held(globs []*glob) map[string]string {
-	versions := make(map[string]string)
+func (f *fold) held(globs []*glob) wire.Versions {
+	var versions wire.Versions
 	for _, g := range globs {
 		for _, key := range g.resolver.config.Store.Members(g.typeURL, g.key) {
-			versions[keyer.MemberOf(f.key, key)] = ""
+			versions.Add(keyer.MemberOf(f.key, key), "")
 		}
 	}
 	return versions

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"google.golang.org/grpc/codes"
 )
 
@@ -177,7 +178,7 @@ func TestGlob_LOC1_LOC2_RES11(t *testing.T) {
 		c := w.join(cache.Form{})
 		c.c.Update(cache.Change{
 			TypeURL: lds, Subscribe: []cache.Name{nameOf(glob)},
-			Versions: map[string]string{at("f", "d/2"): "1", at("f", "d/4"): "1"},
+			Versions: wire.NewVersions(map[string]string{at("f", "d/2"): "1", at("f", "d/4"): "1"}),
 		})
 		w.settle()
 		c.gets("+" + at("f", "d/1") + "@1") // whether there is a d/4 is not said yet
@@ -217,7 +218,7 @@ func TestGlob_LOC1_RES11_OpenMembersGo(t *testing.T) {
 				c := w.join(cache.Form{})
 				c.c.Update(cache.Change{
 					TypeURL: lds, Subscribe: []cache.Name{nameOf(at("f", "d/*"))},
-					Versions: map[string]string{at("f", "d/4"): "1"},
+					Versions: wire.NewVersions(map[string]string{at("f", "d/4"): "1"}),
 				})
 				w.settle()
 				c.gets() // whether there is a d/4 is not said yet

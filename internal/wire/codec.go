@@ -11,15 +11,18 @@ import (
 // Codec returns the gRPC codec of this package, for grpc.ForceServerCodecV2 and
 // grpc.ForceCodecV2. It sends a *[Message] as its gather list without copying
 // it and receives into a *[DeltaResponse], a *[Received], a *[StateResponse] or a
-// *[ReceivedState]; everything else goes through grpc's own codec for protobuf
-// messages. Its name is "proto", so that
-// peers see an ordinary content type.
+// *[ReceivedState], and on the other side into a *[DeltaRequest] or a *[StateRequest];
+// everything else goes through grpc's own codec for protobuf messages. Its name is
+// "proto", so that peers see an ordinary content type.
 func Codec() encoding.CodecV2 {
-	return codec{CodecV2: encoding.GetCodecV2(proto.Name)}
+	return codec{CodecV2: encoding.GetCodecV2(proto.Name), requests: new(requestPool)}
 }
 
 // codec embeds the codec for ordinary messages, and with it the name.
-type codec struct{ encoding.CodecV2 }
+type codec struct {
+	encoding.CodecV2
+	requests mem.BufferPool
+}
 
 var errNilMessage = errors.New("wire: cannot send a nil *Message")
 
@@ -50,6 +53,10 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 		v.Size = data.Len()
 		v.Err = decodeBuffers(data, &v.StateResponse)
 		return nil
+	case *DeltaRequest:
+		return receiveRequest(data, c.requests, v)
+	case *StateRequest:
+		return receiveRequest(data, c.requests, v)
 	default:
 		return c.CodecV2.Unmarshal(data, v)
 	}

@@ -278,8 +278,16 @@ const (
 // checkMessage finds what is wrong with an encoded message that is rare enough
 // to be decoded in full and passed on as it came.
 func checkMessage(name string, b []byte, scratch proto.Message, depth int) error {
-	o := proto.UnmarshalOptions{RecursionLimit: protowire.DefaultRecursionLimit - depth}
-	if err := o.Unmarshal(b, scratch); err != nil {
+	return unmarshal(name, b, scratch, proto.UnmarshalOptions{RecursionLimit: protowire.DefaultRecursionLimit - depth})
+}
+
+// mergeMessage is checkMessage for a piece of a message that may come in several.
+func mergeMessage(name string, b []byte, into proto.Message, depth int) error {
+	return unmarshal(name, b, into, proto.UnmarshalOptions{RecursionLimit: protowire.DefaultRecursionLimit - depth, Merge: true})
+}
+
+func unmarshal(name string, b []byte, into proto.Message, o proto.UnmarshalOptions) error {
+	if err := o.Unmarshal(b, into); err != nil {
 		return &DecodeError{Field: name, Err: err}
 	}
 	return nil

@@ -48,7 +48,7 @@ func (r *DeltaResponse) Decode(b []byte) error {
 func (r *DeltaResponse) take(d *decoder, f *field) error {
 	switch f.num {
 	case fieldTypeURL:
-		return d.typeURL(&r.TypeURL, f.body)
+		return setString(&r.TypeURL, "type_url", f.body)
 	case fieldNonce:
 		return setString(&r.Nonce, "nonce", f.body)
 	case fieldSystemVersion:
@@ -61,10 +61,7 @@ func (r *DeltaResponse) take(d *decoder, f *field) error {
 	case fieldResources:
 		return add(&r.Resources, "resources", f.body, d.cut.cut)
 	case fieldRemoved:
-		if err := checkString("removed_resources", f.body); err != nil {
-			return err
-		}
-		r.Removed = append(r.Removed, string(f.body))
+		return addString(&r.Removed, "removed_resources", f.body)
 	case fieldRemovedNames:
 		v, err := decodeVariant(f.body)
 		if err != nil {

@@ -42,19 +42,20 @@ func (d *decoder) fail(err error) {
 	}
 }
 
-func (d *decoder) typeURL(dst *string, b []byte) error {
-	if err := checkString("type_url", b); err != nil {
+func setString(dst *string, name string, b []byte) error {
+	if err := checkString(name, b); err != nil {
 		return err
 	}
 	*dst = string(b)
 	return nil
 }
 
-func setString(dst *string, name string, b []byte) error {
+// addString appends an element of the repeated string field called name.
+func addString(list *[]string, name string, b []byte) error {
 	if err := checkString(name, b); err != nil {
 		return err
 	}
-	*dst = string(b)
+	*list = append(*list, string(b))
 	return nil
 }
 

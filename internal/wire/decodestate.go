@@ -81,7 +81,7 @@ func (r *StateResponse) Decode(b []byte) error {
 func (r *StateResponse) take(d *decoder, f *field) error {
 	switch f.num {
 	case fieldStateTypeURL:
-		return d.typeURL(&r.TypeURL, f.body)
+		return setString(&r.TypeURL, "type_url", f.body)
 	case fieldStateNonce:
 		return setString(&r.Nonce, "nonce", f.body)
 	case fieldStateVersion:

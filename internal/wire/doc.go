@@ -6,7 +6,8 @@
 // It owns the stored form of a resource ([Resource]), the decoding of what a
 // server sends ([DeltaResponse], [StateResponse], and [Received] and
 // [ReceivedState] for who answers it), the building of what clients get ([Builder],
-// [Message]) and the gRPC codec that moves both ([Codec]). It does not own names
+// [Message]), the decoding of what clients ask ([DeltaRequest], [StateRequest]) and the
+// gRPC codec that moves all of it ([Codec]). It does not own names
 // (package keyer), versions held by anybody, or any decision about who gets what:
 // those are the cache's and the streams'.
 //
@@ -14,7 +15,7 @@
 // state-of-the-world response gives it no other.
 //
 // Package upstream decodes with it, package cache keeps its resources, package
-// downstream builds and sends.
+// downstream receives requests, builds and sends.
 //
 // # Stored form
 //
@@ -46,7 +47,8 @@
 // refuse: everything that is passed on is checked as deeply as the generated
 // types check it, UTF-8 of strings included, so that no server can make the
 // relay break a client's stream. What is not passed on (control_plane) is skipped
-// without a look inside. The
+// without a look inside. Requests are held to the same, save that a node is looked at
+// only when it is wanted. The
 // value of an Any is opaque to both, but for the name of a bare payload: there the
 // outermost fields must be well formed.
 package wire

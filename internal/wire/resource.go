@@ -212,6 +212,15 @@ func (r *Resource) Digest() string {
 	return string(text[:])
 }
 
+// Shown is the version that clients are shown: the server's, or the digest if it gave
+// none (ACK-4). It lies in the resource's bytes, as Version does.
+func (r *Resource) Shown() string {
+	if r.Version != "" || !r.HasPayload() {
+		return r.Version
+	}
+	return view(r.framed[r.payload-2*digestLen : r.payload])
+}
+
 // encodeDigest writes the digest of payload into dst, which has room for 2×digestLen bytes.
 func encodeDigest(dst, payload []byte) {
 	sum := sha256.Sum256(payload)

@@ -1,0 +1,106 @@
+package wire
+
+import (
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/mem"
+)
+
+// Request is what requests of both forms have in common.
+type Request struct {
+	TypeURL string
+	Nonce   string // response_nonce
+	// Rejection is error_detail: without it the request is no NACK (ACK-1).
+	Rejection *statuspb.Status
+
+	node    []byte
+	pieces  [][]byte // further ones of it: protobuf merges them
+	hasNode bool
+	memory  mem.Buffer // that node, and the versions of a DeltaRequest, lie in; nil: not the codec's
+}
+
+// Node decodes who the client is; nil if the request does not say, as it may after the
+// first one of a stream (STR-1). It is not looked at before, since many clients repeat
+// it in every request. The error is a [*DecodeError].
+func (r *Request) Node() (*corev3.Node, error) {
+	if !r.hasNode {
+		return nil, nil //nolint:nilnil // a client without a node is none that is broken
+	}
+	node := new(corev3.Node)
+	for _, piece := range append([][]byte{r.node}, r.pieces...) {
+		if err := mergeMessage("node", piece, node, requestDepth); err != nil {
+			return nil, err
+		}
+	}
+	return node, nil
+}
+
+// Release gives back the memory that the codec received the request in. The node and
+// the versions are gone with it. A request that is not released is the garbage
+// collector's.
+func (r *Request) Release() {
+	r.node, r.pieces, r.hasNode = nil, nil, false
+	if r.memory != nil {
+		r.memory.Free()
+		r.memory = nil
+	}
+}
+
+// requestDepth is responseDepth of requests.
+const requestDepth = 1
+
+func (r *Request) takeTypeURL(b []byte) error {
+	r.TypeURL = knownTypeURL(b)
+	if r.TypeURL != "" {
+		return nil
+	}
+	return setString(&r.TypeURL, "type_url", b)
+}
+
+func (r *Request) takeNode(b []byte) {
+	if r.hasNode {
+		r.pieces = append(r.pieces, b)
+		return
+	}
+	r.node, r.hasNode = b, true
+}
+
+// takeRejection decodes error_detail, which is rare.
+func (r *Request) takeRejection(b []byte) error {
+	if r.Rejection == nil {
+		r.Rejection = new(statuspb.Status)
+	}
+	return mergeMessage("error_detail", b, r.Rejection, requestDepth)
+}
+
+// addLocator adds a name with dynamic parameters (DYN-1).
+func addLocator(list *[]*discoveryv3.ResourceLocator, name string, b []byte) error {
+	l := new(discoveryv3.ResourceLocator)
+	if err := checkMessage(element(name, len(*list)), b, l, requestDepth); err != nil {
+		return err
+	}
+	*list = append(*list, l)
+	return nil
+}
+
+// request is a request of either form.
+type request interface {
+	Decode(b []byte) error
+	// refers reports whether anything of it lies in what it was decoded from.
+	refers() bool
+	base() *Request
+}
+
+// receiveRequest decodes r out of pooled memory, which it keeps if something of r lies in
+// it: a client may present the versions of all that it holds.
+func receiveRequest(data mem.BufferSlice, pool mem.BufferPool, r request) error {
+	buf := data.MaterializeToBuffer(pool)
+	err := r.Decode(buf.ReadOnlyData())
+	if err != nil || !r.refers() {
+		buf.Free()
+		return err
+	}
+	r.base().memory = buf
+	return nil
+}
