@@ -18,7 +18,8 @@ func fanOut() scenario {
 	return scenario{
 		name: "fanout", title: "One update to everybody",
 		text: "Incremental clients follow all resources, of 1 KiB. " +
-			"One resource changes, and the next one as soon as all clients have that and the server is at rest with their acknowledgements.",
+			"One resource changes, and the next one as soon as all clients have that and the server is at rest with their acknowledgements. " +
+			"The last client, p50 and p99 are those of each update over the clients; what a run comes to is the median of its updates.",
 		metrics: fanOutMetrics(),
 		variants: func(o *options) []variant {
 			return o.grid(choice{[]int{100, 1000, 5000, mostClients}, []int{100, 1000}}, both(byClients), fanOutTo(o))

@@ -22,7 +22,7 @@ func idle() scenario {
 	return scenario{
 		name: "idle", title: "Clients at rest",
 		text: "Incremental clients, each on a connection of its own, with ten endpoints, by name; then each asks for 90 more. " +
-			"Memory is what the server's process has resident more than before, after a garbage collection, per client and per further name.",
+			"Memory is what the server's process has resident more than before, after garbage collections, per client and per further name.",
 		metrics: []report.Metric{
 			{Name: "client ratio", Title: "memory per client", Form: report.Weight},
 			{Name: "client", Title: "per client", Form: report.Bytes},
@@ -37,7 +37,7 @@ func idle() scenario {
 func idleClients(clients, resources int) variant {
 	resources = max(resources, idleNames+furtherNames)
 	return variant{
-		name:  thousands(clients) + " clients",
+		name:  thousands(clients) + " clients, " + thousands(resources) + " resources",
 		about: 3 * time.Second,
 		bars:  []report.Bar{toFloor("client ratio", 1.15), atMost("name", 300)},
 		sets:  []content.Set{{TypeURL: content.EndpointType, Count: resources, Size: 256}},

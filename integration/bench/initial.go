@@ -18,7 +18,7 @@ func initialState() scenario {
 	return scenario{
 		name: "initial", title: "The first state",
 		text: "One incremental client is sent all resources, of 1 KiB, for which a relay asks its control plane. " +
-			"Then the others come at once. Memory is the most that the server's process had resident from its start on, and that over the payloads' bytes.",
+			"Then the others come at once, as many as the line says. Memory is the most that the server's process had resident from its start on, and that over the bytes of the payloads.",
 		metrics: []report.Metric{
 			{Name: "cold", Title: "the first client", Form: report.Ratio},
 			{Name: "last", Title: "last of the others", Form: report.Ratio},

@@ -58,7 +58,12 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	}
 	// The clients' process produces little garbage and has a core to share with a server.
 	debug.SetGCPercent(400)
-	chosen := slices.DeleteFunc(scenarios(), func(s scenario) bool { return !slices.Contains(o.scenarios, s.name) })
+	chosen := slices.DeleteFunc(scenarios(), func(s scenario) bool {
+		return !slices.Contains(o.scenarios, s.name) || len(s.cells(o, s.variants(o))) == 0
+	})
+	if err := o.prepare(chosen); err != nil {
+		return err
+	}
 	at, err := whereabouts(ctx)
 	if err != nil {
 		return err
@@ -68,19 +73,46 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	failed := 0
 	for i := range chosen {
 		t, err := chosen[i].measure(ctx, o, p)
-		if err == nil && o.write != "" {
-			err = at.document(o, t)
+		if err == nil {
+			tables, failed = append(tables, t), failed+len(t.Failures)
+			if o.write != "" {
+				err = at.document(o, t)
+			}
 		}
 		if err != nil {
 			return errors.Join(err, show(out, o, tables))
 		}
-		tables, failed = append(tables, t), failed+len(t.Failures)
 	}
 	if err := show(out, o, tables); err != nil {
 		return err
 	}
 	if failed > 0 {
 		return fmt.Errorf("%d of %d measurements failed", failed, p.total)
+	}
+	return nil
+}
+
+// prepare finds out what could not be kept, before anything is measured for minutes.
+func (o *options) prepare(chosen []scenario) error {
+	if len(chosen) == 0 {
+		return fmt.Errorf("-server: %s take no part in %s", commas(o.servers), commas(o.scenarios))
+	}
+	if o.profiles != "" {
+		if err := os.MkdirAll(o.profiles, 0o750); err != nil { //nolint:gosec // the folder is the user's choice
+			return fmt.Errorf("-profiles: %w", err)
+		}
+	}
+	if o.write == "" {
+		return nil
+	}
+	text, err := os.ReadFile(o.write) //nolint:gosec // a file of the user's choice
+	if err != nil {
+		return fmt.Errorf("-write: %w", err)
+	}
+	for i := range chosen {
+		if _, err := report.Put(string(text), chosen[i].name, ""); err != nil {
+			return fmt.Errorf("-write: %s: %w", o.write, err)
+		}
 	}
 	return nil
 }

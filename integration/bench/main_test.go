@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -172,6 +173,9 @@ func TestOptions(t *testing.T) {
 	if o.runs != 1 || len(o.servers) != 2 || o.servers[0] != server.Floor {
 		t.Errorf("%d runs of %v, expected one of the floor, then the relay", o.runs, o.servers)
 	}
+	if o, err = parse([]string{"-clients", "20,3,20"}, io.Discard); err != nil || !slices.Equal(o.clients, []int{3, 20}) {
+		t.Errorf("the clients are %v, %v, expected 3 and 20", o, err)
+	}
 }
 
 // What fails costs its own cell, and makes the end an error.
@@ -275,6 +279,29 @@ func TestChurnThatIsGivenUp(t *testing.T) {
 	}
 	if err := d.fleet.Check(); err == nil {
 		t.Error("the clients hold what nobody sent")
+	}
+}
+
+// What cannot be kept, or is nothing, is told before anything is measured.
+func TestRunTellsAtOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "results.md")
+	if err := os.WriteFile(file, []byte("<!-- begin fanout -->\n<!-- end fanout -->\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		`the document has no line "<!-- begin idle -->"`: {"-write", file, "-scenario", "fanout,idle"},
+		"-write: open ":                       {"-write", file + "x"},
+		"-profiles: mkdir ":                   {"-profiles", file},
+		"-server: floor take no part in slow": {"-server", "floor", "-scenario", "slow"},
+	} {
+		var out, log bytes.Buffer
+		err := run(t.Context(), append(args, "-quick"), &out, &log)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: the error is %v, expected %q", args, err, want)
+		}
+		if out.Len() > 0 || log.Len() > 0 {
+			t.Errorf("%v: %s%s is written", args, out.String(), log.String())
+		}
 	}
 }
 

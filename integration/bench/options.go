@@ -79,12 +79,12 @@ func parse(args []string, help io.Writer) (*options, error) {
 	f.Func("resources", "`numbers` of resources, in place of the scenarios' own", numbers(&o.resources))
 	f.IntVar(&o.runs, "runs", 0, "how many `times` everything is measured (default 5, with -quick 1)")
 	f.DurationVar(&o.limit, "limit", 3*time.Minute, "how `long` one measurement may take until it is given up")
-	f.BoolVar(&o.quick, "quick", false, "small sizes, to see whether it works")
+	f.BoolVar(&o.quick, "quick", false, "small sizes, to see whether it works: without bars")
 	f.IntVar(&o.loops, "loops", 1, "`threads` that the clients run on")
 	f.IntVar(&o.streams, "streams", 1, "`clients` on one connection")
 	f.StringVar(&o.output, "output", outputMarkdown, "`form` of the tables: markdown or json")
 	f.StringVar(&o.write, "write", "", "put the tables into this Markdown `file` as well, each when it is complete")
-	f.StringVar(&o.profiles, "profiles", "", "keep profiles of the relay and of the clients in this `folder`")
+	f.StringVar(&o.profiles, "profiles", "", "keep profiles of the relay and of the clients in this `folder`, which is made if it is not there")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (o *options) room() error {
 	}
 	most := slices.Max(o.or(o.clients, choice{[]int{mostClients}, []int{1000}}))
 	if need := uint64(most/o.streams + sockets); limit.Max < need {
-		return fmt.Errorf("%d open files are allowed, and %d are needed: raise the hard limit (ulimit -Hn), or ask for less -clients or more -streams", limit.Max, need)
+		return fmt.Errorf("%d open files are allowed, and %d are needed: raise the hard limit (ulimit -Hn), or ask for fewer -clients or more -streams", limit.Max, need)
 	}
 	return nil
 }
@@ -135,7 +135,8 @@ func (o *options) check(rest []string) error {
 	return nil
 }
 
-// numbers reads a list of numbers above zero.
+// numbers reads a list of numbers above zero, and gives each once, the smallest first:
+// lines are found by them, and sizes compared with the smallest.
 func numbers(into *[]int) func(string) error {
 	return func(s string) error {
 		*into = nil
@@ -146,6 +147,8 @@ func numbers(into *[]int) func(string) error {
 			}
 			*into = append(*into, n)
 		}
+		slices.Sort(*into)
+		*into = slices.Compact(*into)
 		return nil
 	}
 }

@@ -130,7 +130,9 @@ func (x *singly) measure(ctx context.Context, d *deployment) (report.Values, err
 	if x.perUpdate {
 		v["cpu"] = r.used.server.Seconds() / float64(r.count)
 	}
-	payloads := r.count * x.clients * x.set.Count * x.set.Size // of the state of the world
-	v["built"] = float64(after.Allocated-before.Allocated) / float64(payloads)
+	if x.state {
+		payloads := r.count * x.clients * x.set.Count * x.set.Size
+		v["built"] = float64(after.Allocated-before.Allocated) / float64(payloads)
+	}
 	return v, err
 }

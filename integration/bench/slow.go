@@ -18,7 +18,8 @@ func slow() scenario {
 		text: "One update at a time to incremental clients that follow resources of 1 KiB: to nine tenths of them while those are all there are, " +
 			"and again once the last tenth has joined, had everything, and stopped to read. " +
 			"All allow a server 64 KiB on their way, which the tenth has used up before the second part begins. " +
-			"Shown is what the nine tenths wait for beside it, over what they waited for without it, in the same run. " +
+			"Shown is what the nine tenths wait for beside it, over what they waited for without it, in the same run: " +
+			"p99 and the last client of each update, in the median of the updates. " +
 			"At the end the tenth reads again, and has everything.",
 		// The floor's senders wait for a client that does not read, with all that are behind it.
 		servers: []server.Kind{server.Relay, server.Linear, server.Snapshot},
@@ -46,7 +47,7 @@ func slowTenth(o *options) func(clients, resources int) variant {
 			u.count, u.least = 10, 10
 		}
 		return variant{
-			name:  thousands(clients) + " clients",
+			name:  thousands(clients) + " clients, " + thousands(resources) + " resources",
 			about: 20 * time.Second,
 			bars:  []report.Bar{atMost("p99", 1.1)},
 			sets:  []content.Set{{TypeURL: content.ClusterType, Count: resources, Size: payloadSize}},

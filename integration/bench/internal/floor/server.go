@@ -101,7 +101,7 @@ func (s *Server) Update(typeURL string, item, revision int) error {
 	return nil
 }
 
-// Requests and Streams are how many requests and streams came until now.
+// Requests is the number of requests that came until now.
 func (s *Server) Requests() int { return int(s.requests.Load()) }
 
 // Streams is the number of streams opened until now.

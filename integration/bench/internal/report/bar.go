@@ -12,8 +12,12 @@ type Bar struct {
 	AtLeast bool    `json:"at_least,omitempty"` // or at least
 }
 
-// bar gives the one of a cell; nil: there is none.
+// bar gives the one of a cell; nil: there is none. That something does not grow cannot be
+// seen of the variant that growth is measured from.
 func (t *Table) bar(m *Metric, r row, base string) *Bar {
+	if m.Form == Growth && r.variant == t.Variants[0] {
+		return nil
+	}
 	if !m.compares() {
 		base = ""
 	}

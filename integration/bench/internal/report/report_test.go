@@ -66,6 +66,7 @@ func TestBarsStandBesideWhatIsMeasured(t *testing.T) {
 		{Variant: "many", Server: "relay", Metric: "last", Base: "floor", Limit: 1.25},
 		{Variant: "many", Server: "relay", Metric: "memory", Limit: 30 << 20},
 		{Variant: "many", Server: "relay", Metric: "growth", Limit: 9},
+		{Variant: "few", Server: "relay", Metric: "growth", Limit: 9}, // the first one: it says nothing
 		{Variant: "many", Server: "linear", Metric: "last", Base: "relay", Limit: 5, AtLeast: true},
 		{Variant: "few", Server: "linear", Metric: "last", Base: "relay", Limit: 25, AtLeast: true},
 	}
