@@ -14,7 +14,7 @@ const markLen = 8
 
 const markChars = "abcdefghijklmnopqrstuvwxyz234567"
 
-// nonce gives the nonce of the response with a number.
+// nonceOf gives the nonce of the response with a number.
 func (st *stream) nonceOf(number uint64) string {
 	var room [markLen + 20]byte
 	b := st.markOf(number)
