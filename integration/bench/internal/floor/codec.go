@@ -2,6 +2,8 @@ package floor
 
 import (
 	"fmt"
+	"slices"
+	"sync"
 
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
@@ -9,7 +11,16 @@ import (
 )
 
 // codec sends encoded messages as they are, and receives requests.
-type codec struct{}
+type codec struct {
+	// What requests of several frames are put together in, each a *[]byte: grpc's own
+	// pool, asked for some ten KiB, gives a MiB that it clears first, which is no part of what
+	// a server must do.
+	scratch *sync.Pool
+}
+
+func newCodec() codec {
+	return codec{&sync.Pool{New: func() any { return new([]byte) }}}
+}
 
 // Name implements encoding.CodecV2.
 func (codec) Name() string { return proto.Name }
@@ -24,14 +35,19 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 }
 
 // Unmarshal implements encoding.CodecV2.
-func (codec) Unmarshal(data mem.BufferSlice, v any) error {
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	r, ok := v.(*request)
 	if !ok {
 		return fmt.Errorf("cannot receive a %T", v)
 	}
-	b := data.MaterializeToBuffer(mem.DefaultBufferPool())
-	defer b.Free()
-	return r.decode(b.ReadOnlyData())
+	if len(data) == 1 {
+		return r.decode(data[0].ReadOnlyData())
+	}
+	whole := c.scratch.Get().(*[]byte) //nolint:forcetypeassert // nothing else is put there
+	defer c.scratch.Put(whole)
+	*whole = slices.Grow((*whole)[:0], data.Len())[:data.Len()]
+	data.CopyTo(*whole)
+	return r.decode(*whole)
 }
 
 // Field numbers of the requests: the incremental ones, and the others where they differ.

@@ -204,6 +204,7 @@ func TestFloorSplitsTheFirstState(t *testing.T) {
 }
 
 func TestRequests(t *testing.T) {
+	received := newCodec()
 	for name, c := range map[string]struct {
 		state bool
 		m     proto.Message
@@ -224,15 +225,20 @@ func TestRequests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := request{state: c.state, names: []string{"of the request before"}}
-		if err := (codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer(b)}, &got); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(request{})); diff != "" {
-			t.Errorf("%s: another request (-want +got):\n%s", name, diff)
+		for _, data := range []mem.BufferSlice{
+			{mem.SliceBuffer(b)},
+			{mem.SliceBuffer(b[:1]), mem.SliceBuffer(b[1:])}, // two frames
+		} {
+			got := request{state: c.state, names: []string{"of the request before"}}
+			if err := received.Unmarshal(data, &got); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(request{})); diff != "" {
+				t.Errorf("%s in %d frames: another request (-want +got):\n%s", name, len(data), diff)
+			}
 		}
 	}
-	if err := (codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer{0x0a, 9}}, &request{}); err == nil {
+	if err := received.Unmarshal(mem.BufferSlice{mem.SliceBuffer{0x0a, 9}}, &request{}); err == nil {
 		t.Error("a request that is cut off is taken")
 	}
 }

@@ -47,7 +47,7 @@ func New(sets ...content.Set) (*Server, error) {
 		s.tables[set.TypeURL] = t
 	}
 	s.grpc = grpc.NewServer(
-		grpc.ForceServerCodecV2(codec{}),
+		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(16<<20),
 		grpc.StaticStreamWindowSize(window),
 		grpc.StaticConnWindowSize(window),
