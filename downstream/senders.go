@@ -48,11 +48,11 @@ func (s *senders) push(st *stream) {
 		s.queue, s.head = s.queue[:n], 0
 	}
 	s.queue = append(s.queue, st)
-	s.start()
+	s.startLocked()
 }
 
-// start starts a sender if there are fewer than there may be. The caller holds mu.
-func (s *senders) start() {
+// startLocked starts a sender if there are fewer than there may be.
+func (s *senders) startLocked() {
 	if s.serving < s.most {
 		s.serving++
 		s.running++
@@ -60,8 +60,8 @@ func (s *senders) start() {
 	}
 }
 
-// next gives the stream whose turn it is; nil if nobody waits.
-func (s *senders) next() *stream {
+// nextLocked gives the stream whose turn it is; nil if nobody waits.
+func (s *senders) nextLocked() *stream {
 	if s.head == len(s.queue) {
 		s.queue, s.head = s.queue[:0], 0
 		return nil
@@ -82,7 +82,7 @@ func (w *sender) run() {
 			w.left = false
 			s.serving++
 		}
-		st := s.next()
+		st := s.nextLocked()
 		if st == nil {
 			s.serving--
 			break
@@ -107,7 +107,7 @@ func (w *sender) leave() {
 	w.left = true
 	s.serving--
 	if s.head < len(s.queue) {
-		s.start()
+		s.startLocked()
 	}
 }
 

@@ -119,7 +119,7 @@ func TestSenders_Queue(t *testing.T) {
 			pushed++
 		}
 		for range (round + 3) % 7 {
-			st := s.next()
+			st := s.nextLocked()
 			if st == nil {
 				break
 			}
@@ -129,7 +129,7 @@ func TestSenders_Queue(t *testing.T) {
 			popped++
 		}
 	}
-	for s.next() != nil {
+	for s.nextLocked() != nil {
 		popped++
 	}
 	if pushed != popped || cap(s.queue) > 1024 {

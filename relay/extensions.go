@@ -19,7 +19,7 @@ const (
 
 // extensionLists has clients share the lists of the extensions in their nodes. A stream
 // keeps its node, and all of Envoy's that are of one build list the same hundreds of
-// extensions: they would take ten times what all else does that is kept for a client. The
+// extensions: they would take many times what all else does that is kept for a client. The
 // zero one is ready. It may be used from any goroutine.
 type extensionLists struct {
 	mu     sync.Mutex
