@@ -7,9 +7,9 @@
 // server sends ([DeltaResponse], [StateResponse], and [Received] and
 // [ReceivedState] for who answers it), the building of what clients get ([Builder],
 // [Message]), the decoding of what clients ask ([DeltaRequest], [StateRequest]) and the
-// gRPC codec that moves all of it ([Codec]). It does not own names
-// (package keyer), versions held by anybody, or any decision about who gets what:
-// those are the cache's and the streams'.
+// gRPC codec that moves all of it ([Codec]). It does not own names (package keyer),
+// versions held by anybody, or any decision about who gets what: those are the cache's
+// and the streams'.
 //
 // Of a payload nothing is read but the name, and that only where a
 // state-of-the-world response gives it no other.
@@ -48,7 +48,6 @@
 // types check it, UTF-8 of strings included, so that no server can make the
 // relay break a client's stream. What is not passed on (control_plane) is skipped
 // without a look inside. Requests are held to the same, save that a node is looked at
-// only when it is wanted. The
-// value of an Any is opaque to both, but for the name of a bare payload: there the
-// outermost fields must be well formed.
+// only when it is wanted. The value of an Any is opaque to both, but for the name of a
+// bare payload: there the outermost fields must be well formed.
 package wire
