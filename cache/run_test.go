@@ -133,7 +133,7 @@ func TestRuns_whoIsNoBeginner(t *testing.T) {
 
 // Responses of another size share what fits, and what was gathered for all sizes does not
 // grow without bounds. It goes with the last who follows.
-func TestRunsRES9_OPS5_sizes(t *testing.T) {
+func TestRunsRES9_OPS3_sizes(t *testing.T) {
 	const members = 100
 	b := newBed(t, Limits{})
 	first, _ := b.begin(Form{}, "*")

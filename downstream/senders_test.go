@@ -13,7 +13,7 @@ import (
 
 // Clients that do not read hold nobody up, however many there are and however much waits
 // for them: not the few senders that all streams share.
-func TestSenders_OPS5_WaitForNobody(t *testing.T) {
+func TestSenders_OPS3_WaitForNobody(t *testing.T) {
 	for _, size := range []int{10, 1 << 10, 100 << 10} {
 		t.Run(strconv.Itoa(size), func(t *testing.T) {
 			bubble(t, func(h *harness) {
