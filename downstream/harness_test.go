@@ -199,7 +199,8 @@ type testRouter struct {
 	scoped      func(node *corev3.Node, typeURL string, peer keyer.Peer) (*cache.Store, error)
 	byName      func(typeURL, name string) (*cache.Store, error) // in place of scoped, if not nil
 	authorities map[string]*cache.Store
-	failure     error // what Authority fails with beside ErrNoUpstream
+	failure     error  // what Authority fails with beside ErrNoUpstream
+	rerouting   func() // called by Routes.Reroute when it knows its answer, if not nil
 
 	mu    sync.Mutex
 	nodes []*corev3.Node
@@ -230,9 +231,12 @@ type testRoutes struct {
 // Reroute reports whether the test says that there is another plan.
 func (r *testRoutes) Reroute() bool {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	changed := r.plan != r.testRouter.plan
+	changed, rerouting := r.plan != r.testRouter.plan, r.rerouting
 	r.plan = r.testRouter.plan
+	r.mu.Unlock()
+	if rerouting != nil {
+		rerouting()
+	}
 	return changed
 }
 

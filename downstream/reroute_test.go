@@ -424,3 +424,50 @@ func TestRerouteStates_RES2_RES3_ADS1_ACK5(t *testing.T) {
 		}},
 	})
 }
+
+// A plan that comes while a stream looks where its names live by the one before is looked
+// at, too, whoever finds that out: a sender, or the reader with a request at hand.
+func TestReroute_AGG2_WhileLooking(t *testing.T) {
+	for name, begin := range map[string]func(h *harness, c *client){
+		"sender": func(h *harness, _ *client) { h.server.Reroute() },
+		"reader": func(h *harness, c *client) {
+			h.server.plans.Add(1)
+			c.unsubscribe(routeType, "another")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(h *harness) {
+				h.opaque.set(routeType, "1", "r")
+				h.other.set(routeType, "2", "r")
+				looked := 0
+				h.router.byName = func(string, string) (*cache.Store, error) {
+					if looked < 2 {
+						return h.opaque.store, nil
+					}
+					return h.other.store, nil
+				}
+				another := func() {
+					h.router.mu.Lock()
+					defer h.router.mu.Unlock()
+					h.router.plan++
+				}
+				h.router.rerouting = func() {
+					if looked++; looked == 1 {
+						another()
+						h.server.Reroute()
+					}
+				}
+				c := h.client()
+				c.subscribe(routeType, "r")
+				c.wants("RouteConfiguration +r=1")
+				another()
+				begin(h, c)
+				h.quiet()
+				if s := h.status(); looked != 2 || s.Moving > 0 {
+					t.Errorf("looked %d times, and %d things are left to be told", looked, s.Moving)
+				}
+				c.wants("RouteConfiguration +r=2")
+			})
+		})
+	}
+}

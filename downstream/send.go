@@ -14,9 +14,13 @@ import (
 const headerRoom = 1 << 10
 
 // pass sends what the client lacks now, and sets the alarm for the next pass: when the
-// first outstanding ACK is overdue.
+// first outstanding ACK is overdue. Who rings from its beginning on is heard by the next
+// one, so that it comes before all that anybody rings for is looked at.
 func (st *stream) pass() error {
 	st.rung.Store(false)
+	if err := st.reroute(); err != nil {
+		return err
+	}
 	st.release(time.Now())
 	before := st.arrange()
 	if err := st.sendRefused(); err != nil {

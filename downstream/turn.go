@@ -82,11 +82,7 @@ func (st *stream) attend(w *sender) {
 	}
 	st.sender = w
 	defer func() { st.sender = nil }()
-	err := st.reroute()
-	if err == nil {
-		err = st.pass()
-	}
-	if err != nil {
+	if err := st.pass(); err != nil {
 		_ = st.end(err) // the reader returns it
 	}
 }
