@@ -72,28 +72,33 @@ func (s *senders) nextLocked() *stream {
 	return st
 }
 
-// run serves the queue until it is empty.
+// run serves the queue until it is empty, or others do who came when it left.
 func (w *sender) run() {
+	for st := w.next(); st != nil; st = w.next() {
+		st.attend(w)
+	}
+}
+
+// next gives the stream that is to be attended to; nil if the sender has nothing to do any
+// more.
+func (w *sender) next() *stream {
 	s := w.senders
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for !w.left || s.serving < s.most {
-		if w.left {
-			w.left = false
-			s.serving++
+	if w.left && s.serving < s.most {
+		w.left = false
+		s.serving++
+	}
+	if !w.left {
+		if st := s.nextLocked(); st != nil {
+			return st
 		}
-		st := s.nextLocked()
-		if st == nil {
-			s.serving--
-			break
-		}
-		s.mu.Unlock()
-		st.attend(w)
-		s.mu.Lock()
+		s.serving--
 	}
 	if s.running--; s.running == 0 {
 		s.done.Broadcast()
 	}
+	return nil
 }
 
 // leave has others serve the queue.

@@ -104,6 +104,32 @@ func TestTurn(t *testing.T) {
 	}
 }
 
+// Requests have their turn before the next parts: a sender that comes back at once finds
+// that it is the reader's, which has waited.
+func TestTurn_OPS5_Handed(t *testing.T) {
+	var turn turn
+	read, done := make(chan struct{}), make(chan struct{})
+	turn.take()
+	go func() {
+		defer close(done)
+		turn.take()
+		<-read
+		turn.give()
+	}()
+	for turn.state.Load() != turnAwaited {
+		runtime.Gosched()
+	}
+	turn.give()
+	if turn.try() {
+		t.Error("the sender has taken it again")
+		turn.give()
+	}
+	close(read)
+	if <-done; !turn.try() {
+		t.Error("it is not free when the reader is done")
+	}
+}
+
 // Nobody is lost in the queue, whatever its length, and none is served after its end.
 func TestSenders_Queue(t *testing.T) {
 	s := newSenders()

@@ -13,10 +13,11 @@ import (
 // requests, and carries them out, or of a sender. It is a slot and no mutex, since its owner
 // may wait for the client to read.
 
-// turn is that slot. Only the reader waits for it.
+// turn is that slot. Only the reader waits for it, and is handed it: a sender that has more
+// to send would mostly be back before the reader has awoken.
 type turn struct {
-	state atomic.Uint32
-	freed chan struct{} // made by the reader when it has to wait for the first time
+	state  atomic.Uint32
+	handed chan struct{} // made by the reader when it has to wait for the first time
 }
 
 const (
@@ -33,21 +34,24 @@ func (t *turn) take() {
 	if t.try() {
 		return
 	}
-	if t.freed == nil {
-		t.freed = make(chan struct{}, 1)
+	if t.handed == nil {
+		t.handed = make(chan struct{}, 1)
 	}
 	for !t.try() {
 		if t.state.CompareAndSwap(turnTaken, turnAwaited) {
-			<-t.freed
+			<-t.handed // it stayed taken
+			return
 		}
 	}
 }
 
 // give ends a turn.
 func (t *turn) give() {
-	if t.state.Swap(turnFree) == turnAwaited {
-		t.freed <- struct{}{}
+	if t.state.CompareAndSwap(turnTaken, turnFree) {
+		return
 	}
+	t.state.Store(turnTaken)
+	t.handed <- struct{}{}
 }
 
 // yield ends a turn of the stream's. Who rang in the meantime found it taken.
