@@ -42,7 +42,7 @@ func (s *senders) push(st *stream) {
 	if s.stopped {
 		return
 	}
-	if s.head > 0 && len(s.queue) == cap(s.queue) {
+	if len(s.queue) == cap(s.queue) && s.head >= len(s.queue)/2 { // else it would move too often
 		n := copy(s.queue, s.queue[s.head:])
 		clear(s.queue[n:])
 		s.queue, s.head = s.queue[:n], 0
