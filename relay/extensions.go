@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"slices"
 	"sync"
+	"weak"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/proto"
@@ -19,8 +20,9 @@ const (
 
 // extensionLists has clients share the lists of the extensions in their nodes. A stream
 // keeps its node, and all of Envoy's that are of one build list the same hundreds of
-// extensions: they would take many times what all else does that is kept for a client. The
-// zero one is ready. It may be used from any goroutine.
+// extensions: they would take many times what all else does that is kept for a client. What
+// nobody has any more is not kept either: little that is encoded may be much in memory
+// (OPS-5). The zero one is ready. It may be used from any goroutine.
 type extensionLists struct {
 	mu     sync.Mutex
 	recent []extensionList // guarded by mu; those used last come first
@@ -28,34 +30,44 @@ type extensionLists struct {
 
 type extensionList struct {
 	digest [sha256.Size]byte
-	list   []*corev3.Extension // immutable
+	list   weak.Pointer[extensions]
 }
 
+// extensions is a list that clients share, which is immutable. It can be found as long as
+// one of them holds on to it.
+type extensions []*corev3.Extension
+
 // share gives a node the list of an earlier one, if that is the same. The lists that nodes
-// come with must not be changed any more.
-func (l *extensionLists) share(node *corev3.Node) {
+// come with must not be changed any more. The node's owner is to keep what it returns.
+func (l *extensionLists) share(node *corev3.Node) *extensions {
 	if len(node.GetExtensions()) == 0 {
-		return
+		return nil
 	}
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(&corev3.Node{Extensions: node.GetExtensions()})
 	if err != nil || len(b) > maxExtensionsSize {
-		return // nobody else will have it
+		return nil // nobody else will have it
 	}
-	node.Extensions = l.same(extensionList{sha256.Sum256(b), node.GetExtensions()})
+	list := l.same(sha256.Sum256(b), node.GetExtensions())
+	node.Extensions = *list
+	return list
 }
 
 // same finds a list, or remembers it.
-func (l *extensionLists) same(e extensionList) []*corev3.Extension {
+func (l *extensionLists) same(digest [sha256.Size]byte, list extensions) *extensions {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at := slices.IndexFunc(l.recent, func(o extensionList) bool { return o.digest == e.digest })
+	var known *extensions
+	at := slices.IndexFunc(l.recent, func(o extensionList) bool { return o.digest == digest })
 	switch {
 	case at >= 0:
-		e = l.recent[at]
+		known = l.recent[at].list.Value()
 		l.recent = slices.Delete(l.recent, at, at+1)
 	case len(l.recent) == maxExtensions:
 		l.recent = slices.Delete(l.recent, maxExtensions-1, maxExtensions)
 	}
-	l.recent = slices.Insert(l.recent, 0, e)
-	return e.list
+	if known == nil {
+		known = &list
+	}
+	l.recent = slices.Insert(l.recent, 0, extensionList{digest, weak.Make(known)})
+	return known
 }

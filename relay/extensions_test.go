@@ -2,6 +2,7 @@ package relay
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -20,11 +21,13 @@ func build(version string) *corev3.Node {
 
 func TestExtensionsAreShared(t *testing.T) {
 	var l extensionLists
+	var kept []*extensions
+	share := func(n *corev3.Node) { kept = append(kept, l.share(n)) }
 	shared := func(a, b *corev3.Node) bool { return a.GetExtensions()[0] == b.GetExtensions()[0] }
 	first, second, other := build("1"), build("1"), build("2")
 	for _, n := range []*corev3.Node{nil, {}, first, second, other} {
 		want := proto.Clone(n)
-		if l.share(n); !proto.Equal(n, want) {
+		if share(n); !proto.Equal(n, want) {
 			t.Errorf("the node is %v, was %v", n, want)
 		}
 	}
@@ -36,9 +39,9 @@ func TestExtensionsAreShared(t *testing.T) {
 	}
 
 	for i := range 2 * maxExtensions {
-		l.share(build(fmt.Sprint("rare ", i)))
+		share(build(fmt.Sprint("rare ", i)))
 		again := build("1")
-		if l.share(again); !shared(first, again) {
+		if share(again); !shared(first, again) {
 			t.Fatalf("the list in use is forgotten after %d others", i)
 		}
 	}
@@ -46,15 +49,37 @@ func TestExtensionsAreShared(t *testing.T) {
 		t.Errorf("%d lists are remembered, want %d", len(l.recent), maxExtensions)
 	}
 	again := build("2")
-	if l.share(again); shared(other, again) {
+	if share(again); shared(other, again) {
 		t.Error("a list that was not used for long is remembered")
 	}
 
 	large, same := build(strings.Repeat("x", maxExtensionsSize)), build(strings.Repeat("x", maxExtensionsSize))
-	l.share(large)
-	if l.share(same); shared(large, same) {
+	share(large)
+	if share(same); shared(large, same) {
 		t.Error("a list is remembered that is too large")
 	}
+	runtime.KeepAlive(kept)
+}
+
+// Nothing is left of a list when the last client has gone that has it.
+func TestExtensions_OPS5_AreForgotten(t *testing.T) {
+	r := newRuledRouter(t)
+	r.reload(t, rules.Share)
+	a, b := r.join(t, build("1")), r.join(t, build("1"))
+	list := r.extensions.recent[0].list
+	a.Close()
+	if runtime.GC(); list.Value() == nil {
+		t.Error("the list is forgotten that a client has")
+	}
+	b.Close()
+	if runtime.GC(); list.Value() != nil {
+		t.Error("the list is kept that nobody has")
+	}
+	c := r.join(t, build("1"))
+	if again := r.extensions.recent[0].list.Value(); len(r.extensions.recent) != 1 || again != c.shared {
+		t.Error("the list is not remembered anew")
+	}
+	c.Close()
 }
 
 // Streams share what is equal in their nodes, and each has its own control plane's view.

@@ -36,8 +36,10 @@ func (r *router) adopt(p *plan) {
 
 // Open implements downstream.Router.
 func (r *router) Open(node *corev3.Node, peer *keyer.Peer) downstream.Routes {
-	r.extensions.share(node)
-	return &routes{router: r, plan: r.now.Load(), node: node, peer: peer, member: member{id: node.GetId()}}
+	return &routes{
+		router: r, plan: r.now.Load(), node: node, shared: r.extensions.share(node),
+		peer: peer, member: member{id: node.GetId()},
+	}
 }
 
 // ownNode is what control planes are shown for xdstp names.
@@ -47,6 +49,7 @@ func (r *router) ownNode() *corev3.Node { return r.now.Load().node }
 type routes struct {
 	router  *router
 	node    *corev3.Node // nil: the client gave none
+	shared  *extensions  // of the node: others find them as long as they are kept
 	peer    *keyer.Peer
 	plan    *plan                     // of the time when the stream began, or of the last Reroute
 	subject *rules.Subject            // the client, before its rules; nil as long as no names decide
