@@ -350,6 +350,9 @@ func (p *pass) member(w *watch, f *cursor, e *entry) bool {
 		if !p.known(e, f.spell(e)) {
 			return false
 		}
+		if e.res != nil {
+			p.variantSent(e, e.res, f.spell(e))
+		}
 	case r == nil: // it was sent it, or the server is asked again for it (TTL-5)
 	default:
 		f.adopt(e)

@@ -166,11 +166,13 @@ func (c *collection) versionSum(looked *int) (sum uint64, complete bool) {
 	return b.versions, true
 }
 
-// versionPart is the part of the sum that a member has.
+// versionPart is the part of the sum that a member has. Some have one that nobody can
+// present, since it is no UTF-8: no version makes anybody skip them, or there is more to
+// note of a client that has them (DYN-1).
 func (e *entry) versionPart(seed maphash.Seed) uint64 {
 	version := e.version()
-	if e.tainted || version == "" {
-		version = "\x00" // it makes nobody skip anything, whatever is presented
+	if e.tainted || version == "" || e.constrained() {
+		version = "\xff"
 	}
 	var room [128]byte
 	return maphash.Bytes(seed, wire.AppendVersion(room[:0], e.key, version))

@@ -151,6 +151,31 @@ func TestRES11PresentedWithCare(t *testing.T) {
 		c.presents(lds, "a@1", "*")
 		b.expect(c.collect(), "LDS +a@1")
 	})
+	t.Run("ACK-4 whatever version is presented of it", func(t *testing.T) {
+		b := newBed(t, Limits{})
+		b.join().sub(lds, "*")
+		b.connect(0)
+		b.says(lds, "+a@1:x")
+		b.says(lds, "+a@2:y")
+		b.says(lds, "+a@1:z")
+		c := b.join()
+		c.presents(lds, "a@\x00", "*")
+		b.expect(c.collect(), "LDS +a@1")
+	})
+	t.Run("DYN-1 a variant that is held is removed when another one takes its place", func(t *testing.T) {
+		b := newBed(t, Limits{})
+		b.join().sub(cds, "*")
+		b.connect(0)
+		b.sends(cds, "+x[!env]@1", "+y@1")
+		for _, held := range []string{"x@1 y@1", "x@1"} {
+			c := b.join()
+			c.presents(cds, held, "*")
+			c.gets()
+			b.sends(cds, "-x[!env]", "+x[!version]@2")
+			b.expect(c.gets(), "+x[not(version)]@2 -x[not(env)]")
+			b.sends(cds, "-x[!version]", "+x[!env]@1")
+		}
+	})
 	t.Run("TTL-3 who can do ttl is told it", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBed(t, Limits{})
