@@ -141,6 +141,8 @@ func TestRequestUndecodable(t *testing.T) {
 		"unsubscribed name":  {"\x22\x01\xff", "resource_names_unsubscribe", ErrInvalidUTF8},
 		"version's name":     {"\x2a\x05\x0a\x01\xff\x12\x00", "initial_resource_versions.key", ErrInvalidUTF8},
 		"version":            {"\x2a\x05\x12\x01\xff\x0a\x00", "initial_resource_versions.value", ErrInvalidUTF8},
+		"a name twice":       {"\x2a\x06\x0a\x01\xff\x0a\x01b", "initial_resource_versions.key", ErrInvalidUTF8},
+		"a version twice":    {"\x2a\x06\x12\x01\xff\x12\x01b", "initial_resource_versions.value", ErrInvalidUTF8},
 		"a version's length": {"\x2a\x04\x0a\x00\x12\x05", "initial_resource_versions", io.ErrUnexpectedEOF},
 		"a name's length":    {"\x2a\x02\x0a\x7f", "initial_resource_versions", io.ErrUnexpectedEOF},
 		"nonce":              {"\x32\x01\xff", "response_nonce", ErrInvalidUTF8},
@@ -178,6 +180,7 @@ func TestRequestUndecodable(t *testing.T) {
 func FuzzDeltaRequest(f *testing.F) {
 	f.Add(marshal(f, fullDeltaRequest()))
 	f.Add([]byte("\x2a\x04\x12\x00\x0a\x00\x1a\x01a\x2a\x00\x2a\x06\x0a\x01a\x0a\x01b"))
+	f.Add([]byte("\x2a\x06\x0a\x01\xff\x0a\x01b\x2a\x06\x12\x01\xff\x12\x01b"))
 	f.Add([]byte("\x0a\x01\x0a\x0a\x01\x00")) // a node in pieces, none of which is one
 	f.Add([]byte("\x0a\x03\x0a\x01n\x0a\x00\x3a\x02\x08\x03\x3a\x02\x08\x04\x28\x01\x2b\x2c"))
 	f.Fuzz(func(t *testing.T, in []byte) {

@@ -44,16 +44,21 @@ func (w *VersionWalk) nextOdd() bool {
 	return false
 }
 
-// cut reads a map entry.
+// cut reads a map entry. Of a name or a version that it has twice the last one counts, and
+// all must be UTF-8.
 func (w *VersionWalk) cut(b []byte) error {
 	w.Name, w.Version = nil, nil
 	it := fields{rest: b}
 	for it.next() {
+		var err error
 		switch {
 		case it.is(fieldEntryKey, protowire.BytesType):
-			w.Name = it.body
+			w.Name, err = it.body, checkString("key", it.body)
 		case it.is(fieldEntryValue, protowire.BytesType):
-			w.Version = it.body
+			w.Version, err = it.body, checkString("value", it.body)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return it.err
