@@ -52,6 +52,7 @@ func (w *watch) presentNames(versions *wire.Versions, begun bool) {
 			sub = respelled[0]
 		case begun && len(respelled) == 0 && sub.same(it.Version):
 			w.held = without(w.held, sub.entry.key)
+			w.taken(sub)
 			sub.holds, sub.dirty, sub.pushed, sub.denied = true, false, false, false
 			continue
 		}

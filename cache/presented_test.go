@@ -125,6 +125,19 @@ func TestRES11PresentedNames(t *testing.T) {
 		c.presents(cds, nameQ+"@1", nameQ2, nameQ)
 		b.expect(c.collect(), "CDS +"+nameQ+"@1")
 	})
+	t.Run("TTL-5 what came in between and was not kept does not wait for it", func(t *testing.T) {
+		b := newBed(t, Limits{})
+		c := b.join()
+		c.sub(eds, "a")
+		b.connect(0)
+		b.once(eds, "a@1")
+		b.says(eds, "+a@2")
+		var held wire.Versions
+		held.Add("a", "2")
+		c.c.find(eds).present(&held, true)
+		b.expect(c.collect())
+		b.check()
+	})
 	t.Run("RES-15 asked for again it is sent", func(t *testing.T) {
 		b := newBed(t, Limits{})
 		b.join().sub(eds, "a")
