@@ -64,13 +64,13 @@ func (r *DeltaRequest) Release() {
 func (r *DeltaRequest) base() *Request { return &r.Request }
 
 // refers implements request.
-func (r *DeltaRequest) refers() bool { return r.hasNode || r.Versions.count > 0 }
+func (r *DeltaRequest) refers() bool { return r.node != nil || r.Versions.count > 0 }
 
 // take decodes one field.
 func (r *DeltaRequest) take(f *field) error {
 	switch f.num {
 	case fieldDeltaNode:
-		r.takeNode(f.body)
+		r.takeNode(f)
 	case fieldDeltaTypeURL:
 		return r.takeTypeURL(f.body)
 	case fieldDeltaSubscribe:

@@ -5,6 +5,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // Request is what requests of both forms have in common.
@@ -14,22 +15,26 @@ type Request struct {
 	// Rejection is error_detail: without it the request is no NACK (ACK-1).
 	Rejection *statuspb.Status
 
-	node    []byte
-	pieces  [][]byte // further ones of it: protobuf merges them
-	hasNode bool
-	memory  mem.Buffer // that node, and the versions of a DeltaRequest, lie in; nil: not the codec's
+	// node are fields of the request, from the first one to the last that is a node: protobuf
+	// merges them. Others among them are passed over.
+	node      []byte
+	nodeField protowire.Number
+	memory    mem.Buffer // that node, and the versions of a DeltaRequest, lie in; nil: not the codec's
 }
 
 // Node decodes who the client is; nil if the request does not say, as it may after the
 // first one of a stream (STR-1). It is not looked at before, since many clients repeat
 // it in every request. The error is a [*DecodeError].
 func (r *Request) Node() (*corev3.Node, error) {
-	if !r.hasNode {
+	if r.node == nil {
 		return nil, nil //nolint:nilnil // a client without a node is none that is broken
 	}
 	node := new(corev3.Node)
-	for _, piece := range append([][]byte{r.node}, r.pieces...) {
-		if err := mergeMessage("node", piece, node, requestDepth); err != nil {
+	for it := (fields{rest: r.node}); it.next(); {
+		if !it.is(r.nodeField, protowire.BytesType) {
+			continue
+		}
+		if err := mergeMessage("node", it.body, node, requestDepth); err != nil {
 			return nil, err
 		}
 	}
@@ -40,7 +45,7 @@ func (r *Request) Node() (*corev3.Node, error) {
 // the versions are gone with it. A request that is not released is the garbage
 // collector's.
 func (r *Request) Release() {
-	r.node, r.pieces, r.hasNode = nil, nil, false
+	r.node = nil
 	if r.memory != nil {
 		r.memory.Free()
 		r.memory = nil
@@ -58,12 +63,18 @@ func (r *Request) takeTypeURL(b []byte) error {
 	return setString(&r.TypeURL, "type_url", b)
 }
 
-func (r *Request) takeNode(b []byte) {
-	if r.hasNode {
-		r.pieces = append(r.pieces, b)
-		return
+func (r *Request) takeNode(f *field) {
+	r.node, r.nodeField = reach(r.node, f.raw, len(f.raw)), f.num
+}
+
+// reach gives what begins like span, or with b if that is nil, and ends behind the first n
+// bytes of b. Both are parts of one request that reach, in their capacity, to the end of it,
+// which is what tells how far they are apart.
+func reach(span, b []byte, n int) []byte {
+	if span == nil {
+		span = b[:0]
 	}
-	r.node, r.hasNode = b, true
+	return span[:cap(span)-cap(b)+n]
 }
 
 // takeRejection decodes error_detail, which is rare.

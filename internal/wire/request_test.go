@@ -94,7 +94,7 @@ func TestDeltaRequest_VAR2_STR1(t *testing.T) {
 		got := r.generated(t)
 		equal(t, want, got)
 	}
-	if err := r.Decode(nil); err != nil || r.hasNode || r.Nonce != "" || r.Versions.Len() > 0 || r.Subscribe != nil {
+	if err := r.Decode(nil); err != nil || r.node != nil || r.Nonce != "" || r.Versions.Len() > 0 || r.Subscribe != nil {
 		t.Errorf("%v, left %+v", err, r)
 	}
 }
@@ -231,6 +231,20 @@ func agreed(t *testing.T, generated, decoded error, r *Request) bool {
 		t.Fatalf("proto.Unmarshal says %v, Decode %v", generated, decoded)
 	}
 	return generated == nil
+}
+
+// A node in very many pieces costs what its bytes do (OPS-5).
+func TestOPS5_hostileNodes(t *testing.T) {
+	in := bytes.Repeat([]byte("\x12\x02\x0a\x00\x0a\x00"), 1<<18) // and version_info between them
+	var r StateRequest
+	allocs := testing.AllocsPerRun(1, func() {
+		if err := r.Decode(in); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if node, err := r.Node(); allocs > 0 || node == nil || err != nil {
+		t.Errorf("%.0f allocations, %v, %v", allocs, node, err)
+	}
 }
 
 // Hostile versions cost what their bytes do (OPS-5).

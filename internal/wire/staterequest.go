@@ -46,7 +46,7 @@ func (r *StateRequest) Decode(b []byte) error {
 func (r *StateRequest) base() *Request { return &r.Request }
 
 // refers implements request.
-func (r *StateRequest) refers() bool { return r.hasNode }
+func (r *StateRequest) refers() bool { return r.node != nil }
 
 // take decodes one field.
 func (r *StateRequest) take(f *field) error {
@@ -54,7 +54,7 @@ func (r *StateRequest) take(f *field) error {
 	case fieldRequestVersion:
 		return setString(&r.VersionInfo, "version_info", f.body)
 	case fieldRequestNode:
-		r.takeNode(f.body)
+		r.takeNode(f)
 	case fieldRequestNames:
 		return addString(&r.Names, "resource_names", f.body)
 	case fieldRequestTypeURL:

@@ -125,16 +125,12 @@ func (v *Versions) take(f *field) error {
 	return nil
 }
 
-// extend has the versions reach up to the first n bytes of b. All fields of one request
-// end where that does, which is what tells how far they are apart: what they lie in is one
-// piece, from the first version to the last.
+// extend has the versions end behind the first n bytes of b: what they lie in is one piece,
+// from the first version to the last.
 func (v *Versions) extend(b []byte, n int) {
-	if v.encoded == nil {
-		v.encoded = b[:0]
-	}
-	end := cap(v.encoded) - cap(b)
-	v.odd = v.odd || end != len(v.encoded)
-	v.encoded = v.encoded[:end+n]
+	all := reach(v.encoded, b, n)
+	v.odd = v.odd || len(all) != len(v.encoded)+n
+	v.encoded = all
 }
 
 // check finds what is no UTF-8. Where all are laid out as usual there is an ASCII
