@@ -164,7 +164,7 @@ func (f *cursor) hasForeign(e *entry) bool {
 	if sub := f.watch.names.get(f.spell(e)); sub != nil {
 		return e.is(sub.was)
 	}
-	return f.compares(e) && e.is(f.moved.get(e.key))
+	return f.compares(e) && !meant(f.moved.doubted, e.key) && e.is(f.moved.get(e.key))
 }
 
 // adopt has the variants of what the client was sent in another scope be those of a member

@@ -17,11 +17,13 @@ func (w *watch) checkForeign(c *checker) {
 	c.that(!w.moving || (w.full && !w.listed && w.presented != ""), "a list is to come that nothing waits for")
 	for f := range w.cursors() {
 		h := f.moved
+		c.that(f.versions == nil || f.versions.doubted == nil || f.coll.wildcard(), "%q: versions are doubted under globs", f.name)
 		if h == nil {
 			continue
 		}
 		c.that(!h.empty(), "%q: nothing is left of another scope, and that is kept", f.name)
 		c.that(!h.over || h.base == nil, "%q: all was compared, and what with is kept", f.name)
+		c.that(len(h.doubted) == 0 || f.coll.wildcard(), "%q: what is held is doubted under globs", f.name)
 		for key, r := range h.own {
 			c.that(r != nil || (h.base != nil && h.base.members[key] != nil), "%q: %q is not held, as if it could be", f.name, key)
 		}

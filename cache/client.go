@@ -96,7 +96,7 @@ type Change struct {
 	// served from there (LOC-3). Answer lists what of it ended: it is answered from "*"
 	// (SUB-8), and served by it. So are names of Kept when the glob has ended too that
 	// keeps them in the other store. Where "*" is not followed Answer lists what it
-	// brought in another store of globs that begin here.
+	// brought in another store of globs that begin here, or have parted from it.
 	Answer, Kept, Elsewhere []Name
 	// Versions are what the client says it holds, by key; only with the first
 	// request for the type on its stream (RES-11). Update does not keep them.

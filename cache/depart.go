@@ -69,7 +69,11 @@ func (w *watch) depart(d *Departed, n Name) {
 	case n.Key == Wildcard:
 		if f := w.wildcard; f != nil {
 			n.Spelling = f.name
-			d.subs = append(d.subs, departed{name: n, held: f.depart()})
+			held := f.depart()
+			if held != nil { // what is elsewhere now may end before "*" is anywhere again
+				held.doubtAll(w.elsewhere)
+			}
+			d.subs = append(d.subs, departed{name: n, held: held})
 			d.owed = append(d.owed, w.owedByWildcard()...)
 			w.endWildcard()
 			w.dropAnswers()
@@ -181,7 +185,7 @@ func (f *cursor) held(left *foreign) *foreign {
 	}
 	f.heldBuried(h)
 	if left != nil {
-		h.lost = left.lost
+		h.lost, h.doubted = left.lost, left.doubted
 		for key, r := range left.own {
 			h.set(key, r)
 		}
@@ -207,7 +211,7 @@ func (f *cursor) heldBuried(h *foreign) {
 // sent some of what is here. Nobody else may have the same.
 func (f *cursor) heldOfBoth(h *foreign) *foreign {
 	c := f.coll
-	both := &foreign{own: h.all(), lost: h.lost, variants: h.variants}
+	both := &foreign{own: h.all(), lost: h.lost, variants: h.variants, doubted: h.doubted}
 	for e := c.live.head; e != nil; e = e.next {
 		switch {
 		case f.passed(e):

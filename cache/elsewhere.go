@@ -35,34 +35,55 @@ func (w *watch) move(ch Change) {
 	}
 	for _, n := range ch.Answer {
 		w.elsewhere = without(w.elsewhere, n.Key)
-		if !keyer.IsGlob(n.Key) {
+		if keyer.IsGlob(n.Key) {
+			w.wildcard.doubt(n.Key)
+		} else {
 			w.answer(n)
 		}
 	}
 }
 
+// doubt has what the cursor has yet to come to under a glob that ended in another store
+// told in any case: what the client held of it when the cursor began the other store may
+// have replaced since. What the cursor has come to is answered (answerMembers).
+func (f *cursor) doubt(glob string) {
+	if f.moved != nil {
+		f.moved.doubtAll(map[string]struct{}{glob: {}})
+	}
+	if f.versions != nil {
+		f.versions.doubtUnder(glob)
+	}
+}
+
 // isElsewhere reports whether a key is subscribed to in another store.
-func (w *watch) isElsewhere(key string) bool {
-	if len(w.elsewhere) == 0 {
+func (w *watch) isElsewhere(key string) bool { return meant(w.elsewhere, key) }
+
+// meant reports whether names and globs mean a key.
+func meant(subs map[string]struct{}, key string) bool {
+	if len(subs) == 0 {
 		return false
 	}
-	_, named := w.elsewhere[key]
+	_, named := subs[key]
 	if !named && keyer.IsXDSTP(key) {
-		_, named = w.elsewhere[keyer.GlobOf(key)]
+		_, named = subs[keyer.GlobOf(key)]
 	}
 	return named
 }
 
-// answerGlobbed tells what a glob that begins has under a name that "*" of another store
-// brought, or that it has not.
+// answerGlobbed tells what a glob has under a name that "*" of another store brought, or
+// that it has not: of a glob that begins, or is in the same store as "*" no longer.
 func (w *watch) answerGlobbed(n Name) {
 	g := w.globFor(n.Key)
 	if g == nil || w.named(n.Key) {
 		return
 	}
-	if e := g.coll.table.entries[n.Key]; e != nil && g.passed(e) {
+	e := g.coll.table.entries[n.Key]
+	switch {
+	case e != nil && g.passed(e):
 		w.answer(n)
-	} else {
+	case g.moved != nil:
+		g.moved.set(n.Key, unsure)
+	default:
 		g.mayHold(n.Key)
 	}
 }
@@ -94,7 +115,7 @@ func (c *Client) answerMembers(w *watch, ended []Name) {
 }
 
 // Brought are the members of globs that "*" of a type has brought to the client, in no
-// order.
+// order, and some maybe twice: also those that are gone, as long as the client was not told.
 func (c *Client) Brought(typeURL string, globs []Name) []Name {
 	w := c.find(typeURL)
 	if w == nil || w.wildcard == nil {
@@ -107,6 +128,36 @@ func (c *Client) Brought(typeURL string, globs []Name) []Name {
 			seen[n.Key] = true
 			names = append(names, c.under(w.wildcard, n.Key, w.wildcard.gave)...)
 		}
+	}
+	if len(seen) > 0 {
+		names = append(names, w.wildcard.owesGone(seen)...)
+	}
+	return names
+}
+
+// owesGone are the names under globs that the client may hold because of the cursor, and
+// that the collection lacks, or may lack.
+func (f *cursor) owesGone(globs map[string]bool) []Name {
+	var names []Name
+	add := func(key string) {
+		if keyer.IsXDSTP(key) && globs[keyer.GlobOf(key)] {
+			names = append(names, Name{Spelling: key, Key: key})
+		}
+	}
+	s := f.client.store
+	s.mu.RLock()
+	for e := f.coll.tombs.after(f.removed, f.tomb, f.coll); e != nil; e = e.next {
+		if f.mayHave(e) {
+			add(e.key)
+		}
+	}
+	s.mu.RUnlock()
+	// These change with the client's own stream only, which is the caller.
+	for key := range f.versions.keys() {
+		add(key)
+	}
+	for key := range f.moved.keys() {
+		add(key)
 	}
 	return names
 }

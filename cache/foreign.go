@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"iter"
 	"maps"
 	"weak"
 
@@ -36,6 +37,18 @@ type foreign struct {
 	over  bool
 	doubt bool // nothing counts as equal: the client asked again for all of it (SUB-6)
 	lost  bool // it holds members that are gone, and nobody knows which (RES-3)
+	// doubted are names and globs under which nothing counts as equal: another store served
+	// them meanwhile (LOC-3).
+	doubted map[string]struct{}
+}
+
+// doubtAll has nothing count as equal under names and globs. It takes the map.
+func (h *foreign) doubtAll(subs map[string]struct{}) {
+	if len(h.doubted) == 0 {
+		h.doubted = subs
+		return
+	}
+	maps.Copy(h.doubted, subs)
 }
 
 // get is what the client holds under a key: nil for nothing.
@@ -79,6 +92,28 @@ func (h *foreign) forget(key string) {
 func (h *foreign) compared(key string) {
 	if h != nil && h.base == nil {
 		delete(h.own, key)
+	}
+}
+
+// keys are those of what the client holds. It must not be changed meanwhile.
+func (h *foreign) keys() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if h == nil {
+			return
+		}
+		for key, r := range h.own {
+			if r != nil && !yield(key) {
+				return
+			}
+		}
+		if h.base == nil {
+			return
+		}
+		for key := range h.base.members {
+			if _, differs := h.own[key]; !differs && !yield(key) {
+				return
+			}
+		}
 	}
 }
 

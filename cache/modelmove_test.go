@@ -378,8 +378,9 @@ func (c *scopeClient) unsubscribe(typeURL, name string) {
 	if c.presents[typeURL] != "" && name == Wildcard {
 		c.presents[typeURL] = "of what it subscribes to no more"
 	}
+	brought := c.brought(typeURL, name)
 	for n := range c.holds[typeURL] {
-		if !c.covers(typeURL, n) {
+		if !c.covers(typeURL, n) || (under(n, name) && !c.subs[typeURL][n] && !brought[n]) {
 			c.drop(typeURL, n)
 		}
 	}
@@ -411,7 +412,12 @@ func (c *scopeClient) move(at where) {
 				groups[[2]int{from, to}] = append(groups[[2]int{from, to}], nameOf(name))
 			}
 		}
-		star := c.star(typeURL)
+		star, glob := c.star(typeURL), movedName(typeURL, "/*")
+		part := Change{TypeURL: typeURL}
+		if c.twice(typeURL, glob) && at.of(typeURL, glob) != at.of(typeURL, Wildcard) {
+			part.Subscribe = []Name{nameOf(glob)}
+			part.Answer = star.Brought(typeURL, part.Subscribe)
+		}
 		departed := map[[2]int]*Departed{}
 		for g, names := range groups {
 			p := c.places[g[0]]
@@ -422,6 +428,9 @@ func (c *scopeClient) move(at where) {
 		}
 		for g, d := range departed {
 			c.place(g[1]).Update(Change{TypeURL: typeURL, Moved: []*Departed{d}})
+		}
+		if len(part.Subscribe) > 0 {
+			c.place(at.of(typeURL, glob)).Update(part)
 		}
 		if star = c.star(typeURL); star != nil {
 			c.tellElsewhere(typeURL, star)
@@ -751,7 +760,11 @@ func testModelMove(t *rapid.T, form Form, state bool) {
 		},
 		"unsubscribe": func(t *rapid.T) {
 			c, typeURL := client(), rapid.SampledFrom(movedTypes).Draw(t, "type")
-			c.unsubscribe(typeURL, movedName(typeURL, rapid.SampledFrom(append([]string{Wildcard}, movedNames...)).Draw(t, "name")))
+			name := movedName(typeURL, rapid.SampledFrom(append([]string{Wildcard}, movedNames...)).Draw(t, "name"))
+			if c.twice(typeURL, name) {
+				finish("before a glob or \"*\" ends")
+			}
+			c.unsubscribe(typeURL, name)
 		},
 		"move":    func(*rapid.T) { client().move(plan()) },
 		"move 2":  func(*rapid.T) { client().move(plan()) },

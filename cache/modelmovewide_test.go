@@ -103,6 +103,26 @@ func (c *scopeClient) failed(typeURL string, errs []*discovery.ResourceError) {
 	}
 }
 
+// brought tells what no client can know: what of a glob that ended "*" has brought it too,
+// or will tell it of. All else is the client's own to drop, since nobody has a word for it.
+func (c *scopeClient) brought(typeURL, glob string) map[string]bool {
+	names := map[string]bool{}
+	if star := c.star(typeURL); star != nil {
+		for _, n := range star.Brought(typeURL, []Name{nameOf(glob)}) {
+			names[n.Spelling] = true
+		}
+	}
+	return names
+}
+
+// twice reports whether a glob and "*" are of one store, and one of them is to end. Between
+// these nothing is handed over: the client has to wait until both say the same.
+func (c *scopeClient) twice(typeURL, name string) bool {
+	glob := movedName(typeURL, "/*")
+	return (name == glob || name == Wildcard) && c.subs[typeURL][glob] && c.subs[typeURL][Wildcard] &&
+		c.at.of(typeURL, glob) == c.at.of(typeURL, Wildcard)
+}
+
 // rejoin has the client come back with what it holds, maybe to a relay that knows nothing.
 func (c *scopeClient) rejoin(cold bool) {
 	for _, p := range c.order {

@@ -150,8 +150,12 @@ func (st *stream) carryOut(m *move) error {
 		t.listed.presented = otherScope // it was shown for what is another scope's
 	}
 	t.avoids = t.holds
+	apart := st.apart(m)
 	st.depart(m)
 	arrived, wildcard := st.arrive(m)
+	for store, ch := range apart {
+		st.client(store).Update(*ch)
+	}
 	switch {
 	case t.wildcard == nil:
 	case wildcard:

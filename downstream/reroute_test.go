@@ -51,6 +51,14 @@ func (h *harness) late() {
 	h.quiet()
 }
 
+// besideStar has an authority's names live in the scope, and "*" of it mean one of them.
+func (h *harness) besideStar(name string) {
+	h.Helper()
+	h.router.authorities["a"] = h.opaque.store
+	h.opaque.starred = map[string]bool{name: true}
+	h.opaque.set(clusterType, "1", name)
+}
+
 // isMoving holds what the admin port shows.
 func (h *harness) isMoving(moved int64, moving bool) {
 	h.Helper()
@@ -183,6 +191,69 @@ func TestReroute_RES11_ADS1_LOC4(t *testing.T) {
 			h.late()
 			c.wants()
 			h.isMoving(1, false)
+		}},
+		{"GLOB-5 a glob moves away from \"*\", which alone has told of a member", func(h *harness) {
+			h.besideStar(ofA("d/x"))
+			c := h.client()
+			c.subscribe(clusterType, "*")
+			c.wants("Cluster +" + ofA("d/x") + "=1")
+			h.opaque.silent = true
+			c.subscribe(clusterType, ofA("d/*"))
+			c.wants()
+			h.other.set(clusterType, "1", ofA("d/y"))
+			h.reroute(func(r *testRouter) { r.authorities["a"] = h.other.store })
+			h.late()
+			c.wants("Cluster +"+ofA("d/y")+"=1", "Cluster -"+ofA("d/x"))
+			h.isMoving(1, false)
+		}},
+		{"SUB-6 a glob moves away from \"*\", and who of them told last is not known", func(h *harness) {
+			h.besideStar(ofA("d/x"))
+			c := h.client()
+			c.subscribe(clusterType, "*", ofA("d/*"))
+			c.take()
+			h.other.set(clusterType, "1", ofA("d/x"))
+			h.reroute(func(r *testRouter) { r.authorities["a"] = h.other.store })
+			c.wants("Cluster +" + ofA("d/x") + "=1")
+		}},
+		{"SUB-6 \"*\" moves away from a glob, and who of them told last is not known", func(h *harness) {
+			h.besideStar(ofA("d/x"))
+			c := h.client()
+			c.subscribe(clusterType, "*", ofA("d/*"))
+			c.take()
+			h.moveTo(h.other)
+			c.wants("Cluster +" + ofA("d/x") + "=1")
+			h.late()
+			c.wants()
+			h.isMoving(1, false)
+		}},
+		{"SUB-6 a glob moves with \"*\", and nothing is sent again", func(h *harness) {
+			h.besideStar(ofA("d/x"))
+			c := h.client()
+			c.subscribe(clusterType, "*", ofA("d/*"))
+			c.take()
+			h.other.starred = h.opaque.starred
+			h.other.set(clusterType, "1", ofA("d/x"))
+			h.reroute(func(r *testRouter) {
+				r.authorities["a"] = h.other.store
+				r.byName = func(string, string) (*cache.Store, error) { return h.other.store, nil }
+			})
+			c.wants()
+		}},
+		{"LOC-4 a glob is refused when \"*\" moves away from it", func(h *harness) {
+			h.besideStar(ofA("d/x"))
+			c := h.client()
+			c.subscribe(clusterType, "*", ofA("d/*"))
+			c.take()
+			h.other.starred = h.opaque.starred
+			h.other.set(clusterType, "1", ofA("d/x"))
+			h.reroute(func(r *testRouter) {
+				delete(r.authorities, "a")
+				r.byName = func(string, string) (*cache.Store, error) { return h.other.store, nil }
+			})
+			c.wants("Cluster -" + ofA("d/*") + " !" + ofA("d/*") + "=NotFound")
+			if n := h.opaque.store.Clients(); n != 0 {
+				h.Errorf("%d clients are left where nothing is subscribed to", n)
+			}
 		}},
 		{"SUB-8 names move apart from \"*\", and back", func(h *harness) {
 			h.opaque.put(routeType, with(routeType, "a", "1", "x"), with(routeType, "b", "1", "x"))
