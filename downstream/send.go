@@ -185,7 +185,7 @@ func (st *stream) send(b *cache.Batch) error {
 	if err := st.grpc.SendMsg(msg); err != nil {
 		return err
 	}
-	st.written += uint64(bytes)
+	st.written += frameHead + uint64(bytes)
 	now := time.Now()
 	t.sent, t.sentAt = st.nonce, now
 	if !b.Heartbeats {

@@ -92,9 +92,12 @@ func (st *stream) attend(w *sender) {
 }
 
 // writeQuota is how much gRPC takes of a stream before it has written it: beyond that
-// SendMsg waits for the client to read. It says 64 KiB, and counts a few bytes for each
-// response on top.
+// SendMsg waits for the client to read. It says 64 KiB.
 const writeQuota = 60 << 10
+
+// frameHead is what it counts beside each response. It is counted here too, since a client
+// may have thousands of tiny ones.
+const frameHead = 5
 
 // mayBlock reports whether the next response may have to wait for the client.
 func (st *stream) mayBlock() bool { return st.written-st.read >= writeQuota }
