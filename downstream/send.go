@@ -185,7 +185,8 @@ func (st *stream) send(b *cache.Batch) error {
 	if err := st.grpc.SendMsg(msg); err != nil {
 		return err
 	}
-	st.written += frameHead + uint64(bytes)
+	st.last = uint32(frameHead + bytes)
+	st.written += uint64(st.last)
 	now := time.Now()
 	t.sent, t.sentAt = st.nonce, now
 	if !b.Heartbeats {

@@ -49,12 +49,13 @@ type stream struct {
 	parent  uint64            // of the last response that adds clusters or listeners (WARM-1)
 	form    cache.Form        // how the client is told: fixed by the first request
 	calm    bool              // nothing was left by the last pass that an acknowledgement could let go
+	last    uint32            // bytes of the last response
 	sender  *sender           // whose turn it is; nil: the reader
 	alarm   *time.Timer       // rings; nil: none is set
 	alarmAt time.Time         // when; zero: it has gone off
 
-	// Bytes of responses: all, those that the client has read for sure, and those before
-	// the one whose acknowledgement will tell so of more.
+	// Bytes of responses: all, those that the client has read for sure, and those that it has
+	// if it acknowledges the one with markNonce.
 	written, read, mark uint64
 	markNonce           uint64
 

@@ -102,17 +102,19 @@ const frameHead = 5
 // mayBlock reports whether the next response may have to wait for the client.
 func (st *stream) mayBlock() bool { return st.written-st.read >= writeQuota }
 
-// hasRead notes that the client has read the response with a nonce, and so all before it.
+// hasRead notes that the client has read all before the response with a nonce. Of that one
+// it may have read no more than the nonce, which stands near its beginning.
 func (st *stream) hasRead(nonce uint64) {
+	before := st.written - uint64(st.last)
 	switch {
 	case nonce == st.nonce:
-		st.read = st.written
+		st.read = before
 	case nonce >= st.markNonce:
 		st.read = st.mark
 	default:
 		return
 	}
-	st.markNonce, st.mark = st.nonce, st.written
+	st.markNonce, st.mark = st.nonce, before
 }
 
 // wakeIn has the stream rung after a time, if that is not zero. An alarm that is set for
