@@ -1,81 +1,13 @@
 package downstream
 
 import (
-	"context"
-	"log/slog"
 	"slices"
-	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
-
-// typeState is one type's sub-stream (VAR-4).
-type typeState struct {
-	url           string
-	wildcard      *cache.Client // where "*" is subscribed to
-	subscriptions int
-	refused       []wire.ResourceError // names that the relay itself answers, not told yet
-	unnamed       bool                 // "*" is subscribed to by naming nothing (SUB-4)
-
-	// Flow control. Nonces are numbers that rise on the stream, so one comparison
-	// tells whether the last response was acknowledged.
-	sent, acked uint64
-	sentAt      time.Time
-	received    time.Time // when the oldest change in the last responses came from upstream
-	released    bool      // the time limit for the ACK has passed
-	origins     []origin  // of the responses that are not acknowledged, the oldest first
-
-	listed listed // of the state-of-the-world form
-	told   uint64 // nonce of the last response with more in it than heartbeats
-	// What the client takes for the version of what it holds, in the state-of-the-world
-	// form: it says so itself when it rejects a response.
-	holds string
-
-	// Of a stream that moved: the client was given all that there was at the time when the
-	// last response was this one; the last one when its lists had nothing of another scope
-	// any more; and the version that it held, which must not be that of anything else.
-	given    bool
-	givenAt  uint64
-	listedAt uint64
-	avoids   string
-	unserved map[string]struct{} // names of an incremental client that no upstream is for (LOC-4)
-
-	systemVersion string     // of the last response
-	status        TypeStatus // guarded by stream.mu
-}
-
-// origin is where a response came from: the store, and the number of its youngest
-// change there.
-type origin struct {
-	nonce, change uint64
-	store         *cache.Store
-}
-
-// maxOrigins bounds what is kept for a client that acknowledges nothing.
-const maxOrigins = 4 * maxParts
-
-// from gives the origin of a response that is acknowledged now, and forgets it and
-// those before it.
-func (t *typeState) from(nonce uint64) (o origin, ok bool) {
-	for i, o := range t.origins {
-		if o.nonce >= nonce {
-			ok = o.nonce == nonce
-			if ok {
-				i++
-			}
-			t.origins = append(t.origins[:0], t.origins[i:]...)
-			return o, ok
-		}
-	}
-	t.origins = t.origins[:0]
-	return origin{}, false
-}
-
-// busy reports whether an acknowledgement is awaited.
-func (t *typeState) busy() bool { return t.acked < t.sent && !t.released }
 
 // Limits of what a client may say (OPS-5).
 const (
@@ -105,17 +37,9 @@ func (st *stream) request(r *discoveryRequest) error {
 		st.begin(node, r.names)
 	}
 	st.server.observer.Requested(typeURL)
-	t := st.typed(typeURL)
-	first := t == nil
-	if first {
-		if len(st.types) == maxTypes {
-			return status.Errorf(codes.ResourceExhausted, "more than %d types on one stream", maxTypes)
-		}
-		t = &typeState{url: typeURL}
-		t.listed.presented, t.holds = r.versionInfo, r.versionInfo
-		st.mu.Lock()
-		st.types = append(st.types, t)
-		st.mu.Unlock()
+	t, first, err := st.admit(typeURL, r)
+	if err != nil {
+		return err
 	}
 	// A request that names far more than may be subscribed to costs nothing but its
 	// reading. What others add up to is known when they were carried out.
@@ -129,27 +53,11 @@ func (st *stream) request(r *discoveryRequest) error {
 	}
 	var subscribe, unsubscribe []string
 	var versions wire.Versions
-	switch {
-	case st.variant.form == deltaForm:
+	if st.variant.form == deltaForm {
 		// STR-5: whatever the nonce, subscriptions are carried out.
-		subscribe, unsubscribe = r.subscribe, r.unsubscribe
-		t.unnamed = false
-		if first && len(subscribe)+len(unsubscribe) == 0 {
-			subscribe = []string{cache.Wildcard} // SUB-3, SUB-4
-			t.unnamed = true
-		}
-		if first {
-			versions = r.versions
-		}
-	case t.sent == 0 || seen == t.sent:
-		again := t.listed.again || (further && st.asksAgain(t, r, min(seen, t.told)))
-		t.listed.again = false
-		subscribe, unsubscribe = st.change(t, r, again)
-	default:
-		// STR-4, STR-6: the client is about to answer a later response, and says then
-		// what it subscribes to. That it asked again it will not say.
-		t.listed.again = t.listed.again || (further && st.asksAgain(t, r, min(seen, t.told)))
-		return nil
+		subscribe, unsubscribe, versions = t.changes(r, first)
+	} else {
+		subscribe, unsubscribe = st.stateChanges(t, r, seen, further)
 	}
 	if len(subscribe)+len(unsubscribe)+versions.Len() == 0 {
 		return nil
@@ -164,58 +72,48 @@ func (st *stream) request(r *discoveryRequest) error {
 	return st.server.flooded(total, "on one stream")
 }
 
-// loudRejections is how many rejections of one client, of one type, are worth a warning
-// each. A client may go on for ever; what it says is counted, and the last is shown on
-// the admin port (ACK-7).
-const loudRejections = 8
-
-// rejectionLevel is the level at which a client's rejection is logged that comes after
-// others.
-func rejectionLevel(before int64) slog.Level {
-	if before < loudRejections {
-		return slog.LevelWarn
+// admit gives what is known of a request's type, and whether the request is the first one
+// for it.
+func (st *stream) admit(typeURL string, r *discoveryRequest) (t *typeState, first bool, err error) {
+	if t := st.typed(typeURL); t != nil {
+		return t, false, nil
 	}
-	return slog.LevelDebug
+	if len(st.types) == maxTypes {
+		return nil, false, status.Errorf(codes.ResourceExhausted, "more than %d types on one stream", maxTypes)
+	}
+	t = &typeState{url: typeURL}
+	t.listed.presented, t.holds = r.versionInfo, r.versionInfo
+	st.mu.Lock()
+	st.types = append(st.types, t)
+	st.mu.Unlock()
+	return t, true, nil
 }
 
-// acknowledge takes an ACK or a NACK: error_detail tells them apart (ACK-1).
-// Either way the response is done with: what was rejected is not sent again until
-// its content changes (ACK-3). n is the response's number, zero if it has none.
-func (st *stream) acknowledge(t *typeState, r *discoveryRequest, n uint64) {
-	if n <= t.acked || n > t.sent {
-		return // stale, or never given: a client may say so as often as it likes
+// changes gives what an incremental request changes.
+func (t *typeState) changes(r *discoveryRequest, first bool) (subscribe, unsubscribe []string, versions wire.Versions) {
+	t.unnamed = false
+	if !first {
+		return r.subscribe, r.unsubscribe, versions
 	}
-	st.hasRead(n)
-	now := time.Now()
-	rejected := r.rejection != nil
-	if rejected {
-		st.server.observer.Nacked(t.url)
-		level := rejectionLevel(t.status.Nacks)
-		st.log(level).Log(context.Background(), level, "client rejected a response", "type", t.url, "nonce", n, "reason", clip(r.rejection.GetMessage()))
-		st.nacked(t, r, now)
+	if len(r.subscribe)+len(r.unsubscribe) == 0 {
+		t.unnamed = true
+		return []string{cache.Wildcard}, nil, r.versions // SUB-3, SUB-4
 	}
-	t.acked = n
-	o, ok := t.from(n)
-	switch {
-	case !rejected:
-		st.server.observer.Acked(t.url)
-	case ok:
-		st.routes.Rejected(o.store, t.url, o.change, st.status.node+": "+clip(r.rejection.GetMessage()))
+	return r.subscribe, r.unsubscribe, r.versions
+}
+
+// stateChanges gives what a state-of-the-world request changes. seen is the number of its
+// nonce, and further says that it was acknowledged before.
+func (st *stream) stateChanges(t *typeState, r *discoveryRequest, seen uint64, further bool) (subscribe, unsubscribe []string) {
+	again := t.listed.again || (further && st.asksAgain(t, r, min(seen, t.told)))
+	if t.sent != 0 && seen != t.sent {
+		// STR-4, STR-6: the client is about to answer a later response, and says then
+		// what it subscribes to. That it asked again it will not say.
+		t.listed.again = again
+		return nil, nil
 	}
-	if n < t.sent {
-		return
-	}
-	if rejected {
-		t.holds = r.versionInfo
-	}
-	t.released = false // late, but here
-	if !t.received.IsZero() {
-		st.server.observer.Acknowledged(t.url, now.Sub(t.received))
-		t.received = time.Time{}
-	}
-	if !rejected {
-		st.acked(t)
-	}
+	t.listed.again = false
+	return st.change(t, r, again)
 }
 
 // change gathers what a request changes in each store.

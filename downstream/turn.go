@@ -3,10 +3,6 @@ package downstream
 import (
 	"sync/atomic"
 	"time"
-
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 // A stream's state is its owner's whose turn it is: of the goroutine that reads its
@@ -91,32 +87,6 @@ func (st *stream) attend(w *sender) {
 	}
 }
 
-// writeQuota is how much gRPC takes of a stream before it has written it: beyond that
-// SendMsg waits for the client to read. It says 64 KiB.
-const writeQuota = 60 << 10
-
-// frameHead is what it counts beside each response. It is counted here too, since a client
-// may have thousands of tiny ones.
-const frameHead = 5
-
-// mayBlock reports whether the next response may have to wait for the client.
-func (st *stream) mayBlock() bool { return st.written-st.read >= writeQuota }
-
-// hasRead notes that the client has read all before the response with a nonce. Of that one
-// it may have read no more than the nonce, which stands near its beginning.
-func (st *stream) hasRead(nonce uint64) {
-	before := st.written - uint64(st.last)
-	switch {
-	case nonce == st.nonce:
-		st.read = before
-	case nonce >= st.markNonce:
-		st.read = st.mark
-	default:
-		return
-	}
-	st.markNonce, st.mark = st.nonce, before
-}
-
 // wakeIn has the stream rung after a time, if that is not zero. An alarm that is set for
 // earlier is left alone: when it goes off the stream says again what it waits for, and one
 // that is served often sets few.
@@ -139,36 +109,4 @@ func (st *stream) wakeIn(next time.Duration, now time.Time) {
 		return
 	}
 	st.alarmAt = at
-}
-
-// statusWriter ends a gRPC stream with a status, as returning from its handler does, but
-// from any goroutine: reading and sending fail from then on. gRPC's transport streams have
-// it, though their public interface does not say so.
-type statusWriter interface {
-	WriteStatus(*status.Status) error
-}
-
-var errEnds = status.Error(codes.Internal, "this version of gRPC cannot end a stream while it is read")
-
-// end ends the stream: the reader returns, and whoever is sending. It may be called from any
-// goroutine. Only the first reason counts, which it returns; nil is an end in good order.
-func (st *stream) end(err error) error {
-	st.mu.Lock()
-	first := !st.ended
-	if first {
-		st.ended, st.failure = true, err
-	}
-	err = st.failure
-	st.mu.Unlock()
-	if first {
-		// An error would say that the connection is gone, and the stream with it.
-		_ = st.transport.WriteStatus(status.Convert(err))
-	}
-	return err
-}
-
-// transportOf gives what ends a stream.
-func transportOf(g grpc.ServerStream) statusWriter {
-	t, _ := grpc.ServerTransportStreamFromContext(g.Context()).(statusWriter)
-	return t
 }

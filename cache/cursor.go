@@ -1,0 +1,221 @@
+package cache
+
+import (
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// cursor is how far one client has followed one collection. Guarded by
+// Store.mu, against other clients by being reachable from its own only.
+type cursor struct {
+	client *Client
+	watch  *watch
+	coll   *collection
+	pos    int // in coll.followers
+	// Place in coll.rested from 1; 0: it was woken, or its watch was. Guarded like that.
+	resting int
+	name    string // the collection as the client spells it
+
+	born    uint64 // number at which it began; older tombstones do not concern it
+	sent    uint64 // last change of a living member that the client was sent
+	removed uint64 // last removal that it was sent
+	reached uint64 // highest sent of any pass before the present one
+	at      *entry // the member with number sent, unless it changed since
+	tomb    *entry // the tombstone with number removed, likewise
+	beats   uint64 // last heartbeat of a member that the client was told (TTL-3)
+	judged  uint64 // last removal that was looked at for what expired
+	failed  uint64 // last error that it was told (ERR-1)
+	lifted  uint64 // last ttl taken back that it knows of, in the state of the world (TTL-4)
+	// What expired and was not told before, by key: a list must come without it.
+	owed map[string]bool
+
+	seen    uint64 // coll.changes when it was last level with the collection
+	since   int    // changes sent since then
+	told    bool   // the client has been told something, if only that it is empty
+	renamed bool   // name is not canonical: members are respelled (NAME-4)
+	synced  bool   // a reader knows that the collection is
+	lost    bool   // members went that the client holds, and no word was said (RES-3)
+
+	// versions is what the client said it holds of the collection
+	// (initial_resource_versions), by key, until each was compared; what is left
+	// when the collection is synced does not exist any more (RES-11).
+	versions *claims
+	once     map[*entry]*wire.Resource // what is not kept and waits for the client (TTL-5)
+	moved    *foreign                  // what it holds of another scope, until it was told all of it
+}
+
+// follow makes a client follow c from its beginning.
+func (c *collection) follow(w *watch, spelling string) *cursor {
+	n := c.table.store.seq
+	f := &cursor{
+		client: w.client, watch: w, coll: c, pos: len(c.followers), name: spelling,
+		born: n, removed: n, seen: c.changes, renamed: asked(spelling, c.key) != c.key,
+		beats: c.table.store.beats, judged: n, lifted: c.table.store.beats,
+	}
+	followed := c.followed()
+	c.followers = append(c.followers, f)
+	if w.client.form.TTL {
+		c.timed++
+	}
+	if w.client.form.State {
+		c.states++
+		c.table.counted(1)
+	}
+	f.rest()
+	c.interest.want()
+	c.lack(w)
+	c.referMembers(followed)
+	return f
+}
+
+// unfollow ends it.
+func (f *cursor) unfollow() {
+	c := f.coll
+	f.leaveRest()
+	followed, last := c.followed(), len(c.followers)-1
+	c.followers[f.pos] = c.followers[last]
+	c.followers[f.pos].pos = f.pos
+	c.followers[last] = nil
+	c.followers = c.followers[:last]
+	if f.client.form.TTL {
+		c.timed--
+	}
+	if f.client.form.State {
+		c.states--
+		c.table.counted(-1)
+		c.letGoPassed()
+		if c.states == 0 {
+			c.bodies.bare, c.bodies.wrapped = nil, nil
+			c.unlist()
+		}
+	}
+	c.referMembers(followed)
+	if last > 0 {
+		return
+	}
+	c.runs.drop()
+	c.sweep()
+	if !c.pinned {
+		c.interest.release()
+	}
+}
+
+// repeat makes everything be sent again: the client subscribed again (SUB-6).
+func (f *cursor) repeat() {
+	f.reached = max(f.reached, f.sent)
+	f.sent, f.at = 0, nil
+	f.born = f.coll.table.store.seq
+	f.seen, f.since = f.coll.changes, 0
+	f.told, f.synced = false, false
+	f.failed = 0
+	f.coll.lack(f.watch)
+	f.versions.doubt() // it may hold them still, or have forgotten them (RES-15)
+	if f.moved != nil && !f.watch.full {
+		f.moved.doubt = true
+	}
+}
+
+// mayHold notes that the client has a member from another subscription, which the
+// cursor has not come to.
+func (f *cursor) mayHold(key string) {
+	if f.versions == nil {
+		f.versions = newClaims(f.client.store.cache.seed, 0, 0)
+	}
+	f.versions.set(key, "")
+}
+
+// passed reports whether an entry is a member that the cursor has come to.
+func (f *cursor) passed(e *entry) bool {
+	return e.coll == f.coll && !e.dead && e.changed <= f.sent
+}
+
+// gave reports whether the client may hold an entry because of the cursor, or said
+// that it does (RES-11).
+func (f *cursor) gave(e *entry) bool {
+	if f.versions.has(e.key) || f.moved.get(e.key) != nil {
+		return true
+	}
+	return e.coll == f.coll && f.mayHave(e) && !(e.dead && e.changed <= f.removed)
+}
+
+// inherit takes over from a cursor in the same collection, under another spelling,
+// that ended: what the client was sent by it, and what was not compared yet.
+func (f *cursor) inherit(o *cursor) {
+	f.reached, f.removed = max(f.reached, o.reached, o.sent), min(f.removed, o.removed)
+	for key := range o.owed {
+		f.owe(key)
+	}
+	for key := range o.versions.keys() {
+		if e := f.coll.table.entries[key]; e == nil || !f.passed(e) {
+			f.mayHold(key)
+		}
+	}
+	for key := range o.moved.all() {
+		if e := f.coll.table.entries[key]; e == nil || !f.passed(e) {
+			f.mayHold(key)
+		}
+	}
+}
+
+// compared notes that the client knows what became of a key that it held.
+func (f *cursor) compared(key string) {
+	f.versions = f.versions.settle(key)
+	f.moved.compared(key)
+	f.endMove()
+}
+
+// without deletes a key. Maps do not shrink, and a client may live for months
+// after it began with a large one: an empty one is let go.
+func without[K comparable, V any](m map[K]V, key K) map[K]V {
+	delete(m, key)
+	if len(m) == 0 {
+		return nil
+	}
+	return m
+}
+
+// behind reports whether removals were discarded that the client was not told.
+func (f *cursor) behind() bool { return f.coll.floor > f.removed }
+
+// spell gives a member under the name that the client expects: in its own
+// spelling of the glob, whatever the server's is (NAME-4), and in the server's
+// for "*".
+func (f *cursor) spell(e *entry) string {
+	if f.coll.wildcard() {
+		return e.name()
+	}
+	return f.spellKey(e.key)
+}
+
+// spellKey is spell for what is no member.
+func (f *cursor) spellKey(key string) string {
+	if !f.renamed {
+		return key
+	}
+	return keyer.Respell(f.name, key)
+}
+
+// addsDue and removalsDue report what Collect would find.
+func (f *cursor) addsDue() bool {
+	t := f.coll.live.tail
+	return (t != nil && t.changed > f.sent) || (!f.told && f.coll.knownEmpty()) || f.liftDue()
+}
+
+func (f *cursor) removalsDue() bool {
+	t := f.coll.tombs.tail
+	return (t != nil && t.changed > f.removed) || f.behind() || f.leftoverDue()
+}
+
+// leftoverDue reports whether what the client holds and the collection lacks may
+// be told: not before the collection is synced, and what is here was compared.
+func (f *cursor) leftoverDue() bool {
+	return f.versionsDue() || f.foreignDue()
+}
+
+func (f *cursor) versionsDue() bool { return !f.versions.none() && f.coll.synced && f.level() }
+
+// level reports whether the client was sent all members.
+func (f *cursor) level() bool {
+	t := f.coll.live.tail
+	return t == nil || t.changed <= f.sent
+}
