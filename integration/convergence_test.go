@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -210,9 +211,11 @@ func (s *schedule) awaitConverged(c mixedClient, typeURL string) {
 			_, upstreams = s.relay.get(s.t, "/upstreams")
 			_, clients = s.relay.get(s.t, "/clients")
 		}
-		s.t.Fatalf("client %s (%s over %s, %v) holds %q, a direct client would hold %q\nit noticed %q\nthe relay: %s\n%s\n%s",
+		stacks := make([]byte, 4<<20) // who waits for what
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		s.t.Fatalf("client %s (%s over %s, %v) holds %q, a direct client would hold %q\nit noticed %q\nthe relay: %s\n%s\n%s\n%s",
 			h.node, c.variant.name, s.up.apiType, h.wanted(typeURL), h.payloads(typeURL),
-			s.wants(c, typeURL, (*plane).payloads), h.found(), resources, upstreams, clients)
+			s.wants(c, typeURL, (*plane).payloads), h.found(), resources, upstreams, clients, stacks)
 	}
 }
 
