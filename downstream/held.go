@@ -16,7 +16,7 @@ func (st *stream) hold(t *typeState, ch *change, versions wire.Versions) {
 		return
 	}
 	h := holder{stream: st, typeURL: t.url, change: ch, wildcard: ch.wildcard(), named: ch.named(), globs: ch.resolvedGlobs()}
-	if it := versions.Walk(); it.Next() && isXDSTP(it.Name) {
+	if it := versions.Walk(); it.Next() && keyer.IsXDSTP(it.Name) {
 		versions = versions.Clone() // its names are looked at as strings
 	}
 	if whole := h.whole(&versions); whole != nil {
@@ -75,7 +75,7 @@ func (h *holder) add(it *wire.VersionWalk) {
 	if p.change != nil {
 		p.change.Versions.Add(p.key, it.VersionString())
 	}
-	if len(h.globs) == 0 || !isXDSTP(it.Name) {
+	if len(h.globs) == 0 || !keyer.IsXDSTP(it.Name) {
 		return
 	}
 	key, err := keyer.Key(it.NameString())
@@ -105,13 +105,7 @@ func (h *holder) place(it *wire.VersionWalk) (p place, same bool) {
 
 // isOpaque reports whether a resource may have a name that says nothing.
 func isOpaque(name []byte) bool {
-	return len(name) > 0 && len(name) <= maxNameLength && !wire.IsLocator(string(name[:1])) && !isXDSTP(name)
-}
-
-// isXDSTP is keyer.IsXDSTP for a name that is no string.
-func isXDSTP(name []byte) bool {
-	const scheme = "xdstp:"
-	return len(name) >= len(scheme) && name[0]|0x20 == scheme[0] && keyer.IsXDSTP(string(name[:len(scheme)]))
+	return len(name) > 0 && len(name) <= maxNameLength && !wire.IsLocator(string(name[:1])) && !keyer.IsXDSTP(name)
 }
 
 // named are the spellings of what is subscribed to, save "*".

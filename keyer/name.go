@@ -39,8 +39,8 @@ type Name struct {
 // the scheme may be in any case; a name of that scheme that is otherwise broken
 // is still one, so that it is refused with a reason and not taken for an opaque
 // name.
-func IsXDSTP(name string) bool {
-	return len(name) >= len(scheme) && strings.EqualFold(name[:len(scheme)], scheme)
+func IsXDSTP[S string | []byte](name S) bool {
+	return len(name) >= len(scheme) && strings.EqualFold(string(name[:len(scheme)]), scheme)
 }
 
 // Parse takes an xdstp name apart (NAME-1, NAME-6, NAME-7):
