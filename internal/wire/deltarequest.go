@@ -61,10 +61,8 @@ func (r *DeltaRequest) Release() {
 	r.Request.Release()
 }
 
-func (r *DeltaRequest) base() *Request { return &r.Request }
-
 // refers implements request.
-func (r *DeltaRequest) refers() bool { return r.node != nil || r.Versions.count > 0 }
+func (r *DeltaRequest) refers() bool { return r.Request.refers() || r.Versions.count > 0 }
 
 // take decodes one field.
 func (r *DeltaRequest) take(f *field) error {

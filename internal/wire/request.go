@@ -52,6 +52,11 @@ func (r *Request) Release() {
 	}
 }
 
+func (r *Request) base() *Request { return r }
+
+// refers implements request.
+func (r *Request) refers() bool { return r.node != nil }
+
 // requestDepth is responseDepth of requests.
 const requestDepth = 1
 
@@ -87,12 +92,10 @@ func (r *Request) takeRejection(b []byte) error {
 
 // addLocator adds a name with dynamic parameters (DYN-1).
 func addLocator(list *[]*discoveryv3.ResourceLocator, name string, b []byte) error {
-	l := new(discoveryv3.ResourceLocator)
-	if err := checkMessage(element(name, len(*list)), b, l, requestDepth); err != nil {
-		return err
-	}
-	*list = append(*list, l)
-	return nil
+	return add(list, name, b, func(b []byte) (*discoveryv3.ResourceLocator, error) {
+		l := new(discoveryv3.ResourceLocator)
+		return l, checkMessage("", b, l, requestDepth)
+	})
 }
 
 // request is a request of either form.

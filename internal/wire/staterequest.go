@@ -43,11 +43,6 @@ func (r *StateRequest) Decode(b []byte) error {
 	return within("", it.err)
 }
 
-func (r *StateRequest) base() *Request { return &r.Request }
-
-// refers implements request.
-func (r *StateRequest) refers() bool { return r.node != nil }
-
 // take decodes one field.
 func (r *StateRequest) take(f *field) error {
 	switch f.num {
