@@ -25,8 +25,9 @@ func (w *watch) present(versions *wire.Versions, begun bool) {
 	w.heldAt = s.cache.now()
 	if w.names.len() > 0 {
 		own := versions.Clone() // its names are looked up as strings
+		versions = &own
 		s.mu.RLock()
-		w.presentNames(&own, begun)
+		w.presentNames(versions, begun)
 		s.mu.RUnlock()
 	}
 	if (w.wildcard == nil && len(w.globs) == 0) || w.level(versions) {
