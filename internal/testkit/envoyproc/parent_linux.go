@@ -1,0 +1,12 @@
+package envoyproc
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// dieWithParent has the system kill the process when this one ends without a word,
+// as a test does that takes too long.
+func dieWithParent(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+}

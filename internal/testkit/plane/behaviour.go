@@ -1,0 +1,76 @@
+package plane
+
+import (
+	"slices"
+	"time"
+)
+
+// Absent is the answer of an incremental stream to a name that does not exist.
+type Absent int
+
+const (
+	// AbsentSilent answers nothing, as go-control-plane does.
+	AbsentSilent Absent = iota
+	// AbsentRemoved answers in removed_resources, as the protocol wants it (RES-6).
+	AbsentRemoved
+	// AbsentUnresolved answers with a Resource without payload, which has the name
+	// as its name and as its alias, as on-demand virtual hosts want it (RES-16).
+	AbsentUnresolved
+)
+
+// Behaviour is how a control plane treats its streams. The zero value sends
+// everything at once, in the order of [DefaultOrder].
+type Behaviour struct {
+	// AwaitACK sends nothing more of a type before the client has answered the last
+	// response of that type, or has sent another request for it.
+	AwaitACK bool
+	// Absent is what is said of a name that does not exist, by incremental streams.
+	Absent Absent
+	// EmptyVersions leaves Resource.version empty.
+	EmptyVersions bool
+	// RepeatEndpoints sends the endpoints of each Cluster that was sent again, even
+	// if they did not change.
+	RepeatEndpoints bool
+	// IgnoreRepeats leaves unanswered what asks again for the same: an incremental
+	// subscription to a name that the stream has, and a state-of-the-world request that
+	// repeats the one before it after Clusters were sent (WARM-1).
+	IgnoreRepeats bool
+	// PerResponse is the largest number of resources in a response, 0 without limit.
+	// Full lists of the state of the world stay whole.
+	PerResponse int
+	// Mute answers nothing at all. Requests are taken and recorded.
+	Mute bool
+	// Order is the order of the types in which one change goes out; types that it
+	// does not name follow. nil is DefaultOrder.
+	Order []string
+	// Delay is the time that a change of a type waits before it goes out.
+	Delay map[string]time.Duration
+}
+
+// DefaultOrder is the order of types that makes before it breaks.
+func DefaultOrder() []string {
+	return []string{Cluster, Endpoints, Listener, ScopedRoute, Route, VirtualHost}
+}
+
+// GoControlPlane behaves like go-control-plane's linear caches.
+func GoControlPlane() Behaviour {
+	return Behaviour{AwaitACK: true, IgnoreRepeats: true}
+}
+
+// Istio behaves like Istio's discovery server: versions are empty, and a pushed
+// Cluster is followed by its endpoints.
+func Istio() Behaviour {
+	return Behaviour{AwaitACK: true, EmptyVersions: true, RepeatEndpoints: true, Absent: AbsentRemoved}
+}
+
+// rank orders types for one pass over a stream.
+func (b *Behaviour) rank(typeURL string) int {
+	order := b.Order
+	if order == nil {
+		order = DefaultOrder()
+	}
+	if i := slices.Index(order, typeURL); i >= 0 {
+		return i
+	}
+	return len(order)
+}

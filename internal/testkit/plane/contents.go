@@ -1,0 +1,173 @@
+package plane
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// wildcard is the name of everything of a type that is not unlisted.
+const wildcard = "*"
+
+// Resource is a resource as a test sets it.
+type Resource struct {
+	Name    string
+	Message proto.Message
+	Aliases []string      // other names that ask for it (RES-10)
+	TTL     time.Duration // 0: it stays
+	// Unlisted resources are sent to those who name them, and are not part of the
+	// wildcard.
+	Unlisted bool
+}
+
+// Key names a resource of a type.
+type Key struct{ TypeURL, Name string }
+
+// Change is what happens to the contents in one go.
+type Change struct {
+	Set    []Resource
+	Remove []Key
+}
+
+// entry is a resource that the plane has.
+type entry struct {
+	Resource
+
+	version string
+	payload *anypb.Any
+	serves  string // of a Cluster: the name of its endpoints
+}
+
+// Apply changes the contents. Each stream that asked for something of it is sent
+// that, in the order of the behaviour. A resource that is set again unchanged keeps
+// its version and is not sent.
+func (p *Plane) Apply(c Change) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	touched := make(map[string]bool)
+	for _, r := range c.Set {
+		if typeURL := typeOf(r.Message); p.setLocked(typeURL, r) {
+			touched[typeURL] = true
+		}
+	}
+	for _, k := range c.Remove {
+		if _, ok := p.content[k.TypeURL][k.Name]; ok {
+			delete(p.content[k.TypeURL], k.Name)
+			touched[k.TypeURL] = true
+		}
+	}
+	for typeURL := range touched {
+		p.versions[typeURL]++
+	}
+	p.flushAllLocked(touched)
+}
+
+// Set is Apply of messages under their own names.
+func (p *Plane) Set(messages ...proto.Message) {
+	var c Change
+	for _, m := range messages {
+		c.Set = append(c.Set, Named(m))
+	}
+	p.Apply(c)
+}
+
+// Remove is Apply of removals of messages by their own names.
+func (p *Plane) Remove(messages ...proto.Message) {
+	var c Change
+	for _, m := range messages {
+		c.Remove = append(c.Remove, KeyOf(m))
+	}
+	p.Apply(c)
+}
+
+// KeyOf is the key of a message under its own name.
+func KeyOf(m proto.Message) Key { return Key{TypeURL: typeOf(m), Name: nameOf(m)} }
+
+// Forget drops all contents and begins to count versions anew, as a control plane
+// does that lost everything. It is called while the plane is stopped.
+func (p *Plane) Forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.content)
+	clear(p.versions)
+	p.version = 0
+}
+
+// setLocked reports whether the resource differs from the one before.
+func (p *Plane) setLocked(typeURL string, r Resource) bool {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(r.Message)
+	if err != nil {
+		panic(fmt.Sprintf("plane: %s: %v", r.Name, err)) // the test made an impossible message
+	}
+	if p.content[typeURL] == nil {
+		p.content[typeURL] = make(map[string]*entry)
+	}
+	old := p.content[typeURL][r.Name]
+	if old != nil && bytes.Equal(old.payload.GetValue(), b) && old.TTL == r.TTL && old.Unlisted == r.Unlisted &&
+		slices.Equal(old.Aliases, r.Aliases) {
+		return false
+	}
+	p.version++
+	e := &entry{Resource: r, version: strconv.Itoa(p.version), payload: &anypb.Any{TypeUrl: typeURL, Value: b}}
+	if c, ok := r.Message.(*clusterv3.Cluster); ok {
+		e.serves = serviceName(c)
+	}
+	p.content[typeURL][r.Name] = e
+	return true
+}
+
+// wire is the entry as incremental responses and wrapped ones have it.
+func (e *entry) wire(b *Behaviour) *discovery.Resource {
+	r := &discovery.Resource{Name: e.Name, Aliases: e.Aliases, Version: e.version, Resource: e.payload}
+	if b.EmptyVersions {
+		r.Version = ""
+	}
+	if e.TTL > 0 {
+		r.Ttl = durationpb.New(e.TTL)
+	}
+	return r
+}
+
+// heartbeat is wire without the payload (TTL-3).
+func (e *entry) heartbeat(b *Behaviour) *discovery.Resource {
+	r := e.wire(b)
+	r.Resource, r.Aliases = nil, nil
+	return r
+}
+
+// bare is the entry as a state-of-the-world response has it: wrapped only where
+// the payload alone cannot say everything.
+func (e *entry) bare(b *Behaviour) *anypb.Any {
+	if e.TTL == 0 && len(e.Aliases) == 0 {
+		return e.payload
+	}
+	return wrapped(e.wire(b))
+}
+
+func wrapped(r *discovery.Resource) *anypb.Any {
+	b, err := proto.Marshal(r)
+	if err != nil {
+		panic(fmt.Sprintf("plane: %s: %v", r.GetName(), err)) // made of valid parts
+	}
+	return &anypb.Any{TypeUrl: wrapper, Value: b}
+}
+
+// coveredLocked are the entries of a type that a subscription means, by name.
+func (p *Plane) coveredLocked(typeURL string, s *subscription) []*entry {
+	var all []*entry
+	for _, name := range slices.Sorted(maps.Keys(p.content[typeURL])) {
+		if e := p.content[typeURL][name]; s.covers(e) {
+			all = append(all, e)
+		}
+	}
+	return all
+}

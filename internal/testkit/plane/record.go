@@ -1,0 +1,107 @@
+package plane
+
+import (
+	"slices"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+)
+
+// Request is a request that the plane was sent.
+type Request struct {
+	At      time.Time
+	Stream  int // counted from 1; 0 for a poll
+	Delta   bool
+	REST    bool
+	Node    string
+	TypeURL string
+
+	Subscribe   []string // for the state of the world: all names
+	Unsubscribe []string
+	Versions    map[string]string // initial_resource_versions
+	VersionInfo string
+	Nonce       string
+
+	Rejects   bool // it is a NACK
+	Rejection string
+}
+
+// Response is a response that the plane sent.
+type Response struct {
+	At      time.Time
+	Stream  int // 0 for the answer to a poll
+	TypeURL string
+	Version string
+	Nonce   string
+	Names   []string
+	Removed []string
+}
+
+func (r Response) now() Response {
+	r.At = time.Now()
+	return r
+}
+
+// Requests are the requests of a type until now, of all types if typeURL is "".
+func (p *Plane) Requests(typeURL string) []Request {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(p.requests), func(r Request) bool { return typeURL != "" && r.TypeURL != typeURL })
+}
+
+// Responses are the responses of a type until now, of all types if typeURL is "".
+func (p *Plane) Responses(typeURL string) []Response {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(p.responses), func(r Response) bool { return typeURL != "" && r.TypeURL != typeURL })
+}
+
+// Rejections are the messages of the NACKs of a type, of all types if typeURL is "".
+func (p *Plane) Rejections(typeURL string) []string {
+	var all []string
+	for _, r := range p.Requests(typeURL) {
+		if r.Rejects {
+			all = append(all, r.Rejection)
+		}
+	}
+	return all
+}
+
+// Streams is the number of gRPC streams that are open now.
+func (p *Plane) Streams() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.streams)
+}
+
+// Asked reports whether a stream that is open now subscribes to a name.
+func (p *Plane) Asked(typeURL, name string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for st := range p.streams {
+		if s := st.types[typeURL]; s != nil && (s.names[key(name)] || name == wildcard && s.star) {
+			return true
+		}
+	}
+	return false
+}
+
+// recordLocked keeps a request. A stream's node comes with its first one (STR-1).
+func (p *Plane) recordLocked(st *stream, r Request, node string) {
+	if node != "" {
+		st.node = node
+	}
+	r.At, r.Stream, r.Delta, r.Node = time.Now(), st.number, st.delta, st.node
+	p.requests = append(p.requests, r)
+}
+
+func (p *Plane) recordDeltaLocked(st *stream, r *discovery.DeltaDiscoveryResponse) {
+	record := Response{
+		Stream: st.number, TypeURL: r.GetTypeUrl(), Version: r.GetSystemVersionInfo(), Nonce: r.GetNonce(),
+		Removed: r.GetRemovedResources(),
+	}
+	for _, x := range r.GetResources() {
+		record.Names = append(record.Names, x.GetName())
+	}
+	p.responses = append(p.responses, record.now())
+}

@@ -1,0 +1,86 @@
+package plane
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/xdsrelay/xdsrelay/internal/apiservices"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+// polls answers REST polls (VAR-5), at once: with everything that is asked for and
+// exists, or with 304 if the client presents its version.
+type polls struct {
+	plane  *Plane
+	server *server
+}
+
+// ServeHTTP implements [http.Handler].
+func (h *polls) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	h.server.running.Add(1) // within Serve, which is waited for too
+	defer h.server.running.Done()
+	services := apiservices.All()
+	i := slices.IndexFunc(services, func(s apiservices.Service) bool { return s.Path != "" && s.Path == q.URL.Path })
+	if i < 0 || q.Method != http.MethodPost {
+		http.NotFound(w, q)
+		return
+	}
+	body, err := io.ReadAll(q.Body)
+	request := new(discovery.DiscoveryRequest)
+	if err == nil {
+		err = protojson.Unmarshal(body, request)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	request.TypeUrl = services[i].TypeURL
+	response := h.plane.poll(request)
+	if response == nil {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	answer, err := protojson.Marshal(response)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(answer) // a client that left is not told
+}
+
+// poll gives the response, or nil if there is nothing new to say.
+func (p *Plane) poll(r *discovery.DiscoveryRequest) *discovery.DiscoveryResponse {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.recordLocked(&stream{node: r.GetNode().GetId()}, Request{
+		REST: true, TypeURL: r.GetTypeUrl(), Subscribe: r.GetResourceNames(), VersionInfo: r.GetVersionInfo(),
+		Rejection: r.GetErrorDetail().GetMessage(), Rejects: r.GetErrorDetail() != nil,
+	}, r.GetNode().GetId())
+	if p.behaviour.Mute || p.held[r.GetTypeUrl()] {
+		return nil
+	}
+	s := newSubscription(r.GetTypeUrl())
+	s.state(r.GetResourceNames())
+	response := &discovery.DiscoveryResponse{TypeUrl: r.GetTypeUrl()}
+	digest := sha256.New()
+	var names []string
+	for _, e := range p.coveredLocked(r.GetTypeUrl(), s) {
+		_, _ = fmt.Fprintf(digest, "%q %s\n", e.Name, e.version) // a hash cannot fail
+		response.Resources = append(response.Resources, e.bare(&p.behaviour))
+		names = append(names, e.Name)
+	}
+	response.VersionInfo = hex.EncodeToString(digest.Sum(nil))[:16]
+	if response.GetVersionInfo() == r.GetVersionInfo() || len(names) == 0 && !s.star {
+		return nil
+	}
+	p.responses = append(p.responses, Response{
+		TypeURL: r.GetTypeUrl(), Version: response.GetVersionInfo(), Names: names,
+	}.now())
+	return response
+}

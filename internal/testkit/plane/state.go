@@ -1,0 +1,133 @@
+package plane
+
+import (
+	"slices"
+	"strconv"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// takeState takes a request of a state-of-the-world stream.
+func (p *Plane) takeState(st *stream, r *discovery.DiscoveryRequest) error {
+	if err := st.typed(&r.TypeUrl); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s, first := st.of(r.GetTypeUrl())
+	p.recordLocked(st, Request{
+		TypeURL: r.GetTypeUrl(), Subscribe: r.GetResourceNames(), VersionInfo: r.GetVersionInfo(), Nonce: r.GetResponseNonce(),
+		Rejection: r.GetErrorDetail().GetMessage(), Rejects: r.GetErrorDetail() != nil,
+	}, r.GetNode().GetId())
+	if !first && r.GetResponseNonce() != s.nonce {
+		return nil // STR-4
+	}
+	// The first request with a nonce answers that response, a further one asks.
+	repeated := !s.outstanding && s.nonce != "" && sameNames(s, r.GetResourceNames())
+	s.outstanding = false
+	s.state(r.GetResourceNames())
+	p.unsubscribedLocked(s)
+	if repeated && s.clusters && !p.behaviour.IgnoreRepeats {
+		for name := range s.names {
+			s.owed[name] = true
+		}
+		s.clusters = false
+	}
+	p.flushLocked(st, map[string]bool{s.typeURL: true})
+	return nil
+}
+
+func sameNames(s *subscription, names []string) bool {
+	return len(names) == len(s.names) && !slices.ContainsFunc(names, func(n string) bool { return !s.names[key(n)] })
+}
+
+// state takes a request's names: all of them, each time. No names mean the wildcard
+// as long as nothing was ever named, for the types that have full state (SUB-2).
+func (s *subscription) state(names []string) {
+	old := s.names
+	s.names, s.star = make(map[string]bool), false
+	for _, name := range names {
+		s.named = true
+		if name == wildcard {
+			s.star = true
+			continue
+		}
+		s.names[key(name)] = true
+		if !old[key(name)] {
+			s.owed[key(name)] = true
+		}
+	}
+	if !s.named && fullState(s.typeURL) {
+		s.star = true
+	}
+}
+
+// sendStateLocked sends a stream the list of a full-state type if anything of it
+// changed, and of other types what changed. There is no word for their removal
+// (RES-3).
+func (p *Plane) sendStateLocked(st *stream, s *subscription) {
+	covered := p.coveredLocked(s.typeURL, s)
+	changed, gone := s.changed(covered), s.gone(covered)
+	for _, name := range gone {
+		delete(s.known, name)
+	}
+	asked := len(s.owed) > 0
+	clear(s.owed)
+	send := changed
+	if fullState(s.typeURL) {
+		if len(changed)+len(gone) == 0 && !asked && !(s.first && s.star) {
+			return
+		}
+		send = covered
+	} else if len(changed) == 0 {
+		return
+	}
+	for _, e := range changed {
+		s.known[e.Name] = e.version
+		p.noteClusterLocked(st, s, e)
+	}
+	p.pushStateLocked(st, s, send)
+}
+
+// pushStateLocked sends entries in one response, or in as many as the behaviour
+// wants of a type that is not full-state.
+func (p *Plane) pushStateLocked(st *stream, s *subscription, send []*entry) {
+	for last := false; !last; {
+		n := len(send)
+		if p.behaviour.PerResponse > 0 && !fullState(s.typeURL) {
+			n = min(n, p.behaviour.PerResponse)
+		}
+		last = n == len(send)
+		var payloads []*anypb.Any
+		var names []string
+		for _, e := range send[:n] {
+			payloads = append(payloads, e.bare(&p.behaviour))
+			names = append(names, e.Name)
+		}
+		send = send[n:]
+		p.pushPayloadsLocked(st, s, payloads, names)
+	}
+}
+
+// pushHeartbeatsLocked sends a list of wrapped heartbeats.
+func (p *Plane) pushHeartbeatsLocked(st *stream, s *subscription, beats []*discovery.Resource) {
+	var payloads []*anypb.Any
+	var names []string
+	for _, r := range beats {
+		payloads = append(payloads, wrapped(r))
+		names = append(names, r.GetName())
+	}
+	p.pushPayloadsLocked(st, s, payloads, names)
+}
+
+func (p *Plane) pushPayloadsLocked(st *stream, s *subscription, payloads []*anypb.Any, names []string) {
+	s.first, s.outstanding, s.nonce = false, true, st.nextNonce()
+	r := &discovery.DiscoveryResponse{
+		TypeUrl: s.typeURL, VersionInfo: strconv.Itoa(p.versions[s.typeURL]), Nonce: s.nonce, Resources: payloads,
+	}
+	p.responses = append(p.responses, Response{
+		Stream: st.number, TypeURL: s.typeURL, Version: r.GetVersionInfo(), Nonce: s.nonce, Names: names,
+	}.now())
+	st.out.put(r)
+}

@@ -1,0 +1,84 @@
+// Package ports gives tests TCP ports on the loopback interface that stay theirs
+// while nobody listens on them: a server of a test can end, and come back at the
+// same address.
+//
+// A port of the system's choice ("127.0.0.1:0") cannot do that. As soon as its
+// listener is closed the system may give it to one of the many connections that a
+// test opens, or to another listener. This package takes ports below the ranges
+// that systems choose from.
+package ports
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// Ports from first to last are below the ephemeral ports of Linux (from 32768), the
+// BSDs, macOS and Windows (from 49152).
+const (
+	first = 20000
+	last  = 32000
+)
+
+// taken has the ports that this process gave out: nobody gets one of them again.
+type taken struct {
+	mu    sync.Mutex
+	ports map[int]bool
+}
+
+var given = taken{ports: make(map[int]bool)} //nolint:gochecknoglobals // ports belong to the process
+
+func (g *taken) take(port int) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ports[port] {
+		return false
+	}
+	g.ports[port] = true
+	return true
+}
+
+// Listen listens on a port that this process gives to nobody else. Other processes
+// choose theirs at random, too. A failure ends the test.
+func Listen(tb testing.TB) net.Listener {
+	tb.Helper()
+	for range 1000 {
+		port := first + rand.IntN(last-first) //nolint:gosec // a port is no secret
+		if !given.take(port) {
+			continue
+		}
+		lis, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			return lis
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			tb.Fatal(err)
+		}
+	}
+	tb.Fatal("no free port")
+	return nil
+}
+
+// Free gives the number of a port that nobody listens on, for a server that opens
+// its listener itself.
+func Free(tb testing.TB) int {
+	tb.Helper()
+	lis := Listen(tb)
+	defer func() { _ = lis.Close() }()
+	return lis.Addr().(*net.TCPAddr).Port
+}
+
+// Again listens on an address that [Listen] gave, whose listener is closed.
+func Again(tb testing.TB, addr string) net.Listener {
+	tb.Helper()
+	lis, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", addr)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return lis
+}
