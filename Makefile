@@ -13,6 +13,10 @@ LDFLAGS := $(if $(VERSION),-X main.version=$(VERSION))
 PACKAGES ?= ./...
 FUZZTIME ?= 20s
 
+# The end-to-end tests take some minutes. On a busy machine that is longer than go
+# test allows a package by default.
+TIMEOUT ?= 30m
+
 .PHONY: help
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-12s %s\n", $$1, $$2}'
@@ -27,15 +31,23 @@ demo: ## run a control plane, a relay and clients on this machine
 
 .PHONY: test
 test: ## run all tests
-	go test $(PACKAGES)
+	go test -timeout $(TIMEOUT) $(PACKAGES)
 
 .PHONY: race
 race: ## run all tests under the race detector
-	go test -race $(PACKAGES)
+	go test -race -timeout $(TIMEOUT) $(PACKAGES)
 
 .PHONY: integration
-integration: ## run the end-to-end tests only, none skipped: installs npm packages and python3-grpcio
+integration: ## run the end-to-end tests only, none skipped: needs node, python3 and mvn
 	integration/run.sh
+
+# What it finds is reported; how long it takes is nobody's concern.
+.PHONY: soak
+soak: ## run a suite in sizes and times that CI has not: SUITE=envoy (real Envoys)
+	@case '$(SUITE)' in \
+		envoy) XDSRELAY_SOAK=1 integration/envoy.sh -v $(ARGS);; \
+		*) echo "SUITE is \"$(SUITE)\", which is none of: envoy" >&2; exit 2;; \
+	esac
 
 # With QUICK the tables are only shown: they are of sizes that nobody has.
 # ARGS="-scenario reconnect" measures one scenario, and replaces its section only.

@@ -284,10 +284,10 @@ func (t *table) answer(now time.Time, empty bool) {
 			standing[c] = struct{}{}
 			continue
 		}
-		if !c.interest.subscribed || !c.answered.IsZero() {
+		if !c.interest.subscribed || !c.burst.answered.IsZero() {
 			continue
 		}
-		c.answered = now
+		c.burst.answered = now
 		t.store.unsettled[c] = struct{}{}
 		if empty && c.knownEmpty() {
 			t.store.changed(c) // followers can be told that there is nothing
@@ -369,9 +369,9 @@ func (t *table) empty(c *collection, now time.Time) {
 }
 
 // Settle ends the quiet time of the collections that have been answered for long
-// enough at now: what the server did not confirm since the stream began is
-// removed, and what clients hold beyond the members is known not to exist. It does the
-// same for the clocks of names (Source.Absent), and drops what has outlived its ttl
+// enough at now: they are complete, so that what clients hold beyond the members is known
+// not to exist, and a while later what the server did not confirm since the stream began
+// is removed. It does the same for the clocks of names (Source.Absent), and drops what has outlived its ttl
 // (TTL-2). It returns when to call it again, zero if nothing waits; after TakeDemand and
 // Restart it has to be asked anew.
 func (s *Store) Settle(now time.Time) time.Time {
@@ -380,15 +380,18 @@ func (s *Store) Settle(now time.Time) time.Time {
 	s.mu.Lock()
 	var next time.Time
 	for c := range s.unsettled {
-		at := c.settleAt(s.source.Quiet)
+		at := c.settleAt(&s.source)
 		switch {
 		case at.IsZero():
 			delete(s.unsettled, c)
 		case now.Before(at):
 			next = sooner(next, at)
 		default:
-			delete(s.unsettled, c)
 			c.table.settle(c, now)
+			if at = c.settleAt(&s.source); at.IsZero() {
+				delete(s.unsettled, c)
+			}
+			next = sooner(next, at)
 		}
 	}
 	for t := range s.waiting {
@@ -411,6 +414,10 @@ func sooner(a, b time.Time) time.Time {
 }
 
 func (t *table) settle(c *collection, now time.Time) {
+	if !c.synced {
+		t.sync(c)
+		return
+	}
 	for e := c.live.head; e != nil && c.stale > 0; {
 		next := e.next
 		// A name with its own subscription is answered by itself.
@@ -424,14 +431,13 @@ func (t *table) settle(c *collection, now time.Time) {
 		}
 		e = next
 	}
-	t.sync(c)
 }
 
 // sync notes that all members are here, and tells who waited for that.
 func (t *table) sync(c *collection) {
 	c.synced = true
 	for _, f := range c.followers {
-		if !f.versions.none() || f.moved != nil || len(f.watch.answers) > 0 || !f.told || f.client.reads() {
+		if !f.versions.none() || len(f.watch.answers) > 0 || !f.told || f.client.reads() {
 			t.store.wake(f.watch)
 		}
 	}

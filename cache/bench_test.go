@@ -51,15 +51,16 @@ func newCrowd(tb testing.TB, followers, members int) *crowd {
 
 // take is what a stream does with what it collects, but for sending.
 func (p *peer) take(size int) (resources int) {
+	pace := Pace{Acks: acknowledged, Size: size, Parts: 8}
 	for {
-		batches, more, err := p.c.Collect(never, size, 8)
+		batches, left, err := p.s.Collect(pace)
 		if err != nil {
 			p.Fatal(err)
 		}
 		for _, b := range batches {
 			resources += b.Body.Resources()
 		}
-		if !more {
+		if !left.More {
 			return resources
 		}
 	}
@@ -134,7 +135,7 @@ func BenchmarkApply(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				for _, p := range c.peers {
-					p.c.rest(func(string) bool { return false })
+					p.c.rest(&question{Pace: Pace{Acks: acknowledged}})
 					p.rang()
 				}
 				b.StartTimer()

@@ -41,16 +41,12 @@ func TestStateStores_RES3_LearnedBetweenSurveyAndTaking(t *testing.T) {
 			}
 
 			learned := false
-			// No lock is held where the plan is made, and both while a store is looked at.
+			// Called for the other store's survey, when this one's is over.
 			between := func(string) bool {
 				if learned || !b.store.mu.TryLock() {
 					return false
 				}
 				b.store.mu.Unlock()
-				if !other.mu.TryLock() {
-					return false
-				}
-				other.mu.Unlock()
 				learned = true
 				c.learn(b)
 				return false
@@ -58,7 +54,7 @@ func TestStateStores_RES3_LearnedBetweenSurveyAndTaking(t *testing.T) {
 			var got []string
 			for more := true; more; {
 				var batches []*Batch
-				batches, more = CollectStates([]*Client{p.c, place}, between, 1<<20, 8)
+				batches, more = collectStates([]*Client{p.c, place}, between, 1<<20, 8)
 				for _, batch := range batches {
 					if n := batch.Body.Removed(); n != 0 {
 						t.Errorf("RES-3: %d removals in a response that has no place for them", n)

@@ -171,7 +171,7 @@ func (coll *collection) check(c *checker, key string) {
 	c.that(stale == coll.stale, "%q: %d stale members counted as %d", key, stale, coll.stale)
 	c.that(coll.tombs.len <= max(minTombstones, coll.live.len), "%q: %d tombstones", key, coll.tombs.len)
 	_, unsettled := coll.table.store.unsettled[coll]
-	c.that(unsettled || coll.settleAt(coll.table.store.source.Quiet).IsZero(), "%q has a quiet time that nobody will end", key)
+	c.that(unsettled || coll.settleAt(&coll.table.store.source).IsZero(), "%q has a quiet time that nobody will end", key)
 	for pos, f := range coll.followers {
 		c.that(f.pos == pos && f.coll == coll, "%q has a broken follower", key)
 	}
@@ -294,7 +294,6 @@ func (w *watch) check() error {
 	c.that(!w.client.form.State || total == w.sum, "sum of the names %s, found %s", w.sum, total)
 	c.that(respelled == 0, "%d respelled names are not listed", respelled)
 	w.checkVariants(c)
-	w.checkForeign(c)
 	return errors.Join(c.errs...)
 }
 

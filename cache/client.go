@@ -23,11 +23,6 @@ type Client struct {
 	held    bool     // Held
 	late    []Late   // of a reader, until it takes: what nobody waits for any longer
 	located bool     // it has used dynamic parameters, and tells variants apart (DYN-1)
-	// While the stream moves, of Arrange: the first rank with something of another scope of
-	// which nobody knows yet what it is here, and the last one that has not been sent and
-	// acknowledged all that took the place of it.
-	first, unsettled Rank
-	moving           bool
 }
 
 // Form is how a client is told of changes. The zero value is the incremental one.
@@ -106,12 +101,12 @@ type Change struct {
 	// sent: its holder has a list, which nothing that is incomplete may replace
 	// (RES-2), and which is not sent again if it is current (ACK-5).
 	VersionInfo string
+	// Distrust says that the client may have what it presents from another scope, whose
+	// server may use the same versions for other contents (ACK-4). The client is sent
+	// everything; what it presents says only which names it holds.
+	Distrust bool
 	// Relist has the list of a full-state type sent although nothing changed.
 	Relist bool
-	// Moved are subscriptions that were taken out of another store: they begin here, for a
-	// client that holds what it was sent there. The list of a full-state type is then sent
-	// when it is complete, and not before. Update takes them.
-	Moved []*Departed
 }
 
 // Update carries out a change; the caller collects then, since nobody is
@@ -123,9 +118,6 @@ func (c *Client) Update(ch Change) (gone, kept []Name) {
 	s.mu.Lock()
 	begun := c.find(ch.TypeURL) == nil
 	w := c.watch(ch.TypeURL)
-	for _, d := range ch.Moved {
-		w.arrive(d)
-	}
 	w.names.reserve(len(ch.Subscribe))
 	for _, n := range ch.Subscribe {
 		w.subscribe(n)
@@ -146,14 +138,17 @@ func (c *Client) Update(ch Change) (gone, kept []Name) {
 	w.bequeath()
 	w.move(ch)
 	if ch.VersionInfo != "" && !w.listed {
-		w.presented = ch.VersionInfo
+		w.presented, w.led = ch.VersionInfo, true
+		if ch.Distrust {
+			w.presented = distrusted
+		}
 	}
 	w.relist = w.relist || (ch.Relist && w.full)
 	if w.idle() {
 		c.watches = slices.DeleteFunc(c.watches, func(o *watch) bool { return o == w })
 	}
 	s.mu.Unlock()
-	w.present(&ch.Versions, begun)
+	w.present(&ch.Versions, begun, ch.Distrust)
 	c.answerMembers(w, ch.Answer)
 	s.cache.trim()
 	return gone, kept
@@ -176,7 +171,7 @@ func (c *Client) watch(typeURL string) *watch {
 		return w
 	}
 	w := &watch{
-		client: c, typeURL: typeURL, rank: RankOf(typeURL),
+		client: c, typeURL: typeURL, rank: RankOf(typeURL), begun: c.store.cache.now(),
 		full: c.form.State && c.store.source.FullState[typeURL],
 	}
 	at, _ := slices.BinarySearchFunc(c.watches, w, func(a, b *watch) int {

@@ -1,10 +1,12 @@
 package cache
 
 import (
+	"fmt"
 	"iter"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"google.golang.org/grpc/codes"
 )
 
 // clock says since when a name or a collection is asked for on the present stream.
@@ -19,7 +21,7 @@ type clock struct {
 // open reports whether the server has not answered it yet.
 func (i *interest) open() bool {
 	if i.coll != nil {
-		return !i.coll.synced && i.coll.answered.IsZero()
+		return !i.coll.synced && i.coll.burst.answered.IsZero()
 	}
 	return i.entry.open() || i.table.borrows(i.entry)
 }
@@ -122,9 +124,10 @@ func (t *table) expireClocks(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// expire ends the waiting for a name or a collection. An incremental server must
-// answer a name that does not exist; where it does not, nobody is told so, but nobody
-// waits. Nor does its silence say what members a collection has.
+// expire ends the waiting for a name or a collection. A server's silence does not say that
+// there is nothing, so it removes nothing from anybody. A server of the state of the world
+// has no other word for a name that does not exist: the clients are told that it said
+// nothing (RES-7). An incremental one must answer, and goes on being waited for in silence.
 func (t *table) expire(i *interest, now time.Time) {
 	if i.coll == nil && t.borrows(i.entry) {
 		t.repay(i.entry, now)
@@ -132,11 +135,10 @@ func (t *table) expire(i *interest, now time.Time) {
 			return
 		}
 	}
-	if t.store.source.State && i.coll == nil && i.entry.state == unknown {
-		t.unset(i.entry, absent, nil, now)
-		return
-	}
 	i.late(true)
+	if t.store.source.State && i.coll == nil && i.entry.state == unknown {
+		t.unset(i.entry, failed, t.store.silence(i.entry.name()), now)
+	}
 	if i.coll != nil {
 		for _, f := range i.coll.followers {
 			f.tooLate()
@@ -147,6 +149,14 @@ func (t *table) expire(i *interest, now time.Time) {
 	for _, sub := range i.entry.subs {
 		sub.tooLate()
 		t.store.wake(sub.watch)
+	}
+}
+
+// silence is the error of a name that the server did not answer.
+func (s *Store) silence(name string) *wire.ResourceError {
+	return &wire.ResourceError{
+		Name: name, Code: codes.Unavailable,
+		Message: fmt.Sprintf("the control plane has not sent it within %v", s.source.Absent),
 	}
 }
 

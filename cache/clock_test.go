@@ -49,12 +49,12 @@ func TestRES7Absent(t *testing.T) {
 			if !c.rang() {
 				t.Fatal("not woken")
 			}
-			b.expect(c.told(), "EDS -b")
+			b.expect(c.told(), "EDS !b")
 			b.state(eds, "2", "+b@1") // it appears
 			b.expect(c.told(), "EDS +b")
 		})
 	})
-	t.Run("RES-17 a name that nobody watches any more is let go", func(t *testing.T) {
+	t.Run("ABS-3 a name that is not answered is not waited for again by who comes back", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newStateBed(t)
 			c := b.join()
@@ -64,9 +64,12 @@ func TestRES7Absent(t *testing.T) {
 			wait(absentAfter)
 			b.store.Settle(time.Now())
 			b.check()
-			b.expect(b.demand(0), "EDS -a")
-			b.expect(c.told(), "EDS -b")
-			if b.seen.evicted[ReasonAbsent] != 1 {
+			b.expect(b.demand(0))
+			b.expect(c.told(), "EDS !b")
+			c.sub(eds, "a")
+			b.expect(b.demand(0))
+			b.expect(c.told(), "EDS !a")
+			if len(b.seen.evicted) != 0 {
 				t.Errorf("evicted %v", b.seen.evicted)
 			}
 		})
@@ -118,7 +121,7 @@ func TestRES7Absent(t *testing.T) {
 			wait(absentAfter)
 			b.store.Settle(time.Now())
 			b.check()
-			b.expectAll(strings.Fields(strings.Join(c.told(), " ")), "EDS", "-a", "-b")
+			b.expectAll(strings.Fields(strings.Join(c.told(), " ")), "EDS", "!a", "!b")
 		})
 	})
 	t.Run("RES-2 an incremental server is waited for no longer, and nothing is said", func(t *testing.T) {
@@ -190,18 +193,20 @@ func TestRES7Absent(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBedOf(t, Limits{}, Source{Quiet: quiet, Absent: absentAfter, FullState: map[string]bool{cds: true}})
 				first := b.join()
-				first.sub(cds, globG)
+				first.sub(cds, globG, "a")
 				b.connect(0)
-				b.says(cds, "+"+nameG1+"@1~1ms")
+				b.says(cds, "+a@1", "+"+nameG1+"@1~1ms")
 				b.store.Lost(streamOf(0)) // before its quiet time was over
 				c := b.joinAs(form)
-				c.show(cds, "old", globG)
+				c.show(cds, "old", globG, "a")
 				b.connect(0) // shows what is held, and the server has nothing to say
 				b.expect(c.lists())
 				wait(absentAfter)
 				b.store.Settle(time.Now())
 				b.check()
-				b.expect(c.lists(), "CDS")
+				if got := c.lists(); len(got) != 1 || !strings.HasSuffix(got[0], "a1") || strings.Contains(got[0], nameG1) {
+					t.Errorf("got %q, want a list of a", got)
+				}
 				b.expect(c.lists())
 			})
 		}

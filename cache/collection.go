@@ -1,9 +1,6 @@
 package cache
 
-import (
-	"time"
-	"weak"
-)
+import "time"
 
 const (
 	// minTombstones is how many removed members a collection remembers at least.
@@ -43,8 +40,6 @@ type collection struct {
 	relayed   int    // members that are not kept (TTL-5)
 	fails     *failures
 	byGlob    map[string]map[*entry]struct{} // members of "*" by glob, once somebody asked; see Client.under
-	held      weak.Pointer[holdings]         // the last that was made, at that number of changes
-	heldAt    uint64
 
 	// For state-of-the-world clients.
 	states int // such followers
@@ -55,15 +50,37 @@ type collection struct {
 	runs runs // for clients of the incremental form that begin
 
 	// synced: all members that the server had when it was asked are here, so
-	// what is not here does not exist. answered and progress are the times of the
-	// type's first response on the present stream, and of the last one that
-	// confirmed a member; both zero until then.
-	synced             bool
-	overdue            bool // asked for long ago on the present stream, and not answered
-	pinned             bool // in table.pins
-	answered, progress time.Time
-	epoch              uint32 // members of another epoch are stale
-	stale              int
+	// what is not here does not exist.
+	synced  bool
+	overdue bool // asked for long ago on the present stream, and not answered
+	pinned  bool // in table.pins
+	burst   burst
+	epoch   uint32 // members of another epoch are stale
+	stale   int
+}
+
+// burst is what is known of the responses that answer a subscription to a collection, on
+// the present stream.
+type burst struct {
+	answered time.Time     // the type's first response; zero until then
+	progress time.Time     // the last one that brought or confirmed a member; likewise
+	gap      time.Duration // the longest time between two of them
+}
+
+// last is the time of the last response that counts.
+func (b *burst) last() time.Time {
+	if b.progress.After(b.answered) {
+		return b.progress
+	}
+	return b.answered
+}
+
+// progressed notes a response that brought or confirmed a member.
+func (b *burst) progressed(now time.Time) {
+	if last := b.last(); !last.IsZero() {
+		b.gap = max(b.gap, now.Sub(last))
+	}
+	b.progress = now
 }
 
 // touch gives a changed member its new place, or brings a new one in.
@@ -162,10 +179,10 @@ func (c *collection) discard(e *entry) {
 func (c *collection) confirm(e *entry, isNew bool, now time.Time) {
 	switch {
 	case isNew:
-		c.progress = now
+		c.burst.progressed(now)
 	case e.epoch != c.epoch:
 		c.stale--
-		c.progress = now
+		c.burst.progressed(now)
 	}
 	e.epoch = c.epoch
 }
@@ -181,19 +198,25 @@ func (c *collection) confirmAll() {
 	}
 }
 
-// settleAt is when its quiet time ends; zero if it has none to wait for. The
-// quiet time begins with the first answer and is prolonged by members that were
-// new or not confirmed before, so that a large first state sent in many parts
-// ends it late, while a collection that is never quiet ends it nevertheless.
-func (c *collection) settleAt(quiet time.Duration) time.Time {
-	if c.answered.IsZero() || (c.synced && c.stale == 0) {
+// gaps is how many times the longest gap between two responses a quiet time takes at least.
+const gaps = 3
+
+// settleAt is when its quiet time ends; zero if it has none to wait for. The quiet time
+// begins with the first answer and is prolonged by members that were new or not confirmed
+// before, so that a large first state sent in many parts ends it late, while a collection
+// that is never quiet ends it nevertheless. A collection that is not synced is complete
+// then (RES-2); what the server has to confirm has more time (RES-14).
+func (c *collection) settleAt(source *Source) time.Time {
+	long := source.longQuiet()
+	switch {
+	case c.burst.answered.IsZero():
 		return time.Time{}
+	case !c.synced:
+		return c.burst.last().Add(min(max(source.Quiet, gaps*c.burst.gap), long))
+	case c.stale > 0:
+		return c.burst.last().Add(long)
 	}
-	last := c.answered
-	if c.progress.After(last) {
-		last = c.progress
-	}
-	return last.Add(quiet)
+	return time.Time{}
 }
 
 // wildcard reports whether c is "*".
@@ -202,7 +225,7 @@ func (c *collection) wildcard() bool { return c.table.kind == wholeType }
 // knownEmpty reports whether a new follower may be told that there is nothing.
 // A server answers "*" even if it has nothing, and an empty glob by its name.
 func (c *collection) knownEmpty() bool {
-	return c.live.len == 0 && (c.synced || (c.wildcard() && !c.answered.IsZero()))
+	return c.live.len == 0 && (c.synced || (c.wildcard() && !c.burst.answered.IsZero()))
 }
 
 // dropCollection forgets c after its unsubscribe was taken. Members that

@@ -34,14 +34,12 @@ type cursor struct {
 	told    bool   // the client has been told something, if only that it is empty
 	renamed bool   // name is not canonical: members are respelled (NAME-4)
 	synced  bool   // a reader knows that the collection is
-	lost    bool   // members went that the client holds, and no word was said (RES-3)
 
 	// versions is what the client said it holds of the collection
 	// (initial_resource_versions), by key, until each was compared; what is left
 	// when the collection is synced does not exist any more (RES-11).
 	versions *claims
 	once     map[*entry]*wire.Resource // what is not kept and waits for the client (TTL-5)
-	moved    *foreign                  // what it holds of another scope, until it was told all of it
 }
 
 // follow makes a client follow c from its beginning.
@@ -110,9 +108,6 @@ func (f *cursor) repeat() {
 	f.failed = 0
 	f.coll.lack(f.watch)
 	f.versions.doubt() // it may hold them still, or have forgotten them (RES-15)
-	if f.moved != nil && !f.watch.full {
-		f.moved.doubt = true
-	}
 }
 
 // mayHold notes that the client has a member from another subscription, which the
@@ -132,7 +127,7 @@ func (f *cursor) passed(e *entry) bool {
 // gave reports whether the client may hold an entry because of the cursor, or said
 // that it does (RES-11).
 func (f *cursor) gave(e *entry) bool {
-	if f.versions.has(e.key) || f.moved.get(e.key) != nil {
+	if f.versions.has(e.key) {
 		return true
 	}
 	return e.coll == f.coll && f.mayHave(e) && !(e.dead && e.changed <= f.removed)
@@ -150,18 +145,11 @@ func (f *cursor) inherit(o *cursor) {
 			f.mayHold(key)
 		}
 	}
-	for key := range o.moved.all() {
-		if e := f.coll.table.entries[key]; e == nil || !f.passed(e) {
-			f.mayHold(key)
-		}
-	}
 }
 
 // compared notes that the client knows what became of a key that it held.
 func (f *cursor) compared(key string) {
 	f.versions = f.versions.settle(key)
-	f.moved.compared(key)
-	f.endMove()
 }
 
 // without deletes a key. Maps do not shrink, and a client may live for months
@@ -203,16 +191,14 @@ func (f *cursor) addsDue() bool {
 
 func (f *cursor) removalsDue() bool {
 	t := f.coll.tombs.tail
-	return (t != nil && t.changed > f.removed) || f.behind() || f.leftoverDue()
+	return (t != nil && t.changed > f.removed) || f.behind() || f.claimsDue()
 }
 
-// leftoverDue reports whether what the client holds and the collection lacks may
-// be told: not before the collection is synced, and what is here was compared.
-func (f *cursor) leftoverDue() bool {
-	return f.versionsDue() || f.foreignDue()
-}
-
-func (f *cursor) versionsDue() bool { return !f.versions.none() && f.coll.synced && f.level() }
+// claimsDue reports whether the client said that it holds something of which it is known
+// by now whether it exists. What does not is told as removed when the client was sent all
+// members: claimsLeft.
+func (f *cursor) claimsDue() bool  { return !f.versions.none() && f.coll.synced }
+func (f *cursor) claimsLeft() bool { return f.claimsDue() && f.level() }
 
 // level reports whether the client was sent all members.
 func (f *cursor) level() bool {

@@ -68,7 +68,7 @@ func (t *table) wantsAgain(now time.Time) bool {
 			return i.again
 		}
 		at, ok := t.farewells[i.coll.key]
-		return ok && (now.Sub(at) <= t.store.source.Quiet || i.coll.leftover() || (t.store.source.State && i.coll.wildcard()))
+		return ok && (now.Sub(at) <= t.store.source.longQuiet() || i.coll.leftover() || (t.store.source.State && i.coll.wildcard()))
 	})
 }
 
@@ -88,7 +88,7 @@ func (t *table) takeDemand(subs []wire.Subscription, now time.Time) []wire.Subsc
 	then := wire.Subscription{TypeURL: t.typeURL}
 	t.keepNamedMembers()
 	if len(t.farewells) >= maxFarewells {
-		maps.DeleteFunc(t.farewells, func(_ string, at time.Time) bool { return now.Sub(at) > t.store.source.Quiet })
+		maps.DeleteFunc(t.farewells, func(_ string, at time.Time) bool { return now.Sub(at) > t.store.source.longQuiet() })
 	}
 	pending := t.pending
 	t.pending = nil

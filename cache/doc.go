@@ -10,8 +10,8 @@
 //
 // The upstream session fills a store ([Store.Apply], [Store.ApplyState]) and asks it
 // which streams there should be ([Store.Streams]) and what to subscribe to
-// ([Store.Restart], [Store.TakeDemand]); a downstream stream says
-// what it wants ([Client.Update]) and takes what it lacks ([Client.Collect]).
+// ([Store.Restart], [Store.TakeDemand]); a downstream stream says what it wants
+// ([Client.Update]) and takes what it lacks from all its stores ([Subscriber.Collect]).
 // The package does no I/O, starts no goroutine but [Cache.Run]'s caller's own,
 // and never looks into a payload.
 //
@@ -23,7 +23,10 @@
 // one number, and what it lacks is the tail behind that number, merged and in
 // order. Removed members move to a second list, of tombstones, in the same
 // order; it has a cursor of its own, because removals of clusters and endpoints
-// wait for later types (ADS-1) while additions do not.
+// wait for later types (ADS-1, ADS-4) while additions do not.
+//
+// When something may go out is decided by the schedule of a pass: a survey of each store
+// that a stream needs, one plan made of them, and the steps that each store then carries out.
 //
 // What has a ttl stands in a heap by deadline ([Store.Settle]). Heartbeats have
 // numbers and a list of their own, so that they cost clients that cannot do ttl
@@ -48,7 +51,7 @@
 // # Clients of the state of the world
 //
 // A client of that form ([Form]) has the same cursors. Its full-state types are sent
-// as whole lists and the others by what changed, without removals ([CollectStates]).
+// as whole lists and the others by what changed, without removals.
 // A list lacks what was removed only once later types were sent all that came before
 // and acknowledged it; until then tombstones keep their bytes (ADS-1). Versions are
 // sums of the members' digests (ACK-4).

@@ -47,9 +47,6 @@ func (w *watch) move(ch Change) {
 // told in any case: what the client held of it when the cursor began the other store may
 // have replaced since. What the cursor has come to is answered (answerMembers).
 func (f *cursor) doubt(glob string) {
-	if f.moved != nil {
-		f.moved.doubtAll(map[string]struct{}{glob: {}})
-	}
 	if f.versions != nil {
 		f.versions.doubtUnder(glob)
 	}
@@ -81,8 +78,6 @@ func (w *watch) answerGlobbed(n Name) {
 	switch {
 	case e != nil && g.passed(e):
 		w.answer(n)
-	case g.moved != nil:
-		g.moved.set(n.Key, unsure)
 	default:
 		g.mayHold(n.Key)
 	}
@@ -154,9 +149,6 @@ func (f *cursor) owesGone(globs map[string]bool) []Name {
 	s.mu.RUnlock()
 	// These change with the client's own stream only, which is the caller.
 	for key := range f.versions.keys() {
-		add(key)
-	}
-	for key := range f.moved.keys() {
 		add(key)
 	}
 	return names

@@ -47,6 +47,7 @@ type entry struct {
 	tainted bool      // the version now held was seen with other contents (ACK-4)
 	overdue bool      // asked for long ago on the present stream, and not answered
 	pinned  bool      // in table.pins
+	suspect bool      // a client rejected the content alone (ACK-3)
 	told    attention // who has it, as far as who reads references is told
 }
 

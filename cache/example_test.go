@@ -41,11 +41,10 @@ func Example() {
 	store := cache.New(cache.Limits{MaxResources: 100_000, Idle: 10 * time.Minute}, nil).Open(cache.Source{Quiet: 15 * time.Second})
 
 	woken := make(chan int, 2)
-	var clients [2]*cache.Client
+	var clients [2]*cache.Subscriber
 	for i := range clients {
-		c := store.Join(func() { woken <- i }, cache.Form{})
-		clients[i] = c
-		if err := subscribe(c, "backend"); err != nil {
+		clients[i] = cache.NewSubscriber(func() { woken <- i }, cache.Form{})
+		if err := subscribe(clients[i].Join(store), "backend"); err != nil {
 			fmt.Println(err)
 			return
 		}
@@ -69,14 +68,14 @@ func Example() {
 	for range clients {
 		i := <-woken
 		c := clients[i]
-		nothingBusy := func(string) bool { return false }
-		batches, more, err := c.Collect(nothingBusy, 1<<20, 8)
+		acknowledged := func(string) cache.Acks { return cache.Acknowledged }
+		batches, left, err := c.Collect(cache.Pace{Acks: acknowledged, Size: 1 << 20, Parts: 8})
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
 		for _, b := range batches {
-			fmt.Println("client", i, "gets", b.Body.Resources(), "of rank", b.Rank, "more:", more)
+			fmt.Println("client", i, "gets", b.Body.Resources(), "of rank", b.Rank, "more:", left.More)
 		}
 		c.Leave()
 	}
@@ -89,9 +88,9 @@ func Example() {
 // A client that was there before says what it holds, and is not sent it again.
 func ExampleClient_Update() {
 	store := cache.New(cache.Limits{}, nil).Open(cache.Source{Quiet: 15 * time.Second})
-	c := store.Join(func() {}, cache.Form{})
+	c := cache.NewSubscriber(func() {}, cache.Form{})
 	defer c.Leave()
-	c.Update(cache.Change{
+	c.Join(store).Update(cache.Change{
 		TypeURL:   clusters,
 		Subscribe: []cache.Name{{Spelling: "backend", Key: "backend"}},
 		Versions:  wire.NewVersions(map[string]string{"backend": "v1"}),
@@ -107,7 +106,8 @@ func ExampleClient_Update() {
 			fmt.Println("NACK:", err)
 			return
 		}
-		batches, _, err := c.Collect(func(string) bool { return false }, 1<<20, 8)
+		acknowledged := func(string) cache.Acks { return cache.Acknowledged }
+		batches, _, err := c.Collect(cache.Pace{Acks: acknowledged, Size: 1 << 20, Parts: 8})
 		fmt.Println(version, len(batches), err)
 	}
 	// Output:

@@ -2,7 +2,6 @@ package cache
 
 import (
 	linked "container/list"
-	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -103,15 +102,22 @@ func (c *collection) whole() *wire.ResourceError {
 // are.
 func (c *collection) standing() bool { return c.fails != nil && c.fails.standing }
 
-// failuresDue reports whether the client is to be told an error that came up to a
-// number. No list is due for one alone as long as nobody knows the members, if the
+// mayTell reports whether the client may be told an error while removals up to a number may
+// go: not before the removal that came with it.
+func (f *cursor) mayTell(x *failure, upTo uint64) bool {
+	e := f.coll.table.entries[x.key]
+	return e == nil || e.coll != f.coll || !e.dead || e.changed <= max(f.removed, upTo)
+}
+
+// failuresDue reports whether the client is to be told an error while removals up to a number
+// may go. No list is due for one alone as long as nobody knows the members, if the
 // client may hold some: it would be an empty one (RES-2).
 func (f *cursor) failuresDue(upTo uint64) bool {
 	if w := f.watch; w.full && w.presented != "" && !w.listed && !f.coll.synced {
 		return false
 	}
 	el := f.coll.fails.after(f.failed)
-	return el != nil && failureOf(el).number <= upTo
+	return el != nil && f.mayTell(failureOf(el), upTo)
 }
 
 // tellsFailure reports whether an error of a key is the cursor's to tell: not of what
@@ -323,7 +329,7 @@ func (c *collection) reopen() {
 		return
 	}
 	wasOpen := c.interest.open()
-	c.answered, c.progress = time.Time{}, time.Time{}
+	c.burst = burst{}
 	t := c.table
 	delete(t.store.unsettled, c)
 	if t.unanswered == nil {

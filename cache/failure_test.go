@@ -288,7 +288,8 @@ func TestErrorsOfCollections(t *testing.T) {
 			b.respond(cds, "?a")
 			b.expect(c.collect())
 			c.busy[lds] = false
-			b.expect(c.collect(), "LDS +l@2", "CDS! -a !a")
+			b.expect(c.collect(), "LDS +l@2")
+			b.expect(c.collect(), "CDS -a !a")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -307,7 +308,7 @@ func TestErrorClocks(t *testing.T) {
 			b.state(eds, "1", "!a")
 			b.store.Settle(time.Now().Add(time.Minute))
 			b.check()
-			b.expect(c.told(), "EDS -b !a")
+			b.expect(c.told(), "EDS !a !b")
 		},
 		"RES-7 ERR-1 a * with an error is waited for like one that is silent": func(b *bed, c *peer) {
 			c.show(cds, "old", "*")

@@ -143,12 +143,14 @@ func TestStateErrors(t *testing.T) {
 		"ERR-1 GLOB-7 NAME-4 globs and their members": func(b *bed) {
 			p, list := b.joinAs(bareForm), b.joinAs(bareForm)
 			p.sub(eds, globQ2)
-			list.sub(cds, globQ2)
+			list.sub(cds, globQ2, "a")
 			b.connect(0)
 			b.respond(eds, "!"+globQ, "?"+nameQ)
 			b.respond(cds, "!"+globQ, "?"+nameQ)
 			b.expect(p.lists(), "EDS !"+globQ2+" !"+nameQ2)
-			b.expect(list.lists(), "CDS !"+globQ2+" !"+nameQ2)
+			b.expect(list.lists()) // it would be an empty one (ABS-1)
+			b.respond(cds, "+a@1")
+			b.expect(list.lists(), "CDS a1 !"+globQ2+" !"+nameQ2)
 			b.expect(append(p.lists(), list.lists()...))
 		},
 		"ERR-1 a change and an error go in one response": func(b *bed) {
@@ -166,7 +168,7 @@ func TestStateErrors(t *testing.T) {
 			place.Update(Change{TypeURL: cds, Subscribe: names([]string{"c"})})
 			b.connect(0)
 			b.respond(cds, "+a@1", "!b")
-			batches, _ := CollectStates([]*Client{p.c, place}, func(string) bool { return false }, 1<<20, 8)
+			batches, _ := collectStates([]*Client{p.c, place}, func(string) bool { return false }, 1<<20, 8)
 			if len(batches) != 1 {
 				b.Fatalf("%d batches", len(batches))
 			}

@@ -256,6 +256,7 @@ func (b *bed) settle() {
 type peer struct {
 	*bed
 
+	s    *Subscriber
 	c    *Client
 	bell chan struct{}
 	busy map[string]bool
@@ -267,8 +268,42 @@ func (b *bed) join() *peer { return b.joinAs(Form{}) }
 
 func (b *bed) joinAs(form Form) *peer {
 	p := &peer{bed: b, bell: make(chan struct{}, 1), busy: map[string]bool{}, size: 1 << 20}
-	p.c = b.store.Join(ringing(p.bell), form)
+	p.s = NewSubscriber(ringing(p.bell), form)
+	p.c = p.s.Join(b.store)
 	return p
+}
+
+// longHold is longer than any test has clients wait for a list.
+const longHold = 1000 * time.Hour
+
+// question is what a pass of the client asks now.
+func (c *Client) question() *question {
+	return &question{Pace: Pace{ListHold: longHold}, now: c.store.cache.now()}
+}
+
+// paceOf is that of a client that owes acknowledgements of some types, and for which nothing
+// waits for a time.
+func paceOf(busy func(string) bool, size, parts int) Pace {
+	return Pace{Size: size, Parts: parts, ListWait: time.Hour, ListHold: longHold, Acks: func(typeURL string) Acks {
+		if busy(typeURL) {
+			return Awaited
+		}
+		return Acknowledged
+	}}
+}
+
+// collectStates collects for a stream with these places, of which nothing else is known.
+func collectStates(places []*Client, busy func(string) bool, size, parts int) ([]*Batch, bool) {
+	s := &Subscriber{form: places[0].form, places: places}
+	batches, left, _ := s.Collect(paceOf(busy, size, parts))
+	return batches, left.More
+}
+
+// collectFrom collects for a stream with one place.
+func collectFrom(c *Client, busy func(string) bool, size, parts int) ([]*Batch, bool, error) {
+	s := &Subscriber{form: c.form, places: []*Client{c}}
+	batches, left, err := s.Collect(paceOf(busy, size, parts))
+	return batches, left.More, err
 }
 
 func names(spellings []string) []Name {
@@ -318,13 +353,13 @@ func (p *peer) lists() []string {
 	var said []string
 	p.took = nil
 	for {
-		batches, more := CollectStates([]*Client{p.c}, func(t string) bool { return p.busy[t] }, p.size, 8)
+		batches, left, _ := p.s.Collect(paceOf(func(t string) bool { return p.busy[t] }, p.size, 8))
 		for _, b := range batches {
 			said = append(said, renderState(p, b))
 		}
 		p.took = append(p.took, batches...)
 		p.check()
-		if !more {
+		if !left.More {
 			return said
 		}
 	}
@@ -370,7 +405,7 @@ func (p *peer) collect() []string {
 	var said []string
 	p.took = nil
 	for {
-		batches, more, err := p.c.Collect(func(t string) bool { return p.busy[t] }, p.size, 8)
+		batches, left, err := p.s.Collect(paceOf(func(t string) bool { return p.busy[t] }, p.size, 8))
 		if err != nil {
 			if !errors.Is(err, ErrBehind) {
 				p.Fatalf("Collect: %v", err)
@@ -382,7 +417,7 @@ func (p *peer) collect() []string {
 		}
 		p.took = append(p.took, batches...)
 		p.check()
-		if !more {
+		if !left.More {
 			return said
 		}
 	}

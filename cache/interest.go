@@ -37,10 +37,11 @@ func (i *interest) watched() bool {
 	return i.entry.wanted()
 }
 
-// kept reports whether what it stands for is worth keeping without a watcher:
-// names known absent, failed ones, and those that nothing is kept of are not.
+// kept reports whether what it stands for is worth keeping without a watcher: names that
+// are known not to exist, and those that nothing is kept of, are not. What the server does
+// not answer is: who comes back with it need not wait again (ABS-3).
 func (i *interest) kept() bool {
-	return i.coll != nil || i.entry.state == present || i.entry.state == unknown
+	return i.coll != nil || i.entry.state == present || i.entry.open()
 }
 
 // subscribe notes that it goes upstream now, and says under which name.

@@ -2,12 +2,12 @@ package cache
 
 // join makes one list of the parts of several stores. Where a part is missing,
 // since its store has come by something that must go first, all are taken again.
-func join(batches []*Batch, s survey, clients []*Client) []*Batch {
+func join(batches []*Batch, s schedule, clients []*Client) []*Batch {
 	var all []*Batch
 	for len(batches) > 0 {
 		b := batches[0]
 		d := s.of(b.TypeURL)
-		if !d.full || d.watches == 1 || b.Heartbeats {
+		if !d.full || d.places == 1 || b.Heartbeats {
 			all, batches = append(all, b), batches[1:]
 			continue
 		}
@@ -15,7 +15,7 @@ func join(batches []*Batch, s survey, clients []*Client) []*Batch {
 		for n < len(batches) && batches[n].TypeURL == b.TypeURL {
 			n++
 		}
-		if n == d.watches {
+		if n == int(d.places) {
 			all = append(all, joined(batches[:n]))
 		} else {
 			relist(clients, b.TypeURL)

@@ -1,10 +1,6 @@
 package cache
 
-import (
-	"strings"
-
-	"github.com/xdsrelay/xdsrelay/internal/wire"
-)
+import "github.com/xdsrelay/xdsrelay/internal/wire"
 
 // A list of a full-state type goes on holding removed members as long as later
 // types may still refer to them (ADS-1). What was removed therefore keeps its bytes
@@ -77,13 +73,8 @@ func (w *watch) stillListed(after uint64) []kept {
 			}
 		}
 	}
-	if w.foreign > 0 || w.moved() {
-		all = append(all, w.stillForeign()...)
-	}
 	return all
 }
-
-func (k kept) byName(o kept) int { return strings.Compare(k.name, o.name) }
 
 // keptSum is what a removed resource adds to the version of a list, which must not be
 // the version of the list without it.

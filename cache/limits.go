@@ -13,16 +13,18 @@ func (c *Cache) SetLimits(limits Limits) {
 	c.wakeUp()
 }
 
-// SetTimes replaces Source.Quiet and Source.Absent. Clocks that run count by the new
-// ones; a clock that the Source has not, or has, stays so: neither becomes or was zero.
-func (s *Store) SetTimes(quiet, absent time.Duration) {
+// SetTimes replaces the times of the Source by those of another one. Clocks that run count
+// by the new ones; a clock that the Source has not, or has, stays so: none becomes or was
+// zero.
+func (s *Store) SetTimes(by *Source) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.source.Quiet > 0 && quiet > 0 {
-		s.source.Quiet = quiet
-	}
-	if s.source.Absent > 0 && absent > 0 {
-		s.source.Absent = absent
+	for is, becomes := range map[*time.Duration]time.Duration{
+		&s.source.Quiet: by.Quiet, &s.source.ResumeQuiet: by.ResumeQuiet, &s.source.Absent: by.Absent,
+	} {
+		if *is > 0 && becomes > 0 {
+			*is = becomes
+		}
 	}
 	s.signalDemand() // the session asks anew when to Settle
 }

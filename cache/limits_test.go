@@ -79,7 +79,7 @@ func TestSetTimes(t *testing.T) {
 		case <-b.store.DemandChanged():
 		default:
 		}
-		b.store.SetTimes(2*quiet, absentAfter/2)
+		b.store.SetTimes(&Source{Quiet: 2 * quiet, Absent: absentAfter / 2})
 		select {
 		case <-b.store.DemandChanged():
 		default:
@@ -91,7 +91,7 @@ func TestSetTimes(t *testing.T) {
 		if b.store.source.Quiet != 2*quiet {
 			t.Errorf("RES-14: the quiet time is %v", b.store.source.Quiet)
 		}
-		b.store.SetTimes(0, 0)
+		b.store.SetTimes(&Source{})
 		if at := b.store.Settle(begin); !at.Equal(begin.Add(absentAfter/2)) || b.store.source.Quiet == 0 {
 			t.Error("a clock that runs was taken away")
 		}

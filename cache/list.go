@@ -14,18 +14,18 @@ import (
 // subscriptions hold, each name once (RES-2, RES-4), and what was removed after
 // the number upTo and may not go yet (ADS-1). Cursors and names advance as if the
 // changes had been sent.
-func (p *pass) list(w *watch, d *due, upTo uint64) {
+func (p *pass) list(w *watch, st step, upTo uint64) {
 	if p.left == 0 {
 		p.full = true
 		return
 	}
 	removed := w.stillListed(upTo)
-	alone := d.watches == 1 && len(removed) == 0
+	alone := st.places == 1 && len(removed) == 0
 	p.watch, p.table, p.cur, p.names = w, nil, nil, nil
 	if !(alone && w.current() && !w.relist && !w.errorsDue(upTo)) { // ACK-5
 		p.left--
 		p.cur = &Batch{
-			TypeURL: w.typeURL, Rank: w.rank, Removal: !d.adds,
+			TypeURL: w.typeURL, Rank: w.rank, Removal: !st.adds,
 			SystemVersion: w.version(sumAll(removed)), Store: w.client.store,
 		}
 		p.out = append(p.out, p.cur)
@@ -154,20 +154,21 @@ func (p *pass) listed(w *watch, upTo uint64) {
 	if len(dirty) == 0 {
 		w.dirty = nil
 	}
-	w.listForeign()
 	w.held, w.answers = nil, nil
-	w.listed, w.relist, w.presented = true, false, ""
+	w.listed, w.relist, w.led, w.presented = true, false, true, ""
 }
 
 // levelled advances a cursor to the end of its collection.
 func (p *pass) levelled(w *watch, f *cursor, upTo uint64) {
 	c := f.coll
-	f.reached = max(f.reached, f.sent)
 	for e := c.live.after(f.sent, f.at, c); e != nil; e = e.next {
 		pushed := e.changed > f.born
 		p.taken(e, pushed)
 		if pushed {
 			f.since++
+		}
+		if r := e.listed(); r != nil {
+			p.cluster(r, !f.mayHave(e))
 		}
 		f.sent, f.at = e.changed, e
 		f.settled(e.key)

@@ -226,7 +226,7 @@ func sendAll(tb testing.TB, c *Client, locked func(time.Duration)) (resources in
 	tb.Helper()
 	for {
 		start := time.Now()
-		batches, more, err := c.Collect(never, oneMessage, 8)
+		batches, more, err := collectFrom(c, never, oneMessage, 8)
 		if err != nil {
 			tb.Fatal(err)
 		}

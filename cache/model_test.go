@@ -470,7 +470,7 @@ func (c *modelClient) collect(t rapid.TB, size int) {
 	c.drop()
 	c.told = nil
 	for {
-		batches, more, err := c.client.Collect(func(string) bool { return false }, size, 2)
+		batches, more, err := collectFrom(c.client, func(string) bool { return false }, size, 2)
 		if err != nil {
 			t.Fatalf("collect: %v", err)
 		}

@@ -241,4 +241,4 @@ func failing(t rapid.TB, server *modelServer) {
 }
 
 // waits reports whether nothing is sent for now.
-func (w *watch) waits() bool { return w != nil && w.incomplete() }
+func (w *watch) waits() bool { return w != nil && w.incomplete(w.client.question()) }

@@ -189,7 +189,7 @@ func (m *modelServer) beatState() {
 // is no word.
 func (c *modelClient) waitsForGlob() bool {
 	w := c.client.find(clusterType)
-	if c.server.source.state || w == nil || !w.incomplete() {
+	if c.server.source.state || w == nil || !w.incomplete(w.client.question()) {
 		return false
 	}
 	for _, g := range w.globs {

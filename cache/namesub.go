@@ -12,6 +12,7 @@ type nameSub struct {
 	entry    *entry
 	pos      int // in entry.subs
 	spelling string
+	response uint32 // that the client was sent the content in; see flight
 
 	dirty  bool // in watch.dirty
 	pushed bool // dirty because of a change, not of a subscription
@@ -23,7 +24,6 @@ type nameSub struct {
 	ended  bool
 
 	last *wire.Resource // what it was before it was removed, while lists may hold it (ADS-1)
-	was  *wire.Resource // what the client holds of another scope, until it was told what is here; see holdsForeign
 }
 
 // push makes a change known to the subscription's client.
@@ -50,7 +50,6 @@ func (n *nameSub) end() {
 		w.sum = w.sum.minus(e.sum)
 	}
 	n.ended, n.last = true, nil
-	n.setForeign(nil)
 	n.watch.taken(n)
 	n.forgiven()
 	if n.dirty {

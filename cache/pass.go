@@ -13,6 +13,7 @@ type pass struct {
 	looked     int  // members looked at so far
 	forced     bool // what is taken now goes out although an acknowledgement is awaited
 	removing   bool
+	joined     bool // the member before was sent
 	beating    bool // what is taken now is heartbeats, in the state of the world
 	full       bool
 	out        []*Batch
@@ -25,6 +26,12 @@ type pass struct {
 	// By type URL, the keys that the parts of a list hold; nil if it has one part.
 	keys map[string]map[string]bool
 	gone []goneVariant // to be removed at the end (DYN-1)
+
+	sub      *Subscriber // nil for a reader
+	upTo     uint64      // changes up to this number are taken
+	single   *group      // what is taken now goes into a response of its own (ACK-3)
+	clusters []sentCluster
+	afresh   bool // clusters were sent to a client that had none
 }
 
 // turn begins another watch or kind, which has its own batches. It reports
@@ -77,8 +84,10 @@ func (p *pass) room(n int) bool {
 	p.names = nil
 	p.cur = &Batch{
 		TypeURL: p.watch.typeURL, Rank: p.watch.rank, Removal: p.removing,
-		SystemVersion: p.table.systemVersion, Store: p.table.store,
+		SystemVersion: p.table.systemVersion, Store: p.table.store, last: p.removing,
 	}
+	p.watch.responses++
+	p.cur.flight.number, p.cur.flight.group = p.watch.responses, p.single
 	switch {
 	case p.beating:
 		p.cur.Heartbeats, p.cur.SystemVersion = true, ""
@@ -161,6 +170,7 @@ func (p *pass) remove(name string) bool {
 	}
 	if p.first(name) {
 		p.cur.Body.Remove(name)
+		p.cur.flight.removes(name)
 	}
 	return true
 }
@@ -184,7 +194,7 @@ func (p *pass) taken(e *entry, pushed bool) {
 // and, where these wait for later types, of its names.
 func (p *pass) additions(w *watch) {
 	if p.turn(w, byName) {
-		p.dirtyNames(w, false, anyNumber)
+		p.dirtyNames(w, false, p.upTo)
 		p.removeSurplus(w)
 		p.ambient(w)
 		for _, g := range w.globs {
@@ -201,21 +211,21 @@ func (p *pass) additions(w *watch) {
 	}
 }
 
-// removals takes the rest.
-func (p *pass) removals(w *watch) {
+// removals takes removals up to a number.
+func (p *pass) removals(w *watch, upTo uint64) {
 	if p.turn(w, byName) {
-		p.dirtyNames(w, true, anyNumber)
+		p.dirtyNames(w, true, upTo)
 		for _, g := range w.globs {
 			if p.full {
 				return
 			}
-			p.bury(w, g)
-			p.failures(g, anyNumber)
+			p.bury(w, g, upTo)
+			p.failures(g, upTo)
 		}
 	}
 	if p.turn(w, wholeType) {
-		p.bury(w, w.wildcard)
-		p.failures(w.wildcard, anyNumber)
+		p.bury(w, w.wildcard, upTo)
+		p.failures(w.wildcard, upTo)
 		p.answers(w, wholeType, true)
 	}
 }
@@ -227,7 +237,7 @@ func (p *pass) dirtyNames(w *watch, away bool, upTo uint64) {
 	for _, sub := range w.dirty {
 		switch {
 		case sub.ended:
-		case p.full, sub.takesAway() != away, away && sub.gated(), away && sub.entry.changed > upTo, sub.beat && (p.forced || w.client.form.State), !p.name(w, sub):
+		case p.full, sub.takesAway() != away, sub.entry.changed > upTo, sub.beat && (p.forced || w.client.form.State), !p.name(w, sub):
 			kept = append(kept, sub)
 		}
 	}
@@ -243,20 +253,13 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 	e := sub.entry
 	switch e.state {
 	case present, relayed:
-		name := sub.shown()
-		if e.alias && !w.client.reads() {
-			name = e.servedName()
-		}
+		name := sub.told()
 		switch v, held := w.held[e.key]; {
 		case sub.beat:
 			if !p.beaten(sub, name) {
 				return false
 			}
 			sub.holds = true
-		case e.is(sub.was): // in the other scope too
-			sub.holds = true
-			p.variantSent(sub, e.res, name)
-			sub.setForeign(nil)
 		case held && e.holdsVersion(v) && !p.outlived(e, sub.pushed): // RES-11: the client has it
 			if !p.known(e, name) {
 				return false
@@ -265,15 +268,19 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 			if e.res != nil {
 				p.variantSent(sub, e.res, name)
 			}
+		case e.suspect && p.sub != nil:
+			w.sendOnceMore(group{items: []item{{e, sub, e.changed}}})
+			sub.holds = true
 		default:
 			r := e.contentFor(w.once[sub])
 			if r != nil && !p.addVariant(sub, e, r, name, sub.pushed) {
 				return false
 			}
-			sub.holds = sub.holds || r != nil
 			if r != nil {
-				sub.setForeign(nil)
+				sub.response = p.cur.flight.number
+				p.cluster(r, !sub.holds)
 			}
+			sub.holds = sub.holds || r != nil
 		}
 	case absent:
 		if !p.removeVariant(sub, sub.located(), sub.shown()) {
@@ -289,12 +296,6 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 			return true
 		}
 	case unknown:
-		if sub.takesAway() && !p.removeVariant(sub, sub.located(), sub.shown()) { // givesUp
-			return false
-		}
-	}
-	if !e.there() && !w.client.form.State {
-		sub.setForeign(nil)
 	}
 	w.held = without(w.held, e.key)
 	w.taken(sub)
@@ -306,18 +307,17 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 // follow takes the members of a collection that changed since the cursor.
 func (p *pass) follow(w *watch, f *cursor) {
 	c := f.coll
-	f.reached = max(f.reached, f.sent)
 	if w.client.form.TTL && !p.ttls(f) {
 		return
 	}
-	for e := p.runs(f, c.live.after(f.sent, f.at, c)); e != nil; e = p.runs(f, e.next) {
+	p.joined = false
+	for e := p.runs(f, c.live.after(f.sent, f.at, c)); e != nil && e.changed <= p.upTo; e = p.runs(f, e.next) {
 		if p.full || !p.look() || !p.member(w, f, e) {
 			return
 		}
 		f.sent, f.at = e.changed, e
 		f.told = true
 	}
-	f.conclude()
 	if !f.told && c.knownEmpty() {
 		if c.wildcard() {
 			// There is no word for an empty type but a response without resources; a
@@ -341,11 +341,10 @@ func (p *pass) member(w *watch, f *cursor, e *entry) bool {
 		v, held = w.held[e.key] // by a name that is not answered
 	}
 	r := e.contentFor(f.once[e])
+	joined := p.joined
+	p.joined = false
 	switch {
 	case f.byName(e.key):
-	case f.hasForeign(e):
-		f.adopt(e)
-		p.variantSent(e, e.res, f.spell(e))
 	case held && e.holdsVersion(v) && !p.outlived(e, pushed): // RES-11
 		if !p.known(e, f.spell(e)) {
 			return false
@@ -354,11 +353,15 @@ func (p *pass) member(w *watch, f *cursor, e *entry) bool {
 			p.variantSent(e, e.res, f.spell(e))
 		}
 	case r == nil: // it was sent it, or the server is asked again for it (TTL-5)
+	case e.suspect && p.sub != nil:
+		w.sendOnceMore(group{items: []item{{e, nil, e.changed}}})
 	default:
-		f.adopt(e)
 		if !p.addVariant(e, e, r, f.spell(e), pushed) {
 			return false
 		}
+		p.cur.flight.add(f, f.sent, e.changed, joined)
+		p.joined = true
+		p.cluster(r, !held && !f.mayHave(e))
 		w.answered(e.key)
 		f.stoodIn(e)
 	}
@@ -381,15 +384,15 @@ func (p *pass) level(w *watch, f *cursor) {
 	f.seen, f.since = f.coll.changes, 0
 }
 
-// bury takes the members that were removed since the cursor, and what the client
-// said it holds and the collection has not (RES-11).
-func (p *pass) bury(w *watch, f *cursor) {
+// bury takes the members that were removed since the cursor, up to a number, and what the
+// client said it holds and the collection has not (RES-11).
+func (p *pass) bury(w *watch, f *cursor, upTo uint64) {
 	c := f.coll
-	for e := c.tombs.after(f.removed, f.tomb, c); e != nil; e = e.next {
+	for e := c.tombs.after(f.removed, f.tomb, c); e != nil && e.changed <= upTo; e = e.next {
 		if !p.look() {
 			return
 		}
-		held := f.versions.has(e.key) || f.moved.get(e.key) != nil
+		held := f.versions.has(e.key)
 		_, owed := w.answers[e.key]
 		switch {
 		case w.named(e.key), f.byName(e.key): // the name's answer tells what became of it
@@ -397,12 +400,10 @@ func (p *pass) bury(w *watch, f *cursor) {
 		case f.drops(e) && !held && !owed: // TTL-2
 			f.since++
 		case held || owed || e.added <= f.reached:
-			f.adopt(e)
 			if !p.removeVariant(e, false, f.spell(e)) {
 				return
 			}
 			p.taken(e, true)
-			f.moved.forget(e.key)
 			f.since++
 		default: // what came and went between two passes needs no word
 		}
@@ -411,16 +412,13 @@ func (p *pass) bury(w *watch, f *cursor) {
 		w.answered(e.key)
 		f.removed, f.tomb = e.changed, e
 	}
-	if f.versionsDue() {
+	if f.claimsLeft() && w.claimsGo() {
 		for _, key := range f.versions.sorted() {
 			if !w.named(key) && !f.byName(key) && !p.remove(f.spellKey(key)) {
 				return
 			}
 			f.compared(key)
 		}
-	}
-	if f.foreignDue() && !p.buryForeign(w, f) {
-		return
 	}
 	p.level(w, f)
 }

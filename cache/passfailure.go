@@ -69,10 +69,11 @@ func (w *watch) failing() []*nameSub {
 	return slices.SortedFunc(maps.Keys(w.fails), func(a, b *nameSub) int { return strings.Compare(a.spelling, b.spelling) })
 }
 
-// failures tells the errors of a collection and its members that came since the cursor,
-// up to a number. One that takes a member away comes no sooner than the removal.
+// failures tells the errors of a collection and its members that came since the cursor. One
+// that took a member away comes no sooner than the removal, of which those up to a number
+// may go.
 func (p *pass) failures(f *cursor, upTo uint64) {
-	for el := f.coll.fails.after(f.failed); el != nil && failureOf(el).number <= upTo; el = el.Next() {
+	for el := f.coll.fails.after(f.failed); el != nil && f.mayTell(failureOf(el), upTo); el = el.Next() {
 		x := failureOf(el)
 		if p.full || (f.tellsFailure(x.key) && !p.tell(x.err, f.spellFailure(x))) {
 			return
@@ -108,7 +109,7 @@ func (p *pass) listFailures(w *watch, upTo uint64) {
 		sub.forgiven()
 	}
 	for f := range w.cursors() {
-		for el := f.coll.fails.after(f.failed); el != nil && failureOf(el).number <= upTo; el = el.Next() {
+		for el := f.coll.fails.after(f.failed); el != nil && f.mayTell(failureOf(el), upTo); el = el.Next() {
 			x := failureOf(el)
 			if f.tellsFailure(x.key) {
 				p.say(x.err, f.spellFailure(x))
@@ -139,8 +140,5 @@ func (w *watch) errorsDue(upTo uint64) bool {
 
 // staysListed reports whether a list goes on holding a name that was removed.
 func (w *watch) staysListed(sub *nameSub, upTo uint64) bool {
-	if sub.gated() && sub.was != unsure {
-		return sub.takesAway()
-	}
 	return sub.takesAway() && sub.last != nil && sub.entry.changed > upTo
 }

@@ -13,27 +13,36 @@ import (
 // back at the same time, with a thousand versions each: so nothing is done for each of
 // them under the lock, and none is looked up where the sum of all says enough.
 
+// distrusted is the version_info that a client counts as having presented whose version is
+// not to be believed (Change.Distrust). No server has it.
+const distrusted = "\x00distrusted"
+
 // present takes what the client says it holds. What it is not subscribed to is none of
 // the relay's business. The caller is the client's stream, and holds no lock: what became
 // of something since it was subscribed to is compared as it is now. begun says that there
-// was nothing of the type before.
-func (w *watch) present(versions *wire.Versions, begun bool) {
+// was nothing of the type before, and distrust that no version is to be believed.
+func (w *watch) present(versions *wire.Versions, begun, distrust bool) {
 	if versions.Len() == 0 {
 		return
 	}
 	s := w.client.store
-	w.heldAt = s.cache.now()
+	w.heldAt, w.led = s.cache.now(), true
 	if w.names.len() > 0 {
 		own := versions.Clone() // its names are looked up as strings
 		versions = &own
 		s.mu.RLock()
-		w.presentNames(versions, begun)
+		w.presentNames(versions, begun, distrust)
 		s.mu.RUnlock()
 	}
-	if (w.wildcard == nil && len(w.globs) == 0) || w.level(versions) {
+	if (w.wildcard == nil && len(w.globs) == 0) || (!distrust && w.level(versions)) {
 		return
 	}
 	claimed := w.claim(versions)
+	if distrust {
+		for _, c := range claimed {
+			c.doubt()
+		}
+	}
 	s.mu.RLock()
 	for f, c := range claimed {
 		f.claim(c)
@@ -43,7 +52,7 @@ func (w *watch) present(versions *wire.Versions, begun bool) {
 
 // presentNames compares the versions of names. What is not the same, or not known, is kept
 // until the name is answered. Of a name that is presented twice the last version counts.
-func (w *watch) presentNames(versions *wire.Versions, begun bool) {
+func (w *watch) presentNames(versions *wire.Versions, begun, distrust bool) {
 	for it := versions.Walk(); it.Next(); {
 		sub, respelled := w.names.get(it.NameString()), w.respelledNames[it.NameString()]
 		switch {
@@ -51,7 +60,7 @@ func (w *watch) presentNames(versions *wire.Versions, begun bool) {
 			continue
 		case sub == nil:
 			sub = respelled[0]
-		case begun && len(respelled) == 0 && sub.same(it.Version):
+		case begun && !distrust && len(respelled) == 0 && sub.same(it.Version):
 			w.held = without(w.held, sub.entry.key)
 			w.taken(sub)
 			sub.holds, sub.dirty, sub.pushed, sub.denied = true, false, false, false
@@ -60,7 +69,10 @@ func (w *watch) presentNames(versions *wire.Versions, begun bool) {
 		if w.held == nil {
 			w.held = make(map[string]string)
 		}
-		w.held[sub.entry.key] = string(it.Version)
+		w.held[sub.entry.key] = ""
+		if !distrust {
+			w.held[sub.entry.key] = string(it.Version)
+		}
 		w.markHeld(sub.entry.key)
 		sub.dirty = sub.dirty || (begun && sub.entry.state == present) // which is in w.dirty, as all those are
 	}
@@ -74,7 +86,7 @@ func (w *watch) presentNames(versions *wire.Versions, begun bool) {
 // need not be told anything of it.
 func (n *nameSub) same(version []byte) bool {
 	e, w := n.entry, n.watch
-	return e.state == present && n.was == nil && !n.beat && w.variants == nil && !e.constrained() &&
+	return e.state == present && !n.beat && w.variants == nil && !e.constrained() &&
 		(e.life == nil || !w.client.form.TTL) && !e.tainted && len(version) > 0 && string(version) == e.version()
 }
 
@@ -134,7 +146,7 @@ func (w *watch) levelAt(n int, presented uint64) (same, known bool) {
 // cursor has to tell: nothing was told or claimed before, and there are no ttls that the
 // client has to know (TTL-1), nor members that are not kept (TTL-5).
 func (f *cursor) comparable() bool {
-	return f.sent == 0 && f.versions.none() && f.moved == nil && f.coll.relayed == 0 &&
+	return f.sent == 0 && f.versions.none() && f.coll.relayed == 0 &&
 		(!f.client.form.TTL || f.coll.table.lives == 0)
 }
 

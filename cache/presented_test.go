@@ -134,7 +134,7 @@ func TestRES11PresentedNames(t *testing.T) {
 		b.says(eds, "+a@2")
 		var held wire.Versions
 		held.Add("a", "2")
-		c.c.find(eds).present(&held, true)
+		c.c.find(eds).present(&held, true, false)
 		b.expect(c.collect())
 		b.check()
 	})
@@ -310,7 +310,7 @@ func BenchmarkReturn(b *testing.B) {
 			for b.Loop() {
 				c := bed.store.Join(func() {}, Form{})
 				c.Update(Change{TypeURL: lds, Subscribe: []Name{{Wildcard, Wildcard}}, Versions: versions})
-				if _, _, err := c.Collect(never, 1<<20, 8); err != nil {
+				if _, _, err := collectFrom(c, never, 1<<20, 8); err != nil {
 					b.Fatal(err)
 				}
 				c.Leave()

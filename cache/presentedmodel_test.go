@@ -50,7 +50,7 @@ func (p *peer) presentsOneByOne(ch Change) {
 	p.store.mu.RLock()
 	defer p.store.mu.RUnlock()
 	if w.names.len() > 0 {
-		w.presentNames(&ch.Versions, false)
+		w.presentNames(&ch.Versions, false, false)
 	}
 	for f, c := range w.claim(&ch.Versions) {
 		f.claim(c)

@@ -70,9 +70,9 @@ func TestConcurrency_ADS1_ADS3_SUB11_OPS3(t *testing.T) {
 				c := store.Join(func() {}, Form{})
 				c.Update(Change{TypeURL: eds, Subscribe: names([]string{fmt.Sprint("e", i%20), fmt.Sprint("e", i%7)})})
 				c.Update(Change{TypeURL: cds, Subscribe: names([]string{globG, nameG1, globQ2, nameQ2})})
-				_, _, _ = c.Collect(never, 1<<20, 8)
+				_, _, _ = collectFrom(c, never, 1<<20, 8)
 				c.Update(Change{TypeURL: cds, Unsubscribe: names([]string{nameG1, globQ2})})
-				_, _, _ = c.Collect(never, 1, 1)
+				_, _, _ = collectFrom(c, never, 1, 1)
 				c.Leave()
 			}
 		})
@@ -132,7 +132,7 @@ func follow(store *Store, done *atomic.Bool, form Form) error {
 	target := ""
 	for range 200 {
 		busy := map[string]bool{cds: rand.IntN(3) == 0, rds: rand.IntN(3) == 0}
-		batches, _, err := c.Collect(func(t string) bool { return busy[t] }, 1+rand.IntN(500), 1+rand.IntN(3))
+		batches, _, err := collectFrom(c, func(t string) bool { return busy[t] }, 1+rand.IntN(500), 1+rand.IntN(3))
 		if errors.Is(err, ErrBehind) {
 			return nil
 		}

@@ -69,12 +69,18 @@ func Take(readers []*Client, size, parts int) (taken []*Taken, more bool, err er
 }
 
 func (c *Client) takeLocked(size, parts int) ([]*Taken, bool, error) {
-	batches, more, err := c.collectLocked(&pass{size: size, left: parts}, unhindered, unhindered, false)
-	if err != nil {
-		return nil, false, err
+	if c.behind() {
+		return nil, false, ErrBehind
 	}
+	q := question{Pace: Pace{Acks: acknowledged}, now: c.store.cache.now()}
+	due := c.survey(nil, &q)
+	c.openGates(due, &q)
+	p := pass{size: size, left: parts, now: q.now}
+	steps, _ := due.plan(&q, nil)
+	more := c.deliver(&p, steps, anyNumber)
+	c.rest(&q)
 	var all []*Taken
-	for _, b := range batches {
+	for _, b := range p.out {
 		all = append(all, b.values(c))
 	}
 	if more {
@@ -92,8 +98,8 @@ func (c *Client) takeLocked(size, parts int) ([]*Taken, bool, error) {
 	return all, false, nil
 }
 
-// unhindered is how a reader takes: it has nothing to acknowledge.
-func unhindered(string) bool { return false }
+// acknowledged says that a reader owes nothing.
+func acknowledged(string) Acks { return Acknowledged }
 
 // values gives what a reader's batch holds.
 func (b *Batch) values(c *Client) *Taken {
@@ -119,13 +125,11 @@ func (w *watch) newlySynced() []string {
 	return all
 }
 
-// tooLate tells a reader that a name is waited for no longer, and a client that holds what
-// another scope has under it that there is nothing here.
+// tooLate tells a reader that a name is waited for no longer.
 func (n *nameSub) tooLate() {
 	if c := n.watch.client; c.reads() {
 		c.late = append(c.late, Late{n.watch.typeURL, n.entry.key})
 	}
-	n.givesUp()
 }
 
 func (f *cursor) tooLate() {

@@ -148,6 +148,7 @@ func (t *table) letGo(e *entry) {
 		t.remember(e)
 		e.res = nil
 	}
+	t.clear(e)
 	t.lend(e)
 }
 

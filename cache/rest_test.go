@@ -112,7 +112,7 @@ func TestOPS3_passesAreBounded(t *testing.T) {
 			c.Update(Change{TypeURL: lbEndpoint, Subscribe: []Name{{poolGlob, poolGlob}}, Versions: wire.NewVersions(tc.held)})
 			sent := 0
 			for pass := 0; ; pass++ {
-				batches, more, err := c.Collect(never, 1<<30, 8)
+				batches, more, err := collectFrom(c, never, 1<<30, 8)
 				if err != nil {
 					t.Fatal(err)
 				}

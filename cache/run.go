@@ -82,7 +82,7 @@ func (c *collection) plain(e *entry) bool {
 	if c.wildcard() {
 		name = e.name()
 	}
-	return e.state == present && !e.alias && e.life == nil && name == e.res.Name && !e.res.Constrained()
+	return e.state == present && !e.suspect && !e.alias && e.life == nil && name == e.res.Name && !e.res.Constrained()
 }
 
 // beginner reports whether a cursor has nothing to do with members that were there before
@@ -91,8 +91,8 @@ func (f *cursor) beginner() bool {
 	w := f.watch
 	switch {
 	case w.client.form.State, w.client.reads(), f.renamed, w.directives:
-	case f.versions != nil, f.moved != nil, f.once != nil:
-	case w.names.len() > 0, w.held != nil, w.answers != nil, w.elsewhere != nil, w.variants != nil, w.foreign > 0:
+	case f.versions != nil, f.once != nil:
+	case w.names.len() > 0, w.again != nil, w.held != nil, w.answers != nil, w.elsewhere != nil, w.variants != nil:
 	default:
 		return f.coll.live.len >= w.client.store.cache.minRun && f.coll.table.aliased == nil
 	}
@@ -107,13 +107,17 @@ func (p *pass) runs(f *cursor, e *entry) *entry {
 	if e == nil || e.changed > f.born || !f.beginner() {
 		return e
 	}
-	for e != nil && e.changed <= f.born && p.looked < maxLooked && c.plain(e) && p.room(int(e.size())) {
+	born := min(f.born, p.upTo)
+	for e != nil && e.changed <= born && p.looked < maxLooked && c.plain(e) && p.room(int(e.size())) {
 		left := p.size - p.cur.Body.Size() - p.cur.owed
-		r, ok := c.run(e, f.born, left, maxLooked-p.looked)
+		r, ok := c.run(e, born, left, maxLooked-p.looked)
 		if !ok {
 			break
 		}
 		p.cur.Body.AddBody(r.body)
+		p.cur.flight.add(f, f.sent, r.last.changed, p.joined)
+		p.joined, p.afresh = true, p.afresh || p.watch.rank == RankCluster
+		p.watch.led = true
 		p.looked += r.body.Resources()
 		p.taken(r.last, false)
 		f.sent, f.at, f.told = r.last.changed, r.last, true

@@ -21,7 +21,7 @@ func (b *bed) begin(form Form, spellings ...string) (*peer, []string) {
 func (p *peer) parts(size int) (parts, members int) {
 	p.Helper()
 	for {
-		batches, more, err := p.c.Collect(never, size, 8)
+		batches, more, err := collectFrom(p.c, never, size, 8)
 		if err != nil {
 			p.Fatal(err)
 		}

@@ -288,6 +288,15 @@ func (n *nameSub) located() bool { return wire.IsLocator(n.spelling) }
 // shown is the name as the client knows it.
 func (n *nameSub) shown() string { return wire.LocatedName(n.spelling) }
 
+// told is the name under which the client is told of the content: that of another resource
+// if it is an alias (RES-10).
+func (n *nameSub) told() string {
+	if n.entry.alias && !n.watch.client.reads() {
+		return n.entry.servedName()
+	}
+	return n.shown()
+}
+
 // variantName tells variants of one name apart, where one response must not hold
 // anything twice (RES-4).
 func variantName(name string, r *wire.Resource) string {

@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"slices"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -25,9 +24,6 @@ type Snapshot struct {
 	// every replica. With errors it is the version too: who does not repeat nonces
 	// would be told the same errors again at once.
 	Digest string
-	// Scoped says that nothing in any other scope has this Digest: all that is held is
-	// from stores with a Source.Scope.
-	Scoped bool
 	// Complete says that nothing is unknown: every name is answered and every
 	// collection synced (RES-2).
 	Complete bool
@@ -62,7 +58,7 @@ type NamedError struct {
 // no other way. No two stores' locks are held together. Errors of names that are in no
 // store may be given, to be told with the rest.
 func TakeSnapshot(clients []*Client, typeURL string, given ...NamedError) *Snapshot {
-	all := &Snapshot{Complete: true, Scoped: true, Version: EmptyVersion(), Digest: EmptyVersion()}
+	all := &Snapshot{Complete: true, Version: EmptyVersion(), Digest: EmptyVersion()}
 	var versions, digests []string
 	names := make(map[string]bool)
 	for _, i := range wildcardsLast(clients) {
@@ -78,7 +74,6 @@ func TakeSnapshot(clients []*Client, typeURL string, given ...NamedError) *Snaps
 		}
 		all.Errors = append(all.Errors, s.Errors...)
 		all.Complete, all.Lacks = all.Complete && s.Complete, all.Lacks || s.Lacks
-		all.Scoped = all.Scoped && s.Scoped
 		if all.Last == 0 {
 			all.Store, all.Last = s.Store, s.Last
 		}
@@ -96,28 +91,6 @@ func TakeSnapshot(clients []*Client, typeURL string, given ...NamedError) *Snaps
 		all.Version = all.Digest
 	}
 	return all
-}
-
-// Same reports whether two snapshots hold the same resources under the same names, byte
-// for byte, and the same errors, whatever their versions are.
-func (s *Snapshot) Same(o *Snapshot) bool {
-	if len(s.Resources) != len(o.Resources) || len(s.Errors) != len(o.Errors) {
-		return false
-	}
-	held := make(map[string]*wire.Resource, len(s.Resources))
-	for _, r := range s.Resources {
-		held[variantName(r.Name, r.Resource)] = r.Resource
-	}
-	for _, r := range o.Resources {
-		if was := held[variantName(r.Name, r.Resource)]; was == nil || !was.SameContent(r.Resource) {
-			return false
-		}
-	}
-	failed := make(map[string]wire.ResourceError, len(s.Errors))
-	for _, e := range s.Errors {
-		failed[e.Name] = *e.Error
-	}
-	return !slices.ContainsFunc(o.Errors, func(e NamedError) bool { return failed[e.Name] != *e.Error })
 }
 
 // snapshot is the part of one store, nil if nothing is subscribed to there.
@@ -142,8 +115,7 @@ func (c *Client) snapshot(typeURL string) *Snapshot {
 		w.listed, w.sent = true, c.store.seq
 	}
 	s := t.taken
-	digest := w.digest(t.passed)
-	s.Digest, s.Scoped = c.store.named(digest), digest == (sum{}) || c.store.source.Scope != ""
+	s.Digest = c.store.named(w.digest(t.passed))
 	s.Version = s.Digest
 	if v := w.serverVersion(); v != "" && t.passed == (sum{}) && w.wildcardOnly() && w.trusted() {
 		s.Version = v

@@ -263,7 +263,7 @@ func TestState(t *testing.T) {
 				p    *peer
 				want int
 			}{{p, 1}, {q, 2}} {
-				batches, _, _ := c.p.c.Collect(never, 1<<20, 8)
+				batches, _, _ := collectFrom(c.p.c, never, 1<<20, 8)
 				if len(batches) != 2 || batches[0].Body.Resources() != c.want || batches[1].Body.Resources() != c.want {
 					b.Errorf("%d batches, want two of %d resources", len(batches), c.want)
 				}
@@ -291,16 +291,17 @@ func TestState(t *testing.T) {
 func TestStateBody_BuiltOnce(t *testing.T) {
 	const clients, members = 1000, 200
 	b := newBed(t, Limits{})
-	all := make([]*Client, clients)
+	all := make([]*Subscriber, clients)
 	for i := range all {
-		all[i] = b.joinAs(bareForm).c
-		all[i].Update(Change{TypeURL: cds, Subscribe: names([]string{"*"})})
+		all[i] = b.joinAs(bareForm).s
+		all[i].Join(b.store).Update(Change{TypeURL: cds, Subscribe: names([]string{"*"})})
 	}
 	b.connect(0)
 	b.says(cds, many("+", "m", 0, members, "@1")...)
 	coll := b.store.tables[tableKey{cds, wholeType}].colls[Wildcard]
-	collect := func(c *Client) {
-		if batches, _ := CollectStates([]*Client{c}, never, 1<<20, 8); len(batches) != 1 || batches[0].Body.Resources() != members {
+	pace := Pace{Acks: acknowledged, Size: 1 << 20, Parts: 8, ListHold: longHold}
+	collect := func(c *Subscriber) {
+		if batches, _, _ := c.Collect(pace); len(batches) != 1 || batches[0].Body.Resources() != members {
 			t.Fatal("no list")
 		}
 	}
@@ -339,7 +340,7 @@ func BenchmarkStateList(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				c.watches[0].relist = true
-				if batches, _ := CollectStates([]*Client{c}, never, 1<<20, 8); len(batches) != 1 {
+				if batches, _ := collectStates([]*Client{c}, never, 1<<20, 8); len(batches) != 1 {
 					b.Fatal("no list")
 				}
 			}
@@ -458,7 +459,7 @@ func (c *orderClient) holds() []string {
 }
 
 func (c *orderClient) collect(t *rapid.T, size int) {
-	batches, _, err := c.client.Collect(func(typeURL string) bool { return c.busy[typeURL] }, size, 2)
+	batches, _, err := collectFrom(c.client, func(typeURL string) bool { return c.busy[typeURL] }, size, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -554,7 +555,7 @@ func (c *orderClient) followBoth(stores []*Store, prefixes []string, done *atomi
 	}
 	for n := 0; ; n++ {
 		last := done.Load()
-		batches, more := CollectStates(places, func(typeURL string) bool { return c.busy[typeURL] }, 1<<20, 8)
+		batches, more := collectStates(places, func(typeURL string) bool { return c.busy[typeURL] }, 1<<20, 8)
 		for _, b := range batches {
 			r, err := decode(b, c.form)
 			if err != nil {

@@ -22,7 +22,7 @@ type tableKey struct {
 type Store struct {
 	// immutable after Open
 	cache  *Cache
-	source Source // but for Quiet and Absent, which are guarded by mu
+	source Source // but for its times, which are guarded by mu
 
 	demand chan struct{} // one slot
 
@@ -48,9 +48,13 @@ type Store struct {
 // Source says what fills a store. The zero value is a control plane that speaks the
 // incremental protocol on one stream, and no clock runs.
 type Source struct {
-	// Quiet is the time after a collection's first answer in which members may still
-	// be on their way (RES-14).
+	// Quiet is the time after a response in which members of a collection may still be on
+	// their way: when nothing came for so long, and three times as long as between any two
+	// responses before, a collection is complete (RES-2).
 	Quiet time.Duration
+	// ResumeQuiet is the quiet time after which members that the server did not mention on
+	// a resumed stream are gone (RES-14). It is Quiet at least.
+	ResumeQuiet time.Duration
 	// FullState are the types of which a state-of-the-world response, received or
 	// sent, is always complete (RES-2, RES-8).
 	FullState map[string]bool
@@ -75,6 +79,9 @@ type Source struct {
 	// References says that somebody takes what refers to others (Cache.TakeReferences).
 	References bool
 }
+
+// longQuiet is how long the server may take to mention what it has.
+func (s *Source) longQuiet() time.Duration { return max(s.Quiet, s.ResumeQuiet) }
 
 // Open returns an empty store.
 func (c *Cache) Open(source Source) *Store {
@@ -330,7 +337,7 @@ func (t *table) restart(versionsLimit int) wire.Subscription {
 		sub.Subscribe = append(sub.Subscribe, i.subscribe(now))
 	}
 	for _, c := range t.colls {
-		c.answered, c.progress = time.Time{}, time.Time{}
+		c.burst = burst{}
 		visit(c.interest)
 	}
 	for _, e := range t.entries {
@@ -406,7 +413,7 @@ func (s *Store) Lost(stream wire.StreamID) {
 		t.restand()
 		for _, c := range t.colls {
 			c.interest.subscribed, c.interest.again, c.overdue = false, false, false
-			c.answered, c.progress = time.Time{}, time.Time{}
+			c.burst = burst{}
 		}
 		for _, e := range t.entries {
 			e.overdue = false

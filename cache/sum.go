@@ -89,9 +89,9 @@ func (t *table) resum(e *entry) {
 	}
 }
 
-// OtherVersion is a version_info for what has the one that the client holds for something
-// else: servers of two scopes may count alike (ACK-4).
-func OtherVersion(version string) string { return sumOf("moved", version).String() }
+// MovedDigest is a digest in place of another one, which no client can have from another
+// scope: servers of two scopes may use the same versions for other contents (ACK-4).
+func MovedDigest(digest string) string { return sumOf("moved", digest).String() }
 
 // EmptyVersion is the version_info of a list without resources.
 func EmptyVersion() string { return sum{}.String() }

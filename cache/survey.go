@@ -1,189 +1,129 @@
 package cache
 
 import (
-	"cmp"
 	"slices"
+	"time"
 )
 
-// due is what a stream has to be sent of one type.
-type due struct {
-	typeURL string
-	rank    Rank
-	full    bool // a full-state type
-	watches int  // stores where it is subscribed to
-	adds    bool // there is more than removals
-	removes bool
-	waits   bool // the list is not complete yet, and the client holds one (RES-2)
-	held    bool // what was removed must still be listed, whatever its number
-	moves   bool // no list of a new scope was sent: types that stay wait for it, and no others
-	stays   bool // its list is that of another scope, and waits for an earlier type
-	take    take
-	beats   bool // heartbeats may go out
-}
-
-// take is what a pass does with a type.
-type take uint8
-
-const (
-	takeNothing take = iota
-	takeChanges      // of a type whose responses need not be complete
-	takeList         // the whole list
-)
-
-// survey is what is due, in the order in which types are sent.
-type survey []due
-
-// survey adds what is due in one store. What was removed of a type may go out once
-// every later type was sent everything up to then, and acknowledged it: then nothing
-// that the client has refers to it any more (ADS-1).
-func (c *Client) survey(s survey, busy func(typeURL string) bool) survey {
-	c.conclude()
-	bound, next := c.store.seq, c.store.seq // for this rank, and for those before it
+// survey adds what is due in one store. It notes for each watch up to which change all
+// later types of this store were sent and acknowledged (watch.later).
+func (c *Client) survey(s schedule, q *question) schedule {
+	later, below := c.store.seq, c.store.seq // of later ranks than this one, and of this one too
 	for i, w := range slices.Backward(c.watches) {
 		if i+1 == len(c.watches) || c.watches[i+1].rank != w.rank {
-			bound = next
+			later = below
 		}
-		w.forgo()
-		if !busy(w.typeURL) {
-			w.tooLate()
+		acks := q.Acks(w.typeURL)
+		w.beginPass()
+		if q.state {
+			w.skipUntold()
+			if acks != Awaited {
+				w.tooLate()
+			}
+		} else {
+			w.skipUnknown()
 		}
-		w.settle(busy(w.typeURL))
-		next = min(next, w.settled)
-		w.bound = c.store.seq
-		switch {
-		case !w.buries():
-			w.bound = 0 // what is of another scope may refer to anything
-		case w.rank.waits():
-			w.bound = bound
+		adds := w.relist || w.additionsDue()
+		if !adds && (w.rank.waits() || !w.removalsDue()) {
+			w.sent = c.store.seq
 		}
-		at, found := slices.BinarySearchFunc(s, w, func(d due, w *watch) int {
-			return cmp.Or(cmp.Compare(d.rank, w.rank), cmp.Compare(d.typeURL, w.typeURL))
-		})
-		if !found {
-			s = slices.Insert(s, at, due{typeURL: w.typeURL, rank: w.rank, full: w.full})
+		if acks == Acknowledged {
+			w.settled = w.sent
 		}
-		d := &s[at]
-		d.watches++
-		d.waits = d.waits || w.incomplete()
-		d.moves = d.moves || w.moving
-		if w.stays() {
-			d.stays = d.stays || w.full
-			continue
+		below = min(below, w.settled)
+		w.later = later
+		var d *typeDue
+		s, d = s.entry(w)
+		d.places++
+		d.acks = max(d.acks, acks)
+		d.adds = d.adds || adds
+		d.beats = d.beats || w.beatsDue()
+		d.again = d.again || w.againDue()
+		d.known = d.known || w.listed || w.anyKnown()
+		if w.incomplete(q) {
+			d.incomplete = true
+			if d.since.IsZero() || w.begun.Before(d.since) {
+				d.since = w.begun
+			}
 		}
-		d.adds = d.adds || w.listDue()
-		d.removes = d.removes || w.removesUpTo(w.bound)
+		if !w.rank.waits() {
+			d.removes = d.removes || w.removesUpTo(anyNumber)
+		}
 	}
 	return s
 }
 
-// plan decides what is taken now. Types wait for their acknowledgement, unless a
-// later one must not overtake their additions (ADS-2). A list that is not complete
-// yet holds back all later types: they may need what is in it.
-func (s survey) plan(busy func(typeURL string) bool) {
-	limit := RankOther
-	for _, d := range slices.Backward(s) { // the first one counts
-		if d.waits && d.adds && !d.moves {
-			limit = d.rank
-		}
+// beginPass notes what the client was sent before the pass.
+func (w *watch) beginPass() {
+	w.before = w.responses
+	if w.wildcard != nil {
+		w.wildcard.reached = max(w.wildcard.reached, w.wildcard.sent)
 	}
-	last := Rank(-1)
-	for _, d := range s {
-		if d.rank <= limit && !d.waits && !d.stays && !busy(d.typeURL) && (d.adds || (d.removes && !d.held)) {
-			last = d.rank
-		}
-	}
-	for i := range s {
-		d := &s[i]
-		forced := busy(d.typeURL)
-		switch {
-		case d.rank > limit, d.waits, d.stays, forced && d.rank >= last:
-		case !d.full && d.adds:
-			d.take = takeChanges
-		case d.full && (d.adds || (d.removes && !forced && !d.held)):
-			d.take = takeList
-		case !d.full && d.removes && !forced && !d.held: // with an error, the one word there is (ERR-1)
-			d.take = takeChanges
-		}
-		d.beats = !forced
+	for _, g := range w.globs {
+		g.reached = max(g.reached, g.sent)
 	}
 }
 
-// hold notes which types must go on listing what was removed because of other
-// stores: numbers of different stores do not compare, so that all later types must
-// have nothing to be sent and owe no acknowledgement (ADS-1).
-func (s survey) hold(busy func(typeURL string) bool) {
-	for i := range s {
-		for _, l := range s[i+1:] {
-			if s[i].rank.waits() && l.rank > s[i].rank && (l.adds || (l.removes && !l.rank.waits()) || busy(l.typeURL)) {
-				s[i].held = true
-			}
+// skipUnknown advances past removals of members that the client never had: there is nothing
+// to tell, and nothing to wait for.
+func (w *watch) skipUnknown() {
+	if w.wildcard != nil {
+		w.wildcard.skipUnknown()
+	}
+	for _, g := range w.globs {
+		g.skipUnknown()
+	}
+}
+
+func (f *cursor) skipUnknown() {
+	for e := f.coll.tombs.after(f.removed, f.tomb, f.coll); e != nil; e = e.next {
+		if _, owed := f.watch.answers[e.key]; owed || f.mayHave(e) || f.versions.has(e.key) {
+			return
 		}
+		f.taken(e)
+		f.removed, f.tomb = e.changed, e
 	}
 }
 
-// settle notes up to which change the client was sent everything, and acknowledged
-// it.
-func (w *watch) settle(busy bool) {
-	if !w.listDue() && !w.removalsDue() {
-		w.sent = w.client.store.seq
-	}
-	if !busy {
-		w.settled = w.sent
-	}
-}
-
-// removesUpTo reports whether something is due that was removed up to a number.
-func (w *watch) removesUpTo(bound uint64) bool {
-	if !w.removalsDue() {
+// incomplete reports whether a list would take from a client what it holds and the relay
+// does not know yet: it showed a version when its stream began (RES-2). That ends when the
+// client has waited for so long that its control plane must be out of reach (ABS-3).
+func (w *watch) incomplete(q *question) bool {
+	switch {
+	case !w.full || w.listed:
+		return false
+	case w.presented == "" || (w.known() && w.allListed()):
 		return false
 	}
-	for _, sub := range w.dirty {
-		if !sub.ended && sub.takesAway() && !sub.gated() && sub.entry.changed <= bound {
-			return true
-		}
+	end := w.begun.Add(q.ListHold)
+	if !q.now.Before(end) {
+		return false
 	}
-	if w.failuresDue(bound) {
-		return true
-	}
+	q.later(end)
+	return true
+}
+
+// anyKnown reports whether anything is known of what the client subscribes to: a resource,
+// or that there is none.
+func (w *watch) anyKnown() bool {
 	for f := range w.cursors() {
-		// What the client never held was passed over (forgo).
-		if e := f.coll.tombs.after(f.removed, f.tomb, f.coll); (e != nil && e.changed <= bound) ||
-			(f.behind() && f.coll.floor <= bound) || f.leftoverDue() {
+		if f.coll.synced || f.coll.live.len > 0 || f.coll.knownEmpty() {
 			return true
 		}
 	}
-	for _, n := range w.answers {
-		if e, known := w.lookup(n); known && e == nil {
+	for sub := range w.names.all() {
+		if !sub.entry.open() {
 			return true
 		}
 	}
-	return false
-}
-
-// of finds a type.
-func (s survey) of(typeURL string) *due {
-	for i := range s {
-		if s[i].typeURL == typeURL {
-			return &s[i]
-		}
-	}
-	return nil
-}
-
-// listDue reports whether there is something to be sent beside removals.
-func (w *watch) listDue() bool { return w.relist || w.additionsDue() }
-
-// incomplete reports whether a list would take from a client what it holds and
-// nobody knows of yet: it showed a version when its stream began (RES-2).
-func (w *watch) incomplete() bool {
-	return w.full && w.presented != "" && !w.listed && !(w.known() && w.allListed())
+	return w.names.len() == 0 && w.wildcard == nil && len(w.globs) == 0
 }
 
 // known reports whether every name is answered and every collection synced, or was given
-// its time. Of a client that is moved no silence takes the list that it has.
+// its time.
 func (w *watch) known() bool {
 	for f := range w.cursors() {
-		if f.coll.awaited() || (w.moving && !f.coll.synced) {
+		if f.coll.awaited() {
 			return false
 		}
 	}
@@ -214,3 +154,164 @@ func (w *watch) allListed() bool {
 // error that leaves it open is waited out like silence: no longer than the clock runs
 // (RES-7, ERR-1).
 func (e *entry) unanswered() bool { return e.open() && !e.overdue }
+
+// removesUpTo reports whether something is due that was removed up to a number.
+func (w *watch) removesUpTo(bound uint64) bool {
+	for _, n := range w.answers {
+		if e, known := w.lookup(n); known && e == nil {
+			return true
+		}
+	}
+	if !w.removalsDue() {
+		return false
+	}
+	for _, sub := range w.dirty {
+		if !sub.ended && sub.takesAway() && sub.entry.changed <= bound {
+			return true
+		}
+	}
+	if w.failuresDue(bound) {
+		return true
+	}
+	for f := range w.cursors() {
+		if e := f.coll.tombs.after(f.removed, f.tomb, f.coll); (e != nil && e.changed <= bound) ||
+			(f.behind() && f.coll.floor <= bound) || (f.claimsDue() && w.claimsGo()) {
+			return true
+		}
+	}
+	return false
+}
+
+// claimsGo reports whether the client may be told now what it said it holds and does not
+// exist.
+func (w *watch) claimsGo() bool { return !w.rank.waits() || (w.gate != nil && w.gate.claims) }
+
+// A gate keeps removals of clusters and endpoints back, so that what came with them goes
+// first (ADS-1, ADS-4): until their time is over, and then until everything of later types
+// that had come by that time was sent and acknowledged.
+type gate struct {
+	upTo   uint64 // removals up to this number have waited for their time
+	passed uint64 // removals up to this number may go
+	// claims: what the client said it holds and does not exist may go. claimed is since when
+	// that is known; it waits for its time as a removal does.
+	claims  bool
+	claimed time.Time
+
+	shut  bool      // some have waited for their time, and wait for later types
+	mark  uint64    // the last change when they had
+	since time.Time // when that was
+}
+
+// openGates lets removals go whose time has come, and notes in the schedule which do.
+func (c *Client) openGates(s schedule, q *question) {
+	for _, w := range c.watches {
+		if !w.rank.waits() {
+			continue
+		}
+		if !w.removalsDue() {
+			w.gate = nil
+			continue
+		}
+		if w.gate == nil {
+			w.gate = new(gate)
+		}
+		if c.reads() {
+			*w.gate = gate{passed: anyNumber, claims: true}
+		} else {
+			w.openGate(s, q)
+		}
+		if w.removesUpTo(w.gate.passed) {
+			s.of(w.typeURL).removes = true
+		}
+	}
+}
+
+func (w *watch) openGate(s schedule, q *question) {
+	g := w.gate
+	if g.claimed.IsZero() && w.claimsDue() {
+		g.claimed = q.now
+	}
+	if !g.shut {
+		w.ripen(q)
+	}
+	if !g.shut {
+		return
+	}
+	if end := g.since.Add(acceptWait); (w.later < g.mark || !w.othersQuiet(s)) && q.now.Before(end) {
+		q.later(end)
+		return
+	}
+	g.passed, g.shut = g.upTo, false
+	g.claims = g.claims || (!g.claimed.IsZero() && !q.now.Before(g.claimed.Add(q.RemovalWait)))
+}
+
+// ripen looks which removals have waited for their time.
+func (w *watch) ripen(q *question) {
+	g := w.gate
+	ripe := func(at time.Time) bool {
+		end := at.Add(q.RemovalWait)
+		if q.RemovalWait > 0 && q.now.Before(end) {
+			q.later(end)
+			return false
+		}
+		return true
+	}
+	upTo := g.upTo
+	for _, sub := range w.dirty {
+		if e := sub.entry; !sub.ended && sub.takesAway() && e.changed > g.upTo && ripe(time.Unix(0, e.received)) {
+			upTo = max(upTo, e.changed)
+		}
+	}
+	for f := range w.cursors() {
+		if f.behind() {
+			upTo = max(upTo, f.coll.floor)
+		}
+		for e := f.coll.tombs.after(max(f.removed, g.upTo), nil, f.coll); e != nil && ripe(time.Unix(0, e.received)); e = e.next {
+			upTo = max(upTo, e.changed)
+		}
+	}
+	claims := !g.claims && !g.claimed.IsZero() && ripe(g.claimed)
+	if upTo > g.upTo || claims {
+		g.upTo, g.shut, g.mark, g.since = upTo, true, w.client.store.seq, q.now
+	}
+}
+
+// claimsDue reports whether the client holds something that is known not to exist.
+func (w *watch) claimsDue() bool {
+	for f := range w.cursors() {
+		if f.claimsDue() {
+			return true
+		}
+	}
+	return false
+}
+
+// othersQuiet reports whether the client has everything of later types in other stores, and
+// acknowledged it: numbers of different stores do not compare.
+func (w *watch) othersQuiet(s schedule) bool {
+	for i := range s {
+		d := &s[i]
+		if d.rank <= w.rank || d.quiet() {
+			continue
+		}
+		here := int16(0)
+		if w.client.find(d.typeURL) != nil {
+			here = 1
+		}
+		if d.places > here {
+			return false
+		}
+	}
+	return true
+}
+
+// removable is the number up to which removals of the type may go.
+func (w *watch) removable() uint64 {
+	switch {
+	case !w.rank.waits():
+		return anyNumber
+	case w.gate == nil:
+		return 0
+	}
+	return w.gate.passed
+}

@@ -60,10 +60,11 @@ type table struct {
 	stateVersion  stateVersion
 	mark          uint32 // the number of the last state-of-the-world response: what it held has it
 
-	states  int  // state-of-the-world cursors and names
-	summed  bool // there was one: sums are kept up
-	failing int  // collections with an error of the whole (ERR-1)
-	lives   int  // entries that have or had a ttl, or are not kept (entry.life)
+	suspects int  // entries with content that a client rejected alone
+	states   int  // state-of-the-world cursors and names
+	summed   bool // there was one: sums are kept up
+	failing  int  // collections with an error of the whole (ERR-1)
+	lives    int  // entries that have or had a ttl, or are not kept (entry.life)
 
 	// counted, so that a scrape need not walk the entries
 	resources, bytes, watchers int64
@@ -203,6 +204,7 @@ func (t *table) forgetUnused(e *entry) {
 		t.tell(e, -1)
 	}
 	t.endLife(e)
+	t.clear(e)
 	t.excused = without(t.excused, e)
 	if e.res != nil {
 		t.account(-1, -e.size())
@@ -241,6 +243,7 @@ func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time)
 		t.account(1, 0)
 	}
 	t.solve(e)
+	t.clear(e)
 	e.tainted = t.reused(e, r)
 	e.res, e.state = r, present
 	t.lend(e)

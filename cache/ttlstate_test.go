@@ -20,7 +20,7 @@ func (p *peer) worlds() []string {
 	p.Helper()
 	var said []string
 	for {
-		batches, more := CollectStates([]*Client{p.c}, func(t string) bool { return p.busy[t] }, p.size, 8)
+		batches, more := collectStates([]*Client{p.c}, func(t string) bool { return p.busy[t] }, p.size, 8)
 		for _, b := range batches {
 			said = append(said, p.renderWorld(b))
 		}
@@ -322,7 +322,7 @@ func TestStateTTLOfLists(t *testing.T) {
 		b.says(cds, "+a@1~10s")
 		o.says(cds, "+n@1~20s")
 		all := func() (said []string) {
-			batches, _ := CollectStates([]*Client{c.c, p.c}, func(string) bool { return false }, 1<<20, 8)
+			batches, _ := collectStates([]*Client{c.c, p.c}, func(string) bool { return false }, 1<<20, 8)
 			for _, batch := range batches {
 				said = append(said, c.renderWorld(batch))
 			}

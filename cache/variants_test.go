@@ -151,7 +151,7 @@ func locators(texts []string) []Name {
 // "-name[constraints]", with constraints in their canonical form.
 func (p *peer) gets() []string {
 	p.Helper()
-	batches, more, err := p.c.Collect(func(string) bool { return false }, p.size, 8)
+	batches, more, err := collectFrom(p.c, func(string) bool { return false }, p.size, 8)
 	if err != nil || more {
 		p.Fatalf("collect: %v, more %t", err, more)
 	}
@@ -393,7 +393,7 @@ func TestDYN1Variants(t *testing.T) {
 			b.sends(cds, "+x[v=1]@1")
 			b.expect(c.gets(), "+x[v=1]@1")
 			b.sends(cds, "-x[v=1]", "+x[w=1]@2", "+x[!w]@2")
-			if batches, more, err := c.c.Collect(func(string) bool { return false }, 1, 1); len(batches) != 1 || !more || err != nil {
+			if batches, more, err := collectFrom(c.c, func(string) bool { return false }, 1, 1); len(batches) != 1 || !more || err != nil {
 				b.Fatalf("%d responses, more %t, %v", len(batches), more, err)
 			}
 			c.drops(cds, "x{v=1 w=1}") // which was not told that it is something else now
@@ -540,7 +540,7 @@ func TestDYN1StateClients(t *testing.T) {
 	b.connect(0)
 	b.sends(cds, "+x[env=prod]@1", "+x[env=test]@1", "+y@1")
 	list := func() []string {
-		batches, _ := CollectStates([]*Client{c.c}, func(string) bool { return false }, 1<<20, 8)
+		batches, _ := collectStates([]*Client{c.c}, func(string) bool { return false }, 1<<20, 8)
 		b.check()
 		got := make(map[string]bool)
 		for _, batch := range batches {

@@ -28,7 +28,7 @@ func TestDYN1_RES9_RemovedVariantsHaveRoom(t *testing.T) {
 		for more := true; more; {
 			var batches []*Batch
 			var err error
-			if batches, more, err = c.c.Collect(never, c.size, 8); err != nil {
+			if batches, more, err = collectFrom(c.c, never, c.size, 8); err != nil {
 				t.Fatal(err)
 			}
 			for _, batch := range batches {

@@ -194,7 +194,7 @@ func bestOf(variants map[string]heldVariant, word string) string {
 
 // collect has a client take its responses, each at once, as a relay does.
 func (w *variantWorld) collect(c *variantClient) {
-	batches, _, err := c.p.c.Collect(func(string) bool { return false }, 1<<20, 8)
+	batches, _, err := collectFrom(c.p.c, func(string) bool { return false }, 1<<20, 8)
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -1,6 +1,8 @@
 package cache
 
 import (
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +17,9 @@ type watch struct {
 	client  *Client
 	typeURL string
 	rank    Rank
-	woken   bool // its client was woken for it and has not collected since
+	woken   bool      // its client was woken for it and has not collected since
+	led     bool      // the client was sent something, or said that it holds something
+	begun   time.Time // when the client asked first
 
 	directives bool // globs that differ in those only may give members the same names
 
@@ -23,11 +27,14 @@ type watch struct {
 	full      bool   // a full-state type: sent as whole lists (RES-2)
 	listed    bool   // it was sent a list, or has what it showed
 	relist    bool   // a list is due although nothing changed
-	moving    bool   // of a full-state type: no list of the new scope was sent
 	presented string // version_info that it showed first; until listed
-	sent      uint64 // it was sent everything up to this change
+	sent      uint64 // it was sent everything up to this change, but removals that wait
 	settled   uint64 // and acknowledged everything up to this one
-	bound     uint64 // up to here removals may go out (ADS-1); of the last survey
+	later     uint64 // the same of all later types of this store; of the last survey
+	gate      *gate  // of removals that wait (ADS-4); nil if there are none
+	again     *rejections
+	responses uint32 // so far
+	before    uint32 // before the present pass
 	sum       sum    // of what it names
 
 	names    nameSubs
@@ -50,7 +57,6 @@ type watch struct {
 	heldAt  time.Time                   // when the client said what it holds; zero if it did not
 	merged  int                         // updates that a later one replaced before they were sent
 	losses  []lost                      // of the present pass
-	foreign int                         // names with something of another scope
 	// What the stream subscribes to in other stores while it follows "*" here, by key: see
 	// move.
 	elsewhere map[string]struct{}
@@ -123,9 +129,6 @@ func (w *watch) subscribeName(n Name) {
 		own.subs = append(own.subs, sub)
 		t.lend(e)
 		sub.spelling = intern(n.Spelling, e.key)
-		if g := w.globFor(n.Key); g != nil && g.moved.get(n.Key) != nil {
-			sub.setForeign(unsure)
-		}
 		t.refer(e)
 		t.watchers++
 		if w.client.form.State {
@@ -150,9 +153,6 @@ func (w *watch) subscribeName(n Name) {
 	w.held = without(w.held, n.Key)
 	w.answered(n.Key)
 	sub.beat = false // the content is sent again, and says its ttl
-	if sub.holdsForeign() && !w.full {
-		sub.was = unsure // so it is even if it is the same (SUB-6)
-	}
 	if sub.entry.err != nil && sub.entry.there() {
 		sub.fail()
 	}
@@ -202,9 +202,6 @@ func (f *cursor) stoodIn(e *entry) {
 	}
 	w.markHeld(e.key)
 	sub := w.names.get(f.spell(e))
-	if sub != nil {
-		sub.setForeign(nil)
-	}
 	if sub == nil || e.tainted || (e.life != nil && w.client.form.TTL) {
 		w.held = without(w.held, e.key)
 		return
@@ -283,6 +280,22 @@ func (w *watch) markHeld(key string) {
 	}
 	for _, sub := range w.respelledNames[key] {
 		sub.holds = true
+	}
+}
+
+// cursors are all of a watch.
+func (w *watch) cursors() iter.Seq[*cursor] {
+	return func(yield func(*cursor) bool) {
+		if len(w.globs) > 0 {
+			for _, spelling := range slices.Sorted(maps.Keys(w.globs)) {
+				if !yield(w.globs[spelling]) {
+					return
+				}
+			}
+		}
+		if w.wildcard != nil {
+			yield(w.wildcard)
+		}
 	}
 }
 

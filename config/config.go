@@ -59,7 +59,10 @@ type Server struct {
 	MaxMessageSize   Size     `yaml:"max_message_size"`  // responses are split below it (RES-9)
 	MaxReceiveSize   Size     `yaml:"max_receive_size"`  // largest request taken (OPS-5)
 	MaxSubscriptions int      `yaml:"max_subscriptions"` // of one stream, over all types (OPS-5); 0: no limit
-	AckTimeout       Duration `yaml:"ack_timeout"`       // a stream goes on without the outstanding ACK then
+	AckWait          Duration `yaml:"ack_wait"`          // how long a type's next response waits for the ACK of the last (ADS-2)
+	RemovalWait      Duration `yaml:"removal_wait"`      // how long removals of clusters and endpoints wait (ADS-4)
+	WarmWait         Duration `yaml:"warm_wait"`         // how long listeners and routes wait for endpoints of new clusters (WARM-4)
+	ListHold         Duration `yaml:"list_hold"`         // how long lists wait for what cannot be reached (ABS-3)
 	Drain            Duration `yaml:"drain"`             // over which a shutdown spreads its clients (OPS-4)
 
 	Keepalive     Keepalive `yaml:"keepalive"`
@@ -103,11 +106,12 @@ type Upstream struct {
 	ConnectTimeout Duration  `yaml:"connect_timeout"`  // for one endpoint, before the next is tried
 	Keepalive      Keepalive `yaml:"keepalive"`
 	Backoff        Backoff   `yaml:"backoff"`
-	Failback       Duration  `yaml:"failback"`     // how often a better endpoint is tried while a worse one serves (LOC-6)
-	Batch          Duration  `yaml:"batch"`        // subscriptions that come within it go out in one request
-	NackWait       Duration  `yaml:"nack_wait"`    // how long an ACK waits for clients' rejections (ACK-7); 0: not at all
-	Settle         Duration  `yaml:"settle"`       // quiet time after which an unmentioned member is gone (RES-14)
-	AbsentAfter    Duration  `yaml:"absent_after"` // a name unanswered this long does not exist, for SotW (RES-7)
+	Failback       Duration  `yaml:"failback"`      // how often a better endpoint is tried while a worse one serves (LOC-6)
+	Batch          Duration  `yaml:"batch"`         // subscriptions that come within it go out in one request
+	NackWait       Duration  `yaml:"nack_wait"`     // how long an ACK waits for clients' rejections (ACK-7); 0: not at all
+	Settle         Duration  `yaml:"settle"`        // quiet time after which a collection is complete (RES-2)
+	ResumeSettle   Duration  `yaml:"resume_settle"` // quiet time after which an unmentioned member is gone (RES-14)
+	AbsentAfter    Duration  `yaml:"absent_after"`  // a name unanswered this long is not waited for any longer (RES-7)
 	Poll           Poll      `yaml:"poll"`
 	Redirects      Redirects `yaml:"redirects"` // what becomes of redirects that it answers with (LOC-1)
 }

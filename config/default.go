@@ -19,7 +19,10 @@ func Default() *Config {
 			MaxMessageSize:   defaultMessageSize,
 			MaxReceiveSize:   16 * MiB,
 			MaxSubscriptions: 100_000,
-			AckTimeout:       Duration(10 * time.Second),
+			AckWait:          Duration(200 * time.Millisecond),
+			RemovalWait:      Duration(200 * time.Millisecond),
+			WarmWait:         Duration(500 * time.Millisecond),
+			ListHold:         Duration(5 * time.Minute),
 			Drain:            Duration(30 * time.Second),
 			Keepalive:        defaultKeepalive(),
 			RESTWait:         Duration(30 * time.Second),
@@ -52,7 +55,8 @@ func DefaultUpstream() Upstream {
 		Backoff:        Backoff{Base: Duration(500 * time.Millisecond), Max: Duration(30 * time.Second)},
 		Failback:       Duration(30 * time.Second),
 		Batch:          Duration(5 * time.Millisecond),
-		Settle:         Duration(15 * time.Second),
+		Settle:         Duration(time.Second),
+		ResumeSettle:   Duration(15 * time.Second),
 		AbsentAfter:    Duration(15 * time.Second),
 		// A server that holds a poll until something changes holds it for less than
 		// the minute after which intermediaries give a quiet connection up.

@@ -20,7 +20,7 @@ func lines(changes []Change) []string {
 
 func TestDiff(t *testing.T) {
 	const base = `
-server: {ack_timeout: 1s}
+server: {ack_wait: 1s}
 node: {metadata: {team: edge, zones: [a, b]}}
 upstreams:
   - {name: a, default: true, endpoints: ["a:1", "a:2"]}
@@ -37,10 +37,10 @@ upstreams:
   - {endpoints: ["a:1", "a:2"], default: true, name: a}
   - {path: /b, name: b, authorities: [b]}
 node: {metadata: {zones: [a, b], team: edge}}
-server: {ack_timeout: 1000ms}
+server: {ack_wait: 1000ms}
 `, nil},
-		{"a value, and one that is left to its default", strings.ReplaceAll(base, "server: {ack_timeout: 1s}", "log: {level: debug}"), []string{
-			"server.ack_timeout: 1s → 10s", "log.level: info → debug",
+		{"a value, and one that is left to its default", strings.ReplaceAll(base, "server: {ack_wait: 1s}", "log: {level: debug}"), []string{
+			"server.ack_wait: 1s → 200ms", "log.level: info → debug",
 		}},
 		{"a section that comes", base + "aggregation: {linger: 1s}\n" + "cache: {max_bytes: 1MiB, idle: 1m}\n", []string{
 			"aggregation.linger: 5m → 1s", "cache.max_bytes: 2GiB → 1MiB", "cache.idle: 10m → 1m",
@@ -61,7 +61,7 @@ server: {ack_timeout: 1000ms}
 			"upstreams: b removed", "upstreams: c added",
 		}},
 		{"upstreams in another order", `
-server: {ack_timeout: 1s}
+server: {ack_wait: 1s}
 node: {metadata: {team: edge, zones: [a, b]}}
 upstreams:
   - {name: b, authorities: [b], path: /b}

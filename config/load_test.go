@@ -49,7 +49,10 @@ func TestParseEveryKey(t *testing.T) {
 			MaxMessageSize:   1 * MiB,
 			MaxReceiveSize:   2 * MiB,
 			MaxSubscriptions: 5,
-			AckTimeout:       Duration(3 * time.Second),
+			AckWait:          Duration(3 * time.Second),
+			RemovalWait:      Duration(300 * time.Millisecond),
+			WarmWait:         Duration(400 * time.Millisecond),
+			ListHold:         Duration(6 * time.Minute),
 			Drain:            Duration(4 * time.Second),
 			Keepalive:        Keepalive{Time: Duration(50 * time.Second), Timeout: Duration(6 * time.Second)},
 			DebugServices:    true,
@@ -74,6 +77,7 @@ func TestParseEveryKey(t *testing.T) {
 			Batch:          Duration(15 * time.Millisecond),
 			NackWait:       Duration(2 * time.Second),
 			Settle:         Duration(16 * time.Second),
+			ResumeSettle:   Duration(17 * time.Second),
 			AbsentAfter:    Duration(22 * time.Second),
 			Poll:           Poll{Interval: Duration(23 * time.Second), Timeout: Duration(24 * time.Second)},
 			Redirects:      FollowRedirects,
@@ -211,7 +215,7 @@ upstreams:
     endpoints: [a.example.com:1]
     tls: &tls {ca_file: ca.pem}
     backoff: {base: 1s, max: 2s}
-  - <<: [*first, {settle: 1m, name: unused}]
+  - <<: [*first, {settle: 1m, resume_settle: 1m, name: unused}]
     name: second
     default: false
     authorities: [b.example.com]
@@ -219,7 +223,7 @@ node:
   metadata: {tls: *tls}
 `)
 	want := c.Upstreams[0]
-	want.Name, want.Default, want.Authorities, want.Settle = "second", false, []string{"b.example.com"}, Duration(time.Minute)
+	want.Name, want.Default, want.Authorities, want.Settle, want.ResumeSettle = "second", false, []string{"b.example.com"}, Duration(time.Minute), Duration(time.Minute)
 	if diff := cmp.Diff(want, c.Upstreams[1]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -48,7 +48,10 @@ func (k *checker) upstream(path string, u *Upstream) {
 	k.between(path+".failback", u.Failback, Duration(time.Second), maxWait)
 	k.between(path+".batch", u.Batch, 0, Duration(10*time.Second))
 	k.between(path+".nack_wait", u.NackWait, 0, Duration(time.Minute))
-	k.between(path+".settle", u.Settle, Duration(time.Second), maxWait)
+	k.between(path+".settle", u.Settle, Duration(100*time.Millisecond), maxWait)
+	if u.ResumeSettle < u.Settle || u.ResumeSettle > maxWait {
+		k.fail(path+".resume_settle", "expected settle, %s, to %s, got %s", u.Settle, maxWait, u.ResumeSettle)
+	}
 	k.between(path+".absent_after", u.AbsentAfter, Duration(time.Second), maxWait)
 	k.between(path+".poll.interval", u.Poll.Interval, Duration(100*time.Millisecond), maxWait)
 	k.between(path+".poll.timeout", u.Poll.Timeout, Duration(time.Second), maxWait)

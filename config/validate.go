@@ -106,7 +106,10 @@ func (k *checker) server(s *Server) {
 	if s.MaxSubscriptions < 0 {
 		k.fail("server.max_subscriptions", "expected 0 (no limit) or more, got %d", s.MaxSubscriptions)
 	}
-	k.between("server.ack_timeout", s.AckTimeout, Duration(100*time.Millisecond), maxWait)
+	k.between("server.ack_wait", s.AckWait, Duration(10*time.Millisecond), Duration(time.Minute))
+	k.between("server.removal_wait", s.RemovalWait, 0, Duration(time.Minute))
+	k.between("server.warm_wait", s.WarmWait, 0, Duration(time.Minute))
+	k.between("server.list_hold", s.ListHold, 0, maxWait)
 	k.between("server.drain", s.Drain, 0, maxWait)
 	k.keepalive("server.keepalive", s.Keepalive)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/xdsrelay/xdsrelay/cache"
 )
 
 // loudRejections is how many rejections of one client, of one type, are worth a warning
@@ -37,20 +39,13 @@ func (st *stream) acknowledge(t *typeState, r *discoveryRequest, n uint64) {
 		st.nacked(t, r, now)
 	}
 	t.acked = n
-	o, ok := t.from(n)
-	switch {
-	case !rejected:
-		st.server.observer.Acked(t.url)
-	case ok:
-		st.routes.Rejected(o.store, t.url, o.change, st.status.node+": "+clip(r.rejection.GetMessage()))
-	}
+	st.settle(t, r, t.landed(n))
 	if n < t.sent {
 		return
 	}
 	if rejected {
 		t.holds = r.versionInfo
 	}
-	t.released = false // late, but here
 	if !t.received.IsZero() {
 		st.server.observer.Acknowledged(t.url, now.Sub(t.received))
 		t.received = time.Time{}
@@ -58,4 +53,24 @@ func (st *stream) acknowledge(t *typeState, r *discoveryRequest, n uint64) {
 	if !rejected {
 		st.acked(t)
 	}
+}
+
+// settle tells the stores what became of a response, nil if nothing is known of it.
+func (st *stream) settle(t *typeState, r *discoveryRequest, b *cache.Batch) {
+	if r.rejection == nil {
+		st.server.observer.Acked(t.url)
+	}
+	if b == nil || b.Store == nil {
+		return
+	}
+	place := st.places.Place(b.Store)
+	if r.rejection == nil {
+		if st.places.Accepted(place, b) {
+			st.calm = false
+		}
+		return
+	}
+	st.routes.Rejected(b.Store, t.url, b.Last, st.status.node+": "+clip(r.rejection.GetMessage()))
+	st.places.Rejected(place, b)
+	st.calm = false // what of it is good is sent again (ACK-3)
 }

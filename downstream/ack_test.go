@@ -36,10 +36,12 @@ func TestAcknowledgements(t *testing.T) {
 			}
 		}},
 		{"ACK-3 what was rejected is sent again when its content changes, and not before", func(h *harness) {
-			h.opaque.set(clusterType, "1", "a", "b")
+			h.opaque.set(clusterType, "1", "a")
 			c := h.slowClient()
 			c.subscribe(clusterType)
-			c.nack(c.wants("Cluster +a=1 +b=1")[0], "bad")
+			c.nack(c.wants("Cluster +a=1")[0], "bad")
+			c.wants()
+			h.advance(time.Hour)
 			c.wants()
 			h.opaque.set(clusterType, "2", "b")
 			c.nack(c.wants("Cluster +b=2")[0], "bad too")
@@ -133,14 +135,14 @@ func TestAcknowledgements(t *testing.T) {
 			c := h.slowClient()
 			c.subscribe(clusterType)
 			c.wants("Cluster +a=1")
-			h.advance(DefaultAckTimeout - time.Second)
+			h.advance(ackWait - time.Second)
 			h.opaque.set(clusterType, "2", "a")
 			c.wants()
 			h.advance(time.Second)
 			c.wants("Cluster +a=2")
 			// The next one is waited for as long as the first.
 			h.opaque.set(clusterType, "3", "a")
-			h.advance(DefaultAckTimeout - time.Second)
+			h.advance(ackWait - time.Second)
 			c.wants()
 			h.advance(time.Second)
 			c.wants("Cluster +a=3")
@@ -153,7 +155,7 @@ func TestAcknowledgements(t *testing.T) {
 			c := h.slowClient()
 			c.subscribe(clusterType)
 			r := c.wants("Cluster +a=1")[0]
-			h.advance(2 * DefaultAckTimeout)
+			h.advance(2 * ackWait)
 			c.ack(r)
 			c.wants()
 			h.opaque.set(clusterType, "2", "a")
@@ -195,7 +197,7 @@ func TestAckTimeout_AfterBlockedSend(t *testing.T) {
 		}
 		h.opaque.set(clusterType, "2", "r0000")
 		c.wants()
-		h.advance(DefaultAckTimeout)
+		h.advance(ackWait)
 		c.wants("Cluster +r0000=2")
 	}, func(c *Config) { c.MaxMessageSize = 128 << 10 })
 }

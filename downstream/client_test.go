@@ -16,6 +16,7 @@ import (
 
 type (
 	request  = discovery.DeltaDiscoveryRequest
+	resource = discovery.Resource
 	response = discovery.DeltaDiscoveryResponse
 )
 

@@ -27,8 +27,8 @@ func (r toOne) Open(*corev3.Node, *keyer.Peer) downstream.Routes { return r }
 func (r toOne) Scoped(string, string) (*cache.Store, error)      { return r.store, nil }
 func (r toOne) Rejected(*cache.Store, string, uint64, string)    {}
 func (r toOne) Scope() string                                    { return "shared" }
-func (r toOne) Reroute() bool                                    { return false }
-func (r toOne) Settle(func(*cache.Store) bool)                   {}
+func (r toOne) Reopen() downstream.Routes                        { return nil }
+func (r toOne) Distrusts(*cache.Store) bool                      { return false }
 func (r toOne) Close()                                           {}
 func (r toOne) Named(name keyer.Name) (*cache.Store, string, error) {
 	return r.store, name.Canonical(), nil

@@ -39,6 +39,10 @@ type harness struct {
 	conn     *grpc.ClientConn
 }
 
+// ackWait is how long the tests' servers wait for an ACK, and removals for nothing: most
+// tests are about other things.
+const ackWait = 10 * time.Second
+
 // bubble runs f against a server of its own; f may change the configuration first.
 func bubble(t *testing.T, f func(h *harness), change ...func(*Config)) {
 	t.Helper()
@@ -61,7 +65,7 @@ func newHarness(t testing.TB, change ...func(*Config)) *harness {
 		scoped:      func(*corev3.Node, string, keyer.Peer) (*cache.Store, error) { return h.opaque.store, nil },
 		authorities: map[string]*cache.Store{"a": h.a.store},
 	}
-	config := Config{Router: h.router, Observer: h.seen}
+	config := Config{Router: h.router, Observer: h.seen, Limits: Limits{AckWait: ackWait, ListHold: 5 * time.Minute}}
 	for _, f := range change {
 		f(&config)
 	}
@@ -200,7 +204,8 @@ type testRouter struct {
 	byName      func(typeURL, name string) (*cache.Store, error) // in place of scoped, if not nil
 	authorities map[string]*cache.Store
 	failure     error  // what Authority fails with beside ErrNoUpstream
-	rerouting   func() // called by Routes.Reroute when it knows its answer, if not nil
+	rerouting   func() // called by Routes.Reopen when it knows its answer, if not nil
+	distrusted  map[*cache.Store]bool
 
 	mu    sync.Mutex
 	nodes []*corev3.Node
@@ -208,8 +213,7 @@ type testRouter struct {
 	open  int
 	plan  int // the number of the plan in force
 
-	settled  []func(*cache.Store) bool // what Routes.Settle was told
-	rejected []string                  // what Routes.Rejected was told
+	rejected []string // what Routes.Rejected was told
 }
 
 func (r *testRouter) Open(node *corev3.Node, peer *keyer.Peer) Routes {
@@ -217,34 +221,37 @@ func (r *testRouter) Open(node *corev3.Node, peer *keyer.Peer) Routes {
 	defer r.mu.Unlock()
 	r.nodes, r.peers = append(r.nodes, node), append(r.peers, *peer)
 	r.open++
-	return &testRoutes{testRouter: r, node: node, peer: *peer, plan: r.plan}
+	return &testRoutes{testRouter: r, node: node, peer: *peer, plan: r.plan, byName: r.byName, authorities: r.authorities}
 }
 
 type testRoutes struct {
 	*testRouter
 
-	node *corev3.Node
-	peer keyer.Peer
-	plan int
+	node        *corev3.Node
+	peer        keyer.Peer
+	plan        int
+	byName      func(typeURL, name string) (*cache.Store, error) // as they are in the plan
+	authorities map[string]*cache.Store
 }
 
-// Reroute reports whether the test says that there is another plan.
-func (r *testRoutes) Reroute() bool {
+// Reopen gives other routes where the test says that there is another plan.
+func (r *testRoutes) Reopen() Routes {
 	r.mu.Lock()
 	changed, rerouting := r.plan != r.testRouter.plan, r.rerouting
-	r.plan = r.testRouter.plan
 	r.mu.Unlock()
 	if rerouting != nil {
 		rerouting()
 	}
-	return changed
+	if !changed {
+		return nil
+	}
+	return r.Open(r.node, &r.peer)
 }
 
-// Settle notes which stores the test may close.
-func (r *testRoutes) Settle(used func(*cache.Store) bool) {
+func (r *testRoutes) Distrusts(store *cache.Store) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.settled = append(r.settled, used)
+	return r.distrusted[store]
 }
 
 func (r *testRoutes) Scoped(typeURL, name string) (*cache.Store, error) {
@@ -349,5 +356,5 @@ func (r *recorder) Refused(_ string, code codes.Code) {
 	r.note(func() { r.refused[code]++ })
 }
 func (r *recorder) Moved(string)        { r.note(func() { r.events["moved"]++ }) }
-func (r *recorder) MoveEnded(m MoveEnd) { r.note(func() { r.events[string(m)]++ }) }
+func (r *recorder) MoveEnded(m MoveEnd) { r.note(func() { r.events["ended: "+string(m)]++ }) }
 func (r *recorder) Unsendable(string)   { r.note(func() { r.events["unsendable"]++ }) }

@@ -34,7 +34,7 @@ func TestHeldOfResolvedGlobs_RES11_LOC5_NAME4(t *testing.T) {
 		store.ApplyResolved([]*cache.Resolved{{
 			TypeURL: clusterType, Found: []cache.Found{found("1", "1"), found("2", "2")}, Synced: []string{ofA("d/*") + e},
 		}}, time.Now())
-		c.wants("Cluster +"+ofA("d/2")+"=2", "Cluster -"+ofA("d/3"))
+		c.wants("Cluster +" + ofA("d/2") + "=2 -" + ofA("d/3"))
 		if err := store.Check(); err != nil {
 			h.Error(err)
 		}

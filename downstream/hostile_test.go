@@ -206,7 +206,7 @@ func TestStall_RES11_TooFarBehind(t *testing.T) {
 			t.Fatalf("client holds %d resources", len(versions))
 		}
 		h.opaque.unset(clusterType, names[1:]...)
-		h.advance(DefaultAckTimeout)
+		h.advance(ackWait)
 		c.wants()
 		c.endedWith(codes.Unavailable, "too far behind")
 

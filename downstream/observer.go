@@ -34,8 +34,8 @@ type Observer interface {
 	// Refused tells of a name that was answered by the relay itself: malformed, of
 	// another type, or of an authority without an upstream (LOC-4).
 	Refused(typeURL string, code codes.Code)
-	// Moved tells that a stream's subscriptions live elsewhere since the plan changed, and
-	// MoveEnded that a stream ended because of that.
+	// Moved tells that subscriptions of a stream or poll live elsewhere since the plan
+	// changed, and MoveEnded that a stream ended because of that.
 	Moved(variant string)
 	MoveEnded(reason MoveEnd)
 	// Unsendable tells of a poll that was answered with an error because something in

@@ -33,7 +33,7 @@ func TestOrder(t *testing.T) {
 				h.opaque.set(url, "2", "new")
 			}
 			c.wants()
-			h.advance(DefaultAckTimeout) // releases all types in one pass
+			h.advance(ackWait) // releases all types in one pass
 			c.wants(
 				"Cluster +new=2", "ClusterLoadAssignment +new=2",
 				"Listener +new=2 -old", "RouteConfiguration +new=2 -old", "Unheard +new=2 -old",
@@ -48,7 +48,7 @@ func TestOrder(t *testing.T) {
 			c.take()
 			h.opaque.set(listenerType, "2", "l")
 			h.a.set(clusterType, "2", ofA("new"))
-			h.advance(DefaultAckTimeout)
+			h.advance(ackWait)
 			c.wants("Cluster +"+ofA("new")+"=2", "Listener +l=2")
 		}},
 		{"ADS-1 removals last across stores", func(h *harness) {
@@ -64,7 +64,7 @@ func TestOrder(t *testing.T) {
 			h.opaque.set(listenerType, "2", "l")
 			h.a.unset(clusterType, ofA("old"))
 			h.a.set(endpointType, "2", endpoint)
-			h.advance(DefaultAckTimeout)
+			h.advance(ackWait)
 			c.wants("ClusterLoadAssignment +"+endpoint+"=2", "Listener +l=2", "Cluster -"+ofA("old"))
 		}},
 		{"ADS-1 a removal waits for a later type that is held back", func(h *harness) {
@@ -83,7 +83,9 @@ func TestOrder(t *testing.T) {
 			h.opaque.unset(clusterType, "c")
 			c.wants()
 			c.ack(route)
-			c.wants("RouteConfiguration +r=2", "Cluster -c")
+			route = c.wants("RouteConfiguration +r=2")[0]
+			c.ack(route)
+			c.wants("Cluster -c")
 		}},
 		{"ADS-2 a client that does not acknowledge clusters gets endpoints", func(h *harness) {
 			h.opaque.set(clusterType, "1", "c")
@@ -141,10 +143,10 @@ func TestOrder(t *testing.T) {
 				h.opaque.set(clusterType, fmt.Sprint(v+1), "c")
 				h.opaque.set(routeType, fmt.Sprint(v+1), "r")
 				if v%7 == 0 {
-					h.advance(DefaultAckTimeout / 2)
+					h.advance(ackWait / 2)
 				}
 			}
-			h.advance(2 * DefaultAckTimeout)
+			h.advance(2 * ackWait)
 			for name, c := range map[string]*client{"quick": quick, "late": late} {
 				c.take()
 				clusters := 0
@@ -181,7 +183,7 @@ func TestOrder_ADS1_RES9_SplitGoesOutBeforeALaterType(t *testing.T) {
 		h.opaque.set(listenerType, "1", "l")
 		h.sized("1", 500, 1000)
 		c.wants() // nothing is acknowledged
-		h.advance(DefaultAckTimeout)
+		h.advance(ackWait)
 		got := c.take()
 		if n := len(got); n < 30 || got[n-1].TypeUrl != listenerType {
 			t.Errorf("%d responses, the last one for %s", n, got[n-1].TypeUrl)

@@ -127,14 +127,12 @@ func (t *typeState) tryAgain(spelling string) bool {
 func (t *typeState) admitted(spelling string) (refusedBefore bool) {
 	if _, refusedBefore = t.listed.denied[spelling]; refusedBefore {
 		delete(t.listed.denied, spelling)
-		delete(t.listed.stranded, spelling)
 	}
 	return refusedBefore
 }
 
 func (t *typeState) pardon(wanted map[string]bool) {
 	before := len(t.listed.denied)
-	maps.DeleteFunc(t.listed.stranded, func(name string, _ bool) bool { return !wanted[name] })
 	maps.DeleteFunc(t.listed.denied, func(name string, _ codes.Code) bool { return !wanted[name] })
 	if len(t.listed.denied) < before {
 		t.untell()
@@ -227,13 +225,13 @@ func (st *stream) sendDenied() error {
 		case st.variant.form != stateForm || len(t.refused) == 0:
 		case t.listed.unsaid:
 			t.listed.unsaid = false
-			ch := &change{changes: make(map[*cache.Store]*cache.Change)}
+			ch := st.newChange()
 			ch.relist(st, t)
 			st.update(t, ch)
-		case st.server.config.FullState[t.url], t.busy():
+		case st.server.config.FullState[t.url], st.acksOf(t.url) == cache.Awaited:
 		default:
 			if err := st.send(&cache.Batch{
-				TypeURL: t.url, Rank: cache.RankOf(t.url), SystemVersion: cache.StateVersion(st.order, t.url),
+				TypeURL: t.url, Rank: cache.RankOf(t.url), SystemVersion: cache.StateVersion(st.stores(), t.url),
 			}); err != nil {
 				return err
 			}

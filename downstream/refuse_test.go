@@ -59,12 +59,13 @@ func TestSotW_ERR1(t *testing.T) {
 			named.wants("Cluster a@1 !*=Internal !a=Unavailable !b=NotFound")
 		}},
 		{"ERR-1 NAME-4 wrapped and bare, in the client's spelling", func(h *harness) {
-			name, other := ofA("x?a=1&b=2"), ofA("x?b=2&a=1")
+			const endpoints = "xdstp://a/envoy.config.endpoint.v3.ClusterLoadAssignment/"
+			name, other := endpoints+"x?a=1&b=2", endpoints+"x?b=2&a=1"
 			h.a.errors[name] = codes.Unavailable
 			for _, wrapped := range []bool{false, true} {
 				c := h.stateOn(adsStream, wrapped)
-				c.asks(clusterType, other)
-				c.wants("Cluster !" + other + "=Unavailable")
+				c.asks(endpointType, other)
+				c.wants("ClusterLoadAssignment !" + other + "=Unavailable")
 			}
 		}},
 		{"ERR-1 SUB-3 an incremental client that names nothing", func(h *harness) {

@@ -118,8 +118,13 @@ func (st *stream) stateChanges(t *typeState, r *discoveryRequest, seen uint64, f
 
 // change gathers what a request changes in each store.
 type change struct {
+	routes  Routes
 	stores  []*cache.Store
 	changes map[*cache.Store]*cache.Change
+}
+
+func (st *stream) newChange() *change {
+	return &change{routes: st.routes, changes: make(map[*cache.Store]*cache.Change)}
 }
 
 func (c *change) of(s *cache.Store, t *typeState) *cache.Change {
@@ -128,6 +133,7 @@ func (c *change) of(s *cache.Store, t *typeState) *cache.Change {
 		ch = &cache.Change{TypeURL: t.url}
 		if t.sent == 0 {
 			ch.VersionInfo = t.listed.presented
+			ch.Distrust = c.routes.Distrusts(s)
 		}
 		c.changes[s] = ch
 		c.stores = append(c.stores, s)
@@ -138,7 +144,7 @@ func (c *change) of(s *cache.Store, t *typeState) *cache.Change {
 // subscribe changes the subscriptions to one type.
 func (st *stream) subscribe(t *typeState, subscribe, unsubscribe []string, versions wire.Versions) error {
 	st.calm = false
-	ch := &change{changes: make(map[*cache.Store]*cache.Change)}
+	ch := st.newChange()
 	quota := st.quota(t, subscribe, unsubscribe)
 	pardoned := false
 	for _, spelling := range subscribe {
@@ -188,7 +194,7 @@ func (c *change) relist(st *stream, t *typeState) {
 			return
 		}
 	}
-	for _, client := range st.order {
+	for _, client := range st.stores() {
 		if client.Watches(t.url) > 0 {
 			c.of(client.Store(), t).Relist = true
 		}
@@ -198,7 +204,7 @@ func (c *change) relist(st *stream, t *typeState) {
 // update carries the changes out, store by store.
 func (st *stream) update(t *typeState, ch *change) {
 	for _, s := range ch.stores {
-		c := st.client(s)
+		c := st.places.Join(s)
 		was := c.Watches(t.url)
 		gone, kept := c.Update(*ch.changes[s])
 		st.counted(t, c.Watches(t.url)-was)
@@ -228,7 +234,7 @@ func (st *stream) handOver(t *typeState, c *cache.Client, begun, gone, kept []ca
 // tellElsewhere tells the store where "*" begins what is subscribed to in the others.
 func (st *stream) tellElsewhere(t *typeState) {
 	var names []cache.Name
-	for _, c := range st.order {
+	for _, c := range st.stores() {
 		if c != t.wildcard {
 			names = slices.AppendSeq(names, c.Names(t.url))
 		}
@@ -242,7 +248,7 @@ func (st *stream) tellElsewhere(t *typeState) {
 // gives no store.
 func (st *stream) route(t *typeState, spelling string, quota *quota) (*cache.Store, cache.Name, error) {
 	store, name, err := locate(st.routes, t.url, spelling)
-	if err == nil && wire.IsLocator(spelling) && st.form.State && !st.form.Wrapped {
+	if err == nil && wire.IsLocator(spelling) && st.bare() {
 		err = &refusedError{codes.InvalidArgument, errUnwrapped}
 	}
 	if err == nil && !quota.admits(spelling) {

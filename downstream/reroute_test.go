@@ -1,8 +1,7 @@
 package downstream
 
 import (
-	"errors"
-	"slices"
+	"net/http"
 	"testing"
 	"time"
 
@@ -12,6 +11,9 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
+// spread is the time over which streams end in these tests that have to move.
+const spread = 20 * time.Second
+
 // reroute puts another plan in force.
 func (h *harness) reroute(change func(r *testRouter)) {
 	h.Helper()
@@ -20,20 +22,17 @@ func (h *harness) reroute(change func(r *testRouter)) {
 	change(h.router)
 	h.router.plan++
 	h.router.mu.Unlock()
-	h.server.Reroute()
+	h.server.Reroute(spread)
 	h.quiet()
 }
 
-// moveTo has opaque names live in another scope, of some types if any are given.
-func (h *harness) moveTo(p *plane, types ...string) {
+// moveTo has opaque names live in another scope, whose versions are not to be believed
+// from then on.
+func (h *harness) moveTo(p *plane) {
 	h.Helper()
 	h.reroute(func(r *testRouter) {
-		r.byName = func(typeURL, _ string) (*cache.Store, error) {
-			if len(types) == 0 || slices.Contains(types, typeURL) {
-				return p.store, nil
-			}
-			return h.opaque.store, nil
-		}
+		r.distrusted = map[*cache.Store]bool{p.store: true}
+		r.byName = func(string, string) (*cache.Store, error) { return p.store, nil }
 	})
 }
 
@@ -44,501 +43,259 @@ func with(typeURL, name, version, content string) *discovery.Resource {
 	return r
 }
 
-// late has the other scope's server be silent for too long.
-func (h *harness) late() {
-	h.Helper()
-	h.other.store.Settle(time.Now().Add(time.Hour))
-	h.quiet()
-}
-
-// besideStar has an authority's names live in the scope, and "*" of it mean one of them.
-func (h *harness) besideStar(name string) {
-	h.Helper()
-	h.router.authorities["a"] = h.opaque.store
-	h.opaque.starred = map[string]bool{name: true}
-	h.opaque.set(clusterType, "1", name)
-}
-
-// isMoving holds what the admin port shows.
-func (h *harness) isMoving(moved int64, moving bool) {
-	h.Helper()
-	if s := h.status(); s.Moved != moved || (s.Moving > 0) != moving {
-		h.Errorf("moved %d times, %d things left to be told; want %d, and some: %t", s.Moved, s.Moving, moved, moving)
-	}
-}
-
-func TestReroute_RES11_ADS1_LOC4(t *testing.T) {
+func TestReroute_AGG1_OPS4(t *testing.T) {
 	runAll(t, []scenario{
-		{"RES-11 a collection is sent the difference by content, not by version", func(h *harness) {
-			h.opaque.put(routeType, with(routeType, "same", "1", "x"), with(routeType, "other", "1", "x"), with(routeType, "gone", "1", "x"))
-			h.other.put(routeType, with(routeType, "same", "1", "x"), with(routeType, "other", "1", "y"), with(routeType, "new", "1", "x"))
+		{"a plan that leads nowhere else is adopted", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a")
 			c := h.client()
-			c.subscribe(routeType, "*")
-			c.wants("RouteConfiguration +gone=1 +other=1 +same=1")
-			h.moveTo(h.other)
-			c.wants("RouteConfiguration +new=1 +other=1")
-			h.isMoving(1, true) // nobody knows yet whether there is more
-			h.late()
-			c.wants("RouteConfiguration -gone")
-			h.isMoving(1, false)
-			if n := h.opaque.store.Clients(); n != 0 {
-				h.Errorf("%d clients are left in the old scope", n)
+			c.subscribe(clusterType, "*", nameIn("a", "x"))
+			c.wants("Cluster +a=1", "Cluster -"+nameIn("a", "x"))
+			h.reroute(func(*testRouter) {})
+			h.advance(spread + time.Second)
+			c.wants()
+			if s := h.status(); s.Leaving || h.seen.count("moved") != 0 {
+				h.Errorf("the stream counts as moved: %+v", s)
 			}
-			h.opaque.put(routeType, with(routeType, "same", "2", "z"))
-			h.other.put(routeType, with(routeType, "other", "2", "z"))
-			c.wants("RouteConfiguration +other=2")
-			if h.seen.count("moved") != 1 {
-				h.Error("the move was not counted")
-			}
+			h.opaque.set(clusterType, "2", "a")
+			c.wants("Cluster +a=2")
 		}},
-		{"RES-11 RES-6 names are sent the difference", func(h *harness) {
-			h.opaque.put(routeType, with(routeType, "same", "1", "x"), with(routeType, "other", "1", "x"), with(routeType, "gone", "1", "x"))
-			h.other.put(routeType, with(routeType, "same", "1", "x"), with(routeType, "other", "1", "y"))
-			c := h.client()
-			c.subscribe(routeType, "same", "other", "gone")
-			c.wants("RouteConfiguration +gone=1 +other=1 +same=1")
-			h.moveTo(h.other)
-			c.wants("RouteConfiguration +other=1 -gone")
-			h.isMoving(1, false)
-		}},
-		{"RES-7 what nobody answers is kept until the server had its time", func(h *harness) {
-			h.opaque.set(routeType, "1", "r")
-			h.other.silent = true
-			c := h.client()
-			c.subscribe(routeType, "r")
-			c.wants("RouteConfiguration +r=1")
-			h.moveTo(h.other)
-			c.wants()
-			h.isMoving(1, true)
-			h.late()
-			c.wants("RouteConfiguration -r")
-			h.other.silent = false
-			h.other.set(routeType, "2", "r")
-			c.wants("RouteConfiguration +r=2")
-		}},
-		{"OPS-1 no clock runs while the new control plane is away", func(h *harness) {
-			h.opaque.set(routeType, "1", "r")
-			c := h.client()
-			c.subscribe(routeType, "r", "*")
-			c.wants("RouteConfiguration +r=1")
-			h.other.away = true
-			h.moveTo(h.other)
-			h.late()
-			c.wants()
-			h.other.away = false
-			h.other.set(routeType, "1", "r")
-			c.wants()
-			h.isMoving(1, true)
-		}},
-		{"ADS-1 clusters go last, when the routes that took their place are acknowledged", func(h *harness) {
-			h.opaque.set(clusterType, "1", "c1")
-			h.opaque.set(routeType, "1", "r")
-			h.other.set(clusterType, "1", "c2")
-			h.other.set(routeType, "2", "r")
-			c := h.slowClient()
-			c.subscribe(clusterType, "*")
-			c.subscribe(routeType, "r")
-			for _, r := range c.wants("Cluster +c1=1", "RouteConfiguration +r=1") {
-				c.ack(r)
-			}
-			h.moveTo(h.other)
-			got := c.wants("Cluster +c2=1", "RouteConfiguration +r=2") // endpoints and routes do not wait for the quiet time
-			h.other.settle()
-			c.wants()
-			for _, r := range got {
-				c.wants()
-				c.ack(r)
-			}
-			c.wants("Cluster -c1")
-			h.isMoving(1, false)
-		}},
-		{"RES-11 moved again before the first move is finished", func(h *harness) {
-			h.opaque.put(routeType, with(routeType, "a", "1", "x"), with(routeType, "b", "1", "x"))
-			h.other.silent = true
-			c := h.client()
-			c.subscribe(routeType, "*", "b")
-			c.take()
-			h.moveTo(h.other)
-			c.wants()
-			h.a.put(routeType, with(routeType, "a", "1", "y"), with(routeType, "b", "1", "x"))
-			h.moveTo(h.a)
-			c.wants("RouteConfiguration +a=1")
-			h.a.settle()
-			h.isMoving(2, false)
-		}},
-		{"LOC-4 an authority that nobody claims any more, and one that somebody does again", func(h *harness) {
-			h.a.set(clusterType, "1", ofA("r"))
-			c := h.client()
-			c.subscribe(clusterType, ofA("r"))
-			c.wants("Cluster +" + ofA("r") + "=1")
-			h.reroute(func(r *testRouter) { delete(r.authorities, "a") })
-			c.wants("Cluster -" + ofA("r") + " !" + ofA("r") + "=NotFound")
-			h.other.set(clusterType, "1", ofA("r"))
-			h.reroute(func(r *testRouter) { r.authorities["a"] = h.other.store })
-			c.wants("Cluster +" + ofA("r") + "=1")
-			c.unsubscribe(clusterType, ofA("r"))
-			h.reroute(func(r *testRouter) { delete(r.authorities, "a") })
-			c.wants()
-		}},
-		{"GLOB-5 a glob moves with its members", func(h *harness) {
-			h.a.set(clusterType, "1", ofA("d/x"), ofA("d/y"))
-			h.other.set(clusterType, "1", ofA("d/x"))
-			c := h.client()
-			c.subscribe(clusterType, ofA("d/*"), ofA("d/y"))
-			c.take()
-			h.reroute(func(r *testRouter) { r.authorities["a"] = h.other.store })
-			c.wants("Cluster -" + ofA("d/y"))
-			h.late()
-			c.wants()
-			h.isMoving(1, false)
-		}},
-		{"GLOB-5 a glob moves away from \"*\", which alone has told of a member", func(h *harness) {
-			h.besideStar(ofA("d/x"))
+		{"a stream whose names live elsewhere is served as before, and ends within the spread", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a")
+			h.other.set(clusterType, "1", "a")
 			c := h.client()
 			c.subscribe(clusterType, "*")
-			c.wants("Cluster +" + ofA("d/x") + "=1")
-			h.opaque.silent = true
-			c.subscribe(clusterType, ofA("d/*"))
-			c.wants()
-			h.other.set(clusterType, "1", ofA("d/y"))
-			h.reroute(func(r *testRouter) { r.authorities["a"] = h.other.store })
-			h.late()
-			c.wants("Cluster +"+ofA("d/y")+"=1", "Cluster -"+ofA("d/x"))
-			h.isMoving(1, false)
-		}},
-		{"SUB-6 a glob moves away from \"*\", and who of them told last is not known", func(h *harness) {
-			h.besideStar(ofA("d/x"))
-			c := h.client()
-			c.subscribe(clusterType, "*", ofA("d/*"))
-			c.take()
-			h.other.set(clusterType, "1", ofA("d/x"))
-			h.reroute(func(r *testRouter) { r.authorities["a"] = h.other.store })
-			c.wants("Cluster +" + ofA("d/x") + "=1")
-		}},
-		{"SUB-6 \"*\" moves away from a glob, and who of them told last is not known", func(h *harness) {
-			h.besideStar(ofA("d/x"))
-			c := h.client()
-			c.subscribe(clusterType, "*", ofA("d/*"))
-			c.take()
+			c.wants("Cluster +a=1")
+			began := time.Now()
 			h.moveTo(h.other)
-			c.wants("Cluster +" + ofA("d/x") + "=1")
-			h.late()
-			c.wants()
-			h.isMoving(1, false)
-		}},
-		{"SUB-6 a glob moves with \"*\", and nothing is sent again", func(h *harness) {
-			h.besideStar(ofA("d/x"))
-			c := h.client()
-			c.subscribe(clusterType, "*", ofA("d/*"))
-			c.take()
-			h.other.starred = h.opaque.starred
-			h.other.set(clusterType, "1", ofA("d/x"))
-			h.reroute(func(r *testRouter) {
-				r.authorities["a"] = h.other.store
-				r.byName = func(string, string) (*cache.Store, error) { return h.other.store, nil }
-			})
-			c.wants()
-		}},
-		{"LOC-4 a glob is refused when \"*\" moves away from it", func(h *harness) {
-			h.besideStar(ofA("d/x"))
-			c := h.client()
-			c.subscribe(clusterType, "*", ofA("d/*"))
-			c.take()
-			h.other.starred = h.opaque.starred
-			h.other.set(clusterType, "1", ofA("d/x"))
-			h.reroute(func(r *testRouter) {
-				delete(r.authorities, "a")
-				r.byName = func(string, string) (*cache.Store, error) { return h.other.store, nil }
-			})
-			c.wants("Cluster -" + ofA("d/*") + " !" + ofA("d/*") + "=NotFound")
-			if n := h.opaque.store.Clients(); n != 0 {
-				h.Errorf("%d clients are left where nothing is subscribed to", n)
+			if s := h.status(); !s.Leaving || h.seen.count("moved") != 1 || h.seen.count("ended: moved") != 0 {
+				h.Errorf("the stream does not count as moved: %+v", s)
+			}
+			h.opaque.set(clusterType, "2", "a")
+			c.wants("Cluster +a=2")
+			c.subscribe(endpointType, "e") // goes where the stream's plan leads
+			c.wants("ClusterLoadAssignment -e")
+			h.opaque.set(endpointType, "1", "e")
+			c.wants("ClusterLoadAssignment +e=1")
+			h.reroute(func(*testRouter) {}) // a further reload changes nothing about that
+			h.advance(spread + time.Second)
+			c.endedWith(codes.Unavailable, "connect again")
+			if d := c.ended.Sub(began); d > spread+time.Millisecond {
+				h.Errorf("the stream ended after %v, want at most %v", d, spread)
+			}
+			if h.seen.count("moved") != 1 || h.seen.count("ended: moved") != 1 {
+				h.Errorf("%d moves and %d ends were counted", h.seen.count("moved"), h.seen.count("ended: moved"))
 			}
 		}},
-		{"SUB-8 names move apart from \"*\", and back", func(h *harness) {
-			h.opaque.put(routeType, with(routeType, "a", "1", "x"), with(routeType, "b", "1", "x"))
-			h.other.put(routeType, with(routeType, "a", "1", "y"))
+		{"a client that leaves by itself is not counted as ended by the reload", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a")
 			c := h.client()
-			c.subscribe(routeType, "*", "a")
-			c.take()
-			h.opaque.settle()
-			h.reroute(func(r *testRouter) {
-				r.byName = func(_, name string) (*cache.Store, error) {
-					if name == "a" {
-						return h.other.store, nil
-					}
-					return h.opaque.store, nil
-				}
-			})
-			c.wants("RouteConfiguration +a=1")
-			h.opaque.put(routeType, with(routeType, "a", "2", "z"))
-			c.wants() // it is served from the other scope
-			h.other.put(routeType, with(routeType, "a", "3", "w"))
-			c.wants("RouteConfiguration +a=3")
-			h.moveTo(h.opaque)
-			c.wants("RouteConfiguration +a=2")
-			c.unsubscribe(routeType, "a")
-			c.wants("RouteConfiguration +a=2")
-		}},
-		{"ACK-7 a rejection of what came from the old scope is not the new one's", func(h *harness) {
-			h.opaque.set(routeType, "1", "r")
-			h.other.set(routeType, "2", "r")
-			c := h.slowClient()
-			c.subscribe(routeType, "r")
-			first := c.wants("RouteConfiguration +r=1")
+			c.subscribe(clusterType, "*")
+			c.wants("Cluster +a=1")
 			h.moveTo(h.other)
-			c.wants()
-			c.nack(first[0], "no")
-			c.wants("RouteConfiguration +r=2")
-			if got := h.router.rejections(); len(got) != 0 {
-				h.Errorf("rejections: %v", got)
+			c.cancel()
+			h.advance(spread + time.Second)
+			if h.seen.count("ended: moved") != 0 {
+				h.Error("its end was counted")
 			}
 		}},
-		{"AGG-2 refused by the new plan", func(h *harness) {
-			h.opaque.set(routeType, "1", "r")
+		{"AGG-2 a stream that the rules refuse ends", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a")
 			c := h.client()
-			c.subscribe(routeType, "r")
-			c.take()
+			c.subscribe(clusterType, "*")
+			c.wants("Cluster +a=1")
 			h.reroute(func(r *testRouter) {
 				r.byName = func(string, string) (*cache.Store, error) { return nil, &rules.RefusedError{Rule: "none"} }
 			})
-			c.endedWith(codes.PermissionDenied, "none")
-			if h.seen.count("refused") != 1 {
-				h.Error("the end was not counted")
+			h.advance(spread + time.Second)
+			c.endedWith(codes.Unavailable, "connect again")
+			if h.seen.count("ended: refused") != 1 {
+				h.Error("AGG-2: its end was not counted")
 			}
+			again := h.client()
+			again.subscribe(clusterType, "*")
+			again.endedWith(codes.PermissionDenied, "none")
 		}},
-		{"names that nobody can look up now end the stream", func(h *harness) {
-			h.a.set(clusterType, "1", ofA("r"))
+		{"LOC-4 a stream with a name that is served only now ends", func(h *harness) {
+			late := nameIn("late", "x")
 			c := h.client()
-			c.subscribe(clusterType, ofA("r"))
-			c.take()
-			h.reroute(func(r *testRouter) { r.failure = errors.New("away") })
-			c.endedWith(codes.Unavailable, "away")
-			if h.seen.count("failed") != 1 {
-				h.Error("the end was not counted")
-			}
+			c.subscribe(clusterType, late)
+			c.wants("Cluster -" + late + " !" + late + "=NotFound")
+			state := h.state()
+			state.asks(clusterType, late)
+			state.wants("Cluster !" + late + "=NotFound")
+			h.reroute(func(r *testRouter) { r.authorities = map[string]*cache.Store{"late": h.a.store} })
+			h.advance(spread + time.Second)
+			c.endedWith(codes.Unavailable, "connect again")
+			state.endedWith(codes.Unavailable, "connect again")
 		}},
-		{"a plan that changes nothing for a stream", func(h *harness) {
-			h.opaque.set(routeType, "1", "r")
+		{"LOC-4 a stream with a name that is not served any more ends", func(h *harness) {
+			name := nameIn("a", "x")
+			h.a.set(clusterType, "1", name)
 			c := h.client()
-			c.subscribe(routeType, "*", "r")
-			c.take()
-			h.reroute(func(*testRouter) {})
+			c.subscribe(clusterType, name)
+			c.wants("Cluster +" + name + "=1")
+			h.reroute(func(r *testRouter) { r.authorities = nil })
+			h.advance(spread + time.Second)
+			c.endedWith(codes.Unavailable, "connect again")
+		}},
+		{"a stream that begins meanwhile goes by the new plan", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a")
+			h.other.set(clusterType, "2", "a")
+			h.moveTo(h.other)
+			c := h.client()
+			c.subscribe(clusterType, "*")
+			c.wants("Cluster +a=2")
+			h.advance(spread + time.Second)
 			c.wants()
-			h.isMoving(0, false)
 		}},
 	})
 }
 
-func TestRerouteStates_RES2_RES3_ADS1_ACK5(t *testing.T) {
+// nameIn is a cluster's name in an authority.
+func nameIn(authority, id string) string {
+	return "xdstp://" + authority + "/envoy.config.cluster.v3.Cluster/" + id
+}
+
+// What a client brings from another scope proves nothing: the same version may stand for
+// something else here.
+func TestDistrust_ACK4_RES11_RES2(t *testing.T) {
 	runAll(t, []scenario{
-		{"RES-2 ADS-1 one whole list when it is complete, and one without the rest", func(h *harness) {
-			h.opaque.set(clusterType, "1", "c1")
-			h.opaque.set(routeType, "1", "r")
-			h.other.set(clusterType, "1", "c2")
-			h.other.set(routeType, "2", "r")
-			c := h.state()
-			c.asks(clusterType)
-			c.asks(routeType, "r")
-			c.wants("Cluster c1@1", "RouteConfiguration r@1")
+		{"RES-11 an incremental client is sent everything, and told what is not here", func(h *harness) {
+			h.other.put(routeType, with(routeType, "a", "1", "here"), with(routeType, "b", "1", "here"))
 			h.moveTo(h.other)
-			c.wants() // whether these are all is not known
-			h.late()
-			c.wants("Cluster c1@1 c2@1", "RouteConfiguration r@2", "Cluster c2@1")
-			h.isMoving(1, false)
+			c := h.client()
+			c.send(&request{
+				TypeUrl: routeType, ResourceNamesSubscribe: []string{"*"},
+				InitialResourceVersions: map[string]string{"a": "1", "gone": "1"},
+			})
+			c.wants("RouteConfiguration +a=1 +b=1")
+			h.other.settle()
+			c.wants("RouteConfiguration -gone")
 		}},
-		{"ACK-4 equal names and versions, and another version_info", func(h *harness) {
-			h.opaque.put(clusterType, with(clusterType, "c", "1", "x"))
-			h.other.put(clusterType, with(clusterType, "c", "1", "y"))
-			c := h.state()
-			c.asks(clusterType)
-			before := c.wants("Cluster c@x")
+		{"RES-11 by name too", func(h *harness) {
+			h.other.put(routeType, with(routeType, "a", "1", "here"))
 			h.moveTo(h.other)
-			h.late()
-			after := c.wants("Cluster c@y")
-			if before[0].VersionInfo == after[0].VersionInfo {
-				h.Errorf("ACK-4: both are called %q", after[0].VersionInfo)
-			}
+			warm := h.client() // so that the name is known when it is presented
+			warm.subscribe(routeType, "a")
+			warm.wants("RouteConfiguration +a=1")
+			c := h.client()
+			c.send(&request{
+				TypeUrl: routeType, ResourceNamesSubscribe: []string{"a", "gone"},
+				InitialResourceVersions: map[string]string{"a": "1", "gone": "1"},
+			})
+			c.wants("RouteConfiguration +a=1", "RouteConfiguration -gone")
 		}},
-		{"RES-2 an empty scope empties the list", func(h *harness) {
-			h.opaque.set(listenerType, "1", "l")
-			c := h.state()
-			c.asks(listenerType)
-			c.wants("Listener l@1")
+		{"RES-11 also where the versions are just those of the collection", func(h *harness) {
+			h.other.put(clusterType, with(clusterType, "a", "1", "here"))
 			h.moveTo(h.other)
+			warm := h.client()
+			warm.subscribe(clusterType, "*")
+			warm.wants("Cluster +a=1")
+			h.other.settle()
+			c := h.client()
+			c.send(&request{
+				TypeUrl: clusterType, ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: map[string]string{"a": "1"},
+			})
+			c.wants("Cluster +a=1")
+		}},
+		{"ACK-5 RES-2 a version of the state of the world matches nothing, and still delays the first list", func(h *harness) {
+			h.other.put(clusterType, with(clusterType, "a", "1", "here"))
+			h.moveTo(h.other)
+			warm := h.state()
+			warm.asks(clusterType)
+			version := warm.take()[0].VersionInfo
+			c := h.state()
+			c.asksWith(clusterType, version)
 			c.wants()
-			h.late()
-			c.wants("Listener")
-			h.isMoving(1, false)
+			h.other.settle()
+			c.wants("Cluster a@here")
 		}},
-		{"RES-3 what there is no word for ends the stream", func(h *harness) {
-			h.opaque.set(endpointType, "1", "e")
-			c := h.state()
-			c.asks(endpointType, "e")
-			c.wants("ClusterLoadAssignment e@1")
+		{"ACK-4 afterwards versions count again", func(h *harness) {
+			h.other.put(clusterType, with(clusterType, "a", "1", "here"))
 			h.moveTo(h.other)
+			h.reroute(func(r *testRouter) { r.distrusted = nil })
+			c := h.client()
+			c.send(&request{
+				TypeUrl: clusterType, ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: map[string]string{"a": "1"},
+			})
 			c.wants()
-			h.advance(partingTime)
-			c.endedWith(codes.Unavailable, "moved to another scope, which has no \"e\"")
-			if h.seen.count("stranded") != 1 {
-				h.Error("the end was not counted")
-			}
-		}},
-		{"RES-3 a client that unsubscribes when its list says so stays", func(h *harness) {
-			h.opaque.set(clusterType, "1", "c1")
-			h.opaque.set(endpointType, "1", "c1")
-			h.other.set(clusterType, "1", "c2")
-			h.other.set(endpointType, "1", "c2")
-			c := h.state()
-			c.asks(clusterType)
-			c.asks(endpointType, "c1")
-			c.wants("Cluster c1@1", "ClusterLoadAssignment c1@1")
-			h.moveTo(h.other)
-			h.advance(2 * partingTime)
-			c.wants()
-			h.late()
-			c.wants("Cluster c2@1") // of the endpoints nothing can come that c1 would have to stay for
-			c.asks(endpointType, "c2")
-			c.wants("ClusterLoadAssignment c2@1")
-			h.advance(2 * partingTime)
-			c.wants()
-			h.isMoving(1, false)
-		}},
-		{"RES-3 a client is given its time from when it has acknowledged the list", func(h *harness) {
-			h.opaque.set(clusterType, "1", "c1")
-			h.opaque.set(endpointType, "1", "c1")
-			h.other.set(clusterType, "1", "c2")
-			h.other.set(endpointType, "1", "c2")
-			h.opaque.set(routeType, "1", "r")
-			h.other.set(routeType, "2", "r")
-			c := h.stateOn(adsStream, false)
-			c.asks(clusterType)
-			c.asks(endpointType, "c1")
-			c.asks(routeType, "r")
-			for _, r := range c.wants("Cluster c1@1", "ClusterLoadAssignment c1@1", "RouteConfiguration r@1") {
-				c.ack(r)
-			}
-			h.moveTo(h.other)
-			h.late()
-			for _, r := range c.wants("Cluster c1@1 c2@1", "RouteConfiguration r@2") {
-				c.ack(r)
-			}
-			list := c.wants("Cluster c2@1")
-			h.advance(3 * partingTime)
-			c.wants()
-			c.ack(list[0])
-			h.advance(partingTime / 2)
-			c.asks(endpointType, "c2")
-			c.wants("ClusterLoadAssignment c2@1")
-			h.advance(2 * partingTime)
-			c.wants()
-			h.isMoving(1, false)
-		}},
-		{"RES-3 a client that acknowledges nothing is not waited for any longer", func(h *harness) {
-			h.opaque.set(clusterType, "1", "c1")
-			h.opaque.set(endpointType, "1", "c1")
-			h.other.set(clusterType, "1", "c2")
-			c := h.stateOn(adsStream, false)
-			c.asks(clusterType)
-			c.asks(endpointType, "c1")
-			for _, r := range c.wants("Cluster c1@1", "ClusterLoadAssignment c1@1") {
-				c.ack(r)
-			}
-			h.moveTo(h.other)
-			h.late()
-			c.wants("Cluster c2@1")
-			h.advance(h.server.limits.Load().AckTimeout)
-			h.other.set(clusterType, "2", "c2")
-			h.advance(2 * partingTime)
-			c.endedWith(codes.Unavailable, "start afresh")
-		}},
-		{"RES-3 names are sent as what they are there", func(h *harness) {
-			h.opaque.put(endpointType, with(endpointType, "same", "1", "x"), with(endpointType, "other", "1", "x"))
-			h.other.put(endpointType, with(endpointType, "same", "1", "x"), with(endpointType, "other", "1", "y"))
-			c := h.state()
-			c.asks(endpointType, "same", "other")
-			c.take()
-			h.moveTo(h.other)
-			c.wants("ClusterLoadAssignment other@y")
-			h.isMoving(1, false)
-		}},
-		{"RES-3 what the old scope removed without a word is held, too", func(h *harness) {
-			h.opaque.set(endpointType, "1", "e")
-			c := h.state()
-			c.asks(endpointType, "e")
-			c.wants("ClusterLoadAssignment e@1")
-			h.opaque.unset(endpointType, "e")
-			c.wants()
-			h.moveTo(h.other)
-			h.advance(partingTime)
-			c.endedWith(codes.Unavailable, "start afresh")
-		}},
-		{"LOC-4 RES-3 a name that is refused now, and is held", func(h *harness) {
-			h.a.set(endpointType, "1", "xdstp://a/envoy.config.endpoint.v3.ClusterLoadAssignment/e")
-			c := h.state()
-			c.asks(endpointType, "xdstp://a/envoy.config.endpoint.v3.ClusterLoadAssignment/e")
-			c.take()
-			h.reroute(func(r *testRouter) { delete(r.authorities, "a") })
-			h.advance(partingTime)
-			c.endedWith(codes.Unavailable, "start afresh")
-		}},
-		{"LOC-4 RES-2 a list without the name that is refused now", func(h *harness) {
-			h.a.set(clusterType, "1", ofA("l"))
-			h.opaque.set(clusterType, "1", "m")
-			c := h.state()
-			c.asks(clusterType, ofA("l"), "m")
-			c.take()
-			h.reroute(func(r *testRouter) { delete(r.authorities, "a") })
-			c.wants("Cluster m@1 !" + ofA("l") + "=NotFound")
-			h.reroute(func(r *testRouter) { r.authorities["a"] = h.a.store })
-			c.wants("Cluster m@1 " + ofA("l") + "@1")
 		}},
 	})
 }
 
-// A plan that comes while a stream looks where its names live by the one before is looked
-// at, too, whoever finds that out: a sender, or the reader with a request at hand.
-func TestReroute_AGG2_WhileLooking(t *testing.T) {
-	for name, begin := range map[string]func(h *harness, c *client){
-		"sender": func(h *harness, _ *client) { h.server.Reroute() },
-		"reader": func(h *harness, c *client) {
-			h.server.plans.Add(1)
-			c.unsubscribe(routeType, "another")
-		},
+func TestRESTReroute_REST1_ACK4_AGG2(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		run  func(h *harness)
+	}{
+		{"REST-1 a held poll whose names live elsewhere ends with 304 within the spread", func(h *harness) {
+			h.opaque.real(endpointType, "1", "a")
+			h.other.real(endpointType, "1", "a")
+			p := h.poller(endpointPath, "a")
+			p.poll().accepts("200 a=1")
+			p.poll().isHeld()
+			h.moveTo(h.other)
+			h.advance(mergeTime)
+			if h.seen.count("moved") != 1 {
+				h.Error("the move was not counted")
+			}
+			h.advance(spread)
+			p.wants("304")
+			if p.took > spread+time.Second {
+				h.Errorf("it took %v", p.took)
+			}
+			p.poll().accepts("200 a=1") // another scope's, whatever the version
+			p.poll().isHeld()           // and once only
+		}},
+		{"REST-1 a held poll that has nothing ends with an error", func(h *harness) {
+			h.opaque.silent = true
+			p := h.poller(endpointPath, "a")
+			p.poll().isHeld()
+			h.moveTo(h.other)
+			h.advance(spread)
+			p.refusedWith(http.StatusServiceUnavailable, "the configuration changed where resources of this stream come from: connect again")
+		}},
+		{"REST-1 a plan that leads nowhere else is adopted", func(h *harness) {
+			h.opaque.real(endpointType, "1", "a")
+			p := h.poller(endpointPath, "a")
+			p.poll().accepts("200 a=1")
+			p.poll().isHeld()
+			h.reroute(func(*testRouter) {})
+			h.advance(mergeTime)
+			p.isHeld()
+			if h.seen.count("moved") != 0 {
+				h.Error("a move was counted")
+			}
+			h.opaque.real(endpointType, "2", "a")
+			p.accepts("200 a=2")
+		}},
+		{"ACK-4 while versions are not believed each content is sent once, then again when they are", func(h *harness) {
+			h.opaque.real(endpointType, "1", "a")
+			h.a.real(endpointType, "9", "a")
+			same := h.a.exists[endpointType]["a"]
+			same.Version = "1"
+			h.a.put(endpointType, same) // of a store whose digests do not say of which scope they are
+			p := h.poller(endpointPath, "a")
+			p.poll().accepts("200 a=1")
+			h.moveTo(h.a)
+			p.poll().accepts("200 a=9")
+			p.poll().isHeld()
+			h.advance(restWait)
+			p.wants("304")
+			h.reroute(func(r *testRouter) { r.distrusted = nil })
+			p.poll().accepts("200 a=9")
+			p.poll().isHeld()
+		}},
+		{"ACK-3 what was rejected meanwhile is not sent again", func(h *harness) {
+			h.other.real(endpointType, "1", "a")
+			h.moveTo(h.other)
+			p := h.poller(endpointPath, "a")
+			p.poll().rejects("200 a=1", "no")
+			p.poll().isHeld()
+			h.other.real(endpointType, "2", "a")
+			p.accepts("200 a=2")
+		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(h *harness) {
-				h.opaque.set(routeType, "1", "r")
-				h.other.set(routeType, "2", "r")
-				looked := 0
-				h.router.byName = func(string, string) (*cache.Store, error) {
-					if looked < 2 {
-						return h.opaque.store, nil
-					}
-					return h.other.store, nil
-				}
-				another := func() {
-					h.router.mu.Lock()
-					defer h.router.mu.Unlock()
-					h.router.plan++
-				}
-				h.router.rerouting = func() {
-					if looked++; looked == 1 {
-						another()
-						h.server.Reroute()
-					}
-				}
-				c := h.client()
-				c.subscribe(routeType, "r")
-				c.wants("RouteConfiguration +r=1")
-				another()
-				begin(h, c)
-				h.quiet()
-				if s := h.status(); looked != 2 || s.Moving > 0 {
-					t.Errorf("looked %d times, and %d things are left to be told", looked, s.Moving)
-				}
-				c.wants("RouteConfiguration +r=2")
-			})
-		})
+		t.Run(tt.name, func(t *testing.T) { restBubble(t, tt.run) })
 	}
 }

@@ -31,7 +31,7 @@ func (p *poll) answer() *answer {
 // is logged once for each of its contents.
 func (p *poll) encode() (*restjson.Encoded, error) {
 	o := &restjson.Outgoing{
-		VersionInfo: p.version(), TypeURL: p.request.GetTypeUrl(), Nonce: p.held.Digest,
+		VersionInfo: p.version(), TypeURL: p.request.GetTypeUrl(), Nonce: p.nonce(),
 		Wrapped: p.form.Wrapped, Resources: make([]restjson.OutgoingResource, len(p.held.Resources)),
 	}
 	for _, e := range p.held.Errors {

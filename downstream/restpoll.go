@@ -35,18 +35,16 @@ type poll struct {
 	failed  string // digest of what could not be sent to the client as JSON before
 
 	// owned by the handler goroutine
-	places  []*cache.Client
-	refused []cache.NamedError // names that the relay itself answers
-	held    *cache.Snapshot    // what the subscriptions hold now
-	away    bool               // they were moved: what the client presents is another scope's
-	had     *cache.Snapshot    // what it has; nil if nobody knows
-	plan    uint64             // Server.plans when it last looked where the names live
-	over    bool               // its time is
+	places     []*cache.Client
+	refused    []cache.NamedError // names that the relay itself answers
+	held       *cache.Snapshot    // what the subscriptions hold now
+	distrusted bool               // versions that the client presents may be another scope's
+	plan       uint64             // Server.plans when it last compared where the names live
+	over       bool               // its time is
 
 	// guarded by Server.mu once it is shown
 	subscriptions int
 	scope         string
-	moved         int64
 }
 
 // mergeTime is how long changes are gathered before a held poll is answered.
@@ -76,14 +74,10 @@ func (p *poll) subscribe() error {
 	if err := checkLocators(p.request.GetResourceLocators()); err != nil {
 		return err
 	}
-	names := p.names
-	if err := p.server.flooded(len(names), "in one poll"); err != nil {
+	if err := p.server.flooded(len(p.names), "in one poll"); err != nil {
 		return err
 	}
-	unnamed := len(names) == 0
-	if unnamed && p.fullState() {
-		names = []string{cache.Wildcard} // SUB-4
-	}
+	names, unnamed := p.asked(), len(p.names) == 0
 	wanted := make(map[*cache.Store][]cache.Name)
 	var stores []*cache.Store
 	seen, admitted := make(map[string]bool, len(names)), 0
@@ -115,12 +109,21 @@ func (p *poll) subscribe() error {
 	n := 0
 	for _, store := range stores {
 		c := store.Join(p.ring, p.form)
+		p.distrusted = p.distrusted || p.routes.Distrusts(store)
 		p.places = append(p.places, c)
 		c.Update(cache.Change{TypeURL: p.request.GetTypeUrl(), Subscribe: wanted[store]})
 		n += c.Watches(p.request.GetTypeUrl())
 	}
 	p.counted(n)
 	return nil
+}
+
+// asked gives the names that the poll subscribes to.
+func (p *poll) asked() []string {
+	if len(p.names) == 0 && p.fullState() {
+		return []string{cache.Wildcard} // SUB-4
+	}
+	return p.names
 }
 
 // counted notes how many subscriptions there are now, and in which scope.
@@ -168,8 +171,8 @@ func (p *poll) close() {
 // run gives the answer when there is something that the client lacks, or its time
 // is over (REST-1).
 func (p *poll) run(ctx context.Context) *answer {
-	if err := p.reroute(); err != nil { // nobody rang before the poll was shown
-		return refused(err)
+	if p.reroute() { // nobody rang before the poll was shown
+		return p.sentAway()
 	}
 	p.look()
 	if p.request.GetErrorDetail() != nil {
@@ -181,7 +184,7 @@ func (p *poll) run(ctx context.Context) *answer {
 	end := time.NewTimer(p.wait())
 	defer end.Stop()
 	drain := p.server.drain
-	var merged, leave <-chan time.Time
+	var merged, leave, moves <-chan time.Time
 	for {
 		select {
 		case <-p.bell:
@@ -197,6 +200,8 @@ func (p *poll) run(ctx context.Context) *answer {
 			drain = nil
 			leave = time.After(p.server.leaving())
 			continue
+		case <-moves:
+			return p.sentAway()
 		case <-leave:
 			return &answer{code: http.StatusNotModified, leave: true}
 		case <-p.server.stop:
@@ -204,13 +209,22 @@ func (p *poll) run(ctx context.Context) *answer {
 		case <-ctx.Done():
 			return gone()
 		}
-		if err := p.reroute(); err != nil {
-			return refused(err)
+		if p.reroute() {
+			moves = time.After(p.server.movesIn())
 		}
 		if p.look(); p.news() {
 			return p.answer()
 		}
 	}
+}
+
+// sentAway is the answer to a poll whose names live elsewhere now. A client that has
+// nothing gets an error, since there is nothing that could be unchanged.
+func (p *poll) sentAway() *answer {
+	if p.request.GetVersionInfo() == "" {
+		return refused(errMoved)
+	}
+	return unchanged()
 }
 
 // ring notes that there may be something new. It may be called from any goroutine.
@@ -231,9 +245,6 @@ func (p *poll) wait() time.Duration {
 // look takes what the subscriptions hold now.
 func (p *poll) look() {
 	p.held = cache.TakeSnapshot(p.places, p.request.GetTypeUrl(), p.refused...)
-	if p.has() {
-		p.had = p.held
-	}
 }
 
 // news reports whether the client is to be sent what is held now. It is not if it
@@ -262,15 +273,27 @@ func (p *poll) news() bool {
 	}
 }
 
-// has reports whether the client accepted or rejected what is held now. Its version is
-// the digest, too, after what would have had that of something else (version).
+// has reports whether the client accepted or rejected what is held now.
 func (p *poll) has() bool {
 	version, nonce := p.request.GetVersionInfo(), p.request.GetResponseNonce()
-	known := p.held.Digest == version || p.held.Digest == nonce
-	if p.away {
-		return (known && p.held.Scoped) || (p.had != nil && p.had.Same(p.held))
+	return p.nonce() == version || p.nonce() == nonce || p.version() == version
+}
+
+// nonce is that of the answer: the digest of what is held, the same in every replica.
+// While versions are distrusted it is another digest, which no client got before.
+func (p *poll) nonce() string {
+	if p.distrusted {
+		return cache.MovedDigest(p.held.Digest)
 	}
-	return known || p.held.Version == version
+	return p.held.Digest
+}
+
+// version is the version_info of the answer.
+func (p *poll) version() string {
+	if p.distrusted {
+		return p.nonce()
+	}
+	return p.held.Version
 }
 
 // end is the answer when the time is over: also if something has changed in the
@@ -295,8 +318,8 @@ func (p *poll) rejected() {
 	s.observer.Nacked(r.GetTypeUrl())
 	before, _ := s.pollers.rejections(p.client)
 	p.log.Log(context.Background(), rejectionLevel(before), "client rejected a response", "nonce", nack.Nonce, "reason", message)
-	if p.held.Digest == r.GetResponseNonce() {
-		nack.SystemVersion = p.held.Version
+	if p.nonce() == r.GetResponseNonce() {
+		nack.SystemVersion = p.version()
 		if p.held.Store != nil {
 			p.routes.Rejected(p.held.Store, r.GetTypeUrl(), p.held.Last, clip(r.GetNode().GetId())+": "+message)
 		}
@@ -307,7 +330,7 @@ func (p *poll) rejected() {
 // status is what the admin port shows.
 func (p *poll) status() Status {
 	p.server.mu.Lock()
-	subscriptions, scope, moved := p.subscriptions, p.scope, p.moved
+	subscriptions, scope := p.subscriptions, p.scope
 	p.server.mu.Unlock()
 	path, _ := restjson.Path(p.request.GetTypeUrl())
 	t := TypeStatus{Subscriptions: subscriptions}
@@ -315,6 +338,6 @@ func (p *poll) status() Status {
 	return Status{
 		ID: p.id, Variant: REST, Service: path, Peer: p.peer.Addr, SPIFFE: p.peer.SPIFFE,
 		Node: clip(p.request.GetNode().GetId()), Cluster: clip(p.request.GetNode().GetCluster()),
-		Scope: scope, Since: p.since, Moved: moved, Types: map[string]TypeStatus{p.request.GetTypeUrl(): t},
+		Scope: scope, Since: p.since, Types: map[string]TypeStatus{p.request.GetTypeUrl(): t},
 	}
 }

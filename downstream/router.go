@@ -19,7 +19,7 @@ type Router interface {
 }
 
 // Routes are one stream's. The methods are called one at a time. What
-// they answer is by one plan of where names live, until Reroute changes to another one.
+// they answer is by one plan of where names live.
 type Routes interface {
 	// Scoped gives the store for a name of a type that is opaque, or for its wildcard. A
 	// *rules.RefusedError ends the stream with PERMISSION_DENIED, any other with
@@ -31,12 +31,13 @@ type Routes interface {
 	// else with UNAVAILABLE: what cannot be looked up now must not be taken from the
 	// client.
 	Named(name keyer.Name) (store *cache.Store, key string, err error)
-	// Reroute has Scoped and Named answer by the plan that is in force now, and reports
-	// whether that is another one than before. Stores that were given stay open.
-	Reroute() (changed bool)
-	// Settle lets go of the stores that are not used any more. It is called when what
-	// Reroute changed is carried out.
-	Settle(used func(*cache.Store) bool)
+	// Reopen gives the routes of the same client by the plan that is in force now, which
+	// are to be closed too; nil if that is the plan that these routes are of.
+	Reopen() Routes
+	// Distrusts reports whether versions that clients present of what lives in a store are
+	// not to be believed: a reload changed a moment ago who serves it, and the versions may
+	// be another server's (ACK-4).
+	Distrusts(store *cache.Store) bool
 	// Rejected tells that the client rejected a response that came from a store and
 	// whose youngest change has this number (ACK-7).
 	Rejected(store *cache.Store, typeURL string, change uint64, reason string)

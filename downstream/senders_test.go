@@ -34,7 +34,7 @@ func TestSenders_OPS3_WaitForNobody(t *testing.T) {
 					if got := holds(quick.all)["r0000"]; got != strconv.Itoa(i) {
 						t.Fatalf("holds version %s after update %d", got, i)
 					}
-					h.advance(DefaultAckTimeout) // the others are sent more, though they said nothing
+					h.advance(ackWait) // the others are sent more, though they said nothing
 				}
 				s := h.server.senders
 				s.mu.Lock()

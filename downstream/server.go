@@ -28,7 +28,7 @@ import (
 const (
 	DefaultMaxMessageSize = 4<<20 - 64<<10
 	DefaultMaxReceiveSize = 16 << 20
-	DefaultAckTimeout     = 10 * time.Second
+	DefaultAckWait        = 200 * time.Millisecond
 	DefaultMaxPolls       = 1 << 16
 )
 
@@ -81,11 +81,12 @@ type Server struct {
 
 	limits atomic.Pointer[Limits]
 
-	drainOnce sync.Once
-	stopOnce  sync.Once
-	spread    atomic.Int64 // nanoseconds over which streams are closed; set before drain closes
-	lastID    atomic.Uint64
-	plans     atomic.Uint64 // counts Reroute
+	drainOnce  sync.Once
+	stopOnce   sync.Once
+	spread     atomic.Int64 // nanoseconds over which streams are closed; set before drain closes
+	moveSpread atomic.Int64 // nanoseconds over which streams end that have to move
+	lastID     atomic.Uint64
+	plans      atomic.Uint64 // counts Reroute
 
 	senders *senders
 	polling sync.WaitGroup // the handlers of polls; none is added once drain or stop is closed
@@ -207,21 +208,6 @@ func (s *Server) cutOff() {
 		close(s.stop)
 	})
 	s.grpc.Stop()
-}
-
-// Reroute has every stream and every held poll look again where its names live, since the
-// router answers by another plan from now on. It returns at once: each does so when it has
-// handed over what it is sending.
-func (s *Server) Reroute() {
-	s.plans.Add(1)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, st := range s.streams {
-		st.ring()
-	}
-	for _, p := range s.polls {
-		p.ring()
-	}
 }
 
 // stopped reports whether everybody was cut off.

@@ -40,7 +40,7 @@ func TestNewServer_Silent(t *testing.T) {
 		c.subscribe(clusterType, "a", "xdstp:")
 		c.wants("Cluster -xdstp: !xdstp:=InvalidArgument", "Cluster +a=1")
 		c.nack(&response{TypeUrl: clusterType, Nonce: "2"}, "no")
-		h.advance(DefaultAckTimeout)
+		h.advance(ackWait)
 		h.opaque.set(clusterType, "2", "a")
 		c.wants("Cluster +a=2")
 	}, func(c *Config) { c.Observer = nil })

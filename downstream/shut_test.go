@@ -103,7 +103,7 @@ func TestSenders_OPS5_TinyResponses(t *testing.T) {
 				}
 			}
 			h.sized(strconv.Itoa(i), 1, 10)
-			h.advance(DefaultAckTimeout)
+			h.advance(ackWait)
 			if got := holds(quick.all)["r0000"]; got != strconv.Itoa(i) {
 				t.Fatalf("holds version %s after update %d", got, i)
 			}

@@ -22,8 +22,6 @@ type listed struct {
 	// Names that the relay does not serve: in a list of a full-state type they are
 	// known to be missing. All requests repeat them.
 	denied map[string]codes.Code
-	// Names that are not served any more since the stream moved, and that the client holds.
-	stranded map[string]bool
 }
 
 // change works out what a request changes. again is set where it asks for what was
@@ -49,7 +47,7 @@ func (st *stream) change(t *typeState, r *discoveryRequest, again bool) (subscri
 		}
 		want[name] = true
 	}
-	for _, c := range st.order {
+	for _, c := range st.stores() {
 		for name := range c.Subscriptions(t.url) {
 			if !want[name] {
 				unsubscribe = append(unsubscribe, name)
@@ -82,7 +80,7 @@ func (st *stream) asksAgain(t *typeState, r *discoveryRequest, seen uint64) bool
 
 // subscribed reports whether the stream subscribes to a name as it is spelled.
 func (st *stream) subscribed(typeURL, spelling string) bool {
-	for _, c := range st.order {
+	for _, c := range st.stores() {
 		if c.Subscribed(typeURL, spelling) {
 			return true
 		}

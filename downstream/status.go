@@ -21,16 +21,14 @@ type Status struct {
 	Cluster string                `json:"cluster,omitempty"`
 	Scope   string                `json:"scope"`
 	Since   time.Time             `json:"since"`
-	Moved   int64                 `json:"moved,omitempty"`  // how often its subscriptions came to live elsewhere
-	Moving  int                   `json:"moving,omitempty"` // how much it may hold of a scope before, and is not told yet; 1 as long as nobody knows
-	Types   map[string]TypeStatus `json:"types"`            // by type URL
+	Leaving bool                  `json:"leaving,omitempty"` // a reload moved its subscriptions: it ends within server.drain
+	Types   map[string]TypeStatus `json:"types"`             // by type URL
 }
 
 // standing is what of its Status a stream keeps for that alone.
 type standing struct {
 	node, cluster, scope string
-	moved                int64
-	moving               int
+	leaving              bool
 }
 
 // TypeStatus is one type of a stream.
@@ -77,11 +75,8 @@ func (st *stream) snapshot() Status {
 		ID: st.id, Variant: st.variant.String(), Service: st.variant.service.name,
 		Peer: st.peer.Addr, SPIFFE: st.peer.SPIFFE, Since: st.since,
 		Node: st.status.node, Cluster: st.status.cluster, Scope: st.status.scope,
-		Moved: st.status.moved, Moving: st.status.moving,
-		Types: make(map[string]TypeStatus, len(st.types)),
-	}
-	if s.Moving == 0 && st.shown != st.server.plans.Load() {
-		s.Moving = 1 // it has not looked yet, and may have to move
+		Leaving: st.status.leaving,
+		Types:   make(map[string]TypeStatus, len(st.types)),
 	}
 	for _, t := range st.types {
 		s.Types[t.url] = t.status

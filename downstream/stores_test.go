@@ -54,7 +54,7 @@ func TestStores_ADS1_SUB8(t *testing.T) {
 			h.opaque.set(listenerType, "2", "l")
 			h.a.unset(clusterType, ofA("old"))
 			h.a.set(clusterType, "2", ofA("new"))
-			h.advance(DefaultAckTimeout)
+			h.advance(ackWait)
 			c.wants("Cluster +"+ofA("new")+"=2", "Listener +l=2", "Cluster -"+ofA("old"))
 		}},
 		{"ADS-2 what may be sent is sent at once while types of several stores wait", func(h *harness) {

@@ -30,29 +30,26 @@ type stream struct {
 	variant   *variant
 	peer      keyer.Peer
 	since     time.Time
-	wake      func() // ring, made once
 
 	turn   turn
 	rung   atomic.Bool // there may be something to send: cleared by who looks
 	queued atomic.Bool // by the senders
 
 	// owned by whose turn it is
-	routes  Routes
-	order   []*cache.Client   // its places in stores, as they were joined
-	awaits  func(string) bool // busy, made once
-	types   []*typeState      // a few; changed under mu, for the admin port
-	plan    uint64            // Server.plans when it last looked where its names live
-	moving  bool              // the client may hold something of another scope
-	listed  time.Time         // since when its lists have nothing of another scope, if other types have
-	parting time.Time         // since when there is nothing to wait for but its unsubscribing
-	nonce   uint64            // the last response's number, over all types
-	parent  uint64            // of the last response that adds clusters or listeners (WARM-1)
-	form    cache.Form        // how the client is told: fixed by the first request
-	calm    bool              // nothing was left by the last pass that an acknowledgement could let go
-	last    uint32            // bytes of the last response
-	sender  *sender           // whose turn it is; nil: the reader
-	alarm   *time.Timer       // rings; nil: none is set
-	alarmAt time.Time         // when; zero: it has gone off
+	routes    Routes
+	places    *cache.Subscriber       // in stores; nil before the first request
+	acks      func(string) cache.Acks // acksOf, made once
+	now       time.Time               // of the pass
+	types     []*typeState            // a few; changed under mu, for the admin port
+	plan      uint64                  // Server.plans when it last compared where its names live
+	departure *time.Timer             // ends the stream, whose names moved; nil: they did not
+	nonce     uint64                  // the last response's number, over all types
+	parent    uint64                  // of the last response that adds clusters or listeners (WARM-1)
+	calm      bool                    // nothing was left by the last pass that an acknowledgement could let go
+	last      uint32                  // bytes of the last response
+	sender    *sender                 // whose turn it is; nil: the reader
+	alarm     *time.Timer             // rings; nil: none is set
+	alarmAt   time.Time               // when; zero: it has gone off
 
 	// Bytes of responses: all, those that the client has read for sure, and those that it has
 	// if it acknowledges the one with markNonce.
@@ -61,7 +58,6 @@ type stream struct {
 
 	mu      sync.Mutex // guards what follows, which the admin port reads, and the end
 	status  standing
-	shown   uint64 // the plan that status is of
 	ended   bool
 	failure error // why; nil: in good order
 }
@@ -111,8 +107,7 @@ func (s *Server) newStream(g grpc.ServerStream, v *variant) *stream {
 		since:     time.Now(),
 		plan:      s.plans.Load(), // before routes are opened: one that comes in between is looked at
 	}
-	st.shown = st.plan
-	st.awaits, st.wake = st.busy, st.ring
+	st.acks = st.acksOf
 	return st
 }
 
@@ -137,9 +132,7 @@ func (st *stream) serve() error {
 func (st *stream) answer(r *discoveryRequest) error {
 	st.turn.take()
 	defer st.yield()
-	if err := st.reroute(); err != nil {
-		return err
-	}
+	st.reroute()
 	if err := st.request(r); err != nil {
 		return err
 	}
@@ -157,10 +150,11 @@ const featureTTL = "xds.config.supports-resource-ttl"
 func (st *stream) begin(node *corev3.Node, names []string) {
 	st.routes = st.server.config.Router.Open(node, &st.peer)
 	features := node.GetClientFeatures()
-	st.form.State = st.variant.form == stateForm
-	st.form.Wrapped = st.form.State && wraps(node, names)
+	form := cache.Form{State: st.variant.form == stateForm}
+	form.Wrapped = form.State && wraps(node, names)
 	// The state of the world has no place for a ttl but the wrapping (TTL-1).
-	st.form.TTL = slices.Contains(features, featureTTL) && (!st.form.State || st.form.Wrapped)
+	form.TTL = slices.Contains(features, featureTTL) && (!form.State || form.Wrapped)
+	st.places = cache.NewSubscriber(st.ring, form)
 	st.mu.Lock()
 	st.status.node, st.status.cluster = clip(node.GetId()), clip(node.GetCluster())
 	st.mu.Unlock()
@@ -178,24 +172,19 @@ func (st *stream) log(level slog.Level) *slog.Logger {
 	return all.With("stream", st.id, "peer", st.peer.Addr, "node", st.status.node)
 }
 
-// client gives the stream's place in a store.
-func (st *stream) client(s *cache.Store) *cache.Client {
-	if c := st.place(s); c != nil {
-		return c
+// stores are the stream's places in stores.
+func (st *stream) stores() []*cache.Client {
+	if st.places == nil {
+		return nil
 	}
-	c := s.Join(st.wake, st.form)
-	st.order = append(st.order, c)
-	return c
+	return st.places.Places()
 }
 
-// place is the same, and nil where there is none.
-func (st *stream) place(s *cache.Store) *cache.Client {
-	for _, c := range st.order {
-		if c.Store() == s {
-			return c
-		}
-	}
-	return nil
+// bare reports whether the client is of the state-of-the-world form and does not know
+// wrapped resources.
+func (st *stream) bare() bool {
+	form := st.places.Form()
+	return form.State && !form.Wrapped
 }
 
 // typed gives what is known of a type, nil if the client did not name it yet.
@@ -213,11 +202,14 @@ func (st *stream) close() {
 	if st.alarm != nil {
 		st.alarm.Stop()
 	}
+	if st.departure != nil {
+		st.departure.Stop()
+	}
 	for _, t := range st.types {
 		st.server.observer.Subscribed(t.url, -t.subscriptions)
 	}
-	for _, c := range st.order {
-		c.Leave()
+	if st.places != nil {
+		st.places.Leave()
 	}
 	if st.routes != nil {
 		st.routes.Close()

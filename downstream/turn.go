@@ -87,24 +87,23 @@ func (st *stream) attend(w *sender) {
 	}
 }
 
-// wakeIn has the stream rung after a time, if that is not zero. An alarm that is set for
+// wakeAt has the stream rung at a time, if that is not zero. An alarm that is set for
 // earlier is left alone: when it goes off the stream says again what it waits for, and one
 // that is served often sets few.
-func (st *stream) wakeIn(next time.Duration, now time.Time) {
+func (st *stream) wakeAt(at, now time.Time) {
 	if !now.Before(st.alarmAt) {
 		st.alarmAt = time.Time{} // it has gone off
 	}
-	at := now.Add(next)
 	switch {
-	case next == 0:
+	case at.IsZero():
 		if st.alarmAt.IsZero() {
 			st.alarm = nil
 		}
 		return
 	case st.alarm == nil:
-		st.alarm = time.AfterFunc(next, st.ring)
+		st.alarm = time.AfterFunc(at.Sub(now), st.ring)
 	case st.alarmAt.IsZero(), at.Before(st.alarmAt):
-		st.alarm.Reset(next)
+		st.alarm.Reset(at.Sub(now))
 	default:
 		return
 	}

@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"slices"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
@@ -19,9 +20,8 @@ type typeState struct {
 	// tells whether the last response was acknowledged.
 	sent, acked uint64
 	sentAt      time.Time
-	received    time.Time // when the oldest change in the last responses came from upstream
-	released    bool      // the time limit for the ACK has passed
-	origins     []origin  // of the responses that are not acknowledged, the oldest first
+	received    time.Time  // when the oldest change in the last responses came from upstream
+	flights     []inFlight // the responses that are not acknowledged, the oldest first
 
 	listed listed // of the state-of-the-world form
 	told   uint64 // nonce of the last response with more in it than heartbeats
@@ -29,45 +29,52 @@ type typeState struct {
 	// form: it says so itself when it rejects a response.
 	holds string
 
-	// Of a stream that moved: the client was given all that there was at the time when the
-	// last response was this one; the last one when its lists had nothing of another scope
-	// any more; and the version that it held, which must not be that of anything else.
-	given    bool
-	givenAt  uint64
-	listedAt uint64
-	avoids   string
 	unserved map[string]struct{} // names of an incremental client that no upstream is for (LOC-4)
 
 	systemVersion string     // of the last response
 	status        TypeStatus // guarded by stream.mu
 }
 
-// origin is where a response came from: the store, and the number of its youngest
-// change there.
-type origin struct {
-	nonce, change uint64
-	store         *cache.Store
+// inFlight is a response that is not acknowledged.
+type inFlight struct {
+	nonce uint64
+	batch *cache.Batch
 }
 
-// maxOrigins bounds what is kept for a client that acknowledges nothing.
-const maxOrigins = 4 * maxParts
+// maxInFlight bounds what is kept for a client that acknowledges nothing. maxOutstanding is
+// how many responses of a type may be outstanding before the next one waits for longer: for
+// overflowWait (ADS-2).
+const (
+	maxInFlight    = 4 * maxOutstanding
+	maxOutstanding = 8
+	overflowWait   = time.Second
+)
 
-// from gives the origin of a response that is acknowledged now, and forgets it and
-// those before it.
-func (t *typeState) from(nonce uint64) (o origin, ok bool) {
-	for i, o := range t.origins {
-		if o.nonce >= nonce {
-			ok = o.nonce == nonce
-			if ok {
-				i++
-			}
-			t.origins = append(t.origins[:0], t.origins[i:]...)
-			return o, ok
+// note keeps a response that was sent.
+func (t *typeState) note(nonce uint64, b *cache.Batch) {
+	if len(t.flights) == maxInFlight {
+		t.flights = slices.Delete(t.flights, 0, 1)
+	}
+	t.flights = append(t.flights, inFlight{nonce, b})
+}
+
+// landed gives the response with a nonce that the client answers now, nil if nothing is
+// known of it, and forgets it and those before it.
+func (t *typeState) landed(nonce uint64) (b *cache.Batch) {
+	n := 0
+	for ; n < len(t.flights) && t.flights[n].nonce <= nonce; n++ {
+		if t.flights[n].nonce == nonce {
+			b = t.flights[n].batch
 		}
 	}
-	t.origins = t.origins[:0]
-	return origin{}, false
+	t.flights = slices.Delete(t.flights, 0, n)
+	return b
 }
 
-// busy reports whether an acknowledgement is awaited.
-func (t *typeState) busy() bool { return t.acked < t.sent && !t.released }
+// patience is when the next response does not wait for an acknowledgement any longer.
+func (t *typeState) patience(wait time.Duration) time.Time {
+	if len(t.flights) >= maxOutstanding {
+		wait = max(wait, overflowWait)
+	}
+	return t.sentAt.Add(wait)
+}

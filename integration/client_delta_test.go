@@ -158,6 +158,7 @@ func (c *client) takeLocked(r *discovery.DeltaDiscoveryResponse) {
 		c.onceLocked(typeURL, seen, n)
 		c.removedLocked(typeURL, n)
 	}
+	c.takeErrorsLocked(typeURL, r.GetResourceErrors())
 	c.unbrokenLocked(typeURL)
 }
 

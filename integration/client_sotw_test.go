@@ -171,6 +171,7 @@ func (c *sotwClient) receive(s *clientStream) error {
 // changed.
 func (h *holdings) takeSotwLocked(r *discovery.DiscoveryResponse, wraps bool) bool {
 	typeURL, seen, changed := r.GetTypeUrl(), make(map[string]bool), false
+	h.takeErrorsLocked(typeURL, r.GetResourceErrors())
 	for _, a := range r.GetResources() {
 		name, x, err := unwrap(typeURL, a, wraps)
 		if err != nil {

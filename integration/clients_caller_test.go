@@ -14,14 +14,16 @@ import (
 // must fail before the test's patience ends, to be seen.
 const rpcTimeout = 10 * time.Second
 
-// rpcClient is a gRPC channel to an xds:// target, of any implementation.
+// rpcClient is a gRPC client, of any implementation, with a channel for each xds://
+// target.
 type rpcClient interface {
 	// call makes one RPC, which does not wait for a channel that is in failure.
-	// Calls are made one at a time.
-	call() outcome
+	// Calls to one target are made one at a time.
+	call(target string) outcome
 	// version is the implementation's own.
 	version() string
-	// close ends the channel and all that belongs to it.
+	// close ends the channels and all that belongs to them. Closing again does
+	// nothing.
 	close()
 }
 
@@ -36,6 +38,7 @@ type outcome struct {
 // moment in which RPCs fail is not missed.
 type caller struct {
 	client  rpcClient
+	target  string
 	stop    context.CancelFunc
 	calling sync.WaitGroup
 
@@ -47,10 +50,10 @@ type caller struct {
 }
 
 // newCaller starts calling. When the test ends, no RPC may have failed.
-func newCaller(t testing.TB, client rpcClient) *caller {
+func newCaller(t testing.TB, client rpcClient, target string) *caller {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	c := &caller{client: client, stop: stop, lastBy: make(map[string]int)}
+	c := &caller{client: client, target: target, stop: stop, lastBy: make(map[string]int)}
 	c.calling.Go(func() { c.callOn(ctx) })
 	t.Cleanup(func() { c.end(t) })
 	return c
@@ -63,7 +66,7 @@ func (c *caller) callOn(ctx context.Context) {
 		c.mu.Lock()
 		c.begun++
 		c.mu.Unlock()
-		c.note(c.client.call())
+		c.note(c.client.call(c.target))
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

@@ -1,93 +1,109 @@
 package integration
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
 )
 
-// child is a gRPC client in a process of its own: a script of testdata, which
+// child is a gRPC client in a process of its own: a program of testdata, which
 // makes an RPC for each line of its input and writes a line of JSON about it.
 type child struct {
-	cmd    *exec.Cmd
-	kill   context.CancelFunc
-	input  io.WriteCloser
-	output *json.Decoder
-	stderr *logText
-	is     string // version of the library
+	*process
+
+	is      string // version of the library
+	timeout time.Duration
+	reading sync.WaitGroup
+
+	mu      sync.Mutex
+	ended   bool                      // nothing comes any more
+	waiting map[string]chan<- outcome // by target
 }
 
-// startChild runs a script with an interpreter. The environment is the path, the
-// bootstrap and what env adds: nothing of the developer's may reach a client.
-func startChild(t testing.TB, bootstrap []byte, target string, env []string, command ...string) rpcClient {
+// startChild runs a program that ends each RPC after the timeout.
+func startChild(t testing.TB, bootstrap []byte, timeout time.Duration, command ...string) rpcClient {
 	t.Helper()
-	ctx, kill := context.WithCancel(context.Background())
-	c := &child{kill: kill, stderr: new(logText)}
-	command = append(command, target, backendMethod, strconv.FormatInt(rpcTimeout.Milliseconds(), 10))
-	c.cmd = exec.CommandContext(ctx, command[0], command[1:]...)
-	c.cmd.Env = append(env, "PATH="+os.Getenv("PATH"), "GRPC_XDS_BOOTSTRAP_CONFIG="+string(bootstrap))
-	c.cmd.Stderr = c.stderr
-	c.cmd.WaitDelay = time.Second
-	input, err := c.cmd.StdinPipe()
+	command = append(command, backendMethod, strconv.FormatInt(timeout.Milliseconds(), 10))
+	p, err := startProcess([]string{"GRPC_XDS_BOOTSTRAP_CONFIG=" + string(bootstrap)}, command...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	output, err := c.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.input, c.output = input, json.NewDecoder(output)
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		c.close()
-		if t.Failed() {
-			t.Logf("%v ended with %v, its standard error is:\n%s", command, c.cmd.ProcessState, c.stderr)
-		}
-	})
+	c := &child{process: p, timeout: timeout, waiting: make(map[string]chan<- outcome)}
+	p.logOnFailure(t)
+	t.Cleanup(c.close)
 	var hello struct {
 		Version string `json:"version"`
 	}
-	if err := c.output.Decode(&hello); err != nil {
+	if err := p.output.Decode(&hello); err != nil {
 		t.Fatalf("%v says nothing: %v", command, err)
 	}
 	c.is = hello.Version
+	c.reading.Go(c.read)
 	return c
 }
 
 func (c *child) version() string { return c.is }
 
-// call implements rpcClient. The script itself ends an RPC that takes too long.
-func (c *child) call() outcome {
-	var o outcome
-	_, err := io.WriteString(c.input, "\n")
-	if err == nil {
-		err = c.output.Decode(&o)
+// read hands outcomes to the calls that wait for them, until the process ends.
+func (c *child) read() {
+	for {
+		var line struct {
+			outcome
+
+			Target string `json:"target"`
+		}
+		err := c.output.Decode(&line)
+		c.mu.Lock()
+		if err != nil {
+			c.ended = true
+			for target, call := range c.waiting {
+				call <- gone(err)
+				delete(c.waiting, target)
+			}
+		} else if call := c.waiting[line.Target]; call != nil {
+			call <- line.outcome
+			delete(c.waiting, line.Target)
+		}
+		c.mu.Unlock()
+		if err != nil {
+			return
+		}
 	}
-	if err != nil {
-		return outcome{Code: codes.Internal, Message: fmt.Sprintf("the process is gone: %v", err)}
-	}
-	return o
 }
 
-// close ends the process: the end of its input asks for it, and a process that
-// does not follow is killed.
-func (c *child) close() {
-	if c.cmd.ProcessState != nil {
-		return // waited for already
+func gone(err error) outcome {
+	return outcome{Code: codes.Internal, Message: fmt.Sprintf("the process is gone: %v", err)}
+}
+
+// call implements rpcClient.
+func (c *child) call(target string) outcome {
+	answer := make(chan outcome, 1)
+	c.mu.Lock()
+	if c.ended {
+		c.mu.Unlock()
+		return gone(io.EOF)
 	}
-	defer c.kill()
-	_ = c.input.Close()
-	late := time.AfterFunc(5*time.Second, c.kill)
-	defer late.Stop()
-	_ = c.cmd.Wait() // what it ends with says nothing that its RPCs did not
+	c.waiting[target] = answer
+	_, err := io.WriteString(c.input, target+"\n")
+	c.mu.Unlock()
+	if err != nil {
+		return gone(err)
+	}
+	select {
+	case o := <-answer:
+		return o
+	case <-time.After(c.timeout + patience):
+		return outcome{Code: codes.Internal, Message: "the process does not answer"}
+	}
+}
+
+// close implements rpcClient.
+func (c *child) close() {
+	c.process.close()
+	c.reading.Wait()
 }

@@ -3,24 +3,26 @@ package integration
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/xds"
 )
 
-// The client for Node, and Debian's Python, which is not always the first in the
-// path.
+// The folders of the clients that are not written in Go.
 const (
 	grpcJSFolder = "testdata/grpcjs"
-	python       = "/usr/bin/python3"
+	pythonFolder = "testdata/python"
+	javaFolder   = "testdata/grpcjava"
 )
 
 // clientKind is an implementation of gRPC with its own xDS client.
@@ -28,52 +30,62 @@ type clientKind struct {
 	name string
 	// missing says what this machine lacks for it; nil: nothing.
 	missing func() error
-	// start opens a channel. The client ends by its close.
-	start func(t testing.TB, bootstrap []byte, target string) rpcClient
+	// start runs a client that ends each RPC after the timeout. The client ends by
+	// its close.
+	start func(t testing.TB, bootstrap []byte, timeout time.Duration) rpcClient
+	// fallsBack: the client goes on to the second server of its bootstrap where the
+	// first one cannot be used.
+	fallsBack bool
 }
 
-// clientKinds are grpc-go, grpc-js and C-core, which is what Python's stands on.
-// All three do federation, which is authorities in the bootstrap and xdstp names.
+// clientKinds are grpc-go, grpc-js, grpc-java, and C-core, which is the base of
+// Python's. All of them do federation: authorities in the bootstrap, and xdstp names.
 func clientKinds() []clientKind {
 	return []clientKind{
-		// Federation is always on.
-		{name: "grpc-go", missing: func() error { return nil }, start: startGoClient},
-		// Federation is on unless GRPC_EXPERIMENTAL_XDS_FEDERATION says false.
+		{name: "grpc-go", missing: func() error { return nil }, start: startGoClient, fallsBack: true},
+		// Its xDS client uses the first server of a bootstrap only.
 		{name: "grpc-js", missing: missingNode, start: startNodeClient},
-		// Federation is off in 1.51 unless GRPC_EXPERIMENTAL_XDS_FEDERATION says true:
-		// "authority not found", else.
-		{name: "grpc-python", missing: missingPython, start: startPythonClient},
+		{name: "grpc-java", missing: missingJava, start: startJavaClient, fallsBack: true},
+		{name: "grpc-python", missing: missingPython, start: startPythonClient, fallsBack: true},
 	}
 }
 
 // goClient is grpc-go's client, in this process.
-type goClient struct{ conn *grpc.ClientConn }
+type goClient struct {
+	resolver resolver.Builder
+	timeout  time.Duration
 
-// startGoClient gives each channel a resolver with a bootstrap of its own, so
-// that no test meets the xDS client of another.
-func startGoClient(t testing.TB, bootstrap []byte, target string) rpcClient {
+	mu    sync.Mutex
+	conns map[string]*grpc.ClientConn // by target
+}
+
+// startGoClient gives each client a resolver with a bootstrap of its own, so that no
+// test meets the xDS client of another.
+func startGoClient(t testing.TB, bootstrap []byte, timeout time.Duration) rpcClient {
 	t.Helper()
 	resolver, err := xds.NewXDSResolverWithConfigForTesting(bootstrap)
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := grpc.NewClient(target, grpc.WithResolvers(resolver), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return goClient{conn}
+	c := &goClient{resolver: resolver, timeout: timeout, conns: make(map[string]*grpc.ClientConn)}
+	t.Cleanup(c.close)
+	return c
 }
 
 // call repeats an RPC that fell into a gap of grpc-go's own: its routes change a
 // moment before its balancers do (updateResolverStateAndUnlock), and an RPC
 // between the two is routed to a cluster that the balancers have not heard of. No
 // server has a part in that.
-func (c goClient) call() outcome {
-	ctx, cancel := context.WithTimeout(context.Background(), rpcTimeout)
+func (c *goClient) call(target string) outcome {
+	conn, err := c.conn(target)
+	if err != nil {
+		return outcome{Code: status.Code(err), Message: err.Error()}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 	defer cancel()
 	for {
 		var question, answer []byte
-		err := c.conn.Invoke(ctx, backendMethod, &question, &answer, grpc.ForceCodec(bytesCodec{}))
+		err := conn.Invoke(ctx, backendMethod, &question, &answer, grpc.ForceCodec(bytesCodec{}))
 		o := outcome{Code: status.Code(err), Message: status.Convert(err).Message(), Backend: string(answer)}
 		if !strings.HasPrefix(o.Message, "unknown cluster selected for RPC") {
 			return o
@@ -81,9 +93,31 @@ func (c goClient) call() outcome {
 	}
 }
 
-func (c goClient) version() string { return grpc.Version }
+// conn opens a channel for each target once.
+func (c *goClient) conn(target string) (*grpc.ClientConn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if conn := c.conns[target]; conn != nil {
+		return conn, nil
+	}
+	conn, err := grpc.NewClient(target, grpc.WithResolvers(c.resolver), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, err
+	}
+	c.conns[target] = conn
+	return conn, nil
+}
 
-func (c goClient) close() { _ = c.conn.Close() }
+func (c *goClient) version() string { return grpc.Version }
+
+func (c *goClient) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.conns {
+		_ = conn.Close()
+	}
+	clear(c.conns)
+}
 
 func missingNode() error {
 	if _, err := exec.LookPath("node"); err != nil {
@@ -95,20 +129,29 @@ func missingNode() error {
 	return nil
 }
 
-func startNodeClient(t testing.TB, bootstrap []byte, target string) rpcClient {
+func startNodeClient(t testing.TB, bootstrap []byte, timeout time.Duration) rpcClient {
 	t.Helper()
-	return startChild(t, bootstrap, target, nil, "node", grpcJSFolder+"/client.js")
+	return startChild(t, bootstrap, timeout, "node", grpcJSFolder+"/client.js")
 }
 
+// venvPython is the Python of the virtual environment, by its path from this folder.
+const venvPython = pythonFolder + "/venv/bin/python"
+
 func missingPython() error {
-	if err := exec.Command(python, "-c", "import grpc").Run(); err != nil {
-		return fmt.Errorf("%s has no grpc: make integration installs Debian's python3-grpcio", python)
+	if err := exec.Command(venvPython, "-c", "import grpc").Run(); err != nil {
+		return errors.New("integration/" + venvPython + " has no grpc: make integration installs it")
 	}
 	return nil
 }
 
-func startPythonClient(t testing.TB, bootstrap []byte, target string) rpcClient {
+func startPythonClient(t testing.TB, bootstrap []byte, timeout time.Duration) rpcClient {
 	t.Helper()
-	federation := []string{"GRPC_EXPERIMENTAL_XDS_FEDERATION=true"}
-	return startChild(t, bootstrap, target, federation, python, "testdata/python/client.py")
+	return startChild(t, bootstrap, timeout, venvPython, pythonFolder+"/client.py")
+}
+
+func missingJava() error { return missingJavaProgram(javaFolder) }
+
+func startJavaClient(t testing.TB, bootstrap []byte, timeout time.Duration) rpcClient {
+	t.Helper()
+	return startChild(t, bootstrap, timeout, javaCommand(javaFolder, "client")...)
 }

@@ -39,25 +39,29 @@ func (n naming) of(typeURL, id string) string {
 // target is what a gRPC client dials to have the listener id.
 func (n naming) target(id string) string { return "xds://" + n.authority + "/" + id }
 
-// bootstrap makes the file that gRPC clients read: node is the client's ID, addr
-// the server's address.
-func (n naming) bootstrap(t testing.TB, node, addr string) []byte {
+// bootstrap makes the file that gRPC clients read: node is the client's ID, addrs
+// are the addresses of the servers, the first choice first.
+func (n naming) bootstrap(t testing.TB, node string, addrs ...string) []byte {
 	t.Helper()
 	type object = map[string]any
-	server := func(addr string) []object {
-		return []object{{
-			"server_uri": addr, "channel_creds": []object{{"type": "insecure"}}, "server_features": []string{"xds_v3"},
-		}}
+	servers := func(addrs ...string) []object {
+		var list []object
+		for _, addr := range addrs {
+			list = append(list, object{
+				"server_uri": addr, "channel_creds": []object{{"type": "insecure"}}, "server_features": []string{"xds_v3"},
+			})
+		}
+		return list
 	}
 	file := object{
 		"node":        object{"id": node, "locality": object{"region": "here"}}, // grpc-js needs a locality
-		"xds_servers": server(addr),
+		"xds_servers": servers(addrs...),
 	}
 	if n.authority != "" {
 		// The default server is nobody: what is not asked of the authority's fails.
-		file["xds_servers"] = server("127.0.0.1:1")
+		file["xds_servers"] = servers(noServer)
 		file["authorities"] = object{n.authority: object{
-			"xds_servers":                            server(addr),
+			"xds_servers":                            servers(addrs...),
 			"client_listener_resource_name_template": n.of(listenerType, "%s"),
 		}}
 	}
@@ -67,6 +71,9 @@ func (n naming) bootstrap(t testing.TB, node, addr string) []byte {
 	}
 	return encoded
 }
+
+// noServer is an address at which nobody listens.
+const noServer = "127.0.0.1:1"
 
 // overADS is the source of everything that gRPC clients discover.
 func overADS() *corev3.ConfigSource {

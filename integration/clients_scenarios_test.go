@@ -13,7 +13,7 @@ import (
 type rpcScenario struct {
 	name   string
 	proves string // requirements, of the relay
-	play   func(*testing.T, *world)
+	play   func(testing.TB, *world)
 }
 
 func rpcScenarios() []rpcScenario {
@@ -34,7 +34,7 @@ func (s rpcScenario) title(server xdsServer) string {
 // endpointsMove moves the endpoints of a service to another backend. Behind a
 // relay the control plane then dies: clients go on, new ones are served, and what
 // it comes back with reaches all of them.
-func endpointsMove(t *testing.T, w *world) {
+func endpointsMove(t testing.TB, w *world) {
 	t.Helper()
 	n := w.names
 	w.set(t, n.endpoints("endpoints", w.backends["a"]), n.cluster("cluster", "endpoints"),
@@ -75,7 +75,7 @@ type move struct {
 
 // clustersMove makes one move after the other, most of them to resources that the
 // client has not asked for before: until it has all of the new it must use the old.
-func clustersMove(t *testing.T, w *world) {
+func clustersMove(t testing.TB, w *world) {
 	t.Helper()
 	n := w.names
 	w.set(t, n.endpoints("endpoints-1", w.backends["a"]), n.cluster("cluster-1", "endpoints-1"),

@@ -15,7 +15,7 @@ type world struct {
 	kind     clientKind
 	version  string // of the client, from the first join
 	names    naming
-	plane    *controlplane.ControlPlane
+	plane    managementServer
 	relay    *testRelay // nil: clients are at the control plane
 	streams  int        // of the relay
 	ordered  bool       // the relay is told of changes in their order
@@ -23,9 +23,9 @@ type world struct {
 	backends map[string]string
 }
 
-func newWorld(t *testing.T, kind clientKind, server xdsServer, names naming) *world {
+func newWorld(t testing.TB, kind clientKind, server xdsServer, names naming) *world {
 	t.Helper()
-	w := &world{kind: kind, names: names, plane: server.plane(), backends: make(map[string]string)}
+	w := &world{kind: kind, names: names, plane: server.plane(t), backends: make(map[string]string)}
 	for _, name := range []string{"a", "b", "c"} {
 		w.backends[name] = newBackend(t, name)
 	}
@@ -35,7 +35,7 @@ func newWorld(t *testing.T, kind clientKind, server xdsServer, names naming) *wo
 	t.Cleanup(w.plane.Close)
 	w.server = w.plane.Addr()
 	if server.relayed {
-		w.streams, w.ordered = 1, server.up == upDeltaADS
+		w.streams, w.ordered = 1, server.ordered
 		if server.up.perType {
 			w.streams = len(everyType)
 		}
@@ -51,7 +51,7 @@ func newWorld(t *testing.T, kind clientKind, server xdsServer, names naming) *wo
 }
 
 // set adds or changes resources, one after the other.
-func (w *world) set(t *testing.T, messages ...proto.Message) {
+func (w *world) set(t testing.TB, messages ...proto.Message) {
 	t.Helper()
 	for _, m := range messages {
 		if _, err := w.plane.UpdateResource(cache.GetResourceName(m), m); err != nil {
@@ -61,7 +61,7 @@ func (w *world) set(t *testing.T, messages ...proto.Message) {
 }
 
 // drop removes resources, one after the other.
-func (w *world) drop(t *testing.T, messages ...proto.Message) {
+func (w *world) drop(t testing.TB, messages ...proto.Message) {
 	t.Helper()
 	for _, m := range messages {
 		if err := w.plane.DeleteResource(controlplane.TypeURL(m), cache.GetResourceName(m)); err != nil {
@@ -70,16 +70,19 @@ func (w *world) drop(t *testing.T, messages ...proto.Message) {
 	}
 }
 
+// client names what joined.
+func (w *world) client() string { return w.kind.name + " " + w.version }
+
 // join starts a client of the service, which calls from then on.
-func (w *world) join(t *testing.T, node string) *caller {
+func (w *world) join(t testing.TB, node string) *caller {
 	t.Helper()
-	client := w.kind.start(t, w.names.bootstrap(t, node, w.server), w.names.target("service"))
+	client := w.kind.start(t, w.names.bootstrap(t, node, w.server), rpcTimeout)
 	w.version = client.version()
-	return newCaller(t, client)
+	return newCaller(t, client, w.names.target("service"))
 }
 
 // awaitAsked waits until the control plane was asked for a resource.
-func (w *world) awaitAsked(t *testing.T, m proto.Message) {
+func (w *world) awaitAsked(t testing.TB, m proto.Message) {
 	t.Helper()
 	waitFor(t, "a request for "+cache.GetResourceName(m), func() bool {
 		for _, stream := range w.plane.Stats().Streams {
@@ -93,7 +96,7 @@ func (w *world) awaitAsked(t *testing.T, m proto.Message) {
 
 // check is what holds at the end of every scenario: nobody refused what the
 // control plane sent, and a relay asked it for everything once.
-func (w *world) check(t *testing.T) {
+func (w *world) check(t testing.TB) {
 	t.Helper()
 	stats := w.plane.Stats()
 	if stats.Nacks > 0 {

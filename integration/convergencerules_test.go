@@ -98,10 +98,7 @@ func (s *schedule) changeRules() {
 	all := scheduleRules()
 	s.moves.rules = &all[s.rand.IntN(len(all))]
 	for _, c := range s.clients {
-		c.common().mayRepeatAll()
-		if !c.variant.rest {
-			c.common().overtaken()
-		}
+		c.common().distrust()
 	}
 	s.relay.mustReload(s.t, s.moves.rules.apply)
 }
@@ -133,7 +130,8 @@ func (m *worldly) wants(c mixedClient, typeURL string, what func(*plane, string,
 }
 
 // strange reports whether a client has a resource from a world that it should not have it
-// from. Polls have no state that could be begun anew: what a client of theirs has of types
+// from. Over a server of the state of the world nobody can tell an incremental client that
+// its new scope does not have a name (RES-7). Polls have no state that could be begun anew: what a client of theirs has of types
 // without full state it keeps until there is something else of that name. In the state of
 // the world the tests' clients keep what they unsubscribe from, too, of which the relay
 // knows nothing when they ask for it again.
@@ -154,11 +152,10 @@ func (m *worldly) foreign(c mixedClient, typeURL, name, payload string) bool {
 	return worldOf(payload) != m.world(c, typeURL, asked)
 }
 
-// strangers reports whether a client that is not connected has any, and presents versions
-// that mean something else where it comes to, or has no version for each. It was not there
-// when it was moved, or was told to start afresh: nobody can tell whose these are.
+// strangers reports whether a client of the state of the world has any. It begins afresh
+// then: there is no word for the removal of what its scope does not have (RES-3).
 func (m *worldly) strangers(c mixedClient) bool {
-	if m == nil || m.worlds.distinct && !c.variant.sotw {
+	if m == nil || !c.variant.sotw {
 		return false
 	}
 	for typeURL := range universe {

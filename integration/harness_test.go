@@ -171,7 +171,7 @@ func (r *testRelay) consistent(t testing.TB) {
 // changes.
 func waitFor(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(patienceOf(t))
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !cond() {

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/keyer"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -26,14 +28,18 @@ type holdings struct {
 	mu        sync.Mutex
 	subs      map[string]map[string]bool
 	holds     map[string]map[string]held
-	absent    map[string]map[string]bool // told not to exist
-	counts    map[string]int             // responses by type since the client connected
-	changed   chan struct{}              // closed and replaced at every change
-	gate      chan struct{}              // not nil: reading waits until it is closed
-	silent    map[string]bool            // types that are not acknowledged
+	absent    map[string]map[string]bool       // told not to exist
+	errors    map[string]map[string]codes.Code // of names, the last one each
+	counts    map[string]int                   // responses by type since the client connected
+	changed   chan struct{}                    // closed and replaced at every change
+	gate      chan struct{}                    // not nil: reading waits until it is closed
+	silent    map[string]bool                  // types that are not acknowledged
 	faults    []string
 	asked     map[string]*asked // by type, since the client connected
-	ambiguous bool              // see asked and overtaken
+	ambiguous bool              // see asked
+	// distrusted: a reload changed who serves the client, which is sent everything when it
+	// comes back, whatever it presents (ACK-4).
+	distrusted bool
 
 	// unbroken holds every route that comes to the clusters held at that moment
 	// (ADS-1). fresh are the routes that came on this stream: what a client brings
@@ -90,8 +96,14 @@ func (h *holdings) common() *holdings { return h }
 // warm forgets what it holds too.
 func (h *holdings) beginLocked(warm bool) {
 	h.counts, h.asked, h.fresh, h.ambiguous = make(map[string]int), make(map[string]*asked), make(map[string]bool), false
+	h.errors = make(map[string]map[string]codes.Code)
 	if !warm {
 		h.holds = make(map[string]map[string]held)
+	}
+	if warm && h.distrusted {
+		for typeURL := range h.subs {
+			h.askedLocked(typeURL).collections++
+		}
 	}
 	h.absent = make(map[string]map[string]bool)
 }
@@ -231,25 +243,29 @@ func (h *holdings) isAbsent(typeURL, name string) bool {
 	return h.absent[typeURL][name]
 }
 
-// mayRepeatAll allows for everything to come once more: who is moved on before all of a move
-// was told may be sent what it has, where nobody can tell any more.
-func (h *holdings) mayRepeatAll() {
+// errorOf is the last error that the client was told of a name since it connected, OK if
+// there was none.
+func (h *holdings) errorOf(typeURL, name string) codes.Code {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for typeURL := range h.subs {
-		h.askedLocked(typeURL).collections++
+	return h.errors[typeURL][name]
+}
+
+// takeErrorsLocked takes the errors of a response (ERR-1).
+func (h *holdings) takeErrorsLocked(typeURL string, errors []*discovery.ResourceError) {
+	for _, x := range errors {
+		if h.errors[typeURL] == nil {
+			h.errors[typeURL] = make(map[string]codes.Code)
+		}
+		h.errors[typeURL][x.GetResourceName().GetName()] = codes.Code(x.GetErrorDetail().GetCode()) //nolint:gosec // a code of gRPC
 	}
 }
 
-// overtaken notes that what is in force at the server changes: a client that brought
-// something along and was sent nothing of that type since cannot tell whether its stream
-// began before.
-func (h *holdings) overtaken() {
+// distrust notes that a reload changes who serves the client.
+func (h *holdings) distrust() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for typeURL, all := range h.holds {
-		h.ambiguous = h.ambiguous || len(all) > 0 && len(h.subs[typeURL]) > 0 && h.counts[typeURL] == 0
-	}
+	h.distrusted = true
 }
 
 // wasDropped reports whether a name, or what covered it, was unsubscribed from on this

@@ -17,6 +17,10 @@ type upstreamVariant struct {
 	files   bool
 }
 
+// isSilent reports whether the server has no word for a name that does not exist. Files say
+// at once what there is not.
+func (v upstreamVariant) isSilent() bool { return v.sotw && !v.files }
+
 // The variants that relays speak upstream.
 var (
 	upDeltaADS = upstreamVariant{apiType: "AGGREGATED_DELTA_GRPC"}

@@ -26,8 +26,8 @@ const (
 )
 
 var (
-	requirementID = regexp.MustCompile(`\b(?:VAR|STR|ACK|SUB|RES|TTL|ADS|WARM|REST|FILE|NAME|GLOB|LIST|LOC|AGG|DYN|ERR|OPS)-[0-9]+\b`)
-	idInName      = regexp.MustCompile(`(?:VAR|STR|ACK|SUB|RES|TTL|ADS|WARM|REST|FILE|NAME|GLOB|LIST|LOC|AGG|DYN|ERR|OPS)_?[0-9]+`)
+	requirementID = regexp.MustCompile(`\b(?:VAR|STR|ACK|SUB|RES|TTL|ADS|WARM|REST|FILE|NAME|GLOB|LIST|LOC|AGG|DYN|ERR|OPS|ABS|UPS|LRS|ACC|LIM|SUR|GATE|CSDS)-[0-9]+\b`)
+	idInName      = regexp.MustCompile(`(?:VAR|STR|ACK|SUB|RES|TTL|ADS|WARM|REST|FILE|NAME|GLOB|LIST|LOC|AGG|DYN|ERR|OPS|ABS|UPS|LRS|ACC|LIM|SUR|GATE|CSDS)_?[0-9]+`)
 	protocolRow   = regexp.MustCompile(`^\| ([A-Z]+-[0-9]+) \| (.*) \| (.*) \|$`)
 	digits        = regexp.MustCompile(`[0-9]+$`)
 )

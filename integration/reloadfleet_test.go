@@ -1,21 +1,18 @@
 package integration
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -32,12 +29,8 @@ type movedClient struct {
 	rejects bool // refuses what it is sent, now and then
 
 	rules    atomic.Pointer[ruleSet] // those in force
-	settled  atomic.Bool             // its move was acknowledged: nothing of another world may come
+	settled  atomic.Bool             // it holds what is its own: nothing of another world may come
 	refusing atomic.Bool             // a client that rejects does so now
-	acked    map[string]bool         // types whose move was acknowledged
-
-	mu    sync.Mutex
-	local map[string]bool // addresses of its end of the connections it had; guarded by mu
 }
 
 // world is where a resource that the client asks for has to come from.
@@ -49,11 +42,11 @@ func (c *movedClient) world(typeURL, name string) string {
 	return c.rules.Load().world(c.node, typeURL, asked)
 }
 
-// put implements holdingsWatch: once the move is acknowledged everything that comes is of
-// the client's own world.
+// put implements holdingsWatch: once a client has come to its own world everything that
+// comes is of that world.
 func (c *movedClient) put(typeURL, name string, x held) string {
 	if got, want := worldOf(x.payload), c.world(typeURL, name); c.settled.Load() && got != want {
-		return fmt.Sprintf("AGG-1: %q of %s came from %q after the move to %q (%s) was acknowledged", name, typeURL, got, want, c.rules.Load().name)
+		return fmt.Sprintf("AGG-1: %q of %s came from %q after the client had come to %q (%s)", name, typeURL, got, want, c.rules.Load().name)
 	}
 	return ""
 }
@@ -80,26 +73,6 @@ func (c *movedClient) strangers() []string {
 			}
 			if got, want := worldOf(x.payload), c.world(typeURL, name); got != want || !isIn(want, name) {
 				found = append(found, fmt.Sprintf("%q of %s from %q, want %q", name, typeURL, got, want))
-			}
-		}
-	}
-	return found
-}
-
-// wordless are the resources that the client holds, that its world does not have, and
-// whose removal its variant has no word for.
-func (c *movedClient) wordless() []string {
-	if !c.variant.sotw {
-		return nil
-	}
-	h := c.common()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var found []string
-	for typeURL, all := range h.holds {
-		for name := range all {
-			if !fullState[typeURL] && h.wantsLocked(typeURL, name) && !isIn(c.world(typeURL, name), name) {
-				found = append(found, name)
 			}
 		}
 	}
@@ -133,10 +106,8 @@ type movedFleet struct {
 	second  *worlds // of another upstream
 	relay   *testRelay
 	clients []*movedClient
-	streams map[variant]int // how many were closed, by variant
+	streams map[variant]int // how many were ended by a reload, by variant
 	rules   *ruleSet
-
-	unmoved *movedClient // somebody whose move was not acknowledged when it was last looked at
 }
 
 // plane is the one of a world.
@@ -240,12 +211,11 @@ func newMovedFleet(t *testing.T, seed uint64, clients int) *movedFleet {
 
 // join adds a client. One in fifteen is slow, one in twenty rejects.
 func (f *movedFleet) join(i int, node *corev3.Node, v variant) {
-	c := &movedClient{of: f, node: node, slow: i%15 == 4, rejects: i%20 == 7 && !v.rest, local: make(map[string]bool), acked: make(map[string]bool)}
-	c.mixedClient = mixedClient{newVariantClient(f.t, v, f.relay.address(v), node.GetId(), grpc.WithContextDialer(c.dial)), v}
+	c := &movedClient{of: f, node: node, slow: i%15 == 4, rejects: i%20 == 7 && !v.rest}
+	c.mixedClient = mixedClient{newVariantClient(f.t, v, f.relay.address(v), node.GetId()), v}
 	c.rules.Store(f.rules)
 	h := c.common()
-	// A response that is rejected may be the one with the cluster.
-	h.profile, h.watch, h.unbroken = node, c, !v.perType && !c.rejects
+	h.profile, h.watch = node, c
 	switch x := c.xdsClient.(type) {
 	case *client:
 		x.forgets = true
@@ -268,18 +238,6 @@ func (f *movedFleet) join(i int, node *corev3.Node, v variant) {
 	c.subscribe(endpointType, endpoints, nil)
 	c.subscribe(routeType, []string{"common-own", "common-moved"}, nil)
 	f.clients = append(f.clients, c)
-}
-
-// dial notes which end of a connection is the client's, by which the relay shows it.
-func (c *movedClient) dial(ctx context.Context, addr string) (net.Conn, error) {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", addr)
-	if err == nil {
-		c.mu.Lock()
-		c.local[conn.LocalAddr().String()] = true
-		c.mu.Unlock()
-	}
-	return conn, err
 }
 
 // refuse is why a client that rejects does so, every third time. It never refuses a
@@ -308,30 +266,20 @@ func (f *movedFleet) fatal(format string, args ...any) {
 	f.t.Fatalf("seed %d, rules %q: %s", f.seed, f.rules.name, fmt.Sprintf(format, args...))
 }
 
-// revive brings clients back whose streams ended: the relay may have closed only those
-// that hold what nobody could tell them is gone.
+// revive brings clients back whose streams a reload ended, with what they hold. A client of
+// the state of the world begins afresh where it holds something of another world.
 func (f *movedFleet) revive() {
 	f.t.Helper()
 	for _, c := range f.clients {
 		if c.connected() {
 			continue
 		}
-		var why error
-		switch x := c.xdsClient.(type) {
-		case *client:
-			why = x.ended()
-		case *sotwClient:
-			why = x.ended()
-		case *restClient:
-			why = x.err
-		}
-		if len(c.wordless()) == 0 || c.variant.rest {
-			f.fatal("client %s (%s) was disconnected: %v; it holds strangers %q", c.common().node, c.variant.name, why, c.strangers())
+		if why := status.Convert(endOf(c.xdsClient)); c.variant.rest || why.Code() != codes.Unavailable || why.Message() != sentAway {
+			f.fatal("client %s (%s) was disconnected: %v", c.common().node, c.variant.name, why)
 		}
 		f.streams[c.variant]++
-		f.t.Logf("%s: %s, %s: %v", f.rules.name, c.variant.name, status.Code(why), why)
 		c.disconnect()
-		if err := c.connect(false); err != nil {
+		if err := c.connect(!c.variant.sotw || len(c.strangers()) == 0); err != nil {
 			f.fatal("%v", err)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"testing"
+
+	"google.golang.org/grpc/codes"
 )
 
 // cell is a client of one variant over a control plane of another: what the matrix
@@ -227,15 +229,20 @@ func (c *cell) coarse(types ...string) dues {
 	return d
 }
 
-// absence asks for what does not exist. SotW has no word for that either: the
-// relay finds out by a timer, and tells only those who can be told (RES-6, RES-7).
+// absence asks for what does not exist. A SotW server has no word for that: the clients
+// are told that it said nothing, and nothing else (RES-6, RES-7).
 func (c *cell) absence() {
 	due := once(endpointType)
 	if c.down.sotw {
 		due = c.perhaps(endpointType)
 	}
 	c.step("an absent name", due, func() { c.client.subscribe(endpointType, []string{"late"}, nil) })
-	if h := c.client.common(); !c.down.sotw && !h.isAbsent(endpointType, "late") {
+	h := c.client.common()
+	switch silent := slices.ContainsFunc(c.ups, upstreamVariant.isSilent); {
+	case c.down.sotw:
+	case silent && (h.isAbsent(endpointType, "late") || h.errorOf(endpointType, "late") != codes.Unavailable):
+		c.t.Errorf("RES-7: the client was told %v, removed: %t", h.errorOf(endpointType, "late"), h.isAbsent(endpointType, "late"))
+	case !silent && !h.isAbsent(endpointType, "late"):
 		c.t.Error("RES-6: the client was not told that the endpoint does not exist")
 	}
 	c.step("the absent name appears", once(endpointType), func() { c.plane.set(endpointType, "late", false) })

@@ -27,7 +27,7 @@ func bulky(name string, round int) *clusterv3.Cluster {
 // updates go on, everybody else gets every one of them, the memory does not grow
 // with their number, and who reads again gets the merged latest state.
 func TestStalledClients_OPS3_ADS2(t *testing.T) {
-	const stalled, working, clusters, hot, rounds = 1000, 20, 100, 10, 60
+	const stalled, working, clusters, hot, rounds = 1000, 20, 100, 10, 150
 	cp := startControlPlane(t)
 	for i := range clusters {
 		update(t, cp, fmt.Sprint("cluster-", i), bulky(fmt.Sprint("cluster-", i), 0))
@@ -55,8 +55,9 @@ func TestStalledClients_OPS3_ADS2(t *testing.T) {
 	before := heap()
 	churn(rounds/3, rounds)
 	// Each update is 4 KiB and concerns 1,000 stalled clients: kept for each of them
-	// it would be 160 MiB.
-	if grown := heap() - before; grown > 40<<20 {
+	// it would be 400 MiB. What gRPC takes before it blocks, on both sides, may still fill:
+	// a response does not wait for an ACK for long (ADS-2).
+	if grown := heap() - before; grown > 160<<20 {
 		t.Errorf("OPS-3: the heap grew by %d MiB over %d updates", grown>>20, rounds-rounds/3)
 	}
 
@@ -73,9 +74,10 @@ func TestStalledClients_OPS3_ADS2(t *testing.T) {
 	for _, n := range sent {
 		total += n
 	}
-	// What was on its way when they stopped reading, and the latest of each that
-	// changed since; unmerged it would be each of the updates.
-	if most := stalled * (clusters + 2*hot); total > most {
+	// What was on its way when they stopped reading, as much as gRPC takes before it
+	// blocks, and the latest of each that changed since; unmerged it would be each of the
+	// updates.
+	if most := stalled * (clusters + 6*hot); total > most {
 		t.Errorf("OPS-3: %d resources to stalled clients, merged it is at most %d", total, most)
 	}
 	relay.consistent(t)

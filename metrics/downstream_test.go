@@ -31,7 +31,7 @@ func TestDownstream(t *testing.T) {
 	d.Nacked(endpointURL)
 	d.Overdue(listenerURL)
 	d.Moved(downstream.StateADS)
-	d.MoveEnded(downstream.EndStranded)
+	d.MoveEnded(downstream.EndMoved)
 	d.Unsendable(listenerURL)
 	d.Refused(listenerURL, codes.NotFound)
 	d.Refused(listenerURL, codes.ResourceExhausted)
@@ -57,7 +57,7 @@ func TestDownstream(t *testing.T) {
 		`downstream_nacks_total{type="eds"}`:                                      1,
 		`downstream_overdue_acks_total{type="lds"}`:                               1,
 		`downstream_streams_moved_total{variant="sotw-ads"}`:                      1,
-		`downstream_streams_ended_by_move_total{reason="stranded"}`:               1,
+		`downstream_streams_ended_by_move_total{reason="moved"}`:                  1,
 		`downstream_unsendable_polls_total{type="lds"}`:                           1,
 		`downstream_refused_names_total{code="NotFound",type="lds"}`:              1,
 		`downstream_refused_names_total{code="ResourceExhausted",type="lds"}`:     1,

@@ -71,7 +71,7 @@ func TestLabelValues(t *testing.T) {
 
 		"xdsrelay_downstream_streams_closed_total code":          ended,
 		"xdsrelay_downstream_refused_names_total code":           refused,
-		"xdsrelay_downstream_streams_ended_by_move_total reason": {"failed", "refused", "stranded"},
+		"xdsrelay_downstream_streams_ended_by_move_total reason": {"moved", "refused"},
 
 		"xdsrelay_upstream_streams_closed_total reason":   lost,
 		"xdsrelay_upstream_connect_failures_total reason": lost,

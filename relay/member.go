@@ -35,20 +35,6 @@ func (m *member) add(s *session, p place) (isNew bool) {
 	return !known
 }
 
-// clear forgets all places: the rules are asked anew.
-func (m *member) clear() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.places.Clear()
-}
-
-// leave forgets what a session served.
-func (m *member) leave(s *session) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.places.Delete(s)
-}
-
 // placements gives what a survey counts.
 func (m *member) placements() []sharing.Placement {
 	m.mu.Lock()

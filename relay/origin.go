@@ -71,9 +71,8 @@ func newPlane(u config.Upstream, fullState map[string]bool, obs upstream.Observe
 			return nil, err
 		}
 		p.upstream = originOf[*upstream.RESTSession]{up}
-		p.source = cache.Source{
-			Quiet: u.Settle.Std(), FullState: fullState, Absent: u.AbsentAfter.Std(), State: true, PerType: true,
-		}
+		p.source = cache.Source{FullState: fullState, State: true, PerType: true}
+		setTimes(&p.source, &u)
 	default:
 		c := grpcConfig(u, fullState, log)
 		up, err := upstream.New(c)
@@ -81,13 +80,16 @@ func newPlane(u config.Upstream, fullState map[string]bool, obs upstream.Observe
 			return nil, err
 		}
 		p.upstream = originOf[*upstream.Session]{up}
-		p.source = cache.Source{
-			Quiet: u.Settle.Std(), FullState: fullState, Absent: u.AbsentAfter.Std(),
-			State: c.APIType.State(), PerType: c.APIType.PerType(),
-		}
+		p.source = cache.Source{FullState: fullState, State: c.APIType.State(), PerType: c.APIType.PerType()}
+		setTimes(&p.source, &u)
 	}
 	p.source.References = true // for the prefetcher
 	return p, nil
+}
+
+// setTimes gives a source the times of its upstream.
+func setTimes(s *cache.Source, u *config.Upstream) {
+	s.Quiet, s.ResumeQuiet, s.Absent = u.Settle.Std(), u.ResumeSettle.Std(), u.AbsentAfter.Std()
 }
 
 func filesConfig(u config.Upstream, fullState map[string]bool, obs upstream.Observer, log *slog.Logger) upstream.FilesConfig {

@@ -112,16 +112,16 @@ func (h *hub) retime(o *overhaul) {
 	for name, u := range o.configs {
 		p := o.planes[name]
 		if p.files == nil {
-			p.source.Quiet, p.source.Absent = u.Settle.Std(), u.AbsentAfter.Std()
+			setTimes(&p.source, &u)
 		}
-		same := p.config.Settle == u.Settle && p.config.AbsentAfter == u.AbsentAfter
+		same := p.config.Settle == u.Settle && p.config.ResumeSettle == u.ResumeSettle && p.config.AbsentAfter == u.AbsentAfter
 		p.config = u
 		if same {
 			continue
 		}
 		for _, s := range h.sessions {
 			if s.key.of == p {
-				s.store.SetTimes(p.source.Quiet, p.source.Absent)
+				s.store.SetTimes(&p.source)
 			}
 		}
 	}

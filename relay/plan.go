@@ -3,6 +3,9 @@ package relay
 import (
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
@@ -20,6 +23,11 @@ type plan struct {
 	follow      map[string]bool   // upstreams whose redirects are followed (LOC-1)
 	node        *corev3.Node      // what control planes are shown for xdstp names
 	named       []string          // the rules' names, in order
+	distrust    distrust
+
+	// What decides where names live, as it is configured: to be compared with another plan's.
+	scoping []any               // rules, and what becomes of clients that no rule matches
+	claims  map[string][]string // authorities by upstream
 }
 
 // newPlan reads a valid configuration. The planes are to be added by who has them. The error is that of an authority that two
@@ -29,12 +37,17 @@ func newPlan(cfg *config.Config) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{rules: set, follow: make(map[string]bool), node: rules.UpstreamNode(cfg.NodeProto(), features()), named: cfg.RuleNames()}
+	p := &plan{
+		rules: set, follow: make(map[string]bool), node: rules.UpstreamNode(cfg.NodeProto(), features()), named: cfg.RuleNames(),
+		scoping: []any{cfg.Aggregation.Rules, cfg.Aggregation.Otherwise}, claims: make(map[string][]string),
+	}
 	for _, u := range cfg.Upstreams {
 		if u.Default {
 			p.authorities.Default = u.Name
+			p.claims[u.Name] = append(p.claims[u.Name], "default")
 		}
 		p.follow[u.Name] = u.Redirects == config.FollowRedirects
+		p.claims[u.Name] = append(p.claims[u.Name], u.Authorities...)
 		for _, a := range u.Authorities {
 			if err := p.authorities.Claim(a, u.Name); err != nil {
 				return nil, fmt.Errorf("upstream %q: %w", u.Name, err)
@@ -42,6 +55,48 @@ func newPlan(cfg *config.Config) (*plan, error) {
 		}
 	}
 	return p, nil
+}
+
+// reconnectTime is how long after a reload clients may come back, beside the time over
+// which their streams end, with versions of the servers that they were led to before.
+const reconnectTime = 5 * time.Minute
+
+// distrust says until when versions that clients present are not to be believed, since a
+// reload changed who serves the names that they are of: another server may use the same
+// versions for other contents (ACK-4).
+type distrust struct {
+	scoped time.Time            // of names without xdstp
+	planes map[string]time.Time // of xdstp names, by upstream
+}
+
+// distrusts reports whether versions of what lives in a session are not to be believed.
+func (p *plan) distrusts(key sessionKey, now time.Time) bool {
+	if key.scope != xdstpScope {
+		return now.Before(p.distrust.scoped)
+	}
+	return !key.resolved && now.Before(p.distrust.planes[key.plane])
+}
+
+// succeed notes what of the plan before leads clients elsewhere now. The streams of these
+// clients end within the drain time; then they come back.
+func (p *plan) succeed(before *plan, now time.Time, drain time.Duration) {
+	until := now.Add(drain + reconnectTime)
+	p.distrust.scoped = before.distrust.scoped
+	if !reflect.DeepEqual(p.scoping, before.scoping) || p.authorities.Default != before.authorities.Default {
+		p.distrust.scoped = until
+	}
+	for name, plane := range before.planes {
+		if p.planes[name] != plane {
+			p.distrust.scoped = until
+		}
+	}
+	p.distrust.planes = make(map[string]time.Time)
+	for name, plane := range p.planes {
+		p.distrust.planes[name] = before.distrust.planes[name]
+		if before.planes[name] != plane || !slices.Equal(p.claims[name], before.claims[name]) {
+			p.distrust.planes[name] = until
+		}
+	}
 }
 
 // resolves reports whether the relay resolves a name by itself: what has directives, of

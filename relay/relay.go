@@ -136,7 +136,10 @@ func limitsOf(s config.Server) downstream.Limits {
 	return downstream.Limits{
 		MaxMessageSize:   int(s.MaxMessageSize),
 		MaxSubscriptions: s.MaxSubscriptions,
-		AckTimeout:       s.AckTimeout.Std(),
+		AckWait:          s.AckWait.Std(),
+		RemovalWait:      s.RemovalWait.Std(),
+		WarmWait:         s.WarmWait.Std(),
+		ListHold:         s.ListHold.Std(),
 		RESTWait:         s.RESTWait.Std(),
 	}
 }

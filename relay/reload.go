@@ -102,7 +102,7 @@ func (r *Relay) carryOut(cfg *config.Config) error {
 	for _, p := range o.added {
 		r.seek(p)
 	}
-	r.server.Reroute()
+	r.server.Reroute(cfg.Server.Drain.Std())
 	r.ahead.renew(aheadOf(cfg.Resolve))
 	for _, from := range obsolete {
 		r.hub.running.Go(from.Close) // who looks whether it can be reached may hold it up
@@ -142,8 +142,11 @@ func (r *Relay) overhaul(cfg *config.Config) (_ *overhaul, err error) {
 		return nil, err
 	}
 	o.plan.planes = o.planes
-	if before := r.router.now.Load(); before != nil && !proto.Equal(before.node, o.plan.node) {
-		o.node = o.plan.node
+	if before := r.router.now.Load(); before != nil {
+		o.plan.succeed(before, time.Now(), cfg.Server.Drain.Std())
+		if !proto.Equal(before.node, o.plan.node) {
+			o.node = o.plan.node
+		}
 	}
 	return o, nil
 }

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xdsrelay/xdsrelay/config"
@@ -246,19 +247,27 @@ func (r *running) check() {
 	r.shows("/check", "consistent")
 }
 
-// follower is a client that follows all clusters, or names them.
+// follower is a client that follows all clusters, or names them. When the relay sends it
+// away it connects again and presents what it holds (RES-11).
 type follower struct {
 	*testing.T
 
-	stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
-	stop   func() // may be called more than once
+	node  string
+	names []string
+	open  func() (discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, error)
+	stop  func() // may be called more than once
 
 	mu      sync.Mutex
 	changed sync.Cond // on mu
+	stream  discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
 	held    contents
 	gone    []string // what was removed from it
+	away    int      // how often the relay sent it away
 	ended   error
 }
+
+// sentAway is what the relay ends streams with whose names live elsewhere now.
+const sentAway = "the configuration changed where resources of this stream come from: connect again"
 
 // join connects a client and subscribes to names, or to everything.
 func (r *running) join(node string, names ...string) *follower {
@@ -273,15 +282,17 @@ func (r *running) joinWith(creds credentials.TransportCredentials, node string, 
 		r.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	f := &follower{T: r.T, held: make(contents)}
+	f := &follower{T: r.T, node: node, names: names, held: make(contents)}
 	f.changed.L = &f.mu
-	f.stream, err = discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	f.open = func() (discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, error) {
+		return discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	}
+	stream, err := f.begin()
 	if err != nil {
 		r.Fatal(err)
 	}
-	f.say(&discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: node}, TypeUrl: clusterType, ResourceNamesSubscribe: names})
 	var wg sync.WaitGroup
-	wg.Go(f.read)
+	wg.Go(func() { f.read(stream) })
 	f.stop = func() {
 		cancel()
 		wg.Wait()
@@ -291,20 +302,46 @@ func (r *running) joinWith(creds credentials.TransportCredentials, node string, 
 	return f
 }
 
+// begin opens a stream and subscribes.
+func (f *follower) begin() (discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, error) {
+	stream, err := f.open()
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	held := maps.Clone(f.held)
+	f.stream = stream
+	f.mu.Unlock()
+	return stream, stream.Send(&discovery.DeltaDiscoveryRequest{
+		Node: &corev3.Node{Id: f.node}, TypeUrl: clusterType, ResourceNamesSubscribe: f.names, InitialResourceVersions: held,
+	})
+}
+
+// say sends a request on the stream that is open.
 func (f *follower) say(r *discovery.DeltaDiscoveryRequest) {
 	f.Helper()
-	if err := f.stream.Send(r); err != nil {
+	f.mu.Lock()
+	stream := f.stream
+	f.mu.Unlock()
+	if err := stream.Send(r); err != nil {
 		f.Errorf("client: %v", err)
 	}
 }
 
-func (f *follower) read() {
+func (f *follower) read(stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient) {
 	for {
-		r, err := f.stream.Recv()
+		r, err := stream.Recv()
+		again := status.Convert(err).Message() == sentAway
+		if again {
+			stream, err = f.begin()
+		}
 		f.mu.Lock()
-		if err != nil {
+		switch {
+		case err != nil:
 			f.ended = err
-		} else {
+		case again:
+			f.away++
+		default:
 			for _, res := range r.Resources {
 				f.held[res.Name] = res.Version
 			}
@@ -315,10 +352,13 @@ func (f *follower) read() {
 		}
 		f.changed.Broadcast()
 		f.mu.Unlock()
-		if err != nil {
+		switch {
+		case err != nil:
 			return
+		case again:
+			continue
 		}
-		_ = f.stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: r.TypeUrl, ResponseNonce: r.Nonce}) // its end is read
+		_ = stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: r.TypeUrl, ResponseNonce: r.Nonce}) // its end is read
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
@@ -51,49 +52,30 @@ type routes struct {
 	node    *corev3.Node // nil: the client gave none
 	shared  *extensions  // of the node: others find them as long as they are kept
 	peer    *keyer.Peer
-	plan    *plan                     // of the time when the stream began, or of the last Reroute
+	plan    *plan                     // of the time when the routes were opened
 	subject *rules.Subject            // the client, before its rules; nil as long as no names decide
 	scoped  few.Map[string, *session] // by type URL, unless names decide: rules are evaluated once per stream and type
 	scope   string
-	held    few.Map[*session, bool]       // whether it was asked for by the present plan
-	asked   few.Map[sessionKey, *session] // those that were: names may put a client into thousands
+	held    few.Map[sessionKey, *session] // names may put a client into thousands
 	member  member
 }
 
-// Reroute implements downstream.Routes.
-func (r *routes) Reroute() (changed bool) {
-	now := r.router.now.Load()
-	if now == r.plan {
-		return false
+// Reopen implements downstream.Routes.
+func (r *routes) Reopen() downstream.Routes {
+	if r.router.now.Load() == r.plan {
+		return nil
 	}
-	r.plan, r.subject = now, nil
-	r.scoped.Clear()
-	r.asked.Clear()
-	r.member.clear()
-	for s := range r.held.All() {
-		r.held.Set(s, false)
-	}
-	return true
+	return r.router.Open(r.node, r.peer)
 }
 
-// Settle implements downstream.Routes.
-func (r *routes) Settle(used func(*cache.Store) bool) {
-	for s := range r.held.All() {
-		if used(s.store) {
-			continue
+// Distrusts implements downstream.Routes.
+func (r *routes) Distrusts(store *cache.Store) bool {
+	for _, s := range r.held.All() {
+		if s.store == store {
+			return r.plan.distrusts(s.key, time.Now())
 		}
-		for typeURL, of := range r.scoped.All() {
-			if of == s {
-				r.scoped.Delete(typeURL)
-			}
-		}
-		r.held.Delete(s)
-		if r.asked.Get(s.key) == s {
-			r.asked.Delete(s.key)
-		}
-		r.member.leave(s)
-		r.router.hub.release(s)
 	}
+	return false
 }
 
 // Scoped implements downstream.Routes.
@@ -165,10 +147,9 @@ func (r *routes) Named(name keyer.Name) (store *cache.Store, key string, err err
 	return s.store, key, nil
 }
 
-// hold acquires a session once for the stream, and anew for each plan: another session
-// may have taken its place.
+// hold acquires a session once for the stream.
 func (r *routes) hold(key sessionKey, node func() *corev3.Node) (*session, error) {
-	if s := r.asked.Get(key); s != nil {
+	if s := r.held.Get(key); s != nil {
 		return s, nil
 	}
 	s, err := r.router.hub.acquire(key, node)
@@ -178,17 +159,13 @@ func (r *routes) hold(key sessionKey, node func() *corev3.Node) (*session, error
 	case err != nil: // a node that no request has room for
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	if _, before := r.held.Lookup(s); before {
-		r.router.hub.release(s) // it is held once
-	}
-	r.held.Set(s, true)
-	r.asked.Set(key, s)
+	r.held.Set(key, s)
 	return s, nil
 }
 
 // Rejected implements downstream.Routes.
 func (r *routes) Rejected(store *cache.Store, typeURL string, change uint64, reason string) {
-	for s := range r.held.All() {
+	for _, s := range r.held.All() {
 		if s.store == store {
 			s.client.Reject(typeURL, change, reason)
 		}
@@ -201,7 +178,7 @@ func (r *routes) Scope() string { return r.scope }
 // Close implements downstream.Routes.
 func (r *routes) Close() {
 	r.router.roster.remove(&r.member)
-	for s := range r.held.All() {
+	for _, s := range r.held.All() {
 		r.router.hub.release(s)
 	}
 	r.held.Clear()

@@ -3,23 +3,28 @@ package relay
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 )
 
-func TestReroute_AGG1_AGG3(t *testing.T) {
+// A stream keeps its plan until it ends or adopts the next one: Reopen gives routes by the
+// plan in force, which hold sessions of their own.
+func TestReopen_AGG1_AGG3(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newRuledRouter(t)
 		h := rt.hub
 		rt.reload(t, rules.Isolate)
-		routes := rt.Open(&corev3.Node{Id: "n"}, &keyer.Peer{})
-		scoped := func() *cache.Store {
+		opened := rt.Open(&corev3.Node{Id: "n"}, &keyer.Peer{})
+		scoped := func(r downstream.Routes) *cache.Store {
 			t.Helper()
-			s, err := routes.Scoped(clusterType, cache.Wildcard)
+			s, err := r.Scoped(clusterType, cache.Wildcard)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -33,42 +38,94 @@ func TestReroute_AGG1_AGG3(t *testing.T) {
 			}
 			return 0
 		}
-		alone := scoped()
-		if routes.Reroute() {
+		alone := scoped(opened)
+		if opened.Reopen() != nil {
 			t.Error("the same plan counts as another one")
 		}
 		rt.reload(t, rules.Share)
-		if scoped() != alone {
-			t.Error("a plan is followed before the stream looks again")
+		if scoped(opened) != alone {
+			t.Error("AGG-1: routes follow a plan that they are not of")
 		}
-		if !routes.Reroute() || routes.Reroute() {
-			t.Error("another plan is not noticed, or twice")
+		next := opened.Reopen()
+		if next == nil || next.Reopen() != nil {
+			t.Fatal("AGG-1: another plan is not noticed, or twice")
 		}
-		if users(alone) != 1 {
-			t.Errorf("AGG-3: %d users before the move is carried out", users(alone))
-		}
-		shared := scoped()
-		if shared == alone || scoped() != shared || users(shared) != 1 {
-			t.Errorf("AGG-1: the same store, or held %d times", users(shared))
-		}
-		routes.Settle(func(s *cache.Store) bool { return s == shared })
-		if users(alone) != 0 || users(shared) != 1 {
+		shared := scoped(next)
+		if shared == alone || users(alone) != 1 || users(shared) != 1 {
 			t.Errorf("AGG-3: %d users of the old scope and %d of the new one", users(alone), users(shared))
 		}
-		routes.Rejected(alone, clusterType, 1, "late") // it is nobody's
+		opened.Close()
+		if users(alone) != 0 || scoped(next) != shared || users(shared) != 1 {
+			t.Errorf("AGG-3: %d users of the old scope and %d of the new one", users(alone), users(shared))
+		}
+		next.Rejected(alone, clusterType, 1, "late") // the client has left that store
 		rt.reload(t, rules.Share)
-		if !routes.Reroute() || scoped() != shared || users(shared) != 1 {
-			t.Errorf("AGG-1: a plan that changes nothing for the client moves it, or is counted %d times", users(shared))
+		again := next.Reopen()
+		if again == nil || scoped(again) != shared || users(shared) != 2 {
+			t.Errorf("AGG-1: a plan that changes nothing leads elsewhere, or has %d users", users(shared))
 		}
-		routes.Settle(func(*cache.Store) bool { return false })
-		if users(shared) != 0 || scoped() != shared || users(shared) != 1 {
-			t.Error("AGG-3: what was let go is not held anew")
-		}
-		routes.Close()
+		next.Close()
+		again.Close()
 		if users(shared) != 0 {
 			t.Errorf("AGG-3: %d users are left", users(shared))
 		}
 	})
+}
+
+// ACK-4: for the drain time and five minutes after a reload that changes who serves a name,
+// versions that clients present for it are not believed.
+func TestDistrust_ACK4(t *testing.T) {
+	now := time.Now()
+	a, b := new(plane), new(plane)
+	base := func() *plan {
+		return &plan{
+			planes:      map[string]*plane{"a": a, "b": b},
+			authorities: keyer.Authorities{Default: "a"},
+			claims:      map[string][]string{"a": {"default"}, "b": {"x"}},
+			scoping:     []any{[]config.Rule{{Name: "r"}}, config.Share},
+		}
+	}
+	for _, tc := range []struct {
+		name             string
+		change           func(*plan)
+		scoped, ofA, ofB bool
+	}{
+		{"nothing", func(*plan) {}, false, false, false},
+		{"a rule", func(p *plan) { p.scoping[0] = []config.Rule{{Name: "s"}} }, true, false, false},
+		{"what becomes of the others", func(p *plan) { p.scoping[1] = config.Isolate }, true, false, false},
+		{"the default", func(p *plan) {
+			p.authorities.Default = "b"
+			p.claims = map[string][]string{"a": nil, "b": {"default", "x"}}
+		}, true, true, true},
+		{"an authority", func(p *plan) { p.claims["b"] = []string{"x", "y"} }, false, false, true},
+		{"another control plane under the name", func(p *plan) { p.planes["b"] = new(plane) }, true, false, true},
+		{"one more control plane", func(p *plan) { p.planes["c"] = new(plane) }, false, false, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			next := base()
+			tc.change(next)
+			next.succeed(base(), now, time.Minute)
+			last := base() // a reload that changes nothing more keeps what there is
+			tc.change(last)
+			last.planes = next.planes
+			last.succeed(next, now.Add(time.Minute), time.Minute)
+			for _, p := range []*plan{next, last} {
+				for at, during := range map[time.Time]bool{now: true, now.Add(6*time.Minute - 1): true, now.Add(6 * time.Minute): false} {
+					got := [3]bool{
+						p.distrusts(sessionKey{plane: "a", scope: "s"}, at),
+						p.distrusts(sessionKey{plane: "a"}, at), p.distrusts(sessionKey{plane: "b"}, at),
+					}
+					want := [3]bool{tc.scoped && during, tc.ofA && during, tc.ofB && during}
+					if got != want {
+						t.Errorf("%v after the reload: distrusted (scoped, of a, of b) %v, want %v", at.Sub(now), got, want)
+					}
+				}
+			}
+			if next.distrusts(resolvedKey(), now) {
+				t.Error("names that the relay resolves by itself are distrusted")
+			}
+		})
+	}
 }
 
 // Scopes take part in what their contents are called, those of xdstp names do not: they

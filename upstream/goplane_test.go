@@ -182,7 +182,7 @@ func testGoControlPlane(r *rig) {
 	// An incremental server must say that there is no such name; this one does not.
 	none := "none:unknown"
 	if r.api.State() {
-		none = "none:absent"
+		none = "none:failed"
 	}
 	r.await("RES-7 a name that does not exist", eds, "a=1", "b=1", none)
 

@@ -36,12 +36,14 @@ type bed struct {
 
 	t      *testing.T
 	client *cache.Client
+	stream *cache.Subscriber
 }
 
 func newBed(t *testing.T, source cache.Source) *bed {
 	t.Helper()
 	b := &bed{t: t, Store: cache.New(cache.Limits{}, nil).Open(source)}
-	b.client = b.Join(func() {}, cache.Form{})
+	b.stream = cache.NewSubscriber(func() {}, cache.Form{})
+	b.client = b.stream.Join(b.Store)
 	return b
 }
 
@@ -236,7 +238,7 @@ func askingOn(n *network, srv *restServer, b *bed, latency, absentAfter time.Dur
 	synctest.Wait()
 	var want []string
 	for i := range 10 {
-		state := "-"
+		state := "!"
 		if time.Duration(10-i)*4*time.Second <= restSource().Absent {
 			state = "?"
 		}
@@ -297,19 +299,19 @@ func TestREST3(t *testing.T) {
 				b.t.Errorf("state %s", got)
 			}
 		},
-		"RES-7 a name that is not answered is absent after its time, RES-8 one that was stays": func(n *network, srv *restServer, b *bed) {
+		"RES-7 a name that is not answered has an error after its time, RES-8 one that was stays": func(n *network, srv *restServer, b *bed) {
 			srv.says(holding("1", endpoints, "a"))
 			b.want(endpoints, "a", "b")
 			runREST(b.t, n, b, "a:1")
 			pass(14 * time.Second)
 			b.expect(endpoints, "+a", "?b")
 			pass(2 * time.Second)
-			b.expect(endpoints, "+a", "-b")
+			b.expect(endpoints, "!b", "+a")
 			srv.says(holding("2", endpoints, "b"))
 			pass(time.Minute)
 			b.expect(endpoints, "+a", "+b")
 		},
-		"RES-7 nothing is absent because a poll hangs": func(n *network, srv *restServer, b *bed) {
+		"RES-7 no name has an error because a poll hangs": func(n *network, srv *restServer, b *bed) {
 			// Of another type answers come all the while.
 			hanging := func(answer func(http.ResponseWriter, *http.Request, *discoveryv3.DiscoveryRequest)) {
 				srv.says(func(w http.ResponseWriter, r *http.Request, poll *discoveryv3.DiscoveryRequest) {
@@ -334,7 +336,7 @@ func TestREST3(t *testing.T) {
 			}
 			hanging(holding("1", endpoints, "a"))
 			pass(3 * time.Minute)
-			b.expect(endpoints, "+a", "-b")
+			b.expect(endpoints, "!b", "+a")
 		},
 		"RES-7 names that are asked for later start no clock anew": func(n *network, srv *restServer, b *bed) {
 			askingOn(n, srv, b, 500*time.Millisecond, 0)
@@ -366,18 +368,18 @@ func TestREST3(t *testing.T) {
 				_, _ = fmt.Fprintf(w, `{"versionInfo": "1", "resources": [{"@type": %q, "name": "a", "cacheControl": {"doNotCache": true}, "resource": {"@type": %q, "clusterName": "a"}}]}`,
 					wire.ResourceTypeURL, endpoints)
 			})
-			all := func(string) bool { return false }
+			all := cache.Pace{Acks: func(string) cache.Acks { return cache.Acknowledged }, Size: 1 << 20, Parts: 8, ListHold: time.Hour}
 			b.want(endpoints, "a")
 			runREST(b.t, n, b, "a:1")
 			pass(time.Second)
-			if batches, _, err := b.client.Collect(all, 1<<20, 8); err != nil || len(batches) != 1 || batches[0].Body.Resources() != 1 {
+			if batches, _, err := b.stream.Collect(all); err != nil || len(batches) != 1 || batches[0].Body.Resources() != 1 {
 				b.t.Fatalf("the first client is sent %v (%v)", batches, err)
 			}
-			late := b.Join(func() {}, cache.Form{})
+			late := cache.NewSubscriber(func() {}, cache.Form{})
 			b.t.Cleanup(late.Leave)
-			late.Update(cache.Change{TypeURL: endpoints, Subscribe: namesOf([]string{"a"})})
+			late.Join(b.Store).Update(cache.Change{TypeURL: endpoints, Subscribe: namesOf([]string{"a"})})
 			pass(time.Minute)
-			if batches, _, err := late.Collect(all, 1<<20, 8); err != nil || len(batches) != 1 || batches[0].Body.Resources() != 1 {
+			if batches, _, err := late.Collect(all); err != nil || len(batches) != 1 || batches[0].Body.Resources() != 1 {
 				b.t.Fatalf("the second client is sent %v (%v)", batches, err)
 			}
 		},
@@ -402,7 +404,7 @@ func TestREST3(t *testing.T) {
 			pass(5 * time.Second)
 			b.expect(secrets, "-a", "?b")
 			pass(12 * time.Second)
-			b.expect(secrets, "-a", "-b")
+			b.expect(secrets, "!b", "-a")
 			pass(time.Minute)
 			b.expect(endpoints, "?e")
 		},
@@ -467,21 +469,23 @@ func TestREST3(t *testing.T) {
 			pass(time.Second)
 		},
 		"nothing is polled that nobody wants": func(n *network, srv *restServer, b *bed) {
-			srv.says(holding("1", endpoints))
-			b.want(endpoints, "a")
+			srv.says(holding("1", clusters, "a"))
+			b.want(clusters, "a")
 			r := runREST(b.t, n, b, "a:1")
 			pass(time.Minute)
-			b.expect(endpoints, "-a")
-			b.unwant(endpoints, "a") // what is absent is let go of at once
+			srv.says(holding("2", clusters))
+			pass(time.Minute)
+			b.expect(clusters, "-a")
+			b.unwant(clusters, "a") // what is absent is let go of at once
 			pass(time.Second)
 			before := len(srv.polled())
 			pass(time.Hour)
 			if got := len(srv.polled()) - before; got > 0 || r.Status().State != StateIdle {
 				b.t.Errorf("%d polls, state %s", got, r.Status().State)
 			}
-			b.want(endpoints, "b")
+			b.want(clusters, "b")
 			pass(time.Minute)
-			b.expect(endpoints, "-b")
+			b.expect(clusters, "!b")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

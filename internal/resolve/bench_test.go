@@ -60,7 +60,7 @@ type benched struct {
 	sources both
 	r       *Resolver
 	names   []string // at their first place
-	client  *cache.Client
+	client  *cache.Subscriber
 }
 
 func newBenched(names int) *benched {
@@ -68,14 +68,14 @@ func newBenched(names int) *benched {
 	resolved := c.Open(cache.Source{Resolved: true})
 	bd := &benched{sources: both{"a": {store: c.Open(cache.Source{})}, "b": {store: c.Open(cache.Source{})}}}
 	bd.r = New(Config{Settings: Settings{AlternativeAfter: after, MaxRedirects: hops}, Store: resolved, Sources: bd.sources})
-	bd.client = resolved.Join(func() {}, cache.Form{})
+	bd.client = cache.NewSubscriber(func() {}, cache.Form{})
 	ch := cache.Change{TypeURL: lds}
 	for i := range names {
 		id := fmt.Sprint("x", i)
 		bd.names = append(bd.names, at("a", id))
 		ch.Subscribe = append(ch.Subscribe, nameOf(at("a", id)+"#alt="+at("b", id)))
 	}
-	bd.client.Update(ch)
+	bd.client.Join(resolved).Update(ch)
 	bd.r.demand()
 	bd.settle()
 	bd.collect()
@@ -96,14 +96,15 @@ func (bd *benched) settle() {
 }
 
 func (bd *benched) collect() (resources int) {
-	for more := true; more; {
-		var batches []*cache.Batch
-		batches, more, _ = bd.client.Collect(func(string) bool { return false }, 1<<20, 8)
+	for {
+		batches, left, _ := bd.client.Collect(unhurried)
 		for _, b := range batches {
 			resources += b.Body.Resources()
 		}
+		if !left.More {
+			return resources
+		}
 	}
-	return resources
 }
 
 // BenchmarkUpdate is one update of one name with an alternative, of 10,000, from its

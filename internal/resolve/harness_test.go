@@ -474,14 +474,16 @@ func resource(p *discovery.Resource) *wire.Resource {
 type client struct {
 	*world
 
-	c     *cache.Client
+	s     *cache.Subscriber
+	c     *cache.Client // its place
 	state bool
 	held  map[string]string // version by name
 }
 
 func (w *world) join(form cache.Form) *client {
+	s := cache.NewSubscriber(func() {}, form)
 	return &client{
-		world: w, c: w.resolved.Join(func() {}, form),
+		world: w, s: s, c: s.Join(w.resolved),
 		state: form.State, held: make(map[string]string),
 	}
 }
@@ -519,17 +521,19 @@ func nameOf(spelling string) cache.Name {
 	return cache.Name{Spelling: spelling, Key: n.Resolved()}
 }
 
+// unhurried is the pace of a client that acknowledges at once, and for which nothing waits.
+var unhurried = cache.Pace{Acks: func(string) cache.Acks { return cache.Acknowledged }, Size: 1 << 20, Parts: 8, ListHold: time.Hour}
+
 // collect takes what is due and gives it a word each: +name@version, -name, !name CODE.
 func (c *client) collect() []string {
 	c.Helper()
-	busy := func(string) bool { return false }
 	var said []string
 	for more := true; more; {
-		var batches []*cache.Batch
-		var err error
-		if batches, more, err = c.c.Collect(busy, 1<<20, 8); err != nil {
+		batches, left, err := c.s.Collect(unhurried)
+		if err != nil {
 			c.Fatal(err)
 		}
+		more = left.More || len(batches) > 0 // what was taken is acknowledged by now
 		for _, b := range batches {
 			said = append(said, c.take(b)...)
 		}

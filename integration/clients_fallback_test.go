@@ -1,0 +1,92 @@
+package integration
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+)
+
+// fallbackWithin is how long a gRPC client may take until its second server serves
+// it, when the first one cannot (ABS-2).
+const fallbackWithin = 8 * time.Second
+
+// fallbackCase is a client with two servers in its bootstrap.
+type fallbackCase struct {
+	kind clientKind
+	// relayed: the first server is a relay that has just started and whose control
+	// plane is dead. Otherwise nobody listens at its address.
+	relayed bool
+}
+
+func (c fallbackCase) name() string {
+	if c.relayed {
+		return c.kind.name + "/ABS-2 first a cold relay of a dead control plane"
+	}
+	return c.kind.name + "/first nobody"
+}
+
+// fallbackFaults are what is known to be wrong with a relay before a second server.
+func fallbackFaults() faults {
+	const silent = "ABS-2: a relay that knows nothing and reaches no control plane keeps the stream open and says nothing"
+	return faults{
+		"grpc-go/ABS-2 first a cold relay of a dead control plane":     silent,
+		"grpc-java/ABS-2 first a cold relay of a dead control plane":   silent,
+		"grpc-python/ABS-2 first a cold relay of a dead control plane": silent,
+	}
+}
+
+// TestGRPCFallback has gRPC clients whose first server cannot serve them: the second
+// one does. The relay as the first server must not hide that its control plane is
+// dead.
+func TestGRPCFallback(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	r, known := newReport(t), fallbackFaults()
+	var names []string
+	for _, kind := range clientKinds() {
+		if !kind.fallsBack {
+			continue
+		}
+		for _, relayed := range []bool{false, true} {
+			c := fallbackCase{kind, relayed}
+			names = append(names, c.name())
+			t.Run(c.name(), func(t *testing.T) {
+				t.Parallel()
+				r.require(t, kind.name, kind.missing)
+				known.run(t, r, c.name(), func(t testing.TB) {
+					t.Helper()
+					fallBack(t, r, c)
+				})
+			})
+		}
+	}
+	known.among(t, names)
+}
+
+// fallBack makes RPCs until one of them succeeds.
+func fallBack(t testing.TB, r *report, c fallbackCase) {
+	t.Helper()
+	w := newWorld(t, c.kind, xdsServers()[0], naming{})
+	n := w.names
+	w.set(t, n.endpoints("endpoints", w.backends["a"]), n.cluster("cluster", "endpoints"),
+		n.route("route", "cluster"), n.listener("service", "route"))
+	first := noServer
+	if c.relayed {
+		first = startRelay(t, nil, noServer).addr
+	}
+	client := c.kind.start(t, n.bootstrap(t, "client", first, w.server), fallbackWithin)
+	r.ran(t, func() string { return c.kind.name + " " + client.version() }, "fallback", c.name())
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for begun := time.Now(); ; <-tick.C {
+		o := client.call(n.target("service"))
+		took := time.Since(begun)
+		switch {
+		case o.Code == codes.OK && took <= fallbackWithin:
+			t.Logf("served after %v", took.Round(10*time.Millisecond))
+			return
+		case took > fallbackWithin:
+			t.Fatalf("ABS-2: not served after %v, the last RPC ended with %v: %s", took, o.Code, o.Message)
+		}
+	}
+}

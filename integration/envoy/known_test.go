@@ -1,0 +1,103 @@
+package envoy
+
+import "slices"
+
+// fault is something that is known to be wrong: the scenario fails in these forms, on
+// this side. A listed case that does not fail is an error, so that the lists can only
+// become shorter.
+type fault struct {
+	scenario    string
+	forms       []form
+	requirement string // of the relay; "" for what an Envoy without a relay sees
+	seen        string // what is seen, in one sentence
+	// sometimes: it depends on time whether the case fails.
+	sometimes bool
+}
+
+// list names the list that the fault is on.
+func (k *fault) list() string {
+	if k.requirement == "" {
+		return "what happens directly"
+	}
+	return "the relay's faults"
+}
+
+// knownFault is the fault that is listed for a play, or nil.
+func knownFault(scenario, formName string, at side) *fault {
+	list := directFaults()
+	if at != direct {
+		list = relayFaults()
+	}
+	for i := range list {
+		if k := &list[i]; k.scenario == scenario && slices.ContainsFunc(k.forms, func(f form) bool { return f.name == formName }) {
+			return k
+		}
+	}
+	return nil
+}
+
+// directFaults is what goes wrong with an Envoy that is directly at the control plane.
+// The relay has no part in it.
+func directFaults() []fault {
+	const (
+		silent   = "a changed cluster serves only when the Envoy stops waiting for endpoints that it does not ask for, or is not sent"
+		whole    = "the Envoy uses nothing of a response with an invalid cluster, and is never sent the valid ones again"
+		notAgain = "a rejected listener is not sent again when what was in its way is gone"
+		failing  = "requests fail: the old cluster is gone before the new one serves"
+	)
+	delta := []form{deltaADS, deltaPerType}
+	return []fault{
+		{scenario: "changed cluster, ordinary control plane", forms: []form{deltaADS, stateADS}, seen: silent},
+		{scenario: "3 of 100 clusters invalid, an Envoy joins", forms: delta, seen: whole},
+		{scenario: "3 of 100 clusters invalid, an Envoy joins, several responses", forms: delta, seen: whole},
+		{scenario: "3 of 100 clusters become invalid", forms: delta, seen: whole},
+		{scenario: "3 of 100 clusters become invalid, several responses", forms: delta, seen: whole},
+		{scenario: "a listener that another one stands in the way of", forms: delta, seen: notAgain},
+		{
+			scenario: "cluster, endpoints and route replaced at once", forms: []form{deltaADS, stateADS},
+			seen: failing, sometimes: true,
+		},
+	}
+}
+
+// relayFaults is what the relay does not do yet.
+func relayFaults() []fault {
+	const (
+		silent   = "endpoints that did not change are not sent after a changed cluster, not even if the control plane sends them"
+		whole    = "the valid clusters of a rejected response are never sent again"
+		notAgain = "a rejected listener is not sent again when what was in its way is gone"
+		failing  = "requests fail: the old cluster goes, and the route to the new one comes, before that serves"
+	)
+	return []fault{
+		{
+			scenario: "changed cluster, ordinary control plane", forms: []form{deltaADS, deltaOnState},
+			requirement: "WARM-3", seen: silent,
+		},
+		{
+			scenario: "changed cluster, endpoints pushed again", forms: []form{deltaADS, deltaOnState},
+			requirement: "WARM-3", seen: silent,
+		},
+		{scenario: "3 of 100 clusters invalid, an Envoy joins", forms: deltaForms, requirement: "ACK-3", seen: whole},
+		{
+			scenario: "3 of 100 clusters invalid, an Envoy joins, several responses", forms: deltaForms,
+			requirement: "ACK-3", seen: whole,
+		},
+		{scenario: "3 of 100 clusters become invalid", forms: deltaForms, requirement: "ACK-3", seen: whole},
+		{
+			scenario: "3 of 100 clusters become invalid, several responses", forms: deltaForms,
+			requirement: "ACK-3", seen: whole,
+		},
+		{
+			scenario: "a listener that another one stands in the way of", forms: deltaForms,
+			requirement: "ACK-3", seen: notAgain,
+		},
+		{
+			scenario: "one of many clusters invalid, responses counted", forms: deltaForms,
+			requirement: "ACK-3", seen: whole,
+		},
+		{
+			scenario: "cluster, endpoints and route replaced at once", forms: adsForms,
+			requirement: "WARM-4", seen: failing,
+		},
+	}
+}

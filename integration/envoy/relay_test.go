@@ -1,0 +1,99 @@
+package envoy
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
+	"github.com/xdsrelay/xdsrelay/relay"
+)
+
+// relayProcess is a relay that can end and come back at the same addresses. It runs in
+// the process of the tests.
+type relayProcess struct {
+	// immutable
+	t                 *testing.T
+	config            *config.Config
+	addr, rest, admin string
+	log               *logText
+
+	stop func() // of the run
+}
+
+// startRelay runs a relay in front of a control plane at addr. Its settings are the
+// defaults, but for what a test cannot wait for.
+func startRelay(t *testing.T, up config.APIType, addr string, change func(*config.Config)) *relayProcess {
+	t.Helper()
+	cfg := config.Default()
+	cfg.Aggregation.Otherwise = config.Share
+	cfg.Server.Drain = config.Duration(10 * time.Millisecond)
+	u := config.DefaultUpstream()
+	u.Name, u.Endpoints, u.Default, u.APIType = "plane", []string{addr}, true, up
+	u.Poll.Interval = config.Duration(100 * time.Millisecond) // as often as the Envoys poll
+	cfg.Upstreams = []config.Upstream{u}
+	if change != nil {
+		change(cfg)
+	}
+	if err := cfg.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	xds, rest, admin := ports.Listen(t), ports.Listen(t), ports.Listen(t)
+	r := &relayProcess{
+		t: t, config: cfg, log: new(logText),
+		addr: xds.Addr().String(), rest: rest.Addr().String(), admin: admin.Addr().String(),
+	}
+	r.run(xds, rest, admin)
+	t.Cleanup(func() {
+		r.stop()
+		if t.Failed() {
+			t.Logf("the relay logged:\n%s", r.log)
+		}
+	})
+	return r
+}
+
+func (r *relayProcess) run(xds, rest, admin net.Listener) {
+	r.t.Helper()
+	it, err := relay.New(r.config, relay.Options{
+		Version: "test", Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelInfo})),
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	it.ServeREST(rest)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- it.Run(ctx, make(chan struct{}), xds, admin) }()
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			r.t.Errorf("relay: %v", err)
+		}
+	})
+}
+
+// logText keeps what a relay logs.
+type logText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements [io.Writer].
+func (l *logText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// String implements [fmt.Stringer].
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}

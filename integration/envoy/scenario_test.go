@@ -1,0 +1,76 @@
+package envoy
+
+import (
+	"testing"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
+)
+
+// scenario is one row of the table in docs/protocol.md. It is played in each of its
+// forms, directly at a control plane and through the relay, with the same assertions;
+// where the relay has to do better than a control plane, the scenario asks for that of
+// the relay only.
+type scenario struct {
+	name      string
+	proves    string // requirements
+	forms     []form
+	behaviour plane.Behaviour
+	fetch     time.Duration        // see resources
+	relay     func(*config.Config) // settings of the relay
+	only      side                 // "": on both sides
+	alone     bool                 // it is disturbed by others that play at the same time
+	play      func(*world)
+}
+
+// playAll plays scenarios in all their forms, on all sides.
+func playAll(t *testing.T, scenarios []scenario) {
+	t.Helper()
+	binary(t)
+	for i := range scenarios {
+		s := &scenarios[i]
+		for _, f := range s.forms {
+			for _, at := range s.sides(f) {
+				t.Run(s.name+"/"+f.name+"/"+string(at), func(t *testing.T) {
+					if !s.alone {
+						t.Parallel()
+					}
+					playOne(t, s, f, at)
+				})
+			}
+		}
+	}
+}
+
+// sides are the sides on which the scenario is played in a form.
+func (s *scenario) sides(f form) []side {
+	if s.only != "" {
+		return []side{s.only}
+	}
+	return f.sides()
+}
+
+// playOne plays a scenario once, and compares what it finds wrong with what is known.
+func playOne(t *testing.T, s *scenario, f form, at side) {
+	t.Helper()
+	begin := time.Now()
+	w := newWorld(t, s, f, at)
+	w.run(func() { s.play(w) })
+	faults, notes := w.result()
+	k := knownFault(s.name, f.name, at)
+	switch {
+	case faults == "" && k == nil:
+	case faults == "" && k.sometimes:
+	case faults == "":
+		t.Errorf("nothing is wrong any more: take this off the list of %s: %s", k.list(), k.seen)
+	case k == nil:
+		t.Errorf("%s: %s", s.proves, faults)
+	default:
+		t.Logf("known (%s): %s", k.requirement, faults)
+	}
+	if notes != "" {
+		t.Log(notes)
+	}
+	report(t, s, f, at, outcome{faults: faults, notes: notes, took: time.Since(begin)})
+}

@@ -1,0 +1,122 @@
+package envoy
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// protocolDoc has the table, between these lines.
+const (
+	protocolDoc = "../../docs/protocol.md"
+	tableBegin  = "<!-- real Envoys: written by `go test ./integration/envoy -run Table -update` -->"
+	tableEnd    = "<!-- end of the real Envoys -->"
+)
+
+// allScenarios are the rows of the table.
+func allScenarios() []scenario {
+	return slices.Concat(steadyScenarios(), swapScenarios(), changedScenarios(), badScenarios())
+}
+
+// TestTable holds the table in docs/protocol.md to what the scenarios come to: each one
+// has to come out as the lists of known faults say, or it fails.
+func TestTable(t *testing.T) {
+	doc, err := os.ReadFile(protocolDoc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(doc), tableBegin+"\n")
+	was, after, ended := strings.Cut(rest, tableEnd)
+	if !ok || !ended {
+		t.Fatalf("%s has no lines %q and %q", protocolDoc, tableBegin, tableEnd)
+	}
+	now := table()
+	switch {
+	case was == now:
+	case !*update:
+		t.Errorf("%s has the table\n%s\nthe scenarios come to\n%s", protocolDoc, was, now)
+	default:
+		if err := os.WriteFile(protocolDoc, []byte(before+tableBegin+"\n"+now+tableEnd+after), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// table has a row for each scenario and a column for each form, and below it what the
+// noes in it stand for.
+func table() string {
+	var b strings.Builder
+	b.WriteString("\n| scenario |")
+	for _, f := range everyForm {
+		b.WriteString(" " + f.name + " |")
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(everyForm)) + "\n")
+	for _, s := range allScenarios() {
+		fmt.Fprintf(&b, "| %s (%s) |", s.name, strings.ReplaceAll(s.proves, " ", ", "))
+		for _, f := range everyForm {
+			b.WriteString(" " + s.cell(f) + " |")
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\n")
+	listFaults(&b, "Directly at the control plane:", directFaults())
+	listFaults(&b, "Through the relay, not yet:", relayFaults())
+	return b.String()
+}
+
+// cell is what comes of a scenario in one form: directly, and through the relay.
+func (s *scenario) cell(f form) string {
+	if !slices.ContainsFunc(s.forms, func(g form) bool { return g.name == f.name }) {
+		return "–"
+	}
+	var parts []string
+	for _, at := range []side{direct, relayed} {
+		switch {
+		case !slices.Contains(s.sides(f), at):
+			parts = append(parts, "–")
+		case knownFault(s.name, f.name, at) != nil:
+			parts = append(parts, "no")
+		default:
+			parts = append(parts, "yes")
+		}
+	}
+	return strings.Join(parts, " · ")
+}
+
+func listFaults(b *strings.Builder, title string, faults []fault) {
+	if len(faults) == 0 {
+		return
+	}
+	b.WriteString(title + "\n\n")
+	for _, k := range faults {
+		b.WriteString("- " + k.scenario)
+		if k.requirement != "" {
+			b.WriteString(" (" + k.requirement + ")")
+		}
+		b.WriteString(": " + k.seen + ".\n")
+	}
+	b.WriteString("\n")
+}
+
+// TestKnownFaults holds the lists of faults to the scenarios: a fault of no scenario, or
+// of a form that the scenario is not played in, would be listed for ever.
+func TestKnownFaults(t *testing.T) {
+	all := allScenarios()
+	for _, list := range [][]fault{directFaults(), relayFaults()} {
+		for _, k := range list {
+			i := slices.IndexFunc(all, func(s scenario) bool { return s.name == k.scenario })
+			if i < 0 {
+				t.Errorf("there is no scenario %q, of %s", k.scenario, k.list())
+				continue
+			}
+			played := func(f form) bool {
+				return slices.ContainsFunc(all[i].forms, func(g form) bool { return g.name == f.name })
+			}
+			if !slices.ContainsFunc(k.forms, played) {
+				t.Errorf("%q is played in none of the forms in %s", k.scenario, k.list())
+			}
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package envoy
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/envoyproc"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/traffic"
+)
+
+// soon is how long what is no scenario's subject may take: an Envoy's start, the first
+// resources.
+const soon = 10 * time.Second
+
+// world is what a scenario plays in: a control plane, relays or none, and Envoys.
+type world struct {
+	*play
+	resources
+
+	form   form
+	side   side
+	binary string
+	plane  *plane.Plane
+	relays []*relayProcess // from the control plane's side to the Envoys'
+	addr   string          // where Envoys are sent
+	client *traffic.Client
+}
+
+// newWorld starts everything but the Envoys.
+func newWorld(t *testing.T, s *scenario, f form, at side) *world {
+	t.Helper()
+	w := &world{
+		play: &play{t: t, slack: busySlack}, resources: resources{variant: f.envoy, fetch: s.fetch},
+		form: f, side: at, binary: binary(t), client: traffic.NewClient(),
+	}
+	switch {
+	case knownFault(s.name, f.name, at) != nil:
+		w.slack = 1
+	case soaking():
+		w.slack = soakSlack
+	}
+	w.plane = plane.Start(t, s.behaviour)
+	w.addr = w.plane.Addr()
+	if f.envoy.REST {
+		w.addr = w.plane.RESTAddr()
+	}
+	for range at.relays() {
+		w.addRelay(s.relay)
+	}
+	return w
+}
+
+// relays is how many relays stand between Envoys and control plane.
+func (s side) relays() int {
+	if s == relayed {
+		return 1
+	}
+	return 0
+}
+
+// addRelay puts a relay in front of what is there.
+func (w *world) addRelay(change func(*config.Config)) {
+	w.t.Helper()
+	addr := w.plane.Addr()
+	if w.form.up == config.REST {
+		addr = w.plane.RESTAddr()
+	}
+	if n := len(w.relays); n > 0 {
+		addr = w.relays[n-1].addr
+		if w.form.up == config.REST {
+			addr = w.relays[n-1].rest
+		}
+	}
+	r := startRelay(w.t, w.form.up, addr, change)
+	w.relays = append(w.relays, r)
+	w.addr = r.addr
+	if w.form.envoy.REST {
+		w.addr = r.rest
+	}
+}
+
+// envoy starts an Envoy.
+func (w *world) envoy(id string) *envoyproc.Envoy {
+	w.t.Helper()
+	return envoyproc.Start(w.t, w.binary, w.variant.Bootstrap(id, w.addr))
+}
+
+// backend starts a server that answers with its name, and gives its address.
+func (w *world) backend(name string) string {
+	w.t.Helper()
+	return traffic.Backend(w.t, name)
+}
+
+// get makes a request to a listener.
+func (w *world) get(e *envoyproc.Envoy, listener string) traffic.Outcome {
+	addr := e.Addr(listener)
+	if addr == "" {
+		return traffic.Outcome{At: time.Now(), Failure: "no listener"}
+	}
+	return w.client.Get(context.Background(), addr, "", "/")
+}
+
+// answers is the condition that a backend answers requests to the listener.
+func (w *world) answers(e *envoyproc.Envoy, listener, backend string) func() bool {
+	return func() bool { return w.get(e, listener).OK(backend) }
+}
