@@ -17,7 +17,7 @@ func TestStateStores_RES3_LearnedBetweenSurveyAndTaking(t *testing.T) {
 		learn func(b *bed)
 		want  string
 	}{
-		{"a name does not exist", func(b *bed) { b.says(eds, "-b") }, ""},
+		{"a name does not exist", func(b *bed) { b.says(eds, "-b") }, "EDS !b"},
 		{"a resource is gone", func(b *bed) { b.says(eds, "-c") }, ""},
 		{"a name failed", func(b *bed) { b.fails(eds, "b", codes.NotFound) }, "EDS !b"},
 		{"a glob is empty", func(b *bed) { b.says(eds, "-"+globQ) }, ""},

@@ -184,7 +184,7 @@ func TestRES7Absent(t *testing.T) {
 				if !c.rang() {
 					t.Error("not woken")
 				}
-				b.expect(c.lists(), "CDS a1 !b", "RDS r1")
+				b.expect(c.lists(), "CDS a1 !b !c", "RDS r1")
 			})
 		}
 	})

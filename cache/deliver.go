@@ -99,8 +99,11 @@ func (w *watch) skipUntold() {
 		if !sub.ended && (sub.entry.there() || sub.entry.state == failed) {
 			return false
 		}
-		sub.dirty, sub.pushed, sub.holds, sub.denied = false, false, false, false
 		w.taken(sub)
+		if !sub.ended && sub.tellsAbsence() {
+			return false
+		}
+		sub.dirty, sub.pushed, sub.holds, sub.denied = false, false, false, false
 		return true
 	})
 	w.ended = 0

@@ -283,7 +283,7 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 			sub.holds = sub.holds || r != nil
 		}
 	case absent:
-		if !p.removeVariant(sub, sub.located(), sub.shown()) {
+		if !p.absence(sub) {
 			return false
 		}
 		p.taken(e, sub.pushed)
@@ -302,6 +302,15 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 	sub.holds = sub.holds && e.there()
 	sub.dirty, sub.pushed, sub.beat, sub.denied = false, false, false, false
 	return true
+}
+
+// absence tells that the server said there is no such resource: the state of the world has
+// an error for it (ABS-1).
+func (p *pass) absence(sub *nameSub) bool {
+	if p.watch.client.form.State {
+		return p.tell(noSuchResource, sub.shown())
+	}
+	return p.removeVariant(sub, sub.located(), sub.shown())
 }
 
 // follow takes the members of a collection that changed since the cursor.

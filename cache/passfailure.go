@@ -7,10 +7,31 @@ import (
 	"strings"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"google.golang.org/grpc/codes"
 )
 
 // anyNumber is the limit of who takes all changes.
 const anyNumber = math.MaxUint64
+
+// noSuchResource is the error of a name of which the server said that it does not exist.
+var noSuchResource = &wire.ResourceError{Code: codes.NotFound, Message: "the control plane has no such resource"}
+
+// tellsAbsence reports whether a state-of-the-world client is told that the server said there
+// is no such resource (ABS-1). Of what the client may hold it is not: this form has no word
+// for a removal (RES-3), and a list that leaves it out says so.
+func (n *nameSub) tellsAbsence() bool { return n.entry.state == absent && !n.holds }
+
+// errorOf is the error that a state-of-the-world client is told with the name, nil if there
+// is none.
+func (n *nameSub) errorOf() *wire.ResourceError {
+	switch {
+	case n.entry.state == failed:
+		return n.entry.err
+	case n.tellsAbsence():
+		return noSuchResource
+	}
+	return nil
+}
 
 // tell puts an error into the batch (ERR-1), under the client's name for what it is of
 // (NAME-4). It reports whether there was room.
@@ -100,8 +121,8 @@ func (p *pass) stateFailures(w *watch, upTo uint64) {
 // away up to a number: what came later is still listed (ADS-1).
 func (p *pass) listFailures(w *watch, upTo uint64) {
 	for _, sub := range w.dirty {
-		if !sub.ended && sub.entry.state == failed && !w.staysListed(sub, upTo) {
-			p.say(sub.entry.err, sub.shown())
+		if err := sub.errorOf(); err != nil && !sub.ended && !w.staysListed(sub, upTo) {
+			p.say(err, sub.shown())
 		}
 	}
 	for _, sub := range w.failing() {
@@ -134,7 +155,7 @@ func (w *watch) failuresDue(upTo uint64) bool {
 // removed up to a number.
 func (w *watch) errorsDue(upTo uint64) bool {
 	return len(w.fails) > 0 || w.failuresDue(upTo) || slices.ContainsFunc(w.dirty, func(sub *nameSub) bool {
-		return !sub.ended && sub.entry.state == failed && !w.staysListed(sub, upTo)
+		return !sub.ended && sub.errorOf() != nil && !w.staysListed(sub, upTo)
 	})
 }
 

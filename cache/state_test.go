@@ -237,7 +237,7 @@ func TestState(t *testing.T) {
 			b.says(rds, "+r@2")
 			b.expect(p.lists())
 			b.says(cds, "-b")
-			b.expect(p.lists(), "CDS a1", "RDS r2")
+			b.expect(p.lists(), "CDS a1 !b", "RDS r2")
 		}},
 		{"RES-9 a large partial set is split, a list is not", func(b *bed) {
 			p := b.joinAs(bareForm)

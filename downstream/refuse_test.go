@@ -179,7 +179,7 @@ func TestRefusals_LOC4_NAME1_OPS5_ERR1(t *testing.T) {
 			c.asks(endpointType, "4")
 			c.wants("ClusterLoadAssignment 4@1")
 			c.asks(clusterType, "x", "y")
-			c.wants("Cluster x@1")
+			c.wants("Cluster x@1 !y=NotFound")
 			if s := h.status(); s.Types[endpointType].Subscriptions != 1 {
 				h.Errorf("status %+v", s)
 			}

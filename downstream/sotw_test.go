@@ -64,19 +64,23 @@ func TestSotW_Subscriptions(t *testing.T) {
 			c.ack(c.last[endpointType])
 			c.wants()
 		}},
-		{"SUB-9 RES-2 RES-3 what does not exist", func(h *harness) {
+		{"ABS-1 SUB-9 RES-2 RES-3 what does not exist", func(h *harness) {
 			c := h.state()
 			c.asks(listenerType, "l")
-			c.wants("Listener") // the list without it
+			c.wants("Listener !l=NotFound") // the list without it
 			c.asks(routeType, "r")
-			c.wants() // nothing to say
+			c.wants("RouteConfiguration !r=NotFound")
+			late := h.state()
+			late.asks(listenerType, "l")
+			late.asks(routeType, "r")
+			late.wants("Listener !l=NotFound", "RouteConfiguration !r=NotFound")
 			h.opaque.set(listenerType, "1", "l")
 			c.wants("Listener l@1")
 			h.opaque.set(routeType, "1", "r")
 			c.wants("RouteConfiguration r@1")
 			h.opaque.unset(listenerType, "l")
 			h.opaque.unset(routeType, "r")
-			c.wants("Listener")
+			c.wants("Listener") // and no word for the route, which the client has
 			h.opaque.set(routeType, "2", "r")
 			c.wants("RouteConfiguration r@2")
 		}},

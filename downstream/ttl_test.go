@@ -106,9 +106,10 @@ func TestTTL_SotW(t *testing.T) {
 			h.quiet()
 			h.give(clusterType, "a", "1", 10*time.Second)
 			h.give(endpointType, "e", "1", 20*time.Second)
-			able.wants("Cluster", "Cluster [a 1 a@1~10s]", "ClusterLoadAssignment [e 1 e@1~20s]")
-			wrapping.wants("Cluster", "Cluster [a 1 a@1]", "ClusterLoadAssignment [e 1 e@1]")
-			ttlOnly.wants("Cluster", "Cluster a@1", "ClusterLoadAssignment e@1")
+			absent := "ClusterLoadAssignment !e=NotFound"
+			able.wants("Cluster", absent, "Cluster [a 1 a@1~10s]", "ClusterLoadAssignment [e 1 e@1~20s]")
+			wrapping.wants("Cluster", absent, "Cluster [a 1 a@1]", "ClusterLoadAssignment [e 1 e@1]")
+			ttlOnly.wants("Cluster", absent, "Cluster a@1", "ClusterLoadAssignment e@1")
 			h.advance(4 * time.Second)
 			late := h.timed(true)
 			late.asks(clusterType)
@@ -160,7 +161,8 @@ func TestTTL_SotW(t *testing.T) {
 
 			none := h.timed(false)
 			none.asks(endpointType, "e")
-			h.quiet()
+			none.wants("ClusterLoadAssignment !e=NotFound")
+			none.ack(none.last[endpointType])
 			h.give(endpointType, "e", "1", time.Minute)
 			none.nack(none.wants("ClusterLoadAssignment [e 1 e@1~1m0s]")[0], "no")
 			h.beat(endpointType, "e", "1", time.Hour)

@@ -65,8 +65,7 @@ func (l *logText) String() string {
 	return l.text.String()
 }
 
-// absentAfter is when a SotW source's silence about a name means that it does not
-// exist (RES-7): long enough for a busy machine to bring what does exist.
+// absentAfter is when a SotW source's silence about a name is told (RES-7): long enough for a busy machine to bring what does exist.
 const absentAfter = 200 * time.Millisecond
 
 // startRelay runs a relay in front of control planes. change adapts the

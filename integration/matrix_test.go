@@ -81,6 +81,7 @@ func newCell(t *testing.T, down variant, ups ...upstreamVariant) (*cell, []*test
 			chain = append(chain, startRelayOver(t, up, p, nil))
 		} else {
 			chain = append(chain, startRelay(t, func(c *config.Config) {
+				c.Upstreams[0].AbsentAfter = config.Duration(10 * absentAfter) // the relay before it says so first
 				c.Upstreams[0].APIType = config.APIType(up.apiType)
 			}, chain[i-1].address(variant{rest: up.rest})))
 		}

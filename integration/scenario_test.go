@@ -230,15 +230,15 @@ func (c *cell) coarse(types ...string) dues {
 }
 
 // absence asks for what does not exist. A SotW server has no word for that: the clients
-// are told that it said nothing, and nothing else (RES-6, RES-7).
+// are told that it said nothing, and nothing else (RES-6, RES-7, ABS-1).
 func (c *cell) absence() {
 	due := once(endpointType)
-	if c.down.sotw {
+	if c.down.rest || (c.down.sotw && c.direct) {
 		due = c.perhaps(endpointType)
 	}
 	c.step("an absent name", due, func() { c.client.subscribe(endpointType, []string{"late"}, nil) })
 	h := c.client.common()
-	switch silent := slices.ContainsFunc(c.ups, upstreamVariant.isSilent); {
+	switch silent := c.ups[0].isSilent(); {
 	case c.down.sotw:
 	case silent && (h.isAbsent(endpointType, "late") || h.errorOf(endpointType, "late") != codes.Unavailable):
 		c.t.Errorf("RES-7: the client was told %v, removed: %t", h.errorOf(endpointType, "late"), h.isAbsent(endpointType, "late"))
