@@ -61,9 +61,9 @@ func (s *Store) apply(stream wire.StreamID, u *update) error {
 type update struct {
 	response    *wire.DeltaResponse
 	state       *wire.StateResponse // what response was made of; nil if it came as it is
-	keys        []string            // of response.Resources; "" where the name is bad
+	keys        []string            // of response.Resources; badKey where the name is bad
 	removed     []string            // keys of response.Removed, likewise
-	failed      []string            // keys of response.Errors, likewise, and "" where it was named before
+	failed      []string            // keys of response.Errors, likewise, and badKey where it was named before
 	failing     map[string]bool     // the same as a set; nil without any
 	resolved    bool                // the relay itself says so
 	bad         []error
@@ -71,6 +71,10 @@ type update struct {
 	unsolicited int
 	variantUpdate
 }
+
+// badKey stands in an update for a key that is left out. No name has it: a NUL begins
+// only locators, which have more behind it. The empty string is a name (NAME-9).
+const badKey = "\x00"
 
 // newUpdate works out the keys and checks the envelope, before any lock is taken.
 func newUpdate(r *wire.DeltaResponse, received time.Time) (*update, error) {
@@ -81,6 +85,7 @@ func newUpdate(r *wire.DeltaResponse, received time.Time) (*update, error) {
 			return nil, &RejectedError{Reason: fmt.Sprintf("resource %q is of type %q in a response for %q",
 				res.Name, typeURL, r.TypeURL)}
 		}
+		u.keys[i] = badKey
 		if err := badTTL(res); err != nil {
 			u.bad = append(u.bad, err)
 			continue
@@ -98,14 +103,18 @@ func newUpdate(r *wire.DeltaResponse, received time.Time) (*update, error) {
 	}
 	u.keysOfErrors()
 	u.compile()
-	if twice := duplicate(u.identities()); twice != "" {
+	switch twice, found := duplicate(u.identities()); {
+	case found && twice == "":
+		return nil, &RejectedError{Reason: `resource "" occurs twice: in the state of the world, resources of ` +
+			"types that this relay does not know must be wrapped in envoy.service.discovery.v3.Resource with a name"}
+	case found:
 		return nil, &RejectedError{Reason: fmt.Sprintf("resource %q occurs twice", twice)}
 	}
 	return u, nil
 }
 
 // keysOfErrors works out what the errors are of: of two of one name the first counts. The
-// wildcard may be called "" there.
+// wildcard may be called "" there; so is a name (nameErrors).
 func (u *update) keysOfErrors() {
 	if len(u.response.Errors) == 0 {
 		return
@@ -117,8 +126,23 @@ func (u *update) keysOfErrors() {
 		if name := u.response.Errors[i].Name; name != "" {
 			key = u.key(name)
 		}
+		u.failed[i] = badKey
 		if !u.failing[key] {
 			u.failed[i], u.failing[key] = key, true
+		}
+	}
+}
+
+// nameErrors has an error without a name be that of the name "" where the table has
+// names (NAME-9). There the wildcard is not subscribed to.
+func (u *update) nameErrors(t *table) {
+	if t.kind == wholeType || t.entries[""] == nil || u.resolved || !u.failing[Wildcard] {
+		return
+	}
+	for i, key := range u.failed {
+		if key == Wildcard && u.response.Errors[i].Name == "" {
+			delete(u.failing, Wildcard)
+			u.failed[i], u.failing[""] = "", true
 		}
 	}
 }
@@ -127,14 +151,11 @@ func (u *update) key(name string) string {
 	key, err := keyer.Key(name)
 	if err != nil {
 		u.bad = append(u.bad, err)
-		return ""
+		return badKey
 	}
-	switch {
-	case key == "":
-		u.bad = append(u.bad, errors.New("a resource without a name"))
-	case wire.IsLocator(key):
+	if wire.IsLocator(key) {
 		u.bad = append(u.bad, fmt.Errorf("the name %q begins with a NUL", key))
-		return ""
+		return badKey
 	}
 	return key
 }
@@ -144,7 +165,7 @@ func (u *update) key(name string) string {
 // the name of one (LIST-1).
 func misnamed(key, typeURL string, r *wire.Resource) error {
 	switch {
-	case !r.HasPayload() || key == "":
+	case !r.HasPayload() || key == badKey:
 		return nil
 	case keyer.IsGlob(key) && r.TypeURL() == wire.RedirectTypeURL:
 		return fmt.Errorf("glob collection %q is redirected: only its members may be (LOC-2)", key)
@@ -159,19 +180,29 @@ func misnamed(key, typeURL string, r *wire.Resource) error {
 	}
 }
 
-// duplicate returns a key that occurs twice.
-func duplicate(keys, removed []string) string {
+// duplicate finds a key that occurs twice.
+func duplicate(keys, removed []string) (key string, found bool) {
 	if len(keys)+len(removed) < 2 {
-		return ""
+		return "", false
 	}
 	all := slices.Concat(keys, removed)
 	slices.Sort(all)
 	for i := 1; i < len(all); i++ {
-		if all[i] == all[i-1] && all[i] != "" {
-			return all[i]
+		if all[i] == all[i-1] && all[i] != badKey {
+			return all[i], true
 		}
 	}
-	return ""
+	return "", false
+}
+
+// saysNothing reports whether nothing of a response can be used: it is no answer, since
+// an answer without members would be an empty list to clients of the state of the world.
+func (u *update) saysNothing() bool {
+	bad := func(key string) bool { return key == badKey }
+	all := func(keys []string) bool {
+		return !slices.ContainsFunc(keys, func(key string) bool { return !bad(key) })
+	}
+	return len(u.bad) > 0 && all(u.keys) && all(u.removed) && all(u.failed) && len(u.removals) == 0
 }
 
 func (u *update) apply(t *table) {
@@ -179,18 +210,19 @@ func (u *update) apply(t *table) {
 		t.systemVersion = u.response.SystemVersion
 	}
 	t.mark++
+	u.nameErrors(t)
 	u.answersWholes(t)
-	if !u.resolved {
+	if !u.resolved && !u.saysNothing() {
 		t.answer(u.received, len(u.keys) == 0)
 	}
 	for i, r := range u.response.Resources {
-		if u.keys[i] != "" && !u.variant(t, i, r) {
+		if u.keys[i] != badKey && !u.variant(t, i, r) {
 			u.resource(t, u.keys[i], r)
 		}
 	}
 	for i, key := range u.removed {
 		switch {
-		case key == "":
+		case key == badKey:
 		case t.variants[key] != nil:
 			u.removeVariant(u.touch(t, key), nil)
 		default:
@@ -201,7 +233,7 @@ func (u *update) apply(t *table) {
 		u.matchVariants(t)
 	}
 	for i, key := range u.failed {
-		if key != "" {
+		if key != badKey {
 			u.fail(t, key, &u.response.Errors[i])
 		}
 	}

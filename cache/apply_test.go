@@ -55,7 +55,8 @@ func TestRejected(t *testing.T) {
 			name: "ACK-6 NAME-1 a bad name removed, the others are applied", r: response(cds, "-xdstp://x%/bad", "+a@2"),
 			reason: "xdstp://x%/bad", partly: true, client: []string{"CDS +a@2"},
 		},
-		{name: "ACK-6 no name", r: response(cds, "+@1", "+a@2"), reason: "without a name", partly: true, client: []string{"CDS +a@2"}},
+		{name: "NAME-9 a name that is empty", r: response(cds, "+@1", "+a@2"), client: []string{"CDS +a@2"}},
+		{name: "ACK-6 NAME-9 two without a name", r: response(cds, "+@1", "+@2"), reason: "must be wrapped"},
 		{
 			name:   "ACK-6 ERR-1 an error for a bad name",
 			r:      &wire.DeltaResponse{TypeURL: cds, Errors: []wire.ResourceError{{Name: "xdstp://x%/bad"}, {Name: "a", Code: notFound}}},
@@ -266,4 +267,65 @@ func TestApply(t *testing.T) {
 			t.Fatal("not woken once")
 		}
 	})
+}
+
+// NAME-9: the empty string is a name, with all that names have.
+func TestApply_NAME9(t *testing.T) {
+	t.Run("NAME-9 by name and in the wildcard, beside opaque names and globs", func(t *testing.T) {
+		b := newBed(t, Limits{})
+		named, all, list := b.join(), b.join(), b.joinAs(bareForm)
+		all.sub(cds, "*", globQ)
+		named.sub(cds, "", "a")
+		list.sub(cds, "*", "", "a")
+		b.connect(0)
+		b.connect(1)
+		b.saysOn(1, cds, "+@1", "+a@1")
+		b.says(cds, "+@1", "+a@1", "+b@1")
+		b.settle()
+		b.expect(named.collect(), "CDS +@1 +a@1")
+		b.expect(all.collect(), "CDS -"+globQ, "CDS +@1 +a@1 +b@1")
+		b.expect(list.lists(), "CDS 1 a1 b1")
+		b.saysOn(1, cds, "-")
+		b.says(cds, "-")
+		b.expect(named.collect(), "CDS -")
+		b.expect(all.collect(), "CDS -")
+		b.expect(list.lists(), "CDS a1 b1")
+		b.failsOn(1, cds, "", notFound)
+		b.expect(named.collect(), "CDS - !")
+	})
+	t.Run("NAME-9 ERR-1 an error without a name is that of the wildcard where that is subscribed to", func(t *testing.T) {
+		b := newBed(t, Limits{})
+		c := b.join()
+		c.sub(cds, "*")
+		b.connect(0)
+		b.fails(cds, "", unavailable)
+		b.expect(c.collect(), "CDS !*")
+	})
+}
+
+// A response of which nothing can be used does not answer anything.
+func TestApply_NAME9_ACK6_RES2_rejectedOnly(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		apply func(b *bed) error
+	}{
+		{"NAME-9 ACK-6 incremental", func(b *bed) error { return b.apply(0, response(cds, "+xdstp://x%/bad@1")) }},
+		{"NAME-9 ACK-6 incremental, a removal", func(b *bed) error { return b.apply(0, response(cds, "-xdstp://x%/bad")) }},
+		{"NAME-9 ACK-6 two without a name", func(b *bed) error { return b.apply(0, response(cds, "+@1", "+@2")) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBed(t, Limits{})
+			p := b.joinAs(bareForm)
+			p.sub(cds, "*")
+			b.connect(0)
+			if err := tc.apply(b); err == nil {
+				t.Fatal("not rejected")
+			}
+			b.settle()
+			b.expect(p.lists())
+			b.says(cds, "+a@1")
+			b.settle()
+			b.expect(p.lists(), "CDS a1")
+		})
+	}
 }

@@ -16,7 +16,7 @@ type variantUpdate struct {
 }
 
 type variantRemoval struct {
-	key         string // "" where the name is bad
+	key         string
 	constraints *keyer.Constraints
 }
 
@@ -24,12 +24,12 @@ type variantRemoval struct {
 // cannot be compiled is left out like what has a bad name.
 func (u *update) compile() {
 	for i, r := range u.response.Resources {
-		if u.keys[i] == "" || !r.Constrained() {
+		if u.keys[i] == badKey || !r.Constrained() {
 			continue
 		}
 		c, ok := u.compiled(r.Name, r.Constraints())
 		if !ok {
-			u.keys[i] = ""
+			u.keys[i] = badKey
 			continue
 		}
 		if c != nil {
@@ -41,7 +41,7 @@ func (u *update) compile() {
 	}
 	for _, v := range u.response.RemovedVariants {
 		c, ok := u.compiled(v.Name, v.Constraints)
-		if key := u.key(v.Name); ok && key != "" {
+		if key := u.key(v.Name); ok && key != badKey {
 			u.removals = append(u.removals, variantRemoval{key, c})
 		}
 	}
@@ -82,7 +82,7 @@ func (u *update) identities() (added, removed []string) {
 }
 
 func identity(key string, c *keyer.Constraints) string {
-	if c == nil || key == "" {
+	if c == nil || key == badKey {
 		return key
 	}
 	return key + "\x00" + c.Key()

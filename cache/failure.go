@@ -364,7 +364,7 @@ func (u *update) brought(k kind) map[string]bool {
 	all := make(map[string]bool)
 	for i, key := range u.keys {
 		switch {
-		case key == "" || !u.response.Resources[i].HasPayload():
+		case key == badKey || !u.response.Resources[i].HasPayload():
 		case k == wholeType:
 			return map[string]bool{Wildcard: true}
 		default:
@@ -378,6 +378,8 @@ func (u *update) brought(k kind) map[string]bool {
 // of members.
 func (u *update) saysWhole(c *collection) bool {
 	switch {
+	case u.saysNothing():
+		return false
 	case u.state != nil:
 		return (c.wildcard() || u.state.Complete) && !u.heartbeats()
 	case !c.wildcard():

@@ -100,7 +100,7 @@ func (l *lister) members(w *watch, f *cursor) {
 	for e := f.coll.live.head; e != nil; e = e.next {
 		switch {
 		case e.listed() == nil, f.byName(e.key) && !w.isElsewhere(e.key):
-		case f.coll.wildcard() && (l.keys[e.key] || l.keys[keyer.GlobOf(e.key)]): // RES-4
+		case f.coll.wildcard() && (l.keys[e.key] || keyer.IsXDSTP(e.key) && l.keys[keyer.GlobOf(e.key)]): // RES-4
 		default:
 			l.entry(e, f.spell(e))
 		}

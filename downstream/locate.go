@@ -11,8 +11,6 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-var errNoName = errors.New("a resource name is empty")
-
 // refusedError is why the relay answers a name itself; all else goes on.
 type refusedError struct {
 	code codes.Code
@@ -44,10 +42,7 @@ func locate(routes Routes, typeURL, spelling string) (*cache.Store, cache.Name, 
 
 func locatePlain(routes Routes, typeURL, spelling string) (*cache.Store, cache.Name, error) {
 	name := cache.Name{Spelling: spelling, Key: spelling}
-	switch {
-	case spelling == "":
-		return nil, name, &refusedError{codes.InvalidArgument, errNoName}
-	case len(spelling) > maxNameLength:
+	if len(spelling) > maxNameLength {
 		return nil, name, status.Errorf(codes.ResourceExhausted, "a resource name has %d bytes, at most %d are served", len(spelling), maxNameLength)
 	}
 	if !keyer.IsXDSTP(spelling) {

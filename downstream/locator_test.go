@@ -35,7 +35,6 @@ func TestDYN1Refusals(t *testing.T) {
 		{"DYN-1 a name with directives and parameters", wire.Locator(ofA("x")+"#alt="+strings.Replace(ofA("x"), "//a/", "//b/", 1), map[string]string{"env": "prod"}), errLocatedDirective.Error()},
 		{"DYN-1 LOC-1 a name of an upstream whose redirects are followed", wire.Locator(ofA("x"), map[string]string{"env": "prod"}), errLocatedFollowed.Error()},
 		{"DYN-1 a plain name like a locator", wire.Words([]string{"\x00a=b\x00x"}, nil)[0], errReservedName.Error()},
-		{"DYN-1 a name that is empty", wire.Locator("", map[string]string{"env": "prod"}), errNoName.Error()},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, _, err := locate(routes, clusterType, test.word)

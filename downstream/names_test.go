@@ -33,13 +33,42 @@ func TestNames(t *testing.T) {
 			h.a.set(clusterType, "2", ofA("x"))
 			c.wants("Cluster +" + ofA("x") + "=2")
 		}},
-		{"NAME-1 a name that is empty", func(h *harness) {
+		{"NAME-9 the empty string is a name like others", func(h *harness) {
+			h.opaque.set(clusterType, "1", "", "a")
+			c, other := h.client(), h.state()
+			c.subscribe(clusterType, "", "a")
+			c.wants("Cluster +=1 +a=1")
+			other.asks(endpointType, "", "a")
+			h.opaque.set(endpointType, "1", "")
+			other.wants("ClusterLoadAssignment @1")
+			h.opaque.set(clusterType, "2", "")
+			c.wants("Cluster +=2")
+			h.opaque.unset(clusterType, "")
+			c.wants("Cluster -")
+			c.unsubscribe(clusterType, "")
+			h.opaque.set(clusterType, "3", "", "a")
+			c.wants("Cluster +a=3")
+			again := h.client()
+			again.subscribe(clusterType, "*", "")
+			again.wants("Cluster +=3 +a=3")
+			if n := h.opaque.asked[""]; n != 2 {
+				h.Errorf("the control plane was asked %d times for the name, want once for each type", n)
+			}
+		}},
+		{"NAME-9 ERR-1 an error of the empty name", func(h *harness) {
+			h.opaque.errors[""] = codes.NotFound
 			c := h.client()
 			c.subscribe(clusterType, "")
-			c.wants("Cluster - !=InvalidArgument")
-			if h.opaque.asked[""] != 0 {
-				h.Error("the control plane was asked for a name that is empty")
-			}
+			c.wants("Cluster - !=NotFound")
+		}},
+		{"NAME-9 RES-11 a version of the empty name", func(h *harness) {
+			h.opaque.set(clusterType, "1", "", "a")
+			c := h.client()
+			c.send(&request{
+				TypeUrl: clusterType, ResourceNamesSubscribe: []string{"", "a"},
+				InitialResourceVersions: map[string]string{"": "1", "a": "0"},
+			})
+			c.wants("Cluster +a=1")
 		}},
 		{"NAME-2 NAME-3 node, scope and spelling play no part", func(h *harness) {
 			h.a.set(clusterType, "1", ofA("x?p=1&q=2"))

@@ -58,7 +58,7 @@ func TestACK6_badFiles(t *testing.T) {
 		{"an empty resource", "x.json", `{"resources": [{}]}`, "x.json: resources[0]: has no payload, or one without type"},
 		{"a wrapper without payload", "x.json", `{"resources": [{"@type": "` + wire.ResourceTypeURL + `", "name": "a"}]}`, "x.json: resources[0]: has no payload, or one without type"},
 		{"a broken wrapper", "x.pb", binary(&anypb.Any{TypeUrl: wire.ResourceTypeURL, Value: []byte(marker)}), "x.pb: resources[0]: value: unexpected EOF"},
-		{"no name", "x.json", `{"resources": [{"@type": "` + clusterType + `"}]}`, "x.json: resources[0]: value: no name: field 1 of the payload is not a string"},
+		{"the empty name twice", "x.json", `{"resources": [{"@type": "` + clusterType + `"}, {"@type": "` + clusterType + `"}]}`, `x.json: resources[1]: the name "" is that of resources[0] already`},
 		{"no message", "x.pb", binary(&anypb.Any{TypeUrl: clusterType, Value: []byte(marker)}), "x.pb: resources[0]: value: unexpected EOF"},
 		{"half a message", "x.pb", binary(&anypb.Any{TypeUrl: clusterType, Value: []byte{10}}), "x.pb: resources[0]: value: unexpected EOF"},
 		{"a name that is no text", "x.pb", binary(&anypb.Any{TypeUrl: clusterType, Value: []byte{10, 1, 0xff}}), "x.pb: resources[0]: value.name: invalid UTF-8"},

@@ -172,8 +172,7 @@ func TestACK6_undecodable(t *testing.T) {
 		"no type":           {response(ok, `{"name":"a"}`), 1, true, "cannot decode resources[1]: it has no type"},
 		"an empty resource": {response(ok, `{}`), 1, true, "cannot decode resources[1]: it has no type"},
 		"of another type":   {response(`{"@type":"` + resource.ClusterType + `","name":"a"}`), 0, true, `cannot decode resources[0]: its type is "` + resource.ClusterType + `", and "` + resource.SecretType + `" was asked for`},
-		"no name":           {response(ok, `{"@type":"`+resource.SecretType+`"}`), 1, true, "cannot decode resources[1]: no name: field 1 of the payload is not a string"},
-		"wrapped, no name":  {response(`{"@type":"` + wire.ResourceTypeURL + `"}`), 0, true, "cannot decode resources[0]: neither a name nor a payload"},
+		"an empty wrapper":  {response(`{"@type":"` + wire.ResourceTypeURL + `"}`), 0, true, "cannot decode resources[0]: neither a name nor a payload nor a ttl"},
 		"a field twice":     {response(`{"@type":"` + resource.SecretType + `","name":"a","name":"b"}`), 0, true, "cannot decode resources[0]: line 1:92: duplicate field name"},
 		"nested too deep":   {response(`{"@type":"` + wire.ResourceTypeURL + `","resource":` + strings.Repeat(`{"@type":"`+wire.ResourceTypeURL+`","resource":`, 200) + "{}" + strings.Repeat("}", 201)), 0, true, "cannot decode resources[0]: nested too deep"},
 	} {

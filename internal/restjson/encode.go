@@ -181,8 +181,5 @@ func (o *OutgoingResource) head(s *survey) ([]byte, error) {
 	if o.TTL != nil {
 		whole.Ttl = durationpb.New(*o.TTL)
 	}
-	if whole.GetName() == "" && whole.GetResourceName().GetName() == "" {
-		return nil, errNoName
-	}
 	return toJSON(whole, s)
 }

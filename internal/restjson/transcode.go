@@ -34,7 +34,6 @@ func encodeError(r *wire.Resource, err error) error {
 }
 
 var (
-	errNoName    = errors.New("it has no name")
 	errNoPayload = errors.New("it has no payload")
 	errBroken    = errors.New("it is broken") // wire has checked it: cannot happen
 	errNoForm    = errors.New("it holds a value that JSON has no form for")

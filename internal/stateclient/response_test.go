@@ -128,9 +128,10 @@ func TestResponses(t *testing.T) {
 		},
 		held: []string{"a"},
 	}, {
-		name: "ACK-6 a resource without a name",
+		name: "NAME-9 a resource without a name",
+		held: []string{""},
 		steps: []step{
-			{[]string{"@1"}, []string{"error wire: cannot decode resources[0].value: no name: field 1 of the payload is not a string"}, "nack=n1(wire: cannot decode resources[0].value: no name: field 1 of the payload is not a string)"},
+			{[]string{"@1"}, []string{"added "}, "v=1 n=n1"},
 		},
 	}} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -20,7 +20,7 @@ const (
 const (
 	// fieldAnyValue is that of google.protobuf.Any.
 	fieldAnyValue protowire.Number = 2
-	// fieldPayloadName is where every xDS resource type has its name.
+	// fieldPayloadName is where the resource types that have a name have it (named).
 	fieldPayloadName protowire.Number = 1
 )
 
@@ -34,13 +34,13 @@ const ResourceTypeURL = "type.googleapis.com/envoy.service.discovery.v3.Resource
 var ErrUnnamed = errors.New("a payload of this type has no name of its own: it must be wrapped in " +
 	"envoy.service.discovery.v3.Resource with a name")
 
+var (
+	errNoType     = errors.New("a payload without a type")
+	errEmptyShell = errors.New("neither a name nor a payload nor a ttl")
+)
+
 // maxUnnamed is how many elements without a name are told of: all have the same fault.
 const maxUnnamed = 8
-
-var (
-	errNoName        = errors.New("no name: field 1 of the payload is not a string")
-	errNothingToName = errors.New("neither a name nor a payload")
-)
 
 // StateResponse is a state-of-the-world response as a server sent it. It is a
 // target of [Codec] like [DeltaResponse]; [ReceivedState] is for those who answer
@@ -49,8 +49,9 @@ type StateResponse struct {
 	TypeURL, Nonce, VersionInfo string
 	// Resources are in the server's order, in the stored form of an incremental
 	// response, so that nobody need know where they came from. The name of a bare
-	// payload is its field 1; a wrapped resource has its own, and is a heartbeat
-	// without payload (RES-13, TTL-3). A name that comes twice is here twice (ACK-6).
+	// payload is its field 1 where this build knows the type, else the empty string
+	// (NAME-9); a wrapped resource has its own, and is a heartbeat without payload
+	// (RES-13, TTL-3). A name that comes twice is here twice (ACK-6).
 	Resources []*Resource
 	// Unnamed say what is wrong with elements that are left out of Resources since
 	// nothing tells what they are called ([ErrUnnamed]); of many, with the first few.
@@ -65,8 +66,7 @@ type StateResponse struct {
 }
 
 // Decode replaces r by what the encoded DiscoveryResponse b says, as
-// [DeltaResponse.Decode] does, with the same errors. One of its own is a resource
-// whose name cannot be read.
+// [DeltaResponse.Decode] does, with the same errors.
 func (r *StateResponse) Decode(b []byte) error {
 	*r = StateResponse{}
 	var d decoder
@@ -117,8 +117,8 @@ func (r *StateResponse) addResource(d *decoder, b []byte) error {
 }
 
 // NewStateResource is [NewResource] for an element of a state-of-the-world response
-// that did not come as bytes: a bare payload, whose name is its field 1, or a wrapped
-// one (RES-13). It does not keep packed. Errors are a [*DecodeError], whose Field is a
+// that did not come as bytes: a bare payload, or a wrapped one (RES-13), named as in
+// [StateResponse]. It does not keep packed. Errors are a [*DecodeError], whose Field is a
 // path within packed and which tells nothing of the payload (OPS-6); it wraps
 // [ErrUnnamed] where that is what is wrong.
 func NewStateResource(packed *anypb.Any) (*Resource, error) {
@@ -159,8 +159,8 @@ func (c *cutter) cutWrapped(b []byte) (*Resource, error) {
 		return nil, within("value", err)
 	}
 	if len(c.name) == 0 && len(c.inner) == 0 {
-		if len(c.payload) == 0 {
-			return nil, within("value", errNothingToName)
+		if len(c.payload) == 0 && !c.hasTTL {
+			return nil, within("value", errEmptyShell)
 		}
 		var value []byte
 		for _, part := range c.payload { // all of them merged are the payload; the last value counts
@@ -171,6 +171,9 @@ func (c *cutter) cutWrapped(b []byte) (*Resource, error) {
 			if v != nil {
 				value = v
 			}
+		}
+		if len(c.payload) == 0 {
+			return c.finish(b), nil // the heartbeat of the name "" (TTL-3, NAME-9)
 		}
 		var err error
 		if c.name, err = c.payloadName(value); err != nil {
@@ -198,10 +201,17 @@ func (c *cutter) openAny(b []byte) (value []byte, err error) {
 }
 
 // payloadName reads the name out of a payload of the type that openAny has noted, and
-// nothing else. The last one counts, so all of the payload must be there.
+// nothing else. The last one counts, so all of the payload must be there. The name is
+// empty where the payload says none, and where this build does not know the type: no name
+// is guessed (NAME-9).
 func (c *cutter) payloadName(b []byte) (name []byte, err error) {
-	if unnamed(c.anyTypeURL) {
+	switch {
+	case len(c.anyTypeURL) == 0:
+		return nil, errNoType
+	case unnamed(c.anyTypeURL):
 		return nil, ErrUnnamed
+	case !named(c.anyTypeURL):
+		return nil, nil
 	}
 	it := fields{rest: b}
 	for it.next() {
@@ -209,11 +219,8 @@ func (c *cutter) payloadName(b []byte) (name []byte, err error) {
 			name = it.body
 		}
 	}
-	switch {
-	case it.err != nil:
+	if it.err != nil {
 		return nil, it.err
-	case len(name) == 0:
-		return nil, errNoName
 	}
 	return name, checkString("name", name)
 }

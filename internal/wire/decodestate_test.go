@@ -118,11 +118,11 @@ func TestRES13_NewStateResource(t *testing.T) {
 		name, want string
 		packed     *anypb.Any
 	}{
-		{"nothing", "wire: cannot decode value: no name: field 1 of the payload is not a string", nil},
-		{"half a payload", "wire: cannot decode value: unexpected EOF", &anypb.Any{TypeUrl: "T", Value: []byte{10}}},
+		{"nothing", "wire: cannot decode value: a payload without a type", nil},
+		{"half a payload", "wire: cannot decode value: unexpected EOF", &anypb.Any{TypeUrl: clusterType, Value: []byte{10}}},
 		{"a broken wrapper", "wire: cannot decode value: unexpected EOF", &anypb.Any{TypeUrl: ResourceTypeURL, Value: []byte{0x80}}},
-		{"an empty wrapper", "wire: cannot decode value: neither a name nor a payload", &anypb.Any{TypeUrl: ResourceTypeURL}},
-		{"a name that is no text", "wire: cannot decode value.name: invalid UTF-8", &anypb.Any{TypeUrl: "T", Value: []byte{10, 1, 0xff}}},
+		{"an empty wrapper", "wire: cannot decode value: neither a name nor a payload nor a ttl", &anypb.Any{TypeUrl: ResourceTypeURL}},
+		{"a name that is no text", "wire: cannot decode value.name: invalid UTF-8", &anypb.Any{TypeUrl: clusterType, Value: []byte{10, 1, 0xff}}},
 		{"a type that is no text", "wire: cannot decode type_url: ", &anypb.Any{TypeUrl: "\xff", Value: []byte{10, 1, 'a'}}},
 	} {
 		t.Run("ACK-6 "+tt.name, func(t *testing.T) {
@@ -146,10 +146,13 @@ func TestStateResponseNames(t *testing.T) {
 		"a group that holds one like it":  {str(1, "n") + "\x13" + str(1, "g") + "\x14", "n"},
 		"a fixed field with a large tag":  {"\xfd\x7f\x01\x02\x03\x04" + str(1, "n"), "n"},
 		"not the one of a nested message": {str(2, str(1, "inner")) + str(1, "n"), "n"},
+		"NAME-9 none":                     {str(2, "x"), ""},
+		"NAME-9 the empty one":            {str(1, "") + str(2, "x"), ""},
+		"NAME-9 field 1 of another type":  {"\x08\x05", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var r StateResponse
-			in := marshal(t, &discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{{TypeUrl: "T", Value: []byte(c.value)}}})
+			in := marshal(t, &discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{{TypeUrl: clusterType, Value: []byte(c.value)}}})
 			if err := r.Decode(in); err != nil {
 				t.Fatal(err)
 			}
@@ -166,7 +169,8 @@ func TestACK6_undecodableStateResponse(t *testing.T) {
 		wrapped = "\x0a\x37" + ResourceTypeURL
 	)
 	bare := func(value string) string {
-		return string(protowire.AppendString([]byte{0x12}, string(protowire.AppendString([]byte{0x12}, value)))) + tail
+		packed := string(marshal(t, &anypb.Any{TypeUrl: clusterType, Value: []byte(value)}))
+		return string(protowire.AppendString([]byte{0x12}, packed)) + tail
 	}
 	wrap := func(value string) string {
 		holder := wrapped + string(protowire.AppendString([]byte{0x12}, value))
@@ -184,21 +188,19 @@ func TestACK6_undecodableStateResponse(t *testing.T) {
 		"truncated resource":         {"\x12\x05\x1a", "", io.ErrUnexpectedEOF, ""},
 		"truncated Any":              {"\x12\x02\x0a\x05" + tail, "resources[0]", io.ErrUnexpectedEOF, ""},
 		"type of the Any":            {"\x12\x03\x0a\x01\xff" + tail, "resources[0].type_url", ErrInvalidUTF8, ""},
-		"empty Any":                  {"\x12\x00" + tail, "resources[0].value", errNoName, "resources[0].value: no name: field 1 of the payload is not a string"},
-		"payload without a name":     {bare("\x12\x01x"), "resources[0].value", errNoName, ""},
-		"empty name":                 {bare("\x0a\x00"), "resources[0].value", errNoName, ""},
-		"name is a number":           {bare("\x08\x01"), "resources[0].value", errNoName, ""},
-		"name of the second":         {"\x12\x05\x12\x03\x0a\x01a" + bare("\x0a\x01\xff"), "resources[1].value.name", ErrInvalidUTF8, ""},
+		"empty Any":                  {"\x12\x00" + tail, "resources[0].value", errNoType, "resources[0].value: a payload without a type"},
+		"payload without a type":     {"\x12\x03\x12\x01x" + tail, "resources[0].value", errNoType, ""},
+		"name of the second":         {strings.TrimSuffix(bare("\x0a\x01a"), tail) + bare("\x0a\x01\xff"), "resources[1].value.name", ErrInvalidUTF8, ""},
 		"broken behind the name":     {bare("\x0a\x01a\x12\x05"), "resources[0].value", io.ErrUnexpectedEOF, ""},
 		"wrapped, broken":            {wrap("\x1a"), "resources[0].value", io.ErrUnexpectedEOF, ""},
 		"wrapped, version":           {wrap("\x0a\x01\xff"), "resources[0].value.version", ErrInvalidUTF8, ""},
-		"wrapped, nothing":           {wrap(""), "resources[0].value", errNothingToName, ""},
-		"wrapped, nameless payload":  {wrap("\x12\x02\x12\x00"), "resources[0].value.resource.value", errNoName, ""},
+		"wrapped, nothing":           {wrap(""), "resources[0].value", errEmptyShell, ""},
+		"wrapped, typeless payload":  {wrap("\x12\x02\x12\x00"), "resources[0].value.resource.value", errNoType, ""},
 		"wrapped, payload's type":    {wrap("\x1a\x01a\x12\x03\x0a\x01\xff"), "resources[0].value.resource.type_url", ErrInvalidUTF8, ""},
 		"version_info":               {"\x0a\x01\xff" + tail, "version_info", ErrInvalidUTF8, ""},
 		"resource error":             {"\x3a\x01\x0a" + tail, "resource_errors[0]", nil, ""},
 		"field number 0":             {tail + "\x00\x00", "", nil, ""},
-		"of two mistakes, the first": {bare("\x08\x01") + "\x0a\x01\xff", "resources[0].value", errNoName, ""},
+		"of two mistakes, the first": {bare("\x0a") + "\x0a\x01\xff", "resources[0].value", io.ErrUnexpectedEOF, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var r StateResponse

@@ -25,6 +25,33 @@ func MayHold(responseType, payloadType string) bool {
 	return isList && member == responseType && member != ""
 }
 
+// named reports whether payloads of a type are known to have their name in field 1. Of
+// other types nothing is known of that field: Istio's NameTable has a map of hosts there
+// (NAME-9).
+func named(typeURL []byte) bool {
+	switch string(typeURL) {
+	case "type.googleapis.com/envoy.config.listener.v3.Listener",
+		"type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
+		"type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration",
+		"type.googleapis.com/envoy.config.route.v3.VirtualHost",
+		clusterTypeURL,
+		"type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
+		"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret",
+		"type.googleapis.com/envoy.service.runtime.v3.Runtime",
+		"type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig",
+		"type.googleapis.com/envoy.api.v2.Listener",
+		"type.googleapis.com/envoy.api.v2.RouteConfiguration",
+		"type.googleapis.com/envoy.api.v2.ScopedRouteConfiguration",
+		"type.googleapis.com/envoy.api.v2.route.VirtualHost",
+		clusterTypeURLv2,
+		"type.googleapis.com/envoy.api.v2.ClusterLoadAssignment",
+		"type.googleapis.com/envoy.api.v2.auth.Secret",
+		"type.googleapis.com/envoy.service.discovery.v2.Runtime":
+		return true
+	}
+	return false
+}
+
 // unnamed reports whether payloads of a type have no name in field 1: those of list
 // collections, in which it holds the entries, and redirects, in which it is a number.
 func unnamed(typeURL []byte) bool {

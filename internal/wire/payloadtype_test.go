@@ -1,15 +1,19 @@
 package wire
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	xdscorev3 "github.com/cncf/xds/go/xds/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 )
@@ -89,13 +93,43 @@ func TestStateResponse_LIST1_LOC1_unnamed(t *testing.T) {
 	for range 1000 {
 		p.Resources = append(p.Resources, redirect)
 	}
-	p.Resources = append(p.Resources, anyOf(t, &clusterv3.Cluster{Name: "last"}), anyOf(t, &clusterv3.Cluster{}))
+	p.Resources = append(p.Resources, anyOf(t, &clusterv3.Cluster{Name: "last"}), &anypb.Any{})
 	err := r.Decode(marshal(t, p))
-	if want := fmt.Sprintf("wire: cannot decode resources[%d].value: no name", len(p.Resources)-1); err == nil || !strings.HasPrefix(err.Error(), want) {
+	if want := fmt.Sprintf("wire: cannot decode resources[%d].value: a payload without a type", len(p.Resources)-1); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("ACK-6: %v, want %s", err, want)
 	}
 	p.Resources = p.Resources[:len(p.Resources)-1]
 	if err := r.Decode(marshal(t, p)); err != nil || len(r.Unnamed) != maxUnnamed || len(r.Resources) != 5 {
 		t.Errorf("%d resources, %d faults, %v, want 5, %d and none", len(r.Resources), len(r.Unnamed), err, maxUnnamed)
+	}
+}
+
+// NAME-9: over the state of the world a resource has the empty name where it says none,
+// and where its type is not known: what stands in its field 1 may be anything.
+func TestStateResponse_NAME9(t *testing.T) {
+	text := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "a host")
+	table := &anypb.Any{TypeUrl: "type.googleapis.com/istio.networking.nds.v1.NameTable", Value: text}
+	for _, tc := range []struct {
+		name, want string
+		packed     *anypb.Any
+	}{
+		{"NAME-9 a bare payload of a type that nobody knows", "", table},
+		{"NAME-9 a wrapped one", "", anyOf(t, &discoveryv3.Resource{Resource: table, Version: "1"})},
+		{"NAME-9 a wrapped one that says a name", "x", anyOf(t, &discoveryv3.Resource{Name: "x", Resource: table})},
+		{"NAME-9 one that has its name in resource_name", "x",
+			anyOf(t, &discoveryv3.Resource{ResourceName: &discoveryv3.ResourceName{Name: "x"}, Resource: table})},
+		{"NAME-9 a known type without a name", "", anyOf(t, &clusterv3.Cluster{AltStatName: "x"})},
+		{"NAME-9 a heartbeat", "", anyOf(t, &discoveryv3.Resource{Version: "1", Ttl: durationpb.New(time.Second)})},
+		{"NAME-9 a known type of v2", "x", &anypb.Any{TypeUrl: clusterTypeURLv2, Value: []byte("\x0a\x01x")}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, err := NewStateResource(tc.packed)
+			if err != nil || r.Name != tc.want {
+				t.Fatalf("%v, %v, want the name %q", r, err, tc.want)
+			}
+			if r.HasPayload() && tc.packed.GetTypeUrl() != ResourceTypeURL && !bytes.Equal(r.Any(), marshal(t, tc.packed)) {
+				t.Errorf("VAR-8 the payload is %x", r.Any())
+			}
+		})
 	}
 }

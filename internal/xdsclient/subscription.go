@@ -167,23 +167,21 @@ func xdstpKey(name string) (string, bool) {
 	return key, err == nil
 }
 
-// asked finds the spelling under which a name was subscribed by itself, and the
-// spelling of the glob that it is a member of; "" if there is none.
-func (t *Type) asked(name string) (own, glob string) {
-	if t.names[name] != NotSubscribed {
-		own = name
-	}
+// asked finds the spelling under which a name was subscribed by itself, and whether it
+// was, and the spelling of the glob that it is a member of; "" if there is none.
+func (t *Type) asked(name string) (own string, byName bool, glob string) {
+	own, byName = name, t.names[name] != NotSubscribed
 	if len(t.keys) == 0 {
-		return own, ""
+		return own, byName, ""
 	}
 	key, ok := xdstpKey(name)
 	if !ok {
-		return own, ""
+		return own, byName, ""
 	}
-	if own == "" {
-		own = t.keys[key] // NAME-3
+	if !byName {
+		own, byName = t.keys[key] // NAME-3
 	}
-	return own, t.keys[keyer.GlobOf(key)]
+	return own, byName, t.keys[keyer.GlobOf(key)]
 }
 
 // covers tells whether a resource of this name and these aliases is wanted (RES-10).
@@ -191,7 +189,7 @@ func (t *Type) covers(name string, aliases []string) bool {
 	if t.wildcard {
 		return true
 	}
-	if own, glob := t.asked(name); own != "" || glob != "" {
+	if _, byName, glob := t.asked(name); byName || glob != "" {
 		return true
 	}
 	return slices.ContainsFunc(aliases, func(alias string) bool { return t.names[alias] != NotSubscribed })
@@ -199,8 +197,8 @@ func (t *Type) covers(name string, aliases []string) bool {
 
 // mark notes what is known now of the names that cover a resource.
 func (t *Type) mark(name string, s State) {
-	own, glob := t.asked(name)
-	if own != "" {
+	own, byName, glob := t.asked(name)
+	if byName {
 		t.names[own] = s
 	}
 	if glob != "" && s == Present {
@@ -270,7 +268,7 @@ func (t *Type) members(of string) []string {
 	var names []string
 	for name := range t.held {
 		if k, ok := xdstpKey(name); ok && keyer.GlobOf(k) == key {
-			if own, _ := t.asked(name); own == "" {
+			if _, byName, _ := t.asked(name); !byName {
 				names = append(names, name)
 			}
 		}
