@@ -71,7 +71,7 @@ func givesDirectory(h *harness, f form, method, typ, asked string) {
 		}
 	} else {
 		c := h.stateOn(method, true)
-		c.node.ClientFeatures = []string{supportsWrapping}
+		c.node.ClientFeatures = []string{wire.FeatureWrapping}
 		c.asks(asked, directoryOf(typ))
 		if all := c.take(); len(all) == 1 && all[0].TypeUrl == asked && len(all[0].Resources) == 1 {
 			got = new(discovery.Resource)
@@ -112,7 +112,7 @@ func TestLIST1_VAR5_NAME4(t *testing.T) {
 				h.a.put(asked, &discovery.Resource{Name: canonicalDirectoryOf(typ), Version: "7", Resource: packed})
 				p := h.poller("/v3/discovery:listeners", directoryOf(typ))
 				p.next.TypeUrl = asked
-				p.next.Node.ClientFeatures = []string{supportsWrapping}
+				p.next.Node.ClientFeatures = []string{wire.FeatureWrapping}
 				r := p.poll().wants("200 " + directoryOf(typ) + "@7")
 				if len(r.GetResources()) != 1 || r.Resources[0].TypeUrl != wire.ResourceTypeURL {
 					h.Fatalf("got %v", r)

@@ -19,7 +19,7 @@ var (
 	errLocatedMany      = errors.New("a glob or * cannot be subscribed to with dynamic parameters")
 	errLocatedDirective = errors.New("a name with directives cannot be subscribed to with dynamic parameters")
 	errLocatedFollowed  = errors.New("a name whose redirects the relay follows cannot be subscribed to with dynamic parameters")
-	errUnwrapped        = errors.New("dynamic parameters are for clients that know wrapped resources: announce " + supportsWrapping +
+	errUnwrapped        = errors.New("dynamic parameters are for clients that know wrapped resources: announce " + wire.FeatureWrapping +
 		", or use resource_locators in the first request of the stream")
 )
 
@@ -37,7 +37,7 @@ func checkLocators(locators []*discovery.ResourceLocator) error {
 // wraps reports whether a client of the state of the world knows wrapped resources: it
 // announces that, or uses locators, which says it too (RES-13, DYN-1).
 func wraps(node *corev3.Node, names []string) bool {
-	return slices.Contains(node.GetClientFeatures(), supportsWrapping) || slices.ContainsFunc(names, wire.IsLocator)
+	return wire.AnnouncesWrapping(node.GetClientFeatures()) || slices.ContainsFunc(names, wire.IsLocator)
 }
 
 // locateVariant is locate for a name with dynamic parameters (DYN-1).

@@ -8,6 +8,8 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // FuzzPoll sends any body to two paths. It must never panic, and be answered with a
@@ -17,7 +19,7 @@ func FuzzPoll(f *testing.F) {
 	for _, body := range []string{
 		``, `{}`, `null`, `[]`, `{"resource_names":["a","a","","*"]}`, `{"resourceNames":["xdstp:","` + ofA("x") + `","` + ofA("*") + `"]}`,
 		`{"version_info":"1","response_nonce":"2","error_detail":{"code":3,"message":"no"}}`,
-		`{"node":{"id":"n","client_features":["` + supportsWrapping + `"]},"resource_names":["a"]}`,
+		`{"node":{"id":"n","client_features":["` + wire.FeatureWrapping + `"]},"resource_names":["a"]}`,
 		`{"type_url":"` + endpointType + `"}`, `{"node":{"metadata":{"a":[1,null,"x"]}}}`, "\xff", `{"resource_names":"a"}`,
 	} {
 		f.Add(false, body)

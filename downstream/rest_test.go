@@ -10,6 +10,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 	"google.golang.org/grpc/codes"
@@ -241,7 +242,7 @@ func TestREST_VAR5(t *testing.T) {
 			p := h.poller(clusterPath, ofA("x?q=2&p=1"))
 			p.poll().accepts("200 " + ofA("x?p=1&q=2") + "=1")
 			p.next.VersionInfo, p.next.ResponseNonce = "", ""
-			p.next.Node.ClientFeatures = []string{supportsWrapping}
+			p.next.Node.ClientFeatures = []string{wire.FeatureWrapping}
 			p.poll().accepts("200 " + ofA("x?q=2&p=1") + "@1")
 		}},
 		{"VAR-8 REST-2 what JSON cannot say is an error, said once and then held", func(h *harness) {

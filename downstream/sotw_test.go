@@ -138,17 +138,22 @@ func TestSotW_Subscriptions(t *testing.T) {
 			h.a.unset(clusterType, ofA("x"))
 			c.wants("Cluster a@2")
 		}},
-		{"VAR-8 RES-13 payloads are bare, unless the client knows Resource", func(h *harness) {
+		{"VAR-8 RES-13 payloads are bare, unless the client knows Resource, in either spelling", func(h *harness) {
 			h.opaque.set(clusterType, "1", "a")
 			h.a.set(clusterType, "1", ofA("d/1?p=1&q=2"))
-			c := h.state()
-			c.node = &corev3.Node{Id: "n", ClientFeatures: []string{supportsWrapping}}
-			c.asks(clusterType, "a", ofA("d/1?q=2&p=1"))
-			got := c.take()
-			last := c.tell(got[len(got)-1])
-			want := "Cluster [a 1 a@1] [" + ofA("d/1?q=2&p=1") + " 1 " + ofA("d/1?p=1&q=2") + "@1]"
-			if last != want {
-				h.Errorf("got\n\t%s\nwant\n\t%s", last, want)
+			wrapped := "Cluster [a 1 a@1] [" + ofA("d/1?q=2&p=1") + " 1 " + ofA("d/1?p=1&q=2") + "@1]"
+			for feature, want := range map[string]string{
+				"xds.config.resource-in-sotw":          wrapped,
+				"xds.config.supports-resource-in-sotw": wrapped,
+				"xds.config.resource-in-sotw.not":      "Cluster a@1 " + ofA("d/1?p=1&q=2") + "@1",
+			} {
+				c := h.state()
+				c.node = &corev3.Node{Id: "n", ClientFeatures: []string{feature}}
+				c.asks(clusterType, "a", ofA("d/1?q=2&p=1"))
+				got := c.take()
+				if last := c.tell(got[len(got)-1]); last != want {
+					h.Errorf("%s: got\n\t%s\nwant\n\t%s", feature, last, want)
+				}
 			}
 		}},
 	})

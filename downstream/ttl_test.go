@@ -66,7 +66,7 @@ func TestTTL(t *testing.T) {
 func (h *harness) timed(acking bool) *stateClient {
 	h.Helper()
 	c := h.stateOn(adsStream, acking)
-	c.node = &corev3.Node{Id: "n", ClientFeatures: []string{supportsWrapping, featureTTL}}
+	c.node = &corev3.Node{Id: "n", ClientFeatures: []string{wire.FeatureWrapping, featureTTL}}
 	return c
 }
 
@@ -97,7 +97,7 @@ func TestTTL_SotW(t *testing.T) {
 	runAll(t, []scenario{
 		{"TTL-1 TTL-2 RES-13 only who announces wrapping and ttl is sent one", func(h *harness) {
 			able, wrapping, ttlOnly := h.timed(true), h.state(), h.state()
-			wrapping.node.ClientFeatures = []string{supportsWrapping}
+			wrapping.node.ClientFeatures = []string{wire.FeatureWrapping}
 			ttlOnly.node.ClientFeatures = []string{featureTTL}
 			for _, c := range []*stateClient{able, wrapping, ttlOnly} {
 				c.asks(clusterType)

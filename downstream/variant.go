@@ -147,7 +147,3 @@ func stateRequest(r *wire.StateRequest) discoveryRequest {
 		err: checkLocators(r.Locators),
 	}
 }
-
-// supportsWrapping is the client feature of knowing Resource in state-of-the-world
-// responses (RES-13).
-const supportsWrapping = "xds.config.supports-resource-in-sotw"

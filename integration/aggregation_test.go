@@ -70,7 +70,7 @@ func TestAggregation_AGG2_AGG3_SUB10(t *testing.T) {
 
 // TestClientFeaturesUpstream: what goes up is what the relay can do, but for how
 // the client balances load.
-func TestClientFeaturesUpstream_AGG3_STR2(t *testing.T) {
+func TestClientFeaturesUpstream_AGG3_STR2_RES13(t *testing.T) {
 	p := newPlane(t)
 	p.set(clusterType, "c1", true)
 	relay := startRelay(t, nil, p.addr)
@@ -94,8 +94,8 @@ func TestClientFeaturesUpstream_AGG3_STR2(t *testing.T) {
 		t.Errorf("AGG-3: the control plane sees %v", node)
 	}
 	// The ttl is the relay's own word, whatever the client says.
-	if got, want := node.GetClientFeatures(), []string{lb, ttlFeature}; !slices.Equal(got, want) {
-		t.Errorf("AGG-3 TTL-1: client features upstream %v, want %v", got, want)
+	if got, want := node.GetClientFeatures(), []string{lb, "xds.config.resource-in-sotw", "xds.config.supports-resource-in-sotw", ttlFeature}; !slices.Equal(got, want) {
+		t.Errorf("AGG-3 TTL-1 RES-13: client features upstream %v, want %v", got, want)
 	}
 }
 

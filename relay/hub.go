@@ -12,6 +12,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -233,5 +234,7 @@ func (h *hub) users(s *session) int {
 
 // features is what the relay can do as a client of control planes. Of resource ttl
 // it spares its own clients that cannot do it the heartbeats, and tells them what
-// expired (TTL-2).
-func features() []string { return []string{"xds.config.supports-resource-ttl"} }
+// expired (TTL-2). Resources that a state-of-the-world server wraps it takes out (RES-13).
+func features() []string {
+	return append(wire.WrappingFeatures(), "xds.config.supports-resource-ttl")
+}

@@ -67,6 +67,8 @@ aggregation:
 	//
 	// node upstream, if this client is the first of its scope
 	//   client_features:
+	//     - xds.config.resource-in-sotw
+	//     - xds.config.supports-resource-in-sotw
 	//     - xds.config.supports-resource-ttl
 	//   cluster: web
 	//   id: web-1

@@ -21,8 +21,8 @@ type Outgoing struct {
 	Resources                   []OutgoingResource
 	Errors                      []OutgoingError
 	// Wrapped puts each resource into an envoy.service.discovery.v3.Resource
-	// (RES-13). It is for clients whose node announces
-	// xds.config.supports-resource-in-sotw; without it they get payloads only.
+	// (RES-13). It is for clients whose node announces that they know it
+	// (wire.AnnouncesWrapping); without it they get payloads only.
 	Wrapped bool
 }
 

@@ -21,19 +21,21 @@ func New(conn grpc.ClientConnInterface, options xdsclient.Options) *xdsclient.Cl
 	return xdsclient.New(streams{conn: conn, perType: options.PerType}, announced(options))
 }
 
-// supportsResource is the client feature of RES-13.
-const supportsResource = "xds.config.supports-resource-in-sotw"
-
-// announced adds the client feature that the options ask for to their node.
+// announced adds the client features that the options ask for to their node, in both
+// spellings (RES-13).
 func announced(options xdsclient.Options) xdsclient.Options {
-	if !options.ResourceInSotW || slices.Contains(options.Node.GetClientFeatures(), supportsResource) {
+	if !options.ResourceInSotW {
 		return options
 	}
 	node := new(corev3.Node)
 	if options.Node != nil {
 		node = proto.CloneOf(options.Node)
 	}
-	node.ClientFeatures = append(node.ClientFeatures, supportsResource)
+	for _, feature := range wire.WrappingFeatures() {
+		if !slices.Contains(node.GetClientFeatures(), feature) {
+			node.ClientFeatures = append(node.ClientFeatures, feature)
+		}
+	}
 	options.Node = node
 	return options
 }

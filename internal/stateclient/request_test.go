@@ -80,10 +80,14 @@ func TestRES13_announcement(t *testing.T) {
 		c := New(serve(t, s), xdsclient.Options{Node: node, ResourceInSotW: true})
 		c.Subscribe(clusterType)
 		running(t, c)
-		expect(t, "requests", []string{"ads: Cluster node=n,f,xds.config.supports-resource-in-sotw []"}, s.next())
+		expect(t, "requests", []string{"ads: Cluster node=n,f,xds.config.resource-in-sotw,xds.config.supports-resource-in-sotw []"}, s.next())
 		expect(t, "the caller's node", []string{"f"}, node.GetClientFeatures())
-		if got := announced(xdsclient.Options{ResourceInSotW: true}).Node.GetClientFeatures(); len(got) != 1 {
+		if got := announced(xdsclient.Options{ResourceInSotW: true}).Node.GetClientFeatures(); len(got) != 2 {
 			t.Errorf("features without a node: %q", got)
+		}
+		again := announced(announced(xdsclient.Options{ResourceInSotW: true}))
+		if got := again.Node.GetClientFeatures(); len(got) != 2 {
+			t.Errorf("features announced twice: %q", got)
 		}
 	})
 }
