@@ -37,6 +37,19 @@ func (s *Store) TakeDemand(stream wire.StreamID) (subs []wire.Subscription, ok b
 	return subs, true
 }
 
+// Unasked lists the types, in no order, of which TakeDemand has names or collections to
+// subscribe to on a stream: the server is told of the first ones at once (UPS-3).
+func (s *Store) Unasked(stream wire.StreamID) (types []string) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, t := range s.on(stream) {
+		if slices.ContainsFunc(t.pending, func(i *interest) bool { return !i.leaving }) {
+			types = append(types, t.typeURL)
+		}
+	}
+	return types
+}
+
 // maxFarewells is how many farewells are kept before expired ones are cleared out.
 const maxFarewells = 1024
 

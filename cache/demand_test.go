@@ -44,6 +44,31 @@ func TestDemand(t *testing.T) {
 		default:
 		}
 	})
+	t.Run("UPS-3 types with something to subscribe to, by stream", func(t *testing.T) {
+		b := newBed(t, Limits{})
+		c := b.join()
+		unasked := func(want ...string) {
+			t.Helper()
+			got := b.store.Unasked(streamOf(0))
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				t.Errorf("unasked %v, want %v", got, want)
+			}
+		}
+		unasked()
+		c.sub(cds, "a")
+		c.sub(eds, "a")
+		unasked(cds, eds)
+		b.connect(0)
+		unasked()
+		c.sub(cds, "b")
+		unasked(cds)
+		b.demand(0)
+		b.says(cds, "-a")
+		c.unsub(cds, "a") // it is absent, and so let go at once
+		unasked()
+		b.expect(b.demand(0), "CDS -a")
+	})
 	t.Run("RES-12 a new stream presents what is held and subscribes to everything", func(t *testing.T) {
 		b := newBed(t, Limits{})
 		c := b.join()

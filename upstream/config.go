@@ -47,7 +47,8 @@ type Config struct {
 	// NackWait is how long the ACK of a response waits for clients to reject what it
 	// brought (ACK-7, Session.Reject); 0 acknowledges at once.
 	NackWait time.Duration
-	// Batch is how long demand is gathered before it is written.
+	// Batch is how long names of a type that follow others on a stream are gathered
+	// before they are written (UPS-3). The first ones are written at once.
 	Batch time.Duration
 
 	// Logger gets what an operator should know; nil means none.

@@ -29,6 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	clusters  = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+	listeners = "type.googleapis.com/envoy.config.listener.v3.Listener"
 	endpoints = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
 )
 
@@ -139,6 +140,17 @@ func (s *memStore) TakeDemand(stream wire.StreamID) ([]wire.Subscription, bool) 
 	out := s.pending[stream]
 	s.pending[stream] = nil
 	return out, true
+}
+
+func (s *memStore) Unasked(stream wire.StreamID) (types []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sub := range s.pending[stream] {
+		if len(sub.Subscribe) > 0 {
+			types = append(types, sub.TypeURL)
+		}
+	}
+	return types
 }
 
 // Shed lets go of all that it can.

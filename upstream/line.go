@@ -34,6 +34,8 @@ type line struct {
 	open    bool                 // Store.Restart was called, so Lost is due
 	greeted bool                 // the node was sent (STR-2)
 	asked   map[string]time.Time // types, since when
+	// subscribed is when names of a type that is asked for were last added (UPS-3).
+	subscribed map[string]time.Time
 	// established: answered, or stable. Draining: see above.
 	established, draining bool
 	// refused: the server ended the stream of this one type, and may do so for the
@@ -92,7 +94,7 @@ func (s *Session) opened(l *line) {
 	c := l.stream.conn
 	s.up.found(c.endpoint, true)
 	l.open = true
-	l.asked = make(map[string]time.Time)
+	l.asked, l.subscribed = make(map[string]time.Time), make(map[string]time.Time)
 	l.dialect = s.newDialect(l)
 	endpoint := s.up.cfg.Endpoints[c.endpoint]
 	s.note(func(st *Status) { st.Streams++; st.Opened++ })
@@ -176,6 +178,9 @@ func (s *Session) ask(l *line, sub wire.Subscription) {
 		reserved = s.nodeSize
 	}
 	s.say(l, l.dialect.subscribe(sub, reserved, s.up.cfg.MaxRequestSize))
+	if len(sub.Subscribe) > 0 {
+		l.subscribed[sub.TypeURL] = time.Now()
+	}
 }
 
 // say writes requests that change subscriptions.

@@ -29,10 +29,12 @@ type pollLine struct {
 	endpoint int            // of the poller
 
 	names    map[string]struct{}
-	list     []string  // names in order; what the poller was given last
-	accepted []string  // what the last accepted response was asked for
-	awaiting bool      // the server has not answered for list
-	since    time.Time // awaiting: nothing that was not answered was asked for before
+	list     []string // names in order; what the poller was given last
+	accepted []string // what the last accepted response was asked for
+	awaiting bool     // the server has not answered for list
+	// subscribed is when names were last added (UPS-3).
+	subscribed time.Time
+	since      time.Time // awaiting: nothing that was not answered was asked for before
 	// established: a poll of this poller was answered. refused: the server does not
 	// serve the type, until it answers.
 	established, refused bool
@@ -117,6 +119,9 @@ func (l *pollLine) take(subs []wire.Subscription) {
 	for _, sub := range subs {
 		for _, name := range sub.Unsubscribe {
 			delete(l.names, name)
+		}
+		if len(sub.Subscribe) > 0 {
+			l.subscribed = time.Now()
 		}
 		for _, name := range sub.Subscribe {
 			l.names[name] = struct{}{}

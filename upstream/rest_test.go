@@ -468,6 +468,35 @@ func TestREST3(t *testing.T) {
 			b.unwant(virtualHosts, "a/b")
 			pass(time.Second)
 		},
+		"UPS-3 first names are polled for at once, those that follow together": func(n *network, srv *restServer, b *bed) {
+			srv.says(holding("1", endpoints))
+			runREST(b.t, n, b, "a:1")
+			asked := func(when string, want ...string) {
+				b.t.Helper()
+				pass(time.Microsecond) // the poller looks at its names in a moment
+				polls := srv.polled()
+				var last []string
+				if len(polls) > 0 {
+					last = polls[len(polls)-1].GetResourceNames()
+				}
+				if !slices.Equal(last, want) {
+					b.t.Errorf("%s: asked for %v, want %v", when, last, want)
+				}
+			}
+			b.want(endpoints, "a")
+			asked("the first name", "a")
+			b.want(endpoints, "b")
+			b.want(endpoints, "c")
+			asked("within the batch time", "a")
+			pass(DefaultBatch)
+			asked("after it", "a", "b", "c")
+			if got := len(srv.polled()); got != 2 {
+				b.t.Errorf("%d polls, want 2", got)
+			}
+			pass(DefaultBatch)
+			b.want(endpoints, "d")
+			asked("after a pause", "a", "b", "c", "d")
+		},
 		"nothing is polled that nobody wants": func(n *network, srv *restServer, b *bed) {
 			srv.says(holding("1", clusters, "a"))
 			b.want(clusters, "a")

@@ -35,7 +35,7 @@ type RESTSession struct {
 	ctx      context.Context // ends with Run
 	events   chan func()     // what the session's goroutines have the owner run
 	lines    []*pollLine     // of the streams that are wanted
-	batchAt  time.Time       // when demand is looked at; zero: nothing changed
+	batchAt  time.Time       // when demand is looked at; zero: nothing waits for that
 	settleAt time.Time       // when the Store is to settle; zero: nothing waits
 	failback *failback
 
@@ -104,9 +104,7 @@ func (s *RESTSession) loop() error {
 		case <-s.up.closing:
 			return ErrClosed
 		case <-s.store.DemandChanged():
-			if s.batchAt.IsZero() {
-				s.batchAt = time.Now().Add(s.up.cfg.Batch)
-			}
+			s.gather(time.Now())
 		case f := <-s.events:
 			f()
 		case <-timer.C:
@@ -163,12 +161,9 @@ func (s *RESTSession) settle() {
 // reconcile brings the pollers in line with what is wanted. Of the pollers that there can
 // be there are few: two for each type that has a path.
 func (s *RESTSession) reconcile() {
-	wanted := s.available(s.store.Streams(), func(id wire.StreamID) bool {
-		_, ok := restjson.Path(id.TypeURL)
-		return ok
-	})
+	wanted := s.available(s.store.Streams(), polled)
 	for _, id := range wanted {
-		if !slices.ContainsFunc(s.lines, func(l *pollLine) bool { return l.id == id }) {
+		if s.line(id) == nil {
 			s.lines = append(s.lines, s.newLine(id))
 		}
 	}
@@ -183,6 +178,22 @@ func (s *RESTSession) reconcile() {
 			s.begin(l)
 		}
 	}
+}
+
+// polled reports whether a stream's type can be polled for.
+func polled(id wire.StreamID) bool {
+	_, ok := restjson.Path(id.TypeURL)
+	return ok
+}
+
+// line finds the line of a stream, nil if there is none.
+func (s *RESTSession) line(id wire.StreamID) *pollLine {
+	for _, l := range s.lines {
+		if l.id == id {
+			return l
+		}
+	}
+	return nil
 }
 
 // begin starts a line that was idle. If all are, nothing ties the session to the

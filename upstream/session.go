@@ -43,7 +43,7 @@ type Session struct {
 	ctx        context.Context // ends with Run
 	events     chan func()     // what the session's goroutines have the owner run
 	lines      []*line         // of the streams that are wanted, or still there
-	batchAt    time.Time       // when demand is looked at; zero: nothing changed
+	batchAt    time.Time       // when demand is looked at; zero: nothing waits for that
 	settleAt   time.Time       // when the Store is to settle; zero: nothing waits
 	failback   *failback
 	quarantine quarantine
@@ -122,10 +122,7 @@ func (s *Session) loop() error {
 		case <-s.up.closing:
 			return ErrClosed
 		case <-s.store.DemandChanged():
-			// What comes in the next few milliseconds goes out together.
-			if s.batchAt.IsZero() {
-				s.batchAt = time.Now().Add(s.up.cfg.Batch)
-			}
+			s.gather(time.Now())
 		case f := <-s.events:
 			f()
 		case <-s.rejected:

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // Every stream begins with the node and no other request has it; the second
@@ -267,9 +269,10 @@ func TestACK6Unanswerable(t *testing.T) {
 	}
 }
 
-// Demand that arrives within the batch time goes out together, and the batch
-// ends that long after its first signal, however many follow.
-func TestSUB10Batching(t *testing.T) {
+// The first names of a type go out at once. Those that arrive within the batch time
+// after them go out together, and the batch ends that long after its first signal,
+// however many follow. Another type's first names wait for nobody.
+func TestUPS3_SUB10Batching(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)
 		srv := n.serve("a")
@@ -277,24 +280,61 @@ func TestSUB10Batching(t *testing.T) {
 		run(t, newUpstream(t, n.config("a")), store, nil)
 		ss := srv.accept()
 		ss.next()
-		synctest.Wait()
 
-		start := time.Now()
 		want := []wireSubscription{sub(clusters, "*")}
+		written := func(when string, requests int) {
+			t.Helper()
+			synctest.Wait()
+			if got := len(ss.reqs); got != requests {
+				t.Errorf("%s: %d requests, want %d", when, got, requests)
+			}
+			for len(ss.reqs) > 0 {
+				<-ss.reqs
+			}
+		}
+		store.want(0, want, sub(endpoints, "a"))
+		written("the first endpoints", 1)
 		for range 4 {
 			store.want(0, want, sub(endpoints, "e"))
+			written("within the batch time", 0)
 			<-time.After(time.Millisecond)
 		}
-		if len(ss.reqs) > 0 {
-			t.Fatalf("a request before the batch was over: %v", <-ss.reqs)
-		}
-		ss.next()
-		if got := time.Since(start); got != DefaultBatch {
-			t.Errorf("the first request came after %v, want %v", got, DefaultBatch)
-		}
+		<-time.After(DefaultBatch - 4*time.Millisecond)
+		written("the end of the batch", 4)
+		store.want(0, want, sub(endpoints, "f"))
+		written("just after a batch", 0)
+		store.want(0, want, sub(listeners, "l"))
+		written("another type, and what had waited", 2)
+		store.want(0, want, unsub(listeners, "l"))
+		<-time.After(DefaultBatch - time.Nanosecond)
+		written("an unsubscription alone", 0)
+		<-time.After(time.Nanosecond)
+		written("at the end of its time", 1)
+		store.want(0, want, sub(endpoints, "g"))
+		written("names after a pause", 1)
+	})
+}
+
+// The first demand of all opens the stream at once, and so does the first of a type
+// with a stream of its own.
+func TestUPS3_StreamsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		n.serveAny("a")
+		store, cfg := newTypedStore(), n.config("a")
+		cfg.APIType = DeltaGRPC
+		run(t, newUpstream(t, cfg), store, nil)
 		synctest.Wait()
-		if got := 1 + len(ss.reqs); got != 4 {
-			t.Errorf("%d requests, want the four of the batch", got)
+		start := time.Now()
+		for _, typeURL := range []string{clusters, endpoints} {
+			id := wire.StreamID{TypeURL: typeURL}
+			store.wantOn(id, []wireSubscription{sub(typeURL, "a")})
+			synctest.Wait()
+			store.get(func(s *memStore) {
+				if s.restarts[id] != 1 || !time.Now().Equal(start) {
+					t.Errorf("%s: %d restarts after %v", typeURL, s.restarts[id], time.Since(start))
+				}
+			})
 		}
 	})
 }
@@ -429,7 +469,7 @@ func TestResubscribe(t *testing.T) {
 			t.Errorf("request %v", req)
 		}
 		if got := time.Since(start); got != DefaultBatch {
-			t.Errorf("begun anew after %v", got)
+			t.Errorf("UPS-3: begun anew after %v", got)
 		}
 		store.get(func(s *memStore) {
 			if s.restarts[streamOf(0)] != 2 || s.lost[streamOf(0)] != 1 {

@@ -46,6 +46,10 @@ type Store interface {
 	// read the unsubscription.
 	TakeDemand(stream wire.StreamID) (subs []wire.Subscription, ok bool)
 
+	// Unasked are the types, in no order, of which TakeDemand has names to subscribe to
+	// on the stream. Names that are only to be unsubscribed do not count.
+	Unasked(stream wire.StreamID) []string
+
 	// Shed lets go of names of a type that nobody watches, of about as many bytes, and
 	// reports whether there were any. Then DemandChanged has a value, and TakeDemand
 	// unsubscribes them (RES-17).
