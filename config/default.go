@@ -24,7 +24,7 @@ func Default() *Config {
 			WarmWait:         Duration(500 * time.Millisecond),
 			ListHold:         Duration(5 * time.Minute),
 			Drain:            Duration(30 * time.Second),
-			Keepalive:        defaultKeepalive(),
+			Keepalive:        Keepalive{Time: Duration(time.Minute), Timeout: Duration(20 * time.Second)},
 			RESTWait:         Duration(30 * time.Second),
 		},
 		Admin:       Admin{Listen: "127.0.0.1:19000"},
@@ -51,7 +51,7 @@ func DefaultUpstream() Upstream {
 		MaxReceiveSize: 64 * MiB,
 		MaxRequestSize: defaultMessageSize,
 		ConnectTimeout: Duration(5 * time.Second),
-		Keepalive:      defaultKeepalive(),
+		Keepalive:      Keepalive{Time: Duration(10 * time.Second), Timeout: Duration(10 * time.Second)},
 		Backoff:        Backoff{Base: Duration(500 * time.Millisecond), Max: Duration(30 * time.Second)},
 		Failback:       Duration(30 * time.Second),
 		Batch:          Duration(5 * time.Millisecond),
@@ -63,13 +63,6 @@ func DefaultUpstream() Upstream {
 		Poll:      Poll{Interval: Duration(10 * time.Second), Timeout: Duration(time.Minute)},
 		Redirects: PassRedirects,
 	}
-}
-
-// defaultKeepalive pings seldom enough for servers that allow a ping every 30
-// seconds, as most control planes do: at exactly 30 seconds jitter on the way
-// would make some pings come too early.
-func defaultKeepalive() Keepalive {
-	return Keepalive{Time: Duration(time.Minute), Timeout: Duration(20 * time.Second)}
 }
 
 // setDefaults is what the decoder begins an element of upstreams with.

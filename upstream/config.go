@@ -34,9 +34,9 @@ type Config struct {
 	// ConnectTimeout bounds how long it may take to open a stream.
 	ConnectTimeout time.Duration
 	// KeepaliveTime is how long a connection may be silent before it is pinged,
-	// and KeepaliveTimeout how long the answer may take. gRPC servers close
-	// connections that ping more often than they allow, and allow no more than
-	// one in five minutes unless told otherwise: lower this together with theirs.
+	// and KeepaliveTimeout how long the answer may take, and acknowledgements of TCP. An
+	// endpoint that ends a connection for too many pings is pinged less often from then on
+	// (UPS-1).
 	KeepaliveTime, KeepaliveTimeout time.Duration
 	// BackoffBase bounds the delay before the first new attempt, and each further
 	// one has twice the bound up to BackoffMax (OPS-2).

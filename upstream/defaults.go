@@ -14,8 +14,8 @@ const (
 	DefaultMaxReceiveSize   = 64 << 20
 	DefaultMaxRequestSize   = 4<<20 - 64<<10 // what servers accept by default, with room to spare
 	DefaultConnectTimeout   = 10 * time.Second
-	DefaultKeepaliveTime    = 5 * time.Minute
-	DefaultKeepaliveTimeout = 20 * time.Second
+	DefaultKeepaliveTime    = 10 * time.Second
+	DefaultKeepaliveTimeout = 10 * time.Second
 	DefaultPollInterval     = 10 * time.Second
 	DefaultPollTimeout      = time.Minute
 	DefaultBackoffBase      = 500 * time.Millisecond

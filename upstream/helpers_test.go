@@ -252,6 +252,8 @@ type network struct {
 	// A name that is not there refuses connections; nil swallows them.
 	hosts map[string]*bufconn.Listener
 	dials []dial
+	// wrap, if set, is put around the connections.
+	wrap func(net.Conn) net.Conn
 }
 
 type dial struct {
@@ -278,7 +280,11 @@ func (n *network) dial(ctx context.Context, host string) (net.Conn, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return lis.DialContext(ctx)
+	conn, err := lis.DialContext(ctx)
+	if err == nil && n.wrap != nil {
+		conn = n.wrap(conn)
+	}
+	return conn, err
 }
 
 func (n *network) dialled(host string) (at []time.Time) {

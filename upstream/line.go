@@ -267,6 +267,7 @@ func (s *Session) end(l *line, reason Reason) {
 func (s *Session) lost(l *line, cause error) {
 	endpoint := l.stream.conn.endpoint
 	opened, draining := l.open, l.draining
+	s.offended(l.stream.conn, cause)
 	err := &ConnectionError{Endpoint: s.up.cfg.Endpoints[endpoint], Reason: reasonOf(cause, opened), Err: cause}
 	good := l.established && !err.Reason.repeats()
 	if draining {

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/keepalive"
 
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -37,20 +36,22 @@ type Upstream struct {
 	// Immutable after New.
 	cfg   Config
 	creds credentials.TransportCredentials
-	tls   *tlsfiles.Client // nil in plain text
-	opts  []grpc.DialOption
+	tls   *tlsfiles.Client         // nil in plain text
+	opts  [paces][]grpc.DialOption // by the pace of pings
 
 	*roster
 	*health
 
 	mu    sync.Mutex
 	conns [][]*conn // by endpoint
+	paces []pace    // by endpoint: of the connections that are made from now on (UPS-1)
 }
 
 // conn is a connection and how many users it has.
 type conn struct {
 	*grpc.ClientConn
 	endpoint int
+	pace     pace
 	users    int // guarded by Upstream.mu
 }
 
@@ -67,6 +68,7 @@ func New(cfg Config) (*Upstream, error) {
 		roster: newRoster(),
 		health: newHealth(len(cfg.Endpoints)),
 		conns:  make([][]*conn, len(cfg.Endpoints)),
+		paces:  make([]pace, len(cfg.Endpoints)),
 	}
 	if cfg.TLS != nil {
 		files := *cfg.TLS
@@ -78,10 +80,13 @@ func New(cfg Config) (*Upstream, error) {
 		}
 		u.creds = u.tls.Credentials()
 	}
-	u.opts = u.dialOptions()
+	u.creds = watchful{u.creds, cfg.KeepaliveTimeout}
+	for i := range u.opts {
+		u.opts[i] = u.dialOptions(pace(i))
+	}
 	for _, endpoint := range cfg.Endpoints {
 		// Making a connection does no I/O and says whether the target makes sense.
-		cc, err := grpc.NewClient(endpoint, u.opts...)
+		cc, err := grpc.NewClient(endpoint, u.opts[paceConfigured]...)
 		if err != nil {
 			u.Close()
 			return nil, fmt.Errorf("upstream %q: endpoint %q: %w", cfg.Name, endpoint, err)
@@ -100,14 +105,14 @@ func reportFiles(log *slog.Logger, err error) {
 	log.Info("TLS files taken up")
 }
 
-func (u *Upstream) dialOptions() []grpc.DialOption {
+func (u *Upstream) dialOptions(p pace) []grpc.DialOption {
 	opts := []grpc.DialOption{
 		grpc.WithTransportCredentials(u.creds),
 		grpc.WithUserAgent(userAgent()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(wire.Codec()), grpc.MaxCallRecvMsgSize(u.cfg.MaxReceiveSize)),
 		grpc.WithStaticStreamWindowSize(streamWindow),
 		grpc.WithStaticConnWindowSize(connWindow),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: u.cfg.KeepaliveTime, Timeout: u.cfg.KeepaliveTimeout}),
+		grpc.WithKeepaliveParams(u.cfg.pings(p)),
 		// A connection that sessions hold on to while it fails is dialled at this
 		// pace, however many sessions there are.
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -141,17 +146,18 @@ func (u *Upstream) Close() {
 func (u *Upstream) acquire(endpoint int) (*conn, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	p := u.paces[endpoint]
 	for _, c := range u.conns[endpoint] {
-		if c.users < streamsPerConn {
+		if c.users < streamsPerConn && c.pace == p {
 			c.users++
 			return c, nil
 		}
 	}
-	cc, err := grpc.NewClient(u.cfg.Endpoints[endpoint], u.opts...)
+	cc, err := grpc.NewClient(u.cfg.Endpoints[endpoint], u.opts[p]...)
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{ClientConn: cc, endpoint: endpoint, users: 1}
+	c := &conn{ClientConn: cc, endpoint: endpoint, pace: p, users: 1}
 	u.conns[endpoint] = append(u.conns[endpoint], c)
 	return c, nil
 }

@@ -139,8 +139,15 @@ func (u *REST) dial(ctx context.Context, address string) (net.Conn, error) {
 
 func (u *REST) connect(ctx context.Context, address string) (net.Conn, error) {
 	conn, err := u.tcp(ctx, "tcp", address)
-	if err != nil || u.tls == nil {
-		return conn, err
+	if err != nil {
+		return nil, err
+	}
+	if err := watchConn(conn, DefaultKeepaliveTimeout); err != nil {
+		_ = conn.Close() // nothing was written
+		return nil, err
+	}
+	if u.tls == nil {
+		return conn, nil
 	}
 	cfg := u.tls.Config()
 	cfg.NextProtos = []string{"http/1.1"} // polls gain nothing from sharing a connection
