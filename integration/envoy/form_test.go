@@ -32,8 +32,6 @@ var (
 	everyForm = []form{deltaADS, stateADS, deltaPerType, statePerType, polled, deltaOnState, stateOnDelta}
 	// adsForms have one stream for all types, and with it an order between them.
 	adsForms = []form{deltaADS, stateADS, deltaOnState, stateOnDelta}
-	// deltaForms are those in which the Envoy speaks the incremental form.
-	deltaForms = []form{deltaADS, deltaPerType, deltaOnState}
 )
 
 // side is where the Envoy is.
