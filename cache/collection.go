@@ -95,6 +95,7 @@ func (c *collection) touch(e *entry, n uint64) {
 		e.epoch = c.epoch
 		// Some client may not have been told of the removal and still hold it from
 		// before: keep added.
+		e.comesBack(n)
 		c.tombs.remove(e)
 		e.dead = false
 		c.enter(e)
@@ -115,6 +116,7 @@ func (c *collection) bury(e *entry, n uint64) {
 	c.live.remove(e)
 	c.beats.remove(e.life)
 	c.exit(e)
+	e.setBack(comeback{})
 	e.dead, e.changed = true, n
 	c.tombs.push(e)
 	c.changes++

@@ -58,6 +58,7 @@ type aside struct {
 	life    *lifetime      // nil: it never had a ttl; kept by tombstones of what expired, and for relayed ones
 	sum     sum            // its part of the sums, if the table keeps them
 	last    *wire.Resource // of a tombstone: what it was, while lists may hold it (ADS-1)
+	back    comeback       // of a cluster that was a tombstone before
 
 	subs     []*nameSub // who subscribed to it by name
 	interest *interest  // its own upstream subscription; nil if a collection brings it
@@ -86,7 +87,7 @@ func (e *entry) tidy() {
 
 func (a *aside) empty() bool {
 	return a.spelled == "" && a.err == nil && a.life == nil && a.sum == (sum{}) && a.last == nil &&
-		a.subs == nil && a.interest == nil
+		a.back == (comeback{}) && a.subs == nil && a.interest == nil
 }
 
 // name is the entry's name as it goes upstream, and to clients of "*".
@@ -121,6 +122,13 @@ func (e *entry) setErr(err *wire.ResourceError) {
 func (e *entry) setSum(s sum) {
 	if e.sum != s {
 		e.own().sum = s
+		e.tidy()
+	}
+}
+
+func (e *entry) setBack(b comeback) {
+	if e.back != b {
+		e.own().back = b
 		e.tidy()
 	}
 }

@@ -168,7 +168,7 @@ func (p *pass) levelled(w *watch, f *cursor, upTo uint64) {
 			f.since++
 		}
 		if r := e.listed(); r != nil {
-			p.cluster(r, !f.mayHave(e))
+			p.cluster(r, f.isNew(e))
 		}
 		f.sent, f.at = e.changed, e
 		f.settled(e.key)

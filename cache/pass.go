@@ -370,7 +370,7 @@ func (p *pass) member(w *watch, f *cursor, e *entry) bool {
 		}
 		p.cur.flight.add(f, f.sent, e.changed, joined)
 		p.joined = true
-		p.cluster(r, !held && !f.mayHave(e))
+		p.cluster(r, !held && f.isNew(e))
 		w.answered(e.key)
 		f.stoodIn(e)
 	}

@@ -40,6 +40,27 @@ func (p *pass) cluster(r *wire.Resource, isNew bool) {
 	p.clusters = append(p.clusters, sentCluster{name, isNew})
 }
 
+// comeback is when a cluster was removed that is there again, and when it came.
+type comeback struct{ removed, came uint64 }
+
+// comesBack notes that a tombstone becomes a member with a change: clients that were told
+// of the removal will have to wait for the cluster's endpoints as for a new one's.
+func (e *entry) comesBack(n uint64) {
+	if RankOf(e.coll.table.typeURL) == RankCluster {
+		e.setBack(comeback{removed: e.changed, came: n})
+	}
+}
+
+// isNew reports whether the client was not sent a member that it is sent now, or was told
+// of the member's removal since.
+func (f *cursor) isNew(e *entry) bool {
+	if !f.mayHave(e) {
+		return true
+	}
+	b := e.back
+	return b.came > max(f.reached, f.sent) && b.removed <= f.removed
+}
+
 // look forgets clusters whose endpoints the client has from a place, and accepted.
 func (s *Subscriber) look(c *Client, q *question) {
 	if len(s.clusters) == 0 {

@@ -360,6 +360,31 @@ func TestWarming_WARM4(t *testing.T) {
 			c.ack(endpoints)
 			c.wants("Listener +l=2", "RouteConfiguration +r=2")
 		}},
+		{"of one that was removed before", func(h *harness) {
+			c := begun(h)
+			for _, version := range []string{"2", "4", "6"} {
+				h.opaque.unset(clusterType, "old")
+				h.opaque.unset(endpointType, "old")
+				h.advance(200 * time.Millisecond)
+				c.wants("Cluster -old", "ClusterLoadAssignment -old")
+				c.unsubscribe(endpointType, "old")
+				c.take()
+				h.opaque.put(clusterType, edsCluster(h, "old", version))
+				h.opaque.set(routeType, version, "r")
+				c.wants("Cluster +old=" + version)
+				h.opaque.set(endpointType, version, "old")
+				c.subscribe(endpointType, "old")
+				c.wants("ClusterLoadAssignment +old="+version, "RouteConfiguration +r="+version)
+			}
+		}},
+		{"not of one that came back before the client was told of its removal", func(h *harness) {
+			c := begun(h)
+			h.opaque.unset(clusterType, "old")
+			c.wants()
+			h.opaque.put(clusterType, edsCluster(h, "old", "2"))
+			h.opaque.set(routeType, "2", "r")
+			c.wants("Cluster +old=2", "ClusterLoadAssignment +old=1", "RouteConfiguration +r=2")
+		}},
 		{"for 500 ms at most, and later clusters do not prolong it", func(h *harness) {
 			c := begun(h)
 			h.opaque.put(clusterType, edsCluster(h, "new", "1"))
@@ -406,6 +431,18 @@ func TestWarming_WARM4(t *testing.T) {
 			}
 			c.asks(endpointType, "old", "new") // which asks for all of them again (WARM-1)
 			c.wants("ClusterLoadAssignment old@1", "ClusterLoadAssignment new@1", "RouteConfiguration r@2")
+			h.opaque.unset(clusterType, "new")
+			h.advance(200 * time.Millisecond)
+			c.take()
+			c.asks(endpointType, "old")
+			c.take()
+			h.opaque.put(clusterType, edsCluster(h, "new", "3"))
+			h.opaque.set(routeType, "3", "r")
+			if got := c.take(); len(got) != 1 || got[0].TypeUrl != clusterType || len(got[0].Resources) != 2 {
+				h.Errorf("got %v, want the clusters", got)
+			}
+			c.asks(endpointType, "old", "new")
+			c.wants("ClusterLoadAssignment new@1 old@1", "RouteConfiguration r@3")
 		}},
 	})
 }
