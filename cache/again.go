@@ -158,6 +158,28 @@ func (s *Subscriber) Accepted(place *Client, b *Batch) bool {
 	return w.againDue()
 }
 
+// Rejects reports whether something of a type is left that the client rejected: something that
+// goes once more, or that it rejected alone and that is still current.
+func (s *Subscriber) Rejects(typeURL string) bool {
+	return slices.ContainsFunc(s.places, func(c *Client) bool {
+		w := c.find(typeURL)
+		if w == nil || w.again == nil {
+			return false
+		}
+		c.store.mu.RLock()
+		defer c.store.mu.RUnlock()
+		if w.againDue() {
+			return true
+		}
+		for _, r := range w.again.alone {
+			if r.current(w) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 // inFlight gives what a response held and is still current, and what it removed.
 func (w *watch) inFlight(f *flight) (items []item, removed []string) {
 	if f.group != nil {

@@ -2,25 +2,10 @@ package downstream
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 )
-
-// loudRejections is how many rejections of one client, of one type, are worth a warning
-// each. A client may go on for ever; what it says is counted, and the last is shown on
-// the admin port (ACK-7).
-const loudRejections = 8
-
-// rejectionLevel is the level at which a client's rejection is logged that comes after
-// others.
-func rejectionLevel(before int64) slog.Level {
-	if before < loudRejections {
-		return slog.LevelWarn
-	}
-	return slog.LevelDebug
-}
 
 // acknowledge takes an ACK or a NACK: error_detail tells them apart (ACK-1).
 // Either way the response is done with: what was rejected is not sent again until
@@ -33,9 +18,10 @@ func (st *stream) acknowledge(t *typeState, r *discoveryRequest, n uint64) {
 	now := time.Now()
 	rejected := r.rejection != nil
 	if rejected {
+		st.rejects(t, true)
 		st.server.observer.Nacked(t.url)
-		level := rejectionLevel(t.status.Nacks)
-		st.log(level).Log(context.Background(), level, "client rejected a response", "type", t.url, "nonce", n, "reason", clip(r.rejection.GetMessage()))
+		level := st.server.rejected.level(t.url, st.id)
+		st.log(level).Log(context.Background(), level, "client rejected a response", "type", t.url, "nonce", n, "reason", reason(r.rejection))
 		st.nacked(t, r, now)
 	}
 	t.acked = n
@@ -52,6 +38,28 @@ func (st *stream) acknowledge(t *typeState, r *discoveryRequest, n uint64) {
 	}
 	if !rejected {
 		st.acked(t)
+		st.reconsider(t)
+	}
+}
+
+// rejects counts the client as one that rejects something of a type, or not any more.
+func (st *stream) rejects(t *typeState, now bool) {
+	switch {
+	case now == t.rejecting:
+	case now:
+		st.server.observer.Rejecting(t.url, 1)
+	default:
+		st.server.observer.Rejecting(t.url, -1)
+	}
+	t.rejecting = now
+}
+
+// reconsider counts the client no longer as one that rejects something of a type, if it has
+// answered everything and nothing is left of what it rejected: the content is another one by
+// now, or gone, or the client does not subscribe to it any more.
+func (st *stream) reconsider(t *typeState) {
+	if t.rejecting && t.acked == t.sent && (st.places == nil || !st.places.Rejects(t.url)) {
+		st.rejects(t, false)
 	}
 }
 
@@ -70,7 +78,7 @@ func (st *stream) settle(t *typeState, r *discoveryRequest, b *cache.Batch) {
 		}
 		return
 	}
-	st.routes.Rejected(b.Store, t.url, b.Last, st.status.node+": "+clip(r.rejection.GetMessage()))
+	st.routes.Rejected(b.Store, t.url, b.Last, st.status.node+": "+reason(r.rejection))
 	st.places.Rejected(place, b)
 	st.calm = false // what of it is good is sent again (ACK-3)
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/excerpt"
 )
 
 func TestAcknowledgements(t *testing.T) {
@@ -65,10 +67,15 @@ func TestAcknowledgements(t *testing.T) {
 				h.Errorf("type is shown as %+v, last NACK %+v, want %+v", s, s.LastNack, want)
 			}
 			h.opaque.set(clusterType, "2", "a")
-			c.nack(c.wants("Cluster +a=2")[0], strings.Repeat("é", 10_000))
+			c.nack(c.wants("Cluster +a=2")[0], "cluster a: "+strings.Repeat("é", 10_000)+": no such thing")
 			s = h.status().Types[clusterType]
-			if s.Nacks != 2 || len(s.LastNack.Message) > maxShown+len("…") || !strings.HasSuffix(s.LastNack.Message, "é…") {
-				h.Errorf("%d NACKs, the last one's message has %d bytes", s.Nacks, len(s.LastNack.Message))
+			m := s.LastNack.Message
+			if s.Nacks != 2 || len(m) > 2*excerpt.Reason+64 || !strings.HasPrefix(m, "cluster a: é") || !strings.HasSuffix(m, "é: no such thing") {
+				h.Errorf("%d NACKs, the last one's message has %d bytes: %.20s … %s", s.Nacks, len(m), m, m[max(0, len(m)-20):])
+			}
+			told := h.router.rejections()
+			if last := told[len(told)-1]; !strings.HasSuffix(last, " n: "+m) {
+				h.Errorf("the control plane is told %.60s …", last)
 			}
 		}},
 		{"ACK-7 a NACK is told to where the response came from, once", func(h *harness) {

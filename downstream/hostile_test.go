@@ -7,8 +7,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/excerpt"
 	"google.golang.org/grpc/codes"
 )
 
@@ -111,7 +113,7 @@ func TestHostile(t *testing.T) {
 				c.nack(&response{TypeUrl: clusterType, Nonce: mark + strconv.Itoa(i)}, strings.Repeat("no", 10_000))
 			}
 			c.wants()
-			if s := h.status().Types[clusterType]; s.Nacks != 1 || len(s.LastNack.Message) > maxShown+len("…") {
+			if s := h.status().Types[clusterType]; s.Nacks != 1 || len(s.LastNack.Message) > 2*excerpt.Reason+64 {
 				h.Errorf("a response was sent once and rejected once: shown as %+v", s)
 			}
 			h.opaque.set(clusterType, "2", "a")
@@ -246,38 +248,89 @@ func TestHostile_LogIsNotFlooded(t *testing.T) {
 		t.Errorf("%d lines, want one of the refusals and one of the NACK", len(lines))
 	}
 	for i, part := range []string{"refused", "client rejected"} {
-		if i < len(lines) && (!strings.Contains(lines[i], part) || len(lines[i]) > 5*maxShown) {
+		if i < len(lines) && (!strings.Contains(lines[i], part) || len(lines[i]) > 5*maxShown+2*excerpt.Reason) {
 			t.Errorf("a line of %d bytes: %.100s", len(lines[i]), lines[i])
 		}
 	}
 }
 
-// A client that rejects whatever it is sent is worth some warnings, not one for each
-// rejection; it is counted and shown (ACK-7).
+// A client that rejects whatever it is sent is worth some warnings in each minute, not one
+// for each rejection, and a line for all the others; it is counted and shown (ACK-7).
 func TestHostile_ACK7_RejectsForEver(t *testing.T) {
 	var log bytes.Buffer
-	const rejections = 3 * loudRejections
+	const minutes, rejections = 3, 2 * loudRejections
 	bubble(t, func(h *harness) {
 		h.opaque.set(clusterType, "0", "a")
 		c := h.slowClient()
 		c.send(&request{TypeUrl: clusterType, Node: node("n"), ResourceNamesSubscribe: []string{"*"}})
 		h.opaque.pump()
-		for v := range rejections {
+		for v := range minutes * rejections {
 			responses := c.take()
 			if len(responses) == 0 {
 				t.Fatalf("nothing to reject after %d", v)
 			}
 			c.nack(responses[len(responses)-1], "never")
 			h.opaque.set(clusterType, fmt.Sprint(v+1), "a")
+			if v%rejections == rejections-1 && v < (minutes-1)*rejections {
+				h.advance(rejectionPause)
+			}
 		}
 		c.take()
-		if got := h.server.Streams()[0].Types[clusterType].Nacks; got != rejections {
-			t.Errorf("%d rejections are counted, want %d", got, rejections)
+		if got := h.server.Streams()[0].Types[clusterType].Nacks; got != minutes*rejections {
+			t.Errorf("%d rejections are counted, want %d", got, minutes*rejections)
 		}
 	}, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-	if got := strings.Count(log.String(), "client rejected"); got != loudRejections {
-		t.Errorf("%d warnings, want %d", got, loudRejections)
+	if got := strings.Count(log.String(), `"client rejected a response"`); got != minutes*loudRejections {
+		t.Errorf("%d warnings, want %d", got, minutes*loudRejections)
 	}
+	// The last minute ends with the server.
+	left := fmt.Sprintf("type=%s left_out=%d clients=1", clusterType, rejections-loudRejections)
+	if got := strings.Count(log.String(), left); got != minutes {
+		t.Errorf("%d lines tell what was left out, want %d", got, minutes)
+	}
+}
+
+// A fleet that rejects the same thing does not fill the log, and no client of it keeps
+// another one's rejections out for longer than a minute (ACK-7).
+func TestRejectionLog_ACK7_Fleet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		r := newRejectionLog(slog.New(slog.NewTextHandler(&log, nil)))
+		const clients = 2*loudAltogether + 1
+		loud := func(typeURL string) (n int) {
+			for who := range clients {
+				if r.level(typeURL, who) == slog.LevelWarn {
+					n++
+				}
+			}
+			return n
+		}
+		for range 2 {
+			if got := loud(clusterType); got != loudAltogether {
+				t.Errorf("%d warnings, want %d", got, loudAltogether)
+			}
+			if got := loud(endpointType); got != loudAltogether {
+				t.Errorf("%d warnings of another type, want %d", got, loudAltogether)
+			}
+			log.Reset()
+			<-time.After(rejectionPause) // of the bubble
+			synctest.Wait()
+			for _, typeURL := range []string{clusterType, endpointType} {
+				want := fmt.Sprintf("type=%s left_out=%d clients=%d within=1m0s", typeURL, clients-loudAltogether, clients-loudAltogether)
+				if strings.Count(log.String(), want) != 1 {
+					t.Errorf("the log says %s, want one %q", log.String(), want)
+				}
+			}
+		}
+		log.Reset()
+		if r.level(clusterType, 0) != slog.LevelWarn {
+			t.Error("the first rejection of a minute is left out")
+		}
+		r.end()
+		if log.Len() > 0 {
+			t.Errorf("nothing was left out: %s", log.String())
+		}
+	})
 }
 
 // The admin port looks while everything moves.

@@ -28,6 +28,9 @@ type Observer interface {
 	// rejection, whatever its nonce (ACK-1, ACK-7).
 	Acked(typeURL string)
 	Nacked(typeURL string)
+	// Rejecting tells by how many the clients changed that reject something of a type now
+	// (ACK-7).
+	Rejecting(typeURL string, n int)
 	// Overdue tells that a client was sent a response although the one before was
 	// not acknowledged within the time limit: it is slow.
 	Overdue(typeURL string)
@@ -54,6 +57,7 @@ func (silent) Propagated(string, time.Duration)   {}
 func (silent) Acknowledged(string, time.Duration) {}
 func (silent) Acked(string)                       {}
 func (silent) Nacked(string)                      {}
+func (silent) Rejecting(string, int)              {}
 func (silent) Overdue(string)                     {}
 func (silent) Refused(string, codes.Code)         {}
 func (silent) Moved(string)                       {}

@@ -248,3 +248,87 @@ func TestRejections_ACK3(t *testing.T) {
 		}},
 	})
 }
+
+// The gauge of clients that reject something now, by type.
+func TestRejecting_ACK7(t *testing.T) {
+	runAll(t, []scenario{
+		{"ACK-7 a client counts until it accepts the changed content", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a", "b", "c")
+			c := h.picky("b")
+			c.subscribe(clusterType)
+			c.settle()
+			h.rejects(clusterType, 1)
+			h.opaque.set(clusterType, "2", "a") // something else of the type, which it accepts
+			c.settle()
+			h.rejects(clusterType, 1)
+			c.bad = func(string, string) bool { return false }
+			h.opaque.set(clusterType, "2", "b")
+			c.settle()
+			h.rejects(clusterType, 0)
+		}},
+		{"ACK-7 while the parts of a rejected response are on their way it goes on counting", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a", "b")
+			c := h.picky("b")
+			c.subscribe(clusterType)
+			c.answer(c.wants("Cluster +a=1 +b=1")[0])
+			halves := c.wants("Cluster +a=1", "Cluster +b=1")
+			h.rejects(clusterType, 1)
+			c.answer(halves[0])
+			h.quiet()
+			h.rejects(clusterType, 1)
+			c.answer(halves[1])
+			c.settle()
+			h.rejects(clusterType, 1)
+		}},
+		{"ACK-7 what is gone is not rejected any more", func(h *harness) {
+			h.opaque.set(endpointType, "1", "a", "b")
+			c := h.picky("b")
+			c.subscribe(endpointType, "a", "b")
+			c.settle()
+			h.rejects(endpointType, 1)
+			h.opaque.unset(endpointType, "b")
+			h.advance(time.Minute)
+			c.settle()
+			h.rejects(endpointType, 0)
+		}},
+		{"ACK-7 nor is what the client does not subscribe to any more", func(h *harness) {
+			h.opaque.set(endpointType, "1", "a", "b")
+			c := h.picky("b")
+			c.subscribe(endpointType, "a", "b")
+			c.settle()
+			c.send(&request{TypeUrl: endpointType, ResourceNamesUnsubscribe: []string{"b"}})
+			h.quiet()
+			h.rejects(endpointType, 0)
+		}},
+		{"ACK-7 each client counts once for each type, until it leaves", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a")
+			h.opaque.set(endpointType, "1", "x", "y")
+			first, second := h.picky("a", "x", "y"), h.picky("a")
+			for _, c := range []*picky{first, second} {
+				c.subscribe(clusterType)
+				c.subscribe(endpointType, "x", "y")
+				c.settle()
+			}
+			h.rejects(clusterType, 2)
+			h.rejects(endpointType, 1)
+			first.cancel()
+			h.quiet()
+			h.rejects(clusterType, 1)
+			h.rejects(endpointType, 0)
+		}},
+		{"ACK-7 a state-of-the-world client accepts or rejects the whole list", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a", "b")
+			h.opaque.settle()
+			c := h.stateOn(adsStream, false)
+			c.asks(clusterType)
+			r := c.wants("Cluster a@1 b@1")[0]
+			c.nack(r, "no b")
+			h.quiet()
+			h.rejects(clusterType, 1)
+			h.opaque.set(clusterType, "2", "b")
+			c.ack(c.wants("Cluster a@1 b@2")[0])
+			h.quiet()
+			h.rejects(clusterType, 0)
+		}},
+	})
+}

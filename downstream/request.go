@@ -182,7 +182,15 @@ func (st *stream) subscribe(t *typeState, subscribe, unsubscribe []string, versi
 		ch.relist(st, t)
 	}
 	st.update(t, ch)
+	if len(unsubscribe) > 0 && (t.subscriptions == 0 || !st.lists(t)) {
+		st.reconsider(t)
+	}
 	return nil
+}
+
+// lists reports whether the client is sent whole lists of a type (RES-2).
+func (st *stream) lists(t *typeState) bool {
+	return st.variant.form == stateForm && st.server.config.FullState[t.url]
 }
 
 // relist has a list sent that lacks what the relay does not serve, by a store that

@@ -207,7 +207,9 @@ func TestREST_VAR5(t *testing.T) {
 			p.poll()
 			h.opaque.real(clusterType, "2", "a")
 			p.rejects("200 a=2", "no good")
+			h.rejects(clusterType, 0)
 			p.poll().isHeld()
+			h.rejects(clusterType, 1)
 			s := h.status()
 			if n := s.Types[clusterType].LastNack; n == nil || n.Message != "no good" || n.Code != "InvalidArgument" || n.SystemVersion == "" || s.Types[clusterType].Nacks != 1 {
 				h.Errorf("ACK-7: the admin port shows %+v", s.Types[clusterType])
@@ -219,12 +221,14 @@ func TestREST_VAR5(t *testing.T) {
 			p.wants("304")
 			p.next.ErrorDetail = nil // told; the version stays the accepted one
 			p.poll().isHeld()
+			h.rejects(clusterType, 1) // as long as it goes on polling
 			if p.next.VersionInfo != accepted.VersionInfo || h.seen.count("nacked") != 1 {
 				h.Errorf("ACK-1: %d rejections", h.seen.count("nacked"))
 			}
 			h.opaque.real(clusterType, "3", "a")
 			p.accepts("200 a=3")
 			p.poll().isHeld()
+			h.rejects(clusterType, 0)
 		}},
 		{"ACK-3 the rejection of something older does not hold back what is new", func(h *harness) {
 			h.opaque.real(clusterType, "1", "a")

@@ -181,6 +181,10 @@ func (p *poll) run(ctx context.Context) *answer {
 	if p.news() {
 		return p.answer()
 	}
+	if p.rejects() {
+		p.server.observer.Rejecting(p.request.GetTypeUrl(), 1)
+		defer p.server.observer.Rejecting(p.request.GetTypeUrl(), -1)
+	}
 	end := time.NewTimer(p.wait())
 	defer end.Stop()
 	drain := p.server.drain
@@ -310,14 +314,13 @@ func (p *poll) end() *answer {
 // rejected takes a NACK: error_detail makes it one (ACK-1).
 func (p *poll) rejected() {
 	s, r := p.server, p.request
-	message := clip(r.GetErrorDetail().GetMessage())
+	message := reason(r.GetErrorDetail())
 	nack := Nack{
 		At: time.Now(), Nonce: clip(r.GetResponseNonce()),
 		Code: codes.Code(r.GetErrorDetail().GetCode()).String(), Message: message,
 	}
 	s.observer.Nacked(r.GetTypeUrl())
-	before, _ := s.pollers.rejections(p.client)
-	p.log.Log(context.Background(), rejectionLevel(before), "client rejected a response", "nonce", nack.Nonce, "reason", message)
+	p.log.Log(context.Background(), s.rejected.level(r.GetTypeUrl(), p.client), "client rejected a response", "nonce", nack.Nonce, "reason", message)
 	if p.nonce() == r.GetResponseNonce() {
 		nack.SystemVersion = p.version()
 		if p.held.Store != nil {
@@ -325,6 +328,12 @@ func (p *poll) rejected() {
 		}
 	}
 	s.pollers.rejected(p.client, &nack)
+}
+
+// rejects reports whether the client rejected what is held now.
+func (p *poll) rejects() bool {
+	_, last := p.server.pollers.rejections(p.client)
+	return last != nil && last.Nonce == p.nonce()
 }
 
 // status is what the admin port shows.

@@ -76,6 +76,7 @@ type Server struct {
 	stop     chan struct{} // closed when everybody is cut off
 	payloads *payloads
 	pollers  *pollers
+	rejected *rejectionLog
 	bodies   atomic.Int64 // bytes of large bodies of polls that are being read
 	seed     maphash.Seed
 
@@ -126,6 +127,7 @@ func NewServer(c Config) *Server {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.rejected = newRejectionLog(s.log)
 	opts := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(wire.Codec()),
 		grpc.MaxRecvMsgSize(c.MaxReceiveSize),
@@ -199,6 +201,7 @@ func (s *Server) Stop() {
 	s.cutOff()
 	s.senders.stop()
 	s.polling.Wait()
+	s.rejected.end()
 }
 
 func (s *Server) cutOff() {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 )
 
@@ -107,12 +109,19 @@ func (st *stream) nacked(t *typeState, r *discoveryRequest, now time.Time) {
 	t.status.Nacks++
 	t.status.LastNack = &Nack{
 		At: now, Nonce: clip(r.nonce), SystemVersion: t.systemVersion,
-		Code: codes.Code(r.rejection.GetCode()).String(), Message: clip(r.rejection.GetMessage()),
+		Code: codes.Code(r.rejection.GetCode()).String(), Message: reason(r.rejection),
 	}
 }
 
-// maxShown bounds what is kept and logged of a client's words, in bytes.
+// maxShown bounds what is kept and logged of a client's words, in bytes, reasons of
+// rejections aside.
 const maxShown = 1 << 10
+
+// reason is the reason of a rejection as it is logged, kept and told upstream: head and tail
+// of what the client says (ACK-7).
+func reason(rejection *rpcstatus.Status) string {
+	return excerpt.Of(rejection.GetMessage(), excerpt.Reason)
+}
 
 // clip shortens what a client says for people, without keeping the rest of it in
 // memory.

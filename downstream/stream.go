@@ -207,6 +207,7 @@ func (st *stream) close() {
 	}
 	for _, t := range st.types {
 		st.server.observer.Subscribed(t.url, -t.subscriptions)
+		st.rejects(t, false)
 	}
 	if st.places != nil {
 		st.places.Leave()

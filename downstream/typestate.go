@@ -19,6 +19,7 @@ type typeState struct {
 	// Flow control. Nonces are numbers that rise on the stream, so one comparison
 	// tells whether the last response was acknowledged.
 	sent, acked uint64
+	rejecting   bool // the client is counted as one that rejects something of the type
 	sentAt      time.Time
 	received    time.Time  // when the oldest change in the last responses came from upstream
 	flights     []inFlight // the responses that are not acknowledged, the oldest first

@@ -24,7 +24,7 @@ type downstreamSeries struct {
 }
 
 type downstreamType struct {
-	subscriptions                                          prometheus.Gauge
+	subscriptions, rejecting                               prometheus.Gauge
 	requests, acks, nacks, unsendable                      prometheus.Counter
 	responses, resources, removals, bytes, merged, overdue prometheus.Counter
 	propagation, acknowledgement                           prometheus.Observer
@@ -69,6 +69,8 @@ func newDownstreamSeries(s *set) *downstreamSeries {
 	var (
 		subscriptions = s.gauge(subsystem, "subscriptions",
 			"Subscriptions of clients: names, globs and whole types.", labelType)
+		rejecting = s.gauge(subsystem, "rejecting_clients",
+			"Streams of clients, and polls that are held, that reject something of the type now.", labelType)
 		requests  = counter("requests_total", "Requests from clients, ACKs and NACKs included.")
 		acks      = counter("acks_total", "Responses that clients acknowledged.")
 		nacks     = counter("nacks_total", "Responses that clients rejected.")
@@ -89,6 +91,7 @@ func newDownstreamSeries(s *set) *downstreamSeries {
 	for k, name := range shortNames {
 		d.types[k] = downstreamType{
 			subscriptions:   subscriptions.WithLabelValues(name),
+			rejecting:       rejecting.WithLabelValues(name),
 			requests:        requests.WithLabelValues(name),
 			acks:            acks.WithLabelValues(name),
 			nacks:           nacks.WithLabelValues(name),
@@ -153,6 +156,11 @@ func (d *downstreamSeries) Acked(typeURL string) { d.of(typeURL).acks.Inc() }
 
 // Nacked implements downstream.Observer.
 func (d *downstreamSeries) Nacked(typeURL string) { d.of(typeURL).nacks.Inc() }
+
+// Rejecting implements downstream.Observer.
+func (d *downstreamSeries) Rejecting(typeURL string, n int) {
+	d.of(typeURL).rejecting.Add(float64(n))
+}
 
 // Overdue implements downstream.Observer.
 func (d *downstreamSeries) Overdue(typeURL string) { d.of(typeURL).overdue.Inc() }

@@ -29,6 +29,9 @@ func TestDownstream(t *testing.T) {
 	d.Acked(clusterURL)
 	d.Acked(endpointURL)
 	d.Nacked(endpointURL)
+	d.Rejecting(endpointURL, 1)
+	d.Rejecting(clusterURL, 1)
+	d.Rejecting(clusterURL, -1)
 	d.Overdue(listenerURL)
 	d.Moved(downstream.StateADS)
 	d.MoveEnded(downstream.EndMoved)
@@ -55,6 +58,7 @@ func TestDownstream(t *testing.T) {
 		`downstream_acks_total{type="cds"}`:                                       1,
 		`downstream_acks_total{type="eds"}`:                                       1,
 		`downstream_nacks_total{type="eds"}`:                                      1,
+		`downstream_rejecting_clients{type="eds"}`:                                1,
 		`downstream_overdue_acks_total{type="lds"}`:                               1,
 		`downstream_streams_moved_total{variant="sotw-ads"}`:                      1,
 		`downstream_streams_ended_by_move_total{reason="moved"}`:                  1,

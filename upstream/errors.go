@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/xdsrelay/xdsrelay/internal/excerpt"
 )
 
 // ErrClosed is returned by Session.Run when its Upstream was closed.
@@ -110,16 +111,10 @@ func (e *RejectedError) Error() string {
 // Unwrap gives the reason.
 func (e *RejectedError) Unwrap() error { return e.Err }
 
-// maxReason bounds the reason that a NACK carries and a log line shows.
-const maxReason = 4 << 10
+// maxReason is how many bytes of its head and of its tail the reason has that a NACK carries
+// and a log line shows. A client's reason comes shortened already, with the client's name
+// before it, and is not cut once more (ACK-7).
+const maxReason = excerpt.Reason + excerpt.Reason/2
 
 // detail is err's text as a NACK carries it.
-func detail(err error) string {
-	text := err.Error()
-	if len(text) > maxReason {
-		text = text[:maxReason]
-	}
-	// An error may quote a name, and the cut may go through a character; a
-	// request with invalid UTF-8 could not be encoded.
-	return strings.ToValidUTF8(text, "\uFFFD")
-}
+func detail(err error) string { return excerpt.Of(err.Error(), maxReason) }

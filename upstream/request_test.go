@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/xdsrelay/xdsrelay/internal/excerpt"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -140,9 +142,17 @@ func TestVersionsLimit(t *testing.T) {
 	}
 }
 
-func TestDetail(t *testing.T) {
-	long := detail(fmt.Errorf("%s", strings.Repeat("é", maxReason)))
-	if len(long) > maxReason+4 || strings.ToValidUTF8(long, "") != long {
+func TestDetail_ACK7(t *testing.T) {
+	long := detail(fmt.Errorf("cluster c1: %s: no such thing", strings.Repeat("é", 2*maxReason)))
+	if len(long) > 2*maxReason+64 || strings.ToValidUTF8(long, "") != long {
 		t.Errorf("%d bytes, or not UTF-8", len(long))
+	}
+	if !strings.HasPrefix(long, "cluster c1: é") || !strings.HasSuffix(long, "é: no such thing") {
+		t.Errorf("%.20s … %s: head and tail stay", long, long[len(long)-20:])
+	}
+	// A client's reason that was shortened once, with the longest name before it, is not cut again.
+	once := strings.Repeat("n", 1<<10) + ": " + excerpt.Of(strings.Repeat("x", 1<<20), excerpt.Reason)
+	if got := detail(errors.New(once)); got != once {
+		t.Errorf("%d bytes of %d are left", len(got), len(once))
 	}
 }

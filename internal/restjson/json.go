@@ -92,9 +92,13 @@ func lenient() protojson.UnmarshalOptions {
 
 // shorten cuts a text from elsewhere to what a message should hold, on one line.
 func shorten(text string, limit int) string {
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "�")), " ")
+	text = oneLine(text)
 	if len(text) <= limit {
 		return text
 	}
 	return strings.ToValidUTF8(text[:limit], "") + "…"
+}
+
+func oneLine(text string) string {
+	return strings.Join(strings.Fields(strings.ToValidUTF8(text, "�")), " ")
 }

@@ -13,11 +13,9 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/xdsrelay/xdsrelay/internal/backoff"
+	"github.com/xdsrelay/xdsrelay/internal/excerpt"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
-
-// maxDetail bounds the reason that a rejection gives to the server, in bytes.
-const maxDetail = 4 << 10
 
 // errRunning is what a second Run gives.
 var errRunning = errors.New("restjson: the poller was started already")
@@ -242,7 +240,7 @@ func (p *Poller) take(r *Response, sub subscription, names []string, took time.D
 func (p *Poller) reject(nonce string, reason error) pause {
 	p.nonce = nonce
 	p.rejection = &statuspb.Status{
-		Code: int32(codes.InvalidArgument), Message: shorten(reason.Error(), maxDetail),
+		Code: int32(codes.InvalidArgument), Message: excerpt.Of(oneLine(reason.Error()), excerpt.Reason),
 	}
 	return pause{length: p.backoff.Next()}
 }

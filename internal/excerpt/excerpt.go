@@ -1,0 +1,62 @@
+// Package excerpt shortens what others say at length, for people who read logs, admin
+// ports and the reasons of rejections. It imports no other room.
+package excerpt
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Reason is how many bytes the head and the tail of a rejection's reason have, each: Envoy
+// prints the resource first and the reason last (ACK-7).
+const Reason = 2 << 10
+
+// Of gives a text as it is if it has at most twice as many bytes, else that many of its head
+// and of its tail, and says how many lie between them. Nothing of the text stays in memory
+// but that, and what is no UTF-8 is replaced, since no message could carry it.
+func Of(text string, each int) string {
+	if len(text) <= 2*each {
+		return strings.ToValidUTF8(text, "\uFFFD")
+	}
+	// A cut may go through a character, of which the text has nothing wrong then.
+	head := strings.ToValidUTF8(trimEnd(text[:each]), "\uFFFD")
+	tail := strings.ToValidUTF8(trimStart(text[len(text)-each:]), "\uFFFD")
+	return fmt.Sprintf("%s … (%d bytes left out) … %s", head, len(text)-2*each, tail)
+}
+
+// trimEnd takes off a character that a cut has left without its end.
+func trimEnd(s string) string {
+	for n := 1; n <= 4 && n <= len(s); n++ {
+		c := s[len(s)-n]
+		switch {
+		case c < 0x80:
+			return s // ASCII: nothing was cut
+		case c >= 0xC0: // a character begins here
+			if n < width(c) {
+				return s[:len(s)-n]
+			}
+			return s
+		}
+	}
+	return s
+}
+
+// trimStart takes off what a cut has left of a character without its beginning.
+func trimStart(s string) string {
+	n := 0
+	for n < 3 && n < len(s) && s[n]&0xC0 == 0x80 {
+		n++
+	}
+	return s[n:]
+}
+
+// width is how many bytes a character has that begins with c.
+func width(c byte) int {
+	switch {
+	case c >= 0xF0:
+		return 4
+	case c >= 0xE0:
+		return 3
+	}
+	return 2
+}

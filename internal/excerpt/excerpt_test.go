@@ -1,0 +1,37 @@
+package excerpt
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestOf_ACK7(t *testing.T) {
+	long := "Proto constraint validation failed: " + strings.Repeat("x", 10_000) + ": value must be above 0"
+	for _, tt := range []struct{ name, text, want string }{
+		{"what is short stays", "no", "no"},
+		{"what just fits stays", strings.Repeat("é", Reason), strings.Repeat("é", Reason)},
+		{"ACK-7 head and tail stay", long, long[:Reason] + fmt.Sprintf(" … (%d bytes left out) … ", len(long)-2*Reason) + long[len(long)-Reason:]},
+		{"what is no UTF-8 is replaced", "a\xffb", "a\uFFFDb"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := Of(tt.text, Reason); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// A cut goes through no character, whatever its width.
+func TestOf_Characters(t *testing.T) {
+	for _, c := range []string{"a", "é", "…", "𝛂"} {
+		for each := range 9 {
+			text := strings.Repeat(c, 40)
+			got := Of(text, each)
+			if !utf8.ValidString(got) || strings.ContainsRune(got, utf8.RuneError) {
+				t.Errorf("%d bytes of each end of %q: %q", each, c, got)
+			}
+		}
+	}
+}
