@@ -38,10 +38,13 @@ func (s *Store) apply(stream wire.StreamID, u *update) error {
 	s.applyMu.Lock()
 	defer s.applyMu.Unlock()
 	s.mu.Lock()
-	if t := s.carried(stream, r.TypeURL); t != nil {
-		u.apply(t)
-	} else {
+	switch tables := s.carried(stream, r.TypeURL); len(tables) {
+	case 0:
 		u.unsolicited = len(r.Resources)
+	case 1:
+		u.apply(tables[0])
+	default:
+		u.applyShared(tables[0], tables[1])
 	}
 	s.finish()
 	s.mu.Unlock()

@@ -59,8 +59,13 @@ func (t *table) stopClocks() {
 func (s *Store) Withhold(stream wire.StreamID, typeURL string, withheld bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.carried(stream, typeURL)
-	if t == nil || t.withheld == withheld {
+	for _, t := range s.carried(stream, typeURL) {
+		t.withhold(withheld)
+	}
+}
+
+func (t *table) withhold(withheld bool) {
+	if t.withheld == withheld {
 		return
 	}
 	t.withheld = withheld

@@ -60,7 +60,10 @@ func (t *table) farewell(i *interest, now time.Time) {
 	if i.coll != nil {
 		key = i.coll.key
 	} else if key = keyer.GlobOf(i.entry.key); key == "" {
-		return
+		if !t.shares() {
+			return
+		}
+		key = i.entry.key // see names
 	}
 	if t.farewells == nil {
 		t.farewells = make(map[string]time.Time)
@@ -79,9 +82,11 @@ func (t *table) wantsAgain(now time.Time) bool {
 			return false
 		case i.subscribed:
 			return i.again
+		case t.tooLate(i.coll):
+			return true
 		}
 		at, ok := t.farewells[i.coll.key]
-		return ok && (now.Sub(at) <= t.store.source.longQuiet() || i.coll.leftover() || (t.store.source.State && i.coll.wildcard()))
+		return ok && (now.Sub(at) <= t.store.source.longQuiet() || i.coll.leftover() || i.coll.wildcard())
 	})
 }
 
@@ -104,7 +109,7 @@ func (t *table) takeDemand(subs []wire.Subscription, now time.Time) []wire.Subsc
 		maps.DeleteFunc(t.farewells, func(_ string, at time.Time) bool { return now.Sub(at) > t.store.source.longQuiet() })
 	}
 	pending := t.pending
-	t.pending = nil
+	t.pending, t.spoken = nil, true
 	anew := wire.Subscription{TypeURL: t.typeURL} // behind the unsubscribe of the same names
 	globGone := false
 	for _, i := range pending {
@@ -168,19 +173,17 @@ func (s *Store) Shed(stream wire.StreamID, typeURL string, bytes int) bool {
 	const overhead = 2 // tag and length
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.carried(stream, typeURL)
-	if t == nil {
-		return false
-	}
 	found := false
-	for _, e := range t.entries {
-		if bytes <= 0 {
-			break
-		}
-		if i := e.interest; i != nil && i.parked && i.subscribed {
-			bytes -= len(i.as) + overhead
-			i.evict(ReasonLimit)
-			found = true
+	for _, t := range s.carried(stream, typeURL) {
+		for _, e := range t.entries {
+			if bytes <= 0 {
+				break
+			}
+			if i := e.interest; i != nil && i.parked && i.subscribed {
+				bytes -= len(i.as) + overhead
+				i.evict(ReasonLimit)
+				found = true
+			}
 		}
 	}
 	return found

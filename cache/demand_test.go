@@ -164,16 +164,27 @@ func TestBeginAnew(t *testing.T) {
 				b.expect(b.demand(0))
 			})
 		})
-		t.Run("SUB-12 wanted again after the quiet time: nothing can be on its way "+name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := gone(t, name)
-				<-time.After(quiet + time.Nanosecond)
-				c := b.join()
-				c.sub(cds, name)
-				b.expect(b.demand(0), "CDS +"+name)
-			})
-		})
 	}
+	t.Run("SUB-12 wanted again after the quiet time: nothing can be on its way", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := gone(t, globG)
+			<-time.After(quiet + time.Nanosecond)
+			c := b.join()
+			c.sub(cds, globG)
+			b.expect(b.demand(0), "CDS +"+globG)
+		})
+	})
+	t.Run("SUB-14 the wildcard is the first request of its type, however late it is wanted again", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := gone(t, "*")
+			<-time.After(quiet + time.Nanosecond)
+			c := b.join()
+			c.sub(cds, "*")
+			b.expect(b.demand(0), "begin anew")
+			b.store.Lost(streamOf(0))
+			b.expect(b.connect(0), "CDS +*")
+		})
+	})
 	t.Run("SUB-12 wanted and let go again before anybody asks", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := gone(t, "*")

@@ -19,13 +19,14 @@ import (
 
 // The types of the schedules, and how they are written in them.
 const (
-	cds = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
-	eds = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
-	lds = "type.googleapis.com/envoy.config.listener.v3.Listener"
-	rds = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
+	cds  = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+	eds  = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+	lds  = "type.googleapis.com/envoy.config.listener.v3.Listener"
+	rds  = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
+	vhds = "type.googleapis.com/envoy.config.route.v3.VirtualHost"
 )
 
-var short = map[string]string{cds: "CDS", eds: "EDS", lds: "LDS", rds: "RDS"}
+var short = map[string]string{cds: "CDS", eds: "EDS", lds: "LDS", rds: "RDS", vhds: "VHDS"}
 
 // quiet is the quiet time of the schedules (RES-14).
 const quiet = 15 * time.Second

@@ -36,7 +36,7 @@ func (s *Store) ApplyResolved(all []*Resolved, received time.Time) {
 	defer s.applyMu.Unlock()
 	s.mu.Lock()
 	for _, r := range all {
-		if t := s.carried(wire.StreamID{}, r.TypeURL); t != nil {
+		for _, t := range s.carried(wire.StreamID{}, r.TypeURL) {
 			r.apply(t, received)
 		}
 	}

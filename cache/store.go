@@ -40,6 +40,7 @@ type Store struct {
 	readers    int                      // of the clients (Store.Read)
 	unsettled  map[*collection]struct{} // all whose quiet time may have to be ended: Settle is called for every response
 	waiting    map[*table]struct{}      // all with a clock that runs
+	single     map[string]bool          // by StreamID.TypeURL: there is no second stream (OneStream)
 	references map[refKey]struct{}      // to be taken
 	resources  int64
 	bytes      int64
@@ -68,6 +69,8 @@ type Source struct {
 	// the world (RES-7); elsewhere it is just not waited for any longer, nor is a
 	// collection.
 	Absent time.Duration
+	// Shared are the types of which the wildcard and the names share a stream (SUB-14).
+	Shared map[string]bool
 	// Resolved says that it is the relay itself (ApplyResolved): what is asked for are
 	// keys, directives included (keyer.ResolvedKey), and it says itself when it is
 	// done with a collection.
@@ -183,10 +186,7 @@ func inOrder(a, b *table) int {
 // and so are the streams then.
 func (s *Store) on(stream wire.StreamID) []*table {
 	if s.source.PerType {
-		if t := s.carried(stream, stream.TypeURL); t != nil {
-			return []*table{t}
-		}
-		return nil
+		return s.carried(stream, stream.TypeURL)
 	}
 	var tables []*table
 	for _, t := range s.tables {
@@ -198,14 +198,15 @@ func (s *Store) on(stream wire.StreamID) []*table {
 	return tables
 }
 
-// carried finds the table of a type that an upstream stream feeds.
-func (s *Store) carried(stream wire.StreamID, typeURL string) *table {
+// carried finds the tables of a type that an upstream stream feeds: one, or both where
+// they share it, the wildcard's first.
+func (s *Store) carried(stream wire.StreamID, typeURL string) (tables []*table) {
 	for _, k := range []kind{wholeType, byName} {
 		if t := s.tables[tableKey{typeURL, k}]; t != nil && t.on(stream) {
-			return t
+			tables = append(tables, t)
 		}
 	}
-	return nil
+	return tables
 }
 
 // changed notes that the followers of c have something to take. They are looked
@@ -324,6 +325,7 @@ func (t *table) restart(versionsLimit int) wire.Subscription {
 	sub := wire.Subscription{TypeURL: t.typeURL}
 	t.keepNamedMembers()
 	t.pending, t.farewells = nil, nil
+	t.spoken = t.interests > 0
 	t.stopClocks()
 	t.restand()
 	t.withheld = false
@@ -411,6 +413,7 @@ func (s *Store) Lost(stream wire.StreamID) {
 	for _, t := range s.on(stream) {
 		t.stopClocks()
 		t.restand()
+		t.spoken = false
 		for _, c := range t.colls {
 			c.interest.subscribed, c.interest.again, c.overdue = false, false, false
 			c.burst = burst{}

@@ -34,6 +34,7 @@ type table struct {
 	// unsubscribe must not be taken for the other (SUB-12).
 	stream   wire.StreamID
 	assigned bool
+	spoken   bool // something of it was asked for on the present stream
 
 	entries   map[string]*entry
 	colls     map[string]*collection
@@ -71,7 +72,7 @@ type table struct {
 }
 
 // assignStream gives the table its stream: the first one, unless that carries
-// the other kind of the same type.
+// the other kind of the same type, and these must not share.
 func (t *table) assignStream() {
 	if t.assigned {
 		return
@@ -81,10 +82,13 @@ func (t *table) assignStream() {
 	if t.store.source.PerType {
 		t.stream.TypeURL = t.typeURL
 	}
-	if other := t.store.tables[tableKey{t.typeURL, 1 - t.kind}]; other != nil && other.on(t.stream) {
+	if other := t.other(); other != nil && other.on(t.stream) && !t.shares() {
 		t.stream.Second = true
 	}
 }
+
+// other is the table of the same type and the other kind, nil if there is none.
+func (t *table) other() *table { return t.store.tables[tableKey{t.typeURL, 1 - t.kind}] }
 
 // on reports whether an upstream stream carries the table.
 func (t *table) on(stream wire.StreamID) bool { return t.assigned && t.stream == stream }

@@ -92,14 +92,26 @@ func (st *stream) admit(typeURL string, r *discoveryRequest) (t *typeState, firs
 // changes gives what an incremental request changes.
 func (t *typeState) changes(r *discoveryRequest, first bool) (subscribe, unsubscribe []string, versions wire.Versions) {
 	t.unnamed = false
+	subscribe = withoutBoth(r.subscribe, r.unsubscribe)
 	if !first {
-		return r.subscribe, r.unsubscribe, versions
+		return subscribe, r.unsubscribe, versions
 	}
 	if len(r.subscribe)+len(r.unsubscribe) == 0 {
 		t.unnamed = true
 		return []string{cache.Wildcard}, nil, r.versions // SUB-3, SUB-4
 	}
-	return r.subscribe, r.unsubscribe, r.versions
+	return subscribe, r.unsubscribe, r.versions
+}
+
+// withoutBoth takes the wildcard out of what a request subscribes to if the request
+// unsubscribes it too: so ztunnel says that it wants nothing yet, and nobody is to be
+// asked for everything (SUB-3).
+func withoutBoth(subscribe, unsubscribe []string) []string {
+	all := func(name string) bool { return name == cache.Wildcard }
+	if !slices.ContainsFunc(unsubscribe, all) || !slices.ContainsFunc(subscribe, all) {
+		return subscribe
+	}
+	return slices.DeleteFunc(slices.Clone(subscribe), all)
 }
 
 // stateChanges gives what a state-of-the-world request changes. seen is the number of its

@@ -58,6 +58,27 @@ func TestSubscriptions(t *testing.T) {
 				h.Errorf("%d subscriptions left", n)
 			}
 		}},
+		{"SUB-3 a first request that subscribes to everything and unsubscribes it asks for nothing", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a", "b")
+			c := h.client()
+			c.send(&request{
+				TypeUrl: clusterType, ResourceNamesSubscribe: []string{"*"}, ResourceNamesUnsubscribe: []string{"*"},
+				InitialResourceVersions: map[string]string{"gone": "1"},
+			})
+			c.wants()
+			if n := h.opaque.store.Wanted(); n != 0 {
+				h.Errorf("the control plane is asked for %d names", n)
+			}
+			c.subscribe(clusterType) // no wildcard any more
+			c.wants()
+			c.subscribe(clusterType, "a")
+			c.wants("Cluster +a=1")
+			c.send(&request{TypeUrl: clusterType, ResourceNamesSubscribe: []string{"*", "b"}, ResourceNamesUnsubscribe: []string{"*"}})
+			c.wants("Cluster +b=1")
+			if n := h.opaque.store.Wanted(); n != 2 {
+				h.Errorf("the control plane is asked for %d names, want 2", n)
+			}
+		}},
 		{"SUB-4 the legacy wildcard works for every type", func(h *harness) {
 			h.opaque.set(endpointType, "1", "a")
 			h.opaque.set(unknownType, "1", "x")

@@ -109,15 +109,9 @@ func TestForeignControlPlanes(t *testing.T) {
 
 // foreignFaults are what is known to be wrong behind a relay of these control planes.
 func foreignFaults() faults {
-	const (
-		explicit = "SUB-14: the relay asks for the wildcard by its name"
-		warm     = "SUB-11: the relay goes on naming a cluster that no client wants any more and that is gone; " +
-			"java-control-plane answers no SotW request over ADS that names one that does not exist"
-	)
+	const warm = "SUB-11: the relay goes on naming a cluster that no client wants any more and that is gone; " +
+		"java-control-plane answers no SotW request over ADS that names one that does not exist"
 	return faults{
-		"incremental client of relay of go-control-plane 0.10.3 over AGGREGATED_DELTA_GRPC": explicit,
-		"SotW client of relay of go-control-plane 0.10.3 over AGGREGATED_DELTA_GRPC":        explicit,
-
 		"relay of java-control-plane over AGGREGATED_GRPC/plain names/WARM-1 SUB-5 SUB-9 ADS-1 clusters move": warm,
 	}
 }

@@ -80,11 +80,20 @@ func newPlane(u config.Upstream, fullState map[string]bool, obs upstream.Observe
 			return nil, err
 		}
 		p.upstream = originOf[*upstream.Session]{up}
-		p.source = cache.Source{FullState: fullState, State: c.APIType.State(), PerType: c.APIType.PerType()}
+		p.source = cache.Source{
+			FullState: fullState, State: c.APIType.State(), PerType: c.APIType.PerType(), Shared: sharedTypes(),
+		}
 		setTimes(&p.source, &u)
 	}
 	p.source.References = true // for the prefetcher
 	return p, nil
+}
+
+// sharedTypes are those of which the wildcard and names share a stream: an Envoy opens
+// with an empty request for virtual hosts, which means none of them, and then names what
+// it needs (SUB-14).
+func sharedTypes() map[string]bool {
+	return map[string]bool{"type.googleapis.com/envoy.config.route.v3.VirtualHost": true}
 }
 
 // setTimes gives a source the times of its upstream.

@@ -111,25 +111,40 @@ func (r *stateReceived) apply(s Store, stream wire.StreamID, at time.Time) error
 	return s.ApplyState(stream, &r.StateResponse, at)
 }
 
-// deltaDialect is the incremental one. The stream remembers nothing: the server
-// keeps the set of names.
-type deltaDialect struct{}
+// deltaDialect is the incremental one. The server keeps the set of names.
+type deltaDialect struct {
+	asked map[string]struct{} // types that a request was made for
+}
 
-func (deltaDialect) subscribe(sub wire.Subscription, reserved, limit int) []request {
-	reqs := requests(sub, reserved, limit)
-	out := make([]request, len(reqs))
-	for i, r := range reqs {
-		out[i] = r
+// subscribe asks for the wildcard by an empty request where it is the first one for the
+// type on the stream: some servers know no other form (SUB-14). Names go into requests
+// behind it.
+func (d *deltaDialect) subscribe(sub wire.Subscription, reserved, limit int) []request {
+	if len(sub.Subscribe)+len(sub.Unsubscribe) == 0 {
+		return nil
+	}
+	var out []request
+	if _, asked := d.asked[sub.TypeURL]; !asked {
+		d.asked[sub.TypeURL] = struct{}{}
+		if names, all := withoutWildcard(sub.Subscribe); all {
+			out = append(out, everything(sub.TypeURL, sub.Versions, names))
+			sub.Subscribe, sub.Versions, reserved = names, nil, 0
+		}
+	} else {
+		sub.Versions = nil // no server reads them any more
+	}
+	for _, r := range requests(sub, reserved, limit) {
+		out = append(out, r)
 	}
 	return out
 }
 
-func (deltaDialect) begin()           {}
-func (deltaDialect) flush() []request { return nil }
-func (deltaDialect) owes(string) bool { return false }
+func (*deltaDialect) begin()           {}
+func (*deltaDialect) flush() []request { return nil }
+func (*deltaDialect) owes(string) bool { return false }
 
 // answer carries no version: the nonce says it all.
-func (deltaDialect) answer(e envelope, reason error) request {
+func (*deltaDialect) answer(e envelope, reason error) request {
 	return &discoveryv3.DeltaDiscoveryRequest{
 		TypeUrl: e.typeURL, ResponseNonce: e.nonce, ErrorDetail: errorDetail(reason),
 	}
@@ -139,7 +154,7 @@ func (deltaDialect) answer(e envelope, reason error) request {
 func (s *Session) newDialect(l *line) dialect {
 	cfg := &s.up.cfg
 	if !cfg.APIType.State() {
-		return deltaDialect{}
+		return &deltaDialect{asked: make(map[string]struct{})}
 	}
 	return &stateDialect{
 		fullState: cfg.FullState, perType: cfg.APIType.PerType(), types: make(map[string]*stateType),

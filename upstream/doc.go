@@ -18,10 +18,14 @@
 //
 // The control plane's [APIType] decides what a session says. It has two sides. With
 // one stream for all types there is one, at most two (SUB-12); with one per type there
-// is one, at most two, for each type that is wanted, opened and ended with that. And
+// is one, at most two, for each type that is wanted, opened and ended with that. A server
+// that refuses a second stream is asked for everything and for names on one (SUB-14). And
 // requests and responses are incremental or the state of the world. Everything else is
 // the same session: a dialect says how a subscription becomes requests and how a
 // response is answered, and the Store what a response changes.
+//
+// An incremental session asks for the wildcard by a first request that names nothing, on
+// resuming too: some servers know no other form (SUB-14).
 //
 // In the state of the world every request lists all names of its type. So names that
 // nobody watches are let go before a request passes its limit (RES-17), and a change of

@@ -31,6 +31,7 @@ func (printer) TakeDemand(wire.StreamID) (subs []wire.Subscription, ok bool) { r
 func (printer) Shed(wire.StreamID, string, int) bool                         { return false }
 func (printer) Withhold(wire.StreamID, string, bool)                         {}
 func (printer) Unasked(wire.StreamID) []string                               { return nil }
+func (printer) OneStream(wire.StreamID, bool)                                {}
 func (printer) Sequence() uint64                                             { return 0 }
 func (printer) Lost(wire.StreamID)                                           {}
 func (printer) Settle(time.Time) time.Time                                   { return time.Time{} }

@@ -54,6 +54,7 @@ type memStore struct {
 	refuse   error                 // what Apply returns
 	anew     bool                  // TakeDemand asks to begin anew, until Restart
 	settled  []time.Time           // when Settle was called
+	single   []string              // calls of OneStream
 	recovers bool                  // what Shed lets go of is wanted again at once
 	quiet    time.Duration         // how long after a response something waits for Settle
 }
@@ -207,6 +208,24 @@ func (s *memStore) Apply(_ wire.StreamID, r *wire.DeltaResponse, _ time.Time) er
 		s.settled = nil
 	}
 	return nil
+}
+
+func (s *memStore) OneStream(stream wire.StreamID, one bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.single = append(s.single, fmt.Sprint(stream.String(), " ", one))
+	second := stream
+	second.Second = true
+	if one {
+		s.wanted[stream] = append(s.wanted[stream], s.wanted[second]...)
+		s.pending[stream] = append(s.pending[stream], s.wanted[second]...)
+		delete(s.wanted, second)
+		delete(s.pending, second)
+	}
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
 }
 
 func (s *memStore) Sequence() uint64 {
@@ -414,6 +433,15 @@ func (ss *serverStream) next() *discoveryv3.DeltaDiscoveryRequest {
 		ss.t.Fatal("no request came")
 		return nil
 	}
+}
+
+// wants gives the names that a request subscribes to: "*" for an empty one, which as the
+// first of its type means everything (SUB-14).
+func wants(req *discoveryv3.DeltaDiscoveryRequest) []string {
+	if len(req.GetResourceNamesSubscribe())+len(req.GetResourceNamesUnsubscribe()) == 0 && req.GetResponseNonce() == "" {
+		return []string{"*"}
+	}
+	return req.GetResourceNamesSubscribe()
 }
 
 // answer waits for an ACK or a NACK.

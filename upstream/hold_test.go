@@ -99,7 +99,7 @@ func TestACK7HeldWhenTheStreamEnds(t *testing.T) {
 		synctest.Wait()
 		ss.end <- nil
 		ss = srv.accept()
-		if first := ss.next(); !slices.Equal(first.GetResourceNamesSubscribe(), []string{"*"}) || first.GetResponseNonce() != "" {
+		if first := ss.next(); !slices.Equal(wants(first), []string{"*"}) || first.GetResponseNonce() != "" {
 			t.Errorf("the new stream begins with %v", first)
 		}
 		s.Reject(clusters, 1, "too late")

@@ -41,6 +41,9 @@ type line struct {
 	// refused: the server ended the stream of this one type, and may do so for the
 	// type's sake; until it answers.
 	refused bool
+	// rejected is how many times in a row the server ended the stream because it takes no
+	// second one, as it seems.
+	rejected int
 	// at is when to try again (waiting), to count the stream as stable (open, and
 	// something was asked for), or to stop waiting for the server (draining).
 	at      time.Time
@@ -74,6 +77,7 @@ func (s *Session) connect(l *line) {
 		return
 	}
 	l.at = time.Time{}
+	s.allowSecond(l)
 	l.stream = newStream(s.ctx, c, s.up.cfg.APIType, l.method, s.events, s.wrote)
 	st := l.stream
 	// A stream that was ended may have posted before; what it says then is void.
@@ -231,7 +235,7 @@ func (s *Session) answered(l *line) {
 	if l.established {
 		return
 	}
-	l.established = true
+	l.established, l.rejected = true, 0
 	if !l.draining {
 		l.at = time.Time{}
 	}
@@ -276,6 +280,10 @@ func (s *Session) lost(l *line, cause error) {
 	}
 	s.blame(l, cause)
 	good = good || s.refuse(l, cause)
+	if s.rejectsSecond(l, cause) {
+		s.mergeStreams(l, err)
+		return
+	}
 	s.end(l, err.Reason)
 	if !opened {
 		s.up.found(endpoint, false)

@@ -80,7 +80,7 @@ func (p *picky) handle(ss *serverStream) {
 		if err != nil {
 			return
 		}
-		if len(req.GetResourceNamesSubscribe())+len(req.GetResourceNamesUnsubscribe()) == 0 {
+		if req.GetResponseNonce() != "" {
 			continue
 		}
 		typeURL := req.GetTypeUrl()
@@ -423,7 +423,7 @@ func TestOPS2SUB12QuarantineCoversBothStreams(t *testing.T) {
 		quarantined(t, s)
 		var names []string
 		for _, a := range srv.requests(unserved)[before:] {
-			names = append(names, a.req.GetResourceNamesSubscribe()...)
+			names = append(names, wants(a.req)...)
 		}
 		slices.Sort(names)
 		if !slices.Equal(names, []string{"*", "x"}) {

@@ -15,8 +15,8 @@ import (
 // requests encodes a subscription as spontaneous requests, which carry no nonce
 // (STR-9), of at most limit bytes each (RES-17); reserved bytes of the first are
 // left to the caller (for the node). Each request has at least one name, even if
-// that alone passes the limit: a first request without any would mean the
-// wildcard (SUB-3).
+// that alone passes the limit: a first request without any means the wildcard
+// (SUB-3), which [everything] asks for.
 //
 // The versions are in the first request, where alone a server reads them. Servers
 // take what is listed there and not subscribed to in the same request for not
@@ -45,6 +45,28 @@ func requests(sub wire.Subscription, reserved, limit int) []*discoveryv3.DeltaDi
 		s.unsubscribe(name)
 	}
 	return s.out
+}
+
+// everything is the first request for the wildcard: it names nothing (SUB-14). The
+// versions are those of the wildcard's members. A server takes a name that is presented
+// and not subscribed to in the same request for one that is wanted no more.
+func everything(typeURL string, versions map[string]string, names []string) *discoveryv3.DeltaDiscoveryRequest {
+	if len(versions) > 0 && len(names) > 0 {
+		versions = maps.Clone(versions)
+		for _, name := range names {
+			delete(versions, name)
+		}
+	}
+	return &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL, InitialResourceVersions: versions}
+}
+
+// withoutWildcard takes the wildcard out of names, and reports whether it was there.
+func withoutWildcard(names []string) (others []string, was bool) {
+	at := slices.Index(names, wildcard)
+	if at < 0 {
+		return names, false
+	}
+	return slices.Concat(names[:at], names[at+1:]), true
 }
 
 // subscribe puts a name, or one with parameters, into the next request that has room.

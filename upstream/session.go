@@ -47,6 +47,7 @@ type Session struct {
 	settleAt   time.Time       // when the Store is to settle; zero: nothing waits
 	failback   *failback
 	quarantine quarantine
+	single     map[string]int // endpoints that refuse a second stream, by StreamID.TypeURL
 
 	started atomic.Bool
 
@@ -76,6 +77,7 @@ func (u *Upstream) NewSession(cfg SessionConfig) (*Session, error) {
 		events:     make(chan func()),
 		rejected:   make(chan struct{}, 1),
 		quarantine: newQuarantine(&u.cfg),
+		single:     make(map[string]int),
 	}, nil
 }
 
@@ -98,6 +100,9 @@ func (s *Session) Run(ctx context.Context) error {
 	s.failback.wg.Wait()
 	for _, l := range s.lines {
 		s.end(l, ReasonShutdown)
+	}
+	for typeURL := range s.single {
+		s.store.OneStream(wire.StreamID{TypeURL: typeURL}, false)
 	}
 	s.turn(stateOf(s.lines))
 	return err

@@ -12,7 +12,7 @@ import (
 //
 // The Store says which streams there should be: one for all types or, where the
 // control plane wants that, one for each, and a second one only where one type is
-// wanted both as a whole and by name (SUB-12). Each stream that comes up is told to
+// wanted both as a whole and by name (SUB-12), and the server takes it. Each stream that comes up is told to
 // the Store by one Restart and its end by one Lost; TakeDemand, Shed, Withhold,
 // Apply and ApplyState come only in between. The subscriptions they return belong to the session: another
 // goroutine encodes them later, so neither names nor versions may change.
@@ -49,6 +49,10 @@ type Store interface {
 	// Unasked are the types, in no order, of which TakeDemand has names to subscribe to
 	// on the stream. Names that are only to be unsubscribed do not count.
 	Unasked(stream wire.StreamID) []string
+
+	// OneStream says whether the server refuses a second stream beside one: then that
+	// carries what else both would. The second is not open, or neither is.
+	OneStream(stream wire.StreamID, one bool)
 
 	// Shed lets go of names of a type that nobody watches, of about as many bytes, and
 	// reports whether there were any. Then DemandChanged has a value, and TakeDemand

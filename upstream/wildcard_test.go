@@ -1,0 +1,172 @@
+package upstream
+
+import (
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// The wildcard is asked for by a first request that names nothing, with the versions
+// beside it when the stream resumes; what is named besides follows in a request of its own.
+func TestSUB14EmptyFirstRequest(t *testing.T) {
+	held := map[string]string{"a": "1", "b": "2"}
+	for name, c := range map[string]struct {
+		subs []wire.Subscription
+		want []*discoveryv3.DeltaDiscoveryRequest
+	}{
+		"SUB-14 the wildcard alone": {
+			[]wire.Subscription{sub(clusters, "*")},
+			[]*discoveryv3.DeltaDiscoveryRequest{{TypeUrl: clusters}},
+		},
+		"SUB-14 RES-12 on resuming": {
+			[]wire.Subscription{{TypeURL: clusters, Subscribe: []string{"*"}, Versions: held}},
+			[]*discoveryv3.DeltaDiscoveryRequest{{TypeUrl: clusters, InitialResourceVersions: held}},
+		},
+		"SUB-14 names follow, and their versions nobody reads": {
+			[]wire.Subscription{
+				{TypeURL: clusters, Subscribe: []string{"*"}, Versions: map[string]string{"a": "1"}},
+				{TypeURL: clusters, Subscribe: []string{"b"}, Versions: map[string]string{"b": "2"}},
+			},
+			[]*discoveryv3.DeltaDiscoveryRequest{
+				{TypeUrl: clusters, InitialResourceVersions: map[string]string{"a": "1"}},
+				{TypeUrl: clusters, ResourceNamesSubscribe: []string{"b"}},
+			},
+		},
+		"SUB-14 both said at once": {
+			[]wire.Subscription{{TypeURL: clusters, Subscribe: []string{"*", "b"}, Versions: held}},
+			[]*discoveryv3.DeltaDiscoveryRequest{
+				{TypeUrl: clusters, InitialResourceVersions: map[string]string{"a": "1"}},
+				{TypeUrl: clusters, ResourceNamesSubscribe: []string{"b"}},
+			},
+		},
+		"SUB-14 let go": {
+			[]wire.Subscription{sub(clusters, "*"), unsub(clusters, "*")},
+			[]*discoveryv3.DeltaDiscoveryRequest{{TypeUrl: clusters}, {TypeUrl: clusters, ResourceNamesUnsubscribe: []string{"*"}}},
+		},
+		"SUB-14 each type has a first request": {
+			[]wire.Subscription{sub(endpoints, "x"), sub(clusters, "*")},
+			[]*discoveryv3.DeltaDiscoveryRequest{{TypeUrl: endpoints, ResourceNamesSubscribe: []string{"x"}}, {TypeUrl: clusters}},
+		},
+		"SUB-3 nothing is no request": {[]wire.Subscription{{TypeURL: clusters, Versions: held}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &deltaDialect{asked: make(map[string]struct{})}
+			var got []request
+			for _, s := range c.subs {
+				got = append(got, d.subscribe(s, 0, 1<<20)...)
+			}
+			same := slices.EqualFunc(got, c.want, func(a request, b *discoveryv3.DeltaDiscoveryRequest) bool { return proto.Equal(a, b) })
+			if !same {
+				t.Errorf("requests %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// takesOne is a server that answers what it is asked for on the first stream that came,
+// and ends every other one as long as that is open.
+type takesOne struct {
+	*server
+
+	mu     sync.Mutex
+	open   bool
+	asked  []string // on the stream that is open
+	opened int
+}
+
+func (n *network) takesOne(host string) *takesOne {
+	p := &takesOne{server: n.serve(host, func(s *server) { s.deaf = true })}
+	var wg sync.WaitGroup
+	done := make(chan struct{})
+	wg.Go(func() {
+		for {
+			select {
+			case ss := <-p.streams:
+				if p.take() {
+					wg.Go(func() { p.handle(ss) })
+				} else {
+					ss.end <- status.Error(codes.AlreadyExists, "this node has a stream")
+				}
+			case <-done:
+				return
+			}
+		}
+	})
+	n.t.Cleanup(func() { close(done); p.stop(); wg.Wait() })
+	return p
+}
+
+// take reports whether a stream may stay.
+func (p *takesOne) take() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.opened++
+	if p.open {
+		return false
+	}
+	p.open, p.asked = true, nil
+	return true
+}
+
+func (p *takesOne) handle(ss *serverStream) {
+	for nonce := 1; ; nonce++ {
+		req, err := ss.Recv()
+		if err != nil {
+			p.mu.Lock()
+			p.open = false
+			p.mu.Unlock()
+			return
+		}
+		if req.GetResponseNonce() != "" {
+			continue
+		}
+		p.mu.Lock()
+		p.asked = append(p.asked, wants(req)...)
+		p.mu.Unlock()
+		// It fails where the stream is over, of which Recv tells.
+		_ = ss.Send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: req.GetTypeUrl(), Nonce: strconv.Itoa(nonce)})
+	}
+}
+
+// Where the server takes no second stream the first one carries both: the wildcard asked
+// for by an empty request, and the names in another. Which of the two the server took is
+// a matter of chance (SUB-14).
+func TestSUB14SecondStreamRefused(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNetwork(t)
+			srv := n.takesOne("a")
+			store := newStore(sub(clusters, "*"))
+			store.wanted[streamOf(1)] = []wire.Subscription{sub(clusters, "x")}
+			s := run(t, newUpstream(t, n.config("a")), store, nil)
+			<-time.After(time.Hour)
+			if st := s.Status(); st.Streams != 1 || st.State != StateConnected || len(st.Quarantined) > 0 {
+				t.Errorf("status %+v", st)
+			}
+			srv.mu.Lock()
+			if want := []string{"*", "x"}; !slices.Equal(srv.asked, want) {
+				t.Errorf("asked for %q, want %q", srv.asked, want)
+			}
+			if srv.opened > 2*maxRejected+2 {
+				t.Errorf("%d streams in an hour", srv.opened)
+			}
+			srv.mu.Unlock()
+			_ = s.stop()
+			store.get(func(m *memStore) {
+				if want := []string{"ads true", "ads false"}; !slices.Equal(m.single, want) {
+					t.Errorf("the store was told %q, want %q", m.single, want)
+				}
+			})
+		})
+	}
+}
