@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -25,6 +26,10 @@ type Store struct {
 	source Source // but for its times, which are guarded by mu
 
 	demand chan struct{} // one slot
+
+	// outage is the error of names of which nothing is known, nil while the control plane can
+	// be reached. It changes under mu.
+	outage atomic.Pointer[wire.ResourceError]
 
 	applyMu sync.Mutex    // held over Apply and Settle; guards what follows
 	moved   []*collection // changed by the present one

@@ -136,6 +136,7 @@ func (w *watch) subscribeName(n Name) {
 			w.sum = w.sum.plus(e.sum)
 		}
 		t.demand(e)
+		t.unreached(e)
 		w.names.add(sub)
 		if sub.located() {
 			w.located++

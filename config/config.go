@@ -63,6 +63,7 @@ type Server struct {
 	RemovalWait      Duration `yaml:"removal_wait"`      // how long removals of clusters and endpoints wait (ADS-4)
 	WarmWait         Duration `yaml:"warm_wait"`         // how long listeners and routes wait for endpoints of new clusters (WARM-4)
 	ListHold         Duration `yaml:"list_hold"`         // how long lists wait for what cannot be reached (ABS-3)
+	UnreachableAfter Duration `yaml:"unreachable_after"` // since when nobody goes on waiting for an upstream (ABS-2); 0: for ever
 	Drain            Duration `yaml:"drain"`             // over which a shutdown spreads its clients (OPS-4)
 
 	Keepalive     Keepalive `yaml:"keepalive"`

@@ -23,6 +23,7 @@ func Default() *Config {
 			RemovalWait:      Duration(200 * time.Millisecond),
 			WarmWait:         Duration(500 * time.Millisecond),
 			ListHold:         Duration(5 * time.Minute),
+			UnreachableAfter: Duration(5 * time.Second),
 			Drain:            Duration(30 * time.Second),
 			Keepalive:        Keepalive{Time: Duration(time.Minute), Timeout: Duration(20 * time.Second)},
 			RESTWait:         Duration(30 * time.Second),

@@ -53,6 +53,7 @@ func TestParseEveryKey(t *testing.T) {
 			RemovalWait:      Duration(300 * time.Millisecond),
 			WarmWait:         Duration(400 * time.Millisecond),
 			ListHold:         Duration(6 * time.Minute),
+			UnreachableAfter: Duration(7 * time.Second),
 			Drain:            Duration(4 * time.Second),
 			Keepalive:        Keepalive{Time: Duration(50 * time.Second), Timeout: Duration(6 * time.Second)},
 			DebugServices:    true,

@@ -110,6 +110,9 @@ func (k *checker) server(s *Server) {
 	k.between("server.removal_wait", s.RemovalWait, 0, Duration(time.Minute))
 	k.between("server.warm_wait", s.WarmWait, 0, Duration(time.Minute))
 	k.between("server.list_hold", s.ListHold, 0, maxWait)
+	if s.UnreachableAfter != 0 {
+		k.between("server.unreachable_after", s.UnreachableAfter, Duration(time.Second), maxWait)
+	}
 	k.between("server.drain", s.Drain, 0, maxWait)
 	k.keepalive("server.keepalive", s.Keepalive)
 }

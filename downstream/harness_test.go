@@ -366,6 +366,8 @@ func (r *recorder) Rejecting(typeURL string, n int) {
 	r.note(func() { r.rejecting[typeURL] += n })
 }
 func (r *recorder) Overdue(string) { r.note(func() { r.events["overdue"]++ }) }
+
+func (r *recorder) Unserved(variant string) { r.note(func() { r.events["unserved "+variant]++ }) }
 func (r *recorder) Refused(_ string, code codes.Code) {
 	r.note(func() { r.refused[code]++ })
 }

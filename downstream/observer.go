@@ -41,6 +41,9 @@ type Observer interface {
 	// changed, and MoveEnded that a stream ended because of that.
 	Moved(variant string)
 	MoveEnded(reason MoveEnd)
+	// Unserved tells that a stream ended, or a poll was refused, because none of the control
+	// planes that it needs can be reached, and nothing that it asks for is known (ABS-2).
+	Unserved(variant string)
 	// Unsendable tells of a poll that was answered with an error because something in
 	// the response cannot be written as JSON.
 	Unsendable(typeURL string)
@@ -62,4 +65,5 @@ func (silent) Overdue(string)                     {}
 func (silent) Refused(string, codes.Code)         {}
 func (silent) Moved(string)                       {}
 func (silent) MoveEnded(MoveEnd)                  {}
+func (silent) Unserved(string)                    {}
 func (silent) Unsendable(string)                  {}

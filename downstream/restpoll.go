@@ -13,6 +13,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // poll is one poll: a stream of one request and at most one response. Nothing of it
@@ -178,6 +179,9 @@ func (p *poll) run(ctx context.Context) *answer {
 	if p.request.GetErrorDetail() != nil {
 		p.rejected()
 	}
+	if a := p.unserved(); a != nil {
+		return a
+	}
 	if p.news() {
 		return p.answer()
 	}
@@ -216,10 +220,24 @@ func (p *poll) run(ctx context.Context) *answer {
 		if p.reroute() {
 			moves = time.After(p.server.movesIn())
 		}
+		if a := p.unserved(); a != nil {
+			return a
+		}
 		if p.look(); p.news() {
 			return p.answer()
 		}
 	}
+}
+
+// unserved refuses a poll while there is nothing that it could be answered, nil if there may
+// be (ABS-2).
+func (p *poll) unserved() *answer {
+	cause, none := cache.Outage(p.places)
+	if !none {
+		return nil
+	}
+	p.server.observer.Unserved(REST)
+	return refused(status.Error(codes.Unavailable, cause))
 }
 
 // sentAway is the answer to a poll whose names live elsewhere now. A client that has

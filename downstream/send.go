@@ -17,6 +17,9 @@ const headerRoom = 1 << 10
 func (st *stream) pass() error {
 	st.rung.Store(false)
 	st.reroute()
+	if err := st.unserved(); err != nil {
+		return err
+	}
 	if err := st.sendRefused(); err != nil {
 		return err
 	}
@@ -42,6 +45,20 @@ func (st *stream) pass() error {
 	}
 	st.wakeAt(next, now)
 	return nil
+}
+
+// unserved ends a stream that was sent nothing yet and cannot be: a client with a second
+// server goes there only if its stream ends before the first response (ABS-2).
+func (st *stream) unserved() error {
+	if st.nonce > 0 || st.places == nil {
+		return nil
+	}
+	cause, none := cache.Outage(st.stores())
+	if !none {
+		return nil
+	}
+	st.server.observer.Unserved(st.variant.String())
+	return status.Error(codes.Unavailable, cause)
 }
 
 // sendLacking sends what the stores have for the client.

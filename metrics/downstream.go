@@ -19,6 +19,7 @@ type downstreamSeries struct {
 	opened, closed *prometheus.CounterVec // variant; variant and code
 	refused        *prometheus.CounterVec // type and code
 	moved          *prometheus.CounterVec // variant
+	unserved       *prometheus.CounterVec // variant
 	moveEnds       *prometheus.CounterVec // reason
 	types          [kinds]downstreamType
 }
@@ -44,6 +45,8 @@ func newDownstreamSeries(s *set) *downstreamSeries {
 			labelType, labelCode),
 		moved: s.counter(subsystem, "streams_moved_total",
 			"Streams and held polls whose subscriptions came to live elsewhere, since the configuration changed.", labelVariant),
+		unserved: s.counter(subsystem, "streams_unserved_total",
+			"Streams that ended, and polls that were refused, because nothing that they ask for is known or can be reached.", labelVariant),
 		moveEnds: s.counter(subsystem, "streams_ended_by_move_total",
 			"Streams that ended because their subscriptions were to live elsewhere.", labelReason),
 	}
@@ -52,6 +55,7 @@ func newDownstreamSeries(s *set) *downstreamSeries {
 	}
 	for _, v := range downstream.Variants() {
 		d.moved.WithLabelValues(v)
+		d.unserved.WithLabelValues(v)
 		d.streams.WithLabelValues(v)
 		d.opened.WithLabelValues(v)
 		for c := codes.OK; c <= codes.Unauthenticated; c++ {
@@ -169,6 +173,9 @@ func (d *downstreamSeries) Overdue(typeURL string) { d.of(typeURL).overdue.Inc()
 func (d *downstreamSeries) Refused(typeURL string, code codes.Code) {
 	d.refused.WithLabelValues(shortNames[kindOf(typeURL)], codeName(code)).Inc()
 }
+
+// Unserved implements downstream.Observer.
+func (d *downstreamSeries) Unserved(variant string) { d.unserved.WithLabelValues(variant).Inc() }
 
 // Moved implements downstream.Observer.
 func (d *downstreamSeries) Moved(variant string) { d.moved.WithLabelValues(variant).Inc() }

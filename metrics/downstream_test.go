@@ -34,6 +34,7 @@ func TestDownstream(t *testing.T) {
 	d.Rejecting(clusterURL, -1)
 	d.Overdue(listenerURL)
 	d.Moved(downstream.StateADS)
+	d.Unserved(downstream.StateADS)
 	d.MoveEnded(downstream.EndMoved)
 	d.Unsendable(listenerURL)
 	d.Refused(listenerURL, codes.NotFound)
@@ -61,6 +62,7 @@ func TestDownstream(t *testing.T) {
 		`downstream_rejecting_clients{type="eds"}`:                                1,
 		`downstream_overdue_acks_total{type="lds"}`:                               1,
 		`downstream_streams_moved_total{variant="sotw-ads"}`:                      1,
+		`downstream_streams_unserved_total{variant="sotw-ads"}`:                   1,
 		`downstream_streams_ended_by_move_total{reason="moved"}`:                  1,
 		`downstream_unsendable_polls_total{type="lds"}`:                           1,
 		`downstream_refused_names_total{code="NotFound",type="lds"}`:              1,
