@@ -51,6 +51,9 @@ func (s *Store) join(c *Client) *Client {
 	if c.reads() {
 		s.readers++
 	}
+	if len(s.clients) == 1 {
+		s.signalDemand() // the session may have waited for somebody to come (UPS-2)
+	}
 	s.mu.Unlock()
 	return c
 }

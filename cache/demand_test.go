@@ -69,6 +69,50 @@ func TestDemand(t *testing.T) {
 		unasked()
 		b.expect(b.demand(0), "CDS -a")
 	})
+	t.Run("UPS-2 who waits, and that somebody came", func(t *testing.T) {
+		b := newBed(t, Limits{})
+		told := func(want bool) {
+			t.Helper()
+			select {
+			case <-b.store.DemandChanged():
+				if !want {
+					t.Error("told of nothing")
+				}
+			default:
+				if want {
+					t.Error("not told")
+				}
+			}
+		}
+		awaited := func(want bool) {
+			t.Helper()
+			if got := b.store.Awaited(); got != want {
+				t.Errorf("awaited: %t", got)
+			}
+		}
+		awaited(false)
+		c := b.join()
+		told(true)
+		awaited(true)
+		b.join()
+		told(false)
+		b.store.Read(func() {})
+		c.sub(cds, "a")
+		b.connect(0)
+		for c := range b.store.clients {
+			c.Leave()
+		}
+		told(true) // of the name, too
+		awaited(false)
+		b.store.Pin(cds, Name{"a", "a"})
+		told(true)
+		awaited(true)
+		b.store.Unpin(cds, Name{"a", "a"})
+		awaited(false)
+		b.store.Read(func() {}).Leave()
+		told(true)
+		awaited(false)
+	})
 	t.Run("RES-12 a new stream presents what is held and subscribes to everything", func(t *testing.T) {
 		b := newBed(t, Limits{})
 		c := b.join()

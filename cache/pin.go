@@ -18,6 +18,7 @@ func (s *Store) Pin(typeURL string, names ...Name) {
 	for _, n := range names {
 		t.pin(n)
 	}
+	s.signalDemand() // the session may have waited for somebody to come (UPS-2)
 	s.mu.Unlock()
 	s.cache.trim()
 }

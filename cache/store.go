@@ -294,6 +294,22 @@ func (s *Store) StreamWanted(stream wire.StreamID) bool {
 	return slices.ContainsFunc(s.on(stream), func(t *table) bool { return t.interests > 0 })
 }
 
+// Awaited reports whether there is a client, one of the relay's own included, or something
+// is pinned, which clients lead to. Otherwise the store only keeps what it has (UPS-2).
+func (s *Store) Awaited() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if len(s.clients) > 0 {
+		return true
+	}
+	for _, t := range s.tables {
+		if len(t.pins) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Restart says that an upstream stream begins anew. It returns what is wanted on
 // it, one subscription per type, with the versions of what is held (RES-12), and
 // drops what waited to be unsubscribed. Where a type's versions, and the names of

@@ -53,7 +53,7 @@ func DefaultUpstream() Upstream {
 		MaxRequestSize: defaultMessageSize,
 		ConnectTimeout: Duration(5 * time.Second),
 		Keepalive:      Keepalive{Time: Duration(10 * time.Second), Timeout: Duration(10 * time.Second)},
-		Backoff:        Backoff{Base: Duration(500 * time.Millisecond), Max: Duration(30 * time.Second)},
+		Backoff:        Backoff{Base: Duration(500 * time.Millisecond), Max: Duration(5 * time.Second)},
 		Failback:       Duration(30 * time.Second),
 		Batch:          Duration(5 * time.Millisecond),
 		Settle:         Duration(time.Second),

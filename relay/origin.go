@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math"
@@ -54,8 +55,12 @@ func (o originOf[S]) open(cfg upstream.SessionConfig) (feed, error) {
 }
 
 // newPlane builds the control plane that an upstream of the configuration describes.
-func newPlane(u config.Upstream, fullState map[string]bool, obs upstream.Observer, log *slog.Logger) (*plane, error) {
+// outages are those of the plane before of its name; nil if there was none.
+func newPlane(u config.Upstream, fullState map[string]bool, outages *upstream.Outages, obs upstream.Observer, log *slog.Logger) (*plane, error) {
 	p := &plane{name: u.Name, config: u, observer: obs}
+	if u.Path == "" {
+		p.outages = cmp.Or(outages, new(upstream.Outages))
+	}
 	switch {
 	case u.Path != "":
 		f, err := upstream.NewFiles(filesConfig(u, fullState, obs, log))
@@ -66,7 +71,9 @@ func newPlane(u config.Upstream, fullState map[string]bool, obs upstream.Observe
 		p.upstream, p.files = originOf[*upstream.FileSession]{f}, f
 		p.source = cache.Source{FullState: fullState, State: true, PerType: true}
 	case u.APIType == config.REST:
-		up, err := upstream.NewREST(restConfig(u, fullState, log))
+		c := restConfig(u, fullState, log)
+		c.Outages = p.outages
+		up, err := upstream.NewREST(c)
 		if err != nil {
 			return nil, err
 		}
@@ -75,6 +82,7 @@ func newPlane(u config.Upstream, fullState map[string]bool, obs upstream.Observe
 		setTimes(&p.source, &u)
 	default:
 		c := grpcConfig(u, fullState, log)
+		c.Outages = p.outages
 		up, err := upstream.New(c)
 		if err != nil {
 			return nil, err

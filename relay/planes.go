@@ -18,7 +18,8 @@ type plane struct {
 	// immutable
 	name     string
 	observer upstream.Observer
-	forget   func() // its metrics are nobody's then, or only another's of its name; nil: it has none
+	outages  *upstream.Outages // whether it can be reached; nil if it is made of no servers
+	forget   func()            // its metrics are nobody's then, or only another's of its name; nil: it has none
 
 	reached atomic.Bool // once
 
@@ -48,6 +49,21 @@ func feedsLike(a, b config.Upstream) bool {
 func (p *plane) fits(next *plane) bool {
 	return (p.files == nil) == (next.files == nil) &&
 		p.source.State == next.source.State && p.source.PerType == next.source.PerType
+}
+
+// outage is what is known of whether a plane can be reached. What is made of no servers
+// always can be.
+func (p *plane) outage() upstream.Outage {
+	if p.outages == nil {
+		return upstream.Outage{}
+	}
+	return p.outages.Now()
+}
+
+// succeeds reports whether what is known of p's reachability is of use for another
+// configuration: it speaks of the same kind of servers.
+func (p *plane) succeeds(u *config.Upstream) bool {
+	return p.outages != nil && u.Path == "" && p.config.APIType == u.APIType
 }
 
 // serves reports whether there are xdstp names that can only be its own (LOC-3).

@@ -9,6 +9,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/metrics"
+	"github.com/xdsrelay/xdsrelay/upstream"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -158,7 +159,11 @@ func (r *Relay) prepare(o *overhaul, p *plane, u config.Upstream) error {
 		o.planes[u.Name] = p
 		return nil
 	}
-	next, err := newPlane(u, r.fullState, r.metrics.Upstream(u.Name), r.log)
+	var outages *upstream.Outages
+	if p != nil && p.succeeds(&u) {
+		outages = p.outages
+	}
+	next, err := newPlane(u, r.fullState, outages, r.metrics.Upstream(u.Name), r.log)
 	forget := sync.OnceFunc(func() { r.metrics.Forget(u.Name) })
 	if err != nil {
 		forget()

@@ -41,7 +41,7 @@ func (n *network) serveAny(host string, unknown ...string) *anyServer {
 	n.t.Helper()
 	lis := bufconn.Listen(1 << 20)
 	s := &anyServer{t: n.t, unknown: unknown, streams: map[string]chan *anyStream{}}
-	srv := grpc.NewServer(grpc.UnknownServiceHandler(s.handle))
+	srv := grpc.NewServer(allowPings(), grpc.UnknownServiceHandler(s.handle))
 	n.mu.Lock()
 	n.hosts[host] = lis
 	n.mu.Unlock()

@@ -39,7 +39,8 @@ type Config struct {
 	// (UPS-1).
 	KeepaliveTime, KeepaliveTimeout time.Duration
 	// BackoffBase bounds the delay before the first new attempt, and each further
-	// one has twice the bound up to BackoffMax (OPS-2).
+	// one has twice the bound up to BackoffMax (OPS-2). While a server says that it has no
+	// resources left the bound grows to 30 seconds (UPS-2).
 	BackoffBase, BackoffMax time.Duration
 	// FailbackInterval is how often, give or take a quarter, a session on a lower
 	// endpoint looks whether a better one is back (LOC-6).
@@ -47,6 +48,9 @@ type Config struct {
 	// NackWait is how long the ACK of a response waits for clients to reject what it
 	// brought (ACK-7, Session.Reject); 0 acknowledges at once.
 	NackWait time.Duration
+	// Outages is told whether the control plane can be reached. Who gives it keeps what is
+	// known when another Upstream takes over; nil means one of the Upstream's own.
+	Outages *Outages
 	// Batch is how long names of a type that follow others on a stream are gathered
 	// before they are written (UPS-3). The first ones are written at once.
 	Batch time.Duration

@@ -19,7 +19,7 @@ const (
 	DefaultPollInterval     = 10 * time.Second
 	DefaultPollTimeout      = time.Minute
 	DefaultBackoffBase      = 500 * time.Millisecond
-	DefaultBackoffMax       = 30 * time.Second
+	DefaultBackoffMax       = 5 * time.Second
 	DefaultFailbackInterval = 30 * time.Second
 	DefaultBatch            = 5 * time.Millisecond
 )

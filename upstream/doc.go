@@ -43,6 +43,12 @@
 // VirtualHost in the state of the world) cannot be asked for one by one: it is told of
 // once, counted, and its names stay unknown.
 //
+// # Outages
+//
+// All sessions of a control plane share one entrance. While nothing can be reached it lets
+// one stream in at a time, and the others after that one was answered (UPS-2). [Outages]
+// is what it knows, for package relay: since when, and why.
+//
 // # Other sources
 //
 // What polls or reads files feeds the same Store, in the same words, as a source that

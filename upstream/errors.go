@@ -82,6 +82,9 @@ func reasonOf(err error, opened bool) Reason {
 // stream is likely to end the same way however well it begins.
 func (r Reason) repeats() bool { return r == ReasonMalformed || r == ReasonExhausted }
 
+// final says that the line's stream is not to be tried again for now.
+func (r Reason) final() bool { return r == ReasonUnwanted || r == ReasonShutdown }
+
 // ConnectionError says that a stream broke or could not be opened. What is
 // cached stays (OPS-1).
 type ConnectionError struct {

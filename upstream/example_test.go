@@ -30,6 +30,7 @@ func (printer) StreamWanted(stream wire.StreamID) bool                       { r
 func (printer) TakeDemand(wire.StreamID) (subs []wire.Subscription, ok bool) { return nil, true }
 func (printer) Shed(wire.StreamID, string, int) bool                         { return false }
 func (printer) Withhold(wire.StreamID, string, bool)                         {}
+func (printer) Awaited() bool                                                { return true }
 func (printer) Unasked(wire.StreamID) []string                               { return nil }
 func (printer) OneStream(wire.StreamID, bool)                                {}
 func (printer) Sequence() uint64                                             { return 0 }

@@ -29,6 +29,8 @@ func (s *Session) presses(id wire.StreamID, now time.Time) bool {
 		return s.up.cfg.APIType.method(id) != ""
 	case l.idle(), l.draining:
 		return true
+	case l.asleep:
+		return s.store.Awaited()
 	case !l.open:
 		return false
 	}
@@ -58,6 +60,8 @@ func (s *RESTSession) presses(id wire.StreamID, now time.Time) bool {
 		return false
 	case l.idle():
 		return true
+	case l.asleep:
+		return s.store.Awaited()
 	}
 	return l.poller != nil && now.Sub(l.subscribed) >= s.up.cfg.Batch && len(s.store.Unasked(id)) > 0
 }

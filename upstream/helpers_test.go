@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	grpcproto "google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -57,6 +58,7 @@ type memStore struct {
 	single   []string              // calls of OneStream
 	recovers bool                  // what Shed lets go of is wanted again at once
 	quiet    time.Duration         // how long after a response something waits for Settle
+	lonely   bool                  // nobody waits for anything
 }
 
 func newStore(wanted ...wire.Subscription) *memStore {
@@ -110,6 +112,23 @@ func (s *memStore) Streams() (ids []wire.StreamID) {
 	}
 	slices.SortFunc(ids, func(a, b wire.StreamID) int { return strings.Compare(a.String(), b.String()) })
 	return ids
+}
+
+func (s *memStore) Awaited() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.lonely
+}
+
+// leave has the last client go, and come has one come.
+func (s *memStore) leave() { s.get(func(s *memStore) { s.lonely = true }) }
+
+func (s *memStore) come() {
+	s.get(func(s *memStore) { s.lonely = false })
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
 }
 
 func (s *memStore) StreamWanted(stream wire.StreamID) bool {
@@ -355,6 +374,11 @@ type serverStream struct {
 	halfEnd chan struct{} // closed when the client has half-closed or gone
 }
 
+// allowPings has a server take the relay's pings. By grpc-go's default it would not (UPS-1).
+func allowPings() grpc.ServerOption {
+	return grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second})
+}
+
 func (n *network) serve(host string, change ...func(*server)) *server {
 	n.t.Helper()
 	lis := bufconn.Listen(1 << 20)
@@ -362,7 +386,7 @@ func (n *network) serve(host string, change ...func(*server)) *server {
 	for _, f := range change {
 		f(s)
 	}
-	s.grpc = grpc.NewServer(append(s.opts, grpc.ForceServerCodecV2(rawCodec{encoding.GetCodecV2(grpcproto.Name)}))...)
+	s.grpc = grpc.NewServer(append(append([]grpc.ServerOption{allowPings()}, s.opts...), grpc.ForceServerCodecV2(rawCodec{encoding.GetCodecV2(grpcproto.Name)}))...)
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s.grpc, s)
 	n.mu.Lock()
 	n.hosts[host] = lis

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"slices"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/backoff"
@@ -23,9 +24,10 @@ const (
 // wanted until it is idle and not wanted any more. All of it belongs to the session's
 // owner.
 //
-// It is idle (stream nil, at zero), waiting for the next attempt (stream nil),
-// connecting (stream, not open) or open; and open lines that are no longer
-// wanted are draining until the server has ended the stream.
+// It is idle (stream nil, nothing else set), waiting for its next attempt (at), for the
+// entrance (queued) or for somebody to come (asleep), connecting (stream, not open) or
+// open; and open lines that are no longer wanted are draining until the server has ended
+// the stream.
 type line struct {
 	id      wire.StreamID
 	method  string
@@ -46,15 +48,22 @@ type line struct {
 	rejected int
 	// at is when to try again (waiting), to count the stream as stable (open, and
 	// something was asked for), or to stop waiting for the server (draining).
-	at      time.Time
-	held    []heldAck // answers that wait for the clients', the oldest first
-	renewed time.Time // when it last began anew because the Store wanted it
-	renew   time.Time // when it may do so again; zero: it need not
-	backoff backoff.Backoff
-	failed  []bool // endpoints that failed since the last good stream or back-off
+	at time.Time
+	// standsAt is when the stream shows, by standing, that the server is there.
+	standsAt time.Time
+	// queued: the line waits at the entrance. asleep: nobody waits for what is wanted.
+	queued, asleep bool
+	ticket         *ticket
+	held           []heldAck // answers that wait for the clients', the oldest first
+	renewed        time.Time // when it last began anew because the Store wanted it
+	renew          time.Time // when it may do so again; zero: it need not
+	backoff        backoff.Backoff
+	failed         []bool // endpoints that failed since the last good stream or back-off
 }
 
-func (l *line) idle() bool { return l.stream == nil && l.at.IsZero() }
+func (l *line) idle() bool {
+	return l.stream == nil && l.at.IsZero() && !l.queued && !l.asleep
+}
 
 func (l *line) standing() standing {
 	return standing{aside: l.idle() || l.draining, refused: l.refused, good: l.established}
@@ -98,6 +107,9 @@ func (s *Session) opened(l *line) {
 	c := l.stream.conn
 	s.up.found(c.endpoint, true)
 	l.open = true
+	if s.up.entrance.outages.down() {
+		l.standsAt = time.Now().Add(probeStands)
+	}
 	l.asked, l.subscribed = make(map[string]time.Time), make(map[string]time.Time)
 	l.dialect = s.newDialect(l)
 	endpoint := s.up.cfg.Endpoints[c.endpoint]
@@ -226,7 +238,9 @@ func (s *Session) lineDue(l *line) {
 	case l.open:
 		s.answered(l)
 	case s.store.StreamWanted(l.id):
-		s.connect(l)
+		s.attempt(l)
+	default:
+		s.up.entrance.leave(l.ticket)
 	}
 }
 
@@ -236,6 +250,8 @@ func (s *Session) answered(l *line) {
 		return
 	}
 	l.established, l.rejected = true, 0
+	s.up.entrance.outages.count(1)
+	s.up.entrance.answer(l.stream.conn.endpoint, time.Now())
 	if !l.draining {
 		l.at = time.Time{}
 	}
@@ -248,12 +264,18 @@ func (s *Session) answered(l *line) {
 // stream that was good ends the count of attempts, whoever ended it.
 func (s *Session) end(l *line, reason Reason) {
 	st, open := l.stream, l.open
-	if l.established && !reason.repeats() {
-		l.backoff.Reset()
-		clear(l.failed)
+	if l.established {
+		s.up.entrance.outages.count(-1)
+		if !reason.repeats() {
+			l.backoff.Reset()
+			clear(l.failed)
+		}
 	}
 	l.stream, l.dialect, l.open, l.greeted, l.established, l.draining = nil, nil, false, false, false, false
-	l.at, l.held, l.renew = time.Time{}, nil, time.Time{}
+	l.at, l.held, l.renew, l.standsAt, l.queued, l.asleep = time.Time{}, nil, time.Time{}, time.Time{}, false, false
+	if reason.final() {
+		s.up.entrance.leave(l.ticket)
+	}
 	if st == nil {
 		return
 	}
@@ -302,13 +324,91 @@ func (s *Session) retry(l *line, err *ConnectionError, endpoint int, opened, goo
 	atOnce := !good && s.failback.moveOn(endpoint, l.failed, !opened)
 	var delay time.Duration
 	if !atOnce {
-		delay = l.backoff.Next()
-		s.obs.BackedOff(delay)
+		if delay = s.wait(l, err); delay > 0 {
+			s.obs.BackedOff(delay)
+		}
 	}
 	s.noteFailed(s.ctx, l.id, err, delay, first || good && !l.refused, opened)
 	if atOnce {
 		s.connect(l)
+	}
+}
+
+// wait has a line wait for its next attempt, and says how long at least; zero if that is
+// until somebody comes. While other streams are good it is the line's own business when
+// that is; else the entrance decides (UPS-2).
+func (s *Session) wait(l *line, err *ConnectionError) time.Duration {
+	awaited := s.store.Awaited()
+	delay, queued := s.up.entrance.lost(l.ticket, err, awaited && !l.refused)
+	switch {
+	case !awaited:
+		l.asleep = true
+		l.backoff.Attempts++
+		return 0
+	case queued:
+		l.queued = true
+		l.backoff.Attempts++
+		return delay
+	}
+	if !l.refused {
+		l.backoff.Max = backoffBound(s.up.cfg.BackoffMax, err.Reason)
+	}
+	delay = l.backoff.Next()
+	l.at = time.Now().Add(delay)
+	return delay
+}
+
+// attempt opens a stream as soon as somebody waits for it and the entrance lets it in.
+func (s *Session) attempt(l *line) {
+	switch {
+	case !s.store.Awaited():
+		l.asleep = true
+		s.up.entrance.leave(l.ticket)
+	case s.up.entrance.enter(l.ticket):
+		s.connect(l)
+	default:
+		l.queued = true
+	}
+}
+
+// admit opens the streams of the lines that the entrance has let in. They follow the probe
+// to its endpoint, unless a stream ties the session to one.
+func (s *Session) admit() {
+	for _, l := range s.lines {
+		switch {
+		case !s.up.entrance.take(l.ticket):
+		case !l.queued:
+			s.up.entrance.leave(l.ticket)
+		case !s.store.StreamWanted(l.id):
+			s.end(l, ReasonUnwanted)
+		case !s.store.Awaited():
+			l.queued, l.asleep = false, true
+			s.up.entrance.leave(l.ticket)
+		default:
+			l.queued = false
+			if endpoint, back := s.up.entrance.serving(l.ticket); back && !s.streams() {
+				s.failback.moveTo(endpoint)
+			}
+			s.connect(l)
+		}
+	}
+}
+
+// streams reports whether there is a stream, or an attempt to open one.
+func (s *Session) streams() bool {
+	return slices.ContainsFunc(s.lines, func(l *line) bool { return l.stream != nil })
+}
+
+// rouse looks after a line that is asleep, of which the demand has changed: it is tried
+// again if somebody has come. Otherwise something may only be there to be let go of.
+func (s *Session) rouse(l *line) {
+	if s.store.Awaited() {
+		l.asleep = false
+		s.begin(l)
 		return
 	}
-	l.at = time.Now().Add(delay)
+	subs, _ := s.store.TakeDemand(l.id)
+	if slices.ContainsFunc(subs, func(sub wire.Subscription) bool { return len(sub.Subscribe) > 0 }) {
+		s.store.Lost(l.id)
+	}
 }

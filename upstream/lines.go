@@ -11,6 +11,7 @@ func (s *Session) newLine(id wire.StreamID) *line {
 	return &line{
 		id:      id,
 		method:  s.up.cfg.APIType.method(id),
+		ticket:  &ticket{bell: s.admitted},
 		backoff: backoff.Backoff{Base: s.up.cfg.BackoffBase, Max: s.up.cfg.BackoffMax},
 		failed:  make([]bool, len(s.up.cfg.Endpoints)),
 	}

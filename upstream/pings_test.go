@@ -43,7 +43,7 @@ func quiet(t *testing.T, opts ...grpc.ServerOption) (first, second, third Status
 // the first connection for more. It never has a reason to end another one.
 func TestUPS1_DefaultEnforcement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		first, second, third := quiet(t)
+		first, second, third := quiet(t, grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{}))
 		for name, st := range map[string]Status{"the first": first, "the second": second} {
 			if st.Lost != 1 || st.Opened != 2 || st.State != StateConnected {
 				t.Errorf("%s scope: %d streams opened, %d lost, %s; want one lost", name, st.Opened, st.Lost, st.State)

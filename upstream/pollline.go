@@ -16,7 +16,8 @@ import (
 
 // pollLine is one of a REST session's streams through all its pollers, from when it is
 // wanted until it is not. All of it belongs to the session's owner. It is idle (no
-// poller, at zero), waiting for the next attempt (no poller), or polling.
+// poller, nothing else set), waiting for its next attempt (at), for the entrance (queued)
+// or for somebody to come (asleep), or polling.
 type pollLine struct {
 	id     wire.StreamID
 	broken bool // it cannot be polled for, and the line stays idle
@@ -26,7 +27,12 @@ type pollLine struct {
 	wg       sync.WaitGroup // the poller's goroutine
 	exchange *exchange      // of the poller
 	at       time.Time      // when to try again
-	endpoint int            // of the poller
+	standsAt time.Time      // when a poll that did not fail shows that the server is there
+	// queued: the line waits at the entrance. asleep: nobody waits for what is wanted.
+	queued, asleep bool
+	ticket         *ticket
+	atOnce         bool // the attempt is at another endpoint, and asks nobody
+	endpoint       int  // of the poller
 
 	names    map[string]struct{}
 	list     []string // names in order; what the poller was given last
@@ -48,7 +54,9 @@ type pollLine struct {
 	failed  []bool // endpoints that failed since the last good poll or back-off
 }
 
-func (l *pollLine) idle() bool { return l.poller == nil && l.at.IsZero() }
+func (l *pollLine) idle() bool {
+	return l.poller == nil && l.at.IsZero() && !l.queued && !l.asleep
+}
 
 func (l *pollLine) standing() standing {
 	return standing{aside: l.idle(), refused: l.refused, good: l.established}
@@ -67,19 +75,20 @@ func (l *pollLine) silent(now time.Time, after time.Duration) bool {
 
 func (s *RESTSession) newLine(id wire.StreamID) *pollLine {
 	return &pollLine{
-		id: id, failed: make([]bool, len(s.up.cfg.Endpoints)),
+		id: id, failed: make([]bool, len(s.up.cfg.Endpoints)), ticket: &ticket{bell: s.admitted},
 		backoff: backoff.Backoff{Base: s.up.cfg.BackoffBase, Max: s.up.cfg.BackoffMax},
 	}
 }
 
 // start begins to poll for everything wanted at the session's endpoint.
 func (s *RESTSession) start(l *pollLine) {
-	l.at, l.endpoint, l.again = time.Time{}, s.failback.endpoint, false
+	l.at, l.endpoint, l.again, l.atOnce = time.Time{}, s.failback.endpoint, false, false
 	l.names, l.accepted, l.since = make(map[string]struct{}), nil, time.Now()
 	subs := s.store.Restart(l.id, 0)
 	l.take(subs)
 	if !s.store.StreamWanted(l.id) {
 		s.store.Lost(l.id) // what was only waiting to be unsubscribed went with Restart
+		s.up.entrance.leave(l.ticket)
 		return
 	}
 	s.fit(l)
@@ -107,10 +116,14 @@ func (s *RESTSession) start(l *pollLine) {
 		s.log.Error("cannot poll", "type", l.id.TypeURL, "error", err)
 		stop()
 		s.store.Lost(l.id)
+		s.up.entrance.leave(l.ticket)
 		l.broken = true
 		return
 	}
 	l.poller, l.awaiting = p, true
+	if s.up.entrance.outages.down() {
+		l.standsAt = time.Now().Add(s.up.cfg.ConnectTimeout + probeStands)
+	}
 	l.wg.Go(func() { _ = p.Run(ctx) }) // its error is ctx's
 }
 
@@ -229,10 +242,12 @@ func (s *RESTSession) answered(l *pollLine, names []string, begun time.Time) {
 		l.refused = false
 		s.noteQuarantined(l.id.TypeURL, -1)
 	}
+	s.up.entrance.answer(l.endpoint, time.Now())
 	if l.established {
 		return
 	}
 	l.established = true
+	s.up.entrance.outages.count(1)
 	l.backoff.Reset()
 	clear(l.failed)
 	endpoint := s.up.cfg.Endpoints[l.endpoint]
@@ -245,7 +260,10 @@ func (s *RESTSession) answered(l *pollLine, names []string, begun time.Time) {
 
 // end stops the line's poller, if there is one, and leaves the line idle.
 func (s *RESTSession) end(l *pollLine, reason Reason) {
-	l.at, l.renew = time.Time{}, time.Time{}
+	l.at, l.renew, l.standsAt, l.queued, l.asleep = time.Time{}, time.Time{}, time.Time{}, false, false
+	if reason.final() {
+		s.up.entrance.leave(l.ticket)
+	}
 	if l.poller == nil {
 		return
 	}
@@ -255,6 +273,7 @@ func (s *RESTSession) end(l *pollLine, reason Reason) {
 	s.store.Lost(l.id)
 	if l.established {
 		l.established = false
+		s.up.entrance.outages.count(-1)
 		s.note(func(st *Status) { st.Streams-- })
 		s.obs.StreamClosed(l.id.String(), reason)
 	}
@@ -279,6 +298,7 @@ func (s *RESTSession) lost(l *pollLine, cause error) {
 	atOnce := false
 	switch {
 	case notServed(cause):
+		s.up.entrance.answer(endpoint, time.Now()) // the server is there
 		if !l.refused {
 			l.refused = true
 			s.noteQuarantined(l.id.TypeURL, 1)
@@ -287,12 +307,12 @@ func (s *RESTSession) lost(l *pollLine, cause error) {
 		atOnce = s.failback.moveOn(endpoint, l.failed, unreachable)
 	}
 	var delay time.Duration
-	if !atOnce {
-		delay = l.backoff.Next()
+	if atOnce {
+		l.at, l.atOnce = time.Now(), true
+	} else if delay = s.wait(l, err); delay > 0 {
 		s.obs.BackedOff(delay)
 	}
 	s.noteFailed(s.ctx, l.id, err, delay, first, good)
-	l.at = time.Now().Add(delay)
 	s.settle()
 }
 

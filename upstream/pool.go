@@ -42,6 +42,8 @@ type Upstream struct {
 	*roster
 	*health
 
+	entrance *entrance
+
 	mu    sync.Mutex
 	conns [][]*conn // by endpoint
 	paces []pace    // by endpoint: of the connections that are made from now on (UPS-1)
@@ -67,8 +69,11 @@ func New(cfg Config) (*Upstream, error) {
 		creds:  insecure.NewCredentials(),
 		roster: newRoster(),
 		health: newHealth(len(cfg.Endpoints)),
-		conns:  make([][]*conn, len(cfg.Endpoints)),
-		paces:  make([]pace, len(cfg.Endpoints)),
+
+		entrance: newEntrance(cfg.Outages, cfg.BackoffBase, cfg.BackoffMax),
+
+		conns: make([][]*conn, len(cfg.Endpoints)),
+		paces: make([]pace, len(cfg.Endpoints)),
 	}
 	if cfg.TLS != nil {
 		files := *cfg.TLS
@@ -136,6 +141,7 @@ func (u *Upstream) dialOptions(p pace) []grpc.DialOption {
 // closes what is left.
 func (u *Upstream) Close() {
 	u.close()
+	u.entrance.shut()
 	if u.tls != nil {
 		u.tls.Close()
 	}

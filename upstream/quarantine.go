@@ -38,10 +38,9 @@ type quarantine struct {
 	inUse    int // of proven, when those that are not were forgotten last
 	suspects map[string]*suspect
 	trial    trial
-	// pace is the session's back-off for the trials of all suspects. Each failure
-	// costs everybody the stream: many types together are not to do so more often
-	// than a server that is gone is tried, and none is to wait for long because of
-	// others.
+	// pace is the session's back-off for the trials of all suspects: many types together
+	// are not to cost everybody the stream more often than one, and none is to wait for
+	// long because of others.
 	pace   backoff.Backoff
 	resume time.Time // no trial before
 }
@@ -62,7 +61,9 @@ type trial struct {
 func newQuarantine(cfg *Config) quarantine {
 	return quarantine{
 		proven: make(map[string]struct{}), suspects: make(map[string]*suspect),
-		pace: backoff.Backoff{Base: cfg.BackoffBase, Max: cfg.BackoffMax},
+		// Each trial that fails costs everybody the stream, so they are not as frequent as
+		// those of a server that is gone.
+		pace: backoff.Backoff{Base: cfg.BackoffBase, Max: max(cfg.BackoffMax, longBackoff)},
 	}
 }
 

@@ -26,8 +26,8 @@ func TestOPS2BackoffGrowsAndResets(t *testing.T) {
 					t.Errorf("attempt %d: delay %v, bound %v", i, d, bound)
 				}
 			}
-			if got := len(obs.delays); got < 25 || got > 120 {
-				t.Errorf("%d attempts in ten minutes, want about 40", got)
+			if got := len(obs.delays); got < 150 || got > 400 {
+				t.Errorf("%d attempts in ten minutes, want about 240", got)
 			}
 			if slices.ContainsFunc(obs.failures, func(r Reason) bool { return r != ReasonUnreachable }) {
 				t.Errorf("failures %v", obs.failures)
@@ -58,8 +58,8 @@ func TestOPS2RefusedStreamsBackOff(t *testing.T) {
 		s := run(t, newUpstream(t, n.config("a")), newStore(sub(clusters, "*")), obs)
 		<-time.After(10 * time.Minute)
 		obs.locked(func() {
-			if got := len(obs.opened); got < 25 || got > 120 {
-				t.Errorf("%d streams in ten minutes, want about 40", got)
+			if got := len(obs.opened); got < 150 || got > 400 {
+				t.Errorf("%d streams in ten minutes, want about 240", got)
 			}
 			if slices.Contains(obs.states, StateConnected) {
 				t.Error("called connected")

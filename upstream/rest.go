@@ -35,6 +35,7 @@ type RESTConfig struct {
 	BackoffBase, BackoffMax time.Duration
 	FailbackInterval        time.Duration
 	Batch                   time.Duration
+	Outages                 *Outages
 
 	Logger *slog.Logger
 }
@@ -65,6 +66,8 @@ type REST struct {
 
 	*roster
 	*health
+
+	entrance *entrance
 }
 
 // NewREST checks cfg and reads its TLS files. It connects to nothing: sessions do.
@@ -76,6 +79,7 @@ func NewREST(cfg RESTConfig) (*REST, error) {
 	}
 	u := &REST{
 		cfg: cfg, roster: newRoster(), health: newHealth(len(cfg.Endpoints)), tcp: new(net.Dialer).DialContext,
+		entrance: newEntrance(cfg.Outages, cfg.BackoffBase, cfg.BackoffMax),
 	}
 	scheme := "http"
 	if cfg.TLS != nil {
@@ -110,6 +114,7 @@ func NewREST(cfg RESTConfig) (*REST, error) {
 // what is left.
 func (u *REST) Close() {
 	u.close()
+	u.entrance.shut()
 	if u.transport != nil {
 		u.transport.CloseIdleConnections()
 	}

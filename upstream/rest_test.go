@@ -288,7 +288,7 @@ func TestREST3(t *testing.T) {
 			if st.State != StateConnecting || st.LastError.Reason != ReasonUnreachable || st.Lost != 1 {
 				b.t.Errorf("during the outage: %+v", st)
 			}
-			if got := len(n.dialled("a:1")); got < 100 || got > 1000 {
+			if got := len(n.dialled("a:1")); got < 1000 || got > 2500 {
 				b.t.Errorf("%d attempts in an hour", got)
 			}
 			srv.says(holding("1", clusters, "b", "c"))
@@ -467,6 +467,51 @@ func TestREST3(t *testing.T) {
 			}
 			b.unwant(virtualHosts, "a/b")
 			pass(time.Second)
+		},
+		"UPS-2 one poll is tried at a time, and the others follow": func(n *network, srv *restServer, b *bed) {
+			stop := n.serveREST("a:1", srv)
+			srv.says(func(w http.ResponseWriter, r *http.Request, poll *discoveryv3.DiscoveryRequest) {
+				holding("1", poll.GetTypeUrl(), "a")(w, r, poll)
+			})
+			types := []string{clusters, endpoints, listeners}
+			for _, typeURL := range types {
+				b.want(typeURL, "a")
+			}
+			r := runREST(b.t, n, b, "a:1")
+			pass(time.Minute)
+			stop()
+			pass(time.Minute)
+			before := len(n.dialled("a:1"))
+			pass(time.Hour)
+			if got := len(n.dialled("a:1")) - before; got < 1000 || got > 2500 {
+				b.t.Errorf("%d attempts for %d types in an hour", got, len(types))
+			}
+			n.serveREST("a:1", srv)
+			pass(time.Minute)
+			if st := r.Status(); st.State != StateConnected || st.Streams != len(types) {
+				b.t.Errorf("state %s, %d polls", st.State, st.Streams)
+			}
+		},
+		"UPS-2 what nobody waits for is not polled for again": func(n *network, srv *restServer, b *bed) {
+			stop := n.serveREST("a:1", srv)
+			srv.says(holding("1", endpoints, "a"))
+			b.want(endpoints, "a")
+			r := runREST(b.t, n, b, "a:1")
+			pass(time.Minute)
+			b.stream.Leave()
+			stop()
+			pass(time.Minute)
+			n.serveREST("a:1", srv)
+			before := len(srv.polled())
+			pass(time.Hour)
+			if got := len(srv.polled()) - before; got > 0 || r.Status().State != StateConnecting {
+				b.t.Errorf("%d polls, %s", got, r.Status().State)
+			}
+			b.stream.Join(b.Store)
+			pass(time.Second)
+			if got := len(srv.polled()) - before; got == 0 || r.Status().State != StateConnected {
+				b.t.Errorf("%d polls, %s", got, r.Status().State)
+			}
 		},
 		"UPS-3 first names are polled for at once, those that follow together": func(n *network, srv *restServer, b *bed) {
 			srv.says(holding("1", endpoints))

@@ -38,6 +38,7 @@ type RESTSession struct {
 	batchAt  time.Time       // when demand is looked at; zero: nothing waits for that
 	settleAt time.Time       // when the Store is to settle; zero: nothing waits
 	failback *failback
+	admitted chan struct{} // one slot: a line's ticket was admitted
 
 	started atomic.Bool
 }
@@ -54,7 +55,7 @@ func (u *REST) NewSession(cfg SessionConfig) (*RESTSession, error) {
 	r := newReport(u.cfg.Name, u.cfg.Endpoints[0], u.cfg.Logger, cfg)
 	return &RESTSession{
 		up: u, node: cfg.Node, nodeSize: size, store: cfg.Store,
-		report: r, events: make(chan func()),
+		report: r, events: make(chan func()), admitted: make(chan struct{}, 1),
 		failback: newFailback(u.cfg.Endpoints, u.cfg.FailbackInterval, u.health, r),
 	}, nil
 }
@@ -107,6 +108,8 @@ func (s *RESTSession) loop() error {
 			s.gather(time.Now())
 		case f := <-s.events:
 			f()
+		case <-s.admitted:
+			s.admit()
 		case <-timer.C:
 			s.elapse(time.Now())
 		}
@@ -117,7 +120,7 @@ func (s *RESTSession) loop() error {
 func (s *RESTSession) next() time.Time {
 	at := earlier(earlier(s.batchAt, s.settleAt), s.failback.at)
 	for _, l := range s.lines {
-		at = earlier(at, earlier(l.at, l.renew))
+		at = earlier(earlier(at, l.standsAt), earlier(l.at, l.renew))
 	}
 	return at
 }
@@ -129,7 +132,10 @@ func (s *RESTSession) elapse(now time.Time) {
 	}
 	for _, l := range s.lines {
 		if due(&l.at, now) {
-			s.start(l)
+			s.attempt(l)
+		}
+		if due(&l.standsAt, now) {
+			s.up.entrance.answer(l.endpoint, now)
 		}
 		if due(&l.renew, now) && l.poller != nil {
 			s.demand(l)
@@ -174,7 +180,9 @@ func (s *RESTSession) reconcile() {
 			s.end(l, ReasonUnwanted)
 		case l.poller != nil:
 			s.demand(l)
-		case l.at.IsZero():
+		case l.asleep:
+			s.rouse(l)
+		case l.idle():
 			s.begin(l)
 		}
 	}
@@ -203,7 +211,7 @@ func (s *RESTSession) begin(l *pollLine) {
 		s.failback.begin()
 	}
 	clear(l.failed)
-	s.start(l)
+	s.attempt(l)
 }
 
 func (s *RESTSession) idle() bool {

@@ -48,6 +48,7 @@ type Session struct {
 	failback   *failback
 	quarantine quarantine
 	single     map[string]int // endpoints that refuse a second stream, by StreamID.TypeURL
+	admitted   chan struct{} // one slot: a line's ticket was admitted
 
 	started atomic.Bool
 
@@ -76,6 +77,7 @@ func (u *Upstream) NewSession(cfg SessionConfig) (*Session, error) {
 		failback:   newFailback(u.cfg.Endpoints, u.cfg.FailbackInterval, u.health, r),
 		events:     make(chan func()),
 		rejected:   make(chan struct{}, 1),
+		admitted:   make(chan struct{}, 1),
 		quarantine: newQuarantine(&u.cfg),
 		single:     make(map[string]int),
 	}, nil
@@ -132,6 +134,8 @@ func (s *Session) loop() error {
 			f()
 		case <-s.rejected:
 			s.rejectHeld()
+		case <-s.admitted:
+			s.admit()
 		case <-timer.C:
 			s.elapse(time.Now())
 		}
@@ -142,7 +146,7 @@ func (s *Session) loop() error {
 func (s *Session) next() time.Time {
 	at := earlier(earlier(s.batchAt, s.settleAt), earlier(s.failback.at, s.trialAt()))
 	for _, l := range s.lines {
-		at = earlier(earlier(at, l.at), earlier(l.renew, l.heldUntil()))
+		at = earlier(earlier(at, earlier(l.at, l.standsAt)), earlier(l.renew, l.heldUntil()))
 	}
 	return at
 }
@@ -173,6 +177,9 @@ func (s *Session) elapse(now time.Time) {
 		s.acknowledgeHeld(l, now)
 		if due(&l.at, now) {
 			s.lineDue(l)
+		}
+		if due(&l.standsAt, now) {
+			s.up.entrance.answer(l.stream.conn.endpoint, now)
 		}
 		if due(&l.renew, now) && l.open && !l.draining {
 			s.demand(l)
@@ -205,6 +212,8 @@ func (s *Session) reconcile() {
 			s.connect(l)
 		case wanted && l.idle():
 			s.begin(l)
+		case wanted && l.asleep:
+			s.rouse(l)
 		case wanted && l.open:
 			s.demand(l)
 		case !wanted && l.open && !l.draining:
@@ -229,7 +238,7 @@ func (s *Session) begin(l *line) {
 		s.failback.begin()
 	}
 	clear(l.failed)
-	s.connect(l)
+	s.attempt(l)
 }
 
 // respond judges a response and answers it, once (STR-8).
@@ -247,6 +256,7 @@ func (s *Session) respond(l *line, r received, at time.Time) {
 		return
 	}
 	s.answered(l)
+	s.up.entrance.answer(l.stream.conn.endpoint, at)
 	if asked {
 		s.prove(e.typeURL)
 	}

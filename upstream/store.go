@@ -27,6 +27,10 @@ type Store interface {
 	Streams() []wire.StreamID
 	StreamWanted(stream wire.StreamID) bool
 
+	// Awaited says whether anybody waits for what is wanted, and not only the cache keeps
+	// it. If somebody comes, DemandChanged has a value.
+	Awaited() bool
+
 	// Restart says that the stream begins anew and returns everything wanted on
 	// it, one subscription per type, with the versions held (RES-12). Versions
 	// that would take more than versionsLimit bytes, encoded as
@@ -44,6 +48,9 @@ type Store interface {
 	// Without ok nothing was taken and the stream has to begin anew: something is
 	// wanted again of which the server may still be sending what it sent before it
 	// read the unsubscription.
+	//
+	// For a stream that waits for somebody to come it is called too, for what it drops,
+	// and followed by Lost if there is anything to subscribe to.
 	TakeDemand(stream wire.StreamID) (subs []wire.Subscription, ok bool)
 
 	// Unasked are the types, in no order, of which TakeDemand has names to subscribe to

@@ -1,0 +1,277 @@
+package upstream
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// scoped runs a number of scopes of one upstream, each with a stream that was answered.
+func scoped(t *testing.T, srv *server, u *Upstream, scopes int) (stores []*memStore, sessions []*running) {
+	t.Helper()
+	for range scopes {
+		store := newStore(sub(clusters, "*"))
+		stores, sessions = append(stores, store), append(sessions, run(t, u, store, nil))
+		ss := srv.accept()
+		ss.next()
+		ss.respond(clusters, "1", "c")
+		ss.answer()
+	}
+	synctest.Wait()
+	return stores, sessions
+}
+
+// While a control plane with many scopes is gone one stream is tried at a time, at least
+// every five seconds. When it is back the others follow one by one.
+func TestUPS2_OneProbe(t *testing.T) {
+	for name, gone := range map[string]func(n *network){
+		"refused":    func(*network) {},
+		"black hole": func(n *network) { n.blackHole("a") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const scopes = 60
+				n := newNetwork(t)
+				srv := n.serve("a")
+				cfg := n.config("a")
+				cfg.ConnectTimeout = 2 * time.Second
+				u := newUpstream(t, cfg)
+				_, sessions := scoped(t, srv, u, scopes)
+				before := len(n.dialled("a"))
+				srv.stop()
+				gone(n)
+				<-time.After(10 * time.Minute)
+				synctest.Wait()
+				dials := n.dialled("a")[before:]
+				var gaps []time.Duration
+				for i := range dials[1:] {
+					gaps = append(gaps, dials[i+1].Sub(dials[i]))
+				}
+				if longest := slices.Max(gaps); longest > DefaultBackoffMax+cfg.ConnectTimeout {
+					t.Errorf("nobody tried for %v", longest)
+				}
+				if got := len(dials); got > 400 {
+					t.Errorf("%d attempts in ten minutes for %d scopes", got, scopes)
+				}
+				if name == "black hole" && slices.Min(gaps) < cfg.ConnectTimeout {
+					t.Errorf("two attempts at once: %v", slices.Min(gaps))
+				}
+
+				srv = n.serve("a")
+				var opened []time.Time
+				for range scopes {
+					ss := srv.accept()
+					opened = append(opened, ss.opened)
+					if len(opened) == 1 {
+						<-time.After(probeStands / 2)
+						synctest.Wait()
+						if len(srv.streams) > 0 {
+							t.Error("others came before the probe was answered")
+						}
+						ss.respond(clusters, "1", "c")
+					}
+				}
+				for i := 2; i < scopes; i++ {
+					if gap := opened[i].Sub(opened[i-1]); gap < admitPause {
+						t.Errorf("stream %d came %v after the one before", i, gap)
+					}
+				}
+				if all := opened[scopes-1].Sub(opened[1]); all > scopes*admitPause {
+					t.Errorf("it took %v until all were back", all)
+				}
+				<-time.After(stableAfter)
+				synctest.Wait()
+				for _, s := range sessions {
+					if st := s.Status(); st.State != StateConnected || st.Opened != 2 {
+						t.Errorf("%s after %d streams", st.State, st.Opened)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A probe that is not answered, because nothing was missed, shows by standing that the
+// server is there. One that the server ends does not, and the next scope has its turn.
+func TestUPS2_SilentProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serve("a")
+		u := newUpstream(t, n.config("a"))
+		scoped(t, srv, u, 3)
+		srv.stop()
+		<-time.After(time.Minute)
+		srv = n.serve("a")
+		refused := srv.accept()
+		if u.entrance.outages.Now().Since.IsZero() {
+			t.Error("a stream that was opened ended the outage")
+		}
+		refused.end <- status.Error(codes.Unavailable, "starting")
+		probe := srv.accept()
+		<-time.After(probeStands - time.Millisecond)
+		if len(srv.streams) > 0 || u.entrance.outages.Now().Since.IsZero() {
+			t.Error("others came before the probe stood")
+		}
+		for range 2 {
+			if ss := srv.accept(); ss.opened.Before(probe.opened.Add(probeStands)) {
+				t.Error("others came before the probe stood")
+			}
+		}
+		if got := u.entrance.outages.Now(); !got.Since.IsZero() || got.Err != nil {
+			t.Errorf("still %+v", got)
+		}
+	})
+}
+
+// A server that has no resources left is given more time.
+func TestUPS2_Exhausted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		n.serve("a", func(s *server) {
+			s.refuse = status.Error(codes.ResourceExhausted, "too many streams")
+			s.opts = nil
+		})
+		obs := &recorder{}
+		run(t, newUpstream(t, n.config("a")), newStore(sub(clusters, "*")), obs)
+		<-time.After(time.Hour)
+		obs.locked(func() {
+			longest := slices.Max(obs.delays)
+			if longest <= 2*DefaultBackoffMax || longest > longBackoff {
+				t.Errorf("longest delay %v, want up to %v", longest, longBackoff)
+			}
+		})
+	})
+}
+
+// A scope that nobody waits for does not reconnect before somebody comes, and what it has
+// to let go of goes meanwhile.
+func TestUPS2_ScopeWithoutClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serve("a")
+		u := newUpstream(t, n.config("a"))
+		stores, sessions := scoped(t, srv, u, 2)
+		stores[0].leave()
+		srv.stop()
+		<-time.After(time.Minute)
+		srv = n.serve("a")
+		srv.accept().respond(clusters, "1", "c")
+		<-time.After(time.Hour)
+		if got := sessions[0].Status(); got.Opened != 1 || got.State != StateConnecting {
+			t.Errorf("without clients: %d streams, %s", got.Opened, got.State)
+		}
+		stores[0].want(0, []wireSubscription{sub(clusters, "*")}, unsub(clusters, "x"))
+		<-time.After(time.Second)
+		stores[0].get(func(s *memStore) {
+			if len(s.pending[streamOf(0)]) > 0 || s.restarts[streamOf(0)] != 1 {
+				t.Errorf("pending %v after %d restarts", s.pending[streamOf(0)], s.restarts[streamOf(0)])
+			}
+		})
+		start := time.Now()
+		stores[0].come()
+		if ss := srv.accept(); ss.opened.Sub(start) > 0 {
+			t.Errorf("the stream came after %v", ss.opened.Sub(start))
+		}
+		if got := sessions[1].Status(); got.Opened != 2 {
+			t.Errorf("with clients: %d streams", got.Opened)
+		}
+	})
+}
+
+// All scopes of a control plane know one outage: since when, why, and that it is over.
+func TestUPS2_Outages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serve("a")
+		cfg := n.config("a")
+		cfg.Outages = new(Outages)
+		var told []Outage
+		stop := cfg.Outages.Watch(func(o Outage) { told = append(told, o) })
+		u := newUpstream(t, cfg)
+		if got := cfg.Outages.Now(); got != (Outage{}) {
+			t.Errorf("before any attempt: %+v", got)
+		}
+		scoped(t, srv, u, 2)
+		if got := cfg.Outages.Now(); !got.Answered.Equal(time.Now()) || !got.Since.IsZero() {
+			t.Errorf("after an answer: %+v", got)
+		}
+		begun := time.Now()
+		srv.stop()
+		<-time.After(time.Minute)
+		synctest.Wait()
+		got := cfg.Outages.Now()
+		if !got.Since.Equal(begun) || got.Err == nil || got.Err.Reason != ReasonUnreachable || !got.Answered.Equal(begun) {
+			t.Errorf("in the outage: %+v", got)
+		}
+		srv = n.serve("a")
+		srv.accept().respond(clusters, "2", "c")
+		srv.accept()
+		synctest.Wait()
+		if len(told) != 2 || !told[0].Since.Equal(begun) || told[0].Err.Reason != ReasonUnavailable || !told[1].Since.IsZero() {
+			t.Errorf("told %+v, want the beginning and the end", told)
+		}
+		stop()
+		srv.stop()
+		<-time.After(time.Minute)
+		if len(told) != 2 {
+			t.Errorf("told %d times after the end", len(told)-2)
+		}
+	})
+}
+
+// Where nobody tries an outage is not known to last: it begins anew with who comes.
+func TestUPS2_OutageBeginsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serve("a")
+		u := newUpstream(t, n.config("a"))
+		stores, _ := scoped(t, srv, u, 1)
+		stores[0].leave()
+		srv.stop()
+		synctest.Wait()
+		begun := u.entrance.outages.Now().Since
+		if begun.IsZero() {
+			t.Error("no outage")
+		}
+		<-time.After(longBackoff - time.Second)
+		stores[0].come()
+		synctest.Wait()
+		if got := u.entrance.outages.Now(); !got.Since.Equal(begun) || !got.Tried.Equal(time.Now()) {
+			t.Errorf("soon after: %+v", got)
+		}
+		stores[0].leave()
+		<-time.After(time.Hour)
+		stores[0].come()
+		synctest.Wait()
+		if got := u.entrance.outages.Now(); !got.Since.Equal(time.Now()) {
+			t.Errorf("an hour later: %+v", got)
+		}
+	})
+}
+
+// One stream that is lost is no outage as long as another one is good.
+func TestUPS2_OneStreamIsNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serve("a")
+		u := newUpstream(t, n.config("a"))
+		store := newStore(sub(clusters, "*"))
+		run(t, u, store, nil)
+		first := srv.accept()
+		first.respond(clusters, "1", "c")
+		first.answer()
+		scoped(t, srv, u, 1)
+		for range 5 {
+			first.end <- status.Error(codes.PermissionDenied, "not this one")
+			synctest.Wait()
+			if got := u.entrance.outages.Now(); !got.Since.IsZero() {
+				t.Errorf("an outage: %+v", got)
+			}
+			first = srv.accept()
+		}
+	})
+}

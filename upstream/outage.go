@@ -1,0 +1,120 @@
+package upstream
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// Outage is what all scopes of a control plane know of whether it can be reached.
+type Outage struct {
+	// Since is when it could be reached no longer; zero while it can be, and before the
+	// first attempt ended. Where nobody tried for half a minute it is when the next one
+	// came who wants to.
+	Since time.Time
+	// Tried is when the last attempt since then failed. Nobody tries while no client waits.
+	Tried time.Time
+	// Err is why the last attempt since then failed, or the last stream ended; nil while
+	// Since is zero.
+	Err *ConnectionError
+	// Answered is when it last answered, on any stream or poll; zero before the first time.
+	Answered time.Time
+}
+
+// Outages knows whether a control plane can be reached, and tells of changes. An outage
+// begins when an attempt fails, or a stream is lost, and no other stream is good; it ends
+// with the first answer. The zero Outages is ready. Its methods may be called from any
+// goroutine.
+type Outages struct {
+	mu       sync.Mutex
+	now      Outage
+	good     int // streams that were answered and are open
+	watchers []*outageWatcher
+
+	telling sync.Mutex // held over calls to watchers, which so hear of changes in order
+}
+
+type outageWatcher struct{ tell func(Outage) }
+
+// Now is what is known now.
+func (o *Outages) Now() Outage {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.now
+}
+
+// Watch has f told whenever an outage begins, anew or for the first time, or ends, until stop is called; further errors
+// of one outage are not told. f must not block, nor call stop: once that has returned f is
+// not called again.
+func (o *Outages) Watch(f func(Outage)) (stop func()) {
+	w := &outageWatcher{f}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.watchers = append(slices.Clip(o.watchers), w)
+	return func() {
+		o.telling.Lock()
+		defer o.telling.Unlock()
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.watchers = slices.DeleteFunc(slices.Clone(o.watchers), func(x *outageWatcher) bool { return x == w })
+	}
+}
+
+// fail says that an attempt failed, or that a stream was lost that is not counted any
+// more. began is set if an outage began, which the caller tells.
+func (o *Outages) fail(err *ConnectionError) (down, began bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.good > 0 {
+		return false, false
+	}
+	if began = o.now.Since.IsZero(); began {
+		o.now.Since = time.Now()
+	}
+	o.now.Err, o.now.Tried = err, time.Now()
+	return true, began
+}
+
+// answer says that the control plane answered, or took a stream for long enough. ended is
+// set if an outage ended, which the caller tells.
+func (o *Outages) answer(at time.Time) (ended bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	ended = !o.now.Since.IsZero()
+	o.now = Outage{Answered: at}
+	return ended
+}
+
+// renew begins an outage anew if nobody has tried for so long that it may be over: a client
+// that comes then is not to be told of what was. told is set if the caller is to tell.
+func (o *Outages) renew() (told bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.now.Since.IsZero() || time.Since(o.now.Tried) <= longBackoff {
+		return false
+	}
+	o.now.Since = time.Now()
+	return true
+}
+
+// count adds streams that are good, or takes them off.
+func (o *Outages) count(change int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.good += change
+}
+
+// down reports whether there is an outage.
+func (o *Outages) down() bool { return !o.Now().Since.IsZero() }
+
+// tell tells the watchers what is so now. The caller holds no lock.
+func (o *Outages) tell() {
+	o.telling.Lock()
+	defer o.telling.Unlock()
+	o.mu.Lock()
+	now, watchers := o.now, o.watchers
+	o.mu.Unlock()
+	for _, w := range watchers {
+		w.tell(now)
+	}
+}
