@@ -261,7 +261,7 @@ func (u *update) resource(t *table, key string, r *wire.Resource) {
 		return
 	}
 	if e == nil {
-		e = t.entry(key, r.Name)
+		e = t.entry(key)
 		e.lent = true // or will be, when it holds r
 	}
 	if e.alias {

@@ -16,7 +16,6 @@ const (
 type collection struct {
 	table    *table
 	key      string // "*", or the canonical glob
-	name     string // as it goes upstream
 	interest *interest
 
 	live  list     // members

@@ -377,7 +377,7 @@ func TestSpelling(t *testing.T) {
 		one, other := b.join(), b.join()
 		one.sub(cds, globQ2)
 		other.sub(cds, globQ)
-		b.expect(b.connect(0), "CDS +"+globQ2)
+		b.expect(b.connect(0), "CDS +"+globQ) // NAME-3
 		b.says(cds, "+"+nameQ2+"@1")
 		b.expect(one.collect(), "CDS +"+nameQ2+"@1")
 		b.expect(other.collect(), "CDS +"+nameQ+"@1")

@@ -47,7 +47,7 @@ func (c *collection) follow(w *watch, spelling string) *cursor {
 	n := c.table.store.seq
 	f := &cursor{
 		client: w.client, watch: w, coll: c, pos: len(c.followers), name: spelling,
-		born: n, removed: n, seen: c.changes, renamed: asked(spelling, c.key) != c.key,
+		born: n, removed: n, seen: c.changes, renamed: undirected(spelling, c.key) != c.key,
 		beats: c.table.store.beats, judged: n, lifted: c.table.store.beats,
 	}
 	followed := c.followed()

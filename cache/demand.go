@@ -117,13 +117,13 @@ func (t *table) takeDemand(subs []wire.Subscription, now time.Time) []wire.Subsc
 		switch {
 		case i.leaving:
 			if i.subscribed {
-				then.Unsubscribe = append(then.Unsubscribe, i.as)
+				then.Unsubscribe = append(then.Unsubscribe, i.name())
 				globGone = globGone || i.coll != nil
 				t.farewell(i, now)
 			}
 			i.drop()
 		case i.again && (i.coll == nil || t.store.source.Resolved):
-			first.Unsubscribe = append(first.Unsubscribe, i.as)
+			first.Unsubscribe = append(first.Unsubscribe, i.name())
 			anew.Subscribe = append(anew.Subscribe, i.subscribe(now))
 		case !i.subscribed:
 			first.Subscribe = append(first.Subscribe, i.subscribe(now))
@@ -180,7 +180,7 @@ func (s *Store) Shed(stream wire.StreamID, typeURL string, bytes int) bool {
 				break
 			}
 			if i := e.interest; i != nil && i.parked && i.subscribed {
-				bytes -= len(i.as) + overhead
+				bytes -= len(i.name()) + overhead
 				i.evict(ReasonLimit)
 				found = true
 			}

@@ -53,7 +53,7 @@ type entry struct {
 
 // aside is what an entry has that is more than a member with content.
 type aside struct {
-	spelled string // as the server spells it, and before it has, as the first client does; "" for like its key
+	spelled string // as the server spells it; "" for like its key
 	err     *wire.ResourceError
 	life    *lifetime      // nil: it never had a ttl; kept by tombstones of what expired, and for relayed ones
 	sum     sum            // its part of the sums, if the table keeps them

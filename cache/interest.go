@@ -10,7 +10,6 @@ type interest struct {
 	entry *entry      // a name; or
 	coll  *collection // a glob or "*"
 
-	as         string // the name it was subscribed under, to be unsubscribed under
 	weight     weight // counted in Cache.leaving while leaving
 	asked      uint32 // which of table.clocks is its own
 	pending    int32  // place in table.pending from 1: the server is to be told something
@@ -20,13 +19,12 @@ type interest struct {
 	leaving    bool   // evicted: to be dropped when its unsubscribe is taken
 }
 
-// name is what goes upstream: the spelling of the client that asked first until
-// the server has its own, for servers that compare names to the letter.
+// name is what goes upstream: the canonical spelling, which serves all (NAME-3).
 func (i *interest) name() string {
 	if i.coll != nil {
-		return i.coll.name
+		return i.coll.key
 	}
-	return i.entry.name()
+	return i.entry.key
 }
 
 // watched reports whether a client wants it, or it is pinned.
@@ -47,9 +45,8 @@ func (i *interest) kept() bool {
 // subscribe notes that it goes upstream now, and says under which name.
 func (i *interest) subscribe(now time.Time) string {
 	i.subscribed, i.again = true, false
-	i.as = i.name()
 	i.startClock(now)
-	return i.as
+	return i.name()
 }
 
 // empty reports whether nothing is held because of it.

@@ -50,12 +50,12 @@ func (t *table) pin(n Name) {
 		return
 	}
 	if keyer.IsGlob(n.Key) {
-		c := t.collection(n.Key, n.Spelling)
+		c := t.collection(n.Key)
 		c.pinned = true
 		c.interest.want()
 		return
 	}
-	e := t.entry(n.Key, n.Spelling)
+	e := t.entry(n.Key)
 	e.pinned = true
 	t.demand(e)
 	t.refer(e)

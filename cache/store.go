@@ -408,7 +408,7 @@ func (t *table) versions(limit int) (map[string]string, bool) {
 	const overhead = 12 // tags and lengths of a map entry
 	size := 0
 	for _, c := range t.colls {
-		size += len(c.name) + overhead
+		size += len(c.key) + overhead
 	}
 	held := make(map[string]string)
 	for _, e := range t.entries {

@@ -94,10 +94,10 @@ func (t *table) other() *table { return t.store.tables[tableKey{t.typeURL, 1 - t
 func (t *table) on(stream wire.StreamID) bool { return t.assigned && t.stream == stream }
 
 // collection finds or makes the collection with a canonical key.
-func (t *table) collection(key, spelling string) *collection {
+func (t *table) collection(key string) *collection {
 	c := t.colls[key]
 	if c == nil {
-		c = &collection{table: t, key: key, name: t.asked(spelling, key)}
+		c = &collection{table: t, key: key}
 		c.interest = t.newInterest(nil, c)
 		t.colls[key] = c
 		t.adopt(c)
@@ -154,11 +154,10 @@ func (t *table) unloosen(e *entry) {
 }
 
 // entry finds or makes the entry with a canonical key.
-func (t *table) entry(key, spelling string) *entry {
+func (t *table) entry(key string) *entry {
 	e := t.entries[key]
 	if e == nil {
 		e = newEntry(key)
-		e.setName(t.asked(spelling, key))
 		t.entries[key] = e
 		if wire.IsLocator(key) {
 			t.locate(e)
@@ -167,17 +166,8 @@ func (t *table) entry(key, spelling string) *entry {
 	return e
 }
 
-// asked is what the server is asked for under a key.
-func (t *table) asked(spelling, key string) string {
-	if t.store.source.Resolved {
-		return key
-	}
-	return asked(spelling, key)
-}
-
-// asked is a client's spelling of a key as it may go upstream: without
-// directives, which are for whoever resolves the name (NAME-8).
-func asked(spelling, key string) string {
+// undirected is a client's spelling of a key without directives.
+func undirected(spelling, key string) string {
 	if name := wire.LocatedName(spelling); keyer.IsXDSTP(name) {
 		name, _, _ = strings.Cut(name, "#")
 		spelling = wire.Respell(spelling, name)

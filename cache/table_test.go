@@ -104,7 +104,7 @@ func TestNamesUpstream(t *testing.T) {
 		one, other := b.join(), b.join()
 		one.sub(cds, nameQ2)
 		other.sub(cds, nameQ)
-		b.expect(b.connect(0), "CDS +"+nameQ2)
+		b.expect(b.connect(0), "CDS +"+nameQ)
 		b.says(cds, "+"+nameQ2+"@1")
 		b.expect(one.collect(), "CDS +"+nameQ2+"@1")
 		b.expect(other.collect(), "CDS +"+nameQ+"@1")
@@ -121,16 +121,29 @@ func TestNamesUpstream(t *testing.T) {
 		b.says(cds, "+"+nameG1+"@1", "+"+nameQ+"@1", "+opaque#name@1")
 		b.expect(c.collect(), "CDS +"+nameG1+"#alt=xdstp://y/envoy.config.cluster.v3.Cluster/x@1 +opaque#name@1 +"+nameQ+"@1")
 	})
+	t.Run("NAME-3 what is encoded and need not be is one name", func(t *testing.T) {
+		b := newBed(t, Limits{})
+		one, other := b.join(), b.join()
+		const encoded, decoded = "xdstp://x/envoy.config.cluster.v3.Cluster/a%3Ab", "xdstp://x/envoy.config.cluster.v3.Cluster/a:b"
+		one.sub(cds, encoded)
+		other.sub(cds, decoded)
+		b.expect(b.connect(0), "CDS +"+decoded)
+		b.says(cds, "+"+encoded+"@1")
+		b.expect(one.collect(), "CDS +"+encoded+"@1")
+		b.expect(other.collect(), "CDS +"+decoded+"@1")
+		b.store.Lost(streamOf(0))
+		b.expect(b.connect(0), "CDS +"+decoded+" ="+encoded+"@1")
+	})
 	// The server answers in its own spelling; a server that compares to the letter
 	// knows the subscription by the one that it was made with.
 	t.Run("SUB-11 the unsubscribe is spelled as the subscribe was", func(t *testing.T) {
 		b := newBed(t, Limits{})
 		c := b.join()
 		c.sub(cds, nameQ2)
-		b.expect(b.connect(0), "CDS +"+nameQ2)
-		b.says(cds, "+"+nameQ+"@1")
+		b.expect(b.connect(0), "CDS +"+nameQ)
+		b.says(cds, "+"+nameQ2+"@1")
 		c.unsub(cds, nameQ2)
 		b.letGo()
-		b.expect(b.demand(0), "CDS -"+nameQ2)
+		b.expect(b.demand(0), "CDS -"+nameQ)
 	})
 }

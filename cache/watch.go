@@ -82,7 +82,7 @@ func (w *watch) followWildcard(spelling string) {
 		w.wildcard.repeat()
 		return
 	}
-	c := w.client.store.table(w.typeURL, wholeType).collection(Wildcard, Wildcard)
+	c := w.client.store.table(w.typeURL, wholeType).collection(Wildcard)
 	w.observe(c.synced || c.live.len > 0)
 	w.wildcard = c.follow(w, Wildcard)
 	w.wildcard.name = spelling
@@ -94,7 +94,7 @@ func (w *watch) followGlob(n Name) {
 		g.lateAlready()
 		return
 	}
-	c := w.client.store.table(w.typeURL, byName).collection(n.Key, n.Spelling)
+	c := w.client.store.table(w.typeURL, byName).collection(n.Key)
 	w.observe(c.synced || c.live.len > 0)
 	f := c.follow(w, n.Spelling)
 	f.lateAlready()
@@ -107,7 +107,7 @@ func (w *watch) followGlob(n Name) {
 			w.respelledGlobs = make(map[string][]*cursor)
 		}
 		w.respelledGlobs[n.Key] = append(w.respelledGlobs[n.Key], f)
-		w.directives = w.directives || asked(n.Spelling, n.Key) != n.Spelling
+		w.directives = w.directives || undirected(n.Spelling, n.Key) != n.Spelling
 	}
 }
 
@@ -122,7 +122,7 @@ func (w *watch) subscribeName(n Name) {
 	sub := w.names.get(n.Spelling)
 	if sub == nil {
 		t := w.client.store.table(w.typeURL, byName)
-		e := t.entry(n.Key, n.Spelling)
+		e := t.entry(n.Key)
 		w.observe(e.state != unknown && e.state != relayed)
 		sub = &nameSub{watch: w, entry: e, pos: len(e.subs), holds: w.mayHave(e)}
 		own := e.own()

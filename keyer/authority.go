@@ -15,7 +15,7 @@ func CanonicalAuthority(authority string) (string, error) {
 			return "", fail(authority, i, "%q ends an authority and must be percent-encoded in it", authority[i:i+1])
 		}
 	}
-	return component(authority, authority, 0, authorityChars())
+	return component(authority, authority, 0, inAuthority())
 }
 
 // anyLabel begins a pattern of authorities, and stands for at least one
@@ -36,7 +36,11 @@ func AuthorityPattern(pattern string) (string, error) {
 	case isPattern && (suffix[0] != '.' || len(suffix) == len(".")):
 		return "", fail(pattern, len(anyLabel), `a dot and a part of an authority must follow the asterisk, as in "*.example.com"`)
 	}
-	return CanonicalAuthority(pattern)
+	canonical, err := CanonicalAuthority(pattern)
+	if err == nil && strings.Contains(canonical[len(pattern)-len(suffix):], anyLabel) {
+		return "", fail(pattern, -1, "an authority with an asterisk in it cannot be claimed, however it is written")
+	}
+	return canonical, err
 }
 
 // Authorities tells who serves the names of an authority (LOC-3, LOC-4): who

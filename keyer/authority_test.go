@@ -90,6 +90,8 @@ func TestAuthoritiesClaim(t *testing.T) {
 		{"LOC-3 asterisk without dot", "a", "*a.example.com", `at byte 1: a dot and a part`},
 		{"LOC-3 asterisk elsewhere", "a", "a.*.com", `at byte 2: a pattern has its asterisk at the beginning`},
 		{"LOC-3 two asterisks", "a", "*.*.com", `at byte 2: a pattern has its asterisk at the beginning`},
+		{"LOC-3 NAME-3 an encoded asterisk", "a", "%2A.example.com", `an authority with an asterisk in it cannot be claimed`},
+		{"LOC-3 NAME-3 an encoded asterisk in a pattern", "a", "*.%2a.com", `an authority with an asterisk in it cannot be claimed`},
 		{"LOC-3 not an authority", "a", "*.a/b", `at byte 3: "/" ends an authority`},
 		{"LOC-3 bad escape", "a", "*.a%2", `at byte 3: two hexadecimal digits`},
 	} {

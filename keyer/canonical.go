@@ -24,6 +24,11 @@ const (
 	entryName  = unreserved | 1<<'/' | 1<<':'
 	// directives leaves out what ends a directive.
 	directives = queryChars &^ (1 << ',')
+	// separators keep their encoding wherever they may stand bare: encoded they are
+	// data, and bare they separate, or could (NAME-3). "%" and "#" never stand bare.
+	separators = 1<<'/' | 1<<'?'
+	// valueSeparators are those of context values.
+	valueSeparators = separators | 1<<'='
 
 	lowHalf = 1<<64 - 1
 )
@@ -44,64 +49,84 @@ func contextKeyChars() charset   { return charset{keyChars & lowHalf, keyChars >
 func contextValueChars() charset { return charset{valueChars & lowHalf, valueChars >> 64} }
 func entryChars() charset        { return charset{entryName & lowHalf, entryName >> 64} }
 func directiveChars() charset    { return charset{directives & lowHalf, directives >> 64} }
-func unreservedChars() charset   { return charset{unreserved & lowHalf, unreserved >> 64} }
-func firstKeyChars() charset     { return charset{alphanumeric & lowHalf, alphanumeric >> 64} }
+func plainKeyChars() charset     { return charset{alphanumeric & lowHalf, alphanumeric >> 64} }
 
-// reservedKeys begin context keys that only whoever resolves a URL may add
-// (NAME-7).
-const reservedKeys = "xds."
+// place is a component of a name: which characters it may hold as they are, and which
+// of these an encoding stands for. Those two differ in what keeps its encoding.
+type place struct{ bare, decoded charset }
 
-// onTheWire tells whether names on the wire may carry a reserved key: what
-// clients add when they resolve a URL. Beside the proposal's xds.resource.* these
-// are the parameters that Envoy makes of its node and of its features.
-func onTheWire(key string) bool {
-	return strings.HasPrefix(key, "xds.resource.") ||
-		strings.HasPrefix(key, "xds.node.") ||
-		strings.HasPrefix(key, "xds.client_feature.")
+func placeOf(bare charset, kept charset) place {
+	return place{bare, charset{bare[0] &^ kept[0], bare[1] &^ kept[1]}}
 }
 
+func keptChars() charset      { return charset{separators & lowHalf, separators >> 64} }
+func keptValueChars() charset { return charset{valueSeparators & lowHalf, valueSeparators >> 64} }
+
+func inAuthority() place    { return placeOf(authorityChars(), keptChars()) }
+func inSegment() place      { return placeOf(segmentChars(), keptChars()) }
+func inPath() place         { return placeOf(pathChars(), keptChars()) }
+func inContextKey() place   { return placeOf(contextKeyChars(), keptChars()) }
+func inContextValue() place { return placeOf(contextValueChars(), keptValueChars()) }
+
 // component gives the canonical form of the part of name that begins at byte
-// at: an encoded unreserved character is decoded, what may not stand there is
-// encoded, and hexadecimal digits are upper case (NAME-1, NAME-3). An encoded
-// reserved character stays: to RFC 3986 "%2F" and "/" are not the same. A part
-// that is canonical already is returned as it is.
-func component(name, part string, at int, allowed charset) (string, error) {
+// at: what may stand there is decoded, what may not is encoded, and hexadecimal digits
+// are upper case (NAME-1, NAME-3). Envoy writes names like that, too. An encoded
+// separator stays: to RFC 3986 "%2F" and "/" are not the same. A part that is canonical
+// already is returned as it is.
+func component(name, part string, at int, in place) (string, error) {
 	for i := 0; i < len(part); i++ {
-		if allowed.has(part[i]) {
+		if in.bare.has(part[i]) {
 			continue
 		}
-		if !canonicalEscape(part[i:]) {
+		if !in.canonicalEscape(part[i:]) {
 			if bad := badEscape(part[i:]); bad >= 0 {
 				return "", fail(name, at+i+bad, badEscapeReason)
 			}
-			return rewrite(part, i, allowed), nil
+			return in.rewrite(part, i), nil
 		}
 		i += len("2F")
 	}
 	return part, nil
 }
 
+// canonicalID is component for the id. A last segment "%2A" stays encoded: bare it would
+// make a glob of a resource that is called "*" (GLOB-1).
+func canonicalID(name, id string, at int) (string, error) {
+	last := strings.LastIndexByte(id, '/') + 1
+	if !strings.EqualFold(id[last:], literalAsterisk) {
+		return component(name, id, at, inPath())
+	}
+	dir, err := component(name, id[:last], at, inPath())
+	if err != nil {
+		return "", err
+	}
+	if dir == id[:last] && id[last:] == literalAsterisk {
+		return id, nil
+	}
+	return dir + literalAsterisk, nil
+}
+
 // canonicalEscape tells whether s begins with an escape that is canonical.
-func canonicalEscape(s string) bool {
+func (in place) canonicalEscape(s string) bool {
 	c, ok := escaped(s)
-	return ok && !unreservedChars().has(c) && s[1] < 'a' && s[2] < 'a'
+	return ok && !in.decoded.has(c) && s[1] < 'a' && s[2] < 'a'
 }
 
 // rewrite gives the canonical form of part, of which the first done bytes are
 // canonical and the escapes well-formed.
-func rewrite(part string, done int, allowed charset) string {
+func (in place) rewrite(part string, done int) string {
 	var b strings.Builder
 	b.Grow(len(part) + len("2F")*4)
 	b.WriteString(part[:done])
 	for i := done; i < len(part); i++ {
 		c := part[i]
-		if allowed.has(c) {
+		if in.bare.has(c) {
 			b.WriteByte(c)
 			continue
 		}
 		if e, ok := escaped(part[i:]); ok {
 			c, i = e, i+len("2F")
-			if unreservedChars().has(c) {
+			if in.decoded.has(c) {
 				b.WriteByte(c)
 				continue
 			}
@@ -120,7 +145,7 @@ type param struct {
 
 // canonicalContext gives the canonical form of the query, which begins at byte
 // at of name: each parameter as "key=value", sorted by key (NAME-3). Keys that
-// are reserved or occur twice are refused (NAME-7). A query that is canonical
+// occur twice are refused. A query that is canonical
 // already is returned as it is.
 func canonicalContext(name, query string, at int) (string, error) {
 	if query == "" {
@@ -133,14 +158,14 @@ func canonicalContext(name, query string, at int) (string, error) {
 		key, value, hasValue := strings.Cut(text, "=")
 		p := param{at: at}
 		var err error
-		if p.key, err = component(name, key, at, contextKeyChars()); err != nil {
+		if p.key, err = component(name, key, at, inContextKey()); err != nil {
 			return "", err
 		}
-		if p.value, err = component(name, value, at+len(key)+1, contextValueChars()); err != nil {
+		if p.value, err = component(name, value, at+len(key)+1, inContextValue()); err != nil {
 			return "", err
 		}
-		if err := checkKey(name, p.key, at); err != nil {
-			return "", err
+		if p.key == "" {
+			return "", fail(name, at, "a context parameter without key")
 		}
 		inOrder := len(params) == 0 || params[len(params)-1].key < p.key
 		canonical = canonical && hasValue && inOrder && p.key == key && p.value == value
@@ -165,19 +190,4 @@ func canonicalContext(name, query string, at int) (string, error) {
 		b.WriteString(p.value)
 	}
 	return b.String(), nil
-}
-
-// checkKey refuses the context keys that a name on the wire must not carry
-// (NAME-7). key is in canonical form, so that no encoding of it slips through.
-func checkKey(name, key string, at int) error {
-	switch {
-	case key == "":
-		return fail(name, at, "a context parameter without key")
-	case !firstKeyChars().has(key[0]):
-		return fail(name, at, "context key %q: a first character that is not a letter or digit is reserved", Shorten(key))
-	case strings.HasPrefix(key, reservedKeys) && !onTheWire(key):
-		return fail(name, at, "context key %q: keys beginning with %q are reserved", Shorten(key), reservedKeys)
-	default:
-		return nil
-	}
 }

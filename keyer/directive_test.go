@@ -20,7 +20,8 @@ func TestDirectives(t *testing.T) {
 		{"NAME-6 alt then entry", "TCollection", "#alt=xdstp://b/T/x?k=v,entry=foo", "xdstp://b/T/x?k=v", "foo"},
 		{"NAME-6 entry then alt", "TCollection", "#entry=foo,alt=xdstp://b/T/x?k=v", "xdstp://b/T/x?k=v", "foo"},
 		{"NAME-6 comma in the alternative", "TCollection", "#alt=xdstp://b/T/x?k=v%2Cw,entry=foo", "xdstp://b/T/x?k=v,w", "foo"},
-		{"NAME-6 encoded comma in the alternative", "T", "#alt=xdstp://b/T/x?k=v%252Cw", "xdstp://b/T/x?k=v%2Cw", ""},
+		{"NAME-3 NAME-6 encoded comma in the alternative", "T", "#alt=xdstp://b/T/x?k=v%252Cw", "xdstp://b/T/x?k=v,w", ""},
+		{"NAME-3 NAME-6 encoded ampersand in the alternative", "T", "#alt=xdstp://b/T/x?k=v%2526w", "xdstp://b/T/x?k=v%26w", ""},
 		{"NAME-6 directive of the alternative", "TCollection", "#alt=xdstp://b/TCollection/x%23entry=bar,entry=foo", "xdstp://b/TCollection/x#entry=bar", "foo"},
 		{"NAME-6 directives of the alternative", "T", "#alt=xdstp://b/TCollection/x%23entry=bar%2Calt=xdstp://c/T/x", "xdstp://b/TCollection/x#alt=xdstp://c/T/x,entry=bar", ""},
 		{"NAME-6 spelling of the alternative", "T", "#alt=XDSTP://%2562/T/x?z=1%26y=", "xdstp://b/T/x?y=&z=1", ""},
@@ -93,7 +94,7 @@ func TestResolved(t *testing.T) {
 		{"LIST-4 entry", "XDSTP://a/TCollection/x#entry=%65", "xdstp://a/TCollection/x#entry=e"},
 		{"LOC-5 alternative", "xdstp://a/T/%78#alt=XDSTP://b/T/x?k=2%26j=1", "xdstp://a/T/x#alt=xdstp://b/T/x?j=1&k=2"},
 		{"LOC-5 everything encoded", "xdstp://a/T/x#alt=%78dstp%3A%2F%2Fb%2fT%2Fx%3Fk%3Dv", "xdstp://a/T/x#alt=xdstp://b/T/x?k=v"},
-		{"LOC-5 comma, brackets and escapes of the alternative", "xdstp://a/T/x#alt=xdstp://[b]/T/x%2C%252f%252C", "xdstp://a/T/x#alt=xdstp://%5Bb%5D/T/x%2C%252F%252C"},
+		{"LOC-5 comma, brackets and escapes of the alternative", "xdstp://a/T/x#alt=xdstp://[b]/T/x%2C%252f%252C", "xdstp://a/T/x#alt=xdstp://%5Bb%5D/T/x%2C%252F%2C"},
 		{"NAME-6 order of directives", "xdstp://a/TCollection/x#entry=e,alt=xdstp://b/T/x", "xdstp://a/TCollection/x#alt=xdstp://b/T/x,entry=e"},
 		{
 			"LOC-5 chain", "xdstp://a/T/x#alt=xdstp://b/TCollection/x?k%23entry=e%2Calt=xdstp://c/T/%252578",

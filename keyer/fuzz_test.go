@@ -62,8 +62,8 @@ func FuzzName(f *testing.F) {
 		}
 		checkResolvedHolds(t, n)
 		checkLocatorHolds(t, n)
-		if configured, err := keyer.ParseConfigured(name); err == nil && configured != n {
-			t.Fatalf("NAME-7: ParseConfigured(%q) = %+v, Parse: %+v", name, configured, n)
+		if err := keyer.CheckConfigured(name); (err == nil) != (keyer.CheckConfigured(n.Resolved()) == nil) {
+			t.Fatalf("NAME-7: CheckConfigured(%q): %v, and of its resolved form otherwise", name, err)
 		}
 	})
 }

@@ -5,6 +5,9 @@ import "strings"
 // asterisk is the last segment of the name of a glob collection.
 const asterisk = "*"
 
+// literalAsterisk is the last segment of a name that is no glob, and is called "*".
+const literalAsterisk = "%2A"
+
 // GlobOf gives the key of the glob that a resource is a direct member of: same
 // authority, type, directory and context parameters (GLOB-1, GLOB-3). key is a
 // key as [Key] or [ResolvedKey] gives it; the result is "" for opaque names,

@@ -43,37 +43,17 @@ func IsXDSTP[S string | []byte](name S) bool {
 	return len(name) >= len(scheme) && strings.EqualFold(string(name[:len(scheme)]), scheme)
 }
 
-// Parse takes an xdstp name apart (NAME-1, NAME-6, NAME-7):
+// Parse takes an xdstp name apart (NAME-1, NAME-6):
 //
 //	xdstp://[authority]/type/id/*?context#directives
 //
 // Characters that a URI cannot hold are accepted and percent-encoded in the
-// canonical form. A name that is already canonical, but for directives, is
+// canonical form. Any context key is taken: reserved ones are what proxies and control
+// planes add (NAME-7), see [CheckConfigured]. A name that is already canonical, but for directives, is
 // parsed without allocating, and the result shares its memory. The error is
 // always a [*NameError].
 func Parse(name string) (Name, error) {
 	return parse(name, 0)
-}
-
-// ParseConfigured is Parse for a URL that stands in configuration: there no
-// context key may begin with "xds.", since those are added by whoever resolves
-// the URL (NAME-7). Alternatives are held to the same.
-func ParseConfigured(name string) (Name, error) {
-	n, err := Parse(name)
-	if err != nil {
-		return Name{}, err
-	}
-	for key := range n.Context() {
-		if strings.HasPrefix(key, reservedKeys) {
-			return Name{}, fail(name, -1, "context key %q: keys beginning with %q must not be configured", Shorten(key), reservedKeys)
-		}
-	}
-	if n.alt != "" {
-		if _, err := ParseConfigured(n.alt); err != nil {
-			return Name{}, inAlternative(name, -1, err)
-		}
-	}
-	return n, nil
 }
 
 // parse carries out Parse for a name that is the alternative of depth others.
@@ -93,19 +73,19 @@ func parse(name string, depth int) (Name, error) {
 	typeAt := min(len(prefix)+len(authority)+1, len(hier))
 	idAt := min(typeAt+len(typ)+1, len(hier))
 	var err error
-	if n.Authority, err = component(name, authority, len(prefix), authorityChars()); err != nil {
+	if n.Authority, err = component(name, authority, len(prefix), inAuthority()); err != nil {
 		return Name{}, err
 	}
 	if typ == "" {
 		return Name{}, fail(name, typeAt, "the resource type is missing")
 	}
-	if n.Type, err = component(name, typ, typeAt, segmentChars()); err != nil {
+	if n.Type, err = component(name, typ, typeAt, inSegment()); err != nil {
 		return Name{}, err
 	}
 	if id == "" {
 		return Name{}, fail(name, idAt, "the id is missing")
 	}
-	if n.ID, err = component(name, id, idAt, pathChars()); err != nil {
+	if n.ID, err = canonicalID(name, id, idAt); err != nil {
 		return Name{}, err
 	}
 	if n.query, err = canonicalContext(name, query, len(hier)+1); err != nil {

@@ -48,7 +48,7 @@ type Session struct {
 	failback   *failback
 	quarantine quarantine
 	single     map[string]int // endpoints that refuse a second stream, by StreamID.TypeURL
-	admitted   chan struct{} // one slot: a line's ticket was admitted
+	admitted   chan struct{}  // one slot: a line's ticket was admitted
 
 	started atomic.Bool
 

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // checker looks for what compiles and cannot be meant, in one expression.
@@ -41,6 +44,17 @@ func (k *checker) visit(e ast.Expr) {
 		k.hidden(e)
 	case ast.SelectKind:
 		k.selected(e)
+	case ast.LiteralKind:
+		k.configured(e)
+	}
+}
+
+// configured refuses xdstp names with context keys that the relay's own configuration
+// must not use (NAME-7).
+func (k *checker) configured(e ast.Expr) {
+	text, _ := literalString(e)
+	if bad, ok := errors.AsType[*keyer.NameError](keyer.CheckConfigured(text)); ok {
+		k.problemAt(e, "%s", bad.Reason)
 	}
 }
 
