@@ -74,8 +74,8 @@ func (k *checker) expectations(c *Config, path string, t *RuleTest) {
 	}
 	refused, fails := t.Refused != nil && *t.Refused, t.Fails != nil && *t.Fails
 	switch {
-	case refused && fails:
-		k.fail(path+".fails", "a client whose rule fails is isolated and not refused")
+	case refused && fails && c.Aggregation.Otherwise != Refuse:
+		k.fail(path+".fails", "a client whose rule fails is isolated and not refused, unless aggregation.otherwise refuses")
 	case refused && t.Scope != nil, fails && t.Scope != nil:
 		k.fail(path+".scope", "a client that is refused, or whose rule fails, has no scope of a rule")
 	case refused && t.Upstream != "":

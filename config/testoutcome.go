@@ -22,9 +22,9 @@ func (t *RuleTest) compare(c *Config, client *rules.Subject) string {
 		want, got, why string
 	}{
 		{t.Refused != nil && *t.Refused != got.refused, refusal(!got.refused), got.String(), rule},
-		{t.Refused == nil && got.refused, t.wanted(), got.String(), rule},
+		{t.Refused == nil && got.refused && !got.failed, t.wanted(), got.String(), rule},
 		{t.Fails != nil && *t.Fails != got.failed, failing(!got.failed), got.String(), rule},
-		{t.Fails == nil && got.failed, t.wanted(), got.String(), rule},
+		{t.Fails == nil && got.failed && (t.Refused == nil || !*t.Refused), t.wanted(), got.String(), rule},
 		{t.Rule != "" && t.Rule != got.Rule, fmt.Sprintf("rule %q", t.Rule), fmt.Sprintf("%q", got.Rule), rule},
 		{t.Scope != nil && !got.hasScope(), "scope " + show(t.Scope), got.String(), rule},
 		{t.Scope != nil && show(t.Scope) != show(got.Parts), "scope " + show(t.Scope), show(got.Parts), got.parts(t.Scope)},
@@ -92,6 +92,9 @@ func outcomeOf(t *RuleTest, client *rules.Subject) outcome {
 		if refused, ok := errors.AsType[*rules.RefusedError](err); ok {
 			o.Rule = refused.Rule
 		}
+		if failed, ok := errors.AsType[*rules.FailedError](err); ok {
+			o.failed, o.Failed = true, failed
+		}
 	}
 	o.explained = client.Explain(typeURL, name).Rules
 	return o
@@ -111,6 +114,8 @@ func (o *outcome) upstream(c *Config) string {
 // String says what became of the client.
 func (o *outcome) String() string {
 	switch {
+	case o.refused && o.failed:
+		return fmt.Sprintf("a refusal, since a rule fails: %v", o.Failed)
 	case o.refused:
 		return fmt.Sprintf("a refusal by %q", o.Rule)
 	case o.failed:

@@ -63,15 +63,16 @@ func TestAGG4_ruleTests(t *testing.T) {
 		{"refused, with a scope expected", other + `type: eds, resource: x, scope: []`, `expected scope [], got a refusal by "otherwise"`},
 		{"refused, with an upstream expected", other + `type: eds, resource: x, upstream: edge`, `expected upstream "edge", got a refusal by "otherwise"`},
 		{"refused, not to be", other + `type: eds, resource: x, refused: false`, `expected the client not to be refused, got a refusal by "otherwise"`},
+		{"AGG-2 a failure where clients are refused", "type: cds, fails: true, refused: true", ""},
 		{"refused, to fail", other + `type: eds, resource: x, fails: true`, `expected a rule to fail, got a refusal by "otherwise"`},
 		{"refused, not to fail", other + `type: eds, resource: x, fails: false`, `expected no rule to fail, got a refusal by "otherwise"`},
 		{"not refused", sidecar + "type: cds, refused: true", `expected the client to be refused, got "sidecars": "sidecars" matches: `},
 		{"no failure", sidecar + "type: cds, fails: true", `expected a rule to fail, got "sidecars": "sidecars" matches: `},
 		{
 			"AGG-2 a failure", "node: {id: a}, type: cds, rule: sidecars",
-			`expected rule "sidecars", got an isolated client: aggregation rule "sidecars" fails: match: node.metadata.role == "sidecar" && type in [lds, cds]: `,
+			`expected rule "sidecars", got a refusal, since a rule fails: aggregation rule "sidecars" fails: match: node.metadata.role == "sidecar" && type in [lds, cds]: `,
 		},
-		{"AGG-2 a failure, not to be", "type: cds, fails: false", `expected no rule to fail, got an isolated client: `},
+		{"AGG-2 a failure, not to be", "type: cds, fails: false", `expected no rule to fail, got a refusal, since a rule fails: `},
 		{"name by name", other + "type: eds, rule: shards", `the rules look at the name, and decide on this type name by name: add resource, a name or "*"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -138,7 +139,7 @@ func TestAGG4_testFiles(t *testing.T) {
 	}
 	want := []string{
 		"x_test.yaml aggregation.tests[0] inline",
-		"a_test.yaml tests[0] first: a_test.yaml:2:5: tests[0] \"first\": expected rule \"gateways\", got an isolated client: aggregation rule \"sidecars\" fails: ",
+		"a_test.yaml tests[0] first: a_test.yaml:2:5: tests[0] \"first\": expected rule \"gateways\", got a refusal, since a rule fails: aggregation rule \"sidecars\" fails: ",
 		"a_test.yaml tests[1] second: a_test.yaml:3:26: tests[1].node: reading nodes/none.yaml: no such file or directory",
 		`a_test.yaml tests[2] third: nodes/bad.yaml:2:12: unknown field "zoon" (the node of tests[2])`,
 		`b_test.yml tests[0] fourth: b_test.yml:2:5: tests[0] "fourth": expected rule "gateways", got "sidecars": "gateways" is not reached; "sidecars" matches`,

@@ -22,7 +22,7 @@ func newAggregation(s *set) *Aggregation {
 		decisions: s.counter("aggregation", "decisions_total",
 			"Decisions of the rule, one for each stream and type, and for each name where a rule looks at names.", labelRule),
 		failures: s.counter("aggregation", "rule_failures_total",
-			"Decisions that isolated a client because the rule could not be evaluated for it.", labelRule),
+			"Decisions that isolated or refused a client because the rule could not be evaluated for it.", labelRule),
 		rules: make(map[string]ruleSeries),
 	}
 }

@@ -61,7 +61,11 @@ func (d *decisions) decided(node, typeURL string, by rules.Decision, refused err
 	if !d.news("failure", rule, why) {
 		return
 	}
-	d.log.Warn("an aggregation rule cannot be evaluated: the clients that it fails for share with nobody",
+	becomes := "share with nobody"
+	if refused != nil {
+		becomes = "are refused"
+	}
+	d.log.Warn("an aggregation rule cannot be evaluated: the clients that it fails for "+becomes,
 		"rule", rule, "error", why, "type", keyer.ShortName(clipped(typeURL)), "node", clipped(node))
 }
 

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -138,12 +139,42 @@ func TestGuard_AGG3_AGG5(t *testing.T) {
 	})
 }
 
+// AGG-2: whom a rule fails for is refused where clients without a rule are.
+func TestFailuresRefuse_AGG2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRuledRouter(t)
+		r.reload(t, rules.Refuse,
+			rules.Rule{Name: "roles", Match: `node.metadata.role == "x"`},
+			rules.Rule{Name: "rest", Match: "true"})
+		opened := r.Open(&corev3.Node{Id: "a"}, &keyer.Peer{})
+		defer opened.Close()
+		_, err := opened.Scoped(clusterType, "*")
+		if refused, ok := errors.AsType[*rules.RefusedError](err); !ok || refused.Rule != "roles" {
+			t.Errorf("AGG-2: %v, want a refusal by the rule that fails", err)
+		}
+		if !strings.Contains(r.log.String(), "the clients that it fails for are refused") {
+			t.Errorf("AGG-2: the log:\n%s", r.log)
+		}
+		r.counters(t, `# HELP xdsrelay_aggregation_decisions_total Decisions of the rule, one for each stream and type, and for each name where a rule looks at names.
+# TYPE xdsrelay_aggregation_decisions_total counter
+xdsrelay_aggregation_decisions_total{rule="otherwise"} 0
+xdsrelay_aggregation_decisions_total{rule="rest"} 0
+xdsrelay_aggregation_decisions_total{rule="roles"} 1
+# HELP xdsrelay_aggregation_rule_failures_total Decisions that isolated or refused a client because the rule could not be evaluated for it.
+# TYPE xdsrelay_aggregation_rule_failures_total counter
+xdsrelay_aggregation_rule_failures_total{rule="otherwise"} 0
+xdsrelay_aggregation_rule_failures_total{rule="rest"} 0
+xdsrelay_aggregation_rule_failures_total{rule="roles"} 1
+`)
+	})
+}
+
 // AGG-2: whom a rule fails for is isolated and counted. The log has each kind once, and
 // not all at once.
 func TestFailures_AGG2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRuledRouter(t)
-		r.reload(t, rules.Refuse,
+		r.reload(t, rules.Isolate,
 			rules.Rule{Name: "roles", Match: `node.cluster == "roles" && node.metadata.role == "x"`},
 			rules.Rule{Name: "teams", Match: `node.cluster == "teams" && node.metadata.team == "x"`})
 		var wg sync.WaitGroup
@@ -163,15 +194,13 @@ func TestFailures_AGG2(t *testing.T) {
 		if lines("roles") != 1 || lines("teams") != 1 {
 			t.Errorf("AGG-2: the log of two kinds of failure:\n%s", r.log)
 		}
-		if _, err := r.Open(&corev3.Node{Id: "d"}, &keyer.Peer{}).Scoped(clusterType, "*"); err == nil {
-			t.Error("AGG-2: not refused")
-		}
+		r.join(t, &corev3.Node{Id: "d"}).Close()
 		r.counters(t, `# HELP xdsrelay_aggregation_decisions_total Decisions of the rule, one for each stream and type, and for each name where a rule looks at names.
 # TYPE xdsrelay_aggregation_decisions_total counter
 xdsrelay_aggregation_decisions_total{rule="otherwise"} 1
 xdsrelay_aggregation_decisions_total{rule="roles"} 1000
 xdsrelay_aggregation_decisions_total{rule="teams"} 3
-# HELP xdsrelay_aggregation_rule_failures_total Decisions that isolated a client because the rule could not be evaluated for it.
+# HELP xdsrelay_aggregation_rule_failures_total Decisions that isolated or refused a client because the rule could not be evaluated for it.
 # TYPE xdsrelay_aggregation_rule_failures_total counter
 xdsrelay_aggregation_rule_failures_total{rule="otherwise"} 0
 xdsrelay_aggregation_rule_failures_total{rule="roles"} 1000
@@ -181,7 +210,7 @@ xdsrelay_aggregation_rule_failures_total{rule="teams"} 3
 		r.counters(t, `# HELP xdsrelay_aggregation_decisions_total Decisions of the rule, one for each stream and type, and for each name where a rule looks at names.
 # TYPE xdsrelay_aggregation_decisions_total counter
 xdsrelay_aggregation_decisions_total{rule="otherwise"} 1
-# HELP xdsrelay_aggregation_rule_failures_total Decisions that isolated a client because the rule could not be evaluated for it.
+# HELP xdsrelay_aggregation_rule_failures_total Decisions that isolated or refused a client because the rule could not be evaluated for it.
 # TYPE xdsrelay_aggregation_rule_failures_total counter
 xdsrelay_aggregation_rule_failures_total{rule="otherwise"} 0
 `)

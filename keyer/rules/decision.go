@@ -34,7 +34,8 @@ type Decision struct {
 	// scope whatever the rules.
 	Basis string
 	// Failed says why a rule, Rule, could not be evaluated, which isolates the client
-	// (AGG-2): a [*FailedError]; nil otherwise.
+	// (AGG-2): a [*FailedError]; nil otherwise. Where the policy is to refuse, the client is
+	// refused, with this as the cause.
 	Failed error
 }
 
@@ -68,7 +69,7 @@ func (c *Subject) decide(v *variables, list []*rule) (d Decision, byName bool, e
 		matched, known, failure := r.matches(v)
 		switch {
 		case failure != nil:
-			d, err = c.isolated(v, Decision{Rule: r.name, Failed: failure})
+			d, err = c.failed(v, Decision{Rule: r.name, Failed: failure})
 			return d, false, err
 		case !known:
 			c.leaveOpen(v, list[i:])
@@ -140,7 +141,7 @@ func (c *Subject) apply(r *rule, v *variables) (d Decision, byName bool, err err
 		}
 	}
 	if failure != nil {
-		d, err = c.isolated(v, Decision{Rule: r.name, Upstream: r.upstream, Failed: failure})
+		d, err = c.failed(v, Decision{Rule: r.name, Upstream: r.upstream, Failed: failure})
 		return d, false, err
 	}
 	d.Scope = scope.finish(c.lbFeatures())
@@ -176,6 +177,16 @@ func (c *Subject) otherwise(v *variables) (Decision, error) {
 		// Isolate, and whatever is no policy: never a wider scope by accident.
 		return c.isolated(v, Decision{Rule: Otherwise})
 	}
+}
+
+// failed is for a client that a rule fails for: it is isolated, or refused where that is
+// what becomes of clients that no rule matches. A rule that cannot say whom it is for
+// serves nobody who would not be served without it (AGG-2).
+func (c *Subject) failed(v *variables, d Decision) (Decision, error) {
+	if c.set.otherwise == Refuse {
+		return Decision{}, c.refused(v, d.Rule, d.Failed)
+	}
+	return c.isolated(v, d)
 }
 
 // isolated gives the client a scope that it shares with none but its like.

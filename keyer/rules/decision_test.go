@@ -167,14 +167,17 @@ func TestAGG1PropertyDecideName(t *testing.T) {
 }
 
 // AGG-2: the first rule that matches decides, with its upstream; a failing one only has its
-// upstream if it was known to match; refusing is for clients that none matches.
+// upstream if it was known to match.
 func TestAGG2Order(t *testing.T) {
-	set := compile(t, rules.Config{Otherwise: rules.Refuse, Rules: []rules.Rule{
-		{Name: "first", Match: `type == cds && node.cluster == "web"`, Upstream: "u1"},
-		{Name: "fails", Match: `type == cds && node.metadata.missing == "x"`, Upstream: "u2"},
-		{Name: "part-fails", Match: `type == rds`, Scope: []string{`node.metadata.missing`}, Upstream: "u3"},
-		{Name: "node-fails", Match: `type == eds`, Node: rules.Node{ID: `node.metadata.missing`}, Upstream: "u4"},
-	}})
+	list := func(otherwise rules.Policy) *rules.Set {
+		return compile(t, rules.Config{Otherwise: otherwise, Rules: []rules.Rule{
+			{Name: "first", Match: `type == cds && node.cluster == "web"`, Upstream: "u1"},
+			{Name: "fails", Match: `type == cds && node.metadata.missing == "x"`, Upstream: "u2"},
+			{Name: "part-fails", Match: `type == rds`, Scope: []string{`node.metadata.missing`}, Upstream: "u3"},
+			{Name: "node-fails", Match: `type == eds`, Node: rules.Node{ID: `node.metadata.missing`}, Upstream: "u4"},
+		}})
+	}
+	set, refusing := list(rules.Share), list(rules.Refuse)
 	const endpointURL = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
 	for _, tc := range []struct {
 		cluster, typeURL, rule, upstream string
@@ -195,8 +198,15 @@ func TestAGG2Order(t *testing.T) {
 		if ok != tc.failed || ok && failed.Rule != tc.rule {
 			t.Errorf("AGG-2: failed: %#v", d.Failed)
 		}
+		// Where clients are refused that no rule matches, those are whom a rule fails for.
+		d, _, err = refusing.Subject(node, keyer.Peer{}).Decide(tc.typeURL)
+		refused, ok := errors.AsType[*rules.RefusedError](err)
+		_, because := errors.AsType[*rules.FailedError](err)
+		if ok != tc.failed || because != tc.failed || (tc.failed && (refused.Rule != tc.rule || d.Scope != "")) {
+			t.Errorf("AGG-2: Decide = %+v, %v, want a refusal by %s: %t", d, err, tc.rule, tc.failed)
+		}
 	}
-	if d, _, err := set.Subject(sidecar(t), keyer.Peer{}).Decide("type.googleapis.com/unheard.of"); err == nil || d.Scope != "" {
+	if d, _, err := refusing.Subject(sidecar(t), keyer.Peer{}).Decide("type.googleapis.com/unheard.of"); err == nil || d.Scope != "" {
 		t.Errorf("AGG-2: Decide = %+v, %v, want a refusal", d, err)
 	}
 	// A failing rule's client that cannot be isolated either is refused by that rule.

@@ -161,7 +161,7 @@ func (e citingError) Error() string { return e.text }
 func (e citingError) Unwrap() error { return e.error }
 
 // FailedError says that an expression of a rule has no value for a client, which isolates
-// it (AGG-2).
+// it, or refuses it where the policy is to refuse (AGG-2).
 type FailedError struct {
 	Rule       string
 	Field      string // as in [Problem]
