@@ -32,6 +32,8 @@ var (
 	everyForm = []form{deltaADS, stateADS, deltaPerType, statePerType, polled, deltaOnState, stateOnDelta}
 	// adsForms have one stream for all types, and with it an order between them.
 	adsForms = []form{deltaADS, stateADS, deltaOnState, stateOnDelta}
+	// deltaForms are incremental on both sides: only these have words for on-demand discovery.
+	deltaForms = []form{deltaADS, deltaPerType}
 )
 
 // side is where the Envoy is.

@@ -61,4 +61,15 @@ func directFaults() []fault {
 }
 
 // relayFaults is what the relay does not do yet.
-func relayFaults() []fault { return nil }
+func relayFaults() []fault {
+	const (
+		empty  = "an Envoy that polls takes the answer that names only errors for the word that there is nothing, and does not wait"
+		hangs  = "requests for a host that does not exist hang: the answer that says so is told as a removal"
+		byAlias = "so they do; and a host that is held by an alias is told as removed after the relay restarted"
+	)
+	return []fault{
+		{scenario: "names that the control plane never answers", forms: []form{polled}, requirement: "RES-7", seen: empty},
+		{scenario: "virtual hosts on demand", forms: deltaForms, requirement: "RES-16", seen: hangs},
+		{scenario: "virtual hosts on demand, streams break", forms: deltaForms, requirement: "RES-10", seen: byAlias},
+	}
+}

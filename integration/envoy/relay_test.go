@@ -78,6 +78,14 @@ func (r *relayProcess) run(xds, rest, admin net.Listener) {
 	})
 }
 
+// restart ends the relay, and has another one come at the same addresses that knows
+// nothing.
+func (r *relayProcess) restart() {
+	r.t.Helper()
+	r.stop()
+	r.run(ports.Again(r.t, r.addr), ports.Again(r.t, r.rest), ports.Again(r.t, r.admin))
+}
+
 // logText keeps what a relay logs.
 type logText struct {
 	mu   sync.Mutex

@@ -11,6 +11,7 @@ import (
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/envoyproc"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
@@ -34,11 +35,14 @@ func (r resources) listener(name, route string) *listenerv3.Listener {
 	})
 }
 
+// filter is an HTTP filter with its configuration.
+func filter(name string, config proto.Message) *hcmv3.HttpFilter {
+	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: envoyproc.Any(config)}}
+}
+
 // onPort is a listener with an HTTP connection manager, to which it adds the router.
 func onPort(name string, port uint32, manager *hcmv3.HttpConnectionManager) *listenerv3.Listener {
-	manager.HttpFilters = append(manager.HttpFilters, &hcmv3.HttpFilter{
-		Name: "router", ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: envoyproc.Any(&routerv3.Router{})},
-	})
+	manager.HttpFilters = append(manager.HttpFilters, filter("router", &routerv3.Router{}))
 	address := envoyproc.Address("127.0.0.1:0")
 	address.GetSocketAddress().PortSpecifier = &corev3.SocketAddress_PortValue{PortValue: port}
 	return &listenerv3.Listener{

@@ -17,7 +17,8 @@ const (
 
 // allScenarios are the rows of the table.
 func allScenarios() []scenario {
-	return slices.Concat(steadyScenarios(), swapScenarios(), changedScenarios(), badScenarios())
+	return slices.Concat(steadyScenarios(), swapScenarios(), changedScenarios(), badScenarios(), silenceScenarios(),
+		hostScenarios())
 }
 
 // TestTable holds the table in docs/protocol.md to what the scenarios come to: each one

@@ -95,12 +95,15 @@ func (w *world) backend(name string) string {
 }
 
 // get makes a request to a listener.
-func (w *world) get(e *envoyproc.Envoy, listener string) traffic.Outcome {
+func (w *world) get(e *envoyproc.Envoy, listener string) traffic.Outcome { return w.ask(e, listener, "") }
+
+// ask makes a request for a host to a listener.
+func (w *world) ask(e *envoyproc.Envoy, listener, host string) traffic.Outcome {
 	addr := e.Addr(listener)
 	if addr == "" {
 		return traffic.Outcome{At: time.Now(), Failure: "no listener"}
 	}
-	return w.client.Get(context.Background(), addr, "", "/")
+	return w.client.Get(context.Background(), addr, host, "/")
 }
 
 // answers is the condition that a backend answers requests to the listener.

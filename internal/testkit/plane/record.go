@@ -74,6 +74,13 @@ func (p *Plane) Streams() int {
 	return len(p.streams)
 }
 
+// Opened is the number of gRPC streams that were opened until now.
+func (p *Plane) Opened() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.opened
+}
+
 // Asked reports whether a stream that is open now subscribes to a name.
 func (p *Plane) Asked(typeURL, name string) bool {
 	p.mu.Lock()
