@@ -43,6 +43,7 @@ func directFaults() []fault {
 		silent   = "a changed cluster serves only when the Envoy stops waiting for endpoints that it does not ask for, or is not sent"
 		whole    = "the Envoy uses nothing of a response with an invalid cluster, and is never sent the valid ones again"
 		notAgain = "a rejected listener is not sent again when what was in its way is gone"
+		beats    = "the Envoy takes a list of heartbeats for an empty list"
 		failing  = "requests fail: the old cluster is gone before the new one serves"
 	)
 	delta := []form{deltaADS, deltaPerType}
@@ -53,6 +54,7 @@ func directFaults() []fault {
 		{scenario: "3 of 100 clusters become invalid", forms: delta, seen: whole},
 		{scenario: "3 of 100 clusters become invalid, several responses", forms: delta, seen: whole},
 		{scenario: "a listener that another one stands in the way of", forms: delta, seen: notAgain},
+		{scenario: "ttl, renewed by heartbeats", forms: []form{stateADS, statePerType}, seen: beats},
 		{
 			scenario: "cluster, endpoints and route replaced at once", forms: []form{deltaADS, stateADS},
 			seen: failing, sometimes: true,
@@ -63,8 +65,8 @@ func directFaults() []fault {
 // relayFaults is what the relay does not do yet.
 func relayFaults() []fault {
 	const (
-		empty  = "an Envoy that polls takes the answer that names only errors for the word that there is nothing, and does not wait"
-		hangs  = "requests for a host that does not exist hang: the answer that says so is told as a removal"
+		empty   = "an Envoy that polls takes the answer that names only errors for the word that there is nothing, and does not wait"
+		hangs   = "requests for a host that does not exist hang: the answer that says so is told as a removal"
 		byAlias = "so they do; and a host that is held by an alias is told as removed after the relay restarted"
 	)
 	return []fault{

@@ -18,7 +18,7 @@ const (
 // allScenarios are the rows of the table.
 func allScenarios() []scenario {
 	return slices.Concat(steadyScenarios(), swapScenarios(), changedScenarios(), badScenarios(), silenceScenarios(),
-		hostScenarios())
+		hostScenarios(), returningScenarios(), ttlScenarios(), wildcardScenarios())
 }
 
 // TestTable holds the table in docs/protocol.md to what the scenarios come to: each one

@@ -95,7 +95,9 @@ func (w *world) backend(name string) string {
 }
 
 // get makes a request to a listener.
-func (w *world) get(e *envoyproc.Envoy, listener string) traffic.Outcome { return w.ask(e, listener, "") }
+func (w *world) get(e *envoyproc.Envoy, listener string) traffic.Outcome {
+	return w.ask(e, listener, "")
+}
 
 // ask makes a request for a host to a listener.
 func (w *world) ask(e *envoyproc.Envoy, listener, host string) traffic.Outcome {

@@ -35,6 +35,12 @@ type Behaviour struct {
 	// subscription to a name that the stream has, and a state-of-the-world request that
 	// repeats the one before it after Clusters were sent (WARM-1).
 	IgnoreRepeats bool
+	// LegacyWildcard knows the wildcard only as an empty first request, and takes no
+	// names on a stream that has it, as Consul does: "*" is a name like others (SUB-14).
+	LegacyWildcard bool
+	// RenewWhole renews the ttl of state-of-the-world streams with whole lists: some
+	// clients take a list of heartbeats only for an empty one (TTL-1).
+	RenewWhole bool
 	// PerResponse is the largest number of resources in a response, 0 without limit.
 	// Full lists of the state of the world stay whole.
 	PerResponse int
@@ -61,6 +67,11 @@ func GoControlPlane() Behaviour {
 // Cluster is followed by its endpoints.
 func Istio() Behaviour {
 	return Behaviour{AwaitACK: true, EmptyVersions: true, RepeatEndpoints: true, Absent: AbsentRemoved}
+}
+
+// Consul behaves like Consul's server of Envoys' configuration, as far as wildcards go.
+func Consul() Behaviour {
+	return Behaviour{AwaitACK: true, LegacyWildcard: true}
 }
 
 // rank orders types for one pass over a stream.

@@ -27,9 +27,13 @@ func (p *Plane) takeDelta(st *stream, r *discovery.DeltaDiscoveryRequest) error 
 	for _, name := range r.GetResourceNamesUnsubscribe() {
 		s.unsubscribe(name)
 	}
-	for _, name := range r.GetResourceNamesSubscribe() {
+	subscribe := r.GetResourceNamesSubscribe()
+	if s.star && p.behaviour.LegacyWildcard {
+		subscribe = nil
+	}
+	for _, name := range subscribe {
 		_, presented := r.GetInitialResourceVersions()[name]
-		s.subscribe(name, !presented && !p.behaviour.IgnoreRepeats)
+		s.subscribe(name, !presented && !p.behaviour.IgnoreRepeats, p.behaviour.LegacyWildcard)
 	}
 	if first && len(r.GetResourceNamesSubscribe())+len(r.GetResourceNamesUnsubscribe()) == 0 {
 		s.star = true // SUB-3; what the client has is not owed
@@ -39,9 +43,10 @@ func (p *Plane) takeDelta(st *stream, r *discovery.DeltaDiscoveryRequest) error 
 	return nil
 }
 
-// subscribe adds a name. again: it is owed even if the stream has it (SUB-6).
-func (s *subscription) subscribe(name string, again bool) {
-	if name == wildcard {
+// subscribe adds a name. again: it is owed even if the stream has it (SUB-6). legacy: "*"
+// is no other name than others.
+func (s *subscription) subscribe(name string, again, legacy bool) {
+	if name == wildcard && !legacy {
 		s.star = true
 		return
 	}
@@ -145,6 +150,8 @@ func (p *Plane) heartbeatLocked(st *stream, s *subscription) {
 	}
 	switch {
 	case len(beats) == 0:
+	case !st.delta && p.behaviour.RenewWhole:
+		p.pushStateLocked(st, s, p.coveredLocked(s.typeURL, s))
 	case st.delta:
 		p.pushDeltaLocked(st, s, beats, nil)
 	default:

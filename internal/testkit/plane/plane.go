@@ -125,8 +125,8 @@ func (p *Plane) Release(typeURLs ...string) {
 }
 
 // Heartbeat renews the ttl of what the streams have of a type (TTL-3): incremental
-// streams get heartbeats, the others a list of wrapped heartbeats. Resources without
-// ttl are left out.
+// streams get heartbeats, the others a list of wrapped heartbeats, or what the behaviour
+// wants. Resources without ttl are left out of heartbeats.
 func (p *Plane) Heartbeat(typeURL string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

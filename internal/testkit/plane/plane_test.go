@@ -458,3 +458,20 @@ func TestSet_keepsMessages(t *testing.T) {
 		t.Errorf("the resource is %v (%v), want %v", got, err, want)
 	}
 }
+
+// TestLegacyWildcard_SUB14 takes only an empty first request for a wildcard.
+func TestLegacyWildcard_SUB14(t *testing.T) {
+	p := plane.Start(t, plane.Consul())
+	p.Set(cluster("a", 0))
+	s := openDelta(t, p)
+	s.subscribe(plane.Cluster)
+	s.ack(s.next("a"))
+	p.Apply(plane.Change{Set: []plane.Resource{{Name: "hidden", Message: cluster("hidden", 0), Unlisted: true}}})
+	s.subscribe(plane.Cluster, "hidden")
+	s.silent(p)
+	explicit := openDelta(t, p)
+	explicit.subscribe(plane.Cluster, "*")
+	explicit.silent(p)
+	explicit.subscribe(plane.Cluster, "hidden")
+	explicit.ack(explicit.next("hidden"))
+}

@@ -66,7 +66,7 @@ func (p *Plane) poll(r *discovery.DiscoveryRequest) *discovery.DiscoveryResponse
 		return nil
 	}
 	s := newSubscription(r.GetTypeUrl())
-	s.state(r.GetResourceNames())
+	s.state(r.GetResourceNames(), p.behaviour.LegacyWildcard)
 	response := &discovery.DiscoveryResponse{TypeUrl: r.GetTypeUrl()}
 	digest := sha256.New()
 	var names []string

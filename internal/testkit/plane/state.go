@@ -26,7 +26,7 @@ func (p *Plane) takeState(st *stream, r *discovery.DiscoveryRequest) error {
 	// The first request with a nonce answers that response, a further one asks.
 	repeated := !s.outstanding && s.nonce != "" && sameNames(s, r.GetResourceNames())
 	s.outstanding = false
-	s.state(r.GetResourceNames())
+	s.state(r.GetResourceNames(), p.behaviour.LegacyWildcard)
 	p.unsubscribedLocked(s)
 	if repeated && s.clusters && !p.behaviour.IgnoreRepeats {
 		for name := range s.names {
@@ -43,13 +43,17 @@ func sameNames(s *subscription, names []string) bool {
 }
 
 // state takes a request's names: all of them, each time. No names mean the wildcard
-// as long as nothing was ever named, for the types that have full state (SUB-2).
-func (s *subscription) state(names []string) {
+// as long as nothing was ever named, for the types that have full state (SUB-2). legacy:
+// names that follow the wildcard are not heard, and "*" is a name.
+func (s *subscription) state(names []string, legacy bool) {
+	if legacy && s.star {
+		return
+	}
 	old := s.names
 	s.names, s.star = make(map[string]bool), false
 	for _, name := range names {
 		s.named = true
-		if name == wildcard {
+		if name == wildcard && !legacy {
 			s.star = true
 			continue
 		}
