@@ -153,6 +153,16 @@ func NewServer(c Config) *Server {
 	return s
 }
 
+// SetServing says whether the relay can serve anybody, for clients of gRPC's health service
+// (ABS-2). Once draining began it has no effect.
+func (s *Server) SetServing(serving bool) {
+	state := healthpb.HealthCheckResponse_SERVING
+	if !serving {
+		state = healthpb.HealthCheckResponse_NOT_SERVING
+	}
+	s.health.SetServingStatus("", state)
+}
+
 // Serve accepts clients on lis until Stop or Drain, and closes it. The error is
 // the listener's; nil after Stop and Drain.
 func (s *Server) Serve(lis net.Listener) error { return s.grpc.Serve(lis) }

@@ -139,7 +139,10 @@ func (st *stream) answer(r *discoveryRequest) error {
 	if st.calm && !st.rung.Load() {
 		return nil // most requests are acknowledgements, after which nothing is due
 	}
-	return st.pass()
+	if err := st.pass(); err != nil {
+		return st.end(err) // before somebody else's turn, who might have something to send
+	}
+	return nil
 }
 
 // featureTTL is what a client announces that can do resource ttl (TTL-1).

@@ -21,7 +21,8 @@ type plane struct {
 	outages  *upstream.Outages // whether it can be reached; nil if it is made of no servers
 	forget   func()            // its metrics are nobody's then, or only another's of its name; nil: it has none
 
-	reached atomic.Bool // once
+	reached  atomic.Bool // once
+	reaching reaching
 
 	// guarded by hub.mu, once the plane is the hub's
 	config   config.Upstream

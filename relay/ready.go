@@ -22,6 +22,7 @@ func (r *Relay) reach(ctx context.Context, p *plane) {
 			return
 		}
 		err := from.Reach(ctx)
+		p.reaching.try(err, time.Now())
 		if err == nil {
 			p.reached.Store(true)
 			r.unreached() // the relay may be ready now, whether somebody asks or not

@@ -213,6 +213,7 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 
 	wg.Go(func() { r.cache.Run(background) })
 	wg.Go(func() { r.ahead.run(background) })
+	wg.Go(func() { r.watchOutages(background) })
 	r.reloading.Lock()
 	r.background = background
 	for _, p := range r.hub.present() {

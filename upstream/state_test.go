@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -361,8 +362,11 @@ func TestACK2ACK6StateRejected(t *testing.T) {
 		as.next()
 		as.state(clusters, "1", "n1", "c")
 		as.expect("[] v=1 n=n1")
-		as.state(clusters, "2", "n2", "")
-		as.expect("[] v=1 n=n2 NACK wire: cannot decode resources[0].value: no name: field 1 of the payload is not a string")
+		as.send(&discoveryv3.DiscoveryResponse{
+			TypeUrl: clusters, VersionInfo: "2", Nonce: "n2",
+			Resources: []*anypb.Any{{TypeUrl: clusters, Value: []byte{10}}}, // half a payload
+		})
+		as.expect("[] v=1 n=n2 NACK wire: cannot decode resources[0].value: unexpected EOF")
 		store.get(func(s *memStore) { s.refuse = errors.New("twice") })
 		as.state(clusters, "3", "n3", "c")
 		as.expect("[] v=1 n=n3 NACK twice")

@@ -1,0 +1,149 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	// outageLook is how often somebody looks which upstreams cannot be reached (ABS-2).
+	outageLook = time.Second
+	// outageFresh is how long the word of an attempt counts: nobody tries while no client
+	// waits, and the next one that comes must not be sent away for what was long ago.
+	outageFresh = 35 * time.Second
+	// maxCause bounds what clients are told of why an upstream cannot be reached, in bytes.
+	maxCause = 512
+)
+
+// reaching is what is known of the relay's own attempts to reach an upstream: before the
+// first session began, and while clients are sent away, of whom none waits for a stream.
+type reaching struct {
+	trying atomic.Bool
+
+	mu      sync.Mutex
+	since   time.Time // when the first one failed since one succeeded; zero: none did
+	tried   time.Time // when the last one did
+	reached time.Time // when the last one succeeded; zero: none did
+	err     error     // of tried
+}
+
+// try notes an attempt.
+func (a *reaching) try(err error, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.err = err; err == nil {
+		a.since, a.reached = time.Time{}, now
+		return
+	}
+	a.tried = now
+	if a.since.IsZero() {
+		a.since = now
+	}
+}
+
+// unreachable says why a plane cannot be reached, and has not been for so long; "" if it can
+// be, or nobody knows.
+func (p *plane) unreachable(after time.Duration, now time.Time) string {
+	if p.outages == nil || after <= 0 {
+		return ""
+	}
+	o, a := p.outages.Now(), &p.reaching
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	since, tried, err := o.Since, o.Tried, error(o.Err)
+	if since.IsZero() {
+		if !o.Answered.IsZero() {
+			return ""
+		}
+		since, tried, err = a.since, a.tried, a.err
+	}
+	switch {
+	case since.IsZero(), now.Sub(since) < after, a.reached.After(tried):
+		return ""
+	case now.Sub(later(tried, a.tried)) > outageFresh:
+		return ""
+	}
+	return causeOf(p.name, err)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// causeOf is what clients are told: the upstream's name, and what it failed with.
+func causeOf(name string, err error) string {
+	cause := fmt.Sprintf("upstream %q cannot be reached: %v", name, err)
+	if len(cause) > maxCause {
+		cause = cause[:maxCause]
+		for !utf8.ValidString(cause) {
+			cause = cause[:len(cause)-1]
+		}
+	}
+	return strings.ToValidUTF8(cause, "\uFFFD")
+}
+
+// watchOutages has clients told of upstreams that cannot be reached (ABS-2), until ctx ends.
+func (r *Relay) watchOutages(ctx context.Context) {
+	tick := time.NewTicker(outageLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			r.tellOutages(ctx, now)
+		}
+	}
+}
+
+// tellOutages has the stores of all planes know which of them cannot be reached, and
+// whoever asks for the relay's health.
+func (r *Relay) tellOutages(ctx context.Context, now time.Time) {
+	after := r.now.Load().config.Server.UnreachableAfter.Std()
+	present, retired := r.hub.census()
+	causes, away := make(map[*plane]string), 0
+	for _, p := range present {
+		if causes[p] = p.unreachable(after, now); causes[p] != "" {
+			away++
+		}
+	}
+	for _, p := range retired {
+		causes[p] = p.unreachable(after, now)
+	}
+	for _, s := range r.hub.all() {
+		if p := s.key.of; p != nil {
+			s.store.SetOutage(causes[p])
+		}
+	}
+	for p, cause := range causes {
+		if cause != "" && !p.reaching.trying.Swap(true) {
+			r.hub.running.Go(func() { r.retry(ctx, p) })
+		}
+	}
+	r.server.SetServing(away == 0 || away < len(present) || r.cache.Resources() > 0)
+}
+
+// retry tries to reach an upstream once, after a while. Clients that are sent away wait for
+// no stream, and without one nobody would find out that the upstream is back.
+func (r *Relay) retry(ctx context.Context, p *plane) {
+	defer p.reaching.trying.Store(false)
+	pause := time.NewTimer(outageLook + rand.N(outageLook)) //nolint:gosec // spreading, not secrecy
+	defer pause.Stop()
+	select {
+	case <-ctx.Done():
+		return
+	case <-pause.C:
+	}
+	if from, there := r.hub.reachable(p); there {
+		p.reaching.try(from.Reach(ctx), time.Now())
+	}
+}
