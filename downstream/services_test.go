@@ -24,6 +24,7 @@ var perType = map[string][]string{
 	"envoy.service.route.v3.VirtualHostDiscoveryService":         {"DeltaVirtualHosts"},
 	"envoy.service.cluster.v3.ClusterDiscoveryService":           {"DeltaClusters", "FetchClusters", "StreamClusters"},
 	"envoy.service.endpoint.v3.EndpointDiscoveryService":         {"DeltaEndpoints", "FetchEndpoints", "StreamEndpoints"},
+	"envoy.service.endpoint.v3.LocalityEndpointDiscoveryService": {"DeltaLocalityEndpoints"},
 	"envoy.service.secret.v3.SecretDiscoveryService":             {"DeltaSecrets", "FetchSecrets", "StreamSecrets"},
 	"envoy.service.runtime.v3.RuntimeDiscoveryService":           {"DeltaRuntime", "FetchRuntime", "StreamRuntime"},
 	"envoy.service.extension.v3.ExtensionConfigDiscoveryService": {"DeltaExtensionConfigs", "FetchExtensionConfigs", "StreamExtensionConfigs"},

@@ -51,6 +51,8 @@ func message(typeURL, name, version, target string) proto.Message {
 		return &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{
 			{Locality: &corev3.Locality{Region: version}},
 		}}
+	case lbEndpointType:
+		return &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_EndpointName{EndpointName: version}}
 	case listenerType:
 		return &listenerv3.Listener{Name: name, StatPrefix: version}
 	case routeType:

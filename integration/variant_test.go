@@ -6,6 +6,7 @@ import "slices"
 const (
 	clusterType         = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 	endpointType        = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+	lbEndpointType      = "type.googleapis.com/envoy.config.endpoint.v3.LbEndpoint"
 	listenerType        = "type.googleapis.com/envoy.config.listener.v3.Listener"
 	routeType           = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
 	scopedRouteType     = "type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration"
@@ -33,6 +34,7 @@ type service struct {
 var services = []service{
 	{typeURL: clusterType, name: "envoy.service.cluster.v3.ClusterDiscoveryService", noun: "Clusters", path: "clusters"},
 	{typeURL: endpointType, name: "envoy.service.endpoint.v3.EndpointDiscoveryService", noun: "Endpoints", path: "endpoints"},
+	{typeURL: lbEndpointType, name: "envoy.service.endpoint.v3.LocalityEndpointDiscoveryService", noun: "LocalityEndpoints", deltaOnly: true},
 	{typeURL: listenerType, name: "envoy.service.listener.v3.ListenerDiscoveryService", noun: "Listeners", path: "listeners"},
 	{typeURL: routeType, name: "envoy.service.route.v3.RouteDiscoveryService", noun: "Routes", path: "routes"},
 	{typeURL: scopedRouteType, name: "envoy.service.route.v3.ScopedRoutesDiscoveryService", noun: "ScopedRoutes", path: "scoped-routes"},

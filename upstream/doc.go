@@ -39,8 +39,8 @@
 // withheld, and tried again now and then, so that it takes the stream from nobody
 // else. A type with a stream of its own costs only that, which is tried again at
 // growing intervals; its endpoint is not blamed as long as it serves other types. A
-// type that has no service of its own (all but the nine that Envoy discovers, and
-// VirtualHost in the state of the world) cannot be asked for one by one: it is told of
+// type that has no service of its own (all but the ten that Envoy discovers, and
+// VirtualHost and LbEndpoint in the state of the world) cannot be asked for one by one: it is told of
 // once, counted, and its names stay unknown.
 //
 // # Outages

@@ -47,6 +47,10 @@ func TestVAR1VAR2VAR3VAR4Methods(t *testing.T) {
 				}
 			}
 		}
+		leds := map[APIType]string{DeltaGRPC: prefix + "endpoint.v3.LocalityEndpointDiscoveryService/DeltaLocalityEndpoints"}[api]
+		if got := api.method(wire.StreamID{TypeURL: "type.googleapis.com/envoy.config.endpoint.v3.LbEndpoint"}); got != leds {
+			t.Errorf("%s of LbEndpoint: %q, want %q", api, got, leds)
+		}
 		for _, other := range []string{"lds", "type.googleapis.com/x.Unheard", ""} {
 			if got := api.method(wire.StreamID{TypeURL: other}); got != "" {
 				t.Errorf("%s of %q: %q", api, other, got)

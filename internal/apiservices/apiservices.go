@@ -75,6 +75,11 @@ var all = [...]Service{
 		Path: pathPrefix + "endpoints",
 	},
 	{
+		TypeURL: typePrefix + "envoy.config.endpoint.v3.LbEndpoint",
+		Name:    "envoy.service.endpoint.v3.LocalityEndpointDiscoveryService",
+		Delta:   "DeltaLocalityEndpoints",
+	},
+	{
 		TypeURL: typePrefix + "envoy.extensions.transport_sockets.tls.v3.Secret",
 		Name:    "envoy.service.secret.v3.SecretDiscoveryService",
 		State:   "StreamSecrets", Delta: "DeltaSecrets", Fetch: "FetchSecrets",

@@ -57,6 +57,7 @@ func TestVAR5_paths(t *testing.T) {
 		resource.ListenerType: resource.FetchListeners, resource.RouteType: resource.FetchRoutes,
 		resource.ScopedRouteType: resource.FetchScopedRoutes, resource.VirtualHostType: "",
 		resource.ClusterType: resource.FetchClusters, resource.EndpointType: resource.FetchEndpoints,
+		typePrefix + "envoy.config.endpoint.v3.LbEndpoint": "",
 		resource.SecretType: resource.FetchSecrets, resource.RuntimeType: resource.FetchRuntimes,
 		resource.ExtensionConfigType: resource.FetchExtensionConfigs,
 	}
@@ -90,10 +91,13 @@ func TestLIST1_collections(t *testing.T) {
 
 func TestVAR1_VAR2_methods(t *testing.T) {
 	cds, vhds := Of(resource.ClusterType), Of(resource.VirtualHostType)
+	leds := Of(typePrefix + "envoy.config.endpoint.v3.LbEndpoint")
 	for got, want := range map[string]string{
 		cds.StateMethod():  "/envoy.service.cluster.v3.ClusterDiscoveryService/StreamClusters",
 		cds.DeltaMethod():  "/envoy.service.cluster.v3.ClusterDiscoveryService/DeltaClusters",
 		vhds.StateMethod(): "",
+		leds.StateMethod(): "",
+		leds.DeltaMethod(): "/envoy.service.endpoint.v3.LocalityEndpointDiscoveryService/DeltaLocalityEndpoints",
 		vhds.DeltaMethod(): "/envoy.service.route.v3.VirtualHostDiscoveryService/DeltaVirtualHosts",
 	} {
 		if got != want {
