@@ -35,6 +35,7 @@ func (s *Store) Apply(stream wire.StreamID, r *wire.DeltaResponse, received time
 
 func (s *Store) apply(stream wire.StreamID, u *update) error {
 	r := u.response
+	s.identify(r.ControlPlane)
 	s.applyMu.Lock()
 	defer s.applyMu.Unlock()
 	s.mu.Lock()

@@ -19,7 +19,7 @@ import (
 // stays.
 func (s *Store) ApplyState(stream wire.StreamID, r *wire.StateResponse, received time.Time) error {
 	u, err := newUpdate(&wire.DeltaResponse{
-		TypeURL: r.TypeURL, Resources: r.Resources, Errors: r.Errors,
+		TypeURL: r.TypeURL, Resources: r.Resources, Errors: r.Errors, ControlPlane: r.ControlPlane,
 	}, received)
 	if err != nil {
 		return err

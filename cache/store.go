@@ -36,6 +36,8 @@ type Store struct {
 	beaten  []*collection // with heartbeats in the present one
 	wakes   []*Client     // whom to wake when mu is released
 
+	controlPlane atomic.Pointer[string] // what the server calls itself (STR-10)
+
 	mu         sync.RWMutex
 	seq        uint64 // number of the last change
 	beats      uint64 // number of the last heartbeat

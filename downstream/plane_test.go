@@ -26,6 +26,8 @@ const (
 // used by the test's goroutine only and does what it is told when it is told:
 // what is asked of it is answered by pump.
 type plane struct {
+	identifier string // what its responses say of who sends them (STR-10)
+
 	tb      testing.TB
 	store   *cache.Store
 	exists  map[string]map[string]*discovery.Resource // by type URL and canonical name
@@ -192,6 +194,7 @@ func (p *plane) apply(stream int, r *wire.DeltaResponse) {
 	if p.streams[stream] == nil || len(r.Resources)+len(r.Removed)+len(r.Errors) == 0 {
 		return
 	}
+	r.ControlPlane = p.identifier
 	p.must(p.store.Apply(wire.StreamID{Second: stream == 1}, r, time.Now()))
 }
 

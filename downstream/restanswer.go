@@ -32,7 +32,8 @@ func (p *poll) answer() *answer {
 func (p *poll) encode() (*restjson.Encoded, error) {
 	o := &restjson.Outgoing{
 		VersionInfo: p.version(), TypeURL: p.request.GetTypeUrl(), Nonce: p.nonce(),
-		Wrapped: p.form.Wrapped, Resources: make([]restjson.OutgoingResource, len(p.held.Resources)),
+		ControlPlane: identifier(p.server.identifier.Load(), identifiers(nil, p.places)),
+		Wrapped:      p.form.Wrapped, Resources: make([]restjson.OutgoingResource, len(p.held.Resources)),
 	}
 	for _, e := range p.held.Errors {
 		o.Errors = append(o.Errors, restjson.OutgoingError{Error: e.Error, Name: e.Name})

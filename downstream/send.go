@@ -137,6 +137,7 @@ func (st *stream) send(b *cache.Batch) error {
 	if st.variant.form == stateForm && !b.Heartbeats {
 		st.attach(t, b)
 	}
+	st.identify(&b.Body)
 	st.nonce++
 	resources, removed := b.Body.Resources(), b.Body.Removed() // Finish empties it
 	msg := b.Body.Finish(b.TypeURL, b.SystemVersion, st.nonceOf(st.nonce))

@@ -59,6 +59,10 @@ type Config struct {
 	// (RES-2), as in the stores; nil: keyer.FullStateTypes.
 	FullState map[string]bool
 
+	// Identifier is what the relay calls itself towards clients, behind what control planes
+	// do (STR-10); "" leaves it out.
+	Identifier string
+
 	Router   Router
 	Observer Observer     // nil: nobody
 	Log      *slog.Logger // nil: nowhere
@@ -80,7 +84,8 @@ type Server struct {
 	bodies   atomic.Int64 // bytes of large bodies of polls that are being read
 	seed     maphash.Seed
 
-	limits atomic.Pointer[Limits]
+	limits     atomic.Pointer[Limits]
+	identifier atomic.Pointer[string]
 
 	drainOnce  sync.Once
 	stopOnce   sync.Once
@@ -121,6 +126,7 @@ func NewServer(c Config) *Server {
 		seed:     maphash.MakeSeed(),
 	}
 	s.SetLimits(c.Limits)
+	s.SetIdentifier(c.Identifier)
 	if s.observer == nil {
 		s.observer = silent{}
 	}

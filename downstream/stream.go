@@ -51,6 +51,8 @@ type stream struct {
 	alarm     *time.Timer             // rings; nil: none is set
 	alarmAt   time.Time               // when; zero: it has gone off
 
+	identified identified // what the client was told of who serves it (STR-10)
+
 	// Bytes of responses: all, those that the client has read for sure, and those that it has
 	// if it acknowledges the one with markNonce.
 	written, read, mark uint64

@@ -110,7 +110,8 @@ func (p *plane) deltaPush(st *planeStream, typeURL string, add []*discovery.Reso
 	}
 	for i := range parts {
 		r := &discovery.DeltaDiscoveryResponse{
-			TypeUrl: typeURL, Nonce: st.nextNonce(), SystemVersionInfo: fmt.Sprint("v", p.version),
+			ControlPlane: p.identifier,
+			TypeUrl:      typeURL, Nonce: st.nextNonce(), SystemVersionInfo: fmt.Sprint("v", p.version),
 			Resources: add[len(add)*i/parts : len(add)*(i+1)/parts],
 		}
 		if i == parts-1 {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
@@ -33,7 +34,9 @@ type plane struct {
 	longPoll time.Duration // how long a REST poll is held
 	world    string        // told by every payload that it makes
 	suffix   string        // ends every version
-	worlds   *worlds       // not nil: each node has contents of its own, of which this has none
+
+	identifier *corev3.ControlPlane // of its incremental responses; nil: none (STR-10)
+	worlds     *worlds              // not nil: each node has contents of its own, of which this has none
 
 	mu       sync.Mutex
 	held     bool // no answers until release

@@ -113,7 +113,7 @@ func (r *Relay) build(cfg *config.Config) error {
 	}
 	r.now.Store(force)
 	r.metrics.Reloads().Started(force.hash, force.since)
-	return r.listener(cfg.Server)
+	return r.listener(cfg.Server, cfg.Node)
 }
 
 func cacheLimits(c config.Cache) cache.Limits {
@@ -145,11 +145,12 @@ func limitsOf(s config.Server) downstream.Limits {
 }
 
 // listener builds the server towards the clients.
-func (r *Relay) listener(s config.Server) error {
+func (r *Relay) listener(s config.Server, node config.Node) error {
 	c := downstream.Config{
 		Limits:         limitsOf(s),
 		MaxReceiveSize: int(s.MaxReceiveSize),
 		FullState:      r.fullState,
+		Identifier:     identifierOf(node),
 		Keepalive:      keepaliveOf(s.Keepalive),
 		DebugServices:  s.DebugServices,
 		Router:         r.router,
@@ -166,6 +167,9 @@ func (r *Relay) listener(s config.Server) error {
 	r.server = downstream.NewServer(c)
 	return nil
 }
+
+// identifierOf is what a relay calls itself towards its clients (STR-10).
+func identifierOf(n config.Node) string { return "xdsrelay/" + n.ID }
 
 // serverTLS reads the server's TLS files.
 func (r *Relay) serverTLS(s config.Server) (*tlsfiles.Server, error) {

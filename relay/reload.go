@@ -97,6 +97,7 @@ func (r *Relay) carryOut(cfg *config.Config) error {
 	}
 	r.cache.SetLimits(cacheLimits(cfg.Cache))
 	r.server.SetLimits(limitsOf(cfg.Server))
+	r.server.SetIdentifier(identifierOf(cfg.Node))
 	if r.level != nil {
 		r.level.Set(cfg.Log.Level.Slog())
 	}

@@ -240,7 +240,7 @@ func (s *RESTSession) respond(l *pollLine, r *restjson.Response, names []string,
 	s.answered(l, names, begun)
 	err := s.store.ApplyState(l.id, &wire.StateResponse{
 		TypeURL: l.id.TypeURL, Nonce: r.Nonce, VersionInfo: r.VersionInfo, Resources: r.Resources, Errors: r.Errors,
-		Unnamed: r.Unnamed,
+		Unnamed: r.Unnamed, ControlPlane: r.ControlPlane,
 	}, at)
 	if err != nil {
 		s.reject(l, r.Nonce, err, at)

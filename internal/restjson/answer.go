@@ -14,6 +14,7 @@ import (
 // Response is what a server answered a poll with.
 type Response struct {
 	VersionInfo, TypeURL, Nonce string
+	ControlPlane                string // its identifier (STR-10)
 	// Resources are in the server's order. A name that comes twice is here twice,
 	// and a wrapped payload may be of another type than the response; refusing that
 	// is the receiver's business (ACK-6).

@@ -20,7 +20,7 @@ func decodeResponse(body []byte, typeURL string) (*Response, error) {
 	}
 	r := &Response{
 		VersionInfo: decoded.GetVersionInfo(), TypeURL: typeURL, Nonce: decoded.GetNonce(),
-		Discarded: discarded,
+		ControlPlane: wire.CutIdentifier(decoded.GetControlPlane().GetIdentifier()), Discarded: discarded,
 	}
 	undecodable := func(index int, format string, args ...any) error {
 		return &UndecodableError{

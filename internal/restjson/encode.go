@@ -18,6 +18,7 @@ import (
 // Outgoing is a DiscoveryResponse for one client.
 type Outgoing struct {
 	VersionInfo, TypeURL, Nonce string
+	ControlPlane                string // its identifier (STR-10); "" for none
 	Resources                   []OutgoingResource
 	Errors                      []OutgoingError
 	// Wrapped puts each resource into an envoy.service.discovery.v3.Resource
@@ -81,7 +82,12 @@ type envelope struct {
 	Resources   []json.RawMessage `json:"resources,omitempty"`
 	TypeURL     string            `json:"typeUrl,omitempty"`
 	Nonce       string            `json:"nonce,omitempty"`
+	From        *controlPlane     `json:"controlPlane,omitempty"`
 	Errors      []json.RawMessage `json:"resourceErrors,omitempty"`
+}
+
+type controlPlane struct {
+	Identifier string `json:"identifier"`
 }
 
 // EncodeResponse writes a response in proto3's canonical JSON. It gives an
@@ -89,6 +95,9 @@ type envelope struct {
 // this build does not know, or with such a type within, or not what its type says.
 func EncodeResponse(o *Outgoing) (*Encoded, error) {
 	e := envelope{VersionInfo: o.VersionInfo, TypeURL: o.TypeURL, Nonce: o.Nonce}
+	if o.ControlPlane != "" {
+		e.From = &controlPlane{o.ControlPlane}
+	}
 	e.Resources = make([]json.RawMessage, len(o.Resources))
 	encoded := new(Encoded)
 	for i := range o.Resources {

@@ -159,14 +159,14 @@ func received(body []byte, typeURL string) (*Response, error) {
 	return ReadResponse(r, typeURL, 1<<20)
 }
 
-func TestVAR5_roundTrip(t *testing.T) {
+func TestVAR5_STR10_roundTrip(t *testing.T) {
 	for typeURL, message := range one() {
 		for _, wrapped := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s wrapped %v", typeURL, wrapped), func(t *testing.T) {
 				payload := pack(message)
 				sent := stored(t, &discoveryv3.Resource{Name: "x", Version: "9", Resource: payload})
 				encoded, err := EncodeResponse(&Outgoing{
-					VersionInfo: "1", TypeURL: typeURL, Nonce: "o", Wrapped: wrapped,
+					VersionInfo: "1", TypeURL: typeURL, Nonce: "o", ControlPlane: "cp <1>", Wrapped: wrapped,
 					Resources: []OutgoingResource{{Resource: sent, TTL: new(time.Minute)}},
 				})
 				if err != nil {
@@ -176,7 +176,7 @@ func TestVAR5_roundTrip(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got.VersionInfo != "1" || got.TypeURL != typeURL || got.Nonce != "o" || got.Discarded != "" || len(got.Resources) != 1 {
+				if got.VersionInfo != "1" || got.TypeURL != typeURL || got.Nonce != "o" || got.ControlPlane != "cp <1>" || got.Discarded != "" || len(got.Resources) != 1 {
 					t.Fatalf("got %+v", got)
 				}
 				received := got.Resources[0]

@@ -46,6 +46,8 @@ type Builder struct {
 	errors     []string  // encoded, with their tag
 	size       int
 
+	controlPlane string // encoded, with its tag
+
 	// What Finish will need, so that it allocates everything once and in its
 	// final size: slices of the response's own bytes are in the gather list
 	// while the rest of them is still being written.
@@ -196,6 +198,7 @@ func (b *Builder) Finish(typeURL, version, nonce string) *Message {
 	w.own = appendStringField(w.own, fieldSystemVersion, version)
 	w.own = appendStringField(w.own, fieldTypeURL, typeURL)
 	w.own = appendStringField(w.own, fieldNonce, nonce)
+	w.own = append(w.own, b.controlPlane...)
 	for _, name := range b.removed {
 		w.own = append(appendBytesTag(w.own, fieldRemoved, len(name)), name...)
 	}

@@ -18,6 +18,8 @@ const (
 // ends the stream. [Received] leaves it alive.
 type DeltaResponse struct {
 	TypeURL, Nonce, SystemVersion string
+	// ControlPlane is control_plane.identifier (STR-10), at most MaxIdentifier bytes of it.
+	ControlPlane string
 	// Resources are in the server's order. A name that comes twice is here
 	// twice; refusing it is the receiver's business (ACK-6).
 	Resources []*Resource
@@ -72,6 +74,8 @@ func (r *DeltaResponse) take(d *decoder, f *field) error {
 		} else {
 			r.RemovedVariants = append(r.RemovedVariants, v)
 		}
+	case fieldControlPlane:
+		r.ControlPlane = identifier(f.body)
 	case fieldErrors:
 		return add(&r.Errors, "resource_errors", f.body, decodeResourceError)
 	}

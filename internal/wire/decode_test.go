@@ -43,7 +43,7 @@ func TestDecode(t *testing.T) {
 	if err := r.Decode(marshal(t, p)); err != nil {
 		t.Fatal(err)
 	}
-	if r.TypeURL != p.TypeUrl || r.Nonce != p.Nonce || r.SystemVersion != p.SystemVersionInfo {
+	if r.TypeURL != p.TypeUrl || r.Nonce != p.Nonce || r.SystemVersion != p.SystemVersionInfo || r.ControlPlane != "cp" {
 		t.Errorf("got %+v", r)
 	}
 	if diff := cmp.Diff([]string{"gone-1", "gone-2", "gone-3"}, r.Removed); diff != "" {

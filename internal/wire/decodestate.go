@@ -47,6 +47,7 @@ const maxUnnamed = 8
 // what cannot be decoded.
 type StateResponse struct {
 	TypeURL, Nonce, VersionInfo string
+	ControlPlane                string // as in DeltaResponse
 	// Resources are in the server's order, in the stored form of an incremental
 	// response, so that nobody need know where they came from. The name of a bare
 	// payload is its field 1 where this build knows the type, else the empty string
@@ -93,6 +94,8 @@ func (r *StateResponse) take(d *decoder, f *field) error {
 	switch f.num {
 	case fieldStateResources:
 		return r.addResource(d, f.body)
+	case fieldStateControlPlane:
+		r.ControlPlane = identifier(f.body)
 	case fieldStateErrors:
 		return add(&r.Errors, "resource_errors", f.body, decodeResourceError)
 	}

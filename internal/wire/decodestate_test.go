@@ -58,7 +58,7 @@ func TestRES13StateResponse(t *testing.T) {
 	if err := r.Decode(marshal(t, p)); err != nil {
 		t.Fatal(err)
 	}
-	if r.TypeURL != p.TypeUrl || r.Nonce != "42" || r.VersionInfo != "v7" || r.Complete || len(r.Resources) != 4 {
+	if r.TypeURL != p.TypeUrl || r.Nonce != "42" || r.VersionInfo != "v7" || r.ControlPlane != "cp" || r.Complete || len(r.Resources) != 4 {
 		t.Fatalf("got %+v", r)
 	}
 	if len(r.Errors) != 1 || r.Errors[0].Name != "bad" || r.Errors[0].Code != codes.NotFound {
@@ -273,7 +273,7 @@ func FuzzStateResponse(f *testing.F) {
 		}
 		clear(buf) // whatever was kept of it shows now
 		if unmarshalErr != nil {
-			return // control_plane, which is not passed on, was broken
+			return // control_plane, which no response is refused for, was broken
 		}
 		if r.TypeURL != want.TypeUrl || r.Nonce != want.Nonce || r.VersionInfo != want.VersionInfo ||
 			len(r.Resources) != len(want.Resources) || len(r.Errors) != len(want.ResourceErrors) {

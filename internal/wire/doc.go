@@ -46,8 +46,9 @@
 // Decoding accepts what proto.Unmarshal accepts and refuses what clients would
 // refuse: everything that is passed on is checked as deeply as the generated
 // types check it, UTF-8 of strings included, so that no server can make the
-// relay break a client's stream. What is not passed on (control_plane) is skipped
-// without a look inside. Requests are held to the same, save that a node is looked at
+// relay break a client's stream. What is not passed on is skipped
+// without a look inside, and of control_plane only the identifier is read, if it can be.
+// Requests are held to the same, save that a node is looked at
 // only when it is wanted. The value of an Any is opaque to both, but for the name of a
 // bare payload: there the outermost fields must be well formed.
 package wire

@@ -40,7 +40,7 @@ func FuzzDeltaResponse(f *testing.F) {
 		same, other := rebuild(&r, false), rebuild(&r, true)
 		asSent, asOther := parse(t, same), parse(t, other)
 		if unmarshalErr != nil {
-			return // control_plane, which is not passed on, was broken
+			return // control_plane, which no response is refused for, was broken
 		}
 		equal(t, forwarded(&want, &r, false), asSent)
 		equal(t, forwarded(&want, &r, true), asOther)
