@@ -102,6 +102,11 @@ type Upstream struct {
 	TLS         *UpstreamTLS `yaml:"tls,omitempty"`       // nil: plaintext
 	TLSRefresh  Duration     `yaml:"tls_refresh"`
 
+	// Metadata goes upstream with every stream and poll; Forward are the names of what is
+	// passed on from clients, and is part of the scope (ACC-6).
+	Metadata Headers  `yaml:"metadata,omitempty"`
+	Forward  []string `yaml:"forward,omitempty"`
+
 	MaxReceiveSize Size      `yaml:"max_receive_size"` // largest response, or file, taken
 	MaxRequestSize Size      `yaml:"max_request_size"` // largest request sent (RES-14, RES-17)
 	ConnectTimeout Duration  `yaml:"connect_timeout"`  // for one endpoint, before the next is tried

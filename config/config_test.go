@@ -40,8 +40,18 @@ func TestYAMLReadsBack(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s\n%v", data, err)
 		}
+		hideHeaders(want)
 		if diff := cmp.Diff(want, got, sameValues(), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", file, diff)
+		}
+	}
+}
+
+// hideHeaders gives upstreams' metadata the values that are shown (OPS-6).
+func hideHeaders(c *Config) {
+	for _, u := range c.Upstreams {
+		for name, shown := range u.Metadata.shown() {
+			u.Metadata[name] = []string{shown}
 		}
 	}
 }
@@ -147,6 +157,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%s\n%v", text, err)
 		}
+		hideHeaders(c)
 		if diff := cmp.Diff(c, again, sameValues(), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("(-first +second):\n%s", diff)
 		}

@@ -53,6 +53,9 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 	case *Metadata:
 		*target = d.metadata(n, path)
 		return
+	case *Headers:
+		*target = d.headers(n, path)
+		return
 	case *Expressions:
 		*target = d.expressions(n, path)
 		return

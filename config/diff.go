@@ -160,6 +160,8 @@ func flow(v reflect.Value) string {
 		return flow(v.Elem())
 	case isText(v.Type()):
 		return fmt.Sprint(v.Interface())
+	case v.Type() == reflect.TypeFor[Headers]():
+		v = reflect.ValueOf(v.Interface().(Headers).shown())
 	}
 	switch v.Kind() {
 	case reflect.String:

@@ -73,6 +73,8 @@ func documentedType(t reflect.Type) string {
 		return "size"
 	case reflect.TypeFor[Metadata]():
 		return "map"
+	case reflect.TypeFor[Headers]():
+		return "map of strings"
 	case reflect.TypeFor[Expressions]():
 		return "map of expressions"
 	case reflect.TypeFor[TestNode]():

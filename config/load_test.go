@@ -41,6 +41,9 @@ func TestParseEveryKey(t *testing.T) {
 	}
 	files := DefaultUpstream()
 	files.Name, files.Authorities, files.Path = "two", []string{"b.example.com", "*.b.example.com"}, "/etc/xds"
+	forwarding := DefaultUpstream()
+	forwarding.Name, forwarding.Authorities, forwarding.Endpoints = "three", []string{"c.example.com"}, []string{"c.example.com:443"}
+	forwarding.Forward = []string{"authorization", "x-consul-token"}
 	want := &Config{
 		Server: Server{
 			Listen:           ":18443",
@@ -69,6 +72,7 @@ func TestParseEveryKey(t *testing.T) {
 			Endpoints:      []string{"xds.example.com:443", "[2001:db8::1]:443"},
 			TLS:            &UpstreamTLS{CAFile: "ca.pem", CertFile: "c.pem", KeyFile: "c.key", ServerName: "xds"},
 			TLSRefresh:     Duration(7 * time.Minute),
+			Metadata:       Headers{"x-team": {"edge"}, "trace-bin": {"AAE="}, "x-list": {"a", "b"}},
 			MaxReceiveSize: 8 * MiB,
 			MaxRequestSize: 9 * MiB,
 			ConnectTimeout: Duration(10 * time.Second),
@@ -82,7 +86,7 @@ func TestParseEveryKey(t *testing.T) {
 			AbsentAfter:    Duration(22 * time.Second),
 			Poll:           Poll{Interval: Duration(23 * time.Second), Timeout: Duration(24 * time.Second)},
 			Redirects:      FollowRedirects,
-		}, files},
+		}, files, forwarding},
 		Node: Node{
 			ID: "relay-1", Cluster: "relays",
 			Locality: Locality{Region: "r", Zone: "z", SubZone: "s"},
@@ -153,7 +157,9 @@ func TestParseEveryKey(t *testing.T) {
 		// An upstream has servers or files, so that no single one has every key.
 		_, ofServers := got.from["upstreams[0]."+l.path]
 		_, ofFiles := got.from["upstreams[1]."+l.path]
-		if !ofServers && !ofFiles {
+		// Redirects that the relay follows and metadata of clients exclude each other.
+		_, forwarding := got.from["upstreams[2]."+l.path]
+		if !ofServers && !ofFiles && !forwarding {
 			t.Errorf("upstreams[].%s is not in the file", l.path)
 		}
 	}

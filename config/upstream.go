@@ -35,6 +35,7 @@ func (k *checker) upstream(path string, u *Upstream) {
 			k.required(path+".tls.cert_file", t.CertFile)
 		}
 	}
+	k.headers(path, u)
 	k.between(path+".tls_refresh", u.TLSRefresh, Duration(time.Second), maxWait)
 	k.message(path+".max_receive_size", u.MaxReceiveSize)
 	k.message(path+".max_request_size", u.MaxRequestSize)

@@ -9,7 +9,8 @@ import (
 
 // YAML gives the whole configuration, defaults included, in the form of the
 // file; Parse reads it back. It holds no secret (OPS-6): keys and certificates
-// are named by their files only. Metadata is shown as it is.
+// are named by their files only, and upstreams' metadata has its names only: read back, it
+// has other values. The node's metadata is shown as it is.
 func (c *Config) YAML() ([]byte, error) {
 	var b bytes.Buffer
 	encoder := yaml.NewEncoder(&b)

@@ -180,7 +180,9 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, conn *http.Respons
 		return refused(err)
 	}
 	s.observer.Requested(req.GetTypeUrl())
-	p := s.newPoll(identify(r.RemoteAddr, r.TLS), req)
+	client := identify(r.RemoteAddr, r.TLS)
+	client.Metadata = func(name string) []string { return restjson.Metadata(r.Header, name) }
+	p := s.newPoll(client, req)
 	defer p.close()
 	if err := p.subscribe(); err != nil {
 		p.log.Debug("refused a poll", "error", err)

@@ -16,6 +16,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
@@ -222,16 +223,15 @@ func (st *stream) close() {
 	}
 }
 
-// peerOf is the client's address and TLS identity.
+// peerOf is the client's address, TLS identity and metadata.
 func peerOf(ctx context.Context) keyer.Peer {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return keyer.Peer{}
+	var id keyer.Peer
+	if p, ok := peer.FromContext(ctx); ok {
+		info, _ := p.AuthInfo.(credentials.TLSInfo)
+		id = identify(p.Addr.String(), &info.State)
 	}
-	if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
-		return identify(p.Addr.String(), &info.State)
-	}
-	return identify(p.Addr.String(), nil)
+	id.Metadata = func(name string) []string { return metadata.ValueFromIncomingContext(ctx, name) }
+	return id
 }
 
 // identify gives a peer the identity of its certificate, if that was verified.

@@ -34,7 +34,8 @@ type restPlane struct {
 	mu    sync.Mutex
 	polls []*discovery.DiscoveryRequest
 	cache cache.SnapshotCache
-	body  []byte // not nil: what is answered instead
+	body  []byte              // not nil: what is answered instead
+	seen  func(*http.Request) // is shown every poll; nil: nobody looks
 	http  *http.Server
 	done  chan struct{}
 }
@@ -76,6 +77,13 @@ func (p *restPlane) serve(lis net.Listener) {
 	}()
 }
 
+// see has f shown every poll from now on.
+func (p *restPlane) see(f func(*http.Request)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen = f
+}
+
 func (p *restPlane) answer(gateway *server.HTTPGateway, w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	said := new(discovery.DiscoveryRequest)
@@ -85,6 +93,9 @@ func (p *restPlane) answer(gateway *server.HTTPGateway, w http.ResponseWriter, r
 	}
 	p.mu.Lock()
 	p.polls = append(p.polls, said)
+	if p.seen != nil {
+		p.seen(r)
+	}
 	answer, code := p.body, http.StatusOK
 	p.mu.Unlock()
 	if answer == nil {

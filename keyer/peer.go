@@ -18,6 +18,11 @@ type Peer struct {
 	// Addr is the remote address, "host:port". It says where the client is,
 	// not who, and changes with every connection.
 	Addr string
+	// Metadata gives the values of a name of the client's gRPC metadata, or of an HTTP
+	// header of its poll; nil if there are none, or nothing is known. Binary ones are
+	// decoded. Values may be credentials: they are only for control planes that are
+	// configured to get them (ACC-6). No rule sees them.
+	Metadata func(name string) []string
 }
 
 // PeerFromCertificate gives the identity in a client's leaf certificate, which

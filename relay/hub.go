@@ -25,6 +25,7 @@ type sessionKey struct {
 	plane, scope string
 	of           *plane // that of the name when it began: another one may take the name over
 	basis        string // the rules that brought the client here whose node it shows (rules.Decision)
+	forwarded    string // stands for the client's metadata that goes upstream (forwarded.key)
 	resolved     bool   // the names that the relay resolves by itself, of no upstream
 }
 
@@ -36,7 +37,8 @@ type session struct {
 	stop   context.CancelFunc
 	done   chan struct{} // closed when client has ended
 	guard  guard
-	turned turned // who is told when its state changes
+	meta   map[string][]string // of its clients, which goes upstream (ACC-6)
+	turned turned              // who is told when its state changes
 
 	// guarded by hub.mu
 	node    *corev3.Node
@@ -66,9 +68,15 @@ type hub struct {
 
 var errClosed = errors.New("the relay is shutting down")
 
-// acquire gives the session of an upstream and scope, and starts it if there is
-// none. node is what the control plane is shown if it is started.
+// acquire is acquireFor for those who forward nothing of a client.
 func (h *hub) acquire(key sessionKey, node func() *corev3.Node) (*session, error) {
+	return h.acquireFor(key, node, nil)
+}
+
+// acquireFor gives the session of an upstream and scope, and starts it if there is none.
+// node is what the control plane is shown if it is started, and meta goes with its streams:
+// the key stands for it.
+func (h *hub) acquireFor(key sessionKey, node func() *corev3.Node, meta map[string][]string) (*session, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -77,7 +85,7 @@ func (h *hub) acquire(key sessionKey, node func() *corev3.Node) (*session, error
 	s := h.sessions[key]
 	if s == nil {
 		var err error
-		if s, err = h.start(key, node()); err != nil {
+		if s, err = h.start(key, node(), meta); err != nil {
 			return nil, err
 		}
 		h.sessions[key] = s
@@ -91,9 +99,9 @@ func (h *hub) acquire(key sessionKey, node func() *corev3.Node) (*session, error
 }
 
 // start runs a session. The caller holds mu.
-func (h *hub) start(key sessionKey, node *corev3.Node) (*session, error) {
+func (h *hub) start(key sessionKey, node *corev3.Node, meta map[string][]string) (*session, error) {
 	p := h.planeOf(key)
-	s := &session{key: key, node: node, store: h.cache.Open(p.sourceOf(key)), done: make(chan struct{}), guard: guard{node: node}}
+	s := &session{key: key, node: node, meta: meta, store: h.cache.Open(p.sourceOf(key)), done: make(chan struct{}), guard: guard{node: node}}
 	client, err := h.open(s, p.upstream, node)
 	if err != nil {
 		return nil, err
@@ -125,7 +133,7 @@ func (h *hub) planeOf(key sessionKey) *plane {
 func (h *hub) open(s *session, from origin, node *corev3.Node) (feed, error) {
 	p := h.planeOf(s.key)
 	f, err := from.open(upstream.SessionConfig{
-		Node: node, Scope: s.key.scope, Store: s.store, Observer: observeTurns(p.observer, &s.turned),
+		Node: node, Scope: s.key.scope, Store: s.store, Observer: observeTurns(p.observer, &s.turned), Metadata: s.meta,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("scope %q: %w", s.key.scope, err)
@@ -138,6 +146,9 @@ func (p *plane) sourceOf(key sessionKey) cache.Source {
 	source := p.source
 	if key.scope != xdstpScope {
 		source.Scope = fmt.Sprintf("%q %q %q", key.plane, key.scope, key.basis)
+	}
+	if key.forwarded != "" {
+		source.Scope += " " + key.forwarded
 	}
 	return source
 }
@@ -166,7 +177,8 @@ func (h *hub) closeLater(s *session) {
 // closeUnused ends a session that nobody has used for the linger. What it holds
 // is gone then; so while its control plane is away it stays, since then nobody
 // could fill it again (OPS-1). xdstp names belong to no client: their session
-// stays as long as anything of it is cached (SUB-11).
+// stays as long as anything of it is cached (SUB-11). Where clients' metadata is forwarded
+// theirs belongs to those with the same.
 // linger says after which one: its end may have met a stream that came and went.
 func (h *hub) closeUnused(s *session, linger int) {
 	h.mu.Lock()
@@ -178,7 +190,7 @@ func (h *hub) closeUnused(s *session, linger int) {
 	// says nothing.
 	p := h.planeOf(s.key)
 	away := s.client.Status().State == upstream.StateConnecting && (p.outages == nil || !p.outage().Since.IsZero())
-	if s.store.Wanted() > 0 && (away || s.key.scope == xdstpScope) {
+	if s.store.Wanted() > 0 && (away || s.key.scope == xdstpScope && s.key.forwarded == "") {
 		h.closeLater(s)
 		return
 	}

@@ -18,11 +18,12 @@ import (
 // configuration brings another one.
 type plan struct {
 	rules       *rules.Set
-	planes      map[string]*plane // upstreams by name
-	authorities keyer.Authorities // upstreams by authority (LOC-3)
-	follow      map[string]bool   // upstreams whose redirects are followed (LOC-1)
-	node        *corev3.Node      // what control planes are shown for xdstp names
-	named       []string          // the rules' names, in order
+	planes      map[string]*plane   // upstreams by name
+	authorities keyer.Authorities   // upstreams by authority (LOC-3)
+	follow      map[string]bool     // upstreams whose redirects are followed (LOC-1)
+	forward     map[string][]string // names of clients' metadata that go there, by upstream (ACC-6)
+	node        *corev3.Node        // what control planes are shown for xdstp names
+	named       []string            // the rules' names, in order
 	distrust    distrust
 
 	// What decides where names live, as it is configured: to be compared with another plan's.
@@ -38,10 +39,14 @@ func newPlan(cfg *config.Config) (*plan, error) {
 		return nil, err
 	}
 	p := &plan{
-		rules: set, follow: make(map[string]bool), node: rules.UpstreamNode(cfg.NodeProto(), features()), named: cfg.RuleNames(),
+		rules: set, follow: make(map[string]bool), forward: make(map[string][]string), node: rules.UpstreamNode(cfg.NodeProto(), features()), named: cfg.RuleNames(),
 		scoping: []any{cfg.Aggregation.Rules, cfg.Aggregation.Otherwise}, claims: make(map[string][]string),
 	}
 	for _, u := range cfg.Upstreams {
+		if len(u.Forward) > 0 {
+			p.forward[u.Name] = slices.Sorted(slices.Values(u.Forward))
+			p.scoping = append(p.scoping, u.Name, p.forward[u.Name])
+		}
 		if u.Default {
 			p.authorities.Default = u.Name
 			p.claims[u.Name] = append(p.claims[u.Name], "default")
@@ -93,7 +98,8 @@ func (p *plan) succeed(before *plan, now time.Time, drain time.Duration) {
 	p.distrust.planes = make(map[string]time.Time)
 	for name, plane := range p.planes {
 		p.distrust.planes[name] = before.distrust.planes[name]
-		if before.planes[name] != plane || !slices.Equal(p.claims[name], before.claims[name]) {
+		if before.planes[name] != plane || !slices.Equal(p.claims[name], before.claims[name]) ||
+			!slices.Equal(p.forward[name], before.forward[name]) {
 			p.distrust.planes[name] = until
 		}
 	}

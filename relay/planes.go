@@ -38,7 +38,7 @@ type plane struct {
 // for, is no business of theirs.
 func feedsLike(a, b config.Upstream) bool {
 	for _, u := range []*config.Upstream{&a, &b} {
-		u.Default, u.Authorities, u.Redirects, u.Settle, u.ResumeSettle = false, nil, "", 0, 0
+		u.Default, u.Authorities, u.Redirects, u.Settle, u.ResumeSettle, u.Forward = false, nil, "", 0, 0, nil
 		if u.APIType != config.REST {
 			u.AbsentAfter = 0
 		}

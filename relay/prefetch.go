@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -160,11 +161,19 @@ func (p *prefetcher) apply(r cache.Reference) {
 	}
 }
 
+// errForwarding says that a name is asked for with its client's metadata, which nobody but
+// the client has (ACC-6).
+var errForwarding = errors.New("its upstream wants the client's metadata")
+
 // target finds or makes the node of a name that something refers to.
 func (p *prefetcher) target(typeURL string, name keyer.Name) (*node, error) {
-	at, key, err := p.router.now.Load().home(name)
+	now := p.router.now.Load()
+	at, key, err := now.home(name)
 	if err != nil {
 		return nil, err
+	}
+	if len(now.forward[at.plane]) > 0 && !at.resolved {
+		return nil, errForwarding
 	}
 	h := p.held[at]
 	if h == nil {

@@ -57,6 +57,7 @@ type routes struct {
 	scoped  few.Map[string, *session] // by type URL, unless names decide: rules are evaluated once per stream and type
 	scope   string
 	held    few.Map[sessionKey, *session] // names may put a client into thousands
+	meta    few.Map[string, forwarded]    // what of the client's metadata goes upstream, by upstream
 	member  member
 }
 
@@ -147,12 +148,39 @@ func (r *routes) Named(name keyer.Name) (store *cache.Store, key string, err err
 	return s.store, key, nil
 }
 
-// hold acquires a session once for the stream.
+// forwards gives what of the client's metadata goes to an upstream. It is taken once: the
+// plan's names do not change, nor does what came with the stream.
+func (r *routes) forwards(upstream string) (forwarded, error) {
+	names := r.plan.forward[upstream]
+	if len(names) == 0 {
+		return forwarded{}, nil
+	}
+	if f, known := r.meta.Lookup(upstream); known {
+		return f, nil
+	}
+	f, err := forward(r.peer, names)
+	if err != nil {
+		return forwarded{}, err
+	}
+	r.meta.Set(upstream, f)
+	return f, nil
+}
+
+// hold acquires a session once for the stream. What the relay resolves by itself it asks
+// for without anything of the client's.
 func (r *routes) hold(key sessionKey, node func() *corev3.Node) (*session, error) {
+	var f forwarded
+	if !key.resolved {
+		var err error
+		if f, err = r.forwards(key.plane); err != nil {
+			return nil, err
+		}
+		key.forwarded = f.key
+	}
 	if s := r.held.Get(key); s != nil {
 		return s, nil
 	}
-	s, err := r.router.hub.acquire(key, node)
+	s, err := r.router.hub.acquireFor(key, node, f.metadata)
 	switch {
 	case errors.Is(err, errClosed):
 		return nil, status.Error(codes.Unavailable, err.Error())

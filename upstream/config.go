@@ -26,6 +26,9 @@ type Config struct {
 	// TLS says how to connect; nil means in plain text.
 	TLS *tlsfiles.ClientConfig
 
+	// Metadata goes with every stream (ACC-6). It is never logged.
+	Metadata map[string][]string
+
 	// MaxReceiveSize bounds a response, in bytes.
 	MaxReceiveSize int
 	// MaxRequestSize bounds a request, in bytes: longer subscriptions are split, or

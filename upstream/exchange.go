@@ -15,6 +15,7 @@ import (
 // exchange counts the polls of one poller on their way out, and what comes back.
 type exchange struct {
 	base http.RoundTripper
+	meta map[string][]string // goes with every poll; never logged (ACC-6)
 	sent func(kind RequestKind)
 
 	begun    time.Time    // of the last poll; the poller's goroutine alone looks
@@ -22,8 +23,8 @@ type exchange struct {
 	received atomic.Int64 // bytes of the last response
 }
 
-func newExchange(base http.RoundTripper, sent func(RequestKind)) *exchange {
-	e := &exchange{base: base, sent: sent}
+func newExchange(base http.RoundTripper, meta map[string][]string, sent func(RequestKind)) *exchange {
+	e := &exchange{base: base, meta: meta, sent: sent}
 	e.owed.Store(KindSubscribe)
 	return e
 }
@@ -35,6 +36,7 @@ func (e *exchange) answer(kind RequestKind) { e.owed.Store(kind) }
 func (e *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("User-Agent", userAgent())
+	restjson.SetMetadata(r.Header, e.meta)
 	e.received.Store(0)
 	e.begun = time.Now()
 	kind, _ := e.owed.Swap(KindSubscribe).(RequestKind)

@@ -95,7 +95,7 @@ func (s *RESTSession) start(l *pollLine) {
 	l.list = slices.Sorted(maps.Keys(l.names))
 	ctx, stop := context.WithCancel(s.ctx)
 	l.stop = stop
-	l.exchange = newExchange(s.up.transport, func(kind RequestKind) { s.wrote(l.id.TypeURL, kind) })
+	l.exchange = newExchange(s.up.transport, s.metadata, func(kind RequestKind) { s.wrote(l.id.TypeURL, kind) })
 	cfg := &s.up.cfg
 	p, err := restjson.NewPoller(restjson.PollerConfig{
 		Client: &http.Client{

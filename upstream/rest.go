@@ -21,6 +21,8 @@ type RESTConfig struct {
 	FullState map[string]bool
 	TLS       *tlsfiles.ClientConfig // nil: http, else https
 
+	Metadata map[string][]string // HTTP headers, as gRPC metadata has them
+
 	MaxReceiveSize int
 	// MaxRequestSize bounds the names of a poll, in bytes: above it those that nobody
 	// watches are let go (RES-17).

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
@@ -29,6 +30,7 @@ type RESTSession struct {
 	node     *corev3.Node
 	nodeSize int
 	store    Store
+	metadata metadata.MD
 	*report
 
 	// Owned by the goroutine in Run.
@@ -55,7 +57,8 @@ func (u *REST) NewSession(cfg SessionConfig) (*RESTSession, error) {
 	r := newReport(u.cfg.Name, u.cfg.Endpoints[0], u.cfg.Logger, cfg)
 	return &RESTSession{
 		up: u, node: cfg.Node, nodeSize: size, store: cfg.Store,
-		report: r, events: make(chan func()), admitted: make(chan struct{}, 1),
+		metadata: metadataOf(u.cfg.Metadata, cfg.Metadata),
+		report:   r, events: make(chan func()), admitted: make(chan struct{}, 1),
 		failback: newFailback(u.cfg.Endpoints, u.cfg.FailbackInterval, u.health, r),
 	}, nil
 }

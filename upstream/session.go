@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -27,6 +29,17 @@ type SessionConfig struct {
 	Store Store
 	// Observer may be shared between sessions; nil means none.
 	Observer Observer
+	// Metadata goes with every stream or poll beside that of the upstream, and takes the
+	// place of what has the same name (ACC-6). It is never logged, nor part of Status.
+	Metadata map[string][]string
+}
+
+// metadataOf joins what goes with all streams of an upstream and with those of a session.
+func metadataOf(all, own map[string][]string) metadata.MD {
+	md := make(metadata.MD, len(all)+len(own))
+	maps.Copy(md, all)
+	maps.Copy(md, own)
+	return md
 }
 
 // Session is the xDS client for one scope of an upstream, in whatever variant the
@@ -36,6 +49,7 @@ type Session struct {
 	up       *Upstream
 	node     *corev3.Node
 	nodeSize int // as a field of a request
+	metadata metadata.MD
 	store    Store
 	*report
 
@@ -72,6 +86,7 @@ func (u *Upstream) NewSession(cfg SessionConfig) (*Session, error) {
 		up:         u,
 		node:       cfg.Node,
 		nodeSize:   size,
+		metadata:   metadataOf(u.cfg.Metadata, cfg.Metadata),
 		store:      cfg.Store,
 		report:     r,
 		failback:   newFailback(u.cfg.Endpoints, u.cfg.FailbackInterval, u.health, r),
@@ -95,6 +110,9 @@ func (s *Session) Run(ctx context.Context) error {
 	}
 	defer s.up.leave()
 
+	if len(s.metadata) > 0 {
+		ctx = metadata.NewOutgoingContext(ctx, s.metadata)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	s.ctx = ctx
 	err := s.loop()
