@@ -186,10 +186,8 @@ func (h *hub) closeUnused(s *session, linger int) {
 	if s.users > 0 || s.lingers != linger || h.closed {
 		return
 	}
-	// A session that nobody uses does not reconnect (UPS-2): that its own streams are gone
-	// says nothing.
-	p := h.planeOf(s.key)
-	away := s.client.Status().State == upstream.StateConnecting && (p.outages == nil || !p.outage().Since.IsZero())
+	// A session that nobody uses does not reconnect (UPS-2), and is idle then.
+	away := s.client.Status().State == upstream.StateConnecting || !h.planeOf(s.key).outage().Since.IsZero()
 	if s.store.Wanted() > 0 && (away || s.key.scope == xdstpScope && s.key.forwarded == "") {
 		h.closeLater(s)
 		return

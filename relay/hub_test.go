@@ -57,8 +57,10 @@ func testHub(t *testing.T, away bool) *hub {
 	discovery.RegisterAggregatedDiscoveryServiceServer(server, quietPlane{})
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(lis) }()
+	outages := new(upstream.Outages)
 	up, err := upstream.New(upstream.Config{
-		Name: "plane", Endpoints: []string{"passthrough:///plane"},
+		Outages: outages,
+		Name:    "plane", Endpoints: []string{"passthrough:///plane"},
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			if away {
 				return nil, errors.New("away")
@@ -73,7 +75,7 @@ func testHub(t *testing.T, away bool) *hub {
 	h := &hub{
 		ctx: ctx, cache: cache.New(cache.Limits{}, nil), linger: linger,
 		planes: map[string]*plane{"plane": {
-			name: "plane", config: config.Upstream{Default: true},
+			name: "plane", config: config.Upstream{Default: true}, outages: outages,
 			upstream: originOf[*upstream.Session]{up}, source: cache.Source{Quiet: time.Second},
 		}},
 		log:      slog.New(slog.DiscardHandler),

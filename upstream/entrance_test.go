@@ -161,7 +161,7 @@ func TestUPS2_ScopeWithoutClients(t *testing.T) {
 		srv = n.serve("a")
 		srv.accept().respond(clusters, "1", "c")
 		<-time.After(time.Hour)
-		if got := sessions[0].Status(); got.Opened != 1 || got.State != StateConnecting {
+		if got := sessions[0].Status(); got.Opened != 1 || got.State != StateIdle {
 			t.Errorf("without clients: %d streams, %s", got.Opened, got.State)
 		}
 		stores[0].want(0, []wireSubscription{sub(clusters, "*")}, unsub(clusters, "x"))

@@ -66,7 +66,7 @@ func (l *line) idle() bool {
 }
 
 func (l *line) standing() standing {
-	return standing{aside: l.idle() || l.draining, refused: l.refused, good: l.established}
+	return standing{aside: l.idle() || l.draining || l.asleep, refused: l.refused, good: l.established}
 }
 
 // asks says whether a type was asked for on the stream that is open.

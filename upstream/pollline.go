@@ -59,7 +59,7 @@ func (l *pollLine) idle() bool {
 }
 
 func (l *pollLine) standing() standing {
-	return standing{aside: l.idle(), refused: l.refused, good: l.established}
+	return standing{aside: l.idle() || l.asleep, refused: l.refused, good: l.established}
 }
 
 // silence is how long a server may leave unanswered what it was asked before it counts as

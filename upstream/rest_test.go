@@ -504,7 +504,7 @@ func TestREST3(t *testing.T) {
 			n.serveREST("a:1", srv)
 			before := len(srv.polled())
 			pass(time.Hour)
-			if got := len(srv.polled()) - before; got > 0 || r.Status().State != StateConnecting {
+			if got := len(srv.polled()) - before; got > 0 || r.Status().State != StateIdle {
 				b.t.Errorf("%d polls, %s", got, r.Status().State)
 			}
 			b.stream.Join(b.Store)

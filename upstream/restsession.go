@@ -218,7 +218,7 @@ func (s *RESTSession) begin(l *pollLine) {
 }
 
 func (s *RESTSession) idle() bool {
-	return !slices.ContainsFunc(s.lines, func(l *pollLine) bool { return !l.idle() })
+	return !slices.ContainsFunc(s.lines, func(l *pollLine) bool { return !l.idle() && !l.asleep })
 }
 
 // reap forgets the lines that are idle and not wanted.

@@ -246,7 +246,7 @@ func (s *Session) reconcile() {
 
 // idle says that no stream is open, nor waited for.
 func (s *Session) idle() bool {
-	return !slices.ContainsFunc(s.lines, func(l *line) bool { return !l.idle() })
+	return !slices.ContainsFunc(s.lines, func(l *line) bool { return !l.idle() && !l.asleep })
 }
 
 // begin opens a stream on a line that was idle. If all are, nothing ties the session

@@ -7,7 +7,8 @@ type State string
 
 // The states of a session.
 const (
-	// StateIdle: nothing is wanted, no stream is open.
+	// StateIdle: nothing is wanted, or nobody waits for what is (UPS-2); no stream is
+	// open.
 	StateIdle State = "idle"
 	// StateConnecting: something is wanted, and what is cached may be getting old
 	// (OPS-1).
@@ -51,7 +52,7 @@ type Status struct {
 
 // standing is what a line counts for in the State of its session.
 type standing struct {
-	aside   bool // not wanted, so that the rest does not matter
+	aside   bool // not wanted or not waited for, so that the rest does not matter
 	refused bool // the server may not serve the type
 	good    bool
 }
