@@ -42,7 +42,8 @@ type quarantine struct {
 	// are not to cost everybody the stream more often than one, and none is to wait for
 	// long because of others.
 	pace   backoff.Backoff
-	resume time.Time // no trial before
+	most   time.Duration // the longest delay for a server that is gone (UPS-2)
+	resume time.Time     // no trial before
 }
 
 // suspect is a type that is withheld.
@@ -61,9 +62,7 @@ type trial struct {
 func newQuarantine(cfg *Config) quarantine {
 	return quarantine{
 		proven: make(map[string]struct{}), suspects: make(map[string]*suspect),
-		// Each trial that fails costs everybody the stream, so they are not as frequent as
-		// those of a server that is gone.
-		pace: backoff.Backoff{Base: cfg.BackoffBase, Max: max(cfg.BackoffMax, longBackoff)},
+		most: cfg.BackoffMax, pace: backoff.Backoff{Base: cfg.BackoffBase},
 	}
 }
 
@@ -110,9 +109,19 @@ func (p *suspect) forgotten() time.Time { return p.due.Add(maxTrialDelay) }
 func (q *quarantine) delay(p *suspect) {
 	p.backoff.Base, p.backoff.Max = q.pace.Base, maxTrialDelay
 	if len(q.proven) == 0 {
-		p.backoff.Max = q.pace.Max
+		p.backoff.Max = q.most
 	}
 	p.due = time.Now().Add(p.backoff.Next())
+}
+
+// pause has all trials wait after one that failed. While something is proven that cost
+// everybody the stream, so that they are less frequent than those of a server that is gone.
+func (q *quarantine) pause() {
+	q.pace.Max = q.most
+	if len(q.proven) > 0 {
+		q.pace.Max = max(q.most, longBackoff)
+	}
+	q.resume = time.Now().Add(q.pace.Next())
 }
 
 // withhold reports whether a subscription must not be written now, and keeps it
@@ -159,7 +168,7 @@ func (s *Session) blame(l *line, cause error) {
 	if tried := q.trial; l.asks(tried.typeURL) && q.tries(l, tried.typeURL) {
 		q.trial = trial{}
 		q.delay(q.suspects[tried.typeURL])
-		q.resume = time.Now().Add(q.pace.Next())
+		q.pause()
 		s.log.Debug("type still ends the stream", "type", tried.typeURL, "error", detail(cause))
 		return
 	}
