@@ -187,8 +187,9 @@ type Rule struct {
 }
 
 // RuleNode is what the control plane sees of the clients of a rule (AGG-3): what is not
-// given stays as the scope's first client has it.
+// given stays as the relay's own node and the rule's scope have it.
 type RuleNode struct {
+	First    bool        `yaml:"-"` // "first" in place of the section: the node of the scope's first client
 	ID       string      `yaml:"id,omitempty"`
 	Cluster  string      `yaml:"cluster,omitempty"`
 	Locality Locality    `yaml:"locality,omitempty"`

@@ -65,6 +65,10 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 	case *Values:
 		*target = d.values(n, path)
 		return
+	case *RuleNode:
+		if d.firstNode(n, target, path) {
+			return
+		}
 	}
 	switch v.Kind() {
 	case reflect.Struct:
@@ -74,6 +78,20 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 	default:
 		d.scalar(n, v, path)
 	}
+}
+
+// firstNode is the word that stands for the node of a scope's first client.
+const firstNode = "first"
+
+// firstNode reads a rule's node that is a word, and reports whether it is one.
+func (d *decoder) firstNode(n *yaml.Node, into *RuleNode, path string) bool {
+	if n.Kind != yaml.ScalarNode || scalarTag(n) != "!!str" {
+		return false
+	}
+	if into.First = n.Value == firstNode; !into.First {
+		d.fail(n, path, "expected %s, or a mapping with id, cluster, locality and metadata, got %s", firstNode, describe(n))
+	}
+	return true
 }
 
 // section reads a mapping whose keys are v's fields.

@@ -47,6 +47,10 @@ func (d *differ) compare(path string, before, after reflect.Value) {
 	switch {
 	case t.Kind() == reflect.Pointer:
 		d.optional(path, before, after)
+	case t == reflect.TypeFor[RuleNode]() && (isFirst(before) || isFirst(after)):
+		if !same(before, after) {
+			d.note(path, flat(before), flat(after))
+		}
 	case t.Kind() == reflect.Struct && !isText(t):
 		for _, f := range fieldsOf(t) {
 			d.compare(child(path, f.key), before.Field(f.index), after.Field(f.index))
@@ -59,6 +63,9 @@ func (d *differ) compare(path string, before, after reflect.Value) {
 		}
 	}
 }
+
+// isFirst reports whether a rule's node is that of a scope's first client.
+func isFirst(v reflect.Value) bool { n, _ := reflect.TypeAssert[RuleNode](v); return n.First }
 
 // same compares values. That there is none is not the same as an empty one everywhere.
 func same(a, b reflect.Value) bool { return reflect.DeepEqual(a.Interface(), b.Interface()) }
@@ -162,6 +169,8 @@ func flow(v reflect.Value) string {
 		return fmt.Sprint(v.Interface())
 	case v.Type() == reflect.TypeFor[Headers]():
 		v = reflect.ValueOf(v.Interface().(Headers).shown())
+	case isFirst(v):
+		return firstNode
 	}
 	switch v.Kind() {
 	case reflect.String:

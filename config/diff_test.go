@@ -60,6 +60,9 @@ server: {ack_wait: 1000ms}
 		{"an upstream has another name", strings.ReplaceAll(base, "name: b", "name: c"), []string{
 			"upstreams: b removed", "upstreams: c added",
 		}},
+		{"AGG-3 a rule shows the first client's node", base + `
+aggregation: {rules: [{name: r, match: "true", scope: [], node: first}]}
+`, []string{"aggregation.rules: r added"}},
 		{"upstreams in another order", `
 server: {ack_wait: 1s}
 node: {metadata: {team: edge, zones: [a, b]}}

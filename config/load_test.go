@@ -103,7 +103,7 @@ func TestParseEveryKey(t *testing.T) {
 					Locality: Locality{Region: `"r"`, Zone: "node.locality.zone", SubZone: `""`},
 					Metadata: Expressions{"Role": `"sidecar"`, "cluster.id": "node.cluster"},
 				},
-			}, {Name: "the-rest_1.0", Match: "true", Scope: []string{}}},
+			}, {Name: "the-rest_1.0", Match: "true", Scope: []string{}, Node: RuleNode{First: true}}},
 			Otherwise: Share,
 			Linger:    Duration(17 * time.Minute),
 			Tests: []RuleTest{{

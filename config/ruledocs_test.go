@@ -259,7 +259,7 @@ func (e *ruleExample) check(t *testing.T) (identities []string) {
 		if slices.Contains(e.columns, "node upstream") {
 			want := new(corev3.Node)
 			readFlow(t, e.heading, e.line, c.cells["node upstream"], want)
-			if diff := cmp.Diff(want, rules.UpstreamNode(d.Node, nil), protocmp.Transform()); diff != "" {
+			if diff := cmp.Diff(want, rules.UpstreamNode(&d, &corev3.Node{Id: "relay", Cluster: "relays"}, "relay~1"), protocmp.Transform()); diff != "" {
 				t.Errorf("%s: node upstream (-want +got):\n%s", c.cells["client"], diff)
 			}
 		}

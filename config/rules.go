@@ -44,7 +44,8 @@ func (c *Config) rules() rules.Config {
 		of.Rules = append(of.Rules, rules.Rule{
 			Name: r.Name, Match: r.Match, Scope: r.Scope, Upstream: r.Upstream,
 			Node: rules.Node{
-				ID: r.Node.ID, Cluster: r.Node.Cluster,
+				First: r.Node.First,
+				ID:    r.Node.ID, Cluster: r.Node.Cluster,
 				Locality: rules.Locality(r.Node.Locality), Metadata: r.Node.Metadata,
 			},
 		})

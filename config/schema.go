@@ -21,8 +21,9 @@ func fieldsOf(t reflect.Type) []field {
 	var fields []field
 	for i := range t.NumField() {
 		if tag, ok := t.Field(i).Tag.Lookup("yaml"); ok {
-			key, _, _ := strings.Cut(tag, ",")
-			fields = append(fields, field{key, i})
+			if key, _, _ := strings.Cut(tag, ","); key != "-" {
+				fields = append(fields, field{key, i})
+			}
 		}
 	}
 	return fields

@@ -24,6 +24,15 @@ func (c *Config) YAML() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// MarshalYAML gives the word that stands for a first client's node.
+func (r RuleNode) MarshalYAML() (any, error) {
+	type plain RuleNode
+	if r.First {
+		return firstNode, nil
+	}
+	return plain(r), nil
+}
+
 // MarshalYAML leaves out the variant where there are files instead of servers:
 // Validate refuses both.
 func (u Upstream) MarshalYAML() (any, error) {

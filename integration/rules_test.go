@@ -107,12 +107,12 @@ func TestRules_AGG1_AGG2_AGG3(t *testing.T) {
 			}
 		}
 		r.expectStreams("AGG-1", map[string]int{"cluster/web": 1, "cluster/api": 1, "cluster/batch": 1})
-		var ids []string
+		ids, of := make(map[string]bool), make(map[string]bool)
 		for _, n := range r.presented() {
-			ids = append(ids, n.GetId())
+			ids[n.GetId()], of[n.GetCluster()] = strings.HasPrefix(n.GetId(), "xdsrelay~"), true
 		}
-		if want := []string{"client-0", "client-1", "client-2"}; !slices.Equal(ids, want) {
-			t.Errorf("AGG-3: the control plane sees the nodes %v, want each scope's first client, %v", ids, want)
+		if want := map[string]bool{"web": true, "api": true, "batch": true}; len(ids) != 3 || !maps.Equal(of, want) || slices.Contains(slices.Collect(maps.Values(ids)), false) {
+			t.Errorf("AGG-3: the control plane sees the nodes %v of %v, want one of the relay's own for each scope", ids, of)
 		}
 	})
 
@@ -181,6 +181,18 @@ func TestRules_AGG1_AGG2_AGG3(t *testing.T) {
 		r.expectStreams("AGG-2", map[string]int{"cluster/web": 2})
 	})
 
+	t.Run("AGG-3 the node of the first client, where the rule says so", func(t *testing.T) {
+		first := rule("clusters", "true", "node.cluster")
+		first.Node.First = true
+		r := startRuled(t, first)
+		r.clusters("a", profile("web", "z1", map[string]string{"role": "sidecar"}))
+		r.clusters("b", profile("web", "z2", nil))
+		nodes := r.presented()
+		if len(nodes) != 1 || nodes[0].GetId() != "a" || nodes[0].GetLocality().GetZone() != "z1" || len(nodes[0].GetMetadata().GetFields()) != 1 {
+			t.Errorf("AGG-3: the control plane sees %v", nodes)
+		}
+	})
+
 	t.Run("AGG-3 the node that a rule makes", func(t *testing.T) {
 		r := startRuled(t, config.Rule{
 			Name: "made", Match: "true", Scope: []string{"node.cluster"},
@@ -198,7 +210,7 @@ func TestRules_AGG1_AGG2_AGG3(t *testing.T) {
 			t.Fatalf("AGG-3: the control plane sees %v", nodes)
 		}
 		n := nodes[0]
-		if n.GetId() != "relay-web" || n.GetCluster() != "web" || n.GetLocality().GetRegion() != "r" || n.GetLocality().GetZone() != "any" {
+		if n.GetId() != "relay-web" || n.GetCluster() != "web" || n.GetLocality().GetRegion() != "" || n.GetLocality().GetZone() != "any" {
 			t.Errorf("AGG-3: the control plane sees %v", n)
 		}
 		if m := n.GetMetadata().AsMap(); len(m) != 1 || m["asked"] != "sidecar" {
@@ -209,8 +221,8 @@ func TestRules_AGG1_AGG2_AGG3(t *testing.T) {
 	t.Run("AGG-3 features of load balancing split a scope", func(t *testing.T) {
 		r := startRuled(t, rule("clusters", "true", "node.cluster"))
 		node := profile("web", "", nil)
-		r.clusters("a", node, "envoy.lb.x", "xds.config.one")
-		r.clusters("b", node, "xds.config.two", "envoy.lb.x")
+		r.clusters("a", node, "envoy.lb.x", "xds.config.supports-resource-ttl")
+		r.clusters("b", node, "xds.config.resource-in-sotw", "envoy.lb.x")
 		r.clusters("c", node, "envoy.lb.y")
 		r.clusters("d", node)
 		r.expectStreams("AGG-3", map[string]int{"cluster/web": 3})

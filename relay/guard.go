@@ -12,10 +12,10 @@ import (
 )
 
 // guard knows why a session's clients share it, and watches in what they differ: the
-// control plane sees the first one's node only, and what it reads in it the others get,
-// too. It keeps names of fields, never values (OPS-6).
+// control plane sees one node for all of them, without what they differ in, or the first
+// one's. It keeps names of fields, never values (OPS-6).
 type guard struct {
-	node *corev3.Node // that went upstream when the session began; immutable
+	node *corev3.Node // of the client for which the session began; immutable
 
 	mu    sync.Mutex
 	plan  *plan         // by which the rest was worked out; guarded by mu, as all of it
@@ -24,8 +24,8 @@ type guard struct {
 }
 
 // join notes that a client was put here by a plan. began says that the session was
-// started for it. It reports whether the client's node is to be compared with the one
-// that went upstream: not if it is that one, nor where clients have to be equal to meet.
+// started for it. It reports whether the client's node is to be compared with that of the
+// first client: not if it is that one, nor where clients have to be equal to meet.
 //
 // After a reload streams come here anew, one after the other. What one brings that has
 // yet to hear of the plan in force is passed over: now is asked under the lock, so that
@@ -88,14 +88,9 @@ func (r *router) watch(s *session, p *plan, d *rules.Decision, node string, bega
 	if !s.guard.join(&r.now, p, d, node, began) {
 		return
 	}
-	// Outside of the lock: nodes may be large. So d's is not made an upstream node first: all
-	// that would change are features that are none of the differences.
-	fields := p.rules.Unmentioned(d.Rule, s.guard.node, d.Node)
+	// Outside of the lock: nodes may be large.
+	fields := p.rules.Unmentioned(d.Rule, s.guard.node, d.Client)
 	if len(fields) > 0 && s.guard.add(p, fields) {
 		r.decided.differing(s.key, d.Rule, fields)
 	}
 }
-
-// UpstreamNode is what the control plane is shown of a client for which a decision was
-// made, if it is the first one of its scope (AGG-3).
-func UpstreamNode(d rules.Decision) *corev3.Node { return rules.UpstreamNode(d.Node, features()) }

@@ -41,10 +41,11 @@ type session struct {
 	turned turned              // who is told when its state changes
 
 	// guarded by hub.mu
-	node    *corev3.Node
-	users   int         // streams that were routed here
-	closer  *time.Timer // looks whether it can be closed; nil while it has users
-	lingers int         // how often closer was set
+	shown   shown
+	node    *corev3.Node // what shown gives
+	users   int          // streams that were routed here
+	closer  *time.Timer  // looks whether it can be closed; nil while it has users
+	lingers int          // how often closer was set
 }
 
 // hub keeps one session per upstream and scope, from the first stream that needs
@@ -59,6 +60,7 @@ type hub struct {
 	running sync.WaitGroup
 
 	mu       sync.Mutex
+	node     *corev3.Node      // the relay's own
 	planes   map[string]*plane // replaced as a whole
 	retired  map[*plane]bool   // those that the configuration has not any more, as long as they have sessions
 	linger   time.Duration
@@ -69,14 +71,14 @@ type hub struct {
 var errClosed = errors.New("the relay is shutting down")
 
 // acquire is acquireFor for those who forward nothing of a client.
-func (h *hub) acquire(key sessionKey, node func() *corev3.Node) (*session, error) {
-	return h.acquireFor(key, node, nil)
+func (h *hub) acquire(key sessionKey, as func() shown) (*session, error) {
+	return h.acquireFor(key, as, nil)
 }
 
 // acquireFor gives the session of an upstream and scope, and starts it if there is none.
-// node is what the control plane is shown if it is started, and meta goes with its streams:
+// as is what the control plane is shown if it is started, and meta goes with its streams:
 // the key stands for it.
-func (h *hub) acquireFor(key sessionKey, node func() *corev3.Node, meta map[string][]string) (*session, error) {
+func (h *hub) acquireFor(key sessionKey, as func() shown, meta map[string][]string) (*session, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -85,7 +87,7 @@ func (h *hub) acquireFor(key sessionKey, node func() *corev3.Node, meta map[stri
 	s := h.sessions[key]
 	if s == nil {
 		var err error
-		if s, err = h.start(key, node(), meta); err != nil {
+		if s, err = h.start(key, as(), meta); err != nil {
 			return nil, err
 		}
 		h.sessions[key] = s
@@ -99,10 +101,13 @@ func (h *hub) acquireFor(key sessionKey, node func() *corev3.Node, meta map[stri
 }
 
 // start runs a session. The caller holds mu.
-func (h *hub) start(key sessionKey, node *corev3.Node, meta map[string][]string) (*session, error) {
+func (h *hub) start(key sessionKey, as shown, meta map[string][]string) (*session, error) {
 	p := h.planeOf(key)
-	s := &session{key: key, node: node, meta: meta, store: h.cache.Open(p.sourceOf(key)), done: make(chan struct{}), guard: guard{node: node}}
-	client, err := h.open(s, p.upstream, node)
+	s := &session{
+		key: key, meta: meta, shown: as, node: as.node(h.node), store: h.cache.Open(p.sourceOf(key)),
+		done: make(chan struct{}), guard: guard{node: as.client},
+	}
+	client, err := h.open(s, p.upstream, s.node)
 	if err != nil {
 		return nil, err
 	}

@@ -73,7 +73,8 @@ func testHub(t *testing.T, away bool) *hub {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &hub{
-		ctx: ctx, cache: cache.New(cache.Limits{}, nil), linger: linger,
+		node: &corev3.Node{Id: "relay"},
+		ctx:  ctx, cache: cache.New(cache.Limits{}, nil), linger: linger,
 		planes: map[string]*plane{"plane": {
 			name: "plane", config: config.Upstream{Default: true}, outages: outages,
 			upstream: originOf[*upstream.Session]{up}, source: cache.Source{Quiet: time.Second},
@@ -97,7 +98,7 @@ func testHub(t *testing.T, away bool) *hub {
 // visit is a stream that subscribes to "*" and goes away again.
 func visit(t *testing.T, h *hub, scope string) *session {
 	t.Helper()
-	s, err := h.acquire(sessionKey{plane: "plane", of: h.planes["plane"], scope: scope}, func() *corev3.Node { return &corev3.Node{Id: "client"} })
+	s, err := h.acquire(sessionKey{plane: "plane", of: h.planes["plane"], scope: scope}, asItself)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +182,7 @@ func TestHub(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := testHub(t, false)
 			h.close()
-			if _, err := h.acquire(sessionKey{plane: "plane", of: h.planes["plane"]}, func() *corev3.Node { return nil }); !errors.Is(err, errClosed) {
+			if _, err := h.acquire(sessionKey{plane: "plane", of: h.planes["plane"]}, asItself); !errors.Is(err, errClosed) {
 				t.Errorf("acquired after close: %v", err)
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/resolve"
@@ -20,7 +21,6 @@ type overhaul struct {
 	configs map[string]config.Upstream // what each of them is configured as
 	changed map[*plane]*plane          // planes that are reached in another way: what is taken over from whom
 	added   []*plane                   // those that there were not; some have another's name
-	node    *corev3.Node               // what control planes are shown for xdstp names, if it is another one
 	linger  time.Duration
 	resolve resolve.Settings
 }
@@ -62,6 +62,7 @@ func (h *hub) carryOut(o *overhaul) (obsolete []origin, err error) {
 		r.session.node = r.node
 		r.session.client.replace(r.feed)
 	}
+	h.node = o.plan.node
 	h.retime(o)
 	o.router.adopt(o.plan)
 	before := h.planes
@@ -92,8 +93,8 @@ func (h *hub) refills(o *overhaul) ([]refill, error) {
 		if next := o.changed[p]; next != nil {
 			from, changed = next.upstream, true
 		}
-		if o.node != nil && s.ofRelay() {
-			node, changed = o.node, true
+		if now := s.shown.node(o.plan.node); !proto.Equal(now, node) {
+			node, changed = now, true
 		}
 		if !changed {
 			continue

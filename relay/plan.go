@@ -22,7 +22,7 @@ type plan struct {
 	authorities keyer.Authorities   // upstreams by authority (LOC-3)
 	follow      map[string]bool     // upstreams whose redirects are followed (LOC-1)
 	forward     map[string][]string // names of clients' metadata that go there, by upstream (ACC-6)
-	node        *corev3.Node        // what control planes are shown for xdstp names
+	node        *corev3.Node        // the relay's own: what control planes are shown for xdstp names
 	named       []string            // the rules' names, in order
 	distrust    distrust
 
@@ -39,7 +39,7 @@ func newPlan(cfg *config.Config) (*plan, error) {
 		return nil, err
 	}
 	p := &plan{
-		rules: set, follow: make(map[string]bool), forward: make(map[string][]string), node: rules.UpstreamNode(cfg.NodeProto(), features()), named: cfg.RuleNames(),
+		rules: set, follow: make(map[string]bool), forward: make(map[string][]string), node: ownNode(cfg), named: cfg.RuleNames(),
 		scoping: []any{cfg.Aggregation.Rules, cfg.Aggregation.Otherwise}, claims: make(map[string][]string),
 	}
 	for _, u := range cfg.Upstreams {

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ type Options struct {
 	Log      *slog.Logger         // nil: nowhere
 	Registry *prometheus.Registry // nil: one of its own
 	Version  string               // shown to control planes and on the admin port
+	Replica  string               // which of several relays it is, to control planes; "": the host's name
 	Level    *slog.LevelVar       // of Log, for Reload to set; nil: log.level needs a restart
 }
 
@@ -87,7 +89,7 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 		ctx: ctx, cache: r.cache, planes: make(map[string]*plane),
 		linger: cfg.Aggregation.Linger.Std(), log: r.log, sessions: make(map[sessionKey]*session),
 	}
-	r.router = &router{hub: r.hub, decided: newDecisions(r.metrics.Aggregation(), r.log)}
+	r.router = &router{hub: r.hub, replica: cmp.Or(opts.Replica, thisReplica()), decided: newDecisions(r.metrics.Aggregation(), r.log)}
 	r.fullState = keyer.TypeSet(cfg.FullStateTypeURLs())
 	r.hub.own = newResolved(r.router, cfg.Resolve, r.fullState, r.metrics.Resolve(), r.log)
 	r.ahead = newPrefetcher(r.cache, r.router, r.metrics.References(), r.log, aheadOf(cfg.Resolve))

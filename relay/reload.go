@@ -10,7 +10,6 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/metrics"
 	"github.com/xdsrelay/xdsrelay/upstream"
-	"google.golang.org/protobuf/proto"
 )
 
 // ErrEnding says that a relay that ends takes no configuration any more.
@@ -146,9 +145,6 @@ func (r *Relay) overhaul(cfg *config.Config) (_ *overhaul, err error) {
 	o.plan.planes = o.planes
 	if before := r.router.now.Load(); before != nil {
 		o.plan.succeed(before, time.Now(), cfg.Server.Drain.Std())
-		if !proto.Equal(before.node, o.plan.node) {
-			o.node = o.plan.node
-		}
 	}
 	return o, nil
 }

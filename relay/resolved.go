@@ -76,7 +76,7 @@ func (s sources) Upstream(authority string) (resolve.Upstream, bool) {
 func (s sources) Open(from resolve.Upstream, changed func()) (resolve.Source, error) {
 	hub := s.router.hub
 	of, _ := from.Of.(*plane)
-	own, err := hub.acquire(sessionKey{plane: from.Name, of: of, scope: xdstpScope}, s.router.ownNode)
+	own, err := hub.acquire(sessionKey{plane: from.Name, of: of, scope: xdstpScope}, asItself)
 	if err != nil {
 		return nil, err
 	}

@@ -21,8 +21,9 @@ import (
 // router says where names live: xdstp names by their authority, others by the
 // client's scope.
 type router struct {
-	hub *hub
-	now atomic.Pointer[plan] // what the configuration in force says; never nil once the relay is built
+	hub     *hub
+	replica string               // which of several relays it is
+	now     atomic.Pointer[plan] // what the configuration in force says; never nil once the relay is built
 
 	decided    *decisions
 	roster     roster
@@ -42,9 +43,6 @@ func (r *router) Open(node *corev3.Node, peer *keyer.Peer) downstream.Routes {
 		peer: peer, member: member{id: node.GetId()},
 	}
 }
-
-// ownNode is what control planes are shown for xdstp names.
-func (r *router) ownNode() *corev3.Node { return r.now.Load().node }
 
 // routes are one stream's.
 type routes struct {
@@ -98,9 +96,9 @@ func (r *routes) Scoped(typeURL, name string) (*cache.Store, error) {
 		return nil, status.Error(codes.InvalidArgument, "the stream's first request has no node, which decides what the client is to be served (STR-1)")
 	}
 	began := false
-	s, err := r.hold(sessionKey{plane: plane, of: r.plan.planes[plane], scope: d.Scope, basis: d.Basis}, func() *corev3.Node {
+	s, err := r.hold(sessionKey{plane: plane, of: r.plan.planes[plane], scope: d.Scope, basis: d.Basis}, func() shown {
 		began = true
-		return UpstreamNode(d)
+		return asDecided(&d, r.router.replica)
 	})
 	if err != nil {
 		return nil, err
@@ -141,7 +139,7 @@ func (r *routes) Named(name keyer.Name) (store *cache.Store, key string, err err
 	if err != nil {
 		return nil, "", fmt.Errorf("%w: %q", downstream.ErrNoUpstream, name.Authority)
 	}
-	s, err := r.hold(at, r.router.ownNode)
+	s, err := r.hold(at, asItself)
 	if err != nil {
 		return nil, "", err
 	}
@@ -168,7 +166,7 @@ func (r *routes) forwards(upstream string) (forwarded, error) {
 
 // hold acquires a session once for the stream. What the relay resolves by itself it asks
 // for without anything of the client's.
-func (r *routes) hold(key sessionKey, node func() *corev3.Node) (*session, error) {
+func (r *routes) hold(key sessionKey, as func() shown) (*session, error) {
 	var f forwarded
 	if !key.resolved {
 		var err error
@@ -180,7 +178,7 @@ func (r *routes) hold(key sessionKey, node func() *corev3.Node) (*session, error
 	if s := r.held.Get(key); s != nil {
 		return s, nil
 	}
-	s, err := r.router.hub.acquireFor(key, node, f.metadata)
+	s, err := r.router.hub.acquireFor(key, as, f.metadata)
 	switch {
 	case errors.Is(err, errClosed):
 		return nil, status.Error(codes.Unavailable, err.Error())

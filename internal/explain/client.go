@@ -52,9 +52,11 @@ type Type struct {
 	Default  bool               `json:"default_upstream"`   // which is so because it is the default one
 	Resolved bool               `json:"resolved,omitempty"` // the relay resolves the xdstp name by itself, starting there
 	Reason   string             `json:"reason,omitempty"`   // why it failed or is refused
-	// UpstreamNode is what the control plane is shown, if the client is the first of its
-	// scope: an envoy.config.core.v3.Node.
+	// UpstreamNode is what the control plane is shown: an envoy.config.core.v3.Node. In its
+	// id "*" stands for the replica. First says that it is so if the client is the first of
+	// its scope.
 	UpstreamNode json.RawMessage `json:"upstream_node,omitempty"`
+	First        bool            `json:"first_client,omitempty"`
 }
 
 // Served reports whether the client is served everything as the rules mean it: nothing is
@@ -123,6 +125,7 @@ func (e *Explainer) typ(subject *rules.Subject, typeURL string, name *string) Ty
 		t.Outcome = ByName
 	default:
 		t.serve(&p.Decision, e.rules.Policy())
+		t.UpstreamNode = asJSON(relay.UpstreamNode(e.config, &p.Decision))
 	}
 	if t.Rule == rules.Otherwise {
 		t.Policy = e.rules.Policy().String()
@@ -133,14 +136,13 @@ func (e *Explainer) typ(subject *rules.Subject, typeURL string, name *string) Ty
 // serve fills in what a client is served by.
 func (t *Type) serve(d *rules.Decision, policy rules.Policy) {
 	t.Scope, t.Parts = d.Scope, d.Parts
-	t.UpstreamNode = asJSON(relay.UpstreamNode(*d))
 	switch {
 	case d.Failed != nil:
 		t.Outcome, t.Reason = Failed, sharing.Reason(d.Failed)
 	case sharing.Isolated(d, policy):
 		t.Outcome = Isolated
 	default:
-		t.Outcome = Shared
+		t.Outcome, t.First = Shared, d.Whole
 	}
 }
 

@@ -65,13 +65,14 @@ aggregation:
 	// parts     scope[0]: node.cluster = "web"
 	// upstream  primary (the default)
 	//
-	// node upstream, if this client is the first of its scope
+	// node upstream
 	//   client_features:
 	//     - xds.config.resource-in-sotw
 	//     - xds.config.supports-resource-in-sotw
 	//     - xds.config.supports-resource-ttl
 	//   cluster: web
-	//   id: web-1
+	//   id: xdsrelay~*~84a7b44d2b74
+	//   user_agent_name: xdsrelay
 }
 
 // A terminal is shown colors, and nothing that a node brings can be taken for them.

@@ -130,7 +130,7 @@ func (p *page) explain(node string, t *Type) {
 		p.line("\n%s Up to %s for each name.", byNameCost, plural(t.PerName, "expression"))
 	}
 	if t.UpstreamNode != nil {
-		p.line("\n%s%s", p.paint(bold, "node upstream"), suffix(", ", "if this client is the first of its scope", "", t.Outcome != XDSTP))
+		p.line("\n%s%s", p.paint(bold, "node upstream"), suffix(", ", "if this client is the first of its scope", "", t.First))
 		p.yaml(t.UpstreamNode)
 	}
 }

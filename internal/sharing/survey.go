@@ -190,7 +190,7 @@ func (s *Survey) scope(p *Placement, node string) *scope {
 	}}
 	// Who meets in an isolated scope has equal nodes.
 	if !at.Isolated && s.options.Unmentioned != nil {
-		at.node = d.Node
+		at.node = d.Client
 	}
 	s.scopes[key] = at
 	return at
@@ -206,10 +206,10 @@ func Isolated(d *rules.Decision, policy rules.Policy) bool {
 // counts is what the control plane would see of them: a field that a rule replaces cannot
 // tell them apart.
 func (s *Survey) compare(at *scope, d *rules.Decision) {
-	if at.node == nil || at.node == d.Node || at.fields.Full() {
+	if at.node == nil || at.node == d.Client || at.fields.Full() {
 		return
 	}
-	at.fields.Add(s.options.Unmentioned(d.Rule, at.node, d.Node))
+	at.fields.Add(s.options.Unmentioned(d.Rule, at.node, d.Client))
 }
 
 func (s *Survey) typeTotals(typeURL string) *TypeTotals {

@@ -142,7 +142,7 @@ func TestSurveyBounds_AGG5(t *testing.T) {
 	const clients = maxCases + 10
 	for i := range clients {
 		node := &corev3.Node{Id: fmt.Sprint(i)}
-		p := Placement{TypeURL: clusterURL, Upstream: "primary", Decision: rules.Decision{Rule: "r", Scope: "r[]", Node: node}}
+		p := Placement{TypeURL: clusterURL, Upstream: "primary", Decision: rules.Decision{Rule: "r", Scope: "r[]", Client: node}}
 		s.Add(node.GetId(), p)
 		p = Placement{TypeURL: clusterURL, Refused: &rules.RefusedError{Rule: "r", Cause: errors.New(node.GetId())}}
 		s.Add(node.GetId(), p)

@@ -17,6 +17,9 @@ func (s *Set) layBases() {
 		}
 		matches = s.basisOf(matches, r.match)
 		r.basis = s.basisOf(matches, slices.Concat(r.scope, r.node)...)
+		if r.first {
+			r.basis = s.basisOf(r.basis + " first")
+		}
 	}
 	s.basis = matches
 }

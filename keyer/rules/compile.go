@@ -21,7 +21,13 @@ type rule struct {
 	match    *expression
 	scope    []*expression
 	node     []*expression // in the order of fields
+	first    bool          // the control plane is shown the node of the first client
 	basis    string        // as in Decision
+
+	// Worked out by layNode.
+	whole  bool       // the client's node goes up as a whole
+	named  []named    // the fields that the scope names
+	fields [][]string // those, and those that node sets
 }
 
 // compiler collects what is wrong.
@@ -53,6 +59,9 @@ func Compile(cfg Config) (*Set, []Problem) {
 	}
 	if len(c.problems) > 0 {
 		return nil, c.problems
+	}
+	for _, r := range s.rules {
+		r.layNode()
 	}
 	s.layBases()
 	s.collectLater()
@@ -122,7 +131,7 @@ const (
 )
 
 func (c *compiler) rule(i int, r Rule) *rule {
-	compiled := &rule{name: r.Name, upstream: r.Upstream}
+	compiled := &rule{name: r.Name, upstream: r.Upstream, first: r.Node.First}
 	if strings.TrimSpace(r.Match) == "" {
 		c.problem(i, fieldMatch, "missing: it says which clients and types the rule is for; true is all of them")
 	} else {

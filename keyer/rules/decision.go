@@ -24,9 +24,14 @@ type Decision struct {
 	Parts []any
 	// Upstream is where names are asked for; "": the default upstream.
 	Upstream string
-	// Node is what [UpstreamNode] is to build the upstream node from: the client's own or
-	// what the rule makes of it. It must not be changed.
-	Node *corev3.Node
+	// Node is what [UpstreamNode] builds the upstream node from. Whole says that it is the
+	// client's, which goes up as it is: of an isolated client, or where the rule says so.
+	// Else it has the fields that the rule's scope names, and those that the rule sets. It
+	// must not be changed.
+	Node  *corev3.Node
+	Whole bool
+	// Client is the client's own node. It must not be changed.
+	Client *corev3.Node
 	// Basis stands for the rules by which clients came into Scope: the matches up to that
 	// of the rule, its scope and its node. By others, after a reload, the client whose node
 	// went upstream might be in another scope, or another node be built: what was begun on
@@ -37,6 +42,8 @@ type Decision struct {
 	// (AGG-2): a [*FailedError]; nil otherwise. Where the policy is to refuse, the client is
 	// refused, with this as the cause.
 	Failed error
+
+	fields [][]string // of Node, those that the relay's own has no part in
 }
 
 // Decide gives the scope of the client for names of a type that are not xdstp names
@@ -123,7 +130,7 @@ func (r *rule) matches(v *variables) (matched, known bool, failure *FailedError)
 
 // apply works out what a rule that matches says.
 func (c *Subject) apply(r *rule, v *variables) (d Decision, byName bool, err error) {
-	d = Decision{Rule: r.name, Upstream: r.upstream, Basis: r.basis, Parts: make([]any, 0, len(r.scope))}
+	d = Decision{Rule: r.name, Upstream: r.upstream, Basis: r.basis, Client: c.node, Whole: r.whole, fields: r.fields, Parts: make([]any, 0, len(r.scope))}
 	scope, failure := newScopeKey(r.name), (*FailedError)(nil)
 	for _, x := range r.scope {
 		var value ref.Val
@@ -136,7 +143,8 @@ func (c *Subject) apply(r *rule, v *variables) (d Decision, byName bool, err err
 		d.Parts = append(d.Parts, jsonOf(value))
 	}
 	if failure == nil {
-		if d.Node, failure = r.build(v); failure == nil && d.Node == nil && len(r.node) > 0 {
+		var known bool
+		if d.Node, known, failure = r.build(v); failure == nil && !known {
 			return Decision{}, true, nil
 		}
 	}
@@ -144,7 +152,7 @@ func (c *Subject) apply(r *rule, v *variables) (d Decision, byName bool, err err
 		d, err = c.failed(v, Decision{Rule: r.name, Upstream: r.upstream, Failed: failure})
 		return d, false, err
 	}
-	d.Scope = scope.finish(c.lbFeatures())
+	d.Scope = scope.finish(c.passedFeatures())
 	return d, false, nil
 }
 
@@ -170,7 +178,8 @@ func (x *expression) part(rule string, v *variables, scope *scopeKey) (ref.Val, 
 func (c *Subject) otherwise(v *variables) (Decision, error) {
 	switch c.set.otherwise {
 	case Share:
-		return Decision{Rule: Otherwise, Node: c.node, Scope: sharedScope(c.node), Basis: c.set.basis}, nil
+		node := &corev3.Node{ClientFeatures: c.passedFeatures()}
+		return Decision{Rule: Otherwise, Node: node, Client: c.node, Scope: sharedScope(c.node), Basis: c.set.basis}, nil
 	case Refuse:
 		return Decision{}, c.refused(v, Otherwise, nil)
 	default:
@@ -198,7 +207,7 @@ func (c *Subject) isolated(v *variables, d Decision) (Decision, error) {
 		}
 		c.alone = scope
 	}
-	d.Node, d.Scope = c.node, c.alone
+	d.Node, d.Whole, d.Client, d.Scope = c.node, true, c.node, c.alone
 	return d, nil
 }
 

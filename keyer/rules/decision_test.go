@@ -191,7 +191,7 @@ func TestAGG2Order(t *testing.T) {
 		node := sidecar(t)
 		node.Cluster = tc.cluster
 		d, _, err := set.Subject(node, keyer.Peer{}).Decide(tc.typeURL)
-		if err != nil || d.Rule != tc.rule || d.Upstream != tc.upstream || (d.Failed != nil) != tc.failed || (d.Basis == "") != tc.failed || d.Node != node {
+		if err != nil || d.Rule != tc.rule || d.Upstream != tc.upstream || (d.Failed != nil) != tc.failed || (d.Basis == "") != tc.failed || d.Client != node || d.Whole != tc.failed {
 			t.Errorf("AGG-2: Decide = %+v, %v, want rule %s and upstream %q", d, err, tc.rule, tc.upstream)
 		}
 		failed, ok := errors.AsType[*rules.FailedError](d.Failed)

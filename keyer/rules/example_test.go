@@ -31,12 +31,13 @@ func ExampleSubject_Decide() {
 			fmt.Println(err)
 			return
 		}
-		upstream := rules.UpstreamNode(d.Node, []string{"envoy.example"})
-		fmt.Println(d.Rule, d.Scope, upstream.GetId(), upstream.GetClientFeatures())
+		own := &corev3.Node{Id: "relay", Cluster: "relays", ClientFeatures: []string{"envoy.example"}}
+		upstream := rules.UpstreamNode(&d, own, "relay~1")
+		fmt.Println(d.Rule, d.Scope, upstream.GetId(), upstream.GetLocality().GetZone(), upstream.GetClientFeatures())
 	}
 	// Output:
-	// gateways gateways["gw-web","eu-1a"] relay-edge [envoy.example]
-	// otherwise shared gw-web-17 [envoy.example]
+	// gateways gateways["gw-web","eu-1a"] relay-edge eu-1a [envoy.example]
+	// otherwise shared relay~1  [envoy.example]
 }
 
 func ExampleSubject_DecideName() {

@@ -91,7 +91,7 @@ func (c *Subject) explainRule(r *rule, v *variables) RuleResult {
 			result.Node, failure = explainFields(r, r.node, v)
 		}
 		if failure == nil { // a value may be of a type that its field cannot hold
-			_, failure = r.build(v)
+			_, _, failure = r.build(v)
 		}
 		if failure != nil {
 			result.Result, result.Why = Fails, failure.why()

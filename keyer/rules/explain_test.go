@@ -150,7 +150,7 @@ func TestUnmentioned(t *testing.T) {
 		Id: "other", Cluster: "other", Metadata: metadata, UserAgentName: "envoy",
 		Locality:             &corev3.Locality{Region: "x", Zone: "y", SubZone: "z"},
 		UserAgentVersionType: &corev3.Node_UserAgentVersion{UserAgentVersion: "1"},
-		ClientFeatures:       []string{"a", "b"},
+		ClientFeatures:       []string{"xds.config.supports-resource-ttl"}, // the relay's own business
 		Extensions:           []*corev3.Extension{{Name: "x"}},
 	}
 	for rule, want := range map[string][]string{

@@ -291,7 +291,7 @@ func TestAGG3ScopeFeatures(t *testing.T) {
 	}{
 		{node(), `r["web"]`},
 		{node("xds.config.resource-in-sotw"), `r["web"]`},
-		{node("envoy.lb.y", "z", "envoy.lb.x", "envoy.lb.y"), `r["web"]["envoy.lb.x","envoy.lb.y"]`},
+		{node("envoy.lb.y", "z", "envoy.lb.x", "envoy.lb.y"), `r["web"]["envoy.lb.x","envoy.lb.y","z"]`},
 	} {
 		if got, err := scopeBy(t, tc.node, "node.cluster"); got != tc.want || err != nil {
 			t.Errorf("AGG-3: scope %s, %v, want %s", got, err, tc.want)

@@ -38,8 +38,8 @@ func decide(t *testing.T, p rules.Policy, node *corev3.Node, peer keyer.Peer) ru
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.Node != node || !proto.Equal(before, node) {
-		t.Errorf("AGG-3: the decision's node is %v, want the client's, unchanged", d.Node)
+	if shared := p == rules.Share; d.Client != node || d.Whole == shared || (d.Node == node) == shared || !proto.Equal(before, node) {
+		t.Errorf("AGG-3: the decision's node is %v, whole: %t, want the client's, unchanged, where it is isolated", d.Node, d.Whole)
 	}
 	if d.Scope == "" || d.Rule != "otherwise" {
 		t.Errorf("AGG-1: scope %q by rule %q", d.Scope, d.Rule)
@@ -181,10 +181,10 @@ func TestShare(t *testing.T) {
 	}
 	for _, tc := range []struct{ name, got, want string }{
 		{"AGG-1 no features", scope("a"), "shared"},
-		{"AGG-3 features of the protocol", scope("a", "xds.config.resource-in-sotw", "envoy.lbx"), "shared"},
+		{"AGG-3 features of the protocol", scope("a", "xds.config.resource-in-sotw", "xds.config.supports-resource-ttl"), "shared"},
 		{"AGG-3 order of features", scope("a", "envoy.lb.x", "envoy.lb.y"), scope("b", "envoy.lb.y", "envoy.lb.x")},
 		{"AGG-3 feature twice", scope("a", "envoy.lb.x", "envoy.lb.x"), scope("b", "envoy.lb.x")},
-		{"AGG-3 other features beside it", scope("a", "foo", "envoy.lb.x"), scope("b", "envoy.lb.x")},
+		{"AGG-3 features of the protocol beside it", scope("a", "xds.config.supports-resource-in-sotw", "envoy.lb.x"), scope("b", "envoy.lb.x")},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if tc.got != tc.want {
@@ -192,7 +192,7 @@ func TestShare(t *testing.T) {
 			}
 		})
 	}
-	scopes := []string{"shared", scope("a", "envoy.lb.x"), scope("a", "envoy.lb.y"), scope("a", "envoy.lb.x", "envoy.lb.y")}
+	scopes := []string{"shared", scope("a", "envoy.lb.x"), scope("a", "envoy.lb.y"), scope("a", "envoy.lb.x", "envoy.lb.y"), scope("a", "xds.endpoint.x"), scope("a", "unheard.of")}
 	seen := map[string]bool{}
 	for _, s := range scopes {
 		if !strings.HasPrefix(s, "shared") || seen[s] {
@@ -233,27 +233,46 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
+// AGG-3: a whole node goes up as it is, but for the features that are the protocol's.
 func TestUpstreamNode(t *testing.T) {
-	own := []string{"xds.config.resource-in-sotw", "envoy.lb.x"}
+	own := &corev3.Node{
+		Id: "relay", Cluster: "relays", UserAgentName: "xdsrelay", Locality: &corev3.Locality{Region: "r", Zone: "z"},
+		ClientFeatures: []string{"xds.config.supports-resource-ttl", "envoy.lb.x"},
+	}
+	const id = "relay~1"
+	features := []string{"envoy.lb.x", "xds.config.supports-resource-ttl"}
+	ours := func(features ...string) *corev3.Node {
+		n := proto.CloneOf(own)
+		n.Id, n.ClientFeatures = id, features
+		return n
+	}
+	passed := []string{"envoy.lb.x", "envoy.lb.y", "envoy.lrs.supports_send_all_clusters", "unheard.of", "xds.config.supports-resource-ttl", "xds.endpoint.z"}
 	for _, tc := range []struct {
-		name       string
-		node, want *corev3.Node
+		name   string
+		policy rules.Policy
+		node   *corev3.Node
+		want   *corev3.Node
 	}{
-		{"AGG-3 no node", nil, &corev3.Node{ClientFeatures: []string{"envoy.lb.x", "xds.config.resource-in-sotw"}}},
+		{"AGG-3 shared: the relay's own", rules.Share, &corev3.Node{Id: "a", Cluster: "web"}, ours(features...)},
+		{"AGG-3 no node", rules.Share, nil, ours(features...)},
+		{"AGG-3 isolated: as it is", rules.Isolate, &corev3.Node{Id: "a", Cluster: "web"}, &corev3.Node{Id: "a", Cluster: "web", ClientFeatures: features}},
 		{
-			"AGG-3 features of the client",
-			&corev3.Node{Id: "a", ClientFeatures: []string{"envoy.lb.y", "envoy.lrs.supports_send_all_clusters", "envoy.lb.x"}},
-			&corev3.Node{Id: "a", ClientFeatures: []string{"envoy.lb.x", "envoy.lb.y", "xds.config.resource-in-sotw"}},
+			"AGG-3 features of the client", rules.Share,
+			&corev3.Node{Id: "a", ClientFeatures: []string{
+				"xds.endpoint.z", "envoy.lb.y", "xds.config.resource-in-sotw", "unheard.of", "xds.config.supports-resource-in-sotw",
+				"xds.config.supports-resource-ttl", "envoy.lrs.supports_send_all_clusters", "envoy.lb.x",
+			}}, ours(passed...),
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			before := proto.Clone(tc.node)
-			got := rules.UpstreamNode(tc.node, own)
+			before, was := proto.Clone(tc.node), proto.Clone(own)
+			d := decide(t, tc.policy, tc.node, keyer.Peer{})
+			got := rules.UpstreamNode(&d, own, id)
 			if diff := cmp.Diff(tc.want, got, protocmp.Transform()); diff != "" {
 				t.Errorf("UpstreamNode (-want +got):\n%s", diff)
 			}
-			if got == tc.node || !proto.Equal(before, tc.node) || own[0] != "xds.config.resource-in-sotw" {
-				t.Errorf("the client's node or the relay's features were changed: %v, %v", tc.node, own)
+			if got == tc.node || !proto.Equal(before, tc.node) || !proto.Equal(was, own) {
+				t.Errorf("the client's node or the relay's was changed: %v, %v", tc.node, own)
 			}
 		})
 	}
@@ -261,7 +280,8 @@ func TestUpstreamNode(t *testing.T) {
 	// STR-2, AGG-3: what this build does not know of goes upstream, too.
 	node := &corev3.Node{}
 	node.ProtoReflect().SetUnknown([]byte{0xfa, 0x3f, 0x01, 'x'})
-	if got := rules.UpstreamNode(node, nil).ProtoReflect().GetUnknown(); string(got) != "\xfa\x3f\x01x" {
+	d := decide(t, rules.Isolate, node, keyer.Peer{})
+	if got := rules.UpstreamNode(&d, own, id).ProtoReflect().GetUnknown(); string(got) != "\xfa\x3f\x01x" {
 		t.Errorf("AGG-3: unknown fields %q", got)
 	}
 }

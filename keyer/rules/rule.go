@@ -17,10 +17,14 @@ type Rule struct {
 	Node Node
 }
 
-// Node is how a rule has the upstream node built (AGG-3): each field that is given
-// replaces that field of the node of the scope's first client. The zero Node leaves it
-// as it is.
+// Node is how a rule has the upstream node built (AGG-3). That is the relay's own with the
+// fields of the client's that the rule's scope names; each field that is given here
+// replaces that field.
 type Node struct {
+	// First has the node of the scope's first client go up as it is. Nothing else is given
+	// then.
+	First bool
+
 	ID, Cluster string
 	Locality    Locality
 	// Metadata replaces the metadata as a whole, if it is not nil. A key whose value is

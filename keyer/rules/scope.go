@@ -22,7 +22,7 @@ const (
 // keeps of its clients': what a server does differently for them must not reach
 // clients without them (AGG-3).
 func sharedScope(node *corev3.Node) string {
-	features := lbFeatures(node)
+	features := passedFeatures(node)
 	if len(features) == 0 {
 		return shared
 	}

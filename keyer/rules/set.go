@@ -38,9 +38,9 @@ type Subject struct {
 	effort           effort             // of its names
 }
 
-func (c *Subject) lbFeatures() []string {
+func (c *Subject) passedFeatures() []string {
 	if c.features == nil {
-		c.features = new(lbFeatures(c.node))
+		c.features = new(passedFeatures(c.node))
 	}
 	return *c.features
 }

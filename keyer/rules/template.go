@@ -15,27 +15,36 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// build gives the node that a rule makes of the client's: a copy that shares with it what
-// the rule leaves alone. It is nil where a field depends on the name and there is none.
-func (r *rule) build(v *variables) (*corev3.Node, *FailedError) {
-	node := v.client.node
-	if len(r.node) == 0 {
-		return node, nil
+// build gives what goes upstream of a client's node, or in place of it. known is false
+// where a field depends on the name and there is none.
+func (r *rule) build(v *variables) (node *corev3.Node, known bool, failure *FailedError) {
+	if r.whole && len(r.node) == 0 {
+		return v.client.node, true, nil
 	}
-	built := &corev3.Node{}
-	shareFields(built, node)
-	built.Locality = proto.CloneOf(node.GetLocality())
+	built := &corev3.Node{ClientFeatures: v.client.passedFeatures()}
+	if r.whole {
+		shareFields(built, v.client.node)
+		built.Locality = proto.CloneOf(v.client.node.GetLocality())
+	}
+	for i := range r.named {
+		if err := r.named[i].copyNamed(built, v); err != nil {
+			return nil, true, r.named[i].part.failed(r.name, err)
+		}
+	}
+	if built.Metadata != nil && v.name != nil {
+		v.wrote(proto.Size(built.GetMetadata()))
+	}
 	metadata := &structpb.Struct{Fields: make(map[string]*structpb.Value)}
 	for _, x := range r.node {
 		value, err := x.eval(v)
 		if _, unknown := value.(*types.Unknown); unknown {
-			return nil, nil
+			return nil, false, nil
 		}
 		if err == nil {
 			err = setField(built, metadata, x.field, value)
 		}
 		if err != nil {
-			return nil, x.failed(r.name, err)
+			return nil, true, x.failed(r.name, err)
 		}
 		if strings.HasPrefix(x.field, fieldMetadata) {
 			built.Metadata = metadata
@@ -44,7 +53,7 @@ func (r *rule) build(v *variables) (*corev3.Node, *FailedError) {
 	if v.name != nil {
 		v.wrote(proto.Size(metadata))
 	}
-	return built, nil
+	return built, true, nil
 }
 
 // shareFields copies what a node holds, but not what its messages hold.

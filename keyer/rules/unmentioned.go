@@ -62,7 +62,7 @@ func (d *difference) field(path string, field protoreflect.FieldDescriptor, ment
 	case mentioned != nil && mentioned.whole, !a.Has(field) && !b.Has(field):
 	case a.Get(field).Equal(b.Get(field)) && a.Has(field) == b.Has(field):
 	case field.FullName() == "envoy.config.core.v3.Node.client_features":
-		if !slices.Equal(lbFeatures(a.Interface().(*corev3.Node)), lbFeatures(b.Interface().(*corev3.Node))) {
+		if !slices.Equal(passedFeatures(a.Interface().(*corev3.Node)), passedFeatures(b.Interface().(*corev3.Node))) {
 			d.add(path)
 		}
 	case field.Message() == nil || field.IsList() || field.IsMap():
