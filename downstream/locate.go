@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -42,8 +43,10 @@ func locate(routes Routes, typeURL, spelling string) (*cache.Store, cache.Name, 
 
 func locatePlain(routes Routes, typeURL, spelling string) (*cache.Store, cache.Name, error) {
 	name := cache.Name{Spelling: spelling, Key: spelling}
-	if len(spelling) > maxNameLength {
-		return nil, name, status.Errorf(codes.ResourceExhausted, "a resource name has %d bytes, at most %d are served", len(spelling), maxNameLength)
+	if len(spelling) > maxNameLength { // ABS-4
+		return nil, name, &refusedError{
+			codes.ResourceExhausted, fmt.Errorf("a resource name has %d bytes, at most %d are served", len(spelling), maxNameLength),
+		}
 	}
 	if !keyer.IsXDSTP(spelling) {
 		store, err := routes.Scoped(typeURL, spelling)

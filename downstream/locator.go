@@ -6,12 +6,10 @@ import (
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 var (
@@ -22,17 +20,6 @@ var (
 	errUnwrapped        = errors.New("dynamic parameters are for clients that know wrapped resources: announce " + wire.FeatureWrapping +
 		", or use resource_locators in the first request of the stream")
 )
-
-// checkLocators holds a client to the parameters that it may have (OPS-5). The error is
-// a status that ends its stream.
-func checkLocators(locators []*discovery.ResourceLocator) error {
-	for _, l := range locators {
-		if err := keyer.CheckParameters(l.GetDynamicParameters()); err != nil {
-			return status.Error(codes.ResourceExhausted, err.Error())
-		}
-	}
-	return nil
-}
 
 // wraps reports whether a client of the state of the world knows wrapped resources: it
 // announces that, or uses locators, which says it too (RES-13, DYN-1).
@@ -45,6 +32,9 @@ func locateVariant(routes Routes, typeURL, word string) (*cache.Store, cache.Nam
 	parameters, spelling := wire.CutLocator(word)
 	if parameters == "" {
 		return nil, cache.Name{Spelling: word, Key: word}, &refusedError{codes.InvalidArgument, errReservedName}
+	}
+	if err := keyer.CheckParameters(wire.Parameters(word)); err != nil { // OPS-5, ABS-4
+		return nil, cache.Name{Spelling: word, Key: word}, &refusedError{codes.ResourceExhausted, err}
 	}
 	store, name, err := locatePlain(routes, typeURL, spelling)
 	key := name.Key

@@ -5,12 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 // anywhere has one store for all xdstp names.
@@ -45,20 +43,18 @@ func TestDYN1Refusals(t *testing.T) {
 	}
 }
 
-func TestDYN1OPS5Limits(t *testing.T) {
+// ABS-4: parameters beyond the limits cost nothing but their name.
+func TestDYN1OPS5ABS4Limits(t *testing.T) {
 	many := make(map[string]string)
 	for i := range 65 {
 		many[fmt.Sprint(i)] = "x"
 	}
-	for _, r := range []discoveryRequest{
-		deltaRequest(&wire.DeltaRequest{SubscribeLocators: []*discovery.ResourceLocator{{Name: "x", DynamicParameters: many}}}),
-		stateRequest(&wire.StateRequest{Locators: []*discovery.ResourceLocator{{Name: "x", DynamicParameters: many}}}),
-	} {
-		if status.Code(r.err) != codes.ResourceExhausted {
-			t.Errorf("65 parameters are refused with %v", r.err)
-		}
-	}
-	if r := deltaRequest(&wire.DeltaRequest{UnsubscribeLocators: []*discovery.ResourceLocator{{Name: "x", DynamicParameters: many}}}); r.err != nil {
-		t.Errorf("unsubscribing is refused: %v", r.err)
+	for name, parameters := range map[string]map[string]string{"too many": many, "a key without a name": {"": "x"}, "too long": {"k": strings.Repeat("x", 4<<10)}} {
+		t.Run("DYN-1 ABS-4 "+name, func(t *testing.T) {
+			_, _, err := locate(anywhere{}, clusterType, wire.Locator("x", parameters))
+			if r := refusal(err); r == nil || r.code != codes.ResourceExhausted {
+				t.Errorf("refused with %v", err)
+			}
+		})
 	}
 }

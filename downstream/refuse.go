@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 // Names that the relay answers itself (LOC-4, NAME-1, OPS-5) are told as resource
@@ -18,17 +18,33 @@ import (
 // and told once, until the client does not name it any more.
 
 // maxNamed times the limit is how many names a client may say, of which those beyond
-// the limit are refused one by one. Beyond that the answers cost more than the client
-// is worth.
+// the limit are refused one by one (ABS-4). Beyond that answers cost more memory than the
+// requests did: names are refused without a word, counted only, and the rest goes on.
 const maxNamed = 2
 
-// flooded ends the stream or poll of a client that names far more than may be
-// subscribed to (OPS-5).
-func (s *Server) flooded(named int, where string) error {
-	if most := s.limits.Load().MaxSubscriptions; most > 0 && named > maxNamed*most {
-		return status.Errorf(codes.ResourceExhausted, "%d names %s, at most %d are served", named, where, most)
+// answerable is how many refused names a client is answered to, where so many are
+// remembered.
+func (s *Server) answerable(remembered int) int {
+	most := s.limits.Load().MaxSubscriptions
+	if most == 0 {
+		return math.MaxInt
 	}
-	return nil
+	return max(0, maxNamed*most-remembered)
+}
+
+// answers is answerable for a stream, as it is now.
+func (st *stream) answers() int {
+	remembered := 0
+	for _, t := range st.types {
+		remembered += len(t.listed.denied) + len(t.unserved)
+	}
+	return st.server.answerable(remembered)
+}
+
+// sayable reports whether a name goes into a response of its own: one that is larger is
+// not answered to, since the response would end the stream (RES-9, ABS-4).
+func (s *Server) sayable(e *wire.ResourceError) bool {
+	return 2*len(e.Name)+len(e.Message)+errorOverhead <= s.limits.Load().MaxMessageSize-headerRoom
 }
 
 // beyond is why a name is refused that would be one too many.
@@ -81,10 +97,22 @@ func (q *quota) admits(spelling string) bool {
 // refuse notes a name that the relay answers itself.
 func (st *stream) refuse(t *typeState, spelling string, r *refusedError) {
 	first := len(t.refused) == 0 // one line tells of all that are refused together
-	if st.variant.form == stateForm {
-		if !st.deny(t, spelling, r.code) {
-			return
+	e := wire.ResourceError{Name: spelling, Code: r.code, Message: r.Error()}
+	if _, before := t.listed.denied[spelling]; before {
+		return
+	}
+	if st.answerable == 0 || !st.server.sayable(&e) {
+		st.server.observer.Refused(t.url, r.code)
+		if !t.mute {
+			t.mute = true
+			st.log(slog.LevelWarn).Warn("refused subscriptions without an answer", "type", t.url,
+				"name", clip(wire.LocatedName(spelling)), "reason", r.Error())
 		}
+		return
+	}
+	st.answerable--
+	if st.variant.form == stateForm {
+		st.deny(t, spelling, r.code)
 		first = first && len(t.listed.denied) == 1
 	} else if r.code == codes.NotFound {
 		if t.unserved == nil {
@@ -96,22 +124,17 @@ func (st *stream) refuse(t *typeState, spelling string, r *refusedError) {
 	if first {
 		st.log(slog.LevelWarn).Warn("refused a subscription", "type", t.url, "name", clip(wire.LocatedName(spelling)), "reason", r.Error())
 	}
-	t.refused = append(t.refused, wire.ResourceError{Name: spelling, Code: r.code, Message: r.Error()})
+	t.refused = append(t.refused, e)
 }
 
-// deny remembers a name of a state-of-the-world client that the relay does not serve,
-// and reports whether it was not refused before. A list of a full-state type that lacks
-// it is due.
-func (st *stream) deny(t *typeState, spelling string, code codes.Code) bool {
-	if _, before := t.listed.denied[spelling]; before {
-		return false
-	}
+// deny remembers a name of a state-of-the-world client that the relay does not serve. A
+// list of a full-state type that lacks it is due.
+func (st *stream) deny(t *typeState, spelling string, code codes.Code) {
 	if t.listed.denied == nil {
 		t.listed.denied = make(map[string]codes.Code)
 	}
 	t.listed.denied[spelling] = code
 	t.listed.missing = st.server.config.FullState[t.url]
-	return true
 }
 
 // tryAgain reports whether a name is looked at anew that was refused: what was one too

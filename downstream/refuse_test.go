@@ -185,16 +185,30 @@ func TestRefusals_LOC4_NAME1_OPS5_ERR1(t *testing.T) {
 			}
 		}, func(c *Config) { c.MaxSubscriptions = 3 })
 	})
-	t.Run("OPS-5 a flood ends the stream, also one over several types", func(t *testing.T) {
+	t.Run("ABS-4 OPS-5 of a flood nothing is told beyond twice the limit, and the stream goes on", func(t *testing.T) {
 		bubble(t, func(h *harness) {
+			h.opaque.set(endpointType, "1", many(3)...)
 			c := h.state()
-			c.asks(endpointType, many(7)...)
-			c.endedWith(codes.ResourceExhausted, "7 names on one stream, at most 3 are served")
-			c = h.state()
-			c.asks(endpointType, many(5)...)
-			c.take()
-			c.asks(clusterType, many(5)...)
-			c.endedWith(codes.ResourceExhausted, "at most 3 are served")
+			c.asks(endpointType, many(9)...)
+			h.quiet()
+			var resources, told int
+			for _, r := range c.take() {
+				resources, told = resources+len(r.Resources), told+len(r.ResourceErrors)
+			}
+			if resources != 3 || told != 6 || h.seen.refused[codes.ResourceExhausted] != 6 {
+				h.Errorf("%d resources, %d errors, %v refused", resources, told, h.seen.refused)
+			}
+			c.asks(clusterType, many(5)...) // of another type: there is room for none
+			h.quiet()
+			told = 0
+			for _, r := range c.take() {
+				told += len(r.ResourceErrors)
+			}
+			if told != 0 || h.seen.refused[codes.ResourceExhausted] != 11 {
+				h.Errorf("%d errors, %v refused", told, h.seen.refused)
+			}
+			h.opaque.set(endpointType, "2", "0")
+			c.wants("ClusterLoadAssignment 0@2")
 		}, func(c *Config) { c.MaxSubscriptions = 3 })
 	})
 	t.Run("OPS-5 incremental: nothing is kept of refused names", func(t *testing.T) {
@@ -217,6 +231,21 @@ func TestRefusals_LOC4_NAME1_OPS5_ERR1(t *testing.T) {
 			p.accepts("200 !" + nobodys + "=NotFound")
 			p.poll().isHeld()
 		})
+	})
+	t.Run("ABS-4 OPS-5 REST: a long name, bad parameters and a flood", func(t *testing.T) {
+		restBubble(t, func(h *harness) {
+			h.opaque.real(endpointType, "1", many(4)...)
+			long := strings.Repeat("x", maxNameLength+1)
+			h.opaque.real(endpointType, "1", "z")
+			p := h.poller(endpointPath, long, "z")
+			p.poll().accepts("200 z=1 !" + long + "=ResourceExhausted")
+			p = h.poller(endpointPath, many(10)...)
+			p.poll().accepts("200 0=1 1=1 2=1 !3=ResourceExhausted !4=ResourceExhausted !5=ResourceExhausted " +
+				"!6=ResourceExhausted !7=ResourceExhausted !8=ResourceExhausted")
+			if n := h.seen.refused[codes.ResourceExhausted]; n != 8 {
+				h.Errorf("%d refusals counted, want 8", n)
+			}
+		}, func(c *Config) { c.MaxSubscriptions = 3 })
 	})
 	t.Run("OPS-5 ERR-1 REST", func(t *testing.T) {
 		restBubble(t, func(h *harness) {

@@ -26,9 +26,6 @@ func (st *stream) request(r *discoveryRequest) error {
 	if err != nil {
 		return err
 	}
-	if r.err != nil {
-		return r.err
-	}
 	if st.routes == nil {
 		node, err := r.node()
 		if err != nil {
@@ -39,11 +36,6 @@ func (st *stream) request(r *discoveryRequest) error {
 	st.server.observer.Requested(typeURL)
 	t, first, err := st.admit(typeURL, r)
 	if err != nil {
-		return err
-	}
-	// A request that names far more than may be subscribed to costs nothing but its
-	// reading. What others add up to is known when they were carried out.
-	if err := st.server.flooded(max(len(r.subscribe), len(r.names)), "on one stream"); err != nil {
 		return err
 	}
 	seen, ours := st.number(r.nonce)
@@ -62,14 +54,7 @@ func (st *stream) request(r *discoveryRequest) error {
 	if len(subscribe)+len(unsubscribe)+versions.Len() == 0 {
 		return nil
 	}
-	if err := st.subscribe(t, subscribe, unsubscribe, versions); err != nil {
-		return err
-	}
-	total := 0
-	for _, t := range st.types {
-		total += t.subscriptions + len(t.listed.denied) + len(t.unserved)
-	}
-	return st.server.flooded(total, "on one stream")
+	return st.subscribe(t, subscribe, unsubscribe, versions)
 }
 
 // admit gives what is known of a request's type, and whether the request is the first one
@@ -158,6 +143,7 @@ func (st *stream) subscribe(t *typeState, subscribe, unsubscribe []string, versi
 	st.calm = false
 	ch := st.newChange()
 	quota := st.quota(t, subscribe, unsubscribe)
+	st.answerable = st.answers()
 	pardoned := false
 	for _, spelling := range subscribe {
 		store, name, err := st.route(t, spelling, quota)

@@ -3,6 +3,7 @@ package downstream
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,9 +25,6 @@ func TestRequests(t *testing.T) {
 	}{
 		{"VAR-10 without a type URL", &request{Node: node("n"), ResourceNamesSubscribe: []string{"a"}}, codes.InvalidArgument, "every request must name its resource type"},
 		{"OPS-5 a type URL of absurd length", &request{TypeUrl: long}, codes.ResourceExhausted, "at most 512"},
-		{"OPS-5 a name of absurd length", &request{TypeUrl: clusterType, ResourceNamesSubscribe: []string{long}}, codes.ResourceExhausted, "at most 65536"},
-		{"OPS-5 an xdstp name of absurd length", &request{TypeUrl: clusterType, ResourceNamesSubscribe: []string{ofA(long)}}, codes.ResourceExhausted, "at most 65536"},
-		{"OPS-5 a name of absurd length, unsubscribed", &request{TypeUrl: clusterType, ResourceNamesUnsubscribe: []string{long}}, codes.ResourceExhausted, "at most 65536"},
 		{"OPS-5 a request of absurd length", &request{TypeUrl: clusterType, Node: node(strings.Repeat("x", DefaultMaxReceiveSize))}, codes.ResourceExhausted, "larger than max"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -41,23 +39,74 @@ func TestRequests(t *testing.T) {
 			})
 		})
 	}
-	for name, say := range map[string]func(c *client){
-		"in one request":   func(c *client) { c.subscribe(clusterType, many(21)...) },
-		"that are refused": func(c *client) { c.subscribe(clusterType, make([]string, 21)...) },
+	for name, say := range map[string]struct {
+		names    []string
+		answered int
+	}{
+		"in one request":   {many(30), 20},
+		"that are refused": {append(many(10), bad(30)...), 20},
 	} {
-		t.Run("OPS-5 far more subscriptions than allowed "+name, func(t *testing.T) {
+		t.Run("ABS-4 OPS-5 far more subscriptions than allowed "+name, func(t *testing.T) {
 			bubble(t, func(h *harness) {
+				h.opaque.set(clusterType, "1", many(10)...)
 				c := h.client()
-				say(c)
-				c.endedWith(codes.ResourceExhausted, "21 names")
-				c = h.client()
-				c.subscribe(clusterType, many(10)...)
-				c.subscribe(clusterType, many(10)...) // the same again
-				h.opaque.set(clusterType, "1", "0")
-				c.wants("Cluster +0=1 -1 -2 -3 -4 -5 -6 -7 -8 -9")
+				c.subscribe(clusterType, say.names...)
+				h.quiet()
+				got, errs := c.take(), 0
+				for _, r := range got {
+					errs += len(r.ResourceErrors)
+				}
+				if held := holds(got); len(held) != 10 || errs != say.answered {
+					h.Errorf("the client holds %v and was told %d errors, want %d", held, errs, say.answered)
+				}
+				if n := h.seen.refused[codes.ResourceExhausted] + h.seen.refused[codes.InvalidArgument]; n != len(say.names)-10 {
+					h.Errorf("%d refusals counted, want %d", n, len(say.names)-10)
+				}
+				h.opaque.set(clusterType, "2", "0")
+				c.wants("Cluster +0=2")
 			}, func(c *Config) { c.MaxSubscriptions = 10 })
 		})
 	}
+	for name, spelling := range map[string]string{"a name": long, "an xdstp name": ofA(long)} {
+		t.Run("ABS-4 OPS-5 "+name+" of absurd length costs nothing but itself", func(t *testing.T) {
+			bubble(t, func(h *harness) {
+				h.opaque.set(clusterType, "1", "a")
+				c, s := h.client(), h.state()
+				c.subscribe(clusterType, spelling, "a")
+				got := c.take()
+				if e := got[0].ResourceErrors; len(e) != 1 || e[0].ResourceName.Name != spelling || e[0].ErrorDetail.Code != int32(codes.ResourceExhausted) {
+					h.Errorf("the client is told %v", e)
+				}
+				if !slices.Contains(got[0].RemovedResources, spelling) || holds(got)["a"] != "1" {
+					h.Error("the client is not told that the name does not exist, or not of the other one")
+				}
+				c.unsubscribe(clusterType, spelling)
+				s.asks(clusterType, spelling, "a")
+				h.quiet()
+				lists := s.take()
+				if last := lists[len(lists)-1]; len(last.Resources) != 1 {
+					h.Errorf("the list has %d resources", len(last.Resources))
+				}
+				h.opaque.set(clusterType, "2", "a")
+				c.wants("Cluster +a=2")
+				s.wants("Cluster a@2")
+				if n := h.seen.refused[codes.ResourceExhausted]; n != 2 {
+					h.Errorf("%d refusals counted, want 2", n)
+				}
+			})
+		})
+	}
+	t.Run("ABS-4 RES-9 a name too long for any response is only counted", func(t *testing.T) {
+		bubble(t, func(h *harness) {
+			h.opaque.set(clusterType, "1", "a")
+			c := h.client()
+			c.subscribe(clusterType, long, "a")
+			c.wants("Cluster +a=1")
+			if n := h.seen.refused[codes.ResourceExhausted]; n != 1 {
+				h.Errorf("%d refusals counted, want 1", n)
+			}
+		}, func(c *Config) { c.MaxMessageSize = 100_000 })
+	})
 	t.Run("OPS-5 more types than there are", func(t *testing.T) {
 		bubble(t, func(h *harness) {
 			c := h.client()
@@ -111,6 +160,15 @@ func TestScopes_AGG2(t *testing.T) {
 			})
 		})
 	}
+}
+
+// bad are n names that are refused.
+func bad(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprint("xdstp:", i)
+	}
+	return names
 }
 
 // many are n names.

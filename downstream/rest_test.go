@@ -339,7 +339,6 @@ func TestREST_VAR5(t *testing.T) {
 
 // What a stream would end with, a poll is answered with (REST-2).
 func TestREST_Refusals_REST2_VAR10_OPS5(t *testing.T) {
-	long := strings.Repeat("x", maxNameLength+1)
 	for _, tt := range []struct {
 		name, path, body string
 		code             int
@@ -350,8 +349,6 @@ func TestREST_Refusals_REST2_VAR10_OPS5(t *testing.T) {
 		{"VAR-10 another type", clusterPath, `{"type_url":"` + endpointType + `"}`, 400,
 			`type_url must be "` + clusterType + `", that of its list collections, or left out at ` + clusterPath + `, and is "` + endpointType + `"`, codes.InvalidArgument},
 		{"OPS-5 a body beyond the limit", clusterPath, `"` + strings.Repeat("x", 100_000) + `"`, 413, "the body is larger than 98304 bytes", codes.ResourceExhausted},
-		{"OPS-5 a long name", clusterPath, `{"resource_names":["` + long + `"]}`, 413, "a resource name has 65537 bytes, at most 65536 are served", codes.ResourceExhausted},
-		{"OPS-5 many names", clusterPath, `{"resource_names":["a","b","c","d","e","f","g"]}`, 413, "7 names in one poll, at most 3 are served", codes.ResourceExhausted},
 		{"AGG-2 a client that is refused", clusterPath, `{"node":{"id":"stranger"},"resource_names":["a"]}`, 403, "", codes.PermissionDenied},
 		{"a node that cannot be used", clusterPath, `{"node":{"id":"odd"},"resource_names":["a"]}`, 400, "odd node", codes.InvalidArgument},
 		{"an authority that cannot be looked up now", clusterPath, `{"resource_names":["` + ofA("x") + `"]}`, 503, "not now", codes.Unavailable},

@@ -72,12 +72,6 @@ func (p *poll) fullState() bool { return p.server.config.FullState[p.request.Get
 // subscribe subscribes to the names for as long as the poll lasts. What nobody else
 // watches stays subscribed upstream (SUB-11), so that the next poll finds it.
 func (p *poll) subscribe() error {
-	if err := checkLocators(p.request.GetResourceLocators()); err != nil {
-		return err
-	}
-	if err := p.server.flooded(len(p.names), "in one poll"); err != nil {
-		return err
-	}
 	names, unnamed := p.asked(), len(p.names) == 0
 	wanted := make(map[*cache.Store][]cache.Name)
 	var stores []*cache.Store
@@ -140,10 +134,11 @@ func (p *poll) counted(n int) {
 // every poll: the log has it once.
 func (p *poll) refuse(spelling string, r *refusedError) {
 	spelling = wire.LocatedName(spelling)
-	p.refused = append(p.refused, cache.NamedError{
-		Error: &wire.ResourceError{Name: spelling, Code: r.code, Message: r.Error()}, Name: spelling,
-	})
 	p.server.observer.Refused(p.request.GetTypeUrl(), r.code)
+	e := &wire.ResourceError{Name: spelling, Code: r.code, Message: r.Error()}
+	if p.server.sayable(e) && len(p.refused) < p.server.answerable(0) { // ABS-4
+		p.refused = append(p.refused, cache.NamedError{Error: e, Name: spelling})
+	}
 	if p.server.pollers.refused(p.client) {
 		p.log.Warn("refused a subscription", "name", clip(spelling), "reason", r.Error())
 	}

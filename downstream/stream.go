@@ -37,20 +37,21 @@ type stream struct {
 	queued atomic.Bool // by the senders
 
 	// owned by whose turn it is
-	routes    Routes
-	places    *cache.Subscriber       // in stores; nil before the first request
-	acks      func(string) cache.Acks // acksOf, made once
-	now       time.Time               // of the pass
-	types     []*typeState            // a few; changed under mu, for the admin port
-	plan      uint64                  // Server.plans when it last compared where its names live
-	departure *time.Timer             // ends the stream, whose names moved; nil: they did not
-	nonce     uint64                  // the last response's number, over all types
-	parent    uint64                  // of the last response that adds clusters or listeners (WARM-1)
-	calm      bool                    // nothing was left by the last pass that an acknowledgement could let go
-	last      uint32                  // bytes of the last response
-	sender    *sender                 // whose turn it is; nil: the reader
-	alarm     *time.Timer             // rings; nil: none is set
-	alarmAt   time.Time               // when; zero: it has gone off
+	routes     Routes
+	places     *cache.Subscriber       // in stores; nil before the first request
+	acks       func(string) cache.Acks // acksOf, made once
+	now        time.Time               // of the pass
+	types      []*typeState            // a few; changed under mu, for the admin port
+	plan       uint64                  // Server.plans when it last compared where its names live
+	departure  *time.Timer             // ends the stream, whose names moved; nil: they did not
+	nonce      uint64                  // the last response's number, over all types
+	parent     uint64                  // of the last response that adds clusters or listeners (WARM-1)
+	answerable int                     // how many more refused names of a request are answered to (ABS-4)
+	calm       bool                    // nothing was left by the last pass that an acknowledgement could let go
+	last       uint32                  // bytes of the last response
+	sender     *sender                 // whose turn it is; nil: the reader
+	alarm      *time.Timer             // rings; nil: none is set
+	alarmAt    time.Time               // when; zero: it has gone off
 
 	identified identified // what the client was told of who serves it (STR-10)
 

@@ -14,6 +14,7 @@ type typeState struct {
 	wildcard      *cache.Client // where "*" is subscribed to
 	subscriptions int
 	refused       []wire.ResourceError // names that the relay itself answers, not told yet
+	mute          bool                 // names were refused without an answer (ABS-4), and the log says so
 	unnamed       bool                 // "*" is subscribed to by naming nothing (SUB-4)
 
 	// Flow control. Nonces are numbers that rise on the stream, so one comparison

@@ -87,7 +87,6 @@ type discoveryRequest struct {
 	names       []string // likewise
 	versionInfo string
 
-	err  error    // what it says cannot be served: the stream ends
 	wire received // nil in tests: there is no node then
 }
 
@@ -136,7 +135,6 @@ func deltaRequest(r *wire.DeltaRequest) discoveryRequest {
 		subscribe:   wire.Words(r.Subscribe, r.SubscribeLocators),
 		unsubscribe: wire.Words(r.Unsubscribe, r.UnsubscribeLocators),
 		versions:    r.Versions,
-		err:         checkLocators(r.SubscribeLocators),
 	}
 }
 
@@ -144,6 +142,5 @@ func stateRequest(r *wire.StateRequest) discoveryRequest {
 	return discoveryRequest{
 		wire: r, typeURL: r.TypeURL, nonce: r.Nonce, rejection: r.Rejection,
 		names: wire.Words(r.Names, r.Locators), versionInfo: r.VersionInfo,
-		err: checkLocators(r.Locators),
 	}
 }

@@ -151,6 +151,7 @@ func malformedRequests() []malformed {
 	aggregated := func(v variant) bool { return !v.perType }
 	perType := func(v variant) bool { return v.perType }
 	wrong := "xdstp://a/envoy.config.cluster.v3.Cluster/x"
+	endless := strings.Repeat("n", 65537)
 	refusedNames := `xdsrelay_downstream_refused_names_total{code="InvalidArgument",type="eds"}`
 	return []malformed{
 		{name: "VAR-10 no type", only: aggregated, request: say{names: []string{"e1"}},
@@ -161,8 +162,8 @@ func malformedRequests() []malformed {
 		{name: "VAR-8 a type that nobody knows", only: aggregated, request: say{typeURL: "type.googleapis.com/no.such.Type", names: []string{"x"}}, followUp: true},
 		{name: "OPS-5 a type without end", request: say{typeURL: strings.Repeat("t", 513)},
 			code: codes.ResourceExhausted, reason: "type_url has 513 bytes, at most 512 are served"},
-		{name: "OPS-5 a name without end", request: say{typeURL: endpointType, names: []string{strings.Repeat("n", 65537)}},
-			code: codes.ResourceExhausted, reason: "a resource name has 65537 bytes, at most 65536 are served"},
+		{name: "ABS-4 OPS-5 a name without end", request: say{typeURL: endpointType, names: []string{endless, "e1"}},
+			refused: []string{endless}, counter: `xdsrelay_downstream_refused_names_total{code="ResourceExhausted",type="eds"}`, moves: 1},
 		{name: "NAME-1 a bad xdstp name", request: say{typeURL: endpointType, names: []string{"xdstp:", "e1"}},
 			refused: []string{"xdstp:"}, counter: refusedNames, moves: 1},
 		{name: "NAME-5 a name of another type", request: say{typeURL: endpointType, names: []string{wrong, "e1"}},

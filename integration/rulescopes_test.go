@@ -58,8 +58,10 @@ func playScopes(t *testing.T, r *rand.Rand) {
 	}
 	w := newWorlds(t, func(n *corev3.Node) string { return n.GetMetadata().GetFields()["first"].GetStringValue() })
 	w.set(clusterType, "c1", true)
+	byParts := rule("parts", "true", expressions...)
+	byParts.Node.First = true
 	relay := startRelay(t, func(c *config.Config) {
-		c.Aggregation.Rules, c.Aggregation.Otherwise = []config.Rule{rule("parts", "true", expressions...)}, config.Refuse
+		c.Aggregation.Rules, c.Aggregation.Otherwise = []config.Rule{byParts}, config.Refuse
 	}, w.front.addr)
 
 	ruled := &ruled{t: t, worlds: w, relay: relay}

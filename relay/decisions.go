@@ -61,11 +61,11 @@ func (d *decisions) decided(node, typeURL string, by rules.Decision, refused err
 	if !d.news("failure", rule, why) {
 		return
 	}
-	becomes := "share with nobody"
+	becomes := "isolated"
 	if refused != nil {
-		becomes = "are refused"
+		becomes = "refused"
 	}
-	d.log.Warn("an aggregation rule cannot be evaluated: the clients that it fails for "+becomes,
+	d.log.Warn("an aggregation rule cannot be evaluated for some clients", "clients", becomes,
 		"rule", rule, "error", why, "type", keyer.ShortName(clipped(typeURL)), "node", clipped(node))
 }
 

@@ -152,7 +152,7 @@ func TestFailuresRefuse_AGG2(t *testing.T) {
 		if refused, ok := errors.AsType[*rules.RefusedError](err); !ok || refused.Rule != "roles" {
 			t.Errorf("AGG-2: %v, want a refusal by the rule that fails", err)
 		}
-		if !strings.Contains(r.log.String(), "the clients that it fails for are refused") {
+		if !strings.Contains(r.log.String(), "clients=refused") {
 			t.Errorf("AGG-2: the log:\n%s", r.log)
 		}
 		r.counters(t, `# HELP xdsrelay_aggregation_decisions_total Decisions of the rule, one for each stream and type, and for each name where a rule looks at names.

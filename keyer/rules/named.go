@@ -110,7 +110,7 @@ func (n *named) copyNamed(to *corev3.Node, v *variables) error {
 			return nil
 		}
 	}
-	if to.Metadata == nil {
+	if to.GetMetadata() == nil {
 		to.Metadata = &structpb.Struct{}
 	}
 	setKey(to.GetMetadata(), keys, found)

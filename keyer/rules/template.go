@@ -31,7 +31,7 @@ func (r *rule) build(v *variables) (node *corev3.Node, known bool, failure *Fail
 			return nil, true, r.named[i].part.failed(r.name, err)
 		}
 	}
-	if built.Metadata != nil && v.name != nil {
+	if built.GetMetadata() != nil && v.name != nil {
 		v.wrote(proto.Size(built.GetMetadata()))
 	}
 	metadata := &structpb.Struct{Fields: make(map[string]*structpb.Value)}
