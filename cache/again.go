@@ -114,11 +114,12 @@ type rejected struct {
 
 // Rejected tells that the client rejected a response that came from a place. What is still
 // current of the response is due again, in halves: the next Collect sends it. A resource
-// that stood alone is not sent again until its content changes.
-func (s *Subscriber) Rejected(place *Client, b *Batch) {
+// that stood alone is not sent again until its content changes. It reports whether resources
+// go once more.
+func (s *Subscriber) Rejected(place *Client, b *Batch) (parts bool) {
 	w, f := place.find(b.TypeURL), &b.flight
 	if w == nil || w.full || (f.group != nil && f.group.last) {
-		return
+		return false
 	}
 	place.store.mu.RLock()
 	items, removed := w.inFlight(f)
@@ -134,6 +135,7 @@ func (s *Subscriber) Rejected(place *Client, b *Batch) {
 		w.sendOnceMore(group{items: items[:half:half]})
 		w.sendOnceMore(group{items: items[half:]})
 	}
+	return len(items) > 1
 }
 
 // Accepted tells that the client accepted a response that came from a place. If that removed

@@ -21,6 +21,9 @@ type RejectedError struct {
 
 func (e *RejectedError) Error() string { return e.Reason }
 
+// Partial says whether only the named resources were left out.
+func (e *RejectedError) Partial() bool { return e.Partly }
+
 // Apply puts a response of an upstream stream into the tables and wakes who waits
 // for it. A *RejectedError says why it is to be NACKed: a name that occurs twice,
 // a payload of another type, a name that cannot be parsed. What was cached stays.
@@ -39,6 +42,8 @@ func (s *Store) apply(stream wire.StreamID, u *update) error {
 	s.applyMu.Lock()
 	defer s.applyMu.Unlock()
 	s.mu.Lock()
+	clear(s.brought)
+	s.brought = s.brought[:0]
 	switch tables := s.carried(stream, r.TypeURL); len(tables) {
 	case 0:
 		u.unsolicited = len(r.Resources)
@@ -281,6 +286,7 @@ func (u *update) resource(t *table, key string, r *wire.Resource) {
 		coll.touch(e, t.store.next())
 		coll.bytes += e.size()
 		t.store.changed(coll)
+		t.store.bring(e)
 		t.refer(e)
 		t.resent(e, r, u.received)
 	default:

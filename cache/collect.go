@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -35,6 +36,28 @@ type Batch struct {
 	owed   int       // bytes of the removals that sayGone may add
 	last   bool      // it holds removals that go behind everything else
 	flight flight
+
+	content verdict.Span // changes of Store that it brings content of
+	parts   []Part       // of a list of several stores; nil: it is of Store
+}
+
+// Part is what a response brings of one store.
+type Part struct {
+	Store   *Store
+	Content verdict.Span // changes of the store that it brings content of
+}
+
+// Parts appends to parts what it brings of content, by store.
+func (b *Batch) Parts(parts []Part) []Part {
+	if b.parts == nil && !b.content.Empty() {
+		return append(parts, Part{b.Store, b.content})
+	}
+	for _, p := range b.parts {
+		if !p.Content.Empty() {
+			parts = append(parts, p)
+		}
+	}
+	return parts
 }
 
 // rest notes that the client has collected: the next change wakes it, save for

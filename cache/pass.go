@@ -182,6 +182,9 @@ func (p *pass) taken(e *entry, pushed bool) {
 		return
 	}
 	p.cur.Last = max(p.cur.Last, e.changed)
+	if e.there() {
+		p.cur.content.Add(e.changed)
+	}
 	if !pushed {
 		return
 	}

@@ -91,6 +91,7 @@ func (t *table) relay(e *entry, r *wire.Resource, coll *collection, now time.Tim
 	t.list(e, r)
 	t.resum(e)
 	t.reread(e)
+	t.store.bring(e)
 	for _, sub := range e.subs {
 		sub.pass(r, again, had, timed)
 	}

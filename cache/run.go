@@ -119,6 +119,7 @@ func (p *pass) runs(f *cursor, e *entry) *entry {
 		p.joined, p.afresh = true, p.afresh || p.watch.rank == RankCluster
 		p.watch.led = true
 		p.looked += r.body.Resources()
+		p.taken(e, false)
 		p.taken(r.last, false)
 		f.sent, f.at, f.told = r.last.changed, r.last, true
 		e = r.last.next

@@ -3,6 +3,7 @@ package cache
 import (
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -33,10 +34,11 @@ type Snapshot struct {
 	// Received is when the oldest of the changes since the first snapshot came from
 	// upstream; zero if there was none.
 	Received time.Time
-	// Store is where they come from, and Last the number of the youngest change in
-	// them (Store.Sequence); of the first of several stores that hold anything.
-	Store *Store
-	Last  uint64
+	// Parts are the stores of which they come, each with the changes up to the youngest one of
+	// them.
+	Parts []Part
+
+	last uint64 // of one store: the number of the youngest change
 }
 
 // Named is a resource and the name that the client knows it by: of a wrapped one
@@ -74,8 +76,8 @@ func TakeSnapshot(clients []*Client, typeURL string, given ...NamedError) *Snaps
 		}
 		all.Errors = append(all.Errors, s.Errors...)
 		all.Complete, all.Lacks = all.Complete && s.Complete, all.Lacks || s.Lacks
-		if all.Last == 0 {
-			all.Store, all.Last = s.Store, s.Last
+		if s.last > 0 {
+			all.Parts = append(all.Parts, Part{clients[i].store, verdict.Span{First: 1, Last: s.last}})
 		}
 		if all.Received.IsZero() || (!s.Received.IsZero() && s.Received.Before(all.Received)) {
 			all.Received = s.Received
@@ -108,7 +110,7 @@ func (c *Client) snapshot(typeURL string) *Snapshot {
 	}
 	t := snapshotTaker{
 		watch: w, names: make(map[string]bool),
-		taken: &Snapshot{Store: c.store, Complete: w.known()},
+		taken: &Snapshot{Complete: w.known()},
 	}
 	t.all()
 	if !w.listed {
@@ -201,7 +203,7 @@ func (t *snapshotTaker) add(e *entry, name string, waits *wire.Resource) {
 	t.names[key] = true
 	s := t.taken
 	s.Resources = append(s.Resources, Named{r, name})
-	s.Last = max(s.Last, e.changed)
+	s.last = max(s.last, e.changed)
 	if t.watch.listed && e.changed > t.watch.sent {
 		if at := time.Unix(0, e.received); s.Received.IsZero() || at.Before(s.Received) {
 			s.Received = at

@@ -97,7 +97,7 @@ func TestSnapshot(t *testing.T) {
 			p.sub(cds, "*")
 			b.connect(0)
 			b.says(cds, "+a@1", "+b@1")
-			if s := p.shows(cds, "a=1 b=1 (incomplete)"); !s.Received.IsZero() || s.Store != b.store || s.Last == 0 {
+			if s := p.shows(cds, "a=1 b=1 (incomplete)"); !s.Received.IsZero() || len(s.Parts) != 1 || s.Parts[0].Store != b.store || s.Parts[0].Content.Empty() {
 				b.Errorf("the first snapshot tells of changes: %+v", s)
 			}
 			p.rang()
@@ -109,7 +109,7 @@ func TestSnapshot(t *testing.T) {
 					b.Error("the bell does not ring")
 				}
 				s := p.shows(cds, "a=3 b=1 (incomplete)")
-				if s.Received.IsZero() || s.Received.Before(before.Add(-time.Hour)) || s.Last != b.store.Sequence() {
+				if s.Received.IsZero() || s.Received.Before(before.Add(-time.Hour)) || s.Parts[0].Content.Last != b.store.Sequence() {
 					b.Errorf("the change is not told of: %+v", s)
 				}
 			}
@@ -209,7 +209,7 @@ func TestSnapshot_SeveralStores_ACK4(t *testing.T) {
 	a.connect(0)
 	b.connect(0)
 	a.says(eds, "+x@1")
-	if s := TakeSnapshot(clients, eds); s.Complete || len(s.Resources) != 1 || s.Store != a.store {
+	if s := TakeSnapshot(clients, eds); s.Complete || len(s.Resources) != 1 || len(s.Parts) != 1 || s.Parts[0].Store != a.store {
 		t.Errorf("the snapshot of one part is %+v", s)
 	}
 	b.says(eds, "+y@1")

@@ -35,6 +35,7 @@ type Store struct {
 	moved   []*collection // changed by the present one
 	beaten  []*collection // with heartbeats in the present one
 	wakes   []*Client     // whom to wake when mu is released
+	brought []*entry      // content that the last response brought to who subscribes; at most maxBrought
 
 	controlPlane atomic.Pointer[string] // what the server calls itself (STR-10)
 

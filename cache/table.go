@@ -260,6 +260,7 @@ func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time)
 	t.live(e, r, now)
 	t.resum(e)
 	t.reread(e)
+	t.store.bring(e)
 	for _, s := range e.subs {
 		s.push()
 	}

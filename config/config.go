@@ -114,7 +114,8 @@ type Upstream struct {
 	Backoff        Backoff   `yaml:"backoff"`
 	Failback       Duration  `yaml:"failback"`      // how often a better endpoint is tried while a worse one serves (LOC-6)
 	Batch          Duration  `yaml:"batch"`         // subscriptions that come within it go out in one request
-	NackWait       Duration  `yaml:"nack_wait"`     // how long an ACK waits for clients' rejections (ACK-7); 0: not at all
+	NackWait       Duration  `yaml:"nack_wait"`     // how long an ACK waits for clients, from when the first was sent the content (ACK-7); 0: not at all
+	NackAcks       int       `yaml:"nack_acks"`     // clients whose acceptance ends that wait
 	Settle         Duration  `yaml:"settle"`        // quiet time after which a collection is complete (RES-2)
 	ResumeSettle   Duration  `yaml:"resume_settle"` // quiet time after which an unmentioned member is gone (RES-14)
 	AbsentAfter    Duration  `yaml:"absent_after"`  // a name unanswered this long is not waited for any longer (RES-7)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 )
 
 // acknowledge takes an ACK or a NACK: error_detail tells them apart (ACK-1).
@@ -73,12 +74,45 @@ func (st *stream) settle(t *typeState, r *discoveryRequest, b *cache.Batch) {
 	}
 	place := st.places.Place(b.Store)
 	if r.rejection == nil {
+		st.tell(t, b, verdict.Word{Kind: verdict.Accepted})
 		if st.places.Accepted(place, b) {
 			st.calm = false
 		}
 		return
 	}
-	st.routes.Rejected(b.Store, t.url, b.Last, st.status.node+": "+reason(r.rejection))
-	st.places.Rejected(place, b)
+	parts := st.places.Rejected(place, b)
+	st.tell(t, b, verdict.Word{Kind: verdict.Rejected, Parts: parts, Reason: st.status.node + ": " + reason(r.rejection)})
 	st.calm = false // what of it is good is sent again (ACK-3)
+}
+
+// tell tells the control planes of which a response has content what became of it (ACK-7).
+// Of a list that has something new of several, nobody knows which of them a rejection is for.
+func (st *stream) tell(t *typeState, b *cache.Batch, w verdict.Word) {
+	w.TypeURL, w.Client = t.url, st.id
+	var room [1]cache.Part
+	parts := b.Parts(room[:0])
+	if w.Kind == verdict.Rejected && len(parts) > 1 {
+		return
+	}
+	for _, part := range parts {
+		w.Of, w.Open = part.Content, 0
+		if w.Kind == verdict.Accepted {
+			w.Open = t.open(part.Store)
+		}
+		st.routes.Tell(part.Store, w)
+	}
+}
+
+// open is the lowest change of a store's content in the responses that are not acknowledged;
+// zero if there is none.
+func (t *typeState) open(store *cache.Store) (lowest uint64) {
+	var room [1]cache.Part
+	for i := range t.flights {
+		for _, part := range t.flights[i].batch.Parts(room[:0]) {
+			if part.Store == store && (lowest == 0 || part.Content.First < lowest) {
+				lowest = part.Content.First
+			}
+		}
+	}
+	return lowest
 }

@@ -93,6 +93,48 @@ func TestAcknowledgements(t *testing.T) {
 				h.Errorf("told of %q, want %q", got, want)
 			}
 		}},
+		{"ACK-7 who was sent content, and who accepted it, is told once each", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a", "b")
+			c := h.slowClient()
+			c.subscribe(clusterType)
+			c.ack(c.wants("Cluster +a=1 +b=1")[0])
+			h.opaque.unset(clusterType, "b")
+			h.advance(time.Minute)
+			c.ack(c.wants("Cluster -b")[0]) // no content, no word
+			h.quiet()
+			h.told(clusterType, "sent 1-2", "accepted 1-2")
+		}},
+		{"ACK-7 an acceptance says what is not answered yet", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a")
+			c := h.slowClient()
+			c.subscribe(clusterType)
+			r := c.wants("Cluster +a=1")
+			h.advance(ackWait) // Envoy withholds it
+			h.opaque.set(clusterType, "2", "a")
+			r = append(r, c.wants("Cluster +a=2")...)
+			c.ack(r[0])
+			c.ack(r[1])
+			h.quiet()
+			h.told(clusterType, "sent 1-1", "sent 2-2", "accepted 1-1 (2 open)", "accepted 2-2")
+		}},
+		{"ACK-7 ACK-3 what goes once more in parts is told so, and then alone", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a", "b")
+			c := h.picky("b")
+			c.subscribe(clusterType)
+			c.settle()
+			h.told(clusterType, "sent 1-2", "rejected 1-2 in parts", "sent 1-1", "sent 2-2", "accepted 1-1 (2 open)", "rejected 2-2")
+		}},
+		{"ACK-7 a list of the state of the world is rejected as a whole", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a", "b")
+			h.opaque.settle()
+			c := h.stateOn(adsStream, false)
+			c.asks(clusterType)
+			c.ack(c.wants("Cluster a@1 b@1")[0])
+			h.opaque.set(clusterType, "2", "b")
+			c.nack(c.wants("Cluster a@1 b@2")[0], "not b")
+			h.quiet()
+			h.told(clusterType, "sent 1-2", "accepted 1-2", "sent 3-3", "rejected 3-3")
+		}},
 		{"ACKs of what was never sent are not counted", func(h *harness) {
 			h.opaque.set(clusterType, "1", "a")
 			c := h.slowClient()

@@ -10,6 +10,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
@@ -25,7 +26,7 @@ type toOne struct{ store *cache.Store }
 
 func (r toOne) Open(*corev3.Node, *keyer.Peer) downstream.Routes { return r }
 func (r toOne) Scoped(string, string) (*cache.Store, error)      { return r.store, nil }
-func (r toOne) Rejected(*cache.Store, string, uint64, string)    {}
+func (r toOne) Tell(*cache.Store, verdict.Word)                  {}
 func (r toOne) Scope() string                                    { return "shared" }
 func (r toOne) Reopen() downstream.Routes                        { return nil }
 func (r toOne) Distrusts(*cache.Store) bool                      { return false }

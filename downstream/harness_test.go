@@ -13,6 +13,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -213,7 +214,7 @@ type testRouter struct {
 	open  int
 	plan  int // the number of the plan in force
 
-	rejected []string // what Routes.Rejected was told
+	words []verdict.Word // what Routes.Tell was told
 }
 
 func (r *testRouter) Open(node *corev3.Node, peer *keyer.Peer) Routes {
@@ -275,16 +276,45 @@ func (r *testRoutes) Named(name keyer.Name) (*cache.Store, string, error) {
 	return nil, "", fmt.Errorf("%w: %q", ErrNoUpstream, name.Authority)
 }
 
-func (r *testRoutes) Rejected(_ *cache.Store, typeURL string, change uint64, reason string) {
+func (r *testRoutes) Tell(_ *cache.Store, w verdict.Word) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rejected = append(r.rejected, fmt.Sprintf("%s %d %s", typeURL, change, reason))
+	r.words = append(r.words, w)
 }
 
-func (r *testRouter) rejections() []string {
+// told compares what the routes were told of a type (ACK-7).
+func (h *harness) told(typeURL string, want ...string) {
+	h.Helper()
+	h.router.mu.Lock()
+	defer h.router.mu.Unlock()
+	var got []string
+	for _, w := range h.router.words {
+		if w.TypeURL != typeURL {
+			continue
+		}
+		line := fmt.Sprintf("%s %d-%d", [...]string{"sent", "accepted", "rejected"}[w.Kind], w.Of.First, w.Of.Last)
+		if w.Parts {
+			line += " in parts"
+		}
+		if w.Open != 0 {
+			line += fmt.Sprintf(" (%d open)", w.Open)
+		}
+		got = append(got, line)
+	}
+	if !slices.Equal(got, want) {
+		h.Errorf("told %q, want %q", got, want)
+	}
+}
+
+func (r *testRouter) rejections() (all []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.rejected)
+	for _, w := range r.words {
+		if w.Kind == verdict.Rejected {
+			all = append(all, fmt.Sprintf("%s %d %s", w.TypeURL, w.Of.Last, w.Reason))
+		}
+	}
+	return all
 }
 
 func (r *testRoutes) Scope() string { return "scope of " + r.node.GetId() }

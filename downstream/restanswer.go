@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 )
 
 // answer sends what is held. What cannot be written as JSON is an error that names
@@ -20,6 +21,7 @@ func (p *poll) answer() *answer {
 	if p.failed != "" {
 		s.pollers.fails(p.client, "")
 	}
+	p.tell(verdict.Word{Kind: verdict.Sent})
 	s.observer.Sent(typeURL, len(p.held.Resources), 0, len(encoded.Body), 0)
 	if !p.held.Received.IsZero() {
 		s.observer.Propagated(typeURL, time.Since(p.held.Received))

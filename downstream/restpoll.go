@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"context"
+	"hash/maphash"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc/codes"
@@ -173,6 +175,8 @@ func (p *poll) run(ctx context.Context) *answer {
 	p.look()
 	if p.request.GetErrorDetail() != nil {
 		p.rejected()
+	} else if v := p.request.GetVersionInfo(); v != "" && (v == p.version() || v == p.nonce()) {
+		p.tell(verdict.Word{Kind: verdict.Accepted})
 	}
 	if a := p.unserved(); a != nil {
 		return a
@@ -336,11 +340,22 @@ func (p *poll) rejected() {
 	p.log.Log(context.Background(), s.rejected.level(r.GetTypeUrl(), p.client), "client rejected a response", "nonce", nack.Nonce, "reason", message)
 	if p.nonce() == r.GetResponseNonce() {
 		nack.SystemVersion = p.version()
-		if p.held.Store != nil {
-			p.routes.Rejected(p.held.Store, r.GetTypeUrl(), p.held.Last, clip(r.GetNode().GetId())+": "+message)
-		}
+		p.tell(verdict.Word{Kind: verdict.Rejected, Reason: clip(r.GetNode().GetId()) + ": " + message})
 	}
 	s.pollers.rejected(p.client, &nack)
+}
+
+// tell tells the control planes what became of what is held now (ACK-7). Where there are
+// several, nobody knows which of them a rejection is for.
+func (p *poll) tell(w verdict.Word) {
+	w.TypeURL, w.Client = p.request.GetTypeUrl(), maphash.Comparable(p.server.seed, p.client)
+	if w.Kind == verdict.Rejected && len(p.held.Parts) > 1 {
+		return
+	}
+	for _, part := range p.held.Parts {
+		w.Of = part.Content
+		p.routes.Tell(part.Store, w)
+	}
 }
 
 // rejects reports whether the client rejected what is held now.

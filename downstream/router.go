@@ -5,6 +5,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -38,9 +39,8 @@ type Routes interface {
 	// not to be believed: a reload changed a moment ago who serves it, and the versions may
 	// be another server's (ACK-4).
 	Distrusts(store *cache.Store) bool
-	// Rejected tells that the client rejected a response that came from a store and
-	// whose youngest change has this number (ACK-7).
-	Rejected(store *cache.Store, typeURL string, change uint64, reason string)
+	// Tell tells what became of content of a store with the client (ACK-7). It does not block.
+	Tell(store *cache.Store, w verdict.Word)
 	// Scope names the scope that Scoped decided on, for the admin port.
 	Scope() string
 	// Close lets go of the stores.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -158,6 +159,7 @@ func (st *stream) send(b *cache.Batch) error {
 	if !b.Removal && !b.Heartbeats && resources > 0 && (b.Rank == cache.RankCluster || b.Rank == cache.RankListener) {
 		st.parent = st.nonce
 	}
+	st.tell(t, b, verdict.Word{Kind: verdict.Sent})
 	t.note(st.nonce, b)
 	o := st.server.observer
 	o.Sent(t.url, resources, removed, bytes, b.Merged)

@@ -1,23 +1,28 @@
 package integration
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/controlplane"
 )
 
-// TestRejectionReachesTheControlPlane: with nack_wait a client's NACK becomes the
-// relay's own; it names the client and the reason. What the others hold stays, and
-// later versions flow.
+// TestRejectionReachesTheControlPlane: a client's NACK becomes the relay's own, if it comes
+// before as many accepted as it takes; it names the client and the reason. What the others
+// hold stays, and later versions flow.
 func TestRejectionReachesTheControlPlane_ACK3_ACK7(t *testing.T) {
 	p := newPlane(t)
 	p.set(clusterType, "c1", true)
-	relay := startRelay(t, func(c *config.Config) { c.Upstreams[0].NackWait = config.Duration(time.Minute) }, p.addr)
+	relay := startRelay(t, func(c *config.Config) {
+		c.Upstreams[0].NackWait, c.Upstreams[0].NackAcks = config.Duration(time.Minute), 2
+	}, p.addr)
 	good, picky := newClient(t, relay.addr, "good"), newClient(t, relay.addr, "picky")
 	refused := false // the first version only
 	picky.nack = func(r *discovery.DeltaDiscoveryResponse) string {
@@ -50,6 +55,81 @@ func TestRejectionReachesTheControlPlane_ACK3_ACK7(t *testing.T) {
 	}
 	if !picky.connected() {
 		t.Error("ACK-3: the stream ended")
+	}
+}
+
+// TestRejectionReachesGoControlPlane: a real control plane is told of a rejection once, with
+// the configuration's defaults. What it sends again unchanged is acknowledged, so that
+// neither side spins, and what it repairs is acknowledged too. The log says what is served.
+func TestRejectionReachesGoControlPlane_ACK7(t *testing.T) {
+	planes := map[string]func() *controlplane.ControlPlane{
+		"linear":   func() *controlplane.ControlPlane { return controlplane.New(controlplane.Types()...) },
+		"snapshot": controlplane.NewSnapshot,
+	}
+	for kind, plane := range planes {
+		for _, api := range []config.APIType{config.AggregatedDeltaGRPC, config.AggregatedGRPC} {
+			t.Run(fmt.Sprintf("%s %s", kind, api), func(t *testing.T) {
+				cp := plane()
+				if err := cp.Start(t.Context(), "127.0.0.1:0"); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(cp.Close)
+				update(t, cp, "c1", cluster("c1", time.Second))
+				relay := startRelay(t, func(c *config.Config) { c.Upstreams[0].APIType = api }, cp.Addr())
+				rejectedOnce(t, cp, relay)
+			})
+		}
+	}
+}
+
+func rejectedOnce(t *testing.T, cp *controlplane.ControlPlane, relay *testRelay) {
+	t.Helper()
+	picky := newClient(t, relay.addr, "picky")
+	wrong := func(r *discovery.Resource) bool {
+		var c clusterv3.Cluster
+		return r.GetName() == "c2" && r.GetResource().UnmarshalTo(&c) == nil && c.GetConnectTimeout().AsDuration() == time.Second
+	}
+	refused := 0
+	picky.nack = func(r *discovery.DeltaDiscoveryResponse) string {
+		if !slices.ContainsFunc(r.GetResources(), wrong) {
+			return ""
+		}
+		refused++
+		return "c2 makes no sense"
+	}
+	if err := picky.connect(true); err != nil {
+		t.Fatal(err)
+	}
+	picky.subscribe(clusterType, []string{"*"}, nil)
+	picky.awaitHolding(t, clusterType, "c1")
+	update(t, cp, "c2", cluster("c2", time.Second))
+	answered := func(nacks int) func() bool {
+		return func() bool {
+			s := cp.Stats()
+			return s.Nacks == nacks && s.Acks+s.Nacks == s.Responses
+		}
+	}
+	waitFor(t, "the rejection upstream", answered(1))
+	if reason := cp.Stats().Streams[0].Nack; reason != "picky: c2 makes no sense" {
+		t.Errorf("the control plane is told %q", reason)
+	}
+	update(t, cp, "c3", cluster("c3", time.Second)) // a snapshot has c2 in it again
+	picky.awaitHolding(t, clusterType, "c1", "c3")
+	waitFor(t, "all else acknowledged", answered(1))
+	if _, page := relay.get(t, "/metrics"); !strings.Contains(page, `xdsrelay_downstream_rejecting_clients{type="cds"} 1`) {
+		t.Error("the client is not counted as one that rejects clusters")
+	}
+	update(t, cp, "c2", cluster("c2", time.Minute))
+	picky.awaitHolding(t, clusterType, "c1", "c2", "c3")
+	waitFor(t, "the repair acknowledged", func() bool {
+		_, page := relay.get(t, "/metrics")
+		return answered(1)() && strings.Contains(page, `xdsrelay_downstream_rejecting_clients{type="cds"} 0`)
+	})
+	if refused != 1 {
+		t.Errorf("the client was sent what it rejected %d times", refused)
+	}
+	if log := relay.log.String(); !strings.Contains(log, `cached="what the response brought: a client rejected it`) || strings.Contains(log, `cached="what was there before"`) {
+		t.Errorf("the log says %s", log)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/filesource"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -21,8 +22,8 @@ type feed interface {
 	Run(ctx context.Context) error
 	// Status is the feed as it is now.
 	Status() upstream.Status
-	// Reject tells it that a client rejected a change (ACK-7). It never blocks.
-	Reject(typeURL string, change uint64, reason string)
+	// Tell tells it what became of content with a client (ACK-7). It never blocks.
+	Tell(w verdict.Word)
 }
 
 // origin is where a control plane's feeds come from. Its methods may be called from
@@ -157,6 +158,7 @@ func grpcConfig(u config.Upstream, fullState map[string]bool, log *slog.Logger) 
 		FailbackInterval: u.Failback.Std(),
 		Batch:            atOnce(u.Batch),
 		NackWait:         u.NackWait.Std(),
+		NackAcks:         u.NackAcks,
 		Logger:           log,
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/resolve"
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -102,10 +103,8 @@ func (s *sourceOf) Away() (since time.Time, open bool) {
 	return time.Time{}, false
 }
 
-// Reject implements resolve.Source.
-func (s *sourceOf) Reject(typeURL string, change uint64, reason string) {
-	s.session.client.Reject(typeURL, change, reason)
-}
+// Tell implements resolve.Source.
+func (s *sourceOf) Tell(w verdict.Word) { s.session.client.Tell(w) }
 
 // Close implements resolve.Source.
 func (s *sourceOf) Close() {

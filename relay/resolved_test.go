@@ -14,6 +14,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/internal/resolve"
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -175,7 +176,7 @@ func TestResolvedSession_LOC5_OPS4(t *testing.T) {
 				t.Errorf("%+v has %d entries of %q", s.key, len(infos), want)
 			}
 		}
-		routes.Rejected(store, clusterType, 1, "nobody brought it")
+		routes.Tell(store, verdict.Word{Kind: verdict.Rejected, TypeURL: clusterType, Of: verdict.Span{First: 1, Last: 1}, Reason: "nobody brought it"})
 		c.Leave()
 		routes.Close()
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/internal/few"
 	"github.com/xdsrelay/xdsrelay/internal/sharing"
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 	"google.golang.org/grpc/codes"
@@ -189,11 +190,11 @@ func (r *routes) hold(key sessionKey, as func() shown) (*session, error) {
 	return s, nil
 }
 
-// Rejected implements downstream.Routes.
-func (r *routes) Rejected(store *cache.Store, typeURL string, change uint64, reason string) {
+// Tell implements downstream.Routes.
+func (r *routes) Tell(store *cache.Store, w verdict.Word) {
 	for _, s := range r.held.All() {
 		if s.store == store {
-			s.client.Reject(typeURL, change, reason)
+			s.client.Tell(w)
 		}
 	}
 }

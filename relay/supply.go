@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -114,7 +115,5 @@ func (s *supply) statusLocked() upstream.Status {
 	return st
 }
 
-// Reject implements feed. What the feed before brought its successor does not know.
-func (s *supply) Reject(typeURL string, change uint64, reason string) {
-	s.current().Reject(typeURL, change, reason)
-}
+// Tell implements feed. What the feed before brought its successor does not know.
+func (s *supply) Tell(w verdict.Word) { s.current().Tell(w) }

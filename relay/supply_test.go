@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -30,8 +31,8 @@ func (f *fakeFeed) Run(ctx context.Context) error {
 	}
 }
 
-func (f *fakeFeed) Status() upstream.Status             { return f.status }
-func (f *fakeFeed) Reject(_ string, _ uint64, r string) { f.reject = r }
+func (f *fakeFeed) Status() upstream.Status { return f.status }
+func (f *fakeFeed) Tell(w verdict.Word)     { f.reject = w.Reason }
 
 func TestSupply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -82,7 +83,7 @@ func TestSupply(t *testing.T) {
 				t.Errorf("%s: %s since %v, want %s since %v", tt.name, st.State, st.Since, tt.state, tt.since)
 			}
 		}
-		s.Reject("", 0, "because")
+		s.Tell(verdict.Word{Reason: "because"})
 		if third.reject != "because" || second.reject != "" {
 			t.Error("ACK-7: a rejection did not come to the feed that runs")
 		}

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"runtime/debug"
@@ -48,9 +49,12 @@ type Config struct {
 	// FailbackInterval is how often, give or take a quarter, a session on a lower
 	// endpoint looks whether a better one is back (LOC-6).
 	FailbackInterval time.Duration
-	// NackWait is how long the ACK of a response waits for clients to reject what it
-	// brought (ACK-7, Session.Reject); 0 acknowledges at once.
+	// NackWait is how long the ACK of a response waits for clients to accept or reject what
+	// it brought, from when the first of them was sent that, and twice that in all (ACK-7,
+	// Session.Tell); 0 acknowledges at once. NackAcks is how many clients have to accept it;
+	// DefaultNackAcks if it is zero.
 	NackWait time.Duration
+	NackAcks int
 	// Outages is told whether the control plane can be reached. Who gives it keeps what is
 	// known when another Upstream takes over; nil means one of the Upstream's own.
 	Outages *Outages
@@ -71,9 +75,10 @@ func (c Config) withDefaults() (Config, error) {
 	if err := c.APIType.check(); err != nil {
 		return c, err
 	}
-	if c.NackWait < 0 {
-		return c, errors.New("nack wait is negative")
+	if c.NackWait < 0 || c.NackAcks < 0 {
+		return c, errors.New("nack wait or nack acks is negative")
 	}
+	c.NackAcks = cmp.Or(c.NackAcks, DefaultNackAcks)
 	err := common{
 		name: c.Name, endpoints: c.Endpoints, fullState: &c.FullState,
 		receive: &c.MaxReceiveSize, request: &c.MaxRequestSize,

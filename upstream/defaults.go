@@ -22,6 +22,7 @@ const (
 	DefaultBackoffMax       = 5 * time.Second
 	DefaultFailbackInterval = 30 * time.Second
 	DefaultBatch            = 5 * time.Millisecond
+	DefaultNackAcks         = 1
 )
 
 // setting is one with a default. Negative values make no sense for any.

@@ -53,7 +53,7 @@
 //
 // What polls or reads files feeds the same Store, in the same words, as a source that
 // speaks the state of the world (cache.Source.State). Package relay holds what feeds a
-// store as an interface of three methods: Run, Status and Reject. Such a feed
+// store as an interface of three methods: Run, Status and Tell. Such a feed
 //
 //   - waits for DemandChanged and asks for Streams. A poller has one stream for each
 //     [wire.StreamID], so a type of its own for each poll (cache.Source.PerType), and two

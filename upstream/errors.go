@@ -114,6 +114,15 @@ func (e *RejectedError) Error() string {
 // Unwrap gives the reason.
 func (e *RejectedError) Unwrap() error { return e.Err }
 
+// clientError is why a client rejected content, which the relay took nothing amiss with: it
+// is cached, and served to everybody (ACK-7).
+type clientError struct{ reason error }
+
+func (e *clientError) Error() string { return e.reason.Error() }
+
+// Unwrap gives the reason.
+func (e *clientError) Unwrap() error { return e.reason }
+
 // maxReason is how many bytes of its head and of its tail the reason has that a NACK carries
 // and a log line shows. A client's reason comes shortened already, with the client's name
 // before it, and is not cut once more (ACK-7).

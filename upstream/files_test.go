@@ -21,6 +21,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/filesource"
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -505,7 +506,7 @@ func TestFiles_VAR6_FILE1(t *testing.T) {
 			t.Errorf("%d unusable files were counted", obs.unusable)
 		}
 	})
-	sessions[2].Reject(clusters, 1, "no")
+	sessions[2].Tell(verdict.Word{TypeURL: clusters, Kind: verdict.Rejected, Reason: "no"})
 	f.Close()
 	running.Wait()
 	if err := sessions[0].Run(t.Context()); !errors.Is(err, errRunning) {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -65,8 +66,8 @@ func (s *FileSession) Succeed(before *FileSession) {
 	maps.Copy(s.left, before.lines)
 }
 
-// Reject does nothing: files have nobody who could be told (ACK-7).
-func (s *FileSession) Reject(string, uint64, string) {}
+// Tell does nothing: files have nobody who could be told (ACK-7).
+func (s *FileSession) Tell(verdict.Word) {}
 
 // Run feeds the Store until ctx ends, whose error it returns, or until the Files are
 // closed (ErrClosed). It can be called once.
@@ -377,7 +378,7 @@ func (s *FileSession) judge(l *fileLine, err error, at time.Time) {
 		return
 	}
 	l.lives = nil // nobody knows what of it was taken
-	s.log.Warn("state of the files rejected, keeping what is cached", "type", l.id.TypeURL, "error", detail(err))
+	s.log.Warn("state of the files rejected", "type", l.id.TypeURL, "cached", cached(err), "error", detail(err))
 	rejected := &RejectedError{TypeURL: l.id.TypeURL, Err: err}
 	s.note(func(st *Status) { st.LastRejection, st.LastRejected = rejected, at })
 }

@@ -53,6 +53,8 @@ type memStore struct {
 	shed     []int                 // how many bytes Shed was to let go of
 	withheld map[string]bool       // by type
 	refuse   error                 // what Apply returns
+	deaf     bool                  // nobody hears what Apply brings
+	same     bool                  // Apply changes nothing
 	anew     bool                  // TakeDemand asks to begin anew, until Restart
 	settled  []time.Time           // when Settle was called
 	single   []string              // calls of OneStream
@@ -216,6 +218,9 @@ func (s *memStore) Apply(_ wire.StreamID, r *wire.DeltaResponse, _ time.Time) er
 	if s.refuse != nil {
 		return s.refuse
 	}
+	if s.same {
+		return nil
+	}
 	s.applied = append(s.applied, r)
 	if s.versions[r.TypeURL] == nil {
 		s.versions[r.TypeURL] = map[string]string{}
@@ -251,6 +256,13 @@ func (s *memStore) Sequence() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return uint64(len(s.applied))
+}
+
+// Heard takes for granted that all content goes to somebody, unless the test says otherwise.
+func (s *memStore) Heard() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.deaf && len(s.applied) > 0 && len(s.applied[len(s.applied)-1].Resources) > 0
 }
 
 func (s *memStore) Lost(stream wire.StreamID) {

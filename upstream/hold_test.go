@@ -1,112 +1,337 @@
 package upstream
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// With a nack wait the ACK is held, and becomes a NACK if a client rejects what the
-// response brought; what changed nothing is acknowledged at once.
-func TestACK7NackWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork(t)
-		srv := n.serve("a")
-		cfg := n.config("a")
-		cfg.NackWait = 2 * time.Second
-		s := run(t, newUpstream(t, cfg), newStore(sub(clusters, "*"), sub(endpoints, "x")), nil)
-		ss := srv.accept()
-		ss.next()
-		ss.next()
+// word is what a client makes of one change. memStore numbers a change for each response.
+func word(kind verdict.Kind, typeURL string, change, client uint64) verdict.Word {
+	return verdict.Word{Kind: kind, TypeURL: typeURL, Client: client, Of: verdict.Span{First: change, Last: change}}
+}
 
-		sent := time.Now()
-		ss.respond(clusters, "1", "a")
-		if ack := ss.answer(); ack.GetErrorDetail() != nil || time.Since(sent) != cfg.NackWait {
-			t.Errorf("nobody objected: %v after %v", ack, time.Since(sent))
-		}
+func rejected(typeURL string, change, client uint64, reason string) verdict.Word {
+	w := word(verdict.Rejected, typeURL, change, client)
+	w.Reason = reason
+	return w
+}
 
-		// memStore numbers a change for each response: this one is the third.
-		ss.respond(clusters, "2", "b")
-		ss.respond(endpoints, "3", "x")
-		ss.respond(clusters, "4", "c")
-		synctest.Wait()
-		sent = time.Now()
-		s.Reject(endpoints, 99, "a change of no held response")
-		s.Reject(endpoints, 3, "no endpoints, please")
-		nack := ss.answer()
-		if nack.GetResponseNonce() != "3" || nack.GetErrorDetail().GetMessage() != "no endpoints, please" || time.Since(sent) != 0 {
-			t.Errorf("rejected: %v after %v", nack, time.Since(sent))
-		}
-		// The clusters' answers stay in order: the one before a rejected one goes first.
-		s.Reject(clusters, 4, "not c")
-		if ack := ss.answer(); ack.GetResponseNonce() != "2" || ack.GetErrorDetail() != nil {
-			t.Errorf("before the rejected one: %v", ack)
-		}
-		if nack := ss.answer(); nack.GetResponseNonce() != "4" || nack.GetErrorDetail().GetMessage() != "not c" {
-			t.Errorf("rejected: %v", nack)
-		}
-		s.Reject(clusters, 4, "again") // answered already (STR-8)
-		synctest.Wait()
-		if st := s.Status(); st.Acks != 2 || st.Nacks != 2 || st.LastRejection == nil {
-			t.Errorf("%d ACKs, %d NACKs, last rejection %v", st.Acks, st.Nacks, st.LastRejection)
-		}
+const nackWait = 2 * time.Second
+
+// heldAnswers is a session whose answers wait for clients.
+type heldAnswers struct {
+	t     *testing.T
+	s     *running
+	ss    *serverStream
+	srv   *server
+	store *memStore
+	began time.Time
+}
+
+// withHeld runs f with a session that has subscribed to clusters and endpoints.
+func withHeld(t *testing.T, name string, f func(h *heldAnswers), change ...func(*Config)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNetwork(t)
+			srv := n.serve("a")
+			cfg := n.config("a")
+			cfg.NackWait = nackWait
+			for _, c := range change {
+				c(&cfg)
+			}
+			store := newStore(sub(clusters, "*"), sub(endpoints, "x"))
+			s := run(t, newUpstream(t, cfg), store, nil)
+			ss := srv.accept()
+			ss.next()
+			ss.next()
+			f(&heldAnswers{t: t, s: s, ss: ss, srv: srv, store: store, began: time.Now()})
+		})
 	})
 }
 
-// A response that the relay itself rejects does not overtake the answers that are
-// held for its type; those for other types wait on.
-func TestACK7HeldBeforeARejection(t *testing.T) {
+// after lets time pass.
+func (h *heldAnswers) after(d time.Duration) {
+	<-time.After(d) // of the bubble
+	synctest.Wait()
+}
+
+// respond has the server send something, and the session take it.
+func (h *heldAnswers) respond(typeURL, nonce string, names ...string) {
+	h.ss.respond(typeURL, nonce, names...)
+	synctest.Wait()
+}
+
+// tell has a client say something.
+func (h *heldAnswers) tell(w verdict.Word) {
+	h.s.Tell(w)
+	synctest.Wait()
+}
+
+// answers compares how many answers went out.
+func (h *heldAnswers) answers(acks, nacks uint64) {
+	h.t.Helper()
+	synctest.Wait()
+	if st := h.s.Status(); st.Acks != acks || st.Nacks != nacks {
+		h.t.Errorf("%d ACKs and %d NACKs after %v, want %d and %d", st.Acks, st.Nacks, time.Since(h.began), acks, nacks)
+	}
+}
+
+// next compares the next answer: its nonce, and the reason if it is a NACK.
+func (h *heldAnswers) next(want string) {
+	h.t.Helper()
+	r := h.ss.answer()
+	got := r.GetResponseNonce()
+	if d := r.GetErrorDetail(); d != nil {
+		got = fmt.Sprintf("%s: %s", got, d.GetMessage())
+	}
+	if got != want {
+		h.t.Errorf("answered %q, want %q", got, want)
+	}
+}
+
+// The ACK waits for the clients that are sent the content, and becomes the NACK if one of
+// them rejects it before as many as it takes have accepted it.
+func TestACK7Hold(t *testing.T) {
+	hold := func(name string, f func(h *heldAnswers), change ...func(*Config)) {
+		t.Helper()
+		withHeld(t, name, f, change...)
+	}
+	hold("ACK-7 the first client that accepts it ends the wait", func(h *heldAnswers) {
+		h.respond(clusters, "1", "a")
+		h.tell(word(verdict.Sent, clusters, 1, 7))
+		h.answers(0, 0)
+		h.tell(word(verdict.Accepted, clusters, 1, 7))
+		h.next("1")
+		h.tell(rejected(clusters, 1, 8, "too late"))
+		h.answers(1, 0)
+	})
+	hold("ACK-7 or as many as nack_acks says, each once", func(h *heldAnswers) {
+		h.respond(clusters, "1", "a")
+		for _, client := range []uint64{7, 7, 8, 8, 7} {
+			h.tell(word(verdict.Sent, clusters, 1, client))
+			h.tell(word(verdict.Accepted, clusters, 1, client))
+		}
+		h.answers(0, 0)
+		h.tell(word(verdict.Accepted, clusters, 1, 9))
+		h.next("1")
+	}, func(c *Config) { c.NackAcks = 3 })
+	hold("ACK-7 a client that rejects it first makes the ACK a NACK", func(h *heldAnswers) {
+		h.respond(clusters, "1", "a")
+		h.tell(word(verdict.Accepted, clusters, 1, 7))
+		h.tell(rejected(clusters, 1, 8, "not a"))
+		h.next("1: not a")
+		h.tell(rejected(clusters, 1, 9, "again")) // answered already (STR-8)
+		h.answers(0, 1)
+	}, func(c *Config) { c.NackAcks = 2 })
+	hold("ACK-7 nack_wait is counted from when the first client was sent it", func(h *heldAnswers) {
+		h.respond(clusters, "1", "a")
+		h.after(nackWait / 2)
+		h.tell(word(verdict.Sent, clusters, 1, 7))
+		h.after(nackWait / 2)
+		h.tell(word(verdict.Sent, clusters, 1, 8))
+		h.after(nackWait/2 - 1)
+		h.answers(0, 0)
+		h.after(1)
+		h.next("1")
+	})
+	hold("ACK-7 nobody is waited for longer than twice nack_wait", func(h *heldAnswers) {
+		h.respond(clusters, "1", "a")
+		h.after(2*nackWait - 1)
+		h.answers(0, 0)
+		h.tell(word(verdict.Sent, clusters, 1, 7))
+		h.after(1)
+		h.next("1")
+	})
+	hold("ACK-7 nothing is waited for where nobody is sent anything", func(h *heldAnswers) {
+		h.store.get(func(s *memStore) { s.deaf = true })
+		h.respond(clusters, "1", "a")
+		h.next("1")
+		h.store.get(func(s *memStore) { s.deaf = false })
+		h.respond(clusters, "2") // removals only
+		h.next("2")
+		h.store.get(func(s *memStore) { s.same = true }) // as what comes again after its NACK
+		h.respond(clusters, "3", "a")
+		h.next("3")
+		h.answers(3, 0)
+	})
+	hold("ACK-7 words about other content say nothing", func(h *heldAnswers) {
+		h.respond(clusters, "1", "a")
+		h.respond(clusters, "2", "b")
+		h.tell(rejected(endpoints, 2, 7, "another type"))
+		h.tell(rejected(clusters, 3, 7, "a change of no held response"))
+		h.answers(0, 0)
+		h.tell(word(verdict.Accepted, clusters, 1, 7))
+		h.next("1")
+		h.answers(1, 0)
+	})
+	hold("ACK-7 answers of a type stay in order, others do not wait for them", func(h *heldAnswers) {
+		h.respond(clusters, "1", "a")
+		h.respond(endpoints, "2", "x")
+		h.respond(clusters, "3", "c")
+		h.tell(rejected(endpoints, 2, 7, "no endpoints, please"))
+		h.next("2: no endpoints, please")
+		h.tell(word(verdict.Accepted, clusters, 3, 7))
+		h.answers(0, 1)
+		h.tell(word(verdict.Accepted, clusters, 1, 7))
+		h.next("1")
+		h.next("3")
+		h.answers(2, 1)
+	})
+	hold("ACK-7 what nobody waits for is answered behind what is held of its type", func(h *heldAnswers) {
+		h.respond(clusters, "1", "a")
+		h.respond(clusters, "2")
+		h.answers(0, 0)
+		h.tell(word(verdict.Accepted, clusters, 1, 7))
+		h.next("1")
+		h.next("2")
+	})
+	hold("ACK-7 those before a rejected one are held up no longer", func(h *heldAnswers) {
+		h.respond(clusters, "1", "a")
+		h.respond(clusters, "2", "b")
+		h.tell(rejected(clusters, 2, 7, "not b"))
+		h.next("1")
+		h.next("2: not b")
+	})
+	hold("ACK-7 of a response in parts the last one is waited for", func(h *heldAnswers) {
+		h.respond(clusters, "1", "a")
+		w := word(verdict.Accepted, clusters, 1, 7)
+		w.Open = 1
+		h.tell(w)
+		h.answers(0, 0)
+		w.Open = 2 // a later response of the relay's
+		h.tell(w)
+		h.next("1")
+	})
+	hold("ACK-7 ACK-3 nothing is blamed on a response that stood with others until it stands alone", func(h *heldAnswers) {
+		h.respond(clusters, "1", "a")
+		h.respond(clusters, "2", "b")
+		w := rejected(clusters, 2, 7, "not a")
+		w.Of.First, w.Parts = 1, true
+		h.tell(w)
+		h.answers(0, 0)
+		h.tell(rejected(clusters, 1, 7, "not a"))
+		h.next("1: not a")
+		h.tell(word(verdict.Accepted, clusters, 2, 7))
+		h.next("2")
+	})
+	hold("ACK-7 a list that goes to the client no more is blamed on all that was new in it", func(h *heldAnswers) {
+		h.respond(clusters, "1", "a")
+		h.respond(clusters, "2", "b")
+		w := rejected(clusters, 2, 7, "not this list")
+		w.Of.First = 1
+		h.tell(w)
+		h.next("1: not this list")
+		h.next("2: not this list")
+	})
+}
+
+// A client may answer before the session has looked at what the response changed.
+func TestACK7QuickClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)
 		srv := n.serve("a")
 		cfg := n.config("a")
 		cfg.NackWait = time.Minute
-		s := run(t, newUpstream(t, cfg), newStore(sub(clusters, "*"), sub(endpoints, "x")), nil)
+		store := &quickStore{memStore: newStore(sub(clusters, "*"))}
+		s := run(t, newUpstream(t, cfg), store, nil)
 		ss := srv.accept()
 		ss.next()
-		ss.next()
-		ss.respond(endpoints, "1", "x")
-		ss.respond(clusters, "2", "a")
-		if err := ss.SendMsg(undecodable(t, clusters, "3")); err != nil {
+		store.applied = func(change uint64) {
+			if change == 1 {
+				s.Tell(word(verdict.Sent, clusters, change, 7))
+				s.Tell(word(verdict.Accepted, clusters, change, 7))
+			} else {
+				s.Tell(rejected(clusters, change, 7, "not b"))
+			}
+		}
+		ss.respond(clusters, "1", "a")
+		if ack := ss.answer(); ack.GetErrorDetail() != nil {
+			t.Errorf("accepted, and answered with %v", ack)
+		}
+		ss.respond(clusters, "2", "b")
+		if nack := ss.answer(); nack.GetErrorDetail().GetMessage() != "not b" {
+			t.Errorf("rejected, and answered with %v", nack)
+		}
+	})
+}
+
+// quickStore calls a function with the number of each change before Apply returns.
+type quickStore struct {
+	*memStore
+
+	applied func(change uint64)
+}
+
+func (q *quickStore) Apply(stream wire.StreamID, r *wire.DeltaResponse, at time.Time) error {
+	err := q.memStore.Apply(stream, r, at)
+	q.applied(q.Sequence())
+	return err
+}
+
+// A response that the relay itself rejects does not overtake the answers that are
+// held for its type; those for other types wait on.
+func TestACK7HeldBeforeARejection(t *testing.T) {
+	withHeld(t, "ACK-7", func(h *heldAnswers) {
+		h.respond(endpoints, "1", "x")
+		h.respond(clusters, "2", "a")
+		if err := h.ss.SendMsg(undecodable(t, clusters, "3")); err != nil {
 			t.Fatal(err)
 		}
-		if ack := ss.next(); ack.GetResponseNonce() != "2" || ack.GetErrorDetail() != nil {
+		if ack := h.ss.next(); ack.GetResponseNonce() != "2" || ack.GetErrorDetail() != nil {
 			t.Errorf("before the rejected one: %v", ack)
 		}
-		if nack := ss.next(); nack.GetResponseNonce() != "3" || nack.GetErrorDetail() == nil {
+		if nack := h.ss.next(); nack.GetResponseNonce() != "3" || nack.GetErrorDetail() == nil {
 			t.Errorf("rejected: %v", nack)
 		}
-		synctest.Wait()
-		if st := s.Status(); st.Acks != 1 || st.Nacks != 1 {
-			t.Errorf("%d ACKs and %d NACKs, want one each: another type's answer is held", st.Acks, st.Nacks)
-		}
+		h.answers(1, 1) // another type's answer is held
 	})
 }
 
 // What is held when the stream ends is forgotten: its nonces mean nothing any more
 // (STR-3).
 func TestACK7HeldWhenTheStreamEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork(t)
-		srv := n.serve("a")
-		cfg := n.config("a")
-		cfg.NackWait = time.Minute
-		s := run(t, newUpstream(t, cfg), newStore(sub(clusters, "*")), nil)
-		ss := srv.accept()
-		ss.next()
-		ss.respond(clusters, "1", "a")
-		synctest.Wait()
-		ss.end <- nil
-		ss = srv.accept()
+	withHeld(t, "ACK-7", func(h *heldAnswers) {
+		h.respond(clusters, "1", "a")
+		h.ss.end <- nil
+		ss := h.srv.accept()
 		if first := ss.next(); !slices.Equal(wants(first), []string{"*"}) || first.GetResponseNonce() != "" {
 			t.Errorf("the new stream begins with %v", first)
 		}
-		s.Reject(clusters, 1, "too late")
-		<-time.After(2 * time.Minute) // of the bubble
-		synctest.Wait()
-		if st := s.Status(); st.Acks+st.Nacks != 0 {
-			t.Errorf("%d ACKs and %d NACKs for a stream that has ended", st.Acks, st.Nacks)
+		h.tell(rejected(clusters, 1, 7, "too late"))
+		h.after(2 * time.Minute)
+		h.answers(0, 0)
+		if n := h.s.hearing.Load(); n != 0 {
+			t.Errorf("%d responses are listened for", n)
 		}
 	})
 }
+
+// The log says what is cached and served after a rejection: that of a client changes nothing.
+func TestACK7Cached(t *testing.T) {
+	for _, tt := range []struct {
+		name, want string
+		reason     error
+	}{
+		{"ACK-7 a client rejects it", "what the response brought: a client rejected it, others may use it", &clientError{errNotAsked}},
+		{"ACK-6 a part of it is bad", "what the response brought, save the part that was rejected: of that what was there before", partial{}},
+		{"ACK-6 all of it is bad", "what was there before", errNotAsked},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := cached(tt.reason); got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+type partial struct{}
+
+func (partial) Error() string { return "a name is bad" }
+func (partial) Partial() bool { return true }

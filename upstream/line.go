@@ -187,7 +187,7 @@ func (s *Session) subscribe(l *line, sub wire.Subscription) {
 // answer that is held cannot be held any longer.
 func (s *Session) ask(l *line, sub wire.Subscription) {
 	if s.up.cfg.APIType.State() {
-		s.acknowledgeType(l, sub.TypeURL, len(l.held))
+		s.acknowledgeType(l, sub.TypeURL)
 	}
 	reserved := 0
 	if !l.greeted {
@@ -272,7 +272,8 @@ func (s *Session) end(l *line, reason Reason) {
 		}
 	}
 	l.stream, l.dialect, l.open, l.greeted, l.established, l.draining = nil, nil, false, false, false, false
-	l.at, l.held, l.renew, l.standsAt, l.queued, l.asleep = time.Time{}, nil, time.Time{}, time.Time{}, false, false
+	l.at, l.renew, l.standsAt, l.queued, l.asleep = time.Time{}, time.Time{}, time.Time{}, false, false
+	s.forgetHeld(l)
 	if reason.final() {
 		s.up.entrance.leave(l.ticket)
 	}

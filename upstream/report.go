@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -80,9 +81,23 @@ func (r *report) wrote(typeURL string, kind RequestKind) {
 // noteRejected tells of a response that was refused.
 func (r *report) noteRejected(typeURL, nonce string, reason error, at time.Time) {
 	rejection := &RejectedError{TypeURL: typeURL, Nonce: nonce, Err: reason}
-	r.log.Log(context.Background(), r.rejectionLevel(typeURL, detail(reason), at), "response rejected, keeping what is cached",
-		"type", typeURL, "nonce", nonce, "error", detail(reason))
+	r.log.Log(context.Background(), r.rejectionLevel(typeURL, detail(reason), at), "response rejected",
+		"type", typeURL, "nonce", nonce, "cached", cached(reason), "error", detail(reason))
 	r.note(func(st *Status) { st.LastRejection, st.LastRejected = rejection, at })
+}
+
+// cached says what is cached, and served, after a response was rejected for a reason.
+func cached(reason error) string {
+	if _, clients := errors.AsType[*clientError](reason); clients {
+		return "what the response brought: a client rejected it, others may use it"
+	}
+	if part, ok := errors.AsType[interface {
+		error
+		Partial() bool
+	}](reason); ok && part.Partial() {
+		return "what the response brought, save the part that was rejected: of that what was there before"
+	}
+	return "what was there before"
 }
 
 // rejectionPause is how long the same rejection of a type is not worth another warning:

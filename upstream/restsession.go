@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -63,9 +64,9 @@ func (u *REST) NewSession(cfg SessionConfig) (*RESTSession, error) {
 	}, nil
 }
 
-// Reject does nothing: what a poll brought is acknowledged by the next one, which
+// Tell does nothing: what a poll brought is acknowledged by the next one, which
 // waits for nobody, so nack_wait has no meaning here (ACK-7).
-func (s *RESTSession) Reject(string, uint64, string) {}
+func (s *RESTSession) Tell(verdict.Word) {}
 
 // Run keeps the Store fed until ctx ends, whose error it returns, or until the REST is
 // closed (ErrClosed), with no poll left under way. It can be called once.

@@ -66,10 +66,11 @@ type Session struct {
 
 	started atomic.Bool
 
-	rejected chan struct{} // one slot: rejections has something
+	heard   chan struct{} // one slot: clients have said something of a response
+	hearing atomic.Int32  // as many hearings as there are: mostly there are none
 
-	mu         sync.Mutex
-	rejections []rejection // guarded by mu
+	mu       sync.Mutex
+	hearings []*hearing // guarded by mu, with what is in them: of the held answers
 }
 
 // NewSession makes a session. It does nothing until Run is called.
@@ -91,7 +92,7 @@ func (u *Upstream) NewSession(cfg SessionConfig) (*Session, error) {
 		report:     r,
 		failback:   newFailback(u.cfg.Endpoints, u.cfg.FailbackInterval, u.health, r),
 		events:     make(chan func()),
-		rejected:   make(chan struct{}, 1),
+		heard:      make(chan struct{}, 1),
 		admitted:   make(chan struct{}, 1),
 		quarantine: newQuarantine(&u.cfg),
 		single:     make(map[string]int),
@@ -150,8 +151,10 @@ func (s *Session) loop() error {
 			s.gather(time.Now())
 		case f := <-s.events:
 			f()
-		case <-s.rejected:
-			s.rejectHeld()
+		case <-s.heard:
+			for _, l := range s.lines {
+				s.answerHeld(l, time.Now())
+			}
 		case <-s.admitted:
 			s.admit()
 		case <-timer.C:
@@ -164,7 +167,7 @@ func (s *Session) loop() error {
 func (s *Session) next() time.Time {
 	at := earlier(earlier(s.batchAt, s.settleAt), earlier(s.failback.at, s.trialAt()))
 	for _, l := range s.lines {
-		at = earlier(earlier(at, earlier(l.at, l.standsAt)), earlier(l.renew, l.heldUntil()))
+		at = earlier(earlier(at, earlier(l.at, l.standsAt)), earlier(l.renew, s.heldUntil(l)))
 	}
 	return at
 }
@@ -192,7 +195,7 @@ func (s *Session) elapse(now time.Time) {
 		s.reconcile()
 	}
 	for _, l := range s.lines {
-		s.acknowledgeHeld(l, now)
+		s.answerHeld(l, now)
 		if due(&l.at, now) {
 			s.lineDue(l)
 		}
@@ -287,15 +290,17 @@ func (s *Session) respond(l *line, r received, at time.Time) {
 	case !asked:
 		reason = errNotAsked
 	default:
-		before := s.store.Sequence()
+		h, before := s.expect(e.typeURL, at), s.store.Sequence()
 		reason = r.apply(s.store, l.id, at)
-		s.settle()
-		if reason == nil && s.hold(l, e, before, at) {
+		if reason == nil && s.hold(l, e, h, before) {
+			s.settle()
 			return
 		}
+		s.dismiss(h)
+		s.settle()
 	}
 	if reason != nil {
-		s.acknowledgeType(l, e.typeURL, len(l.held))
+		s.acknowledgeType(l, e.typeURL)
 	}
 	s.answer(l, e, reason, at)
 }

@@ -80,8 +80,10 @@ type Store interface {
 	// to work out (RES-8).
 	ApplyState(stream wire.StreamID, r *wire.StateResponse, received time.Time) error
 
-	// Sequence is the number of the last change that Apply or ApplyState made.
+	// Sequence is the number of the last change that Apply or ApplyState made, and Heard
+	// reports whether the last of them brought content that goes to a client now (ACK-7).
 	Sequence() uint64
+	Heard() bool
 
 	// Lost says that the stream ended, for whatever reason.
 	Lost(stream wire.StreamID)

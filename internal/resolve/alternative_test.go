@@ -1,10 +1,12 @@
 package resolve
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"google.golang.org/grpc/codes"
 )
 
@@ -215,11 +217,17 @@ func TestReject_ACK7(t *testing.T) {
 		w.planes["a"].has(a(at("a", "x"), "1"))
 		c := w.join(cache.Form{})
 		c.wants(name)
-		w.resolver.Reject(lds, w.resolved.Sequence(), "bad")
-		w.resolver.Reject(lds, w.resolved.Sequence()+1, "of the future")
-		p := w.planes["a"]
-		if want := "lds 1 bad"; len(p.rejected) != 1 || p.rejected[0] != want {
-			t.Errorf("rejected: %q, want %q", p.rejected, want)
+		word := func(kind verdict.Kind, change uint64, reason string) {
+			w.resolver.Tell(verdict.Word{Kind: kind, TypeURL: lds, Of: verdict.Span{First: change, Last: change}, Reason: reason})
+		}
+		last := w.resolved.Sequence()
+		word(verdict.Sent, last, "")
+		word(verdict.Accepted, last, "")
+		word(verdict.Rejected, last, "bad")
+		word(verdict.Rejected, last+1, "of the future")
+		want := []string{"sent lds 1-1", "accepted lds 1-1", "rejected lds 1-1 bad"}
+		if got := w.planes["a"].told; !slices.Equal(got, want) {
+			t.Errorf("told %q, want %q", got, want)
 		}
 		c.gets("+" + name + "@1")
 	})

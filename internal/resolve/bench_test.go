@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -21,7 +22,7 @@ type steady struct {
 
 func (s *steady) Store() *cache.Store                { return s.store }
 func (s *steady) Away() (time.Time, bool)            { return s.away, false }
-func (s *steady) Reject(string, uint64, string)      {}
+func (s *steady) Tell(verdict.Word)                  {}
 func (s *steady) Close()                             {}
 func (s *steady) answer(version func(string) string) { s.say(s.demand(), version) }
 

@@ -17,6 +17,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/google/go-cmp/cmp"
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc/codes"
@@ -180,17 +181,17 @@ type plane struct {
 	world *world
 	store *cache.Store
 
-	mu       sync.Mutex
-	up       bool
-	silent   bool // it answers nothing
-	barred   bool // nothing can be asked of it
-	away     time.Time
-	stands   bool // a stream does, though it was not answered yet
-	changed  func()
-	truth    map[string]*wire.Resource
-	asked    []string // in order
-	open     int
-	rejected []string
+	mu      sync.Mutex
+	up      bool
+	silent  bool // it answers nothing
+	barred  bool // nothing can be asked of it
+	away    time.Time
+	stands  bool // a stream does, though it was not answered yet
+	changed func()
+	truth   map[string]*wire.Resource
+	asked   []string // in order
+	open    int
+	told    []string
 }
 
 // Store implements Source.
@@ -203,11 +204,12 @@ func (p *plane) Away() (time.Time, bool) {
 	return p.away, p.stands
 }
 
-// Reject implements Source.
-func (p *plane) Reject(typeURL string, change uint64, reason string) {
+// Tell implements Source.
+func (p *plane) Tell(w verdict.Word) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.rejected = append(p.rejected, fmt.Sprintf("%s %d %s", keyer.ShortName(typeURL), change, reason))
+	kind := [...]string{"sent", "accepted", "rejected"}[w.Kind]
+	p.told = append(p.told, strings.TrimSpace(fmt.Sprintf("%s %s %d-%d %s", kind, keyer.ShortName(w.TypeURL), w.Of.First, w.Of.Last, w.Reason)))
 }
 
 // Close implements Source.

@@ -3,6 +3,8 @@ package resolve
 import (
 	"slices"
 	"sync"
+
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 )
 
 // maxOrigins is how many of the last changes are remembered: what a client rejects was
@@ -53,29 +55,64 @@ func (o *origins) note(after, last uint64, brings []bring) {
 	o.last = append(o.last, origin{after, last, brings})
 }
 
-// of gives what brought a change of a type.
-func (o *origins) of(typeURL string, change uint64) []bring {
+// of gives what brought changes of a type.
+func (o *origins) of(typeURL string, changes verdict.Span) (all []bring) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, x := range o.last {
-		if x.after < change && change <= x.last {
-			return slices.DeleteFunc(slices.Clone(x.brings), func(b bring) bool { return b.typeURL != typeURL })
+	for _, x := range slices.Backward(o.last) {
+		if x.last < changes.First {
+			break
+		}
+		if (verdict.Span{First: x.after + 1, Last: x.last}).Touches(changes) {
+			for _, b := range x.brings {
+				if b.typeURL == typeURL {
+					all = append(all, b)
+				}
+			}
 		}
 	}
-	return nil
+	return all
 }
 
-// Reject tells that a client rejected a change of the resolved store. Where that came
-// from one upstream alone, its session is told (ACK-7). It may be called from any
-// goroutine and does not block.
-func (r *Resolver) Reject(typeURL string, change uint64, reason string) {
-	brings := r.origins.of(typeURL, change)
-	for _, b := range brings {
-		if b.source != brings[0].source {
-			return // nobody knows which of them is to blame
+// Tell tells what became of changes of the resolved store with a client: the sessions that
+// brought them hear of it (ACK-7). Of a rejection they do not if they are several: nobody
+// knows which of them is to blame. It may be called from any goroutine and does not block.
+func (r *Resolver) Tell(w verdict.Word) {
+	brings := r.origins.of(w.TypeURL, w.Of)
+	if w.Kind == verdict.Rejected && slices.ContainsFunc(brings, func(b bring) bool { return b.source != brings[0].source }) {
+		return
+	}
+	var open []share
+	if w.Open != 0 {
+		open = shares(r.origins.of(w.TypeURL, verdict.Span{First: w.Open, Last: w.Open}))
+	}
+	for _, s := range shares(brings) {
+		w.TypeURL, w.Of, w.Open = s.from, s.changes, 0
+		if i := slices.IndexFunc(open, s.alike); i >= 0 {
+			w.Open = open[i].changes.First
 		}
+		s.source.Tell(w)
 	}
+}
+
+// share is what one source brought under one type.
+type share struct {
+	source  Source
+	from    string
+	changes verdict.Span // of the source's store
+}
+
+func (s share) alike(o share) bool { return s.source == o.source && s.from == o.from }
+
+// shares has what was brought by the same source under the same type together.
+func shares(brings []bring) (all []share) {
 	for _, b := range brings {
-		b.source.Reject(b.from, b.change, reason)
+		one := share{source: b.source, from: b.from}
+		i := slices.IndexFunc(all, one.alike)
+		if i < 0 {
+			i, all = len(all), append(all, one)
+		}
+		all[i].changes.Add(b.change)
 	}
+	return all
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 )
 
 // Upstream is a configured upstream, as far as names are concerned.
@@ -44,8 +45,8 @@ type Source interface {
 	// nothing to say to one that resumed and missed nothing, so that it is not taken for
 	// unreachable as long as the stream stands.
 	Away() (since time.Time, open bool)
-	// Reject tells that a client rejected a change of the store (ACK-7).
-	Reject(typeURL string, change uint64, reason string)
+	// Tell tells what became of content of the store with a client (ACK-7).
+	Tell(w verdict.Word)
 	// Close gives it back. The changed function is not called after it.
 	Close()
 }
