@@ -102,6 +102,8 @@ func (f *flight) spans() iter.Seq[span] {
 // rejections is what a client rejected of a type and is sent in parts.
 type rejections struct {
 	queue []group
+	// pending are the resources in the queue, each with the number of its change.
+	pending map[*entry]uint64
 	// alone are the resources that the client rejected alone.
 	alone map[*entry]*rejected
 }
@@ -207,7 +209,7 @@ func (w *watch) inFlight(f *flight) (items []item, removed []string) {
 		}
 	}
 	for sub := range w.names.all() {
-		if e := sub.entry; sub.response == f.number && !sub.dirty && e.res != nil {
+		if e := sub.entry; sub.response == f.number && (!sub.dirty || sub.beat) && e.res != nil {
 			items = append(items, item{entry: e, sub: sub, changed: e.changed})
 		}
 	}
@@ -222,7 +224,7 @@ func (f *cursor) followedBy(e *entry, response uint32) *nameSub {
 	if sub == nil || sub.entry.open() || sub.response >= response || !sub.entry.holdsVersion(e.version()) {
 		return nil
 	}
-	if sub.dirty {
+	if sub.dirty && !sub.beat {
 		w.held = without(w.held, sub.entry.key) // it is sent anyway
 		return nil
 	}
@@ -241,7 +243,7 @@ func (w *watch) following(c *collection) *cursor {
 
 func (w *watch) rejections() *rejections {
 	if w.again == nil {
-		w.again = &rejections{alone: make(map[*entry]*rejected)}
+		w.again = &rejections{alone: make(map[*entry]*rejected), pending: make(map[*entry]uint64)}
 	}
 	return w.again
 }
@@ -250,6 +252,23 @@ func (w *watch) rejections() *rejections {
 func (w *watch) sendOnceMore(g group) {
 	a := w.rejections()
 	a.queue = append(a.queue, g)
+	for _, i := range g.items {
+		a.pending[i.entry] = i.changed
+	}
+}
+
+// lacksChange reports whether the client rejected what an entry held since the change with a
+// number, and does not have it: it stood alone, or goes once more. No heartbeat is for that
+// client, nor does it drop the resource by itself when the ttl runs out (TTL-3).
+func (w *watch) lacksChange(e *entry, number uint64) bool {
+	if w.again == nil {
+		return false
+	}
+	if n, pending := w.again.pending[e]; pending && n == number {
+		return true
+	}
+	r := w.again.alone[e]
+	return r != nil && r.changed == number
 }
 
 // rejectAlone notes that the client rejected a resource that stood alone. To other clients
@@ -309,6 +328,9 @@ func (p *pass) again(w *watch) {
 		g.items = slices.DeleteFunc(slices.Clone(g.items), func(i item) bool { return !i.current(w) })
 		if !p.group(w, &g) {
 			return
+		}
+		for _, i := range a.queue[0].items {
+			delete(a.pending, i.entry)
 		}
 		a.queue[0] = group{}
 		a.queue = a.queue[1:]

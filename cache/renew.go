@@ -77,7 +77,7 @@ func (p *pass) known(e *entry, name string) bool {
 // beaten tells a name of a heartbeat.
 func (p *pass) beaten(sub *nameSub, name string) bool {
 	e := sub.entry
-	if e.life == nil {
+	if e.life == nil || sub.watch.lacksChange(e, e.changed) {
 		return true
 	}
 	late := e.life.late(sub.missed, p.time(sub.watch))
@@ -106,16 +106,16 @@ func (p *pass) lives(f *cursor) bool {
 // the content, and by no other way.
 func (f *cursor) tells(e *entry) bool {
 	_, owed := f.watch.answers[e.key]
-	return !owed && !f.byName(e.key) && e.changed <= f.sent && !f.lacks(e)
+	return !owed && !f.byName(e.key) && e.changed <= f.sent && !f.lacks(e) && !f.watch.lacksChange(e, e.changed)
 }
 
 // judge looks at what expired since the last pass. A client that can do ttl drops
-// it by itself if it knew the content and the ttl that ran out; if not it may hold
-// something older for longer, and is told.
+// it by itself if it knew the content and the ttl that ran out; if not, or if it rejected
+// the content, it may hold something older for longer, and is told.
 func (f *cursor) judge() {
 	c := f.coll
 	for e := c.tombs.after(f.judged, nil, c); e != nil; e = e.next {
-		if l := e.life; l != nil && f.mayHave(e) && (l.content > f.sent || l.beat > f.beats) {
+		if l := e.life; l != nil && f.mayHave(e) && (l.content > f.sent || l.beat > f.beats || f.watch.lacksChange(e, l.content)) {
 			if f.watch.full {
 				f.owe(e.key)
 			} else {

@@ -276,7 +276,7 @@ func (t *table) called(e *entry, r *wire.Resource) {
 
 // unset makes an entry absent, or failed with err, and tells who watches.
 func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time) {
-	n := t.store.next()
+	n, content := t.store.next(), e.changed
 	t.unalias(e)
 	was, gone := e.listed(), !e.there() && !e.open() // who was not told yet is to be told still
 	t.letGo(e)
@@ -302,7 +302,7 @@ func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time
 	t.reread(e)
 	for _, s := range e.subs {
 		s.denied = s.denied || !e.open() || (gone && s.dirty)
-		if !expired || !s.drops() {
+		if !expired || !s.drops(content) {
 			s.push()
 		}
 	}

@@ -243,9 +243,10 @@ func (t *table) die(e *entry) {
 }
 
 // drops reports whether the client has dropped what expired by itself, and notes
-// it: it can do ttl, was sent all there was to know, and waits for no answer.
-func (n *nameSub) drops() bool {
-	if !n.watch.client.form.TTL || !n.holds || n.dirty || n.lacks {
+// it: it can do ttl, was sent all there was to know, did not reject it, and waits for no
+// answer. The content came with the change of that number.
+func (n *nameSub) drops(content uint64) bool {
+	if !n.watch.client.form.TTL || !n.holds || n.dirty || n.lacks || n.watch.lacksChange(n.entry, content) {
 		return false
 	}
 	n.holds, n.last = false, nil

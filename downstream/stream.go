@@ -152,6 +152,9 @@ func (st *stream) answer(r *discoveryRequest) error {
 // featureTTL is what a client announces that can do resource ttl (TTL-1).
 const featureTTL = "xds.config.supports-resource-ttl"
 
+// envoyAgent is the user_agent_name of Envoy, which announces no ttl and honours it.
+const envoyAgent = "envoy"
+
 // begin takes the node from the stream's first request (STR-1). names are what that
 // subscribes to in the state of the world.
 func (st *stream) begin(node *corev3.Node, names []string) {
@@ -159,8 +162,13 @@ func (st *stream) begin(node *corev3.Node, names []string) {
 	features := node.GetClientFeatures()
 	form := cache.Form{State: st.variant.form == stateForm}
 	form.Wrapped = form.State && wraps(node, names)
-	// The state of the world has no place for a ttl but the wrapping (TTL-1).
-	form.TTL = slices.Contains(features, featureTTL) && (!form.State || form.Wrapped)
+	// The state of the world has no place for a ttl but the wrapping. Envoy honours it
+	// without saying so, but has no use for a list of heartbeats (TTL-1).
+	if form.State {
+		form.TTL = form.Wrapped && slices.Contains(features, featureTTL)
+	} else {
+		form.TTL = slices.Contains(features, featureTTL) || node.GetUserAgentName() == envoyAgent
+	}
 	st.places = cache.NewSubscriber(st.ring, form)
 	st.mu.Lock()
 	st.status.node, st.status.cluster = clip(node.GetId()), clip(node.GetCluster())

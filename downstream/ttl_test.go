@@ -1,6 +1,8 @@
 package downstream
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -60,6 +62,105 @@ func TestTTL(t *testing.T) {
 		able.wants()
 		late.wants()
 	}}})
+}
+
+func TestTTL_Envoy(t *testing.T) {
+	timed := func(name, version string, ttl time.Duration) *discovery.Resource {
+		r := resourceOf(clusterType, name, version)
+		r.Ttl = durationpb.New(ttl)
+		return r
+	}
+	// lines tells what came: names with versions, ttl and whether there is a payload.
+	lines := func(got []*response) (all []string) {
+		for _, r := range got {
+			for _, x := range r.Resources {
+				kind := "+"
+				if x.Resource == nil {
+					kind = "="
+				}
+				all = append(all, fmt.Sprintf("%s%s@%s~%v", kind, x.Name, x.Version, x.GetTtl().AsDuration()))
+			}
+			for _, name := range r.RemovedResources {
+				all = append(all, "-"+name)
+			}
+		}
+		return all
+	}
+	gets := func(h *harness, c *client, want ...string) []*response {
+		h.Helper()
+		got := c.take()
+		if said := lines(got); !slices.Equal(said, want) {
+			h.Errorf("got %q, want %q", said, want)
+		}
+		return got
+	}
+	envoy := func(h *harness, c *client, names ...string) {
+		c.send(&request{
+			Node: &corev3.Node{Id: "n", UserAgentName: "envoy"}, TypeUrl: clusterType, ResourceNamesSubscribe: names,
+		})
+		h.quiet()
+	}
+	for sub, names := range map[string][]string{"by name": {"a", "b"}, "as a member": {"*"}} {
+		t.Run(sub, func(t *testing.T) {
+			runAll(t, []scenario{
+				{"TTL-1 Envoy is told a ttl that it did not announce", func(h *harness) {
+					h.opaque.put(clusterType, timed("a", "1", time.Minute))
+					c := h.slowClient()
+					envoy(h, c, names...)
+					first := c.take()
+					if len(first) == 0 || first[0].Resources[0].GetTtl().AsDuration() != time.Minute {
+						h.Fatalf("got %v, want a ttl", first)
+					}
+					c.ack(first[len(first)-1])
+					h.beat(clusterType, "a", "1", time.Hour)
+					gets(h, c, "=a@1~1h0m0s")
+				}},
+				{"TTL-3 ACK-3 who rejected the content gets neither it nor its heartbeats", func(h *harness) {
+					h.opaque.put(clusterType, timed("a", "1", time.Minute), timed("b", "1", time.Minute))
+					c := h.slowClient()
+					envoy(h, c, names...)
+					c.nack(gets(h, c, "+a@1~1m0s", "+b@1~1m0s")[0], "a is bad")
+					halves := gets(h, c, "+a@1~1m0s", "+b@1~1m0s")
+					c.nack(halves[0], "a is bad")
+					c.ack(halves[1])
+					gets(h, c)
+					h.beat(clusterType, "a", "1", time.Hour)
+					h.beat(clusterType, "b", "1", time.Hour)
+					c.ack(gets(h, c, "=b@1~1h0m0s")[0])
+					h.opaque.put(clusterType, timed("a", "2", time.Minute))
+					c.ack(gets(h, c, "+a@2~1m0s")[0])
+					h.beat(clusterType, "a", "2", time.Hour)
+					gets(h, c, "=a@2~1h0m0s")
+				}},
+				{"TTL-3 ACK-3 a heartbeat takes the content from nobody who is sent it once more", func(h *harness) {
+					h.opaque.put(clusterType, timed("a", "1", time.Minute), timed("b", "1", time.Minute))
+					c := h.slowClient()
+					envoy(h, c, names...)
+					first := gets(h, c, "+a@1~1m0s", "+b@1~1m0s")[0]
+					h.beat(clusterType, "b", "1", time.Hour) // waits for the answer
+					c.nack(first, "a is bad")
+					halves := gets(h, c, "+a@1~1m0s", "+b@1~1h0m0s")
+					c.nack(halves[0], "a is bad")
+					c.ack(halves[1])
+					gets(h, c)
+				}},
+				{"TTL-2 TTL-3 who rejected the content is told when it runs out: it may hold an older one", func(h *harness) {
+					h.opaque.set(clusterType, "1", "a")
+					c := h.slowClient()
+					envoy(h, c, names...)
+					for _, r := range c.take() {
+						c.ack(r)
+					}
+					h.opaque.put(clusterType, timed("a", "2", time.Minute))
+					c.nack(gets(h, c, "+a@2~1m0s")[0], "a is bad")
+					h.advance(time.Minute)
+					h.opaque.store.Settle(time.Now())
+					h.advance(time.Minute) // removals wait a moment (ADS-4)
+					gets(h, c, "-a")
+				}},
+			})
+		})
+	}
 }
 
 // timed opens an aggregated state-of-the-world stream of a client that can do ttl.
