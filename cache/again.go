@@ -120,6 +120,7 @@ type rejected struct {
 // go once more.
 func (s *Subscriber) Rejected(place *Client, b *Batch) (parts bool) {
 	w, f := place.find(b.TypeURL), &b.flight
+	s.refuses(b.TypeURL, true)
 	if w == nil || w.full || (f.group != nil && f.group.last) {
 		return false
 	}
@@ -145,6 +146,9 @@ func (s *Subscriber) Rejected(place *Client, b *Batch) (parts bool) {
 // way. It reports whether something is due for that.
 func (s *Subscriber) Accepted(place *Client, b *Batch) bool {
 	w := place.find(b.TypeURL)
+	if s.refuses(b.TypeURL, false) {
+		return true // ttls may have been renewed since (TTL-3)
+	}
 	if w == nil || w.again == nil || !b.flight.removed {
 		return false
 	}
@@ -160,6 +164,17 @@ func (s *Subscriber) Accepted(place *Client, b *Batch) bool {
 		}
 	}
 	return w.againDue()
+}
+
+// refuses notes whether the client rejected its last list, of all stores that it is of, and
+// reports whether that is news.
+func (s *Subscriber) refuses(typeURL string, refused bool) (news bool) {
+	for _, c := range s.places {
+		if w := c.find(typeURL); w != nil && w.full && w.refused != refused {
+			w.refused, news = refused, true
+		}
+	}
+	return news
 }
 
 // Rejects reports whether something of a type is left that the client rejected: something that

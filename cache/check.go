@@ -326,6 +326,7 @@ func (e *entry) checkLife(c *checker, t *table) {
 	c.that(l.beat <= t.store.beats, "%q had a heartbeat in the future", e.key)
 	c.that((l.place > 0) == (e.there() && l.ttl > 0), "%q is %s with a ttl of %v, but at %d in the heap", e.key, e.state, l.ttl, l.place)
 	c.that((l.passed != nil) == (e.state == relayed), "%q is %s, passed on: %t", e.key, e.state, l.passed != nil)
+	c.that(l.passed == nil || l.passed.renew == nil || e.renewedWhole(), "%q is kept for renewals of nobody", e.key)
 	c.that(l.passed == nil || l.passed.list == nil || e.inLists(), "%q is kept for lists that nobody is sent", e.key)
 	c.that(e.there() || (e.dead && l.expired), "%q has a lifetime, but is %s", e.key, e.state)
 	c.that(!l.listed || e.member(), "%q has a heartbeat listed, but is no member", e.key)

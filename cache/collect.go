@@ -23,10 +23,9 @@ type Batch struct {
 	// it only answers a subscription.
 	Received time.Time
 	Merged   int // changes that later ones replaced before they were sent
-	// Heartbeats says that there is nothing else in it, in the state-of-the-world form
-	// (TTL-3). SystemVersion is then empty: a client takes a heartbeat for one by the
-	// version_info that it holds, which is the last one that it accepted.
-	Heartbeats bool
+	// Renewal says that there is nothing in it, in the state-of-the-world form, but what the
+	// client was sent before: it is told how long that lives on (TTL-1).
+	Renewal bool
 	// Store is where it comes from, and Last the number of the youngest change in
 	// it (Store.Sequence).
 	Store *Store

@@ -84,6 +84,8 @@ func (f *cursor) unfollow() {
 		c.letGoPassed()
 		if c.states == 0 {
 			c.bodies.bare, c.bodies.wrapped = nil, nil
+		}
+		if c.states == 0 || f.client.form.TTL {
 			c.unlist()
 		}
 	}

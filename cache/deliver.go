@@ -24,8 +24,8 @@ func (c *Client) deliver(p *pass, steps []step, seen uint64) (more bool) {
 func (p *pass) step(w *watch, st step) {
 	removable := min(p.upTo, w.removable())
 	switch st.what {
-	case sendHeartbeats:
-		p.heartbeats(w)
+	case sendRenewals:
+		p.renewals(w)
 	case sendAgain:
 		p.again(w)
 	case sendAdditions, sendOvertaken:

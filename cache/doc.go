@@ -30,7 +30,8 @@
 //
 // What has a ttl stands in a heap by deadline ([Store.Settle]). Heartbeats have
 // numbers and a list of their own, so that they cost clients that cannot do ttl
-// nothing, and the others what is new (TTL-2, TTL-3).
+// nothing, and the others what is new (TTL-2, TTL-3). Clients of the state of the world are
+// renewed with whole resources instead, at most once per third of the shortest ttl (TTL-1).
 //
 // What a client presents when it comes back ([Change].Versions) is compared by its sum
 // with what the collection has, and else kept until its members were compared one by one

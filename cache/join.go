@@ -7,7 +7,7 @@ func join(batches []*Batch, s schedule, clients []*Client) []*Batch {
 	for len(batches) > 0 {
 		b := batches[0]
 		d := s.of(b.TypeURL)
-		if !d.full || d.places == 1 || b.Heartbeats {
+		if !d.full || d.places == 1 {
 			all, batches = append(all, b), batches[1:]
 			continue
 		}
@@ -34,6 +34,7 @@ func joined(parts []*Batch) *Batch {
 	for _, o := range parts[1:] {
 		b.Body.Join(&o.Body)
 		b.Merged += o.Merged
+		b.Renewal = b.Renewal && o.Renewal
 		if b.Last == 0 {
 			b.Store, b.Last = o.Store, o.Last
 		}

@@ -25,7 +25,7 @@ func (p *pass) list(w *watch, st step, upTo uint64) {
 	if !(alone && w.current() && !w.relist && !w.errorsDue(upTo)) { // ACK-5
 		p.left--
 		p.cur = &Batch{
-			TypeURL: w.typeURL, Rank: w.rank, Removal: !st.adds,
+			TypeURL: w.typeURL, Rank: w.rank, Removal: !st.adds, Renewal: !w.news,
 			SystemVersion: w.version(sumAll(removed)), Store: w.client.store,
 		}
 		p.out = append(p.out, p.cur)
@@ -156,6 +156,9 @@ func (p *pass) listed(w *watch, upTo uint64) {
 	}
 	w.held, w.answers = nil, nil
 	w.listed, w.relist, w.led, w.presented = true, false, true, ""
+	if w.client.form.TTL {
+		p.renewed(w)
+	}
 }
 
 // levelled advances a cursor to the end of its collection.

@@ -521,10 +521,6 @@ func (c *modelClient) takeState(t rapid.TB, b *Batch) {
 	if err := proto.Unmarshal(b.Body.Finish(b.TypeURL, b.SystemVersion, "n").Bytes(), &resp); err != nil {
 		t.Fatal(err)
 	}
-	if b.Heartbeats {
-		c.takeHeartbeats(t, &resp)
-		return
-	}
 	c.shows, c.sent = "", resp.VersionInfo
 	c.told = append(c.told, "|")
 	if c.full {
@@ -552,23 +548,6 @@ func (c *modelClient) takeState(t rapid.TB, b *Batch) {
 		}
 	}
 	c.takeErrors(t, resp.ResourceErrors)
-}
-
-// takeHeartbeats applies a response of nothing but heartbeats: the names must be
-// held, under the versions that they were sent with (TTL-3).
-func (c *modelClient) takeHeartbeats(t rapid.TB, resp *discovery.DiscoveryResponse) {
-	seen := map[string]bool{}
-	for _, x := range resp.Resources {
-		var r discovery.Resource
-		if err := proto.Unmarshal(x.Value, &r); err != nil {
-			t.Fatal(err)
-		}
-		if r.Resource != nil || seen[r.Name] {
-			t.Fatalf("TTL-3, RES-4: %v in a response of heartbeats", &r)
-		}
-		seen[r.Name] = true
-		c.take(t, &r)
-	}
 }
 
 // read gives the name, the version and the ttl of a resource.

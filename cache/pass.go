@@ -14,7 +14,7 @@ type pass struct {
 	forced     bool // what is taken now goes out although an acknowledgement is awaited
 	removing   bool
 	joined     bool // the member before was sent
-	beating    bool // what is taken now is heartbeats, in the state of the world
+	renewing   bool // what is taken now the client has; it is told the ttl, in the state of the world
 	full       bool
 	out        []*Batch
 	now        time.Time // of the pass, once it was asked for
@@ -88,11 +88,8 @@ func (p *pass) room(n int) bool {
 	}
 	p.watch.responses++
 	p.cur.flight.number, p.cur.flight.group = p.watch.responses, p.single
-	switch {
-	case p.beating:
-		p.cur.Heartbeats, p.cur.SystemVersion = true, ""
-	case p.watch.client.form.State:
-		p.cur.SystemVersion = p.watch.version(sum{})
+	if p.watch.client.form.State {
+		p.cur.SystemVersion, p.cur.Renewal = p.watch.version(sum{}), p.renewing
 	}
 	p.out = append(p.out, p.cur)
 	p.merged(p.watch, 0)

@@ -27,6 +27,7 @@ type passed struct {
 	name    string         // as the server spelled it
 	version string         // as clients are shown it
 	list    *wire.Resource // what lists hold, while somebody is sent some
+	renew   *wire.Resource // what clients are renewed with, while there are some that take no heartbeats
 }
 
 // there reports whether the resource exists, kept or not.
@@ -269,7 +270,21 @@ func (t *table) list(e *entry, r *wire.Resource) {
 	if e.inLists() {
 		e.life.passed.list = r
 	}
+	if e.renewedWhole() {
+		e.life.passed.renew = r
+	}
 }
+
+// renewedWhole reports whether somebody who subscribes is renewed with whole resources, where
+// responses need not hold everything (TTL-1).
+func (e *entry) renewedWhole() bool {
+	if e.member() && slices.ContainsFunc(e.coll.followers, func(f *cursor) bool { return f.watch.renewedWhole() }) {
+		return true
+	}
+	return slices.ContainsFunc(e.subs, func(s *nameSub) bool { return s.watch.renewedWhole() })
+}
+
+func (w *watch) renewedWhole() bool { return w.client.form.State && w.client.form.TTL && !w.full }
 
 // inLists reports whether somebody is sent lists that hold the entry.
 func (e *entry) inLists() bool {
@@ -281,6 +296,9 @@ func (e *entry) inLists() bool {
 
 // unlist drops what only lists kept, once nobody is sent any that hold it.
 func (t *table) unlist(e *entry) {
+	if e.state == relayed && e.life.passed.renew != nil && !e.renewedWhole() {
+		e.life.passed.renew = nil
+	}
 	if e.state == relayed && e.life.passed.list != nil && !e.inLists() {
 		e.life.passed.list = nil
 		t.resum(e)

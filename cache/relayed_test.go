@@ -134,7 +134,8 @@ func TestDoNotCache(t *testing.T) {
 		}
 	})
 	// The content ran out by what the client was told, and its heartbeat comes after
-	// that: only the content can bring it back, and it is not here.
+	// that: only the content can bring it back, and it is not here, save for clients that
+	// are renewed with whole resources (TTL-1).
 	for sub, member := range subscriptions {
 		for _, form := range []Form{timed, timedState} {
 			t.Run(fmt.Sprintf("TTL-3 TTL-5 a heartbeat that comes too late, state of the world: %t, %s", form.State, strings.ReplaceAll(sub, "/", "|")), func(t *testing.T) {
@@ -152,6 +153,15 @@ func TestDoNotCache(t *testing.T) {
 					b.after(9 * time.Second)
 					b.says(cds, "="+member+"@1~10s")
 					b.after(5 * time.Second)
+					if form.State {
+						b.expect(took(), "CDS ="+member+"@1~5s")
+						b.expect(took())
+						able.leave()
+						if p := b.store.tables[kindOf(sub)].entries[member].life.passed; p.renew != nil {
+							b.Error("what is not kept is kept for renewals of nobody")
+						}
+						return
+					}
 					b.expect(took())
 					b.anew(member, "1~10s")
 					b.expect(took(), "CDS +"+member+"@1~10s")
@@ -270,4 +280,12 @@ func TestDoNotCacheErrors(t *testing.T) {
 		b.fails(cds, "a", notFound)
 		b.expect(c.collect(), "CDS -a !a")
 	})
+}
+
+// kindOf is the table of clusters that a subscription is in.
+func kindOf(sub string) tableKey {
+	if sub == Wildcard {
+		return tableKey{cds, wholeType}
+	}
+	return tableKey{cds, byName}
 }

@@ -154,6 +154,7 @@ func TestDoNotCacheInLists_TTL5(t *testing.T) {
 			b.once(cds, member+"@1~10s")
 			b.expect(able.worlds(), "CDS +"+member+"@1~10s")
 			b.expect(plain.worlds(), "CDS +"+member+"@1")
+			b.after(4 * time.Second)
 			b.says(cds, "="+member+"@1~20s")
 			b.expect(able.worlds(), "CDS ="+member+"@1~20s")
 			b.after(20 * time.Second)
@@ -171,7 +172,7 @@ func TestDoNotCacheInLists_TTL5(t *testing.T) {
 			b.after(9 * time.Second)
 			b.says(cds, "="+member+"@1~10s")
 			b.after(5 * time.Second)
-			b.expect(able.worlds(), "CDS +"+member+"@1~5s")
+			b.expect(able.worlds(), "CDS ="+member+"@1~5s")
 			b.expect(able.worlds())
 		}},
 	} {

@@ -115,7 +115,7 @@ func (f *cursor) tells(e *entry) bool {
 func (f *cursor) judge() {
 	c := f.coll
 	for e := c.tombs.after(f.judged, nil, c); e != nil; e = e.next {
-		if l := e.life; l != nil && f.mayHave(e) && (l.content > f.sent || l.beat > f.beats || f.watch.lacksChange(e, l.content)) {
+		if l := e.life; l != nil && f.mayHave(e) && (l.content > f.sent || l.beat > f.beats || f.watch.refused || f.watch.lacksChange(e, l.content)) {
 			if f.watch.full {
 				f.owe(e.key)
 			} else {
@@ -133,8 +133,8 @@ func (f *cursor) drops(e *entry) bool {
 	return f.client.form.TTL && e.life != nil && !f.owed[e.key]
 }
 
-// beatsDue reports whether a client is to be told of heartbeats. Nothing waits for
-// them, and they go before no acknowledgement.
+// beatsDue reports whether there are heartbeats that a client was not told of. Nothing waits
+// for them, and they go before no acknowledgement.
 func (w *watch) beatsDue() bool {
 	if !w.client.form.TTL {
 		return false

@@ -1,51 +1,111 @@
 package cache
 
-// A client of the state of the world has one version for all that it holds of a type,
-// and takes a response of nothing but heartbeats for no list (TTL-3). They are sent on
-// their own therefore, before what else is due, and only while no acknowledgement is
-// awaited: until that has come nobody knows which version the client holds.
+import (
+	"time"
 
-// tooLate owes the client the contents for which heartbeats wait that come too late
-// (TTL-3), or have no place for what tells a variant (DYN-1). Heartbeats go out in the
-// same pass, and leave these out.
-func (w *watch) tooLate() {
-	if !w.beatsDue() || (w.full && !w.listed) {
-		return
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// A client of the state of the world takes a response of nothing but heartbeats for an empty
+// list: Envoy removes every cluster then. So it is renewed with whole resources: with a list
+// where responses hold everything, else with the resources that were renewed (TTL-1). That
+// is done at most once per third of the shortest ttl, so that a server that renews often
+// does not have everything sent each time.
+
+// renewalsPerTTL is how often a client is renewed in the time of the shortest ttl at most.
+const renewalsPerTTL = 3
+
+// renewDue reports whether the client is to be told now of heartbeats. In the state of the
+// world that waits for its time, unless what the client knows of would run out before that.
+// A client that rejected its last list gets none (TTL-3).
+func (w *watch) renewDue(q *question) bool {
+	if !w.client.form.State {
+		return w.beatsDue()
 	}
-	now := w.client.store.cache.now()
+	if !w.beatsDue() || (w.full && (!w.listed || w.refused)) {
+		return false
+	}
+	if !q.now.Before(w.renewAt) || w.runsOut() {
+		return true
+	}
+	q.later(w.renewAt)
+	return false
+}
+
+// runsOut reports whether something that was renewed runs out, as the client knows it, before
+// it may be told.
+func (w *watch) runsOut() bool {
 	for _, sub := range w.dirty {
-		if e := sub.entry; !sub.ended && sub.beat && w.hasContent(e) && (e.life.late(sub.missed, now) || e.constrained()) {
-			sub.beat = false
+		if !sub.ended && sub.beat && sub.entry.life.runsOut(w.renewAt) {
+			return true
 		}
 	}
 	for f := range w.cursors() {
 		for l := f.coll.beats.after(f.beats); l != nil; l = l.next {
-			if e := l.entry; w.hasContent(e) && f.tells(e) && (l.late(l.before > f.beats, now) || e.constrained()) {
-				w.owe(Name{Spelling: f.spell(e), Key: e.key})
+			if f.tells(l.entry) && l.runsOut(w.renewAt) {
+				return true
 			}
 		}
 	}
+	return false
 }
 
-// heartbeats tells the client of renewed ttls of the contents that it has.
-func (p *pass) heartbeats(w *watch) {
-	if !w.beatsDue() || (w.full && !w.listed) {
-		return
+// runsOut reports whether the deadline before the last heartbeat comes before a time.
+func (l *lifetime) runsOut(before time.Time) bool {
+	return l != nil && !l.until.IsZero() && l.until.Before(before)
+}
+
+// renewed notes that the client was renewed in this pass, and when that may be done again.
+func (p *pass) renewed(w *watch) {
+	shortest := w.shortest()
+	if shortest > 0 {
+		w.renewAt = p.time(w).Add(shortest / renewalsPerTTL)
 	}
-	p.beating = true
+}
+
+// shortest is the shortest ttl of what the client subscribes to and the server renews or the
+// client is told of in a list; zero if there is none.
+func (w *watch) shortest() (least time.Duration) {
+	look := func(e *entry) {
+		if e.life != nil && e.life.ttl > 0 && (least == 0 || e.life.ttl < least) {
+			least = e.life.ttl
+		}
+	}
+	for sub := range w.names.all() {
+		look(sub.entry)
+	}
+	for f := range w.cursors() {
+		for l := f.coll.beats.head; l != nil; l = l.next {
+			look(l.entry)
+		}
+		if w.full && f.coll.table.lives > 0 {
+			for e := f.coll.live.head; e != nil; e = e.next {
+				look(e)
+			}
+		}
+	}
+	return least
+}
+
+// renewals sends what was renewed of a type whose responses need not hold everything.
+func (p *pass) renewals(w *watch) {
+	p.renewing = true
 	if p.turn(w, byName) {
-		p.beatNames(w)
+		p.renewNames(w)
 		for _, g := range w.globs {
-			p.beatMembers(g)
+			p.renewMembers(g)
 		}
 	}
 	if p.turn(w, wholeType) {
-		p.beatMembers(w.wildcard)
+		p.renewMembers(w.wildcard)
 	}
-	p.beating, p.watch, p.cur = false, nil, nil
+	p.renewing, p.watch, p.cur = false, nil, nil
+	if !p.full {
+		p.renewed(w)
+	}
 }
 
-func (p *pass) beatNames(w *watch) {
+func (p *pass) renewNames(w *watch) {
 	left := w.dirty[:0]
 	for _, sub := range w.dirty {
 		if sub.ended {
@@ -56,8 +116,7 @@ func (p *pass) beatNames(w *watch) {
 			name = sub.entry.servedName()
 		}
 		e := sub.entry
-		late := sub.beat && e.life.late(sub.missed, p.time(w))
-		if !sub.beat || (!w.loses(lost{sub: sub, entry: e}, late) && !p.heartbeat(e, name)) {
+		if !sub.beat || (!w.lacksChange(e, e.changed) && !w.loses(lost{sub: sub, entry: e}, e.whole() == nil) && !p.renewal(e, name)) {
 			left = append(left, sub)
 			continue
 		}
@@ -70,31 +129,31 @@ func (p *pass) beatNames(w *watch) {
 	}
 }
 
-func (p *pass) beatMembers(f *cursor) {
+func (p *pass) renewMembers(f *cursor) {
 	for l := f.coll.beats.after(f.beats); l != nil; l = l.next {
-		e, late := l.entry, l.late(l.before > f.beats, p.time(f.watch))
-		if f.tells(e) && !f.watch.loses(lost{cursor: f, entry: e}, late) && !p.heartbeat(e, f.spell(e)) {
+		e := l.entry
+		if f.tells(e) && !f.watch.loses(lost{cursor: f, entry: e}, e.whole() == nil) && !p.renewal(e, f.spell(e)) {
 			return
 		}
 		f.beats = l.beat
 	}
 }
 
-// heartbeat adds one; false if there is no room. What has no ttl any more is sent
-// with its content.
-func (p *pass) heartbeat(e *entry, name string) bool {
-	ttl := p.remaining(e)
-	if ttl == 0 {
+// renewal adds one; false if there is no room. What has no ttl any more is sent with what else
+// is due.
+func (p *pass) renewal(e *entry, name string) bool {
+	if p.remaining(e) == 0 {
 		return true
 	}
-	version := e.version()
-	if !p.room(len(name) + len(version) + 2*nameOverhead + ttlOverhead + wrapOverhead) {
-		return false
+	return p.add(e, e.whole(), name, false)
+}
+
+// whole is what a client is renewed with; nil if it was not kept for that (TTL-5).
+func (e *entry) whole() *wire.Resource {
+	if e.state == relayed {
+		return e.life.passed.renew
 	}
-	if p.first(name) {
-		p.cur.Body.AddWrappedHeartbeat(name, version, ttl)
-	}
-	return true
+	return e.res
 }
 
 // ttls brings a cursor level with what happened to the ttls of its collection, as far

@@ -12,7 +12,7 @@ type typeDue struct {
 	full    bool  // sent as whole lists
 
 	adds    bool // there is more than removals
-	beats   bool // heartbeats
+	beats   bool // ttls that were renewed
 	again   bool // something is to be sent again, whatever is not acknowledged (ACK-3)
 	removes bool // removals that may go
 	acks    Acks
@@ -69,8 +69,8 @@ func (s schedule) hold(held bool) {
 type action uint8
 
 const (
-	sendHeartbeats action = iota // state of the world: on their own, before anything else
-	sendAgain                    // what goes once more (ACK-3)
+	sendRenewals action = iota // state of the world: on their own, before anything else
+	sendAgain                  // what goes once more (ACK-3)
 	sendAdditions
 	sendOvertaken // additions of a type whose acknowledgement is awaited, before a later type (ADS-2)
 	sendRemovals
@@ -106,7 +106,7 @@ func (s schedule) plan(q *question, steps []step) (_ []step, more bool) {
 		d := &s[i]
 		awaited := d.acks == Awaited
 		if d.beats && !awaited && q.state {
-			steps = append(steps, d.step(sendHeartbeats))
+			steps = append(steps, d.step(sendRenewals))
 		}
 		switch {
 		case d.held, d.incomplete:

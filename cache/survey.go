@@ -17,12 +17,12 @@ func (c *Client) survey(s schedule, q *question) schedule {
 		w.beginPass()
 		if q.state {
 			w.skipUntold()
-			if acks != Awaited {
-				w.tooLate()
-			}
 		} else {
 			w.skipUnknown()
 		}
+		beats := w.renewDue(q)
+		w.news = w.relist || w.due()
+		w.relist = w.relist || (beats && w.full && acks != Awaited)
 		adds := w.relist || w.additionsDue()
 		if !adds && (w.rank.waits() || !w.removalsDue()) {
 			w.sent = c.store.seq
@@ -37,7 +37,7 @@ func (c *Client) survey(s schedule, q *question) schedule {
 		d.places++
 		d.acks = max(d.acks, acks)
 		d.adds = d.adds || adds
-		d.beats = d.beats || w.beatsDue()
+		d.beats = d.beats || (beats && !w.full)
 		d.again = d.again || w.againDue()
 		d.known = d.known || w.listed || w.anyKnown()
 		if w.incomplete(q) {

@@ -246,7 +246,10 @@ func (t *table) die(e *entry) {
 // it: it can do ttl, was sent all there was to know, did not reject it, and waits for no
 // answer. The content came with the change of that number.
 func (n *nameSub) drops(content uint64) bool {
-	if !n.watch.client.form.TTL || !n.holds || n.dirty || n.lacks || n.watch.lacksChange(n.entry, content) {
+	if !n.watch.client.form.TTL || !n.holds || n.dirty || n.lacks {
+		return false
+	}
+	if n.watch.refused || n.watch.lacksChange(n.entry, content) {
 		return false
 	}
 	n.holds, n.last = false, nil

@@ -14,8 +14,9 @@ import (
 // timedState is the Form of a state-of-the-world client that can do ttl.
 var timedState = Form{State: true, Wrapped: true, TTL: true}
 
-// worlds is lists for what is wrapped: +name@version with ~ttl, and =name@version~ttl
-// for heartbeats, whose responses must hold nothing else, and no version of their own.
+// worlds is lists for what is wrapped: +name@version with ~ttl, and =name@version~ttl in
+// responses that hold nothing but what the client has. All are whole: a client takes
+// heartbeats alone for an empty list (TTL-1).
 func (p *peer) worlds() []string {
 	p.Helper()
 	var said []string
@@ -37,8 +38,8 @@ func (p *peer) renderWorld(b *Batch) string {
 	if err := proto.Unmarshal(b.Body.Finish(b.TypeURL, b.SystemVersion, "n").Bytes(), &r); err != nil {
 		p.Fatal(err)
 	}
-	if b.Heartbeats == (b.SystemVersion != "") {
-		p.Errorf("heartbeats: %t, with version %q", b.Heartbeats, b.SystemVersion)
+	if b.SystemVersion == "" {
+		p.Error("a response without version_info")
 	}
 	var words []string
 	for _, x := range r.Resources {
@@ -46,11 +47,11 @@ func (p *peer) renderWorld(b *Batch) string {
 		if err := proto.Unmarshal(x.Value, &res); err != nil {
 			p.Fatal(err)
 		}
-		if (res.Resource == nil) != b.Heartbeats {
-			p.Errorf("TTL-3: heartbeats: %t, holds %v", b.Heartbeats, &res)
+		if res.Resource == nil {
+			p.Errorf("TTL-1: a heartbeat: %v", &res)
 		}
 		word := "+" + res.Name + "@" + res.Version
-		if b.Heartbeats {
+		if b.Renewal {
 			word = "=" + word[1:]
 		}
 		if res.Ttl != nil {
@@ -123,12 +124,13 @@ func TestStateTTL(t *testing.T) {
 			b.gets(b.able, "+m@2~20s")
 			b.gets(b.plain, "+m@2")
 		})
-		inState(t, "TTL-3 heartbeats on their own, "+short[typeURL], typeURL, func(b *stateBed) {
+		inState(t, "TTL-1 TTL-3 renewed with whole resources, "+short[typeURL], typeURL, func(b *stateBed) {
 			b.says("+m@1~10s")
 			b.gets(b.able, "+m@1~10s")
 			b.gets(b.plain, "+m@1")
 			b.able.rang()
 			b.plain.rang()
+			b.after(4 * time.Second)
 			b.says("=m@1~20s")
 			if !b.able.rang() || b.plain.rang() {
 				b.Error("the wrong client was woken")
@@ -139,9 +141,10 @@ func TestStateTTL(t *testing.T) {
 			b.says("=m@1~30s")
 			b.says("+m@2~40s") // the content says its ttl
 			b.gets(b.able, "+m@2~40s")
+			b.after(20 * time.Second)
 			b.says("=m@2~50s")
 			b.able.busy[typeURL] = true
-			b.gets(b.able) // which version it holds is not known before it acknowledges
+			b.gets(b.able) // it may reject what it has not acknowledged
 			b.able.busy[typeURL] = false
 			b.gets(b.able, "=m@2~50s")
 			b.gets(b.able)
@@ -153,15 +156,23 @@ func TestStateTTL(t *testing.T) {
 			b.after(8 * time.Second)
 			b.says("=m@1~10s")
 			<-time.After(2 * time.Second)
-			b.gets(b.able, "+m@1~8s")
+			b.gets(b.able, "=m@1~8s")
 			b.gets(b.able)
 			b.gets(b.plain)
 			b.says("=m@1~10s")
-			b.gets(b.able, "=m@1~10s")
+			b.gets(b.able) // too soon
 			b.after(5 * time.Second)
+			b.gets(b.able, "=m@1~5s")
+			b.gets(b.able)
+		})
+		inState(t, "TTL-1 who would drop it before its time is renewed at once, "+short[typeURL], typeURL, func(b *stateBed) {
+			b.says("+m@1~10s")
+			b.after(10*time.Second - 200*time.Millisecond)
+			b.gets(b.able, "+m@1~200ms")
+			b.after(100 * time.Millisecond)
 			b.says("=m@1~10s")
+			b.gets(b.able, "=m@1~10s")
 			b.says("=m@1~10s")
-			b.gets(b.able, "+m@1~10s")
 			b.gets(b.able)
 		})
 		inState(t, "TTL-3 RES-4 who is behind gets the content only, "+short[typeURL], typeURL, func(b *stateBed) {
@@ -174,6 +185,7 @@ func TestStateTTL(t *testing.T) {
 			b.says("+m@1~10s")
 			b.gets(b.able, "+m@1~10s")
 			b.gets(b.plain, "+m@1")
+			b.after(5 * time.Second)
 			b.says("+m@1~30s")
 			b.gets(b.able, "=m@1~30s")
 			b.says("+m@1")
@@ -295,26 +307,28 @@ func TestStateTTLOfLists(t *testing.T) {
 		b.expect(late.worlds(), "CDS +a@1~59m30s")
 		b.expect(plain.worlds())
 	})
-	run("TTL-3 RES-9 many heartbeats are split", func(b *bed, c, _ *peer) {
-		b.says(cds, many("+", "m", 0, 500, "@1~10s")...)
+	run("TTL-3 RES-9 many that are renewed are split", func(b *bed, c, _ *peer) {
+		c.sub(eds, "*")
+		b.says(eds, many("+", "m", 0, 500, "@1~10s")...)
 		c.worlds()
-		b.says(cds, many("=", "m", 0, 500, "@1~10s")...)
+		b.says(eds, many("=", "m", 0, 500, "@1~10s")...)
 		c.size = 1500
 		said := strings.Fields(strings.Join(c.worlds(), " "))
-		said = slices.DeleteFunc(said, func(w string) bool { return w == "CDS" })
+		said = slices.DeleteFunc(said, func(w string) bool { return w == "EDS" })
 		b.expect(said, many("=", "m", 0, 500, "@1~10s")...)
 	})
-	run("TTL-3 heartbeats come before what is due, and hold nothing back", func(b *bed, c, _ *peer) {
+	run("TTL-3 renewals come before what is due, and hold nothing back", func(b *bed, c, _ *peer) {
 		c.sub(eds, "x", "y")
 		b.says(eds, "+x@1~10s", "+y@1")
 		c.worlds()
 		b.says(eds, "=x@1~20s", "+y@2")
 		b.expect(c.worlds(), "EDS =x@1~20s", "EDS +y@2")
+		b.after(10 * time.Second)
 		b.says(eds, "=x@1~30s")
 		b.says(rds, "+r@2")
 		b.expect(c.worlds(), "EDS =x@1~30s", "RDS +r@2")
 	})
-	run("TTL-3 several stores: each for itself", func(b *bed, c, _ *peer) {
+	run("TTL-1 RES-2 several stores: one list of all", func(b *bed, c, _ *peer) {
 		o := &bed{TB: b.TB, cache: b.cache, seen: b.seen, store: b.cache.Open(b.store.source)}
 		p := o.joinAs(timedState)
 		p.sub(cds, "n")
@@ -329,9 +343,10 @@ func TestStateTTLOfLists(t *testing.T) {
 			return said
 		}
 		b.expect(all(), "CDS +a@1~10s +n@1~20s", "RDS +r@1")
+		b.after(4 * time.Second)
 		b.says(cds, "=a@1~30s")
 		o.says(cds, "=n@1~40s")
-		b.expect(all(), "CDS =a@1~30s", "CDS =n@1~40s")
+		b.expect(all(), "CDS =a@1~30s =n@1~40s")
 		b.expect(all())
 	})
 	run("TTL-3 RES-10 an alias and its resource are renewed once", func(b *bed, c, _ *peer) {
@@ -340,5 +355,76 @@ func TestStateTTLOfLists(t *testing.T) {
 		b.expect(c.worlds(), "EDS +vh@1~10s", "RDS +r@1")
 		b.says(eds, "=vh@1~20s")
 		b.expect(c.worlds(), "EDS =vh@1~20s")
+	})
+}
+
+// A server that renews often does not have everything sent each time, and nothing runs out.
+func TestStateTTLPace_TTL1(t *testing.T) {
+	for name, s := range map[string]struct {
+		typeURL string
+		subs    []string
+		lists   bool
+	}{
+		"lists":   {cds, []string{"*"}, true},
+		"names":   {eds, []string{"a", "b"}, false},
+		"members": {eds, []string{"*"}, false},
+	} {
+		t.Run("TTL-1 at most once per third of the shortest ttl, "+name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBed(t, Limits{})
+				c := b.joinAs(timedState)
+				c.sub(s.typeURL, s.subs...)
+				b.connect(0)
+				b.says(s.typeURL, "+a@1~30s", "+b@1~9s")
+				first := c.worlds()
+				b.expect(first, short[s.typeURL]+" +a@1~30s +b@1~9s")
+				const seconds = 90
+				renewed, last := 0, time.Now()
+				for range seconds {
+					b.after(time.Second)
+					b.says(s.typeURL, "=a@1~30s", "=b@1~9s")
+					said := c.worlds()
+					switch {
+					case len(said) == 0:
+						continue
+					case len(said) > 1:
+						t.Errorf("%d responses at once: %q", len(said), said)
+					}
+					renewed++
+					if since := time.Since(last); since < 3*time.Second && renewed > 1 {
+						t.Errorf("renewed %v after the last time", since)
+					}
+					last = time.Now()
+					if want := short[s.typeURL] + " =a@1~30s =b@1~9s"; said[0] != want {
+						t.Errorf("renewed with %q, want %q", said[0], want)
+					}
+				}
+				if renewed < seconds/4 || renewed > seconds/3+1 {
+					t.Errorf("renewed %d times in %d seconds", renewed, seconds)
+				}
+			})
+		})
+	}
+}
+
+// A pass that leaves a renewal for its time says when that is (TTL-1).
+func TestStateTTLOutlook_TTL1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, Limits{})
+		c := b.joinAs(timedState)
+		c.sub(cds, "*")
+		b.connect(0)
+		b.says(cds, "+a@1~30s")
+		c.worlds()
+		b.says(cds, "=a@1~30s")
+		pace := paceOf(func(string) bool { return false }, 1<<20, 8)
+		batches, left, err := c.s.Collect(pace)
+		if err != nil || len(batches) != 0 || time.Until(left.Next) != 10*time.Second {
+			t.Errorf("%d responses, then %v, %v; want the renewal in 10s", len(batches), time.Until(left.Next), err)
+		}
+		b.after(10 * time.Second)
+		if batches, _, _ = c.s.Collect(pace); len(batches) != 1 || !batches[0].Renewal {
+			t.Errorf("%d responses, want the renewal", len(batches))
+		}
 	})
 }

@@ -57,6 +57,9 @@ type watch struct {
 	heldAt  time.Time                   // when the client said what it holds; zero if it did not
 	merged  int                         // updates that a later one replaced before they were sent
 	losses  []lost                      // of the present pass
+	renewAt time.Time                   // when the client may be told of renewed ttls again (TTL-1)
+	news    bool                        // the survey found more due than renewed ttls
+	refused bool                        // the client rejected its last list (TTL-3)
 	// What the stream subscribes to in other stores while it follows "*" here, by key: see
 	// move.
 	elsewhere map[string]struct{}

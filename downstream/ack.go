@@ -30,9 +30,6 @@ func (st *stream) acknowledge(t *typeState, r *discoveryRequest, n uint64) {
 	if n < t.sent {
 		return
 	}
-	if rejected {
-		t.holds = r.versionInfo
-	}
 	if !t.received.IsZero() {
 		st.server.observer.Acknowledged(t.url, now.Sub(t.received))
 		t.received = time.Time{}

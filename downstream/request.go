@@ -67,7 +67,7 @@ func (st *stream) admit(typeURL string, r *discoveryRequest) (t *typeState, firs
 		return nil, false, status.Errorf(codes.ResourceExhausted, "more than %d types on one stream", maxTypes)
 	}
 	t = &typeState{url: typeURL}
-	t.listed.presented, t.holds = r.versionInfo, r.versionInfo
+	t.listed.presented = r.versionInfo
 	st.mu.Lock()
 	st.types = append(st.types, t)
 	st.mu.Unlock()

@@ -126,16 +126,10 @@ func earlier(a, b time.Time) time.Time {
 // read.
 func (st *stream) send(b *cache.Batch) error {
 	t := st.typed(b.TypeURL)
-	if b.Heartbeats {
-		if t.holds == "" {
-			return nil // it accepted nothing that could be renewed
-		}
-		b.SystemVersion = t.holds
-	}
 	if t.acked < t.sent && st.acksOf(t.url) == cache.Overdue {
 		st.server.observer.Overdue(t.url)
 	}
-	if st.variant.form == stateForm && !b.Heartbeats {
+	if st.variant.form == stateForm {
 		st.attach(t, b)
 	}
 	st.identify(&b.Body)
@@ -153,10 +147,10 @@ func (st *stream) send(b *cache.Batch) error {
 	st.written += uint64(st.last)
 	now := time.Now()
 	t.sent, t.sentAt = st.nonce, now
-	if !b.Heartbeats {
-		t.told, t.holds = st.nonce, b.SystemVersion
+	if !b.Renewal {
+		t.told = st.nonce
 	}
-	if !b.Removal && !b.Heartbeats && resources > 0 && (b.Rank == cache.RankCluster || b.Rank == cache.RankListener) {
+	if !b.Removal && !b.Renewal && resources > 0 && (b.Rank == cache.RankCluster || b.Rank == cache.RankListener) {
 		st.parent = st.nonce
 	}
 	st.tell(t, b, verdict.Word{Kind: verdict.Sent})

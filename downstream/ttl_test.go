@@ -8,7 +8,6 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -186,14 +185,6 @@ func (h *harness) beat(typeURL, name, version string, ttl time.Duration) {
 	h.opaque.apply(0, &wire.DeltaResponse{TypeURL: typeURL, Resources: []*wire.Resource{h.opaque.wire(beat)}})
 }
 
-// sameVersion holds a response of heartbeats to the version that the client holds.
-func (h *harness) sameVersion(beats *stateResponseMsg, version string) {
-	h.Helper()
-	if beats.VersionInfo != version {
-		h.Errorf("TTL-3: heartbeats under version %q, the client holds %q", beats.VersionInfo, version)
-	}
-}
-
 func TestTTL_SotW(t *testing.T) {
 	runAll(t, []scenario{
 		{"TTL-1 TTL-2 RES-13 only who announces wrapping and ttl is sent one", func(h *harness) {
@@ -223,53 +214,64 @@ func TestTTL_SotW(t *testing.T) {
 			wrapping.wants("Cluster")
 			ttlOnly.wants("Cluster")
 		}},
-		{"TTL-3 TTL-4 STR-7 heartbeats under the version that the client holds", func(h *harness) {
+		{"TTL-1 TTL-3 TTL-4 whole lists and resources renew, at most once per third of the ttl", func(h *harness) {
 			c := h.timed(true)
 			c.asks(clusterType)
 			c.asks(endpointType, "e")
 			h.quiet()
 			h.opaque.set(clusterType, "1", "b")
-			h.give(clusterType, "a", "1", 10*time.Second)
-			h.give(endpointType, "e", "1", 10*time.Second)
+			h.give(clusterType, "a", "1", 30*time.Second)
+			h.give(endpointType, "e", "1", 30*time.Second)
 			c.take()
-			clusters, endpoints := c.last[clusterType].VersionInfo, c.last[endpointType].VersionInfo
-			h.beat(clusterType, "a", "1", time.Minute)
-			h.sameVersion(c.wants("Cluster [a 1 ~1m0s]")[0], clusters)
-			h.beat(endpointType, "e", "1", time.Minute)
-			h.sameVersion(c.wants("ClusterLoadAssignment [e 1 ~1m0s]")[0], endpoints)
-			h.give(clusterType, "a", "1", time.Hour)
-			h.sameVersion(c.wants("Cluster [a 1 ~1h0m0s]")[0], clusters)
-			h.opaque.set(clusterType, "1", "a")
+			h.beat(clusterType, "a", "1", 30*time.Second)
+			h.beat(endpointType, "e", "1", 30*time.Second)
+			c.wants("ClusterLoadAssignment [e 1 e@1~30s]") // the list came a moment ago
+			h.advance(10*time.Second - 1)
+			c.wants()
+			h.beat(endpointType, "e", "1", 30*time.Second)
+			h.advance(1)
+			c.wants("Cluster [a 1 a@1~20s] [b 1 b@1]", "ClusterLoadAssignment [e 1 e@1~29.999999999s]")
+			h.advance(time.Second)
+			h.opaque.set(clusterType, "1", "a") // without a ttl
 			c.wants("Cluster [a 1 a@1] [b 1 b@1]")
+			h.advance(time.Hour)
 			c.wants()
 		}},
-		{"TTL-3 ACK-3 who rejected a response holds an earlier version, or none", func(h *harness) {
+		{"TTL-3 ACK-3 who rejected a list gets no renewal of it, and is told what runs out", func(h *harness) {
 			c := h.timed(false)
 			c.asks(clusterType)
 			c.ack(c.wants("Cluster")[0])
 			h.give(clusterType, "a", "1", time.Minute)
-			first := c.wants("Cluster [a 1 a@1~1m0s]")[0]
-			c.ack(first)
+			c.ack(c.wants("Cluster [a 1 a@1~1m0s]")[0])
+			h.give(clusterType, "a", "2", time.Minute)
+			c.nack(c.wants("Cluster [a 2 a@2~1m0s]")[0], "no")
+			h.advance(30 * time.Second)
+			h.beat(clusterType, "a", "2", time.Minute)
+			h.advance(30 * time.Second)
+			c.wants()
 			h.opaque.set(clusterType, "1", "b")
-			second := c.wants("Cluster [a 1 a@1~1m0s] [b 1 b@1]")[0]
-			h.beat(clusterType, "a", "1", time.Hour)
-			c.wants() // nobody knows which one it holds
-			c.send(&stateRequestMsg{
-				TypeUrl: clusterType, VersionInfo: first.VersionInfo, ResponseNonce: second.Nonce,
-				ErrorDetail: &statuspb.Status{Message: "no"},
-			})
-			h.sameVersion(c.wants("Cluster [a 1 ~1h0m0s]")[0], first.VersionInfo)
-
-			none := h.timed(false)
-			none.asks(endpointType, "e")
-			none.wants("ClusterLoadAssignment !e=NotFound")
-			none.ack(none.last[endpointType])
-			h.give(endpointType, "e", "1", time.Minute)
-			none.nack(none.wants("ClusterLoadAssignment [e 1 e@1~1m0s]")[0], "no")
-			h.beat(endpointType, "e", "1", time.Hour)
-			none.wants()
+			c.ack(c.wants("Cluster [a 2 a@2~30s] [b 1 b@1]")[0]) // it does, in this company
+			h.beat(clusterType, "a", "2", time.Minute)
+			h.advance(20 * time.Second)
+			c.nack(c.wants("Cluster [a 2 a@2~40s] [b 1 b@1]")[0], "no")
+			h.advance(40 * time.Second)
+			h.opaque.store.Settle(time.Now())
+			h.advance(time.Minute)
+			c.wants("Cluster [b 1 b@1]")
 		}},
-		{"TTL-3 WARM-1 heartbeats do not stand between a cluster and its endpoints", func(h *harness) {
+		{"TTL-3 ACK-3 who rejected a resource alone gets neither it nor a renewal", func(h *harness) {
+			c := h.timed(false)
+			c.asks(endpointType, "e")
+			c.wants("ClusterLoadAssignment !e=NotFound")
+			c.ack(c.last[endpointType])
+			h.give(endpointType, "e", "1", time.Minute)
+			c.nack(c.wants("ClusterLoadAssignment [e 1 e@1~1m0s]")[0], "no")
+			h.advance(30 * time.Second)
+			h.beat(endpointType, "e", "1", time.Minute)
+			h.advance(30 * time.Second)
+			c.wants()
+		}},
+		{"TTL-1 WARM-1 renewals do not stand between a cluster and its endpoints", func(h *harness) {
 			c := h.timed(true)
 			c.asks(clusterType)
 			c.asks(endpointType, "a")
@@ -280,11 +282,11 @@ func TestTTL_SotW(t *testing.T) {
 			h.opaque.set(clusterType, "2", "a")
 			c.wants("Cluster [a 2 a@2]")
 			h.beat(endpointType, "a", "1", time.Minute)
-			c.wants("ClusterLoadAssignment [a 1 ~1m0s]")
+			c.wants("ClusterLoadAssignment [a 1 a@1~1m0s]")
 			c.asks(endpointType, "a")
 			c.wants("ClusterLoadAssignment [a 1 a@1~1m0s]")
 			h.give(clusterType, "a", "2", time.Minute) // a ttl for the cluster, no change of it
-			c.wants("Cluster [a 2 ~1m0s]")
+			c.wants("Cluster [a 2 a@2~1m0s]")
 			c.asks(endpointType, "a")
 			c.wants()
 		}},

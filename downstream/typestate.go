@@ -26,10 +26,7 @@ type typeState struct {
 	flights     []inFlight // the responses that are not acknowledged, the oldest first
 
 	listed listed // of the state-of-the-world form
-	told   uint64 // nonce of the last response with more in it than heartbeats
-	// What the client takes for the version of what it holds, in the state-of-the-world
-	// form: it says so itself when it rejects a response.
-	holds string
+	told   uint64 // nonce of the last response with more in it than renewed ttls
 
 	unserved map[string]struct{} // names of an incremental client that no upstream is for (LOC-4)
 

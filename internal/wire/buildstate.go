@@ -27,13 +27,6 @@ func (b *Builder) AddWrappedTTL(r *Resource, name string, ttl time.Duration) {
 	b.addState(addition{res: r, name: name, form: asWrapped}, ttl)
 }
 
-// AddWrappedHeartbeat is AddHeartbeat for a state-of-the-world response (TTL-3). One
-// that holds nothing but heartbeats is no list of what there is, so they are not to
-// be mixed with anything else.
-func (b *Builder) AddWrappedHeartbeat(name, version string, ttl time.Duration) {
-	b.addHeartbeat(heartbeat{name, version, ttl, true})
-}
-
 // AddStateError is AddError for a state-of-the-world response.
 func (b *Builder) AddStateError(e ResourceError, name string) {
 	b.addError(fieldStateErrors, e.encoded(name))

@@ -27,22 +27,14 @@ func (b *Builder) AddTTL(r *Resource, name string, ttl time.Duration) {
 // be valid UTF-8, and the name not empty. Heartbeats stand before the resources,
 // so that they are all in one run of the response's own bytes.
 func (b *Builder) AddHeartbeat(name, version string, ttl time.Duration) {
-	b.addHeartbeat(heartbeat{name, version, ttl, false})
-}
-
-func (b *Builder) addHeartbeat(h heartbeat) {
+	h := heartbeat{name, version, ttl}
 	b.heartbeats = append(b.heartbeats, h)
-	size := h.size()
-	if h.wrapped {
-		size = sizeWrapped(size)
-	}
-	b.addOwn(sizeBytesField(size))
+	b.addOwn(sizeBytesField(h.size()))
 }
 
 type heartbeat struct {
 	name, version string
 	ttl           time.Duration
-	wrapped       bool // in the state of the world
 }
 
 // size is that of the encoded Resource.
@@ -51,11 +43,7 @@ func (h *heartbeat) size() int {
 }
 
 func (h *heartbeat) append(b []byte) []byte {
-	if h.wrapped {
-		b = appendWrapper(b, h.size())
-	} else {
-		b = appendBytesTag(b, fieldResources, h.size())
-	}
+	b = appendBytesTag(b, fieldResources, h.size())
 	b = append(appendBytesTag(b, fieldName, len(h.name)), h.name...)
 	b = appendStringField(b, fieldVersion, h.version)
 	return appendTTL(b, h.ttl)
