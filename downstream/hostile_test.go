@@ -312,7 +312,6 @@ func TestRejectionLog_ACK7_Fleet(t *testing.T) {
 			if got := loud(endpointType); got != loudAltogether {
 				t.Errorf("%d warnings of another type, want %d", got, loudAltogether)
 			}
-			log.Reset()
 			<-time.After(rejectionPause) // of the bubble
 			synctest.Wait()
 			for _, typeURL := range []string{clusterType, endpointType} {
@@ -321,8 +320,8 @@ func TestRejectionLog_ACK7_Fleet(t *testing.T) {
 					t.Errorf("the log says %s, want one %q", log.String(), want)
 				}
 			}
+			log.Reset()
 		}
-		log.Reset()
 		if r.level(clusterType, 0) != slog.LevelWarn {
 			t.Error("the first rejection of a minute is left out")
 		}
