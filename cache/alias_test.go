@@ -16,7 +16,7 @@ func TestAliases(t *testing.T) {
 			t.Fatalf("%d resources, %d unsolicited", b.cache.Resources(), b.seen.unsolicited)
 		}
 	})
-	t.Run("RES-10 and removed with it, under the name that was subscribed", func(t *testing.T) {
+	t.Run("RES-10 RES-5 and removed with it, under the name that was subscribed and its own, by which the client knows it", func(t *testing.T) {
 		b := newBed(t, Limits{})
 		c := b.join()
 		c.sub(cds, "alias")
@@ -24,7 +24,7 @@ func TestAliases(t *testing.T) {
 		b.says(cds, "+real@1|alias")
 		c.collect()
 		b.says(cds, "-real")
-		b.expect(c.collect(), "CDS -alias")
+		b.expect(c.collect(), "CDS -alias -real")
 	})
 	t.Run("RES-10 a resource that gives an alias up does not serve it any more", func(t *testing.T) {
 		b := newBed(t, Limits{})
@@ -48,7 +48,7 @@ func TestAliases(t *testing.T) {
 		b.says(cds, "-old")
 		b.expect(c.collect())
 		b.says(cds, "-new")
-		b.expect(c.collect(), "CDS -alias")
+		b.expect(c.collect(), "CDS -alias -new")
 	})
 	t.Run("RES-4 by name and by alias: once in a response", func(t *testing.T) {
 		b := newBed(t, Limits{})

@@ -339,8 +339,8 @@ func (t *table) answer(now time.Time, empty bool) {
 }
 
 // bare applies a resource without payload: a heartbeat if its version is the one
-// held, else word of an older server that it does not exist (RES-16). In the state of
-// the world it is always a heartbeat.
+// held, else word that its aliases stand for nothing, and without any, of an older server,
+// that it does not exist (RES-16). In the state of the world it is always a heartbeat.
 func (u *update) bare(t *table, key string, r *wire.Resource) {
 	if e := t.entries[key]; e != nil {
 		e.mark = t.mark
@@ -348,7 +348,15 @@ func (u *update) bare(t *table, key string, r *wire.Resource) {
 	for _, e := range t.aliased[key] {
 		e.mark = t.mark
 	}
-	if !u.heartbeat(t, key, r) && u.state == nil {
+	if u.state != nil {
+		u.heartbeat(t, key, r)
+		return
+	}
+	switch {
+	case r.Version != "" && u.heartbeat(t, key, r):
+	case len(r.Aliases()) > 0:
+		u.bareAliases(t, r)
+	default:
 		u.remove(t, key, r.Name)
 	}
 }
@@ -380,7 +388,10 @@ func (u *update) remove(t *table, key, name string) {
 		return
 	}
 	for _, e := range aliasesOf(t, key) {
-		t.unset(e, absent, nil, u.received)
+		served := e.servedName()
+		if t.unset(e, absent, nil, u.received); e.wanted() {
+			e.setServed(served)
+		}
 	}
 	e := t.entries[key]
 	if c := t.collectionOf(key, e); c != nil {

@@ -58,7 +58,7 @@ func (c *checker) that(ok bool, format string, args ...any) {
 // check verifies one table and returns its resources and bytes.
 func (t *table) check() (resources, bytes int64, err error) {
 	c := &checker{}
-	interests, watchers, lives := 0, int64(0), 0
+	interests, watchers, lives, answers := 0, int64(0), 0, 0
 	c.that(nothing.empty(), "what entries share that have nothing aside is not empty")
 	pending := make(map[*interest]bool)
 	for at, i := range t.pending {
@@ -75,6 +75,10 @@ func (t *table) check() (resources, bytes int64, err error) {
 		c.that(e.key == key, "entry %q stands under %q", e.key, key)
 		c.that((e.state == present) == (e.res != nil), "%q is %s, resource held: %t", key, e.state, e.res != nil)
 		e.checkError(c, t)
+		e.checkUnresolved(c)
+		if e.unresolved != nil {
+			answers++
+		}
 		c.that(e.wanted() || e.interest != nil || e.coll != nil, "nothing refers to entry %q", key)
 		c.that(e.coll == nil || t.colls[e.coll.key] == e.coll, "%q belongs to a collection that is gone", key)
 		c.that(e.changed <= t.store.seq, "%q was changed in the future", key)
@@ -115,6 +119,7 @@ func (t *table) check() (resources, bytes int64, err error) {
 		t.resources, t.bytes, t.watchers, resources, bytes, watchers)
 	t.checkStates(c)
 	c.that(lives == t.lives, "%d lifetimes counted as %d", lives, t.lives)
+	c.that(answers == t.answers, "%d answers counted as %d", answers, t.answers)
 	c.that(interests == t.interests, "counted %d interests, found %d", t.interests, interests)
 	c.that(interests == 0 || t.assigned, "wanted, but on no stream")
 	t.checkClocks(c)

@@ -199,7 +199,9 @@ func (f *cursor) removalsDue() bool {
 // claimsDue reports whether the client said that it holds something of which it is known
 // by now whether it exists. What does not is told as removed when the client was sent all
 // members: claimsLeft.
-func (f *cursor) claimsDue() bool  { return !f.versions.none() && f.coll.synced }
+func (f *cursor) claimsDue() bool {
+	return !f.versions.none() && f.coll.synced && !f.watch.mayHaveByAlias()
+}
 func (f *cursor) claimsLeft() bool { return f.claimsDue() && f.level() }
 
 // level reports whether the client was sent all members.

@@ -122,6 +122,8 @@ func (t *table) takeDemand(subs []wire.Subscription, now time.Time) []wire.Subsc
 				t.farewell(i, now)
 			}
 			i.drop()
+		case i.again && i.repeats:
+			first.Subscribe = append(first.Subscribe, i.subscribe(now))
 		case i.again && (i.coll == nil || t.store.source.Resolved):
 			first.Unsubscribe = append(first.Unsubscribe, i.name())
 			anew.Subscribe = append(anew.Subscribe, i.subscribe(now))

@@ -16,6 +16,7 @@ type interest struct {
 	subscribed bool   // on the stream as it is now
 	parked     bool   // nobody watches it: in the LRU
 	again      bool   // to be asked for anew, though it is subscribed to (TTL-5)
+	repeats    bool   // again, by subscribing once more and no unsubscribing (RES-16)
 	leaving    bool   // evicted: to be dropped when its unsubscribe is taken
 }
 
@@ -44,7 +45,7 @@ func (i *interest) kept() bool {
 
 // subscribe notes that it goes upstream now, and says under which name.
 func (i *interest) subscribe(now time.Time) string {
-	i.subscribed, i.again = true, false
+	i.subscribed, i.again, i.repeats = true, false, false
 	i.startClock(now)
 	return i.name()
 }

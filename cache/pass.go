@@ -55,7 +55,7 @@ func (p *pass) turn(w *watch, k kind) bool {
 // first reports whether a name is not in the batch yet, where that is in
 // question, and notes that it is now.
 func (p *pass) first(name string) bool {
-	if p.table.aliased == nil && !p.watch.directives && p.watch.located == 0 && !p.watch.sameBare() {
+	if p.table.aliased == nil && p.table.answers == 0 && !p.watch.directives && p.watch.located == 0 && !p.watch.sameBare() {
 		return true
 	}
 	if p.names[name] {
@@ -254,7 +254,11 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 	switch e.state {
 	case present, relayed:
 		name := sub.told()
-		switch v, held := w.held[e.key]; {
+		v, held := w.held[e.key]
+		if !held {
+			v, held = w.claimedByAlias(e)
+		}
+		switch {
 		case sub.beat:
 			if !p.beaten(sub, name) {
 				return false
@@ -282,11 +286,11 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 			}
 			sub.holds = sub.holds || r != nil
 		}
+		w.comparedByAlias(e)
 	case absent:
-		if !p.absence(sub) {
+		if !p.absent(sub) {
 			return false
 		}
-		p.taken(e, sub.pushed)
 	case failed:
 		if !p.fail(e, sub) {
 			return false
@@ -304,13 +308,29 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 	return true
 }
 
-// absence tells that the server said there is no such resource: the state of the world has
-// an error for it (ABS-1).
-func (p *pass) absence(sub *nameSub) bool {
+// absent tells that what a name stood for does not exist: the state of the world has an
+// error for it (ABS-1).
+func (p *pass) absent(sub *nameSub) bool {
+	e := sub.entry
 	if p.watch.client.form.State {
-		return p.tell(noSuchResource, sub.shown())
+		if !p.tell(noSuchResource, sub.shown()) {
+			return false
+		}
+		p.taken(e, sub.pushed)
+		return true
 	}
-	return p.removeVariant(sub, sub.located(), sub.shown())
+	if e.unresolved != nil && sub.watch.passesAnswers() {
+		return p.unresolved(e, sub.pushed)
+	}
+	if !p.removeVariant(sub, sub.located(), sub.shown()) {
+		return false
+	}
+	// Who has it by an alias knows it by its own name (RES-10).
+	if sub.holds && e.served != "" && sub.watch.passesAnswers() && !p.remove(e.served) {
+		return false
+	}
+	p.taken(e, sub.pushed)
+	return true
 }
 
 // follow takes the members of a collection that changed since the cursor.
@@ -423,7 +443,7 @@ func (p *pass) bury(w *watch, f *cursor, upTo uint64) {
 	}
 	if f.claimsLeft() && w.claimsGo() {
 		for _, key := range f.versions.sorted() {
-			if !w.named(key) && !f.byName(key) && !p.remove(f.spellKey(key)) {
+			if !w.named(key) && !f.byName(key) && !w.hasByAlias(key) && !p.remove(f.spellKey(key)) {
 				return
 			}
 			f.compared(key)

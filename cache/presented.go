@@ -57,29 +57,36 @@ func (w *watch) presentNames(versions *wire.Versions, begun, distrust bool) {
 		sub, respelled := w.names.get(it.NameString()), w.respelledNames[it.NameString()]
 		switch {
 		case sub == nil && len(respelled) == 0:
-			continue
+			w.presentAlias(&it, begun, distrust)
 		case sub == nil:
-			sub = respelled[0]
-		case begun && !distrust && len(respelled) == 0 && sub.same(it.Version):
-			w.held = without(w.held, sub.entry.key)
-			w.taken(sub)
-			sub.holds, sub.dirty, sub.pushed, sub.denied = true, false, false, false
-			continue
+			w.presentName(respelled[0], it.Version, begun, distrust)
+		default:
+			w.presentName(sub, it.Version, begun, distrust)
 		}
-		if w.held == nil {
-			w.held = make(map[string]string)
-		}
-		w.held[sub.entry.key] = ""
-		if !distrust {
-			w.held[sub.entry.key] = string(it.Version)
-		}
-		w.markHeld(sub.entry.key)
-		sub.dirty = sub.dirty || (begun && sub.entry.state == present) // which is in w.dirty, as all those are
 	}
 	w.dirty = slices.DeleteFunc(w.dirty, func(sub *nameSub) bool { return !sub.dirty && !sub.ended })
 	if len(w.dirty) == 0 {
 		w.dirty = nil
 	}
+}
+
+// presentName compares the version of a name: at once, if it has one spelling.
+func (w *watch) presentName(sub *nameSub, version []byte, begun, distrust bool) {
+	if begun && !distrust && len(w.respelledNames[sub.entry.key]) == 0 && sub.same(version) {
+		w.held = without(w.held, sub.entry.key)
+		w.taken(sub)
+		sub.holds, sub.dirty, sub.pushed, sub.denied = true, false, false, false
+		return
+	}
+	if w.held == nil {
+		w.held = make(map[string]string)
+	}
+	w.held[sub.entry.key] = ""
+	if !distrust {
+		w.held[sub.entry.key] = string(version)
+	}
+	w.markHeld(sub.entry.key)
+	sub.dirty = sub.dirty || (begun && sub.entry.state == present) // which is in w.dirty, as all those are
 }
 
 // same reports whether a client that presents a version has what the name stands for, and

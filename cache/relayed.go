@@ -68,6 +68,8 @@ func (t *table) relay(e *entry, r *wire.Resource, coll *collection, now time.Tim
 	before, timed := e.changed, r.HasTTL || (e.life != nil && e.life.ttl > 0)
 	t.letGo(e)
 	t.solve(e)
+	t.appear(e, now)
+	e.setServed("")
 	e.state, e.tainted = relayed, false
 	e.received = now.UnixNano()
 	t.called(e, r)
@@ -318,7 +320,7 @@ func (c *collection) unlist() {
 // ask has what is subscribed to be asked for anew.
 func (i *interest) ask() {
 	if i.subscribed && !i.leaving {
-		i.again = true
+		i.again, i.repeats = true, false
 		i.mark()
 	}
 }

@@ -225,7 +225,7 @@ func TestDoNotCache(t *testing.T) {
 		b.expect(late.collect())
 		b.expect(b.demand(0), "RDS -x", "RDS +x")
 		b.says(rds, "-vh")
-		b.expect(c.collect(), "RDS -x")
+		b.expect(c.collect(), "RDS -x -vh")
 		b.expect(late.collect(), "RDS -x")
 	})
 	t.Run("TTL-5 TTL-2 TTL-3 with a ttl", func(t *testing.T) {

@@ -61,6 +61,7 @@ type table struct {
 	stateVersion  stateVersion
 	mark          uint32 // the number of the last state-of-the-world response: what it held has it
 
+	answers  int  // names with an answer that they stand for nothing
 	suspects int  // entries with content that a client rejected alone
 	states   int  // state-of-the-world cursors and names
 	summed   bool // there was one: sums are kept up
@@ -194,6 +195,7 @@ func (t *table) forgetUnused(e *entry) {
 	}
 	t.unloosen(e)
 	t.unalias(e)
+	t.resolve(e)
 	if e.there() {
 		t.tell(e, -1)
 	}
@@ -223,6 +225,8 @@ func (t *table) account(resources, bytes int64) {
 // set puts new content into an entry, and tells who watches.
 func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time) {
 	n := t.store.next()
+	t.appear(e, now)
+	e.setServed("")
 	if e.state == relayed {
 		t.letGo(e)
 	}
@@ -278,6 +282,8 @@ func (t *table) called(e *entry, r *wire.Resource) {
 func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time) {
 	n, content := t.store.next(), e.changed
 	t.unalias(e)
+	t.resolve(e)
+	e.setServed("")
 	was, gone := e.listed(), !e.there() && !e.open() // who was not told yet is to be told still
 	t.letGo(e)
 	t.solve(e)

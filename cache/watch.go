@@ -162,6 +162,7 @@ func (w *watch) subscribeName(n Name) {
 	}
 	t := w.client.store.table(w.typeURL, byName)
 	t.lack(sub)
+	t.askAgain(sub.entry)
 	sub.lateAlready()
 	known := sub.entry.state != unknown && sub.entry.state != relayed
 	if (known || (w.full && sub.entry.listed() != nil)) && !sub.dirty {

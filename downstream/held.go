@@ -93,7 +93,7 @@ func (h *holder) place(it *wire.VersionWalk) (p place, same bool) {
 	if p, ok := h.named[string(it.Name)]; ok {
 		return p, p.key == string(it.Name)
 	}
-	if isOpaque(it.Name) {
+	if h.wildcard != nil && isOpaque(it.Name) {
 		return place{change: h.wildcard}, true
 	}
 	store, name, err := locate(h.stream.routes, h.typeURL, it.NameString())

@@ -1,0 +1,140 @@
+package cache
+
+import (
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// An incremental server that is asked for a name which stands for nothing may answer with a
+// resource that has the name as an alias, and no payload (RES-16). It means that an
+// on-demand virtual host does not exist, and Envoy waits for just that: it takes a removal
+// for no answer. So the entry is absent, and keeps the answer for as long as the name is
+// subscribed to. The server need not tell who asked once that the resource has appeared, so
+// each later subscription has it asked again.
+
+// askPause is how often the server is asked again for a name at most.
+const askPause = time.Second
+
+// unresolved is a server's answer that names stand for nothing.
+type unresolved struct {
+	answer *wire.Resource // as it came; it may be the answer for other names, too
+	asked  time.Time      // when the server was asked last, or answered
+}
+
+// bareAliases applies a resource without payload that has aliases.
+func (u *update) bareAliases(t *table, r *wire.Resource) {
+	known := false
+	for _, alias := range r.Aliases() {
+		key, err := keyer.Key(alias)
+		if err != nil {
+			continue
+		}
+		e := t.entries[key]
+		if e == nil || (e.interest == nil && !e.wanted()) {
+			continue
+		}
+		known = true
+		e.mark = t.mark
+		t.unresolve(e, r, u.received)
+	}
+	if !known {
+		u.unsolicited++
+	}
+}
+
+// unresolve notes that a name stands for nothing, with the answer that says so. Those who
+// were told it need not be told again.
+func (t *table) unresolve(e *entry, r *wire.Resource, now time.Time) {
+	if e.unresolved == nil {
+		t.unset(e, absent, nil, now)
+		if !e.wanted() {
+			return // and is not kept (RES-17)
+		}
+		t.answers++
+	}
+	e.own().unresolved = &unresolved{r, now}
+}
+
+// resolve forgets an answer that is not true any more, or that nobody wants.
+func (t *table) resolve(e *entry) {
+	if e.unresolved == nil {
+		return
+	}
+	e.own().unresolved = nil
+	e.tidy()
+	t.answers--
+}
+
+// appear is called when something is found under a name after all. The answer that said
+// that there is nothing cannot be passed on for its other names either: the server is
+// asked for them again.
+func (t *table) appear(e *entry, now time.Time) {
+	if e.unresolved == nil {
+		return
+	}
+	answer := e.unresolved.answer
+	t.resolve(e)
+	for _, alias := range answer.Aliases() {
+		key, err := keyer.Key(alias)
+		if err != nil {
+			continue
+		}
+		o := t.entries[key]
+		if o == nil || o.unresolved == nil || o.unresolved.answer != answer {
+			continue
+		}
+		t.resolve(o)
+		o.state = unknown
+		if i := o.interest; i != nil && i.subscribed {
+			i.repeat()
+			i.startClock(now)
+		}
+	}
+}
+
+// askAgain has the server asked once more for a name that stood for nothing, for who
+// subscribes to it later.
+func (t *table) askAgain(e *entry) {
+	if e.unresolved == nil || e.interest == nil {
+		return
+	}
+	if now := t.store.cache.now(); now.Sub(e.unresolved.asked) >= askPause {
+		e.unresolved.asked = now
+		e.interest.repeat()
+	}
+}
+
+// repeat has a name asked for once more without a word that it is not wanted: that a server
+// might answer with a removal, for everybody (SUB-6, SUB-8).
+func (i *interest) repeat() {
+	if i.again || !i.subscribed || i.leaving {
+		return
+	}
+	i.again, i.repeats = true, true
+	i.mark()
+}
+
+// unresolved tells that a name stands for nothing, in the server's words; false if there
+// is no room. One answer may be for several names of the client.
+func (p *pass) unresolved(e *entry, pushed bool) bool {
+	r := e.unresolved.answer
+	if !p.room(r.Size() + nameOverhead) {
+		return false
+	}
+	if p.first(r.Name) {
+		p.cur.Body.Add(r)
+	}
+	p.taken(e, pushed)
+	return true
+}
+
+// passesAnswers reports whether the client can be told that a name stands for nothing. The
+// state of the world has no word for it.
+func (w *watch) passesAnswers() bool { return !w.client.form.State && !w.client.reads() }
+
+func (e *entry) checkUnresolved(c *checker) {
+	c.that(e.unresolved == nil || (e.state == absent && (e.wanted() || e.interest != nil)),
+		"%q is %s, and the server said that it stands for nothing", e.key, e.state)
+}
