@@ -26,6 +26,16 @@ func TestAliases(t *testing.T) {
 		b.says(cds, "-real")
 		b.expect(c.collect(), "CDS -alias -real")
 	})
+	t.Run("RES-10 RES-5 a removal that names an alias before the resource, as a relay's does", func(t *testing.T) {
+		b := newBed(t, Limits{})
+		c := b.join()
+		c.sub(cds, "alias")
+		b.connect(0)
+		b.says(cds, "+real@1|alias")
+		c.collect()
+		b.says(cds, "-alias", "-real")
+		b.expect(c.collect(), "CDS -alias -real")
+	})
 	t.Run("RES-10 a resource that gives an alias up does not serve it any more", func(t *testing.T) {
 		b := newBed(t, Limits{})
 		c := b.join()

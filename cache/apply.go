@@ -230,6 +230,11 @@ func (u *update) apply(t *table) {
 		}
 	}
 	for i, key := range u.removed {
+		if key != "" && len(t.aliased[key]) > 0 {
+			u.remove(t, key, u.response.Removed[i]) // before its aliases, which may be named too (RES-10)
+		}
+	}
+	for i, key := range u.removed {
 		switch {
 		case key == badKey:
 		case t.variants[key] != nil:

@@ -325,11 +325,22 @@ func (p *pass) absent(sub *nameSub) bool {
 	if !p.removeVariant(sub, sub.located(), sub.shown()) {
 		return false
 	}
-	// Who has it by an alias knows it by its own name (RES-10).
-	if sub.holds && e.served != "" && sub.watch.passesAnswers() && !p.remove(e.served) {
+	if sub.holds && e.served != "" && sub.watch.passesAnswers() && !p.removeServed(sub.watch, e) {
 		return false
 	}
 	p.taken(e, sub.pushed)
+	return true
+}
+
+// removeServed tells the removal of what served an alias: the client knows it by its own
+// name (RES-10).
+func (p *pass) removeServed(w *watch, e *entry) bool {
+	if !p.remove(e.served) {
+		return false
+	}
+	if w.wildcard != nil {
+		w.wildcard.compared(e.served)
+	}
 	return true
 }
 

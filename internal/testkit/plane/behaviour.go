@@ -35,15 +35,20 @@ type Behaviour struct {
 	// subscription to a name that the stream has, and a state-of-the-world request that
 	// repeats the one before it after Clusters were sent (WARM-1).
 	IgnoreRepeats bool
-	// LegacyWildcard knows the wildcard only as an empty first request, and takes no
-	// names on a stream that has it, as Consul does: "*" is a name like others (SUB-14).
-	LegacyWildcard bool
 	// RenewWhole renews the ttl of state-of-the-world streams with whole lists: some
 	// clients take a list of heartbeats only for an empty one (TTL-1).
 	RenewWhole bool
 	// PerResponse is the largest number of resources in a response, 0 without limit.
 	// Full lists of the state of the world stay whole.
 	PerResponse int
+	// LegacyWildcard takes nothing for the wildcard but a first request for a type that
+	// is empty: "*" is a name like any other (SUB-14).
+	LegacyWildcard bool
+	// IgnoreNames has an incremental stream that asked for a type as a whole ignore the
+	// names that it asks for later.
+	IgnoreNames bool
+	// OneStream ends a stream of a node that has one already.
+	OneStream bool
 	// Mute answers nothing at all. Requests are taken and recorded.
 	Mute bool
 	// Order is the order of the types in which one change goes out; types that it
@@ -63,15 +68,22 @@ func GoControlPlane() Behaviour {
 	return Behaviour{AwaitACK: true, IgnoreRepeats: true}
 }
 
+// GoControlPlane0103 behaves like go-control-plane before 0.10.4.
+func GoControlPlane0103() Behaviour {
+	b := GoControlPlane()
+	b.LegacyWildcard = true
+	return b
+}
+
+// Consul behaves like Consul's servers.
+func Consul() Behaviour {
+	return Behaviour{AwaitACK: true, IgnoreRepeats: true, LegacyWildcard: true, IgnoreNames: true}
+}
+
 // Istio behaves like Istio's discovery server: versions are empty, and a pushed
 // Cluster is followed by its endpoints.
 func Istio() Behaviour {
 	return Behaviour{AwaitACK: true, EmptyVersions: true, RepeatEndpoints: true, Absent: AbsentRemoved}
-}
-
-// Consul behaves like Consul's server of Envoys' configuration, as far as wildcards go.
-func Consul() Behaviour {
-	return Behaviour{AwaitACK: true, LegacyWildcard: true}
 }
 
 // rank orders types for one pass over a stream.

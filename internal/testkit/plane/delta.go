@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // takeDelta takes a request of an incremental stream.
@@ -24,14 +26,16 @@ func (p *Plane) takeDelta(st *stream, r *discovery.DeltaDiscoveryRequest) error 
 		s.outstanding = false // another request asks for more, too
 	}
 	maps.Copy(s.known, r.GetInitialResourceVersions())
+	if p.secondLocked(st) {
+		return status.Error(codes.AlreadyExists, "the node has a stream")
+	}
 	for _, name := range r.GetResourceNamesUnsubscribe() {
-		s.unsubscribe(name)
+		s.unsubscribe(name, p.behaviour.LegacyWildcard)
 	}
-	subscribe := r.GetResourceNamesSubscribe()
-	if s.star && p.behaviour.LegacyWildcard {
-		subscribe = nil
-	}
-	for _, name := range subscribe {
+	for _, name := range r.GetResourceNamesSubscribe() {
+		if p.behaviour.IgnoreNames && s.star {
+			break
+		}
 		_, presented := r.GetInitialResourceVersions()[name]
 		s.subscribe(name, !presented && !p.behaviour.IgnoreRepeats, p.behaviour.LegacyWildcard)
 	}
@@ -43,8 +47,8 @@ func (p *Plane) takeDelta(st *stream, r *discovery.DeltaDiscoveryRequest) error 
 	return nil
 }
 
-// subscribe adds a name. again: it is owed even if the stream has it (SUB-6). legacy: "*"
-// is no other name than others.
+// subscribe adds a name. again: it is owed even if the stream has it (SUB-6). legacy:
+// "*" is a name like any other.
 func (s *subscription) subscribe(name string, again, legacy bool) {
 	if name == wildcard && !legacy {
 		s.star = true
@@ -56,8 +60,8 @@ func (s *subscription) subscribe(name string, again, legacy bool) {
 	}
 }
 
-func (s *subscription) unsubscribe(name string) {
-	if name == wildcard {
+func (s *subscription) unsubscribe(name string, legacy bool) {
+	if name == wildcard && !legacy {
 		s.star = false
 		return
 	}

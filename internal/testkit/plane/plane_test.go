@@ -164,6 +164,37 @@ func TestDelta_wildcard(t *testing.T) {
 	s.ack(s.next("hidden"))
 }
 
+// TestDelta_legacy takes "*" for a name, and a wildcard for the end of naming.
+func TestDelta_legacy(t *testing.T) {
+	p := plane.Start(t, plane.Consul())
+	p.Set(cluster("a", 0), cluster("b", 0))
+	explicit := openDelta(t, p)
+	explicit.subscribe(plane.Cluster, "*", "a")
+	explicit.ack(explicit.next("a"))
+	explicit.silent(p)
+	s := openDelta(t, p)
+	s.subscribe(plane.Cluster)
+	s.ack(s.next("a b"))
+	p.Apply(plane.Change{Set: []plane.Resource{{Name: "hidden", Message: cluster("hidden", 0), Unlisted: true}}})
+	s.subscribe(plane.Cluster, "hidden")
+	s.silent(p)
+}
+
+// TestOneStream has a node have one stream.
+func TestOneStream(t *testing.T) {
+	p := plane.Start(t, plane.Behaviour{OneStream: true})
+	p.Set(cluster("a", 0))
+	s, second := openDelta(t, p), openDelta(t, p)
+	s.subscribe(plane.Cluster)
+	s.next("a")
+	second.subscribe(plane.Cluster)
+	if _, open := <-second.responses; open {
+		t.Error("a second stream was answered")
+	}
+	p.Set(cluster("b", 0))
+	s.next("b")
+}
+
 func TestDelta_absent(t *testing.T) {
 	for want, absent := range map[string]plane.Absent{
 		"": plane.AbsentSilent, "-nobody": plane.AbsentRemoved, "nobody(empty)": plane.AbsentUnresolved,

@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
@@ -20,6 +22,9 @@ func (p *Plane) takeState(st *stream, r *discovery.DiscoveryRequest) error {
 		TypeURL: r.GetTypeUrl(), Subscribe: r.GetResourceNames(), VersionInfo: r.GetVersionInfo(), Nonce: r.GetResponseNonce(),
 		Rejection: r.GetErrorDetail().GetMessage(), Rejects: r.GetErrorDetail() != nil,
 	}, r.GetNode().GetId())
+	if p.secondLocked(st) {
+		return status.Error(codes.AlreadyExists, "the node has a stream")
+	}
 	if !first && r.GetResponseNonce() != s.nonce {
 		return nil // STR-4
 	}
@@ -43,12 +48,8 @@ func sameNames(s *subscription, names []string) bool {
 }
 
 // state takes a request's names: all of them, each time. No names mean the wildcard
-// as long as nothing was ever named, for the types that have full state (SUB-2). legacy:
-// names that follow the wildcard are not heard, and "*" is a name.
+// as long as nothing was ever named, for the types that have full state (SUB-2).
 func (s *subscription) state(names []string, legacy bool) {
-	if legacy && s.star {
-		return
-	}
 	old := s.names
 	s.names, s.star = make(map[string]bool), false
 	for _, name := range names {

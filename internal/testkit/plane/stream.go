@@ -23,9 +23,10 @@ type stream struct {
 	ended  chan struct{} // closed to end the stream
 
 	// guarded by the plane's mutex
-	node   string
-	types  map[string]*subscription
-	nonces int
+	node     string
+	admitted bool // it is the one stream of its node
+	types    map[string]*subscription
+	nonces   int
 }
 
 func (st *stream) end() { st.ending.Do(func() { close(st.ended) }) }
@@ -103,6 +104,20 @@ func (p *Plane) serveStream(g grpc.ServerStream, only string, delta bool) error 
 			return status.Error(codes.Unavailable, "the test ended the stream")
 		}
 	}
+}
+
+// secondLocked reports whether the stream is not to be, since its node has another one.
+func (p *Plane) secondLocked(st *stream) bool {
+	if !p.behaviour.OneStream || st.admitted {
+		return false
+	}
+	for other := range p.streams {
+		if other.admitted && other.node == st.node {
+			return true
+		}
+	}
+	st.admitted = true
+	return false
 }
 
 // receiveAll takes requests until the stream ends.
