@@ -92,6 +92,22 @@ func TestUnresolved(t *testing.T) {
 		b.expect(late.collect(), "VHDS =b@")
 		c.collect()
 	})
+	t.Run("RES-16 RES-7 of which a clock runs then", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBedOf(t, Limits{}, Source{Quiet: quiet, Absent: absentAfter, Shared: map[string]bool{vhds: true}})
+			c := b.join()
+			c.sub(vhds, "a", "b")
+			b.connect(0)
+			b.says(vhds, "=none|a,b")
+			c.collect()
+			b.says(vhds, "+a@1")
+			b.expect(b.demand(0), "VHDS +b")
+			if at := b.store.Settle(time.Now()); !at.Equal(time.Now().Add(absentAfter)) {
+				t.Errorf("the clock ends at %v", at)
+			}
+			b.check()
+		})
+	})
 	run("RES-16 what was there and is not resolved any more", func(b *bed) {
 		c := b.join()
 		c.sub(vhds, "a")

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -174,6 +176,37 @@ func TestResponses(t *testing.T) {
 			h.opaque.streams[0][clusterType]["real"] = true // the server matches it by its alias
 			h.opaque.put(clusterType, r)
 			c.wants("Cluster +real=1")
+			// It comes back with that, under the name of the resource.
+			back := h.client()
+			back.send(&request{
+				TypeUrl: clusterType, ResourceNamesSubscribe: []string{"alias"},
+				InitialResourceVersions: map[string]string{"real": "1"},
+			})
+			back.wants()
+			h.opaque.unset(clusterType, "real")
+			back.wants("Cluster -alias -real")
+		}},
+		{"RES-16 a name that stands for nothing, as it came, at once and from the cache", func(h *harness) {
+			h.opaque.silent = true
+			first := h.client()
+			first.subscribe(clusterType, "a", "b")
+			h.quiet()
+			none := &discovery.Resource{Name: "none", Aliases: []string{"a", "b"}, Version: "7"}
+			none.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 1999, protowire.BytesType), "from the future"))
+			h.opaque.apply(0, &wire.DeltaResponse{TypeURL: clusterType, Resources: []*wire.Resource{h.opaque.wire(none)}})
+			later := h.client()
+			later.subscribe(clusterType, "b")
+			for _, c := range []*client{first, later} {
+				got := c.take()
+				if len(got) != 1 || len(got[0].Resources) != 1 || len(got[0].RemovedResources) != 0 || !proto.Equal(got[0].Resources[0], none) {
+					h.Errorf("got %v", got)
+				}
+			}
+			state := h.state()
+			state.asks(clusterType, "a")
+			if got := state.take(); len(got) != 1 || len(got[0].Resources) != 0 {
+				h.Errorf("a client of the state of the world got %v", got)
+			}
 		}},
 	})
 }
