@@ -76,7 +76,7 @@ func (t *table) check() (resources, bytes int64, err error) {
 		c.that((e.state == present) == (e.res != nil), "%q is %s, resource held: %t", key, e.state, e.res != nil)
 		e.checkError(c, t)
 		e.checkUnresolved(c)
-		if e.unresolved != nil {
+		if e.answer() != nil {
 			answers++
 		}
 		c.that(e.wanted() || e.interest != nil || e.coll != nil, "nothing refers to entry %q", key)

@@ -60,11 +60,7 @@ type aside struct {
 	last    *wire.Resource // of a tombstone: what it was, while lists may hold it (ADS-1)
 	back    comeback       // of a cluster that was a tombstone before
 
-	unresolved *unresolved // the server's answer that the name stands for nothing; absent only
-	// served is the name of the resource that served the alias until that was removed: its
-	// clients know it by that.
-	served string
-
+	absence  *absence   // what there is to say of it, if it is absent; nil for most
 	subs     []*nameSub // who subscribed to it by name
 	interest *interest  // its own upstream subscription; nil if a collection brings it
 }
@@ -92,7 +88,7 @@ func (e *entry) tidy() {
 
 func (a *aside) empty() bool {
 	return a.spelled == "" && a.err == nil && a.life == nil && a.sum == (sum{}) && a.last == nil &&
-		a.back == (comeback{}) && a.unresolved == nil && a.served == "" && a.subs == nil && a.interest == nil
+		a.back == (comeback{}) && a.absence == nil && a.subs == nil && a.interest == nil
 }
 
 // name is the entry's name as it goes upstream, and to clients of "*".
@@ -120,13 +116,6 @@ func (e *entry) setName(name string) {
 func (e *entry) setErr(err *wire.ResourceError) {
 	if e.err != err {
 		e.own().err = err
-		e.tidy()
-	}
-}
-
-func (e *entry) setServed(name string) {
-	if e.served != name {
-		e.own().served = strings.Clone(name)
 		e.tidy()
 	}
 }

@@ -319,13 +319,13 @@ func (p *pass) absent(sub *nameSub) bool {
 		p.taken(e, sub.pushed)
 		return true
 	}
-	if e.unresolved != nil && sub.watch.passesAnswers() {
+	if e.answer() != nil && sub.watch.passesAnswers() {
 		return p.unresolved(e, sub.pushed)
 	}
 	if !p.removeVariant(sub, sub.located(), sub.shown()) {
 		return false
 	}
-	if sub.holds && e.served != "" && sub.watch.passesAnswers() && !p.removeServed(sub.watch, e) {
+	if sub.holds && e.served() != "" && sub.watch.passesAnswers() && !p.removeServed(sub.watch, e.served()) {
 		return false
 	}
 	p.taken(e, sub.pushed)
@@ -334,12 +334,12 @@ func (p *pass) absent(sub *nameSub) bool {
 
 // removeServed tells the removal of what served an alias: the client knows it by its own
 // name (RES-10).
-func (p *pass) removeServed(w *watch, e *entry) bool {
-	if !p.remove(e.served) {
+func (p *pass) removeServed(w *watch, name string) bool {
+	if !p.remove(name) {
 		return false
 	}
 	if w.wildcard != nil {
-		w.wildcard.compared(e.served)
+		w.wildcard.compared(name)
 	}
 	return true
 }

@@ -69,7 +69,6 @@ func (t *table) relay(e *entry, r *wire.Resource, coll *collection, now time.Tim
 	t.letGo(e)
 	t.solve(e)
 	t.appear(e, now)
-	e.setServed("")
 	e.state, e.tainted = relayed, false
 	e.received = now.UnixNano()
 	t.called(e, r)

@@ -226,7 +226,6 @@ func (t *table) account(resources, bytes int64) {
 func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time) {
 	n := t.store.next()
 	t.appear(e, now)
-	e.setServed("")
 	if e.state == relayed {
 		t.letGo(e)
 	}
@@ -283,7 +282,6 @@ func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time
 	n, content := t.store.next(), e.changed
 	t.unalias(e)
 	t.resolve(e)
-	e.setServed("")
 	was, gone := e.listed(), !e.there() && !e.open() // who was not told yet is to be told still
 	t.letGo(e)
 	t.solve(e)

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"strings"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -17,11 +18,35 @@ import (
 // askPause is how often the server is asked again for a name at most.
 const askPause = time.Second
 
-// unresolved is a server's answer that names stand for nothing.
-type unresolved struct {
-	answer *wire.Resource // as it came; it may be the answer for other names, too
-	asked  time.Time      // when the server was asked last, or answered
+// absence is what there is to say of a name that stands for nothing.
+type absence struct {
+	// answer is the server's, as it came, nil if there is none. It may be the answer for
+	// other names, too. asked is when the server was asked last, or answered.
+	answer *wire.Resource
+	asked  time.Time
+	// served is the name of the resource that served the alias until that was removed:
+	// its clients know it by that (RES-10).
+	served string
 }
+
+// answer is the server's answer that the name stands for nothing, nil if there is none.
+func (e *entry) answer() *wire.Resource {
+	if e.absence == nil {
+		return nil
+	}
+	return e.absence.answer
+}
+
+// served is the name of the resource that served the alias, "" if none did.
+func (e *entry) served() string {
+	if e.absence == nil {
+		return ""
+	}
+	return e.absence.served
+}
+
+// setServed notes that it was the removal of that resource that took the alias away.
+func (e *entry) setServed(name string) { e.own().absence = &absence{served: strings.Clone(name)} }
 
 // bareAliases applies a resource without payload that has aliases.
 func (u *update) bareAliases(t *table, r *wire.Resource) {
@@ -47,42 +72,44 @@ func (u *update) bareAliases(t *table, r *wire.Resource) {
 // unresolve notes that a name stands for nothing, with the answer that says so. Those who
 // were told it need not be told again.
 func (t *table) unresolve(e *entry, r *wire.Resource, now time.Time) {
-	if e.unresolved == nil {
+	if e.answer() == nil {
 		t.unset(e, absent, nil, now)
 		if !e.wanted() {
 			return // and is not kept (RES-17)
 		}
 		t.answers++
 	}
-	e.own().unresolved = &unresolved{r, now}
+	e.own().absence = &absence{answer: r, asked: now}
 }
 
-// resolve forgets an answer that is not true any more, or that nobody wants.
+// resolve forgets what there was to say, which is not true any more, or nobody wants.
 func (t *table) resolve(e *entry) {
-	if e.unresolved == nil {
+	if e.absence == nil {
 		return
 	}
-	e.own().unresolved = nil
+	if e.absence.answer != nil {
+		t.answers--
+	}
+	e.own().absence = nil
 	e.tidy()
-	t.answers--
 }
 
 // appear is called when something is found under a name after all. The answer that said
 // that there is nothing cannot be passed on for its other names either: the server is
 // asked for them again.
 func (t *table) appear(e *entry, now time.Time) {
-	if e.unresolved == nil {
+	answer := e.answer()
+	t.resolve(e)
+	if answer == nil {
 		return
 	}
-	answer := e.unresolved.answer
-	t.resolve(e)
 	for _, alias := range answer.Aliases() {
 		key, err := keyer.Key(alias)
 		if err != nil {
 			continue
 		}
 		o := t.entries[key]
-		if o == nil || o.unresolved == nil || o.unresolved.answer != answer {
+		if o == nil || o.answer() != answer {
 			continue
 		}
 		t.resolve(o)
@@ -97,11 +124,11 @@ func (t *table) appear(e *entry, now time.Time) {
 // askAgain has the server asked once more for a name that stood for nothing, for who
 // subscribes to it later.
 func (t *table) askAgain(e *entry) {
-	if e.unresolved == nil || e.interest == nil {
+	if e.answer() == nil || e.interest == nil {
 		return
 	}
-	if now := t.store.cache.now(); now.Sub(e.unresolved.asked) >= askPause {
-		e.unresolved.asked = now
+	if now := t.store.cache.now(); now.Sub(e.absence.asked) >= askPause {
+		e.absence.asked = now
 		e.interest.repeat()
 	}
 }
@@ -119,7 +146,7 @@ func (i *interest) repeat() {
 // unresolved tells that a name stands for nothing, in the server's words; false if there
 // is no room. One answer may be for several names of the client.
 func (p *pass) unresolved(e *entry, pushed bool) bool {
-	r := e.unresolved.answer
+	r := e.answer()
 	if !p.room(r.Size() + nameOverhead) {
 		return false
 	}
@@ -135,6 +162,6 @@ func (p *pass) unresolved(e *entry, pushed bool) bool {
 func (w *watch) passesAnswers() bool { return !w.client.form.State && !w.client.reads() }
 
 func (e *entry) checkUnresolved(c *checker) {
-	c.that(e.unresolved == nil || (e.state == absent && (e.wanted() || e.interest != nil)),
+	c.that(e.absence == nil || (e.state == absent && (e.wanted() || e.interest != nil)),
 		"%q is %s, and the server said that it stands for nothing", e.key, e.state)
 }
