@@ -14,27 +14,36 @@ const settled = 1500 * time.Millisecond
 type disturbance struct {
 	what string
 	now  func()
+	near bool // it is the relay that the Envoys are connected to
 }
 
 // disturbances are those that there are on the side of a play.
 func (w *world) disturbances() []disturbance {
 	all := []disturbance{
-		{"the control plane's streams broke", w.plane.BreakStreams},
-		{"the control plane restarted", func() { w.plane.Restart(w.t) }},
+		{what: "the control plane's streams broke", now: w.plane.BreakStreams},
+		{what: "the control plane restarted", now: func() { w.plane.Restart(w.t) }},
 	}
-	for i := range w.relays {
-		all = append(all, disturbance{"a relay restarted", w.relays[i].restart})
+	for i, r := range w.relays {
+		all = append(all, disturbance{what: "a relay restarted", now: r.restart, near: i == len(w.relays)-1})
 	}
 	return all
 }
 
-// suffer has streams end, and waits until they are there again: an Envoy's directly at
-// the control plane, or a relay's, which opens one when an Envoy comes.
+// suffer has streams end, and waits until they are there again: an Envoy's, or those that
+// a relay has at the control plane.
 func (w *world) suffer(d disturbance, e *envoyproc.Envoy) {
-	opened := w.plane.Opened()
+	opened, connections := w.plane.Opened(), e.Stat(connectionsStat)
 	d.now()
-	w.need(soon, "the Envoy is back after "+d.what, func() bool { return w.plane.Opened() > opened && connected(e) })
+	w.need(soon, "streams are back after "+d.what, func() bool {
+		if d.near {
+			return e.Stat(connectionsStat) > connections && connected(e)
+		}
+		return w.plane.Opened() > opened && connected(e)
+	})
 }
+
+// connectionsStat counts the connections that an Envoy has opened to its server.
+const connectionsStat = "cluster.xds.upstream_cx_total"
 
 // connected reports whether all streams of an Envoy are open.
 func connected(e *envoyproc.Envoy) bool {

@@ -69,9 +69,14 @@ func relayFaults() []fault {
 		hangs   = "requests for a host that does not exist hang: the answer that says so is told as a removal"
 		byAlias = "so they do; and a host that is held by an alias is told as removed after the relay restarted"
 	)
-	return []fault{
+	faults := []fault{
 		{scenario: "names that the control plane never answers", forms: []form{polled}, requirement: "RES-7", seen: empty},
 		{scenario: "virtual hosts on demand", forms: deltaForms, requirement: "RES-16", seen: hangs},
 		{scenario: "virtual hosts on demand, streams break", forms: deltaForms, requirement: "RES-10", seen: byAlias},
 	}
+	for _, k := range faults {
+		k.scenario += inTiers
+		faults = append(faults, k)
+	}
+	return faults
 }

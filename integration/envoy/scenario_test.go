@@ -20,6 +20,7 @@ type scenario struct {
 	fetch     time.Duration        // see resources
 	relay     func(*config.Config) // settings of the relay
 	only      side                 // "": on both sides
+	tiers     int                  // relays in a row where there are any; 0 is one
 	alone     bool                 // it is disturbed by others that play at the same time
 	play      func(*world)
 }

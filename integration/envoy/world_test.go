@@ -47,18 +47,12 @@ func newWorld(t *testing.T, s *scenario, f form, at side) *world {
 	if f.envoy.REST {
 		w.addr = w.plane.RESTAddr()
 	}
-	for range at.relays() {
-		w.addRelay(s.relay)
+	if at == relayed {
+		for range max(1, s.tiers) {
+			w.addRelay(s.relay)
+		}
 	}
 	return w
-}
-
-// relays is how many relays stand between Envoys and control plane.
-func (s side) relays() int {
-	if s == relayed {
-		return 1
-	}
-	return 0
 }
 
 // addRelay puts a relay in front of what is there.

@@ -68,11 +68,16 @@ func (v Variant) api(clusters ...string) *corev3.ApiConfigSource {
 	}
 	a.SetNodeOnFirstMessageOnly = true
 	for _, cluster := range clusters {
-		a.GrpcServices = append(a.GrpcServices, &corev3.GrpcService{
-			TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: cluster}},
-		})
+		a.GrpcServices = append(a.GrpcServices, Service(cluster))
 	}
 	return a
+}
+
+// Service is an xDS server at a static cluster.
+func Service(cluster string) *corev3.GrpcService {
+	return &corev3.GrpcService{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
+		EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: cluster},
+	}}
 }
 
 // Bootstrap makes the bootstrap of an Envoy with the node id that finds listeners and
