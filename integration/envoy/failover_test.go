@@ -25,7 +25,9 @@ func TestFailover_ABS2(t *testing.T) { playAll(t, failoverScenarios()) }
 
 // withSecond gives an Envoy's bootstrap a second server.
 func (w *world) withSecond(b *bootstrapv3.Bootstrap, addr string) *bootstrapv3.Bootstrap {
-	const name = "second"
+	// Envoys start clusters by their names, and ask the second server at once if the first
+	// one's cluster has not started by then.
+	const name = "xds-second"
 	b.StaticResources.Clusters = append(b.StaticResources.Clusters, w.variant.ServerCluster(name, addr))
 	ads := b.GetDynamicResources().GetAdsConfig()
 	ads.GrpcServices = append(ads.GrpcServices, envoyproc.Service(name))

@@ -69,6 +69,7 @@ func relayFaults() []fault {
 		hangs   = "requests for a host that does not exist hang: the answer that says so is told as a removal"
 		byAlias = "so they do; and a host that is held by an alias is told as removed after the relay restarted"
 	)
+	const waits = "a relay without a control plane keeps the Envoy's stream open, so that the Envoy does not ask its second server"
 	faults := []fault{
 		{scenario: "names that the control plane never answers", forms: []form{polled}, requirement: "RES-7", seen: empty},
 		{scenario: "virtual hosts on demand", forms: deltaForms, requirement: "RES-16", seen: hangs},
@@ -78,5 +79,7 @@ func relayFaults() []fault {
 		k.scenario += inTiers
 		faults = append(faults, k)
 	}
-	return faults
+	return append(faults, fault{
+		scenario: "the control plane is dead, a second server lives", forms: adsForms, requirement: "ABS-2", seen: waits,
+	})
 }
