@@ -18,7 +18,8 @@ const (
 // allScenarios are the rows of the table.
 func allScenarios() []scenario {
 	return slices.Concat(steadyScenarios(), swapScenarios(), changedScenarios(), badScenarios(), silenceScenarios(),
-		hostScenarios(), returningScenarios(), ttlScenarios(), wildcardScenarios(), failoverScenarios(), tierScenarios())
+		hostScenarios(), returningScenarios(), ttlScenarios(), wildcardScenarios(), demandScenarios(), otherScenarios(),
+		failoverScenarios(), tierScenarios())
 }
 
 // TestTable holds the table in docs/protocol.md to what the scenarios come to: each one
