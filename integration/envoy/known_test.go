@@ -43,6 +43,7 @@ func directFaults() []fault {
 		silent   = "a changed cluster serves only when the Envoy stops waiting for endpoints that it does not ask for, or is not sent"
 		whole    = "the Envoy uses nothing of a response with an invalid cluster, and is never sent the valid ones again"
 		notAgain = "a rejected listener is not sent again when what was in its way is gone"
+		withheld = "the control plane waits for an acknowledgement that the Envoy withholds while a cluster warms"
 		beats    = "the Envoy takes a list of heartbeats for an empty list"
 		failing  = "requests fail: the old cluster is gone before the new one serves"
 	)
@@ -54,6 +55,7 @@ func directFaults() []fault {
 		{scenario: "3 of 100 clusters become invalid", forms: delta, seen: whole},
 		{scenario: "3 of 100 clusters become invalid, several responses", forms: delta, seen: whole},
 		{scenario: "a listener that another one stands in the way of", forms: delta, seen: notAgain},
+		{scenario: "clusters change while one warms for ever", forms: []form{deltaADS, stateADS}, seen: withheld},
 		{scenario: "ttl, renewed by heartbeats", forms: []form{stateADS, statePerType}, seen: beats},
 		{
 			scenario: "cluster, endpoints and route replaced at once", forms: []form{deltaADS, stateADS},

@@ -18,7 +18,7 @@ const (
 // allScenarios are the rows of the table.
 func allScenarios() []scenario {
 	return slices.Concat(steadyScenarios(), swapScenarios(), changedScenarios(), badScenarios(), silenceScenarios(),
-		hostScenarios(), returningScenarios(), ttlScenarios(), wildcardScenarios(), demandScenarios(), otherScenarios(), globScenarios(),
+		hostScenarios(), returningScenarios(), ttlScenarios(), wildcardScenarios(), demandScenarios(), otherScenarios(), globScenarios(), warmingScenarios(), outageScenarios(),
 		failoverScenarios(), tierScenarios())
 }
 
