@@ -58,6 +58,36 @@ func TestRejectionReachesTheControlPlane_ACK3_ACK7(t *testing.T) {
 	}
 }
 
+// TestRejectionThroughTiers: a relay is a client of the one before it, and tells it what its
+// own clients say.
+func TestRejectionThroughTiers_ACK7(t *testing.T) {
+	p := newPlane(t)
+	p.set(clusterType, "c1", true)
+	patient := func(c *config.Config) { c.Upstreams[0].NackWait = config.Duration(time.Minute) }
+	first := startRelay(t, patient, p.addr)
+	second := startRelay(t, patient, first.addr)
+	picky := newClient(t, second.addr, "picky")
+	picky.nack = func(r *discovery.DeltaDiscoveryResponse) string {
+		if slices.ContainsFunc(r.GetResources(), func(r *discovery.Resource) bool { return r.GetName() == "c2" }) {
+			return "c2 makes no sense"
+		}
+		return ""
+	}
+	if err := picky.connect(true); err != nil {
+		t.Fatal(err)
+	}
+	picky.subscribe(clusterType, []string{"*"}, nil)
+	picky.awaitHolding(t, clusterType, "c1")
+	p.set(clusterType, "c2", true)
+	waitFor(t, "the rejection at the control plane", func() bool {
+		return slices.ContainsFunc(p.streamsNow()[0].requests, func(r *discovery.DeltaDiscoveryRequest) bool {
+			return strings.HasSuffix(r.GetErrorDetail().GetMessage(), "picky: c2 makes no sense")
+		})
+	})
+	p.set(clusterType, "c3", true)
+	picky.awaitHolding(t, clusterType, "c1", "c3")
+}
+
 // TestRejectionReachesGoControlPlane: a real control plane is told of a rejection once, with
 // the configuration's defaults. What it sends again unchanged is acknowledged, so that
 // neither side spins, and what it repairs is acknowledged too. The log says what is served.
