@@ -96,13 +96,14 @@ func readScript(t testing.TB, path string) *script {
 	return s
 }
 
-// config makes the relay's configuration, with the endpoints of the control planes.
+// config makes the relay's configuration, with the endpoints of the control planes. They
+// are answered at once: scripts are about what is said, not about who waits for whom.
 func (s *script) config(endpoint func(plane string) string) (*config.Config, error) {
 	upstreams, _ := s.Relay["upstreams"].([]any)
 	for _, u := range upstreams {
 		u, _ := u.(map[string]any)
 		name, _ := u["name"].(string)
-		u["endpoints"] = []string{endpoint(name)}
+		u["endpoints"], u["nack_wait"] = []string{endpoint(name)}, "0s"
 	}
 	text, err := yaml.Marshal(s.Relay)
 	if err != nil {
