@@ -170,7 +170,7 @@ func (s *Session) probed(c *conn) {
 		return
 	}
 	for _, l := range s.lines {
-		if l.idle() || l.draining || l.stream != nil && l.stream.conn.endpoint == c.endpoint {
+		if l.idle() || l.asleep || l.draining || l.stream != nil && l.stream.conn.endpoint == c.endpoint {
 			continue // the last: only other streams had been refused there
 		}
 		s.end(l, ReasonFailback)

@@ -31,7 +31,7 @@ func (s *RESTSession) probed(endpoint int) {
 		return
 	}
 	for _, l := range s.lines {
-		if l.idle() || (l.poller != nil && l.endpoint == endpoint) {
+		if l.idle() || l.asleep || (l.poller != nil && l.endpoint == endpoint) {
 			continue
 		}
 		s.end(l, ReasonFailback)
