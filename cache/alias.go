@@ -53,7 +53,7 @@ func (w *watch) mayHaveByAlias() bool {
 		return false
 	}
 	for sub := range w.names.all() {
-		if sub.entry.awaited() {
+		if sub.entry.open() {
 			return true
 		}
 	}

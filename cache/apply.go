@@ -392,12 +392,7 @@ func (u *update) remove(t *table, key, name string) {
 		t.empty(c, u.received)
 		return
 	}
-	for _, e := range aliasesOf(t, key) {
-		served := e.servedName()
-		if t.unset(e, absent, nil, u.received); e.wanted() {
-			e.setServed(served)
-		}
-	}
+	t.dropAliases(key, u.received)
 	e := t.entries[key]
 	if c := t.collectionOf(key, e); c != nil {
 		c.forgive(key)
@@ -411,8 +406,16 @@ func (u *update) remove(t *table, key, name string) {
 	t.unset(e, absent, nil, u.received)
 }
 
-// aliasesOf lists the entries that a resource serves under its aliases.
-func aliasesOf(t *table, key string) []*entry { return slices.Clone(t.aliased[key]) }
+// dropAliases takes away what a resource serves under its aliases, as it does not exist
+// any more.
+func (t *table) dropAliases(key string, now time.Time) {
+	for _, e := range slices.Clone(t.aliased[key]) {
+		served := e.servedName()
+		if t.unset(e, absent, nil, now); e.wanted() {
+			e.setServed(served)
+		}
+	}
+}
 
 // empty carries out the server's word that a collection has no members.
 func (t *table) empty(c *collection, now time.Time) {

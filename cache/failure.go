@@ -249,9 +249,7 @@ func (u *update) fail(t *table, key string, re *wire.ResourceError) {
 		u.failEntry(t, e, re)
 	}
 	if !re.Transient() {
-		for _, a := range aliasesOf(t, key) {
-			t.unset(a, absent, nil, u.received)
-		}
+		t.dropAliases(key, u.received)
 	}
 	c := t.collectionOf(key, t.entries[key])
 	if c == nil || c.saidBefore(key, re) {
