@@ -202,6 +202,9 @@ func (p *poll) run(ctx context.Context) *answer {
 		case <-merged:
 			merged = nil
 		case <-end.C:
+			if moves != nil {
+				return p.sentAway()
+			}
 			return p.end()
 		case <-drain:
 			drain = nil

@@ -257,7 +257,7 @@ func (h *holdings) takeErrorsLocked(typeURL string, errors []*discovery.Resource
 		if h.errors[typeURL] == nil {
 			h.errors[typeURL] = make(map[string]codes.Code)
 		}
-		h.errors[typeURL][x.GetResourceName().GetName()] = codes.Code(x.GetErrorDetail().GetCode()) //nolint:gosec // a code of gRPC
+		h.errors[typeURL][x.GetResourceName().GetName()] = codes.Code(x.GetErrorDetail().GetCode())
 	}
 }
 

@@ -53,7 +53,7 @@ func startRelayOver(t testing.TB, up upstreamVariant, p *plane, change func(*con
 	}, addr)
 }
 
-func (up upstreamVariant) isSotw() bool { return up.sotw }
+func (v upstreamVariant) isSotw() bool { return v.sotw }
 
 // address is where clients of a variant find the relay.
 func (r *testRelay) address(v variant) string {

@@ -65,7 +65,7 @@ func TestUnreachable_ABS2(t *testing.T) {
 				if !h.happens(func() bool { return !c.connected() }) {
 					t.Fatal("the stream goes on")
 				}
-				err := c.(interface{ ended() error }).ended() //nolint:errcheck,forcetypeassert // a client over gRPC
+				err := c.(interface{ ended() error }).ended() //nolint:forcetypeassert // a client over gRPC
 				if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), `upstream "plane-0" cannot be reached`) {
 					t.Errorf("the stream ended with %v", err)
 				}
