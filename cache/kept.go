@@ -84,6 +84,10 @@ func keptSum(key string, r *wire.Resource) sum { return sumOf("removed", key, st
 // knows what a client was sent before its stream began: while it has shown a version
 // and has had no list, it may have everything (RES-2).
 func (f *cursor) mayHave(e *entry) bool {
+	return f.mayHaveAll() || e.added <= max(f.reached, f.sent)
+}
+
+func (f *cursor) mayHaveAll() bool {
 	w := f.watch
-	return (w.full && w.presented != "" && !w.listed) || e.added <= max(f.reached, f.sent)
+	return w.full && w.presented != "" && !w.listed
 }

@@ -31,8 +31,25 @@ func (d *typeDue) sends() bool {
 	return d.again || (d.acks != Awaited && !d.held && !d.incomplete && (d.adds || d.removes))
 }
 
+// overtaken reports whether additions of the type go out although an acknowledgement is
+// awaited: a later type goes out, up to the rank last (ADS-2).
+func (d *typeDue) overtaken(last Rank) bool {
+	return d.acks == Awaited && d.adds && !d.held && !d.incomplete && d.rank < last
+}
+
 // schedule is what is due, in the order in which types are sent.
 type schedule []typeDue
+
+// last is the highest rank of a type that goes out by itself, -1 if none does.
+func (s schedule) last() Rank {
+	last := Rank(-1)
+	for i := range s {
+		if s[i].sends() {
+			last = s[i].rank
+		}
+	}
+	return last
+}
 
 // of finds a type.
 func (s schedule) of(typeURL string) *typeDue {
@@ -90,15 +107,10 @@ type step struct {
 // pass has something to send at once.
 func (s schedule) plan(q *question, steps []step) (_ []step, more bool) {
 	s.keepUnknown()
-	if q.WarmWait > 0 {
-		s, more = s.upToClusters()
-	}
 	s.waitForLists(q)
-	last := Rank(-1)
-	for i := range s {
-		if s[i].sends() {
-			last = s[i].rank
-		}
+	last := s.last()
+	if q.WarmWait > 0 {
+		s, more = s.upToClusters(last)
 	}
 	var room [4]step
 	removals := room[:0]
@@ -110,7 +122,7 @@ func (s schedule) plan(q *question, steps []step) (_ []step, more bool) {
 		}
 		switch {
 		case d.held, d.incomplete:
-		case awaited && d.adds && d.rank < last:
+		case d.overtaken(last):
 			steps = append(steps, d.step(d.whole(sendOvertaken)))
 		case awaited:
 		case d.full && (d.adds || d.removes):
@@ -159,11 +171,11 @@ func (d *typeDue) whole(otherwise action) action {
 // upToClusters cuts the schedule before listeners and routes while clusters are to be sent:
 // what the clusters are decides whether listeners and routes wait for their endpoints
 // (WARM-4). They come with the next pass.
-func (s schedule) upToClusters() (now schedule, more bool) {
+func (s schedule) upToClusters(last Rank) (now schedule, more bool) {
 	clusters := false
 	for i := range s {
 		d := &s[i]
-		if d.rank == RankCluster && d.adds && d.sends() {
+		if d.rank == RankCluster && d.adds && (d.sends() || d.overtaken(last)) {
 			clusters = true
 		}
 		if clusters && d.rank.followsClusters() {

@@ -51,14 +51,14 @@ func (e *entry) comesBack(n uint64) {
 	}
 }
 
-// isNew reports whether the client was not sent a member that it is sent now, or was told
-// of the member's removal since.
+// isNew reports whether the client was not sent a member before the pass that sends it, or
+// was told of the member's removal since. Unlike mayHave it does not count what the pass
+// has sent: the member may be younger than that, and have changed after it.
 func (f *cursor) isNew(e *entry) bool {
-	if !f.mayHave(e) {
-		return true
+	if f.mayHaveAll() {
+		return false
 	}
-	b := e.back
-	return b.came > max(f.reached, f.sent) && b.removed <= f.removed
+	return e.added > f.reached || (e.back.came > f.reached && e.back.removed <= f.removed)
 }
 
 // look forgets clusters whose endpoints the client has from a place, and accepted.

@@ -377,6 +377,39 @@ func TestWarming_WARM4(t *testing.T) {
 				c.wants("ClusterLoadAssignment +old="+version, "RouteConfiguration +r="+version)
 			}
 		}},
+		{"of one that changed, after others did, before it was sent", func(h *harness) {
+			c := begun(h)
+			c.acking = false
+			h.opaque.set(clusterType, "1", "static")
+			first := c.wants("Cluster +static=1")[0]
+			h.opaque.put(clusterType, edsCluster(h, "new", "1"))
+			h.opaque.set(clusterType, "2", "static")
+			h.opaque.put(clusterType, edsCluster(h, "new", "2"))
+			c.wants()
+			c.ack(first)
+			clusters := c.wants("Cluster +new=2 +static=2")[0]
+			c.ack(clusters)
+			h.opaque.set(routeType, "2", "r")
+			c.wants()
+			h.opaque.set(endpointType, "1", "new")
+			c.subscribe(endpointType, "new")
+			c.ack(c.wants("ClusterLoadAssignment +new=1")[0])
+			c.wants("RouteConfiguration +r=2")
+		}},
+		{"of one that goes out although clusters before it are not acknowledged", func(h *harness) {
+			c := begun(h)
+			c.acking = false
+			h.opaque.set(clusterType, "1", "static")
+			c.wants("Cluster +static=1")
+			h.opaque.put(clusterType, edsCluster(h, "new", "1"))
+			c.wants()
+			h.opaque.set(routeType, "2", "r")
+			c.wants("Cluster +new=1")
+			h.opaque.set(endpointType, "1", "new")
+			c.subscribe(endpointType, "new")
+			c.ack(c.wants("ClusterLoadAssignment +new=1")[0])
+			c.wants("RouteConfiguration +r=2")
+		}},
 		{"not of one that came back before the client was told of its removal", func(h *harness) {
 			c := begun(h)
 			h.opaque.unset(clusterType, "old")
