@@ -61,6 +61,10 @@ func directFaults() []fault {
 			scenario: "cluster, endpoints and route replaced at once", forms: []form{deltaADS, stateADS},
 			seen: failing, sometimes: true,
 		},
+		{
+			scenario: "cluster, endpoints and route replaced in quick succession", forms: []form{deltaADS, stateADS},
+			seen: failing, sometimes: true,
+		},
 	}
 }
 
