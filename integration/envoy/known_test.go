@@ -71,21 +71,13 @@ func directFaults() []fault {
 // relayFaults is what the relay does not do yet.
 func relayFaults() []fault {
 	const (
-		empty   = "an Envoy that polls takes the answer that names only errors for the word that there is nothing, and does not wait"
-		hangs   = "requests for a host that does not exist hang: the answer that says so is told as a removal"
-		byAlias = "so they do; and a host that is held by an alias is told as removed after the relay restarted"
+		empty = "an Envoy that polls takes the answer that names only errors for the word that there is nothing, and does not wait"
+		waits = "a relay without a control plane keeps the Envoy's stream open, so that the Envoy does not ask its second server"
 	)
-	const waits = "a relay without a control plane keeps the Envoy's stream open, so that the Envoy does not ask its second server"
-	faults := []fault{
-		{scenario: "names that the control plane never answers", forms: []form{polled}, requirement: "RES-7", seen: empty},
-		{scenario: "virtual hosts on demand", forms: deltaForms, requirement: "RES-16", seen: hangs},
-		{scenario: "virtual hosts on demand, streams break", forms: deltaForms, requirement: "RES-10", seen: byAlias},
+	const silent = "names that the control plane never answers"
+	return []fault{
+		{scenario: silent, forms: []form{polled}, requirement: "RES-7", seen: empty},
+		{scenario: silent + inTiers, forms: []form{polled}, requirement: "RES-7", seen: empty},
+		{scenario: "the control plane is dead, a second server lives", forms: adsForms, requirement: "ABS-2", seen: waits},
 	}
-	for _, k := range faults {
-		k.scenario += inTiers
-		faults = append(faults, k)
-	}
-	return append(faults, fault{
-		scenario: "the control plane is dead, a second server lives", forms: adsForms, requirement: "ABS-2", seen: waits,
-	})
 }
