@@ -71,13 +71,11 @@ func directFaults() []fault {
 // relayFaults is what the relay does not do yet.
 func relayFaults() []fault {
 	const (
-		empty = "an Envoy that polls takes the answer that names only errors for the word that there is nothing, and does not wait"
-		waits = "a relay without a control plane keeps the Envoy's stream open, so that the Envoy does not ask its second server"
+		silent = "names that the control plane never answers"
+		empty  = "an Envoy that polls takes the answer that names only errors for the word that there is nothing, and does not wait"
 	)
-	const silent = "names that the control plane never answers"
 	return []fault{
 		{scenario: silent, forms: []form{polled}, requirement: "RES-7", seen: empty},
 		{scenario: silent + inTiers, forms: []form{polled}, requirement: "RES-7", seen: empty},
-		{scenario: "the control plane is dead, a second server lives", forms: adsForms, requirement: "ABS-2", seen: waits},
 	}
 }
