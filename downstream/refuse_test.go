@@ -302,3 +302,20 @@ func TestREST_ERR1(t *testing.T) {
 		p.accepts("200 a=1 b=1 !a=Unavailable")
 	})
 }
+
+// TestRESTSilence_RES7 has a client that polls wait for what the control plane does not
+// answer: it would take errors alone for the word that there is nothing.
+func TestRESTSilence_RES7(t *testing.T) {
+	restBubble(t, func(h *harness) {
+		h.opaque.errors["e"] = codes.Unavailable
+		p := h.poller(endpointPath, "e")
+		p.poll().isHeld()
+		h.advance(restWait)
+		p.wants("304")
+		p.poll().isHeld()
+		h.opaque.real(endpointType, "1", "e")
+		p.accepts("200 e=1")
+		h.opaque.errors["none"] = codes.NotFound
+		h.poller(endpointPath, "none").poll().wants("200 !none=NotFound")
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -291,10 +292,19 @@ func (p *poll) news() bool {
 		// Errors alone would give the client a version, and so something to lose: it
 		// would wait for all the rest then.
 		return len(s.Resources) > 0
+	case len(s.Resources) > 0:
+		return true
 	default:
 		// What the relay says itself can wait for what the servers do, as long as the poll.
-		return len(s.Resources) > 0 || len(s.Errors) > len(p.refused) || (len(s.Errors) > 0 && (s.Complete || p.over))
+		return final(s.Errors) && (len(s.Errors) > len(p.refused) || s.Complete || p.over)
 	}
+}
+
+// final reports whether an answer may hold nothing but these errors. Clients take it for the
+// word that there is nothing of what they ask for, so one of them has to say more than that
+// nobody knows (RES-7).
+func final(errors []cache.NamedError) bool {
+	return slices.ContainsFunc(errors, func(e cache.NamedError) bool { return e.Error.Code != codes.Unavailable })
 }
 
 // has reports whether the client accepted or rejected what is held now.

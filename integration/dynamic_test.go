@@ -249,6 +249,9 @@ func TestDynamicParameters_DYN1_SUB10_VAR7(t *testing.T) {
 				p.mu.Lock()
 				defer p.mu.Unlock()
 				slices.Sort(p.asked)
+				if form == "rest" { // between two polls nobody wants a name that has no variant of its own
+					p.asked = slices.Compact(p.asked)
+				}
 				want := []string{key(locate("x env=prod version=v1")), key(locate("x env=prod version=v2")), key(locate("x env=test version=v1"))}
 				if p.opened != 1 || !slices.Equal(p.asked, want) {
 					t.Errorf("%d streams, asked for %q", p.opened, p.asked)
