@@ -39,7 +39,7 @@ func (c *Client) survey(s schedule, q *question) schedule {
 		d.adds = d.adds || adds
 		d.beats = d.beats || (beats && !w.full)
 		d.again = d.again || w.againDue()
-		d.known = d.known || w.listed || w.anyKnown()
+		d.known = d.known || !w.full || w.listed || w.anyKnown()
 		if w.incomplete(q) {
 			d.incomplete = true
 			if d.since.IsZero() || w.begun.Before(d.since) {
