@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -39,6 +40,7 @@ type entrance struct {
 	set     int // how often timer was set or stopped: one that fired meanwhile is void
 	closed  bool
 
+	outage   int // the number of the one that lasts, or was the last
 	endpoint int // that ended the last outage
 }
 
@@ -46,6 +48,7 @@ type entrance struct {
 type ticket struct {
 	bell     chan<- struct{} // one slot: a ticket of this session was admitted
 	admitted bool            // guarded by entrance.mu
+	failed   int             // the outage in which it was tried in vain; likewise
 }
 
 func newEntrance(outages *Outages, base, most time.Duration) *entrance {
@@ -77,13 +80,21 @@ func (e *entrance) untried() bool {
 	return e.probe == nil && len(e.waiting) == 0
 }
 
-// queue puts a ticket at the end of the line. The caller holds mu.
+// queue puts a ticket at the end of the line, of those that were not tried in vain if it was
+// not. The caller holds mu.
 func (e *entrance) queue(t *ticket) {
 	if !slices.Contains(e.waiting, t) {
-		e.waiting = append(e.waiting, t)
+		at := len(e.waiting)
+		if !e.tried(t) {
+			at = sort.Search(at, func(i int) bool { return e.tried(e.waiting[i]) })
+		}
+		e.waiting = slices.Insert(e.waiting, at, t)
 	}
 	e.arm()
 }
+
+// tried reports whether a ticket was tried in vain in this outage. The caller holds mu.
+func (e *entrance) tried(t *ticket) bool { return e.outage > 0 && t.failed == e.outage }
 
 // leave says that a ticket is not waited for any longer, or that its stream is not the
 // probe any more.
@@ -129,9 +140,16 @@ func (e *entrance) lost(t *ticket, err *ConnectionError, again bool) (delay time
 	if probed {
 		e.probe = nil
 	}
+	if began {
+		e.outage++
+	}
 	if down && (began || probed) {
+		t.failed = e.outage
 		e.backoff.Max = backoffBound(e.most, err.Reason)
 		e.next = time.Now().Add(e.backoff.Next())
+		if err.Reason.refuses() && len(e.waiting) > 0 && !e.tried(e.waiting[0]) {
+			e.next = time.Now().Add(admitPause)
+		}
 		e.stop()
 	}
 	if !down || !again {

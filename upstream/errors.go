@@ -82,6 +82,10 @@ func reasonOf(err error, opened bool) Reason {
 // stream is likely to end the same way however well it begins.
 func (r Reason) repeats() bool { return r == ReasonMalformed || r == ReasonExhausted }
 
+// refuses says that the server is there and ended the stream for a reason that may be the
+// scope's own.
+func (r Reason) refuses() bool { return r == ReasonDenied || r == ReasonError }
+
 // final says that the line's stream is not to be tried again for now.
 func (r Reason) final() bool { return r == ReasonUnwanted || r == ReasonShutdown }
 
