@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -9,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
+
+	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
 const (
@@ -17,6 +20,10 @@ const (
 	// outageFresh is how long the word of an attempt counts: nobody tries while no client
 	// waits, and the next one that comes must not be sent away for what was long ago.
 	outageFresh = 35 * time.Second
+	// deniedFresh is how long the word of a server counts that lets a scope's clients not in.
+	// Each attempt that fails is seen by one look at least, and who comes later has one of
+	// its own.
+	deniedFresh = 2 * outageLook
 	// maxCause bounds what clients are told of why an upstream cannot be reached, in bytes.
 	maxCause = 512
 )
@@ -79,6 +86,28 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
+// denies reports whether a plane counts as one that cannot be reached because its server lets
+// nobody in. That is about the scopes that asked, and no word for others (ACC-6).
+func (p *plane) denies() bool {
+	o := p.outage()
+	return o.Err != nil && o.Err.Reason == upstream.ReasonDenied
+}
+
+// denied says why a session's clients are not served that its server does not let in, though
+// others may be; "" if it does, or nobody knows (ABS-2).
+func (s *session) denied(after time.Duration, now time.Time) string {
+	if after <= 0 {
+		return ""
+	}
+	st := s.client.Status()
+	err := st.LastError
+	if err == nil || err.Reason != upstream.ReasonDenied || now.Sub(st.LastErrorAt) > deniedFresh ||
+		st.Streams > 0 { // of other types, where each has its own
+		return ""
+	}
+	return causeOf(s.key.plane, err)
+}
+
 // causeOf is what clients are told: the upstream's name, and what it failed with.
 func causeOf(name string, err error) string {
 	cause := fmt.Sprintf("upstream %q cannot be reached: %v", name, err)
@@ -115,13 +144,18 @@ func (r *Relay) tellOutages(ctx context.Context, now time.Time) {
 		if causes[p] = p.unreachable(after, now); causes[p] != "" {
 			away++
 		}
+		if p.denies() {
+			causes[p] = ""
+		}
 	}
 	for _, p := range retired {
-		causes[p] = p.unreachable(after, now)
+		if !p.denies() {
+			causes[p] = p.unreachable(after, now)
+		}
 	}
 	for _, s := range r.hub.all() {
 		if p := s.key.of; p != nil {
-			s.store.SetOutage(causes[p])
+			s.store.SetOutage(cmp.Or(causes[p], s.denied(after, now)))
 		}
 	}
 	for p, cause := range causes {
