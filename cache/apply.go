@@ -230,7 +230,7 @@ func (u *update) apply(t *table) {
 		}
 	}
 	for i, key := range u.removed {
-		if key != "" && len(t.aliased[key]) > 0 {
+		if len(t.aliased[key]) > 0 {
 			u.remove(t, key, u.response.Removed[i]) // before its aliases, which may be named too (RES-10)
 		}
 	}

@@ -105,7 +105,7 @@ func owners(whole, named *table, key string, aliases []string) []*table {
 		member = e.member()
 	}
 	switch asked := named.names(key, aliases); {
-	case key == "":
+	case key == badKey:
 		return nil // nobody knows its name
 	case asked && member:
 		return []*table{whole, named}
