@@ -10,13 +10,15 @@ import (
 // SetOutage says that the store's control plane cannot be reached, and has not been for so
 // long that nobody should go on waiting for it (ABS-2); cause says so to clients. "" says
 // that it can be reached. While it cannot, the subscribers of each name of which nothing is
-// known are told the resource error UNAVAILABLE; what is known is served as ever.
+// known are told the resource error UNAVAILABLE; what is known is served as ever. It is called
+// by one goroutine at a time. Mostly it has nothing to say, and waits for nothing then: a
+// large response that is being applied must not keep others from being told.
 func (s *Store) SetOutage(cause string) {
-	s.applyMu.Lock()
-	defer s.applyMu.Unlock()
 	if before := s.outage.Load(); (before != nil) == (cause != "") {
 		return
 	}
+	s.applyMu.Lock()
+	defer s.applyMu.Unlock()
 	s.mu.Lock()
 	if now := s.cache.now(); cause != "" {
 		s.beginOutage(&wire.ResourceError{Code: codes.Unavailable, Message: cause}, now)

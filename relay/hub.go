@@ -231,15 +231,21 @@ func (h *hub) close() {
 
 // all lists the sessions by upstream and scope.
 func (h *hub) all() []*session {
+	list := h.list()
+	slices.SortFunc(list, func(a, b *session) int {
+		return cmp.Or(cmp.Compare(a.key.plane, b.key.plane), cmp.Compare(a.key.scope, b.key.scope))
+	})
+	return list
+}
+
+// list lists the sessions in no order.
+func (h *hub) list() []*session {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	list := make([]*session, 0, len(h.sessions))
 	for _, s := range h.sessions {
 		list = append(list, s)
 	}
-	slices.SortFunc(list, func(a, b *session) int {
-		return cmp.Or(cmp.Compare(a.key.plane, b.key.plane), cmp.Compare(a.key.scope, b.key.scope))
-	})
 	return list
 }
 

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -86,6 +85,12 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
+// denying reports whether the server let a stream not in so lately that a session may have to
+// be told.
+func (p *plane) denying(now time.Time) bool {
+	return p.outages != nil && now.Sub(p.outages.Denied()) <= deniedFresh
+}
+
 // denies reports whether a plane counts as one that cannot be reached because its server lets
 // nobody in. That is about the scopes that asked, and no word for others (ACC-6).
 func (p *plane) denies() bool {
@@ -139,7 +144,7 @@ func (r *Relay) watchOutages(ctx context.Context) {
 func (r *Relay) tellOutages(ctx context.Context, now time.Time) {
 	after := r.now.Load().config.Server.UnreachableAfter.Std()
 	present, retired := r.hub.census()
-	causes, away := make(map[*plane]string), 0
+	causes, denying, away := make(map[*plane]string), make(map[*plane]bool), 0
 	for _, p := range present {
 		if causes[p] = p.unreachable(after, now); causes[p] != "" {
 			away++
@@ -153,10 +158,19 @@ func (r *Relay) tellOutages(ctx context.Context, now time.Time) {
 			causes[p] = p.unreachable(after, now)
 		}
 	}
-	for _, s := range r.hub.all() {
-		if p := s.key.of; p != nil {
-			s.store.SetOutage(cmp.Or(causes[p], s.denied(after, now)))
+	for p := range causes {
+		denying[p] = p.denying(now)
+	}
+	for _, s := range r.hub.list() { // once a second: there may be very many
+		p := s.key.of
+		if p == nil {
+			continue
 		}
+		cause := causes[p]
+		if cause == "" && denying[p] {
+			cause = s.denied(after, now)
+		}
+		s.store.SetOutage(cause)
 	}
 	for p, cause := range causes {
 		if cause != "" && !p.reaching.trying.Swap(true) {

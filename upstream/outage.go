@@ -29,6 +29,7 @@ type Outages struct {
 	mu       sync.Mutex
 	now      Outage
 	good     int // streams that were answered and are open
+	denied   time.Time
 	watchers []*outageWatcher
 
 	telling sync.Mutex // held over calls to watchers, which so hear of changes in order
@@ -41,6 +42,14 @@ func (o *Outages) Now() Outage {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.now
+}
+
+// Denied is when the server last let a stream not in, whatever became of others; zero before
+// the first time.
+func (o *Outages) Denied() time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.denied
 }
 
 // Watch has f told whenever an outage begins, anew or for the first time, or ends, until stop is called; further errors
@@ -65,6 +74,9 @@ func (o *Outages) Watch(f func(Outage)) (stop func()) {
 func (o *Outages) fail(err *ConnectionError) (down, began bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if err.Reason == ReasonDenied {
+		o.denied = time.Now()
+	}
 	if o.good > 0 {
 		return false, false
 	}
