@@ -295,6 +295,7 @@ func (s *Session) lost(l *line, cause error) {
 	endpoint := l.stream.conn.endpoint
 	opened, draining := l.open, l.draining
 	s.offended(l.stream.conn, cause)
+	cause = conceal(cause, s.metadata)
 	err := &ConnectionError{Endpoint: s.up.cfg.Endpoints[endpoint], Reason: reasonOf(cause, opened), Err: cause}
 	good := l.established && !err.Reason.repeats()
 	if draining {

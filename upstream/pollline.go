@@ -285,6 +285,7 @@ func (s *RESTSession) end(l *pollLine, reason Reason) {
 // that only does not serve the type is left for nobody's sake.
 func (s *RESTSession) lost(l *pollLine, cause error) {
 	endpoint, good := l.endpoint, l.established
+	cause = conceal(cause, s.metadata)
 	err := &ConnectionError{Endpoint: s.up.cfg.Endpoints[endpoint], Reason: pollReason(cause), Err: cause}
 	if !good {
 		s.obs.ConnectFailed(err.Endpoint, err.Reason)
