@@ -75,6 +75,10 @@ func decodeBinary(v string) (string, error) {
 // headers reads a map of strings or lists of strings. Values are not quoted in errors.
 func (d *decoder) headers(n *yaml.Node, path string) Headers {
 	h := make(Headers)
+	if n.Kind != yaml.MappingNode {
+		d.fail(n, path, "expected a mapping of names to values") // which what stands there may be
+		return h
+	}
 	for key, value := range d.entries(n, path) {
 		at := keyPath(path, key.Value)
 		d.locate(key, value, at)

@@ -45,3 +45,13 @@ func TestHeaders_ACC6_OPS6(t *testing.T) {
 		}
 	}
 }
+
+// A value that stands where a mapping should is not quoted: it may be the secret.
+func TestHeaders_OPS6_noMapping(t *testing.T) {
+	for _, metadata := range []string{`"Bearer s3cret"`, `[s3cret]`, `s3cret`} {
+		_, err := Parse("x.yaml", []byte(strings.Replace(withMetadata, `{authorization: "Bearer s3cret", x-list: [s3cret, s3cret-2], key-bin: AAE=, key2-bin: AAE}`, metadata, 1)))
+		if err == nil || !strings.Contains(err.Error(), "expected a mapping") || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v", metadata, err)
+		}
+	}
+}
