@@ -19,6 +19,10 @@ const (
 	// the last is shown on the admin port (ACK-7).
 	loudRejections = 8
 	loudAltogether = 256
+	// loudTypes is how many types have a count of their own in that time. Types are the
+	// clients' choice (LIM-4): the others have one count together.
+	loudTypes  = 64
+	otherTypes = "others"
 )
 
 // rejectionLog says which of the clients' rejections are worth a warning each, and tells of
@@ -48,6 +52,9 @@ func (r *rejectionLog) level(typeURL string, who any) slog.Level {
 	if r.timer == nil {
 		r.types = make(map[string]*loudness)
 		r.timer = time.AfterFunc(rejectionPause, r.end)
+	}
+	if r.types[typeURL] == nil && len(r.types) >= loudTypes {
+		typeURL = otherTypes
 	}
 	l := r.types[typeURL]
 	if l == nil {
