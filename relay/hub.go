@@ -104,7 +104,7 @@ func (h *hub) acquireFor(key sessionKey, as func() shown, meta map[string][]stri
 func (h *hub) start(key sessionKey, as shown, meta map[string][]string) (*session, error) {
 	p := h.planeOf(key)
 	s := &session{
-		key: key, meta: meta, shown: as, node: as.node(h.node), store: h.cache.Open(p.sourceOf(key)),
+		key: key, meta: meta, shown: as, node: as.node(forwarding(h.node, key.forwarded)), store: h.cache.Open(p.sourceOf(key)),
 		done: make(chan struct{}), guard: guard{node: as.client},
 	}
 	client, err := h.open(s, p.upstream, s.node)

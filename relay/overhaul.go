@@ -93,7 +93,7 @@ func (h *hub) refills(o *overhaul) ([]refill, error) {
 		if next := o.changed[p]; next != nil {
 			from, changed = next.upstream, true
 		}
-		if now := s.shown.node(o.plan.node); !proto.Equal(now, node) {
+		if now := s.shown.node(forwarding(o.plan.node, s.key.forwarded)); !proto.Equal(now, node) {
 			node, changed = now, true
 		}
 		if !changed {

@@ -1,11 +1,15 @@
 package relay
 
 import (
+	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"os"
+	"sync"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
@@ -31,14 +35,38 @@ func upstreamNode(d *rules.Decision, own *corev3.Node, replica string) *corev3.N
 	return rules.UpstreamNode(d, own, scopedID(own.GetId(), replica, d))
 }
 
+// enough digits of a digest tell scopes apart.
+const enough = 12
+
 // scopedID is what the relay is called in a scope: control planes keep apart by it what
 // they send to each of its streams, and to other replicas.
 func scopedID(id, replica string, d *rules.Decision) string {
 	h := sha256.New()
 	h.Write([]byte(d.Basis + "\x00" + d.Scope))
-	const enough = 12 // digits
 	return id + "~" + replica + "~" + hex.EncodeToString(h.Sum(nil))[:enough]
 }
+
+// forwarding is the relay's own node where clients' metadata goes upstream: what is forwarded
+// is part of the scope, and so of what the node is called (AGG-3, ACC-6). key stands for the
+// metadata (forwarded.key).
+func forwarding(own *corev3.Node, key string) *corev3.Node {
+	if key == "" {
+		return own
+	}
+	h := hmac.New(sha256.New, unguessable())
+	h.Write([]byte(key))
+	node := proto.CloneOf(own)
+	node.Id += "~" + hex.EncodeToString(h.Sum(nil))[:enough]
+	return node
+}
+
+// unguessable has the process make its own digests of credentials: nodes are shown, and nobody
+// is to find a token by trying.
+var unguessable = sync.OnceValue(func() []byte {
+	key := make([]byte, sha256.Size)
+	_, _ = rand.Read(key) // it never fails
+	return key
+})
 
 // thisReplica is what sets a relay apart from its replicas.
 func thisReplica() string {
