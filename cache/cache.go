@@ -34,11 +34,14 @@ const (
 	ReasonLimit  Reason = "limit"  // a request that lists all names would be too large (RES-17)
 	// ReasonUnlisted is that no directory lists it any more, nor redirect leads there (LIST-3).
 	ReasonUnlisted Reason = "unlisted"
+	// ReasonSilence is that the server says nothing of a name that is wanted beside it: some
+	// servers of the state of the world answer no request that names what they have not.
+	ReasonSilence Reason = "silence"
 )
 
 // Reasons lists every Reason.
 func Reasons() []Reason {
-	return []Reason{ReasonCount, ReasonBytes, ReasonIdle, ReasonAbsent, ReasonLimit, ReasonUnlisted}
+	return []Reason{ReasonCount, ReasonBytes, ReasonIdle, ReasonAbsent, ReasonLimit, ReasonUnlisted, ReasonSilence}
 }
 
 // Observer is told what happens in the cache. Its methods are called under

@@ -117,7 +117,7 @@ func (t *table) expireClocks(now time.Time) time.Time {
 	for len(t.clocks) > 0 {
 		k := t.clocks[0]
 		if at := k.since.Add(t.store.source.Absent); k.runs() && now.Before(at) {
-			return at
+			return sooner(at, t.makeRoom(k.since, now))
 		}
 		t.clocks[0] = clock{}
 		t.clocks = t.clocks[1:]
@@ -126,6 +126,29 @@ func (t *table) expireClocks(now time.Time) time.Time {
 		}
 	}
 	t.stopClocks()
+	return time.Time{}
+}
+
+// roomAfter is how long a server of the state of the world may say nothing of a name before
+// names that nobody wants are let go, unless its time is less than twice that.
+const roomAfter = time.Second
+
+// makeRoom lets go of names that nobody wants beside one that has been waited for since a
+// time. Each request lists all names, and java-control-plane answers none that lists what it
+// has not: a name that is only kept warm (SUB-11) must not be what keeps clients waiting. It
+// returns when that is due, zero if it is done.
+func (t *table) makeRoom(since, now time.Time) time.Time {
+	if !t.store.source.State || t.kind != byName {
+		return time.Time{}
+	}
+	if at := since.Add(min(roomAfter, t.store.source.Absent/2)); now.Before(at) {
+		return at
+	}
+	for _, e := range t.entries {
+		if i := e.interest; i != nil && i.parked && i.subscribed {
+			i.evict(ReasonSilence)
+		}
+	}
 	return time.Time{}
 }
 

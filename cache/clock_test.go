@@ -54,6 +54,34 @@ func TestRES7Absent(t *testing.T) {
 			b.expect(c.told(), "EDS +b")
 		})
 	})
+	t.Run("SUB-11 a name that nobody wants keeps nobody waiting", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newStateBed(t)
+			c := b.join()
+			c.sub(eds, "warm", "held")
+			b.connect(0)
+			b.state(eds, "1", "+warm@1", "+held@1")
+			c.unsub(eds, "warm")
+			wait(time.Hour)
+			b.store.Settle(time.Now())
+			b.expect(b.demand(0)) // kept, as long as everything is answered
+			c.sub(eds, "new")
+			b.expect(b.demand(0), "EDS +new")
+			asked := time.Now()
+			if at := b.store.Settle(asked); !at.Equal(asked.Add(roomAfter)) {
+				t.Fatalf("waits until %v, want %v", at, asked.Add(roomAfter))
+			}
+			wait(roomAfter)
+			if at := b.store.Settle(time.Now()); !at.Equal(asked.Add(absentAfter)) {
+				t.Fatalf("waits until %v, want %v", at, asked.Add(absentAfter))
+			}
+			b.check()
+			b.expect(b.demand(0), "EDS -warm")
+			if b.seen.evicted[ReasonSilence] != 1 {
+				t.Errorf("evicted %v", b.seen.evicted)
+			}
+		})
+	})
 	t.Run("ABS-3 a name that is not answered is not waited for again by who comes back", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newStateBed(t)
@@ -112,7 +140,7 @@ func TestRES7Absent(t *testing.T) {
 			b.store.Withhold(streamOf(0), eds, false)
 			b.check()
 			asked := time.Now()
-			if at := b.store.Settle(time.Now()); !at.Equal(asked.Add(absentAfter)) {
+			if at := b.store.Settle(asked.Add(roomAfter)); !at.Equal(asked.Add(absentAfter)) {
 				t.Fatalf("waits until %v, want %v", at, asked.Add(absentAfter))
 			}
 			b.store.Withhold(streamOf(0), eds, true)

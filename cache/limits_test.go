@@ -72,7 +72,7 @@ func TestSetTimes(t *testing.T) {
 		c.sub(eds, "a")
 		b.connect(0)
 		begin := time.Now()
-		if at := b.store.Settle(begin); !at.Equal(begin.Add(absentAfter)) {
+		if at := b.store.Settle(begin.Add(roomAfter)); !at.Equal(begin.Add(absentAfter)) {
 			t.Fatalf("RES-7: the clock runs until %v", at.Sub(begin))
 		}
 		select { // what the session has looked at before
@@ -85,14 +85,14 @@ func TestSetTimes(t *testing.T) {
 		default:
 			t.Error("the session is not told to look again")
 		}
-		if at := b.store.Settle(begin); !at.Equal(begin.Add(absentAfter / 2)) {
+		if at := b.store.Settle(begin.Add(roomAfter)); !at.Equal(begin.Add(absentAfter / 2)) {
 			t.Errorf("RES-7: the clock runs until %v", at.Sub(begin))
 		}
 		if b.store.source.Quiet != 2*quiet {
 			t.Errorf("RES-14: the quiet time is %v", b.store.source.Quiet)
 		}
 		b.store.SetTimes(&Source{})
-		if at := b.store.Settle(begin); !at.Equal(begin.Add(absentAfter/2)) || b.store.source.Quiet == 0 {
+		if at := b.store.Settle(begin.Add(roomAfter)); !at.Equal(begin.Add(absentAfter/2)) || b.store.source.Quiet == 0 {
 			t.Error("a clock that runs was taken away")
 		}
 		b.check()
