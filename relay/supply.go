@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
@@ -19,14 +20,17 @@ type supply struct {
 	log  *slog.Logger
 	bell chan struct{} // one slot: there is another feed
 
+	feed atomic.Pointer[feed] // the present one; it changes under mu, and is read for each delivery
+
 	mu    sync.Mutex
-	feed  feed
 	stop  context.CancelFunc // ends the feed; nil before Run
 	since time.Time          // when the feeds before were lost, if they were; zero otherwise
 }
 
 func newSupply(f feed, log *slog.Logger) *supply {
-	return &supply{feed: f, log: log, bell: make(chan struct{}, 1)}
+	s := &supply{log: log, bell: make(chan struct{}, 1)}
+	s.feed.Store(&f)
+	return s
 }
 
 // Run implements feed. It returns when ctx ends, and not before: a feed that ends by
@@ -35,7 +39,7 @@ func (s *supply) Run(ctx context.Context) error {
 	var before feed
 	for {
 		s.mu.Lock()
-		f := s.feed
+		f := s.current()
 		run, stop := context.WithCancel(ctx)
 		s.stop = stop
 		s.mu.Unlock()
@@ -65,11 +69,7 @@ func inherit(next, before feed) {
 	}
 }
 
-func (s *supply) current() feed {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.feed
-}
+func (s *supply) current() feed { return *s.feed.Load() }
 
 // replace has another feed take the place of the present one. It does not wait.
 func (s *supply) replace(next feed) {
@@ -80,7 +80,7 @@ func (s *supply) replace(next feed) {
 	if st.State == upstream.StateConnecting {
 		s.since = st.Since
 	}
-	s.feed = next
+	s.feed.Store(&next)
 	if s.stop != nil {
 		s.stop()
 	}
@@ -104,7 +104,7 @@ const startTime = time.Second
 // cached does not get younger by the replacement: since then it has been getting old
 // (OPS-1), and that long alternatives have been waiting (LOC-5).
 func (s *supply) statusLocked() upstream.Status {
-	st := s.feed.Status()
+	st := s.current().Status()
 	if s.since.IsZero() || st.Opened > 0 {
 		return st
 	}
