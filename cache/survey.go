@@ -21,7 +21,7 @@ func (c *Client) survey(s schedule, q *question) schedule {
 			w.skipUnknown()
 		}
 		beats := w.renewDue(q)
-		w.news = w.relist || w.due()
+		w.news = w.full && (w.relist || w.due())
 		w.relist = w.relist || (beats && w.full && acks != Awaited)
 		adds := w.relist || w.additionsDue()
 		if !adds && (w.rank.waits() || !w.removalsDue()) {
