@@ -88,8 +88,7 @@ func TestRejectionThroughTiers_ACK7(t *testing.T) {
 	picky.awaitHolding(t, clusterType, "c1", "c3")
 }
 
-// TestRejectionReachesGoControlPlane: a real control plane is told of a rejection once, with
-// the configuration's defaults. What it sends again unchanged is acknowledged, so that
+// TestRejectionReachesGoControlPlane: a real control plane is told of a rejection once. What it sends again unchanged is acknowledged, so that
 // neither side spins, and what it repairs is acknowledged too. The log says what is served.
 func TestRejectionReachesGoControlPlane_ACK7(t *testing.T) {
 	planes := map[string]func() *controlplane.ControlPlane{
@@ -105,7 +104,9 @@ func TestRejectionReachesGoControlPlane_ACK7(t *testing.T) {
 				}
 				t.Cleanup(cp.Close)
 				update(t, cp, "c1", cluster("c1", time.Second))
-				relay := startRelay(t, func(c *config.Config) { c.Upstreams[0].APIType = api }, cp.Addr())
+				relay := startRelay(t, func(c *config.Config) {
+					c.Upstreams[0].APIType, c.Upstreams[0].NackWait = api, config.Duration(500*time.Millisecond)
+				}, cp.Addr())
 				rejectedOnce(t, cp, relay)
 			})
 		}
