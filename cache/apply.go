@@ -44,7 +44,8 @@ func (s *Store) apply(stream wire.StreamID, u *update) error {
 	s.mu.Lock()
 	clear(s.brought)
 	s.brought = s.brought[:0]
-	switch tables := s.carried(stream, r.TypeURL); len(tables) {
+	var room [2]*table
+	switch tables := s.carried(stream, r.TypeURL, room[:]); len(tables) {
 	case 0:
 		u.unsolicited = len(r.Resources)
 	case 1:

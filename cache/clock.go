@@ -59,7 +59,7 @@ func (t *table) stopClocks() {
 func (s *Store) Withhold(stream wire.StreamID, typeURL string, withheld bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, t := range s.carried(stream, typeURL) {
+	for _, t := range s.carried(stream, typeURL, nil) {
 		t.withhold(withheld)
 	}
 }

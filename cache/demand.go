@@ -176,7 +176,7 @@ func (s *Store) Shed(stream wire.StreamID, typeURL string, bytes int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := false
-	for _, t := range s.carried(stream, typeURL) {
+	for _, t := range s.carried(stream, typeURL, nil) {
 		for _, e := range t.entries {
 			if bytes <= 0 {
 				break

@@ -36,7 +36,7 @@ func (s *Store) ApplyResolved(all []*Resolved, received time.Time) {
 	defer s.applyMu.Unlock()
 	s.mu.Lock()
 	for _, r := range all {
-		for _, t := range s.carried(wire.StreamID{}, r.TypeURL) {
+		for _, t := range s.carried(wire.StreamID{}, r.TypeURL, nil) {
 			r.apply(t, received)
 		}
 	}

@@ -194,7 +194,7 @@ func inOrder(a, b *table) int {
 // and so are the streams then.
 func (s *Store) on(stream wire.StreamID) []*table {
 	if s.source.PerType {
-		return s.carried(stream, stream.TypeURL)
+		return s.carried(stream, stream.TypeURL, nil)
 	}
 	var tables []*table
 	for _, t := range s.tables {
@@ -207,8 +207,9 @@ func (s *Store) on(stream wire.StreamID) []*table {
 }
 
 // carried finds the tables of a type that an upstream stream feeds: one, or both where
-// they share it, the wildcard's first.
-func (s *Store) carried(stream wire.StreamID, typeURL string) (tables []*table) {
+// they share it, the wildcard's first. They are put into room.
+func (s *Store) carried(stream wire.StreamID, typeURL string, room []*table) []*table {
+	tables := room[:0]
 	for _, k := range []kind{wholeType, byName} {
 		if t := s.tables[tableKey{typeURL, k}]; t != nil && t.on(stream) {
 			tables = append(tables, t)
