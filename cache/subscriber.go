@@ -178,7 +178,7 @@ func (s *Subscriber) collectAll(pace Pace) ([]*Batch, Outlook, error) {
 	var p pass
 	for _, i := range wildcardsLast(s.places) {
 		c := s.places[i]
-		p = pass{size: q.Size, left: q.Parts, keys: keys, sub: s, now: q.now, afresh: p.afresh}
+		p = pass{size: q.Size, left: q.Parts, keys: keys, sub: s, now: q.now, clusters: p.clusters, afresh: p.afresh}
 		c.store.mu.RLock()
 		left := c.deliver(&p, steps, seen[i])
 		c.rest(&q)

@@ -314,6 +314,23 @@ func TestWarming_WARM3(t *testing.T) {
 			h.opaque.put(clusterType, cluster("2"))
 			c.wants("Cluster +c=2", "ClusterLoadAssignment +"+member+"=1")
 		}},
+		{"behind a cluster of another store, whichever delivers last", func(h *harness) {
+			name := "xdstp://a/envoy.config.cluster.v3.Cluster/c"
+			cluster := func(version string) *discovery.Resource {
+				r := edsCluster(h, "c", version)
+				r.Name = name
+				return r
+			}
+			h.a.put(clusterType, cluster("1"))
+			h.opaque.set(clusterType, "1", "static")
+			h.opaque.set(endpointType, "1", "c")
+			c := h.client()
+			c.subscribe(clusterType, "*", name)
+			c.subscribe(endpointType, "c")
+			c.take()
+			h.a.put(clusterType, cluster("2"))
+			c.wants("Cluster +"+name+"=2", "ClusterLoadAssignment +c=1")
+		}},
 		{"a client of the state of the world asks by itself (WARM-1)", func(h *harness) {
 			h.opaque.put(clusterType, edsCluster(h, "c", "1"))
 			h.opaque.set(endpointType, "1", "c")
