@@ -30,6 +30,7 @@ type pass struct {
 	sub      *Subscriber // nil for a reader
 	upTo     uint64      // changes up to this number are taken
 	single   *group      // what is taken now goes into a response of its own (ACK-3)
+	warms    bool    // the clusters that are sent are noted
 	clusters []sentCluster
 	afresh   bool // clusters were sent to a client that had none
 }

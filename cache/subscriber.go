@@ -142,7 +142,7 @@ func (s *Subscriber) collectOne(pace Pace) ([]*Batch, Outlook, error) {
 	c.openGates(due, &q)
 	s.look(c, &q)
 	due.hold(s.holds(&q))
-	p := pass{size: q.Size, left: q.Parts, sub: s, now: q.now}
+	p := pass{size: q.Size, left: q.Parts, sub: s, warms: s.warms(&q), now: q.now}
 	var stepRoom [16]step
 	steps, more := due.plan(&q, stepRoom[:0])
 	left := c.deliver(&p, steps, anyNumber)
@@ -175,10 +175,10 @@ func (s *Subscriber) collectAll(pace Pace) ([]*Batch, Outlook, error) {
 	due.hold(s.holds(&q))
 	steps, more := due.plan(&q, nil)
 	keys, out := make(map[string]map[string]bool), make([][]*Batch, len(s.places))
-	var p pass
+	p, warms := pass{}, s.warms(&q)
 	for _, i := range wildcardsLast(s.places) {
 		c := s.places[i]
-		p = pass{size: q.Size, left: q.Parts, keys: keys, sub: s, now: q.now, clusters: p.clusters, afresh: p.afresh}
+		p = pass{size: q.Size, left: q.Parts, keys: keys, sub: s, warms: warms, now: q.now, clusters: p.clusters, afresh: p.afresh}
 		c.store.mu.RLock()
 		left := c.deliver(&p, steps, seen[i])
 		c.rest(&q)

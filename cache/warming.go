@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"slices"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -30,7 +31,7 @@ type sentCluster struct {
 // unless it is new.
 func (p *pass) cluster(r *wire.Resource, isNew bool) {
 	p.watch.led = true
-	if p.sub == nil || p.watch.rank != RankCluster {
+	if !p.warms || p.watch.rank != RankCluster {
 		return
 	}
 	name, ok := r.ClusterEndpoints()
@@ -131,6 +132,15 @@ func (s *Subscriber) sendEndpoints(p *pass, q *question) (more bool) {
 		}
 	}
 	return more
+}
+
+// warms reports whether it matters which clusters a pass sends: the client's endpoints go
+// again behind them (WARM-3), or its listeners and routes wait for them (WARM-4).
+func (s *Subscriber) warms(q *question) bool {
+	if q.WarmWait > 0 && s.leadsTraffic() {
+		return true
+	}
+	return !q.state && slices.ContainsFunc(s.places, func(c *Client) bool { return c.find(endpointType) != nil })
 }
 
 // leadsTraffic reports whether the client has listeners or routes, which may lead traffic

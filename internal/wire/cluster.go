@@ -14,11 +14,44 @@ const (
 	clusterTypeURLv2    = "type.googleapis.com/envoy.api.v2.Cluster"
 )
 
+// edsName says where the name of a cluster's endpoints stands. It is found once, when the
+// resource arrives: the relay asks for the name with each delivery.
+type edsName uint8
+
+const (
+	edsNone  edsName = iota // the resource is no cluster of type EDS
+	edsOwn                  // the name is the resource's
+	edsOther                // the name stands in the payload alone
+)
+
 // ClusterEndpoints gives the name of the ClusterLoadAssignment that a cluster of type EDS
 // needs: eds_cluster_config.service_name, else the cluster's own name (WARM-3). It is false
-// for everything else. The name lies in the resource's bytes. Nothing but these fields is
-// decoded.
+// for everything else. The name lies in the resource's bytes.
 func (r *Resource) ClusterEndpoints() (name string, ok bool) {
+	switch r.endpoints {
+	case edsNone:
+		return "", false
+	case edsOwn:
+		return r.Name, true
+	case edsOther:
+	}
+	return r.clusterEndpoints()
+}
+
+// edsName finds where the name stands.
+func (r *Resource) edsName() edsName {
+	switch name, ok := r.clusterEndpoints(); {
+	case !ok:
+		return edsNone
+	case name == r.Name:
+		return edsOwn
+	}
+	return edsOther
+}
+
+// clusterEndpoints is ClusterEndpoints from the payload. Nothing but the fields that it
+// needs is decoded.
+func (r *Resource) clusterEndpoints() (name string, ok bool) {
 	if typeURL := r.TypeURL(); typeURL != clusterTypeURL && typeURL != clusterTypeURLv2 {
 		return "", false
 	}

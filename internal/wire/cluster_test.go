@@ -28,6 +28,9 @@ func TestClusterEndpoints_WARM3(t *testing.T) {
 		{"no EDS configuration", &clusterv3.Cluster{
 			Name: "c", ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
 		}, "c", true},
+		{"another name than the resource's", &clusterv3.Cluster{
+			Name: "other", ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
+		}, "other", true},
 		{"a static cluster", &clusterv3.Cluster{Name: "c"}, "", false},
 		{"a logical DNS cluster", &clusterv3.Cluster{
 			Name: "c", ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_LOGICAL_DNS},

@@ -236,6 +236,7 @@ func (c *cutter) store(r *Resource, b []byte) {
 		out = appendAll(out, c.payload)
 	}
 	r.framed = out
+	r.endpoints = r.edsName()
 	if needsDigest {
 		encodeDigest(out[r.payload-2*digestLen:], r.Any())
 	}

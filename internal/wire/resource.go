@@ -50,7 +50,8 @@ type Resource struct {
 	// DoNotCache is cache_control.do_not_cache (TTL-5).
 	DoNotCache bool
 
-	nameless bool // the name is in resource_name (field 8) alone
+	nameless  bool    // the name is in resource_name (field 8) alone
+	endpoints edsName // where the name of a cluster's endpoints stands
 }
 
 // rare is what few resources have.
