@@ -55,17 +55,45 @@ type flight struct {
 	number  uint32 // of the type's responses in its place: see nameSub.response
 	removed bool   // it removed something
 	span    span   // the first; nearly always there is one
-	more    []span
-	gone    []string // names that it told as removed, the first of them
-	group   *group   // nil unless it holds just that
+	extra   *flightExtra
+}
+
+// flightExtra is what few responses have.
+type flightExtra struct {
+	more  []span
+	gone  []string // names that it told as removed, the first of them
+	group *group   // nil unless it holds just that
+}
+
+func (f *flight) extras() *flightExtra {
+	if f.extra == nil {
+		f.extra = new(flightExtra)
+	}
+	return f.extra
+}
+
+// group is what the response holds alone, nil if it holds something else.
+func (f *flight) group() *group {
+	if f.extra == nil {
+		return nil
+	}
+	return f.extra.group
+}
+
+// gone are names that the response told as removed, the first of them.
+func (f *flight) gone() []string {
+	if f.extra == nil {
+		return nil
+	}
+	return f.extra.gone
 }
 
 // add notes that a member was sent: the one after the position from of its cursor, which
 // came to the position to. joined says that the member before it was sent, too.
 func (f *flight) add(c *cursor, from, to uint64, joined bool) {
 	last := &f.span
-	if n := len(f.more); n > 0 {
-		last = &f.more[n-1]
+	if f.extra != nil && len(f.extra.more) > 0 {
+		last = &f.extra.more[len(f.extra.more)-1]
 	}
 	switch {
 	case joined && last.cursor == c:
@@ -73,25 +101,25 @@ func (f *flight) add(c *cursor, from, to uint64, joined bool) {
 	case f.span.cursor == nil:
 		f.span = span{c, from, to}
 	default:
-		f.more = append(f.more, span{c, from, to})
+		f.extras().more = append(f.extras().more, span{c, from, to})
 	}
 }
 
 // removes notes a name that the response tells as removed.
 func (f *flight) removes(name string) {
 	f.removed = true
-	if len(f.gone) < maxRemovedKept {
-		f.gone = append(f.gone, name)
+	if x := f.extras(); len(x.gone) < maxRemovedKept {
+		x.gone = append(x.gone, name)
 	}
 }
 
 // spans are all of them.
 func (f *flight) spans() iter.Seq[span] {
 	return func(yield func(span) bool) {
-		if f.span.cursor == nil || !yield(f.span) {
+		if f.span.cursor == nil || !yield(f.span) || f.extra == nil {
 			return
 		}
-		for _, s := range f.more {
+		for _, s := range f.extra.more {
 			if !yield(s) {
 				return
 			}
@@ -121,7 +149,7 @@ type rejected struct {
 func (s *Subscriber) Rejected(place *Client, b *Batch) (parts bool) {
 	w, f := place.find(b.TypeURL), &b.flight
 	s.refuses(b.TypeURL, true)
-	if w == nil || w.full || (f.group != nil && f.group.last) {
+	if w == nil || w.full || (f.group() != nil && f.group().last) {
 		return false
 	}
 	place.store.mu.RLock()
@@ -201,13 +229,13 @@ func (s *Subscriber) Rejects(typeURL string) bool {
 
 // inFlight gives what a response held and is still current, and what it removed.
 func (w *watch) inFlight(f *flight) (items []item, removed []string) {
-	if f.group != nil {
-		for _, i := range f.group.items {
+	if g := f.group(); g != nil {
+		for _, i := range g.items {
 			if i.current(w) {
 				items = append(items, i)
 			}
 		}
-		return items, f.group.removed
+		return items, g.removed
 	}
 	for s := range f.spans() {
 		if w.following(s.cursor.coll) != s.cursor {
@@ -228,7 +256,7 @@ func (w *watch) inFlight(f *flight) (items []item, removed []string) {
 			items = append(items, item{entry: e, sub: sub, changed: e.changed})
 		}
 	}
-	return items, f.gone
+	return items, f.gone()
 }
 
 // followedBy is the name that a member stood in for in a response, if the client was sent
@@ -393,7 +421,7 @@ func (w *watch) anyKind() kind {
 
 // begin has what follows go into a response of its group, if it is not in one already.
 func (p *pass) begin(w *watch, t *table) {
-	if p.cur == nil || p.cur.flight.group != p.single {
+	if p.cur == nil || p.cur.flight.group() != p.single {
 		p.cur, p.names = nil, nil
 	}
 	p.watch, p.table = w, t

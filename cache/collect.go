@@ -14,30 +14,42 @@ var ErrBehind = errors.New("the client is too far behind: removals that it was n
 
 // Batch is what one response holds.
 type Batch struct {
-	TypeURL       string
-	Rank          Rank
-	Removal       bool   // removals that wait for later types, or a list that only lacks something (ADS-1)
+	TypeURL string
+	Rank    Rank
+	Removal bool // removals that wait for later types, or a list that only lacks something (ADS-1)
+	// Renewal says that there is nothing in it, in the state-of-the-world form, but what the
+	// client was sent before: it is told how long that lives on (TTL-1).
+	Renewal bool
+	last    bool  // it holds removals that go behind everything else
+	owed    int32 // bytes of the removals that sayGone may add
+
 	SystemVersion string // version_info in the state-of-the-world form
 	Body          wire.Builder
 	// Received is when the oldest of the changes in it came from upstream; zero if
 	// it only answers a subscription.
 	Received time.Time
 	Merged   int // changes that later ones replaced before they were sent
-	// Renewal says that there is nothing in it, in the state-of-the-world form, but what the
-	// client was sent before: it is told how long that lives on (TTL-1).
-	Renewal bool
 	// Store is where it comes from, and Last the number of the youngest change in
 	// it (Store.Sequence).
 	Store *Store
 	Last  uint64
 
-	failed []Failure // in place of errors in Body, for readers
-	owed   int       // bytes of the removals that sayGone may add
-	last   bool      // it holds removals that go behind everything else
-	flight flight
-
+	flight  flight
 	content verdict.Span // changes of Store that it brings content of
-	parts   []Part       // of a list of several stores; nil: it is of Store
+	extra   *batchExtra
+}
+
+// batchExtra is what few batches have. A batch is made for each client that a change goes to.
+type batchExtra struct {
+	failed []Failure // in place of errors in Body, for readers
+	parts  []Part    // of a list of several stores
+}
+
+func (b *Batch) extras() *batchExtra {
+	if b.extra == nil {
+		b.extra = new(batchExtra)
+	}
+	return b.extra
 }
 
 // Part is what a response brings of one store.
@@ -48,10 +60,13 @@ type Part struct {
 
 // Parts appends to parts what it brings of content, by store.
 func (b *Batch) Parts(parts []Part) []Part {
-	if b.parts == nil && !b.content.Empty() {
+	if b.extra == nil || b.extra.parts == nil {
+		if b.content.Empty() {
+			return parts
+		}
 		return append(parts, Part{b.Store, b.content})
 	}
-	for _, p := range b.parts {
+	for _, p := range b.extra.parts {
 		if !p.Content.Empty() {
 			parts = append(parts, p)
 		}
@@ -64,7 +79,7 @@ func (b *Batch) Parts(parts []Part) []Part {
 func (c *Client) rest(q *question) {
 	c.woken, c.held = false, false
 	for _, w := range c.watches {
-		left := w.relist || w.due() || w.beatsDue() || w.againDue()
+		left := w.relist || w.againDue() || ((w.pending || !q.atOnce) && (w.due() || w.beatsDue()))
 		w.woken = left && q.Acks(w.typeURL) == Awaited
 		c.held = c.held || left
 		if !w.woken {
@@ -79,11 +94,8 @@ func (c *Client) Held() bool { return c.held }
 
 func (c *Client) behind() bool {
 	for _, w := range c.watches {
-		if w.wildcard != nil && w.wildcard.behind() {
-			return true
-		}
-		for _, g := range w.globs {
-			if g.behind() {
+		for f := range w.each() {
+			if f.behind() {
 				return true
 			}
 		}
@@ -102,13 +114,10 @@ func (w *watch) additionsDue() bool {
 			return true
 		}
 	}
-	for _, g := range w.globs {
-		if g.addsDue() {
+	for f := range w.each() {
+		if f.addsDue() {
 			return true
 		}
-	}
-	if w.wildcard != nil && w.wildcard.addsDue() {
-		return true
 	}
 	for _, n := range w.answers {
 		if e, known := w.lookup(n); known && e != nil {
@@ -129,12 +138,12 @@ func (w *watch) removalsDue() bool {
 			return true
 		}
 	}
-	for _, g := range w.globs {
-		if g.removalsDue() {
+	for f := range w.each() {
+		if f.removalsDue() || f.failuresDue(anyNumber) {
 			return true
 		}
 	}
-	return (w.wildcard != nil && w.wildcard.removalsDue()) || w.failuresDue(anyNumber)
+	return false
 }
 
 // takesAway reports whether what is due removes something that the client may

@@ -279,7 +279,7 @@ const longHold = 1000 * time.Hour
 
 // question is what a pass of the client asks now.
 func (c *Client) question() *question {
-	return &question{Pace: Pace{ListHold: longHold}, now: c.store.cache.now()}
+	return &question{Pace: Pace{ListHold: longHold}, cache: c.store.cache}
 }
 
 // paceOf is that of a client that owes acknowledgements of some types, and for which nothing

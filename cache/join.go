@@ -27,8 +27,9 @@ func join(batches []*Batch, s schedule, clients []*Client) []*Batch {
 
 func joined(parts []*Batch) *Batch {
 	b := parts[0]
+	x := b.extras()
 	for _, o := range parts {
-		b.parts = append(b.parts, Part{o.Store, o.content})
+		x.parts = append(x.parts, Part{o.Store, o.content})
 	}
 	versions := []string{b.SystemVersion}
 	for _, o := range parts[1:] {

@@ -30,7 +30,7 @@ type pass struct {
 	sub      *Subscriber // nil for a reader
 	upTo     uint64      // changes up to this number are taken
 	single   *group      // what is taken now goes into a response of its own (ACK-3)
-	warms    bool    // the clusters that are sent are noted
+	warms    bool        // the clusters that are sent are noted
 	clusters []sentCluster
 	afresh   bool // clusters were sent to a client that had none
 }
@@ -46,11 +46,22 @@ func (p *pass) turn(w *watch, k kind) bool {
 	case k == wholeType && w.wildcard == nil:
 		return false
 	}
-	t := w.client.store.tables[tableKey{w.typeURL, k}]
+	t := p.tableOf(w, k)
 	if p.watch != w || p.table != t || (p.cur != nil && p.cur.Removal != p.removing) {
 		p.watch, p.table, p.cur, p.names = w, t, nil, nil
 	}
 	return true
+}
+
+// tableOf is the table of a kind that the client subscribes to.
+func (p *pass) tableOf(w *watch, k kind) *table {
+	if k == wholeType {
+		return w.wildcard.coll.table
+	}
+	if p.watch == w && p.table != nil && p.table.kind == k {
+		return p.table
+	}
+	return w.client.store.tables[tableKey{w.typeURL, k}]
 }
 
 // first reports whether a name is not in the batch yet, where that is in
@@ -73,7 +84,7 @@ func (p *pass) first(name string) bool {
 // pass's parts are used up.
 func (p *pass) room(n int) bool {
 	if p.cur != nil {
-		if taken := p.cur.Body.Size() + p.cur.owed; taken == 0 || taken+n <= p.size {
+		if taken := p.cur.Body.Size() + int(p.cur.owed); taken == 0 || taken+n <= p.size {
 			return true
 		}
 	}
@@ -88,7 +99,10 @@ func (p *pass) room(n int) bool {
 		SystemVersion: p.table.systemVersion, Store: p.table.store, last: p.removing,
 	}
 	p.watch.responses++
-	p.cur.flight.number, p.cur.flight.group = p.watch.responses, p.single
+	p.cur.flight.number = p.watch.responses
+	if p.single != nil {
+		p.cur.flight.extras().group = p.single
+	}
 	if p.watch.client.form.State {
 		p.cur.SystemVersion, p.cur.Renewal = p.watch.version(sum{}), p.renewing
 	}

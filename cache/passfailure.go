@@ -47,7 +47,8 @@ func (p *pass) tell(err *wire.ResourceError, name string) bool {
 func (p *pass) say(err *wire.ResourceError, name string) {
 	switch c := p.watch.client; {
 	case c.reads():
-		p.cur.failed = append(p.cur.failed, Failure{name, *err})
+		x := p.cur.extras()
+		x.failed = append(x.failed, Failure{name, *err})
 	case c.form.State:
 		p.cur.Body.AddStateError(*err, name)
 	default:
@@ -143,12 +144,12 @@ func (p *pass) listFailures(w *watch, upTo uint64) {
 // failuresDue reports whether an error of a collection is to be told that came up to a
 // number.
 func (w *watch) failuresDue(upTo uint64) bool {
-	for _, g := range w.globs {
-		if g.failuresDue(upTo) {
+	for f := range w.each() {
+		if f.failuresDue(upTo) {
 			return true
 		}
 	}
-	return w.wildcard != nil && w.wildcard.failuresDue(upTo)
+	return false
 }
 
 // errorsDue reports whether an error is to be told with a list that leaves out what was

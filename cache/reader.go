@@ -72,10 +72,10 @@ func (c *Client) takeLocked(size, parts int) ([]*Taken, bool, error) {
 	if c.behind() {
 		return nil, false, ErrBehind
 	}
-	q := question{Pace: Pace{Acks: acknowledged}, now: c.store.cache.now()}
+	q := question{Pace: Pace{Acks: acknowledged}, atOnce: true, cache: c.store.cache}
 	due := c.survey(nil, &q)
 	c.openGates(due, &q)
-	p := pass{size: size, left: parts, now: q.now}
+	p := pass{size: size, left: parts, now: q.at}
 	steps, _ := due.plan(&q, nil)
 	more := c.deliver(&p, steps, anyNumber)
 	c.rest(&q)
@@ -104,8 +104,11 @@ func acknowledged(string) Acks { return Acknowledged }
 // values gives what a reader's batch holds.
 func (b *Batch) values(c *Client) *Taken {
 	t := &Taken{
-		Reader: c, TypeURL: b.TypeURL, Removed: b.Body.RemovedNames(), Failed: b.failed,
+		Reader: c, TypeURL: b.TypeURL, Removed: b.Body.RemovedNames(),
 		Received: b.Received, Last: b.Last,
+	}
+	if b.extra != nil {
+		t.Failed = b.extra.failed
 	}
 	for name, r := range b.Body.Added() {
 		t.Found = append(t.Found, Found{name, r})

@@ -144,12 +144,12 @@ func (w *watch) beatsDue() bool {
 			return true
 		}
 	}
-	for _, g := range w.globs {
-		if g.beatsDue() {
+	for f := range w.each() {
+		if f.beatsDue() {
 			return true
 		}
 	}
-	return w.wildcard != nil && w.wildcard.beatsDue()
+	return false
 }
 
 func (f *cursor) beatsDue() bool {

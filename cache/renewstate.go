@@ -25,7 +25,7 @@ func (w *watch) renewDue(q *question) bool {
 	if !w.beatsDue() || (w.full && (!w.listed || w.refused)) {
 		return false
 	}
-	if !q.now.Before(w.renewAt) || w.runsOut() {
+	if !q.now().Before(w.renewAt) || w.runsOut() {
 		return true
 	}
 	q.later(w.renewAt)

@@ -51,11 +51,8 @@ func (f *cursor) leaveRest() {
 
 // rest has all cursors of the watch rest.
 func (w *watch) rest() {
-	for _, g := range w.globs {
-		g.rest()
-	}
-	if w.wildcard != nil {
-		w.wildcard.rest()
+	for f := range w.each() {
+		f.rest()
 	}
 }
 

@@ -109,7 +109,7 @@ func (p *pass) runs(f *cursor, e *entry) *entry {
 	}
 	born := min(f.born, p.upTo)
 	for e != nil && e.changed <= born && p.looked < maxLooked && c.plain(e) && p.room(int(e.size())) {
-		left := p.size - p.cur.Body.Size() - p.cur.owed
+		left := p.size - p.cur.Body.Size() - int(p.cur.owed)
 		r, ok := c.run(e, born, left, maxLooked-p.looked)
 		if !ok {
 			break

@@ -205,7 +205,7 @@ func (s schedule) waitForLists(q *question) {
 		if !d.incomplete || !d.adds {
 			continue
 		}
-		if end := d.since.Add(q.ListWait); q.now.Before(end) {
+		if end := d.since.Add(q.ListWait); q.now().Before(end) {
 			until = end
 			q.later(end)
 		}

@@ -87,7 +87,7 @@ func (p *pass) variantSent(who any, r *wire.Resource, name string) {
 // leave has a variant removed at the end of the pass that the client is not to have any
 // more. It takes its room in the batch now (RES-9).
 func (p *pass) leave(gone wire.Variant) {
-	p.cur.owed += sizeGone(gone)
+	p.cur.owed += int32(sizeGone(gone)) // no more than what a response holds: room counts it
 	p.gone = append(p.gone, goneVariant{p.watch, p.cur, gone})
 }
 

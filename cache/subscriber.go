@@ -102,9 +102,19 @@ const acceptWait = 5 * time.Second
 type question struct {
 	Pace
 
-	state bool // the client is of the state-of-the-world form
-	now   time.Time
-	next  time.Time
+	state  bool // the client is of the state-of-the-world form
+	atOnce bool // nothing changes between the survey and the rest: one lock is held
+	cache  *Cache
+	at     time.Time // when the Collect began, once that was asked for
+	next   time.Time
+}
+
+// now is when the Collect began. Most have nothing that waits for a time, and do not ask.
+func (q *question) now() time.Time {
+	if q.at.IsZero() {
+		q.at = q.cache.now()
+	}
+	return q.at
 }
 
 // later notes a time at which something may go out.
@@ -131,7 +141,7 @@ func (s *Subscriber) Collect(pace Pace) ([]*Batch, Outlook, error) {
 // collectOne is Collect for one place, under one lock.
 func (s *Subscriber) collectOne(pace Pace) ([]*Batch, Outlook, error) {
 	c := s.places[0]
-	q := question{Pace: pace, state: s.form.State, now: c.store.cache.now()}
+	q := question{Pace: pace, state: s.form.State, atOnce: true, cache: c.store.cache}
 	var room [8]typeDue
 	c.store.mu.RLock()
 	if !s.form.State && c.behind() {
@@ -142,7 +152,7 @@ func (s *Subscriber) collectOne(pace Pace) ([]*Batch, Outlook, error) {
 	c.openGates(due, &q)
 	s.look(c, &q)
 	due.hold(s.holds(&q))
-	p := pass{size: q.Size, left: q.Parts, sub: s, warms: s.warms(&q), now: q.now}
+	p := pass{size: q.Size, left: q.Parts, sub: s, warms: s.warms(&q), now: q.at}
 	var stepRoom [16]step
 	steps, more := due.plan(&q, stepRoom[:0])
 	left := c.deliver(&p, steps, anyNumber)
@@ -154,7 +164,7 @@ func (s *Subscriber) collectOne(pace Pace) ([]*Batch, Outlook, error) {
 
 // collectAll is Collect for several places.
 func (s *Subscriber) collectAll(pace Pace) ([]*Batch, Outlook, error) {
-	q := question{Pace: pace, state: s.form.State, now: s.places[0].store.cache.now()}
+	q := question{Pace: pace, state: s.form.State, cache: s.places[0].store.cache}
 	var due schedule
 	seen, beats := make([]uint64, len(s.places)), make([]uint64, len(s.places))
 	for i, c := range s.places {
@@ -178,7 +188,7 @@ func (s *Subscriber) collectAll(pace Pace) ([]*Batch, Outlook, error) {
 	p, warms := pass{}, s.warms(&q)
 	for _, i := range wildcardsLast(s.places) {
 		c := s.places[i]
-		p = pass{size: q.Size, left: q.Parts, keys: keys, sub: s, warms: warms, now: q.now, clusters: p.clusters, afresh: p.afresh}
+		p = pass{size: q.Size, left: q.Parts, keys: keys, sub: s, warms: warms, now: q.at, clusters: p.clusters, afresh: p.afresh}
 		c.store.mu.RLock()
 		left := c.deliver(&p, steps, seen[i])
 		c.rest(&q)

@@ -21,10 +21,13 @@ func (c *Client) survey(s schedule, q *question) schedule {
 			w.skipUnknown()
 		}
 		beats := w.renewDue(q)
-		w.news = w.full && (w.relist || w.due())
+		adds, removes := w.additionsDue(), w.removalsDue()
+		w.removing = removes
+		w.news = w.full && (w.relist || adds || removes)
 		w.relist = w.relist || (beats && w.full && acks != Awaited)
-		adds := w.relist || w.additionsDue()
-		if !adds && (w.rank.waits() || !w.removalsDue()) {
+		adds = adds || w.relist
+		w.pending = adds || removes || beats
+		if !adds && (w.rank.waits() || !removes) {
 			w.sent = c.store.seq
 		}
 		if acks == Acknowledged {
@@ -46,9 +49,7 @@ func (c *Client) survey(s schedule, q *question) schedule {
 				d.since = w.begun
 			}
 		}
-		if !w.rank.waits() {
-			d.removes = d.removes || w.removesUpTo(anyNumber)
-		}
+		d.removes = d.removes || (removes && !w.rank.waits())
 	}
 	return s
 }
@@ -56,22 +57,16 @@ func (c *Client) survey(s schedule, q *question) schedule {
 // beginPass notes what the client was sent before the pass.
 func (w *watch) beginPass() {
 	w.before = w.responses
-	if w.wildcard != nil {
-		w.wildcard.reached = max(w.wildcard.reached, w.wildcard.sent)
-	}
-	for _, g := range w.globs {
-		g.reached = max(g.reached, g.sent)
+	for f := range w.each() {
+		f.reached = max(f.reached, f.sent)
 	}
 }
 
 // skipUnknown advances past removals of members that the client never had: there is nothing
 // to tell, and nothing to wait for.
 func (w *watch) skipUnknown() {
-	if w.wildcard != nil {
-		w.wildcard.skipUnknown()
-	}
-	for _, g := range w.globs {
-		g.skipUnknown()
+	for f := range w.each() {
+		f.skipUnknown()
 	}
 }
 
@@ -96,7 +91,7 @@ func (w *watch) incomplete(q *question) bool {
 		return false
 	}
 	end := w.begun.Add(q.ListHold)
-	if !q.now.Before(end) {
+	if !q.now().Before(end) {
 		return false
 	}
 	q.later(end)
@@ -155,15 +150,13 @@ func (w *watch) allListed() bool {
 // (RES-7, ERR-1).
 func (e *entry) unanswered() bool { return e.open() && !e.overdue }
 
-// removesUpTo reports whether something is due that was removed up to a number.
+// removesUpTo reports whether something is due that was removed up to a number, of a watch of
+// which removals are due.
 func (w *watch) removesUpTo(bound uint64) bool {
 	for _, n := range w.answers {
 		if e, known := w.lookup(n); known && e == nil {
 			return true
 		}
-	}
-	if !w.removalsDue() {
-		return false
 	}
 	for _, sub := range w.dirty {
 		if !sub.ended && sub.takesAway() && sub.entry.changed <= bound {
@@ -208,7 +201,7 @@ func (c *Client) openGates(s schedule, q *question) {
 		if !w.rank.waits() {
 			continue
 		}
-		if !w.removalsDue() {
+		if !w.removing {
 			w.gate = nil
 			continue
 		}
@@ -229,7 +222,7 @@ func (c *Client) openGates(s schedule, q *question) {
 func (w *watch) openGate(s schedule, q *question) {
 	g := w.gate
 	if g.claimed.IsZero() && w.claimsDue() {
-		g.claimed = q.now
+		g.claimed = q.now()
 	}
 	if !g.shut {
 		w.ripen(q)
@@ -237,12 +230,12 @@ func (w *watch) openGate(s schedule, q *question) {
 	if !g.shut {
 		return
 	}
-	if end := g.since.Add(acceptWait); (w.later < g.mark || !w.othersQuiet(s)) && q.now.Before(end) {
+	if end := g.since.Add(acceptWait); (w.later < g.mark || !w.othersQuiet(s)) && q.now().Before(end) {
 		q.later(end)
 		return
 	}
 	g.passed, g.shut = g.upTo, false
-	g.claims = g.claims || (!g.claimed.IsZero() && !q.now.Before(g.claimed.Add(q.RemovalWait)))
+	g.claims = g.claims || (!g.claimed.IsZero() && !q.now().Before(g.claimed.Add(q.RemovalWait)))
 }
 
 // ripen looks which removals have waited for their time.
@@ -250,7 +243,7 @@ func (w *watch) ripen(q *question) {
 	g := w.gate
 	ripe := func(at time.Time) bool {
 		end := at.Add(q.RemovalWait)
-		if q.RemovalWait > 0 && q.now.Before(end) {
+		if q.RemovalWait > 0 && q.now().Before(end) {
 			q.later(end)
 			return false
 		}
@@ -272,7 +265,7 @@ func (w *watch) ripen(q *question) {
 	}
 	claims := !g.claims && !g.claimed.IsZero() && ripe(g.claimed)
 	if upTo > g.upTo || claims {
-		g.upTo, g.shut, g.mark, g.since = upTo, true, w.client.store.seq, q.now
+		g.upTo, g.shut, g.mark, g.since = upTo, true, w.client.store.seq, q.now()
 	}
 }
 

@@ -97,7 +97,7 @@ func (s *Subscriber) holds(q *question) bool {
 		return false
 	}
 	end := s.since.Add(q.WarmWait)
-	if !q.now.Before(end) {
+	if !q.now().Before(end) {
 		s.clusters = nil
 		return false
 	}
@@ -120,7 +120,7 @@ func (s *Subscriber) sendEndpoints(p *pass, q *question) (more bool) {
 	for _, cluster := range p.clusters {
 		if cluster.isNew && leads && q.WarmWait > 0 {
 			if len(s.clusters) == 0 {
-				s.clusters, s.since = make(map[string]struct{}), q.now
+				s.clusters, s.since = make(map[string]struct{}), q.now()
 			}
 			s.clusters[cluster.endpoints] = struct{}{}
 		}

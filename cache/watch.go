@@ -58,8 +58,9 @@ type watch struct {
 	merged  int                         // updates that a later one replaced before they were sent
 	losses  []lost                      // of the present pass
 	renewAt time.Time                   // when the client may be told of renewed ttls again (TTL-1)
-	news    bool                        // the survey found more due than renewed ttls
-	refused bool                        // the client rejected its last list (TTL-3)
+	// What the survey found: more due than renewed ttls, anything, and removals.
+	news, pending, removing bool
+	refused                 bool // the client rejected its last list (TTL-3)
 	// What the stream subscribes to in other stores while it follows "*" here, by key: see
 	// move.
 	elsewhere map[string]struct{}
@@ -288,7 +289,23 @@ func (w *watch) markHeld(key string) {
 	}
 }
 
-// cursors are all of a watch.
+// each gives all cursors of the watch, in no order.
+func (w *watch) each() iter.Seq[*cursor] {
+	return func(yield func(*cursor) bool) {
+		if len(w.globs) > 0 { // to begin an iteration over no map costs as much as looking at a cursor
+			for _, g := range w.globs {
+				if !yield(g) {
+					return
+				}
+			}
+		}
+		if w.wildcard != nil {
+			yield(w.wildcard)
+		}
+	}
+}
+
+// cursors gives all cursors of the watch, in one order for all clients.
 func (w *watch) cursors() iter.Seq[*cursor] {
 	return func(yield func(*cursor) bool) {
 		if len(w.globs) > 0 {
@@ -311,11 +328,8 @@ func (w *watch) idle() bool {
 
 // close ends all of it.
 func (w *watch) close() {
-	if w.wildcard != nil {
-		w.wildcard.unfollow()
-	}
-	for _, g := range w.globs {
-		g.unfollow()
+	for f := range w.each() {
+		f.unfollow()
 	}
 	for sub := range w.names.all() {
 		sub.end()
