@@ -85,6 +85,9 @@ func (st *stream) settle(t *typeState, r *discoveryRequest, b *cache.Batch) {
 // tell tells the control planes of which a response has content what became of it (ACK-7).
 // Of a list that has something new of several, nobody knows which of them a rejection is for.
 func (st *stream) tell(t *typeState, b *cache.Batch, w verdict.Word) {
+	if !st.routes.Listens() {
+		return
+	}
 	w.TypeURL, w.Client = t.url, st.id
 	var room [1]cache.Part
 	parts := b.Parts(room[:0])

@@ -26,6 +26,7 @@ type toOne struct{ store *cache.Store }
 
 func (r toOne) Open(*corev3.Node, *keyer.Peer) downstream.Routes { return r }
 func (r toOne) Scoped(string, string) (*cache.Store, error)      { return r.store, nil }
+func (r toOne) Listens() bool                                    { return false }
 func (r toOne) Tell(*cache.Store, verdict.Word)                  {}
 func (r toOne) Scope() string                                    { return "shared" }
 func (r toOne) Reopen() downstream.Routes                        { return nil }

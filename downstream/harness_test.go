@@ -276,6 +276,8 @@ func (r *testRoutes) Named(name keyer.Name) (*cache.Store, string, error) {
 	return nil, "", fmt.Errorf("%w: %q", ErrNoUpstream, name.Authority)
 }
 
+func (r *testRoutes) Listens() bool { return true }
+
 func (r *testRoutes) Tell(_ *cache.Store, w verdict.Word) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

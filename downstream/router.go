@@ -39,6 +39,8 @@ type Routes interface {
 	// not to be believed: a reload changed a moment ago who serves it, and the versions may
 	// be another server's (ACK-4).
 	Distrusts(store *cache.Store) bool
+	// Listens reports whether some control plane's answer may wait for what Tell tells.
+	Listens() bool
 	// Tell tells what became of content of a store with the client (ACK-7). It does not block.
 	Tell(store *cache.Store, w verdict.Word)
 	// Scope names the scope that Scoped decided on, for the admin port.

@@ -39,12 +39,13 @@ func (st *stream) pass() error {
 	if left.More {
 		st.rung.Store(true) // requests have their turn before the next parts
 	}
-	now := time.Now() // sending may have taken its time
 	next := left.Next
 	if held {
 		next = earlier(next, st.patience())
 	}
-	st.wakeAt(next, now)
+	if st.alarm != nil || !next.IsZero() {
+		st.wakeAt(next, time.Now()) // sending may have taken its time
+	}
 	return nil
 }
 

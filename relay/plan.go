@@ -25,6 +25,7 @@ type plan struct {
 	node        *corev3.Node        // the relay's own: what control planes are shown for xdstp names
 	named       []string            // the rules' names, in order
 	distrust    distrust
+	listens     bool // some upstream's answers wait for what clients make of a response (ACK-7)
 
 	// What decides where names live, as it is configured: to be compared with another plan's.
 	scoping []any               // rules, and what becomes of clients that no rule matches
@@ -43,6 +44,7 @@ func newPlan(cfg *config.Config) (*plan, error) {
 		scoping: []any{cfg.Aggregation.Rules, cfg.Aggregation.Otherwise}, claims: make(map[string][]string),
 	}
 	for _, u := range cfg.Upstreams {
+		p.listens = p.listens || u.NackWait > 0
 		if len(u.Forward) > 0 {
 			p.forward[u.Name] = slices.Sorted(slices.Values(u.Forward))
 			p.scoping = append(p.scoping, u.Name, p.forward[u.Name])

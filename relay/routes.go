@@ -190,6 +190,9 @@ func (r *routes) hold(key sessionKey, as func() shown) (*session, error) {
 	return s, nil
 }
 
+// Listens implements downstream.Routes.
+func (r *routes) Listens() bool { return r.plan.listens }
+
 // Tell implements downstream.Routes.
 func (r *routes) Tell(store *cache.Store, w verdict.Word) {
 	for _, s := range r.held.All() {
