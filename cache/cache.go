@@ -37,11 +37,16 @@ const (
 	// ReasonSilence is that the server says nothing of a name that is wanted beside it: some
 	// servers of the state of the world answer no request that names what they have not.
 	ReasonSilence Reason = "silence"
+	// ReasonUnreferenced is that what is there in the state of the world referred to it, and
+	// does not any more: the name may be one that the server has not.
+	ReasonUnreferenced Reason = "unreferenced"
 )
 
 // Reasons lists every Reason.
 func Reasons() []Reason {
-	return []Reason{ReasonCount, ReasonBytes, ReasonIdle, ReasonAbsent, ReasonLimit, ReasonUnlisted, ReasonSilence}
+	return []Reason{
+		ReasonCount, ReasonBytes, ReasonIdle, ReasonAbsent, ReasonLimit, ReasonUnlisted, ReasonSilence, ReasonUnreferenced,
+	}
 }
 
 // Observer is told what happens in the cache. Its methods are called under

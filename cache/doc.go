@@ -13,7 +13,7 @@
 // ([Store.Restart], [Store.TakeDemand]); a downstream stream says what it wants
 // ([Client.Update]) and takes what it lacks from all its stores ([Subscriber.Collect]).
 // The package does no I/O, starts no goroutine but [Cache.Run]'s caller's own,
-// and never looks into a payload.
+// and looks into a payload only for the names that it refers to (WARM-3, SUB-11).
 //
 // # Collections and cursors
 //
@@ -47,7 +47,9 @@
 // clocks of a table stand in a queue in the order of asking, and what was answered in
 // between is passed over when its turn comes. The table keeps the server's
 // version_info, and with it a running hash of what it holds: a version that is seen
-// with two hashes is shown, and trusted by nobody (ACK-4).
+// with two hashes is shown, and trusted by nobody (ACK-4). Names that nobody wants, and
+// that nothing refers to any more, are not kept warm: they may be gone, and some servers say
+// nothing to who names what they have not.
 //
 // # Clients of the state of the world
 //

@@ -48,6 +48,7 @@ type entry struct {
 	overdue bool      // asked for long ago on the present stream, and not answered
 	pinned  bool      // in table.pins
 	suspect bool      // a client rejected the content alone (ACK-3)
+	stray   bool      // a resource that referred to it does not any more
 	told    attention // who has it, as far as who reads references is told
 }
 

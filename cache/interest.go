@@ -94,6 +94,7 @@ func (i *interest) release() {
 	}
 	i.parked = true
 	i.table.store.cache.park(i)
+	i.strays()
 }
 
 // evict marks it to be unsubscribed and dropped. What the server was not asked

@@ -50,6 +50,7 @@ type Store struct {
 	waiting    map[*table]struct{}      // all with a clock that runs
 	single     map[string]bool          // by StreamID.TypeURL: there is no second stream (OneStream)
 	references map[refKey]struct{}      // to be taken
+	strays     map[*interest]struct{}   // names that may be strays, to be looked at
 	resources  int64
 	bytes      int64
 }
@@ -324,6 +325,7 @@ func (s *Store) Awaited() bool {
 func (s *Store) Restart(stream wire.StreamID, versionsLimit int) []wire.Subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.dropStrays()
 	var subs []wire.Subscription
 	for _, t := range s.on(stream) {
 		if sub := t.restart(versionsLimit); len(sub.Subscribe) > 0 {

@@ -205,8 +205,10 @@ func (t *table) forgetUnused(e *entry) {
 	if e.res != nil {
 		t.account(-1, -e.size())
 	}
+	was := e.res
 	e.res, e.state = nil, unknown // its last two users may both come here
 	t.reread(e)
+	t.replaced(e, was, nil)
 	delete(t.entries, e.key)
 	if t.variants != nil {
 		t.unlocate(e)
@@ -224,7 +226,7 @@ func (t *table) account(resources, bytes int64) {
 
 // set puts new content into an entry, and tells who watches.
 func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time) {
-	n := t.store.next()
+	n, was := t.store.next(), e.res
 	t.appear(e, now)
 	if e.state == relayed {
 		t.letGo(e)
@@ -263,6 +265,7 @@ func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time)
 	t.live(e, r, now)
 	t.resum(e)
 	t.reread(e)
+	t.replaced(e, was, r)
 	t.store.bring(e)
 	for _, s := range e.subs {
 		s.push()
@@ -279,7 +282,7 @@ func (t *table) called(e *entry, r *wire.Resource) {
 
 // unset makes an entry absent, or failed with err, and tells who watches.
 func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time) {
-	n, content := t.store.next(), e.changed
+	n, content, held := t.store.next(), e.changed, e.res
 	t.unalias(e)
 	t.resolve(e)
 	was, gone := e.listed(), !e.there() && !e.open() // who was not told yet is to be told still
@@ -304,6 +307,7 @@ func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time
 	t.die(e)
 	t.resum(e)
 	t.reread(e)
+	t.replaced(e, held, nil)
 	for _, s := range e.subs {
 		s.denied = s.denied || !e.open() || (gone && s.dirty)
 		if !expired || !s.drops(content) {

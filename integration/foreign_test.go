@@ -108,13 +108,7 @@ func TestForeignControlPlanes(t *testing.T) {
 }
 
 // foreignFaults are what is known to be wrong behind a relay of these control planes.
-func foreignFaults() faults {
-	const warm = "SUB-11: the relay goes on naming a cluster that no client wants any more and that is gone; " +
-		"java-control-plane says nothing over SotW ADS, updates included, to who names one that does not exist"
-	return faults{
-		"relay of java-control-plane over AGGREGATED_GRPC/plain names/WARM-1 SUB-5 SUB-9 ADS-1 clusters move": warm,
-	}
-}
+func foreignFaults() faults { return faults{} }
 
 // followCase is an xDS client that asks for everything, in one form, and a server.
 type followCase struct {

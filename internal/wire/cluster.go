@@ -55,14 +55,9 @@ func (r *Resource) clusterEndpoints() (name string, ok bool) {
 	if typeURL := r.TypeURL(); typeURL != clusterTypeURL && typeURL != clusterTypeURLv2 {
 		return "", false
 	}
-	var value, own, service []byte
-	for it := (fields{rest: r.Any()}); it.next(); {
-		if it.is(fieldAnyValue, protowire.BytesType) {
-			value = it.body
-		}
-	}
+	var own, service []byte
 	eds := false
-	it := fields{rest: value}
+	it := fields{rest: r.value()}
 	for it.next() {
 		switch {
 		case it.is(fieldClusterName, protowire.BytesType):
