@@ -26,6 +26,9 @@ func (p *plane) sotwRequest(st *planeStream, r *discovery.DiscoveryRequest) {
 	fresh := &planeType{subs: maps.Clone(t.subs)}
 	maps.DeleteFunc(fresh.subs, func(n string, _ bool) bool { return was[n] })
 	current := first && r.GetVersionInfo() == p.versionLocked(r.GetTypeUrl()) && len(t.subs) == 1 && t.subs["*"]
+	if p.sotwMuted(st, r.GetTypeUrl(), t) {
+		return
+	}
 	if len(fresh.subs) > 0 && (!current || !fullState[r.GetTypeUrl()]) { // ACK-5
 		p.sotwAnswer(st, r.GetTypeUrl(), t, fresh)
 	}
@@ -51,6 +54,26 @@ func (t *planeType) wants(r *discovery.DiscoveryRequest) {
 	}
 }
 
+// sotwMuted reports whether there is nothing to say, since a name does not exist that is
+// asked for, or since everything was said now that the last such name is gone.
+func (p *plane) sotwMuted(st *planeStream, typeURL string, t *planeType) bool {
+	if !p.allOrNothing {
+		return false
+	}
+	was := t.muted
+	t.muted = false
+	for n := range t.subs {
+		if _, ok := p.types[typeURL][n]; !ok && n != "*" {
+			t.muted = true
+			return true
+		}
+	}
+	if was {
+		p.sotwPush(st, typeURL, t, p.sotwNames(typeURL, t))
+	}
+	return was
+}
+
 // sotwAnswer sends what was newly asked for; of full-state types everything that
 // is subscribed. Where nothing of the others exists there is nothing to say,
 // unless about the wildcard.
@@ -67,6 +90,9 @@ func (p *plane) sotwAnswer(st *planeStream, typeURL string, t, fresh *planeType)
 // sotwChanged tells that a resource changed. For the removal of one there is no
 // word but the absence from a full state (RES-3).
 func (p *plane) sotwChanged(st *planeStream, typeURL string, t *planeType, name string) {
+	if p.sotwMuted(st, typeURL, t) {
+		return
+	}
 	if fullState[typeURL] {
 		p.sotwPush(st, typeURL, t, p.sotwNames(typeURL, t))
 	} else if _, ok := p.types[typeURL][name]; ok {

@@ -41,6 +41,7 @@ type planeType struct {
 	answers  []planeAnswer     // in the order in which they were sent
 	accepted string            // SotW: version_info of the last one that was ACKed
 	presents string            // SotW: the nonce of the last request
+	muted    bool              // SotW: nothing was said, since a name does not exist
 }
 
 // planeAnswer is a response as far as its ACK must match it.

@@ -34,6 +34,9 @@ type plane struct {
 	longPoll time.Duration // how long a REST poll is held
 	world    string        // told by every payload that it makes
 	suffix   string        // ends every version
+	// allOrNothing: SotW says nothing of a type while a name is asked for that does not
+	// exist, updates included, as java-control-plane does.
+	allOrNothing bool
 
 	identifier *corev3.ControlPlane // of its incremental responses; nil: none (STR-10)
 	worlds     *worlds              // not nil: each node has contents of its own, of which this has none
