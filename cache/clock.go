@@ -188,10 +188,6 @@ func (s *Store) silence(name string) *wire.ResourceError {
 	}
 }
 
-// awaited reports whether word of the name may still come soon (RES-2). While the
-// stream is down it may.
-func (e *entry) awaited() bool { return e.state == unknown && !e.overdue }
-
 // awaited reports whether word of members may still come soon (RES-2), though none has
 // on this stream, or the server is not done.
 func (c *collection) awaited() bool { return !c.synced && !c.overdue }

@@ -161,18 +161,18 @@ func TestRES7Absent(t *testing.T) {
 			b.connect(0)
 			b.says(eds, "+b@1")
 			c.told()
-			if !e.awaited() {
+			if !e.unanswered() {
 				t.Error("not awaited though just asked for")
 			}
 			wait(absentAfter)
 			b.store.Settle(time.Now())
 			b.check()
-			if e.awaited() || e.state != unknown || !c.rang() {
-				t.Errorf("awaited %t, %s", e.awaited(), e.state)
+			if e.unanswered() || e.state != unknown || !c.rang() {
+				t.Errorf("awaited %t, %s", e.unanswered(), e.state)
 			}
 			b.expect(c.told())
 			b.store.Lost(streamOf(0))
-			if !e.awaited() {
+			if !e.unanswered() {
 				t.Error("not awaited though the stream is down")
 			}
 			b.connect(0)
@@ -180,7 +180,7 @@ func TestRES7Absent(t *testing.T) {
 			b.says(eds, "+a@1")
 			b.store.Settle(time.Now())
 			b.expect(c.told(), "EDS +a")
-			if e.awaited() {
+			if e.unanswered() {
 				t.Error("awaited though answered")
 			}
 		})
