@@ -16,9 +16,6 @@ import (
 const (
 	// outageLook is how often somebody looks which upstreams cannot be reached (ABS-2).
 	outageLook = time.Second
-	// outageFresh is how long the word of an attempt counts: nobody tries while no client
-	// waits, and the next one that comes must not be sent away for what was long ago.
-	outageFresh = 35 * time.Second
 	// deniedFresh is how long the word of a server counts that lets a scope's clients not in.
 	// Each attempt that fails is seen by one look at least, and who comes later has one of
 	// its own.
@@ -72,7 +69,7 @@ func (p *plane) unreachable(after time.Duration, now time.Time) string {
 	switch {
 	case since.IsZero(), now.Sub(since) < after, a.reached.After(tried):
 		return ""
-	case now.Sub(later(tried, a.tried)) > outageFresh:
+	case now.Sub(later(tried, a.tried)) > upstream.OutageFresh:
 		return ""
 	}
 	return causeOf(p.name, err)

@@ -61,8 +61,8 @@ func newEntrance(outages *Outages, base, most time.Duration) *entrance {
 // enter reports whether a stream may be opened now. If not, the ticket's bell is rung
 // when it may be.
 func (e *entrance) enter(t *ticket) bool {
-	if e.untried() && e.outages.renew() {
-		e.outages.tell()
+	if e.untried() {
+		e.outages.renew()
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -131,9 +131,6 @@ func (e *entrance) serving(t *ticket) (endpoint int, back bool) {
 // probe waits.
 func (e *entrance) lost(t *ticket, err *ConnectionError, again bool) (delay time.Duration, queued bool) {
 	down, began := e.outages.fail(err)
-	if began {
-		e.outages.tell()
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	probed := e.probe == t
@@ -173,7 +170,6 @@ func (e *entrance) answer(endpoint int, at time.Time) {
 	if !e.outages.answer(at) {
 		return
 	}
-	e.outages.tell()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.probe, e.next, e.endpoint = nil, at, endpoint

@@ -1,16 +1,20 @@
 package upstream
 
 import (
-	"slices"
 	"sync"
 	"time"
 )
 
+// OutageFresh is how long the word of an attempt that failed counts. Nobody tries while no
+// client waits, and the next client that comes must not be told of what was long ago. It is
+// longer than the longest pause between two attempts.
+const OutageFresh = longBackoff + 5*time.Second
+
 // Outage is what all scopes of a control plane know of whether it can be reached.
 type Outage struct {
 	// Since is when it could be reached no longer; zero while it can be, and before the
-	// first attempt ended. Where nobody tried for half a minute it is when the next one
-	// came who wants to.
+	// first attempt ended. Where nobody tried for OutageFresh it is when the next client
+	// came.
 	Since time.Time
 	// Tried is when the last attempt since then failed. Nobody tries while no client waits.
 	Tried time.Time
@@ -21,21 +25,16 @@ type Outage struct {
 	Answered time.Time
 }
 
-// Outages knows whether a control plane can be reached, and tells of changes. An outage
+// Outages knows whether a control plane can be reached. An outage
 // begins when an attempt fails, or a stream is lost, and no other stream is good; it ends
 // with the first answer. The zero Outages is ready. Its methods may be called from any
 // goroutine.
 type Outages struct {
-	mu       sync.Mutex
-	now      Outage
-	good     int // streams that were answered and are open
-	denied   time.Time
-	watchers []*outageWatcher
-
-	telling sync.Mutex // held over calls to watchers, which so hear of changes in order
+	mu     sync.Mutex
+	now    Outage
+	good   int // streams that were answered and are open
+	denied time.Time
 }
-
-type outageWatcher struct{ tell func(Outage) }
 
 // Now is what is known now.
 func (o *Outages) Now() Outage {
@@ -52,25 +51,8 @@ func (o *Outages) Denied() time.Time {
 	return o.denied
 }
 
-// Watch has f told whenever an outage begins, anew or for the first time, or ends, until stop is called; further errors
-// of one outage are not told. f must not block, nor call stop: once that has returned f is
-// not called again.
-func (o *Outages) Watch(f func(Outage)) (stop func()) {
-	w := &outageWatcher{f}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.watchers = append(slices.Clip(o.watchers), w)
-	return func() {
-		o.telling.Lock()
-		defer o.telling.Unlock()
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.watchers = slices.DeleteFunc(slices.Clone(o.watchers), func(x *outageWatcher) bool { return x == w })
-	}
-}
-
 // fail says that an attempt failed, or that a stream was lost that is not counted any
-// more. began is set if an outage began, which the caller tells.
+// more. began is set if an outage began.
 func (o *Outages) fail(err *ConnectionError) (down, began bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -88,7 +70,7 @@ func (o *Outages) fail(err *ConnectionError) (down, began bool) {
 }
 
 // answer says that the control plane answered, or took a stream for long enough. ended is
-// set if an outage ended, which the caller tells.
+// set if an outage ended.
 func (o *Outages) answer(at time.Time) (ended bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -98,15 +80,13 @@ func (o *Outages) answer(at time.Time) (ended bool) {
 }
 
 // renew begins an outage anew if nobody has tried for so long that it may be over: a client
-// that comes then is not to be told of what was. told is set if the caller is to tell.
-func (o *Outages) renew() (told bool) {
+// that comes then is not to be told of what was.
+func (o *Outages) renew() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.now.Since.IsZero() || time.Since(o.now.Tried) <= longBackoff {
-		return false
+	if !o.now.Since.IsZero() && time.Since(o.now.Tried) > OutageFresh {
+		o.now.Since = time.Now()
 	}
-	o.now.Since = time.Now()
-	return true
 }
 
 // count adds streams that are good, or takes them off.
@@ -118,15 +98,3 @@ func (o *Outages) count(change int) {
 
 // down reports whether there is an outage.
 func (o *Outages) down() bool { return !o.Now().Since.IsZero() }
-
-// tell tells the watchers what is so now. The caller holds no lock.
-func (o *Outages) tell() {
-	o.telling.Lock()
-	defer o.telling.Unlock()
-	o.mu.Lock()
-	now, watchers := o.now, o.watchers
-	o.mu.Unlock()
-	for _, w := range watchers {
-		w.tell(now)
-	}
-}
