@@ -70,15 +70,10 @@ type hub struct {
 
 var errClosed = errors.New("the relay is shutting down")
 
-// acquire is acquireFor for those who forward nothing of a client.
-func (h *hub) acquire(key sessionKey, as func() shown) (*session, error) {
-	return h.acquireFor(key, as, nil)
-}
-
-// acquireFor gives the session of an upstream and scope, and starts it if there is none.
+// acquire gives the session of an upstream and scope, and starts it if there is none.
 // as is what the control plane is shown if it is started, and meta goes with its streams:
-// the key stands for it.
-func (h *hub) acquireFor(key sessionKey, as func() shown, meta map[string][]string) (*session, error) {
+// the key stands for it. It is nil where nothing of a client is forwarded.
+func (h *hub) acquire(key sessionKey, as func() shown, meta map[string][]string) (*session, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {

@@ -98,7 +98,7 @@ func testHub(t *testing.T, away bool) *hub {
 // visit is a stream that subscribes to "*" and goes away again.
 func visit(t *testing.T, h *hub, scope string) *session {
 	t.Helper()
-	s, err := h.acquire(sessionKey{plane: "plane", of: h.planes["plane"], scope: scope}, asItself)
+	s, err := h.acquire(sessionKey{plane: "plane", of: h.planes["plane"], scope: scope}, asItself, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestHub(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := testHub(t, false)
 			h.close()
-			if _, err := h.acquire(sessionKey{plane: "plane", of: h.planes["plane"]}, asItself); !errors.Is(err, errClosed) {
+			if _, err := h.acquire(sessionKey{plane: "plane", of: h.planes["plane"]}, asItself, nil); !errors.Is(err, errClosed) {
 				t.Errorf("acquired after close: %v", err)
 			}
 		})

@@ -177,7 +177,7 @@ func (p *prefetcher) target(typeURL string, name keyer.Name) (*node, error) {
 	}
 	h := p.held[at]
 	if h == nil {
-		s, err := p.router.hub.acquire(at, asItself)
+		s, err := p.router.hub.acquire(at, asItself, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -179,7 +179,7 @@ func (r *routes) hold(key sessionKey, as func() shown) (*session, error) {
 	if s := r.held.Get(key); s != nil {
 		return s, nil
 	}
-	s, err := r.router.hub.acquireFor(key, as, f.metadata)
+	s, err := r.router.hub.acquire(key, as, f.metadata)
 	switch {
 	case errors.Is(err, errClosed):
 		return nil, status.Error(codes.Unavailable, err.Error())
