@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
+	"github.com/xdsrelay/xdsrelay/internal/excerpt"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -112,14 +111,7 @@ func (s *session) denied(after time.Duration, now time.Time) string {
 
 // causeOf is what clients are told: the upstream's name, and what it failed with.
 func causeOf(name string, err error) string {
-	cause := fmt.Sprintf("upstream %q cannot be reached: %v", name, err)
-	if len(cause) > maxCause {
-		cause = cause[:maxCause]
-		for !utf8.ValidString(cause) {
-			cause = cause[:len(cause)-1]
-		}
-	}
-	return strings.ToValidUTF8(cause, "\uFFFD")
+	return excerpt.Head(fmt.Sprintf("upstream %q cannot be reached: %v", name, err), maxCause)
 }
 
 // watchOutages has clients told of upstreams that cannot be reached (ABS-2), until ctx ends.

@@ -19,9 +19,18 @@ func Of(text string, each int) string {
 		return strings.ToValidUTF8(text, "\uFFFD")
 	}
 	// A cut may go through a character, of which the text has nothing wrong then.
-	head := strings.ToValidUTF8(trimEnd(text[:each]), "\uFFFD")
+	head := Head(text, each)
 	tail := strings.ToValidUTF8(trimStart(text[len(text)-each:]), "\uFFFD")
 	return fmt.Sprintf("%s … (%d bytes left out) … %s", head, len(text)-2*each, tail)
+}
+
+// Head gives the beginning of a text, at most that many bytes of it, with what is no UTF-8
+// replaced.
+func Head(text string, most int) string {
+	if len(text) > most {
+		text = trimEnd(text[:most])
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
 // trimEnd takes off a character that a cut has left without its end.

@@ -35,3 +35,21 @@ func TestOf_Characters(t *testing.T) {
 		}
 	}
 }
+
+func TestHead_ABS2(t *testing.T) {
+	for _, tt := range []struct {
+		name, text, want string
+		most             int
+	}{
+		{"ABS-2 what fits stays", "cause", "cause", 5},
+		{"ABS-2 no longer than may be", "causes", "cause", 5},
+		{"ABS-2 a cut goes through no character", "caé", "ca", 3},
+		{"ABS-2 what is no UTF-8 is replaced, and the rest stays", "a\xffbcdef", "a\uFFFDbcd", 5},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := Head(tt.text, tt.most); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
