@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // Headers is gRPC metadata, HTTP headers where polls go, by name: one value or several.
@@ -174,7 +176,7 @@ func (k *checker) headerValues(path, name string, values []string) {
 			if _, err := decodeBinary(v); err != nil {
 				k.fail(path, "expected base64, as names that end in -bin have bytes as values")
 			}
-		case strings.IndexFunc(v, func(r rune) bool { return r < ' ' || r > '~' }) >= 0:
+		case !keyer.PrintableMetadata(v):
 			k.fail(path, "expected printable ASCII; bytes go under a name that ends in -bin, in base64")
 		case strings.TrimSpace(v) != v:
 			k.fail(path, "expected no space at the beginning or the end")

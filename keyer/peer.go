@@ -50,3 +50,9 @@ func PeerFromCertificate(leaf *x509.Certificate) Peer {
 	}
 	return p
 }
+
+// PrintableMetadata reports whether gRPC carries a value under a name that does not end in
+// -bin: printable ASCII.
+func PrintableMetadata(value string) bool {
+	return strings.IndexFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) < 0
+}

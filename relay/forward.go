@@ -41,7 +41,7 @@ func forward(peer *keyer.Peer, names []string) (forwarded, error) {
 			continue
 		}
 		for _, v := range values {
-			if !strings.HasSuffix(name, "-bin") && !printable(v) {
+			if !strings.HasSuffix(name, "-bin") && !keyer.PrintableMetadata(v) {
 				return forwarded{}, status.Errorf(codes.InvalidArgument, "metadata %q is to be passed on and has a value that is no printable ASCII", name)
 			}
 			size += len(name) + len(v)
@@ -55,11 +55,6 @@ func forward(peer *keyer.Peer, names []string) (forwarded, error) {
 		f.key = keyOf(f.metadata, names)
 	}
 	return f, nil
-}
-
-// printable reports whether gRPC takes a value.
-func printable(v string) bool {
-	return strings.IndexFunc(v, func(r rune) bool { return r < ' ' || r > '~' }) < 0
 }
 
 // keyOf is a hash of values under some of the names, every one with its length. The order
