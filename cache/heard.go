@@ -39,7 +39,7 @@ func (e *entry) hears(asked *int) bool {
 	}
 	goes := func(w *watch) bool {
 		*asked++
-		return *asked > maxAsked || !w.listHeld()
+		return *asked > maxAsked || !(w.lacksAll() || w.lacksHeld())
 	}
 	for _, sub := range e.subs {
 		if goes(sub.watch) {
@@ -55,13 +55,4 @@ func (e *entry) hears(asked *int) bool {
 		}
 	}
 	return false
-}
-
-// listHeld reports whether the client is sent nothing of the type now, since its first list
-// would lack something.
-func (w *watch) listHeld() bool {
-	if !w.full || w.listed {
-		return false
-	}
-	return !w.anyKnown() || (w.presented != "" && !(w.known() && w.allListed()))
 }

@@ -42,7 +42,7 @@ func (c *Client) survey(s schedule, q *question) schedule {
 		d.adds = d.adds || adds
 		d.beats = d.beats || (beats && !w.full)
 		d.again = d.again || w.againDue()
-		d.known = d.known || !w.full || w.listed || w.anyKnown()
+		d.known = d.known || !w.lacksAll()
 		if w.incomplete(q) {
 			d.incomplete = true
 			if d.since.IsZero() || w.begun.Before(d.since) {
@@ -81,13 +81,10 @@ func (f *cursor) skipUnknown() {
 }
 
 // incomplete reports whether a list would take from a client what it holds and the relay
-// does not know yet: it showed a version when its stream began (RES-2). That ends when the
-// client has waited for so long that its control plane must be out of reach (ABS-3).
+// does not know yet (lacksHeld). That ends when the client has waited for so long that its
+// control plane must be out of reach (ABS-3).
 func (w *watch) incomplete(q *question) bool {
-	switch {
-	case !w.full || w.listed:
-		return false
-	case w.presented == "" || (w.known() && w.allListed()):
+	if !w.lacksHeld() {
 		return false
 	}
 	end := w.begun.Add(q.ListHold)
@@ -97,6 +94,19 @@ func (w *watch) incomplete(q *question) bool {
 	q.later(end)
 	return true
 }
+
+// lacksHeld reports whether the client's first list would lack what it may hold: it showed a
+// version when its stream began (RES-2).
+func (w *watch) lacksHeld() bool {
+	return w.awaitsList() && w.presented != "" && !(w.known() && w.allListed())
+}
+
+// lacksAll reports whether nothing is known of what the client's first list is to have: it
+// would delete everything (ABS-3).
+func (w *watch) lacksAll() bool { return w.awaitsList() && !w.anyKnown() }
+
+// awaitsList reports whether the client is sent whole lists, and has had none.
+func (w *watch) awaitsList() bool { return w.full && !w.listed }
 
 // anyKnown reports whether anything is known of what the client subscribes to: a resource,
 // or that there is none.
