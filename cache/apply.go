@@ -60,6 +60,7 @@ func (s *Store) apply(stream wire.StreamID, u *update) error {
 	if u.unsolicited > 0 {
 		s.cache.observer.Unsolicited(r.TypeURL, u.unsolicited)
 	}
+	u.tellForeign(s)
 	u.tellAmbiguous(s.cache.observer)
 	if len(u.bad) > 0 {
 		return &RejectedError{Reason: errors.Join(u.bad...).Error(), Partly: true}
@@ -79,6 +80,8 @@ type update struct {
 	bad         []error
 	received    time.Time
 	unsolicited int
+	foreign     int    // resources that the server does not speak for
+	foreigner   string // the name of one of them
 	variantUpdate
 }
 
@@ -220,10 +223,11 @@ func (u *update) apply(t *table) {
 		t.systemVersion = u.response.SystemVersion
 	}
 	t.mark++
+	u.leaveOutForeign(t)
 	u.nameErrors(t)
 	u.answersWholes(t)
 	if !u.resolved && !u.saysNothing() {
-		t.answer(u.received, len(u.keys) == 0)
+		t.answer(u.received, len(u.keys) == u.foreign)
 	}
 	for i, r := range u.response.Resources {
 		if u.keys[i] != badKey && !u.variant(t, i, r) {

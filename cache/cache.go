@@ -60,6 +60,9 @@ type Observer interface {
 	// Unsolicited tells that n resources arrived that nobody had asked for
 	// (SUB-13).
 	Unsolicited(typeURL string, n int)
+	// Foreign tells that an upstream sent n resources for "*" that it does not speak for
+	// (Source.Speaks), one of them under that name. It is called without a lock, and may log.
+	Foreign(upstream, typeURL, name string, n int)
 	// Expired tells that a resource outlived its ttl (TTL-2).
 	Expired(typeURL string)
 	// Ambiguous tells of a response after which more than one variant of a resource is
@@ -69,11 +72,12 @@ type Observer interface {
 
 type silent struct{}
 
-func (silent) Lookup(string, bool)     {}
-func (silent) Evicted(string, Reason)  {}
-func (silent) Unsolicited(string, int) {}
-func (silent) Expired(string)          {}
-func (silent) Ambiguous(_, _ string)   {}
+func (silent) Lookup(string, bool)           {}
+func (silent) Evicted(string, Reason)        {}
+func (silent) Unsolicited(string, int)       {}
+func (silent) Foreign(_, _, _ string, _ int) {}
+func (silent) Expired(string)                {}
+func (silent) Ambiguous(_, _ string)         {}
 
 // Cache owns the limits and the LRU that all its stores share.
 type Cache struct {

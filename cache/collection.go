@@ -51,6 +51,7 @@ type collection struct {
 	// synced: all members that the server had when it was asked are here, so
 	// what is not here does not exist.
 	synced  bool
+	foreign bool // something was left out that the server does not speak for
 	overdue bool // asked for long ago on the present stream, and not answered
 	pinned  bool // in table.pins
 	burst   burst

@@ -59,6 +59,7 @@ type sights struct {
 	unsolicited  int
 	expired      int
 	ambiguous    []string
+	foreign      []string // upstream, a name, and how many
 }
 
 func (s *sights) Lookup(_ string, hit bool) {
@@ -70,8 +71,11 @@ func (s *sights) Lookup(_ string, hit bool) {
 }
 func (s *sights) Evicted(_ string, reason Reason) { s.evicted[reason]++ }
 func (s *sights) Unsolicited(_ string, n int)     { s.unsolicited += n }
-func (s *sights) Ambiguous(_, name string)        { s.ambiguous = append(s.ambiguous, name) }
-func (s *sights) Expired(string)                  { s.expired++ }
+func (s *sights) Foreign(upstream, _, name string, n int) {
+	s.foreign = append(s.foreign, fmt.Sprintf("%s %s %d", upstream, name, n))
+}
+func (s *sights) Ambiguous(_, name string) { s.ambiguous = append(s.ambiguous, name) }
+func (s *sights) Expired(string)           { s.expired++ }
 
 func newBed(tb testing.TB, limits Limits) *bed {
 	tb.Helper()

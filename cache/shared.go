@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -156,5 +157,6 @@ func (u *update) applyPart(t *table, r *wire.DeltaResponse) {
 	part.state, part.bad = u.state, u.bad
 	part.apply(t)
 	u.unsolicited += part.unsolicited
+	u.foreign, u.foreigner = u.foreign+part.foreign, cmp.Or(part.foreigner, u.foreigner)
 	u.ambiguous = append(u.ambiguous, part.ambiguous...)
 }

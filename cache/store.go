@@ -23,7 +23,7 @@ type tableKey struct {
 type Store struct {
 	// immutable after Open
 	cache  *Cache
-	source Source // but for its times, which are guarded by mu
+	source Source // but for its times and Speaks, which are guarded by mu
 
 	demand chan struct{} // one slot
 
@@ -88,6 +88,12 @@ type Source struct {
 	// several resources, since another scope may have other contents under the same names
 	// and versions (ACK-4). "" for what means the same to everybody.
 	Scope string
+	// Speaks reports whether the server speaks for an authority: whether what it sends for
+	// "*" under an xdstp name of the authority is to be believed (LOC-3). Nil says that it
+	// speaks for all. It is called under the store's lock.
+	Speaks func(authority string) bool
+	// Upstream names the server for those who are told of it (Observer).
+	Upstream string
 	// References says that somebody takes what refers to others (Cache.TakeReferences).
 	References bool
 }

@@ -18,6 +18,17 @@ func CanonicalAuthority(authority string) (string, error) {
 	return component(authority, authority, 0, inAuthority())
 }
 
+// AuthorityOf gives the authority of a key as [Key] or [ResolvedKey] gives it for an xdstp
+// name; "" for an opaque name, which has none, and for an authority that is empty.
+func AuthorityOf(key string) string {
+	rest, isXDSTP := strings.CutPrefix(key, prefix)
+	if !isXDSTP {
+		return ""
+	}
+	authority, _, _ := strings.Cut(rest, "/")
+	return authority
+}
+
 // anyLabel begins a pattern of authorities, and stands for at least one
 // character.
 const anyLabel = "*"

@@ -153,3 +153,26 @@ func TestPropertyAuthorities(t *testing.T) {
 		}
 	})
 }
+
+func TestAuthorityOf_LOC3(t *testing.T) {
+	for _, tt := range []struct{ name, spelling, want string }{
+		{"LOC-3 plain", "xdstp://a.example.com:80/T/x", "a.example.com:80"},
+		{"LOC-3 empty", "xdstp:///T/x", ""},
+		{"LOC-3 NAME-3 decoded as far as may be", "xdstp://%61%20b/T/x", "a%20b"},
+		{"LOC-3 a glob", "xdstp://a/T/d/*?k=v", "a"},
+		{"LOC-3 an opaque name has none", "a/T/x", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			key, err := keyer.Key(tt.spelling)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := keyer.AuthorityOf(key); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+			if n, err := keyer.Parse(tt.spelling); err == nil && n.Authority != tt.want {
+				t.Errorf("the name says %q", n.Authority)
+			}
+		})
+	}
+}

@@ -13,8 +13,8 @@ type cacheSeries struct {
 }
 
 type cacheType struct {
-	hits, misses, unsolicited, expired, ambiguous prometheus.Counter
-	evictions                                     map[cache.Reason]prometheus.Counter // read only
+	hits, misses, unsolicited, foreign, expired, ambiguous prometheus.Counter
+	evictions                                              map[cache.Reason]prometheus.Counter // read only
 }
 
 var _ cache.Observer = (*cacheSeries)(nil)
@@ -27,6 +27,8 @@ func newCacheSeries(s *set) *cacheSeries {
 		"Names and collections without a watcher that were let go.", labelType, labelReason)
 	unsolicited := s.counter("cache", "unsolicited_resources_total",
 		"Resources that a server sent unasked, which are left out.", labelType)
+	foreign := s.counter("cache", "foreign_resources_total",
+		"Resources that a server sent for a whole type under an xdstp name of another upstream's authority, which are left out.", labelType)
 	expired := s.counter("cache", "expired_resources_total",
 		"Resources that outlived their ttl and were dropped.", labelType)
 	ambiguous := s.counter("cache", "ambiguous_variants_total",
@@ -37,6 +39,7 @@ func newCacheSeries(s *set) *cacheSeries {
 			hits:        lookups.WithLabelValues(name, "hit"),
 			misses:      lookups.WithLabelValues(name, "miss"),
 			unsolicited: unsolicited.WithLabelValues(name),
+			foreign:     foreign.WithLabelValues(name),
 			expired:     expired.WithLabelValues(name),
 			ambiguous:   ambiguous.WithLabelValues(name),
 			evictions:   make(map[cache.Reason]prometheus.Counter),
@@ -70,6 +73,11 @@ func (c *cacheSeries) Evicted(typeURL string, reason cache.Reason) {
 // Unsolicited implements cache.Observer.
 func (c *cacheSeries) Unsolicited(typeURL string, n int) {
 	c.of(typeURL).unsolicited.Add(float64(n))
+}
+
+// Foreign implements cache.Observer.
+func (c *cacheSeries) Foreign(_, typeURL, _ string, n int) {
+	c.of(typeURL).foreign.Add(float64(n))
 }
 
 // Ambiguous implements cache.Observer.

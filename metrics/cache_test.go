@@ -16,6 +16,7 @@ func TestCache(t *testing.T) {
 	c.Evicted(endpointURL, cache.ReasonBytes)
 	c.Evicted(endpointURL, "not listed")
 	c.Unsolicited(unknownURL, 7)
+	c.Foreign("plane", clusterURL, "name", 3)
 	c.Expired(clusterURL)
 	expect(t, reg, map[string]float64{
 		`cache_lookups_total{result="hit",type="cds"}`:     2,
@@ -23,6 +24,7 @@ func TestCache(t *testing.T) {
 		`cache_evictions_total{reason="idle",type="eds"}`:  1,
 		`cache_evictions_total{reason="bytes",type="eds"}`: 1,
 		`cache_unsolicited_resources_total{type="other"}`:  7,
+		`cache_foreign_resources_total{type="cds"}`:        3,
 		`cache_expired_resources_total{type="cds"}`:        1,
 	})
 }

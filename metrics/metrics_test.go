@@ -250,6 +250,7 @@ func deliver(m *Metrics) {
 		c.Lookup(url, false)
 		c.Evicted(url, cache.ReasonIdle)
 		c.Unsolicited(url, 1)
+		c.Foreign("plane", url, "name", 1)
 		c.Expired(url)
 	}
 }

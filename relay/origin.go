@@ -94,6 +94,7 @@ func newPlane(u config.Upstream, fullState map[string]bool, outages *upstream.Ou
 		}
 		setTimes(&p.source, &u)
 	}
+	p.source.Upstream = u.Name
 	p.source.References = true // for the prefetcher
 	return p, nil
 }

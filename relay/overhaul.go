@@ -64,6 +64,7 @@ func (h *hub) carryOut(o *overhaul) (obsolete []origin, err error) {
 	}
 	h.node = o.plan.node
 	h.retime(o)
+	h.respeak(o)
 	o.router.adopt(o.plan)
 	before := h.planes
 	h.planes = o.planes

@@ -82,7 +82,9 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 	r := &Relay{
 		log: opts.Log, level: opts.Level, version: opts.Version, metrics: collectors, gather: opts.Registry,
 	}
-	r.cache = cache.New(cacheLimits(cfg.Cache), &ambiguities{Observer: r.metrics.Cache(), log: r.log})
+	r.cache = cache.New(cacheLimits(cfg.Cache), &foreigners{
+		Observer: &ambiguities{Observer: r.metrics.Cache(), log: r.log}, log: r.log,
+	})
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
 	r.hub = &hub{
