@@ -1,223 +1,179 @@
 package upstream
 
 import (
-	"errors"
+	"cmp"
 	"math"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
 )
 
-// heldAck is an answer that waits for the clients' (ACK-7), or for the answers of its type
-// before it: the control plane gets them in order.
-type heldAck struct {
-	envelope
+// ackHold keeps ACKs back until clients have accepted what the responses brought, and makes
+// them NACKs if a client rejects it (ACK-7). Clients may speak from any goroutine. All else
+// belongs to the session's owner.
+//
+// A word of a client costs a binary search, and what it costs to change each answer once:
+// at thousands of responses per second thousands of answers are held.
+type ackHold struct {
+	// Immutable after newAckHold.
+	wait time.Duration // zero: nothing is held
+	acks int
+	news chan struct{} // one slot: an answer may be ready, or due at another time
 
-	heard *hearing // what clients make of the response; nil: nothing is to be waited for
+	held atomic.Int32 // the number of answers: mostly zero, so that words cost nothing
+
+	mu     sync.Mutex
+	queues map[heldKey]*heldQueue // guarded by mu, with their answers; none is empty
 }
 
-// hearing is what clients have made so far of one response of the control plane. It is
-// guarded by Session.mu.
-type hearing struct {
+// heldKey is a type on one of its two streams (SUB-12).
+type heldKey struct {
 	typeURL string
-	changes verdict.Span // of the store, that the response brought
-	sent    bool         // to a client
-	// due is when it is waited for no longer: nack_wait after the first client was sent the
-	// content, and twice that after the response came at most.
-	due      time.Time
-	accepted []uint64 // the clients that accepted all that they were sent of it
-	decided  bool
-	reason   error // why the first client that has decided rejected it; nil: none did
+	second  bool
 }
 
-// expect begins to listen to what clients make of the response that is about to be applied:
-// they may have it before the store says so. It gives nil if nobody waits for them.
-func (s *Session) expect(typeURL string, at time.Time) *hearing {
-	wait := s.up.cfg.NackWait
-	if wait == 0 {
-		return nil
-	}
-	h := &hearing{
-		typeURL: typeURL, due: at.Add(2 * wait),
-		changes: verdict.Span{First: s.store.Sequence() + 1, Last: math.MaxUint64},
-	}
-	s.mu.Lock()
-	s.hearings = append(s.hearings, h)
-	s.hearing.Store(int32(len(s.hearings)))
-	s.mu.Unlock()
-	return h
+func newAckHold(wait time.Duration, acks int) *ackHold {
+	return &ackHold{wait: wait, acks: acks, news: make(chan struct{}, 1), queues: make(map[heldKey]*heldQueue)}
 }
 
-// dismiss ends the listening. It takes nil.
-func (s *Session) dismiss(h *hearing) {
-	if h == nil {
+// tell takes what became of content with a client. It does not block.
+func (h *ackHold) tell(w verdict.Word) {
+	if h.held.Load() == 0 || w.Of.Empty() {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.hearings = slices.DeleteFunc(s.hearings, func(o *hearing) bool { return o == h })
-	s.hearing.Store(int32(len(s.hearings)))
-}
-
-// Tell tells the session what became of content with a client (ACK-7). It may be called from
-// any goroutine, and does not block.
-func (s *Session) Tell(w verdict.Word) {
-	if s.hearing.Load() == 0 {
-		return
-	}
-	now := time.Now()
-	news := false
-	s.mu.Lock()
-	for _, h := range s.hearings {
-		if h.typeURL == w.TypeURL && !h.decided && h.changes.Touches(w.Of) {
-			news = h.hear(&w, now, &s.up.cfg) || news
+	now, news := time.Now(), false
+	h.mu.Lock()
+	for _, second := range []bool{false, true} {
+		if q := h.queues[heldKey{w.TypeURL, second}]; q != nil && q.hear(&w, now, h.wait, h.acks) {
+			news = true
 		}
 	}
-	s.mu.Unlock()
+	h.mu.Unlock()
 	if news {
 		select {
-		case s.heard <- struct{}{}:
+		case h.news <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// hear takes one word, and reports whether that changes what the answer will be, or when.
-func (h *hearing) hear(w *verdict.Word, now time.Time, cfg *Config) bool {
-	switch w.Kind {
-	case verdict.Sent:
-		if h.sent {
-			return false
-		}
-		h.sent = true
-		if due := now.Add(cfg.NackWait); due.Before(h.due) {
-			h.due = due
-		}
-	case verdict.Accepted:
-		// Of a response in parts the last one decides.
-		if (w.Open != 0 && w.Open <= h.changes.Last) || slices.Contains(h.accepted, w.Client) {
-			return false
-		}
-		h.accepted = append(h.accepted, w.Client)
-		h.decided = len(h.accepted) >= cfg.NackAcks
-		return h.decided
-	case verdict.Rejected:
-		// With other content beside it nobody knows yet which of them is bad (ACK-3).
-		if w.Parts && !w.Of.Within(h.changes) {
-			return false
-		}
-		h.decided, h.reason = true, errors.New(w.Reason)
+// expect begins to listen to clients about a response that the Store is about to apply:
+// clients may answer before the Store returns. before is the Store's last change. It
+// returns nil where nothing is held.
+func (h *ackHold) expect(l *line, e envelope, before uint64, at time.Time) *heldAnswer {
+	if h.wait == 0 {
+		return nil
 	}
-	return true
+	a := &heldAnswer{
+		envelope: e, line: l, due: at.Add(2 * h.wait), changes: verdict.Span{First: before + 1, Last: math.MaxUint64},
+	}
+	key := heldKey{e.typeURL, l.id.Second}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	q := h.queues[key]
+	if q == nil {
+		q = new(heldQueue)
+		h.queues[key] = q
+	}
+	q.push(a)
+	h.held.Add(1)
+	return a
 }
 
-// hold keeps an ACK back, if clients are sent what the response brought, or an answer before
-// it for the type is held. before is the store's last change before the response.
-func (s *Session) hold(l *line, e envelope, h *hearing, before uint64) bool {
-	if h == nil {
-		return false
+// applied says what the response brought: the changes up to last, which clients are sent
+// if heard is set. Otherwise its answer only waits for those before it.
+func (h *ackHold) applied(a *heldAnswer, last uint64, heard bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a.changes.Last = last
+	if q := h.queues[heldKey{a.typeURL, a.line.id.Second}]; !heard {
+		q.decide(q.end()-1, nil)
 	}
-	last := s.store.Sequence()
-	if last == before || !s.store.Heard() {
-		s.dismiss(h)
-		if !l.holds(e.typeURL) {
-			return false
+}
+
+// forget removes a, the answer that was added last: the response was rejected. It takes nil.
+func (h *ackHold) forget(a *heldAnswer) {
+	if a == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	key := heldKey{a.typeURL, a.line.id.Second}
+	q := h.queues[key]
+	q.answers = q.answers[:len(q.answers)-1]
+	h.shrink(key, q, 1)
+}
+
+// ready removes and returns the answers that are not held any longer, in the order of
+// their responses.
+func (h *ackHold) ready(now time.Time) (out []*heldAnswer) {
+	if h.held.Load() == 0 {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for key, q := range h.queues {
+		ready := q.ready(now)
+		h.shrink(key, q, len(ready))
+		out = append(out, ready...)
+	}
+	slices.SortStableFunc(out, func(a, b *heldAnswer) int { return cmp.Compare(a.changes.First, b.changes.First) })
+	return out
+}
+
+// release removes and returns the answers that are held for a type on a stream.
+func (h *ackHold) release(l *line, typeURL string) []*heldAnswer {
+	if h.held.Load() == 0 {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	key := heldKey{typeURL, l.id.Second}
+	q := h.queues[key]
+	if q == nil {
+		return nil
+	}
+	out := q.take(len(q.answers))
+	h.shrink(key, q, len(out))
+	return out
+}
+
+// drop forgets the answers of a stream that has ended: their nonces mean nothing any more
+// (STR-3).
+func (h *ackHold) drop(l *line) {
+	if h.held.Load() == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for key, q := range h.queues {
+		if q.answers[0].line == l {
+			h.shrink(key, q, len(q.take(len(q.answers))))
 		}
-		h = nil
-	} else {
-		s.mu.Lock()
-		h.changes.Last = last
-		s.mu.Unlock()
 	}
-	l.held = append(l.held, heldAck{e, h})
-	s.answerHeld(l, time.Now()) // a client may have been quick
-	return true
 }
 
-func (l *line) holds(typeURL string) bool { return holds(l.held, typeURL) }
-
-func holds(held []heldAck, typeURL string) bool {
-	return slices.ContainsFunc(held, func(h heldAck) bool { return h.typeURL == typeURL })
+// shrink counts answers that were removed from a queue. The caller holds mu.
+func (h *ackHold) shrink(key heldKey, q *heldQueue, removed int) {
+	h.held.Add(int32(-removed))
+	if len(q.answers) == 0 {
+		delete(h.queues, key)
+	}
 }
 
-// heldUntil is when the first held answer is due, zero if none is.
-func (s *Session) heldUntil(l *line) (at time.Time) {
-	if len(l.held) == 0 {
+// next is when the first answer is due, zero if none is held. An answer behind another of
+// its type is not written before that, so the first of each type counts.
+func (h *ackHold) next() (at time.Time) {
+	if h.held.Load() == 0 {
 		return time.Time{}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, h := range l.held {
-		if h.heard != nil && !h.heard.decided {
-			at = earlier(at, h.heard.due)
-		}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, q := range h.queues {
+		at = earlier(at, q.answers[0].due)
 	}
 	return at
-}
-
-// decided reports whether an answer waits for no client any longer, and why it is a NACK.
-func (s *Session) decided(h *hearing, now time.Time) (done bool, reason error) {
-	if h == nil {
-		return true, nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h.decided = h.decided || !now.Before(h.due)
-	return h.decided, h.reason
-}
-
-// answerHeld writes the answers that need not be held any longer. An ACK waits for those of
-// its type before it. Those before a NACK were not objected to so far, and are not held up
-// further.
-func (s *Session) answerHeld(l *line, now time.Time) {
-	var kept []heldAck
-	for _, h := range l.held {
-		done, reason := s.decided(h.heard, now)
-		switch {
-		case reason != nil:
-			kept = s.acknowledge(l, kept, h.typeURL)
-			s.answerOne(l, h, &clientError{reason})
-		case done && !holds(kept, h.typeURL):
-			s.answerOne(l, h, nil)
-		default:
-			kept = append(kept, h)
-		}
-	}
-	l.held = kept
-}
-
-// acknowledgeType writes the answers that are held for a type: a later response of it is about
-// to be answered, or the next request answers them.
-func (s *Session) acknowledgeType(l *line, typeURL string) {
-	l.held = s.acknowledge(l, l.held, typeURL)
-}
-
-// acknowledge writes those of the held answers that are for a type, and gives the others.
-func (s *Session) acknowledge(l *line, held []heldAck, typeURL string) (others []heldAck) {
-	for _, h := range held {
-		if h.typeURL == typeURL {
-			s.answerOne(l, h, nil)
-		} else {
-			others = append(others, h)
-		}
-	}
-	return others
-}
-
-func (s *Session) answerOne(l *line, h heldAck, reason error) {
-	s.dismiss(h.heard)
-	if l.draining {
-		return // nothing can be written any more, and the nonce ends with the stream
-	}
-	s.answer(l, h.envelope, reason, time.Now())
-}
-
-// forgetHeld forgets the answers of a stream that has ended: their nonces mean nothing any
-// more (STR-3).
-func (s *Session) forgetHeld(l *line) {
-	for _, h := range l.held {
-		s.dismiss(h.heard)
-	}
-	l.held = nil
 }

@@ -54,7 +54,6 @@ type line struct {
 	// queued: the line waits at the entrance. asleep: nobody waits for what is wanted.
 	queued, asleep bool
 	ticket         *ticket
-	held           []heldAck // answers that wait for the clients', the oldest first
 	renewed        time.Time // when it last began anew because the Store wanted it
 	renew          time.Time // when it may do so again; zero: it need not
 	backoff        backoff.Backoff
@@ -273,7 +272,7 @@ func (s *Session) end(l *line, reason Reason) {
 	}
 	l.stream, l.dialect, l.open, l.greeted, l.established, l.draining = nil, nil, false, false, false, false
 	l.at, l.renew, l.standsAt, l.queued, l.asleep = time.Time{}, time.Time{}, time.Time{}, false, false
-	s.forgetHeld(l)
+	s.held.drop(l)
 	if reason.final() {
 		s.up.entrance.leave(l.ticket)
 	}

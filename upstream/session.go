@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -64,13 +64,9 @@ type Session struct {
 	single     map[string]int // endpoints that refuse a second stream, by StreamID.TypeURL
 	admitted   chan struct{}  // one slot: a line's ticket was admitted
 
+	held *ackHold
+
 	started atomic.Bool
-
-	heard   chan struct{} // one slot: clients have said something of a response
-	hearing atomic.Int32  // as many hearings as there are: mostly there are none
-
-	mu       sync.Mutex
-	hearings []*hearing // guarded by mu, with what is in them: of the held answers
 }
 
 // NewSession makes a session. It does nothing until Run is called.
@@ -92,7 +88,7 @@ func (u *Upstream) NewSession(cfg SessionConfig) (*Session, error) {
 		report:     r,
 		failback:   newFailback(u.cfg.Endpoints, u.cfg.FailbackInterval, u.health, r),
 		events:     make(chan func()),
-		heard:      make(chan struct{}, 1),
+		held:       newAckHold(u.cfg.NackWait, u.cfg.NackAcks),
 		admitted:   make(chan struct{}, 1),
 		quarantine: newQuarantine(&u.cfg),
 		single:     make(map[string]int),
@@ -151,10 +147,8 @@ func (s *Session) loop() error {
 			s.gather(time.Now())
 		case f := <-s.events:
 			f()
-		case <-s.heard:
-			for _, l := range s.lines {
-				s.answerHeld(l, time.Now())
-			}
+		case <-s.held.news:
+			s.answerHeld(time.Now())
 		case <-s.admitted:
 			s.admit()
 		case <-timer.C:
@@ -166,8 +160,9 @@ func (s *Session) loop() error {
 // next is when elapse has something to do, zero if never.
 func (s *Session) next() time.Time {
 	at := earlier(earlier(s.batchAt, s.settleAt), earlier(s.failback.at, s.trialAt()))
+	at = earlier(at, s.held.next())
 	for _, l := range s.lines {
-		at = earlier(earlier(at, earlier(l.at, l.standsAt)), earlier(l.renew, s.heldUntil(l)))
+		at = earlier(earlier(at, l.renew), earlier(l.at, l.standsAt))
 	}
 	return at
 }
@@ -194,8 +189,8 @@ func (s *Session) elapse(now time.Time) {
 	if due(&s.batchAt, now) {
 		s.reconcile()
 	}
+	s.answerHeld(now)
 	for _, l := range s.lines {
-		s.answerHeld(l, now)
 		if due(&l.at, now) {
 			s.lineDue(l)
 		}
@@ -290,13 +285,17 @@ func (s *Session) respond(l *line, r received, at time.Time) {
 	case !asked:
 		reason = errNotAsked
 	default:
-		h, before := s.expect(e.typeURL, at), s.store.Sequence()
+		before := s.store.Sequence()
+		a := s.held.expect(l, e, before, at)
 		reason = r.apply(s.store, l.id, at)
-		if reason == nil && s.hold(l, e, h, before) {
+		if reason == nil && a != nil {
+			last := s.store.Sequence()
+			s.held.applied(a, last, last != before && s.store.Heard())
+			s.answerHeld(time.Now()) // a client may have been quick
 			s.settle()
 			return
 		}
-		s.dismiss(h)
+		s.held.forget(a)
 		s.settle()
 	}
 	if reason != nil {
@@ -316,5 +315,29 @@ func (s *Session) answer(l *line, e envelope, reason error, at time.Time) {
 	}
 	if reason != nil {
 		s.noteRejected(e.typeURL, e.nonce, reason, at)
+	}
+}
+
+// Tell tells the session what became of content with a client (ACK-7). It may be called from
+// any goroutine, and does not block.
+func (s *Session) Tell(w verdict.Word) { s.held.tell(w) }
+
+// answerHeld writes the answers that are not held any longer.
+func (s *Session) answerHeld(now time.Time) { s.answerAll(s.held.ready(now)) }
+
+// acknowledgeType writes the answers that are held for a type on a stream: a later response
+// of the type is about to be answered, or the next request answers them.
+func (s *Session) acknowledgeType(l *line, typeURL string) { s.answerAll(s.held.release(l, typeURL)) }
+
+func (s *Session) answerAll(answers []*heldAnswer) {
+	for _, a := range answers {
+		if a.line.draining {
+			continue // nothing can be written any more, and the nonce ends with the stream
+		}
+		var reason error
+		if a.reason != nil {
+			reason = &clientError{a.reason}
+		}
+		s.answer(a.line, a.envelope, reason, time.Now())
 	}
 }
