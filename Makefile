@@ -27,7 +27,7 @@ build: ## build bin/xdsrelay
 
 .PHONY: demo
 demo: ## run a control plane, a relay and clients on this machine
-	go run ./cmd/xdsrelay demo
+	go run ./cmd/xdsrelay-demo
 
 .PHONY: test
 test: ## run all tests

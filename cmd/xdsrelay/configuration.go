@@ -7,17 +7,18 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/config"
 )
 
 // configFlags adds --config and the flags that override keys of the file.
 func configFlags(cmd *cobra.Command) (file *string) {
 	file = cmd.Flags().StringP("config", "c", "", "`file` with the configuration, in YAML")
-	must(cmd.MarkFlagRequired("config"))
-	must(cmd.MarkFlagFilename("config", "yaml", "yml"))
+	cli.Must(cmd.MarkFlagRequired("config"))
+	cli.Must(cmd.MarkFlagFilename("config", "yaml", "yml"))
 	config.AddFlags(cmd.Flags())
-	complete(cmd, "log-level", string(config.LevelDebug), string(config.LevelInfo), string(config.LevelWarn), string(config.LevelError))
-	complete(cmd, "log-format", string(config.FormatText), string(config.FormatJSON))
+	cli.Complete(cmd, "log-level", string(config.LevelDebug), string(config.LevelInfo), string(config.LevelWarn), string(config.LevelError))
+	cli.Complete(cmd, "log-format", string(config.FormatText), string(config.FormatJSON))
 	return file
 }
 

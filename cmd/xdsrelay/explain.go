@@ -11,6 +11,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/spf13/cobra"
 
+	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/explain"
 	"github.com/xdsrelay/xdsrelay/internal/fleet"
@@ -69,17 +70,17 @@ nothing could be explained.`,
 	o.peer.add(cmd)
 	cmd.MarkFlagsMutuallyExclusive("node", "nodes")
 	cmd.MarkFlagsOneRequired("node", "nodes")
-	must(cmd.MarkFlagFilename("node", "yaml", "yml", "json"))
-	complete(cmd, "type", typeCompletions()...)
-	complete(cmd, "name")
-	output := outputFlag(cmd, "`format` of the result: text or json")
-	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
+	cli.Must(cmd.MarkFlagFilename("node", "yaml", "yml", "json"))
+	cli.Complete(cmd, "type", typeCompletions()...)
+	cli.Complete(cmd, "name")
+	output := cli.OutputFlag(cmd, "`format` of the result: text or json")
+	cmd.RunE = cli.Action(func(cmd *cobra.Command, _ []string) error {
 		o.named = cmd.Flags().Changed("name")
 		cfg, err := load(cmd, *file)
 		if err != nil {
-			return usage(err, "xdsrelay validate says more of a configuration")
+			return cli.Usage(err, "xdsrelay validate says more of a configuration")
 		}
-		return o.run(cmd.Context(), cfg, output.value, streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()})
+		return o.run(cmd.Context(), cfg, *output, streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()})
 	})
 	return cmd
 }
@@ -94,37 +95,37 @@ type streams struct {
 func (o *explainFlags) run(ctx context.Context, cfg *config.Config, format string, std streams) error {
 	e, err := explain.New(cfg)
 	if err != nil {
-		return usage(err, "")
+		return cli.Usage(err, "")
 	}
 	peer, err := o.peer.identity()
 	if err != nil {
-		return usage(err, "--peer-cert takes a certificate, --peer a SPIFFE ID such as spiffe://edge/web")
+		return cli.Usage(err, "--peer-cert takes a certificate, --peer a SPIFFE ID such as spiffe://edge/web")
 	}
 	types, name, err := o.asked()
 	if err != nil {
-		return usage(err, "--type takes a short name such as cds, a message name or a type URL")
+		return cli.Usage(err, "--type takes a short name such as cds, a message name or a type URL")
 	}
 	if o.nodes != "" {
 		if keyer.IsXDSTP(o.name) {
-			return usage(errors.New("all clients share an xdstp name: there is nothing to survey"), "--node explains who serves it")
+			return cli.Usage(errors.New("all clients share an xdstp name: there is nothing to survey"), "--node explains who serves it")
 		}
 		return o.survey(ctx, e, peer, types, name, format, std)
 	}
 	node, err := o.one(std.in)
 	if err != nil {
-		return usage(fmt.Errorf("--node: %w", err), "the fields are those of envoy.config.core.v3.Node")
+		return cli.Usage(fmt.Errorf("--node: %w", err), "the fields are those of envoy.config.core.v3.Node")
 	}
 	c, err := client(e, node, peer, types, name)
 	if err != nil {
-		return usage(err, "")
+		return cli.Usage(err, "")
 	}
-	if format == formatJSON {
-		err = printJSON(std.out, c)
+	if format == cli.FormatJSON {
+		err = cli.PrintJSON(std.out, c)
 	} else {
-		err = c.Text(std.out, colorful(std.out))
+		err = c.Text(std.out, cli.Colorful(std.out))
 	}
 	if err == nil && !c.Served() {
-		return &failure{code: exitFailure}
+		return &cli.Error{Code: cli.ExitFailure}
 	}
 	return err
 }
@@ -199,14 +200,14 @@ func (o *explainFlags) survey(ctx context.Context, e *explain.Explainer, peer ke
 	var err error
 	switch {
 	case r.Clients == 0 && bad != nil:
-		return &failure{code: exitUsage, err: errors.New("there is no node to look at"), hint: "--nodes takes a folder of node files, or a file with nodes"}
-	case format == formatJSON:
-		err = printJSON(std.out, r)
+		return &cli.Error{Code: cli.ExitUsage, Err: errors.New("there is no node to look at"), Hint: "--nodes takes a folder of node files, or a file with nodes"}
+	case format == cli.FormatJSON:
+		err = cli.PrintJSON(std.out, r)
 	default:
-		err = explain.FleetText(std.out, r, colorful(std.out))
+		err = explain.FleetText(std.out, r, cli.Colorful(std.out))
 	}
 	if err = cmp.Or(bad, err); err == nil && len(r.Failures)+len(r.Refusals) > 0 {
-		return &failure{code: exitFailure}
+		return &cli.Error{Code: cli.ExitFailure}
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -29,10 +30,10 @@ func (f *peerFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.peer.URIs, "peer-uri", nil, "`URI`")
 	flags.StringArrayVar(&f.peer.Emails, "peer-email", nil, "email `address`")
 	flags.StringArrayVar(&f.peer.IPs, "peer-ip", nil, "IP `address`")
-	must(cmd.MarkFlagFilename("peer-cert", "pem", "crt", "cer"))
+	cli.Must(cmd.MarkFlagFilename("peer-cert", "pem", "crt", "cer"))
 	for _, other := range []string{"peer", "peer-subject", "peer-dns", "peer-uri", "peer-email", "peer-ip"} {
 		cmd.MarkFlagsMutuallyExclusive("peer-cert", other)
-		complete(cmd, other)
+		cli.Complete(cmd, other)
 	}
 }
 

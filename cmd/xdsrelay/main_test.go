@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+
+	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -29,7 +31,7 @@ type result struct {
 func xdsrelay(t *testing.T, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), args, &stdout, &stderr)
+	code := cli.Run(t.Context(), rootCommand(), args, &stdout, &stderr)
 	return result{code, stdout.String(), stderr.String()}
 }
 
@@ -80,7 +82,7 @@ func background(t *testing.T, args ...string) (stdout, stderr *bufio.Scanner, st
 	var code int
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		code = run(ctx, args, out, errs)
+		code = cli.Run(ctx, rootCommand(), args, out, errs)
 		out.close()
 		errs.close()
 	})
@@ -182,7 +184,7 @@ func TestUsageErrors(t *testing.T) {
 	} {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
 			got := xdsrelay(t, tt.args...)
-			if got.code != exitUsage || got.stdout != "" || !strings.Contains(got.stderr, tt.want) {
+			if got.code != cli.ExitUsage || got.stdout != "" || !strings.Contains(got.stderr, tt.want) {
 				t.Errorf("exit code %d, standard output %q, standard error %q, want %q", got.code, got.stdout, got.stderr, tt.want)
 			}
 		})

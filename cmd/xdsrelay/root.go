@@ -13,9 +13,7 @@ the fleet goes on being served.`,
 		Example: `  xdsrelay validate --config xdsrelay.yaml
   xdsrelay serve --config xdsrelay.yaml
   xdsrelay watch 127.0.0.1:18000 --type cds`,
-		SilenceErrors: true, // run prints them
-		SilenceUsage:  true,
 	}
-	root.AddCommand(serveCommand(), validateCommand(), explainCommand(), watchCommand(), demoCommand(), versionCommand())
+	root.AddCommand(serveCommand(), validateCommand(), explainCommand(), watchCommand(), versionCommand())
 	return root
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/relay"
 )
@@ -38,13 +39,13 @@ server.listen and so on), which overrides the file.`,
 	}
 	file := configFlags(cmd)
 	watch := cmd.Flags().Bool("watch-config", true, "reload the configuration when its file changes; SIGHUP does so anyway")
-	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = cli.Action(func(cmd *cobra.Command, _ []string) error {
 		c := &configuration{load: func() (*config.Config, error) { return load(cmd, *file) }, path: *file, watch: *watch}
 		stop := c.follow()
 		defer stop()
 		cfg, err := c.load()
 		if err != nil {
-			return usage(err, "xdsrelay validate checks a configuration without starting anything; docs/configuration.md lists every key")
+			return cli.Usage(err, "xdsrelay validate checks a configuration without starting anything; docs/configuration.md lists every key")
 		}
 		level := new(slog.LevelVar)
 		level.Set(cfg.Log.Level.Slog())
@@ -74,7 +75,7 @@ func serve(ctx context.Context, cfg *config.Config, c *configuration, level *slo
 	}
 	r, err := relay.New(cfg, relay.Options{Log: log, Version: thisBuild().Version, Level: level})
 	if err != nil {
-		return usage(err, "xdsrelay validate checks the files that a configuration names, too")
+		return cli.Usage(err, "xdsrelay validate checks the files that a configuration names, too")
 	}
 	if rest != nil {
 		r.ServeREST(rest)
@@ -90,9 +91,9 @@ func listen(ctx context.Context, key, address string) (net.Listener, error) {
 	var lc net.ListenConfig
 	lis, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, &failure{
-			code: exitFailure, err: fmt.Errorf("%s: %w", key, err),
-			hint: "is another program, or another relay, using the address?",
+		return nil, &cli.Error{
+			Code: cli.ExitFailure, Err: fmt.Errorf("%s: %w", key, err),
+			Hint: "is another program, or another relay, using the address?",
 		}
 	}
 	return lis, nil

@@ -15,6 +15,7 @@ import (
 	cachev3 "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 
+	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/config"
 )
 
@@ -85,12 +86,12 @@ upstreams: [{name: a, default: true, endpoints: ["127.0.0.1:5678"]}]
 `, lis.Addr()))},
 	} {
 		got := xdsrelay(t, append([]string{"serve", "--config", file}, args...)...)
-		if got.code != exitFailure || !strings.Contains(got.stderr, "address already in use\nhint: is another program") {
+		if got.code != cli.ExitFailure || !strings.Contains(got.stderr, "address already in use\nhint: is another program") {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}
 	got := xdsrelay(t, "serve", "--config", write(t, "x.yaml", withFiles), "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-	if got.code != exitUsage || !strings.Contains(got.stderr, "/does/not/exist.pem") {
+	if got.code != cli.ExitUsage || !strings.Contains(got.stderr, "/does/not/exist.pem") {
 		t.Errorf("without the TLS files: %+v", got)
 	}
 }

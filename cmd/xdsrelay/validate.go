@@ -1,13 +1,13 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
+	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/config"
 )
 
@@ -29,8 +29,8 @@ with 2 if there is none to check.`,
 	file := configFlags(cmd)
 	files := cmd.Flags().Bool("files", true, "look at the TLS files, too; false where the configuration is for another machine")
 	tests := cmd.Flags().Bool("tests", true, "run the tests of the aggregation rules, too")
-	output := outputFlag(cmd, "`format` of the result: text or json")
-	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
+	output := cli.OutputFlag(cmd, "`format` of the result: text or json")
+	cmd.RunE = cli.Action(func(cmd *cobra.Command, _ []string) error {
 		cfg, err := load(cmd, *file)
 		if err == nil && *files {
 			err = cfg.CheckFiles()
@@ -40,13 +40,13 @@ with 2 if there is none to check.`,
 			results, err = cfg.TestRules()
 		}
 		if err != nil && problems(err) == nil {
-			return usage(err, "--config names the file to check")
+			return cli.Usage(err, "--config names the file to check")
 		}
-		if output.value == formatJSON {
+		if *output == cli.FormatJSON {
 			return validityJSON(cmd.OutOrStdout(), *file, err, results)
 		}
 		if err != nil {
-			return &failure{code: exitFailure, err: err, hint: "docs/configuration.md lists every key"}
+			return &cli.Error{Code: cli.ExitFailure, Err: err, Hint: "docs/configuration.md lists every key"}
 		}
 		return validityText(cmd.OutOrStdout(), *file, cfg, results)
 	})
@@ -62,9 +62,9 @@ func validityText(w io.Writer, file string, cfg *config.Config, results []config
 		}
 	}
 	if len(failed) > 0 {
-		return &failure{
-			code: exitFailure, err: errors.Join(failed...),
-			hint: fmt.Sprintf("%d of %s passed; xdsrelay explain shows how a decision comes about", len(results)-len(failed), plural(len(results), "rule test")),
+		return &cli.Error{
+			Code: cli.ExitFailure, Err: errors.Join(failed...),
+			Hint: fmt.Sprintf("%d of %s passed; xdsrelay explain shows how a decision comes about", len(results)-len(failed), plural(len(results), "rule test")),
 		}
 	}
 	text := fmt.Sprintf("%s: valid, %s, listening on %s", file, plural(len(cfg.Upstreams), "upstream"), cfg.Server.Listen)
@@ -119,21 +119,13 @@ func validityJSON(w io.Writer, file string, invalid error, results []config.Test
 		}
 		v.Tests = append(v.Tests, test)
 	}
-	if err := printJSON(w, v); err != nil {
+	if err := cli.PrintJSON(w, v); err != nil {
 		return err
 	}
 	if !v.Valid {
-		return &failure{code: exitFailure}
+		return &cli.Error{Code: cli.ExitFailure}
 	}
 	return nil
 }
 
 func problemOf(e *config.Error) problem { return problem{e.File, e.Line, e.Column, e.Path, e.Message} }
-
-// printJSON writes v for people and programs alike.
-func printJSON(w io.Writer, v any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(v)
-}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 )
 
 const good = `upstreams:
@@ -50,19 +52,19 @@ func TestValidate(t *testing.T) {
 	}{
 		{"good", good, nil, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18000\n", ""},
 		{"good with a flag", good, []string{"--listen=:99"}, 0, "FILE: valid, 1 upstream, listening on :99\n", ""},
-		{"wrong", wrong, nil, exitFailure, "", `FILE:2:3: server.lisen: unknown key, did you mean "listen"?
+		{"wrong", wrong, nil, cli.ExitFailure, "", `FILE:2:3: server.lisen: unknown key, did you mean "listen"?
 FILE:6:17: upstreams[0].endpoints[0]: expected host:port, got "127.0.0.1"
 hint: docs/configuration.md lists every key
 `},
-		{"a wrong flag", good, []string{"--listen=x"}, exitFailure, "", `--listen: server.listen: expected host:port or :port, got "x"
+		{"a wrong flag", good, []string{"--listen=x"}, cli.ExitFailure, "", `--listen: server.listen: expected host:port or :port, got "x"
 hint: docs/configuration.md lists every key
 `},
-		{"files", withFiles, nil, exitFailure, "", `FILE:5:20: upstreams[0].tls.ca_file: reading /does/not/exist.pem: no such file or directory
+		{"files", withFiles, nil, cli.ExitFailure, "", `FILE:5:20: upstreams[0].tls.ca_file: reading /does/not/exist.pem: no such file or directory
 hint: docs/configuration.md lists every key
 `},
 		{"without files", withFiles, []string{"--files=false"}, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18000\n", ""},
 		{"tests", withTests, nil, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18000, 1 aggregation rule, 2 rule tests passed\n", ""},
-		{"a test that fails", withFailingTest, nil, exitFailure, "", `FILE:9:7: aggregation.tests[2] "wrong": expected rule "sidecars", got "otherwise": "sidecars" does not match: node.id.startsWith("sc-") is false: node.id is "gw-1"
+		{"a test that fails", withFailingTest, nil, cli.ExitFailure, "", `FILE:9:7: aggregation.tests[2] "wrong": expected rule "sidecars", got "otherwise": "sidecars" does not match: node.id.startsWith("sc-") is false: node.id is "gw-1"
 hint: 2 of 3 rule tests passed; xdsrelay explain shows how a decision comes about
 `},
 		{"without tests", withFailingTest, []string{"--tests=false"}, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18000, 1 aggregation rule\n", ""},
@@ -85,14 +87,14 @@ func TestValidateJSON(t *testing.T) {
 		want    validity
 	}{
 		"good": {good, 0, validity{Valid: true, Errors: []problem{}, Tests: []ruleTest{}}},
-		"wrong": {wrong, exitFailure, validity{Tests: []ruleTest{}, Errors: []problem{
+		"wrong": {wrong, cli.ExitFailure, validity{Tests: []ruleTest{}, Errors: []problem{
 			{Line: 2, Column: 3, Path: "server.lisen", Message: `unknown key, did you mean "listen"?`},
 			{Line: 6, Column: 17, Path: "upstreams[0].endpoints[0]", Message: `expected host:port, got "127.0.0.1"`},
 		}}},
-		"files": {withFiles, exitFailure, validity{Tests: []ruleTest{}, Errors: []problem{
+		"files": {withFiles, cli.ExitFailure, validity{Tests: []ruleTest{}, Errors: []problem{
 			{Line: 5, Column: 20, Path: "upstreams[0].tls.ca_file", Message: "reading /does/not/exist.pem: no such file or directory"},
 		}}},
-		"tests": {withFailingTest, exitFailure, validity{Errors: []problem{}, Tests: []ruleTest{
+		"tests": {withFailingTest, cli.ExitFailure, validity{Errors: []problem{}, Tests: []ruleTest{
 			{Name: "shares", Line: 7, Column: 7, Path: "aggregation.tests[0]", Passed: true},
 			{Name: "others", Line: 8, Column: 7, Path: "aggregation.tests[1]", Passed: true},
 			{Name: "wrong", Line: 9, Column: 7, Path: "aggregation.tests[2]", Failure: &problem{
@@ -135,11 +137,11 @@ func TestValidateTestFiles(t *testing.T) {
 			0, file + ": valid, 1 upstream, listening on 127.0.0.1:18000, 1 aggregation rule, 3 rule tests passed\n", "",
 		},
 		"tests:\n  - {name: a, node: {id: sc-2}, type: cds, rule: otherwise}\n": {
-			exitFailure, "", tests + `:2:5: tests[0] "a": expected rule "otherwise", got "sidecars": "sidecars" matches: node.id.startsWith("sc-") is true: node.id is "sc-2"
+			cli.ExitFailure, "", tests + `:2:5: tests[0] "a": expected rule "otherwise", got "sidecars": "sidecars" matches: node.id.startsWith("sc-") is true: node.id is "sc-2"
 hint: 2 of 3 rule tests passed; xdsrelay explain shows how a decision comes about
 `,
 		},
-		"test: []\n": {exitFailure, "", tests + `:1:1: test: unknown key, did you mean "tests"?
+		"test: []\n": {cli.ExitFailure, "", tests + `:1:1: test: unknown key, did you mean "tests"?
 hint: docs/configuration.md lists every key
 `},
 	} {

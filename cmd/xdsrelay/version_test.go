@@ -2,40 +2,18 @@ package main
 
 import (
 	"encoding/json"
-	"runtime/debug"
 	"strings"
 	"testing"
-)
 
-func TestNewBuild(t *testing.T) {
-	info := func(v string) *debug.BuildInfo {
-		return &debug.BuildInfo{Main: debug.Module{Version: v}, Settings: []debug.BuildSetting{
-			{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.time", Value: "2026-01-02T03:04:05Z"}, {Key: "vcs.modified", Value: "true"},
-		}}
-	}
-	for _, tt := range []struct {
-		linked string
-		info   *debug.BuildInfo
-		want   string
-	}{
-		{"", nil, "xdsrelay devel\nbuilt by "},
-		{"", info("(devel)"), "xdsrelay devel\ncommit   abc, modified, 2026-01-02T03:04:05Z\nbuilt by "},
-		{"", info("v1.0.0"), "xdsrelay v1.0.0\n"},
-		{"v1.0.1", info("v1.0.0"), "xdsrelay v1.0.1\n"},
-	} {
-		var s strings.Builder
-		if err := newBuild(tt.linked, tt.info).text(&s); err != nil || !strings.HasPrefix(s.String(), tt.want) {
-			t.Errorf("%q, %v, want %q", s.String(), err, tt.want)
-		}
-	}
-}
+	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
+)
 
 func TestVersion(t *testing.T) {
 	if got := xdsrelay(t, "version"); got.code != 0 || !strings.HasPrefix(got.stdout, "xdsrelay ") {
 		t.Errorf("%+v", got)
 	}
 	got := xdsrelay(t, "version", "--output", "json")
-	var b build
+	var b cli.Build
 	if err := json.Unmarshal([]byte(got.stdout), &b); err != nil || b.Version == "" || b.Go == "" {
 		t.Errorf("%+v, %v", got, err)
 	}

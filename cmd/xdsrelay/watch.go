@@ -5,16 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/internal/nodefile"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/internal/watch"
@@ -80,15 +79,15 @@ shown as base64.`,
 	flags.SortFlags = false
 	cmd.MarkFlagsRequiredTogether("cert-file", "key-file")
 	for _, name := range []string{"ca-file", "cert-file", "key-file"} {
-		must(cmd.MarkFlagFilename(name, "pem", "crt", "key"))
+		cli.Must(cmd.MarkFlagFilename(name, "pem", "crt", "key"))
 	}
-	must(cmd.MarkFlagFilename("node", "yaml", "yml", "json"))
-	complete(cmd, "type", typeCompletions()...)
-	complete(cmd, "name")
-	complete(cmd, "api-type", apiTypeCompletions()...)
-	output := outputFlag(cmd, "`format`: text, or json with one object per line")
-	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
-		return o.run(cmd.Context(), args[0], watch.Format(output.value), cmd.OutOrStdout())
+	cli.Must(cmd.MarkFlagFilename("node", "yaml", "yml", "json"))
+	cli.Complete(cmd, "type", typeCompletions()...)
+	cli.Complete(cmd, "name")
+	cli.Complete(cmd, "api-type", apiTypeCompletions()...)
+	output := cli.OutputFlag(cmd, "`format`: text, or json with one object per line")
+	cmd.RunE = cli.Action(func(cmd *cobra.Command, args []string) error {
+		return o.run(cmd.Context(), args[0], watch.Format(*output), cmd.OutOrStdout())
 	})
 	return cmd
 }
@@ -106,30 +105,30 @@ func typeCompletions() []string {
 // run carries the command out.
 func (o *watchFlags) run(ctx context.Context, address string, format watch.Format, out io.Writer) error {
 	if err := o.checkAddress(address); err != nil {
-		return usage(err, "the address of a relay is its server.listen")
+		return cli.Usage(err, "the address of a relay is its server.listen")
 	}
 	subs, err := watch.Subscriptions(o.types, o.names)
 	if err != nil {
-		return usage(err, "--type says what to watch: --type cds, for instance")
+		return cli.Usage(err, "--type says what to watch: --type cds, for instance")
 	}
 	node, err := o.readNode()
 	if err != nil {
-		return usage(fmt.Errorf("--node: %w", err), "the fields are those of envoy.config.core.v3.Node")
+		return cli.Usage(fmt.Errorf("--node: %w", err), "the fields are those of envoy.config.core.v3.Node")
 	}
 	transport, end, err := o.transport(address)
 	if err != nil {
-		return usage(err, "")
+		return cli.Usage(err, "")
 	}
 	defer end()
 	err = watch.Run(ctx, transport, out, watch.Options{
 		Target: address, APIType: o.api.value, Subscriptions: subs, Node: node,
-		Format: format, Color: colorful(out), Payload: o.payload, Once: o.once, Timeout: o.timeout,
+		Format: format, Color: cli.Colorful(out), Payload: o.payload, Once: o.once, Timeout: o.timeout,
 	})
 	switch {
 	case impossible(err):
-		return usage(err, "with --api-type "+string(watch.AggregatedDeltaGRPC)+" every type can be asked for")
+		return cli.Usage(err, "with --api-type "+string(watch.AggregatedDeltaGRPC)+" every type can be asked for")
 	case err != nil:
-		return &failure{code: exitFailure, err: err, hint: o.hint(err)}
+		return &cli.Error{Code: cli.ExitFailure, Err: err, Hint: o.hint(err)}
 	}
 	return nil
 }
@@ -168,10 +167,4 @@ func (o *watchFlags) readNode() (*corev3.Node, error) {
 		}, nil
 	}
 	return nodefile.Read(o.node)
-}
-
-// colorful tells whether out is a terminal that wants colors (no-color.org).
-func colorful(out io.Writer) bool {
-	f, ok := out.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }

@@ -6,9 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +17,7 @@ import (
 	cachev3 "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	serverv3 "github.com/envoyproxy/go-control-plane/pkg/server/v3"
+	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/internal/pkitest"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -114,7 +113,7 @@ func TestWatchOnce(t *testing.T) {
 	got = xdsrelay(t, "watch", address, "--type", "cds", "--name", "none", "--once", "--timeout", "50ms")
 	// go-control-plane's linear cache says nothing of what it does not have.
 	want := "error: no complete answer for cds within 50ms\nhint: some servers"
-	if got.code != exitFailure || !strings.HasPrefix(got.stderr, want) {
+	if got.code != cli.ExitFailure || !strings.HasPrefix(got.stderr, want) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -127,7 +126,7 @@ func TestWatchFails(t *testing.T) {
 	closed := lis.Addr().String()
 	_ = lis.Close()
 	got := xdsrelay(t, "watch", closed, "--type", "cds", "--once")
-	if got.code != exitFailure || !strings.Contains(got.stderr, "connection refused") ||
+	if got.code != cli.ExitFailure || !strings.Contains(got.stderr, "connection refused") ||
 		!strings.Contains(got.stderr, "hint: is a server listening there, and does it want TLS (--tls)?") {
 		t.Errorf("nobody listens: %+v", got)
 	}
@@ -141,7 +140,7 @@ func TestWatchFails(t *testing.T) {
 	defer wg.Wait()
 	defer g.Stop()
 	got = xdsrelay(t, "watch", lis.Addr().String(), "--type", "cds")
-	if got.code != exitFailure || !strings.Contains(got.stderr, "hint: is this an xDS server that speaks AGGREGATED_DELTA_GRPC? --api-type has other variants") {
+	if got.code != cli.ExitFailure || !strings.Contains(got.stderr, "hint: is this an xDS server that speaks AGGREGATED_DELTA_GRPC? --api-type has other variants") {
 		t.Errorf("no xDS server: %+v", got)
 	}
 }
@@ -157,13 +156,7 @@ func TestWatchTLS(t *testing.T) {
 	if got := xdsrelay(t, append(args, "--server-name", "xds.example.com")...); got.code != 0 || !strings.Contains(got.stdout, "+ cart") {
 		t.Errorf("%+v", got)
 	}
-	if got := xdsrelay(t, args...); got.code != exitFailure || !strings.Contains(got.stderr, "hint: is a server listening there, and with TLS?") {
+	if got := xdsrelay(t, args...); got.code != cli.ExitFailure || !strings.Contains(got.stderr, "hint: is a server listening there, and with TLS?") {
 		t.Errorf("without the server's name: %+v", got)
-	}
-}
-
-func TestColorful(t *testing.T) {
-	if colorful(io.Discard) || colorful(os.Stdin) && os.Getenv("NO_COLOR") != "" {
-		t.Error("colors where there is no terminal")
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 
+	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/internal/controlplane"
 	"github.com/xdsrelay/xdsrelay/internal/pkitest"
 )
@@ -85,7 +86,7 @@ func TestWatchOverHTTPS(t *testing.T) {
 	if got := xdsrelay(t, append(args, "--server-name", "xds.example.com")...); got.code != 0 || !strings.Contains(got.stdout, "+ cart") || proto.Load() != "HTTP/2.0" {
 		t.Errorf("over %v: %+v", proto.Load(), got)
 	}
-	if got := xdsrelay(t, args...); got.code != exitFailure || !strings.Contains(got.stderr, "hint: is a server listening there, and with TLS?") {
+	if got := xdsrelay(t, args...); got.code != cli.ExitFailure || !strings.Contains(got.stderr, "hint: is a server listening there, and with TLS?") {
 		t.Errorf("without the server's name: %+v", got)
 	}
 }
@@ -94,12 +95,12 @@ func TestWatchRESTFails(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	address := strings.TrimPrefix(server.URL, "http://")
 	got := xdsrelay(t, "watch", address, "--type", "cds", "--api-type", "REST")
-	if got.code != exitFailure || !strings.HasPrefix(got.stderr, "error: cds: HTTP status 404 Not Found: 404 page not found\nhint: is this an xDS server that speaks REST?") {
+	if got.code != cli.ExitFailure || !strings.HasPrefix(got.stderr, "error: cds: HTTP status 404 Not Found: 404 page not found\nhint: is this an xDS server that speaks REST?") {
 		t.Errorf("no xDS server: %+v", got)
 	}
 	server.Close()
 	got = xdsrelay(t, "watch", address, "--type", "cds", "--api-type", "REST", "--once")
-	if got.code != exitFailure || !strings.Contains(got.stderr, "connection refused\nhint: is a server listening there, and does it want TLS") {
+	if got.code != cli.ExitFailure || !strings.Contains(got.stderr, "connection refused\nhint: is a server listening there, and does it want TLS") {
 		t.Errorf("nobody listens: %+v", got)
 	}
 }

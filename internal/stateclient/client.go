@@ -6,13 +6,13 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	resourcev3 "github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // New makes a client that uses conn, which may come from [xdsclient.Dial]. It
@@ -51,7 +51,7 @@ type streams struct {
 // Serves implements xdsclient.Protocol.
 func (p streams) Serves(typeURL string) error {
 	switch {
-	case typeURL == resourcev3.VirtualHostType:
+	case keyer.ShortName(typeURL) == "vhds":
 		return &xdsclient.UnservedError{TypeURL: typeURL, Variant: "state-of-the-world"}
 	case p.perType && apiservices.Of(typeURL).State == "":
 		return &xdsclient.UnservedError{TypeURL: typeURL, Variant: "state-of-the-world per-type"}

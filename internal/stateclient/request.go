@@ -4,13 +4,13 @@ import (
 	"slices"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	resourcev3 "github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // requests is the part of xdsclient.Protocol that is the same for all variants.
@@ -18,12 +18,7 @@ type requests struct{}
 
 // FullState tells whether a response for a type holds all that there is (RES-2).
 func (requests) FullState(typeURL string) bool {
-	switch typeURL {
-	case resourcev3.ListenerType, resourcev3.ClusterType, resourcev3.ScopedRouteType:
-		return true
-	default:
-		return false
-	}
+	return slices.Contains(keyer.FullStateTypes(), typeURL)
 }
 
 // Version gives the version in a wrapped resource, else a digest (ACK-4).

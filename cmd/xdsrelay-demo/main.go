@@ -1,20 +1,30 @@
+// Command xdsrelay-demo shows the relay at work on one machine: a control plane, a
+// relay and a thousand clients in one process.
+//
+// The demo is a program of its own because it needs go-control-plane's server. The
+// relay that operators install does not link that.
 package main
 
 import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/xdsrelay/xdsrelay/internal/demo"
+	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
+	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay-demo/internal/demo"
 )
 
-func demoCommand() *cobra.Command {
+// version is set by the linker: -ldflags '-X main.version=v1.2.3'.
+var version string
+
+func main() { cli.Main(rootCommand()) }
+
+func rootCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "demo",
+		Use:   "xdsrelay-demo",
 		Short: "Run a control plane, a relay and a thousand clients on this machine",
 		Long: `Run a control plane, a relay and clients in this process, joined by gRPC on the
 loopback interface, and show what happens: resources change, the control plane is
@@ -27,10 +37,9 @@ differs the exit code is 1.
 
 On a terminal the view is drawn in place, elsewhere it is a line now and then;
 with --output json it goes to standard error and the summary to standard output.`,
-		Example: `  xdsrelay demo
-  xdsrelay demo --clients 5000 --clients-per-connection 10 --duration 2m
-  xdsrelay demo --listen 127.0.0.1:18000 --admin-listen 127.0.0.1:19000
-  xdsrelay demo --duration 20s --output json`,
+		Example: `  xdsrelay-demo --duration 20s --output json
+  xdsrelay-demo --clients 5000 --clients-per-connection 10 --duration 2m
+  xdsrelay-demo --listen 127.0.0.1:18000 --admin-listen 127.0.0.1:19000`,
 		Args: cobra.NoArgs,
 	}
 	o := demo.DefaultOptions()
@@ -43,17 +52,17 @@ with --output json it goes to standard error and the summary to standard output.
 	flags.StringVar(&o.ControlPlane, "control-plane-listen", "", "`address` of the control plane (default likewise)")
 	flags.SortFlags = false
 	for _, name := range []string{"clients", "clients-per-connection", "duration", "listen", "admin-listen", "control-plane-listen"} {
-		complete(cmd, name)
+		cli.Complete(cmd, name)
 	}
-	output := outputFlag(cmd, "`format` of the summary: text or json")
-	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
+	output := cli.OutputFlag(cmd, "`format` of the summary: text or json")
+	cmd.RunE = cli.Action(func(cmd *cobra.Command, _ []string) error {
 		view := cmd.OutOrStdout()
-		if output.value == formatJSON {
+		if *output == cli.FormatJSON {
 			view = cmd.ErrOrStderr()
 		}
 		s, err := runDemo(cmd.Context(), o, view)
 		if s != nil {
-			if err := printSummary(cmd.OutOrStdout(), s, output.value); err != nil {
+			if err := printSummary(cmd.OutOrStdout(), s, *output); err != nil {
 				return err
 			}
 		}
@@ -68,12 +77,12 @@ with --output json it goes to standard error and the summary to standard output.
 // runDemo plays the demo and shows it on view.
 func runDemo(ctx context.Context, o demo.Options, view io.Writer) (*demo.Summary, error) {
 	if err := o.Validate(); err != nil {
-		return nil, usage(err, "see xdsrelay demo --help")
+		return nil, cli.Usage(err, "see xdsrelay-demo --help")
 	}
-	o.Version = thisBuild().Version
+	o.Version = cli.ThisBuild(version).Version
 	o.Screen = demo.NewLines(view)
-	if f, ok := view.(*os.File); ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
-		terminal := demo.NewTerminal(f, colorful(f), func() (width, height int) {
+	if f, ok := cli.Terminal(view); ok {
+		terminal := demo.NewTerminal(f, cli.Colorful(f), func() (width, height int) {
 			// What is unknown is zero, and so is not cut.
 			width, height, _ = term.GetSize(int(f.Fd()))
 			return width, height
@@ -85,8 +94,8 @@ func runDemo(ctx context.Context, o demo.Options, view io.Writer) (*demo.Summary
 }
 
 func printSummary(out io.Writer, s *demo.Summary, format string) error {
-	if format == formatJSON {
-		return printJSON(out, s)
+	if format == cli.FormatJSON {
+		return cli.PrintJSON(out, s)
 	}
 	_, err := io.WriteString(out, s.String())
 	return err

@@ -1,4 +1,4 @@
-// Package demo is `xdsrelay demo`: a control plane, a relay and a fleet of
+// Package demo is what xdsrelay-demo plays: a control plane, a relay and a fleet of
 // clients in one process, joined by real gRPC on the loopback interface, and a
 // view of what happens between them.
 //

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/demo"
+	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay-demo/internal/demo"
 )
 
 // A small demo that nobody watches.

@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/xdsrelay/xdsrelay/config"
+)
+
+// The exit codes beside 0.
+const (
+	ExitFailure = 1 // the command tried and failed, or validate found something
+	ExitUsage   = 2 // the command line or the configuration is wrong: the command did not try
+)
+
+// Error is an error with what it means for the process.
+type Error struct {
+	Code int
+	Err  error  // nil: the command has told it
+	Hint string // what to do about it; may be empty
+}
+
+func (e *Error) Error() string { return fmt.Sprint(e.Err) }
+func (e *Error) Unwrap() error { return e.Err }
+
+// Usage makes the error of a command line that cannot be carried out.
+func Usage(err error, hint string) error { return &Error{Code: ExitUsage, Err: err, Hint: hint} }
+
+// asError says what an error of a command means. Commands give an Error; any
+// other error comes from cobra, which could not make sense of the arguments.
+func asError(cmd *cobra.Command, err error) *Error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	return &Error{Code: ExitUsage, Err: err, Hint: "see " + cmd.CommandPath() + " --help"}
+}
+
+// Action makes a command's function: an error that is no Error yet gets the
+// exit code of something that was tried.
+func Action(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		err := f(cmd, args)
+		if _, known := errors.AsType[*Error](err); known || err == nil {
+			return err
+		}
+		return &Error{Code: ExitFailure, Err: err}
+	}
+}
+
+// print tells of the error, once. Errors of a configuration stand at the
+// beginning of their lines, where editors look for a file and a line.
+func (e *Error) print(w io.Writer) {
+	if e.Err == nil {
+		return
+	}
+	prefix := "error: "
+	if _, ok := errors.AsType[*config.Error](e.Err); ok {
+		prefix = ""
+	}
+	// Where standard error is gone there is nobody left to tell.
+	_, _ = fmt.Fprintf(w, "%s%v\n", prefix, e.Err)
+	if e.Hint != "" {
+		_, _ = fmt.Fprintf(w, "hint: %s\n", e.Hint)
+	}
+}
