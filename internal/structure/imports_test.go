@@ -1,0 +1,198 @@
+package structure
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// helpers stands for all product helpers in a row of mayImport. A helper has no row: it
+// may import keyer, keyer/rules, internal/wire and other helpers.
+const helpers = "helpers"
+
+var productHelpers = []string{
+	"internal/apiservices", "internal/apitypes", "internal/backoff", "internal/directory", "internal/excerpt",
+	"internal/few", "internal/filesource", "internal/filewatch", "internal/nodefile", "internal/payload",
+	"internal/restjson", "internal/sharing", "internal/spelling", "internal/tlsfiles", "internal/verdict",
+	"internal/yamljson",
+}
+
+// mayImport has a row for each package of the module: what it may import of the module,
+// in files that are no tests. Data flows from upstream through cache to downstream, and
+// imports go one way. docs/architecture.md says what the packages are.
+var mayImport = map[string][]string{
+	"internal/wire": nil,
+	"keyer":         nil,
+	"keyer/rules":   {"keyer", "internal/spelling"},
+	"config":        {"keyer", "keyer/rules", "internal/nodefile", "internal/spelling"},
+
+	"cache":            {"keyer", "internal/wire", helpers},
+	"downstream":       {"cache", "keyer", "keyer/rules", "internal/wire", helpers},
+	"upstream":         {"keyer", "internal/wire", helpers},
+	"internal/resolve": {"cache", "keyer", "internal/wire", helpers},
+	"metrics":          {"cache", "downstream", "upstream", "internal/resolve"}, // it is their observer
+	"relay": {
+		"cache", "config", "downstream", "upstream", "metrics", "keyer", "keyer/rules", "internal/resolve",
+		"internal/wire", helpers,
+	},
+
+	// Programs, and what they do.
+	"cmd/internal/cli": {"config"},
+	"cmd/xdsrelay": {
+		"cmd/internal/cli", "config", "relay", "keyer", "internal/explain", "internal/fleet", "internal/watch",
+		"internal/xdsclient", helpers,
+	},
+	"cmd/xdsrelay-demo":               {"cmd/internal/cli", "cmd/xdsrelay-demo/internal/demo"},
+	"cmd/xdsrelay-demo/internal/demo": {"config", "relay", "internal/controlplane", "internal/deltaclient", "internal/xdsclient"},
+	"internal/explain":                {"config", "relay", "keyer", "keyer/rules", "internal/fleet", helpers},
+	"internal/fleet":                  {helpers},
+	"internal/watch":                  {"keyer", "internal/wire", "internal/deltaclient", "internal/stateclient", "internal/xdsclient", helpers},
+
+	// Clients for programs and tests.
+	"internal/xdsclient":   {"keyer", "internal/wire", helpers},
+	"internal/deltaclient": {"keyer", "internal/wire", "internal/xdsclient", helpers},
+	"internal/stateclient": {"keyer", "internal/wire", "internal/xdsclient", helpers},
+
+	// What tests, the demo and the load generator need: no other row names it.
+	"internal/controlplane":      nil,
+	"internal/pkitest":           nil,
+	"internal/testkit/envoyproc": {"internal/testkit/wait"},
+	"internal/testkit/plane":     {"internal/testkit/ports", helpers},
+	"internal/testkit/ports":     nil,
+	"internal/testkit/traffic":   nil,
+	"internal/testkit/wait":      nil,
+
+	"integration/bench": {
+		"integration/bench/internal/clock", "integration/bench/internal/content", "integration/bench/internal/fleet",
+		"integration/bench/internal/report", "integration/bench/internal/server",
+	},
+	"integration/bench/internal/clock":   nil,
+	"integration/bench/internal/content": nil,
+	"integration/bench/internal/fleet": {
+		"integration/bench/internal/clock", "integration/bench/internal/content", "integration/bench/internal/report",
+	},
+	"integration/bench/internal/floor":  {"integration/bench/internal/content"},
+	"integration/bench/internal/report": nil,
+	"integration/bench/internal/server": {
+		"config", "relay", "integration/bench/internal/clock", "integration/bench/internal/content",
+		"integration/bench/internal/fleet", "integration/bench/internal/floor",
+	},
+}
+
+func TestImportsGoOneWay(t *testing.T) {
+	imports := moduleImports(t)
+	for _, room := range slices.Sorted(maps.Keys(imports)) {
+		allowed, ok := allowedImports(room)
+		if !ok {
+			t.Errorf("package %s has no row in mayImport", room)
+		}
+		for _, imported := range imports[room] {
+			if !slices.Contains(allowed, imported) {
+				t.Errorf("%s must not import %s", room, imported)
+			}
+		}
+	}
+	for _, room := range slices.Concat(slices.Sorted(maps.Keys(mayImport)), productHelpers) {
+		if _, ok := imports[room]; !ok {
+			t.Errorf("there is no package %s any more: take it off the table", room)
+		}
+	}
+}
+
+// allowedImports returns what a package may import; ok is false if no table has it.
+func allowedImports(room string) (allowed []string, ok bool) {
+	if slices.Contains(productHelpers, room) {
+		return append([]string{"keyer", "keyer/rules", "internal/wire"}, productHelpers...), true
+	}
+	row, ok := mayImport[room]
+	if slices.Contains(row, helpers) {
+		return append(slices.Clone(row), productHelpers...), ok
+	}
+	return row, ok
+}
+
+// moduleImports returns the packages of the module with what each imports of the
+// module, in files that are no tests.
+func moduleImports(t *testing.T) map[string][]string {
+	t.Helper()
+	imports := make(map[string][]string)
+	err := filepath.WalkDir(moduleRoot, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			return enter(path, d)
+		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		found, err := fileImports(path)
+		room, _ := strings.CutPrefix(filepath.ToSlash(filepath.Dir(path)), moduleRoot+"/")
+		imports[room] = append(imports[room], found...)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return imports
+}
+
+// enter skips folders that hold no packages of this module.
+func enter(path string, d fs.DirEntry) error {
+	if path == moduleRoot {
+		return nil
+	}
+	if strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" {
+		return fs.SkipDir
+	}
+	if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil {
+		return fs.SkipDir
+	}
+	return nil
+}
+
+func fileImports(path string) ([]string, error) {
+	syntax, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+	if err != nil {
+		return nil, err
+	}
+	var imports []string
+	for _, spec := range syntax.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return nil, err
+		}
+		if room, ok := strings.CutPrefix(imported, module+"/"); ok {
+			imports = append(imports, room)
+		}
+	}
+	return imports, nil
+}
+
+// The relay that operators install has no control plane, no demo and nothing that only
+// tests need in it.
+func TestInstalledProgramLinksWhatItNeeds(t *testing.T) {
+	never := []string{
+		"github.com/envoyproxy/go-control-plane/pkg", // caches and servers
+		module + "/cmd/xdsrelay-demo",
+		module + "/integration",
+		module + "/internal/controlplane",
+		module + "/internal/pkitest",
+		module + "/internal/testkit",
+		"github.com/google/go-cmp",
+		"go.uber.org/goleak",
+		"pgregory.net/rapid",
+		"testing",
+	}
+	for _, l := range list(t, "-deps", "./cmd/xdsrelay") {
+		if under(l.ImportPath, never) {
+			t.Errorf("cmd/xdsrelay links %s", l.ImportPath)
+		}
+	}
+}
