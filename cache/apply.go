@@ -437,9 +437,10 @@ func (t *table) empty(c *collection, now time.Time) {
 // Settle ends the quiet time of the collections that have been answered for long
 // enough at now: they are complete, so that what clients hold beyond the members is known
 // not to exist, and a while later what the server did not confirm since the stream began
-// is removed. It does the same for the clocks of names (Source.Absent), and drops what has outlived its ttl
-// (TTL-2). It returns when to call it again, zero if nothing waits; after TakeDemand and
-// Restart it has to be asked anew.
+// is removed. It does the same for the clocks of names (Source.Absent), lets go of names that
+// nothing refers to any more (SUB-11), and drops what has outlived its ttl (TTL-2). It returns
+// when to call it again, zero if nothing waits; after TakeDemand and Restart it has to be
+// asked anew.
 func (s *Store) Settle(now time.Time) time.Time {
 	s.applyMu.Lock()
 	defer s.applyMu.Unlock()
@@ -463,6 +464,7 @@ func (s *Store) Settle(now time.Time) time.Time {
 	for t := range s.waiting {
 		next = sooner(next, t.expireClocks(now))
 	}
+	next = sooner(next, s.expireStrays(now))
 	next = sooner(next, s.expire(now))
 	s.finish()
 	s.mu.Unlock()

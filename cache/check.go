@@ -29,6 +29,9 @@ func (s *Store) Check() error {
 	if err := s.checkExpiry(); err != nil {
 		errs = append(errs, err)
 	}
+	if err := s.checkStrays(); err != nil {
+		errs = append(errs, err)
+	}
 	readers := 0
 	for c := range s.clients {
 		if c.reads() {

@@ -24,7 +24,6 @@ import (
 func (s *Store) TakeDemand(stream wire.StreamID) (subs []wire.Subscription, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.dropStrays()
 	now := s.cache.now()
 	tables := s.on(stream)
 	if slices.ContainsFunc(tables, func(t *table) bool { return t.wantsAgain(now) }) {

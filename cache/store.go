@@ -50,7 +50,7 @@ type Store struct {
 	waiting    map[*table]struct{}      // all with a clock that runs
 	single     map[string]bool          // by StreamID.TypeURL: there is no second stream (OneStream)
 	references map[refKey]struct{}      // to be taken
-	strays     map[*interest]struct{}   // names that may be strays, to be looked at
+	strays     map[*interest]time.Time  // names that may be strays, since when
 	resources  int64
 	bytes      int64
 }
@@ -331,7 +331,7 @@ func (s *Store) Awaited() bool {
 func (s *Store) Restart(stream wire.StreamID, versionsLimit int) []wire.Subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.dropStrays()
+	s.dropStrays(func(i *interest, _ time.Time) bool { return i.table.on(stream) })
 	var subs []wire.Subscription
 	for _, t := range s.on(stream) {
 		if sub := t.restart(versionsLimit); len(sub.Subscribe) > 0 {

@@ -1,8 +1,9 @@
 package cache
 
 import (
-	"maps"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -15,8 +16,8 @@ import (
 // what it has not, and sends no update of the type either: who wants the other names would be
 // worse off than without a relay.
 //
-// So a name that nobody wants is let go as soon as it is a stray: resources of the store
-// referred to it, and none does any more. What nothing here ever referred to stays warm. A
+// So a name that nobody wants is let go when it is a stray: resources of the store referred
+// to it, and none does any more. What nothing here ever referred to stays warm. A
 // resource of another control plane may refer to it, or none, as to a cluster that a client
 // asks for on demand. Content is searched only when it changes or goes, of the types below,
 // and only beside names that are asked for of the types that it leads to.
@@ -121,25 +122,60 @@ func (i *interest) strays() {
 	}
 	s := i.table.store
 	if s.strays == nil {
-		s.strays = make(map[*interest]struct{})
+		s.strays = make(map[*interest]time.Time)
 	}
-	s.strays[i] = struct{}{}
-	s.signalDemand()
+	s.strays[i] = s.cache.now()
+	s.signalDemand() // the session asks anew when to Settle
 }
 
-// dropStrays lets go of the names that are strays. That is done when the server is told what
-// is wanted: the responses before it may have brought what refers to them again, and one walk
-// looks for all.
-func (s *Store) dropStrays() {
-	strays := s.strays
-	s.strays = nil
-	maps.DeleteFunc(strays, func(i *interest, _ struct{}) bool { return !i.parked || !i.alive() })
-	if len(strays) == 0 {
-		return
+// expireStrays lets go of the strays that have waited for their time, and returns when the
+// next one's comes, zero if none waits for that. Clients let go of the old and ask for the
+// new in any order, and some servers (go-control-plane's snapshots over ADS) answer only who
+// names all that there is, the old included, until the client has the new and the old is
+// removed: so strays also wait for the answer to what their type is asked for. If that does
+// not come it may be because of them, and they go all the same (makeRoom).
+func (s *Store) expireStrays(now time.Time) (next time.Time) {
+	if len(s.strays) == 0 {
+		return time.Time{}
 	}
+	asking := make(map[*table]bool)
+	for i := range s.strays {
+		if _, known := asking[i.table]; !known {
+			asking[i.table] = i.table.asking()
+		}
+	}
+	s.dropStrays(func(i *interest, since time.Time) bool {
+		at := since.Add(roomAfter)
+		if now.Before(at) {
+			next = sooner(next, at)
+			return false
+		}
+		return !asking[i.table]
+	})
+	return next
+}
+
+// asking reports whether the server has not answered something yet, or is about to be asked.
+func (t *table) asking() bool {
+	return slices.ContainsFunc(t.clocks, clock.runs) ||
+		slices.ContainsFunc(t.pending, func(i *interest) bool { return !i.leaving })
+}
+
+// dropStrays lets go of the strays that are due. All of them are looked for in one walk.
+func (s *Store) dropStrays(due func(i *interest, since time.Time) bool) {
+	left := make(map[*interest]struct{})
 	in := make(map[*table]bool)
-	for i := range strays {
-		in[i.table] = true
+	for i, since := range s.strays {
+		switch {
+		case !i.parked || !i.alive():
+			delete(s.strays, i)
+		case due(i, since):
+			delete(s.strays, i)
+			left[i], in[i.table] = struct{}{}, true
+		}
+	}
+	if len(left) == 0 {
+		return
 	}
 	var room [3]*table
 	for _, t := range s.tables {
@@ -154,13 +190,27 @@ func (s *Store) dropStrays() {
 			refers(e.res, tables, func(i *interest) bool {
 				if i.entry != e {
 					i.entry.stray = false
-					delete(strays, i)
+					delete(left, i)
 				}
-				return len(strays) > 0
+				return len(left) > 0
 			})
 		}
 	}
-	for i := range strays {
+	for i := range left {
 		i.evict(ReasonUnreferenced)
 	}
+}
+
+// checkStrays verifies that what is a stray, or may be one, is looked at.
+func (s *Store) checkStrays() error {
+	for _, t := range s.tables {
+		for _, e := range t.entries {
+			if i := e.interest; e.stray && i != nil && i.parked {
+				if _, listed := s.strays[i]; !listed {
+					return fmt.Errorf("%q may be a stray, and nobody looks", e.key)
+				}
+			}
+		}
+	}
+	return nil
 }
