@@ -90,7 +90,7 @@ func (t *table) replaced(e *entry, was, is *wire.Resource) {
 	}
 	var room [3]*table
 	tables := t.leadsTo(room[:])
-	if len(tables) == 0 {
+	if len(tables) == 0 || (len(tables) == 1 && tables[0].typeURL == endpointType && sameEndpoints(was, is)) {
 		return
 	}
 	var left []*interest
@@ -101,18 +101,28 @@ func (t *table) replaced(e *entry, was, is *wire.Resource) {
 		}
 		return true
 	})
-	if len(left) == 0 {
-		return
-	}
-	if is != nil {
+	if is != nil && len(left) > 0 {
 		refers(is, tables, func(i *interest) bool {
-			i.entry.stray = false
+			if i.entry != e {
+				i.entry.stray = false
+			}
 			return true
 		})
 	}
 	for _, i := range left {
 		i.strays()
 	}
+}
+
+// sameEndpoints reports whether both are clusters with the same endpoints: then they refer to
+// the same where only endpoints are asked for by name, as by Envoys.
+func sameEndpoints(was, is *wire.Resource) bool {
+	if is == nil {
+		return false
+	}
+	before, ok := was.ClusterEndpoints()
+	now, still := is.ClusterEndpoints()
+	return ok && still && before == now
 }
 
 // strays has a name looked at that nobody wants, if it may be a stray.

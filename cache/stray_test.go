@@ -65,13 +65,15 @@ func listenerOf(tb testing.TB, name, route string) *listenerv3.Listener {
 // secretCluster is a cluster whose connections take a secret.
 func secretCluster(tb testing.TB, name, secret string) *clusterv3.Cluster {
 	tb.Helper()
-	return &clusterv3.Cluster{Name: name, TransportSocket: &corev3.TransportSocket{
+	c := edsCluster(name, "")
+	c.TransportSocket = &corev3.TransportSocket{
 		Name: "tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed(tb, &tlsv3.UpstreamTlsContext{
 			CommonTlsContext: &tlsv3.CommonTlsContext{
 				TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{{Name: secret}},
 			},
 		})},
-	}}
+	}
+	return c
 }
 
 // holds applies a state of the world of messages on stream 0.
