@@ -6,13 +6,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Aggregation counts what the aggregation rules decide. Its methods may be called from
+// Aggregation counts the decisions of the aggregation rules. Its methods may be called from
 // any goroutine.
 type Aggregation struct {
 	decisions, failures *prometheus.CounterVec // rule
 
 	mu    sync.RWMutex
-	rules map[string]ruleSeries // guarded by mu; those that have series
+	rules map[string]ruleSeries // guarded by mu; the rules that have series
 }
 
 type ruleSeries struct{ decisions, failures prometheus.Counter }
@@ -20,15 +20,15 @@ type ruleSeries struct{ decisions, failures prometheus.Counter }
 func newAggregation(s *set) *Aggregation {
 	return &Aggregation{
 		decisions: s.counter("aggregation", "decisions_total",
-			"Decisions of the rule, one for each stream and type, and for each name where a rule looks at names.", labelRule),
+			"Decisions of the rule: one for each stream and type, or one for each name if a rule looks at names.", labelRule),
 		failures: s.counter("aggregation", "rule_failures_total",
-			"Decisions that isolated or refused a client because the rule could not be evaluated for it.", labelRule),
+			"Decisions that isolated or refused a client because the rule failed for it.", labelRule),
 		rules: make(map[string]ruleSeries),
 	}
 }
 
-// Rules says which rules there are. They have series, at zero if they are new; those of
-// all others are removed.
+// Rules sets the rules in force. New rules get series at zero. The series of all other
+// rules end.
 func (a *Aggregation) Rules(names []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -45,8 +45,8 @@ func (a *Aggregation) Rules(names []string) {
 	a.rules = now
 }
 
-// Decided counts a decision, and whether the rule failed. What a rule decides that is
-// gone, for a stream that does not know it yet, is not counted.
+// Decided counts a decision, and whether the rule failed. It ignores a rule that is not in
+// force any more: a stream may not know the new rules yet.
 func (a *Aggregation) Decided(rule string, failed bool) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()

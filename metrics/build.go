@@ -5,9 +5,9 @@ import (
 	"runtime/debug"
 )
 
-// buildInfo says what is running; its value is always 1.
+// buildInfo shows the running version. Its value is always 1.
 func buildInfo(s *set, version string) {
-	s.gauge("", "build_info", "What is running; always 1.", "version", "goversion").
+	s.gauge("", "build_info", "Version of xdsrelay and of Go; always 1.", "version", "goversion").
 		WithLabelValues(version, runtime.Version()).Set(1)
 }
 

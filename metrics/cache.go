@@ -6,8 +6,8 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 )
 
-// cacheSeries counts what the cache reports. The cache holds locks meanwhile, so
-// every child is resolved beforehand.
+// cacheSeries counts the reports of the cache. The cache holds locks during a report, so
+// newCacheSeries resolves every child.
 type cacheSeries struct {
 	types [kinds]cacheType
 }
@@ -21,18 +21,18 @@ var _ cache.Observer = (*cacheSeries)(nil)
 
 func newCacheSeries(s *set) *cacheSeries {
 	lookups := s.counter("cache", "lookups_total",
-		"New subscriptions of clients to a name, a glob or a whole type, by whether the relay knew it already (hit) or had to ask (miss).",
+		"New subscriptions of clients to a name, a glob or a whole type: the relay knew the answer (hit) or had to ask the upstream (miss).",
 		labelType, labelResult)
 	evictions := s.counter("cache", "evictions_total",
-		"Names and collections without a watcher that were let go.", labelType, labelReason)
+		"Names and collections without a subscribed client that the relay evicted.", labelType, labelReason)
 	unsolicited := s.counter("cache", "unsolicited_resources_total",
-		"Resources that a server sent unasked, which are left out.", labelType)
+		"Resources that an upstream sent without a request. The relay ignores them.", labelType)
 	foreign := s.counter("cache", "foreign_resources_total",
-		"Resources that a server sent for a whole type under an xdstp name of another upstream's authority, which are left out.", labelType)
+		"Resources that an upstream sent for a whole type under an xdstp name of another upstream's authority. The relay ignores them.", labelType)
 	expired := s.counter("cache", "expired_resources_total",
-		"Resources that outlived their ttl and were dropped.", labelType)
+		"Resources that the relay dropped because their ttl ended.", labelType)
 	ambiguous := s.counter("cache", "ambiguous_variants_total",
-		"Names, once for each response, of which a server has more than one variant for the same dynamic parameters.", labelType)
+		"Names with more than one variant for the same dynamic parameters, once for each response.", labelType)
 	c := new(cacheSeries)
 	for k, name := range shortNames {
 		c.types[k] = cacheType{
@@ -62,8 +62,8 @@ func (c *cacheSeries) Lookup(typeURL string, hit bool) {
 	c.of(typeURL).misses.Inc()
 }
 
-// Evicted implements cache.Observer. cache.Reasons is complete by its contract;
-// what it left out is not counted.
+// Evicted implements cache.Observer. It ignores reasons that cache.Reasons does not list;
+// by its contract there are none.
 func (c *cacheSeries) Evicted(typeURL string, reason cache.Reason) {
 	if n := c.of(typeURL).evictions[reason]; n != nil {
 		n.Inc()

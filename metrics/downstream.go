@@ -9,11 +9,11 @@ import (
 	"github.com/xdsrelay/xdsrelay/downstream"
 )
 
-// refusals are the codes with which the relay answers names itself (NAME-1, LOC-4).
+// refusals are the codes of names that the relay refuses (NAME-1, LOC-4).
 var refusals = []codes.Code{codes.InvalidArgument, codes.NotFound, codes.ResourceExhausted}
 
-// downstreamSeries counts what the server reports: for each delivery to each
-// client, so the children by type are resolved beforehand.
+// downstreamSeries counts the reports of the server. There is one for each delivery to each
+// client, so newDownstreamSeries resolves the children by type.
 type downstreamSeries struct {
 	streams        *prometheus.GaugeVec   // variant
 	opened, closed *prometheus.CounterVec // variant; variant and code
@@ -36,19 +36,19 @@ var _ downstream.Observer = (*downstreamSeries)(nil)
 func newDownstreamSeries(s *set) *downstreamSeries {
 	const subsystem = "downstream"
 	d := &downstreamSeries{
-		streams: s.gauge(subsystem, "streams", "Open streams of clients, and polls that are held.", labelVariant),
+		streams: s.gauge(subsystem, "streams", "Open streams of clients, and held polls.", labelVariant),
 		opened:  s.counter(subsystem, "streams_opened_total", "Streams that clients opened, and polls.", labelVariant),
 		closed: s.counter(subsystem, "streams_closed_total",
-			"Streams that ended, and polls that were answered, by the gRPC status they ended with.", labelVariant, labelCode),
+			"Ended streams and answered polls, by gRPC status.", labelVariant, labelCode),
 		refused: s.counter(subsystem, "refused_names_total",
-			"Names that the relay answered itself: malformed, of another type, or of an authority without an upstream.",
+			"Names that the relay refused: malformed, of another type, without an upstream, or over a limit.",
 			labelType, labelCode),
 		moved: s.counter(subsystem, "streams_moved_total",
-			"Streams and held polls whose subscriptions came to live elsewhere, since the configuration changed.", labelVariant),
+			"Streams and held polls with a name that belongs to another scope or upstream after a reload.", labelVariant),
 		unserved: s.counter(subsystem, "streams_unserved_total",
-			"Streams that ended, and polls that were refused, because nothing that they ask for is known or can be reached.", labelVariant),
+			"Streams that ended, and polls that the relay refused, because their upstreams are unreachable and nothing of their names is known.", labelVariant),
 		moveEnds: s.counter(subsystem, "streams_ended_by_move_total",
-			"Streams that ended because their subscriptions were to live elsewhere.", labelReason),
+			"Streams that the relay ended because a name belongs to another scope or upstream after a reload.", labelReason),
 	}
 	for _, r := range downstream.MoveEnds() {
 		d.moveEnds.WithLabelValues(string(r))
@@ -74,21 +74,21 @@ func newDownstreamSeries(s *set) *downstreamSeries {
 		subscriptions = s.gauge(subsystem, "subscriptions",
 			"Subscriptions of clients: names, globs and whole types.", labelType)
 		rejecting = s.gauge(subsystem, "rejecting_clients",
-			"Streams of clients, and polls that are held, that reject something of the type now.", labelType)
-		requests  = counter("requests_total", "Requests from clients, ACKs and NACKs included.")
+			"Clients' streams and held polls that reject something of the type now.", labelType)
+		requests  = counter("requests_total", "Requests from clients, including ACKs and NACKs.")
 		acks      = counter("acks_total", "Responses that clients acknowledged.")
 		nacks     = counter("nacks_total", "Responses that clients rejected.")
 		responses = counter("responses_total", "Responses to clients.")
 		resources = counter("resources_total", "Resources in responses to clients.")
 		removals  = counter("removals_total", "Removed names in responses to clients.")
 		bytes     = counter("response_bytes_total", "Encoded size of the responses to clients.")
-		merged    = counter("merged_updates_total", "Updates that a client was spared because a later one replaced them before they were sent.")
-		overdue   = counter("overdue_acks_total", "Responses that were sent although the one before was not acknowledged in time: their clients are slow.")
+		merged    = counter("merged_updates_total", "Updates that the relay did not send to a client because a later update replaced them first.")
+		overdue   = counter("overdue_acks_total", "Responses that the relay sent although the client did not acknowledge the response before in time.")
 
-		unsendable = counter("unsendable_polls_total", "Polls that were answered with an error because a resource cannot be written as JSON.")
+		unsendable = counter("unsendable_polls_total", "Polls that the relay answered with an error because it cannot write a resource as JSON.")
 
 		propagation = s.durations(subsystem, "propagation_seconds",
-			"Time from the receipt of a response's oldest change upstream until the response was handed to the client's stream.", labelType)
+			"Time from the receipt of a response's oldest change upstream until the relay handed the response to the client's stream.", labelType)
 		acknowledgement = s.durations(subsystem, "acknowledgement_seconds",
 			"Time from the receipt of a change upstream until the client acknowledged or rejected it.", labelType)
 	)
@@ -188,8 +188,8 @@ func (d *downstreamSeries) MoveEnded(reason downstream.MoveEnd) {
 // Unsendable implements downstream.Observer.
 func (d *downstreamSeries) Unsendable(typeURL string) { d.of(typeURL).unsendable.Inc() }
 
-// seconds is a duration as it is observed. The cache keeps wall-clock times, so a
-// clock that was set back makes it negative, which would spoil the sum.
+// seconds converts a duration for an observation. The cache keeps wall-clock times. A clock
+// that was set back makes a duration negative, and a negative one would spoil the sum.
 func seconds(d time.Duration) float64 { return max(0, d).Seconds() }
 
 // codeName bounds the label: a status may carry any number.

@@ -5,7 +5,7 @@ import "strings"
 // kind is a resource type as the label "type" shows it.
 type kind uint8
 
-// The kinds. Whatever is not known is other, so that no client can add a series.
+// The kinds. Unknown types are other, so that no client can add a series.
 const (
 	cds kind = iota
 	eds

@@ -31,7 +31,7 @@ type Metrics struct {
 	upstreams map[string]*upstreamUse // guarded by mu; by name
 }
 
-// upstreamUse is an upstream that has series, and how often they were asked for.
+// upstreamUse is an upstream with series, and the number of calls of Upstream for it.
 type upstreamUse struct {
 	series *upstreamSeries
 	users  int
@@ -42,16 +42,16 @@ type Option func(*options)
 
 type options struct{ version string }
 
-// WithVersion gives the version that xdsrelay_build_info shows. Without it, that is
-// the main module's in the Go build information.
+// WithVersion sets the version that xdsrelay_build_info shows. The default is the main
+// module's version in the Go build information.
 func WithVersion(version string) Option {
 	return func(o *options) { o.version = version }
 }
 
 // New makes the metrics, with zeros for the named upstreams, and registers them on
 // reg together with the Go runtime's and the process's. The latter two may be
-// registered there already. The error says which upstream's name cannot be a label
-// value (it is not UTF-8), or what reg refused: it takes one Metrics only.
+// registered there already. The error names an upstream whose name cannot be a label
+// value (it is not UTF-8), or is that of reg, which takes only one Metrics.
 func New(reg prometheus.Registerer, upstreams []string, opts ...Option) (*Metrics, error) {
 	o := options{version: buildVersion()}
 	for _, opt := range opts {
@@ -97,20 +97,21 @@ func (m *Metrics) Cache() cache.Observer { return m.cache }
 // Downstream gives the observer for the server.
 func (m *Metrics) Downstream() downstream.Observer { return m.downstream }
 
-// References gives the counters for whoever reads what resources refer to.
+// References gives the counters for faults of references between resources.
 func (m *Metrics) References() *References { return m.references }
 
-// Aggregation gives the counters for what the aggregation rules decide.
+// Aggregation gives the counters for the decisions of the aggregation rules.
 func (m *Metrics) Aggregation() *Aggregation { return m.rules }
 
-// Resolve gives the observer for the names that the relay resolves by itself.
+// Resolve gives the observer for the names that the relay resolves itself.
 func (m *Metrics) Resolve() resolve.Observer { return m.resolve }
 
 // Reloads gives the metrics of the configuration and its changes.
 func (m *Metrics) Reloads() *Reloads { return m.reloads }
 
-// Upstream gives the observer for the sessions of the named upstream, which share
-// its series. A name that New was not given gets its series now; it must be UTF-8.
+// Upstream gives the observer for the sessions of the named upstream. The sessions share
+// its series. If New did not get the name, Upstream makes the series. The name must be
+// UTF-8.
 func (m *Metrics) Upstream(name string) upstream.Observer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -124,9 +125,9 @@ func (m *Metrics) Upstream(name string) upstream.Observer {
 	return u.series
 }
 
-// Forget takes one call of Upstream back, whose observer nobody shall see any more. With
-// the last one the series go: who takes an upstream's name over has them as they are. What
-// an observer goes on reporting is not seen then. Upstream makes new ones.
+// Forget takes one call of Upstream back. After the last one the series end: a successor
+// with the same upstream name keeps them as they are. Later reports of an observer are not
+// visible then. Upstream makes new series.
 func (m *Metrics) Forget(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -142,7 +142,7 @@ func TestRuntimeMetrics(t *testing.T) {
 
 func TestBuildInfo(t *testing.T) {
 	_, reg := setUp(t)
-	want := `# HELP xdsrelay_build_info What is running; always 1.
+	want := `# HELP xdsrelay_build_info Version of xdsrelay and of Go; always 1.
 # TYPE xdsrelay_build_info gauge
 xdsrelay_build_info{goversion="` + runtime.Version() + `",version="v1.2.3"} 1
 `

@@ -2,8 +2,8 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// ReferenceFault is what is wrong with a resource that refers to others, or with one
-// of its references.
+// ReferenceFault is a fault of a resource that refers to others, or of one of its
+// references.
 type ReferenceFault string
 
 // The faults.
@@ -24,7 +24,7 @@ func ReferenceFaults() []ReferenceFault {
 	}
 }
 
-// References counts what is wrong with directories and redirects. Its methods may be
+// References counts the faults of list collections and redirects. Its methods may be
 // called from any goroutine.
 type References struct {
 	faults map[ReferenceFault]prometheus.Counter // read only
@@ -32,7 +32,7 @@ type References struct {
 
 func newReferences(s *set) *References {
 	faults := s.counter("references", "faults_total",
-		"What was wrong with directories and redirects that clients have, each time they were read.", labelReason)
+		"Faults in list collections and redirects that clients have, for each read.", labelReason)
 	r := &References{faults: make(map[ReferenceFault]prometheus.Counter)}
 	for _, f := range ReferenceFaults() {
 		r.faults[f] = faults.WithLabelValues(string(f))
@@ -40,7 +40,7 @@ func newReferences(s *set) *References {
 	return r
 }
 
-// Faulty counts n faults. What is none of ReferenceFaults is not counted.
+// Faulty counts n faults. It ignores faults that ReferenceFaults does not list.
 func (r *References) Faulty(f ReferenceFault, n int) {
 	if c := r.faults[f]; c != nil {
 		c.Add(float64(n))

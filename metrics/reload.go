@@ -6,15 +6,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// ReloadResult is what became of a configuration that was to be reloaded. It is a
-// metric's label.
+// ReloadResult is the result of a reload. It is a metric's label.
 type ReloadResult string
 
-// What can become of it.
+// The results.
 const (
-	ReloadSuccess   ReloadResult = "success"   // it is in force, but for what needs a restart
-	ReloadFailure   ReloadResult = "failure"   // it cannot be used, and nothing was changed
-	ReloadUnchanged ReloadResult = "unchanged" // it says what was said before
+	ReloadSuccess   ReloadResult = "success"   // it is in force, except keys that need a restart
+	ReloadFailure   ReloadResult = "failure"   // it is not usable, and nothing changed
+	ReloadUnchanged ReloadResult = "unchanged" // it is the same as before
 )
 
 // Reloads are the metrics of the configuration and its changes. Its methods may be
@@ -29,14 +28,14 @@ type Reloads struct {
 
 func newReloads(s *set) *Reloads {
 	r := &Reloads{
-		total: s.counter("config", "reloads_total", "Times that the configuration was to be reloaded.", labelResult),
+		total: s.counter("config", "reloads_total", "Reloads of the configuration, by result.", labelResult),
 		successful: s.gauge("config", "last_reload_successful",
-			"Whether the configuration that was read last could be used: 1, or 0.").WithLabelValues(),
+			"1 if the relay could use the configuration that it read last, otherwise 0.").WithLabelValues(),
 		at: s.gauge("config", "last_reload_success_timestamp_seconds",
-			"When a configuration was last found usable, at the start included.").WithLabelValues(),
+			"Time of the last read of a usable configuration, including the start.").WithLabelValues(),
 		awaiting: s.gauge("config", "keys_awaiting_restart",
-			"Keys of which the configuration says something that takes effect after a restart.").WithLabelValues(),
-		info: s.gauge("config", "info", "The configuration in force, by a hash; always 1.", "hash"),
+			"Changed keys that need a restart.").WithLabelValues(),
+		info: s.gauge("config", "info", "Hash of the configuration in force; always 1.", "hash"),
 	}
 	for _, result := range []ReloadResult{ReloadSuccess, ReloadFailure, ReloadUnchanged} {
 		r.total.WithLabelValues(string(result))
@@ -44,21 +43,21 @@ func newReloads(s *set) *Reloads {
 	return r
 }
 
-// Started tells which configuration the relay began with.
+// Started records the configuration of the start.
 func (r *Reloads) Started(hash string, at time.Time) {
 	r.successful.Set(1)
 	r.at.Set(float64(at.UnixMilli()) / 1000)
 	r.inForce(hash)
 }
 
-// Failed tells of a configuration that cannot be used.
+// Failed records a configuration that is not usable.
 func (r *Reloads) Failed() {
 	r.total.WithLabelValues(string(ReloadFailure)).Inc()
 	r.successful.Set(0)
 }
 
-// Succeeded tells of one that can: whether it brought a change, the hash of what is in
-// force now, and how many keys wait for a restart.
+// Succeeded records a usable configuration: the result, the hash of the configuration in
+// force, and the number of keys that wait for a restart.
 func (r *Reloads) Succeeded(result ReloadResult, hash string, at time.Time, awaiting int) {
 	r.total.WithLabelValues(string(result)).Inc()
 	r.successful.Set(1)
@@ -67,12 +66,12 @@ func (r *Reloads) Succeeded(result ReloadResult, hash string, at time.Time, awai
 	r.inForce(hash)
 }
 
-// inForce replaces the one series of info. Whoever looks meanwhile may see both, and never
-// none.
+// inForce replaces the one series of info. A scrape meanwhile may see both series, but
+// never none.
 func (r *Reloads) inForce(hash string) {
 	r.info.WithLabelValues(hash).Set(1)
 	if r.hash != hash {
-		r.info.DeleteLabelValues(r.hash) // at the start there is none
+		r.info.DeleteLabelValues(r.hash) // there is none at the start
 		r.hash = hash
 	}
 }

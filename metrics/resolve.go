@@ -14,13 +14,13 @@ const (
 	toBetter      = "better"
 )
 
-// resolveSeries counts what becomes of names that the relay resolves by itself.
+// resolveSeries counts events of names that the relay resolves itself.
 type resolveSeries struct {
 	switches, redirects *prometheus.CounterVec // upstream
 	failures            *prometheus.CounterVec // reason
 
 	mu        sync.Mutex
-	upstreams map[string]resolveUpstream // guarded by mu; those that have series
+	upstreams map[string]resolveUpstream // guarded by mu; the upstreams that have series
 }
 
 type resolveUpstream struct{ away, back, followed prometheus.Counter }
@@ -31,11 +31,11 @@ func newResolveSeries(s *set) *resolveSeries {
 	r := &resolveSeries{
 		upstreams: make(map[string]resolveUpstream),
 		switches: s.counter("resolve", "switches_total",
-			"Times that a name or glob of the upstream began to be served by an alternative, or by a better place again.", labelUpstream, labelTo),
+			"Switches of a name or glob of the upstream to an alternative, or back to a better name.", labelUpstream, labelTo),
 		redirects: s.counter("resolve", "redirects_followed_total",
-			"Contents of names that a redirect of the upstream led to.", labelUpstream),
+			"Contents that the relay found through redirects of the upstream.", labelUpstream),
 		failures: s.counter("resolve", "failures_total",
-			"Times that a name could not be resolved.", labelReason),
+			"Names that the relay could not resolve.", labelReason),
 	}
 	for _, f := range resolve.Failures() {
 		r.failures.WithLabelValues(string(f))
@@ -54,7 +54,7 @@ func (r *resolveSeries) of(upstream string) {
 	}
 }
 
-// forget drops them.
+// forget drops the series of one upstream.
 func (r *resolveSeries) forget(upstream string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

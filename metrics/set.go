@@ -57,8 +57,8 @@ func (s *set) gauge(subsystem, name, help string, labels ...string) *prometheus.
 
 // durations is a native histogram of seconds. A factor of 1.1 makes eight buckets
 // of each doubling, so 160 of them reach from 100 µs to 100 s before the resolution
-// is halved; what widened it by accident is forgotten after an hour. The classic
-// buckets are for scrapers that know no other.
+// is halved. After an hour it forgets an accidental widening. The classic buckets are for
+// scrapers without native histograms.
 func (s *set) durations(subsystem, name, help string, labels ...string) *prometheus.HistogramVec {
 	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace, Subsystem: subsystem, Name: name, Help: help,

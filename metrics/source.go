@@ -10,21 +10,21 @@ import (
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
-// Source is what is counted when somebody scrapes. Its methods are called from any
+// Source gives the numbers that are read at each scrape. Its methods are called from any
 // goroutine, by several scrapes at once.
 type Source interface {
-	// CacheTotals is what the cache's limits are held against, and the number of
-	// names and collections that nobody watches now.
+	// CacheTotals gives the totals that the cache's limits apply to, and the number of
+	// names and collections that no client subscribes to now.
 	CacheTotals() (resources, bytes int64, unwatched int)
 	// Sessions lists the sessions that are running.
 	Sessions() []SessionStats
-	// Scopes counts the scopes of clients whose names the aggregation rules place, and
-	// those of them whose clients differ in a field that no rule mentions.
+	// Scopes counts the scopes of the aggregation rules, and the scopes whose clients
+	// differ in a field that no rule mentions.
 	Scopes() (scopes, unmentioned int)
 }
 
 // SessionStats is one session: the relay's side towards one upstream for one scope.
-// It says what upstream.Status and cache.Store.Stats say.
+// It has the values of upstream.Status and cache.Store.Stats.
 type SessionStats struct {
 	Upstream string
 	State    upstream.State
@@ -32,8 +32,8 @@ type SessionStats struct {
 	Tables   []cache.TypeStats
 }
 
-// Collect registers src, to be counted with every scrape from now on. The error
-// is that a Source was registered before.
+// Collect registers src for every scrape from now on. The error says that there is a
+// registered Source already.
 func (m *Metrics) Collect(src Source) error {
 	if err := m.reg.Register(newSourceCollector(m, src)); err != nil {
 		return fmt.Errorf("metrics: %w", err)
@@ -41,7 +41,7 @@ func (m *Metrics) Collect(src Source) error {
 	return nil
 }
 
-// sourceCollector asks a Source anew for each scrape.
+// sourceCollector asks a Source for each scrape.
 type sourceCollector struct {
 	metrics *Metrics
 	source  Source
@@ -74,32 +74,32 @@ func newSourceCollector(m *Metrics, src Source) *sourceCollector {
 	return &sourceCollector{
 		metrics:   m,
 		source:    src,
-		resources: desc("cache", "resources", "Cached resources, as the limit cache.max_resources counts them."),
-		bytes:     desc("cache", "bytes", "Encoded size of the cached resources, as the limit cache.max_bytes counts it."),
-		unwatched: desc("cache", "unwatched", "Cached names and collections that no client watches now, which may be evicted."),
-		sessions:  desc("upstream", "sessions", "Sessions with the upstream, one for each scope.", labelUpstream, labelState),
+		resources: desc("cache", "resources", "Cached resources, counted as for cache.max_resources."),
+		bytes:     desc("cache", "bytes", "Encoded size of the cached resources, counted as for cache.max_bytes."),
+		unwatched: desc("cache", "unwatched", "Cached names and collections that no client subscribes to now. The relay evicts only these."),
+		sessions:  desc("upstream", "sessions", "Sessions with the upstream, by state. There is one for each scope.", labelUpstream, labelState),
 		staleness: desc("upstream", "staleness_seconds",
-			"For how long the upstream's longest disconnected session has not been connected although something is wanted from it; 0 if there is none.",
+			"The longest time for which a session with the upstream has needed resources but had no stream; 0 if there is no such session.",
 			labelUpstream),
-		scopes: desc("aggregation", "scopes", "Scopes that the aggregation rules have put clients into."),
+		scopes: desc("aggregation", "scopes", "Scopes of the aggregation rules, including lingering scopes without a client."),
 		unmentioned: desc("aggregation", "scopes_with_unmentioned_fields",
 			"Scopes whose clients' nodes differ in a field that no aggregation rule mentions."),
 		tables: []tableDesc{
-			table("upstream", "subscriptions", "Names and collections that the upstream is asked for.",
+			table("upstream", "subscriptions", "Names and collections that the relay is subscribed to.",
 				func(t *tableSum) float64 { return float64(t.subscriptions) }),
-			table("table", "resources", "Resources cached of the upstream.",
+			table("table", "resources", "Cached resources of the upstream.",
 				func(t *tableSum) float64 { return float64(t.resources) }),
-			table("table", "bytes", "Encoded size of the resources cached of the upstream.",
+			table("table", "bytes", "Encoded size of the cached resources of the upstream.",
 				func(t *tableSum) float64 { return float64(t.bytes) }),
-			table("table", "collections", "Globs and whole types that are cached of the upstream.",
+			table("table", "collections", "Cached globs and whole types of the upstream.",
 				func(t *tableSum) float64 { return float64(t.collections) }),
-			table("table", "tombstones", "Removed members of collections that some client was not told of yet.",
+			table("table", "tombstones", "Removed members of collections that some client does not know of yet.",
 				func(t *tableSum) float64 { return float64(t.tombstones) }),
 			table("table", "followers", "Clients' subscriptions to the upstream's collections.",
 				func(t *tableSum) float64 { return float64(t.followers) }),
 			table("table", "watchers", "Clients' subscriptions to the upstream's resources by name.",
 				func(t *tableSum) float64 { return float64(t.watchers) }),
-			table("table", "pins", "Names and globs of the upstream that are fetched ahead.",
+			table("table", "pins", "Names and globs of the upstream that the relay fetches ahead.",
 				func(t *tableSum) float64 { return float64(t.pins) }),
 		},
 	}

@@ -28,18 +28,18 @@ func newUpstreamVecs(s *set) *upstreamVecs {
 	}
 	return &upstreamVecs{
 		streams: s.gauge("upstream", "streams", "Open streams to the upstream.", labelUpstream),
-		opened:  counter("streams_opened_total", "Streams to the upstream that were opened, reconnects included."),
+		opened:  counter("streams_opened_total", "Streams to the upstream that the relay opened, including reconnects."),
 		closed:  counter("streams_closed_total", "Streams to the upstream that ended.", labelReason),
-		failed:  counter("connect_failures_total", "Streams to the upstream that could not be opened.", labelReason),
+		failed:  counter("connect_failures_total", "Failed attempts to open a stream to the upstream.", labelReason),
 
-		backoffs:  counter("backoffs_total", "Times that a session waited before the next attempt to open a stream."),
-		waited:    counter("backoff_seconds_total", "Sum of the waits before attempts to open a stream, as they were decided."),
-		endpoints: counter("endpoint_changes_total", "Times that a session turned to another of the upstream's endpoints, to a worse one or back."),
-		states:    counter("state_changes_total", "Times that a session came into a state.", labelState),
+		backoffs:  counter("backoffs_total", "Waits of a session before its next attempt to open a stream."),
+		waited:    counter("backoff_seconds_total", "Sum of the waits before attempts to open a stream. Each wait counts when it begins."),
+		endpoints: counter("endpoint_changes_total", "Changes of a session to another endpoint of the upstream: failovers and returns."),
+		states:    counter("state_changes_total", "Changes of a session to this state.", labelState),
 
-		files: counter("file_errors_total", "Times that a file, or the path of all files, was found unusable."),
+		files: counter("file_errors_total", "Unusable files, or an unusable path of all files, once for each reason."),
 
-		requests:  counter("requests_total", "Requests to the upstream, ACKs and NACKs included.", labelType),
+		requests:  counter("requests_total", "Requests to the upstream, including ACKs and NACKs.", labelType),
 		acks:      counter("acks_total", "Responses of the upstream that the relay acknowledged.", labelType),
 		nacks:     counter("nacks_total", "Responses of the upstream that the relay rejected.", labelType),
 		responses: counter("responses_total", "Responses of the upstream.", labelType),
@@ -47,11 +47,11 @@ func newUpstreamVecs(s *set) *upstreamVecs {
 		removals:  counter("removals_total", "Removed names in responses of the upstream.", labelType),
 		bytes:     counter("response_bytes_total", "Encoded size of the upstream's responses.", labelType),
 		unavailable: counter("types_unavailable_total",
-			"Times that a type began to be wanted that has no service of its own, from an upstream with one stream per type.", labelType),
+			"Types that clients began to ask for although an upstream with one service per type has no service for them.", labelType),
 	}
 }
 
-// upstreamSeries counts what the sessions of one upstream report.
+// upstreamSeries counts the reports of the sessions of one upstream.
 type upstreamSeries struct {
 	streams                             prometheus.Gauge
 	opened, backoffs, waited, endpoints prometheus.Counter
@@ -61,11 +61,11 @@ type upstreamSeries struct {
 	types                               [kinds]upstreamType
 }
 
-// counters are those of a metric for all values of a label. They are found here and not
-// in their vector, which would make series of an upstream anew that is gone.
+// counters has a metric's counters for all values of a label. A look-up in the vector
+// instead would create the series of a removed upstream again.
 type counters map[string]prometheus.Counter
 
-// inc counts one. A value that nobody said there would be is not counted.
+// inc counts one. It ignores unknown values.
 func (c counters) inc(value string) {
 	if counter := c[value]; counter != nil {
 		counter.Inc()
@@ -116,7 +116,7 @@ func (v *upstreamVecs) of(name string) *upstreamSeries {
 	return u
 }
 
-// forget drops the series of one upstream. Who still has them counts unseen.
+// forget drops the series of one upstream. Observers that still have them count unseen.
 func (v *upstreamVecs) forget(name string) {
 	of := prometheus.Labels{labelUpstream: name}
 	v.streams.DeletePartialMatch(of)
@@ -128,8 +128,8 @@ func (v *upstreamVecs) forget(name string) {
 	}
 }
 
-// StateChanged implements upstream.Observer. How many sessions are in a state now
-// is the Source's to say: a session that ends does not leave its last state.
+// StateChanged implements upstream.Observer. The Source counts the sessions in each state:
+// a session that ends does not leave its last state.
 func (u *upstreamSeries) StateChanged(state upstream.State) {
 	u.states.inc(string(state))
 }

@@ -155,12 +155,12 @@ func TestFailuresRefuse_AGG2(t *testing.T) {
 		if !strings.Contains(r.log.String(), "clients=refused") {
 			t.Errorf("AGG-2: the log:\n%s", r.log)
 		}
-		r.counters(t, `# HELP xdsrelay_aggregation_decisions_total Decisions of the rule, one for each stream and type, and for each name where a rule looks at names.
+		r.counters(t, `# HELP xdsrelay_aggregation_decisions_total Decisions of the rule: one for each stream and type, or one for each name if a rule looks at names.
 # TYPE xdsrelay_aggregation_decisions_total counter
 xdsrelay_aggregation_decisions_total{rule="otherwise"} 0
 xdsrelay_aggregation_decisions_total{rule="rest"} 0
 xdsrelay_aggregation_decisions_total{rule="roles"} 1
-# HELP xdsrelay_aggregation_rule_failures_total Decisions that isolated or refused a client because the rule could not be evaluated for it.
+# HELP xdsrelay_aggregation_rule_failures_total Decisions that isolated or refused a client because the rule failed for it.
 # TYPE xdsrelay_aggregation_rule_failures_total counter
 xdsrelay_aggregation_rule_failures_total{rule="otherwise"} 0
 xdsrelay_aggregation_rule_failures_total{rule="rest"} 0
@@ -195,22 +195,22 @@ func TestFailures_AGG2(t *testing.T) {
 			t.Errorf("AGG-2: the log of two kinds of failure:\n%s", r.log)
 		}
 		r.join(t, &corev3.Node{Id: "d"}).Close()
-		r.counters(t, `# HELP xdsrelay_aggregation_decisions_total Decisions of the rule, one for each stream and type, and for each name where a rule looks at names.
+		r.counters(t, `# HELP xdsrelay_aggregation_decisions_total Decisions of the rule: one for each stream and type, or one for each name if a rule looks at names.
 # TYPE xdsrelay_aggregation_decisions_total counter
 xdsrelay_aggregation_decisions_total{rule="otherwise"} 1
 xdsrelay_aggregation_decisions_total{rule="roles"} 1000
 xdsrelay_aggregation_decisions_total{rule="teams"} 3
-# HELP xdsrelay_aggregation_rule_failures_total Decisions that isolated or refused a client because the rule could not be evaluated for it.
+# HELP xdsrelay_aggregation_rule_failures_total Decisions that isolated or refused a client because the rule failed for it.
 # TYPE xdsrelay_aggregation_rule_failures_total counter
 xdsrelay_aggregation_rule_failures_total{rule="otherwise"} 0
 xdsrelay_aggregation_rule_failures_total{rule="roles"} 1000
 xdsrelay_aggregation_rule_failures_total{rule="teams"} 3
 `)
 		r.reload(t, rules.Share)
-		r.counters(t, `# HELP xdsrelay_aggregation_decisions_total Decisions of the rule, one for each stream and type, and for each name where a rule looks at names.
+		r.counters(t, `# HELP xdsrelay_aggregation_decisions_total Decisions of the rule: one for each stream and type, or one for each name if a rule looks at names.
 # TYPE xdsrelay_aggregation_decisions_total counter
 xdsrelay_aggregation_decisions_total{rule="otherwise"} 1
-# HELP xdsrelay_aggregation_rule_failures_total Decisions that isolated or refused a client because the rule could not be evaluated for it.
+# HELP xdsrelay_aggregation_rule_failures_total Decisions that isolated or refused a client because the rule failed for it.
 # TYPE xdsrelay_aggregation_rule_failures_total counter
 xdsrelay_aggregation_rule_failures_total{rule="otherwise"} 0
 `)
