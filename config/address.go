@@ -37,7 +37,7 @@ func (k *checker) address(path, value string, to use) {
 		least = 0
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n < least {
-		k.fail(path, "expected %s, got %q: %q is no port from %d to 65535", expected, value, port, least)
+		k.fail(path, "expected %s, got %q: %q is not a port from %d to 65535", expected, value, port, least)
 	}
 }
 
@@ -77,7 +77,7 @@ func validHost(host string) bool {
 // xdstp:///type/id.
 func (k *checker) authority(path, value string) (canonical string) {
 	if strings.Trim(value, wordCharacters+".~!$&'()*+,;=:%[]@") != "" {
-		k.fail(path, "expected the authority alone, as in xdstp://authority/…, got %q", value)
+		k.fail(path, "expected only the authority, as in xdstp://authority/…, got %q", value)
 		return value
 	}
 	canonical, err := keyer.AuthorityPattern(value)

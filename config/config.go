@@ -1,29 +1,28 @@
-// Package config is the relay's configuration: the YAML file's types, their
-// defaults, and a validation that says what is wrong by file, line and column.
+// Package config is the relay's configuration: the types of the YAML file, their
+// defaults, and a validation that reports mistakes by file, line and column.
 //
-// Four layers make a [Config], each over the one before: [Default], the file,
-// the environment ([EnvPrefix] and the key's path), the flags of [AddFlags].
-// The file is read strictly: a key that nobody knows, a key given twice and a
-// value of the wrong kind are errors, and all of them are reported together.
+// Four layers make a [Config]. Each one overrides the one before: [Default], the
+// file, the environment ([EnvPrefix] and the key's path), the flags of [AddFlags].
+// The file is read strictly. An unknown key, a key that is given twice and a value
+// of the wrong kind are errors. The package reports all of them together.
 //
-// The package owns what a configuration may say. It opens no listener, builds
-// no TLS configuration and watches no file: cmd loads a Config and hands it to
-// the rooms, which take from it what they need. Two readings of the file are
-// kept from drifting apart by having only one: the YAML tree is decoded and
-// checked in a single walk (decode.go), and viper is given the typed results to
-// lay the environment and the flags over. It therefore never sees the keys of a
-// free map, which it would turn to lower case.
+// The package owns the contents of a configuration. It opens no listener, builds
+// no TLS configuration and watches no file: cmd loads a Config and passes it to the
+// other packages. There is only one reading of the file, so that two cannot differ:
+// a single walk decodes and checks the YAML tree (decode.go). viper gets the typed
+// results and lays the environment and the flags over them. So viper never sees the
+// keys of a free map, which it would turn to lower case.
 //
-// A Config is not safe for use while somebody changes it; nothing here does.
+// A Config is not safe for concurrent change. This package never changes one.
 package config
 
-// EnvPrefix begins the name of every environment variable that sets a key: the
-// key's path follows in upper case with "_" for ".", so that
-// XDSRELAY_SERVER_LISTEN sets server.listen.
+// EnvPrefix begins the name of every environment variable that sets a key. The
+// key's path follows in upper case with "_" for ".": XDSRELAY_SERVER_LISTEN sets
+// server.listen.
 const EnvPrefix = "XDSRELAY_"
 
-// Config is a whole configuration file. [Load] and [Parse] give valid ones; one
-// that is built by hand begins with [Default] and ends with [Config.Validate].
+// Config is a whole configuration file. [Load] and [Parse] return valid ones. To
+// build one by hand, begin with [Default] and end with [Config.Validate].
 type Config struct {
 	Server      Server      `yaml:"server"`
 	Admin       Admin       `yaml:"admin"`
@@ -34,19 +33,18 @@ type Config struct {
 	Resolve     Resolve     `yaml:"resolve"`
 	Log         Log         `yaml:"log"`
 
-	// FullStateTypes are the types, by short name or type URL, whose
-	// state-of-the-world responses are always complete (RES-2).
-	// [Config.FullStateTypeURLs] gives them resolved.
+	// FullStateTypes are the types with complete state-of-the-world responses, by
+	// short name or type URL (RES-2). [Config.FullStateTypeURLs] gives the type URLs.
 	FullStateTypes []string `yaml:"full_state_types"`
 
-	// from says where each value was given, so that Validate can point at it.
-	// Nil for a configuration built by hand.
+	// from has the place of each value, for the errors of Validate. Nil for a
+	// configuration built by hand.
 	from origins
-	// file is the one it was loaded from, "" if there was none.
+	// file is the name of the loaded file, "" without a file.
 	file string
-	// scalars are the strings of the file, nil without one.
+	// scalars are the strings of the file, nil without a file.
 	scalars *scalars
-	// compiled are the rules as they were when the configuration was loaded.
+	// compiled are the rules at the time of loading.
 	compiled *compiled
 }
 
@@ -54,23 +52,23 @@ type Config struct {
 type Server struct {
 	Listen     string     `yaml:"listen"`        // host:port; an empty host means every address
 	TLS        *ServerTLS `yaml:"tls,omitempty"` // nil: plaintext
-	TLSRefresh Duration   `yaml:"tls_refresh"`   // how often the TLS files are looked at
+	TLSRefresh Duration   `yaml:"tls_refresh"`   // interval of looking for changed TLS files
 
-	MaxMessageSize   Size     `yaml:"max_message_size"`  // responses are split below it (RES-9)
-	MaxReceiveSize   Size     `yaml:"max_receive_size"`  // largest request taken (OPS-5)
+	MaxMessageSize   Size     `yaml:"max_message_size"`  // the relay splits responses below it (RES-9)
+	MaxReceiveSize   Size     `yaml:"max_receive_size"`  // largest accepted request (OPS-5)
 	MaxSubscriptions int      `yaml:"max_subscriptions"` // of one stream, over all types (OPS-5); 0: no limit
-	AckWait          Duration `yaml:"ack_wait"`          // how long a type's next response waits for the ACK of the last (ADS-2)
-	RemovalWait      Duration `yaml:"removal_wait"`      // how long removals of clusters and endpoints wait (ADS-4)
-	WarmWait         Duration `yaml:"warm_wait"`         // how long listeners and routes wait for endpoints of new clusters (WARM-4)
-	ListHold         Duration `yaml:"list_hold"`         // how long lists wait for what cannot be reached (ABS-3)
-	UnreachableAfter Duration `yaml:"unreachable_after"` // since when nobody goes on waiting for an upstream (ABS-2); 0: for ever
-	Drain            Duration `yaml:"drain"`             // over which a shutdown spreads its clients (OPS-4)
+	AckWait          Duration `yaml:"ack_wait"`          // wait of a type's next response for the ACK of the last one (ADS-2)
+	RemovalWait      Duration `yaml:"removal_wait"`      // wait of removals of clusters and endpoints (ADS-4)
+	WarmWait         Duration `yaml:"warm_wait"`         // wait of listeners and routes for endpoints of new clusters (WARM-4)
+	ListHold         Duration `yaml:"list_hold"`         // wait of lists for names of unreachable upstreams (ABS-3)
+	UnreachableAfter Duration `yaml:"unreachable_after"` // wait of clients for an unreachable upstream (ABS-2); 0: for ever
+	Drain            Duration `yaml:"drain"`             // time over which a shutdown spreads its clients (OPS-4)
 
 	Keepalive     Keepalive `yaml:"keepalive"`
 	DebugServices bool      `yaml:"debug_services"` // reflection and channelz beside xDS
 
 	RESTListen string   `yaml:"rest_listen"` // host:port for clients that poll REST-JSON (VAR-5); empty: none
-	RESTWait   Duration `yaml:"rest_wait"`   // how long a poll is held while nothing changes (REST-1)
+	RESTWait   Duration `yaml:"rest_wait"`   // longest time of a held poll without a change (REST-1)
 }
 
 // ServerTLS holds the files of the server's certificate.
@@ -80,10 +78,10 @@ type ServerTLS struct {
 	ClientCAFile string `yaml:"client_ca_file,omitempty"` // set: clients must present a certificate (mTLS)
 }
 
-// Keepalive is HTTP/2's ping on a quiet connection, on either side.
+// Keepalive configures HTTP/2 pings on a quiet connection, on either side.
 type Keepalive struct {
 	Time    Duration `yaml:"time"`    // quiet time before a ping; 0 sends none
-	Timeout Duration `yaml:"timeout"` // the connection is given up if the answer takes longer
+	Timeout Duration `yaml:"timeout"` // without an answer in this time the connection is closed
 }
 
 // Admin is the port for operators: metrics, health, state, profiles.
@@ -91,63 +89,63 @@ type Admin struct {
 	Listen string `yaml:"listen"`
 }
 
-// Upstream is one control plane: servers, or files that stand for one.
+// Upstream is one control plane: servers, or files in their place.
 type Upstream struct {
 	Name        string       `yaml:"name"`                // in metrics, logs and the admin port; unique
-	Default     bool         `yaml:"default"`             // takes opaque names, and authorities that nobody claims
-	Authorities []string     `yaml:"authorities"`         // xdstp authorities that it serves, by name or as "*.example.com" (LOC-3)
-	APIType     APIType      `yaml:"api_type,omitempty"`  // without meaning where there is a Path
+	Default     bool         `yaml:"default"`             // serves opaque names, and authorities that no upstream claims
+	Authorities []string     `yaml:"authorities"`         // its xdstp authorities, by name or as "*.example.com" (LOC-3)
+	APIType     APIType      `yaml:"api_type,omitempty"`  // no meaning with Path
 	Endpoints   []string     `yaml:"endpoints,omitempty"` // host:port in order of priority (LOC-6); none with Path
 	Path        string       `yaml:"path,omitempty"`      // a file or folder of DiscoveryResponses instead of servers (VAR-6)
 	TLS         *UpstreamTLS `yaml:"tls,omitempty"`       // nil: plaintext
 	TLSRefresh  Duration     `yaml:"tls_refresh"`
 
-	// Metadata goes upstream with every stream and poll; Forward are the names of what is
-	// passed on from clients, and is part of the scope (ACC-6).
+	// The relay sends Metadata with every stream and poll. Forward has the names of
+	// clients' metadata that the relay passes on; it is part of the scope (ACC-6).
 	Metadata Headers  `yaml:"metadata,omitempty"`
 	Forward  []string `yaml:"forward,omitempty"`
 
-	MaxReceiveSize Size      `yaml:"max_receive_size"` // largest response, or file, taken
+	MaxReceiveSize Size      `yaml:"max_receive_size"` // largest accepted response or file
 	MaxRequestSize Size      `yaml:"max_request_size"` // largest request sent (RES-14, RES-17)
 	ConnectTimeout Duration  `yaml:"connect_timeout"`  // for one endpoint, before the next is tried
 	Keepalive      Keepalive `yaml:"keepalive"`
 	Backoff        Backoff   `yaml:"backoff"`
-	Failback       Duration  `yaml:"failback"`      // how often a better endpoint is tried while a worse one serves (LOC-6)
-	Batch          Duration  `yaml:"batch"`         // subscriptions that come within it go out in one request
-	NackWait       Duration  `yaml:"nack_wait"`     // how long an ACK waits for clients, from when the first was sent the content (ACK-7); 0: not at all
-	NackAcks       int       `yaml:"nack_acks"`     // clients whose acceptance ends that wait
+	Failback       Duration  `yaml:"failback"`      // interval of trying a better endpoint while a worse one serves (LOC-6)
+	Batch          Duration  `yaml:"batch"`         // the relay sends subscriptions of this time in one request
+	NackWait       Duration  `yaml:"nack_wait"`     // wait of an ACK for clients, from the first client's response on (ACK-7); 0: no wait
+	NackAcks       int       `yaml:"nack_acks"`     // number of accepting clients that ends this wait
 	Settle         Duration  `yaml:"settle"`        // quiet time after which a collection is complete (RES-2)
-	ResumeSettle   Duration  `yaml:"resume_settle"` // quiet time after which an unmentioned member is gone (RES-14)
-	AbsentAfter    Duration  `yaml:"absent_after"`  // a name unanswered this long is not waited for any longer (RES-7)
+	ResumeSettle   Duration  `yaml:"resume_settle"` // quiet time after which an unmentioned member is removed (RES-14)
+	AbsentAfter    Duration  `yaml:"absent_after"`  // longest wait for an unanswered name (RES-7)
 	Poll           Poll      `yaml:"poll"`
-	Redirects      Redirects `yaml:"redirects"` // what becomes of redirects that it answers with (LOC-1)
+	Redirects      Redirects `yaml:"redirects"` // handling of its redirects (LOC-1)
 }
 
-// Poll is how an upstream is asked that does not tell of changes by itself: a
-// REST server (REST-3), and files beside being watched (FILE-1).
+// Poll configures the polls of a REST server (REST-3), and of files in addition to
+// the watch of the file system (FILE-1).
 type Poll struct {
 	Interval Duration `yaml:"interval"` // from the end of one poll to the next
-	Timeout  Duration `yaml:"timeout"`  // of one REST poll, which the server may hold
+	Timeout  Duration `yaml:"timeout"`  // of one REST poll; the server may hold it
 }
 
-// UpstreamTLS holds the files for the connections to an upstream; the zero
-// value is TLS with the system's roots and without a client certificate.
+// UpstreamTLS has the files for the connections to an upstream. The zero value is
+// TLS with the system's CAs and without a client certificate.
 type UpstreamTLS struct {
-	CAFile     string `yaml:"ca_file,omitempty"`     // empty: the system's roots
+	CAFile     string `yaml:"ca_file,omitempty"`     // empty: the system's CAs
 	CertFile   string `yaml:"cert_file,omitempty"`   // the relay's own certificate, with KeyFile
 	KeyFile    string `yaml:"key_file,omitempty"`    //
 	ServerName string `yaml:"server_name,omitempty"` // expected in the server's certificate; empty: the endpoint's host
 }
 
 // Backoff is the exponential wait between attempts to reach an upstream
-// (OPS-2). The jitter is not a setting: without it relays would move in step.
+// (OPS-2). Jitter is always on: without it relays would act in step.
 type Backoff struct {
 	Base Duration `yaml:"base"` // after the first failure
-	Max  Duration `yaml:"max"`  // never longer than this
+	Max  Duration `yaml:"max"`  // longest wait
 }
 
-// Node is how the relay presents itself upstream where it speaks for itself and
-// not for a client (STR-2). See [Config.NodeProto].
+// Node is the relay's own node. Control planes see it for requests of the relay
+// that do not present a client's node (STR-2). See [Config.NodeProto].
 type Node struct {
 	ID       string   `yaml:"id"`
 	Cluster  string   `yaml:"cluster"`
@@ -155,7 +153,7 @@ type Node struct {
 	Metadata Metadata `yaml:"metadata,omitempty"`
 }
 
-// Locality is where the relay runs.
+// Locality is the location of the relay.
 type Locality struct {
 	Region  string `yaml:"region,omitempty"`
 	Zone    string `yaml:"zone,omitempty"`
@@ -166,29 +164,28 @@ type Locality struct {
 // google.protobuf.Struct: nil, bool, float64, string, []any and map[string]any.
 type Metadata map[string]any
 
-// Aggregation says which clients share what opaque names resolve to (AGG-1, AGG-2).
+// Aggregation decides which clients share opaque names (AGG-1, AGG-2).
 type Aggregation struct {
-	Rules     []Rule   `yaml:"rules"`     // the first that matches decides
+	Rules     []Rule   `yaml:"rules"`     // the first matching rule decides
 	Otherwise Policy   `yaml:"otherwise"` // for clients that no rule matches
-	Linger    Duration `yaml:"linger"`    // a scope without clients closes after it (AGG-3)
+	Linger    Duration `yaml:"linger"`    // a scope without clients closes after this time (AGG-3)
 
-	// Tests are what the rules are expected to come to. Nothing but [Config.TestRules]
-	// looks at them.
+	// Tests are the expected results of the rules. Only [Config.TestRules] runs them.
 	Tests []RuleTest `yaml:"tests"`
 }
 
-// Rule is an aggregation rule: see [rules.Rule], whose fields these are. Match, Scope
-// and the leaves of Node are CEL expressions.
+// Rule is an aggregation rule, with the fields of [rules.Rule]. Match, Scope and the
+// leaves of Node are CEL expressions.
 type Rule struct {
 	Name     string   `yaml:"name"`
 	Match    string   `yaml:"match"`
-	Scope    []string `yaml:"scope"` // empty: all that match share one scope; nil is not valid
+	Scope    []string `yaml:"scope"` // empty: all matching clients share one scope; nil is not valid
 	Upstream string   `yaml:"upstream,omitempty"`
 	Node     RuleNode `yaml:"node,omitempty"`
 }
 
-// RuleNode is what the control plane sees of the clients of a rule (AGG-3): what is not
-// given stays as the relay's own node and the rule's scope have it.
+// RuleNode is the node that the control plane sees for a rule (AGG-3). Fields that are
+// not given are those of the relay's own node and of the rule's scope.
 type RuleNode struct {
 	First    bool        `yaml:"-"` // "first" in place of the section: the node of the scope's first client
 	ID       string      `yaml:"id,omitempty"`
@@ -197,30 +194,30 @@ type RuleNode struct {
 	Metadata Expressions `yaml:"metadata,omitempty"`
 }
 
-// Expressions is a free map of CEL expressions, with keys of any case. Unlike nil, the
-// empty one stands for metadata without a field.
+// Expressions is a free map of CEL expressions, with keys of any case. The empty map is
+// metadata without a field; nil sets no metadata.
 type Expressions map[string]string
 
 // IsZero keeps the empty map in the YAML form.
 func (e Expressions) IsZero() bool { return e == nil }
 
-// Cache bounds what is kept that no client watches now (SUB-11). What is
-// watched is never evicted.
+// Cache limits resources without a subscribed client (SUB-11). The relay never evicts
+// a resource that a client subscribes to.
 type Cache struct {
 	MaxResources int      `yaml:"max_resources"`
 	MaxBytes     Size     `yaml:"max_bytes"`
 	Idle         Duration `yaml:"idle"`
 }
 
-// Resolve is what the relay does about names that lead to other names: members of
-// list collections, redirects, alternatives.
+// Resolve configures names that lead to other names: members of list collections,
+// redirects, alternatives.
 type Resolve struct {
 	Prefetch         bool     `yaml:"prefetch"`          // fetch them before a client asks (LIST-2, LOC-1)
-	AlternativeAfter Duration `yaml:"alternative_after"` // an upstream unreachable this long gives way to `#alt=` (LOC-5)
+	AlternativeAfter Duration `yaml:"alternative_after"` // after this time without its upstream a name is served from `#alt=` (LOC-5)
 	MaxRedirects     int      `yaml:"max_redirects"`     // followed one after the other (LOC-1)
 }
 
-// Log is what goes to standard error.
+// Log configures the log on standard error.
 type Log struct {
 	Level  LogLevel  `yaml:"level"`
 	Format LogFormat `yaml:"format"`

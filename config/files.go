@@ -40,14 +40,14 @@ func (k *checker) keyPair(path, certFile, keyFile string) {
 	}
 	// The error names neither file and holds nothing of the key (OPS-6).
 	if _, err := tls.X509KeyPair(cert, key); err != nil {
-		k.fail(path+".cert_file", "with %s no certificate and key: %v", keyFile, err)
+		k.fail(path+".cert_file", "no certificate and key pair with %s: %v", keyFile, err)
 	}
 }
 
 // roots checks a file of CA certificates; the name may be empty.
 func (k *checker) roots(path, file string) {
 	if data := k.read(path, file); data != nil && !x509.NewCertPool().AppendCertsFromPEM(data) {
-		k.fail(path, "%s holds no certificate in PEM form", file)
+		k.fail(path, "%s has no certificate in PEM form", file)
 	}
 }
 

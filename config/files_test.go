@@ -53,8 +53,8 @@ upstreams:
 	if err == nil {
 		t.Fatal("no error for bad files")
 	}
-	want := strings.Split(inDir(`test.yaml:4:16: server.tls.cert_file: with DIR/b.key no certificate and key: tls: private key does not match public key
-test.yaml:6:21: server.tls.client_ca_file: DIR/empty.pem holds no certificate in PEM form
+	want := strings.Split(inDir(`test.yaml:4:16: server.tls.cert_file: no certificate and key pair with DIR/b.key: tls: private key does not match public key
+test.yaml:6:21: server.tls.client_ca_file: DIR/empty.pem has no certificate in PEM form
 test.yaml:12:16: upstreams[0].tls.ca_file: reading DIR/missing.pem: no such file or directory
 test.yaml:17:18: upstreams[1].tls.cert_file: reading DIR: is a directory
 test.yaml:21:11: upstreams[2].path: reading DIR/missing: no such file or directory`), "\n")

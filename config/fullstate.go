@@ -50,7 +50,7 @@ func (k *checker) fullStateTypes(types []string) {
 			continue
 		}
 		if j, taken := first[url]; taken {
-			k.fail(at, "%q is listed already as full_state_types[%d]", t, j)
+			k.fail(at, "%q is already listed as full_state_types[%d]", t, j)
 			continue
 		}
 		first[url] = i

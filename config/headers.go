@@ -132,14 +132,14 @@ func (k *checker) headers(path string, u *Upstream) {
 			continue
 		}
 		if first := slices.Index(u.Forward, name); first < i {
-			k.fail(at, "%q is listed already as %s", name, fmt.Sprintf("%s.forward[%d]", path, first))
+			k.fail(at, "%q is already listed as %s", name, fmt.Sprintf("%s.forward[%d]", path, first))
 		}
 		if _, static := u.Metadata[name]; static {
-			k.fail(at, "%q has a value of its own in metadata: a client's cannot take its place", name)
+			k.fail(at, "%q has a value in metadata: a client's value cannot replace it", name)
 		}
 	}
 	if len(u.Forward) > 0 && u.Redirects == FollowRedirects {
-		k.fail(path+".forward", "expected redirects: pass with it: what the relay follows by itself it asks for without a client's metadata")
+		k.fail(path+".forward", "expected redirects: pass, because the relay follows redirects without a client's metadata")
 	}
 }
 
@@ -168,16 +168,16 @@ func (k *checker) headerName(path, name string) bool {
 // headerValues checks the values of a header, without quoting them.
 func (k *checker) headerValues(path, name string, values []string) {
 	if len(values) == 0 {
-		k.fail(path, "expected a value at least")
+		k.fail(path, "expected at least one value")
 	}
 	for _, v := range values {
 		switch {
 		case strings.HasSuffix(name, binarySuffix):
 			if _, err := decodeBinary(v); err != nil {
-				k.fail(path, "expected base64, as names that end in -bin have bytes as values")
+				k.fail(path, "expected base64, because the values of names that end in -bin are bytes")
 			}
 		case !keyer.PrintableMetadata(v):
-			k.fail(path, "expected printable ASCII; bytes go under a name that ends in -bin, in base64")
+			k.fail(path, "expected printable ASCII; for bytes use a name that ends in -bin, and base64")
 		case strings.TrimSpace(v) != v:
 			k.fail(path, "expected no space at the beginning or the end")
 		}

@@ -13,7 +13,7 @@ import (
 const (
 	quoteExpression = ": put the expression in quotes"
 	quoteOrDashes   = ": put the expression in quotes, or write the list with dashes"
-	writeBlock      = ": where an expression goes over several lines, write it as a block, behind |"
+	writeBlock      = ": write an expression of several lines as a block, after |"
 )
 
 // expressionPath matches the keys of a rule that hold expressions, and what is in them.
@@ -33,7 +33,7 @@ func notString(n *yaml.Node, path string) string {
 // notList is a hint for what stands where a list of expressions should.
 func notList(n *yaml.Node, path string) string {
 	if expressionPath.MatchString(path) && scalarTag(n) == "!!str" {
-		return ": put it in brackets, or behind a dash"
+		return ": put it in brackets, or after a dash"
 	}
 	return ""
 }
@@ -65,9 +65,9 @@ func (s *scalars) cut(path string) string {
 	behind := strings.TrimLeft(string(s.lines[last.line][last.end:]), " \t")
 	switch {
 	case strings.HasPrefix(behind, "#"):
-		return "; YAML takes what follows for a comment" + quoteExpression
+		return "; in YAML the rest is a comment" + quoteExpression
 	case strings.HasPrefix(behind, ","), strings.HasSuffix(before, ","):
-		return "; YAML takes the comma for one between two expressions" + quoteOrDashes
+		return "; in YAML the comma separates two expressions" + quoteOrDashes
 	default:
 		return ""
 	}

@@ -251,7 +251,7 @@ func TestParseAliasesOfAliases(t *testing.T) {
 		b.WriteString("    k" + strings.Repeat("k", i) + ": &" + now + " [*" + before + ", *" + before + "]\n")
 	}
 	_, err := Parse("bomb.yaml", []byte(b.String()))
-	if err == nil || !strings.Contains(err.Error(), "once its aliases are followed") {
+	if err == nil || !strings.Contains(err.Error(), "after its aliases are expanded") {
 		t.Errorf("%v", err)
 	}
 }

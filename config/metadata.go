@@ -61,7 +61,7 @@ func (d *decoder) free(n *yaml.Node, path string) any {
 	case "!!str", "!!timestamp": // a date is not a type of JSON: it stays as it is written
 		return n.Value
 	}
-	d.fail(n, path, "expected a value that JSON has too, got %s", describe(n))
+	d.fail(n, path, "expected a JSON value, got %s", describe(n))
 	return nil
 }
 
@@ -71,9 +71,9 @@ func (d *decoder) number(n *yaml.Node, path string) float64 {
 	var f float64
 	switch err := n.Decode(&f); {
 	case err != nil, math.IsNaN(f), math.IsInf(f, 0):
-		d.fail(n, path, "expected a number that JSON has too, got %s", describe(n))
+		d.fail(n, path, "expected a JSON number, got %s", describe(n))
 	case n.ShortTag() == "!!int" && math.Abs(f) >= maxExact:
-		d.fail(n, path, "expected an integer of up to 53 bits, longer ones do not arrive unchanged, got %s%s", describe(n), quotes(n))
+		d.fail(n, path, "expected an integer of up to 53 bits, because longer integers lose digits, got %s%s", describe(n), quotes(n))
 	}
 	return f
 }

@@ -94,9 +94,9 @@ func (k *checker) ruleUpstream(c *Config, path, name string) {
 	if name == "" {
 		switch {
 		case k.given(path):
-			k.fail(path, "empty: leave it out for the default upstream")
+			k.fail(path, "empty: remove the key for the default upstream")
 		case c.defaultUpstream() == "":
-			k.fail(path, "missing, and no upstream is the default")
+			k.fail(path, "missing, and there is no default upstream")
 		}
 		return
 	}
@@ -118,10 +118,10 @@ func (k *checker) among(path, kind, name string, names []string) {
 		return
 	}
 	if meant := nearest(name, names, min(3, max(1, len(name)/3))); meant != "" {
-		k.fail(path, "no %s is called %q, did you mean %q?", kind, name, meant)
+		k.fail(path, "unknown %s %q, did you mean %q?", kind, name, meant)
 		return
 	}
-	k.fail(path, "no %s is called %q, there are: %s", kind, name, strings.Join(names, ", "))
+	k.fail(path, "unknown %s %q, expected one of: %s", kind, name, strings.Join(names, ", "))
 }
 
 // given says whether the file, or another layer, has a value for path.

@@ -91,7 +91,7 @@ func TestAGG4_rulesByHand(t *testing.T) {
 	}
 	for _, want := range []string{
 		"aggregation.rules[0].scope: missing: expected a list of expressions",
-		`aggregation.rules[1].upstream: no upstream is called "edge", there are: primary`,
+		`aggregation.rules[1].upstream: unknown upstream "edge", expected one of: primary`,
 	} {
 		if !strings.Contains(invalid.Error(), want) {
 			t.Errorf("no %q in:\n%v", want, invalid)

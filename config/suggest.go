@@ -13,7 +13,7 @@ func unknown(key string, known []string) (message, meant string) {
 	if meant = nearest(key, known, min(3, max(1, len(key)/3))); meant != "" {
 		return fmt.Sprintf("unknown key, did you mean %q?", meant), meant
 	}
-	return "unknown key, known here: " + strings.Join(known, ", "), ""
+	return "unknown key, expected one of: " + strings.Join(known, ", "), ""
 }
 
 // nearest gives the candidate that key is most likely a misspelling of: the one

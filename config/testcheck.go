@@ -27,9 +27,9 @@ func (k *checker) test(c *Config, path string, t *RuleTest) {
 	}
 	switch at := path + ".resource"; {
 	case t.Resource == "" && k.given(at):
-		k.fail(at, "empty: leave it out for the type as a whole")
+		k.fail(at, "empty: remove the key for the type as a whole")
 	case keyer.IsXDSTP(t.Resource):
-		k.fail(at, "no rule decides on xdstp names, which mean the same for everybody")
+		k.fail(at, "rules do not decide about xdstp names: all clients share them")
 	}
 	k.expectations(c, path, t)
 }
@@ -59,7 +59,7 @@ func nodeMessage(err error) string {
 // expectations checks what a test expects.
 func (k *checker) expectations(c *Config, path string, t *RuleTest) {
 	if t.Rule == "" && t.Scope == nil && t.Upstream == "" && t.Refused == nil && t.Fails == nil {
-		k.fail(path, "expects nothing: add rule, scope, upstream, refused or fails")
+		k.fail(path, "the test expects nothing: add rule, scope, upstream, refused or fails")
 		return
 	}
 	if t.Rule != "" {
@@ -75,14 +75,14 @@ func (k *checker) expectations(c *Config, path string, t *RuleTest) {
 	refused, fails := t.Refused != nil && *t.Refused, t.Fails != nil && *t.Fails
 	switch {
 	case refused && fails && c.Aggregation.Otherwise != Refuse:
-		k.fail(path+".fails", "a client whose rule fails is isolated and not refused, unless aggregation.otherwise refuses")
+		k.fail(path+".fails", "the relay isolates a client whose rule fails; it refuses the client only if aggregation.otherwise is refuse")
 	case refused && t.Scope != nil, fails && t.Scope != nil:
-		k.fail(path+".scope", "a client that is refused, or whose rule fails, has no scope of a rule")
+		k.fail(path+".scope", "a refused client, or a client whose rule fails, has no scope of a rule")
 	case refused && t.Upstream != "":
-		k.fail(path+".upstream", "for a client that is refused no upstream is asked")
+		k.fail(path+".upstream", "the relay asks no upstream for a refused client")
 	case t.Rule == rules.Otherwise && t.Scope != nil:
-		k.fail(path+".scope", "where no rule decides there is no scope of one")
+		k.fail(path+".scope", "if no rule decides, there is no scope of a rule")
 	case t.Rule == rules.Otherwise && fails:
-		k.fail(path+".fails", "where no rule decides none fails")
+		k.fail(path+".fails", "if no rule decides, no rule fails")
 	}
 }

@@ -14,7 +14,7 @@ import (
 func (t *RuleTest) compare(c *Config, client *rules.Subject) string {
 	got := outcomeOf(t, client)
 	if got.byName {
-		return "the rules look at the name, and decide on this type name by name: add resource, a name or \"*\""
+		return "the rules look at the name: add resource, with a name or \"*\""
 	}
 	rule := got.why(t.Rule)
 	for _, check := range []struct {
@@ -115,7 +115,7 @@ func (o *outcome) upstream(c *Config) string {
 func (o *outcome) String() string {
 	switch {
 	case o.refused && o.failed:
-		return fmt.Sprintf("a refusal, since a rule fails: %v", o.Failed)
+		return fmt.Sprintf("a refusal, because a rule fails: %v", o.Failed)
 	case o.refused:
 		return fmt.Sprintf("a refusal by %q", o.Rule)
 	case o.failed:

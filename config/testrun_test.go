@@ -70,10 +70,10 @@ func TestAGG4_ruleTests(t *testing.T) {
 		{"no failure", sidecar + "type: cds, fails: true", `expected a rule to fail, got "sidecars": "sidecars" matches: `},
 		{
 			"AGG-2 a failure", "node: {id: a}, type: cds, rule: sidecars",
-			`expected rule "sidecars", got a refusal, since a rule fails: aggregation rule "sidecars" fails: match: node.metadata.role == "sidecar" && type in [lds, cds]: `,
+			`expected rule "sidecars", got a refusal, because a rule fails: aggregation rule "sidecars" fails: match: node.metadata.role == "sidecar" && type in [lds, cds]: `,
 		},
-		{"AGG-2 a failure, not to be", "type: cds, fails: false", `expected no rule to fail, got a refusal, since a rule fails: `},
-		{"name by name", other + "type: eds, rule: shards", `the rules look at the name, and decide on this type name by name: add resource, a name or "*"`},
+		{"AGG-2 a failure, not to be", "type: cds, fails: false", `expected no rule to fail, got a refusal, because a rule fails: `},
+		{"name by name", other + "type: eds, rule: shards", `the rules look at the name: add resource, with a name or "*"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := mustParse(t, withRules+"  tests:\n    - {name: tested, "+tt.test+"}\n")
@@ -139,7 +139,7 @@ func TestAGG4_testFiles(t *testing.T) {
 	}
 	want := []string{
 		"x_test.yaml aggregation.tests[0] inline",
-		"a_test.yaml tests[0] first: a_test.yaml:2:5: tests[0] \"first\": expected rule \"gateways\", got a refusal, since a rule fails: aggregation rule \"sidecars\" fails: ",
+		"a_test.yaml tests[0] first: a_test.yaml:2:5: tests[0] \"first\": expected rule \"gateways\", got a refusal, because a rule fails: aggregation rule \"sidecars\" fails: ",
 		"a_test.yaml tests[1] second: a_test.yaml:3:26: tests[1].node: reading nodes/none.yaml: no such file or directory",
 		`a_test.yaml tests[2] third: nodes/bad.yaml:2:12: unknown field "zoon" (the node of tests[2])`,
 		`b_test.yml tests[0] fourth: b_test.yml:2:5: tests[0] "fourth": expected rule "gateways", got "sidecars": "gateways" is not reached; "sidecars" matches`,
@@ -159,10 +159,10 @@ func TestAGG4_badTestFiles(t *testing.T) {
 	for text, want := range map[string]string{
 		"test: []\n":                         `1:1: test: unknown key, did you mean "tests"?`,
 		"tests: [\n":                         "1: did not find expected node content",
-		"tests:\n  - {name: a, type: cds}\n": "2:5: tests[0]: expects nothing: add rule, scope, upstream, refused or fails",
-		"tests:\n  - {name: a, type: cds, rule: sidecar}\n":                           `2:32: tests[0].rule: no rule is called "sidecar", did you mean "sidecars"?`,
+		"tests:\n  - {name: a, type: cds}\n": "2:5: tests[0]: the test expects nothing: add rule, scope, upstream, refused or fails",
+		"tests:\n  - {name: a, type: cds, rule: sidecar}\n":                           `2:32: tests[0].rule: unknown rule "sidecar", did you mean "sidecars"?`,
 		"tests:\n  - {name: a, type: cds, rule: otherwise, node: {id: a, zone: b}}\n": `2:57: tests[0].node: unknown field "zone"`,
-		"upstreams: []\n": `1:1: upstreams: unknown key, known here: tests`,
+		"upstreams: []\n": `1:1: upstreams: unknown key, expected one of: tests`,
 	} {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, "x.yaml"), withRules)

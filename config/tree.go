@@ -56,7 +56,7 @@ func (x *expander) expand(n *yaml.Node, depth int) (*yaml.Node, *Error) {
 	x.left--
 	// An alias inside of what it stands for is caught by the depth.
 	if x.left < 0 || depth > maxDepth {
-		return nil, x.errorAt(n, "too large or too deep once its aliases are followed: more than %d nodes or %d levels", maxNodes, maxDepth)
+		return nil, x.errorAt(n, "too large or too deep after its aliases are expanded: more than %d nodes or %d levels", maxNodes, maxDepth)
 	}
 	if n.Kind == yaml.AliasNode {
 		return x.expand(n.Alias, depth+1)

@@ -89,7 +89,7 @@ func (k *checker) endpoints(path string, endpoints []string) {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		k.address(at, e, connecting)
 		if first := slices.Index(endpoints, e); first < i {
-			k.fail(at, "%q is listed already as %s[%d]", e, path, first)
+			k.fail(at, "%q is already listed as %s[%d]", e, path, first)
 		}
 	}
 }
@@ -108,7 +108,7 @@ func (k *checker) names(all []Upstream) {
 			k.fail(at, "expected letters, digits and any of -_. only, got %q", u.Name)
 		}
 		if j, taken := first[u.Name]; taken {
-			k.fail(at, "%q is the name of upstreams[%d] already", u.Name, j)
+			k.fail(at, "%q is already the name of upstreams[%d]", u.Name, j)
 			continue
 		}
 		first[u.Name] = i
@@ -123,7 +123,7 @@ func (k *checker) routing(all []Upstream, rules []Rule) {
 	for i, u := range all {
 		if u.Default {
 			if fallback >= 0 {
-				k.fail(fmt.Sprintf("upstreams[%d].default", i), "upstreams[%d] is the default already, there can be one", fallback)
+				k.fail(fmt.Sprintf("upstreams[%d].default", i), "upstreams[%d] is already the default upstream", fallback)
 			} else {
 				fallback = i
 			}
@@ -132,14 +132,14 @@ func (k *checker) routing(all []Upstream, rules []Rule) {
 			at := fmt.Sprintf("upstreams[%d].authorities[%d]", i, j)
 			canonical := k.authority(at, authority)
 			if owner, taken := claimed[canonical]; taken {
-				k.fail(at, "%q is claimed by upstreams[%d] already", authority, owner)
+				k.fail(at, "%q is already claimed by upstreams[%d]", authority, owner)
 				continue
 			}
 			claimed[canonical] = i
 		}
 		byRule := slices.ContainsFunc(rules, func(r Rule) bool { return r.Upstream == u.Name })
 		if !u.Default && len(u.Authorities) == 0 && !byRule {
-			k.fail(fmt.Sprintf("upstreams[%d]", i), "would never be asked: expected default: true, authorities, or an aggregation rule that names it")
+			k.fail(fmt.Sprintf("upstreams[%d]", i), "the relay would never ask this upstream: expected default: true, authorities, or an aggregation rule that names it")
 		}
 	}
 }

@@ -85,7 +85,7 @@ func (k *checker) listeners(c *Config) {
 	addresses := []string{c.Server.Listen, c.Server.RESTListen, c.Admin.Listen}
 	for i, address := range addresses {
 		if first := slices.Index(addresses, address); first < i && address != "" && !anyPort(address) {
-			k.fail(paths[i], "expected another address than that of %s, got %q for both", paths[first], address)
+			k.fail(paths[i], "expected a different address than %s, got %q for both", paths[first], address)
 		}
 	}
 }

@@ -77,7 +77,7 @@ func (k *checker) result(got *cel.Type) {
 	case strings.HasPrefix(k.field, fieldScope):
 	case strings.HasPrefix(k.field, fieldMetadata):
 		if notJSON(got) {
-			k.problem(k.rule, k.field, "%s is %s, and %v", oneLine(k.source), article(cel.FormatCELType(got)), errNotJSON)
+			k.problem(k.rule, k.field, "%s is %s, but %v", oneLine(k.source), article(cel.FormatCELType(got)), errNotJSON)
 		}
 	case k.field == fieldMatch:
 		k.single(got, cel.BoolType, "true or false (bool)", "false")
@@ -92,9 +92,9 @@ func (k *checker) single(got, want *cel.Type, what, empty string) {
 	switch {
 	case got.IsExactType(want):
 	case got.Kind() == types.OpaqueKind && got.TypeName() == "optional_type":
-		k.problem(k.rule, k.field, `%s may have no value: .orValue(%s) says what counts then`, oneLine(k.source), empty)
+		k.problem(k.rule, k.field, `%s may have no value: give a default with .orValue(%s)`, oneLine(k.source), empty)
 	default:
-		k.problem(k.rule, k.field, "%s is %s, it has to be %s", oneLine(k.source), article(cel.FormatCELType(got)), what)
+		k.problem(k.rule, k.field, "%s is %s, it must be %s", oneLine(k.source), article(cel.FormatCELType(got)), what)
 	}
 }
 
@@ -121,10 +121,10 @@ func (k *checker) constant(checked *cel.Ast) {
 	switch {
 	case k.field == fieldMatch:
 		if root.Kind() != ast.LiteralKind {
-			k.problem(k.rule, k.field, "%s looks at nothing of a client: it is the same for all", oneLine(k.source))
+			k.problem(k.rule, k.field, "%s does not depend on the client: it is the same for all clients", oneLine(k.source))
 		}
 	case strings.HasPrefix(k.field, fieldScope):
-		message := fmt.Sprintf("%s looks at nothing of a client: it is the same for all", oneLine(k.source))
+		message := fmt.Sprintf("%s does not depend on the client: it is the same for all clients", oneLine(k.source))
 		if text, ok := literalString(root); ok && k.compiles(text) {
 			message += fmt.Sprintf("; without the quotes, %s is an expression", text)
 		}
@@ -144,7 +144,7 @@ func (k *checker) hidden(e ast.Expr) {
 	for _, name := range []string{loop.IterVar(), loop.IterVar2(), loop.AccuVar()} {
 		for _, v := range k.env.Variables() {
 			if v.Name() == name {
-				k.problemAt(e, "%q is a variable already, another name is needed for what is gone through", name)
+				k.problemAt(e, "%q is already a variable, use another name for the loop variable", name)
 				return
 			}
 		}
@@ -160,7 +160,7 @@ var wrapperFields = map[string]bool{
 func (k *checker) selected(e ast.Expr) {
 	field := e.AsSelect().FieldName()
 	if wrapperFields[field] && k.ast.GetType(e.AsSelect().Operand().ID()).IsExactType(cel.DynType) {
-		k.problemAt(e, "%s does not exist in expressions: metadata is used as it is, as in node.metadata.role", field)
+		k.problemAt(e, "%s does not exist in expressions: use metadata directly, as in node.metadata.role", field)
 	}
 }
 

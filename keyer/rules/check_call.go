@@ -39,7 +39,7 @@ func (k *checker) call(e ast.Expr) {
 		k.pattern(args[1])
 	case "regex.extract", "regex.extractAll":
 		if re := k.pattern(args[1]); re != nil && re.NumSubexp() > 1 {
-			k.problemAt(args[1], "%d groups in a regular expression of which one part is taken: (?:…) groups without taking", re.NumSubexp())
+			k.problemAt(args[1], "%d groups in a regular expression that takes one part: (?:…) groups without taking", re.NumSubexp())
 		}
 	case "regex.replace":
 		if re := k.pattern(args[1]); re != nil {
@@ -61,7 +61,7 @@ func (k *checker) call(e ast.Expr) {
 func (k *checker) writtenOut(e ast.Expr, what string) (string, bool) {
 	text, ok := literalString(e)
 	if !ok {
-		k.problemAt(e, "%s has to be written out, in quotes", what)
+		k.problemAt(e, "%s must be a literal in quotes", what)
 	}
 	return text, ok
 }
@@ -84,12 +84,12 @@ var dollarGroup = regexp.MustCompile(`\$(\d+|\{\w+\})`)
 
 // groups checks what regex.replace puts in.
 func (k *checker) groups(e ast.Expr, re *regexp.Regexp) {
-	text, ok := k.writtenOut(e, "what is put in")
+	text, ok := k.writtenOut(e, "the replacement")
 	if !ok {
 		return
 	}
 	if found := dollarGroup.FindString(text); found != "" {
-		k.problemAt(e, `%q would be put in as it is: a group is written \1, in quotes as in r"\1"`, found)
+		k.problemAt(e, `%q would be inserted literally: a group is written \1, in quotes as in r"\1"`, found)
 		return
 	}
 	if _, err := parseReplacement(text, re); err != nil {
@@ -102,9 +102,9 @@ var likePattern = regexp.MustCompile(`^\^|\$$|\[.+\][+*?]|\.[*+]|\\[dwsDWSb]|\(\
 // plainText refuses regular expressions in replace, which would look for their text.
 func (k *checker) plainText(args []ast.Expr) {
 	if text, ok := literalString(args[1]); ok && likePattern.MatchString(text) {
-		k.problemAt(args[1], "replace looks for text, not for a regular expression, as regex.replace(text, %s, with) does", strconv.Quote(text))
+		k.problemAt(args[1], "replace looks for text, not for a regular expression: use regex.replace(text, %s, with)", strconv.Quote(text))
 	}
-	k.writtenOut(args[2], "what is put in")
+	k.writtenOut(args[2], "the replacement")
 }
 
 // compared checks a literal that a variable is compared with.
@@ -120,7 +120,7 @@ func (k *checker) compared(variable, with ast.Expr) {
 		}
 	case varName:
 		if strings.HasPrefix(text, "xdstp:") {
-			k.problemAt(with, "never a name here: xdstp names have a home without rules")
+			k.problemAt(with, "rules never see an xdstp name: all clients share xdstp names")
 		}
 	}
 }
@@ -135,7 +135,7 @@ func (k *checker) neverNull(message, with ast.Expr) {
 	case err != nil:
 		k.problemAt(with, "a message is never null")
 	case message.Kind() == ast.SelectKind:
-		k.problemAt(with, "%s is never null: has(%s) says whether it is set", text, text)
+		k.problemAt(with, "%s is never null: use has(%s) to test whether it is set", text, text)
 	default:
 		k.problemAt(with, "%s is never null", text)
 	}
@@ -144,7 +144,7 @@ func (k *checker) neverNull(message, with ast.Expr) {
 // notTypeURL says why type is never this; "" if it can be.
 func notTypeURL(text string) string {
 	if _, ok := keyer.TypeURL(text); ok {
-		return fmt.Sprintf("type is a type URL, never %q: %s without quotes stands for it", text, strings.ToLower(text))
+		return fmt.Sprintf("type is a type URL, never %q: use %s without quotes", text, strings.ToLower(text))
 	}
 	if strings.Contains(text, "/") {
 		return misspelt(text)
@@ -152,7 +152,7 @@ func notTypeURL(text string) string {
 	for _, short := range keyer.ShortNames() {
 		url, _ := keyer.TypeURL(short)
 		if strings.HasSuffix(url, "/"+text) || strings.HasSuffix(url, "."+text) {
-			return fmt.Sprintf("type is a type URL, never %q: %s without quotes stands for it", text, short)
+			return fmt.Sprintf("type is a type URL, never %q: use %s without quotes", text, short)
 		}
 	}
 	return fmt.Sprintf(`type is a type URL, such as "type.googleapis.com/%s", never %q`, cmp.Or(text, "…"), text)
@@ -167,7 +167,7 @@ func misspelt(typeURL string) string {
 	for _, short := range keyer.ShortNames() {
 		url, _ := keyer.TypeURL(short)
 		if d := spelling.Edits([]rune(typeURL), []rune(url), few+1); d > 0 && d <= few && version.FindString(typeURL) == version.FindString(url) {
-			return fmt.Sprintf("type is never %q: %s without quotes stands for %q", typeURL, short, url)
+			return fmt.Sprintf("type is never %q: use %s without quotes for %q", typeURL, short, url)
 		}
 	}
 	return ""

@@ -80,11 +80,11 @@ func (c *compiler) reached(i int, r *rule, matches map[string]string) {
 	}
 	const everything = "true"
 	if before, ok := matches[everything]; ok {
-		c.problem(i, fieldMatch, "never reached: rule %q before it matches everything", before)
+		c.problem(i, fieldMatch, "never reached: the earlier rule %q matches everything", before)
 		return
 	}
 	if before, ok := matches[text]; ok {
-		c.problem(i, fieldMatch, "never reached: rule %q before it matches the same", before)
+		c.problem(i, fieldMatch, "never reached: the earlier rule %q has the same match", before)
 		return
 	}
 	matches[text] = r.name
@@ -105,13 +105,13 @@ func (c *compiler) name(i int, name string, names map[string]int) {
 	case name == "":
 		c.problem(i, fieldName, "missing: scopes, logs and metrics call a rule by its name")
 	case name == Otherwise:
-		c.problem(i, fieldName, "%q is what decides where no rule matches; a rule needs another name", name)
+		c.problem(i, fieldName, "%q is the decision without a matching rule; use another name for the rule", name)
 	case !validName.MatchString(name):
 		c.problem(i, fieldName, "%q: a name has letters, digits and any of -_. only", keyer.Shorten(name))
 	case len(name) > maxName:
 		c.problem(i, fieldName, "%d characters long, at most %d are allowed", len(name), maxName)
 	case taken:
-		c.problem(i, fieldName, "%q is the name of rule %d already", name, first+1)
+		c.problem(i, fieldName, "%q is already the name of rule %d", name, first+1)
 	default:
 		names[name] = i
 	}
@@ -133,7 +133,7 @@ const (
 func (c *compiler) rule(i int, r Rule) *rule {
 	compiled := &rule{name: r.Name, upstream: r.Upstream, first: r.Node.First}
 	if strings.TrimSpace(r.Match) == "" {
-		c.problem(i, fieldMatch, "missing: it says which clients and types the rule is for; true is all of them")
+		c.problem(i, fieldMatch, "missing: match selects the clients and types of the rule; true selects all")
 	} else {
 		compiled.match = c.expression(i, fieldMatch, r.Match)
 	}
@@ -157,7 +157,7 @@ func (c *compiler) steady(i int, r *rule) {
 	for _, x := range r.node {
 		for _, variable := range []string{varName, varType} {
 			if looksAt(x, variable) && !slices.ContainsFunc(r.scope, func(x *expression) bool { return looksAt(x, variable) }) {
-				c.problem(i, x.field, "%s looks at %s, and no part of the scope does: what comes first would decide for all in it", oneLine(x.source), variable)
+				c.problem(i, x.field, "%s looks at %s, but no part of the scope does: the first value would decide for the whole scope", oneLine(x.source), variable)
 			}
 		}
 	}
@@ -198,7 +198,7 @@ func (n Node) fields() iter.Seq2[string, string] {
 func (c *compiler) expression(i int, field, source string) *expression {
 	switch {
 	case strings.TrimSpace(source) == "":
-		c.problem(i, field, "empty: an expression is needed")
+		c.problem(i, field, "empty: expected an expression")
 		return nil
 	case len(source) > maxExpressionBytes:
 		c.problem(i, field, "%d bytes long, an expression has at most %d", len(source), maxExpressionBytes)

@@ -229,9 +229,9 @@ func TestDecideFails(t *testing.T) {
 		{"AGG-2 part", `aggregation rule "r" fails: scope[1]: node.metadata.x: no such key: x`, rules.Rule{Match: `true`, Scope: []string{"node.id", "node.metadata.x"}}, sidecar(t)},
 		{"AGG-2 node field", `aggregation rule "r" fails: node.id: node.metadata.shard: the value is a number, not a string`, rules.Rule{Match: `true`, Node: rules.Node{ID: "node.metadata.shard"}}, sidecar(t)},
 		{"AGG-2 client's text in the error", `aggregation rule "r" fails: match: {"a": true}[node.metadata.nasty]: no such key: a b forged=line`, rules.Rule{Match: "{\"a\":\n\ttrue}[node.metadata.nasty]"}, nasty},
-		{"STR-1 no node", `aggregation rule "r" fails: match: node.id == "x": the client gave no node`, rules.Rule{Match: `node.id == "x"`}, nil},
-		{"STR-1 has without a node", `aggregation rule "r" fails: match: has(node.locality): the client gave no node`, rules.Rule{Match: `has(node.locality)`}, nil},
-		{"STR-1 part without a node", `aggregation rule "r" fails: scope[0]: node: the client gave no node`, rules.Rule{Match: `true`, Scope: []string{"node"}}, nil},
+		{"STR-1 no node", `aggregation rule "r" fails: match: node.id == "x": the client sent no node`, rules.Rule{Match: `node.id == "x"`}, nil},
+		{"STR-1 has without a node", `aggregation rule "r" fails: match: has(node.locality): the client sent no node`, rules.Rule{Match: `has(node.locality)`}, nil},
+		{"STR-1 part without a node", `aggregation rule "r" fails: scope[0]: node: the client sent no node`, rules.Rule{Match: `true`, Scope: []string{"node"}}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.rule.Name = "r"

@@ -60,7 +60,7 @@ func ExampleCompile() {
 		fmt.Printf("%s:%d:%d: %s\n", p.Field, p.Line, p.Column, p.Message)
 	}
 	// Output:
-	// match:1:44: type is a type URL, never "cds": cds without quotes stands for it
+	// match:1:44: type is a type URL, never "cds": use cds without quotes
 	// scope[0]:1:6: undefined field "clustr", did you mean "cluster"?
 }
 

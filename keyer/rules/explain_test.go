@@ -32,8 +32,8 @@ func TestExplainWhy(t *testing.T) {
 		{"loop", `peer.dns.exists(d, d.endsWith(".test"))`, rules.DoesNotMatch, `peer.dns.exists(d, d.endsWith(".test")) is false: peer.dns is ["web.example"]`},
 		{"literal", `true`, rules.Matches, `true is true`},
 		{"failure", `node.metadata.zone == "a"`, rules.Fails, `match: node.metadata.zone == "a": no such key: zone`},
-		{"failure by a type", `node.metadata.shard.matches("a")`, rules.Fails, `match: node.metadata.shard.matches("a"): a value is of a type that this does not take`},
-		{"failure by two types", `node.metadata.role + node.metadata.shard == "a"`, rules.Fails, `match: node.metadata.role + node.metadata.shard == "a": a value is of a type that this does not take`},
+		{"failure by a type", `node.metadata.shard.matches("a")`, rules.Fails, `match: node.metadata.shard.matches("a"): a value has a type that this operation does not accept`},
+		{"failure by two types", `node.metadata.role + node.metadata.shard == "a"`, rules.Fails, `match: node.metadata.role + node.metadata.shard == "a": a value has a type that this operation does not accept`},
 		{"name", `type == cds && name == "a"`, rules.DependsOnName, `type == cds && name == "a"`},
 		{"name that does not count", `name == "a" && type == eds`, rules.DoesNotMatch, `type == eds is false: type is cds`},
 	} {
@@ -104,8 +104,8 @@ func TestExplainMetadata(t *testing.T) {
 	for value, want := range map[string]string{
 		`node.metadata.shard`:                    "",
 		`node.metadata.deep`:                     "",
-		`{"a": [node.metadata.shard / 0.0]}`:     "metadata can hold what JSON can: not an infinite number, nor NaN",
-		`[0.0 * node.metadata.shard / 0.0]`:      "metadata can hold what JSON can: not an infinite number, nor NaN",
+		`{"a": [node.metadata.shard / 0.0]}`:     "metadata can hold only JSON values: no infinite number and no NaN",
+		`[0.0 * node.metadata.shard / 0.0]`:      "metadata can hold only JSON values: no infinite number and no NaN",
 		`node.metadata.shard > 0.0 ? b"a" : b""`: "",
 	} {
 		node := sidecar(t)

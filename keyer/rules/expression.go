@@ -113,7 +113,7 @@ func (x *expression) eval(v *variables) (ref.Val, error) {
 	return value, nil
 }
 
-var errTooMuch = errors.New("too much to go through: there is a limit to the work for one client")
+var errTooMuch = errors.New("too much work: the work for one client is limited")
 
 // open reports whether the expression looks at a name that is not given.
 func (x *expression) open(v *variables) bool { return x.partial != nil && v.name == nil }
@@ -135,7 +135,7 @@ func (x *expression) failed(rule string, cause error) *FailedError {
 func readable(cause error) error {
 	text := cause.Error()
 	if rest, ok := strings.CutPrefix(text, "no such overload"); ok {
-		text = "a value is of a type that this does not take" + rest
+		text = "a value has a type that this operation does not accept" + rest
 	}
 	if text = printable(text); text != cause.Error() {
 		return citingError{text, cause}

@@ -63,7 +63,7 @@ func (x *issue) undeclaredReference(groups []string) string {
 	}
 	if word := strings.TrimSpace(x.source); bareWord.MatchString(word) {
 		// It may well be in quotes in the file, which are the file's.
-		return message + fmt.Sprintf(": text needs quotes of its own, '%q'", word)
+		return message + fmt.Sprintf(": text needs its own quotes, '%q'", word)
 	}
 	return message + fmt.Sprintf(": text needs quotes, %q", name)
 }
@@ -74,7 +74,7 @@ func (x *issue) unknownFunction(name string) string {
 		return message + fmt.Sprintf(": it is written %s", operator)
 	}
 	if slices.Contains(timeFunctions, name) {
-		return message + ": rules have nothing to do with time"
+		return message + ": rules cannot use time"
 	}
 	names := slices.Collect(maps.Keys(x.env.Functions()))
 	for _, macro := range x.env.Macros() {
@@ -150,20 +150,20 @@ func (x *issue) noOverload(groups []string) string {
 	return message
 }
 
-// noOperator says that an operator does not go with what stands around it.
+// noOperator says that an operator does not accept what stands around it.
 func (x *issue) noOperator(symbol string, operands []string) string {
 	around := make([]string, len(operands))
 	for i, t := range operands {
 		around[i] = article(t)
 	}
-	message := fmt.Sprintf("%q does not go with %s", symbol, strings.Join(around, " and "))
+	message := fmt.Sprintf("%q does not accept %s", symbol, strings.Join(around, " and "))
 	switch {
 	case x.dashed() != "":
 		return message + x.dashed()
 	case symbol == "in":
-		return message + ": what stands right of it has to be a list or a map"
+		return message + ": the right side must be a list or a map"
 	case slices.ContainsFunc(operands, func(t string) bool { return strings.HasPrefix(t, "optional_type") }):
-		return message + `: .orValue("") says what counts where there is nothing`
+		return message + `: give a default with .orValue("")`
 	case slices.Contains(operands, "null"):
 		return message + `: a field that is not set is "", 0 or empty, not null`
 	}
@@ -214,22 +214,22 @@ func (x *issue) signatures(name string) string {
 
 func (x *issue) wrongOperand(groups []string) string {
 	x.toStart()
-	return fmt.Sprintf("this is %s, it has to be %s", article(groups[1]), article(groups[0]))
+	return fmt.Sprintf("this is %s, it must be %s", article(groups[1]), article(groups[0]))
 }
 
 func (x *issue) noFields(groups []string) string { return article(groups[0]) + " has no fields" }
 
 func (x *issue) notForHas([]string) string {
-	return `has() takes a field, as in has(node.metadata.role); a key in quotes is looked for with "role" in node.metadata`
+	return `has() takes a field, as in has(node.metadata.role); for a key in quotes use "role" in node.metadata`
 }
 
 func (x *issue) noRange(groups []string) string {
 	x.toStart()
-	return fmt.Sprintf("this is %s, which cannot be gone through: a list or a map can", article(groups[0]))
+	return fmt.Sprintf("this is %s, but a loop needs a list or a map", article(groups[0]))
 }
 
 func (x *issue) tooManyLoops([]string) string {
-	return fmt.Sprintf("more than %d of all, exists, map or filter inside each other", maxComprehensions)
+	return fmt.Sprintf("more than %d nested all, exists, map or filter", maxComprehensions)
 }
 
 func (x *issue) tooDeep([]string) string {

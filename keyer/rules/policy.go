@@ -51,7 +51,7 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string {
-	text := fmt.Sprintf("node %q is refused resources of type %q by aggregation rule %q", e.Node, e.TypeURL, e.Rule)
+	text := fmt.Sprintf("aggregation rule %q refuses resources of type %q for node %q", e.Rule, e.TypeURL, e.Node)
 	if e.Cause != nil {
 		text += ": " + e.Cause.Error()
 	}

@@ -211,7 +211,7 @@ func TestRefuse(t *testing.T) {
 	if want := (rules.RefusedError{Node: "sidecar", TypeURL: clusterURL, Rule: "otherwise"}); *refused != want {
 		t.Errorf("AGG-2: %+v, want %+v", *refused, want)
 	}
-	const text = `node "sidecar" is refused resources of type "type.googleapis.com/envoy.config.cluster.v3.Cluster" by aggregation rule "otherwise"`
+	const text = `aggregation rule "otherwise" refuses resources of type "type.googleapis.com/envoy.config.cluster.v3.Cluster" for node "sidecar"`
 	if err.Error() != text {
 		t.Errorf("AGG-2: error %q, want %q", err, text)
 	}

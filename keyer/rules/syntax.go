@@ -10,7 +10,7 @@ import (
 const atEnd = "<EOF>"
 
 func (x *issue) reservedWord(groups []string) string {
-	return fmt.Sprintf("%q is a word that CEL keeps for itself", groups[0])
+	return fmt.Sprintf("%q is a reserved word of CEL", groups[0])
 }
 
 // strangeToken is for characters that begin nothing.
@@ -18,18 +18,18 @@ func (x *issue) strangeToken(groups []string) string {
 	token := strings.TrimSpace(groups[0])
 	switch {
 	case token == "=":
-		return `"=" is no operator: == compares`
+		return `"=" is not an operator: use == to compare`
 	case token == "=~" || token == "~":
-		return fmt.Sprintf(`%q is no operator: node.id.matches("…") asks for a regular expression`, token)
+		return fmt.Sprintf(`%q is not an operator: use node.id.matches("…") for a regular expression`, token)
 	case token == "&" || token == "|":
-		return fmt.Sprintf("%q is no operator: it is written %s", token, token+token)
+		return fmt.Sprintf("%q is not an operator: it is written %s", token, token+token)
 	case strings.ContainsAny(token, "“”„‘’«»"):
-		return fmt.Sprintf(`%s is no quote: " and ' are`, token)
+		return fmt.Sprintf(`%s is not a quote: use " or '`, token)
 	case strings.HasPrefix(token, `"`) || strings.HasPrefix(token, "'"):
 		if strings.Contains(token, `\`) {
-			return `a string with an escape that is none, or without end: a backslash is written \\, or the string r"…"`
+			return `a string with an invalid escape, or without an end: write a backslash as \\, or the string as r"…"`
 		}
-		return "a string without end"
+		return "a string without an end"
 	}
 	return fmt.Sprintf("unexpected %q", keyer.Shorten(token))
 }

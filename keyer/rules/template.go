@@ -99,7 +99,7 @@ func setField(node *corev3.Node, metadata *structpb.Struct, field string, value 
 	return nil
 }
 
-var errNotJSON = errors.New("metadata can hold what JSON can")
+var errNotJSON = errors.New("metadata can hold only JSON values")
 
 // setMetadata sets a key, or leaves it out if the value is optional and there is none.
 func setMetadata(metadata *structpb.Struct, key string, value ref.Val) error {
@@ -115,7 +115,7 @@ func setMetadata(metadata *structpb.Struct, key string, value ref.Val) error {
 	}
 	made := native.(*structpb.Value)
 	if !inJSON(made) {
-		return fmt.Errorf("%w: not an infinite number, nor NaN", errNotJSON)
+		return fmt.Errorf("%w: no infinite number and no NaN", errNotJSON)
 	}
 	metadata.Fields[key] = made
 	return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
-var errNoNode = errors.New("the client gave no node")
+var errNoNode = errors.New("the client sent no node")
 
 // variables are what the expressions see of a client, a type and, if it is not nil, a
 // name.
