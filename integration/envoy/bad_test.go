@@ -44,7 +44,7 @@ func badScenarios() []scenario {
 		name: "3 of 100 clusters become invalid, several responses", proves: "ACK-3", forms: inParts,
 		behaviour: several, play: func(w *world) { badSteady(w, invalid) },
 	}, {
-		name: "a listener that another one stands in the way of", proves: "ACK-3", forms: everyForm,
+		name: "a listener whose address another listener has", proves: "ACK-3", forms: everyForm,
 		behaviour: plane.GoControlPlane(), play: inTheWay,
 	}, {
 		name: "one of many clusters invalid, responses counted", proves: "ACK-3", forms: []form{deltaADS, deltaOnState},

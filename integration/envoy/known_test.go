@@ -40,11 +40,11 @@ func knownFault(scenario, formName string, at side) *fault {
 // The relay has no part in it.
 func directFaults() []fault {
 	const (
-		silent   = "a changed cluster serves only when the Envoy stops waiting for endpoints that it does not ask for, or is not sent"
-		whole    = "the Envoy uses nothing of a response with an invalid cluster, and is never sent the valid ones again"
-		notAgain = "a rejected listener is not sent again when what was in its way is gone"
+		silent   = "a changed cluster waits for endpoints that the Envoy does not ask for, or does not get, and serves only after this wait"
+		whole    = "the Envoy uses no cluster of a response with an invalid cluster, and the control plane never sends the valid clusters again"
+		notAgain = "the control plane does not send a rejected listener again after the conflicting listener is gone"
 		withheld = "the control plane waits for an acknowledgement that the Envoy withholds while a cluster warms"
-		beats    = "the Envoy takes a list of heartbeats for an empty list"
+		beats    = "the Envoy treats a list of heartbeats as an empty list"
 		failing  = "requests fail: the old cluster is gone before the new one serves"
 	)
 	delta := []form{deltaADS, deltaPerType}
@@ -54,7 +54,7 @@ func directFaults() []fault {
 		{scenario: "3 of 100 clusters invalid, an Envoy joins, several responses", forms: delta, seen: whole},
 		{scenario: "3 of 100 clusters become invalid", forms: delta, seen: whole},
 		{scenario: "3 of 100 clusters become invalid, several responses", forms: delta, seen: whole},
-		{scenario: "a listener that another one stands in the way of", forms: delta, seen: notAgain},
+		{scenario: "a listener whose address another listener has", forms: delta, seen: notAgain},
 		{scenario: "clusters change while one warms for ever", forms: []form{deltaADS, stateADS}, seen: withheld},
 		{scenario: "ttl, renewed by heartbeats", forms: []form{stateADS, statePerType}, seen: beats},
 		{
