@@ -176,7 +176,7 @@ func malformedRequests() []malformed {
 		{name: "STR-1 a node without anything", request: say{node: &corev3.Node{}, typeURL: endpointType, names: []string{"e1"}}},
 		{name: "STR-1 no node where all share", policy: config.Share, request: say{noNode: true, typeURL: endpointType, names: []string{"e1"}}},
 		{name: "STR-1 AGG-2 no node where the node decides", policy: config.Isolate, request: say{noNode: true, typeURL: endpointType, names: []string{"e1"}},
-			code: codes.InvalidArgument, reason: "the stream's first request has no node, which decides what the client is to be served"},
+			code: codes.InvalidArgument, reason: "the stream's first request has no node, and the relay needs the node to choose the client's resources"},
 	}
 }
 

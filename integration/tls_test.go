@@ -27,7 +27,7 @@ const (
 	planeHost = "plane.test"
 	relayHost = "relay.test"
 	relayName = "the relay"
-	unusable  = "the server's TLS files cannot be used, those from before stay"
+	unusable  = "the server's TLS files are not usable, the old ones stay in use"
 )
 
 // mutual is a relay with mutual TLS on both sides, each with an authority of its

@@ -66,7 +66,7 @@ func TestUnreachable_ABS2(t *testing.T) {
 					t.Fatal("the stream goes on")
 				}
 				err := c.(interface{ ended() error }).ended() //nolint:forcetypeassert // a client over gRPC
-				if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), `upstream "plane-0" cannot be reached`) {
+				if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), `upstream "plane-0" is unreachable`) {
 					t.Errorf("the stream ended with %v", err)
 				}
 				if n := h.count(clusterType); n != 0 {

@@ -18,14 +18,14 @@ import (
 const adminIndex = `xdsrelay %s
 
 /metrics                   Prometheus metrics
-/healthz                   200 as long as the process lives
-/readyz                    200 when clients should come, else 503 and the reason
+/healthz                   200 while the process lives
+/readyz                    200 if the relay is ready for clients, otherwise 503 and the reason
 /clients?node=             the clients' streams and polls: subscriptions, acknowledgements, rejections
-/upstreams                 the control planes: sessions, streams, what is cached of each type
-/scopes?type=&rule=&scope= who shares what by the aggregation rules, and in what those who share differ
-/resources?type=&name=     what is cached (secrets' payloads are not shown); payload=true shows the others'
-/config                    the configuration in force, with defaults, and what of the file is not
-/check                     a consistency check of the whole cache (locks it for as long as it takes)
+/upstreams                 the control planes: sessions, streams, cached resources by type
+/scopes?type=&rule=&scope= the clients that share by the aggregation rules, and the differences between their nodes
+/resources?type=&name=     the cached resources; payload=true shows payloads, except those of secrets
+/config                    the configuration in force, with defaults; errors of a reload; keys that need a restart
+/check                     a consistency check of the whole cache; it locks a store during the check
 /debug/pprof/              profiles
 `
 

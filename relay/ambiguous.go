@@ -32,6 +32,6 @@ func (a *ambiguities) Ambiguous(typeURL, name string) {
 	if a.seen.Add(1) > loudAmbiguities {
 		level = slog.LevelDebug
 	}
-	a.log.Log(context.Background(), level, "more than one variant of a resource is for the same dynamic parameters: the one with the least constraints is served",
+	a.log.Log(context.Background(), level, "a resource has more than one variant for the same dynamic parameters: the relay serves the variant with the fewest constraints",
 		"type", typeURL, "name", name[:min(len(name), maxLoggedName)])
 }

@@ -65,7 +65,7 @@ func (d *decisions) decided(node, typeURL string, by rules.Decision, refused err
 	if refused != nil {
 		becomes = "refused"
 	}
-	d.log.Warn("an aggregation rule cannot be evaluated for some clients", "clients", becomes,
+	d.log.Warn("an aggregation rule fails for some clients", "clients", becomes,
 		"rule", rule, "error", why, "type", keyer.ShortName(clipped(typeURL)), "node", clipped(node))
 }
 
@@ -75,7 +75,7 @@ func (d *decisions) differing(at sessionKey, rule string, fields []string) {
 	if !d.news("fields", at.plane, at.scope) {
 		return
 	}
-	d.log.Warn("clients share a scope and differ in fields that no aggregation rule mentions: is the control plane to tell them apart?",
+	d.log.Warn("clients of a scope differ in fields that no aggregation rule mentions: does the control plane read these fields?",
 		"upstream", at.plane, "scope", at.scope, "rule", rule, "fields", fields)
 }
 

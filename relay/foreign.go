@@ -68,7 +68,7 @@ func (f *foreigners) Foreign(upstream, typeURL, name string, n int) {
 	if f.first(upstream, name) {
 		level = slog.LevelWarn
 	}
-	f.log.Log(context.Background(), level, "an upstream sends resources of another upstream's authority for a whole type: they are left out",
+	f.log.Log(context.Background(), level, "an upstream sends resources of another upstream's authority for a whole type: the relay ignores them",
 		"upstream", upstream, "type", typeURL, "resources", n, "name", excerpt.Head(name, maxLoggedName))
 }
 

@@ -42,7 +42,7 @@ func forward(peer *keyer.Peer, names []string) (forwarded, error) {
 		}
 		for _, v := range values {
 			if !strings.HasSuffix(name, "-bin") && !keyer.PrintableMetadata(v) {
-				return forwarded{}, status.Errorf(codes.InvalidArgument, "metadata %q is to be passed on and has a value that is no printable ASCII", name)
+				return forwarded{}, status.Errorf(codes.InvalidArgument, "the relay forwards the metadata %q, but its value is not printable ASCII", name)
 			}
 			size += len(name) + len(v)
 		}
@@ -50,7 +50,7 @@ func forward(peer *keyer.Peer, names []string) (forwarded, error) {
 	}
 	switch {
 	case size > maxForwarded:
-		return forwarded{}, status.Errorf(codes.ResourceExhausted, "metadata that is to be passed on takes more than %d bytes", maxForwarded)
+		return forwarded{}, status.Errorf(codes.ResourceExhausted, "the relay forwards at most %d bytes of metadata", maxForwarded)
 	case len(f.metadata) > 0:
 		f.key = keyOf(f.metadata, names)
 	}

@@ -49,13 +49,13 @@ func (r *Relay) serveConfig(w http.ResponseWriter, _ *http.Request) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# In force since %s, hash %s.\n", now.since.UTC().Format(time.RFC3339), now.hash)
 	if failed != nil {
-		fmt.Fprintf(&b, "# What was read at %s cannot be used:\n", failed.at.UTC().Format(time.RFC3339))
+		fmt.Fprintf(&b, "# The configuration that the relay read at %s is not usable:\n", failed.at.UTC().Format(time.RFC3339))
 		for line := range strings.Lines(failed.err.Error()) {
 			fmt.Fprintf(&b, "#   %s\n", strings.TrimSpace(line))
 		}
 	}
 	if len(now.waiting) > 0 {
-		b.WriteString("# These keys have other values in the file, which take effect after a restart:\n")
+		b.WriteString("# These keys have other values in the file and need a restart:\n")
 		for _, c := range now.waiting {
 			fmt.Fprintf(&b, "#   %s\n", c)
 		}

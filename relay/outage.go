@@ -111,7 +111,7 @@ func (s *session) denied(after time.Duration, now time.Time) string {
 
 // causeOf is what clients are told: the upstream's name, and what it failed with.
 func causeOf(name string, err error) string {
-	return excerpt.Head(fmt.Sprintf("upstream %q cannot be reached: %v", name, err), maxCause)
+	return excerpt.Head(fmt.Sprintf("upstream %q is unreachable: %v", name, err), maxCause)
 }
 
 // watchOutages has clients told of upstreams that cannot be reached (ABS-2), until ctx ends.

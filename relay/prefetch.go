@@ -163,7 +163,7 @@ func (p *prefetcher) apply(r cache.Reference) {
 
 // errForwarding says that a name is asked for with its client's metadata, which nobody but
 // the client has (ACC-6).
-var errForwarding = errors.New("its upstream wants the client's metadata")
+var errForwarding = errors.New("the upstream needs the client's metadata")
 
 // target finds or makes the node of a name that something refers to.
 func (p *prefetcher) target(typeURL string, name keyer.Name) (*node, error) {
@@ -281,7 +281,7 @@ func (p *prefetcher) complain(n *node, faults map[metrics.ReferenceFault]int, fi
 		p.unsaid++
 	default:
 		n.complaint = complaint
-		p.log.Warn("a resource that refers to others has faults", "type", n.key.typeURL,
+		p.log.Warn("a list collection or a redirect has faults", "type", n.key.typeURL,
 			"name", fmt.Sprintf("%.256s", n.key.name), "faults", text, "first", first, "not_logged_before", p.unsaid)
 		p.logged, p.unsaid = now, 0
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	errToItself = errors.New("it leads to itself")
-	errTooFar   = errors.New("it is too far from what the clients asked for to be followed")
+	errToItself = errors.New("the resource refers to itself")
+	errTooFar   = errors.New("the chain of references is too long to follow")
 )
 
 // reading is what became of one resource that refers to others.
@@ -82,7 +82,7 @@ func sameResourceType(from, to string) error {
 		return err
 	}
 	if a.ResourceType() != b.ResourceType() {
-		return fmt.Errorf("a %.256q leads to a %.256q", a.ResourceType(), b.ResourceType())
+		return fmt.Errorf("a %.256q refers to a %.256q", a.ResourceType(), b.ResourceType())
 	}
 	return nil
 }

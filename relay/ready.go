@@ -29,7 +29,7 @@ func (r *Relay) reach(ctx context.Context, p *plane) {
 			return
 		}
 		if first && ctx.Err() == nil {
-			r.log.Warn("an upstream cannot be reached", "upstream", p.name, "error", err)
+			r.log.Warn("an upstream is unreachable", "upstream", p.name, "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -182,9 +182,9 @@ func (r *Relay) serverTLS(s config.Server) (*tlsfiles.Server, error) {
 		Refresh: s.TLSRefresh.Std(),
 		Report: func(err error) {
 			if err != nil {
-				r.log.Error("the server's TLS files cannot be used, those from before stay", "error", err)
+				r.log.Error("the server's TLS files are not usable, the old ones stay in use", "error", err)
 			} else {
-				r.log.Info("the server's TLS files were read again")
+				r.log.Info("the relay read the server's TLS files again")
 			}
 		},
 	})

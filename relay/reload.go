@@ -13,7 +13,7 @@ import (
 )
 
 // ErrEnding says that a relay that ends takes no configuration any more.
-var ErrEnding = errors.New("the relay is ending")
+var ErrEnding = errors.New("the relay is stopping")
 
 // Reload puts another valid configuration in force while the relay runs, or before. What
 // may fail is done first: if there is an error, which names what of the configuration
@@ -30,7 +30,7 @@ func (r *Relay) Reload(cfg *config.Config) error {
 	next, changed, waiting := config.Live(running.config, cfg)
 	if len(changed) == 0 && slices.Equal(waiting, running.waiting) {
 		r.noteReloaded(running, metrics.ReloadUnchanged)
-		r.log.Info("the configuration was read again and says the same")
+		r.log.Info("the configuration did not change")
 		return nil
 	}
 	force, err := newInForce(next, waiting)
@@ -47,9 +47,9 @@ func (r *Relay) Reload(cfg *config.Config) error {
 	for _, c := range changed {
 		lines = append(lines, c.String())
 	}
-	r.log.Info("the configuration was reloaded", "changed", lines, "hash", force.hash)
+	r.log.Info("the new configuration is in force", "changed", lines, "hash", force.hash)
 	for _, c := range waiting {
-		r.log.Warn("a key of the configuration takes effect after a restart", "key", c.Path, "running", c.Old, "wanted", c.New)
+		r.log.Warn("a changed key needs a restart", "key", c.Path, "running", c.Old, "wanted", c.New)
 	}
 	return nil
 }

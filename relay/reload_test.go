@@ -332,7 +332,7 @@ func TestReload_fails(t *testing.T) {
 			t.Errorf("%s: no error", name)
 			continue
 		}
-		r.shows("/config", "cannot be used:", strings.TrimSpace(err.Error()), "max_resources: 1000000\n")
+		r.shows("/config", "is not usable:", strings.TrimSpace(err.Error()), "max_resources: 1000000\n")
 		r.shows("/metrics", "xdsrelay_config_last_reload_successful 0")
 		if strings.Contains(r.page("/metrics"), `upstream="b"`) {
 			t.Errorf("%s: the upstream has series", name)
@@ -364,9 +364,9 @@ func TestReload_restart(t *testing.T) {
 		c.Aggregation.Linger = config.Duration(time.Hour)
 	})
 	second := hash()
-	r.shows("/config", "after a restart:", "server.listen: 127.0.0.1:18000 → 127.0.0.1:2", "server.keepalive.time: 1m → 0s", "linger: 1h", "listen: 127.0.0.1:18000")
+	r.shows("/config", "need a restart:", "server.listen: 127.0.0.1:18000 → 127.0.0.1:2", "server.keepalive.time: 1m → 0s", "linger: 1h", "listen: 127.0.0.1:18000")
 	r.shows("/metrics", "xdsrelay_config_keys_awaiting_restart 3")
-	if log := r.log.String(); strings.Count(log, "takes effect after a restart") != 3 || !strings.Contains(log, "key=admin.listen running=127.0.0.1:19000 wanted=127.0.0.1:3") {
+	if log := r.log.String(); strings.Count(log, "needs a restart") != 3 || !strings.Contains(log, "key=admin.listen running=127.0.0.1:19000 wanted=127.0.0.1:3") {
 		t.Errorf("log:\n%s", log)
 	}
 	r.reload(func(c *config.Config) { c.Server.Listen = "127.0.0.1:18000" })

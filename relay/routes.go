@@ -90,11 +90,11 @@ func (r *routes) Scoped(typeURL, name string) (*cache.Store, error) {
 	}
 	plane := cmp.Or(d.Upstream, r.plan.authorities.Default)
 	if plane == "" {
-		return nil, status.Error(codes.FailedPrecondition, "no upstream is the default: only xdstp names of a configured authority are served")
+		return nil, status.Error(codes.FailedPrecondition, "there is no default upstream: the relay serves only xdstp names of configured authorities")
 	}
 	if r.node == nil && sharing.Isolated(&d, r.plan.rules.Policy()) {
 		// Clients without a node would all look alike, and so share by accident (AGG-2).
-		return nil, status.Error(codes.InvalidArgument, "the stream's first request has no node, which decides what the client is to be served (STR-1)")
+		return nil, status.Error(codes.InvalidArgument, "the stream's first request has no node, and the relay needs the node to choose the client's resources (STR-1)")
 	}
 	began := false
 	s, err := r.hold(sessionKey{plane: plane, of: r.plan.planes[plane], scope: d.Scope, basis: d.Basis}, func() shown {

@@ -50,7 +50,7 @@ func (s *supply) Run(ctx context.Context) error {
 			return ctx.Err()
 		}
 		for s.current() == f {
-			s.log.Debug("what fills the cache has ended", "error", err)
+			s.log.Debug("the feed of the cache ended", "error", err)
 			select {
 			case <-ctx.Done():
 				return ctx.Err()

@@ -19,40 +19,42 @@ import (
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
-// explainFlags is what explain is told beside the configuration.
+// explainFlags are the flags of explain, without the configuration.
 type explainFlags struct {
 	node, nodes string
 	types       []string
 	name        string
-	named       bool // there is a name: it may be empty, which is wrong
+	named       bool // --name is given; an empty name is an error
 	peer        peerFlags
 }
 
 func explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain --config FILE (--node FILE | --nodes DIR)",
-		Short: "Show who shares what by the aggregation rules, and why",
-		Long: `Say what becomes of a client: what each aggregation rule says of it, the scope
-and its parts, the upstream, and the node that the control plane sees if the
-client is the first of its scope. Nothing is started or asked over a network.
+		Short: "Show which clients share by the aggregation rules, and why",
+		Long: `Explain the aggregation of a client: the result of each aggregation rule, the scope
+and its parts, the upstream, and the node that the control plane sees if the client
+is the first of its scope. The command starts nothing and uses no network.
 
---node has the client's node, an envoy.config.core.v3.Node in YAML or JSON; "-" is
-standard input. A bootstrap of Envoy or gRPC does as well, and so does a
-config_dump of Envoy's admin port. Without --type all usual types are listed.
-An xdstp:// --name tells its type; rules play no part in it, and its upstream is
-shown.
+--node is the client's node: an envoy.config.core.v3.Node in YAML or JSON, a
+bootstrap of Envoy or gRPC, or a config_dump of Envoy's admin port. "-" is standard
+input. Without --type the command lists all usual types. A --name with xdstp://
+contains its type. All clients share this name without rules, and the command shows
+its upstream.
 
---nodes surveys a recorded fleet: a folder of such files, or one file with a list,
-YAML documents or JSON Lines. It shows how many scopes result, the largest, those
-with one client, what each rule decides, for whom one fails, and in which fields
-clients differ that share a scope and that no rule mentions.
+--nodes is a recorded fleet: a folder of such files, or one file with a list, YAML
+documents or JSON Lines. The command shows the number of scopes, the largest scopes,
+the scopes with one client, the decisions of each rule, the clients for which a rule
+fails, and the fields that differ between clients of a scope and that no rule
+mentions.
 
-Who the client is to TLS is --peer-cert, or a SPIFFE ID (--peer) and the other
-names of a certificate. Without these it has no certificate.
+--peer-cert is the client's certificate. --peer (a SPIFFE ID) and the similar flags
+give the names of a certificate instead. Without these flags the client has no
+certificate.
 
-It exits with 0 if every client is served by a rule or by aggregation.otherwise,
-with 1 if a rule fails for one, one is refused or could not be read, and with 2 if
-nothing could be explained.`,
+Exit codes: 0 a rule or aggregation.otherwise serves every client, 1 a rule fails for
+a client, or a client is refused or not readable, 2 the command could not explain
+anything.`,
 		Example: `  xdsrelay explain --config xdsrelay.yaml --node node.yaml
   xdsrelay explain --config xdsrelay.yaml --node node.yaml --type cds --peer spiffe://edge/web
   xdsrelay explain --config xdsrelay.yaml --node node.yaml --type eds --name checkout --output json
@@ -65,8 +67,8 @@ nothing could be explained.`,
 	flags := cmd.Flags()
 	flags.StringVar(&o.node, "node", "", "`file` with the client's node, in YAML or JSON; - for standard input")
 	flags.StringVar(&o.nodes, "nodes", "", "`folder` or file with the nodes of a fleet; - for standard input")
-	flags.StringArrayVarP(&o.types, "type", "t", nil, "resource `type`; may be given several times (default all usual types; cds with --nodes)")
-	flags.StringVarP(&o.name, "name", "n", "", "resource `name`, or * for all there are")
+	flags.StringArrayVarP(&o.types, "type", "t", nil, "resource `type`; repeatable (default all usual types; cds with --nodes)")
+	flags.StringVarP(&o.name, "name", "n", "", "resource `name`, or * for all resources")
 	o.peer.add(cmd)
 	cmd.MarkFlagsMutuallyExclusive("node", "nodes")
 	cmd.MarkFlagsOneRequired("node", "nodes")
@@ -78,14 +80,14 @@ nothing could be explained.`,
 		o.named = cmd.Flags().Changed("name")
 		cfg, err := load(cmd, *file)
 		if err != nil {
-			return cli.Usage(err, "xdsrelay validate says more of a configuration")
+			return cli.Usage(err, "xdsrelay validate checks a configuration in detail")
 		}
 		return o.run(cmd.Context(), cfg, *output, streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()})
 	})
 	return cmd
 }
 
-// streams are a command's.
+// streams are the streams of a command.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
@@ -107,13 +109,13 @@ func (o *explainFlags) run(ctx context.Context, cfg *config.Config, format strin
 	}
 	if o.nodes != "" {
 		if keyer.IsXDSTP(o.name) {
-			return cli.Usage(errors.New("all clients share an xdstp name: there is nothing to survey"), "--node explains who serves it")
+			return cli.Usage(errors.New("--nodes with an xdstp name: all clients share this name"), "--node shows the upstream of the name")
 		}
 		return o.survey(ctx, e, peer, types, name, format, std)
 	}
 	node, err := o.one(std.in)
 	if err != nil {
-		return cli.Usage(fmt.Errorf("--node: %w", err), "the fields are those of envoy.config.core.v3.Node")
+		return cli.Usage(fmt.Errorf("--node: %w", err), "a node has the fields of envoy.config.core.v3.Node")
 	}
 	c, err := client(e, node, peer, types, name)
 	if err != nil {
@@ -130,8 +132,7 @@ func (o *explainFlags) run(ctx context.Context, cfg *config.Config, format strin
 	return err
 }
 
-// client explains a name that is an xdstp name by its authority, and what else there is
-// by the rules.
+// client explains an xdstp name by its authority, and everything else by the rules.
 func client(e *explain.Explainer, node *corev3.Node, peer keyer.Peer, types []string, name *string) (*explain.Client, error) {
 	if name == nil || !keyer.IsXDSTP(*name) {
 		return e.Client(node, peer, types, name), nil
@@ -147,7 +148,7 @@ func client(e *explain.Explainer, node *corev3.Node, peer keyer.Peer, types []st
 func (o *explainFlags) asked() (typeURLs []string, name *string, err error) {
 	if o.named {
 		if o.name == "" {
-			return nil, nil, errors.New("--name is empty: * stands for all there are")
+			return nil, nil, errors.New("--name is empty: use * for all resources")
 		}
 		name = &o.name
 	}
@@ -162,7 +163,7 @@ func (o *explainFlags) asked() (typeURLs []string, name *string, err error) {
 	if keyer.IsXDSTP(o.name) {
 		subs, err := watch.Subscriptions(types, []string{o.name})
 		if err == nil && len(subs) > 1 {
-			err = fmt.Errorf("the name tells its type: it is not of %s", strings.Join(types, ", "))
+			err = fmt.Errorf("the name contains its type, and the type is not %s", strings.Join(types, ", "))
 		}
 		return nil, name, err
 	}
@@ -181,7 +182,7 @@ func (o *explainFlags) one(in io.Reader) (*corev3.Node, error) {
 		case err != nil:
 			return nil, err
 		case one != nil:
-			return nil, fmt.Errorf("%s:%d: there is more than one node: --nodes surveys a fleet", node.File, node.Line)
+			return nil, fmt.Errorf("%s:%d: there is more than one node: use --nodes for a fleet", node.File, node.Line)
 		}
 		one = node.Node
 	}
@@ -200,7 +201,7 @@ func (o *explainFlags) survey(ctx context.Context, e *explain.Explainer, peer ke
 	var err error
 	switch {
 	case r.Clients == 0 && bad != nil:
-		return &cli.Error{Code: cli.ExitUsage, Err: errors.New("there is no node to look at"), Hint: "--nodes takes a folder of node files, or a file with nodes"}
+		return &cli.Error{Code: cli.ExitUsage, Err: errors.New("there is no node"), Hint: "--nodes takes a folder of node files, or a file with nodes"}
 	case format == cli.FormatJSON:
 		err = cli.PrintJSON(std.out, r)
 	default:

@@ -15,7 +15,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
-// peerFlags say who the client is to TLS.
+// peerFlags are the client's TLS identity.
 type peerFlags struct {
 	peer keyer.Peer
 	cert string
@@ -23,13 +23,13 @@ type peerFlags struct {
 
 func (f *peerFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.cert, "peer-cert", "", "PEM `file` with the certificate that the client presents; or, in its place:")
+	flags.StringVar(&f.cert, "peer-cert", "", "PEM `file` with the client's certificate, in place of the other --peer flags")
 	flags.StringVar(&f.peer.SPIFFE, "peer", "", "the client's SPIFFE `ID`, spiffe://…")
 	flags.StringVar(&f.peer.Subject, "peer-subject", "", "distinguished `name`, as in \"CN=web,O=shop\"")
-	flags.StringArrayVar(&f.peer.DNS, "peer-dns", nil, "DNS `name`; may be given several times, as may the following")
-	flags.StringArrayVar(&f.peer.URIs, "peer-uri", nil, "`URI`")
-	flags.StringArrayVar(&f.peer.Emails, "peer-email", nil, "email `address`")
-	flags.StringArrayVar(&f.peer.IPs, "peer-ip", nil, "IP `address`")
+	flags.StringArrayVar(&f.peer.DNS, "peer-dns", nil, "DNS `name`; repeatable")
+	flags.StringArrayVar(&f.peer.URIs, "peer-uri", nil, "`URI`; repeatable")
+	flags.StringArrayVar(&f.peer.Emails, "peer-email", nil, "email `address`; repeatable")
+	flags.StringArrayVar(&f.peer.IPs, "peer-ip", nil, "IP `address`; repeatable")
 	cli.Must(cmd.MarkFlagFilename("peer-cert", "pem", "crt", "cer"))
 	for _, other := range []string{"peer", "peer-subject", "peer-dns", "peer-uri", "peer-email", "peer-ip"} {
 		cmd.MarkFlagsMutuallyExclusive("peer-cert", other)
@@ -37,7 +37,7 @@ func (f *peerFlags) add(cmd *cobra.Command) {
 	}
 }
 
-// identity gives what the relay would take from a certificate.
+// identity gives the identity that the relay would read from a certificate.
 func (f *peerFlags) identity() (keyer.Peer, error) {
 	if f.cert != "" {
 		return peerOf(f.cert)
@@ -71,5 +71,5 @@ func peerOf(file string) (keyer.Peer, error) {
 		}
 		return keyer.PeerFromCertificate(leaf), nil
 	}
-	return keyer.Peer{}, errors.New("--peer-cert: " + file + " has no certificate in PEM")
+	return keyer.Peer{}, errors.New("--peer-cert: " + file + " has no certificate in PEM form")
 }

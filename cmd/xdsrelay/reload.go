@@ -14,21 +14,20 @@ import (
 	"github.com/xdsrelay/xdsrelay/relay"
 )
 
-// configuration is where the configuration of a relay comes from, at its start and
-// later.
+// configuration is the source of a relay's configuration, at its start and later.
 type configuration struct {
 	load  func() (*config.Config, error) // everything: file, environment, flags
 	path  string                         // of the file
-	watch bool                           // whether changes of the file are followed
+	watch bool                           // whether the relay watches the file
 
-	file  *filewatch.File // nil: they are not, or cannot be
+	file  *filewatch.File // nil: the relay does not watch the file, or cannot
 	why   error
-	asked chan os.Signal // one slot: SIGHUP came
+	asked chan os.Signal // one slot: a SIGHUP arrived
 }
 
-// follow notes what the file holds now, and who asks for a reload. It comes before the
-// first load, so that nothing that changes afterwards is missed, and no early SIGHUP ends
-// the process. stop comes when nobody is to be listened to any more.
+// follow begins to watch the file and SIGHUP. The caller calls it before the first load,
+// so that the relay misses no later change, and an early SIGHUP does not end the process.
+// stop ends the watch of SIGHUP.
 func (c *configuration) follow() (stop func()) {
 	c.asked = make(chan os.Signal, 1)
 	if s := hangup(); s != nil {
@@ -40,8 +39,8 @@ func (c *configuration) follow() (stop func()) {
 	return func() { signal.Stop(c.asked) }
 }
 
-// reloads has the relay reload with each SIGHUP and each change of the file, until ctx
-// ends: whatever comes while the relay drains is ignored. stop waits for the end of it.
+// reloads makes the relay reload at each SIGHUP and each change of the file, until ctx ends. A
+// draining relay does not reload. stop waits for the end of a reload.
 func (c *configuration) reloads(ctx context.Context, r *relay.Relay, log *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	changed := make(chan struct{}, 1)
@@ -66,11 +65,11 @@ func (c *configuration) reloads(ctx context.Context, r *relay.Relay, log *slog.L
 	}
 }
 
-// run follows the file.
+// run watches the file.
 func (c *configuration) run(ctx context.Context, changed chan<- struct{}, log *slog.Logger) {
 	if c.file == nil {
 		if c.why != nil {
-			log.Warn("changes of the configuration's file are not noticed, only SIGHUP is", "error", c.why)
+			log.Warn("only SIGHUP reloads the configuration: the relay cannot watch its file", "error", c.why)
 		}
 		return
 	}
@@ -82,8 +81,8 @@ func (c *configuration) run(ctx context.Context, changed chan<- struct{}, log *s
 	})
 }
 
-// read reads the configuration again. A pipe in the file's place is not: the process could
-// not end before somebody writes to it.
+// read reads the configuration again. It does not read a pipe in the file's place: the
+// process could not end before a write to the pipe.
 func (c *configuration) read() (*config.Config, error) {
 	if c.file != nil {
 		if err := c.file.Check(); err != nil {
@@ -93,8 +92,8 @@ func (c *configuration) read() (*config.Config, error) {
 	return c.load()
 }
 
-// reload reads the configuration and puts it in force. If that cannot be, every problem
-// is logged and nothing changes.
+// reload reads the configuration and puts it in force. If the configuration is not usable,
+// reload logs every problem and changes nothing.
 func (c *configuration) reload(ctx context.Context, r *relay.Relay, log *slog.Logger) {
 	cfg, err := c.read()
 	if err != nil {
@@ -107,10 +106,10 @@ func (c *configuration) reload(ctx context.Context, r *relay.Relay, log *slog.Lo
 	}
 	all := problems(err)
 	if all == nil {
-		log.Error("the configuration cannot be used, the one from before stays", "error", err)
+		log.Error("the new configuration is not usable, the old one stays in force", "error", err)
 		return
 	}
 	for _, problem := range all {
-		log.Error("the configuration cannot be used, the one from before stays", "problem", problem)
+		log.Error("the new configuration is not usable, the old one stays in force", "problem", problem)
 	}
 }

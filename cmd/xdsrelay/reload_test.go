@@ -121,7 +121,7 @@ func TestReload_SIGHUP(t *testing.T) {
 
 	rewrite(t, file, relayTo(second, "log: {level: debug}\n"))
 	r.hangs()
-	r.logs(`the configuration was reloaded`, `upstreams[a].endpoints`, `log.level: info → debug`)
+	r.logs(`the new configuration is in force`, `upstreams[a].endpoints`, `log.level: info → debug`)
 	changed := until(t, lines, map[string]string{"event": "changed", "name": "cart"})
 	if got := fmt.Sprint(changed["payload"]); !strings.Contains(got, "connect_timeout:2s") {
 		t.Errorf("payload %s", got)
@@ -133,14 +133,14 @@ func TestReload_SIGHUP(t *testing.T) {
 	r.logs("level=ERROR", "x.yaml:6:20: cache.max_bytes: expected a size")
 	r.logs("level=ERROR", "x.yaml:6:26: cache.idl: unknown key")
 	r.shows("/metrics", `xdsrelay_config_reloads_total{result="failure"} 1`, "xdsrelay_config_last_reload_successful 0")
-	r.shows("/config", "cannot be used:", "x.yaml:6:26: cache.idl: unknown key", "max_bytes: 2GiB")
+	r.shows("/config", "is not usable:", "x.yaml:6:26: cache.idl: unknown key", "max_bytes: 2GiB")
 	r.shows("/readyz", "ready")
 
 	rewrite(t, file, relayTo(second, "log: {level: debug}\nfull_state_types: [cds]\n"))
 	r.hangs()
-	r.logs("level=WARN", "takes effect after a restart", "key=full_state_types", "[lds, cds, srds]", "[cds]")
+	r.logs("level=WARN", "needs a restart", "key=full_state_types", "[lds, cds, srds]", "[cds]")
 	r.shows("/metrics", "xdsrelay_config_keys_awaiting_restart 1", "xdsrelay_config_last_reload_successful 1")
-	r.shows("/config", "after a restart:", "full_state_types: [lds, cds, srds] → [cds]")
+	r.shows("/config", "need a restart:", "full_state_types: [lds, cds, srds] → [cds]")
 
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
@@ -149,9 +149,9 @@ func TestReload_SIGHUP(t *testing.T) {
 	r.logs("level=ERROR", "reading the configuration", "no such file")
 	rewrite(t, file, relayTo(second, "log: {level: debug}\n"))
 	r.hangs()
-	r.logs("the configuration was reloaded")
+	r.logs("the new configuration is in force")
 	r.hangs()
-	r.logs("says the same")
+	r.logs("configuration did not change")
 	r.shows("/metrics", `xdsrelay_config_reloads_total{result="unchanged"} 1`, "xdsrelay_config_keys_awaiting_restart 0")
 	r.shows("/clients", `"nacks": 0`)
 	for _, stop := range []func() int{stopWatch, stop} {
@@ -189,23 +189,23 @@ func TestReload_file(t *testing.T) {
 	r, _, stop := reloadable(t, file, "--node-id", "from-flag")
 	put(2)
 	r.logs("its file changed")
-	r.logs("was reloaded", "aggregation.linger: 1m → 2m")
+	r.logs("is in force", "aggregation.linger: 1m → 2m")
 	put(3)
-	r.logs("was reloaded", "aggregation.linger: 2m → 3m")
+	r.logs("is in force", "aggregation.linger: 2m → 3m")
 	r.shows("/config", "linger: 3m", "id: from-flag")
 	// An editor that knows nothing of links puts a file in the place of the link.
 	rewrite(t, file, linger(4))
-	r.logs("was reloaded", "aggregation.linger: 3m → 4m")
+	r.logs("is in force", "aggregation.linger: 3m → 4m")
 	if err := os.WriteFile(file, []byte(linger(5)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r.logs("was reloaded", "aggregation.linger: 4m → 5m")
+	r.logs("is in force", "aggregation.linger: 4m → 5m")
 	rewrite(t, file, "upstreams: [")
 	r.logs("level=ERROR", "x.yaml:1:")
-	r.shows("/config", "linger: 5m", "cannot be used")
+	r.shows("/config", "linger: 5m", "is not usable")
 	rewrite(t, file, linger(5))
-	r.logs("says the same")
-	if page := r.page("/config"); strings.Contains(page, "cannot be used") {
+	r.logs("configuration did not change")
+	if page := r.page("/config"); strings.Contains(page, "is not usable") {
 		t.Errorf("the failure that is over is still told:\n%s", page)
 	}
 	if code := stop(); code != 0 {
@@ -228,14 +228,14 @@ func TestReload_notAFile(t *testing.T) {
 	go fill(relayTo(address, ""))
 	_, log, stop := background(t, "serve", "--config", pipe)
 	r := &reloaded{T: t, log: log}
-	line := r.logs("level=WARN", "only SIGHUP is", "is no regular file")
+	line := r.logs("level=WARN", "only SIGHUP reloads", "is no regular file")
 	if !strings.Contains(line, "x.yaml") {
 		t.Errorf("%s", line)
 	}
 	r.hangs()
 	r.logs("because=SIGHUP")
 	fill(relayTo(address, "aggregation: {linger: 1m}\n"))
-	r.logs("was reloaded", "aggregation.linger: 5m → 1m")
+	r.logs("is in force", "aggregation.linger: 5m → 1m")
 	if code := stop(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
@@ -269,7 +269,7 @@ func TestReload_early(t *testing.T) {
 	if err := os.WriteFile(pipe, []byte(relayTo(address, "aggregation: {linger: 1m}\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r.logs("was reloaded", "aggregation.linger: 5m → 1m")
+	r.logs("is in force", "aggregation.linger: 5m → 1m")
 	if code := stop(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
@@ -313,7 +313,7 @@ func TestReload_replaced(t *testing.T) {
 		}
 		// As some editors write it.
 		rewrite(t, file, strings.ReplaceAll(relayTo(address, ""), "\n", "\r\n"))
-		r.logs("says the same")
+		r.logs("configuration did not change")
 		r.shows("/metrics", "xdsrelay_config_last_reload_successful 1")
 	}
 	if code := stop(); code != 0 {
@@ -330,7 +330,7 @@ func TestReload_storm(t *testing.T) {
 		rewrite(t, file, relayTo(address, fmt.Sprintf("aggregation: {linger: %dm}\n", 10+i)))
 		r.hangs()
 	}
-	r.logs("was reloaded", "→ 3h29m")
+	r.logs("is in force", "→ 3h29m")
 	r.shows("/config", "linger: 3h29m")
 	if code := stop(); code != 0 {
 		t.Errorf("exit code %d", code)

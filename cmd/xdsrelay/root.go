@@ -6,10 +6,10 @@ func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "xdsrelay",
 		Short: "A caching relay for xDS",
-		Long: `xdsrelay stands between xDS control planes and a fleet of proxies. Ten thousand
-clients cost the control plane one stream and one copy of every subscription;
-every update reaches every client at once; and when the control plane is gone,
-the fleet goes on being served.`,
+		Long: `xdsrelay stands between xDS control planes and a fleet of Envoy and gRPC clients.
+For ten thousand clients the control plane serves one stream and one copy of each
+subscription. Every update reaches every client at once. When the control plane is
+down, the relay serves the fleet from its cache.`,
 		Example: `  xdsrelay validate --config xdsrelay.yaml
   xdsrelay serve --config xdsrelay.yaml
   xdsrelay watch 127.0.0.1:18000 --type cds`,

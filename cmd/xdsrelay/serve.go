@@ -22,30 +22,29 @@ func serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve --config FILE",
 		Short: "Run the relay",
-		Long: `Run the relay until SIGINT or SIGTERM, which drains it: new streams are refused
-and the present ones closed over the time of server.drain. A second signal cuts
-that short.
+		Long: `Run the relay until SIGINT or SIGTERM. Then the relay drains: it refuses new
+streams and closes the open streams over the time server.drain. A second signal
+ends the drain at once.
 
-SIGHUP, and a change of the file, reload the configuration: clients stay connected,
-and so do upstreams of which nothing changed. A configuration that cannot be used
-changes nothing; the log says why. Some keys take effect after a restart only, see
-docs/operating.md.
+SIGHUP, or a change of the file, reloads the configuration. Clients and unchanged
+upstreams stay connected. If the new configuration is not usable, nothing changes,
+and the log has the reasons. Some keys need a restart: see docs/operating.md.
 
-The flags below override the environment (XDSRELAY_SERVER_LISTEN for
-server.listen and so on), which overrides the file.`,
+The flags below override the environment (XDSRELAY_SERVER_LISTEN for server.listen
+and so on). The environment overrides the file.`,
 		Example: `  xdsrelay serve --config xdsrelay.yaml
   xdsrelay serve --config xdsrelay.yaml --listen :18000 --log-format json`,
 		Args: cobra.NoArgs,
 	}
 	file := configFlags(cmd)
-	watch := cmd.Flags().Bool("watch-config", true, "reload the configuration when its file changes; SIGHUP does so anyway")
+	watch := cmd.Flags().Bool("watch-config", true, "reload the configuration when its file changes; SIGHUP always reloads")
 	cmd.RunE = cli.Action(func(cmd *cobra.Command, _ []string) error {
 		c := &configuration{load: func() (*config.Config, error) { return load(cmd, *file) }, path: *file, watch: *watch}
 		stop := c.follow()
 		defer stop()
 		cfg, err := c.load()
 		if err != nil {
-			return cli.Usage(err, "xdsrelay validate checks a configuration without starting anything; docs/configuration.md lists every key")
+			return cli.Usage(err, "xdsrelay validate checks a configuration and starts nothing; docs/configuration.md lists every key")
 		}
 		level := new(slog.LevelVar)
 		level.Set(cfg.Log.Level.Slog())
@@ -54,7 +53,7 @@ server.listen and so on), which overrides the file.`,
 	return cmd
 }
 
-// serve runs a relay until ctx ends, and then until it is drained.
+// serve runs a relay until ctx ends, and then until the drain ends.
 func serve(ctx context.Context, cfg *config.Config, c *configuration, level *slog.LevelVar, log *slog.Logger) error {
 	xds, err := listen(ctx, "server.listen", cfg.Server.Listen)
 	if err != nil {
@@ -75,7 +74,7 @@ func serve(ctx context.Context, cfg *config.Config, c *configuration, level *slo
 	}
 	r, err := relay.New(cfg, relay.Options{Log: log, Version: thisBuild().Version, Level: level})
 	if err != nil {
-		return cli.Usage(err, "xdsrelay validate checks the files that a configuration names, too")
+		return cli.Usage(err, "xdsrelay validate also checks the files that a configuration names")
 	}
 	if rest != nil {
 		r.ServeREST(rest)
@@ -93,15 +92,15 @@ func listen(ctx context.Context, key, address string) (net.Listener, error) {
 	if err != nil {
 		return nil, &cli.Error{
 			Code: cli.ExitFailure, Err: fmt.Errorf("%s: %w", key, err),
-			Hint: "is another program, or another relay, using the address?",
+			Hint: "does another program, or another relay, use this address?",
 		}
 	}
 	return lis, nil
 }
 
-// secondSignal gives a channel that is closed by the second signal to end: the
-// first one ends main's context (OPS-4). Both are counted from the start, for
-// the second may come before anybody has looked at the context.
+// secondSignal gives a channel that the second signal closes. The first signal ends
+// main's context (OPS-4). secondSignal counts both from the start, because the second
+// may come before any goroutine looked at the context.
 func secondSignal() (force <-chan struct{}, stop func()) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -124,7 +123,7 @@ func secondSignal() (force <-chan struct{}, stop func()) {
 	}
 }
 
-// logger makes the log that the configuration asks for, whose level may change.
+// logger makes the log as configured. Its level may change.
 func logger(w io.Writer, format config.LogFormat, level slog.Leveler) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	if format == config.FormatJSON {

@@ -86,7 +86,7 @@ upstreams: [{name: a, default: true, endpoints: ["127.0.0.1:5678"]}]
 `, lis.Addr()))},
 	} {
 		got := xdsrelay(t, append([]string{"serve", "--config", file}, args...)...)
-		if got.code != cli.ExitFailure || !strings.Contains(got.stderr, "address already in use\nhint: is another program") {
+		if got.code != cli.ExitFailure || !strings.Contains(got.stderr, "address already in use\nhint: does another program") {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}

@@ -14,21 +14,25 @@ import (
 func validateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate --config FILE",
-		Short: "Check a configuration without starting anything",
-		Long: `Check a configuration as serve would read it, the environment and the flags
-below included, the TLS files that it names, and the tests of its aggregation
-rules: those under aggregation.tests, and those in files of its folder whose names
-end in _test.yaml. Every problem is told with file, line and column.
+		Short: "Check a configuration and start nothing",
+		Long: `Check a configuration and start nothing. The command checks:
 
-It exits with 0 if the configuration is valid and no test fails, with 1 if not, and
-with 2 if there is none to check.`,
+  - the configuration as serve reads it, with the environment and the flags below
+  - the TLS files that the configuration names
+  - the tests of the aggregation rules: the tests under aggregation.tests, and the
+    tests in files of the same folder with names that end in _test.yaml
+
+Every problem has its file, line and column.
+
+Exit codes: 0 the configuration is valid and all tests pass, 1 a problem or a failed
+test, 2 no configuration to check.`,
 		Example: `  xdsrelay validate --config xdsrelay.yaml
   xdsrelay validate --config xdsrelay.yaml --files=false --output json`,
 		Args: cobra.NoArgs,
 	}
 	file := configFlags(cmd)
-	files := cmd.Flags().Bool("files", true, "look at the TLS files, too; false where the configuration is for another machine")
-	tests := cmd.Flags().Bool("tests", true, "run the tests of the aggregation rules, too")
+	files := cmd.Flags().Bool("files", true, "also check the TLS files; use false if the configuration is for another machine")
+	tests := cmd.Flags().Bool("tests", true, "also run the tests of the aggregation rules")
 	output := cli.OutputFlag(cmd, "`format` of the result: text or json")
 	cmd.RunE = cli.Action(func(cmd *cobra.Command, _ []string) error {
 		cfg, err := load(cmd, *file)
@@ -40,7 +44,7 @@ with 2 if there is none to check.`,
 			results, err = cfg.TestRules()
 		}
 		if err != nil && problems(err) == nil {
-			return cli.Usage(err, "--config names the file to check")
+			return cli.Usage(err, "--config takes the file to check")
 		}
 		if *output == cli.FormatJSON {
 			return validityJSON(cmd.OutOrStdout(), *file, err, results)
@@ -53,7 +57,7 @@ with 2 if there is none to check.`,
 	return cmd
 }
 
-// validityText tells of a valid configuration, and of its tests.
+// validityText prints the result for a valid configuration, and for its tests.
 func validityText(w io.Writer, file string, cfg *config.Config, results []config.TestResult) error {
 	var failed []error
 	for _, r := range results {
@@ -64,7 +68,7 @@ func validityText(w io.Writer, file string, cfg *config.Config, results []config
 	if len(failed) > 0 {
 		return &cli.Error{
 			Code: cli.ExitFailure, Err: errors.Join(failed...),
-			Hint: fmt.Sprintf("%d of %s passed; xdsrelay explain shows how a decision comes about", len(results)-len(failed), plural(len(results), "rule test")),
+			Hint: fmt.Sprintf("%d of %s passed; xdsrelay explain shows the reasons for a decision", len(results)-len(failed), plural(len(results), "rule test")),
 		}
 	}
 	text := fmt.Sprintf("%s: valid, %s, listening on %s", file, plural(len(cfg.Upstreams), "upstream"), cfg.Server.Listen)

@@ -65,7 +65,7 @@ hint: docs/configuration.md lists every key
 		{"without files", withFiles, []string{"--files=false"}, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18000\n", ""},
 		{"tests", withTests, nil, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18000, 1 aggregation rule, 2 rule tests passed\n", ""},
 		{"a test that fails", withFailingTest, nil, cli.ExitFailure, "", `FILE:9:7: aggregation.tests[2] "wrong": expected rule "sidecars", got "otherwise": "sidecars" does not match: node.id.startsWith("sc-") is false: node.id is "gw-1"
-hint: 2 of 3 rule tests passed; xdsrelay explain shows how a decision comes about
+hint: 2 of 3 rule tests passed; xdsrelay explain shows the reasons for a decision
 `},
 		{"without tests", withFailingTest, []string{"--tests=false"}, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18000, 1 aggregation rule\n", ""},
 	} {
@@ -138,7 +138,7 @@ func TestValidateTestFiles(t *testing.T) {
 		},
 		"tests:\n  - {name: a, node: {id: sc-2}, type: cds, rule: otherwise}\n": {
 			cli.ExitFailure, "", tests + `:2:5: tests[0] "a": expected rule "otherwise", got "sidecars": "sidecars" matches: node.id.startsWith("sc-") is true: node.id is "sc-2"
-hint: 2 of 3 rule tests passed; xdsrelay explain shows how a decision comes about
+hint: 2 of 3 rule tests passed; xdsrelay explain shows the reasons for a decision
 `,
 		},
 		"test: []\n": {cli.ExitFailure, "", tests + `:1:1: test: unknown key, did you mean "tests"?

@@ -15,7 +15,7 @@ func thisBuild() cli.Build { return cli.ThisBuild(version) }
 func versionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Show what program this is",
+		Short: "Show the version",
 		Args:  cobra.NoArgs,
 	}
 	output := cli.OutputFlag(cmd, "`format`: text or json")

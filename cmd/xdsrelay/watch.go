@@ -20,7 +20,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
-// watchFlags is what watch is told beside the address.
+// watchFlags are the flags of watch.
 type watchFlags struct {
 	api           apiType
 	types, names  []string
@@ -36,24 +36,26 @@ func watchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch ADDRESS --type TYPE… [--name NAME…]",
 		Short: "Show what a relay or a control plane sends, change by change",
-		Long: `Follow resources like a client would and print each change: + added, ~ changed,
-- removed or not existing, = sent again, ! failed, ? sent without having been
-asked for. A line without a sign sums a response up.
+		Long: `Subscribe to resources like a client and print each change:
 
---api-type says which variant of the transport is spoken, in Envoy's words:
-incremental (DELTA) or state of the world, over one stream for all types
-(AGGREGATED) or one for each, or polling (REST, of http://ADDRESS, or https with
-TLS). What state-of-the-world responses repeat is counted and not listed, and a
-version that they do not give is a digest of the content.
+  + added     ~ changed     - removed or not existing
+  = sent again     ! failed     ? sent without a request
 
-A type is a short name (lds, rds, srds, vhds, cds, eds, sds, rtds, ecds), a
-message name or a type URL. Without names everything is shown that the server
-chooses for the node. An xdstp:// name holds its type and is asked of that only;
-other names are asked of every --type.
+A line without a sign is the summary of a response.
 
-Payloads of secrets are never shown, and fields that Envoy's API declares
-sensitive are blanked out; what is inside of a type unknown to this program is
-shown as base64.`,
+--api-type is the variant of the transport, with Envoy's names: incremental (DELTA)
+or state of the world, with one stream for all types (AGGREGATED) or one per type,
+or polling (REST: http://ADDRESS, or https with TLS). State-of-the-world responses
+repeat unchanged resources. The command counts these and does not list them. If a
+resource has no version, the command shows a digest of the content.
+
+A type is a short name (lds, rds, srds, vhds, cds, eds, sds, rtds, ecds), a message
+name or a type URL. Without names the command shows all resources that the server
+chooses for the node. An xdstp:// name contains its type. The command asks for other
+names with every --type.
+
+The command never shows payloads of secrets. It blanks fields that Envoy's API
+declares sensitive. It shows the contents of unknown types as base64.`,
 		Example: `  xdsrelay watch 127.0.0.1:18000 --type cds --type eds --name checkout
   xdsrelay watch 127.0.0.1:18000 --name 'xdstp://edge/envoy.config.cluster.v3.Cluster/shop/*'
   xdsrelay watch xds.example.com:443 --type lds --ca-file ca.pem --node node.yaml
@@ -64,17 +66,17 @@ shown as base64.`,
 	}
 	o := watchFlags{api: apiType{watch.AggregatedDeltaGRPC}}
 	flags := cmd.Flags()
-	flags.StringArrayVarP(&o.types, "type", "t", nil, "resource `type`; may be given several times")
-	flags.StringArrayVarP(&o.names, "name", "n", nil, "resource `name`, xdstp:// glob or *; may be given several times")
+	flags.StringArrayVarP(&o.types, "type", "t", nil, "resource `type`; repeatable")
+	flags.StringArrayVarP(&o.names, "name", "n", nil, "resource `name`, xdstp:// glob or *; repeatable")
 	flags.Var(&o.api, "api-type", "`variant` of the transport: AGGREGATED_DELTA_GRPC, AGGREGATED_GRPC, DELTA_GRPC, GRPC or REST")
-	flags.StringVar(&o.node, "node", "", "`file` with the node to present, in YAML or JSON")
-	flags.BoolVar(&o.payload, "payload", false, "show what the resources hold")
-	flags.BoolVar(&o.once, "once", false, "end when everything asked for was answered")
-	flags.DurationVar(&o.timeout, "timeout", 0, "end after this `time`; with --once that is an error (0: never)")
+	flags.StringVar(&o.node, "node", "", "`file` with the client's node, in YAML or JSON")
+	flags.BoolVar(&o.payload, "payload", false, "show the contents of the resources")
+	flags.BoolVar(&o.once, "once", false, "end when the server answered everything")
+	flags.DurationVar(&o.timeout, "timeout", 0, "end after this `time`; an error with --once (0: never)")
 	flags.BoolVar(&o.tls, "tls", false, "connect with TLS; the flags below imply it")
-	flags.StringVar(&o.files.CAFile, "ca-file", "", "PEM `file` with the CAs to trust (default the system's)")
-	flags.StringVar(&o.files.CertFile, "cert-file", "", "PEM `file` with the certificate to present")
-	flags.StringVar(&o.files.KeyFile, "key-file", "", "PEM `file` with its key")
+	flags.StringVar(&o.files.CAFile, "ca-file", "", "PEM `file` with trusted CAs (default the system's)")
+	flags.StringVar(&o.files.CertFile, "cert-file", "", "PEM `file` with the client's certificate")
+	flags.StringVar(&o.files.KeyFile, "key-file", "", "PEM `file` with the key of this certificate")
 	flags.StringVar(&o.files.ServerName, "server-name", "", "`name` expected in the server's certificate (default the host)")
 	flags.SortFlags = false
 	cmd.MarkFlagsRequiredTogether("cert-file", "key-file")
@@ -92,7 +94,7 @@ shown as base64.`,
 	return cmd
 }
 
-// typeCompletions offers the short names with what they stand for.
+// typeCompletions offers the short names with their message names.
 func typeCompletions() []string {
 	var all []string
 	for _, short := range keyer.ShortNames() {
@@ -105,15 +107,15 @@ func typeCompletions() []string {
 // run carries the command out.
 func (o *watchFlags) run(ctx context.Context, address string, format watch.Format, out io.Writer) error {
 	if err := o.checkAddress(address); err != nil {
-		return cli.Usage(err, "the address of a relay is its server.listen")
+		return cli.Usage(err, "for a relay, use the address of server.listen")
 	}
 	subs, err := watch.Subscriptions(o.types, o.names)
 	if err != nil {
-		return cli.Usage(err, "--type says what to watch: --type cds, for instance")
+		return cli.Usage(err, "add a type, for example --type cds")
 	}
 	node, err := o.readNode()
 	if err != nil {
-		return cli.Usage(fmt.Errorf("--node: %w", err), "the fields are those of envoy.config.core.v3.Node")
+		return cli.Usage(fmt.Errorf("--node: %w", err), "a node has the fields of envoy.config.core.v3.Node")
 	}
 	transport, end, err := o.transport(address)
 	if err != nil {
@@ -126,7 +128,7 @@ func (o *watchFlags) run(ctx context.Context, address string, format watch.Forma
 	})
 	switch {
 	case impossible(err):
-		return cli.Usage(err, "with --api-type "+string(watch.AggregatedDeltaGRPC)+" every type can be asked for")
+		return cli.Usage(err, "--api-type "+string(watch.AggregatedDeltaGRPC)+" supports every type")
 	case err != nil:
 		return &cli.Error{Code: cli.ExitFailure, Err: err, Hint: o.hint(err)}
 	}
@@ -138,27 +140,27 @@ func (o *watchFlags) wantsTLS() bool {
 	return o.tls || f.CAFile != "" || f.CertFile != "" || f.ServerName != ""
 }
 
-// hint says what usually helps.
+// hint gives the usual remedy for an error.
 func (o *watchFlags) hint(err error) string {
 	if _, late := errors.AsType[*watch.TimeoutError](err); late {
-		return "some servers say nothing of names that they do not know, or of types that they do not serve"
+		return "some servers do not answer unknown names or types"
 	}
 	switch status.Code(err) {
 	case codes.Unavailable:
 		if o.wantsTLS() {
-			return "is a server listening there, and with TLS?"
+			return "is there a server with TLS at this address?"
 		}
-		return "is a server listening there, and does it want TLS (--tls)?"
+		return "is there a server at this address, and does it need TLS (--tls)?"
 	case codes.Unimplemented:
 		return "is this an xDS server that speaks " + o.api.String() + "? --api-type has other variants"
 	case codes.Unauthenticated, codes.PermissionDenied:
-		return "the server refuses this client: look at --node, --cert-file and --key-file"
+		return "the server refuses this client: check --node, --cert-file and --key-file"
 	default:
 		return ""
 	}
 }
 
-// readNode reads the node, or makes one that says who is asking.
+// readNode reads the node, or makes one that identifies this command.
 func (o *watchFlags) readNode() (*corev3.Node, error) {
 	if o.node == "" {
 		return &corev3.Node{

@@ -127,7 +127,7 @@ func TestWatchFails(t *testing.T) {
 	_ = lis.Close()
 	got := xdsrelay(t, "watch", closed, "--type", "cds", "--once")
 	if got.code != cli.ExitFailure || !strings.Contains(got.stderr, "connection refused") ||
-		!strings.Contains(got.stderr, "hint: is a server listening there, and does it want TLS (--tls)?") {
+		!strings.Contains(got.stderr, "hint: is there a server at this address, and does it need TLS (--tls)?") {
 		t.Errorf("nobody listens: %+v", got)
 	}
 
@@ -156,7 +156,7 @@ func TestWatchTLS(t *testing.T) {
 	if got := xdsrelay(t, append(args, "--server-name", "xds.example.com")...); got.code != 0 || !strings.Contains(got.stdout, "+ cart") {
 		t.Errorf("%+v", got)
 	}
-	if got := xdsrelay(t, args...); got.code != cli.ExitFailure || !strings.Contains(got.stderr, "hint: is a server listening there, and with TLS?") {
+	if got := xdsrelay(t, args...); got.code != cli.ExitFailure || !strings.Contains(got.stderr, "hint: is there a server with TLS at this address?") {
 		t.Errorf("without the server's name: %+v", got)
 	}
 }

@@ -112,7 +112,7 @@ func TestFleetText_AGG5(t *testing.T) {
 	for _, want := range []string{
 		"25 clients, 25 served in 25 scopes: 1.0 for each stream upstream\n25 scopes with one client, 25 isolated",
 		"\nlargest scopes, 10 of 25\n", "\nwith one client, 10 of 25\n",
-		"\nrules that fail, which isolates the clients, 10 of 25\n  1 client, for instance node-00: r: reason 00\n",
+		"\nrules that fail (the relay isolates these clients), 10 of 25\n  1 client, for instance node-00: r: reason 00\n",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("AGG-5: lacks %q:\n%s", want, b.String())

@@ -61,7 +61,7 @@ func (p *page) table(head string, rows [][]string) {
 	}
 }
 
-// Text writes the explanation for people: in full if it is of one type, else as a table.
+// Text writes the explanation for people: in full for one type, as a table for several.
 func (c *Client) Text(w io.Writer, color bool) error {
 	p := &page{color: color}
 	if len(c.Types) == 1 {
@@ -73,7 +73,7 @@ func (c *Client) Text(w io.Writer, color bool) error {
 	return err
 }
 
-// overview is one line for each type, and what is to be known of them.
+// overview writes one line for each type, and the reasons below.
 func (p *page) overview(c *Client) {
 	p.line("node  %s\n", shown(c.Node))
 	rows, byName := make([][]string, 0, len(c.Types)), false
@@ -89,15 +89,15 @@ func (p *page) overview(c *Client) {
 		}
 	}
 	if byName {
-		p.line("\n%s --name explains one name.", byNameCost)
+		p.line("\n%s Use --name to explain one name.", byNameCost)
 	}
-	p.line("\n--type says more of one type.")
+	p.line("\nUse --type to explain one type in detail.")
 }
 
-// byNameCost is what it means that a rule looks at names.
-const byNameCost = `A rule looks at the name: the rules are evaluated for each subscription of such a
-type and not once for each client, and each scope that results is a stream upstream
-and a cache of its own.`
+// byNameCost describes the cost of a rule that looks at names.
+const byNameCost = `A rule looks at the name. So the relay evaluates the rules for each subscription of
+such a type, and not once for each client. Each resulting scope has its own upstream
+stream and its own cache.`
 
 func (t *Type) color() string {
 	switch t.Outcome {
@@ -110,7 +110,7 @@ func (t *Type) color() string {
 	}
 }
 
-// explain says everything of one type.
+// explain writes everything about one type.
 func (p *page) explain(node string, t *Type) {
 	p.field("node", shown(node))
 	p.field("type", t.Type+suffix(" (", t.TypeURL, ")", t.Type != t.TypeURL))
@@ -143,7 +143,7 @@ func (p *page) field(name string, values ...string) {
 	}
 }
 
-// place says where the client is put, and what that was made of.
+// place writes the client's scope, its parts and its upstream.
 func (p *page) place(t *Type) {
 	if t.Scope != "" {
 		p.field("scope", shown(t.Scope))
@@ -157,7 +157,7 @@ func (p *page) place(t *Type) {
 	p.field("upstream", t.Upstream+suffix(" (", "the default", ")", t.Default))
 }
 
-// values shows expressions with what they came to.
+// values shows expressions with their values.
 func values(results []rules.FieldResult) []string {
 	lines := make([]string, len(results))
 	for i, r := range results {
@@ -166,7 +166,7 @@ func values(results []rules.FieldResult) []string {
 	return lines
 }
 
-// meaning says what an outcome comes to.
+// meaning explains an outcome.
 func (t *Type) meaning() string {
 	switch t.Outcome {
 	case Shared:
@@ -178,22 +178,22 @@ func (t *Type) meaning() string {
 		}
 		return fmt.Sprintf("with all clients for which rule %s gives the same parts", t.Rule)
 	case Isolated:
-		return "no rule matches; only clients with an equal node and identity share with it"
+		return "no rule matches; only clients with an equal node and identity share"
 	case Failed:
-		return fmt.Sprintf("rule %s cannot be evaluated, which isolates the client: %s", t.Rule, shown(t.Reason))
+		return fmt.Sprintf("rule %s fails, so the relay isolates the client: %s", t.Rule, shown(t.Reason))
 	case Refused:
 		return shown(t.Reason)
 	case ByName:
-		return "a rule looks at the name; --name explains one"
+		return "a rule looks at the name; use --name to explain one"
 	default:
 		if t.Resolved {
-			return "the rules play no part: all clients share the name, which the relay resolves by itself"
+			return "no rule applies: all clients share this name, and the relay resolves it itself"
 		}
-		return "the rules play no part: all clients share the name, by its authority"
+		return "no rule applies: all clients share this name; its authority has the upstream"
 	}
 }
 
-// rules lists what each rule said, and "otherwise" if none decided.
+// rules lists the result of each rule, and "otherwise" if no rule decided.
 func (p *page) rules(t *Type) {
 	name, result := len(rules.Otherwise), 0
 	for _, r := range t.Rules {
@@ -228,10 +228,10 @@ func (p *page) yaml(node json.RawMessage) {
 	}
 }
 
-// listed is how many lines a list of a survey has as text; as JSON it is longer.
+// listed is the largest number of lines of a list as text. A list as JSON is longer.
 const listed = 10
 
-// FleetText writes what a survey found for people.
+// FleetText writes the result of a survey for people.
 func FleetText(w io.Writer, r *sharing.Result, color bool) error {
 	p := &page{color: color}
 	p.totals(r)
@@ -239,7 +239,7 @@ func FleetText(w io.Writer, r *sharing.Result, color bool) error {
 	p.line("")
 	p.table("RULE CLIENTS SCOPES FAILED REFUSED", ruleRows(r))
 	p.scopes(r)
-	p.cases("rules that fail, which isolates the clients", r.Failures)
+	p.cases("rules that fail (the relay isolates these clients)", r.Failures)
 	p.cases("refused", r.Refusals)
 	p.fields(r)
 	_, err := p.WriteTo(w)
@@ -248,11 +248,11 @@ func FleetText(w io.Writer, r *sharing.Result, color bool) error {
 
 func (p *page) totals(r *sharing.Result) {
 	p.line("%s, %d served in %s: %.1f for each stream upstream", plural(r.Clients, "client"), r.Served, plural(r.Scopes, "scope"), r.Ratio)
-	p.line("%s with one client, %d isolated, %d with clients that differ in what no rule mentions\n",
+	p.line("%s with one client, %d isolated, %d whose clients differ in fields that no rule mentions\n",
 		plural(r.Alone, "scope"), r.Isolated, r.Unmentioned)
 	for _, t := range r.Types {
 		if t.ByName > 0 {
-			p.line("%s --name takes one name.\n", byNameCost)
+			p.line("%s Use --name for one name.\n", byNameCost)
 			return
 		}
 	}
@@ -294,7 +294,7 @@ func (p *page) scopes(r *sharing.Result) {
 	p.table("RULE SCOPE NODE", rows)
 }
 
-// list is the head of a list that may be cut.
+// list writes the head of a list that may be cut.
 func (p *page) list(what string, have, all int) {
 	if all == 0 {
 		return
@@ -314,7 +314,7 @@ func (p *page) cases(what string, list []sharing.Case) {
 }
 
 func (p *page) fields(r *sharing.Result) {
-	p.list("clients of one scope differ in these fields, and no rule mentions them", len(r.Fields), len(r.Fields))
+	p.list("fields that differ between clients of a scope, and that no rule mentions", len(r.Fields), len(r.Fields))
 	for _, f := range r.Fields[:min(listed, len(r.Fields))] {
 		p.line("  %s, in %s of %s", shown(f.Field), plural(f.Scopes, "scope"), f.Rule)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // ErrNoDefault says that names without an authority are served by no upstream.
-var ErrNoDefault = errors.New("no upstream is the default: only xdstp names of a configured authority are served")
+var ErrNoDefault = errors.New("there is no default upstream: the relay serves only xdstp names of configured authorities")
 
 // Placement is what becomes of one client's names of one type.
 type Placement struct {
