@@ -12,21 +12,21 @@ import (
 
 // The exit codes beside 0.
 const (
-	ExitFailure = 1 // the command tried and failed, or validate found something
-	ExitUsage   = 2 // the command line or the configuration is wrong: the command did not try
+	ExitFailure = 1 // the command ran and failed, or validate found a problem
+	ExitUsage   = 2 // the command line or the configuration is wrong; the command did not run
 )
 
-// Error is an error with what it means for the process.
+// Error is an error with an exit code and a hint.
 type Error struct {
 	Code int
-	Err  error  // nil: the command has told it
-	Hint string // what to do about it; may be empty
+	Err  error  // nil: the command has printed it
+	Hint string // the remedy; may be empty
 }
 
 func (e *Error) Error() string { return fmt.Sprint(e.Err) }
 func (e *Error) Unwrap() error { return e.Err }
 
-// Usage makes the error of a command line that cannot be carried out.
+// Usage makes the error of a wrong command line.
 func Usage(err error, hint string) error { return &Error{Code: ExitUsage, Err: err, Hint: hint} }
 
 // asError says what an error of a command means. Commands give an Error; any
@@ -60,7 +60,7 @@ func (e *Error) print(w io.Writer) {
 	if _, ok := errors.AsType[*config.Error](e.Err); ok {
 		prefix = ""
 	}
-	// Where standard error is gone there is nobody left to tell.
+	// If standard error is closed, there is no other place for the error.
 	_, _ = fmt.Fprintf(w, "%s%v\n", prefix, e.Err)
 	if e.Hint != "" {
 		_, _ = fmt.Fprintf(w, "hint: %s\n", e.Hint)
