@@ -52,6 +52,8 @@ func files(t *testing.T, suffix string) (names []string) {
 			return err
 		case d.IsDir() && slices.Contains([]string{".git", "testdata", "node_modules", "bin"}, d.Name()):
 			return fs.SkipDir
+		case d.IsDir() && name != "." && suffix == ".go" && isModule(name):
+			return fs.SkipDir
 		case !d.IsDir() && strings.HasSuffix(name, suffix):
 			names = append(names, name)
 		}
@@ -61,6 +63,24 @@ func files(t *testing.T, suffix string) (names []string) {
 		t.Fatal(err)
 	}
 	return names
+}
+
+// isModule reports whether a folder holds a module of its own.
+func isModule(folder string) bool {
+	_, err := os.Stat(filepath.Join(root, folder, "go.mod"))
+	return err == nil
+}
+
+// section is the part of a page under a heading, up to the next heading of its level.
+func section(t *testing.T, text, heading string) string {
+	t.Helper()
+	_, rest, found := strings.Cut("\n"+text, "\n"+heading+"\n")
+	if !found {
+		t.Fatalf("there is no heading %q", heading)
+	}
+	level := heading[:strings.Index(heading, " ")+1]
+	rest, _, _ = strings.Cut(rest, "\n"+level)
+	return rest
 }
 
 // cells are the cells of a table's rows, without heads and rules.
