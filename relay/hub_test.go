@@ -77,7 +77,7 @@ func testHub(t *testing.T, away bool) *hub {
 		ctx:  ctx, cache: cache.New(cache.Limits{}, nil), linger: linger,
 		planes: map[string]*plane{"plane": {
 			name: "plane", config: config.Upstream{Default: true}, outages: outages,
-			upstream: originOf[*upstream.Session]{up}, source: cache.Source{Quiet: time.Second},
+			upstream: originOf{up}, source: cache.Source{Quiet: time.Second},
 		}},
 		log:      slog.New(slog.DiscardHandler),
 		sessions: make(map[sessionKey]*session),

@@ -38,16 +38,16 @@ type origin interface {
 }
 
 // sessions is what package upstream calls a control plane, of whatever kind.
-type sessions[S feed] interface {
-	NewSession(cfg upstream.SessionConfig) (S, error)
+type sessions interface {
+	NewSession(cfg upstream.SessionConfig) (*upstream.Session, error)
 	Reach(ctx context.Context) error
 	Close()
 }
 
 // originOf is the origin that a control plane of package upstream is.
-type originOf[S feed] struct{ sessions[S] }
+type originOf struct{ sessions }
 
-func (o originOf[S]) open(cfg upstream.SessionConfig) (feed, error) {
+func (o originOf) open(cfg upstream.SessionConfig) (feed, error) {
 	s, err := o.NewSession(cfg)
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func newPlane(u config.Upstream, fullState map[string]bool, outages *upstream.Ou
 			return nil, err
 		}
 		// Files say what there is not, so nothing has to be waited for.
-		p.upstream, p.files = originOf[*upstream.FileSession]{f}, f
+		p.upstream, p.files = originOf{f}, f
 		p.source = cache.Source{FullState: fullState, State: true, PerType: true}
 	case u.APIType == config.REST:
 		c := restConfig(u, fullState, log)
@@ -78,7 +78,7 @@ func newPlane(u config.Upstream, fullState map[string]bool, outages *upstream.Ou
 		if err != nil {
 			return nil, err
 		}
-		p.upstream = originOf[*upstream.RESTSession]{up}
+		p.upstream = originOf{up}
 		p.source = cache.Source{FullState: fullState, State: true, PerType: true}
 		setTimes(&p.source, &u)
 	default:
@@ -88,7 +88,7 @@ func newPlane(u config.Upstream, fullState map[string]bool, outages *upstream.Ou
 		if err != nil {
 			return nil, err
 		}
-		p.upstream = originOf[*upstream.Session]{up}
+		p.upstream = originOf{up}
 		p.source = cache.Source{
 			FullState: fullState, State: c.APIType.State(), PerType: c.APIType.PerType(), Shared: sharedTypes(),
 		}

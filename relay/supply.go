@@ -63,8 +63,8 @@ func (s *supply) Run(ctx context.Context) error {
 
 // inherit gives what a feed knows that has ended to the next one that runs.
 func inherit(next, before feed) {
-	was, ended := before.(*upstream.FileSession)
-	if now, files := next.(*upstream.FileSession); ended && files {
+	was, ended := before.(*upstream.Session)
+	if now, ok := next.(*upstream.Session); ended && ok {
 		now.Succeed(was)
 	}
 }

@@ -79,16 +79,21 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("nack wait or nack acks is negative")
 	}
 	c.NackAcks = cmp.Or(c.NackAcks, DefaultNackAcks)
-	err := common{
-		name: c.Name, endpoints: c.Endpoints, fullState: &c.FullState,
-		receive: &c.MaxReceiveSize, request: &c.MaxRequestSize,
-		connect: &c.ConnectTimeout, backoffBase: &c.BackoffBase, backoffMax: &c.BackoffMax,
-		failback: &c.FailbackInterval, batch: &c.Batch, logger: &c.Logger,
-	}.withDefaults(
+	err := c.common().withDefaults(
 		setting[time.Duration]{"keepalive time", &c.KeepaliveTime, DefaultKeepaliveTime},
 		setting[time.Duration]{"keepalive timeout", &c.KeepaliveTimeout, DefaultKeepaliveTimeout},
 	)
 	return c, err
+}
+
+// common are the settings that all servers have.
+func (c *Config) common() common {
+	return common{
+		name: c.Name, endpoints: c.Endpoints, fullState: &c.FullState,
+		receive: &c.MaxReceiveSize, request: &c.MaxRequestSize,
+		connect: &c.ConnectTimeout, backoffBase: &c.BackoffBase, backoffMax: &c.BackoffMax,
+		failback: &c.FailbackInterval, batch: &c.Batch, logger: &c.Logger,
+	}
 }
 
 // userAgent is how the relay announces itself to servers.

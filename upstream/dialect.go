@@ -149,20 +149,3 @@ func (*deltaDialect) answer(e envelope, reason error) request {
 		TypeUrl: e.typeURL, ResponseNonce: e.nonce, ErrorDetail: errorDetail(reason),
 	}
 }
-
-// newDialect makes the dialect of a stream that was opened.
-func (s *Session) newDialect(l *line) dialect {
-	cfg := &s.up.cfg
-	if !cfg.APIType.State() {
-		return &deltaDialect{asked: make(map[string]struct{})}
-	}
-	return &stateDialect{
-		fullState: cfg.FullState, perType: cfg.APIType.PerType(), types: make(map[string]*stateType),
-		owed: make(map[string]int),
-		shed: func(typeURL string, bytes int) bool { return s.store.Shed(l.id, typeURL, bytes) },
-		large: func(typeURL string, names, bytes, limit int) {
-			s.log.Warn("request passes the limit, and all its names are watched: sending it",
-				"type", typeURL, "names", names, "bytes", bytes, "limit", limit)
-		},
-	}
-}

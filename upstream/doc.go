@@ -1,18 +1,30 @@
 // Package upstream is the relay's side towards the control planes: the xDS
 // client.
 //
-// It owns connections and streams: an [Upstream] is one control plane with its
-// endpoints in order of priority and the connections that its sessions share; a
-// [Session] is the client for one scope. It subscribes to what its [Store] wants,
-// hands every response to the Store and answers it, resumes after a loss (RES-12),
-// backs off (OPS-2) and moves between endpoints (LOC-6).
+// It owns connections and streams. An [Upstream] is one control plane with its endpoints in
+// order of priority and the connections that its sessions share. Two kinds of control
+// planes do not speak gRPC: [REST] is polled (REST-3), and [Files] are read (VAR-6).
 //
-// Two kinds of control planes are not spoken to over gRPC, and have sessions of their
-// own: [REST], which is polled (REST-3), and [Files], which are read (VAR-6).
+// A [Session] fills the [Store] of one scope. It asks for what the Store wants, hands every
+// response to the Store and answers it, resumes after a loss (RES-12), backs off (OPS-2) and
+// moves between endpoints (LOC-6).
 //
 // It does not own what is cached or who wants what: that is the Store's, which
 // package cache implements. Payloads are never looked at, and never logged
 // (OPS-6). Package relay creates upstreams and sessions and runs them.
+//
+// # One loop
+//
+// Session is the loop that all control planes share: it waits for the Store, for time and
+// for what goroutines bring, and looks when demand is to be asked for. What differs is
+// below it, in layers:
+//
+//	Session     the loop; one Store
+//	source      remote: connects, backs off, moves    fileSource: reads the views of Files
+//	line        remote: one of the Store's streams over all its links
+//	client      grpcClient: nodes, ACKs, quarantine   restClient: polls
+//	link        streamLink: one xDS stream            pollLink: one poller
+//	dialect     deltaDialect: incremental             stateDialect: state of the world
 //
 // # Variants
 //
@@ -82,7 +94,6 @@
 // requests to itself. Cancelling the context of Run cancels the streams'
 // contexts, which ends both kinds of blocking; Run waits for all its goroutines.
 //
-// A [RESTSession] is owned likewise, and has one goroutine for each poller, which waits
-// for the owner's verdict on what it brings. A [FileSession] has none but its owner:
-// the files are read by goroutines of the [Files].
+// A poller has one goroutine, which waits for the owner's verdict on what it brings. A
+// session of files has none but its owner: the files are read by goroutines of the [Files].
 package upstream

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"context"
 	"slices"
 	"sync"
 	"time"
@@ -102,79 +101,4 @@ func (f *failback) found(endpoint int) bool {
 	f.target = endpoint
 	f.moveTo(endpoint)
 	return true
-}
-
-// probe looks, in the background, whether a better endpoint can be reached. An
-// idle session does not: it begins with the best when it has something to ask.
-func (s *Session) probe() {
-	if s.idle() {
-		s.failback.moveTo(0)
-		return
-	}
-	f := s.failback
-	better := f.endpoint
-	f.probing = true
-	f.wg.Go(func() {
-		for endpoint := range better {
-			c := s.reach(endpoint)
-			if c == nil {
-				continue
-			}
-			select {
-			case s.events <- func() { s.probed(c) }:
-			case <-s.ctx.Done():
-				s.up.release(c)
-			}
-			return
-		}
-		select {
-		case s.events <- func() { s.probed(nil) }:
-		case <-s.ctx.Done():
-		}
-	})
-}
-
-// reach connects to an endpoint, or gives nil.
-func (s *Session) reach(endpoint int) *conn {
-	if s.failback.knownBad(endpoint) {
-		return nil
-	}
-	c, err := s.up.acquire(endpoint)
-	if err != nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(s.ctx, s.up.cfg.ConnectTimeout)
-	defer cancel()
-	if c.ready(ctx) {
-		s.up.found(endpoint, true)
-		return c
-	}
-	if s.ctx.Err() == nil {
-		s.up.found(endpoint, false)
-	}
-	s.up.release(c)
-	return nil
-}
-
-// probed moves the session to the better endpoint that c is connected to, or
-// looks again later if c is nil. The streams are opened anew there and resume
-// (RES-12), so that nothing is lost.
-func (s *Session) probed(c *conn) {
-	if c == nil {
-		s.failback.found(s.failback.endpoint)
-		return
-	}
-	// The last: the new streams use the connection.
-	defer s.up.release(c)
-	if !s.failback.found(c.endpoint) {
-		return
-	}
-	for _, l := range s.lines {
-		if l.idle() || l.asleep || l.draining || l.stream != nil && l.stream.conn.endpoint == c.endpoint {
-			continue // the last: only other streams had been refused there
-		}
-		s.end(l, ReasonFailback)
-		clear(l.failed)
-		s.connect(l)
-	}
 }

@@ -70,10 +70,10 @@ type Files struct {
 	once sync.Once // closes judged
 
 	mu       sync.Mutex
-	problems map[string]error          // by file; what cannot be used now
-	failed   *ConnectionError          // the latest problem, which may be over; nil if there never was one
-	failedAt time.Time                 // of failed
-	sessions map[*FileSession]struct{} // to be woken by changes
+	problems map[string]error      // by file; what cannot be used now
+	failed   *ConnectionError      // the latest problem, which may be over; nil if there never was one
+	failedAt time.Time             // of failed
+	sessions map[*Session]struct{} // to be woken by changes
 }
 
 // NewFiles begins to read the files of a path, which need not exist yet. The error is
@@ -82,7 +82,7 @@ func NewFiles(cfg FilesConfig) (*Files, error) {
 	cfg = cfg.withDefaults()
 	f := &Files{
 		cfg: cfg, judged: make(chan struct{}), roster: newRoster(),
-		problems: make(map[string]error), sessions: make(map[*FileSession]struct{}),
+		problems: make(map[string]error), sessions: make(map[*Session]struct{}),
 	}
 	f.view.Store(&fileView{})
 	var err error
@@ -217,9 +217,6 @@ func (f *Files) wake() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for s := range f.sessions {
-		select {
-		case s.woken <- struct{}{}:
-		default: // woken already
-		}
+		s.ring()
 	}
 }

@@ -31,7 +31,7 @@ type fileBed struct {
 	*bed
 
 	files   *Files
-	session *FileSession
+	session *Session
 	number  uint64
 	obs     *recorder
 	log     *strings.Builder
@@ -61,11 +61,11 @@ func newFileBed(t *testing.T) *fileBed {
 func (b *fileBed) snapshot(incomplete bool, states map[string]*filesource.State) {
 	b.number++
 	b.files.take(&filesource.Snapshot{Number: b.number, States: states, Incomplete: incomplete})
-	b.session.reconcile()
+	lookAt(b.session)
 }
 
 // look has the session answer what is wanted.
-func (b *fileBed) look() { b.session.reconcile() }
+func (b *fileBed) look() { lookAt(b.session) }
 
 // fileState is a state with resources "name" or "name=content".
 func fileState(t testing.TB, typeURL, version string, names ...string) *filesource.State {
@@ -222,8 +222,8 @@ func TestFileSession(t *testing.T) {
 			b.unwant(clusters, "x") // what is absent is let go of at once
 			b.look()
 			b.expect(clusters)
-			if len(b.session.lines) != 0 || b.session.Status().State != StateIdle {
-				b.t.Errorf("%d lines, state %s", len(b.session.lines), b.session.Status().State)
+			if len(b.session.source.(*fileSource).lines) != 0 || b.session.Status().State != StateIdle {
+				b.t.Errorf("%d lines, state %s", len(b.session.source.(*fileSource).lines), b.session.Status().State)
 			}
 			b.want(clusters, "a")
 			b.look()
@@ -452,7 +452,7 @@ func TestFiles_VAR6_FILE1(t *testing.T) {
 		t.Fatal(err)
 	}
 	var beds []*bed
-	var sessions []*FileSession
+	var sessions []*Session
 	var running sync.WaitGroup
 	for range 3 {
 		b := newBed(t, cache.Source{FullState: map[string]bool{clusters: true}, State: true, PerType: true})
@@ -582,10 +582,10 @@ func BenchmarkFileSessionAnswer(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s.reconcile()
+	lookAt(s)
 	id := wire.StreamID{TypeURL: endpoints}
 	for i := 0; b.Loop(); i++ {
 		store.wantOn(id, store.wanted[id], sub(endpoints, names[10_000+i%10_000]))
-		s.reconcile()
+		lookAt(s)
 	}
 }

@@ -14,7 +14,7 @@ import (
 type heldAnswer struct {
 	envelope
 
-	line *line
+	link *streamLink
 	// changes are the changes of the Store that the response brought. Last is open until
 	// the Store has applied the response.
 	changes verdict.Span

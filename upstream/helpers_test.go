@@ -576,6 +576,12 @@ type running struct {
 	done   chan error
 }
 
+// lookAt has a session that does not run look at what is wanted.
+func lookAt(s *Session) {
+	s.source.reconcile()
+	s.report.turn(s.source.review())
+}
+
 func newUpstream(t *testing.T, cfg Config) *Upstream {
 	t.Helper()
 	u, err := New(cfg)
@@ -599,6 +605,8 @@ func run(t *testing.T, u *Upstream, store Store, obs Observer) *running {
 	t.Cleanup(func() { r.cancel(); r.wait() })
 	return r
 }
+
+func (r *running) client() *grpcClient { return r.source.(*remote).client.(*grpcClient) }
 
 func (r *running) wait() error {
 	err := <-r.done

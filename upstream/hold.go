@@ -21,7 +21,7 @@ type ackHold struct {
 	// Immutable after newAckHold.
 	wait time.Duration // zero: nothing is held
 	acks int
-	news chan struct{} // one slot: an answer may be ready, or due at another time
+	ring func() // an answer may be ready, or due at another time
 
 	held atomic.Int32 // the number of answers: mostly zero, so that words cost nothing
 
@@ -35,8 +35,8 @@ type heldKey struct {
 	second  bool
 }
 
-func newAckHold(wait time.Duration, acks int) *ackHold {
-	return &ackHold{wait: wait, acks: acks, news: make(chan struct{}, 1), queues: make(map[heldKey]*heldQueue)}
+func newAckHold(wait time.Duration, acks int, ring func()) *ackHold {
+	return &ackHold{wait: wait, acks: acks, ring: ring, queues: make(map[heldKey]*heldQueue)}
 }
 
 // tell takes what became of content with a client. It does not block.
@@ -53,24 +53,21 @@ func (h *ackHold) tell(w verdict.Word) {
 	}
 	h.mu.Unlock()
 	if news {
-		select {
-		case h.news <- struct{}{}:
-		default:
-		}
+		h.ring()
 	}
 }
 
 // expect begins to listen to clients about a response that the Store is about to apply:
 // clients may answer before the Store returns. before is the Store's last change. It
 // returns nil where nothing is held.
-func (h *ackHold) expect(l *line, e envelope, before uint64, at time.Time) *heldAnswer {
+func (h *ackHold) expect(k *streamLink, e envelope, before uint64, at time.Time) *heldAnswer {
 	if h.wait == 0 {
 		return nil
 	}
 	a := &heldAnswer{
-		envelope: e, line: l, due: at.Add(2 * h.wait), changes: verdict.Span{First: before + 1, Last: math.MaxUint64},
+		envelope: e, link: k, due: at.Add(2 * h.wait), changes: verdict.Span{First: before + 1, Last: math.MaxUint64},
 	}
-	key := heldKey{e.typeURL, l.id.Second}
+	key := heldKey{e.typeURL, k.line.id.Second}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	q := h.queues[key]
@@ -89,7 +86,7 @@ func (h *ackHold) applied(a *heldAnswer, last uint64, heard bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a.changes.Last = last
-	if q := h.queues[heldKey{a.typeURL, a.line.id.Second}]; !heard {
+	if q := h.queues[heldKey{a.typeURL, a.link.line.id.Second}]; !heard {
 		q.decide(q.end()-1, nil)
 	}
 }
@@ -101,7 +98,7 @@ func (h *ackHold) forget(a *heldAnswer) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	key := heldKey{a.typeURL, a.line.id.Second}
+	key := heldKey{a.typeURL, a.link.line.id.Second}
 	q := h.queues[key]
 	q.answers = q.answers[:len(q.answers)-1]
 	h.shrink(key, q, 1)
@@ -125,13 +122,13 @@ func (h *ackHold) ready(now time.Time) (out []*heldAnswer) {
 }
 
 // release removes and returns the answers that are held for a type on a stream.
-func (h *ackHold) release(l *line, typeURL string) []*heldAnswer {
+func (h *ackHold) release(k *streamLink, typeURL string) []*heldAnswer {
 	if h.held.Load() == 0 {
 		return nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	key := heldKey{typeURL, l.id.Second}
+	key := heldKey{typeURL, k.line.id.Second}
 	q := h.queues[key]
 	if q == nil {
 		return nil
@@ -143,14 +140,14 @@ func (h *ackHold) release(l *line, typeURL string) []*heldAnswer {
 
 // drop forgets the answers of a stream that has ended: their nonces mean nothing any more
 // (STR-3).
-func (h *ackHold) drop(l *line) {
+func (h *ackHold) drop(k *streamLink) {
 	if h.held.Load() == 0 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for key, q := range h.queues {
-		if q.answers[0].line == l {
+		if q.answers[0].link == k {
 			h.shrink(key, q, len(q.take(len(q.answers))))
 		}
 	}

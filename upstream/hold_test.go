@@ -307,7 +307,7 @@ func TestACK7HeldWhenTheStreamEnds(t *testing.T) {
 		h.tell(rejected(clusters, 1, 7, "too late"))
 		h.after(2 * time.Minute)
 		h.answers(0, 0)
-		if n := h.s.held.held.Load(); n != 0 {
+		if n := h.s.client().held.held.Load(); n != 0 {
 			t.Errorf("%d responses are listened for", n)
 		}
 	})

@@ -30,7 +30,7 @@ func manyTypes(tb testing.TB, kind string, store Store, log *slog.Logger, obs Ob
 		if err != nil {
 			tb.Fatal(err)
 		}
-		return func() { s.reconcile(); s.reap() }, s.Status
+		return func() { lookAt(s) }, s.Status
 	case "files":
 		f, err := NewFiles(FilesConfig{Path: filepath.Join(tb.TempDir(), "missing"), Logger: log})
 		if err != nil {
@@ -42,7 +42,7 @@ func manyTypes(tb testing.TB, kind string, store Store, log *slog.Logger, obs Ob
 			tb.Fatal(err)
 		}
 		f.view.Store(&fileView{read: true, complete: true})
-		return s.reconcile, s.Status
+		return func() { lookAt(s) }, s.Status
 	default:
 		u, err := New(Config{Endpoints: []string{"a:1"}, APIType: GRPC, Logger: log})
 		if err != nil {
@@ -53,7 +53,7 @@ func manyTypes(tb testing.TB, kind string, store Store, log *slog.Logger, obs Ob
 		if err != nil {
 			tb.Fatal(err)
 		}
-		return func() { s.reconcile(); s.reap() }, s.Status
+		return func() { lookAt(s) }, s.Status
 	}
 }
 

@@ -61,10 +61,10 @@ func (u *Upstream) calm(c *conn) bool {
 }
 
 // offended notes what ended a stream if that were the connection's pings.
-func (s *Session) offended(c *conn, cause error) {
-	if !tooManyPings(cause) || !s.up.calm(c) {
+func (c *grpcClient) offended(by *conn, cause error) {
+	if !tooManyPings(cause) || !c.up.calm(by) {
 		return
 	}
-	s.log.Info("server allows fewer pings, sending fewer to this endpoint from now on",
-		"endpoint", s.up.cfg.Endpoints[c.endpoint], "every", calmPings)
+	c.report.log.Info("server allows fewer pings, sending fewer to this endpoint from now on",
+		"endpoint", c.up.cfg.Endpoints[by.endpoint], "every", calmPings)
 }

@@ -468,13 +468,14 @@ func TestOPS2ProvenTypesAreBounded(t *testing.T) {
 		s := run(t, newUpstream(t, n.config("a")), newStore(sub(clusters, "*")), nil)
 		<-time.After(time.Second)
 		s.events <- func() {
+			c := s.client()
 			for i := range 10 * maxProven {
-				s.prove(fmt.Sprint(other, i))
+				c.prove(fmt.Sprint(other, i))
 			}
-			if got := len(s.quarantine.proven); got > maxProven {
+			if got := len(c.quarantine.proven); got > maxProven {
 				t.Errorf("%d types", got)
 			}
-			if _, ok := s.quarantine.proven[clusters]; !ok {
+			if _, ok := c.quarantine.proven[clusters]; !ok {
 				t.Error("a type in use was forgotten")
 			}
 		}

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // Reach connects to the endpoints in order of priority until one answers, and
@@ -32,7 +33,12 @@ func (u *Upstream) reaches(ctx context.Context, endpoint int) (bool, error) {
 		return false, err
 	}
 	defer u.release(c)
-	ctx, cancel := context.WithTimeout(ctx, u.cfg.ConnectTimeout)
+	return c.reach(ctx, u.cfg.ConnectTimeout), nil
+}
+
+// reach connects, and reports whether that succeeded before ctx or the timeout ended.
+func (c *conn) reach(ctx context.Context, timeout time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return c.ready(ctx), nil
+	return c.ready(ctx)
 }

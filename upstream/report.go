@@ -78,6 +78,18 @@ func (r *report) wrote(typeURL string, kind RequestKind) {
 	r.obs.RequestSent(typeURL, kind)
 }
 
+// responded counts a response, before it is judged.
+func (r *report) responded(typeURL string, resources, removed, bytes int, at time.Time) {
+	r.note(func(st *Status) { st.Responses++; st.LastResponse = at })
+	r.obs.ResponseReceived(typeURL, resources, removed, bytes)
+}
+
+// noteLarge tells of a request that passes the limit and is sent nevertheless (RES-17).
+func (r *report) noteLarge(typeURL string, names, bytes, limit int) {
+	r.log.Warn("request passes the limit, and all its names are watched: sending it",
+		"type", typeURL, "names", names, "bytes", bytes, "limit", limit)
+}
+
 // noteRejected tells of a response that was refused.
 func (r *report) noteRejected(typeURL, nonce string, reason error, at time.Time) {
 	rejection := &RejectedError{TypeURL: typeURL, Nonce: nonce, Err: reason}

@@ -43,17 +43,22 @@ type RESTConfig struct {
 }
 
 func (c RESTConfig) withDefaults() (RESTConfig, error) {
-	err := common{
-		name: c.Name, endpoints: c.Endpoints, fullState: &c.FullState,
-		receive: &c.MaxReceiveSize, request: &c.MaxRequestSize,
-		connect: &c.ConnectTimeout, backoffBase: &c.BackoffBase, backoffMax: &c.BackoffMax,
-		failback: &c.FailbackInterval, batch: &c.Batch, logger: &c.Logger,
-	}.withDefaults(
+	err := c.common().withDefaults(
 		setting[time.Duration]{"poll interval", &c.PollInterval, DefaultPollInterval},
 		setting[time.Duration]{"poll timeout", &c.PollTimeout, DefaultPollTimeout},
 		setting[time.Duration]{"time of absence", &c.AbsentAfter, 0},
 	)
 	return c, err
+}
+
+// common are the settings that all servers have.
+func (c *RESTConfig) common() common {
+	return common{
+		name: c.Name, endpoints: c.Endpoints, fullState: &c.FullState,
+		receive: &c.MaxReceiveSize, request: &c.MaxRequestSize,
+		connect: &c.ConnectTimeout, backoffBase: &c.BackoffBase, backoffMax: &c.BackoffMax,
+		failback: &c.FailbackInterval, batch: &c.Batch, logger: &c.Logger,
+	}
 }
 
 // REST is a control plane that is polled: its endpoints, and the connections to them

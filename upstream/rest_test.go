@@ -173,10 +173,12 @@ func (n *network) serveREST(host string, s *restServer) (stop func()) {
 
 // restRun is a REST session that runs until the test ends.
 type restRun struct {
-	*RESTSession
+	*Session
 	obs  *recorder
 	stop func()
 }
+
+func (r *restRun) up() *REST { return r.source.(*remote).client.(*restClient).up }
 
 func runREST(t *testing.T, n *network, store Store, hosts ...string) *restRun {
 	t.Helper()
@@ -227,7 +229,7 @@ func askingOn(n *network, srv *restServer, b *bed, latency, absentAfter time.Dur
 		}
 	})
 	r := runREST(b.t, n, b, "a:1")
-	r.events <- func() { r.up.cfg.AbsentAfter = absentAfter }
+	r.events <- func() { r.up().cfg.AbsentAfter = absentAfter }
 	for i := range 10 {
 		b.want(endpoints, fmt.Sprint("name-", i))
 		for range 40 {
@@ -346,7 +348,7 @@ func TestREST3(t *testing.T) {
 		},
 		"RES-7 nothing is absent before its server was heard, however long that may take": func(n *network, srv *restServer, b *bed) {
 			r := runREST(b.t, n, b, "a:1")
-			r.events <- func() { r.up.cfg.AbsentAfter = restSource().Absent }
+			r.events <- func() { r.up().cfg.AbsentAfter = restSource().Absent }
 			srv.says(holding("1", endpoints, "a"))
 			b.want(endpoints, "a")
 			pass(time.Second)
@@ -620,7 +622,7 @@ func TestRES17RESTShed(t *testing.T) {
 		n.serveREST("a:1", srv)
 		b := newBed(t, restSource())
 		r := runREST(t, n, b, "a:1")
-		r.up.cfg.MaxRequestSize = 200
+		r.up().cfg.MaxRequestSize = 200
 		name := func(i int) string { return fmt.Sprintf("a-name-of-24-bytes-%05d", i) }
 		for i := range 20 {
 			b.want(endpoints, name(i))

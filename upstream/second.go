@@ -17,12 +17,13 @@ const maxRejected = 2
 
 // rejectsSecond reports whether the end of a stream shows that the server takes no second
 // one. It does not if the server may mind a type: that has to be found out first.
-func (s *Session) rejectsSecond(l *line, cause error) bool {
-	if !l.open || l.established || !mayConcernTypes(cause) || !s.good(beside(l.id)) {
+func (c *grpcClient) rejectsSecond(k *streamLink, cause error) bool {
+	l := k.line
+	if !l.open || l.established || !mayConcernTypes(cause) || !c.good(beside(l.id)) {
 		return false
 	}
-	for typeURL := range l.asked {
-		if _, proven := s.quarantine.proven[typeURL]; !proven && !s.up.cfg.APIType.PerType() {
+	for typeURL := range k.asked {
+		if _, proven := c.quarantine.proven[typeURL]; !proven && !c.up.cfg.APIType.PerType() {
 			return false
 		}
 	}
@@ -36,34 +37,31 @@ func beside(id wire.StreamID) wire.StreamID {
 }
 
 // good reports whether a stream is open, and the server has answered on it or let it stand.
-func (s *Session) good(id wire.StreamID) bool {
-	l := s.line(id)
-	return l != nil && l.open && l.established && !l.draining
+func (c *grpcClient) good(id wire.StreamID) bool {
+	l := c.remote.line(id)
+	return l != nil && l.serving() && l.established
 }
 
 // mergeStreams has the first stream carry what the second would.
-func (s *Session) mergeStreams(l *line, err *ConnectionError) {
-	s.end(l, err.Reason)
-	if l.refused { // the other stream serves the type
-		l.refused = false
-		s.noteQuarantined(l.id.TypeURL, -1)
-	}
-	s.log.Warn("server refuses a second stream: asking for everything and for names on one",
+func (c *grpcClient) mergeStreams(l *line, err *ConnectionError) {
+	l.end(err.Reason)
+	l.welcome() // the other stream serves the type
+	c.report.log.Warn("server refuses a second stream: asking for everything and for names on one",
 		"stream", l.id, "endpoint", err.Endpoint, "error", detail(err.Err))
-	s.single[l.id.TypeURL] = s.failback.endpoint
+	c.single[l.id.TypeURL] = c.remote.failback.endpoint
 	if !l.id.Second { // the server took the second one before it
-		s.end(s.line(beside(l.id)), ReasonResubscribe)
+		c.remote.line(beside(l.id)).end(ReasonResubscribe)
 		l.rejected = 0
 		l.at = time.Now().Add(l.backoff.Next())
 	}
-	s.store.OneStream(wire.StreamID{TypeURL: l.id.TypeURL}, true)
+	c.store.OneStream(wire.StreamID{TypeURL: l.id.TypeURL}, true)
 }
 
 // allowSecond forgets that a server refuses a second stream where the first one is about to
 // go to another endpoint.
-func (s *Session) allowSecond(l *line) {
-	if at, one := s.single[l.id.TypeURL]; one && !l.id.Second && at != s.failback.endpoint {
-		delete(s.single, l.id.TypeURL)
-		s.store.OneStream(l.id, false)
+func (c *grpcClient) allowSecond(l *line) {
+	if at, one := c.single[l.id.TypeURL]; one && !l.id.Second && at != l.endpoint {
+		delete(c.single, l.id.TypeURL)
+		c.store.OneStream(l.id, false)
 	}
 }

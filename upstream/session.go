@@ -2,8 +2,8 @@ package upstream
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -11,8 +11,6 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -21,7 +19,7 @@ import (
 // SessionConfig describes a session.
 type SessionConfig struct {
 	// Node is what the control plane is shown (STR-2, AGG-3). It must not change
-	// afterwards.
+	// afterwards. Files are shown none.
 	Node *corev3.Node
 	// Scope is what logs and Status call the session.
 	Scope string
@@ -42,129 +40,155 @@ func metadataOf(all, own map[string][]string) metadata.MD {
 	return md
 }
 
-// Session is the xDS client for one scope of an upstream, in whatever variant the
-// upstream speaks.
+// Session fills one Store for one scope of an upstream: over streams, by polls, or from
+// files. It is the loop that all of them share. What differs is the source's.
 type Session struct {
 	// Immutable after NewSession.
-	up       *Upstream
-	node     *corev3.Node
-	nodeSize int // as a field of a request
-	metadata metadata.MD
-	store    Store
-	*report
-
-	// Owned by the goroutine in Run.
-	ctx        context.Context // ends with Run
-	events     chan func()     // what the session's goroutines have the owner run
-	lines      []*line         // of the streams that are wanted, or still there
-	batchAt    time.Time       // when demand is looked at; zero: nothing waits for that
-	settleAt   time.Time       // when the Store is to settle; zero: nothing waits
-	failback   *failback
-	quarantine quarantine
-	single     map[string]int // endpoints that refuse a second stream, by StreamID.TypeURL
-	admitted   chan struct{}  // one slot: a line's ticket was admitted
-
-	held *ackHold
+	store  Store
+	source source
+	report *report
+	roster *roster
+	batch  time.Duration
+	events chan func()   // what the session's goroutines have the owner run
+	bell   chan struct{} // one slot: the source has something to look at
 
 	started atomic.Bool
+
+	// Owned by the goroutine in Run.
+	batchAt  time.Time // when demand is looked at; zero: nothing waits for that
+	settleAt time.Time // when the Store is to settle; zero: nothing waits
 }
 
-// NewSession makes a session. It does nothing until Run is called.
-func (u *Upstream) NewSession(cfg SessionConfig) (*Session, error) {
+// source is where a session's resources come from. All methods but tell are called by the
+// session's owner.
+type source interface {
+	// begin says that Run has begun, until ctx ends; end that it is over.
+	begin(ctx context.Context)
+	end()
+	// reconcile asks for what the Store wants now.
+	reconcile()
+	// urgent reports whether something of a stream is to be asked for at once, and not
+	// after the batch time (UPS-3).
+	urgent(id wire.StreamID, now time.Time) bool
+	// rung is called after the session's bell was rung.
+	rung()
+	// next is when elapse has something to do, zero if never.
+	next() time.Time
+	// elapse does everything whose time has come.
+	elapse(now time.Time)
+	// settling is called before the Store settles.
+	settling(now time.Time)
+	// review is called after everything else, and returns what the session is in.
+	review() State
+	// tell is Session.Tell.
+	tell(w verdict.Word)
+}
+
+// newSession makes a session without a source.
+func newSession(cfg SessionConfig, upstream, endpoint string, log *slog.Logger, r *roster, batch time.Duration) (*Session, error) {
 	if cfg.Store == nil {
-		return nil, fmt.Errorf("upstream %q: a session needs a store", u.cfg.Name)
+		return nil, fmt.Errorf("upstream %q: a session needs a store", upstream)
 	}
-	size := 1 + protowire.SizeBytes(proto.Size(cfg.Node))
-	if size > u.cfg.MaxRequestSize/2 {
-		return nil, fmt.Errorf("upstream %q: a node of %d bytes leaves too little of a request of %d", u.cfg.Name, size, u.cfg.MaxRequestSize)
-	}
-	r := newReport(u.cfg.Name, u.cfg.Endpoints[0], u.cfg.Logger, cfg)
 	return &Session{
-		up:         u,
-		node:       cfg.Node,
-		nodeSize:   size,
-		metadata:   metadataOf(u.cfg.Metadata, cfg.Metadata),
-		store:      cfg.Store,
-		report:     r,
-		failback:   newFailback(u.cfg.Endpoints, u.cfg.FailbackInterval, u.health, r),
-		events:     make(chan func()),
-		held:       newAckHold(u.cfg.NackWait, u.cfg.NackAcks),
-		admitted:   make(chan struct{}, 1),
-		quarantine: newQuarantine(&u.cfg),
-		single:     make(map[string]int),
+		store: cfg.Store, roster: r, batch: batch, events: make(chan func()), bell: make(chan struct{}, 1),
+		report: newReport(upstream, endpoint, log, cfg),
 	}, nil
 }
 
-// Run keeps the Store fed until ctx ends, whose error it returns, or until the
-// Upstream is closed (ErrClosed). It ends then whatever the server does, with
-// all streams closed and no goroutine left. It can be called once.
+// Status may be called from any goroutine.
+func (s *Session) Status() Status { return s.report.Status() }
+
+// Tell tells the session what became of content with a client (ACK-7). Streams hold ACKs
+// until then. Polls and files wait for no client: the next poll acknowledges. Tell may be
+// called from any goroutine, and does not block.
+func (s *Session) Tell(w verdict.Word) { s.source.tell(w) }
+
+// Run keeps the Store fed until ctx ends, whose error it returns, or until the upstream is
+// closed (ErrClosed). It ends then whatever the server does, with all streams closed, no
+// poll under way and no goroutine left. It can be called once.
 func (s *Session) Run(ctx context.Context) error {
 	if !s.started.CompareAndSwap(false, true) {
 		return errRunning
 	}
-	if err := s.up.enter(); err != nil {
+	if err := s.roster.enter(); err != nil {
 		return err
 	}
-	defer s.up.leave()
-
-	if len(s.metadata) > 0 {
-		ctx = metadata.NewOutgoingContext(ctx, s.metadata)
-	}
+	defer s.roster.leave()
 	ctx, cancel := context.WithCancel(ctx)
-	s.ctx = ctx
-	err := s.loop()
+	s.source.begin(ctx)
+	err := s.loop(ctx)
 	cancel()
-	s.failback.wg.Wait()
-	for _, l := range s.lines {
-		s.end(l, ReasonShutdown)
-	}
-	for typeURL := range s.single {
-		s.store.OneStream(wire.StreamID{TypeURL: typeURL}, false)
-	}
-	s.turn(stateOf(s.lines))
+	s.source.end()
+	s.report.turn(StateIdle)
 	return err
 }
 
-func (s *Session) loop() error {
+func (s *Session) loop(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	s.reconcile()
+	s.source.reconcile()
 	s.settle() // the store may hold what another session left, and ttls run without a stream
 	for {
-		s.reap()
-		s.turn(stateOf(s.lines))
-		if at := s.next(); at.IsZero() {
+		s.report.turn(s.source.review())
+		if at := earlier(earlier(s.batchAt, s.settleAt), s.source.next()); at.IsZero() {
 			timer.Stop()
 		} else {
 			timer.Reset(time.Until(at))
 		}
 		select {
-		case <-s.ctx.Done():
-			return s.ctx.Err()
-		case <-s.up.closing:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.roster.closing:
 			return ErrClosed
 		case <-s.store.DemandChanged():
 			s.gather(time.Now())
 		case f := <-s.events:
 			f()
-		case <-s.held.news:
-			s.answerHeld(time.Now())
-		case <-s.admitted:
-			s.admit()
+		case <-s.bell:
+			s.source.rung()
 		case <-timer.C:
 			s.elapse(time.Now())
 		}
 	}
 }
 
-// next is when elapse has something to do, zero if never.
-func (s *Session) next() time.Time {
-	at := earlier(earlier(s.batchAt, s.settleAt), earlier(s.failback.at, s.trialAt()))
-	at = earlier(at, s.held.next())
-	for _, l := range s.lines {
-		at = earlier(earlier(at, l.renew), earlier(l.at, l.standsAt))
+// ring has the owner call source.rung. Any goroutine may call it.
+func (s *Session) ring() {
+	select {
+	case s.bell <- struct{}{}:
+	default: // rung already
 	}
-	return at
+}
+
+// gather decides when changed demand is asked for (UPS-3). The first names of a type are
+// asked for at once: a client waits for them. Those that follow within the batch time wait
+// for its end and are asked for together.
+func (s *Session) gather(now time.Time) {
+	switch {
+	case slices.ContainsFunc(s.store.Streams(), func(id wire.StreamID) bool { return s.source.urgent(id, now) }):
+		s.batchAt = time.Time{}
+		s.source.reconcile()
+	case s.batchAt.IsZero():
+		s.batchAt = now.Add(s.batch)
+	}
+}
+
+// elapse does everything whose time has come.
+func (s *Session) elapse(now time.Time) {
+	if due(&s.batchAt, now) {
+		s.source.reconcile()
+	}
+	s.source.elapse(now)
+	if due(&s.settleAt, now) {
+		s.settle()
+	}
+}
+
+// settle has the Store settle, and notes when it is to do so again.
+func (s *Session) settle() {
+	now := time.Now()
+	s.source.settling(now)
+	s.settleAt = s.store.Settle(now)
 }
 
 // earlier is the earlier of two times, where zero is never.
@@ -182,162 +206,4 @@ func due(at *time.Time, now time.Time) bool {
 	}
 	*at = time.Time{}
 	return true
-}
-
-// elapse does everything whose time has come.
-func (s *Session) elapse(now time.Time) {
-	if due(&s.batchAt, now) {
-		s.reconcile()
-	}
-	s.answerHeld(now)
-	for _, l := range s.lines {
-		if due(&l.at, now) {
-			s.lineDue(l)
-		}
-		if due(&l.standsAt, now) {
-			s.up.entrance.answer(l.stream.conn.endpoint, now)
-		}
-		if due(&l.renew, now) && l.open && !l.draining {
-			s.demand(l)
-		}
-	}
-	if due(&s.settleAt, now) {
-		s.settle()
-	}
-	if due(&s.failback.at, now) {
-		s.probe()
-	}
-	s.try(now)
-}
-
-func (s *Session) settle() { s.settleAt = s.store.Settle(time.Now()) }
-
-// reconcile brings the streams in line with what is wanted. Of the streams that there can
-// be there are few: two for each type that has a service of its own, or two for all.
-func (s *Session) reconcile() {
-	wanted := s.available(s.store.Streams(), func(id wire.StreamID) bool { return s.up.cfg.APIType.method(id) != "" })
-	for _, id := range wanted {
-		if s.line(id) == nil {
-			s.lines = append(s.lines, s.newLine(id))
-		}
-	}
-	for _, l := range s.lines {
-		switch wanted := slices.Contains(wanted, l.id); {
-		case wanted && l.draining:
-			s.end(l, ReasonUnwanted)
-			s.connect(l)
-		case wanted && l.idle():
-			s.begin(l)
-		case wanted && l.asleep:
-			s.rouse(l)
-		case wanted && l.open:
-			s.demand(l)
-		case !wanted && l.open && !l.draining:
-			if s.takeDemand(l) {
-				s.drain(l)
-			}
-		case !wanted && !l.open:
-			s.end(l, ReasonUnwanted)
-		}
-	}
-}
-
-// idle says that no stream is open, nor waited for.
-func (s *Session) idle() bool {
-	return !slices.ContainsFunc(s.lines, func(l *line) bool { return !l.idle() && !l.asleep })
-}
-
-// begin opens a stream on a line that was idle. If all are, nothing ties the session
-// to the endpoint it used last.
-func (s *Session) begin(l *line) {
-	if s.idle() {
-		s.failback.begin()
-	}
-	clear(l.failed)
-	s.attempt(l)
-}
-
-// respond judges a response and answers it, once (STR-8).
-func (s *Session) respond(l *line, r received, at time.Time) {
-	r.assume(l.id.TypeURL)
-	e := r.envelope()
-	s.note(func(st *Status) { st.Responses++; st.LastResponse = at })
-	resources, removed, bytes := r.counts()
-	s.obs.ResponseReceived(e.typeURL, resources, removed, bytes)
-	_, asked := l.asked[e.typeURL]
-	if !asked && e.nonce == "" || e.typeURL == "" {
-		// Without a type no ADS server takes an answer. Without a nonce and for a
-		// type never asked for, an answer would read as a subscription (SUB-3).
-		s.lost(l, errors.Join(errUnanswerable, r.broken()))
-		return
-	}
-	s.answered(l)
-	s.up.entrance.answer(l.stream.conn.endpoint, at)
-	if asked {
-		s.prove(e.typeURL)
-	}
-	if l.draining {
-		return // nothing can be written any more, and its nonce ends with the stream
-	}
-	reason := r.broken()
-	switch {
-	case reason != nil:
-	case !asked:
-		reason = errNotAsked
-	default:
-		before := s.store.Sequence()
-		a := s.held.expect(l, e, before, at)
-		reason = r.apply(s.store, l.id, at)
-		if reason == nil && a != nil {
-			last := s.store.Sequence()
-			s.held.applied(a, last, last != before && s.store.Heard())
-			s.answerHeld(time.Now()) // a client may have been quick
-			s.settle()
-			return
-		}
-		s.held.forget(a)
-		s.settle()
-	}
-	if reason != nil {
-		s.acknowledgeType(l, e.typeURL)
-	}
-	s.answer(l, e, reason, at)
-}
-
-// answer acknowledges a response, or rejects it for a reason.
-func (s *Session) answer(l *line, e envelope, reason error, at time.Time) {
-	kind := KindAck
-	if reason != nil {
-		kind = KindNack
-	}
-	if req := l.dialect.answer(e, reason); req != nil {
-		s.write(l, req, kind)
-	}
-	if reason != nil {
-		s.noteRejected(e.typeURL, e.nonce, reason, at)
-	}
-}
-
-// Tell tells the session what became of content with a client (ACK-7). It may be called from
-// any goroutine, and does not block.
-func (s *Session) Tell(w verdict.Word) { s.held.tell(w) }
-
-// answerHeld writes the answers that are not held any longer.
-func (s *Session) answerHeld(now time.Time) { s.answerAll(s.held.ready(now)) }
-
-// acknowledgeType writes the answers that are held for a type on a stream: a later response
-// of the type is about to be answered, or the next request answers them.
-func (s *Session) acknowledgeType(l *line, typeURL string) { s.answerAll(s.held.release(l, typeURL)) }
-
-func (s *Session) answerAll(answers []*heldAnswer) {
-	for _, a := range answers {
-		if a.line.draining {
-			continue // nothing can be written any more, and the nonce ends with the stream
-		}
-		var reason error
-		if a.reason != nil {
-			reason = &clientError{a.reason}
-		}
-		s.answer(a.line, a.envelope, reason, time.Now())
-	}
 }

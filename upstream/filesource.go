@@ -1,0 +1,276 @@
+package upstream
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// fileSource is the source of a session whose control plane is made of files: what is
+// wanted is answered at once, and told anew when the files of its type change. The Store
+// must have streams per type (cache.Source.PerType), so that a change concerns one table.
+type fileSource struct {
+	// Immutable after NewSession.
+	files   *Files
+	session *Session
+	store   Store
+	report  *report
+
+	// Owned by the goroutine in Run.
+	lines map[wire.StreamID]*fileLine
+	left  map[wire.StreamID]*fileLine // by a session before, and not taken up yet
+}
+
+// NewSession makes a session. It does nothing until Run is called. No node is needed,
+// since files say the same to all.
+func (f *Files) NewSession(cfg SessionConfig) (*Session, error) {
+	s, err := newSession(cfg, f.cfg.Name, f.cfg.Path, f.cfg.Logger, f.roster, f.cfg.Batch)
+	if err != nil {
+		return nil, err
+	}
+	s.source = &fileSource{files: f, session: s, store: s.store, report: s.report, lines: make(map[wire.StreamID]*fileLine)}
+	return s, nil
+}
+
+// Succeed has a session of files go on with what another one has told the Store, whose Run
+// has returned: perhaps it read other files. What is missing from the present ones, of a
+// type that is not full-state, stays with the clients that have it (RES-8). It comes before
+// Run. Sessions with servers have nothing to go on with.
+func (s *Session) Succeed(before *Session) {
+	now, files := s.source.(*fileSource)
+	was, filesBefore := before.source.(*fileSource)
+	if files && filesBefore {
+		now.left = make(map[wire.StreamID]*fileLine)
+		maps.Copy(now.left, was.left)
+		maps.Copy(now.left, was.lines)
+	}
+}
+
+// begin implements source.
+func (s *fileSource) begin(context.Context) {
+	s.files.mu.Lock()
+	defer s.files.mu.Unlock()
+	s.files.sessions[s.session] = struct{}{}
+}
+
+// end implements source.
+func (s *fileSource) end() {
+	s.files.mu.Lock()
+	delete(s.files.sessions, s.session)
+	s.files.mu.Unlock()
+	for id := range s.lines {
+		s.store.Lost(id)
+	}
+}
+
+// rung implements source: there is another view of the files, or another problem. What is
+// wanted and waits for the batch time is answered with it.
+func (s *fileSource) rung() {
+	if s.session.batchAt.IsZero() {
+		s.reconcile()
+	}
+}
+
+// urgent, next, elapse, settling and tell implement source. Files have no clocks, and no
+// client's word changes them (ACK-7).
+func (*fileSource) urgent(wire.StreamID, time.Time) bool { return false }
+func (*fileSource) next() time.Time                      { return time.Time{} }
+func (*fileSource) elapse(time.Time)                     {}
+func (*fileSource) settling(time.Time)                   {}
+func (*fileSource) tell(verdict.Word)                    {}
+
+// reconcile implements source: it tells the Store what it wants to know and was not told.
+func (s *fileSource) reconcile() {
+	view := s.files.view.Load()
+	if view.read {
+		for _, id := range s.store.Streams() {
+			s.serve(s.line(id), view)
+		}
+		s.left = nil // nothing of the rest is wanted
+	}
+	maps.DeleteFunc(s.lines, func(id wire.StreamID, _ *fileLine) bool {
+		if s.store.StreamWanted(id) {
+			return false
+		}
+		s.store.Lost(id)
+		return true
+	})
+	s.session.settle() // what files give a ttl runs out by itself (TTL-2)
+}
+
+// review implements source: connecting as long as nothing was read, and while the path is
+// gone.
+func (s *fileSource) review() State {
+	read := s.files.view.Load().read
+	away, last, at := s.files.away()
+	s.report.note(func(st *Status) { st.LastError, st.LastErrorAt = last, at })
+	switch {
+	case len(s.lines) == 0 && (read || len(s.store.Streams()) == 0):
+		return StateIdle
+	case away || !read:
+		return StateConnecting
+	}
+	return StateConnected
+}
+
+// line finds the line of a stream, or begins it.
+func (s *fileSource) line(id wire.StreamID) *fileLine {
+	l := s.lines[id]
+	if l != nil {
+		return l
+	}
+	if l = s.left[id]; l != nil {
+		l.taken = true
+	} else {
+		l = &fileLine{id: id}
+	}
+	s.lines[id] = l
+	return l
+}
+
+// serve brings one table up to date.
+func (s *fileSource) serve(l *fileLine, view *fileView) {
+	now := view.typeOf(l.id.TypeURL)
+	s.keep(l, now) // by what was wanted until now: nobody else had it
+	names, globs, changed := s.demand(l)
+	l.renew(now, names)
+	switch {
+	case len(l.wanted) == 0:
+	case !view.complete && (l.told != now || changed):
+		s.add(l, now)
+	case !view.complete:
+	case l.told != now || !l.whole || globs:
+		s.tellAll(l, now)
+	case len(names) > 0:
+		s.answer(l, now, names)
+	}
+}
+
+// demand takes what changed of what is wanted, if anything did. names are those that are
+// new, and globs says that a glob or "*" is.
+func (s *fileSource) demand(l *fileLine) (names []string, globs, changed bool) {
+	var subs []wire.Subscription
+	ok := false
+	if l.wanted != nil && !l.taken {
+		if subs, ok = s.store.TakeDemand(l.id); !ok {
+			s.store.Lost(l.id)
+		}
+	}
+	if !ok {
+		// "*" is wanted again after it was let go, and all that it had brought with it;
+		// or the stream begins anew with another session, and nothing was let go.
+		before := *l
+		*l = fileLine{id: l.id, wanted: make(map[string]struct{}), located: make(map[string]int)}
+		if before.taken {
+			l.kept = before.kept
+		}
+		subs = s.store.Restart(l.id, 0)
+	}
+	names, globs = l.take(subs)
+	return names, globs, len(subs) > 0
+}
+
+// tellAll gives the Store all that is wanted of the type, and that there is nothing else.
+func (s *fileSource) tellAll(l *fileLine, now *fileType) {
+	resources := now.covered(l.wanted)
+	maps.Copy(resources, l.kept)
+	at := time.Now()
+	r := &wire.StateResponse{
+		TypeURL: l.id.TypeURL, VersionInfo: now.state.VersionInfo, Complete: true,
+		Resources: l.timed(resources, at, true), Errors: l.errors(now),
+	}
+	s.count(l, r.Resources, 0, at)
+	s.judge(l, s.store.ApplyState(l.id, r, at), at)
+	l.told, l.whole = now, true
+}
+
+// keep works out what stays though it is not in the files any more.
+func (s *fileSource) keep(l *fileLine, now *fileType) {
+	if l.told == nil || l.told == now || s.files.cfg.FullState[l.id.TypeURL] {
+		return
+	}
+	before := l.told.covered(l.wanted)
+	maps.Copy(before, l.kept)
+	l.kept = make(map[string]*wire.Resource)
+	for key, r := range before {
+		// Of variants none stays: it could be in the way of those that took its place.
+		if now.byKey[key] == nil && !now.gone(key) && l.wants(key) && !r.Constrained() {
+			l.kept[key] = r
+		}
+	}
+}
+
+// answer tells the Store of names that are new, and of nothing else: with many
+// thousands of names asked for one by one it would have to look at all of them for
+// each.
+func (s *fileSource) answer(l *fileLine, now *fileType, names []string) {
+	r, at := &wire.DeltaResponse{TypeURL: l.id.TypeURL}, time.Now()
+	listed := make(map[*wire.Resource]bool, len(names)) // one may have several names (RES-10)
+	gone := make(map[string]bool)                       // one may be asked for with several sets of parameters
+	told := make(map[*wire.ResourceError]bool)
+	for _, name := range names {
+		key, err := fileKey(name)
+		if err != nil {
+			continue // take has passed over it
+		}
+		found, plain := now.named(key), wire.LocatedName(key)
+		if kept := l.kept[plain]; len(found) == 0 && kept != nil {
+			found = append(found, kept)
+		}
+		failed := now.errors[plain]
+		if failed != nil && !told[failed] {
+			told[failed] = true
+			r.Errors = append(r.Errors, *failed)
+		}
+		if len(found) == 0 && failed == nil && !gone[plain] {
+			gone[plain] = true
+			r.Removed = append(r.Removed, wire.LocatedName(name))
+		}
+		for _, resource := range found {
+			if !listed[resource] {
+				listed[resource] = true
+				r.Resources = append(r.Resources, resource)
+				l.begin(resource, at)
+			}
+		}
+	}
+	s.count(l, r.Resources, len(r.Removed), at)
+	s.judge(l, s.store.Apply(l.id, r, at), at)
+}
+
+// add tells the Store what there is. What there is not may be in a file that has never
+// been valid: nothing is said of it (RES-2).
+func (s *fileSource) add(l *fileLine, now *fileType) {
+	at := time.Now()
+	resources := l.timed(now.covered(l.wanted), at, false)
+	l.told, l.whole = now, false
+	errs := l.errors(now)
+	if len(resources)+len(errs) == 0 {
+		return
+	}
+	s.count(l, resources, 0, at)
+	s.judge(l, s.store.Apply(l.id, &wire.DeltaResponse{TypeURL: l.id.TypeURL, Resources: resources, Errors: errs}, at), at)
+}
+
+// count counts what the Store is told as a response.
+func (s *fileSource) count(l *fileLine, resources []*wire.Resource, removed int, now time.Time) {
+	bytes := 0
+	for _, r := range resources {
+		bytes += r.Size()
+	}
+	s.report.responded(l.id.TypeURL, len(resources), removed, bytes, now)
+}
+
+// judge notes that the Store could not take something (ACK-6). What is cached stays.
+func (s *fileSource) judge(l *fileLine, err error, at time.Time) {
+	if err == nil {
+		return
+	}
+	l.lives = nil // nobody knows what of it was taken
+	s.report.log.Warn("state of the files rejected", "type", l.id.TypeURL, "cached", cached(err), "error", detail(err))
+	rejected := &RejectedError{TypeURL: l.id.TypeURL, Err: err}
+	s.report.note(func(st *Status) { st.LastRejection, st.LastRejected = rejected, at })
+}

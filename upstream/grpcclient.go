@@ -1,0 +1,157 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// grpcClient is the xDS client of a session over gRPC, in whatever variant the upstream
+// speaks. It has what all streams of the session share. It belongs to the session's owner.
+type grpcClient struct {
+	// Immutable after NewSession.
+	remote   *remote
+	session  *Session
+	store    Store
+	report   *report
+	up       *Upstream
+	node     *corev3.Node
+	nodeSize int // as a field of a request
+	metadata metadata.MD
+
+	quarantine quarantine
+	held       *ackHold
+	single     map[string]int // endpoints that refuse a second stream, by StreamID.TypeURL
+}
+
+// NewSession makes a session. It does nothing until Run is called.
+func (u *Upstream) NewSession(cfg SessionConfig) (*Session, error) {
+	size := 1 + protowire.SizeBytes(proto.Size(cfg.Node))
+	if size > u.cfg.MaxRequestSize/2 {
+		return nil, fmt.Errorf("upstream %q: a node of %d bytes leaves too little of a request of %d", u.cfg.Name, size, u.cfg.MaxRequestSize)
+	}
+	s, err := newSession(cfg, u.cfg.Name, u.cfg.Endpoints[0], u.cfg.Logger, u.roster, u.cfg.Batch)
+	if err != nil {
+		return nil, err
+	}
+	r := newRemote(s, u.entrance, u.health, u.cfg.common(), refusals{backoff: maxTrialDelay})
+	r.client = &grpcClient{
+		remote: r, session: s, store: s.store, report: s.report, up: u, node: cfg.Node, nodeSize: size, metadata: metadataOf(u.cfg.Metadata, cfg.Metadata),
+		quarantine: newQuarantine(&u.cfg), held: newAckHold(u.cfg.NackWait, u.cfg.NackAcks, s.ring), single: make(map[string]int),
+	}
+	s.source = r
+	return s, nil
+}
+
+// serves implements client: a type may have no service of its own.
+func (c *grpcClient) serves(id wire.StreamID) bool { return c.up.cfg.APIType.method(id) != "" }
+
+// connect implements client.
+func (c *grpcClient) connect(l *line) (link, error) {
+	conn, err := c.up.acquire(l.endpoint)
+	if err != nil {
+		return nil, err
+	}
+	c.allowSecond(l)
+	ctx := c.remote.ctx
+	if len(c.metadata) > 0 {
+		ctx = metadata.NewOutgoingContext(ctx, c.metadata)
+	}
+	api := c.up.cfg.APIType
+	k := &streamLink{
+		client: c, line: l, stream: newStream(ctx, conn, api, api.method(l.id), c.session.events, c.report.wrote),
+		asked: make(map[string]time.Time), added: make(map[string]time.Time),
+	}
+	k.stream.start(c.up.cfg.ConnectTimeout, handler{
+		opened:   k.ifCurrent(k.opened),
+		response: func(r received, at time.Time) { k.ifCurrent(func() { k.respond(r, at) })() },
+		lost:     func(err error) { k.ifCurrent(func() { k.lost(err) })() },
+	})
+	return k, nil
+}
+
+// reach implements client.
+func (c *grpcClient) reach(ctx context.Context, endpoint int) (release func(), ok bool) {
+	conn, err := c.up.acquire(endpoint)
+	if err != nil {
+		return nil, false
+	}
+	if conn.reach(ctx, c.up.cfg.ConnectTimeout) {
+		c.up.found(endpoint, true)
+		return func() { c.up.release(conn) }, true
+	}
+	if ctx.Err() == nil {
+		c.up.found(endpoint, false)
+	}
+	c.up.release(conn)
+	return nil, false
+}
+
+// links are the streams, and the attempts to open one, in the order of their lines.
+func (c *grpcClient) links() iter.Seq[*streamLink] {
+	return func(yield func(*streamLink) bool) {
+		for _, l := range c.remote.lines {
+			if k, ok := l.link.(*streamLink); ok && !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// link finds the link of a stream, nil if there is none.
+func (c *grpcClient) link(id wire.StreamID) *streamLink {
+	for k := range c.links() {
+		if k.line.id == id {
+			return k
+		}
+	}
+	return nil
+}
+
+// rung implements client: clients may have decided on what they were sent.
+func (c *grpcClient) rung() { c.answerAll(c.held.ready(time.Now())) }
+
+// next implements client.
+func (c *grpcClient) next() time.Time { return earlier(c.held.next(), c.trialAt()) }
+
+// elapse implements client.
+func (c *grpcClient) elapse(now time.Time) {
+	c.answerAll(c.held.ready(now))
+	c.try(now)
+}
+
+// settling implements client.
+func (*grpcClient) settling(time.Time) {}
+
+// tell implements client.
+func (c *grpcClient) tell(w verdict.Word) { c.held.tell(w) }
+
+// end implements client.
+func (c *grpcClient) end() {
+	for typeURL := range c.single {
+		c.store.OneStream(wire.StreamID{TypeURL: typeURL}, false)
+	}
+}
+
+// answerAll writes answers that are not held any longer.
+func (*grpcClient) answerAll(answers []*heldAnswer) {
+	for _, a := range answers {
+		if a.link.line.draining {
+			continue // nothing can be written any more, and the nonce ends with the stream
+		}
+		var reason error
+		if a.reason != nil {
+			reason = &clientError{a.reason}
+		}
+		a.link.answer(a.envelope, reason, time.Now())
+	}
+}

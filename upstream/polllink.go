@@ -1,0 +1,223 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/restjson"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// pollLink is a line's poller, from its first poll to its end. It belongs to the session's
+// owner.
+type pollLink struct {
+	client   *restClient
+	line     *line
+	poller   *restjson.Poller
+	exchange *exchange
+	ctx      context.Context // of the poller
+	stop     context.CancelFunc
+	wg       sync.WaitGroup // the poller's goroutine
+
+	names    map[string]struct{}
+	list     []string  // names in order; what the poller was given last
+	accepted []string  // what the last accepted response was asked for
+	awaiting bool      // the server has not answered for list
+	added    time.Time // when names were last added (UPS-3)
+	since    time.Time // awaiting: nothing that was not answered was asked for before
+	again    bool      // names are wanted again that were asked for
+}
+
+// connect implements client: it begins to poll for everything wanted.
+func (c *restClient) connect(l *line) (link, error) {
+	k := &pollLink{client: c, line: l, names: make(map[string]struct{}), since: time.Now(), awaiting: true}
+	subs := c.store.Restart(l.id, 0)
+	k.take(subs)
+	if !c.store.StreamWanted(l.id) {
+		c.store.Lost(l.id) // what was only waiting to be unsubscribed went with Restart
+		c.up.entrance.leave(l.ticket)
+		return nil, nil
+	}
+	k.fit()
+	k.list = slices.Sorted(maps.Keys(k.names))
+	k.ctx, k.stop = context.WithCancel(c.remote.ctx)
+	k.exchange = newExchange(c.up.transport, c.metadata, func(kind RequestKind) { c.report.wrote(l.id.TypeURL, kind) })
+	var err error
+	if k.poller, err = restjson.NewPoller(k.config(subs)); err != nil {
+		k.stop()
+		c.store.Lost(l.id)
+		return nil, err
+	}
+	l.opened(c.up.cfg.ConnectTimeout + probeStands)
+	k.wg.Go(func() { _ = k.poller.Run(k.ctx) }) // its error is the context's
+	return k, nil
+}
+
+// config is the poller's. subs are what it begins with.
+func (k *pollLink) config(subs []wire.Subscription) restjson.PollerConfig {
+	cfg, typeURL := &k.client.up.cfg, k.line.id.TypeURL
+	return restjson.PollerConfig{
+		Client: &http.Client{
+			Transport: k.exchange, Timeout: cfg.PollTimeout,
+			// A poll carries the node: it goes where the configuration says and nowhere else.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		Base: k.client.up.bases[k.line.endpoint], TypeURL: typeURL, Node: k.client.node, Names: k.list,
+		FullState:   cfg.FullState[typeURL],
+		Held:        slices.ContainsFunc(subs, func(sub wire.Subscription) bool { return sub.Held }),
+		Interval:    cfg.PollInterval,
+		BackoffBase: cfg.BackoffBase, BackoffMax: cfg.BackoffMax,
+		Batch:       time.Nanosecond, // the session has gathered already
+		MaxResponse: int64(cfg.MaxReceiveSize), Handler: k,
+	}
+}
+
+// close implements link.
+func (k *pollLink) close() {
+	k.stop()
+	k.wg.Wait()
+}
+
+// subscribed implements link.
+func (k *pollLink) subscribed(string) time.Time { return k.added }
+
+// leave implements link.
+func (k *pollLink) leave() { k.line.end(ReasonUnwanted) }
+
+// silent reports whether the server has not answered something that was asked of it so
+// long ago. While names come and go without end no answer is for all of them, but each is
+// for those that were asked for when its poll began.
+func (k *pollLink) silent(now time.Time, after time.Duration) bool {
+	return k.awaiting && now.Sub(k.since) >= after
+}
+
+// take notes what is wanted from now on.
+func (k *pollLink) take(subs []wire.Subscription) {
+	for _, sub := range subs {
+		for _, name := range sub.Unsubscribe {
+			delete(k.names, name)
+		}
+		if len(sub.Subscribe) > 0 {
+			k.added = time.Now()
+		}
+		for _, name := range sub.Subscribe {
+			k.names[name] = struct{}{}
+		}
+	}
+}
+
+// demand implements link.
+func (k *pollLink) demand() {
+	store, l := k.client.store, k.line
+	subs, ok := store.TakeDemand(l.id)
+	if !ok {
+		l.again()
+		return
+	}
+	if !store.StreamWanted(l.id) {
+		k.leave()
+		return
+	}
+	k.take(subs)
+	k.fit()
+	list := slices.Sorted(maps.Keys(k.names))
+	if slices.Equal(list, k.list) {
+		// A name that is wanted again (TTL-5) is no other name: the poll would be told
+		// that nothing changed.
+		k.again = k.again || slices.ContainsFunc(subs, func(sub wire.Subscription) bool { return len(sub.Subscribe) > 0 })
+		if k.again {
+			l.again()
+		}
+		return
+	}
+	if !k.awaiting {
+		k.awaiting, k.since = true, time.Now()
+	}
+	k.list = list
+	k.poller.SetNames(list)
+}
+
+// fit has the Store let go of names that nobody watches if a poll would pass the limit
+// (RES-17).
+func (k *pollLink) fit() {
+	c, id := k.client, k.line.id
+	limit := c.up.cfg.MaxRequestSize
+	size := k.size() + c.nodeSize
+	if size <= limit {
+		return
+	}
+	if c.store.Shed(id, id.TypeURL, size-limit+limit/8) {
+		if subs, ok := c.store.TakeDemand(id); ok {
+			k.take(subs)
+		}
+	}
+	if size = k.size() + c.nodeSize; size > limit && !k.line.warned.large {
+		k.line.warned.large = true
+		c.report.noteLarge(id.TypeURL, len(k.names), size, limit)
+	}
+}
+
+// locatorOverhead is what a name with parameters takes in a poll beyond its words.
+const locatorOverhead = len(`{"name":"","dynamicParameters":{}}`) + 64*len(`"":"",`)
+
+// size is what the names take in a poll at most: quotes and a comma each.
+func (k *pollLink) size() int {
+	n := 0
+	for name := range k.names {
+		n += len(name) + len(`"",`)
+		if wire.IsLocator(name) {
+			n += locatorOverhead
+		}
+	}
+	return n
+}
+
+// meant gives what resource_names mean.
+func meant(names []string) []string {
+	if len(names) == 0 {
+		return []string{wildcard}
+	}
+	return names
+}
+
+// answered counts the server as there. names are what it has answered for, in a poll that
+// began at that time.
+func (k *pollLink) answered(names []string, at, begun time.Time) {
+	if slices.Equal(meant(names), k.list) {
+		k.awaiting = false
+	}
+	if begun.After(k.since) {
+		k.since = begun
+	}
+	l := k.line
+	first := !l.established
+	l.answered(at)
+	if first {
+		l.backoff.Reset()
+		clear(l.failed)
+		k.client.up.found(l.endpoint, true)
+		l.count()
+	}
+}
+
+// lost ends the poller, whose poll failed, and sees to the next (REST-3, OPS-2, LOC-6). A
+// server that only does not serve the type has answered, and is tried again.
+func (k *pollLink) lost(cause error) {
+	c, l := k.client, k.line
+	cause = conceal(cause, c.metadata)
+	err := l.failure(pollReason(cause), cause)
+	stay := l.established && !err.Reason.repeats()
+	if notServed(cause) {
+		stay = true
+		c.up.entrance.answer(l.endpoint, time.Now())
+		l.refuse()
+	}
+	_, unreachable := errors.AsType[unreachableError](cause)
+	l.fail(err, unreachable, stay)
+	c.session.settle()
+}

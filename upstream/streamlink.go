@@ -1,0 +1,273 @@
+package upstream
+
+import (
+	"errors"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// drainTime is how long a server may take to read the last unsubscriptions and end a
+// stream that is no longer wanted.
+const drainTime = time.Second
+
+// streamLink is a line's xDS stream from the attempt to open it to its end. It belongs to
+// the session's owner. What the variant writes is its dialect's.
+type streamLink struct {
+	client  *grpcClient
+	line    *line
+	stream  *stream
+	dialect dialect              // nil before the stream is open
+	greeted bool                 // the node was sent (STR-2)
+	asked   map[string]time.Time // types, since when
+	added   map[string]time.Time // when names of a type that is asked for were last added (UPS-3)
+}
+
+// ifCurrent wraps f for the stream's events: a stream that was ended may have posted before,
+// and what it says then is void.
+func (k *streamLink) ifCurrent(f func()) func() {
+	return func() {
+		if k.line.link == k {
+			f()
+		}
+	}
+}
+
+// subscribed implements link.
+func (k *streamLink) subscribed(typeURL string) time.Time { return k.added[typeURL] }
+
+// asks reports whether a type was asked for on the stream.
+func (k *streamLink) asks(typeURL string) bool {
+	_, asked := k.asked[typeURL]
+	return asked
+}
+
+// opened subscribes to everything wanted, with the versions held (RES-12).
+func (k *streamLink) opened() {
+	c, l := k.client, k.line
+	c.up.found(l.endpoint, true)
+	l.opened(probeStands)
+	k.dialect = k.newDialect()
+	l.count()
+	c.report.log.Debug("stream opened", "stream", l.id, "endpoint", c.up.cfg.Endpoints[l.endpoint])
+
+	k.taken(c.store.Restart(l.id, versionsLimit(c.up.cfg.MaxRequestSize, c.nodeSize)))
+	if !c.store.StreamWanted(l.id) {
+		k.drain() // what was only waiting to be unsubscribed went with Restart
+	}
+}
+
+// demand implements link. It writes what changed once nothing else waits to be written:
+// the Store merges what waits for a slow server, so that it is not queued here. After the
+// last unsubscription the stream is no longer wanted.
+func (k *streamLink) demand() {
+	if k.stream.idle(k.ifCurrent(func() {
+		if k.line.serving() {
+			k.demand()
+		}
+	})) && k.take() && !k.client.store.StreamWanted(k.line.id) {
+		k.drain()
+	}
+}
+
+// leave implements link: the last unsubscriptions are written.
+func (k *streamLink) leave() {
+	if k.take() {
+		k.drain()
+	}
+}
+
+// take writes what changed, and reports whether it did: the Store may want the stream to
+// begin anew.
+func (k *streamLink) take() bool {
+	subs, ok := k.client.store.TakeDemand(k.line.id)
+	if !ok {
+		k.line.again()
+		return false
+	}
+	k.taken(subs)
+	return true
+}
+
+// taken writes what was taken from the Store.
+func (k *streamLink) taken(subs []wire.Subscription) {
+	k.dialect.begin()
+	for _, sub := range subs {
+		k.subscribe(sub)
+	}
+	k.say(k.dialect.flush())
+	k.client.quarantine.cancelTrial(k)
+	k.client.session.settle()
+}
+
+// subscribe writes one subscription, unless its type is withheld.
+func (k *streamLink) subscribe(sub wire.Subscription) {
+	if k.client.quarantine.withhold(k, sub) {
+		k.client.store.Withhold(k.line.id, sub.TypeURL, true)
+		return
+	}
+	k.ask(sub)
+}
+
+// ask writes one subscription.
+//
+// In the state of the world a request names the last response, which acknowledges it: an
+// answer that is held cannot be held any longer.
+func (k *streamLink) ask(sub wire.Subscription) {
+	c := k.client
+	if c.up.cfg.APIType.State() {
+		c.answerAll(c.held.release(k, sub.TypeURL))
+	}
+	reserved := 0
+	if !k.greeted {
+		reserved = c.nodeSize
+	}
+	k.say(k.dialect.subscribe(sub, reserved, c.up.cfg.MaxRequestSize))
+	if len(sub.Subscribe) > 0 {
+		k.added[sub.TypeURL] = time.Now()
+	}
+}
+
+// say writes requests that change subscriptions. With the first the stream begins to stand.
+func (k *streamLink) say(reqs []request) {
+	for _, req := range reqs {
+		if !k.asks(req.GetTypeUrl()) {
+			now := time.Now()
+			if len(k.asked) == 0 && !k.line.established {
+				k.line.at = now.Add(stableAfter)
+			}
+			k.asked[req.GetTypeUrl()] = now
+		}
+		k.write(req, KindSubscribe)
+	}
+}
+
+// write hands a request to the stream's sender. The first of each stream carries the node
+// (STR-2).
+func (k *streamLink) write(req request, kind RequestKind) {
+	if !k.greeted {
+		withNode(req, k.client.node)
+		k.greeted = true
+	}
+	k.stream.enqueue(outgoing{req: req, kind: kind})
+}
+
+// drain has the server end the stream once it has read what was written.
+func (k *streamLink) drain() {
+	k.stream.enqueue(outgoing{})
+	k.line.draining = true
+	k.line.at = time.Now().Add(drainTime)
+}
+
+// close implements link.
+func (k *streamLink) close() {
+	k.client.held.drop(k)
+	k.stream.stop()
+	k.client.up.release(k.stream.conn)
+	if k.dialect != nil {
+		k.client.withdraw(k)
+	}
+}
+
+// lost ends a stream that broke, or could not be opened, and sees to the next.
+func (k *streamLink) lost(cause error) {
+	c, l := k.client, k.line
+	c.offended(k.stream.conn, cause)
+	cause = conceal(cause, c.metadata)
+	err := l.failure(reasonOf(cause, l.open), cause)
+	if l.draining {
+		l.end(ReasonUnwanted)
+		return
+	}
+	good := l.established && !err.Reason.repeats()
+	c.blame(k, cause)
+	stay := good || c.refuse(k, cause)
+	if c.rejectsSecond(k, cause) {
+		c.mergeStreams(l, err)
+		return
+	}
+	l.fail(err, !l.open, stay)
+}
+
+// respond judges a response and answers it, once (STR-8).
+func (k *streamLink) respond(r received, at time.Time) {
+	c, l := k.client, k.line
+	r.assume(l.id.TypeURL)
+	e := r.envelope()
+	resources, removed, bytes := r.counts()
+	c.report.responded(e.typeURL, resources, removed, bytes, at)
+	asked := k.asks(e.typeURL)
+	if !asked && e.nonce == "" || e.typeURL == "" {
+		// Without a type no ADS server takes an answer. Without a nonce and for a
+		// type never asked for, an answer would read as a subscription (SUB-3).
+		k.lost(errors.Join(errUnanswerable, r.broken()))
+		return
+	}
+	l.answered(at)
+	if asked {
+		c.prove(e.typeURL)
+	}
+	if l.draining {
+		return // nothing can be written any more, and its nonce ends with the stream
+	}
+	reason := r.broken()
+	if reason == nil && !asked {
+		reason = errNotAsked
+	}
+	if reason == nil {
+		var held bool
+		if held, reason = k.apply(r, e, at); held {
+			return
+		}
+	}
+	if reason != nil {
+		c.answerAll(c.held.release(k, e.typeURL)) // which came before
+	}
+	k.answer(e, reason, at)
+}
+
+// apply hands a response to the Store, whose error is the reason for a NACK. If the answer
+// is held until clients have decided, it is written later (ACK-7).
+func (k *streamLink) apply(r received, e envelope, at time.Time) (held bool, reason error) {
+	c := k.client
+	before := c.store.Sequence()
+	a := c.held.expect(k, e, before, at)
+	if reason = r.apply(c.store, k.line.id, at); reason == nil && a != nil {
+		last := c.store.Sequence()
+		c.held.applied(a, last, last != before && c.store.Heard())
+		c.rung() // a client may have been quick
+		held = true
+	} else {
+		c.held.forget(a)
+	}
+	c.session.settle()
+	return held, reason
+}
+
+// answer acknowledges a response, or rejects it for a reason.
+func (k *streamLink) answer(e envelope, reason error, at time.Time) {
+	kind := KindAck
+	if reason != nil {
+		kind = KindNack
+	}
+	if req := k.dialect.answer(e, reason); req != nil {
+		k.write(req, kind)
+	}
+	if reason != nil {
+		k.client.report.noteRejected(e.typeURL, e.nonce, reason, at)
+	}
+}
+
+// newDialect makes the dialect of the stream.
+func (k *streamLink) newDialect() dialect {
+	c, id := k.client, k.line.id
+	if !c.up.cfg.APIType.State() {
+		return &deltaDialect{asked: make(map[string]struct{})}
+	}
+	return &stateDialect{
+		fullState: c.up.cfg.FullState, perType: c.up.cfg.APIType.PerType(), types: make(map[string]*stateType),
+		owed:  make(map[string]int),
+		shed:  func(typeURL string, bytes int) bool { return c.store.Shed(id, typeURL, bytes) },
+		large: c.report.noteLarge,
+	}
+}
