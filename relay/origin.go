@@ -71,26 +71,17 @@ func newPlane(u config.Upstream, fullState map[string]bool, outages *upstream.Ou
 		// Files say what there is not, so nothing has to be waited for.
 		p.upstream, p.files = originOf{f}, f
 		p.source = cache.Source{FullState: fullState, State: true, PerType: true}
-	case u.APIType == config.REST:
-		c := restConfig(u, fullState, log)
-		c.Outages = p.outages
-		up, err := upstream.NewREST(c)
-		if err != nil {
-			return nil, err
-		}
-		p.upstream = originOf{up}
-		p.source = cache.Source{FullState: fullState, State: true, PerType: true}
-		setTimes(&p.source, &u)
 	default:
-		c := grpcConfig(u, fullState, log)
+		c := serverConfig(u, fullState, log)
 		c.Outages = p.outages
 		up, err := upstream.New(c)
 		if err != nil {
 			return nil, err
 		}
 		p.upstream = originOf{up}
-		p.source = cache.Source{
-			FullState: fullState, State: c.APIType.State(), PerType: c.APIType.PerType(), Shared: sharedTypes(),
+		p.source = cache.Source{FullState: fullState, State: c.APIType.State(), PerType: c.APIType.PerType()}
+		if c.APIType != upstream.REST {
+			p.source.Shared = sharedTypes()
 		}
 		setTimes(&p.source, &u)
 	}
@@ -120,28 +111,7 @@ func filesConfig(u config.Upstream, fullState map[string]bool, obs upstream.Obse
 	}
 }
 
-func restConfig(u config.Upstream, fullState map[string]bool, log *slog.Logger) upstream.RESTConfig {
-	return upstream.RESTConfig{
-		Name:             u.Name,
-		Endpoints:        u.Endpoints,
-		FullState:        fullState,
-		TLS:              tlsOf(u),
-		Metadata:         u.Metadata.Wire(),
-		MaxReceiveSize:   int(u.MaxReceiveSize),
-		MaxRequestSize:   int(u.MaxRequestSize),
-		ConnectTimeout:   u.ConnectTimeout.Std(),
-		PollInterval:     u.Poll.Interval.Std(),
-		PollTimeout:      u.Poll.Timeout.Std(),
-		BackoffBase:      u.Backoff.Base.Std(),
-		BackoffMax:       u.Backoff.Max.Std(),
-		FailbackInterval: u.Failback.Std(),
-		AbsentAfter:      u.AbsentAfter.Std(),
-		Batch:            atOnce(u.Batch),
-		Logger:           log,
-	}
-}
-
-func grpcConfig(u config.Upstream, fullState map[string]bool, log *slog.Logger) upstream.Config {
+func serverConfig(u config.Upstream, fullState map[string]bool, log *slog.Logger) upstream.Config {
 	return upstream.Config{
 		Name:             u.Name,
 		APIType:          upstream.APIType(u.APIType), // they have the same words
@@ -152,14 +122,12 @@ func grpcConfig(u config.Upstream, fullState map[string]bool, log *slog.Logger) 
 		MaxReceiveSize:   int(u.MaxReceiveSize),
 		MaxRequestSize:   int(u.MaxRequestSize),
 		ConnectTimeout:   u.ConnectTimeout.Std(),
-		KeepaliveTime:    orNever(u.Keepalive.Time),
-		KeepaliveTimeout: u.Keepalive.Timeout.Std(),
-		BackoffBase:      u.Backoff.Base.Std(),
-		BackoffMax:       u.Backoff.Max.Std(),
+		Keepalive:        upstream.Keepalive{Time: orNever(u.Keepalive.Time), Timeout: u.Keepalive.Timeout.Std()},
+		Backoff:          upstream.Backoff{Base: u.Backoff.Base.Std(), Max: u.Backoff.Max.Std()},
 		FailbackInterval: u.Failback.Std(),
 		Batch:            atOnce(u.Batch),
-		NackWait:         u.NackWait.Std(),
-		NackAcks:         u.NackAcks,
+		Nack:             upstream.Nack{Wait: u.NackWait.Std(), Acks: u.NackAcks},
+		Poll:             upstream.Poll{Interval: u.Poll.Interval.Std(), Timeout: u.Poll.Timeout.Std(), AbsentAfter: u.AbsentAfter.Std()},
 		Logger:           log,
 	}
 }

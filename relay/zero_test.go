@@ -13,12 +13,12 @@ import (
 func TestZeroMeansNone(t *testing.T) {
 	u := config.DefaultUpstream()
 	u.Batch, u.Keepalive.Time = 0, 0
-	c := grpcConfig(u, nil, slog.New(slog.DiscardHandler))
+	c := serverConfig(u, nil, slog.New(slog.DiscardHandler))
 	if c.Batch <= 0 || c.Batch.Milliseconds() > 0 {
 		t.Errorf("batch: 0 became %v", c.Batch)
 	}
-	if c.KeepaliveTime != math.MaxInt64 {
-		t.Errorf("upstreams[].keepalive.time: 0 became %v", c.KeepaliveTime)
+	if c.Keepalive.Time != math.MaxInt64 {
+		t.Errorf("upstreams[].keepalive.time: 0 became %v", c.Keepalive.Time)
 	}
 	s := config.Default().Server
 	s.Keepalive.Time = 0

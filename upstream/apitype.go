@@ -20,17 +20,19 @@ const (
 	AggregatedGRPC      APIType = "AGGREGATED_GRPC"       // VAR-3
 	DeltaGRPC           APIType = "DELTA_GRPC"            // VAR-2
 	GRPC                APIType = "GRPC"                  // VAR-1
+	REST                APIType = "REST"                  // VAR-5
 )
 
-// APITypes returns every variant.
+// APITypes returns every variant over gRPC.
 func APITypes() []APIType { return []APIType{AggregatedDeltaGRPC, AggregatedGRPC, DeltaGRPC, GRPC} }
 
 // State says that responses are the state of the world, and not what changed.
-func (a APIType) State() bool { return a == AggregatedGRPC || a == GRPC }
+func (a APIType) State() bool { return a == AggregatedGRPC || a == GRPC || a == REST }
 
-// PerType says that each type has a stream, and a service, of its own.
-func (a APIType) PerType() bool { return a == DeltaGRPC || a == GRPC }
+// PerType says that each type has a stream, and a service or a path, of its own.
+func (a APIType) PerType() bool { return a == DeltaGRPC || a == GRPC || a == REST }
 
+// check accepts the variants over gRPC.
 func (a APIType) check() error {
 	if !slices.Contains(APITypes(), a) {
 		return fmt.Errorf("API type %q is none of %v", a, APITypes())

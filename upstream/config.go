@@ -3,6 +3,7 @@ package upstream
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"time"
@@ -10,13 +11,14 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
-// Config describes one control plane. Zero values mean the defaults.
+// Config describes one control plane of servers. Zero values mean the defaults.
 type Config struct {
 	// Name is what configuration, logs and metrics call it.
 	Name string
-	// Endpoints are gRPC targets ("host:port") in order of priority (LOC-6).
+	// Endpoints are in order of priority (LOC-6): gRPC targets, or "host:port" for REST.
 	Endpoints []string
 	// APIType is what it speaks; "" means AggregatedDeltaGRPC.
 	APIType APIType
@@ -27,34 +29,25 @@ type Config struct {
 	// TLS says how to connect; nil means in plain text.
 	TLS *tlsfiles.ClientConfig
 
-	// Metadata goes with every stream (ACC-6). It is never logged.
+	// Metadata goes with every stream, or as HTTP headers with every poll (ACC-6). It is
+	// never logged.
 	Metadata map[string][]string
 
 	// MaxReceiveSize bounds a response, in bytes.
 	MaxReceiveSize int
 	// MaxRequestSize bounds a request, in bytes: longer subscriptions are split, or
-	// lose the names that nobody watches (RES-17), longer versions left out (RES-14).
+	// lose the names that nobody watches (RES-17), longer versions left out (RES-14). Of a
+	// poll it bounds the names.
 	MaxRequestSize int
-	// ConnectTimeout bounds how long it may take to open a stream.
+	// ConnectTimeout bounds how long it may take to open a stream, or to connect for a poll.
 	ConnectTimeout time.Duration
-	// KeepaliveTime is how long a connection may be silent before it is pinged,
-	// and KeepaliveTimeout how long the answer may take, and acknowledgements of TCP. An
-	// endpoint that ends a connection for too many pings is pinged less often from then on
-	// (UPS-1).
-	KeepaliveTime, KeepaliveTimeout time.Duration
-	// BackoffBase bounds the delay before the first new attempt, and each further
-	// one has twice the bound up to BackoffMax (OPS-2). While a server says that it has no
-	// resources left the bound grows to 30 seconds (UPS-2).
-	BackoffBase, BackoffMax time.Duration
+	Keepalive      Keepalive
+	Backoff        Backoff
 	// FailbackInterval is how often, give or take a quarter, a session on a lower
 	// endpoint looks whether a better one is back (LOC-6).
 	FailbackInterval time.Duration
-	// NackWait is how long the ACK of a response waits for clients to accept or reject what
-	// it brought, from when the first of them was sent that, and twice that in all (ACK-7,
-	// Session.Tell); 0 acknowledges at once. NackAcks is how many clients have to accept it;
-	// DefaultNackAcks if it is zero.
-	NackWait time.Duration
-	NackAcks int
+	Nack             Nack
+	Poll             Poll
 	// Outages is told whether the control plane can be reached. Who gives it keeps what is
 	// known when another Upstream takes over; nil means one of the Upstream's own.
 	Outages *Outages
@@ -64,36 +57,101 @@ type Config struct {
 
 	// Logger gets what an operator should know; nil means none.
 	Logger *slog.Logger
-	// DialOptions are added to the upstream's own, for tests and embedders.
+	// DialOptions are added to the upstream's own gRPC options, for tests and embedders.
 	DialOptions []grpc.DialOption
 }
 
+// Keepalive is for gRPC connections: Time is how long one may be silent before it is
+// pinged, and Timeout how long the answer may take, and acknowledgements of TCP. An
+// endpoint that ends a connection for too many pings is pinged less often from then on
+// (UPS-1).
+type Keepalive struct{ Time, Timeout time.Duration }
+
+// Backoff bounds delays: Base the delay before the first new attempt, and each further one
+// has twice the bound up to Max (OPS-2). While a server says that it has no resources left
+// the bound grows to 30 seconds (UPS-2).
+type Backoff struct{ Base, Max time.Duration }
+
+// Nack is for streams (ACK-7, Session.Tell). Wait is how long the ACK of a response waits
+// for clients to accept or reject what it brought, from when the first of them was sent
+// that, and twice that in all; 0 acknowledges at once. Acks is how many clients have to
+// accept it; DefaultNackAcks if it is zero.
+type Nack struct {
+	Wait time.Duration
+	Acks int
+}
+
+// Poll is for REST. Interval is the time from the end of a poll to the next one, give or
+// take a quarter (REST-3); Timeout is how long one may take. A server may hold it.
+// AbsentAfter is what the Store has for cache.Source.Absent, so that no clock is stopped
+// before it may have run out; 0 stands for the least that is of use, a second.
+type Poll struct{ Interval, Timeout, AbsentAfter time.Duration }
+
+// The defaults of Config.
+const (
+	DefaultMaxReceiveSize   = 64 << 20
+	DefaultMaxRequestSize   = 4<<20 - 64<<10 // what servers accept by default, with room to spare
+	DefaultConnectTimeout   = 10 * time.Second
+	DefaultKeepaliveTime    = 10 * time.Second
+	DefaultKeepaliveTimeout = 10 * time.Second
+	DefaultPollInterval     = 10 * time.Second
+	DefaultPollTimeout      = time.Minute
+	DefaultBackoffBase      = 500 * time.Millisecond
+	DefaultBackoffMax       = 5 * time.Second
+	DefaultFailbackInterval = 30 * time.Second
+	DefaultBatch            = 5 * time.Millisecond
+	DefaultNackAcks         = 1
+)
+
 func (c Config) withDefaults() (Config, error) {
-	if c.APIType == "" {
-		c.APIType = AggregatedDeltaGRPC
-	}
-	if err := c.APIType.check(); err != nil {
+	c.APIType = cmp.Or(c.APIType, AggregatedDeltaGRPC)
+	if err := c.APIType.check(); err != nil && c.APIType != REST {
 		return c, err
 	}
-	if c.NackWait < 0 || c.NackAcks < 0 {
+	if len(c.Endpoints) == 0 {
+		return c, errors.New("no endpoints")
+	}
+	if c.Nack.Wait < 0 || c.Nack.Acks < 0 {
 		return c, errors.New("nack wait or nack acks is negative")
 	}
-	c.NackAcks = cmp.Or(c.NackAcks, DefaultNackAcks)
-	err := c.common().withDefaults(
-		setting[time.Duration]{"keepalive time", &c.KeepaliveTime, DefaultKeepaliveTime},
-		setting[time.Duration]{"keepalive timeout", &c.KeepaliveTimeout, DefaultKeepaliveTimeout},
+	if c.FullState == nil {
+		c.FullState = keyer.TypeSet(keyer.FullStateTypes())
+	}
+	c.Nack.Acks = cmp.Or(c.Nack.Acks, DefaultNackAcks)
+	err := errors.Join(
+		setting("connect timeout", &c.ConnectTimeout, DefaultConnectTimeout),
+		setting("keepalive time", &c.Keepalive.Time, DefaultKeepaliveTime),
+		setting("keepalive timeout", &c.Keepalive.Timeout, DefaultKeepaliveTimeout),
+		setting("back-off base", &c.Backoff.Base, DefaultBackoffBase),
+		setting("back-off maximum", &c.Backoff.Max, DefaultBackoffMax),
+		setting("failback interval", &c.FailbackInterval, DefaultFailbackInterval),
+		setting("poll interval", &c.Poll.Interval, DefaultPollInterval),
+		setting("poll timeout", &c.Poll.Timeout, DefaultPollTimeout),
+		setting("time of absence", &c.Poll.AbsentAfter, 0),
+		setting("batch", &c.Batch, DefaultBatch),
+		setting("receive size", &c.MaxReceiveSize, DefaultMaxReceiveSize),
+		setting("request size", &c.MaxRequestSize, DefaultMaxRequestSize),
 	)
+	c.Backoff.Max = max(c.Backoff.Max, c.Backoff.Base)
+	c.Logger = loggerOf(c.Logger, c.Name)
 	return c, err
 }
 
-// common are the settings that all servers have.
-func (c *Config) common() common {
-	return common{
-		name: c.Name, endpoints: c.Endpoints, fullState: &c.FullState,
-		receive: &c.MaxReceiveSize, request: &c.MaxRequestSize,
-		connect: &c.ConnectTimeout, backoffBase: &c.BackoffBase, backoffMax: &c.BackoffMax,
-		failback: &c.FailbackInterval, batch: &c.Batch, logger: &c.Logger,
+// setting gives a value its default. Negative values make no sense for any.
+func setting[T int | time.Duration](name string, value *T, def T) error {
+	if *value < 0 {
+		return fmt.Errorf("%s is negative", name)
 	}
+	*value = cmp.Or(*value, def)
+	return nil
+}
+
+// loggerOf is the logger of an upstream; without one nothing is logged.
+func loggerOf(log *slog.Logger, upstream string) *slog.Logger {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return log.With("upstream", upstream)
 }
 
 // userAgent is how the relay announces itself to servers.

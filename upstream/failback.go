@@ -31,8 +31,8 @@ type failback struct {
 
 const maxDoublings = 4
 
-func newFailback(endpoints []string, interval time.Duration, h *health, r *report) *failback {
-	return &failback{endpoints: endpoints, interval: interval, health: h, report: r}
+func newFailback(u *Upstream, r *report) *failback {
+	return &failback{endpoints: u.cfg.Endpoints, interval: u.cfg.FailbackInterval, health: u.health, report: r}
 }
 
 // arrived says that an attempt at endpoint came to something.

@@ -50,7 +50,7 @@ func newRig(t *testing.T, api upstream.APIType, plane *controlplane.ControlPlane
 	})
 	u, err := upstream.New(upstream.Config{
 		Name: "plane", Endpoints: []string{plane.Addr()}, APIType: api,
-		BackoffBase: 10 * time.Millisecond, BackoffMax: 50 * time.Millisecond,
+		Backoff: upstream.Backoff{Base: 10 * time.Millisecond, Max: 50 * time.Millisecond},
 	})
 	if err != nil {
 		t.Fatal(err)

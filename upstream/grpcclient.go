@@ -1,15 +1,11 @@
 package upstream
 
 import (
-	"context"
-	"fmt"
 	"iter"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -18,14 +14,15 @@ import (
 // grpcClient is the xDS client of a session over gRPC, in whatever variant the upstream
 // speaks. It has what all streams of the session share. It belongs to the session's owner.
 type grpcClient struct {
-	// Immutable after NewSession.
+	// Immutable after pool.client.
 	remote   *remote
 	session  *Session
 	store    Store
 	report   *report
-	up       *Upstream
+	pool     *pool
+	cfg      *Config
 	node     *corev3.Node
-	nodeSize int // as a field of a request
+	nodeSize int
 	metadata metadata.MD
 
 	quarantine quarantine
@@ -33,31 +30,21 @@ type grpcClient struct {
 	single     map[string]int // endpoints that refuse a second stream, by StreamID.TypeURL
 }
 
-// NewSession makes a session. It does nothing until Run is called.
-func (u *Upstream) NewSession(cfg SessionConfig) (*Session, error) {
-	size := 1 + protowire.SizeBytes(proto.Size(cfg.Node))
-	if size > u.cfg.MaxRequestSize/2 {
-		return nil, fmt.Errorf("upstream %q: a node of %d bytes leaves too little of a request of %d", u.cfg.Name, size, u.cfg.MaxRequestSize)
-	}
-	s, err := newSession(cfg, u.cfg.Name, u.cfg.Endpoints[0], u.cfg.Logger, u.roster, u.cfg.Batch)
-	if err != nil {
-		return nil, err
-	}
-	r := newRemote(s, u.entrance, u.health, u.cfg.common(), refusals{backoff: maxTrialDelay})
-	r.client = &grpcClient{
-		remote: r, session: s, store: s.store, report: s.report, up: u, node: cfg.Node, nodeSize: size, metadata: metadataOf(u.cfg.Metadata, cfg.Metadata),
-		quarantine: newQuarantine(&u.cfg), held: newAckHold(u.cfg.NackWait, u.cfg.NackAcks, s.ring), single: make(map[string]int),
-	}
-	s.source = r
-	return s, nil
+// client implements transport. What a server that refuses a type has against it is not known.
+func (p *pool) client(r *remote, cfg SessionConfig) (client, refusals) {
+	return &grpcClient{
+		remote: r, session: r.session, store: r.store, report: r.report, pool: p, cfg: p.cfg,
+		node: cfg.Node, nodeSize: nodeSize(cfg), metadata: metadataOf(p.cfg.Metadata, cfg.Metadata),
+		quarantine: newQuarantine(p.cfg), held: newAckHold(p.cfg.Nack.Wait, p.cfg.Nack.Acks, r.session.ring), single: make(map[string]int),
+	}, refusals{backoff: maxTrialDelay}
 }
 
 // serves implements client: a type may have no service of its own.
-func (c *grpcClient) serves(id wire.StreamID) bool { return c.up.cfg.APIType.method(id) != "" }
+func (c *grpcClient) serves(id wire.StreamID) bool { return c.cfg.APIType.method(id) != "" }
 
 // connect implements client.
 func (c *grpcClient) connect(l *line) (link, error) {
-	conn, err := c.up.acquire(l.endpoint)
+	conn, err := c.pool.acquire(l.endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -66,34 +53,17 @@ func (c *grpcClient) connect(l *line) (link, error) {
 	if len(c.metadata) > 0 {
 		ctx = metadata.NewOutgoingContext(ctx, c.metadata)
 	}
-	api := c.up.cfg.APIType
+	api := c.cfg.APIType
 	k := &streamLink{
 		client: c, line: l, stream: newStream(ctx, conn, api, api.method(l.id), c.session.events, c.report.wrote),
 		asked: make(map[string]time.Time), added: make(map[string]time.Time),
 	}
-	k.stream.start(c.up.cfg.ConnectTimeout, handler{
+	k.stream.start(c.cfg.ConnectTimeout, handler{
 		opened:   k.ifCurrent(k.opened),
 		response: func(r received, at time.Time) { k.ifCurrent(func() { k.respond(r, at) })() },
 		lost:     func(err error) { k.ifCurrent(func() { k.lost(err) })() },
 	})
 	return k, nil
-}
-
-// reach implements client.
-func (c *grpcClient) reach(ctx context.Context, endpoint int) (release func(), ok bool) {
-	conn, err := c.up.acquire(endpoint)
-	if err != nil {
-		return nil, false
-	}
-	if conn.reach(ctx, c.up.cfg.ConnectTimeout) {
-		c.up.found(endpoint, true)
-		return func() { c.up.release(conn) }, true
-	}
-	if ctx.Err() == nil {
-		c.up.found(endpoint, false)
-	}
-	c.up.release(conn)
-	return nil, false
 }
 
 // links are the streams, and the attempts to open one, in the order of their lines.

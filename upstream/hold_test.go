@@ -42,7 +42,7 @@ func withHeld(t *testing.T, name string, f func(h *heldAnswers), change ...func(
 			n := newNetwork(t)
 			srv := n.serve("a")
 			cfg := n.config("a")
-			cfg.NackWait = nackWait
+			cfg.Nack.Wait = nackWait
 			for _, c := range change {
 				c(&cfg)
 			}
@@ -121,7 +121,7 @@ func TestACK7Hold(t *testing.T) {
 		h.answers(0, 0)
 		h.tell(word(verdict.Accepted, clusters, 1, 9))
 		h.next("1")
-	}, func(c *Config) { c.NackAcks = 3 })
+	}, func(c *Config) { c.Nack.Acks = 3 })
 	hold("ACK-7 a client that rejects it first makes the ACK a NACK", func(h *heldAnswers) {
 		h.respond(clusters, "1", "a")
 		h.tell(word(verdict.Accepted, clusters, 1, 7))
@@ -129,7 +129,7 @@ func TestACK7Hold(t *testing.T) {
 		h.next("1: not a")
 		h.tell(rejected(clusters, 1, 9, "again")) // answered already (STR-8)
 		h.answers(0, 1)
-	}, func(c *Config) { c.NackAcks = 2 })
+	}, func(c *Config) { c.Nack.Acks = 2 })
 	hold("ACK-7 nack_wait is counted from when the first client was sent it", func(h *heldAnswers) {
 		h.respond(clusters, "1", "a")
 		h.after(nackWait / 2)
@@ -238,7 +238,7 @@ func TestACK7QuickClient(t *testing.T) {
 		n := newNetwork(t)
 		srv := n.serve("a")
 		cfg := n.config("a")
-		cfg.NackWait = time.Minute
+		cfg.Nack.Wait = time.Minute
 		store := &quickStore{memStore: newStore(sub(clusters, "*"))}
 		s := run(t, newUpstream(t, cfg), store, nil)
 		ss := srv.accept()

@@ -110,7 +110,7 @@ func (l *line) urgent(now time.Time) bool {
 		return false
 	}
 	return slices.ContainsFunc(r.store.Unasked(l.id), func(typeURL string) bool {
-		return now.Sub(l.link.subscribed(typeURL)) >= r.batch
+		return now.Sub(l.link.subscribed(typeURL)) >= r.up.cfg.Batch
 	})
 }
 
@@ -149,7 +149,7 @@ func (l *line) attempt() {
 	switch {
 	case !r.store.Awaited():
 		l.sleep()
-	case r.entrance.enter(l.ticket):
+	case r.up.entrance.enter(l.ticket):
 		l.connect()
 	default:
 		l.waits = waitsEntrance
@@ -159,7 +159,7 @@ func (l *line) attempt() {
 // sleep has the line wait for a client.
 func (l *line) sleep() {
 	l.waits = waitsClient
-	l.remote.entrance.leave(l.ticket)
+	l.remote.up.entrance.leave(l.ticket)
 }
 
 // admit connects if the entrance has let the line in. It follows the probe to its
@@ -167,16 +167,16 @@ func (l *line) sleep() {
 func (l *line) admit() {
 	r := l.remote
 	switch {
-	case !r.entrance.take(l.ticket):
+	case !r.up.entrance.take(l.ticket):
 	case l.waits != waitsEntrance:
-		r.entrance.leave(l.ticket)
+		r.up.entrance.leave(l.ticket)
 	case !r.store.StreamWanted(l.id):
 		l.end(ReasonUnwanted)
 	case !r.store.Awaited():
 		l.sleep()
 	default:
 		l.waits = waitsNot
-		if endpoint, back := r.entrance.serving(l.ticket); back && !r.linked() {
+		if endpoint, back := r.up.entrance.serving(l.ticket); back && !r.linked() {
 			r.failback.moveTo(endpoint)
 		}
 		l.connect()
@@ -215,7 +215,7 @@ func (l *line) connect() {
 // that the server is there.
 func (l *line) opened(stands time.Duration) {
 	l.open = true
-	if l.remote.entrance.outages.down() {
+	if l.remote.up.entrance.outages.down() {
 		l.standsAt = time.Now().Add(stands)
 	}
 }
@@ -225,7 +225,7 @@ func (l *line) count() {
 	l.counted = true
 	r := l.remote
 	r.report.note(func(st *Status) { st.Streams++; st.Opened++ })
-	r.report.obs.StreamOpened(l.id.String(), r.endpoints[l.endpoint])
+	r.report.obs.StreamOpened(l.id.String(), r.up.cfg.Endpoints[l.endpoint])
 }
 
 // refuse notes that the server may not serve the line's type, until welcome.
@@ -251,14 +251,14 @@ func (l *line) answered(at time.Time) {
 	first := !l.established
 	if first {
 		l.established, l.rejected = true, 0
-		r.entrance.outages.count(1)
+		r.up.entrance.outages.count(1)
 		if !l.draining {
 			l.at = time.Time{}
 		}
 	}
-	r.entrance.answer(l.endpoint, at)
+	r.up.entrance.answer(l.endpoint, at)
 	if first {
-		r.report.log.Info("connected", "stream", l.id, "endpoint", r.endpoints[l.endpoint])
+		r.report.log.Info("connected", "stream", l.id, "endpoint", r.up.cfg.Endpoints[l.endpoint])
 		r.failback.arrived(l.endpoint)
 	}
 }
@@ -289,11 +289,11 @@ func (l *line) elapse(now time.Time) {
 		case r.store.StreamWanted(l.id):
 			l.attempt()
 		default:
-			r.entrance.leave(l.ticket)
+			r.up.entrance.leave(l.ticket)
 		}
 	}
 	if due(&l.standsAt, now) {
-		r.entrance.answer(l.endpoint, now)
+		r.up.entrance.answer(l.endpoint, now)
 	}
 	if due(&l.renewal.due, now) && l.serving() {
 		l.link.demand()

@@ -45,7 +45,7 @@ func TestUPS1_TCPOptions(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		secured, _, err := u.creds.Clone().ClientHandshake(t.Context(), "", c)
+		secured, _, err := u.transport.(*pool).creds.Clone().ClientHandshake(t.Context(), "", c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,12 +53,12 @@ func TestUPS1_TCPOptions(t *testing.T) {
 		_ = secured.Close()
 	})
 	t.Run("REST", func(t *testing.T) {
-		u, err := NewREST(RESTConfig{Endpoints: []string{lis.Addr().String()}})
+		u, err := New(Config{APIType: REST, Endpoints: []string{lis.Addr().String()}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer u.Close()
-		c, err := u.dial(t.Context(), lis.Addr().String())
+		c, err := u.transport.(*web).dial(t.Context(), lis.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,7 @@ func manyTypes(tb testing.TB, kind string, store Store, log *slog.Logger, obs Ob
 	cfg := SessionConfig{Store: store, Observer: obs}
 	switch kind {
 	case "REST":
-		u, err := NewREST(RESTConfig{Endpoints: []string{"a:1"}, Logger: log})
+		u, err := New(Config{APIType: REST, Endpoints: []string{"a:1"}, Logger: log})
 		if err != nil {
 			tb.Fatal(err)
 		}

@@ -37,7 +37,7 @@ func (p pace) interval(configured time.Duration) time.Duration {
 }
 
 func (c *Config) pings(p pace) keepalive.ClientParameters {
-	return keepalive.ClientParameters{Time: p.interval(c.KeepaliveTime), Timeout: c.KeepaliveTimeout}
+	return keepalive.ClientParameters{Time: p.interval(c.Keepalive.Time), Timeout: c.Keepalive.Timeout}
 }
 
 // tooManyPings reports whether a server ended the connection because it was pinged too
@@ -50,21 +50,21 @@ func tooManyPings(err error) bool {
 // calm has connections to c's endpoint from now on pinged less often than c is, and c
 // itself taken by no further stream. It reports whether that is news: others on c, and on
 // connections as old, may have said it before.
-func (u *Upstream) calm(c *conn) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.paces[c.endpoint] != c.pace || c.pace == paceNone {
+func (p *pool) calm(c *conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.paces[c.endpoint] != c.pace || c.pace == paceNone {
 		return false
 	}
-	u.paces[c.endpoint]++
+	p.paces[c.endpoint]++
 	return true
 }
 
 // offended notes what ended a stream if that were the connection's pings.
 func (c *grpcClient) offended(by *conn, cause error) {
-	if !tooManyPings(cause) || !c.up.calm(by) {
+	if !tooManyPings(cause) || !c.pool.calm(by) {
 		return
 	}
 	c.report.log.Info("server allows fewer pings, sending fewer to this endpoint from now on",
-		"endpoint", c.up.cfg.Endpoints[by.endpoint], "every", calmPings)
+		"endpoint", c.cfg.Endpoints[by.endpoint], "every", calmPings)
 }

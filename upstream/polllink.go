@@ -40,38 +40,38 @@ func (c *restClient) connect(l *line) (link, error) {
 	k.take(subs)
 	if !c.store.StreamWanted(l.id) {
 		c.store.Lost(l.id) // what was only waiting to be unsubscribed went with Restart
-		c.up.entrance.leave(l.ticket)
+		c.remote.up.entrance.leave(l.ticket)
 		return nil, nil
 	}
 	k.fit()
 	k.list = slices.Sorted(maps.Keys(k.names))
 	k.ctx, k.stop = context.WithCancel(c.remote.ctx)
-	k.exchange = newExchange(c.up.transport, c.metadata, func(kind RequestKind) { c.report.wrote(l.id.TypeURL, kind) })
+	k.exchange = newExchange(c.web.transport, c.metadata, func(kind RequestKind) { c.report.wrote(l.id.TypeURL, kind) })
 	var err error
 	if k.poller, err = restjson.NewPoller(k.config(subs)); err != nil {
 		k.stop()
 		c.store.Lost(l.id)
 		return nil, err
 	}
-	l.opened(c.up.cfg.ConnectTimeout + probeStands)
+	l.opened(c.cfg.ConnectTimeout + probeStands)
 	k.wg.Go(func() { _ = k.poller.Run(k.ctx) }) // its error is the context's
 	return k, nil
 }
 
 // config is the poller's. subs are what it begins with.
 func (k *pollLink) config(subs []wire.Subscription) restjson.PollerConfig {
-	cfg, typeURL := &k.client.up.cfg, k.line.id.TypeURL
+	cfg, typeURL := k.client.cfg, k.line.id.TypeURL
 	return restjson.PollerConfig{
 		Client: &http.Client{
-			Transport: k.exchange, Timeout: cfg.PollTimeout,
+			Transport: k.exchange, Timeout: cfg.Poll.Timeout,
 			// A poll carries the node: it goes where the configuration says and nowhere else.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		Base: k.client.up.bases[k.line.endpoint], TypeURL: typeURL, Node: k.client.node, Names: k.list,
+		Base: k.client.web.bases[k.line.endpoint], TypeURL: typeURL, Node: k.client.node, Names: k.list,
 		FullState:   cfg.FullState[typeURL],
 		Held:        slices.ContainsFunc(subs, func(sub wire.Subscription) bool { return sub.Held }),
-		Interval:    cfg.PollInterval,
-		BackoffBase: cfg.BackoffBase, BackoffMax: cfg.BackoffMax,
+		Interval:    cfg.Poll.Interval,
+		BackoffBase: cfg.Backoff.Base, BackoffMax: cfg.Backoff.Max,
 		Batch:       time.Nanosecond, // the session has gathered already
 		MaxResponse: int64(cfg.MaxReceiveSize), Handler: k,
 	}
@@ -146,7 +146,7 @@ func (k *pollLink) demand() {
 // (RES-17).
 func (k *pollLink) fit() {
 	c, id := k.client, k.line.id
-	limit := c.up.cfg.MaxRequestSize
+	limit := c.cfg.MaxRequestSize
 	size := k.size() + c.nodeSize
 	if size <= limit {
 		return
@@ -200,7 +200,7 @@ func (k *pollLink) answered(names []string, at, begun time.Time) {
 	if first {
 		l.backoff.Reset()
 		clear(l.failed)
-		k.client.up.found(l.endpoint, true)
+		k.client.remote.up.found(l.endpoint, true)
 		l.count()
 	}
 }
@@ -214,7 +214,7 @@ func (k *pollLink) lost(cause error) {
 	stay := l.established && !err.Reason.repeats()
 	if notServed(cause) {
 		stay = true
-		c.up.entrance.answer(l.endpoint, time.Now())
+		c.remote.up.entrance.answer(l.endpoint, time.Now())
 		l.refuse()
 	}
 	_, unreachable := errors.AsType[unreachableError](cause)

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 
@@ -30,19 +29,12 @@ const (
 	connWindow   = 16 << 20
 )
 
-// Upstream is one control plane: its endpoints, and the connections to them
-// that the sessions share. Its methods may be called from any goroutine.
-type Upstream struct {
-	// Immutable after New.
-	cfg   Config
+// pool has the gRPC connections of an upstream. Its methods may be called from any goroutine.
+type pool struct {
+	// Immutable after newPool.
+	cfg   *Config
 	creds credentials.TransportCredentials
-	tls   *tlsfiles.Client         // nil in plain text
 	opts  [paces][]grpc.DialOption // by the pace of pings
-
-	*roster
-	*health
-
-	entrance *entrance
 
 	mu    sync.Mutex
 	conns [][]*conn // by endpoint
@@ -51,79 +43,50 @@ type Upstream struct {
 
 // conn is a connection and how many users it has.
 type conn struct {
-	*grpc.ClientConn
+	cc       *grpc.ClientConn
 	endpoint int
 	pace     pace
-	users    int // guarded by Upstream.mu
+	users    int // guarded by pool.mu
 }
 
-// New checks cfg and reads its TLS files. It connects to nothing: sessions do.
-// Close must be called.
-func New(cfg Config) (*Upstream, error) {
-	cfg, err := cfg.withDefaults()
-	if err != nil {
-		return nil, fmt.Errorf("upstream %q: %w", cfg.Name, err)
+// newPool makes a pool. TLS files are nil in plain text.
+func newPool(cfg *Config, files *tlsfiles.Client) (*pool, error) {
+	p := &pool{
+		cfg: cfg, creds: insecure.NewCredentials(),
+		conns: make([][]*conn, len(cfg.Endpoints)), paces: make([]pace, len(cfg.Endpoints)),
 	}
-	u := &Upstream{
-		cfg:    cfg,
-		creds:  insecure.NewCredentials(),
-		roster: newRoster(),
-		health: newHealth(len(cfg.Endpoints)),
-
-		entrance: newEntrance(cfg.Outages, cfg.BackoffBase, cfg.BackoffMax),
-
-		conns: make([][]*conn, len(cfg.Endpoints)),
-		paces: make([]pace, len(cfg.Endpoints)),
+	if files != nil {
+		p.creds = files.Credentials()
 	}
-	if cfg.TLS != nil {
-		files := *cfg.TLS
-		if files.Report == nil {
-			files.Report = func(err error) { reportFiles(cfg.Logger, err) }
-		}
-		if u.tls, err = tlsfiles.NewClient(files); err != nil {
-			return nil, fmt.Errorf("upstream %q: %w", cfg.Name, err)
-		}
-		u.creds = u.tls.Credentials()
-	}
-	u.creds = watchful{u.creds, cfg.KeepaliveTimeout}
-	for i := range u.opts {
-		u.opts[i] = u.dialOptions(pace(i))
+	p.creds = watchful{p.creds, cfg.Keepalive.Timeout}
+	for i := range p.opts {
+		p.opts[i] = p.dialOptions(pace(i))
 	}
 	for _, endpoint := range cfg.Endpoints {
 		// Making a connection does no I/O and says whether the target makes sense.
-		cc, err := grpc.NewClient(endpoint, u.opts[paceConfigured]...)
+		cc, err := grpc.NewClient(endpoint, p.opts[paceConfigured]...)
 		if err != nil {
-			u.Close()
-			return nil, fmt.Errorf("upstream %q: endpoint %q: %w", cfg.Name, endpoint, err)
+			return nil, fmt.Errorf("endpoint %q: %w", endpoint, err)
 		}
 		_ = cc.Close() // it was not in use
 	}
-	return u, nil
+	return p, nil
 }
 
-// reportFiles tells the operator what became of changed TLS files.
-func reportFiles(log *slog.Logger, err error) {
-	if err != nil {
-		log.Error("TLS files cannot be used, keeping the last good ones", "error", err)
-		return
-	}
-	log.Info("TLS files taken up")
-}
-
-func (u *Upstream) dialOptions(p pace) []grpc.DialOption {
+func (p *pool) dialOptions(at pace) []grpc.DialOption {
 	opts := []grpc.DialOption{
-		grpc.WithTransportCredentials(u.creds),
+		grpc.WithTransportCredentials(p.creds),
 		grpc.WithUserAgent(userAgent()),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(wire.Codec()), grpc.MaxCallRecvMsgSize(u.cfg.MaxReceiveSize)),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(wire.Codec()), grpc.MaxCallRecvMsgSize(p.cfg.MaxReceiveSize)),
 		grpc.WithStaticStreamWindowSize(streamWindow),
 		grpc.WithStaticConnWindowSize(connWindow),
-		grpc.WithKeepaliveParams(u.cfg.pings(p)),
+		grpc.WithKeepaliveParams(p.cfg.pings(at)),
 		// A connection that sessions hold on to while it fails is dialled at this
 		// pace, however many sessions there are.
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff: grpcbackoff.Config{BaseDelay: u.cfg.BackoffBase, Multiplier: 2, Jitter: 0.5, MaxDelay: u.cfg.BackoffMax},
+			Backoff: grpcbackoff.Config{BaseDelay: p.cfg.Backoff.Base, Multiplier: 2, Jitter: 0.5, MaxDelay: p.cfg.Backoff.Max},
 			// Beyond our own timeout, which is the one to tell of.
-			MinConnectTimeout: 2 * u.cfg.ConnectTimeout,
+			MinConnectTimeout: 2 * p.cfg.ConnectTimeout,
 		}),
 		// A connection without users is closed, and a stream is never retried but
 		// by its session.
@@ -131,74 +94,82 @@ func (u *Upstream) dialOptions(p pace) []grpc.DialOption {
 		grpc.WithDisableRetry(),
 		grpc.WithDisableServiceConfig(),
 	}
-	if u.cfg.TLS != nil && u.cfg.TLS.ServerName != "" {
-		opts = append(opts, grpc.WithAuthority(u.cfg.TLS.ServerName))
+	if p.cfg.TLS != nil && p.cfg.TLS.ServerName != "" {
+		opts = append(opts, grpc.WithAuthority(p.cfg.TLS.ServerName))
 	}
-	return append(opts, u.cfg.DialOptions...)
+	return append(opts, p.cfg.DialOptions...)
 }
 
-// Close ends the sessions, whose Run returns ErrClosed, waits for them and
-// closes what is left.
-func (u *Upstream) Close() {
-	u.close()
-	u.entrance.shut()
-	if u.tls != nil {
-		u.tls.Close()
-	}
-}
+// close implements transport: each connection is closed by its last user.
+func (*pool) close() {}
 
 // acquire gives a connection to an endpoint with room for one more stream. It
 // does no I/O. The caller must release it.
-func (u *Upstream) acquire(endpoint int) (*conn, error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	p := u.paces[endpoint]
-	for _, c := range u.conns[endpoint] {
-		if c.users < streamsPerConn && c.pace == p {
+func (p *pool) acquire(endpoint int) (*conn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := p.paces[endpoint]
+	for _, c := range p.conns[endpoint] {
+		if c.users < streamsPerConn && c.pace == at {
 			c.users++
 			return c, nil
 		}
 	}
-	cc, err := grpc.NewClient(u.cfg.Endpoints[endpoint], u.opts[p]...)
+	cc, err := grpc.NewClient(p.cfg.Endpoints[endpoint], p.opts[at]...)
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{ClientConn: cc, endpoint: endpoint, pace: p, users: 1}
-	u.conns[endpoint] = append(u.conns[endpoint], c)
+	c := &conn{cc: cc, endpoint: endpoint, pace: at, users: 1}
+	p.conns[endpoint] = append(p.conns[endpoint], c)
 	return c, nil
 }
 
 // release gives a connection back; the last user's closes it.
-func (u *Upstream) release(c *conn) {
-	u.mu.Lock()
+func (p *pool) release(c *conn) {
+	p.mu.Lock()
 	c.users--
 	last := c.users == 0
 	if last {
-		list := u.conns[c.endpoint]
+		list := p.conns[c.endpoint]
 		i := slices.Index(list, c)
-		u.conns[c.endpoint] = slices.Delete(list, i, i+1)
+		p.conns[c.endpoint] = slices.Delete(list, i, i+1)
 	}
-	u.mu.Unlock()
+	p.mu.Unlock()
 	if last {
-		_ = c.Close() // fails only where it is closed already
+		_ = c.cc.Close() // fails only where it is closed already
 	}
 }
 
 // ready connects and says whether that succeeded before ctx ended.
 func (c *conn) ready(ctx context.Context) bool {
 	for {
-		state := c.GetState()
+		state := c.cc.GetState()
 		switch state {
 		case connectivity.Ready:
 			return true
 		case connectivity.TransientFailure, connectivity.Shutdown:
 			return false
 		case connectivity.Idle:
-			c.Connect()
+			c.cc.Connect()
 		case connectivity.Connecting:
 		}
-		if !c.WaitForStateChange(ctx, state) {
+		if !c.cc.WaitForStateChange(ctx, state) {
 			return false
 		}
 	}
+}
+
+// reach implements transport.
+func (p *pool) reach(ctx context.Context, endpoint int) (release func(), ok bool) {
+	c, err := p.acquire(endpoint)
+	if err != nil {
+		return nil, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.ConnectTimeout)
+	defer cancel()
+	if !c.ready(ctx) {
+		p.release(c)
+		return nil, false
+	}
+	return func() { p.release(c) }, true
 }

@@ -17,9 +17,10 @@ func TestConnectionsAreShared(t *testing.T) {
 		}
 		synctest.Wait()
 		count := func() int {
-			u.mu.Lock()
-			defer u.mu.Unlock()
-			return len(u.conns[0])
+			p := u.transport.(*pool)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return len(p.conns[0])
 		}
 		if got := count(); got != 2 || len(n.dialled("a")) != 2 {
 			t.Errorf("%d connections, dialled %d times; want 2", got, len(n.dialled("a")))

@@ -61,7 +61,7 @@ type trial struct {
 func newQuarantine(cfg *Config) quarantine {
 	return quarantine{
 		proven: make(map[string]struct{}), suspects: make(map[string]*suspect),
-		most: cfg.BackoffMax, pace: backoff.Backoff{Base: cfg.BackoffBase},
+		most: cfg.Backoff.Max, pace: backoff.Backoff{Base: cfg.Backoff.Base},
 	}
 }
 

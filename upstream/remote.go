@@ -13,17 +13,13 @@ import (
 // remote is the source of a session whose control plane is made of servers: it connects,
 // backs off, and moves between endpoints. It belongs to the session's owner.
 type remote struct {
-	// Immutable after newRemote.
-	session   *Session
-	store     Store
-	report    *report
-	client    client
-	entrance  *entrance
-	health    *health
-	endpoints []string
-	batch     time.Duration
-	backoff   backoff.Backoff // the one with which a line begins
-	refusals  refusals
+	// Immutable after NewSession.
+	session  *Session
+	store    Store
+	report   *report
+	up       *Upstream
+	client   client
+	refusals refusals
 
 	ctx      context.Context // ends with Run
 	lines    []*line         // of the streams that are wanted, or still there
@@ -38,9 +34,6 @@ type client interface {
 	// connect begins a link at l.endpoint, in the background. It gives nil if nothing is
 	// wanted any more.
 	connect(l *line) (link, error)
-	// reach reports whether an endpoint can be reached, and holds the connection until
-	// release is called. Any goroutine may call it.
-	reach(ctx context.Context, endpoint int) (release func(), ok bool)
 	// rung, next and elapse are as in source.
 	rung()
 	next() time.Time
@@ -56,14 +49,6 @@ type client interface {
 type refusals struct {
 	backoff time.Duration // how far the back-off of the type grows
 	answer  bool          // the refusal is an answer: the server is there
-}
-
-func newRemote(s *Session, e *entrance, h *health, c common, r refusals) *remote {
-	return &remote{
-		session: s, store: s.store, report: s.report, entrance: e, health: h, endpoints: c.endpoints, batch: *c.batch,
-		backoff: backoff.Backoff{Base: *c.backoffBase, Max: *c.backoffMax}, refusals: r,
-		failback: newFailback(c.endpoints, *c.failback, h, s.report),
-	}
 }
 
 // begin implements source.
@@ -106,8 +91,10 @@ func (r *remote) reconcile() {
 }
 
 func (r *remote) newLine(id wire.StreamID) *line {
+	cfg := &r.up.cfg
 	return &line{
-		remote: r, id: id, ticket: &ticket{bell: r.session.bell}, backoff: r.backoff, failed: make([]bool, len(r.endpoints)),
+		remote: r, id: id, ticket: &ticket{bell: r.session.bell},
+		backoff: backoff.Backoff{Base: cfg.Backoff.Base, Max: cfg.Backoff.Max}, failed: make([]bool, len(cfg.Endpoints)),
 	}
 }
 
@@ -189,7 +176,11 @@ func (r *remote) probe() {
 			if f.knownBad(endpoint) {
 				continue
 			}
-			if hold, ok := r.client.reach(r.ctx, endpoint); ok {
+			hold, ok := r.up.transport.reach(r.ctx, endpoint)
+			if ok || r.ctx.Err() == nil {
+				r.up.found(endpoint, ok)
+			}
+			if ok {
 				found, release = endpoint, hold
 				break
 			}

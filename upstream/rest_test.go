@@ -178,15 +178,15 @@ type restRun struct {
 	stop func()
 }
 
-func (r *restRun) up() *REST { return r.source.(*remote).client.(*restClient).up }
+func (r *restRun) up() *Upstream { return r.source.(*remote).up }
 
 func runREST(t *testing.T, n *network, store Store, hosts ...string) *restRun {
 	t.Helper()
-	u, err := NewREST(RESTConfig{Name: "rest", Endpoints: hosts})
+	u, err := New(Config{APIType: REST, Name: "rest", Endpoints: hosts})
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.tcp = func(ctx context.Context, _, address string) (net.Conn, error) { return n.dial(ctx, address) }
+	u.transport.(*web).tcp = func(ctx context.Context, _, address string) (net.Conn, error) { return n.dial(ctx, address) }
 	obs := &recorder{}
 	s, err := u.NewSession(SessionConfig{Node: &corev3.Node{Id: "relay"}, Scope: "scope", Store: store, Observer: obs})
 	if err != nil {
@@ -229,7 +229,7 @@ func askingOn(n *network, srv *restServer, b *bed, latency, absentAfter time.Dur
 		}
 	})
 	r := runREST(b.t, n, b, "a:1")
-	r.events <- func() { r.up().cfg.AbsentAfter = absentAfter }
+	r.events <- func() { r.up().cfg.Poll.AbsentAfter = absentAfter }
 	for i := range 10 {
 		b.want(endpoints, fmt.Sprint("name-", i))
 		for range 40 {
@@ -348,7 +348,7 @@ func TestREST3(t *testing.T) {
 		},
 		"RES-7 nothing is absent before its server was heard, however long that may take": func(n *network, srv *restServer, b *bed) {
 			r := runREST(b.t, n, b, "a:1")
-			r.events <- func() { r.up().cfg.AbsentAfter = restSource().Absent }
+			r.events <- func() { r.up().cfg.Poll.AbsentAfter = restSource().Absent }
 			srv.says(holding("1", endpoints, "a"))
 			b.want(endpoints, "a")
 			pass(time.Second)
@@ -645,22 +645,23 @@ func TestRES17RESTShed(t *testing.T) {
 
 func TestNewREST(t *testing.T) {
 	for name, tt := range map[string]struct {
-		cfg  RESTConfig
+		cfg  Config
 		want string
 	}{
-		"no endpoints":      {RESTConfig{}, "no endpoints"},
-		"no port":           {RESTConfig{Endpoints: []string{"a"}}, "missing port"},
-		"negative interval": {RESTConfig{Endpoints: []string{"a:1"}, PollInterval: -1}, "poll interval is negative"},
-		"TLS files":         {RESTConfig{Endpoints: []string{"a:1"}, TLS: &tlsfiles.ClientConfig{CertFile: "x"}}, "needs a key"},
+		"no endpoints":      {Config{}, "no endpoints"},
+		"no port":           {Config{Endpoints: []string{"a"}}, "missing port"},
+		"negative interval": {Config{Endpoints: []string{"a:1"}, Poll: Poll{Interval: -1}}, "poll interval is negative"},
+		"TLS files":         {Config{Endpoints: []string{"a:1"}, TLS: &tlsfiles.ClientConfig{CertFile: "x"}}, "needs a key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.cfg.Name = "x"
-			if u, err := NewREST(tt.cfg); u != nil || err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), `upstream "x"`) {
-				t.Errorf("NewREST gave %v and %v, want %q", u, err, tt.want)
+			tt.cfg.APIType = REST
+			if u, err := New(tt.cfg); u != nil || err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), `upstream "x"`) {
+				t.Errorf("New gave %v and %v, want %q", u, err, tt.want)
 			}
 		})
 	}
-	u, err := NewREST(RESTConfig{Endpoints: []string{"a:1"}, MaxRequestSize: 100, Logger: slog.New(slog.DiscardHandler)})
+	u, err := New(Config{APIType: REST, Endpoints: []string{"a:1"}, MaxRequestSize: 100, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

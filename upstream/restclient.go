@@ -2,8 +2,6 @@ package upstream
 
 import (
 	"cmp"
-	"context"
-	"fmt"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -24,46 +22,31 @@ import (
 // what was said before: a server that was restarted may use the version that is held
 // for other contents (ACK-4).
 type restClient struct {
-	// Immutable after NewSession.
+	// Immutable after web.client.
 	remote   *remote
 	session  *Session
 	store    Store
 	report   *report
-	up       *REST
+	web      *web
+	cfg      *Config
 	node     *corev3.Node
 	nodeSize int
 	metadata metadata.MD
 }
 
-// NewSession makes a session. It does nothing until Run is called.
-func (u *REST) NewSession(cfg SessionConfig) (*Session, error) {
-	size := proto.Size(cfg.Node)
-	if size > u.cfg.MaxRequestSize/2 {
-		return nil, fmt.Errorf("upstream %q: a node of %d bytes leaves too little of a request of %d", u.cfg.Name, size, u.cfg.MaxRequestSize)
-	}
-	s, err := newSession(cfg, u.cfg.Name, u.cfg.Endpoints[0], u.cfg.Logger, u.roster, u.cfg.Batch)
-	if err != nil {
-		return nil, err
-	}
-	// A server that does not serve a type answers the poll, and waits for nothing.
-	r := newRemote(s, u.entrance, u.health, u.cfg.common(), refusals{backoff: longBackoff, answer: true})
-	r.client = &restClient{
-		remote: r, session: s, store: s.store, report: s.report, up: u, node: cfg.Node, nodeSize: size,
-		metadata: metadataOf(u.cfg.Metadata, cfg.Metadata),
-	}
-	s.source = r
-	return s, nil
+// client implements transport. A server that does not serve a type answers the poll, and
+// waits for nothing.
+func (w *web) client(r *remote, cfg SessionConfig) (client, refusals) {
+	return &restClient{
+		remote: r, session: r.session, store: r.store, report: r.report, web: w, cfg: w.cfg,
+		node: cfg.Node, nodeSize: proto.Size(cfg.Node), metadata: metadataOf(w.cfg.Metadata, cfg.Metadata),
+	}, refusals{backoff: longBackoff, answer: true}
 }
 
 // serves implements client: a type may have no path.
 func (*restClient) serves(id wire.StreamID) bool {
 	_, ok := restjson.Path(id.TypeURL)
 	return ok
-}
-
-// reach implements client.
-func (c *restClient) reach(ctx context.Context, endpoint int) (release func(), ok bool) {
-	return func() {}, c.up.reaches(ctx, endpoint)
 }
 
 // silence is how long a server may leave unanswered what it was asked before it counts as
@@ -76,7 +59,7 @@ const silence = time.Second
 // clocks of all names of the type begin anew then, those that were answered for included,
 // a server is not silent before the clock of one that was not has run out.
 func (c *restClient) settling(now time.Time) {
-	after := cmp.Or(c.up.cfg.AbsentAfter, silence)
+	after := cmp.Or(c.cfg.Poll.AbsentAfter, silence)
 	for _, l := range c.remote.lines {
 		if k, ok := l.link.(*pollLink); ok {
 			c.store.Withhold(l.id, l.id.TypeURL, k.silent(now, after))

@@ -7,7 +7,7 @@ import "time"
 func (l *line) end(reason Reason) {
 	r, k, open, counted := l.remote, l.link, l.open, l.counted
 	if l.established {
-		r.entrance.outages.count(-1)
+		r.up.entrance.outages.count(-1)
 		if !reason.repeats() {
 			l.backoff.Reset()
 			clear(l.failed)
@@ -16,7 +16,7 @@ func (l *line) end(reason Reason) {
 	l.link, l.waits, l.open, l.counted, l.established, l.draining = nil, waitsNot, false, false, false, false
 	l.at, l.renewal.due, l.standsAt = time.Time{}, time.Time{}, time.Time{}
 	if reason.final() {
-		r.entrance.leave(l.ticket)
+		r.up.entrance.leave(l.ticket)
 	}
 	if k == nil {
 		return
@@ -33,7 +33,7 @@ func (l *line) end(reason Reason) {
 
 // failure is why the line's link broke or could not be made.
 func (l *line) failure(reason Reason, cause error) *ConnectionError {
-	return &ConnectionError{Endpoint: l.remote.endpoints[l.endpoint], Reason: reason, Err: cause}
+	return &ConnectionError{Endpoint: l.remote.up.cfg.Endpoints[l.endpoint], Reason: reason, Err: cause}
 }
 
 // fail ends a link that broke or could not be made, and decides where and when the next
@@ -46,7 +46,7 @@ func (l *line) fail(err *ConnectionError, unreachable, stay bool) {
 	r, endpoint, counted := l.remote, l.endpoint, l.counted
 	l.end(err.Reason)
 	if unreachable {
-		r.health.found(endpoint, false)
+		r.up.found(endpoint, false)
 	}
 	if !counted {
 		r.report.obs.ConnectFailed(err.Endpoint, err.Reason)
@@ -72,7 +72,7 @@ func (l *line) wait(err *ConnectionError) time.Duration {
 	r := l.remote
 	awaited, delay, queued := r.store.Awaited(), time.Duration(0), false
 	if !l.refused || !r.refusals.answer {
-		delay, queued = r.entrance.lost(l.ticket, err, awaited && !l.refused)
+		delay, queued = r.up.entrance.lost(l.ticket, err, awaited && !l.refused)
 	}
 	switch {
 	case !awaited:
@@ -84,9 +84,9 @@ func (l *line) wait(err *ConnectionError) time.Duration {
 		l.backoff.Attempts++
 		return delay
 	}
-	l.backoff.Max = backoffBound(r.backoff.Max, err.Reason)
+	l.backoff.Max = backoffBound(r.up.cfg.Backoff.Max, err.Reason)
 	if l.refused {
-		l.backoff.Max = max(r.backoff.Max, r.refusals.backoff)
+		l.backoff.Max = max(r.up.cfg.Backoff.Max, r.refusals.backoff)
 	}
 	delay = l.backoff.Next()
 	l.at = time.Now().Add(delay)

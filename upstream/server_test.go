@@ -141,7 +141,7 @@ func TestRES12GoControlPlane(t *testing.T) {
 	cp.set("1", "a", "b")
 	stop := cp.serve()
 	store := newStore(sub(clusters, "*"), sub(endpoints, "a", "b"))
-	s := run(t, newUpstream(t, Config{Endpoints: []string{cp.addr}, BackoffBase: 10 * time.Millisecond}), store, nil)
+	s := run(t, newUpstream(t, Config{Endpoints: []string{cp.addr}, Backoff: Backoff{Base: 10 * time.Millisecond}}), store, nil)
 	holds := func(typeURL string, want ...string) func() bool {
 		return func() bool { return slices.Equal(store.names(typeURL), want) }
 	}

@@ -427,7 +427,7 @@ func TestIdleSession(t *testing.T) {
 			t.Errorf("status %+v", st)
 		}
 		u.mu.Lock()
-		if got := len(u.conns[0]); got != 0 {
+		if got := len(u.transport.(*pool).conns[0]); got != 0 {
 			t.Errorf("%d connections left", got)
 		}
 		u.mu.Unlock()

@@ -390,7 +390,7 @@ func TestACK7StateNamesEndTheHolding(t *testing.T) {
 		n := newNetwork(t)
 		srv := n.serveAny("a")
 		cfg := n.speaking(AggregatedGRPC, "a")
-		cfg.NackWait = time.Minute
+		cfg.Nack.Wait = time.Minute
 		store := newStore(sub(endpoints, "x"))
 		s := run(t, newUpstream(t, cfg), store, nil)
 		as := srv.accept(stateADS)

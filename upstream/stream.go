@@ -102,7 +102,7 @@ func (st *stream) open(timeout time.Duration) (grpc.ClientStream, error) {
 	timer := time.AfterFunc(timeout, func() { st.abort(errConnectTimeout) })
 	defer timer.Stop()
 	desc := &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
-	cs, err := st.conn.NewStream(st.call, desc, st.method)
+	cs, err := st.conn.cc.NewStream(st.call, desc, st.method)
 	if err != nil {
 		return nil, err
 	}

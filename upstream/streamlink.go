@@ -45,13 +45,13 @@ func (k *streamLink) asks(typeURL string) bool {
 // opened subscribes to everything wanted, with the versions held (RES-12).
 func (k *streamLink) opened() {
 	c, l := k.client, k.line
-	c.up.found(l.endpoint, true)
+	c.remote.up.found(l.endpoint, true)
 	l.opened(probeStands)
 	k.dialect = k.newDialect()
 	l.count()
-	c.report.log.Debug("stream opened", "stream", l.id, "endpoint", c.up.cfg.Endpoints[l.endpoint])
+	c.report.log.Debug("stream opened", "stream", l.id, "endpoint", c.cfg.Endpoints[l.endpoint])
 
-	k.taken(c.store.Restart(l.id, versionsLimit(c.up.cfg.MaxRequestSize, c.nodeSize)))
+	k.taken(c.store.Restart(l.id, versionsLimit(c.cfg.MaxRequestSize, c.nodeSize)))
 	if !c.store.StreamWanted(l.id) {
 		k.drain() // what was only waiting to be unsubscribed went with Restart
 	}
@@ -115,14 +115,14 @@ func (k *streamLink) subscribe(sub wire.Subscription) {
 // answer that is held cannot be held any longer.
 func (k *streamLink) ask(sub wire.Subscription) {
 	c := k.client
-	if c.up.cfg.APIType.State() {
+	if c.cfg.APIType.State() {
 		c.answerAll(c.held.release(k, sub.TypeURL))
 	}
 	reserved := 0
 	if !k.greeted {
 		reserved = c.nodeSize
 	}
-	k.say(k.dialect.subscribe(sub, reserved, c.up.cfg.MaxRequestSize))
+	k.say(k.dialect.subscribe(sub, reserved, c.cfg.MaxRequestSize))
 	if len(sub.Subscribe) > 0 {
 		k.added[sub.TypeURL] = time.Now()
 	}
@@ -163,7 +163,7 @@ func (k *streamLink) drain() {
 func (k *streamLink) close() {
 	k.client.held.drop(k)
 	k.stream.stop()
-	k.client.up.release(k.stream.conn)
+	k.client.pool.release(k.stream.conn)
 	if k.dialect != nil {
 		k.client.withdraw(k)
 	}
@@ -261,11 +261,11 @@ func (k *streamLink) answer(e envelope, reason error, at time.Time) {
 // newDialect makes the dialect of the stream.
 func (k *streamLink) newDialect() dialect {
 	c, id := k.client, k.line.id
-	if !c.up.cfg.APIType.State() {
+	if !c.cfg.APIType.State() {
 		return &deltaDialect{asked: make(map[string]struct{})}
 	}
 	return &stateDialect{
-		fullState: c.up.cfg.FullState, perType: c.up.cfg.APIType.PerType(), types: make(map[string]*stateType),
+		fullState: c.cfg.FullState, perType: c.cfg.APIType.PerType(), types: make(map[string]*stateType),
 		owed:  make(map[string]int),
 		shed:  func(typeURL string, bytes int) bool { return c.store.Shed(id, typeURL, bytes) },
 		large: c.report.noteLarge,

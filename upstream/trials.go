@@ -9,7 +9,7 @@ import (
 // blame finds the suspects of a stream that broke. In a trial it is the type that
 // is tried; if that is wrong, the next stream ends too and has nothing on trial.
 func (c *grpcClient) blame(k *streamLink, cause error) {
-	if c.up.cfg.APIType.PerType() || !k.line.serving() || !mayConcernTypes(cause) {
+	if c.cfg.APIType.PerType() || !k.line.serving() || !mayConcernTypes(cause) {
 		return
 	}
 	c.stood(k)
@@ -43,7 +43,7 @@ func (c *grpcClient) blame(k *streamLink, cause error) {
 // was, at growing intervals, as long as the endpoint serves others.
 func (c *grpcClient) refuse(k *streamLink, cause error) bool {
 	l := k.line
-	if !c.up.cfg.APIType.PerType() || !l.open || !mayConcernTypes(cause) {
+	if !c.cfg.APIType.PerType() || !l.open || !mayConcernTypes(cause) {
 		return false
 	}
 	if !l.refused {
@@ -67,7 +67,7 @@ func (c *grpcClient) stood(k *streamLink) {
 // subscribed to now.
 func (c *grpcClient) prove(typeURL string) {
 	q := &c.quarantine
-	if _, ok := q.proven[typeURL]; ok || c.up.cfg.APIType.PerType() {
+	if _, ok := q.proven[typeURL]; ok || c.cfg.APIType.PerType() {
 		return
 	}
 	q.forget(func(proven string) bool {
