@@ -175,14 +175,13 @@ func (r *Relay) viewSession(s *session) sessionView {
 		Clients: r.hub.users(s), Streams: st.Streams, StreamsOpened: st.Opened, StreamsLost: st.Lost,
 		EndpointChanges: st.EndpointChanges, Requests: st.Requests, Responses: st.Responses,
 		Acks: st.Acks, Nacks: st.Nacks, LastResponse: st.LastResponse, Quarantined: st.Quarantined,
-		Unavailable: st.Unavailable,
-		LastErrorAt: st.LastErrorAt, LastRejected: st.LastRejected, Tables: []tableView{},
+		Unavailable: st.Unavailable, Tables: []tableView{},
 	}
 	if st.LastError != nil {
-		v.LastError = st.LastError.Error()
+		v.LastError, v.LastErrorAt = st.LastError.Error(), st.LastError.At
 	}
 	if st.LastRejection != nil {
-		v.LastRejection = st.LastRejection.Error()
+		v.LastRejection, v.LastRejected = st.LastRejection.Error(), st.LastRejection.At
 	}
 	for _, t := range s.store.Stats() {
 		v.Tables = append(v.Tables, tableView(t))

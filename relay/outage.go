@@ -102,7 +102,7 @@ func (s *session) denied(after time.Duration, now time.Time) string {
 	}
 	st := s.client.Status()
 	err := st.LastError
-	if err == nil || err.Reason != upstream.ReasonDenied || now.Sub(st.LastErrorAt) > deniedFresh ||
+	if err == nil || err.Reason != upstream.ReasonDenied || now.Sub(err.At) > deniedFresh ||
 		st.Streams > 0 { // of other types, where each has its own
 		return ""
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -95,6 +96,7 @@ type ConnectionError struct {
 	Endpoint string
 	Reason   Reason
 	Err      error
+	At       time.Time
 }
 
 func (e *ConnectionError) Error() string {
@@ -109,6 +111,7 @@ func (e *ConnectionError) Unwrap() error { return e.Err }
 type RejectedError struct {
 	TypeURL, Nonce string
 	Err            error
+	At             time.Time
 }
 
 func (e *RejectedError) Error() string {

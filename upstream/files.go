@@ -72,7 +72,6 @@ type Files struct {
 	mu       sync.Mutex
 	problems map[string]error      // by file; what cannot be used now
 	failed   *ConnectionError      // the latest problem, which may be over; nil if there never was one
-	failedAt time.Time             // of failed
 	sessions map[*Session]struct{} // to be woken by changes
 }
 
@@ -187,7 +186,7 @@ func (f *Files) report(file string, err error) {
 	} else {
 		f.problems[file] = err
 		// What is wrong with the path is to files what a lost connection is to a server.
-		f.failed, f.failedAt = &ConnectionError{Endpoint: f.cfg.Path, Reason: ReasonMalformed, Err: err}, time.Now()
+		f.failed = &ConnectionError{Endpoint: f.cfg.Path, Reason: ReasonMalformed, Err: err, At: time.Now()}
 		if file == f.cfg.Path {
 			f.failed.Reason = ReasonUnreachable
 		}
@@ -207,10 +206,10 @@ func (f *Files) report(file string, err error) {
 
 // away reports whether the path as a whole cannot be read, so that what is served may
 // be getting old (OPS-1), and what went wrong last.
-func (f *Files) away() (away bool, last *ConnectionError, at time.Time) {
+func (f *Files) away() (away bool, last *ConnectionError) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.problems[f.cfg.Path] != nil, f.failed, f.failedAt
+	return f.problems[f.cfg.Path] != nil, f.failed
 }
 
 func (f *Files) wake() {

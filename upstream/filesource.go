@@ -5,7 +5,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -13,6 +12,8 @@ import (
 // wanted is answered at once, and told anew when the files of its type change. The Store
 // must have streams per type (cache.Source.PerType), so that a change concerns one table.
 type fileSource struct {
+	noClocks
+
 	// Immutable after NewSession.
 	files   *Files
 	session *Session
@@ -74,13 +75,8 @@ func (s *fileSource) rung() {
 	}
 }
 
-// urgent, next, elapse, settling and tell implement source. Files have no clocks, and no
-// client's word changes them (ACK-7).
+// urgent implements source: all demand waits for the batch time.
 func (*fileSource) urgent(wire.StreamID, time.Time) bool { return false }
-func (*fileSource) next() time.Time                      { return time.Time{} }
-func (*fileSource) elapse(time.Time)                     {}
-func (*fileSource) settling(time.Time)                   {}
-func (*fileSource) tell(verdict.Word)                    {}
 
 // reconcile implements source: it tells the Store what it wants to know and was not told.
 func (s *fileSource) reconcile() {
@@ -105,8 +101,8 @@ func (s *fileSource) reconcile() {
 // gone.
 func (s *fileSource) review() State {
 	read := s.files.view.Load().read
-	away, last, at := s.files.away()
-	s.report.note(func(st *Status) { st.LastError, st.LastErrorAt = last, at })
+	away, last := s.files.away()
+	s.report.note(func(st *Status) { st.LastError = last })
 	switch {
 	case len(s.lines) == 0 && (read || len(s.store.Streams()) == 0):
 		return StateIdle
@@ -182,8 +178,7 @@ func (s *fileSource) tellAll(l *fileLine, now *fileType) {
 		TypeURL: l.id.TypeURL, VersionInfo: now.state.VersionInfo, Complete: true,
 		Resources: l.timed(resources, at, true), Errors: l.errors(now),
 	}
-	s.count(l, r.Resources, 0, at)
-	s.judge(l, s.store.ApplyState(l.id, r, at), at)
+	s.hand(l, r.Resources, 0, at, func() error { return s.store.ApplyState(l.id, r, at) })
 	l.told, l.whole = now, true
 }
 
@@ -237,8 +232,7 @@ func (s *fileSource) answer(l *fileLine, now *fileType, names []string) {
 			}
 		}
 	}
-	s.count(l, r.Resources, len(r.Removed), at)
-	s.judge(l, s.store.Apply(l.id, r, at), at)
+	s.hand(l, r.Resources, len(r.Removed), at, func() error { return s.store.Apply(l.id, r, at) })
 }
 
 // add tells the Store what there is. What there is not may be in a file that has never
@@ -248,29 +242,24 @@ func (s *fileSource) add(l *fileLine, now *fileType) {
 	resources := l.timed(now.covered(l.wanted), at, false)
 	l.told, l.whole = now, false
 	errs := l.errors(now)
-	if len(resources)+len(errs) == 0 {
-		return
+	if len(resources)+len(errs) > 0 {
+		r := &wire.DeltaResponse{TypeURL: l.id.TypeURL, Resources: resources, Errors: errs}
+		s.hand(l, resources, 0, at, func() error { return s.store.Apply(l.id, r, at) })
 	}
-	s.count(l, resources, 0, at)
-	s.judge(l, s.store.Apply(l.id, &wire.DeltaResponse{TypeURL: l.id.TypeURL, Resources: resources, Errors: errs}, at), at)
 }
 
-// count counts what the Store is told as a response.
-func (s *fileSource) count(l *fileLine, resources []*wire.Resource, removed int, now time.Time) {
+// hand counts what the Store is told as a response, and applies it. If the Store cannot
+// take it (ACK-6) what is cached stays.
+func (s *fileSource) hand(l *fileLine, resources []*wire.Resource, removed int, at time.Time, apply func() error) {
 	bytes := 0
 	for _, r := range resources {
 		bytes += r.Size()
 	}
-	s.report.responded(l.id.TypeURL, len(resources), removed, bytes, now)
-}
-
-// judge notes that the Store could not take something (ACK-6). What is cached stays.
-func (s *fileSource) judge(l *fileLine, err error, at time.Time) {
-	if err == nil {
-		return
+	s.report.responded(l.id.TypeURL, len(resources), removed, bytes, at)
+	if err := apply(); err != nil {
+		l.lives = nil // the Store may have taken some of it
+		s.report.log.Warn("state of the files rejected", "type", l.id.TypeURL, "cached", cached(err), "error", detail(err))
+		rejected := &RejectedError{TypeURL: l.id.TypeURL, Err: err, At: at}
+		s.report.note(func(st *Status) { st.LastRejection = rejected })
 	}
-	l.lives = nil // nobody knows what of it was taken
-	s.report.log.Warn("state of the files rejected", "type", l.id.TypeURL, "cached", cached(err), "error", detail(err))
-	rejected := &RejectedError{TypeURL: l.id.TypeURL, Err: err}
-	s.report.note(func(st *Status) { st.LastRejection, st.LastRejected = rejected, at })
 }

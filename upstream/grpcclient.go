@@ -55,14 +55,10 @@ func (c *grpcClient) connect(l *line) (link, error) {
 	}
 	api := c.cfg.APIType
 	k := &streamLink{
-		client: c, line: l, stream: newStream(ctx, conn, api, api.method(l.id), c.session.events, c.report.wrote),
+		client: c, line: l, stream: newStream(ctx, conn, api, api.method(l.id), c.session.post, c.report.wrote),
 		asked: make(map[string]time.Time), added: make(map[string]time.Time),
 	}
-	k.stream.start(c.cfg.ConnectTimeout, handler{
-		opened:   k.ifCurrent(k.opened),
-		response: func(r received, at time.Time) { k.ifCurrent(func() { k.respond(r, at) })() },
-		lost:     func(err error) { k.ifCurrent(func() { k.lost(err) })() },
-	})
+	k.stream.start(c.cfg.ConnectTimeout, handler{opened: k.opened, response: k.respond, lost: k.lost})
 	return k, nil
 }
 

@@ -13,16 +13,7 @@ import (
 var _ restjson.Handler = (*pollLink)(nil)
 
 // tell has the owner run f, unless it has ended the poller.
-func (k *pollLink) tell(f func()) {
-	select {
-	case k.client.session.events <- func() {
-		if k.ctx.Err() == nil {
-			f()
-		}
-	}:
-	case <-k.ctx.Done():
-	}
-}
+func (k *pollLink) tell(f func()) { k.client.session.post(k.ctx, f) }
 
 // OnResponse implements restjson.Handler.
 func (k *pollLink) OnResponse(r *restjson.Response, names []string) error {

@@ -92,10 +92,10 @@ func (r *report) noteLarge(typeURL string, names, bytes, limit int) {
 
 // noteRejected tells of a response that was refused.
 func (r *report) noteRejected(typeURL, nonce string, reason error, at time.Time) {
-	rejection := &RejectedError{TypeURL: typeURL, Nonce: nonce, Err: reason}
+	rejection := &RejectedError{TypeURL: typeURL, Nonce: nonce, Err: reason, At: at}
 	r.log.Log(context.Background(), r.rejectionLevel(typeURL, detail(reason), at), "response rejected",
 		"type", typeURL, "nonce", nonce, "cached", cached(reason), "error", detail(reason))
-	r.note(func(st *Status) { st.LastRejection, st.LastRejected = rejection, at })
+	r.note(func(st *Status) { st.LastRejection = rejection })
 }
 
 // cached says what is cached, and served, after a response was rejected for a reason.
@@ -144,7 +144,7 @@ func (r *report) noteFailed(ctx context.Context, id wire.StreamID, err *Connecti
 	}
 	r.log.Log(ctx, level, "stream lost", "stream", id, "error", err, "retry_in", delay)
 	r.note(func(st *Status) {
-		st.LastError, st.LastErrorAt = err, time.Now()
+		st.LastError = err
 		if lost {
 			st.Lost++
 		}

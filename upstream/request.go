@@ -72,20 +72,20 @@ func withoutWildcard(names []string) (others []string, was bool) {
 // subscribe puts a name, or one with parameters, into the next request that has room.
 func (s *splitter) subscribe(name string) {
 	req := s.room(wire.WordSize(name))
-	if wire.IsLocator(name) {
-		req.ResourceLocatorsSubscribe = append(req.ResourceLocatorsSubscribe, wire.ResourceLocator(name))
-		return
-	}
-	req.ResourceNamesSubscribe = append(req.ResourceNamesSubscribe, name)
+	put(name, &req.ResourceNamesSubscribe, &req.ResourceLocatorsSubscribe)
 }
 
 func (s *splitter) unsubscribe(name string) {
 	req := s.room(wire.WordSize(name))
+	put(name, &req.ResourceNamesUnsubscribe, &req.ResourceLocatorsUnsubscribe)
+}
+
+func put(name string, names *[]string, locators *[]*discoveryv3.ResourceLocator) {
 	if wire.IsLocator(name) {
-		req.ResourceLocatorsUnsubscribe = append(req.ResourceLocatorsUnsubscribe, wire.ResourceLocator(name))
+		*locators = append(*locators, wire.ResourceLocator(name))
 		return
 	}
-	req.ResourceNamesUnsubscribe = append(req.ResourceNamesUnsubscribe, name)
+	*names = append(*names, name)
 }
 
 // splitter spreads names over requests.

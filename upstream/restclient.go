@@ -9,7 +9,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -22,6 +21,8 @@ import (
 // what was said before: a server that was restarted may use the version that is held
 // for other contents (ACK-4).
 type restClient struct {
+	noClocks
+
 	// Immutable after web.client.
 	remote   *remote
 	session  *Session
@@ -67,9 +68,5 @@ func (c *restClient) settling(now time.Time) {
 	}
 }
 
-// rung, next, elapse, tell and end implement client. Polls wait for no client (ACK-7).
-func (*restClient) rung()             {}
-func (*restClient) next() time.Time   { return time.Time{} }
-func (*restClient) elapse(time.Time)  {}
-func (*restClient) tell(verdict.Word) {}
-func (*restClient) end()              {}
+// end implements client.
+func (*restClient) end() {}

@@ -33,7 +33,7 @@ func (l *line) end(reason Reason) {
 
 // failure is why the line's link broke or could not be made.
 func (l *line) failure(reason Reason, cause error) *ConnectionError {
-	return &ConnectionError{Endpoint: l.remote.up.cfg.Endpoints[l.endpoint], Reason: reason, Err: cause}
+	return &ConnectionError{Endpoint: l.remote.up.cfg.Endpoints[l.endpoint], Reason: reason, Err: cause, At: time.Now()}
 }
 
 // fail ends a link that broke or could not be made, and decides where and when the next

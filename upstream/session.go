@@ -152,6 +152,19 @@ func (s *Session) loop(ctx context.Context) error {
 	}
 }
 
+// post has the owner run f, unless ctx has ended by then. It waits for the owner. Only the
+// owner ends the contexts of what belongs to it, so nothing that it ended is heard of again.
+func (s *Session) post(ctx context.Context, f func()) {
+	select {
+	case s.events <- func() {
+		if ctx.Err() == nil {
+			f()
+		}
+	}:
+	case <-ctx.Done():
+	}
+}
+
 // ring has the owner call source.rung. Any goroutine may call it.
 func (s *Session) ring() {
 	select {
@@ -190,6 +203,16 @@ func (s *Session) settle() {
 	s.source.settling(now)
 	s.settleAt = s.store.Settle(now)
 }
+
+// noClocks is for what has no times of its own, and which no client's word changes (ACK-7):
+// files and polls.
+type noClocks struct{}
+
+func (noClocks) rung()              {}
+func (noClocks) next() time.Time    { return time.Time{} }
+func (noClocks) elapse(time.Time)   {}
+func (noClocks) settling(time.Time) {}
+func (noClocks) tell(verdict.Word)  {}
 
 // earlier is the earlier of two times, where zero is never.
 func earlier(a, b time.Time) time.Time {

@@ -30,9 +30,7 @@ type Status struct {
 
 	LastResponse  time.Time // zero before the first
 	LastError     *ConnectionError
-	LastErrorAt   time.Time
 	LastRejection *RejectedError
-	LastRejected  time.Time
 
 	// Quarantined are the types, sorted, that are withheld because the server ended
 	// a stream on which they were new, until a trial shows that it takes them; and

@@ -27,7 +27,7 @@ type stream struct {
 	conn   *conn
 	api    APIType
 	method string
-	post   chan<- func()
+	post   func(ctx context.Context, f func())    // Session.post
 	sent   func(typeURL string, kind RequestKind) // called after each request written
 	wake   chan struct{}                          // one slot: the queue has something
 	wg     sync.WaitGroup
@@ -44,7 +44,7 @@ type outgoing struct {
 	kind RequestKind
 }
 
-func newStream(ctx context.Context, c *conn, api APIType, method string, post chan<- func(), sent func(string, RequestKind)) *stream {
+func newStream(ctx context.Context, c *conn, api APIType, method string, post func(context.Context, func()), sent func(string, RequestKind)) *stream {
 	st := &stream{conn: c, api: api, method: method, post: post, sent: sent, wake: make(chan struct{}, 1)}
 	st.ctx, st.cancel = context.WithCancel(ctx)
 	st.call, st.abort = context.WithCancelCause(st.ctx)
@@ -82,12 +82,7 @@ func (st *stream) start(timeout time.Duration, h handler) {
 
 // tell has the owner run f, unless the owner has ended the stream. It waits:
 // the next response is not read before this one was taken.
-func (st *stream) tell(f func()) {
-	select {
-	case st.post <- f:
-	case <-st.ctx.Done():
-	}
-}
+func (st *stream) tell(f func()) { st.post(st.ctx, f) }
 
 // stop ends the stream, whatever it is blocked in, and waits for its
 // goroutines. Nothing is told afterwards.

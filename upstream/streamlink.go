@@ -23,16 +23,6 @@ type streamLink struct {
 	added   map[string]time.Time // when names of a type that is asked for were last added (UPS-3)
 }
 
-// ifCurrent wraps f for the stream's events: a stream that was ended may have posted before,
-// and what it says then is void.
-func (k *streamLink) ifCurrent(f func()) func() {
-	return func() {
-		if k.line.link == k {
-			f()
-		}
-	}
-}
-
 // subscribed implements link.
 func (k *streamLink) subscribed(typeURL string) time.Time { return k.added[typeURL] }
 
@@ -61,11 +51,11 @@ func (k *streamLink) opened() {
 // the Store merges what waits for a slow server, so that it is not queued here. After the
 // last unsubscription the stream is no longer wanted.
 func (k *streamLink) demand() {
-	if k.stream.idle(k.ifCurrent(func() {
+	if k.stream.idle(func() {
 		if k.line.serving() {
 			k.demand()
 		}
-	})) && k.take() && !k.client.store.StreamWanted(k.line.id) {
+	}) && k.take() && !k.client.store.StreamWanted(k.line.id) {
 		k.drain()
 	}
 }
