@@ -36,8 +36,8 @@ type Config struct {
 	// MaxReceiveSize bounds a response, in bytes.
 	MaxReceiveSize int
 	// MaxRequestSize bounds a request, in bytes: longer subscriptions are split, or
-	// lose the names that nobody watches (RES-17), longer versions left out (RES-14). Of a
-	// poll it bounds the names.
+	// lose the names without a subscriber (RES-17), longer versions are left out (RES-14). Of
+	// a poll it bounds the names.
 	MaxRequestSize int
 	// ConnectTimeout bounds how long it may take to open a stream, or to connect for a poll.
 	ConnectTimeout time.Duration
@@ -48,14 +48,14 @@ type Config struct {
 	FailbackInterval time.Duration
 	Nack             Nack
 	Poll             Poll
-	// Outages is told whether the control plane can be reached. Who gives it keeps what is
-	// known when another Upstream takes over; nil means one of the Upstream's own.
+	// Outages is told whether the control plane can be reached. Given to the next Upstream it
+	// keeps that knowledge; nil means one of the Upstream's own.
 	Outages *Outages
 	// Batch is how long names of a type that follow others on a stream are gathered
 	// before they are written (UPS-3). The first ones are written at once.
 	Batch time.Duration
 
-	// Logger gets what an operator should know; nil means none.
+	// Logger is for operators; nil means none.
 	Logger *slog.Logger
 	// DialOptions are added to the upstream's own gRPC options, for tests and embedders.
 	DialOptions []grpc.DialOption
@@ -73,9 +73,9 @@ type Keepalive struct{ Time, Timeout time.Duration }
 type Backoff struct{ Base, Max time.Duration }
 
 // Nack is for streams (ACK-7, Session.Tell). Wait is how long the ACK of a response waits
-// for clients to accept or reject what it brought, from when the first of them was sent
-// that, and twice that in all; 0 acknowledges at once. Acks is how many clients have to
-// accept it; DefaultNackAcks if it is zero.
+// for clients to accept or reject its content, from when the first client was sent that, and
+// twice as long in all; 0 acknowledges at once. Acks is how many clients have to accept it;
+// DefaultNackAcks if it is zero.
 type Nack struct {
 	Wait time.Duration
 	Acks int

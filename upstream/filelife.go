@@ -11,8 +11,8 @@ import (
 )
 
 // fileLife is the ttl of a resource that the Store was told. It begins when the Store is
-// told first, and anew when the file changes or the name is asked for anew: that other
-// things are told beside it does not renew it (TTL-2).
+// given the resource first, and anew when the file changes or the name is asked for anew.
+// Other resources that the Store is given do not renew it (TTL-2).
 type fileLife struct {
 	resource *wire.Resource // the same pointer as long as its file did not change
 	until    time.Time
@@ -30,9 +30,9 @@ func (l *fileLine) begin(r *wire.Resource, now time.Time) {
 	l.lives[key] = fileLife{r, now.Add(r.TTL())}
 }
 
-// timed are the resources as the Store is to be told of them now, by resourceKey. Those
-// of which a ttl runs it has: what says all that there is (whole) mentions them with what
-// is left of it, and leaves out what ran out.
+// timed returns the resources as the Store is to be given them now. resources are by
+// resourceKey. The Store has those whose ttl runs: a complete list (whole) mentions them
+// with the remaining ttl, and leaves out those whose ttl ran out.
 func (l *fileLine) timed(resources map[string]*wire.Resource, now time.Time, whole bool) []*wire.Resource {
 	if whole {
 		maps.DeleteFunc(l.lives, func(key string, life fileLife) bool { return resources[key] != life.resource })
@@ -59,7 +59,7 @@ func mention(r *wire.Resource, ttl time.Duration) *wire.Resource {
 	return bare
 }
 
-// renew has names that are newly asked for answered with the whole resource.
+// renew has new names answered with the whole resource.
 func (l *fileLine) renew(now *fileType, names []string) {
 	if len(l.lives) == 0 {
 		return
@@ -78,7 +78,8 @@ func (l *fileLine) renew(now *fileType, names []string) {
 	}
 }
 
-// endLives forgets the ttls of what is not wanted any more: the Store has dropped it.
+// endLives forgets the ttls of resources that are not wanted any more: the Store has dropped
+// them.
 func (l *fileLine) endLives() {
 	if len(l.lives) == 0 {
 		return

@@ -13,13 +13,13 @@ type fileLine struct {
 	wanted map[string]struct{} // canonical names, with parameters or without, globs and "*"
 	// located counts the wanted ones with parameters, by the name alone.
 	located map[string]int
-	taken   bool      // over from a session before: the Store has lost the stream since
-	told    *fileType // what the Store was told of last, nil if it was told nothing
-	whole   bool      // ... and that there is nothing else
-	// kept is what is wanted and not in the files any more, of a type that is not
-	// full-state: it stays with those who have it (RES-8).
+	taken   bool      // taken over from an earlier session: the Store has lost the stream since
+	told    *fileType // the resources that the Store was given last; nil: none
+	whole   bool      // the Store was told that there are no others
+	// kept are the wanted resources that the files do not have any more, of a type that is
+	// not full-state. Clients that have them keep them (RES-8).
 	kept map[string]*wire.Resource
-	// lives are the ttls of what the Store was told, by canonical name.
+	// lives are the ttls of the resources that the Store was given, by canonical name.
 	lives map[string]fileLife
 }
 
@@ -29,7 +29,7 @@ func fileKey(name string) (string, error) {
 	return wire.Respell(name, key), err
 }
 
-// want and let keep the set of what is wanted.
+// want adds a name to the wanted ones, and let removes it.
 func (l *fileLine) want(key string) {
 	if _, ok := l.wanted[key]; ok {
 		return
@@ -52,7 +52,8 @@ func (l *fileLine) let(key string) {
 	}
 }
 
-// take notes what is wanted from now on.
+// take applies changed subscriptions. It returns the new names, and whether a glob or "*" is
+// new.
 func (l *fileLine) take(subs []wire.Subscription) (names []string, globs bool) {
 	for _, sub := range subs {
 		for _, name := range sub.Unsubscribe {
@@ -66,7 +67,7 @@ func (l *fileLine) take(subs []wire.Subscription) (names []string, globs bool) {
 		for _, name := range sub.Subscribe {
 			key, err := fileKey(name)
 			if err != nil {
-				continue // it was asked for under it, so it has one
+				continue // never: the Store asked for the name under its key
 			}
 			l.want(key)
 			names, globs = append(names, name), globs || collection(key)
@@ -76,7 +77,7 @@ func (l *fileLine) take(subs []wire.Subscription) (names []string, globs bool) {
 	return names, globs
 }
 
-// wants reports whether a canonical name is asked for, by itself or by what covers it.
+// wants reports whether a canonical name is asked for, by itself or by a glob or "*".
 func (l *fileLine) wants(key string) bool {
 	if _, ok := l.wanted[key]; ok || l.located[key] > 0 {
 		return true
@@ -89,7 +90,7 @@ func (l *fileLine) wants(key string) bool {
 	return ok
 }
 
-// errors are those of what is asked for (ERR-1).
+// errors are the errors of the names that are asked for (ERR-1).
 func (l *fileLine) errors(now *fileType) []wire.ResourceError {
 	var errs []wire.ResourceError
 	for key, e := range now.errors {

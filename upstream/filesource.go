@@ -8,8 +8,8 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// fileSource is the source of a session whose control plane is made of files: what is
-// wanted is answered at once, and told anew when the files of its type change. The Store
+// fileSource is the source of a session whose control plane is made of files. It answers
+// demand at once, and tells the Store anew of a type when the type's files change. The Store
 // must have streams per type (cache.Source.PerType), so that a change concerns one table.
 type fileSource struct {
 	noClocks
@@ -22,7 +22,7 @@ type fileSource struct {
 
 	// Owned by the goroutine in Run.
 	lines map[wire.StreamID]*fileLine
-	left  map[wire.StreamID]*fileLine // by a session before, and not taken up yet
+	left  map[wire.StreamID]*fileLine // of an earlier session, and not taken over yet
 }
 
 // NewSession makes a session. It does nothing until Run is called. No node is needed,
@@ -36,10 +36,10 @@ func (f *Files) NewSession(cfg SessionConfig) (*Session, error) {
 	return s, nil
 }
 
-// Succeed has a session of files go on with what another one has told the Store, whose Run
-// has returned: perhaps it read other files. What is missing from the present ones, of a
-// type that is not full-state, stays with the clients that have it (RES-8). It comes before
-// Run. Sessions with servers have nothing to go on with.
+// Succeed has a session of files continue where an earlier one ended, which may have read
+// other files. Clients keep the resources that the present files do not have, of a type
+// that is not full-state (RES-8). The earlier session's Run has returned, and this one's was
+// not called. For sessions with servers Succeed does nothing.
 func (s *Session) Succeed(before *Session) {
 	now, files := s.source.(*fileSource)
 	was, filesBefore := before.source.(*fileSource)
@@ -67,8 +67,8 @@ func (s *fileSource) end() {
 	}
 }
 
-// rung implements source: there is another view of the files, or another problem. What is
-// wanted and waits for the batch time is answered with it.
+// rung implements source: there is another view of the files, or another problem. Demand
+// that waits for the end of the batch time is answered with it.
 func (s *fileSource) rung() {
 	if s.session.batchAt.IsZero() {
 		s.reconcile()
@@ -78,7 +78,7 @@ func (s *fileSource) rung() {
 // urgent implements source: all demand waits for the batch time.
 func (*fileSource) urgent(wire.StreamID, time.Time) bool { return false }
 
-// reconcile implements source: it tells the Store what it wants to know and was not told.
+// reconcile implements source: it gives the Store the wanted resources that it does not have.
 func (s *fileSource) reconcile() {
 	view := s.files.view.Load()
 	if view.read {
@@ -94,11 +94,11 @@ func (s *fileSource) reconcile() {
 		s.store.Lost(id)
 		return true
 	})
-	s.session.settle() // what files give a ttl runs out by itself (TTL-2)
+	s.session.settle() // ttls of resources from files run out by themselves (TTL-2)
 }
 
-// review implements source: connecting as long as nothing was read, and while the path is
-// gone.
+// review implements source. A session of files is connecting as long as nothing was read, and
+// while the path is gone.
 func (s *fileSource) review() State {
 	read := s.files.view.Load().read
 	away, last := s.files.away()
@@ -130,7 +130,7 @@ func (s *fileSource) line(id wire.StreamID) *fileLine {
 // serve brings one table up to date.
 func (s *fileSource) serve(l *fileLine, view *fileView) {
 	now := view.typeOf(l.id.TypeURL)
-	s.keep(l, now) // by what was wanted until now: nobody else had it
+	s.keep(l, now) // by the subscriptions until now: no other client had the resources
 	names, globs, changed := s.demand(l)
 	l.renew(now, names)
 	switch {
@@ -145,8 +145,8 @@ func (s *fileSource) serve(l *fileLine, view *fileView) {
 	}
 }
 
-// demand takes what changed of what is wanted, if anything did. names are those that are
-// new, and globs says that a glob or "*" is.
+// demand takes the changes of demand from the Store. It returns the new names, whether a
+// glob or "*" is new, and whether anything changed.
 func (s *fileSource) demand(l *fileLine) (names []string, globs, changed bool) {
 	var subs []wire.Subscription
 	ok := false
@@ -156,8 +156,8 @@ func (s *fileSource) demand(l *fileLine) (names []string, globs, changed bool) {
 		}
 	}
 	if !ok {
-		// "*" is wanted again after it was let go, and all that it had brought with it;
-		// or the stream begins anew with another session, and nothing was let go.
+		// "*" is wanted again after it was unsubscribed and its members were dropped. Or
+		// the stream begins anew with another session, and nothing was dropped.
 		before := *l
 		*l = fileLine{id: l.id, wanted: make(map[string]struct{}), located: make(map[string]int)}
 		if before.taken {
@@ -182,7 +182,7 @@ func (s *fileSource) tellAll(l *fileLine, now *fileType) {
 	l.told, l.whole = now, true
 }
 
-// keep works out what stays though it is not in the files any more.
+// keep finds the resources that stay though the files do not have them any more.
 func (s *fileSource) keep(l *fileLine, now *fileType) {
 	if l.told == nil || l.told == now || s.files.cfg.FullState[l.id.TypeURL] {
 		return
@@ -191,16 +191,15 @@ func (s *fileSource) keep(l *fileLine, now *fileType) {
 	maps.Copy(before, l.kept)
 	l.kept = make(map[string]*wire.Resource)
 	for key, r := range before {
-		// Of variants none stays: it could be in the way of those that took its place.
+		// No variant stays: it could be in the way of those that took its place.
 		if now.byKey[key] == nil && !now.gone(key) && l.wants(key) && !r.Constrained() {
 			l.kept[key] = r
 		}
 	}
 }
 
-// answer tells the Store of names that are new, and of nothing else: with many
-// thousands of names asked for one by one it would have to look at all of them for
-// each.
+// answer tells the Store of new names only. Otherwise, with thousands of names asked for one
+// by one, each would cost a look at all of them.
 func (s *fileSource) answer(l *fileLine, now *fileType, names []string) {
 	r, at := &wire.DeltaResponse{TypeURL: l.id.TypeURL}, time.Now()
 	listed := make(map[*wire.Resource]bool, len(names)) // one may have several names (RES-10)
@@ -235,8 +234,8 @@ func (s *fileSource) answer(l *fileLine, now *fileType, names []string) {
 	s.hand(l, r.Resources, len(r.Removed), at, func() error { return s.store.Apply(l.id, r, at) })
 }
 
-// add tells the Store what there is. What there is not may be in a file that has never
-// been valid: nothing is said of it (RES-2).
+// add gives the Store the resources that the files have. Others may be in a file that has
+// never been valid, so add says nothing of them (RES-2).
 func (s *fileSource) add(l *fileLine, now *fileType) {
 	at := time.Now()
 	resources := l.timed(now.covered(l.wanted), at, false)
@@ -248,8 +247,8 @@ func (s *fileSource) add(l *fileLine, now *fileType) {
 	}
 }
 
-// hand counts what the Store is told as a response, and applies it. If the Store cannot
-// take it (ACK-6) what is cached stays.
+// hand counts resources as a response, and applies it. If the Store rejects it (ACK-6) the
+// cached resources stay.
 func (s *fileSource) hand(l *fileLine, resources []*wire.Resource, removed int, at time.Time, apply func() error) {
 	bytes := 0
 	for _, r := range resources {

@@ -11,12 +11,12 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
 )
 
-// ackHold keeps ACKs back until clients have accepted what the responses brought, and makes
+// ackHold keeps ACKs back until clients have accepted the content of the responses, and makes
 // them NACKs if a client rejects it (ACK-7). Clients may speak from any goroutine. All else
 // belongs to the session's owner.
 //
-// A word of a client costs a binary search, and what it costs to change each answer once:
-// at thousands of responses per second thousands of answers are held.
+// A word of a client costs a binary search and the changes that it makes, and few words
+// change anything: at thousands of responses per second thousands of answers are held.
 type ackHold struct {
 	// Immutable after newAckHold.
 	wait time.Duration // zero: nothing is held
@@ -39,7 +39,7 @@ func newAckHold(wait time.Duration, acks int, ring func()) *ackHold {
 	return &ackHold{wait: wait, acks: acks, ring: ring, queues: make(map[heldKey]*heldQueue)}
 }
 
-// tell takes what became of content with a client. It does not block.
+// tell takes a client's word about content. It does not block.
 func (h *ackHold) tell(w verdict.Word) {
 	if h.held.Load() == 0 || w.Of.Empty() {
 		return

@@ -57,10 +57,10 @@ type renewal struct {
 	due  time.Time // of the next; zero: it need not be
 }
 
-// warned is what a line's pollers have logged and do not log again.
+// warned has the warnings that a line's pollers have logged and do not log again.
 type warned struct {
 	large     bool
-	discarded string // what was not known
+	discarded string // the first field that this build does not know
 }
 
 // waiting is what a line without a link waits for, besides a time.
@@ -236,7 +236,7 @@ func (l *line) refuse() {
 	}
 }
 
-// welcome takes back what refuse noted.
+// welcome takes back refuse.
 func (l *line) welcome() {
 	if l.refused {
 		l.refused = false

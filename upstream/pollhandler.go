@@ -28,9 +28,9 @@ func (k *pollLink) OnResponse(r *restjson.Response, names []string) error {
 	}
 }
 
-// OnUnchanged implements restjson.Handler. It is about what the last accepted response
-// was asked for. Servers that have nothing of the type say it at first too, to a poll
-// that presents the version of nothing: then collections were answered, and nothing was removed.
+// OnUnchanged implements restjson.Handler. It is about the names of the last accepted
+// response. Servers without resources of the type answer so to the first poll too, which
+// presents no version: then collections were answered, and nothing was removed.
 func (k *pollLink) OnUnchanged() {
 	at, begun := time.Now(), k.exchange.begun
 	k.tell(func() {
@@ -90,7 +90,7 @@ func (k *pollLink) respond(r *restjson.Response, names []string, at, begun time.
 	return err
 }
 
-// reject notes that a response was refused, of which the next poll tells the server.
+// reject notes that a response was rejected. The next poll tells the server.
 func (k *pollLink) reject(nonce string, reason error, at time.Time) {
 	k.exchange.answer(KindNack)
 	k.client.report.noteRejected(k.line.id.TypeURL, nonce, reason, at)

@@ -25,11 +25,11 @@ type pollLink struct {
 	wg       sync.WaitGroup // the poller's goroutine
 
 	names    map[string]struct{}
-	list     []string  // names in order; what the poller was given last
-	accepted []string  // what the last accepted response was asked for
+	list     []string  // names in order, as the poller was given them last
+	accepted []string  // the names for which the last accepted response was
 	awaiting bool      // the server has not answered for list
 	added    time.Time // when names were last added (UPS-3)
-	since    time.Time // awaiting: nothing that was not answered was asked for before
+	since    time.Time // awaiting: all that was asked for before was answered
 	again    bool      // names are wanted again that were asked for
 }
 
@@ -39,7 +39,7 @@ func (c *restClient) connect(l *line) (link, error) {
 	subs := c.store.Restart(l.id, 0)
 	k.take(subs)
 	if !c.store.StreamWanted(l.id) {
-		c.store.Lost(l.id) // what was only waiting to be unsubscribed went with Restart
+		c.store.Lost(l.id) // only unsubscriptions were left, and Restart has dropped their names
 		c.remote.up.entrance.leave(l.ticket)
 		return nil, nil
 	}
@@ -89,14 +89,14 @@ func (k *pollLink) subscribed(string) time.Time { return k.added }
 // leave implements link.
 func (k *pollLink) leave() { k.line.end(ReasonUnwanted) }
 
-// silent reports whether the server has not answered something that was asked of it so
-// long ago. While names come and go without end no answer is for all of them, but each is
-// for those that were asked for when its poll began.
+// silent reports whether a name has been without an answer for so long. While names come and
+// go without end no answer is for all of them, but each is for the names that were asked
+// for when its poll began.
 func (k *pollLink) silent(now time.Time, after time.Duration) bool {
 	return k.awaiting && now.Sub(k.since) >= after
 }
 
-// take notes what is wanted from now on.
+// take applies changed subscriptions.
 func (k *pollLink) take(subs []wire.Subscription) {
 	for _, sub := range subs {
 		for _, name := range sub.Unsubscribe {
@@ -127,8 +127,8 @@ func (k *pollLink) demand() {
 	k.fit()
 	list := slices.Sorted(maps.Keys(k.names))
 	if slices.Equal(list, k.list) {
-		// A name that is wanted again (TTL-5) is no other name: the poll would be told
-		// that nothing changed.
+		// A name that is wanted again (TTL-5) does not change the poll, and the server
+		// would answer that nothing changed.
 		k.again = k.again || slices.ContainsFunc(subs, func(sub wire.Subscription) bool { return len(sub.Subscribe) > 0 })
 		if k.again {
 			l.again()
@@ -142,8 +142,7 @@ func (k *pollLink) demand() {
 	k.poller.SetNames(list)
 }
 
-// fit has the Store let go of names that nobody watches if a poll would pass the limit
-// (RES-17).
+// fit has the Store drop names without a subscriber if a poll would pass the limit (RES-17).
 func (k *pollLink) fit() {
 	c, id := k.client, k.line.id
 	limit := c.cfg.MaxRequestSize
@@ -177,7 +176,7 @@ func (k *pollLink) size() int {
 	return n
 }
 
-// meant gives what resource_names mean.
+// meant returns the names that resource_names stand for.
 func meant(names []string) []string {
 	if len(names) == 0 {
 		return []string{wildcard}
@@ -185,8 +184,8 @@ func meant(names []string) []string {
 	return names
 }
 
-// answered counts the server as there. names are what it has answered for, in a poll that
-// began at that time.
+// answered counts the server as there. It has answered for names, in a poll that began at
+// that time.
 func (k *pollLink) answered(names []string, at, begun time.Time) {
 	if slices.Equal(meant(names), k.list) {
 		k.awaiting = false

@@ -26,12 +26,12 @@ const (
 // session's owner.
 //
 // A type is proven by a response, or by a stream that stood for stableAfter with
-// it. If the server ends a stream with a status, which does not say of what, the
-// types on it that are not proven become suspects. Suspects are withheld, and tried
-// one at a time, so that the next such end has one type to blame. Meanwhile what is
-// wanted of them stays unanswered.
+// it. If the server ends a stream with a status, which names no type, the types on it that
+// are not proven become suspects. Suspects are withheld, and tried
+// one at a time, so that the next such end has one type to blame. Meanwhile their names stay
+// unanswered.
 //
-// Where each type has a stream of its own there is nobody to protect: see refuse.
+// Where each type has a stream of its own no other type is at risk: see refuse.
 type quarantine struct {
 	proven   map[string]struct{}
 	inUse    int // of proven, when those that are not were forgotten last
@@ -65,7 +65,7 @@ func newQuarantine(cfg *Config) quarantine {
 	}
 }
 
-// keep takes over what a subscription says.
+// keep applies a subscription that is not written.
 func (p *suspect) keep(stream wire.StreamID, sub wire.Subscription) {
 	if p.names == nil {
 		p.names = make(map[wire.StreamID]map[string]struct{})
@@ -81,8 +81,8 @@ func (p *suspect) keep(stream wire.StreamID, sub wire.Subscription) {
 	}
 }
 
-// take gives back what was kept. There are no versions to resume with: nothing
-// ever came of the type.
+// take returns the names that were kept. There are no versions to resume with: the server
+// has never sent the type.
 func (p *suspect) take(stream wire.StreamID, typeURL string) wire.Subscription {
 	names := slices.Sorted(maps.Keys(p.names[stream]))
 	delete(p.names, stream)
@@ -98,13 +98,13 @@ func (p *suspect) wanted() bool {
 	return false
 }
 
-// forgotten is when a suspect that nobody wants any more is let go. It is not at
-// once, or asking in turns would get round the delays.
+// forgotten is when a suspect that is not wanted any more is forgotten. It is not at once:
+// otherwise clients that ask in turns would get round the delays.
 func (p *suspect) forgotten() time.Time { return p.due.Add(maxTrialDelay) }
 
-// delay has the next trial of a suspect wait. While nothing is proven nobody is
-// protected, and it may be the server that does not let us in: then it is tried as
-// often as a server that is gone.
+// delay has the next trial of a suspect wait. While no type is proven none is at risk, and
+// the server may not let the relay in at all: then the trials are as frequent as for a
+// server that is gone.
 func (q *quarantine) delay(p *suspect) {
 	p.backoff.Base, p.backoff.Max = q.pace.Base, maxTrialDelay
 	if len(q.proven) == 0 {
@@ -156,8 +156,8 @@ func mayConcernTypes(cause error) bool {
 	}
 }
 
-// cancelTrial ends a trial of which nothing was written, and nothing is to be: its request
-// was put off for its size, and all its names were let go (RES-17).
+// cancelTrial ends a trial of which nothing was written and nothing will be: its request was
+// put off for its size, and all its names were dropped (RES-17).
 func (q *quarantine) cancelTrial(k *streamLink) {
 	if tried := q.trial.typeURL; tried != "" && q.tries(k, tried) && !k.asks(tried) && !k.dialect.owes(tried) {
 		q.trial = trial{}

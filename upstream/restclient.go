@@ -17,9 +17,8 @@ import (
 // (cache.Source.PerType), and take states of the world.
 //
 // A stream begins anew (Store.Restart) with each poller, and is lost with the first
-// poll that fails. The next poller, there or at another endpoint, knows nothing of
-// what was said before: a server that was restarted may use the version that is held
-// for other contents (ACK-4).
+// poll that fails. The next poller, there or at another endpoint, presents no version: a
+// server that was restarted may use the held version for other content (ACK-4).
 type restClient struct {
 	noClocks
 
@@ -50,15 +49,15 @@ func (*restClient) serves(id wire.StreamID) bool {
 	return ok
 }
 
-// silence is how long a server may leave unanswered what it was asked before it counts as
-// silent, where nothing says when that would be taken for its absence.
+// silence is how long a server may leave a poll unanswered before it counts as silent, if
+// Poll.AbsentAfter does not say when silence means absence.
 const silence = time.Second
 
-// settling implements client. While a server is silent about what it was asked last, no
-// clock runs: while a poll hangs nobody can say that what it asked for does not exist
-// (RES-7). Such a poll ends with the poll timeout, and an answer settles too. As the
-// clocks of all names of the type begin anew then, those that were answered for included,
-// a server is not silent before the clock of one that was not has run out.
+// settling implements client. While a server is silent about the last poll no clock runs:
+// as long as a poll hangs, the relay cannot tell that its names do not exist (RES-7). Such a
+// poll ends with the poll timeout. An answer settles too, and the clocks of all names of
+// the type begin anew, also of those that were answered for. So a server is not silent
+// before the clock of a name that it did not answer for has run out.
 func (c *restClient) settling(now time.Time) {
 	after := cmp.Or(c.cfg.Poll.AbsentAfter, silence)
 	for _, l := range c.remote.lines {

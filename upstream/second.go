@@ -7,7 +7,7 @@ import (
 )
 
 // maxRejected is how many times in a row a server may end the second stream at once before
-// nobody asks it for one any more.
+// the relay opens none any more.
 const maxRejected = 2
 
 // A type that is wanted both as a whole and by name needs two streams (SUB-12). A server
@@ -16,7 +16,7 @@ const maxRejected = 2
 // (SUB-14).
 
 // rejectsSecond reports whether the end of a stream shows that the server takes no second
-// one. It does not if the server may mind a type: that has to be found out first.
+// one. It does not if the server may refuse a type: that has to be found out first.
 func (c *grpcClient) rejectsSecond(k *streamLink, cause error) bool {
 	l := k.line
 	if !l.open || l.established || !mayConcernTypes(cause) || !c.good(beside(l.id)) {

@@ -27,12 +27,12 @@ type SessionConfig struct {
 	Store Store
 	// Observer may be shared between sessions; nil means none.
 	Observer Observer
-	// Metadata goes with every stream or poll beside that of the upstream, and takes the
-	// place of what has the same name (ACC-6). It is never logged, nor part of Status.
+	// Metadata goes with every stream or poll beside that of the upstream, and replaces
+	// values under the same name (ACC-6). It is never logged, nor part of Status.
 	Metadata map[string][]string
 }
 
-// metadataOf joins what goes with all streams of an upstream and with those of a session.
+// metadataOf joins the metadata of an upstream and of a session.
 func metadataOf(all, own map[string][]string) metadata.MD {
 	md := make(metadata.MD, len(all)+len(own))
 	maps.Copy(md, all)
@@ -49,7 +49,7 @@ type Session struct {
 	report *report
 	roster *roster
 	batch  time.Duration
-	events chan func()   // what the session's goroutines have the owner run
+	events chan func()   // functions that other goroutines have the owner run
 	bell   chan struct{} // one slot: the source has something to look at
 
 	started atomic.Bool
@@ -104,7 +104,7 @@ func (s *Session) Status() Status { return s.report.Status() }
 func (s *Session) Tell(w verdict.Word) { s.source.tell(w) }
 
 // Run keeps the Store fed until ctx ends, whose error it returns, or until the upstream is
-// closed (ErrClosed). It ends then whatever the server does, with all streams closed, no
+// closed (ErrClosed). It ends then even if the server hangs, with all streams closed, no
 // poll under way and no goroutine left. It can be called once.
 func (s *Session) Run(ctx context.Context) error {
 	if !s.started.CompareAndSwap(false, true) {
@@ -152,8 +152,8 @@ func (s *Session) loop(ctx context.Context) error {
 	}
 }
 
-// post has the owner run f, unless ctx has ended by then. It waits for the owner. Only the
-// owner ends the contexts of what belongs to it, so nothing that it ended is heard of again.
+// post has the owner run f, unless ctx has ended by then. It waits for the owner. The owner
+// alone ends the contexts of its streams and pollers, so it hears no more of one that ended.
 func (s *Session) post(ctx context.Context, f func()) {
 	select {
 	case s.events <- func() {
@@ -204,8 +204,8 @@ func (s *Session) settle() {
 	s.settleAt = s.store.Settle(now)
 }
 
-// noClocks is for what has no times of its own, and which no client's word changes (ACK-7):
-// files and polls.
+// noClocks is part of files and polls: they have no times of their own, and wait for no
+// client (ACK-7).
 type noClocks struct{}
 
 func (noClocks) rung()              {}

@@ -43,13 +43,13 @@ func (k *streamLink) opened() {
 
 	k.taken(c.store.Restart(l.id, versionsLimit(c.cfg.MaxRequestSize, c.nodeSize)))
 	if !c.store.StreamWanted(l.id) {
-		k.drain() // what was only waiting to be unsubscribed went with Restart
+		k.drain() // only unsubscriptions were left, and Restart has dropped their names
 	}
 }
 
-// demand implements link. It writes what changed once nothing else waits to be written:
-// the Store merges what waits for a slow server, so that it is not queued here. After the
-// last unsubscription the stream is no longer wanted.
+// demand implements link. It writes changes once nothing else waits to be written: for a
+// slow server the Store merges changes, so that they are not queued here. After the last
+// unsubscription the stream is no longer wanted.
 func (k *streamLink) demand() {
 	if k.stream.idle(func() {
 		if k.line.serving() {
@@ -67,8 +67,8 @@ func (k *streamLink) leave() {
 	}
 }
 
-// take writes what changed, and reports whether it did: the Store may want the stream to
-// begin anew.
+// take writes changes, and reports whether it did: the Store may want the stream to begin
+// anew.
 func (k *streamLink) take() bool {
 	subs, ok := k.client.store.TakeDemand(k.line.id)
 	if !ok {
@@ -79,7 +79,7 @@ func (k *streamLink) take() bool {
 	return true
 }
 
-// taken writes what was taken from the Store.
+// taken writes the subscriptions that were taken from the Store.
 func (k *streamLink) taken(subs []wire.Subscription) {
 	k.dialect.begin()
 	for _, sub := range subs {

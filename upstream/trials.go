@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// blame finds the suspects of a stream that broke. In a trial it is the type that
-// is tried; if that is wrong, the next stream ends too and has nothing on trial.
+// blame finds the suspects of a stream that broke. In a trial it is the type on trial. If
+// that is wrong, the next stream ends too and has no type on trial.
 func (c *grpcClient) blame(k *streamLink, cause error) {
 	if c.cfg.APIType.PerType() || !k.line.serving() || !mayConcernTypes(cause) {
 		return
@@ -100,9 +100,9 @@ func (c *grpcClient) prove(typeURL string) {
 	c.session.settle()
 }
 
-// withdraw takes a stream that is over out of the quarantine: the next one's
-// Restart says anew what is wanted. A trial that ended for another reason says
-// nothing about its type, and is repeated after a delay like its last.
+// withdraw takes a stream that is over out of the quarantine: with the next stream Restart
+// returns all demand anew. A trial that ended for another reason says nothing about its
+// type, and is repeated after a delay like its last.
 func (c *grpcClient) withdraw(k *streamLink) {
 	c.stood(k)
 	q := &c.quarantine
@@ -153,8 +153,8 @@ func (c *grpcClient) trialAt() (at time.Time) {
 	return at
 }
 
-// try ends a trial that went well for long enough, forgets suspects that nobody
-// wants, and begins the next trial: of those that are due, the one that failed least.
+// try ends a trial that went well for long enough, forgets suspects that are not wanted, and
+// begins the next trial: of the suspects that are due, the one that failed least.
 func (c *grpcClient) try(now time.Time) {
 	q := &c.quarantine
 	if tried := q.trial; tried.typeURL != "" {
