@@ -157,7 +157,9 @@ func TestSUB14SecondStreamRefused(t *testing.T) {
 			if want := []string{"*", "x"}; !slices.Equal(srv.asked, want) {
 				t.Errorf("asked for %q, want %q", srv.asked, want)
 			}
-			if srv.opened > 2*maxRejected+2 {
+			// Before the server has answered on the one stream, the end of the other one shows
+			// nothing. How often that is tried meanwhile depends on the delays.
+			if srv.opened > 2*maxRejected+8 {
 				t.Errorf("%d streams in an hour", srv.opened)
 			}
 			srv.mu.Unlock()
