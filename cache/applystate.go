@@ -52,7 +52,7 @@ func (u *update) conclude(t *table) {
 			u.concludeNames(t)
 		}
 	}
-	t.noteVersion(u.state.VersionInfo)
+	t.serverVersions.note(u.state.VersionInfo)
 }
 
 // lists reports whether what a response does not hold is gone.

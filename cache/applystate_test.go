@@ -190,7 +190,7 @@ func TestApplyState(t *testing.T) {
 				}
 			}
 			b.expect(c.told())
-			if got := b.table(cds, wholeType).versionInfo(); got != "1" {
+			if got := b.table(cds, wholeType).serverVersions.info; got != "1" {
 				b.Errorf("version_info %q of a rejected response", got)
 			}
 		},
@@ -302,14 +302,14 @@ func TestACK4VersionInfo(t *testing.T) {
 	c.sub(cds, "*")
 	b.connect(0)
 	tab := b.table(cds, wholeType)
-	if tab.versionInfo() != "" || tab.versionTrusted() {
+	if tab.serverVersions.info != "" || tab.serverVersions.trusted() {
 		t.Error("a version before the first response")
 	}
 	step := func(version string, trusted bool, words ...string) {
 		t.Helper()
 		b.state(cds, version, words...)
-		if got := tab.versionTrusted(); got != trusted || tab.versionInfo() != version {
-			t.Errorf("%q %v: shown as %q, trusted %t", version, words, tab.versionInfo(), got)
+		if got := tab.serverVersions.trusted(); got != trusted || tab.serverVersions.info != version {
+			t.Errorf("%q %v: shown as %q, trusted %t", version, words, tab.serverVersions.info, got)
 		}
 	}
 	step("1", true, "+a@1")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/xdsrelay/xdsrelay/cache/digest"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -97,6 +98,7 @@ func (t *table) check() (resources, bytes int64, err error) {
 		c.that(key == "" || e.res == nil || e.lent == sameMemory(e.key, e.res.Name), "%q: key lent %t", key, e.lent)
 		c.that(!e.lent || (e.res != nil && !e.named()), "%q: the key lies in what is not kept, or may go", key)
 		c.that(key == "" || e.spelled != key, "%q keeps its key twice", key)
+		c.that(e.last == nil || e.dead, "%q keeps what it was and is no tombstone", key)
 		e.checkLife(c, t)
 		if e.life != nil {
 			lives++
@@ -120,13 +122,13 @@ func (t *table) check() (resources, bytes int64, err error) {
 	c.that(resources == t.resources && bytes == t.bytes && watchers == t.watchers,
 		"counted %d resources of %d bytes and %d watchers, found %d of %d and %d",
 		t.resources, t.bytes, t.watchers, resources, bytes, watchers)
-	t.checkStates(c)
+	t.digests.check(c, t.entries, t.colls)
 	c.that(lives == t.lives, "%d lifetimes counted as %d", lives, t.lives)
 	c.that(answers == t.answers, "%d answers counted as %d", answers, t.answers)
 	c.that(interests == t.interests, "counted %d interests, found %d", t.interests, interests)
 	c.that(interests == 0 || t.assigned, "wanted, but on no stream")
 	t.checkClocks(c)
-	t.checkSum(c)
+	t.serverVersions.check(c, t.entries)
 	t.checkFailures(c)
 	t.checkPins(c)
 	t.checkReferences(c)
@@ -195,9 +197,9 @@ func (coll *collection) checkStates(c *checker) {
 			states++
 		}
 	}
-	var total sum
+	var total digest.Sum
 	for e := coll.live.head; e != nil; e = e.next {
-		total = total.plus(e.sum)
+		total = total.Plus(e.sum)
 		c.that(e.last == nil, "%q: %q is there and keeps what it was", coll.key, e.key)
 		if e.listed() != nil {
 			listed++
@@ -210,7 +212,7 @@ func (coll *collection) checkStates(c *checker) {
 	}
 	c.that(states == coll.states, "%q: %d state-of-the-world followers counted as %d", coll.key, states, coll.states)
 	c.that(kept == coll.kept, "%q: %d kept tombstones counted as %d", coll.key, kept, coll.kept)
-	c.that(!coll.table.summed || total == coll.sum, "%q: sum %s, found %s", coll.key, coll.sum, total)
+	c.that(!coll.table.digests.kept || total == coll.sum, "%q: sum %s, found %s", coll.key, coll.sum, total)
 	coll.checkRuns(c)
 	coll.checkVersions(c)
 	for _, body := range []*wire.Body{coll.bodies.bare, coll.bodies.wrapped} {
@@ -230,25 +232,6 @@ func (coll *collection) checkRuns(c *checker) {
 	c.that(members == 0 || len(coll.followers) > 0, "%q: runs that nobody needs", coll.key)
 }
 
-// checkStates verifies the table's sums and the number of clients that need them.
-func (t *table) checkStates(c *checker) {
-	states := 0
-	for _, coll := range t.colls {
-		states += coll.states
-	}
-	for key, e := range t.entries {
-		for _, sub := range e.subs {
-			if sub.watch.client.form.State {
-				states++
-			}
-		}
-		c.that(!t.summed || e.sum == e.digest(), "%q: sum %s, its content says %s", key, e.sum, e.digest())
-		c.that(e.last == nil || e.dead, "%q keeps what it was and is no tombstone", key)
-	}
-	c.that(t.summed || states == 0, "%d state-of-the-world subscriptions without sums", states)
-	c.that(states == t.states, "%d state-of-the-world subscriptions counted as %d", states, t.states)
-}
-
 func (w *watch) check() error {
 	c := &checker{}
 	dirty := make(map[*nameSub]bool)
@@ -262,11 +245,11 @@ func (w *watch) check() error {
 	}
 	c.that(w.elsewhere == nil || w.wildcard != nil, "subscriptions elsewhere are noted, and \"*\" is not followed")
 	c.that(ended == w.ended, "%d dirty subscriptions ended, counted as %d", ended, w.ended)
-	var total sum
+	var total digest.Sum
 	w.names.check(c)
 	for sub := range w.names.all() {
 		name := sub.spelling
-		total = total.plus(sub.entry.sum)
+		total = total.Plus(sub.entry.sum)
 		c.that(sub.last == nil || w.full, "%q keeps what it was", name)
 		c.that(sub.watch == w && !sub.ended, "subscription to %q is broken", name)
 		c.that(sub.dirty == dirty[sub], "%q: dirty %t, listed %t", name, sub.dirty, dirty[sub])

@@ -1,6 +1,10 @@
 package cache
 
-import "time"
+import (
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/cache/digest"
+)
 
 const (
 	// minTombstones is how many removed members a collection remembers at least.
@@ -41,9 +45,9 @@ type collection struct {
 	byGlob    map[string]map[*entry]struct{} // members of "*" by glob, once somebody asked; see Client.under
 
 	// For state-of-the-world clients.
-	states int // such followers
-	sum    sum // of the members
-	kept   int // tombstones that keep what they were
+	states int        // such followers
+	sum    digest.Sum // of the members
+	kept   int        // tombstones that keep what they were
 	bodies bodies
 
 	runs runs // for clients of the incremental form that begin
@@ -90,7 +94,7 @@ func (c *collection) touch(e *entry, n uint64) {
 	case e.coll == nil:
 		e.coll, e.added, e.epoch = c, n, c.epoch
 		c.enter(e)
-		c.sum = c.sum.plus(e.sum)
+		c.sum = c.sum.Plus(e.sum)
 	case e.dead:
 		e.epoch = c.epoch
 		// Some client may not have been told of the removal and still hold it from
@@ -100,7 +104,7 @@ func (c *collection) touch(e *entry, n uint64) {
 		e.dead = false
 		c.enter(e)
 		c.letGo(e)
-		c.sum = c.sum.plus(e.sum)
+		c.sum = c.sum.Plus(e.sum)
 	default:
 		c.live.remove(e)
 	}
@@ -120,7 +124,7 @@ func (c *collection) bury(e *entry, n uint64) {
 	e.dead, e.changed = true, n
 	c.tombs.push(e)
 	c.changes++
-	c.sum = c.sum.minus(e.sum)
+	c.sum = c.sum.Minus(e.sum)
 	c.bodies.bare, c.bodies.wrapped = nil, nil
 	c.runs.drop()
 	if e.epoch != c.epoch {

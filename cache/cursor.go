@@ -57,7 +57,7 @@ func (c *collection) follow(w *watch, spelling string) *cursor {
 	}
 	if w.client.form.State {
 		c.states++
-		c.table.counted(1)
+		c.table.digests.use(1, c.table.entries)
 	}
 	f.rest()
 	c.interest.want()
@@ -80,7 +80,7 @@ func (f *cursor) unfollow() {
 	}
 	if f.client.form.State {
 		c.states--
-		c.table.counted(-1)
+		c.table.digests.use(-1, c.table.entries)
 		c.letGoPassed()
 		if c.states == 0 {
 			c.bodies.bare, c.bodies.wrapped = nil, nil

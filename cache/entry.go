@@ -3,6 +3,7 @@ package cache
 import (
 	"strings"
 
+	"github.com/xdsrelay/xdsrelay/cache/digest"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -24,10 +25,10 @@ func (s state) String() string {
 // entry is one name in a table. There may be millions: what few of them have stands
 // aside. Guarded by Store.mu.
 type entry struct {
-	key  string         // canonical name; see lend
-	res  *wire.Resource // present only
-	coll *collection    // the glob or wildcard it is a member or a tombstone of
-	past *history       // what it held before; nil until that was something
+	key  string          // canonical name; see lend
+	res  *wire.Resource  // present only
+	coll *collection     // the glob or wildcard it is a member or a tombstone of
+	past *digest.History // what it held before; nil until that was something
 	// Read like fields of the entry, and written by way of own.
 	*aside
 
@@ -57,7 +58,7 @@ type aside struct {
 	spelled string // as the server spells it; "" for like its key
 	err     *wire.ResourceError
 	life    *lifetime      // nil: it never had a ttl; kept by tombstones of what expired, and for relayed ones
-	sum     sum            // its part of the sums, if the table keeps them
+	sum     digest.Sum     // its part of the sums, if the table keeps them
 	last    *wire.Resource // of a tombstone: what it was, while lists may hold it (ADS-1)
 	back    comeback       // of a cluster that was a tombstone before
 
@@ -88,7 +89,7 @@ func (e *entry) tidy() {
 }
 
 func (a *aside) empty() bool {
-	return a.spelled == "" && a.err == nil && a.life == nil && a.sum == (sum{}) && a.last == nil &&
+	return a.spelled == "" && a.err == nil && a.life == nil && a.sum == (digest.Sum{}) && a.last == nil &&
 		a.back == (comeback{}) && a.absence == nil && a.subs == nil && a.interest == nil
 }
 
@@ -121,7 +122,7 @@ func (e *entry) setErr(err *wire.ResourceError) {
 	}
 }
 
-func (e *entry) setSum(s sum) {
+func (e *entry) setSum(s digest.Sum) {
 	if e.sum != s {
 		e.own().sum = s
 		e.tidy()

@@ -3,6 +3,7 @@ package cache
 import (
 	"testing"
 
+	"github.com/xdsrelay/xdsrelay/cache/digest"
 	"google.golang.org/grpc/codes"
 )
 
@@ -18,7 +19,7 @@ func TestStateErrors(t *testing.T) {
 			b.expect(p.lists(), "EDS a1 !b")
 			b.fails(eds, "b", notFound)
 			b.expect(p.lists())
-			version := p.c.watches[0].version(sum{})
+			version := p.c.watches[0].version(digest.Sum{})
 			b.fails(eds, "a", codes.PermissionDenied)
 			b.expect(p.lists(), "EDS !a")
 			if got := p.took[0].SystemVersion; got != EmptyVersion() || got == version {

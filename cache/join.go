@@ -1,5 +1,7 @@
 package cache
 
+import "github.com/xdsrelay/xdsrelay/cache/digest"
+
 // join makes one list of the parts of several stores. Where a part is missing,
 // since its store has come by something that must go first, all are taken again.
 func join(batches []*Batch, s schedule, clients []*Client) []*Batch {
@@ -44,7 +46,7 @@ func joined(parts []*Batch) *Batch {
 			b.Received = o.Received
 		}
 	}
-	b.SystemVersion = joinVersions(versions)
+	b.SystemVersion = digest.Join(versions)
 	return b
 }
 

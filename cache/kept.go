@@ -1,6 +1,9 @@
 package cache
 
-import "github.com/xdsrelay/xdsrelay/internal/wire"
+import (
+	"github.com/xdsrelay/xdsrelay/cache/digest"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
 
 // A list of a full-state type goes on holding removed members as long as later
 // types may still refer to them (ADS-1). What was removed therefore keeps its bytes
@@ -10,7 +13,7 @@ import "github.com/xdsrelay/xdsrelay/internal/wire"
 // keep has what e held stay for those that may still list it. Called after e became
 // a tombstone.
 func (t *table) keep(e *entry, was *wire.Resource) {
-	if was == nil || t.states == 0 || !t.store.source.FullState[t.typeURL] || !RankOf(t.typeURL).waits() {
+	if was == nil || t.digests.users == 0 || !t.store.source.FullState[t.typeURL] || !RankOf(t.typeURL).waits() {
 		return
 	}
 	if e.dead && e.coll.states > 0 {
@@ -55,7 +58,7 @@ func (c *collection) letGoPassed() {
 type kept struct {
 	res  *wire.Resource
 	name string
-	sum  sum
+	sum  digest.Sum
 }
 
 // stillListed gives what the client holds and was removed after a number.
@@ -78,7 +81,9 @@ func (w *watch) stillListed(after uint64) []kept {
 
 // keptSum is what a removed resource adds to the version of a list, which must not be
 // the version of the list without it.
-func keptSum(key string, r *wire.Resource) sum { return sumOf("removed", key, string(r.Raw())) }
+func keptSum(key string, r *wire.Resource) digest.Sum {
+	return digest.Of("removed", key, string(r.Raw()))
+}
 
 // mayHave reports whether the client was sent a member before it was removed. Nobody
 // knows what a client was sent before its stream began: while it has shown a version

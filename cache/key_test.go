@@ -4,6 +4,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/xdsrelay/xdsrelay/cache/digest"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -16,7 +17,7 @@ func TestSizeOfAMember(t *testing.T) {
 	}{
 		{"entry", unsafe.Sizeof(entry{}), 112},
 		{"resource", unsafe.Sizeof(wire.Resource{}), 80},
-		{"history", unsafe.Sizeof(history{}), 64},
+		{"history", unsafe.Sizeof(digest.History{}), 64},
 	} {
 		if tc.got > tc.most {
 			t.Errorf("a member's %s takes %d bytes, should take at most %d", tc.name, tc.got, tc.most)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/cache/digest"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -44,10 +45,10 @@ func (p *pass) list(w *watch, st step, upTo uint64) {
 	p.watch, p.cur = nil, nil
 }
 
-func sumAll(removed []kept) sum {
-	var all sum
+func sumAll(removed []kept) digest.Sum {
+	var all digest.Sum
 	for _, k := range removed {
-		all = all.plus(k.sum)
+		all = all.Plus(k.sum)
 	}
 	return all
 }

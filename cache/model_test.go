@@ -10,6 +10,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/xdsrelay/xdsrelay/cache/digest"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/protobuf/proto"
@@ -774,7 +775,7 @@ func testModel(t *testing.T, source modelSource) {
 		for _, c := range server.clients {
 			if w := c.client.find(clusterType); c.form.State && w != nil {
 				subs := fmt.Sprint(slices.Sorted(maps.Keys(c.subs)))
-				if v := w.version(sum{}); versions[subs] != "" && versions[subs] != v {
+				if v := w.version(digest.Sum{}); versions[subs] != "" && versions[subs] != v {
 					t.Fatalf("ACK-4: clients of %s are shown %q and %q", subs, versions[subs], v)
 				} else {
 					versions[subs] = v

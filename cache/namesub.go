@@ -46,8 +46,8 @@ func (n *nameSub) end() {
 	t := n.watch.client.store.tables[tableKey{n.watch.typeURL, byName}]
 	t.watchers--
 	if w := n.watch; w.client.form.State {
-		t.counted(-1)
-		w.sum = w.sum.minus(e.sum)
+		t.digests.use(-1, t.entries)
+		w.sum = w.sum.Minus(e.sum)
 	}
 	n.ended, n.last = true, nil
 	n.watch.taken(n)

@@ -55,7 +55,7 @@ func (s *Store) endOutage() {
 			if e.err == err {
 				e.state = unknown
 				e.setErr(nil)
-				t.resum(e)
+				t.digests.contentChanged(e)
 				t.forgetUnused(e)
 			}
 		}

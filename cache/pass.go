@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/cache/digest"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -104,7 +105,7 @@ func (p *pass) room(n int) bool {
 		p.cur.flight.extras().group = p.single
 	}
 	if p.watch.client.form.State {
-		p.cur.SystemVersion, p.cur.Renewal = p.watch.version(sum{}), p.renewing
+		p.cur.SystemVersion, p.cur.Renewal = p.watch.version(digest.Sum{}), p.renewing
 	}
 	p.out = append(p.out, p.cur)
 	p.merged(p.watch, 0)

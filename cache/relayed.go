@@ -1,11 +1,11 @@
 package cache
 
 import (
-	"hash/maphash"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/cache/digest"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -23,7 +23,7 @@ import (
 
 // passed is what is known of content that was not kept.
 type passed struct {
-	what    former         // hashed
+	what    digest.Content // hashed
 	name    string         // as the server spelled it
 	version string         // as clients are shown it
 	list    *wire.Resource // what lists hold, while somebody is sent some
@@ -55,14 +55,9 @@ func (e *entry) contentFor(waits *wire.Resource) *wire.Resource {
 	return e.res
 }
 
-// isVersion reports whether what was relayed is what the server calls version v.
-func (t *table) isVersion(e *entry, v string) bool {
-	return e.state == relayed && e.life.passed.what.version == maphash.String(t.store.cache.seed, v)
-}
-
 // relay passes content on without keeping it.
 func (t *table) relay(e *entry, r *wire.Resource, coll *collection, now time.Time) {
-	what := t.store.cache.contentOf(r)
+	what := t.serverVersions.contentOf(r)
 	again := e.state == relayed && e.life.passed.what == what && e.err == nil
 	had := again && e.listed() != nil // by all who are sent lists
 	before, timed := e.changed, r.HasTTL || (e.life != nil && e.life.ttl > 0)
@@ -89,9 +84,9 @@ func (t *table) relay(e *entry, r *wire.Resource, coll *collection, now time.Tim
 		e.changed = n
 	}
 	t.remain(e, r, what, now)
-	t.tell(e, 1)
+	t.serverVersions.add(e)
 	t.list(e, r)
-	t.resum(e)
+	t.digests.contentChanged(e)
 	t.reread(e)
 	t.store.bring(e)
 	for _, sub := range e.subs {
@@ -137,18 +132,18 @@ func (f *cursor) pass(e *entry, r *wire.Resource, again, had, timed bool, before
 // letGo takes the content off an entry that is about to change.
 func (t *table) letGo(e *entry) {
 	if e.state == relayed {
-		t.tell(e, -1)
+		t.serverVersions.leave(e)
 		if e.member() {
 			e.coll.relayed--
 		}
 	}
 	if e.res != nil {
 		t.account(-1, -e.size())
-		t.tell(e, -1)
+		t.serverVersions.leave(e)
 		if e.coll != nil {
 			e.coll.bytes -= e.size()
 		}
-		t.remember(e)
+		t.serverVersions.remember(e)
 		e.res = nil
 	}
 	t.clear(e)
@@ -160,11 +155,11 @@ func (l *lifetime) hash() uint64 {
 	if l == nil || l.passed == nil {
 		return 0
 	}
-	return l.passed.what.bytes
+	return l.passed.what.Bytes
 }
 
 // remain notes what was relayed, and its ttl.
-func (t *table) remain(e *entry, r *wire.Resource, what former, now time.Time) {
+func (t *table) remain(e *entry, r *wire.Resource, what digest.Content, now time.Time) {
 	l := t.lifeOf(e)
 	l.beat, l.expired = 0, false
 	l.passed = &passed{what: what, name: strings.Clone(r.Name), version: strings.Clone(shown(r))}
@@ -302,7 +297,7 @@ func (t *table) unlist(e *entry) {
 	}
 	if e.state == relayed && e.life.passed.list != nil && !e.inLists() {
 		e.life.passed.list = nil
-		t.resum(e)
+		t.digests.contentChanged(e)
 	}
 }
 

@@ -268,7 +268,7 @@ func TestApplyStateTTL(t *testing.T) {
 			able.collect()
 			b.world("1", "=a@v1~20s")
 			b.expect(able.collect(), "CDS =a@v1~20s")
-			if v := b.store.tables[tableKey{cds, wholeType}].versionInfo(); v != "1" {
+			if v := b.store.tables[tableKey{cds, wholeType}].serverVersions.info; v != "1" {
 				b.Errorf("version_info %q", v)
 			}
 		},

@@ -3,6 +3,7 @@ package cache
 import (
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/cache/digest"
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -85,7 +86,7 @@ func TakeSnapshot(clients []*Client, typeURL string, given ...NamedError) *Snaps
 		versions, digests = append(versions, s.Version), append(digests, s.Digest)
 	}
 	if len(versions) > 0 {
-		all.Version, all.Digest = joinVersions(versions), joinVersions(digests)
+		all.Version, all.Digest = digest.Join(versions), digest.Join(digests)
 	}
 	all.Errors = append(all.Errors, given...)
 	if len(all.Errors) > 0 {
@@ -119,7 +120,7 @@ func (c *Client) snapshot(typeURL string) *Snapshot {
 	s := t.taken
 	s.Digest = c.store.named(w.digest(t.passed))
 	s.Version = s.Digest
-	if v := w.serverVersion(); v != "" && t.passed == (sum{}) && w.wildcardOnly() && w.trusted() {
+	if v := w.serverVersion(); v != "" && t.passed == (digest.Sum{}) && w.wildcardOnly() && w.trusted() {
 		s.Version = v
 	}
 	return s
@@ -127,10 +128,10 @@ func (c *Client) snapshot(typeURL string) *Snapshot {
 
 // digestWith is the digest of what has a digest and of errors beside it, whose order
 // does not matter.
-func digestWith(digest string, errs []NamedError) string {
-	total := sumOf("content", digest)
+func digestWith(version string, errs []NamedError) string {
+	total := digest.Of("content", version)
 	for _, e := range errs {
-		total = total.plus(sumOf("error", e.Error.Encoded(e.Name)))
+		total = total.Plus(digest.Of("error", e.Error.Encoded(e.Name)))
 	}
 	return total.String()
 }
@@ -139,7 +140,7 @@ func digestWith(digest string, errs []NamedError) string {
 type snapshotTaker struct {
 	watch  *watch
 	names  map[string]bool
-	passed sum // of what is not kept
+	passed digest.Sum // of what is not kept
 	taken  *Snapshot
 }
 
@@ -186,7 +187,7 @@ func (t *snapshotTaker) add(e *entry, name string, waits *wire.Resource) {
 	}
 	r := e.listed()
 	if r == nil { // not in the watch's sum either
-		t.passed = t.passed.plus(sumOf(e.key, e.version()))
+		t.passed = t.passed.Plus(digest.Of(e.key, e.version()))
 		r = waits
 	}
 	if r == nil {

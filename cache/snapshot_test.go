@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/xdsrelay/xdsrelay/cache/digest"
 )
 
 // snap tells a snapshot in one line: names and versions, sorted, and in brackets
@@ -216,7 +218,7 @@ func TestSnapshot_SeveralStores_ACK4(t *testing.T) {
 	s := TakeSnapshot(clients, eds)
 	_, one := p.snap(eds)
 	_, two := q.snap(eds)
-	if !s.Complete || len(s.Resources) != 2 || s.Version != joinVersions([]string{two.Version, one.Version}) ||
+	if !s.Complete || len(s.Resources) != 2 || s.Version != digest.Join([]string{two.Version, one.Version}) ||
 		s.Received.IsZero() {
 		t.Errorf("the snapshot of both is %+v", s)
 	}
@@ -240,7 +242,7 @@ func TestSnapshot_PollsDoNotHashTheTable_OPS1(t *testing.T) {
 		first, key := poll(), keyOf(nameG1)
 		e := b.table(cds, k).entries[key]
 		was := e.sum
-		planted := was.plus(sum{0, 1}) // a digest taken anew would not have it
+		planted := was.Plus(digest.Of("planted")) // a digest taken anew would not have it
 		e.setSum(planted)
 		late := b.store.Join(func() {}, bareForm)
 		late.Update(Change{TypeURL: cds, Subscribe: names([]string{sub})})

@@ -174,6 +174,7 @@ func (s *Store) table(typeURL string, k kind) *table {
 		t = &table{
 			store: s, typeURL: typeURL, kind: k,
 			entries: make(map[string]*entry), colls: make(map[string]*collection), pins: make(map[string]int),
+			serverVersions: newServerVersions(s.cache.seed, s.source.State),
 		}
 		s.tables[key] = t
 	}

@@ -57,16 +57,16 @@ type table struct {
 	asks     uint32 // clocks started so far
 	withheld bool   // nobody was asked, though all is subscribed: no clock runs
 
+	serverVersions serverVersions
+	digests        digests
+
 	systemVersion string
-	stateVersion  stateVersion
 	mark          uint32 // the number of the last state-of-the-world response: what it held has it
 
-	answers  int  // names with an answer that they stand for nothing
-	suspects int  // entries with content that a client rejected alone
-	states   int  // state-of-the-world cursors and names
-	summed   bool // there was one: sums are kept up
-	failing  int  // collections with an error of the whole (ERR-1)
-	lives    int  // entries that have or had a ttl, or are not kept (entry.life)
+	answers  int // names with an answer that they stand for nothing
+	suspects int // entries with content that a client rejected alone
+	failing  int // collections with an error of the whole (ERR-1)
+	lives    int // entries that have or had a ttl, or are not kept (entry.life)
 
 	// counted, so that a scrape need not walk the entries
 	resources, bytes, watchers int64
@@ -197,7 +197,7 @@ func (t *table) forgetUnused(e *entry) {
 	t.unalias(e)
 	t.resolve(e)
 	if e.there() {
-		t.tell(e, -1)
+		t.serverVersions.leave(e)
 	}
 	t.endLife(e)
 	t.clear(e)
@@ -233,20 +233,20 @@ func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time)
 	}
 	if e.res != nil {
 		t.account(0, -e.size())
-		t.tell(e, -1)
+		t.serverVersions.leave(e)
 		if e.coll != nil {
 			e.coll.bytes -= e.size()
 		}
-		t.remember(e)
+		t.serverVersions.remember(e)
 	} else {
 		t.account(1, 0)
 	}
 	t.solve(e)
 	t.clear(e)
-	e.tainted = t.reused(e, r)
+	e.tainted = t.serverVersions.reused(e, r)
 	e.res, e.state = r, present
 	t.lend(e)
-	t.tell(e, 1)
+	t.serverVersions.add(e)
 	e.received = now.UnixNano()
 	t.called(e, r)
 	t.account(0, e.size())
@@ -263,7 +263,7 @@ func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time)
 		t.loosen(e)
 	}
 	t.live(e, r, now)
-	t.resum(e)
+	t.digests.contentChanged(e)
 	t.reread(e)
 	t.replaced(e, was, r)
 	t.store.bring(e)
@@ -305,7 +305,7 @@ func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time
 	e.received = now.UnixNano()
 	expired := e.life != nil && e.life.expired
 	t.die(e)
-	t.resum(e)
+	t.digests.contentChanged(e)
 	t.reread(e)
 	t.replaced(e, held, nil)
 	for _, s := range e.subs {

@@ -136,11 +136,11 @@ func (e *entry) holds(v string) bool { return e.res != nil && e.res.Version == v
 // that version. In the state of the world servers may say no version there, or the
 // version_info; then a response of the state that is held is meant (TTL-3).
 func (u *update) speaksOf(t *table, e *entry, v string) bool {
-	has := func(v string) bool { return e.holds(v) || t.isVersion(e, v) }
+	has := func(v string) bool { return e.holds(v) || t.serverVersions.relayed(e, v) }
 	if has(v) {
 		return true
 	}
-	if u.state == nil || !e.there() || u.state.VersionInfo == "" || u.state.VersionInfo != t.versionInfo() {
+	if u.state == nil || !e.there() || u.state.VersionInfo == "" || u.state.VersionInfo != t.serverVersions.info {
 		return false
 	}
 	return v == "" || v == u.state.VersionInfo || has("")

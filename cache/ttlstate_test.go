@@ -8,6 +8,7 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/xdsrelay/xdsrelay/cache/digest"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -300,7 +301,7 @@ func TestStateTTLOfLists(t *testing.T) {
 		b.says(cds, "+a@1~1h")
 		b.after(2 * quiet)
 		c.worlds()
-		version := c.c.find(cds).version(sum{})
+		version := c.c.find(cds).version(digest.Sum{})
 		late, plain := b.joinAs(timedState), b.joinAs(wrappedForm)
 		late.show(cds, version, "*")
 		plain.show(cds, version, "*")

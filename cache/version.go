@@ -2,71 +2,110 @@ package cache
 
 import (
 	"hash/maphash"
-	"slices"
 
+	"github.com/xdsrelay/xdsrelay/cache/digest"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// historyLen is how many former contents of an entry are remembered. A version
-// that comes again later than that is taken for what it says.
-const historyLen = 8
+// serverVersions finds out versions that the server uses again for other content, as a
+// server does that counts and was restarted (ACK-4): those of the resources of a table,
+// and the version_info of a source that speaks the state of the world, which stands for
+// all that the table holds. Guarded by Store.mu.
+type serverVersions struct {
+	hasher digest.Hasher // immutable
+	state  bool          // immutable; the source speaks the state of the world
 
-// history is what an entry held before: hashes of versions and contents, the
-// youngest first. It tells a version that is used again for something else, as by a
-// server that counts and was restarted (ACK-4). Each of a million endpoints has one,
-// so the hashes are short: a version is suspected by mistake once in 2²⁹ changes, which
-// has a resource sent once more, and one that is used again passes once in 2³² times.
-type history [historyLen]hashes
+	info string         // version_info of the last response, to the letter; "" if there was none
+	past digest.History // of info and sum
+	sum  uint64         // hash of what the table holds; zero without state
+}
 
-// hashes are those of a former, shortened.
-type hashes struct{ version, bytes uint32 }
-
-func (f former) short() hashes { return hashes{uint32(f.version), uint32(f.bytes)} }
-
-// former is a version and what it stood for, hashed.
-type former struct{ version, bytes uint64 }
+func newServerVersions(seed maphash.Seed, state bool) serverVersions {
+	return serverVersions{hasher: digest.NewHasher(seed), state: state}
+}
 
 // contentOf hashes a resource.
-func (c *Cache) contentOf(r *wire.Resource) former {
-	return former{maphash.String(c.seed, r.Version), maphash.Bytes(c.seed, r.Raw())}
+func (v *serverVersions) contentOf(r *wire.Resource) digest.Content {
+	return v.hasher.Content(r.Version, r.Raw())
 }
 
 // remember notes what e holds, before it holds something else.
-func (t *table) remember(e *entry) {
+func (v *serverVersions) remember(e *entry) {
 	if e.res.Version == "" {
 		return // its version is a digest, which says what it holds
 	}
 	if e.past == nil {
-		e.past = new(history)
+		e.past = new(digest.History)
 	}
-	e.past.note(t.store.cache.contentOf(e.res))
-}
-
-func (h *history) note(f former) {
-	copy(h[1:], h[:])
-	h[0] = f.short()
-}
-
-// has reports whether the version stood for just that before.
-func (h *history) has(f former) bool { return slices.Contains(h[:], f.short()) }
-
-// contradicts reports whether the version stood for something else before.
-func (h *history) contradicts(now former) bool {
-	is := now.short()
-	for _, was := range h {
-		if was.version == is.version && was.bytes != is.bytes {
-			return true
-		}
-	}
-	return false
+	e.past.Note(v.contentOf(e.res))
 }
 
 // reused reports whether the version of r stood for other content in e before.
-func (t *table) reused(e *entry, r *wire.Resource) bool {
+func (v *serverVersions) reused(e *entry, r *wire.Resource) bool {
 	if e.past == nil || r.Version == "" {
 		return false
 	}
-	return e.past.contradicts(t.store.cache.contentOf(r))
+	return e.past.Contradicts(v.contentOf(r))
+}
+
+// relayed reports whether the server calls the content that e had and did not keep this
+// version.
+func (v *serverVersions) relayed(e *entry, version string) bool {
+	return e.state == relayed && e.life.passed.what.Version == v.hasher.Version(version)
+}
+
+// add takes e into the hash of what the table holds. Content that was relayed counts: the
+// server's version stands for it too, though it is not kept (TTL-5), and for less once
+// it has run out (ACK-5).
+func (v *serverVersions) add(e *entry) {
+	if v.state {
+		v.sum += v.part(e)
+	}
+}
+
+// leave takes e out of the hash of what the table holds. It is called before the content
+// of e changes or goes.
+func (v *serverVersions) leave(e *entry) {
+	if v.state {
+		v.sum -= v.part(e)
+	}
+}
+
+// part is what e adds to the hash of what the table holds.
+func (v *serverVersions) part(e *entry) uint64 {
+	content := e.life.hash()
+	if e.res != nil {
+		content = v.hasher.Bytes(e.res.Raw())
+	}
+	return v.hasher.Member(e.key, content)
+}
+
+// note records the server's version_info for what the table holds now.
+func (v *serverVersions) note(info string) {
+	v.info = info
+	if now := v.now(); !v.past.Has(now) {
+		v.past.Note(now)
+	}
+}
+
+// now is the version_info that clients are shown and what it stands for.
+func (v *serverVersions) now() digest.Content {
+	return digest.Content{Version: v.hasher.Version(v.info), Bytes: v.sum}
+}
+
+// trusted reports whether info stands for what the table holds and for nothing else that
+// was seen lately. Only then may a client skip anything because of it (ACK-4, ACK-5).
+func (v *serverVersions) trusted() bool { return v.info != "" && !v.past.Contradicts(v.now()) }
+
+// check verifies the hash of what the table holds.
+func (v *serverVersions) check(c *checker, entries map[string]*entry) {
+	is := serverVersions{hasher: v.hasher, state: v.state}
+	for _, e := range entries {
+		if e.there() {
+			is.add(e)
+		}
+	}
+	c.that(v.sum == is.sum, "the hash of what is held is %x, should be %x", v.sum, is.sum)
 }
 
 // version is what clients are shown and skipped by: the server's version, or a
@@ -97,68 +136,4 @@ func (e *entry) resumeVersion() string {
 		return ""
 	}
 	return e.version()
-}
-
-// stateVersion is what a source that speaks the state of the world calls the state
-// of a table (ACK-4).
-type stateVersion struct {
-	info string // version_info of the last response, to the letter
-	past history
-	sum  uint64 // a hash of what the table holds
-}
-
-// tell has the hash of what the table holds take in e, or leave it out again. What was
-// relayed counts: the server's version stands for it too, though it is not kept
-// (TTL-5), and for less once that has run out (ACK-5).
-func (t *table) tell(e *entry, sign int) {
-	if !t.store.source.State {
-		return
-	}
-	content := e.life.hash()
-	if e.res != nil {
-		content = maphash.Bytes(t.store.cache.seed, e.res.Raw())
-	}
-	member := struct {
-		key     string
-		content uint64
-	}{e.key, content}
-	t.stateVersion.sum += uint64(sign) * maphash.Comparable(t.store.cache.seed, member)
-}
-
-// noteVersion notes what the server calls what the table holds now.
-func (t *table) noteVersion(info string) {
-	v := &t.stateVersion
-	v.info = info
-	if now := t.calls(); !v.past.has(now) {
-		v.past.note(now)
-	}
-}
-
-// calls is the version now shown and what it stands for.
-func (t *table) calls() former {
-	v := &t.stateVersion
-	return former{maphash.String(t.store.cache.seed, v.info), v.sum}
-}
-
-// versionInfo is the server's version_info for what the table holds, to the letter;
-// "" if no server gave one.
-func (t *table) versionInfo() string { return t.stateVersion.info }
-
-// versionTrusted reports whether versionInfo stands for what the table holds and for
-// nothing else that was seen lately: only then may it make anybody skip anything
-// (ACK-4, ACK-5).
-func (t *table) versionTrusted() bool {
-	return t.stateVersion.info != "" && !t.stateVersion.past.contradicts(t.calls())
-}
-
-func (t *table) checkSum(c *checker) {
-	was := t.stateVersion.sum
-	t.stateVersion.sum = 0
-	for _, e := range t.entries {
-		if e.there() {
-			t.tell(e, 1)
-		}
-	}
-	c.that(t.stateVersion.sum == was, "the hash of what is held is %x, should be %x", was, t.stateVersion.sum)
-	t.stateVersion.sum = was
 }

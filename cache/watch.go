@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/cache/digest"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -33,9 +34,9 @@ type watch struct {
 	later     uint64 // the same of all later types of this store; of the last survey
 	gate      *gate  // of removals that wait (ADS-4); nil if there are none
 	again     *rejections
-	responses uint32 // so far
-	before    uint32 // before the present pass
-	sum       sum    // of what it names
+	responses uint32     // so far
+	before    uint32     // before the present pass
+	sum       digest.Sum // of what it names
 
 	names    nameSubs
 	located  int           // of those, how many have parameters
@@ -136,8 +137,8 @@ func (w *watch) subscribeName(n Name) {
 		t.refer(e)
 		t.watchers++
 		if w.client.form.State {
-			t.counted(1)
-			w.sum = w.sum.plus(e.sum)
+			t.digests.use(1, t.entries)
+			w.sum = w.sum.Plus(e.sum)
 		}
 		t.demand(e)
 		t.unreached(e)

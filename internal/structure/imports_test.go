@@ -33,7 +33,8 @@ var mayImport = map[string][]string{
 	"keyer/rules":   {"keyer", "internal/spelling"},
 	"config":        {"keyer", "keyer/rules", "internal/nodefile", "internal/spelling"},
 
-	"cache":            {"keyer", "internal/wire", helpers},
+	"cache/digest":     nil,
+	"cache":            {"cache/digest", "keyer", "internal/wire", helpers},
 	"downstream":       {"cache", "keyer", "keyer/rules", "internal/wire", helpers},
 	"upstream":         {"keyer", "internal/wire", helpers},
 	"internal/resolve": {"cache", "keyer", "internal/wire", helpers},
