@@ -14,10 +14,10 @@ import (
 // its aliases stand for.
 func (w *watch) presentAlias(it *wire.VersionWalk, begun, distrust bool) {
 	t := w.client.store.tables[tableKey{w.typeURL, byName}]
-	if t == nil || len(t.aliased) == 0 {
+	if t == nil {
 		return
 	}
-	for _, e := range t.aliased[it.NameString()] {
+	for _, e := range t.aliases.of(it.NameString()) {
 		for sub := range w.subsOf(e.key) {
 			w.presentName(sub, it.Version, begun, distrust)
 		}
@@ -42,7 +42,7 @@ func (w *watch) subsOf(key string) func(yield func(*nameSub) bool) {
 // subscription tells about.
 func (w *watch) hasByAlias(key string) bool {
 	t := w.client.store.tables[tableKey{w.typeURL, byName}]
-	return t != nil && slices.ContainsFunc(t.aliased[key], func(e *entry) bool { return w.named(e.key) })
+	return t != nil && slices.ContainsFunc(t.aliases.of(key), func(e *entry) bool { return w.named(e.key) })
 }
 
 // mayHaveByAlias reports whether a resource of which the wildcard knows nothing may yet be

@@ -160,8 +160,8 @@ func TestAliases(t *testing.T) {
 		c.leave()
 		b.letGo()
 		b.expect(b.demand(0), "CDS -alias")
-		if tb := b.store.tables[tableKey{cds, byName}]; len(tb.aliased)+len(tb.entries) != 0 {
-			t.Fatalf("left: %d aliased, %d entries", len(tb.aliased), len(tb.entries))
+		if tb := b.store.tables[tableKey{cds, byName}]; len(tb.aliases.served)+len(tb.entries) != 0 {
+			t.Fatalf("left: %d aliased, %d entries", len(tb.aliases.served), len(tb.entries))
 		}
 		b.says(cds, "+real@2|alias")
 		if b.seen.unsolicited != 1 {

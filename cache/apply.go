@@ -235,7 +235,7 @@ func (u *update) apply(t *table) {
 		}
 	}
 	for i, key := range u.removed {
-		if len(t.aliased[key]) > 0 {
+		if len(t.aliases.of(key)) > 0 {
 			u.remove(t, key, u.response.Removed[i]) // before its aliases, which may be named too (RES-10)
 		}
 	}
@@ -269,7 +269,7 @@ func (u *update) resource(t *table, key string, r *wire.Resource) {
 		u.bare(t, key, r)
 		return
 	}
-	aliases := !u.resolved && t.serveAliases(key, r, u.received)
+	aliases := !u.resolved && serveAliases(t, key, r, u.received)
 	if coll == nil && (e == nil || (e.interest == nil && !e.member())) {
 		if !aliases {
 			u.unsolicited++
@@ -280,9 +280,7 @@ func (u *update) resource(t *table, key string, r *wire.Resource) {
 		e = t.entry(key)
 		e.lent = true // or will be, when it holds r
 	}
-	if e.alias {
-		t.unalias(e)
-	}
+	t.aliases.drop(e)
 	isNew := coll != nil && !e.member()
 	solved := e.err != nil && !u.failing[key] && e.there() && e.res != nil && u.same(e.res, r)
 	switch {
@@ -355,7 +353,7 @@ func (u *update) bare(t *table, key string, r *wire.Resource) {
 	if e := t.entries[key]; e != nil {
 		e.mark = t.mark
 	}
-	for _, e := range t.aliased[key] {
+	for _, e := range t.aliases.of(key) {
 		e.mark = t.mark
 	}
 	if u.state != nil {
@@ -397,7 +395,7 @@ func (u *update) remove(t *table, key, name string) {
 		t.empty(c, u.received)
 		return
 	}
-	t.dropAliases(key, u.received)
+	dropAliases(t, key, u.received)
 	e := t.entries[key]
 	if c := t.collectionOf(key, e); c != nil {
 		c.forgive(key)
@@ -409,17 +407,6 @@ func (u *update) remove(t *table, key, name string) {
 		e.setName(name)
 	}
 	t.unset(e, absent, nil, u.received)
-}
-
-// dropAliases takes away what a resource serves under its aliases, as it does not exist
-// any more.
-func (t *table) dropAliases(key string, now time.Time) {
-	for _, e := range slices.Clone(t.aliased[key]) {
-		served := e.servedName()
-		if t.unset(e, absent, nil, now); e.wanted() {
-			e.setServed(served)
-		}
-	}
 }
 
 // empty carries out the server's word that a collection has no members.

@@ -114,11 +114,7 @@ func (t *table) check() (resources, bytes int64, err error) {
 			bytes += e.size()
 		}
 	}
-	for key, served := range t.aliased {
-		for _, e := range served {
-			c.that(e.alias && e.there() && t.entries[e.key] == e, "alias %q of %q is broken", e.key, key)
-		}
-	}
+	t.aliases.check(c, t.entries)
 	c.that(resources == t.resources && bytes == t.bytes && watchers == t.watchers,
 		"counted %d resources of %d bytes and %d watchers, found %d of %d and %d",
 		t.resources, t.bytes, t.watchers, resources, bytes, watchers)

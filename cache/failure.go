@@ -249,7 +249,7 @@ func (u *update) fail(t *table, key string, re *wire.ResourceError) {
 		u.failEntry(t, e, re)
 	}
 	if !re.Transient() {
-		t.dropAliases(key, u.received)
+		dropAliases(t, key, u.received)
 	}
 	c := t.collectionOf(key, t.entries[key])
 	if c == nil || c.saidBefore(key, re) {

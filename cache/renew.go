@@ -34,7 +34,7 @@ func (l *lifetime) late(missed bool, now time.Time) bool {
 // goes where one response could hold the same name twice, and the heartbeat would
 // take the place of content that is on its way under that name (RES-4).
 func (p *pass) renew(e *entry, name string, late bool) bool {
-	ttl, twice := p.remaining(e), p.table.aliased != nil || p.watch.directives || p.watch.located > 0
+	ttl, twice := p.remaining(e), p.table.aliases.used() || p.watch.directives || p.watch.located > 0
 	late = late || e.constrained() // a heartbeat has no place for what tells a variant (DYN-1)
 	switch {
 	case e.state == present && (ttl == 0 || twice || late):

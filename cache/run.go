@@ -94,7 +94,7 @@ func (f *cursor) beginner() bool {
 	case f.versions != nil, f.once != nil:
 	case w.names.len() > 0, w.again != nil, w.held != nil, w.answers != nil, w.elsewhere != nil, w.variants != nil:
 	default:
-		return f.coll.live.len >= w.client.store.cache.minRun && f.coll.table.aliased == nil
+		return f.coll.live.len >= w.client.store.cache.minRun && !f.coll.table.aliases.used()
 	}
 	return false
 }

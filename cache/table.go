@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -38,7 +37,6 @@ type table struct {
 
 	entries   map[string]*entry
 	colls     map[string]*collection
-	aliased   map[string][]*entry            // by the key of the resource that serves them
 	loose     map[string]map[*entry]struct{} // held by name only, by the glob they would belong to
 	pins      map[string]int                 // by key of a name or a glob; see Pin
 	referring map[*entry]struct{}            // which refer to others, if somebody is told of those
@@ -59,6 +57,7 @@ type table struct {
 
 	serverVersions serverVersions
 	digests        digests
+	aliases        aliases
 
 	systemVersion string
 	mark          uint32 // the number of the last state-of-the-world response: what it held has it
@@ -194,7 +193,7 @@ func (t *table) forgetUnused(e *entry) {
 		return
 	}
 	t.unloosen(e)
-	t.unalias(e)
+	t.aliases.drop(e)
 	t.resolve(e)
 	if e.there() {
 		t.serverVersions.leave(e)
@@ -283,7 +282,7 @@ func (t *table) called(e *entry, r *wire.Resource) {
 // unset makes an entry absent, or failed with err, and tells who watches.
 func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time) {
 	n, content, held := t.store.next(), e.changed, e.res
-	t.unalias(e)
+	t.aliases.drop(e)
 	t.resolve(e)
 	was, gone := e.listed(), !e.there() && !e.open() // who was not told yet is to be told still
 	t.letGo(e)
@@ -323,83 +322,6 @@ func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time
 		i.evict(ReasonAbsent)
 	}
 	t.forgetUnused(e)
-}
-
-// serveAliases lets r serve the entries that were asked for under its aliases,
-// and takes it from those that it served before and does not name any more
-// (RES-10). It reports whether any was asked for.
-func (t *table) serveAliases(key string, r *wire.Resource, now time.Time) bool {
-	before := t.aliased[key]
-	if len(r.Aliases()) == 0 && len(before) == 0 {
-		return false
-	}
-	var served []*entry
-	for _, a := range r.Aliases() {
-		k, err := keyer.Key(a)
-		if err != nil || k == key {
-			continue
-		}
-		e := t.entries[k]
-		if e == nil || (e.interest == nil && !e.wanted()) {
-			continue
-		}
-		if (e.there() && !e.alias) || slices.Contains(served, e) {
-			continue // a resource of that very name goes before; or listed twice
-		}
-		if e.res == nil || !e.res.SameContent(r) {
-			t.unalias(e)
-			if e.dead {
-				e.coll.disown(e)
-			}
-			e.alias = true
-			if r.DoNotCache {
-				t.relay(e, r, nil, now)
-			} else {
-				t.set(e, r, nil, now)
-			}
-		} else {
-			t.resent(e, r, now)
-		}
-		e.mark = t.mark
-		served = append(served, e)
-	}
-	if t.aliased == nil {
-		t.aliased = make(map[string][]*entry)
-	}
-	delete(t.aliased, key)
-	for _, e := range before {
-		if e.alias && e.there() && !slices.Contains(served, e) {
-			t.unset(e, absent, nil, now)
-		}
-	}
-	if len(served) > 0 {
-		t.aliased[key] = served
-	}
-	return len(served) > 0
-}
-
-// unalias takes e off the list of what its resource serves as an alias.
-func (t *table) unalias(e *entry) {
-	if !e.alias || !e.there() {
-		return
-	}
-	k, err := keyer.Key(e.servedName())
-	if err != nil {
-		return
-	}
-	served := t.aliased[k]
-	for i, o := range served {
-		if o == e {
-			served = append(served[:i:i], served[i+1:]...)
-			break
-		}
-	}
-	if len(served) == 0 {
-		delete(t.aliased, k)
-	} else {
-		t.aliased[k] = served
-	}
-	e.alias = false
 }
 
 // intern returns b if it equals a, so that a's bytes need not be kept.

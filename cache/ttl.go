@@ -107,7 +107,7 @@ func (u *update) heartbeat(t *table, key string, r *wire.Resource) bool {
 	if e := t.entries[key]; e != nil && !e.alias {
 		held = u.renewed(t, e, r)
 	}
-	for _, e := range t.aliased[key] {
+	for _, e := range t.aliases.of(key) {
 		held = u.renewed(t, e, r) || held
 	}
 	return held

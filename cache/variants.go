@@ -214,7 +214,7 @@ func (v *variants) entries() []*entry {
 // plainWanted reports whether somebody wants the name without parameters.
 func (v *variants) plainWanted() bool {
 	e := v.table.entries[v.key]
-	return len(v.table.aliased[v.key]) > 0 || v.table.collectionOf(v.key, e) != nil || (e != nil && (e.interest != nil || e.member() || len(e.subs) > 0))
+	return len(v.table.aliases.of(v.key)) > 0 || v.table.collectionOf(v.key, e) != nil || (e != nil && (e.interest != nil || e.member() || len(e.subs) > 0))
 }
 
 // prune drops the variants that are for nobody. used are those that serve an entry
