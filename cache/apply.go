@@ -295,7 +295,7 @@ func (u *update) resource(t *table, key string, r *wire.Resource) {
 		coll.bytes += e.size()
 		t.store.changed(coll)
 		t.store.bring(e)
-		t.refer(e)
+		t.references.usersChanged(e)
 		t.resent(e, r, u.received)
 	default:
 		if r.Size() == e.res.Size() { // or it is called otherwise (same)

@@ -127,7 +127,7 @@ func (t *table) check() (resources, bytes int64, err error) {
 	t.serverVersions.check(c, t.entries)
 	t.checkFailures(c)
 	t.checkPins(c)
-	t.checkReferences(c)
+	t.references.check(c, t.entries)
 	t.checkVariants(c)
 	return resources, bytes, errors.Join(c.errs...)
 }

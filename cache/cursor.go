@@ -62,7 +62,7 @@ func (c *collection) follow(w *watch, spelling string) *cursor {
 	f.rest()
 	c.interest.want()
 	c.lack(w)
-	c.referMembers(followed)
+	c.table.references.followersChanged(c, followed)
 	return f
 }
 
@@ -89,7 +89,7 @@ func (f *cursor) unfollow() {
 			c.unlist()
 		}
 	}
-	c.referMembers(followed)
+	c.table.references.followersChanged(c, followed)
 	if last > 0 {
 		return
 	}

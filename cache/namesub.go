@@ -61,7 +61,7 @@ func (n *nameSub) end() {
 	e.subs[last] = nil
 	e.own().subs = e.subs[:last]
 	t.unlist(e)
-	t.refer(e)
+	t.references.usersChanged(e)
 	if last > 0 {
 		return
 	}

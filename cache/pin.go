@@ -58,7 +58,7 @@ func (t *table) pin(n Name) {
 	e := t.entry(n.Key)
 	e.pinned = true
 	t.demand(e)
-	t.refer(e)
+	t.references.usersChanged(e)
 }
 
 // unpin takes back one pin, and ends the interest if that was the last one of all who
@@ -82,7 +82,7 @@ func (t *table) unpin(key string, end func(*interest)) {
 	}
 	e := t.entries[key]
 	e.pinned = false
-	t.refer(e)
+	t.references.usersChanged(e)
 	if e.wanted() {
 		return
 	}

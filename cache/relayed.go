@@ -87,7 +87,7 @@ func (t *table) relay(e *entry, r *wire.Resource, coll *collection, now time.Tim
 	t.serverVersions.add(e)
 	t.list(e, r)
 	t.digests.contentChanged(e)
-	t.reread(e)
+	t.references.contentChanged(e)
 	t.store.bring(e)
 	for _, sub := range e.subs {
 		sub.pass(r, again, had, timed)

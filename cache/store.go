@@ -49,8 +49,8 @@ type Store struct {
 	unsettled  map[*collection]struct{} // all whose quiet time may have to be ended: Settle is called for every response
 	waiting    map[*table]struct{}      // all with a clock that runs
 	single     map[string]bool          // by StreamID.TypeURL: there is no second stream (OneStream)
-	references map[refKey]struct{}      // to be taken
-	strays     map[*interest]time.Time  // names that may be strays, since when
+	references referenceNews
+	strays     map[*interest]time.Time // names that may be strays, since when
 	resources  int64
 	bytes      int64
 }
@@ -103,7 +103,7 @@ func (s *Source) longQuiet() time.Duration { return max(s.Quiet, s.ResumeQuiet) 
 
 // Open returns an empty store.
 func (c *Cache) Open(source Source) *Store {
-	return &Store{
+	s := &Store{
 		cache:   c,
 		source:  source,
 		demand:  make(chan struct{}, 1),
@@ -113,6 +113,10 @@ func (c *Cache) Open(source Source) *Store {
 		unsettled: make(map[*collection]struct{}),
 		waiting:   make(map[*table]struct{}),
 	}
+	if source.References {
+		s.references.arrived = func() { c.referring(s) }
+	}
+	return s
 }
 
 // Close forgets everything. Its clients must be gone, and its session ended.
@@ -175,6 +179,7 @@ func (s *Store) table(typeURL string, k kind) *table {
 			store: s, typeURL: typeURL, kind: k,
 			entries: make(map[string]*entry), colls: make(map[string]*collection), pins: make(map[string]int),
 			serverVersions: newServerVersions(s.cache.seed, s.source.State),
+			references:     references{table: key, news: &s.references},
 		}
 		s.tables[key] = t
 	}

@@ -39,7 +39,6 @@ type table struct {
 	colls     map[string]*collection
 	loose     map[string]map[*entry]struct{} // held by name only, by the glob they would belong to
 	pins      map[string]int                 // by key of a name or a glob; see Pin
-	referring map[*entry]struct{}            // which refer to others, if somebody is told of those
 	variants  map[string]*variants           // by the key of the plain name: of those that have some
 	pending   []*interest
 	interests int
@@ -58,6 +57,7 @@ type table struct {
 	serverVersions serverVersions
 	digests        digests
 	aliases        aliases
+	references     references
 
 	systemVersion string
 	mark          uint32 // the number of the last state-of-the-world response: what it held has it
@@ -206,7 +206,7 @@ func (t *table) forgetUnused(e *entry) {
 	}
 	was := e.res
 	e.res, e.state = nil, unknown // its last two users may both come here
-	t.reread(e)
+	t.references.contentChanged(e)
 	t.replaced(e, was, nil)
 	delete(t.entries, e.key)
 	if t.variants != nil {
@@ -263,7 +263,7 @@ func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time)
 	}
 	t.live(e, r, now)
 	t.digests.contentChanged(e)
-	t.reread(e)
+	t.references.contentChanged(e)
 	t.replaced(e, was, r)
 	t.store.bring(e)
 	for _, s := range e.subs {
@@ -305,7 +305,7 @@ func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time
 	expired := e.life != nil && e.life.expired
 	t.die(e)
 	t.digests.contentChanged(e)
-	t.reread(e)
+	t.references.contentChanged(e)
 	t.replaced(e, held, nil)
 	for _, s := range e.subs {
 		s.denied = s.denied || !e.open() || (gone && s.dirty)

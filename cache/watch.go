@@ -134,7 +134,7 @@ func (w *watch) subscribeName(n Name) {
 		own.subs = append(own.subs, sub)
 		t.lend(e)
 		sub.spelling = intern(n.Spelling, e.key)
-		t.refer(e)
+		t.references.usersChanged(e)
 		t.watchers++
 		if w.client.form.State {
 			t.digests.use(1, t.entries)

@@ -1,0 +1,175 @@
+package cache
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// Some resources refer to others: redirects (LOC-1), and the directories of list
+// collections (LIST-2). The store says which of them its clients have, for a reader
+// outside (TakeReferences); the store itself never looks into one. Changes of an entry are
+// merged until the reader takes them, so that nobody waits for the reader.
+
+// references are the entries of a table whose content refers to others. A reader is told
+// when that content changes, and when the clients change that have it. Without a reader
+// nothing is kept up (Source.References). Guarded by Store.mu.
+type references struct {
+	table  tableKey       // immutable
+	news   *referenceNews // immutable; of the store
+	listed map[*entry]struct{}
+}
+
+// referenceNews are the references of a store that the reader is to take. Guarded by
+// Store.mu.
+type referenceNews struct {
+	arrived func() // immutable; called with the first of them. Nil if nobody reads
+	changed map[refKey]struct{}
+}
+
+// refKey names an entry whose reference is to be taken.
+type refKey struct {
+	tableKey
+
+	key string
+}
+
+func (n *referenceNews) read() bool { return n.arrived != nil }
+
+func (n *referenceNews) add(k refKey) {
+	if len(n.changed) == 0 {
+		n.changed = make(map[refKey]struct{})
+		n.arrived()
+	}
+	n.changed[k] = struct{}{}
+}
+
+// contentChanged is called when the content of e changed, came or went.
+func (r *references) contentChanged(e *entry) {
+	if r.news.read() && (e.told != plain || refersToOthers(e)) {
+		r.attend(e, true)
+	}
+}
+
+// usersChanged is called when the clients that have e, or its pins, may have changed.
+func (r *references) usersChanged(e *entry) {
+	if e.told != plain {
+		r.attend(e, false)
+	}
+}
+
+// followersChanged is usersChanged for the members of a collection that got the first
+// client that follows it, or lost the last one. before says whether it had one.
+func (r *references) followersChanged(c *collection, before bool) {
+	if before == c.followed() {
+		return
+	}
+	if c.live.len < len(r.listed) { // others in the table may have far more than c
+		for e := c.live.head; e != nil; e = e.next {
+			r.usersChanged(e)
+		}
+		return
+	}
+	for e := range r.listed {
+		if e.coll == c {
+			r.usersChanged(e)
+		}
+	}
+}
+
+// attend has the reader told of e if there is news. Content that nobody has, nor had
+// before, is no news.
+func (r *references) attend(e *entry, changed bool) {
+	if !r.news.read() {
+		return
+	}
+	was, now := e.told, attentionTo(e)
+	switch e.told = now; {
+	case now == plain:
+		delete(r.listed, e)
+	case was == plain:
+		r.list(e)
+	}
+	if max(was, now) > ignored && (changed || was != now) {
+		r.news.add(refKey{r.table, e.key})
+	}
+}
+
+// list records that e refers to others.
+func (r *references) list(e *entry) {
+	if r.listed == nil {
+		r.listed = make(map[*entry]struct{})
+	}
+	r.listed[e] = struct{}{}
+}
+
+// tellAll has the reader told of all that somebody has, as if it had just changed.
+func (r *references) tellAll() {
+	for e := range r.listed {
+		if e.told > ignored {
+			r.news.add(refKey{r.table, e.key})
+		}
+	}
+}
+
+// check verifies that the reader knows which entries refer to others.
+func (r *references) check(c *checker, entries map[string]*entry) {
+	if !r.news.read() {
+		c.that(len(r.listed) == 0, "%d references that nobody reads", len(r.listed))
+		return
+	}
+	n := 0
+	for key, e := range entries {
+		_, listed := r.listed[e]
+		if listed {
+			n++
+		}
+		refers, now := refersToOthers(e), attentionTo(e)
+		c.that(listed == refers, "%q refers to others: %t, listed %t", key, refers, listed)
+		c.that(e.told == now, "%q has the attention %d, told %d", key, now, e.told)
+	}
+	c.that(n == len(r.listed), "%d entries refer to others that are gone", len(r.listed)-n)
+}
+
+// attention is who has an entry that refers to others.
+type attention uint8
+
+const (
+	plain   attention = iota // it refers to nothing
+	ignored                  // nobody has it
+	pinned                   // nobody but what refers to it
+	watched                  // a client has it
+)
+
+// refersByType is the content of a directory, or of a redirect. A type that has the
+// name of a directory's and is none is found out when it is read.
+func refersByType(typeURL string) bool {
+	return strings.HasSuffix(typeURL, "Collection") || typeURL == wire.RedirectTypeURL
+}
+
+// refersToOthers reports whether the content of an entry refers to others. The relay does
+// not read content that it is not to keep (TTL-5).
+func refersToOthers(e *entry) bool { return e.res != nil && refersByType(e.res.TypeURL()) }
+
+// attentionTo is who has an entry now.
+func attentionTo(e *entry) attention {
+	switch {
+	case !refersToOthers(e):
+		return plain
+	case slices.ContainsFunc(e.subs, (*nameSub).ofClient), e.member() && e.coll.followed():
+		return watched
+	case e.pinned:
+		return pinned
+	}
+	return ignored
+}
+
+// ofClient tells a client's subscription from the relay's own (Store.Read), which leads
+// nobody further.
+func (n *nameSub) ofClient() bool { return !n.watch.client.reads() }
+
+// followed reports whether a client follows the collection.
+func (c *collection) followed() bool {
+	return slices.ContainsFunc(c.followers, func(f *cursor) bool { return !f.client.reads() })
+}
