@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 )
 
 // The one method of the backends, which answers with the backend's name.
@@ -52,7 +54,7 @@ func newBackend(t testing.TB, name string) string {
 			},
 		}},
 	}, nil)
-	lis := listen(t)
+	lis := ports.Listen(t)
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = s.Serve(lis) }) // ends with Stop
 	t.Cleanup(func() {

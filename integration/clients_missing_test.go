@@ -59,6 +59,7 @@ func (c missingCase) name() string {
 // from a list without what they never had, and read no resource errors. RPCs of
 // grpc-js wait on, where it is not the cluster that is missing.
 func TestGRPCMissing(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	r := newReport(t)
 	var kinds []clientKind
 	for _, kind := range clientKinds() {

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -79,7 +80,7 @@ func (p *directoryPlane) note(typeURL string, names []string) bool {
 }
 
 func (p *directoryPlane) serveGRPC() string {
-	lis := listen(p.t)
+	lis := ports.Listen(p.t)
 	s := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, g grpc.ServerStream) error {
 		method, _ := grpc.MethodFromServerStream(g)
 		if strings.Contains(method, "/Delta") {
@@ -302,7 +303,7 @@ func unwrapDirectory(t *testing.T, asked string, r *discovery.DiscoveryResponse)
 func TestListCollection_LIST1_bare(t *testing.T) {
 	p := newDirectoryPlane(t)
 	nacks := make(chan string, 16)
-	lis := listen(t)
+	lis := ports.Listen(t)
 	s := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, g grpc.ServerStream) error {
 		named := &anypb.Any{TypeUrl: listenerType, Value: []byte("\n\x01x")}
 		for {

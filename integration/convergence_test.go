@@ -40,9 +40,13 @@ var collections = map[string][]string{
 // variants are mixed, over a control plane of any variant. The payloads are
 // compared too.
 func TestConvergence_SUB10_RES11_RES12_OPS1_OPS3(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	for i := range *runs {
 		s := *seed + uint64(i)
-		t.Run(fmt.Sprint(s), func(t *testing.T) { newSchedule(t, s).play() })
+		t.Run(fmt.Sprint(s), func(t *testing.T) {
+			t.Parallel()
+			newSchedule(t, s).play()
+		})
 	}
 }
 
@@ -50,10 +54,14 @@ func TestConvergence_SUB10_RES11_RES12_OPS1_OPS3(t *testing.T) {
 // and clients have to agree on what the protocol says before a relay is judged by
 // them.
 func TestDirectConvergence(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	for _, v := range variants {
 		for i := range *runs / 10 {
 			s := *seed + uint64(i)
-			t.Run(fmt.Sprint(v.name, " ", s), func(t *testing.T) { newDirectSchedule(t, s, v).play() })
+			t.Run(fmt.Sprint(v.name, " ", s), func(t *testing.T) {
+				t.Parallel()
+				newDirectSchedule(t, s, v).play()
+			})
 		}
 	}
 }

@@ -22,9 +22,13 @@ var rulesRuns = flag.Int("convergence.rules.runs", 200, "how many random schedul
 // client of its scope would. Each scope has other payloads under the same names; in half of
 // the schedules under the same versions, too.
 func TestConvergenceOfRules_AGG1_AGG2_AGG3_RES11_OPS1_OPS3(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	for i := range *rulesRuns {
 		s := *seed + uint64(i)
-		t.Run(fmt.Sprint(s), func(t *testing.T) { newRulesSchedule(t, s).play() })
+		t.Run(fmt.Sprint(s), func(t *testing.T) {
+			t.Parallel()
+			newRulesSchedule(t, s).play()
+		})
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 )
 
 // variantPlane is a control plane that has variants of resources and matches dynamic
@@ -55,7 +57,7 @@ type sentVariant struct {
 func newVariantPlane(t *testing.T) *variantPlane {
 	t.Helper()
 	p := &variantPlane{names: make(map[string][]planeVariant), streams: make(map[*variantStream]struct{})}
-	lis := listen(t)
+	lis := ports.Listen(t)
 	p.addr = lis.Addr().String()
 	s := grpc.NewServer()
 	discovery.RegisterAggregatedDiscoveryServiceServer(s, p)

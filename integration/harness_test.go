@@ -13,19 +13,18 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/parallel"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/relay"
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// atOnce is how many parallel tests run at once. They wait most of their time.
+const atOnce = 8
 
-func listen(t testing.TB) net.Listener {
-	t.Helper()
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lis
+func TestMain(m *testing.M) {
+	parallel.Tests(atOnce)
+	goleak.VerifyTestMain(m)
 }
 
 // testRelay is a whole relay on loopback ports.
@@ -72,7 +71,7 @@ const absentAfter = 200 * time.Millisecond
 // configuration, whose times are made for tests.
 func startRelay(t testing.TB, change func(*config.Config), planes ...string) *testRelay {
 	t.Helper()
-	return startRelayAt(t, listen(t), listen(t), change, planes...)
+	return startRelayAt(t, ports.Listen(t), ports.Listen(t), change, planes...)
 }
 
 // testConfig is the configuration of a relay in front of control planes.
@@ -118,7 +117,7 @@ func startRelayAt(t testing.TB, xds, rest net.Listener, change func(*config.Conf
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin := listen(t)
+	admin := ports.Listen(t)
 	r.ServeREST(rest)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

@@ -16,6 +16,7 @@ var breaks = flag.Int("makebeforebreak.schedules", 1000, "how many random schedu
 // are to read and to acknowledge, after no response do they hold a route without
 // its cluster. Only streams that carry both types can promise that.
 func TestMakeBeforeBreak_ADS1_ADS2_ADS3(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	for _, up := range []upstreamVariant{upDeltaADS, upSotwADS} {
 		var downs []variant
 		for _, v := range variants {
@@ -24,6 +25,7 @@ func TestMakeBeforeBreak_ADS1_ADS2_ADS3(t *testing.T) {
 			}
 		}
 		t.Run(up.apiType, func(t *testing.T) {
+			t.Parallel()
 			b := newBreaker(t, up, downs)
 			for i := range *breaks {
 				b.schedule()

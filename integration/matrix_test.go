@@ -3,6 +3,7 @@ package integration
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/xdsrelay/xdsrelay/config"
@@ -63,6 +64,11 @@ func (r *testRelay) address(v variant) string {
 	return r.addr
 }
 
+// cellAbsentAfter is long enough for a plane to answer on a machine where many cells are
+// played at once: a name that is told as unavailable first costs one response more than
+// are due.
+const cellAbsentAfter = 5 * absentAfter
+
 // newCell puts a client and a plane on both sides of as many relays as there are ways
 // to ask given, the first of which is at the plane.
 func newCell(t *testing.T, down variant, ups ...upstreamVariant) (*cell, []*testRelay) {
@@ -78,10 +84,12 @@ func newCell(t *testing.T, down variant, ups ...upstreamVariant) (*cell, []*test
 	var chain []*testRelay
 	for i, up := range ups {
 		if i == 0 {
-			chain = append(chain, startRelayOver(t, up, p, nil))
+			chain = append(chain, startRelayOver(t, up, p, func(c *config.Config) {
+				c.Upstreams[0].AbsentAfter = config.Duration(cellAbsentAfter)
+			}))
 		} else {
 			chain = append(chain, startRelay(t, func(c *config.Config) {
-				c.Upstreams[0].AbsentAfter = config.Duration(10 * absentAfter) // the relay before it says so first
+				c.Upstreams[0].AbsentAfter = config.Duration(10 * cellAbsentAfter) // the relay before it says so first
 				c.Upstreams[0].APIType = config.APIType(up.apiType)
 			}, chain[i-1].address(variant{rest: up.rest})))
 		}
@@ -112,8 +120,10 @@ func (v variant) direct() upstreamVariant {
 // what the harness takes for the protocol's minimum is what two ends need that
 // were made for each other.
 func TestDirect(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
 			c, _ := newCell(t, v)
 			c.play()
 			c.plane.checkClient(t)
@@ -125,17 +135,24 @@ func TestDirect(t *testing.T) {
 // of every variant, through the relay. What the client holds is compared after
 // every step, and it gets no response that the protocol does not ask for.
 func TestMatrix_VAR7_STR7_STR8_SUB10(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	var mu sync.Mutex
 	results := make(map[string]string)
+	t.Cleanup(func() { // when all cells have ended
+		if !t.Failed() {
+			holdMatrixDoc(t, results)
+		}
+	})
 	for _, up := range upstreamVariants {
 		for _, down := range variants {
 			t.Run(up.apiType+"/"+down.name, func(t *testing.T) {
+				t.Parallel()
 				c := playThrough(t, down, up)
+				mu.Lock()
+				defer mu.Unlock()
 				results[up.apiType+"/"+down.name] = fmt.Sprintf("yes (%d)", c.total)
 			})
 		}
-	}
-	if !t.Failed() {
-		holdMatrixDoc(t, results)
 	}
 }
 
@@ -143,10 +160,14 @@ func TestMatrix_VAR7_STR7_STR8_SUB10(t *testing.T) {
 // to each other than they do to the client and to the control plane: that still sees
 // one stream.
 func TestTiers_VAR7_ACK4_SUB10(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	for _, down := range []variant{deltaADS, sotwADS} {
 		for _, up := range []upstreamVariant{upDeltaADS, upSotwADS} {
 			for _, between := range []upstreamVariant{upDeltaADS, upSotwADS, upDelta, upSotw} {
-				t.Run(down.name+"/"+between.apiType+"/"+up.apiType, func(t *testing.T) { playThrough(t, down, up, between) })
+				t.Run(down.name+"/"+between.apiType+"/"+up.apiType, func(t *testing.T) {
+					t.Parallel()
+					playThrough(t, down, up, between)
+				})
 			}
 		}
 	}

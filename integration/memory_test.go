@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
@@ -169,7 +170,7 @@ type bareServer struct {
 
 func startBareServer(t *testing.T) *bareServer {
 	t.Helper()
-	lis := listen(t)
+	lis := ports.Listen(t)
 	s, server := &bareServer{addr: lis.Addr().String()}, grpc.NewServer()
 	discovery.RegisterAggregatedDiscoveryServiceServer(server, s)
 	done := make(chan error, 1)

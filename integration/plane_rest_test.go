@@ -12,6 +12,8 @@ import (
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 )
 
 // planeREST serves a plane's contents to those who poll (VAR-5).
@@ -29,7 +31,7 @@ type planeREST struct {
 func (p *plane) startREST(t testing.TB) string {
 	t.Helper()
 	r := &planeREST{plane: p, held: make(map[string]int)}
-	lis := listen(t)
+	lis := ports.Listen(t)
 	r.addr = lis.Addr().String()
 	r.start(lis)
 	p.mu.Lock()

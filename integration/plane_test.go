@@ -12,6 +12,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -83,7 +84,7 @@ func emptyPlane(options ...grpc.ServerOption) *plane {
 
 func (p *plane) listen(t *testing.T) {
 	t.Helper()
-	lis := listen(t)
+	lis := ports.Listen(t)
 	p.addr = lis.Addr().String()
 	p.start(lis)
 	t.Cleanup(func() {
@@ -131,9 +132,9 @@ func (p *plane) stop() {
 // restart brings it back at the same address, with the contents it has now.
 func (p *plane) restart(t testing.TB) {
 	t.Helper()
-	p.start(listenAgain(t, p.addr))
+	p.start(ports.Again(t, p.addr))
 	if p.rest != nil {
-		p.rest.start(listenAgain(t, p.rest.addr))
+		p.rest.start(ports.Again(t, p.rest.addr))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,15 +152,6 @@ func (p *plane) beginAnew() {
 	p.version = 0
 	clear(p.versions)
 	clear(p.types)
-}
-
-func listenAgain(t testing.TB, addr string) net.Listener {
-	t.Helper()
-	lis, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lis
 }
 
 // breakStreams ends the streams while the server stays.

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 )
 
 // restPlane is go-control-plane's HTTP gateway, which answers polls from snapshots. It
@@ -47,7 +48,7 @@ func newRESTPlane(t testing.TB) *restPlane {
 
 func newRESTPlaneTLS(t testing.TB, secured *tls.Config) *restPlane {
 	t.Helper()
-	lis := listen(t)
+	lis := ports.Listen(t)
 	p := &restPlane{t: t, addr: lis.Addr().String(), tls: secured}
 	p.serve(lis)
 	t.Cleanup(p.stop)
@@ -119,11 +120,7 @@ func (p *restPlane) stop() {
 // restart brings it back with nothing but this.
 func (p *restPlane) restart(version string, clusters, endpoints []string) {
 	p.t.Helper()
-	lis, err := new(net.ListenConfig).Listen(p.t.Context(), "tcp", p.addr)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	p.serve(lis)
+	p.serve(ports.Again(p.t, p.addr))
 	p.set(version, clusters, endpoints)
 }
 

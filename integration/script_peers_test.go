@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 )
 
 // peer is one side of a conversation with the relay: it sends what the script says
@@ -139,7 +141,7 @@ type scriptedPlane struct {
 // answers there before start.
 func newScriptedPlane(t testing.TB) *scriptedPlane {
 	t.Helper()
-	p := &scriptedPlane{peer: newPeer(messages{asks: true}), lis: listen(t)}
+	p := &scriptedPlane{peer: newPeer(messages{asks: true}), lis: ports.Listen(t)}
 	p.addr = p.lis.Addr().String()
 	t.Cleanup(func() {
 		p.stop()
@@ -154,7 +156,7 @@ func (p *scriptedPlane) start(t testing.TB) {
 	t.Helper()
 	lis := p.lis
 	if p.lis = nil; lis == nil {
-		lis = listenAgain(t, p.addr)
+		lis = ports.Again(t, p.addr)
 	}
 	s := grpc.NewServer(grpc.UnknownServiceHandler(p.handle))
 	p.server = s

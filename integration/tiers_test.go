@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 )
 
 // TestColdTier restarts the first of two relays, which speak the state of the world to
@@ -38,7 +39,7 @@ func TestColdTier_RES2_ACK4_VAR7(t *testing.T) {
 			first.stop()
 			p.parts = len(all)
 			p.hold()
-			first = startRelayAt(t, listenAgain(t, first.addr), listenAgain(t, first.rest), patient, p.addr)
+			first = startRelayAt(t, ports.Again(t, first.addr), ports.Again(t, first.rest), patient, p.addr)
 			for i := range all {
 				waitFor(t, "the first relay to ask and to take a part", func() bool {
 					waiting, acked := p.progress()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -42,7 +43,7 @@ func TestUnreachable_ABS2(t *testing.T) {
 	for _, down := range []variant{deltaADS, delta, sotwADS, sotw} {
 		t.Run(down.name, func(t *testing.T) {
 			t.Parallel()
-			lis := listen(t)
+			lis := ports.Listen(t)
 			addr := lis.Addr().String()
 			_ = lis.Close()
 			relay := startRelay(t, impatient, addr)
@@ -80,7 +81,7 @@ func TestUnreachable_ABS2(t *testing.T) {
 			})
 			p := emptyPlane()
 			p.set(clusterType, "a", true)
-			p.start(listenAgain(t, addr))
+			p.start(ports.Again(t, addr))
 			t.Cleanup(p.stop)
 			waitFor(t, "the client to be served", func() bool {
 				if !c.connected() {
@@ -128,7 +129,7 @@ func TestUnreachablePolls_ABS2(t *testing.T) {
 // TestUnreachableForEver_ABS2: the clients of a relay that is told so wait.
 func TestUnreachableForEver_ABS2(t *testing.T) {
 	t.Parallel()
-	lis := listen(t)
+	lis := ports.Listen(t)
 	addr := lis.Addr().String()
 	_ = lis.Close()
 	patient := startRelay(t, func(c *config.Config) { c.Server.UnreachableAfter = 0 }, addr)
@@ -141,7 +142,7 @@ func TestUnreachableForEver_ABS2(t *testing.T) {
 	}
 	p := emptyPlane()
 	p.set(clusterType, "a", true)
-	p.start(listenAgain(t, addr))
+	p.start(ports.Again(t, addr))
 	t.Cleanup(p.stop)
 	waits.awaitHolding(t, clusterType, "a")
 }

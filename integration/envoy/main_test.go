@@ -9,24 +9,18 @@ import (
 	"testing"
 
 	"github.com/xdsrelay/xdsrelay/internal/testkit/envoyproc"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/parallel"
 	"go.uber.org/goleak"
 )
 
 var update = flag.Bool("update", false, "rewrite the table of real Envoys in docs/protocol.md")
 
-// parallel is how many plays go on at once. Most of the time they wait for an Envoy's
+// plays is how many plays go on at once. Most of the time they wait for an Envoy's
 // clocks, so that there may be more of them than processors.
-const parallel = "4"
+const plays = 4
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		if err := flag.Set("test.parallel", parallel); err != nil {
-			panic(err)
-		}
-	}
+	parallel.Tests(plays)
 	goleak.VerifyTestMain(m)
 }
 

@@ -65,6 +65,7 @@ var mayImport = map[string][]string{
 	"internal/controlplane":      nil,
 	"internal/pkitest":           nil,
 	"internal/testkit/envoyproc": {"internal/testkit/wait"},
+	"internal/testkit/parallel":  nil,
 	"internal/testkit/plane":     {"internal/testkit/ports", helpers},
 	"internal/testkit/ports":     nil,
 	"internal/testkit/traffic":   nil,

@@ -25,7 +25,7 @@ const (
 	last  = 32000
 )
 
-// taken has the ports that this process gave out: nobody gets one of them again.
+// taken has the ports that tests of this process have: nobody else gets one of them.
 type taken struct {
 	mu    sync.Mutex
 	ports map[int]bool
@@ -43,8 +43,14 @@ func (g *taken) take(port int) bool {
 	return true
 }
 
-// Listen listens on a port that this process gives to nobody else. Other processes
-// choose theirs at random, too. A failure ends the test.
+func (g *taken) release(port int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.ports, port)
+}
+
+// Listen listens on a port that this process gives to nobody else until the test ends.
+// Other processes choose theirs at random, too. A failure ends the test.
 func Listen(tb testing.TB) net.Listener {
 	tb.Helper()
 	for range 1000 {
@@ -54,6 +60,7 @@ func Listen(tb testing.TB) net.Listener {
 		}
 		lis, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if err == nil {
+			tb.Cleanup(func() { given.release(port) })
 			return lis
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) {
