@@ -13,13 +13,18 @@ LDFLAGS := $(if $(VERSION),-X main.version=$(VERSION))
 PACKAGES ?= ./...
 FUZZTIME ?= 20s
 
-# The end-to-end tests take some minutes. On a busy machine that is longer than go
-# test allows a package by default.
+# How many random schedules each test of "make soak SUITE=models" plays.
+SEEDS ?= 5000
+
+# On a busy machine the end-to-end tests take longer than go test allows a package by
+# default.
 TIMEOUT ?= 30m
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-12s %s\n", $$1, $$2}'
+	@awk -F ':.*## ' '/^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Use it
 
 .PHONY: build
 build: ## build bin/xdsrelay
@@ -29,6 +34,8 @@ build: ## build bin/xdsrelay
 demo: ## run a control plane, a relay and clients on this machine
 	go run ./cmd/xdsrelay-demo
 
+##@ Every change
+
 .PHONY: test
 test: ## run all tests
 	go test -timeout $(TIMEOUT) $(PACKAGES)
@@ -37,17 +44,54 @@ test: ## run all tests
 race: ## run all tests under the race detector
 	go test -race -timeout $(TIMEOUT) $(PACKAGES)
 
+# The linters are a module of their own, so that the relay's go.mod lists what the
+# relay and its tests need.
+.PHONY: lint
+lint: ## check format, vet, linters, go.mod and what go fix would change
+	@unformatted=$$(gofmt -l .); if [[ -n "$$unformatted" ]]; then echo "not gofmt-clean:" $$unformatted; exit 1; fi
+	go vet ./...
+	go tool -modfile=tools/go.mod golangci-lint run
+	@for module in $$(find . -name go.mod -exec dirname {} \; | sort); do \
+		echo "go -C $$module mod tidy -diff"; \
+		go -C "$$module" mod tidy -diff; \
+	done
+	go fix -diff ./...
+
+##@ The whole
+
 .PHONY: integration
 integration: ## run the end-to-end tests only, none skipped: needs node, python3 and mvn
 	integration/run.sh
 
-# What it finds is reported; how long it takes is nobody's concern.
+# "go test -fuzz" takes one target of one package at a time. The first line
+# makes a package that does not compile an error and not one without targets.
+.PHONY: fuzz
+fuzz: ## run each fuzz target for FUZZTIME (default 20s)
+	@go test -run '^$$' $(PACKAGES) >/dev/null
+	@for package in $$(go list $(PACKAGES)); do \
+		for target in $$(go test -list '^Fuzz' "$$package" | grep '^Fuzz' || true); do \
+			echo "$$package $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime '$(FUZZTIME)' -fuzzminimizetime 1s "$$package"; \
+		done; \
+	done
+
+# What it finds is reported; how long it takes is nobody's concern. The tests of
+# "models" play random schedules, of which "make test" plays a few.
 .PHONY: soak
-soak: ## run a suite in sizes and times that CI has not: SUITE=envoy (real Envoys)
+soak: ## run a suite in sizes and times that CI has not: SUITE=envoy (real Envoys), models (SEEDS random schedules)
 	@case '$(SUITE)' in \
 		envoy) XDSRELAY_SOAK=1 integration/envoy.sh -v $(ARGS);; \
-		*) echo "SUITE is \"$(SUITE)\", which is none of: envoy" >&2; exit 2;; \
+		models) result=0; \
+			go test -timeout 24h $(ARGS) $$(grep -rl --include='*_test.go' 'rapid\.Check' . | xargs -n 1 dirname | sort -u) \
+				-rapid.checks='$(SEEDS)' || result=1; \
+			go test -timeout 24h $(ARGS) -run '^TestReload_storm$$' ./relay -storm.reloads='$(SEEDS)' || result=1; \
+			go test -timeout 24h $(ARGS) -run '^Test(Direct)?Convergence|^TestMakeBeforeBreak' ./integration \
+				-convergence.runs='$(SEEDS)' -convergence.rules.runs='$(SEEDS)' -makebeforebreak.schedules='$(SEEDS)' || result=1; \
+			exit $$result;; \
+		*) echo "SUITE is \"$(SUITE)\", which is none of: envoy, models" >&2; exit 2;; \
 	esac
+
+##@ Speed
 
 # With QUICK the tables are only shown: they are of sizes that nobody has.
 # ARGS="-scenario reconnect" measures one scenario, and replaces its section only.
@@ -66,28 +110,3 @@ bench-once: ## run each Go benchmark once, the largest sizes left out
 	@packages=$$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u); \
 		out=$$(go test -short -run '^$$' -bench . -benchtime 1x $$packages 2>&1) || { echo "$$out"; exit 1; }; \
 		grep '^ok' <<<"$$out"
-
-# "go test -fuzz" takes one target of one package at a time. The first line
-# makes a package that does not compile an error and not one without targets.
-.PHONY: fuzz
-fuzz: ## run each fuzz target for FUZZTIME (default 20s)
-	@go test -run '^$$' $(PACKAGES) >/dev/null
-	@for package in $$(go list $(PACKAGES)); do \
-		for target in $$(go test -list '^Fuzz' "$$package" | grep '^Fuzz' || true); do \
-			echo "$$package $$target"; \
-			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime '$(FUZZTIME)' -fuzzminimizetime 1s "$$package"; \
-		done; \
-	done
-
-# The linters are a module of their own, so that the relay's go.mod lists what the
-# relay and its tests need.
-.PHONY: lint
-lint: ## check format, vet, linters, go.mod and what go fix would change
-	@unformatted=$$(gofmt -l .); if [[ -n "$$unformatted" ]]; then echo "not gofmt-clean:" $$unformatted; exit 1; fi
-	go vet ./...
-	go tool -modfile=tools/go.mod golangci-lint run
-	@for module in $$(find . -name go.mod -exec dirname {} \; | sort); do \
-		echo "go -C $$module mod tidy -diff"; \
-		go -C "$$module" mod tidy -diff; \
-	done
-	go fix -diff ./...

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -25,6 +26,8 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
+
+var gusts = flag.Int("storm.reloads", 50, "how many reloads TestReload_storm plays")
 
 // What the control planes of the storm have: clusters with names of each kind.
 const (
@@ -189,7 +192,7 @@ func TestReload_storm(t *testing.T) {
 			s.page(page)
 		}
 	})
-	for i := range 200 {
+	for i := range *gusts {
 		cfg, usable := s.gust()
 		if err := cfg.Validate(); err != nil {
 			t.Fatal(err)

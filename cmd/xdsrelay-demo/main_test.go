@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,15 +70,18 @@ func TestUsageErrors(t *testing.T) {
 // The view and the summary share standard output; with JSON the view goes to
 // standard error, so that programs can read the summary.
 func TestRun(t *testing.T) {
+	t.Parallel()
 	small := []string{"--clients", "5", "--duration", "1s"}
 	t.Run("text", func(t *testing.T) {
+		t.Parallel()
 		code, stdout, stderr := run(t, small...)
 		if code != 0 || stderr != "" || !strings.Contains(stdout, "Summary after") || !strings.Contains(stdout, "the control plane is killed") {
 			t.Errorf("exit code %d, standard output %q, standard error %q", code, stdout, stderr)
 		}
 	})
 	t.Run("JSON", func(t *testing.T) {
-		code, stdout, stderr := run(t, append(small, "--output", "json")...)
+		t.Parallel()
+		code, stdout, stderr := run(t, append(slices.Clone(small), "--output", "json")...)
 		var s demo.Summary
 		if err := json.Unmarshal([]byte(stdout), &s); err != nil {
 			t.Fatal(err)
