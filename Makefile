@@ -85,8 +85,8 @@ soak: ## run a suite in sizes and times that CI has not: SUITE=envoy (real Envoy
 			go test -timeout 24h $(ARGS) $$(grep -rl --include='*_test.go' 'rapid\.Check' . | xargs -n 1 dirname | sort -u) \
 				-rapid.checks='$(SEEDS)' || result=1; \
 			go test -timeout 24h $(ARGS) -run '^TestReload_storm$$' ./relay -storm.reloads='$(SEEDS)' || result=1; \
-			go test -timeout 24h $(ARGS) -run '^Test(Direct)?Convergence|^TestMakeBeforeBreak' ./integration \
-				-convergence.runs='$(SEEDS)' -convergence.rules.runs='$(SEEDS)' -makebeforebreak.schedules='$(SEEDS)' || result=1; \
+			go test -timeout 24h $(ARGS) -run '^Test(Direct)?Convergence|^TestMakeBeforeBreak|^TestReloadUnderLoad' ./integration \
+				-reloadload.clients=1000 -convergence.runs='$(SEEDS)' -convergence.rules.runs='$(SEEDS)' -makebeforebreak.schedules='$(SEEDS)' || result=1; \
 			exit $$result;; \
 		*) echo "SUITE is \"$(SUITE)\", which is none of: envoy, models" >&2; exit 2;; \
 	esac

@@ -43,6 +43,7 @@ func (s xdsServer) behind(up upstreamVariant) xdsServer {
 
 // TestGRPCClients makes real RPCs to real backends, which clients find over xDS.
 func TestGRPCClients(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	r := newReport(t)
 	for _, kind := range clientKinds() {
 		t.Run(kind.name, func(t *testing.T) {

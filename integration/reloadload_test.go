@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"flag"
 	"fmt"
 	"maps"
 	"runtime"
@@ -196,8 +197,10 @@ func (f *movedFleet) level() level {
 	return level{heap(), runtime.NumGoroutine()}
 }
 
-// TestReloadUnderLoad: the rules that say who shares what change ten times, under a
-// thousand clients of all variants, while everything is updated in every scope. Names and
+var movedClients = flag.Int("reloadload.clients", 300, "how many clients TestReloadUnderLoad has")
+
+// TestReloadUnderLoad: the rules that say who shares what change ten times, under
+// hundreds of clients of all variants, while everything is updated in every scope. Names and
 // versions are the same everywhere: only the payloads tell what comes from where.
 //
 //   - Streams whose names live elsewhere end with UNAVAILABLE, and no others do.
@@ -207,9 +210,9 @@ func (f *movedFleet) level() level {
 //     that the client does not hold.
 //   - Streams upstream, goroutines and memory are as before in the end.
 func TestReloadUnderLoad_AGG1_AGG2_AGG3_SUB10_ADS1(t *testing.T) {
-	clients := 1000
+	clients := *movedClients
 	if testing.Short() || raceEnabled {
-		clients = 150
+		clients = min(clients, 150)
 	}
 	f := newMovedFleet(t, *seed, clients)
 	before := f.level()
