@@ -42,7 +42,7 @@ func (s xdsServer) behind(up upstreamVariant) xdsServer {
 }
 
 // TestGRPCClients makes real RPCs to real backends, which clients find over xDS.
-func TestGRPCClients(t *testing.T) {
+func TestGRPCClients(t *testing.T) { //nolint:tparallel // clients of several kinds at once would take the processors from each other
 	t.Parallel() // most of it is waiting
 	r := newReport(t)
 	for _, kind := range clientKinds() {
