@@ -1,7 +1,7 @@
 package cache
 
 // answers tells what the collections of a kind hold under names whose own
-// subscription ended (SUB-8), or what "*" does not.
+// subscription ended (SUB-8), or that they do not.
 func (p *pass) answers(w *watch, k kind, away bool) {
 	for key, n := range w.answers {
 		e, known := w.lookup(n)
@@ -16,11 +16,13 @@ func (p *pass) answers(w *watch, k kind, away bool) {
 			}
 		case e.coll.table.kind != k:
 			continue
-		case !p.add(e, e.res, w.cursorOf(e).spell(e), false):
+		case !p.add(e, e.res, w.answerName(e, n), false):
 			return
 		}
-		if w.wildcard != nil {
-			w.wildcard.compared(key)
+		for _, f := range []*cursor{w.wildcard, w.globFor(key)} {
+			if f != nil {
+				f.compared(key)
+			}
 		}
 		w.answered(key)
 		p.look() // there may be as many as the members of a large glob
@@ -42,6 +44,15 @@ func (w *watch) cursorOf(e *entry) *cursor {
 	return w.globFor(e.key)
 }
 
+// answerName is the name under which a member is told in place of another subscription: that
+// of the one that ended, if a glob has it too.
+func (w *watch) answerName(e *entry, n Name) string {
+	if !e.coll.wildcard() && w.globCalling(e.key, n.Spelling) != nil {
+		return n.Spelling
+	}
+	return w.cursorOf(e).spell(e)
+}
+
 // lookup finds a name in the collections that the client follows. known is false
 // as long as the wildcard's members may still be on their way, and where the
 // removal is told by the cursor.
@@ -52,8 +63,11 @@ func (w *watch) lookup(n Name) (e *entry, known bool) {
 			return e, e != nil
 		}
 	}
-	if w.wildcard == nil {
-		return nil, false
+	switch {
+	case w.wildcard == nil:
+		return nil, g != nil && g.coll.synced
+	case w.namedElsewhere(n.Key):
+		return nil, false // it was named again
 	}
 	e, told := w.wildcard.lookup(n.Key)
 	return e, e != nil || (!told && w.wildcard.coll.synced)

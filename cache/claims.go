@@ -17,8 +17,6 @@ type claims struct {
 	all   []claim
 	slots []uint32 // open addressing: place in all, from 1; 0: none
 	left  int      // of all, those that are not settled
-	// doubted are globs under which nobody knows the versions any longer.
-	doubted map[string]struct{}
 }
 
 // claim is one of them: where its key and its version stand in the text. It is settled
@@ -119,11 +117,8 @@ func (c *claims) get(key string) (version string, claimed bool) {
 		return "", false
 	}
 	_, x := c.find(key)
-	switch {
-	case x == nil || x.settled():
+	if x == nil || x.settled() {
 		return "", false
-	case meant(c.doubted, key):
-		return "", true
 	}
 	return c.part(x.version, x.end), true
 }
@@ -160,14 +155,6 @@ func (c *claims) doubt() {
 			x.end = x.version
 		}
 	}
-}
-
-// doubtUnder does so under a glob.
-func (c *claims) doubtUnder(glob string) {
-	if c.doubted == nil {
-		c.doubted = make(map[string]struct{})
-	}
-	c.doubted[glob] = struct{}{}
 }
 
 // keys are those claimed.

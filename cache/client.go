@@ -14,7 +14,8 @@ type Client struct {
 	store *Store
 	wake  func() // has its owner collect
 	form  Form
-	own   bool // a reader of the relay's own, and not a stream
+	own   bool        // a reader of the relay's own, and not a stream
+	sub   *Subscriber // the stream with all its places; nil for who has no other
 
 	// Guarded by Store.mu against the session; read and written under its read
 	// lock by the client's own stream only.
@@ -90,12 +91,6 @@ type Change struct {
 	TypeURL     string
 	Subscribe   []Name
 	Unsubscribe []Name
-	// Elsewhere lists what is subscribed to in another store while "*" is here: it is
-	// served from there (LOC-3). Answer lists what of it ended: it is answered from "*"
-	// (SUB-8), and served by it. So are names of Kept when the glob has ended too that
-	// keeps them in the other store. Where "*" is not followed Answer lists what it
-	// brought in another store of globs that begin here, or have parted from it.
-	Answer, Kept, Elsewhere []Name
 	// Versions are what the client says it holds, by key; only with the first
 	// request for the type on its stream (RES-11). Update does not keep them.
 	Versions wire.Versions
@@ -113,10 +108,9 @@ type Change struct {
 }
 
 // Update carries out a change; the caller collects then, since nobody is
-// woken for it. It returns what was subscribed to and is not any more in any spelling, for
-// Answer in another store, or for Kept where a glob keeps it (GLOB-5). Names that never
-// were subscribed to are ignored (SUB-7).
-func (c *Client) Update(ch Change) (gone, kept []Name) {
+// woken for it. Names that never were subscribed to are ignored (SUB-7). What ends is answered by
+// what remains (SUB-8).
+func (c *Client) Update(ch Change) {
 	s := c.store
 	s.mu.Lock()
 	begun := c.find(ch.TypeURL) == nil
@@ -125,21 +119,9 @@ func (c *Client) Update(ch Change) (gone, kept []Name) {
 	for _, n := range ch.Subscribe {
 		w.subscribe(n)
 	}
-	var ended []Name
-	for _, n := range ch.Unsubscribe {
-		if w.unsubscribe(n) && !wire.IsLocator(n.Key) && !w.named(n.Key) && w.followed(n.Key) == nil {
-			ended = append(ended, n)
-		}
-	}
-	for _, n := range ended { // when all globs have ended that were to end
-		if w.globFor(n.Key) != nil {
-			kept = append(kept, n)
-		} else {
-			gone = append(gone, n)
-		}
-	}
+	ended, globEnded := w.unsubscribeAll(ch.Unsubscribe)
+	others := w.released(ended)
 	w.bequeath()
-	w.move(ch)
 	if ch.VersionInfo != "" && !w.listed {
 		w.presented, w.led = ch.VersionInfo, true
 		if ch.Distrust {
@@ -152,9 +134,14 @@ func (c *Client) Update(ch Change) (gone, kept []Name) {
 	}
 	s.mu.Unlock()
 	w.present(&ch.Versions, begun, ch.Distrust)
-	c.answerMembers(w, ch.Answer)
+	w.answerAll(others)
+	if globEnded {
+		w.doubtClaims()
+	}
+	if w.idle() {
+		w.unlink()
+	}
 	s.cache.trim()
-	return gone, kept
 }
 
 // find gives the watch for a type, nil if nothing is subscribed to. The set of
@@ -181,6 +168,7 @@ func (c *Client) watch(typeURL string) *watch {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.typeURL, b.typeURL))
 	})
 	c.watches = slices.Insert(c.watches, at, w)
+	c.sub.link(w)
 	if c.located {
 		w.tellAll()
 	}

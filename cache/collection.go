@@ -42,7 +42,6 @@ type collection struct {
 	lifted    uint64 // number of the last time that a member's ttl was taken back (Store.beats)
 	relayed   int    // members that are not kept (TTL-5)
 	fails     *failures
-	byGlob    map[string]map[*entry]struct{} // members of "*" by glob, once somebody asked; see Client.under
 
 	// For state-of-the-world clients.
 	states int        // such followers
@@ -93,7 +92,6 @@ func (c *collection) touch(e *entry, n uint64) {
 	switch {
 	case e.coll == nil:
 		e.coll, e.added, e.epoch = c, n, c.epoch
-		c.enter(e)
 		c.sum = c.sum.Plus(e.sum)
 	case e.dead:
 		e.epoch = c.epoch
@@ -102,7 +100,6 @@ func (c *collection) touch(e *entry, n uint64) {
 		e.comesBack(n)
 		c.tombs.remove(e)
 		e.dead = false
-		c.enter(e)
 		c.letGo(e)
 		c.sum = c.sum.Plus(e.sum)
 	default:
@@ -119,7 +116,6 @@ func (c *collection) touch(e *entry, n uint64) {
 func (c *collection) bury(e *entry, n uint64) {
 	c.live.remove(e)
 	c.beats.remove(e.life)
-	c.exit(e)
 	e.setBack(comeback{})
 	e.dead, e.changed = true, n
 	c.tombs.push(e)

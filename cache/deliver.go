@@ -124,6 +124,9 @@ func (f *cursor) skipUntold(w *watch) {
 		if w.full && f.mayHave(e) && !f.byName(e.key) && !f.drops(e) { // TTL-2
 			break
 		}
+		if !w.full && f.mayHave(e) && !f.byName(e.key) {
+			f.handOver(e.key, f.spell(e))
+		}
 		f.since++
 		f.removed, f.tomb = e.changed, e
 		f.taken(e)

@@ -124,7 +124,7 @@ func (f *cursor) failuresDue(upTo uint64) bool {
 // the client names, here or in another store. That store says what became of it (LOC-3),
 // and who is told of NOT_FOUND drops what it has.
 func (f *cursor) tellsFailure(key string) bool {
-	return !f.watch.named(key) && !(f.coll.wildcard() && f.watch.isElsewhere(key))
+	return !f.watch.named(key) && !(f.coll.wildcard() && f.watch.namedElsewhere(key))
 }
 
 // passFailures passes over errors of what the client is served by name.

@@ -6,18 +6,6 @@ import "testing"
 // that the error is of.
 func TestErrorsOfWhatElseHolds(t *testing.T) {
 	for name, run := range map[string]func(b *bed, c *peer){
-		"ERR-1 LOC-3 errors that * has of names of another store are not told": func(b *bed, c *peer) {
-			c.sub(cds, "*")
-			b.connect(0)
-			b.says(cds, "+a@1", "+"+nameG1+"@1", "+"+nameQ+"@1")
-			b.settle()
-			b.expect(c.collect(), "CDS +a@1 +"+nameG1+"@1 +"+nameQ+"@1")
-			c.c.Update(Change{TypeURL: cds, Elsewhere: names([]string{nameG1, globQ})})
-			b.fails(cds, nameG1, notFound)
-			b.fails(cds, nameQ, unavailable)
-			b.fails(cds, "a", unavailable)
-			b.expect(c.collect(), "CDS !a")
-		},
 		"ERR-1 RES-11 an error that passes takes nothing from who said that it holds it": func(b *bed, c *peer) {
 			c.resume(cds, []string{"a@1"}, "a")
 			b.connect(0)

@@ -300,6 +300,9 @@ func paceOf(busy func(string) bool, size, parts int) Pace {
 // collectStates collects for a stream with these places, of which nothing else is known.
 func collectStates(places []*Client, busy func(string) bool, size, parts int) ([]*Batch, bool) {
 	s := &Subscriber{form: places[0].form, places: places}
+	for _, c := range places {
+		c.sub = s
+	}
 	batches, left, _ := s.Collect(paceOf(busy, size, parts))
 	return batches, left.More
 }
@@ -307,6 +310,7 @@ func collectStates(places []*Client, busy func(string) bool, size, parts int) ([
 // collectFrom collects for a stream with one place.
 func collectFrom(c *Client, busy func(string) bool, size, parts int) ([]*Batch, bool, error) {
 	s := &Subscriber{form: c.form, places: []*Client{c}}
+	c.sub = s
 	batches, left, err := s.Collect(paceOf(busy, size, parts))
 	return batches, left.More, err
 }

@@ -130,12 +130,6 @@ func (c *Client) Watches(typeURL string) int {
 	return n
 }
 
-// Follows reports whether the client subscribes to "*" of a type.
-func (c *Client) Follows(typeURL string) bool {
-	w := c.find(typeURL)
-	return w != nil && w.wildcard != nil
-}
-
 // Subscribed reports whether the client subscribes to a name, a glob or "*", as it
 // is spelled.
 func (c *Client) Subscribed(typeURL, spelling string) bool {

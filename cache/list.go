@@ -8,7 +8,6 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache/digest"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
-	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // list takes a list of a full-state type: everything that the client's
@@ -66,9 +65,9 @@ type lister struct {
 	pass    *pass
 	wrapped bool
 	names   map[string]bool
-	// What the parts of other stores tell, by key, globs included: it is not for "*" to
-	// tell (isElsewhere). What they do not know yet it goes on listing, since a list that
-	// lacks something deletes it. Nil if there are no other parts.
+	// What the parts of other stores tell, by key: it is not for "*" to tell (byName). What they
+	// do not know yet "*" goes on listing, since a list that lacks something deletes it. Nil if
+	// there are no other parts.
 	keys map[string]bool
 }
 
@@ -95,13 +94,10 @@ func (l *lister) watch(w *watch) {
 
 // members adds those that the client is not served by name.
 func (l *lister) members(w *watch, f *cursor) {
-	if l.keys != nil && f.coll.synced && !f.coll.wildcard() {
-		l.keys[f.coll.key] = true
-	}
 	for e := f.coll.live.head; e != nil; e = e.next {
 		switch {
-		case e.listed() == nil, f.byName(e.key) && !w.isElsewhere(e.key):
-		case f.coll.wildcard() && (l.keys[e.key] || keyer.IsXDSTP(e.key) && l.keys[keyer.GlobOf(e.key)]): // RES-4
+		case e.listed() == nil, f.byName(e.key) && !w.namedElsewhere(e.key):
+		case f.coll.wildcard() && l.keys[e.key]: // RES-4
 		default:
 			l.entry(e, f.spell(e))
 		}

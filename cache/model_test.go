@@ -459,7 +459,9 @@ func (c *modelClient) update(sub, unsub []string, warm map[string]string) {
 		c.sent = ""
 	}
 	for n := range c.holds {
-		if !c.covers(n) {
+		// What a glob brought that ended, and "*" does not mean, is the client's to drop.
+		brought := slices.ContainsFunc(unsub, func(u string) bool { return keyOf(u) == keyer.GlobOf(n) })
+		if !c.covers(n) || (brought && !covered(c.keys(), n, c.server.exists[n])) {
 			delete(c.holds, n)
 			delete(c.clocks, n)
 		}

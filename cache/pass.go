@@ -238,6 +238,9 @@ func (p *pass) removals(w *watch, upTo uint64) {
 			p.bury(w, g, upTo)
 			p.failures(g, upTo)
 		}
+		if w.wildcard == nil {
+			p.answers(w, byName, true)
+		}
 	}
 	if p.turn(w, wholeType) {
 		p.bury(w, w.wildcard, upTo)
@@ -453,6 +456,8 @@ func (p *pass) bury(w *watch, f *cursor, upTo uint64) {
 		switch {
 		case w.named(e.key), f.byName(e.key): // the name's answer tells what became of it
 			f.since++
+		case (held || owed || f.mayHave(e)) && f.handOver(e.key, f.spell(e)):
+			f.since++
 		case f.drops(e) && !held && !owed: // TTL-2
 			f.since++
 		case held || owed || e.added <= f.reached:
@@ -470,11 +475,25 @@ func (p *pass) bury(w *watch, f *cursor, upTo uint64) {
 	}
 	if f.claimsLeft() && w.claimsGo() {
 		for _, key := range f.versions.sorted() {
-			if !w.named(key) && !f.byName(key) && !w.hasByAlias(key) && !p.remove(f.spellKey(key)) {
+			if f.lacksClaimed(key) && !p.remove(f.spellKey(key)) {
 				return
 			}
 			f.compared(key)
 		}
 	}
 	p.level(w, f)
+}
+
+// lacksClaimed reports whether the client is to be told that there is no member of a key that
+// it said it holds: not where a name, another subscription's answer or a glob says what there is.
+func (f *cursor) lacksClaimed(key string) bool {
+	w := f.watch
+	if w.named(key) || f.byName(key) || w.hasByAlias(key) {
+		return false
+	}
+	name := f.spellKey(key)
+	if n, owed := w.answers[key]; owed && n.Spelling == name {
+		return false
+	}
+	return !f.handOver(key, name)
 }

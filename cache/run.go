@@ -92,7 +92,8 @@ func (f *cursor) beginner() bool {
 	switch {
 	case w.client.form.State, w.client.reads(), f.renamed, w.directives:
 	case f.versions != nil, f.once != nil:
-	case w.names.len() > 0, w.again != nil, w.held != nil, w.answers != nil, w.elsewhere != nil, w.variants != nil:
+	case w.names.len() > 0, w.again != nil, w.held != nil, w.answers != nil, w.variants != nil:
+	case f.coll.wildcard() && w.namesElsewhere():
 	default:
 		return f.coll.live.len >= w.client.store.cache.minRun && !f.coll.table.aliases.used()
 	}

@@ -12,6 +12,7 @@ type Subscriber struct {
 	form   Form
 	wake   func()
 	places []*Client // in the order in which the stream joined the stores
+	debts  []debt    // of the present pass
 	warming
 }
 
@@ -29,6 +30,7 @@ func (s *Subscriber) Join(store *Store) *Client {
 		return c
 	}
 	c := store.Join(s.wake, s.form)
+	c.sub = s
 	s.places = append(s.places, c)
 	return c
 }
@@ -221,5 +223,6 @@ func (s *Subscriber) finish(p *pass, q *question) (more bool) {
 	for _, c := range s.places {
 		c.regain()
 	}
-	return s.sendEndpoints(p, q)
+	more = s.settleDebts()
+	return s.sendEndpoints(p, q) || more
 }

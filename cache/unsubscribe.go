@@ -1,6 +1,24 @@
 package cache
 
-import "github.com/xdsrelay/xdsrelay/keyer"
+import (
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// unsubscribeAll ends subscriptions. It returns the names among them that are not subscribed to
+// any more in any spelling, and reports whether a glob ended.
+func (w *watch) unsubscribeAll(names []Name) (ended []Name, globEnded bool) {
+	for _, n := range names {
+		switch was := w.unsubscribe(n); {
+		case !was, n.Key == Wildcard, wire.IsLocator(n.Key):
+		case keyer.IsGlob(n.Key):
+			globEnded = true
+		case !w.named(n.Key):
+			ended = append(ended, n)
+		}
+	}
+	return ended, globEnded
+}
 
 // unsubscribe ends a subscription and reports whether there was one.
 func (w *watch) unsubscribe(n Name) bool {
@@ -46,9 +64,6 @@ func (w *watch) unsubscribe(n Name) bool {
 			w.answer(n)
 		}
 	}
-	if w.wildcard != nil { // SUB-8: it cannot know whether "*" keeps it
-		w.answer(n)
-	}
 	return true
 }
 
@@ -65,6 +80,7 @@ func (w *watch) unfollowWildcard() bool {
 func (w *watch) endName(n Name, sub *nameSub) {
 	sub.end()
 	w.names.remove(sub)
+	w.parts.add(n.Key, -1)
 	if n.Key != n.Spelling {
 		w.respelledNames = withoutOne(w.respelledNames, n.Key, sub)
 	}
@@ -85,7 +101,7 @@ func (w *watch) endGlob(n Name, g *cursor) {
 func (w *watch) endWildcard() {
 	w.wildcard.unfollow()
 	w.forgetMembers(w.wildcard.coll)
-	w.wildcard, w.elsewhere = nil, nil
+	w.wildcard = nil
 }
 
 // dropAnswers forgets the answers that no collection owes any more.

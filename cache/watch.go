@@ -61,10 +61,8 @@ type watch struct {
 	renewAt time.Time                   // when the client may be told of renewed ttls again (TTL-1)
 	// What the survey found: more due than renewed ttls, anything, and removals.
 	news, pending, removing bool
-	refused                 bool // the client rejected its last list (TTL-3)
-	// What the stream subscribes to in other stores while it follows "*" here, by key: see
-	// move.
-	elsewhere map[string]struct{}
+	refused                 bool   // the client rejected its last list (TTL-3)
+	parts                   *parts // with the watches of the type in the stream's other stores; nil if there are none
 }
 
 // subscribe adds a name, a glob or "*", or has it sent again (SUB-5, SUB-6).
@@ -143,6 +141,7 @@ func (w *watch) subscribeName(n Name) {
 		t.demand(e)
 		t.unreached(e)
 		w.names.add(sub)
+		w.parts.add(n.Key, 1)
 		if sub.located() {
 			w.located++
 			w.client.usesParameters()
@@ -195,7 +194,7 @@ func (f *cursor) byName(key string) bool {
 	if sub != nil {
 		return !sub.entry.open()
 	}
-	return f.coll.wildcard() && w.isElsewhere(key)
+	return f.coll.wildcard() && w.namedElsewhere(key)
 }
 
 // stoodIn notes that the client was sent a member that it also names, while nobody knows
@@ -329,6 +328,7 @@ func (w *watch) idle() bool {
 
 // close ends all of it.
 func (w *watch) close() {
+	w.unlink()
 	for f := range w.each() {
 		f.unfollow()
 	}

@@ -8,15 +8,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
-// What a client names of an authority, follows by a glob of it, and is brought by "*" of
-// its own scope too, comes from two control planes. In every order in which one client or
-// two can begin and end these, while either plane's changes and goes, each client holds
-// after every step what its subscriptions mean: the authority's, as long as a name
-// or a glob says so (LOC-3, GLOB-5), and what "*" brings once that has ended (SUB-8).
-func TestOverlap_SUB8_SUB12_GLOB5_LOC3_RES4(t *testing.T) {
+// What a client names, follows by a glob and is brought by "*" comes from two stores: xdstp names
+// and globs from that of their authority, "*" from that of its scope. Both are filled by one
+// control plane, each at its own pace; what "*" means is that control plane's choice for the client, and changes. Or
+// a rule puts an opaque name into another scope than "*", where it stands for something
+// else. In every order in which one client or two can begin and end these, while resources change and
+// go, each client holds after every step what its subscriptions mean: what it names by the
+// name (LOC-3, AGG-1), and else what a glob or "*" has (GLOB-5, SUB-8).
+func TestOverlap_SUB8_SUB12_GLOB5_LOC3_AGG1_RES4(t *testing.T) {
 	for _, form := range []struct {
 		name    string
 		typeURL string
@@ -32,6 +35,19 @@ func TestOverlap_SUB8_SUB12_GLOB5_LOC3_RES4(t *testing.T) {
 					o := newOverlap(h, form.typeURL)
 					for _, order := range overlapOrders(3) {
 						o.run(form.open, order, []int{0, clients & 1, clients >> 1})
+					}
+				})
+			})
+		}
+		for clients := range 1 << 1 {
+			t.Run(fmt.Sprintf("%s, by a rule, whose: %01b", form.name, clients), func(t *testing.T) {
+				bubble(t, func(h *harness) {
+					o := newRuleOverlap(h, form.typeURL)
+					for range 5 { // each order at each of the events
+						for _, order := range overlapOrders(2) {
+							o.run(form.open, order, []int{0, clients})
+						}
+						o.event()
 					}
 				})
 			})
@@ -55,16 +71,28 @@ type overlap struct {
 	typeURL     string
 	name        string
 	subscribing []string
+	named       *plane // that has what the name stands for; h.opaque has what "*" means
+	apart       bool   // the two say different things of the name
 	steps       int
 	log         []string
 }
 
 func newOverlap(h *harness, typeURL string) *overlap {
 	dir := "xdstp://a/" + strings.TrimPrefix(typeURL, "type.googleapis.com/") + "/d/"
-	o := &overlap{harness: h, typeURL: typeURL, name: dir + "x?p=1&q=2"}
+	o := &overlap{harness: h, typeURL: typeURL, name: dir + "x?p=1&q=2", named: h.a}
 	o.subscribing = []string{o.name, dir + "*?p=1&q=2", "*"}
 	h.opaque.starred = map[string]bool{o.name: true}
 	return o
+}
+
+func newRuleOverlap(h *harness, typeURL string) *overlap {
+	h.router.byName = func(_, name string) (*cache.Store, error) {
+		if name == "x" {
+			return h.other.store, nil
+		}
+		return h.opaque.store, nil
+	}
+	return &overlap{harness: h, typeURL: typeURL, name: "x", subscribing: []string{"x", "*"}, named: h.other, apart: true}
 }
 
 // run makes one client or two begin and end everything in an order.
@@ -101,24 +129,48 @@ func (o *overlap) run(open func(*harness) overlapClient, order, whose []int) {
 // rest lets everything come to rest.
 func (o *overlap) rest() {
 	o.quiet()
-	o.opaque.settle()
-	o.a.settle()
+	for _, p := range []*plane{o.opaque, o.named} {
+		p.settle()
+	}
 	o.quiet()
 }
 
-// event changes one of the two resources, or takes it away: in turn, with a period that
-// no order has.
+// event changes what becomes of the resource: in turn, with a period that no order has.
 func (o *overlap) event() {
 	o.steps++
-	for i, p := range []*plane{o.opaque, o.a} {
-		switch (o.steps / (i + 1)) % 5 {
-		case 0, 2:
-			p.set(o.typeURL, fmt.Sprintf("%d.%d", i, o.steps), o.name)
-		case 3:
+	o.log = append(o.log, fmt.Sprintf("event %d", o.steps))
+	planes := []*plane{o.opaque, o.named}
+	if o.apart {
+		for i, p := range planes {
+			switch (o.steps / (i + 1)) % 5 {
+			case 0, 2:
+				p.set(o.typeURL, fmt.Sprintf("%d.%d", i, o.steps), o.name)
+			case 3:
+				p.unset(o.typeURL, o.name)
+			}
+		}
+		o.rest()
+		return
+	}
+	if o.steps%2 == 0 { // the one store hears of it first, or the other one
+		slices.Reverse(planes)
+	}
+	switch o.steps % 7 {
+	case 0, 4: // it changes
+		for _, p := range planes {
+			p.set(o.typeURL, fmt.Sprint(o.steps), o.name)
+		}
+	case 2: // "*" does not mean it any more
+		o.opaque.unset(o.typeURL, o.name)
+	case 3: // and means it again
+		if v := o.version(o.named); v != "" {
+			o.opaque.set(o.typeURL, v, o.name)
+		}
+	case 5: // it goes
+		for _, p := range planes {
 			p.unset(o.typeURL, o.name)
 		}
 	}
-	o.log = append(o.log, fmt.Sprintf("event %d", o.steps))
 	o.rest()
 }
 
@@ -127,15 +179,12 @@ func (o *overlap) version(p *plane) string { return p.exists[o.typeURL][o.name].
 
 func (o *overlap) look(i int, c overlapClient, subs map[string]bool) {
 	o.Helper()
-	authority, star := o.version(o.a), o.version(o.opaque)
 	want := ""
 	switch {
-	case subs[o.name]:
-		want = authority
-	case subs[o.subscribing[1]]:
-		want = authority
+	case subs[o.name], subs[keyer.GlobOf(o.name)]:
+		want = o.version(o.named)
 	case subs["*"]:
-		want = star
+		want = o.version(o.opaque)
 	}
 	got := c.holding()
 	if want != got[o.name] && !o.silent(c, subs, got[o.name]) {
@@ -147,7 +196,7 @@ func (o *overlap) look(i int, c overlapClient, subs map[string]bool) {
 // it is gone (RES-3).
 func (o *overlap) silent(c overlapClient, subs map[string]bool, holds string) bool {
 	s, ok := c.(*stateOverlap)
-	gone := o.version(o.a) == "" || o.version(o.opaque) == ""
+	gone := o.version(o.named) == "" || o.version(o.opaque) == ""
 	return ok && !s.full && holds != "" && gone && len(subs) > 0
 }
 

@@ -212,41 +212,8 @@ func (st *stream) update(t *typeState, ch *change) {
 	for _, s := range ch.stores {
 		c := st.places.Join(s)
 		was := c.Watches(t.url)
-		gone, kept := c.Update(*ch.changes[s])
+		c.Update(*ch.changes[s])
 		st.counted(t, c.Watches(t.url)-was)
-		switch follows := c.Follows(t.url); {
-		case follows && t.wildcard != c:
-			t.wildcard = c
-			st.tellElsewhere(t)
-		case !follows && t.wildcard == c:
-			t.wildcard = nil
-		}
-		if t.wildcard != nil && t.wildcard != c {
-			st.handOver(t, c, ch.changes[s].Subscribe, gone, kept)
-		}
-	}
-}
-
-// handOver tells the store of "*" what is subscribed to in another one now, and what is
-// not any more: that is answered from "*" (SUB-8, GLOB-5). The other one is told what the
-// client has from "*" of globs that begin.
-func (st *stream) handOver(t *typeState, c *cache.Client, begun, gone, kept []cache.Name) {
-	if brought := t.wildcard.Brought(t.url, begun); len(brought) > 0 {
-		c.Update(cache.Change{TypeURL: t.url, Answer: brought})
-	}
-	t.wildcard.Update(cache.Change{TypeURL: t.url, Answer: gone, Kept: kept, Elsewhere: begun})
-}
-
-// tellElsewhere tells the store where "*" begins what is subscribed to in the others.
-func (st *stream) tellElsewhere(t *typeState) {
-	var names []cache.Name
-	for _, c := range st.stores() {
-		if c != t.wildcard {
-			names = slices.AppendSeq(names, c.Names(t.url))
-		}
-	}
-	if len(names) > 0 {
-		t.wildcard.Update(cache.Change{TypeURL: t.url, Elsewhere: names})
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 // typeState is one type's sub-stream (VAR-4).
 type typeState struct {
 	url           string
-	wildcard      *cache.Client // where "*" is subscribed to
 	subscriptions int
 	refused       []wire.ResourceError // names that the relay itself answers, not told yet
 	mute          bool                 // names were refused without an answer (ABS-4), and the log says so

@@ -1,0 +1,183 @@
+package cache
+
+import (
+	"fmt"
+	"testing"
+)
+
+// also gives the stream a place in another store, and what that store is filled by.
+func (p *peer) also() *peer {
+	p.Helper()
+	b := &bed{TB: p.TB, cache: p.cache, seen: p.seen, store: p.cache.Open(Source{Quiet: quiet, FullState: map[string]bool{cds: true}})}
+	return &peer{bed: b, s: p.s, c: p.s.Join(b.store), bell: p.bell, busy: p.busy, size: p.size}
+}
+
+// starred is a stream that follows "*" in one store, which has brought it something and is
+// complete, and has a place in another one.
+func (b *bed) starred(form Form, words ...string) (star, named *peer) {
+	b.Helper()
+	star = b.joinAs(form)
+	star.sub(cds, "*")
+	b.connect(0)
+	b.says(cds, words...)
+	b.settle()
+	if form.State {
+		star.lists()
+	} else {
+		star.collect()
+	}
+	return star, star.also()
+}
+
+// A stream has places in several stores: "*" is in one, and what it names or follows by a glob
+// is in others.
+func TestOverlapStores_SUB8_GLOB5_LOC3_AGG1(t *testing.T) {
+	for name, run := range map[string]func(b *bed){
+		"AGG-1 SUB-8 what is named elsewhere * does not tell until the name has ended": func(b *bed) {
+			star, named := b.starred(Form{}, "+a@1", "+b@1")
+			named.sub(cds, "a")
+			named.connect(0)
+			named.says(cds, "+a@other")
+			star.expect(star.collect(), "CDS +a@other")
+			star.says(cds, "+a@2", "+b@2")
+			star.expect(star.collect(), "CDS +b@2")
+			star.says(cds, "-a")
+			star.expect(star.collect())
+			star.says(cds, "+a@3")
+			star.expect(star.collect())
+			named.unsub(cds, "a")
+			star.expect(star.collect(), "CDS +a@3")
+			star.says(cds, "-a")
+			star.expect(star.collect(), "CDS -a")
+		},
+		"SUB-8 what * does not have is told as removed, once it is complete": func(b *bed) {
+			star := b.join()
+			star.sub(cds, "*")
+			named := star.also()
+			named.sub(cds, "a", "b")
+			b.connect(0)
+			named.connect(0)
+			named.says(cds, "+a@1", "+b@1")
+			star.collect()
+			named.unsub(cds, "a", "b")
+			b.says(cds, "+c@1")
+			star.expect(star.collect(), "CDS +c@1")
+			named.sub(cds, "b")
+			star.expect(star.collect(), "CDS +b@1")
+			b.settle()
+			star.expect(star.collect(), "CDS -a")
+			named.unsub(cds, "b")
+			star.expect(star.collect(), "CDS -b")
+		},
+		"SUB-8 nobody answers when * has ended too": func(b *bed) {
+			star, named := b.starred(Form{}, "+a@1")
+			named.sub(cds, "a", "b")
+			named.connect(0)
+			named.says(cds, "+a@1", "+b@1")
+			star.collect()
+			named.unsub(cds, "a")
+			star.unsub(cds, "*")
+			named.unsub(cds, "b")
+			star.expect(star.collect())
+		},
+		"GLOB-5 SUB-8 a glob answers for a name before * does": func(b *bed) {
+			star, named := b.starred(Form{}, "+"+nameG1+"@star")
+			named.sub(cds, globG, nameG1, nameG2)
+			named.connect(0)
+			named.says(cds, "+"+nameG1+"@1", "-"+nameG2)
+			named.settle()
+			star.collect()
+			named.unsub(cds, nameG1, nameG2)
+			star.expect(star.collect(), "CDS +"+nameG1+"@1 -"+nameG2)
+			named.sub(cds, nameG1)
+			star.collect()
+			named.unsub(cds, nameG1, globG)
+			star.expect(star.collect(), "CDS +"+nameG1+"@star")
+		},
+		"GLOB-5 a glob answers for what * loses": func(b *bed) {
+			star, named := b.starred(Form{}, "+a@1", "+"+nameG1+"@1", "+"+nameG2+"@1")
+			named.sub(cds, globG)
+			named.connect(0)
+			named.says(cds, "+"+nameG1+"@1")
+			star.expect(star.collect(), "CDS +"+nameG1+"@1")
+			star.says(cds, "-a", "-"+nameG1, "-"+nameG2)
+			star.expect(star.collect(), "CDS -a", "CDS +"+nameG1+"@1")
+			named.settle() // only now it is known that there is no second member
+			star.expect(star.collect(), "CDS -"+nameG2)
+		},
+		"GLOB-5 RES-11 a glob answers for what the client said it holds and * has not": func(b *bed) {
+			star := b.join()
+			star.resume(cds, []string{nameG1 + "@1"}, "*")
+			named := star.also()
+			named.sub(cds, globG)
+			named.connect(0)
+			named.says(cds, "+"+nameG1+"@1")
+			star.expect(star.collect(), "CDS +"+nameG1+"@1")
+			b.connect(0)
+			b.says(cds, "+a@1")
+			b.settle()
+			star.expect(star.collect(), "CDS +a@1", "CDS +"+nameG1+"@1")
+		},
+		"GLOB-5 RES-11 what the client said it holds a glob may have replaced": func(b *bed) {
+			star := b.join()
+			star.resume(cds, []string{nameG1 + "@1"}, "*")
+			named := star.also()
+			named.sub(cds, globG)
+			named.connect(0)
+			named.says(cds, "+"+nameG1+"@2")
+			star.expect(star.collect(), "CDS +"+nameG1+"@2")
+			named.unsub(cds, globG)
+			b.connect(0)
+			b.says(cds, "+"+nameG1+"@1")
+			star.expect(star.collect(), "CDS +"+nameG1+"@1")
+		},
+		"ERR-1 LOC-3 errors that * has of what is named elsewhere are not told": func(b *bed) {
+			star, named := b.starred(Form{}, "+a@1", "+b@1")
+			named.sub(cds, "b")
+			star.fails(cds, "b", notFound)
+			star.fails(cds, "a", unavailable)
+			star.expect(star.collect(), "CDS !a")
+		},
+		"RES-2 RES-4 a list has what is named from where it is named, and from * as long as nobody has answered": func(b *bed) {
+			star, named := b.starred(Form{State: true}, "+a@1", "+b@1")
+			named.sub(cds, "a")
+			named.connect(0)
+			star.says(cds, "+b@2")
+			star.expect(star.lists(), "CDS a1 b2")
+			named.says(cds, "+a@other")
+			star.expect(star.lists(), "CDS aother b2")
+			named.says(cds, "-a")
+			star.expect(star.lists(), "CDS b2")
+			named.unsub(cds, "a")
+			star.expect(star.lists(), "CDS a1 b2")
+		},
+	} {
+		t.Run(name, func(t *testing.T) { run(newBed(t, Limits{})) })
+	}
+}
+
+// A rule may put each name that a client asks for into a scope of its own: then "*" is not held
+// up by looking through all of them for each member.
+func TestOverlapStores_AGG1_LIM2_Many(t *testing.T) {
+	star, first := newBed(t, Limits{}).starred(Form{}, "+a0@1")
+	others := []*peer{first}
+	for range 2 * maxParts {
+		others = append(others, star.also())
+	}
+	for i, p := range others {
+		p.sub(cds, fmt.Sprint("a", i))
+	}
+	w := star.c.find(cds)
+	if len(w.parts.names) != len(others) {
+		t.Fatalf("%d names are counted, want %d", len(w.parts.names), len(others))
+	}
+	for i, p := range others {
+		star.says(cds, fmt.Sprintf("+a%d@2", i))
+		star.expect(star.collect())
+		p.unsub(cds, fmt.Sprint("a", i))
+		star.expect(star.collect(), fmt.Sprintf("CDS +a%d@2", i))
+	}
+	if len(w.parts.names) != 0 || len(w.parts.watches) != 1 {
+		t.Errorf("%d names and %d stores are left", len(w.parts.names), len(w.parts.watches))
+	}
+}
