@@ -11,7 +11,7 @@ func (p *pass) answers(w *watch, k kind, away bool) {
 		case !known || away != (e == nil):
 			continue
 		case e == nil:
-			if !p.remove(n.Spelling) {
+			if !w.leavesToGlob(n) && !p.remove(n.Spelling) {
 				return
 			}
 		case e.coll.table.kind != k:
@@ -27,6 +27,12 @@ func (p *pass) answers(w *watch, k kind, away bool) {
 		w.answered(key)
 		p.look() // there may be as many as the members of a large glob
 	}
+}
+
+// leavesToGlob has a glob of another store answer for a name that "*" does not have. A glob of
+// this store was asked before "*" (lookup).
+func (w *watch) leavesToGlob(n Name) bool {
+	return w.wildcard != nil && w.globFor(n.Key) == nil && w.wildcard.handOver(n.Key, n.Spelling)
 }
 
 // answered notes that nothing is owed for a key any more.

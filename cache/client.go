@@ -109,7 +109,7 @@ type Change struct {
 
 // Update carries out a change; the caller collects then, since nobody is
 // woken for it. Names that never were subscribed to are ignored (SUB-7). What ends is answered by
-// what remains (SUB-8).
+// what remains (SUB-8): where "*" begins in one store as names end in others, its change comes first.
 func (c *Client) Update(ch Change) {
 	s := c.store
 	s.mu.Lock()

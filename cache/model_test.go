@@ -339,6 +339,8 @@ func (m *modelServer) lose(stream int) {
 type modelClient struct {
 	server *modelServer
 	client *Client
+	star   *Client     // where it follows "*", if that is in another store
+	stream *Subscriber // with both places then
 	form   Form
 	full   bool // its responses are whole lists
 	// The version that it shows: the last one of the stream before, until it is sent
@@ -451,7 +453,7 @@ func (c *modelClient) update(sub, unsub []string, warm map[string]string) {
 		ch.Unsubscribe = append(ch.Unsubscribe, nameOf(n))
 		delete(c.subs, n)
 	}
-	c.client.Update(ch)
+	c.say(ch)
 	if len(sub)+len(unsub) > 0 {
 		// A version is that of the type, also where the server means another part of it:
 		// who shows one with other subscriptions than it was sent for may be taken for
@@ -468,12 +470,41 @@ func (c *modelClient) update(sub, unsub []string, warm map[string]string) {
 	}
 }
 
+// say carries out a change, in the stores that it concerns.
+func (c *modelClient) say(ch Change) {
+	if c.star == nil {
+		c.client.Update(ch)
+		return
+	}
+	star := func(n Name) bool { return n.Key == Wildcard }
+	named := func(n Name) bool { return !star(n) }
+	places, nots := []*Client{c.star, c.client}, []func(Name) bool{named, star} // "*" comes first
+	for i, place := range places {
+		part := ch
+		part.Subscribe = slices.DeleteFunc(slices.Clone(ch.Subscribe), nots[i])
+		part.Unsubscribe = slices.DeleteFunc(slices.Clone(ch.Unsubscribe), nots[i])
+		if len(part.Subscribe)+len(part.Unsubscribe) > 0 {
+			place.Update(part)
+		}
+	}
+}
+
+// next takes what the relay has for the client now.
+func (c *modelClient) next(size int) ([]*Batch, bool, error) {
+	idle := func(string) bool { return false }
+	if c.star == nil {
+		return collectFrom(c.client, idle, size, 2)
+	}
+	batches, left, err := c.stream.Collect(paceOf(idle, size, 2))
+	return batches, left.More, err
+}
+
 // collect applies what the relay sends, in small parts, and holds it to RES-4.
 func (c *modelClient) collect(t rapid.TB, size int) {
 	c.drop()
 	c.told = nil
 	for {
-		batches, more, err := collectFrom(c.client, func(string) bool { return false }, size, 2)
+		batches, more, err := c.next(size)
 		if err != nil {
 			t.Fatalf("collect: %v", err)
 		}

@@ -94,6 +94,22 @@ func TestOverlapStores_SUB8_GLOB5_LOC3_AGG1(t *testing.T) {
 			named.unsub(cds, nameG1, globG)
 			star.expect(star.collect(), "CDS +"+nameG1+"@star")
 		},
+		"GLOB-5 SUB-8 a glob that begins answers in place of * that has not answered yet": func(b *bed) {
+			star := b.join()
+			star.sub(cds, "*")
+			named := star.also()
+			named.sub(cds, nameG1)
+			named.connect(0)
+			named.unsub(cds, nameG1)
+			named.sub(cds, globG)
+			named.demand(0)
+			named.says(cds, "+"+nameG1+"@1")
+			star.expect(star.collect(), "CDS +"+nameG1+"@1")
+			b.connect(0)
+			b.says(cds, "+a@1")
+			b.settle()
+			star.expect(star.collect(), "CDS +a@1", "CDS +"+nameG1+"@1")
+		},
 		"GLOB-5 a glob answers for what * loses": func(b *bed) {
 			star, named := b.starred(Form{}, "+a@1", "+"+nameG1+"@1", "+"+nameG2+"@1")
 			named.sub(cds, globG)

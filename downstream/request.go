@@ -207,8 +207,13 @@ func (c *change) relist(st *stream, t *typeState) {
 	}
 }
 
-// update carries the changes out, store by store.
+// update carries the changes out, store by store. The store where "*" begins comes first: "*"
+// answers for names that end in other stores (SUB-8).
 func (st *stream) update(t *typeState, ch *change) {
+	if whole := ch.wildcard(); whole != nil && len(ch.stores) > 1 {
+		first := slices.IndexFunc(ch.stores, func(s *cache.Store) bool { return ch.changes[s] == whole })
+		ch.stores[0], ch.stores[first] = ch.stores[first], ch.stores[0]
+	}
 	for _, s := range ch.stores {
 		c := st.places.Join(s)
 		was := c.Watches(t.url)

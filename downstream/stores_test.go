@@ -18,6 +18,19 @@ func TestStores_ADS1_SUB8(t *testing.T) {
 			h.opaque.set(clusterType, "2", "a")
 			c.wants("Cluster +a=2")
 		}},
+		{"SUB-8 across stores: a name ends in the request with which * begins", func(h *harness) {
+			h.opaque.set(clusterType, "1", "b")
+			h.a.set(clusterType, "1", ofA("x"), ofA("y"))
+			c := h.client()
+			c.subscribe(clusterType, ofA("x"))
+			c.take()
+			c.send(&request{
+				TypeUrl: clusterType, ResourceNamesSubscribe: []string{ofA("y"), "*"}, ResourceNamesUnsubscribe: []string{ofA("x")},
+			})
+			h.quiet()
+			h.opaque.settle()
+			c.wants("Cluster +b=1", "Cluster +"+ofA("y")+"=1", "Cluster -"+ofA("x"))
+		}},
 		{"SUB-8 across stores: a glob is no name that could be answered", func(h *harness) {
 			h.opaque.set(clusterType, "1", "a")
 			h.a.set(clusterType, "1", ofA("dir/x"))
