@@ -134,10 +134,7 @@ func (c *Client) Update(ch Change) {
 	}
 	s.mu.Unlock()
 	w.present(&ch.Versions, begun, ch.Distrust)
-	w.answerAll(others)
-	if globEnded {
-		w.doubtClaims()
-	}
+	w.tellStar(others, globEnded)
 	if w.idle() {
 		w.unlink()
 	}

@@ -214,29 +214,21 @@ func (w *watch) released(ended []Name) (others []Name) {
 	return others
 }
 
-// answerAll has "*" of another store answer for names that ended. The caller holds no lock.
-func (w *watch) answerAll(names []Name) {
+// tellStar has "*" of another store answer for names that ended. If a glob ended, "*" believes no
+// version any longer that the client said it holds: the glob may have brought it something else
+// since. The caller holds no lock.
+func (w *watch) tellStar(ended []Name, globEnded bool) {
 	star := w.star()
-	if star == nil || len(names) == 0 {
+	if star == nil || (len(ended) == 0 && !globEnded) {
 		return
 	}
 	store := star.client.store
 	store.mu.Lock()
 	defer store.mu.Unlock()
-	for _, n := range names {
+	for _, n := range ended {
 		star.answer(n)
 	}
-}
-
-// doubtClaims has "*" believe no version any longer that the client said it holds: a glob ended
-// that may have brought it something else since.
-func (w *watch) doubtClaims() {
-	star := w.star()
-	if star == nil {
-		return
+	if globEnded {
+		star.wildcard.versions.doubt()
 	}
-	store := star.client.store
-	store.mu.Lock()
-	defer store.mu.Unlock()
-	star.wildcard.versions.doubt()
 }
