@@ -33,34 +33,33 @@ func TestArchitectureWalks(t *testing.T) {
 }
 
 // TestArchitecturePackages compares the table of packages with those that there are: each
-// has one row, of its own or of a folder above it ("cmd/…"), and each row has a package.
-// Modules of their own are left out.
+// has one row, of its own or of a folder above it ("cmd/…"). Modules of their own are left out.
 func TestArchitecturePackages(t *testing.T) {
-	rows := make(map[string]int) // by name: which row
-	for i, row := range cells(section(t, page(t, "docs/architecture.md"), "## Packages")) {
+	rows := make(map[string]bool)
+	for _, row := range cells(section(t, page(t, "docs/architecture.md"), "## Packages")) {
 		if len(row) != 5 {
 			t.Errorf("%q has %d cells, want 5: package, owns, does not own, lock, goroutines", row[0], len(row))
 		}
 		for _, name := range spans(row[0]) {
-			if rows[name] > 0 {
+			if rows[name] {
 				t.Errorf("%s has two rows", name)
 			}
-			rows[name] = i + 1
+			rows[name] = true
 		}
 	}
-	covered := make(map[int]bool)
+	covered := make(map[string]bool)
 	for _, at := range source(t).packages {
-		row := rows[at]
-		for up := at; row == 0 && up != "."; up = path.Dir(up) {
-			row = rows[up+"/…"]
+		row := at
+		for up := at; !rows[row] && up != "."; up = path.Dir(up) {
+			row = up + "/…"
 		}
-		if row == 0 {
+		if !rows[row] {
 			t.Errorf("%s has no row", at)
 		}
 		covered[row] = true
 	}
-	for name, row := range rows {
-		if !covered[row] {
+	for name := range rows {
+		if !covered[name] {
 			t.Errorf("%s has a row but is no package", name)
 		}
 	}
