@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -119,7 +120,19 @@ type code struct {
 	declared map[string]map[string]bool // by the last element of the path
 }
 
+// source reads the code once for all tests.
 func source(t *testing.T) code {
+	t.Helper()
+	readOnce.Do(func() { read = readCode(t) })
+	return read
+}
+
+var (
+	readOnce sync.Once
+	read     code
+)
+
+func readCode(t *testing.T) code {
 	t.Helper()
 	c := code{declared: make(map[string]map[string]bool)}
 	for _, name := range files(t, ".go") {
