@@ -33,37 +33,28 @@ var areas = []limited{
 	{
 		name: "content and delivery", rooms: []string{"cache", "downstream/delivery"},
 		types: map[string]size{
-			"cache.Store":      {62, 24},
-			"cache.collection": {43, 31},
-			"cache.cursor":     {53, 24},
-			"cache.entry":      {40, 32},
+			"cache.Store":      {63, 24},
+			"cache.collection": {38, 30},
+			"cache.cursor":     {54, 24},
+			"cache.entry":      {38, 32},
 			"cache.pass":       {58, 22},
-			"cache.table":      {105, 33},
+			"cache.table":      {86, 32},
 			"cache.update":     {46, maxFields},
-			"cache.watch":      {108, 41},
+			"cache.watch":      {115, 41},
 		},
-		files:   map[string]int{"cache/apply.go": 510},
-		against: 166,
+		against: 162,
 	},
 	{
 		name: "downstream", rooms: []string{"downstream"}, except: []string{"downstream/delivery"},
 		types: map[string]size{
 			"downstream.Server": {maxMethods, 26},
 			"downstream.poll":   {maxMethods, 20},
-			"downstream.stream": {62, 34},
+			"downstream.stream": {60, 34},
 		},
 		against: 31,
 	},
 	{
 		name: "upstream", rooms: []string{"upstream"},
-		types: map[string]size{
-			"upstream.Config":      {maxMethods, 20},
-			"upstream.RESTSession": {41, 23},
-			"upstream.Session":     {69, 26},
-			"upstream.Status":      {maxMethods, 20},
-			"upstream.line":        {maxMethods, 21},
-			"upstream.pollLine":    {maxMethods, 28},
-		},
 	},
 }
 
