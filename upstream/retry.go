@@ -71,12 +71,14 @@ func (l *line) fail(err *ConnectionError, unreachable, stay bool) {
 func (l *line) wait(err *ConnectionError) time.Duration {
 	r := l.remote
 	awaited, delay, queued := r.store.Awaited(), time.Duration(0), false
-	if !l.refused || !r.refusals.answer {
+	if l.refused && r.refusals.answer {
+		r.up.entrance.leave(l.ticket)
+	} else {
 		delay, queued = r.up.entrance.lost(l.ticket, err, awaited && !l.refused)
 	}
 	switch {
 	case !awaited:
-		l.sleep()
+		l.waits = waitsClient
 		l.backoff.Attempts++
 		return 0
 	case queued:
