@@ -2,7 +2,12 @@ package cache
 
 import (
 	"fmt"
+	"sync"
 	"testing"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
 )
 
 // also gives the stream a place in another store, and what that store is filled by.
@@ -195,5 +200,100 @@ func TestOverlapStores_AGG1_LIM2_Many(t *testing.T) {
 	}
 	if len(w.parts.names) != 0 || len(w.parts.watches) != 1 {
 		t.Errorf("%d names and %d stores are left", len(w.parts.names), len(w.parts.watches))
+	}
+}
+
+// Two stores change at once while streams begin and end names and globs in the one and "*" in the
+// other: a stream reads its own indexes of both under the lock of one (for the race
+// detector), and holds in the end what it subscribes to.
+func TestOverlapStores_SUB8_GLOB5_Concurrent(t *testing.T) {
+	const changes = 300
+	c := New(Limits{}, nil)
+	stores := []*Store{c.Open(Source{Quiet: quiet}), c.Open(Source{Quiet: quiet})}
+	anchor := NewSubscriber(func() {}, Form{})
+	anchor.Join(stores[0]).Update(Change{TypeURL: cds, Subscribe: names([]string{"*"})})
+	anchor.Join(stores[1]).Update(Change{TypeURL: cds, Subscribe: names([]string{globG})})
+	for _, s := range stores {
+		s.Restart(streamOf(0), 0)
+	}
+	var servers, clients sync.WaitGroup
+	for _, s := range stores {
+		servers.Go(func() {
+			for i := range changes {
+				words := []string{fmt.Sprintf("+%s@%d", nameG1, i)}
+				if i%3 == 1 {
+					words = []string{"-" + nameG1}
+				}
+				if err := s.Apply(streamOf(0), response(cds, words...), time.Now()); err != nil {
+					t.Error(err)
+				}
+			}
+			s.Settle(time.Now().Add(time.Hour))
+		})
+	}
+	done := make(chan struct{})
+	for n := range 4 {
+		clients.Go(func() {
+			s := NewSubscriber(func() {}, Form{})
+			held := map[string]string{}
+			take := func() {
+				for more := true; more; {
+					batches, left, err := s.Collect(paceOf(never, 1<<20, 8))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					for _, b := range batches {
+						keepHeld(t, b, held)
+					}
+					more = left.More
+				}
+			}
+			star, named := s.Join(stores[0]), s.Join(stores[1])
+			star.Update(Change{TypeURL: cds, Subscribe: names([]string{"*"})})
+			named.Update(Change{TypeURL: cds, Subscribe: names([]string{globG})})
+			for i := n; ; i++ {
+				ch := Change{TypeURL: cds, Subscribe: names([]string{nameG1})}
+				if i%2 == 1 {
+					ch = Change{TypeURL: cds, Unsubscribe: names([]string{nameG1})}
+				}
+				named.Update(ch)
+				take()
+				select {
+				case <-done:
+					take()
+					if want := fmt.Sprint(changes - 1); held[nameG1] != want {
+						t.Errorf("holds %q, want %q", held[nameG1], want)
+					}
+					s.Leave()
+					return
+				default:
+				}
+			}
+		})
+	}
+	servers.Wait()
+	close(done)
+	clients.Wait()
+	for _, s := range stores {
+		if err := s.Check(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// keepHeld notes what a client holds that is sent a response.
+func keepHeld(tb testing.TB, b *Batch, held map[string]string) {
+	tb.Helper()
+	var r discovery.DeltaDiscoveryResponse
+	if err := proto.Unmarshal(b.Body.Finish(b.TypeURL, b.SystemVersion, "n").Bytes(), &r); err != nil {
+		tb.Error(err)
+		return
+	}
+	for _, x := range r.Resources {
+		held[x.Name] = x.Version
+	}
+	for _, name := range r.RemovedResources {
+		delete(held, name)
 	}
 }
