@@ -242,13 +242,13 @@ func (u *update) apply(t *table) {
 	for i, key := range u.removed {
 		switch {
 		case key == badKey:
-		case t.variants[key] != nil:
-			u.removeVariant(u.touch(t, key), nil)
+		case t.variants.of(key) != nil:
+			u.touch(t, key).remove(nil)
 		default:
 			u.remove(t, key, u.response.Removed[i])
 		}
 	}
-	if len(u.touched) > 0 || len(t.variants) > 0 {
+	if len(u.touched) > 0 || t.variants.any() {
 		u.matchVariants(t)
 	}
 	for i, key := range u.failed {

@@ -11,7 +11,7 @@ import (
 type variantUpdate struct {
 	constraints map[int]*keyer.Constraints // of response.Resources, by index: of those that have some
 	removals    []variantRemoval
-	touched     []*variants
+	touched     []*variantSet
 	ambiguous   []string // names for which more than one variant matches the parameters of an entry
 }
 
@@ -88,167 +88,147 @@ func identity(key string, c *keyer.Constraints) string {
 	return key + "\x00" + c.Key()
 }
 
-// touch finds a name's variants and notes that its entries are to be matched anew.
-func (u *update) touch(t *table, key string) *variants {
-	v := t.variantsOf(key)
-	if !v.touched {
-		v.touched = true
-		u.touched = append(u.touched, v)
+// touch returns a name's variants, and has its entries matched once the response is
+// taken in.
+func (u *update) touch(t *table, key string) *variantSet {
+	set := t.variants.begin(key, t.entries[key])
+	if !set.touched {
+		set.touched = true
+		u.touched = append(u.touched, set)
 	}
-	return v
+	return set
 }
 
-// variant takes a resource in whose name has variants, if it has.
+// variant takes in a resource whose name has variants, and reports whether it has.
 func (u *update) variant(t *table, i int, r *wire.Resource) bool {
 	key, c := u.keys[i], u.constraints[i]
-	if c == nil && t.variants[key] == nil {
+	if c == nil && t.variants.of(key) == nil {
 		return false
 	}
-	v := u.touch(t, key)
-	h := v.held[c.Key()]
-	if !r.HasPayload() {
-		u.bareVariant(v, c, h, r)
-		return true
+	set := u.touch(t, key)
+	if r.HasPayload() {
+		set.put(c, r, u.received, t.mark)
+	} else {
+		matching{u, t, set}.bare(c, r)
 	}
-	if h == nil {
-		h = &variant{constraints: c}
-		v.held[c.Key()] = h
-	}
-	h.res, h.received, h.mark, h.fresh, h.stale = r, u.received, t.mark, true, false
 	return true
-}
-
-// bareVariant is bare for a variant.
-func (u *update) bareVariant(v *variants, c *keyer.Constraints, h *variant, r *wire.Resource) {
-	renewed := false
-	for _, e := range v.entries() {
-		if h == nil || v.serving[e] != h {
-			continue
-		}
-		e.mark = v.table.mark
-		renewed = u.renewed(v.table, e, r) || renewed
-	}
-	switch {
-	case renewed:
-		h.mark, h.received, h.stale = v.table.mark, u.received, false
-	case u.state != nil && h != nil:
-		h.mark = v.table.mark
-	case u.state == nil:
-		u.removeVariant(v, c)
-	}
-}
-
-func (u *update) removeVariant(v *variants, c *keyer.Constraints) {
-	delete(v.held, c.Key())
-	v.denied = v.denied || c == nil
 }
 
 // matchVariants matches the entries of all names that the response touched.
 func (u *update) matchVariants(t *table) {
 	for _, r := range u.removals {
-		if t.variants[r.key] != nil {
-			u.removeVariant(u.touch(t, r.key), r.constraints)
+		if t.variants.of(r.key) != nil {
+			u.touch(t, r.key).remove(r.constraints)
 		}
 	}
 	if u.state != nil && len(u.bad) == 0 && !u.heartbeats() && u.lists(t) {
-		for key, v := range t.variants {
-			for c, h := range v.held {
-				if h.mark != t.mark {
-					delete(v.held, c)
-					u.touch(t, key)
-				}
+		for key, set := range t.variants.sets {
+			if set.removeOlder(t.mark) {
+				u.touch(t, key)
 			}
 		}
 	}
-	for _, v := range u.touched {
-		u.matchAll(v)
+	for _, set := range u.touched {
+		matching{u, t, set}.all()
 	}
 }
 
-func (u *update) matchAll(v *variants) {
+// matching gives the entries of one name the variants that a response leaves for them.
+type matching struct {
+	update *update
+	table  *table
+	set    *variantSet
+}
+
+func (m matching) plain() *entry { return m.table.entries[m.set.key] }
+
+// bare applies a resource without payload (update.bare).
+func (m matching) bare(c *keyer.Constraints, r *wire.Resource) {
+	u, t, h := m.update, m.table, m.set.held[c.Key()]
+	renewed := false
+	for _, e := range m.set.entries(m.plain()) {
+		if h == nil || m.set.serving[e] != h {
+			continue
+		}
+		e.mark = t.mark
+		renewed = u.renewed(t, e, r) || renewed
+	}
+	switch {
+	case renewed:
+		h.mark, h.received, h.stale = t.mark, u.received, false
+	case u.state != nil && h != nil:
+		h.mark = t.mark
+	case u.state == nil:
+		m.set.remove(c)
+	}
+}
+
+func (m matching) all() {
+	set := m.set
 	used := make(map[*variant]bool)
-	undecided := v.undecided()
+	undecided := set.undecided()
 	ambiguous := false
-	if best, n := v.match(nil); v.plainWanted() || (best != nil && best.res != nil && len(best.res.Aliases()) > 0) {
-		u.matchPlain(v, best)
+	if best, n := set.match(nil); plainWanted(m.table, set) || (best != nil && best.res != nil && len(best.res.Aliases()) > 0) {
+		m.matchPlain(best)
 		used[best], ambiguous = true, n > 1
 	}
-	for _, e := range v.entries() {
-		parameters, located := v.located[e]
+	for _, e := range set.entries(m.plain()) {
+		parameters, located := set.located[e]
 		if !located {
 			continue
 		}
-		best, n := v.match(parameters)
-		if best != nil && best.stale && v.denied && undecided == 1 {
+		best, n := set.match(parameters)
+		if best != nil && best.stale && set.denied && undecided == 1 {
 			best = nil // the server can mean nothing else
 		}
-		u.matchLocated(v, e, best)
+		m.matchLocated(e, best)
 		used[best], ambiguous = true, ambiguous || n > 1
 	}
 	if ambiguous {
-		u.ambiguous = append(u.ambiguous, v.key)
+		m.update.ambiguous = append(m.update.ambiguous, set.key)
 	}
-	for _, h := range v.held {
-		if h.fresh && !used[h] && !v.isFor(h) {
-			u.unsolicited++
-		}
-		h.fresh = false
-		if h.res != nil && h.res.DoNotCache {
-			h.res = nil
-		}
-	}
-	v.touched, v.denied = false, false
-	v.prune(used)
-}
-
-// undecided counts the entries of which the server has not spoken on this stream.
-func (v *variants) undecided() (n int) {
-	for e, parameters := range v.located {
-		if best, _ := v.match(parameters); (best == nil && e.state == unknown) || (best != nil && best.stale) {
-			n++
-		}
-	}
-	return n
+	m.update.unsolicited += set.settle(used, plainWanted(m.table, set))
+	m.table.variants.tidy(set)
 }
 
 // matchPlain gives the entry without parameters what matches none.
-func (u *update) matchPlain(v *variants, best *variant) {
-	t := v.table
-	e := t.entries[v.key]
+func (m matching) matchPlain(best *variant) {
+	u, t, set := m.update, m.table, m.set
+	e := m.plain()
 	switch {
-	case best != nil && best.res != nil && (best.fresh || e == nil || v.serving[e] != best):
-		u.resource(t, v.key, best.res)
-		if e = t.entries[v.key]; e != nil {
-			v.serving[e] = best
+	case best != nil && best.res != nil && (best.fresh || e == nil || set.serving[e] != best):
+		u.resource(t, set.key, best.res)
+		if e = m.plain(); e != nil {
+			set.serving[e] = best
 		}
-	case best == nil && e != nil && (v.serving[e] != nil || v.denied):
-		delete(v.serving, e)
-		u.remove(t, v.key, e.name())
-	case best == nil && v.denied:
-		u.remove(t, v.key, v.key)
+	case best == nil && e != nil && (set.serving[e] != nil || set.denied):
+		delete(set.serving, e)
+		u.remove(t, set.key, e.name())
+	case best == nil && set.denied:
+		u.remove(t, set.key, set.key)
 	}
 }
 
 // matchLocated gives an entry with parameters what matches them.
-func (u *update) matchLocated(v *variants, e *entry, best *variant) {
-	t := v.table
-	_, borrows := v.borrowing[e]
-	if v.denied || (best != nil && best.fresh && t.store.source.Absent <= 0) {
-		delete(v.borrowing, e)
+func (m matching) matchLocated(e *entry, best *variant) {
+	u, t, set := m.update, m.table, m.set
+	borrows := set.borrows(e)
+	if set.denied || (best != nil && best.fresh && t.store.source.Absent <= 0) {
+		delete(set.borrowing, e)
 	}
 	switch {
-	case best == nil && borrows && !v.denied && len(v.held) > 0:
+	case best == nil && borrows && !set.denied && len(set.held) > 0:
 		e.mark = t.mark // the server has variants, and is yet to say which it has for this one
 		return
 	case best == nil:
-		was := v.serving[e]
-		delete(v.serving, e)
-		if (was != nil && e.there()) || (v.denied && e.state != absent) {
+		was := set.serving[e]
+		delete(set.serving, e)
+		if (was != nil && e.there()) || (set.denied && e.state != absent) {
 			t.unset(e, absent, nil, u.received)
 		}
 		return
 	case best.res == nil: // passed on before, and not kept
-		if v.serving[e] != best && e.interest != nil {
+		if set.serving[e] != best && e.interest != nil {
 			e.interest.ask()
 		}
 	case best.res.DoNotCache:
@@ -259,30 +239,32 @@ func (u *update) matchLocated(v *variants, e *entry, best *variant) {
 		e.res = best.res
 		t.resent(e, best.res, u.received)
 	}
-	v.serving[e] = best
+	set.serving[e] = best
 	if best.mark == t.mark {
 		e.mark = t.mark
 	}
 }
 
-// failVariants applies a resource error to a name with variants: to the entries that
-// it is about and that nothing else serves.
-func (u *update) failVariants(v *variants, re *wire.ResourceError) {
-	about, ok := u.compiled(re.Name, re.Constraints)
+// fail applies a resource error to the entries that it is about and that nothing else
+// serves.
+func (m matching) fail(re *wire.ResourceError) {
+	set := m.set
+	about, ok := m.update.compiled(re.Name, re.Constraints)
 	if !ok {
 		return
 	}
 	if !re.Transient() {
-		delete(v.held, about.Key())
+		delete(set.held, about.Key())
 	}
-	for _, e := range v.entries() {
-		if best, _ := v.match(v.located[e]); best != nil || !about.Match(v.located[e]) {
+	for _, e := range set.entries(m.plain()) {
+		if set.serves(set.located[e]) || !about.Match(set.located[e]) {
 			continue
 		}
-		delete(v.serving, e)
-		u.failEntry(v.table, e, re)
+		delete(set.serving, e)
+		m.update.failEntry(m.table, e, re)
 	}
-	v.prune(nil)
+	set.prune(nil, plainWanted(m.table, set))
+	m.table.variants.tidy(set)
 }
 
 // tellAmbiguous tells of the names for which a server has more than one variant for

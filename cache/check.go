@@ -128,7 +128,7 @@ func (t *table) check() (resources, bytes int64, err error) {
 	t.checkFailures(c)
 	t.checkPins(c)
 	t.references.check(c, t.entries)
-	t.checkVariants(c)
+	checkVariants(c, t)
 	return resources, bytes, errors.Join(c.errs...)
 }
 

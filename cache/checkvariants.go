@@ -3,9 +3,9 @@ package cache
 import "github.com/xdsrelay/xdsrelay/internal/wire"
 
 // checkVariants verifies what is known of names with variants (DYN-1).
-func (t *table) checkVariants(c *checker) {
+func checkVariants(c *checker, t *table) {
 	located := 0
-	for key, v := range t.variants {
+	for key, v := range t.variants.sets {
 		c.that(v.key == key && !v.touched && !v.denied, "the variants of %q are not settled", key)
 		c.that(len(v.located) > 0 || len(v.held) > 0, "nothing is known of the variants of %q", key)
 		located += len(v.located)
@@ -16,7 +16,7 @@ func (t *table) checkVariants(c *checker) {
 			c.that(h.constraints.Key() == constraints, "a variant of %q stands under other constraints than its own", key)
 			c.that(h.res == nil || !sameMemory(v.key, h.res.Name), "the key of the variants of %q lies in what may go", key)
 			c.that(!h.fresh && (h.res == nil || !h.res.DoNotCache), "a variant of %q is not settled", key)
-			c.that(v.isFor(h), "a variant of %q is for nobody", key)
+			c.that(v.isFor(h, plainWanted(t, v)), "a variant of %q is for nobody", key)
 		}
 		for e := range v.borrowing {
 			_, located := v.located[e]
@@ -34,7 +34,7 @@ func (t *table) checkVariants(c *checker) {
 }
 
 // checkServing verifies that each entry holds what matches it.
-func (v *variants) checkServing(c *checker) {
+func (v *variantSet) checkServing(c *checker) {
 	for e, h := range v.serving {
 		if e.res == nil || h.res == nil {
 			continue

@@ -23,7 +23,7 @@ func (i *interest) open() bool {
 	if i.coll != nil {
 		return !i.coll.synced && i.coll.burst.answered.IsZero()
 	}
-	return i.entry.open() || i.table.borrows(i.entry)
+	return i.entry.open() || i.table.variants.borrows(i.entry)
 }
 
 // open reports whether nobody knows what became of a name. An error that does not mean
@@ -157,8 +157,8 @@ func (t *table) makeRoom(since, now time.Time) time.Time {
 // has no other word for a name that does not exist: the clients are told that it said
 // nothing (RES-7). An incremental one must answer, and goes on being waited for in silence.
 func (t *table) expire(i *interest, now time.Time) {
-	if i.coll == nil && t.borrows(i.entry) {
-		t.repay(i.entry, now)
+	if i.coll == nil && t.variants.borrows(i.entry) {
+		repay(t, i.entry, now)
 		if !i.alive() || !i.open() {
 			return
 		}

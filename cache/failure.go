@@ -241,8 +241,8 @@ func (u *update) fail(t *table, key string, re *wire.ResourceError) {
 		u.failWhole(t, c, re)
 		return
 	}
-	if v := t.variants[key]; v != nil {
-		if u.failVariants(v, re); v.serves(nil) {
+	if set := t.variants.of(key); set != nil {
+		if (matching{u, t, set}).fail(re); set.serves(nil) {
 			return
 		}
 	} else if e := t.entries[key]; e != nil {

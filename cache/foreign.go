@@ -92,11 +92,9 @@ func (t *table) refilter(c *collection) {
 
 // forget removes a member of "*" with all its variants.
 func (u *update) forget(t *table, e *entry) {
-	if t.variants[e.key] == nil {
+	if t.variants.of(e.key) == nil {
 		u.remove(t, e.key, e.name())
 		return
 	}
-	v := u.touch(t, e.key)
-	clear(v.held)
-	v.denied = true
+	u.touch(t, e.key).removeAll()
 }

@@ -144,7 +144,7 @@ func TestForeign_LOC3_Reload(t *testing.T) {
 		b.expect(c.gets(), "+a@1 +"+ofY+"[not(env)]@1")
 		b.store.SetSpeaks(speaker("x"))
 		b.check()
-		if b.store.Resources(cds, ofY) != nil || len(b.store.tables[tableKey{cds, wholeType}].variants) != 0 {
+		if b.store.Resources(cds, ofY) != nil || b.store.tables[tableKey{cds, wholeType}].variants.any() {
 			t.Error("a variant is left")
 		}
 	})

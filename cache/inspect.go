@@ -39,7 +39,7 @@ func (s *Store) Resources(typeURL, name string) []Info {
 			if e := t.entries[name]; e != nil && !e.dead {
 				infos = append(infos, t.info(e))
 			}
-			if v := t.variants[name]; v != nil {
+			if v := t.variants.of(name); v != nil {
 				for e := range v.located {
 					infos = append(infos, t.info(e))
 				}

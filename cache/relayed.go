@@ -322,7 +322,7 @@ func (i *interest) ask() {
 // doubt makes stale what is not here and so was not presented to the server: if it
 // does not exist any more, the server has no reason to say so (RES-12).
 func (c *collection) doubt() {
-	if c.relayed == 0 && len(c.table.variants) == 0 {
+	if c.relayed == 0 && !c.table.variants.any() {
 		return
 	}
 	c.epoch++

@@ -121,7 +121,7 @@ func owners(whole, named *table, key string, aliases []string) []*table {
 // short while ago: its answer may still be on its way.
 func (t *table) names(key string, aliases []string) bool {
 	e := t.entries[key]
-	if t.awaits(key) || len(t.aliases.of(key)) > 0 || t.variants[key] != nil || t.collectionOf(key, e) != nil {
+	if t.awaits(key) || len(t.aliases.of(key)) > 0 || t.variants.of(key) != nil || t.collectionOf(key, e) != nil {
 		return true
 	}
 	return slices.ContainsFunc(aliases, func(alias string) bool {

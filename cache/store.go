@@ -180,6 +180,7 @@ func (s *Store) table(typeURL string, k kind) *table {
 			entries: make(map[string]*entry), colls: make(map[string]*collection), pins: make(map[string]int),
 			serverVersions: newServerVersions(s.cache.seed, s.source.State),
 			references:     references{table: key, news: &s.references},
+			variants:       variants{state: s.source.State},
 		}
 		s.tables[key] = t
 	}
@@ -394,7 +395,7 @@ func (t *table) restart(versionsLimit int) wire.Subscription {
 	} else {
 		sub.Versions, resumed = t.versions(versionsLimit)
 	}
-	t.doubtVariants()
+	t.variants.doubt()
 	t.unanswered = make(map[*collection]struct{}, len(t.colls))
 	for _, c := range t.colls {
 		t.unanswered[c] = struct{}{}

@@ -39,7 +39,6 @@ type table struct {
 	colls     map[string]*collection
 	loose     map[string]map[*entry]struct{} // held by name only, by the glob they would belong to
 	pins      map[string]int                 // by key of a name or a glob; see Pin
-	variants  map[string]*variants           // by the key of the plain name: of those that have some
 	pending   []*interest
 	interests int
 	// subscribed to since the last response
@@ -58,6 +57,7 @@ type table struct {
 	digests        digests
 	aliases        aliases
 	references     references
+	variants       variants
 
 	systemVersion string
 	mark          uint32 // the number of the last state-of-the-world response: what it held has it
@@ -160,7 +160,7 @@ func (t *table) entry(key string) *entry {
 		e = newEntry(key)
 		t.entries[key] = e
 		if wire.IsLocator(key) {
-			t.locate(e)
+			locate(t, e)
 		}
 	}
 	return e
@@ -209,9 +209,7 @@ func (t *table) forgetUnused(e *entry) {
 	t.references.contentChanged(e)
 	t.replaced(e, was, nil)
 	delete(t.entries, e.key)
-	if t.variants != nil {
-		t.unlocate(e)
-	}
+	unlocate(t, e)
 }
 
 func (t *table) account(resources, bytes int64) {

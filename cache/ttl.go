@@ -223,9 +223,7 @@ func (s *Store) expire(now time.Time) time.Time {
 		}
 		l.expired, l.content = true, l.entry.changed
 		s.cache.observer.Expired(l.table.typeURL)
-		if l.table.variants != nil {
-			l.table.expired(l.entry)
-		}
+		l.table.variants.expired(l.entry)
 		l.table.unset(l.entry, absent, nil, now)
 	}
 	return time.Time{}

@@ -292,7 +292,7 @@ func TestDYN1Variants(t *testing.T) {
 			c.leave()
 			b.letGo()
 			b.demand(0)
-			if n := b.cache.Resources(); n != 0 || len(b.store.tables[tableKey{cds, byName}].variants) != 0 {
+			if n := b.cache.Resources(); n != 0 || b.store.tables[tableKey{cds, byName}].variants.any() {
 				b.Fatalf("%d resources are left", n)
 			}
 		}},
@@ -488,7 +488,7 @@ func TestDYN1VariantTTL(t *testing.T) {
 		<-time.After(11 * time.Second)
 		b.store.Settle(time.Now())
 		b.check()
-		if len(b.store.tables[tableKey{cds, byName}].variants["x"].held) != 1 {
+		if len(b.store.tables[tableKey{cds, byName}].variants.of("x").held) != 1 {
 			t.Fatal("the variant that ran out is still held")
 		}
 	})

@@ -1,0 +1,184 @@
+package cache
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
+	"pgregory.net/rapid"
+)
+
+// constraintsFor reads constraints as constraintsOf does, none for "".
+func constraintsFor(text string) *keyer.Constraints {
+	if text == "" {
+		return nil
+	}
+	c, err := keyer.ParseConstraints([]byte(encode(constraintsOf(text))))
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
+
+// offer brings a variant in the response of a number.
+func (v *variantSet) offer(constraints string, mark uint32) *variant {
+	c := constraintsFor(constraints)
+	v.put(c, &wire.Resource{Name: v.key, Version: fmt.Sprint(constraints, "@", mark)}, time.Time{}, mark)
+	return v.held[c.Key()]
+}
+
+// found is the version that matches parameters, "" for none.
+func (v *variantSet) found(word string) (version string, n int) {
+	best, n := v.match(wire.Parameters(locator(word)))
+	if best == nil {
+		return "", n
+	}
+	return best.res.Version, n
+}
+
+func TestVariantSet(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		state   bool
+		located bool // somebody asks with parameters
+		fill    func(v *variantSet)
+		want    string // for x{env=prod}
+		matches int
+	}{
+		{"DYN-1 none", false, true, func(*variantSet) {}, "", 0},
+		{"DYN-1 none that matches", false, true, func(v *variantSet) { v.offer("env=test", 1) }, "", 0},
+		{"DYN-1 the one that matches", false, true, func(v *variantSet) {
+			v.offer("env=test", 1)
+			v.offer("env=prod", 1)
+		}, "env=prod@1", 1},
+		{"DYN-1 one without constraints is for everybody", false, true, func(v *variantSet) { v.offer("", 1) }, "@1", 1},
+		{"DYN-1 of two the least constraints", false, true, func(v *variantSet) {
+			v.offer("env=prod", 2)
+			v.offer("env", 1)
+		}, "env@1", 2},
+		{"DYN-1 RES-12 a confirmed one goes before one of an older stream", false, true, func(v *variantSet) {
+			v.offer("env", 1).stale = true
+			v.offer("env=prod", 2)
+		}, "env=prod@2", 1},
+		{"DYN-1 RES-8 in the state of the world the last one", true, true, func(v *variantSet) {
+			v.offer("env", 1)
+			v.offer("env=prod", 2)
+		}, "env=prod@2", 1},
+		{"DYN-1 the last one where nobody asks with parameters", false, false, func(v *variantSet) {
+			v.offer("", 1)
+			v.offer("env=prod", 2)
+		}, "env=prod@2", 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			v := newVariantSet("x", tc.state)
+			if tc.located {
+				v.locate(newEntry(locator("x{a=b}")))
+			}
+			tc.fill(v)
+			if got, n := v.found("x{env=prod}"); got != tc.want || n != tc.matches {
+				t.Errorf("found %q of %d, want %q of %d", got, n, tc.want, tc.matches)
+			}
+		})
+	}
+}
+
+// Replicas are told of variants in different orders and choose the same one.
+func TestDYN1_VariantSetChoosesTheSameInEveryOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		words := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{
+			"", "env", "env=prod", "!env", "env=prod,version", "version=v1", "!version",
+		}), 1, 5, rapid.ID).Draw(t, "variants")
+		shuffled := rapid.Permutation(words).Draw(t, "order")
+		word := rapid.SampledFrom([]string{"x", "x{env=prod}", "x{env=prod version=v1}", "x{version=v1}"}).Draw(t, "parameters")
+		one, other := newVariantSet("x", false), newVariantSet("x", false)
+		for _, v := range []*variantSet{one, other} {
+			v.locate(newEntry(locator(word)))
+		}
+		for i := range words {
+			one.offer(words[i], 1)
+			other.offer(shuffled[i], 1)
+		}
+		got, n := one.found(word)
+		again, m := other.found(word)
+		if got != again || n != m {
+			t.Errorf("%s: found %q of %d, in another order %q of %d", word, got, n, again, m)
+		}
+	})
+}
+
+// What an entry leaves behind is nobody's, and what others need stays.
+func TestDYN1_SUB13_VariantSetForgetsWhatIsNobodys(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := newVariantSet("x", false)
+		plain := rapid.Bool().Draw(t, "somebody wants the plain name")
+		words := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{
+			"x{env=prod}", "x{env=test}", "x{env=prod version=v1}", "x{version=v1}",
+		}), 1, 4, rapid.ID).Draw(t, "entries")
+		var entries []*entry
+		for _, word := range words {
+			e := newEntry(locator(word))
+			v.locate(e)
+			entries = append(entries, e)
+		}
+		for _, c := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{
+			"", "env=prod", "env=test", "!env", "version=v1", "other",
+		}), 0, 6, rapid.ID).Draw(t, "variants") {
+			v.offer(c, 1)
+		}
+		v.settle(nil, plain)
+		for i, e := range entries {
+			before := make(map[string]string)
+			for _, other := range words[i+1:] {
+				before[other], _ = v.found(other)
+			}
+			v.leave(e, plain)
+			for key, h := range v.held {
+				if !v.isFor(h, plain) {
+					t.Errorf("a variant for %s is held for nobody", key)
+				}
+			}
+			for other, was := range before {
+				if is, _ := v.found(other); is != was {
+					t.Errorf("%s had %q, and has %q since another one left", other, was, is)
+				}
+			}
+		}
+		if len(v.located)+len(v.serving)+len(v.borrowing) > 0 {
+			t.Error("something is left of the entries")
+		}
+		if v.needed() && !plain {
+			t.Errorf("%d variants are kept for nobody", len(v.held))
+		}
+	})
+}
+
+func TestDYN1_VariantSetOfAResponse(t *testing.T) {
+	v := newVariantSet("x", false)
+	v.locate(newEntry(locator("x{env=prod}")))
+	once := &wire.Resource{Name: "x", Version: "once", DoNotCache: true}
+	v.put(constraintsFor("env=prod"), once, time.Time{}, 1)
+	v.offer("env=test", 1)
+	v.touched = true
+	v.remove(nil)
+	if !v.denied {
+		t.Error("the removal of the name is not noted")
+	}
+	serves, _ := v.match(wire.Parameters(locator("x{env=prod}")))
+	if got := v.settle(map[*variant]bool{serves: true}, false); got != 1 {
+		t.Errorf("%d variants came for nobody, want 1", got)
+	}
+	if v.touched || v.denied || serves.fresh {
+		t.Error("the response is over, and it is not settled")
+	}
+	if len(v.held) != 1 || serves.res != nil {
+		t.Errorf("TTL-5: %d variants are held, the content that is not to be cached: %t", len(v.held), serves.res != nil)
+	}
+	if !v.removeOlder(2) || len(v.held) != 0 {
+		t.Error("RES-8: a variant that the next list does not hold is held")
+	}
+	if v.removeOlder(2) {
+		t.Error("something was removed from nothing")
+	}
+}
