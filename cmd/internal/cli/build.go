@@ -8,7 +8,7 @@ import (
 	"runtime/debug"
 )
 
-// Build says what program this is.
+// Build describes a program.
 type Build struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit,omitempty"`
@@ -18,15 +18,14 @@ type Build struct {
 	Platform string `json:"platform"`
 }
 
-// ThisBuild describes the running program. version is what the linker was told, or
-// empty.
+// ThisBuild describes the running program. version is the linker's version, or empty.
 func ThisBuild(version string) Build {
 	info, _ := debug.ReadBuildInfo()
 	return newBuild(version, info)
 }
 
-// newBuild puts together what the linker was told and what the toolchain has
-// noted; info may be nil.
+// newBuild combines the linker's version and the toolchain's build information, which
+// may be nil.
 func newBuild(linked string, info *debug.BuildInfo) Build {
 	b := Build{Version: linked, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Main carries out the process's command line with root and ends the process. The
-// signals that end a program end root's context.
+// Main executes the process's command line with root and ends the process. The signals
+// that end a program end root's context.
 func Main(root *cobra.Command) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := Run(ctx, root, os.Args[1:], os.Stdout, os.Stderr)
@@ -23,9 +23,9 @@ func Main(root *cobra.Command) {
 	os.Exit(code)
 }
 
-// Run carries out a command line, without the program's name, until the command is
-// done or ctx ends, and returns the exit code. Commands read the environment
-// (XDSRELAY_…, NO_COLOR, TERM) and open files; of the process they take nothing else.
+// Run executes a command line, without the program's name, until the command ends or ctx
+// ends, and returns the exit code. Commands read the environment (XDSRELAY_…, NO_COLOR,
+// TERM) and open files. They use nothing else of the process.
 func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	root.SilenceErrors, root.SilenceUsage = true, true // printed below
 	root.SetArgs(append([]string{}, args...))          // nil would be the process's own

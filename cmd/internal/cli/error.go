@@ -29,8 +29,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // Usage makes the error of a wrong command line.
 func Usage(err error, hint string) error { return &Error{Code: ExitUsage, Err: err, Hint: hint} }
 
-// asError says what an error of a command means. Commands give an Error; any
-// other error comes from cobra, which could not make sense of the arguments.
+// asError converts an error of a command. Commands return an Error. Any other error comes
+// from cobra, which did not accept the arguments.
 func asError(cmd *cobra.Command, err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
@@ -38,8 +38,8 @@ func asError(cmd *cobra.Command, err error) *Error {
 	return &Error{Code: ExitUsage, Err: err, Hint: "see " + cmd.CommandPath() + " --help"}
 }
 
-// Action makes a command's function: an error that is no Error yet gets the
-// exit code of something that was tried.
+// Action makes a command's function. It converts errors that are not an Error to one with
+// ExitFailure.
 func Action(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		err := f(cmd, args)
@@ -50,8 +50,8 @@ func Action(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command
 	}
 }
 
-// print tells of the error, once. Errors of a configuration stand at the
-// beginning of their lines, where editors look for a file and a line.
+// print prints the error. Errors of a configuration begin their lines, because editors
+// look for a file and a line there.
 func (e *Error) print(w io.Writer) {
 	if e.Err == nil {
 		return
