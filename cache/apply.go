@@ -452,20 +452,14 @@ func (s *Store) Settle(now time.Time) time.Time {
 		next = sooner(next, t.expireClocks(now))
 	}
 	next = sooner(next, s.expireStrays(now))
-	next = sooner(next, s.expire(now))
+	for t := range s.timed {
+		next = sooner(next, t.expireTTLs(now))
+	}
 	s.finish()
 	s.mu.Unlock()
 	s.flushWakes()
 	s.cache.trim()
 	return next
-}
-
-// sooner is the earlier of two times, where zero is never.
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
-		return b
-	}
-	return a
 }
 
 func (t *table) settle(c *collection, now time.Time) {

@@ -27,9 +27,6 @@ func (s *Store) Check() error {
 	if resources != s.resources || bytes != s.bytes {
 		errs = append(errs, fmt.Errorf("counted %d resources of %d bytes, found %d of %d", s.resources, s.bytes, resources, bytes))
 	}
-	if err := s.checkExpiry(); err != nil {
-		errs = append(errs, err)
-	}
 	if err := s.checkStrays(); err != nil {
 		errs = append(errs, err)
 	}
@@ -50,19 +47,10 @@ func (s *Store) Check() error {
 	return errors.Join(errs...)
 }
 
-// checker collects what is wrong.
-type checker struct{ errs []error }
-
-func (c *checker) that(ok bool, format string, args ...any) {
-	if !ok {
-		c.errs = append(c.errs, fmt.Errorf(format, args...))
-	}
-}
-
 // check verifies one table and returns its resources and bytes.
 func (t *table) check() (resources, bytes int64, err error) {
 	c := &checker{}
-	interests, watchers, lives, answers := 0, int64(0), 0, 0
+	interests, watchers, answers := 0, int64(0), 0
 	c.that(nothing.empty(), "what entries share that have nothing aside is not empty")
 	pending := make(map[*interest]bool)
 	for at, i := range t.pending {
@@ -79,6 +67,7 @@ func (t *table) check() (resources, bytes int64, err error) {
 		c.that(e.key == key, "entry %q stands under %q", e.key, key)
 		c.that((e.state == present) == (e.res != nil), "%q is %s, resource held: %t", key, e.state, e.res != nil)
 		e.checkError(c, t)
+		e.checkRelayed(c)
 		e.checkUnresolved(c)
 		if e.answer() != nil {
 			answers++
@@ -99,10 +88,6 @@ func (t *table) check() (resources, bytes int64, err error) {
 		c.that(!e.lent || (e.res != nil && !e.named()), "%q: the key lies in what is not kept, or may go", key)
 		c.that(key == "" || e.spelled != key, "%q keeps its key twice", key)
 		c.that(e.last == nil || e.dead, "%q keeps what it was and is no tombstone", key)
-		e.checkLife(c, t)
-		if e.life != nil {
-			lives++
-		}
 		_, loose := t.loose[keyer.GlobOf(key)][e]
 		c.that(e.loose == loose && !(loose && e.coll != nil), "%q: loose %t, listed %t, collection %t", key, e.loose, loose, e.coll != nil)
 		if e.interest != nil {
@@ -119,7 +104,8 @@ func (t *table) check() (resources, bytes int64, err error) {
 		"counted %d resources of %d bytes and %d watchers, found %d of %d and %d",
 		t.resources, t.bytes, t.watchers, resources, bytes, watchers)
 	t.digests.check(c, t.entries, t.colls)
-	c.that(lives == t.lives, "%d lifetimes counted as %d", lives, t.lives)
+	t.lifetimes.check(c, t.entries, t.store.heartbeats)
+	t.checkTimed(c)
 	c.that(answers == t.answers, "%d answers counted as %d", answers, t.answers)
 	c.that(interests == t.interests, "counted %d interests, found %d", t.interests, interests)
 	c.that(interests == 0 || t.assigned, "wanted, but on no stream")
@@ -170,7 +156,8 @@ func (coll *collection) check(c *checker, key string) {
 		}
 		c.that(l.list.tail == prev && l.list.len == n, "%q: list of %d counted as %d", key, n, l.list.len)
 	}
-	coll.checkBeats(c)
+	coll.heartbeats.check(c, key, followersWith(coll, func(f Form) bool { return f.TTL }), func(e *entry) bool { return e.coll == coll })
+	coll.checkRelayed(c)
 	coll.checkFailures(c)
 	c.that(bytes == coll.bytes, "%q: %d bytes counted as %d", key, bytes, coll.bytes)
 	c.that(stale == coll.stale, "%q: %d stale members counted as %d", key, stale, coll.stale)
@@ -184,14 +171,20 @@ func (coll *collection) check(c *checker, key string) {
 	coll.checkStates(c)
 }
 
-// checkStates verifies what is kept up for state-of-the-world clients.
-func (coll *collection) checkStates(c *checker) {
-	states, kept, listed := 0, 0, 0
+// followersWith counts the followers of a collection with a form of some kind.
+func followersWith(coll *collection, is func(Form) bool) (n int) {
 	for _, f := range coll.followers {
-		if f.client.form.State {
-			states++
+		if is(f.client.form) {
+			n++
 		}
 	}
+	return n
+}
+
+// checkStates verifies what is kept up for state-of-the-world clients.
+func (coll *collection) checkStates(c *checker) {
+	states := followersWith(coll, func(f Form) bool { return f.State })
+	kept, listed := 0, 0
 	var total digest.Sum
 	for e := coll.live.head; e != nil; e = e.next {
 		total = total.Plus(e.sum)
@@ -280,64 +273,4 @@ func (w *watch) check() error {
 	c.that(respelled == 0, "%d respelled names are not listed", respelled)
 	w.checkVariants(c)
 	return errors.Join(c.errs...)
-}
-
-// checkExpiry verifies the heap of what will run out.
-func (s *Store) checkExpiry() error {
-	c := &checker{}
-	timed := 0
-	for _, t := range s.tables {
-		for _, e := range t.entries {
-			if e.life != nil && e.life.place > 0 {
-				timed++
-			}
-		}
-	}
-	c.that(timed == len(s.expiry), "%d entries run out, %d are in the heap", timed, len(s.expiry))
-	for i, l := range s.expiry {
-		c.that(l.place == i+1, "%q stands at %d of the heap, but says %d", l.entry.key, i+1, l.place)
-		c.that(!l.deadline.Before(s.expiry[max(0, (i-1)/2)].deadline), "%q runs out before what is above it", l.entry.key)
-	}
-	return errors.Join(c.errs...)
-}
-
-func (e *entry) checkLife(c *checker, t *table) {
-	l := e.life
-	if l == nil {
-		c.that(e.state != relayed, "%q is relayed, and nothing is known of it", e.key)
-		return
-	}
-	c.that(l.entry == e && l.table == t, "%q has the lifetime of another entry", e.key)
-	c.that(l.beat <= t.store.beats, "%q had a heartbeat in the future", e.key)
-	c.that((l.place > 0) == (e.there() && l.ttl > 0), "%q is %s with a ttl of %v, but at %d in the heap", e.key, e.state, l.ttl, l.place)
-	c.that((l.passed != nil) == (e.state == relayed), "%q is %s, passed on: %t", e.key, e.state, l.passed != nil)
-	c.that(l.passed == nil || l.passed.renew == nil || e.renewedWhole(), "%q is kept for renewals of nobody", e.key)
-	c.that(l.passed == nil || l.passed.list == nil || e.inLists(), "%q is kept for lists that nobody is sent", e.key)
-	c.that(e.there() || (e.dead && l.expired), "%q has a lifetime, but is %s", e.key, e.state)
-	c.that(!l.listed || e.member(), "%q has a heartbeat listed, but is no member", e.key)
-}
-
-func (coll *collection) checkBeats(c *checker) {
-	last := uint64(0)
-	var prev *lifetime
-	for l := coll.beats.head; l != nil; prev, l = l, l.next {
-		c.that(l.listed && l.prev == prev, "%q: heartbeats broken before %q", coll.key, l.entry.key)
-		c.that(l.entry.coll == coll && l.entry.life == l && l.beat > last, "%q: the heartbeat of %q is out of place", coll.key, l.entry.key)
-		last = l.beat
-	}
-	c.that(coll.beats.tail == prev, "%q: heartbeats end too early", coll.key)
-	timed := 0
-	for _, f := range coll.followers {
-		if f.client.form.TTL {
-			timed++
-		}
-	}
-	relayedMembers := 0
-	for e := coll.live.head; e != nil; e = e.next {
-		if e.state == relayed {
-			relayedMembers++
-		}
-	}
-	c.that(relayedMembers == coll.relayed, "%q: %d members are not kept, counted as %d", coll.key, relayedMembers, coll.relayed)
-	c.that(timed == coll.timed, "%q: %d followers can do ttl, counted as %d", coll.key, timed, coll.timed)
 }

@@ -79,7 +79,7 @@ func (b *Batch) Parts(parts []Part) []Part {
 func (c *Client) rest(q *question) {
 	c.woken, c.held = false, false
 	for _, w := range c.watches {
-		left := w.relist || w.againDue() || ((w.pending || !q.atOnce) && (w.due() || w.beatsDue()))
+		left := w.relist || w.againDue() || ((w.pending || !q.atOnce) && (w.due() || w.heartbeatsDue()))
 		w.woken = left && q.Acks(w.typeURL) == Awaited
 		c.held = c.held || left
 		if !w.woken {

@@ -22,10 +22,10 @@ type collection struct {
 	key      string // "*", or the canonical glob
 	interest *interest
 
-	live  list     // members
-	tombs list     // removed members that some cursor has not passed
-	beats beatList // members' heartbeats that came after their content (TTL-3)
-	bytes int64
+	live       list // members
+	tombs      list // removed members that some cursor has not passed
+	heartbeats heartbeatList
+	bytes      int64
 
 	// floor is the number of the youngest tombstone that was discarded although
 	// a cursor had not passed it. A client whose cursor is older cannot be told
@@ -37,9 +37,6 @@ type collection struct {
 	rested    rested
 	changes   uint64 // changes so far, to count what merging saved
 	moved     bool   // in store.moved
-	beaten    bool   // in store.beaten
-	timed     int    // followers that can do ttl
-	lifted    uint64 // number of the last time that a member's ttl was taken back (Store.beats)
 	relayed   int    // members that are not kept (TTL-5)
 	fails     *failures
 
@@ -88,7 +85,7 @@ func (b *burst) progressed(now time.Time) {
 
 // touch gives a changed member its new place, or brings a new one in.
 func (c *collection) touch(e *entry, n uint64) {
-	c.beats.remove(e.life) // who is sent the content is sent its ttl
+	c.heartbeats.drop(e.life) // a client that is sent the content is sent its TTL with it
 	switch {
 	case e.coll == nil:
 		e.coll, e.added, e.epoch = c, n, c.epoch
@@ -115,7 +112,7 @@ func (c *collection) touch(e *entry, n uint64) {
 // bury turns a member into a tombstone.
 func (c *collection) bury(e *entry, n uint64) {
 	c.live.remove(e)
-	c.beats.remove(e.life)
+	c.heartbeats.drop(e.life)
 	e.setBack(comeback{})
 	e.dead, e.changed = true, n
 	c.tombs.push(e)
@@ -173,7 +170,7 @@ func (c *collection) discard(e *entry) {
 	c.tombs.remove(e)
 	c.letGo(e)
 	e.coll, e.dead = nil, false
-	c.table.endLife(e)
+	c.table.lifetimes.end(e)
 	c.table.forgetUnused(e)
 }
 
@@ -241,14 +238,14 @@ func (t *table) dropCollection(c *collection) {
 		for l.head != nil {
 			e := l.head
 			l.remove(e)
-			c.beats.remove(e.life)
+			c.heartbeats.drop(e.life)
 			c.letGo(e)
 			e.coll, e.dead = nil, false
 			if e.res != nil {
 				t.loosen(e)
 			}
 			if !e.there() {
-				t.endLife(e) // of what expired
+				t.lifetimes.end(e) // of what expired
 			}
 			t.forgetUnused(e)
 		}

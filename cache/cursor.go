@@ -22,12 +22,8 @@ type cursor struct {
 	reached uint64 // highest sent of any pass before the present one
 	at      *entry // the member with number sent, unless it changed since
 	tomb    *entry // the tombstone with number removed, likewise
-	beats   uint64 // last heartbeat of a member that the client was told (TTL-3)
-	judged  uint64 // last removal that was looked at for what expired
 	failed  uint64 // last error that it was told (ERR-1)
-	lifted  uint64 // last ttl taken back that it knows of, in the state of the world (TTL-4)
-	// What expired and was not told before, by key: a list must come without it.
-	owed map[string]bool
+	ttl     ttlPosition
 
 	seen    uint64 // coll.changes when it was last level with the collection
 	since   int    // changes sent since then
@@ -48,12 +44,12 @@ func (c *collection) follow(w *watch, spelling string) *cursor {
 	f := &cursor{
 		client: w.client, watch: w, coll: c, pos: len(c.followers), name: spelling,
 		born: n, removed: n, seen: c.changes, renamed: undirected(spelling, c.key) != c.key,
-		beats: c.table.store.beats, judged: n, lifted: c.table.store.beats,
+		ttl: newTTLPosition(n, c.table.store.heartbeats),
 	}
 	followed := c.followed()
 	c.followers = append(c.followers, f)
 	if w.client.form.TTL {
-		c.timed++
+		c.heartbeats.clients++
 	}
 	if w.client.form.State {
 		c.states++
@@ -76,7 +72,7 @@ func (f *cursor) unfollow() {
 	c.followers[last] = nil
 	c.followers = c.followers[:last]
 	if f.client.form.TTL {
-		c.timed--
+		c.heartbeats.clients--
 	}
 	if f.client.form.State {
 		c.states--
@@ -139,9 +135,7 @@ func (f *cursor) gave(e *entry) bool {
 // that ended: what the client was sent by it, and what was not compared yet.
 func (f *cursor) inherit(o *cursor) {
 	f.reached, f.removed = max(f.reached, o.reached, o.sent), min(f.removed, o.removed)
-	for key := range o.owed {
-		f.owe(key)
-	}
+	f.ttl.inherit(&o.ttl)
 	for key := range o.versions.keys() {
 		if e := f.coll.table.entries[key]; e == nil || !f.passed(e) {
 			f.mayHold(key)
@@ -188,7 +182,13 @@ func (f *cursor) spellKey(key string) string {
 // addsDue and removalsDue report what Collect would find.
 func (f *cursor) addsDue() bool {
 	t := f.coll.live.tail
-	return (t != nil && t.changed > f.sent) || (!f.told && f.coll.knownEmpty()) || f.liftDue()
+	return (t != nil && t.changed > f.sent) || (!f.told && f.coll.knownEmpty()) || f.ttlRemovalDue()
+}
+
+// ttlRemovalDue reports whether the server removed a TTL that the client may know: the
+// client needs the content without it (TTL-4).
+func (f *cursor) ttlRemovalDue() bool {
+	return f.client.form.State && f.client.form.TTL && f.coll.heartbeats.removed > f.ttl.removed
 }
 
 func (f *cursor) removalsDue() bool {

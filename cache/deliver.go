@@ -118,7 +118,7 @@ func (f *cursor) skipUntold(w *watch) {
 	c := f.coll
 	f.passFailures()
 	if w.full && w.client.form.TTL {
-		f.judge()
+		f.checkExpiry()
 	}
 	for e := c.tombs.after(f.removed, f.tomb, c); e != nil; e = e.next {
 		if w.full && f.mayHave(e) && !f.byName(e.key) && !f.drops(e) { // TTL-2

@@ -63,7 +63,7 @@ func (t *table) info(e *entry) Info {
 	if e.res != nil {
 		i.Version, i.Bytes = e.version(), e.res.Size()
 	}
-	if e.life != nil && e.there() && e.life.ttl > 0 {
+	if e.there() && e.life.hasTTL() {
 		i.Expires = e.life.deadline
 	}
 	if e.err != nil {

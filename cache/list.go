@@ -171,18 +171,18 @@ func (p *pass) levelled(w *watch, f *cursor, upTo uint64) {
 			p.cluster(r, f.isNew(e))
 		}
 		f.sent, f.at = e.changed, e
-		f.settled(e.key)
+		f.ttl.settle(e.key)
 	}
 	for e := c.tombs.after(f.removed, f.tomb, c); e != nil && e.changed <= upTo; e = e.next {
 		p.taken(e, true)
 		f.since++
 		f.removed, f.tomb = e.changed, e
-		f.settled(e.key)
+		f.ttl.settle(e.key)
 	}
 	f.removed = max(f.removed, min(c.floor, upTo))
 	f.stillHolds()
 	f.told, f.versions = true, nil
-	f.retimed()
+	f.ttl.level(c.table.store.heartbeats)
 	p.level(w, f)
 }
 

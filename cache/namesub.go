@@ -40,6 +40,46 @@ func (n *nameSub) push() {
 	n.watch.client.store.wake(n.watch)
 }
 
+// renew makes a heartbeat due for the subscription's client, unless the client is sent the
+// content anyway.
+func (n *nameSub) renew() {
+	if n.dirty || n.lacks {
+		n.missed = n.beat
+		return
+	}
+	n.dirty, n.beat, n.missed = true, true, false
+	n.watch.dirty = append(n.watch.dirty, n)
+	n.watch.client.store.wake(n.watch)
+}
+
+// repeat makes the content due again.
+func (n *nameSub) repeat() {
+	if n.lacks {
+		return
+	}
+	if !n.dirty {
+		n.dirty = true
+		n.watch.dirty = append(n.watch.dirty, n)
+	}
+	n.beat = false
+	n.watch.client.store.wake(n.watch)
+}
+
+// dropsByItself reports whether the subscription's client removes the expired resource
+// without a word, and records that: the client can do TTL, was sent all that the relay
+// knew, did not reject it, and waits for no answer. content is the number of the change
+// that brought the content.
+func (n *nameSub) dropsByItself(content uint64) bool {
+	if !n.watch.client.form.TTL || !n.holds || n.dirty || n.lacks {
+		return false
+	}
+	if n.watch.refused || n.watch.lacksChange(n.entry, content) {
+		return false
+	}
+	n.holds, n.last = false, nil
+	return true
+}
+
 // end takes the subscription off its entry.
 func (n *nameSub) end() {
 	e := n.entry

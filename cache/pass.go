@@ -279,7 +279,7 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 		}
 		switch {
 		case sub.beat:
-			if !p.beaten(sub, name) {
+			if !p.nameHeartbeat(sub, name) {
 				return false
 			}
 			sub.holds = true

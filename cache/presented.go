@@ -154,7 +154,7 @@ func (w *watch) levelAt(n int, presented uint64) (same, known bool) {
 // client has to know (TTL-1), nor members that are not kept (TTL-5).
 func (f *cursor) comparable() bool {
 	return f.sent == 0 && f.versions.none() && f.coll.relayed == 0 &&
-		(!f.client.form.TTL || f.coll.table.lives == 0)
+		(!f.client.form.TTL || !f.coll.table.lifetimes.any())
 }
 
 // toEnd has the client know all members.

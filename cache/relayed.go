@@ -60,7 +60,7 @@ func (t *table) relay(e *entry, r *wire.Resource, coll *collection, now time.Tim
 	what := t.serverVersions.contentOf(r)
 	again := e.state == relayed && e.life.passed.what == what && e.err == nil
 	had := again && e.listed() != nil // by all who are sent lists
-	before, timed := e.changed, r.HasTTL || (e.life != nil && e.life.ttl > 0)
+	before, timed := e.changed, r.HasTTL || e.life.hasTTL()
 	t.letGo(e)
 	t.solve(e)
 	t.appear(e, now)
@@ -160,15 +160,8 @@ func (l *lifetime) hash() uint64 {
 
 // remain notes what was relayed, and its ttl.
 func (t *table) remain(e *entry, r *wire.Resource, what digest.Content, now time.Time) {
-	l := t.lifeOf(e)
-	l.beat, l.expired = 0, false
-	l.passed = &passed{what: what, name: strings.Clone(r.Name), version: strings.Clone(shown(r))}
-	if r.HasTTL {
-		l.run(r.TTL(), now)
-	} else {
-		l.stop()
-		l.ttl = 0
-	}
+	t.lifetimes.startPassed(e, r, &passed{what: what, name: strings.Clone(r.Name), version: strings.Clone(shown(r))}, now)
+	t.noteDeadline()
 }
 
 // wait has content that is not kept wait for a name's client.
@@ -333,4 +326,27 @@ func (c *collection) doubt() {
 			e.epoch = c.epoch
 		}
 	}
+}
+
+// checkRelayed verifies what is known of content that is not kept.
+func (e *entry) checkRelayed(c *checker) {
+	if e.life == nil || e.life.passed == nil {
+		c.that(e.state != relayed, "%q is relayed, and nothing is known of it: passed on: false", e.key)
+		return
+	}
+	p := e.life.passed
+	c.that(e.state == relayed, "%q is %s, passed on: true", e.key, e.state)
+	c.that(p.renew == nil || e.renewedWhole(), "%q is kept for renewals of nobody", e.key)
+	c.that(p.list == nil || e.inLists(), "%q is kept for lists that nobody is sent", e.key)
+}
+
+// checkRelayed verifies the number of members that are not kept.
+func (c *collection) checkRelayed(check *checker) {
+	relayedMembers := 0
+	for e := c.live.head; e != nil; e = e.next {
+		if e.state == relayed {
+			relayedMembers++
+		}
+	}
+	check.that(relayedMembers == c.relayed, "%q: %d members are not kept, counted as %d", c.key, relayedMembers, c.relayed)
 }

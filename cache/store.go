@@ -33,7 +33,7 @@ type Store struct {
 
 	applyMu sync.Mutex    // held over Apply and Settle; guards what follows
 	moved   []*collection // changed by the present one
-	beaten  []*collection // with heartbeats in the present one
+	renewed []*collection // with heartbeats in the present one
 	wakes   []*Client     // whom to wake when mu is released
 	brought []*entry      // content that the last response brought to who subscribes; at most maxBrought
 
@@ -41,13 +41,13 @@ type Store struct {
 
 	mu         sync.RWMutex
 	seq        uint64 // number of the last change
-	beats      uint64 // number of the last heartbeat
-	expiry     expiry
+	heartbeats uint64 // number of the last heartbeat
 	tables     map[tableKey]*table
 	clients    map[*Client]struct{}
 	readers    int                      // of the clients (Store.Read)
 	unsettled  map[*collection]struct{} // all whose quiet time may have to be ended: Settle is called for every response
 	waiting    map[*table]struct{}      // all with a clock that runs
+	timed      map[*table]struct{}      // all with a TTL that runs
 	single     map[string]bool          // by StreamID.TypeURL: there is no second stream (OneStream)
 	references referenceNews
 	strays     map[*interest]time.Time // names that may be strays, since when
@@ -112,6 +112,7 @@ func (c *Cache) Open(source Source) *Store {
 
 		unsettled: make(map[*collection]struct{}),
 		waiting:   make(map[*table]struct{}),
+		timed:     make(map[*table]struct{}),
 	}
 	if source.References {
 		s.references.arrived = func() { c.referring(s) }
@@ -170,6 +171,12 @@ func (s *Store) next() uint64 {
 	return s.seq
 }
 
+// nextHeartbeat numbers a heartbeat.
+func (s *Store) nextHeartbeat() uint64 {
+	s.heartbeats++
+	return s.heartbeats
+}
+
 // table finds or makes a table.
 func (s *Store) table(typeURL string, k kind) *table {
 	key := tableKey{typeURL, k}
@@ -191,6 +198,7 @@ func (s *Store) table(typeURL string, k kind) *table {
 func (s *Store) dropTable(t *table) {
 	delete(s.tables, tableKey{t.typeURL, t.kind})
 	delete(s.waiting, t)
+	delete(s.timed, t)
 }
 
 // inOrder compares tables by the order in which clients are sent their types: what is
@@ -241,6 +249,15 @@ func (s *Store) changed(c *collection) {
 	}
 }
 
+// noteHeartbeat lists the heartbeat of a member. Its clients are woken once per response.
+func (s *Store) noteHeartbeat(c *collection, l *lifetime) {
+	c.heartbeats.add(l)
+	if c.heartbeats.clients > 0 && !c.heartbeats.noted {
+		c.heartbeats.noted = true
+		s.renewed = append(s.renewed, c)
+	}
+}
+
 // finish discards what tombstones are not needed in the collections that were
 // changed, and notes whom to wake. The caller holds applyMu and mu.
 func (s *Store) finish() {
@@ -252,7 +269,17 @@ func (s *Store) finish() {
 		s.moved[i] = nil
 	}
 	s.moved = s.moved[:0]
-	s.wakeBeaten()
+	s.wakeRenewed()
+}
+
+// wakeRenewed wakes the clients that can do TTL and follow a collection with new heartbeats.
+func (s *Store) wakeRenewed() {
+	for i, c := range s.renewed {
+		c.heartbeats.noted = false
+		s.rouse(&c.rested.timed)
+		s.renewed[i] = nil
+	}
+	s.renewed = s.renewed[:0]
 }
 
 // wake puts a watch's client on the list of whom to wake, once until it collects.

@@ -175,7 +175,7 @@ func (s *Subscriber) collectAll(pace Pace) ([]*Batch, Outlook, error) {
 			c.store.mu.RUnlock()
 			return nil, Outlook{}, ErrBehind
 		}
-		due, seen[i], beats[i] = c.survey(due, &q), c.store.seq, c.store.beats
+		due, seen[i], beats[i] = c.survey(due, &q), c.store.seq, c.store.heartbeats
 		s.look(c, &q)
 		c.store.mu.RUnlock()
 	}
@@ -195,7 +195,7 @@ func (s *Subscriber) collectAll(pace Pace) ([]*Batch, Outlook, error) {
 		left := c.deliver(&p, steps, seen[i])
 		c.rest(&q)
 		// What came since the survey rang for a client that had been rung for already.
-		left = left || c.store.seq > seen[i] || c.store.beats > beats[i]
+		left = left || c.store.seq > seen[i] || c.store.heartbeats > beats[i]
 		c.store.mu.RUnlock()
 		more = more || left
 		out[i] = p.out
@@ -221,7 +221,7 @@ func makeBeforeBreak(a, b *Batch) int {
 // whether that makes something due.
 func (s *Subscriber) finish(p *pass, q *question) (more bool) {
 	for _, c := range s.places {
-		c.regain()
+		c.askForLapsed()
 	}
 	more = s.settleDebts()
 	return s.sendEndpoints(p, q) || more

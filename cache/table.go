@@ -60,12 +60,12 @@ type table struct {
 	variants       variants
 
 	systemVersion string
+	lifetimes     lifetimes
 	mark          uint32 // the number of the last state-of-the-world response: what it held has it
 
 	answers  int // names with an answer that they stand for nothing
 	suspects int // entries with content that a client rejected alone
 	failing  int // collections with an error of the whole (ERR-1)
-	lives    int // entries that have or had a ttl, or are not kept (entry.life)
 
 	// counted, so that a scrape need not walk the entries
 	resources, bytes, watchers int64
@@ -198,7 +198,7 @@ func (t *table) forgetUnused(e *entry) {
 	if e.there() {
 		t.serverVersions.leave(e)
 	}
-	t.endLife(e)
+	t.lifetimes.end(e)
 	t.clear(e)
 	t.excused = without(t.excused, e)
 	if e.res != nil {
@@ -259,13 +259,21 @@ func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time)
 		e.changed = n
 		t.loosen(e)
 	}
-	t.live(e, r, now)
+	t.lifetimes.start(e, r, now)
+	t.noteDeadline()
 	t.digests.contentChanged(e)
 	t.references.contentChanged(e)
 	t.replaced(e, was, r)
 	t.store.bring(e)
 	for _, s := range e.subs {
 		s.push()
+	}
+}
+
+// noteDeadline has Settle look at a table in which a TTL has begun to run.
+func (t *table) noteDeadline() {
+	if len(t.lifetimes.deadlines) == 1 { // the table is listed already if there are more
+		t.store.timed[t] = struct{}{}
 	}
 }
 
@@ -300,14 +308,14 @@ func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time
 	e.res, e.state, e.alias, e.tainted = nil, to, false, false
 	e.setErr(err)
 	e.received = now.UnixNano()
-	expired := e.life != nil && e.life.expired
-	t.die(e)
+	expired := e.life.ranOut()
+	t.lifetimes.remove(e)
 	t.digests.contentChanged(e)
 	t.references.contentChanged(e)
 	t.replaced(e, held, nil)
 	for _, s := range e.subs {
 		s.denied = s.denied || !e.open() || (gone && s.dirty)
-		if !expired || !s.drops(content) {
+		if !expired || !s.dropsByItself(content) {
 			s.push()
 		}
 	}

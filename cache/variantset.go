@@ -56,7 +56,7 @@ func (v *variantSet) adopt(plain *entry) {
 		return
 	}
 	h := &variant{res: plain.res, received: time.Unix(0, plain.received), mark: plain.mark}
-	if plain.life != nil && plain.life.ttl > 0 {
+	if plain.life.hasTTL() {
 		h.received = plain.life.deadline.Add(-plain.life.ttl)
 	}
 	v.held[""], v.serving[plain] = h, h

@@ -49,16 +49,15 @@ type watch struct {
 	respelledNames map[string][]*nameSub
 	respelledGlobs map[string][]*cursor
 
-	dirty   []*nameSub                  // in the order in which they became so; may hold ended ones
-	ended   int                         // number of those
-	answers map[string]Name             // by key: to be answered from a collection, once
-	fails   map[*nameSub]struct{}       // to be told of an error that takes nothing away (ERR-1)
-	once    map[*nameSub]*wire.Resource // what is not kept and waits for the client (TTL-5)
-	held    map[string]string           // versions of names the client holds, by key, until the name is answered
-	heldAt  time.Time                   // when the client said what it holds; zero if it did not
-	merged  int                         // updates that a later one replaced before they were sent
-	losses  []lost                      // of the present pass
-	renewAt time.Time                   // when the client may be told of renewed ttls again (TTL-1)
+	dirty    []*nameSub                  // in the order in which they became so; may hold ended ones
+	ended    int                         // number of those
+	answers  map[string]Name             // by key: to be answered from a collection, once
+	fails    map[*nameSub]struct{}       // to be told of an error that takes nothing away (ERR-1)
+	once     map[*nameSub]*wire.Resource // what is not kept and waits for the client (TTL-5)
+	held     map[string]string           // versions of names the client holds, by key, until the name is answered
+	heldAt   time.Time                   // when the client said what it holds; zero if it did not
+	merged   int                         // updates that a later one replaced before they were sent
+	renewals renewals
 	// What the survey found: more due than renewed ttls, anything, and removals.
 	news, pending, removing bool
 	refused                 bool   // the client rejected its last list (TTL-3)

@@ -76,7 +76,7 @@ func (w *watch) current() bool {
 
 // hasTTLs reports whether what "*" holds has ttls that the client is to be told, or had
 // ones that it may have been told.
-func (w *watch) hasTTLs() bool { return w.client.form.TTL && w.wildcard.coll.table.lives > 0 }
+func (w *watch) hasTTLs() bool { return w.client.form.TTL && w.wildcard.coll.table.lifetimes.any() }
 
 // trusted reports whether the version of "*" stands for what it holds and nothing else.
 // A digest always does.
