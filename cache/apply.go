@@ -327,7 +327,7 @@ func (u *update) same(held, r *wire.Resource) bool {
 func (t *table) answer(now time.Time, empty bool) {
 	var standing map[*collection]struct{} // not answered by an error that leaves it open (ERR-1)
 	for c := range t.unanswered {
-		if c.standing() {
+		if c.errors.leavesOpen() {
 			if standing == nil {
 				standing = make(map[*collection]struct{})
 			}
@@ -391,14 +391,14 @@ func (t *table) collectionOf(key string, e *entry) *collection {
 // means nothing.
 func (u *update) remove(t *table, key, name string) {
 	if c := t.colls[key]; c != nil && !c.wildcard() {
-		c.forgive(key)
+		c.dropError(key)
 		t.empty(c, u.received)
 		return
 	}
 	dropAliases(t, key, u.received)
 	e := t.entries[key]
 	if c := t.collectionOf(key, e); c != nil {
-		c.forgive(key)
+		c.dropError(key)
 	}
 	if e == nil || e.state == absent {
 		return // not asked for, or known already

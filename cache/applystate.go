@@ -45,7 +45,7 @@ func (u *update) conclude(t *table) {
 		return
 	}
 	if u.lists(t) {
-		u.unexcuse(t)
+		u.endExcuses(t)
 		if t.kind == wholeType {
 			u.concludeWildcard(t)
 		} else {
@@ -100,8 +100,27 @@ func (u *update) concludeNames(t *table) {
 		return
 	}
 	for _, c := range t.colls {
-		if c.interest.subscribed && !c.synced && !c.standing() {
+		if c.interest.subscribed && !c.synced && !c.errors.leavesOpen() {
 			t.sync(c)
 		}
 	}
+}
+
+// endExcuses ends the excuses of resources that a list holds all the same: when the next
+// list lacks one, it is gone.
+func (u *update) endExcuses(t *table) {
+	for e := range t.excuses.entries {
+		if e.mark == t.mark && !u.failing[e.key] {
+			t.excuses.drop(e)
+		}
+	}
+}
+
+// isExcused reports whether a resource that is not in a list may exist all the same. A
+// source that says everything each time would say why.
+func (u *update) isExcused(t *table, e *entry) bool {
+	if u.state.Complete {
+		return false
+	}
+	return t.excuses.has(e) || (e.member() && e.coll.errors.leavesOpen())
 }

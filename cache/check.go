@@ -66,7 +66,7 @@ func (t *table) check() (resources, bytes int64, err error) {
 	for key, e := range t.entries {
 		c.that(e.key == key, "entry %q stands under %q", e.key, key)
 		c.that((e.state == present) == (e.res != nil), "%q is %s, resource held: %t", key, e.state, e.res != nil)
-		e.checkError(c, t)
+		e.checkErrors(c)
 		e.checkRelayed(c)
 		e.checkUnresolved(c)
 		if e.answer() != nil {
@@ -111,7 +111,7 @@ func (t *table) check() (resources, bytes int64, err error) {
 	c.that(interests == 0 || t.assigned, "wanted, but on no stream")
 	t.checkClocks(c)
 	t.serverVersions.check(c, t.entries)
-	t.checkFailures(c)
+	t.checkErrors(c)
 	t.checkPins(c)
 	t.references.check(c, t.entries)
 	checkVariants(c, t)
@@ -158,7 +158,6 @@ func (coll *collection) check(c *checker, key string) {
 	}
 	coll.heartbeats.check(c, key, followersWith(coll, func(f Form) bool { return f.TTL }), func(e *entry) bool { return e.coll == coll })
 	coll.checkRelayed(c)
-	coll.checkFailures(c)
 	c.that(bytes == coll.bytes, "%q: %d bytes counted as %d", key, bytes, coll.bytes)
 	c.that(stale == coll.stale, "%q: %d stale members counted as %d", key, stale, coll.stale)
 	c.that(coll.tombs.len <= max(minTombstones, coll.live.len), "%q: %d tombstones", key, coll.tombs.len)
@@ -254,7 +253,7 @@ func (w *watch) check() error {
 	for sub := range w.once {
 		c.that(!sub.ended && (sub.dirty || sub.entry.state == relayed), "what waits for %q is not released", sub.spelling)
 	}
-	for sub := range w.fails {
+	for sub := range w.errors.names {
 		c.that(!sub.ended && sub.entry.err != nil && sub.entry.there(), "%q: an error is to be told that is no more", sub.spelling)
 	}
 	if w.wildcard != nil {

@@ -27,15 +27,15 @@ func TestCheck(t *testing.T) {
 		}},
 		{"failed", "without an error", func(_, named *table, _ *watch) { named.entries["n"].state = failed }},
 		{"excused", "excused for nothing", func(star, _ *table, _ *watch) {
-			star.excused = map[*entry]struct{}{star.entries["a"]: {}}
+			star.excuses.add(star.entries["a"])
 		}},
-		{"failing", "with errors counted as 1", func(star, _ *table, _ *watch) { star.failing++ }},
+		{"failing", "with errors counted as 1", func(star, _ *table, _ *watch) { star.excuses.collections++ }},
 		{"failure", "is out of order", func(star, _ *table, _ *watch) {
 			c := star.colls["*"]
-			c.note("x", &wire.ResourceError{})
-			failureOf(c.fails.byKey["x"]).number = 1 << 40
+			c.addError("x", &wire.ResourceError{})
+			c.errors.byKey["x"].number = 1 << 40
 		}},
-		{"owed", "is to be told that is no more", func(_, _ *table, w *watch) { w.names.get("n").fail() }},
+		{"owed", "is to be told that is no more", func(_, _ *table, w *watch) { w.errors.add(w.names.get("n")) }},
 		{"watcher", "broken watcher", func(_, named *table, _ *watch) { named.entries["n"].subs[0].pos = 7 }},
 		{"nobody asked", "nobody is asked", func(_, named *table, _ *watch) { named.entries["n"].interest = nil }},
 		{"follower", "broken follower", func(star, _ *table, _ *watch) { star.colls["*"].followers[0].pos = 7 }},

@@ -106,7 +106,7 @@ func (c *Client) behind() bool {
 func (w *watch) due() bool { return w.additionsDue() || w.removalsDue() }
 
 func (w *watch) additionsDue() bool {
-	if len(w.fails) > 0 || (w.variants != nil && len(w.variants.surplus) > 0) {
+	if w.errors.any() || (w.variants != nil && len(w.variants.surplus) > 0) {
 		return true
 	}
 	for _, sub := range w.dirty {
@@ -139,7 +139,7 @@ func (w *watch) removalsDue() bool {
 		}
 	}
 	for f := range w.each() {
-		if f.removalsDue() || f.failuresDue(anyNumber) {
+		if f.removalsDue() || f.errorDue(anyNumber) {
 			return true
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache/digest"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 const (
@@ -38,7 +39,7 @@ type collection struct {
 	changes   uint64 // changes so far, to count what merging saved
 	moved     bool   // in store.moved
 	relayed   int    // members that are not kept (TTL-5)
-	fails     *failures
+	errors    *errorLog
 
 	// For state-of-the-world clients.
 	states int        // such followers
@@ -218,6 +219,35 @@ func (c *collection) settleAt(source *Source) time.Time {
 	return time.Time{}
 }
 
+// addError remembers an error of a key (ERR-1). The collection remembers as many as it would
+// tombstones: a server may send errors for names without end.
+func (c *collection) addError(key string, err *wire.ResourceError) {
+	c.dropError(key)
+	c.errors = c.errors.with(c.table.store.next(), key, err)
+	if key == c.key {
+		c.table.excuses.collections++
+	}
+	for {
+		oldest, found := c.errors.beyond(max(minTombstones, c.live.len))
+		if !found {
+			return
+		}
+		c.dropError(oldest)
+	}
+}
+
+// dropError forgets the error of a key, if there is one.
+func (c *collection) dropError(key string) {
+	if c.errors.get(key) == nil {
+		return
+	}
+	if key == c.key {
+		c.errors.open = false
+		c.table.excuses.collections--
+	}
+	c.errors = c.errors.without(key)
+}
+
 // wildcard reports whether c is "*".
 func (c *collection) wildcard() bool { return c.table.kind == wholeType }
 
@@ -232,7 +262,7 @@ func (c *collection) knownEmpty() bool {
 func (t *table) dropCollection(c *collection) {
 	delete(t.colls, c.key)
 	delete(t.unanswered, c)
-	c.forgive(c.key)
+	c.dropError(c.key)
 	delete(t.store.unsettled, c)
 	for _, l := range []*list{&c.live, &c.tombs} {
 		for l.head != nil {

@@ -16,14 +16,14 @@ type cursor struct {
 	resting int
 	name    string // the collection as the client spells it
 
-	born    uint64 // number at which it began; older tombstones do not concern it
-	sent    uint64 // last change of a living member that the client was sent
-	removed uint64 // last removal that it was sent
-	reached uint64 // highest sent of any pass before the present one
-	at      *entry // the member with number sent, unless it changed since
-	tomb    *entry // the tombstone with number removed, likewise
-	failed  uint64 // last error that it was told (ERR-1)
-	ttl     ttlPosition
+	born      uint64 // number at which it began; older tombstones do not concern it
+	sent      uint64 // last change of a living member that the client was sent
+	removed   uint64 // last removal that it was sent
+	reached   uint64 // highest sent of any pass before the present one
+	at        *entry // the member with number sent, unless it changed since
+	tomb      *entry // the tombstone with number removed, likewise
+	errorSent uint64 // last error that it was told (ERR-1)
+	ttl       ttlPosition
 
 	seen    uint64 // coll.changes when it was last level with the collection
 	since   int    // changes sent since then
@@ -103,7 +103,7 @@ func (f *cursor) repeat() {
 	f.born = f.coll.table.store.seq
 	f.seen, f.since = f.coll.changes, 0
 	f.told, f.synced = false, false
-	f.failed = 0
+	f.errorSent = 0
 	f.coll.lack(f.watch)
 	f.versions.doubt() // it may hold them still, or have forgotten them (RES-15)
 }

@@ -33,7 +33,7 @@ func (p *pass) step(w *watch, st step) {
 		if w.client.form.State {
 			w.skipUntold() // what became due since the survey
 			p.additions(w)
-			p.stateFailures(w, removable)
+			p.stateErrors(w, removable)
 		} else {
 			p.additions(w)
 		}
@@ -116,7 +116,7 @@ func (w *watch) skipUntold() {
 
 func (f *cursor) skipUntold(w *watch) {
 	c := f.coll
-	f.passFailures()
+	f.skipErrors()
 	if w.full && w.client.form.TTL {
 		f.checkExpiry()
 	}

@@ -268,11 +268,11 @@ func TestErrorsOfCollections(t *testing.T) {
 			b.connect(0)
 			for i := range 2 * minTombstones {
 				b.store.mu.Lock()
-				b.store.tables[tableKey{lds, wholeType}].colls[Wildcard].note(fmt.Sprint(i), &wire.ResourceError{})
+				b.store.tables[tableKey{lds, wholeType}].colls[Wildcard].addError(fmt.Sprint(i), &wire.ResourceError{})
 				b.store.mu.Unlock()
 			}
 			b.check()
-			if n := b.store.tables[tableKey{lds, wholeType}].colls[Wildcard].fails.order.Len(); n != minTombstones {
+			if n := b.store.tables[tableKey{lds, wholeType}].colls[Wildcard].errors.order.Len(); n != minTombstones {
 				b.Errorf("%d errors are remembered", n)
 			}
 		},

@@ -81,12 +81,12 @@ func (t *table) refilter(c *collection) {
 		e = next
 	}
 	u.matchVariants(t)
-	for el := c.fails.after(0); el != nil; {
-		x := failureOf(el)
-		el = el.Next()
+	for x := c.errors.after(0); x != nil; {
+		next := x.next()
 		if !source.speaks(x.key) {
-			c.forgive(x.key)
+			c.dropError(x.key)
 		}
+		x = next
 	}
 }
 

@@ -38,7 +38,7 @@ func (p *pass) list(w *watch, st step, upTo uint64) {
 				l.add(k.res, k.name, 0)
 			}
 		}
-		p.listFailures(w, upTo)
+		p.listErrors(w, upTo)
 	}
 	p.listed(w, upTo)
 	p.watch, p.cur = nil, nil

@@ -91,7 +91,7 @@ func (n *nameSub) end() {
 	}
 	n.ended, n.last = true, nil
 	n.watch.taken(n)
-	n.forgiven()
+	n.watch.errors.drop(n)
 	if n.dirty {
 		n.watch.clean()
 	}

@@ -212,7 +212,7 @@ func (p *pass) additions(w *watch) {
 	if p.turn(w, byName) {
 		p.dirtyNames(w, false, p.upTo)
 		p.removeSurplus(w)
-		p.ambient(w)
+		p.errorsBeside(w)
 		for _, g := range w.globs {
 			if p.full {
 				return
@@ -236,7 +236,7 @@ func (p *pass) removals(w *watch, upTo uint64) {
 				return
 			}
 			p.bury(w, g, upTo)
-			p.failures(g, upTo)
+			p.collectionErrors(g, upTo)
 		}
 		if w.wildcard == nil {
 			p.answers(w, byName, true)
@@ -244,7 +244,7 @@ func (p *pass) removals(w *watch, upTo uint64) {
 	}
 	if p.turn(w, wholeType) {
 		p.bury(w, w.wildcard, upTo)
-		p.failures(w.wildcard, upTo)
+		p.collectionErrors(w.wildcard, upTo)
 		p.answers(w, wholeType, true)
 	}
 }
@@ -311,7 +311,7 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 			return false
 		}
 	case failed:
-		if !p.fail(e, sub) {
+		if !p.failed(e, sub) {
 			return false
 		}
 		if sub.stays() {
@@ -332,7 +332,7 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 func (p *pass) absent(sub *nameSub) bool {
 	e := sub.entry
 	if p.watch.client.form.State {
-		if !p.tell(noSuchResource, sub.shown()) {
+		if !p.tellError(noSuchResource, sub.shown()) {
 			return false
 		}
 		p.taken(e, sub.pushed)

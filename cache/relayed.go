@@ -62,7 +62,7 @@ func (t *table) relay(e *entry, r *wire.Resource, coll *collection, now time.Tim
 	had := again && e.listed() != nil // by all who are sent lists
 	before, timed := e.changed, r.HasTTL || e.life.hasTTL()
 	t.letGo(e)
-	t.solve(e)
+	t.clearError(e)
 	t.appear(e, now)
 	e.state, e.tainted = relayed, false
 	e.received = now.UnixNano()
@@ -76,7 +76,7 @@ func (t *table) relay(e *entry, r *wire.Resource, coll *collection, now time.Tim
 		if coll.live.tail != nil {
 			level = coll.live.tail.changed
 		}
-		coll.forgive(e.key)
+		coll.dropError(e.key)
 		coll.touch(e, n)
 		coll.relayed++
 		t.store.changed(coll)

@@ -156,25 +156,25 @@ func (t *snapshotTaker) all() {
 			t.taken.Errors = append(t.taken.Errors, NamedError{sub.entry.err, sub.spelling})
 		}
 	}
-	w.fails = nil // all of it was told
+	w.errors.names = nil // all of it was told
 	for f := range w.cursors() {
 		for e := f.coll.live.head; e != nil; e = e.next {
 			if !f.byName(e.key) {
 				t.add(e, f.spell(e), f.once[e])
 			}
 		}
-		t.failures(f)
+		t.errors(f)
 		// Nobody is told of removals: no tombstone needs to wait for this client.
 		f.removed, f.tomb = w.client.store.seq, nil
 		f.takenGone()
 	}
 }
 
-// failures takes in the errors of a collection and of what it would hold.
-func (t *snapshotTaker) failures(f *cursor) {
-	for el := f.coll.fails.after(0); el != nil; el = el.Next() {
-		if x := failureOf(el); f.tellsFailure(x.key) {
-			t.taken.Errors = append(t.taken.Errors, NamedError{x.err, f.spellFailure(x)})
+// errors takes the errors of a collection and of names in it.
+func (t *snapshotTaker) errors(f *cursor) {
+	for x := f.coll.errors.after(0); x != nil; x = x.next() {
+		if f.tellsError(x.key) {
+			t.taken.Errors = append(t.taken.Errors, NamedError{x.err, f.spellError(x)})
 		}
 	}
 }

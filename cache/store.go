@@ -394,7 +394,7 @@ func (t *table) restart(versionsLimit int) wire.Subscription {
 	t.pending, t.farewells = nil, nil
 	t.spoken = t.interests > 0
 	t.stopClocks()
-	t.restand()
+	t.forgetExcuses()
 	t.withheld = false
 	now := t.store.cache.now()
 	visit := func(i *interest) {
@@ -479,7 +479,7 @@ func (s *Store) Lost(stream wire.StreamID) {
 	defer s.mu.Unlock()
 	for _, t := range s.on(stream) {
 		t.stopClocks()
-		t.restand()
+		t.forgetExcuses()
 		t.spoken = false
 		for _, c := range t.colls {
 			c.interest.subscribed, c.interest.again, c.overdue = false, false, false

@@ -173,7 +173,7 @@ func (w *watch) removesUpTo(bound uint64) bool {
 			return true
 		}
 	}
-	if w.failuresDue(bound) {
+	if w.collectionErrorDue(bound) {
 		return true
 	}
 	for f := range w.cursors() {

@@ -45,8 +45,6 @@ type table struct {
 	unanswered map[*collection]struct{}
 	// what was unsubscribed lately on the present stream, by collection
 	farewells map[string]time.Time
-	// whose absence from a list the present stream gave an error for (ERR-1)
-	excused map[*entry]struct{}
 
 	// asked for and not answered, in the order of asking; see clock
 	clocks   []clock
@@ -61,11 +59,11 @@ type table struct {
 
 	systemVersion string
 	lifetimes     lifetimes
+	excuses       excuses
 	mark          uint32 // the number of the last state-of-the-world response: what it held has it
 
 	answers  int // names with an answer that they stand for nothing
 	suspects int // entries with content that a client rejected alone
-	failing  int // collections with an error of the whole (ERR-1)
 
 	// counted, so that a scrape need not walk the entries
 	resources, bytes, watchers int64
@@ -116,7 +114,7 @@ func (t *table) adopt(c *collection) {
 			c.touch(e, t.store.next())
 			c.bytes += e.size()
 			if e.err != nil {
-				c.note(e.key, e.err)
+				c.addError(e.key, e.err)
 			}
 		}
 	}
@@ -200,7 +198,7 @@ func (t *table) forgetUnused(e *entry) {
 	}
 	t.lifetimes.end(e)
 	t.clear(e)
-	t.excused = without(t.excused, e)
+	t.excuses.drop(e)
 	if e.res != nil {
 		t.account(-1, -e.size())
 	}
@@ -238,7 +236,7 @@ func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time)
 	} else {
 		t.account(1, 0)
 	}
-	t.solve(e)
+	t.clearError(e)
 	t.clear(e)
 	e.tainted = t.serverVersions.reused(e, r)
 	e.res, e.state = r, present
@@ -251,7 +249,7 @@ func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time)
 		coll = e.coll
 	}
 	if coll != nil {
-		coll.forgive(e.key)
+		coll.dropError(e.key)
 		coll.touch(e, n)
 		coll.bytes += e.size()
 		t.store.changed(coll)
@@ -277,6 +275,28 @@ func (t *table) noteDeadline() {
 	}
 }
 
+// clearError forgets the error of an entry (ERR-1).
+func (t *table) clearError(e *entry) {
+	if e.err == nil {
+		return
+	}
+	e.setErr(nil)
+	t.excuses.drop(e)
+	for _, s := range e.subs {
+		s.watch.errors.drop(s)
+	}
+}
+
+// forgetExcuses forgets what the server said of errors on the stream before.
+func (t *table) forgetExcuses() {
+	t.excuses.entries = nil
+	for _, c := range t.colls {
+		if c.errors != nil {
+			c.errors.open = false
+		}
+	}
+}
+
 // called notes how the server spells the name. What the relay resolves is asked for by
 // its key, whatever the resource is called where it comes from.
 func (t *table) called(e *entry, r *wire.Resource) {
@@ -292,9 +312,9 @@ func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time
 	t.resolve(e)
 	was, gone := e.listed(), !e.there() && !e.open() // who was not told yet is to be told still
 	t.letGo(e)
-	t.solve(e)
+	t.clearError(e)
 	if e.coll != nil {
-		e.coll.forgive(e.key)
+		e.coll.dropError(e.key)
 	}
 	switch c := e.coll; {
 	case c == nil:

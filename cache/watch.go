@@ -49,10 +49,10 @@ type watch struct {
 	respelledNames map[string][]*nameSub
 	respelledGlobs map[string][]*cursor
 
-	dirty    []*nameSub                  // in the order in which they became so; may hold ended ones
-	ended    int                         // number of those
-	answers  map[string]Name             // by key: to be answered from a collection, once
-	fails    map[*nameSub]struct{}       // to be told of an error that takes nothing away (ERR-1)
+	dirty    []*nameSub      // in the order in which they became so; may hold ended ones
+	ended    int             // number of those
+	answers  map[string]Name // by key: to be answered from a collection, once
+	errors   dueErrors
 	once     map[*nameSub]*wire.Resource // what is not kept and waits for the client (TTL-5)
 	held     map[string]string           // versions of names the client holds, by key, until the name is answered
 	heldAt   time.Time                   // when the client said what it holds; zero if it did not
@@ -158,7 +158,7 @@ func (w *watch) subscribeName(n Name) {
 	w.answered(n.Key)
 	sub.beat = false // the content is sent again, and says its ttl
 	if sub.entry.err != nil && sub.entry.there() {
-		sub.fail()
+		w.errors.add(sub)
 	}
 	t := w.client.store.table(w.typeURL, byName)
 	t.lack(sub)
