@@ -32,7 +32,7 @@ func (p *pass) answers(w *watch, k kind, away bool) {
 // leavesToGlob has a glob of another store answer for a name that "*" does not have. A glob of
 // this store was asked before "*" (lookup).
 func (w *watch) leavesToGlob(n Name) bool {
-	return w.wildcard != nil && w.globFor(n.Key) == nil && w.wildcard.handOver(n.Key, n.Spelling)
+	return w.wildcard != nil && w.globFor(n.Key) == nil && w.wildcard.leaveToGlob(n.Key, n.Spelling)
 }
 
 // answered notes that nothing is owed for a key any more.
@@ -88,7 +88,7 @@ func (f *cursor) lookup(key string) (e *entry, willTell bool) {
 		return nil, false
 	case e.dead:
 		return nil, e.changed > f.removed
-	case e.state == relayed && !(f.watch.full && e.listed() != nil):
+	case e.state == transient && !(f.watch.full && e.listed() != nil):
 		return nil, true // with the content, which the server was asked for
 	}
 	return e, false

@@ -285,7 +285,7 @@ func (u *update) resource(t *table, key string, r *wire.Resource) {
 	solved := e.err != nil && !u.failing[key] && e.there() && e.res != nil && u.same(e.res, r)
 	switch {
 	case r.DoNotCache:
-		t.relay(e, r, coll, u.received)
+		t.pass(e, r, coll, u.received)
 	case e.res == nil || !u.same(e.res, r):
 		t.set(e, r, coll, u.received)
 	case isNew:

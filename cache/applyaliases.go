@@ -59,7 +59,7 @@ func serveAlias(t *table, e *entry, r *wire.Resource, now time.Time) {
 		}
 		e.alias = true
 		if r.DoNotCache {
-			t.relay(e, r, nil, now)
+			t.pass(e, r, nil, now)
 		} else {
 			t.set(e, r, nil, now)
 		}

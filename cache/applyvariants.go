@@ -232,7 +232,7 @@ func (m matching) matchLocated(e *entry, best *variant) {
 			e.interest.ask()
 		}
 	case best.res.DoNotCache:
-		t.relay(e, best.res, nil, u.received)
+		t.pass(e, best.res, nil, u.received)
 	case e.res == nil || !e.res.SameContent(best.res):
 		t.set(e, best.res, nil, best.received)
 	case best.fresh:

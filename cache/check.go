@@ -67,7 +67,7 @@ func (t *table) check() (resources, bytes int64, err error) {
 		c.that(e.key == key, "entry %q stands under %q", e.key, key)
 		c.that((e.state == present) == (e.res != nil), "%q is %s, resource held: %t", key, e.state, e.res != nil)
 		e.checkErrors(c)
-		e.checkRelayed(c)
+		e.life.checkTransient(c, e)
 		e.checkUnresolved(c)
 		if e.answer() != nil {
 			answers++
@@ -157,7 +157,7 @@ func (coll *collection) check(c *checker, key string) {
 		c.that(l.list.tail == prev && l.list.len == n, "%q: list of %d counted as %d", key, n, l.list.len)
 	}
 	coll.heartbeats.check(c, key, followersWith(coll, func(f Form) bool { return f.TTL }), func(e *entry) bool { return e.coll == coll })
-	coll.checkRelayed(c)
+	coll.checkTransient(c)
 	c.that(bytes == coll.bytes, "%q: %d bytes counted as %d", key, bytes, coll.bytes)
 	c.that(stale == coll.stale, "%q: %d stale members counted as %d", key, stale, coll.stale)
 	c.that(coll.tombs.len <= max(minTombstones, coll.live.len), "%q: %d tombstones", key, coll.tombs.len)
@@ -250,8 +250,8 @@ func (w *watch) check() error {
 			c.that(w.names.get(sub.spelling) == sub && sub.entry.key == key, "respelled %q of %q is broken", sub.spelling, key)
 		}
 	}
-	for sub := range w.once {
-		c.that(!sub.ended && (sub.dirty || sub.entry.state == relayed), "what waits for %q is not released", sub.spelling)
+	for sub := range w.handedOver {
+		c.that(!sub.ended && (sub.dirty || sub.entry.state == transient), "what waits for %q is not released", sub.spelling)
 	}
 	for sub := range w.errors.names {
 		c.that(!sub.ended && sub.entry.err != nil && sub.entry.there(), "%q: an error is to be told that is no more", sub.spelling)
@@ -263,7 +263,7 @@ func (w *watch) check() error {
 		}
 	}
 	for f := range w.cursors() {
-		for e := range f.once {
+		for e := range f.handedOver {
 			owed := e.member() || (e.dead && e.changed > f.removed)
 			c.that(f.behind() || (e.coll == f.coll && owed), "%q: what waits of %q is not released", f.name, e.key)
 		}

@@ -38,7 +38,7 @@ type collection struct {
 	rested    rested
 	changes   uint64 // changes so far, to count what merging saved
 	moved     bool   // in store.moved
-	relayed   int    // members that are not kept (TTL-5)
+	transient int    // members that are not kept (TTL-5)
 	errors    *errorLog
 
 	// For state-of-the-world clients.
@@ -255,6 +255,36 @@ func (c *collection) wildcard() bool { return c.table.kind == wholeType }
 // A server answers "*" even if it has nothing, and an empty glob by its name.
 func (c *collection) knownEmpty() bool {
 	return c.live.len == 0 && (c.synced || (c.wildcard() && !c.burst.answered.IsZero()))
+}
+
+// lacksInLists reports whether lists lack members, since those were not kept (TTL-5).
+func (c *collection) lacksInLists() bool {
+	if c.transient == 0 {
+		return false
+	}
+	for e := c.live.head; e != nil; e = e.next {
+		if e.listed() == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// doubt makes stale the members that the relay does not have, or has variants of, and so did
+// not present to the server: if one does not exist any more, the server has no reason to say
+// so (RES-12).
+func (c *collection) doubt() {
+	if c.transient == 0 && !c.table.variants.any() {
+		return
+	}
+	c.epoch++
+	for e := c.live.head; e != nil; e = e.next {
+		if e.state == transient || (e.res != nil && e.res.Constrained()) {
+			c.stale++
+		} else {
+			e.epoch = c.epoch
+		}
+	}
 }
 
 // dropCollection forgets c after its unsubscribe was taken. Members that

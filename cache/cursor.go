@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -34,8 +33,8 @@ type cursor struct {
 	// versions is what the client said it holds of the collection
 	// (initial_resource_versions), by key, until each was compared; what is left
 	// when the collection is synced does not exist any more (RES-11).
-	versions *claims
-	once     map[*entry]*wire.Resource // what is not kept and waits for the client (TTL-5)
+	versions   *claims
+	handedOver handedOver[*entry]
 }
 
 // follow makes a client follow c from its beginning.
@@ -57,7 +56,7 @@ func (c *collection) follow(w *watch, spelling string) *cursor {
 	}
 	f.rest()
 	c.interest.want()
-	c.lack(w)
+	c.askForTransient(w)
 	c.table.references.followersChanged(c, followed)
 	return f
 }
@@ -82,7 +81,7 @@ func (f *cursor) unfollow() {
 			c.bodies.bare, c.bodies.wrapped = nil, nil
 		}
 		if c.states == 0 || f.client.form.TTL {
-			c.unlist()
+			c.dropRetained()
 		}
 	}
 	c.table.references.followersChanged(c, followed)
@@ -104,7 +103,7 @@ func (f *cursor) repeat() {
 	f.seen, f.since = f.coll.changes, 0
 	f.told, f.synced = false, false
 	f.errorSent = 0
-	f.coll.lack(f.watch)
+	f.coll.askForTransient(f.watch)
 	f.versions.doubt() // it may hold them still, or have forgotten them (RES-15)
 }
 
@@ -146,16 +145,6 @@ func (f *cursor) inherit(o *cursor) {
 // compared notes that the client knows what became of a key that it held.
 func (f *cursor) compared(key string) {
 	f.versions = f.versions.settle(key)
-}
-
-// without deletes a key. Maps do not shrink, and a client may live for months
-// after it began with a large one: an empty one is let go.
-func without[K comparable, V any](m map[K]V, key K) map[K]V {
-	delete(m, key)
-	if len(m) == 0 {
-		return nil
-	}
-	return m
 }
 
 // behind reports whether removals were discarded that the client was not told.

@@ -99,7 +99,7 @@ func (w *watch) skipUntold() {
 		if !sub.ended && (sub.entry.there() || sub.entry.state == failed) {
 			return false
 		}
-		w.taken(sub)
+		w.handedOver.drop(sub)
 		if !sub.ended && sub.tellsAbsence() {
 			return false
 		}
@@ -125,17 +125,17 @@ func (f *cursor) skipUntold(w *watch) {
 			break
 		}
 		if !w.full && f.mayHave(e) && !f.byName(e.key) {
-			f.handOver(e.key, f.spell(e))
+			f.leaveToGlob(e.key, f.spell(e))
 		}
 		f.since++
 		f.removed, f.tomb = e.changed, e
-		f.taken(e)
+		f.handedOver.drop(e)
 	}
 	if w.full {
 		return
 	}
 	if f.behind() {
-		f.takenGone()
+		f.dropGone()
 	}
 	f.removed, f.versions = max(f.removed, c.floor), nil
 	if !c.wildcard() && c.knownEmpty() {

@@ -11,11 +11,11 @@ import (
 type state uint8
 
 const (
-	unknown state = iota // asked for, not answered
-	present              // the server sent it
-	absent               // the server said that it does not exist
-	failed               // the server reported an error for it (ERR-1)
-	relayed              // the server sent it, and has it not kept (TTL-5)
+	unknown   state = iota // asked for, not answered
+	present                // the server sent it
+	absent                 // the server said that it does not exist
+	failed                 // the server reported an error for it (ERR-1)
+	transient              // the server sent it, and forbids to keep it (TTL-5)
 )
 
 func (s state) String() string {
@@ -57,7 +57,7 @@ type entry struct {
 type aside struct {
 	spelled string // as the server spells it; "" for like its key
 	err     *wire.ResourceError
-	life    *lifetime      // nil: it never had a ttl; kept by tombstones of what expired, and for relayed ones
+	life    *lifetime      // nil: it never had a ttl; kept by tombstones of what expired, and for transient content
 	sum     digest.Sum     // its part of the sums, if the table keeps them
 	last    *wire.Resource // of a tombstone: what it was, while lists may hold it (ADS-1)
 	back    comeback       // of a cluster that was a tombstone before
@@ -153,6 +153,39 @@ func (e *entry) size() int64 {
 		return 0
 	}
 	return int64(e.res.Size())
+}
+
+// there reports whether the resource exists, kept or not.
+func (e *entry) there() bool { return e.state == present || e.state == transient }
+
+// servedName is the server's name of the resource that serves the entry. An alias has
+// another name than its own there.
+func (e *entry) servedName() string {
+	switch e.state {
+	case present:
+		return e.res.Name
+	case transient:
+		return e.life.transient.name
+	default:
+		return e.name()
+	}
+}
+
+// contentOr is the content that a client is to be sent. If the relay does not keep it, the
+// client is sent what was handed over for it.
+func (e *entry) contentOr(handedOver *wire.Resource) *wire.Resource {
+	if e.res == nil {
+		return handedOver
+	}
+	return e.res
+}
+
+// listed is what lists hold of the entry; nil for nothing.
+func (e *entry) listed() *wire.Resource {
+	if e.res == nil && e.life != nil && e.life.transient != nil {
+		return e.life.transient.list
+	}
+	return e.res
 }
 
 // list is an intrusive list of entries ordered by entry.changed.

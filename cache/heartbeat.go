@@ -99,7 +99,7 @@ func (p *pass) memberHeartbeats(f *cursor) bool {
 // collection: it has the content, and by no other way.
 func (f *cursor) toldOf(e *entry) bool {
 	_, owed := f.watch.answers[e.key]
-	return !owed && !f.byName(e.key) && e.changed <= f.sent && !f.lacks(e) && !f.watch.lacksChange(e, e.changed)
+	return !owed && !f.byName(e.key) && e.changed <= f.sent && !f.missed(e) && !f.watch.lacksChange(e, e.changed)
 }
 
 // checkExpiry looks at the TTLs that ran out since the last pass. A client that can do TTL

@@ -1,15 +1,5 @@
 package cache
 
-// lapsed is a resource that was not kept (TTL-5), and that a client which can do TTL has
-// dropped by itself: its heartbeat was not sent before the TTL that the client was told ran
-// out. A heartbeat does not bring the content back (TTL-3), and the relay has no content to
-// send. It asks the server again, as for a subscription that comes later.
-type lapsed struct {
-	sub    *nameSub // the client subscribes to it by name; or
-	cursor *cursor  // it is a member
-	entry  *entry
-}
-
 // hasContent reports whether the relay has content of an entry to send to the client: kept
 // content, or what lists keep.
 func (w *watch) hasContent(e *entry) bool {
@@ -37,9 +27,9 @@ func (c *Client) askForLapsed() {
 		c.store.mu.Lock()
 		for _, l := range w.renewals.lapsed {
 			switch e := l.entry; {
-			case e.state != relayed:
+			case e.state != transient:
 			case l.sub != nil:
-				c.store.table(w.typeURL, byName).lack(l.sub)
+				c.store.table(w.typeURL, byName).askFor(l.sub)
 			case e.coll == l.cursor.coll:
 				w.answer(Name{Spelling: l.cursor.spell(e), Key: e.key})
 			}

@@ -43,7 +43,7 @@ type lifetime struct {
 
 	prev, next *lifetime // in collection.heartbeats
 
-	passed *passed // of what is relayed, with or without a TTL (TTL-5)
+	transient *transientContent // of content that is not kept, with or without a TTL (TTL-5)
 
 	// expired says that the TTL ran out and the entry is a tombstone. content is the
 	// number of the entry's last change before that.
@@ -77,6 +77,14 @@ func (l *lifetime) remember() {
 	}
 }
 
+// hash is a hash of the content if it is not kept, else 0.
+func (l *lifetime) hash() uint64 {
+	if l == nil || l.transient == nil {
+		return 0
+	}
+	return l.transient.what.Bytes
+}
+
 // lifetimes are the TTLs of a table's entries. It neither changes content nor tells
 // clients: see renew.go and expire.go. Guarded by Store.mu.
 type lifetimes struct {
@@ -99,13 +107,13 @@ func (ls *lifetimes) start(e *entry, r *wire.Resource, now time.Time) {
 
 // startPassed gives an entry the lifetime of new content that is not kept. It has one
 // even without a TTL.
-func (ls *lifetimes) startPassed(e *entry, r *wire.Resource, p *passed, now time.Time) {
+func (ls *lifetimes) startTransient(e *entry, r *wire.Resource, p *transientContent, now time.Time) {
 	ls.begin(e, r, p, now)
 }
 
-func (ls *lifetimes) begin(e *entry, r *wire.Resource, p *passed, now time.Time) {
+func (ls *lifetimes) begin(e *entry, r *wire.Resource, p *transientContent, now time.Time) {
 	l := ls.of(e)
-	l.heartbeat, l.expired, l.passed = 0, false, p
+	l.heartbeat, l.expired, l.transient = 0, false, p
 	if r.HasTTL {
 		ls.run(l, r.TTL(), now)
 	} else {
@@ -140,7 +148,7 @@ func (ls *lifetimes) end(e *entry) {
 func (ls *lifetimes) remove(e *entry) {
 	if e.life.ranOut() && e.dead {
 		ls.stop(e.life)
-		e.life.passed = nil
+		e.life.transient = nil
 		return
 	}
 	ls.end(e)

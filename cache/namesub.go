@@ -14,14 +14,14 @@ type nameSub struct {
 	spelling string
 	response uint32 // that the client was sent the content in; see flight
 
-	dirty  bool // in watch.dirty
-	pushed bool // dirty because of a change, not of a subscription
-	beat   bool // dirty because of a heartbeat alone (TTL-3)
-	missed bool // beat, and it was not told of the one before either
-	lacks  bool // the content was not kept for it, and the server is asked again (TTL-5)
-	holds  bool // the client may have the resource
-	denied bool // it went away, or the server said that there is none, and the client was not told
-	ended  bool
+	dirty      bool // in watch.dirty
+	pushed     bool // dirty because of a change, not of a subscription
+	beat       bool // dirty because of a heartbeat alone (TTL-3)
+	missed     bool // beat, and it was not told of the one before either
+	askedAgain bool // the content was not kept for it, and the server is asked again (TTL-5)
+	holds      bool // the client may have the resource
+	denied     bool // it went away, or the server said that there is none, and the client was not told
+	ended      bool
 
 	last *wire.Resource // what it was before it was removed, while lists may hold it (ADS-1)
 }
@@ -36,14 +36,14 @@ func (n *nameSub) push() {
 		n.dirty = true
 		n.watch.dirty = append(n.watch.dirty, n)
 	}
-	n.pushed, n.beat, n.lacks = true, false, false
+	n.pushed, n.beat, n.askedAgain = true, false, false
 	n.watch.client.store.wake(n.watch)
 }
 
 // renew makes a heartbeat due for the subscription's client, unless the client is sent the
 // content anyway.
 func (n *nameSub) renew() {
-	if n.dirty || n.lacks {
+	if n.dirty || n.askedAgain {
 		n.missed = n.beat
 		return
 	}
@@ -54,7 +54,7 @@ func (n *nameSub) renew() {
 
 // repeat makes the content due again.
 func (n *nameSub) repeat() {
-	if n.lacks {
+	if n.askedAgain {
 		return
 	}
 	if !n.dirty {
@@ -70,7 +70,7 @@ func (n *nameSub) repeat() {
 // knew, did not reject it, and waits for no answer. content is the number of the change
 // that brought the content.
 func (n *nameSub) dropsByItself(content uint64) bool {
-	if !n.watch.client.form.TTL || !n.holds || n.dirty || n.lacks {
+	if !n.watch.client.form.TTL || !n.holds || n.dirty || n.askedAgain {
 		return false
 	}
 	if n.watch.refused || n.watch.lacksChange(n.entry, content) {
@@ -90,7 +90,7 @@ func (n *nameSub) end() {
 		w.sum = w.sum.Minus(e.sum)
 	}
 	n.ended, n.last = true, nil
-	n.watch.taken(n)
+	n.watch.handedOver.drop(n)
 	n.watch.errors.drop(n)
 	if n.dirty {
 		n.watch.clean()
@@ -100,7 +100,7 @@ func (n *nameSub) end() {
 	e.subs[n.pos].pos = n.pos
 	e.subs[last] = nil
 	e.own().subs = e.subs[:last]
-	t.unlist(e)
+	t.dropRetained(e)
 	t.references.usersChanged(e)
 	if last > 0 {
 		return

@@ -145,10 +145,10 @@ type debt struct {
 	instead bool // of the removal, which was not told
 }
 
-// handOver has a glob that the stream follows answer for a member of "*" that is gone. It reports
-// whether that is instead of the removal: if the glob gives the member another name than "*"
-// (NAME-4), the removal is told first.
-func (f *cursor) handOver(key, name string) (instead bool) {
+// leaveToGlob has a glob that the stream follows answer for a member of "*" that is gone. It
+// reports whether that is instead of the removal: if the glob gives the member another name
+// than "*" (NAME-4), the removal is told first.
+func (f *cursor) leaveToGlob(key, name string) (instead bool) {
 	w, s := f.watch, f.client.sub
 	if !f.coll.wildcard() || s == nil {
 		return false

@@ -271,7 +271,7 @@ func (p *pass) dirtyNames(w *watch, away bool, upTo uint64) {
 func (p *pass) name(w *watch, sub *nameSub) bool {
 	e := sub.entry
 	switch e.state {
-	case present, relayed:
+	case present, transient:
 		name := sub.told()
 		v, held := w.held[e.key]
 		if !held {
@@ -295,7 +295,7 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 			w.sendOnceMore(group{items: []item{{e, sub, e.changed}}})
 			sub.holds = true
 		default:
-			r := e.contentFor(w.once[sub])
+			r := e.contentOr(w.handedOver[sub])
 			if r != nil && !p.addVariant(sub, e, r, name, sub.pushed) {
 				return false
 			}
@@ -321,7 +321,7 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 	case unknown:
 	}
 	w.held = without(w.held, e.key)
-	w.taken(sub)
+	w.handedOver.drop(sub)
 	sub.holds = sub.holds && e.there()
 	sub.dirty, sub.pushed, sub.beat, sub.denied = false, false, false, false
 	return true
@@ -399,7 +399,7 @@ func (p *pass) member(w *watch, f *cursor, e *entry) bool {
 	if !held {
 		v, held = w.held[e.key] // by a name that is not answered
 	}
-	r := e.contentFor(f.once[e])
+	r := e.contentOr(f.handedOver[e])
 	joined := p.joined
 	p.joined = false
 	switch {
@@ -425,7 +425,7 @@ func (p *pass) member(w *watch, f *cursor, e *entry) bool {
 		f.stoodIn(e)
 	}
 	f.compared(e.key)
-	f.taken(e)
+	f.handedOver.drop(e)
 	if pushed {
 		f.since++
 	}
@@ -456,7 +456,7 @@ func (p *pass) bury(w *watch, f *cursor, upTo uint64) {
 		switch {
 		case w.named(e.key), f.byName(e.key): // the name's answer tells what became of it
 			f.since++
-		case (held || owed || f.mayHave(e)) && f.handOver(e.key, f.spell(e)):
+		case (held || owed || f.mayHave(e)) && f.leaveToGlob(e.key, f.spell(e)):
 			f.since++
 		case f.drops(e) && !held && !owed: // TTL-2
 			f.since++
@@ -469,7 +469,7 @@ func (p *pass) bury(w *watch, f *cursor, upTo uint64) {
 		default: // what came and went between two passes needs no word
 		}
 		f.compared(e.key)
-		f.taken(e)
+		f.handedOver.drop(e)
 		w.answered(e.key)
 		f.removed, f.tomb = e.changed, e
 	}
@@ -495,5 +495,5 @@ func (f *cursor) lacksClaimed(key string) bool {
 	if n, owed := w.answers[key]; owed && n.Spelling == name {
 		return false
 	}
-	return !f.handOver(key, name)
+	return !f.leaveToGlob(key, name)
 }

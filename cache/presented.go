@@ -74,7 +74,7 @@ func (w *watch) presentNames(versions *wire.Versions, begun, distrust bool) {
 func (w *watch) presentName(sub *nameSub, version []byte, begun, distrust bool) {
 	if begun && !distrust && len(w.respelledNames[sub.entry.key]) == 0 && sub.same(version) {
 		w.held = without(w.held, sub.entry.key)
-		w.taken(sub)
+		w.handedOver.drop(sub)
 		sub.holds, sub.dirty, sub.pushed, sub.denied = true, false, false, false
 		return
 	}
@@ -153,7 +153,7 @@ func (w *watch) levelAt(n int, presented uint64) (same, known bool) {
 // cursor has to tell: nothing was told or claimed before, and there are no ttls that the
 // client has to know (TTL-1), nor members that are not kept (TTL-5).
 func (f *cursor) comparable() bool {
-	return f.sent == 0 && f.versions.none() && f.coll.relayed == 0 &&
+	return f.sent == 0 && f.versions.none() && f.coll.transient == 0 &&
 		(!f.client.form.TTL || !f.coll.table.lifetimes.any())
 }
 

@@ -157,7 +157,7 @@ func TestDoNotCache(t *testing.T) {
 						b.expect(took(), "CDS ="+member+"@1~5s")
 						b.expect(took())
 						able.leave()
-						if p := b.store.tables[kindOf(sub)].entries[member].life.passed; p.renew != nil {
+						if p := b.store.tables[kindOf(sub)].entries[member].life.transient; p.renew != nil {
 							b.Error("what is not kept is kept for renewals of nobody")
 						}
 						return

@@ -17,7 +17,7 @@ func (b *bed) heldFor(member string) bool {
 		if t == nil {
 			continue
 		}
-		if e := t.entries[member]; e != nil && e.state == relayed && e.listed() != nil {
+		if e := t.entries[member]; e != nil && e.state == transient && e.listed() != nil {
 			return true
 		}
 	}
@@ -377,9 +377,9 @@ func TestDoNotCache_PassedOver_TTL5(t *testing.T) {
 				b.expect(c.worlds())
 			}
 			w := c.c.find(eds)
-			waiting := len(w.once)
+			waiting := len(w.handedOver)
 			for f := range w.cursors() {
-				waiting += len(f.once)
+				waiting += len(f.handedOver)
 			}
 			if waiting != 0 {
 				t.Errorf("%d resources still wait", waiting)

@@ -83,7 +83,9 @@ func (e *entry) holds(v string) bool { return e.res != nil && e.res.Version == v
 // version_info. Then the heartbeat is for the content if the relay holds what that
 // version_info stands for (TTL-3).
 func (u *update) speaksOf(t *table, e *entry, v string) bool {
-	has := func(v string) bool { return e.holds(v) || t.serverVersions.relayed(e, v) }
+	has := func(v string) bool {
+		return e.holds(v) || (e.state == transient && e.life.transient.hasVersion(t.serverVersions.hasher, v))
+	}
 	if has(v) {
 		return true
 	}

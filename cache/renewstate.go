@@ -12,13 +12,6 @@ import (
 // renewed (TTL-1). It does so at most once per third of the shortest TTL. Otherwise a server
 // that renews often would have everything sent each time.
 
-// renewals is when a type subscription is renewed, in the state of the world, and what
-// cannot be renewed.
-type renewals struct {
-	next   time.Time // when the client may be renewed again (TTL-1)
-	lapsed []lapsed  // of the present pass
-}
-
 // renewalsPerTTL is how often a client is renewed at most while the shortest TTL runs.
 const renewalsPerTTL = 3
 
@@ -118,7 +111,7 @@ func (p *pass) renewNames(w *watch) {
 			name = sub.entry.servedName()
 		}
 		e := sub.entry
-		if !sub.beat || (!w.lacksChange(e, e.changed) && !w.lapses(lapsed{sub: sub, entry: e}, e.whole() == nil) && !p.renewal(e, name)) {
+		if !sub.beat || (!w.lacksChange(e, e.changed) && !w.lapses(lapsed{sub: sub, entry: e}, e.full() == nil) && !p.renewal(e, name)) {
 			left = append(left, sub)
 			continue
 		}
@@ -134,7 +127,7 @@ func (p *pass) renewNames(w *watch) {
 func (p *pass) renewMembers(f *cursor) {
 	for l := f.coll.heartbeats.after(f.ttl.heartbeat); l != nil; l = l.next {
 		e := l.entry
-		if f.toldOf(e) && !f.watch.lapses(lapsed{cursor: f, entry: e}, e.whole() == nil) && !p.renewal(e, f.spell(e)) {
+		if f.toldOf(e) && !f.watch.lapses(lapsed{cursor: f, entry: e}, e.full() == nil) && !p.renewal(e, f.spell(e)) {
 			return
 		}
 		f.ttl.heartbeat = l.heartbeat
@@ -147,13 +140,13 @@ func (p *pass) renewal(e *entry, name string) bool {
 	if p.remaining(e) == 0 {
 		return true
 	}
-	return p.add(e, e.whole(), name, false)
+	return p.add(e, e.full(), name, false)
 }
 
 // whole is the resource that a client is renewed with; nil if it was not kept (TTL-5).
-func (e *entry) whole() *wire.Resource {
-	if e.state == relayed {
-		return e.life.passed.renew
+func (e *entry) full() *wire.Resource {
+	if e.state == transient {
+		return e.life.transient.renew
 	}
 	return e.res
 }

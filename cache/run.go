@@ -91,7 +91,7 @@ func (f *cursor) beginner() bool {
 	w := f.watch
 	switch {
 	case w.client.form.State, w.client.reads(), f.renamed, w.directives:
-	case f.versions != nil, f.once != nil:
+	case f.versions != nil, f.handedOver != nil:
 	case w.names.len() > 0, w.again != nil, w.held != nil, w.answers != nil, w.variants != nil:
 	case f.coll.wildcard() && w.namesElsewhere():
 	default:

@@ -238,7 +238,7 @@ func (w *watch) inheritVariant(v wire.Variant, heirs []*nameSub) {
 		}
 		w.variants.swap(sub, v)
 		sub.holds, passed = true, true
-		if !sub.dirty && sub.entry.state != unknown && sub.entry.state != relayed {
+		if !sub.dirty && sub.entry.state != unknown && sub.entry.state != transient {
 			sub.dirty = true
 			w.dirty = append(w.dirty, sub)
 		}

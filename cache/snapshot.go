@@ -151,7 +151,7 @@ func (t *snapshotTaker) all() {
 		if e := sub.entry; e.alias {
 			name = e.servedName()
 		}
-		t.add(sub.entry, name, w.once[sub])
+		t.add(sub.entry, name, w.handedOver[sub])
 		if sub.entry.err != nil {
 			t.taken.Errors = append(t.taken.Errors, NamedError{sub.entry.err, sub.spelling})
 		}
@@ -160,13 +160,13 @@ func (t *snapshotTaker) all() {
 	for f := range w.cursors() {
 		for e := f.coll.live.head; e != nil; e = e.next {
 			if !f.byName(e.key) {
-				t.add(e, f.spell(e), f.once[e])
+				t.add(e, f.spell(e), f.handedOver[e])
 			}
 		}
 		t.errors(f)
 		// Nobody is told of removals: no tombstone needs to wait for this client.
 		f.removed, f.tomb = w.client.store.seq, nil
-		f.takenGone()
+		f.dropGone()
 	}
 }
 

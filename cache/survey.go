@@ -75,7 +75,7 @@ func (f *cursor) skipUnknown() {
 		if _, owed := f.watch.answers[e.key]; owed || f.mayHave(e) || f.versions.has(e.key) {
 			return
 		}
-		f.taken(e)
+		f.handedOver.drop(e)
 		f.removed, f.tomb = e.changed, e
 	}
 }
@@ -143,12 +143,12 @@ func (w *watch) known() bool {
 // allListed reports whether a list would lack nothing because it was not kept (TTL-5).
 func (w *watch) allListed() bool {
 	for f := range w.cursors() {
-		if f.coll.unlisted() {
+		if f.coll.lacksInLists() {
 			return false
 		}
 	}
 	for sub := range w.names.all() {
-		if e := sub.entry; e.state == relayed && e.listed() == nil {
+		if e := sub.entry; e.state == transient && e.listed() == nil {
 			return false
 		}
 	}

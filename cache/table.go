@@ -219,12 +219,33 @@ func (t *table) account(resources, bytes int64) {
 	t.bytes += bytes
 }
 
+// release takes the content off an entry that is about to change.
+func (t *table) release(e *entry) {
+	if e.state == transient {
+		t.serverVersions.leave(e)
+		if e.member() {
+			e.coll.transient--
+		}
+	}
+	if e.res != nil {
+		t.account(-1, -e.size())
+		t.serverVersions.leave(e)
+		if e.coll != nil {
+			e.coll.bytes -= e.size()
+		}
+		t.serverVersions.remember(e)
+		e.res = nil
+	}
+	t.clear(e)
+	t.lend(e)
+}
+
 // set puts new content into an entry, and tells who watches.
 func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time) {
 	n, was := t.store.next(), e.res
 	t.appear(e, now)
-	if e.state == relayed {
-		t.letGo(e)
+	if e.state == transient {
+		t.release(e)
 	}
 	if e.res != nil {
 		t.account(0, -e.size())
@@ -311,7 +332,7 @@ func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time
 	t.aliases.drop(e)
 	t.resolve(e)
 	was, gone := e.listed(), !e.there() && !e.open() // who was not told yet is to be told still
-	t.letGo(e)
+	t.release(e)
 	t.clearError(e)
 	if e.coll != nil {
 		e.coll.dropError(e.key)

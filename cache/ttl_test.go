@@ -568,9 +568,9 @@ func TestCheckTTL(t *testing.T) {
 		{"listed", "is no member", func(_ *table, w *watch) { w.names.get("n").entry.life.listed = true }},
 		{"followers", "can do ttl", func(star *table, _ *watch) { star.colls["*"].heartbeats.clients++ }},
 		{"heartbeat of a name", "did not come", func(_ *table, w *watch) { w.names.get("n").beat = true }},
-		{"relayed", "are not kept", func(star *table, _ *watch) { star.colls["*"].relayed++ }},
+		{"relayed", "are not kept", func(star *table, _ *watch) { star.colls["*"].transient++ }},
 		{"relayed without word", "nothing is known", func(star *table, _ *watch) { star.entries["once"].life = nil }},
-		{"passed on", "passed on: false", func(star *table, _ *watch) { star.entries["once"].life.passed = nil }},
+		{"passed on", "passed on: false", func(star *table, _ *watch) { star.entries["once"].life.transient = nil }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBed(t, Limits{})

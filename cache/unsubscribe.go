@@ -133,8 +133,8 @@ func (w *watch) answer(n Name) {
 		if f == nil {
 			continue
 		}
-		if e := f.coll.table.entries[n.Key]; e != nil && e.coll == f.coll && e.state == relayed {
-			f.coll.lack(w)
+		if e := f.coll.table.entries[n.Key]; e != nil && e.coll == f.coll && e.state == transient {
+			f.coll.askForTransient(w)
 		}
 	}
 }

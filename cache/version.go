@@ -48,15 +48,9 @@ func (v *serverVersions) reused(e *entry, r *wire.Resource) bool {
 	return e.past.Contradicts(v.contentOf(r))
 }
 
-// relayed reports whether the server calls the content that e had and did not keep this
-// version.
-func (v *serverVersions) relayed(e *entry, version string) bool {
-	return e.state == relayed && e.life.passed.what.Version == v.hasher.Version(version)
-}
-
-// add takes e into the hash of what the table holds. Content that was relayed counts: the
-// server's version stands for it too, though it is not kept (TTL-5), and for less once
-// it has run out (ACK-5).
+// add takes e into the hash of what the table holds. Transient content counts: the server's
+// version stands for it too, though it is not kept (TTL-5), and for less once it has run out
+// (ACK-5).
 func (v *serverVersions) add(e *entry) {
 	if v.state {
 		v.sum += v.part(e)
@@ -111,8 +105,8 @@ func (v *serverVersions) check(c *checker, entries map[string]*entry) {
 // version is what clients are shown and skipped by: the server's version, or a
 // digest of the content where it gave none (ACK-4, RES-11).
 func (e *entry) version() string {
-	if e.state == relayed {
-		return e.life.passed.version
+	if e.state == transient {
+		return e.life.transient.version
 	}
 	return shown(e.res)
 }

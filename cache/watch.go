@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache/digest"
-	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -49,15 +48,15 @@ type watch struct {
 	respelledNames map[string][]*nameSub
 	respelledGlobs map[string][]*cursor
 
-	dirty    []*nameSub      // in the order in which they became so; may hold ended ones
-	ended    int             // number of those
-	answers  map[string]Name // by key: to be answered from a collection, once
-	errors   dueErrors
-	once     map[*nameSub]*wire.Resource // what is not kept and waits for the client (TTL-5)
-	held     map[string]string           // versions of names the client holds, by key, until the name is answered
-	heldAt   time.Time                   // when the client said what it holds; zero if it did not
-	merged   int                         // updates that a later one replaced before they were sent
-	renewals renewals
+	dirty      []*nameSub      // in the order in which they became so; may hold ended ones
+	ended      int             // number of those
+	answers    map[string]Name // by key: to be answered from a collection, once
+	errors     dueErrors
+	handedOver handedOver[*nameSub]
+	held       map[string]string // versions of names the client holds, by key, until the name is answered
+	heldAt     time.Time         // when the client said what it holds; zero if it did not
+	merged     int               // updates that a later one replaced before they were sent
+	renewals   renewals
 	// What the survey found: more due than renewed ttls, anything, and removals.
 	news, pending, removing bool
 	refused                 bool   // the client rejected its last list (TTL-3)
@@ -125,7 +124,7 @@ func (w *watch) subscribeName(n Name) {
 	if sub == nil {
 		t := w.client.store.table(w.typeURL, byName)
 		e := t.entry(n.Key)
-		w.observe(e.state != unknown && e.state != relayed)
+		w.observe(e.state != unknown && e.state != transient)
 		sub = &nameSub{watch: w, entry: e, pos: len(e.subs), holds: w.mayHave(e)}
 		own := e.own()
 		own.subs = append(own.subs, sub)
@@ -161,10 +160,10 @@ func (w *watch) subscribeName(n Name) {
 		w.errors.add(sub)
 	}
 	t := w.client.store.table(w.typeURL, byName)
-	t.lack(sub)
+	t.askFor(sub)
 	t.askAgain(sub.entry)
 	sub.lateAlready()
-	known := sub.entry.state != unknown && sub.entry.state != relayed
+	known := sub.entry.state != unknown && sub.entry.state != transient
 	if (known || (w.full && sub.entry.listed() != nil)) && !sub.dirty {
 		sub.dirty = true
 		w.dirty = append(w.dirty, sub)

@@ -71,7 +71,7 @@ func (w *watch) serverVersion() string {
 // part of a split response knows the version of all.
 func (w *watch) current() bool {
 	return w.full && w.presented != "" && !w.listed && w.wildcardOnly() && w.wildcard.coll.synced &&
-		w.wildcard.coll.relayed == 0 && !w.hasTTLs() && w.presented == w.version(digest.Sum{}) && w.trusted()
+		w.wildcard.coll.transient == 0 && !w.hasTTLs() && w.presented == w.version(digest.Sum{}) && w.trusted()
 }
 
 // hasTTLs reports whether what "*" holds has ttls that the client is to be told, or had

@@ -1,0 +1,57 @@
+package cache
+
+import (
+	"strings"
+
+	"github.com/xdsrelay/xdsrelay/cache/digest"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// A server can forbid the relay to keep a resource (cache_control.do_not_cache, TTL-5). The
+// relay hands such content over to the clients that subscribe when it comes. The bytes wait
+// with each client that was not sent them yet, and nowhere else. The entry only remembers
+// hashes, so that the same content is not sent twice. For a client that subscribes later
+// the relay asks again: it unsubscribes from a name and subscribes anew. No single member of
+// a collection can be asked for: there the stream begins anew, at most once a second, and
+// does not present the resources that the relay does not have.
+//
+// A list of a full-state type holds everything whenever anything changes (RES-2). While a
+// client is sent such lists they keep the bytes. No other client is served from them.
+
+// transientContent is what an entry remembers of content that is not kept.
+type transientContent struct {
+	what    digest.Content // hashed
+	name    string         // as the server spelled it
+	version string         // as clients are shown it
+	list    *wire.Resource // for lists, while a client is sent some that hold the entry
+	renew   *wire.Resource // for renewals, while a client is renewed with whole resources
+}
+
+// newTransient returns what to remember of a resource. It does not keep its bytes.
+func newTransient(r *wire.Resource, what digest.Content) *transientContent {
+	return &transientContent{what: what, name: strings.Clone(r.Name), version: strings.Clone(shown(r))}
+}
+
+// hasVersion reports whether the server calls the content version v.
+func (c *transientContent) hasVersion(hasher digest.Hasher, v string) bool {
+	return c.what.Version == hasher.Version(v)
+}
+
+// handedOver is content that is not kept and waits for one client (TTL-5): by name
+// subscription, or by member.
+type handedOver[K comparable] map[K]*wire.Resource
+
+// add has content wait.
+func (h *handedOver[K]) add(key K, r *wire.Resource) {
+	if *h == nil {
+		*h = make(handedOver[K])
+	}
+	(*h)[key] = r
+}
+
+// drop forgets the content that waits, if there is some.
+func (h *handedOver[K]) drop(key K) {
+	if *h != nil {
+		*h = without(*h, key)
+	}
+}
