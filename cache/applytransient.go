@@ -40,7 +40,7 @@ func (t *table) pass(e *entry, r *wire.Resource, coll *collection, now time.Time
 	t.lifetimes.startTransient(e, r, newTransient(r, what), now)
 	t.noteDeadline()
 	t.serverVersions.add(e)
-	e.retain(r)
+	e.keepTransient(r)
 	t.digests.contentChanged(e)
 	t.references.contentChanged(e)
 	t.store.bring(e)
@@ -59,7 +59,7 @@ func (t *table) pass(e *entry, r *wire.Resource, coll *collection, now time.Time
 
 // retain has lists and renewals keep content that is not kept otherwise, if a client is sent
 // some.
-func (e *entry) retain(r *wire.Resource) {
+func (e *entry) keepTransient(r *wire.Resource) {
 	if e.inLists() {
 		e.life.transient.list = r
 	}
@@ -70,7 +70,7 @@ func (e *entry) retain(r *wire.Resource) {
 
 // dropRetained drops content that only lists or renewals kept, once no client is sent any
 // that hold the entry.
-func (t *table) dropRetained(e *entry) {
+func (t *table) dropTransient(e *entry) {
 	if e.state != transient {
 		return
 	}
@@ -85,12 +85,12 @@ func (t *table) dropRetained(e *entry) {
 }
 
 // dropRetained does so for all members.
-func (c *collection) dropRetained() {
+func (c *collection) dropTransient() {
 	if c.transient == 0 {
 		return
 	}
 	for e := c.live.head; e != nil; e = e.next {
-		c.table.dropRetained(e)
+		c.table.dropTransient(e)
 	}
 }
 

@@ -87,7 +87,7 @@ func (t *table) check() (resources, bytes int64, err error) {
 		c.that(key == "" || e.res == nil || e.lent == sameMemory(e.key, e.res.Name), "%q: key lent %t", key, e.lent)
 		c.that(!e.lent || (e.res != nil && !e.named()), "%q: the key lies in what is not kept, or may go", key)
 		c.that(key == "" || e.spelled != key, "%q keeps its key twice", key)
-		c.that(e.last == nil || e.dead, "%q keeps what it was and is no tombstone", key)
+		c.that(e.retained == nil || e.dead, "%q keeps what it was and is no tombstone", key)
 		_, loose := t.loose[keyer.GlobOf(key)][e]
 		c.that(e.loose == loose && !(loose && e.coll != nil), "%q: loose %t, listed %t, collection %t", key, e.loose, loose, e.coll != nil)
 		if e.interest != nil {
@@ -183,22 +183,17 @@ func followersWith(coll *collection, is func(Form) bool) (n int) {
 // checkStates verifies what is kept up for state-of-the-world clients.
 func (coll *collection) checkStates(c *checker) {
 	states := followersWith(coll, func(f Form) bool { return f.State })
-	kept, listed := 0, 0
+	listed := 0
 	var total digest.Sum
 	for e := coll.live.head; e != nil; e = e.next {
 		total = total.Plus(e.sum)
-		c.that(e.last == nil, "%q: %q is there and keeps what it was", coll.key, e.key)
+		c.that(e.retained == nil, "%q: %q is there and keeps what it was", coll.key, e.key)
 		if e.listed() != nil {
 			listed++
 		}
 	}
-	for e := coll.tombs.head; e != nil; e = e.next {
-		if e.last != nil {
-			kept++
-		}
-	}
 	c.that(states == coll.states, "%q: %d state-of-the-world followers counted as %d", coll.key, states, coll.states)
-	c.that(kept == coll.kept, "%q: %d kept tombstones counted as %d", coll.key, kept, coll.kept)
+	coll.retained.check(c, coll.key, coll.tombs.head)
 	c.that(!coll.table.digests.kept || total == coll.sum, "%q: sum %s, found %s", coll.key, coll.sum, total)
 	coll.checkRuns(c)
 	coll.checkVersions(c)
@@ -236,7 +231,7 @@ func (w *watch) check() error {
 	for sub := range w.names.all() {
 		name := sub.spelling
 		total = total.Plus(sub.entry.sum)
-		c.that(sub.last == nil || w.full, "%q keeps what it was", name)
+		c.that(sub.retained == nil || w.full, "%q keeps what it was", name)
 		c.that(sub.watch == w && !sub.ended, "subscription to %q is broken", name)
 		c.that(sub.dirty == dirty[sub], "%q: dirty %t, listed %t", name, sub.dirty, dirty[sub])
 		c.that(!sub.beat || (sub.dirty && sub.entry.there() && sub.entry.life != nil), "%q is to be told of a heartbeat that did not come", name)

@@ -42,10 +42,10 @@ type collection struct {
 	errors    *errorLog
 
 	// For state-of-the-world clients.
-	states int        // such followers
-	sum    digest.Sum // of the members
-	kept   int        // tombstones that keep what they were
-	bodies bodies
+	states   int        // such followers
+	sum      digest.Sum // of the members
+	retained retained
+	bodies   bodies
 
 	runs runs // for clients of the incremental form that begin
 
@@ -98,7 +98,7 @@ func (c *collection) touch(e *entry, n uint64) {
 		e.comesBack(n)
 		c.tombs.remove(e)
 		e.dead = false
-		c.letGo(e)
+		c.retained.release(e)
 		c.sum = c.sum.Plus(e.sum)
 	default:
 		c.live.remove(e)
@@ -138,7 +138,7 @@ func (c *collection) sweep() {
 		}
 		return
 	}
-	c.letGoPassed()
+	c.releasePassed()
 	limit := max(minTombstones, c.live.len)
 	if c.tombs.len <= max(minSweep, min(c.sweepAt, limit)) {
 		return
@@ -160,6 +160,20 @@ func (c *collection) sweep() {
 	c.sweepAt = 2 * c.tombs.len
 }
 
+// releasePassed drops what the tombstones retain that every client has passed.
+func (c *collection) releasePassed() {
+	if c.retained.tombstones == 0 {
+		return
+	}
+	passed := c.table.store.seq
+	for _, f := range c.followers {
+		if f.client.form.State {
+			passed = min(passed, f.removed)
+		}
+	}
+	c.retained.releaseUpTo(c.tombs.head, passed)
+}
+
 // disown discards a tombstone whose name something else serves now: an alias is
 // no member (RES-10). Cursors that have not passed it cannot be told any more.
 func (c *collection) disown(e *entry) {
@@ -169,7 +183,7 @@ func (c *collection) disown(e *entry) {
 
 func (c *collection) discard(e *entry) {
 	c.tombs.remove(e)
-	c.letGo(e)
+	c.retained.release(e)
 	e.coll, e.dead = nil, false
 	c.table.lifetimes.end(e)
 	c.table.forgetUnused(e)
@@ -299,7 +313,7 @@ func (t *table) dropCollection(c *collection) {
 			e := l.head
 			l.remove(e)
 			c.heartbeats.drop(e.life)
-			c.letGo(e)
+			c.retained.release(e)
 			e.coll, e.dead = nil, false
 			if e.res != nil {
 				t.loosen(e)

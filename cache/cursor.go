@@ -76,12 +76,12 @@ func (f *cursor) unfollow() {
 	if f.client.form.State {
 		c.states--
 		c.table.digests.use(-1, c.table.entries)
-		c.letGoPassed()
+		c.releasePassed()
 		if c.states == 0 {
 			c.bodies.bare, c.bodies.wrapped = nil, nil
 		}
 		if c.states == 0 || f.client.form.TTL {
-			c.dropRetained()
+			c.dropTransient()
 		}
 	}
 	c.table.references.followersChanged(c, followed)
@@ -128,6 +128,18 @@ func (f *cursor) gave(e *entry) bool {
 		return true
 	}
 	return e.coll == f.coll && f.mayHave(e) && !(e.dead && e.changed <= f.removed)
+}
+
+// mayHave reports whether the client was sent a member before it was removed. The relay does
+// not know what a client was sent before its stream began: a client that has shown a version
+// and has had no list may have everything (RES-2).
+func (f *cursor) mayHave(e *entry) bool {
+	return f.mayHaveAll() || e.added <= max(f.reached, f.sent)
+}
+
+func (f *cursor) mayHaveAll() bool {
+	w := f.watch
+	return w.full && w.presented != "" && !w.listed
 }
 
 // inherit takes over from a cursor in the same collection, under another spelling,

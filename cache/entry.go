@@ -55,12 +55,12 @@ type entry struct {
 
 // aside is what an entry has that is more than a member with content.
 type aside struct {
-	spelled string // as the server spells it; "" for like its key
-	err     *wire.ResourceError
-	life    *lifetime      // nil: it never had a ttl; kept by tombstones of what expired, and for transient content
-	sum     digest.Sum     // its part of the sums, if the table keeps them
-	last    *wire.Resource // of a tombstone: what it was, while lists may hold it (ADS-1)
-	back    comeback       // of a cluster that was a tombstone before
+	spelled  string // as the server spells it; "" for like its key
+	err      *wire.ResourceError
+	life     *lifetime      // nil: it never had a ttl; kept by tombstones of what expired, and for transient content
+	sum      digest.Sum     // its part of the sums, if the table keeps them
+	retained *wire.Resource // of a tombstone: what it was, while lists may hold it (ADS-1)
+	back     comeback       // of a cluster that was a tombstone before
 
 	absence  *absence   // what there is to say of it, if it is absent; nil for most
 	subs     []*nameSub // who subscribed to it by name
@@ -89,7 +89,7 @@ func (e *entry) tidy() {
 }
 
 func (a *aside) empty() bool {
-	return a.spelled == "" && a.err == nil && a.life == nil && a.sum == (digest.Sum{}) && a.last == nil &&
+	return a.spelled == "" && a.err == nil && a.life == nil && a.sum == (digest.Sum{}) && a.retained == nil &&
 		a.back == (comeback{}) && a.absence == nil && a.subs == nil && a.interest == nil
 }
 

@@ -194,5 +194,5 @@ func (w *watch) errorsDue(upTo uint64) bool {
 
 // staysListed reports whether a list goes on holding a name that was removed.
 func (w *watch) staysListed(sub *nameSub, upTo uint64) bool {
-	return sub.takesAway() && sub.last != nil && sub.entry.changed > upTo
+	return sub.takesAway() && sub.retained != nil && sub.entry.changed > upTo
 }

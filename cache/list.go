@@ -19,7 +19,7 @@ func (p *pass) list(w *watch, st step, upTo uint64) {
 		p.full = true
 		return
 	}
-	removed := w.stillListed(upTo)
+	removed := w.retained(upTo)
 	alone := st.places == 1 && len(removed) == 0
 	p.watch, p.table, p.cur, p.names = w, nil, nil, nil
 	if !(alone && w.current() && !w.relist && !w.errorsDue(upTo)) { // ACK-5
@@ -44,7 +44,38 @@ func (p *pass) list(w *watch, st step, upTo uint64) {
 	p.watch, p.cur = nil, nil
 }
 
-func sumAll(removed []kept) digest.Sum {
+// stillListed is a removed resource that a list still holds.
+type stillListed struct {
+	res  *wire.Resource
+	name string
+	sum  digest.Sum
+}
+
+// retainedSum is what a removed resource adds to the version of a list. That must not be the
+// version of the list without it.
+func retainedSum(key string, r *wire.Resource) digest.Sum {
+	return digest.Of("removed", key, string(r.Raw()))
+}
+
+// retained returns what the client holds and was removed after a number.
+func (w *watch) retained(after uint64) []stillListed {
+	var all []stillListed
+	for _, sub := range w.dirty {
+		if !sub.ended && sub.takesAway() && sub.retained != nil && sub.entry.changed > after {
+			all = append(all, stillListed{sub.retained, sub.shown(), retainedSum(sub.entry.key, sub.retained)})
+		}
+	}
+	for f := range w.cursors() {
+		for e := f.coll.tombs.after(max(f.removed, after), nil, f.coll); e != nil; e = e.next {
+			if e.retained != nil && f.mayHave(e) && !f.byName(e.key) && !f.drops(e) {
+				all = append(all, stillListed{e.retained, f.spell(e), retainedSum(e.key, e.retained)})
+			}
+		}
+	}
+	return all
+}
+
+func sumAll(removed []stillListed) digest.Sum {
 	var all digest.Sum
 	for _, k := range removed {
 		all = all.Plus(k.sum)
@@ -143,7 +174,7 @@ func (p *pass) listed(w *watch, upTo uint64) {
 			continue
 		}
 		p.taken(sub.entry, sub.pushed)
-		sub.last, sub.dirty, sub.pushed, sub.beat, sub.denied = nil, false, false, false, false
+		sub.retained, sub.dirty, sub.pushed, sub.beat, sub.denied = nil, false, false, false, false
 		sub.holds = sub.entry.there()
 	}
 	clear(w.dirty[len(dirty):])
@@ -180,21 +211,21 @@ func (p *pass) levelled(w *watch, f *cursor, upTo uint64) {
 		f.ttl.settle(e.key)
 	}
 	f.removed = max(f.removed, min(c.floor, upTo))
-	f.stillHolds()
+	f.keepsListed()
 	f.told, f.versions = true, nil
 	f.ttl.level(c.table.store.heartbeats)
 	p.level(w, f)
 }
 
-// stillHolds notes what the client may hold that showed a version and has its first list
+// keepsListed notes what the client may hold that showed a version and has its first list
 // now: that goes on holding the removed members that it may have from before (ADS-1), and
 // from now on nobody could tell, and so no list would be due without them.
-func (f *cursor) stillHolds() {
+func (f *cursor) keepsListed() {
 	if w := f.watch; w.presented == "" || w.listed {
 		return
 	}
 	for e := f.coll.tombs.after(f.removed, f.tomb, f.coll); e != nil; e = e.next {
-		if e.last != nil {
+		if e.retained != nil {
 			f.reached = max(f.reached, e.added)
 		}
 	}

@@ -23,7 +23,7 @@ type nameSub struct {
 	denied     bool // it went away, or the server said that there is none, and the client was not told
 	ended      bool
 
-	last *wire.Resource // what it was before it was removed, while lists may hold it (ADS-1)
+	retained *wire.Resource // what it was before it was removed, while lists may hold it (ADS-1)
 }
 
 // push makes a change known to the subscription's client.
@@ -76,7 +76,7 @@ func (n *nameSub) dropsByItself(content uint64) bool {
 	if n.watch.refused || n.watch.lacksChange(n.entry, content) {
 		return false
 	}
-	n.holds, n.last = false, nil
+	n.holds, n.retained = false, nil
 	return true
 }
 
@@ -89,7 +89,7 @@ func (n *nameSub) end() {
 		t.digests.use(-1, t.entries)
 		w.sum = w.sum.Minus(e.sum)
 	}
-	n.ended, n.last = true, nil
+	n.ended, n.retained = true, nil
 	n.watch.handedOver.drop(n)
 	n.watch.errors.drop(n)
 	if n.dirty {
@@ -100,7 +100,7 @@ func (n *nameSub) end() {
 	e.subs[n.pos].pos = n.pos
 	e.subs[last] = nil
 	e.own().subs = e.subs[:last]
-	t.dropRetained(e)
+	t.dropTransient(e)
 	t.references.usersChanged(e)
 	if last > 0 {
 		return

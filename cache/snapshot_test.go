@@ -125,7 +125,7 @@ func TestSnapshot(t *testing.T) {
 			b.says(cds, "-a")
 			p.shows(cds, "b=1 (incomplete)")
 			b.says(cds, "+b@2")
-			if kept := b.store.tables[tableKey{cds, wholeType}].colls[Wildcard].kept; kept != 0 {
+			if kept := b.store.tables[tableKey{cds, wholeType}].colls[Wildcard].retained.tombstones; kept != 0 {
 				b.Errorf("%d tombstones keep their bytes", kept)
 			}
 		}},

@@ -79,7 +79,7 @@ func TestState(t *testing.T) {
 			b.expect(p.lists())
 			b.says(cds, "+b@2")
 			b.expect(p.lists(), "CDS a1 b2")
-			kept := func() int { return b.store.tables[tableKey{cds, wholeType}].colls[Wildcard].kept }
+			kept := func() int { return b.store.tables[tableKey{cds, wholeType}].colls[Wildcard].retained.tombstones }
 			if kept() != 1 {
 				b.Errorf("%d tombstones keep their bytes, want 1", kept())
 			}
@@ -151,8 +151,8 @@ func TestState(t *testing.T) {
 			b.says(cds, "+a@1", "+b@1")
 			p.collect()
 			b.says(cds, "-a")
-			if c := b.store.tables[tableKey{cds, wholeType}].colls[Wildcard]; c.kept != 0 || c.states != 0 {
-				b.Errorf("kept %d, states %d", c.kept, c.states)
+			if c := b.store.tables[tableKey{cds, wholeType}].colls[Wildcard]; c.retained.tombstones != 0 || c.states != 0 {
+				b.Errorf("kept %d, states %d", c.retained.tombstones, c.states)
 			}
 		}},
 		{"RES-2 a client behind discarded tombstones gets the whole list", func(b *bed) {

@@ -296,6 +296,22 @@ func (t *table) noteDeadline() {
 	}
 }
 
+// retain has the content that e held stay for the clients that may still list it. e became
+// a tombstone before.
+func (t *table) retain(e *entry, was *wire.Resource) {
+	if was == nil || t.digests.users == 0 || !t.store.source.FullState[t.typeURL] || !RankOf(t.typeURL).waits() {
+		return
+	}
+	if e.dead && e.coll.states > 0 {
+		e.coll.retained.add(e, was)
+	}
+	for _, s := range e.subs {
+		if s.holds && s.watch.full {
+			s.retained = was
+		}
+	}
+}
+
 // clearError forgets the error of an entry (ERR-1).
 func (t *table) clearError(e *entry) {
 	if e.err == nil {
@@ -345,7 +361,7 @@ func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time
 		c.bury(e, n)
 		t.store.changed(c)
 	}
-	t.keep(e, was)
+	t.retain(e, was)
 	e.res, e.state, e.alias, e.tainted = nil, to, false, false
 	e.setErr(err)
 	e.received = now.UnixNano()
