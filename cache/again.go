@@ -252,7 +252,7 @@ func (w *watch) inFlight(f *flight) (items []item, removed []string) {
 		}
 	}
 	for sub := range w.names.all() {
-		if e := sub.entry; sub.response == f.number && (!sub.dirty || sub.beat) && e.res != nil {
+		if e := sub.entry; sub.response == f.number && (!sub.dirty || sub.heartbeat) && e.res != nil {
 			items = append(items, item{entry: e, sub: sub, changed: e.changed})
 		}
 	}
@@ -267,7 +267,7 @@ func (f *cursor) followedBy(e *entry, response uint32) *nameSub {
 	if sub == nil || sub.entry.open() || sub.response >= response || !sub.entry.holdsVersion(e.version()) {
 		return nil
 	}
-	if sub.dirty && !sub.beat {
+	if sub.dirty && !sub.heartbeat {
 		w.held = without(w.held, sub.entry.key) // it is sent anyway
 		return nil
 	}

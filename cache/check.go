@@ -234,7 +234,7 @@ func (w *watch) check() error {
 		c.that(sub.retained == nil || w.full, "%q keeps what it was", name)
 		c.that(sub.watch == w && !sub.ended, "subscription to %q is broken", name)
 		c.that(sub.dirty == dirty[sub], "%q: dirty %t, listed %t", name, sub.dirty, dirty[sub])
-		c.that(!sub.beat || (sub.dirty && sub.entry.there() && sub.entry.life != nil), "%q is to be told of a heartbeat that did not come", name)
+		c.that(!sub.heartbeat || (sub.dirty && sub.entry.there() && sub.entry.life != nil), "%q is to be told of a heartbeat that did not come", name)
 		if name != sub.entry.key {
 			respelled++
 		}

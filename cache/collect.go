@@ -110,7 +110,7 @@ func (w *watch) additionsDue() bool {
 		return true
 	}
 	for _, sub := range w.dirty {
-		if !sub.ended && !sub.beat && !sub.takesAway() {
+		if !sub.ended && !sub.heartbeat && !sub.takesAway() {
 			return true
 		}
 	}

@@ -73,7 +73,7 @@ func (p *pass) nameHeartbeat(sub *nameSub, name string) bool {
 	if e.life == nil || sub.watch.lacksChange(e, e.changed) {
 		return true
 	}
-	late := e.life.late(sub.missed, p.time(sub.watch))
+	late := e.life.late(sub.missedHeartbeat, p.time(sub.watch))
 	return sub.watch.lapses(lapsed{sub: sub, entry: e}, late) || p.heartbeat(e, name, late)
 }
 
@@ -139,7 +139,7 @@ func (w *watch) heartbeatsDue() bool {
 		return false
 	}
 	for _, sub := range w.dirty {
-		if !sub.ended && sub.beat {
+		if !sub.ended && sub.heartbeat {
 			return true
 		}
 	}

@@ -174,7 +174,7 @@ func (p *pass) listed(w *watch, upTo uint64) {
 			continue
 		}
 		p.taken(sub.entry, sub.pushed)
-		sub.retained, sub.dirty, sub.pushed, sub.beat, sub.denied = nil, false, false, false, false
+		sub.retained, sub.dirty, sub.pushed, sub.heartbeat, sub.denied = nil, false, false, false, false
 		sub.holds = sub.entry.there()
 	}
 	clear(w.dirty[len(dirty):])

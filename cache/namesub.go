@@ -14,14 +14,14 @@ type nameSub struct {
 	spelling string
 	response uint32 // that the client was sent the content in; see flight
 
-	dirty      bool // in watch.dirty
-	pushed     bool // dirty because of a change, not of a subscription
-	beat       bool // dirty because of a heartbeat alone (TTL-3)
-	missed     bool // beat, and it was not told of the one before either
-	askedAgain bool // the content was not kept for it, and the server is asked again (TTL-5)
-	holds      bool // the client may have the resource
-	denied     bool // it went away, or the server said that there is none, and the client was not told
-	ended      bool
+	dirty           bool // in watch.dirty
+	pushed          bool // dirty because of a change, not of a subscription
+	heartbeat       bool // dirty because of a heartbeat alone (TTL-3)
+	missedHeartbeat bool // heartbeat, and the client was not told of the one before either
+	askedAgain      bool // the content was not kept for the client, and the server is asked again (TTL-5)
+	holds           bool // the client may have the resource
+	denied          bool // it went away, or the server said that there is none, and the client was not told
+	ended           bool
 
 	retained *wire.Resource // what it was before it was removed, while lists may hold it (ADS-1)
 }
@@ -36,7 +36,7 @@ func (n *nameSub) push() {
 		n.dirty = true
 		n.watch.dirty = append(n.watch.dirty, n)
 	}
-	n.pushed, n.beat, n.askedAgain = true, false, false
+	n.pushed, n.heartbeat, n.askedAgain = true, false, false
 	n.watch.client.store.wake(n.watch)
 }
 
@@ -44,10 +44,10 @@ func (n *nameSub) push() {
 // content anyway.
 func (n *nameSub) renew() {
 	if n.dirty || n.askedAgain {
-		n.missed = n.beat
+		n.missedHeartbeat = n.heartbeat
 		return
 	}
-	n.dirty, n.beat, n.missed = true, true, false
+	n.dirty, n.heartbeat, n.missedHeartbeat = true, true, false
 	n.watch.dirty = append(n.watch.dirty, n)
 	n.watch.client.store.wake(n.watch)
 }
@@ -61,7 +61,7 @@ func (n *nameSub) repeat() {
 		n.dirty = true
 		n.watch.dirty = append(n.watch.dirty, n)
 	}
-	n.beat = false
+	n.heartbeat = false
 	n.watch.client.store.wake(n.watch)
 }
 

@@ -256,7 +256,7 @@ func (p *pass) dirtyNames(w *watch, away bool, upTo uint64) {
 	for _, sub := range w.dirty {
 		switch {
 		case sub.ended:
-		case p.full, sub.takesAway() != away, sub.entry.changed > upTo, sub.beat && (p.forced || w.client.form.State), !p.name(w, sub):
+		case p.full, sub.takesAway() != away, sub.entry.changed > upTo, sub.heartbeat && (p.forced || w.client.form.State), !p.name(w, sub):
 			kept = append(kept, sub)
 		}
 	}
@@ -278,7 +278,7 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 			v, held = w.claimedByAlias(e)
 		}
 		switch {
-		case sub.beat:
+		case sub.heartbeat:
 			if !p.nameHeartbeat(sub, name) {
 				return false
 			}
@@ -323,7 +323,7 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 	w.held = without(w.held, e.key)
 	w.handedOver.drop(sub)
 	sub.holds = sub.holds && e.there()
-	sub.dirty, sub.pushed, sub.beat, sub.denied = false, false, false, false
+	sub.dirty, sub.pushed, sub.heartbeat, sub.denied = false, false, false, false
 	return true
 }
 

@@ -93,7 +93,7 @@ func (w *watch) presentName(sub *nameSub, version []byte, begun, distrust bool) 
 // need not be told anything of it.
 func (n *nameSub) same(version []byte) bool {
 	e, w := n.entry, n.watch
-	return e.state == present && !n.beat && w.variants == nil && !e.constrained() &&
+	return e.state == present && !n.heartbeat && w.variants == nil && !e.constrained() &&
 		(e.life == nil || !w.client.form.TTL) && !e.tainted && len(version) > 0 && string(version) == e.version()
 }
 

@@ -36,7 +36,7 @@ func (w *watch) renewDue(q *question) bool {
 // knows it.
 func (w *watch) runsOut(before time.Time) bool {
 	for _, sub := range w.dirty {
-		if !sub.ended && sub.beat && sub.entry.life.runsOut(before) {
+		if !sub.ended && sub.heartbeat && sub.entry.life.runsOut(before) {
 			return true
 		}
 	}
@@ -111,11 +111,11 @@ func (p *pass) renewNames(w *watch) {
 			name = sub.entry.servedName()
 		}
 		e := sub.entry
-		if !sub.beat || (!w.lacksChange(e, e.changed) && !w.lapses(lapsed{sub: sub, entry: e}, e.full() == nil) && !p.renewal(e, name)) {
+		if !sub.heartbeat || (!w.lacksChange(e, e.changed) && !w.lapses(lapsed{sub: sub, entry: e}, e.full() == nil) && !p.renewal(e, name)) {
 			left = append(left, sub)
 			continue
 		}
-		sub.dirty, sub.beat = false, false
+		sub.dirty, sub.heartbeat = false, false
 	}
 	clear(w.dirty[len(left):])
 	w.dirty, w.ended = left, 0

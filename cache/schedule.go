@@ -11,11 +11,11 @@ type typeDue struct {
 	places  int16 // in which the type is subscribed to
 	full    bool  // sent as whole lists
 
-	adds    bool // there is more than removals
-	beats   bool // ttls that were renewed
-	again   bool // something is to be sent again, whatever is not acknowledged (ACK-3)
-	removes bool // removals that may go
-	acks    Acks
+	adds       bool // there is more than removals
+	heartbeats bool // ttls that were renewed
+	again      bool // something is to be sent again, whatever is not acknowledged (ACK-3)
+	removes    bool // removals that may go
+	acks       Acks
 
 	known      bool      // something is known of what the client subscribes to
 	incomplete bool      // a list that would take from the client what it holds (RES-2)
@@ -117,7 +117,7 @@ func (s schedule) plan(q *question, steps []step) (_ []step, more bool) {
 	for i := range s {
 		d := &s[i]
 		awaited := d.acks == Awaited
-		if d.beats && !awaited && q.state {
+		if d.heartbeats && !awaited && q.state {
 			steps = append(steps, d.step(sendRenewals))
 		}
 		switch {
@@ -128,7 +128,7 @@ func (s schedule) plan(q *question, steps []step) (_ []step, more bool) {
 		case d.full && (d.adds || d.removes):
 			steps = append(steps, d.step(sendList))
 		case d.full:
-		case d.adds, d.removes, d.beats && !q.state:
+		case d.adds, d.removes, d.heartbeats && !q.state:
 			steps = append(steps, d.step(sendAdditions))
 			switch {
 			case !d.removes:

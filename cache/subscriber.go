@@ -168,14 +168,14 @@ func (s *Subscriber) collectOne(pace Pace) ([]*Batch, Outlook, error) {
 func (s *Subscriber) collectAll(pace Pace) ([]*Batch, Outlook, error) {
 	q := question{Pace: pace, state: s.form.State, cache: s.places[0].store.cache}
 	var due schedule
-	seen, beats := make([]uint64, len(s.places)), make([]uint64, len(s.places))
+	seen, heartbeats := make([]uint64, len(s.places)), make([]uint64, len(s.places))
 	for i, c := range s.places {
 		c.store.mu.RLock()
 		if !s.form.State && c.behind() {
 			c.store.mu.RUnlock()
 			return nil, Outlook{}, ErrBehind
 		}
-		due, seen[i], beats[i] = c.survey(due, &q), c.store.seq, c.store.heartbeats
+		due, seen[i], heartbeats[i] = c.survey(due, &q), c.store.seq, c.store.heartbeats
 		s.look(c, &q)
 		c.store.mu.RUnlock()
 	}
@@ -195,7 +195,7 @@ func (s *Subscriber) collectAll(pace Pace) ([]*Batch, Outlook, error) {
 		left := c.deliver(&p, steps, seen[i])
 		c.rest(&q)
 		// What came since the survey rang for a client that had been rung for already.
-		left = left || c.store.seq > seen[i] || c.store.heartbeats > beats[i]
+		left = left || c.store.seq > seen[i] || c.store.heartbeats > heartbeats[i]
 		c.store.mu.RUnlock()
 		more = more || left
 		out[i] = p.out

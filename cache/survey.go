@@ -20,13 +20,13 @@ func (c *Client) survey(s schedule, q *question) schedule {
 		} else {
 			w.skipUnknown()
 		}
-		beats := w.renewDue(q)
+		renew := w.renewDue(q)
 		adds, removes := w.additionsDue(), w.removalsDue()
 		w.removing = removes
 		w.news = w.full && (w.relist || adds || removes)
-		w.relist = w.relist || (beats && w.full && acks != Awaited)
+		w.relist = w.relist || (renew && w.full && acks != Awaited)
 		adds = adds || w.relist
-		w.pending = adds || removes || beats
+		w.pending = adds || removes || renew
 		if !adds && (w.rank.waits() || !removes) {
 			w.sent = c.store.seq
 		}
@@ -40,7 +40,7 @@ func (c *Client) survey(s schedule, q *question) schedule {
 		d.places++
 		d.acks = max(d.acks, acks)
 		d.adds = d.adds || adds
-		d.beats = d.beats || (beats && !w.full)
+		d.heartbeats = d.heartbeats || (renew && !w.full)
 		d.again = d.again || w.againDue()
 		d.known = d.known || !w.lacksAll()
 		if w.incomplete(q) {

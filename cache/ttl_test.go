@@ -567,7 +567,7 @@ func TestCheckTTL(t *testing.T) {
 		{"future", "in the future", func(star *table, _ *watch) { star.entries["a"].life.heartbeat = 99 }},
 		{"listed", "is no member", func(_ *table, w *watch) { w.names.get("n").entry.life.listed = true }},
 		{"followers", "can do ttl", func(star *table, _ *watch) { star.colls["*"].heartbeats.clients++ }},
-		{"heartbeat of a name", "did not come", func(_ *table, w *watch) { w.names.get("n").beat = true }},
+		{"heartbeat of a name", "did not come", func(_ *table, w *watch) { w.names.get("n").heartbeat = true }},
 		{"relayed", "are not kept", func(star *table, _ *watch) { star.colls["*"].transient++ }},
 		{"relayed without word", "nothing is known", func(star *table, _ *watch) { star.entries["once"].life = nil }},
 		{"passed on", "passed on: false", func(star *table, _ *watch) { star.entries["once"].life.transient = nil }},

@@ -169,7 +169,7 @@ func (c *Client) sendEndpoints(name string) (due bool) {
 		if sub.response > w.before {
 			return false // they went behind the cluster in this pass
 		}
-		sub.beat = false
+		sub.heartbeat = false
 		if !sub.dirty && sub.entry.there() {
 			sub.dirty = true
 			w.dirty = append(w.dirty, sub)

@@ -155,7 +155,7 @@ func (w *watch) subscribeName(n Name) {
 	// client that subscribes explicitly later may have forgotten it (RES-15).
 	w.held = without(w.held, n.Key)
 	w.answered(n.Key)
-	sub.beat = false // the content is sent again, and says its ttl
+	sub.heartbeat = false // the content is sent again, and says its ttl
 	if sub.entry.err != nil && sub.entry.there() {
 		w.errors.add(sub)
 	}
