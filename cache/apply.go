@@ -312,7 +312,7 @@ func (u *update) resource(t *table, key string, r *wire.Resource) {
 	}
 	e.mark = t.mark
 	if coll != nil {
-		coll.confirm(e, isNew, u.received)
+		coll.quiet.confirm(e, isNew, u.received)
 	}
 }
 
@@ -334,10 +334,10 @@ func (t *table) answer(now time.Time, empty bool) {
 			standing[c] = struct{}{}
 			continue
 		}
-		if !c.interest.subscribed || !c.burst.answered.IsZero() {
+		if !c.interest.subscribed || !c.quiet.answered.IsZero() {
 			continue
 		}
-		c.burst.answered = now
+		c.quiet.answered = now
 		t.store.unsettled[c] = struct{}{}
 		if empty && c.knownEmpty() {
 			t.store.changed(c) // followers can be told that there is nothing
@@ -434,7 +434,7 @@ func (s *Store) Settle(now time.Time) time.Time {
 	s.mu.Lock()
 	var next time.Time
 	for c := range s.unsettled {
-		at := c.settleAt(&s.source)
+		at := c.quiet.end(c.synced, s.source.Quiet, s.source.longQuiet())
 		switch {
 		case at.IsZero():
 			delete(s.unsettled, c)
@@ -442,7 +442,7 @@ func (s *Store) Settle(now time.Time) time.Time {
 			next = sooner(next, at)
 		default:
 			c.table.settle(c, now)
-			if at = c.settleAt(&s.source); at.IsZero() {
+			if at = c.quiet.end(c.synced, s.source.Quiet, s.source.longQuiet()); at.IsZero() {
 				delete(s.unsettled, c)
 			}
 			next = sooner(next, at)
@@ -467,13 +467,12 @@ func (t *table) settle(c *collection, now time.Time) {
 		t.sync(c)
 		return
 	}
-	for e := c.live.head; e != nil && c.stale > 0; {
+	for e := c.live.head; e != nil && c.quiet.stale > 0; {
 		next := e.next
 		// A name with its own subscription is answered by itself.
-		if e.epoch != c.epoch {
+		if c.quiet.isStale(e) {
 			if e.interest != nil && e.interest.subscribed && t.kind == byName {
-				c.stale--
-				e.epoch = c.epoch
+				c.quiet.trust(e)
 			} else {
 				t.unset(e, absent, nil, now)
 			}

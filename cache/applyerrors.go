@@ -72,7 +72,7 @@ func (u *update) failEntry(t *table, e *entry, re *wire.ResourceError) {
 			t.excuses.add(e)
 		}
 		if e.member() {
-			e.coll.confirm(e, false, u.received)
+			e.coll.quiet.confirm(e, false, u.received)
 		}
 	}
 	if e.err != nil && *e.err == *re {
@@ -120,7 +120,7 @@ func (c *collection) reopen() {
 		return
 	}
 	wasOpen := c.interest.open()
-	c.burst = burst{}
+	c.quiet.restart()
 	t := c.table
 	delete(t.store.unsettled, c)
 	if t.unanswered == nil {

@@ -149,7 +149,7 @@ func (coll *collection) check(c *checker, key string) {
 			last = e.changed
 			if !l.dead {
 				bytes += e.size()
-				if e.epoch != coll.epoch {
+				if coll.quiet.isStale(e) {
 					stale++
 				}
 			}
@@ -159,10 +159,11 @@ func (coll *collection) check(c *checker, key string) {
 	coll.heartbeats.check(c, key, followersWith(coll, func(f Form) bool { return f.TTL }), func(e *entry) bool { return e.coll == coll })
 	coll.checkTransient(c)
 	c.that(bytes == coll.bytes, "%q: %d bytes counted as %d", key, bytes, coll.bytes)
-	c.that(stale == coll.stale, "%q: %d stale members counted as %d", key, stale, coll.stale)
+	c.that(stale == coll.quiet.stale, "%q: %d stale members counted as %d", key, stale, coll.quiet.stale)
 	c.that(coll.tombs.len <= max(minTombstones, coll.live.len), "%q: %d tombstones", key, coll.tombs.len)
 	_, unsettled := coll.table.store.unsettled[coll]
-	c.that(unsettled || coll.settleAt(&coll.table.store.source).IsZero(), "%q has a quiet time that nobody will end", key)
+	source := &coll.table.store.source
+	c.that(unsettled || coll.quiet.end(coll.synced, source.Quiet, source.longQuiet()).IsZero(), "%q has a quiet time that nobody will end", key)
 	for pos, f := range coll.followers {
 		c.that(f.pos == pos && f.coll == coll, "%q has a broken follower", key)
 	}

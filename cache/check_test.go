@@ -39,7 +39,7 @@ func TestCheck(t *testing.T) {
 		{"watcher", "broken watcher", func(_, named *table, _ *watch) { named.entries["n"].subs[0].pos = 7 }},
 		{"nobody asked", "nobody is asked", func(_, named *table, _ *watch) { named.entries["n"].interest = nil }},
 		{"follower", "broken follower", func(star, _ *table, _ *watch) { star.colls["*"].followers[0].pos = 7 }},
-		{"stale", "stale members", func(star, _ *table, _ *watch) { star.colls["*"].stale++ }},
+		{"stale", "stale members", func(star, _ *table, _ *watch) { star.colls["*"].quiet.stale++ }},
 		{"collection", "stands under", func(star, _ *table, _ *watch) { star.colls["*"].key = "x" }},
 		{"entry", "stands under", func(star, _ *table, _ *watch) { star.entries["a"].key = "x" }},
 		{"pending", "pending", func(_, named *table, _ *watch) { named.entries["n"].interest.pending = 1 }},

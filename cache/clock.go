@@ -21,7 +21,7 @@ type clock struct {
 // open reports whether the server has not answered it yet.
 func (i *interest) open() bool {
 	if i.coll != nil {
-		return !i.coll.synced && i.coll.burst.answered.IsZero()
+		return !i.coll.synced && i.coll.quiet.answered.IsZero()
 	}
 	return i.entry.open() || i.table.variants.borrows(i.entry)
 }

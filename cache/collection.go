@@ -1,8 +1,6 @@
 package cache
 
 import (
-	"time"
-
 	"github.com/xdsrelay/xdsrelay/cache/digest"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -55,33 +53,7 @@ type collection struct {
 	foreign bool // something was left out that the server does not speak for
 	overdue bool // asked for long ago on the present stream, and not answered
 	pinned  bool // in table.pins
-	burst   burst
-	epoch   uint32 // members of another epoch are stale
-	stale   int
-}
-
-// burst is what is known of the responses that answer a subscription to a collection, on
-// the present stream.
-type burst struct {
-	answered time.Time     // the type's first response; zero until then
-	progress time.Time     // the last one that brought or confirmed a member; likewise
-	gap      time.Duration // the longest time between two of them
-}
-
-// last is the time of the last response that counts.
-func (b *burst) last() time.Time {
-	if b.progress.After(b.answered) {
-		return b.progress
-	}
-	return b.answered
-}
-
-// progressed notes a response that brought or confirmed a member.
-func (b *burst) progressed(now time.Time) {
-	if last := b.last(); !last.IsZero() {
-		b.gap = max(b.gap, now.Sub(last))
-	}
-	b.progress = now
+	quiet   quietTime
 }
 
 // touch gives a changed member its new place, or brings a new one in.
@@ -89,10 +61,11 @@ func (c *collection) touch(e *entry, n uint64) {
 	c.heartbeats.drop(e.life) // a client that is sent the content is sent its TTL with it
 	switch {
 	case e.coll == nil:
-		e.coll, e.added, e.epoch = c, n, c.epoch
+		e.coll, e.added = c, n
+		c.quiet.enter(e)
 		c.sum = c.sum.Plus(e.sum)
 	case e.dead:
-		e.epoch = c.epoch
+		c.quiet.enter(e)
 		// Some client may not have been told of the removal and still hold it from
 		// before: keep added.
 		e.comesBack(n)
@@ -121,9 +94,7 @@ func (c *collection) bury(e *entry, n uint64) {
 	c.sum = c.sum.Minus(e.sum)
 	c.bodies.bare, c.bodies.wrapped = nil, nil
 	c.runs.drop()
-	if e.epoch != c.epoch {
-		c.stale--
-	}
+	c.quiet.leave(e)
 }
 
 // sweep discards tombstones: those that every cursor has passed, and the oldest
@@ -189,50 +160,6 @@ func (c *collection) discard(e *entry) {
 	c.table.forgetUnused(e)
 }
 
-// confirm notes that the server spoke of e at the present stream.
-func (c *collection) confirm(e *entry, isNew bool, now time.Time) {
-	switch {
-	case isNew:
-		c.burst.progressed(now)
-	case e.epoch != c.epoch:
-		c.stale--
-		c.burst.progressed(now)
-	}
-	e.epoch = c.epoch
-}
-
-// confirmAll notes that the server knows on the present stream what is held, and
-// will speak of what it has not.
-func (c *collection) confirmAll() {
-	for e := c.live.head; e != nil && c.stale > 0; e = e.next {
-		if e.epoch != c.epoch {
-			e.epoch = c.epoch
-			c.stale--
-		}
-	}
-}
-
-// gaps is how many times the longest gap between two responses a quiet time takes at least.
-const gaps = 3
-
-// settleAt is when its quiet time ends; zero if it has none to wait for. The quiet time
-// begins with the first answer and is prolonged by members that were new or not confirmed
-// before, so that a large first state sent in many parts ends it late, while a collection
-// that is never quiet ends it nevertheless. A collection that is not synced is complete
-// then (RES-2); what the server has to confirm has more time (RES-14).
-func (c *collection) settleAt(source *Source) time.Time {
-	long := source.longQuiet()
-	switch {
-	case c.burst.answered.IsZero():
-		return time.Time{}
-	case !c.synced:
-		return c.burst.last().Add(min(max(source.Quiet, gaps*c.burst.gap), long))
-	case c.stale > 0:
-		return c.burst.last().Add(long)
-	}
-	return time.Time{}
-}
-
 // addError remembers an error of a key (ERR-1). The collection remembers as many as it would
 // tombstones: a server may send errors for names without end.
 func (c *collection) addError(key string, err *wire.ResourceError) {
@@ -268,7 +195,7 @@ func (c *collection) wildcard() bool { return c.table.kind == wholeType }
 // knownEmpty reports whether a new follower may be told that there is nothing.
 // A server answers "*" even if it has nothing, and an empty glob by its name.
 func (c *collection) knownEmpty() bool {
-	return c.live.len == 0 && (c.synced || (c.wildcard() && !c.burst.answered.IsZero()))
+	return c.live.len == 0 && (c.synced || (c.wildcard() && !c.quiet.answered.IsZero()))
 }
 
 // lacksInLists reports whether lists lack members, since those were not kept (TTL-5).
@@ -291,14 +218,9 @@ func (c *collection) doubt() {
 	if c.transient == 0 && !c.table.variants.any() {
 		return
 	}
-	c.epoch++
-	for e := c.live.head; e != nil; e = e.next {
-		if e.state == transient || (e.res != nil && e.res.Constrained()) {
-			c.stale++
-		} else {
-			e.epoch = c.epoch
-		}
-	}
+	c.quiet.doubt(c.live.head, func(e *entry) bool {
+		return e.state == transient || (e.res != nil && e.res.Constrained())
+	})
 }
 
 // dropCollection forgets c after its unsubscribe was taken. Members that

@@ -1,8 +1,6 @@
 package cache
 
-import (
-	"github.com/xdsrelay/xdsrelay/keyer"
-)
+import "github.com/xdsrelay/xdsrelay/keyer"
 
 // cursor is how far one client has followed one collection. Guarded by
 // Store.mu, against other clients by being reachable from its own only.

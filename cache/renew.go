@@ -65,7 +65,7 @@ func (u *update) renewed(t *table, e *entry, r *wire.Resource) bool {
 		return false
 	}
 	if e.member() {
-		e.coll.confirm(e, false, u.received)
+		e.coll.quiet.confirm(e, false, u.received)
 	}
 	if r.HasTTL {
 		t.renew(e, r.TTL(), u.received)

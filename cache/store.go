@@ -406,7 +406,7 @@ func (t *table) restart(versionsLimit int) wire.Subscription {
 		sub.Subscribe = append(sub.Subscribe, i.subscribe(now))
 	}
 	for _, c := range t.colls {
-		c.burst = burst{}
+		c.quiet.restart()
 		visit(c.interest)
 	}
 	for _, e := range t.entries {
@@ -427,11 +427,10 @@ func (t *table) restart(versionsLimit int) wire.Subscription {
 	for _, c := range t.colls {
 		t.unanswered[c] = struct{}{}
 		if resumed {
-			c.confirmAll()
+			c.quiet.trustAll(c.live.head)
 			c.doubt()
 		} else {
-			c.epoch++
-			c.stale = c.live.len
+			c.quiet.doubtAll(c.live.len)
 		}
 	}
 	return sub
@@ -483,7 +482,7 @@ func (s *Store) Lost(stream wire.StreamID) {
 		t.spoken = false
 		for _, c := range t.colls {
 			c.interest.subscribed, c.interest.again, c.overdue = false, false, false
-			c.burst = burst{}
+			c.quiet.restart()
 		}
 		for _, e := range t.entries {
 			e.overdue = false

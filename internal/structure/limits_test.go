@@ -34,7 +34,7 @@ var areas = []limited{
 		name: "content and delivery", rooms: []string{"cache", "downstream/delivery"},
 		types: map[string]size{
 			"cache.Store":      {63, 24},
-			"cache.collection": {33, 27},
+			"cache.collection": {maxMethods, 25},
 			"cache.cursor":     {50, 21},
 			"cache.entry":      {38, 32},
 			"cache.pass":       {58, 22},

@@ -1,0 +1,111 @@
+package cache
+
+import "time"
+
+// gaps is how many times the longest gap between two responses a quiet time takes at least.
+const gaps = 3
+
+// quietTime is which members of a collection the server has confirmed on the present stream,
+// and when the collection has been quiet for long enough (RES-2, RES-14). Guarded by Store.mu.
+type quietTime struct {
+	answered time.Time     // the type's first response on the present stream; zero until then
+	progress time.Time     // the last one that brought or confirmed a member; likewise
+	gap      time.Duration // the longest time between two of them
+
+	epoch uint32 // a member of another epoch is stale: not confirmed on the present stream
+	stale int    // stale members
+}
+
+// restart forgets the responses: a stream begins or ends, or none of them was an answer.
+func (q *quietTime) restart() { q.answered, q.progress, q.gap = time.Time{}, time.Time{}, 0 }
+
+// last is the time of the last response that counts.
+func (q *quietTime) last() time.Time {
+	if q.progress.After(q.answered) {
+		return q.progress
+	}
+	return q.answered
+}
+
+// progressed records a response that brought or confirmed a member.
+func (q *quietTime) progressed(now time.Time) {
+	if last := q.last(); !last.IsZero() {
+		q.gap = max(q.gap, now.Sub(last))
+	}
+	q.progress = now
+}
+
+// isStale reports whether a member was not confirmed on the present stream.
+func (q *quietTime) isStale(e *entry) bool { return e.epoch != q.epoch }
+
+// enter takes in a new member. The server has just sent it.
+func (q *quietTime) enter(e *entry) { e.epoch = q.epoch }
+
+// leave takes a member out.
+func (q *quietTime) leave(e *entry) {
+	if q.isStale(e) {
+		q.stale--
+	}
+}
+
+// confirm records that the server named a member on the present stream.
+func (q *quietTime) confirm(e *entry, isNew bool, now time.Time) {
+	switch {
+	case isNew:
+		q.progressed(now)
+	case q.isStale(e):
+		q.stale--
+		q.progressed(now)
+	}
+	q.enter(e)
+}
+
+// trust makes a member count as confirmed.
+func (q *quietTime) trust(e *entry) {
+	q.leave(e)
+	q.enter(e)
+}
+
+// trustAll makes all members count as confirmed, from the first one on: the server knows on
+// the present stream that the relay holds them, and will name a member that it does not have.
+func (q *quietTime) trustAll(first *entry) {
+	for e := first; e != nil && q.stale > 0; e = e.next {
+		q.trust(e)
+	}
+}
+
+// doubtAll makes all members stale, of which there are so many.
+func (q *quietTime) doubtAll(members int) {
+	q.epoch++
+	q.stale = members
+}
+
+// doubt makes some members stale, and no others.
+func (q *quietTime) doubt(first *entry, some func(*entry) bool) {
+	q.epoch++
+	q.stale = 0
+	for e := first; e != nil; e = e.next {
+		if some(e) {
+			q.stale++
+		} else {
+			q.enter(e)
+		}
+	}
+}
+
+// end is when the quiet time of a collection ends; zero if there is none. The quiet time
+// begins with the first answer. Members that are new or were not confirmed before prolong it:
+// a large first state that is sent in many parts ends it late, and a collection that is never
+// quiet ends it all the same. A collection that is not synced is complete after the time quiet
+// (RES-2). The server has the time long to confirm members (RES-14).
+func (q *quietTime) end(synced bool, quiet, long time.Duration) time.Time {
+	switch {
+	case q.answered.IsZero():
+		return time.Time{}
+	case !synced:
+		return q.last().Add(min(max(quiet, gaps*q.gap), long))
+	case q.stale > 0:
+		return q.last().Add(long)
+	}
+	return time.Time{}
+}
