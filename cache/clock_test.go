@@ -54,6 +54,35 @@ func TestRES7Absent(t *testing.T) {
 			b.expect(c.told(), "EDS +b")
 		})
 	})
+	for _, tc := range []struct {
+		name   string
+		before bool // the server takes the member away before the name counts as not answered
+	}{{"before", true}, {"after", false}} {
+		t.Run("RES-7 SUB-8 what * lost "+tc.name+" its name counted as not answered is told as removed", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newStateBed(t)
+				c := b.join()
+				c.sub(cds, "*")
+				b.connect(0)
+				b.state(cds, "1", "+a@1", "+b@1")
+				b.expect(c.told(), "CDS +a +b")
+				c.sub(cds, "a")
+				b.connect(1)
+				if tc.before {
+					b.state(cds, "2", "+b@1")
+					b.expect(c.told()) // the name's answer may still come
+					b.after(absentAfter)
+					b.expect(c.told(), "CDS -a !a")
+				} else {
+					b.after(absentAfter)
+					b.expect(c.told(), "CDS !a") // the client keeps it: a silence removes nothing
+					b.state(cds, "2", "+b@1")
+					b.expect(c.told(), "CDS -a")
+				}
+				b.check()
+			})
+		})
+	}
 	t.Run("SUB-11 a name that nobody wants keeps nobody waiting", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newStateBed(t)

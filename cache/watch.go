@@ -179,6 +179,24 @@ func (w *watch) named(key string) bool {
 	return len(w.respelledNames[key]) > 0
 }
 
+// awaits reports whether the client names a key of which a collection lost the member, and the
+// server's answer may still come. If the server stays silent (RES-7), a client that may have the
+// member is told then that it is gone.
+func (w *watch) awaits(key string, mayHave bool) (awaited bool) {
+	look := func(sub *nameSub) {
+		if sub.entry.unanswered() {
+			sub.denied, sub.holds, awaited = true, sub.holds || mayHave, true
+		}
+	}
+	if sub := w.names.get(key); sub != nil {
+		look(sub)
+	}
+	for _, sub := range w.respelledNames[key] {
+		look(sub)
+	}
+	return awaited
+}
+
 // byName reports whether the client is served a member by its name, here or in another
 // store, and so not by the cursor (GLOB-5). As long as nobody knows what the name stands
 // for, the collection goes on serving it: what a client has must not vanish because it
