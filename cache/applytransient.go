@@ -15,7 +15,7 @@ func (t *table) pass(e *entry, r *wire.Resource, coll *collection, now time.Time
 	h.listed = h.again && e.listed() != nil
 	t.release(e)
 	t.clearError(e)
-	t.appear(e, now)
+	appear(t, e, now)
 	e.state, e.tainted = transient, false
 	e.received = now.UnixNano()
 	t.called(e, r)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache/digest"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
-	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // Check walks the whole store and reports every inconsistency that it finds. It
@@ -50,7 +49,7 @@ func (s *Store) Check() error {
 // check verifies one table and returns its resources and bytes.
 func (t *table) check() (resources, bytes int64, err error) {
 	c := &checker{}
-	interests, watchers, answers := 0, int64(0), 0
+	interests, watchers := 0, int64(0)
 	c.that(nothing.empty(), "what entries share that have nothing aside is not empty")
 	pending := make(map[*interest]bool)
 	for at, i := range t.pending {
@@ -68,10 +67,6 @@ func (t *table) check() (resources, bytes int64, err error) {
 		c.that((e.state == present) == (e.res != nil), "%q is %s, resource held: %t", key, e.state, e.res != nil)
 		e.checkErrors(c)
 		e.life.checkTransient(c, e)
-		e.checkUnresolved(c)
-		if e.answer() != nil {
-			answers++
-		}
 		c.that(e.wanted() || e.interest != nil || e.coll != nil, "nothing refers to entry %q", key)
 		c.that(e.coll == nil || t.colls[e.coll.key] == e.coll, "%q belongs to a collection that is gone", key)
 		c.that(e.changed <= t.store.seq, "%q was changed in the future", key)
@@ -88,8 +83,7 @@ func (t *table) check() (resources, bytes int64, err error) {
 		c.that(!e.lent || (e.res != nil && !e.named()), "%q: the key lies in what is not kept, or may go", key)
 		c.that(key == "" || e.spelled != key, "%q keeps its key twice", key)
 		c.that(e.retained == nil || e.dead, "%q keeps what it was and is no tombstone", key)
-		_, loose := t.loose[keyer.GlobOf(key)][e]
-		c.that(e.loose == loose && !(loose && e.coll != nil), "%q: loose %t, listed %t, collection %t", key, e.loose, loose, e.coll != nil)
+		t.unglobbed.check(c, e)
 		if e.interest != nil {
 			interests++
 			e.interest.check(c, pending)
@@ -106,7 +100,7 @@ func (t *table) check() (resources, bytes int64, err error) {
 	t.digests.check(c, t.entries, t.colls)
 	t.lifetimes.check(c, t.entries, t.store.heartbeats)
 	t.checkTimed(c)
-	c.that(answers == t.answers, "%d answers counted as %d", answers, t.answers)
+	t.absences.check(c, t.entries)
 	c.that(interests == t.interests, "counted %d interests, found %d", t.interests, interests)
 	c.that(interests == 0 || t.assigned, "wanted, but on no stream")
 	t.checkClocks(c)

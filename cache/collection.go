@@ -238,7 +238,7 @@ func (t *table) dropCollection(c *collection) {
 			c.retained.release(e)
 			e.coll, e.dead = nil, false
 			if e.res != nil {
-				t.loosen(e)
+				t.unglobbed.add(e)
 			}
 			if !e.there() {
 				t.lifetimes.end(e) // of what expired

@@ -44,7 +44,7 @@ type entry struct {
 	lent    bool      // key is part of the bytes of res
 	dead    bool      // in coll.tombs
 	alias   bool      // served by a resource of another name that lists key as an alias (RES-10)
-	loose   bool      // in table.loose
+	loose   bool      // in table.unglobbed
 	tainted bool      // the version now held was seen with other contents (ACK-4)
 	overdue bool      // asked for long ago on the present stream, and not answered
 	pinned  bool      // in table.pins

@@ -68,7 +68,7 @@ func (p *pass) tableOf(w *watch, k kind) *table {
 // first reports whether a name is not in the batch yet, where that is in
 // question, and notes that it is now.
 func (p *pass) first(name string) bool {
-	if !p.table.aliases.used() && p.table.answers == 0 && !p.watch.directives && p.watch.located == 0 && !p.watch.sameBare() {
+	if !p.table.aliases.used() && !p.table.absences.any() && !p.watch.directives && p.watch.located == 0 && !p.watch.sameBare() {
 		return true
 	}
 	if p.names[name] {

@@ -188,6 +188,7 @@ func (s *Store) table(typeURL string, k kind) *table {
 			serverVersions: newServerVersions(s.cache.seed, s.source.State),
 			references:     references{table: key, news: &s.references},
 			variants:       variants{state: s.source.State},
+			unglobbed:      globIndex{names: k == byName},
 		}
 		s.tables[key] = t
 	}

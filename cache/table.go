@@ -37,8 +37,7 @@ type table struct {
 
 	entries   map[string]*entry
 	colls     map[string]*collection
-	loose     map[string]map[*entry]struct{} // held by name only, by the glob they would belong to
-	pins      map[string]int                 // by key of a name or a glob; see Pin
+	pins      map[string]int // by key of a name or a glob; see Pin
 	pending   []*interest
 	interests int
 	// subscribed to since the last response
@@ -56,13 +55,14 @@ type table struct {
 	aliases        aliases
 	references     references
 	variants       variants
+	unglobbed      globIndex
+	absences       absences
 
 	systemVersion string
 	lifetimes     lifetimes
 	excuses       excuses
 	mark          uint32 // the number of the last state-of-the-world response: what it held has it
 
-	answers  int // names with an answer that they stand for nothing
 	suspects int // entries with content that a client rejected alone
 
 	// counted, so that a scrape need not walk the entries
@@ -106,10 +106,7 @@ func (t *table) collection(key string) *collection {
 // adopt makes what is held by name members of a new collection. The server need
 // not mention them again: on a resumed stream it knows that they are here.
 func (t *table) adopt(c *collection) {
-	adopted := t.loose[c.key]
-	delete(t.loose, c.key)
-	for e := range adopted {
-		e.loose = false
+	for e := range t.unglobbed.take(c.key) {
 		if e.res != nil {
 			c.touch(e, t.store.next())
 			c.bytes += e.size()
@@ -117,37 +114,6 @@ func (t *table) adopt(c *collection) {
 				c.addError(e.key, e.err)
 			}
 		}
-	}
-}
-
-// loosen notes that e belongs to a glob that nobody has subscribed to.
-func (t *table) loosen(e *entry) {
-	if e.loose || t.kind != byName || e.alias {
-		return
-	}
-	g := keyer.GlobOf(e.key)
-	if g == "" {
-		return
-	}
-	if t.loose == nil {
-		t.loose = make(map[string]map[*entry]struct{})
-	}
-	if t.loose[g] == nil {
-		t.loose[g] = make(map[*entry]struct{})
-	}
-	t.loose[g][e] = struct{}{}
-	e.loose = true
-}
-
-func (t *table) unloosen(e *entry) {
-	if !e.loose {
-		return
-	}
-	e.loose = false
-	g := keyer.GlobOf(e.key)
-	delete(t.loose[g], e)
-	if len(t.loose[g]) == 0 {
-		delete(t.loose, g)
 	}
 }
 
@@ -190,9 +156,9 @@ func (t *table) forgetUnused(e *entry) {
 	if e.wanted() || e.interest != nil || e.coll != nil {
 		return
 	}
-	t.unloosen(e)
+	t.unglobbed.remove(e)
 	t.aliases.drop(e)
-	t.resolve(e)
+	t.absences.end(e)
 	if e.there() {
 		t.serverVersions.leave(e)
 	}
@@ -243,7 +209,7 @@ func (t *table) release(e *entry) {
 // set puts new content into an entry, and tells who watches.
 func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time) {
 	n, was := t.store.next(), e.res
-	t.appear(e, now)
+	appear(t, e, now)
 	if e.state == transient {
 		t.release(e)
 	}
@@ -276,7 +242,7 @@ func (t *table) set(e *entry, r *wire.Resource, coll *collection, now time.Time)
 		t.store.changed(coll)
 	} else {
 		e.changed = n
-		t.loosen(e)
+		t.unglobbed.add(e)
 	}
 	t.lifetimes.start(e, r, now)
 	t.noteDeadline()
@@ -346,7 +312,7 @@ func (t *table) called(e *entry, r *wire.Resource) {
 func (t *table) unset(e *entry, to state, err *wire.ResourceError, now time.Time) {
 	n, content, held := t.store.next(), e.changed, e.res
 	t.aliases.drop(e)
-	t.resolve(e)
+	t.absences.end(e)
 	was, gone := e.listed(), !e.there() && !e.open() // who was not told yet is to be told still
 	t.release(e)
 	t.clearError(e)

@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"strings"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -18,36 +17,6 @@ import (
 // askPause is how often the server is asked again for a name at most.
 const askPause = time.Second
 
-// absence is what there is to say of a name that stands for nothing.
-type absence struct {
-	// answer is the server's, as it came, nil if there is none. It may be the answer for
-	// other names, too. asked is when the server was asked last, or answered.
-	answer *wire.Resource
-	asked  time.Time
-	// served is the name of the resource that served the alias until that was removed:
-	// its clients know it by that (RES-10).
-	served string
-}
-
-// answer is the server's answer that the name stands for nothing, nil if there is none.
-func (e *entry) answer() *wire.Resource {
-	if e.absence == nil {
-		return nil
-	}
-	return e.absence.answer
-}
-
-// served is the name of the resource that served the alias, "" if none did.
-func (e *entry) served() string {
-	if e.absence == nil {
-		return ""
-	}
-	return e.absence.served
-}
-
-// setServed notes that it was the removal of that resource that took the alias away.
-func (e *entry) setServed(name string) { e.own().absence = &absence{served: strings.Clone(name)} }
-
 // bareAliases applies a resource without payload that has aliases.
 func (u *update) bareAliases(t *table, r *wire.Resource) {
 	known := false
@@ -62,7 +31,7 @@ func (u *update) bareAliases(t *table, r *wire.Resource) {
 		}
 		known = true
 		e.mark = t.mark
-		t.unresolve(e, r, u.received)
+		unresolve(t, e, r, u.received)
 	}
 	if !known {
 		u.unsolicited++
@@ -71,35 +40,22 @@ func (u *update) bareAliases(t *table, r *wire.Resource) {
 
 // unresolve notes that a name stands for nothing, with the answer that says so. Those who
 // were told it need not be told again.
-func (t *table) unresolve(e *entry, r *wire.Resource, now time.Time) {
+func unresolve(t *table, e *entry, r *wire.Resource, now time.Time) {
 	if e.answer() == nil {
 		t.unset(e, absent, nil, now)
 		if !e.wanted() {
 			return // and is not kept (RES-17)
 		}
-		t.answers++
 	}
-	e.own().absence = &absence{answer: r, asked: now}
-}
-
-// resolve forgets what there was to say, which is not true any more, or nobody wants.
-func (t *table) resolve(e *entry) {
-	if e.absence == nil {
-		return
-	}
-	if e.absence.answer != nil {
-		t.answers--
-	}
-	e.own().absence = nil
-	e.tidy()
+	t.absences.answer(e, r, now)
 }
 
 // appear is called when something is found under a name after all. The answer that said
 // that there is nothing cannot be passed on for its other names either: the server is
 // asked for them again.
-func (t *table) appear(e *entry, now time.Time) {
+func appear(t *table, e *entry, now time.Time) {
 	answer := e.answer()
-	t.resolve(e)
+	t.absences.end(e)
 	if answer == nil {
 		return
 	}
@@ -112,7 +68,7 @@ func (t *table) appear(e *entry, now time.Time) {
 		if o == nil || o.answer() != answer {
 			continue
 		}
-		t.resolve(o)
+		t.absences.end(o)
 		o.state = unknown
 		if i := o.interest; i != nil && i.subscribed {
 			i.repeat()
@@ -123,11 +79,11 @@ func (t *table) appear(e *entry, now time.Time) {
 
 // askAgain has the server asked once more for a name that stood for nothing, for who
 // subscribes to it later.
-func (t *table) askAgain(e *entry) {
+func askAgain(e *entry, clock func() time.Time) {
 	if e.answer() == nil || e.interest == nil {
 		return
 	}
-	if now := t.store.cache.now(); now.Sub(e.absence.asked) >= askPause {
+	if now := clock(); now.Sub(e.absence.asked) >= askPause {
 		e.absence.asked = now
 		e.interest.repeat()
 	}
@@ -160,8 +116,3 @@ func (p *pass) unresolved(e *entry, pushed bool) bool {
 // passesAnswers reports whether the client can be told that a name stands for nothing. The
 // state of the world has no word for it.
 func (w *watch) passesAnswers() bool { return !w.client.form.State && !w.client.reads() }
-
-func (e *entry) checkUnresolved(c *checker) {
-	c.that(e.absence == nil || (e.state == absent && (e.wanted() || e.interest != nil)),
-		"%q is %s, and the server said that it stands for nothing", e.key, e.state)
-}

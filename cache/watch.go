@@ -161,7 +161,7 @@ func (w *watch) subscribeName(n Name) {
 	}
 	t := w.client.store.table(w.typeURL, byName)
 	t.askFor(sub)
-	t.askAgain(sub.entry)
+	askAgain(sub.entry, w.client.store.cache.now)
 	sub.lateAlready()
 	known := sub.entry.state != unknown && sub.entry.state != transient
 	if (known || (w.full && sub.entry.listed() != nil)) && !sub.dirty {
