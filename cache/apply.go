@@ -369,23 +369,6 @@ func (u *update) bare(t *table, key string, r *wire.Resource) {
 	}
 }
 
-// collectionOf is the collection that a key belongs to, if it is subscribed to.
-func (t *table) collectionOf(key string, e *entry) *collection {
-	if e != nil && e.coll != nil {
-		return e.coll
-	}
-	if len(t.colls) == 0 {
-		return nil
-	}
-	if t.kind == wholeType {
-		return t.colls[Wildcard]
-	}
-	if g := keyer.GlobOf(key); g != "" {
-		return t.colls[g]
-	}
-	return nil
-}
-
 // remove applies a removal: of a resource, or of all members of a glob (GLOB-4).
 // That "*" does not exist is what a server says that takes it for a name: it
 // means nothing.

@@ -1,6 +1,10 @@
 package cache
 
-import "github.com/xdsrelay/xdsrelay/keyer"
+import (
+	"slices"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
 
 // cursor is how far one client has followed one collection. Guarded by
 // Store.mu, against other clients by being reachable from its own only.
@@ -57,6 +61,11 @@ func (c *collection) follow(w *watch, spelling string) *cursor {
 	c.askForTransient(w)
 	c.table.references.followersChanged(c, followed)
 	return f
+}
+
+// followed reports whether a client follows the collection.
+func (c *collection) followed() bool {
+	return slices.ContainsFunc(c.followers, func(f *cursor) bool { return !f.client.reads() })
 }
 
 // unfollow ends it.

@@ -38,7 +38,7 @@ func (d *digests) contentChanged(e *entry) {
 		e.coll.sum = e.coll.sum.Minus(was).Plus(e.sum)
 	}
 	for _, s := range e.subs {
-		s.watch.sum = s.watch.sum.Minus(was).Plus(e.sum)
+		s.resum(was, e.sum)
 	}
 }
 
@@ -50,7 +50,7 @@ func (d *digests) check(c *checker, entries map[string]*entry, colls map[string]
 	}
 	for key, e := range entries {
 		for _, sub := range e.subs {
-			if sub.watch.client.form.State {
+			if sub.usesSums() {
 				users++
 			}
 		}

@@ -3,6 +3,7 @@ package cache
 import (
 	"slices"
 
+	"github.com/xdsrelay/xdsrelay/cache/digest"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -79,6 +80,16 @@ func (n *nameSub) dropsByItself(content uint64) bool {
 	n.holds, n.retained = false, nil
 	return true
 }
+
+// ofClient tells a client's subscription from the relay's own (Store.Read), which leads
+// nobody further.
+func (n *nameSub) ofClient() bool { return !n.watch.client.reads() }
+
+// usesSums reports whether the subscription's client is shown sums as versions (ACK-4).
+func (n *nameSub) usesSums() bool { return n.watch.client.form.State }
+
+// resum replaces the entry's part of the sum of what the client names.
+func (n *nameSub) resum(was, is digest.Sum) { n.watch.sum = n.watch.sum.Minus(was).Plus(is) }
 
 // end takes the subscription off its entry.
 func (n *nameSub) end() {

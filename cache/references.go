@@ -164,12 +164,3 @@ func attentionTo(e *entry) attention {
 	}
 	return ignored
 }
-
-// ofClient tells a client's subscription from the relay's own (Store.Read), which leads
-// nobody further.
-func (n *nameSub) ofClient() bool { return !n.watch.client.reads() }
-
-// followed reports whether a client follows the collection.
-func (c *collection) followed() bool {
-	return slices.ContainsFunc(c.followers, func(f *cursor) bool { return !f.client.reads() })
-}

@@ -103,6 +103,23 @@ func (t *table) collection(key string) *collection {
 	return c
 }
 
+// collectionOf is the collection that a key belongs to, if it is subscribed to.
+func (t *table) collectionOf(key string, e *entry) *collection {
+	if e != nil && e.coll != nil {
+		return e.coll
+	}
+	if len(t.colls) == 0 {
+		return nil
+	}
+	if t.kind == wholeType {
+		return t.colls[Wildcard]
+	}
+	if g := keyer.GlobOf(key); g != "" {
+		return t.colls[g]
+	}
+	return nil
+}
+
 // adopt makes what is held by name members of a new collection. The server need
 // not mention them again: on a resumed stream it knows that they are here.
 func (t *table) adopt(c *collection) {
