@@ -66,9 +66,14 @@ func ExampleNewServer() {
 		return
 	}
 
-	// What the session does when a client's wish arrives.
-	<-store.DemandChanged()
-	fmt.Println("wanted:", store.Restart(wire.StreamID{}, 1<<20)[0].Subscribe)
+	// What the session does when a client's wish arrives. The store also says so when the
+	// first client comes, which may not have asked for anything yet.
+	var wanted []wire.Subscription
+	for len(wanted) == 0 {
+		<-store.DemandChanged()
+		wanted = store.Restart(wire.StreamID{}, 1<<20)
+	}
+	fmt.Println("wanted:", wanted[0].Subscribe)
 	backend, err := wire.NewResource(&discovery.Resource{Name: "backend", Version: "7", Resource: &anypb.Any{TypeUrl: typeURL}})
 	if err != nil {
 		fmt.Println(err)
