@@ -234,9 +234,6 @@ func (o *overlap) look() {
 		if c.form.State && !c.full && len(want) == 0 {
 			clear(c.holds) // nobody tells it what is gone (RES-3)
 		}
-		if o.source.state && !o.there() && c.names(overlapName) {
-			delete(c.holds, overlapName) // the server's silence takes nothing away (RES-7)
-		}
 		if !o.holdsRight(c.holds, want) {
 			o.fail("client %d holds %v, want %v", i, c.holds, want)
 		}
@@ -248,9 +245,6 @@ func (o *overlap) look() {
 	}
 	o.union()
 }
-
-// names reports whether the client names something, in any spelling.
-func (c *modelClient) names(key string) bool { return c.keys()[key] }
 
 // union holds what the server is asked for to what the clients want: each collection
 // once, and the name unless a glob that is asked for brings it (SUB-10, SUB-12, GLOB-6).
