@@ -176,6 +176,7 @@ func (t *table) expire(i *interest, now time.Time) {
 	}
 	for _, sub := range i.entry.subs {
 		sub.tooLate()
+		sub.lateLoss()
 		t.store.wake(sub.watch)
 	}
 }

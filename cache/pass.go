@@ -319,6 +319,9 @@ func (p *pass) name(w *watch, sub *nameSub) bool {
 			return true
 		}
 	case unknown:
+		if w.tellsLost(sub) && !p.removeVariant(sub, sub.located(), sub.shown()) {
+			return false
+		}
 	}
 	w.held = without(w.held, e.key)
 	w.handedOver.drop(sub)
@@ -424,6 +427,7 @@ func (p *pass) member(w *watch, f *cursor, e *entry) bool {
 		w.answered(e.key)
 		f.stoodIn(e)
 	}
+	w.returned(e.key)
 	f.compared(e.key)
 	f.handedOver.drop(e)
 	if pushed {
@@ -465,6 +469,7 @@ func (p *pass) bury(w *watch, f *cursor, upTo uint64) {
 				return
 			}
 			p.taken(e, true)
+			w.unheld(e.key, f.spell(e))
 			f.since++
 		default: // what came and went between two passes needs no word
 		}
