@@ -57,7 +57,7 @@ func (t *table) pass(e *entry, r *wire.Resource, coll *collection, now time.Time
 	}
 }
 
-// retain has lists and renewals keep content that is not kept otherwise, if a client is sent
+// keepTransient has lists and renewals keep content that is not kept otherwise, if a client is sent
 // some.
 func (e *entry) keepTransient(r *wire.Resource) {
 	if e.inLists() {
@@ -68,7 +68,7 @@ func (e *entry) keepTransient(r *wire.Resource) {
 	}
 }
 
-// dropRetained drops content that only lists or renewals kept, once no client is sent any
+// dropTransient drops content that only lists or renewals kept, once no client is sent any
 // that hold the entry.
 func (t *table) dropTransient(e *entry) {
 	if e.state != transient {
@@ -84,7 +84,7 @@ func (t *table) dropTransient(e *entry) {
 	}
 }
 
-// dropRetained does so for all members.
+// dropTransient does so for all members.
 func (c *collection) dropTransient() {
 	if c.transient == 0 {
 		return

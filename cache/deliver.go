@@ -63,7 +63,7 @@ func (p *pass) step(w *watch, st step) {
 func (w *watch) sentUpTo(number uint64) { w.sent = min(number, w.client.store.seq) }
 
 // wildcardsLast orders the places in stores: one that follows "*" comes after those with
-// names, since it lists what they do not (watch.elsewhere).
+// names, since it lists what they do not (watch.namedElsewhere).
 func wildcardsLast(clients []*Client) []int {
 	var order, last []int
 	for i, c := range clients {

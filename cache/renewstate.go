@@ -143,7 +143,7 @@ func (p *pass) renewal(e *entry, name string) bool {
 	return p.add(e, e.full(), name, false)
 }
 
-// whole is the resource that a client is renewed with; nil if it was not kept (TTL-5).
+// full is the resource that a client is renewed with; nil if it was not kept (TTL-5).
 func (e *entry) full() *wire.Resource {
 	if e.state == transient {
 		return e.life.transient.renew

@@ -31,7 +31,7 @@ type Store struct {
 	// be reached. It changes under mu.
 	outage atomic.Pointer[wire.ResourceError]
 
-	applyMu sync.Mutex    // held over Apply and Settle; guards what follows
+	applyMu sync.Mutex    // held over what changes content, as Apply and Settle; guards what follows
 	moved   []*collection // changed by the present one
 	renewed []*collection // with heartbeats in the present one
 	wakes   []*Client     // whom to wake when mu is released

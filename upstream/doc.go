@@ -41,7 +41,7 @@
 //
 // In the state of the world every request lists all names of its type. So names that
 // nobody watches are let go before a request passes its limit (RES-17), and a change of
-// names acknowledges what is held for clients' answers ([Config.NackWait]), since every
+// names acknowledges what is held for clients' answers ([Nack]), since every
 // request that names the last response does. A response for a type that was never asked
 // for is not answered: the first request for a type subscribes to it, to everything if
 // it names nothing. The other form of the wildcard, "*", is used for types whose
@@ -69,7 +69,8 @@
 //
 //   - waits for DemandChanged and asks for Streams. A poller has one stream for each
 //     [wire.StreamID], so a type of its own for each poll (cache.Source.PerType), and two
-//     polls where a type is wanted as a whole and by name; files are one stream;
+//     polls where a type is wanted as a whole and by name; files have a stream for each
+//     type too;
 //   - calls Restart for each stream once the source can be read, which gives the names
 //     wanted, adds and takes off what TakeDemand says from then on, and begins anew
 //     (Lost, Restart) where TakeDemand is not ok;

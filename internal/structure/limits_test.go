@@ -40,9 +40,9 @@ var areas = []limited{
 			"cache.pass":       {58, 22},
 			"cache.table":      {68, 31},
 			"cache.update":     {40, maxFields},
-			"cache.watch":      {113, 40},
+			"cache.watch":      {116, 40},
 		},
-		against: 119,
+		against: 121,
 	},
 	{
 		name: "downstream", rooms: []string{"downstream"}, except: []string{"downstream/delivery"},
