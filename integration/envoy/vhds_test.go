@@ -88,7 +88,7 @@ func (w *world) unknown(e *envoyproc.Envoy, host string) func() bool {
 // answered. One that hangs takes long, and ends the play.
 func (w *world) atOnce(what string, cond func() bool) {
 	if !cond() {
-		w.stopf("%s: not at once", what)
+		w.stopf("%s: not at once: the last request ended with %+v", what, w.last)
 	}
 }
 

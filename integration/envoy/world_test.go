@@ -27,6 +27,7 @@ type world struct {
 	relays []*relayProcess // from the control plane's side to the Envoys'
 	addr   string          // where Envoys are sent
 	client *traffic.Client
+	last   traffic.Outcome // of the last ask
 }
 
 // newWorld starts everything but the Envoys.
@@ -95,11 +96,11 @@ func (w *world) get(e *envoyproc.Envoy, listener string) traffic.Outcome {
 
 // ask makes a request for a host to a listener.
 func (w *world) ask(e *envoyproc.Envoy, listener, host string) traffic.Outcome {
-	addr := e.Addr(listener)
-	if addr == "" {
-		return traffic.Outcome{At: time.Now(), Failure: "no listener"}
+	w.last = traffic.Outcome{At: time.Now(), Failure: "no listener"}
+	if addr := e.Addr(listener); addr != "" {
+		w.last = w.client.Get(context.Background(), addr, host, "/")
 	}
-	return w.client.Get(context.Background(), addr, host, "/")
+	return w.last
 }
 
 // answers is the condition that a backend answers requests to the listener.
