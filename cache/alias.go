@@ -24,20 +24,6 @@ func (w *watch) presentAlias(it *wire.VersionWalk, begun, distrust bool) {
 	}
 }
 
-// subsOf are the client's subscriptions to a key, in all spellings.
-func (w *watch) subsOf(key string) func(yield func(*nameSub) bool) {
-	return func(yield func(*nameSub) bool) {
-		if sub := w.names.get(key); sub != nil && !yield(sub) {
-			return
-		}
-		for _, sub := range w.respelledNames[key] {
-			if !yield(sub) {
-				return
-			}
-		}
-	}
-}
-
 // hasByAlias reports whether the client has a resource by an alias, which its own
 // subscription tells about.
 func (w *watch) hasByAlias(key string) bool {

@@ -9,7 +9,7 @@ package cache
 // server's answer may still come. If the server stays silent (RES-7), a client that may have the
 // member is told then that it is gone.
 func (w *watch) awaits(key string, mayHave bool) (awaited bool) {
-	for sub := range w.spellings(key) {
+	for sub := range w.subsOf(key) {
 		if sub.entry.unanswered() {
 			sub.denied, sub.holds, awaited = true, sub.holds || mayHave, true
 		}
@@ -22,7 +22,7 @@ func (w *watch) returned(key string) {
 	if w.names.len() == 0 {
 		return
 	}
-	for sub := range w.spellings(key) {
+	for sub := range w.subsOf(key) {
 		if sub.entry.open() {
 			sub.denied = false
 		}

@@ -179,8 +179,8 @@ func (w *watch) named(key string) bool {
 	return len(w.respelledNames[key]) > 0
 }
 
-// spellings gives the client's subscriptions to a key.
-func (w *watch) spellings(key string) iter.Seq[*nameSub] {
+// subsOf are the client's subscriptions to a key, in all spellings.
+func (w *watch) subsOf(key string) iter.Seq[*nameSub] {
 	return func(yield func(*nameSub) bool) {
 		if sub := w.names.get(key); sub != nil && !yield(sub) {
 			return
@@ -293,7 +293,7 @@ func withoutOne[V comparable](m map[string][]V, key string, v V) map[string][]V 
 }
 
 func (w *watch) markHeld(key string) {
-	for sub := range w.spellings(key) {
+	for sub := range w.subsOf(key) {
 		sub.holds = true
 	}
 }
