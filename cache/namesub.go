@@ -27,16 +27,20 @@ type nameSub struct {
 	retained *wire.Resource // what it was before it was removed, while lists may hold it (ADS-1)
 }
 
-// push makes a change known to the subscription's client.
-func (n *nameSub) push() {
-	if n.dirty {
-		if n.pushed {
-			n.watch.merged++
-		}
-	} else {
+// makeDue has the next pass look at the subscription.
+func (n *nameSub) makeDue() {
+	if !n.dirty {
 		n.dirty = true
 		n.watch.dirty = append(n.watch.dirty, n)
 	}
+}
+
+// push makes a change known to the subscription's client.
+func (n *nameSub) push() {
+	if n.dirty && n.pushed {
+		n.watch.merged++
+	}
+	n.makeDue()
 	n.pushed, n.heartbeat, n.askedAgain = true, false, false
 	n.watch.client.store.wake(n.watch)
 }
@@ -48,8 +52,8 @@ func (n *nameSub) renew() {
 		n.missedHeartbeat = n.heartbeat
 		return
 	}
-	n.dirty, n.heartbeat, n.missedHeartbeat = true, true, false
-	n.watch.dirty = append(n.watch.dirty, n)
+	n.makeDue()
+	n.heartbeat, n.missedHeartbeat = true, false
 	n.watch.client.store.wake(n.watch)
 }
 
@@ -58,10 +62,7 @@ func (n *nameSub) repeat() {
 	if n.askedAgain {
 		return
 	}
-	if !n.dirty {
-		n.dirty = true
-		n.watch.dirty = append(n.watch.dirty, n)
-	}
+	n.makeDue()
 	n.heartbeat = false
 	n.watch.client.store.wake(n.watch)
 }

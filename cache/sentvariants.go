@@ -238,9 +238,8 @@ func (w *watch) inheritVariant(v wire.Variant, heirs []*nameSub) {
 		}
 		w.variants.swap(sub, v)
 		sub.holds, passed = true, true
-		if !sub.dirty && sub.entry.state != unknown && sub.entry.state != transient {
-			sub.dirty = true
-			w.dirty = append(w.dirty, sub)
+		if sub.entry.state != unknown && sub.entry.state != transient {
+			sub.makeDue()
 		}
 	}
 	if !passed && len(heirs) > 0 {

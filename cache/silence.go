@@ -50,9 +50,7 @@ func (n *nameSub) tellsLost() bool {
 
 // lateLoss makes due what the client was not told because the name's answer might have come.
 func (n *nameSub) lateLoss() {
-	if n.dirty || !n.takesAway() {
-		return
+	if n.takesAway() {
+		n.makeDue()
 	}
-	n.dirty = true
-	n.watch.dirty = append(n.watch.dirty, n)
 }

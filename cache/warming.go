@@ -170,9 +170,8 @@ func (c *Client) sendEndpoints(name string) (due bool) {
 			return false // they went behind the cluster in this pass
 		}
 		sub.heartbeat = false
-		if !sub.dirty && sub.entry.there() {
-			sub.dirty = true
-			w.dirty = append(w.dirty, sub)
+		if sub.entry.there() {
+			sub.makeDue()
 		}
 		return sub.dirty
 	}

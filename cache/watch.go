@@ -164,9 +164,8 @@ func (w *watch) subscribeName(n Name) {
 	askAgain(sub.entry, w.client.store.cache.now)
 	sub.lateAlready()
 	known := sub.entry.state != unknown && sub.entry.state != transient
-	if (known || (w.full && sub.entry.listed() != nil)) && !sub.dirty {
-		sub.dirty = true
-		w.dirty = append(w.dirty, sub)
+	if known || (w.full && sub.entry.listed() != nil) {
+		sub.makeDue()
 	}
 }
 
