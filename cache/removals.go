@@ -33,7 +33,7 @@ func (p *pass) bury(w *watch, f *cursor, upTo uint64) {
 		held := f.versions.has(e.key)
 		_, owed := w.answers[e.key]
 		switch {
-		case f.byName(e.key), w.awaits(e.key, held || owed || e.added <= f.reached): // the name's answer tells what became of it
+		case f.byName(e.key), w.leaveToName(e.key, held || owed || e.added <= f.reached): // the name's answer tells what became of it
 			f.since++
 		case (held || owed || f.mayHave(e)) && f.leaveToGlob(e.key, f.spell(e)):
 			f.since++

@@ -5,19 +5,19 @@ package cache
 // it may bring the resource at once. A server may stay silent of the name (RES-7). Then the
 // client is told what the collection lost.
 
-// awaits reports whether the client names a key of which a collection lost the member, and the
-// server's answer may still come. If the server stays silent (RES-7), a client that may have the
-// member is told then that it is gone.
-func (w *watch) awaits(key string, mayHave bool) (awaited bool) {
+// leaveToName leaves a member that a collection lost to the client's subscriptions to its name
+// whose answer may still come, and reports whether there is any. If the server stays silent
+// (RES-7), a client that may have the member is told then that it is gone.
+func (w *watch) leaveToName(key string, mayHave bool) (left bool) {
 	for sub := range w.subsOf(key) {
 		if sub.entry.unanswered() {
-			sub.denied, sub.holds, awaited = true, sub.holds || mayHave, true
+			sub.denied, sub.holds, left = true, sub.holds || mayHave, true
 		}
 	}
-	return awaited
+	return left
 }
 
-// returned records that a collection has a member again that it had lost: see awaits.
+// returned records that a collection has a member again that it had lost: see leaveToName.
 func (w *watch) returned(key string) {
 	if w.names.len() == 0 {
 		return
@@ -42,7 +42,7 @@ func (w *watch) unheld(key, name string) {
 }
 
 // tellsLost reports whether the client is to be told of a member that a collection lost while
-// the name was not answered, and that the server stayed silent of: see awaits.
+// the name was not answered, and that the server stayed silent of: see leaveToName.
 func (n *nameSub) tellsLost() bool {
 	c := n.watch.client
 	return n.entry.overdue && n.takesAway() && !c.form.State && !c.reads()
