@@ -132,30 +132,6 @@ func (e *Envoy) Addr(listener string) string {
 	return ""
 }
 
-// Hosts are the addresses of a cluster's endpoints.
-func (e *Envoy) Hosts(cluster string) []string {
-	var page struct {
-		Statuses []struct {
-			Name  string `json:"name"`
-			Hosts []struct {
-				Address address `json:"address"`
-			} `json:"host_statuses"`
-		} `json:"cluster_statuses"`
-	}
-	if e.read("/clusters?format=json", &page) != nil {
-		return nil
-	}
-	var addrs []string
-	for _, c := range page.Statuses {
-		if c.Name == cluster {
-			for _, h := range c.Hosts {
-				addrs = append(addrs, h.Address.String())
-			}
-		}
-	}
-	return addrs
-}
-
 type address struct {
 	Socket struct {
 		Address string `json:"address"`

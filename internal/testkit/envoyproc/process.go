@@ -145,9 +145,6 @@ func (e *Envoy) Ended() bool {
 // Node is the id of the Envoy's node.
 func (e *Envoy) Node() string { return e.node }
 
-// Log is the end of what the Envoy has logged.
-func (e *Envoy) Log() string { return e.log.String() }
-
 // Get reads a page of the admin port. Pages that answer with another status than 200
 // are no error: /ready does so until the Envoy is live.
 func (e *Envoy) Get(path string) (string, error) {
