@@ -2,6 +2,7 @@ package cache
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -11,14 +12,14 @@ import (
 // serveAliases lets r serve the entries that clients asked for under its aliases, and
 // takes it from the entries that it served before and does not name any more (RES-10).
 // It reports whether any was asked for.
-func serveAliases(t *table, key string, r *wire.Resource, now time.Time) bool {
+func serveAliases(t *Table, key string, r *wire.Resource, now time.Time) bool {
 	before := t.aliases.of(key)
 	if len(r.Aliases()) == 0 && len(before) == 0 {
 		return false
 	}
-	var served []*entry
+	var served []*Entry
 	for _, alias := range r.Aliases() {
-		e := aliasToServe(t, key, alias)
+		e := aliasToServe(t, key, alias, now)
 		if e == nil || slices.Contains(served, e) {
 			continue // not asked for, or listed twice
 		}
@@ -27,53 +28,60 @@ func serveAliases(t *table, key string, r *wire.Resource, now time.Time) bool {
 	}
 	t.aliases.set(key, nil)
 	for _, e := range before {
-		if e.alias && e.there() && !slices.Contains(served, e) {
-			t.unset(e, absent, nil, now)
+		if e.marks.Alias && e.Exists() && !slices.Contains(served, e) {
+			t.remove(e, Absent, nil, now)
 		}
 	}
 	t.aliases.set(key, served)
 	return len(served) > 0
 }
 
-// aliasToServe returns the entry of an alias of the resource with a key, nil if nobody
-// asked for it. A resource of that very name goes before.
-func aliasToServe(t *table, key, alias string) *entry {
+// aliasToServe returns the entry of an alias of the resource with a key, nil if it was not asked
+// for. A resource with that name goes before.
+func aliasToServe(t *Table, key, alias string, now time.Time) *Entry {
 	k, err := keyer.Key(alias)
 	if err != nil || k == key {
 		return nil
 	}
 	e := t.entries[k]
-	if e == nil || (e.interest == nil && !e.wanted()) || (e.there() && !e.alias) {
+	if e != nil && t.upstream.held.removes(e) {
+		t.remove(e, Absent, nil, now) // its name means another resource from now on
+		e = t.entries[k]
+	}
+	if e == nil || (e.extra.demand == nil && !e.wanted()) || (e.Exists() && !e.marks.Alias) {
 		return nil
 	}
 	return e
 }
 
-func serveAlias(t *table, e *entry, r *wire.Resource, now time.Time) {
+func serveAlias(t *Table, e *Entry, r *wire.Resource, now time.Time) {
 	if e.res != nil && e.res.SameContent(r) {
-		t.resent(e, r, now)
+		if !r.Restored() {
+			confirm(t, e)
+		}
+		resent(t, e, r, now)
 	} else {
 		t.aliases.drop(e)
-		if e.dead {
-			e.coll.disown(e)
+		if e.marks.Tombstone {
+			disown(e.coll, e)
 		}
-		e.alias = true
+		e.marks.Alias = true
 		if r.DoNotCache {
-			t.pass(e, r, nil, now)
+			handOver(t, e, r, nil, now)
 		} else {
-			t.set(e, r, nil, now)
+			t.put(e, r, nil, now)
 		}
 	}
-	e.mark = t.mark
+	e.response = t.upstream.response
 }
 
-// dropAliases takes away what a resource serves under its aliases, as the resource does
+// dropAliases removes the entries that a resource serves under its aliases, as the resource does
 // not exist any more.
-func dropAliases(t *table, key string, now time.Time) {
+func dropAliases(t *Table, key string, now time.Time) {
 	for _, e := range slices.Clone(t.aliases.of(key)) {
-		served := e.servedName()
-		if t.unset(e, absent, nil, now); e.wanted() {
-			e.setServed(served)
+		served := e.ServedName()
+		if t.remove(e, Absent, nil, now); e.wanted() {
+			e.extra.own().absence = &Absence{served: strings.Clone(served)}
 		}
 	}
 }

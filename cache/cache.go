@@ -11,15 +11,14 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// Limits bound what a cache keeps. What somebody watches is never evicted, so
-// the limits are exceeded where the watched resources alone exceed them.
+// Limits bound what a cache keeps. The relay never evicts a resource that a client subscribes to.
+// So such resources alone may exceed the limits.
 type Limits struct {
-	// MaxResources bounds the resources in all stores, and the names and
-	// collections that nobody watches: a server need not answer a name, and
-	// what is not answered takes memory too. 0: no limit.
+	// MaxResources bounds the resources in all stores, and the idle names and collections:
+	// a name without an answer takes memory too. 0: no limit.
 	MaxResources int64
 	MaxBytes     int64         // bytes of their encoded form; 0: no limit
-	Idle         time.Duration // how long what nobody watches is kept; 0: no limit
+	Idle         time.Duration // how long idle resources are kept; 0: no limit
 }
 
 // Reason says why something was evicted. It is a metric's label.
@@ -34,11 +33,11 @@ const (
 	ReasonLimit  Reason = "limit"  // a request that lists all names would be too large (RES-17)
 	// ReasonUnlisted is that no directory lists it any more, nor redirect leads there (LIST-3).
 	ReasonUnlisted Reason = "unlisted"
-	// ReasonSilence is that the server says nothing of a name that is wanted beside it: some
-	// servers of the state of the world answer no request that names what they have not.
+	// ReasonSilence is that the server does not answer another name: some servers of the state
+	// of the world answer no request with an unknown name.
 	ReasonSilence Reason = "silence"
-	// ReasonUnreferenced is that what is there in the state of the world referred to it, and
-	// does not any more: the name may be one that the server has not.
+	// ReasonUnreferenced is that resources referred to it, and none does any more: a server of
+	// the state of the world may not have it any more.
 	ReasonUnreferenced Reason = "unreferenced"
 )
 
@@ -49,20 +48,22 @@ func Reasons() []Reason {
 	}
 }
 
-// Observer is told what happens in the cache. Its methods are called under
-// locks, save where they say otherwise, from any goroutine and must not block.
+// Observer is told what happens in the cache. Its methods are called under locks, unless they say
+// otherwise, and from any goroutine. They must not block.
 type Observer interface {
 	// Lookup tells of a subscription to a name, a glob or "*": a hit was known
 	// already.
 	Lookup(typeURL string, hit bool)
-	// Evicted tells that something unwatched is let go.
+	// Evicted tells that something idle is evicted.
 	Evicted(typeURL string, reason Reason)
-	// Unsolicited tells that n resources arrived that nobody had asked for
-	// (SUB-13).
+	// Unsolicited tells that n resources arrived that were not asked for (SUB-13).
 	Unsolicited(typeURL string, n int)
 	// Foreign tells that an upstream sent n resources for "*" that it does not speak for
 	// (Source.Speaks), one of them under that name. It is called without a lock, and may log.
 	Foreign(upstream, typeURL, name string, n int)
+	// Held tells that the loss of many resources is held, or is not any longer (SUR-3). It is
+	// called without a lock, and may log.
+	Held(h Held)
 	// Expired tells that a resource outlived its ttl (TTL-2).
 	Expired(typeURL string)
 	// Ambiguous tells of a response after which more than one variant of a resource is
@@ -72,49 +73,65 @@ type Observer interface {
 
 type silent struct{}
 
-func (silent) Lookup(string, bool)           {}
-func (silent) Evicted(string, Reason)        {}
-func (silent) Unsolicited(string, int)       {}
+func (silent) Lookup(string, bool) {}
+
+func (silent) Evicted(string, Reason) {}
+
+func (silent) Unsolicited(string, int) {}
+
 func (silent) Foreign(_, _, _ string, _ int) {}
-func (silent) Expired(string)                {}
-func (silent) Ambiguous(_, _ string)         {}
+
+func (silent) Held(Held) {}
+
+func (silent) Expired(string) {}
+
+func (silent) Ambiguous(_, _ string) {}
 
 // Cache owns the limits and the LRU that all its stores share.
 type Cache struct {
 	// immutable after New
 	observer   Observer
-	kick       chan struct{} // one slot: the LRU's first deadline is another one
+	kick       signal // one slot: the LRU's first deadline is another one
 	seed       maphash.Seed
-	references chan struct{}    // one slot: there is something for TakeReferences
-	now        func() time.Time // time.Now, but in the model test: rapid cannot look into a bubble
-	minRun     int              // minRun, but in tests: their collections are small
+	references signal // one slot: there is something for TakeReferences
+
+	// Now is the clock. It may be replaced before Open.
+	Now func() time.Time
+	// MinChunk is the number of members from which on a collection keeps chunks of them
+	// encoded. It may be replaced before Open.
+	MinChunk int
 
 	resources atomic.Int64
 	bytes     atomic.Int64
 
-	mu      sync.Mutex
-	limits  Limits                               // guarded by mu
-	idle    *simplelru.LRU[*interest, time.Time] // guarded by mu; value: since when
-	leaving weight                               // guarded by mu; evicted, not yet unsubscribed
-	refers  map[*Store]struct{}                  // guarded by mu; with references to be taken
+	mu       sync.Mutex
+	limits   Limits                             // guarded by mu
+	idle     *simplelru.LRU[*demand, time.Time] // guarded by mu; value: since when
+	evicting weight                             // guarded by mu; evicted, not yet unsubscribed
+	refers   map[*Store]struct{}                // guarded by mu; with references to be taken
 }
 
-// weight is what something takes of the limits.
+// weight is a part of the limits that something takes.
 type weight struct{ resources, bytes int64 }
+
+func (w *weight) add(resources, bytes int64) {
+	w.resources += resources
+	w.bytes += bytes
+}
 
 // New returns an empty cache. A nil observer is told nothing.
 func New(limits Limits, observer Observer) *Cache {
 	if observer == nil {
 		observer = silent{}
 	}
-	idle, err := simplelru.NewLRU[*interest, time.Time](math.MaxInt, nil)
+	idle, err := simplelru.NewLRU[*demand, time.Time](math.MaxInt, nil)
 	if err != nil {
 		panic("cache: " + err.Error()) // only for a size below one
 	}
 	return &Cache{
 		limits: limits, observer: observer, idle: idle,
-		kick: make(chan struct{}, 1), seed: maphash.MakeSeed(), now: time.Now, minRun: minRun,
-		references: make(chan struct{}, 1), refers: make(map[*Store]struct{}),
+		kick: newSignal(), seed: maphash.MakeSeed(), Now: time.Now, MinChunk: minChunk,
+		references: newSignal(), refers: make(map[*Store]struct{}),
 	}
 }
 
@@ -124,11 +141,19 @@ func (c *Cache) Resources() int64 { return c.resources.Load() }
 // Bytes is the size of their encoded form.
 func (c *Cache) Bytes() int64 { return c.bytes.Load() }
 
-// Unwatched is the number of names and collections that nobody watches now.
+// Unwatched is the number of idle names and collections: no client subscribes to them.
 func (c *Cache) Unwatched() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.idle.Len()
+}
+
+// Leaving is the memory of what is evicted and waits for its unsubscribe. The limits do not count
+// it.
+func (c *Cache) Leaving() (resources, bytes int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.evicting.resources, c.evicting.bytes
 }
 
 // Run evicts what has been idle for too long, until ctx ends.
@@ -151,8 +176,8 @@ func (c *Cache) Run(ctx context.Context) {
 	}
 }
 
-// Expire evicts what nobody has watched since now minus the idle time, and
-// returns when to call again: zero if nothing waits.
+// Expire evicts what has been idle since now minus the idle time. It returns when to call it
+// again, zero if nothing is idle.
 func (c *Cache) Expire(now time.Time) time.Time {
 	for {
 		c.mu.Lock()
@@ -167,12 +192,12 @@ func (c *Cache) Expire(now time.Time) time.Time {
 		}
 		c.idle.RemoveOldest()
 		c.mu.Unlock()
-		i.table.store.evict(i, ReasonIdle)
+		evictIdle(i, ReasonIdle)
 	}
 }
 
-// trim evicts the longest unwatched while a limit is exceeded. The caller holds
-// no lock.
+// trim evicts what has been idle longest while a limit is exceeded. The caller holds no store's
+// mu, and not c.mu.
 func (c *Cache) trim() {
 	for {
 		c.mu.Lock()
@@ -186,62 +211,73 @@ func (c *Cache) trim() {
 		if !ok {
 			return
 		}
-		i.table.store.evict(i, reason)
+		evictIdle(i, reason)
 	}
 }
 
-// overLocked compares the totals, less what is on its way out, with the limits.
+// overLocked compares the totals, without what is evicted, with the limits.
 func (c *Cache) overLocked() (Reason, bool) {
 	unwatched := int64(c.idle.Len())
 	switch {
 	case c.limits.MaxResources > 0 &&
-		max(c.resources.Load()-c.leaving.resources, unwatched) > c.limits.MaxResources:
+		max(c.resources.Load()-c.evicting.resources, unwatched) > c.limits.MaxResources:
 		return ReasonCount, true
-	case c.limits.MaxBytes > 0 && c.bytes.Load()-c.leaving.bytes > c.limits.MaxBytes:
+	case c.limits.MaxBytes > 0 && c.bytes.Load()-c.evicting.bytes > c.limits.MaxBytes:
 		return ReasonBytes, true
 	}
 	return "", false
 }
 
-// park puts an interest that lost its last watcher into the LRU. The caller
-// holds the lock of the interest's store.
-func (c *Cache) park(i *interest) {
+// addIdle puts a demand without subscribers into the LRU. The caller holds the lock of the
+// demand's store.
+func (c *Cache) addIdle(i *demand) {
 	c.mu.Lock()
 	first := c.idle.Len() == 0
 	c.idle.Add(i, time.Now())
 	c.mu.Unlock()
 	if first {
-		c.wakeUp()
+		c.kick.send()
 	}
 }
 
-// wakeUp has Run look again when the next eviction is due.
-func (c *Cache) wakeUp() {
-	select {
-	case c.kick <- struct{}{}:
-	default:
-	}
-}
-
-// unpark takes it out again. The caller holds the lock of the interest's store.
-func (c *Cache) unpark(i *interest) {
+// removeIdle takes a demand out of the LRU. The caller holds the lock of its store.
+func (c *Cache) removeIdle(i *demand) {
 	c.mu.Lock()
 	c.idle.Remove(i)
 	c.mu.Unlock()
 }
 
-// waits reports whether an interest is in the LRU. The caller holds the lock of
-// the interest's store.
-func (c *Cache) waits(i *interest) bool {
+// isIdle reports whether a demand is in the LRU. The caller holds the lock of its store.
+func (c *Cache) isIdle(i *demand) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.idle.Contains(i)
 }
 
-// leave counts w as on its way out; a negative w takes that back.
-func (c *Cache) leave(w weight) {
+// countEvicting adds w to what is evicted. A negative w takes it back.
+func (c *Cache) countEvicting(w weight) {
 	c.mu.Lock()
-	c.leaving.resources += w.resources
-	c.leaving.bytes += w.bytes
+	c.evicting.add(w.resources, w.bytes)
 	c.mu.Unlock()
+}
+
+// minChunk is the number of members from which on a collection's chunks are worth being kept.
+const minChunk = 32
+
+// referring notes that a store has references to be taken. The caller holds the lock of the store.
+func (c *Cache) referring(s *Store) {
+	c.mu.Lock()
+	c.refers[s] = struct{}{}
+	c.mu.Unlock()
+	c.references.send()
+}
+
+// SetLimits replaces the limits. What is idle and exceeds the new ones is evicted before it
+// returns. What has been idle for too long is evicted by Run.
+func (c *Cache) SetLimits(limits Limits) {
+	c.mu.Lock()
+	c.limits = limits
+	c.mu.Unlock()
+	c.trim()
+	c.kick.send()
 }

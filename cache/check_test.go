@@ -3,113 +3,118 @@ package cache
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/testkit/words"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"google.golang.org/grpc/codes"
 )
+
+// broken is a store of which a test breaks one thing: its table of "*", that of names, and
+// the collection "*".
+type broken struct {
+	star, named *Table
+	coll        *Collection
+}
+
+func (b *broken) finds(t *testing.T, want string, breakIt func(*broken)) {
+	t.Helper()
+	breakIt(b)
+	if err := b.star.store.Check(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Fatalf("found %v, want %q", err, want)
+	}
+}
+
+func newBroken(tb testing.TB, needs Needs) (*kept, *broken) {
+	tb.Helper()
+	k := newKept(tb)
+	l := k.listener(needs)
+	l.follow(Wildcard)
+	l.watch("n")
+	l.watch("xdstp://x/envoy.config.cluster.v3.Cluster/q/m?a=1&b=2")
+	k.store.Session().Restart(stream(WholeType), 0)
+	k.store.Session().Restart(stream(ByName), 0)
+	star := k.store.FindTable(cds, WholeType)
+	return k, &broken{star, k.store.FindTable(cds, ByName), star.Collection(Wildcard)}
+}
 
 // Check finds what is wrong: each case breaks one thing.
 func TestCheck(t *testing.T) {
 	for _, tc := range []struct {
 		name, want string
-		breakIt    func(star, named *table, w *watch)
+		breakIt    func(*broken)
 	}{
-		{"resources", "counted 3 resources", func(star, _ *table, _ *watch) { star.store.resources++ }},
-		{"bytes of a table", "counted 1 resources", func(star, _ *table, _ *watch) { star.bytes++ }},
-		{"watchers", "3 watchers", func(_, named *table, _ *watch) { named.watchers++ }},
-		{"interests", "interests", func(_, named *table, _ *watch) { named.interests++ }},
-		{"stream", "on no stream", func(star, _ *table, _ *watch) { star.assigned = false }},
-		{"order", "out of order", func(star, _ *table, _ *watch) { star.entries["a"].changed = 0 }},
-		{"future", "in the future", func(_, named *table, _ *watch) { named.entries["n"].changed = 99 }},
-		{"list", "list of", func(star, _ *table, _ *watch) { star.colls["*"].live.len++ }},
-		{"state", "resource held", func(_, named *table, _ *watch) { named.entries["n"].state = absent }},
-		{"error", "in spite of its error", func(_, named *table, _ *watch) {
-			named.entries["n"].err = &wire.ResourceError{Code: notFound}
+		{"resources", "counted 3 resources", func(b *broken) { b.star.store.usage.resources++ }},
+		{"bytes of a table", "counted 1 resources", func(b *broken) { b.star.usage.bytes++ }},
+		{"watchers", "3 watchers", func(b *broken) { b.named.usage.watchers++ }},
+		{"demands", "demands", func(b *broken) { b.named.demands.count++ }},
+		{"stream", "on no stream", func(b *broken) { b.star.upstream.assigned = false }},
+		{"order", "out of order", func(b *broken) { b.star.Find("a").changed = 0 }},
+		{"future", "in the future", func(b *broken) { b.named.Find("n").changed = 99 }},
+		{"list", "list of", func(b *broken) { b.coll.log.live.len++ }},
+		{"state", "resource held", func(b *broken) { b.named.Find("n").state = Absent }},
+		{"error", "in spite of its error", func(b *broken) { b.named.Find("n").extra.err = &wire.ResourceError{Code: codes.NotFound} }},
+		{"failed", "without an error", func(b *broken) { b.named.Find("n").state = Failed }},
+		{"excused", "excused for nothing", func(b *broken) { b.star.excuses.add(b.star.Find("a")) }},
+		{"failing", "with errors counted as 1", func(b *broken) { b.star.excuses.collections++ }},
+		{"failure", "is out of order", func(b *broken) {
+			addError(b.coll, "x", &wire.ResourceError{})
+			b.coll.errors.byKey["x"].number = 1 << 40
 		}},
-		{"failed", "without an error", func(_, named *table, _ *watch) { named.entries["n"].state = failed }},
-		{"excused", "excused for nothing", func(star, _ *table, _ *watch) {
-			star.excuses.add(star.entries["a"])
-		}},
-		{"failing", "with errors counted as 1", func(star, _ *table, _ *watch) { star.excuses.collections++ }},
-		{"failure", "is out of order", func(star, _ *table, _ *watch) {
-			c := star.colls["*"]
-			c.addError("x", &wire.ResourceError{})
-			c.errors.byKey["x"].number = 1 << 40
-		}},
-		{"owed", "is to be told that is no more", func(_, _ *table, w *watch) { w.errors.add(w.names.get("n")) }},
-		{"watcher", "broken watcher", func(_, named *table, _ *watch) { named.entries["n"].subs[0].pos = 7 }},
-		{"nobody asked", "nobody is asked", func(_, named *table, _ *watch) { named.entries["n"].interest = nil }},
-		{"follower", "broken follower", func(star, _ *table, _ *watch) { star.colls["*"].followers[0].pos = 7 }},
-		{"stale", "stale members", func(star, _ *table, _ *watch) { star.colls["*"].quiet.stale++ }},
-		{"collection", "stands under", func(star, _ *table, _ *watch) { star.colls["*"].key = "x" }},
-		{"entry", "stands under", func(star, _ *table, _ *watch) { star.entries["a"].key = "x" }},
-		{"pending", "pending", func(_, named *table, _ *watch) { named.entries["n"].interest.pending = 1 }},
-		{"leaving", "leaving", func(_, named *table, _ *watch) { named.entries["n"].interest.leaving = true }},
-		{"parked", "parked", func(_, named *table, _ *watch) { named.entries["n"].interest.parked = true }},
-		{"dirty", "dirty true, listed false", func(_, _ *table, w *watch) { w.names.get("n").dirty = true }},
-		{"ended", "ended, counted", func(_, _ *table, w *watch) { w.ended++ }},
-		{"respelled", "not listed", func(_, _ *table, w *watch) { w.respelledNames = nil }},
-		{"loose", "loose", func(_, named *table, _ *watch) { named.entries["n"].loose = true }},
+		{"nobody asked", "is not asked", func(b *broken) { b.named.Find("n").extra.demand = nil }},
+		{"empty audience", "an empty audience", func(b *broken) { b.named.Find("n").extra.audience = new(crowd) }},
+		{"follower", "broken follower", func(b *broken) { b.coll.followers[0].pos = 7 }},
+		{"waiter", "waits in another place", func(b *broken) { b.coll.followers[0].waiting = 7 }},
+		{"deaf", "does not ring", func(b *broken) { b.coll.followers[0].leaveWaiters() }},
+		{"stale", "stale members", func(b *broken) { b.coll.quiet.stale++ }},
+		{"collection", "stands under", func(b *broken) { b.coll.key = "x" }},
+		{"entry", "stands under", func(b *broken) { b.star.Find("a").key = "x" }},
+		{"pending", "pending", func(b *broken) { b.named.Find("n").extra.demand.pending = 1 }},
+		{"evicting", "is evicted", func(b *broken) { b.named.Find("n").extra.demand.evicting = true }},
+		{"idle", "is idle", func(b *broken) { b.named.Find("n").extra.demand.idle = true }},
+		{"loose", "unglobbed", func(b *broken) { b.named.Find("n").marks.unglobbed = true }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b := newBed(t, Limits{})
-			c := b.join()
-			c.sub(cds, "*", "n", nameQ2)
-			b.connect(0)
-			b.connect(1)
-			b.says(cds, "+a@1")
-			b.saysOn(1, cds, "+n@1")
-			c.collect()
-			tables := b.store.tables
-			tc.breakIt(tables[tableKey{cds, wholeType}], tables[tableKey{cds, byName}], c.c.watches[0])
-			if err := b.store.Check(); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Fatalf("found %v, want %q", err, tc.want)
-			}
+			k, b := newBroken(t, NeedsStream)
+			k.says(WholeType, "+a@1")
+			k.says(ByName, "+n@1")
+			b.coll.followers[0].bell.Arm(false)
+			b.coll.followers[0].Wait()
+			k.check()
+			b.finds(t, tc.want, tc.breakIt)
 		})
 	}
 }
 
-func TestInspect(t *testing.T) {
-	b := newBed(t, Limits{})
-	c := b.join()
-	c.sub(cds, "a", "gone", "unknown", globG)
-	c.sub(lds, "*")
-	b.connect(0)
-	b.says(cds, "+a@1", "-gone", "+"+nameG1+"@7", "+"+nameG2+"@7")
-	b.says(lds, "+l@1")
-	c.collect()
-	b.says(cds, "-"+nameG2)
-
-	if n := len(b.store.Resources("", "")); n != 5 {
-		t.Errorf("%d entries", n)
-	}
-	for name, state := range map[string]string{"a": "present", "gone": "absent", "unknown": "unknown", nameG1: "present"} {
-		if got := b.infoOf(cds, name).State; got != state {
-			t.Errorf("%s is %s, want %s", name, got, state)
-		}
-	}
-	if i := b.infoOf(cds, nameG1); i.Version != "7" || i.Collection != globG || i.Watchers != 0 || i.Bytes == 0 || i.Updated.IsZero() {
-		t.Errorf("got %+v", i)
-	}
-	if got := b.store.Resources(cds, nameG2); got != nil {
-		t.Errorf("a removed member is shown: %+v", got)
-	}
-	for _, st := range b.store.Stats() {
-		want := TypeStats{TypeURL: lds, Kind: "wildcard", Stream: "ads", Subscriptions: 1, Collections: 1, Resources: 1, Followers: 1}
-		if st.TypeURL == cds {
-			want = TypeStats{
-				TypeURL: cds, Kind: "named", Stream: "ads", Subscriptions: 4, Collections: 1, Resources: 2,
-				Tombstones: 1, Followers: 1, Watchers: 3,
-			}
-		}
-		st.Bytes = 0
-		if st != want {
-			t.Errorf("got %+v, want %+v", st, want)
-		}
-	}
-	if c.c.Watches(cds) != 4 || c.c.Watches(lds) != 1 || c.c.Watches(eds) != 0 || !c.c.Subscribed(lds, "*") || c.c.Subscribed(cds, "*") {
-		t.Error("the client's subscriptions are counted wrongly")
-	}
-	if b.store.Wanted() != 5 || b.store.Clients() != 1 {
-		t.Errorf("%d wanted by %d clients", b.store.Wanted(), b.store.Clients())
+// Check finds what is wrong with lifetimes: each case breaks one thing.
+func TestCheckTTL(t *testing.T) {
+	for _, tc := range []struct {
+		name, want string
+		breakIt    func(*broken)
+	}{
+		{"place", "but says 7", func(b *broken) { b.star.Find("a").extra.life.place = 7 }},
+		{"order", "before what is above it", func(b *broken) { b.star.lifetimes.deadlines[1].deadline = time.Time{} }},
+		{"forgotten", "are in the heap", func(b *broken) { b.star.lifetimes.deadlines = b.star.lifetimes.deadlines[:1] }},
+		{"ttl", "in the heap", func(b *broken) { b.star.Find("a").extra.life.ttl = 0 }},
+		{"lifetime of another", "lifetime of another", func(b *broken) { b.star.Find("a").extra.life.entry = b.star.Find("b") }},
+		{"heartbeats", "heartbeats end too early", func(b *broken) { b.coll.heartbeats.tail = nil }},
+		{"order of heartbeats", "out of place", func(b *broken) { b.coll.heartbeats.tail.heartbeat = 0 }},
+		{"future", "in the future", func(b *broken) { b.star.Find("a").extra.life.heartbeat = 99 }},
+		{"listed", "is no member", func(b *broken) { b.named.Find("n").extra.life.listed = true }},
+		{"followers", "can do ttl", func(b *broken) { b.coll.heartbeats.clients++ }},
+		{"transient", "are not kept", func(b *broken) { b.coll.transient++ }},
+		{"transient without word", "nothing is known", func(b *broken) { b.star.Find("once").extra.life = nil }},
+		{"passed on", "passed on: false", func(b *broken) { b.star.Find("once").extra.life.transient = nil }},
+		{"kept for renewals", "for renewals of nobody", func(b *broken) { b.star.Find("once").extra.life.transient.renew = new(wire.Resource) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			k, b := newBroken(t, NeedsStream|NeedsTTL)
+			k.says(WholeType, "+a@1~10s", "+b@1~20s")
+			k.says(WholeType, "=a@1~10s", "=b@1~10s")
+			once := &wire.DeltaResponse{TypeURL: cds, Resources: []*wire.Resource{words.Variant(cds, "once@1!")}}
+			k.apply(WholeType, once)
+			k.says(ByName, "+n@1~10s")
+			b.finds(t, tc.want, tc.breakIt)
+		})
 	}
 }

@@ -2,218 +2,184 @@ package cache
 
 import (
 	"slices"
-
-	"github.com/xdsrelay/xdsrelay/keyer"
+	"sync"
 )
 
-// cursor is how far one client has followed one collection. Guarded by
-// Store.mu, against other clients by being reachable from its own only.
-type cursor struct {
-	client *Client
-	watch  *watch
-	coll   *collection
-	pos    int // in coll.followers
-	// Place in coll.rested from 1; 0: it was woken, or its watch was. Guarded like that.
-	resting int
-	name    string // the collection as the client spells it
+// Cursor is how far one client has followed one collection. Guarded by Store.mu. The client's
+// stream needs the read lock only: no other client reaches the cursor.
+type Cursor struct {
+	coll     *Collection
+	bell     *TypeBell
+	follower Follower
+	needs    Needs
+	pos      int // in coll.followers
+	waiting  int // place in coll.waiters from 1; 0: the bell has rung
 
-	born      uint64 // number at which it began; older tombstones do not concern it
+	begun     uint64 // number at which the client followed. It never held older tombstones
 	sent      uint64 // last change of a living member that the client was sent
 	removed   uint64 // last removal that it was sent
-	reached   uint64 // highest sent of any pass before the present one
-	at        *entry // the member with number sent, unless it changed since
-	tomb      *entry // the tombstone with number removed, likewise
-	errorSent uint64 // last error that it was told (ERR-1)
-	ttl       ttlPosition
-
-	seen    uint64 // coll.changes when it was last level with the collection
-	since   int    // changes sent since then
-	told    bool   // the client has been told something, if only that it is empty
-	renamed bool   // name is not canonical: members are respelled (NAME-4)
-	synced  bool   // a reader knows that the collection is
-
-	// versions is what the client said it holds of the collection
-	// (initial_resource_versions), by key, until each was compared; what is left
-	// when the collection is synced does not exist any more (RES-11).
-	versions   *claims
-	handedOver handedOver[*entry]
+	at        *Entry // the member with number sent, unless it changed since
+	tombstone *Entry // the tombstone with number removed, likewise
 }
 
-// follow makes a client follow c from its beginning.
-func (c *collection) follow(w *watch, spelling string) *cursor {
-	n := c.table.store.seq
-	f := &cursor{
-		client: w.client, watch: w, coll: c, pos: len(c.followers), name: spelling,
-		born: n, removed: n, seen: c.changes, renamed: undirected(spelling, c.key) != c.key,
-		ttl: newTTLPosition(n, c.table.store.heartbeats),
-	}
-	followed := c.followed()
-	c.followers = append(c.followers, f)
-	if w.client.form.TTL {
-		c.heartbeats.clients++
-	}
-	if w.client.form.State {
-		c.states++
-		c.table.digests.use(1, c.table.entries)
-	}
-	f.rest()
-	c.interest.want()
-	c.askForTransient(w)
-	c.table.references.followersChanged(c, followed)
-	return f
+// NextChange is the first member that changed since the cursor, nil if none did.
+func (f *Cursor) NextChange() *Entry { return f.coll.log.live.after(f.sent, f.at, f.coll) }
+
+// Advance records that the client was sent a member, and everything before it.
+func (f *Cursor) Advance(e *Entry) { f.sent, f.at = e.changed, e }
+
+// NextRemoval is the first tombstone since the cursor, nil if there is none.
+func (f *Cursor) NextRemoval() *Entry {
+	return f.coll.log.tombstones.after(f.removed, f.tombstone, f.coll)
 }
 
-// followed reports whether a client follows the collection.
-func (c *collection) followed() bool {
-	return slices.ContainsFunc(c.followers, func(f *cursor) bool { return !f.client.reads() })
+// AdvanceRemovals records that the client was sent a removal, and all before it.
+func (f *Cursor) AdvanceRemovals(e *Entry) { f.removed, f.tombstone = e.changed, e }
+
+// Behind reports whether removals were discarded that the client was not told.
+func (f *Cursor) Behind() bool { return f.coll.log.floor > f.removed }
+
+// Level reports whether the client was sent all members.
+func (f *Cursor) Level() bool {
+	t := f.coll.log.live.tail
+	return t == nil || t.changed <= f.sent
 }
 
-// unfollow ends it.
-func (f *cursor) unfollow() {
-	c := f.coll
-	f.leaveRest()
-	followed, last := c.followed(), len(c.followers)-1
-	c.followers[f.pos] = c.followers[last]
-	c.followers[f.pos].pos = f.pos
-	c.followers[last] = nil
-	c.followers = c.followers[:last]
-	if f.client.form.TTL {
-		c.heartbeats.clients--
+// Passed reports whether an entry is a member that the cursor has come to.
+func (f *Cursor) Passed(e *Entry) bool {
+	return e.coll == f.coll && !e.marks.Tombstone && e.changed <= f.sent
+}
+
+// SkipRemovals records that the client need not be told of removals up to a revision.
+func (f *Cursor) SkipRemovals(upTo uint64) {
+	if upTo > f.removed {
+		f.removed, f.tombstone = upTo, nil
 	}
-	if f.client.form.State {
-		c.states--
-		c.table.digests.use(-1, c.table.entries)
-		c.releasePassed()
-		if c.states == 0 {
-			c.bodies.bare, c.bodies.wrapped = nil, nil
-		}
-		if c.states == 0 || f.client.form.TTL {
-			c.dropTransient()
-		}
+}
+
+// Inherit takes over the removals that another cursor in the same collection was not told.
+func (f *Cursor) Inherit(o *Cursor) { f.removed = min(f.removed, o.removed) }
+
+// Collection is what the client follows.
+func (f *Cursor) Collection() *Collection { return f.coll }
+
+// Begun is the revision at which the client followed, or subscribed again.
+func (f *Cursor) Begun() uint64 { return f.begun }
+
+// Sent is the revision of the last member that the client was sent.
+func (f *Cursor) Sent() uint64 { return f.sent }
+
+// Removed is the revision of the last removal that the client was sent.
+func (f *Cursor) Removed() uint64 { return f.removed }
+
+// Follower is the client's part of a cursor. A position cannot express everything; that is rare.
+type Follower interface {
+	// HandOver brings a member that the store does not keep (TTL-5).
+	HandOver(e *Entry, h Handover)
+	// Overdue tells that the collection is waited for no longer (RES-7).
+	Overdue()
+	// AwaitsMembers reports whether the client waits for the collection to be complete.
+	AwaitsMembers() bool
+	// Hears reports whether new members go to the client now.
+	Hears(asked *Asked) bool
+}
+
+// ring rings for the cursors and empties the lists.
+func (w *waiters) ring(j *journal) {
+	ringAll(&w.plain, j)
+	ringAll(&w.timed, j)
+}
+
+func ringAll(list *[]*Cursor, j *journal) {
+	for i, f := range *list {
+		f.waiting = 0
+		j.ringType(f.bell)
+		(*list)[i] = nil
 	}
-	c.table.references.followersChanged(c, followed)
-	if last > 0 {
+	*list = (*list)[:0]
+}
+
+// Wait has the next change ring for the cursor, unless it does already.
+func (f *Cursor) Wait() {
+	if f.waiting > 0 {
 		return
 	}
-	c.runs.drop()
-	c.sweep()
-	if !c.pinned {
-		c.interest.release()
+	w := &f.coll.waiters
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.list(f)
+	*list = append(*list, f)
+	f.waiting = len(*list)
+}
+
+// leaveWaiters takes the cursor off the list.
+func (f *Cursor) leaveWaiters() {
+	if f.waiting == 0 {
+		return
 	}
+	list := f.coll.waiters.list(f)
+	last := len(*list) - 1
+	(*list)[f.waiting-1] = (*list)[last]
+	(*list)[f.waiting-1].waiting = f.waiting
+	(*list)[last] = nil
+	*list = (*list)[:last]
+	f.waiting = 0
 }
 
-// repeat makes everything be sent again: the client subscribed again (SUB-6).
-func (f *cursor) repeat() {
-	f.reached = max(f.reached, f.sent)
-	f.sent, f.at = 0, nil
-	f.born = f.coll.table.store.seq
-	f.seen, f.since = f.coll.changes, 0
-	f.told, f.synced = false, false
-	f.errorSent = 0
-	f.coll.askForTransient(f.watch)
-	f.versions.doubt() // it may hold them still, or have forgotten them (RES-15)
+// waiters are the cursors of a collection that the next change rings. A cursor waits again after
+// its client collects. So a change costs only the cursors that it rings, however many other
+// clients are busy or do not read.
+//
+// A cursor begins to wait under the store's read lock. So the lists have a lock of their own,
+// which is taken last. A change holds the store's lock for writing and needs no other.
+type waiters struct {
+	mu sync.Mutex
+	// Those that can do ttl have a list of their own: heartbeats ring no others (TTL-3).
+	plain, timed []*Cursor
 }
 
-// mayHold notes that the client has a member from another subscription, which the
-// cursor has not come to.
-func (f *cursor) mayHold(key string) {
-	if f.versions == nil {
-		f.versions = newClaims(f.client.store.cache.seed, 0, 0)
+func (w *waiters) list(f *Cursor) *[]*Cursor {
+	if f.needs.Has(NeedsTTL) {
+		return &w.timed
 	}
-	f.versions.set(key, "")
+	return &w.plain
 }
 
-// passed reports whether an entry is a member that the cursor has come to.
-func (f *cursor) passed(e *entry) bool {
-	return e.coll == f.coll && !e.dead && e.changed <= f.sent
+// size is the number of cursors on each list. Others come to wait meanwhile.
+func (w *waiters) size() (plain, timed int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.plain), len(w.timed)
 }
 
-// gave reports whether the client may hold an entry because of the cursor, or said
-// that it does (RES-11).
-func (f *cursor) gave(e *entry) bool {
-	if f.versions.has(e.key) {
-		return true
-	}
-	return e.coll == f.coll && f.mayHave(e) && !(e.dead && e.changed <= f.removed)
-}
-
-// mayHave reports whether the client was sent a member before it was removed. The relay does
-// not know what a client was sent before its stream began: a client that has shown a version
-// and has had no list may have everything (RES-2).
-func (f *cursor) mayHave(e *entry) bool {
-	return f.mayHaveAll() || e.added <= max(f.reached, f.sent)
-}
-
-func (f *cursor) mayHaveAll() bool {
-	w := f.watch
-	return w.full && w.presented != "" && !w.listed
-}
-
-// inherit takes over from a cursor in the same collection, under another spelling,
-// that ended: what the client was sent by it, and what was not compared yet.
-func (f *cursor) inherit(o *cursor) {
-	f.reached, f.removed = max(f.reached, o.reached, o.sent), min(f.removed, o.removed)
-	f.ttl.inherit(&o.ttl)
-	for key := range o.versions.keys() {
-		if e := f.coll.table.entries[key]; e == nil || !f.passed(e) {
-			f.mayHold(key)
+// check verifies that the next change rings for each follower, or that its bell has rung.
+func (w *waiters) check(c *Checker, coll *Collection) {
+	n := 0
+	for _, f := range coll.followers {
+		c.That(f.waiting > 0 || f.bell.rung, "%q: the next change does not ring for a follower", coll.key)
+		if f.waiting > 0 {
+			n++
+			list := *w.list(f)
+			c.That(f.waiting <= len(list) && list[f.waiting-1] == f, "%q: a follower waits in another place", coll.key)
 		}
 	}
+	c.That(n == len(w.plain)+len(w.timed), "%q: %d followers wait, %d are listed", coll.key, n, len(w.plain)+len(w.timed))
 }
 
-// compared notes that the client knows what became of a key that it held.
-func (f *cursor) compared(key string) {
-	f.versions = f.versions.settle(key)
+// followers are the cursors of a collection.
+type followers []*Cursor
+
+// any reports whether a follower has some needs.
+func (fs followers) any(needs Needs) bool {
+	return slices.ContainsFunc(fs, func(f *Cursor) bool { return f.needs.Has(needs) })
 }
 
-// behind reports whether removals were discarded that the client was not told.
-func (f *cursor) behind() bool { return f.coll.floor > f.removed }
-
-// spell gives a member under the name that the client expects: in its own
-// spelling of the glob, whatever the server's is (NAME-4), and in the server's
-// for "*".
-func (f *cursor) spell(e *entry) string {
-	if f.coll.wildcard() {
-		return e.name()
+// count is the number of followers with some needs.
+func (fs followers) count(needs Needs) (n int) {
+	for _, f := range fs {
+		if f.needs.Has(needs) {
+			n++
+		}
 	}
-	return f.spellKey(e.key)
-}
-
-// spellKey is spell for what is no member.
-func (f *cursor) spellKey(key string) string {
-	if !f.renamed {
-		return key
-	}
-	return keyer.Respell(f.name, key)
-}
-
-// addsDue and removalsDue report what Collect would find.
-func (f *cursor) addsDue() bool {
-	t := f.coll.live.tail
-	return (t != nil && t.changed > f.sent) || (!f.told && f.coll.knownEmpty()) || f.ttlRemovalDue()
-}
-
-// ttlRemovalDue reports whether the server removed a TTL that the client may know: the
-// client needs the content without it (TTL-4).
-func (f *cursor) ttlRemovalDue() bool {
-	return f.client.form.State && f.client.form.TTL && f.coll.heartbeats.removed > f.ttl.removed
-}
-
-func (f *cursor) removalsDue() bool {
-	t := f.coll.tombs.tail
-	return (t != nil && t.changed > f.removed) || f.behind() || f.claimsDue()
-}
-
-// claimsDue reports whether the client said that it holds something of which it is known
-// by now whether it exists. What does not is told as removed when the client was sent all
-// members: claimsLeft.
-func (f *cursor) claimsDue() bool {
-	return !f.versions.none() && f.coll.synced && !f.watch.mayHaveByAlias()
-}
-func (f *cursor) claimsLeft() bool { return f.claimsDue() && f.level() }
-
-// level reports whether the client was sent all members.
-func (f *cursor) level() bool {
-	t := f.coll.live.tail
-	return t == nil || t.changed <= f.sent
+	return n
 }

@@ -4,189 +4,249 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	"github.com/xdsrelay/xdsrelay/internal/wire"
-	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
-// TakeDemand returns what the server is to be told about a stream since the last
-// Restart or TakeDemand, in the order in which it is to be written. What it
-// unsubscribes is dropped here: from now on the server's word about it is not
-// awaited any more, and interest that comes later subscribes anew, behind it.
-//
-// ok is false, and nothing is taken, where the stream has to begin anew (Lost,
-// then Restart): a collection is wanted of which all, or a name, was let go on it
-// a moment ago. What the server had sent before it read the unsubscribe could not
-// be told from the answer to the new subscription, and a member that it removed in
-// between would never be mentioned again. Names need no such care, since each is
-// answered. It also has to begin anew for a later follower of a collection of which
-// something is not kept (TTL-5).
-func (s *Store) TakeDemand(stream wire.StreamID) (subs []wire.Subscription, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.cache.now()
-	tables := s.on(stream)
-	if slices.ContainsFunc(tables, func(t *table) bool { return t.wantsAgain(now) }) {
-		return nil, false
-	}
-	for _, t := range tables {
-		if len(t.pending) > 0 {
-			subs = t.takeDemand(subs, now)
-		}
-	}
-	return subs, true
+// demand is something that the relay asks its server for: one name, a glob or "*". It exists from
+// the first subscription until the session takes its unsubscribe. Guarded by Store.mu.
+type demand struct {
+	table *Table
+	entry *Entry      // a name; or
+	coll  *Collection // a glob or "*"
+
+	weight     weight // counted in Cache.evicting while evicted
+	asked      uint32 // number of its clock in demandQueue.clocks
+	pending    int32  // place in demandQueue.pending from 1: the server is to be told something
+	subscribed bool   // on the stream as it is now
+	idle       bool   // no client subscribes to it: in the LRU
+	again      bool   // to be asked for anew, though it is subscribed to (TTL-5)
+	repeats    bool   // again, by subscribing once more and no unsubscribing (RES-16)
+	evicting   bool   // evicted: to be dropped when its unsubscribe is taken
 }
 
-// Unasked lists the types, in no order, of which TakeDemand has names or collections to
-// subscribe to on a stream: the server is told of the first ones at once (UPS-3).
-func (s *Store) Unasked(stream wire.StreamID) (types []string) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	for _, t := range s.on(stream) {
-		if slices.ContainsFunc(t.pending, func(i *interest) bool { return !i.leaving }) {
-			types = append(types, t.typeURL)
-		}
-	}
-	return types
-}
-
-// maxFarewells is how many farewells are kept before expired ones are cleared out.
-const maxFarewells = 1024
-
-// farewell notes that the server is told that something of a collection is not
-// wanted any more: all of it, or one name that would belong to it.
-func (t *table) farewell(i *interest, now time.Time) {
-	var key string
+// name is what goes upstream: the canonical spelling, which serves all clients (NAME-3).
+func (i *demand) name() string {
 	if i.coll != nil {
-		key = i.coll.key
-	} else if key = keyer.GlobOf(i.entry.key); key == "" {
-		if !t.shares() {
-			return
-		}
-		key = i.entry.key // see names
+		return i.coll.key
 	}
-	if t.farewells == nil {
-		t.farewells = make(map[string]time.Time)
-	}
-	t.farewells[key] = now
+	return i.entry.key
 }
 
-// wantsAgain reports whether a collection is to be subscribed to of which
-// something was let go so lately that responses for it may still be on their way, or
-// something was not kept. The wildcard of the state of the world in its older form, an
-// empty list of names, can be wanted once on a stream only (SUB-2).
-func (t *table) wantsAgain(now time.Time) bool {
-	return slices.ContainsFunc(t.pending, func(i *interest) bool {
-		switch {
-		case i.coll == nil || i.leaving || t.store.source.Resolved: // the relay itself mixes nothing up
-			return false
-		case i.subscribed:
-			return i.again
-		case t.tooLate(i.coll):
-			return true
-		}
-		at, ok := t.farewells[i.coll.key]
-		return ok && (now.Sub(at) <= t.store.source.longQuiet() || i.coll.leftover() || i.coll.wildcard())
-	})
+// subscribedTo reports whether a client subscribes to it, or it is pinned.
+func (i *demand) subscribedTo() bool {
+	if i.coll != nil {
+		return len(i.coll.followers) > 0 || i.coll.pinned
+	}
+	return i.entry.wanted()
 }
 
-// leftover reports whether a collection that the server was not asked for yet has members
-// that nobody else is asked for: they came after its farewell, however long ago that was.
-func (c *collection) leftover() bool {
-	for e := c.live.head; e != nil; e = e.next {
-		if e.interest == nil {
-			return true
-		}
-	}
-	return false
+// kept reports whether the demand may stay idle. A name that does not exist may not, and neither
+// may one whose content is not kept. A name that the server does not answer may stay: a returning
+// client need not wait again (ABS-3).
+func (i *demand) kept() bool {
+	return i.coll != nil || i.entry.state == Present || i.entry.Open()
 }
 
-func (t *table) takeDemand(subs []wire.Subscription, now time.Time) []wire.Subscription {
-	first := wire.Subscription{TypeURL: t.typeURL}
-	then := wire.Subscription{TypeURL: t.typeURL}
-	t.keepNamedMembers()
-	if len(t.farewells) >= maxFarewells {
-		maps.DeleteFunc(t.farewells, func(_ string, at time.Time) bool { return now.Sub(at) > t.store.source.longQuiet() })
-	}
-	pending := t.pending
-	t.pending, t.spoken = nil, true
-	anew := wire.Subscription{TypeURL: t.typeURL} // behind the unsubscribe of the same names
-	globGone := false
-	for _, i := range pending {
-		i.pending = 0
-		switch {
-		case i.leaving:
-			if i.subscribed {
-				then.Unsubscribe = append(then.Unsubscribe, i.name())
-				globGone = globGone || i.coll != nil
-				t.farewell(i, now)
-			}
-			i.drop()
-		case i.again && i.repeats:
-			first.Subscribe = append(first.Subscribe, i.subscribe(now))
-		case i.again && (i.coll == nil || t.store.source.Resolved):
-			first.Unsubscribe = append(first.Unsubscribe, i.name())
-			anew.Subscribe = append(anew.Subscribe, i.subscribe(now))
-		case !i.subscribed:
-			first.Subscribe = append(first.Subscribe, i.subscribe(now))
-			if i.coll != nil {
-				if t.unanswered == nil {
-					t.unanswered = make(map[*collection]struct{})
-				}
-				t.unanswered[i.coll] = struct{}{}
-			}
-		}
-	}
-	// Names that a glob had brought are subscribed to before the glob is let go,
-	// in a request of their own: within one request the order is the server's
-	// choice (GLOB-6).
-	if !globGone {
-		first.Unsubscribe = append(first.Unsubscribe, then.Unsubscribe...)
-		then.Unsubscribe = nil
-	}
-	for _, sub := range []wire.Subscription{first, anew, then} {
-		if len(sub.Subscribe)+len(sub.Unsubscribe) > 0 {
-			subs = append(subs, sub)
-		}
-	}
-	return subs
+// subscribe records that the server is asked for it now, and returns the name to ask for.
+func (i *demand) subscribe(now time.Time) string {
+	i.subscribed, i.again, i.repeats = true, false, false
+	i.startClock(now)
+	return i.name()
 }
 
-// keepNamedMembers gives members of globs on their way out that somebody names a
-// subscription of their own.
-func (t *table) keepNamedMembers() {
-	for _, i := range t.pending {
-		if !i.leaving || i.coll == nil || t.kind != byName {
-			continue
-		}
-		for e := i.coll.live.head; e != nil; e = e.next {
-			if e.wanted() && e.interest == nil {
-				e.setInterest(t.newInterest(e, nil))
-			}
-		}
+// empty reports whether the relay holds nothing because of it.
+func (i *demand) empty() bool {
+	if i.coll != nil {
+		return i.coll.log.live.len == 0
+	}
+	return i.entry.res == nil
+}
+
+// want makes sure that the server is asked, and that nothing evicts the demand. It cancels an
+// eviction whose unsubscribe was not taken yet.
+func (i *demand) want() {
+	if i.idle && i.subscribed && i.open() {
+		i.table.store.demandSignal.send() // the session asks anew when to Settle: a client waits now (makeRoom)
+	}
+	i.leaveIdle()
+	i.stay()
+	if !i.subscribed {
+		i.mark()
 	}
 }
 
-// Shed lets go of names of a type on a stream that nobody watches, until those that
-// go with the next TakeDemand take the given number of bytes in a request, and reports
-// whether there were any: a server that speaks the state of the world is told all
-// names in one request, which must not grow beyond all bounds (RES-17).
-func (s *Store) Shed(stream wire.StreamID, typeURL string, bytes int) bool {
-	const overhead = 2 // tag and length
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found := false
-	for _, t := range s.carried(stream, typeURL, nil) {
-		for _, e := range t.entries {
-			if bytes <= 0 {
-				break
-			}
-			if i := e.interest; i != nil && i.parked && i.subscribed {
-				bytes -= len(i.name()) + overhead
-				i.evict(ReasonLimit)
-				found = true
-			}
-		}
+// leaveIdle takes it out of the LRU, if it is there.
+func (i *demand) leaveIdle() {
+	if i.idle {
+		i.idle = false
+		i.table.store.cache.removeIdle(i)
 	}
-	return found
+}
+
+// stay cancels its eviction, if it is evicted.
+func (i *demand) stay() {
+	if i.evicting {
+		i.evicting = false
+		i.table.store.cache.countEvicting(weight{-i.weight.resources, -i.weight.bytes})
+		i.weight = weight{}
+	}
+}
+
+// weigh estimates how much memory its drop frees.
+func (i *demand) weigh() weight {
+	if i.entry != nil {
+		if i.entry.state != Present || i.entry.Member() {
+			return weight{}
+		}
+		return weight{1, i.entry.Size()}
+	}
+	return weight{int64(i.coll.log.live.len), i.coll.bytes}
+}
+
+// mark has the server told of it.
+func (i *demand) mark() {
+	i.table.demands.add(i)
+	i.table.store.demandSignal.send()
+}
+
+// alive reports whether it was not dropped.
+func (i *demand) alive() bool {
+	if i.coll != nil {
+		return i.table.colls[i.coll.key] == i.coll
+	}
+	return i.entry.extra.demand == i
+}
+
+// newDemand has the server asked for a name or a collection.
+func (t *Table) newDemand(e *Entry, c *Collection) *demand {
+	assignStream(t)
+	i := &demand{table: t, entry: e, coll: c}
+	t.demands.count++
+	i.mark()
+	return i
+}
+
+// repeat has the server asked for a name once more, without an unsubscribe: a server might answer
+// that with a removal, which would go to all clients (SUB-6, SUB-8).
+func (i *demand) repeat() {
+	if i.again || !i.subscribed || i.evicting {
+		return
+	}
+	i.again, i.repeats = true, true
+	i.mark()
+}
+
+// ask has the server asked anew for what it was asked for.
+func (i *demand) ask() {
+	if i.subscribed && !i.evicting {
+		i.again, i.repeats = true, false
+		i.mark()
+	}
+}
+
+// startClock is called when the server is asked for it. A known answer needs no clock: a clock
+// never takes anything away.
+func (i *demand) startClock(now time.Time) {
+	t := i.table
+	if t.store.source.Absent <= 0 || t.demands.clocks.withheld || !i.open() {
+		return
+	}
+	i.late(false)
+	t.demands.clocks.start(i, now)
+	t.store.due.clocks[t] = struct{}{}
+}
+
+// late records whether the server was asked long ago.
+func (i *demand) late(overdue bool) {
+	if i.coll != nil {
+		i.coll.quiet.overdue = overdue
+	} else {
+		i.entry.marks.Overdue = overdue
+	}
+}
+
+// open reports whether the server has not answered yet.
+func (i *demand) open() bool {
+	if i.coll != nil {
+		return !i.coll.quiet.synced && i.coll.quiet.answered.IsZero()
+	}
+	return i.entry.Open() || i.table.variants.borrows(i.entry)
+}
+
+// demandQueue is the demand of a table, and what the server is to be told of it. Guarded by
+// Store.mu.
+type demandQueue struct {
+	count   int       // names and collections that the server is asked for, or will be
+	pending []*demand // the server is to be told something of them
+
+	clocks clocks
+	pins   map[string]int // by key of a name or a glob; see Pin
+
+	// unsubscribed is what was unsubscribed lately on the present stream: collections, also
+	// those of names; and names, if they share a stream with "*".
+	unsubscribed map[string]time.Time
+}
+
+// add puts a demand on the list, if it is not there.
+func (q *demandQueue) add(i *demand) {
+	if i.pending == 0 {
+		q.pending = append(q.pending, i)
+		i.pending = int32(len(q.pending))
+	}
+}
+
+// remove takes a demand off the list, if it is there.
+func (q *demandQueue) remove(i *demand) {
+	if i.pending == 0 {
+		return
+	}
+	last := len(q.pending) - 1
+	q.pending[i.pending-1] = q.pending[last]
+	q.pending[i.pending-1].pending = i.pending
+	q.pending[last] = nil
+	q.pending = q.pending[:last]
+	i.pending = 0
+}
+
+// restart forgets what belongs to the stream before.
+func (q *demandQueue) restart() { q.pending, q.unsubscribed = nil, nil }
+
+// asks reports whether the server is to be asked for something.
+func (q *demandQueue) asks() bool {
+	return slices.ContainsFunc(q.pending, func(i *demand) bool { return !i.evicting })
+}
+
+// maxUnsubscribed is the number of unsubscribed keys from which on old ones are forgotten.
+const maxUnsubscribed = 1024
+
+// tidy forgets what was unsubscribed longer ago than a time, if there is much.
+func (q *demandQueue) tidy(quiet time.Duration, now time.Time) {
+	if len(q.unsubscribed) >= maxUnsubscribed {
+		maps.DeleteFunc(q.unsubscribed, func(_ string, at time.Time) bool { return now.Sub(at) > quiet })
+	}
+}
+
+// unsubscribe records that the server is told that a key is not wanted any more.
+func (q *demandQueue) unsubscribe(key string, now time.Time) {
+	if q.unsubscribed == nil {
+		q.unsubscribed = make(map[string]time.Time)
+	}
+	q.unsubscribed[key] = now
+}
+
+// lately reports whether a key was unsubscribed, and whether that is no longer ago than a
+// time: responses for it may still be on their way.
+func (q *demandQueue) lately(key string, quiet time.Duration, now time.Time) (unsubscribed, lately bool) {
+	at, ok := q.unsubscribed[key]
+	return ok, ok && now.Sub(at) <= quiet
+}
+
+// check verifies the list and returns it as a set.
+func (q *demandQueue) check(c *Checker) map[*demand]bool {
+	pending := make(map[*demand]bool)
+	for at, i := range q.pending {
+		c.That(!pending[i], "%q is pending twice", i.name())
+		c.That(int(i.pending) == at+1, "%q is pending at %d, but says %d", i.name(), at+1, i.pending)
+		pending[i] = true
+	}
+	return pending
 }

@@ -2,9 +2,9 @@ package cache
 
 import "github.com/xdsrelay/xdsrelay/cache/digest"
 
-// digests keeps up the sums of what a table holds, which are the versions of lists
-// (ACK-4): in each entry its part, in each collection the sum of its members, and in each
-// client the sum of what it names. Guarded by Store.mu.
+// digests keeps the sums of a table up to date. They are the versions of lists (ACK-4). Each
+// entry has its part, each collection the sum of its members, and each client the sum of its
+// names. Guarded by Store.mu.
 type digests struct {
 	users int  // state-of-the-world cursors and names: they need the sums
 	kept  bool // there was a user: the sums are kept up
@@ -13,61 +13,70 @@ type digests struct {
 // use records that one more client needs the sums, or one fewer with a negative n. After
 // the first user the sums are kept up for good. Clients that poll come and go, and each
 // would have all entries hashed again.
-func (d *digests) use(n int, entries map[string]*entry) {
+func (d *digests) use(n int, entries map[string]*Entry) {
 	d.users += n
 	if d.kept {
 		return
 	}
 	d.kept = true
 	for _, e := range entries {
-		e.setSum(e.digest())
-		if e.member() {
-			e.coll.sum = e.coll.sum.Plus(e.sum)
+		e.extra.setSum(digestOf(e))
+		if e.Member() {
+			e.coll.sum = e.coll.sum.Plus(e.extra.sum)
 		}
 	}
 }
 
 // contentChanged puts the present content of an entry into all sums that it is part of.
-func (d *digests) contentChanged(e *entry) {
+func (d *digests) contentChanged(e *Entry) {
 	if !d.kept {
 		return
 	}
-	was := e.sum
-	e.setSum(e.digest())
-	if e.member() {
-		e.coll.sum = e.coll.sum.Minus(was).Plus(e.sum)
+	was := e.extra.sum
+	e.extra.setSum(digestOf(e))
+	if e.Member() {
+		e.coll.sum = e.coll.sum.Minus(was).Plus(e.extra.sum)
 	}
-	for _, s := range e.subs {
-		s.resum(was, e.sum)
+	if e.extra.audience != nil {
+		e.extra.audience.DigestChanged(was, e.extra.sum)
 	}
 }
 
 // check verifies the sums of the entries, and the number of clients that need them.
-func (d *digests) check(c *checker, entries map[string]*entry, colls map[string]*collection) {
+func (d *digests) check(c *Checker, entries map[string]*Entry, colls map[string]*Collection) {
 	users := 0
 	for _, coll := range colls {
 		users += coll.states
 	}
 	for key, e := range entries {
-		for _, sub := range e.subs {
-			if sub.usesSums() {
-				users++
-			}
+		if e.extra.audience != nil {
+			users += e.extra.audience.Count(NeedsDigests)
 		}
-		c.that(!d.kept || e.sum == e.digest(), "%q: sum %s, its content says %s", key, e.sum, e.digest())
+		c.That(!d.kept || e.extra.sum == digestOf(e), "%q: sum %s, its content says %s", key, e.extra.sum, digestOf(e))
 	}
-	c.that(d.kept || users == 0, "%d state-of-the-world subscriptions without sums", users)
-	c.that(users == d.users, "%d state-of-the-world subscriptions counted as %d", users, d.users)
+	c.That(d.kept || users == 0, "%d state-of-the-world subscriptions without sums", users)
+	c.That(users == d.users, "%d state-of-the-world subscriptions counted as %d", users, d.users)
 }
 
-// digest is the entry's part of a sum: of its name and version. Where the version
-// does not say what the content is, the content says it (ACK-4).
-func (e *entry) digest() digest.Sum {
+// digestOf is the entry's part of a sum: of its name and version, and of its content if the
+// version does not stand for one content (ACK-4).
+func digestOf(e *Entry) digest.Sum {
 	switch {
-	case e.listed() == nil:
+	case e.Listed() == nil:
 		return digest.Sum{}
-	case e.tainted:
-		return digest.Of(e.key, e.version(), e.res.Digest())
+	case e.marks.ReusedVersion:
+		return digest.Of(e.key, e.Version(), e.res.Digest())
 	}
-	return digest.Of(e.key, e.version())
+	return digest.Of(e.key, e.Version())
 }
+
+// MovedDigest is a digest in place of another one, which no client can have from another
+// scope: servers of two scopes may use the same versions for other contents (ACK-4).
+func MovedDigest(was string) string { return digest.Of("moved", was).String() }
+
+// PlainVersion is the part of a version that says what the content is: a digest stands behind a
+// label.
+func PlainVersion(version string) string { return digest.Plain(version) }
+
+// EmptyVersion is the version_info of a list without resources.
+func EmptyVersion() string { return digest.Sum{}.String() }

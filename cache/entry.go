@@ -1,200 +1,126 @@
 package cache
 
 import (
-	"strings"
+	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache/digest"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// state is what the relay knows of a name.
-type state uint8
+// State is what the relay knows of a name.
+type State uint8
 
+// The states.
 const (
-	unknown   state = iota // asked for, not answered
-	present                // the server sent it
-	absent                 // the server said that it does not exist
-	failed                 // the server reported an error for it (ERR-1)
-	transient              // the server sent it, and forbids to keep it (TTL-5)
+	Unknown   State = iota // asked for, not answered
+	Present                // the server sent it
+	Absent                 // the server said that it does not exist
+	Failed                 // the server reported an error for it (ERR-1)
+	Transient              // the server sent it, and forbids to keep it (TTL-5)
 )
 
-func (s state) String() string {
-	return [...]string{"unknown", "present", "absent", "failed", "relayed"}[s]
+func (s State) String() string {
+	return [...]string{"unknown", "present", "absent", "failed", "transient"}[s]
 }
 
-// entry is one name in a table. There may be millions: what few of them have stands
-// aside. Guarded by Store.mu.
-type entry struct {
-	key  string          // canonical name; see lend
-	res  *wire.Resource  // present only
-	coll *collection     // the glob or wildcard it is a member or a tombstone of
-	past *digest.History // what it held before; nil until that was something
-	// Read like fields of the entry, and written by way of own.
-	*aside
+// Entry is one name in a table. There may be millions of entries. Rarely used fields are in
+// extra. Guarded by Store.mu.
+type Entry struct {
+	key   string          // canonical name; see shareKey
+	res   *wire.Resource  // present only
+	coll  *Collection     // the glob or wildcard it is a member or a tombstone of
+	past  *digest.History // of its contents before; nil until there was one
+	extra extras
 
-	prev, next *entry // in coll.live or coll.tombs
+	prev, next *Entry // in coll.log.live or coll.log.tombstones
 
 	changed  uint64 // number of the last change
-	added    uint64 // number of the change that brought it into its collection; see collection.bury
+	added    uint64 // revision at which it came into its collection; see Entry.Added
 	received int64  // when the last change was received, Unix nanoseconds
 
-	epoch   uint32 // of the collection, when the server last confirmed it (RES-14)
-	mark    uint32 // table.mark of the last state-of-the-world response that held it
-	state   state
-	lent    bool      // key is part of the bytes of res
-	dead    bool      // in coll.tombs
-	alias   bool      // served by a resource of another name that lists key as an alias (RES-10)
-	loose   bool      // in table.unglobbed
-	tainted bool      // the version now held was seen with other contents (ACK-4)
-	overdue bool      // asked for long ago on the present stream, and not answered
-	pinned  bool      // in table.pins
-	suspect bool      // a client rejected the content alone (ACK-3)
-	stray   bool      // a resource that referred to it does not any more
-	told    attention // who has it, as far as who reads references is told
+	epoch    uint32 // of the collection, when the server last confirmed it (RES-14)
+	response uint32 // exchange.response of the last state-of-the-world response that held it
+	state    State
+	marks    Marks
+	reported attention // who has it, as the reader of references was told
 }
 
-// aside is what an entry has that is more than a member with content.
-type aside struct {
-	spelled  string // as the server spells it; "" for like its key
-	err      *wire.ResourceError
-	life     *lifetime      // nil: it never had a ttl; kept by tombstones of what expired, and for transient content
-	sum      digest.Sum     // its part of the sums, if the table keeps them
-	retained *wire.Resource // of a tombstone: what it was, while lists may hold it (ADS-1)
-	back     comeback       // of a cluster that was a tombstone before
+// Marks are what is true of an entry, whatever its state is.
+type Marks struct {
+	Alias         bool // a resource of another name serves it, which lists its key as an alias (RES-10)
+	ReusedVersion bool // the version now held was seen with other contents too (ACK-4)
+	Suspect       bool // a client rejected the content alone (ACK-3)
+	Tombstone     bool // it was removed from its collection
+	Overdue       bool // the server was asked long ago, and has not answered on the present stream (RES-7)
 
-	absence  *absence   // what there is to say of it, if it is absent; nil for most
-	subs     []*nameSub // who subscribed to it by name
-	interest *interest  // its own upstream subscription; nil if a collection brings it
+	sharesKey bool // key is part of the bytes of res
+	unglobbed bool // in Table.unglobbed
+	pinned    bool // in demandQueue.pins
+	stray     bool // a resource that referred to it does not any more
 }
 
-// nothing is what entries have aside that have nothing. It stays empty.
-var nothing = new(aside)
+// newEntry returns an unknown entry.
+func newEntry(key string) *Entry { return &Entry{key: key, extra: extras{noExtra}} }
 
-// newEntry returns an entry of which nothing is known.
-func newEntry(key string) *entry { return &entry{key: key, aside: nothing} }
-
-// own gives what e has aside, to be written to. Whoever takes something away calls tidy.
-func (e *entry) own() *aside {
-	if e.aside == nothing {
-		e.aside = new(aside)
-	}
-	return e.aside
-}
-
-// tidy lets go of what e had aside once there is nothing in it.
-func (e *entry) tidy() {
-	if e.aside != nothing && e.empty() {
-		e.aside = nothing
-	}
-}
-
-func (a *aside) empty() bool {
-	return a.spelled == "" && a.err == nil && a.life == nil && a.sum == (digest.Sum{}) && a.retained == nil &&
-		a.back == (comeback{}) && a.absence == nil && a.subs == nil && a.interest == nil
-}
-
-// name is the entry's name as it goes upstream, and to clients of "*".
-func (e *entry) name() string {
-	if e.spelled != "" {
-		return e.spelled
+// Name is the entry's name as it goes upstream, and to clients of "*".
+func (e *Entry) Name() string {
+	if e.extra.spelled != "" {
+		return e.extra.spelled
 	}
 	return e.key
 }
 
-// setName notes how the server spells the name. It does not keep the string.
-func (e *entry) setName(name string) {
-	if wire.IsLocator(e.key) && !wire.IsLocator(name) {
-		name = wire.Respell(e.key, name)
-	}
-	if name == e.key {
-		name = ""
-	}
-	if e.spelled != name {
-		e.own().spelled = strings.Clone(name)
-		e.tidy()
-	}
-}
+// Member reports whether e is a living member of a collection.
+func (e *Entry) Member() bool { return e.coll != nil && !e.marks.Tombstone }
 
-func (e *entry) setErr(err *wire.ResourceError) {
-	if e.err != err {
-		e.own().err = err
-		e.tidy()
-	}
-}
-
-func (e *entry) setSum(s digest.Sum) {
-	if e.sum != s {
-		e.own().sum = s
-		e.tidy()
-	}
-}
-
-func (e *entry) setBack(b comeback) {
-	if e.back != b {
-		e.own().back = b
-		e.tidy()
-	}
-}
-
-func (e *entry) setInterest(i *interest) {
-	e.own().interest = i
-	e.tidy()
-	if i != nil {
-		i.table.lend(e)
-	}
-}
-
-// member reports whether e is a living member of a collection.
-func (e *entry) member() bool { return e.coll != nil && !e.dead }
-
-// size is what e takes of the cache's bytes.
-func (e *entry) size() int64 {
+// Size is the number of bytes that e takes of the cache's limit.
+func (e *Entry) Size() int64 {
 	if e.res == nil {
 		return 0
 	}
 	return int64(e.res.Size())
 }
 
-// there reports whether the resource exists, kept or not.
-func (e *entry) there() bool { return e.state == present || e.state == transient }
+// Exists reports whether the resource exists, kept or not.
+func (e *Entry) Exists() bool { return e.state == Present || e.state == Transient }
 
-// servedName is the server's name of the resource that serves the entry. An alias has
+// ServedName is the server's name of the resource that serves the entry. An alias has
 // another name than its own there.
-func (e *entry) servedName() string {
+func (e *Entry) ServedName() string {
 	switch e.state {
-	case present:
+	case Present:
 		return e.res.Name
-	case transient:
-		return e.life.transient.name
+	case Transient:
+		return e.extra.life.transient.name
 	default:
-		return e.name()
+		return e.Name()
 	}
 }
 
-// contentOr is the content that a client is to be sent. If the relay does not keep it, the
-// client is sent what was handed over for it.
-func (e *entry) contentOr(handedOver *wire.Resource) *wire.Resource {
+// ContentOr is the content to send to a client. handedOver takes its place if the relay does not
+// keep it.
+func (e *Entry) ContentOr(handedOver *wire.Resource) *wire.Resource {
 	if e.res == nil {
 		return handedOver
 	}
 	return e.res
 }
 
-// listed is what lists hold of the entry; nil for nothing.
-func (e *entry) listed() *wire.Resource {
-	if e.res == nil && e.life != nil && e.life.transient != nil {
-		return e.life.transient.list
+// Listed is the entry's resource in lists, nil for none.
+func (e *Entry) Listed() *wire.Resource {
+	if e.res == nil && e.extra.life != nil && e.extra.life.transient != nil {
+		return e.extra.life.transient.list
 	}
 	return e.res
 }
 
 // list is an intrusive list of entries ordered by entry.changed.
 type list struct {
-	head, tail *entry
+	head, tail *Entry
 	len        int
 }
 
-func (l *list) push(e *entry) {
+func (l *list) push(e *Entry) {
 	e.prev, e.next = l.tail, nil
 	if l.tail == nil {
 		l.head = e
@@ -205,7 +131,7 @@ func (l *list) push(e *entry) {
 	l.len++
 }
 
-func (l *list) remove(e *entry) {
+func (l *list) remove(e *Entry) {
 	if e.prev == nil {
 		l.head = e.next
 	} else {
@@ -220,11 +146,10 @@ func (l *list) remove(e *entry) {
 	l.len--
 }
 
-// after returns the first entry with a number above n. hint may be the entry
-// that had number n when it was last looked at; if it has been changed since, the
-// list is walked from both ends, which costs as many steps as there are changes, or
-// as there are entries without any if these are fewer.
-func (l *list) after(n uint64, hint *entry, coll *collection) *entry {
+// after returns the first entry with a number above n. hint may be the entry that had number n when
+// it was last looked at; if it has been changed since, the list is walked from both ends, which
+// costs as many steps as there are changes, or as there are entries without any if these are fewer.
+func (l *list) after(n uint64, hint *Entry, coll *Collection) *Entry {
 	if n == 0 {
 		return l.head
 	}
@@ -242,4 +167,94 @@ func (l *list) after(n uint64, hint *entry, coll *collection) *entry {
 		e, old = e.prev, old.next
 	}
 	return e
+}
+
+// attention says who has an entry that refers to others.
+type attention uint8
+
+const (
+	plain   attention = iota // it refers to nothing
+	ignored                  // no client and no pin has it
+	pinned                   // only pins have it
+	watched                  // a client has it
+)
+
+// Key is the canonical name. It may lie in bytes that go with the content: a copy must be
+// taken of a key that is kept for longer than the lock is held.
+func (e *Entry) Key() string { return e.key }
+
+// State is what the relay knows of the name.
+func (e *Entry) State() State { return e.state }
+
+// Resource is the content, nil if there is none, or none that is kept.
+func (e *Entry) Resource() *wire.Resource { return e.res }
+
+// Err is the error that the server gave for the name (ERR-1), nil for none.
+func (e *Entry) Err() *wire.ResourceError { return e.extra.err }
+
+// Changed is the revision of the last change.
+func (e *Entry) Changed() uint64 { return e.changed }
+
+// Added is the revision at which the entry came into its collection. A member that was
+// removed and came back may have an older one: a client may not have been told.
+func (e *Entry) Added() uint64 { return e.added }
+
+// ReceivedAt is when the last change was received.
+func (e *Entry) ReceivedAt() time.Time { return time.Unix(0, e.received) }
+
+// CameBack reports whether a cluster was removed, as a client was told that came to the
+// tombstone removed, and is there again since a revision.
+func (e *Entry) CameBack(since, removed uint64) bool {
+	return e.extra.back.came > since && e.extra.back.removed <= removed
+}
+
+// Collection is the glob or wildcard that has the entry as a member or a tombstone, nil for none.
+func (e *Entry) Collection() *Collection { return e.coll }
+
+// Next is the member that changed next, or the next tombstone, nil for none.
+func (e *Entry) Next() *Entry { return e.next }
+
+// Retained is the former content of a tombstone, while lists may hold it (ADS-1), nil for none.
+func (e *Entry) Retained() *wire.Resource { return e.extra.retained }
+
+// Lifetime is the entry's ttl. It is nil if there never was one.
+func (e *Entry) Lifetime() *Lifetime { return e.extra.life }
+
+// Digest is the entry's part of the digests of lists, while the table keeps them (ACK-4).
+func (e *Entry) Digest() digest.Sum { return e.extra.sum }
+
+// Audience is all subscriptions to the name, nil for none.
+func (e *Entry) Audience() Audience { return e.extra.audience }
+
+// ForRenewal is the resource that a client is renewed with; nil if it was not kept (TTL-5).
+func (e *Entry) ForRenewal() *wire.Resource {
+	if e.state == Transient {
+		return e.extra.life.transient.renew
+	}
+	return e.res
+}
+
+// Absence is why the name stands for nothing, nil for no more than its state.
+func (e *Entry) Absence() *Absence { return e.extra.absence }
+
+// Marks are what is true of the entry, whatever its state is.
+func (e *Entry) Marks() Marks { return e.marks }
+
+// Open reports whether the server has not said if the resource exists. A transient error leaves
+// that open (ERR-1).
+func (e *Entry) Open() bool {
+	return e.state == Unknown ||
+		(e.state == Failed && e.extra.err.Transient())
+}
+
+// Unanswered reports whether the server may soon say if the resource exists. An error that leaves
+// it open counts like silence: the relay waits while the clock runs (RES-7, ERR-1).
+func (e *Entry) Unanswered() bool { return e.Open() && !e.marks.Overdue }
+
+// wanted reports whether a client subscribes to the name, or it is pinned.
+func (e *Entry) wanted() bool { return e.extra.audience != nil || e.marks.pinned }
+
+// presentable reports whether the version of an entry may be presented upstream.
+func presentable(e *Entry) bool {
+	return e.res != nil && !e.marks.Alias && !wire.IsLocator(e.key) && !e.res.Constrained()
 }

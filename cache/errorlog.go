@@ -12,7 +12,7 @@ import (
 // an empty log. Guarded by Store.mu.
 type errorLog struct {
 	order linked.List // of *loggedError
-	byKey map[string]*loggedError
+	byKey map[string]*LoggedError
 
 	// open says that the server gave, on the present stream, an error for the collection
 	// as a whole that does not say what its members are. A member that the server does not
@@ -20,31 +20,31 @@ type errorLog struct {
 	open bool
 }
 
-// loggedError is an error of one name; of the collection as a whole under its own key.
-type loggedError struct {
+// LoggedError is an error of one name; of the collection as a whole under its own key.
+type LoggedError struct {
 	number  uint64
 	key     string
 	err     *wire.ResourceError
 	element *linked.Element
 }
 
-// next is the error that came after it, nil if there is none.
-func (x *loggedError) next() *loggedError { return errorOf(x.element.Next()) }
+// Next is the error that came after it, nil if there is none.
+func (x *LoggedError) Next() *LoggedError { return errorOf(x.element.Next()) }
 
-func errorOf(element *linked.Element) *loggedError {
+func errorOf(element *linked.Element) *LoggedError {
 	if element == nil {
 		return nil
 	}
-	return element.Value.(*loggedError) //nolint:forcetypeassert // nothing else is put there
+	return element.Value.(*LoggedError) //nolint:forcetypeassert // nothing else is put there
 }
 
 // after returns the first error with a number above n, nil if there is none. It takes as
 // many steps as there are such errors.
-func (l *errorLog) after(n uint64) *loggedError {
+func (l *errorLog) after(n uint64) *LoggedError {
 	if l == nil {
 		return nil
 	}
-	var first *loggedError
+	var first *LoggedError
 	for el := l.order.Back(); el != nil && errorOf(el).number > n; el = el.Prev() {
 		first = errorOf(el)
 	}
@@ -72,9 +72,9 @@ func (l *errorLog) leavesOpen() bool { return l != nil && l.open }
 // with adds the error of a key that has none, and returns the log.
 func (l *errorLog) with(number uint64, key string, err *wire.ResourceError) *errorLog {
 	if l == nil {
-		l = &errorLog{byKey: make(map[string]*loggedError)}
+		l = &errorLog{byKey: make(map[string]*LoggedError)}
 	}
-	x := &loggedError{number: number, key: key, err: err}
+	x := &LoggedError{number: number, key: key, err: err}
 	x.element = l.order.PushBack(x)
 	l.byKey[key] = x
 	return l
@@ -101,9 +101,17 @@ func (l *errorLog) beyond(limit int) (key string, found bool) {
 	return errorOf(l.order.Front()).key, true
 }
 
+// size is the number of errors.
+func (l *errorLog) size() int {
+	if l == nil {
+		return 0
+	}
+	return l.order.Len()
+}
+
 // check verifies the log of the collection with a key. is says whether an error may be in
 // it as it is there.
-func (l *errorLog) check(c *checker, key string, newest uint64, is func(*loggedError) bool) {
+func (l *errorLog) check(c *Checker, key string, newest uint64, is func(*LoggedError) bool) {
 	if l == nil {
 		return
 	}
@@ -111,11 +119,11 @@ func (l *errorLog) check(c *checker, key string, newest uint64, is func(*loggedE
 	for el := l.order.Front(); el != nil; el = el.Next() {
 		x := errorOf(el)
 		n++
-		c.that(l.byKey[x.key] == x && x.element == el, "%q: the error of %q is not found", key, x.key)
-		c.that(x.number > last && x.number <= newest, "%q: the error of %q is out of order", key, x.key)
+		c.That(l.byKey[x.key] == x && x.element == el, "%q: the error of %q is not found", key, x.key)
+		c.That(x.number > last && x.number <= newest, "%q: the error of %q is out of order", key, x.key)
 		last = x.number
-		c.that(is(x), "%q: the error of %q is another collection's, or %[2]q is there and its error is another one", key, x.key)
+		c.That(is(x), "%q: the error of %q is another collection's, or %[2]q is there and its error is another one", key, x.key)
 	}
-	c.that(n > 0 && n == len(l.byKey), "%q: %d errors, %d by key", key, n, len(l.byKey))
-	c.that(!l.open || l.get(key) != nil, "%q stands without an error", key)
+	c.That(n > 0 && n == len(l.byKey), "%q: %d errors, %d by key", key, n, len(l.byKey))
+	c.That(!l.open || l.get(key) != nil, "%q stands without an error", key)
 }

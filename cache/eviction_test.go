@@ -1,254 +1,47 @@
 package cache
 
-import (
-	"fmt"
-	"testing"
-)
+import "testing"
 
-func TestEviction(t *testing.T) {
-	// warm gives a bed with name a held and watched by nobody.
-	warm := func(t *testing.T, limits Limits) *bed {
-		t.Helper()
-		b := newBed(t, limits)
-		c := b.join()
-		c.sub(cds, "a")
-		b.connect(0)
-		b.says(cds, "+a@1")
-		c.leave()
-		return b
-	}
-	t.Run("SUB-11 the last client's leaving tears nothing down", func(t *testing.T) {
-		b := warm(t, Limits{})
-		b.expect(b.demand(0))
-		b.says(cds, "+a@2")
-		c := b.join()
-		c.sub(cds, "a")
-		b.expect(c.collect(), "CDS +a@2")
-		b.expect(b.demand(0))
-	})
-	t.Run("SUB-11 exactly one unsubscribe, and the entry is dropped when it is taken", func(t *testing.T) {
-		b := warm(t, Limits{})
-		b.letGo()
-		b.letGo()
-		if b.cache.Resources() != 1 {
-			t.Fatal("dropped before the unsubscribe was taken")
-		}
-		b.expect(b.demand(0), "CDS -a")
-		if b.cache.Resources() != 0 || b.cache.Bytes() != 0 || b.store.Wanted() != 0 {
-			t.Fatalf("left: %d resources, %d bytes", b.cache.Resources(), b.cache.Bytes())
-		}
-		b.expect(b.demand(0))
-	})
-	// eviction            client          session
-	// marks a
-	//                     subscribes a
-	//                                     takes demand
-	t.Run("SUB-11 interest before the unsubscribe is taken cancels the eviction", func(t *testing.T) {
-		b := warm(t, Limits{})
-		b.letGo()
-		c := b.join()
-		c.sub(cds, "a")
-		b.expect(c.collect(), "CDS +a@1")
-		b.expect(b.demand(0))
-		if b.cache.leaving != (weight{}) {
-			t.Fatalf("leaving %v", b.cache.leaving)
-		}
-	})
-	// eviction            client          session
-	// marks a
-	//                                     takes demand: -a
-	//                     subscribes a
-	//                                     takes demand: +a
-	t.Run("SUB-11 asking again for a dropped name always subscribes", func(t *testing.T) {
-		b := warm(t, Limits{})
-		b.letGo()
-		b.expect(b.demand(0), "CDS -a")
-		c := b.join()
-		c.sub(cds, "a")
-		b.expect(c.collect())
-		b.expect(b.demand(0), "CDS +a")
-		b.says(cds, "+a@1")
-		b.expect(c.collect(), "CDS +a@1")
-	})
-	// eviction            client A        client B        session
-	// marks a
-	//                     subscribes a
-	//                     leaves
-	// marks a again
-	//                                     subscribes a
-	//                                                     takes demand
-	t.Run("SUB-11 marked, cancelled, marked, cancelled: nothing is said", func(t *testing.T) {
-		b := warm(t, Limits{})
-		for range 2 {
-			b.letGo()
-			c := b.join()
-			c.sub(cds, "a")
-			defer c.leave()
-			b.expect(c.collect(), "CDS +a@1")
-			if b.cache.leaving != (weight{}) {
-				t.Fatalf("leaving %v", b.cache.leaving)
+// Eviction takes something out of the LRU and then comes to its store. Meanwhile others may
+// have come there.
+func TestSUB11_eviction(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		meanwhile func(k *kept, l *listener)
+		waits     int  // what waits to be evicted then
+		gone      bool // and the server was told so
+	}{
+		{"what was wanted while it was chosen has its full time again", func(_ *kept, l *listener) {
+			l.watch("a")
+			l.unwatch("a")
+		}, 1, false},
+		{"what is wanted when eviction comes to it stays", func(_ *kept, l *listener) { l.watch("a") }, 0, false},
+		{"what was dropped when eviction comes to it is left alone", func(k *kept, _ *listener) {
+			k.says(WholeType, "-a")
+			if _, gone := k.demand(WholeType); len(gone) != 1 {
+				k.Fatalf("unsubscribed %q", gone)
 			}
-			c.unsub(cds, "a")
-		}
-		b.expect(b.demand(0))
-	})
-	// eviction                    client
-	// takes a out of the LRU
-	//                             subscribes a, and leaves: a waits anew
-	// comes to a's store
-	t.Run("SUB-11 what was wanted while it was chosen has its full time again", func(t *testing.T) {
-		b := warm(t, Limits{})
-		b.cache.mu.Lock()
-		i, _, _ := b.cache.idle.RemoveOldest()
-		b.cache.mu.Unlock()
-		c := b.join()
-		c.sub(cds, "a")
-		c.leave()
-		b.store.evict(i, ReasonIdle)
-		b.check()
-		b.expect(b.demand(0))
-		if b.cache.Unwatched() != 1 {
-			t.Fatal("it does not wait any more")
-		}
-	})
-	// eviction                    client          session
-	// takes a out of the LRU
-	//                             subscribes a
-	// comes to a's store                          takes demand
-	t.Run("SUB-11 what is wanted when eviction comes to it stays", func(t *testing.T) {
-		b := warm(t, Limits{})
-		b.cache.mu.Lock()
-		i, _, _ := b.cache.idle.RemoveOldest()
-		b.cache.mu.Unlock()
-		c := b.join()
-		c.sub(cds, "a")
-		b.store.evict(i, ReasonIdle)
-		b.check()
-		b.expect(b.demand(0))
-	})
-	// eviction                    session
-	// takes a out of the LRU
-	//                             the server says that a does not exist: -a taken
-	// comes to a's store
-	t.Run("SUB-11 what was dropped when eviction comes to it is left alone", func(t *testing.T) {
-		b := warm(t, Limits{})
-		b.cache.mu.Lock()
-		i, _, _ := b.cache.idle.RemoveOldest()
-		b.cache.mu.Unlock()
-		b.says(cds, "-a")
-		b.expect(b.demand(0), "CDS -a")
-		b.store.evict(i, ReasonIdle)
-		b.check()
-		b.expect(b.demand(0))
-	})
-	t.Run("RES-17 names known absent are not kept", func(t *testing.T) {
-		b := newBed(t, Limits{})
-		c := b.join()
-		c.sub(cds, "a", "b", "c")
-		b.connect(0)
-		b.says(cds, "-a", "-b", "+c@1")
-		b.fails(cds, "b", notFound)
-		b.expect(b.demand(0))
-		c.leave()
-		b.expect(b.demand(0), "CDS -a -b")
-		b.says(cds, "-c")
-		b.expect(b.demand(0), "CDS -c")
-		if got := b.seen.evicted[ReasonAbsent]; got != 3 {
-			t.Fatalf("%d evicted as absent", got)
-		}
-	})
-	t.Run("RES-17 an absent name that is wanted again at once is known", func(t *testing.T) {
-		b := newBed(t, Limits{})
-		c := b.join()
-		c.sub(cds, "a")
-		b.connect(0)
-		b.says(cds, "-a")
-		c.leave()
-		late := b.join()
-		late.sub(cds, "a")
-		b.expect(late.collect(), "CDS -a")
-		b.expect(b.demand(0))
-	})
-	t.Run("GLOB-6 when a glob is let go, names still wanted are subscribed first", func(t *testing.T) {
-		b := newBed(t, Limits{})
-		all, one := b.join(), b.join()
-		all.sub(cds, globG)
-		b.connect(0)
-		b.says(cds, "+"+nameG1+"@1", "+"+nameG2+"@1")
-		b.settle()
-		one.sub(cds, nameG1)
-		b.expect(b.demand(0))
-		all.leave()
-		b.letGo()
-		b.expect(b.demand(0), "CDS +"+nameG1, "CDS -"+globG)
-		if b.cache.Resources() != 1 {
-			t.Fatalf("%d resources", b.cache.Resources())
-		}
-		b.expect(one.collect(), "CDS +"+nameG1+"@1")
-	})
-	t.Run("GLOB-6 also where the stream begins anew instead", func(t *testing.T) {
-		b := newBed(t, Limits{})
-		all, one := b.join(), b.join()
-		all.sub(cds, globG)
-		b.connect(0)
-		b.says(cds, "+"+nameG1+"@1", "+"+nameG2+"@1")
-		b.settle()
-		one.sub(cds, nameG1)
-		all.leave()
-		b.letGo()
-		b.store.Lost(streamOf(0))
-		b.expect(b.connect(0), "CDS +"+nameG1+" ="+nameG1+"@1")
-	})
-	t.Run("OPS-1 what is held stays while the server is gone, what is not is dropped at once", func(t *testing.T) {
-		b := warm(t, Limits{})
-		b.store.Lost(streamOf(0))
-		c := b.join()
-		for i := range 100 {
-			c.sub(cds, fmt.Sprint("made up ", i))
-			c.sub(cds, fmt.Sprintf("xdstp://x/envoy.config.cluster.v3.Cluster/%d/*", i))
-		}
-		c.leave()
-		b.letGo()
-		if got := b.store.Wanted(); got != 1 {
-			t.Fatalf("%d interests", got)
-		}
-		if tb := b.store.tables[tableKey{cds, byName}]; len(tb.entries) != 1 || len(tb.pending) != 1 {
-			t.Fatalf("%d entries, %d pending", len(tb.entries), len(tb.pending))
-		}
-		c = b.join()
-		c.sub(cds, "a")
-		b.expect(c.collect(), "CDS +a@1")
-		b.expect(b.connect(0), "CDS +a =a@1")
-	})
-	// A server that never answers must not let its collections pile up either.
-	t.Run("OPS-5 collections that come and go unanswered leave nothing", func(t *testing.T) {
-		b := newBed(t, Limits{})
-		b.connect(0)
-		for i := range 100 {
-			c := b.join()
-			c.sub(cds, fmt.Sprintf("xdstp://x/envoy.config.cluster.v3.Cluster/%d/*", i))
-			b.demand(0)
-			c.leave()
-			b.letGo()
-			b.demand(0)
-		}
-		if tb := b.store.tables[tableKey{cds, byName}]; len(tb.unanswered) != 0 || len(tb.colls) != 0 {
-			t.Fatalf("%d unanswered, %d collections", len(tb.unanswered), len(tb.colls))
-		}
-	})
-	t.Run("SUB-11 a closed store leaves nothing behind", func(t *testing.T) {
-		b := newBed(t, Limits{})
-		c := b.join()
-		c.sub(cds, "a", globG)
-		c.sub(lds, "*")
-		b.connect(0)
-		b.says(cds, "+a@1", "+"+nameG1+"@1")
-		b.says(lds, "+l@1")
-		c.leave()
-		b.store.Close()
-		if b.cache.Resources() != 0 || b.cache.Bytes() != 0 || b.cache.Unwatched() != 0 || b.cache.leaving != (weight{}) {
-			t.Fatalf("left: %d resources, %d bytes, %d unwatched, leaving %v",
-				b.cache.Resources(), b.cache.Bytes(), b.cache.Unwatched(), b.cache.leaving)
-		}
-	})
+		}, 0, true},
+		{"what nobody wanted meanwhile is let go", func(*kept, *listener) {}, 0, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			k := newKept(t)
+			l := k.listener(NeedsStream)
+			l.watch("a")
+			k.store.Session().Restart(stream(WholeType), 0)
+			k.says(WholeType, "+a@1")
+			l.unwatch("a")
+			i, _, _ := k.store.cache.idle.RemoveOldest()
+			tc.meanwhile(k, l)
+			evictIdle(i, ReasonIdle)
+			k.check()
+			k.demand(WholeType)
+			if n := k.store.cache.Unwatched(); n != tc.waits {
+				t.Errorf("%d wait to be evicted, want %d", n, tc.waits)
+			}
+			if gone := k.store.Session().Wanted() == 0; gone != tc.gone {
+				t.Errorf("gone: %t, want %t", gone, tc.gone)
+			}
+		})
+	}
 }

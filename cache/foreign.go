@@ -1,24 +1,15 @@
 package cache
 
-import (
-	"github.com/xdsrelay/xdsrelay/internal/wire"
-	"github.com/xdsrelay/xdsrelay/keyer"
-)
+import "github.com/xdsrelay/xdsrelay/internal/wire"
 
-// A server speaks for its own authorities (Source.Speaks). Each xdstp name means the same to
-// everybody (NAME-2), and the upstream of its authority says what (LOC-3). So what another
-// server brings under such a name with "*" is left out. What was asked for by name or by glob
-// was asked of its own upstream.
+// A server speaks for its own authorities (Source.Speaks). An xdstp name means the same to all
+// clients (NAME-2), and the upstream of its authority serves it (LOC-3). If another server
+// sends it with "*", the relay leaves it out. Names and globs go to their own upstream anyway.
 
-// speaks reports whether the server says what a key of "*" stands for.
-func (s *Source) speaks(key string) bool {
-	return s.Speaks == nil || !keyer.IsXDSTP(key) || s.Speaks(keyer.AuthorityOf(key))
-}
-
-// leaveOutForeign leaves out of a response for "*" what the server does not speak for.
-func (u *update) leaveOutForeign(t *table) {
+// leaveOutForeign leaves out of a response for "*" the names that the server does not speak for.
+func leaveOutForeign(u *update, t *Table) {
 	source := &t.store.source
-	if t.kind != wholeType || source.Speaks == nil {
+	if t.kind != WholeType || source.Speaks == nil {
 		return
 	}
 	for i, key := range u.keys {
@@ -39,8 +30,8 @@ func (u *update) leaveOutForeign(t *table) {
 	}
 }
 
-// tellForeign tells what was left out of a response. The caller holds no lock.
-func (u *update) tellForeign(s *Store) {
+// tellForeign tells the observer of resources that were left out. The caller holds no lock.
+func tellForeign(u *update, s *Store) {
 	if u.foreign > 0 {
 		s.cache.observer.Foreign(s.source.Upstream, u.response.TypeURL, u.foreigner, u.foreign)
 	}
@@ -48,31 +39,26 @@ func (u *update) tellForeign(s *Store) {
 
 // SetSpeaks replaces Source.Speaks. Members of "*" that the server does not speak for any
 // longer are removed. Where something was left out before, the server is asked for "*" anew.
-func (s *Store) SetSpeaks(speaks func(authority string) bool) {
-	s.applyMu.Lock()
-	defer s.applyMu.Unlock()
-	s.mu.Lock()
-	s.source.Speaks = speaks
-	for _, t := range s.tables {
-		if c := t.colls[Wildcard]; c != nil && t.kind == wholeType {
-			t.refilter(c)
+func (s Session) SetSpeaks(speaks func(authority string) bool) {
+	s.store.change(func() {
+		s.store.source.Speaks = speaks
+		for _, t := range s.store.tables {
+			if c := t.colls[Wildcard]; c != nil && t.kind == WholeType {
+				refilter(t, c)
+			}
 		}
-	}
-	s.finish()
-	s.mu.Unlock()
-	s.flushWakes()
-	s.cache.trim()
+	})
 }
 
 // refilter does so for the "*" of one type.
-func (t *table) refilter(c *collection) {
+func refilter(t *Table, c *Collection) {
 	source := &t.store.source
 	if c.foreign {
 		c.foreign = false // the answer says whether there is something foreign in it still
-		c.interest.ask()
+		c.demand.ask()
 	}
-	u := &update{response: &wire.DeltaResponse{TypeURL: t.typeURL}, received: t.store.cache.now()}
-	for e := c.live.head; e != nil; {
+	u := &update{response: &wire.DeltaResponse{TypeURL: t.typeURL}, received: t.store.cache.Now()}
+	for e := c.log.live.head; e != nil; {
 		next := e.next
 		if !source.speaks(e.key) {
 			c.foreign = true
@@ -82,18 +68,18 @@ func (t *table) refilter(c *collection) {
 	}
 	u.matchVariants(t)
 	for x := c.errors.after(0); x != nil; {
-		next := x.next()
+		next := x.Next()
 		if !source.speaks(x.key) {
-			c.dropError(x.key)
+			dropError(c, x.key)
 		}
 		x = next
 	}
 }
 
 // forget removes a member of "*" with all its variants.
-func (u *update) forget(t *table, e *entry) {
+func (u *update) forget(t *Table, e *Entry) {
 	if t.variants.of(e.key) == nil {
-		u.remove(t, e.key, e.name())
+		u.remove(t, e.key, e.Name())
 		return
 	}
 	u.touch(t, e.key).removeAll()

@@ -1,16 +1,16 @@
 package cache
 
-// heartbeatList is the heartbeats of a collection's members that came after their content
+// Heartbeats are the heartbeats of a collection's members that came after their content
 // (TTL-3), by number. Each member has its last one there. Guarded by Store.mu.
-type heartbeatList struct {
-	head, tail *lifetime
+type Heartbeats struct {
+	head, tail *Lifetime
 	removed    uint64 // number of the last one that removed a member's TTL (TTL-4)
 	clients    int    // followers that can do TTL
 	noted      bool   // the collection is in Store.renewed
 }
 
 // add puts the last heartbeat of a member at the end.
-func (h *heartbeatList) add(l *lifetime) {
+func (h *Heartbeats) add(l *Lifetime) {
 	h.drop(l)
 	l.prev, l.next, l.listed = h.tail, nil, true
 	if h.tail == nil {
@@ -25,7 +25,7 @@ func (h *heartbeatList) add(l *lifetime) {
 }
 
 // drop takes l off the list, if there is an l and it is there.
-func (h *heartbeatList) drop(l *lifetime) {
+func (h *Heartbeats) drop(l *Lifetime) {
 	if l == nil || !l.listed {
 		return
 	}
@@ -42,18 +42,18 @@ func (h *heartbeatList) drop(l *lifetime) {
 	l.prev, l.next, l.listed = nil, nil, false
 }
 
-// last is the number of the last heartbeat, 0 if there is none.
-func (h *heartbeatList) last() uint64 {
+// Last is the number of the last heartbeat, 0 if there is none.
+func (h *Heartbeats) Last() uint64 {
 	if h.tail == nil {
 		return 0
 	}
 	return h.tail.heartbeat
 }
 
-// after returns the first heartbeat with a number above n. It takes as many steps as
-// there are such heartbeats.
-func (h *heartbeatList) after(n uint64) *lifetime {
-	if h.last() <= n {
+// After is the member with the first heartbeat above a number, nil for none. It takes as many
+// steps as there are such heartbeats.
+func (h *Heartbeats) After(n uint64) *Lifetime {
+	if h.Last() <= n {
 		return nil
 	}
 	l := h.tail
@@ -63,16 +63,23 @@ func (h *heartbeatList) after(n uint64) *lifetime {
 	return l
 }
 
+// First is the member whose last heartbeat came before those of the others, nil if no member had
+// one.
+func (h *Heartbeats) First() *Lifetime { return h.head }
+
+// LastLifted is the number of the last heartbeat that removed a member's ttl (TTL-4).
+func (h *Heartbeats) LastLifted() uint64 { return h.removed }
+
 // check verifies the list of the collection with a key, which has so many followers that
 // can do TTL.
-func (h *heartbeatList) check(c *checker, key string, clients int, isMember func(*entry) bool) {
+func (h *Heartbeats) check(c *Checker, key string, clients int, isMember func(*Entry) bool) {
 	last := uint64(0)
-	var prev *lifetime
+	var prev *Lifetime
 	for l := h.head; l != nil; prev, l = l, l.next {
-		c.that(l.listed && l.prev == prev, "%q: heartbeats broken before %q", key, l.entry.key)
-		c.that(isMember(l.entry) && l.entry.life == l && l.heartbeat > last, "%q: the heartbeat of %q is out of place", key, l.entry.key)
+		c.That(l.listed && l.prev == prev, "%q: heartbeats broken before %q", key, l.entry.key)
+		c.That(isMember(l.entry) && l.entry.extra.life == l && l.heartbeat > last, "%q: the heartbeat of %q is out of place", key, l.entry.key)
 		last = l.heartbeat
 	}
-	c.that(h.tail == prev, "%q: heartbeats end too early", key)
-	c.that(clients == h.clients, "%q: %d followers can do ttl, counted as %d", key, clients, h.clients)
+	c.That(h.tail == prev, "%q: heartbeats end too early", key)
+	c.That(clients == h.clients, "%q: %d followers can do ttl, counted as %d", key, clients, h.clients)
 }

@@ -1,19 +1,18 @@
 package cache
 
 import (
-	"iter"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// Info is what the admin port shows of one name.
+// Info is one name on the admin port.
 type Info struct {
 	TypeURL    string
 	Name       string
 	Parameters map[string]string // dynamic ones; nil for none (DYN-1)
 	Kind       string            // "wildcard" or "named": which of the type's two tables
-	State      string            // unknown, present, absent, failed, relayed
+	State      string            // unknown, present, absent, failed, transient
 	Version    string
 	Error      string
 	Bytes      int
@@ -23,10 +22,11 @@ type Info struct {
 	Pins       int       // of what refers to it (Store.Pin)
 	Collection string    // that it is a member of
 	Resource   *wire.Resource
+	// RestoredAsOf is when restored content of the store was last known to be current (SUR-1).
+	RestoredAsOf time.Time
 }
 
-// Resources lists the entries of one type ("" for all) under one key ("" for
-// all).
+// Resources lists the entries of one type ("" for all) under one key ("" for all).
 func (s *Store) Resources(typeURL, name string) []Info {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -36,38 +36,38 @@ func (s *Store) Resources(typeURL, name string) []Info {
 			continue
 		}
 		if name != "" {
-			if e := t.entries[name]; e != nil && !e.dead {
-				infos = append(infos, t.info(e))
+			if e := t.entries[name]; e != nil && !e.marks.Tombstone {
+				infos = append(infos, infoOf(t, e))
 			}
 			if v := t.variants.of(name); v != nil {
 				for e := range v.located {
-					infos = append(infos, t.info(e))
+					infos = append(infos, infoOf(t, e))
 				}
 			}
 			continue
 		}
 		for _, e := range t.entries {
-			if !e.dead {
-				infos = append(infos, t.info(e))
+			if !e.marks.Tombstone {
+				infos = append(infos, infoOf(t, e))
 			}
 		}
 	}
 	return infos
 }
 
-func (t *table) info(e *entry) Info {
+func infoOf(t *Table, e *Entry) Info {
 	i := Info{
-		TypeURL: t.typeURL, Name: wire.LocatedName(e.name()), Parameters: wire.Parameters(e.key), Kind: t.kind.String(), State: e.state.String(),
-		Watchers: len(e.subs), Pins: t.pins[e.key], Resource: e.res,
+		TypeURL: t.typeURL, Name: wire.LocatedName(e.Name()), Parameters: wire.Parameters(e.key), Kind: t.kind.String(), State: e.state.String(),
+		Watchers: e.extra.watchers(), Pins: t.demands.pins[e.key], Resource: e.res, RestoredAsOf: t.store.restored.asOf,
 	}
 	if e.res != nil {
-		i.Version, i.Bytes = e.version(), e.res.Size()
+		i.Version, i.Bytes = e.Version(), e.res.Size()
 	}
-	if e.there() && e.life.hasTTL() {
-		i.Expires = e.life.deadline
+	if e.Exists() && e.extra.life.HasTTL() {
+		i.Expires = e.extra.life.deadline
 	}
-	if e.err != nil {
-		i.Error = e.err.Code.String() + ": " + e.err.Message
+	if e.extra.err != nil {
+		i.Error = e.extra.err.Code.String() + ": " + e.extra.err.Message
 	}
 	if e.received != 0 {
 		i.Updated = time.Unix(0, e.received)
@@ -88,9 +88,45 @@ type TypeStats struct {
 	Resources     int64
 	Bytes         int64
 	Tombstones    int
+	Held          int   // losses that clients are not told yet (SUR-3)
 	Followers     int   // cursors of clients in its collections
 	Watchers      int64 // clients' subscriptions by name
 	Pins          int   // names and globs that are pinned
+
+	Upkeep Upkeep
+}
+
+// Upkeep counts a table's memory beside its resources.
+type Upkeep struct {
+	Entries      int // names of which something is known or wanted
+	Pending      int // names and collections of which the server is to be told something
+	Unanswered   int // collections that were subscribed to since the last response
+	Unsubscribed int // collections and names that were unsubscribed lately
+	Aliased      int // resources that serve aliases (RES-10)
+	Variants     int // names with variants (DYN-1)
+	Errors       int // errors of collections, and of names in them (ERR-1)
+	Retained     int // tombstones with content that lists may still hold (ADS-1)
+	Lists        int // encoded lists
+	Chunked      int // members in encoded chunks
+	Waiting      int // cursors that the next change rings
+	WaitingTTL   int // of these, cursors that heartbeats ring too
+}
+
+// upkeepOf counts it. It does not walk the entries.
+func upkeepOf(t *Table) Upkeep {
+	u := Upkeep{
+		Entries: len(t.entries), Pending: len(t.demands.pending), Unanswered: len(t.upstream.unanswered), Unsubscribed: len(t.demands.unsubscribed),
+		Aliased: len(t.aliases.served), Variants: len(t.variants.sets),
+	}
+	for _, c := range t.colls {
+		u.Errors += c.errors.size()
+		u.Retained += c.retained.tombstones
+		u.Lists += c.encoded.lists.size()
+		u.Chunked += c.encoded.chunks.size()
+		plain, timed := c.waiters.size()
+		u.Waiting, u.WaitingTTL = u.Waiting+plain+timed, u.WaitingTTL+timed
+	}
+	return u
 }
 
 // Stats counts every table.
@@ -101,65 +137,21 @@ func (s *Store) Stats() []TypeStats {
 	for key, t := range s.tables {
 		st := TypeStats{
 			TypeURL: key.typeURL, Kind: key.kind.String(),
-			Subscriptions: t.interests, Collections: len(t.colls),
-			Resources: t.resources, Bytes: t.bytes, Watchers: t.watchers, Pins: len(t.pins),
+			Subscriptions: t.demands.count, Collections: len(t.colls),
+			Resources: t.usage.resources, Bytes: t.usage.bytes, Watchers: t.usage.watchers, Pins: len(t.demands.pins),
 		}
-		if t.assigned {
-			st.Stream = t.stream.String()
+		if t.upstream.held.any() {
+			st.Held = t.upstream.held.names.Losses()
+		}
+		if t.upstream.assigned {
+			st.Stream = t.upstream.stream.String()
 		}
 		for _, c := range t.colls {
-			st.Tombstones += c.tombs.len
+			st.Tombstones += c.log.tombstones.len
 			st.Followers += len(c.followers)
 		}
+		st.Upkeep = upkeepOf(t)
 		stats = append(stats, st)
 	}
 	return stats
-}
-
-// Watches is the number of the client's subscriptions to a type: names, globs
-// and "*".
-func (c *Client) Watches(typeURL string) int {
-	w := c.find(typeURL)
-	if w == nil {
-		return 0
-	}
-	n := w.names.len() + len(w.globs)
-	if w.wildcard != nil {
-		n++
-	}
-	return n
-}
-
-// Subscribed reports whether the client subscribes to a name, a glob or "*", as it
-// is spelled.
-func (c *Client) Subscribed(typeURL, spelling string) bool {
-	w := c.find(typeURL)
-	switch {
-	case w == nil:
-		return false
-	case spelling == Wildcard:
-		return w.wildcard != nil
-	}
-	return w.names.get(spelling) != nil || w.globs[spelling] != nil
-}
-
-// Subscriptions are all that the client subscribes to of a type, as it spells them.
-// They must not be changed meanwhile.
-func (c *Client) Subscriptions(typeURL string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		w := c.find(typeURL)
-		if w == nil || (w.wildcard != nil && !yield(Wildcard)) {
-			return
-		}
-		for sub := range w.names.all() {
-			if !yield(sub.spelling) {
-				return
-			}
-		}
-		for spelling := range w.globs {
-			if !yield(spelling) {
-				return
-			}
-		}
-	}
 }

@@ -2,7 +2,10 @@ package cache
 
 import (
 	"testing"
+	"time"
 	"unsafe"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/words"
 
 	"github.com/xdsrelay/xdsrelay/cache/digest"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -15,7 +18,7 @@ func TestSizeOfAMember(t *testing.T) {
 		name      string
 		got, most uintptr
 	}{
-		{"entry", unsafe.Sizeof(entry{}), 112},
+		{"entry", unsafe.Sizeof(Entry{}), 112},
 		{"resource", unsafe.Sizeof(wire.Resource{}), 80},
 		{"history", unsafe.Sizeof(digest.History{}), 64},
 	} {
@@ -28,38 +31,36 @@ func TestSizeOfAMember(t *testing.T) {
 // A key lies in the bytes of the content that is held, or in memory of its own; Check
 // compares the addresses.
 func TestNAME2_keys(t *testing.T) {
-	lent := func(b *bed) bool {
-		b.Helper()
-		return b.store.tables[tableKey{cds, byName}].entries[nameG1].lent
-	}
-	b := newBed(t, Limits{})
-	glob, named := b.join(), b.join()
-	glob.sub(cds, globG)
-	b.connect(0)
-	b.says(cds, "+"+nameG1+"@1")
-	b.settle() // the glob brings its members: no name is asked for by itself
-	b.says(cds, "+"+nameG1+"@2")
-	if !lent(b) {
+	k := newKept(t)
+	shares := func() bool { return k.store.FindTable(cds, ByName).Find(name).marks.sharesKey }
+	follower, named := k.listener(NeedsStream), k.listener(NeedsStream)
+	follower.follow(glob)
+	k.store.Session().Restart(stream(WholeType), 0) // which the names have for themselves
+	first := func(words ...string) { k.Helper(); k.apply(WholeType, response(words...)) }
+	first("+" + name + "@1")
+	k.store.Session().Settle(time.Now().Add(time.Minute)) // the glob brings its members: no name is asked for by itself
+	first("+" + name + "@2")
+	if !shares() {
 		t.Error("a member has its name in memory twice")
 	}
-	named.sub(cds, nameG1)
-	b.says(cds, "+"+nameG1+"@3")
-	if lent(b) {
+	named.watch(name)
+	first("+" + name + "@3")
+	if shares() {
 		t.Error("the key of what somebody named lies in its content")
 	}
-	named.unsub(cds, nameG1)
-	b.says(cds, "+"+nameG1+"@4")
-	if !lent(b) {
+	named.unwatch(name)
+	first("+" + name + "@4")
+	if !shares() {
 		t.Error("a member that nobody names any more has its name in memory twice")
 	}
-	glob.collect()
-	b.says(cds, "-"+nameG1)
-	if lent(b) {
+	first("-" + name)
+	if shares() {
 		t.Error("the key of a tombstone lies in what was removed")
 	}
-	b.expect(glob.collect(), "CDS -"+nameG1)
-	b.once(cds, nameG2+"@1")
-	if b.store.tables[tableKey{cds, byName}].entries[nameG2].lent {
+	k.apply(WholeType, &wire.DeltaResponse{TypeURL: cds, Resources: []*wire.Resource{words.Variant(cds, name+"@1!")}})
+	if shares() {
 		t.Error("TTL-5: the key of what is not kept lies in its content")
 	}
 }
+
+func response(said ...string) *wire.DeltaResponse { return words.Response(cds, said...) }

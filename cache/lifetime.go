@@ -8,11 +8,11 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// minRemaining is the least that a client is sent as the remaining TTL. Zero would be no
+// MinRemaining is the least that a client is sent as the remaining TTL. Zero would be no
 // TTL, and the next Settle removes a resource that is overdue.
-const minRemaining = time.Millisecond
+const MinRemaining = time.Millisecond
 
-// badTTL says what is wrong with a resource's TTL.
+// badTTL returns the error of a resource's TTL, nil for none.
 func badTTL(r *wire.Resource) error {
 	if !r.HasTTL || r.TTL() > 0 {
 		return nil
@@ -20,17 +20,16 @@ func badTTL(r *wire.Resource) error {
 	return fmt.Errorf("resource %q has a ttl of %v: it must be above zero", r.Name, r.TTL())
 }
 
-// lifetime is the TTL of a resource. An entry gets one when the server first sends the
-// resource with a TTL, and keeps it until the server sends other content without one: a
-// client that was sent a TTL must learn that there is none any more (TTL-4). Guarded by
-// Store.mu.
-type lifetime struct {
-	entry    *entry
+// Lifetime is the TTL of a resource. An entry gets one when the server first sends the resource
+// with a TTL, and keeps it until the server sends other content without one: a client that was sent
+// a TTL must learn that there is none any more (TTL-4). Guarded by Store.mu.
+type Lifetime struct {
+	entry    *Entry
 	ttl      time.Duration // 0: the server removed the TTL
 	deadline time.Time     // while there is a TTL
 	place    int           // in lifetimes.deadlines from 1; 0: none
 
-	// heartbeat is the number (Store.heartbeats) of the last heartbeat, or change of the
+	// heartbeat is the number (journal.heartbeats) of the last heartbeat, or change of the
 	// TTL, that came after the content; 0 if none did.
 	heartbeat uint64
 	listed    bool // in collection.heartbeats
@@ -41,7 +40,7 @@ type lifetime struct {
 	before uint64
 	until  time.Time
 
-	prev, next *lifetime // in collection.heartbeats
+	prev, next *Lifetime // in collection.heartbeats
 
 	transient *transientContent // of content that is not kept, with or without a TTL (TTL-5)
 
@@ -51,26 +50,26 @@ type lifetime struct {
 	content uint64
 }
 
-// hasTTL reports whether the resource has a TTL now. A nil lifetime has none.
-func (l *lifetime) hasTTL() bool { return l != nil && l.ttl > 0 }
+// HasTTL reports whether the resource has a TTL now. A nil lifetime has none.
+func (l *Lifetime) HasTTL() bool { return l != nil && l.ttl > 0 }
 
 // ranOut reports whether the entry is a tombstone because its TTL ran out.
-func (l *lifetime) ranOut() bool { return l != nil && l.expired }
+func (l *Lifetime) ranOut() bool { return l != nil && l.expired }
 
-// late reports whether a client may have dropped the resource before now, although the
+// Late reports whether a client may have dropped the resource before now, although the
 // last heartbeat renewed it: the TTL that the client was told ran out. missed says that the
 // client did not get the heartbeat before that one either (TTL-3).
-func (l *lifetime) late(missed bool, now time.Time) bool {
+func (l *Lifetime) Late(missed bool, now time.Time) bool {
 	return missed || (!l.until.IsZero() && !now.Before(l.until))
 }
 
-// runsOut reports whether the deadline that the last heartbeat replaced comes before a time.
-func (l *lifetime) runsOut(before time.Time) bool {
+// RunsOut reports whether the deadline that the last heartbeat replaced comes before a time.
+func (l *Lifetime) RunsOut(before time.Time) bool {
 	return l != nil && !l.until.IsZero() && l.until.Before(before)
 }
 
 // remember keeps the deadline that clients were told so far.
-func (l *lifetime) remember() {
+func (l *Lifetime) remember() {
 	l.before, l.until = l.heartbeat, time.Time{}
 	if l.ttl > 0 {
 		l.until = l.deadline
@@ -78,7 +77,7 @@ func (l *lifetime) remember() {
 }
 
 // hash is a hash of the content if it is not kept, else 0.
-func (l *lifetime) hash() uint64 {
+func (l *Lifetime) hash() uint64 {
 	if l == nil || l.transient == nil {
 		return 0
 	}
@@ -86,7 +85,7 @@ func (l *lifetime) hash() uint64 {
 }
 
 // lifetimes are the TTLs of a table's entries. It neither changes content nor tells
-// clients: see renew.go and expire.go. Guarded by Store.mu.
+// clients: see renew.go and settle.go. Guarded by Store.mu.
 type lifetimes struct {
 	count     int // of entries with a lifetime
 	deadlines deadlines
@@ -97,7 +96,7 @@ func (ls *lifetimes) any() bool { return ls.count > 0 }
 
 // start gives an entry the lifetime of its new content. The entry already has its place
 // in its collection.
-func (ls *lifetimes) start(e *entry, r *wire.Resource, now time.Time) {
+func (ls *lifetimes) start(e *Entry, r *wire.Resource, now time.Time) {
 	if !r.HasTTL {
 		ls.end(e)
 		return
@@ -105,13 +104,9 @@ func (ls *lifetimes) start(e *entry, r *wire.Resource, now time.Time) {
 	ls.begin(e, r, nil, now)
 }
 
-// startPassed gives an entry the lifetime of new content that is not kept. It has one
-// even without a TTL.
-func (ls *lifetimes) startTransient(e *entry, r *wire.Resource, p *transientContent, now time.Time) {
-	ls.begin(e, r, p, now)
-}
-
-func (ls *lifetimes) begin(e *entry, r *wire.Resource, p *transientContent, now time.Time) {
+// begin gives an entry the lifetime of new content. p is for content that is not kept: it has
+// a lifetime even without a TTL.
+func (ls *lifetimes) begin(e *Entry, r *wire.Resource, p *transientContent, now time.Time) {
 	l := ls.of(e)
 	l.heartbeat, l.expired, l.transient = 0, false, p
 	if r.HasTTL {
@@ -123,39 +118,38 @@ func (ls *lifetimes) begin(e *entry, r *wire.Resource, p *transientContent, now 
 }
 
 // of finds or makes the lifetime of an entry.
-func (ls *lifetimes) of(e *entry) *lifetime {
-	if e.life == nil {
-		e.own().life = &lifetime{entry: e}
+func (ls *lifetimes) of(e *Entry) *Lifetime {
+	if e.extra.life == nil {
+		e.extra.own().life = &Lifetime{entry: e}
 		ls.count++
 	}
-	return e.life
+	return e.extra.life
 }
 
 // end forgets an entry's lifetime.
-func (ls *lifetimes) end(e *entry) {
-	if e.life == nil {
+func (ls *lifetimes) end(e *Entry) {
+	if e.extra.life == nil {
 		return
 	}
-	ls.stop(e.life)
-	e.own().life = nil
-	e.tidy()
+	ls.stop(e.extra.life)
+	e.extra.own().life = nil
+	e.extra.tidy()
 	ls.count--
 }
 
-// remove ends the lifetime of an entry that does not exist any more. A tombstone keeps the
-// lifetime that ran out: cursors must tell which clients drop the resource by themselves
-// (TTL-2).
-func (ls *lifetimes) remove(e *entry) {
-	if e.life.ranOut() && e.dead {
-		ls.stop(e.life)
-		e.life.transient = nil
+// remove ends the lifetime of an entry that does not exist any more. A tombstone keeps the lifetime
+// that ran out: cursors must tell which clients drop the resource by themselves (TTL-2).
+func (ls *lifetimes) remove(e *Entry) {
+	if e.extra.life.ranOut() && e.marks.Tombstone {
+		ls.stop(e.extra.life)
+		e.extra.life.transient = nil
 		return
 	}
 	ls.end(e)
 }
 
 // renew lets a TTL begin anew with the heartbeat of a number.
-func (ls *lifetimes) renew(e *entry, ttl time.Duration, now time.Time, heartbeat uint64) {
+func (ls *lifetimes) renew(e *Entry, ttl time.Duration, now time.Time, heartbeat uint64) {
 	l := ls.of(e)
 	l.remember()
 	ls.run(l, ttl, now)
@@ -163,15 +157,15 @@ func (ls *lifetimes) renew(e *entry, ttl time.Duration, now time.Time, heartbeat
 }
 
 // removeTTL takes back the TTL of an entry, which counts as a heartbeat.
-func (ls *lifetimes) removeTTL(e *entry, heartbeat uint64) {
-	l := e.life
+func (ls *lifetimes) removeTTL(e *Entry, heartbeat uint64) {
+	l := e.extra.life
 	l.remember()
 	ls.stop(l)
 	l.ttl, l.heartbeat = 0, heartbeat
 }
 
 // first returns the lifetime with the earliest deadline, nil if no TTL runs.
-func (ls *lifetimes) first() *lifetime {
+func (ls *lifetimes) first() *Lifetime {
 	if len(ls.deadlines) == 0 {
 		return nil
 	}
@@ -179,7 +173,7 @@ func (ls *lifetimes) first() *lifetime {
 }
 
 // run sets the deadline.
-func (ls *lifetimes) run(l *lifetime, ttl time.Duration, now time.Time) {
+func (ls *lifetimes) run(l *Lifetime, ttl time.Duration, now time.Time) {
 	l.ttl, l.deadline = ttl, now.Add(ttl)
 	if l.place > 0 {
 		priority.Fix(&ls.deadlines, l.place-1)
@@ -189,14 +183,14 @@ func (ls *lifetimes) run(l *lifetime, ttl time.Duration, now time.Time) {
 }
 
 // stop removes the deadline.
-func (ls *lifetimes) stop(l *lifetime) {
+func (ls *lifetimes) stop(l *Lifetime) {
 	if l.place > 0 {
 		priority.Remove(&ls.deadlines, l.place-1)
 	}
 }
 
 // deadlines is a heap of lifetimes by deadline.
-type deadlines []*lifetime
+type deadlines []*Lifetime
 
 func (q deadlines) Len() int           { return len(q) }
 func (q deadlines) Less(i, j int) bool { return q[i].deadline.Before(q[j].deadline) }
@@ -208,7 +202,7 @@ func (q deadlines) Swap(i, j int) {
 
 // Push is for package heap only.
 func (q *deadlines) Push(x any) {
-	l := x.(*lifetime)
+	l := x.(*Lifetime)
 	*q = append(*q, l)
 	l.place = len(*q)
 }
@@ -225,30 +219,51 @@ func (q *deadlines) Pop() any {
 
 // check verifies the lifetimes of a table's entries. newest is the number of the store's
 // last heartbeat.
-func (ls *lifetimes) check(c *checker, entries map[string]*entry, newest uint64) {
+func (ls *lifetimes) check(c *Checker, entries map[string]*Entry, newest uint64) {
 	count, timed := 0, 0
 	for _, e := range entries {
-		e.life.check(c, e)
-		if e.life != nil {
+		e.extra.life.check(c, e)
+		if e.extra.life != nil {
 			count++
-			timed += min(e.life.place, 1)
-			c.that(e.life.heartbeat <= newest, "%q had a heartbeat in the future", e.key)
+			timed += min(e.extra.life.place, 1)
+			c.That(e.extra.life.heartbeat <= newest, "%q had a heartbeat in the future", e.key)
 		}
 	}
-	c.that(count == ls.count, "%d lifetimes counted as %d", count, ls.count)
-	c.that(timed == len(ls.deadlines), "%d entries run out, %d are in the heap", timed, len(ls.deadlines))
+	c.That(count == ls.count, "%d lifetimes counted as %d", count, ls.count)
+	c.That(timed == len(ls.deadlines), "%d entries run out, %d are in the heap", timed, len(ls.deadlines))
 	for i, l := range ls.deadlines {
-		c.that(l.place == i+1, "%q stands at %d of the heap, but says %d", l.entry.key, i+1, l.place)
-		c.that(!l.deadline.Before(ls.deadlines[max(0, (i-1)/2)].deadline), "%q runs out before what is above it", l.entry.key)
+		c.That(l.place == i+1, "%q stands at %d of the heap, but says %d", l.entry.key, i+1, l.place)
+		c.That(!l.deadline.Before(ls.deadlines[max(0, (i-1)/2)].deadline), "%q runs out before what is above it", l.entry.key)
 	}
 }
 
-func (l *lifetime) check(c *checker, e *entry) {
+func (l *Lifetime) check(c *Checker, e *Entry) {
 	if l == nil {
 		return
 	}
-	c.that(l.entry == e, "%q has the lifetime of another entry", e.key)
-	c.that((l.place > 0) == (e.there() && l.ttl > 0), "%q is %s with a ttl of %v, but at %d in the heap", e.key, e.state, l.ttl, l.place)
-	c.that(e.there() || (e.dead && l.expired), "%q has a lifetime, but is %s", e.key, e.state)
-	c.that(!l.listed || e.member(), "%q has a heartbeat listed, but is no member", e.key)
+	c.That(l.entry == e, "%q has the lifetime of another entry", e.key)
+	c.That((l.place > 0) == (e.Exists() && l.ttl > 0), "%q is %s with a ttl of %v, but at %d in the heap", e.key, e.state, l.ttl, l.place)
+	c.That(e.Exists() || (e.marks.Tombstone && l.expired), "%q has a lifetime, but is %s", e.key, e.state)
+	c.That(!l.listed || e.Member(), "%q has a heartbeat listed, but is no member", e.key)
 }
+
+// Entry is the entry that has the ttl.
+func (l *Lifetime) Entry() *Entry { return l.entry }
+
+// TTL is how long the resource lives after the last heartbeat; 0: the server removed the ttl.
+func (l *Lifetime) TTL() time.Duration { return l.ttl }
+
+// Deadline is when the ttl runs out, if there is one.
+func (l *Lifetime) Deadline() time.Time { return l.deadline }
+
+// Number is that of the last heartbeat, 0 if none came after the content.
+func (l *Lifetime) Number() uint64 { return l.heartbeat }
+
+// Before is the number of the heartbeat before the last one.
+func (l *Lifetime) Before() uint64 { return l.before }
+
+// Next is the lifetime in the collection with the next heartbeat, nil for none.
+func (l *Lifetime) Next() *Lifetime { return l.next }
+
+// Content is, of a tombstone whose ttl ran out, the revision of the content before that.
+func (l *Lifetime) Content() uint64 { return l.content }

@@ -1,264 +1,85 @@
 package cache
 
 import (
-	"maps"
-	"slices"
-	"sync"
-	"time"
+	"hash/maphash"
 
-	"github.com/xdsrelay/xdsrelay/cache/digest"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// list takes a list of a full-state type: everything that the client's
-// subscriptions hold, each name once (RES-2, RES-4), and what was removed after
-// the number upTo and may not go yet (ADS-1). Cursors and names advance as if the
-// changes had been sent.
-func (p *pass) list(w *watch, st step, upTo uint64) {
-	if p.left == 0 {
-		p.full = true
-		return
+// Chunked reports whether the collection has enough members to keep chunks, and each member
+// has one name (RES-10).
+func (c *Collection) Chunked() bool {
+	return c.log.live.len >= c.table.store.cache.MinChunk && !c.table.aliases.used()
+}
+
+// Chunk returns the chunk that begins with e: of members up to a change, of at most so many
+// bytes and members.
+func (c *Collection) Chunk(e *Entry, upTo uint64, size, members int) (Chunk, bool) {
+	c.encoded.chunks.mu.Lock()
+	defer c.encoded.chunks.mu.Unlock()
+	k, ok := c.encoded.chunks.by[e]
+	if ok && k.Last.changed <= upTo && k.Body.Size() <= size && k.Body.Resources() <= members {
+		return k, true
 	}
-	removed := w.retained(upTo)
-	alone := st.places == 1 && len(removed) == 0
-	p.watch, p.table, p.cur, p.names = w, nil, nil, nil
-	if !(alone && w.current() && !w.relist && !w.errorsDue(upTo)) { // ACK-5
-		p.left--
-		p.cur = &Batch{
-			TypeURL: w.typeURL, Rank: w.rank, Removal: !st.adds, Renewal: !w.news,
-			SystemVersion: w.version(sumAll(removed)), Store: w.client.store,
+	if k = gather(c, e, upTo, size, members); k.Last == nil {
+		return Chunk{}, false // e fills a response by itself
+	}
+	c.encoded.chunks.keep(e, k, 2*c.log.live.len)
+	return k, true
+}
+
+// gather makes a chunk that begins with e. It ends before a member that some clients are not
+// sent just as it is stored.
+func gather(c *Collection, e *Entry, upTo uint64, size, members int) Chunk {
+	var resources []*wire.Resource
+	k := Chunk{}
+	for ; e != nil && e.changed <= upTo && len(resources) < members && c.Plain(e); e = e.next {
+		if size -= e.res.Size(); size < 0 {
+			break
 		}
-		p.out = append(p.out, p.cur)
-		if alone && w.wildcardOnly() && !w.hasTTLs() {
-			p.cur.Body.AddBody(w.wildcard.coll.body(w.client.form.Wrapped))
-		} else {
-			l := lister{pass: p, wrapped: w.client.form.Wrapped, names: make(map[string]bool), keys: p.keysOf(w.typeURL)}
-			l.watch(w)
-			for _, k := range removed {
-				l.add(k.res, k.name, 0)
-			}
-		}
-		p.listErrors(w, upTo)
+		resources = append(resources, e.res)
+		k.Last = e
 	}
-	p.listed(w, upTo)
-	p.watch, p.cur = nil, nil
+	k.Body = wire.Gather(resources)
+	return k
 }
 
-// stillListed is a removed resource that a list still holds.
-type stillListed struct {
-	res  *wire.Resource
-	name string
-	sum  digest.Sum
+// Plain reports whether every client that is sent a member is sent it as it is stored.
+func (c *Collection) Plain(e *Entry) bool {
+	name := e.key
+	if c.Wildcard() {
+		name = e.Name()
+	}
+	return e.state == Present && !e.marks.Suspect && !e.marks.Alias && e.extra.life == nil && name == e.res.Name && !e.res.Constrained()
 }
 
-// retainedSum is what a removed resource adds to the version of a list. That must not be the
-// version of the list without it.
-func retainedSum(key string, r *wire.Resource) digest.Sum {
-	return digest.Of("removed", key, string(r.Raw()))
+// check verifies that chunks hold the members' content.
+func (k *chunks) check(c *Checker, coll *Collection) {
+	members := 0
+	for e, x := range k.by {
+		members += x.Body.Resources()
+		now := gather(coll, e, x.Last.changed, x.Body.Size(), x.Body.Resources())
+		c.That(e.coll == coll && !e.marks.Tombstone && now.Last == x.Last && now.Body.Shares(x.Body), "%q: a chunk from %q is of something else", coll.key, e.key)
+	}
+	c.That(members == k.members, "%q: %d members in chunks counted as %d", coll.key, members, k.members)
+	c.That(members == 0 || len(coll.followers) > 0, "%q: chunks that nobody needs", coll.key)
 }
 
-// retained returns what the client holds and was removed after a number.
-func (w *watch) retained(after uint64) []stillListed {
-	var all []stillListed
-	for _, sub := range w.dirty {
-		if !sub.ended && sub.takesAway() && sub.retained != nil && sub.entry.changed > after {
-			all = append(all, stillListed{sub.retained, sub.shown(), retainedSum(sub.entry.key, sub.retained)})
-		}
-	}
-	for f := range w.cursors() {
-		for e := f.coll.tombs.after(max(f.removed, after), nil, f.coll); e != nil; e = e.next {
-			if e.retained != nil && f.mayHave(e) && !f.byName(e.key) && !f.drops(e) {
-				all = append(all, stillListed{e.retained, f.spell(e), retainedSum(e.key, e.retained)})
-			}
-		}
-	}
-	return all
-}
-
-func sumAll(removed []stillListed) digest.Sum {
-	var all digest.Sum
-	for _, k := range removed {
-		all = all.Plus(k.sum)
-	}
-	return all
-}
-
-// keysOf are the keys that a list holds so far; nil if nobody needs to know.
-func (p *pass) keysOf(typeURL string) map[string]bool {
-	if p.keys != nil && p.keys[typeURL] == nil {
-		p.keys[typeURL] = make(map[string]bool)
-	}
-	return p.keys[typeURL]
-}
-
-// lister writes a list.
-type lister struct {
-	pass    *pass
-	wrapped bool
-	names   map[string]bool
-	// What the parts of other stores tell, by key: it is not for "*" to tell (byName). What they
-	// do not know yet "*" goes on listing, since a list that lacks something deletes it. Nil if
-	// there are no other parts.
-	keys map[string]bool
-}
-
-func (l *lister) watch(w *watch) {
-	for _, sub := range w.names.sorted() {
-		switch e := sub.entry; {
-		case e.listed() == nil:
-			if l.keys != nil && !e.open() {
-				l.keys[e.key] = true // it is known not to be there, whatever "*" brings
-			}
-		case e.alias:
-			l.entry(e, e.servedName())
-		default:
-			l.entry(e, sub.shown())
-		}
-	}
-	for _, spelling := range slices.Sorted(maps.Keys(w.globs)) {
-		l.members(w, w.globs[spelling])
-	}
-	if w.wildcard != nil {
-		l.members(w, w.wildcard)
-	}
-}
-
-// members adds those that the client is not served by name.
-func (l *lister) members(w *watch, f *cursor) {
-	for e := f.coll.live.head; e != nil; e = e.next {
-		switch {
-		case e.listed() == nil, f.byName(e.key) && !w.namedElsewhere(e.key):
-		case f.coll.wildcard() && l.keys[e.key]: // RES-4
-		default:
-			l.entry(e, f.spell(e))
-		}
-	}
-}
-
-func (l *lister) entry(e *entry, name string) {
-	if l.keys != nil {
-		l.keys[e.key] = true
-	}
-	l.add(e.listed(), name, l.pass.remaining(e))
-}
-
-func (l *lister) add(r *wire.Resource, name string, ttl time.Duration) {
-	if !l.wrapped {
-		name = r.Name // a bare payload carries the server's spelling (NAME-4)
-	}
-	key := variantName(name, r)
-	if l.names[key] {
-		return
-	}
-	l.names[key] = true
-	if l.wrapped {
-		l.pass.cur.Body.AddWrappedTTL(r, name, ttl)
-	} else {
-		l.pass.cur.Body.AddAny(r)
-	}
-}
-
-// listed notes that the client has a list of all that there is, save removals
-// after a number.
-func (p *pass) listed(w *watch, upTo uint64) {
-	for f := range w.cursors() {
-		p.levelled(w, f, upTo)
-	}
-	dirty := w.dirty[:0]
-	for _, sub := range w.dirty {
-		switch {
-		case sub.ended:
-			continue
-		case w.staysListed(sub, upTo):
-			dirty = append(dirty, sub)
-			continue
-		}
-		p.taken(sub.entry, sub.pushed)
-		sub.retained, sub.dirty, sub.pushed, sub.heartbeat, sub.denied = nil, false, false, false, false
-		sub.holds = sub.entry.there()
-	}
-	clear(w.dirty[len(dirty):])
-	w.dirty, w.ended = dirty, 0
-	if len(dirty) == 0 {
-		w.dirty = nil
-	}
-	w.held, w.answers = nil, nil
-	w.listed, w.relist, w.led, w.presented = true, false, true, ""
-	if w.client.form.TTL {
-		p.renewed(w)
-	}
-}
-
-// levelled advances a cursor to the end of its collection.
-func (p *pass) levelled(w *watch, f *cursor, upTo uint64) {
-	c := f.coll
-	for e := c.live.after(f.sent, f.at, c); e != nil; e = e.next {
-		pushed := e.changed > f.born
-		p.taken(e, pushed)
-		if pushed {
-			f.since++
-		}
-		if r := e.listed(); r != nil {
-			p.cluster(r, f.isNew(e))
-		}
-		f.sent, f.at = e.changed, e
-		f.ttl.settle(e.key)
-	}
-	for e := c.tombs.after(f.removed, f.tomb, c); e != nil && e.changed <= upTo; e = e.next {
-		p.taken(e, true)
-		f.since++
-		f.removed, f.tomb = e.changed, e
-		f.ttl.settle(e.key)
-	}
-	f.removed = max(f.removed, min(c.floor, upTo))
-	f.keepsListed()
-	f.told, f.versions = true, nil
-	f.ttl.level(c.table.store.heartbeats)
-	p.level(w, f)
-}
-
-// keepsListed notes what the client may hold that showed a version and has its first list
-// now: that goes on holding the removed members that it may have from before (ADS-1), and
-// from now on nobody could tell, and so no list would be due without them.
-func (f *cursor) keepsListed() {
-	if w := f.watch; w.presented == "" || w.listed {
-		return
-	}
-	for e := f.coll.tombs.after(f.removed, f.tomb, f.coll); e != nil; e = e.next {
-		if e.retained != nil {
-			f.reached = max(f.reached, e.added)
-		}
-	}
-}
-
-// bodies are the lists of all members of "*", bare and wrapped, each encoded once
-// for all clients. They are built under the store's read lock, and so guarded by a
-// lock of their own, the last one to be taken; whoever changes the collection holds
-// the store's lock for writing, and needs no other.
-type bodies struct {
-	mu            sync.Mutex
-	bare, wrapped *wire.Body
-	// What collection.versionSum gives, at which number of changes, and the member that is
-	// not in it yet, nil if all are.
-	versions, summedAt uint64
-	summed             *entry
-}
-
-// body gives one of them.
-func (c *collection) body(wrapped bool) *wire.Body {
-	c.bodies.mu.Lock()
-	defer c.bodies.mu.Unlock()
-	place := &c.bodies.bare
+// List returns all members as an encoded list. Members that are not kept (TTL-5) are not in it.
+func (c *Collection) List(wrapped bool) *wire.Body {
+	c.encoded.lists.mu.Lock()
+	defer c.encoded.lists.mu.Unlock()
+	place := &c.encoded.lists.bare
 	if wrapped {
-		place = &c.bodies.wrapped
+		place = &c.encoded.lists.wrapped
 	}
 	if *place != nil {
 		return *place
 	}
 	var b wire.Builder
-	for e := c.live.head; e != nil; e = e.next {
-		switch r := e.listed(); {
-		case r == nil: // not kept (TTL-5), and asked for anew
+	for e := c.log.live.head; e != nil; e = e.next {
+		switch r := e.Listed(); {
+		case r == nil:
 		case wrapped:
 			b.AddWrapped(r, "")
 		default:
@@ -267,4 +88,59 @@ func (c *collection) body(wrapped bool) *wire.Body {
 	}
 	*place = b.Body()
 	return *place
+}
+
+// MaxLooked is how many members are looked at under one lock. Changes wait for it: a million
+// small members take many goes.
+const MaxLooked = 1 << 15
+
+// VersionSum returns the sum of the versions that a client with all members presents (RES-11). It
+// is worked out once for all clients that come before the next change, in several goes if there
+// are more than MaxLooked members. looked counts them, over several collections.
+func (c *Collection) VersionSum(looked *int) (sum uint64, complete bool) {
+	l := &c.encoded.lists
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.summedAt != c.log.changes {
+		l.summedAt, l.versions, l.summed = c.log.changes, 0, c.log.live.head
+	}
+	seed := c.table.store.cache.seed
+	for ; l.summed != nil; l.summed = l.summed.next {
+		if *looked++; *looked > MaxLooked {
+			return 0, false
+		}
+		l.versions += versionPart(l.summed, seed)
+	}
+	return l.versions, true
+}
+
+// versionPart is the part of the sum that a member has. Some members have a part that no
+// client can present, since it is no UTF-8. Their version makes no client skip them, or there
+// is more to note of a client that has them (DYN-1).
+func versionPart(e *Entry, seed maphash.Seed) uint64 {
+	version := e.Version()
+	if e.marks.ReusedVersion || version == "" || e.Listed().Constrained() {
+		version = "\xff"
+	}
+	var room [128]byte
+	return maphash.Bytes(seed, wire.AppendVersion(room[:0], e.key, version))
+}
+
+// check verifies the lists and the sum of a collection. followers is the number of its followers
+// of the state of the world.
+func (l *lists) check(c *Checker, coll *Collection, followers int) {
+	listed, sum := 0, uint64(0)
+	summed := l.summedAt == coll.log.changes && l.summed == nil
+	for e := coll.log.live.head; e != nil; e = e.next {
+		if summed {
+			sum += versionPart(e, coll.table.store.cache.seed)
+		}
+		if e.Listed() != nil {
+			listed++
+		}
+	}
+	c.That(!summed || sum == l.versions, "%q: the sum of the versions is %x, found %x", coll.key, l.versions, sum)
+	for _, body := range []*wire.Body{l.bare, l.wrapped} {
+		c.That(body == nil || (followers > 0 && body.Resources() == listed), "%q: a list that nobody needs, or of other members", coll.key)
+	}
 }

@@ -2,110 +2,109 @@ package cache
 
 import "github.com/xdsrelay/xdsrelay/keyer"
 
-// A pin is interest that no client has: the relay's own, in what the resources refer
-// to that its clients have (LIST-2, LOC-1). The server is asked for what is pinned, and
-// nothing evicts it, as if a client had subscribed to it by name; but nobody is told of
-// its changes, so that they cost no more than those of what waits in the LRU.
+// A pin is demand without a client: the resources that clients have refer to the name (LIST-2,
+// LOC-1). The server is asked for it, and it is never evicted, as if a client subscribed to it by
+// name. Its changes ring no client and cost no more than those of idle names.
 
-// Pin pins names and globs of a type, not "*". Pins are counted: it takes as many Unpins
-// or Unlists to end them. It may be called from any goroutine.
+// Pin pins names and globs of a type, not "*". Pins are counted: each needs one Unpin or Unlist.
+// Any goroutine may call it.
 func (s *Store) Pin(typeURL string, names ...Name) {
 	if len(names) == 0 {
 		return
 	}
-	s.mu.Lock()
-	t := s.table(typeURL, byName)
-	for _, n := range names {
-		t.pin(n)
-	}
-	s.signalDemand() // the session may have waited for somebody to come (UPS-2)
-	s.mu.Unlock()
+	pinAll(s, typeURL, names)
 	s.cache.trim()
 }
 
-// Unpin takes back one pin of each name. What nobody wants any more then waits to be
-// evicted, like what the last client left (SUB-11). Names without pins are ignored.
-func (s *Store) Unpin(typeURL string, names ...Name) { s.unpin(typeURL, names, (*interest).release) }
-
-// Unlist is Unpin for what nothing refers to any more: if no client wants it either,
-// it is let go at once (LIST-3).
-func (s *Store) Unlist(typeURL string, names ...Name) {
-	s.unpin(typeURL, names, func(i *interest) { i.evict(ReasonUnlisted) })
+func pinAll(s *Store, typeURL string, names []Name) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.Table(typeURL, ByName)
+	for _, n := range names {
+		pin(t, n)
+	}
+	s.demandSignal.send() // the session may have waited for somebody to come (UPS-2)
 }
 
-func (s *Store) unpin(typeURL string, names []Name, end func(*interest)) {
+// Unpin takes back one pin of each name. A name without pins and clients is idle then (SUB-11).
+// Names without pins are ignored.
+func (s *Store) Unpin(typeURL string, names ...Name) { unpinAll(s, typeURL, names, (*demand).release) }
+
+// Unlist is Unpin for names to which nothing refers any more: without clients they are evicted at
+// once (LIST-3).
+func (s *Store) Unlist(typeURL string, names ...Name) {
+	unpinAll(s, typeURL, names, func(i *demand) { i.evict(ReasonUnlisted) })
+}
+
+func unpinAll(s *Store, typeURL string, names []Name, end func(*demand)) {
+	defer s.cache.trim()
 	s.mu.Lock()
-	if t := s.tables[tableKey{typeURL, byName}]; t != nil {
+	defer s.mu.Unlock()
+	if t := s.tables[tableKey{typeURL, ByName}]; t != nil {
 		for _, n := range names {
-			t.unpin(n.Key, end)
+			unpin(t, n.Key, end)
 		}
 	}
-	s.mu.Unlock()
-	s.cache.trim()
 }
 
-func (t *table) pin(n Name) {
-	t.pins[n.Key]++
-	if t.pins[n.Key] > 1 {
+func pin(t *Table, n Name) {
+	t.demands.pins[n.Key]++
+	if t.demands.pins[n.Key] > 1 {
 		return
 	}
 	if keyer.IsGlob(n.Key) {
-		c := t.collection(n.Key)
+		c := t.Collection(n.Key)
 		c.pinned = true
-		c.interest.want()
+		c.demand.want()
 		return
 	}
-	e := t.entry(n.Key)
-	e.pinned = true
-	t.demand(e)
+	e := t.Entry(n.Key)
+	e.marks.pinned = true
+	t.want(e)
 	t.references.usersChanged(e)
 }
 
-// unpin takes back one pin, and ends the interest if that was the last one of all who
-// wanted it.
-func (t *table) unpin(key string, end func(*interest)) {
-	switch t.pins[key] {
+// unpin takes back one pin, and ends the demand if no other pin and no client needs it.
+func unpin(t *Table, key string, end func(*demand)) {
+	switch t.demands.pins[key] {
 	case 0:
 		return
 	case 1:
-		delete(t.pins, key)
+		delete(t.demands.pins, key)
 	default:
-		t.pins[key]--
+		t.demands.pins[key]--
 		return
 	}
 	if c := t.colls[key]; c != nil {
 		c.pinned = false
-		if !c.interest.watched() {
-			end(c.interest)
+		if !c.demand.subscribedTo() {
+			end(c.demand)
 		}
 		return
 	}
 	e := t.entries[key]
-	e.pinned = false
+	e.marks.pinned = false
 	t.references.usersChanged(e)
 	if e.wanted() {
 		return
 	}
-	if e.interest != nil {
-		end(e.interest)
+	if e.extra.demand != nil {
+		end(e.extra.demand)
 	}
 	t.forgetUnused(e)
 }
 
-// wanted reports whether somebody wants the entry for its name.
-func (e *entry) wanted() bool { return len(e.subs) > 0 || e.pinned }
-
-// checkPins verifies that what is pinned is there, and nothing else says that it is.
-func (t *table) checkPins(c *checker) {
-	for key, n := range t.pins {
+// checkPins verifies that entries and collections know whether they are pinned.
+func checkPins(t *Table, c *Checker) {
+	for key, n := range t.demands.pins {
 		coll, e := t.colls[key], t.entries[key]
-		c.that(n > 0, "%q has %d pins", key, n)
-		c.that((coll != nil && coll.pinned) || (e != nil && e.pinned), "%q has %d pins, and does not know", key, n)
+		c.That(n > 0, "%q has %d pins", key, n)
+		c.That((coll != nil && coll.pinned) || (e != nil && e.marks.pinned), "%q has %d pins, and does not know", key, n)
 	}
 	for key, coll := range t.colls {
-		c.that(!coll.pinned || t.pins[key] > 0, "%q is pinned by nobody", key)
+		c.That(!coll.pinned || t.demands.pins[key] > 0, "%q is pinned by nobody", key)
 	}
 	for key, e := range t.entries {
-		c.that(!e.pinned || t.pins[key] > 0, "%q is pinned by nobody", key)
+		c.That(!e.marks.pinned || t.demands.pins[key] > 0, "%q is pinned by nobody", key)
 	}
 }

@@ -12,6 +12,11 @@ type quietTime struct {
 	progress time.Time     // the last one that brought or confirmed a member; likewise
 	gap      time.Duration // the longest time between two of them
 
+	// synced says that all members are here which the server had when it was asked. So any
+	// other does not exist.
+	synced  bool
+	overdue bool // the server was asked long ago on the present stream, and has not answered
+
 	epoch uint32 // a member of another epoch is stale: not confirmed on the present stream
 	stale int    // stale members
 }
@@ -36,20 +41,20 @@ func (q *quietTime) progressed(now time.Time) {
 }
 
 // isStale reports whether a member was not confirmed on the present stream.
-func (q *quietTime) isStale(e *entry) bool { return e.epoch != q.epoch }
+func (q *quietTime) isStale(e *Entry) bool { return e.epoch != q.epoch }
 
 // enter takes in a new member. The server has just sent it.
-func (q *quietTime) enter(e *entry) { e.epoch = q.epoch }
+func (q *quietTime) enter(e *Entry) { e.epoch = q.epoch }
 
 // leave takes a member out.
-func (q *quietTime) leave(e *entry) {
+func (q *quietTime) leave(e *Entry) {
 	if q.isStale(e) {
 		q.stale--
 	}
 }
 
 // confirm records that the server named a member on the present stream.
-func (q *quietTime) confirm(e *entry, isNew bool, now time.Time) {
+func (q *quietTime) confirm(e *Entry, isNew bool, now time.Time) {
 	switch {
 	case isNew:
 		q.progressed(now)
@@ -61,27 +66,27 @@ func (q *quietTime) confirm(e *entry, isNew bool, now time.Time) {
 }
 
 // trust makes a member count as confirmed.
-func (q *quietTime) trust(e *entry) {
+func (q *quietTime) trust(e *Entry) {
 	q.leave(e)
 	q.enter(e)
 }
 
 // trustAll makes all members count as confirmed, from the first one on: the server knows on
 // the present stream that the relay holds them, and will name a member that it does not have.
-func (q *quietTime) trustAll(first *entry) {
+func (q *quietTime) trustAll(first *Entry) {
 	for e := first; e != nil && q.stale > 0; e = e.next {
 		q.trust(e)
 	}
 }
 
-// doubtAll makes all members stale, of which there are so many.
+// doubtAll makes all members stale. members is their number.
 func (q *quietTime) doubtAll(members int) {
 	q.epoch++
 	q.stale = members
 }
 
 // doubt makes some members stale, and no others.
-func (q *quietTime) doubt(first *entry, some func(*entry) bool) {
+func (q *quietTime) doubt(first *Entry, some func(*Entry) bool) {
 	q.epoch++
 	q.stale = 0
 	for e := first; e != nil; e = e.next {
@@ -98,11 +103,11 @@ func (q *quietTime) doubt(first *entry, some func(*entry) bool) {
 // a large first state that is sent in many parts ends it late, and a collection that is never
 // quiet ends it all the same. A collection that is not synced is complete after the time quiet
 // (RES-2). The server has the time long to confirm members (RES-14).
-func (q *quietTime) end(synced bool, quiet, long time.Duration) time.Time {
+func (q *quietTime) end(quiet, long time.Duration) time.Time {
 	switch {
 	case q.answered.IsZero():
 		return time.Time{}
-	case !synced:
+	case !q.synced:
 		return q.last().Add(min(max(quiet, gaps*q.gap), long))
 	case q.stale > 0:
 		return q.last().Add(long)

@@ -1,7 +1,7 @@
 package cache
 
-// Rank orders types make-before-break: what is pending together on one stream
-// goes out by rising rank, and removals of clusters and endpoints last (ADS-1).
+// Rank orders types make-before-break. Pending types of one stream go out by rising rank, and
+// removals of clusters and endpoints last (ADS-1).
 type Rank int8
 
 // The ranks, and the types that have them.
@@ -33,7 +33,7 @@ var ranks = map[string]Rank{
 	"type.googleapis.com/envoy.api.v2.route.VirtualHost":                 RankVirtualHost,
 }
 
-// RankOf is a type's rank: RankOther for what is not listed above.
+// RankOf is a type's rank: RankOther for a type that is not listed above.
 func RankOf(typeURL string) Rank {
 	if r, ok := ranks[typeURL]; ok {
 		return r
@@ -41,5 +41,8 @@ func RankOf(typeURL string) Rank {
 	return RankOther
 }
 
-// waits reports whether removals of the type wait for later types.
-func (r Rank) waits() bool { return r <= RankEndpoint }
+// Waits reports whether removals of the type wait for later types.
+func (r Rank) Waits() bool { return r <= RankEndpoint }
+
+// FollowsClusters reports whether resources of the type lead traffic to clusters.
+func (r Rank) FollowsClusters() bool { return r >= RankListener && r <= RankVirtualHost }

@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -10,7 +9,7 @@ import (
 // Some resources refer to others: redirects (LOC-1), and the directories of list
 // collections (LIST-2). The store says which of them its clients have, for a reader
 // outside (TakeReferences); the store itself never looks into one. Changes of an entry are
-// merged until the reader takes them, so that nobody waits for the reader.
+// merged until the reader takes them. So nothing waits for the reader.
 
 // references are the entries of a table whose content refers to others. A reader is told
 // when that content changes, and when the clients change that have it. Without a reader
@@ -18,11 +17,10 @@ import (
 type references struct {
 	table  tableKey       // immutable
 	news   *referenceNews // immutable; of the store
-	listed map[*entry]struct{}
+	listed map[*Entry]struct{}
 }
 
-// referenceNews are the references of a store that the reader is to take. Guarded by
-// Store.mu.
+// referenceNews are the references of a store that the reader is to take. Guarded by Store.mu.
 type referenceNews struct {
 	arrived func() // immutable; called with the first of them. Nil if nobody reads
 	changed map[refKey]struct{}
@@ -46,27 +44,27 @@ func (n *referenceNews) add(k refKey) {
 }
 
 // contentChanged is called when the content of e changed, came or went.
-func (r *references) contentChanged(e *entry) {
-	if r.news.read() && (e.told != plain || refersToOthers(e)) {
+func (r *references) contentChanged(e *Entry) {
+	if r.news.read() && (e.reported != plain || refersToOthers(e)) {
 		r.attend(e, true)
 	}
 }
 
 // usersChanged is called when the clients that have e, or its pins, may have changed.
-func (r *references) usersChanged(e *entry) {
-	if e.told != plain {
+func (r *references) usersChanged(e *Entry) {
+	if e.reported != plain {
 		r.attend(e, false)
 	}
 }
 
 // followersChanged is usersChanged for the members of a collection that got the first
 // client that follows it, or lost the last one. before says whether it had one.
-func (r *references) followersChanged(c *collection, before bool) {
-	if before == c.followed() {
+func (r *references) followersChanged(c *Collection, before bool) {
+	if before == c.followers.any(NeedsStream) {
 		return
 	}
-	if c.live.len < len(r.listed) { // others in the table may have far more than c
-		for e := c.live.head; e != nil; e = e.next {
+	if c.log.live.len < len(r.listed) { // others in the table may have far more than c
+		for e := c.log.live.head; e != nil; e = e.next {
 			r.usersChanged(e)
 		}
 		return
@@ -78,14 +76,14 @@ func (r *references) followersChanged(c *collection, before bool) {
 	}
 }
 
-// attend has the reader told of e if there is news. Content that nobody has, nor had
-// before, is no news.
-func (r *references) attend(e *entry, changed bool) {
+// attend tells the reader of e if there is news. Content that no client or pin has or had is no
+// news.
+func (r *references) attend(e *Entry, changed bool) {
 	if !r.news.read() {
 		return
 	}
-	was, now := e.told, attentionTo(e)
-	switch e.told = now; {
+	was, now := e.reported, attentionTo(e)
+	switch e.reported = now; {
 	case now == plain:
 		delete(r.listed, e)
 	case was == plain:
@@ -97,26 +95,23 @@ func (r *references) attend(e *entry, changed bool) {
 }
 
 // list records that e refers to others.
-func (r *references) list(e *entry) {
-	if r.listed == nil {
-		r.listed = make(map[*entry]struct{})
-	}
-	r.listed[e] = struct{}{}
+func (r *references) list(e *Entry) {
+	r.listed = with(r.listed, e)
 }
 
-// tellAll has the reader told of all that somebody has, as if it had just changed.
+// tellAll tells the reader of all entries that clients or pins have, as if they had just changed.
 func (r *references) tellAll() {
 	for e := range r.listed {
-		if e.told > ignored {
+		if e.reported > ignored {
 			r.news.add(refKey{r.table, e.key})
 		}
 	}
 }
 
 // check verifies that the reader knows which entries refer to others.
-func (r *references) check(c *checker, entries map[string]*entry) {
+func (r *references) check(c *Checker, entries map[string]*Entry) {
 	if !r.news.read() {
-		c.that(len(r.listed) == 0, "%d references that nobody reads", len(r.listed))
+		c.That(len(r.listed) == 0, "%d references that nobody reads", len(r.listed))
 		return
 	}
 	n := 0
@@ -126,21 +121,11 @@ func (r *references) check(c *checker, entries map[string]*entry) {
 			n++
 		}
 		refers, now := refersToOthers(e), attentionTo(e)
-		c.that(listed == refers, "%q refers to others: %t, listed %t", key, refers, listed)
-		c.that(e.told == now, "%q has the attention %d, told %d", key, now, e.told)
+		c.That(listed == refers, "%q refers to others: %t, listed %t", key, refers, listed)
+		c.That(e.reported == now, "%q has the attention %d, told %d", key, now, e.reported)
 	}
-	c.that(n == len(r.listed), "%d entries refer to others that are gone", len(r.listed)-n)
+	c.That(n == len(r.listed), "%d entries refer to others that are gone", len(r.listed)-n)
 }
-
-// attention is who has an entry that refers to others.
-type attention uint8
-
-const (
-	plain   attention = iota // it refers to nothing
-	ignored                  // nobody has it
-	pinned                   // nobody but what refers to it
-	watched                  // a client has it
-)
 
 // refersByType is the content of a directory, or of a redirect. A type that has the
 // name of a directory's and is none is found out when it is read.
@@ -150,16 +135,16 @@ func refersByType(typeURL string) bool {
 
 // refersToOthers reports whether the content of an entry refers to others. The relay does
 // not read content that it is not to keep (TTL-5).
-func refersToOthers(e *entry) bool { return e.res != nil && refersByType(e.res.TypeURL()) }
+func refersToOthers(e *Entry) bool { return e.res != nil && refersByType(e.res.TypeURL()) }
 
-// attentionTo is who has an entry now.
-func attentionTo(e *entry) attention {
+// attentionTo says who has an entry now.
+func attentionTo(e *Entry) attention {
 	switch {
 	case !refersToOthers(e):
 		return plain
-	case slices.ContainsFunc(e.subs, (*nameSub).ofClient), e.member() && e.coll.followed():
+	case e.extra.audience != nil && e.extra.audience.Any(NeedsStream), e.Member() && e.coll.followers.any(NeedsStream):
 		return watched
-	case e.pinned:
+	case e.marks.pinned:
 		return pinned
 	}
 	return ignored

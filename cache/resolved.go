@@ -6,19 +6,24 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// Resolved is what the relay found out by itself about names of one type
-// (Source.Resolved).
+// Resolved is a part of the resolver's result, for names of one type (Source.Resolved).
 type Resolved struct {
 	TypeURL string
-	// Found are resources under the keys of names, or of members of globs, that they
-	// stand for: what they are called where they come from plays no part.
+	// Found are resources under the keys of names, or of members of globs. Their own names
+	// play no part.
 	Found   []Found
 	Removed []string // keys that do not exist; a glob's: it has no members (GLOB-4)
 	// Failed are keys that there is an error to tell of. As with a server's, NOT_FOUND
-	// and PERMISSION_DENIED drop the resource and others keep what is held (ERR-1).
+	// and PERMISSION_DENIED drop the resource, and others keep the content (ERR-1).
 	Failed []Failure
 	Synced []string // globs whose members are all here
-	Late   []string // keys of what nobody should wait for any longer (RES-2)
+	Late   []string // keys that clients should not wait for any longer (RES-2)
+}
+
+// Found is a resource under its key.
+type Found struct {
+	Key      string
+	Resource *wire.Resource
 }
 
 // Empty reports whether there is nothing in it.
@@ -29,24 +34,19 @@ func (r *Resolved) Empty() bool {
 // Resolved reports whether the relay itself fills the store (Source.Resolved).
 func (s *Store) Resolved() bool { return s.source.Resolved }
 
-// ApplyResolved is Apply for what the relay resolved itself. All of it is seen by
-// clients at once. It cannot fail: what nobody wants any more is passed over.
-func (s *Store) ApplyResolved(all []*Resolved, received time.Time) {
-	s.applyMu.Lock()
-	defer s.applyMu.Unlock()
-	s.mu.Lock()
-	for _, r := range all {
-		for _, t := range s.carried(wire.StreamID{}, r.TypeURL, nil) {
-			r.apply(t, received)
+// ApplyResolved is Apply for the resolver's results. Clients see all of them at once. It cannot
+// fail: it skips names that are not asked for any more.
+func (s Session) ApplyResolved(all []*Resolved, received time.Time) {
+	s.store.change(func() {
+		for _, r := range all {
+			for _, t := range s.carried(wire.StreamID{}, r.TypeURL, nil) {
+				r.apply(t, received)
+			}
 		}
-	}
-	s.finish()
-	s.mu.Unlock()
-	s.flushWakes()
-	s.cache.trim()
+	})
 }
 
-func (r *Resolved) apply(t *table, received time.Time) {
+func (r *Resolved) apply(t *Table, received time.Time) {
 	u := &update{
 		response: &wire.DeltaResponse{TypeURL: r.TypeURL, Removed: r.Removed},
 		removed:  r.Removed, resolved: true, received: received,
@@ -65,38 +65,38 @@ func (r *Resolved) apply(t *table, received time.Time) {
 	}
 	u.apply(t)
 	for _, key := range r.Synced {
-		if c := t.colls[key]; c != nil && !c.synced {
-			c.overdue = false
-			t.sync(c)
+		if c := t.colls[key]; c != nil && !c.quiet.synced {
+			c.quiet.overdue = false
+			completed(t, c)
 		}
 	}
 	for _, key := range r.Late {
-		t.giveUp(key)
+		giveUp(t, key)
 	}
 }
 
-// giveUp has nobody wait for a name or a collection any longer.
-func (t *table) giveUp(key string) {
-	var i *interest
+// giveUp ends the waiting for a name or a collection.
+func giveUp(t *Table, key string) {
+	var i *demand
 	if c := t.colls[key]; c != nil {
-		i = c.interest
+		i = c.demand
 	} else if e := t.entries[key]; e != nil {
-		i = e.interest
+		i = e.extra.demand
 	}
 	if i != nil && i.open() {
-		t.expire(i, time.Time{})
+		expireDemand(t, i, time.Time{})
 	}
 }
 
 // Members lists the keys of a glob's members.
-func (s *Store) Members(typeURL, glob string) []string {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	t := s.tables[tableKey{typeURL, byName}]
+func (s Session) Members(typeURL, glob string) []string {
+	s.store.mu.RLock()
+	defer s.store.mu.RUnlock()
+	t := s.store.tables[tableKey{typeURL, ByName}]
 	if t == nil || t.colls[glob] == nil {
 		return nil
 	}
-	live := &t.colls[glob].live
+	live := &t.colls[glob].log.live
 	keys := make([]string, 0, live.len)
 	for e := live.head; e != nil; e = e.next {
 		keys = append(keys, e.key)

@@ -18,7 +18,7 @@ import (
 // A list of a full-state type holds everything whenever anything changes (RES-2). While a
 // client is sent such lists they keep the bytes. No other client is served from them.
 
-// transientContent is what an entry remembers of content that is not kept.
+// transientContent is an entry's memory of content that is not kept.
 type transientContent struct {
 	what    digest.Content // hashed
 	name    string         // as the server spelled it
@@ -27,31 +27,7 @@ type transientContent struct {
 	renew   *wire.Resource // for renewals, while a client is renewed with whole resources
 }
 
-// newTransient returns what to remember of a resource. It does not keep its bytes.
+// newTransient returns the memory of a resource, without its bytes.
 func newTransient(r *wire.Resource, what digest.Content) *transientContent {
-	return &transientContent{what: what, name: strings.Clone(r.Name), version: strings.Clone(shown(r))}
-}
-
-// hasVersion reports whether the server calls the content version v.
-func (c *transientContent) hasVersion(hasher digest.Hasher, v string) bool {
-	return c.what.Version == hasher.Version(v)
-}
-
-// handedOver is content that is not kept and waits for one client (TTL-5): by name
-// subscription, or by member.
-type handedOver[K comparable] map[K]*wire.Resource
-
-// add has content wait.
-func (h *handedOver[K]) add(key K, r *wire.Resource) {
-	if *h == nil {
-		*h = make(handedOver[K])
-	}
-	(*h)[key] = r
-}
-
-// drop forgets the content that waits, if there is some.
-func (h *handedOver[K]) drop(key K) {
-	if *h != nil {
-		*h = without(*h, key)
-	}
+	return &transientContent{what: what, name: strings.Clone(r.Name), version: strings.Clone(r.Shown())}
 }

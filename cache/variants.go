@@ -29,16 +29,16 @@ func (v *variants) any() bool { return len(v.sets) > 0 }
 func (v *variants) of(key string) *variantSet { return v.sets[key] }
 
 // ofEntry returns the variants of the name of an entry, nil if it has none.
-func (v *variants) ofEntry(e *entry) *variantSet {
+func (v *variants) ofEntry(e *Entry) *variantSet {
 	if !v.any() {
 		return nil
 	}
 	return v.sets[plainKey(e.key)]
 }
 
-// begin returns the variants of a plain name. If it had none, what its entry holds is the
+// begin returns the variants of a plain name. If it had none, the content of its entry is the
 // first.
-func (v *variants) begin(key string, plain *entry) *variantSet {
+func (v *variants) begin(key string, plain *Entry) *variantSet {
 	set := v.sets[key]
 	if set == nil {
 		key = strings.Clone(key) // it may lie in the bytes of what came first
@@ -59,22 +59,22 @@ func (v *variants) tidy(set *variantSet) {
 	}
 }
 
-// borrows reports whether an entry may be served what was sent for others.
-func (v *variants) borrows(e *entry) bool {
+// borrows reports whether an entry may be served a variant that was sent for others.
+func (v *variants) borrows(e *Entry) bool {
 	set := v.ofEntry(e)
 	return set != nil && set.borrows(e)
 }
 
 // expired drops the variant that an entry holds, which outlived its ttl (TTL-2).
-func (v *variants) expired(e *entry) {
+func (v *variants) expired(e *Entry) {
 	if set := v.ofEntry(e); set != nil {
 		set.expired(e)
 	}
 }
 
-// doubt notes that the stream began anew. Versions have names only and cannot tell
-// variants apart, so that none is presented and each is sent again; what is not stays until
-// another one takes its place (RES-12, invariant 5).
+// doubt is called when the stream begins anew. Versions belong to names and cannot tell variants
+// apart. So none is presented, and the server sends each again. A variant that is not sent stays
+// until another one takes its place (RES-12, invariant 5).
 func (v *variants) doubt() {
 	for _, set := range v.sets {
 		for _, h := range set.held {
@@ -85,14 +85,3 @@ func (v *variants) doubt() {
 
 // plainKey is the key of the name of an entry.
 func plainKey(key string) string { return wire.LocatedName(key) }
-
-// constrained reports whether the content of an entry is a variant with constraints.
-func (e *entry) constrained() bool {
-	r := e.listed()
-	return r != nil && r.Constrained()
-}
-
-// presentable reports whether the version of an entry may be presented upstream.
-func (e *entry) presentable() bool {
-	return e.res != nil && !e.alias && !wire.IsLocator(e.key) && !e.res.Constrained()
-}

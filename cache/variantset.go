@@ -9,25 +9,24 @@ import (
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
-// variantSet is what is known of a name that is subscribed to with parameters, or that
-// has a variant with constraints. It only says which variant is for which entry: the
-// caller changes the content of the entries. Guarded by Store.mu.
+// variantSet is the variants of a name that has a subscription with parameters, or a variant with
+// constraints. It only says which variant is for which entry. The caller changes the entries.
+// Guarded by Store.mu.
 type variantSet struct {
 	key   string // immutable; of the plain name
 	state bool   // immutable; the source speaks the state of the world
 
-	located map[*entry]map[string]string // the entries with parameters
+	located map[*Entry]map[string]string // the entries with parameters
 	held    map[string]*variant          // by constraints (keyer.Constraints.Key)
 	// serving has the variant that matched an entry last. The entry may not hold it any
 	// more.
-	serving map[*entry]*variant
+	serving map[*Entry]*variant
 
-	// borrowing has the entries that may be served what was sent for others. The server
-	// may not have read yet that they are asked for. If it takes away what serves them, that
-	// says nothing of what it has for them. No response tells when it has read that, so it
-	// is given the time in which it has to answer (RES-7). A source without such a time is
-	// known to have read it.
-	borrowing map[*entry]struct{}
+	// borrowing has the entries that may be served a variant that was sent for others. The
+	// server may not have read their subscription yet: if it removes that variant, it may still
+	// have one for them. No response says when it has read the subscription. So the server has
+	// the time of a clock (RES-7). A source without clocks reads subscriptions at once.
+	borrowing map[*Entry]struct{}
 
 	touched bool // by the present response, in update.touched
 	denied  bool // the present response says that there is no such resource, without constraints
@@ -38,7 +37,7 @@ type variant struct {
 	constraints *keyer.Constraints
 	res         *wire.Resource // nil: it is not kept (TTL-5)
 	received    time.Time      // the content, or the last heartbeat
-	mark        uint32         // table.mark of the last response that held it
+	response    uint32         // exchange.response of the last response that held it
 	fresh       bool           // the present response brought its content
 	stale       bool           // from before the present stream, and not confirmed on it
 }
@@ -46,28 +45,27 @@ type variant struct {
 func newVariantSet(key string, state bool) *variantSet {
 	return &variantSet{
 		key: key, state: state,
-		located: make(map[*entry]map[string]string), held: make(map[string]*variant), serving: make(map[*entry]*variant),
+		located: make(map[*Entry]map[string]string), held: make(map[string]*variant), serving: make(map[*Entry]*variant),
 	}
 }
 
-// adopt takes what the plain entry holds for the variant that it is.
-func (v *variantSet) adopt(plain *entry) {
-	if plain == nil || plain.res == nil || plain.alias {
+// adopt takes the content of the plain entry as a variant.
+func (v *variantSet) adopt(plain *Entry) {
+	if plain == nil || plain.res == nil || plain.marks.Alias {
 		return
 	}
-	h := &variant{res: plain.res, received: time.Unix(0, plain.received), mark: plain.mark}
-	if plain.life.hasTTL() {
-		h.received = plain.life.deadline.Add(-plain.life.ttl)
+	h := &variant{res: plain.res, received: time.Unix(0, plain.received), response: plain.response}
+	if plain.extra.life.HasTTL() {
+		h.received = plain.extra.life.deadline.Add(-plain.extra.life.ttl)
 	}
 	v.held[""], v.serving[plain] = h, h
 }
 
-// locate adds an entry with parameters, and returns the variant for it, nil if there is
-// none.
-func (v *variantSet) locate(e *entry) *variant {
+// locate adds an entry with parameters, and returns the variant for it, nil if there is none.
+func (v *variantSet) locate(e *Entry) *variant {
 	v.located[e] = wire.Parameters(e.key)
 	if v.borrowing == nil {
-		v.borrowing = make(map[*entry]struct{})
+		v.borrowing = make(map[*Entry]struct{})
 	}
 	v.borrowing[e] = struct{}{}
 	best, _ := v.match(v.located[e])
@@ -76,7 +74,7 @@ func (v *variantSet) locate(e *entry) *variant {
 
 // leave forgets an entry, and the variants that were for it alone. plain says whether
 // somebody wants the plain name.
-func (v *variantSet) leave(e *entry, plain bool) {
+func (v *variantSet) leave(e *Entry, plain bool) {
 	parameters := v.located[e]
 	delete(v.located, e)
 	delete(v.serving, e)
@@ -89,8 +87,8 @@ func (v *variantSet) leave(e *entry, plain bool) {
 	}
 }
 
-// borrows reports whether an entry may be served what was sent for others.
-func (v *variantSet) borrows(e *entry) bool {
+// borrows reports whether an entry may be served a variant that was sent for others.
+func (v *variantSet) borrows(e *Entry) bool {
 	_, borrows := v.borrowing[e]
 	return borrows
 }
@@ -102,7 +100,7 @@ func (v *variantSet) put(c *keyer.Constraints, r *wire.Resource, received time.T
 		h = &variant{constraints: c}
 		v.held[c.Key()] = h
 	}
-	h.res, h.received, h.mark, h.fresh, h.stale = r, received, mark, true, false
+	h.res, h.received, h.response, h.fresh, h.stale = r, received, mark, true, false
 }
 
 // remove drops the variant with constraints. Nil says that there is no such resource at
@@ -122,7 +120,7 @@ func (v *variantSet) removeAll() {
 // reports whether there were any.
 func (v *variantSet) removeOlder(mark uint32) (found bool) {
 	for c, h := range v.held {
-		if h.mark != mark {
+		if h.response != mark {
 			delete(v.held, c)
 			found = true
 		}
@@ -131,7 +129,7 @@ func (v *variantSet) removeOlder(mark uint32) (found bool) {
 }
 
 // expired drops the variant that an entry holds, which outlived its ttl (TTL-2).
-func (v *variantSet) expired(e *entry) {
+func (v *variantSet) expired(e *Entry) {
 	for key, h := range v.held {
 		if h.res != nil && h.res == e.res {
 			delete(v.held, key)
@@ -182,15 +180,14 @@ func (v *variantSet) before(a, b *variant) int {
 		return -1
 	}
 	if v.state || v.silent(a, b) {
-		return cmp.Compare(b.mark, a.mark)
+		return cmp.Compare(b.response, a.response)
 	}
 	return 0
 }
 
-// silent reports whether one of two variants may take the other's place without a word.
-// Where nobody asks with parameters a server takes the relay for a client that does not
-// tell variants apart, and to which the removal of what had no constraints would be that
-// of what it is sent instead.
+// silent reports whether one of two variants may take the other's place without a removal.
+// Without demand with parameters a server takes the relay for a client that does not know
+// variants. For such a client the removal of the old variant would remove the new one.
 func (v *variantSet) silent(a, b *variant) bool {
 	return len(v.located) == 0 && (a.constraints == nil) != (b.constraints == nil)
 }
@@ -198,30 +195,28 @@ func (v *variantSet) silent(a, b *variant) bool {
 // undecided counts the entries of which the server has not spoken on this stream.
 func (v *variantSet) undecided() (n int) {
 	for e, parameters := range v.located {
-		if best, _ := v.match(parameters); (best == nil && e.state == unknown) || (best != nil && best.stale) {
+		if best, _ := v.match(parameters); (best == nil && e.state == Unknown) || (best != nil && best.stale) {
 			n++
 		}
 	}
 	return n
 }
 
-// entries are those with parameters and the plain one, if there is one, in the order of
-// their keys.
-func (v *variantSet) entries(plain *entry) []*entry {
-	all := make([]*entry, 0, len(v.located)+1)
+// entries are those with parameters and the plain one, if there is one, in the order of their keys.
+func (v *variantSet) entries(plain *Entry) []*Entry {
+	all := make([]*Entry, 0, len(v.located)+1)
 	for e := range v.located {
 		all = append(all, e)
 	}
 	if plain != nil {
 		all = append(all, plain)
 	}
-	slices.SortFunc(all, func(a, b *entry) int { return cmp.Compare(a.key, b.key) })
+	slices.SortFunc(all, func(a, b *Entry) int { return cmp.Compare(a.key, b.key) })
 	return all
 }
 
-// settle ends the present response. used are the variants that serve an entry now. It
-// returns how many variants came that are for nobody, and lets go of content that is not
-// to be kept (TTL-5).
+// settle ends the update of a set. It returns the number of variants that came and are for no
+// entry, and drops content that is not kept.
 func (v *variantSet) settle(used map[*variant]bool, plain bool) (unsolicited int) {
 	for _, h := range v.held {
 		if h.fresh && !used[h] && !v.isFor(h, plain) {
@@ -237,9 +232,9 @@ func (v *variantSet) settle(used map[*variant]bool, plain bool) (unsolicited int
 	return unsolicited
 }
 
-// prune drops the variants that are for nobody. used are those that serve an entry
-// after a response was applied, nil where there was none: then what is stale, or in the
-// state of the world superseded, or replaced without a word, goes too if it serves nobody.
+// prune drops the variants that are for no entry. used are the variants that serve an entry after
+// a response, nil without a response. After a response it also drops unused variants that are
+// stale, or superseded in the state of the world, or replaced without a removal.
 func (v *variantSet) prune(used map[*variant]bool, plain bool) {
 	for key, h := range v.held {
 		switch {
@@ -253,8 +248,7 @@ func (v *variantSet) prune(used map[*variant]bool, plain bool) {
 	}
 }
 
-// isFor reports whether a variant is for anybody. plain says whether somebody wants the
-// plain name.
+// isFor reports whether a variant is for any entry. plain says whether the plain name is needed.
 func (v *variantSet) isFor(h *variant, plain bool) bool {
 	return (plain && h.constraints.Match(nil)) || v.concerns(h)
 }

@@ -5,17 +5,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/testkit/words"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"pgregory.net/rapid"
 )
 
-// constraintsFor reads constraints as constraintsOf does, none for "".
+// constraintsFor reads constraints as words.Constraints does, none for "".
 func constraintsFor(text string) *keyer.Constraints {
 	if text == "" {
 		return nil
 	}
-	c, err := keyer.ParseConstraints([]byte(encode(constraintsOf(text))))
+	c, err := keyer.ParseConstraints([]byte(words.Encode(words.Constraints(text))))
 	if err != nil {
 		panic(err)
 	}
@@ -31,7 +32,7 @@ func (v *variantSet) offer(constraints string, mark uint32) *variant {
 
 // found is the version that matches parameters, "" for none.
 func (v *variantSet) found(word string) (version string, n int) {
-	best, n := v.match(wire.Parameters(locator(word)))
+	best, n := v.match(wire.Parameters(words.Locator(word)))
 	if best == nil {
 		return "", n
 	}
@@ -74,7 +75,7 @@ func TestVariantSet(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			v := newVariantSet("x", tc.state)
 			if tc.located {
-				v.locate(newEntry(locator("x{a=b}")))
+				v.locate(newEntry(words.Locator("x{a=b}")))
 			}
 			tc.fill(v)
 			if got, n := v.found("x{env=prod}"); got != tc.want || n != tc.matches {
@@ -87,17 +88,17 @@ func TestVariantSet(t *testing.T) {
 // Replicas are told of variants in different orders and choose the same one.
 func TestDYN1_VariantSetChoosesTheSameInEveryOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		words := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{
+		texts := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{
 			"", "env", "env=prod", "!env", "env=prod,version", "version=v1", "!version",
 		}), 1, 5, rapid.ID).Draw(t, "variants")
-		shuffled := rapid.Permutation(words).Draw(t, "order")
+		shuffled := rapid.Permutation(texts).Draw(t, "order")
 		word := rapid.SampledFrom([]string{"x", "x{env=prod}", "x{env=prod version=v1}", "x{version=v1}"}).Draw(t, "parameters")
 		one, other := newVariantSet("x", false), newVariantSet("x", false)
 		for _, v := range []*variantSet{one, other} {
-			v.locate(newEntry(locator(word)))
+			v.locate(newEntry(words.Locator(word)))
 		}
-		for i := range words {
-			one.offer(words[i], 1)
+		for i := range texts {
+			one.offer(texts[i], 1)
 			other.offer(shuffled[i], 1)
 		}
 		got, n := one.found(word)
@@ -113,12 +114,12 @@ func TestDYN1_SUB13_VariantSetForgetsWhatIsNobodys(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := newVariantSet("x", false)
 		plain := rapid.Bool().Draw(t, "somebody wants the plain name")
-		words := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{
+		texts := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{
 			"x{env=prod}", "x{env=test}", "x{env=prod version=v1}", "x{version=v1}",
 		}), 1, 4, rapid.ID).Draw(t, "entries")
-		var entries []*entry
-		for _, word := range words {
-			e := newEntry(locator(word))
+		var entries []*Entry
+		for _, word := range texts {
+			e := newEntry(words.Locator(word))
 			v.locate(e)
 			entries = append(entries, e)
 		}
@@ -130,7 +131,7 @@ func TestDYN1_SUB13_VariantSetForgetsWhatIsNobodys(t *testing.T) {
 		v.settle(nil, plain)
 		for i, e := range entries {
 			before := make(map[string]string)
-			for _, other := range words[i+1:] {
+			for _, other := range texts[i+1:] {
 				before[other], _ = v.found(other)
 			}
 			v.leave(e, plain)
@@ -156,7 +157,7 @@ func TestDYN1_SUB13_VariantSetForgetsWhatIsNobodys(t *testing.T) {
 
 func TestDYN1_VariantSetOfAResponse(t *testing.T) {
 	v := newVariantSet("x", false)
-	v.locate(newEntry(locator("x{env=prod}")))
+	v.locate(newEntry(words.Locator("x{env=prod}")))
 	once := &wire.Resource{Name: "x", Version: "once", DoNotCache: true}
 	v.put(constraintsFor("env=prod"), once, time.Time{}, 1)
 	v.offer("env=test", 1)
@@ -165,7 +166,7 @@ func TestDYN1_VariantSetOfAResponse(t *testing.T) {
 	if !v.denied {
 		t.Error("the removal of the name is not noted")
 	}
-	serves, _ := v.match(wire.Parameters(locator("x{env=prod}")))
+	serves, _ := v.match(wire.Parameters(words.Locator("x{env=prod}")))
 	if got := v.settle(map[*variant]bool{serves: true}, false); got != 1 {
 		t.Errorf("%d variants came for nobody, want 1", got)
 	}
@@ -180,5 +181,22 @@ func TestDYN1_VariantSetOfAResponse(t *testing.T) {
 	}
 	if v.removeOlder(2) {
 		t.Error("something was removed from nothing")
+	}
+}
+
+// The variant that an entry holds goes when its ttl runs out, and no other (TTL-2, DYN-1).
+func TestVariantSet_TTL2_expired(t *testing.T) {
+	v := newVariantSet("x", false)
+	e := newEntry(words.Locator("x{env=prod}"))
+	v.locate(e)
+	held, other := v.offer("env=prod", 1), v.offer("env=qa", 1)
+	e.res, e.state = held.res, Present
+	v.serving[e] = held
+	v.expired(e)
+	if v.held[held.constraints.Key()] != nil || v.serving[e] != nil {
+		t.Error("the variant that ran out is still held")
+	}
+	if v.held[other.constraints.Key()] != other {
+		t.Error("another variant is gone")
 	}
 }

@@ -15,9 +15,11 @@ type serverVersions struct {
 	hasher digest.Hasher // immutable
 	state  bool          // immutable; the source speaks the state of the world
 
-	info string         // version_info of the last response, to the letter; "" if there was none
-	past digest.History // of info and sum
-	sum  uint64         // hash of what the table holds; zero without state
+	system string         // the last system_version_info
+	label  string         // of it, before digests, for people to read; "" with state
+	info   string         // version_info of the last response, to the letter; "" if there was none
+	past   digest.History // of info and sum
+	sum    uint64         // hash of what the table holds; zero without state
 }
 
 func newServerVersions(seed maphash.Seed, state bool) serverVersions {
@@ -29,8 +31,8 @@ func (v *serverVersions) contentOf(r *wire.Resource) digest.Content {
 	return v.hasher.Content(r.Version, r.Raw())
 }
 
-// remember notes what e holds, before it holds something else.
-func (v *serverVersions) remember(e *entry) {
+// remember notes the content of e before it changes.
+func (v *serverVersions) remember(e *Entry) {
 	if e.res.Version == "" {
 		return // its version is a digest, which says what it holds
 	}
@@ -41,93 +43,96 @@ func (v *serverVersions) remember(e *entry) {
 }
 
 // reused reports whether the version of r stood for other content in e before.
-func (v *serverVersions) reused(e *entry, r *wire.Resource) bool {
+func (v *serverVersions) reused(e *Entry, r *wire.Resource) bool {
 	if e.past == nil || r.Version == "" {
 		return false
 	}
 	return e.past.Contradicts(v.contentOf(r))
 }
 
-// add takes e into the hash of what the table holds. Transient content counts: the server's
-// version stands for it too, though it is not kept (TTL-5), and for less once it has run out
-// (ACK-5).
-func (v *serverVersions) add(e *entry) {
+// add takes e into the hash of the table's content. Transient content counts: the server's
+// version stands for it too (TTL-5), and not any more when it has run out (ACK-5).
+func (v *serverVersions) add(e *Entry) {
 	if v.state {
 		v.sum += v.part(e)
 	}
 }
 
-// leave takes e out of the hash of what the table holds. It is called before the content
-// of e changes or goes.
-func (v *serverVersions) leave(e *entry) {
+// leave takes e out of the hash of the table's content. It is called before the content of e
+// changes or goes.
+func (v *serverVersions) leave(e *Entry) {
 	if v.state {
 		v.sum -= v.part(e)
 	}
 }
 
-// part is what e adds to the hash of what the table holds.
-func (v *serverVersions) part(e *entry) uint64 {
-	content := e.life.hash()
+// part is e's part of the hash of the table's content.
+func (v *serverVersions) part(e *Entry) uint64 {
+	content := e.extra.life.hash()
 	if e.res != nil {
 		content = v.hasher.Bytes(e.res.Raw())
 	}
 	return v.hasher.Member(e.key, content)
 }
 
-// note records the server's version_info for what the table holds now.
-func (v *serverVersions) note(info string) {
-	v.info = info
+// note records that info stands for the table's present content.
+func (v *serverVersions) note() {
 	if now := v.now(); !v.past.Has(now) {
 		v.past.Note(now)
 	}
 }
 
-// now is the version_info that clients are shown and what it stands for.
+// noteSystem records the server's system_version_info, if it gives one.
+func (v *serverVersions) noteSystem(info string) {
+	if info == "" || info == v.system {
+		return
+	}
+	v.system = info
+	if !v.state {
+		v.label = digest.Label(info)
+	}
+}
+
+// now is the version_info that clients are shown, with the content that it stands for.
 func (v *serverVersions) now() digest.Content {
 	return digest.Content{Version: v.hasher.Version(v.info), Bytes: v.sum}
 }
 
-// trusted reports whether info stands for what the table holds and for nothing else that
-// was seen lately. Only then may a client skip anything because of it (ACK-4, ACK-5).
+// trusted reports whether info stands for the table's content, and for no other that was seen
+// lately. Only then may a client skip anything because of it (ACK-4, ACK-5).
 func (v *serverVersions) trusted() bool { return v.info != "" && !v.past.Contradicts(v.now()) }
 
-// check verifies the hash of what the table holds.
-func (v *serverVersions) check(c *checker, entries map[string]*entry) {
+// check verifies the hash of the table's content.
+func (v *serverVersions) check(c *Checker, entries map[string]*Entry) {
 	is := serverVersions{hasher: v.hasher, state: v.state}
 	for _, e := range entries {
-		if e.there() {
+		if e.Exists() {
 			is.add(e)
 		}
 	}
-	c.that(v.sum == is.sum, "the hash of what is held is %x, should be %x", v.sum, is.sum)
+	c.That(v.sum == is.sum, "the hash of what is held is %x, should be %x", v.sum, is.sum)
 }
 
-// version is what clients are shown and skipped by: the server's version, or a
-// digest of the content where it gave none (ACK-4, RES-11).
-func (e *entry) version() string {
-	if e.state == transient {
-		return e.life.transient.version
+// Version is the version that clients are shown: the server's, or a digest of the content if the
+// server gave none (ACK-4, RES-11).
+func (e *Entry) Version() string {
+	if e.state == Transient {
+		return e.extra.life.transient.version
 	}
-	return shown(e.res)
+	return e.res.Shown()
 }
 
-// shown is version for content that may not be kept. It lies in the bytes of that.
-func shown(r *wire.Resource) string {
-	return r.Shown()
+// HoldsVersion reports whether a client that lists v has this content.
+func (e *Entry) HoldsVersion(v string) bool {
+	return v != "" && !e.marks.ReusedVersion && v == e.Version()
 }
 
-// holdsVersion reports whether a client that lists v has this content.
-func (e *entry) holdsVersion(v string) bool {
-	return v != "" && !e.tainted && v == e.version()
-}
-
-// resumeVersion is what the server is told that the relay holds (RES-12). A
-// version that does not stand for one content must not make it skip anything
-// (ACK-4): no content of a server that gives versions has "", and none of a
-// server that gives none has a digest.
-func (e *entry) resumeVersion() string {
-	if e.tainted {
+// resumeVersion is the version that the relay presents upstream (RES-12). A version that does not
+// stand for one content must not make the server skip anything (ACK-4): no content of a server
+// that gives versions has "", and none of a server that gives none has a digest.
+func resumeVersion(e *Entry) string {
+	if e.marks.ReusedVersion {
 		return ""
 	}
-	return e.version()
+	return e.Version()
 }

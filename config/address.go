@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"strconv"
@@ -15,7 +16,7 @@ type use int
 
 const (
 	connecting use = iota // to a server
-	listening             // host and port may be left open: ":18000", "127.0.0.1:0"
+	listening             // host and port may be left open: ":18100", "127.0.0.1:0"
 )
 
 // address checks host:port.
@@ -38,6 +39,16 @@ func (k *checker) address(path, value string, to use) {
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n < least {
 		k.fail(path, "expected %s, got %q: %q is not a port from %d to 65535", expected, value, port, least)
+	}
+}
+
+// hosts checks names of hosts, which have no port, or one star in place of their first
+// label.
+func (k *checker) hosts(path string, names []string) {
+	for i, name := range names {
+		if !validHost(strings.TrimPrefix(name, "*.")) {
+			k.fail(fmt.Sprintf("%s[%d]", path, i), "expected the name of a host, as in xdsrelay.example.com or *.example.com, got %q", name)
+		}
 	}
 }
 

@@ -27,6 +27,7 @@ type Config struct {
 	Server      Server      `yaml:"server"`
 	Admin       Admin       `yaml:"admin"`
 	Upstreams   []Upstream  `yaml:"upstreams"`
+	Peers       Peers       `yaml:"peers,omitempty"`
 	Node        Node        `yaml:"node"`
 	Aggregation Aggregation `yaml:"aggregation"`
 	Cache       Cache       `yaml:"cache"`
@@ -86,16 +87,18 @@ type Keepalive struct {
 
 // Admin is the port for operators: metrics, health, state, profiles.
 type Admin struct {
-	Listen string `yaml:"listen"`
+	Listen string   `yaml:"listen"`
+	Hosts  []string `yaml:"hosts,omitempty"` // names by which it is asked, beside its own (ACC-7)
 }
 
 // Upstream is one control plane: servers, or files in their place.
 type Upstream struct {
 	Name        string       `yaml:"name"`                // in metrics, logs and the admin port; unique
 	Default     bool         `yaml:"default"`             // serves opaque names, and authorities that no upstream claims
+	Required    bool         `yaml:"required"`            // the relay is not ready before it was reached (SUR-5)
 	Authorities []string     `yaml:"authorities"`         // its xdstp authorities, by name or as "*.example.com" (LOC-3)
 	APIType     APIType      `yaml:"api_type,omitempty"`  // no meaning with Path
-	Endpoints   []string     `yaml:"endpoints,omitempty"` // host:port in order of priority (LOC-6); none with Path
+	Endpoints   Endpoints    `yaml:"endpoints,omitempty"` // none with Path
 	Path        string       `yaml:"path,omitempty"`      // a file or folder of DiscoveryResponses instead of servers (VAR-6)
 	TLS         *UpstreamTLS `yaml:"tls,omitempty"`       // nil: plaintext
 	TLSRefresh  Duration     `yaml:"tls_refresh"`
@@ -109,16 +112,32 @@ type Upstream struct {
 	MaxRequestSize Size      `yaml:"max_request_size"` // largest request sent (RES-14, RES-17)
 	ConnectTimeout Duration  `yaml:"connect_timeout"`  // for one endpoint, before the next is tried
 	Keepalive      Keepalive `yaml:"keepalive"`
-	Backoff        Backoff   `yaml:"backoff"`
-	Failback       Duration  `yaml:"failback"`      // interval of trying a better endpoint while a worse one serves (LOC-6)
-	Batch          Duration  `yaml:"batch"`         // the relay sends subscriptions of this time in one request
-	NackWait       Duration  `yaml:"nack_wait"`     // wait of an ACK for clients, from the first client's response on (ACK-7); 0: no wait
-	NackAcks       int       `yaml:"nack_acks"`     // number of accepting clients that ends this wait
-	Settle         Duration  `yaml:"settle"`        // quiet time after which a collection is complete (RES-2)
-	ResumeSettle   Duration  `yaml:"resume_settle"` // quiet time after which an unmentioned member is removed (RES-14)
-	AbsentAfter    Duration  `yaml:"absent_after"`  // longest wait for an unanswered name (RES-7)
-	Poll           Poll      `yaml:"poll"`
-	Redirects      Redirects `yaml:"redirects"` // handling of its redirects (LOC-1)
+	// A server answers a request that it must answer within ResponseTimeout, or counts as
+	// silent (SUR-2); 0: silence never counts.
+	ResponseTimeout Duration  `yaml:"response_timeout"`
+	Backoff         Backoff   `yaml:"backoff"`
+	Failback        Duration  `yaml:"failback"`      // interval of trying a better endpoint while a worse one serves (LOC-6)
+	Batch           Duration  `yaml:"batch"`         // the relay sends subscriptions of this time in one request
+	NackWait        Duration  `yaml:"nack_wait"`     // wait of an ACK for clients, from the first client's response on (ACK-7); 0: no wait
+	NackAcks        int       `yaml:"nack_acks"`     // number of accepting clients that ends this wait
+	Settle          Duration  `yaml:"settle"`        // quiet time after which a collection is complete (RES-2)
+	ResumeSettle    Duration  `yaml:"resume_settle"` // quiet time after which an unmentioned member is removed (RES-14)
+	AbsentAfter     Duration  `yaml:"absent_after"`  // longest wait for an unanswered name (RES-7)
+	Poll            Poll      `yaml:"poll"`
+	Redirects       Redirects `yaml:"redirects"` // handling of its redirects (LOC-1)
+
+	LoadReports LoadReports `yaml:"load_reports"` // handling of clients' load reports (LRS-1)
+
+	Guard Guard `yaml:"guard"` // the loss of many resources at once is held (SUR-3)
+}
+
+// Guard says which losses of resources the relay holds back from clients, and for how long (SUR-3).
+type Guard struct {
+	Removed      Percent  `yaml:"removed"`       // of the resources of a type, or of a glob; 0: the guard is off
+	AtLeast      int      `yaml:"at_least"`      // fewer pass
+	Hold         Duration `yaml:"hold"`          // clients are told after this time
+	Except       []string `yaml:"except"`        // types whose losses pass, beside secrets
+	BehindRelays bool     `yaml:"behind_relays"` // guards also where the upstream is a relay, which has a guard of its own
 }
 
 // Poll configures the polls of a REST server (REST-3), and of files in addition to
@@ -207,6 +226,9 @@ type Cache struct {
 	MaxResources int      `yaml:"max_resources"`
 	MaxBytes     Size     `yaml:"max_bytes"`
 	Idle         Duration `yaml:"idle"`
+
+	Dir           string   `yaml:"dir"`            // of snapshots for the next start; "": none (SUR-1)
+	SnapshotEvery Duration `yaml:"snapshot_every"` // while something changes
 }
 
 // Resolve configures names that lead to other names: members of list collections,

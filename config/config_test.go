@@ -91,7 +91,7 @@ func TestValidateByHand(t *testing.T) {
 	c.Cache.Idle = -1
 	c.Log.Level = "loud"
 	c.Upstreams = []Upstream{
-		{Name: "a", Default: true, Endpoints: []string{"a:1"}},
+		{Name: "a", Default: true, Endpoints: [][]string{{"a:1"}}},
 		{Name: "b", Authorities: []string{"b"}, Path: "/etc/xds", APIType: REST},
 	}
 	err := c.Validate()

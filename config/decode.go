@@ -50,6 +50,9 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 	case encoding.TextUnmarshaler:
 		d.text(n, target, path)
 		return
+	case *Endpoints:
+		*target = d.endpoints(n, path)
+		return
 	case *Metadata:
 		*target = d.metadata(n, path)
 		return

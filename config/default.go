@@ -14,7 +14,7 @@ func Default() *Config {
 		// Both ports are on the loopback interface: without TLS nothing else may
 		// reach them unless somebody says so.
 		Server: Server{
-			Listen:           "127.0.0.1:18000",
+			Listen:           "127.0.0.1:18100",
 			TLSRefresh:       Duration(time.Minute),
 			MaxMessageSize:   defaultMessageSize,
 			MaxReceiveSize:   16 * MiB,
@@ -28,13 +28,15 @@ func Default() *Config {
 			Keepalive:        Keepalive{Time: Duration(time.Minute), Timeout: Duration(20 * time.Second)},
 			RESTWait:         Duration(30 * time.Second),
 		},
-		Admin:       Admin{Listen: "127.0.0.1:19000"},
+		Admin:       Admin{Listen: "127.0.0.1:19100"},
 		Node:        Node{ID: "xdsrelay", Cluster: "xdsrelay"},
 		Aggregation: Aggregation{Otherwise: Isolate, Linger: Duration(5 * time.Minute)},
 		Cache: Cache{
 			MaxResources: 1_000_000,
 			MaxBytes:     2 * GiB,
 			Idle:         Duration(10 * time.Minute),
+
+			SnapshotEvery: Duration(30 * time.Second),
 		},
 		Resolve: Resolve{Prefetch: true, AlternativeAfter: Duration(10 * time.Second), MaxRedirects: 5},
 		Log:     Log{Level: LevelInfo, Format: FormatText},
@@ -47,23 +49,33 @@ func Default() *Config {
 // endpoints or path, and a share of the names, which have none.
 func DefaultUpstream() Upstream {
 	return Upstream{
-		APIType:        AggregatedDeltaGRPC,
-		TLSRefresh:     Duration(time.Minute),
-		MaxReceiveSize: 64 * MiB,
-		MaxRequestSize: defaultMessageSize,
-		ConnectTimeout: Duration(5 * time.Second),
-		Keepalive:      Keepalive{Time: Duration(10 * time.Second), Timeout: Duration(10 * time.Second)},
-		Backoff:        Backoff{Base: Duration(500 * time.Millisecond), Max: Duration(5 * time.Second)},
-		Failback:       Duration(30 * time.Second),
-		Batch:          Duration(5 * time.Millisecond),
-		NackAcks:       1,
-		Settle:         Duration(time.Second),
-		ResumeSettle:   Duration(15 * time.Second),
-		AbsentAfter:    Duration(15 * time.Second),
+		Required:        true,
+		APIType:         AggregatedDeltaGRPC,
+		TLSRefresh:      Duration(time.Minute),
+		MaxReceiveSize:  64 * MiB,
+		MaxRequestSize:  defaultMessageSize,
+		ConnectTimeout:  Duration(5 * time.Second),
+		Keepalive:       Keepalive{Time: Duration(10 * time.Second), Timeout: Duration(10 * time.Second)},
+		ResponseTimeout: Duration(8 * time.Second),
+		Backoff:         Backoff{Base: Duration(500 * time.Millisecond), Max: Duration(5 * time.Second)},
+		Failback:        Duration(30 * time.Second),
+		Batch:           Duration(5 * time.Millisecond),
+		NackAcks:        1,
+		Settle:          Duration(time.Second),
+		ResumeSettle:    Duration(15 * time.Second),
+		AbsentAfter:     Duration(15 * time.Second),
 		// A server that holds a poll until something changes holds it for less than
 		// the minute after which intermediaries give a quiet connection up.
 		Poll:      Poll{Interval: Duration(10 * time.Second), Timeout: Duration(time.Minute)},
 		Redirects: PassRedirects,
+
+		LoadReports: AggregateLoadReports,
+
+		Guard: Guard{
+			Removed: 50, AtLeast: 20, Hold: Duration(5 * time.Minute),
+			// Workloads come and go in numbers: ztunnel has one for each pod.
+			Except: []string{"type.googleapis.com/istio.workload.Address", "type.googleapis.com/istio.workload.Workload"},
+		},
 	}
 }
 

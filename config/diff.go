@@ -169,6 +169,8 @@ func flow(v reflect.Value) string {
 		return fmt.Sprint(v.Interface())
 	case v.Type() == reflect.TypeFor[Headers]():
 		v = reflect.ValueOf(v.Interface().(Headers).shown())
+	case v.Type() == reflect.TypeFor[Endpoints]():
+		v = reflect.ValueOf(v.Interface().(Endpoints).shown())
 	case isFirst(v):
 		return firstNode
 	}

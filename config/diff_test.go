@@ -54,6 +54,10 @@ server: {ack_wait: 1000ms}
 		{"an upstream's endpoints", strings.ReplaceAll(base, `"a:2"`, `"a:3"`), []string{
 			"upstreams[a].endpoints: [a:1, a:2] → [a:1, a:3]",
 		}},
+		{"LOC-6 endpoints get the same priority", strings.ReplaceAll(base, `["a:1", "a:2"]`, `[["a:1", "a:2"]]`), []string{
+			"upstreams[a].endpoints: [a:1, a:2] → [[a:1, a:2]]",
+		}},
+		{"LOC-6 a list of one is that one", strings.ReplaceAll(base, `["a:1", "a:2"]`, `[["a:1"], ["a:2"]]`), nil},
 		{"an upstream gets TLS", strings.ReplaceAll(base, "default: true", "default: true, tls: {ca_file: ca.pem}"), []string{
 			"upstreams[a].tls: {ca_file: ca.pem} added",
 		}},
@@ -134,6 +138,8 @@ func alter(t *testing.T, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Bool:
 		v.SetBool(!v.Bool())
+	case reflect.Float64:
+		v.SetFloat(v.Float() + 1)
 	case reflect.Int, reflect.Int64:
 		v.SetInt(v.Int() + 1)
 	case reflect.String:

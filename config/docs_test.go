@@ -71,6 +71,8 @@ func documentedType(t reflect.Type) string {
 		return "duration"
 	case reflect.TypeFor[Size]():
 		return "size"
+	case reflect.TypeFor[Percent]():
+		return "percentage"
 	case reflect.TypeFor[Metadata]():
 		return "map"
 	case reflect.TypeFor[Headers]():
@@ -79,6 +81,8 @@ func documentedType(t reflect.Type) string {
 		return "map of expressions"
 	case reflect.TypeFor[TestNode]():
 		return "map or string"
+	case reflect.TypeFor[Endpoints]():
+		return "list of strings and lists"
 	case reflect.TypeFor[Values]():
 		return "list of values"
 	case reflect.TypeFor[[]string]():

@@ -97,6 +97,20 @@ func (r *Redirects) UnmarshalText(text []byte) error {
 	return oneOf(r, text, PassRedirects, FollowRedirects)
 }
 
+// LoadReports is what becomes of the load reports of clients (LRS-1).
+type LoadReports string
+
+// What can become of them.
+const (
+	AggregateLoadReports LoadReports = "aggregate" // the control plane gets their sums, one report for each scope
+	LoadReportsOff       LoadReports = "off"       // they are refused
+)
+
+// UnmarshalText takes aggregate or off.
+func (r *LoadReports) UnmarshalText(text []byte) error {
+	return oneOf(r, text, AggregateLoadReports, LoadReportsOff)
+}
+
 // oneOf sets v to text if it is one of the choices.
 func oneOf[T ~string](v *T, text []byte, choices ...T) error {
 	if !slices.Contains(choices, T(text)) {

@@ -20,14 +20,14 @@ upstreams:
 		return
 	}
 	fmt.Println(c.Upstreams[0].Name, c.Server.Listen, c.Cache.MaxBytes)
-	// Output: primary 127.0.0.1:18000 2GiB
+	// Output: primary 127.0.0.1:18100 2GiB
 }
 
 // Every problem is reported at once, with its place.
 func ExampleParse_errors() {
 	_, err := config.Parse("xdsrelay.yaml", []byte(`
 server:
-  lisen: 127.0.0.1:18000
+  lisen: 127.0.0.1:18100
 upstreams:
   - name: primary
     default: true

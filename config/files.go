@@ -28,6 +28,8 @@ func (c *Config) CheckFiles() error {
 		}
 		k.exists(fmt.Sprintf("upstreams[%d].path", i), u.Path)
 	}
+	k.keyPair("peers.tls", c.Peers.TLS.CertFile, c.Peers.TLS.KeyFile)
+	k.roots("peers.tls.ca_file", c.Peers.TLS.CAFile)
 	return join(k.errs)
 }
 

@@ -34,6 +34,15 @@ func (c *Config) FullStateTypeURLs() []string {
 	return urls
 }
 
+// Passes reports whether losses of a type pass the guard because Except lists it.
+func (g *Guard) Passes() func(typeURL string) bool {
+	except := make(map[string]bool, len(g.Except))
+	for _, t := range g.Except {
+		except[resolveType(t)] = true
+	}
+	return func(typeURL string) bool { return except[typeURL] }
+}
+
 // resolveType gives the type URL of a short name, and a type URL as it is.
 func resolveType(name string) string {
 	if url, ok := keyer.TypeURL(name); ok {

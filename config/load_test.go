@@ -42,7 +42,7 @@ func TestParseEveryKey(t *testing.T) {
 	files := DefaultUpstream()
 	files.Name, files.Authorities, files.Path = "two", []string{"b.example.com", "*.b.example.com"}, "/etc/xds"
 	forwarding := DefaultUpstream()
-	forwarding.Name, forwarding.Authorities, forwarding.Endpoints = "three", []string{"c.example.com"}, []string{"c.example.com:443"}
+	forwarding.Name, forwarding.Authorities, forwarding.Endpoints = "three", []string{"c.example.com"}, [][]string{{"c.example.com:443"}}
 	forwarding.Forward = []string{"authorization", "x-consul-token"}
 	want := &Config{
 		Server: Server{
@@ -63,13 +63,13 @@ func TestParseEveryKey(t *testing.T) {
 			RESTListen:       ":18444",
 			RESTWait:         Duration(21 * time.Second),
 		},
-		Admin: Admin{Listen: "[::1]:19443"},
+		Admin: Admin{Listen: "[::1]:19443", Hosts: []string{"xdsrelay.example.com", "*.relays.svc"}},
 		Upstreams: []Upstream{{
 			Name:           "one",
 			Default:        true,
 			Authorities:    []string{"a.example.com", ""},
 			APIType:        AggregatedGRPC,
-			Endpoints:      []string{"xds.example.com:443", "[2001:db8::1]:443"},
+			Endpoints:      [][]string{{"xds.example.com:443", "other.example.com:443"}, {"[2001:db8::1]:443"}},
 			TLS:            &UpstreamTLS{CAFile: "ca.pem", CertFile: "c.pem", KeyFile: "c.key", ServerName: "xds"},
 			TLSRefresh:     Duration(7 * time.Minute),
 			Metadata:       Headers{"x-team": {"edge"}, "trace-bin": {"AAE="}, "x-list": {"a", "b"}},
@@ -77,16 +77,20 @@ func TestParseEveryKey(t *testing.T) {
 			MaxRequestSize: 9 * MiB,
 			ConnectTimeout: Duration(10 * time.Second),
 			Keepalive:      Keepalive{Time: 0, Timeout: Duration(11 * time.Second)},
-			Backoff:        Backoff{Base: Duration(12 * time.Millisecond), Max: Duration(13 * time.Second)},
-			Failback:       Duration(14 * time.Second),
-			Batch:          Duration(15 * time.Millisecond),
-			NackWait:       Duration(2 * time.Second),
-			NackAcks:       3,
-			Settle:         Duration(16 * time.Second),
-			ResumeSettle:   Duration(17 * time.Second),
-			AbsentAfter:    Duration(22 * time.Second),
-			Poll:           Poll{Interval: Duration(23 * time.Second), Timeout: Duration(24 * time.Second)},
-			Redirects:      FollowRedirects,
+
+			ResponseTimeout: Duration(9 * time.Second),
+			Backoff:         Backoff{Base: Duration(12 * time.Millisecond), Max: Duration(13 * time.Second)},
+			Failback:        Duration(14 * time.Second),
+			Batch:           Duration(15 * time.Millisecond),
+			NackWait:        Duration(2 * time.Second),
+			NackAcks:        3,
+			Settle:          Duration(16 * time.Second),
+			ResumeSettle:    Duration(17 * time.Second),
+			AbsentAfter:     Duration(22 * time.Second),
+			Poll:            Poll{Interval: Duration(23 * time.Second), Timeout: Duration(24 * time.Second)},
+			Redirects:       FollowRedirects,
+			LoadReports:     LoadReportsOff,
+			Guard:           Guard{Removed: 30, AtLeast: 40, Hold: Duration(25 * time.Second), Except: []string{"cds"}, BehindRelays: true},
 		}, files, forwarding},
 		Node: Node{
 			ID: "relay-1", Cluster: "relays",
@@ -128,7 +132,11 @@ func TestParseEveryKey(t *testing.T) {
 				Name: "anything", Node: "nodes/gateway.yaml", Type: "type.googleapis.com/example.T", Rule: "the-rest_1.0", Scope: Values{},
 			}},
 		},
-		Cache:   Cache{MaxResources: 18, MaxBytes: 19 * MiB, Idle: Duration(20 * time.Minute)},
+		Peers: Peers{
+			Addresses: []string{"relays.xds.svc:18443", "192.0.2.9:18443"}, Identities: []string{"spiffe://td/relay", "relay.xds.svc"},
+			TLS: UpstreamTLS{CAFile: "relays.pem", CertFile: "p.pem", KeyFile: "p.key", ServerName: "relays"},
+		},
+		Cache:   Cache{MaxResources: 18, MaxBytes: 19 * MiB, Idle: Duration(20 * time.Minute), Dir: "/var/lib/xdsrelay", SnapshotEvery: Duration(45 * time.Second)},
 		Resolve: Resolve{AlternativeAfter: Duration(25 * time.Second), MaxRedirects: 26},
 		Log:     Log{Level: LevelDebug, Format: FormatJSON},
 
@@ -169,7 +177,7 @@ func TestParseEveryKey(t *testing.T) {
 func TestParseDefaults(t *testing.T) {
 	want := Default()
 	u := DefaultUpstream()
-	u.Name, u.Default, u.Endpoints = "primary", true, []string{"127.0.0.1:5678"}
+	u.Name, u.Default, u.Endpoints = "primary", true, [][]string{{"127.0.0.1:5678"}}
 	want.Upstreams = []Upstream{u}
 	if diff := cmp.Diff(want, mustParse(t, minimal), sameValues()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -325,8 +333,8 @@ func TestLoadEnvironmentOfEveryKind(t *testing.T) {
 		"XDSRELAY_AGGREGATION_OTHERWISE=refuse",
 		// What Kubernetes sets for a service of the name xdsrelay is not ours.
 		"XDSRELAY_SERVICE_HOST=10.0.0.1",
-		"XDSRELAY_SERVICE_PORT=18000",
-		"XDSRELAY_PORT=tcp://10.0.0.1:18000",
+		"XDSRELAY_SERVICE_PORT=18100",
+		"XDSRELAY_PORT=tcp://10.0.0.1:18100",
 		"XDSRELAY_PORT_18000_TCP_ADDR=10.0.0.1",
 	})
 	if err != nil {

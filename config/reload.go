@@ -17,6 +17,8 @@ func restartKeys() []string {
 		"server.debug_services",
 		"server.rest_listen",
 		"admin.listen",
+		"peers",
+		"cache.dir",
 		"log.format",
 		"full_state_types",
 	}

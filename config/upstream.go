@@ -45,6 +45,9 @@ func (k *checker) upstream(path string, u *Upstream) {
 	k.message(path+".max_request_size", u.MaxRequestSize)
 	k.between(path+".connect_timeout", u.ConnectTimeout, Duration(100*time.Millisecond), maxWait)
 	k.keepalive(path+".keepalive", u.Keepalive)
+	if u.ResponseTimeout != 0 { // silence never counts
+		k.between(path+".response_timeout", u.ResponseTimeout, Duration(time.Second), maxWait)
+	}
 	// Without a wait an upstream that refuses would be asked in a tight loop.
 	k.between(path+".backoff.base", u.Backoff.Base, Duration(10*time.Millisecond), maxWait)
 	if u.Backoff.Max < u.Backoff.Base || u.Backoff.Max > maxWait {
@@ -56,6 +59,7 @@ func (k *checker) upstream(path string, u *Upstream) {
 	if u.NackAcks < 1 || u.NackAcks > maxNackAcks {
 		k.fail(path+".nack_acks", "expected 1 to %d, got %d", maxNackAcks, u.NackAcks)
 	}
+	k.guard(path+".guard", &u.Guard)
 	k.between(path+".settle", u.Settle, Duration(100*time.Millisecond), maxWait)
 	if u.ResumeSettle < u.Settle || u.ResumeSettle > maxWait {
 		k.fail(path+".resume_settle", "expected settle, %s, to %s, got %s", u.Settle, maxWait, u.ResumeSettle)
@@ -63,6 +67,19 @@ func (k *checker) upstream(path string, u *Upstream) {
 	k.between(path+".absent_after", u.AbsentAfter, Duration(time.Second), maxWait)
 	k.between(path+".poll.interval", u.Poll.Interval, Duration(100*time.Millisecond), maxWait)
 	k.between(path+".poll.timeout", u.Poll.Timeout, Duration(time.Second), maxWait)
+}
+
+// maxAtLeast bounds guard.at_least: a guard that no table reaches is better turned off.
+const maxAtLeast = 1_000_000
+
+func (k *checker) guard(path string, g *Guard) {
+	if g.AtLeast < 1 || g.AtLeast > maxAtLeast {
+		k.fail(path+".at_least", "expected 1 to %d, got %d", maxAtLeast, g.AtLeast)
+	}
+	k.between(path+".hold", g.Hold, Duration(time.Second), Duration(24*time.Hour))
+	for i, t := range g.Except {
+		k.typeURL(fmt.Sprintf("%s.except[%d]", path, i), t)
+	}
 }
 
 // files checks that nothing about servers was said of an upstream that reads
@@ -78,19 +95,6 @@ func (k *checker) files(path string, u *Upstream) {
 	// The default does not tell whether somebody wrote it.
 	if _, given := k.from[path+".api_type"]; given || u.APIType != AggregatedDeltaGRPC && u.APIType != "" {
 		k.fail(path+".api_type", message, "api_type")
-	}
-}
-
-func (k *checker) endpoints(path string, endpoints []string) {
-	if len(endpoints) == 0 {
-		k.fail(path, "expected at least one host:port, or a path")
-	}
-	for i, e := range endpoints {
-		at := fmt.Sprintf("%s[%d]", path, i)
-		k.address(at, e, connecting)
-		if first := slices.Index(endpoints, e); first < i {
-			k.fail(at, "%q is already listed as %s[%d]", e, path, first)
-		}
 	}
 }
 

@@ -30,11 +30,13 @@ func (c *Config) check() *checker {
 	k.enums(c)
 	k.server(&c.Server)
 	k.address("admin.listen", c.Admin.Listen, listening)
+	k.hosts("admin.hosts", c.Admin.Hosts)
 	k.listeners(c)
 	k.fullStateTypes(c.FullStateTypes)
 	k.upstreams(c.Upstreams, c.Aggregation.Rules)
+	k.peers(&c.Peers, &c.Server)
 	k.node(&c.Node)
-	k.between("aggregation.linger", c.Aggregation.Linger, 0, maxWait)
+	k.between("aggregation.linger", c.Aggregation.Linger, Duration(time.Second), maxWait)
 	k.rules(c)
 	k.tests(c, "aggregation.tests", c.Aggregation.Tests)
 	k.cache(&c.Cache)
@@ -154,6 +156,7 @@ func (k *checker) cache(s *Cache) {
 		k.fail("cache.max_bytes", "expected %s or more, got %s", MiB, s.MaxBytes)
 	}
 	k.between("cache.idle", s.Idle, Duration(time.Second), 365*maxWait)
+	k.between("cache.snapshot_every", s.SnapshotEvery, Duration(time.Second), Duration(time.Hour))
 }
 
 // maxRedirects bounds resolve.max_redirects: each hop is one more round trip and

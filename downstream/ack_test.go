@@ -83,7 +83,7 @@ func TestAcknowledgements(t *testing.T) {
 			c := h.slowClient()
 			c.send(&request{TypeUrl: clusterType, Node: node("n")})
 			r := c.wants("Cluster +a=1")[0]
-			first := h.opaque.store.Sequence()
+			first := h.opaque.store.Session().Sequence()
 			h.opaque.set(clusterType, "2", "a") // held back: the NACK is of what came before
 			c.nack(r, "not a")
 			c.nack(r, "not a")

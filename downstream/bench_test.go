@@ -49,7 +49,7 @@ func benchmarkUpdate(b *testing.B, clients int) {
 			}
 		})
 		if i == 0 {
-			<-h.opaque.store.DemandChanged() // its request has arrived
+			<-h.opaque.store.Session().DemandChanged() // its request has arrived
 			h.opaque.pump()
 		}
 	}
@@ -81,11 +81,11 @@ func deliveries(tb testing.TB, f form, n int) func() {
 			tb.Fatal(err)
 		}
 	}
-	s.senders.stop() // the streams are served here
+	s.shared.senders.stop() // the streams are served here
 	count := 0
 	streams := make([]*stream, 0, n)
 	for range n {
-		st := s.newStream(&fakeStream{ctx: tb.Context(), sent: func(any) error { count++; return nil }}, &variant{f, &services[0]})
+		st := newStream(s.shared, &fakeStream{ctx: tb.Context(), sent: func(any) error { count++; return nil }}, &variant{f, &services[0]})
 		first := discoveryRequest{typeURL: clusterType}
 		must(st.request(&first))
 		streams = append(streams, st)
@@ -102,11 +102,11 @@ func deliveries(tb testing.TB, f form, n int) func() {
 	version := 0
 	return func() {
 		version++
-		must(p.store.Apply(wire.StreamID{}, updates[version%2], time.Now()))
+		must(p.store.Session().Apply(wire.StreamID{}, updates[version%2], time.Now()))
 		before := count
 		for _, st := range streams {
-			must(st.pass())
-			must(st.request(&discoveryRequest{typeURL: clusterType, nonce: st.nonceOf(st.nonce)}))
+			must(st.deliver())
+			must(st.request(&discoveryRequest{typeURL: clusterType, nonce: st.nonces.of(st.nonces.last)}))
 		}
 		if count-before != n {
 			tb.Fatalf("%d responses to %d streams", count-before, n)

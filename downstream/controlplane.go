@@ -4,44 +4,43 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-const (
-	// maxIdentified is how many of a stream's places are looked at for who serves it. Rules
-	// may put a client into thousands.
-	maxIdentified = 8
-	// via stands between what control planes call themselves and the relay's own name.
-	via = " via "
-)
+// maxIdentified limits the places of a stream whose control planes are named. Rules may put
+// a client into thousands of places.
+const maxIdentified = 8
 
-// SetIdentifier changes what the relay calls itself towards clients (STR-10).
-func (s *Server) SetIdentifier(own string) { s.identifier.Store(&own) }
-
-// identified is what a client was told of who serves it.
+// identified is the control plane identifier that a stream has sent, by its parts.
 type identified struct {
 	own   *string
 	parts []*string // of the places
 }
 
-// current reports whether nothing else is to be told than was.
-func (i *identified) current(own *string, parts []*string) bool {
-	return i.own == own && slices.Equal(i.parts, parts)
+// next returns the control plane identifier of a response; "" if the client knows it.
+func (i *identified) next(own *string, places []*delivery.Place) string {
+	var buffer [maxIdentified]*string
+	parts := identifiers(buffer[:0], places)
+	if i.own == own && slices.Equal(i.parts, parts) {
+		return ""
+	}
+	*i = identified{own, slices.Clone(parts)}
+	return identifier(own, parts)
 }
 
-// identifiers are what the control planes call themselves that fill some places, in their
-// order; nil stands for one that did not say.
-func identifiers(buffer []*string, places []*cache.Client) []*string {
+// identifiers appends the identifiers of the control planes that fill some places, in the order of
+// the places. nil stands for a control plane that did not send one.
+func identifiers(buffer []*string, places []*delivery.Place) []*string {
 	for _, p := range places[:min(len(places), maxIdentified)] {
 		buffer = append(buffer, p.Store().ControlPlane())
 	}
 	return buffer
 }
 
-// identifier is what a response says of who sends it: the control planes, each once, and
-// behind them the relay. So a chain of relays can be read from the left, and a relay knows
-// that its upstream is one.
+// identifier returns the control plane identifier of a response: the control planes, each once, and
+// behind them the relay. So a reader sees a chain of relays from the left, and a relay knows
+// that its upstream is a relay.
 func identifier(own *string, parts []*string) string {
 	var planes []string
 	for _, p := range parts {
@@ -57,18 +56,5 @@ func identifier(own *string, parts []*string) string {
 	case id == "":
 		return *own
 	}
-	return id + via + *own
-}
-
-// identify has a response say who sends it, if the stream was not told yet.
-func (st *stream) identify(b *wire.Builder) {
-	var buffer [maxIdentified]*string
-	own, parts := st.server.identifier.Load(), identifiers(buffer[:0], st.places.Places())
-	if st.identified.current(own, parts) {
-		return
-	}
-	st.identified = identified{own, slices.Clone(parts)}
-	if id := identifier(own, parts); id != "" {
-		b.SetControlPlane(id, st.variant.form == stateForm)
-	}
+	return id + wire.Via + *own
 }

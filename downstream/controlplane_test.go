@@ -89,7 +89,7 @@ func TestControlPlane_STR10(t *testing.T) {
 
 func TestIdentifier_STR10(t *testing.T) {
 	own, long, short := "xdsrelay/r", strings.Repeat("x", wire.MaxIdentifier), "cp"
-	if got := identifier(&own, []*string{nil, &long, &short}); len(got) != wire.MaxIdentifier+len(via)+len(own) || !strings.HasSuffix(got, "x via xdsrelay/r") {
+	if got := identifier(&own, []*string{nil, &long, &short}); len(got) != wire.MaxIdentifier+len(wire.Via)+len(own) || !strings.HasSuffix(got, "x via xdsrelay/r") {
 		t.Errorf("the relay's own name is not at the end of %d bytes", len(got))
 	}
 }

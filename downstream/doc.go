@@ -1,27 +1,29 @@
-// Package downstream is the xDS server: it holds the clients' streams.
+// Package downstream is the xDS server: it serves the clients' streams and polls.
 //
-// A [Server] serves the discovery services on a listener that it is given. Each
-// stream is a state machine of its own: it reads what the client subscribes to,
-// keeps a place in the stores that hold it, and sends what the client lacks. What
-// belongs to one type on one stream (nonce, acknowledgement, legacy wildcard) is
-// kept here; what the client has been sent is kept in the cache, as a cursor.
+// A [Server] serves the discovery services on a listener that it is given. Each stream is a state
+// machine. It reads the client's subscriptions, joins the stores that have the resources, and
+// sends everything that the client lacks. The stream keeps the protocol's state of each type:
+// nonces, acknowledgements, versions, refused names. The store keeps the client's position, and so
+// what the client was sent.
 //
-// There is one engine for all variants of the protocol. A variant is a method of a
-// service: it says whether the stream serves one type or all, and in which form its
-// requests come. Requests of both forms are read into one (discoveryRequest); what a
-// state-of-the-world one changes is worked out and carried out like an incremental
-// one.
+// One engine serves all variants of the protocol. A variant is a method of a service: it decides
+// whether the stream serves one type or all, and which form its requests have. Requests of both
+// forms are read into one struct (discoveryRequest). From a state-of-the-world request the stream
+// works out the changes, and carries these out like those of an incremental request.
 //
-// A stream has one goroutine: the handler reads requests and answers them. What is due
-// at other times is sent by senders, which all streams share. Whose turn it is owns the
-// stream's state. While a client does not read, whoever sends to it waits, and its
-// requests do, so that the client's cost is what one pass collected, and its next
-// response is the merged latest state (OPS-3).
+// A stream has one goroutine, the handler, which reads requests and answers them. Senders, which
+// all streams share, send everything that is due at other times. The handler or a sender owns the
+// stream's state (ownership). While a client does not read, the owner waits in SendMsg and later
+// requests wait for the owner. So a client costs the relay no more than one collected delivery,
+// and its next response is the merged latest state (OPS-3).
 //
-// Clients that poll (REST-JSON) have no stream. Each poll is one request, which is
-// held until there is something that the client lacks; what a stream would remember
-// of it is in what it presents.
+// Clients that poll (REST-JSON) have no stream. A poll is one request, which the server holds
+// until the client lacks something. The request itself presents everything that a stream would
+// remember.
 //
-// Which store serves a name is the [Router]'s business. The package never sees an
-// upstream.
+// The [Router] decides which store serves a name. The package never sees an upstream.
+//
+// The files use each other in one direction. From the bottom: limits, flow and the other parts of
+// a stream's state; stream, which joins them; ack, subscribe, send and deliver, which are the
+// protocol; serve and server.
 package downstream

@@ -70,8 +70,8 @@ func ExampleNewServer() {
 	// first client comes, which may not have asked for anything yet.
 	var wanted []wire.Subscription
 	for len(wanted) == 0 {
-		<-store.DemandChanged()
-		wanted = store.Restart(wire.StreamID{}, 1<<20)
+		<-store.Session().DemandChanged()
+		wanted = store.Session().Restart(wire.StreamID{}, 1<<20)
 	}
 	fmt.Println("wanted:", wanted[0].Subscribe)
 	backend, err := wire.NewResource(&discovery.Resource{Name: "backend", Version: "7", Resource: &anypb.Any{TypeUrl: typeURL}})
@@ -79,7 +79,7 @@ func ExampleNewServer() {
 		fmt.Println(err)
 		return
 	}
-	err = store.Apply(wire.StreamID{}, &wire.DeltaResponse{TypeURL: typeURL, Resources: []*wire.Resource{backend}}, time.Now())
+	err = store.Session().Apply(wire.StreamID{}, &wire.DeltaResponse{TypeURL: typeURL, Resources: []*wire.Resource{backend}}, time.Now())
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -38,6 +38,7 @@ type harness struct {
 	creds    credentials.TransportCredentials // the clients'
 	shutdown []func()
 	conn     *grpc.ClientConn
+	agent    string // the user agent of clients
 }
 
 // ackWait is how long the tests' servers wait for an ACK, and removals for nothing: most
@@ -125,7 +126,7 @@ func (h *harness) close() {
 func (h *harness) dial() *grpc.ClientConn {
 	h.Helper()
 	conn, err := grpc.NewClient("passthrough:///relay",
-		grpc.WithTransportCredentials(h.creds),
+		grpc.WithTransportCredentials(h.creds), grpc.WithUserAgent(h.agent),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return h.lis.DialContext(ctx) }))
 	if err != nil {
 		h.Fatal(err)

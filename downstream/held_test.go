@@ -31,7 +31,7 @@ func TestHeldOfResolvedGlobs_RES11_LOC5_NAME4(t *testing.T) {
 			}
 			return cache.Found{Key: ofA("d/"+id) + e, Resource: r}
 		}
-		store.ApplyResolved([]*cache.Resolved{{
+		store.Session().ApplyResolved([]*cache.Resolved{{
 			TypeURL: clusterType, Found: []cache.Found{found("1", "1"), found("2", "2")}, Synced: []string{ofA("d/*") + e},
 		}}, time.Now())
 		c.wants("Cluster +" + ofA("d/2") + "=2 -" + ofA("d/3"))

@@ -3,7 +3,10 @@ package downstream
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -12,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// refusedError is why the relay answers a name itself; all else goes on.
+// refusedError is why the relay itself answers a name. The stream or poll goes on.
 type refusedError struct {
 	code codes.Code
 	err  error
@@ -26,14 +29,23 @@ func refusal(err error) *refusedError {
 	return r
 }
 
-// maxNameLength bounds names (OPS-5). They go on to the control plane in requests
-// that are shared with other clients, and come back in responses that must not pass
-// their limit (RES-9): so no name may be large by itself.
+var (
+	errReservedName     = errors.New("a resource name begins with a NUL")
+	errLocatedMany      = errors.New("a glob or * cannot be subscribed to with dynamic parameters")
+	errLocatedDirective = errors.New("a name with directives cannot be subscribed to with dynamic parameters")
+	errLocatedFollowed  = errors.New("a name whose redirects the relay follows cannot be subscribed to with dynamic parameters")
+	errUnwrapped        = errors.New("dynamic parameters are for clients that know wrapped resources: announce " + wire.FeatureWrapping +
+		", or use resource_locators in the first request of the stream")
+)
+
+// maxNameLength limits the bytes of a name (OPS-5). The relay repeats names in requests to the
+// control plane, which it shares between clients, and in responses, which must stay below their
+// limit (RES-9). So no single name may be large.
 const maxNameLength = 64 << 10
 
-// locate finds the store and the key of a name: xdstp names by their authority and
-// directives, others by the client's scope. What the relay must answer itself is a refusedError;
-// any other error is a status that ends the stream or the poll.
+// locate returns the store and the key of a name. The authority and the directives decide for an
+// xdstp name, the client's scope for every other name. The error is a refusedError if the relay
+// itself answers the name. Any other error is a status that ends the stream or the poll.
 func locate(routes Routes, typeURL, spelling string) (*cache.Store, cache.Name, error) {
 	if wire.IsLocator(spelling) {
 		return locateVariant(routes, typeURL, spelling)
@@ -67,27 +79,54 @@ func locatePlain(routes Routes, typeURL, spelling string) (*cache.Store, cache.N
 		return nil, name, &refusedError{codes.NotFound, err} // LOC-4
 	}
 	if err != nil {
-		return nil, name, authorityError(err)
+		return nil, name, statusOr(codes.Unavailable, err)
 	}
 	name.Key = key
 	return store, name, nil
 }
 
-// authorityError is how a stream ends whose name cannot be looked up now.
-func authorityError(err error) error {
-	if _, ok := status.FromError(err); ok {
-		return err
+// locateVariant is locate for a name with dynamic parameters (DYN-1).
+func locateVariant(routes Routes, typeURL, word string) (*cache.Store, cache.Name, error) {
+	parameters, spelling := wire.CutLocator(word)
+	if parameters == "" {
+		return nil, cache.Name{Spelling: word, Key: word}, &refusedError{codes.InvalidArgument, errReservedName}
 	}
-	return status.Error(codes.Unavailable, err.Error())
+	if err := keyer.CheckParameters(wire.Parameters(word)); err != nil { // OPS-5, ABS-4
+		return nil, cache.Name{Spelling: word, Key: word}, &refusedError{codes.ResourceExhausted, err}
+	}
+	store, name, err := locatePlain(routes, typeURL, spelling)
+	key := name.Key
+	name = cache.Name{Spelling: word, Key: wire.Respell(word, key)}
+	switch {
+	case err != nil:
+	case key == cache.Wildcard || keyer.IsGlob(key):
+		err = &refusedError{codes.InvalidArgument, errLocatedMany}
+	case strings.Contains(key, "#") && keyer.IsXDSTP(key):
+		err = &refusedError{codes.InvalidArgument, errLocatedDirective}
+	case store.Resolved():
+		err = &refusedError{codes.InvalidArgument, errLocatedFollowed}
+	}
+	return store, name, err
 }
 
-// scopeError is how a stream ends that may not have a scope (AGG-2).
+// scopeError returns the status for a client that gets no scope (AGG-2).
 func scopeError(err error) error {
+	if _, ok := errors.AsType[*rules.RefusedError](err); ok {
+		return statusOr(codes.PermissionDenied, err)
+	}
+	return statusOr(codes.InvalidArgument, err)
+}
+
+// statusOr returns err if it is a status, and else a status with a code.
+func statusOr(code codes.Code, err error) error {
 	if _, ok := status.FromError(err); ok {
 		return err
 	}
-	if _, ok := errors.AsType[*rules.RefusedError](err); ok {
-		return status.Error(codes.PermissionDenied, err.Error())
-	}
-	return status.Error(codes.InvalidArgument, err.Error())
+	return status.Error(code, err.Error())
+}
+
+// wraps reports whether a state-of-the-world client knows wrapped resources. The client announces
+// this, or shows it by using locators (RES-13, DYN-1).
+func wraps(node *corev3.Node, names []string) bool {
+	return wire.AnnouncesWrapping(node.GetClientFeatures()) || slices.ContainsFunc(names, wire.IsLocator)
 }

@@ -6,40 +6,43 @@ import (
 	"strconv"
 )
 
-// Nonces are the numbers of a stream's responses, behind a mark that nobody can guess who
-// has not read the response: what is acknowledged was received.
+// nonces are the nonces of one stream's responses: the number of the response, behind a mark.
+// A client cannot guess the mark, so an acknowledged response was received.
+type nonces struct {
+	seed maphash.Seed // of this stream alone
+	last uint64       // number of the last response, over all types
+}
 
 // markLen is the length of a mark, in bytes of five bits each.
 const markLen = 8
 
 const markChars = "abcdefghijklmnopqrstuvwxyz234567"
 
-// nonceOf gives the nonce of the response with a number.
-func (st *stream) nonceOf(number uint64) string {
+// of returns the nonce of the response with a number.
+func (n *nonces) of(number uint64) string {
 	var room [markLen + 20]byte
-	b := st.markOf(number)
+	b := n.mark(number)
 	return string(strconv.AppendUint(append(room[:0], b[:]...), number, 10))
 }
 
-// number gives the number of the response with a nonce. It is zero, and not ok, if there is
-// none: the nonce is of another stream, or was never given.
-func (st *stream) number(nonce string) (number uint64, ok bool) {
+// number returns the number of the response with a nonce. It is zero, and not ok, for a nonce of
+// another stream and for one that no response had.
+func (n *nonces) number(nonce string) (number uint64, ok bool) {
 	if len(nonce) <= markLen {
 		return 0, false
 	}
 	number, err := strconv.ParseUint(nonce[markLen:], 10, 64)
-	mark := st.markOf(number)
-	if err != nil || number > st.nonce || nonce[:markLen] != string(mark[:]) {
+	mark := n.mark(number)
+	if err != nil || number > n.last || nonce[:markLen] != string(mark[:]) {
 		return 0, false
 	}
 	return number, true
 }
 
-func (st *stream) markOf(number uint64) (mark [markLen]byte) {
-	var b [16]byte
-	binary.LittleEndian.PutUint64(b[:8], st.id)
-	binary.LittleEndian.PutUint64(b[8:], number)
-	h := maphash.Bytes(st.server.seed, b[:])
+func (n *nonces) mark(number uint64) (mark [markLen]byte) {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], number)
+	h := maphash.Bytes(n.seed, b[:])
 	for i := range mark {
 		mark[i] = markChars[h&31]
 		h >>= 5

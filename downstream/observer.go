@@ -6,49 +6,61 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Observer is told what happens on the streams. Its methods are called from the
-// streams' goroutines and must not block.
+// MoveEnd is why a stream ends after the plan changed. It is a metric's label.
+type MoveEnd string
+
+// The reasons.
+const (
+	EndMoved   MoveEnd = "moved"   // a name of the stream lives in another store, or has an upstream only now
+	EndRefused MoveEnd = "refused" // the aggregation rules refuse the client now (AGG-2)
+)
+
+// MoveEnds lists every MoveEnd.
+func MoveEnds() []MoveEnd { return []MoveEnd{EndMoved, EndRefused} }
+
+// Observer receives the events of streams and polls. The owners of streams and the handlers of polls
+// call its methods, which must not block.
 type Observer interface {
-	// StreamOpened and StreamClosed frame a stream, or a poll; variant is one of
+	// StreamOpened begins a stream or a poll, and StreamClosed ends it. variant is one of
 	// Variants.
 	StreamOpened(variant string)
 	StreamClosed(variant string, code codes.Code)
-	// Requested tells of a request: a subscription change, an ACK or a NACK.
+	// Requested reports a request: a subscription change, an ACK or a NACK.
 	Requested(typeURL string)
-	// Subscribed tells by how many names a stream's subscriptions changed.
+	// Subscribed reports by how many names a stream's subscriptions changed.
 	Subscribed(typeURL string, n int)
-	// Sent tells of a response, and of the number of updates that later ones had
-	// replaced before it was sent.
+	// Sent reports a response. merged is the number of updates that later updates replaced
+	// before the response.
 	Sent(typeURL string, resources, removed, bytes, merged int)
-	// Propagated tells how long a change took from its receipt upstream until the
-	// response was handed to the stream, Acknowledged until its ACK or NACK came.
+	// Propagated reports the time from the receipt of a change upstream until gRPC took the
+	// response, Acknowledged the time until the ACK or NACK.
 	Propagated(typeURL string, d time.Duration)
 	Acknowledged(typeURL string, d time.Duration)
-	// Acked tells of a response that the client accepted, once, Nacked of every
-	// rejection, whatever its nonce (ACK-1, ACK-7).
+	// Acked reports an accepted response, once. Nacked reports a rejection (ACK-1, ACK-7).
 	Acked(typeURL string)
 	Nacked(typeURL string)
-	// Rejecting tells by how many the clients changed that reject something of a type now
+	// Rejecting reports by how many the clients changed that reject something of a type
 	// (ACK-7).
 	Rejecting(typeURL string, n int)
-	// Overdue tells that a client was sent a response although the one before was
-	// not acknowledged within the time limit: it is slow.
+	// Overdue reports a response to a client that did not acknowledge the one before within
+	// the time limit: the client is slow.
 	Overdue(typeURL string)
-	// Refused tells of a name that was answered by the relay itself: malformed, of
-	// another type, or of an authority without an upstream (LOC-4).
+	// Refused reports a name that the relay itself answers: malformed, of another type, beyond
+	// a limit, or of an authority without an upstream (LOC-4).
 	Refused(typeURL string, code codes.Code)
-	// Moved tells that subscriptions of a stream or poll live elsewhere since the plan
-	// changed, and MoveEnded that a stream ended because of that.
+	// Moved reports that a new plan leads subscriptions of a stream or poll to another store,
+	// and MoveEnded that a stream ended because of that.
 	Moved(variant string)
 	MoveEnded(reason MoveEnd)
-	// Unserved tells that a stream ended, or a poll was refused, because none of the control
-	// planes that it needs can be reached, and nothing that it asks for is known (ABS-2).
+	// Unserved reports that a stream ended, or that a poll was refused, because no control
+	// plane that it needs can be reached, and the relay knows nothing that it asks for (ABS-2).
 	Unserved(variant string)
-	// Unsendable tells of a poll that was answered with an error because something in
-	// the response cannot be written as JSON.
+	// Unsendable reports a poll that was answered with an error, because the relay cannot write
+	// a resource of the response as JSON.
 	Unsendable(typeURL string)
 }
 
+// silent is the Observer for a Config without one.
 type silent struct{}
 
 func (silent) StreamOpened(string)                {}

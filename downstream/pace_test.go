@@ -94,8 +94,8 @@ func TestAckWait_ADS2(t *testing.T) {
 			c.wants("Cluster +a=1")
 			h.server.mu.Lock()
 			defer h.server.mu.Unlock()
-			for _, st := range h.server.streams {
-				if st.alarm != nil {
+			for _, m := range h.server.members {
+				if m.(*stream).alarm.timer != nil {
 					h.Error("an alarm is set, and nothing waits")
 				}
 			}

@@ -116,14 +116,14 @@ func (p *plane) pump() bool {
 		switch {
 		case p.streams[stream] != nil:
 			var ok bool
-			if subs, ok = p.store.TakeDemand(wire.StreamID{Second: stream == 1}); !ok {
+			if subs, ok = p.store.Session().TakeDemand(wire.StreamID{Second: stream == 1}); !ok {
 				p.lose(stream)
 				worked = true
 				continue
 			}
-		case p.store.StreamWanted(wire.StreamID{Second: stream == 1}):
+		case p.store.Session().StreamWanted(wire.StreamID{Second: stream == 1}):
 			p.streams[stream] = map[string]map[string]bool{}
-			subs = p.store.Restart(wire.StreamID{Second: stream == 1}, 1<<20)
+			subs = p.store.Session().Restart(wire.StreamID{Second: stream == 1}, 1<<20)
 		}
 		for _, sub := range subs {
 			p.answer(stream, sub)
@@ -136,7 +136,7 @@ func (p *plane) pump() bool {
 // lose breaks a stream; the next pump opens it again.
 func (p *plane) lose(stream int) {
 	p.streams[stream] = nil
-	p.store.Lost(wire.StreamID{Second: stream == 1})
+	p.store.Session().Lost(wire.StreamID{Second: stream == 1})
 }
 
 func (p *plane) answer(stream int, sub wire.Subscription) {
@@ -167,7 +167,7 @@ func (p *plane) answer(stream int, sub wire.Subscription) {
 	p.apply(stream, resp)
 	if fresh[cache.Wildcard] && len(resp.Resources)+len(resp.Removed) == 0 {
 		// "*" is answered even if it means nothing.
-		p.must(p.store.Apply(wire.StreamID{Second: stream == 1}, resp, time.Now()))
+		p.must(p.store.Session().Apply(wire.StreamID{Second: stream == 1}, resp, time.Now()))
 	}
 }
 
@@ -187,7 +187,7 @@ func (p *plane) absent(resp *wire.DeltaResponse, fresh map[string]bool) {
 }
 
 // settle lets the quiet time of collections pass.
-func (p *plane) settle() { p.store.Settle(time.Now().Add(time.Hour)) }
+func (p *plane) settle() { p.store.Session().Settle(time.Now().Add(time.Hour)) }
 
 func (p *plane) apply(stream int, r *wire.DeltaResponse) {
 	p.tb.Helper()
@@ -195,7 +195,7 @@ func (p *plane) apply(stream int, r *wire.DeltaResponse) {
 		return
 	}
 	r.ControlPlane = p.identifier
-	p.must(p.store.Apply(wire.StreamID{Second: stream == 1}, r, time.Now()))
+	p.must(p.store.Session().Apply(wire.StreamID{Second: stream == 1}, r, time.Now()))
 }
 
 func (p *plane) covered(subs map[string]bool, key string) bool {

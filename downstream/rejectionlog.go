@@ -10,43 +10,42 @@ import (
 )
 
 const (
-	// rejectionPause is how long the log of rejections counts what it said, from the first
-	// one on.
+	// rejectionPause is how long the log counts rejections, from the first one.
 	rejectionPause = time.Minute
-	// loudRejections is how many rejections of one client, of one type, are worth a warning
-	// each in that time, and loudAltogether those of one type of all clients: a fleet may
-	// reject the same thing. A client may go on for ever; its rejections are counted, and
-	// the last is shown on the admin port (ACK-7).
+	// loudRejections is how many rejections of one client and type the log has in that time.
+	// loudAltogether is how many of one type it has of all clients: a fleet may reject the
+	// same resource. A client may reject for ever. The relay counts its rejections, and the
+	// admin port shows the last (ACK-7).
 	loudRejections = 8
 	loudAltogether = 256
-	// loudTypes is how many types have a count of their own in that time. Types are the
-	// clients' choice (LIM-4): the others have one count together.
+	// loudTypes is how many types have their own count in that time. Clients may make up
+	// types (LIM-4): all others have one count together.
 	loudTypes  = 64
 	otherTypes = "others"
 )
 
-// rejectionLog says which of the clients' rejections are worth a warning each, and tells of
-// the others in one line for each type and minute.
+// rejectionLog decides which rejections the log has as warnings. Of the others it logs one line for
+// each type and minute.
 type rejectionLog struct {
 	log *slog.Logger
 
 	mu    sync.Mutex           // guards what follows
-	types map[string]*loudness // by type URL, of the minute that runs
+	types map[string]*loudness // by type URL, of the present minute
 	timer *time.Timer          // ends the minute; nil: none runs
 }
 
-// loudness is what the log has of one type in a minute.
+// loudness counts the rejections of one type in a minute.
 type loudness struct {
-	said    int         // rejections of all clients that were worth a warning each
-	clients map[any]int // by client, the same; one more than loudRejections: the log lacks some
+	logged  int         // warnings, of all clients
+	clients map[any]int // warnings, by client; one more than loudRejections: the log lacks rejections of the client
 	left    int         // rejections that the log lacks
-	quiet   int         // clients of which it lacks some, as far as they are told apart
+	quiet   int         // clients with such rejections, as far as clients has them
 }
 
 func newRejectionLog(log *slog.Logger) *rejectionLog { return &rejectionLog{log: log} }
 
-// level is the level at which a client's rejection is logged. Clients are told apart by who.
-func (r *rejectionLog) level(typeURL string, who any) slog.Level {
+// level counts a rejection and returns the level of its line in the log.
+func (r *rejectionLog) level(typeURL string, client any) slog.Level {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.timer == nil {
@@ -61,26 +60,26 @@ func (r *rejectionLog) level(typeURL string, who any) slog.Level {
 		l = &loudness{clients: make(map[any]int)}
 		r.types[typeURL] = l
 	}
-	return l.next(who)
+	return l.next(client)
 }
 
 // next counts a rejection.
-func (l *loudness) next(who any) slog.Level {
-	n := l.clients[who]
-	if n < loudRejections && l.said < loudAltogether {
-		l.clients[who] = n + 1
-		l.said++
+func (l *loudness) next(client any) slog.Level {
+	n := l.clients[client]
+	if n < loudRejections && l.logged < loudAltogether {
+		l.clients[client] = n + 1
+		l.logged++
 		return slog.LevelWarn
 	}
-	if _, known := l.clients[who]; n <= loudRejections && (known || len(l.clients) < maxPollers) {
-		l.clients[who] = loudRejections + 1
+	if _, known := l.clients[client]; n <= loudRejections && (known || len(l.clients) < maxPollers) {
+		l.clients[client] = loudRejections + 1
 		l.quiet++
 	}
 	l.left++
 	return slog.LevelDebug
 }
 
-// end ends the minute, and says what the log does not have of it.
+// end ends the minute, and logs how many rejections the log lacks.
 func (r *rejectionLog) end() {
 	r.mu.Lock()
 	types := r.types

@@ -10,10 +10,12 @@ import (
 	"testing"
 	"time"
 
+	clusterv2 "github.com/envoyproxy/go-control-plane/envoy/api/v2"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/xdsrelay/xdsrelay/cache"
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -24,6 +26,9 @@ import (
 const (
 	clusterPath  = "/v3/discovery:clusters"
 	endpointPath = "/v3/discovery:endpoints"
+
+	v2ClusterPath = "/v2/discovery:clusters"
+	v2ClusterType = "type.googleapis.com/envoy.api.v2.Cluster"
 
 	// restWait is how long polls are held in the tests, at most.
 	restWait = 20 * time.Second
@@ -39,6 +44,30 @@ func restBubble(t *testing.T, f func(h *harness), change ...func(*Config)) {
 // of; they tell the version.
 func (p *plane) real(typeURL, version string, names ...string) {
 	p.tb.Helper()
+	p.put(typeURL, p.reals(typeURL, version, names...)...)
+}
+
+// restore gives the store what it had of an earlier process, by names and as members of "*".
+func (p *plane) restore(typeURL, version string, names ...string) {
+	p.tb.Helper()
+	image := new(cache.Image)
+	for _, kind := range []cache.Kind{cache.ByName, cache.WholeType} {
+		table := cache.TableImage{TypeURL: typeURL, Kind: kind}
+		if kind == cache.ByName {
+			table.Names = names
+		} else {
+			table.Collections = []string{cache.Wildcard}
+		}
+		for _, r := range p.reals(typeURL, version, names...) {
+			table.Resources = append(table.Resources, cache.ResourceImage{Resource: p.wire(r).AsRestored(), Received: time.Now()})
+		}
+		image.Tables = append(image.Tables, table)
+	}
+	p.store.Snapshots().Restore(image, time.Now())
+}
+
+func (p *plane) reals(typeURL, version string, names ...string) []*discovery.Resource {
+	p.tb.Helper()
 	all := make([]*discovery.Resource, 0, len(names))
 	for _, name := range names {
 		var m proto.Message
@@ -47,6 +76,8 @@ func (p *plane) real(typeURL, version string, names ...string) {
 			m = &clusterv3.Cluster{Name: name, AltStatName: version}
 		case endpointType:
 			m = &endpointv3.ClusterLoadAssignment{ClusterName: name, NamedEndpoints: map[string]*endpointv3.Endpoint{version: {}}}
+		case v2ClusterType:
+			m = &clusterv2.Cluster{Name: name, AltStatName: version}
 		case listenerType:
 			m = &listenerv3.Listener{Name: name, StatPrefix: version}
 		default:
@@ -56,7 +87,7 @@ func (p *plane) real(typeURL, version string, names ...string) {
 		p.must(err)
 		all = append(all, &discovery.Resource{Name: name, Version: version, Resource: packed})
 	}
-	p.put(typeURL, all...)
+	return all
 }
 
 // restPoller is a client that polls one type, one poll at a time.
@@ -99,6 +130,7 @@ func (p *restPoller) post(body []byte) {
 	done, answer, began := make(chan struct{}), httptest.NewRecorder(), time.Now()
 	p.cancel, p.done, p.answer = cancel, done, answer
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, p.path, bytes.NewReader(body))
+	r.Header.Set("User-Agent", p.h.agent)
 	handler := p.h.server.REST()
 	go func() {
 		defer close(done)
@@ -202,6 +234,8 @@ func tellREST(tb testing.TB, r *discovery.DiscoveryResponse) string {
 		switch m := m.(type) {
 		case *clusterv3.Cluster:
 			all = append(all, m.Name+"="+m.AltStatName)
+		case *clusterv2.Cluster:
+			all = append(all, "v2:"+m.Name+"="+m.AltStatName)
 		case *listenerv3.Listener:
 			all = append(all, m.Name+"="+m.StatPrefix)
 		case *endpointv3.ClusterLoadAssignment:

@@ -44,7 +44,7 @@ func TestPayloads(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if !first.tell() || first.tell() {
+	if !first.log() || first.log() {
 		t.Error("is not told of once")
 	}
 
@@ -99,7 +99,7 @@ func BenchmarkPoll(b *testing.B) {
 		{"unchanged", current, 0, http.StatusNotModified},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
-			s.server.payloads = newPayloads(bb.limit)
+			s.server.polling.payloads = newPayloads(bb.limit)
 			handler := s.server.REST()
 			b.ReportAllocs()
 			for b.Loop() {

@@ -18,6 +18,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/internal/pkitest"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -79,8 +80,8 @@ func (s *restServer) try(ctx context.Context, path, body string) (int, string, e
 
 // ready has the store synced, with some clusters.
 func (s *restServer) ready(clusters ...string) {
-	c := s.plane.store.Join(func() {}, cache.Form{})
-	c.Update(cache.Change{TypeURL: clusterType, Subscribe: []cache.Name{{Spelling: cache.Wildcard, Key: cache.Wildcard}}})
+	c := delivery.Join(s.plane.store, func() {}, delivery.Form{})
+	c.Update(&delivery.Change{TypeURL: clusterType, Subscribe: []cache.Name{{Spelling: cache.Wildcard, Key: cache.Wildcard}}})
 	s.plane.pump()
 	s.plane.real(clusterType, "1", clusters...)
 	s.plane.settle()
@@ -151,17 +152,25 @@ func TestREST_Sockets_VAR5_REST1(t *testing.T) {
 }
 
 // Every path is served over the wire, and nothing else is.
-func TestREST_Paths_REST2_VAR5(t *testing.T) {
+func TestREST_Paths_REST2_VAR5_VAR9(t *testing.T) {
 	s := newRESTServer(t, func(c *Config, _ *httptest.Server) { c.RESTWait = 0 })
 	s.Start()
 	for _, path := range []string{"listeners", "routes", "scoped-routes", "clusters", "endpoints", "secrets", "runtime", "extension_configs"} {
-		if code, text := s.post(t, "/v3/discovery:"+path, `{"resource_names":["x"]}`); code != http.StatusNotModified || text != "" {
-			t.Errorf("%s: %d %s", path, code, text)
+		for _, version := range []string{"v3", "v2"} {
+			code, text := s.post(t, "/"+version+"/discovery:"+path, `{"resource_names":["x"]}`)
+			if version == "v2" && path == "extension_configs" { // they came with v3
+				if code != http.StatusNotFound {
+					t.Errorf("%s of v2: %d %s", path, code, text)
+				}
+			} else if code != http.StatusNotModified || text != "" {
+				t.Errorf("%s of %s: %d %s", path, version, code, text)
+			}
 		}
 	}
 	for path, want := range map[string]string{
 		"/":                                "404",
-		"/v2/discovery:clusters":           "404",
+		"/v2/discovery:health_check":       "404",
+		"/v1/discovery:clusters":           "404",
 		"/v3/discovery:aggregated":         "404",
 		"/v3/discovery:clusters/":          "404",
 		"/v3/discovery:virtual_hosts":      "404",

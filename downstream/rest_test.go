@@ -13,6 +13,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
+	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 )
 
@@ -120,6 +121,18 @@ func TestREST_VAR5(t *testing.T) {
 			p.isHeld()
 			h.opaque.real(clusterType, "2", "b")
 			p.accepts("200 a=2 b=2")
+		}},
+		{"ABS-3 a list of which nothing is known is never sent", func(h *harness) {
+			h.other.silent = true
+			h.router.scoped = func(*corev3.Node, string, keyer.Peer) (*cache.Store, error) { return h.other.store, nil }
+			p := h.poller(clusterPath, "a", "b")
+			p.next.VersionInfo = "of another replica"
+			p.poll().isHeld()
+			h.other.settle() // the names were waited for long enough
+			h.advance(mergeTime)
+			p.isHeld()
+			h.other.real(clusterType, "1", "a")
+			p.accepts("200 a=1")
 		}},
 		{"RES-3 what is there goes out, the rest when it comes", func(h *harness) {
 			h.opaque.real(endpointType, "1", "a")
@@ -335,6 +348,183 @@ func TestREST_VAR5(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) { restBubble(t, tt.run) })
 	}
+}
+
+// A name that does not exist is not kept between polls (RES-17): each poll has the server asked
+// for it. Until the answer comes, the client that was told of the error has all that there is.
+func TestREST_REST1_RES17_errorsBetweenPolls(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		run  func(h *harness, p *restPoller)
+	}{
+		{"the same error is not news", func(h *harness, p *restPoller) {
+			p.poll().isHeld()
+			h.advance(restWait)
+			p.wants("304")
+			p.poll().isHeld()
+		}},
+		{"nor is it for a client that rejected the answer", func(_ *harness, p *restPoller) {
+			p.next.ErrorDetail, p.next.VersionInfo = &status.Status{Code: int32(codes.InvalidArgument), Message: "no good"}, ""
+			p.poll().isHeld()
+		}},
+		{"nor while the relay distrusts versions", func(h *harness, p *restPoller) {
+			h.router.distrusted = map[*cache.Store]bool{h.opaque.store: true}
+			p.poll().accepts("200 a=1 !c=NotFound")
+			p.poll().accepts("200 a=1 !b=NotFound !c=NotFound")
+			p.poll().isHeld()
+		}},
+		{"ABS-3 other content does not wait for the name", func(h *harness, p *restPoller) {
+			h.opaque.silent = true
+			p.poll().isHeld()
+			h.opaque.real(endpointType, "2", "a")
+			p.accepts("200 a=2 !c=NotFound")
+			p.poll().isHeld()
+		}},
+		{"another error is told with the answer", func(h *harness, p *restPoller) {
+			h.opaque.errors["b"] = codes.PermissionDenied
+			p.poll().accepts("200 a=1 !b=PermissionDenied !c=NotFound")
+		}},
+		{"the resource is", func(h *harness, p *restPoller) {
+			h.opaque.silent = true
+			p.poll().isHeld()
+			h.opaque.real(endpointType, "1", "b")
+			p.accepts("200 a=1 b=1 !c=NotFound")
+		}},
+		{"without an answer errors are told at the end of the poll, and then held", func(h *harness, p *restPoller) {
+			h.opaque.silent = true
+			p.poll().isHeld()
+			h.advance(restWait)
+			p.accepts("200 a=1 !c=NotFound")
+			p.poll().isHeld()
+			h.advance(restWait)
+			p.wants("304")
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			restBubble(t, func(h *harness) {
+				h.opaque.real(endpointType, "1", "a")
+				h.opaque.errors["b"], h.opaque.errors["c"] = codes.NotFound, codes.NotFound
+				h.state().asks(endpointType, "c") // which keeps it subscribed to
+				p := h.poller(endpointPath, "a", "b", "c")
+				p.poll().accepts("200 a=1 !b=NotFound !c=NotFound")
+				tt.run(h, p)
+			})
+		})
+	}
+}
+
+// What an earlier process left replaces nothing that a client presents, and holds nothing else up
+// where absence is no deletion (RES-3).
+func TestREST_SUR1_restored(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		run  func(h *harness)
+	}{
+		{"a client that presents nothing gets it", func(h *harness) {
+			p := h.poller(endpointPath, "a", "gone")
+			p.poll().accepts("200 a=1 gone=1")
+			p.poll().isHeld()
+			h.opaque.real(endpointType, "2", "a")
+			p.accepts("200 a=2")
+			p.poll().isHeld()
+		}},
+		{"one that presents something gets the rest", func(h *harness) {
+			p := h.poller(endpointPath, "a", "gone")
+			p.next.VersionInfo = "of another replica"
+			p.poll().isHeld()
+			h.opaque.real(endpointType, "2", "a")
+			first := p.accepts("200 a=2")
+			p.poll().isHeld()
+			h.opaque.real(endpointType, "1", "gone")
+			if both := p.accepts("200 a=2 gone=1"); both.VersionInfo == first.VersionInfo || both.Nonce == first.Nonce {
+				h.Errorf("version %q and nonce %q with and without a resource", both.VersionInfo, both.Nonce)
+			}
+			p.poll().isHeld()
+		}},
+		{"its error alone is no answer", func(h *harness) {
+			h.opaque.errors["b"] = codes.NotFound
+			h.opaque.silent = false
+			p := h.poller(endpointPath, "b", "gone")
+			p.next.VersionInfo = "of another replica"
+			p.poll().isHeld()
+			h.opaque.real(endpointType, "1", "gone")
+			p.accepts("200 gone=1 !b=NotFound")
+		}},
+		{"members too", func(h *harness) {
+			p := h.poller(endpointPath, cache.Wildcard, "a")
+			p.next.VersionInfo = "of another replica"
+			p.poll().isHeld()
+			h.opaque.real(endpointType, "2", "a")
+			p.accepts("200 a=2")
+			p.poll().isHeld()
+			h.opaque.real(endpointType, "1", "gone")
+			p.accepts("200 a=2 gone=1")
+		}},
+		{"RES-2 a list of all waits", func(h *harness) {
+			p := h.poller(clusterPath, "a", "gone")
+			p.next.VersionInfo = "of another replica"
+			p.poll().isHeld()
+			h.opaque.real(clusterType, "2", "a")
+			h.advance(mergeTime)
+			p.isHeld()
+			h.opaque.unset(clusterType, "gone")
+			p.accepts("200 a=2")
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			restBubble(t, func(h *harness) {
+				h.opaque.silent = true
+				for _, typeURL := range []string{endpointType, clusterType} {
+					h.opaque.restore(typeURL, "1", "a", "gone")
+				}
+				tt.run(h)
+			})
+		})
+	}
+}
+
+// A digest stands behind the server's system_version_info, and counts alone (ACK-4).
+func TestREST_ACK4_REST1_label(t *testing.T) {
+	restBubble(t, func(h *harness) {
+		h.opaque.real(clusterType, "1", "a")
+		p := h.poller(clusterPath)
+		version, ok := strings.CutPrefix(p.poll().accepts("200 a=1").VersionInfo, "system-1/")
+		if !ok {
+			t.Errorf("version_info is %q", version)
+		}
+		h.opaque.settle()
+		for _, known := range []string{version, "of-another-replica/" + version} {
+			again := h.poller(clusterPath)
+			again.next.VersionInfo = known
+			again.poll().isHeld()
+		}
+		behind := h.poller(clusterPath)
+		behind.next.VersionInfo = "system-1"
+		behind.poll().accepts("200 a=1")
+	})
+}
+
+// At v2's paths a client is served v2's types as they are, and v3's if it asks for them
+// (VAR-9).
+func TestREST_V2_VAR9(t *testing.T) {
+	restBubble(t, func(h *harness) {
+		h.opaque.real(v2ClusterType, "1", "a")
+		h.opaque.real(clusterType, "1", "b")
+		old, now := h.poller(v2ClusterPath), h.poller(v2ClusterPath)
+		now.next.TypeUrl = clusterType
+		if r := old.poll().accepts("200 v2:a=1"); r.TypeUrl != v2ClusterType {
+			t.Errorf("the answer is one of %s", r.TypeUrl)
+		}
+		if r := now.poll().accepts("200 b=1"); r.TypeUrl != clusterType {
+			t.Errorf("the answer is one of %s", r.TypeUrl)
+		}
+		h.opaque.settle()
+		old.poll().isHeld()
+		now.poll().isHeld()
+		h.opaque.real(v2ClusterType, "2", "a")
+		old.accepts("200 v2:a=2")
+		now.isHeld()
+	})
 }
 
 // What a stream would end with, a poll is answered with (REST-2).

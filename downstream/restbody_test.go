@@ -10,10 +10,10 @@ import (
 // TestREST_OPS5_LargeBodies: bodies that come slowly are in memory meanwhile. Large ones
 // are refused beyond what is held of all of them, and small ones never are.
 func TestREST_OPS5_LargeBodies(t *testing.T) {
-	s := &Server{}
+	s := &Server{polling: new(polling)}
 	read := func(n int) (*meteredBody, error) {
 		r := &http.Request{Body: io.NopCloser(strings.NewReader(strings.Repeat("x", n)))}
-		b := s.meter(r)
+		b := s.polling.meter(r)
 		_, err := io.Copy(io.Discard, r.Body)
 		return b, err
 	}
@@ -36,7 +36,7 @@ func TestREST_OPS5_LargeBodies(t *testing.T) {
 	for _, b := range append(large, small, last) {
 		b.done()
 	}
-	if left := s.bodies.Load(); left != 0 {
+	if left := s.polling.bodies.Load(); left != 0 {
 		t.Errorf("%d bytes are held of nothing", left)
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
-// maxPollers is of how many clients that poll something is remembered.
+// maxPollers limits the clients that pollers remembers.
 const maxPollers = 4096
 
-// pollClient tells clients that poll apart, as well as can be: what is kept under it
-// may only save work and help operators.
+// pollClient tells clients that poll apart, though not for certain. Use it only to save work and to
+// help operators.
 type pollClient struct{ host, spiffe, node, cluster, typeURL string }
 
 func clientOf(peer keyer.Peer, r *discovery.DiscoveryRequest) pollClient {
@@ -27,78 +27,69 @@ func clientOf(peer keyer.Peer, r *discovery.DiscoveryRequest) pollClient {
 	}
 }
 
-// pollers remembers what went wrong with the polls of a client: no poll is there for
-// longer than it takes to answer it. Only those with something wrong are in it.
+// pollers remembers problems with the polls of a client, since the poll itself ends with its answer.
+// It has only clients with a problem.
 type pollers struct {
 	mu  sync.Mutex
-	lru *simplelru.LRU[pollClient, *poller] // guarded by mu, with what is in it
+	lru *simplelru.LRU[pollClient, *poller] // guarded by mu, and every poller
 }
 
 type poller struct {
-	failed  string // digest of what it was told cannot be sent as JSON
-	refused bool   // the log has a name that the relay answers itself
+	failed  string // digest of the content that could not be sent as JSON
+	refused bool   // the log has a name that the relay refused
 	nacks   int64
 	last    *Nack // immutable
 }
 
 func newPollers() *pollers {
-	lru, err := simplelru.NewLRU[pollClient, *poller](maxPollers, nil)
+	return &pollers{lru: newLRU[pollClient, *poller](maxPollers)}
+}
+
+func newLRU[K comparable, V any](size int) *simplelru.LRU[K, V] {
+	lru, err := simplelru.NewLRU[K, V](size, nil)
 	if err != nil {
 		panic("downstream: " + err.Error()) // only for a size below one
 	}
-	return &pollers{lru: lru}
+	return lru
 }
 
-// ofLocked finds or makes what is remembered of a client.
-func (p *pollers) ofLocked(c pollClient) *poller {
+// edit changes the problems of a client.
+func (p *pollers) edit(c pollClient, f func(*poller)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	one, ok := p.lru.Get(c)
 	if !ok {
 		one = new(poller)
 		p.lru.Add(c, one)
 	}
-	return one
+	f(one)
 }
 
-// failed is the digest of what could not be sent, "" if there is none.
-func (p *pollers) failed(c pollClient) string {
+// of returns the problems of a client.
+func (p *pollers) of(c pollClient) poller {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if one, ok := p.lru.Get(c); ok {
-		return one.failed
+		return *one
 	}
-	return ""
+	return poller{}
 }
 
+// fails notes the digest of content that cannot be sent; "" if the content can be sent.
 func (p *pollers) fails(c pollClient, digest string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ofLocked(c).failed = digest
+	p.edit(c, func(one *poller) { one.failed = digest })
 }
 
-// refused reports whether this is the first name that is refused: one line in the
-// log tells of all.
-func (p *pollers) refused(c pollClient) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	one := p.ofLocked(c)
-	first := !one.refused
-	one.refused = true
+// refused reports whether this is the first name that the relay refuses: one line in the
+// log is enough for all.
+func (p *pollers) refused(c pollClient) (first bool) {
+	p.edit(c, func(one *poller) { first, one.refused = !one.refused, true })
 	return first
 }
 
 func (p *pollers) rejected(c pollClient, n *Nack) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	one := p.ofLocked(c)
-	one.nacks++
-	one.last = n
-}
-
-func (p *pollers) rejections(c pollClient) (int64, *Nack) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if one, ok := p.lru.Peek(c); ok {
-		return one.nacks, one.last
-	}
-	return 0, nil
+	p.edit(c, func(one *poller) {
+		one.nacks++
+		one.last = n
+	})
 }

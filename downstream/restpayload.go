@@ -10,11 +10,11 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// maxPayloadBytes bounds what is kept of payloads as JSON.
+// maxPayloadBytes limits the bytes of payloads.
 const maxPayloadBytes = 64 << 20
 
-// payloads keeps resources' payloads as JSON, those that were used last: making one
-// costs far more than sending it, and a change goes to all that poll at once.
+// payloads caches resources' payloads as JSON. Making one costs far more than sending it, and all
+// clients that poll need a changed resource at once.
 type payloads struct {
 	limit int
 
@@ -23,26 +23,21 @@ type payloads struct {
 	bytes int                                      // guarded by mu
 }
 
-// payload is one as JSON, or why there is none.
+// payload is one resource as JSON, or the error.
 type payload struct {
 	once       sync.Once
 	transcoded *restjson.Transcoded
 	err        error
-	told       atomic.Bool
+	logged     atomic.Bool
 
 	size int // guarded by payloads.mu; 0 until it is made
 }
 
 func newPayloads(limit int) *payloads {
-	lru, err := simplelru.NewLRU[*wire.Resource, *payload](math.MaxInt, nil)
-	if err != nil {
-		panic("downstream: " + err.Error()) // only for a size below one
-	}
-	return &payloads{limit: limit, lru: lru}
+	return &payloads{limit: limit, lru: newLRU[*wire.Resource, *payload](math.MaxInt)}
 }
 
-// of gives the payload of a resource. It is made once, by whoever asks first, with
-// no lock held that others need.
+// of returns the payload of a resource. The first caller makes it, without holding mu.
 func (c *payloads) of(r *wire.Resource) *payload {
 	c.mu.Lock()
 	p, ok := c.lru.Get(r)
@@ -58,8 +53,8 @@ func (c *payloads) of(r *wire.Resource) *payload {
 	return p
 }
 
-// weigh counts what a payload takes, with the resource that it keeps from being
-// let go, and drops what was not used for longest.
+// weigh counts the bytes of a payload and of its resource, which the payload keeps in memory. Beyond
+// the limit it drops the least recently used payloads.
 func (c *payloads) weigh(r *wire.Resource, p *payload) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,5 +75,5 @@ func (c *payloads) weigh(r *wire.Resource, p *payload) {
 	}
 }
 
-// tell reports whether nobody was told of it yet.
-func (p *payload) tell() bool { return p.told.CompareAndSwap(false, true) }
+// log reports whether the log has to have a line. It has one for each payload.
+func (p *payload) log() bool { return p.logged.CompareAndSwap(false, true) }

@@ -4,89 +4,97 @@ import (
 	"context"
 	"hash/maphash"
 	"log/slog"
-	"math/rand/v2"
-	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/restjson"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/wake"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
-// poll is one poll: a stream of one request and at most one response. Nothing of it
-// outlives the answer, so what a stream would remember is in what the client
-// presents: version_info is that of what it accepted, and the nonce is a digest of
-// what it was sent, the same in every replica.
-type poll struct {
-	// immutable after newPoll
-	server  *Server
-	id      uint64
-	request *discovery.DiscoveryRequest
-	names   []string // that it asks for, with parameters or without (wire.Locator)
-	client  pollClient
-	peer    keyer.Peer
-	since   time.Time
-	log     *slog.Logger
-	bell    chan struct{} // one slot: there may be something new
-	routes  Routes
-	form    cache.Form
-	failed  string // digest of what could not be sent to the client as JSON before
-
-	// owned by the handler goroutine
-	places     []*cache.Client
-	refused    []cache.NamedError // names that the relay itself answers
-	held       *cache.Snapshot    // what the subscriptions hold now
-	distrusted bool               // versions that the client presents may be another scope's
-	plan       uint64             // Server.plans when it last compared where the names live
-	over       bool               // its time is
-
-	// guarded by Server.mu once it is shown
-	subscriptions int
-	scope         string
+// polling has the parts of a server that only polls use. All polls use them.
+type polling struct {
+	closing  *closing
+	payloads *payloads
+	pollers  *pollers
+	bodies   atomic.Int64 // bytes of large bodies of polls that are being read
 }
 
-// mergeTime is how long changes are gathered before a held poll is answered.
-const mergeTime = 5 * time.Millisecond
+func newPolling(c *closing) *polling {
+	return &polling{closing: c, payloads: newPayloads(maxPayloadBytes), pollers: newPollers()}
+}
 
-func (s *Server) newPoll(peer keyer.Peer, r *discovery.DiscoveryRequest) *poll {
+// poll is one poll: a stream of one request and at most one response. It ends with the answer. The
+// next request presents everything that a stream would remember: version_info is that of the last
+// accepted response, and the nonce is a digest of the last response, the same in every replica.
+type poll struct {
+	// immutable after newPoll
+	shared  *shared
+	polling *polling
+	request *discovery.DiscoveryRequest
+	path    string   // to which the client polls
+	names   []string // of the request, with parameters or without (wire.Locator)
+	client  pollClient
+	log     *slog.Logger
+	bell    chan struct{} // one slot: the content may have changed
+	form    delivery.Form
+	failed  string // digest of the content that could not be sent to the client as JSON before
+
+	standing standing
+
+	// owned by the handler goroutine
+	routing       routing
+	places        []*delivery.Place
+	refused       []delivery.NamedError // names that the relay refused
+	held          *delivery.Snapshot    // the present content of the subscriptions
+	distrusted    bool                  // the client may have its versions from another server
+	over          bool                  // the time of the poll is over
+	subscriptions int                   // written under standing.mu
+}
+
+func newPoll(s *shared, polling *polling, peer keyer.Peer, path string, r *discovery.DiscoveryRequest) *poll {
 	node := r.GetNode()
 	p := &poll{
-		server: s, id: s.lastID.Add(1), request: r, client: clientOf(peer, r), peer: peer,
-		since: time.Now(), bell: make(chan struct{}, 1),
-		plan: s.plans.Load(), // before routes are opened: one that comes in between is looked at
+		shared: s, polling: polling, request: r, path: path, client: clientOf(peer, r), bell: wake.New(),
+		standing: standing{
+			id: s.lastID.Add(1), peer: peer, since: time.Now(), node: clip(node.GetId()), cluster: clip(node.GetCluster()),
+		},
+		// Read before the routes are opened: the poll looks at a plan that comes in between.
+		routing: routing{plan: s.plans.number.Load()},
 	}
-	p.routes = s.config.Router.Open(node, &p.peer)
+	p.routing.routes = s.config.Router.Open(node, &p.standing.peer)
 	p.names = wire.Words(r.GetResourceNames(), r.GetResourceLocators())
-	p.form = cache.Form{State: true, Wrapped: wraps(node, p.names)}
-	p.log = s.log.With("poll", p.id, "peer", peer.Addr, "node", clip(node.GetId()), "type", r.GetTypeUrl())
-	p.failed = s.pollers.failed(p.client)
+	p.form = delivery.Form{State: true, Wrapped: wraps(node, p.names), Relay: isRelay(peer)}
+	p.log = s.log.With("poll", p.standing.id, "peer", peer.Addr, "node", p.standing.node, "type", r.GetTypeUrl())
+	p.failed = polling.pollers.of(p.client).failed
 	return p
 }
 
-// fullState reports whether the type's responses are always complete (RES-2).
-func (p *poll) fullState() bool { return p.server.config.FullState[p.request.GetTypeUrl()] }
+// fullState reports whether responses of the type are always complete (RES-2).
+func (p *poll) fullState() bool { return p.shared.config.FullState[p.request.GetTypeUrl()] }
 
-// subscribe subscribes to the names for as long as the poll lasts. What nobody else
-// watches stays subscribed upstream (SUB-11), so that the next poll finds it.
+// subscribe subscribes to the names until the poll ends. The relay stays subscribed upstream for
+// a while (SUB-11), so that the next poll finds the resources in the cache.
 func (p *poll) subscribe() error {
 	names, unnamed := p.asked(), len(p.names) == 0
-	wanted := make(map[*cache.Store][]cache.Name)
-	var stores []*cache.Store
-	seen, admitted := make(map[string]bool, len(names)), 0
+	typeURL, l := p.request.GetTypeUrl(), p.shared.limits.Load()
+	ch := newChange(p.routing.routes, &typeState{url: typeURL})
+	quota := newQuota(l.left(0), nil, typeURL, names, nil)
+	seen := make(map[string]bool, len(names))
 	for _, spelling := range names {
 		if seen[spelling] {
 			continue
 		}
 		seen[spelling] = true
-		store, name, err := locate(p.routes, p.request.GetTypeUrl(), spelling)
-		if most := p.server.limits.Load().MaxSubscriptions; err == nil && most > 0 && admitted == most {
-			err = p.server.beyond("in one poll")
+		store, name, err := locate(ch.routes, typeURL, spelling)
+		if err == nil && !quota.admits(spelling) {
+			err = l.surplus("in one poll")
 		}
 		if r := refusal(err); r != nil {
 			p.refuse(spelling, r)
@@ -95,28 +103,24 @@ func (p *poll) subscribe() error {
 		if err != nil {
 			return err
 		}
-		admitted++
 		if unnamed {
 			name.Spelling = "" // SUB-4
 		}
-		if wanted[store] == nil {
-			stores = append(stores, store)
-		}
-		wanted[store] = append(wanted[store], name)
+		ch.subscribe(store, name, len(names))
 	}
 	n := 0
-	for _, store := range stores {
-		c := store.Join(p.ring, p.form)
-		p.distrusted = p.distrusted || p.routes.Distrusts(store)
+	for _, store := range ch.stores {
+		c := delivery.Join(store, p.ring, p.form)
+		p.distrusted = p.distrusted || ch.changes[store].Distrust
 		p.places = append(p.places, c)
-		c.Update(cache.Change{TypeURL: p.request.GetTypeUrl(), Subscribe: wanted[store]})
-		n += c.Watches(p.request.GetTypeUrl())
+		c.Update(ch.changes[store])
+		n += c.Watches(typeURL)
 	}
-	p.counted(n)
+	p.count(n)
 	return nil
 }
 
-// asked gives the names that the poll subscribes to.
+// asked returns the names that the poll subscribes to.
 func (p *poll) asked() []string {
 	if len(p.names) == 0 && p.fullState() {
 		return []string{cache.Wildcard} // SUB-4
@@ -124,205 +128,135 @@ func (p *poll) asked() []string {
 	return p.names
 }
 
-// counted notes how many subscriptions there are now, and in which scope.
-func (p *poll) counted(n int) {
-	p.server.mu.Lock()
-	delta := n - p.subscriptions
-	p.subscriptions, p.scope = n, p.routes.Scope()
-	p.server.mu.Unlock()
-	p.server.observer.Subscribed(p.request.GetTypeUrl(), delta)
+// count counts the subscriptions, and notes the scope.
+func (p *poll) count(n int) {
+	delta, scope := n-p.subscriptions, p.routing.routes.Scope()
+	p.standing.edit(func() { p.subscriptions, p.standing.scope = n, scope })
+	p.shared.observer.Subscribed(p.request.GetTypeUrl(), delta)
 }
 
-// refuse tells of a name that the relay answers itself. A client repeats it with
-// every poll: the log has it once.
+// refuse adds the error of a name that the relay refuses. The client repeats the name with every
+// poll. The log has it once.
 func (p *poll) refuse(spelling string, r *refusedError) {
 	spelling = wire.LocatedName(spelling)
-	p.server.observer.Refused(p.request.GetTypeUrl(), r.code)
+	p.shared.observer.Refused(p.request.GetTypeUrl(), r.code)
 	e := &wire.ResourceError{Name: spelling, Code: r.code, Message: r.Error()}
-	if p.server.sayable(e) && len(p.refused) < p.server.answerable(0) { // ABS-4
-		p.refused = append(p.refused, cache.NamedError{Error: e, Name: spelling})
+	l := p.shared.limits.Load()
+	if fits(0, e, l.room()) && len(p.refused) < l.answerable(0) { // ABS-4
+		p.refused = append(p.refused, delivery.NamedError{Error: e, Name: spelling})
 	}
-	if p.server.pollers.refused(p.client) {
+	if p.polling.pollers.refused(p.client) {
 		p.log.Warn("refused a subscription", "name", clip(spelling), "reason", r.Error())
 	}
 }
 
-// show puts the poll on the admin port.
-func (p *poll) show() {
-	p.server.mu.Lock()
-	defer p.server.mu.Unlock()
-	p.server.polls[p.id] = p
-}
-
-// close gives the poll's places back.
+// close ends the poll's subscriptions.
 func (p *poll) close() {
-	s := p.server
-	s.mu.Lock()
-	delete(s.polls, p.id)
-	s.mu.Unlock()
-	p.counted(0)
+	p.shared.try(func() { p.count(0) })
 	for _, c := range p.places {
-		c.Leave()
+		p.shared.try(c.Leave)
 	}
-	p.routes.Close()
+	p.shared.try(p.routing.routes.Close)
 }
 
-// run gives the answer when there is something that the client lacks, or its time
-// is over (REST-1).
-func (p *poll) run(ctx context.Context) *answer {
-	if p.reroute() { // nobody rang before the poll was shown
-		return p.sentAway()
-	}
-	p.look()
-	if p.request.GetErrorDetail() != nil {
-		p.rejected()
-	} else if v := p.request.GetVersionInfo(); v != "" && (v == p.version() || v == p.nonce()) {
-		p.tell(verdict.Word{Kind: verdict.Accepted})
-	}
-	if a := p.unserved(); a != nil {
-		return a
-	}
-	if p.news() {
-		return p.answer()
-	}
-	if p.rejects() {
-		p.server.observer.Rejecting(p.request.GetTypeUrl(), 1)
-		defer p.server.observer.Rejecting(p.request.GetTypeUrl(), -1)
-	}
-	end := time.NewTimer(p.wait())
-	defer end.Stop()
-	drain := p.server.drain
-	var merged, leave, moves <-chan time.Time
-	for {
-		select {
-		case <-p.bell:
-			if merged == nil {
-				merged = time.After(mergeTime)
-			}
-			continue
-		case <-merged:
-			merged = nil
-		case <-end.C:
-			if moves != nil {
-				return p.sentAway()
-			}
-			return p.end()
-		case <-drain:
-			drain = nil
-			leave = time.After(p.server.leaving())
-			continue
-		case <-moves:
-			return p.sentAway()
-		case <-leave:
-			return &answer{code: http.StatusNotModified, leave: true}
-		case <-p.server.stop:
-			return draining()
-		case <-ctx.Done():
-			return gone()
-		}
-		if p.reroute() {
-			moves = time.After(p.server.movesIn())
-		}
-		if a := p.unserved(); a != nil {
-			return a
-		}
-		if p.look(); p.news() {
-			return p.answer()
-		}
-	}
-}
-
-// unserved refuses a poll while there is nothing that it could be answered, nil if there may
-// be (ABS-2).
-func (p *poll) unserved() *answer {
-	cause, none := cache.Outage(p.places)
-	if !none {
-		return nil
-	}
-	p.server.observer.Unserved(REST)
-	return refused(status.Error(codes.Unavailable, cause))
-}
-
-// sentAway is the answer to a poll whose names live elsewhere now. A client that has
-// nothing gets an error, since there is nothing that could be unchanged.
-func (p *poll) sentAway() *answer {
-	if p.request.GetVersionInfo() == "" {
-		return refused(errMoved)
-	}
-	return unchanged()
-}
-
-// ring notes that there may be something new. It may be called from any goroutine.
+// ring notes that the content may have changed. It may be called from any goroutine.
 func (p *poll) ring() {
-	select {
-	case p.bell <- struct{}{}:
-	default:
+	wake.Up(p.bell)
+}
+
+// look takes the present content of the subscriptions. Restored resources replace nothing that the
+// client presents (SUR-1). Where absence is no deletion the answer goes without them: a server of
+// the state of the world may never confirm one, if it is gone (RES-3).
+func (p *poll) look() {
+	p.held = delivery.TakeSnapshot(p.places, p.request.GetTypeUrl(), p.refused...)
+	if p.held.Restored && p.presents() && !p.fullState() && !p.has() && !p.hasContent() {
+		p.held = p.held.Confirmed()
 	}
 }
 
-// wait is how long the poll is held: a little less than configured, and not the
-// same for all, so that a fleet does not come back in step.
-func (p *poll) wait() time.Duration {
-	most := p.server.limits.Load().RESTWait
-	return most - rand.N(most/10+1) //nolint:gosec // spreading, not secrecy
-}
-
-// look takes what the subscriptions hold now.
-func (p *poll) look() {
-	p.held = cache.TakeSnapshot(p.places, p.request.GetTypeUrl(), p.refused...)
-}
-
-// news reports whether the client is to be sent what is held now. It is not if it
-// has accepted it or rejected it (ACK-3), which the version and the nonce say, or
-// if it is known that it cannot be sent. As long as a list would lack what is only
-// not known yet it waits, lest a cold relay delete what a client holds (RES-2): but
-// one that presents nothing has nothing to lose. Where absence is no deletion, what
-// there is goes out (RES-3).
+// news reports whether to answer with the present content. It does not if the client has accepted or
+// rejected that (ACK-3): the version and the nonce show it. It does not if the relay knows
+// that the content cannot be sent. A list of a full-state type waits until it is complete: otherwise a
+// cold relay would make the client delete resources (RES-2). A list of which nothing is known is never
+// sent, however long that takes (ABS-3). A client that presents nothing has nothing to delete, and gets
+// an incomplete list, unless it is a relay. For other types absence is no deletion: the answer has
+// everything that there is (RES-3). A relay concludes from it which members a collection has, and
+// waits until they are all there.
 func (p *poll) news() bool {
 	switch s := p.held; {
 	case p.has(), s.Digest == p.failed:
 		return false
-	case s.Lacks:
+	case s.Lacks, s.Open && p.form.Relay:
+		return false
+	case s.Restored && p.presents() && (p.fullState() || len(s.Resources) == 0):
+		return false
+	case !s.Complete && !p.over && p.hasContent():
+		// What differs are errors, and there may be more: a name that does not exist is not kept
+		// between polls (RES-17), and each poll has the server asked for it.
+		return false
+	case p.fullState() && !s.Known:
 		return false
 	case p.fullState() && s.Complete:
 		return true
-	case p.fullState() && p.request.GetVersionInfo()+p.request.GetResponseNonce() != "":
+	case p.fullState() && (p.presents() || p.form.Relay):
 		return false
 	case p.fullState():
-		// Errors alone would give the client a version, and so something to lose: it
-		// would wait for all the rest then.
+		// An answer with errors alone would give the client a version. Its next poll would
+		// then wait until the list is complete.
 		return len(s.Resources) > 0
 	case len(s.Resources) > 0:
 		return true
 	default:
-		// What the relay says itself can wait for what the servers do, as long as the poll.
+		// The relay's own errors wait for answers of the servers, until the poll's time is over.
 		return final(s.Errors) && (len(s.Errors) > len(p.refused) || s.Complete || p.over)
 	}
 }
 
-// final reports whether an answer may hold nothing but these errors. Clients take it for the
-// word that there is nothing of what they ask for, so one of them has to say more than that
-// nobody knows (RES-7).
-func final(errors []cache.NamedError) bool {
-	return slices.ContainsFunc(errors, func(e cache.NamedError) bool { return e.Error.Code != codes.Unavailable })
+// presents reports whether the client has something already.
+func (p *poll) presents() bool {
+	return p.request.GetVersionInfo()+p.request.GetResponseNonce() != ""
 }
 
-// has reports whether the client accepted or rejected what is held now.
+// final reports whether an answer may have nothing but these errors. For the client such an answer
+// means that no resource exists. So at least one error must mean more than that the relay does not
+// know (RES-7).
+func final(errors []delivery.NamedError) bool {
+	return slices.ContainsFunc(errors, func(e delivery.NamedError) bool { return e.Error.Code != codes.Unavailable })
+}
+
+// has reports whether the client accepted or rejected the present content.
 func (p *poll) has() bool {
 	version, nonce := p.request.GetVersionInfo(), p.request.GetResponseNonce()
-	return p.nonce() == version || p.nonce() == nonce || p.version() == version
+	return p.nonce() == nonce || p.shows(version)
 }
 
-// nonce is that of the answer: the digest of what is held, the same in every replica.
-// While versions are distrusted it is another digest, which no client got before.
-func (p *poll) nonce() string {
+// shows reports whether a version_info is that of what is held now: the digest that is the
+// nonce, with any label, or the server's own.
+func (p *poll) shows(version string) bool {
+	return p.nonce() == cache.PlainVersion(version) || p.version() == version
+}
+
+// hasContent reports whether the client accepted or rejected the present resources, with whatever
+// errors.
+func (p *poll) hasContent() bool {
+	version, nonce := p.request.GetVersionInfo(), p.request.GetResponseNonce()
+	content := p.content()
+	return delivery.ContentOf(nonce) == content || delivery.ContentOf(cache.PlainVersion(version)) == content
+}
+
+// content returns the digest of the resources in the nonce. While the relay distrusts versions it
+// is another digest, which no client has yet.
+func (p *poll) content() string {
 	if p.distrusted {
-		return cache.MovedDigest(p.held.Digest)
+		return cache.MovedDigest(p.held.Content)
 	}
-	return p.held.Digest
+	return p.held.Content
 }
 
-// version is the version_info of the answer.
+// nonce returns the nonce of the answer: the digest of the content, the same in every replica.
+func (p *poll) nonce() string { return p.held.DigestOf(p.content()) }
+
+// version returns the version_info of the answer.
 func (p *poll) version() string {
 	if p.distrusted {
 		return p.nonce()
@@ -330,64 +264,44 @@ func (p *poll) version() string {
 	return p.held.Version
 }
 
-// end is the answer when the time is over: also if something has changed in the
-// very last moment, and if the reason that nothing was sent is that it cannot be.
-func (p *poll) end() *answer {
-	p.over = true
-	p.look()
-	if p.news() || p.held.Digest == p.failed {
-		return p.answer()
-	}
-	return unchanged()
-}
-
-// rejected takes a NACK: error_detail makes it one (ACK-1).
+// rejected takes a NACK: the request has error_detail (ACK-1).
 func (p *poll) rejected() {
-	s, r := p.server, p.request
-	message := reason(r.GetErrorDetail())
-	nack := Nack{
-		At: time.Now(), Nonce: clip(r.GetResponseNonce()),
-		Code: codes.Code(r.GetErrorDetail().GetCode()).String(), Message: message,
+	typeURL := p.request.GetTypeUrl()
+	nonce, version := p.request.GetResponseNonce(), ""
+	current := p.nonce() == nonce
+	if current {
+		version = p.version()
 	}
-	s.observer.Nacked(r.GetTypeUrl())
-	p.log.Log(context.Background(), s.rejected.level(r.GetTypeUrl(), p.client), "client rejected a response", "nonce", nack.Nonce, "reason", message)
-	if p.nonce() == r.GetResponseNonce() {
-		nack.SystemVersion = p.version()
-		p.tell(verdict.Word{Kind: verdict.Rejected, Reason: clip(r.GetNode().GetId()) + ": " + message})
+	nack := newNack(nonce, version, p.request.GetErrorDetail(), time.Now())
+	p.shared.observer.Nacked(typeURL)
+	level := p.shared.rejections.level(typeURL, p.client)
+	p.log.Log(context.Background(), level, "client rejected a response", "nonce", nack.Nonce, "reason", nack.Message)
+	if current {
+		p.tell(verdict.Word{Kind: verdict.Rejected, Reason: p.standing.node + ": " + nack.Message})
 	}
-	s.pollers.rejected(p.client, &nack)
+	p.polling.pollers.rejected(p.client, nack)
 }
 
-// tell tells the control planes what became of what is held now (ACK-7). Where there are
-// several, nobody knows which of them a rejection is for.
+// tell tells the control planes how the client answered the present content (ACK-7).
 func (p *poll) tell(w verdict.Word) {
-	w.TypeURL, w.Client = p.request.GetTypeUrl(), maphash.Comparable(p.server.seed, p.client)
-	if w.Kind == verdict.Rejected && len(p.held.Parts) > 1 {
-		return
-	}
-	for _, part := range p.held.Parts {
-		w.Of = part.Content
-		p.routes.Tell(part.Store, w)
-	}
+	w.TypeURL, w.Client = p.request.GetTypeUrl(), maphash.Comparable(p.shared.seed, p.client)
+	p.routing.tell(w, p.held.Parts, nil)
 }
 
-// rejects reports whether the client rejected what is held now.
+// rejects reports whether the client rejected the present content.
 func (p *poll) rejects() bool {
-	_, last := p.server.pollers.rejections(p.client)
+	last := p.polling.pollers.of(p.client).last
 	return last != nil && last.Nonce == p.nonce()
 }
 
-// status is what the admin port shows.
+// status returns the poll's Status.
 func (p *poll) status() Status {
-	p.server.mu.Lock()
-	subscriptions, scope := p.subscriptions, p.scope
-	p.server.mu.Unlock()
-	path, _ := restjson.Path(p.request.GetTypeUrl())
-	t := TypeStatus{Subscriptions: subscriptions}
-	t.Nacks, t.LastNack = p.server.pollers.rejections(p.client)
-	return Status{
-		ID: p.id, Variant: REST, Service: path, Peer: p.peer.Addr, SPIFFE: p.peer.SPIFFE,
-		Node: clip(p.request.GetNode().GetId()), Cluster: clip(p.request.GetNode().GetCluster()),
-		Scope: scope, Since: p.since, Types: map[string]TypeStatus{p.request.GetTypeUrl(): t},
-	}
+	p.standing.mu.Lock()
+	defer p.standing.mu.Unlock()
+	typeURL := p.request.GetTypeUrl()
+	s, known := p.standing.statusLocked(), p.polling.pollers.of(p.client)
+	s.Variant = REST
+	s.Service = p.path
+	s.Types = map[string]TypeStatus{typeURL: {Subscriptions: p.subscriptions, Nacks: known.nacks, LastNack: known.last}}
+	return s
 }

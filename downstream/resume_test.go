@@ -25,7 +25,7 @@ func resumption(tb testing.TB, n int, glob bool) func() {
 		scoped:      func(*corev3.Node, string, keyer.Peer) (*cache.Store, error) { return p.store, nil },
 		authorities: map[string]*cache.Store{"a": p.store},
 	}})
-	s.senders.stop() // the stream is served here
+	s.shared.senders.stop() // the stream is served here
 	first := &request{TypeUrl: clusterType, Node: node("n"), InitialResourceVersions: map[string]string{}}
 	names := make([]string, n)
 	for i := range names {
@@ -48,20 +48,20 @@ func resumption(tb testing.TB, n int, glob bool) func() {
 		recv: func(m any) error { return codec.Unmarshal(buffers, m) },
 		sent: func(any) error { tb.Error("RES-11: something was sent"); return nil },
 	}
-	keeper := s.newStream(&fakeStream{ctx: tb.Context(), sent: func(any) error { return nil }}, &variant{deltaForm, &services[0]})
+	keeper := newStream(s.shared, &fakeStream{ctx: tb.Context(), sent: func(any) error { return nil }}, &variant{deltaForm, &services[0]})
 	if err := keeper.request(&discoveryRequest{typeURL: clusterType, subscribe: first.ResourceNamesSubscribe}); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(keeper.close)
 	p.pump()
 	return func() {
-		st := s.newStream(stream, &variant{deltaForm, &services[0]})
+		st := newStream(s.shared, stream, &variant{deltaForm, &services[0]})
 		r, err := st.variant.receive(stream)
 		if err == nil {
 			err = st.request(&r)
 		}
 		if err == nil {
-			err = st.pass()
+			err = st.deliver()
 		}
 		if err != nil {
 			tb.Fatal(err)
@@ -141,7 +141,7 @@ func TestResume_undecodable(t *testing.T) {
 		"\x0a\x03\x0a\x01\xff\x12\x01T", // the node's id
 	} {
 		s := NewServer(Config{Router: &testRouter{}})
-		st := s.newStream(&fakeStream{
+		st := newStream(s.shared, &fakeStream{
 			ctx: t.Context(),
 			recv: func(m any) error {
 				if err := wire.Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(in)}, m); err != nil {
@@ -150,7 +150,7 @@ func TestResume_undecodable(t *testing.T) {
 				return nil
 			},
 		}, deltaADS())
-		r, err := st.variant.receive(st.grpc)
+		r, err := st.variant.receive(st.link.grpc)
 		if err == nil {
 			err = st.request(&r)
 		}

@@ -9,42 +9,42 @@ import (
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
-// ErrNoUpstream says that nobody claims an authority (LOC-4).
+// ErrNoUpstream says that no upstream claims an authority (LOC-4).
 var ErrNoUpstream = errors.New("no upstream is configured for this authority")
 
-// Router finds the stores that serve a stream. Open is called from any goroutine.
+// Router finds the stores that serve a stream or a poll. Open may be called from any goroutine.
 type Router interface {
-	// Open is called with a stream's first request. The node is nil if the client
-	// gave none. It is the router's from then on; nobody changes the peer.
+	// Open is called with the first request. The node is nil if the request has none. The
+	// router may keep the node; the server does not change the peer.
 	Open(node *corev3.Node, peer *keyer.Peer) Routes
 }
 
-// Routes are one stream's. The methods are called one at a time. What
-// they answer is by one plan of where names live.
+// Routes are those of one stream or poll. The methods are called one at a time. All answers are by
+// one plan of where names live.
 type Routes interface {
-	// Scoped gives the store for a name of a type that is opaque, or for its wildcard. A
-	// *rules.RefusedError ends the stream with PERMISSION_DENIED, any other with
-	// INVALID_ARGUMENT; a status error ends it as it is.
+	// Scoped returns the store for an opaque name of a type, or for its wildcard. Every error
+	// ends the stream: a *rules.RefusedError with PERMISSION_DENIED, a status error with itself,
+	// any other with INVALID_ARGUMENT.
 	Scoped(typeURL, name string) (*cache.Store, error)
-	// Named gives the store for an xdstp name, by its authority and its directives, and
-	// the key that it has there. An error that wraps ErrNoUpstream has the name answered
-	// as not existing. Any other ends the stream, as it is if it is a status error and
-	// else with UNAVAILABLE: what cannot be looked up now must not be taken from the
-	// client.
+	// Named returns the store for an xdstp name, by its authority and its directives, and
+	// the key of the name there. If the error wraps ErrNoUpstream, the client is told that the
+	// resource does not exist. Any other error ends the stream: a status error with itself, any
+	// other with UNAVAILABLE. The client must not lose a resource because a look-up failed.
 	Named(name keyer.Name) (store *cache.Store, key string, err error)
-	// Reopen gives the routes of the same client by the plan that is in force now, which
-	// are to be closed too; nil if that is the plan that these routes are of.
+	// Reopen returns the routes of the same client by the plan in force. The caller has to close
+	// them too. nil: these routes are of the plan in force.
 	Reopen() Routes
-	// Distrusts reports whether versions that clients present of what lives in a store are
-	// not to be believed: a reload changed a moment ago who serves it, and the versions may
-	// be another server's (ACK-4).
+	// Distrusts reports whether the relay must ignore the versions that clients present of
+	// resources in a store: a reload has just given the store another server, and the versions
+	// may be those of the server before (ACK-4).
 	Distrusts(store *cache.Store) bool
-	// Listens reports whether some control plane's answer may wait for what Tell tells.
+	// Listens reports whether an answer to a control plane may wait for Tell.
 	Listens() bool
-	// Tell tells what became of content of a store with the client (ACK-7). It does not block.
+	// Tell tells the control plane of a store that the client was sent its content, or how the
+	// client answered (ACK-7). It does not block.
 	Tell(store *cache.Store, w verdict.Word)
-	// Scope names the scope that Scoped decided on, for the admin port.
+	// Scope returns the scope that Scoped decided on, for the admin port.
 	Scope() string
-	// Close lets go of the stores.
+	// Close releases the stores.
 	Close()
 }

@@ -5,25 +5,29 @@ import (
 	"sync"
 )
 
-// senders send what streams lack. A stream's own goroutine reads; that there is something
-// to send comes from elsewhere, for thousands of streams at once. So they queue, and a few
-// goroutines take their turns for them, which exist while there is a queue.
+// senders send the responses that are due at other times than after a request. A change in a
+// store may make thousands of streams due at once. So streams queue, and a few goroutines serve
+// the queue. These exist while the queue is not empty.
 //
-// They must not wait for one client. A goroutine that may have to (stream.mayBlock) leaves
-// the queue to others first: from then on it is that stream's, until it is done with it.
+// The senders must not wait for one client. A sender that may have to wait (unread.mayBlock)
+// leaves the queue to others first. From then on it serves that stream only, until it is done.
 type senders struct {
 	most int // how many serve the queue
 
 	mu      sync.Mutex // guards what follows
 	done    sync.Cond  // running is zero
-	queue   []*stream
-	head    int // where the queue begins
+	queue   []attended
+	head    int    // where the queue begins
+	taken   uint64 // how many streams left the queue
 	serving int
-	running int // with those that have left
+	running int // with those that have left the queue
 	stopped bool
 }
 
-// sender is one of them.
+// attended is a stream: attend sends what is due.
+type attended interface{ attend(by *sender) }
+
+// sender is one goroutine of the senders.
 type sender struct {
 	senders *senders
 	left    bool // it serves one stream only
@@ -35,14 +39,14 @@ func newSenders() *senders {
 	return s
 }
 
-// push has a stream attended to, when its time comes.
-func (s *senders) push(st *stream) {
+// push puts a stream into the queue.
+func (s *senders) push(st attended) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
 		return
 	}
-	if len(s.queue) == cap(s.queue) && s.head >= len(s.queue)/2 { // else it would move too often
+	if len(s.queue) == cap(s.queue) && s.head >= len(s.queue)/2 { // otherwise the queue would move too often
 		n := copy(s.queue, s.queue[s.head:])
 		clear(s.queue[n:])
 		s.queue, s.head = s.queue[:n], 0
@@ -51,7 +55,7 @@ func (s *senders) push(st *stream) {
 	s.startLocked()
 }
 
-// startLocked starts a sender if there are fewer than there may be.
+// startLocked starts a sender if fewer than the most serve the queue.
 func (s *senders) startLocked() {
 	if s.serving < s.most {
 		s.serving++
@@ -60,8 +64,8 @@ func (s *senders) startLocked() {
 	}
 }
 
-// nextLocked gives the stream whose turn it is; nil if nobody waits.
-func (s *senders) nextLocked() *stream {
+// nextLocked takes the first stream from the queue; nil if the queue is empty.
+func (s *senders) nextLocked() attended {
 	if s.head == len(s.queue) {
 		s.queue, s.head = s.queue[:0], 0
 		return nil
@@ -69,19 +73,27 @@ func (s *senders) nextLocked() *stream {
 	st := s.queue[s.head]
 	s.queue[s.head] = nil
 	s.head++
+	s.taken++
 	return st
 }
 
-// run serves the queue until it is empty, or others do who came when it left.
+// progress returns how many streams left the queue, and whether one waits in it.
+func (s *senders) progress() (taken uint64, waiting bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.taken, s.head < len(s.queue)
+}
+
+// run serves the queue until it is empty. A sender that left the queue ends when it is done with
+// its stream and others serve the queue.
 func (w *sender) run() {
 	for st := w.next(); st != nil; st = w.next() {
 		st.attend(w)
 	}
 }
 
-// next gives the stream that is to be attended to; nil if the sender has nothing to do any
-// more.
-func (w *sender) next() *stream {
+// next returns the stream to serve next; nil if the sender has to end.
+func (w *sender) next() attended {
 	s := w.senders
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +113,7 @@ func (w *sender) next() *stream {
 	return nil
 }
 
-// leave has others serve the queue.
+// leave leaves the queue to others. A nil sender is the handler, which serves no queue.
 func (w *sender) leave() {
 	if w == nil || w.left {
 		return
@@ -116,7 +128,7 @@ func (w *sender) leave() {
 	}
 }
 
-// stop attends to nobody any more, and waits for those that are attended to.
+// stop empties the queue, refuses streams from then on, and waits for the senders.
 func (s *senders) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

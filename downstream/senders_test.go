@@ -36,7 +36,7 @@ func TestSenders_OPS3_WaitForNobody(t *testing.T) {
 					}
 					h.advance(ackWait) // the others are sent more, though they said nothing
 				}
-				s := h.server.senders
+				s := h.server.shared.senders
 				s.mu.Lock()
 				blocked := s.running
 				s.mu.Unlock()
@@ -60,10 +60,10 @@ func TestEnd(t *testing.T) {
 		c.subscribe(clusterType)
 		h.quiet()
 		h.server.mu.Lock()
-		st := slices.Collect(maps.Values(h.server.streams))[0]
+		st := slices.Collect(maps.Values(h.server.members))[0].(*stream)
 		h.server.mu.Unlock()
 		for _, reason := range []error{errDraining, nil} { // the first counts
-			if err := st.end(reason); !errors.Is(err, errDraining) {
+			if err := st.link.close(reason); !errors.Is(err, errDraining) {
 				t.Errorf("the reason is %v", err)
 			}
 		}
@@ -77,25 +77,25 @@ func TestEnd(t *testing.T) {
 }
 
 // The reader waits until a sender is done, and who rings meanwhile is heard.
-func TestTurn(t *testing.T) {
+func TestOwnership(t *testing.T) {
 	for range 1000 {
-		var turn turn
+		var owner ownership
 		count := 0
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			for range 10 {
-				for !turn.try() {
+				for !owner.try() {
 					runtime.Gosched()
 				}
 				count++
-				turn.give()
+				owner.give()
 			}
 		}()
 		for range 10 {
-			turn.take()
+			owner.take()
 			count++
-			turn.give()
+			owner.give()
 		}
 		<-done
 		if count != 20 {
@@ -106,26 +106,26 @@ func TestTurn(t *testing.T) {
 
 // Requests have their turn before the next parts: a sender that comes back at once finds
 // that it is the reader's, which has waited.
-func TestTurn_OPS5_Handed(t *testing.T) {
-	var turn turn
+func TestOwnership_OPS5_Handed(t *testing.T) {
+	var owner ownership
 	read, done := make(chan struct{}), make(chan struct{})
-	turn.take()
+	owner.take()
 	go func() {
 		defer close(done)
-		turn.take()
+		owner.take()
 		<-read
-		turn.give()
+		owner.give()
 	}()
-	for turn.state.Load() != turnAwaited {
+	for owner.state.Load() != ownerAwaited {
 		runtime.Gosched()
 	}
-	turn.give()
-	if turn.try() {
+	owner.give()
+	if owner.try() {
 		t.Error("the sender has taken it again")
-		turn.give()
+		owner.give()
 	}
 	close(read)
-	if <-done; !turn.try() {
+	if <-done; !owner.try() {
 		t.Error("it is not free when the reader is done")
 	}
 }

@@ -3,20 +3,18 @@ package downstream
 import (
 	"cmp"
 	"context"
-	"hash/maphash"
 	"log/slog"
-	"math/rand/v2"
+	"maps"
 	"net"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
-	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/channelz/service"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -24,227 +22,261 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Defaults of Config.
-const (
-	DefaultMaxMessageSize = 4<<20 - 64<<10
-	DefaultMaxReceiveSize = 16 << 20
-	DefaultAckWait        = 200 * time.Millisecond
-	DefaultMaxPolls       = 1 << 16
-)
-
-// maxParts is how many parts of one split response may be on their way together
-// before they are acknowledged.
-const maxParts = 8
-
-// window is the flow-control window of a connection and of a stream. A fixed one
-// turns the bandwidth estimation off, whose ping after each ACK costs more than
-// the ACK.
+// window is the flow-control window of a connection and of a stream. A fixed window turns gRPC's
+// bandwidth estimation off: that would send a ping after each ACK, which costs more than the ACK.
 const window = 1 << 20
 
-// handshakeTimeout is how long a new connection may take until it speaks HTTP/2:
-// short, because Stop and Drain wait for those that have not yet, and long enough
-// for thousands of TLS handshakes at once after a restart.
+// handshakeTimeout is how long the handshakes of a new connection may take. It is short, because Stop
+// and Drain wait for them, and long enough for thousands of TLS handshakes at once after a restart.
 const handshakeTimeout = 10 * time.Second
-
-// Config says how a server treats its clients.
-type Config struct {
-	Limits
-
-	Credentials    credentials.TransportCredentials // nil: plain text
-	MaxReceiveSize int                              // bytes; larger requests are refused
-	MaxPolls       int                              // at a time (OPS-5)
-	Keepalive      keepalive.ServerParameters
-	DebugServices  bool // gRPC reflection and channelz
-	// FullState are the types whose state-of-the-world responses are always complete
-	// (RES-2), as in the stores; nil: keyer.FullStateTypes.
-	FullState map[string]bool
-
-	// Identifier is what the relay calls itself towards clients, behind what control planes
-	// do (STR-10); "" leaves it out.
-	Identifier string
-
-	Router   Router
-	Observer Observer     // nil: nobody
-	Log      *slog.Logger // nil: nowhere
-}
 
 // Server serves the discovery services to clients.
 type Server struct {
 	// immutable after NewServer
-	config   Config // but for its Limits, which only begin as they are there
-	observer Observer
-	log      *slog.Logger
-	grpc     *grpc.Server
-	health   *health.Server
-	drain    chan struct{} // closed when draining begins
-	stop     chan struct{} // closed when everybody is cut off
-	payloads *payloads
-	pollers  *pollers
-	rejected *rejectionLog
-	bodies   atomic.Int64 // bytes of large bodies of polls that are being read
-	seed     maphash.Seed
+	shared  *shared
+	polling *polling
+	closing *closing
+	grpc    *grpc.Server
+	health  healthState
 
-	limits     atomic.Pointer[Limits]
-	identifier atomic.Pointer[string]
+	handlers sync.WaitGroup // of polls; none is added once the server drains or has stopped
 
-	drainOnce  sync.Once
-	stopOnce   sync.Once
-	spread     atomic.Int64 // nanoseconds over which streams are closed; set before drain closes
-	moveSpread atomic.Int64 // nanoseconds over which streams end that have to move
-	lastID     atomic.Uint64
-	plans      atomic.Uint64 // counts Reroute
+	mu      sync.Mutex        // guards what follows
+	members map[uint64]member // streams and held polls, by ID
+	polled  int               // handlers of polls
+}
 
-	senders *senders
-	polling sync.WaitGroup // the handlers of polls; none is added once drain or stop is closed
-
-	mu      sync.Mutex // guards what follows
-	streams map[uint64]*stream
-	polls   map[uint64]*poll // those that are held
-
-	pollCount int // handlers of polls
+// member is a stream or a held poll.
+type member interface {
+	ring()
+	status() Status
 }
 
 // NewServer returns a server that is not serving yet.
 func NewServer(c Config) *Server {
-	c.MaxReceiveSize = cmp.Or(c.MaxReceiveSize, DefaultMaxReceiveSize)
-	c.MaxPolls = cmp.Or(c.MaxPolls, DefaultMaxPolls)
-	if c.FullState == nil {
-		c.FullState = keyer.TypeSet(keyer.FullStateTypes())
-	}
+	closing := newClosing()
 	s := &Server{
-		config:   c,
-		observer: c.Observer,
-		log:      c.Log,
-		drain:    make(chan struct{}),
-		stop:     make(chan struct{}),
-		streams:  make(map[uint64]*stream),
-		polls:    make(map[uint64]*poll),
-		payloads: newPayloads(maxPayloadBytes),
-		pollers:  newPollers(),
-		senders:  newSenders(),
-		health:   health.NewServer(),
-		seed:     maphash.MakeSeed(),
+		shared:  newShared(c),
+		polling: newPolling(closing),
+		closing: closing,
+		members: make(map[uint64]member),
+		health:  healthState{server: health.NewServer()},
 	}
-	s.SetLimits(c.Limits)
-	s.SetIdentifier(c.Identifier)
-	if s.observer == nil {
-		s.observer = silent{}
-	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
-	s.rejected = newRejectionLog(s.log)
+	c = s.shared.config
 	opts := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(wire.Codec()),
 		grpc.MaxRecvMsgSize(c.MaxReceiveSize),
 		grpc.StaticStreamWindowSize(window),
 		grpc.StaticConnWindowSize(window),
-		grpc.KeepaliveParams(c.Keepalive),
 		grpc.WaitForHandlers(true),
 		grpc.ConnectionTimeout(handshakeTimeout),
-		// Clients decide how often they ping; a fleet that is cut off for it comes
+		// Clients decide how often they ping. A fleet that is cut off for its pings would come
 		// back at once.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	}
 	if c.Credentials != nil {
 		opts = append(opts, grpc.Creds(c.Credentials))
 	}
-	s.grpc = grpc.NewServer(opts...)
-	s.register(s.grpc)
-	healthpb.RegisterHealthServer(s.grpc, s.health)
+	s.grpc = grpc.NewServer(append(opts, c.GRPC...)...)
+	for i := range services {
+		s.grpc.RegisterService(s.describe(&services[i]), s)
+	}
+	own := guard{s.grpc, s.shared, contain.Client}
+	healthpb.RegisterHealthServer(own, s.health.server)
 	if c.DebugServices {
-		reflection.Register(s.grpc)
-		service.RegisterChannelzServiceToServer(s.grpc)
+		reflection.Register(own)
+		service.RegisterChannelzServiceToServer(own)
 	}
 	return s
 }
 
-// SetServing says whether the relay can serve anybody, for clients of gRPC's health service
-// (ABS-2). Once draining began it has no effect.
-func (s *Server) SetServing(serving bool) {
-	state := healthpb.HealthCheckResponse_SERVING
-	if !serving {
-		state = healthpb.HealthCheckResponse_NOT_SERVING
+// Aside has f called for each stream before anything of it is read. done says that the stream is no
+// client's, and ends with the error. It is to be called before Serve.
+func (s *Server) Aside(f func(g grpc.ServerStream) (done bool, err error)) { s.shared.aside = f }
+
+// describe describes a service to gRPC. The stubs that are generated for v3 would do for half of the
+// services only. All services have the same messages.
+func (s *Server) describe(v *discoveryService) *grpc.ServiceDesc {
+	d := &grpc.ServiceDesc{ServiceName: v.name, HandlerType: (*any)(nil)}
+	for _, m := range []struct {
+		name string
+		form form
+	}{{v.state, stateForm}, {v.delta, deltaForm}} {
+		if m.name == "" {
+			continue
+		}
+		d.Streams = append(d.Streams, grpc.StreamDesc{
+			StreamName: m.name, ServerStreams: true, ClientStreams: true,
+			Handler: func(_ any, g grpc.ServerStream) (err error) {
+				defer s.shared.safety.panics.Catch(contain.Client, func(e *contain.Error) { err = failed(e) })
+				if aside := s.shared.aside; aside != nil {
+					if done, err := aside(g); done {
+						return err
+					}
+				}
+				return s.serve(g, &variant{m.form, v})
+			},
+		})
 	}
-	s.health.SetServingStatus("", state)
+	if v.fetch != "" {
+		d.Methods = append(d.Methods, grpc.MethodDesc{MethodName: v.fetch, Handler: refuseFetch})
+	}
+	return d
 }
 
-// Serve accepts clients on lis until Stop or Drain, and closes it. The error is
-// the listener's; nil after Stop and Drain.
-func (s *Server) Serve(lis net.Listener) error { return s.grpc.Serve(lis) }
+// refuseFetch answers the methods that stand for REST requests. Clients do not send these over gRPC.
+//
+//nolint:revive // because the order of the parameters is grpc's (MethodDesc.Handler)
+func refuseFetch(any, context.Context, func(any) error, grpc.UnaryServerInterceptor) (any, error) {
+	return nil, status.Error(codes.Unimplemented, "resources are not fetched one response at a time over gRPC: use the streaming method of this service, or REST-JSON")
+}
 
-// Drain refuses new streams and polls and closes the present ones, each at a random
-// moment within spread, so that the fleet does not arrive elsewhere all at once
-// (OPS-4). It returns when all are closed; if ctx ends first, the rest is cut off: a
-// client that does not read cannot be told to go.
-func (s *Server) Drain(ctx context.Context, spread time.Duration) {
-	s.drainOnce.Do(func() {
-		s.spread.Store(int64(max(0, spread)))
-		s.health.Shutdown()
-		s.mu.Lock() // no stream and no poll begins after it
-		defer s.mu.Unlock()
-		close(s.drain)
-		for _, st := range s.streams {
-			time.AfterFunc(s.leaving(), func() { _ = st.end(errDraining) })
+// Serve accepts clients on lis until Stop or Drain, and closes lis. The error is the listener's; nil
+// after Stop and Drain.
+func (s *Server) Serve(lis net.Listener) error {
+	s.health.begin(s.grpc)
+	return s.grpc.Serve(lis)
+}
+
+// serve is the handler of a stream. It runs until the client, the server or an error ends the stream.
+func (s *Server) serve(g grpc.ServerStream, v *variant) (err error) {
+	st := newStream(s.shared, g, v)
+	if err := s.open(st); err != nil {
+		return err
+	}
+	observer := s.shared.observer
+	observer.StreamOpened(v.String())
+	defer func() {
+		if s.shared.safety.panics != nil {
+			if v := recover(); v != nil {
+				err = broke(st, v)
+			}
 		}
-	})
+		err = st.link.close(err) // first: a sender might wait for the client for ever
+		s.left(st)
+		st.owner.take() // for good
+		st.close()
+		observer.StreamClosed(v.String(), status.Code(err))
+		st.log(slog.LevelDebug).Debug("stream closed", "error", err)
+	}()
+	return st.serve()
+}
+
+// open adds a new stream, unless the server is draining.
+func (s *Server) open(st *stream) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if isClosed(s.closing.drained) {
+		return errDraining
+	}
+	if st.link.transport() == nil {
+		return errEnds
+	}
+	s.members[st.standing.id] = st
+	return nil
+}
+
+// left removes a stream that has ended.
+func (s *Server) left(st *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.members, st.standing.id)
+}
+
+// SetLimits replaces the limits. They are in force for a stream from its next request and its next
+// response, and for new polls. A stream with more subscriptions than the limit keeps them, and gets no
+// more. SetLimits may be called from any goroutine.
+func (s *Server) SetLimits(l Limits) { s.shared.limits.Store(l.withDefaults()) }
+
+// SetIdentifier changes the relay's own part of the control plane identifier (STR-10).
+func (s *Server) SetIdentifier(own string) { s.shared.identifier.Store(&own) }
+
+// Reroute is called when the router begins to answer by another plan. Every stream and every held poll
+// compares where its names live. If a name moved, the stream or poll ends at a random moment within
+// spread. Reroute returns at once.
+func (s *Server) Reroute(spread time.Duration) {
+	s.shared.plans.spread.set(spread)
+	s.shared.plans.number.Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.members {
+		m.ring()
+	}
+}
+
+// Streams lists the open streams and the held polls by ID.
+func (s *Server) Streams() []Status {
+	s.mu.Lock()
+	members := slices.Collect(maps.Values(s.members))
+	s.mu.Unlock()
+	all := make([]Status, 0, len(members))
+	for _, m := range members {
+		all = append(all, m.status())
+	}
+	slices.SortFunc(all, func(a, b Status) int { return cmp.Compare(a.ID, b.ID) })
+	return all
+}
+
+// Turn takes the server's lock and releases it. It returns as soon as nobody holds it (SUR-5).
+func (s *Server) Turn() {
+	s.mu.Lock()
+	s.mu.Unlock() //nolint:staticcheck,gocritic // because nothing is done under it
+}
+
+// Sending returns how many streams the senders have taken from their queue so far, and whether any
+// waits there (SUR-5).
+func (s *Server) Sending() (taken uint64, waiting bool) { return s.shared.senders.progress() }
+
+// Drain refuses new streams and polls and ends the present ones, each at a random moment within
+// spread, so that the fleet does not arrive elsewhere all at once (OPS-4). Drain returns when all have
+// ended. If ctx ends first, Drain cuts off the rest: a client that does not read does not learn that
+// it has to go.
+func (s *Server) Drain(ctx context.Context, spread time.Duration) {
+	s.beginDrain(spread)
 	done := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
+	go func() {
+		defer close(done)
 		s.grpc.GracefulStop()
-		s.polling.Wait()
-		close(done)
-	})
+		s.handlers.Wait()
+	}()
 	select {
 	case <-done:
 	case <-ctx.Done():
 		s.cutOff()
+		<-done
 	}
-	wg.Wait()
-	s.senders.stop()
+	s.shared.senders.stop()
 }
 
-// leaving is how long somebody may stay who is there when draining begins.
-func (s *Server) leaving() time.Duration {
-	return rand.N(time.Duration(s.spread.Load()) + 1) //nolint:gosec // spreading, not secrecy
+// beginDrain has the present streams leave, and polls by closing.drained. No stream and no poll begins
+// after it.
+func (s *Server) beginDrain(spread time.Duration) {
+	s.health.server.Shutdown()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closing.drain(spread) {
+		return
+	}
+	for _, m := range s.members {
+		if st, ok := m.(*stream); ok { // polls wait for closing.drained
+			time.AfterFunc(s.closing.spread.moment(), func() { _ = st.link.close(errDraining) })
+		}
+	}
 }
 
-var errDraining = status.Error(codes.Unavailable, "draining: connect to another replica")
-
-// Stop cuts all streams and polls off, and waits for their ends. A poll whose client
-// does not read its answer ends when its connection is closed, or a while later.
+// Stop cuts all streams and polls off, and waits for their ends. If a client does not read the answer
+// to its poll, the poll ends with the connection, or after pollWriteTime.
 func (s *Server) Stop() {
 	s.cutOff()
-	s.senders.stop()
-	s.polling.Wait()
-	s.rejected.end()
+	s.shared.senders.stop()
+	s.handlers.Wait()
+	s.shared.rejections.end()
 }
 
+// cutOff ends everything. No poll begins after it.
 func (s *Server) cutOff() {
-	s.stopOnce.Do(func() {
-		s.mu.Lock() // no poll begins after it
-		defer s.mu.Unlock()
-		close(s.stop)
-	})
+	s.mu.Lock()
+	s.closing.stop()
+	s.mu.Unlock()
 	s.grpc.Stop()
-}
-
-// stopped reports whether everybody was cut off.
-func (s *Server) stopped() bool {
-	select {
-	case <-s.stop:
-		return true
-	default:
-		return false
-	}
-}
-
-// draining reports whether Drain was called.
-func (s *Server) draining() bool {
-	select {
-	case <-s.drain:
-		return true
-	default:
-		return false
-	}
 }

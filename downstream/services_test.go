@@ -145,12 +145,11 @@ func TestServices_Fetch(t *testing.T) {
 
 // Over v2's names a client speaks of v2's types, or of v3's (VAR-9).
 func TestServices_V2_VAR9(t *testing.T) {
-	const v2Cluster = "type.googleapis.com/envoy.api.v2.Cluster"
 	bubble(t, func(h *harness) {
-		h.opaque.set(v2Cluster, "1", "a")
+		h.opaque.set(v2ClusterType, "1", "a")
 		h.opaque.set(clusterType, "1", "b")
 		c := h.stateOn("/envoy.service.discovery.v2.AggregatedDiscoveryService/StreamAggregatedResources", true)
-		c.asks(v2Cluster)
+		c.asks(v2ClusterType)
 		c.asks(clusterType)
 		c.wants("Cluster a@1", "Cluster b@1")
 		s := h.status()

@@ -315,6 +315,25 @@ func TestSotW_Warm(t *testing.T) {
 			behind.asksWith(clusterType, version)
 			behind.wants("Cluster a@1 b@2")
 		}},
+		{"ACK-4 ACK-5 a digest stands behind the server's system_version_info, and counts alone", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a", "b")
+			c := h.state()
+			c.asks(clusterType)
+			version := c.wants("Cluster a@1 b@1")[0].VersionInfo
+			digest, ok := strings.CutPrefix(version, "system-1/")
+			if !ok {
+				h.Errorf("version_info is %q", version)
+			}
+			h.opaque.settle()
+			for _, known := range []string{version, digest, "of-another-replica/" + digest} {
+				again := h.state()
+				again.asksWith(clusterType, known)
+				again.wants()
+			}
+			behind := h.state()
+			behind.asksWith(clusterType, "system-1")
+			behind.wants("Cluster a@1 b@1")
+		}},
 		{"ACK-4 the same names give the same version, in whatever order", func(h *harness) {
 			h.opaque.set(endpointType, "1", "a", "b")
 			one, two := h.state(), h.state()

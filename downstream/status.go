@@ -1,18 +1,17 @@
 package downstream
 
 import (
-	"cmp"
-	"maps"
-	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/keyer"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 )
 
-// Status is what the admin port shows of one stream.
+// Status is one stream or held poll on the admin port.
 type Status struct {
 	ID      uint64                `json:"id"`
 	Variant string                `json:"variant"` // one of Variants
@@ -25,12 +24,6 @@ type Status struct {
 	Since   time.Time             `json:"since"`
 	Leaving bool                  `json:"leaving,omitempty"` // a reload moved its subscriptions: it ends within server.drain
 	Types   map[string]TypeStatus `json:"types"`             // by type URL
-}
-
-// standing is what of its Status a stream keeps for that alone.
-type standing struct {
-	node, cluster, scope string
-	leaving              bool
 }
 
 // TypeStatus is one type of a stream.
@@ -54,80 +47,65 @@ type Nack struct {
 	Message       string    `json:"message"`
 }
 
-// Streams lists the open streams and the polls that are held, by ID.
-func (s *Server) Streams() []Status {
+// standing is the part of its Status that a stream or a poll keeps for that alone.
+type standing struct {
+	// immutable
+	id    uint64
+	peer  keyer.Peer
+	since time.Time
+
+	mu            sync.Mutex // guards what follows, and every TypeStatus
+	node, cluster string     // of the first request
+	scope         string
+	leaving       bool
+}
+
+// edit calls f under the lock. f does not escape: edit allocates nothing.
+func (s *standing) edit(f func()) {
 	s.mu.Lock()
-	streams, polls := slices.Collect(maps.Values(s.streams)), slices.Collect(maps.Values(s.polls))
-	s.mu.Unlock()
-	all := make([]Status, 0, len(streams)+len(polls))
-	for _, st := range streams {
-		all = append(all, st.snapshot())
-	}
-	for _, p := range polls {
-		all = append(all, p.status())
-	}
-	slices.SortFunc(all, func(a, b Status) int { return cmp.Compare(a.ID, b.ID) })
-	return all
+	defer s.mu.Unlock()
+	f()
 }
 
-func (st *stream) snapshot() Status {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	s := Status{
-		ID: st.id, Variant: st.variant.String(), Service: st.variant.service.name,
-		Peer: st.peer.Addr, SPIFFE: st.peer.SPIFFE, Since: st.since,
-		Node: st.status.node, Cluster: st.status.cluster, Scope: st.status.scope,
-		Leaving: st.status.leaving,
-		Types:   make(map[string]TypeStatus, len(st.types)),
-	}
-	for _, t := range st.types {
-		s.Types[t.url] = t.status
-	}
-	return s
-}
-
-// sentOne, acked and nacked keep what the admin port shows of a type.
-func (st *stream) sentOne(t *typeState, systemVersion string, resources, bytes int) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	t.systemVersion = systemVersion
-	t.status.Responses++
-	t.status.Resources += int64(resources)
-	t.status.Bytes += int64(bytes)
-	t.status.Acknowledged, t.status.LastSent = false, t.sentAt
-}
-
-func (st *stream) acked(t *typeState) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	t.status.Acknowledged = true
-}
-
-func (st *stream) nacked(t *typeState, r *discoveryRequest, now time.Time) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	t.status.Nacks++
-	t.status.LastNack = &Nack{
-		At: now, Nonce: clip(r.nonce), SystemVersion: t.systemVersion,
-		Code: codes.Code(r.rejection.GetCode()).String(), Message: reason(r.rejection),
+// statusLocked returns the Status without Variant, Service and Types.
+func (s *standing) statusLocked() Status {
+	return Status{
+		ID: s.id, Peer: s.peer.Addr, SPIFFE: s.peer.SPIFFE, Node: s.node, Cluster: s.cluster,
+		Scope: s.scope, Since: s.since, Leaving: s.leaving,
 	}
 }
 
-// maxShown bounds what is kept and logged of a client's words, in bytes, reasons of
-// rejections aside.
+// sent adds a response.
+func (t *TypeStatus) sent(resources, bytes int, at time.Time) {
+	t.Responses++
+	t.Resources += int64(resources)
+	t.Bytes += int64(bytes)
+	t.Acknowledged, t.LastSent = false, at
+}
+
+// newNack returns the rejection of the response with a nonce.
+func newNack(nonce, systemVersion string, rejection *rpcstatus.Status, at time.Time) *Nack {
+	return &Nack{
+		At: at, Nonce: clip(nonce), SystemVersion: systemVersion,
+		Code: codes.Code(rejection.GetCode()).String(), Message: reason(rejection),
+	}
+}
+
+// maxShown limits the bytes of a client's text that the log and the admin port show. Reasons of
+// rejections have their own limit.
 const maxShown = 1 << 10
 
-// reason is the reason of a rejection as it is logged, kept and told upstream: head and tail
-// of what the client says (ACK-7).
-func reason(rejection *rpcstatus.Status) string {
-	return excerpt.Of(rejection.GetMessage(), excerpt.Reason)
-}
-
-// clip shortens what a client says for people, without keeping the rest of it in
-// memory.
+// clip cuts a client's text to maxShown bytes, and makes it valid UTF-8 (LIM-4). It keeps no reference
+// to the rest.
 func clip(s string) string {
 	if len(s) <= maxShown {
-		return s
+		return strings.ToValidUTF8(s, "\uFFFD")
 	}
 	return strings.ToValidUTF8(s[:maxShown], "") + "…"
+}
+
+// reason returns the reason of a rejection for the log, the admin port and the control plane:
+// head and tail of the client's message (ACK-7).
+func reason(rejection *rpcstatus.Status) string {
+	return excerpt.Of(rejection.GetMessage(), excerpt.Reason)
 }

@@ -66,7 +66,7 @@ func TestSubscriptions(t *testing.T) {
 				InitialResourceVersions: map[string]string{"gone": "1"},
 			})
 			c.wants()
-			if n := h.opaque.store.Wanted(); n != 0 {
+			if n := h.opaque.store.Session().Wanted(); n != 0 {
 				h.Errorf("the control plane is asked for %d names", n)
 			}
 			c.subscribe(clusterType) // no wildcard any more
@@ -75,7 +75,7 @@ func TestSubscriptions(t *testing.T) {
 			c.wants("Cluster +a=1")
 			c.send(&request{TypeUrl: clusterType, ResourceNamesSubscribe: []string{"*", "b"}, ResourceNamesUnsubscribe: []string{"*"}})
 			c.wants("Cluster +b=1")
-			if n := h.opaque.store.Wanted(); n != 2 {
+			if n := h.opaque.store.Session().Wanted(); n != 2 {
 				h.Errorf("the control plane is asked for %d names, want 2", n)
 			}
 		}},

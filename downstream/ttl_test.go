@@ -56,7 +56,7 @@ func TestTTL(t *testing.T) {
 		plain.wants()
 
 		h.advance(time.Minute)
-		h.opaque.store.Settle(time.Now())
+		h.opaque.store.Session().Settle(time.Now())
 		plain.wants("Cluster -a")
 		able.wants()
 		late.wants()
@@ -153,7 +153,7 @@ func TestTTL_Envoy(t *testing.T) {
 					h.opaque.put(clusterType, timed("a", "2", time.Minute))
 					c.nack(gets(h, c, "+a@2~1m0s")[0], "a is bad")
 					h.advance(time.Minute)
-					h.opaque.store.Settle(time.Now())
+					h.opaque.store.Session().Settle(time.Now())
 					h.advance(time.Minute) // removals wait a moment (ADS-4)
 					gets(h, c, "-a")
 				}},
@@ -208,7 +208,7 @@ func TestTTL_SotW(t *testing.T) {
 			late.asks(endpointType, "e")
 			late.wants("Cluster [a 1 a@1~6s]", "ClusterLoadAssignment [e 1 e@1~16s]")
 			h.advance(16 * time.Second)
-			h.opaque.store.Settle(time.Now())
+			h.opaque.store.Session().Settle(time.Now())
 			able.wants()
 			late.wants()
 			wrapping.wants("Cluster")
@@ -255,7 +255,7 @@ func TestTTL_SotW(t *testing.T) {
 			h.advance(20 * time.Second)
 			c.nack(c.wants("Cluster [a 2 a@2~40s] [b 1 b@1]")[0], "no")
 			h.advance(40 * time.Second)
-			h.opaque.store.Settle(time.Now())
+			h.opaque.store.Session().Settle(time.Now())
 			h.advance(time.Minute)
 			c.wants("Cluster [b 1 b@1]")
 		}},

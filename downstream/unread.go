@@ -1,27 +1,42 @@
 package downstream
 
-// writeQuota is how much gRPC takes of a stream before it has written it: beyond that
-// SendMsg waits for the client to read. It says 64 KiB.
+// writeQuota is how many bytes of a stream gRPC takes before it has written them. Beyond that
+// SendMsg waits for the client to read. gRPC's quota is 64 KiB.
 const writeQuota = 60 << 10
 
-// frameHead is what it counts beside each response. It is counted here too, since a client
-// may have thousands of tiny ones.
+// frameHead is the number of bytes that gRPC adds to each response. It matters: a client may have
+// thousands of tiny responses.
 const frameHead = 5
 
-// mayBlock reports whether the next response may have to wait for the client.
-func (st *stream) mayBlock() bool { return st.written-st.read >= writeQuota }
+// unread counts the bytes of a stream's responses: all, those that the client has certainly
+// read, and those that it has read once it acknowledges the response with markNonce.
+type unread struct {
+	written, read, mark uint64
+	markNonce           uint64
+	last                uint32 // bytes of the last response
+}
 
-// hasRead notes that the client has read all before the response with a nonce. Of that one
-// it may have read no more than the nonce, which stands near its beginning.
-func (st *stream) hasRead(nonce uint64) {
-	before := st.written - uint64(st.last)
+// mayBlock reports whether the next response may have to wait for the client.
+func (u *unread) mayBlock() bool { return u.written-u.read >= writeQuota }
+
+// sent counts a response.
+func (u *unread) sent(bytes int) {
+	u.last = uint32(frameHead + bytes)
+	u.written += uint64(u.last)
+}
+
+// acknowledged notes that the client has read everything before the response with a nonce. Of
+// that response it may have read no more than the nonce, which stands near the beginning. last
+// is the nonce of the last response.
+func (u *unread) acknowledged(nonce, last uint64) {
+	before := u.written - uint64(u.last)
 	switch {
-	case nonce == st.nonce:
-		st.read = before
-	case nonce >= st.markNonce:
-		st.read = st.mark
+	case nonce == last:
+		u.read = before
+	case nonce >= u.markNonce:
+		u.read = u.mark
 	default:
 		return
 	}
-	st.markNonce, st.mark = st.nonce, before
+	u.markNonce, u.mark = last, before
 }

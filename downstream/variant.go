@@ -11,21 +11,21 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// form is how requests say what a client subscribes to.
+// form is the form of requests: how they say which names a client subscribes to.
 type form uint8
 
 const (
-	deltaForm form = iota // by what changes
-	stateForm             // by all of it, the state of the world
+	deltaForm form = iota // incremental: the changes
+	stateForm             // state of the world: all names
 )
 
-// variant is how a stream speaks: its method.
+// variant is the variant of the protocol on a stream: a method of a service.
 type variant struct {
 	form    form
 	service *discoveryService
 }
 
-// The names of the variants, which are a metric's label.
+// The names of the variants. They are a metric's label.
 const (
 	DeltaADS = "delta-ads"
 	StateADS = "sotw-ads"
@@ -38,66 +38,61 @@ const (
 func Variants() []string { return []string{DeltaADS, StateADS, Delta, State, REST} }
 
 func (v *variant) String() string {
-	switch {
-	case v.aggregated() && v.form == deltaForm:
-		return DeltaADS
-	case v.aggregated():
-		return StateADS
-	case v.form == deltaForm:
-		return Delta
+	if v.aggregated() {
+		return [...]string{deltaForm: DeltaADS, stateForm: StateADS}[v.form]
 	}
-	return State
+	return [...]string{deltaForm: Delta, stateForm: State}[v.form]
 }
 
 // aggregated reports whether the stream serves all types.
 func (v *variant) aggregated() bool { return len(v.service.types) == 0 }
 
-// typeURL gives the type of a request that says one, or none (VAR-10). A service of one
-// type serves the list collections of it too (LIST-1).
-func (v *variant) typeURL(said string) (string, error) {
+// typeURL returns the type of a request, which may name one (VAR-10). A service of one type serves
+// list collections of the type too (LIST-1).
+func (v *variant) typeURL(named string) (string, error) {
 	if v.aggregated() {
-		if said == "" {
+		if named == "" {
 			return "", status.Error(codes.InvalidArgument, "type_url is missing: on an aggregated stream every request must name its resource type")
 		}
-		return said, nil
+		return named, nil
 	}
-	if said == "" {
+	if named == "" {
 		return typePrefix + v.service.types[0], nil
 	}
 	for _, t := range v.service.types {
-		if said == typePrefix+t || said == typePrefix+t+listSuffix {
-			return said, nil
+		if named == typePrefix+t || named == typePrefix+t+listSuffix {
+			return named, nil
 		}
 	}
 	return "", status.Errorf(codes.InvalidArgument, "type_url is %q: %s serves %s only, and list collections (…%s) of it",
-		clip(said), v.service.name, typePrefix+strings.Join(v.service.types, " and "+typePrefix), listSuffix)
+		clip(named), v.service.name, typePrefix+strings.Join(v.service.types, " and "+typePrefix), listSuffix)
 }
 
 // discoveryRequest is a request of either form.
 type discoveryRequest struct {
 	typeURL   string
 	nonce     string
-	rejection *rpcstatus.Status // nil: it is no NACK
+	rejection *rpcstatus.Status // nil: no NACK
 
 	// Incremental.
 	subscribe, unsubscribe []string      // names, and those with parameters (wire.Locator)
-	versions               wire.Versions // initial_resource_versions, valid until it is released
+	versions               wire.Versions // initial_resource_versions, valid until release
 
 	// State of the world.
 	names       []string // likewise
 	versionInfo string
 
-	wire received // nil in tests: there is no node then
+	wire received // nil in tests: the request has no node
 }
 
-// received is what a request was received into.
+// received is the decoded message of a request.
 type received interface {
 	Node() (*corev3.Node, error)
 	Release()
 }
 
-// node says who the client is, nil if the request does not. The error is a status: that of
-// a message that cannot be decoded.
+// node returns the request's node; nil if it has none. The error is the status for a message that
+// cannot be decoded.
 func (r *discoveryRequest) node() (*corev3.Node, error) {
 	if r.wire == nil {
 		return nil, nil //nolint:nilnil // as Node
@@ -109,7 +104,7 @@ func (r *discoveryRequest) node() (*corev3.Node, error) {
 	return node, nil
 }
 
-// release gives back the memory that it lies in, once it was carried out.
+// release gives back the memory of the request, after it was carried out.
 func (r *discoveryRequest) release() {
 	r.versions = wire.Versions{}
 	if r.wire != nil {

@@ -20,6 +20,8 @@ import (
 // TestAdminPort reads every page while something is cached.
 func TestAdminPort_OPS6_ACK7(t *testing.T) {
 	const hush = "the private key"
+	const rejection = "no such thing as a cluster: -----BEGIN PRIVATE KEY-----\n" + hush + "\n-----END PRIVATE KEY-----"
+	const shown = "no such thing as a cluster: -----BEGIN PRIVATE KEY-----(masked)-----END PRIVATE KEY-----"
 	cp := startControlPlane(t)
 	update(t, cp, "c1", cluster("c1", 1))
 	if _, err := cp.UpdateResource("s1", &tlsv3.Secret{Name: "s1", Type: &tlsv3.Secret_GenericSecret{
@@ -31,7 +33,7 @@ func TestAdminPort_OPS6_ACK7(t *testing.T) {
 	c := newClient(t, relay.addr, "proxy-1")
 	c.nack = func(r *discovery.DeltaDiscoveryResponse) string {
 		if r.TypeUrl == clusterType {
-			return "no such thing as a cluster"
+			return rejection
 		}
 		return ""
 	}
@@ -54,7 +56,7 @@ func TestAdminPort_OPS6_ACK7(t *testing.T) {
 	}
 	waitFor(t, "the rejection on /clients", func() bool {
 		decode(t, relay, "/clients?node=proxy-1", &clients)
-		return len(clients) == 1 && clients[0].Types[clusterType].LastNack.Message == "no such thing as a cluster"
+		return len(clients) == 1 && clients[0].Types[clusterType].LastNack.Message == shown
 	})
 	for _, page := range []struct {
 		path string

@@ -1,11 +1,14 @@
 package integration
 
 import (
+	"net"
+	"strconv"
 	"testing"
 
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/controlplane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -29,7 +32,7 @@ func newWorld(t testing.TB, kind clientKind, server xdsServer, names naming) *wo
 	for _, name := range []string{"a", "b", "c"} {
 		w.backends[name] = newBackend(t, name)
 	}
-	if err := w.plane.Start(t.Context(), "127.0.0.1:0"); err != nil {
+	if err := w.plane.Start(t.Context(), net.JoinHostPort("127.0.0.1", strconv.Itoa(ports.Free(t)))); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.plane.Close)

@@ -189,7 +189,7 @@ func (f *failover) kill(authority string) {
 }
 
 // restore brings a control plane back. What it serves has to have changed meanwhile:
-// one that says nothing on its stream counts as away for ten seconds more.
+// one that says nothing on its stream counts as away until it has answered a question.
 func (f *failover) restore(authority string) {
 	f.t.Helper()
 	if f.down[authority] {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +20,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/controlplane"
 	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
@@ -25,7 +28,7 @@ import (
 func startControlPlane(t testing.TB) *controlplane.ControlPlane {
 	t.Helper()
 	cp := controlplane.New()
-	if err := cp.Start(t.Context(), "127.0.0.1:0"); err != nil {
+	if err := cp.Start(t.Context(), net.JoinHostPort("127.0.0.1", strconv.Itoa(ports.Free(t)))); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(cp.Close)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +24,16 @@ import (
 const atOnce = 8
 
 func TestMain(m *testing.M) {
+	if file := os.Getenv(relayFile); file != "" {
+		if err := runRelay(file); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if childPlane() {
+		return
+	}
 	parallel.Tests(atOnce)
 	goleak.VerifyTestMain(m)
 }
@@ -82,16 +93,19 @@ func testConfig(t testing.TB, change func(*config.Config), planes []string) *con
 	cfg.Server.Drain = config.Duration(10 * time.Millisecond)
 	for i, addr := range planes {
 		u := config.DefaultUpstream()
-		u.Name, u.Endpoints, u.Default = fmt.Sprintf("plane-%d", i), []string{addr}, i == 0
+		u.Name, u.Endpoints, u.Default = fmt.Sprintf("plane-%d", i), [][]string{{addr}}, i == 0
 		cfg.Upstreams = append(cfg.Upstreams, u)
 	}
 	if change != nil {
 		change(cfg)
 	}
+	linger := cfg.Aggregation.Linger
+	cfg.Aggregation.Linger = max(linger, config.Duration(time.Second))
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	for i := range cfg.Upstreams { // shorter than an operator may have them
+	cfg.Aggregation.Linger = linger // which may be shorter than an operator may have it
+	for i := range cfg.Upstreams {  // shorter than an operator may have them
 		u := &cfg.Upstreams[i]
 		u.Backoff = config.Backoff{Base: config.Duration(5 * time.Millisecond), Max: config.Duration(50 * time.Millisecond)}
 		if u.Settle == config.DefaultUpstream().Settle {
@@ -187,4 +201,11 @@ func federated(c *config.Config) {
 	c.Upstreams[0].Default = false
 	c.Upstreams[0].Authorities = []string{"a", "b", "b.c"}
 	c.Upstreams[1].Authorities = []string{"c", "*.c"}
+}
+
+// newRelayError is the error of a relay that cannot be made.
+func newRelayError(t testing.TB, change func(*config.Config), planes ...string) error {
+	t.Helper()
+	_, err := relay.New(testConfig(t, change, planes), relay.Options{})
+	return err
 }

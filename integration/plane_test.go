@@ -39,8 +39,9 @@ type plane struct {
 	// exist, updates included, as java-control-plane does.
 	allOrNothing bool
 
-	identifier *corev3.ControlPlane // of its incremental responses; nil: none (STR-10)
-	worlds     *worlds              // not nil: each node has contents of its own, of which this has none
+	identifier *corev3.ControlPlane        // of its incremental responses; nil: none (STR-10)
+	beside     func(grpc.ServiceRegistrar) // registers other services; nil: there are none
+	worlds     *worlds                     // not nil: each node has contents of its own, of which this has none
 
 	mu       sync.Mutex
 	held     bool // no answers until release
@@ -99,6 +100,9 @@ func (p *plane) start(lis net.Listener) {
 	s := grpc.NewServer(p.options...)
 	for _, desc := range p.descriptors() {
 		s.RegisterService(desc, nil)
+	}
+	if p.beside != nil {
+		p.beside(s)
 	}
 	serving := make(chan struct{})
 	p.mu.Lock()

@@ -54,6 +54,9 @@ func playScript(t *testing.T, path string) {
 	p.relay = startRelay(t, func(c *config.Config) {
 		cfg.Server.Drain, cfg.Aggregation.Otherwise = c.Server.Drain, c.Aggregation.Otherwise
 		*c = *cfg
+		for i := range c.Upstreams {
+			c.Upstreams[i].ResponseTimeout = 0 // what it asks a server that comes back is no part of the proposal (SUR-2)
+		}
 	})
 	for name, form := range p.script.Clients {
 		p.clients[name] = newScriptedClient(t, p.relay.addr, messages{sotw: form == stateOfAll})

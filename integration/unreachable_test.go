@@ -20,9 +20,9 @@ import (
 func impatient(c *config.Config) { c.Server.UnreachableAfter = config.Duration(time.Second) }
 
 // healthOf asks for the relay's health in gRPC's words.
-func healthOf(t testing.TB, addr string) func() healthpb.HealthCheckResponse_ServingStatus {
+func healthOf(t testing.TB, addr string, options ...grpc.DialOption) func() healthpb.HealthCheckResponse_ServingStatus {
 	t.Helper()
-	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(addr, append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}, options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestUnreachable_ABS2(t *testing.T) {
 					t.Fatal("the stream goes on")
 				}
 				err := c.(interface{ ended() error }).ended() //nolint:forcetypeassert // a client over gRPC
-				if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), `upstream "plane-0" is unreachable`) {
+				if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), `upstream "plane-0" is unreachable: `+addr+": connection refused") {
 					t.Errorf("the stream ended with %v", err)
 				}
 				if n := h.count(clusterType); n != 0 {

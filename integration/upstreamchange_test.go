@@ -70,7 +70,7 @@ func TestEndpointsChange_LOC6_RES12(t *testing.T) {
 	c.subscribe(clusterType, []string{"*"}, nil)
 	c.awaitHolding(t, clusterType, "c1", "c2")
 	log.begin()
-	relay.mustReload(t, func(c *config.Config) { c.Upstreams[0].Endpoints = []string{planes[1].addr} })
+	relay.mustReload(t, func(c *config.Config) { c.Upstreams[0].Endpoints = [][]string{{planes[1].addr}} })
 	c.await(t, "what the other has", func() bool {
 		return maps.Equal(c.state(clusterType), planes[1].holds(clusterType, c.wanted(clusterType)))
 	})

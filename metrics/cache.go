@@ -13,8 +13,8 @@ type cacheSeries struct {
 }
 
 type cacheType struct {
-	hits, misses, unsolicited, foreign, expired, ambiguous prometheus.Counter
-	evictions                                              map[cache.Reason]prometheus.Counter // read only
+	hits, misses, unsolicited, foreign, expired, ambiguous, held prometheus.Counter
+	evictions                                                    map[cache.Reason]prometheus.Counter // read only
 }
 
 var _ cache.Observer = (*cacheSeries)(nil)
@@ -33,6 +33,8 @@ func newCacheSeries(s *set) *cacheSeries {
 		"Resources that the relay dropped because their ttl ended.", labelType)
 	ambiguous := s.counter("cache", "ambiguous_variants_total",
 		"Names with more than one variant for the same dynamic parameters, once for each response.", labelType)
+	held := s.counter("cache", "held_losses_total",
+		"Losses of many resources at once that the relay held back from clients.", labelType)
 	c := new(cacheSeries)
 	for k, name := range shortNames {
 		c.types[k] = cacheType{
@@ -42,6 +44,7 @@ func newCacheSeries(s *set) *cacheSeries {
 			foreign:     foreign.WithLabelValues(name),
 			expired:     expired.WithLabelValues(name),
 			ambiguous:   ambiguous.WithLabelValues(name),
+			held:        held.WithLabelValues(name),
 			evictions:   make(map[cache.Reason]prometheus.Counter),
 		}
 		for _, r := range cache.Reasons() {
@@ -85,3 +88,10 @@ func (c *cacheSeries) Ambiguous(typeURL, _ string) { c.of(typeURL).ambiguous.Inc
 
 // Expired implements cache.Observer.
 func (c *cacheSeries) Expired(typeURL string) { c.of(typeURL).expired.Inc() }
+
+// Held implements cache.Observer. It counts the beginnings.
+func (c *cacheSeries) Held(h cache.Held) {
+	if h.Ended == "" {
+		c.of(h.TypeURL).held.Inc()
+	}
+}

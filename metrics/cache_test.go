@@ -18,6 +18,8 @@ func TestCache(t *testing.T) {
 	c.Unsolicited(unknownURL, 7)
 	c.Foreign("plane", clusterURL, "name", 3)
 	c.Expired(clusterURL)
+	c.Held(cache.Held{TypeURL: clusterURL})
+	c.Held(cache.Held{TypeURL: clusterURL, Ended: cache.EndedByReturn})
 	expect(t, reg, map[string]float64{
 		`cache_lookups_total{result="hit",type="cds"}`:     2,
 		`cache_lookups_total{result="miss",type="cds"}`:    1,
@@ -26,5 +28,6 @@ func TestCache(t *testing.T) {
 		`cache_unsolicited_resources_total{type="other"}`:  7,
 		`cache_foreign_resources_total{type="cds"}`:        3,
 		`cache_expired_resources_total{type="cds"}`:        1,
+		`cache_held_losses_total{type="cds"}`:              1,
 	})
 }

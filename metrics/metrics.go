@@ -11,7 +11,9 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/internal/door"
 	"github.com/xdsrelay/xdsrelay/internal/resolve"
+	"github.com/xdsrelay/xdsrelay/relay/loadreport"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -21,11 +23,16 @@ type Metrics struct {
 	reg        prometheus.Registerer
 	cache      *cacheSeries
 	downstream *downstreamSeries
+	door       *doorSeries
+	panics     *panicSeries
 	references *References
 	rules      *Aggregation
 	resolve    *resolveSeries
 	reloads    *Reloads
+	snapshots  *Snapshots
+	peers      *peerSeries
 	vecs       *upstreamVecs
+	loads      *loadReportVecs
 
 	mu        sync.Mutex
 	upstreams map[string]*upstreamUse // guarded by mu; by name
@@ -34,13 +41,17 @@ type Metrics struct {
 // upstreamUse is an upstream with series, and the number of calls of Upstream for it.
 type upstreamUse struct {
 	series *upstreamSeries
+	loads  *loadReportSeries
 	users  int
 }
 
 // Option changes what New does.
 type Option func(*options)
 
-type options struct{ version string }
+type options struct {
+	version string
+	lost    func() uint64
+}
 
 // WithVersion sets the version that xdsrelay_build_info shows. The default is the main
 // module's version in the Go build information.
@@ -53,21 +64,27 @@ func WithVersion(version string) Option {
 // registered there already. The error names an upstream whose name cannot be a label
 // value (it is not UTF-8), or is that of reg, which takes only one Metrics.
 func New(reg prometheus.Registerer, upstreams []string, opts ...Option) (*Metrics, error) {
-	o := options{version: buildVersion()}
+	o := options{version: buildVersion(), lost: func() uint64 { return 0 }}
 	for _, opt := range opts {
 		opt(&o)
 	}
 	var s set
 	buildInfo(&s, o.version)
+	logLines(&s, o.lost)
 	m := &Metrics{
 		reg:        reg,
 		cache:      newCacheSeries(&s),
 		downstream: newDownstreamSeries(&s),
+		door:       newDoorSeries(&s),
+		panics:     newPanicSeries(&s),
 		references: newReferences(&s),
 		rules:      newAggregation(&s),
 		resolve:    newResolveSeries(&s),
 		reloads:    newReloads(&s),
+		snapshots:  newSnapshots(&s),
+		peers:      newPeerSeries(&s),
 		vecs:       newUpstreamVecs(&s),
+		loads:      newLoadReportVecs(&s),
 		upstreams:  make(map[string]*upstreamUse, len(upstreams)),
 	}
 	for _, name := range upstreams {
@@ -97,6 +114,9 @@ func (m *Metrics) Cache() cache.Observer { return m.cache }
 // Downstream gives the observer for the server.
 func (m *Metrics) Downstream() downstream.Observer { return m.downstream }
 
+// Door gives the observer for the clients that are turned away before they have a stream.
+func (m *Metrics) Door() door.Observer { return m.door }
+
 // References gives the counters for faults of references between resources.
 func (m *Metrics) References() *References { return m.references }
 
@@ -109,6 +129,9 @@ func (m *Metrics) Resolve() resolve.Observer { return m.resolve }
 // Reloads gives the metrics of the configuration and its changes.
 func (m *Metrics) Reloads() *Reloads { return m.reloads }
 
+// Snapshots gives the metrics of what is kept on a disk.
+func (m *Metrics) Snapshots() *Snapshots { return m.snapshots }
+
 // Upstream gives the observer for the sessions of the named upstream. The sessions share
 // its series. If New did not get the name, Upstream makes the series. The name must be
 // UTF-8.
@@ -117,12 +140,25 @@ func (m *Metrics) Upstream(name string) upstream.Observer {
 	defer m.mu.Unlock()
 	u := m.upstreams[name]
 	if u == nil {
-		u = &upstreamUse{series: m.vecs.of(name)}
+		u = &upstreamUse{series: m.vecs.of(name), loads: m.loads.of(name)}
 		m.resolve.of(name)
 		m.upstreams[name] = u
 	}
 	u.users++
 	return u.series
+}
+
+// LoadReports gives the observer for the load reports for the named upstream. Its series are
+// those that Upstream made. For a name that Upstream was not called with, nobody sees what it
+// counts.
+func (m *Metrics) LoadReports(name string) loadreport.Observer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if u := m.upstreams[name]; u != nil {
+		return u.loads
+	}
+	var unseen set
+	return newLoadReportVecs(&unseen).of(name)
 }
 
 // Forget takes one call of Upstream back. After the last one the series end: a successor
@@ -140,6 +176,7 @@ func (m *Metrics) Forget(name string) {
 	}
 	delete(m.upstreams, name)
 	m.vecs.forget(name)
+	m.loads.forget(name)
 	m.resolve.forget(name)
 }
 

@@ -15,7 +15,10 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/door"
 	"github.com/xdsrelay/xdsrelay/internal/resolve"
+	"github.com/xdsrelay/xdsrelay/relay/loadreport"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -53,9 +56,24 @@ func TestLabelValues(t *testing.T) {
 	for _, f := range ReferenceFaults() {
 		faults = append(faults, string(f))
 	}
+	var handshakes []string
+	for _, r := range door.Reasons() {
+		handshakes = append(handshakes, string(r))
+	}
 	var unresolved []string
 	for _, f := range resolve.Failures() {
 		unresolved = append(unresolved, string(f))
+	}
+	var dropped, unreported []string
+	for _, r := range loadreport.DroppedList() {
+		dropped = append(dropped, string(r))
+	}
+	for _, r := range loadreport.Refusals() {
+		unreported = append(unreported, string(r))
+	}
+	var parts []string
+	for _, p := range contain.Parts() {
+		parts = append(parts, string(p))
 	}
 	m.Reloads().Started("abc", time.Now())
 	values := map[string][]string{
@@ -68,17 +86,24 @@ func TestLabelValues(t *testing.T) {
 		"version":  {"v1.2.3"}, "goversion": {runtime.Version()},
 		"hash": {"abc"},
 		"rule": {"sidecars", "otherwise"},
+		"part": parts,
 
 		"xdsrelay_downstream_streams_closed_total code":          ended,
 		"xdsrelay_downstream_refused_names_total code":           refused,
 		"xdsrelay_downstream_streams_ended_by_move_total reason": {"moved", "refused"},
+		"xdsrelay_downstream_failed_handshakes_total reason":     handshakes,
 
 		"xdsrelay_upstream_streams_closed_total reason":   lost,
 		"xdsrelay_upstream_connect_failures_total reason": lost,
 		"xdsrelay_cache_evictions_total reason":           evicted,
 		"xdsrelay_references_faults_total reason":         faults,
 		"xdsrelay_resolve_failures_total reason":          unresolved,
-		"xdsrelay_config_reloads_total result":            {"failure", "success", "unchanged"},
+
+		"xdsrelay_loadreport_dropped_entries_total reason": dropped,
+		"xdsrelay_loadreport_refused_total reason":         unreported,
+		"xdsrelay_loadreport_scopes state":                 {"unserved", "connecting", "waiting", "reporting"},
+		"xdsrelay_config_reloads_total result":             {"failure", "success", "unchanged"},
+		"xdsrelay_peer_asked_total result":                 {"content", "nothing", "ignored", "failed"},
 	}
 	for _, f := range families(t, reg) {
 		product := 1

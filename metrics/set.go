@@ -13,10 +13,11 @@ const (
 	labelType     = "type"     // short name, see kind
 	labelVariant  = "variant"  // of the protocol: the downstream method
 	labelState    = "state"    // upstream.State
-	labelReason   = "reason"   // upstream.Reason, cache.Reason, ReferenceFault, resolve.Failure
+	labelReason   = "reason"   // door.Reason, upstream.Reason, cache.Reason, ReferenceFault, resolve.Failure
 	labelTo       = "to"       // alternative, better
 	labelCode     = "code"     // gRPC status
 	labelResult   = "result"   // of a lookup: hit, miss
+	labelPart     = "part"     // contain.Part
 	labelRule     = "rule"     // an aggregation rule's name, or "otherwise"
 )
 

@@ -2,11 +2,13 @@ package metrics
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/relay/loadreport"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -18,18 +20,36 @@ type Source interface {
 	CacheTotals() (resources, bytes int64, unwatched int)
 	// Sessions lists the sessions that are running.
 	Sessions() []SessionStats
+	// Replicas lists the servers of the upstreams.
+	Replicas() []ReplicaStats
+	// Contacts says of each upstream that is made of servers how they answer.
+	Contacts() map[string]upstream.Contact
 	// Scopes counts the scopes of the aggregation rules, and the scopes whose clients
 	// differ in a field that no rule mentions.
 	Scopes() (scopes, unmentioned int)
 }
 
 // SessionStats is one session: the relay's side towards one upstream for one scope.
-// It has the values of upstream.Status and cache.Store.Stats.
+// It has the values of upstream.Status, cache.Store.Stats and loadreport.Scope.Status.
 type SessionStats struct {
 	Upstream string
 	State    upstream.State
 	Since    time.Time // of State
+	Stale    time.Time
 	Tables   []cache.TypeStats
+	Loads    loadreport.Status
+
+	Restored     int       // resources of an earlier process that were not confirmed
+	RestoredAsOf time.Time // when they were last known to be current
+}
+
+// ReplicaStats is one server of an upstream. It has the values of upstream.Replica.
+type ReplicaStats struct {
+	Upstream    string
+	Priority    int // 0 is the first
+	Unreachable bool
+	Silent      bool
+	Sessions    int // that have streams to it
 }
 
 // Collect registers src for every scrape from now on. The error says that there is a
@@ -48,7 +68,13 @@ type sourceCollector struct {
 
 	resources, bytes, unwatched *prometheus.Desc
 	sessions, staleness         *prometheus.Desc
+	replicas, unreachable       *prometheus.Desc
+	silent                      *prometheus.Desc
+	answered, unanswered        *prometheus.Desc
+	most, least                 *prometheus.Desc
 	scopes, unmentioned         *prometheus.Desc
+	reporting, interval         *prometheus.Desc
+	restored, restoredAge       *prometheus.Desc
 	tables                      []tableDesc
 }
 
@@ -60,8 +86,8 @@ type tableDesc struct {
 
 // tableSum adds up tables.
 type tableSum struct {
-	subscriptions, collections, tombstones, followers, pins int
-	resources, bytes, watchers                              int64
+	subscriptions, collections, tombstones, followers, pins, held int
+	resources, bytes, watchers                                    int64
 }
 
 func newSourceCollector(m *Metrics, src Source) *sourceCollector {
@@ -79,11 +105,27 @@ func newSourceCollector(m *Metrics, src Source) *sourceCollector {
 		unwatched: desc("cache", "unwatched", "Cached names and collections that no client subscribes to now. The relay evicts only these."),
 		sessions:  desc("upstream", "sessions", "Sessions with the upstream, by state. There is one for each scope.", labelUpstream, labelState),
 		staleness: desc("upstream", "staleness_seconds",
-			"The longest time for which a session with the upstream has needed resources but had no stream; 0 if there is no such session.",
+			"The longest time for which a session with the upstream has needed resources but had no answer; 0 if all such sessions are connected.",
 			labelUpstream),
+		replicas:    desc("upstream", "replicas", "Servers of the upstream: its endpoints, or the addresses of their names.", labelUpstream),
+		unreachable: desc("upstream", "replicas_unreachable", "Servers of the upstream that the relay could not reach when it last tried.", labelUpstream),
+		silent:      desc("upstream", "replicas_silent", "Servers of the upstream that take connections and do not answer.", labelUpstream),
+		answered: desc("upstream", "answer_age_seconds",
+			"Time since a server of the upstream last answered; before the first answer, since the relay knows the upstream.", labelUpstream),
+		unanswered: desc("upstream", "unanswered_seconds",
+			"Age of the oldest request that a server of the upstream owes an answer; 0 if there is none.", labelUpstream),
+		most:   desc("upstream", "replica_sessions_max", "Sessions of the server of the first priority that has the most.", labelUpstream),
+		least:  desc("upstream", "replica_sessions_min", "Sessions of the server of the first priority that has the fewest.", labelUpstream),
 		scopes: desc("aggregation", "scopes", "Scopes of the aggregation rules, including lingering scopes without a client."),
 		unmentioned: desc("aggregation", "scopes_with_unmentioned_fields",
 			"Scopes whose clients' nodes differ in a field that no aggregation rule mentions."),
+		reporting: desc("loadreport", "scopes", "Scopes whose clients report their load, by how far their reports come.", labelUpstream, labelState),
+		interval: desc("loadreport", "interval_seconds",
+			"The interval at which clients report, the shortest of all scopes; 0 if the upstream has told none.", labelUpstream),
+		restored: desc("cache", "restored_resources",
+			"Cached resources that come from snapshots, and that the upstream has not confirmed since the start.", labelUpstream),
+		restoredAge: desc("cache", "restored_age_seconds",
+			"The longest time since such a resource was last known to be current; 0 if there is none.", labelUpstream),
 		tables: []tableDesc{
 			table("upstream", "subscriptions", "Names and collections that the relay is subscribed to.",
 				func(t *tableSum) float64 { return float64(t.subscriptions) }),
@@ -99,6 +141,8 @@ func newSourceCollector(m *Metrics, src Source) *sourceCollector {
 				func(t *tableSum) float64 { return float64(t.followers) }),
 			table("table", "watchers", "Clients' subscriptions to the upstream's resources by name.",
 				func(t *tableSum) float64 { return float64(t.watchers) }),
+			table("table", "held", "Resources that the upstream removed and that clients keep for a while, because it removed many at once.",
+				func(t *tableSum) float64 { return float64(t.held) }),
 			table("table", "pins", "Names and globs of the upstream that the relay fetches ahead.",
 				func(t *tableSum) float64 { return float64(t.pins) }),
 		},
@@ -107,7 +151,7 @@ func newSourceCollector(m *Metrics, src Source) *sourceCollector {
 
 // Describe implements prometheus.Collector.
 func (c *sourceCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.resources, c.bytes, c.unwatched, c.sessions, c.staleness, c.scopes, c.unmentioned} {
+	for _, d := range []*prometheus.Desc{c.resources, c.bytes, c.unwatched, c.sessions, c.staleness, c.replicas, c.unreachable, c.silent, c.answered, c.unanswered, c.most, c.least, c.scopes, c.unmentioned, c.reporting, c.interval, c.restored, c.restoredAge} {
 		ch <- d
 	}
 	for _, t := range c.tables {
@@ -119,13 +163,25 @@ func (c *sourceCollector) Describe(ch chan<- *prometheus.Desc) {
 type upstreamSum struct {
 	sessions map[upstream.State]int
 	stale    time.Duration
+	loads    map[loadreport.State]int
+	interval time.Duration // of load reports, the shortest
 	types    [kinds]tableSum
+	restored int
+	age      time.Duration // of the oldest of them
+
+	replicas, unreachable, silent int
+	first                         []int // sessions of each server of the first priority
 }
 
 func newUpstreamSum() *upstreamSum {
-	u := &upstreamSum{sessions: make(map[upstream.State]int, len(states))}
+	u := &upstreamSum{sessions: make(map[upstream.State]int, len(states)), loads: make(map[loadreport.State]int)}
 	for _, st := range states {
 		u.sessions[st] = 0
+	}
+	for _, st := range loadreport.States() {
+		if st != loadreport.StateIdle {
+			u.loads[st] = 0
+		}
 	}
 	return u
 }
@@ -142,11 +198,34 @@ func (c *sourceCollector) Collect(ch chan<- prometheus.Metric) {
 	scopes, unmentioned := c.source.Scopes()
 	gauge(c.scopes, float64(scopes))
 	gauge(c.unmentioned, float64(unmentioned))
-	for name, u := range c.sums(time.Now()) {
+	now := time.Now()
+	for name, contact := range c.source.Contacts() {
+		last, owed := contact.Answered, time.Duration(0)
+		if last.IsZero() {
+			last = contact.Since
+		}
+		if !contact.Unanswered.IsZero() {
+			owed = now.Sub(contact.Unanswered)
+		}
+		gauge(c.answered, now.Sub(last).Seconds(), name)
+		gauge(c.unanswered, owed.Seconds(), name)
+	}
+	for name, u := range c.sums(now) {
 		for state, n := range u.sessions {
 			gauge(c.sessions, float64(n), name, string(state))
 		}
 		gauge(c.staleness, u.stale.Seconds(), name)
+		for state, n := range u.loads {
+			gauge(c.reporting, float64(n), name, string(state))
+		}
+		gauge(c.interval, u.interval.Seconds(), name)
+		gauge(c.restored, float64(u.restored), name)
+		gauge(c.restoredAge, u.age.Seconds(), name)
+		gauge(c.replicas, float64(u.replicas), name)
+		gauge(c.unreachable, float64(u.unreachable), name)
+		gauge(c.silent, float64(u.silent), name)
+		gauge(c.most, float64(slices.Max(append(u.first, 0))), name)
+		gauge(c.least, float64(u.fewest()), name)
 		for k := range u.types {
 			for _, t := range c.tables {
 				gauge(t.desc, t.value(&u.types[k]), name, shortNames[k])
@@ -161,22 +240,59 @@ func (c *sourceCollector) sums(now time.Time) map[string]*upstreamSum {
 	for _, name := range c.metrics.names() {
 		sums[name] = newUpstreamSum()
 	}
-	for _, s := range c.source.Sessions() {
-		u := sums[s.Upstream]
+	of := func(name string) *upstreamSum {
+		u := sums[name]
 		if u == nil {
 			u = newUpstreamSum()
-			sums[s.Upstream] = u
+			sums[name] = u
 		}
-		u.add(s, now)
+		return u
+	}
+	for _, s := range c.source.Sessions() {
+		of(s.Upstream).add(s, now)
+	}
+	for _, x := range c.source.Replicas() {
+		of(x.Upstream).addReplica(x)
 	}
 	return sums
 }
 
+func (u *upstreamSum) addReplica(x ReplicaStats) {
+	u.replicas++
+	if x.Unreachable {
+		u.unreachable++
+	}
+	if x.Silent {
+		u.silent++
+	}
+	if x.Priority == 0 {
+		u.first = append(u.first, x.Sessions)
+	}
+}
+
+// fewest are the sessions of the server of the first priority that has the fewest.
+func (u *upstreamSum) fewest() int {
+	if len(u.first) == 0 {
+		return 0
+	}
+	return slices.Min(u.first)
+}
+
 func (u *upstreamSum) add(s SessionStats, now time.Time) {
 	u.sessions[s.State]++
+	if n, ok := u.loads[s.Loads.State]; ok && s.Loads.Clients > 0 {
+		u.loads[s.Loads.State] = n + 1
+	}
+	if d := s.Loads.Interval; u.interval == 0 || d > 0 && d < u.interval {
+		u.interval = d
+	}
 	// An idle session has nothing that could be stale (OPS-1).
 	if s.State == upstream.StateConnecting {
-		u.stale = max(u.stale, now.Sub(s.Since))
+		u.stale = max(u.stale, now.Sub(s.Stale))
+	}
+	if s.Restored > 0 {
+		u.restored += s.Restored
+		u.age = max(u.age, now.Sub(s.RestoredAsOf))
 	}
 	for _, t := range s.Tables {
 		sum := &u.types[kindOf(t.TypeURL)]
@@ -185,6 +301,7 @@ func (u *upstreamSum) add(s SessionStats, now time.Time) {
 		sum.tombstones += t.Tombstones
 		sum.followers += t.Followers
 		sum.pins += t.Pins
+		sum.held += t.Held
 		sum.resources += t.Resources
 		sum.bytes += t.Bytes
 		sum.watchers += t.Watchers

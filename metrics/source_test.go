@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/relay/loadreport"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -13,7 +14,9 @@ type fakeSource struct {
 	resources, bytes    int64
 	unwatched           int
 	sessions            []SessionStats
+	replicas            []ReplicaStats
 	scopes, unmentioned int
+	contacts            map[string]upstream.Contact
 }
 
 func (f fakeSource) CacheTotals() (resources, bytes int64, unwatched int) {
@@ -21,6 +24,10 @@ func (f fakeSource) CacheTotals() (resources, bytes int64, unwatched int) {
 }
 
 func (f fakeSource) Sessions() []SessionStats { return f.sessions }
+
+func (f fakeSource) Replicas() []ReplicaStats { return f.replicas }
+
+func (f fakeSource) Contacts() map[string]upstream.Contact { return f.contacts }
 
 func (f fakeSource) Scopes() (scopes, unmentioned int) { return f.scopes, f.unmentioned }
 
@@ -37,10 +44,18 @@ func TestSource(t *testing.T) {
 		sessions: []SessionStats{
 			{Upstream: "primary", State: upstream.StateConnected, Tables: []cache.TypeStats{
 				table(clusterURL), table(clusterURL), table(unknownURL),
-			}},
-			{Upstream: "primary", State: upstream.StateConnected, Tables: []cache.TypeStats{table(clusterURL)}},
-			{Upstream: "primary", State: upstream.StateIdle},
+			}, Loads: loadreport.Status{State: loadreport.StateReporting, Clients: 2, Interval: 3 * time.Second}},
+			{
+				Upstream: "primary", State: upstream.StateConnected, Tables: []cache.TypeStats{table(clusterURL)},
+				Loads: loadreport.Status{State: loadreport.StateReporting, Clients: 1, Interval: 2 * time.Second},
+			},
+			{Upstream: "primary", State: upstream.StateIdle, Loads: loadreport.Status{State: loadreport.StateWaiting, Clients: 1}},
+			{Upstream: "primary", State: upstream.StateIdle, Loads: loadreport.Status{State: loadreport.StateUnserved}},
 			{Upstream: "added later", State: upstream.StateIdle},
+		},
+		replicas: []ReplicaStats{
+			{Upstream: "primary", Sessions: 5}, {Upstream: "primary", Sessions: 2}, {Upstream: "primary", Sessions: 4},
+			{Upstream: "primary", Priority: 1, Unreachable: true}, {Upstream: "reached by name", Priority: 1, Sessions: 9},
 		},
 	})
 	if err != nil {
@@ -49,8 +64,13 @@ func TestSource(t *testing.T) {
 	want := map[string]float64{
 		`cache_resources`: 10, `cache_bytes`: 1000, `cache_unwatched`: 4,
 		`aggregation_scopes`: 8, `aggregation_scopes_with_unmentioned_fields`: 3,
+		`loadreport_scopes{state="reporting",upstream="primary"}`: 2, `loadreport_scopes{state="waiting",upstream="primary"}`: 1,
+		`loadreport_interval_seconds{upstream="primary"}`: 2,
+		`upstream_replicas{upstream="primary"}`:           4, `upstream_replicas_unreachable{upstream="primary"}`: 1,
+		`upstream_replica_sessions_max{upstream="primary"}`: 5, `upstream_replica_sessions_min{upstream="primary"}`: 2,
+		`upstream_replicas{upstream="reached by name"}`:           1,
 		`upstream_sessions{state="connected",upstream="primary"}`: 2,
-		`upstream_sessions{state="idle",upstream="primary"}`:      1,
+		`upstream_sessions{state="idle",upstream="primary"}`:      2,
 		`upstream_sessions{state="idle",upstream="added later"}`:  1,
 	}
 	for name, n := range map[string]float64{
@@ -63,16 +83,40 @@ func TestSource(t *testing.T) {
 	expect(t, reg, want)
 }
 
+// TestSUR2Contacts: SUR-2, how long the servers have not answered, and what they owe.
+func TestSUR2Contacts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, reg := setUp(t)
+		now := time.Now()
+		ago := func(d time.Duration) time.Time { return now.Add(-d) }
+		if err := m.Collect(fakeSource{
+			contacts: map[string]upstream.Contact{
+				"primary": {Answered: ago(3 * time.Second), Unanswered: ago(2 * time.Second), Since: ago(time.Hour)},
+				"cold":    {Since: ago(time.Minute)},
+			},
+			replicas: []ReplicaStats{{Upstream: "primary"}, {Upstream: "primary", Priority: 1, Silent: true}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, reg, map[string]float64{
+			`upstream_answer_age_seconds{upstream="primary"}`: 3, `upstream_unanswered_seconds{upstream="primary"}`: 2,
+			`upstream_answer_age_seconds{upstream="cold"}`: 60,
+			`upstream_replicas{upstream="primary"}`:        2, `upstream_replicas_silent{upstream="primary"}`: 1,
+		})
+	})
+}
+
 // TestStaleness: OPS-1, the age of what clients get while a server is gone is that
-// of the session that has been without it for the longest time.
+// of the session that has been without an answer for the longest time, and not without it
+// since the loss was noticed (SUR-2).
 func TestStaleness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, reg := setUp(t)
 		now := time.Now() // it stands still in the bubble
 		sessions := []SessionStats{
 			{Upstream: "primary", State: upstream.StateConnected, Since: now.Add(-time.Hour)},
-			{Upstream: "primary", State: upstream.StateConnecting, Since: now.Add(-4 * time.Minute)},
-			{Upstream: "primary", State: upstream.StateConnecting, Since: now.Add(-3 * time.Minute)},
+			{Upstream: "primary", State: upstream.StateConnecting, Since: now, Stale: now.Add(-4 * time.Minute)},
+			{Upstream: "primary", State: upstream.StateConnecting, Since: now.Add(-3 * time.Minute), Stale: now.Add(-3 * time.Minute)},
 			{Upstream: "backup", State: upstream.StateIdle, Since: now.Add(-time.Hour)},
 		}
 		if err := m.Collect(fakeSource{sessions: sessions}); err != nil {

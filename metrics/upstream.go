@@ -14,12 +14,13 @@ var states = []upstream.State{upstream.StateIdle, upstream.StateConnecting, upst
 // upstreamVecs are the metrics of all upstreams.
 type upstreamVecs struct {
 	streams                               *prometheus.GaugeVec
-	opened, backoffs, waited, endpoints   *prometheus.CounterVec // upstream
-	files                                 *prometheus.CounterVec // likewise
-	closed, failed                        *prometheus.CounterVec // upstream and reason
-	states                                *prometheus.CounterVec // upstream and state
-	requests, acks, nacks, unavailable    *prometheus.CounterVec // upstream and type
-	responses, resources, removals, bytes *prometheus.CounterVec // likewise
+	opened, backoffs, waited, endpoints   *prometheus.CounterVec   // upstream
+	files, silences, reuses               *prometheus.CounterVec   // likewise
+	answers                               *prometheus.HistogramVec // likewise
+	closed, failed                        *prometheus.CounterVec   // upstream and reason
+	states                                *prometheus.CounterVec   // upstream and state
+	requests, acks, nacks, unavailable    *prometheus.CounterVec   // upstream and type
+	responses, resources, removals, bytes *prometheus.CounterVec   // likewise
 }
 
 func newUpstreamVecs(s *set) *upstreamVecs {
@@ -36,6 +37,11 @@ func newUpstreamVecs(s *set) *upstreamVecs {
 		waited:    counter("backoff_seconds_total", "Sum of the waits before attempts to open a stream. Each wait counts when it begins."),
 		endpoints: counter("endpoint_changes_total", "Changes of a session to another endpoint of the upstream: failovers and returns."),
 		states:    counter("state_changes_total", "Changes of a session to this state.", labelState),
+
+		answers: s.durations("upstream", "answer_seconds", "Time that the upstream's servers took to answer: requests, and the relay's questions whether they still answer.",
+			labelUpstream),
+		silences: counter("silences_total", "Findings that an endpoint of the upstream takes connections and does not answer."),
+		reuses:   counter("version_reuses_total", "Findings that the upstream uses a version again for another content."),
 
 		files: counter("file_errors_total", "Unusable files, or an unusable path of all files, once for each reason."),
 
@@ -55,7 +61,8 @@ func newUpstreamVecs(s *set) *upstreamVecs {
 type upstreamSeries struct {
 	streams                             prometheus.Gauge
 	opened, backoffs, waited, endpoints prometheus.Counter
-	files                               prometheus.Counter
+	files, silences, reuses             prometheus.Counter
+	answers                             prometheus.Observer
 	closed, failed                      counters // by reason
 	states                              counters // by state
 	types                               [kinds]upstreamType
@@ -89,6 +96,9 @@ func (v *upstreamVecs) of(name string) *upstreamSeries {
 		waited:    v.waited.WithLabelValues(name),
 		endpoints: v.endpoints.WithLabelValues(name),
 		files:     v.files.WithLabelValues(name),
+		silences:  v.silences.WithLabelValues(name),
+		reuses:    v.reuses.WithLabelValues(name),
+		answers:   v.answers.WithLabelValues(name),
 		closed:    make(counters),
 		failed:    make(counters),
 		states:    make(counters),
@@ -120,8 +130,9 @@ func (v *upstreamVecs) of(name string) *upstreamSeries {
 func (v *upstreamVecs) forget(name string) {
 	of := prometheus.Labels{labelUpstream: name}
 	v.streams.DeletePartialMatch(of)
+	v.answers.DeletePartialMatch(of)
 	for _, vec := range []*prometheus.CounterVec{
-		v.opened, v.backoffs, v.waited, v.endpoints, v.files, v.closed, v.failed, v.states,
+		v.opened, v.backoffs, v.waited, v.endpoints, v.files, v.silences, v.reuses, v.closed, v.failed, v.states,
 		v.requests, v.acks, v.nacks, v.unavailable, v.responses, v.resources, v.removals, v.bytes,
 	} {
 		vec.DeletePartialMatch(of)
@@ -186,6 +197,15 @@ func (u *upstreamSeries) BackedOff(delay time.Duration) {
 
 // FileUnusable implements upstream.Observer.
 func (u *upstreamSeries) FileUnusable() { u.files.Inc() }
+
+// Answered implements upstream.Observer.
+func (u *upstreamSeries) Answered(after time.Duration) { u.answers.Observe(seconds(after)) }
+
+// EndpointSilent implements upstream.Observer.
+func (u *upstreamSeries) EndpointSilent(string) { u.silences.Inc() }
+
+// VersionsReused implements upstream.Observer.
+func (u *upstreamSeries) VersionsReused() { u.reuses.Inc() }
 
 // EndpointChanged implements upstream.Observer.
 func (u *upstreamSeries) EndpointChanged(string, string) { u.endpoints.Inc() }

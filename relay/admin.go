@@ -10,16 +10,19 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/relay/loadreport"
+	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
 // adminIndex is the admin port's front page.
 const adminIndex = `xdsrelay %s
 
 /metrics                   Prometheus metrics
-/healthz                   200 while the process lives
-/readyz                    200 if the relay is ready for clients, otherwise 503 and the reason
+/livez                     200 while every lock and loop makes progress, otherwise 503 and what is stuck (also as /healthz)
+/readyz                    200 if the relay is ready for clients, otherwise 503 and the reason; output=json shows each upstream
 /clients?node=             the clients' streams and polls: subscriptions, acknowledgements, rejections
 /upstreams                 the control planes: sessions, streams, cached resources by type
 /scopes?type=&rule=&scope= the clients that share by the aggregation rules, and the differences between their nodes
@@ -29,21 +32,25 @@ const adminIndex = `xdsrelay %s
 /debug/pprof/              profiles
 `
 
-// adminHandler serves operators. Everything on it is read-only.
-func (r *Relay) adminHandler() http.Handler {
+// adminPort serves operators.
+type adminPort struct{ relay *Relay }
+
+// handler has all pages. Everything on them is read-only.
+func (a adminPort) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		text(w, http.StatusOK, fmt.Sprintf(adminIndex, r.version))
+		text(w, http.StatusOK, fmt.Sprintf(adminIndex, a.relay.version))
 	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(r.gather, promhttp.HandlerOpts{EnableOpenMetrics: true}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok\n") })
-	mux.HandleFunc("GET /readyz", r.serveReady)
-	mux.HandleFunc("GET /clients", r.serveClients)
-	mux.HandleFunc("GET /upstreams", r.serveUpstreams)
-	mux.HandleFunc("GET /scopes", r.serveScopes)
-	mux.HandleFunc("GET /resources", r.serveResources)
-	mux.HandleFunc("GET /config", r.serveConfig)
-	mux.HandleFunc("GET /check", r.serveCheck)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(a.relay.gather, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	mux.HandleFunc("GET /livez", a.serveLive)
+	mux.HandleFunc("GET /healthz", a.serveLive) // its name until now
+	mux.HandleFunc("GET /readyz", a.serveReady)
+	mux.HandleFunc("GET /clients", a.serveClients)
+	mux.HandleFunc("GET /upstreams", a.serveUpstreams)
+	mux.HandleFunc("GET /scopes", a.serveScopes)
+	mux.HandleFunc("GET /resources", a.serveResources)
+	mux.HandleFunc("GET /config", a.serveConfig)
+	mux.HandleFunc("GET /check", a.serveCheck)
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
@@ -58,25 +65,19 @@ func text(w http.ResponseWriter, code int, body string) {
 	_, _ = w.Write([]byte(body)) // the client is gone if this fails
 }
 
-func indented(w http.ResponseWriter, v any) {
+func indented(w http.ResponseWriter, v any) { indentedAs(w, http.StatusOK, v) }
+
+func indentedAs(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	_ = e.Encode(v) //nolint:errchkjson // views of plain fields; the client is gone if this fails
 }
 
-func (r *Relay) serveReady(w http.ResponseWriter, _ *http.Request) {
-	reason, ok := r.ready()
-	code := http.StatusOK
-	if !ok {
-		code = http.StatusServiceUnavailable
-	}
-	text(w, code, reason+"\n")
-}
-
 // serveClients lists the streams and the polls that are held, all or those of one node.
-func (r *Relay) serveClients(w http.ResponseWriter, req *http.Request) {
-	streams := r.server.Streams()
+func (a adminPort) serveClients(w http.ResponseWriter, req *http.Request) {
+	streams := a.relay.server.Streams()
 	list := make([]downstream.Status, 0, len(streams))
 	for _, s := range streams {
 		if node := req.URL.Query().Get("node"); node == "" || node == s.Node {
@@ -88,13 +89,46 @@ func (r *Relay) serveClients(w http.ResponseWriter, req *http.Request) {
 
 // upstreamView is one control plane on /upstreams.
 type upstreamView struct {
-	Name      string        `json:"name"`
-	Endpoints []string      `json:"endpoints,omitempty"`
-	Path      string        `json:"path,omitempty"`           // of files
-	Unusable  []string      `json:"unusable_files,omitempty"` // as they are now, and why
-	Reached   bool          `json:"reached"`                  // at least once
-	Retired   bool          `json:"retired,omitempty"`        // not configured any more, or differently; its streams end with their last clients
-	Sessions  []sessionView `json:"sessions"`
+	Name       string           `json:"name"`
+	Endpoints  config.Endpoints `json:"endpoints,omitempty"`
+	Failures   []upstream.Cause `json:"endpoint_failures,omitempty"` // of those replicas that did not answer when they were last tried
+	Path       string           `json:"path,omitempty"`              // of files
+	Unusable   []string         `json:"unusable_files,omitempty"`    // as they are now, and why
+	Reached    bool             `json:"reached"`                     // at least once
+	LastAnswer time.Time        `json:"last_answer,omitzero"`        // of any server, to any scope
+	Unanswered time.Time        `json:"unanswered_since,omitzero"`   // when the oldest request was written that a server owes an answer
+	Required   bool             `json:"required"`                    // readiness waits for it
+	Retired    bool             `json:"retired,omitempty"`           // not configured any more, or differently; its streams end with their last clients
+	Replicas   []replicaView    `json:"replicas,omitempty"`          // the servers, also those of names, by priority
+	Loads      *loadsView       `json:"load_reports,omitempty"`
+	Sessions   []sessionView    `json:"sessions"`
+}
+
+// replicaView is one server of a control plane.
+type replicaView struct {
+	Endpoint         string    `json:"endpoint"`        // as sessions have it
+	Priority         int       `json:"priority"`        // 0 is the first
+	Sessions         int       `json:"sessions"`        // that have streams to it
+	Spare            bool      `json:"spare,omitempty"` // an address of the other IP version than those in use
+	UnreachableSince time.Time `json:"unreachable_since,omitzero"`
+	SilentSince      time.Time `json:"silent_since,omitzero"` // takes connections and does not answer
+	LastAnswer       time.Time `json:"last_answer,omitzero"`
+}
+
+// loadsView tells whether load reports flow.
+type loadsView struct {
+	State    string    `json:"state"`              // off, or a loadreport.State
+	Clients  int       `json:"clients"`            // that report, or wait for what the control plane wants
+	Interval string    `json:"interval,omitempty"` // of their reports; the shortest of all scopes
+	LastSent time.Time `json:"last_sent,omitzero"` // to the control plane
+}
+
+func viewLoads(st loadreport.Status) *loadsView {
+	v := &loadsView{State: string(st.State), Clients: st.Clients, LastSent: st.LastSent}
+	if st.Interval > 0 {
+		v.Interval = st.Interval.String()
+	}
+	return v
 }
 
 // sessionView is one scope's session.
@@ -102,6 +136,7 @@ type sessionView struct {
 	Scope           string      `json:"scope"`
 	State           string      `json:"state"`
 	Since           time.Time   `json:"since"`
+	StaleSince      time.Time   `json:"stale_since,omitzero"` // when it may have begun to miss changes
 	Endpoint        string      `json:"endpoint"`
 	Clients         int         `json:"clients"`
 	Streams         int         `json:"streams"`
@@ -117,65 +152,125 @@ type sessionView struct {
 	LastErrorAt     time.Time   `json:"last_error_at,omitzero"`
 	LastRejection   string      `json:"last_rejection,omitempty"`
 	LastRejected    time.Time   `json:"last_rejected,omitzero"`
-	Quarantined     []string    `json:"quarantined,omitempty"` // types withheld because the server may end streams for them
-	Unavailable     []string    `json:"unavailable,omitempty"` // types that have no service of their own
+	Quarantined     []string    `json:"quarantined,omitempty"`   // types withheld because the server may end streams for them
+	Unavailable     []string    `json:"unavailable,omitempty"`   // types that have no service of their own
+	Loads           *loadsView  `json:"load_reports,omitempty"`  // nil: no client has reported
+	HeldUntil       time.Time   `json:"held_until,omitzero"`     // when clients are told of the losses that tables hold
+	Restored        int         `json:"restored,omitempty"`      // resources of an earlier process that the control plane has not confirmed
+	RestoredAsOf    time.Time   `json:"restored_as_of,omitzero"` // when they were last known to be current
 	Tables          []tableView `json:"tables"`
 }
 
 // tableView is what is cached of one type.
 type tableView struct {
-	TypeURL       string `json:"type_url"`
-	Kind          string `json:"kind"`             // wildcard, or named: names and globs
-	Stream        string `json:"stream,omitempty"` // upstream
-	Subscriptions int    `json:"subscriptions"`    // upstream
-	Collections   int    `json:"collections"`
-	Resources     int64  `json:"resources"`
-	Bytes         int64  `json:"bytes"`
-	Tombstones    int    `json:"tombstones"`
-	Followers     int    `json:"followers"` // clients' cursors
-	Watchers      int64  `json:"watchers"`  // clients' named subscriptions
-	Pins          int    `json:"pins"`      // names and globs that are fetched ahead
+	TypeURL       string     `json:"type_url"`
+	Kind          string     `json:"kind"`             // wildcard, or named: names and globs
+	Stream        string     `json:"stream,omitempty"` // upstream
+	Subscriptions int        `json:"subscriptions"`    // upstream
+	Collections   int        `json:"collections"`
+	Resources     int64      `json:"resources"`
+	Bytes         int64      `json:"bytes"`
+	Tombstones    int        `json:"tombstones"`
+	Followers     int        `json:"followers"`      // clients' cursors
+	Watchers      int64      `json:"watchers"`       // clients' named subscriptions
+	Held          int        `json:"held,omitempty"` // losses that clients are not told yet
+	Pins          int        `json:"pins"`           // names and globs that are fetched ahead
+	Upkeep        upkeepView `json:"upkeep"`         // what the table keeps beside its resources
 }
 
-func (r *Relay) serveUpstreams(w http.ResponseWriter, _ *http.Request) {
-	now := r.now.Load().config.Upstreams
+type upkeepView struct {
+	Entries      int `json:"entries"`             // names of which something is known or wanted
+	Pending      int `json:"pending"`             // names and collections of which the server is to be told something
+	Unanswered   int `json:"unanswered"`          // collections that were subscribed to since the last response
+	Unsubscribed int `json:"recent_unsubscribes"` // collections of which something was let go lately
+	Aliased      int `json:"aliased"`             // resources that serve aliases
+	Variants     int `json:"variants"`            // names with variants
+	Errors       int `json:"errors"`              // of collections, and of names in them
+	Retained     int `json:"retained"`            // removed resources that lists may still hold
+	Lists        int `json:"lists"`               // encoded lists
+	Chunked      int `json:"chunked"`             // members in encoded chunks
+	Waiting      int `json:"waiting"`             // cursors that the next change rings
+	WaitingTTL   int `json:"waiting_ttl"`         // of these, cursors that heartbeats ring too
+}
+
+func viewOf(t *cache.TypeStats) tableView {
+	return tableView{
+		TypeURL: t.TypeURL, Kind: t.Kind, Stream: t.Stream, Subscriptions: t.Subscriptions, Collections: t.Collections,
+		Resources: t.Resources, Bytes: t.Bytes, Tombstones: t.Tombstones, Followers: t.Followers, Watchers: t.Watchers,
+		Held: t.Held, Pins: t.Pins, Upkeep: upkeepView(t.Upkeep),
+	}
+}
+
+func (a adminPort) serveUpstreams(w http.ResponseWriter, _ *http.Request) {
+	now := a.relay.now.Load().config.Upstreams
 	views := make([]upstreamView, 0, len(now))
-	sessions := r.hub.all()
-	planes, retired := r.hub.census()
+	sessions := a.relay.hub.all()
+	planes, retired := a.relay.hub.census()
 	for _, u := range now {
 		if p := planes[u.Name]; p != nil { // else a reload is under way
-			views = append(views, r.viewPlane(p, u, sessions))
+			views = append(views, a.viewPlane(p, u, sessions))
 		}
 	}
 	for _, p := range retired {
-		v := r.viewPlane(p, p.config, sessions)
+		v := a.viewPlane(p, p.config, sessions)
 		v.Retired = true
 		views = append(views, v)
 	}
 	indented(w, views)
 }
 
-func (r *Relay) viewPlane(p *plane, u config.Upstream, sessions []*session) upstreamView {
-	v := upstreamView{Name: u.Name, Endpoints: u.Endpoints, Path: u.Path, Reached: p.reached.Load(), Sessions: []sessionView{}}
-	if f := r.hub.filesOf(p); f != nil {
+func (a adminPort) viewPlane(p *plane, u config.Upstream, sessions []*session) upstreamView {
+	v := upstreamView{Name: u.Name, Endpoints: u.Endpoints, Path: u.Path, Reached: p.everReached(), Required: u.Required, Sessions: []sessionView{}}
+	if from, _ := a.relay.hub.reachable(p); from != nil {
+		v.Failures = from.Causes()
+	}
+	if p.outages != nil {
+		contact := p.outages.Contact()
+		v.LastAnswer, v.Unanswered = contact.Answered, contact.Unanswered
+	}
+	if f := a.relay.hub.filesOf(p); f != nil {
 		v.Unusable = f.Problems()
 	}
 	for _, s := range sessions {
 		if s.key.of == p {
-			v.Sessions = append(v.Sessions, r.viewSession(s))
+			v.Sessions = append(v.Sessions, a.viewSession(s))
 		}
+	}
+	v.Loads = a.viewPlaneLoads(p, u, sessions)
+	for x, n := range a.relay.hub.served(p, sessions) {
+		v.Replicas = append(v.Replicas, replicaView{x.Endpoint, x.Priority, n, x.Spare, x.UnreachableSince, x.SilentSince, x.Answered})
 	}
 	return v
 }
 
-func (r *Relay) viewSession(s *session) sessionView {
+// viewPlaneLoads adds up what the scopes of a plane say of their load reports.
+func (a adminPort) viewPlaneLoads(p *plane, u config.Upstream, sessions []*session) *loadsView {
+	sum := p.gate.Status()
+	for _, s := range sessions {
+		if s.key.of == p && s.loads != nil {
+			sum = sum.Add(s.loads.Status())
+		}
+	}
+	v := viewLoads(sum)
+	if u.LoadReports == config.LoadReportsOff {
+		v.State = string(config.LoadReportsOff)
+	}
+	return v
+}
+
+func (a adminPort) viewSession(s *session) sessionView {
 	st := s.client.Status()
 	v := sessionView{
-		Scope: s.key.scope, State: string(st.State), Since: st.Since, Endpoint: st.Endpoint,
-		Clients: r.hub.users(s), Streams: st.Streams, StreamsOpened: st.Opened, StreamsLost: st.Lost,
+		Scope: s.key.scope, State: string(st.State), Since: st.Since, StaleSince: st.Freshness.Stale, Endpoint: st.Endpoint,
+		Clients: a.relay.hub.users(s), Streams: st.Streams, StreamsOpened: st.Opened, StreamsLost: st.Lost,
 		EndpointChanges: st.EndpointChanges, Requests: st.Requests, Responses: st.Responses,
-		Acks: st.Acks, Nacks: st.Nacks, LastResponse: st.LastResponse, Quarantined: st.Quarantined,
+		Acks: st.Acks, Nacks: st.Nacks, LastResponse: st.Freshness.LastResponse, Quarantined: st.Quarantined,
 		Unavailable: st.Unavailable, Tables: []tableView{},
+	}
+	if s.loads != nil {
+		if loads := s.loads.Status(); loads.Clients > 0 || !loads.LastSent.IsZero() {
+			v.Loads = viewLoads(loads)
+		}
 	}
 	if st.LastError != nil {
 		v.LastError, v.LastErrorAt = st.LastError.Error(), st.LastError.At
@@ -183,15 +278,21 @@ func (r *Relay) viewSession(s *session) sessionView {
 	if st.LastRejection != nil {
 		v.LastRejection, v.LastRejected = st.LastRejection.Error(), st.LastRejection.At
 	}
+	if n, asOf := s.store.Snapshots().Restored(); n > 0 {
+		v.Restored, v.RestoredAsOf = n, asOf
+	}
+	for _, h := range s.store.Session().Held() {
+		v.HeldUntil = h.Until
+	}
 	for _, t := range s.store.Stats() {
-		v.Tables = append(v.Tables, tableView(t))
+		v.Tables = append(v.Tables, viewOf(&t))
 	}
 	return v
 }
 
-func (r *Relay) serveCheck(w http.ResponseWriter, _ *http.Request) {
+func (a adminPort) serveCheck(w http.ResponseWriter, _ *http.Request) {
 	var errs []error
-	for _, s := range r.hub.all() {
+	for _, s := range a.relay.hub.all() {
 		if err := s.store.Check(); err != nil {
 			errs = append(errs, fmt.Errorf("upstream %s, scope %q: %w", s.key.plane, s.key.scope, err))
 		}

@@ -29,8 +29,8 @@ func (p *plan) speaks(upstream string) func(authority string) bool {
 }
 
 // respeak has the stores know for which authorities their upstreams speak by another plan.
-// The caller holds mu.
-func (h *hub) respeak(o *overhaul) {
+// The caller holds the hub's mu.
+func (o *overhaul) respeak(h *hub) {
 	for name, p := range o.planes {
 		p.source.Speaks = o.plan.speaks(name)
 	}
@@ -40,7 +40,7 @@ func (h *hub) respeak(o *overhaul) {
 	}
 	for _, s := range h.sessions {
 		if p := s.key.of; p != nil && o.planes[p.name] == p {
-			s.store.SetSpeaks(p.source.Speaks)
+			s.store.Session().SetSpeaks(p.source.Speaks)
 		}
 	}
 }

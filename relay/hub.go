@@ -12,13 +12,19 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/relay/loadreport"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
 // xdstpScope is the scope of xdstp names: they mean the same for every client
 // (NAME-2), so no client's node plays a part.
 const xdstpScope = ""
+
+// lookAgain is the shortest pause between two looks at a session that nobody uses and that
+// has to stay: without one, looking would be all that the relay does (LIM-2).
+const lookAgain = time.Second
 
 // sessionKey names a session.
 type sessionKey struct {
@@ -29,16 +35,22 @@ type sessionKey struct {
 	resolved     bool   // the names that the relay resolves by itself, of no upstream
 }
 
+// text tells a session from others of its upstream.
+func (k sessionKey) text() string { return fmt.Sprintf("%q %q %q", k.scope, k.basis, k.forwarded) }
+
 // session is one upstream for one scope: a store, and what fills it.
 type session struct {
 	key    sessionKey
 	store  *cache.Store
 	client *supply
+	loads  *loadreport.Scope // nil: it takes no load reports
 	stop   context.CancelFunc
 	done   chan struct{} // closed when client has ended
 	guard  guard
 	meta   map[string][]string // of its clients, which goes upstream (ACC-6)
 	turned turned              // who is told when its state changes
+	disk   onDisk              // its snapshot
+	helped helped              // what peers were asked for
 
 	// guarded by hub.mu
 	shown   shown
@@ -46,6 +58,8 @@ type session struct {
 	users   int          // streams that were routed here
 	closer  *time.Timer  // looks whether it can be closed; nil while it has users
 	lingers int          // how often closer was set
+	// discarded: the store was inconsistent after a panic, and another session has its place.
+	discarded bool
 }
 
 // hub keeps one session per upstream and scope, from the first stream that needs
@@ -54,8 +68,17 @@ type hub struct {
 	// immutable after newHub
 	ctx   context.Context // of the sessions
 	cache *cache.Cache
+	loads *loadreport.Scopes
 	own   *plane // the relay itself: of the names that it resolves
 	log   *slog.Logger
+
+	panics  *contain.Panics
+	suspect func(*cache.Store) // has a store checked after a panic; it never blocks
+	condemn func(*cache.Store) // has a store rebuilt; likewise
+
+	snapshots *snapshots // nil: none are kept
+	help      *help      // nil: there are no peers
+	answers   bool       // peers may ask
 
 	running sync.WaitGroup
 
@@ -100,21 +123,30 @@ func (h *hub) start(key sessionKey, as shown, meta map[string][]string) (*sessio
 	p := h.planeOf(key)
 	s := &session{
 		key: key, meta: meta, shown: as, node: as.node(forwarding(h.node, key.forwarded)), store: h.cache.Open(p.sourceOf(key)),
-		done: make(chan struct{}), guard: guard{node: as.client},
+		done: make(chan struct{}), guard: guard{node: as.client}, disk: onDisk{id: h.snapshots.idOf(key, p)},
+	}
+	if h.help != nil || h.answers {
+		s.helped.id = storeID(key, p)
 	}
 	client, err := h.open(s, p.upstream, s.node)
 	if err != nil {
 		return nil, err
 	}
+	s.loads = h.loadsOf(s, p)
 	s.client = newSupply(client, h.log.With("upstream", key.plane, "scope", key.scope))
+	s.client.panics, s.client.reopen = h.panics, func() (feed, error) { return h.reopen(s) }
 	ctx, stop := context.WithCancel(h.ctx)
 	s.stop = stop
 	p.sessions++
 	h.running.Go(func() {
 		defer close(s.done)
+		if h.panics.Do(contain.Background, func() { h.snapshots.restore(s) }) != nil {
+			h.condemn(s.store) // it may have a part of the snapshot
+		}
 		_ = s.client.Run(ctx) // ctx's
 		if h.ctx.Err() == nil {
-			s.store.Close() // at the relay's end the cache goes with it, and need not be emptied
+			_ = h.panics.Do(contain.Background, func() { h.snapshots.save(s) })
+			_ = h.panics.Do(contain.Store, s.store.Close) // at the relay's end the cache goes with it, and need not be emptied
 		}
 	})
 	h.log.Info("session started", "upstream", key.plane, "scope", key.scope)
@@ -133,7 +165,8 @@ func (h *hub) planeOf(key sessionKey) *plane {
 func (h *hub) open(s *session, from origin, node *corev3.Node) (feed, error) {
 	p := h.planeOf(s.key)
 	f, err := from.open(upstream.SessionConfig{
-		Node: node, Scope: s.key.scope, Store: s.store, Observer: observeTurns(p.observer, &s.turned), Metadata: s.meta,
+		Node: node, Scope: s.key.scope, Key: s.key.text(), Store: s.store.Session(), Observer: observeTurns(p.observer, &s.turned), Metadata: s.meta,
+		Panics: h.panics, Suspect: func() { h.suspect(s.store) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("scope %q: %w", s.key.scope, err)
@@ -160,6 +193,8 @@ func (h *hub) release(s *session) {
 	s.users--
 	switch {
 	case s.users > 0 || h.closed:
+	case s.discarded:
+		h.part(s)
 	case s.useless():
 		h.end(s)
 	default:
@@ -167,11 +202,14 @@ func (h *hub) release(s *session) {
 	}
 }
 
-// closeLater looks again after the linger. The caller holds mu.
-func (h *hub) closeLater(s *session) {
+// closeLater looks after the linger. The caller holds mu.
+func (h *hub) closeLater(s *session) { h.lookIn(s, h.linger) }
+
+// lookIn looks after a while. The caller holds mu.
+func (h *hub) lookIn(s *session, wait time.Duration) {
 	s.lingers++
 	linger := s.lingers
-	s.closer = time.AfterFunc(h.linger, func() { h.closeUnused(s, linger) })
+	s.closer = time.AfterFunc(wait, h.panics.Func(contain.Background, func() { h.closeUnused(s, linger) }))
 }
 
 // closeUnused ends a session that nobody has used for the linger. What it holds
@@ -183,13 +221,13 @@ func (h *hub) closeLater(s *session) {
 func (h *hub) closeUnused(s *session, linger int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s.users > 0 || s.lingers != linger || h.closed {
+	if s.users > 0 || s.lingers != linger || h.closed || s.discarded {
 		return
 	}
 	// A session that nobody uses does not reconnect (UPS-2), and is idle then.
 	away := s.client.Status().State == upstream.StateConnecting || !h.planeOf(s.key).outage().Since.IsZero()
-	if s.store.Wanted() > 0 && (away || s.key.scope == xdstpScope && s.key.forwarded == "") {
-		h.closeLater(s)
+	if s.store.Session().Wanted() > 0 && (away || s.key.scope == xdstpScope && s.key.forwarded == "") {
+		h.lookIn(s, max(h.linger, lookAgain))
 		return
 	}
 	h.end(s)
@@ -203,10 +241,56 @@ func (h *hub) end(s *session) {
 	}
 	delete(h.sessions, s.key)
 	s.stop()
+	if s.loads != nil {
+		s.loads.Close()
+	}
 	h.log.Info("session closed", "upstream", s.key.plane, "scope", s.key.scope)
+	h.part(s)
+}
+
+// part takes a session off its plane. The caller holds mu.
+func (h *hub) part(s *session) {
 	p := h.planeOf(s.key)
 	p.sessions--
 	h.bury(p)
+}
+
+// discard ends a session before its clients have left, and makes room for another one. It returns
+// nil if there is none.
+func (h *hub) discard(which func(*session) bool) *session {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for key, s := range h.sessions {
+		if !which(s) {
+			continue
+		}
+		s.discarded = true
+		if s.closer != nil {
+			s.closer.Stop()
+			s.closer = nil
+		}
+		delete(h.sessions, key)
+		s.stop()
+		if s.loads != nil {
+			s.loads.Close()
+		}
+		if s.users == 0 {
+			h.part(s)
+		}
+		return s
+	}
+	return nil
+}
+
+// reopen makes a session's next feed after one that panicked. A resolver needs a new store.
+func (h *hub) reopen(s *session) (feed, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.key.resolved {
+		h.condemn(s.store)
+		return nil, errUseless
+	}
+	return h.open(s, h.planeOf(s.key).upstream, s.node)
 }
 
 // close ends all sessions and waits for them.
@@ -222,6 +306,7 @@ func (h *hub) close() {
 	}
 	h.mu.Unlock()
 	h.running.Wait()
+	h.loads.Wait(context.Background()) // they end with ctx
 }
 
 // all lists the sessions by upstream and scope.

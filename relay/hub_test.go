@@ -16,7 +16,9 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
+	"github.com/xdsrelay/xdsrelay/relay/loadreport"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -60,13 +62,13 @@ func testHub(t *testing.T, away bool) *hub {
 	outages := new(upstream.Outages)
 	up, err := upstream.New(upstream.Config{
 		Outages: outages,
-		Name:    "plane", Endpoints: []string{"passthrough:///plane"},
-		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+		Name:    "plane", Endpoints: [][]string{{"passthrough:///plane"}},
+		Dial: upstream.Dial{Options: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			if away {
 				return nil, errors.New("away")
 			}
 			return lis.DialContext(ctx)
-		})},
+		})}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +76,7 @@ func testHub(t *testing.T, away bool) *hub {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &hub{
 		node: &corev3.Node{Id: "relay"},
-		ctx:  ctx, cache: cache.New(cache.Limits{}, nil), linger: linger,
+		ctx:  ctx, cache: cache.New(cache.Limits{}, nil), loads: loadreport.NewScopes(ctx), linger: linger,
 		planes: map[string]*plane{"plane": {
 			name: "plane", config: config.Upstream{Default: true}, outages: outages,
 			upstream: originOf{up}, source: cache.Source{Quiet: time.Second},
@@ -102,8 +104,8 @@ func visit(t *testing.T, h *hub, scope string) *session {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := s.store.Join(func() {}, cache.Form{})
-	c.Update(cache.Change{TypeURL: clusterType, Subscribe: []cache.Name{{Spelling: "*", Key: "*"}}})
+	c := delivery.Join(s.store, func() {}, delivery.Form{})
+	c.Update(&delivery.Change{TypeURL: clusterType, Subscribe: []cache.Name{{Spelling: "*", Key: "*"}}})
 	synctest.Wait()
 	c.Leave()
 	h.release(s)
@@ -154,6 +156,20 @@ func TestHub(t *testing.T) {
 			})
 		})
 	}
+	t.Run("LIM-2 a session that has to stay is not looked at all the time", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := testHub(t, true)
+			h.linger = 0
+			s := visit(t, h, "shared")
+			pass(10 * lookAgain)
+			h.mu.Lock()
+			looks := s.lingers
+			h.mu.Unlock()
+			if want := 2 + 10; looks != want || len(h.all()) != 1 { // when it is left, and again
+				t.Errorf("%d looks at %d sessions, want %d", looks, len(h.all()), want)
+			}
+		})
+	})
 	t.Run("SUB-11 what was evicted keeps no session", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := testHub(t, false)

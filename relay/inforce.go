@@ -44,8 +44,8 @@ type failure struct {
 
 // serveConfig shows the configuration in force. Comments above it say what of the file
 // is not: keys that wait for a restart, and all of it if it cannot be used.
-func (r *Relay) serveConfig(w http.ResponseWriter, _ *http.Request) {
-	now, failed := r.now.Load(), r.failed.Load()
+func (a adminPort) serveConfig(w http.ResponseWriter, _ *http.Request) {
+	now, failed := a.relay.now.Load(), a.relay.failed.Load()
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# In force since %s, hash %s.\n", now.since.UTC().Format(time.RFC3339), now.hash)
 	if failed != nil {

@@ -8,8 +8,11 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/cache/hold"
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/filesource"
+	"github.com/xdsrelay/xdsrelay/internal/payload"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/upstream"
@@ -33,6 +36,8 @@ type origin interface {
 	open(cfg upstream.SessionConfig) (feed, error)
 	// Reach returns as soon as the control plane is there; the error is that it is not.
 	Reach(ctx context.Context) error
+	// Causes says why its endpoints do not answer, of those that do not.
+	Causes() []upstream.Cause
 	// Close ends the feeds and waits for them.
 	Close()
 }
@@ -41,6 +46,7 @@ type origin interface {
 type sessions interface {
 	NewSession(cfg upstream.SessionConfig) (*upstream.Session, error)
 	Reach(ctx context.Context) error
+	Causes() []upstream.Cause
 	Close()
 }
 
@@ -56,15 +62,18 @@ func (o originOf) open(cfg upstream.SessionConfig) (feed, error) {
 }
 
 // newPlane builds the control plane that an upstream of the configuration describes.
-// outages are those of the plane before of its name; nil if there was none.
-func newPlane(u config.Upstream, fullState map[string]bool, outages *upstream.Outages, obs upstream.Observer, log *slog.Logger) (*plane, error) {
+// outages are those of the plane before of its name; nil if there was none. dial is how its
+// servers are reached.
+func newPlane(u config.Upstream, fullState map[string]bool, outages *upstream.Outages, dial upstream.Dial, obs upstream.Observer, panics *contain.Panics, log *slog.Logger) (*plane, error) {
 	p := &plane{name: u.Name, config: u, observer: obs}
 	if u.Path == "" {
 		p.outages = cmp.Or(outages, new(upstream.Outages))
 	}
 	switch {
 	case u.Path != "":
-		f, err := upstream.NewFiles(filesConfig(u, fullState, obs, log))
+		c := filesConfig(u, fullState, obs, log)
+		c.Panics = panics
+		f, err := upstream.NewFiles(c)
 		if err != nil {
 			return nil, err
 		}
@@ -73,12 +82,13 @@ func newPlane(u config.Upstream, fullState map[string]bool, outages *upstream.Ou
 		p.source = cache.Source{FullState: fullState, State: true, PerType: true}
 	default:
 		c := serverConfig(u, fullState, log)
-		c.Outages = p.outages
+		c.Outages, c.Dial = p.outages, dial
 		up, err := upstream.New(c)
 		if err != nil {
 			return nil, err
 		}
-		p.upstream = originOf{up}
+		up.Contain(panics)
+		p.upstream, p.servers = originOf{up}, up
 		p.source = cache.Source{FullState: fullState, State: c.APIType.State(), PerType: c.APIType.PerType()}
 		if c.APIType != upstream.REST {
 			p.source.Shared = sharedTypes()
@@ -86,6 +96,7 @@ func newPlane(u config.Upstream, fullState map[string]bool, outages *upstream.Ou
 		setTimes(&p.source, &u)
 	}
 	p.source.Upstream = u.Name
+	p.source.Guard = guardOf(&u)
 	p.source.References = true // for the prefetcher
 	return p, nil
 }
@@ -102,6 +113,15 @@ func setTimes(s *cache.Source, u *config.Upstream) {
 	s.Quiet, s.ResumeQuiet, s.Absent = u.Settle.Std(), u.ResumeSettle.Std(), u.AbsentAfter.Std()
 }
 
+// guardOf is the guard of an upstream's stores (SUR-3). A secret that is revoked must go at once.
+func guardOf(u *config.Upstream) hold.Guard {
+	excepted := u.Guard.Passes()
+	return hold.Guard{
+		Share: u.Guard.Removed.Part(), AtLeast: u.Guard.AtLeast, Hold: u.Guard.Hold.Std(), BehindRelays: u.Guard.BehindRelays,
+		Passes: func(typeURL string) bool { return payload.Secret(typeURL) || excepted(typeURL) },
+	}
+}
+
 func filesConfig(u config.Upstream, fullState map[string]bool, obs upstream.Observer, log *slog.Logger) upstream.FilesConfig {
 	return upstream.FilesConfig{
 		Name: u.Name, Path: u.Path, FullState: fullState, MaxSize: int64(u.MaxReceiveSize),
@@ -113,16 +133,18 @@ func filesConfig(u config.Upstream, fullState map[string]bool, obs upstream.Obse
 
 func serverConfig(u config.Upstream, fullState map[string]bool, log *slog.Logger) upstream.Config {
 	return upstream.Config{
-		Name:             u.Name,
-		APIType:          upstream.APIType(u.APIType), // they have the same words
-		Endpoints:        u.Endpoints,
-		FullState:        fullState,
-		TLS:              tlsOf(u),
-		Metadata:         u.Metadata.Wire(),
-		MaxReceiveSize:   int(u.MaxReceiveSize),
-		MaxRequestSize:   int(u.MaxRequestSize),
-		ConnectTimeout:   u.ConnectTimeout.Std(),
-		Keepalive:        upstream.Keepalive{Time: orNever(u.Keepalive.Time), Timeout: u.Keepalive.Timeout.Std()},
+		Name:           u.Name,
+		APIType:        upstream.APIType(u.APIType), // they have the same words
+		Endpoints:      u.Endpoints,
+		FullState:      fullState,
+		TLS:            tlsOf(u),
+		Metadata:       u.Metadata.Wire(),
+		MaxReceiveSize: int(u.MaxReceiveSize),
+		MaxRequestSize: int(u.MaxRequestSize),
+		ConnectTimeout: u.ConnectTimeout.Std(),
+		Keepalive: upstream.Keepalive{
+			Time: orNever(u.Keepalive.Time), Timeout: u.Keepalive.Timeout.Std(), Response: silenceCounts(u.ResponseTimeout),
+		},
 		Backoff:          upstream.Backoff{Base: u.Backoff.Base.Std(), Max: u.Backoff.Max.Std()},
 		FailbackInterval: u.Failback.Std(),
 		Batch:            atOnce(u.Batch),
@@ -146,6 +168,15 @@ func tlsOf(u config.Upstream) *tlsfiles.ClientConfig {
 // atOnce is a time for which something is gathered, where zero is no time and package
 // upstream takes it for its default.
 func atOnce(d config.Duration) time.Duration { return max(d.Std(), time.Nanosecond) }
+
+// silenceCounts is a time after which silence counts, where the configuration says zero for
+// never and package upstream takes it for its default.
+func silenceCounts(d config.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d.Std()
+}
 
 // orNever is a time after which something happens, where the configuration says
 // zero for never and those who are given it take zero for a default of their own.

@@ -2,13 +2,19 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/backoff"
+	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/moment"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -29,10 +35,34 @@ type reaching struct {
 	trying atomic.Bool
 
 	mu      sync.Mutex
+	began   time.Time // when the first one began; zero: none has
 	since   time.Time // when the first one failed since one succeeded; zero: none did
 	tried   time.Time // when the last one did
 	reached time.Time // when the last one succeeded; zero: none did
 	err     error     // of tried
+}
+
+// begin notes that attempts begin.
+func (a *reaching) begin(now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.began.IsZero() {
+		a.began = now
+	}
+}
+
+// sought is since when the upstream is tried to be reached.
+func (a *reaching) sought() time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.began
+}
+
+// failing is since when attempts fail; zero: they do not.
+func (a *reaching) failing() time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.since
 }
 
 // try notes an attempt.
@@ -50,8 +80,8 @@ func (a *reaching) try(err error, now time.Time) {
 }
 
 // unreachable says why a plane cannot be reached, and has not been for so long; "" if it can
-// be, or nobody knows.
-func (p *plane) unreachable(after time.Duration, now time.Time) string {
+// be, or nobody knows. why gives the causes of its endpoints.
+func (p *plane) unreachable(after time.Duration, now time.Time, why func() []upstream.Cause) string {
 	if p.outages == nil || after <= 0 {
 		return ""
 	}
@@ -68,17 +98,10 @@ func (p *plane) unreachable(after time.Duration, now time.Time) string {
 	switch {
 	case since.IsZero(), now.Sub(since) < after, a.reached.After(tried):
 		return ""
-	case now.Sub(later(tried, a.tried)) > upstream.OutageFresh:
+	case now.Sub(moment.Later(tried, a.tried)) > upstream.OutageFresh:
 		return ""
 	}
-	return causeOf(p.name, err)
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
+	return causeOf(p.name, err, why())
 }
 
 // denying reports whether the server let a stream not in so lately that a session may have to
@@ -106,16 +129,34 @@ func (s *session) denied(after time.Duration, now time.Time) string {
 		st.Streams > 0 { // of other types, where each has its own
 		return ""
 	}
-	return causeOf(s.key.plane, err)
+	return told(s.key.plane, err.Cause().String())
 }
 
-// causeOf is what clients are told: the upstream's name, and what it failed with.
-func causeOf(name string, err error) string {
-	return excerpt.Head(fmt.Sprintf("upstream %q is unreachable: %v", name, err), maxCause)
+// causeOf is what clients of all scopes are told: the upstream's name, and what its endpoints
+// failed with, or else what it itself did.
+func causeOf(name string, err error, causes []upstream.Cause) string {
+	text := fmt.Sprint(err)
+	if lost, ok := errors.AsType[*upstream.ConnectionError](err); ok {
+		text = lost.Cause().Public().String()
+	}
+	if len(causes) > 0 {
+		for i := range causes {
+			causes[i] = causes[i].Public()
+		}
+		text = upstream.JoinCauses(causes)
+	}
+	return told(name, text)
 }
 
-// watchOutages has clients told of upstreams that cannot be reached (ABS-2), until ctx ends.
-func (r *Relay) watchOutages(ctx context.Context) {
+func told(name, text string) string {
+	return excerpt.Head(fmt.Sprintf("upstream %q is unreachable: %s", name, text), maxCause)
+}
+
+// outageWatch looks which upstreams cannot be reached.
+type outageWatch struct{ relay *Relay }
+
+// run has clients told of upstreams that cannot be reached (ABS-2), until ctx ends.
+func (o outageWatch) run(ctx context.Context) {
 	tick := time.NewTicker(outageLook)
 	defer tick.Stop()
 	for {
@@ -123,64 +164,58 @@ func (r *Relay) watchOutages(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			r.tellOutages(ctx, now)
+			o.tell(ctx, now)
 		}
 	}
 }
 
-// tellOutages has the stores of all planes know which of them cannot be reached, and
+// tell has the stores of all planes know which of them cannot be reached, and
 // whoever asks for the relay's health.
-func (r *Relay) tellOutages(ctx context.Context, now time.Time) {
-	after := r.now.Load().config.Server.UnreachableAfter.Std()
-	present, retired := r.hub.census()
-	causes, denying, away := make(map[*plane]string), make(map[*plane]bool), 0
-	for _, p := range present {
-		if causes[p] = p.unreachable(after, now); causes[p] != "" {
-			away++
-		}
-		if p.denies() {
-			causes[p] = ""
-		}
-	}
-	for _, p := range retired {
-		if !p.denies() {
-			causes[p] = p.unreachable(after, now)
+func (o outageWatch) tell(ctx context.Context, now time.Time) {
+	after := o.relay.now.Load().config.Server.UnreachableAfter.Std()
+	present, retired := o.relay.hub.census()
+	causes, denying := make(map[*plane]string), make(map[*plane]bool)
+	for _, p := range slices.AppendSeq(retired, maps.Values(present)) {
+		if causes[p] = ""; !p.denies() {
+			causes[p] = o.away(p, after, now)
 		}
 	}
 	for p := range causes {
 		denying[p] = p.denying(now)
 	}
-	for _, s := range r.hub.list() { // once a second: there may be very many
+	for _, s := range o.relay.hub.list() { // once a second: there may be very many
 		p := s.key.of
-		if p == nil {
+		if p == nil || !s.disk.ready.Load() {
 			continue
 		}
 		cause := causes[p]
 		if cause == "" && denying[p] {
 			cause = s.denied(after, now)
 		}
-		s.store.SetOutage(cause)
+		s.store.Session().SetOutage(cause)
 	}
 	for p, cause := range causes {
 		if cause != "" && !p.reaching.trying.Swap(true) {
-			r.hub.running.Go(func() { r.retry(ctx, p) })
+			o.relay.hub.running.Go(o.relay.panics.Func(contain.Background, func() { o.retry(ctx, p) }))
 		}
 	}
-	r.server.SetServing(away == 0 || away < len(present) || r.cache.Resources() > 0)
+	o.relay.health.tell()
+}
+
+// away says why a plane cannot be reached, and has not been for so long; "" if it can be.
+func (o outageWatch) away(p *plane, after time.Duration, now time.Time) string {
+	from, _ := o.relay.hub.reachable(p)
+	return p.unreachable(after, now, from.Causes)
 }
 
 // retry tries to reach an upstream once, after a while. Clients that are sent away wait for
 // no stream, and without one nobody would find out that the upstream is back.
-func (r *Relay) retry(ctx context.Context, p *plane) {
+func (o outageWatch) retry(ctx context.Context, p *plane) {
 	defer p.reaching.trying.Store(false)
-	pause := time.NewTimer(outageLook + rand.N(outageLook)) //nolint:gosec // spreading, not secrecy
-	defer pause.Stop()
-	select {
-	case <-ctx.Done():
+	if !backoff.Sleep(ctx, outageLook+rand.N(outageLook)) { //nolint:gosec // spreading, not secrecy
 		return
-	case <-pause.C:
 	}
-	if from, there := r.hub.reachable(p); there {
+	if from, there := o.relay.hub.reachable(p); there {
 		p.reaching.try(from.Reach(ctx), time.Now())
 	}
 }

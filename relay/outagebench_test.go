@@ -15,7 +15,7 @@ import (
 func BenchmarkTellOutages(b *testing.B) {
 	cfg := config.Default()
 	u := config.DefaultUpstream()
-	u.Name, u.Default, u.Endpoints = "plane", true, []string{"127.0.0.1:1"}
+	u.Name, u.Default, u.Endpoints = "plane", true, [][]string{{"127.0.0.1:1"}}
 	cfg.Upstreams = []config.Upstream{u}
 	r, err := New(cfg, Options{})
 	if err != nil {
@@ -34,6 +34,6 @@ func BenchmarkTellOutages(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		r.tellOutages(b.Context(), time.Now())
+		r.outages.tell(b.Context(), time.Now())
 	}
 }

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -49,22 +50,23 @@ func (h *hub) carryOut(o *overhaul) (obsolete []origin, err error) {
 	if h.closed {
 		return nil, errClosed
 	}
-	refills, err := h.refills(o)
+	refills, err := o.refills(h)
 	if err != nil {
 		return nil, err
 	}
 	for p, next := range o.changed {
 		obsolete = append(obsolete, p.upstream)
-		p.upstream, p.files = next.upstream, next.files
+		p.upstream, p.files, p.servers = next.upstream, next.files, next.servers
 		next.forget() // p has them
 	}
 	for _, r := range refills {
 		r.session.node = r.node
 		r.session.client.replace(r.feed)
 	}
+	o.resetLoads(h) // when the feeds are the new ones: a stream that is opened after it goes the new way
 	h.node = o.plan.node
-	h.retime(o)
-	h.respeak(o)
+	o.retime(h)
+	o.respeak(h)
 	o.router.adopt(o.plan)
 	before := h.planes
 	h.planes = o.planes
@@ -77,13 +79,29 @@ func (h *hub) carryOut(o *overhaul) (obsolete []origin, err error) {
 	if h.linger != o.linger {
 		h.relinger(o.linger)
 	}
-	h.resettle(o.resolve)
+	o.resettle(h)
 	return obsolete, nil
 }
 
+// resetLoads forgets whether the control planes that are new, or are reached in another way, take
+// load reports (LRS-2). Those that are none any more tell it to nobody. The caller holds the hub's mu.
+func (o *overhaul) resetLoads(h *hub) {
+	for _, p := range h.planes {
+		if o.planes[p.name] != p {
+			p.gate.Retire()
+		}
+	}
+	for p := range o.changed {
+		p.gate.Reset()
+	}
+	for _, p := range o.added {
+		p.gate.Reset()
+	}
+}
+
 // refills opens new feeds for the sessions whose control plane is reached in another way,
-// or is shown another node. They do nothing until they are run.
-func (h *hub) refills(o *overhaul) ([]refill, error) {
+// or is shown another node. They do nothing until they are run. The caller holds the hub's mu.
+func (o *overhaul) refills(h *hub) ([]refill, error) {
 	var refills []refill
 	for _, s := range h.sessions {
 		p, node := s.key.of, s.node
@@ -109,21 +127,25 @@ func (h *hub) refills(o *overhaul) ([]refill, error) {
 	return refills, nil
 }
 
-// retime notes what the planes are configured as, and has the stores go by their clocks.
-func (h *hub) retime(o *overhaul) {
+// retime notes what the planes are configured as, and has the stores go by their clocks. The
+// caller holds the hub's mu.
+func (o *overhaul) retime(h *hub) {
 	for name, u := range o.configs {
 		p := o.planes[name]
 		if p.files == nil {
 			setTimes(&p.source, &u)
 		}
+		p.source.Guard = guardOf(&u)
 		same := p.config.Settle == u.Settle && p.config.ResumeSettle == u.ResumeSettle && p.config.AbsentAfter == u.AbsentAfter
+		reguard := !reflect.DeepEqual(p.config.Guard, u.Guard)
 		p.config = u
-		if same {
+		if same && !reguard {
 			continue
 		}
 		for _, s := range h.sessions {
 			if s.key.of == p {
-				s.store.SetTimes(&p.source)
+				s.store.Session().SetTimes(&p.source)
+				s.store.Session().SetGuard(p.source.Guard)
 			}
 		}
 	}
@@ -149,14 +171,15 @@ func (h *hub) relinger(linger time.Duration) {
 	}
 }
 
-// resettle tells the relay's own resolver what is in force: the plan is by now.
-func (h *hub) resettle(settings resolve.Settings) {
+// resettle tells the relay's own resolver what is in force: the plan is by now. The caller
+// holds the hub's mu.
+func (o *overhaul) resettle(h *hub) {
 	if own, ok := h.own.upstream.(*resolving); ok {
-		own.config.Settings = settings
+		own.config.Settings = o.resolve
 	}
 	for _, s := range h.sessions {
 		if r, ok := s.client.current().(*resolver); ok {
-			r.Renew(settings)
+			r.Renew(o.resolve)
 		}
 	}
 }

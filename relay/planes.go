@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"iter"
 	"reflect"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/relay/loadreport"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -19,7 +21,9 @@ type plane struct {
 	name     string
 	observer upstream.Observer
 	outages  *upstream.Outages // whether it can be reached; nil if it is made of no servers
-	forget   func()            // its metrics are nobody's then, or only another's of its name; nil: it has none
+	loads    loadreport.Observer
+	gate     *loadreport.Gate // nil: there are no load reports
+	forget   func()           // its metrics are nobody's then, or only another's of its name; nil: it has none
 
 	reached  atomic.Bool // once
 	reaching reaching
@@ -27,8 +31,9 @@ type plane struct {
 	// guarded by hub.mu, once the plane is the hub's
 	config   config.Upstream
 	upstream origin
-	source   cache.Source    // of its stores
-	files    *upstream.Files // nil if it is made of servers
+	source   cache.Source       // of its stores
+	files    *upstream.Files    // nil if it is made of servers
+	servers  *upstream.Upstream // nil if it is made of files
 	sessions int
 	retired  bool
 }
@@ -39,6 +44,7 @@ type plane struct {
 func feedsLike(a, b config.Upstream) bool {
 	for _, u := range []*config.Upstream{&a, &b} {
 		u.Default, u.Authorities, u.Redirects, u.Settle, u.ResumeSettle, u.Forward = false, nil, "", 0, 0, nil
+		u.LoadReports, u.Required, u.Guard = "", false, config.Guard{}
 		if u.APIType != config.REST {
 			u.AbsentAfter = 0
 		}
@@ -60,6 +66,18 @@ func (p *plane) outage() upstream.Outage {
 	}
 	return p.outages.Now()
 }
+
+// contact is when a plane answered, and what it owes an answer to. Files answer at once.
+func (p *plane) contact() upstream.Contact {
+	if p.outages == nil {
+		return upstream.Contact{}
+	}
+	return p.outages.Contact()
+}
+
+// everReached reports whether an attempt of the relay to reach a plane succeeded, or a server of
+// the plane answered a client's request before one did.
+func (p *plane) everReached() bool { return p.reached.Load() || !p.contact().Answered.IsZero() }
 
 // succeeds reports whether what is known of p's reachability is of use for another
 // configuration: it speaks of the same kind of servers.
@@ -127,6 +145,38 @@ func (h *hub) filesOf(p *plane) *upstream.Files {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return p.files
+}
+
+// replicasOf lists the servers that a plane is made of now.
+func (h *hub) replicasOf(p *plane) []upstream.Replica {
+	h.mu.Lock()
+	servers := p.servers
+	h.mu.Unlock()
+	if servers == nil {
+		return nil
+	}
+	return servers.Replicas()
+}
+
+// served gives the servers that a plane is made of now, each with the sessions that have
+// streams to it.
+func (h *hub) served(p *plane, sessions []*session) iter.Seq2[upstream.Replica, int] {
+	at := make(map[string]int)
+	for _, s := range sessions {
+		if s.key.of != p {
+			continue
+		}
+		if st := s.client.Status(); st.Streams > 0 {
+			at[st.Endpoint]++
+		}
+	}
+	return func(yield func(upstream.Replica, int) bool) {
+		for _, x := range h.replicasOf(p) {
+			if !yield(x, at[x.Endpoint]) {
+				return
+			}
+		}
+	}
 }
 
 // reachable gives what a plane is reached through now; false if it is retired.

@@ -13,6 +13,8 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/wake"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/metrics"
 )
@@ -30,6 +32,7 @@ type prefetcher struct {
 
 	mu     sync.Mutex
 	wanted ahead // guarded by mu; what renew gave last
+	afresh bool  // guarded by mu; everything is to be forgotten first
 
 	// owned by run
 	ahead
@@ -56,7 +59,7 @@ func aheadOf(cfg config.Resolve) ahead { return ahead{cfg.Prefetch, cfg.MaxRedir
 // newPrefetcher makes one that goes that far.
 func newPrefetcher(c *cache.Cache, r *router, counts *metrics.References, log *slog.Logger, far ahead) *prefetcher {
 	return &prefetcher{
-		cache: c, router: r, counts: counts, log: log, bell: make(chan struct{}, 1), wanted: far, ahead: far,
+		cache: c, router: r, counts: counts, log: log, bell: wake.New(), wanted: far, ahead: far,
 		graph: newReferences(far.hops), held: make(map[sessionKey]*holding),
 	}
 }
@@ -67,10 +70,30 @@ func (p *prefetcher) renew(far ahead) {
 	p.mu.Lock()
 	p.wanted = far
 	p.mu.Unlock()
-	select {
-	case p.bell <- struct{}{}:
-	default:
-	}
+	wake.Up(p.bell)
+}
+
+// renewAll is renew for when sessions were discarded.
+func (p *prefetcher) renewAll() {
+	p.mu.Lock()
+	p.afresh = true
+	p.mu.Unlock()
+	p.renew(p.wantedNow())
+}
+
+func (p *prefetcher) wantedNow() ahead {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.wanted
+}
+
+// begunAfresh reports, once, whether everything is to be forgotten.
+func (p *prefetcher) begunAfresh() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	afresh := p.afresh
+	p.afresh = false
+	return afresh
 }
 
 // run works until ctx ends. What it has pinned then ends with its store.
@@ -82,6 +105,9 @@ func (p *prefetcher) run(ctx context.Context) {
 		case <-p.cache.ReferencesChanged():
 			p.take()
 		case <-p.bell:
+			if p.begunAfresh() {
+				p.forgetAll(p.router.hub.panics)
+			}
 			p.beginAnew()
 			p.take()
 		}
@@ -108,6 +134,25 @@ func (p *prefetcher) beginAnew() {
 	}
 	for s := range stores {
 		s.TellReferences()
+	}
+}
+
+// forgetAll lets go of everything that is pinned and held, and forgets what refers to what.
+func (p *prefetcher) forgetAll(panics *contain.Panics) {
+	before, held := p.graph, p.held
+	p.graph, p.held = newReferences(p.hops), make(map[sessionKey]*holding)
+	for _, n := range before.nodes {
+		if n.pinned {
+			_ = panics.Do(contain.Prefetcher, func() {
+				n.key.store.Unpin(n.key.typeURL, cache.Name{Spelling: n.key.name, Key: n.key.name})
+			})
+		}
+	}
+	for _, h := range held {
+		p.router.hub.release(h.session)
+	}
+	for _, s := range p.router.hub.all() {
+		s.store.TellReferences()
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/internal/directory"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/metrics"
@@ -33,7 +34,7 @@ type reader struct {
 	hub     *hub
 	ahead   *prefetcher
 	store   *cache.Store
-	client  *cache.Client
+	client  *delivery.Place
 	log     strings.Builder
 	gather  *prometheus.Registry
 	version int
@@ -53,9 +54,9 @@ func newReader(t *testing.T) *reader {
 	rt.now.Store(now)
 	r.ahead = newPrefetcher(r.hub.cache, rt, m.References(), slog.New(slog.NewTextHandler(&r.log, nil)), ahead{true, 5})
 	r.store = r.hub.cache.Open(cache.Source{References: true})
-	r.client = r.store.Join(func() {}, cache.Form{})
-	r.client.Update(cache.Change{TypeURL: listType, Subscribe: []cache.Name{{Spelling: listFoo, Key: listFoo}}})
-	r.store.Restart(wire.StreamID{}, 0)
+	r.client = delivery.Join(r.store, func() {}, delivery.Form{})
+	r.client.Update(&delivery.Change{TypeURL: listType, Subscribe: []cache.Name{{Spelling: listFoo, Key: listFoo}}})
+	r.store.Session().Restart(wire.StreamID{}, 0)
 	return r
 }
 
@@ -73,7 +74,7 @@ func (r *reader) says(list *listenerv3.ListenerCollection) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	if err := r.store.Apply(wire.StreamID{}, &wire.DeltaResponse{TypeURL: listType, Resources: []*wire.Resource{res}}, time.Now()); err != nil {
+	if err := r.store.Session().Apply(wire.StreamID{}, &wire.DeltaResponse{TypeURL: listType, Resources: []*wire.Resource{res}}, time.Now()); err != nil {
 		r.Fatal(err)
 	}
 	r.ahead.take()
@@ -156,13 +157,13 @@ func TestPrefetcher_LIST2_LIST3(t *testing.T) {
 		r.says(members(3))
 		synctest.Wait()
 		gone := &wire.DeltaResponse{TypeURL: listType, Removed: []string{listFoo}}
-		if err := r.store.Apply(wire.StreamID{}, gone, time.Now()); err != nil {
+		if err := r.store.Session().Apply(wire.StreamID{}, gone, time.Now()); err != nil {
 			r.Fatal(err)
 		}
 		r.ahead.take()
 		pass(time.Second)
-		if s := r.hub.all()[0].store; s.Wanted() != 0 {
-			r.Errorf("%d are wanted still", s.Wanted())
+		if s := r.hub.all()[0].store; s.Session().Wanted() != 0 {
+			r.Errorf("%d are wanted still", s.Session().Wanted())
 		}
 	})
 	in("SUB-11 a directory that nobody watches any more keeps them warm", func(r *reader) {
@@ -170,8 +171,8 @@ func TestPrefetcher_LIST2_LIST3(t *testing.T) {
 		r.client.Leave()
 		r.ahead.take()
 		pass(time.Second)
-		if s := r.hub.all()[0].store; s.Wanted() != 3 || r.pins() != 0 {
-			r.Errorf("%d are wanted, %d pinned", s.Wanted(), r.pins())
+		if s := r.hub.all()[0].store; s.Session().Wanted() != 3 || r.pins() != 0 {
+			r.Errorf("%d are wanted, %d pinned", s.Session().Wanted(), r.pins())
 		}
 	})
 	in("OPS-4 at the end nothing is pinned", func(r *reader) {

@@ -1,23 +1,42 @@
 package relay
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/backoff"
+	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
-// reachPause is the pause between attempts to reach an upstream for the first
-// time.
-const reachPause = time.Second
+const (
+	// reachPause is the pause between attempts to reach an upstream for the first time.
+	reachPause = time.Second
+	// muteAfter is how long an upstream may owe an answer before it counts as one that does not
+	// answer (SUR-2).
+	muteAfter = 8 * time.Second
+)
+
+// health is what the relay says of itself to those who decide whether clients should come.
+type health struct {
+	relay    *Relay
+	complete atomic.Bool // all upstreams that there were have been reached
+}
 
 // reach tries to connect to an upstream until that succeeds once. Sessions begin
 // with the first client that needs them, and clients may be kept away until the
 // relay is ready: so somebody has to look before there is a session.
-func (r *Relay) reach(ctx context.Context, p *plane) {
+func (h *health) reach(ctx context.Context, p *plane) {
+	p.reaching.begin(time.Now())
 	for first := true; ; first = false {
-		from, there := r.hub.reachable(p)
+		from, there := h.relay.hub.reachable(p)
 		if !there {
 			return
 		}
@@ -25,51 +44,209 @@ func (r *Relay) reach(ctx context.Context, p *plane) {
 		p.reaching.try(err, time.Now())
 		if err == nil {
 			p.reached.Store(true)
-			r.unreached() // the relay may be ready now, whether somebody asks or not
+			h.tell() // the relay may be ready now, whether somebody asks or not
 			return
 		}
 		if first && ctx.Err() == nil {
-			r.log.Warn("an upstream is unreachable", "upstream", p.name, "error", err)
+			h.relay.log.Warn("an upstream is unreachable", "upstream", p.name, "error", err)
 		}
-		select {
-		case <-ctx.Done():
+		if !backoff.Sleep(ctx, reachPause) {
 			return
-		case <-time.After(reachPause):
 		}
 	}
 }
 
-// unreached lists the upstreams that keep the relay from being ready. Once all of them
-// were reached there are none, whatever a reload adds: clients that are served must not
-// be sent away for an upstream that they may not need.
-func (r *Relay) unreached() []string {
-	if r.complete.Load() {
-		return nil
+// why says why the last attempt failed; "" if none did.
+func (a *reaching) why() string {
+	a.mu.Lock()
+	err := a.err
+	a.mu.Unlock()
+	if err == nil || errors.Is(err, context.Canceled) {
+		return ""
 	}
-	var missing []string
-	for name, p := range r.hub.present() {
-		if !p.reached.Load() {
-			missing = append(missing, name)
-		}
+	text := err.Error()
+	if unanswered, ok := errors.AsType[*upstream.UnansweredError](err); ok {
+		text = upstream.JoinCauses(unanswered.Causes)
 	}
-	if len(missing) == 0 {
-		r.complete.Store(true)
-	}
-	slices.Sort(missing)
-	return missing
+	return excerpt.Head(text, maxCause)
 }
 
-// ready says whether clients should come: the relay listens, is not draining, and
-// has reached each upstream once. The reason says what is missing.
-func (r *Relay) ready() (reason string, ok bool) {
+// availability is what an upstream can do for new clients.
+type availability string
+
+// The availabilities of an upstream.
+const (
+	reachedOnce availability = "reached"     // it can be reached, and owes no answer
+	restored    availability = "restored"    // it was not reached yet; stores have content of it from an earlier run
+	atPeers     availability = "at peers"    // it was not reached yet; a peer has content of it
+	notReached  availability = "not reached" // not once since the relay began
+	mute        availability = "mute"        // it can be reached, and does not answer
+	unreachable availability = "unreachable" // it was reached, and cannot be now (ABS-2)
+)
+
+// upstreamReady is one upstream on /readyz.
+type upstreamReady struct {
+	Name     string       `json:"name"`
+	State    availability `json:"state"`
+	Required bool         `json:"required"`
+	Since    time.Time    `json:"since,omitzero"` // of State, unless it is reached
+	Cause    string       `json:"cause,omitempty"`
+	Answered time.Time    `json:"last_answer,omitzero"`
+	Held     []heldLoss   `json:"held,omitempty"` // losses that clients are not told yet (SUR-3)
+}
+
+// counts reports whether readiness need not wait for the upstream.
+func (u *upstreamReady) counts() bool {
+	return !u.Required || u.State != notReached && (u.State != mute || !u.Answered.IsZero())
+}
+
+// gives reports whether the control plane itself could serve new clients.
+func (u *upstreamReady) gives() bool { return u.State == reachedOnce }
+
+func (u *upstreamReady) text() string {
+	t := fmt.Sprintf("%s (%s) since %s", u.Name, cmp.Or(u.Cause, string(u.State)), u.Since.UTC().Format(time.RFC3339))
+	if !u.Required {
+		t += ", not required"
+	}
+	return t
+}
+
+// readiness is /readyz.
+type readiness struct {
+	Ready     bool            `json:"ready"`
+	Reason    string          `json:"reason"`
+	Upstreams []upstreamReady `json:"upstreams"`
+}
+
+// text is the reason, and a line for each upstream that cannot be had now.
+func (v *readiness) text() string {
+	var b strings.Builder
+	fmt.Fprintln(&b, v.Reason)
+	if !v.Ready {
+		return b.String()
+	}
+	for i := range v.Upstreams {
+		u := &v.Upstreams[i]
+		if u.State != reachedOnce {
+			fmt.Fprintf(&b, "%s: %s\n", u.State, u.text())
+		}
+		for _, h := range u.Held {
+			fmt.Fprintf(&b, "held: %s removed %d resources of %s, clients keep them until %s\n", u.Name, h.Removed, h.TypeURL, h.Until.UTC().Format(time.RFC3339))
+		}
+	}
+	return b.String()
+}
+
+// availabilities says of each upstream what it can do for new clients, by name.
+func (h *health) availabilities(now time.Time) []upstreamReady {
+	after := h.relay.now.Load().config.Server.UnreachableAfter.Std()
+	all := make([]upstreamReady, 0, 1)
+	for name, p := range h.relay.hub.present() {
+		c := p.contact()
+		u := upstreamReady{Name: name, State: reachedOnce, Required: h.relay.hub.configOf(p).Required, Answered: c.Answered}
+		switch since := p.outage().Since; {
+		case !p.everReached():
+			u.State, u.Since, u.Cause = notReached, p.reaching.sought(), p.reaching.why()
+			switch {
+			case h.relay.hub.snapshots.has(name):
+				u.State = restored
+			case h.relay.hub.help.has(name):
+				u.State = atPeers
+			}
+		case h.relay.outages.away(p, after, now) != "":
+			from, _ := h.relay.hub.reachable(p)
+			u.State, u.Since = unreachable, cmp.Or(since, p.reaching.failing())
+			u.Cause = excerpt.Head(upstream.JoinCauses(from.Causes()), maxCause)
+		case !c.Unanswered.IsZero() && now.Sub(c.Unanswered) >= muteAfter:
+			u.State, u.Since, u.Cause = mute, c.Unanswered, "it owes an answer"
+		}
+		all = append(all, u)
+	}
+	slices.SortFunc(all, func(a, b upstreamReady) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// ready says whether clients should come (SUR-5): the relay listens, is not draining, and has
+// reached each upstream once that is required and of which it has no restored content. Once that
+// was so, upstreams count no longer, whatever a reload adds: clients that are served must not be
+// sent away for an upstream that they may not need. Then the relay is ready as long as it can
+// serve anything.
+func (h *health) ready(now time.Time) *readiness {
+	v := &readiness{Upstreams: h.availabilities(now)}
+	held := heldLosses(h.relay.hub.list())
+	for i := range v.Upstreams {
+		v.Upstreams[i].Held = held[v.Upstreams[i].Name]
+	}
 	switch {
-	case r.draining.Load():
-		return "draining", false
-	case !r.serving.Load():
-		return "not listening yet", false
+	case h.relay.draining.Load():
+		v.Reason = "draining"
+	case !h.relay.serving.Load():
+		v.Reason = "not listening yet"
+	case !h.complete.Load() && !h.completed(v.Upstreams):
+		v.Reason = "not reached yet: " + texts(v.Upstreams, func(u *upstreamReady) bool { return !u.counts() })
+	case !h.serves(v.Upstreams) && slices.ContainsFunc(v.Upstreams, func(u upstreamReady) bool { return u.Required }):
+		v.Reason = "nothing is cached, and no upstream can be reached: " + texts(v.Upstreams, func(u *upstreamReady) bool { return !u.gives() })
+	default:
+		v.Reason, v.Ready = "ready", true
 	}
-	if missing := r.unreached(); len(missing) > 0 {
-		return fmt.Sprintf("not reached yet: %s", strings.Join(missing, ", ")), false
+	return v
+}
+
+// completed reports, and notes for good, that readiness need not wait for any upstream.
+func (h *health) completed(all []upstreamReady) bool {
+	if slices.ContainsFunc(all, func(u upstreamReady) bool { return !u.counts() }) {
+		return false
 	}
-	return "ready", true
+	h.complete.Store(true)
+	return true
+}
+
+// serves reports whether anything can be served to new clients: something is cached, here or by a
+// peer, or an upstream can be reached.
+func (h *health) serves(all []upstreamReady) bool {
+	return h.relay.cache.Resources() > 0 || h.relay.hub.snapshots.any() ||
+		slices.ContainsFunc(all, func(u upstreamReady) bool { return u.gives() || h.relay.hub.help.has(u.Name) })
+}
+
+// texts names some of the upstreams.
+func texts(all []upstreamReady, which func(*upstreamReady) bool) string {
+	var texts []string
+	for i := range all {
+		if which(&all[i]) {
+			texts = append(texts, all[i].text())
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
+// tell says, to whoever asks for the relay's health over gRPC whether it can serve any client
+// (ABS-2). A relay that has just begun cannot, before it has content or has reached an upstream.
+func (h *health) tell() {
+	all := h.availabilities(time.Now())
+	if !h.complete.Load() {
+		h.completed(all)
+	}
+	h.relay.server.SetServing(h.serves(all))
+}
+
+// serveReady answers in text, or in JSON if asked for output=json or by Accept.
+func (a adminPort) serveReady(w http.ResponseWriter, req *http.Request) {
+	v := a.relay.health.ready(time.Now())
+	code := http.StatusOK
+	if !v.Ready {
+		code = http.StatusServiceUnavailable
+	}
+	if wantsJSON(req) {
+		indentedAs(w, code, v)
+		return
+	}
+	text(w, code, v.text())
+}
+
+// wantsJSON reports whether a page that is text otherwise is asked for as JSON.
+func wantsJSON(req *http.Request) bool {
+	if output := req.URL.Query().Get("output"); output != "" {
+		return output == "json"
+	}
+	return strings.HasPrefix(req.Header.Get("Accept"), "application/json")
 }

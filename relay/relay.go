@@ -16,9 +16,17 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/disk"
+	"github.com/xdsrelay/xdsrelay/internal/door"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/metrics"
+	"github.com/xdsrelay/xdsrelay/relay/loadreport"
+	"github.com/xdsrelay/xdsrelay/relay/peers"
+	"github.com/xdsrelay/xdsrelay/upstream"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 )
 
@@ -29,6 +37,9 @@ type Options struct {
 	Version  string               // shown to control planes and on the admin port
 	Replica  string               // which of several relays it is, to control planes; "": the host's name
 	Level    *slog.LevelVar       // of Log, for Reload to set; nil: log.level needs a restart
+	LogLost  func() uint64        // how many lines Log has lost so far; nil: it loses none
+	Dial     upstream.Dial        // how control planes are reached; the zero value: by the system
+	Disk     disk.Disk            // where cache.dir is; nil: the machine's
 }
 
 // Relay is a whole relay.
@@ -37,24 +48,34 @@ type Relay struct {
 	log     *slog.Logger
 	level   *slog.LevelVar // nil: the level stays
 	version string
+	dial    upstream.Dial
 	metrics *metrics.Metrics
 	gather  prometheus.Gatherer
+	panics  *contain.Panics
 	cache   *cache.Cache
 	hub     *hub
 	router  *router
 	ahead   *prefetcher
 
+	watchdog watchdog
+	repairs  repairs
+	outages  outageWatch
+	health   health
+
 	fullState map[string]bool // types whose lists are always complete, in all stores and on both sides
 
-	server *downstream.Server
-	tls    *tlsfiles.Server // nil: plain text
-	rest   net.Listener     // nil: nobody polls
-	stop   context.CancelFunc
+	peers *peers.Server // nil: nobody may ask
+
+	server  *downstream.Server
+	reports *loadreport.Server // of the same
+	tls     *tlsfiles.Server   // nil: plain text
+	door    *door.Door
+	rest    net.Listener // nil: nobody polls
+	stop    context.CancelFunc
 
 	started  time.Time
 	serving  atomic.Bool
 	draining atomic.Bool
-	complete atomic.Bool // all upstreams that there were have been reached
 
 	now    atomic.Pointer[inForce]
 	failed atomic.Pointer[failure] // of the reload that was tried last; nil: it did not fail
@@ -80,21 +101,34 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 		return nil, err
 	}
 	r := &Relay{
-		log: opts.Log, level: opts.Level, version: opts.Version, metrics: collectors, gather: opts.Registry,
+		log: opts.Log, level: opts.Level, version: opts.Version, dial: opts.Dial, metrics: collectors, gather: opts.Registry,
+		door: door.New(opts.Log, collectors.Door()), panics: contain.New(opts.Log, collectors.Panics()),
 	}
+	r.repairs, r.outages, r.health.relay = repairs{r, newSuspects()}, outageWatch{r}, r
 	r.cache = cache.New(cacheLimits(cfg.Cache), &foreigners{
-		Observer: &ambiguities{Observer: r.metrics.Cache(), log: r.log}, log: r.log,
+		Observer: &ambiguities{Observer: &losses{Observer: r.metrics.Cache(), log: r.log}, log: r.log}, log: r.log,
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
 	r.hub = &hub{
-		ctx: ctx, cache: r.cache, planes: make(map[string]*plane),
+		ctx: ctx, cache: r.cache, loads: loadreport.NewScopes(ctx), planes: make(map[string]*plane),
 		linger: cfg.Aggregation.Linger.Std(), log: r.log, sessions: make(map[sessionKey]*session),
+		panics: r.panics, suspect: r.repairs.suspects.add, condemn: r.repairs.suspects.condemn,
 	}
+	r.hub.loads.Panics = r.panics
 	r.router = &router{hub: r.hub, replica: cmp.Or(opts.Replica, thisReplica()), decided: newDecisions(r.metrics.Aggregation(), r.log)}
 	r.fullState = keyer.TypeSet(cfg.FullStateTypeURLs())
-	r.hub.own = newResolved(r.router, cfg.Resolve, r.fullState, r.metrics.Resolve(), r.log)
+	r.hub.own = newResolved(r.router, cfg.Resolve, r.fullState, r.metrics.Resolve(), r.panics, r.log)
 	r.ahead = newPrefetcher(r.cache, r.router, r.metrics.References(), r.log, aheadOf(cfg.Resolve))
+	if r.hub.snapshots, err = r.openSnapshots(opts.Disk, cfg.Cache.Dir); err != nil {
+		r.release()
+		return nil, err
+	}
+	r.hub.snapshots.configure(cfg.Cache.SnapshotEvery.Std(), int64(cfg.Cache.MaxBytes))
+	if err := r.openPeers(cfg); err != nil {
+		r.release()
+		return nil, fmt.Errorf("peers: %w", err)
+	}
 	if err := r.build(cfg); err != nil {
 		r.release()
 		return nil, err
@@ -125,10 +159,14 @@ func cacheLimits(c config.Cache) cache.Limits {
 }
 
 func metricsOptions(opts Options) []metrics.Option {
-	if opts.Version == "" {
-		return nil
+	var all []metrics.Option
+	if opts.Version != "" {
+		all = append(all, metrics.WithVersion(opts.Version))
 	}
-	return []metrics.Option{metrics.WithVersion(opts.Version)}
+	if opts.LogLost != nil {
+		all = append(all, metrics.WithLog(opts.LogLost))
+	}
+	return all
 }
 
 func keepaliveOf(k config.Keepalive) keepalive.ServerParameters {
@@ -155,7 +193,7 @@ func (r *Relay) listener(s config.Server, node config.Node) error {
 		MaxReceiveSize: int(s.MaxReceiveSize),
 		FullState:      r.fullState,
 		Identifier:     identifierOf(node),
-		Keepalive:      keepaliveOf(s.Keepalive),
+		GRPC:           []grpc.ServerOption{grpc.KeepaliveParams(keepaliveOf(s.Keepalive)), grpc.UnknownServiceHandler(r.unknown)},
 		DebugServices:  s.DebugServices,
 		Router:         r.router,
 		Observer:       r.metrics.Downstream(),
@@ -166,20 +204,28 @@ func (r *Relay) listener(s config.Server, node config.Node) error {
 		if r.tls, err = r.serverTLS(s); err != nil {
 			return err
 		}
-		c.Credentials = r.tls.Credentials()
+		c.Credentials = contained{r.door.Guard(r.tls.Credentials()), r.panics}
 	}
 	r.server = downstream.NewServer(c)
+	if r.peers != nil {
+		r.server.Aside(r.peers.Answer)
+	}
+	r.reports = loadreport.NewServer(r.router, downstream.EndStream)
+	r.server.Contain(r.panics, r.repairs.suspects.add)
+	r.reports.Panics = r.panics
+	r.server.Beside(r.reports.Register)
+	r.server.SetServing(false) // before anything is cached, or an upstream is reached (ABS-2)
 	return nil
 }
 
 // identifierOf is what a relay calls itself towards its clients (STR-10).
-func identifierOf(n config.Node) string { return "xdsrelay/" + n.ID }
+func identifierOf(n config.Node) string { return wire.RelayIdentifier + n.ID }
 
 // serverTLS reads the server's TLS files.
 func (r *Relay) serverTLS(s config.Server) (*tlsfiles.Server, error) {
 	return tlsfiles.NewServer(tlsfiles.ServerConfig{
 		CertFile: s.TLS.CertFile, KeyFile: s.TLS.KeyFile, ClientCAFile: s.TLS.ClientCAFile,
-		Refresh: s.TLSRefresh.Std(),
+		Refresh: s.TLSRefresh.Std(), Panics: r.panics,
 		Report: func(err error) {
 			if err != nil {
 				r.log.Error("the server's TLS files are not usable, the old ones stay in use", "error", err)
@@ -195,12 +241,16 @@ func (r *Relay) release() {
 	r.reloading.Lock() // no reload begins after it
 	r.ended = true
 	r.reloading.Unlock()
+	r.hub.snapshots.end(r.hub.list())
 	r.stop()
 	r.hub.close()
+	r.hub.snapshots.close()
 	r.hub.closePlanes()
+	r.hub.help.close()
 	if r.tls != nil {
 		r.tls.Close()
 	}
+	r.door.Close()
 }
 
 // Run serves clients on xds and operators on admin until ctx ends; then it drains
@@ -219,9 +269,20 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 	defer wg.Wait()
 	defer end()
 
-	wg.Go(func() { r.cache.Run(background) })
-	wg.Go(func() { r.ahead.run(background) })
-	wg.Go(func() { r.watchOutages(background) })
+	wg.Go(func() { r.panics.Loop(background, contain.Background, func() { r.cache.Run(background) }) })
+	wg.Go(func() {
+		r.panics.Loop(background, contain.Prefetcher, func() {
+			r.ahead.forgetAll(r.panics) // after a panic it may be wrong
+			r.ahead.run(background)
+		})
+	})
+	wg.Go(func() { r.panics.Loop(background, contain.Background, func() { r.outages.run(background) }) })
+	wg.Go(func() { r.panics.Loop(background, contain.Background, func() { r.runHelp(background) }) })
+	wg.Go(func() { r.panics.Loop(background, contain.Store, func() { r.repairs.run(background) }) })
+	wg.Go(func() {
+		r.panics.Loop(background, contain.Background, func() { r.hub.snapshots.run(background, r.hub.list) })
+	})
+	wg.Go(func() { r.watch(background) })
 	r.reloading.Lock()
 	r.background = background
 	for _, p := range r.hub.present() {
@@ -229,7 +290,11 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 	}
 	r.reloading.Unlock()
 	failed := make(chan error, 3)
-	web := &http.Server{Handler: r.adminHandler(), ReadHeaderTimeout: 10 * time.Second}
+	pages := adminPort{r}
+	web := &http.Server{
+		Handler: pages.door(pages.containing(pages.handler())), ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog: slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
+	}
 	wg.Go(func() {
 		if err := web.Serve(admin); !errors.Is(err, http.ErrServerClosed) {
 			failed <- fmt.Errorf("admin port: %w", err)
@@ -271,7 +336,7 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 // seek has a plane reached, if the relay runs. The caller holds reloading.
 func (r *Relay) seek(p *plane) {
 	if ctx := r.background; ctx != nil {
-		r.hub.running.Go(func() { r.reach(ctx, p) })
+		r.hub.running.Go(func() { r.panics.Loop(ctx, contain.Background, func() { r.health.reach(ctx, p) }) })
 	}
 }
 
@@ -294,9 +359,18 @@ func (r *Relay) drain(force <-chan struct{}, polls *http.Server) {
 		}
 	})
 	drainREST(ctx, &wg, polls)
+	r.reports.Drain(spread)
 	r.server.Drain(ctx, spread)
+	r.lastReports(ctx)
 	close(done)
 	wg.Wait()
+}
+
+// lastReports waits for the load reports of the clients that were there (LRS-1).
+func (r *Relay) lastReports(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, reportGrace)
+	defer cancel()
+	r.hub.loads.Wait(ctx)
 }
 
 // drainGrace is how long connections may take to close after the last stream was

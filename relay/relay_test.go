@@ -19,7 +19,7 @@ import (
 func oneUpstream() *config.Config {
 	cfg := config.Default()
 	u := config.DefaultUpstream()
-	u.Name, u.Default, u.Endpoints = "primary", true, []string{"127.0.0.1:1"}
+	u.Name, u.Default, u.Endpoints = "primary", true, [][]string{{"127.0.0.1:1"}}
 	cfg.Upstreams = []config.Upstream{u}
 	return cfg
 }

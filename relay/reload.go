@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/metrics"
+	"github.com/xdsrelay/xdsrelay/relay/loadreport"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -20,7 +22,16 @@ var ErrEnding = errors.New("the relay is stopping")
 // cannot be used, nothing has changed. Upstreams of which nothing changed keep their
 // streams. Keys that need a restart (config.NeedsRestart) stay as they are, which is
 // logged. It may be called from any goroutine; reloads are carried out one at a time.
-func (r *Relay) Reload(cfg *config.Config) error {
+func (r *Relay) Reload(cfg *config.Config) (err error) {
+	defer r.panics.Catch(contain.Admin, func(e *contain.Error) { err = e })
+	return r.reload(cfg)
+}
+
+// Contain calls f for who embeds the relay. If f panics, that is counted and logged like a panic of
+// the relay, and returned as an error.
+func (r *Relay) Contain(f func()) error { return r.panics.Do(contain.Admin, f) }
+
+func (r *Relay) reload(cfg *config.Config) error {
 	r.reloading.Lock()
 	defer r.reloading.Unlock()
 	if r.ended || r.draining.Load() {
@@ -95,6 +106,7 @@ func (r *Relay) carryOut(cfg *config.Config) error {
 		r.tls.Adopt(secure)
 	}
 	r.cache.SetLimits(cacheLimits(cfg.Cache))
+	r.hub.snapshots.configure(cfg.Cache.SnapshotEvery.Std(), int64(cfg.Cache.MaxBytes))
 	r.server.SetLimits(limitsOf(cfg.Server))
 	r.server.SetIdentifier(identifierOf(cfg.Node))
 	if r.level != nil {
@@ -104,6 +116,7 @@ func (r *Relay) carryOut(cfg *config.Config) error {
 		r.seek(p)
 	}
 	r.server.Reroute(cfg.Server.Drain.Std())
+	r.reports.Recheck(cfg.Server.Drain.Std())
 	r.ahead.renew(aheadOf(cfg.Resolve))
 	for _, from := range obsolete {
 		r.hub.running.Go(from.Close) // who looks whether it can be reached may hold it up
@@ -160,13 +173,15 @@ func (r *Relay) prepare(o *overhaul, p *plane, u config.Upstream) error {
 	if p != nil && p.succeeds(&u) {
 		outages = p.outages
 	}
-	next, err := newPlane(u, r.fullState, outages, r.metrics.Upstream(u.Name), r.log)
+	next, err := newPlane(u, r.fullState, outages, r.dial, r.metrics.Upstream(u.Name), r.panics, r.log)
 	forget := sync.OnceFunc(func() { r.metrics.Forget(u.Name) })
 	if err != nil {
 		forget()
 		return err
 	}
-	next.forget = forget
+	next.source.Peers = r.hub.help != nil && next.servers != nil
+	next.forget, next.loads = forget, r.metrics.LoadReports(u.Name)
+	next.gate = loadreport.NewGate(next.loads)
 	if p != nil && p.fits(next) {
 		o.planes[u.Name], o.changed[p] = p, next
 		return nil

@@ -44,7 +44,12 @@ type planeServer struct {
 
 func newPlaneServer(t *testing.T, has contents) *planeServer {
 	t.Helper()
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	return newPlaneServerAt(t, "127.0.0.1:0", has)
+}
+
+func newPlaneServerAt(t *testing.T, address string, has contents) *planeServer {
+	t.Helper()
+	lis, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +152,7 @@ func (j *journal) String() string {
 // upstreamAt is an upstream of the configuration.
 func upstreamAt(name, address string) config.Upstream {
 	u := config.DefaultUpstream()
-	u.Name, u.Endpoints = name, []string{address}
+	u.Name, u.Endpoints = name, [][]string{{address}}
 	return u
 }
 
@@ -206,9 +211,12 @@ func (r *running) try(change func(*config.Config)) error {
 	next := *r.config
 	next.Upstreams = append([]config.Upstream(nil), next.Upstreams...)
 	change(&next)
+	linger := next.Aggregation.Linger
+	next.Aggregation.Linger = max(linger, config.Duration(time.Second))
 	if err := next.Validate(); err != nil {
 		r.Fatal(err)
 	}
+	next.Aggregation.Linger = linger // which may be shorter than an operator may have it
 	err := r.relay.Reload(&next)
 	if err == nil {
 		r.config = &next
@@ -262,6 +270,7 @@ type follower struct {
 	stream  discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
 	held    contents
 	gone    []string // what was removed from it
+	sent    int      // resources that it was sent
 	away    int      // how often the relay sent it away
 	ended   error
 }
@@ -342,6 +351,7 @@ func (f *follower) read(stream discovery.AggregatedDiscoveryService_DeltaAggrega
 		case again:
 			f.away++
 		default:
+			f.sent += len(r.Resources)
 			for _, res := range r.Resources {
 				f.held[res.Name] = res.Version
 			}

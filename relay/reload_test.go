@@ -75,7 +75,9 @@ func TestReload_endpoints_RES12(t *testing.T) {
 	for _, away := range []bool{false, true} {
 		t.Run(fmt.Sprintf("the old server is away: %t", away), func(t *testing.T) {
 			old, next := newPlaneServer(t, contents{"x": "1", "y": "1", "z": "1"}), newPlaneServer(t, contents{"x": "1", "y": "2"})
-			r := run(t, configOf(upstreamAt("a", old.address)))
+			at := upstreamAt("a", old.address)
+			at.ResponseTimeout = 0 // the new server is not asked whether it answers: its first stream is the session's
+			r := run(t, configOf(at))
 			c := r.join("n")
 			c.holds(contents{"x": "1", "y": "1", "z": "1"})
 			session := r.one("a")
@@ -93,7 +95,7 @@ func TestReload_endpoints_RES12(t *testing.T) {
 					t.Errorf("OPS-1: clients lost %s while the server was away", got)
 				}
 			}
-			r.reload(func(c *config.Config) { c.Upstreams[0].Endpoints = []string{next.address} })
+			r.reload(func(c *config.Config) { c.Upstreams[0].Endpoints = [][]string{{next.address}} })
 			if st := session.client.Status(); away && st.State == upstream.StateConnecting && !st.Since.Equal(since) {
 				t.Errorf("OPS-1: what is cached has been getting old since %v, and is said to since %v", since, st.Since)
 			}
@@ -123,9 +125,11 @@ func TestReload_inARow(t *testing.T) {
 	r := run(t, configOf(upstreamAt("a", nobody)))
 	c := r.join("n")
 	for i := range 10 {
-		r.reload(func(c *config.Config) { c.Upstreams[0].Endpoints = []string{nobody, fmt.Sprint("127.0.0.1:", 2+i)} })
+		r.reload(func(c *config.Config) {
+			c.Upstreams[0].Endpoints = [][]string{{nobody}, {fmt.Sprint("127.0.0.1:", 2+i)}}
+		})
 	}
-	r.reload(func(c *config.Config) { c.Upstreams[0].Endpoints = []string{a.address} })
+	r.reload(func(c *config.Config) { c.Upstreams[0].Endpoints = [][]string{{a.address}} })
 	c.holds(contents{"x": "1"})
 }
 
@@ -314,7 +318,7 @@ func TestReload_fails(t *testing.T) {
 		"an upstream's TLS": func(c *config.Config) { c.Upstreams[0].TLS = bad.TLS },
 		"a session that cannot go on": func(c *config.Config) {
 			c.Upstreams[0].MaxRequestSize = 64 * config.KiB
-			c.Upstreams[0].Endpoints = []string{"127.0.0.1:1"}
+			c.Upstreams[0].Endpoints = [][]string{{"127.0.0.1:1"}}
 			c.Node.ID = strings.Repeat("n", 1<<20)
 			c.Upstreams = append(c.Upstreams, claiming(upstreamAt("b", a.address), "b"))
 		},
@@ -364,12 +368,12 @@ func TestReload_restart(t *testing.T) {
 		c.Aggregation.Linger = config.Duration(time.Hour)
 	})
 	second := hash()
-	r.shows("/config", "need a restart:", "server.listen: 127.0.0.1:18000 → 127.0.0.1:2", "server.keepalive.time: 1m → 0s", "linger: 1h", "listen: 127.0.0.1:18000")
+	r.shows("/config", "need a restart:", "server.listen: 127.0.0.1:18100 → 127.0.0.1:2", "server.keepalive.time: 1m → 0s", "linger: 1h", "listen: 127.0.0.1:18100")
 	r.shows("/metrics", "xdsrelay_config_keys_awaiting_restart 3")
-	if log := r.log.String(); strings.Count(log, "needs a restart") != 3 || !strings.Contains(log, "key=admin.listen running=127.0.0.1:19000 wanted=127.0.0.1:3") {
+	if log := r.log.String(); strings.Count(log, "needs a restart") != 3 || !strings.Contains(log, "key=admin.listen running=127.0.0.1:19100 wanted=127.0.0.1:3") {
 		t.Errorf("log:\n%s", log)
 	}
-	r.reload(func(c *config.Config) { c.Server.Listen = "127.0.0.1:18000" })
+	r.reload(func(c *config.Config) { c.Server.Listen = "127.0.0.1:18100" })
 	r.shows("/metrics", "xdsrelay_config_keys_awaiting_restart 2")
 	if third := hash(); first == second || second != third {
 		t.Errorf("the hashes of what is in force are %s, %s and %s", first, second, third)
@@ -383,7 +387,7 @@ func TestReload_readiness(t *testing.T) {
 	a := newPlaneServer(t, contents{"x": "1"})
 	r := run(t, configOf(upstreamAt("a", "127.0.0.1:1")))
 	r.shows("/readyz", "not reached yet: a")
-	r.reload(func(c *config.Config) { c.Upstreams[0].Endpoints = []string{a.address} })
+	r.reload(func(c *config.Config) { c.Upstreams[0].Endpoints = [][]string{{a.address}} })
 	for !strings.HasPrefix(r.page("/readyz"), "ready") {
 		continue
 	}
@@ -429,7 +433,7 @@ func TestReload_leaks(t *testing.T) {
 	for i := range 50 {
 		to := servers[(i+1)%2]
 		r.reload(func(c *config.Config) {
-			c.Upstreams[0].Endpoints = []string{to.address}
+			c.Upstreams[0].Endpoints = [][]string{{to.address}}
 			c.Upstreams = append(c.Upstreams[:1], claiming(upstreamAt(fmt.Sprint("b", i), to.address), "b"))
 			c.Node.ID = fmt.Sprint("relay-", i)
 			c.Resolve.MaxRedirects = 1 + i%3

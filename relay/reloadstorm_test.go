@@ -106,9 +106,9 @@ func (s *storm) gust() (cfg *config.Config, usable bool) {
 	cfg = s.calm()
 	a, b := &cfg.Upstreams[0], &cfg.Upstreams[1]
 	for _, u := range []*config.Upstream{a, b} {
-		u.Endpoints = []string{s.planes[s.random.IntN(3)].Addr()}
+		u.Endpoints = [][]string{{s.planes[s.random.IntN(3)].Addr()}}
 		if s.chance(5) {
-			u.Endpoints = []string{"127.0.0.1:1"}
+			u.Endpoints = [][]string{{"127.0.0.1:1"}}
 		}
 		u.APIType = []config.APIType{config.AggregatedDeltaGRPC, config.AggregatedGRPC, config.DeltaGRPC, config.GRPC}[s.random.IntN(4)]
 		if s.chance(2) {
@@ -194,9 +194,12 @@ func TestReload_storm(t *testing.T) {
 	})
 	for i := range *gusts {
 		cfg, usable := s.gust()
+		linger := cfg.Aggregation.Linger
+		cfg.Aggregation.Linger = config.Duration(time.Second)
 		if err := cfg.Validate(); err != nil {
 			t.Fatal(err)
 		}
+		cfg.Aggregation.Linger = linger // shorter than an operator may have it
 		var pair sync.WaitGroup
 		if i%10 == 0 {
 			pair.Go(func() { _ = s.relay.Reload(s.calm()) }) // two at once

@@ -8,6 +8,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/resolve"
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/upstream"
@@ -20,10 +21,10 @@ func resolvedKey() sessionKey {
 }
 
 // newResolved builds what fills the store of these names, out of those of the upstreams.
-func newResolved(r *router, cfg config.Resolve, fullState map[string]bool, obs resolve.Observer, log *slog.Logger) *plane {
+func newResolved(r *router, cfg config.Resolve, fullState map[string]bool, obs resolve.Observer, panics *contain.Panics, log *slog.Logger) *plane {
 	return &plane{
 		name:     resolvedKey().plane,
-		upstream: &resolving{resolve.Config{Settings: settingsOf(cfg), Sources: sources{r}, Observer: obs, Log: log}},
+		upstream: &resolving{resolve.Config{Settings: settingsOf(cfg), Sources: sources{r}, Observer: obs, Panics: panics, Log: log}},
 		source:   cache.Source{FullState: fullState, Resolved: true, References: true},
 	}
 }
@@ -40,12 +41,15 @@ type resolving struct {
 // open implements origin.
 func (o *resolving) open(cfg upstream.SessionConfig) (feed, error) {
 	c := o.config
-	c.Store = cfg.Store.(*cache.Store)
+	c.Store = cfg.Store.(cache.Session)
 	return &resolver{resolve.New(c), time.Now()}, nil
 }
 
 // Reach implements origin: the relay itself is always there.
 func (*resolving) Reach(context.Context) error { return nil }
+
+// Causes implements origin.
+func (*resolving) Causes() []upstream.Cause { return nil }
 
 // Close implements origin: a resolver ends with its context.
 func (*resolving) Close() {}

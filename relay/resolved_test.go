@@ -13,6 +13,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/internal/resolve"
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -32,7 +33,7 @@ func testRouter(t *testing.T, h *hub) *router {
 		}
 	}
 	h.own = newResolved(rt, config.Resolve{AlternativeAfter: config.Duration(time.Second), MaxRedirects: 5},
-		nil, nil, slog.New(slog.DiscardHandler))
+		nil, nil, nil, slog.New(slog.DiscardHandler))
 	return rt
 }
 
@@ -117,8 +118,8 @@ func TestSource_LOC5(t *testing.T) {
 			if at, _ := source.Away(); !at.IsZero() {
 				t.Errorf("away since %v, and nothing was wanted", at)
 			}
-			c := source.Store().Read(func() {})
-			c.Update(cache.Change{TypeURL: clusterType, Subscribe: []cache.Name{{Spelling: silent, Key: silent}}})
+			c := delivery.Read(source.Store(), func() {})
+			c.Update(&delivery.Change{TypeURL: clusterType, Subscribe: []cache.Name{{Spelling: silent, Key: silent}}})
 			pass(time.Second)
 			// The plane that is there has said nothing yet.
 			if at, open := source.Away(); at.IsZero() || open == away {
@@ -160,8 +161,8 @@ func TestResolvedSession_LOC5_OPS4(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := store.Join(func() {}, cache.Form{})
-		c.Update(cache.Change{TypeURL: clusterType, Subscribe: []cache.Name{{Spelling: key, Key: key}}})
+		c := delivery.Join(store, func() {}, delivery.Form{})
+		c.Update(&delivery.Change{TypeURL: clusterType, Subscribe: []cache.Name{{Spelling: key, Key: key}}})
 		pass(time.Minute)
 		sessions := h.all()
 		if len(sessions) != 2 {

@@ -23,6 +23,7 @@ type resourceView struct {
 	Parameters map[string]string `json:"dynamic_parameters,omitempty"`
 	Kind       string            `json:"kind"`
 	State      string            `json:"state"`
+	Restored   time.Time         `json:"restored_as_of,omitzero"` // of an earlier process, not confirmed since
 	Version    string            `json:"version,omitempty"`
 	Error      string            `json:"error,omitempty"`
 	Bytes      int               `json:"bytes,omitempty"`
@@ -37,7 +38,7 @@ type resourceView struct {
 // serveResources lists what is cached: of one type (by URL or short name), of one
 // name, with the payloads if one name or payload=true is asked for. It writes one
 // element at a time, since a cache may hold a million of them.
-func (r *Relay) serveResources(w http.ResponseWriter, req *http.Request) {
+func (a adminPort) serveResources(w http.ResponseWriter, req *http.Request) {
 	q := req.URL.Query()
 	typeURL, name := q.Get("type"), q.Get("name")
 	if full, ok := keyer.TypeURL(typeURL); ok {
@@ -66,7 +67,7 @@ func (r *Relay) serveResources(w http.ResponseWriter, req *http.Request) {
 	defer func() { _ = out.Flush() }() // the client is gone if this fails
 	_, _ = out.WriteString("[")
 	separator := "\n  "
-	for _, s := range r.hub.all() {
+	for _, s := range a.relay.hub.all() {
 		at := key
 		if s.key.resolved {
 			at = resolved
@@ -96,6 +97,9 @@ func viewResource(key sessionKey, i cache.Info, payloads bool) resourceView {
 	v := resourceView{
 		Upstream: key.plane, Scope: key.scope, TypeURL: i.TypeURL, Name: i.Name, Parameters: i.Parameters, Kind: i.Kind, State: i.State,
 		Version: i.Version, Error: i.Error, Bytes: i.Bytes, Updated: i.Updated, Expires: i.Expires, Watchers: i.Watchers, Pins: i.Pins, Collection: i.Collection,
+	}
+	if i.Resource != nil && i.Resource.Restored() {
+		v.Restored = i.RestoredAsOf
 	}
 	if payloads {
 		v.Payload = payload.JSON(i.Resource, i.TypeURL, payload.BySize)

@@ -32,8 +32,7 @@ func (r *Relay) restServer() *http.Server {
 		ReadHeaderTimeout: restHeaderTime, MaxHeaderBytes: restHeaderBytes, IdleTimeout: restIdleTime,
 		// Both with and without TLS, HTTP/2 needs one connection for all types.
 		Protocols: new(http.Protocols),
-		// What clients do to their connections is nothing to warn of.
-		ErrorLog: slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
+		ErrorLog:  slog.NewLogLogger(r.door.HTTPLog(), slog.LevelDebug),
 	}
 	s.Protocols.SetHTTP1(true)
 	s.Protocols.SetHTTP2(true)

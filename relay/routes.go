@@ -83,24 +83,11 @@ func (r *routes) Scoped(typeURL, name string) (*cache.Store, error) {
 	if s := r.scoped.Get(typeURL); s != nil {
 		return s.store, nil
 	}
-	d, byName, err := r.decide(typeURL, name)
-	r.router.decided.decided(r.member.id, typeURL, d, err)
+	d, plane, byName, err := r.judge(typeURL, name)
 	if err != nil {
 		return nil, err
 	}
-	plane := cmp.Or(d.Upstream, r.plan.authorities.Default)
-	if plane == "" {
-		return nil, status.Error(codes.FailedPrecondition, "there is no default upstream: the relay serves only xdstp names of configured authorities")
-	}
-	if r.node == nil && sharing.Isolated(&d, r.plan.rules.Policy()) {
-		// Clients without a node would all look alike, and so share by accident (AGG-2).
-		return nil, status.Error(codes.InvalidArgument, "the stream's first request has no node, and the relay needs the node to choose the client's resources (STR-1)")
-	}
-	began := false
-	s, err := r.hold(sessionKey{plane: plane, of: r.plan.planes[plane], scope: d.Scope, basis: d.Basis}, func() shown {
-		began = true
-		return asDecided(&d, r.router.replica)
-	})
+	s, began, err := r.enter(plane, &d)
 	if err != nil {
 		return nil, err
 	}
@@ -110,6 +97,33 @@ func (r *routes) Scoped(typeURL, name string) (*cache.Store, error) {
 	}
 	r.scope = d.Scope
 	return s.store, nil
+}
+
+// judge finds out which scope of which upstream the rules put the client into.
+func (r *routes) judge(typeURL, name string) (d rules.Decision, plane string, byName bool, err error) {
+	d, byName, err = r.decide(typeURL, name)
+	r.router.decided.decided(r.member.id, typeURL, d, err)
+	if err != nil {
+		return d, "", byName, err
+	}
+	plane = cmp.Or(d.Upstream, r.plan.authorities.Default)
+	if plane == "" {
+		return d, "", byName, status.Error(codes.FailedPrecondition, "there is no default upstream: the relay serves only xdstp names of configured authorities")
+	}
+	if r.node == nil && sharing.Isolated(&d, r.plan.rules.Policy()) {
+		// Clients without a node would all look alike, and so share by accident (AGG-2).
+		return d, "", byName, status.Error(codes.InvalidArgument, "the stream's first request has no node, and the relay needs the node to choose the client's resources (STR-1)")
+	}
+	return d, plane, byName, nil
+}
+
+// enter acquires the session of a decision, and reports whether that began with it.
+func (r *routes) enter(plane string, d *rules.Decision) (s *session, began bool, err error) {
+	s, err = r.hold(sessionKey{plane: plane, of: r.plan.planes[plane], scope: d.Scope, basis: d.Basis}, func() shown {
+		began = true
+		return asDecided(d, r.router.replica)
+	})
+	return s, began, err
 }
 
 // decide asks the rules. What they make of the client takes more memory than its node: it

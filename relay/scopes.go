@@ -42,12 +42,12 @@ func (f scopeFilter) takes(typeURL, rule, scope string) bool {
 	return (f.typeURL == "" || f.typeURL == typeURL) && (f.rule == "" || f.rule == rule) && (f.scope == "" || f.scope == scope)
 }
 
-func (r *Relay) serveScopes(w http.ResponseWriter, req *http.Request) {
+func (a adminPort) serveScopes(w http.ResponseWriter, req *http.Request) {
 	f := newScopeFilter(req.URL.Query())
-	view := scopesView{Result: r.survey(f).Result(maxListed), XDSTP: []sharedByAll{}}
-	for _, s := range r.hub.all() {
+	view := scopesView{Result: a.survey(f).Result(maxListed), XDSTP: []sharedByAll{}}
+	for _, s := range a.relay.hub.all() {
 		if s.key.scope == xdstpScope && f == (scopeFilter{}) {
-			view.XDSTP = append(view.XDSTP, sharedByAll{Upstream: s.key.plane, Clients: r.hub.users(s), Note: "shared by all"})
+			view.XDSTP = append(view.XDSTP, sharedByAll{Upstream: s.key.plane, Clients: a.relay.hub.users(s), Note: "shared by all"})
 		}
 	}
 	indented(w, view)
@@ -55,10 +55,10 @@ func (r *Relay) serveScopes(w http.ResponseWriter, req *http.Request) {
 
 // survey counts the clients that are there now. Scopes without clients, which linger, are
 // streams upstream as well.
-func (r *Relay) survey(f scopeFilter) *sharing.Survey {
-	now := r.router.now.Load()
+func (a adminPort) survey(f scopeFilter) *sharing.Survey {
+	now := a.relay.router.now.Load()
 	survey := sharing.NewSurvey(sharing.Options{Rules: now.named, Policy: now.rules.Policy()})
-	for _, m := range r.router.roster.list() {
+	for _, m := range a.relay.router.roster.list() {
 		var placements []sharing.Placement
 		for _, p := range m.placements() {
 			if f.takes(p.TypeURL, p.Decision.Rule, p.Decision.Scope) {
@@ -69,7 +69,7 @@ func (r *Relay) survey(f scopeFilter) *sharing.Survey {
 			survey.Add(m.id, placements...)
 		}
 	}
-	for _, s := range r.hub.all() {
+	for _, s := range a.relay.hub.all() {
 		if s.key.scope == xdstpScope {
 			continue
 		}

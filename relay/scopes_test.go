@@ -80,8 +80,8 @@ func TestGuard_AGG3_AGG5(t *testing.T) {
 		r := newRuledRouter(t)
 		byCluster := rules.Rule{Name: "clusters", Match: "true", Scope: []string{"node.cluster"}}
 		r.reload(t, rules.Isolate, byCluster)
-		first := r.join(t, &corev3.Node{Id: "a", Cluster: "web", UserAgentName: "x"})
-		second := r.join(t, &corev3.Node{Id: "b", Cluster: "web", UserAgentName: "y"})
+		first := r.join(t, &corev3.Node{Id: "a", Cluster: "web", UserAgentName: "x", Locality: &corev3.Locality{Zone: "x"}})
+		second := r.join(t, &corev3.Node{Id: "b", Cluster: "web", UserAgentName: "y", Locality: &corev3.Locality{Zone: "y"}})
 		s := r.hub.all()[0]
 		expect := func(why string, want ...string) {
 			t.Helper()
@@ -89,7 +89,7 @@ func TestGuard_AGG3_AGG5(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", why, diff)
 			}
 		}
-		expect("AGG-3: of two clients", "id", "user_agent_name")
+		expect("AGG-3: of two clients", "locality.zone", "user_agent_name")
 		if got := s.guard.view(r.now.Load()); got.First != "a" || got.Rule != "clusters" || got.Isolated {
 			t.Errorf("AGG-5: %+v", got)
 		}
@@ -97,9 +97,9 @@ func TestGuard_AGG3_AGG5(t *testing.T) {
 			t.Errorf("%d lines about one scope:\n%s", n, r.log)
 		}
 
-		// The same parts by a rule that mentions the ID.
+		// The same parts by a rule that mentions the zone.
 		mentions := byCluster
-		mentions.Match = `node.id != ""`
+		mentions.Match = `node.locality.zone != ""`
 		r.reload(t, rules.Isolate, mentions)
 		if _, err := first.Scoped(listenerType, "*"); err != nil { // by the former plan, which it still has
 			t.Fatal(err)

@@ -1,8 +1,13 @@
 package relay
 
-import "github.com/xdsrelay/xdsrelay/metrics"
+import (
+	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/metrics"
+	"github.com/xdsrelay/xdsrelay/upstream"
+)
 
-// source is what metrics asks for with each scrape.
+// source is what metrics asks for with each scrape. It asks in goroutines of its own, where nobody
+// else catches a panic.
 type source struct{ relay *Relay }
 
 // CacheTotals implements metrics.Source.
@@ -12,7 +17,12 @@ func (s source) CacheTotals() (resources, bytes int64, unwatched int) {
 }
 
 // Sessions implements metrics.Source.
-func (s source) Sessions() []metrics.SessionStats {
+func (s source) Sessions() (stats []metrics.SessionStats) {
+	_ = s.relay.panics.Do(contain.Admin, func() { stats = s.sessions() })
+	return stats
+}
+
+func (s source) sessions() []metrics.SessionStats {
 	sessions := s.relay.hub.all()
 	stats := make([]metrics.SessionStats, 0, len(sessions))
 	for _, x := range sessions {
@@ -20,15 +30,66 @@ func (s source) Sessions() []metrics.SessionStats {
 			continue // what it holds the upstreams' sessions hold too
 		}
 		st := x.client.Status()
-		stats = append(stats, metrics.SessionStats{
-			Upstream: x.key.plane, State: st.State, Since: st.Since, Tables: x.store.Stats(),
-		})
+		now := metrics.SessionStats{Upstream: x.key.plane, State: st.State, Since: st.Since, Stale: st.Freshness.Stale, Tables: x.store.Stats()}
+		now.Restored, now.RestoredAsOf = x.store.Snapshots().Restored()
+		if x.loads != nil {
+			now.Loads = x.loads.Status()
+		}
+		stats = append(stats, now)
 	}
 	return stats
 }
 
+// Replicas implements metrics.Source.
+func (s source) Replicas() (stats []metrics.ReplicaStats) {
+	_ = s.relay.panics.Do(contain.Admin, func() { stats = s.replicas() })
+	return stats
+}
+
+func (s source) replicas() (stats []metrics.ReplicaStats) {
+	sessions := s.relay.hub.all()
+	for name, p := range s.relay.hub.present() {
+		for x, n := range s.relay.hub.served(p, sessions) {
+			if x.Spare {
+				continue
+			}
+			stats = append(stats, metrics.ReplicaStats{
+				Upstream: name, Priority: x.Priority, Unreachable: !x.UnreachableSince.IsZero(), Silent: !x.SilentSince.IsZero(), Sessions: n,
+			})
+		}
+	}
+	return stats
+}
+
+// Contacts implements metrics.Source.
+func (s source) Contacts() (contacts map[string]upstream.Contact) {
+	_ = s.relay.panics.Do(contain.Admin, func() { contacts = s.contacts() })
+	return contacts
+}
+
+func (s source) contacts() map[string]upstream.Contact {
+	contacts := make(map[string]upstream.Contact)
+	present, retired := s.relay.hub.census()
+	for _, p := range retired { // one of its name that is in use counts
+		if p.outages != nil {
+			contacts[p.name] = p.outages.Contact()
+		}
+	}
+	for name, p := range present {
+		if p.outages != nil {
+			contacts[name] = p.outages.Contact()
+		}
+	}
+	return contacts
+}
+
 // Scopes implements metrics.Source.
 func (s source) Scopes() (scopes, unmentioned int) {
+	_ = s.relay.panics.Do(contain.Admin, func() { scopes, unmentioned = s.scopes() })
+	return scopes, unmentioned
+}
+
+func (s source) scopes() (scopes, unmentioned int) {
 	now := s.relay.router.now.Load()
 	for _, x := range s.relay.hub.all() {
 		if x.key.scope == xdstpScope {

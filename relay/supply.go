@@ -2,12 +2,16 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/backoff"
+	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/wake"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -20,6 +24,10 @@ type supply struct {
 	log  *slog.Logger
 	bell chan struct{} // one slot: there is another feed
 
+	panics *contain.Panics
+	reopen func() (feed, error) // makes the next feed after one that panicked
+	pause  time.Duration        // before that; owned by Run
+
 	feed atomic.Pointer[feed] // the present one; it changes under mu, and is read for each delivery
 
 	mu    sync.Mutex
@@ -28,7 +36,7 @@ type supply struct {
 }
 
 func newSupply(f feed, log *slog.Logger) *supply {
-	s := &supply{log: log, bell: make(chan struct{}, 1)}
+	s := &supply{log: log, bell: wake.New()}
 	s.feed.Store(&f)
 	return s
 }
@@ -44,10 +52,16 @@ func (s *supply) Run(ctx context.Context) error {
 		s.stop = stop
 		s.mu.Unlock()
 		inherit(f, before)
-		err := f.Run(run)
+		began := time.Now()
+		err := s.run(run, f)
 		stop()
 		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+		before = f
+		if _, failed := errors.AsType[*contain.Error](err); failed {
+			s.refill(ctx, f, time.Since(began))
+			before = nil // what it knows may be wrong
 		}
 		for s.current() == f {
 			s.log.Debug("the feed of the cache ended", "error", err)
@@ -57,7 +71,36 @@ func (s *supply) Run(ctx context.Context) error {
 			case <-s.bell: // for this one, or for f itself
 			}
 		}
-		before = f
+	}
+}
+
+// run runs a feed. The error is a [*contain.Error] if it panics.
+func (s *supply) run(ctx context.Context, f feed) (err error) {
+	part := contain.Session
+	if _, own := f.(*resolver); own {
+		part = contain.Resolver
+	}
+	defer s.panics.Catch(part, func(e *contain.Error) { err = e })
+	return f.Run(ctx)
+}
+
+// The pauses before a session that panicked is fed again.
+const (
+	refeed     = time.Second
+	refeedMost = time.Minute
+)
+
+// refill has another feed take the place of one that panicked, after a pause that grows as long as
+// feeds panic soon.
+func (s *supply) refill(ctx context.Context, failed feed, ran time.Duration) {
+	if s.pause = min(2*s.pause, refeedMost); s.pause == 0 || ran > refeedMost {
+		s.pause = refeed
+	}
+	if !backoff.Sleep(ctx, s.pause) || s.current() != failed {
+		return
+	}
+	if next, err := s.reopen(); err == nil {
+		s.replace(next)
 	}
 }
 
@@ -84,10 +127,7 @@ func (s *supply) replace(next feed) {
 	if s.stop != nil {
 		s.stop()
 	}
-	select {
-	case s.bell <- struct{}{}:
-	default:
-	}
+	wake.Up(s.bell)
 }
 
 // Status implements feed.

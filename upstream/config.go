@@ -2,15 +2,19 @@ package upstream
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -18,8 +22,11 @@ import (
 type Config struct {
 	// Name is what configuration, logs and metrics call it.
 	Name string
-	// Endpoints are in order of priority (LOC-6): gRPC targets, or "host:port" for REST.
-	Endpoints []string
+	// Endpoints are in order of priority (LOC-6). Those of one element are of the same
+	// priority, and the scopes spread over them: gRPC targets, or "host:port" for REST. A host
+	// that is a name stands for all its addresses, and is looked up again after a failure, and
+	// at least every 30 seconds.
+	Endpoints [][]string
 	// APIType is what it speaks; "" means AggregatedDeltaGRPC.
 	APIType APIType
 	// FullState are the types of which a state-of-the-world response is always
@@ -57,15 +64,25 @@ type Config struct {
 
 	// Logger is for operators; nil means none.
 	Logger *slog.Logger
-	// DialOptions are added to the upstream's own gRPC options, for tests and embedders.
-	DialOptions []grpc.DialOption
+	Dial   Dial
+}
+
+// Dial is for tests and embedders. Resolver looks up names of endpoints; nil means the
+// system's. Connect connects to an address, for streams and for polls; nil means over TCP.
+// Options are added to the upstream's own gRPC options.
+type Dial struct {
+	Resolver Resolver
+	Connect  func(ctx context.Context, network, address string) (net.Conn, error)
+	Options  []grpc.DialOption
 }
 
 // Keepalive is for gRPC connections: Time is how long one may be silent before it is
 // pinged, and Timeout how long the answer may take, and acknowledgements of TCP. An
 // endpoint that ends a connection for too many pings is pinged less often from then on
-// (UPS-1).
-type Keepalive struct{ Time, Timeout time.Duration }
+// (UPS-1). Response is how long any server may leave a request unanswered that it must answer
+// (SUR-2). If it is negative it may do so for ever, and a better endpoint is returned to as
+// soon as it takes a connection.
+type Keepalive struct{ Time, Timeout, Response time.Duration }
 
 // Backoff bounds delays: Base the delay before the first new attempt, and each further one
 // has twice the bound up to Max (OPS-2). While a server says that it has no resources left
@@ -108,7 +125,7 @@ func (c Config) withDefaults() (Config, error) {
 	if err := c.APIType.check(); err != nil && c.APIType != REST {
 		return c, err
 	}
-	if len(c.Endpoints) == 0 {
+	if len(c.Endpoints) == 0 || slices.ContainsFunc(c.Endpoints, func(equal []string) bool { return len(equal) == 0 }) {
 		return c, errors.New("no endpoints")
 	}
 	if c.Nack.Wait < 0 || c.Nack.Acks < 0 {
@@ -118,6 +135,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.FullState = keyer.TypeSet(keyer.FullStateTypes())
 	}
 	c.Nack.Acks = cmp.Or(c.Nack.Acks, DefaultNackAcks)
+	c.Keepalive.Response = max(0, cmp.Or(c.Keepalive.Response, DefaultResponseTimeout))
 	err := errors.Join(
 		setting("connect timeout", &c.ConnectTimeout, DefaultConnectTimeout),
 		setting("keepalive time", &c.Keepalive.Time, DefaultKeepaliveTime),
@@ -154,11 +172,11 @@ func loggerOf(log *slog.Logger, upstream string) *slog.Logger {
 	return log.With("upstream", upstream)
 }
 
-// userAgent is how the relay announces itself to servers.
-func userAgent() string {
+// UserAgent is how the relay announces itself to servers.
+func UserAgent() string {
 	version := "devel"
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		version = info.Main.Version
 	}
-	return "xdsrelay/" + version
+	return wire.RelayIdentifier + version
 }

@@ -2,7 +2,7 @@
 // client.
 //
 // It owns connections and streams. An [Upstream] is one control plane with its endpoints in
-// order of priority and the connections that its sessions share. Two kinds of control
+// order of priority, over which its sessions spread, and the connections that they share. Two kinds of control
 // planes do not speak gRPC: [REST] is polled (REST-3), and [Files] are read (VAR-6).
 //
 // A [Session] fills the [Store] of one scope. It asks for what the Store wants, hands every
@@ -60,6 +60,14 @@
 // All sessions of a control plane share one entrance. While nothing can be reached it lets
 // one stream in at a time, and the others after that one was answered (UPS-2). [Outages]
 // is what it knows, for package relay: since when, and why.
+//
+// # Silence
+//
+// A server may have nothing to say for days, and one that hangs says nothing either (SUR-2).
+// Each replica has an exam: if nothing comes from it for a while, one of the sessions with
+// streams to it asks for something that was delivered before, without versions, over a stream
+// or poll of its own (question, delivered, asker). Any answer shows that it is well. Without
+// one all sessions leave it. A better replica is returned to after the same question.
 //
 // # Other sources
 //

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/backoff"
+	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/wake"
 )
 
 const (
@@ -30,6 +32,7 @@ type entrance struct {
 	// Immutable after newEntrance.
 	outages *Outages
 	most    time.Duration // what the back-off grows to
+	panics  *contain.Panics
 
 	mu      sync.Mutex // taken before that of outages
 	backoff backoff.Backoff
@@ -37,11 +40,12 @@ type entrance struct {
 	probe   *ticket   // the one that is tried; nil: none
 	next    time.Time // nobody is let in before
 	timer   *time.Timer
-	set     int // how often timer was set or stopped: one that fired meanwhile is void
+	room    time.Time // when the next stream may follow that broke though there is no outage
+	set     int       // how often timer was set or stopped: one that fired meanwhile is void
 	closed  bool
 
-	outage   int // the number of the one that lasts, or was the last
-	endpoint int // that ended the last outage
+	outage  int      // the number of the one that lasts, or was the last
+	replica *replica // that ended the last outage; nil before the first
 }
 
 // ticket is a line's place at the entrance.
@@ -55,18 +59,20 @@ func newEntrance(outages *Outages, base, most time.Duration) *entrance {
 	if outages == nil {
 		outages = new(Outages)
 	}
+	outages.contacts.begin(time.Now())
 	return &entrance{outages: outages, most: most, backoff: backoff.Backoff{Base: base, Max: most}}
 }
 
 // enter reports whether a stream may be opened now. If not, the ticket's bell is rung
-// when it may be.
+// when it may be. The probe may go on: a server that fell silent sends it to the next one
+// after a pause, and it would wait behind itself.
 func (e *entrance) enter(t *ticket) bool {
 	if e.untried() {
 		e.outages.renew()
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.waiting) == 0 && !e.outages.down() {
+	if e.probe == t || len(e.waiting) == 0 && !e.outages.down() {
 		return true
 	}
 	e.queue(t)
@@ -118,12 +124,12 @@ func (e *entrance) take(t *ticket) bool {
 	return admitted
 }
 
-// serving gives the endpoint that ended the outage, if that is over. It is not for the
-// probe, which looks for one.
-func (e *entrance) serving(t *ticket) (endpoint int, back bool) {
+// serving gives the replica that ended the outage, if that is over; nil if it is not known.
+// It is not for the probe, which looks for one.
+func (e *entrance) serving(t *ticket) (x *replica, back bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.endpoint, e.probe != t
+	return e.replica, e.probe != t
 }
 
 // lost notes that a stream of a ticket could not be opened, or ended, and queues the ticket
@@ -157,6 +163,20 @@ func (e *entrance) lost(t *ticket, err *ConnectionError, again bool) (delay time
 	return max(1, time.Until(e.next)), true
 }
 
+// follow gives a stream that broke its turn among those that did, though others are good: the
+// scopes of a replica that died come to the others at the same rate as after an outage.
+func (e *entrance) follow() (delay time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	if e.room.Before(now) {
+		e.room = now
+	}
+	delay = e.room.Sub(now)
+	e.room = e.room.Add(admitPause)
+	return delay
+}
+
 // backoffBound is how far a back-off may grow after a stream that ended for a reason.
 func backoffBound(most time.Duration, reason Reason) time.Duration {
 	if reason == ReasonExhausted {
@@ -165,14 +185,14 @@ func backoffBound(most time.Duration, reason Reason) time.Duration {
 	return most
 }
 
-// answer notes that the control plane answered at an endpoint.
-func (e *entrance) answer(endpoint int, at time.Time) {
+// answer notes that a replica of the control plane answered, or took a stream for long enough.
+func (e *entrance) answer(x *replica, at time.Time) {
 	if !e.outages.answer(at) {
 		return
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.probe, e.next, e.endpoint = nil, at, endpoint
+	e.probe, e.next, e.replica = nil, at, x
 	e.backoff.Reset()
 	e.stop()
 	e.arm()
@@ -185,7 +205,7 @@ func (e *entrance) arm() {
 	}
 	e.set++
 	set := e.set
-	e.timer = time.AfterFunc(time.Until(e.next), func() { e.admit(set) })
+	e.timer = time.AfterFunc(time.Until(e.next), e.panics.Func(contain.Background, func() { e.admit(set) }))
 }
 
 // stop stops the timer, as another time counts now. The caller holds mu.
@@ -216,10 +236,7 @@ func (e *entrance) admit(set int) {
 	} else {
 		e.next = time.Now().Add(admitPause)
 	}
-	select {
-	case t.bell <- struct{}{}:
-	default:
-	}
+	wake.Up(t.bell)
 	e.arm()
 }
 

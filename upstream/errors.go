@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -32,6 +33,7 @@ type Reason string
 const (
 	ReasonUnreachable  Reason = "unreachable"   // the connection could not be made
 	ReasonTimeout      Reason = "timeout"       // neither made nor refused in time
+	ReasonSilent       Reason = "silent"        // the server does not answer, nor its host
 	ReasonServerClosed Reason = "server_closed" // the server ended the stream in order
 	ReasonUnavailable  Reason = "unavailable"   // the connection broke, or the server sends us away
 	ReasonExhausted    Reason = "exhausted"     // a message passed MaxReceiveSize, or the server's limits
@@ -48,7 +50,7 @@ const (
 // Reasons returns every reason.
 func Reasons() []Reason {
 	return []Reason{
-		ReasonUnreachable, ReasonTimeout, ReasonServerClosed, ReasonUnavailable, ReasonExhausted, ReasonDenied,
+		ReasonUnreachable, ReasonTimeout, ReasonSilent, ReasonServerClosed, ReasonUnavailable, ReasonExhausted, ReasonDenied,
 		ReasonMalformed, ReasonNotReading, ReasonError, ReasonUnwanted, ReasonResubscribe, ReasonFailback, ReasonShutdown,
 	}
 }
@@ -58,6 +60,8 @@ func reasonOf(err error, opened bool) Reason {
 	switch {
 	case errors.Is(err, errConnectTimeout):
 		return ReasonTimeout
+	case errors.Is(err, errSilent), opened && vanished(err):
+		return ReasonSilent
 	case errors.Is(err, errNotReading):
 		return ReasonNotReading
 	case errors.Is(err, errUnanswerable):
@@ -77,6 +81,19 @@ func reasonOf(err error, opened bool) Reason {
 	default:
 		return ReasonError
 	}
+}
+
+// vanished reports whether a connection ended because nothing came from the other side: no
+// answer to a ping, or no acknowledgement of TCP. gRPC tells so in words only.
+func vanished(err error) bool {
+	text := status.Convert(err).Message()
+	return status.Code(err) == codes.Unavailable &&
+		(strings.Contains(text, "keepalive ping failed") || strings.Contains(text, "connection timed out"))
+}
+
+// own says that the relay ended the stream.
+func (r Reason) own() bool {
+	return r.final() || r == ReasonResubscribe || r == ReasonFailback
 }
 
 // repeats says that the reason lies in what the server sends, so that the next
@@ -102,6 +119,9 @@ type ConnectionError struct {
 func (e *ConnectionError) Error() string {
 	return fmt.Sprintf("upstream: endpoint %s: %s: %v", e.Endpoint, e.Reason, e.Err)
 }
+
+// Cause is the error in few words.
+func (e *ConnectionError) Cause() Cause { return causeAt(e.Endpoint, e.Err, e.Reason.refuses()) }
 
 // Unwrap gives the cause, a gRPC status for the most part.
 func (e *ConnectionError) Unwrap() error { return e.Err }

@@ -59,7 +59,7 @@ func ExampleUpstream_NewSession() {
 	addr, stop := serve()
 	defer stop()
 
-	u, err := upstream.New(upstream.Config{Name: "control-plane", Endpoints: []string{addr}})
+	u, err := upstream.New(upstream.Config{Name: "control-plane", Endpoints: [][]string{{addr}}})
 	if err != nil {
 		log.Fatal(err)
 	}

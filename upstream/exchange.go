@@ -15,6 +15,7 @@ import (
 // exchange counts the polls of one poller on their way out, and what comes back.
 type exchange struct {
 	base http.RoundTripper
+	host string              // of the endpoint, also where an address of it is polled
 	meta map[string][]string // goes with every poll; never logged (ACC-6)
 	sent func(kind RequestKind)
 
@@ -23,8 +24,8 @@ type exchange struct {
 	received atomic.Int64 // bytes of the last response
 }
 
-func newExchange(base http.RoundTripper, meta map[string][]string, sent func(RequestKind)) *exchange {
-	e := &exchange{base: base, meta: meta, sent: sent}
+func newExchange(w *web, x *replica, meta map[string][]string, sent func(RequestKind)) *exchange {
+	e := &exchange{base: w.doors[x.endpoint], host: x.endpoint.target, meta: meta, sent: sent}
 	e.owed.Store(KindSubscribe)
 	return e
 }
@@ -35,7 +36,8 @@ func (e *exchange) answer(kind RequestKind) { e.owed.Store(kind) }
 // RoundTrip implements http.RoundTripper.
 func (e *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
-	r.Header.Set("User-Agent", userAgent())
+	r.Host = e.host
+	r.Header.Set("User-Agent", UserAgent())
 	restjson.SetMetadata(r.Header, e.meta)
 	e.received.Store(0)
 	e.begun = time.Now()

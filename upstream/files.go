@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/filesource"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -36,6 +37,8 @@ type FilesConfig struct {
 	Observer Observer
 	// Logger gets what an operator should know; nil means none.
 	Logger *slog.Logger
+	// Panics catches panics in the reading of files (SUR-6); nil: none is caught.
+	Panics *contain.Panics
 }
 
 func (c FilesConfig) withDefaults() FilesConfig {
@@ -95,15 +98,17 @@ func NewFiles(cfg FilesConfig) (*Files, error) {
 	f.stop = stop
 	changed, unsubscribe := f.source.Subscribe()
 	f.wg.Go(func() {
-		// It fails only where it runs already.
-		_ = f.source.Run(ctx)
+		cfg.Panics.Loop(ctx, contain.Background, func() {
+			// It fails only where it runs already.
+			_ = f.source.Run(ctx)
+		})
 	})
 	f.wg.Go(func() {
 		defer unsubscribe()
 		for {
 			select {
 			case <-changed:
-				f.take(f.source.Snapshot())
+				_ = cfg.Panics.Do(contain.Background, func() { f.take(f.source.Snapshot()) }) // the view before stays
 			case <-ctx.Done():
 				return
 			}
@@ -119,6 +124,9 @@ func (f *Files) Close() {
 	f.stop()
 	f.wg.Wait()
 }
+
+// Causes gives none: files have no endpoints, and Reach says what is wrong with them.
+func (*Files) Causes() []Cause { return nil }
 
 // Reach waits until the path was read once. The error is that it cannot be read, or
 // ctx's.

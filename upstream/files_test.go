@@ -419,7 +419,7 @@ func TestTTL2Files(t *testing.T) {
 		return told
 	})
 	eventually(t, "the end of its ttl", func() bool {
-		got := b.Resources(clusters, "a")
+		got := b.Store.Resources(clusters, "a")
 		return len(got) == 1 && got[0].State == "absent"
 	})
 }
@@ -470,7 +470,7 @@ func TestFiles_VAR6_FILE1(t *testing.T) {
 	}
 	holds := func(b *bed, name string) func() bool {
 		return func() bool {
-			got := b.Resources(clusters, "")
+			got := b.Store.Resources(clusters, "")
 			return len(got) == 1 && got[0].Name == name && got[0].State == "present"
 		}
 	}

@@ -255,7 +255,7 @@ func (s *fileSource) hand(l *fileLine, resources []*wire.Resource, removed int, 
 		bytes += r.Size()
 	}
 	s.report.responded(l.id.TypeURL, len(resources), removed, bytes, at)
-	if err := apply(); err != nil {
+	if err := s.session.safety.apply(apply); err != nil {
 		l.lives = nil // the Store may have taken some of it
 		s.report.log.Warn("state of the files rejected", "type", l.id.TypeURL, "cached", cached(err), "error", detail(err))
 		rejected := &RejectedError{TypeURL: l.id.TypeURL, Err: err, At: at}

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/internal/controlplane"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/upstream"
@@ -30,7 +31,7 @@ type rig struct {
 	cache   *cache.Cache
 	store   *cache.Store
 	session *upstream.Session
-	client  *cache.Client
+	client  *delivery.Place
 }
 
 func newRig(t *testing.T, api upstream.APIType, plane *controlplane.ControlPlane) *rig {
@@ -49,28 +50,29 @@ func newRig(t *testing.T, api upstream.APIType, plane *controlplane.ControlPlane
 		FullState: full, State: api.State(), PerType: api.PerType(),
 	})
 	u, err := upstream.New(upstream.Config{
-		Name: "plane", Endpoints: []string{plane.Addr()}, APIType: api,
-		Backoff: upstream.Backoff{Base: 10 * time.Millisecond, Max: 50 * time.Millisecond},
+		Name: "plane", Endpoints: [][]string{{plane.Addr()}}, APIType: api,
+		Backoff:   upstream.Backoff{Base: 10 * time.Millisecond, Max: 50 * time.Millisecond},
+		Keepalive: upstream.Keepalive{Response: -1}, // the streams are counted
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(u.Close)
-	if r.session, err = u.NewSession(upstream.SessionConfig{Node: &corev3.Node{Id: "relay"}, Store: r.store}); err != nil {
+	if r.session, err = u.NewSession(upstream.SessionConfig{Node: &corev3.Node{Id: "relay"}, Store: r.store.Session()}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = r.session.Run(ctx) }() // its error is the context's
 	t.Cleanup(func() { cancel(); <-done })
-	r.client = r.store.Join(func() {}, cache.Form{})
+	r.client = delivery.Join(r.store, func() {}, delivery.Form{})
 	return r
 }
 
 // change changes what the client subscribes to: "+name" and "-name".
 func (r *rig) change(typeURL string, words ...string) {
 	r.Helper()
-	ch := cache.Change{TypeURL: typeURL}
+	ch := delivery.Change{TypeURL: typeURL}
 	for _, w := range words {
 		n := cache.Name{Spelling: w[1:], Key: w[1:]}
 		if w[0] == '+' {
@@ -79,7 +81,7 @@ func (r *rig) change(typeURL string, words ...string) {
 			ch.Unsubscribe = append(ch.Unsubscribe, n)
 		}
 	}
-	r.client.Update(ch)
+	r.client.Update(&ch)
 }
 
 // set publishes a cluster or the endpoints of one, told apart by a text in them.

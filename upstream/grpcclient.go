@@ -7,6 +7,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/xdsrelay/xdsrelay/internal/moment"
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -25,17 +26,20 @@ type grpcClient struct {
 	nodeSize int
 	metadata metadata.MD
 
+	delivered  delivered
 	quarantine quarantine
 	held       *ackHold
-	single     map[string]int // endpoints that refuse a second stream, by StreamID.TypeURL
+	single     map[string]*replica // those that refuse a second stream, by StreamID.TypeURL
 }
 
 // client implements transport. What a server that refuses a type has against it is not known.
 func (p *pool) client(r *remote, cfg SessionConfig) (client, refusals) {
+	state := p.cfg.APIType.State()
 	return &grpcClient{
-		remote: r, session: r.session, store: r.store, report: r.report, pool: p, cfg: p.cfg,
+		delivered: delivered{state: state},
+		remote:    r, session: r.session, store: r.store, report: r.report, pool: p, cfg: p.cfg,
 		node: cfg.Node, nodeSize: nodeSize(cfg), metadata: metadataOf(p.cfg.Metadata, cfg.Metadata),
-		quarantine: newQuarantine(p.cfg), held: newAckHold(p.cfg.Nack.Wait, p.cfg.Nack.Acks, r.session.ring), single: make(map[string]int),
+		quarantine: newQuarantine(p.cfg), held: newAckHold(p.cfg.Nack.Wait, p.cfg.Nack.Acks, r.session.ring), single: make(map[string]*replica),
 	}, refusals{backoff: maxTrialDelay}
 }
 
@@ -44,7 +48,7 @@ func (c *grpcClient) serves(id wire.StreamID) bool { return c.cfg.APIType.method
 
 // connect implements client.
 func (c *grpcClient) connect(l *line) (link, error) {
-	conn, err := c.pool.acquire(l.endpoint)
+	conn, err := c.pool.acquire(l.replica)
 	if err != nil {
 		return nil, err
 	}
@@ -55,11 +59,47 @@ func (c *grpcClient) connect(l *line) (link, error) {
 	}
 	api := c.cfg.APIType
 	k := &streamLink{
-		client: c, line: l, stream: newStream(ctx, conn, api, api.method(l.id), c.session.post, c.report.wrote),
+		client: c, line: l, stream: newStream(ctx, conn, api, api.method(l.id), c.session, c.report.wrote),
 		asked: make(map[string]time.Time), added: make(map[string]time.Time),
 	}
-	k.stream.start(c.cfg.ConnectTimeout, handler{opened: k.opened, response: k.respond, lost: k.lost})
+	k.stream.start(c.remote.failback.openingTimeout(c.cfg), handler{opened: k.opened, response: k.respond, lost: k.lost})
 	return k, nil
+}
+
+// versionsLimit is how many bytes of versions a stream may begin with: next to none if the
+// control plane uses versions again (ACK-4).
+func (c *grpcClient) versionsLimit() int {
+	if c.remote.up.reuses.Load() {
+		return 1
+	}
+	return versionsLimit(c.cfg.MaxRequestSize, c.nodeSize)
+}
+
+// question implements client.
+func (c *grpcClient) question(p purpose) *question { return c.delivered.question(p) }
+
+// opening implements client.
+func (*grpcClient) opening(l *line) *question {
+	if k, ok := l.link.(*streamLink); ok {
+		return k.opening
+	}
+	return nil
+}
+
+// asker implements client.
+func (c *grpcClient) asker() asker {
+	return &streamAsker{
+		pool: c.pool, api: c.cfg.APIType, limit: c.cfg.MaxRequestSize, node: c.node, nodeSize: c.nodeSize, metadata: c.metadata,
+		panics: c.session.safety.panics,
+	}
+}
+
+// harmed notes that a stream ended. A server that does so with a status whenever it is asked a
+// question takes one stream of a node only.
+func (c *grpcClient) harmed(x *replica, cause error) {
+	if refusedBy(cause) && x.exam.harmed(c.remote.sitter) {
+		c.report.log.Warn("server ends the stream of a node that opens another: it is not asked whether it answers", "endpoint", x.name)
+	}
 }
 
 // links are the streams, and the attempts to open one, in the order of their lines.
@@ -87,7 +127,7 @@ func (c *grpcClient) link(id wire.StreamID) *streamLink {
 func (c *grpcClient) rung() { c.answerAll(c.held.ready(time.Now())) }
 
 // next implements client.
-func (c *grpcClient) next() time.Time { return earlier(c.held.next(), c.trialAt()) }
+func (c *grpcClient) next() time.Time { return moment.Earlier(c.held.next(), c.trialAt()) }
 
 // elapse implements client.
 func (c *grpcClient) elapse(now time.Time) {

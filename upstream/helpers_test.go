@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/xdsrelay/xdsrelay/internal/wake"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -96,10 +97,7 @@ func (s *memStore) wantOn(stream wire.StreamID, all []wire.Subscription, change 
 	s.wanted[stream] = all
 	s.pending[stream] = append(s.pending[stream], change...)
 	s.mu.Unlock()
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
+	wake.Up(s.changed)
 }
 
 func (s *memStore) DemandChanged() <-chan struct{} { return s.changed }
@@ -127,10 +125,7 @@ func (s *memStore) leave() { s.get(func(s *memStore) { s.lonely = true }) }
 
 func (s *memStore) come() {
 	s.get(func(s *memStore) { s.lonely = false })
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
+	wake.Up(s.changed)
 }
 
 func (s *memStore) StreamWanted(stream wire.StreamID) bool {
@@ -149,6 +144,9 @@ func (s *memStore) Restart(stream wire.StreamID, versionsLimit int) []wire.Subsc
 	out := slices.Clone(s.wanted[stream])
 	for i := range out {
 		out[i].Versions, out[i].Held = maps.Clone(s.versions[out[i].TypeURL]), s.held[out[i].TypeURL]
+		if versionsLimit == 1 {
+			out[i].Versions = nil
+		}
 	}
 	return out
 }
@@ -188,10 +186,7 @@ func (s *memStore) Shed(stream wire.StreamID, typeURL string, bytes int) bool {
 	if !s.recovers {
 		s.pending[stream] = append(s.pending[stream], unsub(typeURL, names...))
 	}
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
+	wake.Up(s.changed)
 	return true
 }
 
@@ -246,10 +241,7 @@ func (s *memStore) OneStream(stream wire.StreamID, one bool) {
 		delete(s.wanted, second)
 		delete(s.pending, second)
 	}
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
+	wake.Up(s.changed)
 }
 
 func (s *memStore) Sequence() uint64 {
@@ -356,9 +348,10 @@ func (n *network) blackHole(host string) {
 
 // config is for an upstream with these hosts as endpoints.
 func (n *network) config(hosts ...string) Config {
-	cfg := Config{Name: "cp", DialOptions: []grpc.DialOption{grpc.WithContextDialer(n.dial)}}
+	// Silence counts in the tests that are about it: the servers of the others are mute.
+	cfg := Config{Name: "cp", Keepalive: Keepalive{Response: -1}, Dial: Dial{Options: []grpc.DialOption{grpc.WithContextDialer(n.dial)}}}
 	for _, h := range hosts {
-		cfg.Endpoints = append(cfg.Endpoints, "passthrough:///"+h)
+		cfg.Endpoints = append(cfg.Endpoints, []string{"passthrough:///" + h})
 	}
 	return cfg
 }
@@ -530,6 +523,9 @@ type recorder struct {
 	moves       []string
 	unavailable []string
 	unusable    int
+	answers     []time.Duration
+	silent      []string
+	reused      int
 }
 
 func (r *recorder) locked(f func()) {
@@ -567,7 +563,13 @@ func (r *recorder) BackedOff(d time.Duration) { r.locked(func() { r.delays = app
 func (r *recorder) EndpointChanged(from, to string) {
 	r.locked(func() { r.moves = append(r.moves, from+">"+to) })
 }
-func (r *recorder) FileUnusable() { r.locked(func() { r.unusable++ }) }
+func (r *recorder) Answered(d time.Duration) { r.locked(func() { r.answers = append(r.answers, d) }) }
+
+func (r *recorder) EndpointSilent(endpoint string) {
+	r.locked(func() { r.silent = append(r.silent, endpoint) })
+}
+func (r *recorder) VersionsReused() { r.locked(func() { r.reused++ }) }
+func (r *recorder) FileUnusable()   { r.locked(func() { r.unusable++ }) }
 
 // running is a session that runs until the test ends, or until stop.
 type running struct {
@@ -599,6 +601,11 @@ func run(t *testing.T, u *Upstream, store Store, obs Observer) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return start(t, s)
+}
+
+func start(t *testing.T, s *Session) *running {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &running{Session: s, cancel: cancel, done: make(chan error, 1)}
 	go func() { r.done <- s.Run(ctx) }()

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/moment"
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
 )
 
@@ -170,7 +171,7 @@ func (h *ackHold) next() (at time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, q := range h.queues {
-		at = earlier(at, q.answers[0].due)
+		at = moment.Earlier(at, q.answers[0].due)
 	}
 	return at
 }

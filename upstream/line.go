@@ -32,13 +32,13 @@ type line struct {
 	// something was asked for), or to stop waiting for the server (draining).
 	at      time.Time
 	backoff backoff.Backoff
-	failed  []bool // endpoints that failed since the last good link or back-off
+	failed  []*replica // those that failed since the last good link or back-off
 
-	link     link
-	endpoint int       // of the link
-	open     bool      // Store.Restart was called, so Lost is due
-	standsAt time.Time // when the link shows, by standing, that the server is there
-	counted  bool      // Status counts the link
+	link    link
+	replica *replica // of the link
+	open    bool     // Store.Restart was called, so Lost is due
+	counted bool     // Status counts the link
+	owed    owed
 	// established: the server answered, or the link is stable.
 	established, draining bool
 	// refused: the server may not serve the type; until it answers.
@@ -69,6 +69,7 @@ type waiting int
 const (
 	waitsNot      waiting = iota
 	waitsEntrance         // for the entrance to let it in (UPS-2)
+	waitsNames            // for the names of the endpoints to be looked up
 	waitsClient           // for a client that waits for what is wanted
 )
 
@@ -139,7 +140,7 @@ func (l *line) begin() {
 	if l.remote.resting() {
 		l.remote.failback.begin()
 	}
-	clear(l.failed)
+	l.failed = nil
 	l.attempt()
 }
 
@@ -149,6 +150,8 @@ func (l *line) attempt() {
 	switch {
 	case !r.store.Awaited():
 		l.sleep()
+	case !r.up.replicas.known():
+		l.waits = waitsNames
 	case r.up.entrance.enter(l.ticket):
 		l.connect()
 	default:
@@ -162,8 +165,16 @@ func (l *line) sleep() {
 	l.remote.up.entrance.leave(l.ticket)
 }
 
-// admit connects if the entrance has let the line in. It follows the probe to its
-// endpoint, unless another link ties the session to one.
+// begun has a line begin that waited for the names of the endpoints.
+func (l *line) begun() {
+	if l.waits == waitsNames && l.remote.up.replicas.known() {
+		l.waits = waitsNot
+		l.begin()
+	}
+}
+
+// admit connects if the entrance has let the line in. It follows the probe, unless another
+// link ties the session to a replica.
 func (l *line) admit() {
 	r := l.remote
 	switch {
@@ -176,8 +187,8 @@ func (l *line) admit() {
 		l.sleep()
 	default:
 		l.waits = waitsNot
-		if endpoint, back := r.up.entrance.serving(l.ticket); back && !r.linked() {
-			r.failback.moveTo(endpoint)
+		if x, back := r.up.entrance.serving(l.ticket); back && !r.linked() {
+			r.failback.follow(x)
 		}
 		l.connect()
 	}
@@ -198,10 +209,15 @@ func (l *line) rouse() {
 	}
 }
 
-// connect begins a link at the session's endpoint, in the background.
+// connect begins a link at the session's replica, in the background.
 func (l *line) connect() {
 	r := l.remote
-	l.at, l.endpoint = time.Time{}, r.failback.endpoint
+	r.failback.renew()
+	if r.failback.left() && !r.linked() {
+		r.failback.begin()
+	}
+	l.at, l.replica = time.Time{}, r.failback.replica
+	l.owed.began = time.Now()
 	k, err := r.client.connect(l)
 	if err != nil {
 		// The upstream has tried the endpoint, so this is about something that may pass.
@@ -213,10 +229,13 @@ func (l *line) connect() {
 
 // opened notes that the Store is told of the link. A link that stands for so long shows
 // that the server is there.
+// Where the server can be asked whether it answers, that shows it.
 func (l *line) opened(stands time.Duration) {
 	l.open = true
-	if l.remote.up.entrance.outages.down() {
-		l.standsAt = time.Now().Add(stands)
+	r, now := l.remote, time.Now()
+	l.replica.exam.sit(r.sitter, now)
+	if r.up.entrance.outages.down() && (r.up.cfg.Keepalive.Response == 0 || r.client.question(toHear) == nil) {
+		l.owed.standsAt = now.Add(stands)
 	}
 }
 
@@ -225,7 +244,7 @@ func (l *line) count() {
 	l.counted = true
 	r := l.remote
 	r.report.note(func(st *Status) { st.Streams++; st.Opened++ })
-	r.report.obs.StreamOpened(l.id.String(), r.up.cfg.Endpoints[l.endpoint])
+	r.report.obs.StreamOpened(l.id.String(), l.replica.name)
 }
 
 // refuse notes that the server may not serve the line's type, until welcome.
@@ -244,22 +263,30 @@ func (l *line) welcome() {
 	}
 }
 
-// answered counts the server as there, and the link as good.
+// answered notes an answer of the server.
 func (l *line) answered(at time.Time) {
+	l.paid(at)
+	l.remote.up.heard(l.replica, at)
+	l.proved(at)
+}
+
+// proved counts the server as there, and the link as good.
+func (l *line) proved(at time.Time) {
 	r := l.remote
 	l.welcome()
 	first := !l.established
 	if first {
 		l.established, l.rejected = true, 0
 		r.up.entrance.outages.count(1)
+		r.up.causes.answered(l.replica.name)
 		if !l.draining {
 			l.at = time.Time{}
 		}
 	}
-	r.up.entrance.answer(l.endpoint, at)
+	r.up.entrance.answer(l.replica, at)
 	if first {
-		r.report.log.Info("connected", "stream", l.id, "endpoint", r.up.cfg.Endpoints[l.endpoint])
-		r.failback.arrived(l.endpoint)
+		r.report.log.Info("connected", "stream", l.id, "endpoint", l.replica.name)
+		r.failback.arrived(l.replica)
 	}
 }
 
@@ -284,17 +311,17 @@ func (l *line) elapse(now time.Time) {
 		switch {
 		case l.draining:
 			l.end(ReasonUnwanted)
+		case l.open && l.owes():
+			l.at = now.Add(stableAfter)
 		case l.open:
-			l.answered(now)
+			l.proved(now)
 		case r.store.StreamWanted(l.id):
 			l.attempt()
 		default:
 			r.up.entrance.leave(l.ticket)
 		}
 	}
-	if due(&l.standsAt, now) {
-		r.up.entrance.answer(l.endpoint, now)
-	}
+	l.elapseOwed(now)
 	if due(&l.renewal.due, now) && l.serving() {
 		l.link.demand()
 	}

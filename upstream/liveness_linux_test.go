@@ -39,7 +39,7 @@ func TestUPS1_TCPOptions(t *testing.T) {
 		}
 	}
 	t.Run("gRPC", func(t *testing.T) {
-		u := newUpstream(t, Config{Endpoints: []string{lis.Addr().String()}})
+		u := newUpstream(t, Config{Endpoints: [][]string{{lis.Addr().String()}}})
 		c, err := net.Dial("tcp", lis.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -53,12 +53,12 @@ func TestUPS1_TCPOptions(t *testing.T) {
 		_ = secured.Close()
 	})
 	t.Run("REST", func(t *testing.T) {
-		u, err := New(Config{APIType: REST, Endpoints: []string{lis.Addr().String()}})
+		u, err := New(Config{APIType: REST, Endpoints: [][]string{{lis.Addr().String()}}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer u.Close()
-		c, err := u.transport.(*web).dial(t.Context(), lis.Addr().String())
+		c, err := u.transport.(*web).dial(t.Context(), "127.0.0.1", lis.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}

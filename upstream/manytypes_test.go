@@ -21,7 +21,7 @@ func manyTypes(tb testing.TB, kind string, store Store, log *slog.Logger, obs Ob
 	cfg := SessionConfig{Store: store, Observer: obs}
 	switch kind {
 	case "REST":
-		u, err := New(Config{APIType: REST, Endpoints: []string{"a:1"}, Logger: log})
+		u, err := New(Config{APIType: REST, Endpoints: [][]string{{"a:1"}}, Logger: log})
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func manyTypes(tb testing.TB, kind string, store Store, log *slog.Logger, obs Ob
 		f.view.Store(&fileView{read: true, complete: true})
 		return func() { lookAt(s) }, s.Status
 	default:
-		u, err := New(Config{Endpoints: []string{"a:1"}, APIType: GRPC, Logger: log})
+		u, err := New(Config{Endpoints: [][]string{{"a:1"}}, APIType: GRPC, Logger: log})
 		if err != nil {
 			tb.Fatal(err)
 		}

@@ -26,6 +26,13 @@ type Observer interface {
 	BackedOff(delay time.Duration)
 	// EndpointChanged says that the session turns to another endpoint (LOC-6).
 	EndpointChanged(from, to string)
+	// Answered says how long the server took for an answer: to a request on a stream or
+	// poll, or to a question of the relay whether it still answers (SUR-2).
+	Answered(after time.Duration)
+	// EndpointSilent says that an endpoint was found to take streams and to answer nothing.
+	EndpointSilent(endpoint string)
+	// VersionsReused says that the control plane uses a version for two contents (ACK-4).
+	VersionsReused()
 	// FileUnusable says that a file, or the path of all, cannot be used as it is now
 	// (VAR-6), once for each reason.
 	FileUnusable()
@@ -62,6 +69,15 @@ func (NopObserver) BackedOff(time.Duration) {}
 
 // EndpointChanged does nothing.
 func (NopObserver) EndpointChanged(string, string) {}
+
+// Answered does nothing.
+func (NopObserver) Answered(time.Duration) {}
+
+// EndpointSilent does nothing.
+func (NopObserver) EndpointSilent(string) {}
+
+// VersionsReused does nothing.
+func (NopObserver) VersionsReused() {}
 
 // FileUnusable does nothing.
 func (NopObserver) FileUnusable() {}

@@ -21,7 +21,8 @@ type Outage struct {
 	// Err is why the last attempt since then failed, or the last stream ended; nil while
 	// Since is zero.
 	Err *ConnectionError
-	// Answered is when it last answered, on any stream or poll; zero before the first time.
+	// Answered is when it last answered, on any stream or poll, or took a stream for long
+	// enough; zero before the first time. Contact has answers only.
 	Answered time.Time
 }
 
@@ -30,6 +31,8 @@ type Outage struct {
 // with the first answer. The zero Outages is ready. Its methods may be called from any
 // goroutine.
 type Outages struct {
+	contacts contacts
+
 	mu     sync.Mutex
 	now    Outage
 	good   int // streams that were answered and are open

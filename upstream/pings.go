@@ -21,8 +21,6 @@ const (
 	paceConfigured pace = iota
 	paceCalm            // every calmPings
 	paceNone            // not at all: TCP alone notices that the server is gone
-
-	paces int = iota
 )
 
 // interval is the time between pings at a pace, where configured is the first one's.
@@ -53,10 +51,10 @@ func tooManyPings(err error) bool {
 func (p *pool) calm(c *conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.paces[c.endpoint] != c.pace || c.pace == paceNone {
+	if c.replica.endpoint.pace != c.pace || c.pace == paceNone {
 		return false
 	}
-	p.paces[c.endpoint]++
+	c.replica.endpoint.pace++
 	return true
 }
 
@@ -66,5 +64,5 @@ func (c *grpcClient) offended(by *conn, cause error) {
 		return
 	}
 	c.report.log.Info("server allows fewer pings, sending fewer to this endpoint from now on",
-		"endpoint", c.cfg.Endpoints[by.endpoint], "every", calmPings)
+		"endpoint", by.replica.endpoint.target, "every", calmPings)
 }

@@ -76,14 +76,19 @@ func (k *pollLink) respond(r *restjson.Response, names []string, at, begun time.
 	}
 	l.warned.discarded = r.Discarded
 	k.answered(names, at, begun)
-	err := c.store.ApplyState(l.id, &wire.StateResponse{
-		TypeURL: l.id.TypeURL, Nonce: r.Nonce, VersionInfo: r.VersionInfo, Resources: r.Resources, Errors: r.Errors,
-		Unnamed: r.Unnamed, ControlPlane: r.ControlPlane,
-	}, at)
+	err := c.session.safety.apply(func() error {
+		return c.store.ApplyState(l.id, &wire.StateResponse{
+			TypeURL: l.id.TypeURL, Nonce: r.Nonce, VersionInfo: r.VersionInfo, Resources: r.Resources, Errors: r.Errors,
+			Unnamed: r.Unnamed, ControlPlane: r.ControlPlane,
+		}, at)
+	})
 	if err != nil {
 		k.reject(r.Nonce, err, at)
 	} else {
 		k.accepted = meant(names)
+		if len(r.Resources) > 0 {
+			c.delivered.polled(l.id, k.polled(k.accepted), int(k.exchange.received.Load()))
+		}
 		k.exchange.answer(KindAck)
 	}
 	c.session.settle()

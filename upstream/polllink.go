@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -46,7 +47,7 @@ func (c *restClient) connect(l *line) (link, error) {
 	k.fit()
 	k.list = slices.Sorted(maps.Keys(k.names))
 	k.ctx, k.stop = context.WithCancel(c.remote.ctx)
-	k.exchange = newExchange(c.web.transport, c.metadata, func(kind RequestKind) { c.report.wrote(l.id.TypeURL, kind) })
+	k.exchange = newExchange(c.web, l.replica, c.metadata, func(kind RequestKind) { c.report.wrote(l.id.TypeURL, kind) })
 	var err error
 	if k.poller, err = restjson.NewPoller(k.config(subs)); err != nil {
 		k.stop()
@@ -54,7 +55,13 @@ func (c *restClient) connect(l *line) (link, error) {
 		return nil, err
 	}
 	l.opened(c.cfg.ConnectTimeout + probeStands)
-	k.wg.Go(func() { _ = k.poller.Run(k.ctx) }) // its error is the context's
+	l.asks(time.Now(), perhaps)
+	k.wg.Go(func() {
+		// Its error is the context's. A poller that panicked is over.
+		if err := c.session.safety.panics.Do(contain.Upstream, func() { _ = k.poller.Run(k.ctx) }); err != nil {
+			c.session.post(k.ctx, func() { k.lost(err) })
+		}
+	})
 	return k, nil
 }
 
@@ -67,7 +74,7 @@ func (k *pollLink) config(subs []wire.Subscription) restjson.PollerConfig {
 			// A poll carries the node: it goes where the configuration says and nowhere else.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		Base: k.client.web.bases[k.line.endpoint], TypeURL: typeURL, Node: k.client.node, Names: k.list,
+		Base: k.client.web.base(k.line.replica), TypeURL: typeURL, Node: k.client.node, Names: k.list,
 		FullState:   cfg.FullState[typeURL],
 		Held:        slices.ContainsFunc(subs, func(sub wire.Subscription) bool { return sub.Held }),
 		Interval:    cfg.Poll.Interval,
@@ -140,6 +147,15 @@ func (k *pollLink) demand() {
 	}
 	k.list = list
 	k.poller.SetNames(list)
+	k.line.asks(time.Now(), perhaps)
+}
+
+// polled are the names as a poll says them: none for everything of some types.
+func (k *pollLink) polled(names []string) []string {
+	if k.client.cfg.FullState[k.line.id.TypeURL] && slices.Equal(names, []string{wildcard}) {
+		return nil
+	}
+	return names
 }
 
 // fit has the Store drop names without a subscriber if a poll would pass the limit (RES-17).
@@ -198,8 +214,8 @@ func (k *pollLink) answered(names []string, at, begun time.Time) {
 	l.answered(at)
 	if first {
 		l.backoff.Reset()
-		clear(l.failed)
-		k.client.remote.up.found(l.endpoint, true)
+		l.failed = nil
+		k.client.remote.up.replicas.found(l.replica, true)
 		l.count()
 	}
 }
@@ -213,7 +229,7 @@ func (k *pollLink) lost(cause error) {
 	stay := l.established && !err.Reason.repeats()
 	if notServed(cause) {
 		stay = true
-		c.remote.up.entrance.answer(l.endpoint, time.Now())
+		c.remote.up.heard(l.replica, time.Now())
 		l.refuse()
 	}
 	_, unreachable := errors.AsType[unreachableError](cause)

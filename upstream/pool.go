@@ -3,9 +3,13 @@ package upstream
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	grpcbackoff "google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/connectivity"
@@ -34,37 +38,31 @@ type pool struct {
 	// Immutable after newPool.
 	cfg   *Config
 	creds credentials.TransportCredentials
-	opts  [paces][]grpc.DialOption // by the pace of pings
 
 	mu    sync.Mutex
-	conns [][]*conn // by endpoint
-	paces []pace    // by endpoint: of the connections that are made from now on (UPS-1)
+	conns map[*replica][]*conn
 }
 
 // conn is a connection and how many users it has.
 type conn struct {
-	cc       *grpc.ClientConn
-	endpoint int
-	pace     pace
-	users    int // guarded by pool.mu
+	cc      *grpc.ClientConn
+	replica *replica
+	pace    pace
+	users   int // guarded by pool.mu
 }
 
 // newPool makes a pool. TLS files are nil in plain text.
 func newPool(cfg *Config, files *tlsfiles.Client) (*pool, error) {
 	p := &pool{
-		cfg: cfg, creds: insecure.NewCredentials(),
-		conns: make([][]*conn, len(cfg.Endpoints)), paces: make([]pace, len(cfg.Endpoints)),
+		cfg: cfg, creds: insecure.NewCredentials(), conns: make(map[*replica][]*conn),
 	}
 	if files != nil {
 		p.creds = files.Credentials()
 	}
 	p.creds = watchful{p.creds, cfg.Keepalive.Timeout}
-	for i := range p.opts {
-		p.opts[i] = p.dialOptions(pace(i))
-	}
-	for _, endpoint := range cfg.Endpoints {
+	for _, endpoint := range slices.Concat(cfg.Endpoints...) {
 		// Making a connection does no I/O and says whether the target makes sense.
-		cc, err := grpc.NewClient(endpoint, p.opts[paceConfigured]...)
+		cc, err := grpc.NewClient(endpoint, p.dialOptions(paceConfigured, "")...)
 		if err != nil {
 			return nil, fmt.Errorf("endpoint %q: %w", endpoint, err)
 		}
@@ -73,10 +71,12 @@ func newPool(cfg *Config, files *tlsfiles.Client) (*pool, error) {
 	return p, nil
 }
 
-func (p *pool) dialOptions(at pace) []grpc.DialOption {
+// dialOptions are for a connection that is pinged at a pace. The authority is what the server
+// is called in requests, and in its certificate; "" stands for the host that is dialled.
+func (p *pool) dialOptions(at pace, authority string) []grpc.DialOption {
 	opts := []grpc.DialOption{
 		grpc.WithTransportCredentials(p.creds),
-		grpc.WithUserAgent(userAgent()),
+		grpc.WithUserAgent(UserAgent()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(wire.Codec()), grpc.MaxCallRecvMsgSize(p.cfg.MaxReceiveSize)),
 		grpc.WithStaticStreamWindowSize(streamWindow),
 		grpc.WithStaticConnWindowSize(connWindow),
@@ -95,33 +95,50 @@ func (p *pool) dialOptions(at pace) []grpc.DialOption {
 		grpc.WithDisableServiceConfig(),
 	}
 	if p.cfg.TLS != nil && p.cfg.TLS.ServerName != "" {
-		opts = append(opts, grpc.WithAuthority(p.cfg.TLS.ServerName))
+		authority = p.cfg.TLS.ServerName
 	}
-	return append(opts, p.cfg.DialOptions...)
+	if authority != "" {
+		opts = append(opts, grpc.WithAuthority(authority))
+	}
+	if connect := p.cfg.Dial.Connect; connect != nil {
+		opts = append(opts, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			return connect(ctx, "tcp", address)
+		}))
+	}
+	return append(opts, p.cfg.Dial.Options...)
 }
 
 // close implements transport: each connection is closed by its last user.
 func (*pool) close() {}
 
-// acquire gives a connection to an endpoint with room for one more stream. It
+// acquire gives a connection to a replica with room for one more stream. It
 // does no I/O. The caller must release it.
-func (p *pool) acquire(endpoint int) (*conn, error) {
+func (p *pool) acquire(x *replica) (*conn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	at := p.paces[endpoint]
-	for _, c := range p.conns[endpoint] {
+	at := x.endpoint.pace
+	for _, c := range p.conns[x] {
 		if c.users < streamsPerConn && c.pace == at {
 			c.users++
 			return c, nil
 		}
 	}
-	cc, err := grpc.NewClient(p.cfg.Endpoints[endpoint], p.opts[at]...)
+	cc, err := p.dial(x, at)
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{cc: cc, endpoint: endpoint, pace: at, users: 1}
-	p.conns[endpoint] = append(p.conns[endpoint], c)
+	c := &conn{cc: cc, replica: x, pace: at, users: 1}
+	p.conns[x] = append(p.conns[x], c)
 	return c, nil
+}
+
+// dial makes a connection. Where the relay has looked the name up gRPC does not, and asks no
+// proxy, which NO_PROXY may forbid for the name only. The server is still called by the name.
+func (p *pool) dial(x *replica, at pace) (*grpc.ClientConn, error) {
+	if x.endpoint.host == "" {
+		return grpc.NewClient(x.address, p.dialOptions(at, "")...)
+	}
+	return grpc.NewClient("passthrough:///"+x.address, append(p.dialOptions(at, x.endpoint.target), grpc.WithNoProxy())...)
 }
 
 // release gives a connection back; the last user's closes it.
@@ -130,9 +147,10 @@ func (p *pool) release(c *conn) {
 	c.users--
 	last := c.users == 0
 	if last {
-		list := p.conns[c.endpoint]
-		i := slices.Index(list, c)
-		p.conns[c.endpoint] = slices.Delete(list, i, i+1)
+		p.conns[c.replica] = slices.DeleteFunc(p.conns[c.replica], func(o *conn) bool { return o == c })
+		if len(p.conns[c.replica]) == 0 {
+			delete(p.conns, c.replica)
+		}
 	}
 	p.mu.Unlock()
 	if last {
@@ -140,36 +158,53 @@ func (p *pool) release(c *conn) {
 	}
 }
 
-// ready connects and says whether that succeeded before ctx ended.
-func (c *conn) ready(ctx context.Context) bool {
+// proxied reports whether connections to a target go through the environment's HTTP proxy.
+// That looks names up by itself: the relay may not know them.
+func proxied(target string) bool {
+	via, err := http.ProxyFromEnvironment(&http.Request{URL: &url.URL{Scheme: "https", Host: target}})
+	return err != nil || via != nil
+}
+
+// ready connects. The error is that this failed, or did not succeed before ctx ended.
+func (c *conn) ready(ctx context.Context) error {
 	for {
 		state := c.cc.GetState()
 		switch state {
 		case connectivity.Ready:
-			return true
+			return nil
 		case connectivity.TransientFailure, connectivity.Shutdown:
-			return false
+			return c.failure(ctx)
 		case connectivity.Idle:
 			c.cc.Connect()
 		case connectivity.Connecting:
 		}
 		if !c.cc.WaitForStateChange(ctx, state) {
-			return false
+			return context.Cause(ctx)
 		}
 	}
 }
 
-// reach implements transport.
-func (p *pool) reach(ctx context.Context, endpoint int) (release func(), ok bool) {
-	c, err := p.acquire(endpoint)
-	if err != nil {
-		return nil, false
-	}
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.ConnectTimeout)
+// failure is why the connection failed; nil if it is there after all. gRPC says it to
+// streams only: one that is begun while there is no connection fails at once, and nothing
+// of it is written.
+func (c *conn) failure(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if !c.ready(ctx) {
-		p.release(c)
-		return nil, false
+	_, err := c.cc.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResources_FullMethodName)
+	return err
+}
+
+// reach implements transport.
+func (p *pool) reach(ctx context.Context, x *replica) (release func(), err error) {
+	c, err := p.acquire(x)
+	if err != nil {
+		return nil, err
 	}
-	return func() { p.release(c) }, true
+	ctx, cancel := context.WithTimeoutCause(ctx, p.cfg.ConnectTimeout, errConnectTimeout)
+	defer cancel()
+	if err := c.ready(ctx); err != nil {
+		p.release(c)
+		return nil, err
+	}
+	return func() { p.release(c) }, nil
 }

@@ -20,7 +20,7 @@ func TestConnectionsAreShared(t *testing.T) {
 			p := u.transport.(*pool)
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			return len(p.conns[0])
+			return len(p.conns[u.replicas.groups[0].endpoints[0].replicas[0]])
 		}
 		if got := count(); got != 2 || len(n.dialled("a")) != 2 {
 			t.Errorf("%d connections, dialled %d times; want 2", got, len(n.dialled("a")))

@@ -5,9 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -138,22 +135,6 @@ func (q *quarantine) withhold(k *streamLink, sub wire.Subscription) bool {
 // tries reports whether a type is being tried on a stream.
 func (q *quarantine) tries(k *streamLink, typeURL string) bool {
 	return q.trial == trial{typeURL: typeURL, stream: k.line.id}
-}
-
-// mayConcernTypes says whether what ended a stream may be about what was asked for
-// on it. A connection that broke is not, and neither are our own reasons, which
-// are no statuses; the other codes left out are about the stream's life.
-func mayConcernTypes(cause error) bool {
-	st, ok := status.FromError(cause)
-	if !ok {
-		return false
-	}
-	switch st.Code() {
-	case codes.OK, codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
-		return false
-	default:
-		return true
-	}
 }
 
 // cancelTrial ends a trial of which nothing was written and nothing will be: its request was

@@ -493,7 +493,7 @@ func TestOPS2GoControlPlaneWithoutCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := newStore(sub(endpoints, "e"), sub(clusters, "*"))
-	s := run(t, newUpstream(t, Config{Endpoints: []string{cp.Addr()}, Backoff: Backoff{Base: 10 * time.Millisecond}}), store, nil)
+	s := run(t, newUpstream(t, Config{Endpoints: [][]string{{cp.Addr()}}, Backoff: Backoff{Base: 10 * time.Millisecond}}), store, nil)
 	eventually(t, "clusters beside a type that is not served", func() bool {
 		return slices.Equal(store.names(clusters), []string{"c"}) && slices.Equal(s.Status().Quarantined, []string{endpoints})
 	})

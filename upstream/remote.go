@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/backoff"
+	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/moment"
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -24,6 +26,8 @@ type remote struct {
 	ctx      context.Context // ends with Run
 	lines    []*line         // of the streams that are wanted, or still there
 	failback *failback
+	sitter   *sitter
+	anew     bool // the links began anew because Upstream.reuses was set
 }
 
 // client is what differs between streams and polls beyond a link. All methods but tell are
@@ -34,6 +38,12 @@ type client interface {
 	// connect begins a link at l.endpoint, in the background. It gives nil if nothing is
 	// wanted any more.
 	connect(l *line) (link, error)
+	// question is what the server must answer: it delivered that before. Nil: nothing is
+	// known to be. opening is the first request of a link, which another server may be asked
+	// too.
+	question(p purpose) *question
+	opening(l *line) *question
+	asker() asker
 	// rung, next and elapse are as in source.
 	rung()
 	next() time.Time
@@ -52,7 +62,10 @@ type refusals struct {
 }
 
 // begin implements source.
-func (r *remote) begin(ctx context.Context) { r.ctx = ctx }
+func (r *remote) begin(ctx context.Context) {
+	r.ctx = ctx
+	r.failback.join()
+}
 
 // end implements source.
 func (r *remote) end() {
@@ -60,6 +73,7 @@ func (r *remote) end() {
 	for _, l := range r.lines {
 		l.end(ReasonShutdown)
 	}
+	r.up.replicas.leave(&r.failback.seat)
 	r.client.end()
 }
 
@@ -94,7 +108,7 @@ func (r *remote) newLine(id wire.StreamID) *line {
 	cfg := &r.up.cfg
 	return &line{
 		remote: r, id: id, ticket: &ticket{bell: r.session.bell},
-		backoff: backoff.Backoff{Base: cfg.Backoff.Base, Max: cfg.Backoff.Max}, failed: make([]bool, len(cfg.Endpoints)),
+		backoff: backoff.Backoff{Base: cfg.Backoff.Base, Max: cfg.Backoff.Max},
 	}
 }
 
@@ -118,17 +132,22 @@ func (r *remote) urgent(id wire.StreamID, now time.Time) bool {
 
 // rung implements source.
 func (r *remote) rung() {
+	r.failback.renew()
+	r.leaveSilent()
+	r.distrustVersions()
 	for _, l := range r.lines {
+		l.begun()
 		l.admit()
+		r.sitExam(l)
 	}
 	r.client.rung()
 }
 
 // next implements source.
 func (r *remote) next() time.Time {
-	at := earlier(r.failback.at, r.client.next())
+	at := moment.Earlier(r.failback.at, r.client.next())
 	for _, l := range r.lines {
-		at = earlier(earlier(at, l.renewal.due), earlier(l.at, l.standsAt))
+		at = moment.Earlier(moment.Earlier(at, l.renewal.due), moment.Earlier(l.at, l.owed.next()))
 	}
 	return at
 }
@@ -160,31 +179,30 @@ func (r *remote) linked() bool {
 	return slices.ContainsFunc(r.lines, func(l *line) bool { return l.link != nil })
 }
 
-// probe looks, in the background, whether a better endpoint can be reached. A session at
-// rest does not: it begins with the best when it has something to ask.
+// probe looks, in the background, whether a better replica answers. A session at rest does
+// not: it begins with the best when it has something to ask.
 func (r *remote) probe() {
+	f := r.failback
 	if r.resting() {
-		r.failback.moveTo(0)
+		f.moveTo(f.order[0])
 		return
 	}
-	f := r.failback
-	better := f.endpoint
+	better, q := f.better(), r.trial()
 	f.probing = true
 	f.wg.Go(func() {
-		found, release := better, func() {}
-		for endpoint := range better {
-			if f.knownBad(endpoint) {
-				continue
+		var found *replica
+		release := func() {}
+		r.session.safety.try(contain.Upstream, func() { // a panic finds nothing
+			for _, x := range better {
+				if f.knownBad(x) {
+					continue
+				}
+				if hold, well := r.well(x, q); well {
+					found, release = x, hold
+					break
+				}
 			}
-			hold, ok := r.up.transport.reach(r.ctx, endpoint)
-			if ok || r.ctx.Err() == nil {
-				r.up.found(endpoint, ok)
-			}
-			if ok {
-				found, release = endpoint, hold
-				break
-			}
-		}
+		})
 		select {
 		case r.session.events <- func() { r.probed(found, release) }:
 		case <-r.ctx.Done():
@@ -193,20 +211,47 @@ func (r *remote) probe() {
 	})
 }
 
-// probed moves the session to a better endpoint if one was found, or looks again later.
+// survey looks, in the background, which replicas of the same priority as x can be reached,
+// all at once: x did not answer in time. If none does the next priority has its turn, and does
+// not have to wait until each of them has let an attempt wait. It is over before the next
+// attempt is.
+func (r *remote) survey(x *replica) {
+	for _, o := range r.up.replicas.peers(x, r.failback.interval/2) {
+		r.failback.wg.Go(func() {
+			defer r.session.safety.panics.Catch(contain.Upstream, nil)
+			ctx, cancel := context.WithTimeout(r.ctx, r.up.cfg.ConnectTimeout*3/4)
+			defer cancel()
+			release, err := r.up.transport.reach(ctx, o)
+			if err == nil || r.ctx.Err() == nil {
+				r.up.note(o, err)
+			}
+			if err == nil {
+				release()
+			}
+		})
+	}
+}
+
+// probed moves the session to a better replica if one was found, or looks again later; x is
+// nil then.
 // The links are made anew there and resume (RES-12), so that nothing is lost. They use the
 // connection that is released afterwards.
-func (r *remote) probed(endpoint int, release func()) {
+func (r *remote) probed(x *replica, release func()) {
 	defer release()
-	if !r.failback.found(endpoint) {
+	if !r.failback.found(x) {
 		return
 	}
+	r.relocate(x)
+}
+
+// relocate begins all links anew at the session's replica.
+func (r *remote) relocate(x *replica) {
 	for _, l := range r.lines {
-		if l.resting() || l.draining || (l.link != nil && l.endpoint == endpoint) {
+		if l.resting() || l.draining || (l.link != nil && l.replica == x) {
 			continue // the last: only other lines had been refused there
 		}
 		l.end(ReasonFailback)
-		clear(l.failed)
+		l.failed = nil
 		l.connect()
 	}
 	r.session.settle()

@@ -15,7 +15,8 @@ import (
 type report struct {
 	obs   Observer
 	log   *slog.Logger
-	state State // the one told last; belongs to the session's owner
+	state State     // the one told last; belongs to the session's owner
+	heard time.Time // when the servers of streams that ended had answered last; the owner's
 
 	loud     map[string]loudRejection // by type; the owner's
 	warnings warnings
@@ -58,8 +59,15 @@ func (r *report) turn(state State) {
 	if state == r.state {
 		return
 	}
+	now := time.Now()
+	stale := time.Time{}
+	if state == StateConnecting {
+		if stale = now; r.state == StateConnected && !r.heard.IsZero() {
+			stale = r.heard
+		}
+	}
 	r.state = state
-	r.note(func(st *Status) { st.State, st.Since = state, time.Now() })
+	r.note(func(st *Status) { st.State, st.Since, st.Freshness.Stale = state, now, stale })
 	r.obs.StateChanged(state)
 }
 
@@ -80,7 +88,7 @@ func (r *report) wrote(typeURL string, kind RequestKind) {
 
 // responded counts a response, before it is judged.
 func (r *report) responded(typeURL string, resources, removed, bytes int, at time.Time) {
-	r.note(func(st *Status) { st.Responses++; st.LastResponse = at })
+	r.note(func(st *Status) { st.Responses++; st.Freshness.LastResponse = at })
 	r.obs.ResponseReceived(typeURL, resources, removed, bytes)
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -32,27 +34,30 @@ const (
 
 // bed is a real store with one client, whom tests make want things.
 type bed struct {
-	*cache.Store
+	cache.Session
+
+	Store *cache.Store
 
 	t      *testing.T
-	client *cache.Client
-	stream *cache.Subscriber
+	client *delivery.Place
+	stream *delivery.Subscriber
 }
 
 func newBed(t *testing.T, source cache.Source) *bed {
 	t.Helper()
-	b := &bed{t: t, Store: cache.New(cache.Limits{}, nil).Open(source)}
-	b.stream = cache.NewSubscriber(func() {}, cache.Form{})
+	store := cache.New(cache.Limits{}, nil).Open(source)
+	b := &bed{t: t, Store: store, Session: store.Session()}
+	b.stream = delivery.NewSubscriber(func() {}, delivery.Form{})
 	b.client = b.stream.Join(b.Store)
 	return b
 }
 
 func (b *bed) want(typeURL string, names ...string) {
-	b.client.Update(cache.Change{TypeURL: typeURL, Subscribe: namesOf(names)})
+	b.client.Update(&delivery.Change{TypeURL: typeURL, Subscribe: namesOf(names)})
 }
 
 func (b *bed) unwant(typeURL string, names ...string) {
-	b.client.Update(cache.Change{TypeURL: typeURL, Unsubscribe: namesOf(names)})
+	b.client.Update(&delivery.Change{TypeURL: typeURL, Unsubscribe: namesOf(names)})
 }
 
 func namesOf(names []string) []cache.Name {
@@ -67,7 +72,7 @@ func namesOf(names []string) []cache.Name {
 func (b *bed) expect(typeURL string, want ...string) {
 	b.t.Helper()
 	var got []string
-	for _, info := range b.Resources(typeURL, "") {
+	for _, info := range b.Store.Resources(typeURL, "") {
 		got = append(got, map[string]string{"present": "+", "absent": "-", "unknown": "?", "failed": "!"}[info.State]+info.Name)
 	}
 	slices.Sort(got)
@@ -75,7 +80,7 @@ func (b *bed) expect(typeURL string, want ...string) {
 	if !slices.Equal(got, want) {
 		b.t.Errorf("cached: %v, want %v", got, want)
 	}
-	if err := b.Check(); err != nil {
+	if err := b.Store.Check(); err != nil {
 		b.t.Error(err)
 	}
 }
@@ -171,6 +176,18 @@ func (n *network) serveREST(host string, s *restServer) (stop func()) {
 	return stop
 }
 
+// noNames knows no name: hosts are dialled by their names.
+type noNames struct{}
+
+func (noNames) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	return nil, errors.New("no such host")
+}
+
+// dialTCP is dial for what dials any network.
+func (n *network) dialTCP(ctx context.Context, _, host string) (net.Conn, error) {
+	return n.dial(ctx, host)
+}
+
 // restRun is a REST session that runs until the test ends.
 type restRun struct {
 	*Session
@@ -182,11 +199,15 @@ func (r *restRun) up() *Upstream { return r.source.(*remote).up }
 
 func runREST(t *testing.T, n *network, store Store, hosts ...string) *restRun {
 	t.Helper()
-	u, err := New(Config{APIType: REST, Name: "rest", Endpoints: hosts})
+	cfg := Config{APIType: REST, Keepalive: Keepalive{Response: -1}, Name: "rest", Dial: Dial{Resolver: noNames{}}}
+	for _, h := range hosts {
+		cfg.Endpoints = append(cfg.Endpoints, []string{h})
+	}
+	u, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.transport.(*web).tcp = func(ctx context.Context, _, address string) (net.Conn, error) { return n.dial(ctx, address) }
+	u.transport.(*web).tcp = n.dialTCP
 	obs := &recorder{}
 	s, err := u.NewSession(SessionConfig{Node: &corev3.Node{Id: "relay"}, Scope: "scope", Store: store, Observer: obs})
 	if err != nil {
@@ -370,16 +391,16 @@ func TestREST3(t *testing.T) {
 				_, _ = fmt.Fprintf(w, `{"versionInfo": "1", "resources": [{"@type": %q, "name": "a", "cacheControl": {"doNotCache": true}, "resource": {"@type": %q, "clusterName": "a"}}]}`,
 					wire.ResourceTypeURL, endpoints)
 			})
-			all := cache.Pace{Acks: func(string) cache.Acks { return cache.Acknowledged }, Size: 1 << 20, Parts: 8, ListHold: time.Hour}
+			all := delivery.Pace{Acks: func(string) delivery.Acks { return delivery.Acknowledged }, Size: 1 << 20, Parts: 8, ListHold: time.Hour}
 			b.want(endpoints, "a")
 			runREST(b.t, n, b, "a:1")
 			pass(time.Second)
 			if batches, _, err := b.stream.Collect(all); err != nil || len(batches) != 1 || batches[0].Body.Resources() != 1 {
 				b.t.Fatalf("the first client is sent %v (%v)", batches, err)
 			}
-			late := cache.NewSubscriber(func() {}, cache.Form{})
+			late := delivery.NewSubscriber(func() {}, delivery.Form{})
 			b.t.Cleanup(late.Leave)
-			late.Join(b.Store).Update(cache.Change{TypeURL: endpoints, Subscribe: namesOf([]string{"a"})})
+			late.Join(b.Store).Update(&delivery.Change{TypeURL: endpoints, Subscribe: namesOf([]string{"a"})})
 			pass(time.Minute)
 			if batches, _, err := late.Collect(all); err != nil || len(batches) != 1 || batches[0].Body.Resources() != 1 {
 				b.t.Fatalf("the second client is sent %v (%v)", batches, err)
@@ -637,7 +658,7 @@ func TestRES17RESTShed(t *testing.T) {
 			}
 		}
 		pass(time.Minute)
-		if got := b.Resources(endpoints, name(19)); len(got) != 1 || got[0].State != "present" {
+		if got := b.Store.Resources(endpoints, name(19)); len(got) != 1 || got[0].State != "present" {
 			t.Errorf("the name that is watched: %v", got)
 		}
 	})
@@ -649,9 +670,9 @@ func TestNewREST(t *testing.T) {
 		want string
 	}{
 		"no endpoints":      {Config{}, "no endpoints"},
-		"no port":           {Config{Endpoints: []string{"a"}}, "missing port"},
-		"negative interval": {Config{Endpoints: []string{"a:1"}, Poll: Poll{Interval: -1}}, "poll interval is negative"},
-		"TLS files":         {Config{Endpoints: []string{"a:1"}, TLS: &tlsfiles.ClientConfig{CertFile: "x"}}, "needs a key"},
+		"no port":           {Config{Endpoints: [][]string{{"a"}}}, "missing port"},
+		"negative interval": {Config{Endpoints: [][]string{{"a:1"}}, Poll: Poll{Interval: -1}}, "poll interval is negative"},
+		"TLS files":         {Config{Endpoints: [][]string{{"a:1"}}, TLS: &tlsfiles.ClientConfig{CertFile: "x"}}, "needs a key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.cfg.Name = "x"
@@ -661,7 +682,7 @@ func TestNewREST(t *testing.T) {
 			}
 		})
 	}
-	u, err := New(Config{APIType: REST, Endpoints: []string{"a:1"}, MaxRequestSize: 100, Logger: slog.New(slog.DiscardHandler)})
+	u, err := New(Config{APIType: REST, Endpoints: [][]string{{"a:1"}}, MaxRequestSize: 100, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,6 +32,8 @@ type restClient struct {
 	node     *corev3.Node
 	nodeSize int
 	metadata metadata.MD
+
+	delivered delivered // the session's owner's
 }
 
 // client implements transport. A server that does not serve a type answers the poll, and
@@ -40,7 +42,25 @@ func (w *web) client(r *remote, cfg SessionConfig) (client, refusals) {
 	return &restClient{
 		remote: r, session: r.session, store: r.store, report: r.report, web: w, cfg: w.cfg,
 		node: cfg.Node, nodeSize: proto.Size(cfg.Node), metadata: metadataOf(w.cfg.Metadata, cfg.Metadata),
+		delivered: delivered{state: true},
 	}, refusals{backoff: longBackoff, answer: true}
+}
+
+// question implements client.
+func (c *restClient) question(p purpose) *question { return c.delivered.question(p) }
+
+// opening implements client.
+func (*restClient) opening(l *line) *question {
+	k, ok := l.link.(*pollLink)
+	if !ok || len(k.list) == 0 {
+		return nil
+	}
+	return &question{parts: []part{{stream: l.id, typeURL: l.id.TypeURL, names: k.polled(k.list)}}}
+}
+
+// asker implements client.
+func (c *restClient) asker() asker {
+	return &pollAsker{c.web, c.node, c.metadata, c.session.safety.panics}
 }
 
 // serves implements client: a type may have no path.

@@ -1,20 +1,29 @@
 package upstream
 
-import "time"
+import (
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/moment"
+)
 
 // end closes the line's link, if there is one, and leaves the line idle. A link that was
 // good ends the count of attempts, whichever side ended it.
 func (l *line) end(reason Reason) {
 	r, k, open, counted := l.remote, l.link, l.open, l.counted
+	if open {
+		l.replica.exam.rise(r.sitter, !reason.own())
+	}
 	if l.established {
+		r.report.heard = moment.Later(r.report.heard, l.replica.exam.heard())
 		r.up.entrance.outages.count(-1)
 		if !reason.repeats() {
 			l.backoff.Reset()
-			clear(l.failed)
+			l.failed = nil
 		}
 	}
 	l.link, l.waits, l.open, l.counted, l.established, l.draining = nil, waitsNot, false, false, false, false
-	l.at, l.renewal.due, l.standsAt = time.Time{}, time.Time{}, time.Time{}
+	l.at, l.renewal.due = time.Time{}, time.Time{}
+	l.clear()
 	if reason.final() {
 		r.up.entrance.leave(l.ticket)
 	}
@@ -33,7 +42,7 @@ func (l *line) end(reason Reason) {
 
 // failure is why the line's link broke or could not be made.
 func (l *line) failure(reason Reason, cause error) *ConnectionError {
-	return &ConnectionError{Endpoint: l.remote.up.cfg.Endpoints[l.endpoint], Reason: reason, Err: cause, At: time.Now()}
+	return &ConnectionError{Endpoint: l.replica.name, Reason: reason, Err: cause, At: time.Now()}
 }
 
 // fail ends a link that broke or could not be made, and decides where and when the next
@@ -43,16 +52,23 @@ func (l *line) failure(reason Reason, cause error) *ConnectionError {
 // it is a reason to wait. When all endpoints have failed the best is tried again, after a
 // wait.
 func (l *line) fail(err *ConnectionError, unreachable, stay bool) {
-	r, endpoint, counted := l.remote, l.endpoint, l.counted
+	r, x, counted := l.remote, l.replica, l.counted
 	l.end(err.Reason)
-	if unreachable {
-		r.up.found(endpoint, false)
+	r.up.replicas.doubt(x)
+	if unreachable && err.Reason != ReasonSilent {
+		r.up.replicas.found(x, false)
+	}
+	if err.Reason == ReasonTimeout {
+		r.survey(x)
 	}
 	if !counted {
 		r.report.obs.ConnectFailed(err.Endpoint, err.Reason)
 	}
+	if !l.refused {
+		r.up.failed(err.Cause())
+	}
 	first := l.backoff.Attempts == 0
-	atOnce := !stay && r.failback.moveOn(endpoint, l.failed, unreachable)
+	atOnce := !stay && r.failback.moveOn(x, &l.failed, unreachable)
 	var delay time.Duration
 	if !atOnce {
 		if delay = l.wait(err); delay > 0 {
@@ -60,9 +76,17 @@ func (l *line) fail(err *ConnectionError, unreachable, stay bool) {
 		}
 	}
 	r.report.noteFailed(r.ctx, l.id, err, delay, first || stay && !l.refused, counted)
-	if atOnce {
-		l.connect()
+	if !atOnce {
+		return
 	}
+	// All scopes leave a server that fell silent at the same moment.
+	if err.Reason == ReasonSilent {
+		if delay = r.up.entrance.follow(); delay > 0 {
+			l.at = time.Now().Add(delay)
+			return
+		}
+	}
+	l.connect()
 }
 
 // wait has the line wait for its next attempt, and returns for how long at least; zero if
@@ -90,7 +114,10 @@ func (l *line) wait(err *ConnectionError) time.Duration {
 	if l.refused {
 		l.backoff.Max = max(r.up.cfg.Backoff.Max, r.refusals.backoff)
 	}
-	delay = l.backoff.Next()
+	first := l.backoff.Attempts == 0
+	if delay = l.backoff.Next(); first {
+		delay = max(delay, r.up.entrance.follow())
+	}
 	l.at = time.Now().Add(delay)
 	return delay
 }

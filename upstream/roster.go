@@ -27,6 +27,16 @@ func (r *roster) enter() error {
 
 func (r *roster) leave() { r.running.Done() }
 
+// closes reports whether the sessions are to end.
+func (r *roster) closes() bool {
+	select {
+	case <-r.closing:
+		return true
+	default:
+		return false
+	}
+}
+
 // close ends the sessions and waits for them. It may be called more than once.
 func (r *roster) close() {
 	r.admission.Lock()

@@ -19,7 +19,7 @@ const maxRejected = 2
 // one. It does not if the server may refuse a type: that has to be found out first.
 func (c *grpcClient) rejectsSecond(k *streamLink, cause error) bool {
 	l := k.line
-	if !l.open || l.established || !mayConcernTypes(cause) || !c.good(beside(l.id)) {
+	if !l.open || l.established || !refusedBy(cause) || !c.good(beside(l.id)) {
 		return false
 	}
 	for typeURL := range k.asked {
@@ -48,7 +48,7 @@ func (c *grpcClient) mergeStreams(l *line, err *ConnectionError) {
 	l.welcome() // the other stream serves the type
 	c.report.log.Warn("server refuses a second stream: asking for everything and for names on one",
 		"stream", l.id, "endpoint", err.Endpoint, "error", detail(err.Err))
-	c.single[l.id.TypeURL] = c.remote.failback.endpoint
+	c.single[l.id.TypeURL] = c.remote.failback.replica
 	if !l.id.Second { // the server took the second one before it
 		c.remote.line(beside(l.id)).end(ReasonResubscribe)
 		l.rejected = 0
@@ -60,7 +60,7 @@ func (c *grpcClient) mergeStreams(l *line, err *ConnectionError) {
 // allowSecond forgets that a server refuses a second stream where the first one is about to
 // go to another endpoint.
 func (c *grpcClient) allowSecond(l *line) {
-	if at, one := c.single[l.id.TypeURL]; one && !l.id.Second && at != l.endpoint {
+	if at, one := c.single[l.id.TypeURL]; one && !l.id.Second && at != l.replica {
 		delete(c.single, l.id.TypeURL)
 		c.store.OneStream(l.id, false)
 	}

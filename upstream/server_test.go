@@ -141,7 +141,9 @@ func TestRES12GoControlPlane(t *testing.T) {
 	cp.set("1", "a", "b")
 	stop := cp.serve()
 	store := newStore(sub(clusters, "*"), sub(endpoints, "a", "b"))
-	s := run(t, newUpstream(t, Config{Endpoints: []string{cp.addr}, Backoff: Backoff{Base: 10 * time.Millisecond}}), store, nil)
+	// No questions: the first request after the restart is to be that of the stream (SUR-2).
+	cfg := Config{Endpoints: [][]string{{cp.addr}}, Backoff: Backoff{Base: 10 * time.Millisecond}, Keepalive: Keepalive{Response: -1}}
+	s := run(t, newUpstream(t, cfg), store, nil)
 	holds := func(typeURL string, want ...string) func() bool {
 		return func() bool { return slices.Equal(store.names(typeURL), want) }
 	}
@@ -203,7 +205,7 @@ func TestVAR1VAR3SnapshotWithoutADS(t *testing.T) {
 				store = newTypedStore(sub(clusters, "*"), sub(endpoints, "a"))
 				eds.TypeURL = endpoints
 			}
-			s := run(t, newUpstream(t, Config{Endpoints: []string{cp.addr}, APIType: api}), store, nil)
+			s := run(t, newUpstream(t, Config{Endpoints: [][]string{{cp.addr}}, APIType: api}), store, nil)
 			holds := func(typeURL string, want ...string) func() bool {
 				return func() bool { return slices.Equal(store.names(typeURL), want) }
 			}
@@ -245,7 +247,7 @@ func TestTLS(t *testing.T) {
 	cp.serve(grpc.Creds(credentials.NewServerTLSFromCert(&pair)))
 
 	store := newStore(sub(clusters, "*"))
-	cfg := Config{Endpoints: []string{cp.addr}, TLS: &tlsfiles.ClientConfig{CAFile: ca, ServerName: "example.com"}}
+	cfg := Config{Endpoints: [][]string{{cp.addr}}, TLS: &tlsfiles.ClientConfig{CAFile: ca, ServerName: "example.com"}}
 	run(t, newUpstream(t, cfg), store, nil)
 	eventually(t, "clusters over TLS", func() bool { return len(store.names(clusters)) == 1 })
 
@@ -268,10 +270,10 @@ func TestNewErrors(t *testing.T) {
 		want string
 	}{
 		"no endpoints":       {Config{Name: "cp"}, `upstream "cp": no endpoints`},
-		"a bad endpoint":     {Config{Endpoints: []string{"passthrough:///a", "%zz:///"}}, "%zz"},
-		"a negative time":    {Config{Endpoints: []string{"a"}, ConnectTimeout: -1}, "connect timeout is negative"},
-		"a negative size":    {Config{Endpoints: []string{"a"}, MaxRequestSize: -1}, "request size is negative"},
-		"an incomplete pair": {Config{Endpoints: []string{"a"}, TLS: &tlsfiles.ClientConfig{CertFile: "x"}}, "needs a key"},
+		"a bad endpoint":     {Config{Endpoints: [][]string{{"passthrough:///a"}, {"%zz:///"}}}, "%zz"},
+		"a negative time":    {Config{Endpoints: [][]string{{"a"}}, ConnectTimeout: -1}, "connect timeout is negative"},
+		"a negative size":    {Config{Endpoints: [][]string{{"a"}}, MaxRequestSize: -1}, "request size is negative"},
+		"an incomplete pair": {Config{Endpoints: [][]string{{"a"}}, TLS: &tlsfiles.ClientConfig{CertFile: "x"}}, "needs a key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u, err := New(tt.cfg)
@@ -283,7 +285,7 @@ func TestNewErrors(t *testing.T) {
 			}
 		})
 	}
-	u := newUpstream(t, Config{Endpoints: []string{"a"}, MaxRequestSize: 100})
+	u := newUpstream(t, Config{Endpoints: [][]string{{"a"}}, MaxRequestSize: 100})
 	if _, err := u.NewSession(SessionConfig{}); err == nil {
 		t.Error("a session without a store")
 	}

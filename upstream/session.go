@@ -12,7 +12,10 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/moment"
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/wake"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -23,6 +26,9 @@ type SessionConfig struct {
 	Node *corev3.Node
 	// Scope is what logs and Status call the session.
 	Scope string
+	// Key tells the session from others of the upstream: its replica is chosen by it. If it is
+	// empty, the scope does so.
+	Key string
 	// Store is the cache's side; required.
 	Store Store
 	// Observer may be shared between sessions; nil means none.
@@ -30,6 +36,11 @@ type SessionConfig struct {
 	// Metadata goes with every stream or poll beside that of the upstream, and replaces
 	// values under the same name (ACC-6). It is never logged, nor part of Status.
 	Metadata map[string][]string
+	// Panics catches panics (SUR-6): one while a response is applied rejects the response, and
+	// any other ends the session. nil: none is caught. Suspect is called after either, from any
+	// goroutine: the Store may be inconsistent. It must not block. nil: nobody wants to know.
+	Panics  *contain.Panics
+	Suspect func()
 }
 
 // metadataOf joins the metadata of an upstream and of a session.
@@ -51,6 +62,8 @@ type Session struct {
 	batch  time.Duration
 	events chan func()   // functions that other goroutines have the owner run
 	bell   chan struct{} // one slot: the source has something to look at
+	safety safety
+	over   chan struct{} // closed when Run's loop has ended
 
 	started atomic.Bool
 
@@ -90,7 +103,8 @@ func newSession(cfg SessionConfig, upstream, endpoint string, log *slog.Logger, 
 		return nil, fmt.Errorf("upstream %q: a session needs a store", upstream)
 	}
 	return &Session{
-		store: cfg.Store, roster: r, batch: batch, events: make(chan func()), bell: make(chan struct{}, 1),
+		store: cfg.Store, roster: r, batch: batch, events: make(chan func()), bell: wake.New(),
+		safety: safety{cfg.Panics, cfg.Suspect}, over: make(chan struct{}),
 		report: newReport(upstream, endpoint, log, cfg),
 	}, nil
 }
@@ -111,16 +125,28 @@ func (s *Session) Run(ctx context.Context) error {
 		return errRunning
 	}
 	if err := s.roster.enter(); err != nil {
+		close(s.over)
 		return err
 	}
 	defer s.roster.leave()
 	ctx, cancel := context.WithCancel(ctx)
-	s.source.begin(ctx)
-	err := s.loop(ctx)
+	err := s.begin(ctx)
+	close(s.over)
 	cancel()
-	s.source.end()
+	s.safety.try(contain.Session, s.source.end)
 	s.report.turn(StateIdle)
 	return err
+}
+
+// begin runs the loop. A panic in it ends the session with a [*contain.Error], and its streams:
+// what it knows of itself may be wrong. Another session may take its place (SUR-6).
+func (s *Session) begin(ctx context.Context) (err error) {
+	defer s.safety.panics.Catch(contain.Session, func(e *contain.Error) {
+		s.safety.suspect()
+		err = e
+	})
+	s.source.begin(ctx)
+	return s.loop(ctx)
 }
 
 func (s *Session) loop(ctx context.Context) error {
@@ -130,7 +156,7 @@ func (s *Session) loop(ctx context.Context) error {
 	s.settle() // the store may hold what another session left, and ttls run without a stream
 	for {
 		s.report.turn(s.source.review())
-		if at := earlier(earlier(s.batchAt, s.settleAt), s.source.next()); at.IsZero() {
+		if at := moment.Earlier(moment.Earlier(s.batchAt, s.settleAt), s.source.next()); at.IsZero() {
 			timer.Stop()
 		} else {
 			timer.Reset(time.Until(at))
@@ -165,13 +191,32 @@ func (s *Session) post(ctx context.Context, f func()) {
 	}
 }
 
-// ring has the owner call source.rung. Any goroutine may call it.
-func (s *Session) ring() {
-	select {
-	case s.bell <- struct{}{}:
-	default: // rung already
+// Turn waits until the owner's loop has turned, ctx ends, or Run has ended (SUR-5). gone is asked now
+// and then whether the session is to end, so that its loop need not turn.
+func (s *Session) Turn(ctx context.Context, gone func() bool) {
+	if !s.started.Load() {
+		return
+	}
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for {
+		select {
+		case s.events <- func() {}:
+			return
+		case <-ctx.Done():
+			return
+		case <-s.over:
+			return
+		case <-look.C:
+			if gone() {
+				return
+			}
+		}
 	}
 }
+
+// ring has the owner call source.rung. Any goroutine may call it.
+func (s *Session) ring() { wake.Up(s.bell) }
 
 // gather decides when changed demand is asked for (UPS-3). The first names of a type are
 // asked for at once: a client waits for them. Those that follow within the batch time wait
@@ -213,14 +258,6 @@ func (noClocks) next() time.Time    { return time.Time{} }
 func (noClocks) elapse(time.Time)   {}
 func (noClocks) settling(time.Time) {}
 func (noClocks) tell(verdict.Word)  {}
-
-// earlier is the earlier of two times, where zero is never.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
 
 // due says whether at has come, and forgets it then.
 func due(at *time.Time, now time.Time) bool {

@@ -49,7 +49,7 @@ func TestSTR2RES12NodeFirstAndResume(t *testing.T) {
 			t.Error("an ACK with the node")
 		}
 		synctest.Wait()
-		if st := s.Status(); st.State != StateConnected || st.Streams != 1 || st.LastResponse.IsZero() {
+		if st := s.Status(); st.State != StateConnected || st.Streams != 1 || st.Freshness.LastResponse.IsZero() {
 			t.Errorf("status %+v, want connected", st)
 		}
 
@@ -426,11 +426,12 @@ func TestIdleSession(t *testing.T) {
 		if st := s.Status(); st.State != StateIdle || st.Streams != 0 || st.LastError != nil {
 			t.Errorf("status %+v", st)
 		}
-		u.mu.Lock()
-		if got := len(u.transport.(*pool).conns[0]); got != 0 {
-			t.Errorf("%d connections left", got)
+		p := u.transport.(*pool)
+		p.mu.Lock()
+		if got := len(p.conns); got != 0 {
+			t.Errorf("connections to %d replicas left", got)
 		}
-		u.mu.Unlock()
+		p.mu.Unlock()
 		store.get(func(s *memStore) {
 			if len(s.applied) != 0 {
 				t.Error("a response that cannot be answered was applied")

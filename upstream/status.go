@@ -20,6 +20,14 @@ const (
 	StateConnected State = "connected"
 )
 
+// Freshness says how old what a session has may be.
+type Freshness struct {
+	LastResponse time.Time // zero before the first
+	// Stale is since when the session may have missed changes: from the last answer on, if
+	// it was connected before. Zero unless it is connecting.
+	Stale time.Time
+}
+
 // Status is a session as it is at one moment.
 type Status struct {
 	Upstream, Scope string
@@ -28,7 +36,7 @@ type Status struct {
 	Endpoint        string    // in use, or tried next
 	Streams         int       // open now
 
-	LastResponse  time.Time // zero before the first
+	Freshness     Freshness
 	LastError     *ConnectionError
 	LastRejection *RejectedError
 
@@ -46,6 +54,16 @@ type Status struct {
 	Responses       uint64
 	Acks, Nacks     uint64
 	EndpointChanges uint64
+}
+
+// Replica is one server of an upstream.
+type Replica struct {
+	Endpoint         string    // as Status has it: with its address, if its host is a name
+	Priority         int       // 0 is the first
+	Spare            bool      // an address of the other IP version than those in use
+	UnreachableSince time.Time // when it was last tried in vain; zero if it was reached since
+	SilentSince      time.Time // since when it takes streams and answers nothing (SUR-2); zero if it answers
+	Answered         time.Time // when it last answered; zero before the first time
 }
 
 // standing is what a line counts for in the State of its session.

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+
+	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/wake"
 )
 
 // maxQueued bounds the requests that wait behind those that the sender has in
@@ -25,6 +28,7 @@ type stream struct {
 	call   context.Context         // of the gRPC call, under ctx
 	abort  context.CancelCauseFunc // ends the call for a reason of our own
 	conn   *conn
+	panics *contain.Panics
 	api    APIType
 	method string
 	post   func(ctx context.Context, f func())    // Session.post
@@ -44,8 +48,8 @@ type outgoing struct {
 	kind RequestKind
 }
 
-func newStream(ctx context.Context, c *conn, api APIType, method string, post func(context.Context, func()), sent func(string, RequestKind)) *stream {
-	st := &stream{conn: c, api: api, method: method, post: post, sent: sent, wake: make(chan struct{}, 1)}
+func newStream(ctx context.Context, c *conn, api APIType, method string, s *Session, sent func(string, RequestKind)) *stream {
+	st := &stream{conn: c, api: api, panics: s.safety.panics, method: method, post: s.post, sent: sent, wake: wake.New()}
 	st.ctx, st.cancel = context.WithCancel(ctx)
 	st.call, st.abort = context.WithCancelCause(st.ctx)
 	return st
@@ -61,6 +65,7 @@ type handler struct {
 // start opens the stream and receives from it until it ends.
 func (st *stream) start(timeout time.Duration, h handler) {
 	st.wg.Go(func() {
+		defer st.panics.Catch(contain.Upstream, func(e *contain.Error) { st.lost(h, e) })
 		cs, err := st.open(timeout)
 		if err != nil {
 			st.lost(h, err)
@@ -128,10 +133,7 @@ func (st *stream) enqueue(o outgoing) {
 	}
 	st.queue = append(st.queue, o)
 	st.busy = true
-	select {
-	case st.wake <- struct{}{}:
-	default:
-	}
+	wake.Up(st.wake)
 }
 
 // idle says whether everything was written. If not, f is run by the owner as
@@ -160,6 +162,7 @@ func (st *stream) take() (out []outgoing, onIdle func()) {
 
 // send writes what is queued until the stream ends.
 func (st *stream) send(cs grpc.ClientStream) {
+	defer st.panics.Catch(contain.Upstream, func(e *contain.Error) { st.abort(e) })
 	for {
 		out, onIdle := st.take()
 		if onIdle != nil {

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -21,6 +22,7 @@ type streamLink struct {
 	greeted bool                 // the node was sent (STR-2)
 	asked   map[string]time.Time // types, since when
 	added   map[string]time.Time // when names of a type that is asked for were last added (UPS-3)
+	opening *question            // the first request
 }
 
 // subscribed implements link.
@@ -35,13 +37,18 @@ func (k *streamLink) asks(typeURL string) bool {
 // opened subscribes to everything wanted, with the versions held (RES-12).
 func (k *streamLink) opened() {
 	c, l := k.client, k.line
-	c.remote.up.found(l.endpoint, true)
+	c.remote.up.replicas.found(l.replica, true)
 	l.opened(probeStands)
 	k.dialect = k.newDialect()
 	l.count()
-	c.report.log.Debug("stream opened", "stream", l.id, "endpoint", c.cfg.Endpoints[l.endpoint])
+	c.report.log.Debug("stream opened", "stream", l.id, "endpoint", l.replica.name)
 
-	k.taken(c.store.Restart(l.id, versionsLimit(c.cfg.MaxRequestSize, c.nodeSize)))
+	subs := c.store.Restart(l.id, c.versionsLimit())
+	c.delivered.restarted(l.id, subs)
+	if slices.ContainsFunc(subs, func(sub wire.Subscription) bool { return len(sub.Versions) > 0 }) {
+		l.replica.exam.resumed(time.Now())
+	}
+	k.taken(subs)
 	if !c.store.StreamWanted(l.id) {
 		k.drain() // only unsubscriptions were left, and Restart has dropped their names
 	}
@@ -83,6 +90,7 @@ func (k *streamLink) take() bool {
 func (k *streamLink) taken(subs []wire.Subscription) {
 	k.dialect.begin()
 	for _, sub := range subs {
+		k.client.delivered.unsubscribed(k.line.id, sub)
 		k.subscribe(sub)
 	}
 	k.say(k.dialect.flush())
@@ -112,9 +120,46 @@ func (k *streamLink) ask(sub wire.Subscription) {
 	if !k.greeted {
 		reserved = c.nodeSize
 	}
-	k.say(k.dialect.subscribe(sub, reserved, c.cfg.MaxRequestSize))
+	first, now := !k.asks(sub.TypeURL), time.Now()
+	reqs := k.dialect.subscribe(sub, reserved, c.cfg.MaxRequestSize)
+	k.say(reqs)
 	if len(sub.Subscribe) > 0 {
-		k.added[sub.TypeURL] = time.Now()
+		k.added[sub.TypeURL] = now
+	}
+	if len(reqs) > 0 {
+		k.owes(sub, first, now)
+	}
+}
+
+// owes notes what the server owes for a subscription that was written.
+func (k *streamLink) owes(sub wire.Subscription, first bool, now time.Time) {
+	d, id := &k.client.delivered, k.line.id
+	p := part{stream: id, typeURL: sub.TypeURL, names: sub.Subscribe[:min(len(sub.Subscribe), someNames)]}
+	due := false
+	if s, state := k.dialect.(*stateDialect); state {
+		p.names = s.types[sub.TypeURL].last
+		d.listed(id, sub.TypeURL, p.names, first, now)
+		// A relay that begins may leave it unanswered for long (RES-2). So a question shows
+		// whether the server answers.
+	} else {
+		if slices.Contains(sub.Subscribe, wildcard) {
+			p.names = nil
+		}
+		due = d.due(id, sub)
+	}
+	if len(sub.Subscribe) == 0 {
+		return
+	}
+	if k.opening == nil {
+		k.opening = &question{parts: []part{p}}
+	}
+	switch {
+	case due:
+		k.line.asks(now, surely)
+	case len(sub.Versions) > 0:
+		k.line.asks(now, silenceIsLegal)
+	default:
+		k.line.asks(now, perhaps)
 	}
 }
 
@@ -169,14 +214,15 @@ func (k *streamLink) lost(cause error) {
 		l.end(ReasonUnwanted)
 		return
 	}
-	good := l.established && !err.Reason.repeats()
+	good := l.established && !err.Reason.repeats() && err.Reason != ReasonSilent
+	c.harmed(l.replica, cause)
 	c.blame(k, cause)
 	stay := good || c.refuse(k, cause)
 	if c.rejectsSecond(k, cause) {
 		c.mergeStreams(l, err)
 		return
 	}
-	l.fail(err, !l.open, stay)
+	l.fail(err, !l.open || err.Reason == ReasonSilent, stay)
 }
 
 // respond judges a response and answers it, once (STR-8).
@@ -222,7 +268,11 @@ func (k *streamLink) apply(r received, e envelope, at time.Time) (held bool, rea
 	c := k.client
 	before := c.store.Sequence()
 	a := c.held.expect(k, e, before, at)
-	if reason = r.apply(c.store, k.line.id, at); reason == nil && a != nil {
+	reason = c.session.safety.apply(func() error { return r.apply(c.store, k.line.id, at) })
+	if reason == nil && c.cfg.Keepalive.Response > 0 { // else no server is asked whether it still answers
+		c.delivered.take(k.line.id, r, at)
+	}
+	if reason == nil && a != nil {
 		last := c.store.Sequence()
 		c.held.applied(a, last, last != before && c.store.Heard())
 		c.rung() // a client may have been quick

@@ -4,12 +4,14 @@ import (
 	"log/slog"
 	"slices"
 	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/moment"
 )
 
 // blame finds the suspects of a stream that broke. In a trial it is the type on trial. If
 // that is wrong, the next stream ends too and has no type on trial.
 func (c *grpcClient) blame(k *streamLink, cause error) {
-	if c.cfg.APIType.PerType() || !k.line.serving() || !mayConcernTypes(cause) {
+	if c.cfg.APIType.PerType() || !k.line.serving() || !refusedBy(cause) {
 		return
 	}
 	c.stood(k)
@@ -43,7 +45,7 @@ func (c *grpcClient) blame(k *streamLink, cause error) {
 // was, at growing intervals, as long as the endpoint serves others.
 func (c *grpcClient) refuse(k *streamLink, cause error) bool {
 	l := k.line
-	if !c.cfg.APIType.PerType() || !l.open || !mayConcernTypes(cause) {
+	if !c.cfg.APIType.PerType() || !l.open || !refusedBy(cause) {
 		return false
 	}
 	if !l.refused {
@@ -142,12 +144,12 @@ func (c *grpcClient) trialAt() (at time.Time) {
 	for _, p := range q.suspects {
 		switch {
 		case !p.wanted():
-			at = earlier(at, p.forgotten())
+			at = moment.Earlier(at, p.forgotten())
 		case c.trialLink(p) == nil:
 		case p.due.Before(q.resume):
-			at = earlier(at, q.resume)
+			at = moment.Earlier(at, q.resume)
 		default:
-			at = earlier(at, p.due)
+			at = moment.Earlier(at, p.due)
 		}
 	}
 	return at

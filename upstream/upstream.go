@@ -1,13 +1,18 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 )
 
@@ -20,9 +25,13 @@ type Upstream struct {
 	transport transport
 
 	*roster
-	*health
 
+	panics   *contain.Panics // nil: none is caught
+	causes   *causes
+	replicas *replicas
 	entrance *entrance
+
+	reuses atomic.Bool // the control plane uses versions for several contents: none are presented
 }
 
 // transport has the connections to the endpoints of an upstream, for streams or for polls.
@@ -30,9 +39,9 @@ type Upstream struct {
 type transport interface {
 	// client makes the client of a session, and says what a refusal of a type means.
 	client(r *remote, cfg SessionConfig) (client, refusals)
-	// reach reports whether an endpoint can be reached before ctx or the connect timeout
-	// ends, and holds the connection until release is called.
-	reach(ctx context.Context, endpoint int) (release func(), ok bool)
+	// reach connects to a replica before ctx or the connect timeout ends, and holds the
+	// connection until release is called. The error is that it cannot be reached.
+	reach(ctx context.Context, x *replica) (release func(), err error)
 	// close closes the connections. No session runs any more.
 	close()
 }
@@ -45,7 +54,7 @@ func New(cfg Config) (*Upstream, error) {
 		return nil, fmt.Errorf("upstream %q: %w", cfg.Name, err)
 	}
 	u := &Upstream{
-		cfg: cfg, roster: newRoster(), health: newHealth(len(cfg.Endpoints)),
+		cfg: cfg, roster: newRoster(), causes: new(causes),
 		entrance: newEntrance(cfg.Outages, cfg.Backoff.Base, cfg.Backoff.Max),
 	}
 	if cfg.TLS != nil {
@@ -58,8 +67,10 @@ func New(cfg Config) (*Upstream, error) {
 		}
 	}
 	if cfg.APIType == REST {
-		u.transport, err = newWeb(&u.cfg, u.tls)
+		u.replicas = newReplicas(&u.cfg, nil)
+		u.transport, err = newWeb(&u.cfg, u.tls, u.replicas)
 	} else {
+		u.replicas = newReplicas(&u.cfg, proxied)
 		u.transport, err = newPool(&u.cfg, u.tls)
 	}
 	if err != nil {
@@ -69,6 +80,12 @@ func New(cfg Config) (*Upstream, error) {
 		return nil, fmt.Errorf("upstream %q: %w", cfg.Name, err)
 	}
 	return u, nil
+}
+
+// Contain has panics caught in what the sessions share (SUR-6). It is to be called before the first
+// session is made.
+func (u *Upstream) Contain(p *contain.Panics) {
+	u.panics, u.entrance.panics, u.replicas.panics = p, p, p
 }
 
 // reportFiles tells the operator what became of changed TLS files.
@@ -84,6 +101,7 @@ func reportFiles(log *slog.Logger, err error) {
 // connections.
 func (u *Upstream) Close() {
 	u.close()
+	u.replicas.close()
 	u.entrance.shut()
 	u.transport.close()
 	if u.tls != nil {
@@ -96,32 +114,120 @@ func (u *Upstream) NewSession(cfg SessionConfig) (*Session, error) {
 	if size := nodeSize(cfg); size > u.cfg.MaxRequestSize/2 {
 		return nil, fmt.Errorf("upstream %q: a node of %d bytes leaves too little of a request of %d", u.cfg.Name, size, u.cfg.MaxRequestSize)
 	}
-	s, err := newSession(cfg, u.cfg.Name, u.cfg.Endpoints[0], u.cfg.Logger, u.roster, u.cfg.Batch)
+	s, err := newSession(cfg, u.cfg.Name, u.cfg.Endpoints[0][0], u.cfg.Logger, u.roster, u.cfg.Batch)
 	if err != nil {
 		return nil, err
 	}
-	r := &remote{session: s, store: s.store, report: s.report, up: u, failback: newFailback(u, s.report)}
+	r := &remote{
+		session: s, store: s.store, report: s.report, up: u, failback: newFailback(u, s, cmp.Or(cfg.Key, cfg.Scope)),
+		sitter: &sitter{bell: s.bell, panics: cfg.Panics},
+	}
 	r.client, r.refusals = u.transport.client(r, cfg)
 	s.source = r
 	return s, nil
 }
 
+// Replicas lists the servers: those of the endpoints, or of their names as they were looked up
+// last. Names are not looked up before the first session runs.
+func (u *Upstream) Replicas() []Replica { return u.replicas.list() }
+
 // nodeSize is what a session's node takes as a field of a request.
 func nodeSize(cfg SessionConfig) int { return 1 + protowire.SizeBytes(proto.Size(cfg.Node)) }
 
-// Reach connects to the endpoints in order of priority until one answers, and closes the
-// connection again if no session uses it. The error is that none answered before ctx ended
-// or its connect timeout ran out.
+// Causes says of each replica that does not answer why it did not when it was last tried.
+func (u *Upstream) Causes() []Cause { return u.causes.of(u.replicas.names()) }
+
+// failed records why a replica does not answer. Causes of replicas that have left make room.
+func (u *Upstream) failed(c Cause) {
+	u.causes.of(u.replicas.names())
+	u.causes.failed(c)
+}
+
+// heard notes an answer of a replica, to whichever session.
+func (u *Upstream) heard(x *replica, at time.Time) {
+	contacts := &u.entrance.outages.contacts
+	contacts.hear(at)
+	contacts.owe(x, time.Time{})
+	u.causes.answered(x.name)
+	if x.exam.hear(at) {
+		u.replicas.found(x, true)
+		u.cfg.Logger.Info("endpoint answers again", "endpoint", x.name)
+	}
+	u.entrance.answer(x, at)
+}
+
+// silent notes that a replica does not answer, and has all sessions leave it.
+func (u *Upstream) silent(x *replica, since time.Time, obs Observer) {
+	u.entrance.outages.contacts.owe(x, time.Time{})
+	u.replicas.found(x, false)
+	u.failed(causeAt(x.name, errSilent, false))
+	obs.EndpointSilent(x.name)
+	if x.exam.fallSilent(time.Now()) {
+		u.cfg.Logger.Warn("endpoint takes connections and does not answer", "endpoint", x.name, "since", since)
+	}
+}
+
+// Reach connects to the replicas of each priority in turn, to those of one priority at once,
+// until one answers. It closes connections again that no session uses. The error is ctx's, or an [*UnansweredError]:
+// none answered before its connect timeout ran out.
 func (u *Upstream) Reach(ctx context.Context) error {
 	if err := u.enter(); err != nil {
 		return err
 	}
 	defer u.leave()
-	for i := range u.cfg.Endpoints {
-		if release, ok := u.transport.reach(ctx, i); ok {
-			release()
+	unanswered := &UnansweredError{Upstream: u.cfg.Name}
+	for _, equal := range u.replicas.byPriority(ctx, "") {
+		causes := u.reachAny(ctx, equal)
+		switch {
+		case causes == nil:
 			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		for _, c := range causes {
+			u.failed(c)
+			if len(unanswered.Causes) < maxCauses {
+				unanswered.Causes = append(unanswered.Causes, c)
+			}
 		}
 	}
-	return fmt.Errorf("upstream %q: no endpoint answers", u.cfg.Name)
+	return unanswered
+}
+
+// note records whether a replica could be reached, and why it could not.
+func (u *Upstream) note(x *replica, err error) {
+	if err == nil {
+		u.causes.connected(x.name)
+	} else {
+		u.failed(causeAt(x.name, err, false))
+	}
+	u.replicas.found(x, err == nil)
+}
+
+// reachAny returns nil if one of several replicas can be reached, else the cause of each.
+func (u *Upstream) reachAny(ctx context.Context, equal []*replica) []Cause {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var reached atomic.Bool
+	var wg sync.WaitGroup
+	causes := make([]Cause, len(equal))
+	for i, x := range equal {
+		wg.Go(func() {
+			defer u.panics.Catch(contain.Upstream, func(e *contain.Error) { causes[i] = causeAt(x.name, e, false) })
+			release, err := u.transport.reach(ctx, x)
+			if err != nil {
+				causes[i] = causeAt(x.name, err, false)
+				return
+			}
+			release()
+			u.causes.connected(x.name)
+			reached.Store(true)
+			cancel() // the others are not waited for
+		})
+	}
+	wg.Wait()
+	if reached.Load() {
+		return nil
+	}
+	return causes
 }

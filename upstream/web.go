@@ -16,50 +16,69 @@ import (
 // from any goroutine.
 type web struct {
 	// Immutable after newWeb.
-	cfg       *Config
-	tls       *tlsfiles.Client // nil in plain text
-	bases     []*url.URL       // by endpoint
-	transport *http.Transport
-	tcp       func(ctx context.Context, network, address string) (net.Conn, error)
+	cfg   *Config
+	tls   *tlsfiles.Client // nil in plain text
+	doors map[*endpoint]*http.Transport
+	tcp   func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // newWeb makes a web. TLS files are nil in plain text.
-func newWeb(cfg *Config, files *tlsfiles.Client) (*web, error) {
-	w := &web{cfg: cfg, tls: files, tcp: new(net.Dialer).DialContext}
-	scheme := "http"
-	if files != nil {
-		scheme = "https"
+func newWeb(cfg *Config, files *tlsfiles.Client, all *replicas) (*web, error) {
+	w := &web{cfg: cfg, tls: files, doors: make(map[*endpoint]*http.Transport), tcp: cfg.Dial.Connect}
+	if w.tcp == nil {
+		w.tcp = new(net.Dialer).DialContext
 	}
-	for _, endpoint := range cfg.Endpoints {
-		if _, _, err := net.SplitHostPort(endpoint); err != nil {
-			return nil, fmt.Errorf("endpoint %q: %w", endpoint, err)
+	for _, g := range all.groups {
+		for _, e := range g.endpoints {
+			host, _, err := net.SplitHostPort(e.target)
+			if err != nil {
+				return nil, fmt.Errorf("endpoint %q: %w", e.target, err)
+			}
+			w.doors[e] = w.door(host)
 		}
-		w.bases = append(w.bases, &url.URL{Scheme: scheme, Host: endpoint})
-	}
-	dial := func(ctx context.Context, _, address string) (net.Conn, error) { return w.dial(ctx, address) }
-	w.transport = &http.Transport{
-		DialContext: dial, DialTLSContext: dial,
-		// Each type of each scope has a poll under way, or soon again.
-		MaxIdleConnsPerHost: streamsPerConn,
-		IdleConnTimeout:     2*cfg.Poll.Interval + time.Minute,
-		DisableCompression:  true, // the limit is for what was decoded, and must be for what is sent
 	}
 	return w, nil
 }
 
+// door makes the connections to an endpoint, whose host is name: a certificate must be for it,
+// also where an address of it is dialled.
+func (w *web) door(name string) *http.Transport {
+	dial := func(ctx context.Context, _, address string) (net.Conn, error) { return w.dial(ctx, name, address) }
+	return &http.Transport{
+		DialContext: dial, DialTLSContext: dial,
+		// Each type of each scope has a poll under way, or soon again.
+		MaxIdleConnsPerHost: streamsPerConn,
+		IdleConnTimeout:     2*w.cfg.Poll.Interval + time.Minute,
+		DisableCompression:  true, // the limit is for what was decoded, and must be for what is sent
+	}
+}
+
+// base is where a replica is polled.
+func (w *web) base(x *replica) *url.URL {
+	if w.tls != nil {
+		return &url.URL{Scheme: "https", Host: x.address}
+	}
+	return &url.URL{Scheme: "http", Host: x.address}
+}
+
 // close implements transport.
-func (w *web) close() { w.transport.CloseIdleConnections() }
+func (w *web) close() {
+	for _, door := range w.doors {
+		door.CloseIdleConnections()
+	}
+}
 
 // unreachableError says that no connection could be made.
 type unreachableError struct{ error }
 
 func (e unreachableError) Unwrap() error { return e.error }
 
-// dial connects to an endpoint. A handshake uses the TLS files as they are then.
-func (w *web) dial(ctx context.Context, address string) (net.Conn, error) {
+// dial connects to an address of an endpoint, whose host is name. A handshake uses the TLS
+// files as they are then.
+func (w *web) dial(ctx context.Context, name, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, w.cfg.ConnectTimeout, errConnectTimeout)
 	defer cancel()
-	conn, err := w.connect(ctx, address)
+	conn, err := w.connect(ctx, name, address)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
@@ -69,7 +88,7 @@ func (w *web) dial(ctx context.Context, address string) (net.Conn, error) {
 	return conn, nil
 }
 
-func (w *web) connect(ctx context.Context, address string) (net.Conn, error) {
+func (w *web) connect(ctx context.Context, name, address string) (net.Conn, error) {
 	conn, err := w.tcp(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
@@ -84,13 +103,10 @@ func (w *web) connect(ctx context.Context, address string) (net.Conn, error) {
 	cfg := w.tls.Config()
 	cfg.NextProtos = []string{"http/1.1"} // polls gain nothing from sharing a connection
 	if cfg.ServerName == "" {
-		cfg.ServerName, _, err = net.SplitHostPort(address)
+		cfg.ServerName = name
 	}
 	secured := tls.Client(conn, cfg)
-	if err == nil {
-		err = secured.HandshakeContext(ctx)
-	}
-	if err != nil {
+	if err := secured.HandshakeContext(ctx); err != nil {
 		_ = conn.Close() // of no use without the handshake
 		return nil, err
 	}
@@ -98,11 +114,12 @@ func (w *web) connect(ctx context.Context, address string) (net.Conn, error) {
 }
 
 // reach implements transport. The connection is of no use to polls.
-func (w *web) reach(ctx context.Context, endpoint int) (release func(), ok bool) {
-	conn, err := w.dial(ctx, w.cfg.Endpoints[endpoint])
+func (w *web) reach(ctx context.Context, x *replica) (release func(), err error) {
+	host, _, _ := net.SplitHostPort(x.endpoint.target)
+	conn, err := w.dial(ctx, host, x.address)
 	if err != nil {
-		return nil, false
+		return nil, err
 	}
 	_ = conn.Close() // nothing was written
-	return func() {}, true
+	return func() {}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"math/bits"
 	"slices"
+	"strings"
 )
 
 // Sum is the digest of a set: the digests of its members, added up modulo 2¹²⁸. The
@@ -41,19 +42,44 @@ func (s Sum) Minus(o Sum) Sum {
 	return Sum{hi, lo}
 }
 
+const (
+	// digits is how many a sum has as a version.
+	digits = 32
+	// maxLabel bounds what of a server's version stands before it, in bytes.
+	maxLabel = 64
+)
+
 // String returns the sum as a version: 32 hexadecimal digits, the same in every replica.
-func (s Sum) String() string {
+func (s Sum) String() string { return s.Behind("") }
+
+// Behind returns the sum as a version behind a label.
+func (s Sum) Behind(label string) string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], s.hi)
 	binary.BigEndian.PutUint64(b[8:], s.lo)
-	return hex.EncodeToString(b[:])
+	var room [maxLabel + 1 + digits]byte
+	return string(hex.AppendEncode(append(room[:0], label...), b[:]))
+}
+
+// Plain returns a version that is a digest without its label, and others as they are.
+func Plain(version string) string {
+	at := len(version) - digits
+	if at <= 0 || version[at-1] != '/' || strings.Trim(version[at:], "0123456789abcdef") != "" {
+		return version
+	}
+	return version[at:]
 }
 
 // Join returns the version of a whole whose parts have these versions. It does not
-// depend on the order of the parts (ACK-4). One part alone has its own version.
+// depend on the order of the parts, nor on labels (ACK-4). One part alone has its own version.
 func Join(versions []string) string {
 	if len(versions) == 1 {
 		return versions[0]
 	}
-	return Of(slices.Sorted(slices.Values(versions))...).String()
+	plain := make([]string, len(versions))
+	for i, v := range versions {
+		plain[i] = Plain(v)
+	}
+	slices.Sort(plain)
+	return Of(plain...).String()
 }

@@ -39,7 +39,7 @@ On a terminal the view is drawn in place, elsewhere it is a line now and then;
 with --output json it goes to standard error and the summary to standard output.`,
 		Example: `  xdsrelay-demo --duration 20s --output json
   xdsrelay-demo --clients 5000 --clients-per-connection 10 --duration 2m
-  xdsrelay-demo --listen 127.0.0.1:18000 --admin-listen 127.0.0.1:19000`,
+  xdsrelay-demo --listen 127.0.0.1:18100 --admin-listen 127.0.0.1:19100`,
 		Args: cobra.NoArgs,
 	}
 	o := demo.DefaultOptions()

@@ -87,6 +87,9 @@ anything.`,
 	return cmd
 }
 
+// nodeHint says what a file of --node holds.
+const nodeHint = "a node has the fields of envoy.config.core.v3.Node; a bootstrap or a config_dump may be around it"
+
 // streams are the streams of a command.
 type streams struct {
 	in       io.Reader
@@ -113,9 +116,12 @@ func (o *explainFlags) run(ctx context.Context, cfg *config.Config, format strin
 		}
 		return o.survey(ctx, e, peer, types, name, format, std)
 	}
-	node, err := o.one(std.in)
-	if err != nil {
-		return cli.Usage(fmt.Errorf("--node: %w", err), "a node has the fields of envoy.config.core.v3.Node")
+	node, err := fleet.One(o.node, std.in)
+	switch {
+	case errors.Is(err, fleet.ErrMore):
+		return cli.Usage(fmt.Errorf("--node: %w", err), "--nodes takes a fleet")
+	case err != nil:
+		return cli.Usage(fmt.Errorf("--node: %w", err), nodeHint)
 	}
 	c, err := client(e, node, peer, types, name)
 	if err != nil {
@@ -172,21 +178,6 @@ func (o *explainFlags) asked() (typeURLs []string, name *string, err error) {
 		typeURLs = append(typeURLs, s.TypeURL)
 	}
 	return typeURLs, name, err
-}
-
-// one reads the node of --node.
-func (o *explainFlags) one(in io.Reader) (*corev3.Node, error) {
-	var one *corev3.Node
-	for node, err := range fleet.Read(o.node, in) {
-		switch {
-		case err != nil:
-			return nil, err
-		case one != nil:
-			return nil, fmt.Errorf("%s:%d: there is more than one node: use --nodes for a fleet", node.File, node.Line)
-		}
-		one = node.Node
-	}
-	return one, nil
 }
 
 // listedAsJSON bounds the lists of a survey. Totals are complete all the same.

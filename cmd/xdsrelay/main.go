@@ -6,6 +6,20 @@
 // internal/watch, explain uses internal/explain.
 package main
 
-import "github.com/xdsrelay/xdsrelay/cmd/internal/cli"
+import (
+	"io"
+	"os"
 
-func main() { cli.Main(rootCommand()) }
+	"google.golang.org/grpc/grpclog"
+
+	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
+)
+
+func main() {
+	// gRPC writes its errors to standard error by itself: clients can provoke some of them,
+	// and each waits while nobody reads (LIM-4). What matters of them the relay logs.
+	if os.Getenv("GRPC_GO_LOG_SEVERITY_LEVEL") == "" {
+		grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
+	}
+	cli.Main(rootCommand())
+}

@@ -105,7 +105,7 @@ func write(t *testing.T, name, content string) string {
 }
 
 func TestHelp(t *testing.T) {
-	for _, command := range []string{"", "serve", "validate", "explain", "watch", "version"} {
+	for _, command := range []string{"", "serve", "validate", "explain", "watch", "cache", "cache inspect", "version"} {
 		t.Run("xdsrelay "+command, func(t *testing.T) {
 			got := xdsrelay(t, append(strings.Fields(command), "--help")...)
 			if got.code != 0 || got.stderr != "" {
@@ -155,7 +155,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"explain", "--config", bad, "--node", node}, bad + ":1:10: server.lisen: unknown key"},
 		{[]string{"explain", "--config", valid, "--node", "missing.yaml"}, "error: --node: missing.yaml: no such file or directory\nhint: "},
 		{[]string{"explain", "--config", valid, "--node", notNode}, "error: --node: " + notNode + ":1:1: unknown field \"name\"\nhint: "},
-		{[]string{"explain", "--config", valid, "--node", two}, "error: --node: " + two + ":3: there is more than one node: use --nodes for a fleet\nhint: "},
+		{[]string{"explain", "--config", valid, "--node", two}, "error: --node: " + two + ":3: there is more than one node\nhint: --nodes takes a fleet"},
 		{[]string{"explain", "--config", valid, "--node", node, "-t", "clusters"}, "error: unknown type \"clusters\": expected a type URL or one of lds"},
 		{[]string{"explain", "--config", valid, "--node", node, "--name", ""}, "error: --name is empty: use * for all resources\nhint: "},
 		{[]string{"explain", "--config", valid, "--node", node, "--name", "xdstp:x"}, "error: xdstp name \"xdstp:x\""},
@@ -171,7 +171,8 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"watch", "localhost:1"}, "error: there is no type to watch\nhint: "},
 		{[]string{"watch", "localhost:1", "--type", "clusters"}, "error: unknown type \"clusters\": expected a type URL or one of lds"},
 		{[]string{"watch", "localhost:1", "--name", "xdstp:x"}, "error: xdstp name \"xdstp:x\""},
-		{[]string{"watch", "localhost:1", "-t", "cds", "--node", "missing.yaml"}, "error: --node: open missing.yaml: no such file or directory\nhint: "},
+		{[]string{"watch", "localhost:1", "-t", "cds", "--node", "missing.yaml"}, "error: --node: missing.yaml: no such file or directory\nhint: "},
+		{[]string{"watch", "localhost:1", "-t", "cds", "--node", two}, "error: --node: " + two + ":3: there is more than one node\nhint: "},
 		{[]string{"watch", "localhost:1", "-t", "cds", "--node", notNode}, "error: --node: " + notNode + ":1:1: unknown field \"name\""},
 		{[]string{"watch", "localhost:1", "-t", "cds", "--api-type", "ads"}, "error: invalid argument \"ads\" for \"--api-type\" flag: expected one of AGGREGATED_DELTA_GRPC, AGGREGATED_GRPC, DELTA_GRPC, GRPC, REST\nhint: "},
 		{[]string{"watch", "localhost:1", "-t", "vhds", "--api-type", "AGGREGATED_GRPC"}, "error: vhds cannot be asked for: there is no state-of-the-world service for it\nhint: --api-type AGGREGATED_DELTA_GRPC supports every type"},

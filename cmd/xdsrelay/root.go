@@ -12,8 +12,8 @@ subscription. Every update reaches every client at once. When the control plane 
 down, the relay serves the fleet from its cache.`,
 		Example: `  xdsrelay validate --config xdsrelay.yaml
   xdsrelay serve --config xdsrelay.yaml
-  xdsrelay watch 127.0.0.1:18000 --type cds`,
+  xdsrelay watch 127.0.0.1:18100 --type cds`,
 	}
-	root.AddCommand(serveCommand(), validateCommand(), explainCommand(), watchCommand(), versionCommand())
+	root.AddCommand(serveCommand(), validateCommand(), explainCommand(), watchCommand(), cacheCommand(), versionCommand())
 	return root
 }

@@ -10,11 +10,13 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/logwriter"
 	"github.com/xdsrelay/xdsrelay/relay"
 )
 
@@ -33,7 +35,7 @@ and the log has the reasons. Some keys need a restart: see docs/operating.md.
 The flags below override the environment (XDSRELAY_SERVER_LISTEN for server.listen
 and so on). The environment overrides the file.`,
 		Example: `  xdsrelay serve --config xdsrelay.yaml
-  xdsrelay serve --config xdsrelay.yaml --listen :18000 --log-format json`,
+  xdsrelay serve --config xdsrelay.yaml --listen :18100 --log-format json`,
 		Args: cobra.NoArgs,
 	}
 	file := configFlags(cmd)
@@ -46,15 +48,30 @@ and so on). The environment overrides the file.`,
 		if err != nil {
 			return cli.Usage(err, "xdsrelay validate checks a configuration and starts nothing; docs/configuration.md lists every key")
 		}
+		lines := logwriter.New(cmd.ErrOrStderr(), maxLogQueue)
+		defer lines.Close(logFlush)
 		level := new(slog.LevelVar)
 		level.Set(cfg.Log.Level.Slog())
-		return serve(cmd.Context(), cfg, c, level, logger(cmd.ErrOrStderr(), cfg.Log.Format, level))
+		log := logger(lines, cfg.Log.Format, level)
+		lines.Tell(func(missing uint64) {
+			log.Warn("the log lost lines because it could not be written fast enough", "lines", missing)
+		})
+		return serve(cmd.Context(), cfg, c, relay.Options{
+			Log: log, Version: thisBuild().Version, Level: level, LogLost: lines.Lost,
+		})
 	})
 	return cmd
 }
 
+const (
+	// maxLogQueue bounds the lines of the log that wait while it cannot be written, in bytes.
+	maxLogQueue = 1 << 20
+	// logFlush is how long the end of the program waits for them.
+	logFlush = time.Second
+)
+
 // serve runs a relay until ctx ends, and then until the drain ends.
-func serve(ctx context.Context, cfg *config.Config, c *configuration, level *slog.LevelVar, log *slog.Logger) error {
+func serve(ctx context.Context, cfg *config.Config, c *configuration, options relay.Options) error {
 	xds, err := listen(ctx, "server.listen", cfg.Server.Listen)
 	if err != nil {
 		return err
@@ -72,7 +89,7 @@ func serve(ctx context.Context, cfg *config.Config, c *configuration, level *slo
 		}
 		defer func() { _ = rest.Close() }()
 	}
-	r, err := relay.New(cfg, relay.Options{Log: log, Version: thisBuild().Version, Level: level})
+	r, err := relay.New(cfg, options)
 	if err != nil {
 		return cli.Usage(err, "xdsrelay validate also checks the files that a configuration names")
 	}
@@ -81,7 +98,7 @@ func serve(ctx context.Context, cfg *config.Config, c *configuration, level *slo
 	}
 	force, stop := secondSignal()
 	defer stop()
-	ignore := c.reloads(ctx, r, log)
+	ignore := c.reloads(ctx, r, options.Log)
 	defer ignore()
 	return r.Run(ctx, force, xds, admin)
 }

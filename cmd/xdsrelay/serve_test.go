@@ -3,13 +3,17 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
 	cachev3 "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
@@ -17,6 +21,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 )
 
 // TestServe has a relay in front of a control plane, and looks at it.
@@ -132,4 +137,58 @@ func TestLogger(t *testing.T) {
 			t.Errorf("%s: %q", format, b.String())
 		}
 	}
+}
+
+// While nobody reads the log, clients join as ever, and the relay ends when it is told to.
+func TestServe_LIM4_stalledLog(t *testing.T) {
+	linear := cachev3.NewLinearCache(resource.ClusterType, cachev3.WithInitialResources(map[string]types.Resource{"cart": cluster("cart", 1)}))
+	xds := fmt.Sprintf("127.0.0.1:%d", ports.Free(t))
+	file := write(t, "x.yaml", fmt.Sprintf(`
+server: {listen: "%s", drain: 0s}
+admin: {listen: "127.0.0.1:0"}
+log: {level: debug}
+upstreams: [{name: a, default: true, endpoints: ["%s"]}]
+`, xds, controlPlane(t, linear, nil)))
+	unread, log := fullPipe(t)
+	defer unread.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan int, 1)
+	go func() { ended <- cli.Run(ctx, rootCommand(), []string{"serve", "--config", file}, io.Discard, log) }()
+	for i := range 5 {
+		node := write(t, "node.yaml", fmt.Sprintf("id: client-%d\n", i)) // each has a scope of its own
+		got := xdsrelay(t, "watch", xds, "--type", "cds", "--once", "--node", node)
+		for i == 0 && strings.Contains(got.stderr, "connection refused") { // it begins
+			got = xdsrelay(t, "watch", xds, "--type", "cds", "--once", "--node", node)
+		}
+		if got.code != 0 || !strings.Contains(got.stdout, "cart") {
+			t.Fatalf("client %d: %+v", i, got)
+		}
+	}
+	cancel()
+	if code := <-ended; code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// fullPipe is a pipe that takes nothing more until it is read.
+func fullPipe(t *testing.T) (out, in *os.File) {
+	t.Helper()
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := bytes.Repeat([]byte("x"), 4096)
+	for err == nil {
+		if err = in.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)); err == nil {
+			_, err = in.Write(line)
+		}
+	}
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if err := in.SetWriteDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = in.Close() })
+	return out, in
 }

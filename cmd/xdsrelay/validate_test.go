@@ -50,7 +50,7 @@ func TestValidate(t *testing.T) {
 		stdout        string
 		stderr        string
 	}{
-		{"good", good, nil, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18000\n", ""},
+		{"good", good, nil, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100\n", ""},
 		{"good with a flag", good, []string{"--listen=:99"}, 0, "FILE: valid, 1 upstream, listening on :99\n", ""},
 		{"wrong", wrong, nil, cli.ExitFailure, "", `FILE:2:3: server.lisen: unknown key, did you mean "listen"?
 FILE:6:17: upstreams[0].endpoints[0]: expected host:port, got "127.0.0.1"
@@ -62,12 +62,12 @@ hint: docs/configuration.md lists every key
 		{"files", withFiles, nil, cli.ExitFailure, "", `FILE:5:20: upstreams[0].tls.ca_file: reading /does/not/exist.pem: no such file or directory
 hint: docs/configuration.md lists every key
 `},
-		{"without files", withFiles, []string{"--files=false"}, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18000\n", ""},
-		{"tests", withTests, nil, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18000, 1 aggregation rule, 2 rule tests passed\n", ""},
+		{"without files", withFiles, []string{"--files=false"}, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100\n", ""},
+		{"tests", withTests, nil, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100, 1 aggregation rule, 2 rule tests passed\n", ""},
 		{"a test that fails", withFailingTest, nil, cli.ExitFailure, "", `FILE:9:7: aggregation.tests[2] "wrong": expected rule "sidecars", got "otherwise": "sidecars" does not match: node.id.startsWith("sc-") is false: node.id is "gw-1"
 hint: 2 of 3 rule tests passed; xdsrelay explain shows the reasons for a decision
 `},
-		{"without tests", withFailingTest, []string{"--tests=false"}, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18000, 1 aggregation rule\n", ""},
+		{"without tests", withFailingTest, []string{"--tests=false"}, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100, 1 aggregation rule\n", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			file := write(t, "x.yaml", tt.content)
@@ -134,7 +134,7 @@ func TestValidateTestFiles(t *testing.T) {
 	tests := filepath.Join(filepath.Dir(file), "x_test.yaml")
 	for text, want := range map[string]result{
 		"tests:\n  - {name: a, node: {id: sc-2}, type: cds, rule: sidecars}\n": {
-			0, file + ": valid, 1 upstream, listening on 127.0.0.1:18000, 1 aggregation rule, 3 rule tests passed\n", "",
+			0, file + ": valid, 1 upstream, listening on 127.0.0.1:18100, 1 aggregation rule, 3 rule tests passed\n", "",
 		},
 		"tests:\n  - {name: a, node: {id: sc-2}, type: cds, rule: otherwise}\n": {
 			cli.ExitFailure, "", tests + `:2:5: tests[0] "a": expected rule "otherwise", got "sidecars": "sidecars" matches: node.id.startsWith("sc-") is true: node.id is "sc-2"
@@ -151,6 +151,32 @@ hint: docs/configuration.md lists every key
 		got := xdsrelay(t, "validate", "--config", file)
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(result{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+// TestValidateRecipes_AGG4 validates the examples as their first lines say.
+func TestValidateRecipes_AGG4(t *testing.T) {
+	files, err := filepath.Glob("../../examples/control-planes/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		args := []string{"validate", "--config", file}
+		written := "xdsrelay validate --config examples/control-planes/" + filepath.Base(file)
+		if strings.Contains(string(content), "_file: ") {
+			args = append(args, "--files=false") // their TLS files are on no machine
+			written += " --files=false"
+		}
+		if !strings.Contains(string(content), "#   "+written+"\n") {
+			t.Errorf("%s does not say how it is tried: %s", file, written)
+		}
+		if got := xdsrelay(t, args...); got.code != 0 || got.stderr != "" {
+			t.Errorf("%s: exit code %d: %s", file, got.code, got.stderr)
 		}
 	}
 }

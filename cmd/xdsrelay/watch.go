@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
-	"github.com/xdsrelay/xdsrelay/internal/nodefile"
+	"github.com/xdsrelay/xdsrelay/internal/fleet"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/internal/watch"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -54,13 +54,18 @@ name or a type URL. Without names the command shows all resources that the serve
 chooses for the node. An xdstp:// name contains its type. The command asks for other
 names with every --type.
 
+--node is the node to present: an envoy.config.core.v3.Node in YAML or JSON, a
+bootstrap of Envoy or gRPC, or a config_dump of Envoy's admin port. "-" is standard
+input. Without it the command presents a node of its own.
+
 The command never shows payloads of secrets. It blanks fields that Envoy's API
 declares sensitive. It shows the contents of unknown types as base64.`,
-		Example: `  xdsrelay watch 127.0.0.1:18000 --type cds --type eds --name checkout
-  xdsrelay watch 127.0.0.1:18000 --name 'xdstp://edge/envoy.config.cluster.v3.Cluster/shop/*'
+		Example: `  xdsrelay watch 127.0.0.1:18100 --type cds --type eds --name checkout
+  xdsrelay watch 127.0.0.1:18100 --name 'xdstp://edge/envoy.config.cluster.v3.Cluster/shop/*'
   xdsrelay watch xds.example.com:443 --type lds --ca-file ca.pem --node node.yaml
-  xdsrelay watch 127.0.0.1:18000 --type lds --once --payload --output json
-  xdsrelay watch 127.0.0.1:18000 --type cds --api-type AGGREGATED_GRPC`,
+  curl -s localhost:9901/config_dump | xdsrelay watch 127.0.0.1:18100 --type lds --node -
+  xdsrelay watch 127.0.0.1:18100 --type lds --once --payload --output json
+  xdsrelay watch 127.0.0.1:18100 --type cds --api-type AGGREGATED_GRPC`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -69,7 +74,7 @@ declares sensitive. It shows the contents of unknown types as base64.`,
 	flags.StringArrayVarP(&o.types, "type", "t", nil, "resource `type`; repeatable")
 	flags.StringArrayVarP(&o.names, "name", "n", nil, "resource `name`, xdstp:// glob or *; repeatable")
 	flags.Var(&o.api, "api-type", "`variant` of the transport: AGGREGATED_DELTA_GRPC, AGGREGATED_GRPC, DELTA_GRPC, GRPC or REST")
-	flags.StringVar(&o.node, "node", "", "`file` with the client's node, in YAML or JSON")
+	flags.StringVar(&o.node, "node", "", "`file` with the client's node, in YAML or JSON; - for standard input")
 	flags.BoolVar(&o.payload, "payload", false, "show the contents of the resources")
 	flags.BoolVar(&o.once, "once", false, "end when the server answered everything")
 	flags.DurationVar(&o.timeout, "timeout", 0, "end after this `time`; an error with --once (0: never)")
@@ -89,7 +94,7 @@ declares sensitive. It shows the contents of unknown types as base64.`,
 	cli.Complete(cmd, "api-type", apiTypeCompletions()...)
 	output := cli.OutputFlag(cmd, "`format`: text, or json with one object per line")
 	cmd.RunE = cli.Action(func(cmd *cobra.Command, args []string) error {
-		return o.run(cmd.Context(), args[0], watch.Format(*output), cmd.OutOrStdout())
+		return o.run(cmd.Context(), args[0], watch.Format(*output), cmd.InOrStdin(), cmd.OutOrStdout())
 	})
 	return cmd
 }
@@ -105,7 +110,7 @@ func typeCompletions() []string {
 }
 
 // run carries the command out.
-func (o *watchFlags) run(ctx context.Context, address string, format watch.Format, out io.Writer) error {
+func (o *watchFlags) run(ctx context.Context, address string, format watch.Format, in io.Reader, out io.Writer) error {
 	if err := o.checkAddress(address); err != nil {
 		return cli.Usage(err, "for a relay, use the address of server.listen")
 	}
@@ -113,9 +118,9 @@ func (o *watchFlags) run(ctx context.Context, address string, format watch.Forma
 	if err != nil {
 		return cli.Usage(err, "add a type, for example --type cds")
 	}
-	node, err := o.readNode()
+	node, err := o.readNode(in)
 	if err != nil {
-		return cli.Usage(fmt.Errorf("--node: %w", err), "a node has the fields of envoy.config.core.v3.Node")
+		return cli.Usage(fmt.Errorf("--node: %w", err), nodeHint)
 	}
 	transport, end, err := o.transport(address)
 	if err != nil {
@@ -161,12 +166,12 @@ func (o *watchFlags) hint(err error) string {
 }
 
 // readNode reads the node, or makes one that identifies this command.
-func (o *watchFlags) readNode() (*corev3.Node, error) {
+func (o *watchFlags) readNode(in io.Reader) (*corev3.Node, error) {
 	if o.node == "" {
 		return &corev3.Node{
 			Id: "xdsrelay-watch", Cluster: "xdsrelay-watch", UserAgentName: "xdsrelay",
 			UserAgentVersionType: &corev3.Node_UserAgentVersion{UserAgentVersion: thisBuild().Version},
 		}, nil
 	}
-	return nodefile.Read(o.node)
+	return fleet.One(o.node, in)
 }

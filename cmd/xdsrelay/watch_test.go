@@ -80,7 +80,7 @@ func TestWatch(t *testing.T) {
 			return nil
 		},
 	})
-	node := write(t, "node.yaml", "id: test-node\n")
+	node := write(t, "bootstrap.yaml", "node: {id: test-node}\n") // as explain takes it
 	lines, _, stop := background(t, "watch", address, "--type", "cds", "--node", node, "--output", "json", "--payload")
 	until(t, lines, map[string]string{"event": "connected", "target": address})
 	until(t, lines, map[string]string{"event": "response", "changes": "map[added:2]"})

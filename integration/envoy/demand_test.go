@@ -70,7 +70,7 @@ func clustersOnDemand(w *world) {
 	second := w.envoy("second")
 	both := []*envoyproc.Envoy{first, second}
 	for _, e := range both {
-		w.need(soon, "the listener is there", func() bool { return e.Addr("web") != "" })
+		w.needListener(e)
 		w.atOnce(e.Node()+": a known cluster", w.asked(e, "known.test", "a"))
 		w.atOnce(e.Node()+": an unknown cluster", w.refusedAtOnce(e, "unknown.test"))
 		w.atOnce(e.Node()+": a cluster that is to come", w.refusedAtOnce(e, "later.test"))

@@ -5,6 +5,7 @@ package envoy
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"testing"
 
@@ -20,6 +21,10 @@ var update = flag.Bool("update", false, "rewrite the table of real Envoys in doc
 const plays = 4
 
 func TestMain(m *testing.M) {
+	if file := os.Getenv(childVariable); file != "" {
+		fmt.Fprintln(os.Stderr, child(file))
+		os.Exit(1)
+	}
 	parallel.Tests(plays)
 	goleak.VerifyTestMain(m)
 }

@@ -87,19 +87,24 @@ func (w *world) presents(e *envoyproc.Envoy, listener, name string) func() bool 
 	}
 }
 
-func secrets(w *world) {
-	a := w.backend("a")
-	l := onPort("web", 0, &hcmv3.HttpConnectionManager{
-		StatPrefix: "web", RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: route("inline", "one")},
+// encrypted is a listener that leads to a cluster, with a certificate that is a secret.
+func (r resources) encrypted(name, cluster, secret string) *listenerv3.Listener {
+	l := onPort(name, 0, &hcmv3.HttpConnectionManager{
+		StatPrefix: name, RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: route("inline", cluster)},
 	})
 	l.GetFilterChains()[0].TransportSocket = &corev3.TransportSocket{
 		Name: "tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoyproc.Any(&tlsv3.DownstreamTlsContext{
 			CommonTlsContext: &tlsv3.CommonTlsContext{
-				TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{{Name: "certificate", SdsConfig: w.source()}},
+				TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{{Name: secret, SdsConfig: r.source()}},
 			},
 		})},
 	}
-	w.plane.Set(envoyproc.Static("one", a), l, w.certificate("certificate", "first.test"))
+	return l
+}
+
+func secrets(w *world) {
+	a := w.backend("a")
+	w.plane.Set(envoyproc.Static("one", a), w.encrypted("web", "one", "certificate"), w.certificate("certificate", "first.test"))
 	e := w.envoy("secrets")
 	w.need(soon, "the certificate is in use", w.presents(e, "web", "first.test"))
 	w.plane.Set(w.certificate("certificate", "second.test"))

@@ -15,11 +15,12 @@ import (
 )
 
 // relayProcess is a relay that can end and come back at the same addresses. It runs in
-// the process of the tests.
+// the process of the tests, or in one of its own, which is killed.
 type relayProcess struct {
 	// immutable
 	t                 *testing.T
 	config            *config.Config
+	killed            bool
 	addr, rest, admin string
 	log               *logText
 
@@ -28,13 +29,13 @@ type relayProcess struct {
 
 // startRelay runs a relay in front of a control plane at addr. Its settings are the
 // defaults, but for what a test cannot wait for.
-func startRelay(t *testing.T, up config.APIType, addr string, change func(*config.Config)) *relayProcess {
+func startRelay(t *testing.T, up config.APIType, addr string, killed bool, change func(*config.Config)) *relayProcess {
 	t.Helper()
 	cfg := config.Default()
 	cfg.Aggregation.Otherwise = config.Share
 	cfg.Server.Drain = config.Duration(10 * time.Millisecond)
 	u := config.DefaultUpstream()
-	u.Name, u.Endpoints, u.Default, u.APIType = "plane", []string{addr}, true, up
+	u.Name, u.Endpoints, u.Default, u.APIType = "plane", [][]string{{addr}}, true, up
 	u.Poll.Interval = config.Duration(100 * time.Millisecond) // as often as the Envoys poll
 	cfg.Upstreams = []config.Upstream{u}
 	if change != nil {
@@ -45,7 +46,7 @@ func startRelay(t *testing.T, up config.APIType, addr string, change func(*confi
 	}
 	xds, rest, admin := ports.Listen(t), ports.Listen(t), ports.Listen(t)
 	r := &relayProcess{
-		t: t, config: cfg, log: new(logText),
+		t: t, config: cfg, killed: killed, log: new(logText),
 		addr: xds.Addr().String(), rest: rest.Addr().String(), admin: admin.Addr().String(),
 	}
 	r.run(xds, rest, admin)
@@ -60,6 +61,10 @@ func startRelay(t *testing.T, up config.APIType, addr string, change func(*confi
 
 func (r *relayProcess) run(xds, rest, admin net.Listener) {
 	r.t.Helper()
+	if r.killed {
+		r.runChild(xds, rest, admin)
+		return
+	}
 	it, err := relay.New(r.config, relay.Options{
 		Version: "test", Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelInfo})),
 	})

@@ -92,12 +92,18 @@ func (w *world) atOnce(what string, cond func() bool) {
 	}
 }
 
+// needListener waits until the listener "web" takes connections: an Envoy names the address
+// of a listener on its admin port before its workers listen there.
+func (w *world) needListener(e *envoyproc.Envoy) {
+	w.need(soon, "the listener takes connections", func() bool { return e.Accepts("web") })
+}
+
 func hostsOnDemand(w *world) {
 	w.withHosts()
 	first := w.envoy("first")
-	w.need(soon, "the listener is there", func() bool { return first.Addr("web") != "" })
+	w.needListener(first)
 	for _, e := range []*envoyproc.Envoy{first, w.envoy("second")} {
-		w.need(soon, "the listener is there", func() bool { return e.Addr("web") != "" })
+		w.needListener(e)
 		w.atOnce(e.Node()+": a known host", w.asked(e, "known.test", "a"))
 		w.atOnce(e.Node()+": a host by its alias", w.asked(e, "first.test", "a"))
 		w.atOnce(e.Node()+": a host by another alias", w.asked(e, "second.test", "a"))
@@ -110,7 +116,7 @@ func hostsOnDemand(w *world) {
 		host("later.test", "one", "later.test"),
 	}})
 	third := w.envoy("third")
-	w.need(soon, "the listener is there", func() bool { return third.Addr("web") != "" })
+	w.needListener(third)
 	for _, e := range []*envoyproc.Envoy{first, third} {
 		w.within(prompt, e.Node()+": a changed host", w.asked(e, "known.test", "b"))
 		w.within(prompt, e.Node()+": a changed host by its alias", w.asked(e, "first.test", "b"))
@@ -128,7 +134,7 @@ func hostsOnDemand(w *world) {
 func hostsReconnect(w *world) {
 	w.withHosts()
 	e := w.envoy("reconnects")
-	w.need(soon, "the listener is there", func() bool { return e.Addr("web") != "" })
+	w.needListener(e)
 	w.within(prompt, "a host by its alias", w.asked(e, "first.test", "a"))
 	w.within(prompt, "a known host", w.asked(e, "known.test", "a"))
 	for i, d := range w.disturbances() {

@@ -24,6 +24,7 @@ type world struct {
 	side   side
 	binary string
 	plane  *plane.Plane
+	second *plane.Plane    // nil without one
 	relays []*relayProcess // from the control plane's side to the Envoys'
 	addr   string          // where Envoys are sent
 	client *traffic.Client
@@ -48,16 +49,33 @@ func newWorld(t *testing.T, s *scenario, f form, at side) *world {
 	if f.envoy.REST {
 		w.addr = w.plane.RESTAddr()
 	}
+	if s.second {
+		w.second = plane.Start(t, s.behaviour)
+	}
 	if at == relayed {
 		for range max(1, s.tiers) {
-			w.addRelay(s.relay)
+			w.addRelay(s)
 		}
 	}
 	return w
 }
 
+// settings are those of a relay in a scenario.
+func (w *world) settings(s *scenario, c *config.Config) {
+	w.t.Helper()
+	if s.relay != nil {
+		s.relay(c)
+	}
+	if s.disk {
+		c.Cache.Dir, c.Cache.SnapshotEvery = w.t.TempDir(), config.Duration(time.Second)
+	}
+	if w.second != nil {
+		c.Upstreams[0].Endpoints = append(c.Upstreams[0].Endpoints, []string{w.second.Addr()})
+	}
+}
+
 // addRelay puts a relay in front of what is there.
-func (w *world) addRelay(change func(*config.Config)) {
+func (w *world) addRelay(s *scenario) {
 	w.t.Helper()
 	addr := w.plane.Addr()
 	if w.form.up == config.REST {
@@ -69,7 +87,7 @@ func (w *world) addRelay(change func(*config.Config)) {
 			addr = w.relays[n-1].rest
 		}
 	}
-	r := startRelay(w.t, w.form.up, addr, change)
+	r := startRelay(w.t, w.form.up, addr, s.killed, func(c *config.Config) { w.settings(s, c) })
 	w.relays = append(w.relays, r)
 	w.addr = r.addr
 	if w.form.envoy.REST {

@@ -50,7 +50,7 @@ func startRelay(t *testing.T, up config.APIType, addr string) string {
 	cfg.Aggregation.Otherwise = config.Share
 	cfg.Server.Drain = config.Duration(10 * time.Millisecond)
 	u := config.DefaultUpstream()
-	u.Name, u.Endpoints, u.Default, u.APIType = "plane", []string{addr}, true, up
+	u.Name, u.Endpoints, u.Default, u.APIType = "plane", [][]string{{addr}}, true, up
 	u.Settle = config.Duration(100 * time.Millisecond)
 	u.Backoff.Base = config.Duration(10 * time.Millisecond)
 	cfg.Upstreams = []config.Upstream{u}

@@ -3,11 +3,15 @@
 // generated stubs.
 package apiservices
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 const (
-	typePrefix = "type.googleapis.com/"
-	pathPrefix = "/v3/discovery:"
+	typePrefix   = "type.googleapis.com/"
+	pathPrefix   = "/v3/discovery:"
+	v2PathPrefix = "/v2/discovery:"
 
 	// collectionSuffix makes the type of a list collection from that of its members.
 	collectionSuffix = "Collection"
@@ -17,6 +21,7 @@ const (
 // of it (LIST-1). What it does not have is "".
 type Service struct {
 	TypeURL string
+	V3      string // of a service of v2: the type of now, which it serves too (VAR-9)
 	Name    string // full name of the gRPC service
 	State   string // its state-of-the-world method (VAR-1)
 	Delta   string // its incremental method (VAR-2)
@@ -99,16 +104,56 @@ var all = [...]Service{
 	},
 }
 
+// before are v2's services and their types, by the type of now. Extension configurations
+// and locality endpoints came later.
+var before = map[string]struct{ service, resource string }{
+	"envoy.config.listener.v3.Listener":                {"envoy.api.v2.ListenerDiscoveryService", "envoy.api.v2.Listener"},
+	"envoy.config.route.v3.RouteConfiguration":         {"envoy.api.v2.RouteDiscoveryService", "envoy.api.v2.RouteConfiguration"},
+	"envoy.config.route.v3.ScopedRouteConfiguration":   {"envoy.api.v2.ScopedRoutesDiscoveryService", "envoy.api.v2.ScopedRouteConfiguration"},
+	"envoy.config.route.v3.VirtualHost":                {"envoy.api.v2.VirtualHostDiscoveryService", "envoy.api.v2.route.VirtualHost"},
+	"envoy.config.cluster.v3.Cluster":                  {"envoy.api.v2.ClusterDiscoveryService", "envoy.api.v2.Cluster"},
+	"envoy.config.endpoint.v3.ClusterLoadAssignment":   {"envoy.api.v2.EndpointDiscoveryService", "envoy.api.v2.ClusterLoadAssignment"},
+	"envoy.extensions.transport_sockets.tls.v3.Secret": {"envoy.service.discovery.v2.SecretDiscoveryService", "envoy.api.v2.auth.Secret"},
+	"envoy.service.runtime.v3.Runtime":                 {"envoy.service.discovery.v2.RuntimeDiscoveryService", "envoy.service.discovery.v2.Runtime"},
+}
+
 // All gives the services of v3.
 func All() []Service { return slices.Clone(all[:]) }
+
+// V2 gives the services of v2 (VAR-9). Their methods have the names of v3's, and clients of
+// theirs may ask for v3's types.
+func V2() []Service {
+	var old []Service
+	for _, s := range All() {
+		was, ok := before[strings.TrimPrefix(s.TypeURL, typePrefix)]
+		if !ok {
+			continue
+		}
+		s.V3, s.TypeURL, s.Name = s.TypeURL, typePrefix+was.resource, was.service
+		if s.Path != "" {
+			s.Path = v2PathPrefix + strings.TrimPrefix(s.Path, pathPrefix)
+		}
+		old = append(old, s)
+	}
+	return old
+}
+
+// Types are the types that the service serves, besides their list collections: the first
+// is that of a request without a type.
+func (s Service) Types() []string {
+	if s.V3 == "" {
+		return []string{s.TypeURL}
+	}
+	return []string{s.TypeURL, s.V3}
+}
 
 // Serves reports whether requests for a type may go to the service: for its own, or
 // for the list collections of that (LIST-1).
 func (s Service) Serves(typeURL string) bool {
-	return s.TypeURL != "" && (typeURL == s.TypeURL || typeURL == s.TypeURL+collectionSuffix)
+	return s.TypeURL != "" && slices.Contains(s.Types(), strings.TrimSuffix(typeURL, collectionSuffix))
 }
 
-// Of gives the service that serves a type; the zero Service where a type has none.
+// Of gives the service of v3 that serves a type; the zero Service where a type has none.
 func Of(typeURL string) Service {
 	for i := range all {
 		if all[i].Serves(typeURL) {

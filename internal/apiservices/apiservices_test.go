@@ -1,10 +1,14 @@
 package apiservices
 
 import (
+	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/envoyproxy/go-control-plane/envoy/annotations"
+	_ "github.com/envoyproxy/go-control-plane/envoy/api/v2"
 	_ "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v2"
 	_ "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/service/extension/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/service/listener/v3"
@@ -17,37 +21,68 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// TestVAR1_VAR2_all holds the table to the API itself: its services, what they serve,
-// and the names of their methods.
-func TestVAR1_VAR2_all(t *testing.T) {
-	for _, s := range All() {
+// TestVAR1_VAR2_VAR9_all holds the table to the API itself: its services, what they serve,
+// the names of their methods, and the paths that these are mapped to.
+func TestVAR1_VAR2_VAR9_all(t *testing.T) {
+	for _, s := range slices.Concat(All(), V2()) {
 		d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(s.Name))
 		if err != nil {
 			t.Fatalf("%s: %v", s.Name, err)
 		}
 		service := d.(protoreflect.ServiceDescriptor)
 		served, _ := proto.GetExtension(service.Options(), annotations.E_Resource).(*annotations.ResourceAnnotation)
-		if got := typePrefix + served.GetType(); got != s.TypeURL {
-			t.Errorf("%s serves %s, not %s", s.Name, got, s.TypeURL)
+		// v2's API says v3's types for the services that moved to a package of their own.
+		if got := typePrefix + served.GetType(); !slices.Contains(s.Types(), got) {
+			t.Errorf("%s serves %s, not %s", s.Name, got, s.Types())
 		}
-		count := 0
-		for _, m := range []struct {
-			name      string
-			streaming bool
-		}{{s.State, true}, {s.Delta, true}, {s.Fetch, false}} {
-			if m.name == "" {
-				continue
-			}
-			count++
-			if method := service.Methods().ByName(protoreflect.Name(m.name)); method == nil || method.IsStreamingClient() != m.streaming {
-				t.Errorf("%s: method %s is %v", s.Name, m.name, method)
-			}
-		}
-		if service.Methods().Len() != count {
-			t.Errorf("%s has %d methods, the table %d", s.Name, service.Methods().Len(), count)
+		methods := checkMethods(t, &s, service)
+		if service.Methods().Len() != methods {
+			t.Errorf("%s has %d methods, the table %d", s.Name, service.Methods().Len(), methods)
 		}
 		if (s.Fetch == "") != (s.Path == "") {
 			t.Errorf("%s: path %q stands for method %q", s.Name, s.Path, s.Fetch)
+		}
+	}
+}
+
+// checkMethods compares the methods that the table has of a service, and counts them.
+func checkMethods(t *testing.T, s *Service, service protoreflect.ServiceDescriptor) int {
+	t.Helper()
+	count := 0
+	for _, m := range []struct {
+		name      string
+		streaming bool
+	}{{s.State, true}, {s.Delta, true}, {s.Fetch, false}} {
+		if m.name == "" {
+			continue
+		}
+		count++
+		method := service.Methods().ByName(protoreflect.Name(m.name))
+		if method == nil || method.IsStreamingClient() != m.streaming {
+			t.Errorf("%s: method %s is %v", s.Name, m.name, method)
+			continue
+		}
+		if m.name != s.Fetch {
+			continue
+		}
+		if options, err := proto.Marshal(method.Options()); err != nil || !bytes.Contains(options, []byte(s.Path)) {
+			t.Errorf("%s: %s is not polled at %s: %q, %v", s.Name, m.name, s.Path, options, err)
+		}
+	}
+	return count
+}
+
+// TestVAR9_types: what v2's services serve are types of v2, which have messages.
+func TestVAR9_types(t *testing.T) {
+	if got := len(V2()); got != 8 {
+		t.Errorf("v2 has %d services", got)
+	}
+	for _, s := range V2() {
+		if _, err := protoregistry.GlobalTypes.FindMessageByURL(s.TypeURL); err != nil {
+			t.Errorf("%s: %v", s.TypeURL, err)
+		}
+		if !s.Serves(s.TypeURL) || !s.Serves(s.V3) || !s.Serves(s.V3+"Collection") || s.Serves("") || Of(s.TypeURL) != (Service{}) || Of(s.V3).Name == s.Name {
+			t.Errorf("%s serves %s; v3's services are of v3", s.Name, s.Types())
 		}
 	}
 }

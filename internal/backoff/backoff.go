@@ -1,8 +1,9 @@
-// Package backoff gives delays with jitter to who tries again, or asks now and then:
-// upstream, the REST poller and the xDS clients. It owns no timer.
+// Package backoff gives delays with jitter to whatever tries again, or asks now and then:
+// upstream, the REST poller and the xDS clients. Sleep waits for one.
 package backoff
 
 import (
+	"context"
 	"math/rand/v2"
 	"time"
 )
@@ -34,4 +35,16 @@ func (b *Backoff) Reset() { b.Attempts = 0 }
 // Spread gives d with a jitter of a quarter in both directions.
 func Spread(d time.Duration) time.Duration {
 	return d*3/4 + rand.N(d/2+1) //nolint:gosec // jitter is no secret
+}
+
+// Sleep waits for a while. It reports false if ctx ends first.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

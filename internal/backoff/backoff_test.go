@@ -1,7 +1,9 @@
 package backoff
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -58,4 +60,20 @@ func TestOPS2Spread(t *testing.T) {
 	if !differ {
 		t.Error("there is no jitter")
 	}
+}
+
+// Sleep waits for the whole time, or for the end of its context.
+func TestSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		if !Sleep(t.Context(), time.Minute) || time.Since(began) != time.Minute {
+			t.Errorf("slept for %v, want a minute", time.Since(began))
+		}
+		began = time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if Sleep(ctx, time.Minute) || time.Since(began) != time.Second {
+			t.Errorf("slept for %v, want a second: the context ended", time.Since(began))
+		}
+	})
 }

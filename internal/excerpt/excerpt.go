@@ -11,17 +11,21 @@ import (
 // prints the resource first and the reason last (ACK-7).
 const Reason = 2 << 10
 
-// Of gives a text as it is if it has at most twice as many bytes, else that many of its head
-// and of its tail, and says how many lie between them. Nothing of the text stays in memory
-// but that, and what is no UTF-8 is replaced, since no message could carry it.
+// Of gives a text if it has at most twice as many bytes, else that many of its head and of
+// its tail, and says how many lie between them. What looks like a secret is masked (see
+// [Mask]), what is no UTF-8 is replaced, since no message could carry it. Nothing else of
+// the text stays in memory.
 func Of(text string, each int) string {
 	if len(text) <= 2*each {
-		return strings.ToValidUTF8(text, "\uFFFD")
+		return Mask(strings.ToValidUTF8(text, "\uFFFD"))
 	}
 	// A cut may go through a character, of which the text has nothing wrong then.
 	head := Head(text, each)
 	tail := strings.ToValidUTF8(trimStart(text[len(text)-each:]), "\uFFFD")
-	return fmt.Sprintf("%s … (%d bytes left out) … %s", head, len(text)-2*each, tail)
+	if begin := strings.LastIndex(text[:len(text)-each], "-----BEGIN "); begin >= 0 && !strings.Contains(text[begin:len(text)-each], "-----END ") && !strings.Contains(tail, "-----END ") {
+		tail = masked
+	}
+	return fmt.Sprintf("%s … (%d bytes left out) … %s", Mask(head), len(text)-2*each, Mask(tail))
 }
 
 // Head gives the beginning of a text, at most that many bytes of it, with what is no UTF-8

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wake"
 )
 
 const (
@@ -165,10 +167,7 @@ func (r *running) report(file string, err error) {
 	r.mu.Lock()
 	r.reports = append(r.reports, text)
 	r.mu.Unlock()
-	select {
-	case r.told <- struct{}{}:
-	default:
-	}
+	wake.Up(r.told)
 }
 
 // wait waits until the snapshot has these clusters, by what state gives.

@@ -12,6 +12,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/xdsrelay/xdsrelay/internal/filewatch"
+	"github.com/xdsrelay/xdsrelay/internal/wake"
 )
 
 // Defaults of Config.
@@ -118,7 +119,7 @@ func (s *Source) Snapshot() *Snapshot { return s.snapshot.Load() }
 // snapshot, and a function that ends it. Who looks at Snapshot after Subscribe,
 // and again after each receive, misses nothing but what was overtaken.
 func (s *Source) Subscribe() (changed <-chan struct{}, cancel func()) {
-	ch := make(chan struct{}, 1)
+	ch := wake.New()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.subscribers[ch] = struct{}{}
@@ -243,10 +244,7 @@ func (s *Source) publish(files []*file) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for ch := range s.subscribers {
-		select {
-		case ch <- struct{}{}:
-		default: // told already
-		}
+		wake.Up(ch)
 	}
 }
 

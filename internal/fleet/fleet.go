@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -73,6 +74,24 @@ func Read(path string, stdin io.Reader) iter.Seq2[Node, error] {
 			}
 		}
 	}
+}
+
+// ErrMore is wrapped by the error of [One] where there is more than one node.
+var ErrMore = errors.New("there is more than one node")
+
+// One gives the node of a path that has one, as [Read] reads it.
+func One(path string, stdin io.Reader) (*corev3.Node, error) {
+	var one *corev3.Node
+	for node, err := range Read(path, stdin) {
+		switch {
+		case err != nil:
+			return nil, err
+		case one != nil:
+			return nil, &Error{File: node.File, Line: node.Line, Err: ErrMore}
+		}
+		one = node.Node
+	}
+	return one, nil
 }
 
 // give yields the nodes of one file.

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -107,5 +108,23 @@ func TestReadOther(t *testing.T) {
 	}
 	for range Read(Stdin, strings.NewReader("{}\n{}\n")) {
 		break // whoever has enough may stop
+	}
+}
+
+func TestOne(t *testing.T) {
+	for text, want := range map[string]string{
+		"id: a\n":                       "a <nil>",
+		`{"node": {"id": "bootstrap"}}`: "bootstrap <nil>",
+		"id: a\n---\nid: b\n":           " standard input:3: there is more than one node",
+		"idd: a\n":                      ` standard input:1:1: unknown field "idd"`,
+		"":                              " standard input: there is no node in it",
+	} {
+		node, err := One(Stdin, strings.NewReader(text))
+		if got := strings.ReplaceAll(fmt.Sprintf("%s %v", node.GetId(), err), "\u00a0", " "); got != want {
+			t.Errorf("AGG-5: %q gives %q, want %q", text, got, want)
+		}
+	}
+	if _, err := One(Stdin, strings.NewReader("{}\n{}\n")); !errors.Is(err, ErrMore) {
+		t.Errorf("AGG-5: %v", err)
 	}
 }

@@ -1,8 +1,9 @@
 // Package payload shows the payload of a resource to an operator: as JSON, with
 // what is secret left out (OPS-6).
 //
-// It is for the admin port and the watch command only. Nothing on the way from
-// upstream to the clients looks into a payload.
+// It is for the admin port, the watch command and snapshots only: what [Sensitive]
+// finds does not reach a disk. Nothing on the way from upstream to the clients looks
+// into a payload.
 //
 // A Secret is never shown, whatever the version of the API and wherever it lies:
 // payloads within payloads, up to a bound, and TypedStructs are opened too. In

@@ -113,6 +113,7 @@ func TestJSON_OPS6(t *testing.T) {
 		"OPS-6 in a secret response": {resource.SecretType, &anypb.Any{TypeUrl: unheard, Value: []byte(hush)}, `{"@type":"` + unheard + `",` + redactedIs},
 		"OPS-6 a secret within":      {"x", within(secretResource()), `{"@type":"` + resource.ClusterType + `","typed_extension_protocol_options":{"a":{"@type":"` + structType + `","value":{"@type":"` + resource.SecretType + `",` + redactedIs + `}}}`},
 		"OPS-6 fields":               {"x", pack(certificate()), `{"@type":"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.TlsCertificate","certificate_chain":{"inline_string":"chain"},"private_key":{"inline_string":"[redacted]"},"password":{"inline_string":"[redacted]"}}`},
+		"OPS-6 fields of v2":         {"x", &anypb.Any{TypeUrl: "type.googleapis.com/envoy.api.v2.auth.TlsCertificate", Value: pack(certificate()).GetValue()}, `{"@type":"type.googleapis.com/envoy.api.v2.auth.TlsCertificate","certificate_chain":{"inline_string":"chain"},"private_key":{"inline_string":"[redacted]"},"password":{"inline_string":"[redacted]"}}`},
 		"OPS-6 a list that is sensitive": {
 			"x", pack(&tlsv3.TlsSessionTicketKeys{Keys: []*corev3.DataSource{inline(hush)}}),
 			`{"@type":"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.TlsSessionTicketKeys"}`,

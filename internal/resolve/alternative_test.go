@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"google.golang.org/grpc/codes"
 )
@@ -19,7 +19,7 @@ func TestAlternative_LOC5_NAME4(t *testing.T) {
 		other := "XDSTP" + name[len("xdstp"):]
 		w.planes["a"].has(a(at("a", "x"), "1"))
 		w.planes["b"].has(a(at("b", "y"), "7"))
-		c, d := w.join(cache.Form{}), w.join(cache.Form{State: true, Wrapped: true})
+		c, d := w.join(delivery.Form{}), w.join(delivery.Form{State: true, Wrapped: true})
 		c.wants(name)
 		d.wants(other)
 		c.gets("+" + name + "@1")
@@ -43,8 +43,8 @@ func TestAlternative_LOC5_NAME4(t *testing.T) {
 		w.planes["b"].has(a(at("b", "y"), "9")) // nobody looks there any more
 		c.gets()
 		w.sees("switched a true 1", "switched a false 1")
-		if b := w.planes["b"]; b.store.Wanted() != 1 || b.store.Clients() != 0 || b.open != 0 {
-			t.Errorf("%d wanted of the alternative by %d clients, open %d", b.store.Wanted(), b.store.Clients(), b.open)
+		if b := w.planes["b"]; b.store.Session().Wanted() != 1 || b.store.Clients() != 0 || b.open != 0 {
+			t.Errorf("%d wanted of the alternative by %d clients, open %d", b.store.Session().Wanted(), b.store.Clients(), b.open)
 		}
 	})
 }
@@ -56,7 +56,7 @@ func TestAlternative_LOC5_RES12_Silent(t *testing.T) {
 		name, p := at("a", "x")+"#alt="+at("b", "x"), w.planes["a"]
 		p.has(a(at("a", "x"), "1"))
 		w.planes["b"].has(a(at("b", "x"), "7"))
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		c.wants(name)
 		c.gets("+" + name + "@1")
 		p.goes()
@@ -89,13 +89,13 @@ func TestAlternative_LOC5_NotExisting(t *testing.T) {
 		two := at("a", "y") + "#alt=" + at("b", "y")
 		w.planes["a"].has(a(at("a", "x"), "1"))
 		w.planes["b"].has(a(at("b", "y"), "1"))
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		c.wants(one, two)
 		c.gets("+"+one+"@1", "-"+two)
 		w.planes["a"].goes()
 		w.wait(after)
 		c.gets("+" + two + "@1")
-		late := w.join(cache.Form{})
+		late := w.join(delivery.Form{})
 		late.wants(at("a", "z") + "#alt=" + at("b", "z"))
 		late.gets("!" + at("a", "z") + "#alt=" + at("b", "z") +
 			` Unavailable: the upstream of the authority "a" is unreachable, and the alternative ` + at("b", "z") + " has nothing")
@@ -117,7 +117,7 @@ func TestAlternative_LOC5_Chain(t *testing.T) {
 		}
 		w.planes["a"].goes()
 		w.planes["b"].goes()
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		c.wants(name)
 		c.gets()
 		w.wait(after)
@@ -148,7 +148,7 @@ func TestAlternative_LOC5_SlowReturn(t *testing.T) {
 		first.has(a(at("a", "x"), "1"))
 		w.planes["b"].has(a(at("b", "x"), "7"))
 		first.goes()
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		c.wants(name)
 		w.wait(after)
 		c.gets("+" + name + "@7")
@@ -168,7 +168,7 @@ func TestAlternative_LOC4_ERR1(t *testing.T) {
 	run(t, func(w *world) {
 		name := at("nowhere", "x") + "#alt=" + at("b", "x")
 		w.planes["b"].has(a(at("b", "x"), "1"))
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		c.wants(name, at("nowhere", "y")+"#alt="+at("neither", "y"))
 		c.gets("!"+at("nowhere", "y")+"#alt="+at("neither", "y")+` NotFound: no upstream is configured for the authority "nowhere"`,
 			"+"+name+"@1", "-"+at("nowhere", "y")+"#alt="+at("neither", "y"))
@@ -189,15 +189,15 @@ func TestAlternative_TTL2_TTL5(t *testing.T) {
 		short, once := at("a", "x")+"#alt="+at("b", "x"), at("a", "y")+"#alt="+at("b", "y")
 		p := w.planes["a"]
 		p.has(a(at("a", "x"), "1", time.Minute), a(at("a", "y"), "1", "once"))
-		c := w.join(cache.Form{TTL: true})
+		c := w.join(delivery.Form{TTL: true})
 		c.wants(short, once)
 		c.gets("+"+short+"@1", "+"+once+"@1")
 		<-time.After(time.Minute)
-		p.store.Settle(time.Now())
+		p.store.Session().Settle(time.Now())
 		w.settle()
 		c.gets("-" + short)
 		p.wasAsked()
-		late := w.join(cache.Form{})
+		late := w.join(delivery.Form{})
 		late.wants(once)
 		late.gets("+" + once + "@1")
 		c.gets()
@@ -215,12 +215,12 @@ func TestReject_ACK7(t *testing.T) {
 	run(t, func(w *world) {
 		name := at("a", "x") + "#alt=" + at("b", "x")
 		w.planes["a"].has(a(at("a", "x"), "1"))
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		c.wants(name)
 		word := func(kind verdict.Kind, change uint64, reason string) {
 			w.resolver.Tell(verdict.Word{Kind: kind, TypeURL: lds, Of: verdict.Span{First: change, Last: change}, Reason: reason})
 		}
-		last := w.resolved.Sequence()
+		last := w.resolved.Session().Sequence()
 		word(verdict.Sent, last, "")
 		word(verdict.Accepted, last, "")
 		word(verdict.Rejected, last, "bad")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -28,7 +29,7 @@ func (s *steady) answer(version func(string) string) { s.say(s.demand(), version
 
 // demand is what is asked for and was not before.
 func (s *steady) demand() []string {
-	subs, _ := s.store.TakeDemand(wire.StreamID{})
+	subs, _ := s.store.Session().TakeDemand(wire.StreamID{})
 	var names []string
 	for _, sub := range subs {
 		names = append(names, sub.Subscribe...)
@@ -41,7 +42,7 @@ func (s *steady) say(names []string, version func(string) string) {
 	for _, name := range names {
 		r.Resources = append(r.Resources, a(name, version(name)))
 	}
-	if err := s.store.Apply(wire.StreamID{}, r, time.Now()); err != nil {
+	if err := s.store.Session().Apply(wire.StreamID{}, r, time.Now()); err != nil {
 		panic(err)
 	}
 }
@@ -61,22 +62,22 @@ type benched struct {
 	sources both
 	r       *Resolver
 	names   []string // at their first place
-	client  *cache.Subscriber
+	client  *delivery.Subscriber
 }
 
 func newBenched(names int) *benched {
 	c := cache.New(cache.Limits{}, nil)
 	resolved := c.Open(cache.Source{Resolved: true})
 	bd := &benched{sources: both{"a": {store: c.Open(cache.Source{})}, "b": {store: c.Open(cache.Source{})}}}
-	bd.r = New(Config{Settings: Settings{AlternativeAfter: after, MaxRedirects: hops}, Store: resolved, Sources: bd.sources})
-	bd.client = cache.NewSubscriber(func() {}, cache.Form{})
-	ch := cache.Change{TypeURL: lds}
+	bd.r = New(Config{Settings: Settings{AlternativeAfter: after, MaxRedirects: hops}, Store: resolved.Session(), Sources: bd.sources})
+	bd.client = delivery.NewSubscriber(func() {}, delivery.Form{})
+	ch := delivery.Change{TypeURL: lds}
 	for i := range names {
 		id := fmt.Sprint("x", i)
 		bd.names = append(bd.names, at("a", id))
 		ch.Subscribe = append(ch.Subscribe, nameOf(at("a", id)+"#alt="+at("b", id)))
 	}
-	bd.client.Join(resolved).Update(ch)
+	bd.client.Join(resolved).Update(&ch)
 	bd.r.demand()
 	bd.settle()
 	bd.collect()

@@ -49,6 +49,9 @@ func (l *lead) entry(name string) (*wire.Resource, error) {
 		if made, err = wire.NewPayload(e.Name, e.Version, e.Any, l.res.DoNotCache); err != nil {
 			return nil, fmt.Errorf("entry %q: %w", name, err)
 		}
+		if l.res.Restored() {
+			made = made.AsRestored()
+		}
 		if c.made == nil {
 			c.made = make(map[string]*wire.Resource)
 		}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
@@ -16,7 +16,7 @@ func TestEntry_LIST4_RES1(t *testing.T) {
 		x, y := list("a", "d")+"#entry=x", list("a", "d")+"#entry=y"
 		p := w.planes["a"]
 		p.has(directoryOf(list("a", "d"), "1", "x@1", "z@"))
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		c.wants(x, y, list("a", "d")+"#entry=z", list("a", "e")+"#entry=x")
 		z, err := entriesOf(directoryOf(list("a", "d"), "1", "z@"))
 		if err != nil {
@@ -45,7 +45,7 @@ func TestEntry_LIST4_LOC5(t *testing.T) {
 		w.planes["a"].has(directoryOf(list("a", "d"), "1", "x@a"))
 		w.planes["b"].has(directoryOf(list("b", "e"), "1", "y@b"))
 		w.planes["c"].has(a(at("c", "x"), "c"))
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		c.wants(entry, single)
 		c.gets("+"+entry+"@a", "+"+single+"@a")
 		w.planes["a"].goes()
@@ -70,7 +70,7 @@ func TestEntry_LIST4_LOC1(t *testing.T) {
 		w.planes["a"].has(collection(list("a", "r"), "1", passes))
 		w.planes["f"].has(collection(list("f", "r"), "1", passes))
 		w.planes["b"].has(a(at("b", "x"), "7"))
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		c.wants(list("a", "d")+"#entry=x", list("a", "r")+"#entry=r", list("f", "r")+"#entry=r")
 		c.gets("+"+list("a", "d")+"#entry=x@1", "+"+list("a", "r")+"#entry=r@1", "+"+list("f", "r")+"#entry=r@7")
 		w.planes["b"].has(redirect(list("b", "d"), list("a", "d")))
@@ -89,7 +89,7 @@ func TestEntry_LIST4_ERR1(t *testing.T) {
 		wrong := &listenerv3.ListenerCollection{}
 		wrong.Entries = append(wrong.Entries, inline("x", "1", packed(durationpb.New(1))))
 		w.planes["a"].has(collection(list("a", "d"), "1", wrong))
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		c.wants(name)
 		c.gets("!" + name + " FailedPrecondition: the entry " + name +
 			` is of type "type.googleapis.com/google.protobuf.Duration", expected "` + lds + `"`)

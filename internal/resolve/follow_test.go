@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"google.golang.org/grpc/codes"
 )
 
@@ -17,7 +17,7 @@ func TestFollow_LOC1_NAME4(t *testing.T) {
 		f.has(redirect(at("f", "x"), at("g", "x")))
 		g.has(redirect(at("g", "x"), at("b", "x")))
 		b.has(a(at("b", "x"), "1"))
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		c.wants(at("f", "x"))
 		c.gets("+" + at("f", "x") + "@1")
 		b.has(a(at("b", "x"), "2"))
@@ -44,7 +44,7 @@ func TestFollow_LOC1_ERR1_LongNames(t *testing.T) {
 	run(t, func(w *world) {
 		long := at("f", strings.Repeat("x", 10_000))
 		w.planes["f"].has(redirect(at("f", "x"), long), redirect(long, at("f", "x")))
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		c.wants(at("f", "x"))
 		shown := long[:256] + "…"
 		c.gets("!" + at("f", "x") + " FailedPrecondition: the redirects lead back: " + at("f", "x") + " → " + shown + " → " + at("f", "x"))
@@ -56,7 +56,7 @@ func TestFollow_LOC1_LOC5_Forgets(t *testing.T) {
 	run(t, func(w *world) {
 		f := w.planes["f"]
 		w.planes["a"].goes()
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		c.wants(at("f", "x"))
 		for i := range 10 {
 			id := strconv.Itoa(i)
@@ -76,7 +76,7 @@ func TestFollow_LOC1_Passed(t *testing.T) {
 	run(t, func(w *world) {
 		w.planes["f"].has(redirect(at("f", "x"), at("b", "x")))
 		w.planes["b"].has(redirect(at("b", "x"), at("c", "x")))
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		c.wants(at("f", "x"), at("b", "x")+"#alt="+at("c", "x"))
 		c.gets("+"+at("b", "x")+"#alt="+at("c", "x")+"@to "+at("c", "x"), "+"+at("f", "x")+"@to "+at("c", "x"))
 	})
@@ -129,7 +129,7 @@ func TestFollow_LOC1_ERR1(t *testing.T) {
 					p.has(redirect(from, to))
 					from = to
 				}
-				c := w.join(cache.Form{})
+				c := w.join(delivery.Form{})
 				c.wants(at("f", "1"))
 				got := c.collect()
 				if len(got) == 0 || got[0] != "!"+at("f", "1")+" "+tc.want {
@@ -148,7 +148,7 @@ func TestFollow_ERR1(t *testing.T) {
 	run(t, func(w *world) {
 		w.planes["f"].has(redirect(at("f", "x"), at("b", "x")))
 		w.planes["b"].fails(at("b", "x"), codes.Unavailable) // nobody asked
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		c.wants(at("f", "x"))
 		c.gets("-" + at("f", "x"))
 		w.planes["b"].fails(at("b", "x"), codes.Unavailable)
@@ -169,7 +169,7 @@ func TestFollow_TTL5(t *testing.T) {
 		r.DoNotCache = true
 		w.planes["f"].has(r)
 		w.planes["b"].has(a(at("b", "x"), "1"))
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		c.wants(at("f", "x"))
 		c.gets("+" + at("f", "x") + "@1")
 		w.planes["b"].has(a(at("b", "x"), "2"))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"google.golang.org/grpc/codes"
 )
@@ -20,7 +21,7 @@ func TestGlob_LOC5_GLOB1_GLOB2_NAME4(t *testing.T) {
 		first, other := w.planes["a"], w.planes["b"]
 		first.has(a(at("a", "d/1"), "1"), a(at("a", "d/2"), "1"))
 		other.has(a(at("b", "e/2"), "7"), a(at("b", "e/3"), "7"))
-		c, d := w.join(cache.Form{}), w.join(cache.Form{State: true, Wrapped: true})
+		c, d := w.join(delivery.Form{}), w.join(delivery.Form{State: true, Wrapped: true})
 		c.wants(glob)
 		d.wants(glob)
 		c.gets("+"+at("a", "d/1")+"@1", "+"+at("a", "d/2")+"@1")
@@ -52,7 +53,7 @@ func TestGlob_LOC5_GLOB4(t *testing.T) {
 	run(t, func(w *world) {
 		glob := at("a", "d/*") + "#alt=" + at("b", "e/*")
 		w.planes["a"].goes()
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		c.wants(glob)
 		c.gets()
 		w.wait(after)
@@ -74,7 +75,7 @@ func TestGlob_LOC5_Barred(t *testing.T) {
 	run(t, func(w *world) {
 		w.planes["a"].barred = true
 		w.planes["b"].has(a(at("b", "x"), "1"), a(at("b", "e/1"), "1"))
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		name, glob := at("a", "x")+"#alt="+at("b", "x"), at("a", "d/*")+"#alt="+at("b", "e/*")
 		c.wants(name, glob, at("a", "d/*")+"#alt="+at("a", "e/*"))
 		c.gets("+"+at("a", "d/1")+"@1", "+"+name+"@1")
@@ -89,7 +90,7 @@ func TestGlob_LOC5_SlowReturn(t *testing.T) {
 		first := w.planes["a"]
 		w.planes["b"].has(a(at("b", "e/1"), "1"))
 		first.goes()
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		c.wants(glob)
 		w.wait(after)
 		c.gets("+" + at("a", "d/1") + "@1")
@@ -112,7 +113,7 @@ func TestGlob_SharedPlaces_RES4(t *testing.T) {
 		w.planes["b"].has(a(at("b", "e/1"), "1"))
 		w.planes["a"].has(a(at("a", "d/1"), "a"))
 		w.planes["c"].has(a(at("c", "d/1"), "c"))
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		c.wants(one, two)
 		c.gets("+"+at("a", "d/1")+"@a", "+"+at("c", "d/1")+"@c")
 		w.planes["a"].goes()
@@ -138,13 +139,13 @@ func TestGlob_OverlookedRemovals(t *testing.T) {
 			names = append(names, at("a", fmt.Sprintf("d/%d", i)))
 			first.truth[names[i]] = a(names[i], "1")
 		}
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		c.wants(glob)
 		if got := len(c.collect()); got != len(names) {
 			t.Fatalf("%d members", got)
 		}
 		first.lacks(names[1:]...)
-		if members := w.resolved.Members(lds, nameOf(glob).Key); len(members) != 1 {
+		if members := w.resolved.Session().Members(lds, nameOf(glob).Key); len(members) != 1 {
 			t.Errorf("%d members are left", len(members))
 		}
 	})
@@ -155,11 +156,11 @@ func TestGlob_TTL5(t *testing.T) {
 	run(t, func(w *world) {
 		glob := at("a", "d/*") + "#alt=" + at("b", "e/*")
 		w.planes["a"].has(a(at("a", "d/1"), "1", "once"))
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		c.wants(glob)
 		c.gets("+" + at("a", "d/1") + "@1")
 		<-time.After(time.Minute)
-		late := w.join(cache.Form{})
+		late := w.join(delivery.Form{})
 		late.wants(glob)
 		late.gets("+" + at("a", "d/1") + "@1")
 		c.gets()
@@ -175,8 +176,8 @@ func TestGlob_LOC1_LOC2_RES11(t *testing.T) {
 		b.silent = true
 		b.has(a(at("b", "x"), "1"))
 		f.has(a(at("f", "d/1"), "1"), redirect(at("f", "d/2"), at("b", "x")), redirect(at("f", "d/3"), at("b", "none")))
-		c := w.join(cache.Form{})
-		c.c.Update(cache.Change{
+		c := w.join(delivery.Form{})
+		c.c.Update(&delivery.Change{
 			TypeURL: lds, Subscribe: []cache.Name{nameOf(glob)},
 			Versions: wire.NewVersions(map[string]string{at("f", "d/2"): "1", at("f", "d/4"): "1"}),
 		})
@@ -195,8 +196,8 @@ func TestGlob_LOC1_LOC2_RES11(t *testing.T) {
 		f.lacks(at("f", "d/1"), at("f", "d/2"), at("f", "d/3"))
 		c.gets("-" + at("f", "d/2"))
 		w.sees("followed f 3")
-		if b.store.Wanted() != 0 && b.open != 0 {
-			t.Errorf("%d wanted of b, open %d", b.store.Wanted(), b.open)
+		if b.store.Session().Wanted() != 0 && b.open != 0 {
+			t.Errorf("%d wanted of b, open %d", b.store.Session().Wanted(), b.open)
 		}
 	})
 }
@@ -215,8 +216,8 @@ func TestGlob_LOC1_RES11_OpenMembersGo(t *testing.T) {
 				f, b := w.planes["f"], w.planes["b"]
 				b.silent = true
 				f.has(redirect(at("f", "d/1"), at("b", "x")))
-				c := w.join(cache.Form{})
-				c.c.Update(cache.Change{
+				c := w.join(delivery.Form{})
+				c.c.Update(&delivery.Change{
 					TypeURL: lds, Subscribe: []cache.Name{nameOf(at("f", "d/*"))},
 					Versions: wire.NewVersions(map[string]string{at("f", "d/4"): "1"}),
 				})
@@ -237,7 +238,7 @@ func TestGlob_ERR1(t *testing.T) {
 		glob := at("a", "d/*") + "#alt=" + at("b", "e/*")
 		p := w.planes["a"]
 		p.has(a(at("a", "d/1"), "1"))
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		c.wants(glob)
 		c.gets("+" + at("a", "d/1") + "@1")
 		p.fails(at("a", "d/1"), codes.Internal)
@@ -259,7 +260,7 @@ func TestGlob_LOC1_LOC5(t *testing.T) {
 		g.has(redirect(at("g", "e/1"), at("b", "x")), a(at("g", "e/3"), "g"))
 		w.planes["a"].has(a(at("a", "x"), "a"), a(at("a", "y"), "a"))
 		w.planes["b"].has(a(at("b", "x"), "b"))
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		c.wants(glob)
 		c.gets("+"+at("f", "d/1")+"@a", "+"+at("f", "d/2")+"@a")
 		w.planes["a"].goes()

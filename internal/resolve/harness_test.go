@@ -17,6 +17,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/google/go-cmp/cmp"
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -98,7 +99,7 @@ func newWorld(t *testing.T) *world {
 		}
 	}
 	w.resolver = New(Config{
-		Settings: Settings{AlternativeAfter: after, MaxRedirects: hops}, Store: w.resolved, Sources: w, Observer: w,
+		Settings: Settings{AlternativeAfter: after, MaxRedirects: hops}, Store: w.resolved.Session(), Sources: w, Observer: w,
 	})
 	return w
 }
@@ -226,13 +227,13 @@ func (p *plane) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.store.DemandChanged():
+		case <-p.store.Session().DemandChanged():
 			p.mu.Lock()
 			if p.up {
-				subs, ok := p.store.TakeDemand(wire.StreamID{})
+				subs, ok := p.store.Session().TakeDemand(wire.StreamID{})
 				if !ok {
-					p.store.Lost(wire.StreamID{})
-					subs = p.store.Restart(wire.StreamID{}, 0)
+					p.store.Session().Lost(wire.StreamID{})
+					subs = p.store.Session().Restart(wire.StreamID{}, 0)
 				}
 				p.answer(subs)
 			}
@@ -285,10 +286,10 @@ func (p *plane) answer(subs []wire.Subscription) {
 }
 
 func (p *plane) apply(r *wire.DeltaResponse) {
-	if err := p.store.Apply(wire.StreamID{}, r, time.Now()); err != nil {
+	if err := p.store.Session().Apply(wire.StreamID{}, r, time.Now()); err != nil {
 		p.world.Errorf("Apply: %v", err)
 	}
-	p.store.Settle(time.Now())
+	p.store.Session().Settle(time.Now())
 }
 
 // has gives the control plane resources, from now on.
@@ -356,7 +357,7 @@ func (p *plane) goes() {
 	p.world.Helper()
 	p.mu.Lock()
 	p.up, p.away = false, time.Now()
-	p.store.Lost(wire.StreamID{})
+	p.store.Session().Lost(wire.StreamID{})
 	p.turned()
 	p.world.settle()
 }
@@ -365,7 +366,7 @@ func (p *plane) comes() {
 	p.world.Helper()
 	p.mu.Lock()
 	p.up, p.away = true, time.Time{}
-	p.answer(p.store.Restart(wire.StreamID{}, 0))
+	p.answer(p.store.Session().Restart(wire.StreamID{}, 0))
 	p.turned()
 	p.world.settle()
 }
@@ -476,14 +477,14 @@ func resource(p *discovery.Resource) *wire.Resource {
 type client struct {
 	*world
 
-	s     *cache.Subscriber
-	c     *cache.Client // its place
+	s     *delivery.Subscriber
+	c     *delivery.Place // its place
 	state bool
 	held  map[string]string // version by name
 }
 
-func (w *world) join(form cache.Form) *client {
-	s := cache.NewSubscriber(func() {}, form)
+func (w *world) join(form delivery.Form) *client {
+	s := delivery.NewSubscriber(func() {}, form)
 	return &client{
 		world: w, s: s, c: s.Join(w.resolved),
 		state: form.State, held: make(map[string]string),
@@ -493,17 +494,17 @@ func (w *world) join(form cache.Form) *client {
 // wants subscribes to names and waits for what comes.
 func (c *client) wants(spellings ...string) {
 	c.Helper()
-	ch := cache.Change{TypeURL: lds}
+	ch := delivery.Change{TypeURL: lds}
 	for _, s := range spellings {
 		ch.Subscribe = append(ch.Subscribe, nameOf(s))
 	}
-	c.c.Update(ch)
+	c.c.Update(&ch)
 	c.settle()
 }
 
 func (c *client) drops(spellings ...string) {
 	c.Helper()
-	ch := cache.Change{TypeURL: lds}
+	ch := delivery.Change{TypeURL: lds}
 	for _, s := range spellings {
 		ch.Unsubscribe = append(ch.Unsubscribe, nameOf(s))
 		if glob, _, _ := strings.Cut(s, "#"); keyer.IsGlob(glob) {
@@ -511,7 +512,7 @@ func (c *client) drops(spellings ...string) {
 		}
 		delete(c.held, s)
 	}
-	c.c.Update(ch)
+	c.c.Update(&ch)
 	c.settle()
 }
 
@@ -524,7 +525,7 @@ func nameOf(spelling string) cache.Name {
 }
 
 // unhurried is the pace of a client that acknowledges at once, and for which nothing waits.
-var unhurried = cache.Pace{Acks: func(string) cache.Acks { return cache.Acknowledged }, Size: 1 << 20, Parts: 8, ListHold: time.Hour}
+var unhurried = delivery.Pace{Acks: func(string) delivery.Acks { return delivery.Acknowledged }, Size: 1 << 20, Parts: 8, ListHold: time.Hour}
 
 // collect takes what is due and gives it a word each: +name@version, -name, !name CODE.
 func (c *client) collect() []string {
@@ -544,7 +545,7 @@ func (c *client) collect() []string {
 	return said
 }
 
-func (c *client) take(b *cache.Batch) []string {
+func (c *client) take(b *delivery.Batch) []string {
 	c.Helper()
 	encoded := b.Body.Finish(b.TypeURL, b.SystemVersion, "n").Bytes()
 	var said []string

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -83,9 +83,9 @@ func TestModel_LOC1_LOC2_LOC5_LIST4_GLOB4_NAME4_RES2(t *testing.T) {
 }
 
 func (m *model) comes() *client {
-	form := cache.Form{TTL: m.IntN(2) == 0}
+	form := delivery.Form{TTL: m.IntN(2) == 0}
 	if len(m.clients) > 0 && m.IntN(2) == 0 {
-		form = cache.Form{State: true, Wrapped: true}
+		form = delivery.Form{State: true, Wrapped: true}
 	}
 	c := m.join(form)
 	m.clients = append(m.clients, c)

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -25,7 +25,7 @@ func TestRenew_LOC3(t *testing.T) {
 				next.truth[at("a", "d/x")] = a(at("a", "d/x"), "2")
 				next.mu.Unlock()
 				x, y := at("a", "d/x")+directive+"d/x", at("a", "d/y")+directive+"d/y"
-				c := w.join(cache.Form{})
+				c := w.join(delivery.Form{})
 				if kind == "names" {
 					c.wants(x, y)
 				} else {
@@ -43,8 +43,8 @@ func TestRenew_LOC3(t *testing.T) {
 				}
 				next.mu.Lock()
 				next.silent = false
-				next.store.Lost(wire.StreamID{})
-				next.answer(next.store.Restart(wire.StreamID{}, 0))
+				next.store.Session().Lost(wire.StreamID{})
+				next.answer(next.store.Session().Restart(wire.StreamID{}, 0))
 				next.mu.Unlock()
 				w.settle()
 				c.gets("+"+x+"@2", "-"+y)
@@ -65,7 +65,7 @@ func TestRenew_successor(t *testing.T) {
 		successor.mu.Lock()
 		successor.truth[at("a", "x")] = a(at("a", "x"), "2")
 		successor.mu.Unlock()
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		c.wants(name)
 		c.gets("+" + name + "@1")
 		w.renew(as(), map[string]Upstream{"a": {Name: "a", Of: successor}})
@@ -89,7 +89,7 @@ func TestRenew_places_LOC5(t *testing.T) {
 				wanted = at("a", "d/*") + "#alt=" + at("b", "d/*")
 				member = at("a", "d/x")
 			}
-			c := w.join(cache.Form{})
+			c := w.join(delivery.Form{})
 			c.wants(wanted)
 			c.gets("+" + member + "@2")
 			w.renew(as(), nil)
@@ -119,7 +119,7 @@ func TestRenew_LOC1(t *testing.T) {
 		w.planes["a"].has(redirect(at("a", "1"), at("b", "2")))
 		w.planes["b"].has(a(at("b", "2"), "7"))
 		follow := Upstream{Name: "a", Follow: true}
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		c.wants(name)
 		c.gets("+" + name + "@to " + at("b", "2"))
 		w.renew(as(), map[string]Upstream{"a": follow})
@@ -137,7 +137,7 @@ func TestRenew_LOC5_alternativeAfter(t *testing.T) {
 		name := at("a", "x") + "#alt=" + at("b", "x")
 		w.planes["a"].has(a(at("a", "x"), "1"))
 		w.planes["b"].has(a(at("b", "x"), "2"))
-		c := w.join(cache.Form{})
+		c := w.join(delivery.Form{})
 		c.wants(name)
 		c.gets("+" + name + "@1")
 		w.planes["a"].goes()

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/wake"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -17,10 +20,13 @@ import (
 type Config struct {
 	Settings
 
-	Store    *cache.Store // of names in resolved form (cache.Source.Resolved)
+	Store    cache.Session // of names in resolved form (cache.Source.Resolved)
 	Sources  Sources
 	Observer Observer     // nil: nobody
 	Log      *slog.Logger // nil: nowhere
+	// Panics has the end of Run end all that it can, also after a panic (SUR-6); nil: none is
+	// caught. A panic in Run is its caller's.
+	Panics *contain.Panics
 }
 
 // Settings are what of a Config may change while the Resolver runs.
@@ -73,7 +79,7 @@ func New(cfg Config) *Resolver {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Resolver{
-		config: cfg, settings: cfg.Settings, log: cfg.Log, bell: make(chan struct{}, 1),
+		config: cfg, settings: cfg.Settings, log: cfg.Log, bell: wake.New(),
 		taps: make(map[identity]*tap), visited: make(map[*tap]struct{}), outs: make(map[string]*cache.Resolved),
 		nodes: set[*node]{all: make(map[leadKey]*node)}, globs: set[*glob]{all: make(map[leadKey]*glob)},
 	}
@@ -83,7 +89,7 @@ func New(cfg Config) *Resolver {
 func (r *Resolver) Run(ctx context.Context) error {
 	defer func() {
 		for _, t := range r.taps {
-			t.close()
+			_ = r.config.Panics.Do(contain.Resolver, t.close) // the others are closed nevertheless
 		}
 	}()
 	timer := time.NewTimer(time.Hour)
@@ -109,9 +115,7 @@ func (r *Resolver) Run(ctx context.Context) error {
 func (r *Resolver) next() time.Time {
 	var first time.Time
 	for _, t := range r.taps {
-		if at := t.giveUp(); !at.IsZero() && (first.IsZero() || at.Before(first)) {
-			first = at
-		}
+		first = moment.Earlier(first, t.giveUp())
 	}
 	return first
 }
@@ -129,10 +133,7 @@ func (r *Resolver) ring(t *tap) {
 
 // wakeUp has Run look at what is new.
 func (r *Resolver) wakeUp() {
-	select {
-	case r.bell <- struct{}{}:
-	default:
-	}
+	wake.Up(r.bell)
 }
 
 // rings takes the taps that were rung.

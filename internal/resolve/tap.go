@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -21,12 +22,12 @@ type tap struct {
 
 	// Globs have a reader of their own: of what it subscribes to in both ways a reader
 	// is told once only.
-	names, globs *cache.Client
+	names, globs *delivery.Place
 	leads        map[leadKey]*lead
 	folds        map[leadKey]*fold
 
-	wanted   map[string]*cache.Change // by type: names that are to be subscribed to
-	attached map[*fold][]*glob        // globs that are to be told everything that a fold has
+	wanted   map[string]*delivery.Change // by type: names that are to be subscribed to
+	attached map[*fold][]*glob           // globs that are to be told everything that a fold has
 	unused   []*lead
 	unfolded []*fold
 
@@ -46,7 +47,7 @@ func (r *Resolver) tapOf(u Upstream) *tap {
 	t := &tap{
 		resolver: r, upstream: u,
 		leads: make(map[leadKey]*lead), folds: make(map[leadKey]*fold),
-		wanted: make(map[string]*cache.Change), attached: make(map[*fold][]*glob),
+		wanted: make(map[string]*delivery.Change), attached: make(map[*fold][]*glob),
 	}
 	ring := func() { r.ring(t) }
 	source, err := r.config.Sources.Open(u, ring)
@@ -55,7 +56,7 @@ func (r *Resolver) tapOf(u Upstream) *tap {
 		return nil
 	}
 	t.source = source
-	t.names, t.globs = source.Store().Read(ring), source.Store().Read(ring)
+	t.names, t.globs = delivery.Read(source.Store(), ring), delivery.Read(source.Store(), ring)
 	r.taps[u.identity()] = t
 	ring() // what is known of the upstream is looked at like what changes of it
 	return t
@@ -95,7 +96,7 @@ func (t *tap) fold(key leadKey, g *glob) *fold {
 
 // take takes what is new in the store, and reports whether something is left.
 func (t *tap) take() (more bool) {
-	taken, more, err := cache.Take([]*cache.Client{t.globs, t.names}, takeSize, takeParts)
+	taken, more, err := delivery.Take([]*delivery.Place{t.globs, t.names}, takeSize, takeParts)
 	for _, x := range taken {
 		t.resolver.changed(x.Received)
 		if x.Reader == t.globs {
@@ -111,7 +112,7 @@ func (t *tap) take() (more bool) {
 	return more
 }
 
-func (t *tap) tellLeads(x *cache.Taken) {
+func (t *tap) tellLeads(x *delivery.Taken) {
 	of := func(key string) *lead { return t.leads[leadKey{x.TypeURL, key}] }
 	for _, f := range x.Found {
 		if l := of(f.Key); l != nil {
@@ -136,7 +137,7 @@ func (t *tap) tellLeads(x *cache.Taken) {
 	}
 }
 
-func (t *tap) tellFolds(x *cache.Taken) {
+func (t *tap) tellFolds(x *delivery.Taken) {
 	of := func(key string) *fold { return t.folds[leadKey{x.TypeURL, key}] }
 	for _, m := range x.Found {
 		if f := of(keyer.GlobOf(m.Key)); f != nil {
@@ -175,10 +176,10 @@ func (t *tap) tellFolds(x *cache.Taken) {
 }
 
 // rejoin begins anew with the globs: removals of members were forgotten before they
-// were taken (cache.ErrBehind).
+// were taken (delivery.ErrBehind).
 func (t *tap) rejoin() {
 	t.globs.Leave()
-	t.globs = t.source.Store().Read(func() { t.resolver.ring(t) })
+	t.globs = delivery.Read(t.source.Store(), func() { t.resolver.ring(t) })
 	for _, f := range t.folds {
 		t.attached[f] = nil
 		for g := range f.users {
@@ -191,10 +192,10 @@ func (t *tap) rejoin() {
 }
 
 // want is what is to be subscribed to of a type.
-func (t *tap) want(typeURL string) *cache.Change {
+func (t *tap) want(typeURL string) *delivery.Change {
 	ch := t.wanted[typeURL]
 	if ch == nil {
-		ch = &cache.Change{TypeURL: typeURL}
+		ch = &delivery.Change{TypeURL: typeURL}
 		t.wanted[typeURL] = ch
 	}
 	return ch
@@ -205,11 +206,11 @@ func (t *tap) want(typeURL string) *cache.Change {
 func (t *tap) subscribe() bool {
 	said := len(t.wanted)+len(t.attached) > 0
 	for typeURL, ch := range t.wanted {
-		t.names.Update(*ch)
+		t.names.Update(ch)
 		delete(t.wanted, typeURL)
 	}
 	for f, globs := range t.attached {
-		t.globs.Update(cache.Change{TypeURL: f.typeURL, Subscribe: []cache.Name{f.name()}, Versions: f.held(globs)})
+		t.globs.Update(&delivery.Change{TypeURL: f.typeURL, Subscribe: []cache.Name{f.name()}, Versions: f.held(globs)})
 		delete(t.attached, f)
 	}
 	return said
@@ -221,14 +222,14 @@ func (t *tap) letGo() {
 	for _, l := range t.unused {
 		if len(l.users) == 0 && t.leads[l.leadKey] == l {
 			delete(t.leads, l.leadKey)
-			t.names.Update(cache.Change{TypeURL: l.typeURL, Unsubscribe: []cache.Name{l.name()}})
+			t.names.Update(&delivery.Change{TypeURL: l.typeURL, Unsubscribe: []cache.Name{l.name()}})
 		}
 	}
 	for _, f := range t.unfolded {
 		if len(f.users) == 0 && t.folds[f.leadKey] == f {
 			delete(t.folds, f.leadKey)
 			delete(t.attached, f)
-			t.globs.Update(cache.Change{TypeURL: f.typeURL, Unsubscribe: []cache.Name{f.name()}})
+			t.globs.Update(&delivery.Change{TypeURL: f.typeURL, Unsubscribe: []cache.Name{f.name()}})
 		}
 	}
 	t.unused, t.unfolded = nil, nil

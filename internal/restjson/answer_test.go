@@ -42,8 +42,8 @@ func TestPoll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"versionInfo":"1","node":{"id":"n","cluster":"<c>"},"resourceNames":["a","b"],"typeUrl":"` + resource.ScopedRouteType +
-		`","responseNonce":"o","errorDetail":{"code":3,"message":"no"}}`
+	const want = `{"version_info":"1","node":{"id":"n","cluster":"<c>"},"resource_names":["a","b"],"type_url":"` + resource.ScopedRouteType +
+		`","response_nonce":"o","error_detail":{"code":3,"message":"no"}}`
 	if string(body) != want {
 		t.Errorf("VAR-5: got  %s\nwant %s", body, want)
 	}

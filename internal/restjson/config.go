@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"github.com/xdsrelay/xdsrelay/internal/contain"
 )
 
 // The defaults of PollerConfig.
@@ -47,6 +49,8 @@ type PollerConfig struct {
 	BackoffBase, BackoffMax time.Duration
 	// Batch is how long changes of the subscription are gathered before they go out.
 	Batch time.Duration
+	// Panics catches a panic in a poll, which fails then (SUR-6); nil: none is caught.
+	Panics *contain.Panics
 	// MaxResponse bounds a response, in bytes of JSON.
 	MaxResponse int64
 

@@ -7,6 +7,8 @@ import (
 	"net/http/httptrace"
 	"sync"
 	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/contain"
 )
 
 // patience is how long a poll that waits for the first answer to its subscription
@@ -31,9 +33,15 @@ func (p *Poller) exchange(ctx context.Context, sub subscription, q *Poll) answer
 	done := make(chan answered, 1)
 	var asking sync.WaitGroup
 	defer asking.Wait()
-	asking.Go(func() { done <- p.ask(ctx, q) })
+	asking.Go(func() {
+		var a answered
+		if err := p.cfg.Panics.Do(contain.Upstream, func() { a = p.ask(ctx, q) }); err != nil {
+			a = answered{err: err}
+		}
+		done <- a
+	})
 	earliest := time.Now()
-	if q.VersionInfo == "" {
+	if !q.claims() {
 		earliest = earliest.Add(patience)
 	}
 	var giveUp <-chan time.Time

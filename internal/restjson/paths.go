@@ -1,26 +1,33 @@
 package restjson
 
-import "github.com/xdsrelay/xdsrelay/internal/apiservices"
+import (
+	"slices"
 
-// Paths are the paths that are served, such as "/v3/discovery:clusters" (VAR-5).
+	"github.com/xdsrelay/xdsrelay/internal/apiservices"
+)
+
+// services are those that are polled, v2's after v3's (VAR-5, VAR-9).
+var services = slices.DeleteFunc(slices.Concat(apiservices.All(), apiservices.V2()),
+	func(s apiservices.Service) bool { return s.Path == "" })
+
+// Paths are the paths that are served, such as "/v3/discovery:clusters", in v3's and v2's
+// spelling (VAR-5, VAR-9).
 func Paths() []string {
-	var paths []string
-	for _, s := range apiservices.All() {
-		if s.Path != "" {
-			paths = append(paths, s.Path)
-		}
+	paths := make([]string, 0, len(services))
+	for _, s := range services {
+		paths = append(paths, s.Path)
 	}
 	return paths
 }
 
-// Path gives the path that a type is polled at, false if it cannot be polled.
+// Path gives the path of v3 that a type is polled at, false if it cannot be polled.
 func Path(typeURL string) (string, bool) {
 	path := apiservices.Of(typeURL).Path
 	return path, path != ""
 }
 
 // TypeURL gives the type that is polled at a path, false for any other path. The list
-// collections of the type are polled there too (LIST-1).
+// collections of the type are polled there too (LIST-1), and at v2's paths v3's type (VAR-9).
 func TypeURL(path string) (string, bool) {
 	s := serviceAt(path)
 	return s.TypeURL, s.TypeURL != ""
@@ -28,8 +35,8 @@ func TypeURL(path string) (string, bool) {
 
 // serviceAt gives the service that is polled at a path, the zero Service for any other.
 func serviceAt(path string) apiservices.Service {
-	for _, s := range apiservices.All() {
-		if s.Path == path && path != "" {
+	for _, s := range services {
+		if s.Path == path {
 			return s
 		}
 	}

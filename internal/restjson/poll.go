@@ -37,6 +37,11 @@ type Poll struct {
 // claims reports whether the poll presents the version of something.
 func (p *Poll) claims() bool { return p.VersionInfo != "" && p.VersionInfo != wire.Unconfirmed }
 
+// asEnvoy writes fields under the names that they have in the API's files, as Envoy does. All
+// parsers of proto3 JSON read these, too, and there are servers that have none: to them
+// resourceNames and versionInfo are unknown fields (VAR-5).
+var asEnvoy = protojson.MarshalOptions{UseProtoNames: true}
+
 // NewRequest makes the HTTP request of a poll. base is where the server's paths
 // begin, such as "http://127.0.0.1:8080". It gives an error if the type cannot be
 // polled or a string of the poll is not valid UTF-8.
@@ -46,7 +51,7 @@ func (p *Poll) NewRequest(ctx context.Context, base *url.URL) (*http.Request, er
 		return nil, fmt.Errorf("restjson: type %q cannot be polled", p.TypeURL)
 	}
 	names, locators := wire.SplitLocators(p.ResourceNames)
-	text, err := protojson.Marshal(&discoveryv3.DiscoveryRequest{
+	text, err := asEnvoy.Marshal(&discoveryv3.DiscoveryRequest{
 		VersionInfo: p.VersionInfo, Node: p.Node, ResourceNames: names, ResourceLocators: locators,
 		TypeUrl: p.TypeURL, ResponseNonce: p.ResponseNonce, ErrorDetail: p.ErrorDetail,
 	})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/wake"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -28,15 +29,18 @@ var errRunning = errors.New("restjson: the poller was started already")
 //     one that it answered, since a server would answer 304 for resources that were
 //     never sent otherwise, and if there was no failure since: a server may have
 //     come back with the same version and other contents (ACK-4).
+//   - So it is with the nonce. A relay holds a poll that presents the digest of what
+//     it has. Of names that do not exist it has nothing more: the poll that first
+//     asks for them was held too, and nobody could tell that they were answered.
 //   - A server may also come back between two polls, unnoticed. So 304 counts only if
 //     it came over the connection of the poll before; else everything is asked for
 //     again (ACK-4). Where connections are not kept, that is so with every poll.
 //     A proxy that keeps its connection while the server behind it changes hides
 //     all that.
-//   - Whoever holds something and may be talking to another server now presents
-//     [wire.Unconfirmed] instead: a relay that was started again would take a poll
-//     without a version for that of a client with nothing to lose, and answer before
-//     it knows all (RES-2).
+//   - Whoever holds something and may be talking to another server now, or asks for
+//     other names, presents [wire.Unconfirmed] instead: a relay that was started again
+//     would take a poll without a version for that of a client with nothing to lose,
+//     and answer before it knows all (RES-2).
 //   - A rejection goes out with the next poll, which is made after a back-off, and
 //     is forgotten when that was answered (STR-8).
 //   - The time between polls counts from the end of the last. An answer that took
@@ -56,6 +60,7 @@ type Poller struct {
 	holds     bool   // something was accepted, here or before
 	acceptedG uint64 // the generation that accepted answers
 	nonce     string // of the last response
+	nonceG    uint64 // the generation that it answers
 	rejection *statuspb.Status
 	conn      net.Conn // that the last answer came over; nil: begun anew, or not known
 	unkept    bool     // the last answer came over another connection than the one before
@@ -78,7 +83,7 @@ func NewPoller(cfg PollerConfig) (*Poller, error) {
 	}
 	p := &Poller{
 		cfg:     cfg,
-		changed: make(chan struct{}, 1),
+		changed: wake.New(),
 		holds:   cfg.Held,
 		backoff: backoff.Backoff{Base: cfg.BackoffBase, Max: cfg.BackoffMax},
 	}
@@ -101,10 +106,7 @@ func (p *Poller) SetNames(names []string) {
 		return
 	}
 	p.sub = subscription{names: names, generation: p.sub.generation + 1}
-	select {
-	case p.changed <- struct{}{}:
-	default:
-	}
+	wake.Up(p.changed)
 }
 
 func (p *Poller) subscription() subscription {
@@ -197,7 +199,7 @@ func (p *Poller) poll(ctx context.Context, sub subscription) pause {
 		return p.rest(took)
 	case isUndecodable:
 		p.cfg.Handler.OnError(err)
-		return p.reject(undecodable.Nonce, err)
+		return p.reject(undecodable.Nonce, sub, err)
 	default:
 		// Whoever answers next need not know of what was said before.
 		p.accepted, p.nonce, p.rejection = "", "", nil
@@ -209,14 +211,16 @@ func (p *Poller) poll(ctx context.Context, sub subscription) pause {
 // question makes the poll for a subscription.
 func (p *Poller) question(sub subscription) *Poll {
 	q := &Poll{
-		Node: p.cfg.Node, TypeURL: p.cfg.TypeURL, ResourceNames: sub.names,
-		ResponseNonce: p.nonce, ErrorDetail: p.rejection,
+		Node: p.cfg.Node, TypeURL: p.cfg.TypeURL, ResourceNames: sub.names, ErrorDetail: p.rejection,
+	}
+	if p.nonceG == sub.generation || p.rejection != nil {
+		q.ResponseNonce = p.nonce
 	}
 	if p.cfg.FullState && slices.Equal(sub.names, []string{"*"}) {
 		q.ResourceNames = nil
 	}
 	switch {
-	case p.holds && (p.accepted == "" || p.unkept):
+	case p.holds && (p.accepted == "" || p.unkept || p.acceptedG != sub.generation):
 		q.VersionInfo = wire.Unconfirmed
 	case p.acceptedG == sub.generation:
 		q.VersionInfo = p.accepted
@@ -227,18 +231,18 @@ func (p *Poller) question(sub subscription) *Poll {
 // take hands a response to the owner.
 func (p *Poller) take(r *Response, sub subscription, names []string, took time.Duration) pause {
 	if err := p.cfg.Handler.OnResponse(r, names); err != nil {
-		return p.reject(r.Nonce, err)
+		return p.reject(r.Nonce, sub, err)
 	}
 	p.accepted, p.acceptedG = r.VersionInfo, sub.generation
-	p.nonce, p.rejection = r.Nonce, nil
+	p.nonce, p.nonceG, p.rejection = r.Nonce, sub.generation, nil
 	p.holds = true
 	p.backoff.Reset()
 	return p.rest(took)
 }
 
 // reject keeps what the next poll is to tell.
-func (p *Poller) reject(nonce string, reason error) pause {
-	p.nonce = nonce
+func (p *Poller) reject(nonce string, sub subscription, reason error) pause {
+	p.nonce, p.nonceG = nonce, sub.generation
 	p.rejection = &statuspb.Status{
 		Code: int32(codes.InvalidArgument), Message: excerpt.Of(oneLine(reason.Error()), excerpt.Reason),
 	}

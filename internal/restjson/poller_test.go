@@ -19,6 +19,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
@@ -470,7 +471,7 @@ func TestACK2_rejections(t *testing.T) {
 func TestSUB10_namesChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		held := func(n int, r *discoveryv3.DiscoveryRequest) reply {
-			if r.GetVersionInfo() != "" {
+			if r.GetVersionInfo() != "" && r.GetVersionInfo() != wire.Unconfirmed {
 				return notModified.held(time.Hour)
 			}
 			return version(fmt.Sprint(n))
@@ -497,7 +498,7 @@ func TestSUB10_namesChange(t *testing.T) {
 		}
 		b.wantAsked(
 			`names=[a b] version="" nonce=""`, `names=[a b] version="0" nonce="n0"`,
-			`names=[b c d] version="" nonce="n0"`, `names=[b c d] version="2" nonce="n2"`)
+			`names=[b c d] version="unconfirmed" nonce=""`, `names=[b c d] version="2" nonce="n2"`)
 		b.wantTold("0 for [a b]", "2 for [b c d]")
 	})
 }
@@ -544,7 +545,7 @@ func TestSUB2_noNames(t *testing.T) {
 		}
 		b.poller.SetNames([]string{"b"})
 		b.after(time.Millisecond * 10)
-		b.wantAsked(`names=[a] version="" nonce=""`, `names=[a] version="1" nonce="n1"`, `names=[b] version="" nonce="n1"`)
+		b.wantAsked(`names=[a] version="" nonce=""`, `names=[a] version="1" nonce="n1"`, `names=[b] version="unconfirmed" nonce=""`)
 		b.wantTold("1 for [a]", "3 for [b]")
 	})
 }
@@ -586,6 +587,28 @@ func TestSUB10_unansweredNames(t *testing.T) {
 			t.Errorf("the first poll ended at %v", polls[0].until)
 		}
 		b.wantTold()
+	})
+}
+
+// TestSUB5_newNamesWithoutAResource: a server that compares nonces, as a relay does, answers for
+// names that it has nothing of. Otherwise nobody learns that it has answered for them.
+func TestSUB5_newNamesWithoutAResource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		relay := func(_ int, r *discoveryv3.DiscoveryRequest) reply {
+			if r.GetVersionInfo() == "1" || r.GetResponseNonce() == "n1" {
+				return notModified.held(time.Hour)
+			}
+			return version("1")
+		}
+		b := start(t, relay, func(c *PollerConfig, _ *owner) { c.Names = []string{"a"} })
+		defer b.stop()
+		b.after(time.Minute)
+		b.poller.SetNames([]string{"a", "none"})
+		b.after(time.Minute)
+		b.wantTold("1 for [a]", "1 for [a none]")
+		if polls := b.server.seen(); len(polls) != 4 || polls[3].String() != `names=[a none] version="1" nonce="n1"` {
+			t.Errorf("polls %v", polls)
+		}
 	})
 }
 

@@ -44,11 +44,14 @@ func DecodeRequest(w http.ResponseWriter, r *http.Request, limit int64) (*discov
 	case asked == "":
 		req.TypeUrl = service.TypeURL
 	case !service.Serves(asked):
-		return nil, refuse(http.StatusBadRequest, "type_url must be %q, that of its list collections, or left out at %s, and is %q",
-			service.TypeURL, r.URL.Path, shorten(asked, 200))
+		return nil, refuse(http.StatusBadRequest, "type_url must be %s, that of its list collections, or left out at %s, and is %q",
+			quoted(service.Types()), r.URL.Path, shorten(asked, 200))
 	}
 	return req, nil
 }
+
+// quoted names the types that a path serves.
+func quoted(types []string) string { return `"` + strings.Join(types, `" or "`) + `"` }
 
 // checkHeader refuses a body that is not JSON. One without a type is taken to be.
 func checkHeader(h http.Header) error {

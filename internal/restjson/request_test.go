@@ -24,7 +24,7 @@ func TestVAR5_paths(t *testing.T) {
 		"/v3/discovery:runtime":           "type.googleapis.com/envoy.service.runtime.v3.Runtime",
 		"/v3/discovery:extension_configs": "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig",
 	}
-	if paths := Paths(); len(paths) != len(want) {
+	if paths := Paths(); len(paths) != len(want)+len(v2Paths) {
 		t.Errorf("paths: %q", paths)
 	}
 	for path, typeURL := range want {
@@ -43,6 +43,53 @@ func TestVAR5_paths(t *testing.T) {
 	}
 	if typeURL, ok := TypeURL("/v3/discovery:virtual-hosts"); ok {
 		t.Errorf("virtual hosts are %q", typeURL)
+	}
+}
+
+// v2Paths are those that Envoy polled when its API was v2's.
+var v2Paths = map[string]string{
+	"/v2/discovery:listeners":     "type.googleapis.com/envoy.api.v2.Listener",
+	"/v2/discovery:routes":        "type.googleapis.com/envoy.api.v2.RouteConfiguration",
+	"/v2/discovery:scoped-routes": "type.googleapis.com/envoy.api.v2.ScopedRouteConfiguration",
+	"/v2/discovery:clusters":      "type.googleapis.com/envoy.api.v2.Cluster",
+	"/v2/discovery:endpoints":     "type.googleapis.com/envoy.api.v2.ClusterLoadAssignment",
+	"/v2/discovery:secrets":       "type.googleapis.com/envoy.api.v2.auth.Secret",
+	"/v2/discovery:runtime":       "type.googleapis.com/envoy.service.discovery.v2.Runtime",
+}
+
+func TestVAR9_paths(t *testing.T) {
+	for path, typeURL := range v2Paths {
+		if got, ok := TypeURL(path); !ok || got != typeURL || !slices.Contains(Paths(), path) {
+			t.Errorf("the type of %s is %q, listed are %s", path, got, Paths())
+		}
+		if got, ok := Path(typeURL); ok {
+			t.Errorf("the relay polls %s at %q: upstream it speaks v3", typeURL, got)
+		}
+	}
+	for _, path := range []string{"/v2/discovery:extension_configs", "/v2/discovery:virtual-hosts", "/v2/discovery:health_check", "/v1/clusters", ""} {
+		if typeURL, ok := TypeURL(path); ok {
+			t.Errorf("%q serves %q", path, typeURL)
+		}
+	}
+	poll := func(body string) (string, error) {
+		r := httptest.NewRequest(http.MethodPost, "/v2/discovery:clusters", strings.NewReader(body))
+		got, err := DecodeRequest(httptest.NewRecorder(), r, 1000)
+		return got.GetTypeUrl(), err
+	}
+	const v2Cluster = "type.googleapis.com/envoy.api.v2.Cluster"
+	for body, want := range map[string]string{
+		`{}`:                               v2Cluster,
+		`{"type_url":"` + v2Cluster + `"}`: v2Cluster,
+		`{"type_url":"` + resource.ClusterType + `"}`: resource.ClusterType,
+	} {
+		if got, err := poll(body); err != nil || got != want {
+			t.Errorf("VAR-9 %s asks for %q: %v", body, got, err)
+		}
+	}
+	const others = `type_url must be "` + v2Cluster + `" or "` + resource.ClusterType +
+		`", that of its list collections, or left out at /v2/discovery:clusters, and is "x"`
+	if _, err := poll(`{"type_url":"x"}`); err == nil || !strings.HasSuffix(err.Error(), others) {
+		t.Errorf("VAR-10 another type: %v", err)
 	}
 }
 
@@ -101,7 +148,9 @@ func TestREST2_refusals(t *testing.T) {
 		message string
 	}{
 		"REST-2 an unknown path": {at(http.MethodPost, "/v3/discovery:virtual-hosts"), 404, "no such path; there are /v3/discovery:listeners, /v3/discovery:routes, /v3/discovery:scoped-routes, " +
-			"/v3/discovery:clusters, /v3/discovery:endpoints, /v3/discovery:secrets, /v3/discovery:runtime, /v3/discovery:extension_configs"},
+			"/v3/discovery:clusters, /v3/discovery:endpoints, /v3/discovery:secrets, /v3/discovery:runtime, /v3/discovery:extension_configs, " +
+			"/v2/discovery:listeners, /v2/discovery:routes, /v2/discovery:scoped-routes, /v2/discovery:clusters, /v2/discovery:endpoints, " +
+			"/v2/discovery:secrets, /v2/discovery:runtime"},
 		"REST-2 another method":          {at(http.MethodGet, clustersPath), 405, "a poll is a POST"},
 		"REST-2 another content":         {with("Content-Type", "application/grpc"), 415, `Content-Type must be application/json, and is "application/grpc"`},
 		"REST-2 no content type at all":  {with("Content-Type", ";;"), 415, `Content-Type must be application/json, and is ";;"`},

@@ -18,7 +18,7 @@ import (
 // New makes a client that uses conn, which may come from [xdsclient.Dial]. It
 // does nothing before Run or Follow.
 func New(conn grpc.ClientConnInterface, options xdsclient.Options) *xdsclient.Client {
-	return xdsclient.New(streams{conn: conn, perType: options.PerType}, announced(options))
+	return xdsclient.New(streams{requests: requests{options.PresentVersion}, conn: conn, perType: options.PerType}, announced(options))
 }
 
 // announced adds the client features that the options ask for to their node, in both

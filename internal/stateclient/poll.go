@@ -12,6 +12,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/xdsrelay/xdsrelay/internal/wake"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -63,10 +64,7 @@ func (p *poller) Send(msg proto.Message, node *corev3.Node) error {
 		}
 	}
 	p.latest, p.owes = req, false
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	wake.Up(p.wake)
 	return nil
 }
 

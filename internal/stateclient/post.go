@@ -31,7 +31,8 @@ func undecodable(err error) error {
 
 // post gives the body of a response, nil if it says that nothing changed.
 func (p *poller) post(ctx context.Context, req *discoveryv3.DiscoveryRequest) ([]byte, error) {
-	body, err := protojson.Marshal(req)
+	// Under the names that Envoy writes: some servers know no others.
+	body, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(req)
 	if err != nil {
 		return nil, failedf(codes.InvalidArgument, "encoding the request: %v", err)
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // requests is the part of xdsclient.Protocol that is the same for all variants.
-type requests struct{}
+type requests struct{ presents bool }
 
 // FullState tells whether a response for a type holds all that there is (RES-2).
 func (requests) FullState(typeURL string) bool {
@@ -32,9 +32,10 @@ func (requests) Version(r *wire.Resource) string {
 // First gives the request that a stream begins with for a type. It has the
 // version that was accepted last (ACK-5), but only if that holds all that is
 // wanted now: else a server that looks at no more than versions would say nothing.
+// PresentVersion has it always.
 func (p requests) First(t *xdsclient.Type, _, _ int) []proto.Message {
 	req := p.request(t)
-	if t.Complete() {
+	if p.presents || t.Complete() {
 		req.VersionInfo = t.Accepted
 	}
 	return []proto.Message{req}

@@ -12,11 +12,12 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
 	"github.com/xdsrelay/xdsrelay/internal/apiservices"
+	"github.com/xdsrelay/xdsrelay/internal/wake"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
 // NewREST makes a client that polls a server with POST requests of proto3 JSON
-// (VAR-5). base is the server's URL without a path: "http://127.0.0.1:18001".
+// (VAR-5). base is the server's URL without a path: "http://127.0.0.1:18101".
 //
 // Each type is polled by itself. A poll presents the version that is held, so
 // that the server may hold it until there is another one (REST-1); one that was
@@ -32,7 +33,7 @@ import (
 func NewREST(client *http.Client, base string, options xdsclient.Options) *xdsclient.Client {
 	options.PerType = true
 	return xdsclient.New(rest{
-		client: client, base: base, interval: cmp.Or(options.PollInterval, xdsclient.DefaultPollInterval),
+		requests: requests{options.PresentVersion}, client: client, base: base, interval: cmp.Or(options.PollInterval, xdsclient.DefaultPollInterval),
 	}, announced(options))
 }
 
@@ -60,7 +61,7 @@ func (p rest) Open(ctx context.Context, typeURL string, opened func()) (xdsclien
 	}
 	return &poller{
 		rest: p, ctx: ctx, typeURL: typeURL, url: p.base + apiservices.Of(typeURL).Path,
-		opened: sync.OnceFunc(opened), wake: make(chan struct{}, 1),
+		opened: sync.OnceFunc(opened), wake: wake.New(),
 	}, nil
 }
 

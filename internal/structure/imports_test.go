@@ -18,9 +18,9 @@ import (
 const helpers = "helpers"
 
 var productHelpers = []string{
-	"internal/apiservices", "internal/apitypes", "internal/backoff", "internal/directory", "internal/excerpt",
-	"internal/few", "internal/filesource", "internal/filewatch", "internal/nodefile", "internal/payload",
-	"internal/restjson", "internal/sharing", "internal/spelling", "internal/tlsfiles", "internal/verdict",
+	"internal/apiservices", "internal/apitypes", "internal/backoff", "internal/contain", "internal/directory", "internal/disk", "internal/door", "internal/excerpt",
+	"internal/few", "internal/filesource", "internal/filewatch", "internal/logwriter", "internal/moment", "internal/nodefile", "internal/payload",
+	"internal/restjson", "internal/sharing", "internal/spelling", "internal/tlsfiles", "internal/verdict", "internal/wake",
 	"internal/yamljson",
 }
 
@@ -33,21 +33,26 @@ var mayImport = map[string][]string{
 	"keyer/rules":   {"keyer", "internal/spelling"},
 	"config":        {"keyer", "keyer/rules", "internal/nodefile", "internal/spelling"},
 
-	"cache/digest":     nil,
-	"cache":            {"cache/digest", "keyer", "internal/wire", helpers},
-	"downstream":       {"cache", "keyer", "keyer/rules", "internal/wire", helpers},
-	"upstream":         {"keyer", "internal/wire", helpers},
-	"internal/resolve": {"cache", "keyer", "internal/wire", helpers},
-	"metrics":          {"cache", "downstream", "upstream", "internal/resolve"}, // it is their observer
+	"cache/digest":        nil,
+	"cache/hold":          {"internal/wire"},
+	"cache":               {"cache/digest", "cache/hold", "keyer", "internal/wire", helpers},
+	"cache/snapshot":      {"cache", "internal/wire", helpers},
+	"downstream/delivery": {"cache", "cache/digest", "keyer", "internal/wire", helpers},
+	"downstream":          {"downstream/delivery", "cache", "keyer", "keyer/rules", "internal/wire", helpers},
+	"upstream":            {"keyer", "internal/wire", helpers},
+	"internal/resolve":    {"downstream/delivery", "cache", "keyer", "internal/wire", helpers},
+	"relay/loadreport":    {helpers},
+	"relay/peers":         {"cache", "keyer", "internal/wire", helpers},
+	"metrics":             {"cache", "downstream", "upstream", "internal/contain", "internal/door", "internal/resolve", "relay/loadreport", "relay/peers"}, // it is their observer
 	"relay": {
-		"cache", "config", "downstream", "upstream", "metrics", "keyer", "keyer/rules", "internal/resolve",
-		"internal/wire", helpers,
+		"cache", "cache/hold", "cache/snapshot", "config", "downstream", "upstream", "metrics", "keyer", "keyer/rules", "internal/resolve",
+		"relay/loadreport", "relay/peers", "internal/wire", helpers,
 	},
 
 	// Programs, and what they do.
 	"cmd/internal/cli": {"config"},
 	"cmd/xdsrelay": {
-		"cmd/internal/cli", "config", "relay", "keyer", "internal/explain", "internal/fleet", "internal/watch",
+		"cmd/internal/cli", "cache", "cache/snapshot", "config", "relay", "keyer", "internal/explain", "internal/fleet", "internal/watch",
 		"internal/xdsclient", helpers,
 	},
 	"cmd/xdsrelay-demo":               {"cmd/internal/cli", "cmd/xdsrelay-demo/internal/demo"},
@@ -65,11 +70,13 @@ var mayImport = map[string][]string{
 	"internal/controlplane":      nil,
 	"internal/pkitest":           nil,
 	"internal/testkit/envoyproc": {"internal/testkit/wait"},
+	"internal/testkit/loads":     nil,
 	"internal/testkit/parallel":  nil,
 	"internal/testkit/plane":     {"internal/testkit/ports", helpers},
 	"internal/testkit/ports":     nil,
 	"internal/testkit/traffic":   nil,
 	"internal/testkit/wait":      nil,
+	"internal/testkit/words":     {"internal/wire"},
 
 	"integration/bench": {
 		"integration/bench/internal/clock", "integration/bench/internal/content", "integration/bench/internal/fleet",
@@ -80,6 +87,7 @@ var mayImport = map[string][]string{
 	"integration/bench/internal/fleet": {
 		"integration/bench/internal/clock", "integration/bench/internal/content", "integration/bench/internal/report",
 	},
+	"integration/simulate":              nil,
 	"integration/bench/internal/floor":  {"integration/bench/internal/content"},
 	"integration/bench/internal/report": nil,
 	"integration/bench/internal/server": {

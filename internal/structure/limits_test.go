@@ -1,6 +1,7 @@
 package structure
 
 import (
+	"cmp"
 	"flag"
 	"maps"
 	"slices"
@@ -19,39 +20,25 @@ const (
 	maxAgainst  = 30  // arrows between files against the direction of the code
 )
 
-// limited is an area with what is allowed to be beyond the limits above for now. These
-// numbers only go down.
+// limited is an area with its own limits: what is allowed to be beyond the limits above for
+// now, or what is below them already. These numbers only go down.
 type limited struct {
 	name          string
 	rooms, except []string
 	types         map[string]size
 	files         map[string]int
-	against       int
+	against       int // zero: maxAgainst
 }
 
 var areas = []limited{
 	{
 		name: "content and delivery", rooms: []string{"cache", "downstream/delivery"},
-		types: map[string]size{
-			"cache.Store":      {63, 24},
-			"cache.collection": {maxMethods, 25},
-			"cache.cursor":     {50, 21},
-			"cache.entry":      {37, 32},
-			"cache.pass":       {58, 22},
-			"cache.table":      {68, 31},
-			"cache.update":     {40, maxFields},
-			"cache.watch":      {116, 40},
-		},
-		against: 121,
+		types:   map[string]size{},
+		against: maxAgainst,
 	},
 	{
 		name: "downstream", rooms: []string{"downstream"}, except: []string{"downstream/delivery"},
-		types: map[string]size{
-			"downstream.Server": {maxMethods, 26},
-			"downstream.poll":   {maxMethods, 20},
-			"downstream.stream": {60, 34},
-		},
-		against: 31,
+		against: 5,
 	},
 	{
 		name: "upstream", rooms: []string{"upstream"},
@@ -68,7 +55,7 @@ func TestLimits(t *testing.T) {
 			checkTypes(t, a.types(), l.types)
 			checkFiles(t, a.files(), l.files)
 			checkFunctions(t, a.functions())
-			checkArrows(t, a.arrows(), max(l.against, maxAgainst))
+			checkArrows(t, a.arrows(), cmp.Or(l.against, maxAgainst))
 		})
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/credentials"
+
+	"github.com/xdsrelay/xdsrelay/internal/contain"
 )
 
 // ClientConfig says which files a client uses. All are PEM.
@@ -29,6 +31,9 @@ type ClientConfig struct {
 	// from the goroutine that looks after the files, must not block for long and
 	// must not call Close.
 	Report func(error)
+	// Panics catches a panic in that goroutine, which goes on after a pause (SUR-6); nil: none
+	// is caught.
+	Panics *contain.Panics
 }
 
 // Client is the client's side of TLS, always with the newest good files.
@@ -40,7 +45,7 @@ type Client struct {
 // NewClient reads the files of cfg. The error names the file and what is wrong
 // with it. Close ends the watching.
 func NewClient(cfg ClientConfig) (*Client, error) {
-	w, err := newWatcher(files{cert: cfg.CertFile, key: cfg.KeyFile, ca: cfg.CAFile}, cfg.Refresh, cfg.Report)
+	w, err := newWatcher(files{cert: cfg.CertFile, key: cfg.KeyFile, ca: cfg.CAFile}, cfg.Refresh, cfg.Report, cfg.Panics)
 	if err != nil {
 		return nil, fmt.Errorf("tls client: %w", err)
 	}

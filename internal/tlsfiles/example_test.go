@@ -24,7 +24,7 @@ func ExampleNewClient() {
 	}
 	defer files.Close()
 
-	conn, err := grpc.NewClient("192.0.2.1:18000", grpc.WithTransportCredentials(files.Credentials()))
+	conn, err := grpc.NewClient("192.0.2.1:18100", grpc.WithTransportCredentials(files.Credentials()))
 	if err != nil {
 		log.Fatal(err)
 	}

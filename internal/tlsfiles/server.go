@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/credentials"
+
+	"github.com/xdsrelay/xdsrelay/internal/contain"
 )
 
 var (
@@ -27,6 +29,8 @@ type ServerConfig struct {
 	// Refresh and Report are as in ClientConfig.
 	Refresh time.Duration
 	Report  func(error)
+	// Panics is as in ClientConfig.
+	Panics *contain.Panics
 }
 
 // Server is the server's side of TLS, always with the newest good files.
@@ -41,7 +45,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if cfg.CertFile == "" && cfg.KeyFile == "" {
 		return nil, errNoServer
 	}
-	w, err := newWatcher(files{cert: cfg.CertFile, key: cfg.KeyFile, ca: cfg.ClientCAFile}, cfg.Refresh, cfg.Report)
+	w, err := newWatcher(files{cert: cfg.CertFile, key: cfg.KeyFile, ca: cfg.ClientCAFile}, cfg.Refresh, cfg.Report, cfg.Panics)
 	if err != nil {
 		return nil, fmt.Errorf("tls server: %w", err)
 	}

@@ -114,8 +114,8 @@ func TestHandshake(t *testing.T) {
 		peer      string // the client as the server sees it
 		wantErr   string // on the client's side
 	}{
-		{name: "server only", server: plain, client: ClientConfig{CAFile: caFile}, authority: "relay.test:18000"},
-		{name: "mutual", server: mutual, client: ClientConfig{CAFile: caFile, CertFile: clientCert, KeyFile: clientKey}, authority: "relay.test:18000", peer: "client.test"},
+		{name: "server only", server: plain, client: ClientConfig{CAFile: caFile}, authority: "relay.test:18100"},
+		{name: "mutual", server: mutual, client: ClientConfig{CAFile: caFile, CertFile: clientCert, KeyFile: clientKey}, authority: "relay.test:18100", peer: "client.test"},
 		{name: "mutual without a client certificate", server: mutual, client: ClientConfig{CAFile: caFile}, authority: "relay.test", wantErr: "certificate required"},
 		{name: "mutual with a stranger", server: mutual, client: ClientConfig{CAFile: caFile, CertFile: strangerCert, KeyFile: strangerKey}, authority: "relay.test", wantErr: "tls"},
 		{name: "server of another CA", server: plain, client: ClientConfig{CAFile: otherFile}, authority: "relay.test", wantErr: "unknown authority"},
@@ -156,7 +156,7 @@ func TestServerName(t *testing.T) {
 	cert, key := dir.PutPair("relay.test", ca.Server("relay.test"))
 	s := newServer(t, ServerConfig{CertFile: cert, KeyFile: key})
 	c := newClient(t, ClientConfig{CAFile: dir.PutCA("ca", ca), ServerName: "relay.test"})
-	client, _, err, _ := handshake(t, c, s, "192.0.2.1:18000")
+	client, _, err, _ := handshake(t, c, s, "192.0.2.1:18100")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/contain"
 )
 
 // DefaultRefresh is how often files are looked at for changes. Certificates
@@ -16,6 +18,7 @@ type watcher struct {
 	// Immutable after newWatcher.
 	files  files
 	report func(error)
+	panics *contain.Panics
 	stop   chan struct{}
 	once   sync.Once
 	wg     sync.WaitGroup
@@ -29,7 +32,7 @@ type watcher struct {
 
 // newWatcher reads the files once, fails if they cannot be used, and starts to
 // look after them.
-func newWatcher(f files, refresh time.Duration, report func(error)) (*watcher, error) {
+func newWatcher(f files, refresh time.Duration, report func(error), panics *contain.Panics) (*watcher, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
@@ -39,7 +42,7 @@ func newWatcher(f files, refresh time.Duration, report func(error)) (*watcher, e
 	if report == nil {
 		report = func(error) {}
 	}
-	w := &watcher{files: f, report: report, stop: make(chan struct{})}
+	w := &watcher{files: f, report: report, panics: panics, stop: make(chan struct{})}
 	m, c, err := w.load()
 	if err != nil {
 		return nil, err
@@ -80,7 +83,7 @@ func (w *watcher) run(refresh time.Duration) {
 		case <-w.stop:
 			return
 		case <-tick.C:
-			w.refresh()
+			_ = w.panics.Do(contain.Background, w.refresh) // the files are looked at again
 		}
 	}
 }

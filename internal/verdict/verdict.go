@@ -18,7 +18,7 @@ type Word struct {
 	Kind    Kind
 	TypeURL string
 	// Of are the changes of the store that the response brought to the client
-	// (cache.Store.Sequence).
+	// (cache.Session.Sequence).
 	Of Span
 	// Client tells clients apart.
 	Client uint64

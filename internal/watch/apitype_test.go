@@ -144,7 +144,7 @@ func reach(t *testing.T, s *teller) Transport {
 		g.Stop()
 		wg.Wait()
 	})
-	return Transport{Conn: conn, HTTP: &http.Client{Transport: s}, URL: "https://server:18000"}
+	return Transport{Conn: conn, HTTP: &http.Client{Transport: s}, URL: "https://server:18100"}
 }
 
 func state(version, nonce string, resources ...*discoveryv3.Resource) *discoveryv3.DiscoveryResponse {
@@ -189,14 +189,14 @@ func TestAPITypes(t *testing.T) {
 			{delta(resource.ClusterType, "1", cluster("a", 1)), delta(resource.ClusterType, "2", cluster("a", 1))},
 			{without(delta(resource.ClusterType, "1"), "a")},
 		}}, Options{APIType: DeltaGRPC}, []string{"DeltaClusters", "DeltaClusters"}},
-		{"rest.txt", &teller{state: polled}, Options{APIType: REST}, []string{"POST https://server:18000/v3/discovery:clusters"}},
+		{"rest.txt", &teller{state: polled}, Options{APIType: REST}, []string{"POST https://server:18100/v3/discovery:clusters"}},
 	} {
 		t.Run(tt.golden, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				// The scripts are used up.
 				tt.server.state = slices.Clone(tt.server.state)
 				o := tt.options
-				o.Target, o.Timeout = "server:18000", 30*time.Second
+				o.Target, o.Timeout = "server:18100", 30*time.Second
 				o.Subscriptions = []Subscription{{TypeURL: resource.ClusterType}}
 				o.Backoff = xdsclient.Backoff{Base: 1, Max: 1}
 				var out bytes.Buffer

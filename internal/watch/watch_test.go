@@ -223,7 +223,7 @@ func TestOutput(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				conn := serve(t, &server{streams: tt.streams})
 				o := tt.options
-				o.Target, o.Subscriptions, o.Timeout = "server:18000", all(), 30*time.Second
+				o.Target, o.Subscriptions, o.Timeout = "server:18100", all(), 30*time.Second
 				// The shortest delay there is, so that the golden files need no luck.
 				o.Backoff = xdsclient.Backoff{Base: 1, Max: 1}
 				var out bytes.Buffer

@@ -56,3 +56,19 @@ func (b *Builder) SetControlPlane(identifier string, state bool) {
 	b.controlPlane = string(append(appendBytesTag(nil, field, len(inner)), inner...))
 	b.addOwn(len(b.controlPlane))
 }
+
+// RelayIdentifier begins what a relay calls itself, to clients and to servers, and Via stands before it if a control plane
+// filled the response (STR-10).
+const (
+	RelayIdentifier = "xdsrelay/"
+	Via             = " via "
+)
+
+// FromRelay reports whether a control plane identifier says that the last to pass the response on
+// was a relay.
+func FromRelay(identifier string) bool {
+	if i := strings.LastIndex(identifier, Via); i >= 0 {
+		identifier = identifier[i+len(Via):]
+	}
+	return strings.HasPrefix(identifier, RelayIdentifier)
+}

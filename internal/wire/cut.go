@@ -208,13 +208,14 @@ func (c *cutter) store(r *Resource, b []byte) {
 	out = appendBytesTag(out, fieldResources, size)
 	out = appendStringField(out, fieldName, c.name)
 	r.Name = view(out[len(out)-len(c.name):])
-	r.named, r.nameless = -1, len(c.name) == 0 && len(c.inner) > 0
+	r.named = -1
 	if c.hasNamed {
 		r.named = int32(named)
 		out = appendBytesTag(out, fieldResourceName, inner)
 		out = appendStringField(out, fieldNameName, c.inner)
 	}
-	if r.nameless {
+	if len(c.name) == 0 && len(c.inner) > 0 {
+		r.marks |= nameless
 		r.Name = view(out[len(out)-len(c.inner):])
 	}
 	r.tail = uint32(len(out))

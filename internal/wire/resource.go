@@ -50,9 +50,17 @@ type Resource struct {
 	// DoNotCache is cache_control.do_not_cache (TTL-5).
 	DoNotCache bool
 
-	nameless  bool    // the name is in resource_name (field 8) alone
+	marks     marks
 	endpoints edsName // where the name of a cluster's endpoints stands
 }
+
+// marks are truths about a resource, in one byte: there may be millions of resources.
+type marks uint8
+
+const (
+	nameless marks = 1 << iota // the name is in resource_name (field 8) alone
+	restored                   // from an earlier process, see Restore
+)
 
 // rare is what few resources have.
 type rare struct {
@@ -230,7 +238,7 @@ func encodeDigest(dst, payload []byte) {
 
 func (r *Resource) bodySizeAs(name string) int {
 	n := len(r.framed) - int(r.tail)
-	if !r.nameless {
+	if r.marks&nameless == 0 {
 		n += sizeBytesField(len(name))
 	}
 	if r.named >= 0 {
@@ -246,7 +254,7 @@ func (r *Resource) namedSizeAs(name string) int { return sizeBytesField(len(name
 // appendNameAs appends the fields before the shared bytes that hold the name, when
 // the resource goes out under another one (NAME-4).
 func (r *Resource) appendNameAs(b []byte, name string) []byte {
-	if !r.nameless {
+	if r.marks&nameless == 0 {
 		b = append(appendBytesTag(b, fieldName, len(name)), name...)
 	}
 	if r.named >= 0 {

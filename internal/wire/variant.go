@@ -23,8 +23,9 @@ func (r *Resource) Constraints() string {
 	return constraintsIn(r.framed[r.tail:][:r.named])
 }
 
-// Constrained reports whether there are any. It costs next to nothing for all others.
-func (r *Resource) Constrained() bool { return r.named > 0 && r.Constraints() != "" }
+// Constrained reports whether there are any. It costs next to nothing for all others. A nil
+// resource has none.
+func (r *Resource) Constrained() bool { return r != nil && r.named > 0 && r.Constraints() != "" }
 
 // constraintsIn reads them out of an encoded ResourceName, which was checked.
 func constraintsIn(b []byte) string {

@@ -120,11 +120,7 @@ func (l *link) follow(ctx context.Context, b Backoff, lost func(error, time.Dura
 				return err
 			}
 		}
-		timer := time.NewTimer(delay)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !backoff.Sleep(ctx, delay) {
 			return context.Cause(ctx)
 		}
 	}

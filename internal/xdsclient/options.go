@@ -33,6 +33,10 @@ type Options struct {
 	// be wrapped in envoy.service.discovery.v3.Resource (RES-13). It is announced in
 	// a copy of the Node. What comes wrapped is understood with and without it.
 	ResourceInSotW bool
+	// PresentVersion has a state-of-the-world stream begin with the version that was
+	// accepted last even if something that is wanted was not answered, as Envoys do. A server
+	// that goes by versions alone leaves such a client without what it lacks.
+	PresentVersion bool
 	// PollInterval is, over REST, the least time from one poll to the next for the
 	// same; DefaultPollInterval if 0.
 	PollInterval time.Duration

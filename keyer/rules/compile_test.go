@@ -111,6 +111,22 @@ func TestAGG4Expressions(t *testing.T) {
 	}
 }
 
+// AGG-4: rules may use the fields of all messages that a node holds, also of those that
+// other files define: the version of an Envoy, its addresses.
+func TestAGG4FieldsOfFields(t *testing.T) {
+	for _, match := range []string{
+		`node.user_agent_build_version.version.major_number == 1u`,
+		`node.extensions.exists(e, e.version.version.patch == 2u)`,
+		`node.listening_addresses.exists(a, a.socket_address.port_value == 80u)`,
+		`node.listening_addresses.exists(a, a.envoy_internal_address.endpoint_id == "a")`,
+		`node.dynamic_parameters["a"].params["b"] == "c"`,
+	} {
+		if _, problems := rules.Compile(rules.Config{Rules: []rules.Rule{{Name: "r", Match: match, Scope: []string{}}}}); problems != nil {
+			t.Errorf("AGG-4: %s: %+v", match, problems)
+		}
+	}
+}
+
 // shortened keeps the names of tests short.
 func shortened(s string) string { return fmt.Sprintf("%.40q", s) }
 

@@ -8,6 +8,9 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/ext"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -54,7 +57,7 @@ const identityType = "xdsrelay.Peer"
 var environment = sync.OnceValues(newEnvironment)
 
 func newEnvironment() (*cel.Env, error) {
-	registry, err := types.NewRegistry(&corev3.Node{})
+	registry, err := types.NewRegistry(nodeMessages()...)
 	if err != nil {
 		return nil, err
 	}
@@ -80,6 +83,33 @@ func newEnvironment() (*cel.Env, error) {
 		options = append(options, cel.Constant(short, cel.StringType, types.String(url)))
 	}
 	return cel.NewCustomEnv(options...)
+}
+
+// nodeMessages gives an empty message of each type that a node can hold. CEL's registry
+// finds the types of a message's own file only, and a node has versions and addresses,
+// which other files define.
+func nodeMessages() (messages []any) {
+	node := &corev3.Node{}
+	found := []proto.Message{node}
+	seen := map[protoreflect.FullName]bool{node.ProtoReflect().Descriptor().FullName(): true}
+	for i := 0; i < len(found); i++ {
+		fields := found[i].ProtoReflect().Descriptor().Fields()
+		for at := range fields.Len() {
+			inner := fields.Get(at).Message()
+			if inner != nil && inner.IsMapEntry() {
+				inner = fields.Get(at).MapValue().Message()
+			}
+			if inner == nil || seen[inner.FullName()] {
+				continue
+			}
+			seen[inner.FullName()] = true
+			if linked, err := protoregistry.GlobalTypes.FindMessageByName(inner.FullName()); err == nil {
+				found = append(found, linked.Zero().Interface())
+			}
+		}
+		messages = append(messages, found[i])
+	}
+	return messages
 }
 
 // withoutTime leaves out of the standard library what has to do with time: a node tells

@@ -139,8 +139,11 @@ func TestUnmentioned(t *testing.T) {
 	if got := set.Unmentioned("first", nil, nil); len(got) != 0 {
 		t.Errorf("AGG-1: two clients without a node differ in %q", got)
 	}
-	if got := set.Unmentioned("first", nil, &corev3.Node{Id: "a", Metadata: a.GetMetadata()}); len(got) < 2 || got[0] != "id" {
+	if got := set.Unmentioned("first", nil, &corev3.Node{Cluster: "a", Metadata: a.GetMetadata()}); len(got) < 2 || got[0] != "cluster" {
 		t.Errorf("AGG-1: a node and none differ in %q", got)
+	}
+	if got := set.Unmentioned("first", &corev3.Node{Id: "a"}, &corev3.Node{Id: "b"}); len(got) != 0 {
+		t.Errorf("AGG-1: IDs, which are to differ, are in %q", got)
 	}
 	metadata := sidecar(t).GetMetadata()
 	delete(metadata.GetFields(), "shard")
@@ -154,10 +157,10 @@ func TestUnmentioned(t *testing.T) {
 		Extensions:           []*corev3.Extension{{Name: "x"}},
 	}
 	for rule, want := range map[string][]string{
-		"first":         {"cluster", "extensions", "id", "locality.region", "locality.sub_zone", "locality.zone", "metadata.labels", "metadata.role", "metadata.shard", "user_agent_version"},
+		"first":         {"cluster", "extensions", "locality.region", "locality.sub_zone", "locality.zone", "metadata.labels", "metadata.role", "metadata.shard", "user_agent_version"},
 		"second":        {"extensions", "locality.sub_zone", "metadata.labels", "metadata.shard", "user_agent_version"},
-		"third":         {"cluster", "extensions", "id", "locality.region", "locality.sub_zone", "locality.zone", "user_agent_version"},
-		rules.Otherwise: {"cluster", "extensions", "id", "locality.region", "locality.sub_zone", "locality.zone", "user_agent_version"},
+		"third":         {"cluster", "extensions", "locality.region", "locality.sub_zone", "locality.zone", "user_agent_version"},
+		rules.Otherwise: {"cluster", "extensions", "locality.region", "locality.sub_zone", "locality.zone", "user_agent_version"},
 	} {
 		for _, nodes := range [][2]*corev3.Node{{a, b}, {b, a}} {
 			if diff := cmp.Diff(want, set.Unmentioned(rule, nodes[0], nodes[1])); diff != "" {

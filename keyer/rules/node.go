@@ -59,7 +59,8 @@ func clearField(node *corev3.Node, path []string) {
 // what nobody here has heard of.
 func isProtocolFeature(feature string) bool {
 	switch feature {
-	case "xds.config.supports-resource-ttl", "xds.config.supports-resource-in-sotw", "xds.config.resource-in-sotw":
+	case "xds.config.supports-resource-ttl", "xds.config.supports-resource-in-sotw", "xds.config.resource-in-sotw",
+		"envoy.lrs.supports_send_all_clusters": // which clients announce on their load reports' stream only (LRS-1)
 		return true
 	}
 	return false

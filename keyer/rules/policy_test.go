@@ -182,6 +182,7 @@ func TestShare(t *testing.T) {
 	for _, tc := range []struct{ name, got, want string }{
 		{"AGG-1 no features", scope("a"), "shared"},
 		{"AGG-3 features of the protocol", scope("a", "xds.config.resource-in-sotw", "xds.config.supports-resource-ttl"), "shared"},
+		{"LRS-1 the stream of load reports", scope("a", "envoy.lb.x", "envoy.lrs.supports_send_all_clusters"), scope("a", "envoy.lb.x")},
 		{"AGG-3 order of features", scope("a", "envoy.lb.x", "envoy.lb.y"), scope("b", "envoy.lb.y", "envoy.lb.x")},
 		{"AGG-3 feature twice", scope("a", "envoy.lb.x", "envoy.lb.x"), scope("b", "envoy.lb.x")},
 		{"AGG-3 features of the protocol beside it", scope("a", "xds.config.supports-resource-in-sotw", "envoy.lb.x"), scope("b", "envoy.lb.x")},
@@ -246,7 +247,7 @@ func TestUpstreamNode(t *testing.T) {
 		n.Id, n.ClientFeatures = id, features
 		return n
 	}
-	passed := []string{"envoy.lb.x", "envoy.lb.y", "envoy.lrs.supports_send_all_clusters", "unheard.of", "xds.config.supports-resource-ttl", "xds.endpoint.z"}
+	passed := []string{"envoy.lb.x", "envoy.lb.y", "unheard.of", "xds.config.supports-resource-ttl", "xds.endpoint.z"}
 	for _, tc := range []struct {
 		name   string
 		policy rules.Policy

@@ -17,11 +17,12 @@ const (
 	maxShownKey    = 64
 )
 
-// Unmentioned lists the fields, as in "id", "locality.zone" or "metadata.role", in which
+// Unmentioned lists the fields, as in "cluster", "locality.zone" or "metadata.role", in which
 // two nodes differ that met in a scope of a rule and that neither its expressions nor
 // those of the rules before it look at: a control plane that reads them would tell the
 // two clients apart. What does not go upstream is not among them: client features but
-// those for load balancing, and what the rule's node fields replace. A nil node counts as
+// those for load balancing, and what the rule's node fields replace. Nor is the id, which is
+// each node's own: a rule that leaves it out shares for that reason. A nil node counts as
 // an empty one. There are at most 32, the last of which is "…" if there were more.
 func (s *Set) Unmentioned(rule string, a, b *corev3.Node) []string {
 	d := &difference{}
@@ -59,6 +60,7 @@ func (d *difference) messages(prefix string, mentioned *mentions, a, b protorefl
 
 func (d *difference) field(path string, field protoreflect.FieldDescriptor, mentioned *mentions, a, b protoreflect.Message) {
 	switch {
+	case field.FullName() == "envoy.config.core.v3.Node.id":
 	case mentioned != nil && mentioned.whole, !a.Has(field) && !b.Has(field):
 	case a.Get(field).Equal(b.Get(field)) && a.Has(field) == b.Has(field):
 	case field.FullName() == "envoy.config.core.v3.Node.client_features":

@@ -1,12 +1,14 @@
 package envoyproc
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Live reports whether the Envoy serves.
@@ -113,7 +115,8 @@ func (e *Envoy) Listeners() map[string]Config {
 	return found
 }
 
-// Addr is where a listener takes connections, "" if it does not.
+// Addr is the address of a listener, "" if Envoy has none. Envoy's workers may not take
+// connections there yet: see [Envoy.Accepts].
 func (e *Envoy) Addr(listener string) string {
 	var page struct {
 		Statuses []struct {
@@ -130,6 +133,21 @@ func (e *Envoy) Addr(listener string) string {
 		}
 	}
 	return ""
+}
+
+// Accepts reports whether a listener takes connections. It makes one and closes it, so it
+// is no request for anything.
+func (e *Envoy) Accepts(listener string) bool {
+	addr := e.Addr(listener)
+	if addr == "" {
+		return false
+	}
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "tcp", addr)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
 }
 
 type address struct {

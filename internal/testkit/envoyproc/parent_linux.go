@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// dieWithParent has the system kill the process when this one ends without a word,
+// DieWithParent has the system kill the process when this one ends without a word,
 // as a test does that takes too long.
-func dieWithParent(cmd *exec.Cmd) {
+func DieWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

@@ -4,5 +4,5 @@ package envoyproc
 
 import "os/exec"
 
-// dieWithParent does nothing: other systems have no such signal.
-func dieWithParent(*exec.Cmd) {}
+// DieWithParent does nothing: other systems have no such signal.
+func DieWithParent(*exec.Cmd) {}

@@ -82,7 +82,7 @@ func Start(tb testing.TB, binary string, bootstrap *bootstrapv3.Bootstrap) *Envo
 	e.cmd.Env = []string{"PATH=" + os.Getenv("PATH")} // nothing of the developer's reaches it
 	e.cmd.Stdout, e.cmd.Stderr = e.log, e.log
 	e.cmd.WaitDelay = time.Second
-	dieWithParent(e.cmd)
+	DieWithParent(e.cmd)
 	if err := e.cmd.Start(); err != nil {
 		tb.Fatal(err)
 	}

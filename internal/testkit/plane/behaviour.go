@@ -28,6 +28,10 @@ type Behaviour struct {
 	Absent Absent
 	// EmptyVersions leaves Resource.version empty.
 	EmptyVersions bool
+	// DigestVersions makes versions of contents instead of counting changes, as control
+	// planes of several replicas do: no version stands for two contents, whatever a plane
+	// forgets.
+	DigestVersions bool
 	// RepeatEndpoints sends the endpoints of each Cluster that was sent again, even
 	// if they did not change.
 	RepeatEndpoints bool
@@ -49,7 +53,7 @@ type Behaviour struct {
 	IgnoreNames bool
 	// OneStream ends a stream of a node that has one already.
 	OneStream bool
-	// Mute answers nothing at all. Requests are taken and recorded.
+	// Mute answers nothing at all. Requests are taken and recorded; polls are held.
 	Mute bool
 	// Order is the order of the types in which one change goes out; types that it
 	// does not name follow. nil is DefaultOrder.

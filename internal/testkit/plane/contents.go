@@ -2,6 +2,8 @@ package plane
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -117,12 +119,33 @@ func (p *Plane) setLocked(typeURL string, r Resource) bool {
 		return false
 	}
 	p.version++
-	e := &entry{Resource: r, version: strconv.Itoa(p.version), payload: &anypb.Any{TypeUrl: typeURL, Value: b}}
+	version := strconv.Itoa(p.version)
+	if p.behaviour.DigestVersions {
+		version = digestOf(b)
+	}
+	e := &entry{Resource: r, version: version, payload: &anypb.Any{TypeUrl: typeURL, Value: b}}
 	if c, ok := r.Message.(*clusterv3.Cluster); ok {
 		e.serves = serviceName(c)
 	}
 	p.content[typeURL][r.Name] = e
 	return true
+}
+
+// versionLocked is the version of all of a type.
+func (p *Plane) versionLocked(typeURL string) string {
+	if !p.behaviour.DigestVersions {
+		return strconv.Itoa(p.versions[typeURL])
+	}
+	var all []byte
+	for _, name := range slices.Sorted(maps.Keys(p.content[typeURL])) {
+		all = fmt.Appendf(all, "%q %s\n", name, p.content[typeURL][name].version)
+	}
+	return digestOf(all)
+}
+
+func digestOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:8])
 }
 
 // wire is the entry as incremental responses and wrapped ones have it.

@@ -2,7 +2,6 @@ package plane
 
 import (
 	"maps"
-	"strconv"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
@@ -133,7 +132,7 @@ func (p *Plane) pushDeltaLocked(st *stream, s *subscription, add []*discovery.Re
 		last = n == len(add)
 		s.nonce = st.nextNonce()
 		r := &discovery.DeltaDiscoveryResponse{
-			TypeUrl: s.typeURL, Nonce: s.nonce, SystemVersionInfo: strconv.Itoa(p.versions[s.typeURL]), Resources: add[:n],
+			TypeUrl: s.typeURL, Nonce: s.nonce, SystemVersionInfo: p.versionLocked(s.typeURL), Resources: add[:n],
 		}
 		if last {
 			r.RemovedResources = removed

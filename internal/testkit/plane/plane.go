@@ -24,6 +24,7 @@ type Plane struct {
 
 	mu        sync.Mutex
 	behaviour Behaviour
+	changed   chan struct{}                // closed and replaced when the behaviour changes
 	content   map[string]map[string]*entry // by type URL and name
 	version   int                          // of the entry that changed last
 	versions  map[string]int               // changes, by type URL
@@ -38,19 +39,25 @@ type Plane struct {
 // its gRPC server.
 func Start(tb testing.TB, behaviour Behaviour, options ...grpc.ServerOption) *Plane {
 	tb.Helper()
-	p := &Plane{
+	p := New(behaviour, options...)
+	lis, rest := ports.Listen(tb), ports.Listen(tb)
+	p.addr, p.rest = lis.Addr().String(), rest.Addr().String()
+	p.Serve(lis, rest)
+	tb.Cleanup(p.Stop)
+	return p
+}
+
+// New makes a plane that is stopped, for a test that has listeners of its own. Options are
+// for its gRPC server.
+func New(behaviour Behaviour, options ...grpc.ServerOption) *Plane {
+	return &Plane{
 		options: append([]grpc.ServerOption{
 			// As most control planes have it: pings of clients are no offence.
 			grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		}, options...),
-		behaviour: behaviour, content: make(map[string]map[string]*entry), versions: make(map[string]int),
+		behaviour: behaviour, changed: make(chan struct{}), content: make(map[string]map[string]*entry), versions: make(map[string]int),
 		held: make(map[string]bool), streams: make(map[*stream]struct{}),
 	}
-	lis, rest := ports.Listen(tb), ports.Listen(tb)
-	p.addr, p.rest = lis.Addr().String(), rest.Addr().String()
-	p.start(lis, rest)
-	tb.Cleanup(p.Stop)
-	return p
 }
 
 // Addr is where gRPC is served, also while the plane is stopped.
@@ -59,7 +66,8 @@ func (p *Plane) Addr() string { return p.addr }
 // RESTAddr is where polls are answered.
 func (p *Plane) RESTAddr() string { return p.rest }
 
-func (p *Plane) start(lis, rest net.Listener) {
+// Serve serves a plane that is stopped: streams on lis, polls on rest. Stop closes both.
+func (p *Plane) Serve(lis, rest net.Listener) {
 	p.lifecycle.Lock()
 	defer p.lifecycle.Unlock()
 	p.server = serve(p, lis, rest)
@@ -81,7 +89,7 @@ func (p *Plane) Stop() {
 func (p *Plane) Restart(tb testing.TB) {
 	tb.Helper()
 	p.Stop()
-	p.start(ports.Again(tb, p.addr), ports.Again(tb, p.rest))
+	p.Serve(ports.Again(tb, p.addr), ports.Again(tb, p.rest))
 }
 
 // BreakStreams ends all gRPC streams with UNAVAILABLE, while the server stays.
@@ -98,6 +106,8 @@ func (p *Plane) Behave(change func(*Behaviour)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change(&p.behaviour)
+	close(p.changed)
+	p.changed = make(chan struct{})
 	p.flushAllLocked(nil)
 }
 

@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -40,6 +41,9 @@ func (h *polls) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	request.TypeUrl = services[i].TypeURL
+	if !h.plane.speaks(q.Context()) {
+		return
+	}
 	response := h.plane.poll(request)
 	if response == nil {
 		w.WriteHeader(http.StatusNotModified)
@@ -52,6 +56,23 @@ func (h *polls) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(answer) // a client that left is not told
+}
+
+// speaks waits while the plane is mute; false if the client left meanwhile.
+func (p *Plane) speaks(ctx context.Context) bool {
+	for {
+		p.mu.Lock()
+		mute, changed := p.behaviour.Mute, p.changed
+		p.mu.Unlock()
+		if !mute {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // poll gives the response, or nil if there is nothing new to say.

@@ -2,7 +2,6 @@ package plane
 
 import (
 	"slices"
-	"strconv"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
@@ -129,7 +128,7 @@ func (p *Plane) pushHeartbeatsLocked(st *stream, s *subscription, beats []*disco
 func (p *Plane) pushPayloadsLocked(st *stream, s *subscription, payloads []*anypb.Any, names []string) {
 	s.first, s.outstanding, s.nonce = false, true, st.nextNonce()
 	r := &discovery.DiscoveryResponse{
-		TypeUrl: s.typeURL, VersionInfo: strconv.Itoa(p.versions[s.typeURL]), Nonce: s.nonce, Resources: payloads,
+		TypeUrl: s.typeURL, VersionInfo: p.versionLocked(s.typeURL), Nonce: s.nonce, Resources: payloads,
 	}
 	p.responses = append(p.responses, Response{
 		Stream: st.number, TypeURL: s.typeURL, Version: r.GetVersionInfo(), Nonce: s.nonce, Names: names,

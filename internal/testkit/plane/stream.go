@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/xdsrelay/xdsrelay/internal/wake"
 )
 
 // stream is one gRPC stream.
@@ -59,10 +61,7 @@ func (o *outbox) put(m proto.Message) {
 	o.mu.Lock()
 	o.messages = append(o.messages, m)
 	o.mu.Unlock()
-	select {
-	case o.ready <- struct{}{}:
-	default:
-	}
+	wake.Up(o.ready)
 }
 
 func (o *outbox) take() []proto.Message {

@@ -51,6 +51,12 @@ func NewClient() *Client {
 	}}
 }
 
+// Within sets how long a request may take, for tests that are not about time.
+func (c *Client) Within(d time.Duration) *Client {
+	c.client.Timeout = d
+	return c
+}
+
 // Get sends a request to addr for a host and a path. An empty host is the address.
 func (c *Client) Get(ctx context.Context, addr, host, path string) Outcome {
 	o := Outcome{At: time.Now()}

@@ -27,7 +27,8 @@ func relayConfig(o Options, controlPlane, xds, admin string) (*config.Config, er
 	c.Server.Listen, c.Admin.Listen = xds, admin
 	c.Server.Drain = 0 // the clients have gone before it does
 	u := config.DefaultUpstream()
-	u.Name, u.Default, u.Endpoints = "demo", true, []string{controlPlane}
+	u.ResponseTimeout = 0 // there is one server, and what is counted is what clients make the relay ask
+	u.Name, u.Default, u.Endpoints = "demo", true, [][]string{{controlPlane}}
 	longest := min(max(o.Duration/60, 50*time.Millisecond), time.Second)
 	u.Backoff = config.Backoff{Base: config.Duration(min(100*time.Millisecond, longest)), Max: config.Duration(longest)}
 	c.Upstreams = []config.Upstream{u}

@@ -34,7 +34,7 @@ func openRelay(ctx context.Context, upstream string) (backend, error) {
 	cfg.Server.Drain = 0
 	cfg.Log.Level = config.LevelError
 	u := config.DefaultUpstream()
-	u.Name, u.Default, u.Endpoints = "plane", true, []string{upstream}
+	u.Name, u.Default, u.Endpoints = "plane", true, [][]string{{upstream}}
 	u.Settle = config.Duration(time.Second)
 	cfg.Upstreams = []config.Upstream{u}
 	if err := cfg.Validate(); err != nil {

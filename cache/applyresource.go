@@ -1,0 +1,208 @@
+package cache
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/cache/hold"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// resource applies one resource.
+func (u *update) resource(t *Table, key string, r *wire.Resource) {
+	e := t.entries[key]
+	coll := t.collectionOf(key, e)
+	if !r.HasPayload() {
+		u.bare(t, key, r)
+		return
+	}
+	if t.upstream.held.active() && holds(u, t, key, e, r) {
+		return
+	}
+	aliases := !u.resolved && serveAliases(t, key, r, u.received)
+	if coll == nil && (e == nil || (e.extra.demand == nil && !e.Member())) {
+		if !aliases {
+			u.unsolicited++
+		}
+		return
+	}
+	if e == nil {
+		e = t.Entry(key)
+		e.marks.sharesKey = true // or will be, when it holds r
+	}
+	t.aliases.drop(e)
+	isNew := coll != nil && !e.Member()
+	solved := e.extra.err != nil && !u.failing[key] && e.Exists() && e.res != nil && u.same(e.res, r)
+	confirmSame(u, t, e, r)
+	switch {
+	case r.DoNotCache:
+		handOver(t, e, r, coll, u.received)
+	case e.res == nil || !u.same(e.res, r):
+		t.put(e, r, coll, u.received)
+	case isNew:
+		// Held already because it was asked for by name; now it also is a member.
+		e.received = u.received.UnixNano()
+		coll.touch(e, t.store.journal.nextRevision())
+		coll.bytes += e.Size()
+		t.store.changes.add(coll)
+		t.store.changes.bring(e)
+		t.references.usersChanged(e)
+		resent(t, e, r, u.received)
+	default:
+		if r.Size() == e.res.Size() && r.Restored() == e.res.Restored() { // or it is called otherwise (same)
+			e.res = r
+			t.shareKey(e)
+			if coll != nil {
+				coll.encoded.chunks.drop()
+			}
+		}
+		resent(t, e, r, u.received)
+	}
+	if solved && e.extra.err != nil {
+		returned(t, e)
+	}
+	e.response = t.upstream.response
+	if coll != nil {
+		coll.quiet.confirm(e, isNew, u.received)
+	}
+}
+
+// holds keeps a resource of the response back, and reports whether it does: an assignment that lost its
+// last endpoints; and any new content of "*" for Listeners, which may need the address of one that
+// is held. Other content ends that its name is held.
+func holds(u *update, t *Table, key string, e *Entry, r *wire.Resource) bool {
+	h := t.upstream.held
+	exists := e != nil && e.Exists()
+	f := hold.Fate{Resource: r, Loss: exists && h.covers(e) && empties(t, e, r)}
+	frozen := h.all && t.kind == WholeType && RankOf(t.typeURL) == RankListener && t.colls[Wildcard] != nil &&
+		!r.DoNotCache && (!exists || e.res == nil || !u.same(e.res, r))
+	if !f.Loss && !frozen {
+		h.names.Drop(key)
+		return false
+	}
+	h.names.Put(key, f)
+	if exists {
+		e.response = t.upstream.response
+		if e.Member() {
+			e.coll.quiet.confirm(e, false, u.received)
+		}
+	}
+	return true
+}
+
+// same reports whether an entry holds a resource. The resolver may take a resource from an
+// alternative under another name. That alone is no change (RES-1).
+func (u *update) same(held, r *wire.Resource) bool {
+	return held.SameContent(r) || (u.resolved && held.Version == r.Version && bytes.Equal(held.Any(), r.Any()))
+}
+
+// confirmSame is confirm if the server sends just what e holds.
+func confirmSame(u *update, t *Table, e *Entry, r *wire.Resource) {
+	if e.Restored() && !r.Restored() && u.same(e.res, r) {
+		confirm(t, e)
+	}
+}
+
+// bare applies a resource without payload. With the version of the content it is a heartbeat.
+// With aliases it says that they stand for nothing. Otherwise an older server says that it does
+// not exist (RES-16). In the state of the world it is always a heartbeat.
+func (u *update) bare(t *Table, key string, r *wire.Resource) {
+	if e := t.entries[key]; e != nil {
+		e.response = t.upstream.response
+	}
+	for _, e := range t.aliases.of(key) {
+		e.response = t.upstream.response
+	}
+	if u.state != nil {
+		u.heartbeat(t, key, r)
+		return
+	}
+	switch {
+	case r.Version != "" && u.heartbeat(t, key, r):
+	case len(r.Aliases()) > 0:
+		u.bareAliases(t, r)
+	default:
+		u.remove(t, key, r.Name)
+	}
+}
+
+// remove applies a removal: of a resource, or of all members of a glob (GLOB-4). A server may
+// take "*" for a name and say that it does not exist. That means nothing.
+func (u *update) remove(t *Table, key, name string) {
+	if c := t.colls[key]; c != nil && !c.Wildcard() {
+		dropError(c, key)
+		removeMembers(t, c, u.received)
+		return
+	}
+	e := t.entries[key]
+	if holdBack(t, key, e, hold.Fate{Name: name, Loss: true}) {
+		return
+	}
+	dropAliases(t, key, u.received)
+	e = t.entries[key]
+	if c := t.collectionOf(key, e); c != nil {
+		dropError(c, key)
+	}
+	if e == nil || e.state == Absent {
+		return // not asked for, or known already
+	}
+	if e.res == nil {
+		e.extra.spell(e.key, name)
+	}
+	t.remove(e, Absent, nil, u.received)
+}
+
+// removeMembers applies the server's word that a collection has no members.
+func removeMembers(t *Table, c *Collection, now time.Time) {
+	wasSynced := c.quiet.synced
+	c.quiet.synced = true
+	for e := c.log.live.head; e != nil; {
+		next := e.next
+		lose(t, e, now)
+		e = next
+	}
+	if !wasSynced {
+		t.store.changes.add(c)
+	}
+}
+
+// own copies an error, or all errors of its response would be kept with it.
+func own(re *wire.ResourceError) *wire.ResourceError {
+	e := *re
+	return &e
+}
+
+// failEntry applies an error to an entry.
+func (u *update) failEntry(t *Table, e *Entry, re *wire.ResourceError) {
+	listed := e.response == t.upstream.response // the response has the resource too: its error excuses nothing
+	e.response = t.upstream.response
+	keeps := re.Transient() && e.Exists()
+	if keeps {
+		if listed {
+			t.excuses.drop(e)
+		} else if t.store.source.State {
+			t.excuses.add(e)
+		}
+		if e.Member() {
+			e.coll.quiet.confirm(e, false, u.received)
+		}
+		if u.state != nil && u.lists(t) {
+			confirm(t, e) // it will not say more, and lists wait for its word (SUR-1, ABS-3)
+		}
+	}
+	if e.extra.err != nil && *e.extra.err == *re {
+		return // said before
+	}
+	if keeps {
+		e.extra.setErr(own(re))
+		if e.extra.audience != nil {
+			e.extra.audience.Erred()
+		}
+		return
+	}
+	wasOpen := e.Open()
+	t.remove(e, Failed, own(re), u.received)
+	if i := e.extra.demand; !wasOpen && i != nil && i.subscribed {
+		i.startClock(t.store.cache.Now())
+	}
+}

@@ -1,0 +1,161 @@
+package cache
+
+import "time"
+
+func (u *update) apply(t *Table) {
+	t.serverVersions.noteSystem(u.response.SystemVersion)
+	t.upstream.response++
+	leaveOutForeign(u, t)
+	nameErrors(u, t)
+	answersWholes(u, t)
+	judge(u, t)
+	if !u.resolved && !u.restored && !u.saysNothing() {
+		t.upstream.restored.answer(u.received)
+		if !onlyDelays(u) {
+			answered(t, u.received, len(u.keys) == u.foreign)
+		}
+	}
+	for i, r := range u.response.Resources {
+		if u.keys[i] != badKey && !u.variant(t, i, r) {
+			u.resource(t, u.keys[i], r)
+		}
+	}
+	for i, key := range u.removed {
+		if len(t.aliases.of(key)) > 0 {
+			u.remove(t, key, u.response.Removed[i]) // before its aliases, which may be named too (RES-10)
+		}
+	}
+	for i, key := range u.removed {
+		switch {
+		case key == badKey:
+		case t.variants.of(key) != nil:
+			u.touch(t, key).remove(nil)
+		default:
+			u.remove(t, key, u.response.Removed[i])
+		}
+	}
+	if len(u.touched) > 0 || t.variants.any() {
+		u.matchVariants(t)
+	}
+	for i, key := range u.failed {
+		if key != badKey {
+			u.fail(t, key, &u.response.Errors[i])
+		}
+	}
+	if u.state != nil {
+		u.conclude(t)
+	}
+}
+
+// answered records that the type was answered after its collections were subscribed to: their
+// quiet time begins (RES-14).
+func answered(t *Table, now time.Time, empty bool) {
+	var standing map[*Collection]struct{} // not answered by an error that leaves it open (ERR-1)
+	for c := range t.upstream.unanswered {
+		if c.errors.leavesOpen() {
+			standing = with(standing, c)
+			continue
+		}
+		if !c.demand.subscribed || !c.quiet.answered.IsZero() {
+			continue
+		}
+		c.quiet.answered = now
+		t.store.due.unsettled[c] = struct{}{}
+		if empty && c.KnownEmpty() {
+			t.store.changes.add(c) // followers can be told that there is nothing
+		}
+	}
+	t.upstream.unanswered = standing
+}
+
+// conclude applies what a response says by leaving it out. A response with a bad name is
+// rejected, and removes nothing.
+func (u *update) conclude(t *Table) {
+	if u.state.Complete {
+		u.unsolicited = 0 // the source says everything, whoever asks
+	}
+	if !concludes(u) {
+		return
+	}
+	if u.lists(t) {
+		endExcuses(u, t)
+		if t.kind == WholeType {
+			u.concludeWildcard(t)
+		} else {
+			u.concludeNames(t)
+		}
+	}
+	t.serverVersions.info = u.state.VersionInfo
+	if !t.upstream.held.any() { // else it does not stand for what clients are shown
+		t.serverVersions.note()
+	}
+}
+
+func (u *update) concludeWildcard(t *Table) {
+	c := t.colls[Wildcard]
+	if c == nil {
+		return // unsubscribed, and the server has not read it yet
+	}
+	if u.failing[Wildcard] {
+		return // it does not know what there is (ERR-1)
+	}
+	u.sweepMembers(t, c)
+	if !c.quiet.synced && c.demand.subscribed {
+		completed(t, c)
+	}
+}
+
+// sweepMembers removes the members that the response does not hold.
+func (u *update) sweepMembers(t *Table, c *Collection) {
+	for e := c.log.live.head; e != nil; {
+		next := e.next
+		if e.response != t.upstream.response && !u.isExcused(t, e) {
+			lose(t, e, u.received)
+		}
+		e = next
+	}
+}
+
+func (u *update) concludeNames(t *Table) {
+	var gone []*Entry
+	for _, e := range t.entries {
+		if e.response == t.upstream.response {
+			continue
+		}
+		switch {
+		case u.isExcused(t, e):
+		case e.Exists():
+			gone = append(gone, e)
+		case u.state.Complete && (e.state == Unknown || e.state == Failed):
+			t.remove(e, Absent, nil, u.received)
+		}
+	}
+	loseNames(t, gone, u.received)
+	if !u.state.Complete {
+		return
+	}
+	for _, c := range t.colls {
+		if c.demand.subscribed && !c.quiet.synced && !c.errors.leavesOpen() {
+			completed(t, c)
+		}
+	}
+}
+
+// endExcuses ends the excuses of resources that a list holds all the same: when the next
+// list lacks one, it is gone.
+func endExcuses(u *update, t *Table) {
+	for e := range t.excuses.entries {
+		if e.response == t.upstream.response && !u.failing[e.key] {
+			t.excuses.drop(e)
+		}
+	}
+}
+
+// isExcused reports whether a resource that is not in a list may exist all the same. A
+// source that says everything each time would say why.
+func (u *update) isExcused(t *Table, e *Entry) bool {
+	if u.state.Complete {
+		return false
+	}
+	return t.excuses.has(e) || (e.Member() && e.coll.errors.leavesOpen())
+}

@@ -1,0 +1,67 @@
+package cache
+
+// Follow puts a cursor at the beginning of the collection. bell rings for its changes.
+func (c *Collection) Follow(f *Cursor, bell *TypeBell, follower Follower, needs Needs) {
+	n := c.table.store.journal.revision
+	*f = Cursor{coll: c, bell: bell, follower: follower, needs: needs, pos: len(c.followers), begun: n, removed: n}
+	followed := c.followers.any(NeedsStream)
+	c.followers = append(c.followers, f)
+	if needs.Has(NeedsTTL) {
+		c.heartbeats.clients++
+	}
+	if needs.Has(NeedsDigests) {
+		c.states++
+		c.table.digests.use(1, c.table.entries)
+	}
+	f.Wait()
+	if !c.quiet.synced && !c.restored.whole {
+		c.table.store.outage.want()
+		if c.table.store.outage.Load() != nil {
+			c.table.store.outage.await()
+		}
+	}
+	c.demand.want()
+	c.AskForTransient(needs)
+	c.table.references.followersChanged(c, followed)
+}
+
+// Unfollow ends it.
+func (f *Cursor) Unfollow() {
+	c := f.coll
+	f.leaveWaiters()
+	followed, last := c.followers.any(NeedsStream), len(c.followers)-1
+	c.followers[f.pos] = c.followers[last]
+	c.followers[f.pos].pos = f.pos
+	c.followers[last] = nil
+	c.followers = c.followers[:last]
+	if f.needs.Has(NeedsTTL) {
+		c.heartbeats.clients--
+	}
+	if f.needs.Has(NeedsDigests) {
+		c.states--
+		c.table.digests.use(-1, c.table.entries)
+		releasePassed(c)
+		if c.states == 0 {
+			c.encoded.lists.drop()
+		}
+		if c.states == 0 || f.needs.Has(NeedsTTL) {
+			dropTransientMembers(c)
+		}
+	}
+	c.table.references.followersChanged(c, followed)
+	if last > 0 {
+		return
+	}
+	c.encoded.chunks.drop()
+	sweep(c)
+	if !c.pinned {
+		c.demand.release()
+	}
+}
+
+// Restart has everything sent again: the client subscribed again (SUB-6).
+func (f *Cursor) Restart() {
+	f.sent, f.at = 0, nil
+	f.begun = f.coll.table.store.journal.revision
+	f.coll.AskForTransient(f.needs)
+}

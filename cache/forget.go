@@ -1,0 +1,198 @@
+package cache
+
+// forgetUnused drops an entry without subscriptions, pins, demand and collection.
+func (t *Table) forgetUnused(e *Entry) {
+	if e.wanted() || e.extra.demand != nil || e.coll != nil {
+		return
+	}
+	t.upstream.held.drop(e)
+	t.unglobbed.remove(e)
+	t.aliases.drop(e)
+	t.absences.end(e)
+	if e.Exists() {
+		t.serverVersions.leave(e)
+	}
+	t.lifetimes.end(e)
+	t.clearSuspect(e)
+	t.excuses.drop(e)
+	if e.res != nil {
+		t.account(-1, -e.Size())
+	}
+	if e.Restored() {
+		t.upstream.restored.left--
+	}
+	was := e.res
+	e.res, e.state = nil, Unknown // its last two users may both come here
+	t.references.contentChanged(e)
+	noteStrays(t, e, was, nil)
+	delete(t.entries, e.key)
+	unlocate(t, e)
+}
+
+func (t *Table) account(resources, bytes int64) {
+	t.store.cache.resources.Add(resources)
+	t.store.cache.bytes.Add(bytes)
+	t.store.usage.add(resources, bytes)
+	t.usage.add(resources, bytes)
+}
+
+// unlocate takes a dropped entry out of its name's variants, and forgets the variants that were
+// only for it.
+func unlocate(t *Table, e *Entry) {
+	if set := t.variants.ofEntry(e); set != nil {
+		set.leave(e, plainWanted(t, set))
+		t.variants.tidy(set)
+	}
+}
+
+// plainWanted reports whether a name without parameters is needed.
+func plainWanted(t *Table, set *variantSet) bool {
+	e := t.entries[set.key]
+	return len(t.aliases.of(set.key)) > 0 || t.collectionOf(set.key, e) != nil ||
+		(e != nil && (e.extra.demand != nil || e.Member() || e.extra.audience != nil))
+}
+
+// sweep discards the tombstones that every cursor has passed, and the oldest beyond max(1024,
+// members). A client that had not passed those comes back with its versions. An eighth goes at
+// once: otherwise, while one client does not move, each removal would look at all cursors.
+func sweep(c *Collection) {
+	if len(c.followers) == 0 {
+		// A later follower skips tombstones older than itself.
+		for c.log.tombstones.head != nil {
+			discard(c, c.log.tombstones.head)
+		}
+		return
+	}
+	releasePassed(c)
+	limit := max(minTombstones, c.log.live.len)
+	if c.log.tombstones.len <= max(minSweep, min(c.log.sweepAt, limit)) {
+		return
+	}
+	passed := c.followers[0].removed
+	for _, f := range c.followers {
+		passed = min(passed, f.removed)
+	}
+	for c.log.tombstones.head != nil && c.log.tombstones.head.changed <= passed {
+		discard(c, c.log.tombstones.head)
+	}
+	if c.log.tombstones.len > limit {
+		limit -= limit / 8
+	}
+	for c.log.tombstones.len > limit {
+		c.log.floor = c.log.tombstones.head.changed
+		discard(c, c.log.tombstones.head)
+	}
+	c.log.sweepAt = 2 * c.log.tombstones.len
+}
+
+// releasePassed drops the retained bytes of tombstones that every client has passed.
+func releasePassed(c *Collection) {
+	if c.retained.tombstones == 0 {
+		return
+	}
+	passed := c.table.store.journal.revision
+	for _, f := range c.followers {
+		if f.needs.Has(NeedsDigests) {
+			passed = min(passed, f.removed)
+		}
+	}
+	c.retained.releaseUpTo(c.log.tombstones.head, passed)
+}
+
+// disown discards a tombstone whose name an alias has now. An alias is no member (RES-10).
+// Cursors that have not passed the tombstone cannot be told any more.
+func disown(c *Collection, e *Entry) {
+	c.log.floor = max(c.log.floor, e.changed)
+	discard(c, e)
+}
+
+func discard(c *Collection, e *Entry) {
+	c.log.tombstones.remove(e)
+	c.retained.release(e)
+	e.coll, e.marks.Tombstone = nil, false
+	c.table.lifetimes.end(e)
+	c.table.forgetUnused(e)
+}
+
+// dropCollection forgets c after its unsubscribe was taken. Members that clients name stay.
+func dropCollection(t *Table, c *Collection) {
+	delete(t.colls, c.key)
+	delete(t.upstream.unanswered, c)
+	dropError(c, c.key)
+	delete(t.store.due.unsettled, c)
+	for _, l := range []*list{&c.log.live, &c.log.tombstones} {
+		for l.head != nil {
+			e := l.head
+			l.remove(e)
+			c.heartbeats.drop(e.extra.life)
+			c.retained.release(e)
+			e.coll, e.marks.Tombstone = nil, false
+			if e.res != nil {
+				t.unglobbed.add(e)
+			}
+			if !e.Exists() {
+				t.lifetimes.end(e) // of what expired
+			}
+			t.forgetUnused(e)
+		}
+	}
+	t.upstream.held.leave(c, t.entries)
+}
+
+// release is called when the last subscription ends. The demand becomes idle, or is evicted if it
+// may not stay.
+func (i *demand) release() {
+	if !i.kept() {
+		i.evict(ReasonAbsent)
+		return
+	}
+	i.idle = true
+	i.table.store.cache.addIdle(i)
+	i.strays()
+}
+
+// evict marks a demand to be unsubscribed and dropped. An unsent demand without content is
+// dropped at once. Otherwise clients add names without limit while the upstream is down.
+func (i *demand) evict(reason Reason) {
+	if i.evicting {
+		return
+	}
+	s := i.table.store
+	i.leaveIdle()
+	s.cache.observer.Evicted(i.table.typeURL, reason)
+	if !i.subscribed && i.empty() {
+		i.drop()
+		return
+	}
+	i.evicting = true
+	i.weight = i.weigh()
+	s.cache.countEvicting(i.weight)
+	i.mark()
+}
+
+// drop ends it after its unsubscribe was taken, and forgets what only it kept.
+func (i *demand) drop() {
+	t := i.table
+	t.demands.remove(i)
+	i.leaveIdle()
+	i.stay()
+	i.subscribed = false
+	t.demands.count--
+	if i.entry != nil {
+		setDemand(i.entry, nil)
+		t.forgetUnused(i.entry)
+		return
+	}
+	dropCollection(t, i.coll)
+}
+
+// evictIdle evicts a demand that Cache took out of the LRU. Meanwhile a client may have subscribed:
+// then the demand stays, also if it is idle again.
+func evictIdle(i *demand, reason Reason) {
+	s := i.table.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !i.subscribedTo() && !i.evicting && i.alive() && !s.cache.isIdle(i) {
+		i.evict(reason)
+	}
+}

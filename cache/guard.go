@@ -1,0 +1,202 @@
+package cache
+
+import (
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/cache/hold"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"google.golang.org/grpc/codes"
+)
+
+// The guard looks at what a response takes away before it is applied (SUR-3). Losses are counted
+// for a table, in one response and in a short time, and for each glob in one response. What the
+// response brings instead counts against them. While a loss is held, further losses of the same
+// table or glob belong to it.
+
+const lbEndpointType = "type.googleapis.com/envoy.config.endpoint.v3.LbEndpoint"
+
+// assigns reports whether resources of a type are assignments of endpoints.
+func assigns(typeURL string) bool {
+	return typeURL == EndpointType || typeURL == "type.googleapis.com/envoy.api.v2.ClusterLoadAssignment"
+}
+
+// guardOf is the guard of a table, nil if its losses pass. Behind a relay they do: that one has held
+// them.
+func guardOf(t *Table) *hold.Guard {
+	g := &t.store.source.Guard
+	if !g.On() || t.typeURL == lbEndpointType || (g.Passes != nil && g.Passes(t.typeURL)) {
+		return nil
+	}
+	if id := t.store.controlPlane.Load(); id != nil && !g.BehindRelays && wire.FromRelay(*id) {
+		return nil
+	}
+	return g
+}
+
+// loss is what a response takes from a table and what it brings.
+type loss struct {
+	lost, gained int
+	of           map[*Collection]int // what it takes from each glob; nil for nothing
+}
+
+// add counts a resource that is taken.
+func (l *loss) add(t *Table, e *Entry) {
+	l.lost++
+	if t.kind == ByName && e.Member() {
+		if l.of == nil {
+			l.of = make(map[*Collection]int)
+		}
+		l.of[e.coll]++
+	}
+}
+
+// addKey counts what a name stands for that the server removes: a resource, or all members of a glob.
+func (l *loss) addKey(t *Table, key string) {
+	if c := t.colls[key]; c != nil && !c.Wildcard() {
+		for e := c.log.live.head; e != nil; e = e.next {
+			l.add(t, e)
+		}
+	} else if e := t.entries[key]; e != nil && e.Exists() {
+		l.add(t, e)
+	} else if len(t.aliases.of(key)) > 0 {
+		l.lost++
+	}
+}
+
+// judge has the guard look at a response.
+func judge(u *update, t *Table) {
+	if u.resolved || u.restored || !t.store.source.Guard.On() {
+		return
+	}
+	var l loss
+	if u.state == nil {
+		for _, key := range u.removed {
+			l.addKey(t, key)
+		}
+	} else if t.kind == WholeType && u.lists(t) && concludes(u) && !u.failing[Wildcard] {
+		countMissing(u, t, &l)
+	}
+	for i, key := range u.failed {
+		if u.response.Errors[i].Code == codes.NotFound {
+			l.addKey(t, key)
+		}
+	}
+	if assigns(t.typeURL) {
+		countEmptied(u, t, &l)
+	}
+	if l.lost > 0 && u.state == nil || t.upstream.held != nil && t.upstream.held.window.Open(u.received) {
+		countNew(u, t, &l)
+	}
+	guardLoss(t, l, u.received)
+}
+
+// countMissing counts how much shorter or longer a list of all members is than the one before.
+func countMissing(u *update, t *Table, l *loss) {
+	c := t.colls[Wildcard]
+	if c == nil {
+		return
+	}
+	if n := c.log.live.len - len(t.excuses.entries) - (len(u.keys) - u.foreign); n > 0 {
+		l.lost = n
+	} else {
+		l.gained = -n
+	}
+}
+
+// countEmptied counts the assignments that lose their last endpoints.
+func countEmptied(u *update, t *Table, l *loss) {
+	for i, r := range u.response.Resources {
+		if u.keys[i] == badKey || !r.HasPayload() || r.HasEndpoints() {
+			continue
+		}
+		if e := t.entries[u.keys[i]]; e != nil && empties(t, e, r) {
+			l.add(t, e)
+		}
+	}
+}
+
+// countNew counts the resources that there were not before. Of a list of all members countMissing
+// has counted them.
+func countNew(u *update, t *Table, l *loss) {
+	if u.state != nil && t.kind == WholeType && u.lists(t) {
+		return
+	}
+	for i, key := range u.keys {
+		if key == badKey || !u.response.Resources[i].HasPayload() {
+			continue
+		}
+		e := t.entries[key]
+		if (e == nil && t.collectionOf(key, nil) != nil) || (e != nil && !e.Exists()) {
+			l.gained++
+		}
+	}
+}
+
+// guardLoss has a loss held that is about to be applied, if it is large enough: of the table, or of
+// one of its globs.
+func guardLoss(t *Table, l loss, now time.Time) {
+	h, s := t.upstream.held, t.store
+	if l.lost == 0 && (h == nil || !h.window.Open(now)) {
+		return
+	}
+	g := guardOf(t)
+	if g == nil {
+		return
+	}
+	if h == nil {
+		h = new(heldBack)
+		t.upstream.held = h
+	}
+	of := released(t)
+	lost, before := h.window.Add(l.lost, l.gained, of, now, t.upstream.begun.Add(s.source.longQuiet()))
+	trips := false
+	switch at := l.lost - l.gained; {
+	case h.all:
+	case g.Trips(at, of), s.due.held.clock.Lately(now) && g.Most(at, of):
+		h.all, h.of, trips = true, of, true
+	case g.Trips(lost, before):
+		h.all, h.of, trips = true, before, true
+	default:
+		for c, n := range l.of {
+			if _, held := h.colls[c]; !held && g.Trips(n, c.log.live.len) {
+				h.colls, h.of, trips = with(h.colls, c), c.log.live.len, true
+			}
+		}
+	}
+	if trips {
+		s.due.held.tables = with(s.due.held.tables, t)
+		s.due.held.clock.Hold(now, g.Hold)
+	}
+}
+
+// released is the number of resources that clients may have.
+func released(t *Table) int {
+	if c := t.colls[Wildcard]; c != nil && t.kind == WholeType {
+		return c.log.live.len
+	}
+	return int(t.usage.resources)
+}
+
+// SetGuard replaces Source.Guard. What is held stays held.
+func (s Session) SetGuard(g hold.Guard) {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	s.store.source.Guard = g
+}
+
+// empties reports whether new content takes the last endpoints off an assignment.
+func empties(t *Table, e *Entry, r *wire.Resource) bool {
+	return assigns(t.typeURL) && e.res != nil && !r.HasEndpoints() && e.res.HasEndpoints()
+}
+
+// loseNames is the same of all names that a response left out.
+func loseNames(t *Table, gone []*Entry, now time.Time) {
+	var l loss
+	for _, e := range gone {
+		l.add(t, e)
+	}
+	guardLoss(t, l, now)
+	for _, e := range gone {
+		lose(t, e, now)
+	}
+}

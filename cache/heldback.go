@@ -1,0 +1,76 @@
+package cache
+
+import (
+	"github.com/xdsrelay/xdsrelay/cache/hold"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// What a server says may be held back (SUR-3). The entry keeps its content: to clients, and to
+// all of the store that does not ask here, the server has not spoken. heldBack has what it said.
+// Whatever changes the entry all the same ends that: new content, a ttl that runs out, an
+// eviction. So released content is always content that the server once gave. All that a store
+// holds is released by one change, so that clients are told in make-before-break order.
+
+// heldBack is what a table holds back. A nil one holds nothing. Guarded by Store.mu.
+type heldBack struct {
+	names  hold.Names
+	window hold.Window
+	all    bool                     // losses of all names are held
+	colls  map[*Collection]struct{} // or those of the members of some collections
+	of     int                      // resources before the loss
+	told   bool                     // the observer was told
+}
+
+// any reports whether clients are shown something else than the server said last.
+func (h *heldBack) any() bool { return h != nil && h.names.Len() > 0 }
+
+// active reports whether losses are held.
+func (h *heldBack) active() bool { return h != nil && (h.all || len(h.colls) > 0) }
+
+// covers reports whether the loss of an entry is held, nil for one that only aliases have.
+func (h *heldBack) covers(e *Entry) bool {
+	if !h.active() {
+		return false
+	}
+	if h.all || e == nil {
+		return h.all
+	}
+	_, ok := h.colls[e.coll]
+	return ok && e.Member()
+}
+
+// removes reports whether the server removed an entry, and clients are not told yet.
+func (h *heldBack) removes(e *Entry) bool {
+	if !h.any() {
+		return false
+	}
+	f, held := h.names.Get(e.key)
+	return held && f.Removes()
+}
+
+// drop forgets what is held of an entry: it changes, or the server has the content after all.
+func (h *heldBack) drop(e *Entry) {
+	if h.any() {
+		h.names.Drop(e.key)
+	}
+}
+
+// leave forgets what is held of a collection that is gone.
+func (h *heldBack) leave(c *Collection, entries map[string]*Entry) {
+	if h == nil {
+		return
+	}
+	delete(h.colls, c)
+	for key := range h.names.All() {
+		if entries[key] == nil && (c.Wildcard() || keyer.GlobOf(key) == c.key) {
+			h.names.Drop(key)
+		}
+	}
+}
+
+// end holds nothing any longer, and returns what was held.
+func (h *heldBack) end() hold.Names {
+	names := h.names
+	*h = heldBack{}
+	return names
+}

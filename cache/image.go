@@ -1,0 +1,134 @@
+package cache
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// Image is what a store holds at one revision, for a disk (SUR-1). It refers to the store's
+// immutable resources: it is cheap to take, and may be written without a lock.
+type Image struct {
+	Tables []TableImage
+	// AsOf is when the control plane was heard last, of content that was restored and not
+	// confirmed since; zero if there is none.
+	AsOf time.Time
+	// Mark says whether the store changed since.
+	Mark Mark
+}
+
+// Mark is a position in the changes of a store.
+type Mark struct{ revision, heartbeats uint64 }
+
+// TableImage is one table.
+type TableImage struct {
+	TypeURL       string
+	Kind          Kind
+	SystemVersion string   // the server's last system_version_info
+	VersionInfo   string   // the last version_info of a server of the state of the world
+	Collections   []string // globs and "*" that the server is asked for
+	Names         []string // names that the server is asked for, and that have content
+	Resources     []ResourceImage
+}
+
+// ResourceImage is one resource. Its key is that of its own name. An alias is among the names.
+type ResourceImage struct {
+	Resource *wire.Resource
+	Received time.Time // the last change
+	Deadline time.Time // when the ttl runs out; zero without one
+}
+
+// Snapshots is a store as the keeper of its snapshots sees it. Any goroutine may call its methods.
+type Snapshots struct{ store *Store }
+
+// Snapshots returns the side of the store for a disk.
+func (s *Store) Snapshots() Snapshots { return Snapshots{s} }
+
+// Mark is that of the last change.
+func (k Snapshots) Mark() Mark {
+	s := k.store
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return Mark{s.journal.revision, s.journal.heartbeats}
+}
+
+// Restored is the number of resources from an earlier process that were not confirmed, and when
+// they were last known to be current.
+func (k Snapshots) Restored() (resources int, asOf time.Time) {
+	s := k.store
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for t := range s.restored.tables {
+		resources += t.upstream.restored.left
+	}
+	return resources, s.restored.asOf
+}
+
+// Image takes what the store holds, except the types that leave says. Content that is not kept
+// (TTL-5) is not part of it, nor what the server said does not exist.
+func (k Snapshots) Image(leave func(typeURL string) bool) *Image {
+	s := k.store
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	i := &Image{Mark: Mark{s.journal.revision, s.journal.heartbeats}}
+	for _, t := range slices.SortedFunc(maps.Values(s.tables), inOrder) {
+		if leave(t.typeURL) {
+			continue
+		}
+		if x := imageOf(t); len(x.Collections)+len(x.Names) > 0 {
+			i.Tables = append(i.Tables, x)
+		}
+		if t.upstream.restored.left > 0 {
+			i.AsOf = s.restored.asOf
+		}
+	}
+	return i
+}
+
+func imageOf(t *Table) TableImage {
+	i := TableImage{
+		TypeURL: t.typeURL, Kind: t.kind, SystemVersion: t.serverVersions.system, VersionInfo: t.VersionInfo(),
+		Resources: make([]ResourceImage, 0, t.usage.resources),
+	}
+	for key := range t.colls {
+		i.Collections = append(i.Collections, key)
+	}
+	for key, e := range t.entries {
+		if e.res == nil {
+			continue
+		}
+		if e.extra.demand != nil {
+			i.Names = append(i.Names, key)
+		}
+		if !e.marks.Alias && !wire.IsLocator(key) && t.variants.of(key) == nil {
+			i.Resources = append(i.Resources, resourceImage(e))
+		}
+	}
+	for key, served := range t.aliases.served {
+		if e := t.entries[key]; (e == nil || e.res == nil) && served[0].res != nil {
+			i.Resources = append(i.Resources, resourceImage(served[0]))
+		}
+	}
+	for _, set := range t.variants.sets {
+		for _, v := range set.held {
+			if v.res != nil {
+				x := ResourceImage{Resource: v.res, Received: v.received}
+				if v.res.HasTTL {
+					x.Deadline = v.received.Add(v.res.TTL())
+				}
+				i.Resources = append(i.Resources, x)
+			}
+		}
+	}
+	return i
+}
+
+func resourceImage(e *Entry) ResourceImage {
+	x := ResourceImage{Resource: e.res, Received: time.Unix(0, e.received)}
+	if e.extra.life.HasTTL() {
+		x.Deadline = e.extra.life.deadline
+	}
+	return x
+}

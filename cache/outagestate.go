@@ -1,0 +1,37 @@
+package cache
+
+import (
+	"sync/atomic"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// outageState is what a store knows of an outage of its control plane, and of peers that may help.
+type outageState struct {
+	// Pointer is to the error of names without any answer, nil while the control plane can be
+	// reached. It changes under Store.mu.
+	atomic.Pointer[wire.ResourceError]
+
+	peers   bool        // immutable: peers are asked before clients are told (Source.Peers)
+	wants   uint64      // how often something was wanted that is not known; guarded by Store.mu
+	awaited atomic.Bool // peers were not asked yet for all that is wanted
+}
+
+// want records that something is wanted that is not known. The caller holds Store.mu.
+func (o *outageState) want() { o.wants++ }
+
+// await reports whether peers are to be asked before clients are told of the outage, and records it.
+func (o *outageState) await() bool {
+	if o.peers {
+		o.awaited.Store(true)
+	}
+	return o.peers
+}
+
+// told is the error that clients are told, nil if they are to wait.
+func (o *outageState) told() *wire.ResourceError {
+	if o.awaited.Load() {
+		return nil
+	}
+	return o.Load()
+}

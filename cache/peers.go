@@ -1,0 +1,234 @@
+package cache
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// Peers is a store as relays see it that help each other while its control plane is away. The relay
+// asks peers for what clients want and the store lacks (Missing), and takes the answer as restored
+// content (Take). To a peer it gives what it has (Known), and asks nobody for it. Any goroutine may
+// call the methods.
+type Peers struct{ store *Store }
+
+// PeersOf returns the side of a store for other relays.
+func PeersOf(s *Store) Peers { return Peers{s} }
+
+// Wants counts what was wanted and not known. A number that grew says that Missing may have more.
+func (p Peers) Wants() uint64 {
+	p.store.mu.RLock()
+	defer p.store.mu.RUnlock()
+	return p.store.outage.wants
+}
+
+// Awaited reports whether clients wait for peers to be asked before they are told of an outage.
+func (p Peers) Awaited() bool { return p.store.outage.awaited.Load() }
+
+// Holds reports whether there is any content.
+func (p Peers) Holds() bool {
+	p.store.mu.RLock()
+	defer p.store.mu.RUnlock()
+	return p.store.usage.resources > 0
+}
+
+// PeerWants is what a relay asks a peer for, of one type and one kind.
+type PeerWants struct {
+	TypeURL string
+	Kind    Kind
+	Names   []string // keys of names and globs, or "*"
+}
+
+// Missing lists what clients want, or the relay's own readers, and the store does not know. Without
+// a control plane nobody else can say it. What the server said is absent is known.
+func (p Peers) Missing() []PeerWants {
+	s := p.store
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var all []PeerWants
+	for _, t := range slices.SortedFunc(maps.Values(s.tables), inOrder) {
+		w := PeerWants{TypeURL: t.typeURL, Kind: t.kind}
+		for key, c := range t.colls {
+			if c.demand.subscribedTo() && !c.quiet.synced && !c.restored.whole {
+				w.Names = append(w.Names, key)
+			}
+		}
+		if t.kind == ByName {
+			for key, e := range t.entries {
+				if e.wanted() && e.res == nil && e.Open() {
+					w.Names = append(w.Names, key)
+				}
+			}
+		}
+		if len(w.Names) > 0 {
+			slices.Sort(w.Names)
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// Known finds what the store has of names and collections, and lists those of them that it does not
+// know. A collection is known if it has all members: from the server, or as restored content. Of one
+// that is not known the members are found that there are. Content that is not kept is not known. Known
+// changes nothing: no demand begins, and none ends.
+func (p Peers) Known(w PeerWants) (found []ResourceImage, unknown []string) {
+	s := p.store
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	k := known{listed: make(map[*wire.Resource]struct{})}
+	for _, key := range w.Names {
+		if !k.name(s, &w, key) {
+			unknown = append(unknown, key)
+		}
+	}
+	return k.found, unknown
+}
+
+// known gathers what is known. A resource that several names stand for is there once.
+type known struct {
+	found  []ResourceImage
+	listed map[*wire.Resource]struct{}
+}
+
+// name finds one name or collection, and reports whether it is known.
+func (k *known) name(s *Store, w *PeerWants, key string) bool {
+	if t := s.tables[tableKey{w.TypeURL, w.Kind}]; t != nil {
+		if c := t.colls[key]; c != nil {
+			return k.members(c)
+		}
+		if k.entry(t.entries[key]) {
+			return true
+		}
+	}
+	if w.Kind == WholeType || keyer.IsGlob(key) {
+		return false
+	}
+	// Names mean the same whether clients ask for them or for everything.
+	whole := s.tables[tableKey{w.TypeURL, WholeType}]
+	return whole != nil && k.entry(whole.entries[key])
+}
+
+// members finds what there is of a collection, and reports whether these are all members.
+func (k *known) members(c *Collection) bool {
+	for e := c.log.live.head; e != nil; e = e.next {
+		k.entry(e)
+	}
+	return c.quiet.synced || c.restored.whole
+}
+
+func (k *known) entry(e *Entry) bool {
+	if e == nil || e.res == nil {
+		return false
+	}
+	if _, twice := k.listed[e.res]; !twice {
+		k.listed[e.res] = struct{}{}
+		k.found = append(k.found, resourceImage(e))
+	}
+	return true
+}
+
+// PeerAnswer is what a peer knows of PeerWants.
+type PeerAnswer struct {
+	PeerWants // Names: the collections among them of which Resources has all members
+	Resources []*wire.Resource
+}
+
+// Take puts what a peer gave into the store, all at once, as restored content (SUR-1). asOf is when
+// the peer knew it to be current. Nothing that is known is replaced, and nothing is removed. Nothing
+// is taken either where an incremental server was asked meanwhile: nothing was presented of what comes
+// now, so the server would not say that it is gone. taken is the number of resources that clients can
+// be served now.
+func (p Peers) Take(answers []PeerAnswer, asOf time.Time) (taken int) {
+	s := p.store
+	now := s.cache.Now()
+	updates := make([]*update, len(answers))
+	for n := range answers {
+		i := &TableImage{TypeURL: answers[n].TypeURL}
+		for _, r := range answers[n].Resources {
+			if r.HasPayload() && !r.DoNotCache {
+				i.Resources = append(i.Resources, ResourceImage{Resource: r.AsRestored()})
+			}
+		}
+		updates[n] = restoring(i, now)
+	}
+	s.change(func() {
+		s.changes.begin()
+		if len(s.restored.tables) == 0 || asOf.Before(s.restored.asOf) {
+			s.restored.asOf = asOf
+		}
+		for n, u := range updates {
+			t := s.tables[tableKey{answers[n].TypeURL, answers[n].Kind}]
+			if u == nil || t == nil || (t.upstream.spoken && !s.source.State) {
+				continue
+			}
+			taken += lend(u, t, answers[n].Names)
+		}
+	})
+	return taken
+}
+
+// lend applies what a peer gave. whole are the collections that it knows all members of. The caller
+// holds the locks.
+func lend(u *update, t *Table, whole []string) int {
+	before := t.upstream.restored.left
+	for i, r := range u.response.Resources {
+		if u.keys[i] != badKey && settledBefore(t, u.keys[i], r) {
+			u.keys[i] = badKey
+		}
+	}
+	u.apply(t)
+	for _, key := range whole {
+		if c := t.colls[key]; c != nil && !c.quiet.synced {
+			c.restored.is, c.restored.whole = true, true
+			t.store.changes.add(c)
+			for _, f := range c.followers {
+				t.store.journal.ringType(f.bell)
+			}
+		}
+	}
+	if t.upstream.restored.left > 0 {
+		t.store.restored.tables = with(t.store.restored.tables, t)
+	}
+	return t.upstream.restored.left - before
+}
+
+// settledBefore reports whether the store knows something under a resource's name that the resource
+// would replace: content, the server's word that there is none, or, of an alias, another resource.
+func settledBefore(t *Table, key string, r *wire.Resource) bool {
+	settled := func(e *Entry) bool { return e != nil && (e.res != nil || !e.Open()) }
+	if set := t.variants.of(key); set != nil && len(set.held) > 0 {
+		return true
+	}
+	if settled(t.entries[key]) || len(t.aliases.of(key)) > 0 {
+		return true
+	}
+	return slices.ContainsFunc(r.Aliases(), func(alias string) bool {
+		k, err := keyer.Key(alias)
+		e := t.entries[k]
+		return err == nil && settled(e) && (e.marks.Alias || e.res == nil)
+	})
+}
+
+// Asked says that all peers were asked for what Missing listed when Wants was a number. Clients that
+// still wait are told of the outage, if there is one (ABS-2), unless more was wanted meanwhile: that
+// is to be asked for first. It reports whether nobody is to wait for peers any longer.
+func (p Peers) Asked(wants uint64) (done bool) {
+	s := p.store
+	if !s.outage.awaited.Load() {
+		return true
+	}
+	s.change(func() {
+		if done = s.outage.wants == wants; !done {
+			return
+		}
+		s.outage.awaited.Store(false)
+		if err := s.outage.Load(); err != nil {
+			tellOutage(s, err, s.cache.Now())
+		}
+	})
+	return done
+}

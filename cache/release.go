@@ -1,0 +1,79 @@
+package cache
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// releaseDue releases all that the store holds when its time has come.
+func releaseDue(s *Store, now time.Time) {
+	if until := s.due.held.clock.Until(); until.IsZero() || now.Before(until) {
+		return
+	}
+	for _, t := range slices.SortedFunc(maps.Keys(s.due.held.tables), inOrder) {
+		release(t, now, EndedByTime)
+	}
+}
+
+// release carries out what a table holds.
+func release(t *Table, now time.Time, ended Ending) {
+	if t.upstream.held.told {
+		t.store.changes.held = append(t.store.changes.held, heldOf(t, ended))
+	}
+	t.store.due.held.leave(t)
+	names := t.upstream.held.end()
+	u := &update{response: &wire.DeltaResponse{TypeURL: t.typeURL}, received: now}
+	for key, f := range names.Take() {
+		switch {
+		case !f.Removes():
+			u.resource(t, key, f.Resource)
+		case f.Err != nil:
+			u.fail(t, key, f.Err)
+		default:
+			u.remove(t, key, f.Name)
+		}
+	}
+	if t.store.source.State {
+		t.serverVersions.note()
+	}
+}
+
+// reviewHeld tells the observer what a response began to hold. Where no loss is left to hold, the
+// server has brought all of it back: what waited for it is released.
+func reviewHeld(s *Store) {
+	if len(s.due.held.tables) == 0 {
+		return
+	}
+	for _, t := range slices.SortedFunc(maps.Keys(s.due.held.tables), inOrder) {
+		switch h := t.upstream.held; {
+		case h.names.Losses() == 0:
+			release(t, s.cache.Now(), EndedByReturn)
+		case !h.told:
+			h.told = true
+			s.changes.held = append(s.changes.held, heldOf(t, ""))
+		}
+	}
+}
+
+func heldOf(t *Table, ended Ending) Held {
+	h := t.upstream.held
+	return Held{
+		Upstream: t.store.source.Upstream, TypeURL: t.typeURL, Lost: h.names.Losses(), Of: h.of,
+		Until: t.store.due.held.clock.Until(), Ended: ended,
+	}
+}
+
+// Held lists what the store holds back, by type.
+func (s Session) Held() (all []Held) {
+	s.store.mu.RLock()
+	defer s.store.mu.RUnlock()
+	for _, t := range slices.SortedFunc(maps.Keys(s.store.due.held.tables), inOrder) {
+		if t.upstream.held.any() {
+			all = append(all, heldOf(t, ""))
+		}
+	}
+	return all
+}

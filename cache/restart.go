@@ -1,0 +1,188 @@
+package cache
+
+import (
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// Restart says that an upstream stream begins anew. It returns one subscription per type, with
+// the versions of the cached resources (RES-12), and drops what waits for its unsubscribe.
+// Versions and names of collections go into one request. If they take more than versionsLimit
+// bytes, the versions are left out; then the members that the server does not mention are stale
+// until Settle (RES-14). Resources that the server removed and the relay holds are not presented:
+// a server that has them again sends them (SUR-3). The state of the world cannot present versions. There a subscription
+// only says that the relay holds something.
+func (s Session) Restart(stream wire.StreamID, versionsLimit int) []wire.Subscription {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	dropStrays(s.store, func(i *demand, _ time.Time) bool { return i.table.upstream.on(stream) })
+	var subs []wire.Subscription
+	for _, t := range s.on(stream) {
+		if sub := restartTable(t, versionsLimit); len(sub.Subscribe) > 0 {
+			subs = append(subs, sub)
+		}
+		leaveStream(t)
+	}
+	return subs
+}
+
+// leaveStream takes a table without demand off a stream that begins or ends. Clients choose the
+// types, so empty tables must not stay.
+func leaveStream(t *Table) {
+	if t.demands.count > 0 {
+		return
+	}
+	t.upstream.assigned = false
+	if len(t.entries) == 0 {
+		dropTable(t.store, t)
+	}
+}
+
+func restartTable(t *Table, versionsLimit int) wire.Subscription {
+	sub := wire.Subscription{TypeURL: t.typeURL}
+	keepNamedMembers(t)
+	t.demands.restart()
+	t.upstream.spoken = t.demands.count > 0
+	stopClocks(t)
+	forgetExcuses(t)
+	t.demands.clocks.withheld = false
+	t.upstream.restored.answered = time.Time{}
+	now := t.store.cache.Now()
+	t.upstream.begun = now
+	for _, c := range t.colls {
+		c.quiet.restart()
+	}
+	for i := range demandsOf(t) {
+		i.pending = 0
+		if i.evicting {
+			i.drop()
+		} else {
+			sub.Subscribe = append(sub.Subscribe, i.subscribe(now))
+		}
+	}
+	// A server of the state of the world sends everything again. A resource stays if a
+	// response of a type that is not complete leaves it out (RES-8). So nothing is stale.
+	resumed := t.store.source.State
+	if resumed {
+		sub.Held = holdsAny(t)
+	} else {
+		for _, c := range t.colls {
+			chooseWitness(c)
+		}
+		sub.Versions, resumed = versionsHeld(t, versionsLimit)
+	}
+	t.variants.doubt()
+	t.upstream.unanswered = make(map[*Collection]struct{}, len(t.colls))
+	for _, c := range t.colls {
+		t.upstream.unanswered[c] = struct{}{}
+		if resumed {
+			c.quiet.trustAll(c.log.live.head)
+			doubtMembers(c)
+		} else {
+			c.quiet.doubtAll(c.log.live.len)
+		}
+	}
+	return sub
+}
+
+// doubtMembers makes stale the members that the relay does not hold, or holds as variants, and the
+// witness. The relay did not present them: the server need not say that one of them does not exist
+// any more (RES-12).
+func doubtMembers(c *Collection) {
+	if c.transient == 0 && !c.table.variants.any() && c.restored.witness == "" {
+		return
+	}
+	c.quiet.doubt(c.log.live.head, func(e *Entry) bool {
+		return c.restored.isWitness(e) || e.state == Transient || (e.res != nil && e.res.Constrained())
+	})
+}
+
+// holdsAny reports whether a server could remove something by leaving it out. Content that is not
+// kept counts: clients have it (TTL-5).
+func holdsAny(t *Table) bool {
+	for _, e := range t.entries {
+		if e.Exists() {
+			return true
+		}
+	}
+	return false
+}
+
+// versionsHeld lists the versions that the table holds, unless they and the collections' names
+// take more than limit bytes.
+func versionsHeld(t *Table, limit int) (map[string]string, bool) {
+	const overhead = 12 // tags and lengths of a map entry
+	size := 0
+	for _, c := range t.colls {
+		size += len(c.key) + overhead
+	}
+	held := make(map[string]string)
+	asked := false
+	for _, e := range t.entries {
+		if !presentable(e) || t.upstream.held.removes(e) || (e.Member() && e.coll.restored.isWitness(e)) {
+			continue
+		}
+		if !asked && isWitness(e) {
+			asked = true
+			continue
+		}
+		version := resumeVersion(e)
+		name := e.Name()
+		size += len(name) + len(version) + overhead
+		if limit > 0 && size > limit {
+			return nil, false
+		}
+		held[name] = version
+	}
+	return held, true
+}
+
+// Lost says that an upstream stream broke: nothing is subscribed on it now. Clients notice
+// nothing (OPS-1), and no clock runs.
+func (s Session) Lost(stream wire.StreamID) {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	for _, t := range s.on(stream) {
+		stopClocks(t)
+		forgetExcuses(t)
+		t.upstream.spoken = false
+		t.upstream.restored.answered = time.Time{}
+		for _, c := range t.colls {
+			c.demand.subscribed, c.demand.again, c.quiet.overdue = false, false, false
+			c.quiet.restart()
+		}
+		for _, e := range t.entries {
+			e.marks.Overdue = false
+			if e.extra.demand != nil {
+				e.extra.demand.subscribed, e.extra.demand.again = false, false
+			}
+		}
+		leaveStream(t)
+	}
+}
+
+// forgetExcuses forgets the errors of the stream before.
+func forgetExcuses(t *Table) {
+	t.excuses.entries = nil
+	for _, c := range t.colls {
+		if c.errors != nil {
+			c.errors.open = false
+		}
+	}
+}
+
+// Close forgets everything. The store's clients and its session must have ended.
+func (s *Store) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.tables {
+		for i := range demandsOf(t) {
+			i.drop()
+		}
+		dropTable(s, t)
+	}
+	s.cache.resources.Add(-s.usage.resources)
+	s.cache.bytes.Add(-s.usage.bytes)
+	s.usage = weight{}
+}

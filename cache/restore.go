@@ -1,0 +1,118 @@
+package cache
+
+import (
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// Restore puts an image of an earlier process into the store, all at once: no client sees a part
+// of it. The session must not run yet. asOf is when the image was last known to be current. The
+// resources are marked (wire.Restore). The server will be asked for the names and collections of
+// the image as if clients had left them. Content whose ttl ran out by wall clock is left out, and
+// so is what the server does not speak for any more (Source.Speaks).
+//
+// Clients may have come already. What they present stays with them: see Entry.Restored.
+func (k Snapshots) Restore(i *Image, asOf time.Time) (restored int) {
+	s := k.store
+	now := s.cache.Now()
+	updates := make([]*update, len(i.Tables))
+	for n := range i.Tables {
+		updates[n] = restoring(&i.Tables[n], now)
+	}
+	s.change(func() {
+		s.changes.begin()
+		s.restored.asOf = asOf
+		for n, u := range updates {
+			if u != nil {
+				restored += u.restore(s, &i.Tables[n])
+			}
+		}
+	})
+	return restored
+}
+
+// restoring makes a response of a table's image, before any lock is taken; nil if the image is
+// of no use.
+func restoring(i *TableImage, now time.Time) *update {
+	alive := i.Resources[:0]
+	for _, r := range i.Resources {
+		if r.Deadline.IsZero() || now.Before(r.Deadline) {
+			alive = append(alive, r)
+		}
+	}
+	i.Resources = alive
+	r := &wire.DeltaResponse{TypeURL: i.TypeURL, Resources: make([]*wire.Resource, len(alive)), SystemVersion: i.SystemVersion}
+	for n := range alive {
+		r.Resources[n] = alive[n].Resource
+	}
+	u, err := newUpdate(r, now)
+	if err != nil {
+		return nil
+	}
+	u.restored = true
+	return u
+}
+
+// restore applies the response. The caller holds the locks.
+func (u *update) restore(s *Store, i *TableImage) int {
+	t := s.Table(i.TypeURL, i.Kind)
+	before := t.upstream.restored.left
+	var begun []*demand
+	for _, key := range i.Collections {
+		if t.colls[key] == nil && (key == Wildcard) == (t.kind == WholeType) {
+			c := t.Collection(key)
+			begun = append(begun, c.demand)
+		}
+		if c := t.colls[key]; c != nil {
+			c.restored.is, c.restored.whole = true, true
+		}
+	}
+	if t.kind == ByName {
+		for _, key := range i.Names {
+			if e := t.Entry(key); e.extra.demand == nil {
+				setDemand(e, t.newDemand(e, nil))
+				begun = append(begun, e.extra.demand)
+			}
+		}
+	}
+	u.apply(t)
+	for n := range i.Resources {
+		date(t, u.keys[n], &i.Resources[n])
+	}
+	if s.source.State {
+		t.serverVersions.info = i.VersionInfo
+		t.serverVersions.note()
+	}
+	for _, i := range begun {
+		if i.alive() && !i.subscribedTo() {
+			i.release()
+		}
+	}
+	if t.upstream.restored.left > 0 {
+		s.restored.tables = with(s.restored.tables, t)
+	}
+	return t.upstream.restored.left - before
+}
+
+// date gives the entries that a restored resource serves the times that it had.
+func date(t *Table, key string, i *ResourceImage) {
+	at := func(e *Entry) {
+		if e == nil || e.res != i.Resource {
+			return
+		}
+		e.received = i.Received.UnixNano()
+		if l := e.extra.life; l.HasTTL() && i.Deadline.Before(l.deadline) { // the wall clock may have been set back
+			t.lifetimes.run(l, l.ttl, i.Deadline.Add(-l.ttl))
+		}
+	}
+	at(t.entries[key])
+	for _, e := range t.aliases.of(key) {
+		at(e)
+	}
+	if set := t.variants.of(key); set != nil {
+		for _, e := range set.entries(nil) {
+			at(e)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package cache
+
+import (
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/moment"
+)
+
+// Restored content comes from an earlier process (SUR-1). It goes to clients that present nothing
+// for its name. It takes the place of nothing that a client presents, until the server confirms it:
+//
+//   - The server sends the same content, or a heartbeat for it.
+//   - A server of the state of the world sends a list of a full-state type without it, and an error
+//     that leaves open what became of it: the content stays, and is all that there is (ERR-1).
+//   - The collection that it is a member of is complete: the server has sent what differs. An
+//     incremental server that knows the versions may have nothing to send. To have it answer, the
+//     version of one member is not presented (restoredMembers).
+//   - Of names: an incremental server answered the type on the present stream, knows the versions
+//     that the relay holds, and has had its time to send what differs (Source.ResumeQuiet). To have
+//     it answer at all, the version of one name is not presented (versionsHeld). A server of the
+//     state of the world sends everything again: there silence confirms nothing.
+
+// restoredStore is what a store has of an earlier process. Guarded by Store.mu.
+type restoredStore struct {
+	asOf   time.Time           // when the content was last known to be current
+	tables map[*Table]struct{} // with restored content
+}
+
+// restoredTable is the same of a table. Guarded by Store.mu.
+type restoredTable struct {
+	left     int       // resources that were not confirmed
+	answered time.Time // the first answer for the type on the present stream; zero until then
+}
+
+// restoredMembers is the same of a collection. Guarded by Store.mu.
+type restoredMembers struct {
+	is    bool // members come from an earlier process, or from a peer; until it is complete
+	whole bool // all members were restored that there were then
+	// witness is the key of the member that was not presented on the present stream, "" if all
+	// were: the server must send it. If it does not, it need not say that it is gone (RES-14).
+	witness string
+	anew    bool // the stream began anew, as the server did not send a witness
+}
+
+// Restored reports whether the content comes from an earlier process and was not confirmed: it
+// must not replace content that a client presents.
+func (e *Entry) Restored() bool { return e.res != nil && e.res.Restored() }
+
+// Restored reports whether the members come from an earlier process, and the server has not said
+// in this one what members there are.
+func (c *Collection) Restored() bool { return c.restored.is && !c.quiet.synced }
+
+// confirm records that the server has the content of e.
+func confirm(t *Table, e *Entry) {
+	if !e.Restored() {
+		return
+	}
+	is := e.res.Confirmed()
+	if set := t.variants.ofEntry(e); set != nil {
+		for _, v := range set.held {
+			if v.res == e.res {
+				v.res = is
+			}
+		}
+	}
+	e.res = is
+	t.upstream.restored.left--
+	if e.coll != nil {
+		e.coll.encoded.chunks.drop() // they refer to the resource
+	}
+	if e.extra.audience != nil {
+		e.extra.audience.Confirmed()
+	}
+	if e.Member() {
+		for _, f := range e.coll.followers {
+			if f.follower.AwaitsMembers() {
+				t.store.journal.ringType(f.bell)
+			}
+		}
+	}
+}
+
+// confirmMembers confirms the members of a complete collection. The relay did not present stale
+// members, or the server may mean to leave them out: they wait for the server's word (RES-14).
+func confirmMembers(t *Table, c *Collection) {
+	if !c.restored.is {
+		return
+	}
+	c.restored.is = false
+	for e := c.log.live.head; e != nil; e = e.next {
+		if !c.quiet.isStale(e) {
+			confirm(t, e)
+		}
+	}
+}
+
+// answer records that the server answered the type.
+func (r *restoredTable) answer(now time.Time) {
+	if r.left > 0 && r.answered.IsZero() {
+		r.answered = now
+	}
+}
+
+// confirmSilence confirms the names of a table that the server knows the relay holds, and did not
+// mention. It returns when that is due, zero if it is not.
+func confirmSilence(t *Table, now time.Time) time.Time {
+	if t.store.source.State || t.upstream.restored.left == 0 || t.upstream.restored.answered.IsZero() {
+		return time.Time{}
+	}
+	if at := t.upstream.restored.answered.Add(t.store.source.longQuiet()); now.Before(at) {
+		return at
+	}
+	for _, e := range t.entries {
+		if e.Restored() && e.extra.demand != nil && e.extra.demand.subscribed && !e.Member() {
+			confirm(t, e)
+		}
+	}
+	t.upstream.restored.answered = time.Time{} // the rest are members, or variants
+	return time.Time{}
+}
+
+// confirmRestored ends the waiting of all tables. It returns when to call it again.
+func confirmRestored(s *Store, now time.Time) (next time.Time) {
+	for t := range s.restored.tables {
+		next = moment.Earlier(next, confirmSilence(t, now))
+		if t.upstream.restored.left == 0 {
+			delete(s.restored.tables, t)
+		}
+	}
+	return next
+}
+
+// isWitness reports whether the server should send the content of e again on a new stream, though
+// the relay holds it: its answer shows that it has read the versions of the other names.
+func isWitness(e *Entry) bool { return e.Restored() && e.extra.demand != nil && !e.Member() }
+
+// isWitness is the same of a member. The versions are those of the other members.
+func (r *restoredMembers) isWitness(e *Entry) bool { return e.key == r.witness }
+
+// chooseWitness chooses a member that is not presented on a new stream. It is another one than on
+// the stream before, if there is one: that may be gone. Then the server must say so.
+func chooseWitness(c *Collection) {
+	last := c.restored.witness
+	c.restored.witness = ""
+	if !c.Restored() {
+		return
+	}
+	for e := c.log.live.head; e != nil && (c.restored.witness == "" || c.restored.witness == last); e = e.next {
+		if presentable(e) {
+			c.restored.witness = e.key
+		}
+	}
+}
+
+// lacksWitness reports whether the server has not sent the witness on the present stream.
+func lacksWitness(c *Collection) bool {
+	if !c.Restored() || c.restored.witness == "" {
+		return false
+	}
+	e := c.table.entries[c.restored.witness]
+	return e != nil && e.coll == c && e.Member() && c.quiet.isStale(e)
+}
+
+// missWitness has the stream begin anew, once, as the server did not send the witness: it may be
+// gone. Then it is presented and another one is not. So it is if the server said nothing, and there
+// was no witness yet. It reports whether this was the first time.
+func missWitness(c *Collection) bool {
+	if t := c.table; t.store.source.State || !c.Restored() || c.restored.anew {
+		return false
+	}
+	c.restored.anew = true
+	c.demand.ask()
+	return true
+}
+
+// settlesAt is when the quiet time of a collection ends; zero if there is none. The server has long
+// to send the witness.
+func settlesAt(c *Collection) time.Time {
+	source := &c.table.store.source
+	if lacksWitness(c) {
+		return c.quiet.end(source.longQuiet(), source.longQuiet())
+	}
+	return c.quiet.end(source.Quiet, source.longQuiet())
+}

@@ -1,0 +1,184 @@
+package cache
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"google.golang.org/grpc/codes"
+)
+
+// Settle ends the quiet time of collections at now. They are complete: the relay knows that
+// clients' other members do not exist. Later the members go that the server has not confirmed
+// since the stream began. Settle also ends the clocks of names (Source.Absent), evicts strays
+// (SUB-11), releases what was held long enough (SUR-3), and removes resources whose ttl ran out (TTL-2). It returns when to call it again,
+// zero if nothing waits. The session asks anew after TakeDemand and Restart.
+func (s Session) Settle(now time.Time) time.Time {
+	var next time.Time
+	s.store.change(func() {
+		for c := range s.store.due.unsettled {
+			at := settlesAt(c)
+			if !at.IsZero() && !now.Before(at) {
+				settleCollection(c.table, c, now)
+				at = settlesAt(c)
+			}
+			if at.IsZero() {
+				delete(s.store.due.unsettled, c)
+			}
+			next = moment.Earlier(next, at)
+		}
+		for t := range s.store.due.clocks {
+			next = moment.Earlier(next, expireClocks(t, now))
+		}
+		next = moment.Earlier(next, expireStrays(s.store, now))
+		next = moment.Earlier(next, confirmRestored(s.store, now))
+		releaseDue(s.store, now)
+		for t := range s.store.due.ttls {
+			next = moment.Earlier(next, expireTTLs(t, now))
+		}
+		reviewHeld(s.store)
+		next = moment.Earlier(next, s.store.due.held.clock.Until())
+	})
+	return next
+}
+
+func settleCollection(t *Table, c *Collection, now time.Time) {
+	if !c.quiet.synced {
+		if lacksWitness(c) && missWitness(c) {
+			reopen(c)
+			return
+		}
+		completed(t, c)
+		return
+	}
+	guardLoss(t, loss{lost: c.quiet.stale}, now)
+	for e := c.log.live.head; e != nil && c.quiet.stale > 0; {
+		next := e.next
+		// A name with its own subscription is answered by itself.
+		if c.quiet.isStale(e) {
+			if e.extra.demand != nil && e.extra.demand.subscribed && t.kind == ByName {
+				c.quiet.trust(e)
+			} else {
+				lose(t, e, now)
+			}
+		}
+		e = next
+	}
+}
+
+// completed records that the server has sent all members, and rings the clients that wait for this.
+func completed(t *Table, c *Collection) {
+	c.quiet.synced = true
+	confirmMembers(t, c)
+	for _, f := range c.followers {
+		if f.follower.AwaitsMembers() {
+			t.store.journal.ringType(f.bell)
+		}
+	}
+}
+
+// expireTTLs removes the resources whose TTL has run out at now, whether the server can be
+// reached or not (TTL-2). It returns when the next TTL runs out, zero if none runs.
+func expireTTLs(t *Table, now time.Time) time.Time {
+	for l := t.lifetimes.first(); l != nil; l = t.lifetimes.first() {
+		if now.Before(l.deadline) {
+			return l.deadline
+		}
+		l.expired, l.content = true, l.entry.changed
+		t.store.cache.observer.Expired(t.typeURL)
+		t.variants.expired(l.entry)
+		t.remove(l.entry, Absent, nil, now)
+	}
+	delete(t.store.due.ttls, t)
+	return time.Time{}
+}
+
+// expireClocks ends the waiting for answers that did not come in time (RES-7). It returns when
+// the next clock ends, zero if none runs.
+func expireClocks(t *Table, now time.Time) time.Time {
+	for len(t.demands.clocks.queue) > 0 {
+		k := t.demands.clocks.queue[0]
+		if at := k.since.Add(t.store.source.Absent); k.runs() && now.Before(at) {
+			return moment.Earlier(at, makeRoom(t, now))
+		}
+		t.demands.clocks.queue[0] = clock{}
+		t.demands.clocks.queue = t.demands.clocks.queue[1:]
+		if k.runs() {
+			expireDemand(t, k.demand, now)
+		}
+	}
+	stopClocks(t)
+	return time.Time{}
+}
+
+// makeRoom evicts idle names if the server has not answered a client's name for roomAfter. Each
+// request lists all names, and java-control-plane answers no request with an unknown name: a name
+// that is only kept warm (SUB-11) must not keep clients waiting. It returns when that is due,
+// zero if it is done.
+func makeRoom(t *Table, now time.Time) time.Time {
+	if !t.store.source.State || t.kind != ByName {
+		return time.Time{}
+	}
+	since, waits := t.demands.clocks.silent()
+	if !waits {
+		return time.Time{}
+	}
+	if at := since.Add(min(roomAfter, t.store.source.Absent/2)); now.Before(at) {
+		return at
+	}
+	for _, e := range t.entries {
+		if i := e.extra.demand; i != nil && i.idle && i.subscribed {
+			i.evict(ReasonSilence)
+		}
+	}
+	return time.Time{}
+}
+
+// expireDemand ends the waiting for a name or a collection. Silence does not say that there is
+// nothing, so it removes nothing. A server of the state of the world cannot say that a name does
+// not exist: the clients are told that it said nothing (RES-7). An incremental server must
+// answer. There the relay waits on in silence.
+func expireDemand(t *Table, i *demand, now time.Time) {
+	if i.coll == nil && t.variants.borrows(i.entry) {
+		repay(t, i.entry, now)
+		if !i.alive() || !i.open() {
+			return
+		}
+	}
+	i.late(true)
+	if t.store.source.State && i.coll == nil && i.entry.state == Unknown {
+		t.remove(i.entry, Failed, errSilence(t.store, i.entry.Name()), now)
+	}
+	if i.coll != nil {
+		for _, f := range i.coll.followers {
+			f.follower.Overdue()
+			t.store.journal.ringType(f.bell)
+		}
+		missWitness(i.coll)
+		return
+	}
+	if a := i.entry.extra.audience; a != nil {
+		a.Overdue()
+	}
+}
+
+// errSilence is the error of a name that the server did not answer.
+func errSilence(s *Store, name string) *wire.ResourceError {
+	return &wire.ResourceError{
+		Name: name, Code: codes.Unavailable,
+		Message: fmt.Sprintf("the control plane has not sent it within %v", s.source.Absent),
+	}
+}
+
+// repay ends that an entry may be served what was sent for others. The server was given as much
+// time as for a name that it does not answer. So a variant that it has not sent for the entry
+// does not exist.
+func repay(t *Table, e *Entry, now time.Time) {
+	set := t.variants.ofEntry(e)
+	delete(set.borrowing, e)
+	if !set.serves(set.located[e]) && e.Exists() {
+		delete(set.serving, e)
+		t.remove(e, Absent, nil, now)
+	}
+}

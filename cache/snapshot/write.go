@@ -1,0 +1,161 @@
+package snapshot
+
+import (
+	"bufio"
+	"encoding/binary"
+	"hash"
+	"hash/crc32"
+	"io"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/payload"
+)
+
+// magic begins each file. The version of the format follows.
+const (
+	magic   = "XDSRELAY"
+	version = 1
+)
+
+// Records.
+const (
+	recordHeader   = 1
+	recordTable    = 2
+	recordResource = 3
+	recordEnd      = 4
+)
+
+// maxRecord bounds a record: no message of gRPC is larger.
+const maxRecord = 1 << 30
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Header says what a file is of.
+type Header struct {
+	ID       string // of the store, see ID
+	Upstream string
+	Scope    string
+	Written  time.Time
+	// AsOf is when the contents were last known to be current. It is before Written if the
+	// control plane was away, or had not confirmed what came from an earlier file.
+	AsOf time.Time
+}
+
+// Counts say what is in a file.
+type Counts struct {
+	Tables, Resources int
+	Left              int // resources that were left out because of secrets
+	Bytes             int64
+}
+
+// Write writes a snapshot. It leaves out what must not reach a disk (OPS-6).
+func Write(to io.Writer, h *Header, i *cache.Image) (Counts, error) {
+	w := &writer{sum: crc32.New(castagnoli)}
+	buffered := bufio.NewWriterSize(io.MultiWriter(to, &w.counts), 1<<16)
+	w.to = io.MultiWriter(buffered, w.sum)
+	w.raw(append([]byte(magic), binary.LittleEndian.AppendUint32(nil, version)...))
+	w.begin(recordHeader)
+	w.text(h.ID)
+	w.text(h.Upstream)
+	w.text(h.Scope)
+	w.time(h.Written)
+	w.time(h.AsOf)
+	w.end()
+	for n := range i.Tables {
+		if !payload.Secret(i.Tables[n].TypeURL) {
+			w.table(&i.Tables[n])
+		}
+	}
+	w.begin(recordEnd)
+	w.number(uint64(w.counts.Tables))
+	w.number(uint64(w.counts.Resources))
+	w.body = binary.LittleEndian.AppendUint32(w.body, w.sum.Sum32())
+	w.end()
+	if w.err == nil {
+		w.err = buffered.Flush()
+	}
+	return w.counts, w.err
+}
+
+type writer struct {
+	to     io.Writer
+	sum    hash.Hash32 // of everything so far
+	counts Counts
+	body   []byte // of the record at hand
+	err    error
+}
+
+// Write counts bytes on their way to the file.
+func (c *Counts) Write(p []byte) (int, error) {
+	c.Bytes += int64(len(p))
+	return len(p), nil
+}
+
+func (w *writer) table(t *cache.TableImage) {
+	w.begin(recordTable)
+	w.text(t.TypeURL)
+	w.number(uint64(t.Kind))
+	w.text(t.SystemVersion)
+	w.text(t.VersionInfo)
+	w.texts(t.Collections)
+	w.texts(t.Names)
+	w.end()
+	w.counts.Tables++
+	for n := range t.Resources {
+		r := &t.Resources[n]
+		if r.Resource.DoNotCache || payload.Sensitive(r.Resource) {
+			w.counts.Left++
+			continue
+		}
+		if w.err != nil {
+			return
+		}
+		w.begin(recordResource)
+		w.time(r.Received)
+		w.time(r.Deadline)
+		w.number(uint64(r.Resource.TTL()))
+		w.body = append(w.body, r.Resource.Raw()...)
+		w.end()
+		w.counts.Resources++
+	}
+}
+
+func (w *writer) begin(kind byte) { w.body = append(w.body[:0], kind) }
+
+func (w *writer) end() {
+	var frame [8]byte
+	binary.LittleEndian.PutUint32(frame[:4], uint32(len(w.body)))
+	binary.LittleEndian.PutUint32(frame[4:], crc32.Checksum(w.body, castagnoli))
+	w.raw(frame[:])
+	w.raw(w.body)
+}
+
+func (w *writer) raw(b []byte) {
+	if w.err == nil {
+		_, w.err = w.to.Write(b)
+	}
+}
+
+func (w *writer) number(n uint64) { w.body = binary.AppendUvarint(w.body, n) }
+
+func (w *writer) text(s string) {
+	w.number(uint64(len(s)))
+	w.body = append(w.body, s...)
+}
+
+func (w *writer) texts(all []string) {
+	w.number(uint64(len(all)))
+	for _, s := range all {
+		w.text(s)
+	}
+}
+
+// time writes nanoseconds since 1970; the zero time is 0.
+func (w *writer) time(t time.Time) {
+	if t.IsZero() {
+		w.body = binary.AppendVarint(w.body, 0)
+		return
+	}
+	w.body = binary.AppendVarint(w.body, t.UnixNano())
+}

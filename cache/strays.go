@@ -1,0 +1,126 @@
+package cache
+
+import (
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// leads are the types that resources of a type refer to by name.
+var leads = map[string][]string{
+	"type.googleapis.com/envoy.config.listener.v3.Listener":              {routesType, clustersType, secretsType},
+	"type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration": {routesType},
+	routesType:   {clustersType},
+	clustersType: {EndpointType, clustersType, secretsType},
+}
+
+const (
+	// EndpointType is the type of the endpoints of a cluster.
+	EndpointType = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+	routesType   = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
+	clustersType = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+	secretsType  = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
+)
+
+// leadsTo are the tables with names that the server is asked for, and that resources of this
+// one may refer to.
+func leadsTo(t *Table, room []*Table) []*Table {
+	tables := room[:0]
+	for _, typeURL := range leads[t.typeURL] {
+		if to := t.store.tables[tableKey{typeURL, ByName}]; to != nil && to.demands.count > 0 {
+			tables = append(tables, to)
+		}
+	}
+	return tables
+}
+
+// refers calls found for each name in some tables (leadsTo) that a resource refers to, or seems
+// to refer to, until found returns false.
+func refers(r *wire.Resource, tables []*Table, found func(*demand) bool) {
+	look := func(to *Table, name string) bool {
+		if keyer.IsXDSTP(name) {
+			key, err := keyer.Key(name)
+			if err != nil {
+				return true
+			}
+			name = key
+		}
+		e := to.entries[name]
+		return e == nil || e.extra.demand == nil || found(e.extra.demand)
+	}
+	if tables[0].typeURL == EndpointType {
+		name, ok := r.ClusterEndpoints()
+		if ok && !look(tables[0], name) {
+			return
+		}
+		tables = tables[1:]
+	}
+	if len(tables) == 0 {
+		return
+	}
+	r.Mentions(func(name string) bool {
+		for _, to := range tables {
+			if !look(to, name) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// noteStrays finds the names that the former content of an entry referred to and that the new
+// content, nil for none, does not refer to.
+func noteStrays(t *Table, e *Entry, was, is *wire.Resource) {
+	if was == nil || !t.store.source.State {
+		return
+	}
+	var room [3]*Table
+	tables := leadsTo(t, room[:])
+	if len(tables) == 0 || (len(tables) == 1 && tables[0].typeURL == EndpointType && sameEndpoints(was, is)) {
+		return
+	}
+	var left []*demand
+	refers(was, tables, func(i *demand) bool {
+		if i.entry != e {
+			i.entry.marks.stray = true
+			left = append(left, i)
+		}
+		return true
+	})
+	if is != nil && len(left) > 0 {
+		refers(is, tables, func(i *demand) bool {
+			if i.entry != e {
+				i.entry.marks.stray = false
+			}
+			return true
+		})
+	}
+	for _, i := range left {
+		i.strays()
+	}
+}
+
+// sameEndpoints reports whether both are clusters with the same endpoints. They refer to the same
+// names if only endpoints are asked for by name, as by Envoys.
+func sameEndpoints(was, is *wire.Resource) bool {
+	if is == nil {
+		return false
+	}
+	before, ok := was.ClusterEndpoints()
+	now, still := is.ClusterEndpoints()
+	return ok && still && before == now
+}
+
+// strays lists an idle name that may be a stray.
+func (i *demand) strays() {
+	if i.entry == nil || !i.entry.marks.stray || !i.idle {
+		return
+	}
+	s := i.table.store
+	if s.strays == nil {
+		s.strays = make(map[*demand]time.Time)
+	}
+	s.strays[i] = s.cache.Now()
+	s.demandSignal.send() // the session asks anew when to Settle
+}

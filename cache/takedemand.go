@@ -1,0 +1,173 @@
+package cache
+
+import (
+	"slices"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// TakeDemand returns what the server is to be told about a stream since the last Restart or
+// TakeDemand, in the order of writing. It drops what it unsubscribes: the relay does not wait for
+// the server's word about that any more, and later demand subscribes anew, behind the unsubscribe.
+//
+// ok is false, and nothing is taken, if the stream has to begin anew (Lost, then Restart). This is
+// so if a collection is wanted again of which all, or a name, was just unsubscribed. What the
+// server sent before it read the unsubscribe looks like the answer to the new subscription, and the
+// server would never mention a member that it removed in between. Names are answered one by one and
+// do not need this. The stream also begins anew for a later follower of a collection with members
+// that are not kept (TTL-5).
+func (s Session) TakeDemand(stream wire.StreamID) (subs []wire.Subscription, ok bool) {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	now := s.store.cache.Now()
+	tables := s.on(stream)
+	if slices.ContainsFunc(tables, func(t *Table) bool { return wantsAgain(t, now) }) {
+		return nil, false
+	}
+	for _, t := range tables {
+		if len(t.demands.pending) > 0 {
+			subs = takeDemand(t, subs, now)
+		}
+	}
+	return subs, true
+}
+
+// Unasked lists the types, in no order, with names or collections that TakeDemand would subscribe
+// to on a stream. The session tells the server of the first ones at once (UPS-3).
+func (s Session) Unasked(stream wire.StreamID) (types []string) {
+	s.store.mu.RLock()
+	defer s.store.mu.RUnlock()
+	for _, t := range s.on(stream) {
+		if t.demands.asks() {
+			types = append(types, t.typeURL)
+		}
+	}
+	return types
+}
+
+// noteUnsubscribed records that the server is told that a collection is not wanted any more,
+// or one name that would belong to it.
+func noteUnsubscribed(t *Table, i *demand, now time.Time) {
+	switch key := keyer.GlobOf(i.name()); {
+	case i.coll != nil:
+		t.demands.unsubscribe(i.coll.key, now)
+	case key != "":
+		t.demands.unsubscribe(key, now)
+	case sharesStream(t):
+		t.demands.unsubscribe(i.entry.key, now) // see awaits
+	}
+}
+
+// wantsAgain reports whether the stream must begin anew for a collection: responses to a former
+// subscription may still be on their way, or members are not kept. The state of the world asks for
+// "*" by an empty list of names in its older form. It can do so once on a stream only (SUB-2).
+func wantsAgain(t *Table, now time.Time) bool {
+	return slices.ContainsFunc(t.demands.pending, func(i *demand) bool {
+		switch {
+		case i.coll == nil || i.evicting || t.store.source.Resolved: // the relay itself mixes nothing up
+			return false
+		case i.subscribed:
+			return i.again
+		case tooLate(t, i.coll):
+			return true
+		}
+		unsubscribed, lately := t.demands.lately(i.coll.key, t.store.source.longQuiet(), now)
+		return lately || (unsubscribed && (leftover(i.coll) || i.coll.Wildcard()))
+	})
+}
+
+// leftover reports whether a collection that the server was not asked for yet has members without
+// a demand of their own: they came after its unsubscribe.
+func leftover(c *Collection) bool {
+	for e := c.log.live.head; e != nil; e = e.next {
+		if e.extra.demand == nil {
+			return true
+		}
+	}
+	return false
+}
+
+func takeDemand(t *Table, subs []wire.Subscription, now time.Time) []wire.Subscription {
+	first := wire.Subscription{TypeURL: t.typeURL}
+	then := wire.Subscription{TypeURL: t.typeURL}
+	keepNamedMembers(t)
+	t.demands.tidy(t.store.source.longQuiet(), now)
+	pending := t.demands.pending
+	t.demands.pending, t.upstream.spoken = nil, true
+	anew := wire.Subscription{TypeURL: t.typeURL} // behind the unsubscribe of the same names
+	globGone := false
+	for _, i := range pending {
+		i.pending = 0
+		switch {
+		case i.evicting:
+			if i.subscribed {
+				then.Unsubscribe = append(then.Unsubscribe, i.name())
+				globGone = globGone || i.coll != nil
+				noteUnsubscribed(t, i, now)
+			}
+			i.drop()
+		case i.again && i.repeats:
+			first.Subscribe = append(first.Subscribe, i.subscribe(now))
+		case i.again && (i.coll == nil || t.store.source.Resolved):
+			first.Unsubscribe = append(first.Unsubscribe, i.name())
+			anew.Subscribe = append(anew.Subscribe, i.subscribe(now))
+		case !i.subscribed:
+			first.Subscribe = append(first.Subscribe, i.subscribe(now))
+			if i.coll != nil {
+				t.upstream.unanswered = with(t.upstream.unanswered, i.coll)
+			}
+		}
+	}
+	// Named members of a glob are subscribed to before the glob is unsubscribed, in a request of
+	// their own: within one request the server chooses the order (GLOB-6).
+	if !globGone {
+		first.Unsubscribe = append(first.Unsubscribe, then.Unsubscribe...)
+		then.Unsubscribe = nil
+	}
+	for _, sub := range []wire.Subscription{first, anew, then} {
+		if len(sub.Subscribe)+len(sub.Unsubscribe) > 0 {
+			subs = append(subs, sub)
+		}
+	}
+	return subs
+}
+
+// keepNamedMembers gives members of globs that are evicted a demand of their own, if clients name
+// them.
+func keepNamedMembers(t *Table) {
+	for _, i := range t.demands.pending {
+		if !i.evicting || i.coll == nil || t.kind != ByName {
+			continue
+		}
+		for e := i.coll.log.live.head; e != nil; e = e.next {
+			if e.wanted() && e.extra.demand == nil {
+				setDemand(e, t.newDemand(e, nil))
+			}
+		}
+	}
+}
+
+// Shed evicts idle names of a type on a stream, until the unsubscribes of the next TakeDemand make
+// a request smaller by a number of bytes. It reports whether there were any. A server of the state
+// of the world is told all names in one request, which must not grow without limit (RES-17).
+func (s Session) Shed(stream wire.StreamID, typeURL string, bytes int) bool {
+	const overhead = 2 // tag and length
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	found := false
+	for _, t := range s.carried(stream, typeURL, nil) {
+		for _, e := range t.entries {
+			if bytes <= 0 {
+				break
+			}
+			if i := e.extra.demand; i != nil && i.idle && i.subscribed {
+				bytes -= len(i.name()) + overhead
+				i.evict(ReasonLimit)
+				found = true
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,278 @@
+package cache
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// RejectedError is why a response is NACKed (ACK-6). Unless Partly, nothing of it was applied.
+type RejectedError struct {
+	Reason string
+	Partly bool // only the named resources were left out
+}
+
+func (e *RejectedError) Error() string { return e.Reason }
+
+// Partial says whether only the named resources were left out.
+func (e *RejectedError) Partial() bool { return e.Partly }
+
+// update is a response on its way into a table.
+type update struct {
+	response    *wire.DeltaResponse
+	state       *wire.StateResponse // what response was made of; nil if it came as it is
+	keys        []string            // of response.Resources; badKey where the name is bad
+	removed     []string            // keys of response.Removed, likewise
+	failed      []string            // keys of response.Errors, likewise, and badKey where it was named before
+	failing     map[string]bool     // the same as a set; nil without any
+	resolved    bool                // the relay itself says so
+	restored    bool                // an earlier process left it (Restore)
+	bad         []error
+	received    time.Time
+	unsolicited int
+	foreign     int    // resources that the server does not speak for
+	foreigner   string // the name of one of them
+	variantUpdate
+}
+
+// badKey stands in an update for a key that is left out. No name has it: a NUL begins
+// only locators, which have more behind it. The empty string is a name (NAME-9).
+const badKey = "\x00"
+
+// newUpdate works out the keys and checks the envelope, before any lock is taken.
+func newUpdate(r *wire.DeltaResponse, received time.Time) (*update, error) {
+	u := &update{response: r, received: received}
+	u.keys = make([]string, len(r.Resources))
+	for i, res := range r.Resources {
+		if typeURL := res.TypeURL(); res.HasPayload() && !wire.MayHold(r.TypeURL, typeURL) {
+			return nil, &RejectedError{Reason: fmt.Sprintf("resource %q is of type %q in a response for %q",
+				res.Name, typeURL, r.TypeURL)}
+		}
+		u.keys[i] = badKey
+		if err := badTTL(res); err != nil {
+			u.bad = append(u.bad, err)
+			continue
+		}
+		key := u.key(res.Name)
+		if err := misnamed(key, r.TypeURL, res); err != nil {
+			u.bad = append(u.bad, err)
+			continue
+		}
+		u.keys[i] = key
+	}
+	u.removed = make([]string, len(r.Removed))
+	for i, name := range r.Removed {
+		u.removed[i] = u.key(name)
+	}
+	keysOfErrors(u)
+	u.compile()
+	switch twice, found := duplicate(identities(u)); {
+	case found && twice == "":
+		return nil, &RejectedError{Reason: `resource "" occurs twice: in the state of the world, resources of ` +
+			"types that this relay does not know must be wrapped in envoy.service.discovery.v3.Resource with a name"}
+	case found:
+		return nil, &RejectedError{Reason: fmt.Sprintf("resource %q occurs twice", twice)}
+	}
+	return u, nil
+}
+
+// keysOfErrors works out the keys of the errors. Of two errors of one name the first counts.
+// Servers may call the wildcard "" there; "" is also a name (nameErrors).
+func keysOfErrors(u *update) {
+	if len(u.response.Errors) == 0 {
+		return
+	}
+	u.failed = make([]string, len(u.response.Errors))
+	u.failing = make(map[string]bool, len(u.failed))
+	for i := range u.response.Errors {
+		key := Wildcard
+		if name := u.response.Errors[i].Name; name != "" {
+			key = u.key(name)
+		}
+		u.failed[i] = badKey
+		if !u.failing[key] {
+			u.failed[i], u.failing[key] = key, true
+		}
+	}
+}
+
+// nameErrors has an error without a name be that of the name "" where the table has
+// names (NAME-9). There the wildcard is not subscribed to.
+func nameErrors(u *update, t *Table) {
+	if t.kind == WholeType || t.entries[""] == nil || u.resolved || !u.failing[Wildcard] {
+		return
+	}
+	for i, key := range u.failed {
+		if key == Wildcard && u.response.Errors[i].Name == "" {
+			delete(u.failing, Wildcard)
+			u.failed[i], u.failing[""] = "", true
+		}
+	}
+}
+
+func (u *update) key(name string) string {
+	key, err := keyer.Key(name)
+	if err != nil {
+		u.bad = append(u.bad, err)
+		return badKey
+	}
+	if wire.IsLocator(key) {
+		u.bad = append(u.bad, fmt.Errorf("the name %q begins with a NUL", key))
+		return badKey
+	}
+	return key
+}
+
+// misnamed says that a resource has a name under which there can be no such payload: a glob has
+// none at all and cannot be redirected (LOC-2), and a list collection has the name of one (LIST-1).
+func misnamed(key, typeURL string, r *wire.Resource) error {
+	switch {
+	case !r.HasPayload() || key == badKey:
+		return nil
+	case keyer.IsGlob(key) && r.TypeURL() == wire.RedirectTypeURL:
+		return fmt.Errorf("glob collection %q is redirected: only its members may be (LOC-2)", key)
+	case keyer.IsGlob(key):
+		return fmt.Errorf("glob collection %q has a payload of type %q: only its members have payloads", key, r.TypeURL())
+	case r.TypeURL() == typeURL || r.TypeURL() == wire.RedirectTypeURL:
+		return nil
+	case keyer.TypeOf(key) != r.TypeURL()[strings.LastIndexByte(r.TypeURL(), '/')+1:]:
+		return fmt.Errorf("resource %q is of type %q, which its name does not say (LIST-1)", key, r.TypeURL())
+	default:
+		return nil
+	}
+}
+
+// duplicate finds a key that occurs twice.
+func duplicate(keys, removed []string) (key string, found bool) {
+	if len(keys)+len(removed) < 2 {
+		return "", false
+	}
+	all := slices.Concat(keys, removed)
+	slices.Sort(all)
+	for i := 1; i < len(all); i++ {
+		if all[i] == all[i-1] && all[i] != badKey {
+			return all[i], true
+		}
+	}
+	return "", false
+}
+
+// saysNothing reports whether nothing of a response can be used: it is no answer, since
+// an answer without members would be an empty list to clients of the state of the world.
+func (u *update) saysNothing() bool {
+	bad := func(key string) bool { return key == badKey }
+	all := func(keys []string) bool {
+		return !slices.ContainsFunc(keys, func(key string) bool { return !bad(key) })
+	}
+	return len(u.bad) > 0 && all(u.keys) && all(u.removed) && all(u.failed) && len(u.removals) == 0
+}
+
+// onlyDelays reports whether a response has nothing but errors that leave their names open: the
+// server still waits for something. No collection is answered by that, unless the response is
+// the list of all that there is (RES-2).
+func onlyDelays(u *update) bool {
+	if len(u.keys)+len(u.removed)+len(u.removals) > 0 || len(u.response.Errors) == 0 || u.state != nil && u.state.Complete {
+		return false
+	}
+	return !slices.ContainsFunc(u.response.Errors, func(e wire.ResourceError) bool { return !(&e).Transient() })
+}
+
+// variantUpdate is the part of a response that is about variants, and its effect.
+type variantUpdate struct {
+	constraints map[int]*keyer.Constraints // of response.Resources, by index: of those that have some
+	removals    []variantRemoval
+	touched     []*variantSet
+	ambiguous   []string // names for which more than one variant matches the parameters of an entry
+}
+
+type variantRemoval struct {
+	key         string
+	constraints *keyer.Constraints
+}
+
+// compile works out the constraints in the response, before any lock is taken. Bad constraints
+// are left out like bad names.
+func (u *update) compile() {
+	for i, r := range u.response.Resources {
+		if u.keys[i] == badKey || !r.Constrained() {
+			continue
+		}
+		c, ok := u.compiled(r.Name, r.Constraints())
+		if !ok {
+			u.keys[i] = badKey
+			continue
+		}
+		if c != nil {
+			if u.constraints == nil {
+				u.constraints = make(map[int]*keyer.Constraints)
+			}
+			u.constraints[i] = c
+		}
+	}
+	for _, v := range u.response.RemovedVariants {
+		c, ok := u.compiled(v.Name, v.Constraints)
+		if key := u.key(v.Name); ok && key != badKey {
+			u.removals = append(u.removals, variantRemoval{key, c})
+		}
+	}
+}
+
+func (u *update) compiled(name, encoded string) (c *keyer.Constraints, ok bool) {
+	c, err := keyer.ParseConstraints([]byte(encoded))
+	if err != nil {
+		u.bad = append(u.bad, &constraintsError{name, err})
+		return nil, false
+	}
+	return c, true
+}
+
+// constraintsError says which resource has bad constraints.
+type constraintsError struct {
+	name string
+	err  error
+}
+
+func (e *constraintsError) Error() string { return "resource \"" + e.name + "\": " + e.err.Error() }
+
+func (e *constraintsError) Unwrap() error { return e.err }
+
+// identities must not occur twice in a response: names, each with its constraints (ACK-6).
+func identities(u *update) (added, removed []string) {
+	if len(u.constraints) == 0 && len(u.removals) == 0 {
+		return u.keys, u.removed
+	}
+	added, removed = make([]string, len(u.keys)), append([]string(nil), u.removed...)
+	for i, key := range u.keys {
+		added[i] = identity(key, u.constraints[i])
+	}
+	for _, r := range u.removals {
+		removed = append(removed, identity(r.key, r.constraints))
+	}
+	return added, removed
+}
+
+func identity(key string, c *keyer.Constraints) string {
+	if c == nil || key == badKey {
+		return key
+	}
+	return key + "\x00" + c.Key()
+}
+
+// heartbeats reports whether a response has heartbeats only: it is no list, and removes nothing
+// (TTL-3).
+func (u *update) heartbeats() bool {
+	r := u.state
+	return !r.Complete && len(r.Resources) > 0 && !slices.ContainsFunc(r.Resources, (*wire.Resource).HasPayload)
+}
+
+// lists reports whether a resource that the response does not hold is gone.
+func (u *update) lists(t *Table) bool {
+	return u.state.Complete || t.store.source.FullState[t.typeURL]
+}
+
+// concludes reports whether what the response leaves out may be gone.
+func concludes(u *update) bool { return len(u.bad) == 0 && !u.heartbeats() }

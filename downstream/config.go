@@ -1,0 +1,101 @@
+package downstream
+
+import (
+	"cmp"
+	"hash/maphash"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
+	"github.com/xdsrelay/xdsrelay/keyer"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+)
+
+// Defaults of Config.
+const (
+	DefaultMaxReceiveSize = 16 << 20
+	DefaultMaxPolls       = 1 << 16
+)
+
+// Config says how a server treats its clients.
+type Config struct {
+	Limits
+
+	Credentials    credentials.TransportCredentials // nil: plain text
+	MaxReceiveSize int                              // bytes; larger requests are refused
+	MaxPolls       int                              // at a time (OPS-5)
+	DebugServices  bool                             // gRPC reflection and channelz
+	GRPC           []grpc.ServerOption              // beside the server's own: keepalive, unknown methods
+	// FullState are the types whose state-of-the-world responses are always complete
+	// (RES-2), as in the stores; nil: keyer.FullStateTypes.
+	FullState map[string]bool
+
+	// Identifier is the relay's own part of the control plane identifier that clients see,
+	// behind the control planes' parts (STR-10). "" leaves the part out.
+	Identifier string
+
+	Router   Router
+	Observer Observer     // nil: no events
+	Log      *slog.Logger // nil: no log
+}
+
+// shared has the parts of a server that all streams and polls use.
+type shared struct {
+	// immutable
+	safety   safety
+	config   Config // without its Limits and Identifier, which may change
+	observer Observer
+	log      *slog.Logger
+	seed     maphash.Seed
+
+	limits     atomic.Pointer[Limits]
+	identifier atomic.Pointer[string]
+	lastID     atomic.Uint64
+	plans      plans
+	senders    *senders
+	rejections *rejectionLog
+	aside      func(g grpc.ServerStream) (done bool, err error) // see Server.Aside; nil: none
+}
+
+func newShared(c Config) *shared {
+	c.MaxReceiveSize = cmp.Or(c.MaxReceiveSize, DefaultMaxReceiveSize)
+	c.MaxPolls = cmp.Or(c.MaxPolls, DefaultMaxPolls)
+	if c.FullState == nil {
+		c.FullState = keyer.TypeSet(keyer.FullStateTypes())
+	}
+	s := &shared{config: c, observer: c.Observer, log: c.Log, seed: maphash.MakeSeed(), senders: newSenders()}
+	if s.observer == nil {
+		s.observer = silent{}
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.rejections = newRejectionLog(s.log)
+	s.limits.Store(c.withDefaults())
+	s.identifier.Store(&c.Identifier)
+	return s
+}
+
+// hash returns a hash of names. It depends on their order: a client that repeats a request
+// repeats it exactly.
+func (s *shared) hash(names []string) uint64 {
+	var h maphash.Hash
+	h.SetSeed(s.seed)
+	for _, name := range names {
+		maphash.WriteComparable(&h, name)
+	}
+	return h.Sum64()
+}
+
+// unserved returns how a stream or a poll ends that no control plane can serve (ABS-2).
+func (s *shared) unserved(places []*delivery.Place, variant string) error {
+	cause, none := delivery.Outage(places)
+	if !none {
+		return nil
+	}
+	s.observer.Unserved(variant)
+	return status.Error(codes.Unavailable, cause)
+}

@@ -1,0 +1,224 @@
+package delivery
+
+import (
+	"slices"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+)
+
+// What a client rejects with several resources in one response it does not use, though most of
+// them may be good. They are sent once more in halves, and halved again, until what the client
+// rejects stands alone (ACK-3). The rest of this file is what it takes to know, when a
+// rejection comes, what the response held: a range of changes of each collection, and a mark on
+// each name. Nothing is kept of what was acknowledged.
+
+// current reports whether the resource still has the content that was sent, and is subscribed
+// to.
+func (i item) current(w *typeSub) bool {
+	switch {
+	case i.entry.Changed() != i.changed || i.entry.Resource() == nil:
+		return false
+	case i.sub != nil:
+		return !i.sub.ended
+	}
+	return i.entry.Member() && w.subs.following(i.entry.Collection()) != nil
+}
+
+// Rejected tells that the client rejected a response that came from a place. What is still
+// current of the response is due again, in halves: the next Collect sends it. A resource that
+// stood alone is not sent again until its content changes. It reports whether resources go once
+// more.
+func (s *Subscriber) Rejected(place *Place, b *Batch) (parts bool) {
+	w, f := place.find(b.TypeURL), &b.flight
+	s.refuses(b.TypeURL, true)
+	if w == nil || w.list.full || (f.group() != nil && f.group().last) {
+		return false
+	}
+	var items []item
+	var removed []string
+	place.store.View(func() { items, removed = f.current(w) })
+	if len(removed) > 0 {
+		w.rejections().add(group{removed: removed, last: true})
+	}
+	switch half := len(items) / 2; len(items) {
+	case 0:
+	case 1:
+		rejectAlone(w, items[0])
+	default:
+		w.rejections().add(group{items: items[:half:half]})
+		w.rejections().add(group{items: items[half:]})
+	}
+	return len(items) > 1
+}
+
+// Accepted tells that the client accepted a response that came from a place. If that removed
+// something, what the client rejected is tried once more: what is gone may have stood in its
+// way. It reports whether something is due for that.
+func (s *Subscriber) Accepted(place *Place, b *Batch) bool {
+	w := place.find(b.TypeURL)
+	if s.refuses(b.TypeURL, false) {
+		return true // ttls may have been renewed since (TTL-3)
+	}
+	if w == nil || w.again == nil || !b.flight.removed {
+		return false
+	}
+	place.store.View(func() {
+		for e, r := range w.again.alone {
+			switch {
+			case !r.current(w):
+				delete(w.again.alone, e)
+			case !r.tried:
+				r.tried = true
+				w.rejections().add(group{items: []item{r.item}})
+			}
+		}
+	})
+	return w.again.due()
+}
+
+// refuses records, in all stores of the list, whether the client rejected its last list, and
+// reports whether that is news.
+func (s *Subscriber) refuses(typeURL string, refused bool) (news bool) {
+	for _, c := range s.places {
+		if w := c.find(typeURL); w != nil && w.list.full && w.list.refused != refused {
+			w.list.refused, news = refused, true
+		}
+	}
+	return news
+}
+
+// Rejects reports whether rejected resources of a type are left: some that go once more, or
+// some that were rejected alone and are still current.
+func (s *Subscriber) Rejects(typeURL string) bool {
+	return slices.ContainsFunc(s.places, func(c *Place) (left bool) {
+		w := c.find(typeURL)
+		if w == nil || w.again == nil {
+			return false
+		}
+		c.store.View(func() {
+			left = w.again.due()
+			for _, r := range w.again.alone {
+				left = left || r.current(w)
+			}
+		})
+		return left
+	})
+}
+
+// current returns the content of the response that is still current, and the names that it
+// removed.
+func (f *flight) current(w *typeSub) (items []item, removed []string) {
+	if g := f.group(); g != nil {
+		for _, i := range g.items {
+			if i.current(w) {
+				items = append(items, i)
+			}
+		}
+		return items, g.removed
+	}
+	for s := range f.spans() {
+		if w.subs.following(s.follower.Collection()) != s.follower {
+			continue
+		}
+		for e := s.follower.Collection().After(s.from); e != nil && e.Changed() <= s.to; e = e.Next() {
+			switch sub := s.stoodFor(e, f.number); {
+			case e.Resource() == nil:
+			case sub != nil:
+				items = append(items, item{entry: sub.entry, sub: sub, changed: sub.entry.Changed()})
+			case !w.subs.byName(s.follower, e.Key()):
+				items = append(items, item{entry: e, changed: e.Changed()})
+			}
+		}
+	}
+	for sub := range w.subs.names.all() {
+		if e := sub.entry; sub.response == f.number && (!sub.dirty || sub.heartbeat) && e.Resource() != nil {
+			items = append(items, item{entry: e, sub: sub, changed: e.Changed()})
+		}
+	}
+	return items, f.gone()
+}
+
+// stoodFor returns the name for which a member stood in, if the client was sent nothing by that
+// name since: the member counted as its answer, and goes once more.
+func (s *span) stoodFor(e *cache.Entry, response uint32) *nameSub {
+	w := s.follower.typeSub
+	sub := w.subs.names.get(s.follower.name.of(e))
+	if sub == nil || sub.entry.Open() || sub.response >= response || !sub.entry.HoldsVersion(e.Version()) {
+		return nil
+	}
+	if sub.dirty && !sub.heartbeat {
+		w.held.drop(sub.entry.Key()) // it is sent anyway
+		return nil
+	}
+	return sub
+}
+
+// rejectAlone records that the client rejected a resource that stood alone. Other clients are
+// sent it last and alone then.
+func rejectAlone(w *typeSub, i item) {
+	w.rejections().reject(i)
+	w.place.store.Edit(func() {
+		if t := i.table(w); t != nil && i.current(w) {
+			t.Suspect(i.entry)
+		}
+	})
+}
+
+// table returns the table of the resource.
+func (i item) table(w *typeSub) *cache.Table {
+	if c := i.entry.Collection(); c != nil {
+		return c.Table()
+	}
+	return w.place.store.FindTable(w.typeURL, cache.ByName)
+}
+
+// again sends the groups that go once more, each in a response of its own.
+func (p *delivery) again(w *typeSub) {
+	a := w.again
+	if a == nil {
+		return
+	}
+	for len(a.queue) > 0 {
+		g := a.queue[0]
+		g.items = slices.DeleteFunc(slices.Clone(g.items), func(i item) bool { return !i.current(w) })
+		if !p.group(w, &g) {
+			return
+		}
+		for _, i := range a.queue[0].items {
+			delete(a.pending, i.entry)
+		}
+		a.queue[0] = group{}
+		a.queue = a.queue[1:]
+	}
+	a.queue = nil
+	if len(a.alone) == 0 {
+		w.again = nil
+	}
+}
+
+// group sends one group. It returns false if there is no room for a response.
+func (p *delivery) group(w *typeSub, g *group) bool {
+	p.writer.single = g
+	defer func() { p.writer.single, p.writer.typeSub, p.writer.cur = nil, nil, nil }()
+	for _, i := range g.items {
+		p.writer.begin(w, i.table(w))
+		var who any
+		var name string
+		if i.sub != nil {
+			who, name = i.sub, i.sub.told()
+		} else {
+			who, name = i.entry, w.subs.following(i.entry.Collection()).name.of(i.entry)
+		}
+		if !p.writer.addVariant(who, i.entry, i.entry.Resource(), name, false) {
+			return false
+		}
+		p.cluster(i.entry.Resource(), false)
+	}
+	for _, name := range g.removed {
+		p.writer.begin(w, w.place.store.FindTable(w.typeURL, w.subs.anyKind()))
+		if !p.writer.remove(name) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,109 @@
+package delivery
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/cache/digest"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// Check reports what is inconsistent in the place. The caller holds the store's lock for
+// writing.
+func (c *Place) Check() error {
+	var errs []error
+	for _, w := range c.types {
+		if err := w.check(); err != nil {
+			errs = append(errs, fmt.Errorf("subscription to %s: %w", w.typeURL, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (w *typeSub) check() error {
+	c := &cache.Checker{}
+	dirty := make(map[*nameSub]bool)
+	ended, respelled := 0, 0
+	for _, sub := range w.changed.names {
+		c.That(!dirty[sub], "%q is dirty twice", sub.spelling)
+		dirty[sub] = true
+		if sub.ended {
+			ended++
+		}
+	}
+	c.That(ended == w.changed.ended, "%d dirty subscriptions ended, counted as %d", ended, w.changed.ended)
+	var total digest.Sum
+	w.subs.names.check(c)
+	for sub := range w.subs.names.all() {
+		name := sub.spelling
+		total = total.Plus(sub.entry.Digest())
+		c.That(sub.retained == nil || w.list.full, "%q keeps what it was", name)
+		c.That(sub.typeSub == w && !sub.ended, "subscription to %q is broken", name)
+		a := audienceOf(sub.entry)
+		c.That(sub.pos < len(*a) && (*a)[sub.pos] == sub, "%q has a broken audience", name)
+		c.That(sub.dirty == dirty[sub], "%q: dirty %t, listed %t", name, sub.dirty, dirty[sub])
+		c.That(!sub.heartbeat || (sub.dirty && sub.entry.Exists() && sub.entry.Lifetime() != nil), "%q is to be told of a heartbeat that did not come", name)
+		if name != sub.entry.Key() {
+			respelled++
+		}
+	}
+	for key, subs := range w.subs.names.respelled {
+		respelled -= len(subs)
+		for _, sub := range subs {
+			c.That(w.subs.names.get(sub.spelling) == sub && sub.entry.Key() == key, "respelled %q of %q is broken", sub.spelling, key)
+		}
+	}
+	for sub := range w.changed.handedOver {
+		c.That(!sub.ended && (sub.dirty || sub.entry.State() == cache.Transient), "what waits for %q is not released", sub.spelling)
+	}
+	for sub := range w.changed.errors.names {
+		c.That(!sub.ended && sub.entry.Err() != nil && sub.entry.Exists(), "%q: an error is to be told that is no more", sub.spelling)
+	}
+	if w.subs.wildcard != nil {
+		for key, v := range w.held.versions { // some of which what "*" has stands in for
+			e := w.subs.wildcard.Collection().Table().Find(key)
+			c.That(e == nil || e.Resource() == nil || v == "" || !cache.SameMemory(v, e.Resource().Shown()), "%q: the version that the client holds lies in what may go", key)
+		}
+	}
+	for f := range w.subs.cursors() {
+		f.held.check(c, f.Collection().Key())
+		for e := range f.handedOver {
+			owed := e.Member() || (e.Marks().Tombstone && e.Changed() > f.Removed())
+			c.That(f.Behind() || (e.Collection() == f.Collection() && owed), "%q: what waits of %q is not released", f.name.text, e.Key())
+		}
+	}
+	c.That(!w.needs().Has(cache.NeedsDigests) || total == w.subs.names.sum, "sum of the names %s, found %s", w.subs.names.sum, total)
+	c.That(respelled == 0, "%d respelled names are not listed", respelled)
+	w.checkVariants(c)
+	return c.Err()
+}
+
+// checkVariants verifies what is known of what the client was sent with constraints.
+func (w *typeSub) checkVariants(c *cache.Checker) {
+	located := 0
+	for sub := range w.subs.names.all() {
+		if sub.located() {
+			located++
+		}
+	}
+	c.That(located == w.subs.names.located, "%d names with parameters counted as %d", located, w.subs.names.located)
+	if w.variants == nil {
+		return
+	}
+	c.That(len(w.variants.left) == 0, "variants that a subscription left are nobody's")
+	holders := make(map[wire.Variant]int)
+	for who, v := range w.variants.by {
+		holders[v]++
+		switch of := who.(type) {
+		case *nameSub:
+			c.That(!of.ended, "%q ended, and its variant is remembered", v.Name)
+		case *cache.Entry:
+			c.That(of.Resource() == nil || !cache.SameMemory(v.Name, of.Resource().Name), "what is remembered of %q lies in what may go", v.Name)
+		}
+	}
+	for v, n := range w.variants.holders {
+		c.That(n == holders[v], "%d hold a variant of %q, counted as %d", holders[v], v.Name, n)
+	}
+	c.That(len(holders) == len(w.variants.holders), "%d variants are held, counted as %d", len(holders), len(w.variants.holders))
+}

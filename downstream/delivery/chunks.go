@@ -1,0 +1,46 @@
+package delivery
+
+import "github.com/xdsrelay/xdsrelay/cache"
+
+// beginner reports whether the follower only needs all members that were there when it began.
+func beginner(f *follower) bool {
+	w := f.typeSub
+	switch {
+	case !w.place.incremental(), f.name.renamed, w.subs.globs.directives:
+	case f.held != nil, f.handedOver != nil:
+	case w.subs.names.len() > 0, w.again != nil, w.held.versions != nil, w.answers != nil, w.variants != nil:
+	case f.Collection().Wildcard() && w.subs.parts.anyNamed(&w.subs):
+	default:
+		return f.Collection().Chunked()
+	}
+	return false
+}
+
+// chunks takes members from e on, as many at a time as are sent alike to whoever begins to
+// follow the collection. It gives the first one that it did not take. It opens a batch only for
+// what goes into it, be it that member.
+func (p *delivery) chunks(f *follower, e *cache.Entry) *cache.Entry {
+	c := f.Collection()
+	if e == nil || e.Changed() > f.Begun() || !beginner(f) {
+		return e
+	}
+	upTo := min(f.Begun(), p.upTo)
+	for e != nil && e.Changed() <= upTo && p.looked < cache.MaxLooked && c.Plain(e) && p.writer.room(int(e.Size())) {
+		left := p.writer.size - p.writer.cur.Body.Size() - int(p.writer.cur.owed)
+		r, ok := c.Chunk(e, upTo, left, cache.MaxLooked-p.looked)
+		if !ok {
+			break
+		}
+		p.writer.cur.Body.AddBody(r.Body)
+		p.writer.cur.flight.add(f, f.Sent(), r.Last.Changed(), p.joined)
+		p.joined, p.afresh = true, p.afresh || p.writer.typeSub.rank == cache.RankCluster
+		p.writer.typeSub.progress.led = true
+		p.looked += r.Body.Resources()
+		p.writer.record(e, false)
+		p.writer.record(r.Last, false)
+		f.Advance(r.Last)
+		f.answered = true
+		e = r.Last.Next()
+	}
+	return e
+}

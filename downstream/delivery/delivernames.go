@@ -1,0 +1,125 @@
+package delivery
+
+import (
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// deliverNames delivers the changed names: those that took something away up to a number, or
+// the others.
+func (p *delivery) deliverNames(w *typeSub, away bool, upTo uint64) {
+	w.changed.drain(func(n *nameSub) (done bool) {
+		return !p.writer.full && n.takesAway() == away && n.entry.Changed() <= upTo &&
+			!(n.heartbeat && p.noHeartbeats) && p.deliverName(n)
+	})
+}
+
+// nameAction is what a client is told of a changed name.
+type nameAction uint8
+
+const (
+	sayNothing   nameAction = iota
+	sayHeartbeat            // of its TTL (TTL-3)
+	sayHeld                 // that it holds the content already: its TTL (RES-11)
+	sayAlone                // the content, later and in a response of its own: another client rejected it
+	sayContent
+	sayRemoved
+	sayFailed
+	sayLost // that a collection lost the member, and the server stays silent of the name (RES-7)
+)
+
+// deliverName tells a client what changed of a name. It returns false if there is no room.
+func (p *delivery) deliverName(n *nameSub) (done bool) {
+	w, e := n.typeSub, n.entry
+	if w.withholdsName(e) {
+		n.delivered()
+		n.withheld = true
+		return true
+	}
+	say := p.actionFor(n)
+	switch say {
+	case sayHeartbeat:
+		done = p.writer.nameHeartbeat(n)
+	case sayHeld:
+		done = p.writer.known(e, n.told())
+		if done && e.Resource() != nil {
+			p.writer.variantSent(n, e.Resource(), n.told())
+		}
+	case sayAlone:
+		w.rejections().add(group{items: []item{{e, n, e.Changed()}}})
+		done = true
+	case sayContent:
+		done = p.nameContent(n)
+	case sayRemoved:
+		done = p.writer.absent(n)
+	case sayFailed:
+		done = p.writer.failed(e, n)
+		if done && n.stays() {
+			n.dirty, n.pushed = false, false
+			return true
+		}
+	case sayLost:
+		done = p.writer.removeVariant(n, n.located(), n.shown())
+	case sayNothing:
+		done = true
+	}
+	if !done {
+		return false
+	}
+	n.holds = e.Exists() && (n.holds || say != sayNothing)
+	w.comparedByAlias(e)
+	w.held.drop(e.Key())
+	w.changed.handedOver.drop(n)
+	n.delivered()
+	return true
+}
+
+// actionFor decides what a client is told of a changed name.
+func (p *delivery) actionFor(n *nameSub) nameAction {
+	switch e := n.entry; {
+	case e.State() == cache.Absent:
+		return sayRemoved
+	case e.State() == cache.Failed:
+		return sayFailed
+	case !e.Exists() && n.tellsLost():
+		return sayLost
+	case !e.Exists():
+		return sayNothing
+	case n.heartbeat:
+		return sayHeartbeat
+	case n.typeSub.holds(e) && !p.writer.outlived(e, n.pushed):
+		return sayHeld
+	case e.Marks().Suspect && p.sub != nil:
+		return sayAlone
+	case n.content() == nil:
+		return sayNothing // the server is asked again for it (TTL-5)
+	}
+	return sayContent
+}
+
+// nameContent sends the content of a name.
+func (p *delivery) nameContent(n *nameSub) bool {
+	r := n.content()
+	if !p.writer.addVariant(n, n.entry, r, n.told(), n.pushed) {
+		return false
+	}
+	n.response = p.writer.cur.flight.number
+	p.cluster(r, !n.holds)
+	return true
+}
+
+// content is what the client can be sent, kept or handed over to it (TTL-5); nil if there is
+// nothing.
+func (n *nameSub) content() *wire.Resource {
+	return n.entry.ContentOr(n.typeSub.changed.handedOver[n])
+}
+
+// holds reports whether the client said that it holds the content that a name has now, under
+// the name or as what the name is an alias of (RES-11).
+func (w *typeSub) holds(e *cache.Entry) bool {
+	v, held := w.held.versions[e.Key()]
+	if !held {
+		v, held = w.heldByAlias(e)
+	}
+	return held && e.HoldsVersion(v)
+}

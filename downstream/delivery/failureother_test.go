@@ -1,0 +1,57 @@
+package delivery
+
+import (
+	"testing"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+)
+
+// TestErrorsOfWhatElseHolds: errors of what the client has by other means than the one
+// that the error is of.
+func TestErrorsOfWhatElseHolds(t *testing.T) {
+	for name, run := range map[string]func(b *bed, c *peer){
+		"ERR-1 RES-11 an error that passes takes nothing from who said that it holds it": func(b *bed, c *peer) {
+			c.resume(cds, []string{"a@1"}, "a")
+			b.connect(0)
+			b.fails(cds, "a", unavailable)
+			b.expect(c.collect(), "CDS !a")
+			b.says(cds, "+a@1")
+			b.expect(c.collect())
+		},
+		"ERR-1 SUB-1 an error that passes takes nothing from who has it by *": func(b *bed, c *peer) {
+			c.sub(cds, "*")
+			b.connect(0)
+			b.says(cds, "+a@1")
+			b.expect(c.collect(), "CDS +a@1")
+			c.sub(cds, "a")
+			b.says(cds, "+a@2")
+			b.expect(c.collect(), "CDS +a@2")
+			b.connect(1)
+			b.failsOn(1, cds, "a", unavailable)
+			b.expect(c.collect(), "CDS !a")
+			b.says(cds, "+a@3")
+			b.expect(c.collect(), "CDS +a@3")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, cache.Limits{})
+			run(b, b.join())
+		})
+	}
+}
+
+// What a client says that it holds is gone, and before it is told the server has an error
+// for the name that leaves open what became of it: it is told both.
+func TestERR1_RES11_GoneBeforeTheError(t *testing.T) {
+	b := newBed(t, cache.Limits{})
+	first := b.join()
+	first.sub(eds, "n")
+	b.connect(0)
+	b.says(eds, "-n")
+	b.expect(first.collect(), "EDS -n")
+	c := b.join()
+	c.resume(eds, []string{"n@1"}, "n")
+	b.fails(eds, "n", unavailable)
+	b.expect(c.collect(), "EDS -n !n")
+	b.expect(first.collect(), "EDS !n")
+}

@@ -1,0 +1,162 @@
+package delivery
+
+import (
+	"iter"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+)
+
+// item is a resource as it was sent: by a name, or as a member of a collection.
+type item struct {
+	entry   *cache.Entry
+	sub     *nameSub // nil for a member
+	changed uint64
+}
+
+// group is sent once more in one response.
+type group struct {
+	items   []item
+	removed []string // names that are told as removed again
+	last    bool     // a rejection of it leads to nothing
+}
+
+// span is a range of changes of a collection. Everything in it was sent.
+type span struct {
+	follower *follower
+	from, to uint64 // after the one, up to the other
+}
+
+// flight is the content of a response, for as long as the client may reject it.
+type flight struct {
+	number  uint32 // of the type's responses in its place: see nameSub.response
+	removed bool   // it removed something
+	span    span   // the first; nearly always there is one
+	extra   *flightExtra
+}
+
+// flightExtra is for the few responses that have more.
+type flightExtra struct {
+	more  []span
+	gone  []string // names that it told as removed, the first of them
+	group *group   // nil unless it holds just that
+}
+
+// maxRemovedKept bounds the names of removals that are kept of a response.
+const maxRemovedKept = 64
+
+func (f *flight) extras() *flightExtra {
+	if f.extra == nil {
+		f.extra = new(flightExtra)
+	}
+	return f.extra
+}
+
+// group is what the response holds alone, nil if it holds something else.
+func (f *flight) group() *group {
+	if f.extra == nil {
+		return nil
+	}
+	return f.extra.group
+}
+
+// gone returns names that the response removed, the first of them.
+func (f *flight) gone() []string {
+	if f.extra == nil {
+		return nil
+	}
+	return f.extra.gone
+}
+
+// add records that a member was sent, the next one after from. Its follower came to the
+// position to. joined says that the member before it was sent too.
+func (f *flight) add(c *follower, from, to uint64, joined bool) {
+	last := &f.span
+	if f.extra != nil && len(f.extra.more) > 0 {
+		last = &f.extra.more[len(f.extra.more)-1]
+	}
+	switch {
+	case joined && last.follower == c:
+		last.to = to
+	case f.span.follower == nil:
+		f.span = span{c, from, to}
+	default:
+		f.extras().more = append(f.extras().more, span{c, from, to})
+	}
+}
+
+// removes records a name that the response removes.
+func (f *flight) removes(name string) {
+	f.removed = true
+	if x := f.extras(); len(x.gone) < maxRemovedKept {
+		x.gone = append(x.gone, name)
+	}
+}
+
+// spans returns all ranges.
+func (f *flight) spans() iter.Seq[span] {
+	return func(yield func(span) bool) {
+		if f.span.follower == nil || !yield(f.span) || f.extra == nil {
+			return
+		}
+		for _, s := range f.extra.more {
+			if !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+// rejections is what a client rejected of a type and is sent in parts.
+type rejections struct {
+	queue []group
+	// pending are the resources in the queue, each with the number of its change.
+	pending map[*cache.Entry]uint64
+	// alone are the resources that the client rejected alone.
+	alone map[*cache.Entry]*rejected
+}
+
+// rejected is a resource that a client rejected alone, and whether it was tried once more.
+type rejected struct {
+	item
+	tried bool
+}
+
+// lacks reports whether the client rejected the content that an entry has since the change with
+// a number, and does not have it: the content stood alone, or goes once more. Such a client is
+// sent no heartbeat, and does not drop the resource by itself when the TTL runs out (TTL-3).
+func (a *rejections) lacks(e *cache.Entry, number uint64) bool {
+	if a == nil {
+		return false
+	}
+	if n, pending := a.pending[e]; pending && n == number {
+		return true
+	}
+	r := a.alone[e]
+	return r != nil && r.changed == number
+}
+
+// due reports whether something is to be sent once more.
+func (a *rejections) due() bool { return a != nil && len(a.queue) > 0 }
+
+// reject records that the client rejected a resource that stood alone.
+func (a *rejections) reject(i item) {
+	if r := a.alone[i.entry]; r == nil || r.changed != i.changed {
+		a.alone[i.entry] = &rejected{item: i}
+	}
+}
+
+// rejections returns what the client rejected, to add to it.
+func (w *typeSub) rejections() *rejections {
+	if w.again == nil {
+		w.again = &rejections{alone: make(map[*cache.Entry]*rejected), pending: make(map[*cache.Entry]uint64)}
+	}
+	return w.again
+}
+
+// add has a group sent with the next Collect.
+func (a *rejections) add(g group) {
+	a.queue = append(a.queue, g)
+	for _, i := range g.items {
+		a.pending[i.entry] = i.changed
+	}
+}

@@ -1,0 +1,199 @@
+package delivery
+
+import (
+	"slices"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/cache/digest"
+)
+
+// audience is all subscriptions to one name.
+type audience []*nameSub
+
+// sole is the audience of a name with one subscription, as most names have: it takes no memory
+// beside the subscription.
+type sole nameSub
+
+func (s *sole) audience() *audience { return &audience{(*nameSub)(s)} }
+
+// audienceOf returns the subscriptions to the name of an entry.
+func audienceOf(e *cache.Entry) *audience {
+	switch a := e.Audience().(type) {
+	case *audience:
+		return a
+	case *sole:
+		return a.audience()
+	}
+	return new(audience)
+}
+
+// join adds the subscription to those to its name.
+func (n *nameSub) join(others cache.Audience) cache.Audience {
+	switch a := others.(type) {
+	case *audience:
+		n.pos = len(*a)
+		*a = append(*a, n)
+		return a
+	case *sole:
+		n.pos = 1
+		return &audience{(*nameSub)(a), n}
+	}
+	n.pos = 0
+	return (*sole)(n)
+}
+
+// leave takes the subscription out of those to its name.
+func (n *nameSub) leave(others cache.Audience) cache.Audience {
+	a, ok := others.(*audience)
+	if !ok {
+		return nil
+	}
+	last := len(*a) - 1
+	(*a)[n.pos] = (*a)[last]
+	(*a)[n.pos].pos = n.pos
+	(*a)[last] = nil
+	*a = (*a)[:last]
+	if last == 1 {
+		return (*sole)((*a)[0])
+	}
+	return a
+}
+
+func (s *sole) Changed()                         { s.audience().Changed() }
+func (s *sole) Removed(r cache.Removal)          { s.audience().Removed(r) }
+func (s *sole) HandOver(h cache.Handover)        { s.audience().HandOver(h) }
+func (s *sole) Confirmed()                       { s.audience().Confirmed() }
+func (s *sole) Renewed(lifted bool)              { s.audience().Renewed(lifted) }
+func (s *sole) Erred()                           { s.audience().Erred() }
+func (s *sole) Recovered()                       { s.audience().Recovered() }
+func (s *sole) Overdue()                         { s.audience().Overdue() }
+func (s *sole) DigestChanged(was, is digest.Sum) { s.audience().DigestChanged(was, is) }
+func (s *sole) Any(needs cache.Needs) bool       { return s.audience().Any(needs) }
+func (s *sole) Count(needs cache.Needs) int      { return s.audience().Count(needs) }
+func (s *sole) Hears(asked *cache.Asked) bool    { return s.audience().Hears(asked) }
+
+// Changed makes the new content due for each client.
+func (a *audience) Changed() {
+	for _, n := range *a {
+		n.push()
+	}
+}
+
+// Removed makes it due that the name stands for nothing.
+func (a *audience) Removed(r cache.Removal) {
+	for _, n := range *a {
+		if r.Was != nil && n.holds && n.typeSub.list.full {
+			n.retained = r.Was
+		}
+		n.absenceDue = n.absenceDue || !n.entry.Open() || (r.Again && n.dirty)
+		if !r.Expired || !n.dropsByItself(r.Content) {
+			n.push()
+		}
+	}
+}
+
+// HandOver brings each client content that is not kept.
+func (a *audience) HandOver(h cache.Handover) {
+	for _, n := range *a {
+		n.handOver(h)
+	}
+}
+
+// Renewed makes a heartbeat due for the clients that can do ttl. A client of the state of the
+// world is sent the content if the ttl was lifted: nothing else says so (TTL-4).
+func (a *audience) Renewed(lifted bool) {
+	for _, n := range *a {
+		switch form := n.typeSub.place.form; {
+		case !form.TTL:
+		case form.renewsWhole() && lifted:
+			n.repeat()
+		default:
+			n.renew()
+		}
+	}
+}
+
+// Erred makes an error due that leaves the content.
+func (a *audience) Erred() {
+	for _, n := range *a {
+		n.typeSub.changed.errors.add(n)
+		n.typeSub.ring()
+	}
+}
+
+// Recovered takes that back.
+func (a *audience) Recovered() {
+	for _, n := range *a {
+		n.typeSub.changed.errors.drop(n)
+	}
+}
+
+// Overdue makes due what waited for the name's answer.
+func (a *audience) Overdue() {
+	for _, n := range *a {
+		n.tooLate()
+		n.lateLoss()
+		n.typeSub.ring()
+	}
+}
+
+// DigestChanged replaces the name's part of the sum of what each client names.
+func (a *audience) DigestChanged(was, is digest.Sum) {
+	for _, n := range *a {
+		n.typeSub.subs.names.sum = n.typeSub.subs.names.sum.Minus(was).Plus(is)
+	}
+}
+
+// Any reports whether a subscription has some needs.
+func (a *audience) Any(needs cache.Needs) bool {
+	return slices.ContainsFunc(*a, func(n *nameSub) bool { return n.typeSub.needs().Has(needs) })
+}
+
+// Count counts the subscriptions that have some needs.
+func (a *audience) Count(needs cache.Needs) int {
+	if needs == 0 {
+		return len(*a)
+	}
+	count := 0
+	for _, n := range *a {
+		if n.typeSub.needs().Has(needs) {
+			count++
+		}
+	}
+	return count
+}
+
+// Hears reports whether new content goes to one of the clients now.
+func (a *audience) Hears(asked *cache.Asked) bool {
+	return slices.ContainsFunc(*a, func(n *nameSub) bool { return n.typeSub.hears(asked) })
+}
+
+// end takes the subscription off its entry.
+func (n *nameSub) end() {
+	w := n.typeSub
+	if w.needs().Has(cache.NeedsDigests) {
+		w.subs.names.sum = w.subs.names.sum.Minus(n.entry.Digest())
+	}
+	n.ended, n.retained = true, nil
+	w.changed.handedOver.drop(n)
+	w.changed.errors.drop(n)
+	if n.dirty {
+		w.changed.end()
+	}
+	w.place.store.FindTable(w.typeURL, cache.ByName).Unwatch(n.entry, w.needs(), n.leave)
+}
+
+// dropsByItself reports whether the subscription's client removes the expired resource without
+// a word, and records that: the client can do TTL, was sent all that the relay knew, did not
+// reject it, and waits for no answer. content is the number of the change that brought the
+// content.
+func (n *nameSub) dropsByItself(content uint64) bool {
+	if !n.typeSub.place.form.TTL || !n.holds || n.dirty || n.askedAgain {
+		return false
+	}
+	if n.typeSub.list.refused || n.typeSub.again.lacks(n.entry, content) {
+		return false
+	}
+	n.holds, n.retained = false, nil
+	return true
+}

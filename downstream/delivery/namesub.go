@@ -1,0 +1,87 @@
+package delivery
+
+import (
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// makeDue has the next Collect look at the subscription.
+func (n *nameSub) makeDue() {
+	if !n.dirty {
+		n.dirty = true
+		n.typeSub.changed.add(n)
+	}
+}
+
+// delivered records that nothing is due any more.
+func (n *nameSub) delivered() {
+	n.dirty, n.pushed, n.heartbeat, n.absenceDue, n.withheld = false, false, false, false, false
+}
+
+// push makes a change known to the subscription's client.
+func (n *nameSub) push() {
+	if n.dirty && n.pushed {
+		n.typeSub.changed.merged++
+	}
+	n.makeDue()
+	n.pushed, n.heartbeat, n.askedAgain = true, false, false
+	n.typeSub.ring()
+}
+
+// renew makes a heartbeat due for the subscription's client, unless the client is sent the
+// content anyway.
+func (n *nameSub) renew() {
+	if n.dirty || n.askedAgain {
+		n.missedHeartbeat = n.heartbeat
+		return
+	}
+	n.makeDue()
+	n.heartbeat, n.missedHeartbeat = true, false
+	n.typeSub.ring()
+}
+
+// repeat makes the content due again.
+func (n *nameSub) repeat() {
+	if n.askedAgain {
+		return
+	}
+	n.makeDue()
+	n.heartbeat = false
+	n.typeSub.ring()
+}
+
+// takesAway reports whether a removal is due of something that the client may hold, rather than
+// the first word that there is nothing (RES-6).
+func (n *nameSub) takesAway() bool { return n.holds && !n.entry.Exists() && !n.stays() }
+
+// stays reports whether the client keeps what it may hold, from the stream before or by "*":
+// the server only sent an error for the name, and the error leaves open what became of it
+// (ERR-1).
+func (n *nameSub) stays() bool { return n.entry.Open() && !n.absenceDue }
+
+// known reports whether the server answered the name, and the relay has kept the answer.
+func (n *nameSub) known() bool {
+	s := n.entry.State()
+	return s != cache.Unknown && s != cache.Transient
+}
+
+// located reports whether the subscription has parameters.
+func (n *nameSub) located() bool { return wire.IsLocator(n.spelling) }
+
+// shown returns the name as the client knows it.
+func (n *nameSub) shown() string { return wire.LocatedName(n.spelling) }
+
+// told returns the name under which the client is sent the content: that of another resource
+// for an alias (RES-10).
+func (n *nameSub) told() string {
+	if n.entry.Marks().Alias && !n.typeSub.place.reads() {
+		return n.entry.ServedName()
+	}
+	return n.shown()
+}
+
+// staysListed reports whether a list goes on holding the name although it was removed: the
+// removal came after a number.
+func (n *nameSub) staysListed(after uint64) bool {
+	return n.takesAway() && n.retained != nil && n.entry.Changed() > after
+}

@@ -1,0 +1,180 @@
+package delivery
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// answersOf is what another store has of what is missing.
+func (b *bed) answersOf(other *bed) (all []cache.PeerAnswer) {
+	b.Helper()
+	wanted := other.store.Session().Wanted()
+	for _, w := range cache.PeersOf(b.store).Missing() {
+		found, unknown := cache.PeersOf(other.store).Known(w)
+		a := cache.PeerAnswer{PeerWants: cache.PeerWants{TypeURL: w.TypeURL, Kind: w.Kind}}
+		for _, name := range w.Names {
+			if !slices.Contains(unknown, name) && (name == cache.Wildcard || keyer.IsGlob(name)) {
+				a.Names = append(a.Names, name)
+			}
+		}
+		for _, f := range found {
+			a.Resources = append(a.Resources, f.Resource)
+		}
+		all = append(all, a)
+	}
+	if got := other.store.Session().Wanted(); got != wanted {
+		b.Fatalf("a peer that was asked wants %d names of its control plane, and wanted %d", got, wanted)
+	}
+	other.check()
+	return all
+}
+
+func (b *bed) takes(want int, all []cache.PeerAnswer) {
+	b.Helper()
+	if n := cache.PeersOf(b.store).Take(all, time.Now()); n != want {
+		b.Fatalf("took %d resources, want %d", n, want)
+	}
+	b.check()
+}
+
+// missing renders what is asked of peers.
+func (b *bed) missing() string {
+	var all []string
+	for _, w := range cache.PeersOf(b.store).Missing() {
+		all = append(all, w.TypeURL[strings.LastIndexByte(w.TypeURL, '.')+1:]+" "+strings.Join(w.Names, " "))
+	}
+	return strings.Join(all, ", ")
+}
+
+// A store takes from another one what its clients want, and nobody is asked for what that lacks.
+func TestSUR1PeersFillWhatIsMissing(t *testing.T) {
+	other := newBed(t, cache.Limits{})
+	c := other.join()
+	c.sub(cds, "*", globG)
+	c.sub(lds, "*")
+	c.sub(eds, "e", "f", "x")
+	other.connect(0)
+	other.connect(1)
+	other.says(cds, "+a@1", "+b@2")
+	other.saysOn(1, cds, "+"+nameG1+"@1")
+	other.says(lds, "+l@1")
+	other.says(eds, "+e@1", "-f")
+	other.settle()
+
+	b := newBed(t, cache.Limits{})
+	fresh, list, same := b.join(), b.joinAs(bareForm), b.join()
+	fresh.sub(cds, "*", globG)
+	fresh.sub(eds, "e", "f", "unknown", "l")
+	list.sub(cds, "*")
+	same.resume(cds, []string{"a@1", "b@9", "gone@1"}, "*")
+	b.expect(append(fresh.collect(), append(list.lists(), same.collect()...)...))
+	if got, want := b.missing(), "Cluster *, Cluster "+globG+", ClusterLoadAssignment e f l unknown"; got != want {
+		t.Fatalf("missing: %s, want %s", got, want)
+	}
+	b.takes(4, b.answersOf(other))
+	b.restored(4)
+	b.expectAll(fresh.collect(), "CDS +"+nameG1+"@1", "CDS +a@1 +b@2", "EDS +e@1")
+	b.expect(list.lists(), "CDS a1 b2")
+	b.expect(same.collect()) // b is withheld, and nothing is removed
+	if got, want := b.missing(), "ClusterLoadAssignment f l unknown"; got != want {
+		t.Errorf("missing: %s, want %s", got, want)
+	}
+	b.takes(0, b.answersOf(other))
+
+	t.Log("the server confirms, replaces and removes what the peer gave")
+	b.connect(0)
+	b.connect(1)
+	b.says(cds, "+a@1", "+b@3")
+	b.saysOn(1, cds, "+"+nameG1+"@1")
+	b.says(eds, "-e", "-f", "-l", "+unknown@1")
+	b.settle()
+	b.restored(0)
+	b.expectAll(fresh.collect(), "CDS +b@3", "EDS +unknown@1 -f -l -e")
+	b.expectAll(same.collect(), "CDS +b@3 -gone")
+}
+
+// What a peer gives takes the place of nothing that the store knows, and comes to nothing where the
+// server was asked meanwhile.
+func TestSUR1PeersReplaceNothing(t *testing.T) {
+	other := newBed(t, cache.Limits{})
+	c := other.join()
+	c.sub(eds, "has", "gone", "waits")
+	c.sub(cds, "*")
+	other.connect(0)
+	other.says(eds, "+has@2", "+gone@2", "+waits@2")
+	other.says(cds, "+c@2", "+d@2")
+	other.settle()
+
+	b := newBed(t, cache.Limits{})
+	own := b.join()
+	own.sub(eds, "has", "gone", "waits")
+	own.sub(cds, "*")
+	answers := b.answersOf(other) // asked before the server was there
+	b.connect(0)
+	b.says(eds, "+has@1", "-gone")
+	b.says(cds, "+c@1")
+	b.expectAll(own.collect(), "CDS +c@1", "EDS +has@1 -gone")
+	b.takes(0, answers)
+	b.expect(own.collect())
+	b.store.Session().Lost(streamOf(0))
+	b.takes(2, answers)
+	b.expectAll(own.collect(), "CDS +d@2", "EDS +waits@2")
+	b.restored(2)
+}
+
+// Clients are told of an outage after the peers were asked.
+func TestPeersBeforeOutage_ABS2(t *testing.T) {
+	b := newBedOf(t, cache.Limits{}, cache.Source{Peers: true})
+	p := cache.PeersOf(b.store)
+	c := b.join()
+	before := p.Wants()
+	c.sub(eds, "a", "b")
+	if p.Wants() == before {
+		t.Error("wanted names are not counted")
+	}
+	told := func(want string, awaited bool) {
+		t.Helper()
+		b.check()
+		if got, ok := Outage([]*Place{c.c}); got != want || ok != (want != "") || p.Awaited() != awaited {
+			t.Fatalf("told %q, %t; awaited %t", got, ok, p.Awaited())
+		}
+	}
+	told("", false)
+	b.store.Session().SetOutage("it is away")
+	told("", true)
+	b.expect(c.told())
+	c.rang()
+	if p.Asked(before) {
+		t.Error("more was wanted meanwhile, and nobody asks for it")
+	}
+	told("", true)
+	p.Asked(p.Wants())
+	told("it is away", false)
+	if !c.rang() {
+		t.Error("not woken")
+	}
+	b.expectAll(strings.Fields(strings.Join(c.told(), " ")), "EDS", "!a", "!b")
+
+	t.Log("what is wanted later waits for the peers again")
+	c.sub(eds, "c")
+	told("", true)
+	b.expect(c.told())
+	p.Asked(p.Wants())
+	b.expect(c.told(), "EDS !c")
+	c.sub(cds, "*")
+	told("", true)
+
+	t.Log("the outage ends meanwhile")
+	b.store.Session().SetOutage("")
+	told("", false)
+	p.Asked(p.Wants())
+	b.expect(c.told())
+	b.connect(0)
+	b.says(eds, "+a@1")
+	b.expect(c.told(), "EDS +a")
+}

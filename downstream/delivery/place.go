@@ -1,0 +1,177 @@
+package delivery
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// Join gives a client that is told everything each time a place in a store, for TakeSnapshot.
+// ring and form are those of NewSubscriber.
+func Join(store *cache.Store, ring func(), form Form) *Place {
+	return newPlace(store, form, false, ring)
+}
+
+// newPlace gives a stream, or the relay itself, a place in a store.
+func newPlace(store *cache.Store, form Form, own bool, ring func()) *Place {
+	c := &Place{store: store, bell: cache.NewBell(ring), form: form, format: form.format(own), own: own}
+	store.Edit(func() { store.Enter(c, own) })
+	return c
+}
+
+// Bell rings when there may be something to collect.
+func (c *Place) Bell() *cache.Bell { return &c.bell }
+
+// Store is where the place is.
+func (c *Place) Store() *cache.Store { return c.store }
+
+// Leave ends the place. Names that it subscribed to alone stay cached until they are evicted
+// (SUB-11).
+func (c *Place) Leave() {
+	c.store.Edit(func() {
+		defer c.store.Leave(c, c.own) // even if its types cannot be ended
+		for _, w := range c.types {
+			w.close()
+		}
+		c.types = nil
+	})
+}
+
+// Change is what one request changes of a client's subscriptions to one type in one store.
+type Change struct {
+	TypeURL     string
+	Subscribe   []cache.Name
+	Unsubscribe []cache.Name
+	// Versions are what the client says it holds, by key; only with the first request for the
+	// type on its stream (RES-11). Update does not keep them.
+	Versions wire.Versions
+	// VersionInfo is what a state-of-the-world client showed with its first request for the
+	// type. It is to be given with every change until the first response is sent: its holder
+	// has a list, which nothing that is incomplete may replace (RES-2), and which is not sent
+	// again if it is current (ACK-5).
+	VersionInfo string
+	// Distrust says that the client may have what it presents from another scope, whose server
+	// may use the same versions for other contents (ACK-4). The client is sent everything; what
+	// it presents says only which names it holds.
+	Distrust bool
+	// Relist has the list of a full-state type sent although nothing changed.
+	Relist bool
+}
+
+// Update carries out a change. The caller collects then: nothing rings for it. Names that never
+// were subscribed to are ignored (SUB-7). The subscriptions that remain answer for those that
+// end (SUB-8): where "*" begins in one store as names end in others, its change comes first.
+func (c *Place) Update(ch *Change) {
+	begun := c.find(ch.TypeURL) == nil
+	var u update
+	c.store.Edit(func() { u = c.change(ch) })
+	w := u.typeSub
+	p := presentation{typeSub: w, subs: &w.subs, versions: &ch.Versions, begun: begun, distrust: ch.Distrust}
+	p.take()
+	u.tellStar()
+	if w.subs.idle() {
+		w.subs.parts.leave(&w.subs)
+	}
+}
+
+// change carries out a change, but for the versions that the client presents. The caller holds
+// the store's lock.
+func (c *Place) change(ch *Change) update {
+	w := c.subscribeType(ch.TypeURL)
+	w.subs.names.reserve(len(ch.Subscribe))
+	u := update{typeSub: w, subs: &w.subs}
+	for _, n := range ch.Subscribe {
+		u.subscribe(n)
+	}
+	for _, n := range ch.Unsubscribe {
+		u.unsubscribe(n)
+	}
+	u.release()
+	w.variants.bequeath(&w.subs.names)
+	if ch.VersionInfo != "" && !w.list.listed {
+		w.list.presented, w.progress.led = ch.VersionInfo, true
+		if ch.Distrust {
+			w.list.presented = distrusted
+		}
+	}
+	w.list.relist = w.list.relist || (ch.Relist && w.list.full)
+	if w.subs.idle() {
+		c.types = slices.DeleteFunc(c.types, func(o *typeSub) bool { return o == w })
+	}
+	return u
+}
+
+// subscribeType finds or begins the subscription to a type.
+func (c *Place) subscribeType(typeURL string) *typeSub {
+	if w := c.find(typeURL); w != nil {
+		return w
+	}
+	w := &typeSub{
+		place: c, typeURL: typeURL, rank: cache.RankOf(typeURL),
+		list: listState{full: c.form.State && c.store.FullState(typeURL), begun: c.store.Now()},
+		bell: cache.NewTypeBell(&c.bell),
+	}
+	at, _ := slices.BinarySearchFunc(c.types, w, func(a, b *typeSub) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.typeURL, b.typeURL))
+	})
+	c.types = slices.Insert(c.types, at, w)
+	c.subscriber.link(w)
+	if c.located {
+		w.variants = w.variants.withNames(&w.subs.names)
+	}
+	return w
+}
+
+// Watches returns the number of the client's subscriptions to a type: names, globs and "*".
+func (c *Place) Watches(typeURL string) int {
+	w := c.find(typeURL)
+	if w == nil {
+		return 0
+	}
+	n := w.subs.names.len() + len(w.subs.globs.all)
+	if w.subs.wildcard != nil {
+		n++
+	}
+	return n
+}
+
+// Subscribed reports whether the client subscribes to a name, a glob or "*", as it is spelled.
+func (c *Place) Subscribed(typeURL, spelling string) bool {
+	w := c.find(typeURL)
+	switch {
+	case w == nil:
+		return false
+	case spelling == cache.Wildcard:
+		return w.subs.wildcard != nil
+	}
+	return w.subs.names.get(spelling) != nil || w.subs.globs.all[spelling] != nil
+}
+
+// Subscriptions are all that the client subscribes to of a type, as it spells them. They must
+// not be changed meanwhile.
+func (c *Place) Subscriptions(typeURL string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		w := c.find(typeURL)
+		if w == nil || (w.subs.wildcard != nil && !yield(cache.Wildcard)) {
+			return
+		}
+		for sub := range w.subs.names.all() {
+			if !yield(sub.spelling) {
+				return
+			}
+		}
+		for spelling := range w.subs.globs.all {
+			if !yield(spelling) {
+				return
+			}
+		}
+	}
+}
+
+// behind reports whether removals were discarded that an incremental client was not told.
+func (c *Place) behind() bool {
+	return !c.form.State && slices.ContainsFunc(c.types, func(w *typeSub) bool { return w.subs.hasFollower((*follower).Behind) })
+}

@@ -1,0 +1,624 @@
+package delivery
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+func nothing(string) bool { return false }
+
+// restart is the store in another process, which has what a disk kept of this one.
+func (b *bed) restart() *bed {
+	b.Helper()
+	next := newBedOf(b, b.limits, b.source)
+	next.restore(b.store.Snapshots().Image(nothing))
+	return next
+}
+
+// restore sorts the image, so that the first member is the one that is not presented.
+func (b *bed) restore(image *cache.Image) {
+	b.Helper()
+	for i := range image.Tables {
+		slices.SortFunc(image.Tables[i].Resources, func(x, y cache.ResourceImage) int {
+			return strings.Compare(x.Resource.Name, y.Resource.Name)
+		})
+		for n := range image.Tables[i].Resources {
+			r := &image.Tables[i].Resources[n]
+			restored, err := wire.Restore(r.Resource.Raw(), r.Resource.TTL())
+			if err != nil {
+				b.Fatal(err)
+			}
+			r.Resource = restored
+		}
+	}
+	b.store.Snapshots().Restore(image, time.Now())
+	b.check()
+}
+
+func (b *bed) restored(want int) {
+	b.Helper()
+	if n, _ := b.store.Snapshots().Restored(); n != want {
+		b.Fatalf("%d resources are restored, want %d", n, want)
+	}
+}
+
+func TestSUR1RestoredGoesToNewClients(t *testing.T) {
+	b := newBed(t, cache.Limits{})
+	c := b.join()
+	c.sub(cds, "*", globG)
+	c.sub(eds, "e", "f")
+	b.connect(0)
+	b.connect(1)
+	b.says(cds, "+a@1", "+b@2")
+	b.saysOn(1, cds, "+"+nameG1+"@1")
+	b.says(eds, "+e@1", "-f")
+	b.settle()
+
+	b = b.restart()
+	b.restored(4)
+	fresh, same := b.join(), b.join()
+	fresh.sub(cds, "*", globG)
+	fresh.sub(eds, "e", "f")
+	b.expectAll(fresh.collect(), "CDS +"+nameG1+"@1", "CDS +a@1 +b@2", "EDS +e@1")
+	same.resume(cds, []string{"a@1", "b@2", nameG1 + "@1"}, "*", globG)
+	same.resume(eds, []string{"e@1", "f@1"}, "e", "f")
+	b.expect(same.collect())
+
+	t.Log("the server is asked with the versions, except of one name or member")
+	b.expect(b.connect(0), "CDS +* =b@2", "EDS +e +f")
+	b.expect(b.connect(1), "CDS +"+globG)
+	b.says(cds, "+a@1")
+	b.saysOn(1, cds, "+"+nameG1+"@1")
+	b.says(eds, "+e@1", "-f")
+	b.settle()
+	b.restored(0)
+	b.expect(fresh.collect(), "EDS -f")
+	b.expect(same.collect(), "EDS -f")
+	b.says(cds, "+a@3")
+	b.expect(fresh.collect(), "CDS +a@3")
+	b.expect(same.collect(), "CDS +a@3")
+}
+
+// A client that holds something else keeps it until the server has spoken.
+func TestSUR1RestoredReplacesNothing(t *testing.T) {
+	begin := func(t *testing.T) (b *bed, c *peer) {
+		t.Helper()
+		b = newBed(t, cache.Limits{})
+		first := b.join()
+		first.sub(lds, "*")
+		first.sub(eds, "e", "w")
+		b.connect(0)
+		b.says(lds, "+a@1", "+b@1")
+		b.says(eds, "+e@1", "+w@1")
+		b.settle()
+		b = b.restart()
+		c = b.join()
+		c.resume(lds, []string{"a@2", "gone@1"}, "*")
+		c.resume(eds, []string{"e@2"}, "e")
+		b.expect(c.collect(), "LDS +b@1")
+		b.expect(c.collect())
+		if c.rang() {
+			b.expect(c.collect())
+		}
+		return b, c
+	}
+	t.Run("confirmed by the server's word", func(t *testing.T) {
+		b, c := begin(t)
+		b.connect(0)
+		b.says(eds, "+e@1", "+w@1")
+		b.expect(c.collect(), "EDS +e@1")
+		b.says(lds, "+a@1", "+b@1")
+		b.settle()
+		if !c.rang() {
+			t.Error("not woken")
+		}
+		b.expect(c.collect(), "LDS +a@1 -gone")
+		b.expect(c.collect())
+		b.restored(0)
+	})
+	t.Run("confirmed by silence after an answer", func(t *testing.T) {
+		b, c := begin(t)
+		b.connect(0)
+		b.settle()
+		b.expect(c.collect())
+		b.restored(4) // nothing was said
+		b.says(lds, "+a@1")
+		b.says(eds, "+w@1")
+		b.settle()
+		b.expectAll(c.collect(), "LDS +a@1 -gone", "EDS +e@1")
+		b.restored(0)
+	})
+	t.Run("replaced by what the client holds", func(t *testing.T) {
+		b, c := begin(t)
+		b.connect(0)
+		b.says(lds, "+a@2")
+		b.says(eds, "+e@2")
+		b.settle()
+		b.expect(c.collect(), "LDS -gone")
+	})
+	t.Run("replaced by something newer", func(t *testing.T) {
+		b, c := begin(t)
+		b.connect(0)
+		b.says(lds, "+a@3")
+		b.says(eds, "+e@3")
+		b.expectAll(c.collect(), "LDS +a@3", "EDS +e@3")
+		b.settle()
+		b.expect(c.collect(), "LDS -gone")
+	})
+	t.Run("removed", func(t *testing.T) {
+		b, c := begin(t)
+		b.connect(0)
+		b.says(lds, "-a")
+		b.says(eds, "-e")
+		b.settle()
+		b.expectAll(append(c.collect(), c.collect()...), "LDS -a -gone", "EDS -e")
+	})
+	t.Run("asked for anew it is sent", func(t *testing.T) {
+		b, c := begin(t)
+		c.sub(eds, "e")
+		b.expect(c.collect(), "EDS +e@1")
+	})
+}
+
+// Clients may be there before the disk was read.
+func TestSUR1RestoredUnderClients(t *testing.T) {
+	b := newBed(t, cache.Limits{})
+	first := b.join()
+	first.sub(lds, "*")
+	first.sub(eds, "e")
+	b.connect(0)
+	b.says(lds, "+a@1")
+	b.says(eds, "+e@1")
+	image := b.store.Snapshots().Image(nothing)
+
+	b = newBedOf(t, b.limits, b.source)
+	fresh, other := b.join(), b.join()
+	fresh.sub(lds, "*")
+	fresh.sub(eds, "e")
+	other.resume(lds, []string{"a@2"}, "*")
+	other.resume(eds, []string{"e@2"}, "e")
+	b.expect(fresh.collect())
+	b.expect(other.collect())
+	b.restore(image)
+	if !fresh.rang() {
+		t.Error("not woken")
+	}
+	b.expect(fresh.collect(), "EDS +e@1", "LDS +a@1")
+	for _, batch := range fresh.took {
+		if !batch.Received.IsZero() {
+			t.Error("restored content counts as propagated")
+		}
+	}
+	b.expect(other.collect())
+}
+
+// A client of the state of the world that shows a version keeps its list, however long the server
+// is away.
+func TestSUR1RestoredLists(t *testing.T) {
+	b := newBed(t, cache.Limits{})
+	first := b.joinAs(Form{State: true})
+	first.sub(cds, "*")
+	first.sub(lds, "l")
+	first.sub(eds, "e")
+	b.connect(0)
+	b.says(cds, "+a@1", "+b@1")
+	b.says(lds, "+l@1")
+	b.says(eds, "+e@1")
+	b.settle()
+	first.lists()
+	shown := map[string]string{}
+	for _, batch := range first.took {
+		shown[batch.TypeURL] = batch.SystemVersion
+	}
+
+	b = b.restart()
+	fresh, other, same := b.joinAs(Form{State: true}), b.joinAs(Form{State: true}), b.joinAs(Form{State: true})
+	fresh.sub(cds, "*")
+	fresh.sub(lds, "l")
+	fresh.sub(eds, "e")
+	b.expect(fresh.lists(), "CDS a1 b1", "EDS e1", "LDS l1")
+	other.show(cds, "another", "*")
+	other.show(lds, "another", "l")
+	other.show(eds, "another", "e")
+	b.expect(other.lists())
+	same.show(cds, shown[cds], "*")
+	same.show(eds, shown[eds], "e")
+	b.expect(same.lists(), "EDS e1") // WARM-2
+
+	t.Log("the time for which a list waits does not end it (ABS-3)")
+	batches, _, err := other.s.Collect(Pace{
+		Acks: func(string) Acks { return Acknowledged }, Size: 1 << 20, Parts: 8,
+	})
+	if len(batches) > 0 || err != nil {
+		t.Errorf("%d batches, error %v", len(batches), err)
+	}
+
+	b.connect(0)
+	b.says(cds, "+a@1")
+	b.says(lds, "+l@1")
+	b.says(eds, "+e@1")
+	b.settle()
+	if !other.rang() {
+		t.Error("not woken")
+	}
+	b.expect(other.lists(), "CDS a1 b1", "EDS e1", "LDS l1")
+	b.expect(same.lists())
+	b.expect(fresh.lists())
+}
+
+// Where the server speaks the state of the world, only what it sends is confirmed.
+func TestSUR1RestoredState(t *testing.T) {
+	b := newStateBed(t)
+	first := b.join()
+	first.sub(cds, "*")
+	first.sub(eds, "e", "f")
+	b.connect(0)
+	b.state(cds, "v1", "+a@1", "+b@1")
+	b.state(eds, "v1", "+e@1", "+f@1")
+
+	b = b.restart()
+	b.restored(4)
+	fresh := b.join()
+	fresh.sub(cds, "*")
+	fresh.sub(eds, "e", "f")
+	fresh.told()
+	b.expectAll(b.connect(0), "CDS +* held", "EDS +e +f held")
+	other := b.join()
+	other.resume(eds, []string{"e@old", "f@old"}, "e", "f")
+	b.expect(other.told())
+	b.state(eds, "v7", "+e@1")
+	b.settle()
+	b.restored(3)
+	b.expect(other.told(), "EDS +e")
+	b.expect(fresh.told())
+	b.state(cds, "v7", "+a@1")
+	b.expect(fresh.told(), "CDS -b")
+	b.restored(1)
+}
+
+// A server of the state of the world that cannot tell what became of a name has spoken: its list
+// would wait for ever. The content stays, as it would without a restart (ERR-1).
+func TestSUR1_ERR1_ABS3RestoredStateExcused(t *testing.T) {
+	for _, names := range [][]string{{"a", "b", "c"}, {"*"}} {
+		b := newStateBed(t)
+		first := b.joinAs(Form{State: true})
+		first.sub(cds, names...)
+		first.sub(eds, "e", "f")
+		b.connect(0)
+		b.state(cds, "v1", "+a@1", "+b@1")
+		b.state(eds, "v1", "+e@1", "+f@1")
+
+		b = b.restart()
+		other := b.joinAs(Form{State: true})
+		other.show(cds, "another", names...)
+		other.show(eds, "another", "e", "f")
+		b.connect(0)
+		b.expect(other.lists())
+		b.state(eds, "v2", "+e@1", "!f")
+		b.expect(other.lists(), "EDS e1 !f")
+		b.restored(3)
+		b.state(cds, "v2", "+a@1", "+c@1", "!b")
+		b.restored(1)
+		b.expect(other.lists(), "CDS a1 b1 c1 !b")
+	}
+}
+
+// The time to live goes on while the relay is away.
+func TestSUR1RestoredTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := newBed(t, cache.Limits{}).subscribed(eds, "short", "long")
+		b.says(eds, "+short@1~1m", "+long@1~1h")
+		image := b.store.Snapshots().Image(nothing)
+		time.Sleep(10 * time.Minute)
+		b = newBed(t, cache.Limits{})
+		b.restore(image)
+		b.restored(1)
+		fresh := b.joinAs(Form{TTL: true})
+		fresh.sub(eds, "short", "long")
+		b.expect(fresh.collect(), "EDS +long@1~50m0s")
+		time.Sleep(time.Hour)
+		b.store.Session().Settle(time.Now())
+		b.check()
+		b.restored(0)
+	})
+}
+
+// Aliases come back as they were.
+func TestSUR1RestoredAliases(t *testing.T) {
+	b, c := newBed(t, cache.Limits{}).subscribed(cds, "alias", "own")
+	b.says(cds, "+own@1", "+real@1|alias")
+	c.collect()
+	b = b.restart()
+	fresh := b.join()
+	fresh.sub(cds, "alias", "own")
+	b.expectAll(fresh.collect(), "CDS +real@1 +own@1")
+	b.connect(0)
+	b.says(cds, "+own@1", "+real@1|alias")
+	b.restored(0)
+	b.expect(fresh.collect())
+}
+
+// Readers of the relay's own pass the mark on, and take it off.
+func TestSUR1RestoredReaders(t *testing.T) {
+	b, _ := newBed(t, cache.Limits{}).subscribed(cds, "n")
+	b.says(cds, "+n@1")
+	b = b.restart()
+	r := Read(b.store, func() {})
+	r.Update(&Change{TypeURL: cds, Subscribe: names([]string{"n"})})
+	taken, _, err := Take([]*Place{r}, 1<<20, 8)
+	if err != nil || len(taken) != 1 || !taken[0].Found[0].Resource.Restored() {
+		t.Fatalf("took %v, %v", taken, err)
+	}
+	b.connect(0)
+	b.says(cds, "+n@1")
+	taken, _, err = Take([]*Place{r}, 1<<20, 8)
+	if err != nil || len(taken) != 1 || taken[0].Found[0].Resource.Restored() {
+		t.Fatalf("took %v, %v", taken, err)
+	}
+}
+
+// A server that has nothing to say of a collection whose versions it was shown says nothing. One
+// member is not presented, so that the server must answer.
+func TestSUR1_RES2_RES14UnchangedCollection(t *testing.T) {
+	const long = 4 * quiet
+	members := []string{"a@1", "b@1", "c@1"}
+	image := func(t *testing.T, members ...string) *bed {
+		t.Helper()
+		b := newBedOf(t, cache.Limits{}, cache.Source{
+			Quiet: quiet, ResumeQuiet: long, Absent: quiet, FullState: map[string]bool{cds: true, lds: true},
+		})
+		first := b.join()
+		first.sub(lds, "*")
+		b.connect(0)
+		for _, m := range members {
+			b.says(lds, "+"+m)
+		}
+		b.settle()
+		return b.restart()
+	}
+	// begin restarts a relay, and tells which member it does not present to the server.
+	begin := func(t *testing.T) (b *bed, other *peer, witness string) {
+		t.Helper()
+		b = image(t, members...)
+		other = b.joinAs(Form{State: true})
+		other.show(lds, "another", "*")
+		b.expect(other.lists())
+		return b, other, b.witness(members...)
+	}
+	// anew begins the stream anew, when that is due, and tells the same of the next stream.
+	anew := func(b *bed, witness string, members ...string) string {
+		b.Helper()
+		b.runClocks()
+		b.expect(b.demand(0), "begin anew")
+		b.store.Session().Lost(streamOf(0))
+		next := b.witness(members...)
+		if next == witness {
+			b.Errorf("%s is not presented again", next)
+		}
+		return next
+	}
+	list := func(members []string) string { return "LDS " + strings.ReplaceAll(strings.Join(members, " "), "@", "") }
+	without := func(m string) []string {
+		return slices.DeleteFunc(slices.Clone(members), func(x string) bool { return x == m })
+	}
+	name := func(member string) string { return strings.TrimSuffix(member, "@1") }
+
+	t.Run("the server sends the member that was not presented", func(t *testing.T) {
+		b, other, witness := begin(t)
+		same := b.join()
+		same.resume(lds, members, "*")
+		b.says(lds, "+"+witness)
+		b.store.Session().Settle(time.Now().Add(quiet))
+		b.restored(0)
+		b.expect(other.lists(), list(members))
+		b.expect(same.collect())
+		b.store.Session().Lost(streamOf(0))
+		b.expect(b.connect(0), "LDS +* =a@1 =b@1 =c@1")
+	})
+	t.Run("it has changed", func(t *testing.T) {
+		b, other, witness := begin(t)
+		b.says(lds, "+"+name(witness)+"@2")
+		b.settle()
+		b.restored(0)
+		b.expect(other.lists(), strings.Replace(list(members), name(witness)+"1", name(witness)+"2", 1))
+	})
+	t.Run("it comes late", func(t *testing.T) {
+		b, other, witness := begin(t)
+		b.says(lds)
+		b.store.Session().Settle(time.Now().Add(long - quiet))
+		b.restored(3)
+		b.says(lds, "+"+witness)
+		b.store.Session().Settle(time.Now().Add(long - quiet))
+		b.restored(0)
+		b.expect(other.lists(), list(members))
+	})
+	t.Run("it is gone, and the server says something else", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b, other, witness := begin(t)
+			b.says(lds, "+d@1")
+			next := anew(b, witness, append(slices.Clone(members), "d@1")...)
+			b.expect(other.lists())
+			b.says(lds, "+"+next, "-"+name(witness))
+			b.runClocks()
+			b.restored(0)
+			b.expect(other.lists(), list(append(without(witness), "d@1")))
+		})
+	})
+	t.Run("it is gone, and the server says nothing", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b, other, witness := begin(t)
+			next := anew(b, witness, members...)
+			b.says(lds, "+"+next, "-"+name(witness))
+			b.runClocks()
+			b.restored(0)
+			b.expect(other.lists(), list(without(witness)))
+		})
+	})
+	t.Run("the next one is gone too", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b, other, witness := begin(t)
+			next := anew(b, witness, members...)
+			b.says(lds, "-"+name(witness))
+			b.runClocks()
+			b.restored(0)
+			b.expect(other.lists(), list(slices.DeleteFunc(without(witness), func(m string) bool { return m == next })))
+		})
+	})
+	t.Run("a server that stays silent has the stream begin anew once", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b, other, witness := begin(t)
+			anew(b, witness, members...)
+			for range 3 {
+				b.runClocks()
+				b.expect(b.demand(0))
+				b.store.Session().Lost(streamOf(0))
+				b.connect(0)
+			}
+			b.restored(3)
+			b.expect(other.lists())
+		})
+	})
+	t.Run("a single member", func(t *testing.T) {
+		b := image(t, "a@1")
+		b.expect(b.connect(0), "LDS +*")
+		b.says(lds, "+a@1")
+		b.settle()
+		b.restored(0)
+	})
+}
+
+// Each glob has a member of its own that is not presented, and the names beside it have one.
+func TestSUR1UnchangedGlobs(t *testing.T) {
+	b, _ := newBed(t, cache.Limits{}).subscribed(cds, globG, globQ, "n", nameG1)
+	b.says(cds, "+"+nameG1+"@1", "+"+nameQ+"@1", "+n@1")
+	b.settle()
+	b = b.restart()
+	other := b.joinAs(Form{State: true})
+	other.show(cds, "another", globG, nameG1)
+	b.expect(other.lists())
+	b.expect(b.connect(0), "CDS +n +"+globG+" +"+nameG1+" +"+globQ)
+	b.says(cds, "+"+nameG1+"@1", "+"+nameQ+"@1", "+n@1")
+	b.settle()
+	b.restored(0)
+	b.expect(other.lists(), "CDS "+nameG1+"1")
+}
+
+// A name that is held from an earlier process becomes a member of a glob that is new. The server
+// knows that the relay holds it, and need not mention it.
+func TestSUR1RestoredNamesOfNewGlobs(t *testing.T) {
+	begin := func(t *testing.T) (b *bed, other *peer) {
+		t.Helper()
+		b = newBedOf(t, cache.Limits{}, cache.Source{Quiet: quiet, Absent: quiet, FullState: map[string]bool{cds: true}})
+		first := b.join()
+		first.sub(cds, nameG1, "n")
+		b.connect(0)
+		b.says(cds, "+n@1", "+"+nameG1+"@1")
+		b = b.restart()
+		for !slices.Equal(b.connect(0), []string{"CDS +n +" + nameG1 + " =" + nameG1 + "@1"}) {
+			b.store.Session().Lost(streamOf(0)) // the other name was presented
+		}
+		other = b.joinAs(Form{State: true})
+		other.show(cds, "another", globG, nameG1)
+		b.expect(b.demand(0), "CDS +"+globG)
+		return b, other
+	}
+	t.Run("the server sends another member", func(t *testing.T) {
+		b, other := begin(t)
+		b.says(cds, "+n@1", "+"+nameG2+"@1")
+		b.settle()
+		b.restored(0)
+		b.expect(other.lists(), "CDS "+nameG1+"1 "+nameG2+"1")
+	})
+	t.Run("the server has nothing else to send", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b, other := begin(t)
+			b.runClocks()
+			b.expect(b.demand(0), "begin anew")
+			b.store.Session().Lost(streamOf(0))
+			b.expect(b.connect(0), "CDS +n +"+globG+" +"+nameG1)
+			b.says(cds, "+n@1", "+"+nameG1+"@1")
+			b.runClocks()
+			b.restored(0)
+			b.expect(other.lists(), "CDS "+nameG1+"1")
+		})
+	})
+}
+
+// witness begins a stream, and tells which of these members of "*" is not presented.
+func (b *bed) witness(members ...string) string {
+	b.Helper()
+	said := b.connect(0)
+	for _, m := range members {
+		var line strings.Builder
+		line.WriteString("LDS +*")
+		for _, other := range members {
+			if other != m {
+				line.WriteString(" =" + other)
+			}
+		}
+		if slices.Equal(said, []string{line.String()}) {
+			return m
+		}
+	}
+	b.Fatalf("the server was told %v", said)
+	return ""
+}
+
+// runClocks ends all quiet times and clocks when their time has come, as the session does.
+func (b *bed) runClocks() {
+	b.Helper()
+	for {
+		at := b.store.Session().Settle(time.Now())
+		b.check()
+		if at.IsZero() {
+			return
+		}
+		time.Sleep(time.Until(at))
+	}
+}
+
+// TestSUR1SnapshotConfirmed: the digest without restored resources is that of a server that has
+// not got them.
+func TestSUR1SnapshotConfirmed(t *testing.T) {
+	for _, names := range [][]string{{"a", "b"}, {"a", "b", "*"}, {"a", "*"}, {"*"}, {nameG1, nameG2, globG}, {globG}} {
+		a, b := "a", "b"
+		if slices.Contains(names, globG) {
+			a, b = nameG1, nameG2
+		}
+		bed := newBed(t, cache.Limits{})
+		p := bed.joinAs(bareForm)
+		p.sub(eds, names...)
+		bed.connect(0)
+		bed.connect(1)
+		says := func(what ...string) {
+			for i := range 2 {
+				bed.saysOn(i, eds, what...)
+			}
+		}
+		says("+" + a + "@1")
+		_, one := p.snap(eds)
+		says("+" + b + "@1")
+		_, two := p.snap(eds)
+
+		bed = bed.restart()
+		p = bed.joinAs(bareForm)
+		p.sub(eds, names...)
+		_, all := p.snap(eds)
+		if none := all.Confirmed(); !all.Restored || all.Content != two.Content || len(none.Resources) != 0 || none.Content != cache.EmptyVersion() {
+			t.Errorf("%q: restored %t with content %q, without %q of %d resources", names, all.Restored, all.Content, none.Content, len(none.Resources))
+		}
+		bed.connect(0)
+		bed.connect(1)
+		says("+" + a + "@1")
+		_, all = p.snap(eds)
+		if some := all.Confirmed(); some.Content != one.Content || some.Version != one.Content || len(some.Resources) != 1 || all.Content != two.Content {
+			t.Errorf("%q: content %q of %d resources is confirmed, want %q", names, some.Content, len(some.Resources), one.Content)
+		}
+	}
+}

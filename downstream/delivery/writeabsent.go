@@ -1,0 +1,70 @@
+package delivery
+
+import "github.com/xdsrelay/xdsrelay/cache"
+
+// absent tells that what a name stood for does not exist: the state of the world has an error
+// for it (ABS-1).
+func (wr *writer) absent(sub *nameSub) bool {
+	e := sub.entry
+	if err := wr.typeSub.place.format.absence(); err != nil {
+		if !wr.tellError(err, sub.shown()) {
+			return false
+		}
+		wr.record(e, sub.pushed)
+		return true
+	}
+	if e.Absence().Answer() != nil && sub.typeSub.place.incremental() {
+		return wr.unresolved(e, sub.pushed)
+	}
+	if !wr.removeVariant(sub, sub.located(), sub.shown()) {
+		return false
+	}
+	if sub.holds && e.Absence().Served() != "" && sub.typeSub.place.incremental() && !wr.removeServed(sub.typeSub, e.Absence().Served()) {
+		return false
+	}
+	wr.record(e, sub.pushed)
+	return true
+}
+
+// removeServed tells the removal of what served an alias: the client knows it by its own name
+// (RES-10).
+func (wr *writer) removeServed(w *typeSub, name string) bool {
+	if !wr.remove(name) {
+		return false
+	}
+	if w.subs.wildcard != nil {
+		w.subs.wildcard.compared(name)
+	}
+	return true
+}
+
+// failed tells the error of a name without content. In the incremental form the name is in
+// removed_resources too, for clients that do not know errors, if the error means that there is
+// no such resource, or if the client may hold the resource.
+func (wr *writer) failed(e *cache.Entry, sub *nameSub) bool {
+	if !wr.room(len(sub.shown())*2 + e.Err().Size() + nameOverhead) {
+		return false
+	}
+	if c := wr.typeSub.place; c.incremental() && (sub.takesAway() || !e.Err().Transient()) {
+		if !wr.removeVariant(sub, sub.located(), sub.shown()) {
+			return false
+		}
+	}
+	wr.putError(e.Err(), sub.shown())
+	wr.record(e, sub.pushed)
+	return true
+}
+
+// unresolved tells that a name stands for nothing, in the server's words; false if there is no
+// room. One answer may be for several names of the client.
+func (wr *writer) unresolved(e *cache.Entry, pushed bool) bool {
+	r := e.Absence().Answer()
+	if !wr.room(r.Size() + nameOverhead) {
+		return false
+	}
+	if wr.first(r.Name) {
+		wr.cur.Body.Add(r)
+	}
+	wr.record(e, pushed)
+	return true
+}

@@ -1,0 +1,112 @@
+package downstream
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"google.golang.org/grpc/codes"
+)
+
+// refusals are the names of one type that the relay itself answers (LOC-4, NAME-1, OPS-5). The
+// answer is a resource error (ERR-1). In the incremental form removed_resources has the name too;
+// in the state of the world the resource is absent. There every request repeats all names: the
+// relay remembers a refused name and answers it once, until the client does not name it any more.
+type refusals struct {
+	untold  []wire.ResourceError  // answers that no response has yet
+	names   map[string]codes.Code // refused names that the client still asks for; incremental: only those without an upstream
+	missing bool                  // state of the world: a list is due that lacks names, and no store would send it
+	unsaid  bool                  // the last list had no room for all answers
+	silent  bool                  // names were refused without an answer (ABS-4), and the log says so
+}
+
+// errorOverhead is the number of bytes of an answer beside its name and message: tags, lengths and
+// the code.
+const errorOverhead = 32
+
+// fits reports whether an answer fits into a response with size bytes (RES-9).
+func fits(size int, e *wire.ResourceError, room int) bool {
+	return size+2*len(e.Name)+len(e.Message)+errorOverhead <= room
+}
+
+// add keeps an answer, and the name where it has to be remembered. It reports whether the log
+// should have a line: one is enough for all names that are refused together.
+func (r *refusals) add(e *wire.ResourceError, f form, full bool) (log bool) {
+	log = len(r.untold) == 0
+	r.untold = append(r.untold, *e)
+	if f == deltaForm && e.Code != codes.NotFound {
+		return log
+	}
+	if r.names == nil {
+		r.names = make(map[string]codes.Code)
+	}
+	r.names[e.Name] = e.Code
+	if f == stateForm {
+		r.missing = full
+		log = log && len(r.names) == 1
+	}
+	return log
+}
+
+// has reports whether a name is refused, and stays so: a name beyond the limit may fit now.
+func (r *refusals) has(name string) bool {
+	code, refused := r.names[name]
+	return refused && code != codes.ResourceExhausted
+}
+
+// keep forgets all names but the wanted ones.
+func (r *refusals) keep(wanted map[string]bool) {
+	maps.DeleteFunc(r.names, func(name string, _ codes.Code) bool { return !wanted[name] })
+	r.unsay()
+}
+
+// unsay drops a state-of-the-world client's answers to names that were forgotten.
+func (r *refusals) unsay() {
+	r.untold = slices.DeleteFunc(r.untold, func(e wire.ResourceError) bool {
+		_, refused := r.names[e.Name]
+		return !refused
+	})
+}
+
+// batch takes as many answers as one incremental response has room for. A name with dynamic
+// parameters is not in removed_resources: the client would drop the resource of the name without
+// parameters, or with others (DYN-1).
+func (r *refusals) batch(typeURL string, room int) *delivery.Batch {
+	b := &delivery.Batch{TypeURL: typeURL}
+	said, failed := make(map[string]bool), make(map[string]bool)
+	for i, e := range r.untold {
+		if said[e.Name] { // RES-4
+			continue
+		}
+		if len(said) > 0 && !fits(b.Body.Size(), &e, room) {
+			r.untold = r.untold[i:]
+			return b
+		}
+		said[e.Name] = true
+		parameters, name := wire.CutLocator(e.Name)
+		if parameters == "" {
+			b.Body.Remove(name)
+		}
+		if !failed[name] {
+			failed[name] = true
+			b.Body.AddError(e, name)
+		}
+	}
+	r.untold = nil
+	return b
+}
+
+// attach adds as many answers to a state-of-the-world response as it has room for. A response of
+// a full-state type must have all resources, so answers go with a list.
+func (r *refusals) attach(b *delivery.Batch, room int, full bool) {
+	for i := range r.untold {
+		if i > 0 && !fits(b.Body.Size(), &r.untold[i], room) {
+			r.untold = r.untold[i:]
+			r.unsaid = full
+			return
+		}
+		b.Body.AddStateError(r.untold[i], wire.LocatedName(r.untold[i].Name))
+	}
+	r.untold, r.unsaid = nil, false
+}

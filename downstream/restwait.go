@@ -1,0 +1,142 @@
+package downstream
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
+)
+
+// mergeTime is how long a held poll waits for further changes before the answer.
+const mergeTime = 5 * time.Millisecond
+
+// run returns the answer when the client lacks something, or the time of the poll is over (REST-1).
+func (p *poll) run(ctx context.Context) *answer {
+	if p.reroute() { // Reroute rings members only, and the poll has just become one
+		return p.sentAway()
+	}
+	p.look()
+	if p.request.GetErrorDetail() != nil {
+		p.rejected()
+	} else if v := p.request.GetVersionInfo(); v != "" && p.shows(v) {
+		p.tell(verdict.Word{Kind: verdict.Accepted})
+	}
+	if a := p.due(); a != nil {
+		return a
+	}
+	if p.rejects() {
+		p.shared.observer.Rejecting(p.request.GetTypeUrl(), 1)
+		defer p.shared.observer.Rejecting(p.request.GetTypeUrl(), -1)
+	}
+	return p.wait(ctx)
+}
+
+// due returns the answer that the poll has now; nil if there is none.
+func (p *poll) due() *answer {
+	if err := p.shared.unserved(p.places, REST); err != nil {
+		return refused(err)
+	}
+	if p.news() {
+		return p.answer()
+	}
+	return nil
+}
+
+// wait returns the answer to a held poll.
+func (p *poll) wait(ctx context.Context) *answer {
+	end := time.NewTimer(p.patience())
+	defer end.Stop()
+	drain := p.polling.closing.drained
+	var merged, leave, moves <-chan time.Time
+	for {
+		select {
+		case <-p.bell:
+			if merged == nil {
+				merged = time.After(mergeTime)
+			}
+			continue
+		case <-merged:
+			merged = nil
+		case <-end.C:
+			if moves != nil {
+				return p.sentAway()
+			}
+			return p.end()
+		case <-drain:
+			drain = nil
+			leave = time.After(p.polling.closing.spread.moment())
+			continue
+		case <-moves:
+			return p.sentAway()
+		case <-leave:
+			return &answer{code: http.StatusNotModified, leave: true}
+		case <-p.polling.closing.stopped:
+			return draining()
+		case <-ctx.Done():
+			return gone()
+		}
+		if p.reroute() {
+			moves = time.After(p.shared.plans.spread.moment())
+		}
+		p.look()
+		if a := p.due(); a != nil {
+			return a
+		}
+	}
+}
+
+// sentAway returns the answer to a poll whose names moved to another store. A client without a
+// version gets an error: nothing of it can be unchanged.
+func (p *poll) sentAway() *answer {
+	if p.request.GetVersionInfo() == "" {
+		return refused(errMoved)
+	}
+	return unchanged()
+}
+
+// end returns the answer when the time is over. It has the content if that changed in the last
+// moment, and the error if the content cannot be sent.
+func (p *poll) end() *answer {
+	p.over = true
+	p.look()
+	if p.news() || p.held.Digest == p.failed {
+		return p.answer()
+	}
+	return unchanged()
+}
+
+// patience returns how long the poll is held: a little less than configured, and a different time for
+// each poll, so that a fleet does not poll in step.
+func (p *poll) patience() time.Duration {
+	most := p.shared.limits.Load().RESTWait
+	return most - rand.N(most/10+1) //nolint:gosec // spreading, not secrecy
+}
+
+// reroute compares where the poll's names live with the plan in force, if that is a new one. It
+// reports whether the poll has to move.
+func (p *poll) reroute() bool {
+	next := p.routing.next(&p.shared.plans)
+	if next == nil {
+		return false
+	}
+	if p.moved(next) {
+		next.Close()
+		p.shared.observer.Moved(REST)
+		return true
+	}
+	p.routing.adopt(next)
+	return false
+}
+
+// moved reports whether other routes lead any of the poll's names to another store.
+func (p *poll) moved(next Routes) bool {
+	typeURL := p.request.GetTypeUrl()
+	for _, name := range p.asked() {
+		if _, moved := moved(next, typeURL, name, storeOf(p.places, typeURL, name)); moved {
+			return true
+		}
+	}
+	return false
+}

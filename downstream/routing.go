@@ -1,0 +1,82 @@
+package downstream
+
+import (
+	"sync/atomic"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// A stream keeps its plan of where names live until it ends. When another plan is in
+// force, the stream compares: if each of its names lives in the same store, the stream adopts
+// the plan. If not, the stream ends with UNAVAILABLE at a random moment within the spread
+// of Reroute. Then the client connects again, and the new plan serves it. The relay never
+// moves a live stream between stores. Held polls do the same: they are answered with 304.
+
+var errMoved = status.Error(codes.Unavailable, "the configuration changed where resources of this stream come from: connect again")
+
+// plans counts the plans that were in force.
+type plans struct {
+	number atomic.Uint64
+	spread stagger // over which streams and polls end that the plan in force moves
+}
+
+// routing is where the names of one stream or poll live.
+type routing struct {
+	routes Routes // nil before the first request
+	plan   uint64 // plans.number at the last comparison
+}
+
+// next returns the routes of the plan in force, if the plan is a new one. The caller adopts or
+// closes them. nil: there is nothing to compare.
+func (r *routing) next(p *plans) Routes {
+	plan := p.number.Load()
+	if plan == r.plan {
+		return nil
+	}
+	r.plan = plan
+	if r.routes == nil {
+		return nil
+	}
+	return r.routes.Reopen()
+}
+
+// adopt replaces the routes.
+func (r *routing) adopt(next Routes) {
+	r.routes.Close()
+	r.routes = next
+}
+
+// tell tells the control planes whose content a response has how the client answered (ACK-7). If a
+// rejected response has content of several control planes, the relay does not know which of them
+// the rejection is for, and tells none. f is the flow of the response's type; nil for a poll.
+func (r *routing) tell(w verdict.Word, parts []delivery.Part, f *flow) {
+	if w.Kind == verdict.Rejected && len(parts) > 1 {
+		return
+	}
+	for _, part := range parts {
+		w.Of, w.Open = part.Content, 0
+		if w.Kind == verdict.Accepted && f != nil {
+			w.Open = f.open(part.Store)
+		}
+		r.routes.Tell(part.Store, w)
+	}
+}
+
+// moved compares the store of a name, nil if the relay refuses the name, with the store that
+// other routes lead to. It reports whether these differ, and why a stream ends then.
+func moved(next Routes, typeURL, name string, at *cache.Store) (reason MoveEnd, moved bool) {
+	store, _, err := locate(next, typeURL, name)
+	switch {
+	case refusal(err) != nil:
+		store = nil
+	case status.Code(err) == codes.PermissionDenied:
+		return EndRefused, true
+	case err != nil:
+		return EndMoved, true
+	}
+	return EndMoved, store != at
+}

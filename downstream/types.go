@@ -1,0 +1,108 @@
+package downstream
+
+import (
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
+	"github.com/xdsrelay/xdsrelay/internal/moment"
+)
+
+// Limits of a request's type URLs (OPS-5).
+const (
+	maxTypeURL = 512
+	// maxTypes limits the types of a stream. The API has some dozens.
+	maxTypes = 256
+)
+
+// typeState is one type's sub-stream (VAR-4).
+type typeState struct {
+	url       string
+	full      bool // state of the world: the client is sent whole lists (RES-2)
+	unnamed   bool // the client subscribes to "*" by naming nothing (SUB-4)
+	rejecting bool // the observer counts the client as one that rejects something of the type
+
+	flow     flow
+	listed   listed // state of the world
+	refusals refusals
+
+	systemVersion string     // of the last response
+	status        TypeStatus // written under standing.mu
+}
+
+// reject has the observer count the client as one that rejects something of the type, or not.
+func (t *typeState) reject(o Observer, rejecting bool) {
+	if rejecting == t.rejecting {
+		return
+	}
+	change := -1
+	if t.rejecting = rejecting; rejecting {
+		change = 1
+	}
+	o.Rejecting(t.url, change)
+}
+
+// reconsider has the observer no longer count the client as one that rejects something of the
+// type, if the client has answered everything and no rejected content is left: the content has
+// changed or is gone, or the client does not subscribe to it any more.
+func (t *typeState) reconsider(o Observer, s *delivery.Subscriber) {
+	if t.rejecting && t.flow.idle() && !s.Rejects(t.url) {
+		t.reject(o, false)
+	}
+}
+
+// listed is the state of a type's state-of-the-world requests.
+type listed struct {
+	named     bool   // a request had a name: from then on an empty one is no wildcard (SUB-2)
+	again     bool   // the client asked again while a response was on its way (WARM-1)
+	last      uint64 // hash of the names of the last request
+	presented string // version_info of the first request (RES-2, ACK-5)
+}
+
+// types are the types that a client has named on a stream.
+type types struct {
+	list       []*typeState               // a few; written under standing.mu
+	parent     uint64                     // number of the last response that adds clusters or listeners (WARM-1)
+	answerable int                        // how many more refused names of the request get an answer (ABS-4)
+	acks       func(string) delivery.Acks // acksOf, made once
+	now        time.Time                  // of the delivery
+	wait       time.Duration              // AckWait of the delivery
+}
+
+// of returns the state of a type; nil if the client has not named it.
+func (ts *types) of(url string) *typeState {
+	for _, t := range ts.list {
+		if t.url == url {
+			return t
+		}
+	}
+	return nil
+}
+
+// count returns how many names the client subscribes to, and how many refused names the relay
+// remembers.
+func (ts *types) count() (subscriptions, refused int) {
+	for _, t := range ts.list {
+		subscriptions += t.status.Subscriptions
+		refused += len(t.refusals.names)
+	}
+	return subscriptions, refused
+}
+
+// acksOf says which acknowledgements of a type the client owes.
+func (ts *types) acksOf(url string) delivery.Acks {
+	if t := ts.of(url); t != nil {
+		return t.flow.acks(ts.now, ts.wait)
+	}
+	return delivery.Acknowledged
+}
+
+// patience returns when the first type's next response does not wait for an acknowledgement any
+// longer; zero if none waits.
+func (ts *types) patience() (first time.Time) {
+	for _, t := range ts.list {
+		if t.flow.acks(ts.now, ts.wait) == delivery.Awaited {
+			first = moment.Earlier(first, t.flow.patience(ts.wait))
+		}
+	}
+	return first
+}

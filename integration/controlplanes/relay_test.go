@@ -1,0 +1,91 @@
+package controlplanes
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
+	"github.com/xdsrelay/xdsrelay/relay"
+)
+
+// relayRun is a relay that runs a recipe, in the process of the tests.
+type relayRun struct {
+	addr, rest, admin string
+}
+
+// startRelay runs a recipe in front of a control plane. change gives it the files and the
+// times of the test.
+func startRelay(t *testing.T, recipe, addr string, change func(*config.Config)) *relayRun {
+	t.Helper()
+	c, err := config.Load("../../examples/control-planes/"+recipe, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Upstreams[0].Endpoints = config.Endpoints{{addr}}
+	c.Server.Drain = config.Duration(10 * time.Millisecond)
+	if change != nil {
+		change(c)
+	}
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	log := new(logText)
+	it, err := relay.New(c, relay.Options{Version: "test", Log: slog.New(slog.NewTextHandler(log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	xds, rest, admin := ports.Listen(t), ports.Listen(t), ports.Listen(t)
+	it.ServeREST(rest)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- it.Run(ctx, make(chan struct{}), xds, admin) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("relay: %v", err)
+		}
+		if t.Failed() {
+			t.Logf("the relay logged:\n%s", log)
+		}
+	})
+	return &relayRun{addr: xds.Addr().String(), rest: rest.Addr().String(), admin: "http://" + admin.Addr().String()}
+}
+
+// sessions counts the scopes that have clients, and the streams of all scopes to the control
+// plane.
+func (r *relayRun) sessions(t *testing.T) (scopes, streams int) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.admin+"/upstreams", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	var upstreams []struct {
+		Sessions []struct {
+			Clients int `json:"clients"`
+			Streams int `json:"streams"`
+		} `json:"sessions"`
+	}
+	if err := json.NewDecoder(response.Body).Decode(&upstreams); err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range upstreams {
+		for _, s := range u.Sessions {
+			if s.Clients > 0 {
+				scopes++
+				streams += s.Streams
+			}
+		}
+	}
+	return scopes, streams
+}

@@ -1,0 +1,87 @@
+package envoy
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/envoyproc"
+	"github.com/xdsrelay/xdsrelay/relay"
+	"go.yaml.in/yaml/v3"
+)
+
+// childVariable has the test program be a relay with the configuration that it names, and nothing
+// else: a process that can be killed.
+const childVariable = "XDSRELAY_TEST_RELAY"
+
+// firstListener is the first of the files that a child gets: the listeners for streams, for polls
+// and for the admin port.
+const firstListener = 3
+
+// child is the relay of a configuration file. It runs until it is killed.
+func child(file string) error {
+	cfg, err := config.Load(file, nil, nil)
+	if err != nil {
+		return err
+	}
+	var listeners []net.Listener
+	for i, name := range []string{"xds", "rest", "admin"} {
+		f := os.NewFile(uintptr(firstListener+i), name)
+		lis, err := net.FileListener(f)
+		if err != nil {
+			return fmt.Errorf("listener %s: %w", name, err)
+		}
+		_ = f.Close() // the listener has a copy
+		listeners = append(listeners, lis)
+	}
+	it, err := relay.New(cfg, relay.Options{Version: "test", Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	if err != nil {
+		return err
+	}
+	it.ServeREST(listeners[1])
+	return it.Run(context.Background(), nil, listeners[0], listeners[2])
+}
+
+// runChild runs the relay as a process of its own. Clients that connect before it accepts wait
+// for it.
+func (r *relayProcess) runChild(listeners ...net.Listener) {
+	r.t.Helper()
+	text, err := yaml.Marshal(r.config)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	file := filepath.Join(r.t.TempDir(), "relay.yaml")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0]) // stop ends it
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), childVariable + "=" + file}
+	cmd.Stdout, cmd.Stderr = r.log, r.log
+	envoyproc.DieWithParent(cmd)
+	for _, lis := range listeners {
+		f, err := lis.(*net.TCPListener).File()
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		cmd.ExtraFiles = append(cmd.ExtraFiles, f)
+	}
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	// The addresses are the child's: they are free as soon as it is gone.
+	for i, lis := range listeners {
+		_, _ = lis.Close(), cmd.ExtraFiles[i].Close()
+	}
+	r.stop = sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		if err := cmd.Wait(); cmd.ProcessState.Exited() {
+			r.t.Errorf("the relay ended by itself: %v", err)
+		}
+	})
+}

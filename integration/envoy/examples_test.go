@@ -1,0 +1,249 @@
+package envoy
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/envoyproc"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
+	"github.com/xdsrelay/xdsrelay/internal/yamljson"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+// examples are the bootstraps of examples/bootstraps for Envoys.
+const examples = "../../examples/bootstraps/envoy*.yaml"
+
+// validate has the binary look at a bootstrap, and gives what it says of it.
+func validate(t *testing.T, file string) (output string, ok bool) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), binary(t), "--mode", "validate", "--config-path", file, "--log-level", "warning")
+	text, err := cmd.CombinedOutput()
+	return string(text), err == nil
+}
+
+// TestBootstrapsValid_ABS2 has the binary validate the examples, as they say of themselves.
+func TestBootstrapsValid_ABS2(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	files, err := filepath.Glob(examples)
+	if err != nil || len(files) != 2 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, file := range files {
+		if output, ok := validate(t, file); !ok {
+			t.Errorf("%s:\n%s", file, output)
+		}
+	}
+	content := readExample(t, "envoy-failover.yaml")
+	without := filepath.Join(t.TempDir(), "without.yaml")
+	text := strings.Replace(content, "xds_failover_support: true", "xds_failover_support: false", 1)
+	if err := os.WriteFile(without, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if output, ok := validate(t, without); ok || !strings.Contains(output, "no more than 1 gRPC services") {
+		t.Errorf("two servers without the flag that the example has:\n%s", output)
+	}
+}
+
+func readExample(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(filepath.Dir(examples), name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// example reads a bootstrap of the examples and has it lead to other servers than those that it names, each
+// once at least. What is left of it is as it stands there, but for the admin port and how
+// often the Envoy pings.
+func example(t *testing.T, name string, servers map[string]string) *bootstrapv3.Bootstrap {
+	t.Helper()
+	text := readExample(t, name)
+	for from, to := range servers {
+		host, port, err := net.SplitHostPort(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		toHost, toPort, err := net.SplitHostPort(to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := "{address: " + host + ", port_value: " + port + "}"
+		if !strings.Contains(text, named) {
+			t.Fatalf("%s does not name %s", name, from)
+		}
+		text = strings.ReplaceAll(text, named, "{address: "+toHost+", port_value: "+toPort+"}")
+	}
+	if strings.Contains(text, "address: xdsrelay") || strings.Contains(text, "address: control-plane") {
+		t.Fatalf("%s names more servers than %v", name, servers)
+	}
+	const pings = "connection_keepalive: {interval: 10s, timeout: 5s}"
+	if !strings.Contains(text, pings) {
+		t.Fatalf("%s has no %s", name, pings)
+	}
+	text = strings.ReplaceAll(text, pings, "connection_keepalive: {interval: 1s, timeout: 1s}")
+	text = strings.ReplaceAll(text, "port_value: 9901", "port_value: 0")
+	encoded, _, wrong := yamljson.Convert([]byte(text), 1<<20)
+	if wrong != nil {
+		t.Fatal(wrong)
+	}
+	b := new(bootstrapv3.Bootstrap)
+	if err := protojson.Unmarshal(encoded, b); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// newExampleWorld is a control plane that a bootstrap of the examples leads to.
+func newExampleWorld(t *testing.T) *world {
+	t.Helper()
+	return newWorld(t, &scenario{behaviour: plane.GoControlPlane()}, deltaADS, direct)
+}
+
+// TestBootstrapTwoRelays_ABS2 has the relay that an Envoy is at hang, as a stopped process or
+// a network without an answer does. The Envoy goes to the other one.
+func TestBootstrapTwoRelays_ABS2(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	w := newExampleWorld(t)
+	a, b := w.backend("a"), w.backend("b")
+	w.plane.Set(w.cluster("one"), endpoints("one", a), w.listener("web", "routes"), route("routes", "one"))
+	relays := []*lifeline{newLifeline(t, w.oneMoreRelay()), newLifeline(t, w.oneMoreRelay())}
+	e := envoyproc.Start(t, w.binary, example(t, "envoy.yaml", map[string]string{
+		"xdsrelay-1.example.com:18100": relays[0].addr, "xdsrelay-2.example.com:18100": relays[1].addr,
+	}))
+	w.run(func() {
+		w.need(soon, "the Envoy is served", w.answers(e, "web", "a"))
+		for _, r := range relays {
+			if r.used() {
+				r.hang()
+			}
+		}
+		w.plane.Set(endpoints("one", b))
+		w.within(failoverLimit, "the change comes over the other relay", w.answers(e, "web", "b"))
+		w.unscathed(e)
+	})
+	if faults, _ := w.result(); faults != "" {
+		t.Error(faults)
+	}
+}
+
+// TestBootstrapFailover_ABS2 has an Envoy start without any relay.
+func TestBootstrapFailover_ABS2(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	w := newExampleWorld(t)
+	w.plane.Set(w.cluster("one"), endpoints("one", w.backend("a")), w.listener("web", "routes"), route("routes", "one"))
+	e := envoyproc.Start(t, w.binary, example(t, "envoy-failover.yaml", map[string]string{
+		"xdsrelay-1.example.com:18100": "127.0.0.1:1", "xdsrelay-2.example.com:18100": "127.0.0.1:1",
+		"control-plane.example.com:5678": w.plane.Addr(),
+	}))
+	w.run(func() {
+		w.within(failoverLimit, "the control plane serves", w.answers(e, "web", "a"))
+		w.unscathed(e)
+	})
+	if faults, _ := w.result(); faults != "" {
+		t.Error(faults)
+	}
+}
+
+// oneMoreRelay starts a relay at the control plane, beside others, and gives its address.
+func (w *world) oneMoreRelay() string {
+	w.t.Helper()
+	return startRelay(w.t, config.AggregatedDeltaGRPC, w.plane.Addr(), false, nil).addr
+}
+
+// lifeline passes connections on to a server, until it hangs: then nothing passes, and no
+// connection ends.
+type lifeline struct {
+	addr string
+
+	mu    sync.Mutex
+	hangs bool
+	conns int
+	open  []net.Conn
+	ways  sync.WaitGroup
+}
+
+func newLifeline(t *testing.T, server string) *lifeline {
+	t.Helper()
+	lis := ports.Listen(t)
+	l := &lifeline{addr: lis.Addr().String()}
+	l.ways.Go(func() { l.accept(lis, server) })
+	t.Cleanup(func() {
+		_ = lis.Close()
+		l.mu.Lock()
+		for _, conn := range l.open {
+			_ = conn.Close()
+		}
+		l.mu.Unlock()
+		l.ways.Wait()
+	})
+	return l
+}
+
+func (l *lifeline) accept(lis net.Listener, server string) {
+	for {
+		client, err := lis.Accept()
+		if err != nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		up, err := new(net.Dialer).DialContext(ctx, "tcp", server)
+		cancel()
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		l.mu.Lock()
+		l.conns++
+		l.open = append(l.open, client, up)
+		l.mu.Unlock()
+		l.ways.Go(func() { l.pass(up, client) })
+		l.ways.Go(func() { l.pass(client, up) })
+	}
+}
+
+// pass copies from one side to the other. What comes while the line hangs is lost.
+func (l *lifeline) pass(to io.WriteCloser, from io.Reader) {
+	defer func() { _ = to.Close() }()
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		if err != nil {
+			return
+		}
+		l.mu.Lock()
+		hangs := l.hangs
+		l.mu.Unlock()
+		if hangs {
+			continue
+		}
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// hang has nothing pass from now on.
+func (l *lifeline) hang() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hangs = true
+}
+
+// used reports whether there was a connection.
+func (l *lifeline) used() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.conns > 0
+}

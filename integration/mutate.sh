@@ -1,0 +1,147 @@
+#!/usr/bin/env bash
+# Tests the tests of cache and downstream/delivery: gremlins changes one operator after the other,
+# and a test must fail each time. The whole takes hours. It goes file by file, in an order that
+# SEED shuffles, and keeps what came of each file in bin/mutate: the next run goes on where this
+# one was stopped. A file that changed since is played again.
+#
+#   integration/mutate.sh                    all files that were not played yet
+#   integration/mutate.sh cache/view.go ...  these files, again if need be
+#   integration/mutate.sh -report            none, only the report
+#
+# The report counts the mutants, and lists those that no test found (LIVED, or NOT COVERED) and
+# that integration/mutate/survivors.txt does not explain. It fails if there are such, or if less
+# than 90 of 100 were found.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+seed=${SEED:-1}
+packages="cache cache/digest cache/snapshot downstream/delivery"
+results=bin/mutate
+mkdir -p "$results"
+
+files() {
+	for package in $packages; do
+		go list -f '{{range .GoFiles}}{{.}}{{"\n"}}{{end}}' "./$package" | sed "/./s|^|$package/|"
+	done | grep . | awk -v seed="$seed" 'BEGIN {srand(seed)} {print rand() "\t" $0}' | sort | cut -f 2
+}
+
+result() { echo "$results/${1//\//_}.txt"; }
+
+# played reports whether a file's result is that of its present content.
+played() { [[ -f $(result "$1") && $(head -1 "$(result "$1")") == "$(git hash-object "$1")" ]]; }
+
+# tree copies what the tests need into a folder that nobody edits meanwhile, and that
+# has no built programs: gremlins copies it again.
+tree() {
+	git ls-files -z --cached --others --exclude-standard -- '*.go' go.mod go.sum 'cache/**' 'downstream/**' 'internal/**' ':!integration' ':!cmd' |
+		xargs -0 cp --parents -t "$1"
+}
+
+# sound fails unless the tests of a package pass as they are run for a mutant: otherwise all would
+# seem to be killed. It tries once for each package.
+sound=" "
+sound() {
+	if [[ $sound != *" $1 "* ]]; then
+		(cd "$tree" && "$tools/go" test "$(go list -m)/$1") || { echo "the tests of $1 fail without a mutant" >&2; return 1; }
+		sound+="$1 "
+	fi
+}
+
+# play writes the result of one file.
+play() {
+	local file=$1 package others out
+	package=$(dirname "$file")
+	sound "$package"
+	others=$(cd "$package" && find . -name '*.go' ! -name '*_test.go' ! -path "./$(basename "$file")" | sed 's|^\./||; s|\.|\\.|g' | paste -sd '|')
+	out=$(result "$file")
+	# The limits of integration/mutate/go hold. That of gremlins is a multiple of the time that it took to
+	# copy the coverage.
+	(cd "$tree" && PATH="$tools:$PATH" "$gremlins" unleash --workers 1 --timeout-coefficient 1000000 --invert-logical \
+		--exclude-files "^($others)\$" "./$package") >"$out.log" 2>&1 || { cat "$out.log" >&2; return 1; }
+	{
+		git -C "$tree" hash-object "$tree/$file"
+		grep -E '^ *(KILLED|LIVED|NOT COVERED|NOT VIABLE|TIMED OUT) ' "$out.log" | sed 's/^ *//' || true
+	} >"$out.new"
+	mv "$out.new" "$out"
+	rm "$out.log"
+	printf '%s %s: %s\n' "$(date +%T)" "$file" "$(sed 1d "$out" | awk '{n[$1 ($1 == "NOT" || $1 == "TIMED" ? " " $2 : "")]++} END {for (s in n) printf "%d %s  ", n[s], tolower(s)}')"
+}
+
+report() {
+	local file all played=0
+	all=$(files | sort)
+	for file in $all; do
+		if played "$file"; then
+			sed 1d "$(result "$file")" | while read -r line; do
+				at=${line##* }
+				row=${at#*:}
+				row=${row%%:*}
+				printf '%s\t%s\t%s\t%s\n' "$file" "$line" "$row" "$(sed -n "${row}s/^[[:space:]]*//p" "$file")"
+			done
+		fi
+	done >"$results/all.tsv"
+	for file in $all; do
+		if played "$file"; then played=$((played + 1)); fi
+	done
+	echo
+	echo "$played of $(wc -w <<<"$all") files played, with seed $seed"
+	awk -F '\t' '
+		FNR == NR {
+			if ($0 !~ /^(#|$)/) {split($0, part, "`"); sub(/ $/, "", part[1]); why[part[1] "\t" part[2]] = part[3]}
+			next
+		}
+		{
+			package = $1; sub("/[^/]*$", "", package)
+			match($2, /^(NOT COVERED|NOT VIABLE|TIMED OUT|[A-Z]+)/)
+			status = substr($2, 1, RLENGTH)
+			type = substr($2, RLENGTH + 2); sub(/ at .*/, "", type)
+			packages[package]; n[package, status]++
+			if (status != "LIVED" && status != "NOT COVERED") next
+			if (why[$1 " " type "\t" $4] != "") {explained[package]++; next}
+			printf "%s %s at %s: `%s`\n", tolower(status), type, $1 substr($2, match($2, /:[0-9]+:[0-9]+$/)), $4
+			missing++
+		}
+		function row(name, killed, lived, explained, uncovered, unviable) {
+			all = killed + lived + uncovered
+			printf "%-22s %7d %7d %12d %10d %11d %7.1f %%\n", name, killed, lived, uncovered, explained, unviable, all ? 100 * killed / all : 0
+		}
+		END {
+			printf "\n%-22s %7s %7s %12s %10s %11s %9s\n", "package", "killed", "lived", "not covered", "explained", "not viable", "killed"
+			for (p in packages) {
+				killed = n[p, "KILLED"] + n[p, "TIMED OUT"]
+				row(p, killed, n[p, "LIVED"], explained[p], n[p, "NOT COVERED"], n[p, "NOT VIABLE"])
+				k += killed; l += n[p, "LIVED"]; e += explained[p]; c += n[p, "NOT COVERED"]; v += n[p, "NOT VIABLE"]
+			}
+			row("all", k, l, e, c, v)
+			if (missing) printf "\n%d of those that no test found are not explained\n", missing
+			exit missing > 0 || k < 0.9 * (k + l + c)
+		}' integration/mutate/survivors.txt "$results/all.tsv"
+}
+
+if [[ ${1:-} == -report ]]; then
+	report
+	exit
+fi
+
+gremlins=$PWD/bin/gremlins
+tools=$PWD/integration/mutate
+go build -modfile=tools/go.mod -o "$gremlins" github.com/go-gremlins/gremlins/cmd/gremlins
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+tree "$tree"
+
+export MUTATE_GO MUTATE_COVERAGE MUTATE_SEED=$seed MUTATE_SECONDS=90
+MUTATE_GO=$(command -v go)
+MUTATE_COVERAGE=$tree/coverage.out
+# The tests that take half a second and more.
+export MUTATE_LONG='^TestOverlap_|^TestClientMemory|^TestOPS3_|^TestTombstones'
+(cd "$tree" && go test -short -coverpkg=./cache/...,./downstream/delivery -coverprofile "$MUTATE_COVERAGE" ./cache/... ./downstream/delivery)
+
+if [[ $# -gt 0 ]]; then
+	for file; do play "$file"; done
+else
+	for file in $(files); do
+		played "$file" || play "$file"
+	done
+fi
+report

@@ -1,0 +1,195 @@
+package simulate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// judge holds a response to what must be at all times. The caller holds mu.
+//
+//   - A response is one that a client can take (ACK-6, RES-4).
+//   - What it has is what some control plane had at some time.
+//   - It removes nothing that no control plane was without since that content came to be. A list
+//     may lack what was not answered for absent_after (ABS-3). What the client does not want any
+//     more goes with any list that comes later: a control plane's would not have it either.
+//   - A route that comes has its cluster (ADS-1), if all on the way speak ADS, and the client
+//     was told of clusters on this stream. Where a relay has just begun its streams anew its
+//     names go on another one than its wildcard (SUB-14), and either may be answered first:
+//     then the cluster may come a moment later.
+func (c *client) judge(r *xdsclient.Response) {
+	if r.Err != nil {
+		c.fault("a response that has to be rejected: %v", r.Err)
+	}
+	for i := range r.Changes {
+		ch := &r.Changes[i]
+		k := plane.Key{TypeURL: r.TypeURL, Name: ch.Name}
+		switch ch.Kind {
+		case xdsclient.Added, xdsclient.Changed:
+			x := c.sim.contents.find(ch.Resource.Any())
+			if x == nil {
+				c.fault("%s %s has a content that there never was", keyer.ShortName(r.TypeURL), ch.Name)
+				continue
+			}
+			c.since[k] = x.born
+			c.judgeRoute(x)
+		case xdsclient.Removed:
+			wanted, _ := c.covers(k)
+			if born, ok := c.since[k]; ok && wanted && !c.sim.contents.lackedSince(k, born) && !c.mayGiveUp(r.TypeURL) {
+				c.fault("%s %s is removed, and no control plane was without it", keyer.ShortName(r.TypeURL), ch.Name)
+			}
+			delete(c.since, k)
+		default:
+		}
+	}
+}
+
+// mayGiveUp reports whether a list may lack what nobody answered: ABS-3 has lists of the state
+// of the world wait for absent_after, and no longer, while a stream is there.
+func (c *client) mayGiveUp(typeURL string) bool {
+	full := typeURL == plane.Cluster || typeURL == plane.Listener
+	return full && (c.form.state || c.form.rest || stateOfTheWorld(c.sim.choices.second)) && c.sim.silent()
+}
+
+const (
+	absentAfter = 15 * time.Second // config.DefaultUpstream
+	aftermath   = 2 * time.Minute
+)
+
+// silence notes that an operation may have a relay wait for answers on streams that are open.
+func (s *simulation) silence(o op) {
+	if o.dur+time.Second < absentAfter {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if until := time.Now().Add(o.dur + aftermath); until.After(s.silentBy) {
+		s.silentBy = until
+	}
+}
+
+// silent reports whether a relay has waited for answers for absent_after.
+func (s *simulation) silent() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Now().Before(s.silentBy)
+}
+
+func (c *client) judgeRoute(x *thing) {
+	ads := !c.form.perType && !c.form.rest && c.sim.oneStream(c.tier)
+	if x.typeURL != plane.Route || !ads || !c.clusters || !c.subs[plane.Cluster][xdsclient.Wildcard] {
+		return
+	}
+	if _, held := c.xds.Get(plane.Cluster, x.target); !held && !c.sim.unsettled(c.tier) {
+		c.fault("%s came without its cluster", x)
+	}
+}
+
+// afresh is how long a relay's streams may take to be in step again.
+const afresh = 20 * time.Second
+
+// unsettled reports whether a relay on the way to a tier has begun streams a short while ago,
+// or a control plane has begun anew to say what it did not.
+func (s *simulation) unsettled(tier int) bool {
+	for _, r := range s.relays[:tier+1] {
+		if time.Since(s.network.since(r.host)) < afresh {
+			return true
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.disturbed) < afresh
+}
+
+// disturb notes that the control planes' streams are out of step.
+func (s *simulation) disturb() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.disturbed = time.Now()
+}
+
+func (c *client) fault(format string, args ...any) {
+	c.sim.fail("%s: %s", c, fmt.Sprintf(format, args...))
+}
+
+// differs says in what a client differs from one of the control planes themselves; "" if in
+// nothing.
+//
+// Everything that there is and that the client wants it must hold, with its last content.
+// Beyond that it may hold only what nobody could tell it has gone:
+//   - of types without full state, if the client or anything on the way to it speaks the
+//     state of the world (RES-3): what it wants;
+//   - what it or another client names, if a server on the way says nothing of names that do
+//     not exist (RES-7).
+func (c *client) differs(now state) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.xds == nil {
+		return "it has not begun"
+	}
+	var all []string
+	for _, typeURL := range types() {
+		held := make(map[string]*thing)
+		for name := range c.xds.Versions(typeURL) {
+			h, ok := c.xds.Get(typeURL, name)
+			if !ok || h.Resource == nil {
+				continue
+			}
+			held[name] = c.sim.contents.find(h.Resource.Any())
+		}
+		for _, name := range universe(typeURL) {
+			k := plane.Key{TypeURL: typeURL, Name: name}
+			wanted, byName := c.covers(k)
+			want := now[k]
+			got, holds := held[name]
+			delete(held, name)
+			switch {
+			case !wanted:
+				// A server that has not seen that it is not wanted any more may have sent it.
+			case want == got && (want != nil) == holds:
+			case want == nil && c.sim.tellsNot(c, k, byName):
+			default:
+				all = append(all, fmt.Sprintf("%s %s: holds %s, a client of the control planes would hold %s", keyer.ShortName(typeURL), name, got, want))
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(held)) {
+			all = append(all, fmt.Sprintf("%s %s: nobody ever had that", keyer.ShortName(typeURL), name))
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return fmt.Sprint(all)
+}
+
+// named reports whether any client has named a resource.
+func (s *simulation) named(k plane.Key) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.names[k]
+}
+
+// tellsNot reports whether a client need not be told that something has gone.
+func (s *simulation) tellsNot(c *client, k plane.Key, byName bool) bool {
+	hops := []bool{stateOfTheWorld(s.choices.first)}
+	if c.tier == 1 {
+		hops = append(hops, stateOfTheWorld(s.choices.second))
+	}
+	silent := s.choices.silent || slices.Contains(hops, true)
+	if silent && (byName || s.named(k)) {
+		return true
+	}
+	full := k.TypeURL == plane.Cluster || k.TypeURL == plane.Listener
+	return !full && (c.form.state || c.form.rest || slices.Contains(hops, true))
+}
+
+// oneStream reports whether everything comes to the clients of a tier on one stream each way.
+func (s *simulation) oneStream(tier int) bool {
+	ads := func(apiType string) bool { return apiType == "AGGREGATED_DELTA_GRPC" || apiType == "AGGREGATED_GRPC" }
+	return ads(s.choices.first) && (tier == 0 || ads(s.choices.second))
+}

@@ -1,0 +1,35 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/xdsrelay/xdsrelay/internal/door"
+)
+
+// doorSeries counts the clients that are turned away before they have a stream.
+type doorSeries struct {
+	handshakes *prometheus.CounterVec // reason
+	methods    prometheus.Counter
+}
+
+var _ door.Observer = (*doorSeries)(nil)
+
+func newDoorSeries(s *set) *doorSeries {
+	const subsystem = "downstream"
+	d := &doorSeries{
+		handshakes: s.counter(subsystem, "failed_handshakes_total", "TLS handshakes of clients that failed.", labelReason),
+		methods:    s.counter(subsystem, "unknown_methods_total", "Calls of gRPC methods that the relay does not have.").WithLabelValues(),
+	}
+	for _, r := range door.Reasons() {
+		d.handshakes.WithLabelValues(string(r))
+	}
+	return d
+}
+
+// HandshakeFailed implements door.Observer.
+func (d *doorSeries) HandshakeFailed(reason door.Reason) {
+	d.handshakes.WithLabelValues(string(reason)).Inc()
+}
+
+// MethodUnknown implements door.Observer.
+func (d *doorSeries) MethodUnknown() { d.methods.Inc() }

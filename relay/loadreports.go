@@ -1,0 +1,159 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/relay/loadreport"
+	"github.com/xdsrelay/xdsrelay/upstream"
+)
+
+// Load reports are about clusters. So a client's reports go where the rules send it for all
+// clusters (LRS-1).
+const clusterURL = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+
+// reportGrace is how long the last load reports may take when the relay stops.
+const reportGrace = 3 * time.Second
+
+var errReportsOff = status.Error(codes.Unimplemented, "load reports are turned off for this client's upstream (load_reports: off)")
+
+// Find implements loadreport.Finder.
+func (r *router) Find(ctx context.Context, node *corev3.Node) (loadreport.Place, error) {
+	peer := downstream.PeerOf(ctx)
+	to := r.Open(node, &peer).(*routes)
+	s, err := to.reports()
+	if err != nil {
+		to.Close()
+		return nil, err
+	}
+	return &reporter{router: r, session: s, routes: to}, nil
+}
+
+// reports finds the session that a client's load reports go to. The error is a status.
+func (r *routes) reports() (*session, error) {
+	d, plane, _, err := r.judge(clusterURL, cache.Wildcard)
+	if status.Code(err) == codes.FailedPrecondition {
+		return nil, status.Error(codes.Unimplemented, "load reports: "+status.Convert(err).Message())
+	}
+	if err != nil {
+		return nil, downstream.ScopeError(err)
+	}
+	p := r.plan.planes[plane]
+	if r.router.hub.configOf(p).LoadReports == config.LoadReportsOff {
+		p.loads.Refused(loadreport.RefusedOff)
+		return nil, errReportsOff
+	}
+	s, _, err := r.enter(plane, &d)
+	return s, err
+}
+
+// reporter is the place of a client that reports.
+type reporter struct {
+	router  *router
+	session *session
+
+	mu     sync.Mutex // guards what follows
+	routes *routes
+	closed bool
+}
+
+// Scope implements loadreport.Place.
+func (r *reporter) Scope() *loadreport.Scope { return r.session.loads }
+
+// Check implements loadreport.Place. A client whose reports go where they did keeps to the new
+// plan.
+func (r *reporter) Check() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || r.router.now.Load() == r.routes.plan {
+		return nil
+	}
+	to := r.router.Open(r.routes.node, r.routes.peer).(*routes)
+	s, err := to.reports()
+	if err == nil && s != r.session {
+		err = loadreport.ErrMoved
+	}
+	if err != nil {
+		to.Close()
+		return err
+	}
+	r.routes.Close()
+	r.routes = to
+	return nil
+}
+
+// Close implements loadreport.Place.
+func (r *reporter) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	r.routes.Close()
+}
+
+// configOf is what a plane is configured as now.
+func (h *hub) configOf(p *plane) config.Upstream {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return p.config
+}
+
+// loadsOf makes the scope for the load reports of a session; nil for what the relay resolves by
+// itself.
+func (h *hub) loadsOf(s *session, p *plane) *loadreport.Scope {
+	if p.gate == nil {
+		return nil
+	}
+	log := h.log.With("upstream", s.key.plane, "scope", s.key.scope)
+	return h.loads.NewScope(&loadSource{h, s}, p.gate, p.loads, log)
+}
+
+// loadSource opens streams of load reports for a session: where its feed goes at the time.
+type loadSource struct {
+	hub     *hub
+	session *session
+}
+
+// Open implements loadreport.Source.
+func (l *loadSource) Open(ctx context.Context) (loadreport.Stream, error) {
+	f, ok := l.session.client.current().(*upstream.Session)
+	if !ok {
+		return nil, loadreport.ErrUnserved
+	}
+	stream, err := f.LoadReports(ctx)
+	switch {
+	case errors.Is(err, upstream.ErrNoLoadReports):
+		return nil, loadreport.ErrUnserved
+	case err != nil:
+		return nil, err
+	}
+	return &loadStream{stream, l.session.client, f}, nil
+}
+
+// Hold implements loadreport.Source: the session has one more user.
+func (l *loadSource) Hold() (release func()) {
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
+	l.session.users++
+	return func() { l.hub.release(l.session) }
+}
+
+// loadStream is a stream that was opened by one of a session's feeds.
+type loadStream struct {
+	*upstream.LoadReports
+
+	supply *supply
+	feed   feed
+}
+
+// Current implements loadreport.Stream: a reload may have changed how the control plane is
+// reached, or what it is shown, and the session may have moved to another replica.
+func (l *loadStream) Current() bool { return l.supply.current() == l.feed && l.LoadReports.Current() }

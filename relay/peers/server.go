@@ -1,0 +1,172 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// method is the one that peers call.
+const method = discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResources_FullMethodName
+
+// Stores are the stores of a relay as its peers ask for them. Any goroutine may call the methods.
+type Stores interface {
+	// Find returns the store with an ID, and when its content was known to be current; nil if there
+	// is none.
+	Find(id string) (store *cache.Store, asOf time.Time)
+	// Holds lists the upstreams that the relay has content of.
+	Holds() []string
+}
+
+// Observer counts. Any goroutine may call its methods.
+type Observer interface {
+	// Asked is called after a peer was asked for the content of a store, Taken with the number of
+	// resources that were taken from it.
+	Asked(r Result)
+	Taken(resources int)
+	// Gave is called for each answer to a peer, with the number of resources in it.
+	Gave(resources int)
+	// Ignored is called for a marker of a client that may not set one.
+	Ignored()
+}
+
+// Result is how a peer answered.
+type Result string
+
+// The results.
+const (
+	ResultContent Result = "content" // something of what was asked for
+	ResultNothing Result = "nothing" // the peer lacks it too
+	ResultIgnored Result = "ignored" // the peer does not let this relay ask
+	ResultFailed  Result = "failed"  // no answer
+)
+
+// Results lists all.
+func Results() []Result { return []Result{ResultContent, ResultNothing, ResultIgnored, ResultFailed} }
+
+// Server answers peers.
+type Server struct {
+	ID          string                         // of this process
+	Trusted     func(ctx context.Context) bool // whether the client of a stream may set a marker
+	Stores      Stores
+	Observer    Observer
+	MessageSize func() int // responses stay below it, in bytes, unless one resource is larger
+}
+
+// Answer answers a stream that has a peer's marker. done says that it did, and the stream ends with the
+// error. Any other stream is a client's.
+func (s *Server) Answer(g grpc.ServerStream) (done bool, err error) {
+	values := metadata.ValueFromIncomingContext(g.Context(), header)
+	if len(values) == 0 {
+		return false, nil
+	}
+	return s.marked(g, values)
+}
+
+// errSelf ends a stream of the relay to itself: a name of peers.addresses stands for all replicas.
+var errSelf = status.Error(codes.FailedPrecondition, "a relay is not its own peer")
+
+// marked looks at a marker.
+func (s *Server) marked(g grpc.ServerStream, values []string) (done bool, err error) {
+	var m Marker
+	bad := decode(values, &m)
+	if bad == nil && m.From == s.ID { // nobody else knows it
+		if err := g.SendHeader(reply(&Reply{ID: s.ID})); err != nil {
+			return true, err
+		}
+		return true, errSelf
+	}
+	if called, _ := grpc.MethodFromServerStream(g); bad != nil || called != method || !s.Trusted(g.Context()) {
+		s.Observer.Ignored()
+		err := g.SendHeader(reply(&Reply{ID: s.ID, Ignored: true}))
+		return err != nil, err
+	}
+	return true, s.answer(g, &m)
+}
+
+func reply(r *Reply) metadata.MD { return metadata.Pairs(header, encode(r)) }
+
+// answer answers each request of a stream once, and ends it after the last one.
+func (s *Server) answer(g grpc.ServerStream, m *Marker) error {
+	r := Reply{ID: s.ID}
+	var store *cache.Store
+	if m.Store == "" {
+		r.Holds = s.Stores.Holds()
+	} else {
+		var asOf time.Time
+		store, asOf = s.Stores.Find(m.Store)
+		r.Known, r.AsOf = store != nil, asOf.UnixNano()
+	}
+	if err := g.SendHeader(reply(&r)); err != nil || store == nil {
+		return err
+	}
+	given := 0
+	defer func() { s.Observer.Gave(given) }()
+	for {
+		var req wire.DeltaRequest
+		switch err := g.RecvMsg(&req); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		n, err := s.give(g, store, &req)
+		req.Release()
+		given += n
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// give answers one request: with what the store has, and an error for each name that it lacks.
+func (s *Server) give(g grpc.ServerStream, store *cache.Store, req *wire.DeltaRequest) (resources int, err error) {
+	w := cache.PeerWants{TypeURL: req.TypeURL, Kind: cache.ByName, Names: wire.Words(req.Subscribe, req.SubscribeLocators)}
+	if len(w.Names) == 1 && w.Names[0] == cache.Wildcard {
+		w.Kind = cache.WholeType
+	}
+	found, unknown := cache.PeersOf(store).Known(w)
+	now, limit := store.Now(), s.MessageSize()
+	var b wire.Builder
+	flush := func(more int) error {
+		if b.Size() == 0 || b.Size()+more <= limit {
+			return nil
+		}
+		return g.SendMsg(b.Finish(req.TypeURL, "", req.Nonce))
+	}
+	for i := range found {
+		f := &found[i]
+		ttl := time.Duration(0)
+		if !f.Deadline.IsZero() {
+			if ttl = f.Deadline.Sub(now); ttl <= 0 {
+				continue
+			}
+		}
+		if err := flush(f.Resource.Size()); err != nil {
+			return resources, err
+		}
+		if ttl > 0 {
+			b.AddTTL(f.Resource, "", ttl)
+		} else {
+			b.Add(f.Resource)
+		}
+		resources++
+	}
+	for _, name := range unknown {
+		if err := flush(len(name)); err != nil {
+			return resources, err
+		}
+		b.AddError(wire.ResourceError{Name: name, Code: codes.NotFound}, name)
+	}
+	return resources, flush(limit)
+}

@@ -1,0 +1,80 @@
+package upstream
+
+import (
+	"sync"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/moment"
+)
+
+// Contact says how the servers of a control plane answer the relay, all scopes together (SUR-2).
+type Contact struct {
+	// Answered is when a server answered last: on a stream, to a poll, or to a probe. It is
+	// zero before the first time. A connection or a stream that a server accepts is no answer.
+	Answered time.Time
+	// Unanswered is when the relay wrote the oldest request that a server owes an answer
+	// to; zero: there is none. To a server that has not answered yet the first request on
+	// a stream counts. Later only a request counts that the server must answer.
+	Unanswered time.Time
+	// Since is when the relay began to know the control plane.
+	Since time.Time
+}
+
+// contacts keeps the Contact of a control plane. The zero contacts is ready. Its methods may be
+// called from any goroutine.
+type contacts struct {
+	mu       sync.Mutex
+	since    time.Time
+	answered time.Time
+	owed     map[any]time.Time // when the oldest request was written, by who waits for its answer
+}
+
+// begin notes that the control plane is known, once.
+func (c *contacts) begin(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.since = moment.Earlier(c.since, at)
+}
+
+// hear notes an answer.
+func (c *contacts) hear(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at.After(c.answered) {
+		c.answered = at
+	}
+}
+
+// ever reports whether a server has answered.
+func (c *contacts) ever() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.answered.IsZero()
+}
+
+// owe notes the oldest request that by waits for; zero: for none.
+func (c *contacts) owe(by any, since time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if since.IsZero() {
+		delete(c.owed, by)
+		return
+	}
+	if c.owed == nil {
+		c.owed = make(map[any]time.Time)
+	}
+	c.owed[by] = since
+}
+
+// Contact is how the servers answer now. Outages that are given to the next Upstream keep
+// it.
+func (o *Outages) Contact() Contact {
+	c := &o.contacts
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := Contact{Answered: c.answered, Since: c.since}
+	for _, since := range c.owed {
+		now.Unanswered = moment.Earlier(now.Unanswered, since)
+	}
+	return now
+}

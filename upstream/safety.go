@@ -1,0 +1,48 @@
+package upstream
+
+import (
+	"context"
+
+	"github.com/xdsrelay/xdsrelay/internal/contain"
+)
+
+// safety keeps a panic of a session to what caused it (SUR-6). Any goroutine may use it.
+type safety struct {
+	panics *contain.Panics // nil: no panic is caught
+	told   func()          // of SessionConfig.Suspect; may be nil
+}
+
+// suspect tells that the Store may be inconsistent.
+func (s safety) suspect() {
+	if s.told != nil {
+		s.told()
+	}
+}
+
+// try does a part of what has to be done whether other parts panic or not.
+func (s safety) try(part contain.Part, f func()) { _ = s.panics.Do(part, f) }
+
+// apply has the Store take a response. A panic rejects the response. The Store may have taken some
+// of its resources.
+func (s safety) apply(take func() error) (reason error) {
+	defer s.panics.Catch(contain.Response, func(e *contain.Error) {
+		s.suspect()
+		reason = partlyTakenError{e}
+	})
+	return take()
+}
+
+// ask has an asker ask. A panic in it is an error.
+func (s safety) ask(ctx context.Context, a asker, x *replica, q *question, t terms) (rep reply, err error) {
+	defer s.panics.Catch(contain.Upstream, func(e *contain.Error) { rep, err = reply{}, e })
+	return a.ask(ctx, x, q, t)
+}
+
+// partlyTakenError is why a response is rejected whose taking panicked.
+type partlyTakenError struct{ err *contain.Error }
+
+func (p partlyTakenError) Error() string { return p.err.Error() }
+func (p partlyTakenError) Unwrap() error { return p.err }
+
+// Partial reports that what came before the fault is cached.
+func (partlyTakenError) Partial() bool { return true }

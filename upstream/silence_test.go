@@ -1,0 +1,596 @@
+package upstream
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+func relayNode() *corev3.Node { return &corev3.Node{Id: "relay"} }
+
+// everyAPI are all variants.
+func everyAPI() []APIType { return append(APITypes(), REST) }
+
+// A server that falls silent, in whatever way, is left for the next one (SUR-2, UPS-1).
+func TestSUR2_TheSecondEndpointServes(t *testing.T) {
+	for _, api := range everyAPI() {
+		for name, tt := range map[string]struct {
+			fail   func(f *faulty, a *livePlane)
+			within time.Duration
+		}{
+			"silent":     {func(_ *faulty, a *livePlane) { a.mute.Store(true) }, 20 * time.Second},
+			"stopped":    {func(f *faulty, _ *livePlane) { f.fail("a:1", false) }, 20 * time.Second},
+			"black hole": {func(f *faulty, _ *livePlane) { f.fail("a:1", true) }, 20 * time.Second},
+		} {
+			t.Run(string(api)+" "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFaulty(t)
+					a, b := f.plane("a:1", api), f.plane("b:1", api)
+					a.set("1", "x", "y")
+					b.set("1", "x", "y")
+					store, out, obs := wanting(api, "x", "y"), new(Outages), &recorder{}
+					s := run(t, f.upstream(api, out, []string{"a:1"}, []string{"b:1"}), store, obs)
+					if took := until(func() bool { return store.has("x") }); took > time.Second {
+						t.Fatalf("begun after %v", took)
+					}
+					store.holdsAll()
+					time.Sleep(time.Minute)
+					tt.fail(f, a)
+					b.set("2", "x", "y", "news")
+					took := until(func() bool { return store.has("news") })
+					t.Log("served by the second endpoint after", took)
+					if took > tt.within {
+						t.Errorf("served by the second endpoint after %v, want within %v; %+v", took, tt.within, s.Status())
+					}
+					if got := out.Contact(); !got.Unanswered.IsZero() {
+						t.Errorf("still owed: %+v", got)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A server that is silent from the beginning, and one that takes connections and speaks no
+// HTTP, are left within the time of an answer, as one that falls silent when a client asks.
+func TestSUR2_SilentFromTheBeginning(t *testing.T) {
+	for _, api := range everyAPI() {
+		for name, fail := range map[string]func(f *faulty, a *livePlane){
+			"silent":    func(_ *faulty, a *livePlane) { a.mute.Store(true) },
+			"half-open": func(f *faulty, _ *livePlane) { f.fail("a:1", false) },
+		} {
+			t.Run(string(api)+" "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFaulty(t)
+					a, b := f.plane("a:1", api), f.plane("b:1", api)
+					a.set("1", "x")
+					b.set("1", "x")
+					fail(f, a)
+					store, obs := wanting(api, "x"), &recorder{}
+					s := run(t, f.upstream(api, nil, []string{"a:1"}, []string{"b:1"}), store, obs)
+					if took := until(func() bool { return store.has("x") }); took > DefaultResponseTimeout+100*time.Millisecond {
+						t.Errorf("served by the second endpoint after %v; %+v", took, s.Status())
+					}
+					moves := len(obs.moves)
+					time.Sleep(time.Hour)
+					if st := s.Status(); st.State != StateConnected || st.Lost > 0 {
+						t.Errorf("an hour later: %+v", st)
+					}
+					obs.locked(func() {
+						if len(obs.moves) != moves {
+							t.Errorf("moves %v", obs.moves)
+						}
+					})
+				})
+			})
+		}
+	}
+}
+
+// A client's request makes a silent server known sooner than the relay's own question.
+func TestSUR2_SilentWhenAClientAsks(t *testing.T) {
+	for _, api := range []APIType{AggregatedDeltaGRPC, AggregatedGRPC, DeltaGRPC, GRPC} {
+		for name, fail := range map[string]func(f *faulty, a *livePlane){
+			"silent":    func(_ *faulty, a *livePlane) { a.mute.Store(true) },
+			"half-open": func(f *faulty, _ *livePlane) { f.fail("a:1", false) },
+		} {
+			t.Run(string(api)+" "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFaulty(t)
+					a, b := f.plane("a:1", api), f.plane("b:1", api)
+					a.set("1", "x", "y")
+					b.set("1", "x", "y")
+					store := wanting(api, "x")
+					s := run(t, f.upstream(api, nil, []string{"a:1"}, []string{"b:1"}), store, nil)
+					until(func() bool { return store.has("x") })
+					store.holdsAll()
+					time.Sleep(59 * time.Second) // just after a question
+					fail(f, a)
+					b.set("2", "x", "y", "news")
+					id := streamOf(0)
+					if api.PerType() {
+						id.TypeURL = endpoints
+					}
+					all := []wire.Subscription{sub(endpoints, "x", "y")}
+					if !api.PerType() {
+						all = append(all, sub(clusters, "*"))
+					}
+					store.wantOn(id, all, sub(endpoints, "y"))
+					if took := until(func() bool { return store.has("news") }); took > DefaultResponseTimeout+100*time.Millisecond {
+						t.Errorf("served by the second endpoint after %v; %+v", took, s.Status())
+					}
+				})
+			})
+		}
+	}
+}
+
+// A better endpoint that comes back mute, or that comes and goes every five seconds, does not
+// cost a stream; one that answers and stands is returned to.
+func TestSUR2_LOC6_ReturnOnlyToOneThatAnswers(t *testing.T) {
+	for _, api := range everyAPI() {
+		t.Run(string(api), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFaulty(t)
+				a, b := f.plane("a:1", api), f.plane("b:1", api)
+				a.set("1", "x")
+				b.set("1", "x")
+				a.stop()
+				store, obs := wanting(api, "x"), &recorder{}
+				u := f.upstream(api, nil, []string{"a:1"}, []string{"b:1"})
+				s := run(t, u, store, obs)
+				until(func() bool { return store.has("x") })
+				opened := s.Status().Opened
+				undisturbed := func(what string) {
+					t.Helper()
+					if st := s.Status(); st.Opened != opened || st.Lost > 0 || st.State != StateConnected || st.EndpointChanges != 1 {
+						t.Errorf("%s: %+v", what, st)
+					}
+				}
+				for range 60 {
+					a.serve()
+					time.Sleep(5 * time.Second)
+					a.stop()
+					time.Sleep(5 * time.Second)
+				}
+				undisturbed("an endpoint that flaps")
+				a.mute.Store(true)
+				a.serve()
+				time.Sleep(10 * time.Minute)
+				undisturbed("a mute endpoint")
+				if x := u.Replicas()[0]; x.SilentSince.IsZero() || time.Since(x.SilentSince) > 10*time.Minute {
+					t.Errorf("the mute replica: %+v", x)
+				}
+				obs.locked(func() {
+					if len(obs.silent) < 5 {
+						t.Errorf("the mute endpoint was counted %d times in ten minutes", len(obs.silent))
+					}
+				})
+				a.mute.Store(false)
+				time.Sleep(2*DefaultFailbackInterval + stableAfter + time.Second)
+				synctest.Wait()
+				if st := s.Status(); st.EndpointChanges != 2 || st.State != StateConnected {
+					t.Errorf("an endpoint that answers: %+v", st)
+				}
+				if x := u.Replicas()[0]; !x.SilentSince.IsZero() {
+					t.Errorf("the replica that answers: %+v", x)
+				}
+			})
+		})
+	}
+}
+
+// In a night without a change the streams that were resumed stay silent, by right. Nothing
+// fails, and nothing is owed.
+func TestSUR2_QuietNight(t *testing.T) {
+	for _, api := range everyAPI() {
+		t.Run(string(api), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFaulty(t)
+				a, b := f.plane("a:1", api), f.plane("b:1", api)
+				a.set("1", "x", "y")
+				b.set("1", "x", "y")
+				store, out, obs := wanting(api, "x", "y"), new(Outages), &recorder{}
+				u := f.upstream(api, out, []string{"a:1"}, []string{"b:1"})
+				s := run(t, u, store, obs)
+				until(func() bool { return store.has("x") })
+				store.holdsAll()
+				a.stop()
+				a.serve()
+				until(func() bool {
+					return s.Status().State == StateConnected && s.Status().Endpoint != u.Replicas()[1].Endpoint
+				})
+				time.Sleep(time.Minute)
+				opened, asked := s.Status().Opened, a.asked.Load()
+				night := 24 * 60 // minutes
+				if api.PerType() {
+					night = 60 // they differ in the number of streams only
+				}
+				for range night {
+					time.Sleep(time.Minute)
+					if c := out.Contact(); !c.Unanswered.IsZero() || time.Since(c.Answered) > questionPause+time.Second {
+						t.Fatalf("contact %+v at %v", c, time.Now())
+					}
+				}
+				if st := s.Status(); st.Opened != opened || st.State != StateConnected || st.Endpoint != u.Replicas()[0].Endpoint {
+					t.Errorf("after the night: %+v", st)
+				}
+				obs.locked(func() {
+					if len(obs.silent)+obs.reused > 0 {
+						t.Errorf("silent %v, versions reused %d", obs.silent, obs.reused)
+					}
+				})
+				t.Log("streams and polls:", a.asked.Load()-asked)
+			})
+		})
+	}
+}
+
+// With one endpoint alone the session waits longer each time, so that a server that is slow to
+// begin gets to answer; what is cached has been stale since the last answer.
+func TestSUR2_OneEndpointAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(t)
+		a := f.plane("a:1", AggregatedDeltaGRPC)
+		a.set("1", "x")
+		store, obs := wanting(AggregatedDeltaGRPC, "x"), &recorder{}
+		s := run(t, f.upstream(AggregatedDeltaGRPC, nil, []string{"a:1"}), store, obs)
+		until(func() bool { return store.has("x") })
+		time.Sleep(time.Minute)
+		last := time.Now()
+		a.mute.Store(true)
+		until(func() bool { return s.Status().State == StateConnecting })
+		if st := s.Status(); st.Freshness.Stale.After(last) || last.Sub(st.Freshness.Stale) > questionPause+time.Second {
+			t.Errorf("stale since %v, and the last answer came before %v", st.Freshness.Stale, last)
+		}
+		before := s.Status().Opened
+		time.Sleep(10 * time.Minute)
+		if got := s.Status().Opened - before; got > 15 {
+			t.Errorf("%d streams in ten minutes", got)
+		}
+		if st := s.Status(); st.State != StateConnecting {
+			t.Errorf("called %s", st.State)
+		}
+		a.mute.Store(false)
+		if took := until(func() bool { return s.Status().State == StateConnected }); took > 90*time.Second {
+			t.Errorf("back after %v", took)
+		}
+	})
+}
+
+// Of replicas of equal priority one falls silent: its scopes go to the other one, and not to
+// the next priority; those of the other one stay.
+func TestSUR2_SpreadReplicas(t *testing.T) {
+	for _, api := range everyAPI() {
+		t.Run(string(api), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFaulty(t)
+				planes := map[string]*livePlane{}
+				for _, host := range []string{"a:1", "b:1", "c:1"} {
+					planes[host] = f.plane(host, api)
+					planes[host].set("1", "x")
+				}
+				u := f.upstream(api, nil, []string{"a:1", "b:1"}, []string{"c:1"})
+				var sessions []*running
+				for i := range 10 {
+					store := wanting(api, "x")
+					s, err := u.NewSession(SessionConfig{Node: relayNode(), Scope: string(rune('a' + i)), Store: store})
+					if err != nil {
+						t.Fatal(err)
+					}
+					sessions = append(sessions, start(t, s))
+					until(func() bool { return store.has("x") })
+				}
+				prefix := strings.TrimSuffix(u.Replicas()[2].Endpoint, "c:1")
+				a := prefix + "a:1"
+				at := func(endpoint string) (n int) {
+					for _, s := range sessions {
+						if s.Status().Endpoint == endpoint {
+							n++
+						}
+					}
+					return n
+				}
+				if n := at(a); n == 0 || n == len(sessions) {
+					t.Fatalf("%d of %d sessions are at the first replica", n, len(sessions))
+				}
+				planes["a:1"].mute.Store(true)
+				if took := until(func() bool { return at(a) == 0 }); took > 20*time.Second {
+					t.Errorf("left after %v", took)
+				}
+				time.Sleep(stableAfter + time.Second) // those that resume have nothing to hear
+				if n := at(prefix + "c:1"); n > 0 {
+					t.Errorf("%d sessions went to the next priority", n)
+				}
+				for _, s := range sessions {
+					if st := s.Status(); st.EndpointChanges > 1 || st.State != StateConnected {
+						t.Errorf("%+v", st)
+					}
+				}
+				if got := planes["b:1"].asked.Load(); got > 100 {
+					t.Errorf("%d streams or polls at the other replica", got)
+				}
+			})
+		})
+	}
+}
+
+// While the first endpoint is gone and the second one is mute, the one stream that is tried at a
+// time leaves the mute one among all that do. It goes on trying (UPS-2).
+func TestSUR2_UPS2_OneIsGoneAndTheOtherMute(t *testing.T) {
+	for _, api := range everyAPI() {
+		t.Run(string(api), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFaulty(t)
+				a, b := f.plane("a:1", api), f.plane("b:1", api)
+				a.set("1", "x")
+				u := f.upstream(api, nil, []string{"a:1"}, []string{"b:1"})
+				var stores []*memStore
+				for i := range 5 {
+					store := wanting(api, "x")
+					s, err := u.NewSession(SessionConfig{Node: relayNode(), Scope: string(rune('a' + i)), Store: store})
+					if err != nil {
+						t.Fatal(err)
+					}
+					start(t, s)
+					stores = append(stores, store)
+					until(func() bool { return store.has("x") })
+					store.holdsAll()
+				}
+				b.mute.Store(true)
+				a.stop()
+				time.Sleep(time.Minute)
+				a.set("2", "x", "news")
+				a.serve()
+				for i, store := range stores {
+					if took := until(func() bool { return store.has("news") }); took > time.Minute {
+						t.Errorf("scope %d is served after %v", i, took)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A server that begins its versions anew after a restart is found out: everything is asked for
+// without versions, in all scopes (ACK-4).
+func TestSUR2_ACK4_VersionsUsedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		content := "old"
+		answer := func(s *server) {
+			s.deaf = true
+		}
+		srv := n.serve("a", answer)
+		var handled sync.WaitGroup
+		serve := func(srv *server, content string) {
+			handled.Go(func() {
+				for ss := range srv.streams {
+					handled.Go(func() { countsVersions(ss, content) })
+				}
+			})
+		}
+		serve(srv, content)
+		cfg := n.config("a")
+		cfg.Keepalive.Response = 0
+		u := newUpstream(t, cfg)
+		obs := &recorder{}
+		var stores []*memStore
+		for range 3 {
+			store := newStore(sub(clusters, "*"), sub(endpoints, "x"))
+			stores = append(stores, store)
+			run(t, u, store, obs)
+		}
+		time.Sleep(time.Minute)
+		srv.stop()
+		close(srv.streams)
+		handled.Wait()
+		for _, store := range stores {
+			store.get(func(s *memStore) { s.applied = nil })
+		}
+		again := n.serve("a", answer)
+		serve(again, "new")
+		time.Sleep(time.Minute)
+		for i, store := range stores {
+			store.get(func(s *memStore) {
+				fresh := false
+				for _, r := range s.applied {
+					for _, res := range r.Resources {
+						fresh = fresh || strings.HasSuffix(string(res.Any()), "new")
+					}
+				}
+				if !fresh {
+					t.Errorf("scope %d was left with old contents", i)
+				}
+			})
+		}
+		obs.locked(func() {
+			if obs.reused != 1 {
+				t.Errorf("told %d times", obs.reused)
+			}
+		})
+		again.stop()
+		close(again.streams)
+		handled.Wait()
+	})
+}
+
+// countsVersions serves a stream as a server whose versions begin at 1 with each start, and
+// sends nothing that a client holds by its version.
+func countsVersions(ss *serverStream, content string) {
+	for {
+		req, err := ss.Recv()
+		if err != nil {
+			return
+		}
+		if req.GetResponseNonce() != "" {
+			continue
+		}
+		resp := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: req.GetTypeUrl(), Nonce: "1"}
+		for _, name := range wants(req) {
+			if name == "*" {
+				name = "x"
+			}
+			if req.GetInitialResourceVersions()[name] != "1" {
+				resp.Resources = append(resp.Resources, &discoveryv3.Resource{
+					Name: name, Version: "1", Resource: &anypb.Any{TypeUrl: req.GetTypeUrl(), Value: []byte(content)},
+				})
+			}
+		}
+		if len(resp.GetResources()) > 0 && ss.Send(resp) != nil {
+			return
+		}
+	}
+}
+
+// A server that ends the other stream of a node when it opens one is asked twice, and then
+// no more; one that refuses the question is well.
+func TestSUR2_ServersWithOneStreamForANode(t *testing.T) {
+	for name, tt := range map[string]struct {
+		ends      bool // the older stream
+		most      int  // streams that may be lost in an hour
+		wantAsked int  // questions in an hour, at least
+	}{
+		"the older stream ends":   {true, maxHarms, 1},
+		"the question is refused": {false, 0, 300},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork(t)
+				srv := n.serve("a", func(s *server) { s.deaf = true })
+				cfg := n.config("a")
+				cfg.Keepalive.Response = 0
+				store := newStore(sub(endpoints, "x"))
+				var handled sync.WaitGroup
+				asked := 0
+				handled.Go(func() {
+					var current *serverStream
+					for ss := range srv.streams {
+						if current != nil && current.Context().Err() == nil {
+							asked++
+							if !tt.ends {
+								ss.end <- status.Error(codes.AlreadyExists, "one stream for each node")
+								continue
+							}
+							current.end <- status.Error(codes.Aborted, "the node opened another stream")
+						}
+						current = ss
+						handled.Go(func() { countsVersions(ss, "content") })
+					}
+				})
+				s := run(t, newUpstream(t, cfg), store, nil)
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if st := s.Status(); st.Lost > uint64(tt.most) || st.State != StateConnected {
+					t.Errorf("after an hour: %+v", st)
+				}
+				srv.stop()
+				close(srv.streams)
+				handled.Wait()
+				if asked < tt.wantAsked {
+					t.Errorf("asked %d times, want %d at least", asked, tt.wantAsked)
+				}
+			})
+		})
+	}
+}
+
+// A session that ends while its question has no answer leaves nothing that the control plane owes.
+func TestSUR2_EndWithAQuestion(t *testing.T) {
+	for _, api := range everyAPI() {
+		t.Run(string(api), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, out := newFaulty(t), new(Outages)
+				a := f.plane("a:1", api)
+				a.set("1", "x")
+				store := wanting(api, "x")
+				s := run(t, f.upstream(api, out, []string{"a:1"}), store, nil)
+				until(func() bool { return store.has("x") })
+				store.holdsAll()
+				time.Sleep(time.Minute)
+				a.mute.Store(true)
+				until(func() bool { return !out.Contact().Unanswered.IsZero() })
+				_ = s.stop()
+				if c := out.Contact(); !c.Unanswered.IsZero() {
+					t.Errorf("after the session: %+v", c)
+				}
+			})
+		})
+	}
+}
+
+// panicsFirst is an asker that panics as often as fails says.
+type panicsFirst struct {
+	asker
+	fails *atomic.Int64
+}
+
+func (p panicsFirst) ask(ctx context.Context, x *replica, q *question, t terms) (reply, error) {
+	if p.fails.Add(-1) >= 0 {
+		panic("a question")
+	}
+	return p.asker.ask(ctx, x, q, t)
+}
+
+// askedBy replaces a client's asker.
+type askedBy struct {
+	client
+	fails *atomic.Int64
+}
+
+func (c askedBy) asker() asker { return panicsFirst{c.client.asker(), c.fails} }
+
+// A panic while a question is asked, or while it is answered, costs the question only: the next one
+// finds the server silent, and a better one good.
+func TestSUR2_SUR6_QuestionsThatPanic(t *testing.T) {
+	for _, api := range everyAPI() {
+		t.Run(string(api), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFaulty(t)
+				a, b := f.plane("a:1", api), f.plane("b:1", api)
+				a.set("1", "x")
+				b.set("1", "x", "second")
+				store, caught := wanting(api, "x"), contain.New(nil, nil)
+				u := f.upstream(api, nil, []string{"a:1"}, []string{"b:1"})
+				session, err := u.NewSession(SessionConfig{Node: relayNode(), Scope: "shared", Store: store, Panics: caught})
+				if err != nil {
+					t.Fatal(err)
+				}
+				fails := new(atomic.Int64)
+				r := session.source.(*remote)
+				r.client = askedBy{r.client, fails}
+				s := start(t, session)
+				until(func() bool { return store.has("x") })
+				store.holdsAll()
+				fails.Store(2)
+				if api != REST && until(func() bool { return fails.Load() < 0 }) >= 10*time.Minute { // polls need no questions
+					t.Fatal("no question follows one that panicked")
+				}
+				if st := s.Status(); st.State != StateConnected || st.Lost > 0 {
+					t.Errorf("after the panics: %+v", st)
+				}
+				fails.Store(1)
+				a.mute.Store(true)
+				until(func() bool { return store.has("second") })
+				fails.Store(1) // in the probe of the better one
+				a.mute.Store(false)
+				if took := until(func() bool { return s.Status().Endpoint == "passthrough:///a:1" || s.Status().Endpoint == "a:1" }); took >= 10*time.Minute {
+					t.Errorf("never back: %+v", s.Status())
+				}
+			})
+		})
+	}
+}
