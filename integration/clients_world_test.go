@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"net"
 	"strconv"
 	"testing"
@@ -109,9 +110,10 @@ func (w *world) check(t testing.TB) {
 		return
 	}
 	w.relay.consistent(t)
-	if n := len(stats.Streams); n != w.streams {
-		t.Errorf("SUB-10: the relay has %d streams, expected %d", n, w.streams)
-	}
+	waitFor(t, fmt.Sprintf("SUB-10: %d streams of the relay", w.streams), func() bool { // of one that broke, the control plane learns a moment later
+		stats = w.plane.Stats()
+		return len(stats.Streams) == w.streams
+	})
 	for _, stream := range stats.Streams {
 		for url, of := range stream.Types {
 			for name, times := range of.Names {

@@ -225,9 +225,14 @@ func testGoControlPlane(r *rig) {
 	if st := r.session.Status(); st.Nacks > 0 || st.LastRejection != nil {
 		r.Errorf("status %+v", st)
 	}
-	stats := r.plane.Stats()
 	want := map[upstream.APIType]int{upstream.AggregatedDeltaGRPC: 2, upstream.AggregatedGRPC: 2, upstream.DeltaGRPC: 3, upstream.GRPC: 3}
-	if len(stats.Streams) != want[r.api] {
+	var stats controlplane.Stats
+	ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
+	defer cancel()
+	if err := r.plane.Await(ctx, func(s controlplane.Stats) bool { // of a stream that broke, it learns a moment later
+		stats = s
+		return len(s.Streams) == want[r.api]
+	}); err != nil {
 		r.Errorf("%d streams, want %d", len(stats.Streams), want[r.api])
 	}
 	for _, s := range stats.Streams {
