@@ -13,7 +13,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
-	"sync"
 	"syscall"
 	"testing"
 )
@@ -25,43 +24,23 @@ const (
 	last  = 32000
 )
 
-// taken has the ports that tests of this process have: nobody else gets one of them.
-type taken struct {
-	mu    sync.Mutex
-	ports map[int]bool
-}
-
-var given = taken{ports: make(map[int]bool)} //nolint:gochecknoglobals // ports belong to the process
-
-func (g *taken) take(port int) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.ports[port] {
-		return false
-	}
-	g.ports[port] = true
-	return true
-}
-
-func (g *taken) release(port int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.ports, port)
-}
-
-// Listen listens on a port that this process gives to nobody else until the test ends.
-// Other processes choose theirs at random, too. A failure ends the test.
+// Listen listens on a port that no other test gets until this one ends, in this process or
+// another. A failure ends the test.
 func Listen(tb testing.TB) net.Listener {
 	tb.Helper()
+	var config net.ListenConfig
 	for range 1000 {
-		port := first + rand.IntN(last-first) //nolint:gosec // a port is no secret
-		if !given.take(port) {
-			continue
-		}
-		lis, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(first+rand.IntN(last-first))) //nolint:gosec // a port is no secret
+		// The UDP port of the same number is the claim. It lasts while nobody listens.
+		claim, err := config.ListenPacket(tb.Context(), "udp", addr)
 		if err == nil {
-			tb.Cleanup(func() { given.release(port) })
-			return lis
+			lis, listenErr := config.Listen(tb.Context(), "tcp", addr)
+			if listenErr == nil {
+				tb.Cleanup(func() { _ = claim.Close() })
+				return lis
+			}
+			_ = claim.Close()
+			err = listenErr
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) {
 			tb.Fatal(err)

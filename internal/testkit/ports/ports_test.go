@@ -1,6 +1,8 @@
 package ports_test
 
 import (
+	"net"
+	"strconv"
 	"testing"
 
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
@@ -27,5 +29,15 @@ func TestListen(t *testing.T) {
 func TestFree(t *testing.T) {
 	if a, b := ports.Free(t), ports.Free(t); a == b {
 		t.Errorf("port %d was given twice", a)
+	}
+}
+
+// A port stays its test's while nobody listens: another process that looks for one finds its
+// claim.
+func TestClaim(t *testing.T) {
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports.Free(t)))
+	if other, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", addr); err == nil {
+		_ = other.Close()
+		t.Errorf("%s is free for others", addr)
 	}
 }
