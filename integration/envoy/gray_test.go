@@ -73,11 +73,16 @@ func (w *world) underLoad() (all []*envoyproc.Envoy, loads []*traffic.Load) {
 	for i := range fleet() {
 		all = append(all, w.envoy(fmt.Sprintf("fleet-%d", i)))
 	}
+	return all, w.loadsOf(all)
+}
+
+// loadsOf begins traffic to listener web of Envoys, as soon as backend a answers all of them.
+func (w *world) loadsOf(all []*envoyproc.Envoy) (loads []*traffic.Load) {
 	w.haveAll(soon, all, "a")
 	for _, e := range all {
 		loads = append(loads, traffic.StartLoad(w.t, e.Addr("web"), "", 100*time.Millisecond))
 	}
-	return all, loads
+	return loads
 }
 
 // haveAll waits until a backend answers all Envoys. A fault has the number of those that it does

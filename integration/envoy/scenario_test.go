@@ -24,6 +24,7 @@ type scenario struct {
 	disk      bool                 // relays keep snapshots on a disk
 	killed    bool                 // relays are processes that end without a word
 	second    bool                 // there is a second control plane, the relays' second endpoint
+	goCP      bool                 // the control plane is go-control-plane itself
 	alone     bool                 // it is disturbed by others that play at the same time
 	play      func(*world)
 }

@@ -25,6 +25,7 @@ type world struct {
 	binary string
 	plane  *plane.Plane
 	second *plane.Plane    // nil without one
+	goCP   *goControlPlane // nil without it
 	relays []*relayProcess // from the control plane's side to the Envoys'
 	addr   string          // where Envoys are sent
 	client *traffic.Client
@@ -51,6 +52,10 @@ func newWorld(t *testing.T, s *scenario, f form, at side) *world {
 	}
 	if s.second {
 		w.second = plane.Start(t, s.behaviour)
+	}
+	if s.goCP {
+		w.goCP = startGoControlPlane(t)
+		w.addr = w.goCP.Addr()
 	}
 	if at == relayed {
 		for range max(1, s.tiers) {
@@ -80,6 +85,9 @@ func (w *world) addRelay(s *scenario) {
 	addr := w.plane.Addr()
 	if w.form.up == config.REST {
 		addr = w.plane.RESTAddr()
+	}
+	if w.goCP != nil {
+		addr = w.goCP.Addr()
 	}
 	if n := len(w.relays); n > 0 {
 		addr = w.relays[n-1].addr

@@ -81,13 +81,13 @@ func Service(cluster string) *corev3.GrpcService {
 }
 
 // Bootstrap makes the bootstrap of an Envoy with the node id that finds listeners and
-// clusters over xDS at addr.
-func (v Variant) Bootstrap(id, addr string) *bootstrapv3.Bootstrap {
+// clusters over xDS at one of the addresses.
+func (v Variant) Bootstrap(id string, addrs ...string) *bootstrapv3.Bootstrap {
 	b := &bootstrapv3.Bootstrap{
 		Node:  &corev3.Node{Id: id, Cluster: "fleet"},
 		Admin: &bootstrapv3.Admin{Address: Address("127.0.0.1:0")},
 		StaticResources: &bootstrapv3.Bootstrap_StaticResources{
-			Clusters: []*clusterv3.Cluster{v.ServerCluster(xdsCluster, addr)},
+			Clusters: []*clusterv3.Cluster{v.ServerCluster(xdsCluster, addrs...)},
 		},
 		DynamicResources: &bootstrapv3.Bootstrap_DynamicResources{LdsConfig: v.Source(0), CdsConfig: v.Source(0)},
 	}
@@ -97,9 +97,9 @@ func (v Variant) Bootstrap(id, addr string) *bootstrapv3.Bootstrap {
 	return b
 }
 
-// ServerCluster is the static cluster of an xDS server.
-func (v Variant) ServerCluster(name, addr string) *clusterv3.Cluster {
-	c := Static(name, addr)
+// ServerCluster is the static cluster of an xDS server, at one or several addresses.
+func (v Variant) ServerCluster(name string, addrs ...string) *clusterv3.Cluster {
+	c := Static(name, addrs...)
 	c.ConnectTimeout = durationpb.New(time.Second)
 	if v.REST {
 		return c
