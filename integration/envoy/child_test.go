@@ -7,8 +7,10 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"sync"
+	"syscall"
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/envoyproc"
@@ -24,7 +26,7 @@ const childVariable = "XDSRELAY_TEST_RELAY"
 // and for the admin port.
 const firstListener = 3
 
-// child is the relay of a configuration file. It runs until it is killed.
+// child is the relay of a configuration file. It runs until it is killed, or asked to end.
 func child(file string) error {
 	cfg, err := config.Load(file, nil, nil)
 	if err != nil {
@@ -45,7 +47,9 @@ func child(file string) error {
 		return err
 	}
 	it.ServeREST(listeners[1])
-	return it.Run(context.Background(), nil, listeners[0], listeners[2])
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	return it.Run(ctx, nil, listeners[0], listeners[2])
 }
 
 // runChild runs the relay as a process of its own. Clients that connect before it accepts wait
@@ -78,10 +82,16 @@ func (r *relayProcess) runChild(listeners ...net.Listener) {
 	for i, lis := range listeners {
 		_, _ = lis.Close(), cmd.ExtraFiles[i].Close()
 	}
-	r.stop = sync.OnceFunc(func() {
-		_ = cmd.Process.Kill()
-		if err := cmd.Wait(); cmd.ProcessState.Exited() {
-			r.t.Errorf("the relay ended by itself: %v", err)
-		}
-	})
+	var once sync.Once
+	end := func(how os.Signal) {
+		once.Do(func() {
+			_ = cmd.Process.Signal(how)
+			err := cmd.Wait()
+			if asked := how == syscall.SIGTERM; asked != cmd.ProcessState.Exited() || asked && err != nil {
+				r.t.Errorf("the relay ended with %v after the signal: %v", err, how)
+			}
+		})
+	}
+	r.stop = func() { end(os.Kill) }
+	r.leave = func() { end(syscall.SIGTERM) }
 }

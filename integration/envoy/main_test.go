@@ -22,8 +22,11 @@ const plays = 4
 
 func TestMain(m *testing.M) {
 	if file := os.Getenv(childVariable); file != "" {
-		fmt.Fprintln(os.Stderr, child(file))
-		os.Exit(1)
+		if err := child(file); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
 	}
 	parallel.Tests(plays)
 	goleak.VerifyTestMain(m)

@@ -24,12 +24,19 @@ type relayProcess struct {
 	addr, rest, admin string
 	log               *logText
 
-	stop func() // of the run
+	stop  func() // of the run
+	leave func() // as a deployment ends a relay; only of one that is a process of its own
 }
 
 // startRelay runs a relay in front of a control plane at addr. Its settings are the
 // defaults, but for what a test cannot wait for.
 func startRelay(t *testing.T, up config.APIType, addr string, killed bool, change func(*config.Config)) *relayProcess {
+	t.Helper()
+	return startRelayAt(t, ports.Listen(t), up, addr, killed, change)
+}
+
+// startRelayAt is startRelay with the listener for streams.
+func startRelayAt(t *testing.T, xds net.Listener, up config.APIType, addr string, killed bool, change func(*config.Config)) *relayProcess {
 	t.Helper()
 	cfg := config.Default()
 	cfg.Aggregation.Otherwise = config.Share
@@ -44,7 +51,7 @@ func startRelay(t *testing.T, up config.APIType, addr string, killed bool, chang
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	xds, rest, admin := ports.Listen(t), ports.Listen(t), ports.Listen(t)
+	rest, admin := ports.Listen(t), ports.Listen(t)
 	r := &relayProcess{
 		t: t, config: cfg, killed: killed, log: new(logText),
 		addr: xds.Addr().String(), rest: rest.Addr().String(), admin: admin.Addr().String(),
@@ -88,6 +95,12 @@ func (r *relayProcess) run(xds, rest, admin net.Listener) {
 func (r *relayProcess) restart() {
 	r.t.Helper()
 	r.stop()
+	r.again()
+}
+
+// again has another relay come at the addresses of one that has ended.
+func (r *relayProcess) again() {
+	r.t.Helper()
 	r.run(ports.Again(r.t, r.addr), ports.Again(r.t, r.rest), ports.Again(r.t, r.admin))
 }
 

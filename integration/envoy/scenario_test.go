@@ -21,6 +21,8 @@ type scenario struct {
 	relay     func(*config.Config) // settings of the relay
 	only      side                 // "": on both sides
 	tiers     int                  // relays in a row where there are any; 0 is one
+	pair      bool                 // there are two relays instead, and Envoys may go to either
+	peers     bool                 // these ask each other
 	disk      bool                 // relays keep snapshots on a disk
 	killed    bool                 // relays are processes that end without a word
 	second    bool                 // there is a second control plane, the relays' second endpoint

@@ -26,8 +26,9 @@ type world struct {
 	plane  *plane.Plane
 	second *plane.Plane    // nil without one
 	goCP   *goControlPlane // nil without it
-	relays []*relayProcess // from the control plane's side to the Envoys'
+	relays []*relayProcess // from the control plane's side to the Envoys', or a pair
 	addr   string          // where Envoys are sent
+	fleet  *fleetTLS       // of Envoys and relays that are peers; nil without
 	client *traffic.Client
 	last   traffic.Outcome // of the last ask
 }
@@ -57,7 +58,11 @@ func newWorld(t *testing.T, s *scenario, f form, at side) *world {
 		w.goCP = startGoControlPlane(t)
 		w.addr = w.goCP.Addr()
 	}
-	if at == relayed {
+	switch {
+	case at != relayed:
+	case s.pair:
+		w.addPair(s)
+	default:
 		for range max(1, s.tiers) {
 			w.addRelay(s)
 		}
@@ -106,7 +111,17 @@ func (w *world) addRelay(s *scenario) {
 // envoy starts an Envoy.
 func (w *world) envoy(id string) *envoyproc.Envoy {
 	w.t.Helper()
-	return envoyproc.Start(w.t, w.binary, w.variant.Bootstrap(id, w.addr))
+	return w.envoyAt(id, w.addr)
+}
+
+// envoyAt starts an Envoy that goes to one of several servers.
+func (w *world) envoyAt(id string, addrs ...string) *envoyproc.Envoy {
+	w.t.Helper()
+	b := w.variant.Bootstrap(id, addrs...)
+	if w.fleet != nil {
+		w.fleet.secure(b)
+	}
+	return envoyproc.Start(w.t, w.binary, b)
 }
 
 // backend starts a server that answers with its name, and gives its address.
