@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache/hold"
+	"github.com/xdsrelay/xdsrelay/internal/moment"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"google.golang.org/grpc/codes"
 )
@@ -166,7 +167,27 @@ func guardLoss(t *Table, l loss, now time.Time) {
 	if trips {
 		s.due.held.tables = with(s.due.held.tables, t)
 		s.due.held.clock.Hold(now, g.Hold)
+	} else if awaitsOthers(t, g, l.lost-l.gained, of) {
+		h.all, h.of = true, of
+		s.due.held.tables = with(s.due.held.tables, t)
+		s.due.held.clock.Wait(now, moment.Later(now.Add(s.source.Quiet), t.upstream.begun.Add(s.source.longQuiet())))
 	}
+}
+
+// awaitsOthers reports whether a loss waits for those of other types, of which there is one that could
+// be held. A control plane that is empty says so of one type after the other, on several streams in any
+// order, and clients that lose their one Listener lose everything.
+func awaitsOthers(t *Table, g *hold.Guard, lost, of int) bool {
+	clock := &t.store.due.held.clock
+	if t.upstream.held.active() || !g.Waits(lost, of) || clock.Runs() && !clock.Waits() {
+		return false
+	}
+	for _, other := range t.store.tables {
+		if other != t && released(other) >= g.AtLeast && guardOf(other) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // released is the number of resources that clients may have.

@@ -51,7 +51,7 @@ func reviewHeld(s *Store) {
 		switch h := t.upstream.held; {
 		case h.names.Losses() == 0:
 			release(t, s.cache.Now(), EndedByReturn)
-		case !h.told:
+		case !h.told && !s.due.held.clock.Waits():
 			h.told = true
 			s.changes.held = append(s.changes.held, heldOf(t, ""))
 		}

@@ -34,6 +34,10 @@ func (g *Guard) Most(lost, of int) bool {
 	return g.On() && lost > 0 && float64(lost) >= g.Share*float64(of)
 }
 
+// Waits reports whether the loss of most of a type waits for those of other types: the type has too
+// few resources to be held by itself.
+func (g *Guard) Waits(lost, of int) bool { return of < g.AtLeast && g.Most(lost, of) }
+
 // Window adds up what a table loses and gains in a short time. The zero value is a window that has
 // ended.
 type Window struct {
@@ -86,6 +90,17 @@ func (c *Clock) Hold(now time.Time, hold time.Duration) {
 		c.until = at
 	}
 }
+
+// Wait is called when a loss waits for those of others (Guard.Waits). Where something is held already,
+// it waits as long as that is held.
+func (c *Clock) Wait(now, until time.Time) {
+	if !c.Runs() {
+		c.began, c.until = now, until
+	}
+}
+
+// Waits reports whether nothing is held but what waits for the losses of others.
+func (c *Clock) Waits() bool { return c.Runs() && c.last.IsZero() }
 
 // Lately reports whether a loss was held just now: others belong to it.
 func (c *Clock) Lately(now time.Time) bool { return c.Runs() && now.Sub(c.last) <= Burst }

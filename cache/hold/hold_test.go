@@ -81,6 +81,47 @@ func TestClock_SUR3(t *testing.T) {
 	}
 }
 
+// A loss that waits for others is held with them, and alone no longer than it waits.
+func TestClockWaits_SUR3(t *testing.T) {
+	var c Clock
+	at := func(d time.Duration) time.Time { return begin.Add(d) }
+	if c.Waits() {
+		t.Error("a clock waits that was not started")
+	}
+	c.Wait(begin, at(time.Second))
+	c.Wait(at(time.Millisecond), at(time.Hour))
+	if !c.Runs() || !c.Waits() || c.Lately(begin) || !c.Until().Equal(at(time.Second)) {
+		t.Errorf("%+v", c)
+	}
+	c.Hold(at(time.Millisecond), time.Minute)
+	if c.Waits() || !c.Lately(at(time.Second)) || !c.Until().Equal(at(time.Minute+time.Millisecond)) {
+		t.Errorf("%+v", c)
+	}
+	if c.Wait(at(time.Second), at(time.Hour)); !c.Until().Equal(at(time.Minute + time.Millisecond)) {
+		t.Errorf("what waits is held until %v", c.Until())
+	}
+}
+
+func TestGuardWaits_SUR3(t *testing.T) {
+	g := Guard{Share: 0.5, AtLeast: 20, Hold: time.Minute}
+	for _, c := range []struct {
+		guard    Guard
+		lost, of int
+		waits    bool
+	}{
+		{g, 1, 1, true},
+		{g, 10, 19, true},
+		{g, 9, 19, false},
+		{g, 19, 20, false},
+		{g, 0, 1, false},
+		{Guard{AtLeast: 20}, 1, 1, false},
+	} {
+		if is := c.guard.Waits(c.lost, c.of); is != c.waits {
+			t.Errorf("%+v: %d of %d waits: %t", c.guard, c.lost, c.of, is)
+		}
+	}
+}
+
 func TestNames_SUR3(t *testing.T) {
 	var n Names
 	content := words.Resource("type.googleapis.com/x.Y", "b@1")

@@ -252,6 +252,60 @@ func TestGuard_SUR3(t *testing.T) {
 			b.expect(c.collect(), "RDS -r")
 			b.expect(c.collect(), "CDS "+strings.Join(many("-", "m", 0, 20, ""), " "))
 		},
+		"a type with few resources that goes first waits for the others": func(b *bed, c *peer) {
+			c.sub(lds, "*")
+			b.demand(0)
+			b.says(lds, "+l@1")
+			b.elapses(quiet)
+			c.collect()
+			b.says(lds, "-l")
+			b.expect(c.collect())
+			b.expect(b.seen.held)
+			b.elapses(quiet - time.Millisecond)
+			b.says(cds, many("-", "m", 0, 20, "")...)
+			b.expect(c.collect())
+			b.holdsBack(21)
+			b.expect(b.seen.held, "CDS 20/20", "LDS 1/1")
+			b.elapses(holdFor - time.Second)
+			b.expect(c.collect())
+			b.elapses(time.Second)
+			b.expect(c.collect(), "LDS -l")
+			b.expect(c.collect(), "CDS "+strings.Join(many("-", "m", 0, 20, ""), " "))
+		},
+		"a type with few resources that goes alone waits a moment": func(b *bed, c *peer) {
+			c.sub(lds, "*")
+			c.sub(rds, "r")
+			b.demand(0)
+			b.says(lds, "+l@1")
+			b.saysRoute("+r@1")
+			b.elapses(quiet)
+			c.collect()
+			b.says(lds, "-l")
+			b.expect(c.collect())
+			b.elapses(quiet / 2)
+			b.saysRoute("-r")
+			b.expect(c.collect())
+			b.elapses(quiet / 2)
+			b.expectAll(c.collect(), "LDS -l", "RDS -r")
+			b.holdsBack(0)
+			b.says(lds, "+l@1", "+k@1")
+			c.collect()
+			b.says(lds, "-l", "+j@1")
+			b.expect(c.collect(), "LDS +j@1 -l")
+			b.expect(b.seen.held)
+		},
+		"a type with few resources that goes later, while others are held, passes": func(b *bed, c *peer) {
+			c.sub(lds, "*")
+			b.demand(0)
+			b.says(lds, "+l@1")
+			b.elapses(quiet)
+			c.collect()
+			b.says(cds, many("-", "m", 0, 20, "")...)
+			b.elapses(time.Minute)
+			b.says(lds, "-l")
+			b.expect(c.collect(), "LDS -l")
+			b.holdsBack(20)
+		},
 		"a resource that does not exist by an error": func(b *bed, c *peer) {
 			r := &wire.DeltaResponse{TypeURL: cds}
 			for i := range 20 {
@@ -319,6 +373,44 @@ func TestGuard_SUR3(t *testing.T) {
 			})
 		})
 	}
+}
+
+// After a reconnection other types may have streams of their own, which come later.
+func TestGuardReconnection_SUR3(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const long = 15 * time.Second
+		b := newBedOf(t, cache.Limits{}, cache.Source{
+			Quiet: quiet, ResumeQuiet: long, FullState: map[string]bool{cds: true, lds: true}, Guard: guard(),
+		})
+		c := b.join()
+		c.sub(cds, "*")
+		c.sub(lds, "*")
+		b.connect(0)
+		b.says(cds, many("+", "m", 0, 20, "@1")...)
+		b.says(lds, "+l@1")
+		b.elapses(quiet)
+		c.collect()
+		b.store.Session().Lost(streamOf(0))
+		b.connect(0)
+		b.says(lds, "-l")
+		b.elapses(long - time.Second)
+		b.expect(c.collect())
+		b.says(cds, many("-", "m", 0, 20, "")...)
+		b.expect(c.collect())
+		b.holdsBack(21)
+		b.says(cds, many("+", "m", 0, 20, "@1")...)
+		b.says(lds, "+l@1")
+		b.holdsBack(0)
+		b.expect(c.collect())
+
+		b.store.Session().Lost(streamOf(0))
+		b.connect(0)
+		b.says(lds, "-l")
+		b.elapses(long - time.Second)
+		b.expect(c.collect())
+		b.elapses(time.Second)
+		b.expect(c.collect(), "LDS -l")
+	})
 }
 
 // saysRoute applies a response for routes on the stream that has names.
@@ -489,6 +581,45 @@ func TestGuardPasses_SUR3(t *testing.T) {
 			b.says(cds, many("-", "m", 0, 30, "")...)
 			b.expect(c.collect(), "CDS "+strings.Join(many("-", "m", 0, 30, ""), " "))
 			b.holdsBack(0)
+		})
+	}
+}
+
+// Endpoints of a collection come and go in numbers, and what has a ttl runs out in numbers.
+func TestGuardNumbers_SUR3(t *testing.T) {
+	for name, f := range map[string]func(b *bed, c *peer){
+		"an autoscaler takes 25 of 40 endpoints": func(b *bed, c *peer) {
+			const glob = "xdstp://x/envoy.config.endpoint.v3.LbEndpoint/pool/*"
+			dir := strings.TrimSuffix(glob, "*")
+			c.sub(lbEndpoint, glob)
+			b.connect(0)
+			b.says(lbEndpoint, many("+"+dir, "", 0, 40, "@1")...)
+			b.elapses(quiet)
+			c.collect()
+			b.says(lbEndpoint, many("-"+dir, "", 15, 40, "")...)
+			if got := c.collect(); len(got) != 1 || strings.Count(got[0], " -") != 25 {
+				b.Fatalf("got %q", got)
+			}
+		},
+		"a ttl runs out": func(b *bed, c *peer) {
+			c.sub(cds, "*")
+			b.connect(0)
+			b.says(cds, many("+", "m", 0, 40, "@1~60s")...)
+			b.elapses(quiet)
+			c.collect()
+			b.elapses(time.Minute - quiet)
+			if got := c.collect(); len(got) != 1 || strings.Count(got[0], " -") != 40 {
+				b.Fatalf("got %q", got)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newGuarded(t, false)
+				f(b, b.join())
+				b.holdsBack(0)
+				b.expect(b.seen.held)
+			})
 		})
 	}
 }
