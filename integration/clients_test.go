@@ -3,6 +3,7 @@ package integration
 import (
 	"testing"
 
+	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/controlplane"
 )
 
@@ -16,6 +17,8 @@ type xdsServer struct {
 	up      upstreamVariant
 	// ordered: the relay is told of changes in the order in which they are made.
 	ordered bool
+	// settings are those of the relay beside up; nil: none.
+	settings func(*config.Config)
 }
 
 // xdsServers are a control plane by itself, which shows that clients and scenarios

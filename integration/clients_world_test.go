@@ -48,6 +48,9 @@ func newWorld(t testing.TB, kind clientKind, server xdsServer, names naming) *wo
 			if names.authority != "" {
 				c.Upstreams[0].Authorities = []string{names.authority}
 			}
+			if server.settings != nil {
+				server.settings(c)
+			}
 		}, w.plane.Addr())
 		w.server = w.relay.addr
 	}

@@ -2,7 +2,9 @@ package integration
 
 import (
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -81,6 +83,8 @@ var planesThatEmpty = []struct {
 	{"linear, incremental", func() *controlplane.ControlPlane { return controlplane.New() }, "AGGREGATED_DELTA_GRPC"},
 	{"snapshot, incremental", controlplane.NewSnapshot, "AGGREGATED_DELTA_GRPC"},
 	{"snapshot, state of the world", controlplane.NewSnapshot, "AGGREGATED_GRPC"},
+	{"linear, incremental, a stream for each type", func() *controlplane.ControlPlane { return controlplane.New() }, "DELTA_GRPC"},
+	{"snapshot, state of the world, a stream for each type", controlplane.NewPlainSnapshot, "GRPC"},
 }
 
 // go-control-plane is restarted empty, and comes back complete. No client of the relay loses
@@ -157,27 +161,229 @@ func testEmptyControlPlane(t *testing.T, cp *controlplane.ControlPlane, api conf
 	}
 }
 
-// What the control plane really removed is gone after the time.
+// What the control plane really removed is gone after the time, be it all or 80 %. It stays gone.
 func TestGuardTime_SUR3(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	const hold = time.Second
+	for _, k := range planesThatEmpty {
+		for _, kept := range []int{0, 6} {
+			t.Run(fmt.Sprintf("%s, %d of 30 stay", k.name, kept), func(t *testing.T) {
+				t.Parallel()
+				names, all := guarded()
+				cp := startFilled(t, k.build(), all)
+				relay := startRelay(t, func(c *config.Config) {
+					c.Upstreams[0].APIType = k.api
+					c.Upstreams[0].Guard.Hold = config.Duration(hold)
+				}, cp.Addr())
+				c := joined(t, relay, "client")
+				asksForGuarded(c, names)
+				c.awaitHolding(t, clusterType, names...)
+				c.awaitHolding(t, endpointType, names...)
+				c.awaitHolding(t, listenerType, "front")
+				begin := time.Now()
+				emptied(t, cp, without(all, names[:kept]))
+				c.awaitHolding(t, clusterType, names[:kept]...)
+				if took := time.Since(begin); took < hold {
+					t.Errorf("the clusters are gone after %v", took)
+				}
+				if kept == 0 {
+					c.awaitHolding(t, listenerType)
+				} else {
+					c.awaitHolding(t, listenerType, "front")
+				}
+				if k.api == "AGGREGATED_DELTA_GRPC" || k.api == "DELTA_GRPC" { // the state of the world has no word for it
+					c.awaitHolding(t, endpointType, names[:kept]...)
+				}
+				relay.consistent(t)
+				if held := relay.metric(t, "xdsrelay_cache_held_losses_total", `type="cds"`); held != 1 {
+					t.Errorf("%v losses were held", held)
+				}
+				if held := relay.metric(t, "xdsrelay_table_held", `type="cds"`); held != 0 {
+					t.Errorf("%v clusters are held", held)
+				}
+			})
+		}
+	}
+}
+
+// without leaves out the clusters and endpoints of some names, and the listener if there are any.
+func without(all map[string]proto.Message, names []string) map[string]proto.Message {
+	rest := maps.Clone(all)
+	for _, n := range names {
+		delete(rest, clusterType+" "+n)
+		delete(rest, endpointType+" "+n)
+		delete(rest, listenerType+" front")
+	}
+	return rest
+}
+
+// Endpoint sets that all become empty are held, in clients of either form. Sets with fewer endpoints
+// are not.
+func TestGuardEndpointSets_SUR3(t *testing.T) {
 	for _, k := range planesThatEmpty {
 		t.Run(k.name, func(t *testing.T) {
 			names, all := guarded()
-			cp := startFilled(t, k.build(), all)
-			relay := startRelay(t, func(c *config.Config) {
-				c.Upstreams[0].APIType = k.api
-				c.Upstreams[0].Guard.Hold = config.Duration(time.Second)
-			}, cp.Addr())
-			c := joined(t, relay, "client")
-			c.subscribe(clusterType, []string{"*"}, nil)
-			c.subscribe(listenerType, []string{"*"}, nil)
-			c.awaitHolding(t, clusterType, names...)
-			emptied(t, cp, all)
-			c.awaitHolding(t, clusterType)
-			c.awaitHolding(t, listenerType)
-			relay.consistent(t)
-			if held := relay.metric(t, "xdsrelay_cache_held_losses_total", `type="cds"`); held != 1 {
-				t.Errorf("%v losses were held", held)
+			sets := func(n int) map[string]proto.Message {
+				changed := make(map[string]proto.Message)
+				for _, name := range names {
+					changed[endpointType+" "+name] = &endpointv3.ClusterLoadAssignment{
+						ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: make([]*endpointv3.LbEndpoint, n)}},
+					}
+					for i := range n {
+						changed[endpointType+" "+name].(*endpointv3.ClusterLoadAssignment).Endpoints[0].LbEndpoints[i] = &endpointv3.LbEndpoint{}
+					}
+				}
+				return changed
 			}
+			maps.Copy(all, sets(40))
+			cp := startFilled(t, k.build(), all)
+			relay := startRelay(t, func(c *config.Config) { c.Upstreams[0].APIType = k.api }, cp.Addr())
+			clients := []xdsClient{
+				newVariantClient(t, deltaADS, relay.address(deltaADS), "incremental"),
+				newVariantClient(t, sotwADS, relay.address(sotwADS), "whole"),
+			}
+			endpointsOf := func(c xdsClient, name string) int {
+				a := new(endpointv3.ClusterLoadAssignment)
+				if err := proto.Unmarshal([]byte(c.common().payloads(endpointType)[name]), a); err != nil {
+					t.Fatal(err)
+				}
+				n := 0
+				for _, l := range a.GetEndpoints() {
+					n += len(l.GetLbEndpoints())
+				}
+				return n
+			}
+			have := func(want int, clients ...xdsClient) {
+				t.Helper()
+				for _, c := range clients {
+					other := func(name string) bool { return endpointsOf(c, name) != want }
+					if !c.common().happens(func() bool { return !slices.ContainsFunc(names, other) }) {
+						t.Fatalf("client %s does not have %d endpoints of each set", c.common().node, want)
+					}
+				}
+			}
+			join := func(c xdsClient) {
+				t.Helper()
+				if err := c.connect(true); err != nil {
+					t.Fatal(err)
+				}
+				c.subscribe(endpointType, names, nil)
+			}
+			comesBackWith := func(n int) {
+				t.Helper()
+				cp.Stop()
+				fill(t, cp, sets(n))
+				if err := cp.Restart(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, c := range clients {
+				join(c)
+			}
+			have(40, clients...)
+			comesBackWith(15)
+			have(15, clients...)
+			if held := relay.metric(t, "xdsrelay_cache_held_losses_total", `type="eds"`); held != 0 {
+				t.Errorf("%v losses were held though no set is empty", held)
+			}
+
+			comesBackWith(0)
+			waitFor(t, "the relay to hold the empty sets", func() bool {
+				return relay.metric(t, "xdsrelay_table_held", `type="eds"`) == len(names)
+			})
+			late := newVariantClient(t, deltaADS, relay.address(deltaADS), "late")
+			join(late)
+			have(15, append(clients, late)...)
+			comesBackWith(16)
+			have(16, append(clients, late)...)
+			if held := relay.metric(t, "xdsrelay_table_held", `type="eds"`); held != 0 {
+				t.Errorf("%v sets are held", held)
+			}
+			relay.consistent(t)
 		})
+	}
+}
+
+// Secrets that are revoked are gone at once, however many they are.
+func TestGuardRevokedSecrets_SUR3(t *testing.T) {
+	p := newPlane(t)
+	var names []string
+	for i := range 30 {
+		names = append(names, fmt.Sprintf("s%02d", i))
+		p.set(secretType, names[i], false)
+		p.set(clusterType, fmt.Sprintf("c%02d", i), true)
+	}
+	relay := startRelay(t, nil, p.addr)
+	var clients []*holdings
+	for _, v := range []variant{deltaADS, delta} {
+		c := newVariantClient(t, v, relay.address(v), "client of "+v.name)
+		if err := c.connect(true); err != nil {
+			t.Fatal(err)
+		}
+		c.subscribe(secretType, names, nil)
+		c.common().awaitHolding(t, secretType, names...)
+		clients = append(clients, c.common())
+	}
+	p.stop()
+	for _, n := range names {
+		p.unset(secretType, n)
+	}
+	p.restart(t)
+	for _, c := range clients {
+		c.awaitHolding(t, secretType)
+	}
+	if held := relay.metric(t, "xdsrelay_cache_held_losses_total", `type="sds"`); held != 0 {
+		t.Errorf("%v losses of secrets were held", held)
+	}
+	relay.consistent(t)
+}
+
+// Of two relays in a row the first one holds a loss, and the second one does not hold it again
+// (STR-10), unless guard.behind_relays says so.
+func TestGuardTiers_SUR3_STR10(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	const hold = time.Second
+	for _, api := range []config.APIType{"AGGREGATED_DELTA_GRPC", "AGGREGATED_GRPC"} {
+		for _, behind := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, behind_relays %t", api, behind), func(t *testing.T) {
+				t.Parallel()
+				names, all := guarded()
+				cp := startFilled(t, controlplane.NewSnapshot(), all)
+				first := startRelay(t, func(c *config.Config) { c.Upstreams[0].Guard.Hold = config.Duration(hold) }, cp.Addr())
+				second := startRelay(t, func(c *config.Config) {
+					c.Upstreams[0].APIType = api
+					c.Upstreams[0].Guard.BehindRelays = behind
+				}, first.addr)
+				c := joined(t, second, "client")
+				asksForGuarded(c, names)
+				c.awaitHolding(t, clusterType, names...)
+				c.awaitHolding(t, listenerType, "front")
+
+				begin := time.Now()
+				emptied(t, cp, all)
+				losses := func(r *testRelay) int {
+					return r.metric(t, "xdsrelay_cache_held_losses_total", `type="cds"`)
+				}
+				if !behind {
+					c.awaitHolding(t, clusterType)
+					c.awaitHolding(t, listenerType)
+				} else {
+					waitFor(t, "the second relay to hold it too", func() bool { return losses(second) == 1 })
+					c.awaitHolding(t, clusterType, names...)
+					c.awaitHolding(t, listenerType, "front")
+				}
+				if took := time.Since(begin); took < hold {
+					t.Errorf("the first relay gave it up after %v", took)
+				}
+				if n := losses(first); n != 1 {
+					t.Errorf("the first relay held %v losses, want 1", n)
+				}
+				if n := losses(second); (n > 0) != behind {
+					t.Errorf("the second relay held %v losses", n)
+				}
+				first.consistent(t)
+				second.consistent(t)
+			})
+		}
 	}
 }
