@@ -260,6 +260,27 @@ func (c *contents) unset(typeURL, name string) string {
 	})
 }
 
+// stir changes many resources of a type at once: some have other contents then, come, or go.
+func (c *contents) stir(typeURL string, how uint64) string {
+	return c.change(func(next state) string {
+		var all []string
+		for _, name := range universe(typeURL) {
+			k := plane.Key{TypeURL: typeURL, Name: name}
+			switch chance(how, typeURL, name) % 5 {
+			case 0, 1:
+				next[k] = c.makeLocked(typeURL, name, "")
+				all = append(all, "set "+next[k].String())
+			case 2:
+				if next[k] != nil && (typeURL != plane.Cluster || !leadsTo(next, name)) {
+					delete(next, k)
+					all = append(all, "unset "+keyer.ShortName(typeURL)+" "+name)
+				}
+			}
+		}
+		return strings.Join(all, ", ")
+	})
+}
+
 func leadsTo(s state, cluster string) bool {
 	for k, x := range s {
 		if k.TypeURL == plane.Route && x.target == cluster {

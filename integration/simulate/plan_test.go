@@ -1,8 +1,10 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +25,7 @@ const (
 	opMute       kind = "mute"        // a control plane takes requests and answers nothing
 	opSlow       kind = "slow-plane"  // it waits before it sends
 	opStreams    kind = "end-streams" // it ends its streams
+	opCut        kind = "cut-answer"  // it breaks an answer off, after some parts of it
 	opLag        kind = "lag"         // it does not hear of changes
 	opSever      kind = "sever"       // nothing gets from one host to another
 	opPart       kind = "part"        // nor back
@@ -85,8 +88,16 @@ var weights = []struct {
 	{opLeap, 1, 0},
 }
 
-// operations are how many a seed has, about: a move is three.
+// operations are how many a seed has, about: a move is three, and answers that are broken off
+// are not counted.
 const operations = 50
+
+// Beside the others a seed has up to mostCuts answers that are broken off. Each is over after
+// cutTime.
+const (
+	mostCuts = 2
+	cutTime  = 12 * time.Second
+)
 
 // planOf are the operations of a seed.
 func planOf(seed uint64) []op {
@@ -119,6 +130,17 @@ func planOf(seed uint64) []op {
 		}
 		at += 2 * time.Second
 	}
+	return slices.SortedStableFunc(slices.Values(append(all, cutsOf(seed, len(all), at)...)), func(a, b op) int { return cmp.Compare(a.at, b.at) })
+}
+
+// cutsOf are the answers that are broken off. What else a seed does is the same without them.
+func cutsOf(seed uint64, id int, before time.Duration) []op {
+	r := rand.New(rand.NewPCG(seed, 2))
+	var all []op
+	for range r.IntN(mostCuts + 1) {
+		at := time.Duration(r.Int64N(int64(before))).Round(time.Millisecond)
+		all = append(all, op{id: id + len(all), at: at, dur: cutTime, kind: opCut, a: r.IntN(1 << 16), b: r.IntN(1 << 16), c: r.IntN(1 << 16)})
+	}
 	return all
 }
 
@@ -143,7 +165,7 @@ func choicesOf(seed uint64) choices {
 	}
 	c.behaviour = plane.Behaviour{
 		DigestVersions: true, AwaitACK: pick("await", 2) == 0, RepeatEndpoints: pick("repeat", 2) == 0,
-		Absent: plane.AbsentRemoved, PerResponse: []int{0, 0, 1, 3}[pick("parts", 4)],
+		Absent: plane.AbsentRemoved, PerResponse: []int{0, 0, 1, 3}[pick("parts", 4)], HeedVersion: pick("heed", 2) == 0,
 	}
 	if c.silent {
 		c.behaviour.Absent, c.behaviour.IgnoreRepeats = plane.AbsentSilent, true

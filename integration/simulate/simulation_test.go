@@ -249,6 +249,8 @@ func (s *simulation) perform(o op) {
 	case opStreams:
 		s.disturb()
 		p.plane.BreakStreams()
+	case opCut:
+		s.cutAnswers(o)
 	case opLag:
 		if !p.lags {
 			p.lags = true
@@ -309,6 +311,48 @@ func (s *simulation) perform(o op) {
 	}
 }
 
+// cutAnswers has one control plane or both break an answer of several parts off, and refuse all
+// streams for a while, in which the contents change. It is the first answer to a relay that lost
+// everything, or the answer to one that comes back after many changes.
+func (s *simulation) cutAnswers(o op) {
+	const refuse = 3 * time.Second
+	r := s.relays[0]
+	if o.a%4 == 0 {
+		r = s.relays[1]
+	}
+	some := s.planes[:]
+	if o.c%3 == 0 {
+		some = s.planes[o.b%2 : o.b%2+1]
+	}
+	each := func(do func(*plane.Plane)) {
+		s.disturb()
+		for _, p := range some {
+			do(p.plane)
+		}
+	}
+	parts := 1 + o.c/3%2
+	after := parts + o.c/6%12
+	kinds := []string{plane.Cluster, plane.Endpoints, plane.Listener}
+	typeURL := kinds[o.b/2%len(kinds)]
+	each(func(p *plane.Plane) { p.Behave(func(b *plane.Behaviour) { b.PerResponse = parts }) })
+	s.later(o, func() {
+		each(func(p *plane.Plane) {
+			p.Uncut()
+			p.Behave(func(b *plane.Behaviour) { b.PerResponse = s.choices.behaviour.PerResponse })
+		})
+	})
+	begin := func() { each(func(p *plane.Plane) { p.Cut(after, refuse) }) }
+	if o.b/6%2 == 0 {
+		s.crashRelay(r, op{id: o.id, at: o.at, dur: 500 * time.Millisecond, kind: opCrash, b: loseDisk})
+		begin()
+	} else {
+		each(func(p *plane.Plane) { p.Cut(0, cutTime) })
+		s.spread(s.contents.stir(typeURL, uint64(o.a)))
+		begin()
+	}
+	s.later(op{id: o.id, at: o.at, dur: 2 * time.Second, kind: opCut}, func() { s.spread(s.contents.stir(typeURL, uint64(o.a)+1)) })
+}
+
 // crashPlane kills a control plane. It comes back as it was, some changes behind for a
 // while, or with nothing for a while.
 func (s *simulation) crashPlane(p *server, o op) {
@@ -339,13 +383,16 @@ func (s *simulation) catchUp(p *server) {
 	s.contents.give(p.host, p.plane, s.contents.latest())
 }
 
+// loseDisk is what has the disk of a relay that crashes be empty.
+const loseDisk = 0
+
 // crashRelay kills a relay. Its disk is what the crash left, what it was before, or empty.
 func (s *simulation) crashRelay(r *relayProcess, o op) {
 	before := r.storage.image()
 	r.crash()
 	s.later(o, func() {
 		switch o.b % 4 {
-		case 0:
+		case loseDisk:
 			r.storage.wipe()
 		case 1:
 			r.storage.restore(before)

@@ -39,6 +39,9 @@ type Behaviour struct {
 	// subscription to a name that the stream has, and a state-of-the-world request that
 	// repeats the one before it after Clusters were sent (WARM-1).
 	IgnoreRepeats bool
+	// HeedVersion leaves a first request of the state of the world unanswered that presents
+	// the version that its type has now.
+	HeedVersion bool
 	// RenewWhole renews the ttl of state-of-the-world streams with whole lists: some
 	// clients take a list of heartbeats only for an empty one (TTL-1).
 	RenewWhole bool

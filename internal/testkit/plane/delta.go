@@ -138,8 +138,11 @@ func (p *Plane) pushDeltaLocked(st *stream, s *subscription, add []*discovery.Re
 			r.RemovedResources = removed
 		}
 		add = add[n:]
-		p.recordDeltaLocked(st, r)
+		if p.refusesLocked() {
+			return
+		}
 		st.out.put(r)
+		p.recordDeltaLocked(st, r)
 	}
 }
 

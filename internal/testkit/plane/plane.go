@@ -30,7 +30,8 @@ type Plane struct {
 	versions  map[string]int               // changes, by type URL
 	held      map[string]bool              // types that are held back
 	streams   map[*stream]struct{}
-	opened    int // streams
+	opened    int      // streams
+	cut       *cutting // nil: nothing is broken off
 	requests  []Request
 	responses []Response
 }

@@ -421,6 +421,26 @@ func TestState(t *testing.T) {
 	next(plane.Endpoints, 2)
 }
 
+// TestState_heedVersion leaves a request with the current version unanswered, until something changes.
+func TestState_heedVersion(t *testing.T) {
+	p := plane.Start(t, plane.Behaviour{HeedVersion: true})
+	p.Set(cluster("a", 0), cluster("b", 0))
+	s, err := dial(t, p).StreamAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Send(&discovery.DiscoveryRequest{TypeUrl: plane.Cluster, VersionInfo: "1"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, held := wait.Until(10*time.Second, func() bool { return len(p.Requests(plane.Cluster)) == 1 }); !held {
+		t.Fatal("the request did not come")
+	}
+	p.Set(cluster("a", 1))
+	if r, err := s.Recv(); err != nil || r.GetVersionInfo() != "2" {
+		t.Errorf("the first response is %v, %v, want version 2", r, err)
+	}
+}
+
 func TestREST(t *testing.T) {
 	p := plane.Start(t, plane.GoControlPlane())
 	p.Set(cluster("a", 0))
@@ -505,4 +525,57 @@ func TestLegacyWildcard_SUB14(t *testing.T) {
 	explicit.silent(p)
 	explicit.subscribe(plane.Cluster, "hidden")
 	explicit.ack(explicit.next("hidden"))
+}
+
+// TestCut breaks an answer off behind its second part.
+func TestCut(t *testing.T) {
+	p := plane.Start(t, plane.Behaviour{PerResponse: 1})
+	p.Set(cluster("a", 0), cluster("b", 0), cluster("c", 0))
+	p.Cut(2, time.Hour)
+	s := openDelta(t, p)
+	s.subscribe(plane.Cluster)
+	s.next("a")
+	s.next("b")
+	if r, open := <-s.responses; open {
+		t.Errorf("%q came after the cut", shown(r))
+	}
+	if _, err := s.stream.Recv(); status.Code(err) != codes.Unavailable {
+		t.Errorf("the stream ended with %v", err)
+	}
+	if r, open := <-openDelta(t, p).responses; open {
+		t.Errorf("a plane that refuses streams sent %q", shown(r))
+	}
+	body := strings.NewReader(`{"node": {"id": "n"}}`)
+	poll, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.RESTAddr()+"/v3/discovery:clusters", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(poll)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("a poll was answered with %d", resp.StatusCode)
+	}
+	p.Uncut()
+	again := openDelta(t, p)
+	again.send(&discovery.DeltaDiscoveryRequest{TypeUrl: plane.Cluster, InitialResourceVersions: map[string]string{"a": "1", "b": "2"}})
+	again.next("c")
+	if n := len(p.Responses(plane.Cluster)); n != 3 {
+		t.Errorf("%d responses are recorded, 3 were sent", n)
+	}
+	p.Cut(0, 0) // refuses for no time
+	if _, open := <-again.responses; open {
+		t.Error("a stream outlived a cut")
+	}
+	_, back := wait.Until(10*time.Second, func() bool {
+		s := openDelta(t, p)
+		s.subscribe(plane.Cluster)
+		_, open := <-s.responses
+		return open
+	})
+	if !back {
+		t.Error("the plane goes on refusing streams")
+	}
 }

@@ -110,5 +110,5 @@ func (p *Plane) recordDeltaLocked(st *stream, r *discovery.DeltaDiscoveryRespons
 	for _, x := range r.GetResources() {
 		record.Names = append(record.Names, x.GetName())
 	}
-	p.responses = append(p.responses, record.now())
+	p.sentLocked(record)
 }

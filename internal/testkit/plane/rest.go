@@ -44,6 +44,10 @@ func (h *polls) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	if !h.plane.speaks(q.Context()) {
 		return
 	}
+	if h.plane.refuses() {
+		http.Error(w, errCut.Error(), http.StatusServiceUnavailable)
+		return
+	}
 	response := h.plane.poll(request)
 	if response == nil {
 		w.WriteHeader(http.StatusNotModified)
@@ -100,8 +104,6 @@ func (p *Plane) poll(r *discovery.DiscoveryRequest) *discovery.DiscoveryResponse
 	if response.GetVersionInfo() == r.GetVersionInfo() || len(names) == 0 && !s.star {
 		return nil
 	}
-	p.responses = append(p.responses, Response{
-		TypeURL: r.GetTypeUrl(), Version: response.GetVersionInfo(), Names: names,
-	}.now())
+	p.sentLocked(Response{TypeURL: r.GetTypeUrl(), Version: response.GetVersionInfo(), Names: names})
 	return response
 }

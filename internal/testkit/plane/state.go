@@ -31,6 +31,9 @@ func (p *Plane) takeState(st *stream, r *discovery.DiscoveryRequest) error {
 	repeated := !s.outstanding && s.nonce != "" && sameNames(s, r.GetResourceNames())
 	s.outstanding = false
 	s.state(r.GetResourceNames(), p.behaviour.LegacyWildcard)
+	if first && p.behaviour.HeedVersion && r.GetVersionInfo() == p.versionLocked(s.typeURL) {
+		s.takeAsSent(p.coveredLocked(s.typeURL, s))
+	}
 	p.unsubscribedLocked(s)
 	if repeated && s.clusters && !p.behaviour.IgnoreRepeats {
 		for name := range s.names {
@@ -64,6 +67,15 @@ func (s *subscription) state(names []string, legacy bool) {
 	}
 	if !s.named && fullState(s.typeURL) {
 		s.star = true
+	}
+}
+
+// takeAsSent has the stream know entries as if they had been sent.
+func (s *subscription) takeAsSent(all []*entry) {
+	s.first = false
+	clear(s.owed)
+	for _, e := range all {
+		s.known[e.Name] = e.version
 	}
 }
 
@@ -130,8 +142,9 @@ func (p *Plane) pushPayloadsLocked(st *stream, s *subscription, payloads []*anyp
 	r := &discovery.DiscoveryResponse{
 		TypeUrl: s.typeURL, VersionInfo: p.versionLocked(s.typeURL), Nonce: s.nonce, Resources: payloads,
 	}
-	p.responses = append(p.responses, Response{
-		Stream: st.number, TypeURL: s.typeURL, Version: r.GetVersionInfo(), Nonce: s.nonce, Names: names,
-	}.now())
+	if p.refusesLocked() {
+		return
+	}
 	st.out.put(r)
+	p.sentLocked(Response{Stream: st.number, TypeURL: s.typeURL, Version: r.GetVersionInfo(), Nonce: s.nonce, Names: names})
 }

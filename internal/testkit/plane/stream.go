@@ -53,8 +53,8 @@ func (st *stream) of(typeURL string) (s *subscription, first bool) {
 // not wait for a client.
 type outbox struct {
 	mu       sync.Mutex
-	messages []proto.Message
-	ready    chan struct{} // has one token if messages may be there
+	messages []proto.Message // nil: the stream ends
+	ready    chan struct{}   // has one token if messages may be there
 }
 
 func (o *outbox) put(m proto.Message) {
@@ -78,6 +78,10 @@ func (p *Plane) serveStream(g grpc.ServerStream, only string, delta bool) error 
 		out: outbox{ready: make(chan struct{}, 1)},
 	}
 	p.mu.Lock()
+	if p.refusesLocked() {
+		p.mu.Unlock()
+		return errCut
+	}
 	p.opened++
 	st.number = p.opened
 	p.streams[st] = struct{}{}
@@ -93,6 +97,9 @@ func (p *Plane) serveStream(g grpc.ServerStream, only string, delta bool) error 
 		select {
 		case <-st.out.ready:
 			for _, m := range st.out.take() {
+				if m == nil {
+					return errCut
+				}
 				if err := g.SendMsg(m); err != nil {
 					return err
 				}
@@ -100,7 +107,7 @@ func (p *Plane) serveStream(g grpc.ServerStream, only string, delta bool) error 
 		case err := <-received:
 			return err
 		case <-st.ended:
-			return status.Error(codes.Unavailable, "the test ended the stream")
+			return errEnded
 		}
 	}
 }
