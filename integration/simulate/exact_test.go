@@ -13,4 +13,4 @@ var simulated uint64
 const exact = true
 
 // seedRuntime has a seed decide what chance does otherwise.
-func seedRuntime(seed uint64) { simulated = seed*0x9e3779b97f4a7c15 | 1 }
+func seedRuntime(seed, luck uint64) { simulated = (seed+luck<<32)*0x9e3779b97f4a7c15 | 1 }

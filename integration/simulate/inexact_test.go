@@ -6,4 +6,4 @@ package simulate
 const exact = false
 
 // seedRuntime does nothing: the order of goroutines, of select and of maps stays to chance.
-func seedRuntime(uint64) {}
+func seedRuntime(uint64, uint64) {}

@@ -25,6 +25,7 @@ var (
 	from    = flag.Uint64("simulate.from", 1, "the first seed")
 	seeds   = flag.Int("simulate.seeds", 100, "how many seeds are played")
 	ops     = flag.String("simulate.ops", "", "the operations of the seeds that are played, as 0,3-7; empty: all")
+	luck    = flag.Uint64("simulate.luck", 0, "with exact.sh: another number has what a seed does not decide happen otherwise")
 	show    = flag.Bool("simulate.log", false, "show what happens in a seed")
 	process = flag.Bool("simulate.process", false, "play the seeds in this process, one after the other")
 )
@@ -94,7 +95,8 @@ func playSome(t *testing.T, first uint64, n int, ops string, log bool) []result 
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute+time.Duration(n)*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestProcess$", "-test.timeout=24h", "-simulate.process", "-simulate.ops="+ops,
-		"-simulate.from="+strconv.FormatUint(first, 10), "-simulate.seeds="+strconv.Itoa(n), "-simulate.log="+strconv.FormatBool(log))
+		"-simulate.from="+strconv.FormatUint(first, 10), "-simulate.seeds="+strconv.Itoa(n), "-simulate.log="+strconv.FormatBool(log),
+		"-simulate.luck="+strconv.FormatUint(*luck, 10))
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1", "GOTRACEBACK=all")
 	if exact {
 		cmd.Env = append(cmd.Env, "GOGC=off", "GOMEMLIMIT=3GiB")
@@ -160,7 +162,7 @@ func TestProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Test(t, func(*testing.T) {
-			seedRuntime(seed)
+			seedRuntime(seed, *luck)
 			out := run(seed, plan, *show)
 			for _, e := range out.events {
 				fmt.Println(e)
