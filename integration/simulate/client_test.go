@@ -51,6 +51,9 @@ func newClient(s *simulation, n int) *client {
 			c.subs[typeURL][name] = true
 		}
 	}
+	if s.choices.delicate && !c.form.rest && n%4 == 2 {
+		c.subs[plane.Endpoints][unkept] = true
+	}
 	return c
 }
 

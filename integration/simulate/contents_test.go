@@ -28,6 +28,7 @@ type thing struct {
 	value         int
 	target        string // of a route: its cluster
 	message       proto.Message
+	unkept        bool // nobody is to keep it (do_not_cache)
 	born          time.Time
 }
 
@@ -96,12 +97,23 @@ func numbered(prefix string, n int) []string {
 	return all
 }
 
-// secretMark is in each secret, and must be nowhere on a disk.
+// secretMark is in what must be nowhere on a disk: each secret, the private key of a cluster, and
+// what is not to be kept.
 const secretMark = "never-on-a-disk-"
 
+// Where contents are delicate, keyed is a cluster with a private key. Nobody is to keep the endpoints
+// unkept, which change with those of unkeptWith, and which no poll asks for.
+const keyed, unkept, unkeptWith = "c5", "c8", "c3"
+
+// private reports whether a resource is not for a disk.
+func (c *contents) private(k plane.Key) bool {
+	return c.delicate && (k == plane.Key{TypeURL: plane.Cluster, Name: keyed} || k == plane.Key{TypeURL: plane.Endpoints, Name: unkept})
+}
+
 // makeThing makes a resource. A cluster with an even number asks for its endpoints by EDS.
-func makeThing(typeURL, name string, value int, target string) *thing {
+func makeThing(typeURL, name string, value int, target string, delicate bool) *thing {
 	x := &thing{typeURL: typeURL, name: name, value: value, target: target}
+	x.unkept = delicate && typeURL == plane.Endpoints && name == unkept
 	switch typeURL {
 	case plane.Cluster:
 		c := &clusterv3.Cluster{Name: name, ConnectTimeout: &durationpb.Duration{Seconds: int64(value)}}
@@ -111,11 +123,16 @@ func makeThing(typeURL, name string, value int, target string) *thing {
 				ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: new(corev3.AggregatedConfigSource)},
 			}}
 		}
+		if delicate && name == keyed {
+			c.TransportSocket = withPrivateKey(fmt.Sprint(secretMark, value))
+		}
 		x.message = c
 	case plane.Endpoints:
-		x.message = &endpointv3.ClusterLoadAssignment{
-			ClusterName: name, Policy: &endpointv3.ClusterLoadAssignment_Policy{EndpointStaleAfter: &durationpb.Duration{Seconds: int64(value)}},
+		p := &endpointv3.ClusterLoadAssignment_Policy{EndpointStaleAfter: &durationpb.Duration{Seconds: int64(value)}}
+		if x.unkept {
+			p.DropOverloads = []*endpointv3.ClusterLoadAssignment_Policy_DropOverload{{Category: secretMark}}
 		}
+		x.message = &endpointv3.ClusterLoadAssignment{ClusterName: name, Policy: p}
 	case plane.Listener:
 		x.message = &listenerv3.Listener{Name: name, StatPrefix: fmt.Sprint("v", value)}
 	case plane.Route:
@@ -134,9 +151,22 @@ func makeThing(typeURL, name string, value int, target string) *thing {
 	return x
 }
 
+// withPrivateKey is TLS with a key that stands in the configuration itself.
+func withPrivateKey(key string) *corev3.TransportSocket {
+	tls, err := anypb.New(&tlsv3.UpstreamTlsContext{CommonTlsContext: &tlsv3.CommonTlsContext{TlsCertificates: []*tlsv3.TlsCertificate{{
+		PrivateKey: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: key}},
+	}}}})
+	if err != nil {
+		panic(err) // a message that we made
+	}
+	return &corev3.TransportSocket{Name: "tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: tls}}
+}
+
 // contents is what the control planes have, now and before. Each control plane has one of
 // its states: the last one, or an older one.
 type contents struct {
+	delicate bool // see makeThing; immutable
+
 	mu      sync.Mutex
 	history []state
 	made    int               // values so far
@@ -154,8 +184,8 @@ type atPlane struct {
 // span is a time in which something was missing. until is zero while it is.
 type span struct{ since, until time.Time }
 
-func newContents() *contents {
-	c := &contents{known: make(map[string]*thing), lacked: make(map[string]span), planes: make(map[string]*atPlane)}
+func newContents(delicate bool) *contents {
+	c := &contents{delicate: delicate, known: make(map[string]*thing), lacked: make(map[string]span), planes: make(map[string]*atPlane)}
 	first := make(state)
 	add := func(typeURL, name, target string) {
 		x := c.makeLocked(typeURL, name, target)
@@ -167,6 +197,9 @@ func newContents() *contents {
 	}
 	for i, name := range universe(plane.Route) {
 		add(plane.Route, name, fmt.Sprint("c", i))
+	}
+	if delicate {
+		add(plane.Endpoints, unkept, "")
 	}
 	add(plane.Listener, "l0", "")
 	add(plane.Listener, "l1", "")
@@ -185,7 +218,7 @@ func newContents() *contents {
 // makeLocked makes a content that there never was.
 func (c *contents) makeLocked(typeURL, name, target string) *thing {
 	c.made++
-	x := makeThing(typeURL, name, c.made, target)
+	x := makeThing(typeURL, name, c.made, target, c.delicate)
 	x.born = time.Now()
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(x.message)
 	if err != nil {
@@ -244,7 +277,13 @@ func (c *contents) set(typeURL, name string) string {
 			return ""
 		}
 		next[k] = c.makeLocked(typeURL, name, target)
-		return "set " + next[k].String()
+		what := "set " + next[k].String()
+		if c.delicate && typeURL == plane.Endpoints && name == unkeptWith {
+			k.Name = unkept
+			next[k] = c.makeLocked(typeURL, unkept, "")
+			what += ", " + next[k].String()
+		}
+		return what
 	})
 }
 
@@ -322,7 +361,7 @@ func (c *contents) give(host string, p *plane.Plane, next state) {
 		if at.now[k] == x {
 			continue
 		}
-		set.Set = append(set.Set, plane.Resource{Name: x.name, Message: x.message})
+		set.Set = append(set.Set, plane.Resource{Name: x.name, Message: x.message, DoNotCache: x.unkept})
 		if at.now[k] == nil {
 			c.hasLocked(host, k)
 		}

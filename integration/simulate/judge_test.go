@@ -142,7 +142,7 @@ func (c *client) differs(now state) string {
 			}
 			held[name] = c.sim.contents.find(h.Resource.Any())
 		}
-		for _, name := range universe(typeURL) {
+		for _, name := range append(universe(typeURL), unkept) {
 			k := plane.Key{TypeURL: typeURL, Name: name}
 			wanted, byName := c.covers(k)
 			want := now[k]
@@ -176,17 +176,23 @@ func (s *simulation) named(k plane.Key) bool {
 
 // tellsNot reports whether a client need not be told that something has gone.
 func (s *simulation) tellsNot(c *client, k plane.Key, byName bool) bool {
-	hops := []bool{stateOfTheWorld(s.choices.first)}
-	if c.tier == 1 {
-		hops = append(hops, stateOfTheWorld(s.choices.second))
-	}
-	silent := s.choices.silent || slices.Contains(hops, true)
-	if silent && (byName || s.named(k)) {
-		return true
-	}
 	full := k.TypeURL == plane.Cluster || k.TypeURL == plane.Listener
-	return !full && (c.form.state || c.form.rest || slices.Contains(hops, true))
+	return byName && s.silentServers(c.tier) || !full && (c.form.state || c.form.rest) || s.mayStay(c.tier, k)
 }
+
+// mayStay reports whether a relay need not be told that something has gone.
+func (s *simulation) mayStay(tier int, k plane.Key) bool {
+	full := k.TypeURL == plane.Cluster || k.TypeURL == plane.Listener
+	return s.named(k) && s.silentServers(tier) || !full && s.stateOnTheWay(tier)
+}
+
+// stateOnTheWay reports whether anything on the way to a relay speaks the state of the world.
+func (s *simulation) stateOnTheWay(tier int) bool {
+	return stateOfTheWorld(s.choices.first) || tier == 1 && stateOfTheWorld(s.choices.second)
+}
+
+// silentServers reports whether a server on the way to a relay says nothing of names that do not exist.
+func (s *simulation) silentServers(tier int) bool { return s.choices.silent || s.stateOnTheWay(tier) }
 
 // oneStream reports whether everything comes to the clients of a tier on one stream each way.
 func (s *simulation) oneStream(tier int) bool {

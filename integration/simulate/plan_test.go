@@ -150,6 +150,7 @@ type choices struct {
 	scoped        bool   // clients are in two scopes
 	silent        bool   // control planes say nothing of names that do not exist
 	disk          bool   // relays have cache.dir
+	delicate      bool   // some contents are not to be kept, or not on a disk
 	behaviour     plane.Behaviour
 }
 
@@ -161,8 +162,9 @@ func choicesOf(seed uint64) choices {
 	}
 	c := choices{
 		first: forms[pick("first", len(forms))], second: forms[pick("second", len(forms))],
-		scoped: pick("scoped", 3) == 0, silent: pick("silent", 4) == 0, disk: pick("disk", 4) > 0,
+		scoped: pick("scoped", 3) == 0, silent: pick("silent", 4) == 0, disk: pick("disk", 4) > 0, delicate: pick("delicate", 3) == 0,
 	}
+	c.delicate = c.delicate && c.first != "REST" && c.second != "REST"
 	c.behaviour = plane.Behaviour{
 		DigestVersions: true, AwaitACK: pick("await", 2) == 0, RepeatEndpoints: pick("repeat", 2) == 0,
 		Absent: plane.AbsentRemoved, PerResponse: []int{0, 0, 1, 3}[pick("parts", 4)], HeedVersion: pick("heed", 2) == 0,

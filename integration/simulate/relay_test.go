@@ -51,7 +51,7 @@ func (p *relayProcess) config(settings int) *config.Config {
 		c.Aggregation.Rules = []config.Rule{{Name: "by-cluster", Match: "true", Scope: []string{"node.cluster"}}}
 	}
 	if p.sim.choices.disk {
-		c.Cache.Dir, c.Cache.SnapshotEvery = "/cache", config.Duration(5*time.Second)
+		c.Cache.Dir, c.Cache.SnapshotEvery = cacheDir, config.Duration(5*time.Second)
 	}
 	c.Server.Drain = config.Duration(2 * time.Second)
 	u := config.DefaultUpstream()
@@ -118,6 +118,12 @@ func (p *relayProcess) start() {
 			p.sim.fail("relay %s ended: %v", p.host, err)
 		}
 	}()
+}
+
+func (p *relayProcess) runs() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cancel != nil
 }
 
 // end has the relay drain, and waits for it.

@@ -29,6 +29,8 @@ type Resource struct {
 	// Unlisted resources are sent to those who name them, and are not part of the
 	// wildcard.
 	Unlisted bool
+	// DoNotCache resources are sent with the request not to keep them (TTL-5).
+	DoNotCache bool
 }
 
 // Key names a resource of a type.
@@ -114,7 +116,7 @@ func (p *Plane) setLocked(typeURL string, r Resource) bool {
 		p.content[typeURL] = make(map[string]*entry)
 	}
 	old := p.content[typeURL][r.Name]
-	if old != nil && bytes.Equal(old.payload.GetValue(), b) && old.TTL == r.TTL && old.Unlisted == r.Unlisted &&
+	if old != nil && bytes.Equal(old.payload.GetValue(), b) && old.TTL == r.TTL && old.Unlisted == r.Unlisted && old.DoNotCache == r.DoNotCache &&
 		slices.Equal(old.Aliases, r.Aliases) {
 		return false
 	}
@@ -157,6 +159,9 @@ func (e *entry) wire(b *Behaviour) *discovery.Resource {
 	if e.TTL > 0 {
 		r.Ttl = durationpb.New(e.TTL)
 	}
+	if e.DoNotCache {
+		r.CacheControl = &discovery.Resource_CacheControl{DoNotCache: true}
+	}
 	return r
 }
 
@@ -170,7 +175,7 @@ func (e *entry) heartbeat(b *Behaviour) *discovery.Resource {
 // bare is the entry as a state-of-the-world response has it: wrapped only where
 // the payload alone cannot say everything.
 func (e *entry) bare(b *Behaviour) *anypb.Any {
-	if e.TTL == 0 && len(e.Aliases) == 0 {
+	if e.TTL == 0 && len(e.Aliases) == 0 && !e.DoNotCache {
 		return e.payload
 	}
 	return wrapped(e.wire(b))
