@@ -22,7 +22,8 @@ import (
 
 func guardScenarios() []scenario {
 	return []scenario{{
-		name: "the control plane restarts empty, and comes back complete", proves: "SUR-3", forms: []form{deltaADS, stateADS}, only: relayed,
+		name: "the control plane restarts empty, and comes back complete", proves: "SUR-3", only: relayed,
+		forms:     []form{deltaADS, stateADS, deltaPerType, statePerType},
 		behaviour: plane.GoControlPlane(), goCP: true, play: comesBackEmpty,
 	}, {
 		name: "listeners are renamed on their ports", proves: "SUR-3", forms: adsForms, only: relayed,
@@ -125,7 +126,7 @@ func comesBackEmpty(w *world) {
 
 	w.goCP.restartEmpty(contents...)
 	lost := len(contents)
-	if w.form.up == config.AggregatedGRPC {
+	if !w.variant.Delta {
 		lost = many + 3 // the state of the world has no word for the loss of endpoints and routes
 	}
 	held := func() float64 { return w.relays[0].metric(heldMetric) }
