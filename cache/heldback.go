@@ -24,6 +24,10 @@ type heldBack struct {
 // any reports whether clients are shown something else than the server said last.
 func (h *heldBack) any() bool { return h != nil && h.names.Len() > 0 }
 
+// shown reports whether operators are shown what is held. What waits for others for a moment they are
+// not: it may well be nothing.
+func (h *heldBack) shown() bool { return h.any() && h.told }
+
 // active reports whether losses are held.
 func (h *heldBack) active() bool { return h != nil && (h.all || len(h.colls) > 0) }
 

@@ -140,7 +140,7 @@ func (s *Store) Stats() []TypeStats {
 			Subscriptions: t.demands.count, Collections: len(t.colls),
 			Resources: t.usage.resources, Bytes: t.usage.bytes, Watchers: t.usage.watchers, Pins: len(t.demands.pins),
 		}
-		if t.upstream.held.any() {
+		if t.upstream.held.shown() {
 			st.Held = t.upstream.held.names.Losses()
 		}
 		if t.upstream.assigned {

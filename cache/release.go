@@ -66,12 +66,12 @@ func heldOf(t *Table, ended Ending) Held {
 	}
 }
 
-// Held lists what the store holds back, by type.
+// Held lists what the store holds back, by type, but for what only waits for the losses of others.
 func (s Session) Held() (all []Held) {
 	s.store.mu.RLock()
 	defer s.store.mu.RUnlock()
 	for _, t := range slices.SortedFunc(maps.Keys(s.store.due.held.tables), inOrder) {
-		if t.upstream.held.any() {
+		if t.upstream.held.shown() {
 			all = append(all, heldOf(t, ""))
 		}
 	}
