@@ -8,8 +8,10 @@
 //
 // A seed is a list of operations (plan_test.go) and a few choices about the parties. Any
 // part of the list can be played, which is how a list that fails is shortened. After the
-// last operation all is mended, and each client must hold what a client of the control
-// planes would hold (judge_test.go). Some things must hold at all times: see there.
+// last operation all is mended, one control plane falls silent and the other one has news
+// (failover_test.go), and all is mended again. Each client must hold what a client of the
+// control planes would hold (judge_test.go), and each disk what the relay holds
+// (inspect_test.go). Some things must hold at all times: see there.
 //
 // All of it is in tests. CONTRIBUTING.md says how to play seeds.
 package simulate

@@ -81,6 +81,9 @@ func run(seed uint64, plan []op, verbose bool) outcome {
 	}
 	if !s.failed() {
 		s.mend()
+		s.failOver()
+	}
+	if !s.failed() {
 		s.converge()
 	}
 	s.end()
@@ -168,6 +171,12 @@ func (s *simulation) serve(p *server) {
 		p.up = true
 		p.plane.Serve(s.network.listen(p.host, xdsPort), s.network.listen(p.host, restPort))
 	}
+}
+
+func (s *simulation) stop(p *server) {
+	s.network.crash(p.host)
+	p.plane.Stop()
+	p.up = false
 }
 
 // until lets time pass, and ends operations that last when it is time.
@@ -359,9 +368,7 @@ func (s *simulation) crashPlane(p *server, o op) {
 	if !p.up {
 		return
 	}
-	s.network.crash(p.host)
-	p.plane.Stop()
-	p.up = false
+	s.stop(p)
 	s.later(o, func() {
 		if o.b%3 > 0 && !p.lags {
 			p.lags = true
@@ -453,26 +460,32 @@ const quiet = 8 * time.Minute
 // converge waits until each client holds what it should, and then for some time that nothing
 // is sent any more.
 func (s *simulation) converge() {
-	begun := time.Now()
-	for s.different() != "" && !s.failed() {
-		if time.Since(begun) > quiet {
-			s.fail("after %s of quiet: %s", quiet, s.different())
-			s.tellAll()
-			return
-		}
-		time.Sleep(time.Second)
-		synctest.Wait()
+	if !s.wait(quiet) {
+		return
 	}
-	s.note("all is as it should be after %s", time.Since(begun))
 	// What comes late must not make it wrong again.
-	time.Sleep(45 * time.Second)
-	synctest.Wait()
+	s.pass(45 * time.Second)
 	if d := s.different(); d != "" {
 		s.fail("all was as it should be, and then: %s", d)
 	}
 	s.rest()
 	s.disks()
 	s.bounded()
+}
+
+// wait waits until each client holds what it should. It reports whether that came in time.
+func (s *simulation) wait(most time.Duration) bool {
+	begun := time.Now()
+	for s.different() != "" && !s.failed() {
+		if time.Since(begun) > most {
+			s.fail("after %s of quiet: %s", most, s.different())
+			s.tellAll()
+			return false
+		}
+		s.pass(time.Second)
+	}
+	s.note("all is as it should be after %s", time.Since(begun))
+	return !s.failed()
 }
 
 // rest waits for half a minute in which no client is sent anything. Single responses may still
@@ -482,8 +495,7 @@ func (s *simulation) rest() {
 	begun := time.Now()
 	for {
 		before := s.counted()
-		time.Sleep(30 * time.Second)
-		synctest.Wait()
+		s.pass(30 * time.Second)
 		more := s.counted() - before
 		if more == 0 {
 			break
