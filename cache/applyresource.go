@@ -67,29 +67,6 @@ func (u *update) resource(t *Table, key string, r *wire.Resource) {
 	}
 }
 
-// holds keeps a resource of the response back, and reports whether it does: an assignment that lost its
-// last endpoints; and any new content of "*" for Listeners, which may need the address of one that
-// is held. Other content ends that its name is held.
-func holds(u *update, t *Table, key string, e *Entry, r *wire.Resource) bool {
-	h := t.upstream.held
-	exists := e != nil && e.Exists()
-	f := hold.Fate{Resource: r, Loss: exists && h.covers(e) && empties(t, e, r)}
-	frozen := h.all && t.kind == WholeType && RankOf(t.typeURL) == RankListener && t.colls[Wildcard] != nil &&
-		!r.DoNotCache && (!exists || e.res == nil || !u.same(e.res, r))
-	if !f.Loss && !frozen {
-		h.names.Drop(key)
-		return false
-	}
-	h.names.Put(key, f)
-	if exists {
-		e.response = t.upstream.response
-		if e.Member() {
-			e.coll.quiet.confirm(e, false, u.received)
-		}
-	}
-	return true
-}
-
 // same reports whether an entry holds a resource. The resolver may take a resource from an
 // alternative under another name. That alone is no change (RES-1).
 func (u *update) same(held, r *wire.Resource) bool {

@@ -84,6 +84,7 @@ func (u *update) conclude(t *Table) {
 		} else {
 			u.concludeNames(t)
 		}
+		dropUnlisted(u, t)
 	}
 	t.serverVersions.info = u.state.VersionInfo
 	if !t.upstream.held.any() { // else it does not stand for what clients are shown
@@ -139,6 +140,19 @@ func (u *update) concludeNames(t *Table) {
 			completed(t, c)
 		}
 	}
+}
+
+// dropUnlisted forgets what is held of names that clients do not have, and a list does not have
+// any more.
+func dropUnlisted(u *update, t *Table) {
+	if !t.upstream.held.any() {
+		return
+	}
+	listed := make(map[string]bool, len(u.keys))
+	for _, key := range u.keys {
+		listed[key] = true
+	}
+	t.upstream.held.dropNew(t, listed)
 }
 
 // endExcuses ends the excuses of resources that a list holds all the same: when the next

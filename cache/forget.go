@@ -5,7 +5,7 @@ func (t *Table) forgetUnused(e *Entry) {
 	if e.wanted() || e.extra.demand != nil || e.coll != nil {
 		return
 	}
-	t.upstream.held.drop(e)
+	t.upstream.held.dropUnused(t, e)
 	t.unglobbed.remove(e)
 	t.aliases.drop(e)
 	t.absences.end(e)
@@ -192,7 +192,7 @@ func evictIdle(i *demand, reason Reason) {
 	s := i.table.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !i.subscribedTo() && !i.evicting && i.alive() && !s.cache.isIdle(i) {
+	if !i.subscribedTo() && !i.evicting && i.alive() && !s.cache.isIdle(i) && !keepFrozen(i) {
 		i.evict(reason)
 	}
 }

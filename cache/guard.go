@@ -137,7 +137,7 @@ func countNew(u *update, t *Table, l *loss) {
 // one of its globs.
 func guardLoss(t *Table, l loss, now time.Time) {
 	h, s := t.upstream.held, t.store
-	if l.lost == 0 && (h == nil || !h.window.Open(now)) {
+	if h.frozen() || l.lost == 0 && (h == nil || !h.window.Open(now)) {
 		return
 	}
 	g := guardOf(t)

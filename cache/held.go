@@ -1,6 +1,111 @@
 package cache
 
-import "github.com/xdsrelay/xdsrelay/cache/hold"
+import (
+	"github.com/xdsrelay/xdsrelay/cache/hold"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// holds keeps a resource of the response back, and reports whether it does: an assignment that lost its
+// last endpoints; any new content of "*" for Listeners, which may need the address of one that is
+// held; and any change of a frozen table. Other content ends that its name is held.
+func holds(u *update, t *Table, key string, e *Entry, r *wire.Resource) bool {
+	h := t.upstream.held
+	exists := e != nil && e.Exists()
+	changed := !exists || e.res == nil || !u.same(e.res, r)
+	f := hold.Fate{Resource: r, Loss: exists && h.covers(e) && empties(t, e, r)}
+	held := f.Loss
+	switch {
+	case r.DoNotCache || u.restored:
+	case h.frozen():
+		held = changed && t.variants.of(key) == nil && isKnown(u, t, key, e, r)
+	case h.all && t.kind == WholeType && RankOf(t.typeURL) == RankListener && t.colls[Wildcard] != nil:
+		held = held || changed
+	}
+	if !held {
+		h.names.Drop(key)
+		return false
+	}
+	h.names.Put(key, f)
+	if exists {
+		spoken(u, t, e)
+		resent(t, e, r, u.received) // the name lives, so what clients have of it does
+	}
+	return true
+}
+
+// spoken records that the server has spoken of an entry whose content stays.
+func spoken(u *update, t *Table, e *Entry) {
+	e.response = t.upstream.response
+	if e.Member() {
+		e.coll.quiet.confirm(e, false, u.received)
+	}
+	if t.upstream.held.frozen() {
+		confirm(t, e) // clients get what was released, by an operator's word
+	}
+}
+
+// isKnown reports whether clients know how it is with a resource: they have it, or know that there
+// is none. The first answer to a question is no change.
+func isKnown(u *update, t *Table, key string, e *Entry, r *wire.Resource) bool {
+	switch c := t.collectionOf(key, e); {
+	case e != nil && e.Exists():
+		return e.res != nil // else it was handed over, and nothing is released to new clients
+	case c != nil && c.isKnown():
+		return true
+	case e != nil && e.state == Absent:
+		return true
+	}
+	served := t.aliases.of(key)
+	for _, e := range served {
+		if e.res != nil && u.same(e.res, r) {
+			return false
+		}
+	}
+	return len(served) > 0 || resolves(t, r)
+}
+
+// isKnown reports whether a name that is no member does not exist, as far as clients know.
+func (c *Collection) isKnown() bool { return c.quiet.synced || c.restored.whole }
+
+// resolves reports whether clients know something of an alias of a resource.
+func resolves(t *Table, r *wire.Resource) bool {
+	for _, alias := range r.Aliases() {
+		key, err := keyer.Key(alias)
+		if err != nil {
+			continue
+		}
+		if e := t.entries[key]; e != nil && (e.Exists() || e.state == Absent) {
+			return true
+		}
+	}
+	return false
+}
+
+// heldHeartbeat reports whether a heartbeat is for content that is held. The name lives, so what
+// clients have of it does.
+func (u *update) heldHeartbeat(t *Table, key string, r *wire.Resource) bool {
+	if !t.upstream.held.any() {
+		return false
+	}
+	f, held := t.upstream.held.names.Get(key)
+	if !held || f.Removes() {
+		return false
+	}
+	ofList := u.state != nil && (r.Version == "" || r.Version == u.state.VersionInfo)
+	if f.Resource.Version != r.Version && !ofList {
+		return false
+	}
+	if e := t.entries[key]; e != nil && e.Exists() {
+		spoken(u, t, e)
+		if r.HasTTL {
+			renew(t, e, r.TTL(), u.received)
+		} else if e.extra.life.HasTTL() {
+			renew(t, e, e.extra.life.ttl, u.received)
+		}
+	}
+	return true
+}
 
 // holdBack holds what the server said of a name, if its loss is to be held, and reports whether it
 // is. e is nil for a resource that only serves aliases. Names with variants are not held.
@@ -10,11 +115,15 @@ func holdBack(t *Table, key string, e *Entry, f hold.Fate) bool {
 		return false
 	}
 	if e == nil && len(t.aliases.of(key)) == 0 || e != nil && !e.Exists() {
+		h.names.Drop(key) // it was new, and clients do not know of it
 		return false
 	}
 	h.names.Put(key, f)
 	if e != nil && e.Member() {
 		e.coll.quiet.trust(e) // the server has spoken of it
+	}
+	if e != nil && h.frozen() {
+		confirm(t, e)
 	}
 	return true
 }
@@ -23,7 +132,9 @@ func holdBack(t *Table, key string, e *Entry, f hold.Fate) bool {
 func checkHeld(t *Table, c *Checker) {
 	h := t.upstream.held
 	_, listed := t.store.due.held.tables[t]
-	c.That(listed || !t.upstream.held.any(), "holds something, and is not listed")
+	_, frozen := t.store.due.held.frozen[t]
+	c.That(listed || frozen || !h.any(), "holds something, and is not listed")
+	c.That(frozen == h.frozen() && !(listed && frozen), "is frozen: %t, listed: %t and %t", h.frozen(), frozen, listed)
 	c.That(!listed || t.store.due.held.clock.Runs(), "holds something, and nothing will release it")
 	if h == nil {
 		return

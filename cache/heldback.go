@@ -1,11 +1,14 @@
 package cache
 
 import (
+	"iter"
+
 	"github.com/xdsrelay/xdsrelay/cache/hold"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
-// What a server says may be held back (SUR-3). The entry keeps its content: to clients, and to
+// What a server says may be held back: the guard holds losses (SUR-3), and an operator holds all of
+// a table (GATE-4). The entry keeps its content: to clients, and to
 // all of the store that does not ask here, the server has not spoken. heldBack has what it said.
 // Whatever changes the entry all the same ends that: new content, a ttl that runs out, an
 // eviction. So released content is always content that the server once gave. All that a store
@@ -19,6 +22,8 @@ type heldBack struct {
 	colls  map[*Collection]struct{} // or those of the members of some collections
 	of     int                      // resources before the loss
 	told   bool                     // the observer was told
+	freeze hold.Freeze              // an operator holds everything; the guard judges nothing meanwhile
+	kept   map[*demand]struct{}     // of a frozen table, that the LRU would have evicted
 }
 
 // any reports whether clients are shown something else than the server said last.
@@ -26,21 +31,47 @@ func (h *heldBack) any() bool { return h != nil && h.names.Len() > 0 }
 
 // shown reports whether operators are shown what is held. What waits for others for a moment they are
 // not: it may well be nothing.
-func (h *heldBack) shown() bool { return h.any() && h.told }
+func (h *heldBack) shown() bool { return h.any() && (h.told || h.frozen()) }
 
-// active reports whether losses are held.
-func (h *heldBack) active() bool { return h != nil && (h.all || len(h.colls) > 0) }
+// active reports whether losses are held, or all changes.
+func (h *heldBack) active() bool { return h != nil && (h.all || len(h.colls) > 0 || h.frozen()) }
+
+// frozen reports whether an operator holds everything.
+func (h *heldBack) frozen() bool { return h != nil && !h.freeze.Since.IsZero() }
 
 // covers reports whether the loss of an entry is held, nil for one that only aliases have.
 func (h *heldBack) covers(e *Entry) bool {
 	if !h.active() {
 		return false
 	}
-	if h.all || e == nil {
-		return h.all
+	if h.all || h.frozen() || e == nil {
+		return h.all || h.frozen()
 	}
 	_, ok := h.colls[e.coll]
 	return ok && e.Member()
+}
+
+// has reports whether something is held of an entry.
+func (h *heldBack) has(e *Entry) bool {
+	if !h.any() {
+		return false
+	}
+	_, held := h.names.Get(e.key)
+	return held
+}
+
+// received yields the contents that clients are not told yet.
+func (h *heldBack) received() iter.Seq2[string, hold.Fate] {
+	return func(yield func(string, hold.Fate) bool) {
+		if !h.any() {
+			return
+		}
+		for key, f := range h.names.All() {
+			if !f.Removes() && f.Resource.HasPayload() && !yield(key, f) {
+				return
+			}
+		}
+	}
 }
 
 // removes reports whether the server removed an entry, and clients are not told yet.
@@ -56,6 +87,27 @@ func (h *heldBack) removes(e *Entry) bool {
 func (h *heldBack) drop(e *Entry) {
 	if h.any() {
 		h.names.Drop(e.key)
+	}
+}
+
+// dropUnused forgets what is held of an entry that is forgotten. New members of a frozen collection
+// have no entry: what is held of them stays.
+func (h *heldBack) dropUnused(t *Table, e *Entry) {
+	if h.any() && (e.Exists() || t.collectionOf(e.key, e) == nil) {
+		h.names.Drop(e.key)
+	}
+}
+
+// dropNew forgets the held names that clients do not have, and that which lists does not have. A nil
+// one has none.
+func (h *heldBack) dropNew(t *Table, lists map[string]bool) {
+	if !h.any() {
+		return
+	}
+	for key, f := range h.names.All() {
+		if e := t.entries[key]; !f.Removes() && (e == nil || !e.Exists()) && len(t.aliases.of(key)) == 0 && !lists[key] {
+			h.names.Drop(key)
+		}
 	}
 }
 

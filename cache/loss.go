@@ -9,6 +9,8 @@ type Ending string
 const (
 	EndedByTime   Ending = "time"   // Guard.Hold has passed: clients are told of the loss
 	EndedByReturn Ending = "return" // the server has all of it again
+	// EndedByCommand is that an operator released it, or holds all of the table from now on.
+	EndedByCommand Ending = "command"
 )
 
 // Held is the loss of many resources that is held back, for operators.

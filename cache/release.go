@@ -14,16 +14,17 @@ func releaseDue(s *Store, now time.Time) {
 		return
 	}
 	for _, t := range slices.SortedFunc(maps.Keys(s.due.held.tables), inOrder) {
-		release(t, now, EndedByTime)
+		releaseTable(t, now, EndedByTime)
 	}
 }
 
-// release carries out what a table holds.
-func release(t *Table, now time.Time, ended Ending) {
+// releaseTable carries out what a table holds.
+func releaseTable(t *Table, now time.Time, ended Ending) {
 	if t.upstream.held.told {
 		t.store.changes.held = append(t.store.changes.held, heldOf(t, ended))
 	}
 	t.store.due.held.leave(t)
+	letGo(t, t.upstream.held.kept)
 	names := t.upstream.held.end()
 	u := &update{response: &wire.DeltaResponse{TypeURL: t.typeURL}, received: now}
 	for key, f := range names.Take() {
@@ -50,7 +51,7 @@ func reviewHeld(s *Store) {
 	for _, t := range slices.SortedFunc(maps.Keys(s.due.held.tables), inOrder) {
 		switch h := t.upstream.held; {
 		case h.names.Losses() == 0:
-			release(t, s.cache.Now(), EndedByReturn)
+			releaseTable(t, s.cache.Now(), EndedByReturn)
 		case !h.told && !s.due.held.clock.Waits():
 			h.told = true
 			s.changes.held = append(s.changes.held, heldOf(t, ""))

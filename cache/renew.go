@@ -41,7 +41,10 @@ func tellHeartbeat(t *Table, e *Entry) {
 // heartbeat renews the TTL of the resource that r names. r has no payload. It reports whether the
 // relay holds the resource. A heartbeat without a TTL renews the TTL that there is.
 func (u *update) heartbeat(t *Table, key string, r *wire.Resource) bool {
-	held := false
+	held := u.heldHeartbeat(t, key, r)
+	if held {
+		return true
+	}
 	if e := t.entries[key]; e != nil && !e.marks.Alias {
 		held = u.renewed(t, e, r)
 	}

@@ -10,8 +10,8 @@ import (
 // the versions of the cached resources (RES-12), and drops what waits for its unsubscribe.
 // Versions and names of collections go into one request. If they take more than versionsLimit
 // bytes, the versions are left out; then the members that the server does not mention are stale
-// until Settle (RES-14). Resources that the server removed and the relay holds are not presented:
-// a server that has them again sends them (SUR-3). The state of the world cannot present versions. There a subscription
+// until Settle (RES-14). Of what is held back, the version that the server sent last is presented, and
+// nothing of what the server removed: a server that has it again sends it (SUR-3). The state of the world cannot present versions. There a subscription
 // only says that the relay holds something.
 func (s Session) Restart(stream wire.StreamID, versionsLimit int) []wire.Subscription {
 	s.store.mu.Lock()
@@ -70,7 +70,9 @@ func restartTable(t *Table, versionsLimit int) wire.Subscription {
 		for _, c := range t.colls {
 			chooseWitness(c)
 		}
-		sub.Versions, resumed = versionsHeld(t, versionsLimit)
+		if sub.Versions, resumed = versionsHeld(t, versionsLimit); !resumed {
+			t.upstream.held.dropNew(t, nil) // the server sends it again, if it has it still
+		}
 	}
 	t.variants.doubt()
 	t.upstream.unanswered = make(map[*Collection]struct{}, len(t.colls))
@@ -118,9 +120,15 @@ func versionsHeld(t *Table, limit int) (map[string]string, bool) {
 		size += len(c.key) + overhead
 	}
 	held := make(map[string]string)
+	for key, f := range t.upstream.held.received() {
+		if version, ok := receivedVersion(t, key, f.Resource); ok {
+			size += len(f.Resource.Name) + len(version) + overhead
+			held[f.Resource.Name] = version
+		}
+	}
 	asked := false
 	for _, e := range t.entries {
-		if !presentable(e) || t.upstream.held.removes(e) || (e.Member() && e.coll.restored.isWitness(e)) {
+		if !presentable(e) || t.upstream.held.has(e) || (e.Member() && e.coll.restored.isWitness(e)) {
 			continue
 		}
 		if !asked && isWitness(e) {
@@ -135,7 +143,25 @@ func versionsHeld(t *Table, limit int) (map[string]string, bool) {
 		}
 		held[name] = version
 	}
+	if limit > 0 && size > limit && len(held) > 0 {
+		return nil, false
+	}
 	return held, true
+}
+
+// receivedVersion is the version to present of content that is held back. ok is false if nothing is to
+// be presented.
+func receivedVersion(t *Table, key string, r *wire.Resource) (version string, ok bool) {
+	e := t.entries[key]
+	switch {
+	case e == nil:
+		return r.Shown(), len(t.aliases.of(key)) == 0
+	case e.Member() && e.coll.restored.isWitness(e):
+		return "", false
+	case t.serverVersions.reused(e, r) || e.res != nil && e.res.Version == r.Version:
+		return "", true // it stands for other content too (ACK-4)
+	}
+	return r.Shown(), true
 }
 
 // Lost says that an upstream stream broke: nothing is subscribed on it now. Clients notice

@@ -12,7 +12,7 @@ import (
 // Settle ends the quiet time of collections at now. They are complete: the relay knows that
 // clients' other members do not exist. Later the members go that the server has not confirmed
 // since the stream began. Settle also ends the clocks of names (Source.Absent), evicts strays
-// (SUB-11), releases what was held long enough (SUR-3), and removes resources whose ttl ran out (TTL-2). It returns when to call it again,
+// (SUB-11), releases what was held long enough (SUR-3, GATE-4), and removes resources whose ttl ran out (TTL-2). It returns when to call it again,
 // zero if nothing waits. The session asks anew after TakeDemand and Restart.
 func (s Session) Settle(now time.Time) time.Time {
 	var next time.Time
@@ -34,6 +34,7 @@ func (s Session) Settle(now time.Time) time.Time {
 		next = moment.Earlier(next, expireStrays(s.store, now))
 		next = moment.Earlier(next, confirmRestored(s.store, now))
 		releaseDue(s.store, now)
+		next = moment.Earlier(next, thaw(s.store, now))
 		for t := range s.store.due.ttls {
 			next = moment.Earlier(next, expireTTLs(t, now))
 		}
@@ -128,7 +129,7 @@ func makeRoom(t *Table, now time.Time) time.Time {
 		return at
 	}
 	for _, e := range t.entries {
-		if i := e.extra.demand; i != nil && i.idle && i.subscribed {
+		if i := e.extra.demand; i != nil && i.idle && i.subscribed && !t.upstream.held.frozen() {
 			i.evict(ReasonSilence)
 		}
 	}

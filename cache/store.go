@@ -47,14 +47,17 @@ type due struct {
 
 // heldTables are the tables of a store that hold something back. Guarded by Store.mu.
 type heldTables struct {
-	clock  hold.Clock
-	tables map[*Table]struct{}
+	clock  hold.Clock          // of tables
+	tables map[*Table]struct{} // whose losses are held
+	frozen map[*Table]struct{} // of which an operator holds everything
+	freeze Freezing            // what an operator holds; nil for nothing
 }
 
-// leave takes a table off, and ends the clock with the last one.
+// leave takes a table off, and ends the clock with the last one whose losses are held.
 func (h *heldTables) leave(t *Table) {
+	delete(h.frozen, t)
 	if delete(h.tables, t); len(h.tables) == 0 {
-		*h = heldTables{}
+		h.tables, h.clock = nil, hold.Clock{}
 	}
 }
 
@@ -102,6 +105,7 @@ func (s *Store) Table(typeURL string, k Kind) *Table {
 			unglobbed:      globIndex{names: k == ByName},
 		}
 		s.tables[key] = t
+		freezeTable(t, s.cache.Now())
 	}
 	return t
 }

@@ -1,8 +1,10 @@
 package cache
 
 import (
+	"slices"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/cache/hold"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -18,6 +20,10 @@ const askPause = time.Second
 
 // bareAliases applies a resource without payload that has aliases.
 func (u *update) bareAliases(t *Table, r *wire.Resource) {
+	if key, err := keyer.Key(r.Name); err == nil && t.upstream.held.frozen() && !u.restored && servesAny(t, r) {
+		t.upstream.held.names.Put(key, hold.Fate{Resource: r})
+		return
+	}
 	known := false
 	for _, alias := range r.Aliases() {
 		key, err := keyer.Key(alias)
@@ -35,6 +41,14 @@ func (u *update) bareAliases(t *Table, r *wire.Resource) {
 	if !known {
 		u.unsolicited++
 	}
+}
+
+// servesAny reports whether an alias of a resource has content.
+func servesAny(t *Table, r *wire.Resource) bool {
+	return slices.ContainsFunc(r.Aliases(), func(alias string) bool {
+		key, err := keyer.Key(alias)
+		return err == nil && t.entries[key] != nil && t.entries[key].Exists()
+	})
 }
 
 // unresolve records that a name stands for nothing, with the server's answer. Clients that were

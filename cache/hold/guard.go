@@ -73,6 +73,9 @@ type Clock struct {
 // Runs reports whether something is held.
 func (c *Clock) Runs() bool { return !c.until.IsZero() }
 
+// Since is when the first loss was held; zero if nothing is held.
+func (c *Clock) Since() time.Time { return c.began }
+
 // Until is when it is released; zero if nothing is held.
 func (c *Clock) Until() time.Time { return c.until }
 

@@ -1,0 +1,119 @@
+package cache
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/cache/hold"
+	"github.com/xdsrelay/xdsrelay/internal/moment"
+)
+
+// An operator may freeze tables (GATE-4): what the server says of them from then on is held back, and
+// clients that come get what is released. These pass: a ttl that runs out, an error other than
+// NOT_FOUND, names with dynamic parameters, content that is not kept, and the first answer to a
+// question, since clients have nothing of it. Frozen content is not evicted: it could not be had
+// again.
+
+// Freezing says whether the tables of a type are frozen at a time. It is called under the store's
+// lock.
+type Freezing func(typeURL string, now time.Time) hold.Freeze
+
+// Operator is a store as an operator sees it. Any goroutine may call its methods.
+type Operator struct{ store *Store }
+
+// Operator returns the operator's side of the store.
+func (s *Store) Operator() Operator { return Operator{s} }
+
+// Freeze says anew which types are frozen. What is held of types that were frozen and are not any
+// longer is released. So is what the guard holds of the types that release names; nil: of none. All
+// of it is one change, so clients are told in make-before-break order (ADS-1).
+func (o Operator) Freeze(f Freezing, release func(typeURL string) bool) {
+	s := o.store
+	s.change(func() {
+		s.due.held.freeze = f
+		now := s.cache.Now()
+		freezeAll(s, now)
+		if release != nil {
+			for _, t := range slices.SortedFunc(maps.Keys(s.due.held.tables), inOrder) {
+				if release(t.typeURL) {
+					releaseTable(t, now, EndedByCommand)
+				}
+			}
+		}
+	})
+	s.demandSignal.send() // the session asks when to Settle
+}
+
+// Frozen reports whether a table is frozen.
+func (o Operator) Frozen() bool {
+	o.store.mu.RLock()
+	defer o.store.mu.RUnlock()
+	return len(o.store.due.held.frozen) > 0
+}
+
+// freezeAll freezes the tables that are to be frozen, and releases those that are not.
+func freezeAll(s *Store, now time.Time) {
+	for _, t := range slices.SortedFunc(maps.Values(s.tables), inOrder) {
+		freezeTable(t, now)
+	}
+}
+
+// freezeTable freezes a table, or releases it.
+func freezeTable(t *Table, now time.Time) {
+	due := &t.store.due.held
+	var f hold.Freeze
+	if due.freeze != nil {
+		f = due.freeze(t.typeURL, now)
+	}
+	switch h := t.upstream.held; {
+	case f.On(now):
+		if h == nil {
+			h = new(heldBack)
+			t.upstream.held = h
+		}
+		if h.told {
+			t.store.changes.held = append(t.store.changes.held, heldOf(t, EndedByCommand))
+		}
+		due.leave(t)
+		due.frozen = with(due.frozen, t)
+		h.window, h.all, h.colls, h.told, h.freeze = hold.Window{}, false, nil, false, f
+	case h.frozen():
+		releaseTable(t, now, EndedByCommand)
+	}
+}
+
+// thaw releases the tables whose freeze has ended. It returns when to call it again, zero if none ends
+// by time.
+func thaw(s *Store, now time.Time) (next time.Time) {
+	ended := false
+	for t := range s.due.held.frozen {
+		ended = ended || !t.upstream.held.freeze.On(now)
+	}
+	if ended {
+		freezeAll(s, now)
+	}
+	for t := range s.due.held.frozen {
+		next = moment.Earlier(next, t.upstream.held.freeze.Until)
+	}
+	return next
+}
+
+// keepFrozen keeps a demand of a frozen table that is to be evicted, and reports whether it does.
+func keepFrozen(i *demand) bool {
+	h := i.table.upstream.held
+	if !h.frozen() || i.empty() {
+		return false
+	}
+	h.kept = with(h.kept, i)
+	return true
+}
+
+// letGo lets the demands be evicted again that were kept.
+func letGo(t *Table, kept map[*demand]struct{}) {
+	for i := range kept {
+		if i.alive() && i.idle && !i.evicting && !t.store.cache.isIdle(i) {
+			t.store.cache.addIdle(i)
+		}
+	}
+}

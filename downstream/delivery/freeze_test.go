@@ -1,0 +1,320 @@
+package delivery
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/cache/hold"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"google.golang.org/grpc/codes"
+)
+
+// freezes freezes types, all if there are none. Nothing else is frozen any longer.
+func (b *bed) freezes(forTime time.Duration, types ...string) {
+	b.Helper()
+	f := hold.Freeze{Since: time.Now()}
+	if forTime > 0 {
+		f.Until = f.Since.Add(forTime)
+	}
+	b.store.Operator().Freeze(func(typeURL string, now time.Time) hold.Freeze {
+		for _, t := range types {
+			if t == typeURL && f.On(now) {
+				return f
+			}
+		}
+		if len(types) == 0 && f.On(now) {
+			return f
+		}
+		return hold.Freeze{}
+	}, nil)
+	b.check()
+}
+
+// releases releases everything.
+func (b *bed) releases() {
+	b.Helper()
+	b.store.Operator().Freeze(nil, func(string) bool { return true })
+	b.check()
+}
+
+// A frozen type changes for no client, and new clients get what is released (GATE-4).
+func TestFreeze_GATE4(t *testing.T) {
+	for name, f := range map[string]func(b *bed, c *peer){
+		"changes, removals and additions wait": func(b *bed, c *peer) {
+			b.freezes(0)
+			b.says(cds, "+m00000@2", "-m00001", "+new@1")
+			b.expect(c.collect())
+			if n := b.seenByNew(cds, "*"); n != 20 {
+				b.Fatalf("a new client gets %d", n)
+			}
+			b.elapses(time.Hour)
+			b.expect(c.collect())
+			b.releases()
+			b.expectAll(c.collect(), "CDS +m00000@2 +new@1 -m00001")
+		},
+		"the last word counts": func(b *bed, c *peer) {
+			b.freezes(0)
+			b.says(cds, "+m00000@2", "-m00001", "+new@1", "-m00002")
+			b.says(cds, "+m00000@3", "+m00001@1", "-new", "+m00002@9")
+			b.expect(c.collect())
+			b.releases()
+			b.expectAll(c.collect(), "CDS +m00000@3 +m00002@9")
+		},
+		"what goes back to what it was is no change": func(b *bed, c *peer) {
+			b.freezes(0)
+			b.says(cds, "+m00000@2")
+			b.says(cds, "+m00000@1")
+			b.releases()
+			b.expect(c.collect())
+		},
+		"it ends by time": func(b *bed, c *peer) {
+			b.freezes(time.Minute)
+			b.says(cds, "+m00000@2")
+			if at := b.elapses(time.Minute - time.Second); !at.Equal(time.Now().Add(time.Second)) {
+				b.Fatalf("the next look is at %v", at)
+			}
+			b.expect(c.collect())
+			if at := b.elapses(time.Second); !at.IsZero() {
+				b.Fatalf("something waits until %v", at)
+			}
+			b.expect(c.collect(), "CDS +m00000@2")
+			b.says(cds, "+m00000@3")
+			b.expect(c.collect(), "CDS +m00000@3")
+		},
+		"other types flow": func(b *bed, c *peer) {
+			b.freezes(0, rds)
+			b.says(cds, "+m00000@2")
+			b.expect(c.collect(), "CDS +m00000@2")
+		},
+		"the first answer is no change, the second one is": func(b *bed, c *peer) {
+			b.freezes(0)
+			c.sub(rds, "r")
+			b.saysRoute("+r@1")
+			b.expect(c.collect(), "RDS +r@1")
+			b.saysRoute("+r@2")
+			b.expect(c.collect())
+			b.saysRoute("-r")
+			b.expect(c.collect())
+			b.releases()
+			b.expect(c.collect(), "RDS -r")
+		},
+		"what does not exist waits": func(b *bed, c *peer) {
+			c.sub(rds, "r")
+			b.saysRoute("-r")
+			b.expect(c.collect(), "RDS -r")
+			b.freezes(0)
+			b.saysRoute("+r@1")
+			b.expect(c.collect())
+			b.releases()
+			b.expect(c.collect(), "RDS +r@1")
+		},
+		"losses that the guard holds": func(b *bed, c *peer) {
+			b.says(cds, many("-", "m", 0, 20, "")...)
+			b.freezes(0)
+			b.elapses(time.Hour)
+			b.expect(c.collect())
+			b.releases()
+			if got := c.collect(); len(got) != 1 || strings.Count(got[0], " -") != 20 {
+				b.Fatalf("got %q", got)
+			}
+		},
+		"a command releases what the guard holds": func(b *bed, c *peer) {
+			b.says(cds, many("-", "m", 0, 20, "")...)
+			b.releases()
+			if got := c.collect(); len(got) != 1 || strings.Count(got[0], " -") != 20 {
+				b.Fatalf("got %q", got)
+			}
+			b.expect(b.seen.held, "CDS 20/20", "CDS 20/20 command")
+		},
+		"the relay resumes with what it received": func(b *bed, c *peer) {
+			b.freezes(0)
+			b.says(cds, "+m00000@2", "-m00001", "+new@1")
+			b.store.Session().Lost(streamOf(0))
+			subs := b.store.Session().Restart(streamOf(0), 0)
+			held := subs[0].Versions
+			if _, gone := held["m00001"]; gone || held["m00000"] != "2" || held["new"] != "1" || held["m00002"] != "1" {
+				b.Fatalf("presented %v", held)
+			}
+			b.says(cds, "-new", "+m00001@1")
+			b.elapses(time.Hour)
+			b.expect(c.collect())
+			b.releases()
+			b.expect(c.collect(), "CDS +m00000@2")
+		},
+		"the relay resumes without versions": func(b *bed, c *peer) {
+			b.freezes(0)
+			b.says(cds, "+m00000@2", "+new@1", "+newer@1")
+			b.store.Session().Lost(streamOf(0))
+			b.connectWithin(0, 1)
+			b.says(cds, append(many("+", "m", 2, 20, "@1"), "+newer@1")...)
+			b.elapses(time.Hour)
+			b.expect(c.collect())
+			b.releases()
+			b.expectAll(c.collect(), "CDS +newer@1 -m00000 -m00001")
+		},
+		"heartbeats of what is held keep what is released": func(b *bed, c *peer) {
+			b.says(cds, "+m00000@2~60s")
+			c.collect()
+			b.freezes(0)
+			b.says(cds, "+m00000@3~60s")
+			for range 5 {
+				b.elapses(50 * time.Second)
+				b.says(cds, "=m00000@3~60s")
+			}
+			for _, line := range c.collect() {
+				if strings.Contains(line, "-m00000") || strings.Contains(line, "@3") {
+					b.Fatalf("got %q", line)
+				}
+			}
+			b.releases()
+			if got := strings.Join(c.collect(), " "); !strings.Contains(got, "+m00000@3") {
+				b.Fatalf("got %q", got)
+			}
+		},
+		"idle content stays": func(b *bed, c *peer) {
+			c.sub(rds, "r")
+			b.saysRoute("+r@1")
+			c.collect()
+			b.freezes(0)
+			c.unsub(rds, "r")
+			b.letGo()
+			b.saysRoute("+r@2")
+			c.sub(rds, "r")
+			b.expect(c.collect(), "RDS +r@1")
+			c.unsub(rds, "r")
+			b.letGo()
+			b.releases()
+			b.letGo()
+		},
+		"an error that removes passes, unless it is NOT_FOUND": func(b *bed, c *peer) {
+			b.freezes(0)
+			r := &wire.DeltaResponse{TypeURL: cds, Errors: []wire.ResourceError{
+				{Name: "m00000", Code: notFound, Message: "why"}, {Name: "m00001", Code: codes.PermissionDenied, Message: "why"},
+			}}
+			if err := b.apply(0, r); err != nil {
+				b.Fatal(err)
+			}
+			if got := strings.Join(c.collect(), " "); strings.Contains(got, "m00000") || !strings.Contains(got, "!m00001") {
+				b.Fatalf("got %q", got)
+			}
+			b.releases()
+			if got := strings.Join(c.collect(), " "); !strings.Contains(got, "!m00000") {
+				b.Fatalf("got %q", got)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newGuarded(t, false)
+				c := b.join()
+				c.sub(cds, "*")
+				b.connect(0)
+				b.says(cds, many("+", "m", 0, 20, "@1")...)
+				b.elapses(quiet)
+				c.collect()
+				f(b, c)
+			})
+		})
+	}
+}
+
+// The same of a server of the state of the world.
+func TestFreezeState_GATE4(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newGuarded(t, true)
+		c := b.joinAs(Form{State: true})
+		c.sub(cds, "*")
+		b.connect(0)
+		b.state(cds, "1", many("+", "m", 0, 3, "@1")...)
+		c.lists()
+		b.freezes(0)
+		b.state(cds, "2", "+m00000@2", "+new@1", "+newer@1")
+		b.expect(c.lists())
+		if version := StateVersion([]*Place{c.c}, cds); version == "1" || version == "2" {
+			t.Fatalf("clients are shown %q for what it does not stand for", version)
+		}
+		b.state(cds, "3", "+m00000@2", "+newer@1", "+m00001@1")
+		b.expect(c.lists())
+		b.releases()
+		b.expect(c.lists(), "CDS m000002 m000011 newer1")
+		if version := StateVersion([]*Place{c.c}, cds); version != "3" {
+			t.Fatalf("clients are shown %q", version)
+		}
+	})
+}
+
+// What is released and what is received differ in what is listed.
+func TestFreezeDifferences_GATE4(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newGuarded(t, false)
+		c := b.join()
+		c.sub(cds, "*")
+		b.connect(0)
+		b.says(cds, many("+", "m", 0, 3, "@1")...)
+		b.elapses(quiet)
+		c.collect()
+		if got := b.store.Operator().Held(true); len(got) != 0 {
+			t.Fatalf("nothing is held, and it lists %v", got)
+		}
+		b.freezes(0)
+		b.says(cds, "+m00000@2", "-m00001", "+new@1")
+		got := b.store.Operator().Held(true)
+		if len(got) != 1 || got[0].TypeURL != cds || got[0].Why != cache.HeldByOperator || !got[0].Since.Equal(time.Now()) || !got[0].Until.IsZero() {
+			t.Fatalf("%+v", got)
+		}
+		var lines []string
+		for _, d := range got[0].Names {
+			line := d.Name
+			for _, r := range []*wire.Resource{d.Released, d.Received} {
+				if r == nil {
+					line += " -"
+				} else {
+					line += " " + r.Version
+				}
+			}
+			lines = append(lines, line)
+		}
+		b.expect(lines, "m00000 1 2", "m00001 1 -", "new - 1")
+		if n := len(b.store.Operator().Held(false)[0].Names); n != 0 {
+			t.Fatalf("%d names are listed that nobody asked for", n)
+		}
+		b.releases()
+		b.says(cds, many("+", "m", 0, 40, "@1")...)
+		b.says(cds, many("-", "m", 0, 40, "")...)
+		if got := b.store.Operator().Held(true); len(got) != 1 || got[0].Why != cache.HeldByGuard || got[0].Until.IsZero() || len(got[0].Names) != 40 {
+			t.Fatalf("%+v", got)
+		}
+	})
+}
+
+// Where nothing is frozen, the possibility costs an update no allocation; and neither does it where
+// another type is.
+func TestFreezeCost_GATE4(t *testing.T) {
+	measure := func(frozen bool) float64 {
+		b := newBedOf(t, cache.Limits{}, cache.Source{Quiet: quiet})
+		c := b.join()
+		c.sub(cds, "*")
+		b.connect(0)
+		if frozen {
+			b.freezes(0, rds)
+		}
+		var said []*wire.DeltaResponse
+		for i := range 2 {
+			said = append(said, &wire.DeltaResponse{TypeURL: cds, Resources: []*wire.Resource{resource(cds, fmt.Sprintf("m@%d", i))}})
+		}
+		rounds := 0
+		return testing.AllocsPerRun(200, func() {
+			rounds++
+			if err := b.store.Session().Apply(streamOf(0), said[rounds%2], time.Now()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	if off, on := measure(false), measure(true); on > off {
+		t.Errorf("%v allocations with a frozen type beside it, %v without", on, off)
+	}
+}
