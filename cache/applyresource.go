@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"bytes"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache/hold"
@@ -65,12 +64,6 @@ func (u *update) resource(t *Table, key string, r *wire.Resource) {
 	if coll != nil {
 		coll.quiet.confirm(e, isNew, u.received)
 	}
-}
-
-// same reports whether an entry holds a resource. The resolver may take a resource from an
-// alternative under another name. That alone is no change (RES-1).
-func (u *update) same(held, r *wire.Resource) bool {
-	return held.SameContent(r) || (u.resolved && held.Version == r.Version && bytes.Equal(held.Any(), r.Any()))
 }
 
 // confirmSame is confirm if the server sends just what e holds.

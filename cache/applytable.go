@@ -152,7 +152,7 @@ func dropUnlisted(u *update, t *Table) {
 	for _, key := range u.keys {
 		listed[key] = true
 	}
-	t.upstream.held.dropNew(t, listed)
+	t.upstream.held.dropNew(shown(t), listed)
 }
 
 // endExcuses ends the excuses of resources that a list holds all the same: when the next

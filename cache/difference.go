@@ -53,7 +53,7 @@ func (o Operator) Held(names bool) (all []HeldType) {
 		switch {
 		case h.frozen():
 			x.Why, x.Since, x.Until = HeldByOperator, h.freeze.Since, h.freeze.Until
-		case h.any():
+		case h.shown():
 			x.Why, x.Since, x.Until = HeldByGuard, s.due.held.clock.Since(), s.due.held.clock.Until()
 		default:
 			continue

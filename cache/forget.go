@@ -5,7 +5,7 @@ func (t *Table) forgetUnused(e *Entry) {
 	if e.wanted() || e.extra.demand != nil || e.coll != nil {
 		return
 	}
-	t.upstream.held.dropUnused(t, e)
+	t.upstream.held.dropUnused(e, t.collectionOf(e.key, e) != nil)
 	t.unglobbed.remove(e)
 	t.aliases.drop(e)
 	t.absences.end(e)

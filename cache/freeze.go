@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/cache/hold"
 	"github.com/xdsrelay/xdsrelay/internal/moment"
 )
 
@@ -15,15 +14,11 @@ import (
 // question, since clients have nothing of it. Frozen content is not evicted: it could not be had
 // again.
 
-// Freezing says whether the tables of a type are frozen at a time. It is called under the store's
-// lock.
-type Freezing func(typeURL string, now time.Time) hold.Freeze
-
 // Operator is a store as an operator sees it. Any goroutine may call its methods.
 type Operator struct{ store *Store }
 
-// Operator returns the operator's side of the store.
-func (s *Store) Operator() Operator { return Operator{s} }
+// OperatorOf returns the operator's side of a store.
+func OperatorOf(s *Store) Operator { return Operator{s} }
 
 // Freeze says anew which types are frozen. What is held of types that were frozen and are not any
 // longer is released. So is what the guard holds of the types that release names; nil: of none. All
@@ -61,23 +56,14 @@ func freezeAll(s *Store, now time.Time) {
 
 // freezeTable freezes a table, or releases it.
 func freezeTable(t *Table, now time.Time) {
-	due := &t.store.due.held
-	var f hold.Freeze
-	if due.freeze != nil {
-		f = due.freeze(t.typeURL, now)
-	}
-	switch h := t.upstream.held; {
-	case f.On(now):
-		if h == nil {
-			h = new(heldBack)
-			t.upstream.held = h
-		}
-		if h.told {
-			t.store.changes.held = append(t.store.changes.held, heldOf(t, EndedByCommand))
-		}
-		due.leave(t)
-		due.frozen = with(due.frozen, t)
-		h.window, h.all, h.colls, h.told, h.freeze = hold.Window{}, false, nil, false, f
+	due, h := &t.store.due.held, t.upstream.held
+	f := due.freezeOf(t, now)
+	switch frozen := !f.Since.IsZero(); {
+	case frozen && h != nil && h.told:
+		t.store.changes.held = append(t.store.changes.held, heldOf(t, EndedByCommand))
+		due.enter(t, f)
+	case frozen:
+		due.enter(t, f)
 	case h.frozen():
 		releaseTable(t, now, EndedByCommand)
 	}

@@ -34,24 +34,13 @@ func holds(u *update, t *Table, key string, e *Entry, r *wire.Resource) bool {
 	return true
 }
 
-// spoken records that the server has spoken of an entry whose content stays.
-func spoken(u *update, t *Table, e *Entry) {
-	e.response = t.upstream.response
-	if e.Member() {
-		e.coll.quiet.confirm(e, false, u.received)
-	}
-	if t.upstream.held.frozen() {
-		confirm(t, e) // clients get what was released, by an operator's word
-	}
-}
-
 // isKnown reports whether clients know how it is with a resource: they have it, or know that there
 // is none. The first answer to a question is no change.
 func isKnown(u *update, t *Table, key string, e *Entry, r *wire.Resource) bool {
 	switch c := t.collectionOf(key, e); {
 	case e != nil && e.Exists():
 		return e.res != nil // else it was handed over, and nothing is released to new clients
-	case c != nil && c.isKnown():
+	case c != nil && (c.quiet.synced || c.restored.whole): // a name that is no member does not exist
 		return true
 	case e != nil && e.state == Absent:
 		return true
@@ -65,9 +54,6 @@ func isKnown(u *update, t *Table, key string, e *Entry, r *wire.Resource) bool {
 	return len(served) > 0 || resolves(t, r)
 }
 
-// isKnown reports whether a name that is no member does not exist, as far as clients know.
-func (c *Collection) isKnown() bool { return c.quiet.synced || c.restored.whole }
-
 // resolves reports whether clients know something of an alias of a resource.
 func resolves(t *Table, r *wire.Resource) bool {
 	for _, alias := range r.Aliases() {
@@ -80,31 +66,6 @@ func resolves(t *Table, r *wire.Resource) bool {
 		}
 	}
 	return false
-}
-
-// heldHeartbeat reports whether a heartbeat is for content that is held. The name lives, so what
-// clients have of it does.
-func (u *update) heldHeartbeat(t *Table, key string, r *wire.Resource) bool {
-	if !t.upstream.held.any() {
-		return false
-	}
-	f, held := t.upstream.held.names.Get(key)
-	if !held || f.Removes() {
-		return false
-	}
-	ofList := u.state != nil && (r.Version == "" || r.Version == u.state.VersionInfo)
-	if f.Resource.Version != r.Version && !ofList {
-		return false
-	}
-	if e := t.entries[key]; e != nil && e.Exists() {
-		spoken(u, t, e)
-		if r.HasTTL {
-			renew(t, e, r.TTL(), u.received)
-		} else if e.extra.life.HasTTL() {
-			renew(t, e, e.extra.life.ttl, u.received)
-		}
-	}
-	return true
 }
 
 // holdBack holds what the server said of a name, if its loss is to be held, and reports whether it

@@ -8,8 +8,8 @@ import (
 )
 
 // What a server says may be held back: the guard holds losses (SUR-3), and an operator holds all of
-// a table (GATE-4). The entry keeps its content: to clients, and to
-// all of the store that does not ask here, the server has not spoken. heldBack has what it said.
+// a table (GATE-4). The entry keeps its content: to clients, and to all of the store that does not
+// ask here, the server has not spoken. heldBack has what it said.
 // Whatever changes the entry all the same ends that: new content, a ttl that runs out, an
 // eviction. So released content is always content that the server once gave. All that a store
 // holds is released by one change, so that clients are told in make-before-break order.
@@ -29,15 +29,20 @@ type heldBack struct {
 // any reports whether clients are shown something else than the server said last.
 func (h *heldBack) any() bool { return h != nil && h.names.Len() > 0 }
 
-// shown reports whether operators are shown what is held. What waits for others for a moment they are
+// shown reports whether operators are shown what the guard holds. What waits for others for a moment they are
 // not: it may well be nothing.
-func (h *heldBack) shown() bool { return h.any() && (h.told || h.frozen()) }
+func (h *heldBack) shown() bool { return h.any() && h.told }
 
 // active reports whether losses are held, or all changes.
 func (h *heldBack) active() bool { return h != nil && (h.all || len(h.colls) > 0 || h.frozen()) }
 
 // frozen reports whether an operator holds everything.
 func (h *heldBack) frozen() bool { return h != nil && !h.freeze.Since.IsZero() }
+
+// begin begins a freeze: the guard's time plays no part any more.
+func (h *heldBack) begin(f hold.Freeze) {
+	h.window, h.all, h.colls, h.told, h.freeze = hold.Window{}, false, nil, false, f
+}
 
 // covers reports whether the loss of an entry is held, nil for one that only aliases have.
 func (h *heldBack) covers(e *Entry) bool {
@@ -92,20 +97,19 @@ func (h *heldBack) drop(e *Entry) {
 
 // dropUnused forgets what is held of an entry that is forgotten. New members of a frozen collection
 // have no entry: what is held of them stays.
-func (h *heldBack) dropUnused(t *Table, e *Entry) {
-	if h.any() && (e.Exists() || t.collectionOf(e.key, e) == nil) {
+func (h *heldBack) dropUnused(e *Entry, member bool) {
+	if h.any() && (e.Exists() || !member) {
 		h.names.Drop(e.key)
 	}
 }
 
-// dropNew forgets the held names that clients do not have, and that which lists does not have. A nil
-// one has none.
-func (h *heldBack) dropNew(t *Table, lists map[string]bool) {
+// dropNew forgets the held names that clients do not have, and that which lists does not have.
+func (h *heldBack) dropNew(have func(key string) bool, lists map[string]bool) {
 	if !h.any() {
 		return
 	}
 	for key, f := range h.names.All() {
-		if e := t.entries[key]; !f.Removes() && (e == nil || !e.Exists()) && len(t.aliases.of(key)) == 0 && !lists[key] {
+		if !f.Removes() && !lists[key] && !have(key) {
 			h.names.Drop(key)
 		}
 	}

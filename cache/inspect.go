@@ -89,6 +89,8 @@ type TypeStats struct {
 	Bytes         int64
 	Tombstones    int
 	Held          int   // losses that clients are not told yet (SUR-3)
+	Frozen        bool  // an operator holds everything (GATE-4)
+	FrozenNames   int   // names of which clients have something else than the server said last, because of that
 	Followers     int   // cursors of clients in its collections
 	Watchers      int64 // clients' subscriptions by name
 	Pins          int   // names and globs that are pinned
@@ -140,8 +142,11 @@ func (s *Store) Stats() []TypeStats {
 			Subscriptions: t.demands.count, Collections: len(t.colls),
 			Resources: t.usage.resources, Bytes: t.usage.bytes, Watchers: t.usage.watchers, Pins: len(t.demands.pins),
 		}
-		if t.upstream.held.shown() {
-			st.Held = t.upstream.held.names.Losses()
+		switch h := t.upstream.held; {
+		case h.frozen():
+			st.Frozen, st.FrozenNames = true, h.names.Len()
+		case h.shown():
+			st.Held = h.names.Losses()
 		}
 		if t.upstream.assigned {
 			st.Stream = t.upstream.stream.String()

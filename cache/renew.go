@@ -41,7 +41,7 @@ func tellHeartbeat(t *Table, e *Entry) {
 // heartbeat renews the TTL of the resource that r names. r has no payload. It reports whether the
 // relay holds the resource. A heartbeat without a TTL renews the TTL that there is.
 func (u *update) heartbeat(t *Table, key string, r *wire.Resource) bool {
-	held := u.heldHeartbeat(t, key, r)
+	held := heldHeartbeat(u, t, key, r)
 	if held {
 		return true
 	}
@@ -87,4 +87,40 @@ func (u *update) speaksOf(t *Table, e *Entry, v string) bool {
 		return false
 	}
 	return v == "" || v == u.state.VersionInfo || has("")
+}
+
+// spoken records that the server has spoken of an entry whose content stays.
+func spoken(u *update, t *Table, e *Entry) {
+	e.response = t.upstream.response
+	if e.Member() {
+		e.coll.quiet.confirm(e, false, u.received)
+	}
+	if t.upstream.held.frozen() {
+		confirm(t, e) // clients get what was released, by an operator's word
+	}
+}
+
+// heldHeartbeat reports whether a heartbeat is for content that is held. The name lives, so what
+// clients have of it does.
+func heldHeartbeat(u *update, t *Table, key string, r *wire.Resource) bool {
+	if !t.upstream.held.any() {
+		return false
+	}
+	f, held := t.upstream.held.names.Get(key)
+	if !held || f.Removes() {
+		return false
+	}
+	ofList := u.state != nil && (r.Version == "" || r.Version == u.state.VersionInfo)
+	if f.Resource.Version != r.Version && !ofList {
+		return false
+	}
+	if e := t.entries[key]; e != nil && e.Exists() {
+		spoken(u, t, e)
+		if r.HasTTL {
+			renew(t, e, r.TTL(), u.received)
+		} else if e.extra.life.HasTTL() {
+			renew(t, e, e.extra.life.ttl, u.received)
+		}
+	}
+	return true
 }

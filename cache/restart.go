@@ -71,7 +71,7 @@ func restartTable(t *Table, versionsLimit int) wire.Subscription {
 			chooseWitness(c)
 		}
 		if sub.Versions, resumed = versionsHeld(t, versionsLimit); !resumed {
-			t.upstream.held.dropNew(t, nil) // the server sends it again, if it has it still
+			t.upstream.held.dropNew(shown(t), nil) // the server sends it again, if it has it still
 		}
 	}
 	t.variants.doubt()

@@ -45,6 +45,10 @@ type due struct {
 	held      heldTables               // something is held back
 }
 
+// Freezing says whether the tables of a type are frozen at a time. It is called under the store's
+// lock.
+type Freezing func(typeURL string, now time.Time) hold.Freeze
+
 // heldTables are the tables of a store that hold something back. Guarded by Store.mu.
 type heldTables struct {
 	clock  hold.Clock          // of tables
@@ -59,6 +63,26 @@ func (h *heldTables) leave(t *Table) {
 	if delete(h.tables, t); len(h.tables) == 0 {
 		h.tables, h.clock = nil, hold.Clock{}
 	}
+}
+
+// freezeOf is how a table is frozen at a time; the zero value if it is not.
+func (h *heldTables) freezeOf(t *Table, now time.Time) hold.Freeze {
+	if h.freeze != nil {
+		if f := h.freeze(t.typeURL, now); f.On(now) {
+			return f
+		}
+	}
+	return hold.Freeze{}
+}
+
+// enter has a table frozen.
+func (h *heldTables) enter(t *Table, f hold.Freeze) {
+	h.leave(t)
+	h.frozen = with(h.frozen, t)
+	if t.upstream.held == nil {
+		t.upstream.held = new(heldBack)
+	}
+	t.upstream.held.begin(f)
 }
 
 // Open returns an empty store.
@@ -105,7 +129,9 @@ func (s *Store) Table(typeURL string, k Kind) *Table {
 			unglobbed:      globIndex{names: k == ByName},
 		}
 		s.tables[key] = t
-		freezeTable(t, s.cache.Now())
+		if f := s.due.held.freezeOf(t, s.cache.Now()); !f.Since.IsZero() {
+			s.due.held.enter(t, f)
+		}
 	}
 	return t
 }

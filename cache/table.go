@@ -94,6 +94,15 @@ func (t *Table) collectionOf(key string, e *Entry) *Collection {
 	return nil
 }
 
+// shown returns a function that reports whether clients have something of the resource with a key: by
+// its name, or by an alias.
+func shown(t *Table) func(key string) bool {
+	return func(key string) bool {
+		e := t.entries[key]
+		return e != nil && e.Exists() || len(t.aliases.of(key)) > 0
+	}
+}
+
 // adoptNamed makes entries that are held by name members of a new collection. The server need not
 // mention them again: on a resumed stream it knows that the relay holds them.
 func adoptNamed(t *Table, c *Collection) {

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -276,3 +277,9 @@ func (u *update) lists(t *Table) bool {
 
 // concludes reports whether what the response leaves out may be gone.
 func concludes(u *update) bool { return len(u.bad) == 0 && !u.heartbeats() }
+
+// same reports whether an entry holds a resource. The resolver may take a resource from an
+// alternative under another name. That alone is no change (RES-1).
+func (u *update) same(held, r *wire.Resource) bool {
+	return held.SameContent(r) || (u.resolved && held.Version == r.Version && bytes.Equal(held.Any(), r.Any()))
+}

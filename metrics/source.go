@@ -87,6 +87,7 @@ type tableDesc struct {
 // tableSum adds up tables.
 type tableSum struct {
 	subscriptions, collections, tombstones, followers, pins, held int
+	frozen, frozenNames                                           int
 	resources, bytes, watchers                                    int64
 }
 
@@ -143,6 +144,10 @@ func newSourceCollector(m *Metrics, src Source) *sourceCollector {
 				func(t *tableSum) float64 { return float64(t.watchers) }),
 			table("table", "held", "Resources that the upstream removed and that clients keep for a while, because it removed many at once.",
 				func(t *tableSum) float64 { return float64(t.held) }),
+			table("table", "frozen", "Tables of scopes of which an operator holds everything.",
+				func(t *tableSum) float64 { return float64(t.frozen) }),
+			table("table", "frozen_names", "Names of which clients have something else than the upstream sent last, because an operator holds everything.",
+				func(t *tableSum) float64 { return float64(t.frozenNames) }),
 			table("table", "pins", "Names and globs of the upstream that the relay fetches ahead.",
 				func(t *tableSum) float64 { return float64(t.pins) }),
 		},
@@ -302,6 +307,10 @@ func (u *upstreamSum) add(s SessionStats, now time.Time) {
 		sum.followers += t.Followers
 		sum.pins += t.Pins
 		sum.held += t.Held
+		if t.Frozen {
+			sum.frozen++
+		}
+		sum.frozenNames += t.FrozenNames
 		sum.resources += t.Resources
 		sum.bytes += t.Bytes
 		sum.watchers += t.Watchers

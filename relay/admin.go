@@ -27,6 +27,7 @@ const adminIndex = `xdsrelay %s
 /upstreams                 the control planes: sessions, streams, cached resources by type
 /scopes?type=&rule=&scope= the clients that share by the aggregation rules, and the differences between their nodes
 /resources?type=&name=     the cached resources; payload=true shows payloads, except those of secrets
+/held?upstream=&scope=&type= what clients are not told yet, why, and the difference; POST /hold and /release change it
 /config                    the configuration in force, with defaults; errors of a reload; keys that need a restart
 /check                     a consistency check of the whole cache; it locks a store during the check
 /debug/pprof/              profiles
@@ -35,7 +36,7 @@ const adminIndex = `xdsrelay %s
 // adminPort serves operators.
 type adminPort struct{ relay *Relay }
 
-// handler has all pages. Everything on them is read-only.
+// handler has all pages. All but the commands of operators are read-only.
 func (a adminPort) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
@@ -49,6 +50,9 @@ func (a adminPort) handler() http.Handler {
 	mux.HandleFunc("GET /upstreams", a.serveUpstreams)
 	mux.HandleFunc("GET /scopes", a.serveScopes)
 	mux.HandleFunc("GET /resources", a.serveResources)
+	mux.HandleFunc("GET /held", a.serveHeld)
+	mux.Handle("POST /hold", a.command("hold", a.relay.hold))
+	mux.Handle("POST /release", a.command("release", a.relay.free))
 	mux.HandleFunc("GET /config", a.serveConfig)
 	mux.HandleFunc("GET /check", a.serveCheck)
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)

@@ -79,6 +79,7 @@ type hub struct {
 	snapshots *snapshots // nil: none are kept
 	help      *help      // nil: there are no peers
 	answers   bool       // peers may ask
+	orders    *orders    // of operators
 
 	running sync.WaitGroup
 
@@ -125,6 +126,7 @@ func (h *hub) start(key sessionKey, as shown, meta map[string][]string) (*sessio
 		key: key, meta: meta, shown: as, node: as.node(forwarding(h.node, key.forwarded)), store: h.cache.Open(p.sourceOf(key)),
 		done: make(chan struct{}), guard: guard{node: as.client}, disk: onDisk{id: h.snapshots.idOf(key, p)},
 	}
+	cache.OperatorOf(s.store).Freeze(h.orders.of(key), nil)
 	if h.help != nil || h.answers {
 		s.helped.id = storeID(key, p)
 	}
@@ -214,7 +216,7 @@ func (h *hub) lookIn(s *session, wait time.Duration) {
 
 // closeUnused ends a session that nobody has used for the linger. What it holds
 // is gone then; so while its control plane is away it stays, since then nobody
-// could fill it again (OPS-1). xdstp names belong to no client: their session
+// could fill it again (OPS-1), and so does one that an operator froze. xdstp names belong to no client: their session
 // stays as long as anything of it is cached (SUB-11). Where clients' metadata is forwarded
 // theirs belongs to those with the same.
 // linger says after which one: its end may have met a stream that came and went.
@@ -226,7 +228,8 @@ func (h *hub) closeUnused(s *session, linger int) {
 	}
 	// A session that nobody uses does not reconnect (UPS-2), and is idle then.
 	away := s.client.Status().State == upstream.StateConnecting || !h.planeOf(s.key).outage().Since.IsZero()
-	if s.store.Session().Wanted() > 0 && (away || s.key.scope == xdstpScope && s.key.forwarded == "") {
+	frozen := cache.OperatorOf(s.store).Frozen() // a new session would begin with what is held
+	if s.store.Session().Wanted() > 0 && (away || frozen || s.key.scope == xdstpScope && s.key.forwarded == "") {
 		h.lookIn(s, max(h.linger, lookAgain))
 		return
 	}

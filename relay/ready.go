@@ -116,6 +116,7 @@ type readiness struct {
 	Ready     bool            `json:"ready"`
 	Reason    string          `json:"reason"`
 	Upstreams []upstreamReady `json:"upstreams"`
+	Frozen    []OrderView     `json:"held_by_operator,omitempty"`
 }
 
 // text is the reason, and a line for each upstream that cannot be had now.
@@ -133,6 +134,9 @@ func (v *readiness) text() string {
 		for _, h := range u.Held {
 			fmt.Fprintf(&b, "held: %s removed %d resources of %s, clients keep them until %s\n", u.Name, h.Removed, h.TypeURL, h.Until.UTC().Format(time.RFC3339))
 		}
+	}
+	for i := range v.Frozen {
+		fmt.Fprintln(&b, heldText(&v.Frozen[i]))
 	}
 	return b.String()
 }
@@ -173,6 +177,9 @@ func (h *health) availabilities(now time.Time) []upstreamReady {
 // serve anything.
 func (h *health) ready(now time.Time) *readiness {
 	v := &readiness{Upstreams: h.availabilities(now)}
+	for _, x := range h.relay.orders.frozen(now) {
+		v.Frozen = append(v.Frozen, viewOrder(&x))
+	}
 	held := heldLosses(h.relay.hub.list())
 	for i := range v.Upstreams {
 		v.Upstreams[i].Held = held[v.Upstreams[i].Name]

@@ -59,6 +59,7 @@ type Relay struct {
 
 	watchdog watchdog
 	repairs  repairs
+	orders   orders // of operators
 	outages  outageWatch
 	health   health
 
@@ -124,6 +125,8 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 		r.release()
 		return nil, err
 	}
+	r.hub.snapshots.restoreOrders(&r.orders)
+	r.hub.orders = &r.orders
 	r.hub.snapshots.configure(cfg.Cache.SnapshotEvery.Std(), int64(cfg.Cache.MaxBytes))
 	if err := r.openPeers(cfg); err != nil {
 		r.release()

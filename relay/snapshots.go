@@ -14,10 +14,10 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/cache/snapshot"
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/disk"
 	"github.com/xdsrelay/xdsrelay/internal/payload"
+	"github.com/xdsrelay/xdsrelay/internal/wake"
 	"github.com/xdsrelay/xdsrelay/metrics"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
@@ -42,6 +42,7 @@ type snapshots struct {
 	found   map[string]bool // upstreams with snapshots at the start
 	panics  *contain.Panics
 	suspect func(*cache.Store) // see hub
+	hurry   chan struct{}      // one slot: snapshots are to be written now
 
 	every atomic.Int64 // time.Duration
 	limit atomic.Int64 // of all files in bytes
@@ -77,7 +78,7 @@ func (r *Relay) openSnapshots(d disk.Disk, path string) (*snapshots, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cache.dir: %w", err)
 	}
-	s := &snapshots{folder: folder, log: r.log, metrics: r.metrics.Snapshots(), found: make(map[string]bool), panics: r.panics, suspect: r.repairs.suspects.add}
+	s := &snapshots{folder: folder, log: r.log, metrics: r.metrics.Snapshots(), found: make(map[string]bool), panics: r.panics, suspect: r.repairs.suspects.add, hurry: wake.New()}
 	files, err := folder.Headers()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cache.dir: %w", err), folder.Close())
@@ -239,8 +240,11 @@ func (s *snapshots) run(ctx context.Context, sessions func() []*session) {
 	}
 	for round := 0; ; round++ {
 		every := time.Duration(s.every.Load())
-		if !backoff.Sleep(ctx, every*4/5+rand.N(every*2/5)) { //nolint:gosec // spreading, not secrecy
+		select {
+		case <-ctx.Done():
 			return
+		case <-s.hurry:
+		case <-time.After(every*4/5 + rand.N(every*2/5)): //nolint:gosec // spreading, not secrecy
 		}
 		for _, x := range sessions() {
 			if ctx.Err() != nil {
@@ -251,6 +255,13 @@ func (s *snapshots) run(ctx context.Context, sessions func() []*session) {
 		if round%tidyEvery == 0 {
 			s.tidy(sessions)
 		}
+	}
+}
+
+// soon has the snapshots of changed sessions written now: an operator chose what is released.
+func (s *snapshots) soon() {
+	if s != nil {
+		wake.Up(s.hurry)
 	}
 }
 

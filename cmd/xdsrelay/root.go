@@ -14,6 +14,7 @@ down, the relay serves the fleet from its cache.`,
   xdsrelay serve --config xdsrelay.yaml
   xdsrelay watch 127.0.0.1:18100 --type cds`,
 	}
-	root.AddCommand(serveCommand(), validateCommand(), explainCommand(), watchCommand(), cacheCommand(), versionCommand())
+	root.AddCommand(serveCommand(), validateCommand(), explainCommand(), watchCommand(), cacheCommand(),
+		heldCommand(), holdCommand(), releaseCommand(), versionCommand())
 	return root
 }

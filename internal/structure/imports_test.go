@@ -52,11 +52,12 @@ var mayImport = map[string][]string{
 	// Programs, and what they do.
 	"cmd/internal/cli": {"config"},
 	"cmd/xdsrelay": {
-		"cmd/internal/cli", "cache", "cache/snapshot", "config", "relay", "keyer", "internal/explain", "internal/fleet", "internal/watch",
+		"cmd/internal/cli", "cache", "cache/snapshot", "config", "relay", "keyer", "internal/adminclient", "internal/explain", "internal/fleet", "internal/watch",
 		"internal/xdsclient", helpers,
 	},
 	"cmd/xdsrelay-demo":               {"cmd/internal/cli", "cmd/xdsrelay-demo/internal/demo"},
 	"cmd/xdsrelay-demo/internal/demo": {"config", "relay", "internal/controlplane", "internal/deltaclient", "internal/xdsclient"},
+	"internal/adminclient":            nil,
 	"internal/explain":                {"config", "relay", "keyer", "keyer/rules", "internal/fleet", helpers},
 	"internal/fleet":                  {helpers},
 	"internal/watch":                  {"keyer", "internal/wire", "internal/deltaclient", "internal/stateclient", "internal/xdsclient", helpers},

@@ -12,8 +12,9 @@ import (
 
 // The exit codes beside 0.
 const (
-	ExitFailure = 1 // the command ran and failed, or validate found a problem
-	ExitUsage   = 2 // the command line or the configuration is wrong; the command did not run
+	ExitFailure     = 1 // the command ran and failed, or validate found a problem
+	ExitUsage       = 2 // the command line or the configuration is wrong; the command did not run
+	ExitUnreachable = 3 // a relay cannot be reached
 )
 
 // Error is an error with an exit code and a hint.

@@ -1,0 +1,321 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
+	"github.com/xdsrelay/xdsrelay/internal/adminclient"
+	"github.com/xdsrelay/xdsrelay/relay"
+)
+
+// adminVariable is the variable of the environment that stands for --admin.
+const adminVariable = "XDSRELAY_ADMIN"
+
+// actFlags are the flags of the commands that ask relays for what they hold, or change it.
+type actFlags struct {
+	admin    []string
+	timeout  time.Duration
+	upstream string
+	scope    string
+	types    []string
+	yes      bool
+	output   *string
+
+	cmd *cobra.Command
+}
+
+// newActFlags gives a command the flags that all of them have.
+func newActFlags(cmd *cobra.Command) *actFlags {
+	o := &actFlags{cmd: cmd}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringSliceVar(&o.admin, "admin", nil, "`address` of a relay's admin port, HOST:PORT, or dns:HOST:PORT for all addresses of a name;\nrepeatable (default $"+adminVariable+", else 127.0.0.1:19100)")
+	flags.StringVar(&o.upstream, "upstream", "", "only this `upstream` (default all)")
+	flags.StringVar(&o.scope, "scope", "", "only this `scope`; \"\" is that of xdstp names (default all)")
+	flags.StringSliceVarP(&o.types, "type", "t", nil, "only this resource `type`; repeatable (default all)")
+	cli.Complete(cmd, "admin")
+	cli.Complete(cmd, "upstream")
+	cli.Complete(cmd, "scope")
+	cli.Complete(cmd, "type", typeCompletions()...)
+	return o
+}
+
+// last adds the flags that help lists last. sure says that the command asks before it acts.
+func (o *actFlags) last(sure bool) {
+	if sure {
+		o.cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	}
+	o.cmd.Flags().DurationVar(&o.timeout, "timeout", 5*time.Second, "`time` that the relays have to answer")
+	o.output = cli.OutputFlag(o.cmd, "`format` of the result: text or json")
+}
+
+// addresses are the admin ports to ask.
+func (o *actFlags) addresses(ctx context.Context) ([]string, error) {
+	list := o.admin
+	if len(list) == 0 {
+		if list = strings.Split(os.Getenv(adminVariable), ","); list[0] == "" {
+			list = []string{"127.0.0.1:19100"}
+		}
+	}
+	all, err := adminclient.Addresses(ctx, list, net.DefaultResolver)
+	if err != nil {
+		return nil, cli.Usage(fmt.Errorf("--admin: %w", err), "for a relay, use the address of admin.listen")
+	}
+	return all, nil
+}
+
+// command is what the flags select.
+func (o *actFlags) command() relay.Command {
+	c := relay.Command{Upstream: o.upstream, Types: o.types}
+	if o.cmd.Flags().Changed("scope") {
+		c.Scope = new(o.scope)
+	}
+	return c
+}
+
+// query is the same for a page.
+func (o *actFlags) query() string {
+	q := url.Values{}
+	if o.upstream != "" {
+		q.Set("upstream", o.upstream)
+	}
+	if o.cmd.Flags().Changed("scope") {
+		q.Set("scope", o.scope)
+	}
+	for _, t := range o.types {
+		q.Add("type", t)
+	}
+	if len(q) == 0 {
+		return ""
+	}
+	return "?" + q.Encode()
+}
+
+// selection says what a command selects.
+func selection(c *relay.Command) string {
+	words := []string{"upstream " + allIfEmpty(c.Upstream)}
+	switch {
+	case c.Scope == nil:
+		words = append(words, "scope all")
+	case *c.Scope == "":
+		words = append(words, "scope of xdstp names")
+	default:
+		words = append(words, "scope "+*c.Scope)
+	}
+	return strings.Join(append(words, "type "+allIfEmpty(strings.Join(c.Types, ", "))), ", ")
+}
+
+func allIfEmpty(s string) string {
+	if s == "" {
+		return "all"
+	}
+	return s
+}
+
+// act has all relays carry out a command, after the operator agreed.
+func (o *actFlags) act(path, question string, c *relay.Command) error {
+	ctx, cmd := o.cmd.Context(), o.cmd
+	addresses, err := o.addresses(ctx)
+	if err != nil {
+		return err
+	}
+	if !o.yes {
+		in, terminal := cmd.InOrStdin().(*os.File)
+		terminal = terminal && term.IsTerminal(int(in.Fd()))
+		text := fmt.Sprintf("%s (%s) on %s?", question, selection(c), strings.Join(addresses, ", "))
+		if err := confirm(cmd.InOrStdin(), cmd.ErrOrStderr(), terminal, text); err != nil {
+			return err
+		}
+	}
+	body, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	answers := adminclient.Post[relay.Done](ctx, addresses, path, body)
+	if *o.output == cli.FormatJSON {
+		err = cli.PrintJSON(cmd.OutOrStdout(), jsonAnswers(answers))
+	} else {
+		err = doneText(cmd.OutOrStdout(), path, answers)
+	}
+	if err != nil {
+		return err
+	}
+	return outcome(answers)
+}
+
+// confirm asks the operator. Where nobody can answer, the command is not carried out.
+func confirm(in io.Reader, out io.Writer, terminal bool, question string) error {
+	if !terminal {
+		return cli.Usage(errors.New("nobody is there to confirm this"), "--yes carries it out without a question")
+	}
+	_, _ = fmt.Fprintf(out, "%s [y/N] ", question)
+	line, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && line == "" {
+		return err
+	}
+	switch strings.ToLower(strings.TrimSpace(line)) {
+	case "y", "yes":
+		return nil
+	}
+	return &cli.Error{Code: cli.ExitFailure, Err: errors.New("not confirmed: nothing was done")}
+}
+
+// jsonAnswer is the answer of one relay for programs.
+type jsonAnswer[T any] struct {
+	Relay       string `json:"relay"`
+	Error       string `json:"error,omitempty"`
+	Unreachable bool   `json:"unreachable,omitempty"`
+	Answer      *T     `json:"answer,omitempty"`
+}
+
+func jsonAnswers[T any](answers []adminclient.Answer[T]) []jsonAnswer[T] {
+	all := make([]jsonAnswer[T], len(answers))
+	for i := range answers {
+		a := &answers[i]
+		all[i].Relay = a.Address
+		if a.Err == nil {
+			all[i].Answer = &a.Value
+			continue
+		}
+		all[i].Error, all[i].Unreachable = a.Err.Error(), unreachable(a.Err)
+	}
+	return all
+}
+
+func unreachable(err error) bool {
+	_, ok := errors.AsType[*adminclient.UnreachableError](err)
+	return ok
+}
+
+// outcome is the error of a command that not every relay carried out.
+func outcome[T any](answers []adminclient.Answer[T]) error {
+	failed, silent := 0, 0
+	for _, a := range answers {
+		if a.Err != nil {
+			failed++
+		}
+		if unreachable(a.Err) {
+			silent++
+		}
+	}
+	code := cli.ExitFailure
+	switch {
+	case failed == 0:
+		return nil
+	case silent == failed:
+		code = cli.ExitUnreachable
+	}
+	return &cli.Error{
+		Code: code, Err: fmt.Errorf("%d of %s did not do it", failed, plural(len(answers), "relay")),
+		Hint: "run the command again for these: what is done already stays as it is",
+	}
+}
+
+// doneText says for each relay what it did.
+func doneText(w io.Writer, path string, answers []adminclient.Answer[relay.Done]) error {
+	for _, a := range answers {
+		if a.Err != nil {
+			if _, err := fmt.Fprintf(w, "%s: FAILED: %v\n", a.Address, a.Err); err != nil {
+				return err
+			}
+			continue
+		}
+		released := 0
+		for _, s := range a.Value.Scopes {
+			released += s.Released
+		}
+		line := fmt.Sprintf("%s: done in %s", a.Address, plural(len(a.Value.Scopes), "scope"))
+		if path == pathRelease {
+			line += fmt.Sprintf(", %s released", plural(released, "name"))
+		}
+		for _, warning := range a.Value.Warnings {
+			line += "\n  warning: " + warning
+		}
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The pages that take commands.
+const (
+	pathHold    = "/hold"
+	pathRelease = "/release"
+)
+
+// exitCodes ends the help of commands that ask several relays.
+const exitCodes = `Exit codes: 0 every relay did it, 1 a relay refused, 2 the command line is wrong or nobody
+confirmed it, 3 a relay cannot be reached.`
+
+func holdCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "hold",
+		Short: "Freeze what clients get, until it is released",
+		Long: `Freeze what clients get. From then on the relay holds back every change and every removal
+of what the flags select. It acknowledges them to the control plane at once. New clients
+get what is frozen. "xdsrelay held" shows the difference, "xdsrelay release" ends it.
+
+Scopes that begin later are frozen after their first state. These pass: secrets, a ttl that
+runs out, PERMISSION_DENIED, names with dynamic parameters, and names of which the relay
+knew nothing. With cache.dir it lasts across restarts. Without it the command warns.
+
+` + exitCodes,
+		Example: `  xdsrelay hold --yes
+  xdsrelay hold --upstream istiod --type lds --type rds --for 30m
+  xdsrelay hold --admin 10.0.0.1:19100,10.0.0.2:19100
+  xdsrelay hold --admin dns:xdsrelay-headless.infra:19100`,
+		Args: cobra.NoArgs,
+	}
+	o := newActFlags(cmd)
+	length := cmd.Flags().Duration("for", 0, "release it after this `time` (default never)")
+	o.last(true)
+	cmd.RunE = cli.Action(func(*cobra.Command, []string) error {
+		c := o.command()
+		if cmd.Flags().Changed("for") {
+			c.For = length.String()
+		}
+		return o.act(pathHold, "hold what clients get", &c)
+	})
+	return cmd
+}
+
+func releaseCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "release",
+		Short: "Tell clients what is held back",
+		Long: `Tell clients what is held back of what the flags select: by the guard (upstreams[].guard), by
+"hold" or by "rollback". Clients of a scope are told all of it at once, in make-before-break
+order. Nothing of it is held from then on.
+
+` + exitCodes,
+		Example: `  xdsrelay release --yes
+  xdsrelay release --upstream istiod --type cds
+  xdsrelay release --guard`,
+		Args: cobra.NoArgs,
+	}
+	o := newActFlags(cmd)
+	guard := cmd.Flags().Bool("guard", false, "only what the guard holds")
+	o.last(true)
+	cmd.RunE = cli.Action(func(*cobra.Command, []string) error {
+		c := o.command()
+		c.Guard = *guard
+		return o.act(pathRelease, "release what is held", &c)
+	})
+	return cmd
+}

@@ -1,0 +1,266 @@
+package relay
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/cache/hold"
+	"github.com/xdsrelay/xdsrelay/internal/payload"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// Command is what an operator asks a relay to do, in JSON (POST /hold, /release and /rollback). What is
+// left out selects everything.
+type Command struct {
+	Upstream string   `json:"upstream,omitempty"`
+	Scope    *string  `json:"scope,omitempty"` // "": the scope of xdstp names
+	Types    []string `json:"types,omitempty"` // short names or type URLs
+	For      string   `json:"for,omitempty"`   // of hold: a duration; "": until it is released
+	Guard    bool     `json:"guard,omitempty"` // of release: only what the guard holds
+}
+
+// Done is what became of a command.
+type Done struct {
+	Scopes   []DoneScope `json:"scopes"`             // those that there are, and that it was about
+	Warnings []string    `json:"warnings,omitempty"` // what the operator should know
+}
+
+// DoneScope is what a command did in one scope.
+type DoneScope struct {
+	Upstream string `json:"upstream"`
+	Scope    string `json:"scope"`
+	Released int    `json:"released,omitempty"` // names of which clients are told what was held
+}
+
+// commandError is that a command is wrong.
+type commandError struct{ reason string }
+
+func (e *commandError) Error() string { return e.reason }
+
+func wrong(format string, args ...any) error {
+	return &commandError{fmt.Sprintf(format, args...)}
+}
+
+// selectors are the selectors of a command: one for each type. The error says what is wrong.
+func (r *Relay) selectors(c *Command) ([]hold.Selector, error) {
+	if c.Upstream != "" && !slices.ContainsFunc(r.hub.all(), func(s *session) bool { return s.key.plane == c.Upstream }) && r.hub.present()[c.Upstream] == nil {
+		return nil, wrong("there is no upstream %q", c.Upstream)
+	}
+	one := hold.Selector{Upstream: c.Upstream, Scope: c.Scope}
+	if len(c.Types) == 0 {
+		return []hold.Selector{one}, nil
+	}
+	all := make([]hold.Selector, len(c.Types))
+	for i, name := range c.Types {
+		typeURL, short := keyer.TypeURL(name)
+		if !short {
+			typeURL = name
+		}
+		switch {
+		case !short && !strings.Contains(name, "/"):
+			return nil, wrong("%q is no type: expected a short name like cds, or a type URL", name)
+		case payload.Secret(typeURL):
+			return nil, wrong("secrets cannot be held: one that is revoked must go")
+		}
+		all[i] = one
+		all[i].Type = typeURL
+	}
+	return all, nil
+}
+
+// hold freezes what a command selects.
+func (r *Relay) hold(c *Command) (*Done, error) {
+	if c.Guard {
+		return nil, wrong("guard is for release only")
+	}
+	now := time.Now()
+	f := hold.Freeze{Since: now}
+	if c.For != "" {
+		d, err := time.ParseDuration(c.For)
+		if err != nil || d <= 0 {
+			return nil, wrong("for: expected a duration above zero, like 30m")
+		}
+		f.Until = now.Add(d)
+	}
+	selectors, err := r.selectors(c)
+	if err != nil {
+		return nil, err
+	}
+	r.orders.mu.Lock()
+	defer r.orders.mu.Unlock()
+	all := r.orders.now()
+	for _, s := range selectors {
+		all = all.With(hold.Order{Selector: s, Freeze: f, Frozen: true}, now)
+	}
+	done := r.order(all)
+	for _, s := range r.selected(selectors) {
+		cache.OperatorOf(s.store).Freeze(r.orders.of(s.key), nil)
+		done.Scopes = append(done.Scopes, DoneScope{Upstream: s.key.plane, Scope: s.key.scope})
+	}
+	r.hub.snapshots.soon()
+	return done, nil
+}
+
+// free releases what a command selects: what operators hold, and what the guard holds.
+func (r *Relay) free(c *Command) (*Done, error) {
+	if c.For != "" {
+		return nil, wrong("for is for hold only")
+	}
+	selectors, err := r.selectors(c)
+	if err != nil {
+		return nil, err
+	}
+	r.orders.mu.Lock()
+	defer r.orders.mu.Unlock()
+	done, all := new(Done), r.orders.now()
+	if !c.Guard && len(all) > 0 {
+		for _, s := range selectors {
+			all = all.With(hold.Order{Selector: s}, time.Now())
+		}
+		done = r.order(all)
+	}
+	for _, s := range r.selected(selectors) {
+		before := countHeld(s.store)
+		cache.OperatorOf(s.store).Freeze(r.orders.of(s.key), func(typeURL string) bool {
+			return slices.ContainsFunc(selectors, func(x hold.Selector) bool { return x.Table(typeURL) })
+		})
+		done.Scopes = append(done.Scopes, DoneScope{Upstream: s.key.plane, Scope: s.key.scope, Released: before - countHeld(s.store)})
+	}
+	r.hub.snapshots.soon()
+	return done, nil
+}
+
+// order puts orders in force. Where there is a disk they are there first. A disk that fails keeps no
+// operator from doing anything.
+func (r *Relay) order(all hold.Orders) *Done {
+	done := new(Done)
+	err := r.hub.snapshots.saveOrders(all)
+	switch {
+	case errors.Is(err, errNoDisk):
+		if len(all) > 0 {
+			done.Warnings = append(done.Warnings, err.Error())
+		}
+	case err != nil:
+		done.Warnings = append(done.Warnings, fmt.Sprintf("the order cannot be written to cache.dir, and a restart of the relay forgets it: %v", err))
+	}
+	r.orders.force.Store(&all)
+	return done
+}
+
+// selected are the sessions that selectors are about.
+func (r *Relay) selected(selectors []hold.Selector) (all []*session) {
+	for _, s := range r.hub.all() {
+		if !s.key.resolved && slices.ContainsFunc(selectors, func(x hold.Selector) bool { return x.Store(s.key.plane, s.key.scope) }) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+func countHeld(s *cache.Store) (n int) {
+	for _, x := range cache.OperatorOf(s).Held(false) {
+		n += x.Lost + x.Changed
+	}
+	return n
+}
+
+// HeldPage is /held.
+type HeldPage struct {
+	Orders []OrderView `json:"orders"` // of operators
+	Held   []HeldView  `json:"held"`
+}
+
+// OrderView is an order of an operator that is in force. What is empty is about everything.
+type OrderView struct {
+	Upstream  string    `json:"upstream,omitempty"`
+	Scope     *string   `json:"scope,omitempty"`
+	TypeURL   string    `json:"type_url,omitempty"`
+	Held      bool      `json:"held"` // false: an exception from an order before it
+	Since     time.Time `json:"since,omitzero"`
+	Until     time.Time `json:"until,omitzero"`
+	Endpoints bool      `json:"endpoints_flow,omitempty"` // all but endpoints
+}
+
+// HeldView is what is held of one type in one scope.
+type HeldView struct {
+	Upstream string     `json:"upstream"`
+	Scope    string     `json:"scope"`
+	TypeURL  string     `json:"type_url"`
+	Kind     string     `json:"kind"`
+	Why      string     `json:"why"` // guard or operator
+	Since    time.Time  `json:"since"`
+	Until    time.Time  `json:"until,omitzero"` // absent: until an operator releases it
+	Removed  int        `json:"removed"`        // names that clients would lose
+	Changed  int        `json:"changed"`        // names that would change, or come
+	Names    []HeldName `json:"names,omitempty"`
+	More     int        `json:"more,omitempty"` // names that are not listed
+}
+
+// HeldName is a name of which clients have something else than the control plane sent last.
+type HeldName struct {
+	Name            string          `json:"name"`
+	ReleasedVersion string          `json:"released_version,omitempty"`
+	ReceivedVersion string          `json:"received_version,omitempty"`
+	Released        json.RawMessage `json:"released,omitempty"` // absent: clients have none
+	Received        json.RawMessage `json:"received,omitempty"` // absent: the control plane has none
+	Error           string          `json:"error,omitempty"`    // with which the control plane removed it
+}
+
+// heldPage shows what is held of what selectors are about.
+func (r *Relay) heldPage(selectors []hold.Selector, now time.Time) *HeldPage {
+	page := &HeldPage{Orders: []OrderView{}, Held: []HeldView{}}
+	for _, x := range r.orders.now() {
+		if !x.Frozen || x.On(now) {
+			page.Orders = append(page.Orders, viewOrder(&x))
+		}
+	}
+	for _, s := range r.selected(selectors) {
+		for _, x := range cache.OperatorOf(s.store).Held(true) {
+			if slices.ContainsFunc(selectors, func(sel hold.Selector) bool { return sel.Table(x.TypeURL) }) {
+				page.Held = append(page.Held, viewHeld(s, &x))
+			}
+		}
+	}
+	return page
+}
+
+func viewOrder(x *hold.Order) OrderView {
+	return OrderView{
+		Upstream: x.Upstream, Scope: x.Scope, TypeURL: x.Type, Held: x.Frozen, Since: x.Since, Until: x.Until, Endpoints: x.Flows,
+	}
+}
+
+func viewHeld(s *session, x *cache.HeldType) HeldView {
+	v := HeldView{
+		Upstream: s.key.plane, Scope: s.key.scope, TypeURL: x.TypeURL, Kind: x.Kind, Why: string(x.Why), Since: x.Since, Until: x.Until,
+		Removed: x.Lost, Changed: x.Changed,
+	}
+	for i := range x.Names {
+		if i == maxListed {
+			v.More = len(x.Names) - i
+			break
+		}
+		d := &x.Names[i]
+		n := HeldName{Name: wire.LocatedName(d.Name)}
+		n.ReleasedVersion, n.Released = versionOf(d.Released), payload.JSON(d.Released, x.TypeURL, payload.BySize)
+		n.ReceivedVersion, n.Received = versionOf(d.Received), payload.JSON(d.Received, x.TypeURL, payload.BySize)
+		if d.Err != nil {
+			n.Error = d.Err.Code.String() + ": " + d.Err.Message
+		}
+		v.Names = append(v.Names, n)
+	}
+	return v
+}
+
+func versionOf(r *wire.Resource) string {
+	if r == nil {
+		return ""
+	}
+	return r.Shown()
+}
