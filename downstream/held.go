@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"bytes"
 	"strings"
 
 	"github.com/xdsrelay/xdsrelay/cache"
@@ -30,6 +31,41 @@ func (c *change) hold(versions wire.Versions) {
 	}
 }
 
+// later returns the members of globs that the client presents and does not subscribe to, at most a
+// number of them: it may subscribe to the globs in a later request, which presents nothing. A client
+// whose first request asks for "*" by naming nothing cannot do otherwise (SUB-3).
+func (c *change) later(versions wire.Versions, most int) map[string]struct{} {
+	if versions.Plain(maxNameLength) {
+		return nil
+	}
+	h := newHolder(c)
+	var names map[string]struct{}
+	for it := versions.Walk(); it.Next() && len(names) < most; {
+		if len(it.Name) > maxNameLength || !keyer.IsXDSTP(it.Name) || h.covers(it.Name) {
+			continue
+		}
+		if names == nil {
+			names = make(map[string]struct{})
+		}
+		names[string(it.Name)] = struct{}{}
+	}
+	return names
+}
+
+// holdLater adds to each change what the client presented earlier of the globs that it subscribes to
+// now. It is sent again what is there: it may have dropped it since (RES-15).
+func (c *change) holdLater(names map[string]struct{}) {
+	h := newHolder(c)
+	var versions wire.Versions
+	for name := range names {
+		if h.covers([]byte(name)) {
+			versions.Add(name, "")
+			delete(names, name)
+		}
+	}
+	c.hold(versions)
+}
+
 // holder finds the part of a change that a presented version is for.
 type holder struct {
 	change *change
@@ -37,6 +73,7 @@ type holder struct {
 	// Globs with directives, by the glob without directives. The client knows their members by
 	// names without directives (NAME-4), which do not say which glob they came with.
 	globs map[string][]place
+	glob  []byte // of the name at hand
 }
 
 // place is where the client subscribes to a name or a glob, and its key there.
@@ -86,6 +123,22 @@ func (h *holder) whole(versions *wire.Versions) *delivery.Change {
 		whole = p.change
 	}
 	return whole
+}
+
+// covers reports whether the client subscribes to an xdstp name, or to its glob, in the spelling of
+// the name.
+func (h *holder) covers(name []byte) bool {
+	if _, named := h.named[string(name)]; named {
+		return true
+	}
+	end := bytes.IndexAny(name, "?#")
+	if end < 0 {
+		end = len(name)
+	}
+	dir := bytes.LastIndexByte(name[:end], '/') + 1
+	h.glob = append(append(append(h.glob[:0], name[:dir]...), '*'), name[end:]...)
+	_, named := h.named[string(h.glob)]
+	return named || len(h.globs[string(h.glob)]) > 0
 }
 
 // add adds one version to the change that it is for.

@@ -41,6 +41,35 @@ func TestHeldOfResolvedGlobs_RES11_LOC5_NAME4(t *testing.T) {
 	}}})
 }
 
+// A first request for "*" in its older form names nothing, and it alone presents versions. What it presents of
+// a glob counts when the client subscribes to that: the client is told what is gone. What is there is
+// sent, since the client may have dropped it meanwhile (RES-15).
+func TestHeldOfLaterGlob_RES11_RES15_SUB3(t *testing.T) {
+	runAll(t, []scenario{{"RES-11 RES-15 a glob that is subscribed to after the wildcard", func(h *harness) {
+		h.opaque.set(clusterType, "1", "x")
+		h.a.set(clusterType, "1", ofA("d/1"), ofA("e/1"))
+		c := h.client()
+		c.send(&request{TypeUrl: clusterType, Node: node("n"), InitialResourceVersions: map[string]string{
+			"x": "1", ofA("d/1"): "1", ofA("d/2"): "1", ofA("e/1"): "1", ofA("e/2"): "1",
+		}})
+		h.quiet()
+		h.opaque.settle()
+		c.wants()
+		for _, dir := range []string{"d", "e"} {
+			c.send(&request{TypeUrl: clusterType, ResourceNamesSubscribe: []string{ofA(dir + "/*")}})
+			h.quiet()
+			c.wants("Cluster +" + ofA(dir+"/1") + "=1")
+			h.a.settle()
+			c.wants("Cluster -" + ofA(dir+"/2"))
+		}
+		c.send(&request{TypeUrl: clusterType, ResourceNamesUnsubscribe: []string{ofA("d/*")}})
+		c.send(&request{TypeUrl: clusterType, ResourceNamesSubscribe: []string{ofA("d/*")}})
+		h.quiet()
+		h.a.settle()
+		c.wants("Cluster +" + ofA("d/1") + "=1") // it is told once what is gone
+	}}})
+}
+
 // Names may have scopes of their own, but what a client says it holds of "*" came from the
 // scope that "*" has.
 func TestHeldOfScopedNames_RES11_AGG1(t *testing.T) {

@@ -35,7 +35,12 @@ func (st *stream) carryOut(ch *change, unsubscribe []string, versions *wire.Vers
 		sub := ch.in(store)
 		sub.Unsubscribe = append(sub.Unsubscribe, name)
 	}
-	ch.hold(*versions)
+	if versions.Len() > 0 {
+		t.later = ch.later(*versions, st.shared.limits.Load().left(0))
+		ch.hold(*versions)
+	} else if len(t.later) > 0 {
+		ch.holdLater(t.later)
+	}
 	if t.refusals.missing {
 		ch.relist(st.subscriber.Places())
 	}

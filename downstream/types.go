@@ -24,6 +24,7 @@ type typeState struct {
 	flow     flow
 	listed   listed // state of the world
 	refusals refusals
+	later    map[string]struct{} // incremental: members of globs that the client presented before it subscribes
 
 	systemVersion string     // of the last response
 	status        TypeStatus // written under standing.mu
