@@ -44,14 +44,17 @@ func (p *delivery) follow(w *typeSub, f *follower) {
 		f.answered = true
 	}
 	if !f.answered && c.KnownEmpty() {
-		if c.Wildcard() {
+		switch {
+		case c.Wildcard():
 			// There is no word for an empty type but a response without resources; a client
 			// that starts waits for it.
 			if !p.writer.room(0) {
 				return
 			}
-		} else if !p.writer.remove(f.name.text) { // GLOB-4
+		case !p.writer.remove(f.name.text): // GLOB-4
 			return
+		default:
+			w.held.doubtMembers(c) // the client drops those that it names, too
 		}
 		f.answered = true
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/few"
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // heldNames are the versions that a client said it holds of names, by key, until the name is
@@ -29,6 +30,15 @@ func (h *heldNames) drop(key string) { h.versions = few.Without(h.versions, key)
 func (h *heldNames) doubt() {
 	for key := range h.versions {
 		h.versions[key] = ""
+	}
+}
+
+// doubtMembers does so for the names that would be members of a glob.
+func (h *heldNames) doubtMembers(glob *cache.Collection) {
+	for key := range h.versions {
+		if keyer.GlobOf(key) == glob.Key() {
+			h.versions[key] = ""
+		}
 	}
 }
 

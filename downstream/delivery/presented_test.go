@@ -152,6 +152,20 @@ func TestRES11PresentedNames(t *testing.T) {
 }
 
 // The sum of the versions is not all that counts.
+// A client that is told that a glob is empty drops its members, those that it names too. One that comes
+// back in the version that the client presented is sent, though its name was not answered before.
+func TestRES11PresentedOfEmptyGlob_GLOB4(t *testing.T) {
+	b := newBed(t, cache.Limits{})
+	c := b.join()
+	c.resume(cds, []string{nameG1 + "@1"}, globG, nameG1)
+	b.connect(0)
+	b.says(cds, "-"+globG)
+	b.settle()
+	b.expect(c.collect(), "CDS -"+globG)
+	b.says(cds, "+"+nameG1+"@1")
+	b.expect(c.collect(), "CDS +"+nameG1+"@1")
+}
+
 func TestRES11PresentedWithCare(t *testing.T) {
 	t.Run("ACK-4 a version that stood for something else is not taken for it", func(t *testing.T) {
 		b := newBed(t, cache.Limits{})
