@@ -97,7 +97,7 @@ const afresh = 20 * time.Second
 // or a control plane has begun anew to say what it did not.
 func (s *simulation) unsettled(tier int) bool {
 	for _, r := range s.relays[:tier+1] {
-		if time.Since(s.network.since(r.host)) < afresh {
+		if time.Since(r.streamsSince()) < afresh {
 			return true
 		}
 	}

@@ -28,7 +28,6 @@ type network struct {
 	slow      map[route]time.Duration // beside the usual time
 	conns     map[*end]struct{}       // that are open, on either side
 	dials     map[route]int           // so far
-	dialled   map[string]time.Time    // by host: when it made its last connection
 	changed   chan struct{}           // closed and replaced when something was mended
 	closed    bool
 }
@@ -45,7 +44,7 @@ const (
 func newNetwork(seed uint64) *network {
 	return &network{
 		seed: seed, listeners: make(map[string]*listener), cut: make(map[route]int), slow: make(map[route]time.Duration),
-		conns: make(map[*end]struct{}), dials: make(map[route]int), dialled: make(map[string]time.Time), changed: make(chan struct{}),
+		conns: make(map[*end]struct{}), dials: make(map[route]int), changed: make(chan struct{}),
 	}
 }
 
@@ -127,7 +126,6 @@ func (n *network) connect(r route, to string, id int) (net.Conn, error) {
 	if l == nil || n.closed {
 		return nil, errRefused
 	}
-	n.dialled[r.from] = time.Now()
 	a, b := newEnds(n, r, id, address(fmt.Sprintf("%s:%d", r.from, 10000+id)), l.addr)
 	n.conns[a], n.conns[b] = struct{}{}, struct{}{}
 	l.accept <- b
@@ -231,13 +229,6 @@ func (n *network) underway() int {
 		e.mu.Unlock()
 	}
 	return most
-}
-
-// since is when a host made its last connection.
-func (n *network) since(host string) time.Time {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.dialled[host]
 }
 
 // close ends everything.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,7 +42,38 @@ type relayProcess struct {
 	force    chan struct{}
 	done     chan struct{}
 	started  int
+
+	streams atomic.Int64 // when its streams to control planes last began or broke, in nanoseconds
 }
+
+// streamLog sees from a relay's log when its streams to control planes begin and break: they may do so
+// on a connection that stands.
+type streamLog struct {
+	slog.Handler
+	changed func()
+}
+
+// Handle implements slog.Handler.
+func (l streamLog) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == "connected" || r.Message == "stream lost" {
+		l.changed()
+	}
+	return l.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (l streamLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return streamLog{l.Handler.WithAttrs(attrs), l.changed}
+}
+
+// WithGroup implements slog.Handler.
+func (l streamLog) WithGroup(name string) slog.Handler {
+	return streamLog{l.Handler.WithGroup(name), l.changed}
+}
+
+func (p *relayProcess) streamsChanged() { p.streams.Store(time.Now().UnixNano()) }
+
+func (p *relayProcess) streamsSince() time.Time { return time.Unix(0, p.streams.Load()) }
 
 // config is the configuration of a relay. settings are what reloads change.
 func (p *relayProcess) config(settings int) *config.Config {
@@ -100,7 +132,7 @@ func (p *relayProcess) start() {
 	p.started++
 	n := p.sim.network
 	r, err := relay.New(p.config(p.settings), relay.Options{
-		Registry: prometheus.NewRegistry(), Replica: p.host, Log: slog.New(slog.NewTextHandler(p.sim.logOf(p.host), nil)),
+		Registry: prometheus.NewRegistry(), Replica: p.host, Log: slog.New(streamLog{slog.NewTextHandler(p.sim.logOf(p.host), nil), p.streamsChanged}),
 		Dial: upstream.Dial{Connect: n.dialer(p.host)}, Disk: p.storage,
 	})
 	if err != nil {
