@@ -19,6 +19,9 @@ type Limits struct {
 	MaxResources int64
 	MaxBytes     int64         // bytes of their encoded form; 0: no limit
 	Idle         time.Duration // how long idle resources are kept; 0: no limit
+	// Generations is how many states each store remembers (Operator.Rollback); 0: none. The past
+	// content of all stores takes an eighth of MaxBytes at most, beside it.
+	Generations int
 }
 
 // Reason says why something was evicted. It is a metric's label.
@@ -104,6 +107,10 @@ type Cache struct {
 	resources atomic.Int64
 	bytes     atomic.Int64
 
+	generations atomic.Int64 // Limits.Generations
+	pastLimit   atomic.Int64 // of pastBytes; 0: no limit
+	pastBytes   atomic.Int64 // of what stores remember
+
 	mu       sync.Mutex
 	limits   Limits                             // guarded by mu
 	idle     *simplelru.LRU[*demand, time.Time] // guarded by mu; value: since when
@@ -128,12 +135,26 @@ func New(limits Limits, observer Observer) *Cache {
 	if err != nil {
 		panic("cache: " + err.Error()) // only for a size below one
 	}
-	return &Cache{
+	c := &Cache{
 		limits: limits, observer: observer, idle: idle,
 		kick: newSignal(), seed: maphash.MakeSeed(), Now: time.Now, MinChunk: minChunk,
 		references: newSignal(), refers: make(map[*Store]struct{}),
 	}
+	c.remember(limits)
+	return c
 }
+
+// pastShare is the part of Limits.MaxBytes that past content of all stores may take: one in so many.
+const pastShare = 8
+
+// remember sets how much stores remember.
+func (c *Cache) remember(limits Limits) {
+	c.generations.Store(int64(limits.Generations))
+	c.pastLimit.Store(limits.MaxBytes / pastShare)
+}
+
+// Past is the size of past content that stores remember, with what they need for that.
+func (c *Cache) Past() int64 { return c.pastBytes.Load() }
 
 // Resources is the number of resources in all stores.
 func (c *Cache) Resources() int64 { return c.resources.Load() }
@@ -277,6 +298,7 @@ func (c *Cache) referring(s *Store) {
 func (c *Cache) SetLimits(limits Limits) {
 	c.mu.Lock()
 	c.limits = limits
+	c.remember(limits)
 	c.mu.Unlock()
 	c.trim()
 	c.kick.send()

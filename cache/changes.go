@@ -10,6 +10,7 @@ type changes struct {
 	renewed []*Collection // with heartbeats
 	brought []*Entry      // content that the last response brought to subscribers; at most maxBrought
 	held    []Held        // what the observer is to be told
+	past    past          // the states before
 }
 
 // maxBrought bounds changes.brought.

@@ -3,13 +3,13 @@ package cache
 import (
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/cache/hold"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // put puts new content into an entry, and tells its subscribers.
 func (t *Table) put(e *Entry, r *wire.Resource, coll *Collection, now time.Time) {
+	recordPut(t, e, r, coll, now)
 	n, was := t.store.journal.nextRevision(), e.res
 	t.upstream.held.drop(e)
 	appear(t, e, now)
@@ -54,6 +54,7 @@ func (t *Table) put(e *Entry, r *wire.Resource, coll *Collection, now time.Time)
 
 // remove makes an entry absent, or failed with err, and tells its subscribers.
 func (t *Table) remove(e *Entry, to State, err *wire.ResourceError, now time.Time) {
+	recordRemoval(t, e, err, now)
 	n, content, held := t.store.journal.nextRevision(), e.changed, e.res
 	t.upstream.held.drop(e)
 	t.aliases.drop(e)
@@ -93,13 +94,6 @@ func (t *Table) remove(e *Entry, to State, err *wire.ResourceError, now time.Tim
 		i.evict(ReasonAbsent)
 	}
 	t.forgetUnused(e)
-}
-
-// lose removes an entry that the server does not have any more, or holds that.
-func lose(t *Table, e *Entry, now time.Time) {
-	if !holdBack(t, e.key, e, hold.Fate{Name: e.Name(), Loss: true}) {
-		t.remove(e, Absent, nil, now)
-	}
 }
 
 // retain keeps the content that e held for the clients whose lists may still hold it. e is a

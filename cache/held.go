@@ -1,6 +1,8 @@
 package cache
 
 import (
+	"time"
+
 	"github.com/xdsrelay/xdsrelay/cache/hold"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -87,6 +89,13 @@ func holdBack(t *Table, key string, e *Entry, f hold.Fate) bool {
 		confirm(t, e)
 	}
 	return true
+}
+
+// lose removes an entry that the server does not have any more, or holds that.
+func lose(t *Table, e *Entry, now time.Time) {
+	if !holdBack(t, e.key, e, hold.Fate{Name: e.Name(), Loss: true}) {
+		t.remove(e, Absent, nil, now)
+	}
 }
 
 // checkHeld verifies what a table holds.

@@ -200,6 +200,11 @@ func forgetExcuses(t *Table) {
 
 // Close forgets everything. The store's clients and its session must have ended.
 func (s *Store) Close() {
+	s.applyMu.Lock()
+	defer s.applyMu.Unlock()
+	for len(s.changes.past.bursts) > 0 {
+		s.cache.pastBytes.Add(-s.changes.past.forget())
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range s.tables {

@@ -45,6 +45,9 @@ type Source struct {
 	Upstream string
 	// Guard says which losses are held (SUR-3).
 	Guard hold.Guard
+	// Unrecorded reports whether the changes of a type are not remembered (Operator.Rollback): its
+	// content must not be given again. Nil: none.
+	Unrecorded func(typeURL string) bool
 	// References says that there is a reader of references (Cache.TakeReferences).
 	References bool
 	// Peers says that other relays are asked for what is not known while the server is away

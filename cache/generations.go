@@ -1,0 +1,68 @@
+package cache
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Generation is a state that clients had, or have.
+type Generation struct {
+	Number  uint64
+	Since   time.Time // zero: since before the relay remembers
+	Until   time.Time // when the changes began that ended it; zero for the present one
+	Changes []TypeChanges
+}
+
+// TypeChanges are the changes of one type that ended a state.
+type TypeChanges struct {
+	TypeURL string
+	New     int // names that there were not
+	Changed int // others: changed or removed
+}
+
+// Generations lists the states, the present one first.
+func (o Operator) Generations() []Generation {
+	s := o.store
+	s.applyMu.Lock()
+	defer s.applyMu.Unlock()
+	p := &s.changes.past
+	all := []Generation{{Number: p.number, Since: p.since}}
+	for _, b := range slices.Backward(p.bursts) {
+		all = append(all, Generation{Number: b.number, Since: b.since, Until: b.began, Changes: b.changes()})
+	}
+	return all
+}
+
+func (b *burst) changes() (all []TypeChanges) {
+	for name, r := range b.before {
+		i, found := slices.BinarySearchFunc(all, name.table.typeURL, func(x TypeChanges, typeURL string) int {
+			return cmp.Or(cmp.Compare(RankOf(x.TypeURL), RankOf(typeURL)), cmp.Compare(x.TypeURL, typeURL))
+		})
+		if !found {
+			all = slices.Insert(all, i, TypeChanges{TypeURL: name.table.typeURL})
+		}
+		if r == nil {
+			all[i].New++
+		} else {
+			all[i].Changed++
+		}
+	}
+	return all
+}
+
+// GenerationAt is the number of the state that clients had at a time. While a burst goes on that is the
+// state before it. ok is false if that is not remembered.
+func (o Operator) GenerationAt(at time.Time) (number uint64, ok bool) {
+	s := o.store
+	s.applyMu.Lock()
+	defer s.applyMu.Unlock()
+	p := &s.changes.past
+	remembered := func(since time.Time) bool { return since.IsZero() || !at.Before(since) }
+	for i, b := range p.bursts {
+		if at.Before(b.ended) {
+			return b.number, i > 0 || remembered(b.since)
+		}
+	}
+	return p.number, len(p.bursts) > 0 || remembered(p.since)
+}

@@ -1,0 +1,65 @@
+package cache
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"google.golang.org/grpc/codes"
+)
+
+// pastOverhead is about what a burst takes for each name, beside content.
+const pastOverhead = 128
+
+// recordPut records what an entry holds before it gets other content. coll is the collection that it
+// is, or becomes, a member of.
+func recordPut(t *Table, e *Entry, r *wire.Resource, coll *Collection, now time.Time) {
+	if r.Restored() || !records(t) {
+		return
+	}
+	if c := cmp.Or(coll, e.coll); e.res == nil && e.state != Absent && (c == nil || e.state == Failed || !c.quiet.synced && !c.restored.whole) {
+		return // the first answer
+	}
+	record(t, e, now)
+}
+
+// recordRemoval records what an entry holds before it is removed. Content whose ttl ran out, or to
+// which access was withdrawn, is not given again.
+func recordRemoval(t *Table, e *Entry, err *wire.ResourceError, now time.Time) {
+	withdrawn := err != nil && err.Code == codes.PermissionDenied
+	if e.res != nil && !withdrawn && !e.extra.life.ranOut() && records(t) {
+		record(t, e, now)
+	}
+}
+
+// records reports whether changes of a table are recorded.
+func records(t *Table) bool {
+	s := t.store
+	return s.cache.generations.Load() > 0 && !assigns(t.typeURL) && t.typeURL != lbEndpointType &&
+		!s.source.Resolved && (s.source.Unrecorded == nil || !s.source.Unrecorded(t.typeURL))
+}
+
+func record(t *Table, e *Entry, now time.Time) {
+	if e.marks.Alias || wire.IsLocator(e.key) || t.variants.of(e.key) != nil {
+		return
+	}
+	p, c := &t.store.changes.past, t.store.cache
+	b := p.burst(now)
+	name := pastName{tableKey{t.typeURL, t.kind}, e.key}
+	if _, twice := b.before[name]; !twice {
+		if e.res != nil && e.res.Name == e.key {
+			name.key = e.res.Name // which lies in the bytes that are kept anyway
+		} else {
+			name.key = strings.Clone(e.key)
+		}
+		b.before[name] = e.res
+		size := pastOverhead + e.Size()
+		b.bytes += size
+		c.pastBytes.Add(size)
+	}
+	limit := c.pastLimit.Load()
+	for len(p.bursts) > 0 && (len(p.bursts) > int(c.generations.Load()) || limit > 0 && c.pastBytes.Load() > limit) {
+		c.pastBytes.Add(-p.forget())
+	}
+}
