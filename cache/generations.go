@@ -9,7 +9,7 @@ import (
 // Generation is a state that clients had, or have.
 type Generation struct {
 	Number  uint64
-	Since   time.Time // zero: since before the relay remembers
+	Since   time.Time
 	Until   time.Time // when the changes began that ended it; zero for the present one
 	Changes []TypeChanges
 }
@@ -58,11 +58,10 @@ func (o Operator) GenerationAt(at time.Time) (number uint64, ok bool) {
 	s.applyMu.Lock()
 	defer s.applyMu.Unlock()
 	p := &s.changes.past
-	remembered := func(since time.Time) bool { return since.IsZero() || !at.Before(since) }
 	for i, b := range p.bursts {
 		if at.Before(b.ended) {
-			return b.number, i > 0 || remembered(b.since)
+			return b.number, i > 0 || !at.Before(b.since)
 		}
 	}
-	return p.number, len(p.bursts) > 0 || remembered(p.since)
+	return p.number, len(p.bursts) > 0 || !at.Before(p.since)
 }

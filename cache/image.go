@@ -12,6 +12,7 @@ import (
 // immutable resources: it is cheap to take, and may be written without a lock.
 type Image struct {
 	Tables []TableImage
+	Past   PastImage
 	// AsOf is when the control plane was heard last, of content that was restored and not
 	// confirmed since; zero if there is none.
 	AsOf time.Time
@@ -70,9 +71,11 @@ func (k Snapshots) Restored() (resources int, asOf time.Time) {
 // (TTL-5) is not part of it, nor what the server said does not exist.
 func (k Snapshots) Image(leave func(typeURL string) bool) *Image {
 	s := k.store
+	s.applyMu.Lock() // which guards the past
+	defer s.applyMu.Unlock()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	i := &Image{Mark: Mark{s.journal.revision, s.journal.heartbeats}}
+	i := &Image{Mark: Mark{s.journal.revision, s.journal.heartbeats}, Past: s.changes.past.image()}
 	for _, t := range slices.SortedFunc(maps.Values(s.tables), inOrder) {
 		if leave(t.typeURL) {
 			continue

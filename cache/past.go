@@ -20,12 +20,14 @@ const (
 	burstQuiet = 2 * time.Second
 	// burstMost is how long a burst lasts at most.
 	burstMost = 10 * time.Second
+	// pastOverhead is about what a burst takes for each name, beside content.
+	pastOverhead = 128
 )
 
 // past is the states before the present one. Guarded by Store.applyMu.
 type past struct {
 	number uint64    // of the present state
-	since  time.Time // it is the present one; zero: always
+	since  time.Time // it is the present one
 	bursts []*burst  // the oldest first
 	closed bool      // the next change begins a burst
 }

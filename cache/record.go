@@ -9,9 +9,6 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// pastOverhead is about what a burst takes for each name, beside content.
-const pastOverhead = 128
-
 // recordPut records what an entry holds before it gets other content. coll is the collection that it
 // is, or becomes, a member of.
 func recordPut(t *Table, e *Entry, r *wire.Resource, coll *Collection, now time.Time) {

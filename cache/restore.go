@@ -23,6 +23,7 @@ func (k Snapshots) Restore(i *Image, asOf time.Time) (restored int) {
 	s.change(func() {
 		s.changes.begin()
 		s.restored.asOf = asOf
+		s.changes.past.restore(&i.Past, s.cache)
 		for n, u := range updates {
 			if u != nil {
 				restored += u.restore(s, &i.Tables[n])

@@ -100,6 +100,7 @@ func (c *Cache) Open(source Source) *Store {
 		},
 	}
 	s.changes.journal = &s.journal
+	s.changes.past.since = c.Now()
 	s.outage.peers = source.Peers
 	if source.References {
 		s.references.arrived = func() { c.referring(s) }

@@ -226,6 +226,7 @@ type Cache struct {
 	MaxResources int      `yaml:"max_resources"`
 	MaxBytes     Size     `yaml:"max_bytes"`
 	Idle         Duration `yaml:"idle"`
+	Generations  int      `yaml:"generations"` // states that each scope remembers (GATE-4)
 
 	Dir           string   `yaml:"dir"`            // of snapshots for the next start; "": none (SUR-1)
 	SnapshotEvery Duration `yaml:"snapshot_every"` // while something changes

@@ -36,6 +36,7 @@ func Default() *Config {
 			MaxBytes:     2 * GiB,
 			Idle:         Duration(10 * time.Minute),
 
+			Generations:   10,
 			SnapshotEvery: Duration(30 * time.Second),
 		},
 		Resolve: Resolve{Prefetch: true, AlternativeAfter: Duration(10 * time.Second), MaxRedirects: 5},

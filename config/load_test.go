@@ -136,7 +136,7 @@ func TestParseEveryKey(t *testing.T) {
 			Addresses: []string{"relays.xds.svc:18443", "192.0.2.9:18443"}, Identities: []string{"spiffe://td/relay", "relay.xds.svc"},
 			TLS: UpstreamTLS{CAFile: "relays.pem", CertFile: "p.pem", KeyFile: "p.key", ServerName: "relays"},
 		},
-		Cache:   Cache{MaxResources: 18, MaxBytes: 19 * MiB, Idle: Duration(20 * time.Minute), Dir: "/var/lib/xdsrelay", SnapshotEvery: Duration(45 * time.Second)},
+		Cache:   Cache{MaxResources: 18, MaxBytes: 19 * MiB, Idle: Duration(20 * time.Minute), Generations: 21, Dir: "/var/lib/xdsrelay", SnapshotEvery: Duration(45 * time.Second)},
 		Resolve: Resolve{AlternativeAfter: Duration(25 * time.Second), MaxRedirects: 26},
 		Log:     Log{Level: LevelDebug, Format: FormatJSON},
 

@@ -156,8 +156,14 @@ func (k *checker) cache(s *Cache) {
 		k.fail("cache.max_bytes", "expected %s or more, got %s", MiB, s.MaxBytes)
 	}
 	k.between("cache.idle", s.Idle, Duration(time.Second), 365*maxWait)
+	if s.Generations < 0 || s.Generations > maxGenerations {
+		k.fail("cache.generations", "expected 0 to %d, got %d", maxGenerations, s.Generations)
+	}
 	k.between("cache.snapshot_every", s.SnapshotEvery, Duration(time.Second), Duration(time.Hour))
 }
+
+// maxGenerations bounds cache.generations.
+const maxGenerations = 1000
 
 // maxRedirects bounds resolve.max_redirects: each hop is one more round trip and
 // subscription.

@@ -28,6 +28,7 @@ const adminIndex = `xdsrelay %s
 /scopes?type=&rule=&scope= the clients that share by the aggregation rules, and the differences between their nodes
 /resources?type=&name=     the cached resources; payload=true shows payloads, except those of secrets
 /held?upstream=&scope=&type= what clients are not told yet, why, and the difference; POST /hold and /release change it
+/generations               what clients of each scope had before; POST /rollback goes back to it
 /config                    the configuration in force, with defaults; errors of a reload; keys that need a restart
 /check                     a consistency check of the whole cache; it locks a store during the check
 /debug/pprof/              profiles
@@ -53,6 +54,8 @@ func (a adminPort) handler() http.Handler {
 	mux.HandleFunc("GET /held", a.serveHeld)
 	mux.Handle("POST /hold", a.command("hold", a.relay.hold))
 	mux.Handle("POST /release", a.command("release", a.relay.free))
+	mux.Handle("POST /rollback", a.command("rollback", a.relay.rollback))
+	mux.HandleFunc("GET /generations", a.serveGenerations)
 	mux.HandleFunc("GET /config", a.serveConfig)
 	mux.HandleFunc("GET /check", a.serveCheck)
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)

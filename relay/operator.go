@@ -23,6 +23,10 @@ type Command struct {
 	Types    []string `json:"types,omitempty"` // short names or type URLs
 	For      string   `json:"for,omitempty"`   // of hold: a duration; "": until it is released
 	Guard    bool     `json:"guard,omitempty"` // of release: only what the guard holds
+
+	// Of rollback: the number of a generation, if one scope is selected, or a time.
+	Generation *uint64   `json:"generation,omitempty"`
+	At         time.Time `json:"at,omitzero"`
 }
 
 // Done is what became of a command.
@@ -36,6 +40,10 @@ type DoneScope struct {
 	Upstream string `json:"upstream"`
 	Scope    string `json:"scope"`
 	Released int    `json:"released,omitempty"` // names of which clients are told what was held
+	// Of rollback.
+	Generation uint64 `json:"generation,omitempty"` // that clients have now
+	Changed    int    `json:"changed,omitempty"`    // names that changed for that
+	Error      string `json:"error,omitempty"`      // why it was not done in this scope
 }
 
 // commandError is that a command is wrong.
@@ -76,8 +84,8 @@ func (r *Relay) selectors(c *Command) ([]hold.Selector, error) {
 
 // hold freezes what a command selects.
 func (r *Relay) hold(c *Command) (*Done, error) {
-	if c.Guard {
-		return nil, wrong("guard is for release only")
+	if c.Guard || c.Generation != nil || !c.At.IsZero() {
+		return nil, wrong("guard is for release only, and generation and at are for rollback")
 	}
 	now := time.Now()
 	f := hold.Freeze{Since: now}
@@ -109,8 +117,8 @@ func (r *Relay) hold(c *Command) (*Done, error) {
 
 // free releases what a command selects: what operators hold, and what the guard holds.
 func (r *Relay) free(c *Command) (*Done, error) {
-	if c.For != "" {
-		return nil, wrong("for is for hold only")
+	if c.For != "" || c.Generation != nil || !c.At.IsZero() {
+		return nil, wrong("for is for hold only, and generation and at are for rollback")
 	}
 	selectors, err := r.selectors(c)
 	if err != nil {

@@ -51,7 +51,7 @@ func (r *running) does(path, body string) (done Done) {
 // Commands come as JSON by POST, and from no page of another site. Each leaves a line in the log.
 func TestCommands_GATE4_ACC7(t *testing.T) {
 	r := run(t, configOf(upstreamAt("a", newPlaneServer(t, contents{}).address)))
-	for _, path := range []string{"/hold", "/release"} {
+	for _, path := range []string{"/hold", "/release", "/rollback"} {
 		resp, err := http.Get("http://" + r.admin + path)
 		if err != nil {
 			t.Fatal(err)
@@ -86,7 +86,7 @@ func TestCommands_GATE4_ACC7(t *testing.T) {
 	if code, answer := r.command("/hold", `{"for": "soon"}`); code != http.StatusBadRequest || !strings.Contains(answer, "duration") {
 		t.Errorf("%d %s", code, answer)
 	}
-	if n := strings.Count(r.log.String(), "refused an operator's command"); n != 25 {
+	if n := strings.Count(r.log.String(), "refused an operator's command"); n != 37 {
 		t.Errorf("%d refusals are in the log", n)
 	}
 	if p := r.page("/held"); !strings.Contains(p, `"orders": []`) {
@@ -95,7 +95,7 @@ func TestCommands_GATE4_ACC7(t *testing.T) {
 	r.does("/hold", `{"upstream": "a", "types": ["lds"], "for": "1h"}`)
 	r.does("/release", `{"guard": true, "scope": ""}`)
 	for _, want := range []string{
-		`carried out an operator's command" command=hold from=127.0.0.1:`, `upstream=a scope=all type=lds for=1h scopes=0 released=0 warning="cache.dir`,
+		`carried out an operator's command" command=hold from=127.0.0.1:`, `upstream=a scope=all type=lds for=1h scopes=0 released=0 changed=0 failed=0 warning="cache.dir`,
 		`command=release from=127.0.0.1:`, `upstream=all scope="xdstp names" type=all only=guard`,
 	} {
 		if log := r.log.String(); !strings.Contains(log, want) {
@@ -184,5 +184,53 @@ func TestOrdersFile_GATE4(t *testing.T) {
 	}
 	if got, err := decodeOrders(data); err != nil || !reflect.DeepEqual(got, all) {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// A rollback is of what clients had at a time, in every scope that the relay remembers (GATE-4).
+func TestRollback_GATE4(t *testing.T) {
+	plane := newPlaneServer(t, contents{"x": "1"})
+	cfg := configOf(upstreamAt("a", plane.address))
+	cfg.Upstreams[0].Settle = config.Duration(time.Millisecond)
+	r := run(t, cfg)
+	r.join("n").holds(contents{"x": "1"})
+	for _, tt := range []struct{ body, reason string }{
+		{`{}`, "expected a generation"},
+		{`{"generation": 0, "at": "2026-01-02T03:04:05Z"}`, "expected a generation"},
+		{`{"generation": 7}`, "does not remember"},
+		{`{"generation": 0, "upstream": "a", "scope": "other"}`, "0 are selected"},
+		{`{"at": "2026-01-02T03:04:05Z", "scope": "other"}`, "no such scope"},
+		{`{"at": "2026-01-02T03:04:05Z", "types": ["eds"]}`, "endpoints cannot"},
+		{`{"generation": 0, "for": "1m"}`, "for is for hold"},
+	} {
+		if code, answer := r.command("/rollback", tt.body); code != http.StatusBadRequest || !strings.Contains(answer, tt.reason) {
+			t.Errorf("%s: %d %s", tt.body, code, answer)
+		}
+	}
+	r.shows("/held", `"orders": []`)
+	r.shows("/generations", `"number": 0`)
+	done := r.does("/rollback", `{"generation": 0, "types": ["cds", "rds"]}`)
+	if len(done.Scopes) != 1 || done.Scopes[0].Error != "" || len(done.Warnings) != 1 {
+		t.Errorf("%+v", done)
+	}
+	r.shows("/held", `"endpoints_flow": true`, "RouteConfiguration", `"why": "operator"`)
+	if log := r.log.String(); !strings.Contains(log, "command=rollback") || !strings.Contains(log, "generation=0") {
+		t.Errorf("the log has no line of it: %s", log)
+	}
+	r.does("/release", `{}`)
+	r.shows("/held", `"orders": []`, `"held": []`)
+	r.check()
+}
+
+// Scopes whose state is not remembered stay as they are, and are not held.
+func TestRollbackAbout_GATE4(t *testing.T) {
+	sessions := []*session{{key: sessionKey{plane: "a", scope: "1"}}, {key: sessionKey{plane: "a", scope: "2"}}}
+	selectors := []hold.Selector{{Type: "t"}, {Type: "u"}}
+	if got := about(selectors, sessions, &Done{Scopes: make([]DoneScope, 2)}); !reflect.DeepEqual(got, selectors) {
+		t.Errorf("%+v", got)
+	}
+	got := about(selectors, sessions, &Done{Scopes: []DoneScope{{Error: "no"}, {}}})
+	if want := []hold.Selector{{Upstream: "a", Scope: new("2"), Type: "t"}, {Upstream: "a", Scope: new("2"), Type: "u"}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
 	}
 }

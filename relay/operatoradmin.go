@@ -16,17 +16,22 @@ const maxCommand = 64 << 10
 
 // serveHeld shows what is held.
 func (a adminPort) serveHeld(w http.ResponseWriter, req *http.Request) {
-	q := req.URL.Query()
-	c := &Command{Upstream: q.Get("upstream"), Types: q["type"]}
-	if q.Has("scope") {
-		c.Scope = new(q.Get("scope"))
-	}
-	selectors, err := a.relay.selectors(c)
+	selectors, err := a.relay.selectors(queryCommand(req))
 	if err != nil {
 		refuse(w, http.StatusBadRequest, err)
 		return
 	}
 	indented(w, a.relay.heldPage(selectors, time.Now()))
+}
+
+// queryCommand is what the query of a page selects.
+func queryCommand(req *http.Request) *Command {
+	q := req.URL.Query()
+	c := &Command{Upstream: q.Get("upstream"), Types: q["type"]}
+	if q.Has("scope") {
+		c.Scope = new(q.Get("scope"))
+	}
+	return c
 }
 
 // command is the page of a command. It takes JSON, and answers in JSON. Each one leaves a line in the
@@ -100,11 +105,14 @@ func (a adminPort) audit(name string, req *http.Request, c *Command, done *Done,
 		a.relay.log.Warn("refused an operator's command", append(line, "error", err)...)
 		return
 	}
-	released := 0
+	released, changed, failed := 0, 0, 0
 	for _, s := range done.Scopes {
-		released += s.Released
+		released, changed = released+s.Released, changed+s.Changed
+		if s.Error != "" {
+			failed++
+		}
 	}
-	line = append(line, "scopes", len(done.Scopes), "released", released)
+	line = append(line, "scopes", len(done.Scopes), "released", released, "changed", changed, "failed", failed)
 	if len(done.Warnings) > 0 {
 		line = append(line, "warning", strings.Join(done.Warnings, "; "))
 	}
@@ -115,6 +123,12 @@ func (a adminPort) audit(name string, req *http.Request, c *Command, done *Done,
 func (c *Command) options() (all [][]any) {
 	if c.For != "" {
 		all = append(all, []any{"for", c.For})
+	}
+	if c.Generation != nil {
+		all = append(all, []any{"generation", *c.Generation})
+	}
+	if !c.At.IsZero() {
+		all = append(all, []any{"at", c.At})
 	}
 	if c.Guard {
 		all = append(all, []any{"only", "guard"})

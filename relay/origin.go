@@ -96,7 +96,7 @@ func newPlane(u config.Upstream, fullState map[string]bool, outages *upstream.Ou
 		setTimes(&p.source, &u)
 	}
 	p.source.Upstream = u.Name
-	p.source.Guard = guardOf(&u)
+	p.source.Guard, p.source.Unrecorded = guardOf(&u), payload.Secret
 	p.source.References = true // for the prefetcher
 	return p, nil
 }

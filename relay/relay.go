@@ -158,7 +158,7 @@ func (r *Relay) build(cfg *config.Config) error {
 }
 
 func cacheLimits(c config.Cache) cache.Limits {
-	return cache.Limits{MaxResources: int64(c.MaxResources), MaxBytes: int64(c.MaxBytes), Idle: c.Idle.Std()}
+	return cache.Limits{MaxResources: int64(c.MaxResources), MaxBytes: int64(c.MaxBytes), Idle: c.Idle.Std(), Generations: c.Generations}
 }
 
 func metricsOptions(opts Options) []metrics.Option {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
@@ -23,7 +24,7 @@ func (e *CorruptError) Error() string { return "corrupt snapshot: " + e.Reason }
 type VersionError struct{ Version uint32 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("snapshot of format %d: this relay knows %d", e.Version, version)
+	return fmt.Sprintf("snapshot of format %d: this relay knows %d to %d", e.Version, oldest, version)
 }
 
 func corrupt(format string, args ...any) error {
@@ -55,6 +56,16 @@ func Read(from io.Reader) (*Header, *cache.Image, error) {
 			resources++
 			t := &i.Tables[len(i.Tables)-1]
 			t.Resources = append(t.Resources, r.resource())
+		case recordPresent:
+			i.Past = cache.PastImage{Number: r.number(), Since: r.time()}
+		case recordBurst:
+			i.Past.Bursts = append(i.Past.Bursts, cache.BurstImage{Number: r.number(), Since: r.time(), Began: r.time(), Ended: r.time()})
+		case recordBefore:
+			if len(i.Past.Bursts) == 0 {
+				return nil, nil, corrupt("a name of no generation")
+			}
+			b := &i.Past.Bursts[len(i.Past.Bursts)-1]
+			b.Before = append(b.Before, r.before())
 		case recordEnd:
 			tables, all := r.number(), r.number()
 			if len(r.body) != 4 || binary.LittleEndian.Uint32(r.body) != before || tables != uint64(len(i.Tables)) || all != resources {
@@ -63,6 +74,7 @@ func Read(from io.Reader) (*Header, *cache.Image, error) {
 			if _, err := r.from.ReadByte(); !errors.Is(err, io.EOF) {
 				return nil, nil, corrupt("something follows the end")
 			}
+			slices.Reverse(i.Past.Bursts)
 			return h, i, nil
 		default:
 			return nil, nil, corrupt("record of kind %d", kind)
@@ -95,7 +107,7 @@ func (r *reader) header() (*Header, error) {
 	if string(start[:len(magic)]) != magic {
 		return nil, corrupt("it does not begin with %q", magic)
 	}
-	if v := binary.LittleEndian.Uint32(start[len(magic):]); v != version {
+	if v := binary.LittleEndian.Uint32(start[len(magic):]); v < oldest || v > version {
 		return nil, &VersionError{v}
 	}
 	kind, err := r.record()
@@ -170,6 +182,23 @@ func (r *reader) resource() cache.ResourceImage {
 		}
 	}
 	return i
+}
+
+func (r *reader) before() cache.BeforeImage {
+	typeURL, kind := r.text(), r.number()
+	b := cache.BeforeImage{TypeURL: typeURL, Kind: cache.Kind(kind & 1), Key: r.text()}
+	ttl := r.number()
+	if kind > uint64(cache.ByName) && r.err == nil {
+		r.err = corrupt("a name of kind %d", kind)
+	}
+	if r.err != nil || ttl == 0 {
+		return b
+	}
+	var err error
+	if b.Resource, err = wire.Restore(r.body, time.Duration(ttl-1)); err != nil {
+		r.err = corrupt("%v", err)
+	}
+	return b
 }
 
 func (r *reader) number() uint64 {

@@ -6,6 +6,7 @@ import (
 	"hash"
 	"hash/crc32"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
@@ -15,7 +16,9 @@ import (
 // magic begins each file. The version of the format follows.
 const (
 	magic   = "XDSRELAY"
-	version = 1
+	version = 2
+	// oldest is the oldest version that can be read: it has no generations.
+	oldest = 1
 )
 
 // Records.
@@ -24,6 +27,9 @@ const (
 	recordTable    = 2
 	recordResource = 3
 	recordEnd      = 4
+	recordPresent  = 5 // the present generation
+	recordBurst    = 6
+	recordBefore   = 7
 )
 
 // maxRecord bounds a record: no message of gRPC is larger.
@@ -67,6 +73,7 @@ func Write(to io.Writer, h *Header, i *cache.Image) (Counts, error) {
 			w.table(&i.Tables[n])
 		}
 	}
+	w.past(&i.Past)
 	w.begin(recordEnd)
 	w.number(uint64(w.counts.Tables))
 	w.number(uint64(w.counts.Resources))
@@ -119,6 +126,47 @@ func (w *writer) table(t *cache.TableImage) {
 		w.end()
 		w.counts.Resources++
 	}
+}
+
+// past writes the generations, the youngest first. One with a secret would lack it, so it is left out,
+// and those before it.
+func (w *writer) past(p *cache.PastImage) {
+	w.begin(recordPresent)
+	w.number(p.Number)
+	w.time(p.Since)
+	w.end()
+	for _, b := range slices.Backward(p.Bursts) {
+		if w.err != nil || slices.ContainsFunc(b.Before, isSecret) {
+			return
+		}
+		w.begin(recordBurst)
+		w.number(b.Number)
+		w.time(b.Since)
+		w.time(b.Began)
+		w.time(b.Ended)
+		w.end()
+		for i := range b.Before {
+			w.before(&b.Before[i])
+		}
+	}
+}
+
+func isSecret(b cache.BeforeImage) bool {
+	return payload.Secret(b.TypeURL) || b.Resource != nil && payload.Sensitive(b.Resource)
+}
+
+func (w *writer) before(b *cache.BeforeImage) {
+	w.begin(recordBefore)
+	w.text(b.TypeURL)
+	w.number(uint64(b.Kind))
+	w.text(b.Key)
+	if b.Resource != nil {
+		w.number(1 + uint64(b.Resource.TTL()))
+		w.body = append(w.body, b.Resource.Raw()...)
+	} else {
+		w.number(0)
+	}
+	w.end()
 }
 
 func (w *writer) begin(kind byte) { w.body = append(w.body[:0], kind) }

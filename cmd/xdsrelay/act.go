@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -155,8 +157,17 @@ func (o *actFlags) act(path, question string, c *relay.Command) error {
 	if err != nil {
 		return err
 	}
+	for i := range answers {
+		a := &answers[i]
+		if a.Err == nil && slices.ContainsFunc(a.Value.Scopes, func(s relay.DoneScope) bool { return s.Error != "" }) {
+			a.Err = errPartly
+		}
+	}
 	return outcome(answers)
 }
+
+// errPartly is that a relay did not do it in every scope.
+var errPartly = errors.New("not done in every scope")
 
 // confirm asks the operator. Where nobody can answer, the command is not carried out.
 func confirm(in io.Reader, out io.Writer, terminal bool, question string) error {
@@ -235,14 +246,21 @@ func doneText(w io.Writer, path string, answers []adminclient.Answer[relay.Done]
 			}
 			continue
 		}
-		released := 0
+		released, changed, failed := 0, 0, ""
 		for _, s := range a.Value.Scopes {
-			released += s.Released
+			released, changed = released+s.Released, changed+s.Changed
+			if s.Error != "" {
+				failed += fmt.Sprintf("\n  FAILED in scope %s of upstream %s: %s", cmp.Or(s.Scope, "(xdstp names)"), s.Upstream, s.Error)
+			}
 		}
-		line := fmt.Sprintf("%s: done in %s", a.Address, plural(len(a.Value.Scopes), "scope"))
-		if path == pathRelease {
+		line := fmt.Sprintf("%s: done in %s", a.Address, plural(len(a.Value.Scopes)-strings.Count(failed, "\n"), "scope"))
+		switch path {
+		case pathRelease:
 			line += fmt.Sprintf(", %s released", plural(released, "name"))
+		case pathRollback:
+			line += fmt.Sprintf(", %s changed back", plural(changed, "name"))
 		}
+		line += failed
 		for _, warning := range a.Value.Warnings {
 			line += "\n  warning: " + warning
 		}
@@ -257,6 +275,8 @@ func doneText(w io.Writer, path string, answers []adminclient.Answer[relay.Done]
 const (
 	pathHold    = "/hold"
 	pathRelease = "/release"
+
+	pathRollback = "/rollback"
 )
 
 // exitCodes ends the help of commands that ask several relays.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -250,5 +251,104 @@ r:3: FAILED: file already closed
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A wrong change reaches both relays, and both go back to before it. One of them is restarted (GATE-4).
+func TestRollback_GATE4(t *testing.T) {
+	linear := cachev3.NewLinearCache(resource.ClusterType, cachev3.WithInitialResources(map[string]types.Resource{
+		"cart": cluster("cart", 1), "gone": cluster("gone", 1),
+	}))
+	address := controlPlane(t, linear, nil)
+	dir := t.TempDir()
+	relays := []replica{serveReplica(t, address, dir), serveReplica(t, address, "")}
+	both := relays[0].admin + "," + relays[1].admin
+	right, wrong := map[string]string{"cart": "1s", "gone": "1s"}, map[string]string{"cart": "2s", "new": "1s"}
+	var clients []*bufio.Scanner
+	for _, r := range relays {
+		if diff := cmp.Diff(right, timeouts(t, r.xds)); diff != "" {
+			t.Fatal(diff)
+		}
+		lines, _, _ := background(t, "watch", r.xds, "--type", "cds", "--payload", "--output", "json")
+		until(t, lines, map[string]string{"event": "added", "name": "cart"})
+		clients = append(clients, lines)
+	}
+	before := time.Now()
+	if err := errors.Join(linear.UpdateResource("cart", cluster("cart", 2)), linear.DeleteResource("gone"), linear.UpdateResource("new", cluster("new", 1))); err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range relays {
+		until(t, clients[i], map[string]string{"event": "changed", "name": "cart"})
+		holds(t, func() bool { return cmp.Equal(wrong, timeouts(t, r.xds)) })
+	}
+	got := xdsrelay(t, "rollback", "--admin", both)
+	if got.code != 0 || strings.Count(got.stdout, "then cds 2 changed or removed, 1 new") != 2 {
+		t.Fatalf("%+v", got)
+	}
+	if got = xdsrelay(t, "rollback", "0", "--yes", "--admin", both); got.code != cli.ExitUsage || !strings.Contains(got.stderr, "of one relay") {
+		t.Fatalf("%+v", got)
+	}
+	got = xdsrelay(t, "rollback", before.UTC().Format(time.RFC3339Nano), "--yes", "--admin", both)
+	if got.code != 0 || strings.Count(got.stdout, ": done in 1 scope, 3 names changed back") != 2 {
+		t.Fatalf("%+v", got)
+	}
+	for i, r := range relays {
+		until(t, clients[i], map[string]string{"event": "changed", "name": "cart"})
+		if diff := cmp.Diff(right, timeouts(t, r.xds)); diff != "" {
+			t.Fatalf("a new client: %s", diff)
+		}
+	}
+	if err := linear.UpdateResource("cart", cluster("cart", 3)); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, func() bool {
+		return strings.Count(xdsrelay(t, "held", "--admin", both).stdout, `+   "connect_timeout": "3s"`) == 2
+	})
+
+	if code := relays[0].stop(); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	relays[0] = serveReplica(t, address, dir)
+	if diff := cmp.Diff(right, timeouts(t, relays[0].xds)); diff != "" {
+		t.Fatalf("after a restart: %s", diff)
+	}
+	got = xdsrelay(t, "rollback", "--admin", relays[0].admin, "--output", "json")
+	var answers []jsonAnswer[[]relay.GenerationsView]
+	if err := json.Unmarshal([]byte(got.stdout), &answers); got.code != 0 || err != nil || len((*answers[0].Answer)[0].Generations) < 3 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	number := (*answers[0].Answer)[0].Generations[1].Number // before the rollback
+	got = xdsrelay(t, "rollback", fmt.Sprint(number), "--yes", "--admin", relays[0].admin)
+	if diff := cmp.Diff(wrong, timeouts(t, relays[0].xds)); got.code != 0 || diff != "" {
+		t.Fatalf("%+v, %s", got, diff)
+	}
+	if got = xdsrelay(t, "rollback", "1000h", "--yes", "--admin", relays[0].admin); got.code != cli.ExitFailure || !strings.Contains(got.stdout, "does not remember") {
+		t.Fatalf("%+v", got)
+	}
+	for _, r := range relays {
+		if got = xdsrelay(t, "release", "--yes", "--admin", r.admin); got.code != 0 {
+			t.Fatalf("%+v", got)
+		}
+		holds(t, func() bool { return cmp.Equal(map[string]string{"cart": "3s", "new": "1s"}, timeouts(t, r.xds)) })
+	}
+}
+
+func TestGeneration_GATE4(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for argument, want := range map[string]string{
+		"41": "41", "5m": "2026-01-02T02:59:05Z", "2026-01-02T03:04:04Z": "2026-01-02T03:04:04Z",
+		"-5m": "", "0s": "", "2026-01-02T03:04:06Z": "", "yesterday": "",
+	} {
+		var c relay.Command
+		got := ""
+		if generation(&c, argument, now) == nil {
+			got = c.At.Format(time.RFC3339)
+			if c.Generation != nil {
+				got = fmt.Sprint(*c.Generation)
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", argument, got, want)
+		}
 	}
 }

@@ -105,7 +105,7 @@ func write(t *testing.T, name, content string) string {
 }
 
 func TestHelp(t *testing.T) {
-	for _, command := range []string{"", "serve", "validate", "explain", "watch", "cache", "cache inspect", "held", "hold", "release", "version"} {
+	for _, command := range []string{"", "serve", "validate", "explain", "watch", "cache", "cache inspect", "held", "hold", "release", "rollback", "version"} {
 		t.Run("xdsrelay "+command, func(t *testing.T) {
 			got := xdsrelay(t, append(strings.Fields(command), "--help")...)
 			if got.code != 0 || got.stderr != "" {

@@ -15,6 +15,6 @@ down, the relay serves the fleet from its cache.`,
   xdsrelay watch 127.0.0.1:18100 --type cds`,
 	}
 	root.AddCommand(serveCommand(), validateCommand(), explainCommand(), watchCommand(), cacheCommand(),
-		heldCommand(), holdCommand(), releaseCommand(), versionCommand())
+		heldCommand(), holdCommand(), releaseCommand(), rollbackCommand(), versionCommand())
 	return root
 }

@@ -197,11 +197,14 @@ func TestRollback_GATE4(t *testing.T) {
 				at   time.Time
 				want uint64
 			}{
-				{began.Add(-time.Hour), 0}, {began, 0}, {began.Add(time.Second - 1), 0}, {began.Add(time.Second), 1}, {second.Add(-1), 1}, {second, 2}, {second.Add(time.Hour), 2},
+				{began.Add(-time.Second), 0}, {began, 0}, {began.Add(time.Second - 1), 0}, {began.Add(time.Second), 1}, {second.Add(-1), 1}, {second, 2}, {second.Add(time.Hour), 2},
 			} {
 				if n, ok := cache.OperatorOf(b.store).GenerationAt(tt.at); !ok || n != tt.want {
 					b.Errorf("%d: %d, %t, want %d", i, n, ok, tt.want)
 				}
+			}
+			if n, ok := cache.OperatorOf(b.store).GenerationAt(began.Add(-time.Hour)); ok {
+				b.Errorf("%d is remembered from before there was anything", n)
 			}
 			for range 3 {
 				b.elapses(time.Minute)
@@ -290,4 +293,27 @@ func TestRollbackCost_GATE4(t *testing.T) {
 	if off, on := measure(0), measure(10); on > off {
 		t.Errorf("%v allocations, %v without", on, off)
 	}
+}
+
+// A store goes on where an earlier process was (SUR-1).
+func TestRollbackRestored_GATE4_SUR1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newRemembering(t, false)
+		b.says(cds, "+m00000@2", "+new@1")
+		c.collect()
+		b.elapses(time.Minute)
+		before := b.generations()
+		image := b.store.Snapshots().Image(func(string) bool { return false })
+		later := newBedOf(t, cache.Limits{Generations: 3}, cache.Source{Quiet: quiet, Absent: absentAfter})
+		later.restore(image)
+		later.expect(later.generations(), before...)
+		if later.cache.Past() != b.cache.Past() {
+			t.Errorf("%d bytes, want %d", later.cache.Past(), b.cache.Past())
+		}
+		d := later.join()
+		d.sub(cds, "*")
+		d.collect()
+		later.rolls(0, 2)
+		later.expectAll(d.collect(), "CDS +m00000@1 -new")
+	})
 }

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
+	"github.com/xdsrelay/xdsrelay/internal/adminclient"
+	"github.com/xdsrelay/xdsrelay/keyer"
+	"github.com/xdsrelay/xdsrelay/relay"
+)
+
+func rollbackCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rollback [GENERATION]",
+		Short: "Go back to what clients had before, and hold it there",
+		Long: `Go back to what clients had before, and hold it there. Without GENERATION the command lists
+what the relays remember (cache.generations) and changes nothing.
+
+GENERATION is how long ago clients had it (5m), a time (2026-01-02T15:04:05Z), or a number from
+the list. A time means the same to several relays and scopes. A number is that of one scope
+of one relay. Changes that followed each other within seconds are one step.
+
+Endpoints and secrets go on as they are. What the control plane sends of all other types is
+held, as after "hold". "xdsrelay held" shows the difference, "xdsrelay release" ends it.
+
+` + exitCodes,
+		Example: `  xdsrelay rollback
+  xdsrelay rollback 5m --yes
+  xdsrelay rollback 5m --admin 10.0.0.1:19100,10.0.0.2:19100 --upstream istiod --type rds
+  xdsrelay rollback 41 --upstream istiod --scope 'cluster="shop"'`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	o := newActFlags(cmd)
+	o.last(true)
+	cmd.RunE = cli.Action(func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return o.list()
+		}
+		c := o.command()
+		if err := generation(&c, args[0], time.Now()); err != nil {
+			return cli.Usage(err, "xdsrelay rollback lists the generations")
+		}
+		if c.Generation != nil {
+			switch addresses, err := o.addresses(cmd.Context()); {
+			case err != nil:
+				return err
+			case len(addresses) > 1:
+				return cli.Usage(errors.New("the number of a generation is that of one relay"), "give a time, such as 5m, for several relays")
+			}
+		}
+		return o.act(pathRollback, "go back to "+args[0]+" and hold it there", &c)
+	})
+	return cmd
+}
+
+// generation puts what an argument names into a command.
+func generation(c *relay.Command, argument string, now time.Time) error {
+	if n, err := strconv.ParseUint(argument, 10, 64); err == nil {
+		c.Generation = &n
+		return nil
+	}
+	if d, err := time.ParseDuration(argument); err == nil && d > 0 {
+		c.At = now.Add(-d)
+		return nil
+	}
+	at, err := time.Parse(time.RFC3339, argument)
+	if err != nil || at.After(now) {
+		return fmt.Errorf("%q is no generation: expected a number, a time before now, or how long ago", argument)
+	}
+	c.At = at
+	return nil
+}
+
+// list shows what the relays remember.
+func (o *actFlags) list() error {
+	addresses, err := o.addresses(o.cmd.Context())
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(o.cmd.Context(), o.timeout)
+	defer cancel()
+	answers := adminclient.Get[[]relay.GenerationsView](ctx, addresses, "/generations"+o.query())
+	if *o.output == cli.FormatJSON {
+		err = cli.PrintJSON(o.cmd.OutOrStdout(), jsonAnswers(answers))
+	} else {
+		err = generationsText(o.cmd.OutOrStdout(), answers, time.Now())
+	}
+	if err != nil {
+		return err
+	}
+	return outcome(answers)
+}
+
+func generationsText(w io.Writer, answers []adminclient.Answer[[]relay.GenerationsView], now time.Time) error {
+	var b bytes.Buffer
+	for _, a := range answers {
+		if a.Err != nil {
+			fmt.Fprintf(&b, "%s: FAILED: %v\n", a.Address, a.Err)
+			continue
+		}
+		fmt.Fprintf(&b, "%s:\n", a.Address)
+		for _, s := range a.Value {
+			fmt.Fprintf(&b, "  upstream %s, scope %s\n", s.Upstream, cmp.Or(s.Scope, "(xdstp names)"))
+			for _, g := range s.Generations {
+				fmt.Fprintf(&b, "    %d\t%s\n", g.Number, generationText(&g, now))
+			}
+		}
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func generationText(g *relay.GenerationView, now time.Time) string {
+	since := "since " + ago(now, g.Since)
+	if g.Until.IsZero() {
+		return since + ", now"
+	}
+	var changes []string
+	for _, c := range g.Changes {
+		changes = append(changes, fmt.Sprintf("%s %d changed or removed, %d new", keyer.ShortName(c.TypeURL), c.Changed, c.New))
+	}
+	return fmt.Sprintf("%s, until %s: then %s", since, ago(now, g.Until), strings.Join(changes, "; "))
+}

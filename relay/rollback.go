@@ -1,0 +1,149 @@
+package relay
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/cache/hold"
+)
+
+// rollback puts what clients of the selected scopes get back to what they had at a time, or in a
+// generation, and holds it there. Endpoints and secrets go on as they are.
+func (r *Relay) rollback(c *Command) (*Done, error) {
+	selectors, err := r.selectors(c)
+	switch {
+	case err != nil:
+		return nil, err
+	case c.Guard || c.For != "":
+		return nil, wrong("guard is for release only, and for is for hold")
+	case (c.Generation == nil) == c.At.IsZero():
+		return nil, wrong("expected a generation, or a time (at)")
+	}
+	for _, s := range selectors {
+		if s.Type != "" && cache.RankOf(s.Type) == cache.RankEndpoint {
+			return nil, wrong("endpoints cannot be rolled back: those of before may be gone")
+		}
+	}
+	r.orders.mu.Lock()
+	defer r.orders.mu.Unlock()
+	sessions := r.selected(selectors)
+	targets, done, err := targetsOf(sessions, c)
+	if err != nil {
+		return nil, err
+	}
+	f := hold.Freeze{Since: time.Now()}
+	all := r.orders.now()
+	for _, s := range about(selectors, sessions, done) {
+		all = all.With(hold.Order{Selector: s, Freeze: f, Frozen: true, Flows: true}, f.Since)
+	}
+	done.Warnings = r.order(all).Warnings
+	for i, s := range sessions {
+		x := &done.Scopes[i]
+		if x.Error != "" {
+			continue
+		}
+		x.Changed, err = cache.OperatorOf(s.store).Rollback(targets[i], r.orders.of(s.key), func(typeURL string) bool {
+			return slices.ContainsFunc(selectors, func(x hold.Selector) bool { return x.Table(typeURL) })
+		})
+		if x.Generation = targets[i]; err != nil {
+			x.Error = err.Error() // it was forgotten just now
+		}
+	}
+	r.hub.snapshots.soon()
+	return done, nil
+}
+
+// targetsOf are the generations that a command names, of each session. Where one is not remembered, the
+// scope has an error. If none is, the command is wrong.
+func targetsOf(sessions []*session, c *Command) (targets []uint64, done *Done, err error) {
+	if c.Generation != nil && len(sessions) != 1 {
+		return nil, nil, wrong("the number of a generation is that of one scope, and %d are selected: give a time, or select one", len(sessions))
+	}
+	if len(sessions) == 0 {
+		return nil, nil, wrong("there is no such scope")
+	}
+	done, targets = new(Done), make([]uint64, len(sessions))
+	known := 0
+	for i, s := range sessions {
+		x := DoneScope{Upstream: s.key.plane, Scope: s.key.scope}
+		o, ok := cache.OperatorOf(s.store), false
+		if c.Generation != nil {
+			targets[i] = *c.Generation
+			ok = slices.ContainsFunc(o.Generations(), func(g cache.Generation) bool { return g.Number == targets[i] })
+		} else {
+			targets[i], ok = o.GenerationAt(c.At)
+		}
+		if ok {
+			known++
+		} else {
+			x.Error = cache.ErrNoGeneration.Error()
+		}
+		done.Scopes = append(done.Scopes, x)
+	}
+	if known == 0 {
+		return nil, nil, wrong("%v", cache.ErrNoGeneration)
+	}
+	return targets, done, nil
+}
+
+// about are the selectors of the orders that hold what is rolled back. Scopes of which the relay does not
+// remember the state stay as they are: then each of the others has its own.
+func about(selectors []hold.Selector, sessions []*session, done *Done) (own []hold.Selector) {
+	if !slices.ContainsFunc(done.Scopes, func(x DoneScope) bool { return x.Error != "" }) {
+		return selectors
+	}
+	for i, s := range sessions {
+		for _, x := range selectors {
+			if done.Scopes[i].Error == "" {
+				own = append(own, hold.Selector{Upstream: s.key.plane, Scope: &s.key.scope, Type: x.Type})
+			}
+		}
+	}
+	return own
+}
+
+// GenerationsView is the generations of one scope, on /generations.
+type GenerationsView struct {
+	Upstream    string           `json:"upstream"`
+	Scope       string           `json:"scope"`
+	Generations []GenerationView `json:"generations"` // the present one first
+}
+
+// GenerationView is a state that clients have, or had.
+type GenerationView struct {
+	Number  uint64        `json:"number"`
+	Since   time.Time     `json:"since"`
+	Until   time.Time     `json:"until,omitzero"` // absent: the present one
+	Changes []ChangesView `json:"changes,omitempty"`
+}
+
+// ChangesView is the changes of one type that ended a generation.
+type ChangesView struct {
+	TypeURL string `json:"type_url"`
+	New     int    `json:"new"`
+	Changed int    `json:"changed"` // or removed
+}
+
+// serveGenerations lists the states that the scopes can be rolled back to.
+func (a adminPort) serveGenerations(w http.ResponseWriter, req *http.Request) {
+	selectors, err := a.relay.selectors(queryCommand(req))
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err)
+		return
+	}
+	views := []GenerationsView{}
+	for _, s := range a.relay.selected(selectors) {
+		v := GenerationsView{Upstream: s.key.plane, Scope: s.key.scope}
+		for _, g := range cache.OperatorOf(s.store).Generations() {
+			x := GenerationView{Number: g.Number, Since: g.Since, Until: g.Until}
+			for _, c := range g.Changes {
+				x.Changes = append(x.Changes, ChangesView(c))
+			}
+			v.Generations = append(v.Generations, x)
+		}
+		views = append(views, v)
+	}
+	indented(w, views)
+}
