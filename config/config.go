@@ -30,6 +30,7 @@ type Config struct {
 	Peers       Peers       `yaml:"peers,omitempty"`
 	Node        Node        `yaml:"node"`
 	Aggregation Aggregation `yaml:"aggregation"`
+	Access      Access      `yaml:"access"`
 	Cache       Cache       `yaml:"cache"`
 	Resolve     Resolve     `yaml:"resolve"`
 	Log         Log         `yaml:"log"`

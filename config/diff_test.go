@@ -157,6 +157,9 @@ func TestLive_TLS(t *testing.T) {
 	plain, secure, other := Default(), Default(), Default()
 	secure.Server.TLS = &ServerTLS{CertFile: "a", KeyFile: "a"}
 	other.Server.TLS = &ServerTLS{CertFile: "b", KeyFile: "a"}
+	verified := Default()
+	verified.Server.TLS = secure.Server.TLS
+	verified.Access.Verify = []VerifyRule{{Name: "own", Require: "node.id == peer.spiffe"}}
 	for _, tt := range []struct {
 		name            string
 		running, wanted *Config
@@ -165,6 +168,13 @@ func TestLive_TLS(t *testing.T) {
 	}{
 		{"a port does not begin with TLS", plain, secure, nil, nil, []string{"server.tls: {cert_file: a, key_file: a} added"}},
 		{"nor end with it", secure, plain, secure.Server.TLS, nil, []string{"server.tls: {cert_file: a, key_file: a} removed"}},
+		{"ACC-5 rules about certificates wait for TLS", plain, verified, nil, nil, []string{
+			"server.tls: {cert_file: a, key_file: a} added", "access.verify: own added",
+		}},
+		{"ACC-5 and stay with it", verified, plain, secure.Server.TLS, nil, []string{
+			"server.tls: {cert_file: a, key_file: a} removed", "access.verify: own removed",
+		}},
+		{"ACC-5 they change while TLS stays", secure, verified, secure.Server.TLS, []string{"access.verify: own added"}, nil},
 		{"files have other names", secure, other, other.Server.TLS, []string{"server.tls.cert_file: a → b"}, nil},
 	} {
 		inForce, changed, waiting := Live(tt.running, tt.wanted)

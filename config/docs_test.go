@@ -34,7 +34,8 @@ func TestDocumentation(t *testing.T) {
 		leaves(reflect.ValueOf(&upstream), reflect.TypeFor[*Upstream](), "upstreams[]")...)
 	all = append(all, leaves(reflect.ValueOf(new(Rule)), reflect.TypeFor[*Rule](), "aggregation.rules[]")...)
 	all = append(all, leaves(reflect.ValueOf(new(RuleTest)), reflect.TypeFor[*RuleTest](), "aggregation.tests[]")...)
-	lists := []string{"upstreams", "aggregation.rules", "aggregation.tests"}
+	all = append(all, leaves(reflect.ValueOf(new(VerifyRule)), reflect.TypeFor[*VerifyRule](), "access.verify[]")...)
+	lists := []string{"upstreams", "aggregation.rules", "aggregation.tests", "access.verify"}
 	for _, l := range all {
 		if slices.Contains(lists, l.path) {
 			continue

@@ -132,6 +132,7 @@ func TestParseEveryKey(t *testing.T) {
 				Name: "anything", Node: "nodes/gateway.yaml", Type: "type.googleapis.com/example.T", Rule: "the-rest_1.0", Scope: Values{},
 			}},
 		},
+		Access: Access{Verify: []VerifyRule{{Name: "own-node", Require: `peer.spiffe == "spiffe://td/" + node.cluster`}}},
 		Peers: Peers{
 			Addresses: []string{"relays.xds.svc:18443", "192.0.2.9:18443"}, Identities: []string{"spiffe://td/relay", "relay.xds.svc"},
 			TLS: UpstreamTLS{CAFile: "relays.pem", CertFile: "p.pem", KeyFile: "p.key", ServerName: "relays"},
@@ -155,6 +156,11 @@ func TestParseEveryKey(t *testing.T) {
 	for _, l := range leaves(reflect.Value{}, reflect.TypeFor[Rule](), "") {
 		if _, given := got.from["aggregation.rules[0]."+l.path]; !given {
 			t.Errorf("aggregation.rules[].%s is not in the file", l.path)
+		}
+	}
+	for _, l := range leaves(reflect.Value{}, reflect.TypeFor[VerifyRule](), "") {
+		if _, given := got.from["access.verify[0]."+l.path]; !given {
+			t.Errorf("access.verify[].%s is not in the file", l.path)
 		}
 	}
 	for _, l := range leaves(reflect.Value{}, reflect.TypeFor[RuleTest](), "") {

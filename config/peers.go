@@ -34,7 +34,7 @@ func (k *checker) peers(p *Peers, s *Server) {
 	if p.TLS.CertFile != "" {
 		k.required("peers.tls.key_file", p.TLS.KeyFile)
 	}
-	if len(p.Identities) > 0 && (s.TLS == nil || s.TLS.ClientCAFile == "") {
+	if len(p.Identities) > 0 && !s.identifies() {
 		k.fail("peers.identities", "expected server.tls.client_ca_file: without client certificates nobody has an identity")
 	}
 }

@@ -37,12 +37,13 @@ const tlsSection = "server.tls"
 
 // Live is what comes into force when a relay that runs with one configuration is given
 // another: the new one, but for the keys that need a restart, which keep their values.
-// waiting lists those of which the new one says something else, and changed the others.
+// waiting lists those of which the new one says something else, and changed the others. While
+// server.tls waits, access.verify waits too: its rules may be about certificates.
 func Live(running, wanted *Config) (inForce *Config, changed, waiting []Change) {
 	next := *wanted
 	keep(reflect.ValueOf(&next).Elem(), reflect.ValueOf(running).Elem(), "")
 	if (running.Server.TLS == nil) != (wanted.Server.TLS == nil) {
-		next.Server.TLS = running.Server.TLS
+		next.Server.TLS, next.Access.Verify = running.Server.TLS, running.Access.Verify
 	}
 	return &next, Diff(running, &next), Diff(&next, wanted)
 }

@@ -132,7 +132,16 @@ func (k *checker) given(path string) bool {
 
 // problem makes an Error of what is wrong with a rule, at its place in the file.
 func (c *Config) problem(p rules.Problem) *Error {
-	path := rulePath(p)
+	expression := ""
+	if p.Line > 0 {
+		expression = c.Aggregation.Rules[p.Rule].expressions()[p.Field]
+	}
+	return c.located(rulePath(p), expression, p)
+}
+
+// located makes an Error of a problem with the value of a key, or at a place in the
+// expression there.
+func (c *Config) located(path, expression string, p rules.Problem) *Error {
 	e := c.from.errorAt(path, "%s", p.Message)
 	if p.Line == 0 {
 		return e
@@ -140,7 +149,7 @@ func (c *Config) problem(p rules.Problem) *Error {
 	if at, ok := c.scalars.place(path, p.Line, p.Column); ok {
 		e.Line, e.Column = at.line, at.column
 	}
-	e.Message += ": in " + excerpt(c.Aggregation.Rules[p.Rule].expressions()[p.Field], p.Line, p.Column) + c.scalars.cut(path)
+	e.Message += ": in " + excerpt(expression, p.Line, p.Column) + c.scalars.cut(path)
 	return e
 }
 

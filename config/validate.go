@@ -39,6 +39,7 @@ func (c *Config) check() *checker {
 	k.between("aggregation.linger", c.Aggregation.Linger, Duration(time.Second), maxWait)
 	k.rules(c)
 	k.tests(c, "aggregation.tests", c.Aggregation.Tests)
+	k.access(c)
 	k.cache(&c.Cache)
 	k.resolve(&c.Resolve)
 	return k

@@ -24,14 +24,14 @@ const typeURL = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 // toOne routes every name to one store.
 type toOne struct{ store *cache.Store }
 
-func (r toOne) Open(*corev3.Node, *keyer.Peer) downstream.Routes { return r }
-func (r toOne) Scoped(string, string) (*cache.Store, error)      { return r.store, nil }
-func (r toOne) Listens() bool                                    { return false }
-func (r toOne) Tell(*cache.Store, verdict.Word)                  {}
-func (r toOne) Scope() string                                    { return "shared" }
-func (r toOne) Reopen() downstream.Routes                        { return nil }
-func (r toOne) Distrusts(*cache.Store) bool                      { return false }
-func (r toOne) Close()                                           {}
+func (r toOne) Open(*corev3.Node, *keyer.Peer) (downstream.Routes, error) { return r, nil }
+func (r toOne) Scoped(string, string) (*cache.Store, error)               { return r.store, nil }
+func (r toOne) Listens() bool                                             { return false }
+func (r toOne) Tell(*cache.Store, verdict.Word)                           {}
+func (r toOne) Scope() string                                             { return "shared" }
+func (r toOne) Reopen() (downstream.Routes, error)                        { return nil, nil }
+func (r toOne) Distrusts(*cache.Store) bool                               { return false }
+func (r toOne) Close()                                                    {}
 func (r toOne) Named(name keyer.Name) (*cache.Store, string, error) {
 	return r.store, name.Canonical(), nil
 }

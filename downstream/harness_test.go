@@ -208,6 +208,7 @@ type testRouter struct {
 	failure     error  // what Authority fails with beside ErrNoUpstream
 	rerouting   func() // called by Routes.Reopen when it knows its answer, if not nil
 	distrusted  map[*cache.Store]bool
+	unverified  func(node *corev3.Node) error // what Open fails with, if not nil
 
 	mu    sync.Mutex
 	nodes []*corev3.Node
@@ -218,12 +219,17 @@ type testRouter struct {
 	words []verdict.Word // what Routes.Tell was told
 }
 
-func (r *testRouter) Open(node *corev3.Node, peer *keyer.Peer) Routes {
+func (r *testRouter) Open(node *corev3.Node, peer *keyer.Peer) (Routes, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.unverified != nil {
+		if err := r.unverified(node); err != nil {
+			return nil, err
+		}
+	}
 	r.nodes, r.peers = append(r.nodes, node), append(r.peers, *peer)
 	r.open++
-	return &testRoutes{testRouter: r, node: node, peer: *peer, plan: r.plan, byName: r.byName, authorities: r.authorities}
+	return &testRoutes{testRouter: r, node: node, peer: *peer, plan: r.plan, byName: r.byName, authorities: r.authorities}, nil
 }
 
 type testRoutes struct {
@@ -237,7 +243,7 @@ type testRoutes struct {
 }
 
 // Reopen gives other routes where the test says that there is another plan.
-func (r *testRoutes) Reopen() Routes {
+func (r *testRoutes) Reopen() (Routes, error) {
 	r.mu.Lock()
 	changed, rerouting := r.plan != r.testRouter.plan, r.rerouting
 	r.mu.Unlock()
@@ -245,7 +251,7 @@ func (r *testRoutes) Reopen() Routes {
 		rerouting()
 	}
 	if !changed {
-		return nil
+		return nil, nil
 	}
 	return r.Open(r.node, &r.peer)
 }

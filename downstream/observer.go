@@ -13,10 +13,12 @@ type MoveEnd string
 const (
 	EndMoved   MoveEnd = "moved"   // a name of the stream lives in another store, or has an upstream only now
 	EndRefused MoveEnd = "refused" // the aggregation rules refuse the client now (AGG-2)
+
+	EndUnverified MoveEnd = "unverified" // the client may not present its node now (ACC-5)
 )
 
 // MoveEnds lists every MoveEnd.
-func MoveEnds() []MoveEnd { return []MoveEnd{EndMoved, EndRefused} }
+func MoveEnds() []MoveEnd { return []MoveEnd{EndMoved, EndRefused, EndUnverified} }
 
 // Observer receives the events of streams and polls. The owners of streams and the handlers of polls
 // call its methods, which must not block.
@@ -48,8 +50,8 @@ type Observer interface {
 	// Refused reports a name that the relay itself answers: malformed, of another type, beyond
 	// a limit, or of an authority without an upstream (LOC-4).
 	Refused(typeURL string, code codes.Code)
-	// Moved reports that a new plan leads subscriptions of a stream or poll to another store,
-	// and MoveEnded that a stream ended because of that.
+	// Moved reports that a new plan leads subscriptions of a stream or poll to another store, or
+	// does not let the client present its node, and MoveEnded that a stream ended because of that.
 	Moved(variant string)
 	MoveEnded(reason MoveEnd)
 	// Unserved reports that a stream ended, or that a poll was refused, because no control

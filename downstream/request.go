@@ -29,7 +29,9 @@ func (st *stream) request(r *discoveryRequest) error {
 		if err != nil {
 			return err
 		}
-		st.begin(node, r.names)
+		if err := st.begin(node, r.names); err != nil {
+			return err
+		}
 	}
 	st.shared.observer.Requested(typeURL)
 	t, first, err := st.admit(typeURL)
@@ -72,9 +74,13 @@ func isRelay(client keyer.Peer) bool {
 }
 
 // begin takes the node from the stream's first request (STR-1). names are the names of that
-// request in the state of the world.
-func (st *stream) begin(node *corev3.Node, names []string) {
-	st.routing.routes = st.shared.config.Router.Open(node, &st.standing.peer)
+// request in the state of the world. The error is a status: the client may not present the node.
+func (st *stream) begin(node *corev3.Node, names []string) error {
+	routes, err := st.shared.config.Router.Open(node, &st.standing.peer)
+	if err != nil {
+		return err
+	}
+	st.routing.routes = routes
 	features := node.GetClientFeatures()
 	form := delivery.Form{State: st.variant.form == stateForm, Relay: isRelay(st.standing.peer)}
 	form.Wrapped = form.State && wraps(node, names)
@@ -88,6 +94,7 @@ func (st *stream) begin(node *corev3.Node, names []string) {
 	st.subscriber = delivery.NewSubscriber(st.ring, form)
 	st.standing.edit(func() { st.standing.node, st.standing.cluster = clip(node.GetId()), clip(node.GetCluster()) })
 	st.log(slog.LevelDebug).Debug("stream opened")
+	return nil
 }
 
 // changes returns the names that an incremental request subscribes to and unsubscribes from, and the

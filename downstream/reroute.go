@@ -7,25 +7,32 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// reroute compares where the stream's names live with the plan in force, if that is a new one.
+// reroute compares where the stream's names live with the plan in force, if that is a new one. If a
+// name moved, or the client may not present its node any more, the stream ends at a random moment
+// within the spread of Reroute.
 func (st *stream) reroute() {
 	if st.departure != nil {
 		return
 	}
-	next := st.routing.next(&st.shared.plans)
-	if next == nil {
+	next, with := st.routing.next(&st.shared.plans)
+	reason := EndUnverified
+	switch {
+	case with != nil:
+	case next == nil:
 		return
+	default:
+		var moved bool
+		if reason, moved = st.types.moved(next, st.subscriber.Places()); !moved {
+			st.routing.adopt(next)
+			st.standing.edit(func() { st.standing.scope = next.Scope() })
+			return
+		}
+		next.Close()
+		with = errMoved
 	}
-	reason, moved := st.types.moved(next, st.subscriber.Places())
-	if !moved {
-		st.routing.adopt(next)
-		st.standing.edit(func() { st.standing.scope = next.Scope() })
-		return
-	}
-	next.Close()
 	st.shared.observer.Moved(st.variant.String())
 	st.departure = time.AfterFunc(st.shared.plans.spread.moment(), func() {
-		if st.link.close(errMoved) == errMoved { //nolint:errorlint // the very error: whether this ended the stream
+		if st.link.close(with) == with { //nolint:errorlint // the very error: whether this ended the stream
 			st.shared.observer.MoveEnded(reason)
 		}
 	})

@@ -5,10 +5,12 @@ import (
 	"testing"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // spread is the time over which streams end in these tests that have to move.
@@ -42,6 +44,9 @@ func with(typeURL, name, version, content string) *discovery.Resource {
 	r.Resource.Value = []byte(name + "@" + content)
 	return r
 }
+
+// refuseNodes is a router's answer to nodes that clients may not present.
+func refuseNodes(*corev3.Node) error { return status.Error(codes.PermissionDenied, "not its node") }
 
 func TestReroute_AGG1_OPS4(t *testing.T) {
 	runAll(t, []scenario{
@@ -114,6 +119,30 @@ func TestReroute_AGG1_OPS4(t *testing.T) {
 			again := h.client()
 			again.subscribe(clusterType, "*")
 			again.endedWith(codes.PermissionDenied, "none")
+		}},
+		{"ACC-5 a stream that may not present its node is served as before, and ends with PERMISSION_DENIED within the spread", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a")
+			c := h.client()
+			c.subscribe(clusterType, "*")
+			c.wants("Cluster +a=1")
+			began := time.Now()
+			h.reroute(func(r *testRouter) { r.unverified = refuseNodes })
+			if s := h.status(); !s.Leaving || h.seen.count("moved") != 1 {
+				h.Errorf("ACC-5: the stream does not leave: %+v", s)
+			}
+			h.opaque.set(clusterType, "2", "a")
+			c.wants("Cluster +a=2")
+			h.advance(spread + time.Second)
+			c.endedWith(codes.PermissionDenied, "not its node")
+			if d := c.ended.Sub(began); d > spread+time.Millisecond {
+				h.Errorf("ACC-5: the stream ended after %v, want at most %v", d, spread)
+			}
+			if h.seen.count("ended: unverified") != 1 {
+				h.Error("ACC-5: its end was not counted")
+			}
+			again := h.client()
+			again.subscribe(clusterType, "*")
+			again.endedWith(codes.PermissionDenied, "not its node")
 		}},
 		{"LOC-4 a stream with a name that is served only now ends", func(h *harness) {
 			late := nameIn("late", "x")
@@ -223,7 +252,7 @@ func TestDistrust_ACK4_RES11_RES2(t *testing.T) {
 	})
 }
 
-func TestRESTReroute_REST1_ACK4_AGG2(t *testing.T) {
+func TestRESTReroute_REST1_ACK4_AGG2_ACC5(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		run  func(h *harness)
@@ -254,6 +283,20 @@ func TestRESTReroute_REST1_ACK4_AGG2(t *testing.T) {
 			h.moveTo(h.other)
 			h.advance(spread)
 			p.refusedWith(http.StatusServiceUnavailable, "the configuration changed where resources of this stream come from: connect again")
+		}},
+		{"ACC-5 a held poll that may not present its node ends with 403 within the spread", func(h *harness) {
+			h.opaque.real(endpointType, "1", "a")
+			p := h.poller(endpointPath, "a")
+			p.poll().accepts("200 a=1")
+			p.poll().isHeld()
+			h.reroute(func(r *testRouter) { r.unverified = refuseNodes })
+			h.advance(mergeTime)
+			h.advance(spread)
+			p.refusedWith(http.StatusForbidden, "not its node")
+			if p.took > spread+time.Second {
+				h.Errorf("ACC-5: it took %v", p.took)
+			}
+			p.poll().refusedWith(http.StatusForbidden, "not its node")
 		}},
 		{"REST-1 a plan that leads nowhere else is adopted", func(h *harness) {
 			h.opaque.real(endpointType, "1", "a")

@@ -100,7 +100,10 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, conn *http.Respons
 	s.shared.observer.Requested(req.GetTypeUrl())
 	client := identify(r.RemoteAddr, r.TLS)
 	client.Metadata = func(name string) []string { return restjson.Metadata(r.Header, name) }
-	p := newPoll(s.shared, s.polling, client, r.URL.Path, req)
+	p, err := newPoll(s.shared, s.polling, client, r.URL.Path, req)
+	if err != nil {
+		return refused(err)
+	}
 	defer p.close()
 	defer s.shared.safety.panics.Catch(contain.Client, func(e *contain.Error) {
 		s.shared.suspect(p.places)

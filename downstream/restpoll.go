@@ -58,7 +58,8 @@ type poll struct {
 	subscriptions int                   // written under standing.mu
 }
 
-func newPoll(s *shared, polling *polling, peer keyer.Peer, path string, r *discovery.DiscoveryRequest) *poll {
+// newPoll begins a poll. The error is a status: the client may not present its node.
+func newPoll(s *shared, polling *polling, peer keyer.Peer, path string, r *discovery.DiscoveryRequest) (*poll, error) {
 	node := r.GetNode()
 	p := &poll{
 		shared: s, polling: polling, request: r, path: path, client: clientOf(peer, r), bell: wake.New(),
@@ -68,12 +69,15 @@ func newPoll(s *shared, polling *polling, peer keyer.Peer, path string, r *disco
 		// Read before the routes are opened: the poll looks at a plan that comes in between.
 		routing: routing{plan: s.plans.number.Load()},
 	}
-	p.routing.routes = s.config.Router.Open(node, &p.standing.peer)
+	var err error
+	if p.routing.routes, err = s.config.Router.Open(node, &p.standing.peer); err != nil {
+		return nil, err
+	}
 	p.names = wire.Words(r.GetResourceNames(), r.GetResourceLocators())
 	p.form = delivery.Form{State: true, Wrapped: wraps(node, p.names), Relay: isRelay(peer)}
 	p.log = s.log.With("poll", p.standing.id, "peer", peer.Addr, "node", p.standing.node, "type", r.GetTypeUrl())
 	p.failed = polling.pollers.of(p.client).failed
-	return p
+	return p, nil
 }
 
 // fullState reports whether responses of the type are always complete (RES-2).

@@ -14,8 +14,8 @@ const mergeTime = 5 * time.Millisecond
 
 // run returns the answer when the client lacks something, or the time of the poll is over (REST-1).
 func (p *poll) run(ctx context.Context) *answer {
-	if p.reroute() { // Reroute rings members only, and the poll has just become one
-		return p.sentAway()
+	if leave := p.reroute(); leave != nil { // Reroute rings members only, and the poll has just become one
+		return leave
 	}
 	p.look()
 	if p.request.GetErrorDetail() != nil {
@@ -50,6 +50,7 @@ func (p *poll) wait(ctx context.Context) *answer {
 	defer end.Stop()
 	drain := p.polling.closing.drained
 	var merged, leave, moves <-chan time.Time
+	var away *answer // when moves is due
 	for {
 		select {
 		case <-p.bell:
@@ -61,7 +62,7 @@ func (p *poll) wait(ctx context.Context) *answer {
 			merged = nil
 		case <-end.C:
 			if moves != nil {
-				return p.sentAway()
+				return away
 			}
 			return p.end()
 		case <-drain:
@@ -69,7 +70,7 @@ func (p *poll) wait(ctx context.Context) *answer {
 			leave = time.After(p.polling.closing.spread.moment())
 			continue
 		case <-moves:
-			return p.sentAway()
+			return away
 		case <-leave:
 			return &answer{code: http.StatusNotModified, leave: true}
 		case <-p.polling.closing.stopped:
@@ -77,8 +78,10 @@ func (p *poll) wait(ctx context.Context) *answer {
 		case <-ctx.Done():
 			return gone()
 		}
-		if p.reroute() {
-			moves = time.After(p.shared.plans.spread.moment())
+		if moves == nil {
+			if away = p.reroute(); away != nil {
+				moves = time.After(p.shared.plans.spread.moment())
+			}
 		}
 		p.look()
 		if a := p.due(); a != nil {
@@ -115,19 +118,23 @@ func (p *poll) patience() time.Duration {
 }
 
 // reroute compares where the poll's names live with the plan in force, if that is a new one. It
-// reports whether the poll has to move.
-func (p *poll) reroute() bool {
-	next := p.routing.next(&p.shared.plans)
+// returns the answer of a poll that has to go; nil if the poll goes on.
+func (p *poll) reroute() *answer {
+	next, err := p.routing.next(&p.shared.plans)
+	if err != nil {
+		p.shared.observer.Moved(REST)
+		return refused(err)
+	}
 	if next == nil {
-		return false
+		return nil
 	}
 	if p.moved(next) {
 		next.Close()
 		p.shared.observer.Moved(REST)
-		return true
+		return p.sentAway()
 	}
 	p.routing.adopt(next)
-	return false
+	return nil
 }
 
 // moved reports whether other routes lead any of the poll's names to another store.

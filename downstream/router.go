@@ -15,8 +15,9 @@ var ErrNoUpstream = errors.New("no upstream is configured for this authority")
 // Router finds the stores that serve a stream or a poll. Open may be called from any goroutine.
 type Router interface {
 	// Open is called with the first request. The node is nil if the request has none. The
-	// router may keep the node; the server does not change the peer.
-	Open(node *corev3.Node, peer *keyer.Peer) Routes
+	// router may keep the node; the server does not change the peer. The error is a status, with
+	// which the stream or poll ends: the client may not present the node (ACC-5).
+	Open(node *corev3.Node, peer *keyer.Peer) (Routes, error)
 }
 
 // Routes are those of one stream or poll. The methods are called one at a time. All answers are by
@@ -32,8 +33,8 @@ type Routes interface {
 	// other with UNAVAILABLE. The client must not lose a resource because a look-up failed.
 	Named(name keyer.Name) (store *cache.Store, key string, err error)
 	// Reopen returns the routes of the same client by the plan in force. The caller has to close
-	// them too. nil: these routes are of the plan in force.
-	Reopen() Routes
+	// them too. nil: these routes are of the plan in force. The error is that of Router.Open.
+	Reopen() (Routes, error)
 	// Distrusts reports whether the relay must ignore the versions that clients present of
 	// resources in a store: a reload has just given the store another server, and the versions
 	// may be those of the server before (ACK-4).

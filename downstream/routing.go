@@ -15,6 +15,8 @@ import (
 // the plan. If not, the stream ends with UNAVAILABLE at a random moment within the spread
 // of Reroute. Then the client connects again, and the new plan serves it. The relay never
 // moves a live stream between stores. Held polls do the same: they are answered with 304.
+// A client that may not present its node by the new plan is ended in the same way, with
+// PERMISSION_DENIED.
 
 var errMoved = status.Error(codes.Unavailable, "the configuration changed where resources of this stream come from: connect again")
 
@@ -31,15 +33,16 @@ type routing struct {
 }
 
 // next returns the routes of the plan in force, if the plan is a new one. The caller adopts or
-// closes them. nil: there is nothing to compare.
-func (r *routing) next(p *plans) Routes {
+// closes them. nil: there is nothing to compare. The error is a status, with which the stream or
+// poll ends: the new plan does not let the client present its node (ACC-5).
+func (r *routing) next(p *plans) (Routes, error) {
 	plan := p.number.Load()
 	if plan == r.plan {
-		return nil
+		return nil, nil
 	}
 	r.plan = plan
 	if r.routes == nil {
-		return nil
+		return nil, nil
 	}
 	return r.routes.Reopen()
 }

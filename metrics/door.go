@@ -6,19 +6,21 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/door"
 )
 
-// doorSeries counts the clients that are turned away before they have a stream.
+// doorSeries counts the clients that are turned away before they are served.
 type doorSeries struct {
 	handshakes *prometheus.CounterVec // reason
 	methods    prometheus.Counter
+	access     *Access
 }
 
 var _ door.Observer = (*doorSeries)(nil)
 
-func newDoorSeries(s *set) *doorSeries {
+func newDoorSeries(s *set, access *Access) *doorSeries {
 	const subsystem = "downstream"
 	d := &doorSeries{
 		handshakes: s.counter(subsystem, "failed_handshakes_total", "TLS handshakes of clients that failed.", labelReason),
 		methods:    s.counter(subsystem, "unknown_methods_total", "Calls of gRPC methods that the relay does not have.").WithLabelValues(),
+		access:     access,
 	}
 	for _, r := range door.Reasons() {
 		d.handshakes.WithLabelValues(string(r))
@@ -33,3 +35,6 @@ func (d *doorSeries) HandshakeFailed(reason door.Reason) {
 
 // MethodUnknown implements door.Observer.
 func (d *doorSeries) MethodUnknown() { d.methods.Inc() }
+
+// Unverified implements door.Observer.
+func (d *doorSeries) Unverified(rule string) { d.access.Unverified(rule) }

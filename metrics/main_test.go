@@ -29,6 +29,7 @@ func setUp(t testing.TB) (*Metrics, *prometheus.Registry) {
 		t.Fatal(err)
 	}
 	m.Aggregation().Rules([]string{"sidecars", "otherwise"})
+	m.Access().Rules([]string{"own-node"})
 	return m, reg
 }
 

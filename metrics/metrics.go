@@ -75,7 +75,7 @@ func New(reg prometheus.Registerer, upstreams []string, opts ...Option) (*Metric
 		reg:        reg,
 		cache:      newCacheSeries(&s),
 		downstream: newDownstreamSeries(&s),
-		door:       newDoorSeries(&s),
+		door:       newDoorSeries(&s, newAccess(&s)),
 		panics:     newPanicSeries(&s),
 		references: newReferences(&s),
 		rules:      newAggregation(&s),
@@ -114,8 +114,11 @@ func (m *Metrics) Cache() cache.Observer { return m.cache }
 // Downstream gives the observer for the server.
 func (m *Metrics) Downstream() downstream.Observer { return m.downstream }
 
-// Door gives the observer for the clients that are turned away before they have a stream.
+// Door gives the observer for the clients that are turned away before they are served.
 func (m *Metrics) Door() door.Observer { return m.door }
+
+// Access gives the counters for the clients that access.verify refuses.
+func (m *Metrics) Access() *Access { return m.door.access }
 
 // References gives the counters for faults of references between resources.
 func (m *Metrics) References() *References { return m.references }

@@ -84,13 +84,14 @@ func TestLabelValues(t *testing.T) {
 		"result":   {"hit", "miss"},
 		"to":       {"alternative", "better"},
 		"version":  {"v1.2.3"}, "goversion": {runtime.Version()},
-		"hash": {"abc"},
-		"rule": {"sidecars", "otherwise"},
-		"part": parts,
+		"hash":                                  {"abc"},
+		"rule":                                  {"sidecars", "otherwise"},
+		"xdsrelay_access_unverified_total rule": {"own-node"},
+		"part":                                  parts,
 
 		"xdsrelay_downstream_streams_closed_total code":          ended,
 		"xdsrelay_downstream_refused_names_total code":           refused,
-		"xdsrelay_downstream_streams_ended_by_move_total reason": {"moved", "refused"},
+		"xdsrelay_downstream_streams_ended_by_move_total reason": {"moved", "refused", "unverified"},
 		"xdsrelay_downstream_failed_handshakes_total reason":     handshakes,
 
 		"xdsrelay_upstream_streams_closed_total reason":   lost,

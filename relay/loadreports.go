@@ -29,7 +29,10 @@ var errReportsOff = status.Error(codes.Unimplemented, "load reports are turned o
 // Find implements loadreport.Finder.
 func (r *router) Find(ctx context.Context, node *corev3.Node) (loadreport.Place, error) {
 	peer := downstream.PeerOf(ctx)
-	to := r.Open(node, &peer).(*routes)
+	to, err := r.open(node, &peer)
+	if err != nil {
+		return nil, err
+	}
 	s, err := to.reports()
 	if err != nil {
 		to.Close()
@@ -77,7 +80,10 @@ func (r *reporter) Check() error {
 	if r.closed || r.router.now.Load() == r.routes.plan {
 		return nil
 	}
-	to := r.router.Open(r.routes.node, r.routes.peer).(*routes)
+	to, err := r.router.open(r.routes.node, r.routes.peer)
+	if err != nil {
+		return err
+	}
 	s, err := to.reports()
 	if err == nil && s != r.session {
 		err = loadreport.ErrMoved

@@ -117,7 +117,10 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 		panics: r.panics, suspect: r.repairs.suspects.add, condemn: r.repairs.suspects.condemn,
 	}
 	r.hub.loads.Panics = r.panics
-	r.router = &router{hub: r.hub, replica: cmp.Or(opts.Replica, thisReplica()), decided: newDecisions(r.metrics.Aggregation(), r.log)}
+	r.router = &router{
+		hub: r.hub, replica: cmp.Or(opts.Replica, thisReplica()), decided: newDecisions(r.metrics.Aggregation(), r.log),
+		unverified: unverified{r.metrics.Access(), r.door},
+	}
 	r.fullState = keyer.TypeSet(cfg.FullStateTypeURLs())
 	r.hub.own = newResolved(r.router, cfg.Resolve, r.fullState, r.metrics.Resolve(), r.panics, r.log)
 	r.ahead = newPrefetcher(r.cache, r.router, r.metrics.References(), r.log, aheadOf(cfg.Resolve))

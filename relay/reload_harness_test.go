@@ -168,6 +168,12 @@ func configOf(upstreams ...config.Upstream) *config.Config {
 // run starts a relay.
 func run(t *testing.T, cfg *config.Config) *running {
 	t.Helper()
+	return runBeside(t, cfg, nil)
+}
+
+// runBeside starts a relay that also serves clients that poll, unless rest is nil.
+func runBeside(t *testing.T, cfg *config.Config, rest net.Listener) *running {
+	t.Helper()
 	r := &running{T: t, config: cfg, log: new(journal)}
 	log := slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: &r.level}))
 	var err error
@@ -181,6 +187,9 @@ func run(t *testing.T, cfg *config.Config) *running {
 		}
 	}
 	r.xds, r.admin = ports[0].Addr().String(), ports[1].Addr().String()
+	if rest != nil {
+		r.relay.ServeREST(rest)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {

@@ -41,7 +41,7 @@ func TestNamed_LOC1_LOC3_LOC4_LOC5_LIST4(t *testing.T) {
 	const cluster, list = "/envoy.config.cluster.v3.Cluster/", "/envoy.config.cluster.v3.ClusterCollection/"
 	synctest.Test(t, func(t *testing.T) {
 		h := testHub(t, false)
-		routes := testRouter(t, h).Open(nil, &keyer.Peer{})
+		routes := testRouter(t, h).opens(t, nil)
 		for _, tc := range []struct {
 			name, spelling string
 			resolved       bool
@@ -152,7 +152,7 @@ func TestSource_LOC5(t *testing.T) {
 func TestResolvedSession_LOC5_OPS4(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := testHub(t, false)
-		routes := testRouter(t, h).Open(&corev3.Node{Id: "n"}, &keyer.Peer{})
+		routes := testRouter(t, h).opens(t, &corev3.Node{Id: "n"})
 		name, err := keyer.Parse("xdstp://a/envoy.config.cluster.v3.Cluster/x#alt=xdstp://a/envoy.config.cluster.v3.Cluster/y")
 		if err != nil {
 			t.Fatal(err)

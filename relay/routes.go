@@ -27,6 +27,7 @@ type router struct {
 	now     atomic.Pointer[plan] // what the configuration in force says; never nil once the relay is built
 
 	decided    *decisions
+	unverified unverified
 	roster     roster
 	extensions extensionLists
 }
@@ -35,14 +36,28 @@ type router struct {
 func (r *router) adopt(p *plan) {
 	r.now.Store(p)
 	r.decided.begin(p.named)
+	r.unverified.begin(p.verifies)
 }
 
 // Open implements downstream.Router.
-func (r *router) Open(node *corev3.Node, peer *keyer.Peer) downstream.Routes {
-	return &routes{
-		router: r, plan: r.now.Load(), node: node, shared: r.extensions.share(node),
-		peer: peer, member: member{id: node.GetId()},
+func (r *router) Open(node *corev3.Node, peer *keyer.Peer) (downstream.Routes, error) {
+	opened, err := r.open(node, peer)
+	if err != nil {
+		return nil, err
 	}
+	return opened, nil
+}
+
+// open is Open. The client may present the node if all rules of access.verify say so (ACC-5).
+func (r *router) open(node *corev3.Node, peer *keyer.Peer) (*routes, error) {
+	p := r.now.Load()
+	if err := p.verifier.Verify(node, *peer); err != nil {
+		return nil, r.unverified.refuse(node, peer, err)
+	}
+	return &routes{
+		router: r, plan: p, node: node, shared: r.extensions.share(node),
+		peer: peer, member: member{id: node.GetId()},
+	}, nil
 }
 
 // routes are one stream's.
@@ -61,9 +76,9 @@ type routes struct {
 }
 
 // Reopen implements downstream.Routes.
-func (r *routes) Reopen() downstream.Routes {
+func (r *routes) Reopen() (downstream.Routes, error) {
 	if r.router.now.Load() == r.plan {
-		return nil
+		return nil, nil
 	}
 	return r.router.Open(r.node, r.peer)
 }

@@ -15,6 +15,26 @@ import (
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 )
 
+// opens gives the routes of a client without a certificate.
+func (r *router) opens(t *testing.T, node *corev3.Node) *routes {
+	t.Helper()
+	opened, err := r.open(node, &keyer.Peer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return opened
+}
+
+// reopens gives routes by the plan in force, nil if the routes are by it.
+func reopens(t *testing.T, routes downstream.Routes) downstream.Routes {
+	t.Helper()
+	next, err := routes.Reopen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return next
+}
+
 // A stream keeps its plan until it ends or adopts the next one: Reopen gives routes by the
 // plan in force, which hold sessions of their own.
 func TestReopen_AGG1_AGG3(t *testing.T) {
@@ -22,7 +42,7 @@ func TestReopen_AGG1_AGG3(t *testing.T) {
 		rt := newRuledRouter(t)
 		h := rt.hub
 		rt.reload(t, rules.Isolate)
-		opened := rt.Open(&corev3.Node{Id: "n"}, &keyer.Peer{})
+		opened := rt.opens(t, &corev3.Node{Id: "n"})
 		scoped := func(r downstream.Routes) *cache.Store {
 			t.Helper()
 			s, err := r.Scoped(clusterType, cache.Wildcard)
@@ -40,15 +60,15 @@ func TestReopen_AGG1_AGG3(t *testing.T) {
 			return 0
 		}
 		alone := scoped(opened)
-		if opened.Reopen() != nil {
+		if reopens(t, opened) != nil {
 			t.Error("the same plan counts as another one")
 		}
 		rt.reload(t, rules.Share)
 		if scoped(opened) != alone {
 			t.Error("AGG-1: routes follow a plan that they are not of")
 		}
-		next := opened.Reopen()
-		if next == nil || next.Reopen() != nil {
+		next := reopens(t, opened)
+		if next == nil || reopens(t, next) != nil {
 			t.Fatal("AGG-1: another plan is not noticed, or twice")
 		}
 		shared := scoped(next)
@@ -61,7 +81,7 @@ func TestReopen_AGG1_AGG3(t *testing.T) {
 		}
 		next.Tell(alone, verdict.Word{Kind: verdict.Rejected, TypeURL: clusterType, Of: verdict.Span{First: 1, Last: 1}, Reason: "late"}) // the client has left that store
 		rt.reload(t, rules.Share)
-		again := next.Reopen()
+		again := reopens(t, next)
 		if again == nil || scoped(again) != shared || users(shared) != 2 {
 			t.Errorf("AGG-1: a plan that changes nothing leads elsewhere, or has %d users", users(shared))
 		}

@@ -57,7 +57,7 @@ func (r *ruledRouter) reload(t *testing.T, otherwise rules.Policy, list ...rules
 // join opens a stream that asks for clusters.
 func (r *ruledRouter) join(t *testing.T, node *corev3.Node) *routes {
 	t.Helper()
-	opened := r.Open(node, &keyer.Peer{}).(*routes)
+	opened := r.opens(t, node)
 	if _, err := opened.Scoped(clusterType, "*"); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestGuard_AGG3_AGG5(t *testing.T) {
 		expect("AGG-3: after a reload, by a stream that knows nothing of it")
 		adopt := func(st **routes) {
 			t.Helper()
-			next := (*st).Reopen().(*routes)
+			next := reopens(t, *st).(*routes)
 			if len(next.member.placements()) != 0 {
 				t.Error("AGG-5: a stream that looks again keeps its places")
 			}
@@ -146,7 +146,7 @@ func TestFailuresRefuse_AGG2(t *testing.T) {
 		r.reload(t, rules.Refuse,
 			rules.Rule{Name: "roles", Match: `node.metadata.role == "x"`},
 			rules.Rule{Name: "rest", Match: "true"})
-		opened := r.Open(&corev3.Node{Id: "a"}, &keyer.Peer{})
+		opened := r.opens(t, &corev3.Node{Id: "a"})
 		defer opened.Close()
 		_, err := opened.Scoped(clusterType, "*")
 		if refused, ok := errors.AsType[*rules.RefusedError](err); !ok || refused.Rule != "roles" {
@@ -222,7 +222,7 @@ func TestMember_AGG1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRuledRouter(t)
 		r.reload(t, rules.Isolate, rules.Rule{Name: "shards", Match: "true", Scope: []string{`name.startsWith("a")`}})
-		st := r.Open(&corev3.Node{Id: "a"}, &keyer.Peer{}).(*routes)
+		st := r.opens(t, &corev3.Node{Id: "a"})
 		for i := range 100 {
 			for _, prefix := range []string{"a", "b"} {
 				if _, err := st.Scoped(clusterType, prefix+fmt.Sprint(i)); err != nil {

@@ -48,6 +48,9 @@ the scopes with one client, the decisions of each rule, the clients for which a 
 fails, and the fields that differ between clients of a scope and that no rule
 mentions.
 
+The command also shows which rules of access.verify let the client present its node.
+With --nodes these rules play no part: recorded nodes have no certificates of their own.
+
 --peer-cert is the client's certificate. --peer (a SPIFFE ID) and the similar flags
 give the names of a certificate instead. Without these flags the client has no
 certificate.
@@ -147,7 +150,7 @@ func client(e *explain.Explainer, node *corev3.Node, peer keyer.Peer, types []st
 	if err != nil {
 		return nil, err
 	}
-	return e.Name(node, parsed, *name), nil
+	return e.Name(node, peer, parsed, *name), nil
 }
 
 // asked gives the types, by URL, and the name.

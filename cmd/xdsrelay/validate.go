@@ -75,6 +75,9 @@ func validityText(w io.Writer, file string, cfg *config.Config, results []config
 	if n := len(cfg.Aggregation.Rules); n > 0 {
 		text += ", " + plural(n, "aggregation rule")
 	}
+	if n := len(cfg.Access.Verify); n > 0 {
+		text += ", " + plural(n, "verify rule")
+	}
 	if len(results) > 0 {
 		text += ", " + plural(len(results), "rule test") + " passed"
 	}

@@ -39,6 +39,11 @@ const withTests = good + `aggregation:
     - {name: others, node: {id: gw-1}, type: cds, rule: otherwise}
 `
 
+const withVerify = good + `access:
+  verify:
+    - {name: cluster, require: node.cluster != ""}
+`
+
 const withFailingTest = withTests + `    - {name: wrong, node: {id: gw-1}, type: cds, rule: sidecars}
 `
 
@@ -63,6 +68,10 @@ hint: docs/configuration.md lists every key
 hint: docs/configuration.md lists every key
 `},
 		{"without files", withFiles, []string{"--files=false"}, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100\n", ""},
+		{"ACC-5 verify", withVerify, nil, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100, 1 verify rule\n", ""},
+		{"ACC-5 a verify rule that cannot work", strings.Replace(withVerify, "cluster !=", "clustr !=", 1), nil, cli.ExitFailure, "", `FILE:5:37: access.verify[0].require: undefined field "clustr", did you mean "cluster"?: in node.clustr != ""
+hint: docs/configuration.md lists every key
+`},
 		{"tests", withTests, nil, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100, 1 aggregation rule, 2 rule tests passed\n", ""},
 		{"a test that fails", withFailingTest, nil, cli.ExitFailure, "", `FILE:9:7: aggregation.tests[2] "wrong": expected rule "sidecars", got "otherwise": "sidecars" does not match: node.id.startsWith("sc-") is false: node.id is "gw-1"
 hint: 2 of 3 rule tests passed; xdsrelay explain shows the reasons for a decision

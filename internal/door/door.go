@@ -34,6 +34,8 @@ type Observer interface {
 	HandshakeFailed(reason Reason)
 	// MethodUnknown tells that a client called a gRPC method that there is not.
 	MethodUnknown()
+	// Unverified tells that a client may not present its node, by a rule of access.verify.
+	Unverified(rule string)
 }
 
 // Door turns clients away. Its methods may be called from any goroutine.
@@ -41,7 +43,7 @@ type Door struct {
 	log      *slog.Logger
 	observer Observer
 
-	handshakes, methods lines
+	handshakes, methods, nodes lines
 }
 
 // New makes a door. Close must be called.
@@ -53,6 +55,9 @@ func New(log *slog.Logger, observer Observer) *Door {
 	d.methods.end = func(left int) {
 		log.Warn("clients called methods that the relay does not have more often than the log says", "left_out", left, "within", pause)
 	}
+	d.nodes.end = func(left int) {
+		log.Warn("clients presented nodes that access.verify refuses more often than the log says", "left_out", left, "within", pause)
+	}
 	return d
 }
 
@@ -60,6 +65,7 @@ func New(log *slog.Logger, observer Observer) *Door {
 func (d *Door) Close() {
 	d.handshakes.close()
 	d.methods.close()
+	d.nodes.close()
 }
 
 // Guard gives credentials whose failed handshakes the door hears of; nil for nil.
@@ -94,6 +100,21 @@ func (d *Door) Unknown(_ any, g grpc.ServerStream) error {
 	d.log.Log(g.Context(), d.methods.level(), "a client called a method that the relay does not have",
 		"peer", from, "method", method)
 	return status.Errorf(codes.Unimplemented, "this relay has no method %s: it serves the discovery services of Envoy's API", method)
+}
+
+// Unverified is a client that may not present its node (ACC-5).
+type Unverified struct {
+	From, Identity string // its address; its SPIFFE ID, or the subject of its certificate
+	Node           string // the node's id
+	Rule, Reason   string // the rule of access.verify, and what is false, or fails
+}
+
+// Unverified notes a client that is refused.
+func (d *Door) Unverified(u *Unverified) {
+	d.observer.Unverified(u.Rule)
+	d.log.Log(context.Background(), d.nodes.level(), "access.verify refuses a client's node",
+		"peer", excerpt.Head(u.From, maxShown), "identity", excerpt.Head(u.Identity, maxShown), "node", excerpt.Head(u.Node, maxShown),
+		"rule", u.Rule, "reason", excerpt.Head(u.Reason, maxShown))
 }
 
 // HTTPLog is what an HTTP server logs to: the door hears of handshakes, and what else clients

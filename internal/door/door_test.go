@@ -35,6 +35,7 @@ type seen struct {
 	log        bytes.Buffer
 	handshakes map[Reason]int
 	methods    int
+	rules      []string // by which nodes were refused
 }
 
 func (s *seen) HandshakeFailed(r Reason) {
@@ -47,6 +48,12 @@ func (s *seen) MethodUnknown() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.methods++
+}
+
+func (s *seen) Unverified(rule string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rules = append(s.rules, rule)
 }
 
 // Write takes a line of the log, which comes after the count.
@@ -237,6 +244,30 @@ func TestUnknown_LIM4(t *testing.T) {
 		_ = conn.Close()
 		server.Stop()
 		wg.Wait()
+	})
+}
+
+// Clients that may not present their nodes are all counted. The log has some of each minute, short
+// and in UTF-8, and says how many it lacks.
+func TestUnverified_ACC5_LIM4(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, s := newSeen(slog.LevelInfo)
+		long := strings.Repeat("é\xff", 10_000)
+		for range maxLines + 3 {
+			d.Unverified(&Unverified{From: "10.0.0.1:1", Identity: "spiffe://td/a" + long, Node: "b" + long, Rule: "own-node", Reason: long})
+		}
+		<-time.After(pause)
+		synctest.Wait()
+		text := s.text()
+		if lines := strings.Count(text, "\n"); lines != maxLines+1 || len(s.rules) != maxLines+3 || len(text) > lines*1500 || !utf8.ValidString(text) {
+			t.Errorf("%d lines, %d are counted\n%s", lines, len(s.rules), text)
+		}
+		for _, part := range []string{`identity="spiffe://td/a`, `node="b`, "rule=own-node", "left_out=3 "} {
+			if !strings.Contains(text, part) {
+				t.Errorf("the log has no %q:\n%s", part, text)
+			}
+		}
+		d.Close()
 	})
 }
 

@@ -30,8 +30,13 @@ const (
 // Client is what becomes of one client. As JSON it is stable: fields are added to it and
 // not changed.
 type Client struct {
-	Node  string `json:"node"` // its ID
-	Types []Type `json:"types"`
+	Node string `json:"node"` // its ID
+	// Verify are the rules of access.verify in order, each with what it said; UnverifiedBy is the
+	// first of those that do not let the client present its node. Then the relay refuses the
+	// client, whatever Types has.
+	Verify       []rules.RuleResult `json:"verify,omitempty"`
+	UnverifiedBy string             `json:"unverified_by,omitempty"`
+	Types        []Type             `json:"types"`
 }
 
 // Type is what becomes of its names of one type, or of one name.
@@ -62,6 +67,9 @@ type Type struct {
 // Served reports whether the client is served everything as the rules mean it: nothing is
 // refused, and no rule failed.
 func (c *Client) Served() bool {
+	if c.UnverifiedBy != "" {
+		return false
+	}
 	for _, t := range c.Types {
 		if t.Outcome == Failed || t.Outcome == Refused {
 			return false
@@ -74,6 +82,7 @@ func (c *Client) Served() bool {
 type Explainer struct {
 	config   *config.Config
 	rules    *rules.Set
+	verifier *rules.Verifier
 	upstream string // the default one
 }
 
@@ -83,7 +92,11 @@ func New(cfg *config.Config) (*Explainer, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Explainer{config: cfg, rules: set}
+	verifier, err := cfg.Verifier()
+	if err != nil {
+		return nil, err
+	}
+	e := &Explainer{config: cfg, rules: set, verifier: verifier}
 	for _, u := range cfg.Upstreams {
 		if u.Default {
 			e.upstream = u.Name
@@ -95,10 +108,22 @@ func New(cfg *config.Config) (*Explainer, error) {
 // Client explains what becomes of a client's names of types, given by URL; if name is not
 // nil, of that name of each.
 func (e *Explainer) Client(node *corev3.Node, peer keyer.Peer, typeURLs []string, name *string) *Client {
-	c := &Client{Node: node.GetId(), Types: []Type{}}
+	c := e.client(node, peer)
 	subject := e.rules.Subject(node, peer)
 	for _, url := range typeURLs {
 		c.Types = append(c.Types, e.typ(subject, url, name))
+	}
+	return c
+}
+
+// client explains whether a client may present its node (ACC-5).
+func (e *Explainer) client(node *corev3.Node, peer keyer.Peer) *Client {
+	c := &Client{Node: node.GetId(), Types: []Type{}, Verify: e.verifier.Explain(node, peer)}
+	for _, r := range c.Verify {
+		if r.Result != rules.Matches {
+			c.UnverifiedBy = r.Rule
+			break
+		}
 	}
 	return c
 }
@@ -146,8 +171,8 @@ func (t *Type) serve(d *rules.Decision, policy rules.Policy) {
 	}
 }
 
-// Name explains an xdstp name, for whatever client.
-func (e *Explainer) Name(node *corev3.Node, name keyer.Name, spelling string) *Client {
+// Name explains an xdstp name.
+func (e *Explainer) Name(node *corev3.Node, peer keyer.Peer, name keyer.Name, spelling string) *Client {
 	url := "type.googleapis.com/" + name.Type
 	t := Type{Type: keyer.ShortName(url), TypeURL: url, Name: spelling, Outcome: XDSTP, Rules: []rules.RuleResult{}}
 	home, err := relay.HomeOf(e.config, name)
@@ -158,7 +183,9 @@ func (e *Explainer) Name(node *corev3.Node, name keyer.Name, spelling string) *C
 		t.Default = !e.claims(name.Authority)
 		t.UpstreamNode = asJSON(home.Node)
 	}
-	return &Client{Node: node.GetId(), Types: []Type{t}}
+	c := e.client(node, peer)
+	c.Types = append(c.Types, t)
+	return c
 }
 
 // claims reports whether an upstream claims an authority by name or pattern.

@@ -64,6 +64,7 @@ func (p *page) table(head string, rows [][]string) {
 // Text writes the explanation for people: in full for one type, as a table for several.
 func (c *Client) Text(w io.Writer, color bool) error {
 	p := &page{color: color}
+	p.verify(c)
 	if len(c.Types) == 1 {
 		p.explain(c.Node, &c.Types[0])
 	} else {
@@ -71,6 +72,43 @@ func (c *Client) Text(w io.Writer, color bool) error {
 	}
 	_, err := p.WriteTo(w)
 	return err
+}
+
+// verify writes what access.verify says of the client's node.
+func (p *page) verify(c *Client) {
+	if len(c.Verify) == 0 {
+		return
+	}
+	p.line("%s", p.paint(bold, "access.verify"))
+	name, result := 0, 0
+	for _, r := range c.Verify {
+		name, result = max(name, len(r.Rule)), max(result, len(verified(r.Result)))
+	}
+	for _, r := range c.Verify {
+		p.ruleLine(name, result, r.Rule, verified(r.Result), r.Why)
+	}
+	if c.UnverifiedBy != "" {
+		p.line("%s", p.paint(red, "The relay refuses the client, because "+c.UnverifiedBy+" does not let it present its node."))
+		p.line("What follows is for a client that may.")
+	}
+	p.line("")
+}
+
+// verified says what a rule of access.verify came to.
+func verified(result string) string {
+	switch result {
+	case rules.Matches:
+		return "is true"
+	case rules.DoesNotMatch:
+		return "is false"
+	}
+	return result
+}
+
+// ruleLine writes the result of a rule, aligned with those above and below.
+func (p *page) ruleLine(name, width int, rule, result, why string) {
+	why = strings.ReplaceAll(shownLines(why), "\n", "\n"+strings.Repeat(" ", 2+name+2+width+2))
+	p.line("%s", strings.TrimRight(fmt.Sprintf("  %-*s  %-*s  %s", name, rule, width, result, why), " "))
 }
 
 // overview writes one line for each type, and the reasons below.
@@ -203,8 +241,7 @@ func (p *page) rules(t *Type) {
 		result = max(result, len(t.Policy))
 	}
 	for _, r := range t.Rules {
-		why := strings.ReplaceAll(shownLines(r.Why), "\n", "\n"+strings.Repeat(" ", 2+name+2+result+2))
-		p.line("%s", strings.TrimRight(fmt.Sprintf("  %-*s  %-*s  %s", name, r.Rule, result, r.Result, why), " "))
+		p.ruleLine(name, result, r.Rule, r.Result, r.Why)
 	}
 	if t.Policy != "" {
 		p.line("  %-*s  %s", name, rules.Otherwise, t.Policy)

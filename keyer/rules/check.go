@@ -46,6 +46,16 @@ func (k *checker) visit(e ast.Expr) {
 		k.selected(e)
 	case ast.LiteralKind:
 		k.configured(e)
+	case ast.IdentKind:
+		k.early(e)
+	}
+}
+
+// early refuses variables in requirements that say what a client asks for: a client is
+// verified before it asks.
+func (k *checker) early(e ast.Expr) {
+	if name := e.AsIdent(); k.field == fieldRequire && slices.Contains([]string{varType, varName, varUpstream}, name) {
+		k.problemAt(e, "%q is not known yet when a client is verified: use node and peer only", name)
 	}
 }
 
@@ -79,7 +89,7 @@ func (k *checker) result(got *cel.Type) {
 		if notJSON(got) {
 			k.problem(k.rule, k.field, "%s is %s, but %v", oneLine(k.source), article(cel.FormatCELType(got)), errNotJSON)
 		}
-	case k.field == fieldMatch:
+	case k.field == fieldMatch, k.field == fieldRequire:
 		k.single(got, cel.BoolType, "true or false (bool)", "false")
 	default:
 		k.single(got, cel.StringType, "a string", `""`)
@@ -123,6 +133,8 @@ func (k *checker) constant(checked *cel.Ast) {
 		if root.Kind() != ast.LiteralKind {
 			k.problem(k.rule, k.field, "%s does not depend on the client: it is the same for all clients", oneLine(k.source))
 		}
+	case k.field == fieldRequire:
+		k.problem(k.rule, k.field, "%s does not depend on the client: it is the same for all clients", oneLine(k.source))
 	case strings.HasPrefix(k.field, fieldScope):
 		message := fmt.Sprintf("%s does not depend on the client: it is the same for all clients", oneLine(k.source))
 		if text, ok := literalString(root); ok && k.compiles(text) {

@@ -121,6 +121,7 @@ func (c *compiler) name(i int, name string, names map[string]int) {
 const (
 	fieldName     = "name"
 	fieldMatch    = "match"
+	fieldRequire  = "require" // of a Requirement
 	fieldScope    = "scope"
 	fieldID       = "node.id"
 	fieldCluster  = "node.cluster"

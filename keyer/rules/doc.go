@@ -34,6 +34,11 @@
 // with "cds", a regular expression given to replace, or a part of a scope that looks at
 // nothing.
 //
+// # Requirements
+//
+// [CompileVerify] makes a [Verifier] of expressions over node and peer alone. They say which
+// nodes a client may present (ACC-5).
+//
 // # Bounds
 //
 // A client may send megabytes of metadata (OPS-5). Expressions that walk over lists or

@@ -47,7 +47,7 @@ type Config struct {
 // Problem is one thing that is wrong with a rule (AGG-4).
 type Problem struct {
 	Rule int // its index
-	// Field is where: "name", "match", "scope[1]", "node.id", "node.locality.zone",
+	// Field is where: "name", "match", "require", "scope[1]", "node.id", "node.locality.zone",
 	// "node.metadata.role" and so on.
 	Field string
 	// Line and Column count from 1 in the expression, Column in characters; 0 where it is
