@@ -353,6 +353,8 @@ func TestGuardTiers_SUR3_STR10(t *testing.T) {
 				second := startRelay(t, func(c *config.Config) {
 					c.Upstreams[0].APIType = api
 					c.Upstreams[0].Guard.BehindRelays = behind
+					// The first relay sends the loss of clusters after that of listeners (ADS-4).
+					c.Upstreams[0].Settle = config.Duration(10 * time.Second)
 				}, first.addr)
 				c := joined(t, second, "client")
 				asksForGuarded(c, names)
