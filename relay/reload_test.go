@@ -386,7 +386,7 @@ func TestReload_restart(t *testing.T) {
 func TestReload_readiness(t *testing.T) {
 	a := newPlaneServer(t, contents{"x": "1"})
 	r := run(t, configOf(upstreamAt("a", "127.0.0.1:1")))
-	r.shows("/readyz", "not reached yet: a")
+	r.comes("/readyz", "not reached yet: a")
 	r.reload(func(c *config.Config) { c.Upstreams[0].Endpoints = [][]string{{a.address}} })
 	for !strings.HasPrefix(r.page("/readyz"), "ready") {
 		continue
