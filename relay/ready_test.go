@@ -55,7 +55,7 @@ func (r *running) comes(path, text string) {
 func TestReady_SUR5_notRequired(t *testing.T) {
 	a := newPlaneServer(t, contents{"x": "1"})
 	r := run(t, configOf(upstreamAt("a", a.address), secondary(nowhere, false)))
-	r.comes("/readyz", "ready\nnot reached: b (")
+	r.comes("/readyz", "ready\nnot reached: b ("+nowhere+": connection refused)")
 	v, code := r.readiness()
 	if code != http.StatusOK || !v.Ready || len(v.Upstreams) != 2 {
 		t.Fatalf("%d: %+v", code, v)
