@@ -55,6 +55,7 @@ type Server struct {
 	Listen     string     `yaml:"listen"`        // host:port; an empty host means every address
 	TLS        *ServerTLS `yaml:"tls,omitempty"` // nil: plaintext
 	TLSRefresh Duration   `yaml:"tls_refresh"`   // interval of looking for changed TLS files
+	Identity   Identity   `yaml:"identity"`
 
 	MaxMessageSize   Size     `yaml:"max_message_size"`  // the relay splits responses below it (RES-9)
 	MaxReceiveSize   Size     `yaml:"max_receive_size"`  // largest accepted request (OPS-5)
@@ -78,6 +79,11 @@ type ServerTLS struct {
 	CertFile     string `yaml:"cert_file"`
 	KeyFile      string `yaml:"key_file"`
 	ClientCAFile string `yaml:"client_ca_file,omitempty"` // set: clients must present a certificate (mTLS)
+}
+
+// Identity configures how long a client is who it was when it connected.
+type Identity struct {
+	Recheck Duration `yaml:"recheck"` // time within which clients end whose certificate does not count any more (ACC-1)
 }
 
 // Keepalive configures HTTP/2 pings on a quiet connection, on either side.

@@ -16,6 +16,7 @@ func Default() *Config {
 		Server: Server{
 			Listen:           "127.0.0.1:18100",
 			TLSRefresh:       Duration(time.Minute),
+			Identity:         Identity{Recheck: Duration(5 * time.Minute)},
 			MaxMessageSize:   defaultMessageSize,
 			MaxReceiveSize:   16 * MiB,
 			MaxSubscriptions: 100_000,

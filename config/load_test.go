@@ -49,6 +49,7 @@ func TestParseEveryKey(t *testing.T) {
 			Listen:           ":18443",
 			TLS:              &ServerTLS{CertFile: "s.pem", KeyFile: "s.key", ClientCAFile: "clients.pem"},
 			TLSRefresh:       Duration(2 * time.Minute),
+			Identity:         Identity{Recheck: Duration(8 * time.Minute)},
 			MaxMessageSize:   1 * MiB,
 			MaxReceiveSize:   2 * MiB,
 			MaxSubscriptions: 5,

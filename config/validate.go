@@ -104,6 +104,7 @@ func (k *checker) server(s *Server) {
 		k.required("server.tls.key_file", t.KeyFile)
 	}
 	k.between("server.tls_refresh", s.TLSRefresh, Duration(time.Second), maxWait)
+	k.between("server.identity.recheck", s.Identity.Recheck, Duration(time.Second), maxWait)
 	k.message("server.max_message_size", s.MaxMessageSize)
 	k.message("server.max_receive_size", s.MaxReceiveSize)
 	if s.MaxSubscriptions < 0 {

@@ -20,6 +20,9 @@ const (
 // Stop end the held polls.
 func (s *Server) REST() http.Handler { return http.HandlerFunc(s.servePoll) }
 
+// Identify has the certificates of polls judged. It is to be called before REST is served.
+func (s *Server) Identify(j Judge) { s.polling.judging.by = j }
+
 // servePoll answers one poll.
 func (s *Server) servePoll(w http.ResponseWriter, r *http.Request) {
 	admitted, crowded := s.beginPoll()
@@ -97,10 +100,14 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, conn *http.Respons
 		s.shared.log.Debug("refused a poll", "peer", r.RemoteAddr, "error", err)
 		return refused(err)
 	}
+	came := arrival{r.URL.Path, r.RemoteAddr, r.TLS}
+	if err := s.polling.judging.judged(came); err != nil {
+		return expelled(err)
+	}
 	s.shared.observer.Requested(req.GetTypeUrl())
 	client := identify(r.RemoteAddr, r.TLS)
 	client.Metadata = func(name string) []string { return restjson.Metadata(r.Header, name) }
-	p, err := newPoll(s.shared, s.polling, client, r.URL.Path, req)
+	p, err := newPoll(s.shared, s.polling, client, came, req)
 	if err != nil {
 		return refused(err)
 	}

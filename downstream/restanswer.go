@@ -34,6 +34,14 @@ func refused(err error) *answer {
 	return &answer{code: e.Code, err: e}
 }
 
+// expelled is the answer to a client whose identity has ended: its next connection begins with
+// another handshake.
+func expelled(err error) *answer {
+	a := refused(err)
+	a.leave = true
+	return a
+}
+
 func draining() *answer {
 	a := refused(errDraining)
 	a.leave = true

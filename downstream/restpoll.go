@@ -24,6 +24,7 @@ type polling struct {
 	payloads *payloads
 	pollers  *pollers
 	bodies   atomic.Int64 // bytes of large bodies of polls that are being read
+	judging  judging
 }
 
 func newPolling(c *closing) *polling {
@@ -38,7 +39,7 @@ type poll struct {
 	shared  *shared
 	polling *polling
 	request *discovery.DiscoveryRequest
-	path    string   // to which the client polls
+	came    arrival
 	names   []string // of the request, with parameters or without (wire.Locator)
 	client  pollClient
 	log     *slog.Logger
@@ -59,10 +60,10 @@ type poll struct {
 }
 
 // newPoll begins a poll. The error is a status: the client may not present its node.
-func newPoll(s *shared, polling *polling, peer keyer.Peer, path string, r *discovery.DiscoveryRequest) (*poll, error) {
+func newPoll(s *shared, polling *polling, peer keyer.Peer, came arrival, r *discovery.DiscoveryRequest) (*poll, error) {
 	node := r.GetNode()
 	p := &poll{
-		shared: s, polling: polling, request: r, path: path, client: clientOf(peer, r), bell: wake.New(),
+		shared: s, polling: polling, request: r, came: came, client: clientOf(peer, r), bell: wake.New(),
 		standing: standing{
 			id: s.lastID.Add(1), peer: peer, since: time.Now(), node: clip(node.GetId()), cluster: clip(node.GetCluster()),
 		},
@@ -305,7 +306,7 @@ func (p *poll) status() Status {
 	typeURL := p.request.GetTypeUrl()
 	s, known := p.standing.statusLocked(), p.polling.pollers.of(p.client)
 	s.Variant = REST
-	s.Service = p.path
+	s.Service = p.came.path
 	s.Types = map[string]TypeStatus{typeURL: {Subscriptions: p.subscriptions, Nacks: known.nacks, LastNack: known.last}}
 	return s
 }

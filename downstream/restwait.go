@@ -48,6 +48,8 @@ func (p *poll) due() *answer {
 func (p *poll) wait(ctx context.Context) *answer {
 	end := time.NewTimer(p.patience())
 	defer end.Stop()
+	again, stop := p.polling.judging.recheck()
+	defer stop()
 	drain := p.polling.closing.drained
 	var merged, leave, moves <-chan time.Time
 	var away *answer // when moves is due
@@ -65,6 +67,11 @@ func (p *poll) wait(ctx context.Context) *answer {
 				return away
 			}
 			return p.end()
+		case <-again:
+			if err := p.polling.judging.judged(p.came); err != nil {
+				return expelled(err)
+			}
+			continue
 		case <-drain:
 			drain = nil
 			leave = time.After(p.polling.closing.spread.moment())

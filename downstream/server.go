@@ -204,6 +204,20 @@ func (s *Server) Reroute(spread time.Duration) {
 	}
 }
 
+// End ends each stream for whose context why gives a status.
+func (s *Server) End(why func(context.Context) error) {
+	s.mu.Lock()
+	members := slices.Collect(maps.Values(s.members))
+	s.mu.Unlock()
+	for _, m := range members {
+		if st, ok := m.(*stream); ok { // polls judge for themselves
+			if err := why(st.link.grpc.Context()); err != nil {
+				_ = st.link.close(err)
+			}
+		}
+	}
+}
+
 // Streams lists the open streams and the held polls by ID.
 func (s *Server) Streams() []Status {
 	s.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
+	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -118,11 +119,21 @@ func (st *stream) admit(url string) (t *typeState, first bool, err error) {
 func peerOf(ctx context.Context) keyer.Peer {
 	var id keyer.Peer
 	if p, ok := peer.FromContext(ctx); ok {
-		info, _ := p.AuthInfo.(credentials.TLSInfo)
-		id = identify(p.Addr.String(), &info.State)
+		id = identify(p.Addr.String(), stateOf(p.AuthInfo))
 	}
 	id.Metadata = func(name string) []string { return metadata.ValueFromIncomingContext(ctx, name) }
 	return id
+}
+
+// stateOf returns the state of a TLS connection; nil for any other.
+func stateOf(info credentials.AuthInfo) *tls.ConnectionState {
+	switch info := info.(type) {
+	case *identity.Conn:
+		return &info.State
+	case credentials.TLSInfo:
+		return &info.State
+	}
+	return nil
 }
 
 // identify returns a peer with the identity of its certificate, if that was verified.

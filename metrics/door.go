@@ -3,6 +3,7 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/door"
 )
 
@@ -10,6 +11,7 @@ import (
 type doorSeries struct {
 	handshakes *prometheus.CounterVec // reason
 	methods    prometheus.Counter
+	identities *prometheus.CounterVec // reason
 	access     *Access
 }
 
@@ -20,7 +22,11 @@ func newDoorSeries(s *set, access *Access) *doorSeries {
 	d := &doorSeries{
 		handshakes: s.counter(subsystem, "failed_handshakes_total", "TLS handshakes of clients that failed.", labelReason),
 		methods:    s.counter(subsystem, "unknown_methods_total", "Calls of gRPC methods that the relay does not have.").WithLabelValues(),
+		identities: s.counter(subsystem, "identities_ended_total", "Connections and polls of clients whose certificate does not count any more.", labelReason),
 		access:     access,
+	}
+	for _, r := range identity.Reasons() {
+		d.identities.WithLabelValues(string(r))
 	}
 	for _, r := range door.Reasons() {
 		d.handshakes.WithLabelValues(string(r))
@@ -38,3 +44,6 @@ func (d *doorSeries) MethodUnknown() { d.methods.Inc() }
 
 // Unverified implements door.Observer.
 func (d *doorSeries) Unverified(rule string) { d.access.Unverified(rule) }
+
+// IdentityEnded implements door.Observer.
+func (d *doorSeries) IdentityEnded(reason string) { d.identities.WithLabelValues(reason).Inc() }

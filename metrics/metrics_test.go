@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/door"
 	"github.com/xdsrelay/xdsrelay/internal/resolve"
@@ -60,6 +61,10 @@ func TestLabelValues(t *testing.T) {
 	for _, r := range door.Reasons() {
 		handshakes = append(handshakes, string(r))
 	}
+	var identities []string
+	for _, r := range identity.Reasons() {
+		identities = append(identities, string(r))
+	}
 	var unresolved []string
 	for _, f := range resolve.Failures() {
 		unresolved = append(unresolved, string(f))
@@ -93,6 +98,7 @@ func TestLabelValues(t *testing.T) {
 		"xdsrelay_downstream_refused_names_total code":           refused,
 		"xdsrelay_downstream_streams_ended_by_move_total reason": {"moved", "refused", "unverified"},
 		"xdsrelay_downstream_failed_handshakes_total reason":     handshakes,
+		"xdsrelay_downstream_identities_ended_total reason":      identities,
 
 		"xdsrelay_upstream_streams_closed_total reason":   lost,
 		"xdsrelay_upstream_connect_failures_total reason": lost,

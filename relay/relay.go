@@ -69,7 +69,7 @@ type Relay struct {
 
 	server  *downstream.Server
 	reports *loadreport.Server // of the same
-	tls     *tlsfiles.Server   // nil: plain text
+	tls     *secure            // nil: plain text
 	door    *door.Door
 	rest    net.Listener // nil: nobody polls
 	stop    context.CancelFunc
@@ -206,13 +206,17 @@ func (r *Relay) listener(s config.Server, node config.Node) error {
 		Log:            r.log,
 	}
 	if s.TLS != nil {
-		var err error
-		if r.tls, err = r.serverTLS(s); err != nil {
+		files, err := r.serverTLS(s)
+		if err != nil {
 			return err
 		}
-		c.Credentials = contained{r.door.Guard(r.tls.Credentials()), r.panics}
+		r.tls = r.identify(files, s.Identity.Recheck)
+		c.Credentials = contained{r.door.Guard(r.tls.watch.Guard(r.tls.Credentials())), r.panics}
 	}
 	r.server = downstream.NewServer(c)
+	if r.tls != nil {
+		r.server.Identify(r.tls)
+	}
 	if r.peers != nil {
 		r.server.Aside(r.peers.Answer)
 	}
@@ -289,6 +293,9 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 		r.panics.Loop(background, contain.Background, func() { r.hub.snapshots.run(background, r.hub.list) })
 	})
 	wg.Go(func() { r.watch(background) })
+	if r.tls != nil {
+		wg.Go(func() { r.panics.Loop(background, contain.Background, func() { r.tls.watch.Run(background) }) })
+	}
 	r.reloading.Lock()
 	r.background = background
 	for _, p := range r.hub.present() {

@@ -105,6 +105,9 @@ func (r *Relay) carryOut(cfg *config.Config) error {
 	if secure != nil {
 		r.tls.Adopt(secure)
 	}
+	if r.tls != nil {
+		r.tls.watch.SetRecheck(cfg.Server.Identity.Recheck.Std())
+	}
 	r.cache.SetLimits(cacheLimits(cfg.Cache))
 	r.hub.snapshots.configure(cfg.Cache.SnapshotEvery.Std(), int64(cfg.Cache.MaxBytes))
 	r.server.SetLimits(limitsOf(cfg.Server))

@@ -47,7 +47,8 @@ func newPlaneServer(t *testing.T, has contents) *planeServer {
 	return newPlaneServerAt(t, "127.0.0.1:0", has)
 }
 
-func newPlaneServerAt(t *testing.T, address string, has contents) *planeServer {
+// newPlaneServerAt starts one at an address. register registers other services beside ADS.
+func newPlaneServerAt(t *testing.T, address string, has contents, register ...func(*grpc.Server)) *planeServer {
 	t.Helper()
 	lis, err := net.Listen("tcp", address)
 	if err != nil {
@@ -59,6 +60,9 @@ func newPlaneServerAt(t *testing.T, address string, has contents) *planeServer {
 	}
 	server := grpc.NewServer()
 	discovery.RegisterAggregatedDiscoveryServiceServer(server, p)
+	for _, f := range register {
+		f(server)
+	}
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		if err := server.Serve(lis); err != nil {

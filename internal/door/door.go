@@ -36,6 +36,8 @@ type Observer interface {
 	MethodUnknown()
 	// Unverified tells that a client may not present its node, by a rule of access.verify.
 	Unverified(rule string)
+	// IdentityEnded tells that a client's certificate does not count any more.
+	IdentityEnded(reason string)
 }
 
 // Door turns clients away. Its methods may be called from any goroutine.
@@ -43,7 +45,7 @@ type Door struct {
 	log      *slog.Logger
 	observer Observer
 
-	handshakes, methods, nodes lines
+	handshakes, methods, nodes, identities lines
 }
 
 // New makes a door. Close must be called.
@@ -58,6 +60,9 @@ func New(log *slog.Logger, observer Observer) *Door {
 	d.nodes.end = func(left int) {
 		log.Warn("clients presented nodes that access.verify refuses more often than the log says", "left_out", left, "within", pause)
 	}
+	d.identities.end = func(left int) {
+		log.Warn("more identities of clients ended than the log has", "left_out", left, "within", pause)
+	}
 	return d
 }
 
@@ -66,6 +71,7 @@ func (d *Door) Close() {
 	d.handshakes.close()
 	d.methods.close()
 	d.nodes.close()
+	d.identities.close()
 }
 
 // Guard gives credentials whose failed handshakes the door hears of; nil for nil.
@@ -115,6 +121,14 @@ func (d *Door) Unverified(u *Unverified) {
 	d.log.Log(context.Background(), d.nodes.level(), "access.verify refuses a client's node",
 		"peer", excerpt.Head(u.From, maxShown), "identity", excerpt.Head(u.Identity, maxShown), "node", excerpt.Head(u.Node, maxShown),
 		"rule", u.Rule, "reason", excerpt.Head(u.Reason, maxShown))
+}
+
+// IdentityEnded notes a client whose certificate does not count any more (ACC-1). from is its
+// address, who its SPIFFE ID or the subject of its certificate.
+func (d *Door) IdentityEnded(from, who, reason string) {
+	d.observer.IdentityEnded(reason)
+	d.log.Log(context.Background(), d.identities.level(), "a client's certificate does not count any more",
+		"peer", excerpt.Head(from, maxShown), "identity", excerpt.Head(who, maxShown), "reason", reason)
 }
 
 // HTTPLog is what an HTTP server logs to: the door hears of handshakes, and what else clients

@@ -36,6 +36,7 @@ type seen struct {
 	handshakes map[Reason]int
 	methods    int
 	rules      []string // by which nodes were refused
+	ended      []string // why identities ended
 }
 
 func (s *seen) HandshakeFailed(r Reason) {
@@ -54,6 +55,12 @@ func (s *seen) Unverified(rule string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rules = append(s.rules, rule)
+}
+
+func (s *seen) IdentityEnded(reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = append(s.ended, reason)
 }
 
 // Write takes a line of the log, which comes after the count.
@@ -268,6 +275,21 @@ func TestUnverified_ACC5_LIM4(t *testing.T) {
 			}
 		}
 		d.Close()
+	})
+}
+
+// Identities that end are all counted, and some of each minute logged.
+func TestIdentityEnded_ACC1_LIM4(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, s := newSeen(slog.LevelInfo)
+		for range maxLines + 2 {
+			d.IdentityEnded("10.0.0.1:1", "spiffe://td/a", "expired")
+		}
+		d.Close()
+		if text := s.text(); strings.Count(text, "\n") != maxLines+1 || len(s.ended) != maxLines+2 ||
+			!strings.Contains(text, "peer=10.0.0.1:1 identity=spiffe://td/a reason=expired") || !strings.Contains(text, "left_out=2 ") {
+			t.Errorf("%d are counted, and the log has\n%s", len(s.ended), text)
+		}
 	})
 }
 

@@ -38,14 +38,15 @@ var mayImport = map[string][]string{
 	"cache":               {"cache/digest", "cache/hold", "keyer", "internal/wire", helpers},
 	"cache/snapshot":      {"cache", "internal/wire", helpers},
 	"downstream/delivery": {"cache", "cache/digest", "keyer", "internal/wire", helpers},
-	"downstream":          {"downstream/delivery", "cache", "keyer", "keyer/rules", "internal/wire", helpers},
+	"downstream/identity": nil,
+	"downstream":          {"downstream/delivery", "downstream/identity", "cache", "keyer", "keyer/rules", "internal/wire", helpers},
 	"upstream":            {"keyer", "internal/wire", helpers},
 	"internal/resolve":    {"downstream/delivery", "cache", "keyer", "internal/wire", helpers},
 	"relay/loadreport":    {helpers},
 	"relay/peers":         {"cache", "keyer", "internal/wire", helpers},
-	"metrics":             {"cache", "downstream", "upstream", "internal/contain", "internal/door", "internal/resolve", "relay/loadreport", "relay/peers"}, // it is their observer
+	"metrics":             {"cache", "downstream", "downstream/identity", "upstream", "internal/contain", "internal/door", "internal/resolve", "relay/loadreport", "relay/peers"}, // it is their observer
 	"relay": {
-		"cache", "cache/hold", "cache/snapshot", "config", "downstream", "upstream", "metrics", "keyer", "keyer/rules", "internal/resolve",
+		"cache", "cache/hold", "cache/snapshot", "config", "downstream", "downstream/identity", "upstream", "metrics", "keyer", "keyer/rules", "internal/resolve",
 		"relay/loadreport", "relay/peers", "internal/wire", helpers,
 	},
 

@@ -2,6 +2,7 @@ package tlsfiles
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -74,6 +75,10 @@ func (s *Server) current() *tls.Config {
 	}
 	return cfg
 }
+
+// ClientCAs gives the roots that a client's certificate must chain to, as they are now; nil if
+// clients are not asked for one.
+func (s *Server) ClientCAs() *x509.CertPool { return s.w.Load().current.Load().roots }
 
 // Config returns a configuration for a listener: TLS 1.2 at least, ALPN h2.
 // Every connection it accepts uses the files as they are then.

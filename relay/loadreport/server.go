@@ -2,7 +2,9 @@ package loadreport
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -113,6 +115,18 @@ func (s *Server) Recheck(spread time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.within(spread, (*stream).check)
+}
+
+// End ends each stream for whose context why gives a status.
+func (s *Server) End(why func(context.Context) error) {
+	s.mu.Lock()
+	all := slices.Collect(maps.Keys(s.streams))
+	s.mu.Unlock()
+	for _, st := range all {
+		if err := why(st.grpc.Context()); err != nil {
+			st.end(err)
+		}
+	}
 }
 
 // within does something with each stream. The caller holds mu.
