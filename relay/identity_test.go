@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"net/http"
 	"os"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -34,6 +35,9 @@ func pem(t *testing.T, ca *pkitest.Authority) []byte {
 	}
 	return text
 }
+
+// backAsNew is a stream on a connection of the new certificate.
+var backAsNew = regexp.MustCompile(`"spiffe_id": "spiffe://td/new",\s+"node": "back"`)
 
 // A CA that is taken out of the file of client CAs ends the streams and polls of its clients, of
 // every form, and of nobody else. Who has another certificate by then comes back with it.
@@ -86,10 +90,10 @@ func TestIdentityWithdrawn_ACC1(t *testing.T) {
 		t.Errorf("ACC-1: the held poll was answered with %d", got)
 	}
 	if _, back := wait.Until(patience, func() bool {
-		got, _ := code(tr.begin(conn, openForms[0].method, firstDelta(&corev3.Node{Id: "new"})))
-		return got == codes.OK
+		got, _ := code(tr.begin(conn, openForms[0].method, firstDelta(&corev3.Node{Id: "back"})))
+		return got == codes.OK && backAsNew.MatchString(tr.page("/clients"))
 	}); !back {
-		t.Error("ACC-1: a client with another certificate does not come back")
+		t.Errorf("ACC-1: a client with another certificate does not come back with it:\n%s", tr.page("/clients"))
 	}
 	if lost := stays.lost(); lost != "" {
 		t.Errorf("ACC-1: a client whose CA is still there lost %s", lost)
@@ -105,7 +109,7 @@ func TestIdentityWithdrawn_ACC1(t *testing.T) {
 func TestIdentityExpired_ACC1(t *testing.T) {
 	tr := newTrust(t, soon)
 	with := tr.tls("spiffe://td/a")
-	with.Certificates = []tls.Certificate{tr.ca.Client("client", pkitest.URI("spiffe://td/a"), pkitest.Lifetime(2*time.Second))}
+	with.Certificates = []tls.Certificate{tr.ca.Client("client", pkitest.URI("spiffe://td/a"), pkitest.Lifetime(5*time.Second))}
 	conn, err := grpc.NewClient(tr.xds, grpc.WithTransportCredentials(credentials.NewTLS(with)))
 	if err != nil {
 		t.Fatal(err)

@@ -47,6 +47,7 @@ func newTrust(t *testing.T, change func(*config.Config)) *trust {
 		loadv3.RegisterLoadReportingServiceServer(s, reportsTaker{})
 	})
 	cfg := configOf(upstreamAt("plane", p.address))
+	cfg.Upstreams[0].Settle = config.Duration(100 * time.Millisecond) // lists are complete soon
 	certFile, keyFile := tr.dir.PutPair("relay", tr.ca.Server(relayHost))
 	cfg.Server.TLS = &config.ServerTLS{CertFile: certFile, KeyFile: keyFile, ClientCAFile: tr.dir.PutCA("clients", tr.ca)}
 	change(cfg)
