@@ -12,9 +12,10 @@ import (
 // due for this client alone (SUR-1). In the state of the world a client presents a version for all
 // names of a type. Readers of the relay's own get restored content with its mark.
 
-// restored reports whether anything that the client subscribes to is restored, and not confirmed.
+// restored reports whether anything that the client subscribes to is restored, and not confirmed. An
+// empty collection has nothing that is.
 func (s *subscribed) restored() bool {
-	return s.hasFollower(func(f *follower) bool { return f.Collection().Restored() }) ||
+	return s.hasFollower(func(f *follower) bool { return f.Collection().Restored() && f.Collection().Len() > 0 }) ||
 		s.names.has(func(n *nameSub) bool { return n.entry.Restored() })
 }
 

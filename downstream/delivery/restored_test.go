@@ -622,3 +622,32 @@ func TestSUR1SnapshotConfirmed(t *testing.T) {
 		}
 	}
 }
+
+// A glob of which an earlier process knew that it is empty restores nothing. A server that says nothing of
+// empty globs keeps lists waiting for its time to answer, and no longer (ABS-3).
+func TestSUR1RestoredEmptyGlob_ABS3(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := cache.Source{Quiet: quiet, ResumeQuiet: quiet, Absent: quiet, FullState: map[string]bool{cds: true}}
+		b := newBedOf(t, cache.Limits{}, source)
+		first := b.joinAs(Form{State: true})
+		first.sub(cds, "*", globG)
+		b.connect(0)
+		b.connect(1)
+		b.says(cds, "+a@1")
+		b.saysOn(1, cds, "-"+globG)
+		b.elapses(3 * quiet)
+		b.expect(first.lists(), "CDS a1")
+
+		b = b.restart()
+		c := b.joinAs(Form{State: true})
+		c.show(cds, "another", "*", globG)
+		b.connect(0)
+		b.connect(1)
+		b.says(cds, "+a@2")
+		b.expect(c.lists())
+		for range 3 {
+			b.elapses(2 * quiet)
+		}
+		b.expect(c.lists(), "CDS a2")
+	})
+}
