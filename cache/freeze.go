@@ -72,6 +72,9 @@ func freezeTable(t *Table, now time.Time) {
 // thaw releases the tables whose freeze has ended. It returns when to call it again, zero if none ends
 // by time.
 func thaw(s *Store, now time.Time) (next time.Time) {
+	if len(s.due.held.frozen) == 0 {
+		return next
+	}
 	ended := false
 	for t := range s.due.held.frozen {
 		ended = ended || !t.upstream.held.freeze.On(now)

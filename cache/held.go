@@ -42,7 +42,7 @@ func isKnown(u *update, t *Table, key string, e *Entry, r *wire.Resource) bool {
 	switch c := t.collectionOf(key, e); {
 	case e != nil && e.Exists():
 		return e.res != nil // else it was handed over, and nothing is released to new clients
-	case c != nil && (c.quiet.synced || c.restored.whole): // a name that is no member does not exist
+	case c != nil && t.upstream.held.knows(c, u.received.Add(-t.store.source.Quiet)): // a name that is no member does not exist
 		return true
 	case e != nil && e.state == Absent:
 		return true

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"iter"
+	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache/hold"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -19,7 +20,7 @@ type heldBack struct {
 	names  hold.Names
 	window hold.Window
 	all    bool                     // losses of all names are held
-	colls  map[*Collection]struct{} // or those of the members of some collections
+	colls  map[*Collection]struct{} // or those of the members of some collections; of a freeze, those that it knows
 	of     int                      // resources before the loss
 	told   bool                     // the observer was told
 	freeze hold.Freeze              // an operator holds everything; the guard judges nothing meanwhile
@@ -42,6 +43,19 @@ func (h *heldBack) frozen() bool { return h != nil && !h.freeze.Since.IsZero() }
 // begin begins a freeze: the guard's time plays no part any more.
 func (h *heldBack) begin(f hold.Freeze) {
 	h.window, h.all, h.colls, h.told, h.freeze = hold.Window{}, false, nil, false, f
+}
+
+// knows reports whether the first state of a collection is over, as far as a freeze is concerned: it is
+// complete, or its first answer came before a time. One that is never quiet is never complete.
+func (h *heldBack) knows(c *Collection, before time.Time) bool {
+	if _, known := h.colls[c]; known {
+		return true
+	}
+	if !c.quiet.synced && !c.restored.whole && (c.quiet.answered.IsZero() || c.quiet.answered.After(before)) {
+		return false
+	}
+	h.colls = with(h.colls, c)
+	return true
 }
 
 // covers reports whether the loss of an entry is held, nil for one that only aliases have.

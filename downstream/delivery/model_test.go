@@ -12,6 +12,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/cache/digest"
+	"github.com/xdsrelay/xdsrelay/cache/hold"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/protobuf/proto"
@@ -647,10 +648,15 @@ func TestModel_SUB8_SUB10_SUB11_SUB12_RES4_RES11_RES12_RES14_GLOB5_GLOB6_NAME3_N
 	}
 }
 
+// frozenSince freezes everything.
+func frozenSince(at time.Time) cache.Freezing {
+	return func(string, time.Time) hold.Freeze { return hold.Freeze{Since: at} }
+}
+
 func testModel(t *testing.T, source modelSource) {
 	t.Helper()
 	rapid.Check(t, func(t *rapid.T) {
-		all := cache.New(cache.Limits{MaxResources: int64(rapid.SampledFrom([]int{0, 3}).Draw(t, "max")), Idle: time.Hour}, nil)
+		all := cache.New(cache.Limits{MaxResources: int64(rapid.SampledFrom([]int{0, 3}).Draw(t, "max")), Idle: time.Hour, Generations: 4}, nil)
 		all.MinChunk = 1
 		full := source.full || (!source.state && rapid.Bool().Draw(t, "full"))
 		store := all.Open(source.source(full))
@@ -762,6 +768,15 @@ func testModel(t *testing.T, source modelSource) {
 				ahead.unpin(some(modelSubs[1:], "unpin"), rapid.Bool().Draw(t, "unlisted"))
 			},
 			"references": func(t *rapid.T) { ahead.take(t) },
+			"freeze":     func(*rapid.T) { cache.OperatorOf(store).Freeze(frozenSince(server.now), nil) },
+			"release":    func(*rapid.T) { cache.OperatorOf(store).Freeze(nil, nil) },
+			"rollback": func(t *rapid.T) {
+				all := cache.OperatorOf(store).Generations()
+				g := all[rapid.IntRange(0, len(all)-1).Draw(t, "generation")]
+				if _, err := cache.OperatorOf(store).Rollback(g.Number, frozenSince(server.now), func(string) bool { return true }); err != nil {
+					t.Fatal(err)
+				}
+			},
 			"limit":      func(t *rapid.T) { server.resend = rapid.Bool().Draw(t, "resend") },
 			"lose":       func(t *rapid.T) { server.lose(rapid.IntRange(0, 1).Draw(t, "stream")) },
 			"expire":     func(*rapid.T) { all.Expire(time.Now().Add(2 * time.Hour)) },
@@ -787,6 +802,8 @@ func testModel(t *testing.T, source modelSource) {
 			ahead.check(t, when, exists)
 			check(when)
 		}
+		cache.OperatorOf(store).Freeze(nil, nil)
+		check("the release")
 		// Quiet: everything on its way arrives, quiet times end.
 		server.quiet()
 		server.heal()
