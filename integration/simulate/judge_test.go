@@ -107,10 +107,16 @@ func (s *simulation) unsettled(tier int) bool {
 }
 
 // disturb notes that the control planes' streams are out of step.
-func (s *simulation) disturb() {
+func (s *simulation) disturb() { s.disturbFor(0) }
+
+// disturbFor notes that they are so for some time. While acknowledgements take long, a control plane that
+// awaits those of clusters sends a route first.
+func (s *simulation) disturbFor(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.disturbed = time.Now()
+	if until := time.Now().Add(d); until.After(s.disturbed) {
+		s.disturbed = until
+	}
 }
 
 func (c *client) fault(format string, args ...any) {

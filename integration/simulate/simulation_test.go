@@ -33,7 +33,7 @@ type simulation struct {
 
 	mu        sync.Mutex
 	began     time.Time
-	disturbed time.Time // when control planes' streams last came out of step
+	disturbed time.Time // when control planes' streams are in step again, or were last
 	events    []string
 	failures  []string
 	silentBy  time.Time          // until when a list may lack what nobody answered
@@ -283,6 +283,7 @@ func (s *simulation) perform(o op) {
 		})
 	case opDrag:
 		from, to := s.link(o)
+		s.disturbFor(o.dur)
 		s.network.drag(from, to, time.Duration(o.c%3000)*time.Millisecond)
 		s.network.drag(to, from, time.Duration(o.c/3%3000)*time.Millisecond)
 		s.later(o, func() {
