@@ -68,7 +68,8 @@ func targetsOf(sessions []*session, c *Command) (targets []uint64, done *Done, e
 	known := 0
 	for i, s := range sessions {
 		x := DoneScope{Upstream: s.key.plane, Scope: s.key.scope}
-		o, ok := cache.OperatorOf(s.store), false
+		o := cache.OperatorOf(s.store)
+		var ok bool
 		if c.Generation != nil {
 			targets[i] = *c.Generation
 			ok = slices.ContainsFunc(o.Generations(), func(g cache.Generation) bool { return g.Number == targets[i] })

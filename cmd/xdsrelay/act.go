@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -239,36 +240,39 @@ func outcome[T any](answers []adminclient.Answer[T]) error {
 
 // doneText says for each relay what it did.
 func doneText(w io.Writer, path string, answers []adminclient.Answer[relay.Done]) error {
-	for _, a := range answers {
+	var b bytes.Buffer
+	for i := range answers {
+		a := &answers[i]
 		if a.Err != nil {
-			if _, err := fmt.Fprintf(w, "%s: FAILED: %v\n", a.Address, a.Err); err != nil {
-				return err
-			}
+			fmt.Fprintf(&b, "%s: FAILED: %v\n", a.Address, a.Err)
 			continue
 		}
-		released, changed, failed := 0, 0, ""
+		released, changed, failed := 0, 0, 0
 		for _, s := range a.Value.Scopes {
 			released, changed = released+s.Released, changed+s.Changed
 			if s.Error != "" {
-				failed += fmt.Sprintf("\n  FAILED in scope %s of upstream %s: %s", cmp.Or(s.Scope, "(xdstp names)"), s.Upstream, s.Error)
+				failed++
 			}
 		}
-		line := fmt.Sprintf("%s: done in %s", a.Address, plural(len(a.Value.Scopes)-strings.Count(failed, "\n"), "scope"))
+		fmt.Fprintf(&b, "%s: done in %s", a.Address, plural(len(a.Value.Scopes)-failed, "scope"))
 		switch path {
 		case pathRelease:
-			line += fmt.Sprintf(", %s released", plural(released, "name"))
+			fmt.Fprintf(&b, ", %s released", plural(released, "name"))
 		case pathRollback:
-			line += fmt.Sprintf(", %s changed back", plural(changed, "name"))
+			fmt.Fprintf(&b, ", %s changed back", plural(changed, "name"))
 		}
-		line += failed
+		b.WriteString("\n")
+		for _, s := range a.Value.Scopes {
+			if s.Error != "" {
+				fmt.Fprintf(&b, "  FAILED in scope %s of upstream %s: %s\n", cmp.Or(s.Scope, "(xdstp names)"), s.Upstream, s.Error)
+			}
+		}
 		for _, warning := range a.Value.Warnings {
-			line += "\n  warning: " + warning
-		}
-		if _, err := fmt.Fprintln(w, line); err != nil {
-			return err
+			fmt.Fprintf(&b, "  warning: %s\n", warning)
 		}
 	}
-	return nil
+	_, err := w.Write(b.Bytes())
+	return err
 }
 
 // The pages that take commands.

@@ -71,8 +71,9 @@ func timeouts(t *testing.T, xds string) map[string]string {
 	all := make(map[string]string)
 	for line := range strings.Lines(got.stdout) {
 		var event struct {
-			Event, Name string
-			Resource    struct {
+			Event    string `json:"event"`
+			Name     string `json:"name"`
+			Resource struct {
 				Timeout string `json:"connect_timeout"`
 			} `json:"payload"`
 		}
@@ -233,7 +234,7 @@ func TestHeldText_GATE4(t *testing.T) {
 			{Upstream: "a", Held: true, Since: now.Add(-time.Minute), Endpoints: true}, {Scope: &scope, TypeURL: resource.ClusterType},
 		},
 		Held: []relay.HeldView{{
-			Upstream: "a", TypeURL: resource.ClusterType, Why: "guard", Since: now.Add(-time.Second), Until: now.Add(time.Minute), Removed: 1, More: 2,
+			Upstream: "a", TypeURL: resource.ListenerType, Why: "guard", Since: now.Add(-time.Second), Until: now.Add(time.Minute), Removed: 1, More: 2,
 			Names: []relay.HeldName{{Name: "x", Error: "NotFound: why"}},
 		}},
 	}
@@ -243,7 +244,7 @@ func TestHeldText_GATE4(t *testing.T) {
 	want := `r:1:
   an operator's order: held since 2026-01-02T03:03:05Z (1m0s ago), until it is released: upstream a, scope all, type all, endpoints flow
   an operator's order: not held: upstream all, scope of xdstp names, type cds
-  cds of upstream a, scope (xdstp names): held by the guard since 2026-01-02T03:04:04Z (1s ago), until 2026-01-02T03:05:05Z (in 1m0s): 1 name removed, 0 changed or new
+  lds of upstream a, scope (xdstp names): held by the guard since 2026-01-02T03:04:04Z (1s ago), until 2026-01-02T03:05:05Z (in 1m0s): 1 name removed, 0 changed or new
     x: removed (NotFound: why)
     and 2 names more
 r:2: nothing is held

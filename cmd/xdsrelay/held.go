@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -189,7 +190,7 @@ func middle(before, after []string) (lines []string) {
 	for i := range common {
 		common[i] = make([]int, len(after)+1)
 	}
-	for i := len(before) - 1; i >= 0; i-- {
+	for i := range slices.Backward(before) {
 		for j := len(after) - 1; j >= 0; j-- {
 			if before[i] == after[j] {
 				common[i][j] = common[i+1][j+1] + 1
