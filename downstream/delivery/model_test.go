@@ -777,11 +777,11 @@ func testModel(t *testing.T, source modelSource) {
 					t.Fatal(err)
 				}
 			},
-			"limit":      func(t *rapid.T) { server.resend = rapid.Bool().Draw(t, "resend") },
-			"lose":       func(t *rapid.T) { server.lose(rapid.IntRange(0, 1).Draw(t, "stream")) },
-			"expire":     func(*rapid.T) { all.Expire(time.Now().Add(2 * time.Hour)) },
-			"settle":     func(*rapid.T) { server.pass(time.Minute) },
-			"":           func(*rapid.T) { check("a step") },
+			"limit":  func(t *rapid.T) { server.resend = rapid.Bool().Draw(t, "resend") },
+			"lose":   func(t *rapid.T) { server.lose(rapid.IntRange(0, 1).Draw(t, "stream")) },
+			"expire": func(*rapid.T) { all.Expire(time.Now().Add(2 * time.Hour)) },
+			"settle": func(*rapid.T) { server.pass(time.Minute) },
+			"":       func(*rapid.T) { check("a step") },
 		})
 		agree := func(when string, exists func(content) bool) {
 			for i, c := range server.clients {
