@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// freezes freezes types, all if there are none. Nothing else is frozen any longer.
+// freezes has an operator freeze types, all if there are none. Nothing else is frozen any longer.
 func (b *bed) freezes(forTime time.Duration, types ...string) {
 	b.Helper()
 	f := hold.Freeze{Since: time.Now()}
@@ -34,7 +34,7 @@ func (b *bed) freezes(forTime time.Duration, types ...string) {
 	b.check()
 }
 
-// releases releases everything.
+// releases has an operator release everything.
 func (b *bed) releases() {
 	b.Helper()
 	cache.OperatorOf(b.store).Freeze(nil, func(string) bool { return true })

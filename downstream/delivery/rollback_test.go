@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// rolls rolls back to a generation of all types but endpoints.
+// rolls has an operator go back to a generation of all types but endpoints.
 func (b *bed) rolls(number uint64, want int) {
 	b.Helper()
 	n, err := b.rollback(number)
@@ -105,7 +105,7 @@ func TestRollback_GATE4(t *testing.T) {
 			b.rolls(0, 1)
 			b.expect(c.collect(), "CDS +m00000@1")
 		},
-		"a push without end is cut": func(b *bed, c *peer) {
+		"a push without end is cut": func(b *bed, _ *peer) {
 			for i := range 40 {
 				b.says(cds, fmt.Sprintf("+m00000@%d", i+2))
 				b.elapses(time.Second)
@@ -114,7 +114,7 @@ func TestRollback_GATE4(t *testing.T) {
 				b.Fatalf("%d states", n)
 			}
 		},
-		"only the last ones are remembered": func(b *bed, c *peer) {
+		"only the last ones are remembered": func(b *bed, _ *peer) {
 			for i := range 6 {
 				b.says(cds, fmt.Sprintf("+m00000@%d", i+2))
 				b.elapses(time.Minute)
@@ -185,7 +185,7 @@ func TestRollback_GATE4(t *testing.T) {
 			b.rolls(0, 1)
 			b.expect(c.collect(), "CDS +m00000@1")
 		},
-		"the time of a state": func(b *bed, c *peer) {
+		"the time of a state": func(b *bed, _ *peer) {
 			began := time.Now()
 			b.says(cds, "+m00000@2")
 			b.elapses(time.Second)
