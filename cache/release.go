@@ -66,15 +66,3 @@ func heldOf(t *Table, ended Ending) Held {
 		Until: t.store.due.held.clock.Until(), Ended: ended,
 	}
 }
-
-// Held lists what the store holds back, by type, but for what only waits for the losses of others.
-func (s Session) Held() (all []Held) {
-	s.store.mu.RLock()
-	defer s.store.mu.RUnlock()
-	for _, t := range slices.SortedFunc(maps.Keys(s.store.due.held.tables), inOrder) {
-		if t.upstream.held.shown() {
-			all = append(all, heldOf(t, ""))
-		}
-	}
-	return all
-}

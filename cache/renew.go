@@ -41,10 +41,10 @@ func tellHeartbeat(t *Table, e *Entry) {
 // heartbeat renews the TTL of the resource that r names. r has no payload. It reports whether the
 // relay holds the resource. A heartbeat without a TTL renews the TTL that there is.
 func (u *update) heartbeat(t *Table, key string, r *wire.Resource) bool {
-	held := heldHeartbeat(u, t, key, r)
-	if held {
+	if heldHeartbeat(u, t, key, r) {
 		return true
 	}
+	held := false
 	if e := t.entries[key]; e != nil && !e.marks.Alias {
 		held = u.renewed(t, e, r)
 	}
@@ -64,12 +64,17 @@ func (u *update) renewed(t *Table, e *Entry, r *wire.Resource) bool {
 	if e.Member() {
 		e.coll.quiet.confirm(e, false, u.received)
 	}
+	u.renewTTL(t, e, r)
+	return true
+}
+
+// renewTTL renews the ttl of an entry by a heartbeat. One without a ttl renews the one that there is.
+func (u *update) renewTTL(t *Table, e *Entry, r *wire.Resource) {
 	if r.HasTTL {
 		renew(t, e, r.TTL(), u.received)
 	} else if e.extra.life.HasTTL() {
 		renew(t, e, e.extra.life.ttl, u.received)
 	}
-	return true
 }
 
 // speaksOf reports whether a heartbeat with version v is for the content of e: the content has
@@ -116,11 +121,7 @@ func heldHeartbeat(u *update, t *Table, key string, r *wire.Resource) bool {
 	}
 	if e := t.entries[key]; e != nil && e.Exists() {
 		spoken(u, t, e)
-		if r.HasTTL {
-			renew(t, e, r.TTL(), u.received)
-		} else if e.extra.life.HasTTL() {
-			renew(t, e, e.extra.life.ttl, u.received)
-		}
+		u.renewTTL(t, e, r)
 	}
 	return true
 }

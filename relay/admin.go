@@ -288,8 +288,10 @@ func (a adminPort) viewSession(s *session) sessionView {
 	if n, asOf := s.store.Snapshots().Restored(); n > 0 {
 		v.Restored, v.RestoredAsOf = n, asOf
 	}
-	for _, h := range s.store.Session().Held() {
-		v.HeldUntil = h.Until
+	for _, h := range cache.OperatorOf(s.store).Held(false) {
+		if h.Why == cache.HeldByGuard {
+			v.HeldUntil = h.Until
+		}
 	}
 	for _, t := range s.store.Stats() {
 		v.Tables = append(v.Tables, viewOf(&t))

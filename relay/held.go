@@ -24,7 +24,10 @@ type heldLoss struct {
 func heldLosses(sessions []*session) map[string][]heldLoss {
 	all := make(map[string][]heldLoss)
 	for _, s := range sessions {
-		for _, x := range s.store.Session().Held() {
+		for _, x := range cache.OperatorOf(s.store).Held(false) {
+			if x.Why != cache.HeldByGuard {
+				continue
+			}
 			losses := all[s.key.plane]
 			i, found := slices.BinarySearchFunc(losses, x.TypeURL, func(l heldLoss, typeURL string) int { return strings.Compare(l.TypeURL, typeURL) })
 			if !found {

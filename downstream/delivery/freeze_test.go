@@ -208,16 +208,7 @@ func TestFreeze_GATE4(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newGuarded(t, false)
-				c := b.join()
-				c.sub(cds, "*")
-				b.connect(0)
-				b.says(cds, many("+", "m", 0, 20, "@1")...)
-				b.elapses(quiet)
-				c.collect()
-				f(b, c)
-			})
+			synctest.Test(t, func(t *testing.T) { f(newFilled(t)) })
 		})
 	}
 }

@@ -29,6 +29,19 @@ func newGuarded(tb testing.TB, state bool) *bed {
 	})
 }
 
+// newFilled is such a store with 20 clusters, and a client that has them.
+func newFilled(tb testing.TB) (*bed, *peer) {
+	tb.Helper()
+	b := newGuarded(tb, false)
+	c := b.join()
+	c.sub(cds, "*")
+	b.connect(0)
+	b.says(cds, many("+", "m", 0, 20, "@1")...)
+	b.elapses(quiet)
+	c.collect()
+	return b, c
+}
+
 // elapses lets time pass and settles, and returns when to settle next.
 func (b *bed) elapses(d time.Duration) time.Time {
 	b.Helper()
@@ -54,8 +67,10 @@ func (b *bed) seenByNew(typeURL string, spellings ...string) int {
 func (b *bed) holdsBack(want int) {
 	b.Helper()
 	n, counted := 0, 0
-	for _, h := range b.store.Session().Held() {
-		n += h.Lost
+	for _, h := range cache.OperatorOf(b.store).Held(false) {
+		if h.Why == cache.HeldByGuard {
+			n += h.Lost
+		}
 	}
 	for _, st := range b.store.Stats() {
 		counted += st.Held
@@ -365,16 +380,7 @@ func TestGuard_SUR3(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newGuarded(t, false)
-				c := b.join()
-				c.sub(cds, "*")
-				b.connect(0)
-				b.says(cds, many("+", "m", 0, 20, "@1")...)
-				b.elapses(quiet)
-				c.collect()
-				f(b, c)
-			})
+			synctest.Test(t, func(t *testing.T) { f(newFilled(t)) })
 		})
 	}
 }
