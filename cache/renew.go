@@ -64,12 +64,12 @@ func (u *update) renewed(t *Table, e *Entry, r *wire.Resource) bool {
 	if e.Member() {
 		e.coll.quiet.confirm(e, false, u.received)
 	}
-	u.renewTTL(t, e, r)
+	renewTTL(u, t, e, r)
 	return true
 }
 
 // renewTTL renews the ttl of an entry by a heartbeat. One without a ttl renews the one that there is.
-func (u *update) renewTTL(t *Table, e *Entry, r *wire.Resource) {
+func renewTTL(u *update, t *Table, e *Entry, r *wire.Resource) {
 	if r.HasTTL {
 		renew(t, e, r.TTL(), u.received)
 	} else if e.extra.life.HasTTL() {
@@ -121,7 +121,7 @@ func heldHeartbeat(u *update, t *Table, key string, r *wire.Resource) bool {
 	}
 	if e := t.entries[key]; e != nil && e.Exists() {
 		spoken(u, t, e)
-		u.renewTTL(t, e, r)
+		renewTTL(u, t, e, r)
 	}
 	return true
 }
