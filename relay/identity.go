@@ -28,15 +28,17 @@ type secure struct {
 
 var _ downstream.Judge = (*secure)(nil)
 
-// identify has the identities of clients looked at again.
-func (r *Relay) identify(files *tlsfiles.Server, recheck config.Duration) *secure {
-	return &secure{files, r, identity.NewWatch(files.ClientCAs, recheck.Std(), r.identitiesEnded)}
+// newSecure has the identities of clients looked at again.
+func newSecure(r *Relay, files *tlsfiles.Server, recheck config.Duration) *secure {
+	s := &secure{Server: files, relay: r}
+	s.watch = identity.NewWatch(files.ClientCAs, recheck.Std(), s.endedAll)
+	return s
 }
 
-// identitiesEnded ends the streams of connections.
-func (r *Relay) identitiesEnded(ended map[*identity.Conn]*identity.Error) {
+// endedAll ends the streams of connections.
+func (s *secure) endedAll(ended map[*identity.Conn]*identity.Error) {
 	for c, err := range ended {
-		r.identityEnded(c.RemoteAddr(), &c.State, err)
+		s.ended(c.RemoteAddr(), &c.State, err)
 	}
 	why := func(ctx context.Context) error {
 		if err, ok := ended[identity.Of(ctx)]; ok {
@@ -44,15 +46,15 @@ func (r *Relay) identitiesEnded(ended map[*identity.Conn]*identity.Error) {
 		}
 		return nil
 	}
-	r.server.End(why)
-	r.reports.End(why)
+	s.relay.server.End(why)
+	s.relay.reports.End(why)
 }
 
 // Judge implements downstream.Judge.
 func (s *secure) Judge(from string, state *tls.ConnectionState) error {
 	err := s.watch.Judge(state)
 	if ended, ok := errors.AsType[*identity.Error](err); ok {
-		s.relay.identityEnded(from, state, ended)
+		s.ended(from, state, ended)
 		return unauthenticated(ended)
 	}
 	return nil
@@ -61,13 +63,13 @@ func (s *secure) Judge(from string, state *tls.ConnectionState) error {
 // Recheck implements downstream.Judge.
 func (s *secure) Recheck() time.Duration { return s.watch.Recheck() }
 
-// identityEnded counts and logs a client whose certificate does not count any more.
-func (r *Relay) identityEnded(from string, state *tls.ConnectionState, err *identity.Error) {
+// ended counts and logs a client whose certificate does not count any more.
+func (s *secure) ended(from string, state *tls.ConnectionState, err *identity.Error) {
 	var who keyer.Peer
 	if len(state.VerifiedChains) > 0 {
 		who = keyer.PeerFromCertificate(state.PeerCertificates[0])
 	}
-	r.door.IdentityEnded(from, cmp.Or(who.SPIFFE, who.Subject), string(err.Reason))
+	s.relay.door.IdentityEnded(from, cmp.Or(who.SPIFFE, who.Subject), string(err.Reason))
 }
 
 func unauthenticated(err error) error { return status.Error(codes.Unauthenticated, err.Error()) }

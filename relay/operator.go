@@ -46,6 +46,17 @@ type DoneScope struct {
 	Error      string `json:"error,omitempty"`      // why it was not done in this scope
 }
 
+// Totals adds up what a command did in all scopes, and in how many it was not done.
+func (d *Done) Totals() (released, changed, failed int) {
+	for _, s := range d.Scopes {
+		released, changed = released+s.Released, changed+s.Changed
+		if s.Error != "" {
+			failed++
+		}
+	}
+	return released, changed, failed
+}
+
 // commandError is that a command is wrong.
 type commandError struct{ reason string }
 
@@ -55,16 +66,24 @@ func wrong(format string, args ...any) error {
 	return &commandError{fmt.Sprintf(format, args...)}
 }
 
+// operator carries out what operators ask for. Its methods may be called from any goroutine.
+type operator struct {
+	hub    *hub
+	orders *orders
+}
+
+func (a adminPort) operator() operator { return operator{a.relay.hub, &a.relay.orders} }
+
 // selectors are the selectors of a command: one for each type. The error says what is wrong.
-func (r *Relay) selectors(c *Command) ([]hold.Selector, error) {
-	if c.Upstream != "" && !slices.ContainsFunc(r.hub.all(), func(s *session) bool { return s.key.plane == c.Upstream }) && r.hub.present()[c.Upstream] == nil {
+func (o operator) selectors(c *Command) (hold.Selectors, error) {
+	if c.Upstream != "" && !slices.ContainsFunc(o.hub.all(), func(s *session) bool { return s.key.plane == c.Upstream }) && o.hub.present()[c.Upstream] == nil {
 		return nil, wrong("there is no upstream %q", c.Upstream)
 	}
 	one := hold.Selector{Upstream: c.Upstream, Scope: c.Scope}
 	if len(c.Types) == 0 {
-		return []hold.Selector{one}, nil
+		return hold.Selectors{one}, nil
 	}
-	all := make([]hold.Selector, len(c.Types))
+	all := make(hold.Selectors, len(c.Types))
 	for i, name := range c.Types {
 		typeURL, short := keyer.TypeURL(name)
 		if !short {
@@ -83,7 +102,7 @@ func (r *Relay) selectors(c *Command) ([]hold.Selector, error) {
 }
 
 // hold freezes what a command selects.
-func (r *Relay) hold(c *Command) (*Done, error) {
+func (o operator) hold(c *Command) (*Done, error) {
 	if c.Guard || c.Generation != nil || !c.At.IsZero() {
 		return nil, wrong("guard is for release only, and generation and at are for rollback")
 	}
@@ -96,75 +115,72 @@ func (r *Relay) hold(c *Command) (*Done, error) {
 		}
 		f.Until = now.Add(d)
 	}
-	selectors, err := r.selectors(c)
+	selectors, err := o.selectors(c)
 	if err != nil {
 		return nil, err
 	}
-	r.orders.mu.Lock()
-	defer r.orders.mu.Unlock()
-	all := r.orders.now()
+	o.orders.mu.Lock()
+	defer o.orders.mu.Unlock()
+	all := o.orders.now()
 	for _, s := range selectors {
 		all = all.With(hold.Order{Selector: s, Freeze: f, Frozen: true}, now)
 	}
-	done := r.order(all)
-	for _, s := range r.selected(selectors) {
-		cache.OperatorOf(s.store).Freeze(r.orders.of(s.key), nil)
+	done := &Done{Warnings: o.order(all)}
+	for _, s := range o.selected(selectors) {
+		cache.OperatorOf(s.store).Freeze(o.orders.of(s.key), nil)
 		done.Scopes = append(done.Scopes, DoneScope{Upstream: s.key.plane, Scope: s.key.scope})
 	}
-	r.hub.snapshots.soon()
+	o.hub.snapshots.soon()
 	return done, nil
 }
 
 // free releases what a command selects: what operators hold, and what the guard holds.
-func (r *Relay) free(c *Command) (*Done, error) {
+func (o operator) free(c *Command) (*Done, error) {
 	if c.For != "" || c.Generation != nil || !c.At.IsZero() {
 		return nil, wrong("for is for hold only, and generation and at are for rollback")
 	}
-	selectors, err := r.selectors(c)
+	selectors, err := o.selectors(c)
 	if err != nil {
 		return nil, err
 	}
-	r.orders.mu.Lock()
-	defer r.orders.mu.Unlock()
-	done, all := new(Done), r.orders.now()
+	o.orders.mu.Lock()
+	defer o.orders.mu.Unlock()
+	done, all := new(Done), o.orders.now()
 	if !c.Guard && len(all) > 0 {
 		for _, s := range selectors {
 			all = all.With(hold.Order{Selector: s}, time.Now())
 		}
-		done = r.order(all)
+		done.Warnings = o.order(all)
 	}
-	for _, s := range r.selected(selectors) {
+	for _, s := range o.selected(selectors) {
 		before := countHeld(s.store)
-		cache.OperatorOf(s.store).Freeze(r.orders.of(s.key), func(typeURL string) bool {
-			return slices.ContainsFunc(selectors, func(x hold.Selector) bool { return x.Table(typeURL) })
-		})
+		cache.OperatorOf(s.store).Freeze(o.orders.of(s.key), selectors.Table)
 		done.Scopes = append(done.Scopes, DoneScope{Upstream: s.key.plane, Scope: s.key.scope, Released: before - countHeld(s.store)})
 	}
-	r.hub.snapshots.soon()
+	o.hub.snapshots.soon()
 	return done, nil
 }
 
-// order puts orders in force. Where there is a disk they are there first. A disk that fails keeps no
-// operator from doing anything.
-func (r *Relay) order(all hold.Orders) *Done {
-	done := new(Done)
-	err := r.hub.snapshots.saveOrders(all)
+// order puts orders in force, and returns what the operator should know. Where there is a disk they are
+// there first. A disk that fails keeps no operator from doing anything.
+func (o operator) order(all hold.Orders) (warnings []string) {
+	err := o.hub.snapshots.saveOrders(all)
 	switch {
 	case errors.Is(err, errNoDisk):
 		if len(all) > 0 {
-			done.Warnings = append(done.Warnings, err.Error())
+			warnings = append(warnings, err.Error())
 		}
 	case err != nil:
-		done.Warnings = append(done.Warnings, fmt.Sprintf("the order cannot be written to cache.dir, and a restart of the relay forgets it: %v", err))
+		warnings = append(warnings, fmt.Sprintf("the order cannot be written to cache.dir, and a restart of the relay forgets it: %v", err))
 	}
-	r.orders.force.Store(&all)
-	return done
+	o.orders.force.Store(&all)
+	return warnings
 }
 
 // selected are the sessions that selectors are about.
-func (r *Relay) selected(selectors []hold.Selector) (all []*session) {
-	for _, s := range r.hub.all() {
-		if !s.key.resolved && slices.ContainsFunc(selectors, func(x hold.Selector) bool { return x.Store(s.key.plane, s.key.scope) }) {
+func (o operator) selected(selectors hold.Selectors) (all []*session) {
+	for _, s := range o.hub.all() {
+		if !s.key.resolved && selectors.Store(s.key.plane, s.key.scope) {
 			all = append(all, s)
 		}
 	}
@@ -221,16 +237,16 @@ type HeldName struct {
 }
 
 // heldPage shows what is held of what selectors are about.
-func (r *Relay) heldPage(selectors []hold.Selector, now time.Time) *HeldPage {
+func (o operator) heldPage(selectors hold.Selectors, now time.Time) *HeldPage {
 	page := &HeldPage{Orders: []OrderView{}, Held: []HeldView{}}
-	for _, x := range r.orders.now() {
+	for _, x := range o.orders.now() {
 		if !x.Frozen || x.On(now) {
 			page.Orders = append(page.Orders, viewOrder(&x))
 		}
 	}
-	for _, s := range r.selected(selectors) {
+	for _, s := range o.selected(selectors) {
 		for _, x := range cache.OperatorOf(s.store).Held(true) {
-			if slices.ContainsFunc(selectors, func(sel hold.Selector) bool { return sel.Table(x.TypeURL) }) {
+			if selectors.Table(x.TypeURL) {
 				page.Held = append(page.Held, viewHeld(s, &x))
 			}
 		}

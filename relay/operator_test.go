@@ -225,12 +225,12 @@ func TestRollback_GATE4(t *testing.T) {
 // Scopes whose state is not remembered stay as they are, and are not held.
 func TestRollbackAbout_GATE4(t *testing.T) {
 	sessions := []*session{{key: sessionKey{plane: "a", scope: "1"}}, {key: sessionKey{plane: "a", scope: "2"}}}
-	selectors := []hold.Selector{{Type: "t"}, {Type: "u"}}
+	selectors := hold.Selectors{{Type: "t"}, {Type: "u"}}
 	if got := about(selectors, sessions, &Done{Scopes: make([]DoneScope, 2)}); !reflect.DeepEqual(got, selectors) {
 		t.Errorf("%+v", got)
 	}
 	got := about(selectors, sessions, &Done{Scopes: []DoneScope{{Error: "no"}, {}}})
-	if want := []hold.Selector{{Upstream: "a", Scope: new("2"), Type: "t"}, {Upstream: "a", Scope: new("2"), Type: "u"}}; !reflect.DeepEqual(got, want) {
+	if want := (hold.Selectors{{Upstream: "a", Scope: new("2"), Type: "t"}, {Upstream: "a", Scope: new("2"), Type: "u"}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
 	}
 }

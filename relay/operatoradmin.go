@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,12 +17,13 @@ const maxCommand = 64 << 10
 
 // serveHeld shows what is held.
 func (a adminPort) serveHeld(w http.ResponseWriter, req *http.Request) {
-	selectors, err := a.relay.selectors(queryCommand(req))
+	o := a.operator()
+	selectors, err := o.selectors(queryCommand(req))
 	if err != nil {
 		refuse(w, http.StatusBadRequest, err)
 		return
 	}
-	indented(w, a.relay.heldPage(selectors, time.Now()))
+	indented(w, o.heldPage(selectors, time.Now()))
 }
 
 // queryCommand is what the query of a page selects.
@@ -96,7 +98,7 @@ func refuse(w http.ResponseWriter, code int, err error) {
 func (a adminPort) audit(name string, req *http.Request, c *Command, done *Done, err error) {
 	line := []any{"command", name, "from", req.RemoteAddr}
 	if c != nil {
-		line = append(line, "upstream", orAll(c.Upstream), "scope", scopeText(c.Scope), "type", orAll(strings.Join(c.Types, ",")))
+		line = append(line, "upstream", cmp.Or(c.Upstream, "all"), "scope", scopeText(c.Scope), "type", cmp.Or(strings.Join(c.Types, ","), "all"))
 		for _, x := range c.options() {
 			line = append(line, x...)
 		}
@@ -105,13 +107,7 @@ func (a adminPort) audit(name string, req *http.Request, c *Command, done *Done,
 		a.relay.log.Warn("refused an operator's command", append(line, "error", err)...)
 		return
 	}
-	released, changed, failed := 0, 0, 0
-	for _, s := range done.Scopes {
-		released, changed = released+s.Released, changed+s.Changed
-		if s.Error != "" {
-			failed++
-		}
-	}
+	released, changed, failed := done.Totals()
 	line = append(line, "scopes", len(done.Scopes), "released", released, "changed", changed, "failed", failed)
 	if len(done.Warnings) > 0 {
 		line = append(line, "warning", strings.Join(done.Warnings, "; "))
@@ -143,5 +139,5 @@ func heldText(o *OrderView) string {
 		until = "until " + o.Until.UTC().Format(time.RFC3339)
 	}
 	return fmt.Sprintf("held by an operator since %s: upstream %s, scope %s, type %s, %s",
-		o.Since.UTC().Format(time.RFC3339), orAll(o.Upstream), scopeText(o.Scope), orAll(o.TypeURL), until)
+		o.Since.UTC().Format(time.RFC3339), cmp.Or(o.Upstream, "all"), scopeText(o.Scope), cmp.Or(o.TypeURL, "all"), until)
 }

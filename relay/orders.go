@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -143,15 +144,8 @@ func (s *snapshots) saveOrders(all hold.Orders) error {
 
 // logSelector names the tables that a selector is about, in a line of the log.
 func logSelector(s *hold.Selector, more ...any) []any {
-	all := []any{"upstream", orAll(s.Upstream), "scope", scopeText(s.Scope), "type", orAll(s.Type)}
+	all := []any{"upstream", cmp.Or(s.Upstream, "all"), "scope", scopeText(s.Scope), "type", cmp.Or(s.Type, "all")}
 	return append(all, more...)
-}
-
-func orAll(s string) string {
-	if s == "" {
-		return "all"
-	}
-	return s
 }
 
 func scopeText(scope *string) string {

@@ -210,7 +210,7 @@ func (r *Relay) listener(s config.Server, node config.Node) error {
 		if err != nil {
 			return err
 		}
-		r.tls = r.identify(files, s.Identity.Recheck)
+		r.tls = newSecure(r, files, s.Identity.Recheck)
 		c.Credentials = contained{r.door.Guard(r.tls.watch.Guard(r.tls.Credentials())), r.panics}
 	}
 	r.server = downstream.NewServer(c)

@@ -11,8 +11,8 @@ import (
 
 // rollback puts what clients of the selected scopes get back to what they had at a time, or in a
 // generation, and holds it there. Endpoints and secrets go on as they are.
-func (r *Relay) rollback(c *Command) (*Done, error) {
-	selectors, err := r.selectors(c)
+func (o operator) rollback(c *Command) (*Done, error) {
+	selectors, err := o.selectors(c)
 	switch {
 	case err != nil:
 		return nil, err
@@ -26,32 +26,30 @@ func (r *Relay) rollback(c *Command) (*Done, error) {
 			return nil, wrong("endpoints cannot be rolled back: those of before may be gone")
 		}
 	}
-	r.orders.mu.Lock()
-	defer r.orders.mu.Unlock()
-	sessions := r.selected(selectors)
+	o.orders.mu.Lock()
+	defer o.orders.mu.Unlock()
+	sessions := o.selected(selectors)
 	targets, done, err := targetsOf(sessions, c)
 	if err != nil {
 		return nil, err
 	}
 	f := hold.Freeze{Since: time.Now()}
-	all := r.orders.now()
+	all := o.orders.now()
 	for _, s := range about(selectors, sessions, done) {
 		all = all.With(hold.Order{Selector: s, Freeze: f, Frozen: true, Flows: true}, f.Since)
 	}
-	done.Warnings = r.order(all).Warnings
+	done.Warnings = o.order(all)
 	for i, s := range sessions {
 		x := &done.Scopes[i]
 		if x.Error != "" {
 			continue
 		}
-		x.Changed, err = cache.OperatorOf(s.store).Rollback(targets[i], r.orders.of(s.key), func(typeURL string) bool {
-			return slices.ContainsFunc(selectors, func(x hold.Selector) bool { return x.Table(typeURL) })
-		})
+		x.Changed, err = cache.OperatorOf(s.store).Rollback(targets[i], o.orders.of(s.key), selectors.Table)
 		if x.Generation = targets[i]; err != nil {
 			x.Error = err.Error() // it was forgotten just now
 		}
 	}
-	r.hub.snapshots.soon()
+	o.hub.snapshots.soon()
 	return done, nil
 }
 
@@ -91,7 +89,7 @@ func targetsOf(sessions []*session, c *Command) (targets []uint64, done *Done, e
 
 // about are the selectors of the orders that hold what is rolled back. Scopes of which the relay does not
 // remember the state stay as they are: then each of the others has its own.
-func about(selectors []hold.Selector, sessions []*session, done *Done) (own []hold.Selector) {
+func about(selectors hold.Selectors, sessions []*session, done *Done) (own hold.Selectors) {
 	if !slices.ContainsFunc(done.Scopes, func(x DoneScope) bool { return x.Error != "" }) {
 		return selectors
 	}
@@ -129,13 +127,14 @@ type ChangesView struct {
 
 // serveGenerations lists the states that the scopes can be rolled back to.
 func (a adminPort) serveGenerations(w http.ResponseWriter, req *http.Request) {
-	selectors, err := a.relay.selectors(queryCommand(req))
+	o := a.operator()
+	selectors, err := o.selectors(queryCommand(req))
 	if err != nil {
 		refuse(w, http.StatusBadRequest, err)
 		return
 	}
 	views := []GenerationsView{}
-	for _, s := range a.relay.selected(selectors) {
+	for _, s := range o.selected(selectors) {
 		v := GenerationsView{Upstream: s.key.plane, Scope: s.key.scope}
 		for _, g := range cache.OperatorOf(s.store).Generations() {
 			x := GenerationView{Number: g.Number, Since: g.Since, Until: g.Until}

@@ -31,6 +31,19 @@ func (s *Selector) Store(upstream, scope string) bool {
 // Table reports whether it is about a table of a store that it is about.
 func (s *Selector) Table(typeURL string) bool { return s.Type == "" || s.Type == typeURL }
 
+// Selectors are selectors of which any may be about a table.
+type Selectors []Selector
+
+// Store reports whether one of them is about tables of a store.
+func (all Selectors) Store(upstream, scope string) bool {
+	return slices.ContainsFunc(all, func(s Selector) bool { return s.Store(upstream, scope) })
+}
+
+// Table reports whether one of them is about a table of a store that they are about.
+func (all Selectors) Table(typeURL string) bool {
+	return slices.ContainsFunc(all, func(s Selector) bool { return s.Table(typeURL) })
+}
+
 // covers reports whether it is about all tables that another selector is about.
 func (s *Selector) covers(o *Selector) bool {
 	return (s.Upstream == "" || s.Upstream == o.Upstream) && (s.Type == "" || s.Type == o.Type) &&

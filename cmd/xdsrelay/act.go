@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -109,7 +108,7 @@ func (o *actFlags) query() string {
 
 // selection says what a command selects.
 func selection(c *relay.Command) string {
-	words := []string{"upstream " + allIfEmpty(c.Upstream)}
+	words := []string{"upstream " + cmp.Or(c.Upstream, "all")}
 	switch {
 	case c.Scope == nil:
 		words = append(words, "scope all")
@@ -118,14 +117,7 @@ func selection(c *relay.Command) string {
 	default:
 		words = append(words, "scope "+*c.Scope)
 	}
-	return strings.Join(append(words, "type "+allIfEmpty(strings.Join(c.Types, ", "))), ", ")
-}
-
-func allIfEmpty(s string) string {
-	if s == "" {
-		return "all"
-	}
-	return s
+	return strings.Join(append(words, "type "+cmp.Or(strings.Join(c.Types, ", "), "all")), ", ")
 }
 
 // act has all relays carry out a command, after the operator agreed.
@@ -160,7 +152,7 @@ func (o *actFlags) act(path, question string, c *relay.Command) error {
 	}
 	for i := range answers {
 		a := &answers[i]
-		if a.Err == nil && slices.ContainsFunc(a.Value.Scopes, func(s relay.DoneScope) bool { return s.Error != "" }) {
+		if _, _, failed := a.Value.Totals(); a.Err == nil && failed > 0 {
 			a.Err = errPartly
 		}
 	}
@@ -247,13 +239,7 @@ func doneText(w io.Writer, path string, answers []adminclient.Answer[relay.Done]
 			fmt.Fprintf(&b, "%s: FAILED: %v\n", a.Address, a.Err)
 			continue
 		}
-		released, changed, failed := 0, 0, 0
-		for _, s := range a.Value.Scopes {
-			released, changed = released+s.Released, changed+s.Changed
-			if s.Error != "" {
-				failed++
-			}
-		}
+		released, changed, failed := a.Value.Totals()
 		fmt.Fprintf(&b, "%s: done in %s", a.Address, plural(len(a.Value.Scopes)-failed, "scope"))
 		switch path {
 		case pathRelease:
