@@ -259,15 +259,16 @@ func TestFreezeDifferences_GATE4(t *testing.T) {
 		}
 		var lines []string
 		for _, d := range got[0].Names {
-			line := d.Name
+			var line strings.Builder
+			line.WriteString(d.Name)
 			for _, r := range []*wire.Resource{d.Released, d.Received} {
 				if r == nil {
-					line += " -"
+					line.WriteString(" -")
 				} else {
-					line += " " + r.Version
+					line.WriteString(" " + r.Version)
 				}
 			}
-			lines = append(lines, line)
+			lines = append(lines, line.String())
 		}
 		b.expect(lines, "m00000 1 2", "m00001 1 -", "new - 1")
 		if n := len(cache.OperatorOf(b.store).Held(false)[0].Names); n != 0 {

@@ -39,11 +39,12 @@ func (b *bed) rollback(number uint64) (int, error) {
 // generations lists the states that the store remembers, as "number: type new/changed".
 func (b *bed) generations() (all []string) {
 	for _, g := range cache.OperatorOf(b.store).Generations() {
-		line := fmt.Sprint(g.Number)
+		var line strings.Builder
+		fmt.Fprint(&line, g.Number)
 		for _, x := range g.Changes {
-			line += fmt.Sprintf(" %s %d/%d", x.TypeURL[strings.LastIndexByte(x.TypeURL, '.')+1:], x.New, x.Changed)
+			fmt.Fprintf(&line, " %s %d/%d", x.TypeURL[strings.LastIndexByte(x.TypeURL, '.')+1:], x.New, x.Changed)
 		}
-		all = append(all, line)
+		all = append(all, line.String())
 	}
 	return all
 }
