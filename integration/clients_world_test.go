@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"fmt"
 	"net"
 	"strconv"
 	"testing"
@@ -113,10 +112,7 @@ func (w *world) check(t testing.TB) {
 		return
 	}
 	w.relay.consistent(t)
-	waitFor(t, fmt.Sprintf("SUB-10: %d streams of the relay", w.streams), func() bool { // of one that broke, the control plane learns a moment later
-		stats = w.plane.Stats()
-		return len(stats.Streams) == w.streams
-	})
+	stats = awaitStreams(t, "SUB-10: the streams of the relay", w.plane, w.streams)
 	for _, stream := range stats.Streams {
 		for url, of := range stream.Types {
 			for name, times := range of.Names {

@@ -284,11 +284,7 @@ func (f *failover) lossless() {
 func (f *failover) streams() {
 	f.t.Helper()
 	for authority, ids := range map[string][]string{"cloud": {"first", "own"}, "on-prem": {"own"}} {
-		stats := f.planes[authority].Stats()
-		waitFor(f.t, "LOC-7: one stream to "+authority, func() bool { // of one that broke, it learns a moment later
-			stats = f.planes[authority].Stats()
-			return len(stats.Streams) == 1
-		})
+		stats := awaitStreams(f.t, "LOC-7: the streams to "+authority, f.planes[authority], 1)
 		for _, typeURL := range failoverTypes {
 			want := make(map[string]int)
 			for _, id := range ids {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/controlplane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/parallel"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/relay"
@@ -193,6 +194,17 @@ func waitFor(t testing.TB, what string, cond func() bool) {
 			t.Fatalf("%s: never happened", what)
 		}
 	}
+}
+
+// awaitStreams waits until a control plane has so many streams, and returns what it saw then. Of one
+// that broke, a control plane learns a moment after the relay has replaced it.
+func awaitStreams(t testing.TB, what string, cp interface{ Stats() controlplane.Stats }, want int) (stats controlplane.Stats) {
+	t.Helper()
+	waitFor(t, fmt.Sprintf("%s: %d", what, want), func() bool {
+		stats = cp.Stats()
+		return len(stats.Streams) == want
+	})
+	return stats
 }
 
 // federated gives the first upstream the authorities a, b and b.c, the second one
