@@ -157,16 +157,7 @@ type outageWatch struct{ relay *Relay }
 
 // run has clients told of upstreams that cannot be reached (ABS-2), until ctx ends.
 func (o outageWatch) run(ctx context.Context) {
-	tick := time.NewTicker(outageLook)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-tick.C:
-			o.tell(ctx, now)
-		}
-	}
+	backoff.Every(ctx, outageLook, func(now time.Time) { o.tell(ctx, now) })
 }
 
 // tell has the stores of all planes know which of them cannot be reached, and

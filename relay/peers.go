@@ -14,6 +14,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/relay/peers"
@@ -121,23 +122,14 @@ func (h *help) close() {
 	}
 }
 
-// run asks peers until ctx ends.
+// runHelp asks peers until ctx ends.
 func (r *Relay) runHelp(ctx context.Context) {
 	h := r.hub.help
 	if h == nil {
 		return
 	}
 	defer h.asking.Wait()
-	tick := time.NewTicker(helpLook)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-tick.C:
-			r.helpAll(ctx, now)
-		}
-	}
+	backoff.Every(ctx, helpLook, func(now time.Time) { r.helpAll(ctx, now) })
 }
 
 // helpAll has peers asked for all stores that need it.

@@ -1,5 +1,6 @@
 // Package backoff gives delays with jitter to whatever tries again, or asks now and then:
-// upstream, the REST poller and the xDS clients. Sleep waits for one.
+// upstream, the REST poller and the xDS clients. Sleep waits for one, and Every is for a
+// steady pace.
 package backoff
 
 import (
@@ -46,5 +47,20 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 		return true
 	case <-ctx.Done():
 		return false
+	}
+}
+
+// Every calls f at a steady pace until ctx ends, with the time of each turn. A turn that takes long
+// has the next one come late, and none is made up for.
+func Every(ctx context.Context, d time.Duration, f func(now time.Time)) {
+	tick := time.NewTicker(d)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			f(now)
+		}
 	}
 }

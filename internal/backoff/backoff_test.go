@@ -77,3 +77,20 @@ func TestSleep(t *testing.T) {
 		}
 	})
 }
+
+// Every turns at its pace, with the time of the turn, and ends with its context.
+func TestEvery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		var turns []time.Duration
+		Every(ctx, time.Second, func(now time.Time) {
+			if turns = append(turns, now.Sub(began)); len(turns) == 3 {
+				cancel()
+			}
+		})
+		if len(turns) != 3 || turns[0] != time.Second || turns[2] != 3*time.Second {
+			t.Errorf("turned at %v", turns)
+		}
+	})
+}
