@@ -93,6 +93,15 @@ func (h *heldBack) received() iter.Seq2[string, hold.Fate] {
 	}
 }
 
+// content returns the content of a name that clients are not told yet, if there is one.
+func (h *heldBack) content(key string) (f hold.Fate, held bool) {
+	if !h.any() {
+		return f, false
+	}
+	f, held = h.names.Get(key)
+	return f, held && !f.Removes()
+}
+
 // removes reports whether the server removed an entry, and clients are not told yet.
 func (h *heldBack) removes(e *Entry) bool {
 	if !h.any() {

@@ -112,6 +112,17 @@ func TestFreeze_GATE4(t *testing.T) {
 			b.releases()
 			b.expect(c.collect(), "RDS +r@1")
 		},
+		"an error that says nothing of the content": func(b *bed, c *peer) {
+			c.sub(rds, "r")
+			b.saysRoute("-r")
+			b.expect(c.collect(), "RDS -r")
+			b.freezes(0)
+			b.saysRoute("+r@1")
+			b.fails(rds, "r", codes.Unavailable)
+			b.expect(c.collect(), "RDS !r")
+			b.releases()
+			b.expect(c.collect(), "RDS +r@1")
+		},
 		"losses that the guard holds": func(b *bed, c *peer) {
 			b.says(cds, many("-", "m", 0, 20, "")...)
 			b.freezes(0)
