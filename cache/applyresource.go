@@ -171,11 +171,10 @@ func (u *update) failEntry(t *Table, e *Entry, re *wire.ResourceError) {
 		return
 	}
 	wasOpen := e.Open()
-	h := t.upstream.held
-	content, held := h.content(e.key)
-	t.remove(e, Failed, own(re), u.received)
-	if held && re.Transient() && t.entries[e.key] == e {
-		h.names.Put(e.key, content) // the server has it all the same
+	if re.Transient() {
+		removeReleased(t, e, Failed, own(re), u.received)
+	} else {
+		t.remove(e, Failed, own(re), u.received)
 	}
 	if i := e.extra.demand; !wasOpen && i != nil && i.subscribed {
 		i.startClock(t.store.cache.Now())

@@ -98,6 +98,18 @@ func lose(t *Table, e *Entry, now time.Time) {
 	}
 }
 
+// removeReleased removes what clients have of an entry, which says nothing of the content that is held:
+// the server has that all the same.
+func removeReleased(t *Table, e *Entry, to State, err *wire.ResourceError, now time.Time) {
+	h := t.upstream.held
+	f, held := h.content(e.key)
+	t.remove(e, to, err, now)
+	if held && (t.entries[e.key] == e || t.collectionOf(e.key, e) != nil) {
+		f.Loss = false // there is nothing left to lose
+		h.names.Put(e.key, f)
+	}
+}
+
 // checkHeld verifies what a table holds.
 func checkHeld(t *Table, c *Checker) {
 	h := t.upstream.held

@@ -89,7 +89,7 @@ func expireTTLs(t *Table, now time.Time) time.Time {
 		l.expired, l.content = true, l.entry.changed
 		t.store.cache.observer.Expired(t.typeURL)
 		t.variants.expired(l.entry)
-		t.remove(l.entry, Absent, nil, now)
+		removeReleased(t, l.entry, Absent, nil, now)
 	}
 	delete(t.store.due.ttls, t)
 	return time.Time{}

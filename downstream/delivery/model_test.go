@@ -357,6 +357,7 @@ type modelClient struct {
 	clocks map[string]time.Time // when it drops what it holds, if it can do ttl (TTL-2)
 	told   []string             // what it was sent last: +name@version, -name, and a list's bar
 	errors map[string]int       // how often it was told of an error (ERR-1)
+	silent map[string]bool      // keys that the control plane left unanswered, as it was told, and that it was not sent since (RES-7)
 }
 
 // newClient joins a client of the model.
@@ -364,7 +365,7 @@ func (m *modelServer) newPlace(form Form, full bool) *modelClient {
 	c := &modelClient{
 		server: m, form: form, full: form.State && full,
 		bell: make(chan struct{}, 1), subs: map[string]bool{}, once: map[string]bool{},
-		holds: map[string]string{}, clocks: map[string]time.Time{},
+		holds: map[string]string{}, clocks: map[string]time.Time{}, silent: map[string]bool{},
 	}
 	c.client = Join(m.store, ringing(c.bell), form)
 	m.clients = append(m.clients, c)
@@ -409,6 +410,7 @@ func (c *modelClient) take(t rapid.TB, r *discovery.Resource) {
 		t.Fatalf("TTL-3: a heartbeat for %q@%s with a ttl of %v, but it holds %q", r.Name, r.Version, ttl, c.holds[key])
 	}
 	c.holds[key] = r.Version
+	delete(c.silent, key)
 	delete(c.clocks, key)
 	if r.Ttl != nil {
 		c.clocks[key] = c.server.now.Add(ttl)
@@ -790,6 +792,7 @@ func testModel(t *testing.T, source modelSource) {
 					continue
 				}
 				want := c.wants(exists)
+				server.forgiveSilence(c)
 				if c.form.State && !c.full {
 					// Nobody tells it what is gone (RES-3).
 					maps.DeleteFunc(c.holds, func(n string, _ string) bool { _, ok := want[n]; return !ok })

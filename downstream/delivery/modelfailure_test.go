@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
@@ -181,6 +182,7 @@ func (c *modelClient) takeErrors(t rapid.TB, errs []*discovery.ResourceError) {
 		}
 		c.errors[keyOf(name)+"|"+e.ErrorDetail.Message]++
 		code := codes.Code(e.ErrorDetail.Code)
+		c.silent[keyOf(name)] = strings.Contains(e.ErrorDetail.Message, "has not sent it within")
 		if (code == codes.NotFound || code == codes.PermissionDenied) && c.form.State && !c.full {
 			delete(c.holds, keyOf(name))
 			delete(c.clocks, keyOf(name))

@@ -156,6 +156,17 @@ func (m *modelServer) holdsRight(holds, want map[string]string) bool {
 	return true
 }
 
+// forgiveSilence has a client drop what does not exist any more and the relay called unanswered: the
+// relay does not know that the control plane ever sent it, and silence removes nothing (RES-7).
+func (m *modelServer) forgiveSilence(c *modelClient) {
+	for key := range c.silent {
+		if _, exists := m.exists[key]; m.source.state && !exists && c.silent[key] {
+			delete(c.holds, key)
+			delete(c.clocks, key)
+		}
+	}
+}
+
 // sayState is say: a full-state type is told with everything, also because of a ttl.
 func (m *modelServer) sayState(name string) {
 	m.states++

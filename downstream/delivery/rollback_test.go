@@ -95,6 +95,21 @@ func TestRollback_GATE4(t *testing.T) {
 			b.expect(c.collect(), "CDS +m00000@2 +new@1", "RDS +r@3")
 			b.expectAll(c.collect(), "CDS -m00001")
 		},
+		"a ttl that runs out says nothing of what was received": func(b *bed, c *peer) {
+			b.says(cds, "+m00000@2~600s")
+			b.elapses(time.Minute)
+			b.says(cds, "+m00000@3")
+			b.elapses(time.Minute)
+			c.collect()
+			b.rolls(1, 1)
+			c.collect()
+			b.elapses(time.Hour)
+			if n := b.seenByNew(cds, "*"); n != 2 {
+				b.Fatalf("a new client gets %d", n)
+			}
+			b.releases()
+			b.expect(c.collect(), "CDS +m00000@3")
+		},
 		"pushes that follow each other closely are one": func(b *bed, c *peer) {
 			b.says(cds, "+m00000@2")
 			b.elapses(time.Second)
