@@ -110,6 +110,8 @@ type Upstream struct {
 	TLS         *UpstreamTLS `yaml:"tls,omitempty"`       // nil: plaintext
 	TLSRefresh  Duration     `yaml:"tls_refresh"`
 
+	Credentials Credentials `yaml:"credentials,omitempty"`
+
 	// The relay sends Metadata with every stream and poll. Forward has the names of
 	// clients' metadata that the relay passes on; it is part of the scope (ACC-6).
 	Metadata Headers  `yaml:"metadata,omitempty"`
@@ -161,6 +163,11 @@ type UpstreamTLS struct {
 	CertFile   string `yaml:"cert_file,omitempty"`   // the relay's own certificate, with KeyFile
 	KeyFile    string `yaml:"key_file,omitempty"`    //
 	ServerName string `yaml:"server_name,omitempty"` // expected in the server's certificate; empty: the endpoint's host
+}
+
+// Credentials is what the relay shows an upstream beside its client certificate (ACC-6).
+type Credentials struct {
+	TokenFile string `yaml:"token_file,omitempty"` // a bearer token, which is read again when it changes; empty: none
 }
 
 // Backoff is the exponential wait between attempts to reach an upstream

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+
+	"github.com/xdsrelay/xdsrelay/internal/tokenfile"
 )
 
 // CheckFiles reads the TLS files that the configuration names, and looks whether
@@ -26,6 +28,7 @@ func (c *Config) CheckFiles() error {
 			k.keyPair(at, t.CertFile, t.KeyFile)
 			k.roots(at+".ca_file", t.CAFile)
 		}
+		k.token(fmt.Sprintf("upstreams[%d].credentials.token_file", i), u.Credentials.TokenFile)
 		k.exists(fmt.Sprintf("upstreams[%d].path", i), u.Path)
 	}
 	k.keyPair("peers.tls", c.Peers.TLS.CertFile, c.Peers.TLS.KeyFile)
@@ -50,6 +53,16 @@ func (k *checker) keyPair(path, certFile, keyFile string) {
 func (k *checker) roots(path, file string) {
 	if data := k.read(path, file); data != nil && !x509.NewCertPool().AppendCertsFromPEM(data) {
 		k.fail(path, "%s has no certificate in PEM form", file)
+	}
+}
+
+// token checks a file of a bearer token; the name may be empty.
+func (k *checker) token(path, file string) {
+	if file == "" {
+		return
+	}
+	if _, err := tokenfile.Read(file); err != nil {
+		k.unreadable(path, file, err)
 	}
 }
 

@@ -14,6 +14,7 @@ func TestCheckFiles(t *testing.T) {
 	dir.PutPair("b", ca.Client("b"))
 	dir.PutCA("ca", ca)
 	dir.Put("empty.pem", nil)
+	dir.Put("token", []byte("t"))
 	inDir := func(s string) string { return strings.ReplaceAll(s, "DIR", dir.Path("")) }
 	good := mustParse(t, inDir(`
 upstreams:
@@ -21,6 +22,7 @@ upstreams:
   - {name: b, authorities: [b], endpoints: ["b:1"], tls: {cert_file: DIR/b.crt, key_file: DIR/b.key}}
   - {name: c, authorities: [c], path: DIR}
   - {name: d, authorities: [d], path: DIR/ca.crt}
+  - {name: e, authorities: [e], endpoints: ["e:1"], credentials: {token_file: DIR/token}}
 server:
   tls: {cert_file: DIR/a.crt, key_file: DIR/a.key, client_ca_file: DIR/ca.crt}
 `))
@@ -48,6 +50,14 @@ upstreams:
   - name: c
     authorities: [c]
     path: DIR/missing
+  - name: d
+    authorities: [d]
+    endpoints: ["d:1"]
+    credentials: {token_file: DIR/empty.pem}
+  - name: e
+    authorities: [e]
+    endpoints: ["e:1"]
+    credentials: {token_file: DIR/missing}
 `))
 	err := bad.CheckFiles()
 	if err == nil {
@@ -57,7 +67,9 @@ upstreams:
 test.yaml:6:21: server.tls.client_ca_file: DIR/empty.pem has no certificate in PEM form
 test.yaml:12:16: upstreams[0].tls.ca_file: reading DIR/missing.pem: no such file or directory
 test.yaml:17:18: upstreams[1].tls.cert_file: reading DIR: is a directory
-test.yaml:21:11: upstreams[2].path: reading DIR/missing: no such file or directory`), "\n")
+test.yaml:21:11: upstreams[2].path: reading DIR/missing: no such file or directory
+test.yaml:25:31: upstreams[3].credentials.token_file: reading DIR/empty.pem: expected a token, got an empty file
+test.yaml:29:31: upstreams[4].credentials.token_file: reading DIR/missing: no such file or directory`), "\n")
 	if diff := cmp.Diff(want, strings.Split(err.Error(), "\n")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -107,13 +107,18 @@ var reservedHeaders = []string{
 	"keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "user-agent",
 }
 
+// authorization is the header of bearer tokens.
+const authorization = "authorization"
+
 // headerCharacters are those that gRPC allows in the name of metadata.
 const headerCharacters = "abcdefghijklmnopqrstuvwxyz0123456789-_."
 
 // headers checks what goes upstream as metadata: what is static, and what is passed on.
 func (k *checker) headers(path string, u *Upstream) {
 	if u.Path != "" {
-		for key, given := range map[string]bool{"metadata": len(u.Metadata) > 0, "forward": len(u.Forward) > 0} {
+		for key, given := range map[string]bool{
+			"metadata": len(u.Metadata) > 0, "forward": len(u.Forward) > 0, "credentials": u.Credentials != Credentials{},
+		} {
 			if given {
 				k.fail(path+"."+key, "expected either path or %s: files have no servers", key)
 			}
@@ -138,8 +143,23 @@ func (k *checker) headers(path string, u *Upstream) {
 			k.fail(at, "%q has a value in metadata: a client's value cannot replace it", name)
 		}
 	}
+	k.credentials(path, u)
 	if len(u.Forward) > 0 && u.Redirects == FollowRedirects {
 		k.fail(path+".forward", "expected redirects: pass, because the relay follows redirects without a client's metadata")
+	}
+}
+
+// credentials checks that the relay's token is the only one.
+func (k *checker) credentials(path string, u *Upstream) {
+	if u.Credentials.TokenFile == "" {
+		return
+	}
+	const message = "expected no authorization beside it: the relay sends the token under that name, and %s has it too"
+	if _, static := u.Metadata[authorization]; static {
+		k.fail(path+".credentials.token_file", message, path+".metadata")
+	}
+	if slices.Contains(u.Forward, authorization) {
+		k.fail(path+".credentials.token_file", message, path+".forward")
 	}
 }
 

@@ -73,6 +73,7 @@ func TestParseEveryKey(t *testing.T) {
 			Endpoints:      [][]string{{"xds.example.com:443", "other.example.com:443"}, {"[2001:db8::1]:443"}},
 			TLS:            &UpstreamTLS{CAFile: "ca.pem", CertFile: "c.pem", KeyFile: "c.key", ServerName: "xds"},
 			TLSRefresh:     Duration(7 * time.Minute),
+			Credentials:    Credentials{TokenFile: "/run/token"},
 			Metadata:       Headers{"x-team": {"edge"}, "trace-bin": {"AAE="}, "x-list": {"a", "b"}},
 			MaxReceiveSize: 8 * MiB,
 			MaxRequestSize: 9 * MiB,

@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -123,6 +125,69 @@ func TestForward_ACC6_OPS6(t *testing.T) {
 	}
 }
 
+// The relay shows a control plane the token of a file, the new one once the file has another. What the
+// control plane says of a token is not shown.
+func TestTokenFile_ACC6_OPS6(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	renew := func(token string) {
+		t.Helper()
+		if err := os.WriteFile(file+".new", []byte(token+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".new", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	renew("s3cret-1")
+	seen := new(ledger)
+	p := newPlane(t, grpc.StreamInterceptor(func(srv any, g grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		md, _ := metadata.FromIncomingContext(g.Context())
+		if token := strings.Join(md.Get("authorization"), ","); token == "Bearer s3cret-2" {
+			return status.Errorf(codes.Unauthenticated, "%s is on no list", token)
+		}
+		return seen.intercept(srv, g, info, handler)
+	}))
+	p.set(clusterType, "c1", true)
+	relay := startRelay(t, func(c *config.Config) {
+		c.Upstreams[0].Credentials.TokenFile = file
+		c.Upstreams[0].Metadata = config.Headers{"x-relay": {"static"}}
+	}, p.addr)
+	c := newClient(t, relay.addr, "a")
+	if err := c.connect(false); err != nil {
+		t.Fatal(err)
+	}
+	c.subscribe(clusterType, []string{"*"}, nil)
+	c.awaitHolding(t, clusterType, "c1")
+	taken := func(n int) func() bool {
+		return func() bool { return strings.Count(relay.log.String(), "token file taken up") == n }
+	}
+	renew("s3cret-2")
+	waitFor(t, "the second token", taken(1))
+	p.breakStreams()
+	waitFor(t, "a refused token", func() bool { return strings.Contains(relay.log.String(), "(hidden) is on no list") })
+	renew("s3cret-3")
+	waitFor(t, "the third token", taken(2))
+	p.set(clusterType, "c2", true)
+	c.awaitHolding(t, clusterType, "c1", "c2")
+	for name, want := range map[string][]string{"authorization": {"Bearer s3cret-1", "Bearer s3cret-3"}, "x-relay": {"static"}} {
+		if got := slices.Compact(seen.of(name)); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if !c.connected() {
+		t.Error("the client lost its stream")
+	}
+	for _, page := range []string{"/upstreams", "/clients", "/scopes", "/config", "/metrics", "/readyz"} {
+		if _, shown := relay.get(t, page); strings.Contains(shown, "s3cret") {
+			t.Errorf("%s shows the token", page)
+		}
+	}
+	if strings.Contains(relay.log.String(), "s3cret") {
+		t.Error("the log has the token")
+	}
+	relay.consistent(t)
+}
+
 // Polls carry it as headers, in both directions.
 func TestForwardREST_ACC6(t *testing.T) {
 	seen, p := new(ledger), newRESTPlane(t)
@@ -171,6 +236,35 @@ func TestForwardREST_ACC6(t *testing.T) {
 		t.Errorf("authorization of polls: %q", got)
 	}
 	relay.consistent(t)
+}
+
+// So do polls with the token of a file.
+func TestTokenFileREST_ACC6(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("t\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tokens, p := make(chan string, 1), newRESTPlane(t)
+	p.set("1", []string{"a=one"}, nil)
+	p.see(func(r *http.Request) {
+		select {
+		case tokens <- strings.Join(r.Header.Values("Authorization"), ","):
+		default:
+		}
+	})
+	relay := startRelay(t, func(c *config.Config) {
+		c.Upstreams[0].APIType = config.REST
+		c.Upstreams[0].Credentials.TokenFile = file
+	}, p.addr)
+	c := newClient(t, relay.addr, "a")
+	if err := c.connect(false); err != nil {
+		t.Fatal(err)
+	}
+	c.subscribe(clusterType, []string{"*"}, nil)
+	c.awaitHolding(t, clusterType, "a")
+	if got := <-tokens; got != "Bearer t" {
+		t.Errorf("authorization of a poll: %q", got)
+	}
 }
 
 // A reload that has other metadata passed on leads clients to other sessions; one that

@@ -138,7 +138,7 @@ func serverConfig(u config.Upstream, fullState map[string]bool, log *slog.Logger
 		Endpoints:      u.Endpoints,
 		FullState:      fullState,
 		TLS:            tlsOf(u),
-		Metadata:       u.Metadata.Wire(),
+		Credentials:    upstream.Credentials{Metadata: u.Metadata.Wire(), TokenFile: u.Credentials.TokenFile},
 		MaxReceiveSize: int(u.MaxReceiveSize),
 		MaxRequestSize: int(u.MaxRequestSize),
 		ConnectTimeout: u.ConnectTimeout.Std(),

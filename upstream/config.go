@@ -36,9 +36,8 @@ type Config struct {
 	// TLS says how to connect; nil means in plain text.
 	TLS *tlsfiles.ClientConfig
 
-	// Metadata goes with every stream, or as HTTP headers with every poll (ACC-6). It is
-	// never logged.
-	Metadata map[string][]string
+	// Credentials go with every stream, or as HTTP headers with every poll (ACC-6).
+	Credentials Credentials
 
 	// MaxReceiveSize bounds a response, in bytes.
 	MaxReceiveSize int
@@ -74,6 +73,14 @@ type Dial struct {
 	Resolver Resolver
 	Connect  func(ctx context.Context, network, address string) (net.Conn, error)
 	Options  []grpc.DialOption
+}
+
+// Credentials are what servers are shown beside a client certificate (ACC-6). They are never logged.
+// TokenFile is the file of a bearer token that goes beside Metadata as "authorization"; empty: none. A
+// stream, or poll, has the token that the file has when it begins.
+type Credentials struct {
+	Metadata  map[string][]string
+	TokenFile string
 }
 
 // Keepalive is for gRPC connections: Time is how long one may be silent before it is

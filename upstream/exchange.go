@@ -15,8 +15,8 @@ import (
 // exchange counts the polls of one poller on their way out, and what comes back.
 type exchange struct {
 	base http.RoundTripper
-	host string              // of the endpoint, also where an address of it is polled
-	meta map[string][]string // goes with every poll; never logged (ACC-6)
+	host string // of the endpoint, also where an address of it is polled
+	with headers
 	sent func(kind RequestKind)
 
 	begun    time.Time    // of the last poll; the poller's goroutine alone looks
@@ -24,8 +24,8 @@ type exchange struct {
 	received atomic.Int64 // bytes of the last response
 }
 
-func newExchange(w *web, x *replica, meta map[string][]string, sent func(RequestKind)) *exchange {
-	e := &exchange{base: w.doors[x.endpoint], host: x.endpoint.target, meta: meta, sent: sent}
+func newExchange(w *web, x *replica, with headers, sent func(RequestKind)) *exchange {
+	e := &exchange{base: w.doors[x.endpoint], host: x.endpoint.target, with: with, sent: sent}
 	e.owed.Store(KindSubscribe)
 	return e
 }
@@ -38,7 +38,7 @@ func (e *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Host = e.host
 	r.Header.Set("User-Agent", UserAgent())
-	restjson.SetMetadata(r.Header, e.meta)
+	restjson.SetMetadata(r.Header, e.with.now())
 	e.received.Store(0)
 	e.begun = time.Now()
 	kind, _ := e.owed.Swap(KindSubscribe).(RequestKind)

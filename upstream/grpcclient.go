@@ -5,7 +5,6 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	"google.golang.org/grpc/metadata"
 
 	"github.com/xdsrelay/xdsrelay/internal/moment"
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
@@ -24,7 +23,7 @@ type grpcClient struct {
 	cfg      *Config
 	node     *corev3.Node
 	nodeSize int
-	metadata metadata.MD
+	headers  headers
 
 	delivered  delivered
 	quarantine quarantine
@@ -38,7 +37,7 @@ func (p *pool) client(r *remote, cfg SessionConfig) (client, refusals) {
 	return &grpcClient{
 		delivered: delivered{state: state},
 		remote:    r, session: r.session, store: r.store, report: r.report, pool: p, cfg: p.cfg,
-		node: cfg.Node, nodeSize: nodeSize(cfg), metadata: metadataOf(p.cfg.Metadata, cfg.Metadata),
+		node: cfg.Node, nodeSize: nodeSize(cfg), headers: headersOf(p.cfg.Credentials.Metadata, cfg.Metadata, p.token),
 		quarantine: newQuarantine(p.cfg), held: newAckHold(p.cfg.Nack.Wait, p.cfg.Nack.Acks, r.session.ring), single: make(map[string]*replica),
 	}, refusals{backoff: maxTrialDelay}
 }
@@ -53,10 +52,7 @@ func (c *grpcClient) connect(l *line) (link, error) {
 		return nil, err
 	}
 	c.allowSecond(l)
-	ctx := c.remote.ctx
-	if len(c.metadata) > 0 {
-		ctx = metadata.NewOutgoingContext(ctx, c.metadata)
-	}
+	ctx := c.headers.outgoing(c.remote.ctx)
 	api := c.cfg.APIType
 	k := &streamLink{
 		client: c, line: l, stream: newStream(ctx, conn, api, api.method(l.id), c.session, c.report.wrote),
@@ -89,7 +85,7 @@ func (*grpcClient) opening(l *line) *question {
 // asker implements client.
 func (c *grpcClient) asker() asker {
 	return &streamAsker{
-		pool: c.pool, api: c.cfg.APIType, limit: c.cfg.MaxRequestSize, node: c.node, nodeSize: c.nodeSize, metadata: c.metadata,
+		pool: c.pool, api: c.cfg.APIType, limit: c.cfg.MaxRequestSize, node: c.node, nodeSize: c.nodeSize, headers: c.headers,
 		panics: c.session.safety.panics,
 	}
 }

@@ -10,7 +10,6 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -61,7 +60,7 @@ func (s *Session) LoadReports(ctx context.Context) (*LoadReports, error) {
 		}
 	}
 	s.roster.leave()
-	return nil, conceal(err, c.metadata)
+	return nil, c.headers.conceal(err)
 }
 
 // reportTo returns the replicas in the order in which a stream of load reports tries them: the
@@ -90,10 +89,7 @@ func (c *grpcClient) openLoadReports(ctx context.Context, x *replica) (*LoadRepo
 	if err != nil {
 		return nil, err
 	}
-	if len(c.metadata) > 0 {
-		ctx = metadata.NewOutgoingContext(ctx, c.metadata)
-	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(c.headers.outgoing(ctx))
 	timer := time.AfterFunc(c.cfg.ConnectTimeout, cancel)
 	desc := &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
 	stream, err := conn.cc.NewStream(ctx, desc, loadReporting)
@@ -140,7 +136,7 @@ func (l *LoadReports) Current() bool {
 
 // Receive takes what the control plane says. The error is why the stream ended.
 func (l *LoadReports) Receive(m proto.Message) error {
-	return conceal(l.stream.RecvMsg(m), l.client.metadata)
+	return l.client.headers.conceal(l.stream.RecvMsg(m))
 }
 
 // CloseSend says that nothing more will be sent.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	"google.golang.org/grpc/metadata"
 
 	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
@@ -18,10 +17,10 @@ import (
 
 // pollAsker asks by polls. All fields are immutable.
 type pollAsker struct {
-	web      *web
-	node     *corev3.Node
-	metadata metadata.MD
-	panics   *contain.Panics
+	web     *web
+	node    *corev3.Node
+	headers headers
+	panics  *contain.Panics
 }
 
 // ask implements asker: one poll for each type, without a version. There is no stream that
@@ -69,7 +68,7 @@ func (a *pollAsker) round(ctx context.Context, x *replica, q *question, deadline
 func (a *pollAsker) poll(ctx context.Context, x *replica, p part, heard func(time.Time)) (bytes int, err error) {
 	defer a.panics.Catch(contain.Upstream, func(e *contain.Error) { err = e })
 	names := p.names
-	e := newExchange(a.web, x, a.metadata, func(RequestKind) {})
+	e := newExchange(a.web, x, a.headers, func(RequestKind) {})
 	poll := restjson.Poll{Node: a.node, TypeURL: p.typeURL, ResourceNames: names}
 	req, err := poll.NewRequest(ctx, a.web.base(x))
 	if err != nil {

@@ -47,7 +47,7 @@ func (c *restClient) connect(l *line) (link, error) {
 	k.fit()
 	k.list = slices.Sorted(maps.Keys(k.names))
 	k.ctx, k.stop = context.WithCancel(c.remote.ctx)
-	k.exchange = newExchange(c.web, l.replica, c.metadata, func(kind RequestKind) { c.report.wrote(l.id.TypeURL, kind) })
+	k.exchange = newExchange(c.web, l.replica, c.headers, func(kind RequestKind) { c.report.wrote(l.id.TypeURL, kind) })
 	var err error
 	if k.poller, err = restjson.NewPoller(k.config(subs)); err != nil {
 		k.stop()
@@ -224,7 +224,7 @@ func (k *pollLink) answered(names []string, at, begun time.Time) {
 // server that only does not serve the type has answered, and is tried again.
 func (k *pollLink) lost(cause error) {
 	c, l := k.client, k.line
-	cause = conceal(cause, c.metadata)
+	cause = c.headers.conceal(cause)
 	err := l.failure(pollReason(cause), cause)
 	stay := l.established && !err.Reason.repeats()
 	if notServed(cause) {

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
+	"github.com/xdsrelay/xdsrelay/internal/tokenfile"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -38,6 +38,7 @@ type pool struct {
 	// Immutable after newPool.
 	cfg   *Config
 	creds credentials.TransportCredentials
+	token *tokenfile.File // nil: no bearer token
 
 	mu    sync.Mutex
 	conns map[*replica][]*conn
@@ -51,13 +52,12 @@ type conn struct {
 	users   int // guarded by pool.mu
 }
 
-// newPool makes a pool. TLS files are nil in plain text.
-func newPool(cfg *Config, files *tlsfiles.Client) (*pool, error) {
+func newPool(cfg *Config, keys keyring) (*pool, error) {
 	p := &pool{
-		cfg: cfg, creds: insecure.NewCredentials(), conns: make(map[*replica][]*conn),
+		cfg: cfg, creds: insecure.NewCredentials(), token: keys.token, conns: make(map[*replica][]*conn),
 	}
-	if files != nil {
-		p.creds = files.Credentials()
+	if keys.tls != nil {
+		p.creds = keys.tls.Credentials()
 	}
 	p.creds = watchful{p.creds, cfg.Keepalive.Timeout}
 	for _, endpoint := range slices.Concat(cfg.Endpoints...) {

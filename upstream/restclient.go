@@ -5,7 +5,6 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
@@ -31,7 +30,7 @@ type restClient struct {
 	cfg      *Config
 	node     *corev3.Node
 	nodeSize int
-	metadata metadata.MD
+	headers  headers
 
 	delivered delivered // the session's owner's
 }
@@ -41,7 +40,7 @@ type restClient struct {
 func (w *web) client(r *remote, cfg SessionConfig) (client, refusals) {
 	return &restClient{
 		remote: r, session: r.session, store: r.store, report: r.report, web: w, cfg: w.cfg,
-		node: cfg.Node, nodeSize: proto.Size(cfg.Node), metadata: metadataOf(w.cfg.Metadata, cfg.Metadata),
+		node: cfg.Node, nodeSize: proto.Size(cfg.Node), headers: headersOf(w.cfg.Credentials.Metadata, cfg.Metadata, w.token),
 		delivered: delivered{state: true},
 	}, refusals{backoff: longBackoff, answer: true}
 }
@@ -60,7 +59,7 @@ func (*restClient) opening(l *line) *question {
 
 // asker implements client.
 func (c *restClient) asker() asker {
-	return &pollAsker{c.web, c.node, c.metadata, c.session.safety.panics}
+	return &pollAsker{c.web, c.node, c.headers, c.session.safety.panics}
 }
 
 // serves implements client: a type may have no path.

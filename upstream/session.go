@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	"google.golang.org/grpc/metadata"
 
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/moment"
@@ -41,14 +39,6 @@ type SessionConfig struct {
 	// goroutine: the Store may be inconsistent. It must not block. nil: nobody wants to know.
 	Panics  *contain.Panics
 	Suspect func()
-}
-
-// metadataOf joins the metadata of an upstream and of a session.
-func metadataOf(all, own map[string][]string) metadata.MD {
-	md := make(metadata.MD, len(all)+len(own))
-	maps.Copy(md, all)
-	maps.Copy(md, own)
-	return md
 }
 
 // Session fills one Store for one scope of an upstream: over streams, by polls, or from

@@ -12,7 +12,6 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -25,15 +24,13 @@ type streamAsker struct {
 	limit    int // of a request, in bytes
 	node     *corev3.Node
 	nodeSize int
-	metadata metadata.MD
+	headers  headers
 	panics   *contain.Panics
 }
 
 // ask implements asker. Types with services of their own have a stream each.
 func (a *streamAsker) ask(ctx context.Context, x *replica, q *question, t terms) (reply, error) {
-	if len(a.metadata) > 0 {
-		ctx = metadata.NewOutgoingContext(ctx, a.metadata)
-	}
+	ctx = a.headers.outgoing(ctx)
 	conn, err := a.pool.acquire(x)
 	if err != nil {
 		return reply{}, err

@@ -208,7 +208,7 @@ func (k *streamLink) close() {
 func (k *streamLink) lost(cause error) {
 	c, l := k.client, k.line
 	c.offended(k.stream.conn, cause)
-	cause = conceal(cause, c.metadata)
+	cause = c.headers.conceal(cause)
 	err := l.failure(reasonOf(cause, l.open), cause)
 	if l.draining {
 		l.end(ReasonUnwanted)

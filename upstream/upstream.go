@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/internal/contain"
-	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 )
 
 // Upstream is one control plane of servers: its endpoints, and what its sessions share. Its
@@ -21,7 +19,7 @@ import (
 type Upstream struct {
 	// Immutable after New.
 	cfg       Config
-	tls       *tlsfiles.Client // nil in plain text
+	keys      keyring
 	transport transport
 
 	*roster
@@ -57,26 +55,18 @@ func New(cfg Config) (*Upstream, error) {
 		cfg: cfg, roster: newRoster(), causes: new(causes),
 		entrance: newEntrance(cfg.Outages, cfg.Backoff.Base, cfg.Backoff.Max),
 	}
-	if cfg.TLS != nil {
-		files := *cfg.TLS
-		if files.Report == nil {
-			files.Report = func(err error) { reportFiles(cfg.Logger, err) }
-		}
-		if u.tls, err = tlsfiles.NewClient(files); err != nil {
-			return nil, fmt.Errorf("upstream %q: %w", cfg.Name, err)
-		}
+	if u.keys, err = openKeyring(&cfg); err != nil {
+		return nil, fmt.Errorf("upstream %q: %w", cfg.Name, err)
 	}
 	if cfg.APIType == REST {
 		u.replicas = newReplicas(&u.cfg, nil)
-		u.transport, err = newWeb(&u.cfg, u.tls, u.replicas)
+		u.transport, err = newWeb(&u.cfg, u.keys, u.replicas)
 	} else {
 		u.replicas = newReplicas(&u.cfg, proxied)
-		u.transport, err = newPool(&u.cfg, u.tls)
+		u.transport, err = newPool(&u.cfg, u.keys)
 	}
 	if err != nil {
-		if u.tls != nil {
-			u.tls.Close()
-		}
+		u.keys.close()
 		return nil, fmt.Errorf("upstream %q: %w", cfg.Name, err)
 	}
 	return u, nil
@@ -88,15 +78,6 @@ func (u *Upstream) Contain(p *contain.Panics) {
 	u.panics, u.entrance.panics, u.replicas.panics = p, p, p
 }
 
-// reportFiles tells the operator what became of changed TLS files.
-func reportFiles(log *slog.Logger, err error) {
-	if err != nil {
-		log.Error("TLS files cannot be used, keeping the last good ones", "error", err)
-		return
-	}
-	log.Info("TLS files taken up")
-}
-
 // Close ends the sessions, whose Run returns ErrClosed, waits for them and closes the
 // connections.
 func (u *Upstream) Close() {
@@ -104,9 +85,7 @@ func (u *Upstream) Close() {
 	u.replicas.close()
 	u.entrance.shut()
 	u.transport.close()
-	if u.tls != nil {
-		u.tls.Close()
-	}
+	u.keys.close()
 }
 
 // NewSession makes a session. It does nothing until Run is called.

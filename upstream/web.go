@@ -8,23 +8,20 @@ import (
 	"net/http"
 	"net/url"
 	"time"
-
-	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 )
 
 // web has the HTTP connections of an upstream that is polled. Its methods may be called
 // from any goroutine.
 type web struct {
 	// Immutable after newWeb.
-	cfg   *Config
-	tls   *tlsfiles.Client // nil in plain text
+	cfg *Config
+	keyring
 	doors map[*endpoint]*http.Transport
 	tcp   func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// newWeb makes a web. TLS files are nil in plain text.
-func newWeb(cfg *Config, files *tlsfiles.Client, all *replicas) (*web, error) {
-	w := &web{cfg: cfg, tls: files, doors: make(map[*endpoint]*http.Transport), tcp: cfg.Dial.Connect}
+func newWeb(cfg *Config, keys keyring, all *replicas) (*web, error) {
+	w := &web{cfg: cfg, keyring: keys, doors: make(map[*endpoint]*http.Transport), tcp: cfg.Dial.Connect}
 	if w.tcp == nil {
 		w.tcp = new(net.Dialer).DialContext
 	}

@@ -20,7 +20,7 @@ const helpers = "helpers"
 var productHelpers = []string{
 	"internal/apiservices", "internal/apitypes", "internal/backoff", "internal/contain", "internal/directory", "internal/disk", "internal/door", "internal/excerpt",
 	"internal/few", "internal/filesource", "internal/filewatch", "internal/logwriter", "internal/moment", "internal/nodefile", "internal/payload",
-	"internal/restjson", "internal/sharing", "internal/spelling", "internal/tlsfiles", "internal/verdict", "internal/wake",
+	"internal/restjson", "internal/sharing", "internal/spelling", "internal/tlsfiles", "internal/tokenfile", "internal/verdict", "internal/wake",
 	"internal/yamljson",
 }
 
@@ -31,7 +31,7 @@ var mayImport = map[string][]string{
 	"internal/wire": nil,
 	"keyer":         nil,
 	"keyer/rules":   {"keyer", "internal/spelling"},
-	"config":        {"keyer", "keyer/rules", "internal/nodefile", "internal/spelling"},
+	"config":        {"keyer", "keyer/rules", "internal/nodefile", "internal/spelling", "internal/tokenfile"},
 
 	"cache/digest":        nil,
 	"cache/hold":          {"internal/wire"},
