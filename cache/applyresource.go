@@ -125,7 +125,7 @@ func (u *update) remove(t *Table, key, name string) {
 // removeMembers applies the server's word that a collection has no members.
 func removeMembers(t *Table, c *Collection, now time.Time) {
 	wasSynced := c.quiet.synced
-	c.quiet.synced = true
+	c.quiet.complete()
 	for e := c.log.live.head; e != nil; {
 		next := e.next
 		lose(t, e, now)

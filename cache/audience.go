@@ -15,6 +15,7 @@ const (
 	NeedsDigests                   // digests of what is there: the client is of the state of the world
 	NeedsLists                     // whole lists, of a full-state type (RES-2)
 	NeedsWhole                     // renewals with whole resources (TTL-1)
+	NeedsBreaks                    // word that an answer broke off: the client is a relay (RES-2)
 )
 
 // Has reports whether all of some needs are among n.

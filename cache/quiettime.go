@@ -15,7 +15,8 @@ type quietTime struct {
 	// synced says that all members are here which the server had when it was asked. So any
 	// other does not exist.
 	synced  bool
-	overdue bool // the server was asked long ago on the present stream, and has not answered
+	overdue bool   // the server was asked long ago on the present stream, and has not answered
+	breaks  uint16 // how often an answer broke off before synced
 
 	epoch uint32 // a member of another epoch is stale: not confirmed on the present stream
 	stale int    // stale members
@@ -31,6 +32,9 @@ func (q *quietTime) last() time.Time {
 	}
 	return q.answered
 }
+
+// complete records that all members are here.
+func (q *quietTime) complete() { q.synced, q.breaks = true, 0 }
 
 // progressed records a response that brought or confirmed a member.
 func (q *quietTime) progressed(now time.Time) {

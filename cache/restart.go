@@ -165,26 +165,32 @@ func receivedVersion(t *Table, key string, r *wire.Resource) (version string, ok
 }
 
 // Lost says that an upstream stream broke: nothing is subscribed on it now. Clients notice
-// nothing (OPS-1), and no clock runs.
+// nothing (OPS-1), and no clock runs. Relays are told what they have a part of (breakOff).
 func (s Session) Lost(stream wire.StreamID) {
-	s.store.mu.Lock()
-	defer s.store.mu.Unlock()
-	for _, t := range s.on(stream) {
-		stopClocks(t)
-		forgetExcuses(t)
-		t.upstream.spoken = false
-		t.upstream.restored.answered = time.Time{}
-		for _, c := range t.colls {
-			c.demand.subscribed, c.demand.again, c.quiet.overdue = false, false, false
-			c.quiet.restart()
+	s.store.change(func() {
+		for _, t := range s.on(stream) {
+			loseStream(t)
+			leaveStream(t)
 		}
-		for _, e := range t.entries {
-			e.marks.Overdue = false
-			if e.extra.demand != nil {
-				e.extra.demand.subscribed, e.extra.demand.again = false, false
-			}
+	})
+}
+
+// loseStream ends what a table had of the stream that broke.
+func loseStream(t *Table) {
+	stopClocks(t)
+	forgetExcuses(t)
+	t.upstream.spoken = false
+	t.upstream.restored.answered = time.Time{}
+	for _, c := range t.colls {
+		breakOff(c)
+		c.demand.subscribed, c.demand.again, c.quiet.overdue = false, false, false
+		c.quiet.restart()
+	}
+	for _, e := range t.entries {
+		e.marks.Overdue = false
+		if e.extra.demand != nil {
+			e.extra.demand.subscribed, e.extra.demand.again = false, false
 		}
-		leaveStream(t)
 	}
 }
 

@@ -43,6 +43,9 @@ func (p *delivery) follow(w *typeSub, f *follower) {
 		f.Advance(e)
 		f.answered = true
 	}
+	if breakDue(f) && !tellBreak(&p.writer, f) {
+		return
+	}
 	if !f.answered && c.KnownEmpty() {
 		switch {
 		case c.Wildcard():

@@ -58,7 +58,7 @@ func (f *follower) compared(key string) {
 // addsDue and removalsDue report what a Collect would find.
 func (f *follower) addsDue() bool {
 	t := f.Collection().Last()
-	return (t != nil && t.Changed() > f.Sent()) || (!f.answered && f.Collection().KnownEmpty()) || (f.typeSub.place.form.renewsWhole() && f.ttl.liftDue(f.Collection())) || f.withheld.due(f)
+	return (t != nil && t.Changed() > f.Sent()) || (!f.answered && f.Collection().KnownEmpty()) || (f.typeSub.place.form.renewsWhole() && f.ttl.liftDue(f.Collection())) || f.withheld.due(f) || breakDue(f)
 }
 
 func (f *follower) removalsDue() bool {
@@ -76,4 +76,14 @@ func (f *follower) heldDue() bool {
 // nothing of it: the server has not answered all names. Only virtual hosts have aliases.
 func (w *typeSub) mayHaveByAlias() bool {
 	return w.rank == cache.RankVirtualHost && w.subs.names.has(func(n *nameSub) bool { return n.entry.Open() })
+}
+
+// breakDue reports whether a relay is to be told that an answer broke off, or that all is there
+// (tellBreak).
+func breakDue(f *follower) bool {
+	if form := &f.typeSub.place.form; !form.Relay || form.State {
+		return false
+	}
+	times, _ := cache.BrokenOff(f.Collection())
+	return f.broken != times
 }

@@ -21,6 +21,9 @@ func (w *typeSub) needs() cache.Needs {
 	if form.renewsWhole() && !w.list.full {
 		n |= cache.NeedsWhole
 	}
+	if form.Relay && !form.State {
+		n |= cache.NeedsBreaks
+	}
 	return n
 }
 
@@ -38,7 +41,7 @@ func (f *follower) Hears(asked *cache.Asked) bool { return f.typeSub.hears(asked
 
 // AwaitsMembers reports whether the client waits for the collection to be complete.
 func (f *follower) AwaitsMembers() bool {
-	return !f.held.none() || len(f.withheld) > 0 || len(f.typeSub.answers) > 0 || !f.answered || f.typeSub.place.reads()
+	return !f.held.none() || len(f.withheld) > 0 || len(f.typeSub.answers) > 0 || !f.answered || f.broken > 0 || f.typeSub.place.reads()
 }
 
 // reads reports whether the place is a reader's.

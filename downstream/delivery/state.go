@@ -102,6 +102,7 @@ type follower struct {
 	since    int32  // changes sent since then
 	answered bool   // the client was told something, if only that it is empty
 	synced   bool   // a reader knows that the collection is
+	broken   uint16 // the last break of the server's answer that a relay was told of; 0: none, or it knows that all is there
 
 	// held is what the client said it holds of the collection (initial_resource_versions), by
 	// key, until each was compared; what is left when the collection is synced does not exist

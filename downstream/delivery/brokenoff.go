@@ -1,0 +1,43 @@
+package delivery
+
+import "github.com/xdsrelay/xdsrelay/cache"
+
+// A relay takes a quiet time for the end of a first answer (RES-2). If the answer broke off before
+// its end, silence follows all the same. So a client that is a relay is told an error of the
+// collection: it waits for another answer then. When the collection is complete the relay is sent a
+// member once more, which is that answer.
+
+// tellBreak tells a relay that an answer broke off, or that all is there. It returns false if there
+// is no room.
+func tellBreak(wr *writer, f *follower) bool {
+	times, err := cache.BrokenOff(f.Collection())
+	if err != nil {
+		if !wr.tellError(err, f.name.text) {
+			return false
+		}
+	} else if !tellAllThere(wr, f) {
+		return false
+	}
+	f.broken = times
+	return true
+}
+
+// tellAllThere sends a member again, in a response of its own: the last one may have it too (RES-4).
+// Without any member the client is answered anew that there is nothing: for "*" by a response that
+// has no removals either.
+func tellAllThere(wr *writer, f *follower) bool {
+	for e := f.Collection().First(); e != nil; e = e.Next() {
+		if r := e.Resource(); r != nil {
+			wr.cur = nil
+			return wr.add(e, r, f.name.of(e), false)
+		}
+	}
+	if !f.Collection().Wildcard() {
+		f.answered = false
+		return true
+	}
+	wr.cur = nil
+	wrote := wr.room(0)
+	wr.cur = nil
+	return wrote
+}
