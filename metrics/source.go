@@ -18,6 +18,8 @@ type Source interface {
 	// CacheTotals gives the totals that the cache's limits apply to, and the number of
 	// names and collections that no client subscribes to now.
 	CacheTotals() (resources, bytes int64, unwatched int)
+	// PastBytes gives the size of what is remembered of the states that clients had before.
+	PastBytes() int64
 	// Sessions lists the sessions that are running.
 	Sessions() []SessionStats
 	// Replicas lists the servers of the upstreams.
@@ -67,6 +69,7 @@ type sourceCollector struct {
 	source  Source
 
 	resources, bytes, unwatched *prometheus.Desc
+	past                        *prometheus.Desc
 	sessions, staleness         *prometheus.Desc
 	replicas, unreachable       *prometheus.Desc
 	silent                      *prometheus.Desc
@@ -104,6 +107,7 @@ func newSourceCollector(m *Metrics, src Source) *sourceCollector {
 		resources: desc("cache", "resources", "Cached resources, counted as for cache.max_resources."),
 		bytes:     desc("cache", "bytes", "Encoded size of the cached resources, counted as for cache.max_bytes."),
 		unwatched: desc("cache", "unwatched", "Cached names and collections that no client subscribes to now. The relay evicts only these."),
+		past:      desc("cache", "past_bytes", "Size of the content that is remembered to roll back to, counted as for cache.generations."),
 		sessions:  desc("upstream", "sessions", "Sessions with the upstream, by state. There is one for each scope.", labelUpstream, labelState),
 		staleness: desc("upstream", "staleness_seconds",
 			"The longest time for which a session with the upstream has needed resources but had no answer; 0 if all such sessions are connected.",
@@ -156,7 +160,7 @@ func newSourceCollector(m *Metrics, src Source) *sourceCollector {
 
 // Describe implements prometheus.Collector.
 func (c *sourceCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.resources, c.bytes, c.unwatched, c.sessions, c.staleness, c.replicas, c.unreachable, c.silent, c.answered, c.unanswered, c.most, c.least, c.scopes, c.unmentioned, c.reporting, c.interval, c.restored, c.restoredAge} {
+	for _, d := range []*prometheus.Desc{c.resources, c.bytes, c.unwatched, c.past, c.sessions, c.staleness, c.replicas, c.unreachable, c.silent, c.answered, c.unanswered, c.most, c.least, c.scopes, c.unmentioned, c.reporting, c.interval, c.restored, c.restoredAge} {
 		ch <- d
 	}
 	for _, t := range c.tables {
@@ -200,6 +204,7 @@ func (c *sourceCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.resources, float64(resources))
 	gauge(c.bytes, float64(bytes))
 	gauge(c.unwatched, float64(unwatched))
+	gauge(c.past, float64(c.source.PastBytes()))
 	scopes, unmentioned := c.source.Scopes()
 	gauge(c.scopes, float64(scopes))
 	gauge(c.unmentioned, float64(unmentioned))

@@ -12,6 +12,7 @@ import (
 
 type fakeSource struct {
 	resources, bytes    int64
+	past                int64
 	unwatched           int
 	sessions            []SessionStats
 	replicas            []ReplicaStats
@@ -22,6 +23,8 @@ type fakeSource struct {
 func (f fakeSource) CacheTotals() (resources, bytes int64, unwatched int) {
 	return f.resources, f.bytes, f.unwatched
 }
+
+func (f fakeSource) PastBytes() int64 { return f.past }
 
 func (f fakeSource) Sessions() []SessionStats { return f.sessions }
 
@@ -40,7 +43,7 @@ func TestSource(t *testing.T) {
 		}
 	}
 	err := m.Collect(fakeSource{
-		resources: 10, bytes: 1000, unwatched: 4, scopes: 8, unmentioned: 3,
+		resources: 10, bytes: 1000, unwatched: 4, past: 300, scopes: 8, unmentioned: 3,
 		sessions: []SessionStats{
 			{Upstream: "primary", State: upstream.StateConnected, Tables: []cache.TypeStats{
 				table(clusterURL), table(clusterURL), table(unknownURL),
@@ -62,7 +65,7 @@ func TestSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]float64{
-		`cache_resources`: 10, `cache_bytes`: 1000, `cache_unwatched`: 4,
+		`cache_resources`: 10, `cache_bytes`: 1000, `cache_unwatched`: 4, `cache_past_bytes`: 300,
 		`aggregation_scopes`: 8, `aggregation_scopes_with_unmentioned_fields`: 3,
 		`loadreport_scopes{state="reporting",upstream="primary"}`: 2, `loadreport_scopes{state="waiting",upstream="primary"}`: 1,
 		`loadreport_interval_seconds{upstream="primary"}`: 2,

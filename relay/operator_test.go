@@ -209,6 +209,7 @@ func TestRollback_GATE4(t *testing.T) {
 	}
 	r.shows("/held", `"orders": []`)
 	r.shows("/generations", `"number": 0`)
+	r.shows("/metrics", "xdsrelay_cache_past_bytes 0\n")
 	done := r.does("/rollback", `{"generation": 0, "types": ["cds", "rds"]}`)
 	if len(done.Scopes) != 1 || done.Scopes[0].Error != "" || len(done.Warnings) != 1 {
 		t.Errorf("%+v", done)

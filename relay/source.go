@@ -16,6 +16,9 @@ func (s source) CacheTotals() (resources, bytes int64, unwatched int) {
 	return c.Resources(), c.Bytes(), c.Unwatched()
 }
 
+// PastBytes implements metrics.Source.
+func (s source) PastBytes() int64 { return s.relay.cache.Past() }
+
 // Sessions implements metrics.Source.
 func (s source) Sessions() (stats []metrics.SessionStats) {
 	_ = s.relay.panics.Do(contain.Admin, func() { stats = s.sessions() })
