@@ -1,0 +1,144 @@
+package envoy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/adminclient"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/envoyproc"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/traffic"
+	"github.com/xdsrelay/xdsrelay/relay"
+)
+
+func rollbackScenarios() []scenario {
+	return []scenario{{
+		name: "a valid route that leads nowhere is rolled back", proves: "GATE-4", only: relayed,
+		forms:     []form{deltaADS, stateADS, deltaPerType, statePerType},
+		behaviour: plane.GoControlPlane(), play: rolledBack,
+	}}
+}
+
+// TestRollback has an operator take back what a control plane pushed to a fleet.
+func TestRollback_GATE4(t *testing.T) { playAll(t, rollbackScenarios()) }
+
+// rolledBackFleet is the size of the fleet.
+func rolledBackFleet() int {
+	if soaking() {
+		return 20
+	}
+	return 3
+}
+
+const (
+	// stepApart is the time after which a change is a step of its own, to which one can go back.
+	stepApart = 3 * time.Second
+	// rolledBackWithin is how soon all Envoys must have a rollback, on a machine that is the test's alone.
+	rolledBackWithin = time.Second
+
+	pastMetric   = "xdsrelay_cache_past_bytes"
+	frozenMetric = "xdsrelay_table_frozen_names"
+)
+
+// rolledBack has the Envoys serve again what they served before, and be sent only that. What the
+// control plane sends meanwhile waits for the operator, who releases it.
+func rolledBack(w *world) {
+	a, b := w.backend("a"), w.backend("b")
+	w.plane.Set(
+		w.cluster("one"), endpoints("one", a), w.cluster("two"), endpoints("two", b),
+		w.cluster("nowhere"), endpoints("nowhere", fmt.Sprint("127.0.0.1:", ports.Free(w.t))),
+		w.listener("web", "routes"), route("routes", "one"),
+	)
+	var all []*envoyproc.Envoy
+	for i := range rolledBackFleet() {
+		all = append(all, w.envoy(fmt.Sprintf("fleet-%d", i)))
+	}
+	w.haveAll(soon, all, "a")
+	w.stays(stepApart, "the first Envoy is served", func() bool { return w.get(all[0], "web").OK("a") })
+
+	w.plane.Set(route("routes", "nowhere"))
+	for _, e := range all {
+		w.need(soon, e.Node()+" has the wrong route", func() bool { return w.get(e, "web").Status == 503 })
+	}
+	if w.relays[0].metric(pastMetric) == 0 {
+		w.faultf("the relay remembers nothing")
+	}
+	was := make(map[string]int64)
+	for _, e := range all {
+		was[e.Node()] = changesOf(e)
+	}
+	took := w.rollBack(all, "a")
+	w.notef("rolled back in %d Envoys within %v", len(all), took.Round(time.Millisecond))
+	if soaking() && took > rolledBackWithin {
+		w.faultf("the rollback reached all Envoys after %v only", took)
+	}
+	loads := w.loadsOf(all)
+	if n := w.relays[0].metric(frozenMetric); n != 1 {
+		w.faultf("%v names are held, want the route", n)
+	}
+	fresh := w.envoy("fresh")
+	loads = append(loads, w.loadsOf([]*envoyproc.Envoy{fresh})...)
+
+	w.plane.Set(route("routes", "two"))
+	w.stays(settled, "the Envoys have what was before", func() bool { return w.get(all[0], "web").OK("a") && w.get(fresh, "web").OK("a") })
+	for _, e := range all {
+		if now := changesOf(e); now != was[e.Node()]+1 {
+			w.faultf("%s took %d changes over while one was rolled back", e.Node(), now-was[e.Node()])
+		}
+	}
+	w.give("/release", &relay.Command{})
+	w.haveAll(soon, append(all, fresh), "b")
+	w.unharmed(loads)
+	w.unscathed(append(all, fresh)...)
+}
+
+// changesOf counts what an Envoy took over: clusters, listeners and routes.
+func changesOf(e *envoyproc.Envoy) (n int64) {
+	for _, v := range e.Stats(`^(cluster_manager\.cluster_(added|modified|removed)|listener_manager\.listener_(added|modified|removed)|http\.web\.rds\.routes\.config_reload)$`) {
+		n += v
+	}
+	return n
+}
+
+// give gives the relay a command, as "xdsrelay hold", "release" and "rollback" do.
+func (w *world) give(path string, c *relay.Command) {
+	w.t.Helper()
+	body, err := json.Marshal(c)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	done := adminclient.Post[relay.Done](context.Background(), []string{w.relays[0].admin}, path, body)[0]
+	if _, _, failed := done.Value.Totals(); done.Err != nil || failed > 0 {
+		w.stopf("%s: %v %+v", path, done.Err, done.Value)
+	}
+}
+
+// rollBack takes the last step back, and returns how long it took until a backend answered requests
+// to all Envoys.
+func (w *world) rollBack(all []*envoyproc.Envoy, backend string) time.Duration {
+	w.t.Helper()
+	known := adminclient.Get[[]relay.GenerationsView](context.Background(), []string{w.relays[0].admin}, "/generations")[0]
+	if known.Err != nil || len(known.Value) != 1 || len(known.Value[0].Generations) < 2 {
+		w.stopf("the relay remembers %+v, %v", known.Value, known.Err)
+	}
+	begin := time.Now()
+	w.give("/rollback", &relay.Command{Generation: &known.Value[0].Generations[1].Number})
+	took := make([]time.Duration, len(all))
+	var waiting sync.WaitGroup
+	for i, e := range all {
+		addr := e.Addr("web")
+		waiting.Go(func() {
+			client := traffic.NewClient()
+			w.within(prompt, e.Node()+" has what was before", func() bool { return client.Get(context.Background(), addr, "", "/").OK(backend) })
+			took[i] = time.Since(begin)
+		})
+	}
+	waiting.Wait()
+	return slices.Max(took)
+}
