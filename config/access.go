@@ -49,12 +49,9 @@ func (k *checker) access(c *Config) {
 		return
 	}
 	for _, i := range v.LooksAtPeer() {
-		k.fail(verifyPath(i)+".require", "the expression looks at peer: expected server.tls.client_ca_file, because without client certificates nobody has an identity")
+		k.fail(verifyPath(i)+".require", "the expression looks at peer: expected server.tls.client_ca_file, or a listener on a unix socket, because otherwise nobody has an identity")
 	}
 }
-
-// identifies reports whether clients have an identity.
-func (s *Server) identifies() bool { return s.TLS != nil && s.TLS.ClientCAFile != "" }
 
 func verifyPath(i int) string { return fmt.Sprintf("access.verify[%d]", i) }
 

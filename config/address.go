@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/xdsrelay/xdsrelay/internal/sockets"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -19,11 +20,17 @@ const (
 	listening             // host and port may be left open: ":18100", "127.0.0.1:0"
 )
 
-// address checks host:port.
+// address checks host:port, and where the relay listens also unix:///path.
 func (k *checker) address(path, value string, to use) {
 	expected := "host:port"
 	if to == listening {
-		expected = "host:port or :port"
+		if _, is, err := sockets.Unix(value); is {
+			if err != nil {
+				k.fail(path, "%v", err)
+			}
+			return
+		}
+		expected = "host:port, :port or unix:///path"
 	}
 	host, port, err := net.SplitHostPort(value)
 	if err != nil {

@@ -52,7 +52,8 @@ type Config struct {
 
 // Server is the side towards the clients.
 type Server struct {
-	Listen     string     `yaml:"listen"`        // host:port; an empty host means every address
+	Listen     string     `yaml:"listen"`        // host:port, an empty host means every address; or unix:///path
+	SocketMode FileMode   `yaml:"socket_mode"`   // of the files of unix sockets
 	TLS        *ServerTLS `yaml:"tls,omitempty"` // nil: plaintext
 	TLSRefresh Duration   `yaml:"tls_refresh"`   // interval of looking for changed TLS files
 	Identity   Identity   `yaml:"identity"`
@@ -70,8 +71,10 @@ type Server struct {
 	Keepalive     Keepalive `yaml:"keepalive"`
 	DebugServices bool      `yaml:"debug_services"` // reflection and channelz beside xDS
 
-	RESTListen string   `yaml:"rest_listen"` // host:port for clients that poll REST-JSON (VAR-5); empty: none
+	RESTListen string   `yaml:"rest_listen"` // as Listen, for clients that poll REST-JSON (VAR-5); empty: none
 	RESTWait   Duration `yaml:"rest_wait"`   // longest time of a held poll without a change (REST-1)
+
+	Listeners []Listener `yaml:"listeners"` // beside the one that Listen and RESTListen open
 }
 
 // ServerTLS holds the files of the server's certificate.
@@ -94,8 +97,10 @@ type Keepalive struct {
 
 // Admin is the port for operators: metrics, health, state, profiles.
 type Admin struct {
-	Listen string   `yaml:"listen"`
+	Listen string   `yaml:"listen"`          // host:port, or unix:///path
 	Hosts  []string `yaml:"hosts,omitempty"` // names by which it is asked, beside its own (ACC-7)
+
+	SocketMode FileMode `yaml:"socket_mode"` // of the file of a unix socket
 }
 
 // Upstream is one control plane: servers, or files in their place.

@@ -15,8 +15,9 @@ func Default() *Config {
 		// reach them unless somebody says so.
 		Server: Server{
 			Listen:           "127.0.0.1:18100",
+			SocketMode:       defaultSocketMode,
 			TLSRefresh:       Duration(time.Minute),
-			Identity:         Identity{Recheck: Duration(5 * time.Minute)},
+			Identity:         defaultIdentity(),
 			MaxMessageSize:   defaultMessageSize,
 			MaxReceiveSize:   16 * MiB,
 			MaxSubscriptions: 100_000,
@@ -29,7 +30,7 @@ func Default() *Config {
 			Keepalive:        Keepalive{Time: Duration(time.Minute), Timeout: Duration(20 * time.Second)},
 			RESTWait:         Duration(30 * time.Second),
 		},
-		Admin:       Admin{Listen: "127.0.0.1:19100"},
+		Admin:       Admin{Listen: "127.0.0.1:19100", SocketMode: 0o600},
 		Node:        Node{ID: "xdsrelay", Cluster: "xdsrelay"},
 		Aggregation: Aggregation{Otherwise: Isolate, Linger: Duration(5 * time.Minute)},
 		Cache: Cache{
@@ -46,6 +47,19 @@ func Default() *Config {
 		FullStateTypes: []string{"lds", "cds", "srds"},
 	}
 }
+
+// defaultSocketMode lets a user and a group in.
+const defaultSocketMode = FileMode(0o660)
+
+func defaultIdentity() Identity { return Identity{Recheck: Duration(5 * time.Minute)} }
+
+// DefaultListener gives a listener with every default and without name and address.
+func DefaultListener() Listener {
+	return Listener{Protocol: ProtocolGRPC, SocketMode: defaultSocketMode, Identity: defaultIdentity()}
+}
+
+// setDefaults is what the decoder begins an element of server.listeners with.
+func (l *Listener) setDefaults() { *l = DefaultListener() }
 
 // DefaultUpstream gives an upstream with every default and without name,
 // endpoints or path, and a share of the names, which have none.

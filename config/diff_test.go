@@ -106,14 +106,18 @@ func TestDiff_everyKey(t *testing.T) {
 		u := DefaultUpstream()
 		u.Name, u.TLS = "a", new(UpstreamTLS)
 		c.Upstreams = []Upstream{u}
+		l := DefaultListener()
+		l.Name, l.TLS = "b", new(ServerTLS)
+		c.Server.Listeners = []Listener{l}
 		return c
 	}
 	paths := func(c *Config) []leaf {
-		return append(leaves(reflect.ValueOf(c), reflect.TypeFor[*Config](), ""),
+		all := append(leaves(reflect.ValueOf(c), reflect.TypeFor[*Config](), ""),
 			leaves(reflect.ValueOf(&c.Upstreams[0]), reflect.TypeFor[*Upstream](), "upstreams[a]")...)
+		return append(all, leaves(reflect.ValueOf(&c.Server.Listeners[0]), reflect.TypeFor[*Listener](), "server.listeners[b]")...)
 	}
 	for i, l := range paths(whole()) {
-		if l.typ.Kind() == reflect.Slice && named(l.typ.Elem()) || l.path == "upstreams[a].name" {
+		if l.typ.Kind() == reflect.Slice && named(l.typ.Elem()) || l.path == "upstreams[a].name" || l.path == "server.listeners[b].name" {
 			continue
 		}
 		after := whole()
@@ -142,6 +146,8 @@ func alter(t *testing.T, v reflect.Value) {
 		v.SetFloat(v.Float() + 1)
 	case reflect.Int, reflect.Int64:
 		v.SetInt(v.Int() + 1)
+	case reflect.Uint32:
+		v.SetUint(v.Uint() + 1)
 	case reflect.String:
 		v.SetString(v.String() + "x")
 	case reflect.Slice:

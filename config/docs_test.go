@@ -35,7 +35,9 @@ func TestDocumentation(t *testing.T) {
 	all = append(all, leaves(reflect.ValueOf(new(Rule)), reflect.TypeFor[*Rule](), "aggregation.rules[]")...)
 	all = append(all, leaves(reflect.ValueOf(new(RuleTest)), reflect.TypeFor[*RuleTest](), "aggregation.tests[]")...)
 	all = append(all, leaves(reflect.ValueOf(new(VerifyRule)), reflect.TypeFor[*VerifyRule](), "access.verify[]")...)
-	lists := []string{"upstreams", "aggregation.rules", "aggregation.tests", "access.verify"}
+	listener := DefaultListener()
+	all = append(all, leaves(reflect.ValueOf(&listener), reflect.TypeFor[*Listener](), "server.listeners[]")...)
+	lists := []string{"upstreams", "server.listeners", "aggregation.rules", "aggregation.tests", "access.verify"}
 	for _, l := range all {
 		if slices.Contains(lists, l.path) {
 			continue
@@ -72,6 +74,8 @@ func documentedType(t reflect.Type) string {
 		return "duration"
 	case reflect.TypeFor[Size]():
 		return "size"
+	case reflect.TypeFor[FileMode]():
+		return "file mode"
 	case reflect.TypeFor[Percent]():
 		return "percentage"
 	case reflect.TypeFor[Metadata]():

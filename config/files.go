@@ -22,6 +22,13 @@ func (c *Config) CheckFiles() error {
 		k.keyPair("server.tls", t.CertFile, t.KeyFile)
 		k.roots("server.tls.client_ca_file", t.ClientCAFile)
 	}
+	for i, l := range c.Server.Listeners {
+		if t := l.TLS; t != nil {
+			at := fmt.Sprintf("server.listeners[%d].tls", i)
+			k.keyPair(at, t.CertFile, t.KeyFile)
+			k.roots(at+".client_ca_file", t.ClientCAFile)
+		}
+	}
 	for i, u := range c.Upstreams {
 		if t := u.TLS; t != nil {
 			at := fmt.Sprintf("upstreams[%d].tls", i)

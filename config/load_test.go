@@ -47,6 +47,7 @@ func TestParseEveryKey(t *testing.T) {
 	want := &Config{
 		Server: Server{
 			Listen:           ":18443",
+			SocketMode:       0o600,
 			TLS:              &ServerTLS{CertFile: "s.pem", KeyFile: "s.key", ClientCAFile: "clients.pem"},
 			TLSRefresh:       Duration(2 * time.Minute),
 			Identity:         Identity{Recheck: Duration(8 * time.Minute)},
@@ -63,8 +64,16 @@ func TestParseEveryKey(t *testing.T) {
 			DebugServices:    true,
 			RESTListen:       ":18444",
 			RESTWait:         Duration(21 * time.Second),
+			Listeners: []Listener{{
+				Name: "local", Listen: "unix:///run/xdsrelay/xds.sock", SocketMode: 0o666, Protocol: ProtocolGRPC,
+				Identity: Identity{Recheck: Duration(5 * time.Minute)},
+			}, {
+				Name: "polls", Listen: ":18445", SocketMode: 0o660, Protocol: ProtocolREST,
+				TLS:      &ServerTLS{CertFile: "p.pem", KeyFile: "p.key", ClientCAFile: "pollers.pem"},
+				Identity: Identity{Recheck: Duration(9 * time.Minute)},
+			}},
 		},
-		Admin: Admin{Listen: "[::1]:19443", Hosts: []string{"xdsrelay.example.com", "*.relays.svc"}},
+		Admin: Admin{Listen: "[::1]:19443", SocketMode: 0o660, Hosts: []string{"xdsrelay.example.com", "*.relays.svc"}},
 		Upstreams: []Upstream{{
 			Name:           "one",
 			Default:        true,
@@ -382,7 +391,7 @@ func TestLoadErrorsName(t *testing.T) {
 		`XDSRELAY_SERVER_LISTN: unknown variable, did you mean XDSRELAY_SERVER_LISTEN?`,
 		`--log-format: log.format: expected one of text, json, got "xml"`,
 		`XDSRELAY_SERVER_DRAIN: server.drain: expected 0s to 24h, got 25h`,
-		`--admin-listen: admin.listen: expected host:port or :port, got "nowhere"`,
+		`--admin-listen: admin.listen: expected host:port, :port or unix:///path, got "nowhere"`,
 		`--node-id: node.id: missing or empty`,
 		`XDSRELAY_NODE_CLUSTER: node.cluster: expected UTF-8, got "\xff"`,
 	}

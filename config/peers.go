@@ -1,6 +1,9 @@
 package config
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Peers are other relays that this one asks while its control planes are away, and that
 // may ask it.
@@ -34,7 +37,7 @@ func (k *checker) peers(p *Peers, s *Server) {
 	if p.TLS.CertFile != "" {
 		k.required("peers.tls.key_file", p.TLS.KeyFile)
 	}
-	if len(p.Identities) > 0 && !s.identifies() {
+	if len(p.Identities) > 0 && !slices.ContainsFunc(s.AllListeners(), func(l Listener) bool { return l.verifiesCertificates() }) {
 		k.fail("peers.identities", "expected server.tls.client_ca_file: without client certificates nobody has an identity")
 	}
 }

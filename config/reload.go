@@ -8,15 +8,18 @@ import (
 
 // restartKeys are the keys that a running relay cannot change: what belongs to its
 // sockets, and to all that is cached. A section stands for its keys; server.tls stands
-// only for whether there is one.
+// only for whether there is one. Of server.listeners, TLS files and identities can change.
 func restartKeys() []string {
 	return []string{
 		"server.listen",
+		"server.socket_mode",
 		"server.max_receive_size",
 		"server.keepalive",
 		"server.debug_services",
 		"server.rest_listen",
+		"server.listeners",
 		"admin.listen",
+		"admin.socket_mode",
 		"peers",
 		"cache.dir",
 		"log.format",
@@ -27,7 +30,7 @@ func restartKeys() []string {
 // NeedsRestart reports whether a key, by its path, takes effect after a restart only.
 func NeedsRestart(path string) bool {
 	return path == tlsSection || slices.ContainsFunc(restartKeys(), func(key string) bool {
-		return path == key || strings.HasPrefix(path, key+".")
+		return path == key || strings.HasPrefix(path, key+".") || strings.HasPrefix(path, key+"[") && !strings.Contains(path, "].tls.") && !strings.Contains(path, "].identity.")
 	})
 }
 
@@ -38,12 +41,17 @@ const tlsSection = "server.tls"
 // Live is what comes into force when a relay that runs with one configuration is given
 // another: the new one, but for the keys that need a restart, which keep their values.
 // waiting lists those of which the new one says something else, and changed the others. While
-// server.tls waits, access.verify waits too: its rules may be about certificates.
+// the TLS of a listener waits, or a listener, access.verify waits too: its rules may be about
+// certificates, or the listener.
 func Live(running, wanted *Config) (inForce *Config, changed, waiting []Change) {
 	next := *wanted
 	keep(reflect.ValueOf(&next).Elem(), reflect.ValueOf(running).Elem(), "")
+	next.Server.Listeners = liveListeners(running.Server.Listeners, wanted.Server.Listeners)
 	if (running.Server.TLS == nil) != (wanted.Server.TLS == nil) {
-		next.Server.TLS, next.Access.Verify = running.Server.TLS, running.Access.Verify
+		next.Server.TLS = running.Server.TLS
+	}
+	if !secureAlike(&running.Server, &wanted.Server) {
+		next.Access.Verify = running.Access.Verify
 	}
 	return &next, Diff(running, &next), Diff(&next, wanted)
 }

@@ -4,7 +4,6 @@ import (
 	"encoding"
 	"fmt"
 	"reflect"
-	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -82,29 +81,15 @@ func (k *checker) enum(path string, v reflect.Value) {
 	}
 }
 
-// listeners checks that no two listen on the same address.
-func (k *checker) listeners(c *Config) {
-	paths := []string{"server.listen", "server.rest_listen", "admin.listen"}
-	addresses := []string{c.Server.Listen, c.Server.RESTListen, c.Admin.Listen}
-	for i, address := range addresses {
-		if first := slices.Index(addresses, address); first < i && address != "" && !anyPort(address) {
-			k.fail(paths[i], "expected a different address than %s, got %q for both", paths[first], address)
-		}
-	}
-}
-
 func (k *checker) server(s *Server) {
 	k.address("server.listen", s.Listen, listening)
 	if s.RESTListen != "" {
 		k.address("server.rest_listen", s.RESTListen, listening)
 	}
 	k.between("server.rest_wait", s.RESTWait, 0, Duration(10*time.Minute))
-	if t := s.TLS; t != nil {
-		k.required("server.tls.cert_file", t.CertFile)
-		k.required("server.tls.key_file", t.KeyFile)
-	}
+	k.serverTLS("server.tls", s.TLS)
 	k.between("server.tls_refresh", s.TLSRefresh, Duration(time.Second), maxWait)
-	k.between("server.identity.recheck", s.Identity.Recheck, Duration(time.Second), maxWait)
+	k.identity("server.identity", &s.Identity)
 	k.message("server.max_message_size", s.MaxMessageSize)
 	k.message("server.max_receive_size", s.MaxReceiveSize)
 	if s.MaxSubscriptions < 0 {

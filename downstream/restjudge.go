@@ -3,41 +3,48 @@ package downstream
 import (
 	"crypto/tls"
 	"time"
+
+	"github.com/xdsrelay/xdsrelay/downstream/identity"
 )
 
-// Judge judges the certificates of clients that poll, as long as they do (ACC-1). Its methods may
-// be called from any goroutine.
+// Judge judges clients that poll, as long as they do (ACC-1). Its methods may be called from any
+// goroutine. The client is nil if its listener is not known.
 type Judge interface {
 	// Judge is called when a poll comes from an address, and while it is held. The error is a
-	// status if the client's certificate does not count any more.
-	Judge(from string, state *tls.ConnectionState) error
-	// Recheck is how often the certificate of a held poll is judged; more than 0.
-	Recheck() time.Duration
+	// status if the client is not who it was any more. state is nil for plaintext.
+	Judge(client *identity.Client, from string, state *tls.ConnectionState) error
+	// Recheck is how often the client of a held poll is judged; 0: never.
+	Recheck(client *identity.Client) time.Duration
 }
 
 // arrival is how a poll came.
 type arrival struct {
-	path string               // to which the client polls
-	from string               // the client's address
-	tls  *tls.ConnectionState // nil: plain text
+	path   string               // to which the client polls
+	from   string               // the client's address
+	tls    *tls.ConnectionState // nil: plain text
+	client *identity.Client     // nil: of no known listener
 }
 
-// judging judges the certificates of polls.
-type judging struct{ by Judge } // nil: they count as long as their connections
+// judging judges the clients of polls.
+type judging struct{ by Judge } // nil: they are who they were as long as their connections are open
 
 // judged returns a status if the client of a poll is not who it was any more.
 func (j judging) judged(came arrival) error {
-	if j.by == nil || came.tls == nil {
+	if j.by == nil {
 		return nil
 	}
-	return j.by.Judge(came.from, came.tls)
+	return j.by.Judge(came.client, came.from, came.tls)
 }
 
 // recheck returns a channel that says when a held poll is judged again, and what ends that.
-func (j judging) recheck() (again <-chan time.Time, stop func()) {
+func (j judging) recheck(came arrival) (again <-chan time.Time, stop func()) {
 	if j.by == nil {
 		return nil, func() {}
 	}
-	t := time.NewTicker(j.by.Recheck())
+	every := j.by.Recheck(came.client)
+	if every <= 0 {
+		return nil, func() {}
+	}
+	t := time.NewTicker(every)
 	return t.C, t.Stop
 }

@@ -48,7 +48,7 @@ func (p *poll) due() *answer {
 func (p *poll) wait(ctx context.Context) *answer {
 	end := time.NewTimer(p.patience())
 	defer end.Stop()
-	again, stop := p.polling.judging.recheck()
+	again, stop := p.polling.judging.recheck(p.came)
 	defer stop()
 	drain := p.polling.closing.drained
 	var merged, leave, moves <-chan time.Time

@@ -24,6 +24,9 @@ type Status struct {
 	Since   time.Time             `json:"since"`
 	Leaving bool                  `json:"leaving,omitempty"` // a reload moved its subscriptions: it ends within server.drain
 	Types   map[string]TypeStatus `json:"types"`             // by type URL
+
+	Listener string  `json:"listener"`      // by which the client came
+	UID      *uint32 `json:"uid,omitempty"` // of a client of a unix socket
 }
 
 // TypeStatus is one type of a stream.
@@ -69,10 +72,14 @@ func (s *standing) edit(f func()) {
 
 // statusLocked returns the Status without Variant, Service and Types.
 func (s *standing) statusLocked() Status {
-	return Status{
-		ID: s.id, Peer: s.peer.Addr, SPIFFE: s.peer.SPIFFE, Node: s.node, Cluster: s.cluster,
+	st := Status{
+		ID: s.id, Peer: s.peer.Addr, SPIFFE: s.peer.SPIFFE, Listener: s.peer.Through(), Node: s.node, Cluster: s.cluster,
 		Scope: s.scope, Since: s.since, Leaving: s.leaving,
 	}
+	if s.peer.User != nil {
+		st.UID = &s.peer.User.UID
+	}
+	return st
 }
 
 // sent adds a response.

@@ -119,7 +119,8 @@ func (st *stream) admit(url string) (t *typeState, first bool, err error) {
 func peerOf(ctx context.Context) keyer.Peer {
 	var id keyer.Peer
 	if p, ok := peer.FromContext(ctx); ok {
-		id = identify(p.Addr.String(), stateOf(p.AuthInfo))
+		client, _ := p.AuthInfo.(*identity.Client)
+		id = identify(p.Addr.String(), stateOf(p.AuthInfo), client)
 	}
 	id.Metadata = func(name string) []string { return metadata.ValueFromIncomingContext(ctx, name) }
 	return id
@@ -128,6 +129,10 @@ func peerOf(ctx context.Context) keyer.Peer {
 // stateOf returns the state of a TLS connection; nil for any other.
 func stateOf(info credentials.AuthInfo) *tls.ConnectionState {
 	switch info := info.(type) {
+	case *identity.Client:
+		if info.TLS != nil {
+			return &info.TLS.State
+		}
 	case *identity.Conn:
 		return &info.State
 	case credentials.TLSInfo:
@@ -136,11 +141,15 @@ func stateOf(info credentials.AuthInfo) *tls.ConnectionState {
 	return nil
 }
 
-// identify returns a peer with the identity of its certificate, if that was verified.
-func identify(addr string, state *tls.ConnectionState) keyer.Peer {
+// identify returns a peer with the identity of its certificate, if that was verified, and what its
+// connection says of it; client may be nil.
+func identify(addr string, state *tls.ConnectionState, client *identity.Client) keyer.Peer {
 	var id keyer.Peer
 	if state != nil && len(state.VerifiedChains) > 0 {
 		id = keyer.PeerFromCertificate(state.PeerCertificates[0])
+	}
+	if client != nil {
+		id.User, id.Listener = client.User, client.Listener.Name
 	}
 	id.Addr = addr
 	return id

@@ -1,12 +1,14 @@
 package keyer
 
 import (
+	"cmp"
 	"crypto/x509"
+	"fmt"
 	"strings"
 )
 
-// Peer is who a client is to TLS, and where it connects from. The zero Peer is
-// a client without certificate.
+// Peer is who a client is, and where it connects from. The zero Peer is a client
+// without identity.
 type Peer struct {
 	// SPIFFE is the client's SPIFFE ID, "spiffe://…"; "" if it has none.
 	SPIFFE string
@@ -15,6 +17,12 @@ type Peer struct {
 	// DNS, URIs, Emails and IPs are the certificate's alternative names; the
 	// SPIFFE ID is among the URIs.
 	DNS, URIs, Emails, IPs []string
+	// User is the user whose process the client is, if it came through a unix socket;
+	// nil otherwise.
+	User *User
+	// Listener is the name of the listener through which the client came; "" is
+	// [DefaultListener].
+	Listener string
 	// Addr is the remote address, "host:port". It says where the client is,
 	// not who, and changes with every connection.
 	Addr string
@@ -23,6 +31,28 @@ type Peer struct {
 	// decoded. Values may be credentials: they are only for control planes that are
 	// configured to get them (ACC-6). No rule sees them.
 	Metadata func(name string) []string
+}
+
+// DefaultListener is the name of the listener that every relay has.
+const DefaultListener = "default"
+
+// User is the user and the group of a process, as the kernel says.
+type User struct{ UID, GID uint32 }
+
+// Through gives the name of the listener through which the client came.
+func (p *Peer) Through() string { return cmp.Or(p.Listener, DefaultListener) }
+
+// Identity gives one text that says to people who the client is; "" if nobody knows.
+func (p *Peer) Identity() string {
+	switch {
+	case p.SPIFFE != "":
+		return p.SPIFFE
+	case p.Subject != "":
+		return p.Subject
+	case p.User != nil:
+		return fmt.Sprintf("uid %d", p.User.UID)
+	}
+	return ""
 }
 
 // PeerFromCertificate gives the identity in a client's leaf certificate, which

@@ -1,17 +1,14 @@
 package relay
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -25,8 +22,6 @@ type secure struct {
 	relay *Relay
 	watch *identity.Watch
 }
-
-var _ downstream.Judge = (*secure)(nil)
 
 // newSecure has the identities of clients looked at again.
 func newSecure(r *Relay, files *tlsfiles.Server, recheck config.Duration) *secure {
@@ -50,8 +45,8 @@ func (s *secure) endedAll(ended map[*identity.Conn]*identity.Error) {
 	s.relay.reports.End(why)
 }
 
-// Judge implements downstream.Judge.
-func (s *secure) Judge(from string, state *tls.ConnectionState) error {
+// judge judges the certificate of a client that polls. The error is a status.
+func (s *secure) judge(from string, state *tls.ConnectionState) error {
 	err := s.watch.Judge(state)
 	if ended, ok := errors.AsType[*identity.Error](err); ok {
 		s.ended(from, state, ended)
@@ -60,16 +55,13 @@ func (s *secure) Judge(from string, state *tls.ConnectionState) error {
 	return nil
 }
 
-// Recheck implements downstream.Judge.
-func (s *secure) Recheck() time.Duration { return s.watch.Recheck() }
-
 // ended counts and logs a client whose certificate does not count any more.
 func (s *secure) ended(from string, state *tls.ConnectionState, err *identity.Error) {
 	var who keyer.Peer
 	if len(state.VerifiedChains) > 0 {
 		who = keyer.PeerFromCertificate(state.PeerCertificates[0])
 	}
-	s.relay.door.IdentityEnded(from, cmp.Or(who.SPIFFE, who.Subject), string(err.Reason))
+	s.relay.door.IdentityEnded(from, who.Identity(), string(err.Reason))
 }
 
 func unauthenticated(err error) error { return status.Error(codes.Unauthenticated, err.Error()) }

@@ -16,6 +16,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/disk"
 	"github.com/xdsrelay/xdsrelay/internal/door"
@@ -69,9 +70,8 @@ type Relay struct {
 
 	server  *downstream.Server
 	reports *loadreport.Server // of the same
-	tls     *secure            // nil: plain text
+	ports   ports              // by which clients come
 	door    *door.Door
-	rest    net.Listener // nil: nobody polls
 	stop    context.CancelFunc
 
 	started  time.Time
@@ -201,22 +201,17 @@ func (r *Relay) listener(s config.Server, node config.Node) error {
 		Identifier:     identifierOf(node),
 		GRPC:           []grpc.ServerOption{grpc.KeepaliveParams(keepaliveOf(s.Keepalive)), grpc.UnknownServiceHandler(r.unknown)},
 		DebugServices:  s.DebugServices,
+		Credentials:    identity.Credentials(),
 		Router:         r.router,
 		Observer:       r.metrics.Downstream(),
 		Log:            r.log,
 	}
-	if s.TLS != nil {
-		files, err := r.serverTLS(s)
-		if err != nil {
-			return err
-		}
-		r.tls = newSecure(r, files, s.Identity.Recheck)
-		c.Credentials = contained{r.door.Guard(r.tls.watch.Guard(r.tls.Credentials())), r.panics}
+	var err error
+	if r.ports, err = r.openPorts(s); err != nil {
+		return err
 	}
 	r.server = downstream.NewServer(c)
-	if r.tls != nil {
-		r.server.Identify(r.tls)
-	}
+	r.server.Identify(r.ports)
 	if r.peers != nil {
 		r.server.Aside(r.peers.Answer)
 	}
@@ -231,16 +226,16 @@ func (r *Relay) listener(s config.Server, node config.Node) error {
 // identifierOf is what a relay calls itself towards its clients (STR-10).
 func identifierOf(n config.Node) string { return wire.RelayIdentifier + n.ID }
 
-// serverTLS reads the server's TLS files.
-func (r *Relay) serverTLS(s config.Server) (*tlsfiles.Server, error) {
+// serverTLS reads the TLS files of a listener.
+func (r *Relay) serverTLS(l config.Listener, refresh config.Duration) (*tlsfiles.Server, error) {
 	return tlsfiles.NewServer(tlsfiles.ServerConfig{
-		CertFile: s.TLS.CertFile, KeyFile: s.TLS.KeyFile, ClientCAFile: s.TLS.ClientCAFile,
-		Refresh: s.TLSRefresh.Std(), Panics: r.panics,
+		CertFile: l.TLS.CertFile, KeyFile: l.TLS.KeyFile, ClientCAFile: l.TLS.ClientCAFile,
+		Refresh: refresh.Std(), Panics: r.panics,
 		Report: func(err error) {
 			if err != nil {
-				r.log.Error("the server's TLS files are not usable, the old ones stay in use", "error", err)
+				r.log.Error("the server's TLS files are not usable, the old ones stay in use", "listener", l.Name, "error", err)
 			} else {
-				r.log.Info("the relay read the server's TLS files again")
+				r.log.Info("the relay read the server's TLS files again", "listener", l.Name)
 			}
 		},
 	})
@@ -257,9 +252,7 @@ func (r *Relay) release() {
 	r.hub.snapshots.close()
 	r.hub.closePlanes()
 	r.hub.help.close()
-	if r.tls != nil {
-		r.tls.Close()
-	}
+	r.ports.close()
 	r.door.Close()
 }
 
@@ -293,16 +286,19 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 		r.panics.Loop(background, contain.Background, func() { r.hub.snapshots.run(background, r.hub.list) })
 	})
 	wg.Go(func() { r.watch(background) })
-	if r.tls != nil {
-		wg.Go(func() { r.panics.Loop(background, contain.Background, func() { r.tls.watch.Run(background) }) })
-	}
+	r.ports.watch(background, &wg, r.panics)
 	r.reloading.Lock()
 	r.background = background
 	for _, p := range r.hub.present() {
 		r.seek(p)
 	}
 	r.reloading.Unlock()
-	failed := make(chan error, 3)
+	r.ports[0].grpc = xds
+	clients, err := r.serveClients(&wg)
+	if err != nil {
+		return err
+	}
+	defer clients.close()
 	pages := adminPort{r}
 	web := &http.Server{
 		Handler: pages.door(pages.containing(pages.handler())), ReadHeaderTimeout: 10 * time.Second,
@@ -310,39 +306,21 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 	}
 	wg.Go(func() {
 		if err := web.Serve(admin); !errors.Is(err, http.ErrServerClosed) {
-			failed <- fmt.Errorf("admin port: %w", err)
+			clients.failed <- fmt.Errorf("admin port: %w", err)
 		}
 	})
 	defer func() { _ = web.Close() }() // its listener's error is of no use any more
-	wg.Go(func() {
-		if err := r.server.Serve(xds); err != nil {
-			failed <- fmt.Errorf("xDS port: %w", err)
-		}
-	})
-	polls := r.restServer()
-	defer func() { _ = polls.Close() }()
-	if r.rest != nil {
-		wg.Go(func() {
-			if err := r.serveREST(polls); err != nil {
-				failed <- err
-			}
-		})
-	}
 	r.serving.Store(true)
-	addresses := []any{"xds", xds.Addr().String(), "admin", admin.Addr().String()}
-	if r.rest != nil {
-		addresses = append(addresses, "rest", r.rest.Addr().String())
-	}
-	r.log.Info("serving", addresses...)
+	r.log.Info("serving", append(r.ports.addresses(), "admin", admin.Addr().String())...)
 
 	select {
-	case err := <-failed:
-		_ = polls.Close() // before Stop, which waits for those who do not read
+	case err := <-clients.failed:
+		clients.close() // before Stop, which waits for those who do not read
 		r.server.Stop()
 		return err
 	case <-ctx.Done():
 	}
-	r.drain(force, polls)
+	r.drain(force, clients)
 	return nil
 }
 
@@ -354,7 +332,7 @@ func (r *Relay) seek(p *plane) {
 }
 
 // drain ends the clients' streams and polls.
-func (r *Relay) drain(force <-chan struct{}, polls *http.Server) {
+func (r *Relay) drain(force <-chan struct{}, clients *serving) {
 	r.reloading.Lock() // a reload that has begun is carried out
 	r.draining.Store(true)
 	r.reloading.Unlock()
@@ -371,7 +349,7 @@ func (r *Relay) drain(force <-chan struct{}, polls *http.Server) {
 		case <-done:
 		}
 	})
-	drainREST(ctx, &wg, polls)
+	clients.drain(ctx, &wg)
 	r.reports.Drain(spread)
 	r.server.Drain(ctx, spread)
 	r.lastReports(ctx)

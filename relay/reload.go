@@ -8,7 +8,6 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
-	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/metrics"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
 	"github.com/xdsrelay/xdsrelay/upstream"
@@ -85,7 +84,7 @@ func (r *Relay) noteReloaded(now *inForce, result metrics.ReloadResult) {
 
 // carryOut changes the relay from the configuration in force to another one.
 func (r *Relay) carryOut(cfg *config.Config) error {
-	secure, err := r.renewTLS(cfg.Server)
+	secure, err := r.renew(cfg.Server)
 	if err != nil {
 		return err
 	}
@@ -97,17 +96,10 @@ func (r *Relay) carryOut(cfg *config.Config) error {
 		}
 	}
 	if err != nil {
-		if secure != nil {
-			secure.Close()
-		}
+		discard(secure)
 		return err
 	}
-	if secure != nil {
-		r.tls.Adopt(secure)
-	}
-	if r.tls != nil {
-		r.tls.watch.SetRecheck(cfg.Server.Identity.Recheck.Std())
-	}
+	r.ports.adopt(secure, cfg.Server)
 	r.cache.SetLimits(cacheLimits(cfg.Cache))
 	r.hub.snapshots.configure(cfg.Cache.SnapshotEvery.Std(), int64(cfg.Cache.MaxBytes))
 	r.server.SetLimits(limitsOf(cfg.Server))
@@ -125,16 +117,6 @@ func (r *Relay) carryOut(cfg *config.Config) error {
 		r.hub.running.Go(from.Close) // who looks whether it can be reached may hold it up
 	}
 	return nil
-}
-
-// renewTLS reads the server's TLS files if others are named, or the times change when they
-// are looked at; nil if nothing does. That there are any cannot change.
-func (r *Relay) renewTLS(s config.Server) (*tlsfiles.Server, error) {
-	was := r.now.Load().config.Server
-	if s.TLS == nil || *s.TLS == *was.TLS && s.TLSRefresh == was.TLSRefresh {
-		return nil, nil
-	}
-	return r.serverTLS(s)
 }
 
 // overhaul prepares what a configuration does to the hub. The error names what cannot be

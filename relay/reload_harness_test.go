@@ -178,6 +178,16 @@ func run(t *testing.T, cfg *config.Config) *running {
 // runBeside starts a relay that also serves clients that poll, unless rest is nil.
 func runBeside(t *testing.T, cfg *config.Config, rest net.Listener) *running {
 	t.Helper()
+	return runWith(t, cfg, func(r *Relay) {
+		if rest != nil {
+			r.ServeREST(rest)
+		}
+	})
+}
+
+// runWith starts a relay that is given more sockets before.
+func runWith(t *testing.T, cfg *config.Config, more func(*Relay)) *running {
+	t.Helper()
 	r := &running{T: t, config: cfg, log: new(journal)}
 	log := slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: &r.level}))
 	var err error
@@ -191,9 +201,7 @@ func runBeside(t *testing.T, cfg *config.Config, rest net.Listener) *running {
 		}
 	}
 	r.xds, r.admin = ports[0].Addr().String(), ports[1].Addr().String()
-	if rest != nil {
-		r.relay.ServeREST(rest)
-	}
+	more(r.relay)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {

@@ -3,12 +3,13 @@ package relay
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/xdsrelay/xdsrelay/downstream/identity"
 )
 
 // Limits of connections of clients that poll. What a poll may say and how long it is
@@ -21,48 +22,48 @@ const (
 	restIdleTime = 5 * time.Minute
 )
 
-// ServeREST has Run serve clients that poll on rest, too (VAR-5), and close it. It is
-// to be called before Run.
-func (r *Relay) ServeREST(rest net.Listener) { r.rest = rest }
-
-// restServer makes the server for clients that poll.
-func (r *Relay) restServer() *http.Server {
+// restServer makes the server for clients that poll through a port.
+func (r *Relay) restServer(p *port) *http.Server {
 	s := &http.Server{
 		Handler:           r.server.REST(),
 		ReadHeaderTimeout: restHeaderTime, MaxHeaderBytes: restHeaderBytes, IdleTimeout: restIdleTime,
 		// Both with and without TLS, HTTP/2 needs one connection for all types.
 		Protocols: new(http.Protocols),
 		ErrorLog:  slog.NewLogLogger(r.door.HTTPLog(), slog.LevelDebug),
+
+		ConnContext: identity.Context,
 	}
 	s.Protocols.SetHTTP1(true)
 	s.Protocols.SetHTTP2(true)
 	s.Protocols.SetUnencryptedHTTP2(true)
-	if r.tls != nil {
-		s.TLSConfig = r.tls.HTTPConfig()
+	if p.secure != nil {
+		s.TLSConfig = p.secure.HTTPConfig()
 	}
 	return s
 }
 
 // serveREST serves clients that poll until the server is closed.
-func (r *Relay) serveREST(s *http.Server) error {
+func serveREST(s *http.Server, lis net.Listener) error {
 	var err error
 	if s.TLSConfig != nil {
-		err = s.ServeTLS(r.rest, "", "")
+		err = s.ServeTLS(lis, "", "")
 	} else {
-		err = s.Serve(r.rest)
+		err = s.Serve(lis)
 	}
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
-	return fmt.Errorf("REST port: %w", err)
+	return err
 }
 
-// drainREST takes no new connections, and closes the present ones when their polls
+// drain takes no new connections, and closes the present ones when their polls
 // are answered; what is left of them when ctx ends is cut off (OPS-4).
-func drainREST(ctx context.Context, wg *sync.WaitGroup, s *http.Server) {
-	wg.Go(func() {
-		if s.Shutdown(ctx) != nil {
-			_ = s.Close() // their clients notice
-		}
-	})
+func (s *serving) drain(ctx context.Context, wg *sync.WaitGroup) {
+	for _, web := range s.polls {
+		wg.Go(func() {
+			if web.Shutdown(ctx) != nil {
+				_ = web.Close() // their clients notice
+			}
+		})
+	}
 }

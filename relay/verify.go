@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"cmp"
 	"errors"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -31,7 +30,7 @@ func (u unverified) begin(names []string) {
 func (u unverified) refuse(node *corev3.Node, peer *keyer.Peer, err error) error {
 	if e, ok := errors.AsType[*rules.UnverifiedError](err); ok {
 		u.door.Unverified(&door.Unverified{
-			From: peer.Addr, Identity: cmp.Or(peer.SPIFFE, peer.Subject), Node: node.GetId(), Rule: e.Rule, Reason: e.Reason(),
+			From: peer.Addr, Identity: peer.Identity(), Node: node.GetId(), Rule: e.Rule, Reason: e.Reason(),
 		})
 	}
 	return status.Error(codes.PermissionDenied, err.Error())

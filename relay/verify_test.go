@@ -173,8 +173,13 @@ func (tr *trust) holdPoll(with *tls.Config, node string) <-chan int {
 
 func (tr *trust) post(client *http.Client, node, version string) (statusCode int, body string) {
 	tr.Helper()
+	return tr.postTo("https://"+tr.rest, client, node, version)
+}
+
+func (tr *trust) postTo(url string, client *http.Client, node, version string) (statusCode int, body string) {
+	tr.Helper()
 	text := `{"node":{"id":"` + node + `"},"version_info":"` + version + `"}`
-	r, err := http.NewRequest(http.MethodPost, "https://"+tr.rest+"/v3/discovery:clusters", strings.NewReader(text))
+	r, err := http.NewRequest(http.MethodPost, url+"/v3/discovery:clusters", strings.NewReader(text))
 	if err != nil {
 		tr.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -15,10 +16,11 @@ import (
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
-// peerFlags are the client's TLS identity.
+// peerFlags are the client's identity.
 type peerFlags struct {
-	peer keyer.Peer
-	cert string
+	peer     keyer.Peer
+	cert     string
+	uid, gid int64
 }
 
 func (f *peerFlags) add(cmd *cobra.Command) {
@@ -30,6 +32,13 @@ func (f *peerFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.peer.URIs, "peer-uri", nil, "`URI`; repeatable")
 	flags.StringArrayVar(&f.peer.Emails, "peer-email", nil, "email `address`; repeatable")
 	flags.StringArrayVar(&f.peer.IPs, "peer-ip", nil, "IP `address`; repeatable")
+	flags.Int64Var(&f.uid, "peer-uid", -1, "the client's user, as a `number`: it comes through a unix socket")
+	flags.Int64Var(&f.gid, "peer-gid", -1, "the client's group, as a `number`")
+	flags.StringVar(&f.peer.Listener, "peer-listener", keyer.DefaultListener, "`name` of the listener through which the client comes")
+	cmd.MarkFlagsRequiredTogether("peer-uid", "peer-gid")
+	for _, other := range []string{"peer-uid", "peer-gid", "peer-listener"} {
+		cli.Complete(cmd, other)
+	}
 	cli.Must(cmd.MarkFlagFilename("peer-cert", "pem", "crt", "cer"))
 	for _, other := range []string{"peer", "peer-subject", "peer-dns", "peer-uri", "peer-email", "peer-ip"} {
 		cmd.MarkFlagsMutuallyExclusive("peer-cert", other)
@@ -39,10 +48,20 @@ func (f *peerFlags) add(cmd *cobra.Command) {
 
 // identity gives the identity that the relay would read from a certificate.
 func (f *peerFlags) identity() (keyer.Peer, error) {
-	if f.cert != "" {
-		return peerOf(f.cert)
+	user, err := f.user()
+	if err != nil {
+		return keyer.Peer{}, err
 	}
 	p := f.peer
+	if f.cert != "" {
+		if p, err = peerOf(f.cert); err != nil {
+			return keyer.Peer{}, err
+		}
+	}
+	p.User, p.Listener = user, f.peer.Listener
+	if f.cert != "" {
+		return p, nil
+	}
 	if p.SPIFFE != "" {
 		if !strings.HasPrefix(p.SPIFFE, "spiffe://") {
 			return keyer.Peer{}, fmt.Errorf("--peer: expected spiffe://…, got %q", p.SPIFFE)
@@ -53,6 +72,19 @@ func (f *peerFlags) identity() (keyer.Peer, error) {
 		}
 	}
 	return p, nil
+}
+
+// user gives the user of a unix socket; nil if there is none.
+func (f *peerFlags) user() (*keyer.User, error) {
+	if f.uid == -1 && f.gid == -1 {
+		return nil, nil //nolint:nilnil // because most clients have none
+	}
+	for _, id := range []int64{f.uid, f.gid} {
+		if id < 0 || id > math.MaxUint32 {
+			return nil, fmt.Errorf("--peer-uid, --peer-gid: expected 0 to %d, got %d", uint32(math.MaxUint32), id)
+		}
+	}
+	return &keyer.User{UID: uint32(f.uid), GID: uint32(f.gid)}, nil
 }
 
 // peerOf reads the first certificate of a file, which is the client's own.

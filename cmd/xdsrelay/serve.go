@@ -17,6 +17,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/logwriter"
+	"github.com/xdsrelay/xdsrelay/internal/sockets"
 	"github.com/xdsrelay/xdsrelay/relay"
 )
 
@@ -72,29 +73,27 @@ const (
 
 // serve runs a relay until ctx ends, and then until the drain ends.
 func serve(ctx context.Context, cfg *config.Config, c *configuration, options relay.Options) error {
-	xds, err := listen(ctx, "server.listen", cfg.Server.Listen)
+	xds, err := listen(ctx, "server.listen", cfg.Server.Listen, cfg.Server.SocketMode)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = xds.Close() }() // the relay has closed it, unless there is none
-	admin, err := listen(ctx, "admin.listen", cfg.Admin.Listen)
+	admin, err := listen(ctx, "admin.listen", cfg.Admin.Listen, cfg.Admin.SocketMode)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = admin.Close() }()
-	var rest net.Listener
-	if cfg.Server.RESTListen != "" {
-		if rest, err = listen(ctx, "server.rest_listen", cfg.Server.RESTListen); err != nil {
-			return err
-		}
-		defer func() { _ = rest.Close() }()
+	var more opened
+	defer more.close()
+	if err := more.open(ctx, &cfg.Server); err != nil {
+		return err
 	}
 	r, err := relay.New(cfg, options)
 	if err != nil {
 		return cli.Usage(err, "xdsrelay validate also checks the files that a configuration names")
 	}
-	if rest != nil {
-		r.ServeREST(rest)
+	if err := more.serve(r); err != nil {
+		return err
 	}
 	force, stop := secondSignal()
 	defer stop()
@@ -103,9 +102,53 @@ func serve(ctx context.Context, cfg *config.Config, c *configuration, options re
 	return r.Run(ctx, force, xds, admin)
 }
 
-func listen(ctx context.Context, key, address string) (net.Listener, error) {
-	var lc net.ListenConfig
-	lis, err := lc.Listen(ctx, "tcp", address)
+// opened are the sockets for clients beside that of server.listen.
+type opened struct {
+	rest  net.Listener // nil: none
+	named map[string]net.Listener
+}
+
+func (o *opened) open(ctx context.Context, s *config.Server) (err error) {
+	if s.RESTListen != "" {
+		if o.rest, err = listen(ctx, "server.rest_listen", s.RESTListen, s.SocketMode); err != nil {
+			return err
+		}
+	}
+	o.named = make(map[string]net.Listener, len(s.Listeners))
+	for _, l := range s.Listeners {
+		if o.named[l.Name], err = listen(ctx, "server.listeners["+l.Name+"].listen", l.Listen, l.SocketMode); err != nil {
+			delete(o.named, l.Name)
+			return err
+		}
+	}
+	return nil
+}
+
+// serve has a relay serve clients on them.
+func (o *opened) serve(r *relay.Relay) error {
+	if o.rest != nil {
+		r.ServeREST(o.rest)
+	}
+	for name, lis := range o.named {
+		if err := r.ServeListener(name, lis); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close closes what the relay has not closed: all of it, if there is no relay.
+func (o *opened) close() {
+	if o.rest != nil {
+		_ = o.rest.Close()
+	}
+	for _, lis := range o.named {
+		_ = lis.Close()
+	}
+}
+
+func listen(ctx context.Context, key, address string, mode config.FileMode) (net.Listener, error) {
+	lis, err := sockets.Listen(ctx, address, mode.Std())
 	if err != nil {
 		return nil, &cli.Error{
 			Code: cli.ExitFailure, Err: fmt.Errorf("%s: %w", key, err),

@@ -58,6 +58,48 @@ upstreams: [{name: a, default: true, endpoints: ["%s"]}]
 	}
 }
 
+// A relay is asked, watched and operated by unix sockets alone, and leaves no files behind.
+func TestServeUnix_ACC1(t *testing.T) {
+	linear := cachev3.NewLinearCache(resource.ClusterType, cachev3.WithInitialResources(map[string]types.Resource{"cart": cluster("cart", 1)}))
+	address, dir := controlPlane(t, linear, nil), t.TempDir()
+	file := write(t, "x.yaml", fmt.Sprintf(`
+server:
+  listen: unix://%[2]s/xds.sock
+  rest_listen: unix://%[2]s/rest.sock
+  drain: 10ms
+  listeners: [{name: more, listen: "unix://%[2]s/more.sock", socket_mode: 0600}]
+admin: {listen: unix://%[2]s/admin.sock}
+upstreams: [{name: a, default: true, endpoints: ["%[1]s"]}]
+`, address, dir))
+	_, log, stopRelay := background(t, "serve", "--config", file)
+	relay := serving(t, log)
+	for _, name := range []string{"xds", "listener_more"} {
+		lines, _, stop := background(t, "watch", "unix://"+relay[name], "--type", "cds", "--output", "json")
+		until(t, lines, map[string]string{"event": "added", "name": "cart"})
+		if code := stop(); code != 0 {
+			t.Errorf("watch: exit code %d", code)
+		}
+	}
+	modes := map[string]os.FileMode{"xds": 0o660, "rest": 0o660, "more": 0o600, "admin": 0o600}
+	for name, mode := range modes {
+		if info, err := os.Lstat(dir + "/" + name + ".sock"); err != nil || info.Mode().Perm() != mode || info.Mode().Type() != os.ModeSocket {
+			t.Errorf("%s: %v, %v; want %v", name, info, err, mode)
+		}
+	}
+	second := xdsrelay(t, "serve", "--config", file)
+	if second.code != cli.ExitFailure || !strings.Contains(second.stderr, "server.listen: unix socket "+dir+"/xds.sock: another process listens on it") {
+		t.Errorf("a second relay: %+v", second)
+	}
+	if code := stopRelay(); code != 0 {
+		t.Errorf("serve: exit code %d", code)
+	}
+	for name := range modes {
+		if _, err := os.Lstat(dir + "/" + name + ".sock"); !os.IsNotExist(err) {
+			t.Errorf("%s: the file is still there: %v", name, err)
+		}
+	}
+}
+
 // serving waits for the line of the log that tells the addresses.
 func serving(t *testing.T, log *bufio.Scanner) map[string]string {
 	t.Helper()

@@ -61,7 +61,7 @@ func TestValidate(t *testing.T) {
 FILE:6:17: upstreams[0].endpoints[0]: expected host:port, got "127.0.0.1"
 hint: docs/configuration.md lists every key
 `},
-		{"a wrong flag", good, []string{"--listen=x"}, cli.ExitFailure, "", `--listen: server.listen: expected host:port or :port, got "x"
+		{"a wrong flag", good, []string{"--listen=x"}, cli.ExitFailure, "", `--listen: server.listen: expected host:port, :port or unix:///path, got "x"
 hint: docs/configuration.md lists every key
 `},
 		{"files", withFiles, nil, cli.ExitFailure, "", `FILE:5:20: upstreams[0].tls.ca_file: reading /does/not/exist.pem: no such file or directory

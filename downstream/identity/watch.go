@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/peer"
 )
 
 const (
@@ -184,16 +183,6 @@ type Conn struct {
 // RemoteAddr is the address of the client.
 func (c *Conn) RemoteAddr() string { return c.conn.RemoteAddr().String() }
 
-// Of gives the connection of a stream, by its context; nil if no watch knows it.
-func Of(ctx context.Context) *Conn {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return nil
-	}
-	c, _ := p.AuthInfo.(*Conn)
-	return c
-}
-
 // watched is a network connection that tells when it is closed.
 type watched struct {
 	net.Conn
@@ -208,8 +197,10 @@ func (c *watched) Close() error {
 }
 
 // SyscallConn implements syscall.Conn: gRPC reads and sets options of sockets.
-func (c *watched) SyscallConn() (syscall.RawConn, error) {
-	if inner, ok := c.Conn.(syscall.Conn); ok {
+func (c *watched) SyscallConn() (syscall.RawConn, error) { return syscallConn(c.Conn) }
+
+func syscallConn(c net.Conn) (syscall.RawConn, error) {
+	if inner, ok := c.(syscall.Conn); ok {
 		return inner.SyscallConn()
 	}
 	return nil, errors.ErrUnsupported

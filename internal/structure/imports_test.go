@@ -20,7 +20,7 @@ const helpers = "helpers"
 var productHelpers = []string{
 	"internal/apiservices", "internal/apitypes", "internal/backoff", "internal/contain", "internal/directory", "internal/disk", "internal/door", "internal/excerpt",
 	"internal/few", "internal/filesource", "internal/filewatch", "internal/logwriter", "internal/moment", "internal/nodefile", "internal/payload",
-	"internal/restjson", "internal/sharing", "internal/spelling", "internal/tlsfiles", "internal/tokenfile", "internal/verdict", "internal/wake",
+	"internal/restjson", "internal/sharing", "internal/sockets", "internal/spelling", "internal/tlsfiles", "internal/tokenfile", "internal/verdict", "internal/wake",
 	"internal/yamljson",
 }
 
@@ -31,14 +31,14 @@ var mayImport = map[string][]string{
 	"internal/wire": nil,
 	"keyer":         nil,
 	"keyer/rules":   {"keyer", "internal/spelling"},
-	"config":        {"keyer", "keyer/rules", "internal/nodefile", "internal/spelling", "internal/tokenfile"},
+	"config":        {"keyer", "keyer/rules", "internal/nodefile", "internal/sockets", "internal/spelling", "internal/tokenfile"},
 
 	"cache/digest":        nil,
 	"cache/hold":          {"internal/wire"},
 	"cache":               {"cache/digest", "cache/hold", "keyer", "internal/wire", helpers},
 	"cache/snapshot":      {"cache", "internal/wire", helpers},
 	"downstream/delivery": {"cache", "cache/digest", "keyer", "internal/wire", helpers},
-	"downstream/identity": nil,
+	"downstream/identity": {"keyer"},
 	"downstream":          {"downstream/delivery", "downstream/identity", "cache", "keyer", "keyer/rules", "internal/wire", helpers},
 	"upstream":            {"keyer", "internal/wire", helpers},
 	"internal/resolve":    {"downstream/delivery", "cache", "keyer", "internal/wire", helpers},

@@ -55,7 +55,7 @@ func (k *checker) visit(e ast.Expr) {
 // verified before it asks.
 func (k *checker) early(e ast.Expr) {
 	if name := e.AsIdent(); k.field == fieldRequire && slices.Contains([]string{varType, varName, varUpstream}, name) {
-		k.problemAt(e, "%q is not known yet when a client is verified: use node and peer only", name)
+		k.problemAt(e, "%q is not known yet when a client is verified: use node, peer and listener only", name)
 	}
 }
 

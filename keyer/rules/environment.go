@@ -23,6 +23,7 @@ const (
 	varName     = "name"
 	varPeer     = "peer"
 	varUpstream = "upstream"
+	varListener = "listener"
 )
 
 // Bounds of expressions (OPS-5). An operator does not meet them; they keep what an
@@ -38,8 +39,10 @@ const (
 	maxPrecision       = 100     // digits that format can be told to write
 )
 
-// identity is the variable peer: who the client is to TLS. Its address is not part of
-// it, which says nothing of who it is and changes with every connection.
+// noUser stands for the user and the group of a client that did not come through a unix socket.
+const noUser = -1
+
+// identity is the variable peer: who the client is. Its address is not part of it, which says nothing of who it is and changes with every connection.
 type identity struct {
 	SPIFFE  string   `cel:"spiffe"`
 	Subject string   `cel:"subject"`
@@ -47,6 +50,8 @@ type identity struct {
 	URIs    []string `cel:"uris"`
 	Emails  []string `cel:"emails"`
 	IPs     []string `cel:"ips"`
+	UID     int64    `cel:"uid"`
+	GID     int64    `cel:"gid"`
 }
 
 // identityType is the type's name in messages, and in scopes that have peer as a part.
@@ -71,6 +76,7 @@ func newEnvironment() (*cel.Env, error) {
 		cel.Variable(varName, cel.StringType),
 		cel.Variable(varPeer, cel.ObjectType(identityType)),
 		cel.Variable(varUpstream, cel.StringType),
+		cel.Variable(varListener, cel.StringType),
 		cel.EnableMacroCallTracking(),
 		cel.OptionalTypes(), ext.Strings(ext.StringsMaxPrecision(maxPrecision)), ext.Regex(),
 		ext.Encoders(ext.EncodersVersion(1)), ext.Math(ext.MathVersion(2)), ext.Bindings(),

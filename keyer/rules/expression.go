@@ -76,7 +76,7 @@ func mentionsVariable(checked *cel.Ast, name string) bool {
 
 // mentionsAny reports whether an expression looks at anything that is not the same for all.
 func mentionsAny(checked *cel.Ast) bool {
-	return slices.ContainsFunc([]string{varNode, varType, varName, varPeer, varUpstream}, func(name string) bool {
+	return slices.ContainsFunc([]string{varNode, varType, varName, varPeer, varUpstream, varListener}, func(name string) bool {
 		return mentionsVariable(checked, name)
 	})
 }

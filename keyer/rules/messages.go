@@ -106,7 +106,7 @@ func (x *issue) variableLike(name string) string {
 	if path, ok := paths[plain]; ok {
 		return path
 	}
-	variables := []string{varNode, varType, varName, varPeer, varUpstream}
+	variables := []string{varNode, varType, varName, varPeer, varUpstream, varListener}
 	for _, v := range x.env.Variables() {
 		if v.Value() != nil {
 			variables = append(variables, v.Name())

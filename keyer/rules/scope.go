@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"strconv"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/proto"
@@ -31,7 +32,7 @@ func sharedScope(node *corev3.Node) string {
 	return shared + "-" + h.sum()
 }
 
-// isolatedScope is a scope for clients of this node and this TLS identity: all
+// isolatedScope is a scope for clients of this node and this identity: all
 // that a server could tell them apart by, fields that this build does not know
 // included (AGG-2). The remote address is left out, or a client that reconnects
 // would find its scope gone. Builds may differ in the scope of a node, since
@@ -50,6 +51,9 @@ func isolatedScope(node *corev3.Node, peer keyer.Peer) (string, error) {
 	for _, names := range [][]string{peer.DNS, peer.URIs, peer.Emails, peer.IPs} {
 		// A renewed certificate may list the same names in another order.
 		h.list(sorted(names))
+	}
+	if peer.User != nil {
+		h.list([]string{"user", strconv.FormatUint(uint64(peer.User.UID), 10), strconv.FormatUint(uint64(peer.User.GID), 10)})
 	}
 	return isolated + "-" + h.sum(), nil
 }

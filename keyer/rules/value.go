@@ -151,5 +151,8 @@ func appendIdentity(dst []byte, p *identity) []byte {
 	for _, list := range [][]string{p.DNS, p.URIs, p.Emails, p.IPs} {
 		dst = append(appendStrings(append(dst, ",["...), list), ']')
 	}
+	if p.UID != noUser {
+		dst = fmt.Appendf(dst, ",user(%d,%d)", p.UID, p.GID)
+	}
 	return append(dst, '}')
 }

@@ -46,6 +46,8 @@ func (v *variables) ResolveName(name string) (any, bool) {
 		return v.client.peerValue(), true
 	case varUpstream:
 		return v.upstreamVal, true
+	case varListener:
+		return types.String(v.client.peer.Through()), true
 	}
 	return nil, false
 }
@@ -76,10 +78,15 @@ func (c *Subject) peerValue() ref.Val {
 // newIdentity sorts the names: a renewed certificate may list the same ones in another
 // order, and its client is the one that it was.
 func newIdentity(p keyer.Peer) *identity {
-	return &identity{
+	id := &identity{
 		SPIFFE: p.SPIFFE, Subject: p.Subject,
 		DNS: sorted(p.DNS), URIs: sorted(p.URIs), Emails: sorted(p.Emails), IPs: sorted(p.IPs),
+		UID: noUser, GID: noUser,
 	}
+	if p.User != nil {
+		id.UID, id.GID = int64(p.User.UID), int64(p.User.GID)
+	}
+	return id
 }
 
 func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }

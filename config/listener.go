@@ -1,0 +1,166 @@
+package config
+
+import (
+	"fmt"
+	"io/fs"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/xdsrelay/xdsrelay/internal/sockets"
+)
+
+// DefaultListenerName is the name of the listener that server.listen and server.rest_listen open.
+const DefaultListenerName = "default"
+
+// Listener is one more listener for clients, with an identity of its own for them.
+type Listener struct {
+	Name       string     `yaml:"name"`   // rules see it as the variable listener; unique
+	Listen     string     `yaml:"listen"` // as Server.Listen
+	Protocol   Protocol   `yaml:"protocol"`
+	SocketMode FileMode   `yaml:"socket_mode"`   // of the file of a unix socket
+	TLS        *ServerTLS `yaml:"tls,omitempty"` // nil: plaintext
+	Identity   Identity   `yaml:"identity"`
+}
+
+// Protocol is what the clients of a listener speak.
+type Protocol string
+
+// The protocols.
+const (
+	ProtocolGRPC Protocol = "grpc"
+	ProtocolREST Protocol = "rest" // polls of REST-JSON (VAR-5)
+)
+
+// UnmarshalText takes grpc or rest.
+func (p *Protocol) UnmarshalText(text []byte) error {
+	return oneOf(p, text, ProtocolGRPC, ProtocolREST)
+}
+
+// FileMode says who may use a file, in octal digits: "0660".
+type FileMode fs.FileMode
+
+// UnmarshalText takes octal digits.
+func (m *FileMode) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 8, 32)
+	const owner = 0o600 // may connect
+	if err != nil || n > uint64(fs.ModePerm) || n&owner != owner {
+		return fmt.Errorf("expected the mode of a file in octal digits, 0600 to 0777, got %q", text)
+	}
+	*m = FileMode(n)
+	return nil
+}
+
+// MarshalText gives octal digits.
+func (m FileMode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// String gives octal digits.
+func (m FileMode) String() string { return fmt.Sprintf("%04o", uint32(m)) }
+
+// Std gives the standard library's form.
+func (m FileMode) Std() fs.FileMode { return fs.FileMode(m) }
+
+// isUnix reports whether an address is that of a unix socket.
+func isUnix(address string) bool {
+	_, is, _ := sockets.Unix(address)
+	return is
+}
+
+// AllListeners gives the listeners of clients: the one named "default" first. It is one listener,
+// even if it has an address for polls beside its own.
+func (s *Server) AllListeners() []Listener {
+	first := Listener{
+		Name: DefaultListenerName, Listen: s.Listen, Protocol: ProtocolGRPC, SocketMode: s.SocketMode,
+		TLS: s.TLS, Identity: s.Identity,
+	}
+	return append([]Listener{first}, s.Listeners...)
+}
+
+// identifies reports whether clients of any listener have an identity.
+func (s *Server) identifies() bool {
+	return isUnix(s.RESTListen) || slices.ContainsFunc(s.AllListeners(), func(l Listener) bool { return l.identifies() })
+}
+
+// identifies reports whether clients of the listener have an identity.
+func (l *Listener) identifies() bool {
+	return l.verifiesCertificates() || isUnix(l.Listen)
+}
+
+// verifiesCertificates reports whether clients of the listener show certificates.
+func (l *Listener) verifiesCertificates() bool { return l.TLS != nil && l.TLS.ClientCAFile != "" }
+
+// listeners checks server.listeners, and that no two listen on the same address.
+func (k *checker) listeners(c *Config) {
+	paths := []string{"server.listen", "server.rest_listen", "admin.listen"}
+	addresses := []string{c.Server.Listen, c.Server.RESTListen, c.Admin.Listen}
+	names := map[string]string{DefaultListenerName: "server"}
+	for i := range c.Server.Listeners {
+		l, at := &c.Server.Listeners[i], fmt.Sprintf("server.listeners[%d]", i)
+		k.listenerName(names, at, l.Name)
+		k.enum(at+".protocol", reflect.ValueOf(&l.Protocol).Elem())
+		k.address(at+".listen", l.Listen, listening)
+		k.serverTLS(at+".tls", l.TLS)
+		k.identity(at+".identity", &l.Identity)
+		paths, addresses = append(paths, at+".listen"), append(addresses, l.Listen)
+	}
+	for i, address := range addresses {
+		if first := slices.Index(addresses, address); first < i && address != "" && (isUnix(address) || !anyPort(address)) {
+			k.fail(paths[i], "expected a different address than %s, got %q for both", paths[first], address)
+		}
+	}
+}
+
+// listenerName checks a name, which rules compare and metrics show.
+func (k *checker) listenerName(names map[string]string, at, name string) {
+	path := at + ".name"
+	switch first, twice := names[name]; {
+	case name == "":
+		k.required(path, name)
+	case strings.Trim(name, wordCharacters+".") != "" || len(name) > maxListenerName:
+		k.fail(path, "expected at most %d letters, digits and any of -_., got %q", maxListenerName, name)
+	case twice && first == "server":
+		k.fail(path, "%q is the listener of server.listen: expected another name", name)
+	case twice:
+		k.fail(path, "%q is already %s", name, first)
+	default:
+		names[name] = at
+	}
+}
+
+const maxListenerName = 64
+
+func (k *checker) serverTLS(path string, t *ServerTLS) {
+	if t != nil {
+		k.required(path+".cert_file", t.CertFile)
+		k.required(path+".key_file", t.KeyFile)
+	}
+}
+
+func (k *checker) identity(path string, id *Identity) {
+	k.between(path+".recheck", id.Recheck, Duration(1e9), maxWait)
+}
+
+// liveListeners gives the listeners of a running relay what of another configuration can come
+// into force: TLS files and identities. If a listener comes or goes, all wait.
+func liveListeners(running, wanted []Listener) []Listener {
+	same := func(a, b Listener) bool { return a.Name == b.Name }
+	if !slices.EqualFunc(running, wanted, same) {
+		return running
+	}
+	next := slices.Clone(running)
+	for i, w := range wanted {
+		if (next[i].TLS == nil) == (w.TLS == nil) {
+			next[i].TLS = w.TLS
+		}
+		next[i].Identity = w.Identity
+	}
+	return next
+}
+
+// secureAlike reports whether listeners have TLS in both configurations, or in neither.
+func secureAlike(a, b *Server) bool {
+	return slices.EqualFunc(a.AllListeners(), b.AllListeners(), func(a, b Listener) bool {
+		return a.Name == b.Name && (a.TLS == nil) == (b.TLS == nil)
+	})
+}

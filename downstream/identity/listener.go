@@ -1,0 +1,179 @@
+package identity
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"syscall"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// Listener is one of the listeners through which clients come. It is immutable.
+type Listener struct {
+	Name string
+	// Credentials are for gRPC's connections; nil: plaintext. HTTP servers have their own TLS.
+	Credentials credentials.TransportCredentials
+}
+
+// Guard gives a listener whose connections know that they came through l, and which process is at
+// the other end of a unix socket.
+func (l *Listener) Guard(lis net.Listener) net.Listener { return guardedListener{lis, l} }
+
+type guardedListener struct {
+	net.Listener
+
+	of *Listener
+}
+
+// Accept implements net.Listener.
+func (g guardedListener) Accept() (net.Conn, error) {
+	conn, err := g.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &accepted{Conn: conn, of: g.of}
+	if unix, ok := conn.(*net.UnixConn); ok {
+		c.from = processAt(unix)
+	}
+	return c, nil
+}
+
+// accepted is a connection that came through a listener.
+type accepted struct {
+	net.Conn
+
+	of   *Listener
+	from *process // at the other end of a unix socket; nil: nobody knows, or another network
+}
+
+// RemoteAddr is the client's address. Unix sockets of clients have no names: the address says
+// which process it is.
+func (c *accepted) RemoteAddr() net.Addr {
+	if c.from != nil {
+		return c.from
+	}
+	return c.Conn.RemoteAddr()
+}
+
+// SyscallConn implements syscall.Conn: gRPC reads and sets options of sockets.
+func (c *accepted) SyscallConn() (syscall.RawConn, error) { return syscallConn(c.Conn) }
+
+// Client is who is at the other end of a connection: the AuthInfo of its streams.
+type Client struct {
+	Listener *Listener
+	TLS      *Conn       // nil: plaintext, or an HTTP server's connection
+	User     *keyer.User // of a unix socket; nil: nobody knows, or another network
+}
+
+// AuthType implements credentials.AuthInfo.
+func (c *Client) AuthType() string {
+	if c.TLS != nil {
+		return c.TLS.AuthType()
+	}
+	return "plaintext"
+}
+
+// GetCommonAuthInfo tells gRPC how safe the connection is.
+func (c *Client) GetCommonAuthInfo() credentials.CommonAuthInfo {
+	if c.TLS != nil {
+		return c.TLS.GetCommonAuthInfo()
+	}
+	return credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}
+}
+
+// client says who is at the other end.
+func (c *accepted) client() *Client {
+	client := &Client{Listener: c.of}
+	if c.from != nil {
+		client.User = &c.from.user
+	}
+	return client
+}
+
+var errNoListener = errors.New("the connection came through no listener that the relay knows")
+
+// Credentials are credentials for one gRPC server and many listeners: each connection is dealt with
+// by those of its own, and its AuthInfo is a *[Client].
+func Credentials() credentials.TransportCredentials { return byListener{} }
+
+type byListener struct{}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (byListener) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	c, ok := raw.(*accepted)
+	if !ok {
+		return nil, nil, errNoListener
+	}
+	client := c.client()
+	if c.of.Credentials == nil {
+		return c, client, nil
+	}
+	conn, info, err := c.of.Credentials.ServerHandshake(c)
+	if err != nil {
+		return conn, info, err
+	}
+	if client.TLS, ok = info.(*Conn); !ok {
+		return nil, nil, errNoListener
+	}
+	return conn, client, nil
+}
+
+// ClientHandshake implements credentials.TransportCredentials, for servers only.
+func (byListener) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errors.ErrUnsupported
+}
+
+// Info implements credentials.TransportCredentials.
+func (byListener) Info() credentials.ProtocolInfo { return credentials.ProtocolInfo{} }
+
+// Clone implements credentials.TransportCredentials.
+func (b byListener) Clone() credentials.TransportCredentials { return b }
+
+// OverrideServerName implements credentials.TransportCredentials, for servers only.
+func (byListener) OverrideServerName(string) error { return errors.ErrUnsupported }
+
+type clientKey struct{}
+
+// Context gives the context of the requests of a connection of an HTTP server, with its Client. It
+// is the ConnContext of a server whose listener is guarded.
+func Context(ctx context.Context, conn net.Conn) context.Context {
+	if t, ok := conn.(*tls.Conn); ok {
+		conn = t.NetConn()
+	}
+	if c, ok := conn.(*accepted); ok {
+		return context.WithValue(ctx, clientKey{}, c.client())
+	}
+	return ctx
+}
+
+// ClientOf gives the client of a stream or of a poll, by its context; nil if its connection came
+// through no Listener.
+func ClientOf(ctx context.Context) *Client {
+	if c, ok := ctx.Value(clientKey{}).(*Client); ok {
+		return c
+	}
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	c, _ := p.AuthInfo.(*Client)
+	return c
+}
+
+// Of gives the connection of a stream, by its context; nil if no watch knows it.
+func Of(ctx context.Context) *Conn {
+	if client := ClientOf(ctx); client != nil {
+		return client.TLS
+	}
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	c, _ := p.AuthInfo.(*Conn)
+	return c
+}
