@@ -27,7 +27,7 @@ func TestExamplesLoad(t *testing.T) {
 }
 
 func TestYAMLReadsBack(t *testing.T) {
-	for _, file := range []string{"testdata/every_key.yaml", "../examples/production.yaml", "../examples/minimal.yaml", "../examples/files.yaml", "../examples/sotw.yaml", "../examples/rules.yaml"} {
+	for _, file := range []string{"testdata/every_key.yaml", "../examples/production.yaml", "../examples/hardened.yaml", "../examples/minimal.yaml", "../examples/files.yaml", "../examples/sotw.yaml", "../examples/rules.yaml"} {
 		want, err := Load(file, nil, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -101,7 +101,11 @@ func (c *configuration) reload(ctx context.Context, r *relay.Relay, log *slog.Lo
 	} else {
 		err = r.Reload(cfg)
 	}
-	if err == nil || errors.Is(err, relay.ErrEnding) || ctx.Err() != nil {
+	if err == nil {
+		warn(cfg, log)
+		return
+	}
+	if errors.Is(err, relay.ErrEnding) || ctx.Err() != nil {
 		return
 	}
 	all := problems(err)

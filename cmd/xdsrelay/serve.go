@@ -92,6 +92,7 @@ func serve(ctx context.Context, cfg *config.Config, c *configuration, options re
 	if err != nil {
 		return cli.Usage(err, "xdsrelay validate also checks the files that a configuration names")
 	}
+	warn(cfg, options.Log)
 	if err := more.serve(r); err != nil {
 		return err
 	}
@@ -100,6 +101,13 @@ func serve(ctx context.Context, cfg *config.Config, c *configuration, options re
 	ignore := c.reloads(ctx, r, options.Log)
 	defer ignore()
 	return r.Run(ctx, force, xds, admin)
+}
+
+// warn logs what validate warns of.
+func warn(cfg *config.Config, log *slog.Logger) {
+	for _, w := range cfg.Warnings() {
+		log.Warn("the configuration is valid and risky", "warning", w)
+	}
 }
 
 // opened are the sockets for clients beside that of server.listen.

@@ -234,3 +234,16 @@ func fullPipe(t *testing.T) (out, in *os.File) {
 	t.Cleanup(func() { _ = in.Close() })
 	return out, in
 }
+
+// What validate warns of is in the log of a relay that runs with it.
+func TestWarn_ACC7(t *testing.T) {
+	cfg, err := config.Parse("x.yaml", []byte(open))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	warn(cfg, slog.New(slog.NewTextHandler(&log, nil)))
+	if got := log.String(); !strings.Contains(got, "level=WARN") || !strings.Contains(got, "x.yaml:3:17: admin.listen: whoever reaches") || strings.Count(got, "\n") != 1 {
+		t.Errorf("logged %q", got)
+	}
+}

@@ -24,14 +24,18 @@ func validateCommand() *cobra.Command {
 
 Every problem has its file, line and column.
 
-Exit codes: 0 the configuration is valid and all tests pass, 1 a problem or a failed
-test, 2 no configuration to check.`,
+Warnings are about what works and is risky, for instance an admin port that others can
+reach. They do not make a configuration invalid, unless --strict is given.
+
+Exit codes: 0 the configuration is valid and all tests pass, 1 a problem, a failed
+test, or with --strict a warning, 2 no configuration to check.`,
 		Example: `  xdsrelay validate --config xdsrelay.yaml
   xdsrelay validate --config xdsrelay.yaml --files=false --output json`,
 		Args: cobra.NoArgs,
 	}
 	file := configFlags(cmd)
 	files := cmd.Flags().Bool("files", true, "also check the TLS files; use false if the configuration is for another machine")
+	strict := cmd.Flags().Bool("strict", false, "take warnings for problems")
 	tests := cmd.Flags().Bool("tests", true, "also run the tests of the aggregation rules")
 	output := cli.OutputFlag(cmd, "`format` of the result: text or json")
 	cmd.RunE = cli.Action(func(cmd *cobra.Command, _ []string) error {
@@ -46,13 +50,31 @@ test, 2 no configuration to check.`,
 		if err != nil && problems(err) == nil {
 			return cli.Usage(err, "--config takes the file to check")
 		}
+		var warnings []*config.Error
+		if err == nil {
+			warnings = cfg.Warnings()
+		}
 		if *output == cli.FormatJSON {
-			return validityJSON(cmd.OutOrStdout(), *file, err, results)
+			return validityJSON(cmd.OutOrStdout(), *file, err, warnings, *strict, results)
+		}
+		for _, w := range warnings {
+			if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "warning: %v\n", w); err != nil {
+				return err
+			}
 		}
 		if err != nil {
 			return &cli.Error{Code: cli.ExitFailure, Err: err, Hint: "docs/configuration.md lists every key"}
 		}
-		return validityText(cmd.OutOrStdout(), *file, cfg, results)
+		if err := validityText(cmd.OutOrStdout(), *file, cfg, results); err != nil {
+			return err
+		}
+		if *strict && len(warnings) > 0 {
+			return &cli.Error{
+				Code: cli.ExitFailure, Err: fmt.Errorf("%s with --strict", plural(len(warnings), "warning")),
+				Hint: "docs/security.md says what each key protects from",
+			}
+		}
+		return nil
 	})
 	return cmd
 }
@@ -87,10 +109,11 @@ func validityText(w io.Writer, file string, cfg *config.Config, results []config
 
 // validity is the result as JSON.
 type validity struct {
-	File   string     `json:"file"`
-	Valid  bool       `json:"valid"` // neither errors nor tests that failed
-	Errors []problem  `json:"errors"`
-	Tests  []ruleTest `json:"tests"` // empty where there are errors
+	File     string     `json:"file"`
+	Valid    bool       `json:"valid"` // neither errors nor tests that failed, nor warnings with --strict
+	Errors   []problem  `json:"errors"`
+	Warnings []problem  `json:"warnings"` // empty where there are errors
+	Tests    []ruleTest `json:"tests"`    // likewise
 }
 
 type problem struct {
@@ -114,10 +137,13 @@ type ruleTest struct {
 	Failure *problem `json:"failure,omitempty"`
 }
 
-func validityJSON(w io.Writer, file string, invalid error, results []config.TestResult) error {
-	v := validity{File: file, Valid: invalid == nil, Errors: []problem{}, Tests: []ruleTest{}}
+func validityJSON(w io.Writer, file string, invalid error, warnings []*config.Error, strict bool, results []config.TestResult) error {
+	v := validity{File: file, Valid: invalid == nil && (!strict || len(warnings) == 0), Errors: []problem{}, Warnings: []problem{}, Tests: []ruleTest{}}
 	for _, e := range problems(invalid) {
 		v.Errors = append(v.Errors, problemOf(e))
+	}
+	for _, w := range warnings {
+		v.Warnings = append(v.Warnings, problemOf(w))
 	}
 	for _, r := range results {
 		test := ruleTest{Name: r.Name, File: r.File, Line: r.Line, Column: r.Column, Path: r.Path, Passed: r.Failure == nil}

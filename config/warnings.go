@@ -1,0 +1,107 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+)
+
+// Warnings gives what a valid configuration allows and few operators want, each with its place like
+// the errors of Validate. A configuration with warnings works.
+func (c *Config) Warnings() []*Error {
+	k := &checker{from: c.from}
+	k.openAdmin(&c.Admin)
+	k.openServer(&c.Server)
+	k.openRules(c)
+	for i := range c.Upstreams {
+		k.openTokens(fmt.Sprintf("upstreams[%d]", i), &c.Upstreams[i])
+	}
+	return k.errs
+}
+
+// openAdmin warns of an admin port that others may reach: it has no protection of its own.
+func (k *checker) openAdmin(a *Admin) {
+	if !isLocal(a.Listen) {
+		k.fail("admin.listen", "whoever reaches %s sees what all clients have, and can hold, release and roll back what they get: "+
+			"expected a loopback address or a unix socket", a.Listen)
+	}
+}
+
+// openServer warns of listeners that others may reach and that trust every client.
+func (k *checker) openServer(s *Server) {
+	open := func(path, address string, t *ServerTLS) {
+		switch {
+		case address == "" || isLocal(address):
+		case t == nil:
+			k.fail(path, "everybody on the way to %s can read what clients get, and change it: expected tls, with client_ca_file", address)
+		case t.ClientCAFile == "":
+			k.fail(path, "whoever reaches %s can present any node and ask for any name: expected tls.client_ca_file, "+
+				"so that clients have to show who they are", address)
+		}
+	}
+	open("server.listen", s.Listen, s.TLS)
+	open("server.rest_listen", s.RESTListen, s.TLS)
+	for i := range s.Listeners {
+		open(fmt.Sprintf("server.listeners[%d].listen", i), s.Listeners[i].Listen, s.Listeners[i].TLS)
+	}
+	if s.DebugServices && !isLocal(s.Listen) {
+		k.fail("server.debug_services", "channelz shows each client the addresses of all others: expected false")
+	}
+}
+
+// openRules warns of scopes for which a client may speak that was not verified.
+func (k *checker) openRules(c *Config) {
+	for i, r := range c.Aggregation.Rules {
+		if r.Node.First && len(c.Access.Verify) == 0 {
+			k.fail(fmt.Sprintf("aggregation.rules[%d].node", i), "the node of a scope's first client decides what all of its clients get, "+
+				"and nothing says that it is the client's own: expected rules in access.verify, or another node")
+		}
+	}
+}
+
+// openTokens warns of tokens that leave the machine in plaintext.
+func (k *checker) openTokens(path string, u *Upstream) {
+	if u.TLS != nil || u.Path != "" || u.local() {
+		return
+	}
+	const message = "everybody on the way to the servers can read the %s: expected tls"
+	_, static := u.Metadata[authorization]
+	switch {
+	case u.Credentials.TokenFile != "":
+		k.fail(path+".credentials.token_file", message, "token")
+	case static:
+		k.fail(keyPath(path+".metadata", authorization), message, "token")
+	case len(u.Forward) > 0:
+		k.fail(path+".forward", message, "values of clients")
+	}
+}
+
+// local reports whether all servers of the upstream are on the relay's machine.
+func (u *Upstream) local() bool {
+	for _, group := range u.Endpoints {
+		for _, endpoint := range group {
+			if !isLocal(endpoint) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// isLocal reports whether only processes of this machine can reach an address: one of the loopback
+// interface, or a unix socket.
+func isLocal(address string) bool {
+	if isUnix(address) {
+		return true
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
+	}
+	return ip.Unmap().IsLoopback()
+}

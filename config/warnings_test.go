@@ -1,0 +1,74 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestWarnings(t *testing.T) {
+	const upstream = "upstreams:\n  - {name: a, default: true, endpoints: [\"127.0.0.1:1\"]}\n"
+	plain := func(more string) string {
+		return "upstreams:\n  - {name: a, default: true, endpoints: [[a:1, \"[::1]:1\"]]" + more + "}\n"
+	}
+	for name, tt := range map[string]struct {
+		content string
+		want    []string // the place, and a part of the message
+	}{
+		"loopback": {upstream, nil},
+		"other spellings of loopback": {upstream + `
+server: {listen: "localhost:1", rest_listen: "[::ffff:127.0.0.1]:2"}
+admin: {listen: "LOCALHOST.:3"}
+`, nil},
+		"unix sockets": {upstream + "server: {listen: unix:///run/a}\nadmin: {listen: unix:///run/b}\n", nil},
+		"ACC-7 admin":  {upstream + "admin: {listen: \":19100\"}\n", []string{"3:17: admin.listen: whoever reaches :19100 "}},
+		"plaintext": {upstream + "server:\n  listen: 0.0.0.0:1\n  rest_listen: \"[::]:2\"\n  listeners:\n    - {name: b, listen: b.example.com:3}\n", []string{
+			"4:11: server.listen: everybody on the way to 0.0.0.0:1 ",
+			"5:16: server.rest_listen: everybody on the way to [::]:2 ",
+			"7:25: server.listeners[0].listen: everybody on the way to b.example.com:3 ",
+		}},
+		"clients of whom nothing is known": {upstream + "server: {listen: \":1\", tls: {cert_file: a, key_file: b}}\n", []string{"3:18: server.listen: whoever reaches :1 can present any node"}},
+		"mutual TLS":                       {upstream + "server: {listen: \":1\", tls: {cert_file: a, key_file: b, client_ca_file: c}}\n", nil},
+		"channelz": {upstream + "server: {listen: \":1\", debug_services: true, tls: {cert_file: a, key_file: b, client_ca_file: c}}\n", []string{
+			"3:40: server.debug_services: channelz shows ",
+		}},
+		"ACC-5 the first client": {upstream + "aggregation: {rules: [{name: r, match: \"true\", scope: [], node: first}]}\n", []string{
+			"3:65: aggregation.rules[0].node: the node of a scope's first client ",
+		}},
+		"ACC-5 a first client that is verified": {upstream + "aggregation: {rules: [{name: r, match: \"true\", scope: [], node: first}]}\n" +
+			"access: {verify: [{name: v, require: node.id != \"\"}]}\n", nil},
+		"ACC-6 tokens":             {plain(", credentials: {token_file: t}"), []string{"2:87: upstreams[0].credentials.token_file: everybody on the way"}},
+		"ACC-6 static tokens":      {plain(", metadata: {authorization: t, x: y}"), []string{"upstreams[0].metadata.authorization: everybody on the way"}},
+		"ACC-6 tokens of clients":  {plain(", forward: [x-token]"), []string{"upstreams[0].forward: everybody on the way to the servers can read the values of clients"}},
+		"ACC-6 no token":           {plain(", metadata: {x: y}"), nil},
+		"ACC-6 tokens within TLS":  {plain(", tls: {}, forward: [x-token]"), nil},
+		"ACC-6 tokens to loopback": {strings.Replace(plain(", forward: [x-token]"), "a:1", "127.0.0.9:1", 1), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := mustParse(t, tt.content)
+			all := c.Warnings()
+			if len(all) != len(tt.want) {
+				t.Fatalf("%d warnings, want %d: %v", len(all), len(tt.want), all)
+			}
+			for i, w := range all {
+				if !strings.HasPrefix(w.Error(), "test.yaml:") || !strings.Contains(w.Error(), tt.want[i]) {
+					t.Errorf("got %v, want %s", w, tt.want[i])
+				}
+			}
+		})
+	}
+}
+
+// The example of docs/security.md has nothing that is worth a warning.
+func TestWarningsOfExamples(t *testing.T) {
+	for _, file := range []string{"../examples/hardened.yaml", "../examples/production.yaml", "../examples/minimal.yaml"} {
+		c, err := Load(file, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]*Error(nil), c.Warnings()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", file, diff)
+		}
+	}
+}
