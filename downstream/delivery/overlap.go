@@ -32,7 +32,7 @@ func (s *Subscriber) leaveToGlob(f *follower, key, name string) (instead bool) {
 			g = o.globs.of(key)
 		}
 		if g != nil {
-			s.debts = append(s.debts, debt{g, cache.Name{Spelling: g.name.ofKey(key), Key: key}, instead})
+			s.debts = append(s.debts, debt{g.typeSub, g, cache.Name{Spelling: g.name.ofKey(key), Key: key}, instead})
 		}
 		return instead
 	}
@@ -43,13 +43,27 @@ func (s *Subscriber) leaveToGlob(f *follower, key, name string) (instead bool) {
 	return slices.ContainsFunc(subs.parts.all, owe)
 }
 
-// settleDebts has globs answer for the members that "*" lost in this Collect, and reports
+// leaveToNames has the names of the stream in other stores answer for a member of "*" that is gone:
+// "*" does not tell what they name. A reader (nil) has one store.
+func (s *Subscriber) leaveToNames(f *follower, key string) {
+	subs := &f.typeSub.subs
+	if s == nil || !f.name.wildcard || !subs.parts.named(key, subs) {
+		return
+	}
+	for _, o := range subs.parts.all {
+		if sub := o.names.one(key); o != subs && sub != nil {
+			s.debts = append(s.debts, debt{sub.typeSub, nil, cache.Name{Key: key}, true})
+		}
+	}
+}
+
+// settleDebts has globs and names answer for the members that "*" lost in this Collect, and reports
 // whether there is any such answer.
 func (s *Subscriber) settleDebts() bool {
 	debts := s.debts
 	s.debts = nil
 	for _, d := range debts {
-		d.glob.typeSub.place.store.Edit(func() { d.settle() })
+		d.typeSub.place.store.Edit(func() { d.settle() })
 	}
 	return len(debts) > 0
 }
@@ -57,9 +71,14 @@ func (s *Subscriber) settleDebts() bool {
 // settle has the glob tell what it holds under a name that the client has from "*", or, if the
 // client may have it still, that it holds nothing.
 func (d *debt) settle() {
-	g, w := d.glob, d.glob.typeSub
+	g, w := d.glob, d.typeSub
+	if w.subs.names.named(d.name.Key) {
+		if d.instead {
+			w.subs.names.lost(d.name.Key)
+		}
+		return
+	}
 	switch e := g.Collection().Table().Find(d.name.Key); {
-	case w.subs.names.named(d.name.Key): // its own answer says what became of it
 	case e != nil && g.Passed(e):
 		w.answer(d.name)
 	case d.instead: // told when the follower comes to it, or when nothing is known to be there

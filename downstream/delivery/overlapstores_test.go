@@ -14,7 +14,13 @@ import (
 // also gives the stream a place in another store, and what that store is filled by.
 func (p *peer) also() *peer {
 	p.Helper()
-	b := &bed{TB: p.TB, cache: p.cache, seen: p.seen, store: p.cache.Open(cache.Source{Quiet: quiet, FullState: map[string]bool{cds: true}})}
+	return p.alsoOf(cache.Source{Quiet: quiet, FullState: map[string]bool{cds: true}})
+}
+
+// alsoOf is also for a store of a source.
+func (p *peer) alsoOf(source cache.Source) *peer {
+	p.Helper()
+	b := &bed{TB: p.TB, cache: p.cache, seen: p.seen, store: p.cache.Open(source)}
 	return &peer{bed: b, s: p.s, c: p.s.Join(b.store), bell: p.bell, busy: p.busy, size: p.size}
 }
 

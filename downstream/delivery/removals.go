@@ -33,14 +33,22 @@ func (p *delivery) memberRemovals(w *typeSub, f *follower, upTo uint64) {
 		}
 		held := f.held.has(e.Key())
 		_, owed := w.answers[e.Key()]
+		mayHave := held || owed || e.Added() <= f.sentBefore
 		switch {
-		case w.subs.byName(f, e.Key()), w.subs.names.leaveToName(e.Key(), held || owed || e.Added() <= f.sentBefore): // the name's answer tells what became of it
+		case w.subs.byName(f, e.Key()):
+			if mayHave {
+				p.sub.leaveToNames(f, e.Key())
+			}
+			f.since++
+		case w.subs.names.leaveToName(e.Key(), mayHave): // the name's answer tells what became of it
+			f.since++
+		case !held && !owed && w.subs.names.toldGone(e): // with the error of the name
 			f.since++
 		case (held || owed || f.mayHave(e)) && p.sub.leaveToGlob(f, e.Key(), f.name.of(e)):
 			f.since++
 		case f.drops(e) && !held && !owed: // TTL-2
 			f.since++
-		case held || owed || e.Added() <= f.sentBefore:
+		case mayHave:
 			if !p.writer.removeVariant(e, false, f.name.of(e)) {
 				return
 			}

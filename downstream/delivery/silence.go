@@ -1,5 +1,7 @@
 package delivery
 
+import "github.com/xdsrelay/xdsrelay/cache"
+
 // A client may have a resource by a collection and name it too, while the server has not
 // answered the name. If the collection loses the resource, the answer tells what became of it:
 // it may bring the resource at once. A server may stay silent of the name (RES-7). Then the
@@ -28,6 +30,31 @@ func (n *nameSub) tellsLost() bool {
 func (n *nameSub) lateLoss() {
 	if n.takesAway() {
 		n.makeDue()
+	}
+}
+
+// toldGone reports whether the client was told of the removal of a member by its name, which an error
+// leaves open (ERR-1): a name knows what the client holds by its globs.
+func (i *nameIndex) toldGone(e *cache.Entry) bool {
+	named := false
+	for sub := range i.subsOf(e.Key()) {
+		if named = sub.entry == e; !named || sub.holds {
+			return false
+		}
+	}
+	return named
+}
+
+// lost has the client's subscriptions to a name tell that a collection lost the member, unless their
+// answer tells what became of it. If the server stays silent of the name, that is due now.
+func (i *nameIndex) lost(key string) {
+	for sub := range i.subsOf(key) {
+		if sub.entry.Open() {
+			sub.absenceDue, sub.holds = true, true
+			if sub.entry.Marks().Overdue {
+				sub.makeDue()
+			}
+		}
 	}
 }
 

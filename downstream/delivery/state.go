@@ -31,9 +31,10 @@ type warming struct {
 	since    time.Time           // when the oldest of these clusters was sent
 }
 
-// debt is an answer that a glob owes for a member that "*" lost.
+// debt is an answer that a glob or a name owes for a member that "*" lost.
 type debt struct {
-	glob    *follower
+	typeSub *typeSub
+	glob    *follower // nil for a name
 	name    cache.Name
 	instead bool // of the removal, which was not told
 }
