@@ -11,8 +11,8 @@ import (
 // What a server says may be held back: the guard holds losses (SUR-3), and an operator holds all of
 // a table (GATE-4). The entry keeps its content: to clients, and to all of the store that does not
 // ask here, the server has not spoken. heldBack has what it said.
-// New content of the entry and an eviction end that. A ttl that runs out, and an error that leaves the
-// content, end only what clients have: held content stays held. So released content is always
+// New content of the entry and an eviction end that. A ttl that runs out, an error that leaves the
+// content, and the end of the wait for an answer end only what clients have: held content stays held. So released content is always
 // content that the server once gave. All that a store holds is released by one change, so that
 // clients are told in make-before-break order.
 

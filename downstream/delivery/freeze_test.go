@@ -249,6 +249,28 @@ func TestFreezeState_GATE4(t *testing.T) {
 	})
 }
 
+// The wait for the answer of a name ends, which says nothing of what was received.
+func TestFreezeSilence_GATE4_RES7(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newSilent(t, false)
+		c := b.join()
+		c.sub(cds, globG)
+		b.connect(0)
+		b.state(cds, "1", "+"+nameG2+"@1")
+		b.elapses(quiet)
+		b.expect(c.told(), "CDS +"+nameG2)
+		c.sub(cds, nameG1)
+		b.demand(0)
+		b.freezes(0)
+		b.state(cds, "2", "+"+nameG1+"@1")
+		b.expect(c.collect())
+		b.elapses(absentAfter)
+		b.expect(c.collect(), "CDS !"+nameG1)
+		b.releases()
+		b.expect(c.told(), "CDS +"+nameG1)
+	})
+}
+
 // What is released and what is received differ in what is listed.
 func TestFreezeDifferences_GATE4(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
