@@ -101,6 +101,9 @@ type Admin struct {
 	Hosts  []string `yaml:"hosts,omitempty"` // names by which it is asked, beside its own (ACC-7)
 
 	SocketMode FileMode `yaml:"socket_mode"` // of the file of a unix socket
+
+	TLS        *ServerTLS `yaml:"tls,omitempty"`         // nil: plaintext
+	TokensFile string     `yaml:"tokens_file,omitempty"` // of those who may ask; empty: everybody who reaches it
 }
 
 // Upstream is one control plane: servers, or files in their place.

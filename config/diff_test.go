@@ -102,7 +102,7 @@ func TestDiff_longValues(t *testing.T) {
 func TestDiff_everyKey(t *testing.T) {
 	whole := func() *Config {
 		c := Default()
-		c.Server.TLS = new(ServerTLS)
+		c.Server.TLS, c.Admin.TLS = new(ServerTLS), new(ServerTLS)
 		u := DefaultUpstream()
 		u.Name, u.TLS = "a", new(UpstreamTLS)
 		c.Upstreams = []Upstream{u}

@@ -29,6 +29,15 @@ func (c *Config) CheckFiles() error {
 			k.roots(at+".client_ca_file", t.ClientCAFile)
 		}
 	}
+	if t := c.Admin.TLS; t != nil {
+		k.keyPair("admin.tls", t.CertFile, t.KeyFile)
+		k.roots("admin.tls.client_ca_file", t.ClientCAFile)
+	}
+	if file := c.Admin.TokensFile; file != "" {
+		if err := tokenfile.CheckList(file); err != nil {
+			k.unreadable("admin.tokens_file", file, err)
+		}
+	}
 	for i, u := range c.Upstreams {
 		if t := u.TLS; t != nil {
 			at := fmt.Sprintf("upstreams[%d].tls", i)

@@ -97,6 +97,9 @@ func (l *layers) result(c *Config) error {
 	if _, given := l.from["server.tls"]; given && c.Server.TLS == nil {
 		c.Server.TLS = new(ServerTLS)
 	}
+	if _, given := l.from["admin.tls"]; given && c.Admin.TLS == nil {
+		c.Admin.TLS = new(ServerTLS)
+	}
 	return nil
 }
 

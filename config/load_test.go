@@ -73,7 +73,10 @@ func TestParseEveryKey(t *testing.T) {
 				Identity: Identity{Recheck: Duration(9 * time.Minute)},
 			}},
 		},
-		Admin: Admin{Listen: "[::1]:19443", SocketMode: 0o660, Hosts: []string{"xdsrelay.example.com", "*.relays.svc"}},
+		Admin: Admin{
+			Listen: "[::1]:19443", SocketMode: 0o660, Hosts: []string{"xdsrelay.example.com", "*.relays.svc"},
+			TLS: &ServerTLS{CertFile: "admin.pem", KeyFile: "admin.key", ClientCAFile: "operators.pem"}, TokensFile: "/etc/xdsrelay/operators",
+		},
 		Upstreams: []Upstream{{
 			Name:           "one",
 			Default:        true,

@@ -19,6 +19,8 @@ func restartKeys() []string {
 		"server.rest_listen",
 		"server.listeners",
 		"admin.listen",
+		"admin.tls",
+		"admin.tokens_file",
 		"admin.socket_mode",
 		"peers",
 		"cache.dir",

@@ -30,6 +30,7 @@ func (c *Config) check() *checker {
 	k.server(&c.Server)
 	k.address("admin.listen", c.Admin.Listen, listening)
 	k.hosts("admin.hosts", c.Admin.Hosts)
+	k.serverTLS("admin.tls", c.Admin.TLS)
 	k.listeners(c)
 	k.fullStateTypes(c.FullStateTypes)
 	k.upstreams(c.Upstreams, c.Aggregation.Rules)

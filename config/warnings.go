@@ -20,11 +20,16 @@ func (c *Config) Warnings() []*Error {
 	return k.errs
 }
 
-// openAdmin warns of an admin port that others may reach: it has no protection of its own.
+// openAdmin warns of an admin port that others may reach and that does not ask who they are.
 func (k *checker) openAdmin(a *Admin) {
-	if !isLocal(a.Listen) {
+	certificates := a.TLS != nil && a.TLS.ClientCAFile != ""
+	switch {
+	case isLocal(a.Listen):
+	case a.TokensFile == "" && !certificates:
 		k.fail("admin.listen", "whoever reaches %s sees what all clients have, and can hold, release and roll back what they get: "+
-			"expected a loopback address or a unix socket", a.Listen)
+			"expected a loopback address or a unix socket, or admin.tls with client_ca_file or admin.tokens_file", a.Listen)
+	case a.TLS == nil:
+		k.fail("admin.tokens_file", "everybody on the way to %s can read the tokens: expected admin.tls", a.Listen)
 	}
 }
 

@@ -12,6 +12,7 @@ type doorSeries struct {
 	handshakes *prometheus.CounterVec // reason
 	methods    prometheus.Counter
 	identities *prometheus.CounterVec // reason
+	admin      *prometheus.CounterVec // reason
 	access     *Access
 }
 
@@ -23,7 +24,11 @@ func newDoorSeries(s *set, access *Access) *doorSeries {
 		handshakes: s.counter(subsystem, "failed_handshakes_total", "TLS handshakes of clients that failed.", labelReason),
 		methods:    s.counter(subsystem, "unknown_methods_total", "Calls of gRPC methods that the relay does not have.").WithLabelValues(),
 		identities: s.counter(subsystem, "identities_ended_total", "Connections and polls of clients whose certificate does not count any more.", labelReason),
+		admin:      s.counter("admin", "refused_total", "Requests that the admin port refused.", labelReason),
 		access:     access,
+	}
+	for _, r := range door.AdminReasons() {
+		d.admin.WithLabelValues(string(r))
 	}
 	for _, r := range identity.Reasons() {
 		d.identities.WithLabelValues(string(r))
@@ -44,6 +49,11 @@ func (d *doorSeries) MethodUnknown() { d.methods.Inc() }
 
 // Unverified implements door.Observer.
 func (d *doorSeries) Unverified(rule string) { d.access.Unverified(rule) }
+
+// AdminRefused implements door.Observer.
+func (d *doorSeries) AdminRefused(reason door.AdminReason) {
+	d.admin.WithLabelValues(string(reason)).Inc()
+}
 
 // IdentityEnded implements door.Observer.
 func (d *doorSeries) IdentityEnded(reason string) { d.identities.WithLabelValues(reason).Inc() }

@@ -80,6 +80,10 @@ func TestLabelValues(t *testing.T) {
 	for _, p := range contain.Parts() {
 		parts = append(parts, string(p))
 	}
+	var turned []string
+	for _, r := range door.AdminReasons() {
+		turned = append(turned, string(r))
+	}
 	m.Reloads().Started("abc", time.Now())
 	values := map[string][]string{
 		"upstream": {"primary", "backup"},
@@ -99,6 +103,7 @@ func TestLabelValues(t *testing.T) {
 		"xdsrelay_downstream_streams_ended_by_move_total reason": {"moved", "refused", "unverified"},
 		"xdsrelay_downstream_failed_handshakes_total reason":     handshakes,
 		"xdsrelay_downstream_identities_ended_total reason":      identities,
+		"xdsrelay_admin_refused_total reason":                    turned,
 
 		"xdsrelay_upstream_streams_closed_total reason":   lost,
 		"xdsrelay_upstream_connect_failures_total reason": lost,

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"github.com/xdsrelay/xdsrelay/internal/door"
 )
 
 // door lets requests to the admin port through that name one of its own hosts (ACC-7).
@@ -15,6 +17,7 @@ func (a adminPort) door(next http.Handler) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		admin := &a.relay.now.Load().config.Admin
 		if host := hostOf(req.Host); !ownHost(host, admin.Listen, admin.Hosts) {
+			a.relay.door.AdminRefused(req, "", door.ForeignHost)
 			text(w, http.StatusMisdirectedRequest, "the admin port does not answer by this host name: add it to admin.hosts, or ask by address\n")
 			return
 		}

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -34,7 +35,7 @@ func TestAdminHosts_ACC7(t *testing.T) {
 		{"evilrelays.svc", []string{"*.relays.svc"}, http.StatusMisdirectedRequest},
 	} {
 		t.Run(tt.host, func(t *testing.T) {
-			r := &Relay{}
+			r := &Relay{door: newDoor(t, slog.New(slog.DiscardHandler))}
 			r.now.Store(&inForce{config: &config.Config{Admin: config.Admin{Listen: "own.example.com:19100", Hosts: tt.hosts}}})
 			reached := false
 			door := adminPort{r}.door(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))

@@ -97,6 +97,9 @@ func refuse(w http.ResponseWriter, code int, err error) {
 // audit has the log say who gave which command, and what became of it.
 func (a adminPort) audit(name string, req *http.Request, c *Command, done *Done, err error) {
 	line := []any{"command", name, "from", req.RemoteAddr}
+	if operator := operatorOf(req); operator != "" {
+		line = append(line, "operator", operator)
+	}
 	if c != nil {
 		line = append(line, "upstream", cmp.Or(c.Upstream, "all"), "scope", scopeText(c.Scope), "type", cmp.Or(strings.Join(c.Types, ","), "all"))
 		for _, x := range c.options() {

@@ -72,6 +72,7 @@ type Relay struct {
 	reports *loadreport.Server // of the same
 	ports   ports              // by which clients come
 	door    *door.Door
+	admin   adminAccess
 	stop    context.CancelFunc
 
 	started  time.Time
@@ -131,6 +132,10 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 	r.hub.snapshots.restoreOrders(&r.orders)
 	r.hub.orders = &r.orders
 	r.hub.snapshots.configure(cfg.Cache.SnapshotEvery.Std(), int64(cfg.Cache.MaxBytes))
+	if err := r.openAdmin(cfg); err != nil {
+		r.release()
+		return nil, err
+	}
 	if err := r.openPeers(cfg); err != nil {
 		r.release()
 		return nil, fmt.Errorf("peers: %w", err)
@@ -253,6 +258,7 @@ func (r *Relay) release() {
 	r.hub.closePlanes()
 	r.hub.help.close()
 	r.ports.close()
+	r.admin.close()
 	r.door.Close()
 }
 
@@ -301,11 +307,11 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 	defer clients.close()
 	pages := adminPort{r}
 	web := &http.Server{
-		Handler: pages.door(pages.containing(pages.handler())), ReadHeaderTimeout: 10 * time.Second,
+		Handler: pages.door(pages.admit(pages.containing(pages.handler()))), ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog: slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
 	}
 	wg.Go(func() {
-		if err := web.Serve(admin); !errors.Is(err, http.ErrServerClosed) {
+		if err := web.Serve(r.admin.secure(admin)); !errors.Is(err, http.ErrServerClosed) {
 			clients.failed <- fmt.Errorf("admin port: %w", err)
 		}
 	})

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -23,12 +22,10 @@ import (
 	"github.com/xdsrelay/xdsrelay/relay"
 )
 
-// adminVariable is the variable of the environment that stands for --admin.
-const adminVariable = "XDSRELAY_ADMIN"
-
 // actFlags are the flags of the commands that ask relays for what they hold, or change it.
 type actFlags struct {
-	admin    []string
+	adminFlags
+
 	timeout  time.Duration
 	upstream string
 	scope    string
@@ -44,11 +41,10 @@ func newActFlags(cmd *cobra.Command) *actFlags {
 	o := &actFlags{cmd: cmd}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringSliceVar(&o.admin, "admin", nil, "`address` of a relay's admin port, HOST:PORT, or dns:HOST:PORT for all addresses of a name;\nrepeatable (default $"+adminVariable+", else 127.0.0.1:19100)")
+	o.add(cmd)
 	flags.StringVar(&o.upstream, "upstream", "", "only this `upstream` (default all)")
 	flags.StringVar(&o.scope, "scope", "", "only this `scope`; \"\" is that of xdstp names (default all)")
 	flags.StringSliceVarP(&o.types, "type", "t", nil, "only this resource `type`; repeatable (default all)")
-	cli.Complete(cmd, "admin")
 	cli.Complete(cmd, "upstream")
 	cli.Complete(cmd, "scope")
 	cli.Complete(cmd, "type", typeCompletions()...)
@@ -62,21 +58,6 @@ func (o *actFlags) last(sure bool) {
 	}
 	o.cmd.Flags().DurationVar(&o.timeout, "timeout", 5*time.Second, "`time` that the relays have to answer")
 	o.output = cli.OutputFlag(o.cmd, "`format` of the result: text or json")
-}
-
-// addresses are the admin ports to ask.
-func (o *actFlags) addresses(ctx context.Context) ([]string, error) {
-	list := o.admin
-	if len(list) == 0 {
-		if list = strings.Split(os.Getenv(adminVariable), ","); list[0] == "" {
-			list = []string{"127.0.0.1:19100"}
-		}
-	}
-	all, err := adminclient.Addresses(ctx, list, net.DefaultResolver)
-	if err != nil {
-		return nil, cli.Usage(fmt.Errorf("--admin: %w", err), "for a relay, use the address of admin.listen")
-	}
-	return all, nil
 }
 
 // command is what the flags select.
@@ -123,14 +104,14 @@ func selection(c *relay.Command) string {
 // act has all relays carry out a command, after the operator agreed.
 func (o *actFlags) act(path, question string, c *relay.Command) error {
 	ctx, cmd := o.cmd.Context(), o.cmd
-	addresses, err := o.addresses(ctx)
+	relays, err := o.client(ctx)
 	if err != nil {
 		return err
 	}
 	if !o.yes {
 		in, terminal := cmd.InOrStdin().(*os.File)
 		terminal = terminal && term.IsTerminal(int(in.Fd()))
-		text := fmt.Sprintf("%s (%s) on %s?", question, selection(c), strings.Join(addresses, ", "))
+		text := fmt.Sprintf("%s (%s) on %s?", question, selection(c), strings.Join(relays.Addresses(), ", "))
 		if err := confirm(cmd.InOrStdin(), cmd.ErrOrStderr(), terminal, text); err != nil {
 			return err
 		}
@@ -141,7 +122,7 @@ func (o *actFlags) act(path, question string, c *relay.Command) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	answers := adminclient.Post[relay.Done](ctx, addresses, path, body)
+	answers := adminclient.Post[relay.Done](ctx, relays, path, body)
 	if *o.output == cli.FormatJSON {
 		err = cli.PrintJSON(cmd.OutOrStdout(), jsonAnswers(answers))
 	} else {

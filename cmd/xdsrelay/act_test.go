@@ -18,6 +18,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/internal/adminclient"
+	"github.com/xdsrelay/xdsrelay/internal/pkitest"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 	"github.com/xdsrelay/xdsrelay/relay"
 )
@@ -171,6 +172,53 @@ func TestHoldAndRelease_GATE4(t *testing.T) {
 		}
 		if diff := cmp.Diff(map[string]string{"cart": "2s", "new": "1s"}, timeouts(t, r.xds)); diff != "" {
 			t.Fatal(diff)
+		}
+	}
+}
+
+// An admin port with TLS and tokens knows who acts, and lets nobody else.
+func TestHoldWithToken_ACC7_GATE4(t *testing.T) {
+	dir, ca := pkitest.NewFolder(t), pkitest.NewAuthority(t, "ca")
+	dir.PutPair("relay", ca.Server("localhost"))
+	dir.PutPair("ann", ca.Client("ann"))
+	dir.PutCA("ca", ca)
+	dir.Put("tokens", []byte("prometheus read s3cret-token-for-looking\nann act s3cret-token-for-acting\n"))
+	dir.Put("look", []byte("s3cret-token-for-looking\n"))
+	dir.Put("act", []byte("s3cret-token-for-acting\n"))
+	linear := cachev3.NewLinearCache(resource.ClusterType)
+	file := write(t, "x.yaml", fmt.Sprintf(`
+server: {listen: "127.0.0.1:0", drain: 10ms}
+admin:
+  listen: "127.0.0.1:0"
+  tls: {cert_file: %[1]s, key_file: %[2]s, client_ca_file: %[3]s}
+  tokens_file: %[4]s
+upstreams: [{name: a, default: true, endpoints: [%[5]q]}]
+`, dir.Path("relay.crt"), dir.Path("relay.key"), dir.Path("ca.crt"), dir.Path("tokens"), controlPlane(t, linear, nil)))
+	_, log, _ := background(t, "serve", "--config", file)
+	admin := strings.Replace(serving(t, log)["admin"], "127.0.0.1", "localhost", 1)
+	with := func(args ...string) []string {
+		return append(args, "--admin", admin, "--ca-file", dir.Path("ca.crt"), "--cert-file", dir.Path("ann.crt"), "--key-file", dir.Path("ann.key"))
+	}
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string // in the output
+	}{
+		{with("held", "--token-file", dir.Path("look")), 0, "nothing is held"},
+		{with("hold", "--yes", "--token-file", dir.Path("look")), cli.ExitFailure, "this token is for looking only"},
+		{with("hold", "--yes", "--token-file", dir.Path("act")), 0, "done in"},
+		{with("release", "--yes", "--token-file", dir.Path("act")), 0, "done in"},
+		{with("held"), cli.ExitFailure, "this admin port asks for a token"},
+		{[]string{"held", "--admin", admin, "--token-file", dir.Path("look")}, cli.ExitFailure, "HTTPS server"},
+		{[]string{"held", "--admin", admin, "--token-file", dir.Path("look"), "--ca-file", dir.Path("ca.crt")}, cli.ExitUnreachable, "certificate"},
+		{[]string{"held", "--admin", admin, "--token-file", dir.Path("none")}, cli.ExitUsage, "--token-file: "},
+		{with("held", "--token-file", dir.Path("tokens")), cli.ExitUsage, "--token-file: "},
+		{[]string{"held", "--admin", admin, "--ca-file", dir.Path("act")}, cli.ExitUsage, "has no certificate in PEM form"},
+		{[]string{"held", "--admin", admin, "--cert-file", dir.Path("ann.crt")}, cli.ExitUsage, "--cert-file and --key-file"},
+	} {
+		got := xdsrelay(t, tt.args...)
+		if got.code != tt.code || !strings.Contains(got.stdout+got.stderr, tt.want) || strings.Contains(got.stdout+got.stderr, "s3cret") {
+			t.Errorf("%q: %+v, want %d and %q", tt.args, got, tt.code, tt.want)
 		}
 	}
 }

@@ -39,13 +39,13 @@ sensitive. It shows the size of payloads of unknown types.
 	o := newActFlags(cmd)
 	o.last(false)
 	cmd.RunE = cli.Action(func(*cobra.Command, []string) error {
-		addresses, err := o.addresses(cmd.Context())
+		relays, err := o.client(cmd.Context())
 		if err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 		defer cancel()
-		answers := adminclient.Get[relay.HeldPage](ctx, addresses, "/held"+o.query())
+		answers := adminclient.Get[relay.HeldPage](ctx, relays, "/held"+o.query())
 		if *o.output == cli.FormatJSON {
 			err = cli.PrintJSON(cmd.OutOrStdout(), jsonAnswers(answers))
 		} else {

@@ -52,10 +52,10 @@ held, as after "hold". "xdsrelay held" shows the difference, "xdsrelay release" 
 			return cli.Usage(err, "xdsrelay rollback lists the generations")
 		}
 		if c.Generation != nil {
-			switch addresses, err := o.addresses(cmd.Context()); {
+			switch relays, err := o.client(cmd.Context()); {
 			case err != nil:
 				return err
-			case len(addresses) > 1:
+			case len(relays.Addresses()) > 1:
 				return cli.Usage(errors.New("the number of a generation is that of one relay"), "give a time, such as 5m, for several relays")
 			}
 		}
@@ -84,13 +84,13 @@ func generation(c *relay.Command, argument string, now time.Time) error {
 
 // list shows what the relays remember.
 func (o *actFlags) list() error {
-	addresses, err := o.addresses(o.cmd.Context())
+	relays, err := o.client(o.cmd.Context())
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(o.cmd.Context(), o.timeout)
 	defer cancel()
-	answers := adminclient.Get[[]relay.GenerationsView](ctx, addresses, "/generations"+o.query())
+	answers := adminclient.Get[[]relay.GenerationsView](ctx, relays, "/generations"+o.query())
 	if *o.output == cli.FormatJSON {
 		err = cli.PrintJSON(o.cmd.OutOrStdout(), jsonAnswers(answers))
 	} else {

@@ -106,6 +106,16 @@ func changesOf(e *envoyproc.Envoy) (n int64) {
 	return n
 }
 
+// operator asks the relay as an operator does.
+func (w *world) operator() *adminclient.Client {
+	w.t.Helper()
+	c, err := adminclient.New(context.Background(), []string{w.relays[0].admin}, adminclient.Options{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}
+
 // give gives the relay a command, as "xdsrelay hold", "release" and "rollback" do.
 func (w *world) give(path string, c *relay.Command) {
 	w.t.Helper()
@@ -113,7 +123,7 @@ func (w *world) give(path string, c *relay.Command) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	done := adminclient.Post[relay.Done](context.Background(), []string{w.relays[0].admin}, path, body)[0]
+	done := adminclient.Post[relay.Done](context.Background(), w.operator(), path, body)[0]
 	if _, _, failed := done.Value.Totals(); done.Err != nil || failed > 0 {
 		w.stopf("%s: %v %+v", path, done.Err, done.Value)
 	}
@@ -123,7 +133,7 @@ func (w *world) give(path string, c *relay.Command) {
 // to all Envoys.
 func (w *world) rollBack(all []*envoyproc.Envoy, backend string) time.Duration {
 	w.t.Helper()
-	known := adminclient.Get[[]relay.GenerationsView](context.Background(), []string{w.relays[0].admin}, "/generations")[0]
+	known := adminclient.Get[[]relay.GenerationsView](context.Background(), w.operator(), "/generations")[0]
 	if known.Err != nil || len(known.Value) != 1 || len(known.Value[0].Generations) < 2 {
 		w.stopf("the relay remembers %+v, %v", known.Value, known.Err)
 	}

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/xdsrelay/xdsrelay/internal/sockets"
 )
 
 // maxAnswer bounds an answer in bytes.
@@ -45,39 +48,75 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return e.Reason }
 
+// Client asks relays. Any goroutine may use it.
+type Client struct {
+	ports []port
+	opts  Options
+}
+
+// Options are how relays are asked. The zero value asks in plaintext and without a token.
+type Options struct {
+	Token    string      // a bearer token; "": none
+	TLS      *tls.Config // nil: plaintext
+	Resolver *net.Resolver
+}
+
+// port is the admin port of one relay.
+type port struct {
+	shown            string // as answers call it
+	network, address string
+	name             string // of the host, where address is one that the name stands for
+}
+
+// Addresses are the relays that are asked.
+func (c *Client) Addresses() []string {
+	all := make([]string, len(c.ports))
+	for i := range c.ports {
+		all[i] = c.ports[i].shown
+	}
+	return all
+}
+
 // Get asks each relay for a page.
-func Get[T any](ctx context.Context, addresses []string, path string) []Answer[T] {
-	return each[T](ctx, addresses, http.MethodGet, path, nil)
+func Get[T any](ctx context.Context, c *Client, path string) []Answer[T] {
+	return each[T](ctx, c, http.MethodGet, path, nil)
 }
 
 // Post sends each relay the same JSON.
-func Post[T any](ctx context.Context, addresses []string, path string, body []byte) []Answer[T] {
-	return each[T](ctx, addresses, http.MethodPost, path, body)
+func Post[T any](ctx context.Context, c *Client, path string, body []byte) []Answer[T] {
+	return each[T](ctx, c, http.MethodPost, path, body)
 }
 
-func each[T any](ctx context.Context, addresses []string, method, path string, body []byte) []Answer[T] {
-	answers := make([]Answer[T], len(addresses))
+func each[T any](ctx context.Context, c *Client, method, path string, body []byte) []Answer[T] {
+	answers := make([]Answer[T], len(c.ports))
 	var wg sync.WaitGroup
-	for i, address := range addresses {
+	for i := range c.ports {
 		wg.Go(func() {
-			answers[i].Address = address
-			answers[i].Err = ask(ctx, address, method, path, body, &answers[i].Value)
+			answers[i].Address = c.ports[i].shown
+			answers[i].Err = c.ask(ctx, &c.ports[i], method, path, body, &answers[i].Value)
 		})
 	}
 	wg.Wait()
 	return answers
 }
 
-func ask(ctx context.Context, address, method, path string, body []byte, to any) error {
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, bytes.NewReader(body))
+func (c *Client) ask(ctx context.Context, p *port, method, path string, body []byte, to any) error {
+	req, err := http.NewRequestWithContext(ctx, method, c.base(p)+path, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	transport := &http.Transport{DisableKeepAlives: true}
-	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if c.opts.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.opts.Token)
+	}
+	client := &http.Client{
+		Transport: c.transport(p),
+		// A relay sends nobody elsewhere, and a token is for the relay only.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	resp, err := client.Do(req)
 	if err != nil {
 		return &UnreachableError{err}
 	}
@@ -95,6 +134,32 @@ func ask(ctx context.Context, address, method, path string, body []byte, to any)
 	return nil
 }
 
+// base is where the pages of a relay are.
+func (c *Client) base(p *port) string {
+	scheme, host := "http://", p.address
+	if c.opts.TLS != nil {
+		scheme = "https://"
+	}
+	if p.network == "unix" {
+		host = "localhost"
+	}
+	return scheme + host
+}
+
+func (c *Client) transport(p *port) *http.Transport {
+	t := &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, p.network, p.address)
+		},
+	}
+	if c.opts.TLS != nil {
+		t.TLSClientConfig = c.opts.TLS.Clone()
+		t.TLSClientConfig.ServerName = cmp.Or(t.TLSClientConfig.ServerName, p.name)
+	}
+	return t
+}
+
 // reason is why a relay refused.
 func reason(body []byte, status string) string {
 	var refusal struct {
@@ -109,28 +174,47 @@ func reason(body []byte, status string) string {
 // byDNS begins an address that stands for all addresses of its name.
 const byDNS = "dns:"
 
-// Addresses works out the admin ports that a list names: HOST:PORT each, or dns:HOST:PORT for all
-// addresses of a name, such as that of a headless service.
-func Addresses(ctx context.Context, list []string, resolver *net.Resolver) ([]string, error) {
-	var all []string
+// New works out the admin ports that a list names: HOST:PORT or unix:///PATH each, or dns:HOST:PORT for
+// all addresses of a name, such as that of a headless service.
+func New(ctx context.Context, list []string, opts Options) (*Client, error) {
+	c := &Client{opts: opts}
 	for _, item := range list {
-		name, each := strings.CutPrefix(strings.TrimSpace(item), byDNS)
-		host, port, err := net.SplitHostPort(name)
-		if err != nil {
-			return nil, fmt.Errorf("%q is no address: expected HOST:PORT", item)
-		}
-		if !each {
-			all = append(all, name)
-			continue
-		}
-		found, err := resolver.LookupHost(ctx, host)
-		if err != nil {
+		if err := c.add(ctx, strings.TrimSpace(item)); err != nil {
 			return nil, err
 		}
-		for _, ip := range found {
-			all = append(all, net.JoinHostPort(ip, port))
-		}
 	}
-	slices.Sort(all)
-	return slices.Compact(all), nil
+	slices.SortFunc(c.ports, func(a, b port) int { return strings.Compare(a.shown, b.shown) })
+	c.ports = slices.CompactFunc(c.ports, func(a, b port) bool { return a.shown == b.shown })
+	return c, nil
+}
+
+func (c *Client) add(ctx context.Context, item string) error {
+	if name, is, err := sockets.Unix(item); is {
+		if err == nil {
+			c.ports = append(c.ports, port{shown: item, network: "unix", address: name})
+		}
+		return err
+	}
+	name, each := strings.CutPrefix(item, byDNS)
+	host, number, err := net.SplitHostPort(name)
+	if err != nil {
+		return fmt.Errorf("%q is no address: expected HOST:PORT, dns:HOST:PORT or unix:///PATH", item)
+	}
+	if !each {
+		c.ports = append(c.ports, port{shown: name, network: "tcp", address: name})
+		return nil
+	}
+	resolver := c.opts.Resolver
+	if resolver == nil {
+		resolver = net.DefaultResolver
+	}
+	found, err := resolver.LookupHost(ctx, host)
+	if err != nil {
+		return err
+	}
+	for _, ip := range found {
+		address := net.JoinHostPort(ip, number)
+		c.ports = append(c.ports, port{shown: address, network: "tcp", address: address, name: host})
+	}
+	return nil
 }

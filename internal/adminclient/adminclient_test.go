@@ -1,17 +1,22 @@
 package adminclient
 
 import (
-	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/xdsrelay/xdsrelay/internal/pkitest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -43,7 +48,13 @@ func TestEach_GATE4(t *testing.T) {
 		relay(http.StatusOK, `{"got": "GOT"}`), relay(http.StatusBadRequest, `{"error": "no such thing"}`),
 		relay(http.StatusNotFound, "404 page not found\n"), gone.Addr().String(), relay(http.StatusOK, "<html>"),
 	}
-	answers := Post[page](t.Context(), addresses, "/hold", []byte("[1]"))
+	var answers []Answer[page] // in the order of the addresses, whatever that of the client is
+	for _, address := range addresses {
+		answers = append(answers, Post[page](t.Context(), clientOf(t, Options{}, address), "/hold", []byte("[1]"))...)
+	}
+	if all := Post[page](t.Context(), clientOf(t, Options{}, addresses...), "/hold", nil); len(all) != len(addresses) {
+		t.Errorf("%d answers of %d relays", len(all), len(addresses))
+	}
 	if a := answers[0]; a.Err != nil || a.Value.Got != "POST /hold application/json [1]" || a.Address != addresses[0] {
 		t.Errorf("%+v", a)
 	}
@@ -58,17 +69,85 @@ func TestEach_GATE4(t *testing.T) {
 	if err := answers[4].Err; err == nil || !strings.Contains(err.Error(), "admin port") {
 		t.Errorf("%+v", answers[4])
 	}
-	if a := Get[page](t.Context(), addresses[:1], "/held")[0]; a.Err != nil || a.Value.Got != "GET /held  " {
+	if a := Get[page](t.Context(), clientOf(t, Options{}, addresses[0]), "/held")[0]; a.Err != nil || a.Value.Got != "GET /held  " {
 		t.Errorf("%+v", a)
 	}
 }
 
-func TestAddresses_GATE4(t *testing.T) {
-	got, err := Addresses(context.Background(), []string{"b:1", " a:1", "b:1", "dns:127.0.0.1:7"}, net.DefaultResolver)
-	if want := []string{"127.0.0.1:7", "a:1", "b:1"}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("%q, %v", got, err)
+func clientOf(t *testing.T, opts Options, addresses ...string) *Client {
+	t.Helper()
+	c, err := New(t.Context(), addresses, opts)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := Addresses(context.Background(), []string{"b"}, net.DefaultResolver); err == nil {
-		t.Error("a host without a port passes")
+	return c
+}
+
+func TestAddresses_GATE4(t *testing.T) {
+	got := clientOf(t, Options{}, "b:1", " a:1", "b:1", "dns:127.0.0.1:7", "unix:///run/a").Addresses()
+	if want := []string{"127.0.0.1:7", "a:1", "b:1", "unix:///run/a"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	for _, bad := range []string{"b", "unix:relative", ""} {
+		if _, err := New(t.Context(), []string{bad}, Options{}); err == nil {
+			t.Errorf("%q passes", bad)
+		}
+	}
+}
+
+// A token goes to the relay that is asked and nowhere else, over whatever leads there.
+func TestClient_ACC7(t *testing.T) {
+	var elsewhere atomic.Bool
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Store(true) }))
+	defer other.Close()
+	answer := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == "/moved" {
+			http.Redirect(w, req, other.URL, http.StatusFound)
+			return
+		}
+		_, _ = fmt.Fprintf(w, `{"got": %q}`, req.Header.Get("Authorization"))
+	})
+	ca := pkitest.NewAuthority(t, "ca")
+	secure := httptest.NewUnstartedServer(answer)
+	secure.TLS = &tls.Config{
+		Certificates: []tls.Certificate{ca.Server("localhost")}, ClientCAs: ca.Pool(), ClientAuth: tls.RequireAndVerifyClientCert,
+	}
+	secure.StartTLS()
+	defer secure.Close()
+	path := filepath.Join(t.TempDir(), "admin")
+	lis, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	local := httptest.NewUnstartedServer(answer)
+	local.Listener = lis
+	local.Start()
+	defer local.Close()
+	_, number, err := net.SplitHostPort(secure.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	operator := &tls.Config{RootCAs: ca.Pool(), Certificates: []tls.Certificate{ca.Client("ann")}}
+	for name, c := range map[string]*Client{
+		"a unix socket": clientOf(t, Options{Token: "s3cret"}, "unix://"+path),
+		"TLS":           clientOf(t, Options{Token: "s3cret", TLS: operator}, "localhost:"+number),
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := Get[page](t.Context(), c, "/held")[0]
+			if a.Err != nil || a.Value.Got != "Bearer s3cret" {
+				t.Errorf("%+v", a)
+			}
+			if moved := Get[page](t.Context(), c, "/moved")[0]; moved.Err == nil || elsewhere.Load() {
+				t.Errorf("followed to another server: %+v", moved)
+			}
+		})
+	}
+	named := &port{network: "tcp", address: "192.0.2.1:1", name: "relays.svc"}
+	if got := clientOf(t, Options{TLS: operator}, "a:1").transport(named).TLSClientConfig.ServerName; got != "relays.svc" {
+		t.Errorf("a certificate of %q is expected of an address of relays.svc", got)
+	}
+	a := Get[page](t.Context(), clientOf(t, Options{TLS: &tls.Config{RootCAs: ca.Pool()}}, "localhost:"+number), "/held")[0]
+	if _, ok := errors.AsType[*UnreachableError](a.Err); !ok {
+		t.Errorf("without a certificate: %+v", a)
 	}
 }

@@ -38,6 +38,8 @@ type Observer interface {
 	Unverified(rule string)
 	// IdentityEnded tells that a client's certificate does not count any more.
 	IdentityEnded(reason string)
+	// AdminRefused tells that the admin port refused a request.
+	AdminRefused(reason AdminReason)
 }
 
 // Door turns clients away. Its methods may be called from any goroutine.
@@ -45,7 +47,7 @@ type Door struct {
 	log      *slog.Logger
 	observer Observer
 
-	handshakes, methods, nodes, identities lines
+	handshakes, methods, nodes, identities, admin lines
 }
 
 // New makes a door. Close must be called.
@@ -63,6 +65,9 @@ func New(log *slog.Logger, observer Observer) *Door {
 	d.identities.end = func(left int) {
 		log.Warn("more identities of clients ended than the log has", "left_out", left, "within", pause)
 	}
+	d.admin.end = func(left int) {
+		log.Warn("the admin port refused more requests than the log has", "left_out", left, "within", pause)
+	}
 	return d
 }
 
@@ -72,6 +77,7 @@ func (d *Door) Close() {
 	d.methods.close()
 	d.nodes.close()
 	d.identities.close()
+	d.admin.close()
 }
 
 // Guard gives credentials whose failed handshakes the door hears of; nil for nil.

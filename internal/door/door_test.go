@@ -37,6 +37,7 @@ type seen struct {
 	methods    int
 	rules      []string // by which nodes were refused
 	ended      []string // why identities ended
+	admin      []AdminReason
 }
 
 func (s *seen) HandshakeFailed(r Reason) {
@@ -61,6 +62,12 @@ func (s *seen) IdentityEnded(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = append(s.ended, reason)
+}
+
+func (s *seen) AdminRefused(r AdminReason) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.admin = append(s.admin, r)
 }
 
 // Write takes a line of the log, which comes after the count.

@@ -58,7 +58,7 @@ var mayImport = map[string][]string{
 	},
 	"cmd/xdsrelay-demo":               {"cmd/internal/cli", "cmd/xdsrelay-demo/internal/demo"},
 	"cmd/xdsrelay-demo/internal/demo": {"config", "relay", "internal/controlplane", "internal/deltaclient", "internal/xdsclient"},
-	"internal/adminclient":            nil,
+	"internal/adminclient":            {"internal/sockets"},
 	"internal/explain":                {"config", "relay", "keyer", "keyer/rules", "internal/fleet", helpers},
 	"internal/fleet":                  {helpers},
 	"internal/watch":                  {"keyer", "internal/wire", "internal/deltaclient", "internal/stateclient", "internal/xdsclient", helpers},

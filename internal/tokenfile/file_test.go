@@ -68,7 +68,7 @@ func TestFile_ACC6(t *testing.T) {
 	}
 	for _, bad := range []string{"", "Bearer s3cret-3", strings.Repeat("s3cret", 10_000)} {
 		replace(t, path, bad)
-		log.await(t.Context(), t, "keeping the last good token")
+		log.await(t.Context(), t, "keeping what it said last")
 		if f.Token() != "s3cret-2" {
 			t.Fatalf("took %q for a token", f.Token())
 		}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
+	"github.com/xdsrelay/xdsrelay/internal/adminclient"
+	"github.com/xdsrelay/xdsrelay/internal/tokenfile"
+)
+
+// Variables of the environment that stand for --admin and --token-file.
+const (
+	adminVariable = "XDSRELAY_ADMIN"
+	tokenVariable = "XDSRELAY_ADMIN_TOKEN_FILE" //nolint:gosec // the name of a variable
+)
+
+// adminFlags say which relays to ask, and how.
+type adminFlags struct {
+	admin     []string
+	tokenFile string
+
+	// tls is set by the flag of that name; a file does it too.
+	tls                       bool
+	caFile, certFile, keyFile string
+}
+
+// add gives a command the flags.
+func (o *adminFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringSliceVar(&o.admin, "admin", nil, "`address` of a relay's admin port: HOST:PORT, unix:///PATH, or dns:HOST:PORT for all addresses\nof a name; repeatable (default $"+adminVariable+", else 127.0.0.1:19100)")
+	flags.StringVar(&o.tokenFile, "token-file", "", "`file` with the token that the admin ports ask for (default $"+tokenVariable+")")
+	flags.BoolVar(&o.tls, "tls", false, "the admin ports have TLS; the flags for files imply it")
+	flags.StringVar(&o.caFile, "ca-file", "", "`file` with the CA certificates of the admin ports (default those of the system)")
+	flags.StringVar(&o.certFile, "cert-file", "", "`file` with the certificate to show the admin ports")
+	flags.StringVar(&o.keyFile, "key-file", "", "`file` with the key of that certificate")
+	cli.Complete(cmd, "admin")
+	for _, name := range []string{"token-file", "ca-file", "cert-file", "key-file"} {
+		cli.Must(cmd.MarkFlagFilename(name))
+	}
+}
+
+// client asks the relays that the flags name.
+func (o *adminFlags) client(ctx context.Context) (*adminclient.Client, error) {
+	list := o.admin
+	if len(list) == 0 {
+		if list = strings.Split(os.Getenv(adminVariable), ","); list[0] == "" {
+			list = []string{"127.0.0.1:19100"}
+		}
+	}
+	var opts adminclient.Options
+	file, source := o.tokenFile, "--token-file"
+	if file == "" {
+		file, source = os.Getenv(tokenVariable), tokenVariable
+	}
+	var err error
+	if file != "" {
+		if opts.Token, err = tokenfile.Read(file); err != nil {
+			return nil, cli.Usage(fmt.Errorf("%s: %s: %w", source, file, err), "the file has the token and nothing else")
+		}
+	}
+	if opts.TLS, err = o.secure(); err != nil {
+		return nil, err
+	}
+	relays, err := adminclient.New(ctx, list, opts)
+	if err != nil {
+		return nil, cli.Usage(fmt.Errorf("--admin: %w", err), "for a relay, use the address of admin.listen")
+	}
+	return relays, nil
+}
+
+// secure gives how to connect with TLS; nil: in plaintext.
+func (o *adminFlags) secure() (*tls.Config, error) {
+	if !o.tls && o.caFile == "" && o.certFile == "" && o.keyFile == "" {
+		return nil, nil
+	}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if o.caFile != "" {
+		data, err := os.ReadFile(o.caFile)
+		if err != nil {
+			return nil, cli.Usage(fmt.Errorf("--ca-file: %w", err), "")
+		}
+		cfg.RootCAs = x509.NewCertPool()
+		if !cfg.RootCAs.AppendCertsFromPEM(data) {
+			return nil, cli.Usage(fmt.Errorf("--ca-file: %s has no certificate in PEM form", o.caFile), "")
+		}
+	}
+	if o.certFile != "" || o.keyFile != "" {
+		cert, err := tls.LoadX509KeyPair(o.certFile, o.keyFile)
+		if err != nil {
+			return nil, cli.Usage(fmt.Errorf("--cert-file and --key-file: %w", err), "a certificate needs its key, and a key its certificate")
+		}
+		cfg.Certificates = []tls.Certificate{cert}
+	}
+	return cfg, nil
+}

@@ -1,0 +1,126 @@
+package relay
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/door"
+	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
+	"github.com/xdsrelay/xdsrelay/internal/tokenfile"
+)
+
+// adminAccess has who may ask the admin port (ACC-7). The zero value lets everybody in who reaches it.
+type adminAccess struct {
+	tls    *tlsfiles.Server // nil: plaintext
+	tokens *tokenfile.List  // nil: no tokens are asked for
+}
+
+// openAdmin reads the files of the admin port.
+func (r *Relay) openAdmin(cfg *config.Config) (err error) {
+	a := &cfg.Admin
+	if a.TLS != nil {
+		if r.admin.tls, err = r.serverTLS(config.Listener{Name: "admin", TLS: a.TLS}, cfg.Server.TLSRefresh); err != nil {
+			return fmt.Errorf("admin: %w", err)
+		}
+	}
+	if a.TokensFile != "" {
+		if r.admin.tokens, err = tokenfile.OpenList(a.TokensFile, r.log); err != nil {
+			return fmt.Errorf("admin: %w", err)
+		}
+	}
+	return nil
+}
+
+// close follows the files no longer.
+func (a *adminAccess) close() {
+	if a.tls != nil {
+		a.tls.Close()
+	}
+	if a.tokens != nil {
+		a.tokens.Close()
+	}
+}
+
+// secure gives the listener that the admin port is served on.
+func (a *adminAccess) secure(lis net.Listener) net.Listener {
+	if a.tls == nil {
+		return lis
+	}
+	return tls.NewListener(lis, a.tls.HTTPConfig())
+}
+
+var (
+	errNoToken  = errors.New("this admin port asks for a token: send Authorization: Bearer and one of admin.tokens_file")
+	errReadOnly = errors.New("this token is for looking only: admin.tokens_file says read")
+)
+
+// operatorKey is where the context of a request has whose it is.
+type operatorKey struct{}
+
+// operatorOf says whose request it is: the name of its token, or that of its certificate. "" if nobody
+// knows.
+func operatorOf(req *http.Request) string {
+	if name, ok := req.Context().Value(operatorKey{}).(string); ok {
+		return name
+	}
+	if req.TLS != nil && len(req.TLS.PeerCertificates) > 0 {
+		cert := req.TLS.PeerCertificates[0]
+		if len(cert.URIs) > 0 {
+			return cert.URIs[0].String()
+		}
+		return cert.Subject.String()
+	}
+	return ""
+}
+
+// admit lets requests through that have the token of an operator, if tokens are asked for. The probes
+// need none: those who ask for them have no place for a secret, and they say little.
+func (a adminPort) admit(next http.Handler) http.Handler {
+	tokens := a.relay.admin.tokens
+	if tokens == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if isProbe(req) {
+			next.ServeHTTP(w, req)
+			return
+		}
+		operator, known := tokens.Find(bearer(req))
+		looks := req.Method == http.MethodGet || req.Method == http.MethodHead
+		switch {
+		case !known:
+			a.relay.door.AdminRefused(req, "", door.NoToken)
+			w.Header().Set("WWW-Authenticate", `Bearer realm="xdsrelay"`)
+			refuse(w, http.StatusUnauthorized, errNoToken)
+		case !looks && !operator.Act:
+			a.relay.door.AdminRefused(req, operator.Name, door.ReadOnly)
+			refuse(w, http.StatusForbidden, errReadOnly)
+		default:
+			next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), operatorKey{}, operator.Name)))
+		}
+	})
+}
+
+// isProbe reports whether a request is a probe of an orchestrator.
+func isProbe(req *http.Request) bool {
+	switch req.URL.Path {
+	case "/livez", "/healthz", "/readyz":
+		return req.Method == http.MethodGet || req.Method == http.MethodHead
+	}
+	return false
+}
+
+// bearer is the bearer token of a request, "" if it has none.
+func bearer(req *http.Request) string {
+	scheme, token, _ := strings.Cut(req.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}

@@ -1,0 +1,89 @@
+package relay
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/xdsrelay/xdsrelay/internal/door"
+	"github.com/xdsrelay/xdsrelay/internal/tokenfile"
+	"github.com/xdsrelay/xdsrelay/metrics"
+)
+
+// newDoor makes a door that logs, and counts in metrics of its own.
+func newDoor(t *testing.T, log *slog.Logger) *door.Door {
+	t.Helper()
+	collectors, err := metrics.New(prometheus.NewRegistry(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := door.New(log, collectors.Door())
+	t.Cleanup(d.Close)
+	return d
+}
+
+// Where tokens are asked for nobody looks without one, and nobody changes anything with one for looking.
+func TestAdminTokens_ACC7(t *testing.T) {
+	const look, act = "s3cret-token-for-looking", "s3cret-token-for-acting"
+	file := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(file, []byte("prometheus read "+look+"\nann act "+act+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	to := slog.New(slog.NewTextHandler(&log, nil))
+	tokens, err := tokenfile.OpenList(file, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tokens.Close()
+	r := &Relay{log: to, admin: adminAccess{tokens: tokens}, door: newDoor(t, to)}
+	for _, tt := range []struct {
+		method, path, authorization string
+		want                        int
+		operator                    string
+	}{
+		{"GET", "/clients", "", http.StatusUnauthorized, ""},
+		{"GET", "/clients", "Bearer", http.StatusUnauthorized, ""},
+		{"GET", "/clients", "Bearer " + look + "x", http.StatusUnauthorized, ""},
+		{"GET", "/clients", "Basic " + look, http.StatusUnauthorized, ""},
+		{"GET", "/clients", look, http.StatusUnauthorized, ""},
+		{"GET", "/clients", "Bearer " + look, http.StatusOK, "prometheus"},
+		{"GET", "/metrics", "bearer  " + look, http.StatusOK, "prometheus"},
+		{"GET", "/debug/pprof/", "", http.StatusUnauthorized, ""},
+		{"GET", "/nowhere", "", http.StatusUnauthorized, ""},
+		{"POST", "/hold", "", http.StatusUnauthorized, ""},
+		{"POST", "/hold", "Bearer " + look, http.StatusForbidden, ""},
+		{"DELETE", "/clients", "Bearer " + look, http.StatusForbidden, ""},
+		{"POST", "/hold", "Bearer " + act, http.StatusOK, "ann"},
+		{"GET", "/held", "Bearer " + act, http.StatusOK, "ann"},
+		{"GET", "/livez", "", http.StatusOK, ""},
+		{"GET", "/readyz", "", http.StatusOK, ""},
+		{"HEAD", "/healthz", "", http.StatusOK, ""},
+		{"POST", "/livez", "", http.StatusUnauthorized, ""},
+		{"GET", "/livez/../clients", "", http.StatusUnauthorized, ""},
+	} {
+		reached, operator := false, ""
+		page := adminPort{r}.admit(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { reached, operator = true, operatorOf(req) }))
+		req := httptest.NewRequest(tt.method, tt.path, nil)
+		if tt.authorization != "" {
+			req.Header.Set("Authorization", tt.authorization)
+		}
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, req)
+		if w.Code != tt.want || reached != (tt.want == http.StatusOK) || operator != tt.operator {
+			t.Errorf("%s %s with %q: %d, the page was reached: %t, by %q", tt.method, tt.path, tt.authorization, w.Code, reached, operator)
+		}
+		if (tt.want == http.StatusUnauthorized) != (w.Header().Get("WWW-Authenticate") != "") {
+			t.Errorf("%s %s: WWW-Authenticate is %q", tt.method, tt.path, w.Header().Get("WWW-Authenticate"))
+		}
+	}
+	if got := log.String(); strings.Contains(got, "s3cret") || !strings.Contains(got, `operator=prometheus method=POST path=/hold`) {
+		t.Errorf("logged %s", got)
+	}
+}
