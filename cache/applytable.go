@@ -10,7 +10,7 @@ func (u *update) apply(t *Table) {
 	answersWholes(u, t)
 	judge(u, t)
 	if !u.resolved && !u.restored && !u.saysNothing() {
-		t.upstream.restored.answer(u.received)
+		hear(t, u.received)
 		if !onlyDelays(u) {
 			answered(t, u.received, len(u.keys) == u.foreign)
 		}

@@ -164,12 +164,12 @@ func (i *demand) late(overdue bool) {
 	}
 }
 
-// open reports whether the server has not answered yet.
+// open reports whether the server has not answered yet. Restored content is no answer.
 func (i *demand) open() bool {
 	if i.coll != nil {
 		return !i.coll.quiet.synced && i.coll.quiet.answered.IsZero()
 	}
-	return i.entry.Open() || i.table.variants.borrows(i.entry)
+	return i.entry.Open() || i.entry.Restored() || i.table.variants.borrows(i.entry)
 }
 
 // demandQueue is the demand of a table, and what the server is to be told of it. Guarded by

@@ -258,3 +258,7 @@ func (e *Entry) wanted() bool { return e.extra.audience != nil || e.marks.pinned
 func presentable(e *Entry) bool {
 	return e.res != nil && !e.marks.Alias && !wire.IsLocator(e.key) && !e.res.Constrained()
 }
+
+// Restored reports whether the content comes from an earlier process and was not confirmed: it
+// must not replace content that a client presents.
+func (e *Entry) Restored() bool { return e.res != nil && e.res.Restored() }

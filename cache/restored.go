@@ -30,6 +30,8 @@ type restoredStore struct {
 type restoredTable struct {
 	left     int       // resources that were not confirmed
 	answered time.Time // the first answer for the type on the present stream; zero until then
+	speaks   bool      // the server answered the type on the present stream
+	spoke    bool      // the server answered the type in this process
 }
 
 // restoredMembers is the same of a collection. Guarded by Store.mu.
@@ -41,10 +43,6 @@ type restoredMembers struct {
 	witness string
 	anew    bool // the stream began anew, as the server did not send a witness
 }
-
-// Restored reports whether the content comes from an earlier process and was not confirmed: it
-// must not replace content that a client presents.
-func (e *Entry) Restored() bool { return e.res != nil && e.res.Restored() }
 
 // Restored reports whether the members come from an earlier process, and the server has not said
 // in this one what members there are.
@@ -94,12 +92,8 @@ func confirmMembers(t *Table, c *Collection) {
 	}
 }
 
-// answer records that the server answered the type.
-func (r *restoredTable) answer(now time.Time) {
-	if r.left > 0 && r.answered.IsZero() {
-		r.answered = now
-	}
-}
+// hush records that a stream begins or ends.
+func (r *restoredTable) hush() { r.answered, r.speaks = time.Time{}, false }
 
 // confirmSilence confirms the names of a table that the server knows the relay holds, and did not
 // mention. It returns when that is due, zero if it is not.

@@ -193,7 +193,7 @@ func (p *poll) news() bool {
 		return false
 	case s.Lacks, s.Open && p.form.Relay:
 		return false
-	case s.Restored && p.presents() && (p.fullState() || len(s.Resources) == 0):
+	case s.Restored && p.presents() && (p.fullState() && s.Awaited || len(s.Resources) == 0):
 		return false
 	case !s.Complete && !p.over && p.hasContent():
 		// What differs are errors, and there may be more: a name that does not exist is not kept

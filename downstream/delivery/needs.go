@@ -58,7 +58,7 @@ func (w *typeSub) lacksHeld() bool {
 	if w.list.presented == "" {
 		return lacks && w.place.form.Relay
 	}
-	return lacks || w.subs.restored()
+	return lacks || awaitsWord(w)
 }
 
 // lacksAll reports whether nothing is known for the client's first list: it would delete

@@ -19,6 +19,22 @@ func (s *subscribed) restored() bool {
 		s.names.has(func(n *nameSub) bool { return n.entry.Restored() })
 }
 
+// awaitsWord reports whether a list waits for the server's word of anything that is restored. For
+// each name the wait ends with its time on a stream that answers (ABS-3).
+func awaitsWord(w *typeSub) bool {
+	t := w.place.store.FindTable(w.typeURL, cache.ByName)
+	return w.subs.hasFollower(func(f *follower) bool { return cache.AwaitsMembers(f.Collection()) }) ||
+		w.subs.names.has(func(n *nameSub) bool { return cache.AwaitsWord(t, n.entry) })
+}
+
+// neverHeard reports whether anything is restored of which this process has heard nothing from the
+// server. No time ends the wait for that: what a client presents is more than what a disk had (SUR-1).
+func neverHeard(w *typeSub) bool {
+	return w.subs.hasFollower(func(f *follower) bool {
+		return cache.AwaitsMembers(f.Collection()) && cache.NeverSpoke(f.Collection().Table())
+	}) || cache.NeverSpoke(w.place.store.FindTable(w.typeURL, cache.ByName)) && w.subs.names.has(func(n *nameSub) bool { return n.entry.Restored() })
+}
+
 // withholds reports whether a client of the state of the world, which showed a version when its
 // stream began, keeps what it has for now. Lists of full-state types wait as a whole (lacksHeld).
 func (w *typeSub) withholds() bool {

@@ -309,6 +309,58 @@ func TestSUR1_ERR1_ABS3RestoredStateExcused(t *testing.T) {
 	}
 }
 
+// A list waits for a restored name that the server does not answer for as long as for any other, and
+// only while a stream answers (ABS-3). Before the server says anything, nothing ends the wait (SUR-1).
+func TestSUR1_ABS3RestoredNotAnswered(t *testing.T) {
+	for _, state := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			source := cache.Source{Quiet: quiet, ResumeQuiet: quiet, Absent: quiet, State: state, FullState: map[string]bool{cds: true}}
+			b := newBedOf(t, cache.Limits{}, source)
+			answer, want := []string{"+a@2"}, "CDS a2 b1 c1"
+			if state { // a poll that brought nothing: another relay says so where it knows no name
+				answer, want = nil, "CDS a1 b1 c1"
+			}
+			first := b.joinAs(Form{State: true})
+			first.sub(cds, "a", "b", "c")
+			b.connect(0)
+			b.says(cds, "+a@1", "+b@1", "+c@1")
+
+			b = b.restart()
+			c, poll := b.joinAs(Form{State: true}), b.joinAs(bareForm)
+			c.show(cds, "another", "a", "b", "c")
+			poll.sub(cds, "a", "b", "c")
+			waits := func(when string) {
+				t.Helper()
+				if _, s := poll.snap(cds); !s.Awaited || !s.Restored {
+					t.Errorf("%s: a poll has a list of which %d are restored", when, len(s.Resources))
+				}
+				b.expect(c.lists())
+			}
+			waits("before a stream")
+			b.connect(0)
+			b.elapses(2 * quiet)
+			waits("on a stream without an answer")
+			b.store.Session().Lost(streamOf(0))
+			b.connect(0)
+			b.says(cds, answer...)
+			waits("after the first answer")
+			b.store.Session().Lost(streamOf(0))
+			b.elapses(2 * quiet)
+			waits("without a stream")
+			b.connect(0)
+			b.elapses(2 * quiet)
+			waits("without an answer on the next stream")
+			b.says(cds, answer...)
+			b.elapses(2 * quiet)
+			if _, s := poll.snap(cds); s.Awaited {
+				t.Error("a poll waits for a name that nobody answers")
+			}
+			c.woken()
+			b.expect(c.lists(), want)
+		})
+	}
+}
+
 // The time to live goes on while the relay is away.
 func TestSUR1RestoredTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -138,13 +138,13 @@ func (s *schedule) grow() []typeDue {
 
 // incomplete reports whether a list would take resources from a client that the relay does not
 // know yet (lacksHeld). That ends after Pace.ListHold: the control plane must be out of reach
-// by then (ABS-3). Restored content is no word of it, however long that takes (SUR-1), but for a
-// relay, which may have new clients.
+// by then (ABS-3). Restored content is no word of it: before the first word, that takes however
+// long it takes (SUR-1), but for a relay, which may have new clients.
 func (s *schedule) incomplete(w *typeSub) bool {
 	if !w.lacksHeld() {
 		return false
 	}
-	if w.list.presented != "" && w.subs.restored() {
+	if w.list.presented != "" && neverHeard(w) {
 		return true
 	}
 	end := w.list.begun.Add(s.ListHold)

@@ -36,6 +36,8 @@ type Snapshot struct {
 	// process, and that the server has not confirmed it: it must not replace what a client
 	// presents (SUR-1).
 	Restored bool
+	// Awaited says that a list waits for the server's word of something that is restored.
+	Awaited bool
 	// Open says that a collection may have more members: the server has not sent them all.
 	Open bool
 	// Known says that something is known of what is subscribed to: a resource, or that there is
@@ -84,7 +86,8 @@ func TakeSnapshot(clients []*Place, typeURL string, given ...NamedError) *Snapsh
 			}
 		}
 		all.Errors = append(all.Errors, s.Errors...)
-		all.Complete, all.Lacks, all.Restored = all.Complete && s.Complete, all.Lacks || s.Lacks, all.Restored || s.Restored
+		all.Complete, all.Lacks = all.Complete && s.Complete, all.Lacks || s.Lacks
+		all.Restored, all.Awaited = all.Restored || s.Restored, all.Awaited || s.Awaited
 		if s.last > 0 {
 			all.Parts = append(all.Parts, Part{clients[i].store, verdict.Span{First: 1, Last: s.last}})
 		}
@@ -137,7 +140,7 @@ func (c *Place) takeSnapshot(typeURL string) *Snapshot {
 	}
 	t := snapshotTaker{
 		typeSub: w, names: make(map[string]bool),
-		taken: &Snapshot{Complete: w.subs.known(), Known: w.subs.anyKnown(), Restored: w.subs.restored(), Open: w.subs.open()},
+		taken: &Snapshot{Complete: w.subs.known(), Known: w.subs.anyKnown(), Restored: w.subs.restored(), Awaited: awaitsWord(w), Open: w.subs.open()},
 	}
 	t.all()
 	if !w.list.listed {
