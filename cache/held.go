@@ -28,11 +28,27 @@ func holds(u *update, t *Table, key string, e *Entry, r *wire.Resource) bool {
 		h.names.Drop(key)
 		return false
 	}
+	if e != nil && e.Open() {
+		t.remove(e, Absent, nil, u.received) // who asks for it is told what is released
+	}
 	h.names.Put(key, f)
 	if exists {
 		spoken(u, t, e)
 		resent(t, e, r, u.received) // the name lives, so what clients have of it does
 	}
+	return true
+}
+
+// answerHeld answers a name that the server does not answer again, because it has: of what it said nothing is
+// released. It reports whether there is such a name.
+func answerHeld(t *Table, e *Entry, now time.Time) bool {
+	h := t.upstream.held
+	if !h.has(e) {
+		return false
+	}
+	f, _ := h.names.Get(e.key)
+	t.remove(e, Absent, nil, now)
+	h.names.Put(e.key, f)
 	return true
 }
 

@@ -147,6 +147,9 @@ func expireDemand(t *Table, i *demand, now time.Time) {
 			return
 		}
 	}
+	if i.coll == nil && i.entry.Open() && answerHeld(t, i.entry, now) {
+		return
+	}
 	i.late(true)
 	if t.store.source.State && i.coll == nil && i.entry.state == Unknown {
 		removeReleased(t, i.entry, Failed, errSilence(t.store, i.entry.Name()), now)

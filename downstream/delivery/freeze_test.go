@@ -343,3 +343,48 @@ func TestFreezeCost_GATE4(t *testing.T) {
 		t.Errorf("%v allocations with a frozen type beside it, %v without", on, off)
 	}
 }
+
+// A client that names a new member of a frozen glob is told that there is none, however the server
+// answers: nothing of it is lost until the release (GATE-4).
+func TestFreezeNamedMember_GATE4(t *testing.T) {
+	const dir = "xdstp://x/envoy.config.cluster.v3.Cluster/g/"
+	for name, state := range map[string]bool{"incremental": false, "state of the world": true} {
+		for late, again := range map[string]bool{" answers again": true, " is silent": false} {
+			t.Run(name+late, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newGuarded(t, state)
+					says := func(version string, words ...string) {
+						if state {
+							b.state(cds, version, words...)
+						} else {
+							b.says(cds, words...)
+						}
+					}
+					c := b.join()
+					c.sub(cds, dir+"*")
+					b.connect(0)
+					says("1", "+"+dir+"0@1")
+					b.elapses(time.Minute)
+					c.collect()
+					b.freezes(0)
+					says("2", "+"+dir+"0@1", "+"+dir+"1@1")
+					b.expect(c.collect())
+					c.sub(cds, dir+"1")
+					b.demand(0)
+					if again {
+						says("2", "+"+dir+"0@1", "+"+dir+"1@1")
+						if got := strings.Join(c.collect(), " "); !strings.Contains(got, "-"+dir+"1") {
+							t.Errorf("the client is told %q", got)
+						}
+					}
+					b.elapses(time.Minute)
+					c.collect()
+					b.releases()
+					if got := strings.Join(c.collect(), " "); !strings.HasPrefix(got, "CDS +"+dir+"1@") {
+						t.Errorf("after the release the client is told %q", got)
+					}
+				})
+			})
+		}
+	}
+}
