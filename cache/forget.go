@@ -5,6 +5,9 @@ func (t *Table) forgetUnused(e *Entry) {
 	if e.wanted() || e.extra.demand != nil || e.coll != nil {
 		return
 	}
+	if e.Exists() && t.upstream.held.has(e) {
+		t.store.journal.nextRevision() // a disk is not to keep what the server has not
+	}
 	t.upstream.held.dropUnused(e, t.collectionOf(e.key, e) != nil)
 	t.unglobbed.remove(e)
 	t.aliases.drop(e)
