@@ -49,7 +49,7 @@ func (k *checker) access(c *Config) {
 		return
 	}
 	for _, i := range v.LooksAtPeer() {
-		k.fail(verifyPath(i)+".require", "the expression looks at peer: expected server.tls.client_ca_file, or a listener on a unix socket, because otherwise nobody has an identity")
+		k.fail(verifyPath(i)+".require", "the expression looks at peer: expected server.tls.client_ca_file, server.identity.jwt, or a listener on a unix socket, because otherwise nobody has an identity")
 	}
 }
 

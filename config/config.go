@@ -86,7 +86,17 @@ type ServerTLS struct {
 
 // Identity configures how long a client is who it was when it connected.
 type Identity struct {
-	Recheck Duration `yaml:"recheck"` // time within which clients end whose certificate does not count any more (ACC-1)
+	Recheck Duration `yaml:"recheck"`       // time within which clients end whose certificate does not count any more (ACC-1)
+	JWT     []Issuer `yaml:"jwt,omitempty"` // whose bearer tokens count; none: tokens are ignored
+}
+
+// Issuer is one whose bearer tokens, JSON Web Tokens, say who a client is (ACC-1).
+type Issuer struct {
+	Issuer     string   `yaml:"issuer"`       // the claim iss of its tokens
+	Audiences  []string `yaml:"audiences"`    // a token needs one of them in aud
+	JWKSFile   string   `yaml:"jwks_file"`    // its public keys, a JSON Web Key Set; or
+	JWKSURL    string   `yaml:"jwks_url"`     // where they are
+	JWKSCAFile string   `yaml:"jwks_ca_file"` // CAs of the URL's server; empty: the system's
 }
 
 // Keepalive configures HTTP/2 pings on a quiet connection, on either side.

@@ -37,7 +37,8 @@ func TestDocumentation(t *testing.T) {
 	all = append(all, leaves(reflect.ValueOf(new(VerifyRule)), reflect.TypeFor[*VerifyRule](), "access.verify[]")...)
 	listener := DefaultListener()
 	all = append(all, leaves(reflect.ValueOf(&listener), reflect.TypeFor[*Listener](), "server.listeners[]")...)
-	lists := []string{"upstreams", "server.listeners", "aggregation.rules", "aggregation.tests", "access.verify"}
+	all = append(all, leaves(reflect.ValueOf(new(Issuer)), reflect.TypeFor[*Issuer](), "server.identity.jwt[]")...)
+	lists := []string{"upstreams", "server.listeners", "server.identity.jwt", "server.listeners[].identity.jwt", "aggregation.rules", "aggregation.tests", "access.verify"}
 	for _, l := range all {
 		if slices.Contains(lists, l.path) {
 			continue

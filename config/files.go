@@ -22,7 +22,9 @@ func (c *Config) CheckFiles() error {
 		k.keyPair("server.tls", t.CertFile, t.KeyFile)
 		k.roots("server.tls.client_ca_file", t.ClientCAFile)
 	}
+	k.issuers("server.identity", &c.Server.Identity)
 	for i, l := range c.Server.Listeners {
+		k.issuers(fmt.Sprintf("server.listeners[%d].identity", i), &l.Identity)
 		if t := l.TLS; t != nil {
 			at := fmt.Sprintf("server.listeners[%d].tls", i)
 			k.keyPair(at, t.CertFile, t.KeyFile)
@@ -50,6 +52,15 @@ func (c *Config) CheckFiles() error {
 	k.keyPair("peers.tls", c.Peers.TLS.CertFile, c.Peers.TLS.KeyFile)
 	k.roots("peers.tls.ca_file", c.Peers.TLS.CAFile)
 	return join(k.errs)
+}
+
+// issuers checks that the files of keys are there.
+func (k *checker) issuers(path string, id *Identity) {
+	for i, t := range id.JWT {
+		at := fmt.Sprintf("%s.jwt[%d]", path, i)
+		k.exists(at+".jwks_file", t.JWKSFile)
+		k.roots(at+".jwks_ca_file", t.JWKSCAFile)
+	}
 }
 
 // keyPair checks a certificate and its key; both names may be empty.

@@ -3,10 +3,13 @@ package config
 import (
 	"fmt"
 	"io/fs"
+	"net/netip"
+	"net/url"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/sockets"
 )
@@ -84,7 +87,7 @@ func (s *Server) identifies() bool {
 
 // identifies reports whether clients of the listener have an identity.
 func (l *Listener) identifies() bool {
-	return l.verifiesCertificates() || isUnix(l.Listen)
+	return l.verifiesCertificates() || isUnix(l.Listen) || len(l.Identity.JWT) > 0
 }
 
 // verifiesCertificates reports whether clients of the listener show certificates.
@@ -138,7 +141,53 @@ func (k *checker) serverTLS(path string, t *ServerTLS) {
 }
 
 func (k *checker) identity(path string, id *Identity) {
-	k.between(path+".recheck", id.Recheck, Duration(1e9), maxWait)
+	k.between(path+".recheck", id.Recheck, Duration(time.Second), maxWait)
+	seen := make(map[string]int)
+	for i := range id.JWT {
+		at := fmt.Sprintf("%s.jwt[%d]", path, i)
+		k.issuer(at, &id.JWT[i])
+		k.once(seen, at+".issuer", path+".jwt", id.JWT[i].Issuer, i)
+	}
+}
+
+// issuer checks whose tokens count. Without an audience, a token that a client was given for
+// another service would do, and that service could come here with it.
+func (k *checker) issuer(at string, t *Issuer) {
+	k.required(at+".issuer", t.Issuer)
+	if len(t.Audiences) == 0 {
+		k.fail(at+".audiences", "missing or empty: a token for any other service would count")
+	}
+	for i, a := range t.Audiences {
+		k.required(fmt.Sprintf("%s.audiences[%d]", at, i), a)
+	}
+	switch {
+	case t.JWKSFile == "" && t.JWKSURL == "":
+		k.fail(at, "expected jwks_file or jwks_url")
+	case t.JWKSFile != "" && t.JWKSURL != "":
+		k.fail(at+".jwks_url", "expected only one of jwks_file and jwks_url")
+	case t.JWKSURL != "":
+		k.keysURL(at+".jwks_url", t.JWKSURL)
+	case t.JWKSCAFile != "":
+		k.fail(at+".jwks_ca_file", "expected jwks_url: a file has no server")
+	}
+}
+
+// keysURL checks where keys are fetched. Whoever can change them on their way can be everybody.
+func (k *checker) keysURL(path, value string) {
+	u, err := url.Parse(value)
+	switch {
+	case err == nil && u.User != nil:
+		k.fail(path, "expected no user and no password in the address")
+	case err != nil || u.Host == "" || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http":
+		k.fail(path, "expected https://host/path, got %q", value)
+	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+		k.fail(path, "expected https://, because the keys decide who clients are: http:// is only for this machine, got %q", value)
+	}
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // liveListeners gives the listeners of a running relay what of another configuration can come

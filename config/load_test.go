@@ -46,11 +46,14 @@ func TestParseEveryKey(t *testing.T) {
 	forwarding.Forward = []string{"authorization", "x-consul-token"}
 	want := &Config{
 		Server: Server{
-			Listen:           ":18443",
-			SocketMode:       0o600,
-			TLS:              &ServerTLS{CertFile: "s.pem", KeyFile: "s.key", ClientCAFile: "clients.pem"},
-			TLSRefresh:       Duration(2 * time.Minute),
-			Identity:         Identity{Recheck: Duration(8 * time.Minute)},
+			Listen:     ":18443",
+			SocketMode: 0o600,
+			TLS:        &ServerTLS{CertFile: "s.pem", KeyFile: "s.key", ClientCAFile: "clients.pem"},
+			TLSRefresh: Duration(2 * time.Minute),
+			Identity: Identity{Recheck: Duration(8 * time.Minute), JWT: []Issuer{
+				{Issuer: "https://a.example.com", Audiences: []string{"xds", "relay"}, JWKSFile: "keys.json"},
+				{Issuer: "b", Audiences: []string{"xds"}, JWKSURL: "https://b.example.com/keys", JWKSCAFile: "b.pem"},
+			}},
 			MaxMessageSize:   1 * MiB,
 			MaxReceiveSize:   2 * MiB,
 			MaxSubscriptions: 5,
@@ -69,8 +72,10 @@ func TestParseEveryKey(t *testing.T) {
 				Identity: Identity{Recheck: Duration(5 * time.Minute)},
 			}, {
 				Name: "polls", Listen: ":18445", SocketMode: 0o660, Protocol: ProtocolREST,
-				TLS:      &ServerTLS{CertFile: "p.pem", KeyFile: "p.key", ClientCAFile: "pollers.pem"},
-				Identity: Identity{Recheck: Duration(9 * time.Minute)},
+				TLS: &ServerTLS{CertFile: "p.pem", KeyFile: "p.key", ClientCAFile: "pollers.pem"},
+				Identity: Identity{Recheck: Duration(9 * time.Minute), JWT: []Issuer{
+					{Issuer: "c", Audiences: []string{"xds"}, JWKSURL: "http://[::1]:1/keys"},
+				}},
 			}},
 		},
 		Admin: Admin{

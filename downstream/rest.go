@@ -101,12 +101,12 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, conn *http.Respons
 		s.shared.log.Debug("refused a poll", "peer", r.RemoteAddr, "error", err)
 		return refused(err)
 	}
-	came := arrival{r.URL.Path, r.RemoteAddr, r.TLS, identity.ClientOf(r.Context())}
+	came := arrival{r.URL.Path, r.RemoteAddr, r.TLS, identity.CallerOf(r.Context())}
 	if err := s.polling.judging.judged(came); err != nil {
 		return expelled(err)
 	}
 	s.shared.observer.Requested(req.GetTypeUrl())
-	client := identify(came.from, came.tls, came.client)
+	client := identify(came.from, came.tls, came.by)
 	client.Metadata = func(name string) []string { return restjson.Metadata(r.Header, name) }
 	p, err := newPoll(s.shared, s.polling, client, came, req)
 	if err != nil {

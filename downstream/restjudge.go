@@ -8,21 +8,21 @@ import (
 )
 
 // Judge judges clients that poll, as long as they do (ACC-1). Its methods may be called from any
-// goroutine. The client is nil if its listener is not known.
+// goroutine.
 type Judge interface {
 	// Judge is called when a poll comes from an address, and while it is held. The error is a
 	// status if the client is not who it was any more. state is nil for plaintext.
-	Judge(client *identity.Client, from string, state *tls.ConnectionState) error
+	Judge(by identity.Caller, from string, state *tls.ConnectionState) error
 	// Recheck is how often the client of a held poll is judged; 0: never.
-	Recheck(client *identity.Client) time.Duration
+	Recheck(by identity.Caller) time.Duration
 }
 
 // arrival is how a poll came.
 type arrival struct {
-	path   string               // to which the client polls
-	from   string               // the client's address
-	tls    *tls.ConnectionState // nil: plain text
-	client *identity.Client     // nil: of no known listener
+	path string               // to which the client polls
+	from string               // the client's address
+	tls  *tls.ConnectionState // nil: plain text
+	by   identity.Caller
 }
 
 // judging judges the clients of polls.
@@ -33,7 +33,7 @@ func (j judging) judged(came arrival) error {
 	if j.by == nil {
 		return nil
 	}
-	return j.by.Judge(came.client, came.from, came.tls)
+	return j.by.Judge(came.by, came.from, came.tls)
 }
 
 // recheck returns a channel that says when a held poll is judged again, and what ends that.
@@ -41,7 +41,7 @@ func (j judging) recheck(came arrival) (again <-chan time.Time, stop func()) {
 	if j.by == nil {
 		return nil, func() {}
 	}
-	every := j.by.Recheck(came.client)
+	every := j.by.Recheck(came.by)
 	if every <= 0 {
 		return nil, func() {}
 	}

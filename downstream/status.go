@@ -27,6 +27,7 @@ type Status struct {
 
 	Listener string  `json:"listener"`      // by which the client came
 	UID      *uint32 `json:"uid,omitempty"` // of a client of a unix socket
+	Subject  string  `json:"token_subject,omitempty"`
 }
 
 // TypeStatus is one type of a stream.
@@ -78,6 +79,9 @@ func (s *standing) statusLocked() Status {
 	}
 	if s.peer.User != nil {
 		st.UID = &s.peer.User.UID
+	}
+	if s.peer.Token != nil {
+		st.Subject = clip(s.peer.Token.Subject)
 	}
 	return st
 }

@@ -119,8 +119,7 @@ func (st *stream) admit(url string) (t *typeState, first bool, err error) {
 func peerOf(ctx context.Context) keyer.Peer {
 	var id keyer.Peer
 	if p, ok := peer.FromContext(ctx); ok {
-		client, _ := p.AuthInfo.(*identity.Client)
-		id = identify(p.Addr.String(), stateOf(p.AuthInfo), client)
+		id = identify(p.Addr.String(), stateOf(p.AuthInfo), identity.CallerOf(ctx))
 	}
 	id.Metadata = func(name string) []string { return metadata.ValueFromIncomingContext(ctx, name) }
 	return id
@@ -141,15 +140,18 @@ func stateOf(info credentials.AuthInfo) *tls.ConnectionState {
 	return nil
 }
 
-// identify returns a peer with the identity of its certificate, if that was verified, and what its
-// connection says of it; client may be nil.
-func identify(addr string, state *tls.ConnectionState, client *identity.Client) keyer.Peer {
+// identify returns a peer with the identity of its certificate, if that was verified, and what else
+// its connection and its token say.
+func identify(addr string, state *tls.ConnectionState, by identity.Caller) keyer.Peer {
 	var id keyer.Peer
 	if state != nil && len(state.VerifiedChains) > 0 {
 		id = keyer.PeerFromCertificate(state.PeerCertificates[0])
 	}
-	if client != nil {
-		id.User, id.Listener = client.User, client.Listener.Name
+	if by.Client != nil {
+		id.User, id.Listener = by.Client.User, by.Client.Listener.Name
+	}
+	if by.Token != nil {
+		id.Token = &by.Token.Token
 	}
 	id.Addr = addr
 	return id

@@ -20,6 +20,8 @@ type Peer struct {
 	// User is the user whose process the client is, if it came through a unix socket;
 	// nil otherwise.
 	User *User
+	// Token is what the client's bearer token says, once it is verified; nil if there is none.
+	Token *Token
 	// Listener is the name of the listener through which the client came; "" is
 	// [DefaultListener].
 	Listener string
@@ -39,6 +41,13 @@ const DefaultListener = "default"
 // User is the user and the group of a process, as the kernel says.
 type User struct{ UID, GID uint32 }
 
+// Token is what a verified bearer token says.
+type Token struct {
+	Issuer, Subject string
+	Audience        []string
+	Claims          map[string]any // but those that change with each token: exp, iat, nbf, jti
+}
+
 // Through gives the name of the listener through which the client came.
 func (p *Peer) Through() string { return cmp.Or(p.Listener, DefaultListener) }
 
@@ -49,6 +58,8 @@ func (p *Peer) Identity() string {
 		return p.SPIFFE
 	case p.Subject != "":
 		return p.Subject
+	case p.Token != nil:
+		return p.Token.Subject
 	case p.User != nil:
 		return fmt.Sprintf("uid %d", p.User.UID)
 	}

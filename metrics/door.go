@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
+	"github.com/xdsrelay/xdsrelay/internal/bearer"
 	"github.com/xdsrelay/xdsrelay/internal/door"
 )
 
@@ -13,6 +14,7 @@ type doorSeries struct {
 	methods    prometheus.Counter
 	identities *prometheus.CounterVec // reason
 	admin      *prometheus.CounterVec // reason
+	tokens     *prometheus.CounterVec // reason
 	access     *Access
 }
 
@@ -23,8 +25,9 @@ func newDoorSeries(s *set, access *Access) *doorSeries {
 	d := &doorSeries{
 		handshakes: s.counter(subsystem, "failed_handshakes_total", "TLS handshakes of clients that failed.", labelReason),
 		methods:    s.counter(subsystem, "unknown_methods_total", "Calls of gRPC methods that the relay does not have.").WithLabelValues(),
-		identities: s.counter(subsystem, "identities_ended_total", "Connections and polls of clients whose certificate does not count any more.", labelReason),
 		admin:      s.counter("admin", "refused_total", "Requests that the admin port refused.", labelReason),
+		identities: s.counter(subsystem, "identities_ended_total", "Connections and polls of clients whose certificate or token does not count any more.", labelReason),
+		tokens:     s.counter(subsystem, "refused_tokens_total", "Streams and polls of clients whose bearer token was refused.", labelReason),
 		access:     access,
 	}
 	for _, r := range door.AdminReasons() {
@@ -32,6 +35,12 @@ func newDoorSeries(s *set, access *Access) *doorSeries {
 	}
 	for _, r := range identity.Reasons() {
 		d.identities.WithLabelValues(string(r))
+	}
+	for _, r := range []bearer.Reason{bearer.Expired, bearer.Withdrawn} {
+		d.identities.WithLabelValues("token_" + string(r))
+	}
+	for _, r := range bearer.Refusals() {
+		d.tokens.WithLabelValues(string(r))
 	}
 	for _, r := range door.Reasons() {
 		d.handshakes.WithLabelValues(string(r))
@@ -57,3 +66,6 @@ func (d *doorSeries) AdminRefused(reason door.AdminReason) {
 
 // IdentityEnded implements door.Observer.
 func (d *doorSeries) IdentityEnded(reason string) { d.identities.WithLabelValues(reason).Inc() }
+
+// TokenRefused implements door.Observer.
+func (d *doorSeries) TokenRefused(reason string) { d.tokens.WithLabelValues(reason).Inc() }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
+	"github.com/xdsrelay/xdsrelay/internal/bearer"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/door"
 	"github.com/xdsrelay/xdsrelay/internal/resolve"
@@ -65,6 +66,11 @@ func TestLabelValues(t *testing.T) {
 	for _, r := range identity.Reasons() {
 		identities = append(identities, string(r))
 	}
+	identities = append(identities, "token_"+string(bearer.Expired), "token_"+string(bearer.Withdrawn))
+	var tokens []string
+	for _, r := range bearer.Refusals() {
+		tokens = append(tokens, string(r))
+	}
 	var unresolved []string
 	for _, f := range resolve.Failures() {
 		unresolved = append(unresolved, string(f))
@@ -104,6 +110,7 @@ func TestLabelValues(t *testing.T) {
 		"xdsrelay_downstream_failed_handshakes_total reason":     handshakes,
 		"xdsrelay_downstream_identities_ended_total reason":      identities,
 		"xdsrelay_admin_refused_total reason":                    turned,
+		"xdsrelay_downstream_refused_tokens_total reason":        tokens,
 
 		"xdsrelay_upstream_streams_closed_total reason":   lost,
 		"xdsrelay_upstream_connect_failures_total reason": lost,

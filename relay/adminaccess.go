@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strings"
 
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/bearer"
 	"github.com/xdsrelay/xdsrelay/internal/door"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/internal/tokenfile"
@@ -91,7 +91,9 @@ func (a adminPort) admit(next http.Handler) http.Handler {
 			next.ServeHTTP(w, req)
 			return
 		}
-		operator, known := tokens.Find(bearer(req))
+		token, err := bearer.Of(req.Header.Values("Authorization"))
+		operator, known := tokens.Find(token)
+		known = known && err == nil
 		looks := req.Method == http.MethodGet || req.Method == http.MethodHead
 		switch {
 		case !known:
@@ -114,13 +116,4 @@ func isProbe(req *http.Request) bool {
 		return req.Method == http.MethodGet || req.Method == http.MethodHead
 	}
 	return false
-}
-
-// bearer is the bearer token of a request, "" if it has none.
-func bearer(req *http.Request) string {
-	scheme, token, _ := strings.Cut(req.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return ""
-	}
-	return strings.TrimSpace(token)
 }

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"reflect"
 	"sync"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
+	"github.com/xdsrelay/xdsrelay/internal/bearer"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 )
@@ -21,7 +23,8 @@ type port struct {
 	identity.Listener
 
 	protocol config.Protocol
-	secure   *secure // nil: plain text
+	secure   *secure  // nil: plain text
+	tokens   *bearers // of all ports
 
 	// Sockets, before Run; nil: nobody comes that way. The default listener may have both.
 	grpc, rest net.Listener
@@ -36,9 +39,15 @@ var _ downstream.Judge = ports(nil)
 // those that were made are to be closed.
 func (r *Relay) openPorts(s config.Server) (ports, error) {
 	var all ports
+	shared := &bearers{relay: r, every: tokenCheck}
 	for _, l := range s.AllListeners() {
-		p := &port{Listener: identity.Listener{Name: l.Name}, protocol: l.Protocol}
+		p := &port{Listener: identity.Listener{Name: l.Name}, protocol: l.Protocol, tokens: shared}
 		all = append(all, p)
+		v, err := r.verifier(l, s.TLSRefresh)
+		if err != nil {
+			return all, named(l.Name, err)
+		}
+		p.SetTokens(v)
 		if l.TLS == nil {
 			continue
 		}
@@ -63,6 +72,7 @@ func named(listener string, err error) error {
 // close gives back what ports took.
 func (all ports) close() {
 	for _, p := range all {
+		p.Tokens().Close()
 		if p.secure != nil {
 			p.secure.Close()
 		}
@@ -88,16 +98,26 @@ func (all ports) through(client *identity.Client) *port {
 }
 
 // Judge implements downstream.Judge.
-func (all ports) Judge(client *identity.Client, from string, state *tls.ConnectionState) error {
-	if p := all.through(client); p != nil && p.secure != nil && state != nil {
-		return p.secure.judge(from, state)
+func (all ports) Judge(by identity.Caller, from string, state *tls.ConnectionState) error {
+	p := all.through(by.Client)
+	if p == nil {
+		return nil
 	}
-	return nil
+	if p.secure != nil && state != nil {
+		if err := p.secure.judge(from, state); err != nil {
+			return err
+		}
+	}
+	return p.tokens.judge(by, from)
 }
 
 // Recheck implements downstream.Judge.
-func (all ports) Recheck(client *identity.Client) time.Duration {
-	if p := all.through(client); p != nil && p.secure != nil {
+func (all ports) Recheck(by identity.Caller) time.Duration {
+	p := all.through(by.Client)
+	switch {
+	case p != nil && by.Token != nil:
+		return p.tokens.every
+	case p != nil && p.secure != nil:
 		return p.secure.watch.Recheck()
 	}
 	return 0
@@ -105,6 +125,7 @@ func (all ports) Recheck(client *identity.Client) time.Duration {
 
 // watch judges clients of gRPC as long as ctx lasts.
 func (all ports) watch(ctx context.Context, wg *sync.WaitGroup, panics *contain.Panics) {
+	wg.Go(func() { panics.Loop(ctx, contain.Background, func() { all[0].tokens.run(ctx) }) })
 	for _, p := range all {
 		if p.secure != nil {
 			wg.Go(func() { panics.Loop(ctx, contain.Background, func() { p.secure.watch.Run(ctx) }) })
@@ -189,42 +210,57 @@ func (all ports) addresses() []any {
 	return list
 }
 
-// renewedTLS are TLS files for a port, before they are in use.
-type renewedTLS struct {
-	of    *secure
-	files *tlsfiles.Server
+// renewed is what changes of ports, before it is in use: TLS files, and the issuers of tokens.
+type renewed struct {
+	files  map[*secure]*tlsfiles.Server
+	tokens map[*port]*bearer.Verifier
 }
 
-// renew reads the TLS files of the ports for which others are named, or the times change when they
-// are looked at. That there are any cannot change.
-func (r *Relay) renew(s config.Server) (all []renewedTLS, err error) {
+// renew reads the files of the ports for which others are named, or the times change when they
+// are looked at. That there is TLS cannot change.
+func (r *Relay) renew(s config.Server) (_ *renewed, err error) {
 	running := r.now.Load().config.Server
 	before := running.AllListeners()
-	for i, l := range s.AllListeners() {
-		if l.TLS == nil || *l.TLS == *before[i].TLS && s.TLSRefresh == running.TLSRefresh {
-			continue
-		}
-		files, err := r.serverTLS(l, s.TLSRefresh)
+	next := &renewed{make(map[*secure]*tlsfiles.Server), make(map[*port]*bearer.Verifier)}
+	defer func() {
 		if err != nil {
-			discard(all)
-			return nil, named(l.Name, err)
+			next.discard()
 		}
-		all = append(all, renewedTLS{r.ports[i].secure, files})
+	}()
+	for i, l := range s.AllListeners() {
+		p, was, again := r.ports[i], before[i], s.TLSRefresh != running.TLSRefresh
+		if l.TLS != nil && (again || *l.TLS != *was.TLS) {
+			if next.files[p.secure], err = r.serverTLS(l, s.TLSRefresh); err != nil {
+				delete(next.files, p.secure)
+				return nil, named(l.Name, err)
+			}
+		}
+		if again || !reflect.DeepEqual(l.Identity.JWT, was.Identity.JWT) {
+			if next.tokens[p], err = r.verifier(l, s.TLSRefresh); err != nil {
+				return nil, named(l.Name, err)
+			}
+		}
 	}
-	return all, nil
+	return next, nil
 }
 
-// discard closes files that do not come into use.
-func discard(all []renewedTLS) {
-	for _, next := range all {
-		next.files.Close()
+// discard closes what does not come into use.
+func (n *renewed) discard() {
+	for _, files := range n.files {
+		files.Close()
+	}
+	for _, v := range n.tokens {
+		v.Close()
 	}
 }
 
-// adopt puts renewed files, and identities, in force.
-func (all ports) adopt(renewed []renewedTLS, s config.Server) {
-	for _, next := range renewed {
-		next.of.Adopt(next.files)
+// adopt puts what was renewed in force.
+func (all ports) adopt(next *renewed, s config.Server) {
+	for of, files := range next.files {
+		of.Adopt(files)
+	}
+	for p, v := range next.tokens {
+		p.SetTokens(v).Close()
 	}
 	for i, l := range s.AllListeners() {
 		if p := all[i]; p.secure != nil {

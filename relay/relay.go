@@ -204,7 +204,7 @@ func (r *Relay) listener(s config.Server, node config.Node) error {
 		MaxReceiveSize: int(s.MaxReceiveSize),
 		FullState:      r.fullState,
 		Identifier:     identifierOf(node),
-		GRPC:           []grpc.ServerOption{grpc.KeepaliveParams(keepaliveOf(s.Keepalive)), grpc.UnknownServiceHandler(r.unknown)},
+		GRPC:           []grpc.ServerOption{grpc.KeepaliveParams(keepaliveOf(s.Keepalive)), grpc.UnknownServiceHandler(r.unknown), grpc.StreamInterceptor(r.intercept)},
 		DebugServices:  s.DebugServices,
 		Credentials:    identity.Credentials(),
 		Router:         r.router,

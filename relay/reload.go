@@ -96,7 +96,7 @@ func (r *Relay) carryOut(cfg *config.Config) error {
 		}
 	}
 	if err != nil {
-		discard(secure)
+		secure.discard()
 		return err
 	}
 	r.ports.adopt(secure, cfg.Server)

@@ -25,7 +25,7 @@ const (
 // restServer makes the server for clients that poll through a port.
 func (r *Relay) restServer(p *port) *http.Server {
 	s := &http.Server{
-		Handler:           r.server.REST(),
+		Handler:           p.tokens.poll(r.server.REST()),
 		ReadHeaderTimeout: restHeaderTime, MaxHeaderBytes: restHeaderBytes, IdleTimeout: restIdleTime,
 		// Both with and without TLS, HTTP/2 needs one connection for all types.
 		Protocols: new(http.Protocols),

@@ -42,6 +42,12 @@ type trust struct {
 
 func newTrust(t *testing.T, change func(*config.Config)) *trust {
 	t.Helper()
+	return newTrustWith(t, change, func(*Relay) {})
+}
+
+// newTrustWith is newTrust of a relay that more is done to before it runs.
+func newTrustWith(t *testing.T, change func(*config.Config), more func(*Relay)) *trust {
+	t.Helper()
 	tr := &trust{dir: pkitest.NewFolder(t), ca: pkitest.NewAuthority(t, "clients")}
 	p := newPlaneServerAt(t, "127.0.0.1:0", contents{"a": "1"}, func(s *grpc.Server) {
 		loadv3.RegisterLoadReportingServiceServer(s, reportsTaker{})
@@ -56,7 +62,10 @@ func newTrust(t *testing.T, change func(*config.Config)) *trust {
 		t.Fatal(err)
 	}
 	tr.rest = rest.Addr().String()
-	tr.running = runBeside(t, cfg, rest)
+	tr.running = runWith(t, cfg, func(r *Relay) {
+		r.ServeREST(rest)
+		more(r)
+	})
 	return tr
 }
 

@@ -5,19 +5,24 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"sync/atomic"
 	"syscall"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
+	"github.com/xdsrelay/xdsrelay/internal/bearer"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
-// Listener is one of the listeners through which clients come. It is immutable.
+// Listener is one of the listeners through which clients come. Its fields do not change once it is
+// in use.
 type Listener struct {
 	Name string
 	// Credentials are for gRPC's connections; nil: plaintext. HTTP servers have their own TLS.
 	Credentials credentials.TransportCredentials
+
+	tokens atomic.Pointer[bearer.Verifier]
 }
 
 // Guard gives a listener whose connections know that they came through l, and which process is at

@@ -40,6 +40,8 @@ type Observer interface {
 	IdentityEnded(reason string)
 	// AdminRefused tells that the admin port refused a request.
 	AdminRefused(reason AdminReason)
+	// TokenRefused tells that a client's bearer token is refused.
+	TokenRefused(reason string)
 }
 
 // Door turns clients away. Its methods may be called from any goroutine.
@@ -47,7 +49,7 @@ type Door struct {
 	log      *slog.Logger
 	observer Observer
 
-	handshakes, methods, nodes, identities, admin lines
+	handshakes, methods, nodes, identities, tokens, admin lines
 }
 
 // New makes a door. Close must be called.
@@ -68,6 +70,9 @@ func New(log *slog.Logger, observer Observer) *Door {
 	d.admin.end = func(left int) {
 		log.Warn("the admin port refused more requests than the log has", "left_out", left, "within", pause)
 	}
+	d.tokens.end = func(left int) {
+		log.Warn("more bearer tokens of clients were refused than the log has", "left_out", left, "within", pause)
+	}
 	return d
 }
 
@@ -78,6 +83,7 @@ func (d *Door) Close() {
 	d.nodes.close()
 	d.identities.close()
 	d.admin.close()
+	d.tokens.close()
 }
 
 // Guard gives credentials whose failed handshakes the door hears of; nil for nil.
@@ -135,6 +141,21 @@ func (d *Door) IdentityEnded(from, who, reason string) {
 	d.observer.IdentityEnded(reason)
 	d.log.Log(context.Background(), d.identities.level(), "a client's certificate does not count any more",
 		"peer", excerpt.Head(from, maxShown), "identity", excerpt.Head(who, maxShown), "reason", reason)
+}
+
+// TokenEnded notes a client whose bearer token does not count any more (ACC-1). who is its subject.
+func (d *Door) TokenEnded(from, who, reason string) {
+	d.observer.IdentityEnded("token_" + reason)
+	d.log.Log(context.Background(), d.identities.level(), "a client's bearer token does not count any more",
+		"peer", excerpt.Head(from, maxShown), "identity", excerpt.Head(who, maxShown), "reason", reason)
+}
+
+// TokenRefused notes a client whose bearer token is refused (ACC-1). Nothing of the token is in the
+// log: what it says of itself is not verified.
+func (d *Door) TokenRefused(from, reason string) {
+	d.observer.TokenRefused(reason)
+	d.log.Log(context.Background(), d.tokens.level(), "a client's bearer token is refused",
+		"peer", excerpt.Head(from, maxShown), "reason", reason)
 }
 
 // HTTPLog is what an HTTP server logs to: the door hears of handshakes, and what else clients

@@ -38,6 +38,7 @@ type seen struct {
 	rules      []string // by which nodes were refused
 	ended      []string // why identities ended
 	admin      []AdminReason
+	tokens     []string // why bearer tokens were refused
 }
 
 func (s *seen) HandshakeFailed(r Reason) {
@@ -68,6 +69,12 @@ func (s *seen) AdminRefused(r AdminReason) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.admin = append(s.admin, r)
+}
+
+func (s *seen) TokenRefused(reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tokens = append(s.tokens, reason)
 }
 
 // Write takes a line of the log, which comes after the count.

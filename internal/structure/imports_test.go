@@ -18,7 +18,7 @@ import (
 const helpers = "helpers"
 
 var productHelpers = []string{
-	"internal/apiservices", "internal/apitypes", "internal/backoff", "internal/contain", "internal/directory", "internal/disk", "internal/door", "internal/excerpt",
+	"internal/apiservices", "internal/apitypes", "internal/backoff", "internal/bearer", "internal/contain", "internal/directory", "internal/disk", "internal/door", "internal/excerpt",
 	"internal/few", "internal/filesource", "internal/filewatch", "internal/logwriter", "internal/moment", "internal/nodefile", "internal/payload",
 	"internal/restjson", "internal/sharing", "internal/sockets", "internal/spelling", "internal/tlsfiles", "internal/tokenfile", "internal/verdict", "internal/wake",
 	"internal/yamljson",
@@ -38,13 +38,13 @@ var mayImport = map[string][]string{
 	"cache":               {"cache/digest", "cache/hold", "keyer", "internal/wire", helpers},
 	"cache/snapshot":      {"cache", "internal/wire", helpers},
 	"downstream/delivery": {"cache", "cache/digest", "keyer", "internal/wire", helpers},
-	"downstream/identity": {"keyer"},
+	"downstream/identity": {"keyer", "internal/bearer"},
 	"downstream":          {"downstream/delivery", "downstream/identity", "cache", "keyer", "keyer/rules", "internal/wire", helpers},
 	"upstream":            {"keyer", "internal/wire", helpers},
 	"internal/resolve":    {"downstream/delivery", "cache", "keyer", "internal/wire", helpers},
 	"relay/loadreport":    {helpers},
 	"relay/peers":         {"cache", "keyer", "internal/wire", helpers},
-	"metrics":             {"cache", "downstream", "downstream/identity", "upstream", "internal/contain", "internal/door", "internal/resolve", "relay/loadreport", "relay/peers"}, // it is their observer
+	"metrics":             {"cache", "downstream", "downstream/identity", "upstream", "internal/bearer", "internal/contain", "internal/door", "internal/resolve", "relay/loadreport", "relay/peers"}, // it is their observer
 	"relay": {
 		"cache", "cache/hold", "cache/snapshot", "config", "downstream", "downstream/identity", "upstream", "metrics", "keyer", "keyer/rules", "internal/resolve",
 		"relay/loadreport", "relay/peers", "internal/wire", helpers,
@@ -76,6 +76,7 @@ var mayImport = map[string][]string{
 	"internal/testkit/parallel":  nil,
 	"internal/testkit/plane":     {"internal/testkit/ports", helpers},
 	"internal/testkit/ports":     nil,
+	"internal/testkit/tokens":    nil,
 	"internal/testkit/traffic":   nil,
 	"internal/testkit/wait":      nil,
 	"internal/testkit/words":     {"internal/wire"},

@@ -52,10 +52,22 @@ type identity struct {
 	IPs     []string `cel:"ips"`
 	UID     int64    `cel:"uid"`
 	GID     int64    `cel:"gid"`
+	Token   *token   `cel:"token"`
+}
+
+// token is what a client's bearer token says. Without one everything in it is empty.
+type token struct {
+	Iss    string         `cel:"iss"`
+	Sub    string         `cel:"sub"`
+	Aud    []string       `cel:"aud"`
+	Claims map[string]any `cel:"claims"`
 }
 
 // identityType is the type's name in messages, and in scopes that have peer as a part.
 const identityType = "xdsrelay.Peer"
+
+// tokenType is the same for the token in it.
+const tokenType = "xdsrelay.Token"
 
 // environment is what expressions may use. It never changes, and takes milliseconds to
 // make.
@@ -70,6 +82,7 @@ func newEnvironment() (*cel.Env, error) {
 		cel.CustomTypeAdapter(registry),
 		cel.CustomTypeProvider(provider{registry}),
 		cel.StdLib(cel.StdLibSubset(withoutTime())),
+		cel.Types(cel.NativeTypeFor[token](types.NativeTypeAlias(tokenType), ext.ParseStructTags(true))),
 		cel.Types(cel.NativeTypeFor[identity](types.NativeTypeAlias(identityType), ext.ParseStructTags(true))),
 		cel.Variable(varNode, cel.ObjectType("envoy.config.core.v3.Node")),
 		cel.Variable(varType, cel.StringType),

@@ -52,6 +52,9 @@ func isolatedScope(node *corev3.Node, peer keyer.Peer) (string, error) {
 		// A renewed certificate may list the same names in another order.
 		h.list(sorted(names))
 	}
+	if t := peer.Token; t != nil {
+		h.list([]string{"token", t.Issuer, t.Subject})
+	}
 	if peer.User != nil {
 		h.list([]string{"user", strconv.FormatUint(uint64(peer.User.UID), 10), strconv.FormatUint(uint64(peer.User.GID), 10)})
 	}

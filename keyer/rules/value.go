@@ -142,6 +142,8 @@ func appendObject(dst []byte, value ref.Val, depth int) ([]byte, error) {
 		return appendMessage(dst, v.ProtoReflect(), depth)
 	case *identity:
 		return appendIdentity(dst, v), nil
+	case *token:
+		return appendToken(dst, v), nil
 	}
 	return dst, fmt.Errorf("%s cannot be part of a scope", article(value.Type().TypeName()))
 }
@@ -154,5 +156,14 @@ func appendIdentity(dst []byte, p *identity) []byte {
 	if p.UID != noUser {
 		dst = fmt.Appendf(dst, ",user(%d,%d)", p.UID, p.GID)
 	}
+	if p.Token.Iss != "" || p.Token.Sub != "" {
+		dst = appendToken(append(dst, ','), p.Token)
+	}
 	return append(dst, '}')
+}
+
+// appendToken leaves audiences and other claims out: they may change with the next token of the
+// same client.
+func appendToken(dst []byte, t *token) []byte {
+	return append(appendStrings(append(dst, "token("...), []string{t.Iss, t.Sub}), ')')
 }

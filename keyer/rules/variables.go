@@ -81,7 +81,10 @@ func newIdentity(p keyer.Peer) *identity {
 	id := &identity{
 		SPIFFE: p.SPIFFE, Subject: p.Subject,
 		DNS: sorted(p.DNS), URIs: sorted(p.URIs), Emails: sorted(p.Emails), IPs: sorted(p.IPs),
-		UID: noUser, GID: noUser,
+		UID: noUser, GID: noUser, Token: new(token),
+	}
+	if t := p.Token; t != nil {
+		id.Token = &token{Iss: t.Issuer, Sub: t.Subject, Aud: sorted(t.Audience), Claims: t.Claims}
 	}
 	if p.User != nil {
 		id.UID, id.GID = int64(p.User.UID), int64(p.User.GID)

@@ -1,0 +1,84 @@
+package bearer
+
+import (
+	"crypto/sha256"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// Reason is why a token is refused, or does not count any more. It is a metric's label.
+type Reason string
+
+// The reasons.
+const (
+	Malformed Reason = "malformed" // it is no signed JSON Web Token, or has no expiry
+	Issuer    Reason = "issuer"    // the issuer is not configured
+	Audience  Reason = "audience"  // it is for somebody else
+	Signature Reason = "signature" // no key of the issuer has signed it
+	Expired   Reason = "expired"   //
+	Early     Reason = "not_yet"   // it is not valid yet
+	NoKeys    Reason = "no_keys"   // the relay has none of the issuer
+	Withdrawn Reason = "untrusted" // the issuer has taken the key back, or the configuration the issuer
+	Several   Reason = "several"   // the client sends more than one
+)
+
+// Refusals lists the reasons why a token is refused when its client comes.
+func Refusals() []Reason {
+	return []Reason{Malformed, Issuer, Audience, Signature, Expired, Early, NoKeys, Several}
+}
+
+// Error says why a token does not count.
+type Error struct{ Reason Reason }
+
+func (e *Error) Error() string { return texts[e.Reason] }
+
+var texts = map[Reason]string{
+	Malformed: "the bearer token is not a signed JSON Web Token with an expiry",
+	Issuer:    "the relay does not trust the issuer of the bearer token",
+	Audience:  "the bearer token is for another audience",
+	Signature: "no key of its issuer has signed the bearer token",
+	Expired:   "the bearer token has expired: come back with a new one",
+	Early:     "the bearer token is not valid yet",
+	NoKeys:    "the relay has no keys of the bearer token's issuer yet",
+	Withdrawn: "the relay does not trust the bearer token any more: come back with another one",
+	Several:   "there is more than one authorization: expected at most one",
+}
+
+// Token is a verified token. It is immutable.
+type Token struct {
+	keyer.Token
+
+	expires time.Time
+	print   [sha256.Size]byte // of the key that signed it
+}
+
+// scheme is that of bearer tokens (RFC 6750). Its case says nothing (RFC 9110).
+const scheme = "bearer"
+
+// Of gives the bearer token among the values of the authorization header; "" if there is none. Two
+// values are an error: another program may have read the other one.
+func Of(authorization []string) (token string, err error) {
+	switch len(authorization) {
+	case 0:
+		return "", nil
+	case 1:
+	default:
+		return "", &Error{Several}
+	}
+	kind, token, _ := strings.Cut(strings.TrimSpace(authorization[0]), " ")
+	if !strings.EqualFold(kind, scheme) {
+		return "", nil
+	}
+	if token = strings.TrimLeft(token, " "); token == "" || strings.ContainsAny(token, " ,\t") {
+		return "", &Error{Malformed}
+	}
+	return token, nil
+}
+
+// hasAny reports whether lists share a value.
+func hasAny(a, b []string) bool {
+	return slices.ContainsFunc(a, func(s string) bool { return slices.Contains(b, s) })
+}

@@ -1,0 +1,181 @@
+package bearer
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+const (
+	// maxToken bounds a token, in bytes.
+	maxToken = 16 << 10
+	// leeway is how far apart the clocks of issuer and relay may be.
+	leeway = 10 * time.Second
+)
+
+// Trust says whose tokens count.
+type Trust struct {
+	Issuer    string   // exactly as in the tokens
+	Audiences []string // a token needs one of them
+	File      string   // with its JSON Web Key Set
+	URL       string   // where that is, if there is no file
+	CAFile    string   // CAs of the URL's server; "": the system's
+}
+
+// Config makes a Verifier.
+type Config struct {
+	Trusts  []Trust
+	Refresh time.Duration // between two looks at a file
+	Panics  *contain.Panics
+	// Report is called when keys cannot be read or fetched, once for each reason, and with nil when
+	// they are read again.
+	Report func(issuer string, err error)
+}
+
+// Verifier verifies tokens. Its methods may be called from any goroutine.
+type Verifier struct {
+	issuers map[string]*issuer // immutable
+}
+
+// issuer is one whose tokens count.
+type issuer struct {
+	trust Trust
+	keys  *keys
+}
+
+// New makes a verifier. The error is that of a file of keys. Keys that are at a URL are fetched in
+// the background: until they are there, tokens of their issuer are refused. Close must be called.
+func New(c Config) (*Verifier, error) {
+	v := &Verifier{issuers: make(map[string]*issuer)}
+	for _, t := range c.Trusts {
+		k, err := openKeys(t, &c)
+		if err != nil {
+			v.Close()
+			return nil, err
+		}
+		v.issuers[t.Issuer] = &issuer{t, k}
+	}
+	return v, nil
+}
+
+// Close ends the refreshing of keys, and waits for it.
+func (v *Verifier) Close() {
+	if v == nil {
+		return
+	}
+	for _, i := range v.issuers {
+		i.keys.close()
+	}
+}
+
+// Verify verifies a token. The error is an *[Error]. It may wait for keys of a new ID, as long as
+// ctx lasts and for fetchTime at most.
+func (v *Verifier) Verify(ctx context.Context, raw string) (*Token, error) {
+	if len(raw) > maxToken {
+		return nil, &Error{Malformed}
+	}
+	parsed, err := jwt.ParseSigned(raw, algorithms)
+	if err != nil || len(parsed.Headers) != 1 {
+		return nil, &Error{Malformed}
+	}
+	// The issuer is only a claim until one of its own keys has verified it.
+	var claimed jwt.Claims
+	if parsed.UnsafeClaimsWithoutVerification(&claimed) != nil {
+		return nil, &Error{Malformed}
+	}
+	i, ok := v.issuers[claimed.Issuer]
+	if !ok {
+		return nil, &Error{Issuer}
+	}
+	var claims jwt.Claims
+	all := make(map[string]any)
+	key, err := i.signer(ctx, parsed.Headers[0], func(key any) bool { return parsed.Claims(key, &claims, &all) == nil })
+	if err != nil {
+		return nil, err
+	}
+	if err := i.trust.judge(&claims, time.Now()); err != nil {
+		return nil, err
+	}
+	return &Token{
+		Token:   keyer.Token{Issuer: claims.Issuer, Subject: claims.Subject, Audience: claims.Audience, Claims: lasting(all)},
+		expires: claims.Expiry.Time(), print: key.print,
+	}, nil
+}
+
+// signer finds the key that verifies a token. If there is none with the token's key ID, the issuer
+// may have a new one.
+func (i *issuer) signer(ctx context.Context, header jose.Header, verify func(key any) bool) (*verifyingKey, error) {
+	set := i.keys.now()
+	may := set.may(header.KeyID, header.Algorithm)
+	if len(may) == 0 {
+		set = i.keys.fresh(ctx)
+		may = set.may(header.KeyID, header.Algorithm)
+	}
+	for n := range may {
+		if verify(may[n].Key) {
+			return &may[n], nil
+		}
+	}
+	if set == nil {
+		return nil, &Error{NoKeys}
+	}
+	return nil, &Error{Signature}
+}
+
+// judge judges the claims of a token whose signature is good.
+func (t *Trust) judge(claims *jwt.Claims, now time.Time) error {
+	if claims.Expiry == nil {
+		return &Error{Malformed}
+	}
+	err := claims.ValidateWithLeeway(jwt.Expected{Issuer: t.Issuer, AnyAudience: t.Audiences, Time: now}, leeway)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, jwt.ErrExpired):
+		return &Error{Expired}
+	case errors.Is(err, jwt.ErrNotValidYet), errors.Is(err, jwt.ErrIssuedInTheFuture):
+		return &Error{Early}
+	case errors.Is(err, jwt.ErrInvalidAudience):
+		return &Error{Audience}
+	}
+	return &Error{Issuer}
+}
+
+// lasting gives claims without those that change with each token.
+func lasting(claims map[string]any) map[string]any {
+	maps.DeleteFunc(claims, func(name string, _ any) bool {
+		switch name {
+		case "exp", "iat", "nbf", "jti":
+			return true
+		}
+		return false
+	})
+	return claims
+}
+
+// Check judges a token again that was verified before, maybe by another verifier. The error is an
+// *[Error]. A nil Verifier trusts nobody.
+func (v *Verifier) Check(t *Token, now time.Time) error {
+	if now.After(t.expires.Add(leeway)) {
+		return &Error{Expired}
+	}
+	if v == nil {
+		return &Error{Withdrawn}
+	}
+	i, ok := v.issuers[t.Issuer]
+	if !ok || !hasAny(i.trust.Audiences, t.Audience) {
+		return &Error{Withdrawn}
+	}
+	// A verifier that has just begun may have no keys yet.
+	if set := i.keys.now(); set != nil && !set.has(t.print) {
+		return &Error{Withdrawn}
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/downstream/identity"
+	"github.com/xdsrelay/xdsrelay/internal/bearer"
+	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/restjson"
+)
+
+// tokenCheck is how often the tokens of open streams are looked at: with the tolerance between
+// clocks, a stream ends within half a minute after its token (ACC-1).
+const tokenCheck = 15 * time.Second
+
+// authorization is the gRPC metadata with a client's token.
+const authorization = "authorization"
+
+// verifier makes what verifies the tokens of a listener's clients; nil if the configuration has no
+// issuers.
+func (r *Relay) verifier(l config.Listener, refresh config.Duration) (*bearer.Verifier, error) {
+	if len(l.Identity.JWT) == 0 {
+		return nil, nil //nolint:nilnil // because a nil Verifier trusts nobody
+	}
+	c := bearer.Config{
+		Refresh: refresh.Std(), Panics: r.panics,
+		Report: func(issuer string, err error) {
+			if err != nil {
+				r.log.Error("the relay could not get the keys of an issuer of tokens, the old ones stay in use", "listener", l.Name, "issuer", issuer, "error", err)
+			} else {
+				r.log.Info("the relay has the keys of an issuer of tokens again", "listener", l.Name, "issuer", issuer)
+			}
+		},
+	}
+	for _, t := range l.Identity.JWT {
+		c.Trusts = append(c.Trusts, bearer.Trust{Issuer: t.Issuer, Audiences: t.Audiences, File: t.JWKSFile, URL: t.JWKSURL, CAFile: t.JWKSCAFile})
+	}
+	return bearer.New(c)
+}
+
+// bearers judges the bearer tokens of clients.
+type bearers struct {
+	relay *Relay
+	every time.Duration
+}
+
+// of verifies the token of a stream or a poll, if its listener has issuers and it has a token, and
+// gives its context with the token. The error is a status.
+func (t *bearers) of(ctx context.Context, from string, values []string) (context.Context, error) {
+	client := identity.ClientOf(ctx)
+	if client == nil || client.Listener.Tokens() == nil {
+		return ctx, nil
+	}
+	raw, err := bearer.Of(values)
+	if err == nil && raw == "" {
+		return ctx, nil
+	}
+	var token *bearer.Token
+	if err == nil {
+		token, err = client.Listener.Tokens().Verify(ctx, raw)
+	}
+	if bad, ok := errors.AsType[*bearer.Error](err); ok {
+		t.relay.door.TokenRefused(from, string(bad.Reason))
+		if bad.Reason == bearer.NoKeys {
+			return ctx, status.Error(codes.Unavailable, bad.Error())
+		}
+		return ctx, unauthenticated(bad)
+	}
+	return identity.WithToken(ctx, token), nil
+}
+
+// intercept is called for each stream. The ports are there by then.
+func (r *Relay) intercept(server any, g grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	defer r.panics.Catch(contain.Client, func(e *contain.Error) { err = status.Error(codes.Internal, e.Error()) })
+	return r.ports[0].tokens.stream(server, g, info, handler)
+}
+
+// stream is intercept.
+func (t *bearers) stream(server any, g grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	values := metadata.ValueFromIncomingContext(g.Context(), authorization)
+	if len(values) == 0 {
+		return handler(server, g)
+	}
+	ctx, err := t.of(g.Context(), addressOf(g.Context()), values)
+	if err != nil {
+		return err
+	}
+	return handler(server, identity.Stream(ctx, g))
+}
+
+// poll stands before the handler of polls.
+func (t *bearers) poll(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, err := t.of(r.Context(), r.RemoteAddr, r.Header.Values("Authorization"))
+		if err == nil {
+			next.ServeHTTP(w, r.WithContext(ctx))
+			return
+		}
+		answer := &restjson.StatusError{Code: http.StatusUnauthorized, Message: status.Convert(err).Message()}
+		if status.Code(err) == codes.Unavailable {
+			answer.Code = http.StatusServiceUnavailable
+		}
+		restjson.WriteError(w, answer)
+	})
+}
+
+// judge judges the token of a stream or a poll again. The error is a status.
+func (t *bearers) judge(by identity.Caller, from string) error {
+	if by.Token == nil || by.Client == nil {
+		return nil
+	}
+	err := by.Client.Listener.Tokens().Check(by.Token, time.Now())
+	if ended, ok := errors.AsType[*bearer.Error](err); ok {
+		t.relay.door.TokenEnded(from, by.Token.Subject, string(ended.Reason))
+		return unauthenticated(ended)
+	}
+	return nil
+}
+
+// run judges the tokens of all streams until ctx ends. Polls are judged by who holds them.
+func (t *bearers) run(ctx context.Context) {
+	tick := time.NewTicker(t.every)
+	defer tick.Stop()
+	why := func(ctx context.Context) error { return t.judge(identity.CallerOf(ctx), addressOf(ctx)) }
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			t.relay.server.End(why)
+			t.relay.reports.End(why)
+		}
+	}
+}
+
+// addressOf is the address of the client of a stream, for the log.
+func addressOf(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok {
+		return p.Addr.String()
+	}
+	return ""
+}
