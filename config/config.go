@@ -58,6 +58,10 @@ type Server struct {
 	TLSRefresh Duration   `yaml:"tls_refresh"`   // interval of looking for changed TLS files
 	Identity   Identity   `yaml:"identity"`
 
+	// ProxyProtocol says that each connection begins with a header of a proxy, with the client's
+	// address.
+	ProxyProtocol bool `yaml:"proxy_protocol"`
+
 	MaxMessageSize   Size     `yaml:"max_message_size"`  // the relay splits responses below it (RES-9)
 	MaxReceiveSize   Size     `yaml:"max_receive_size"`  // largest accepted request (OPS-5)
 	MaxSubscriptions int      `yaml:"max_subscriptions"` // of one stream, over all types (OPS-5); 0: no limit

@@ -25,6 +25,8 @@ type Listener struct {
 	SocketMode FileMode   `yaml:"socket_mode"`   // of the file of a unix socket
 	TLS        *ServerTLS `yaml:"tls,omitempty"` // nil: plaintext
 	Identity   Identity   `yaml:"identity"`
+
+	ProxyProtocol bool `yaml:"proxy_protocol"` // as Server.ProxyProtocol
 }
 
 // Protocol is what the clients of a listener speak.
@@ -75,7 +77,7 @@ func isUnix(address string) bool {
 func (s *Server) AllListeners() []Listener {
 	first := Listener{
 		Name: DefaultListenerName, Listen: s.Listen, Protocol: ProtocolGRPC, SocketMode: s.SocketMode,
-		TLS: s.TLS, Identity: s.Identity,
+		TLS: s.TLS, Identity: s.Identity, ProxyProtocol: s.ProxyProtocol,
 	}
 	return append([]Listener{first}, s.Listeners...)
 }
@@ -105,6 +107,7 @@ func (k *checker) listeners(c *Config) {
 		k.address(at+".listen", l.Listen, listening)
 		k.serverTLS(at+".tls", l.TLS)
 		k.identity(at+".identity", &l.Identity)
+		k.proxyProtocol(at+".proxy_protocol", l.ProxyProtocol, l.Listen)
 		paths, addresses = append(paths, at+".listen"), append(addresses, l.Listen)
 	}
 	for i, address := range addresses {
@@ -147,6 +150,14 @@ func (k *checker) identity(path string, id *Identity) {
 		at := fmt.Sprintf("%s.jwt[%d]", path, i)
 		k.issuer(at, &id.JWT[i])
 		k.once(seen, at+".issuer", path+".jwt", id.JWT[i].Issuer, i)
+	}
+}
+
+// proxyProtocol checks addresses. Of a proxy on a unix socket the kernel says who the proxy is, not
+// who its clients are.
+func (k *checker) proxyProtocol(path string, on bool, addresses ...string) {
+	if on && slices.ContainsFunc(addresses, isUnix) {
+		k.fail(path, "expected false, because the user of a unix socket would be the proxy's")
 	}
 }
 

@@ -54,6 +54,7 @@ func TestParseEveryKey(t *testing.T) {
 				{Issuer: "https://a.example.com", Audiences: []string{"xds", "relay"}, JWKSFile: "keys.json"},
 				{Issuer: "b", Audiences: []string{"xds"}, JWKSURL: "https://b.example.com/keys", JWKSCAFile: "b.pem"},
 			}},
+			ProxyProtocol:    true,
 			MaxMessageSize:   1 * MiB,
 			MaxReceiveSize:   2 * MiB,
 			MaxSubscriptions: 5,
@@ -71,7 +72,7 @@ func TestParseEveryKey(t *testing.T) {
 				Name: "local", Listen: "unix:///run/xdsrelay/xds.sock", SocketMode: 0o666, Protocol: ProtocolGRPC,
 				Identity: Identity{Recheck: Duration(5 * time.Minute)},
 			}, {
-				Name: "polls", Listen: ":18445", SocketMode: 0o660, Protocol: ProtocolREST,
+				Name: "polls", Listen: ":18445", SocketMode: 0o660, Protocol: ProtocolREST, ProxyProtocol: true,
 				TLS: &ServerTLS{CertFile: "p.pem", KeyFile: "p.key", ClientCAFile: "pollers.pem"},
 				Identity: Identity{Recheck: Duration(9 * time.Minute), JWT: []Issuer{
 					{Issuer: "c", Audiences: []string{"xds"}, JWKSURL: "http://[::1]:1/keys"},

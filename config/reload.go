@@ -13,6 +13,7 @@ func restartKeys() []string {
 	return []string{
 		"server.listen",
 		"server.socket_mode",
+		"server.proxy_protocol",
 		"server.max_receive_size",
 		"server.keepalive",
 		"server.debug_services",

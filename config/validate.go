@@ -91,6 +91,7 @@ func (k *checker) server(s *Server) {
 	k.serverTLS("server.tls", s.TLS)
 	k.between("server.tls_refresh", s.TLSRefresh, Duration(time.Second), maxWait)
 	k.identity("server.identity", &s.Identity)
+	k.proxyProtocol("server.proxy_protocol", s.ProxyProtocol, s.Listen, s.RESTListen)
 	k.message("server.max_message_size", s.MaxMessageSize)
 	k.message("server.max_receive_size", s.MaxReceiveSize)
 	if s.MaxSubscriptions < 0 {

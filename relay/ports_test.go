@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/pkitest"
@@ -259,5 +261,101 @@ func TestServeListener_unknown(t *testing.T) {
 	}
 	if err := r.Run(t.Context(), nil, ports[0], ports[1]); err == nil || !strings.Contains(err.Error(), `listener "local" has no socket`) {
 		t.Errorf("Run: %v", err)
+	}
+}
+
+// proxied dials like a load balancer: with a header before everything else.
+func proxied(header string) grpc.DialOption {
+	return grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, "tcp", address)
+		if err != nil {
+			return nil, err
+		}
+		_, err = io.WriteString(conn, header)
+		return conn, err
+	})
+}
+
+// The address of a client is that of the PROXY header. Without one, the relay refuses a connection
+// where it asks for one; with one, where it does not.
+func TestProxyProtocol_ACC1(t *testing.T) {
+	m := newMany(t, func(c *config.Config, _ *trust) {
+		proxy := func(l *config.Listener) { l.ProxyProtocol = true }
+		c.Server.Listeners = []config.Listener{
+			listenerAt("plain", "127.0.0.1:0", proxy), listenerAt("none", "127.0.0.1:0"),
+			listenerAt("mutual", "127.0.0.1:0", proxy, func(l *config.Listener) { l.TLS = new(*c.Server.TLS) }),
+			listenerAt("polls", "127.0.0.1:0", proxy, polls),
+		}
+	})
+	mutual := credentials.NewTLS(m.tls("spiffe://td/a"))
+	v2 := "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c\xc6\x33\x64\x09\xc0\x00\x02\x01\x04\xd2\x01\xbb"
+	for text, tt := range map[string]struct {
+		listener, header string
+		creds            credentials.TransportCredentials
+		address          string // "": refused
+	}{
+		"version 1":              {"plain", "PROXY TCP4 192.0.2.7 192.0.2.1 4711 443\r\n", insecure.NewCredentials(), "192.0.2.7:4711"},
+		"version 2":              {"plain", v2, insecure.NewCredentials(), "198.51.100.9:1234"},
+		"IPv6":                   {"plain", "PROXY TCP6 2001:db8::7 2001:db8::1 4712 443\r\n", insecure.NewCredentials(), "[2001:db8::7]:4712"},
+		"TLS":                    {"mutual", "PROXY TCP4 192.0.2.8 192.0.2.1 4713 443\r\n", mutual, "192.0.2.8:4713"},
+		"none":                   {"plain", "", insecure.NewCredentials(), ""},
+		"none, TLS":              {"mutual", "", mutual, ""},
+		"half of one":            {"plain", "PROXY TCP4 192.0.2.7", insecure.NewCredentials(), ""},
+		"no address":             {"plain", "PROXY TCP4 x y 1 2\r\n", insecure.NewCredentials(), ""},
+		"where none is expected": {"none", "PROXY TCP4 192.0.2.9 192.0.2.1 4714 443\r\n", insecure.NewCredentials(), ""},
+	} {
+		conn, err := grpc.NewClient("passthrough:///"+m.at[tt.listener].Addr().String(), grpc.WithTransportCredentials(tt.creds), proxied(tt.header))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, openForms[0].method)
+		got := status.Code(err)
+		if err == nil {
+			_ = stream.SendMsg(firstDelta(&corev3.Node{Id: text}))
+			got, _ = code(stream)
+		}
+		switch {
+		case tt.address == "" && got != codes.Unavailable:
+			t.Errorf("ACC-1: %s: %v", text, got)
+		case tt.address != "" && got != codes.OK:
+			t.Errorf("ACC-1: %s: %v", text, got)
+		case tt.address != "":
+			m.shows("/clients", fmt.Sprintf(`"peer": %q`, tt.address))
+		}
+	}
+	if page := m.page("/clients"); strings.Contains(page, "192.0.2.9") {
+		t.Errorf("ACC-1: an address that nobody asked for is shown:\n%s", page)
+	}
+	dial := func(header string) (int, string) {
+		transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			conn, err := d.DialContext(ctx, "tcp", m.at["polls"].Addr().String())
+			if err == nil {
+				_, err = io.WriteString(conn, header)
+			}
+			return conn, err
+		}}
+		defer transport.CloseIdleConnections()
+		r, err := http.NewRequest(http.MethodPost, "http://relay/v3/discovery:clusters", strings.NewReader(`{"node":{"id":"poller"}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := (&http.Client{Transport: transport}).Do(r)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer answer.Body.Close()
+		return answer.StatusCode, ""
+	}
+	if got, text := dial("PROXY TCP4 192.0.2.7 192.0.2.1 4711 443\r\n"); got != http.StatusOK {
+		t.Errorf("ACC-1: a poll with a header: %d %s", got, text)
+	}
+	if got, _ := dial(""); got == http.StatusOK {
+		t.Error("ACC-1: a poll without a header is answered")
+	}
+	if log := m.log.String(); !strings.Contains(log, `msg="a connection is refused" peer=127.0.0.1:`) {
+		t.Errorf("the log has\n%s", log)
 	}
 }

@@ -7,7 +7,9 @@ import (
 	"net"
 	"sync/atomic"
 	"syscall"
+	"time"
 
+	"github.com/pires/go-proxyproto"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
@@ -22,12 +24,28 @@ type Listener struct {
 	// Credentials are for gRPC's connections; nil: plaintext. HTTP servers have their own TLS.
 	Credentials credentials.TransportCredentials
 
+	// Proxied says that each connection begins with a PROXY header. Failed is told of those of
+	// gRPC that do not.
+	Proxied bool
+	Failed  func(from, reason string)
+
 	tokens atomic.Pointer[bearer.Verifier]
 }
 
+// headerTime is how long a PROXY header may take.
+const headerTime = 5 * time.Second
+
 // Guard gives a listener whose connections know that they came through l, and which process is at
 // the other end of a unix socket.
-func (l *Listener) Guard(lis net.Listener) net.Listener { return guardedListener{lis, l} }
+func (l *Listener) Guard(lis net.Listener) net.Listener {
+	if l.Proxied {
+		lis = &proxyproto.Listener{
+			Listener: lis, ReadHeaderTimeout: headerTime,
+			ConnPolicy: func(proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) { return proxyproto.REQUIRE, nil },
+		}
+	}
+	return guardedListener{lis, l}
+}
 
 type guardedListener struct {
 	net.Listener
@@ -102,6 +120,8 @@ func (c *accepted) client() *Client {
 
 var errNoListener = errors.New("the connection came through no listener that the relay knows")
 
+var errNoHeader = errors.New("the connection does not begin with a PROXY header")
+
 // Credentials are credentials for one gRPC server and many listeners: each connection is dealt with
 // by those of its own, and its AuthInfo is a *[Client].
 func Credentials() credentials.TransportCredentials { return byListener{} }
@@ -113,6 +133,13 @@ func (byListener) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 	c, ok := raw.(*accepted)
 	if !ok {
 		return nil, nil, errNoListener
+	}
+	if p, ok := c.Conn.(*proxyproto.Conn); ok && p.ProxyHeader() == nil {
+		// gRPC writes before it reads: without this the relay would speak to anybody.
+		if c.of.Failed != nil {
+			c.of.Failed(c.RemoteAddr().String(), errNoHeader.Error())
+		}
+		return nil, nil, errNoHeader
 	}
 	client := c.client()
 	if c.of.Credentials == nil {

@@ -106,6 +106,12 @@ func (d *Door) handshake(from, text string) {
 		"peer", excerpt.Head(from, maxShown), "reason", string(reason), "error", excerpt.Head(text, maxShown))
 }
 
+// Unproxied notes a connection that does not begin with a PROXY header, where one is asked for.
+func (d *Door) Unproxied(from, text string) {
+	d.observer.HandshakeFailed(NoProxy)
+	d.log.Log(context.Background(), d.handshakes.level(), "a connection is refused", "peer", excerpt.Head(from, maxShown), "reason", string(NoProxy), "error", text)
+}
+
 // Unknown is the grpc.StreamHandler for methods that there are not.
 func (d *Door) Unknown(_ any, g grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(g)

@@ -13,12 +13,13 @@ const (
 	Protocol    Reason = "protocol"           // no common version, cipher or protocol
 	Closed      Reason = "closed"             // the client went away, as probes of ports do
 	Timeout     Reason = "timeout"
+	NoProxy     Reason = "no_proxy_header"
 	Other       Reason = "other"
 )
 
 // Reasons lists them.
 func Reasons() []Reason {
-	return []Reason{Certificate, Rejected, NotTLS, Protocol, Closed, Timeout, Other}
+	return []Reason{Certificate, Rejected, NotTLS, Protocol, Closed, Timeout, NoProxy, Other}
 }
 
 // words are those of crypto/tls, of the network and of net/http by which reasons are told
@@ -33,6 +34,7 @@ var words = []struct {
 	{"invalid signature by the client certificate", Certificate},
 	{"first record does not look like a TLS handshake", NotTLS},
 	{"client sent an HTTP request to an HTTPS server", NotTLS},
+	{"proxyproto:", NoProxy},
 	{"i/o timeout", Timeout},
 	{"deadline exceeded", Timeout},
 	{"EOF", Closed},
