@@ -5,12 +5,15 @@ import (
 	"crypto/x509"
 	"fmt"
 	"strings"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
 // Peer is who a client is, and where it connects from. The zero Peer is a client
 // without identity.
 type Peer struct {
-	// SPIFFE is the client's SPIFFE ID, "spiffe://…"; "" if it has none.
+	// SPIFFE is the client's SPIFFE ID, "spiffe://…"; "" if it has none, or one that the
+	// standard does not allow.
 	SPIFFE string
 	// Subject is the certificate's distinguished name as in RFC 2253.
 	Subject string
@@ -51,6 +54,16 @@ type Token struct {
 // Through gives the name of the listener through which the client came.
 func (p *Peer) Through() string { return cmp.Or(p.Listener, DefaultListener) }
 
+// SPIFFEParts gives the trust domain and the path of the SPIFFE ID; "" if there is none. The path
+// begins with a slash, or is empty.
+func (p *Peer) SPIFFEParts() (trustDomain, path string) {
+	id, err := spiffeid.FromString(p.SPIFFE)
+	if err != nil {
+		return "", ""
+	}
+	return id.TrustDomain().Name(), id.Path()
+}
+
 // Identity gives one text that says to people who the client is; "" if nobody knows.
 func (p *Peer) Identity() string {
 	switch {
@@ -86,8 +99,10 @@ func PeerFromCertificate(leaf *x509.Certificate) Peer {
 	}
 	// An SVID has exactly one URI; with more of them the certificate is none,
 	// and nobody can say which identity was meant.
-	if len(leaf.URIs) == 1 && strings.EqualFold(leaf.URIs[0].Scheme, "spiffe") {
-		p.SPIFFE = p.URIs[0]
+	if len(leaf.URIs) == 1 {
+		if id, err := spiffeid.FromURI(leaf.URIs[0]); err == nil {
+			p.SPIFFE = id.String()
+		}
 	}
 	return p
 }

@@ -35,6 +35,34 @@ func TestPeerFromCertificate(t *testing.T) {
 			keyer.Peer{URIs: []string{"spiffe://td/a", "spiffe://td/b"}},
 		},
 		{
+			"ACC-1 a path with a dot segment is no SPIFFE ID", &x509.Certificate{URIs: []*url.URL{uri("spiffe://td/a/../b")}},
+			keyer.Peer{URIs: []string{"spiffe://td/a/../b"}},
+		},
+		{
+			"ACC-1 an escaped path is no SPIFFE ID", &x509.Certificate{URIs: []*url.URL{uri("spiffe://td/a%2Fb")}},
+			keyer.Peer{URIs: []string{"spiffe://td/a%2Fb"}},
+		},
+		{
+			"ACC-1 a final slash is no SPIFFE ID", &x509.Certificate{URIs: []*url.URL{uri("spiffe://td/a/")}},
+			keyer.Peer{URIs: []string{"spiffe://td/a/"}},
+		},
+		{
+			"ACC-1 a port is no trust domain", &x509.Certificate{URIs: []*url.URL{uri("spiffe://td:1/a")}},
+			keyer.Peer{URIs: []string{"spiffe://td:1/a"}},
+		},
+		{
+			"ACC-1 a user is no trust domain", &x509.Certificate{URIs: []*url.URL{uri("spiffe://td@evil/a")}},
+			keyer.Peer{URIs: []string{"spiffe://td@evil/a"}},
+		},
+		{
+			"ACC-1 upper case is no trust domain", &x509.Certificate{URIs: []*url.URL{uri("spiffe://TD/a")}},
+			keyer.Peer{URIs: []string{"spiffe://TD/a"}},
+		},
+		{
+			"ACC-1 a query is no SPIFFE ID", &x509.Certificate{URIs: []*url.URL{uri("spiffe://td/a?b")}},
+			keyer.Peer{URIs: []string{"spiffe://td/a?b"}},
+		},
+		{
 			"AGG-2 other URI", &x509.Certificate{URIs: []*url.URL{uri("https://example.com")}},
 			keyer.Peer{URIs: []string{"https://example.com"}},
 		},
@@ -52,5 +80,20 @@ func TestPeerFromCertificate(t *testing.T) {
 				t.Errorf("PeerFromCertificate (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestSPIFFEParts_ACC1(t *testing.T) {
+	for id, want := range map[string][2]string{
+		"spiffe://td.example/ns/a/sa/b": {"td.example", "/ns/a/sa/b"},
+		"spiffe://td":                   {"td", ""},
+		"":                              {"", ""},
+		"spiffe://":                     {"", ""},
+		"spiffe://td/../a":              {"", ""},
+	} {
+		p := keyer.Peer{SPIFFE: id}
+		if domain, path := p.SPIFFEParts(); domain != want[0] || path != want[1] {
+			t.Errorf("%q: %q, %q; want %q", id, domain, path, want)
+		}
 	}
 }

@@ -45,6 +45,8 @@ const noUser = -1
 // identity is the variable peer: who the client is. Its address is not part of it, which says nothing of who it is and changes with every connection.
 type identity struct {
 	SPIFFE  string   `cel:"spiffe"`
+	Domain  string   `cel:"trust_domain"` // of SPIFFE
+	Path    string   `cel:"spiffe_path"`  // of SPIFFE
 	Subject string   `cel:"subject"`
 	DNS     []string `cel:"dns"`
 	URIs    []string `cel:"uris"`

@@ -40,6 +40,7 @@ func TestPeer_ACC1(t *testing.T) {
 		{`peer.token.sub == ""`, false, true, true},
 		{`peer.token.claims == {}`, false, true, true},
 		{`peer.token.claims.sub != "x"`, true, false, false},
+		{`peer.trust_domain == "" && peer.spiffe_path == ""`, true, true, true},
 		{`peer.uid == 0`, false, true, false},
 		{`peer.gid == 2147483648`, false, true, false},
 		{`peer.uid == -1 && peer.gid == -1`, true, false, true},
@@ -59,6 +60,23 @@ func TestPeer_ACC1(t *testing.T) {
 			if err := v.Verify(&corev3.Node{Id: "a"}, c.peer); (err == nil) != c.want {
 				t.Errorf("ACC-1: %s for %s: %v, want %t", tt.require, c.name, err, c.want)
 			}
+		}
+	}
+}
+
+// The parts of a SPIFFE ID are compared as they are.
+func TestPeerSPIFFE_ACC5(t *testing.T) {
+	v, problems := rules.CompileVerify([]rules.Requirement{{
+		Name: "r", Require: `peer.trust_domain == "td" && peer.spiffe_path == "/ns/shop/" + node.id && peer.spiffe == "spiffe://td" + peer.spiffe_path`,
+	}})
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	for id, want := range map[string]bool{
+		"spiffe://td/ns/shop/a": true, "spiffe://td.evil/ns/shop/a": false, "spiffe://td/ns/shop/b": false, "": false,
+	} {
+		if err := v.Verify(&corev3.Node{Id: "a"}, keyer.Peer{SPIFFE: id}); (err == nil) != want {
+			t.Errorf("ACC-5: %q: %v, want %t", id, err, want)
 		}
 	}
 }

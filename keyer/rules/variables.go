@@ -86,6 +86,7 @@ func newIdentity(p keyer.Peer) *identity {
 	if t := p.Token; t != nil {
 		id.Token = &token{Iss: t.Issuer, Sub: t.Subject, Aud: sorted(t.Audience), Claims: t.Claims}
 	}
+	id.Domain, id.Path = p.SPIFFEParts()
 	if p.User != nil {
 		id.UID, id.GID = int64(p.User.UID), int64(p.User.GID)
 	}
