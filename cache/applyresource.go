@@ -126,6 +126,7 @@ func (u *update) remove(t *Table, key, name string) {
 func removeMembers(t *Table, c *Collection, now time.Time) {
 	wasSynced := c.quiet.synced
 	c.quiet.complete()
+	t.upstream.held.dropMembers(c, shown(t))
 	for e := c.log.live.head; e != nil; {
 		next := e.next
 		lose(t, e, now)

@@ -145,8 +145,16 @@ func (h *heldBack) leave(c *Collection, entries map[string]*Entry) {
 		return
 	}
 	delete(h.colls, c)
+	h.dropMembers(c, func(key string) bool { return entries[key] != nil })
+}
+
+// dropMembers forgets what is held of the names in a collection, but of those that remain.
+func (h *heldBack) dropMembers(c *Collection, remain func(key string) bool) {
+	if !h.any() {
+		return
+	}
 	for key := range h.names.All() {
-		if entries[key] == nil && (c.Wildcard() || keyer.GlobOf(key) == c.key) {
+		if (c.Wildcard() || keyer.GlobOf(key) == c.key) && !remain(key) {
 			h.names.Drop(key)
 		}
 	}

@@ -123,6 +123,19 @@ func TestFreeze_GATE4(t *testing.T) {
 			b.releases()
 			b.expect(c.collect(), "RDS +r@1")
 		},
+		"new members of a glob that is empty again": func(b *bed, c *peer) {
+			c.sub(cds, globG)
+			b.connect(1)
+			b.saysOn(1, cds, "-"+globG)
+			b.expect(c.collect(), "CDS -"+globG)
+			b.freezes(0)
+			b.saysOn(1, cds, "+"+nameG1+"@1", "+"+nameG2+"@1")
+			b.saysOn(1, cds, "-"+globG)
+			b.saysOn(1, cds, "+"+nameG2+"@2")
+			b.expect(c.collect())
+			b.releases()
+			b.expect(c.collect(), "CDS +"+nameG2+"@2")
+		},
 		"losses that the guard holds": func(b *bed, c *peer) {
 			b.says(cds, many("-", "m", 0, 20, "")...)
 			b.freezes(0)
