@@ -84,6 +84,31 @@ func TestSilence_RES7_SUB12_GLOB5_LOC3(t *testing.T) {
 	}
 }
 
+// A list goes on holding what "*" has of a name that is not answered in another store, and no longer.
+func TestSilenceList_RES2_RES7_LOC3(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newSilent(t, true)
+		c := b.joinAs(Form{State: true})
+		c.sub(cds, "*")
+		b.connect(0)
+		b.state(cds, "1", "+a@1", "+b@1")
+		b.expect(c.lists(), "CDS a1 b1")
+		named := c.alsoOf(b.source)
+		named.sub(cds, "a")
+		named.connect(0)
+		named.elapses(absentAfter)
+		b.expect(c.lists(), "CDS a1 b1 !a")
+		b.state(cds, "2", "+b@1")
+		b.expect(c.lists(), "CDS b1 !a")
+		b.expect(c.lists())
+		named.state(cds, "1", "+a@2")
+		b.expect(c.lists(), "CDS a2 b1")
+		b.state(cds, "3", "+a@3", "+b@1")
+		b.state(cds, "4", "+b@1")
+		b.expect(c.lists())
+	})
+}
+
 // A client that has a member by a glob and by its name is told once in a response that it is gone, if
 // the server adds an error that leaves open what became of it, and then stays silent.
 func TestSilence_RES4_ERR1_GLOB5(t *testing.T) {

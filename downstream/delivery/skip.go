@@ -40,8 +40,12 @@ func skipUntold(w *typeSub, f *follower) {
 		if w.list.full && f.mayHave(e) && !w.subs.byName(f, e.Key()) && !f.drops(e) { // TTL-2
 			break
 		}
-		if !w.list.full && f.mayHave(e) && !w.subs.byName(f, e.Key()) {
+		switch byName := w.subs.byName(f, e.Key()); {
+		case !f.mayHave(e):
+		case !w.list.full && !byName:
 			w.place.subscriber.leaveToGlob(f, e.Key(), f.name.of(e))
+		case w.list.full && byName:
+			w.place.subscriber.leaveToNames(f, e.Key())
 		}
 		f.since++
 		f.AdvanceRemovals(e)
