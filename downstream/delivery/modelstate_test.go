@@ -157,10 +157,13 @@ func (m *modelServer) holdsRight(holds, want map[string]string) bool {
 }
 
 // forgiveSilence has a client drop what does not exist any more and the relay called unanswered: the
-// relay does not know that the control plane ever sent it, and silence removes nothing (RES-7).
+// relay does not know that the control plane ever sent it, and silence removes nothing (RES-7). A list of
+// which nothing is known is not sent, and no word with it (ABS-3).
 func (m *modelServer) forgiveSilence(c *modelClient) {
-	for key := range c.silent {
-		if _, exists := m.exists[key]; m.source.state && !exists && c.silent[key] {
+	w := c.client.find(clusterType)
+	withheld := w != nil && w.lacksAll()
+	for key := range c.holds {
+		if _, exists := m.exists[key]; m.source.state && !exists && (c.silent[key] || withheld) {
 			delete(c.holds, key)
 			delete(c.clocks, key)
 		}
