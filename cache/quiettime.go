@@ -75,6 +75,14 @@ func (q *quietTime) trust(e *Entry) {
 	q.enter(e)
 }
 
+// distrust makes a member count as not confirmed.
+func (q *quietTime) distrust(e *Entry) {
+	if !q.isStale(e) {
+		e.epoch = q.epoch - 1
+		q.stale++
+	}
+}
+
 // trustAll makes all members count as confirmed, from the first one on: the server knows on
 // the present stream that the relay holds them, and will name a member that it does not have.
 func (q *quietTime) trustAll(first *Entry) {

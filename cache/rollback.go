@@ -55,22 +55,25 @@ func rollBack(t *Table, names map[string]*wire.Resource, now time.Time) (changed
 	}
 	was := *h
 	*h = heldBack{} // nothing of this is held
-	fates := make(map[string]hold.Fate)
+	fates := make(map[string]undone)
 	u := &update{response: &wire.DeltaResponse{TypeURL: t.typeURL}, received: now}
 	keys := slices.Sorted(maps.Keys(names))
 	for _, removals := range []bool{false, true} {
 		for _, key := range keys {
-			if r := names[key]; (r == nil) == removals {
-				if f, ok := rollBackName(u, t, key, r); ok {
-					fates[key] = f
-				}
+			r, stale := names[key], unconfirmed(t.entries[key])
+			if (r == nil) != removals {
+				continue
+			}
+			if f, ok := rollBackName(u, t, key, r); ok {
+				fates[key] = undone{f, stale}
 			}
 		}
 	}
 	*h = was
-	for key, f := range fates {
-		if last, held := h.names.Get(key); held {
-			f = last // the server's last word
+	for key, last := range fates {
+		f := last.Fate
+		if word, held := h.names.Get(key); held {
+			f = word // the server's last word
 		}
 		h.names.Drop(key)
 		e := t.entries[key]
@@ -78,6 +81,12 @@ func rollBack(t *Table, names map[string]*wire.Resource, now time.Time) (changed
 			continue
 		}
 		exists := e != nil && e.Exists()
+		if last.stale && !exists {
+			continue // the server sends it again, if it has it still (RES-14)
+		}
+		if last.stale {
+			e.coll.quiet.distrust(e)
+		}
 		f.Loss = exists && f.Removes()
 		if (f.Removes() && exists) || (!f.Removes() && (!exists || !u.same(e.res, f.Resource))) {
 			h.names.Put(key, f)
@@ -85,6 +94,18 @@ func rollBack(t *Table, names map[string]*wire.Resource, now time.Time) (changed
 	}
 	return len(fates)
 }
+
+// undone is what the server said last of a name that was rolled back. It is stale if the server has not
+// said it on the present stream.
+type undone struct {
+	hold.Fate
+
+	stale bool
+}
+
+// unconfirmed reports whether an entry is a member that the server has not confirmed on the present
+// stream (RES-14).
+func unconfirmed(e *Entry) bool { return e != nil && e.Member() && e.coll.quiet.isStale(e) }
 
 // rollBackName gives clients what they had of one name. It returns what they have now, as the
 // server's word. ok is false if nothing is to change, or can.

@@ -110,6 +110,21 @@ func TestRollback_GATE4(t *testing.T) {
 			b.releases()
 			b.expect(c.collect(), "CDS +m00000@3")
 		},
+		"what the server did not confirm since its stream began is not its word": func(b *bed, c *peer) {
+			b.says(cds, "+m00000@2", "+m00001@2", "+new@1", "+newer@1")
+			b.elapses(time.Minute)
+			c.collect()
+			b.store.Session().Lost(streamOf(0))
+			b.connectWithin(0, 1)
+			b.rolls(0, 4)
+			c.collect()
+			c.collect()
+			b.says(cds, "+m00001@2", "+m00002@1", "+newer@1")
+			b.elapses(time.Hour)
+			b.expect(c.collect())
+			b.releases()
+			b.expectAll(c.collect(), "CDS +m00001@2 +newer@1 -m00000")
+		},
 		"pushes that follow each other closely are one": func(b *bed, c *peer) {
 			b.says(cds, "+m00000@2")
 			b.elapses(time.Second)
