@@ -28,9 +28,12 @@ func releaseTable(t *Table, now time.Time, ended Ending) {
 	names := t.upstream.held.end()
 	u := &update{response: &wire.DeltaResponse{TypeURL: t.typeURL}, received: now}
 	for key, f := range names.Take() {
-		switch {
+		switch stale := unconfirmed(t.entries[key]); {
 		case !f.Removes():
 			u.resource(t, key, f.Resource)
+			if e := t.entries[key]; stale && e != nil && e.Member() {
+				e.coll.quiet.distrust(e)
+			}
 		case f.Err != nil:
 			u.fail(t, key, f.Err)
 		default:

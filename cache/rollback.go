@@ -103,10 +103,6 @@ type undone struct {
 	stale bool
 }
 
-// unconfirmed reports whether an entry is a member that the server has not confirmed on the present
-// stream (RES-14).
-func unconfirmed(e *Entry) bool { return e != nil && e.Member() && e.coll.quiet.isStale(e) }
-
 // rollBackName gives clients what they had of one name. It returns what they have now, as the
 // server's word. ok is false if nothing is to change, or can.
 func rollBackName(u *update, t *Table, key string, r *wire.Resource) (f hold.Fate, ok bool) {

@@ -180,6 +180,17 @@ func TestFreeze_GATE4(t *testing.T) {
 			b.releases()
 			b.expectAll(c.collect(), "CDS +newer@1 -m00000 -m00001")
 		},
+		"what is released before the server has confirmed it": func(b *bed, c *peer) {
+			b.freezes(0)
+			b.says(cds, "+m00000@2", "+m00001@2")
+			b.store.Session().Lost(streamOf(0))
+			b.connectWithin(0, 1)
+			b.releases()
+			b.expect(c.collect(), "CDS +m00000@2 +m00001@2")
+			b.says(cds, append(many("+", "m", 2, 20, "@1"), "+m00001@2")...)
+			b.elapses(time.Hour)
+			b.expect(c.collect(), "CDS -m00000")
+		},
 		"heartbeats of what is held keep what is released": func(b *bed, c *peer) {
 			b.says(cds, "+m00000@2~60s")
 			c.collect()
