@@ -114,6 +114,10 @@ func lose(t *Table, e *Entry, now time.Time) {
 	}
 }
 
+// unconfirmed reports whether an entry is a member that the server has not confirmed on the present
+// stream (RES-14).
+func unconfirmed(e *Entry) bool { return e != nil && e.Member() && e.coll.quiet.isStale(e) }
+
 // removeReleased removes what clients have of an entry, which says nothing of the content that is held:
 // the server has that all the same.
 func removeReleased(t *Table, e *Entry, to State, err *wire.ResourceError, now time.Time) {

@@ -47,10 +47,6 @@ func (q *quietTime) progressed(now time.Time) {
 // isStale reports whether a member was not confirmed on the present stream.
 func (q *quietTime) isStale(e *Entry) bool { return e.epoch != q.epoch }
 
-// unconfirmed reports whether an entry is a member that the server has not confirmed on the present
-// stream (RES-14).
-func unconfirmed(e *Entry) bool { return e != nil && e.Member() && e.coll.quiet.isStale(e) }
-
 // enter takes in a new member. The server has just sent it.
 func (q *quietTime) enter(e *Entry) { e.epoch = q.epoch }
 
