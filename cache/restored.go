@@ -24,14 +24,13 @@ import (
 type restoredStore struct {
 	asOf   time.Time           // when the content was last known to be current
 	tables map[*Table]struct{} // with restored content
+	heard  time.Time           // when the server answered last, whatever it was asked for; zero: never
 }
 
 // restoredTable is the same of a table. Guarded by Store.mu.
 type restoredTable struct {
 	left     int       // resources that were not confirmed
 	answered time.Time // the first answer for the type on the present stream; zero until then
-	speaks   bool      // the server answered the type on the present stream
-	spoke    bool      // the server answered the type in this process
 }
 
 // restoredMembers is the same of a collection. Guarded by Store.mu.
@@ -91,9 +90,6 @@ func confirmMembers(t *Table, c *Collection) {
 		}
 	}
 }
-
-// hush records that a stream begins or ends.
-func (r *restoredTable) hush() { r.answered, r.speaks = time.Time{}, false }
 
 // confirmSilence confirms the names of a table that the server knows the relay holds, and did not
 // mention. It returns when that is due, zero if it is not.

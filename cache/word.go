@@ -2,30 +2,40 @@ package cache
 
 import "time"
 
-// hear records that the server answered the type. Lists may have waited for that alone.
+// hear records that the server answered for a table. Lists may have waited for that alone.
 func hear(t *Table, now time.Time) {
-	r := &t.upstream.restored
-	if r.left > 0 && r.answered.IsZero() {
+	if r := &t.upstream.restored; r.left > 0 && r.answered.IsZero() {
 		r.answered = now
 	}
-	if r.left > 0 && !r.speaks {
-		for p := range t.store.places {
-			t.store.journal.ring(p.Bell())
+	s := t.store
+	for other := range s.restored.tables {
+		if spoke(other) {
+			continue
 		}
+		for p := range s.places {
+			s.journal.ring(p.Bell())
+		}
+		break
 	}
-	r.speaks, r.spoke = true, true
+	s.restored.heard = now
+}
+
+// spoke reports whether the server has answered anything since the table's stream began.
+func spoke(t *Table) bool {
+	heard := t.store.restored.heard
+	return !heard.IsZero() && !heard.Before(t.upstream.begun)
 }
 
 // AwaitsWord reports whether lists wait for the server's word of a name: it is restored, and the
-// server has not had its time to answer, or answers nothing of the type (SUR-1, ABS-3).
+// server has not had its time to answer, or answers nothing at all (SUR-1, ABS-3).
 func AwaitsWord(t *Table, e *Entry) bool {
-	return e.Restored() && (t == nil || !t.upstream.restored.speaks || !e.marks.Overdue)
+	return e.Restored() && (t == nil || !e.marks.Overdue || !spoke(t))
 }
 
 // AwaitsMembers reports the same of a collection. One without members restores nothing.
 func AwaitsMembers(c *Collection) bool {
-	return c.Restored() && c.Len() > 0 && (!c.table.upstream.restored.speaks || !c.quiet.overdue)
+	return c.Restored() && c.Len() > 0 && (!c.quiet.overdue || !spoke(c.table))
 }
 
-// NeverSpoke reports whether the server has answered nothing of the type in this process.
-func NeverSpoke(t *Table) bool { return t != nil && !t.upstream.restored.spoke }
+// NeverSpoke reports whether the server has answered nothing in this process.
+func NeverSpoke(s *Store) bool { return s.restored.heard.IsZero() }

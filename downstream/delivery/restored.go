@@ -27,13 +27,9 @@ func awaitsWord(w *typeSub) bool {
 		w.subs.names.has(func(n *nameSub) bool { return cache.AwaitsWord(t, n.entry) })
 }
 
-// neverHeard reports whether anything is restored of which this process has heard nothing from the
-// server. No time ends the wait for that: what a client presents is more than what a disk had (SUR-1).
-func neverHeard(w *typeSub) bool {
-	return w.subs.hasFollower(func(f *follower) bool {
-		return cache.AwaitsMembers(f.Collection()) && cache.NeverSpoke(f.Collection().Table())
-	}) || cache.NeverSpoke(w.place.store.FindTable(w.typeURL, cache.ByName)) && w.subs.names.has(func(n *nameSub) bool { return n.entry.Restored() })
-}
+// neverHeard reports whether anything is restored, and this process has heard nothing from the server.
+// No time ends the wait for that: what a client presents is more than what a disk had (SUR-1).
+func neverHeard(w *typeSub) bool { return cache.NeverSpoke(w.place.store) && awaitsWord(w) }
 
 // withholds reports whether a client of the state of the world, which showed a version when its
 // stream began, keeps what it has for now. Lists of full-state types wait as a whole (lacksHeld).

@@ -317,11 +317,13 @@ func TestSUR1_ABS3RestoredNotAnswered(t *testing.T) {
 			source := cache.Source{Quiet: quiet, ResumeQuiet: quiet, Absent: quiet, State: state, FullState: map[string]bool{cds: true}}
 			b := newBedOf(t, cache.Limits{}, source)
 			answer, want := []string{"+a@2"}, "CDS a2 b1 c1"
-			if state { // a poll that brought nothing: another relay says so where it knows no name
-				answer, want = nil, "CDS a1 b1 c1"
+			typeURL := cds
+			if state { // a server that knows none of the names, and answers for another type
+				answer, want, typeURL = []string{"+e@1"}, "CDS a1 b1 c1", eds
 			}
 			first := b.joinAs(Form{State: true})
 			first.sub(cds, "a", "b", "c")
+			first.sub(eds, "e")
 			b.connect(0)
 			b.says(cds, "+a@1", "+b@1", "+c@1")
 
@@ -329,6 +331,7 @@ func TestSUR1_ABS3RestoredNotAnswered(t *testing.T) {
 			c, poll := b.joinAs(Form{State: true}), b.joinAs(bareForm)
 			c.show(cds, "another", "a", "b", "c")
 			poll.sub(cds, "a", "b", "c")
+			poll.sub(eds, "e")
 			waits := func(when string) {
 				t.Helper()
 				if _, s := poll.snap(cds); !s.Awaited || !s.Restored {
@@ -342,7 +345,7 @@ func TestSUR1_ABS3RestoredNotAnswered(t *testing.T) {
 			waits("on a stream without an answer")
 			b.store.Session().Lost(streamOf(0))
 			b.connect(0)
-			b.says(cds, answer...)
+			b.says(typeURL, answer...)
 			waits("after the first answer")
 			b.store.Session().Lost(streamOf(0))
 			b.elapses(2 * quiet)
@@ -350,7 +353,7 @@ func TestSUR1_ABS3RestoredNotAnswered(t *testing.T) {
 			b.connect(0)
 			b.elapses(2 * quiet)
 			waits("without an answer on the next stream")
-			b.says(cds, answer...)
+			b.says(typeURL, answer...)
 			b.elapses(2 * quiet)
 			if _, s := poll.snap(cds); s.Awaited {
 				t.Error("a poll waits for a name that nobody answers")
