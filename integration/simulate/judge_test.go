@@ -53,7 +53,18 @@ func (c *client) judge(r *xdsclient.Response) {
 // of the world wait for absent_after, and no longer, while a stream is there.
 func (c *client) mayGiveUp(typeURL string) bool {
 	full := typeURL == plane.Cluster || typeURL == plane.Listener
-	return full && (c.form.state || c.form.rest || stateOfTheWorld(c.sim.choices.second)) && c.sim.silent()
+	return full && (c.form.state || c.form.rest || stateOfTheWorld(c.sim.choices.second)) && (c.sim.silent() || c.sim.bothWait(c.tier))
+}
+
+// bothWait reports whether the second relay may have waited for the list of the first one for
+// absent_after, while that waited so long for a name that nobody answers. Both began anew.
+func (s *simulation) bothWait(tier int) bool {
+	if tier == 0 || !stateOfTheWorld(s.choices.second) {
+		return false
+	}
+	first, second := s.relays[0], s.relays[1]
+	waited := min(time.Since(first.begun()), time.Since(second.begun()))
+	return waited >= absentAfter && waited < absentAfter+afresh
 }
 
 const (

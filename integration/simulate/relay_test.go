@@ -42,6 +42,7 @@ type relayProcess struct {
 	force    chan struct{}
 	done     chan struct{}
 	started  int
+	since    time.Time // when it was started last
 
 	streams atomic.Int64 // when its streams to control planes last began or broke, in nanoseconds
 }
@@ -130,6 +131,7 @@ func (p *relayProcess) start() {
 		return
 	}
 	p.started++
+	p.since = time.Now()
 	n := p.sim.network
 	r, err := relay.New(p.config(p.settings), relay.Options{
 		Registry: prometheus.NewRegistry(), Replica: p.host, Log: slog.New(streamLog{slog.NewTextHandler(p.sim.logOf(p.host), nil), p.streamsChanged}),
@@ -150,6 +152,13 @@ func (p *relayProcess) start() {
 			p.sim.fail("relay %s ended: %v", p.host, err)
 		}
 	}()
+}
+
+// begun is when the relay was started last.
+func (p *relayProcess) begun() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.since
 }
 
 func (p *relayProcess) runs() bool {
