@@ -44,7 +44,9 @@ type client struct {
 
 func newClient(s *simulation, n int) *client {
 	c := &client{sim: s, n: n, host: fmt.Sprint("10.3.0.", n+1), member: memberOf(s.seed, n), subs: make(map[string]map[string]bool)}
-	c.at = relayHost(c.tier)
+	if c.at = relayHost(c.tier); s.atTwin(n, c.tier) {
+		c.at = relayHost(twinAt)
+	}
 	for typeURL, names := range c.member.subs {
 		c.subs[typeURL] = make(map[string]bool)
 		for _, name := range names {
@@ -111,12 +113,13 @@ func (c *client) open() (end func()) {
 	dial := c.sim.network.dialer(c.host)
 	var x *xdsclient.Client
 	if c.form.rest {
-		transport := &http.Transport{DialContext: dial, ResponseHeaderTimeout: time.Minute}
+		scheme, tls := c.sim.fleet.polls()
+		transport := &http.Transport{DialContext: dial, ResponseHeaderTimeout: time.Minute, TLSClientConfig: tls}
 		options.OnResponse = func(r *xdsclient.Response) error { return c.response(x, r) }
-		x = stateclient.NewREST(&http.Client{Transport: transport}, "http://"+c.at+":"+restPort, options)
+		x = stateclient.NewREST(&http.Client{Transport: transport}, scheme+"://"+c.at+":"+restPort, options)
 		end = transport.CloseIdleConnections
 	} else {
-		conn, err := xdsclient.Dial("passthrough:///"+c.at+":"+xdsPort, nil,
+		conn, err := xdsclient.Dial("passthrough:///"+c.at+":"+xdsPort, c.sim.fleet.creds(),
 			grpc.WithContextDialer(func(ctx context.Context, to string) (conn netConn, err error) { return dial(ctx, "tcp", to) }),
 			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}))
 		if err != nil {

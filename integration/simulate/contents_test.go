@@ -177,8 +177,9 @@ type contents struct {
 
 // atPlane is a control plane as far as its contents go.
 type atPlane struct {
-	plane *plane.Plane
-	now   state
+	plane  *plane.Plane
+	now    state
+	spared map[plane.Key]bool // what it lost, which counts as if it had it: see empty
 }
 
 // span is a time in which something was missing. until is zero while it is.
@@ -373,6 +374,11 @@ func (c *contents) give(host string, p *plane.Plane, next state) {
 			c.lackLocked(host, k)
 		}
 	}
+	for k := range at.spared {
+		if next[k] == nil {
+			c.lackLocked(host, k)
+		}
+	}
 	c.mu.Unlock()
 	p.Apply(set)
 	var gone plane.Change
@@ -409,9 +415,10 @@ func (c *contents) lackLocked(host string, k plane.Key) {
 }
 
 func (c *contents) hasLocked(host string, k plane.Key) {
-	s := c.lacked[lackKey(host, k)]
-	s.until = time.Now()
-	c.lacked[lackKey(host, k)] = s
+	if s := c.lacked[lackKey(host, k)]; s.until.IsZero() {
+		s.until = time.Now()
+		c.lacked[lackKey(host, k)] = s
+	}
 }
 
 // lackedSince reports whether any control plane was without a resource at some time after

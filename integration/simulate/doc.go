@@ -1,5 +1,6 @@
 // Package simulate plays a whole installation in one process and on one clock: two
-// control planes, a relay with a disk, a second tier, and twenty clients of all forms.
+// control planes, a relay with a disk, in some seeds a second one that is its peer, a second
+// tier, and twenty clients of all forms.
 // What a seed decides goes wrong goes wrong: connections, processes, disks, times.
 //
 // Everything that is the product's runs as it is. Three things are replaced: the clock,

@@ -27,7 +27,7 @@ func (s *simulation) failOver() {
 		return time.Duration(chance(s.seed, "fail-over", i)%20_000) * time.Millisecond
 	}
 	s.note("fail-over %d: %s falls silent, %s has news", how/4%4, mute.host, other.host)
-	s.silence(op{dur: newsWithin})
+	s.silence(op{dur: s.newsIn()})
 	s.disturb()
 	silent := func(on bool) { mute.plane.Behave(func(b *plane.Behaviour) { b.Mute = on }) }
 	switch how / 2 % 4 {
@@ -54,7 +54,7 @@ func (s *simulation) failOver() {
 		s.pass(some(0))
 		s.news()
 	}
-	if !s.wait(newsWithin) {
+	if !s.wait(s.newsIn()) {
 		return
 	}
 	s.note("all have the news")

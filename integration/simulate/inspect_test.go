@@ -62,7 +62,7 @@ func (s *simulation) whole(r *relayProcess) { s.inspect(r, func(kept, *thing) {}
 // disks waits until each relay has on its disk what its stores hold, and compares that with the
 // control planes.
 func (s *simulation) disks() {
-	for _, r := range s.relays {
+	for _, r := range s.everyRelay() {
 		if !s.choices.disk {
 			s.whole(r)
 			continue

@@ -38,10 +38,15 @@ func (c *client) judge(r *xdsclient.Response) {
 			}
 			c.since[k] = x.born
 			c.judgeRoute(x)
+			c.judgeHeld(k, x, x.born)
 		case xdsclient.Removed:
 			wanted, _ := c.covers(k)
-			if born, ok := c.since[k]; ok && wanted && !c.sim.contents.lackedSince(k, born) && !c.mayGiveUp(r.TypeURL) {
+			born, ok := c.since[k]
+			if ok && wanted && !c.sim.contents.lackedSince(k, born) && !c.mayGiveUp(r.TypeURL) && !c.mayRollBack(k) {
 				c.fault("%s %s is removed, and no control plane was without it", keyer.ShortName(r.TypeURL), ch.Name)
+			}
+			if ok {
+				c.judgeHeld(k, nil, born)
 			}
 			delete(c.since, k)
 		default:
@@ -96,7 +101,7 @@ func (c *client) judgeRoute(x *thing) {
 	if x.typeURL != plane.Route || !ads || !c.clusters || !c.subs[plane.Cluster][xdsclient.Wildcard] {
 		return
 	}
-	if _, held := c.xds.Get(plane.Cluster, x.target); !held && !c.sim.unsettled(c.tier) {
+	if _, held := c.xds.Get(plane.Cluster, x.target); !held && !c.sim.unsettled(c.way()) && !c.tornApart(x) {
 		c.fault("%s came without its cluster", x)
 	}
 }
@@ -104,10 +109,10 @@ func (c *client) judgeRoute(x *thing) {
 // afresh is how long a relay's streams may take to be in step again.
 const afresh = 20 * time.Second
 
-// unsettled reports whether a relay on the way to a tier has begun streams a short while ago,
+// unsettled reports whether a relay on a way has begun streams a short while ago,
 // or a control plane has begun anew to say what it did not.
-func (s *simulation) unsettled(tier int) bool {
-	for _, r := range s.relays[:tier+1] {
+func (s *simulation) unsettled(way []*relayProcess) bool {
+	for _, r := range way {
 		if time.Since(r.streamsSince()) < afresh {
 			return true
 		}

@@ -130,7 +130,8 @@ func planOf(seed uint64) []op {
 		}
 		at += 2 * time.Second
 	}
-	return slices.SortedStableFunc(slices.Values(append(all, cutsOf(seed, len(all), at)...)), func(a, b op) int { return cmp.Compare(a.at, b.at) })
+	all = append(all, cutsOf(seed, len(all), at)...)
+	return slices.SortedStableFunc(slices.Values(append(all, operatedOf(seed, len(all), at)...)), func(a, b op) int { return cmp.Compare(a.at, b.at) })
 }
 
 // cutsOf are the answers that are broken off. What else a seed does is the same without them.
@@ -151,6 +152,8 @@ type choices struct {
 	silent        bool   // control planes say nothing of names that do not exist
 	disk          bool   // relays have cache.dir
 	delicate      bool   // some contents are not to be kept, or not on a disk
+	guard         bool   // the guard holds the loss of most of what there is, however little that is
+	peers         bool   // the first tier has two relays, which are peers
 	behaviour     plane.Behaviour
 }
 
@@ -164,6 +167,7 @@ func choicesOf(seed uint64) choices {
 		first: forms[pick("first", len(forms))], second: forms[pick("second", len(forms))],
 		scoped: pick("scoped", 3) == 0, silent: pick("silent", 4) == 0, disk: pick("disk", 4) > 0, delicate: pick("delicate", 3) == 0,
 	}
+	c.guard, c.peers = pick("guard", 2) == 0, pick("peers", 4) == 0
 	c.delicate = c.delicate && c.first != "REST" && c.second != "REST"
 	c.behaviour = plane.Behaviour{
 		DigestVersions: true, AwaitACK: pick("await", 2) == 0, RepeatEndpoints: pick("repeat", 2) == 0,

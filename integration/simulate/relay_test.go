@@ -44,6 +44,8 @@ type relayProcess struct {
 	started  int
 	since    time.Time // when it was started last
 
+	operated operated // guarded by the simulation's mu
+
 	streams atomic.Int64 // when its streams to control planes last began or broke, in nanoseconds
 }
 
@@ -116,7 +118,9 @@ func (p *relayProcess) config(settings int) *config.Config {
 		u.MaxRequestSize = 64 * config.KiB
 		c.Server.AckWait = config.Duration(time.Second)
 	}
+	p.sim.guardOf(&u.Guard)
 	c.Upstreams = []config.Upstream{u}
+	p.sim.fleet.configure(c, p.tier)
 	if err := c.Validate(); err != nil {
 		panic(err) // it is ours
 	}
@@ -132,6 +136,10 @@ func (p *relayProcess) start() {
 	}
 	p.started++
 	p.since = time.Now()
+	p.sim.restarting(p)
+	if p.tier == 0 {
+		p.sim.unguarded()
+	}
 	n := p.sim.network
 	r, err := relay.New(p.config(p.settings), relay.Options{
 		Registry: prometheus.NewRegistry(), Replica: p.host, Log: slog.New(streamLog{slog.NewTextHandler(p.sim.logOf(p.host), nil), p.streamsChanged}),

@@ -33,7 +33,7 @@ var (
 // TestSimulate plays seeds in processes of their own. Each has one processor, so that there is
 // little that a seed does not decide, and less with exact.sh. A seed that fails is played
 // again with fewer and fewer operations.
-func TestSimulate_SUR1_SUR2_RES2_RES11_RES12_ADS1_OPS1_OPS3(t *testing.T) {
+func TestSimulate_SUR1_SUR2_SUR3_GATE4_RES2_RES11_RES12_ADS1_OPS1_OPS3(t *testing.T) {
 	if *process {
 		t.Skip("this is one of the processes")
 	}
@@ -43,6 +43,7 @@ func TestSimulate_SUR1_SUR2_RES2_RES11_RES12_ADS1_OPS1_OPS3(t *testing.T) {
 	}
 	var done, next atomic.Int64
 	var reporting sync.Mutex
+	come := make(map[string]int)
 	var working sync.WaitGroup
 	if underRace { // which takes ten times as long
 		*seeds = min(*seeds, 10)
@@ -55,6 +56,9 @@ func TestSimulate_SUR1_SUR2_RES2_RES11_RES12_ADS1_OPS1_OPS3(t *testing.T) {
 					return
 				}
 				for _, r := range play(t, *from+uint64(n), min(batch, *seeds-n), *ops, *show) {
+					reporting.Lock()
+					addEffects(come, r.effects)
+					reporting.Unlock()
 					if r.failure != "" {
 						reporting.Lock()
 						report(t, r)
@@ -68,6 +72,7 @@ func TestSimulate_SUR1_SUR2_RES2_RES11_RES12_ADS1_OPS1_OPS3(t *testing.T) {
 		})
 	}
 	working.Wait()
+	judgeEffects(t, come)
 }
 
 // result is what became of a seed.
@@ -75,6 +80,7 @@ type result struct {
 	seed    uint64
 	failure string // "": none
 	log     string // what happened, if that was to be shown
+	effects string // of a seed that passed: what its operations came to
 }
 
 // play plays seeds in another process. One that ends in the middle of a seed is that seed's
@@ -139,6 +145,8 @@ func results(out io.Reader) (all []result, rest string) {
 			r := result{seed: seed, log: log.String()}
 			if failed {
 				r.failure = why
+			} else {
+				r.effects = why
 			}
 			all = append(all, r)
 			log.Reset()
@@ -161,9 +169,9 @@ func TestProcess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		synctest.Test(t, func(*testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			seedRuntime(seed, *luck)
-			out := run(seed, plan, *show)
+			out := run(t, seed, plan, *show)
 			for _, e := range out.events {
 				fmt.Println(e)
 			}
@@ -171,7 +179,7 @@ func TestProcess(t *testing.T) {
 				fmt.Printf("%s%d %s\n", broken, seed, strings.ReplaceAll(strings.Join(out.failures, "; "), "\n", " "))
 				return
 			}
-			fmt.Printf("%s%d %d responses\n", passed, seed, out.responses)
+			fmt.Printf("%s%d %d responses%s\n", passed, seed, out.responses, out.effects)
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"testing/synctest"
 	"time"
 
@@ -27,6 +28,8 @@ type simulation struct {
 	contents *contents
 	planes   [2]*server
 	relays   [2]*relayProcess
+	twin     *relayProcess // the peer of the first one; nil without peers
+	fleet    *fleetTLS     // nil without peers
 	clients  []*client
 	undone   []undo        // in the order of their times
 	leapt    time.Duration // by which operations are later
@@ -40,6 +43,7 @@ type simulation struct {
 	names     map[plane.Key]bool // that clients have subscribed to by themselves
 	responses int
 	verbose   bool
+	effects   map[string]int // of operations: see count
 }
 
 // server is a control plane on its host.
@@ -61,14 +65,19 @@ type undo struct {
 type outcome struct {
 	failures  []string
 	events    []string
+	effects   string
 	responses int
 }
 
 // run plays operations in a bubble, of which it must be called.
-func run(seed uint64, plan []op, verbose bool) outcome {
+func run(tb testing.TB, seed uint64, plan []op, verbose bool) outcome {
+	tb.Helper()
 	s := &simulation{
 		seed: seed, choices: choicesOf(seed), network: newNetwork(seed), contents: newContents(choicesOf(seed).delicate), began: time.Now(), verbose: verbose,
-		names: make(map[plane.Key]bool),
+		names: make(map[plane.Key]bool), effects: make(map[string]int),
+	}
+	if s.choices.peers {
+		s.fleet = newFleetTLS(tb)
 	}
 	s.note("seed %d: %+v", seed, s.choices)
 	s.begin()
@@ -87,7 +96,7 @@ func run(seed uint64, plan []op, verbose bool) outcome {
 		s.converge()
 	}
 	s.end()
-	return outcome{s.failures, s.events, s.responses}
+	return outcome{s.failures, s.events, s.effectsText(), s.responses}
 }
 
 // note adds a line to the log of events.
@@ -153,6 +162,10 @@ func (s *simulation) begin() {
 	for i := range s.relays {
 		s.relays[i] = &relayProcess{sim: s, tier: i, host: relayHost(i), storage: newStorage(s.seed + uint64(i))}
 		s.relays[i].start()
+	}
+	if s.choices.peers {
+		s.twin = &relayProcess{sim: s, host: relayHost(twinAt), storage: newStorage(s.seed + twinAt)}
+		s.twin.start()
 	}
 	for i := range clients {
 		c := newClient(s, i)
@@ -296,7 +309,10 @@ func (s *simulation) perform(o op) {
 		s.crashRelay(r, o)
 	case opRestart:
 		r.end()
-		s.later(o, r.start)
+		s.later(o, func() {
+			r.start()
+			s.stillHolds(r)
+		})
 	case opReload:
 		s.disturb()
 		r.reload(o.b)
@@ -318,6 +334,8 @@ func (s *simulation) perform(o op) {
 		by := time.Duration(1+o.a%600) * time.Second
 		s.leapt += by
 		s.until(time.Now().Add(by))
+	default:
+		s.operate(o)
 	}
 }
 
@@ -404,10 +422,12 @@ func (s *simulation) crashRelay(r *relayProcess, o op) {
 		case r.runs(): // another operation started it
 		case o.b%4 == loseDisk:
 			r.storage.wipe()
+			s.wiped(r)
 		case o.b%4 == 1:
 			r.storage.restore(before)
 		}
 		r.start()
+		s.stillHolds(r)
 	})
 }
 
@@ -439,19 +459,16 @@ func (s *simulation) subscribe(c *client, o op) {
 // mend ends all that is wrong.
 func (s *simulation) mend() {
 	s.note("all is mended")
-	for len(s.undone) > 0 {
-		u := s.undone[0]
-		s.undone = s.undone[1:]
-		u.do()
-	}
+	s.undoAll()
 	for _, p := range s.planes {
 		s.catchUp(p)
 		s.serve(p)
 	}
-	for _, r := range s.relays {
+	for _, r := range s.everyRelay() {
 		r.start()
 		r.reload(0) // with too little room what a poll asks for is gone before the next
 	}
+	s.releaseAll()
 }
 
 // quiet is how long it may take until all have everything. A name that nobody answers is
@@ -515,8 +532,8 @@ func (s *simulation) rest() {
 
 // tellAll notes what the relays have, for who looks for the reason.
 func (s *simulation) tellAll() {
-	for _, r := range s.relays {
-		for _, page := range []string{"/upstreams", "/clients", "/resources"} {
+	for _, r := range s.everyRelay() {
+		for _, page := range []string{"/upstreams", "/clients", "/resources", "/held"} {
 			if !s.logging() {
 				return
 			}
@@ -552,7 +569,7 @@ const (
 
 // bounded looks at what is kept, when all is quiet.
 func (s *simulation) bounded() {
-	for _, r := range s.relays {
+	for _, r := range s.everyRelay() {
 		if text, code := r.get("/check"); code != http.StatusOK {
 			s.fail("relay %s is inconsistent: %d %s", r.host, code, text)
 		}
@@ -576,8 +593,8 @@ func (s *simulation) end() {
 	for _, c := range s.clients {
 		c.end()
 	}
-	for i := range s.relays {
-		s.relays[len(s.relays)-1-i].crash()
+	for _, r := range slices.Backward(s.everyRelay()) {
+		r.crash()
 	}
 	for _, p := range s.planes {
 		s.network.crash(p.host)

@@ -1,0 +1,286 @@
+package simulate
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
+	"github.com/xdsrelay/xdsrelay/relay"
+)
+
+// The kinds of operators, and of the outages that the guard and peers are for.
+const (
+	opFreeze   kind = "operator-hold" // what clients get at a relay is held, until a release or for a time
+	opRollback kind = "rollback"      // it goes back to what it was, until a release
+	opEmpty    kind = "empty-planes"  // all control planes come back empty, and are complete later
+	opDelete   kind = "delete-most"   // the control planes delete most of a type
+	opAlone    kind = "planes-away"   // all control planes are away, and a relay loses its disk
+)
+
+// mostOperated is how many of these a seed has at most, and operatedTime how long one lasts at most.
+const (
+	mostOperated = 4
+	operatedTime = 50 * time.Second
+)
+
+// operatedOf are the operations of these kinds. What else a seed does is the same without them.
+func operatedOf(seed uint64, id int, before time.Duration) []op {
+	kinds := []kind{opFreeze, opFreeze, opRollback, opRollback, opEmpty, opDelete, opAlone}
+	r := rand.New(rand.NewPCG(seed, 3))
+	var all []op
+	for range r.IntN(mostOperated + 1) {
+		at := 20*time.Second + time.Duration(r.Int64N(int64(before)))
+		all = append(all, op{
+			id: id + len(all), at: at.Round(time.Millisecond), kind: kinds[r.IntN(len(kinds))],
+			dur: time.Duration(r.Int64N(int64(operatedTime))).Round(time.Millisecond),
+			a:   r.IntN(1 << 16), b: r.IntN(1 << 16), c: r.IntN(1 << 16),
+		})
+	}
+	return all
+}
+
+// operate carries out an operation of these kinds.
+func (s *simulation) operate(o op) {
+	all := s.everyRelay()
+	switch r := all[o.a%len(all)]; o.kind {
+	case opFreeze:
+		s.freeze(r, o)
+	case opRollback:
+		s.rollBack(r, o)
+	case opEmpty:
+		s.emptyPlanes(o)
+	case opDelete:
+		s.deleteMost(o)
+	case opAlone:
+		s.leaveAlone(o)
+	default:
+	}
+}
+
+// freeze has an operator hold what clients get at a relay: all of it, one scope, or some types.
+func (s *simulation) freeze(r *relayProcess, o op) {
+	c := new(relay.Command)
+	switch o.b % 4 {
+	case 0:
+		if all := s.generations(r); len(all) > 0 {
+			x := &all[o.c%len(all)]
+			c.Upstream, c.Scope = x.Upstream, &x.Scope
+		}
+	case 1:
+		c.Types = [][]string{{"cds"}, {"rds"}, {"lds", "rds"}, {"cds", "eds"}}[o.c%4]
+	}
+	if o.c/4%4 == 0 {
+		c.For = (o.dur + time.Second).String()
+	}
+	s.command(r, o, "/hold", c)
+}
+
+// rollBack has an operator go back at a relay: to a generation of one scope, or to a time.
+func (s *simulation) rollBack(r *relayProcess, o op) {
+	c := new(relay.Command)
+	switch all := s.generations(r); {
+	case o.b%4 == 0:
+		c.At = time.Now().Add(-time.Duration(o.c%60) * time.Second)
+	case len(all) == 0:
+		return
+	default:
+		x := &all[o.c%len(all)]
+		c.Upstream, c.Scope = x.Upstream, &x.Scope
+		c.Generation = &x.Generations[o.b/8%len(x.Generations)].Number
+	}
+	if o.b/4%4 == 0 {
+		c.Types = []string{"rds", "lds"}
+	}
+	s.command(r, o, "/rollback", c)
+}
+
+// command gives a relay a command, and releases what it holds when the operation's time is over.
+func (s *simulation) command(r *relayProcess, o op, path string, c *relay.Command) {
+	if path == "/rollback" {
+		s.rollingBack(r)
+	}
+	until := time.Time{}
+	if c.For != "" {
+		until = time.Now().Add(o.dur + time.Second)
+	}
+	done, code := s.post(r, path, c)
+	switch {
+	case !r.runs():
+		return
+	case code == http.StatusBadRequest && path == "/rollback": // there is no such state
+		return
+	case code != http.StatusOK:
+		s.fail("relay %s: %s: %d", r.host, path, code)
+		return
+	}
+	_, changed, _ := done.Totals()
+	s.count("changed by rollbacks", changed)
+	s.holdsFrom(r, c, until, path == "/rollback", len(done.Warnings) == 0)
+	s.later(o, func() {
+		s.count("names held by operators", s.heldNames(r, "operator"))
+		if c.For == "" || o.c%2 == 0 {
+			again := *c
+			again.For, again.Generation, again.At = "", nil, time.Time{}
+			if o.c/2%2 == 0 {
+				again = relay.Command{} // all that anybody holds
+			}
+			s.release(r, &again)
+		}
+	})
+}
+
+// release ends what operators hold at a relay, and what the guard does.
+func (s *simulation) release(r *relayProcess, c *relay.Command) {
+	if !r.runs() {
+		return
+	}
+	s.unguarded()
+	s.releasing(r)
+	if _, code := s.post(r, "/release", c); code != http.StatusOK {
+		s.fail("relay %s: /release: %d", r.host, code)
+	}
+	s.releasedAt(r, len(c.Types) > 0)
+}
+
+// releaseAll ends what operators hold anywhere.
+func (s *simulation) releaseAll() {
+	for _, r := range s.everyRelay() {
+		s.release(r, new(relay.Command))
+	}
+}
+
+// post gives a relay a command over a connection that nothing disturbs. A relay that does not run has
+// the code 0.
+func (s *simulation) post(r *relayProcess, path string, c *relay.Command) (done relay.Done, code int) {
+	body, err := json.Marshal(c)
+	if err != nil {
+		panic(err) // a command that we made
+	}
+	transport := &http.Transport{DialContext: s.network.dialer(operatorHost), DisableKeepAlives: true}
+	client := &http.Client{Transport: transport, Timeout: time.Minute}
+	resp, err := client.Post("http://"+r.host+":"+adminPort+path, "application/json", bytes.NewReader(body))
+	if err != nil {
+		return done, 0
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	s.note("%s: %s %s: %d %s", r.host, path, body, resp.StatusCode, bytes.Join(bytes.Fields(text), []byte(" ")))
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return done, resp.StatusCode
+	}
+	if err := json.Unmarshal(text, &done); err != nil {
+		s.fail("relay %s: %s: %v", r.host, path, err)
+	}
+	return done, resp.StatusCode
+}
+
+const operatorHost = "10.4.0.1"
+
+// page reads a page of a relay's admin port, and reports whether there was one.
+func page[T any](r *relayProcess, path string, to *T) bool {
+	text, code := r.get(path)
+	return code == http.StatusOK && json.Unmarshal([]byte(text), to) == nil
+}
+
+// generations are the scopes of a relay with the states that it remembers, in the order of their names.
+func (s *simulation) generations(r *relayProcess) (all []relay.GenerationsView) {
+	page(r, "/generations", &all)
+	slices.SortFunc(all, func(a, b relay.GenerationsView) int { return strings.Compare(a.Scope, b.Scope) })
+	return all
+}
+
+// heldNames counts what a relay holds for a reason.
+func (s *simulation) heldNames(r *relayProcess, why string) (n int) {
+	var held relay.HeldPage
+	page(r, "/held", &held)
+	for _, x := range held.Held {
+		if x.Why == why {
+			n += x.Removed + x.Changed
+		}
+	}
+	return n
+}
+
+// count adds to what operations have come to.
+func (s *simulation) count(what string, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.effects[what] += n
+}
+
+// effectsText is what operations have come to.
+func (s *simulation) effectsText() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var b bytes.Buffer
+	for _, what := range effects {
+		fmt.Fprintf(&b, "; %s: %d", what, s.effects[what])
+	}
+	return b.String()
+}
+
+// effects are what is counted. Over many seeds none of them is 0.
+var effects = []string{
+	"names held by operators", "changed by rollbacks", "names held by the guard", "taken from peers", "judged while held", "served by peers",
+}
+
+// addEffects adds what a seed came to (effectsText).
+func addEffects(to map[string]int, text string) {
+	for part := range strings.SplitSeq(text, "; ") {
+		if what, number, is := strings.Cut(part, ": "); is {
+			n, err := strconv.Atoi(number)
+			if err != nil {
+				panic(err) // which we wrote
+			}
+			to[what] += n
+		}
+	}
+}
+
+// judgeEffects looks whether all operations came to something, if there were enough of them.
+func judgeEffects(t *testing.T, come map[string]int) {
+	t.Helper()
+	t.Log(come)
+	for _, what := range effects {
+		if *seeds >= 300 && *ops == "" && come[what] == 0 {
+			t.Errorf("in %d seeds: %s: none", *seeds, what)
+		}
+	}
+}
+
+// TestOperated: the operations of operators and of outages come beside what a seed does without them.
+func TestOperated(t *testing.T) {
+	for seed := range uint64(50) {
+		kinds := make(map[kind]bool)
+		for _, o := range operatedOf(seed, 100, time.Minute) {
+			kinds[o.kind] = true
+		}
+		less := slices.DeleteFunc(planOf(seed), func(o op) bool { return kinds[o.kind] })
+		if len(less) < operations {
+			t.Errorf("seed %d has %d operations without these", seed, len(less))
+		}
+		for i, o := range less {
+			if o.id >= len(less) || i > 0 && less[i-1].at > o.at {
+				t.Errorf("seed %d: %s is at place %d", seed, o, i)
+			}
+		}
+	}
+	come := make(map[string]int)
+	addEffects(come, "5 responses; taken from peers: 3; judged while held: 0")
+	addEffects(come, "7 responses; taken from peers: 2")
+	if len(come) != 2 || come["taken from peers"] != 5 {
+		t.Error(come)
+	}
+}
+
+// passesHolds reports whether no order is about a resource: secrets, and what is not to be kept.
+func passesHolds(k plane.Key) bool { return k.TypeURL == plane.Secret || k.Name == unkept }
