@@ -61,7 +61,7 @@ func answered(t *Table, now time.Time, empty bool) {
 		}
 		c.quiet.answered = now
 		t.store.due.unsettled[c] = struct{}{}
-		if empty && c.KnownEmpty() {
+		if empty && c.log.live.len == 0 && c.Answered() {
 			t.store.changes.add(c) // followers can be told that there is nothing
 		}
 	}

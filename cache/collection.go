@@ -90,10 +90,11 @@ func (c *Collection) remove(e *Entry, n uint64) {
 // Wildcard reports whether c is "*".
 func (c *Collection) Wildcard() bool { return c.table.kind == WholeType }
 
-// KnownEmpty reports whether a new follower may be told that there is nothing. A server answers
-// "*" even if it has nothing, and an empty glob by its name.
-func (c *Collection) KnownEmpty() bool {
-	return c.log.live.len == 0 && (c.quiet.synced || (c.Wildcard() && !c.quiet.answered.IsZero()))
+// Answered reports whether the server has told of members, if only that there are none: a new
+// follower of an empty collection may be told that there is nothing. A server answers "*" even if it
+// has nothing, and an empty glob by its name.
+func (c *Collection) Answered() bool {
+	return c.quiet.synced || (c.Wildcard() && !c.quiet.answered.IsZero())
 }
 
 // LacksInLists reports whether lists have not all members, as some are not kept (TTL-5).

@@ -31,9 +31,6 @@ func (r *Resolved) Empty() bool {
 	return len(r.Found)+len(r.Removed)+len(r.Failed)+len(r.Synced)+len(r.Late) == 0
 }
 
-// Resolved reports whether the relay itself fills the store (Source.Resolved).
-func (s *Store) Resolved() bool { return s.source.Resolved }
-
 // ApplyResolved is Apply for the resolver's results. Clients see all of them at once. It cannot
 // fail: it skips names that are not asked for any more.
 func (s Session) ApplyResolved(all []*Resolved, received time.Time) {

@@ -241,3 +241,6 @@ func (s *Store) VersionOf(total digest.Sum, system *Table) string {
 	}
 	return total.Behind(system.serverVersions.label)
 }
+
+// Resolved reports whether the relay itself fills the store (Source.Resolved).
+func (s *Store) Resolved() bool { return s.source.Resolved }

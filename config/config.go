@@ -31,6 +31,7 @@ type Config struct {
 	Node        Node        `yaml:"node"`
 	Aggregation Aggregation `yaml:"aggregation"`
 	Access      Access      `yaml:"access"`
+	Types       Types       `yaml:"types"`
 	Cache       Cache       `yaml:"cache"`
 	Resolve     Resolve     `yaml:"resolve"`
 	Log         Log         `yaml:"log"`

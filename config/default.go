@@ -33,6 +33,8 @@ func Default() *Config {
 		Admin:       Admin{Listen: "127.0.0.1:19100", SocketMode: 0o600},
 		Node:        Node{ID: "xdsrelay", Cluster: "xdsrelay"},
 		Aggregation: Aggregation{Otherwise: Isolate, Linger: Duration(5 * time.Minute)},
+		Access:      Access{Otherwise: Allow},
+		Types:       Types{Secret: []string{"sds"}},
 		Cache: Cache{
 			MaxResources: 1_000_000,
 			MaxBytes:     2 * GiB,

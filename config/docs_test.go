@@ -35,10 +35,15 @@ func TestDocumentation(t *testing.T) {
 	all = append(all, leaves(reflect.ValueOf(new(Rule)), reflect.TypeFor[*Rule](), "aggregation.rules[]")...)
 	all = append(all, leaves(reflect.ValueOf(new(RuleTest)), reflect.TypeFor[*RuleTest](), "aggregation.tests[]")...)
 	all = append(all, leaves(reflect.ValueOf(new(VerifyRule)), reflect.TypeFor[*VerifyRule](), "access.verify[]")...)
+	all = append(all, leaves(reflect.ValueOf(new(AccessRule)), reflect.TypeFor[*AccessRule](), "access.rules[]")...)
+	all = append(all, leaves(reflect.ValueOf(new(AccessTest)), reflect.TypeFor[*AccessTest](), "access.tests[]")...)
 	listener := DefaultListener()
 	all = append(all, leaves(reflect.ValueOf(&listener), reflect.TypeFor[*Listener](), "server.listeners[]")...)
 	all = append(all, leaves(reflect.ValueOf(new(Issuer)), reflect.TypeFor[*Issuer](), "server.identity.jwt[]")...)
-	lists := []string{"upstreams", "server.listeners", "server.identity.jwt", "server.listeners[].identity.jwt", "aggregation.rules", "aggregation.tests", "access.verify"}
+	lists := []string{
+		"upstreams", "server.listeners", "server.identity.jwt", "server.listeners[].identity.jwt", "aggregation.rules", "aggregation.tests",
+		"access.rules", "access.verify", "access.tests",
+	}
 	for _, l := range all {
 		if slices.Contains(lists, l.path) {
 			continue

@@ -21,6 +21,20 @@ func (p *Policy) UnmarshalText(text []byte) error {
 	return oneOf(p, text, Share, Isolate, Refuse)
 }
 
+// Effect is what an access rule does to a name that it matches (ACC-2).
+type Effect string
+
+// The effects.
+const (
+	Allow Effect = "allow" // the client gets the resource
+	Deny  Effect = "deny"  // the client is told PERMISSION_DENIED, whether the resource exists or not
+)
+
+// UnmarshalText takes allow or deny.
+func (e *Effect) UnmarshalText(text []byte) error {
+	return oneOf(e, text, Allow, Deny)
+}
+
 // LogLevel is the least important level that is logged.
 type LogLevel string
 

@@ -9,24 +9,29 @@ import (
 )
 
 // v2Forms are the type URLs under which clients of the v2 services (VAR-9) ask
-// for types that have full state.
+// for types that have full state, and for secrets.
 var v2Forms = map[string]string{
 	"type.googleapis.com/envoy.config.listener.v3.Listener":              "type.googleapis.com/envoy.api.v2.Listener",
 	"type.googleapis.com/envoy.config.cluster.v3.Cluster":                "type.googleapis.com/envoy.api.v2.Cluster",
 	"type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration": "type.googleapis.com/envoy.api.v2.ScopedRouteConfiguration",
+
+	"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret": "type.googleapis.com/envoy.api.v2.auth.Secret",
 }
 
 // FullStateTypeURLs gives the type URLs of full_state_types in their order, each
 // once, and behind each v3 type its v2 form where it has one: the rule of RES-2
 // is the same for both.
-func (c *Config) FullStateTypeURLs() []string {
+func (c *Config) FullStateTypeURLs() []string { return typeURLs(c.FullStateTypes) }
+
+// typeURLs gives the type URLs of short names and type URLs, each once, with v2 forms.
+func typeURLs(types []string) []string {
 	var urls []string
 	add := func(url string) {
 		if url != "" && !slices.Contains(urls, url) {
 			urls = append(urls, url)
 		}
 	}
-	for _, t := range c.FullStateTypes {
+	for _, t := range types {
 		url := resolveType(t)
 		add(url)
 		add(v2Forms[url])
@@ -51,15 +56,16 @@ func resolveType(name string) string {
 	return name
 }
 
-func (k *checker) fullStateTypes(types []string) {
+// typeList checks a list of short names and type URLs.
+func (k *checker) typeList(path string, types []string) {
 	first := make(map[string]int)
 	for i, t := range types {
-		at, url := fmt.Sprintf("full_state_types[%d]", i), resolveType(t)
+		at, url := fmt.Sprintf("%s[%d]", path, i), resolveType(t)
 		if !k.typeURL(at, t) {
 			continue
 		}
 		if j, taken := first[url]; taken {
-			k.fail(at, "%q is already listed as full_state_types[%d]", t, j)
+			k.fail(at, "%q is already listed as %s[%d]", t, path, j)
 			continue
 		}
 		first[url] = i

@@ -152,7 +152,23 @@ func TestParseEveryKey(t *testing.T) {
 				Name: "anything", Node: "nodes/gateway.yaml", Type: "type.googleapis.com/example.T", Rule: "the-rest_1.0", Scope: Values{},
 			}},
 		},
-		Access: Access{Verify: []VerifyRule{{Name: "own-node", Require: `peer.spiffe == "spiffe://td/" + node.cluster`}}},
+		Access: Access{
+			Otherwise: Deny,
+			Rules: []AccessRule{{
+				Name: "own-cluster", Match: `name.startsWith(node.cluster + "/") || xdstp.authority == node.cluster`, Effect: Allow,
+			}},
+			Verify: []VerifyRule{{Name: "own-node", Require: `peer.spiffe == "spiffe://td/" + node.cluster`}},
+			Tests: []AccessTest{{
+				Name: "another cluster",
+				Node: map[string]any{"cluster": "shop"},
+				Peer: TestPeer{
+					SPIFFE: "spiffe://td/shop", Subject: "CN=shop", DNS: []string{"shop"}, URIs: []string{"spiffe://td/shop"},
+					Emails: []string{"shop@example.com"}, IPs: []string{"192.0.2.1"},
+				},
+				Listener: "default", Type: "cds", Resource: "web/checkout", Effect: Deny, Rule: "otherwise",
+			}},
+		},
+		Types: Types{Secret: []string{"sds", "type.googleapis.com/example.Key"}},
 		Peers: Peers{
 			Addresses: []string{"relays.xds.svc:18443", "192.0.2.9:18443"}, Identities: []string{"spiffe://td/relay", "relay.xds.svc"},
 			TLS: UpstreamTLS{CAFile: "relays.pem", CertFile: "p.pem", KeyFile: "p.key", ServerName: "relays"},
@@ -181,6 +197,16 @@ func TestParseEveryKey(t *testing.T) {
 	for _, l := range leaves(reflect.Value{}, reflect.TypeFor[VerifyRule](), "") {
 		if _, given := got.from["access.verify[0]."+l.path]; !given {
 			t.Errorf("access.verify[].%s is not in the file", l.path)
+		}
+	}
+	for _, l := range leaves(reflect.Value{}, reflect.TypeFor[AccessRule](), "") {
+		if _, given := got.from["access.rules[0]."+l.path]; !given {
+			t.Errorf("access.rules[].%s is not in the file", l.path)
+		}
+	}
+	for _, l := range leaves(reflect.Value{}, reflect.TypeFor[AccessTest](), "") {
+		if _, given := got.from["access.tests[0]."+l.path]; !given {
+			t.Errorf("access.tests[].%s is not in the file", l.path)
 		}
 	}
 	for _, l := range leaves(reflect.Value{}, reflect.TypeFor[RuleTest](), "") {

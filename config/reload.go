@@ -44,7 +44,7 @@ const tlsSection = "server.tls"
 // Live is what comes into force when a relay that runs with one configuration is given
 // another: the new one, but for the keys that need a restart, which keep their values.
 // waiting lists those of which the new one says something else, and changed the others. While
-// the TLS of a listener waits, or a listener, access.verify waits too: its rules may be about
+// the TLS of a listener waits, or a listener, access waits too: its rules may be about
 // certificates, or the listener.
 func Live(running, wanted *Config) (inForce *Config, changed, waiting []Change) {
 	next := *wanted
@@ -54,7 +54,7 @@ func Live(running, wanted *Config) (inForce *Config, changed, waiting []Change) 
 		next.Server.TLS = running.Server.TLS
 	}
 	if !secureAlike(&running.Server, &wanted.Server) {
-		next.Access.Verify = running.Access.Verify
+		next.Access = running.Access
 	}
 	return &next, Diff(running, &next), Diff(&next, wanted)
 }

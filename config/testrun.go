@@ -26,7 +26,8 @@ type TestResult struct {
 }
 
 // TestRules runs the tests of the aggregation rules: those in the configuration, and
-// those in the files beside it whose names end in _test.yaml or _test.yml. The error is an
+// those in the files beside it whose names end in _test.yaml or _test.yml. Then it runs those of
+// the access rules. The error is an
 // [errors.Join] of [*Error] if such a file is not valid; then no test was run.
 func (c *Config) TestRules() ([]TestResult, error) {
 	set, err := c.Rules()
@@ -43,7 +44,8 @@ func (c *Config) TestRules() ([]TestResult, error) {
 			results = append(results, s.run(c, set, i))
 		}
 	}
-	return results, nil
+	access, err := c.runAccess()
+	return append(results, access...), err
 }
 
 // suite is the tests of one file.
@@ -126,12 +128,17 @@ func (s *suite) run(c *Config, set *rules.Set, i int) TestResult {
 
 // node gives the node of a test.
 func (s *suite) node(c *Config, path string, t *RuleTest) (*corev3.Node, *Error) {
+	return nodeFor(c, s.from, path, t.Node)
+}
+
+// nodeFor gives the node of a test at a path.
+func nodeFor(c *Config, from origins, path string, of TestNode) (*corev3.Node, *Error) {
 	at := path + ".node"
-	switch node := t.Node.(type) {
+	switch node := of.(type) {
 	case map[string]any:
 		made, err := nodeOf(node)
 		if err != nil {
-			return nil, s.from.errorAt(at, "%s", nodeMessage(err))
+			return nil, from.errorAt(at, "%s", nodeMessage(err))
 		}
 		return made, nil
 	case string:
@@ -144,7 +151,7 @@ func (s *suite) node(c *Config, path string, t *RuleTest) (*corev3.Node, *Error)
 			return nil, &Error{bad.File, bad.Line, bad.Column, "", fmt.Sprintf("%s (the node of %s)", bad.Message, path)}
 		}
 		if err != nil {
-			return nil, s.from.errorAt(at, "reading %s: %s", file, reason(err))
+			return nil, from.errorAt(at, "reading %s: %s", file, reason(err))
 		}
 		return made, nil
 	default:

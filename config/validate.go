@@ -32,7 +32,7 @@ func (c *Config) check() *checker {
 	k.hosts("admin.hosts", c.Admin.Hosts)
 	k.serverTLS("admin.tls", c.Admin.TLS)
 	k.listeners(c)
-	k.fullStateTypes(c.FullStateTypes)
+	k.typeList("full_state_types", c.FullStateTypes)
 	k.upstreams(c.Upstreams, c.Aggregation.Rules)
 	k.peers(&c.Peers, &c.Server)
 	k.node(&c.Node)

@@ -87,7 +87,7 @@ func (st *stream) sendRefusals() error {
 			}
 			continue
 		}
-		for len(t.refusals.untold) > 0 {
+		for t.refusals.due() {
 			if err := st.send(t.refusals.batch(t.url, st.shared.limits.Load().room())); err != nil {
 				return err
 			}

@@ -30,6 +30,7 @@ func (r toOne) Listens() bool                                             { retu
 func (r toOne) Tell(*cache.Store, verdict.Word)                           {}
 func (r toOne) Scope() string                                             { return "shared" }
 func (r toOne) Reopen() (downstream.Routes, error)                        { return nil, nil }
+func (r toOne) Access() downstream.Access                                 { return nil }
 func (r toOne) Distrusts(*cache.Store) bool                               { return false }
 func (r toOne) Close()                                                    {}
 func (r toOne) Named(name keyer.Name) (*cache.Store, string, error) {

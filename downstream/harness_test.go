@@ -256,6 +256,8 @@ func (r *testRoutes) Reopen() (Routes, error) {
 	return r.Open(r.node, &r.peer)
 }
 
+func (r *testRoutes) Access() Access { return nil }
+
 func (r *testRoutes) Distrusts(store *cache.Store) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

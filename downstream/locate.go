@@ -61,6 +61,9 @@ func locatePlain(routes Routes, typeURL, spelling string) (*cache.Store, cache.N
 		}
 	}
 	if !keyer.IsXDSTP(spelling) {
+		if err := permitted(routes, typeURL, spelling); err != nil {
+			return nil, name, err
+		}
 		store, err := routes.Scoped(typeURL, spelling)
 		if err != nil {
 			return nil, name, scopeError(err)
@@ -74,6 +77,9 @@ func locatePlain(routes Routes, typeURL, spelling string) (*cache.Store, cache.N
 	if err != nil {
 		return nil, name, &refusedError{codes.InvalidArgument, err} // NAME-1, NAME-5
 	}
+	if err := permitted(routes, typeURL, spelling); err != nil {
+		return nil, name, err
+	}
 	store, key, err := routes.Named(parsed)
 	if errors.Is(err, ErrNoUpstream) {
 		return nil, name, &refusedError{codes.NotFound, err} // LOC-4
@@ -83,6 +89,20 @@ func locatePlain(routes Routes, typeURL, spelling string) (*cache.Store, cache.N
 	}
 	name.Key = key
 	return store, name, nil
+}
+
+// permitted returns the refusal of a name that the client may not subscribe to. It is asked before
+// the relay looks where the name lives, so that the answer is the same, and as soon, whether the
+// resource exists or not (ACC-2).
+func permitted(routes Routes, typeURL, spelling string) error {
+	access := routes.Access()
+	if access == nil {
+		return nil
+	}
+	if err := access.Subscribes(typeURL, spelling); err != nil {
+		return &refusedError{codes.PermissionDenied, err}
+	}
+	return nil
 }
 
 // locateVariant is locate for a name with dynamic parameters (DYN-1).

@@ -18,6 +18,7 @@ type anywhere struct {
 	store *cache.Store
 }
 
+func (anywhere) Access() Access                              { return nil }
 func (anywhere) Scoped(string, string) (*cache.Store, error) { return nil, nil }
 func (a anywhere) Named(n keyer.Name) (*cache.Store, string, error) {
 	return a.store, n.Resolved(), nil

@@ -15,10 +15,11 @@ const (
 	EndRefused MoveEnd = "refused" // the aggregation rules refuse the client now (AGG-2)
 
 	EndUnverified MoveEnd = "unverified" // the client may not present its node now (ACC-5)
+	EndNarrowed   MoveEnd = "access"     // the access rules say something else of a type of the stream now (ACC-2)
 )
 
 // MoveEnds lists every MoveEnd.
-func MoveEnds() []MoveEnd { return []MoveEnd{EndMoved, EndRefused, EndUnverified} }
+func MoveEnds() []MoveEnd { return []MoveEnd{EndMoved, EndRefused, EndUnverified, EndNarrowed} }
 
 // Observer receives the events of streams and polls. The owners of streams and the handlers of polls
 // call its methods, which must not block.

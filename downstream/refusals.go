@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"google.golang.org/grpc/codes"
@@ -19,6 +20,7 @@ type refusals struct {
 	missing bool                  // state of the world: a list is due that lacks names, and no store would send it
 	unsaid  bool                  // the last list had no room for all answers
 	silent  bool                  // names were refused without an answer (ABS-4), and the log says so
+	lost    []string              // incremental: names that the client has from "*", which it may not have any more (ACC-2)
 }
 
 // errorOverhead is the number of bytes of an answer beside its name and message: tags, lengths and
@@ -35,7 +37,7 @@ func fits(size int, e *wire.ResourceError, room int) bool {
 func (r *refusals) add(e *wire.ResourceError, f form, full bool) (log bool) {
 	log = len(r.untold) == 0
 	r.untold = append(r.untold, *e)
-	if f == deltaForm && e.Code != codes.NotFound {
+	if f == deltaForm && e.Code != codes.NotFound && e.Name != cache.Wildcard {
 		return log
 	}
 	if r.names == nil {
@@ -85,7 +87,7 @@ func (r *refusals) batch(typeURL string, room int) *delivery.Batch {
 		}
 		said[e.Name] = true
 		parameters, name := wire.CutLocator(e.Name)
-		if parameters == "" {
+		if parameters == "" && name != cache.Wildcard {
 			b.Body.Remove(name)
 		}
 		if !failed[name] {
@@ -94,8 +96,22 @@ func (r *refusals) batch(typeURL string, room int) *delivery.Batch {
 		}
 	}
 	r.untold = nil
+	for i, name := range r.lost {
+		if b.Body.Size() > 0 && b.Body.Size()+len(name)+errorOverhead > room {
+			r.lost = r.lost[i:]
+			return b
+		}
+		if !said[name] {
+			said[name] = true
+			b.Body.Remove(name)
+		}
+	}
+	r.lost = nil
 	return b
 }
+
+// due reports whether a response to an incremental client is due.
+func (r *refusals) due() bool { return len(r.untold)+len(r.lost) > 0 }
 
 // attach adds as many answers to a state-of-the-world response as it has room for. A response of
 // a full-state type must have all resources, so answers go with a list.

@@ -11,9 +11,6 @@ import (
 // name moved, or the client may not present its node any more, the stream ends at a random moment
 // within the spread of Reroute.
 func (st *stream) reroute() {
-	if st.departure != nil {
-		return
-	}
 	next, with := st.routing.next(&st.shared.plans)
 	reason := EndUnverified
 	switch {
@@ -22,13 +19,21 @@ func (st *stream) reroute() {
 		return
 	default:
 		var moved bool
-		if reason, moved = st.types.moved(next, st.subscriber.Places()); !moved {
+		if reason, moved = st.types.moved(st.routing.routes, next, st.subscriber.Places()); !moved && st.departure == nil {
 			st.routing.adopt(next)
+			st.subscriber.JudgedBy(judgeOf(next.Access()))
 			st.standing.edit(func() { st.standing.scope = next.Scope() })
 			return
 		}
+		st.routing.narrow(next, nil)
+		st.subscriber.JudgedBy(judgeOf(st.routing.routes.Access()))
 		next.Close()
-		with = errMoved
+		if with = errMoved; reason == EndNarrowed {
+			with = errNarrowed
+		}
+	}
+	if st.departure != nil {
+		return
 	}
 	st.shared.observer.Moved(st.variant.String())
 	st.departure = time.AfterFunc(st.shared.plans.spread.moment(), func() {
@@ -39,10 +44,13 @@ func (st *stream) reroute() {
 	st.standing.edit(func() { st.standing.leaving = true })
 }
 
-// moved reports whether other routes lead any of the stream's names to another store, and why the
-// stream has to end then.
-func (ts *types) moved(next Routes, places []*delivery.Place) (MoveEnd, bool) {
+// moved reports whether other routes lead any of the stream's names to another store, or let the
+// client have other names, and why the stream has to end then.
+func (ts *types) moved(now, next Routes, places []*delivery.Place) (MoveEnd, bool) {
 	for _, t := range ts.list {
+		if differs(now, next, t.url) {
+			return EndNarrowed, true
+		}
 		for _, place := range places {
 			for name := range place.Subscriptions(t.url) {
 				if reason, moved := moved(next, t.url, name, place.Store()); moved {

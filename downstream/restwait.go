@@ -85,10 +85,8 @@ func (p *poll) wait(ctx context.Context) *answer {
 		case <-ctx.Done():
 			return gone()
 		}
-		if moves == nil {
-			if away = p.reroute(); away != nil {
-				moves = time.After(p.shared.plans.spread.moment())
-			}
+		if leave := p.reroute(); leave != nil && moves == nil {
+			away, moves = leave, time.After(p.shared.plans.spread.moment())
 		}
 		p.look()
 		if a := p.due(); a != nil {
@@ -136,17 +134,22 @@ func (p *poll) reroute() *answer {
 		return nil
 	}
 	if p.moved(next) {
+		p.routing.narrow(next, p.places)
 		next.Close()
 		p.shared.observer.Moved(REST)
 		return p.sentAway()
 	}
 	p.routing.adopt(next)
+	judgedBy(next.Access(), p.places)
 	return nil
 }
 
 // moved reports whether other routes lead any of the poll's names to another store.
 func (p *poll) moved(next Routes) bool {
 	typeURL := p.request.GetTypeUrl()
+	if differs(p.routing.routes, next, typeURL) {
+		return true
+	}
 	for _, name := range p.asked() {
 		if _, moved := moved(next, typeURL, name, storeOf(p.places, typeURL, name)); moved {
 			return true

@@ -5,6 +5,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -39,6 +40,8 @@ type Routes interface {
 	// resources in a store: a reload has just given the store another server, and the versions
 	// may be those of the server before (ACK-4).
 	Distrusts(store *cache.Store) bool
+	// Access returns what says which names the client may get; nil: it may get all.
+	Access() Access
 	// Listens reports whether an answer to a control plane may wait for Tell.
 	Listens() bool
 	// Tell tells the control plane of a store that the client was sent its content, or how the
@@ -48,4 +51,19 @@ type Routes interface {
 	Scope() string
 	// Close releases the stores.
 	Close()
+}
+
+// Use is what an Access is asked for.
+type Use = delivery.Use
+
+// Access says what the client of one stream or poll may get (ACC-2). Its methods are called one at
+// a time.
+type Access interface {
+	delivery.Judge
+	// Subscribes returns why the client may not subscribe to a name, a glob or "*"; nil if it
+	// may. The answer must not depend on whether there is such a resource.
+	Subscribes(typeURL, spelling string) error
+	// Differs reports whether the client may get other names of a type by another Access, which
+	// may be nil.
+	Differs(next Access, typeURL string) bool
 }

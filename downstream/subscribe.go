@@ -36,6 +36,7 @@ func (st *stream) carryOut(ch *change, unsubscribe []string, versions *wire.Vers
 		sub.Unsubscribe = append(sub.Unsubscribe, name)
 	}
 	if versions.Len() > 0 {
+		t.denied(ch, versions)
 		t.later = ch.later(*versions, st.shared.limits.Load().left(0))
 		ch.hold(*versions)
 	} else if len(t.later) > 0 {

@@ -91,6 +91,7 @@ func testConfig(t testing.TB, change func(*config.Config), planes []string) *con
 	t.Helper()
 	cfg := config.Default()
 	cfg.Aggregation.Otherwise = config.Share
+	cfg.Access.Rules = []config.AccessRule{{Name: "secrets", Match: "type == sds", Effect: config.Allow}}
 	cfg.Server.Drain = config.Duration(10 * time.Millisecond)
 	for i, addr := range planes {
 		u := config.DefaultUpstream()

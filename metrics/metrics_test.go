@@ -106,7 +106,7 @@ func TestLabelValues(t *testing.T) {
 
 		"xdsrelay_downstream_streams_closed_total code":          ended,
 		"xdsrelay_downstream_refused_names_total code":           refused,
-		"xdsrelay_downstream_streams_ended_by_move_total reason": {"moved", "refused", "unverified"},
+		"xdsrelay_downstream_streams_ended_by_move_total reason": {"moved", "refused", "unverified", "access"},
 		"xdsrelay_downstream_failed_handshakes_total reason":     handshakes,
 		"xdsrelay_downstream_identities_ended_total reason":      identities,
 		"xdsrelay_admin_refused_total reason":                    turned,

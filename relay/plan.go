@@ -26,6 +26,7 @@ type plan struct {
 	named       []string            // the rules' names, in order
 	verifier    *rules.Verifier     // which nodes clients may present (ACC-5)
 	verifies    []string            // its rules' names, in order
+	access      *rules.Access       // what clients may get (ACC-2)
 	distrust    distrust
 	listens     bool // some upstream's answers wait for what clients make of a response (ACK-7)
 
@@ -45,8 +46,13 @@ func newPlan(cfg *config.Config) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	access, err := cfg.AccessRules()
+	if err != nil {
+		return nil, err
+	}
 	p := &plan{
-		rules: set, verifier: verifier, verifies: cfg.VerifyNames(), follow: make(map[string]bool), forward: make(map[string][]string), node: ownNode(cfg), named: cfg.RuleNames(),
+		access: access,
+		rules:  set, verifier: verifier, verifies: cfg.VerifyNames(), follow: make(map[string]bool), forward: make(map[string][]string), node: ownNode(cfg), named: cfg.RuleNames(),
 		scoping: []any{cfg.Aggregation.Rules, cfg.Aggregation.Otherwise}, claims: make(map[string][]string),
 	}
 	for _, u := range cfg.Upstreams {

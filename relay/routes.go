@@ -30,6 +30,8 @@ type router struct {
 	unverified unverified
 	roster     roster
 	extensions extensionLists
+
+	judge func(downstream.Access) downstream.Access // of tests, which take checks out; nil: none
 }
 
 // adopt puts a plan in force: streams that begin from now on go by it.
@@ -67,6 +69,7 @@ type routes struct {
 	shared  *extensions  // of the node: others find them as long as they are kept
 	peer    *keyer.Peer
 	plan    *plan                     // of the time when the routes were opened
+	access  downstream.Access         // nil until it is asked for
 	subject *rules.Subject            // the client, before its rules; nil as long as no names decide
 	scoped  few.Map[string, *session] // by type URL, unless names decide: rules are evaluated once per stream and type
 	scope   string

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -21,6 +22,10 @@ func validateCommand() *cobra.Command {
   - the TLS files that the configuration names
   - the tests of the aggregation rules: the tests under aggregation.tests, and the
     tests in files of the same folder with names that end in _test.yaml
+  - the tests of the access rules under access.tests
+
+The command says if the relay gives secrets to no client, because no access rule
+allows anything.
 
 Every problem has its file, line and column.
 
@@ -36,7 +41,7 @@ test, or with --strict a warning, 2 no configuration to check.`,
 	file := configFlags(cmd)
 	files := cmd.Flags().Bool("files", true, "also check the TLS files; use false if the configuration is for another machine")
 	strict := cmd.Flags().Bool("strict", false, "take warnings for problems")
-	tests := cmd.Flags().Bool("tests", true, "also run the tests of the aggregation rules")
+	tests := cmd.Flags().Bool("tests", true, "also run the tests of the rules")
 	output := cli.OutputFlag(cmd, "`format` of the result: text or json")
 	cmd.RunE = cli.Action(func(cmd *cobra.Command, _ []string) error {
 		cfg, err := load(cmd, *file)
@@ -97,11 +102,17 @@ func validityText(w io.Writer, file string, cfg *config.Config, results []config
 	if n := len(cfg.Aggregation.Rules); n > 0 {
 		text += ", " + plural(n, "aggregation rule")
 	}
+	if n := len(cfg.Access.Rules); n > 0 {
+		text += ", " + plural(n, "access rule")
+	}
 	if n := len(cfg.Access.Verify); n > 0 {
 		text += ", " + plural(n, "verify rule")
 	}
 	if len(results) > 0 {
 		text += ", " + plural(len(results), "rule test") + " passed"
+	}
+	if cfg.SecretsDenied() {
+		text += "\nsecrets (" + strings.Join(cfg.Types.Secret, ", ") + ") are denied to all clients: no rule of access.rules allows anything"
 	}
 	_, err := fmt.Fprintln(w, text)
 	return err

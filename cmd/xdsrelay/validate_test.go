@@ -60,14 +60,14 @@ func TestValidate(t *testing.T) {
 		stdout        string
 		stderr        string
 	}{
-		{"good", good, nil, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100\n", ""},
-		{"good with a flag", good, []string{"--listen=:99"}, 0, "FILE: valid, 1 upstream, listening on :99\n",
+		{"good", good, nil, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100\n" + secretsDenied, ""},
+		{"good with a flag", good, []string{"--listen=:99"}, 0, "FILE: valid, 1 upstream, listening on :99\n" + secretsDenied,
 			"warning: --listen: server.listen: everybody on the way to :99 can read what clients get, and change it: expected tls, with client_ca_file\n"},
-		{"ACC-7 warnings", open, nil, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100\n", warning},
-		{"ACC-7 warnings and --strict", open, []string{"--strict"}, cli.ExitFailure, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100\n", warning + `error: 1 warning with --strict
+		{"ACC-7 warnings", open, nil, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100\n" + secretsDenied, warning},
+		{"ACC-7 warnings and --strict", open, []string{"--strict"}, cli.ExitFailure, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100\n" + secretsDenied, warning + `error: 1 warning with --strict
 hint: docs/security.md says what each key protects from
 `},
-		{"--strict without warnings", good, []string{"--strict"}, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100\n", ""},
+		{"--strict without warnings", good, []string{"--strict"}, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100\n" + secretsDenied, ""},
 		{"wrong", wrong, nil, cli.ExitFailure, "", `FILE:2:3: server.lisen: unknown key, did you mean "listen"?
 FILE:6:17: upstreams[0].endpoints[0]: expected host:port, got "127.0.0.1"
 hint: docs/configuration.md lists every key
@@ -78,16 +78,16 @@ hint: docs/configuration.md lists every key
 		{"files", withFiles, nil, cli.ExitFailure, "", `FILE:5:20: upstreams[0].tls.ca_file: reading /does/not/exist.pem: no such file or directory
 hint: docs/configuration.md lists every key
 `},
-		{"without files", withFiles, []string{"--files=false"}, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100\n", ""},
-		{"ACC-5 verify", withVerify, nil, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100, 1 verify rule\n", ""},
+		{"without files", withFiles, []string{"--files=false"}, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100\n" + secretsDenied, ""},
+		{"ACC-5 verify", withVerify, nil, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100, 1 verify rule\n" + secretsDenied, ""},
 		{"ACC-5 a verify rule that cannot work", strings.Replace(withVerify, "cluster !=", "clustr !=", 1), nil, cli.ExitFailure, "", `FILE:5:37: access.verify[0].require: undefined field "clustr", did you mean "cluster"?: in node.clustr != ""
 hint: docs/configuration.md lists every key
 `},
-		{"tests", withTests, nil, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100, 1 aggregation rule, 2 rule tests passed\n", ""},
+		{"tests", withTests, nil, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100, 1 aggregation rule, 2 rule tests passed\n" + secretsDenied, ""},
 		{"a test that fails", withFailingTest, nil, cli.ExitFailure, "", `FILE:9:7: aggregation.tests[2] "wrong": expected rule "sidecars", got "otherwise": "sidecars" does not match: node.id.startsWith("sc-") is false: node.id is "gw-1"
 hint: 2 of 3 rule tests passed; xdsrelay explain shows the reasons for a decision
 `},
-		{"without tests", withFailingTest, []string{"--tests=false"}, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100, 1 aggregation rule\n", ""},
+		{"without tests", withFailingTest, []string{"--tests=false"}, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100, 1 aggregation rule\n" + secretsDenied, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			file := write(t, "x.yaml", tt.content)
@@ -163,7 +163,7 @@ func TestValidateTestFiles(t *testing.T) {
 	tests := filepath.Join(filepath.Dir(file), "x_test.yaml")
 	for text, want := range map[string]result{
 		"tests:\n  - {name: a, node: {id: sc-2}, type: cds, rule: sidecars}\n": {
-			0, file + ": valid, 1 upstream, listening on 127.0.0.1:18100, 1 aggregation rule, 3 rule tests passed\n", "",
+			0, file + ": valid, 1 upstream, listening on 127.0.0.1:18100, 1 aggregation rule, 3 rule tests passed\n" + secretsDenied, "",
 		},
 		"tests:\n  - {name: a, node: {id: sc-2}, type: cds, rule: otherwise}\n": {
 			cli.ExitFailure, "", tests + `:2:5: tests[0] "a": expected rule "otherwise", got "sidecars": "sidecars" matches: node.id.startsWith("sc-") is true: node.id is "sc-2"
@@ -211,5 +211,31 @@ func TestValidateRecipes_AGG4(t *testing.T) {
 				t.Errorf("%s: exit code %d: %s", file, got.code, line)
 			}
 		}
+	}
+}
+
+// secretsDenied is what validate says of a configuration without access rules (ACC-4).
+const secretsDenied = "secrets (sds) are denied to all clients: no rule of access.rules allows anything\n"
+
+func TestValidate_ACC2_ACC4(t *testing.T) {
+	allowing := good + `
+access:
+  rules: [{name: own, match: type == sds && name.startsWith(node.cluster), effect: allow}]
+  tests:
+    - {name: a secret of its own, node: {cluster: web}, type: sds, resource: web/tls, effect: allow, rule: own}
+    - {name: a foreign secret, node: {cluster: web}, type: sds, resource: shop/tls, effect: deny, rule: otherwise}
+`
+	file := write(t, "allowing.yaml", allowing)
+	r := xdsrelay(t, "validate", "--config", file)
+	if want := file + ": valid, 1 upstream, listening on 127.0.0.1:18100, 1 access rule, 2 rule tests passed\n"; r.code != 0 || r.stdout != want {
+		t.Errorf("got %d, %q %q, want %q", r.code, r.stdout, r.stderr, want)
+	}
+	r = xdsrelay(t, "validate", "--config", write(t, "wrong.yaml", strings.Replace(allowing, "effect: deny", "effect: allow", 1)))
+	if want := `wrong.yaml:8:7: access.tests[1] "a foreign secret": expected allow, got deny by "otherwise"`; r.code != 1 || !strings.Contains(r.stderr, want) {
+		t.Errorf("got %d, %q, want %q", r.code, r.stderr, want)
+	}
+	r = xdsrelay(t, "validate", "--config", write(t, "broken.yaml", strings.Replace(allowing, "name.startsWith", "nome.startsWith", 1)))
+	if want := "access.rules[0].match"; r.code != 1 || !strings.Contains(r.stderr, want) || !strings.Contains(r.stderr, ":5:45:") {
+		t.Errorf("got %d, %q, want %q", r.code, r.stderr, want)
 	}
 }

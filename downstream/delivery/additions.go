@@ -37,16 +37,17 @@ func (p *delivery) follow(w *typeSub, f *follower) {
 	p.withheld(w, f)
 	p.joined = false
 	for e := p.chunks(f, f.NextChange()); e != nil && e.Changed() <= p.upTo; e = p.chunks(f, e.Next()) {
-		if p.writer.full || !p.look() || !p.member(w, f, e) {
+		hidden := hides(f, e)
+		if p.writer.full || !p.look() || !memberOrNone(p, w, f, e, hidden) {
 			return
 		}
 		f.Advance(e)
-		f.answered = true
+		f.answered = f.answered || !hidden
 	}
 	if breakDue(f) && !tellBreak(&p.writer, f) {
 		return
 	}
-	if !f.answered && c.KnownEmpty() {
+	if !f.answered && knownEmpty(f) {
 		switch {
 		case c.Wildcard():
 			// There is no word for an empty type but a response without resources; a client
@@ -62,6 +63,18 @@ func (p *delivery) follow(w *typeSub, f *follower) {
 		f.answered = true
 	}
 	p.level(w, f)
+}
+
+// memberOrNone delivers a member, unless it does not exist to the client.
+func memberOrNone(p *delivery, w *typeSub, f *follower, e *cache.Entry, hidden bool) bool {
+	if !hidden {
+		return p.member(w, f, e)
+	}
+	p.joined = false
+	if e.Changed() > f.Begun() {
+		f.since++
+	}
+	return withdraw(p, w, f, e)
 }
 
 // member delivers one member. It returns false if there is no room.
@@ -162,4 +175,22 @@ func (p *delivery) stoodIn(w *typeSub, f *follower, e *cache.Entry) {
 		return
 	}
 	w.held.set(sub.entry.Key(), strings.Clone(e.Version())) // neither may lie in bytes that go
+}
+
+// withdraw has the client lose a member that leads to a resource which it may not have, if it was
+// sent the member before. It returns false if there is no room.
+func withdraw(p *delivery, w *typeSub, f *follower, e *cache.Entry) bool {
+	name := f.name.of(e)
+	f.handedOver.drop(e)
+	if e.ServedName() != name {
+		w.subs.screen.conceal(name)
+	}
+	if !w.subs.screen.lent[name] || w.place.form.State {
+		return true
+	}
+	if !p.writer.removeVariant(e, false, name) {
+		return false
+	}
+	delete(w.subs.screen.lent, name)
+	return true
 }

@@ -122,7 +122,7 @@ func (f *flight) current(w *typeSub) (items []item, removed []string) {
 		}
 		for e := s.follower.Collection().After(s.from); e != nil && e.Changed() <= s.to; e = e.Next() {
 			switch sub := s.stoodFor(e, f.number); {
-			case e.Resource() == nil:
+			case e.Resource() == nil, hides(s.follower, e):
 			case sub != nil:
 				items = append(items, item{entry: sub.entry, sub: sub, changed: sub.entry.Changed()})
 			case !w.subs.byName(s.follower, e.Key()):

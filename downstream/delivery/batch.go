@@ -42,8 +42,9 @@ type Batch struct {
 
 // batchExtra is what few batches have. A batch is made for each client that a change goes to.
 type batchExtra struct {
-	failed []cache.Failure // in place of errors in Body, for readers
-	parts  []Part          // of a list of several stores
+	failed   []cache.Failure // in place of errors in Body, for readers
+	parts    []Part          // of a list of several stores
+	screened screenedList
 }
 
 func (b *Batch) extras() *batchExtra {
@@ -80,4 +81,10 @@ func (b *Batch) Parts(parts []Part) []Part {
 type Named struct {
 	Resource *wire.Resource
 	Name     string
+}
+
+// screenedList is a list of a client that may not have all of it.
+type screenedList struct {
+	is   bool
+	must bool // it goes out though nothing in it changed
 }

@@ -6,7 +6,7 @@ import "github.com/xdsrelay/xdsrelay/cache"
 func beginner(f *follower) bool {
 	w := f.typeSub
 	switch {
-	case !w.place.incremental(), f.name.renamed, w.subs.globs.directives:
+	case !w.place.incremental(), f.name.renamed, w.subs.globs.directives, w.subs.screen != nil:
 	case f.held != nil, f.handedOver != nil:
 	case w.subs.names.len() > 0, w.again != nil, w.held.versions != nil, w.answers != nil, w.variants != nil:
 	case f.Collection().Wildcard() && w.subs.parts.anyNamed(&w.subs):
@@ -31,7 +31,7 @@ func (p *delivery) chunks(f *follower, e *cache.Entry) *cache.Entry {
 		if !ok {
 			break
 		}
-		p.writer.cur.Body.AddBody(r.Body)
+		p.writer.typeSub.put(p.writer.cur, outgoing{body: r.Body})
 		p.writer.cur.flight.add(f, f.Sent(), r.Last.Changed(), p.joined)
 		p.joined, p.afresh = true, p.afresh || p.writer.typeSub.rank == cache.RankCluster
 		p.writer.typeSub.progress.led = true

@@ -37,6 +37,9 @@ func (p *delivery) deliverName(n *nameSub) (done bool) {
 		return true
 	}
 	say := p.actionFor(n)
+	if say == sayRemoved && n.knowsAbsent() {
+		say = sayNothing
+	}
 	switch say {
 	case sayHeartbeat:
 		done = p.writer.nameHeartbeat(n)
@@ -66,7 +69,8 @@ func (p *delivery) deliverName(n *nameSub) (done bool) {
 	if !done {
 		return false
 	}
-	n.holds = e.Exists() && (n.holds || say != sayNothing)
+	n.holds = n.exists() && (n.holds || say != sayNothing)
+	n.toldAbsent = say == sayRemoved || (n.toldAbsent && say == sayNothing)
 	w.comparedByAlias(e)
 	w.held.drop(e.Key())
 	w.changed.handedOver.drop(n)
@@ -83,8 +87,10 @@ func (p *delivery) actionFor(n *nameSub) nameAction {
 		return sayFailed
 	case !e.Exists() && n.tellsLost():
 		return sayLost
-	case !e.Exists():
+	case !e.Exists(), n.heartbeat && n.denied():
 		return sayNothing
+	case n.denied():
+		return sayRemoved
 	case n.heartbeat:
 		return sayHeartbeat
 	case n.typeSub.holds(e) && !p.writer.outlived(e, n.pushed):

@@ -12,7 +12,9 @@ var noSuchResource = &wire.ResourceError{Code: codes.NotFound, Message: "the con
 // tellsAbsence reports whether a state-of-the-world client is told that the server said there
 // is no such resource (ABS-1). A client that may hold the resource is not told: this form
 // cannot express a removal (RES-3), and a list without the resource says it.
-func (n *nameSub) tellsAbsence() bool { return n.entry.State() == cache.Absent && !n.holds }
+func (n *nameSub) tellsAbsence() bool {
+	return (n.entry.State() == cache.Absent || n.denied()) && !n.holds
+}
 
 // errorOf is the error that a state-of-the-world client is told with the name, nil if there is
 // none.

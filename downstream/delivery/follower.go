@@ -34,7 +34,7 @@ func (f *follower) gave(e *cache.Entry) bool {
 // not know what a client was sent before its stream began: a client that showed a version and
 // has had no list may have everything (RES-2).
 func (f *follower) mayHave(e *cache.Entry) bool {
-	return f.typeSub.list.mayHaveAll() || e.Added() <= max(f.sentBefore, f.Sent())
+	return (f.typeSub.list.mayHaveAll() || e.Added() <= max(f.sentBefore, f.Sent())) && !hides(f, e)
 }
 
 // inherit takes over from a follower of the same collection, under another spelling, that
@@ -58,7 +58,7 @@ func (f *follower) compared(key string) {
 // addsDue and removalsDue report what a Collect would find.
 func (f *follower) addsDue() bool {
 	t := f.Collection().Last()
-	return (t != nil && t.Changed() > f.Sent()) || (!f.answered && f.Collection().KnownEmpty()) || (f.typeSub.place.form.renewsWhole() && f.ttl.liftDue(f.Collection())) || f.withheld.due(f) || breakDue(f)
+	return (t != nil && t.Changed() > f.Sent()) || (!f.answered && knownEmpty(f)) || (f.typeSub.place.form.renewsWhole() && f.ttl.liftDue(f.Collection())) || f.withheld.due(f) || breakDue(f)
 }
 
 func (f *follower) removalsDue() bool {

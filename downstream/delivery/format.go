@@ -24,7 +24,12 @@ func (f Form) format(own bool) format {
 // incrementalFormat is the incremental form: resources with names, versions and TTLs, and removals.
 type incrementalFormat struct{}
 
-func (incrementalFormat) version(_ *typeSub, t *cache.Table) string { return t.SystemVersion() }
+func (incrementalFormat) version(w *typeSub, t *cache.Table) string {
+	if w.subs.screen != nil {
+		return "" // the server's changes with what the client may not know of
+	}
+	return t.SystemVersion()
+}
 
 func (incrementalFormat) measure(r *wire.Resource, known string) (name string, size int) {
 	return known, r.Size() + len(known) + nameOverhead

@@ -96,14 +96,16 @@ func (w *typeSub) heartbeatsDue() bool {
 	if w.changed.has(func(sub *nameSub) bool { return sub.heartbeat }) {
 		return true
 	}
-	return w.subs.hasFollower(func(f *follower) bool { return f.ttl.heartbeatsDue(f.Collection()) })
+	return w.subs.hasFollower(func(f *follower) bool {
+		return f.ttl.heartbeatsDue(f.Collection()) && (w.subs.screen == nil || visibleHeartbeat(f))
+	})
 }
 
 // toldOf reports whether the client is sent the TTL of a member with the collection: it has the
 // content, and by no other way.
 func (w *typeSub) toldOf(f *follower, e *cache.Entry) bool {
 	_, owed := w.answers[e.Key()]
-	return !owed && !w.subs.byName(f, e.Key()) && e.Changed() <= f.Sent() && !w.missed(f, e) && !w.again.lacks(e, e.Changed())
+	return !owed && !hides(f, e) && !w.subs.byName(f, e.Key()) && e.Changed() <= f.Sent() && !w.missed(f, e) && !w.again.lacks(e, e.Changed())
 }
 
 // missed reports whether the client did not follow yet when the content of a member was handed
@@ -137,4 +139,14 @@ func (w *typeSub) checkExpiry(f *follower) {
 	if c.LastRemoved() != nil {
 		f.ttl.expiryChecked = c.LastRemoved().Changed()
 	}
+}
+
+// visibleHeartbeat reports whether a heartbeat is due that the client may know of.
+func visibleHeartbeat(f *follower) bool {
+	for l := f.Collection().Heartbeats().After(f.ttl.heartbeat); l != nil; l = l.Next() {
+		if f.typeSub.toldOf(f, l.Entry()) {
+			return true
+		}
+	}
+	return false
 }

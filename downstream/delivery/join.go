@@ -41,6 +41,9 @@ func joined(parts []*Batch) *Batch {
 		b.Body.Join(&o.Body)
 		b.Merged += o.Merged
 		b.Renewal = b.Renewal && o.Renewal
+		if o.extra != nil && o.extra.screened.is {
+			x.screened = screenedList{is: true, must: x.screened.must || o.extra.screened.must}
+		}
 		if b.Last == 0 {
 			b.Store, b.Last = o.Store, o.Last
 		}
@@ -58,4 +61,33 @@ func relist(clients []*Place, typeURL string) {
 			c.store.View(func() { w.list.relist, w.progress.sent = true, 0 })
 		}
 	}
+}
+
+// news leaves out lists that have what the last one had: something changed that the client may
+// not have.
+func (s *Subscriber) news(batches []*Batch) []*Batch {
+	var out []*Batch
+	for i, b := range batches {
+		if b.extra == nil || !b.extra.screened.is {
+			if out != nil {
+				out = append(out, b)
+			}
+			continue
+		}
+		same := !b.extra.screened.must && s.lists[b.TypeURL] == b.SystemVersion
+		if s.lists == nil {
+			s.lists = make(map[string]string)
+		}
+		s.lists[b.TypeURL] = b.SystemVersion
+		switch {
+		case same && out == nil:
+			out = append(make([]*Batch, 0, len(batches)), batches[:i]...)
+		case !same && out != nil:
+			out = append(out, b)
+		}
+	}
+	if out == nil {
+		return batches
+	}
+	return out
 }

@@ -39,6 +39,7 @@ func (p *delivery) list(w *typeSub, st step, upTo uint64) {
 	removed, sum := retained(w, upTo)
 	alone := st.places == 1 && len(removed) == 0
 	p.writer.typeSub, p.writer.table, p.writer.cur, p.writer.names = w, nil, nil, nil
+	must := w.list.relist || !w.list.listed || w.errorsDue(upTo)
 	if !(alone && w.current() && !w.list.relist && !w.errorsDue(upTo)) { // ACK-5
 		p.writer.left--
 		p.writer.cur = &Batch{
@@ -46,8 +47,11 @@ func (p *delivery) list(w *typeSub, st step, upTo uint64) {
 			SystemVersion: w.version().with(sum), Store: w.place.store,
 		}
 		p.writer.out = append(p.writer.out, p.writer.cur)
-		if alone && w.subs.wildcardOnly() && !w.hasTTLs() {
-			p.writer.cur.Body.AddBody(w.subs.wildcard.Collection().List(w.place.form.Wrapped))
+		if w.subs.screen != nil {
+			p.writer.cur.extras().screened = screenedList{is: true, must: must}
+		}
+		if alone && w.subs.wildcardOnly() && !w.hasTTLs() && w.subs.screen == nil {
+			w.put(p.writer.cur, outgoing{body: w.subs.wildcard.Collection().List(w.place.form.Wrapped)})
 		} else {
 			l.names, l.keys = make(map[string]bool), p.keys.of(w.typeURL)
 			l.all(w)
@@ -124,11 +128,9 @@ func (l *lister) add(r *wire.Resource, name string, ttl time.Duration) {
 	to := wr.typeSub.place.format
 	name, _ = to.measure(r, name)
 	key := variantName(name, r)
-	if l.names[key] {
-		return
+	if !l.names[key] {
+		l.names[key] = wr.typeSub.put(wr.cur, outgoing{format: to, resource: r, name: name, ttl: ttl})
 	}
-	l.names[key] = true
-	to.add(&wr.cur.Body, r, name, ttl)
 }
 
 // errors puts the errors into the list. The error of a removal after upTo waits: the list still
@@ -163,7 +165,7 @@ func (l *lister) listed(w *typeSub) {
 			return false
 		}
 		l.delivery.writer.record(sub.entry, sub.pushed)
-		sub.holds, sub.retained = sub.entry.Exists(), nil
+		sub.holds, sub.retained = sub.exists(), nil
 		sub.delivered()
 		return true
 	})
@@ -184,7 +186,7 @@ func (l *lister) levelled(w *typeSub, f *follower) {
 		if pushed {
 			f.since++
 		}
-		if r := e.Listed(); r != nil {
+		if r := e.Listed(); r != nil && !hides(f, e) {
 			l.delivery.cluster(r, l.delivery.isNew(f, e))
 		}
 		f.Advance(e)

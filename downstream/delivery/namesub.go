@@ -52,7 +52,7 @@ func (n *nameSub) repeat() {
 
 // takesAway reports whether a removal is due of something that the client may hold, rather than
 // the first word that there is nothing (RES-6).
-func (n *nameSub) takesAway() bool { return n.holds && !n.entry.Exists() && !n.stays() }
+func (n *nameSub) takesAway() bool { return n.holds && !n.exists() && !n.stays() }
 
 // stays reports whether the client keeps what it may hold, from the stream before or by "*":
 // the server only sent an error for the name, and the error leaves open what became of it
@@ -84,4 +84,20 @@ func (n *nameSub) told() string {
 // removal came after a number.
 func (n *nameSub) staysListed(after uint64) bool {
 	return n.takesAway() && n.retained != nil && n.entry.Changed() > after
+}
+
+// denied reports whether a name leads to a resource that the client may not have. To the client
+// the name does not exist.
+func (n *nameSub) denied() bool {
+	g := n.typeSub.subs.screen
+	return g != nil && n.entry.Exists() && !g.allows(Content, n.shown(), n.entry.ServedName())
+}
+
+// exists reports whether the name stands for a resource that the client may have.
+func (n *nameSub) exists() bool { return n.entry.Exists() && !n.denied() }
+
+// knowsAbsent reports whether a client was told that there is no such resource, and something
+// changed since that it may not know of: it is not told again.
+func (n *nameSub) knowsAbsent() bool {
+	return n.typeSub.subs.screen != nil && n.pushed && n.toldAbsent
 }

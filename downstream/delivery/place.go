@@ -119,6 +119,7 @@ func (c *Place) subscribeType(typeURL string) *typeSub {
 	})
 	c.types = slices.Insert(c.types, at, w)
 	c.subscriber.link(w)
+	w.subs.screen = c.screenOf(typeURL, nil)
 	if c.located {
 		w.variants = w.variants.withNames(&w.subs.names)
 	}
@@ -174,4 +175,27 @@ func (c *Place) Subscriptions(typeURL string) iter.Seq[string] {
 // behind reports whether removals were discarded that an incremental client was not told.
 func (c *Place) behind() bool {
 	return !c.form.State && slices.ContainsFunc(c.types, func(w *typeSub) bool { return w.subs.hasFollower((*follower).Behind) })
+}
+
+// JudgedBy is Subscriber.JudgedBy for one place.
+func (c *Place) JudgedBy(j Judge) {
+	c.judge = j
+	c.store.Edit(func() {
+		for _, w := range c.types {
+			w.subs.screen = c.screenOf(w.typeURL, w.subs.screen)
+		}
+	})
+}
+
+// screenOf returns the screen of a type, with what another one knows; nil: the client may be sent
+// everything.
+func (c *Place) screenOf(typeURL string, was *screen) *screen {
+	switch {
+	case c.judge == nil || !c.judge.ByName(typeURL):
+		return nil
+	case was == nil:
+		was = &screen{typeURL: typeURL}
+	}
+	was.judge = c.judge
+	return was
 }

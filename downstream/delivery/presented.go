@@ -103,7 +103,7 @@ func (p *presentation) alias(it *wire.VersionWalk) {
 // not be told anything of it.
 func (n *nameSub) same(version []byte) bool {
 	e, w := n.entry, n.typeSub
-	return e.State() == cache.Present && !n.heartbeat && w.variants == nil && !e.Listed().Constrained() &&
+	return e.State() == cache.Present && !n.denied() && !n.heartbeat && w.variants == nil && !e.Listed().Constrained() &&
 		(e.Lifetime() == nil || !w.place.form.TTL) && !e.Marks().ReusedVersion && len(version) > 0 && string(version) == e.Version()
 }
 
@@ -197,7 +197,7 @@ func (p *presentation) sort() map[*follower]*heldVersions {
 // nothing was sent or presented before, the client needs no TTLs (TTL-1), and all members are
 // kept (TTL-5).
 func (p *presentation) comparable(f *follower) bool {
-	return f.Sent() == 0 && f.held.none() && f.Collection().Transient() == 0 &&
+	return p.subs.screen == nil && f.Sent() == 0 && f.held.none() && f.Collection().Transient() == 0 &&
 		(!p.typeSub.place.form.TTL || !f.Collection().Table().HasTTLs())
 }
 

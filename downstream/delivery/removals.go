@@ -35,6 +35,11 @@ func (p *delivery) memberRemovals(w *typeSub, f *follower, upTo uint64) {
 		_, owed := w.answers[e.Key()]
 		mayHave := held || owed || e.Added() <= f.sentBefore
 		switch {
+		case hides(f, e): // what the client holds of it goes with what else does not exist
+			f.since++
+			f.handedOver.drop(e)
+			f.AdvanceRemovals(e)
+			continue
 		case w.subs.byName(f, e.Key()):
 			if mayHave {
 				p.sub.leaveToNames(f, e.Key())

@@ -138,7 +138,9 @@ func (s *subscribed) shortestTTL(listed bool) (least time.Duration) {
 		}
 		if listed && f.Collection().Table().HasTTLs() {
 			for e := f.Collection().First(); e != nil; e = e.Next() {
-				look(e)
+				if !hides(f, e) {
+					look(e)
+				}
 			}
 		}
 	}

@@ -28,7 +28,7 @@ func (n *nameSub) tellsLost() bool {
 
 // lateLoss makes due what the client was not told because the name's answer might have come.
 func (n *nameSub) lateLoss() {
-	if n.takesAway() {
+	if !n.entry.Exists() && n.takesAway() {
 		n.makeDue()
 	}
 }

@@ -13,11 +13,11 @@ func (stateFormat) skip(w *typeSub) {
 		return
 	}
 	w.changed.drain(func(n *nameSub) (done bool) {
-		if n.entry.Exists() || n.entry.State() == cache.Failed {
+		if n.exists() || n.entry.State() == cache.Failed {
 			return false
 		}
 		w.changed.handedOver.drop(n)
-		if n.tellsAbsence() {
+		if n.tellsAbsence() && !n.knowsAbsent() {
 			return false
 		}
 		n.dirty, n.pushed, n.holds, n.absenceDue = false, false, false, false
@@ -59,7 +59,7 @@ func skipUntold(w *typeSub, f *follower) {
 	}
 	f.SkipRemovals(c.Floor())
 	f.held = nil
-	if !c.Wildcard() && c.KnownEmpty() {
+	if !c.Wildcard() && knownEmpty(f) {
 		f.answered = true
 	}
 }

@@ -194,19 +194,23 @@ func (t *snapshotTaker) all() {
 		if e := sub.entry; e.Marks().Alias {
 			name = e.ServedName()
 		}
-		t.add(sub.entry, name, w.changed.handedOver[sub])
-		t.restore(sub.entry)
+		denied := sub.denied()
+		if !denied {
+			t.add(sub.entry, name, w.changed.handedOver[sub])
+		}
+		t.restore(sub.entry, denied)
 		if sub.entry.Err() != nil {
-			t.taken.Errors = append(t.taken.Errors, NamedError{sub.entry.Err(), sub.spelling})
+			t.taken.Errors = append(t.taken.Errors, NamedError{mask(w, sub.entry.Err()), sub.spelling})
 		}
 	}
 	w.changed.errors.names = nil // all of it was told
 	for f := range w.subs.cursors() {
 		for e := f.Collection().First(); e != nil; e = e.Next() {
-			if !w.subs.byName(f, e.Key()) {
+			hidden := hides(f, e)
+			if !hidden && !w.subs.byName(f, e.Key()) {
 				t.add(e, f.name.of(e), f.handedOver[e])
 			}
-			t.restore(e)
+			t.restore(e, hidden)
 		}
 		t.errors(f)
 		// Nobody is told of removals: no tombstone needs to wait for this client.
@@ -217,8 +221,8 @@ func (t *snapshotTaker) all() {
 
 // restore takes note of a restored entry in the sum of the subscriptions. An entry is there once by
 // its name, and once as a member.
-func (t *snapshotTaker) restore(e *cache.Entry) {
-	if e.Restored() {
+func (t *snapshotTaker) restore(e *cache.Entry, hidden bool) {
+	if e.Restored() && !hidden {
 		t.restored = t.restored.Plus(e.Digest())
 	}
 }
@@ -231,6 +235,9 @@ func (t *snapshotTaker) errors(f *follower) {
 		}
 	}
 }
+
+// take adds a resource that may go to the client. Only put calls it.
+func (s *Snapshot) take(c outgoing) { s.Resources = append(s.Resources, Named{c.resource, c.name}) }
 
 // add takes an entry in. waits is its content if that is not kept and waits for the client.
 func (t *snapshotTaker) add(e *cache.Entry, name string, waits *wire.Resource) {
@@ -248,12 +255,11 @@ func (t *snapshotTaker) add(e *cache.Entry, name string, waits *wire.Resource) {
 	}
 	name, _ = t.typeSub.place.format.measure(r, name)
 	key := variantName(name, r)
-	if t.names[key] {
+	s := t.taken
+	if t.names[key] || !t.typeSub.put(s, outgoing{resource: r, name: name}) {
 		return
 	}
 	t.names[key] = true
-	s := t.taken
-	s.Resources = append(s.Resources, Named{r, name})
 	s.last = max(s.last, e.Changed())
 	if t.typeSub.list.listed && e.Changed() > t.typeSub.progress.sent {
 		s.Received = moment.Earlier(s.Received, e.ReceivedAt())

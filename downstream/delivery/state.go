@@ -15,8 +15,10 @@ import (
 type Subscriber struct {
 	form   Form
 	ring   func()
-	places []*Place // in the order in which the stream joined the stores
-	debts  []debt   // of the present Collect
+	places []*Place          // in the order in which the stream joined the stores
+	debts  []debt            // of the present Collect
+	judge  Judge             // nil: the client may be sent everything
+	lists  map[string]string // versions of the last lists that a screen judged, by type URL; nil: none did
 	warming
 }
 
@@ -47,7 +49,8 @@ type Place struct {
 	subscriber *Subscriber // the stream with all its places; nil for a reader, and for one that polls
 	format     format      // of form
 	form       Form
-	own        bool // a reader of the relay's own, and not a stream
+	own        bool  // a reader of the relay's own, and not a stream
+	judge      Judge // nil: the client may be sent everything; changed by Narrow
 
 	// Guarded by Store.mu against the session; read and written under its read lock by the
 	// client's own stream only.
@@ -85,7 +88,8 @@ type subscribed struct {
 	names    nameIndex
 	globs    globIndex
 	wildcard *follower
-	parts    *parts // with the subscriptions to the type in the stream's other stores; nil if there are none
+	screen   *screen // nil: the client may be sent everything
+	parts    *parts  // with the subscriptions to the type in the stream's other stores; nil if there are none
 }
 
 // follower is a cursor with what only its client knows. Guarded like Cursor.
@@ -130,6 +134,7 @@ type nameSub struct {
 	absenceDue      bool // the resource does not exist, and the client does not know
 	withheld        bool // the content is restored, and the client presented something else (SUR-1)
 	ended           bool
+	toldAbsent      bool // the client was told last that the resource does not exist; kept with a screen only
 
 	retained *wire.Resource // content before the removal, while lists may hold it (ADS-1)
 }

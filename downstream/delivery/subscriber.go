@@ -23,7 +23,7 @@ func (s *Subscriber) Join(store *cache.Store) *Place {
 		return c
 	}
 	c := newPlace(store, s.form, false, s.ring)
-	c.subscriber = s
+	c.subscriber, c.judge = s, s.judge
 	s.places = append(s.places, c)
 	return c
 }
@@ -98,7 +98,7 @@ func (s *Subscriber) collectOne(pace Pace) ([]*Batch, Outlook, error) {
 		return nil, Outlook{}, ErrBehind
 	}
 	more = s.finish(&p, &due) || more
-	return p.writer.out, Outlook{More: more, Next: due.next}, nil
+	return s.news(p.writer.out), Outlook{More: more, Next: due.next}, nil
 }
 
 // collectAll is Collect for several places.
@@ -142,7 +142,7 @@ func (s *Subscriber) collectAll(pace Pace) ([]*Batch, Outlook, error) {
 	batches := slices.Concat(out...)
 	slices.SortStableFunc(batches, makeBeforeBreak)
 	more = s.finish(&p, &due) || more
-	return join(batches, &due, s.places), Outlook{More: more, Next: due.next}, nil
+	return s.news(join(batches, &due, s.places)), Outlook{More: more, Next: due.next}, nil
 }
 
 // makeBeforeBreak orders batches of several stores as each store orders its own.
@@ -164,4 +164,12 @@ func (s *Subscriber) finish(p *delivery, due *schedule) (more bool) {
 	}
 	more = s.settleDebts()
 	return s.sendEndpoints(p, due) || more
+}
+
+// JudgedBy has a judge say from now on what the client may be sent; nil: everything.
+func (s *Subscriber) JudgedBy(j Judge) {
+	s.judge = j
+	for _, c := range s.places {
+		c.JudgedBy(j)
+	}
 }

@@ -90,7 +90,11 @@ func (s *subscribed) wildcardOnly() bool {
 // that there is none.
 func (s *subscribed) anyKnown() bool {
 	return s.idle() || s.names.has(func(n *nameSub) bool { return !n.entry.Open() }) || s.hasFollower(func(f *follower) bool {
-		return f.Collection().Synced() || f.Collection().Len() > 0 || f.Collection().KnownEmpty()
+		c := f.Collection()
+		if s.screen != nil { // members that do not exist to the client are nothing to know
+			return c.Answered() || (c.Restored() && c.Len() > 0)
+		}
+		return c.Synced() || c.Len() > 0 || (c.Len() == 0 && c.Answered())
 	})
 }
 
@@ -115,17 +119,20 @@ func (s *subscribed) allListed() bool {
 // has reports whether the client was sent what it subscribes to under a name.
 func (s *subscribed) has(name string) bool {
 	if sub := s.names.get(name); sub != nil {
-		return sub.entry.Exists() && !sub.dirty
+		return sub.exists() && !sub.dirty
 	}
 	return s.hasFollower(func(f *follower) bool {
 		e := f.Collection().Table().Find(name)
-		return e != nil && f.Passed(e)
+		return e != nil && f.Passed(e) && !hides(f, e)
 	})
 }
 
 // digest is the sum of what the client's subscriptions to the type hold, and of something
 // extra.
 func (s *subscribed) digest(extra digest.Sum) digest.Sum {
+	if s.screen != nil {
+		return s.screened(extra)
+	}
 	total := s.names.sum.Plus(extra)
 	for _, g := range s.globs.all {
 		total = total.Plus(g.Collection().Digest())
@@ -173,7 +180,7 @@ func (s *subscribed) byName(f *follower, key string) bool {
 // names the key, here or in another store. That store tells the error (LOC-3), and a client
 // that is told NOT_FOUND drops the resource.
 func (s *subscribed) tellsError(f *follower, key string) bool {
-	return !s.names.named(key) && !(f.name.wildcard && s.parts.named(key, s))
+	return !s.names.named(key) && !(f.name.wildcard && s.parts.named(key, s)) && !hidesKey(f, key)
 }
 
 // answerName returns the name under which a member is sent in place of another subscription:
@@ -227,7 +234,7 @@ func (s *subscribed) star() *follower {
 func (s *subscribed) lookupIn(f *follower, key string) (e *cache.Entry, willTell bool) {
 	e = f.Collection().Table().Find(key)
 	switch {
-	case e == nil || e.Collection() != f.Collection():
+	case e == nil || e.Collection() != f.Collection() || hides(f, e):
 		return nil, false
 	case e.Marks().Tombstone:
 		return nil, e.Changed() > f.Removed()
@@ -235,4 +242,21 @@ func (s *subscribed) lookupIn(f *follower, key string) (e *cache.Entry, willTell
 		return nil, true // with the content, which the server was asked for
 	}
 	return e, false
+}
+
+// guarded is digest for a client that may not have all that its subscriptions hold.
+func (s *subscribed) screened(total digest.Sum) digest.Sum {
+	for sub := range s.names.all() {
+		if s.screen.allows(Version, sub.shown(), sub.entry.ServedName()) {
+			total = total.Plus(sub.entry.Digest())
+		}
+	}
+	for f := range s.cursors() {
+		for e := f.Collection().First(); e != nil; e = e.Next() {
+			if s.screen.allows(Version, f.name.of(e), e.ServedName()) {
+				total = total.Plus(e.Digest())
+			}
+		}
+	}
+	return total
 }

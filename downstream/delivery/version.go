@@ -40,7 +40,10 @@ func (v stateVersion) with(extra digest.Sum) string {
 
 // system is the table whose system_version_info stands before the digest, nil for none.
 func (v stateVersion) system() *cache.Table {
-	if v.whole != nil {
+	switch {
+	case v.subs.screen != nil: // it changes with what the client may not know of
+		return nil
+	case v.whole != nil:
 		return v.whole
 	}
 	return v.named
@@ -50,7 +53,7 @@ func (v stateVersion) system() *cache.Table {
 // to the letter; "" if it gave no version, or does not speak so.
 func (v stateVersion) server() string {
 	switch {
-	case v.whole == nil && v.named == nil:
+	case v.whole == nil && v.named == nil, v.subs.screen != nil:
 		return ""
 	case v.named == nil:
 		return v.whole.VersionInfo()

@@ -100,13 +100,13 @@ func sendEndpoints(w *typeSub, name string) (due bool) {
 			return false // they went behind the cluster in this Collect
 		}
 		sub.heartbeat = false
-		if sub.entry.Exists() {
+		if sub.exists() {
 			sub.makeDue()
 		}
 		return sub.dirty
 	}
 	for f := range w.subs.cursors() {
-		if e := f.Collection().Table().Find(name); e != nil && f.Passed(e) && e.Changed() <= f.sentBefore && !w.subs.byName(f, e.Key()) {
+		if e := f.Collection().Table().Find(name); e != nil && f.Passed(e) && e.Changed() <= f.sentBefore && !hides(f, e) && !w.subs.byName(f, e.Key()) {
 			w.answers.owe(cache.Name{Spelling: f.name.of(e), Key: e.Key()})
 			return true
 		}

@@ -13,13 +13,15 @@ func (wr *writer) absent(sub *nameSub) bool {
 		wr.record(e, sub.pushed)
 		return true
 	}
-	if e.Absence().Answer() != nil && sub.typeSub.place.incremental() {
-		return wr.unresolved(e, sub.pushed)
+	if !sub.denied() && e.Absence().Answer() != nil && sub.typeSub.place.incremental() {
+		if told, room := wr.unresolved(e, sub.pushed); told || !room {
+			return room
+		}
 	}
 	if !wr.removeVariant(sub, sub.located(), sub.shown()) {
 		return false
 	}
-	if sub.holds && e.Absence().Served() != "" && sub.typeSub.place.incremental() && !wr.removeServed(sub.typeSub, e.Absence().Served()) {
+	if sub.holds && !sub.denied() && e.Absence().Served() != "" && sub.typeSub.place.incremental() && !wr.removeServed(sub.typeSub, e.Absence().Served()) {
 		return false
 	}
 	wr.record(e, sub.pushed)
@@ -55,16 +57,16 @@ func (wr *writer) failed(e *cache.Entry, sub *nameSub) bool {
 	return true
 }
 
-// unresolved tells that a name stands for nothing, in the server's words; false if there is no
-// room. One answer may be for several names of the client.
-func (wr *writer) unresolved(e *cache.Entry, pushed bool) bool {
+// unresolved tells that a name stands for nothing, in the server's words, unless these are of a
+// name that the client may not have. One answer may be for several names of the client.
+func (wr *writer) unresolved(e *cache.Entry, pushed bool) (told, room bool) {
 	r := e.Absence().Answer()
 	if !wr.room(r.Size() + nameOverhead) {
-		return false
+		return false, false
 	}
-	if wr.first(r.Name) {
-		wr.cur.Body.Add(r)
+	if wr.first(r.Name) && !wr.typeSub.put(wr.cur, outgoing{format: wr.typeSub.place.format, resource: r, name: r.Name}) {
+		return false, true
 	}
 	wr.record(e, pushed)
-	return true
+	return true, true
 }

@@ -132,18 +132,19 @@ const (
 // add puts r, the content of e, into the batch.
 func (wr *writer) add(e *cache.Entry, r *wire.Resource, name string, pushed bool) bool {
 	to, ttl := wr.typeSub.place.format, wr.remaining(e)
-	name, size := to.measure(r, name)
+	known, size := to.measure(r, name)
 	if ttl > 0 {
 		size += ttlOverhead
+	}
+	if !wr.typeSub.subs.screen.lets(known, r) {
+		return true
 	}
 	if !wr.room(size) {
 		return false
 	}
-	if !wr.first(variantName(name, r)) {
-		return true
+	if wr.first(variantName(known, r)) && wr.typeSub.put(wr.cur, outgoing{format: to, resource: r, name: known, ttl: ttl}) {
+		wr.record(e, pushed)
 	}
-	to.add(&wr.cur.Body, r, name, ttl)
-	wr.record(e, pushed)
 	return true
 }
 
@@ -208,7 +209,7 @@ func (wr *writer) tellError(err *wire.ResourceError, name string) bool {
 
 // putError is tellError if there is room.
 func (wr *writer) putError(err *wire.ResourceError, name string) {
-	wr.typeSub.place.format.fail(wr.cur, err, name)
+	wr.typeSub.place.format.fail(wr.cur, mask(wr.typeSub, err), name)
 }
 
 // start gives the writer the bounds of the batches of one store.

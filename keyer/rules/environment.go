@@ -73,9 +73,12 @@ const tokenType = "xdsrelay.Token"
 
 // environment is what expressions may use. It never changes, and takes milliseconds to
 // make.
-var environment = sync.OnceValues(newEnvironment)
+var environment = sync.OnceValues(func() (*cel.Env, error) { return newEnvironment() })
 
-func newEnvironment() (*cel.Env, error) {
+// accessEnvironment is environment for access rules.
+var accessEnvironment = sync.OnceValues(func() (*cel.Env, error) { return newEnvironment(accessOptions()...) })
+
+func newEnvironment(more ...cel.EnvOption) (*cel.Env, error) {
 	registry, err := types.NewRegistry(nodeMessages()...)
 	if err != nil {
 		return nil, err
@@ -103,7 +106,7 @@ func newEnvironment() (*cel.Env, error) {
 		url, _ := keyer.TypeURL(short)
 		options = append(options, cel.Constant(short, cel.StringType, types.String(url)))
 	}
-	return cel.NewCustomEnv(options...)
+	return cel.NewCustomEnv(append(options, more...)...)
 }
 
 // nodeMessages gives an empty message of each type that a node can hold. CEL's registry

@@ -61,7 +61,10 @@ func loops(checked *cel.Ast) bool {
 	return len(ast.MatchDescendants(root, ast.KindMatcher(ast.ComprehensionKind))) > 0
 }
 
-func mentionsName(checked *cel.Ast) bool { return mentionsVariable(checked, varName) }
+// mentionsName reports whether an expression looks at the name, or at parts of it.
+func mentionsName(checked *cel.Ast) bool {
+	return mentionsVariable(checked, varName) || mentionsVariable(checked, varXDSTP)
+}
 
 // mentionsVariable reports whether an expression looks at a variable, and not at one of
 // its own that hides it.
@@ -76,7 +79,7 @@ func mentionsVariable(checked *cel.Ast, name string) bool {
 
 // mentionsAny reports whether an expression looks at anything that is not the same for all.
 func mentionsAny(checked *cel.Ast) bool {
-	return slices.ContainsFunc([]string{varNode, varType, varName, varPeer, varUpstream, varListener}, func(name string) bool {
+	return slices.ContainsFunc([]string{varNode, varType, varName, varXDSTP, varPeer, varListener, varUpstream}, func(name string) bool {
 		return mentionsVariable(checked, name)
 	})
 }
@@ -122,7 +125,7 @@ func (x *expression) activation(v *variables) (cel.Activation, error) {
 	if !x.open(v) {
 		return v, nil
 	}
-	return cel.PartialVars(v, cel.AttributePattern(varName))
+	return cel.PartialVars(v, cel.AttributePattern(varName), cel.AttributePattern(varXDSTP))
 }
 
 // failed says why the expression has no value for a client.

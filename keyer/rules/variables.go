@@ -20,7 +20,7 @@ type variables struct {
 	typeURL string
 	name    *string
 
-	typeVal, nameVal, upstreamVal ref.Val
+	typeVal, nameVal, upstreamVal, xdstpVal ref.Val
 }
 
 func (c *Subject) variables(typeURL string, name *string) *variables {
@@ -48,8 +48,18 @@ func (v *variables) ResolveName(name string) (any, bool) {
 		return v.upstreamVal, true
 	case varListener:
 		return types.String(v.client.peer.Through()), true
+	case varXDSTP:
+		return v.xdstpValue(), v.name != nil
 	}
 	return nil, false
+}
+
+// xdstpValue is the variable xdstp.
+func (v *variables) xdstpValue() ref.Val {
+	if v.xdstpVal == nil && v.name != nil {
+		v.xdstpVal = v.client.set.adapter.NativeToValue(xdstpOf(*v.name))
+	}
+	return v.xdstpVal
 }
 
 // Parent implements cel.Activation.

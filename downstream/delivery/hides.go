@@ -1,0 +1,49 @@
+package delivery
+
+import (
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// hides reports whether a member does not exist to the client.
+func hides(f *follower, e *cache.Entry) bool {
+	g := f.typeSub.subs.screen
+	if g == nil {
+		return false
+	}
+	name := f.name.of(e)
+	served := name
+	switch {
+	case e.Exists():
+		served = e.ServedName()
+	case g.concealed[name]:
+		return true
+	}
+	return !g.allows(Word, name, served)
+}
+
+// hidesKey is hides for a key of which an error is to be told.
+func hidesKey(f *follower, key string) bool {
+	g := f.typeSub.subs.screen
+	return g != nil && key != f.Collection().Key() && !g.judge.Allows(Word, g.typeURL, f.name.ofKey(key))
+}
+
+// knownEmpty reports whether a new follower may be told that there is nothing for it.
+func knownEmpty(f *follower) bool {
+	c := f.Collection()
+	if f.typeSub.subs.screen == nil {
+		return (c.Len() == 0 && c.Answered())
+	}
+	return c.Answered() && f.NextChange() == nil
+}
+
+// maskedError is what a client is told in place of an error that tells where redirects led.
+const maskedError = "the name leads to no resource"
+
+// mask leaves out of an error of the resolver's which names it came by.
+func mask(w *typeSub, err *wire.ResourceError) *wire.ResourceError {
+	if w.subs.screen == nil || !w.place.store.Resolved() {
+		return err
+	}
+	return &wire.ResourceError{Name: err.Name, Code: err.Code, Message: maskedError}
+}

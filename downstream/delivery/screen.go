@@ -1,0 +1,74 @@
+package delivery
+
+import (
+	"strings"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// Judge says what one client may be sent (ACC-2). The client's stream or poll alone calls it.
+type Judge interface {
+	// ByName reports whether there may be names of a type that the client may not be sent. If
+	// not, no name is judged.
+	ByName(typeURL string) bool
+	// Allows reports whether the client may be sent what has a name.
+	Allows(use Use, typeURL, name string) bool
+}
+
+// Use is what a Judge is asked for.
+type Use uint8
+
+// The uses.
+const (
+	Content Use = iota // a resource goes into a response
+	Word               // the client is told that a collection has a member, or lost it
+	Version            // a version tells of a resource
+)
+
+// screen judges what goes to a client whose access rules look at the names of a type (ACC-3). A
+// type subscription without one pays nothing.
+//
+// The client could only subscribe to what it may have. The screen is for what comes without being
+// named: members of collections, what serves an alias, and where redirects and alternatives lead.
+// To the client none of this exists if it may not have it: it is not in lists and versions, its
+// changes send nothing, and a name that leads there does not exist.
+type screen struct {
+	judge   Judge
+	typeURL string
+	// lent are the members that the client has and that another resource serves: a redirect may
+	// lead to one that the client may not have next.
+	lent map[string]bool
+	// concealed are the members that another resource serves, which the client may not have: it
+	// was not sent them.
+	concealed map[string]bool
+}
+
+// allows judges a resource under the client's name for it and under its own, which is another one
+// if an alias, a redirect or an alternative led to it. An inline entry of a list has no name of
+// its own.
+func (g *screen) allows(use Use, name, served string) bool {
+	if !g.judge.Allows(use, g.typeURL, name) {
+		return false
+	}
+	return served == name || (keyer.IsXDSTP(name) && !keyer.IsXDSTP(served)) || g.judge.Allows(use, g.typeURL, served)
+}
+
+// lend records that the client is sent what another resource serves.
+func (g *screen) lend(name, served string) {
+	delete(g.concealed, name)
+	if served == name {
+		return
+	}
+	if g.lent == nil {
+		g.lent = make(map[string]bool)
+	}
+	g.lent[strings.Clone(name)] = true // it may lie in bytes that go
+}
+
+// conceal records that the client was not sent a member that another resource serves.
+func (g *screen) conceal(name string) {
+	if g.concealed == nil {
+		g.concealed = make(map[string]bool)
+	}
+	g.concealed[strings.Clone(name)] = true // it may lie in bytes that go
+}

@@ -1,0 +1,309 @@
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/ext"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// varXDSTP is a variable that only access rules have.
+const varXDSTP = "xdstp"
+
+// AccessRule says what some clients get of some names (ACC-2).
+type AccessRule struct {
+	// Name is shown to people: letters, digits and any of -_. only.
+	Name string
+	// Match is a CEL expression that is true for the clients, types and names that the rule
+	// is for.
+	Match string
+	// Allow says what the rule decides: the client gets the resource, or it does not.
+	Allow bool
+}
+
+// AccessConfig is what an [Access] is compiled from.
+type AccessConfig struct {
+	Rules []AccessRule
+	Allow bool            // what becomes of a name that no rule matches
+	Types map[string]bool // type URLs whose names are denied unless a rule allows them (ACC-4)
+}
+
+// Access is a list of access rules, ready to be asked. It is immutable, and any goroutine may
+// use it.
+type Access struct {
+	set   *Set // the environment of the expressions; it has no rules
+	rules []*accessRule
+	allow bool
+	types map[string]bool
+}
+
+type accessRule struct {
+	rule
+	allow bool
+}
+
+// xdstpName is the variable xdstp: the parts of an xdstp name, all empty for any other name.
+type xdstpName struct {
+	Authority string            `cel:"authority"`
+	Type      string            `cel:"type"`
+	ID        string            `cel:"id"`
+	Context   map[string]string `cel:"context"` // its context parameters
+}
+
+const xdstpType = "xdsrelay.Name"
+
+// CompileAccess checks access rules and makes an Access of them. If anything is wrong it is nil,
+// and the problems are all there are: Problem.Rule is the index of the rule.
+func CompileAccess(cfg AccessConfig) (*Access, []Problem) {
+	env, err := accessEnvironment()
+	if err != nil {
+		return nil, []Problem{{Message: "the environment of expressions: " + err.Error()}}
+	}
+	a := &Access{set: &Set{env: env, adapter: env.CELTypeAdapter()}, allow: cfg.Allow, types: cfg.Types}
+	c := &compiler{env: env}
+	if len(cfg.Rules) > maxRules {
+		c.problem(maxRules, "", "there are %d rules, at most %d are allowed", len(cfg.Rules), maxRules)
+		return nil, c.problems
+	}
+	names, matches := make(map[string]int), make(map[string]string)
+	for i, r := range cfg.Rules {
+		if r.Name == "" {
+			c.problem(i, fieldName, "missing: logs and xdsrelay explain call a rule by its name")
+		} else {
+			c.name(i, r.Name, names)
+		}
+		compiled := &accessRule{rule: rule{name: r.Name}, allow: r.Allow}
+		if strings.TrimSpace(r.Match) == "" {
+			c.problem(i, fieldMatch, "missing: match selects the clients, types and names of the rule; true selects all")
+		} else {
+			compiled.match = c.expression(i, fieldMatch, r.Match)
+		}
+		if looksAt(compiled.match, varUpstream) {
+			c.problem(i, fieldMatch, "%q is not for access rules: they decide before the relay looks where a name lives", varUpstream)
+		}
+		c.reached(i, &compiled.rule, matches)
+		a.rules = append(a.rules, compiled)
+	}
+	if len(c.problems) > 0 {
+		return nil, c.problems
+	}
+	return a, nil
+}
+
+// LooksAtPeer lists the indexes of the rules that look at the peer.
+func (a *Access) LooksAtPeer() []int {
+	var list []int
+	for i, r := range a.rules {
+		if looksAt(r.match, varPeer) {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// AccessSubject is one client before access rules. It remembers what was decided of types. One
+// goroutine at a time may use it.
+type AccessSubject struct {
+	access *Access
+	client *Subject
+	types  map[string]*accessType
+}
+
+// accessType is what the rules say of all names of a type.
+type accessType struct {
+	byName  bool
+	allowed bool          // unless byName
+	rule    string        // that decided; unless byName
+	failed  *FailedError  // of that rule
+	open    []*accessRule // byName: the rules that names are left to
+	text    string        // byName: these rules, to be compared with others
+}
+
+// Subject gives a client. node is nil if it presented none: rules that look at it fail, and deny.
+func (a *Access) Subject(node *corev3.Node, peer keyer.Peer) *AccessSubject {
+	return &AccessSubject{access: a, client: a.set.Subject(node, peer)}
+}
+
+// AccessDecision is what the rules say of a name.
+type AccessDecision struct {
+	Allowed bool
+	Rule    string // that decided, or [Otherwise]
+	Failed  string // why Rule could not be evaluated, which denies (ACC-2); "": it was
+}
+
+// Type gives what the rules decide for all names of a type. byName: it depends on the name.
+func (s *AccessSubject) Type(typeURL string) (d AccessDecision, byName bool) {
+	t := s.of(typeURL)
+	if t.byName {
+		return AccessDecision{}, true
+	}
+	return t.decision(), false
+}
+
+func (t *accessType) decision() AccessDecision {
+	if t.failed != nil {
+		return deniedBy(t.failed)
+	}
+	return AccessDecision{Allowed: t.allowed, Rule: t.rule}
+}
+
+// deniedBy is the decision of a rule that fails.
+func deniedBy(failure *FailedError) AccessDecision {
+	return AccessDecision{Rule: failure.Rule, Failed: failure.why()}
+}
+
+// of gives what the rules say of a type, once worked out.
+func (s *AccessSubject) of(typeURL string) *accessType {
+	if t := s.types[typeURL]; t != nil {
+		return t
+	}
+	t := s.judge(typeURL)
+	if s.types == nil {
+		s.types = make(map[string]*accessType)
+	}
+	s.types[typeURL] = t
+	return t
+}
+
+// judge asks the rules about all names of a type. Rules that depend on the name are left open, up
+// to the first that decides whatever the name is.
+func (s *AccessSubject) judge(typeURL string) *accessType {
+	v := s.client.variables(typeURL, nil)
+	var open []*accessRule
+	for _, r := range s.access.rules {
+		matched, known, failure := r.matches(v)
+		decides := failure != nil || matched
+		switch {
+		case decides && len(open) == 0:
+			return &accessType{allowed: failure == nil && r.allow, rule: r.name, failed: failure}
+		case decides || !known:
+			open = append(open, r)
+		}
+		if decides {
+			break
+		}
+	}
+	if len(open) == 0 {
+		return &accessType{allowed: s.access.Otherwise(typeURL), rule: Otherwise}
+	}
+	return &accessType{byName: true, open: open, text: s.text(typeURL, open)}
+}
+
+// Empty reports whether there are no rules.
+func (a *Access) Empty() bool { return len(a.rules) == 0 }
+
+// Otherwise reports whether names of a type are allowed that no rule matches (ACC-4).
+func (a *Access) Otherwise(typeURL string) bool { return a.allow && !a.types[memberType(typeURL)] }
+
+// memberType is the type of the members of a list collection, and any other type as it is.
+func memberType(typeURL string) string {
+	if member, isList := keyer.MemberType(typeURL); isList {
+		return member
+	}
+	return typeURL
+}
+
+// text writes down what decides about names.
+func (s *AccessSubject) text(typeURL string, open []*accessRule) string {
+	var b strings.Builder
+	for _, r := range open {
+		fmt.Fprintf(&b, "%q %t\n", r.match.source, r.allow)
+	}
+	fmt.Fprintf(&b, "%t", s.access.Otherwise(typeURL))
+	return b.String()
+}
+
+// Name decides about one name as the rules see names: the canonical form of an xdstp name, or a
+// glob of them, without directives; any other name as it is; "*" for all.
+func (s *AccessSubject) Name(typeURL, name string) AccessDecision {
+	t := s.of(typeURL)
+	if !t.byName {
+		return t.decision()
+	}
+	v := s.client.variables(typeURL, &name)
+	for _, r := range t.open {
+		matched, _, failure := r.matches(v)
+		switch {
+		case failure != nil:
+			return deniedBy(failure)
+		case matched:
+			return AccessDecision{Allowed: r.allow, Rule: r.name}
+		}
+	}
+	return AccessDecision{Allowed: s.access.Otherwise(typeURL), Rule: Otherwise}
+}
+
+// Subscription decides about a name as a client spells it, and gives the name that decided, as
+// rules see it. A name with alternatives is denied if one of them is: the client may be sent what
+// stands there (LOC-5).
+func (s *AccessSubject) Subscription(typeURL, spelling string) (d AccessDecision, name string) {
+	if !keyer.IsXDSTP(spelling) {
+		return s.Name(typeURL, spelling), spelling
+	}
+	parsed, err := keyer.Parse(spelling)
+	if err != nil {
+		return AccessDecision{Failed: err.Error()}, spelling
+	}
+	if parsed.Alt() == "" {
+		return s.Name(typeURL, parsed.Canonical()), parsed.Canonical()
+	}
+	for n := range parsed.Alternatives() {
+		name = n.Canonical()
+		if d = s.Name(typeURL, name); !d.Allowed {
+			break
+		}
+	}
+	return d, name
+}
+
+// Differs reports whether the same client may get other names of a type by other rules. It may
+// report it although all decisions are the same.
+func (s *AccessSubject) Differs(o *AccessSubject, typeURL string) bool {
+	a, b := s.of(typeURL), o.of(typeURL)
+	return a.byName != b.byName || a.allowed != b.allowed || a.text != b.text
+}
+
+// Explain gives the result of each rule for a name, or nil for the type as a whole, and the
+// decision; byName as for Type.
+func (s *AccessSubject) Explain(typeURL string, name *string) (results []RuleResult, d AccessDecision, byName bool) {
+	v := s.client.variables(typeURL, name)
+	if name == nil {
+		d, byName = s.Type(typeURL)
+	} else {
+		d = s.Name(typeURL, *name)
+	}
+	decided := false
+	for _, r := range s.access.rules {
+		if decided {
+			results = append(results, RuleResult{Rule: r.name, Result: NotReached})
+			continue
+		}
+		result := s.client.explainRule(&r.rule, v)
+		decided = result.Result == Matches || result.Result == Fails
+		results = append(results, result)
+	}
+	return results, d, byName
+}
+
+// accessOptions are what access rules have beside the aggregation rules' environment.
+func accessOptions() []cel.EnvOption {
+	return []cel.EnvOption{
+		cel.Types(cel.NativeTypeFor[xdstpName](types.NativeTypeAlias(xdstpType), ext.ParseStructTags(true))),
+		cel.Variable(varXDSTP, cel.ObjectType(xdstpType)),
+	}
+}
+
+// xdstpOf takes a name apart.
+func xdstpOf(name string) *xdstpName {
+	parsed, err := keyer.Parse(name)
+	if err != nil {
+		return &xdstpName{}
+	}
+	return &xdstpName{Authority: parsed.Authority, Type: parsed.Type, ID: parsed.ID, Context: maps.Collect(parsed.Context())}
+}

@@ -1,0 +1,182 @@
+package rules
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+const (
+	clusters = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+	secrets  = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
+)
+
+func none(t testing.TB, problems []Problem) {
+	t.Helper()
+	if len(problems) > 0 {
+		t.Fatalf("the rules do not compile: %v", problems)
+	}
+}
+
+func holds(t *testing.T, ok bool, why ...string) {
+	t.Helper()
+	if !ok {
+		t.Error("it does not hold", why)
+	}
+}
+
+func same(t *testing.T, want, got any, why ...string) {
+	t.Helper()
+	if !reflect.DeepEqual(want, got) {
+		t.Errorf("expected %+v, got %+v %v", want, got, why)
+	}
+}
+
+func contains(t *testing.T, text, part string, why ...string) {
+	t.Helper()
+	if !strings.Contains(text, part) {
+		t.Errorf("expected %q to contain %q %v", text, part, why)
+	}
+}
+
+// accessOf compiles access rules for a client of the team "shop".
+func accessOf(t testing.TB, allow bool, list ...AccessRule) *AccessSubject {
+	t.Helper()
+	a, problems := CompileAccess(AccessConfig{Rules: list, Allow: allow, Types: map[string]bool{secrets: true}})
+	none(t, problems)
+	return a.Subject(&corev3.Node{Id: "n1", Cluster: "shop"}, keyer.Peer{SPIFFE: "spiffe://td/shop"})
+}
+
+func TestAccess_ACC2_firstMatchDecides(t *testing.T) {
+	s := accessOf(t, true,
+		AccessRule{Name: "own", Match: `name.startsWith(node.cluster + "/")`, Allow: true},
+		AccessRule{Name: "rest", Match: `type == cds && name != "*"`})
+	_, byName := s.Type(clusters)
+	holds(t, byName)
+	same(t, AccessDecision{Allowed: true, Rule: "own"}, s.Name(clusters, "shop/a"))
+	same(t, AccessDecision{Rule: "rest"}, s.Name(clusters, "other/a"))
+	same(t, AccessDecision{Allowed: true, Rule: Otherwise}, s.Name(clusters, "*"))
+}
+
+func TestAccess_ACC2_seesThePartsOfAnXdstpName(t *testing.T) {
+	s := accessOf(t, false,
+		AccessRule{Name: "own", Match: `xdstp.authority == "a.example" && xdstp.id.startsWith(node.cluster) && xdstp.context["zone"] == "z1" && xdstp.type.endsWith("Cluster") && listener == "default"`, Allow: true})
+	const prefix = "xdstp://a.example/envoy.config.cluster.v3.Cluster/"
+	holds(t, s.Name(clusters, prefix+"shop/a?zone=z1").Allowed)
+	holds(t, !(s.Name(clusters, prefix+"other/a?zone=z1").Allowed))
+	holds(t, !s.Name(clusters, "shop/a").Allowed, "an opaque name has no parts")
+	d := s.Name(clusters, prefix+"shop/a")
+	holds(t, !d.Allowed)
+	contains(t, d.Failed, "no such key: zone", "an expression that fails denies")
+}
+
+func TestAccess_ACC2_aRuleThatFailsDenies(t *testing.T) {
+	s := accessOf(t, true,
+		AccessRule{Name: "broken", Match: `node.metadata.tenant == "x"`},
+		AccessRule{Name: "all", Match: "true", Allow: true})
+	d, byName := s.Type(clusters)
+	holds(t, !byName)
+	holds(t, !d.Allowed)
+	same(t, "broken", d.Rule)
+	contains(t, d.Failed, "no such key: tenant")
+}
+
+func TestAccess_ACC4_secretsNeedARule(t *testing.T) {
+	s := accessOf(t, true)
+	for typeURL, allowed := range map[string]bool{clusters: true, secrets: false, secrets + "Collection": false} {
+		d, byName := s.Type(typeURL)
+		holds(t, !byName)
+		same(t, AccessDecision{Allowed: allowed, Rule: Otherwise}, d, typeURL)
+	}
+	s = accessOf(t, true, AccessRule{Name: "own", Match: `type == sds && name == "cert-" + node.cluster`, Allow: true})
+	holds(t, s.Name(secrets, "cert-shop").Allowed)
+	holds(t, !(s.Name(secrets, "cert-other").Allowed))
+	d, byName := s.Type(clusters)
+	holds(t, d.Allowed && !byName, "the rule does not look at the name of a cluster")
+}
+
+// A rule that decides whatever the name is ends the list that names are left to.
+func TestAccess_ACC2_namesAreLeftToFewRules(t *testing.T) {
+	s := accessOf(t, true,
+		AccessRule{Name: "routes", Match: `type == rds && name == "x"`},
+		AccessRule{Name: "name", Match: `type == cds && name == "x"`, Allow: true},
+		AccessRule{Name: "team", Match: `node.cluster == "shop"`},
+		AccessRule{Name: "last", Match: "true", Allow: true})
+	holds(t, s.Name(clusters, "x").Allowed)
+	same(t, "team", s.Name(clusters, "y").Rule)
+	same(t, 2, len(s.types[clusters].open))
+}
+
+func TestAccess_differs(t *testing.T) {
+	own := AccessRule{Name: "own", Match: `name.startsWith(node.cluster)`, Allow: true}
+	old := accessOf(t, false, own)
+	holds(t, !old.Differs(accessOf(t, false, own), clusters))
+	holds(t, old.Differs(accessOf(t, true, own), clusters), "otherwise is another")
+	holds(t, old.Differs(accessOf(t, false), clusters), "no name is allowed any more")
+	own.Allow = false
+	holds(t, old.Differs(accessOf(t, false, own), clusters), "the rule denies")
+	other := AccessRule{Name: "other", Match: `node.cluster == "web"`}
+	holds(t, !(accessOf(t, true).Differs(accessOf(t, true, other), clusters)), "the rule is for another client")
+}
+
+func TestCompileAccess_problems(t *testing.T) {
+	for _, test := range []struct{ match, expected string }{
+		{"", "missing: match"},
+		{`upstream == "a"`, `"upstream" is not for access rules`},
+		{"name", "must be true or false"},
+		{"xdstp.nobody == ''", "undefined field"},
+		{"1 == 1", "does not depend on the client"},
+	} {
+		_, problems := CompileAccess(AccessConfig{Rules: []AccessRule{{Name: "r", Match: test.match}}})
+		same(t, 1, len(problems))
+		contains(t, problems[0].Message, test.expected)
+	}
+	_, problems := CompileAccess(AccessConfig{Rules: []AccessRule{{Name: "a", Match: "true"}, {Name: "b", Match: "type == sds"}, {Match: "false"}}})
+	same(t, 2, len(problems))
+	contains(t, problems[0].Message, "never reached")
+	contains(t, problems[1].Message, "missing")
+}
+
+// Ten rules, of which half look at the name.
+func tenRules() (list []AccessRule) {
+	for _, team := range []string{"a", "b", "c", "d", "e"} {
+		list = append(list,
+			AccessRule{Name: "team-" + team, Match: `node.cluster == "` + team + `" && type == cds`},
+			AccessRule{Name: "name-" + team, Match: `name.startsWith("` + team + `/") && node.cluster != "` + team + `"`})
+	}
+	return list
+}
+
+// What a client's join costs with ten access rules.
+func BenchmarkAccessJoin(b *testing.B) {
+	a, problems := CompileAccess(AccessConfig{Rules: tenRules(), Allow: true})
+	none(b, problems)
+	node := &corev3.Node{Id: "n1", Cluster: "shop"}
+	b.ReportAllocs()
+	for b.Loop() {
+		s := a.Subject(node, keyer.Peer{})
+		if _, byName := s.Type(clusters); !byName {
+			b.Fatal("the rules look at names")
+		}
+		if !s.Name(clusters, "*").Allowed {
+			b.Fatal("denied")
+		}
+	}
+}
+
+// What one name costs with ten access rules.
+func BenchmarkAccessName(b *testing.B) {
+	a, problems := CompileAccess(AccessConfig{Rules: tenRules(), Allow: true})
+	none(b, problems)
+	s := a.Subject(&corev3.Node{Id: "n1", Cluster: "shop"}, keyer.Peer{})
+	b.ReportAllocs()
+	for b.Loop() {
+		if !s.Name(clusters, "shop/cluster-1").Allowed {
+			b.Fatal("denied")
+		}
+	}
+}
