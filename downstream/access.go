@@ -65,13 +65,13 @@ func (r *routing) narrow(next Routes, places []*delivery.Place) {
 		then = both{now, then}
 	}
 	r.routes = narrowed{r.routes, then}
-	judgedBy(then, places)
+	judgedBy(then, places, true)
 }
 
 // judgedBy has places judge by an access, which may be nil.
-func judgedBy(access Access, places []*delivery.Place) {
+func judgedBy(access Access, places []*delivery.Place, narrower bool) {
 	for _, place := range places {
-		place.JudgedBy(judgeOf(access))
+		place.JudgedBy(judgeOf(access), narrower)
 	}
 }
 

@@ -92,7 +92,7 @@ func (st *stream) begin(node *corev3.Node, names []string) error {
 		form.TTL = slices.Contains(features, featureTTL) || node.GetUserAgentName() == envoyAgent
 	}
 	st.subscriber = delivery.NewSubscriber(st.ring, form)
-	st.subscriber.JudgedBy(judgeOf(routes.Access()))
+	st.subscriber.JudgedBy(judgeOf(routes.Access()), false)
 	st.standing.edit(func() { st.standing.node, st.standing.cluster = clip(node.GetId()), clip(node.GetCluster()) })
 	st.log(slog.LevelDebug).Debug("stream opened")
 	return nil

@@ -21,12 +21,12 @@ func (st *stream) reroute() {
 		var moved bool
 		if reason, moved = st.types.moved(st.routing.routes, next, st.subscriber.Places()); !moved && st.departure == nil {
 			st.routing.adopt(next)
-			st.subscriber.JudgedBy(judgeOf(next.Access()))
+			st.subscriber.JudgedBy(judgeOf(next.Access()), false)
 			st.standing.edit(func() { st.standing.scope = next.Scope() })
 			return
 		}
 		st.routing.narrow(next, nil)
-		st.subscriber.JudgedBy(judgeOf(st.routing.routes.Access()))
+		st.subscriber.JudgedBy(judgeOf(st.routing.routes.Access()), true)
 		next.Close()
 		if with = errMoved; reason == EndNarrowed {
 			with = errNarrowed

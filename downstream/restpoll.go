@@ -116,7 +116,7 @@ func (p *poll) subscribe() error {
 	n := 0
 	for _, store := range ch.stores {
 		c := delivery.Join(store, p.ring, p.form)
-		c.JudgedBy(judgeOf(ch.routes.Access()))
+		c.JudgedBy(judgeOf(ch.routes.Access()), false)
 		p.distrusted = p.distrusted || ch.changes[store].Distrust
 		p.places = append(p.places, c)
 		c.Update(ch.changes[store])

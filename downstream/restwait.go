@@ -140,7 +140,7 @@ func (p *poll) reroute() *answer {
 		return p.sentAway()
 	}
 	p.routing.adopt(next)
-	judgedBy(next.Access(), p.places)
+	judgedBy(next.Access(), p.places, false)
 	return nil
 }
 

@@ -102,7 +102,7 @@ func (p *delivery) member(w *typeSub, f *follower, e *cache.Entry) bool {
 		if e.Resource() != nil {
 			p.writer.variantSent(e, e.Resource(), f.name.of(e))
 		}
-	case r == nil: // it was sent it, or the server is asked again for it (TTL-5)
+	case r == nil, !w.subs.screen.lets(f.name.of(e), r): // it was sent it, or the server is asked again for it (TTL-5); it may not have it
 	case e.Marks().Suspect && p.sub != nil:
 		w.rejections().add(group{items: []item{{e, nil, e.Changed()}}})
 	default:

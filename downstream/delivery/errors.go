@@ -22,7 +22,7 @@ func (n *nameSub) errorOf() *wire.ResourceError {
 	switch {
 	case n.entry.State() == cache.Failed:
 		return n.entry.Err()
-	case n.tellsAbsence():
+	case n.tellsAbsence() && !n.knowsAbsent():
 		return noSuchResource
 	}
 	return nil

@@ -165,6 +165,7 @@ func (l *lister) listed(w *typeSub) {
 			return false
 		}
 		l.delivery.writer.record(sub.entry, sub.pushed)
+		sub.toldAbsent = !sub.exists() && (sub.toldAbsent || sub.entry.Exists() || sub.entry.State() == cache.Absent)
 		sub.holds, sub.retained = sub.exists(), nil
 		sub.delivered()
 		return true

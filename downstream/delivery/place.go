@@ -178,11 +178,12 @@ func (c *Place) behind() bool {
 }
 
 // JudgedBy is Subscriber.JudgedBy for one place.
-func (c *Place) JudgedBy(j Judge) {
+func (c *Place) JudgedBy(j Judge, narrower bool) {
 	c.judge = j
 	c.store.Edit(func() {
 		for _, w := range c.types {
 			w.subs.screen = c.screenOf(w.typeURL, w.subs.screen)
+			w.list.relist = w.list.relist || (narrower && w.list.full && w.list.listed && w.subs.screen != nil)
 		}
 	})
 }

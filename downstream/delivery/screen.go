@@ -41,6 +41,29 @@ type screen struct {
 	// concealed are the members that another resource serves, which the client may not have: it
 	// was not sent them.
 	concealed map[string]bool
+	// served has the names of the resources that the client was sent for aliases.
+	served map[*nameSub]string
+}
+
+// serves records under which name the client was sent the content of a subscription.
+func (g *screen) serves(n *nameSub, name string) {
+	if g == nil || name == n.shown() {
+		return
+	}
+	if g.served == nil {
+		g.served = make(map[*nameSub]string)
+	}
+	g.served[n] = strings.Clone(name) // it may lie in bytes that go
+}
+
+// hadServed gives the name under which the client has what an alias stood for, and forgets it.
+func (g *screen) hadServed(n *nameSub) string {
+	if g == nil {
+		return ""
+	}
+	name := g.served[n]
+	delete(g.served, n)
+	return name
 }
 
 // allows judges a resource under the client's name for it and under its own, which is another one

@@ -166,10 +166,11 @@ func (s *Subscriber) finish(p *delivery, due *schedule) (more bool) {
 	return s.sendEndpoints(p, due) || more
 }
 
-// JudgedBy has a judge say from now on what the client may be sent; nil: everything.
-func (s *Subscriber) JudgedBy(j Judge) {
+// JudgedBy has a judge say from now on what the client may be sent; nil: everything. narrower says
+// that it may be less than before: lists are due that lack the rest.
+func (s *Subscriber) JudgedBy(j Judge, narrower bool) {
 	s.judge = j
 	for _, c := range s.places {
-		c.JudgedBy(j)
+		c.JudgedBy(j, narrower)
 	}
 }

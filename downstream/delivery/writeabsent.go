@@ -21,7 +21,13 @@ func (wr *writer) absent(sub *nameSub) bool {
 	if !wr.removeVariant(sub, sub.located(), sub.shown()) {
 		return false
 	}
-	if sub.holds && !sub.denied() && e.Absence().Served() != "" && sub.typeSub.place.incremental() && !wr.removeServed(sub.typeSub, e.Absence().Served()) {
+	if sub.denied() {
+		if name := sub.typeSub.subs.screen.hadServed(sub); name != "" && sub.holds && sub.typeSub.place.incremental() {
+			return wr.removeServed(sub.typeSub, name)
+		}
+		return true
+	}
+	if sub.holds && e.Absence().Served() != "" && sub.typeSub.place.incremental() && !wr.removeServed(sub.typeSub, e.Absence().Served()) {
 		return false
 	}
 	wr.record(e, sub.pushed)
