@@ -44,7 +44,7 @@ func (p *delivery) deliverName(n *nameSub) (done bool) {
 	case sayHeartbeat:
 		done = p.writer.nameHeartbeat(n)
 	case sayHeld:
-		w.subs.screen.serves(n, n.told())
+		w.subs.screen.serves(n.shown(), n.told())
 		done = p.writer.known(e, n.told())
 		if done && e.Resource() != nil {
 			p.writer.variantSent(n, e.Resource(), n.told())
@@ -113,7 +113,7 @@ func (p *delivery) nameContent(n *nameSub) bool {
 	if p.writer.cur == nil {
 		return true // the client may not have it
 	}
-	n.typeSub.subs.screen.serves(n, n.told())
+	n.typeSub.subs.screen.serves(n.shown(), n.told())
 	n.response = p.writer.cur.flight.number
 	p.cluster(r, !n.holds)
 	return true

@@ -41,28 +41,28 @@ type screen struct {
 	// concealed are the members that another resource serves, which the client may not have: it
 	// was not sent them.
 	concealed map[string]bool
-	// served has the names of the resources that the client was sent for aliases.
-	served map[*nameSub]string
+	// served has the names of the resources that the client was sent for aliases, by alias.
+	served map[string]string
 }
 
-// serves records under which name the client was sent the content of a subscription.
-func (g *screen) serves(n *nameSub, name string) {
-	if g == nil || name == n.shown() {
+// serves records under which name the client was sent what an alias stands for.
+func (g *screen) serves(alias, name string) {
+	if g == nil || name == alias {
 		return
 	}
 	if g.served == nil {
-		g.served = make(map[*nameSub]string)
+		g.served = make(map[string]string)
 	}
-	g.served[n] = strings.Clone(name) // it may lie in bytes that go
+	g.served[strings.Clone(alias)] = strings.Clone(name) // it may lie in bytes that go
 }
 
 // hadServed gives the name under which the client has what an alias stood for, and forgets it.
-func (g *screen) hadServed(n *nameSub) string {
+func (g *screen) hadServed(alias string) string {
 	if g == nil {
 		return ""
 	}
-	name := g.served[n]
-	delete(g.served, n)
+	name := g.served[alias]
+	delete(g.served, alias)
 	return name
 }
 

@@ -331,7 +331,13 @@ func (p *both) hear(w int) []string {
 	}
 	c := p.peers[w]
 	if !p.form.State {
-		return c.collect()
+		said := c.collect()
+		for i, line := range said { // in which order two names go that lead to nothing does not count
+			words := strings.Fields(line)
+			slices.Sort(words[1:])
+			said[i] = strings.Join(words, " ")
+		}
+		return said
 	}
 	said := c.lists()
 	for i, b := range c.took {

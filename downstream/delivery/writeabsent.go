@@ -22,7 +22,7 @@ func (wr *writer) absent(sub *nameSub) bool {
 		return false
 	}
 	if sub.denied() {
-		if name := sub.typeSub.subs.screen.hadServed(sub); name != "" && sub.holds && sub.typeSub.place.incremental() {
+		if name := sub.typeSub.subs.screen.hadServed(sub.shown()); name != "" && sub.holds && sub.typeSub.place.incremental() {
 			return wr.removeServed(sub.typeSub, name)
 		}
 		return true
