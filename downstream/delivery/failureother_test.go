@@ -40,6 +40,24 @@ func TestErrorsOfWhatElseHolds(t *testing.T) {
 	}
 }
 
+// A client has a resource by "*", names it and lets go of "*". The resource is gone, and before that is told
+// the server has an error for the name that leaves open what became of it: the client is told both.
+func TestERR1_SUB8_GoneBeforeTheError(t *testing.T) {
+	b := newBed(t, cache.Limits{})
+	c := b.join()
+	c.sub(cds, "*")
+	b.connect(0)
+	b.says(cds, "+a@1")
+	b.expect(c.collect(), "CDS +a@1")
+	c.sub(cds, "a")
+	c.unsub(cds, "*")
+	b.connect(1)
+	b.failsOn(1, cds, "a", notFound)
+	b.failsOn(1, cds, "a", unavailable)
+	b.expect(c.collect(), "CDS -a !a")
+	b.expect(c.collect())
+}
+
 // What a client says that it holds is gone, and before it is told the server has an error
 // for the name that leaves open what became of it: it is told both.
 func TestERR1_RES11_GoneBeforeTheError(t *testing.T) {

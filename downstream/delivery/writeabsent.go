@@ -48,12 +48,12 @@ func (wr *writer) removeServed(w *typeSub, name string) bool {
 
 // failed tells the error of a name without content. In the incremental form the name is in
 // removed_resources too, for clients that do not know errors, if the error means that there is
-// no such resource, or if the client may hold the resource.
+// no such resource, or if the client may hold the resource, or was not told that it is gone.
 func (wr *writer) failed(e *cache.Entry, sub *nameSub) bool {
 	if !wr.room(len(sub.shown())*2 + e.Err().Size() + nameOverhead) {
 		return false
 	}
-	if c := wr.typeSub.place; c.incremental() && (sub.takesAway() || !e.Err().Transient()) {
+	if c := wr.typeSub.place; c.incremental() && (sub.takesAway() || sub.absenceDue || !e.Err().Transient()) {
 		if !wr.removeVariant(sub, sub.located(), sub.shown()) {
 			return false
 		}
