@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // Image is what a store holds at one revision, for a disk (SUR-1). It refers to the store's
@@ -30,8 +31,21 @@ type TableImage struct {
 	SystemVersion string   // the server's last system_version_info
 	VersionInfo   string   // the last version_info of a server of the state of the world
 	Collections   []string // globs and "*" that the server is asked for
+	Lacking       []string // those of which a disk lacks members, which are not for a disk
 	Names         []string // names that the server is asked for, and that have content
 	Resources     []ResourceImage
+}
+
+// CollectionOf is the glob or "*" that a resource is a member of, if it is one; "" for none.
+func (i *TableImage) CollectionOf(r *wire.Resource) string {
+	if i.Kind == WholeType {
+		return Wildcard
+	}
+	key, err := keyer.Key(r.Name)
+	if err != nil {
+		return "" // no store has it
+	}
+	return keyer.GlobOf(key)
 }
 
 // ResourceImage is one resource. Its key is that of its own name. An alias is among the names.

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"slices"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -66,7 +67,7 @@ func (u *update) restore(s *Store, i *TableImage) int {
 			begun = append(begun, c.demand)
 		}
 		if c := t.colls[key]; c != nil {
-			c.restored.is, c.restored.whole = true, true
+			c.restored.is, c.restored.whole = true, !slices.Contains(i.Lacking, key)
 		}
 	}
 	if t.kind == ByName {

@@ -83,3 +83,16 @@ func TestPast_SUR1_versions(t *testing.T) {
 		}
 	}
 }
+
+// The file says which collections lack members that are not for a disk. One of an older relay does not.
+func TestLacking_SUR1_OPS6(t *testing.T) {
+	secret := resource(t, &discoveryv3.Resource{Name: "s", Resource: packed(t, &tlsv3.Secret{Name: "s"})})
+	table := cache.TableImage{TypeURL: listenerType, Kind: cache.WholeType, Collections: []string{cache.Wildcard}, Resources: []cache.ResourceImage{{Resource: secret}}}
+	for _, want := range []int{1, 0} {
+		_, got, err := Read(bytes.NewReader(fileOf(t, &cache.Image{Tables: []cache.TableImage{table}})))
+		if err != nil || len(got.Tables) != 1 || len(got.Tables[0].Lacking) != want || len(got.Tables[0].Resources) != 0 {
+			t.Errorf("want %d: %+v, %v", want, got, err)
+		}
+		table.Resources = nil
+	}
+}

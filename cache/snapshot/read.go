@@ -166,10 +166,16 @@ func (r *reader) table() cache.TableImage {
 		r.err = corrupt("a table of kind %d", kind)
 		return cache.TableImage{}
 	}
-	return cache.TableImage{
+	t := cache.TableImage{
 		TypeURL: typeURL, Kind: cache.Kind(kind), SystemVersion: r.text(), VersionInfo: r.text(),
 		Collections: r.texts(), Names: r.texts(),
 	}
+	if r.err == nil && len(r.body) > 0 { // an older relay wrote no such list
+		if all := r.texts(); len(all) > 0 {
+			t.Lacking = all
+		}
+	}
+	return t
 }
 
 func (r *reader) resource() cache.ResourceImage {

@@ -107,11 +107,13 @@ func (w *writer) table(t *cache.TableImage) {
 	w.text(t.VersionInfo)
 	w.texts(t.Collections)
 	w.texts(t.Names)
+	leave, lacking := leftOut(t)
+	w.texts(lacking)
 	w.end()
 	w.counts.Tables++
 	for n := range t.Resources {
 		r := &t.Resources[n]
-		if r.Resource.DoNotCache || payload.Sensitive(r.Resource) {
+		if leave[n] {
 			w.counts.Left++
 			continue
 		}
@@ -126,6 +128,22 @@ func (w *writer) table(t *cache.TableImage) {
 		w.end()
 		w.counts.Resources++
 	}
+}
+
+// leftOut says which resources of a table are not for a disk, by their place, and which collections lack them.
+func leftOut(t *cache.TableImage) (leave map[int]bool, lacking []string) {
+	leave = make(map[int]bool)
+	for n := range t.Resources {
+		r := t.Resources[n].Resource
+		if !r.DoNotCache && !payload.Sensitive(r) {
+			continue
+		}
+		leave[n] = true
+		if c := t.CollectionOf(r); c != "" && !slices.Contains(lacking, c) {
+			lacking = append(lacking, c)
+		}
+	}
+	return leave, lacking
 }
 
 // past writes the generations, the youngest first. One with a secret would lack it, so it is left out,

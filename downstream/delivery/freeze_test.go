@@ -412,3 +412,30 @@ func TestFreezeNamedMember_GATE4(t *testing.T) {
 		}
 	}
 }
+
+// A frozen relay that starts from a disk that lacks members, private keys for instance, holds nothing of them:
+// clients have them, and lose them for nothing the server did (GATE-4, SUR-1).
+func TestFreezeRestored_GATE4_SUR1(t *testing.T) {
+	for _, lacks := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			b, _ := newFilled(t)
+			image := b.store.Snapshots().Image(func(string) bool { return false })
+			if lacks {
+				table := &image.Tables[0]
+				table.Lacking = []string{"*"}
+			}
+			later := newGuarded(t, false)
+			later.restore(image)
+			c := later.join()
+			c.sub(cds, "*")
+			c.collect()
+			later.freezes(0)
+			later.connect(0)
+			later.says(cds, append(many("+", "m", 0, 20, "@1"), "+key@1")...)
+			later.elapses(time.Minute)
+			if got := strings.Join(c.collect(), " "); strings.Contains(got, "+key@1") != lacks {
+				t.Errorf("lacks %t: the client is told %q", lacks, got)
+			}
+		})
+	}
+}
