@@ -57,7 +57,8 @@ type shared struct {
 	plans      plans
 	senders    *senders
 	rejections *rejectionLog
-	aside      func(g grpc.ServerStream) (done bool, err error) // see Server.Aside; nil: none
+	identified func(g grpc.ServerStream) (grpc.ServerStream, error) // see Server.Identified; nil: none
+	aside      func(g grpc.ServerStream) (done bool, err error)     // see Server.Aside; nil: none
 }
 
 func newShared(c Config) *shared {

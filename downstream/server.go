@@ -94,6 +94,13 @@ func NewServer(c Config) *Server {
 // client's, and ends with the error. It is to be called before Serve.
 func (s *Server) Aside(f func(g grpc.ServerStream) (done bool, err error)) { s.shared.aside = f }
 
+// Identified has f called for each stream of a client first. It gives the stream to go on with, whose
+// context says who the client is, or the status with which the stream ends. It is to be called before
+// Serve. A function that has returned takes no stack of a stream at rest, as an interceptor would.
+func (s *Server) Identified(f func(g grpc.ServerStream) (grpc.ServerStream, error)) {
+	s.shared.identified = f
+}
+
 // describe describes a service to gRPC. The stubs that are generated for v3 would do for half of the
 // services only. All services have the same messages.
 func (s *Server) describe(v *discoveryService) *grpc.ServiceDesc {
@@ -109,6 +116,11 @@ func (s *Server) describe(v *discoveryService) *grpc.ServiceDesc {
 			StreamName: m.name, ServerStreams: true, ClientStreams: true,
 			Handler: func(_ any, g grpc.ServerStream) (err error) {
 				defer s.shared.safety.panics.Catch(contain.Client, func(e *contain.Error) { err = failed(e) })
+				if identified := s.shared.identified; identified != nil {
+					if g, err = identified(g); err != nil {
+						return err
+					}
+				}
 				if aside := s.shared.aside; aside != nil {
 					if done, err := aside(g); done {
 						return err

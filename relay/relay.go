@@ -204,7 +204,7 @@ func (r *Relay) listener(s config.Server, node config.Node) error {
 		MaxReceiveSize: int(s.MaxReceiveSize),
 		FullState:      r.fullState,
 		Identifier:     identifierOf(node),
-		GRPC:           []grpc.ServerOption{grpc.KeepaliveParams(keepaliveOf(s.Keepalive)), grpc.UnknownServiceHandler(r.unknown), grpc.StreamInterceptor(r.intercept)},
+		GRPC:           []grpc.ServerOption{grpc.KeepaliveParams(keepaliveOf(s.Keepalive)), grpc.UnknownServiceHandler(r.unknown)},
 		DebugServices:  s.DebugServices,
 		Credentials:    identity.Credentials(),
 		Router:         r.router,
@@ -223,6 +223,8 @@ func (r *Relay) listener(s config.Server, node config.Node) error {
 	r.reports = loadreport.NewServer(r.router, downstream.EndStream)
 	r.server.Contain(r.panics, r.repairs.suspects.add)
 	r.reports.Panics = r.panics
+	r.server.Identified(r.identified)
+	r.reports.Identified = r.identified
 	r.server.Beside(r.reports.Register)
 	r.server.SetServing(false) // before anything is cached, or an upstream is reached (ABS-2)
 	return nil

@@ -79,23 +79,19 @@ func (t *bearers) of(ctx context.Context, from string, values []string) (context
 	return identity.WithToken(ctx, token), nil
 }
 
-// intercept is called for each stream. The ports are there by then.
-func (r *Relay) intercept(server any, g grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+// identified gives a stream whose context has the client's token, if it has one. The ports are there by
+// then. The error is a status.
+func (r *Relay) identified(g grpc.ServerStream) (_ grpc.ServerStream, err error) {
 	defer r.panics.Catch(contain.Client, func(e *contain.Error) { err = status.Error(codes.Internal, e.Error()) })
-	return r.ports[0].tokens.stream(server, g, info, handler)
-}
-
-// stream is intercept.
-func (t *bearers) stream(server any, g grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	values := metadata.ValueFromIncomingContext(g.Context(), authorization)
 	if len(values) == 0 {
-		return handler(server, g)
+		return g, nil
 	}
-	ctx, err := t.of(g.Context(), addressOf(g.Context()), values)
+	ctx, err := r.ports[0].tokens.of(g.Context(), addressOf(g.Context()), values)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return handler(server, identity.Stream(ctx, g))
+	return identity.Stream(ctx, g), nil
 }
 
 // poll stands before the handler of polls.

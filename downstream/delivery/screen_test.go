@@ -69,6 +69,7 @@ type both struct {
 }
 
 func newTale(t testing.TB, seed uint64) *tale {
+	t.Helper()
 	x := &tale{random: rand.New(rand.NewPCG(seed, 1)), off: everyUse, narrow: true, denied: map[string]bool{}, later: map[string]bool{}, stands: map[string]string{}}
 	x.shape = shape(x.random.IntN(int(shapes)))
 	x.reloads = x.random.IntN(3) == 0
@@ -105,9 +106,7 @@ func (x *tale) judge() Judge {
 		d.names[name] = true
 	}
 	if x.after && x.narrow {
-		for name, denied := range x.later {
-			d.names[name] = denied
-		}
+		maps.Copy(d.names, x.later)
 	}
 	return d
 }
@@ -347,7 +346,7 @@ func (p *both) hear(w int) []string {
 }
 
 // play plays a schedule, and gives what went wrong.
-func (x *tale) play(t testing.TB) string {
+func (x *tale) play() string {
 	x.join()
 	x.each(func(_ int, b *bed) {
 		if x.shape != asRedirects {
@@ -381,7 +380,7 @@ func (x *tale) play(t testing.TB) string {
 func TestAccessIsNotTold_ACC2_ACC3(t *testing.T) {
 	for seed := range uint64(*accessSeeds) {
 		x := newTale(t, seed)
-		if wrong := x.play(t); wrong != "" {
+		if wrong := x.play(); wrong != "" {
 			t.Fatalf("seed %d, shape %d, denied %v: %s", seed, x.shape, x.denied, wrong)
 		}
 	}
@@ -399,7 +398,7 @@ func TestEachCheckIsNeeded_ACC3(t *testing.T) {
 			for seed := range uint64(300) {
 				x := newTale(t, seed)
 				takeOut(x)
-				if wrong := x.play(t); wrong != "" {
+				if wrong := x.play(); wrong != "" {
 					t.Logf("seed %d: %s", seed, wrong)
 					return
 				}

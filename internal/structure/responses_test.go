@@ -52,6 +52,7 @@ func TestResourcesReachResponsesByOneFunction_ACC3(t *testing.T) {
 
 // checkFilling looks at the calls of a function, and at its assignments where there are snapshots.
 func checkFilling(t *testing.T, f *ast.FuncDecl, found map[string]bool, snapshots bool) {
+	t.Helper()
 	in := functionName(f)
 	only := func(what string, allowed ...string) {
 		found[in+": "+what] = true

@@ -46,6 +46,8 @@ type Place interface {
 type Server struct {
 	// Panics is as in Scopes.
 	Panics *contain.Panics
+	// Identified is as that of downstream.Server.
+	Identified func(g grpc.ServerStream) (grpc.ServerStream, error)
 
 	finder Finder
 	end    func(grpc.ServerStream, error)
@@ -74,7 +76,12 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 var errDraining = status.Error(codes.Unavailable, "draining: connect to another replica")
 
 // serve runs a client's stream.
-func (s *Server) serve(g grpc.ServerStream) error {
+func (s *Server) serve(g grpc.ServerStream) (err error) {
+	if s.Identified != nil {
+		if g, err = s.Identified(g); err != nil {
+			return err
+		}
+	}
 	st := &stream{server: s, grpc: g, done: make(chan struct{}), timer: time.NewTimer(0)}
 	st.timer.Stop()
 	if err := s.open(st); err != nil {
