@@ -330,17 +330,22 @@ func (p *both) hear(w int) []string {
 	}
 	c := p.peers[w]
 	if !p.form.State {
-		said := c.collect()
-		for i, line := range said { // in which order two names go that lead to nothing does not count
-			words := strings.Fields(line)
-			slices.Sort(words[1:])
-			said[i] = strings.Join(words, " ")
-		}
-		return said
+		return sorted(c.collect())
 	}
 	said := c.lists()
 	for i, b := range c.took {
 		said[i] += " " + b.SystemVersion
+	}
+	return sorted(said)
+}
+
+// sorted sorts what each response has: in which order two names go that lead to nothing does not
+// count.
+func sorted(said []string) []string {
+	for i, line := range said {
+		words := strings.Fields(line)
+		slices.Sort(words[1:])
+		said[i] = strings.Join(words, " ")
 	}
 	return said
 }
