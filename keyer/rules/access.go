@@ -1,8 +1,8 @@
 package rules
 
 import (
-	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"cel.dev/cel-go/cel"
@@ -122,7 +122,6 @@ type accessType struct {
 	rule    string        // that decided; unless byName
 	failed  *FailedError  // of that rule
 	open    []*accessRule // byName: the rules that names are left to
-	text    string        // byName: these rules, to be compared with others
 }
 
 // Subject gives a client. node is nil if it presented none: rules that look at it fail, and deny.
@@ -192,7 +191,7 @@ func (s *AccessSubject) judge(typeURL string) *accessType {
 	if len(open) == 0 {
 		return &accessType{allowed: s.access.Otherwise(typeURL), rule: Otherwise}
 	}
-	return &accessType{byName: true, open: open, text: s.text(typeURL, open)}
+	return &accessType{byName: true, open: open}
 }
 
 // Empty reports whether there are no rules.
@@ -207,16 +206,6 @@ func memberType(typeURL string) string {
 		return member
 	}
 	return typeURL
-}
-
-// text writes down what decides about names.
-func (s *AccessSubject) text(typeURL string, open []*accessRule) string {
-	var b strings.Builder
-	for _, r := range open {
-		fmt.Fprintf(&b, "%q %t\n", r.match.source, r.allow)
-	}
-	fmt.Fprintf(&b, "%t", s.access.Otherwise(typeURL))
-	return b.String()
 }
 
 // Name decides about one name as the rules see names: the canonical form of an xdstp name, or a
@@ -266,7 +255,15 @@ func (s *AccessSubject) Subscription(typeURL, spelling string) (d AccessDecision
 // report it although all decisions are the same.
 func (s *AccessSubject) Differs(o *AccessSubject, typeURL string) bool {
 	a, b := s.of(typeURL), o.of(typeURL)
-	return a.byName != b.byName || a.allowed != b.allowed || a.text != b.text
+	if !a.byName || !b.byName {
+		return a.byName != b.byName || a.allowed != b.allowed
+	}
+	return s.access.Otherwise(typeURL) != o.access.Otherwise(typeURL) || !slices.EqualFunc(a.open, b.open, (*accessRule).says)
+}
+
+// says reports whether two rules decide alike.
+func (r *accessRule) says(o *accessRule) bool {
+	return r.match.source == o.match.source && r.allow == o.allow
 }
 
 // Explain gives the result of each rule for a name, or nil for the type as a whole, and the

@@ -125,7 +125,7 @@ func (x *expression) activation(v *variables) (cel.Activation, error) {
 	if !x.open(v) {
 		return v, nil
 	}
-	return cel.PartialVars(v, cel.AttributePattern(varName), cel.AttributePattern(varXDSTP))
+	return v.nameless()
 }
 
 // failed says why the expression has no value for a client.

@@ -21,6 +21,8 @@ type variables struct {
 	name    *string
 
 	typeVal, nameVal, upstreamVal, xdstpVal ref.Val
+
+	open cel.Activation // these where the name is not known; nil: nothing asked for it
 }
 
 func (c *Subject) variables(typeURL string, name *string) *variables {
@@ -60,6 +62,21 @@ func (v *variables) xdstpValue() ref.Val {
 		v.xdstpVal = v.client.set.adapter.NativeToValue(xdstpOf(*v.name))
 	}
 	return v.xdstpVal
+}
+
+// unknowns are the variables that depend on the name.
+var unknowns = []*cel.AttributePatternType{cel.AttributePattern(varName), cel.AttributePattern(varXDSTP)}
+
+// nameless gives the variables for expressions that look at a name, which is not known.
+func (v *variables) nameless() (cel.Activation, error) {
+	if v.open == nil {
+		open, err := cel.PartialVars(v, unknowns...)
+		if err != nil {
+			return nil, err
+		}
+		v.open = open
+	}
+	return v.open, nil
 }
 
 // Parent implements cel.Activation.
