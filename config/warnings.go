@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -14,6 +15,7 @@ func (c *Config) Warnings() []*Error {
 	k.openAdmin(&c.Admin)
 	k.openServer(&c.Server)
 	k.openRules(c)
+	k.openSecrets(c)
 	for i := range c.Upstreams {
 		k.openTokens(fmt.Sprintf("upstreams[%d]", i), &c.Upstreams[i])
 	}
@@ -35,24 +37,73 @@ func (k *checker) openAdmin(a *Admin) {
 
 // openServer warns of listeners that others may reach and that trust every client.
 func (k *checker) openServer(s *Server) {
-	open := func(path, address string, t *ServerTLS) {
+	open := func(path, address string, l *Listener) {
 		switch {
 		case address == "" || isLocal(address):
-		case t == nil:
+		case l.TLS == nil:
 			k.fail(path, "everybody on the way to %s can read what clients get, and change it: expected tls, with client_ca_file", address)
-		case t.ClientCAFile == "":
-			k.fail(path, "whoever reaches %s can present any node and ask for any name: expected tls.client_ca_file, "+
-				"so that clients have to show who they are", address)
+		case !l.identifies():
+			k.fail(path, "whoever reaches %s can present any node and ask for any name: expected tls.client_ca_file or identity.jwt, "+
+				"so that clients can show who they are", address)
 		}
 	}
-	open("server.listen", s.Listen, s.TLS)
-	open("server.rest_listen", s.RESTListen, s.TLS)
-	for i := range s.Listeners {
-		open(fmt.Sprintf("server.listeners[%d].listen", i), s.Listeners[i].Listen, s.Listeners[i].TLS)
+	for i, l := range s.AllListeners() {
+		open(listenerPath(i), l.Listen, &l)
+		if i == 0 {
+			l.Listen = s.RESTListen
+			open("server.rest_listen", s.RESTListen, &l)
+		}
 	}
 	if s.DebugServices && !isLocal(s.Listen) {
 		k.fail("server.debug_services", "channelz shows each client the addresses of all others: expected false")
 	}
+}
+
+// listenerPath is where the address of a listener is written, by its index in AllListeners.
+func listenerPath(i int) string {
+	if i == 0 {
+		return "server.listen"
+	}
+	return fmt.Sprintf("server.listeners[%d].listen", i-1)
+}
+
+// openSecrets warns of rules that give secrets to clients of whom nothing is known (ACC-4).
+func (k *checker) openSecrets(c *Config) {
+	access, err := c.AccessRules()
+	if err != nil {
+		return
+	}
+	if verifier, err := c.Verifier(); err != nil || len(verifier.LooksAtPeer()) > 0 {
+		return // it refuses those of whom nothing is known
+	}
+	for _, name := range c.Server.anonymous() {
+		var told []int
+		for _, url := range typeURLs(c.Types.Secret) {
+			i := access.AllowsUnknown(url, name)
+			if i < 0 || slices.Contains(told, i) {
+				continue
+			}
+			told = append(told, i)
+			k.fail(accessPath(i)+".match", "the rule may give secrets to clients of the listener %q, of whom nothing is known: "+
+				"expected client_ca_file or jwt for the listener, a unix socket, or a match that looks at peer or listener", name)
+		}
+	}
+}
+
+// anonymous lists the listeners whose clients have no identity.
+func (s *Server) anonymous() []string {
+	var names []string
+	for i, l := range s.AllListeners() {
+		open := l.Listen != "" && !l.identifies()
+		if i == 0 && s.RESTListen != "" {
+			l.Listen = s.RESTListen
+			open = open || !l.identifies()
+		}
+		if open {
+			names = append(names, l.Name)
+		}
+	}
+	return names
 }
 
 // openRules warns of scopes for which a client may speak that was not verified.

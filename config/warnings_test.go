@@ -33,6 +33,21 @@ admin: {listen: "LOCALHOST.:3"}
 		"channelz": {upstream + "server: {listen: \":1\", debug_services: true, tls: {cert_file: a, key_file: b, client_ca_file: c}}\n", []string{
 			"3:40: server.debug_services: channelz shows ",
 		}},
+		"tokens": {upstream + "server: {listen: \":1\", tls: {cert_file: a, key_file: b}, identity: {jwt: [{issuer: \"https://a\", audiences: [b], jwks_file: c}]}}\n", nil},
+		"tokens of one listener": {upstream + "server: {listen: \":1\", tls: {cert_file: a, key_file: b}, listeners: [{name: l, listen: \":2\", " +
+			"tls: {cert_file: a, key_file: b}, identity: {jwt: [{issuer: \"https://a\", audiences: [b], jwks_file: c}]}}]}\n", []string{"3:18: server.listen: whoever reaches :1 "}},
+		"ACC-4 secrets": {upstream + "access: {rules: [{name: r, match: type == sds, effect: allow}]}\n", []string{
+			"3:35: access.rules[0].match: the rule may give secrets to clients of the listener \"default\"",
+		}},
+		"ACC-4 secrets of the second listener": {upstream + "server: {listen: unix:///run/a, listeners: [{name: l, listen: \"127.0.0.1:2\"}]}\n" +
+			"types: {secret: [sds, cds]}\naccess: {rules: [{name: r, match: \"true\", effect: allow}]}\n", []string{"clients of the listener \"l\""}},
+		"ACC-4 secrets through a socket": {upstream + "server: {listen: unix:///run/a}\naccess: {rules: [{name: r, match: type == sds, effect: allow}]}\n", nil},
+		"ACC-4 polls of secrets": {upstream + "server: {listen: unix:///run/a, rest_listen: \"127.0.0.1:2\"}\n" +
+			"access: {rules: [{name: r, match: type == sds, effect: allow}]}\n", []string{"clients of the listener \"default\""}},
+		"ACC-4 secrets of some listeners": {upstream + "server: {listeners: [{name: l, listen: unix:///run/a}]}\n" +
+			"access: {rules: [{name: r, match: type == sds && listener == \"l\", effect: allow}]}\n", nil},
+		"ACC-4 secrets for verified clients": {upstream + "server: {listeners: [{name: l, listen: unix:///run/a}]}\n" +
+			"access: {rules: [{name: r, match: type == sds, effect: allow}], verify: [{name: v, require: peer.uid == 0}]}\n", nil},
 		"ACC-5 the first client": {upstream + "aggregation: {rules: [{name: r, match: \"true\", scope: [], node: first}]}\n", []string{
 			"3:65: aggregation.rules[0].node: the node of a scope's first client ",
 		}},

@@ -107,6 +107,36 @@ func (a *Access) LooksAtPeer() []int {
 	return list
 }
 
+// AllowsUnknown gives the index of the first rule that may allow names of a type to clients of a
+// listener of whom nothing is known, and -1 if there is none. What a match that looks at the peer
+// says of such a client may depend on its node: it counts as a match for others.
+func (a *Access) AllowsUnknown(typeURL, listener string) int {
+	v := a.set.Subject(nil, keyer.Peer{Listener: listener}).variables(typeURL, nil)
+	vars, err := cel.PartialVars(v, append(slices.Clone(unknowns), cel.AttributePattern(varNode))...)
+	if err != nil {
+		return -1
+	}
+	for i, r := range a.rules {
+		program, err := a.set.env.Program(r.match.ast, cel.EvalOptions(cel.OptPartialEval))
+		if err != nil {
+			return -1
+		}
+		value, _, err := program.Eval(vars)
+		if err != nil { // the rule denies
+			return -1
+		}
+		matched, known := value.(types.Bool)
+		switch {
+		case known && !bool(matched), !known && (!r.allow || looksAt(r.match, varPeer)):
+		case r.allow:
+			return i
+		default:
+			return -1
+		}
+	}
+	return -1
+}
+
 // AccessSubject is one client before access rules. It remembers what was decided of types. One
 // goroutine at a time may use it.
 type AccessSubject struct {

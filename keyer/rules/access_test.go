@@ -141,6 +141,41 @@ func TestCompileAccess_problems(t *testing.T) {
 	contains(t, problems[1].Message, "missing")
 }
 
+// Which rule may give secrets to a client of whom nothing is known.
+func TestAllowsUnknown_ACC4(t *testing.T) {
+	const secrets = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
+	allow := func(match string) AccessRule { return AccessRule{Match: match, Allow: true} }
+	deny := func(match string) AccessRule { return AccessRule{Match: match} }
+	for _, test := range []struct {
+		rules    []AccessRule
+		expected int
+	}{
+		{nil, -1},
+		{[]AccessRule{allow("true")}, 0},
+		{[]AccessRule{allow("type == cds"), allow("type == sds")}, 1},
+		{[]AccessRule{allow("type == sds && name == node.id")}, 0},
+		{[]AccessRule{allow("xdstp.authority == node.cluster")}, 0},
+		{[]AccessRule{allow(`type == sds && peer.spiffe == "spiffe://a/b"`)}, -1},
+		{[]AccessRule{allow(`type == sds && peer.spiffe == "spiffe://a/" + node.id`)}, -1},
+		{[]AccessRule{allow("type == sds && name == peer.spiffe"), allow("type == sds")}, 1},
+		{[]AccessRule{deny("type == sds"), allow("true")}, -1},
+		{[]AccessRule{deny(`name == "a"`), allow("true")}, 1},
+		{[]AccessRule{deny(`peer.spiffe == ""`), allow("true")}, -1},
+		{[]AccessRule{allow(`listener == "local"`)}, -1},
+		{[]AccessRule{allow(`listener == "open"`)}, 0},
+		{[]AccessRule{deny(`peer.dns[0] == "a"`), allow("true")}, -1}, // it fails, and denies
+	} {
+		for i := range test.rules {
+			test.rules[i].Name = string(rune('a' + i))
+		}
+		a, problems := CompileAccess(AccessConfig{Rules: test.rules, Types: map[string]bool{secrets: true}})
+		none(t, problems)
+		if got := a.AllowsUnknown(secrets, "open"); got != test.expected {
+			t.Errorf("ACC-4: %v: got %d, want %d", test.rules, got, test.expected)
+		}
+	}
+}
+
 // Ten rules, of which half look at the name.
 func tenRules() (list []AccessRule) {
 	for _, team := range []string{"a", "b", "c", "d", "e"} {
