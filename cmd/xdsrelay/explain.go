@@ -48,16 +48,17 @@ the scopes with one client, the decisions of each rule, the clients for which a 
 fails, and the fields that differ between clients of a scope and that no rule
 mentions.
 
-The command also shows which rules of access.verify let the client present its node.
-With --nodes these rules play no part: recorded nodes have no certificates of their own.
+The command also shows which rules of access.verify let the client present its node,
+and what access.rules say of the types, or of the --name. With --nodes these rules play
+no part: recorded nodes have no certificates of their own.
 
 --peer-cert is the client's certificate. --peer (a SPIFFE ID) and the similar flags
 give the names of a certificate instead. Without these flags the client has no
 certificate.
 
 Exit codes: 0 a rule or aggregation.otherwise serves every client, 1 a rule fails for
-a client, or a client is refused or not readable, 2 the command could not explain
-anything.`,
+a client, the --name is denied, or a client is refused or not readable, 2 the command
+could not explain anything.`,
 		Example: `  xdsrelay explain --config xdsrelay.yaml --node node.yaml
   xdsrelay explain --config xdsrelay.yaml --node node.yaml --type cds --peer spiffe://edge/web
   xdsrelay explain --config xdsrelay.yaml --node node.yaml --type eds --name checkout --output json

@@ -31,7 +31,7 @@ func transcript(t *testing.T, command string) string {
 }
 
 // TestExplain plays the files of testdata/explain: a command and what it says.
-func TestExplain_AGG5(t *testing.T) {
+func TestExplain_AGG5_ACC2(t *testing.T) {
 	t.Chdir(filepath.Join("testdata", "explain"))
 	files, err := filepath.Glob("*.txt")
 	if err != nil || len(files) < 10 {

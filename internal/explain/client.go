@@ -57,6 +57,7 @@ type Type struct {
 	Default  bool               `json:"default_upstream"`   // which is so because it is the default one
 	Resolved bool               `json:"resolved,omitempty"` // the relay resolves the xdstp name by itself, starting there
 	Reason   string             `json:"reason,omitempty"`   // why it failed or is refused
+	Access   *Access            `json:"access,omitempty"`   // by access.rules; none without rules, unless the type is denied
 	// UpstreamNode is what the control plane is shown: an envoy.config.core.v3.Node. In its
 	// id "*" stands for the replica. First says that it is so if the client is the first of
 	// its scope.
@@ -65,13 +66,14 @@ type Type struct {
 }
 
 // Served reports whether the client is served everything as the rules mean it: nothing is
-// refused, and no rule failed.
+// refused, no rule failed, and the name is not denied.
 func (c *Client) Served() bool {
 	if c.UnverifiedBy != "" {
 		return false
 	}
 	for _, t := range c.Types {
-		if t.Outcome == Failed || t.Outcome == Refused {
+		denied := t.Name != "" && t.Access != nil && !t.Access.Allowed
+		if t.Outcome == Failed || t.Outcome == Refused || denied {
 			return false
 		}
 	}
@@ -83,6 +85,7 @@ type Explainer struct {
 	config   *config.Config
 	rules    *rules.Set
 	verifier *rules.Verifier
+	allowed  *rules.Access
 	upstream string // the default one
 }
 
@@ -96,7 +99,11 @@ func New(cfg *config.Config) (*Explainer, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Explainer{config: cfg, rules: set, verifier: verifier}
+	allowed, err := cfg.AccessRules()
+	if err != nil {
+		return nil, err
+	}
+	e := &Explainer{config: cfg, rules: set, verifier: verifier, allowed: allowed}
 	for _, u := range cfg.Upstreams {
 		if u.Default {
 			e.upstream = u.Name
@@ -111,7 +118,9 @@ func (e *Explainer) Client(node *corev3.Node, peer keyer.Peer, typeURLs []string
 	c := e.client(node, peer)
 	subject := e.rules.Subject(node, peer)
 	for _, url := range typeURLs {
-		c.Types = append(c.Types, e.typ(subject, url, name))
+		t := e.typ(subject, url, name)
+		t.Access = e.access(node, peer, url, name)
+		c.Types = append(c.Types, t)
 	}
 	return c
 }
@@ -183,6 +192,7 @@ func (e *Explainer) Name(node *corev3.Node, peer keyer.Peer, name keyer.Name, sp
 		t.Default = !e.claims(name.Authority)
 		t.UpstreamNode = asJSON(home.Node)
 	}
+	t.Access = e.access(node, peer, url, &spelling)
 	c := e.client(node, peer)
 	c.Types = append(c.Types, t)
 	return c

@@ -126,6 +126,7 @@ func (p *page) overview(c *Client) {
 			p.line("\n%s %s: %s", t.Type, p.paint(t.color(), string(t.Outcome)), shown(t.Reason))
 		}
 	}
+	p.denials(c)
 	if byName {
 		p.line("\n%s Use --name to explain one name.", byNameCost)
 	}
@@ -156,6 +157,7 @@ func (p *page) explain(node string, t *Type) {
 		p.field("name", shown(t.Name))
 	}
 	p.field("outcome", p.paint(t.color(), string(t.Outcome))+": "+t.meaning())
+	p.access(t.Access, t.Name)
 	if len(t.Rules) > 0 || t.Policy != "" {
 		p.line("\n%s", p.paint(bold, "rules"))
 		p.rules(t)
