@@ -121,30 +121,27 @@ const noIdentity = "the expression looks at peer: expected server.tls.client_ca_
 
 func accessPath(i int) string { return fmt.Sprintf("access.rules[%d]", i) }
 
+func verifyPath(i int) string { return fmt.Sprintf("access.verify[%d]", i) }
+
 // inaccessible makes an Error of what is wrong with a rule of access.rules.
 func (c *Config) inaccessible(p rules.Problem) *Error {
-	path, expression := accessPath(p.Rule), ""
-	if p.Field != "" {
-		path += "." + p.Field
-	}
-	if p.Line > 0 {
-		expression = c.Access.Rules[p.Rule].Match
-	}
-	return c.located(path, expression, p)
+	return c.inRule(accessPath(p.Rule), p, func() string { return c.Access.Rules[p.Rule].Match })
 }
-
-func verifyPath(i int) string { return fmt.Sprintf("access.verify[%d]", i) }
 
 // unverifiable makes an Error of what is wrong with a rule of access.verify.
 func (c *Config) unverifiable(p rules.Problem) *Error {
-	path, expression := verifyPath(p.Rule), ""
+	return c.inRule(verifyPath(p.Rule), p, func() string { return c.Access.Verify[p.Rule].Require })
+}
+
+// inRule makes an Error of what is wrong with a rule that has one expression.
+func (c *Config) inRule(path string, p rules.Problem, expression func() string) *Error {
 	if p.Field != "" {
 		path += "." + p.Field
 	}
 	if p.Line > 0 {
-		expression = c.Access.Verify[p.Rule].Require
+		return c.located(path, expression(), p)
 	}
-	return c.located(path, expression, p)
+	return c.located(path, "", p)
 }
 
 // VerifyNames are the names of the rules of access.verify, in order.

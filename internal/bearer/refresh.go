@@ -9,12 +9,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/filewatch"
 )
 
 const (
@@ -173,12 +173,11 @@ func (t *Trust) source() string {
 }
 
 func readFile(name string) ([]byte, error) {
-	file, err := os.Open(name)
+	text, err := filewatch.Read(name, maxKeySet)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	defer func() { _ = file.Close() }() // nothing was written
-	return io.ReadAll(io.LimitReader(file, maxKeySet+1))
+	return text, nil
 }
 
 var errRedirect = errors.New("the server redirects: expected the address of the keys themselves")
@@ -188,7 +187,7 @@ var errRedirect = errors.New("the server redirects: expected the address of the 
 func clientOf(caFile string) (*http.Client, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if caFile != "" {
-		pem, err := os.ReadFile(caFile)
+		pem, err := filewatch.Read(caFile, maxKeySet)
 		if err != nil {
 			return nil, err
 		}

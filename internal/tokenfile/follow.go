@@ -2,14 +2,10 @@ package tokenfile
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/xdsrelay/xdsrelay/internal/filewatch"
 )
@@ -55,23 +51,4 @@ func follow[T any](path string, log *slog.Logger, read func(before *T) (*T, erro
 func (f *followed[T]) Close() {
 	f.stop()
 	f.wg.Wait()
-}
-
-// contents reads a file of at most some bytes. What is no regular file is refused.
-func contents(path string, limit int64) ([]byte, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would wait for somebody who writes it
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close() //nolint:errcheck // nothing was written
-	if info, err := file.Stat(); err != nil {
-		return nil, err
-	} else if !info.Mode().IsRegular() {
-		return nil, errors.New("expected a regular file")
-	}
-	data, err := io.ReadAll(io.LimitReader(file, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("expected at most %d bytes", limit)
-	}
-	return data, err
 }

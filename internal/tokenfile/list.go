@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+
+	"github.com/xdsrelay/xdsrelay/internal/filewatch"
 )
 
 const (
@@ -55,7 +57,7 @@ func CheckList(path string) error {
 // readList reads lines of a name, "read" or "act", and a token. Empty lines and lines that begin with
 // # are left out.
 func readList(path string) (*operators, error) {
-	data, err := contents(path, maxListSize)
+	data, err := filewatch.Read(path, maxListSize)
 	if err != nil {
 		return nil, err
 	}
