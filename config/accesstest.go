@@ -24,7 +24,9 @@ type AccessTest struct {
 func (k *checker) accessTests(c *Config) {
 	names := []string{rules.Otherwise}
 	for _, r := range c.Access.Rules {
-		names = append(names, r.Name)
+		if r.Name != "" {
+			names = append(names, r.Name)
+		}
 	}
 	for i, t := range c.Access.Tests {
 		path := fmt.Sprintf("access.tests[%d]", i)
