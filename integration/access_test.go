@@ -3,6 +3,7 @@ package integration
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
 // narrowed is what the relay ends streams with whose clients may get other names now.
@@ -210,6 +212,71 @@ func TestAccessSecrets_ACC4(t *testing.T) {
 			}
 			if asked := p.askedFor(); strings.Contains(asked, "other") {
 				t.Errorf("ACC-4: the control plane was asked for %q", asked)
+			}
+			r.consistent(t)
+		})
+	}
+}
+
+// Where redirects and alternatives lead is judged again: a name that leads to what the client may
+// not have leads to nothing, and a denied alternative denies the name.
+func TestAccessRedirects_ACC2_ACC3(t *testing.T) {
+	for _, v := range []variant{deltaADS, delta, sotwADS, sotw, restPoll} {
+		t.Run(v.name, func(t *testing.T) {
+			p := newPlane(t)
+			p.plain = true
+			name := func(id string) string { return nameAt("a.test", endpointType, id) }
+			for _, id := range []string{"open", "hidden", "other"} {
+				p.set(endpointType, name(id), false)
+			}
+			p.redirect(endpointType, name("x"), name("open"))
+			p.redirect(endpointType, name("y"), name("hidden"))
+			r := startRelay(t, func(c *config.Config) {
+				denying(hidden)(c)
+				c.Upstreams[0].Redirects = config.FollowRedirects
+			}, p.addr)
+			c := startNoted(t, v, r, "client")
+			content := func(what, asked, id string) {
+				t.Helper()
+				payload := p.payloads(endpointType, map[string]bool{name(id): true})[name(id)]
+				c.awaitContent(t, what, endpointType, name(asked), payload)
+			}
+			told := func(what, asked string, from int, is func(notedChange) bool) {
+				t.Helper()
+				c.await(t, what, func() bool {
+					return slices.ContainsFunc(c.since(from), func(ch notedChange) bool { return ch.name == asked && is(ch) })
+				})
+				if held := c.content(endpointType, asked); held != "" {
+					t.Errorf("ACC-3: %s: the client holds %q", what, held)
+				}
+			}
+			nothing := func(ch notedChange) bool {
+				return slices.Contains([]xdsclient.Kind{xdsclient.Failed, xdsclient.Removed, xdsclient.Absent}, ch.kind)
+			}
+			denied := func(ch notedChange) bool {
+				return ch.kind == xdsclient.Failed && ch.failure.Code == codes.PermissionDenied
+			}
+			either := name("open") + "#alt=" + name("hidden")
+			c.Subscribe(endpointType, name("x"), name("y"), either)
+			content("a redirect", "x", "open")
+			if !v.rest { // polls have no word for it
+				told("a redirect to a denied name", name("y"), 0, nothing)
+			}
+			told("a denied alternative", either, 0, denied)
+			from := len(c.since(0))
+			p.redirect(endpointType, name("x"), name("hidden"))
+			if !v.sotw { // no word for it: RES-3
+				told("a redirect that turns to a denied name", name("x"), from, nothing)
+			}
+			p.redirect(endpointType, name("x"), name("other"))
+			p.redirect(endpointType, name("y"), name("open"))
+			content("a redirect that turns back", "x", "other")
+			content("a redirect that turns to an allowed name", "y", "open")
+			for _, ch := range c.since(0) {
+				way := ch.name != either && ch.failure != nil && strings.Contains(ch.failure.Message, "hidden")
+				if way || strings.Contains(ch.payload, "hidden") {
+					t.Errorf("ACC-3: the client was sent %+v", ch)
+				}
 			}
 			r.consistent(t)
 		})
