@@ -1,10 +1,6 @@
 package delivery
 
-import (
-	"strings"
-
-	"github.com/xdsrelay/xdsrelay/keyer"
-)
+import "strings"
 
 // Judge says what one client may be sent (ACC-2). The client's stream or poll alone calls it.
 type Judge interface {
@@ -67,13 +63,12 @@ func (g *screen) hadServed(alias string) string {
 }
 
 // allows judges a resource under the client's name for it and under its own, which is another one
-// if an alias, a redirect or an alternative led to it. An inline entry of a list has no name of
-// its own.
+// if an alias, a redirect or an alternative led to it.
 func (g *screen) allows(use Use, name, served string) bool {
 	if !g.judge.Allows(use, g.typeURL, name) {
 		return false
 	}
-	return served == name || (keyer.IsXDSTP(name) && !keyer.IsXDSTP(served)) || g.judge.Allows(use, g.typeURL, served)
+	return served == name || g.judge.Allows(use, g.typeURL, served)
 }
 
 // lend records that the client is sent what another resource serves.

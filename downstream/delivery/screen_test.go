@@ -55,6 +55,7 @@ const (
 	asAll       shape = iota // "*"
 	asGlob                   // a glob
 	asAliases                // names that other resources serve
+	asCrossed                // xdstp names that resources with plain names serve
 	asRedirects              // names that the relay resolves
 	shapes
 )
@@ -99,6 +100,17 @@ func newTale(t testing.TB, seed uint64) *tale {
 	return x
 }
 
+// aliases are the names that other resources serve.
+func (x *tale) aliases() []string {
+	list := []string{"x0", "x1", "x2"}
+	if x.shape == asCrossed {
+		for i := range list {
+			list[i] = strings.TrimSuffix(globG, "*") + list[i]
+		}
+	}
+	return list
+}
+
 // judge is the judge of all clients now.
 func (x *tale) judge() Judge {
 	d := denying{names: map[string]bool{}, off: x.off}
@@ -127,8 +139,8 @@ func (x *tale) join() {
 		p.subs = []string{cache.Wildcard}
 	case asGlob:
 		p.subs = []string{globG}
-	case asAliases:
-		p.subs = []string{"x0", "x1", "x2"}
+	case asAliases, asCrossed:
+		p.subs = x.aliases()
 	case asRedirects:
 		p.subs = []string{nameG1, nameG2}
 	}
@@ -184,8 +196,8 @@ func (x *tale) act() {
 	name := x.names[x.random.IntN(len(x.names))]
 	content := fmt.Sprintf("%s@%d", name, x.number)
 	switch x.shape {
-	case asAliases:
-		x.serve([]string{"x0", "x1", "x2"}[slices.Index(x.names, name)%3], name, content)
+	case asAliases, asCrossed:
+		x.serve(x.aliases()[slices.Index(x.names, name)%3], name, content)
 		return
 	case asRedirects:
 		x.serve([]string{nameG1, nameG2}[x.random.IntN(2)], name, content)

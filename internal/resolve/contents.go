@@ -30,9 +30,13 @@ type contents struct {
 	made    map[string]*wire.Resource // of entries that were asked for
 }
 
+// entryDirective stands between the name of a directory and that of an entry.
+const entryDirective = "#entry="
+
 // entry gives an inline entry of the directory that the lead holds, nil if it has none
-// of that name. A directory is read once, however many of its entries are wanted. The
-// error says what is wrong with it.
+// of that name. Its name is that of the directory with the entry: access rules judge what a
+// redirect leads to (ACC-3). A directory is read once, however many of its entries are wanted.
+// The error says what is wrong with it.
 func (l *lead) entry(name string) (*wire.Resource, error) {
 	c := &l.read
 	if !c.isRead {
@@ -46,7 +50,7 @@ func (l *lead) entry(name string) (*wire.Resource, error) {
 	made := c.made[name]
 	if made == nil {
 		var err error
-		if made, err = wire.NewPayload(e.Name, e.Version, e.Any, l.res.DoNotCache); err != nil {
+		if made, err = wire.NewPayload(l.key+entryDirective+e.Name, e.Version, e.Any, l.res.DoNotCache); err != nil {
 			return nil, fmt.Errorf("entry %q: %w", name, err)
 		}
 		if l.res.Restored() {
