@@ -23,11 +23,11 @@ func tellBreak(wr *writer, f *follower) bool {
 }
 
 // tellAllThere sends a member again, in a response of its own: the last one may have it too (RES-4).
-// Without any member the client is answered anew that there is nothing: for "*" by a response that
+// Without any member, or any that it may have, the client is answered anew that there is nothing: for "*" by a response that
 // has no removals either.
 func tellAllThere(wr *writer, f *follower) bool {
 	for e := f.Collection().First(); e != nil; e = e.Next() {
-		if r := e.Resource(); r != nil {
+		if r := e.Resource(); r != nil && !hides(f, e) {
 			wr.cur = nil
 			return wr.add(e, r, f.name.of(e), false)
 		}
