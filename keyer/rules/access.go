@@ -152,6 +152,7 @@ type accessType struct {
 	rule    string        // that decided; unless byName
 	failed  *FailedError  // of that rule
 	open    []*accessRule // byName: the rules that names are left to
+	known   remembered
 }
 
 // Subject gives a client. node is nil if it presented none: rules that look at it fail, and deny.
@@ -245,17 +246,28 @@ func (s *AccessSubject) Name(typeURL, name string) AccessDecision {
 	if !t.byName {
 		return t.decision()
 	}
+	if d, known := t.known[name]; known {
+		return d
+	}
+	before := s.client.effort.spent
+	d, failure := s.decide(t, typeURL, name)
+	t.known.note(name, d, failure, s.client.effort.spent-before)
+	return d
+}
+
+// decide asks the rules that names are left to about one.
+func (s *AccessSubject) decide(t *accessType, typeURL, name string) (AccessDecision, *FailedError) {
 	v := s.client.variables(typeURL, &name)
 	for _, r := range t.open {
 		matched, _, failure := r.matches(v)
 		switch {
 		case failure != nil:
-			return deniedBy(failure)
+			return deniedBy(failure), failure
 		case matched:
-			return AccessDecision{Allowed: r.allow, Rule: r.name}
+			return AccessDecision{Allowed: r.allow, Rule: r.name}, nil
 		}
 	}
-	return AccessDecision{Allowed: s.access.Otherwise(typeURL), Rule: Otherwise}
+	return AccessDecision{Allowed: s.access.Otherwise(typeURL), Rule: Otherwise}, nil
 }
 
 // Subscription decides about a name as a client spells it, and gives the name that decided, as
