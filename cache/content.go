@@ -23,6 +23,7 @@ func (t *Table) put(e *Entry, r *wire.Resource, coll *Collection, now time.Time)
 	e.res, e.state = r, Present
 	if r.Restored() {
 		t.upstream.restored.left++
+		t.store.restored.tables = with(t.store.restored.tables, t) // what an operator released may be the first
 	}
 	t.shareKey(e)
 	t.serverVersions.add(e)

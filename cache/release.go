@@ -31,6 +31,7 @@ func releaseTable(t *Table, now time.Time, ended Ending) {
 		switch stale := unconfirmed(t.entries[key]); {
 		case !f.Removes():
 			u.resource(t, key, f.Resource)
+			awaitWord(t, t.entries[key], stale, now)
 			if e := t.entries[key]; stale && e != nil && e.Member() {
 				e.coll.quiet.distrust(e)
 			}
@@ -42,6 +43,23 @@ func releaseTable(t *Table, now time.Time, ended Ending) {
 	}
 	if t.store.source.State {
 		t.serverVersions.note()
+	}
+}
+
+// awaitWord has the relay wait for the server's word of a released resource that is restored. What the
+// server has confirmed by silence is not waited for: it was shown what was held, too.
+func awaitWord(t *Table, e *Entry, stale bool, now time.Time) {
+	switch {
+	case e == nil || !e.Restored():
+	case e.Member():
+		if e.coll.quiet.synced && !stale {
+			confirm(t, e)
+		}
+	case e.extra.demand == nil || !e.extra.demand.subscribed:
+	case t.upstream.restored.silence:
+		confirm(t, e)
+	default:
+		e.extra.demand.startClock(now)
 	}
 }
 

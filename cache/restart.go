@@ -47,7 +47,7 @@ func restartTable(t *Table, versionsLimit int) wire.Subscription {
 	stopClocks(t)
 	forgetExcuses(t)
 	t.demands.clocks.withheld = false
-	t.upstream.restored.answered = time.Time{}
+	t.upstream.restored.answered, t.upstream.restored.silence = time.Time{}, false
 	now := t.store.cache.Now()
 	t.upstream.begun = now
 	for _, c := range t.colls {
@@ -180,7 +180,7 @@ func loseStream(t *Table) {
 	stopClocks(t)
 	forgetExcuses(t)
 	t.upstream.spoken = false
-	t.upstream.restored.answered = time.Time{}
+	t.upstream.restored.answered, t.upstream.restored.silence = time.Time{}, false
 	for _, c := range t.colls {
 		breakOff(c)
 		c.demand.subscribed, c.demand.again, c.quiet.overdue = false, false, false

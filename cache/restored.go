@@ -31,6 +31,7 @@ type restoredStore struct {
 type restoredTable struct {
 	left     int       // resources that were not confirmed
 	answered time.Time // the first answer for the type on the present stream; zero until then
+	silence  bool      // the server has had its time on the present stream (confirmSilence)
 }
 
 // restoredMembers is the same of a collection. Guarded by Store.mu.
@@ -105,7 +106,7 @@ func confirmSilence(t *Table, now time.Time) time.Time {
 			confirm(t, e)
 		}
 	}
-	t.upstream.restored.answered = time.Time{} // the rest are members, or variants
+	t.upstream.restored.answered, t.upstream.restored.silence = time.Time{}, true // the rest are members, or variants
 	return time.Time{}
 }
 
