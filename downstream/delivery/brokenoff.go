@@ -22,6 +22,16 @@ func tellBreak(wr *writer, f *follower) bool {
 	return true
 }
 
+// tellBreakAgain has a relay told once more, as it is sent a member that it names: it takes that for an
+// answer to the glob, too.
+func tellBreakAgain(w *typeSub, key string) {
+	if f := w.subs.globs.of(key); f != nil && f.broken != 0 {
+		if _, err := cache.BrokenOff(f.Collection()); err != nil {
+			f.broken = 0
+		}
+	}
+}
+
 // tellAllThere sends a member again, in a response of its own: the last one may have it too (RES-4).
 // Without any member, or any that it may have, the client is answered anew that there is nothing: for "*" by a response that
 // has no removals either.

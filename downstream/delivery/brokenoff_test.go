@@ -104,6 +104,23 @@ func TestBrokenOff_RES2_RES11(t *testing.T) {
 		b.settle()
 		b.expect(r.collect(), "CDS +"+nameG1+"@1")
 	})
+	t.Run("a relay that names a member is told again", func(t *testing.T) {
+		b, r := relay(t, globG, nameG1)
+		lost(b)
+		b.expect(r.collect(), "CDS !"+globG)
+		other := b.joinAs(Form{Relay: true})
+		other.sub(cds, globG)
+		b.expect(other.collect(), "CDS +"+nameG1+"@1 !"+globG)
+		other.sub(cds, nameG1) // the answer is a member, too
+		b.expect(other.collect(), "CDS +"+nameG1+"@1 !"+globG)
+		b.expect(other.collect())
+		b.expect(r.collect())
+		b.connect(0)
+		b.says(cds, "+"+nameG1+"@1")
+		b.settle()
+		b.expect(other.collect(), "CDS +"+nameG1+"@1")
+		b.expect(other.collect())
+	})
 	t.Run("a collection that is complete, or was not answered", func(t *testing.T) {
 		b, r := relay(t, "*", "a")
 		b.settle()
