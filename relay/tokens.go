@@ -58,7 +58,11 @@ type bearers struct {
 // gives its context with the token. The error is a status.
 func (t *bearers) of(ctx context.Context, from string, values []string) (context.Context, error) {
 	client := identity.ClientOf(ctx)
-	if client == nil || client.Listener.Tokens() == nil {
+	if client == nil {
+		return ctx, nil
+	}
+	verifier := client.Listener.Tokens() // a reload may take it away
+	if verifier == nil {
 		return ctx, nil
 	}
 	raw, err := bearer.Of(values)
@@ -67,7 +71,7 @@ func (t *bearers) of(ctx context.Context, from string, values []string) (context
 	}
 	var token *bearer.Token
 	if err == nil {
-		token, err = client.Listener.Tokens().Verify(ctx, raw)
+		token, err = verifier.Verify(ctx, raw)
 	}
 	if bad, ok := errors.AsType[*bearer.Error](err); ok {
 		t.relay.door.TokenRefused(from, string(bad.Reason))

@@ -40,7 +40,7 @@ type Access struct {
 	set   *Set // the environment of the expressions; it has no rules
 	rules []*accessRule
 	allow bool
-	types map[string]bool
+	types map[string]bool // by the name of the message
 }
 
 type accessRule struct {
@@ -65,7 +65,10 @@ func CompileAccess(cfg AccessConfig) (*Access, []Problem) {
 	if err != nil {
 		return nil, []Problem{{Message: "the environment of expressions: " + err.Error()}}
 	}
-	a := &Access{set: &Set{env: env, adapter: env.CELTypeAdapter()}, allow: cfg.Allow, types: cfg.Types}
+	a := &Access{set: &Set{env: env, adapter: env.CELTypeAdapter()}, allow: cfg.Allow, types: make(map[string]bool)}
+	for url, denied := range cfg.Types {
+		a.types[messageOf(url)] = denied
+	}
 	c := &compiler{env: env}
 	if len(cfg.Rules) > maxRules {
 		c.problem(maxRules, "", "there are %d rules, at most %d are allowed", len(cfg.Rules), maxRules)
@@ -229,7 +232,11 @@ func (s *AccessSubject) judge(typeURL string) *accessType {
 func (a *Access) Empty() bool { return len(a.rules) == 0 }
 
 // Otherwise reports whether names of a type are allowed that no rule matches (ACC-4).
-func (a *Access) Otherwise(typeURL string) bool { return a.allow && !a.types[memberType(typeURL)] }
+func (a *Access) Otherwise(typeURL string) bool { return a.allow && !a.types[messageOf(memberType(typeURL))] }
+
+// messageOf is the name of the message that a type URL stands for: what comes before it says only where
+// the message is described. A control plane may not look at that.
+func messageOf(typeURL string) string { return typeURL[strings.LastIndexByte(typeURL, '/')+1:] }
 
 // memberType is the type of the members of a list collection, and any other type as it is.
 func memberType(typeURL string) string {

@@ -99,6 +99,16 @@ func TestAccess_ACC4_secretsNeedARule(t *testing.T) {
 	holds(t, d.Allowed && !byName, "the rule does not look at the name of a cluster")
 }
 
+// A client cannot ask for secrets by another spelling of their type.
+func TestAccess_ACC4_otherURLsOfSecrets(t *testing.T) {
+	s := accessOf(t, true)
+	message := secrets[strings.LastIndexByte(secrets, '/')+1:]
+	for _, url := range []string{secrets, secrets + "Collection", message, "/" + message, "example.org/" + message, "x/" + secrets} {
+		holds(t, !s.Name(url, "x").Allowed, url)
+	}
+	holds(t, s.Name(secrets+"s", "x").Allowed)
+}
+
 // A rule that decides whatever the name is ends the list that names are left to.
 func TestAccess_ACC2_namesAreLeftToFewRules(t *testing.T) {
 	s := accessOf(t, true,
