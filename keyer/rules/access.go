@@ -232,7 +232,9 @@ func (s *AccessSubject) judge(typeURL string) *accessType {
 func (a *Access) Empty() bool { return len(a.rules) == 0 }
 
 // Otherwise reports whether names of a type are allowed that no rule matches (ACC-4).
-func (a *Access) Otherwise(typeURL string) bool { return a.allow && !a.types[messageOf(memberType(typeURL))] }
+func (a *Access) Otherwise(typeURL string) bool {
+	return a.allow && !a.types[messageOf(memberType(typeURL))]
+}
 
 // messageOf is the name of the message that a type URL stands for: what comes before it says only where
 // the message is described. A control plane may not look at that.
