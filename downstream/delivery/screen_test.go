@@ -56,6 +56,7 @@ const (
 	asGlob                   // a glob
 	asAliases                // names that other resources serve
 	asCrossed                // xdstp names that resources with plain names serve
+	asMixed                  // "*", and names that its members serve
 	asRedirects              // names that the relay resolves
 	shapes
 )
@@ -141,6 +142,8 @@ func (x *tale) join() {
 		p.subs = []string{globG}
 	case asAliases, asCrossed:
 		p.subs = x.aliases()
+	case asMixed:
+		p.subs = append([]string{cache.Wildcard}, x.aliases()...)
 	case asRedirects:
 		p.subs = []string{nameG1, nameG2}
 	}
@@ -196,7 +199,7 @@ func (x *tale) act() {
 	name := x.names[x.random.IntN(len(x.names))]
 	content := fmt.Sprintf("%s@%d", name, x.number)
 	switch x.shape {
-	case asAliases, asCrossed:
+	case asAliases, asCrossed, asMixed:
 		x.serve(x.aliases()[slices.Index(x.names, name)%3], name, content)
 		return
 	case asRedirects:
