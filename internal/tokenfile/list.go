@@ -55,7 +55,7 @@ func CheckList(path string) error {
 }
 
 // readList reads lines of a name, "read" or "act", and a token. Empty lines and lines that begin with
-// # are left out.
+// # are left out. A file without any others is a list of nobody: so the last token can be taken away.
 func readList(path string) (*operators, error) {
 	data, err := filewatch.Read(path, maxListSize)
 	if err != nil {
@@ -71,9 +71,6 @@ func readList(path string) (*operators, error) {
 		if err := all.add(fields); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
-	}
-	if len(all) == 0 {
-		return nil, errors.New("expected a line with NAME, read or act, and TOKEN, got none")
 	}
 	return &all, nil
 }

@@ -114,7 +114,7 @@ func (a *Access) LooksAtPeer() []int {
 // listener of whom nothing is known, and -1 if there is none. What a match that looks at the peer
 // says of such a client may depend on its node: it counts as a match for others.
 func (a *Access) AllowsUnknown(typeURL, listener string) int {
-	v := a.set.Subject(nil, keyer.Peer{Listener: listener}).variables(typeURL, nil)
+	v := a.set.Subject(nil, keyer.Peer{Listener: listener}).variables(shownType(typeURL), nil)
 	vars, err := cel.PartialVars(v, append(slices.Clone(unknowns), cel.AttributePattern(varNode))...)
 	if err != nil {
 		return -1
@@ -207,7 +207,7 @@ func (s *AccessSubject) of(typeURL string) *accessType {
 // judge asks the rules about all names of a type. Rules that depend on the name are left open, up
 // to the first that decides whatever the name is.
 func (s *AccessSubject) judge(typeURL string) *accessType {
-	v := s.client.variables(typeURL, nil)
+	v := s.client.variables(shownType(typeURL), nil)
 	var open []*accessRule
 	for _, r := range s.access.rules {
 		matched, known, failure := r.matches(v)
@@ -240,6 +240,15 @@ func (a *Access) Otherwise(typeURL string) bool {
 // the message is described. A control plane may not look at that.
 func messageOf(typeURL string) string { return typeURL[strings.LastIndexByte(typeURL, '/')+1:] }
 
+// shownType is the variable type: Envoy's messages have one URL there, whatever a client writes before
+// them. Else a rule about a type would not be for all that a control plane takes for it.
+func shownType(typeURL string) string {
+	if message := messageOf(typeURL); strings.HasPrefix(message, "envoy.") {
+		return "type.googleapis.com/" + message
+	}
+	return typeURL
+}
+
 // memberType is the type of the members of a list collection, and any other type as it is.
 func memberType(typeURL string) string {
 	if member, isList := keyer.MemberType(typeURL); isList {
@@ -266,7 +275,7 @@ func (s *AccessSubject) Name(typeURL, name string) AccessDecision {
 
 // decide asks the rules that names are left to about one.
 func (s *AccessSubject) decide(t *accessType, typeURL, name string) (AccessDecision, *FailedError) {
-	v := s.client.variables(typeURL, &name)
+	v := s.client.variables(shownType(typeURL), &name)
 	for _, r := range t.open {
 		matched, _, failure := r.matches(v)
 		switch {
@@ -320,7 +329,7 @@ func (r *accessRule) says(o *accessRule) bool {
 // Explain gives the result of each rule for a name, or nil for the type as a whole, and the
 // decision; byName as for Type.
 func (s *AccessSubject) Explain(typeURL string, name *string) (results []RuleResult, d AccessDecision, byName bool) {
-	v := s.client.variables(typeURL, name)
+	v := s.client.variables(shownType(typeURL), name)
 	if name == nil {
 		d, byName = s.Type(typeURL)
 	} else {

@@ -109,6 +109,18 @@ func TestAccess_ACC4_otherURLsOfSecrets(t *testing.T) {
 	holds(t, s.Name(secrets+"s", "x").Allowed)
 }
 
+// A rule about a type is for every URL of its message.
+func TestAccess_ACC2_otherURLsOfTypes(t *testing.T) {
+	s := accessOf(t, true, AccessRule{Name: "none", Match: `type == cds && name != "y"`})
+	message := clusters[strings.LastIndexByte(clusters, '/')+1:]
+	for _, url := range []string{clusters, message, "/" + message, "example.org/" + message} {
+		d := s.Name(url, "x")
+		holds(t, !d.Allowed && d.Rule == "none", url)
+		holds(t, s.Name(url, "y").Allowed, url)
+	}
+	holds(t, s.Name("example.org/other.v3.Cluster", "x").Allowed)
+}
+
 // A rule that decides whatever the name is ends the list that names are left to.
 func TestAccess_ACC2_namesAreLeftToFewRules(t *testing.T) {
 	s := accessOf(t, true,
