@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	clusterservice "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
@@ -46,12 +47,32 @@ func (c *ControlPlane) Start(ctx context.Context, address string) error {
 			return fmt.Errorf("control plane: %w", err)
 		}
 	}
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", address)
+	listener, err := listen(ctx, address)
 	if err != nil {
 		return fmt.Errorf("control plane: %w", err)
 	}
 	return c.serveLocked(ctx, listener)
+}
+
+// inUse bounds how long listen waits for an address that is in use.
+const inUse = 5 * time.Second
+
+// listen listens on an address that is kept for the control plane. A program that this process starts
+// holds copies of all sockets between fork and exec, those that are closed meanwhile too: then the
+// address is in use for a moment.
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	var config net.ListenConfig
+	for begin := time.Now(); ; {
+		listener, err := config.Listen(ctx, "tcp", address)
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Since(begin) > inUse {
+			return listener, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(time.Millisecond):
+		}
+	}
 }
 
 // Restart starts a stopped control plane on the address where Start had it.

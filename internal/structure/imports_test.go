@@ -75,7 +75,7 @@ var mayImport = map[string][]string{
 	"internal/testkit/loads":     nil,
 	"internal/testkit/parallel":  nil,
 	"internal/testkit/plane":     {"internal/testkit/ports", helpers},
-	"internal/testkit/ports":     nil,
+	"internal/testkit/ports":     {"internal/testkit/wait"},
 	"internal/testkit/tokens":    nil,
 	"internal/testkit/traffic":   nil,
 	"internal/testkit/wait":      nil,

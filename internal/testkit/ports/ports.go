@@ -15,6 +15,9 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 )
 
 // Ports from first to last are below the ephemeral ports of Linux (from 32768), the
@@ -59,10 +62,19 @@ func Free(tb testing.TB) int {
 	return lis.Addr().(*net.TCPAddr).Port
 }
 
-// Again listens on an address that [Listen] gave, whose listener is closed.
+// inUse bounds how long Again waits for an address that is in use.
+const inUse = 5 * time.Second
+
+// Again listens on an address that [Listen] gave, whose listener is closed. A program that this process
+// starts holds a copy of the listener between fork and exec: then the address is in use for a moment.
 func Again(tb testing.TB, addr string) net.Listener {
 	tb.Helper()
-	lis, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", addr)
+	var lis net.Listener
+	var err error
+	wait.Until(inUse, func() bool {
+		lis, err = new(net.ListenConfig).Listen(tb.Context(), "tcp", addr)
+		return !errors.Is(err, syscall.EADDRINUSE)
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}
