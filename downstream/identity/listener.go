@@ -143,6 +143,9 @@ func (byListener) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 	}
 	client := c.client()
 	if c.of.Credentials == nil {
+		if tcp, ok := c.Conn.(*net.TCPConn); ok {
+			return tcp, client, nil // gRPC keeps no buffer for a connection of this very type that is at rest
+		}
 		return c, client, nil
 	}
 	conn, info, err := c.of.Credentials.ServerHandshake(c)
