@@ -61,14 +61,18 @@ const xdstpType = "xdsrelay.Name"
 // CompileAccess checks access rules and makes an Access of them. If anything is wrong it is nil,
 // and the problems are all there are: Problem.Rule is the index of the rule.
 func CompileAccess(cfg AccessConfig) (*Access, []Problem) {
+	a := &Access{set: new(Set), allow: cfg.Allow, types: make(map[string]bool)}
+	for url, denied := range cfg.Types {
+		a.types[messageOf(url)] = denied
+	}
+	if len(cfg.Rules) == 0 {
+		return a, nil // nothing is evaluated
+	}
 	env, err := accessEnvironment()
 	if err != nil {
 		return nil, []Problem{{Message: "the environment of expressions: " + err.Error()}}
 	}
-	a := &Access{set: &Set{env: env, adapter: env.CELTypeAdapter()}, allow: cfg.Allow, types: make(map[string]bool)}
-	for url, denied := range cfg.Types {
-		a.types[messageOf(url)] = denied
-	}
+	a.set.env, a.set.adapter = env, env.CELTypeAdapter()
 	c := &compiler{env: env}
 	if len(cfg.Rules) > maxRules {
 		c.problem(maxRules, "", "there are %d rules, at most %d are allowed", len(cfg.Rules), maxRules)
