@@ -42,13 +42,10 @@ func holds(u *update, t *Table, key string, e *Entry, r *wire.Resource) bool {
 // answerHeld answers a name that the server does not answer again, because it has: of what it said nothing is
 // released. It reports whether there is such a name.
 func answerHeld(t *Table, e *Entry, now time.Time) bool {
-	h := t.upstream.held
-	if !h.has(e) {
+	if !t.upstream.held.has(e) {
 		return false
 	}
-	f, _ := h.names.Get(e.key)
-	t.remove(e, Absent, nil, now)
-	h.names.Put(e.key, f)
+	removeReleased(t, e, Absent, nil, now)
 	return true
 }
 

@@ -12,9 +12,9 @@ import (
 // a table (GATE-4). The entry keeps its content: to clients, and to all of the store that does not
 // ask here, the server has not spoken. heldBack has what it said.
 // New content of the entry and an eviction end that. A ttl that runs out, an error that leaves the
-// content, and the end of the wait for an answer end only what clients have: held content stays held. So released content is always
-// content that the server once gave. All that a store holds is released by one change, so that
-// clients are told in make-before-break order.
+// content, and the end of the wait for an answer end only what clients have: held content stays
+// held. So released content is always content that the server once gave. All that a store holds is
+// released by one change, so that clients are told in make-before-break order.
 
 // heldBack is what a table holds back. A nil one holds nothing. Guarded by Store.mu.
 type heldBack struct {

@@ -152,7 +152,7 @@ func expireDemand(t *Table, i *demand, now time.Time) {
 	}
 	i.late(true)
 	if t.store.source.State && i.coll == nil && i.entry.state == Unknown {
-		removeReleased(t, i.entry, Failed, errSilence(t.store, i.entry.Name()), now)
+		t.remove(i.entry, Failed, errSilence(t.store, i.entry.Name()), now)
 	}
 	if i.coll != nil {
 		for _, f := range i.coll.followers {
