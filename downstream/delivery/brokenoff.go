@@ -33,8 +33,8 @@ func tellBreakAgain(w *typeSub, key string) {
 }
 
 // tellAllThere sends a member again, in a response of its own: the last one may have it too (RES-4).
-// Without any member, or any that it may have, the client is answered anew that there is nothing: for "*" by a response that
-// has no removals either.
+// Without any member, or any that it may have, the client is answered anew that there is nothing:
+// for "*" by a response that has no removals either.
 func tellAllThere(wr *writer, f *follower) bool {
 	for e := f.Collection().First(); e != nil; e = e.Next() {
 		if r := e.Resource(); r != nil && !hides(f, e) {

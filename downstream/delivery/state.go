@@ -50,7 +50,7 @@ type Place struct {
 	format     format      // of form
 	form       Form
 	own        bool  // a reader of the relay's own, and not a stream
-	judge      Judge // nil: the client may be sent everything; changed by Narrow
+	judge      Judge // nil: the client may be sent everything; changed by JudgedBy
 
 	// Guarded by Store.mu against the session; read and written under its read lock by the
 	// client's own stream only.

@@ -244,7 +244,7 @@ func (s *subscribed) lookupIn(f *follower, key string) (e *cache.Entry, willTell
 	return e, false
 }
 
-// guarded is digest for a client that may not have all that its subscriptions hold.
+// screened is digest for a client that may not have all that its subscriptions hold.
 func (s *subscribed) screened(total digest.Sum) digest.Sum {
 	for sub := range s.names.all() {
 		if s.screen.allows(Version, sub.shown(), sub.entry.ServedName()) {
