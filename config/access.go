@@ -41,7 +41,11 @@ type VerifyRule struct {
 // Verifier gives the rules of access.verify, compiled. The error is an [errors.Join] of
 // [*Error], as that of Validate, which finds the same.
 func (c *Config) Verifier() (*rules.Verifier, error) {
-	v, problems := rules.CompileVerify(c.requirements())
+	of := c.requirements()
+	if v, ok := c.atLoading().verify.of(of); ok {
+		return v, nil
+	}
+	v, problems := rules.CompileVerify(of)
 	errs := make([]error, len(problems))
 	for i, p := range problems {
 		errs[i] = c.unverifiable(p)
@@ -52,7 +56,11 @@ func (c *Config) Verifier() (*rules.Verifier, error) {
 // AccessRules gives access.rules, compiled (ACC-2). The error is an [errors.Join] of [*Error], as
 // that of Validate, which finds the same.
 func (c *Config) AccessRules() (*rules.Access, error) {
-	a, problems := rules.CompileAccess(c.accessRules())
+	of := c.accessRules()
+	if a, ok := c.atLoading().access.of(of); ok {
+		return a, nil
+	}
+	a, problems := rules.CompileAccess(of)
 	errs := make([]error, len(problems))
 	for i, p := range problems {
 		errs[i] = c.inaccessible(p)
@@ -90,17 +98,20 @@ func (c *Config) requirements() []rules.Requirement {
 // access checks the section.
 func (k *checker) access(c *Config) {
 	k.typeList("types.secret", c.Types.Secret)
-	a, problems := rules.CompileAccess(c.accessRules())
+	allowed, verified := c.accessRules(), c.requirements()
+	a, problems := rules.CompileAccess(allowed)
 	for _, p := range problems {
 		k.errs = append(k.errs, c.inaccessible(p))
 	}
 	for i, r := range c.Access.Rules {
 		k.enum(accessPath(i)+".effect", reflect.ValueOf(r.Effect))
 	}
-	v, problems := rules.CompileVerify(c.requirements())
+	v, problems := rules.CompileVerify(verified)
 	for _, p := range problems {
 		k.errs = append(k.errs, c.unverifiable(p))
 	}
+	k.compiled.access = made[rules.AccessConfig, *rules.Access]{&allowed, a}
+	k.compiled.verify = made[[]rules.Requirement, *rules.Verifier]{&verified, v}
 	k.accessTests(c)
 	if c.Server.identifies() {
 		return

@@ -54,6 +54,6 @@ func build(name string, data []byte, flags *pflag.FlagSet, environ []string) (*C
 	if err := join(append(l.errs, consequences(k.errs, l.blamed)...)); err != nil {
 		return nil, err
 	}
-	c.compiled = k.compiled
+	c.compiled = &k.compiled
 	return c, nil
 }

@@ -17,8 +17,8 @@ func (c *Config) Rules() (*rules.Set, error) {
 		return nil, fmt.Errorf("aggregation.otherwise: %w", err)
 	}
 	of := c.rules()
-	if c.compiled != nil && reflect.DeepEqual(of, c.compiled.of) {
-		return c.compiled.set, nil
+	if set, ok := c.atLoading().rules.of(of); ok {
+		return set, nil
 	}
 	set, problems := rules.Compile(of)
 	errs := make([]error, len(problems))
@@ -28,11 +28,34 @@ func (c *Config) Rules() (*rules.Set, error) {
 	return set, errors.Join(errs...)
 }
 
-// compiled is a set of rules with what it was made of: a Config is a value that may be
-// changed, for instance by a test, after it was loaded.
+// compiled is what the rules of a configuration were compiled to.
 type compiled struct {
-	of  rules.Config
-	set *rules.Set
+	rules  made[rules.Config, *rules.Set]
+	access made[rules.AccessConfig, *rules.Access]
+	verify made[[]rules.Requirement, *rules.Verifier]
+}
+
+// atLoading is what the rules were compiled to when the configuration was loaded.
+func (c *Config) atLoading() compiled {
+	if c.compiled == nil {
+		return compiled{}
+	}
+	return *c.compiled
+}
+
+// made is what was compiled with what it was made of: a Config is a value that may be changed, for
+// instance by a test, after it was loaded. The zero value is nothing.
+type made[From, To any] struct {
+	from *From
+	to   To
+}
+
+// of gives what was made of rules, if it was made of these.
+func (m made[From, To]) of(rules From) (to To, ok bool) {
+	if m.from == nil || !reflect.DeepEqual(*m.from, rules) {
+		return to, false
+	}
+	return m.to, true
 }
 
 // rules gives what is compiled.
@@ -73,7 +96,7 @@ func (k *checker) rules(c *Config) {
 	for _, p := range problems {
 		k.errs = append(k.errs, c.problem(p))
 	}
-	k.compiled = &compiled{of, set}
+	k.compiled.rules = made[rules.Config, *rules.Set]{&of, set}
 }
 
 // rule checks what Compile cannot know: whether keys are given, and the upstream.

@@ -50,7 +50,7 @@ type checker struct {
 	from origins
 	errs []*Error
 
-	compiled *compiled // by rules
+	compiled compiled // by rules and access
 }
 
 func (k *checker) fail(path, format string, args ...any) {

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"net"
-	"net/netip"
 	"slices"
 	"strings"
 )
@@ -11,39 +10,49 @@ import (
 // Warnings gives what a valid configuration allows and few operators want, each with its place like
 // the errors of Validate. A configuration with warnings works.
 func (c *Config) Warnings() []*Error {
-	k := &checker{from: c.from}
-	k.openAdmin(&c.Admin)
-	k.openServer(&c.Server)
-	k.openRules(c)
-	k.openSecrets(c)
+	w := &warnings{from: c.from}
+	w.openAdmin(&c.Admin)
+	w.openServer(&c.Server)
+	w.openRules(c)
+	w.openSecrets(c)
 	for i := range c.Upstreams {
-		k.openTokens(fmt.Sprintf("upstreams[%d]", i), &c.Upstreams[i])
+		w.openTokens(fmt.Sprintf("upstreams[%d]", i), &c.Upstreams[i])
 	}
-	return k.errs
+	return w.all
+}
+
+// warnings gathers what is risky.
+type warnings struct {
+	from origins
+	all  []*Error
+}
+
+func (w *warnings) add(path, format string, args ...any) {
+	w.all = append(w.all, w.from.errorAt(path, format, args...))
 }
 
 // openAdmin warns of an admin port that others may reach and that does not ask who they are.
-func (k *checker) openAdmin(a *Admin) {
+func (w *warnings) openAdmin(a *Admin) {
 	certificates := a.TLS != nil && a.TLS.ClientCAFile != ""
 	switch {
 	case isLocal(a.Listen):
 	case a.TokensFile == "" && !certificates:
-		k.fail("admin.listen", "whoever reaches %s sees what all clients have, and can hold, release and roll back what they get: "+
+		w.add("admin.listen", "whoever reaches %s sees what all clients have, and can hold, release and roll back what they get: "+
 			"expected a loopback address or a unix socket, or admin.tls with client_ca_file or admin.tokens_file", a.Listen)
 	case a.TLS == nil:
-		k.fail("admin.tokens_file", "everybody on the way to %s can read the tokens: expected admin.tls", a.Listen)
+		w.add("admin.tokens_file", "everybody on the way to %s can read the tokens: expected admin.tls", a.Listen)
 	}
 }
 
 // openServer warns of listeners that others may reach and that trust every client.
-func (k *checker) openServer(s *Server) {
+func (w *warnings) openServer(s *Server) {
 	open := func(path, address string, l *Listener) {
 		switch {
 		case address == "" || isLocal(address):
 		case l.TLS == nil:
-			k.fail(path, "everybody on the way to %s can read what clients get, and change it: expected tls, with client_ca_file", address)
+			w.add(path, "everybody on the way to %s can read what clients get, and change it: expected tls, with client_ca_file", address)
 		case !l.identifies():
-			k.fail(path, "whoever reaches %s can present any node and ask for any name: expected tls.client_ca_file or identity.jwt, "+
+			w.add(path, "whoever reaches %s can present any node and ask for any name: expected tls.client_ca_file or identity.jwt, "+
 				"so that clients can show who they are", address)
 		}
 	}
@@ -55,7 +64,7 @@ func (k *checker) openServer(s *Server) {
 		}
 	}
 	if s.DebugServices && !isLocal(s.Listen) {
-		k.fail("server.debug_services", "channelz shows each client the addresses of all others: expected false")
+		w.add("server.debug_services", "channelz shows each client the addresses of all others: expected false")
 	}
 }
 
@@ -68,7 +77,7 @@ func listenerPath(i int) string {
 }
 
 // openSecrets warns of rules that give secrets to clients of whom nothing is known (ACC-4).
-func (k *checker) openSecrets(c *Config) {
+func (w *warnings) openSecrets(c *Config) {
 	access, err := c.AccessRules()
 	if err != nil {
 		return
@@ -84,7 +93,7 @@ func (k *checker) openSecrets(c *Config) {
 				continue
 			}
 			told = append(told, i)
-			k.fail(accessPath(i)+".match", "the rule may give secrets to clients of the listener %q, of whom nothing is known: "+
+			w.add(accessPath(i)+".match", "the rule may give secrets to clients of the listener %q, of whom nothing is known: "+
 				"expected client_ca_file or jwt for the listener, a unix socket, or a match that looks at peer or listener", name)
 		}
 	}
@@ -107,17 +116,17 @@ func (s *Server) anonymous() []string {
 }
 
 // openRules warns of scopes for which a client may speak that was not verified.
-func (k *checker) openRules(c *Config) {
+func (w *warnings) openRules(c *Config) {
 	for i, r := range c.Aggregation.Rules {
 		if r.Node.First && len(c.Access.Verify) == 0 {
-			k.fail(fmt.Sprintf("aggregation.rules[%d].node", i), "the node of a scope's first client decides what all of its clients get, "+
+			w.add(fmt.Sprintf("aggregation.rules[%d].node", i), "the node of a scope's first client decides what all of its clients get, "+
 				"and nothing says that it is the client's own: expected rules in access.verify, or another node")
 		}
 	}
 }
 
 // openTokens warns of tokens that leave the machine in plaintext.
-func (k *checker) openTokens(path string, u *Upstream) {
+func (w *warnings) openTokens(path string, u *Upstream) {
 	if u.TLS != nil || u.Path != "" || u.local() {
 		return
 	}
@@ -125,11 +134,11 @@ func (k *checker) openTokens(path string, u *Upstream) {
 	_, static := u.Metadata[authorization]
 	switch {
 	case u.Credentials.TokenFile != "":
-		k.fail(path+".credentials.token_file", message, "token")
+		w.add(path+".credentials.token_file", message, "token")
 	case static:
-		k.fail(keyPath(path+".metadata", authorization), message, "token")
+		w.add(keyPath(path+".metadata", authorization), message, "token")
 	case len(u.Forward) > 0:
-		k.fail(path+".forward", message, "values of clients")
+		w.add(path+".forward", message, "values of clients")
 	}
 }
 
@@ -155,9 +164,5 @@ func isLocal(address string) bool {
 	if err != nil {
 		return false
 	}
-	ip, err := netip.ParseAddr(host)
-	if err != nil {
-		return strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
-	}
-	return ip.Unmap().IsLoopback()
+	return isLoopback(strings.ToLower(strings.TrimSuffix(host, ".")))
 }
