@@ -44,7 +44,7 @@ func (r *Relay) openPorts(s config.Server) (ports, error) {
 		p := &port{Listener: identity.Listener{Name: l.Name}, protocol: l.Protocol, tokens: shared}
 		p.Proxied, p.Failed = l.ProxyProtocol, r.door.Unproxied
 		all = append(all, p)
-		v, err := r.verifier(l, s.TLSRefresh)
+		v, err := shared.verifier(l, s.TLSRefresh)
 		if err != nil {
 			return all, named(l.Name, err)
 		}
@@ -237,7 +237,7 @@ func (r *Relay) renew(s config.Server) (_ *renewed, err error) {
 			}
 		}
 		if again || !reflect.DeepEqual(l.Identity.JWT, was.Identity.JWT) {
-			if next.tokens[p], err = r.verifier(l, s.TLSRefresh); err != nil {
+			if next.tokens[p], err = p.tokens.verifier(l, s.TLSRefresh); err != nil {
 				return nil, named(l.Name, err)
 			}
 		}

@@ -223,8 +223,9 @@ func (r *Relay) listener(s config.Server, node config.Node) error {
 	r.reports = loadreport.NewServer(r.router, downstream.EndStream)
 	r.server.Contain(r.panics, r.repairs.suspects.add)
 	r.reports.Panics = r.panics
-	r.server.Identified(r.identified)
-	r.reports.Identified = r.identified
+	identified := r.ports[0].tokens.identified // the same for all ports
+	r.server.Identified(identified)
+	r.reports.Identified = identified
 	r.server.Beside(r.reports.Register)
 	r.server.SetServing(false) // before anything is cached, or an upstream is reached (ABS-2)
 	return nil

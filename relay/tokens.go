@@ -26,32 +26,32 @@ const tokenCheck = 15 * time.Second
 // authorization is the gRPC metadata with a client's token.
 const authorization = "authorization"
 
-// verifier makes what verifies the tokens of a listener's clients; nil if the configuration has no
-// issuers.
-func (r *Relay) verifier(l config.Listener, refresh config.Duration) (*bearer.Verifier, error) {
-	if len(l.Identity.JWT) == 0 {
-		return nil, nil //nolint:nilnil // because a nil Verifier trusts nobody
-	}
-	c := bearer.Config{
-		Refresh: refresh.Std(), Panics: r.panics,
-		Report: func(issuer string, err error) {
-			if err != nil {
-				r.log.Error("the relay could not get the keys of an issuer of tokens, the old ones stay in use", "listener", l.Name, "issuer", issuer, "error", err)
-			} else {
-				r.log.Info("the relay has the keys of an issuer of tokens again", "listener", l.Name, "issuer", issuer)
-			}
-		},
-	}
-	for _, t := range l.Identity.JWT {
-		c.Trusts = append(c.Trusts, bearer.Trust{Issuer: t.Issuer, Audiences: t.Audiences, File: t.JWKSFile, URL: t.JWKSURL, CAFile: t.JWKSCAFile})
-	}
-	return bearer.New(c)
-}
-
 // bearers judges the bearer tokens of clients.
 type bearers struct {
 	relay *Relay
 	every time.Duration
+}
+
+// verifier makes what verifies the tokens of a listener's clients; nil if the configuration has no
+// issuers.
+func (t *bearers) verifier(l config.Listener, refresh config.Duration) (*bearer.Verifier, error) {
+	if len(l.Identity.JWT) == 0 {
+		return nil, nil //nolint:nilnil // because a nil Verifier trusts nobody
+	}
+	c := bearer.Config{
+		Refresh: refresh.Std(), Panics: t.relay.panics,
+		Report: func(issuer string, err error) {
+			if err != nil {
+				t.relay.log.Error("the relay could not get the keys of an issuer of tokens, the old ones stay in use", "listener", l.Name, "issuer", issuer, "error", err)
+			} else {
+				t.relay.log.Info("the relay has the keys of an issuer of tokens again", "listener", l.Name, "issuer", issuer)
+			}
+		},
+	}
+	for _, i := range l.Identity.JWT {
+		c.Trusts = append(c.Trusts, bearer.Trust{Issuer: i.Issuer, Audiences: i.Audiences, File: i.JWKSFile, URL: i.JWKSURL, CAFile: i.JWKSCAFile})
+	}
+	return bearer.New(c)
 }
 
 // of verifies the token of a stream or a poll, if its listener has issuers and it has a token, and
@@ -83,15 +83,14 @@ func (t *bearers) of(ctx context.Context, from string, values []string) (context
 	return identity.WithToken(ctx, token), nil
 }
 
-// identified gives a stream whose context has the client's token, if it has one. The ports are there by
-// then. The error is a status.
-func (r *Relay) identified(g grpc.ServerStream) (_ grpc.ServerStream, err error) {
-	defer r.panics.Catch(contain.Client, func(e *contain.Error) { err = status.Error(codes.Internal, e.Error()) })
+// identified gives a stream whose context has the client's token, if it has one. The error is a status.
+func (t *bearers) identified(g grpc.ServerStream) (_ grpc.ServerStream, err error) {
+	defer t.relay.panics.Catch(contain.Client, func(e *contain.Error) { err = status.Error(codes.Internal, e.Error()) })
 	values := metadata.ValueFromIncomingContext(g.Context(), authorization)
 	if len(values) == 0 {
 		return g, nil
 	}
-	ctx, err := r.ports[0].tokens.of(g.Context(), addressOf(g.Context()), values)
+	ctx, err := t.of(g.Context(), addressOf(g.Context()), values)
 	if err != nil {
 		return nil, err
 	}
