@@ -83,9 +83,10 @@ fuzz: ## run each fuzz target for FUZZTIME (default 20s)
 # What it finds is reported; how long it takes is nobody's concern. The tests of
 # "models" play random schedules, of which "make test" plays a few.
 .PHONY: soak
-soak: ## run a suite that CI has no time for: SUITE=access (SEEDS schedules of clients with access rules), envoy (real Envoys), control-planes (the recipes), hold (ten minutes of churn while operators hold what clients get), loads (load reports), models (SEEDS random schedules), mutate (mutants of cache and delivery), simulate (SEEDS from FROM, OPS of them)
+soak: ## run a suite that CI has no time for: SUITE=access (SEEDS schedules of clients with access rules), attack (one client that means harm, beside others), envoy (real Envoys), control-planes (the recipes), hold (ten minutes of churn while operators hold what clients get), loads (load reports), models (SEEDS random schedules), mutate (mutants of cache and delivery), simulate (SEEDS from FROM, OPS of them)
 	@case '$(SUITE)' in \
 		access) go test -timeout 24h -count 1 -v $(ARGS) -run '^TestAccessIsNotTold|^TestEachCheckIsNeeded' ./downstream/delivery -access.seeds='$(SEEDS)';; \
+		attack) go run ./integration/bench -scenario attack -runs 1 $(ARGS);; \
 		control-planes) integration/controlplanes.sh -v $(ARGS);; \
 		envoy) XDSRELAY_SOAK=1 integration/envoy.sh -v $(ARGS);; \
 		hold) go test -timeout 2h -count 1 -v $(ARGS) -run '^TestHoldUnderChurn' ./integration -hold.for=10m;; \
@@ -98,10 +99,10 @@ soak: ## run a suite that CI has no time for: SUITE=access (SEEDS schedules of c
 				-reloadload.clients=1000 -convergence.runs='$(SEEDS)' -convergence.rules.runs='$(SEEDS)' -makebeforebreak.schedules='$(SEEDS)' || result=1; \
 			exit $$result;; \
 		mutate) integration/mutate.sh $(ARGS);; \
-		simulate) overlay=$$(integration/simulate/exact.sh bin/simulate); \
-			go test -timeout 24h -count 1 -tags exact -ldflags=-checklinkname=0 -overlay "$$overlay" -v $(ARGS) -run '^TestSimulate' ./integration/simulate \
-				-simulate.from='$(FROM)' -simulate.seeds='$(SEEDS)' -simulate.ops='$(OPS)';; \
-		*) echo "SUITE is \"$(SUITE)\", which is none of: access, envoy, control-planes, hold, loads, models, mutate, simulate" >&2; exit 2;; \
+		simulate) overlay=$$(integration/simulate/exact.sh bin/.simulate); \
+			go test -timeout 24h -count 1 -tags exact -ldflags=-checklinkname=0 -overlay "$$overlay" -v -run '^TestSimulate' ./integration/simulate \
+				-simulate.from='$(FROM)' -simulate.seeds='$(SEEDS)' -simulate.ops='$(OPS)' $(ARGS);; \
+		*) echo "SUITE is \"$(SUITE)\", which is none of: access, attack, envoy, control-planes, hold, loads, models, mutate, simulate" >&2; exit 2;; \
 	esac
 
 ##@ Speed

@@ -133,6 +133,7 @@ func removeMembers(t *Table, c *Collection, now time.Time) {
 		e = next
 	}
 	if !wasSynced {
+		t.store.journal.completed++
 		t.store.changes.add(c)
 	}
 }

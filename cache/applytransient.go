@@ -16,7 +16,7 @@ func handOver(t *Table, e *Entry, r *wire.Resource, coll *Collection, now time.T
 	t.releaseContent(e)
 	t.clearError(e)
 	appear(t, e, now)
-	e.state, e.marks.ReusedVersion = Transient, false
+	e.state, e.marks.ReusedVersion = Transient, t.serverVersions.reused(e, r)
 	e.received = now.UnixNano()
 	noteName(t, e, r)
 	if coll == nil {

@@ -18,9 +18,19 @@ func breakOff(c *Collection) {
 	if c.table.store.source.State || c.quiet.synced || c.quiet.answered.IsZero() {
 		return
 	}
+	haveParts(c)
+}
+
+// haveParts records that relays are sent a part of a collection, after which the server does not go on, and
+// rings them.
+func haveParts(c *Collection) {
 	if c.quiet.breaks++; c.quiet.breaks == 0 {
 		c.quiet.breaks = 1
 	}
+	ringRelays(c)
+}
+
+func ringRelays(c *Collection) {
 	for _, f := range c.followers {
 		if f.needs.Has(NeedsBreaks) {
 			c.table.store.journal.ringType(f.bell)
@@ -28,7 +38,17 @@ func breakOff(c *Collection) {
 	}
 }
 
-// BrokenOff returns how often the server's answer for a collection broke off, and the error that
+// holdsPart records that a collection has restored members, and maybe not all: to relays that is like an answer that
+// broke off.
+func holdsPart(c *Collection) {
+	if !c.quiet.synced && !c.restored.whole && c.log.live.len > 0 && c.quiet.breaks == 0 {
+		c.quiet.breaks = 1
+		ringRelays(c)
+	}
+}
+
+// BrokenOff returns how often the server's answer for a collection broke off, once more if it began with members
+// that have names of their own, or with a part from a disk, and each time that a peer gave a part, and the error that
 // relays are told of it. Once the collection is complete it is 0, and nil.
 func BrokenOff(c *Collection) (times uint16, err *wire.ResourceError) {
 	if c.quiet.breaks == 0 {

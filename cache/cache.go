@@ -42,12 +42,13 @@ const (
 	// ReasonUnreferenced is that resources referred to it, and none does any more: a server of
 	// the state of the world may not have it any more.
 	ReasonUnreferenced Reason = "unreferenced"
+	ReasonMemory       Reason = "memory" // the process is short of memory (LIM-3)
 )
 
 // Reasons lists every Reason.
 func Reasons() []Reason {
 	return []Reason{
-		ReasonCount, ReasonBytes, ReasonIdle, ReasonAbsent, ReasonLimit, ReasonUnlisted, ReasonSilence, ReasonUnreferenced,
+		ReasonCount, ReasonBytes, ReasonIdle, ReasonAbsent, ReasonLimit, ReasonUnlisted, ReasonSilence, ReasonUnreferenced, ReasonMemory,
 	}
 }
 
@@ -214,6 +215,19 @@ func (c *Cache) Expire(now time.Time) time.Time {
 		c.idle.RemoveOldest()
 		c.mu.Unlock()
 		evictIdle(i, ReasonIdle)
+	}
+}
+
+// Shed evicts everything idle, as there is not enough memory (LIM-3).
+func (c *Cache) Shed() {
+	for {
+		c.mu.Lock()
+		i, _, ok := c.idle.RemoveOldest()
+		c.mu.Unlock()
+		if !ok {
+			return
+		}
+		evictIdle(i, ReasonMemory)
 	}
 }
 

@@ -125,6 +125,7 @@ func (t *Table) clearError(e *Entry) {
 func (t *Table) releaseContent(e *Entry) {
 	if e.state == Transient {
 		t.serverVersions.leave(e)
+		rememberContent(e, e.extra.life.transient.what)
 		if e.Member() {
 			e.coll.transient--
 		}

@@ -22,7 +22,9 @@ type Image struct {
 }
 
 // Mark is a position in the changes of a store.
-type Mark struct{ revision, heartbeats uint64 }
+type Mark struct{ revision, heartbeats, completed uint64 }
+
+func markOf(j *journal) Mark { return Mark{j.revision, j.heartbeats, j.completed} }
 
 // TableImage is one table.
 type TableImage struct {
@@ -31,7 +33,7 @@ type TableImage struct {
 	SystemVersion string   // the server's last system_version_info
 	VersionInfo   string   // the last version_info of a server of the state of the world
 	Collections   []string // globs and "*" that the server is asked for
-	Lacking       []string // those of which a disk lacks members, which are not for a disk
+	Lacking       []string // those of which there may be more members
 	Names         []string // names that the server is asked for, and that have content
 	Resources     []ResourceImage
 }
@@ -66,7 +68,7 @@ func (k Snapshots) Mark() Mark {
 	s := k.store
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return Mark{s.journal.revision, s.journal.heartbeats}
+	return markOf(&s.journal)
 }
 
 // Restored is the number of resources from an earlier process that were not confirmed, and when
@@ -89,7 +91,7 @@ func (k Snapshots) Image(leave func(typeURL string) bool) *Image {
 	defer s.applyMu.Unlock()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	i := &Image{Mark: Mark{s.journal.revision, s.journal.heartbeats}, Past: s.changes.past.image()}
+	i := &Image{Mark: markOf(&s.journal), Past: s.changes.past.image()}
 	for _, t := range slices.SortedFunc(maps.Values(s.tables), inOrder) {
 		if leave(t.typeURL) {
 			continue
@@ -109,8 +111,11 @@ func imageOf(t *Table) TableImage {
 		TypeURL: t.typeURL, Kind: t.kind, SystemVersion: t.serverVersions.system, VersionInfo: t.VersionInfo(),
 		Resources: make([]ResourceImage, 0, t.usage.resources),
 	}
-	for key := range t.colls {
+	for key, c := range t.colls {
 		i.Collections = append(i.Collections, key)
+		if !c.quiet.synced && !c.restored.whole {
+			i.Lacking = append(i.Lacking, key)
+		}
 	}
 	for key, e := range t.entries {
 		if e.res == nil {

@@ -4,6 +4,7 @@ package cache
 type journal struct {
 	revision   uint64  // number of the last change
 	heartbeats uint64  // number of the last heartbeat
+	completed  uint64  // how often a collection got known to have all its members
 	rung       []*Bell // to be rung when Store.mu is released; guarded by Store.applyMu
 }
 

@@ -43,6 +43,11 @@ func tellOutage(s *Store, err *wire.ResourceError, now time.Time) {
 			}
 		}
 	}
+	ringPlaces(s)
+}
+
+// ringPlaces rings for all clients. The caller holds the locks.
+func ringPlaces(s *Store) {
 	for p := range s.places {
 		s.journal.ring(p.Bell())
 	}

@@ -15,6 +15,10 @@ type outageState struct {
 	peers   bool        // immutable: peers are asked before clients are told (Source.Peers)
 	wants   uint64      // how often something was wanted that is not known; guarded by Store.mu
 	awaited atomic.Bool // peers were not asked yet for all that is wanted
+
+	helped atomic.Bool   // the control plane is away, and peers are asked for what is wanted
+	asked  atomic.Uint64 // the number of wants that they were asked for
+	polls  atomic.Bool   // polls wait until they were
 }
 
 // want records that something is wanted that is not known. The caller holds Store.mu.

@@ -73,7 +73,7 @@ func (p Peers) Missing() []PeerWants {
 
 // Known finds what the store has of names and collections, and lists those of them that it does not
 // know. A collection is known if it has all members: from the server, or as restored content. Of one
-// that is not known the members are found that there are. Content that is not kept is not known. Known
+// that is not known the members are found that there are, also those that are held by their names only. Content that is not kept is not known. Known
 // changes nothing: no demand begins, and none ends.
 func (p Peers) Known(w PeerWants) (found []ResourceImage, unknown []string) {
 	s := p.store
@@ -99,6 +99,9 @@ func (k *known) name(s *Store, w *PeerWants, key string) bool {
 	if t := s.tables[tableKey{w.TypeURL, w.Kind}]; t != nil {
 		if c := t.colls[key]; c != nil {
 			return k.members(c)
+		}
+		for e := range t.unglobbed.entries[key] {
+			k.entry(e)
 		}
 		if k.entry(t.entries[key]) {
 			return true
@@ -174,7 +177,7 @@ func (p Peers) Take(answers []PeerAnswer, asOf time.Time) (taken int) {
 // lend applies what a peer gave. whole are the collections that it knows all members of. The caller
 // holds the locks.
 func lend(u *update, t *Table, whole []string) int {
-	before := t.upstream.restored.left
+	before, known := t.upstream.restored.left, t.store.journal.revision
 	for i, r := range u.response.Resources {
 		if u.keys[i] != badKey && settledBefore(t, u.keys[i], r) {
 			u.keys[i] = badKey
@@ -188,6 +191,12 @@ func lend(u *update, t *Table, whole []string) int {
 			for _, f := range c.followers {
 				t.store.journal.ringType(f.bell)
 			}
+		}
+	}
+	for _, c := range t.colls {
+		// A relay would take it for the answer, and remove the rest from its own clients (RES-2, RES-11).
+		if last := c.log.live.tail; last != nil && last.changed > known && !c.quiet.synced && !c.restored.whole {
+			haveParts(c)
 		}
 	}
 	if t.upstream.restored.left > 0 {
@@ -213,11 +222,29 @@ func settledBefore(t *Table, key string, r *wire.Resource) bool {
 	})
 }
 
+// Helped says whether peers are asked for what is wanted: the control plane is away.
+func (p Peers) Helped(are bool) { p.store.outage.helped.Store(are) }
+
+// Due reports whether peers are to be asked yet for what was wanted when Wants was a number. Then Asked rings
+// for all clients.
+func (p Peers) Due(wants uint64) bool {
+	o := &p.store.outage
+	if !o.helped.Load() {
+		return false
+	}
+	o.polls.Store(true)
+	return o.asked.Load() < wants
+}
+
 // Asked says that all peers were asked for what Missing listed when Wants was a number. Clients that
 // still wait are told of the outage, if there is one (ABS-2), unless more was wanted meanwhile: that
 // is to be asked for first. It reports whether nobody is to wait for peers any longer.
 func (p Peers) Asked(wants uint64) (done bool) {
 	s := p.store
+	s.outage.asked.Store(wants)
+	if s.outage.polls.Swap(false) {
+		s.change(func() { ringPlaces(s) })
+	}
 	if !s.outage.awaited.Load() {
 		return true
 	}

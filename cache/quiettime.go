@@ -16,11 +16,29 @@ type quietTime struct {
 	// other does not exist.
 	synced  bool
 	overdue bool   // the server was asked long ago on the present stream, and has not answered
-	breaks  uint16 // how often an answer broke off before synced
+	breaks  uint16 // how often an answer broke off before synced; a part that no server sent counts as one that did
 
 	epoch uint32 // a member of another epoch is stale: not confirmed on the present stream
 	stale int    // stale members
+
+	witness witness
 }
+
+// witness is the member of a collection whose version is not presented on a new stream, though the relay
+// holds it. So the server must answer. Else an incremental server that knows all versions may have nothing to
+// say, and a collection that is not complete would never be. There is one from the first stream on if members come
+// from an earlier process: silence does not confirm them. If the answer on a stream before broke off, there
+// is one when the server has said nothing on the next. Guarded by Store.mu.
+type witness struct {
+	// key is that of the member, "" if all members were presented on the present stream. If the server
+	// does not send it, it need not say that it is gone (RES-14).
+	key    string
+	missed string // the one that the server did not send when it was asked to: it is presented since then
+	anew   bool   // the stream began anew, as the server did not answer
+}
+
+// is reports whether an entry is the witness.
+func (w *witness) is(e *Entry) bool { return e.key == w.key }
 
 // restart forgets the responses: a stream begins or ends, or none of them was an answer.
 func (q *quietTime) restart() { q.answered, q.progress, q.gap = time.Time{}, time.Time{}, 0 }
@@ -34,7 +52,7 @@ func (q *quietTime) last() time.Time {
 }
 
 // complete records that all members are here.
-func (q *quietTime) complete() { q.synced, q.breaks = true, 0 }
+func (q *quietTime) complete() { q.synced, q.breaks, q.witness = true, 0, witness{} }
 
 // progressed records a response that brought or confirmed a member.
 func (q *quietTime) progressed(now time.Time) {

@@ -92,11 +92,11 @@ func restartTable(t *Table, versionsLimit int) wire.Subscription {
 // witness. The relay did not present them: the server need not say that one of them does not exist
 // any more (RES-12).
 func doubtMembers(c *Collection) {
-	if c.transient == 0 && !c.table.variants.any() && c.restored.witness == "" {
+	if c.transient == 0 && !c.table.variants.any() && c.quiet.witness.key == "" {
 		return
 	}
 	c.quiet.doubt(c.log.live.head, func(e *Entry) bool {
-		return c.restored.isWitness(e) || e.state == Transient || (e.res != nil && e.res.Constrained())
+		return c.quiet.witness.is(e) || e.state == Transient || (e.res != nil && e.res.Constrained())
 	})
 }
 
@@ -128,7 +128,7 @@ func versionsHeld(t *Table, limit int) (map[string]string, bool) {
 	}
 	asked := false
 	for _, e := range t.entries {
-		if !presentable(e) || t.upstream.held.has(e) || (e.Member() && e.coll.restored.isWitness(e)) {
+		if !presentable(e) || t.upstream.held.has(e) || (e.Member() && e.coll.quiet.witness.is(e)) {
 			continue
 		}
 		if !asked && isWitness(e) {
@@ -156,7 +156,7 @@ func receivedVersion(t *Table, key string, r *wire.Resource) (version string, ok
 	switch {
 	case e == nil:
 		return r.Shown(), len(t.aliases.of(key)) == 0
-	case e.Member() && e.coll.restored.isWitness(e):
+	case e.Member() && e.coll.quiet.witness.is(e):
 		return "", false
 	case t.serverVersions.reused(e, r) || e.res != nil && e.res.Version == r.Version:
 		return "", true // it stands for other content too (ACK-4)

@@ -86,6 +86,9 @@ func (u *update) restore(s *Store, i *TableImage) int {
 		t.serverVersions.info = i.VersionInfo
 		t.serverVersions.note()
 	}
+	for _, c := range t.colls {
+		holdsPart(c)
+	}
 	for _, i := range begun {
 		if i.alive() && !i.subscribedTo() {
 			i.release()

@@ -14,7 +14,7 @@ import (
 //     that leaves open what became of it: the content stays, and is all that there is (ERR-1).
 //   - The collection that it is a member of is complete: the server has sent what differs. An
 //     incremental server that knows the versions may have nothing to send. To have it answer, the
-//     version of one member is not presented (restoredMembers).
+//     version of one member is not presented (witness).
 //   - Of names: an incremental server answered the type on the present stream, knows the versions
 //     that the relay holds, and has had its time to send what differs (Source.ResumeQuiet). To have
 //     it answer at all, the version of one name is not presented (versionsHeld). A server of the
@@ -38,10 +38,6 @@ type restoredTable struct {
 type restoredMembers struct {
 	is    bool // members come from an earlier process, or from a peer; until it is complete
 	whole bool // all members were restored that there were then
-	// witness is the key of the member that was not presented on the present stream, "" if all
-	// were: the server must send it. If it does not, it need not say that it is gone (RES-14).
-	witness string
-	anew    bool // the stream began anew, as the server did not send a witness
 }
 
 // Restored reports whether the members come from an earlier process, and the server has not said
@@ -124,52 +120,3 @@ func confirmRestored(s *Store, now time.Time) (next time.Time) {
 // isWitness reports whether the server should send the content of e again on a new stream, though
 // the relay holds it: its answer shows that it has read the versions of the other names.
 func isWitness(e *Entry) bool { return e.Restored() && e.extra.demand != nil && !e.Member() }
-
-// isWitness is the same of a member. The versions are those of the other members.
-func (r *restoredMembers) isWitness(e *Entry) bool { return e.key == r.witness }
-
-// chooseWitness chooses a member that is not presented on a new stream. It is another one than on
-// the stream before, if there is one: that may be gone. Then the server must say so.
-func chooseWitness(c *Collection) {
-	last := c.restored.witness
-	c.restored.witness = ""
-	if !c.Restored() {
-		return
-	}
-	for e := c.log.live.head; e != nil && (c.restored.witness == "" || c.restored.witness == last); e = e.next {
-		if presentable(e) {
-			c.restored.witness = e.key
-		}
-	}
-}
-
-// lacksWitness reports whether the server has not sent the witness on the present stream.
-func lacksWitness(c *Collection) bool {
-	if !c.Restored() || c.restored.witness == "" {
-		return false
-	}
-	e := c.table.entries[c.restored.witness]
-	return e != nil && e.coll == c && e.Member() && c.quiet.isStale(e)
-}
-
-// missWitness has the stream begin anew, once, as the server did not send the witness: it may be
-// gone. Then it is presented and another one is not. So it is if the server said nothing, and there
-// was no witness yet. It reports whether this was the first time.
-func missWitness(c *Collection) bool {
-	if t := c.table; t.store.source.State || !c.Restored() || c.restored.anew {
-		return false
-	}
-	c.restored.anew = true
-	c.demand.ask()
-	return true
-}
-
-// settlesAt is when the quiet time of a collection ends; zero if there is none. The server has long
-// to send the witness.
-func settlesAt(c *Collection) time.Time {
-	source := &c.table.store.source
-	if lacksWitness(c) {
-		return c.quiet.end(source.longQuiet(), source.longQuiet())
-	}
-	return c.quiet.end(source.Quiet, source.longQuiet())
-}

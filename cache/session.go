@@ -26,6 +26,24 @@ func (s Session) Wanted() int {
 	return n
 }
 
+// Learned reports whether something of what is cached came from a server or a snapshot, if only that a
+// collection is empty.
+func (s Session) Learned() bool {
+	s.store.mu.RLock()
+	defer s.store.mu.RUnlock()
+	if s.store.journal.revision > 0 {
+		return true
+	}
+	for _, t := range s.store.tables {
+		for _, c := range t.colls {
+			if c.Answered() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Sequence is the number of the last change that was applied.
 func (s Session) Sequence() uint64 {
 	s.store.mu.RLock()

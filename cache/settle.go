@@ -71,6 +71,7 @@ func settleCollection(t *Table, c *Collection, now time.Time) {
 // completed records that the server has sent all members, and rings the clients that wait for this.
 func completed(t *Table, c *Collection) {
 	c.quiet.complete()
+	t.store.journal.completed++
 	confirmMembers(t, c)
 	for _, f := range c.followers {
 		if f.follower.AwaitsMembers() {

@@ -104,13 +104,15 @@ func shown(t *Table) func(key string) bool {
 }
 
 // adoptNamed makes entries that are held by name members of a new collection. The server need not
-// mention them again: on a resumed stream it knows that the relay holds them.
+// mention them again: on a resumed stream it knows that the relay holds them. Relays are told that they are a
+// part, as if the answer had broken off.
 func adoptNamed(t *Table, c *Collection) {
 	for e := range t.unglobbed.take(c.key) {
 		if e.res != nil {
 			c.touch(e, t.store.journal.nextRevision())
 			c.bytes += e.Size()
 			c.restored.is = c.restored.is || e.Restored()
+			c.quiet.breaks = 1
 			if e.extra.err != nil {
 				addError(c, e.key, e.extra.err)
 			}

@@ -36,10 +36,15 @@ func (v *serverVersions) remember(e *Entry) {
 	if e.res.Version == "" {
 		return // its version is a digest, which says what it holds
 	}
+	rememberContent(e, v.contentOf(e.res))
+}
+
+// rememberContent notes a content of e before it changes.
+func rememberContent(e *Entry, c digest.Content) {
 	if e.past == nil {
 		e.past = new(digest.History)
 	}
-	e.past.Note(v.contentOf(e.res))
+	e.past.Note(c)
 }
 
 // reused reports whether the version of r stood for other content in e before.

@@ -128,7 +128,7 @@ func (k *checker) access(c *Config) {
 	}
 }
 
-const noIdentity = "the expression looks at peer: expected server.tls.client_ca_file, server.identity.jwt, or a listener on a unix socket, because otherwise nobody has an identity"
+const noIdentity = "the expression looks at peer: expected server.tls.client_ca_file, server.tls.spiffe, server.identity.jwt, or a listener on a unix socket, because otherwise nobody has an identity"
 
 func accessPath(i int) string { return fmt.Sprintf("access.rules[%d]", i) }
 

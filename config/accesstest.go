@@ -32,6 +32,8 @@ func (k *checker) accessTests(c *Config) {
 		path := fmt.Sprintf("access.tests[%d]", i)
 		k.required(path+".name", t.Name)
 		k.testNode(path+".node", t.Node)
+		k.testPeer(path+".peer", &t.Peer)
+		k.testListener(c, path+".listener", t.Listener)
 		k.required(path+".resource", t.Resource)
 		if t.Type == "" {
 			k.fail(path+".type", "missing or empty")
@@ -68,9 +70,7 @@ func (c *Config) runAccess() ([]TestResult, error) {
 		r := TestResult{Name: t.Name, File: at.file, Line: at.line, Column: at.column, Path: path}
 		node, bad := nodeFor(c, c.from, path, t.Node)
 		if r.Failure = bad; bad == nil {
-			peer := t.Peer.identity()
-			peer.Listener = t.Listener
-			if message := t.compare(access.Subject(node, peer)); message != "" {
+			if message := t.compare(access.Subject(node, t.Peer.identity(t.Listener))); message != "" {
 				r.Failure = &Error{at.file, at.line, at.column, fmt.Sprintf("%s %q", path, t.Name), message}
 			}
 		}

@@ -32,6 +32,7 @@ type Config struct {
 	Aggregation Aggregation `yaml:"aggregation"`
 	Access      Access      `yaml:"access"`
 	Types       Types       `yaml:"types"`
+	Limits      Limits      `yaml:"limits"`
 	Cache       Cache       `yaml:"cache"`
 	Resolve     Resolve     `yaml:"resolve"`
 	Log         Log         `yaml:"log"`
@@ -65,13 +66,15 @@ type Server struct {
 
 	MaxMessageSize   Size     `yaml:"max_message_size"`  // the relay splits responses below it (RES-9)
 	MaxReceiveSize   Size     `yaml:"max_receive_size"`  // largest accepted request (OPS-5)
-	MaxSubscriptions int      `yaml:"max_subscriptions"` // of one stream, over all types (OPS-5); 0: no limit
 	AckWait          Duration `yaml:"ack_wait"`          // wait of a type's next response for the ACK of the last one (ADS-2)
 	RemovalWait      Duration `yaml:"removal_wait"`      // wait of removals of clusters and endpoints (ADS-4)
 	WarmWait         Duration `yaml:"warm_wait"`         // wait of listeners and routes for endpoints of new clusters (WARM-4)
 	ListHold         Duration `yaml:"list_hold"`         // wait of lists for names of unreachable upstreams (ABS-3)
 	UnreachableAfter Duration `yaml:"unreachable_after"` // wait of clients for an unreachable upstream (ABS-2); 0: for ever
 	Drain            Duration `yaml:"drain"`             // time over which a shutdown spreads its clients (OPS-4)
+
+	// MaxConnectionAge is when connections of clients end, ± 10 % (SUR-4); 0: never.
+	MaxConnectionAge Duration `yaml:"max_connection_age"`
 
 	Keepalive     Keepalive `yaml:"keepalive"`
 	DebugServices bool      `yaml:"debug_services"` // reflection and channelz beside xDS
@@ -82,11 +85,27 @@ type Server struct {
 	Listeners []Listener `yaml:"listeners"` // beside the one that Listen and RESTListen open
 }
 
-// ServerTLS holds the files of the server's certificate.
+// ServerTLS holds the files of the server's certificate, or SPIFFE.
 type ServerTLS struct {
 	CertFile     string `yaml:"cert_file"`
 	KeyFile      string `yaml:"key_file"`
 	ClientCAFile string `yaml:"client_ca_file,omitempty"` // set: clients must present a certificate (mTLS)
+
+	SPIFFE *SPIFFE `yaml:"spiffe,omitempty"` // in place of files; clients must present a certificate
+}
+
+// SPIFFE has certificates come from a SPIFFE Workload API in place of files (ACC-1). The other end must
+// have an X509-SVID of one of the trust domains.
+type SPIFFE struct {
+	Socket       string   `yaml:"socket,omitempty"`        // unix:///path; empty: SPIFFE_ENDPOINT_SOCKET
+	TrustDomains []string `yaml:"trust_domains,omitempty"` // empty: that of the relay's own certificate
+}
+
+// ClientSPIFFE is SPIFFE for connections that the relay opens.
+type ClientSPIFFE struct {
+	Socket       string   `yaml:"socket,omitempty"`
+	TrustDomains []string `yaml:"trust_domains,omitempty"`
+	ServerIDs    []string `yaml:"server_ids,omitempty"` // SPIFFE IDs that the server may have; empty: any of TrustDomains
 }
 
 // Identity configures how long a client is who it was when it connected.
@@ -179,13 +198,15 @@ type Poll struct {
 	Timeout  Duration `yaml:"timeout"`  // of one REST poll; the server may hold it
 }
 
-// UpstreamTLS has the files for the connections to an upstream. The zero value is
+// UpstreamTLS has the files for the connections to an upstream, or SPIFFE. The zero value is
 // TLS with the system's CAs and without a client certificate.
 type UpstreamTLS struct {
 	CAFile     string `yaml:"ca_file,omitempty"`     // empty: the system's CAs
 	CertFile   string `yaml:"cert_file,omitempty"`   // the relay's own certificate, with KeyFile
 	KeyFile    string `yaml:"key_file,omitempty"`    //
 	ServerName string `yaml:"server_name,omitempty"` // expected in the server's certificate; empty: the endpoint's host
+
+	SPIFFE *ClientSPIFFE `yaml:"spiffe,omitempty"` // in place of files and name
 }
 
 // Credentials is what the relay shows an upstream beside its client certificate (ACC-6).
@@ -281,4 +302,6 @@ type Resolve struct {
 type Log struct {
 	Level  LogLevel  `yaml:"level"`
 	Format LogFormat `yaml:"format"`
+
+	PerMinute int `yaml:"per_minute"` // lines of one message; 0: no limit
 }

@@ -20,13 +20,13 @@ func Default() *Config {
 			Identity:         defaultIdentity(),
 			MaxMessageSize:   defaultMessageSize,
 			MaxReceiveSize:   16 * MiB,
-			MaxSubscriptions: 100_000,
 			AckWait:          Duration(200 * time.Millisecond),
 			RemovalWait:      Duration(200 * time.Millisecond),
 			WarmWait:         Duration(500 * time.Millisecond),
 			ListHold:         Duration(5 * time.Minute),
 			UnreachableAfter: Duration(5 * time.Second),
-			Drain:            Duration(30 * time.Second),
+			Drain:            Duration(20 * time.Second),
+			MaxConnectionAge: Duration(30 * time.Minute),
 			Keepalive:        Keepalive{Time: Duration(time.Minute), Timeout: Duration(20 * time.Second)},
 			RESTWait:         Duration(30 * time.Second),
 		},
@@ -35,6 +35,7 @@ func Default() *Config {
 		Aggregation: Aggregation{Otherwise: Isolate, Linger: Duration(5 * time.Minute)},
 		Access:      Access{Otherwise: Allow},
 		Types:       Types{Secret: []string{"sds"}},
+		Limits:      defaultLimits(),
 		Cache: Cache{
 			MaxResources: 1_000_000,
 			MaxBytes:     2 * GiB,
@@ -44,7 +45,7 @@ func Default() *Config {
 			SnapshotEvery: Duration(30 * time.Second),
 		},
 		Resolve: Resolve{Prefetch: true, AlternativeAfter: Duration(10 * time.Second), MaxRedirects: 5},
-		Log:     Log{Level: LevelInfo, Format: FormatText},
+		Log:     Log{Level: LevelInfo, Format: FormatText, PerMinute: 60},
 
 		FullStateTypes: []string{"lds", "cds", "srds"},
 	}

@@ -102,12 +102,13 @@ func TestDiff_longValues(t *testing.T) {
 func TestDiff_everyKey(t *testing.T) {
 	whole := func() *Config {
 		c := Default()
-		c.Server.TLS, c.Admin.TLS = new(ServerTLS), new(ServerTLS)
+		c.Server.TLS, c.Admin.TLS = &ServerTLS{SPIFFE: new(SPIFFE)}, &ServerTLS{SPIFFE: new(SPIFFE)}
+		c.Peers.TLS.SPIFFE = new(ClientSPIFFE)
 		u := DefaultUpstream()
-		u.Name, u.TLS = "a", new(UpstreamTLS)
+		u.Name, u.TLS = "a", &UpstreamTLS{SPIFFE: new(ClientSPIFFE)}
 		c.Upstreams = []Upstream{u}
 		l := DefaultListener()
-		l.Name, l.TLS = "b", new(ServerTLS)
+		l.Name, l.TLS = "b", &ServerTLS{SPIFFE: new(SPIFFE)}
 		c.Server.Listeners = []Listener{l}
 		return c
 	}

@@ -82,6 +82,8 @@ func documentedType(t reflect.Type) string {
 		return "size"
 	case reflect.TypeFor[FileMode]():
 		return "file mode"
+	case reflect.TypeFor[Memory]():
+		return "size or `auto`"
 	case reflect.TypeFor[Percent]():
 		return "percentage"
 	case reflect.TypeFor[Metadata]():

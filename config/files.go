@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/xdsrelay/xdsrelay/internal/sockets"
 	"github.com/xdsrelay/xdsrelay/internal/tokenfile"
 )
 
@@ -18,40 +19,57 @@ import (
 // time after.
 func (c *Config) CheckFiles() error {
 	k := &checker{from: c.from}
-	if t := c.Server.TLS; t != nil {
-		k.keyPair("server.tls", t.CertFile, t.KeyFile)
-		k.roots("server.tls.client_ca_file", t.ClientCAFile)
-	}
+	k.serverFiles("server.tls", c.Server.TLS)
 	k.issuers("server.identity", &c.Server.Identity)
 	for i, l := range c.Server.Listeners {
 		k.issuers(fmt.Sprintf("server.listeners[%d].identity", i), &l.Identity)
-		if t := l.TLS; t != nil {
-			at := fmt.Sprintf("server.listeners[%d].tls", i)
-			k.keyPair(at, t.CertFile, t.KeyFile)
-			k.roots(at+".client_ca_file", t.ClientCAFile)
-		}
+		k.serverFiles(fmt.Sprintf("server.listeners[%d].tls", i), l.TLS)
 	}
-	if t := c.Admin.TLS; t != nil {
-		k.keyPair("admin.tls", t.CertFile, t.KeyFile)
-		k.roots("admin.tls.client_ca_file", t.ClientCAFile)
-	}
+	k.serverFiles("admin.tls", c.Admin.TLS)
 	if file := c.Admin.TokensFile; file != "" {
 		if err := tokenfile.CheckList(file); err != nil {
 			k.unreadable("admin.tokens_file", file, err)
 		}
 	}
 	for i, u := range c.Upstreams {
-		if t := u.TLS; t != nil {
-			at := fmt.Sprintf("upstreams[%d].tls", i)
-			k.keyPair(at, t.CertFile, t.KeyFile)
-			k.roots(at+".ca_file", t.CAFile)
-		}
+		k.clientFiles(fmt.Sprintf("upstreams[%d].tls", i), u.TLS)
 		k.token(fmt.Sprintf("upstreams[%d].credentials.token_file", i), u.Credentials.TokenFile)
 		k.exists(fmt.Sprintf("upstreams[%d].path", i), u.Path)
 	}
-	k.keyPair("peers.tls", c.Peers.TLS.CertFile, c.Peers.TLS.KeyFile)
-	k.roots("peers.tls.ca_file", c.Peers.TLS.CAFile)
+	k.clientFiles("peers.tls", &c.Peers.TLS)
 	return join(k.errs)
+}
+
+// serverFiles checks what a listener has its certificate from; nil: it has none.
+func (k *checker) serverFiles(at string, t *ServerTLS) {
+	if t == nil {
+		return
+	}
+	k.keyPair(at, t.CertFile, t.KeyFile)
+	k.roots(at+".client_ca_file", t.ClientCAFile)
+	if t.SPIFFE != nil {
+		k.workload(at, t.SPIFFE.Socket)
+	}
+}
+
+// clientFiles checks what connections that the relay opens have their certificate from; nil: they
+// have none.
+func (k *checker) clientFiles(at string, t *UpstreamTLS) {
+	if t == nil {
+		return
+	}
+	k.keyPair(at, t.CertFile, t.KeyFile)
+	k.roots(at+".ca_file", t.CAFile)
+	if t.SPIFFE != nil {
+		k.workload(at, t.SPIFFE.Socket)
+	}
+}
+
+// workload checks that there is a file of a Workload API's socket.
+func (k *checker) workload(at, socket string) {
+	if name, is, err := sockets.Unix(socket); is && err == nil {
+		k.exists(at+".spiffe.socket", name)
+	}
 }
 
 // issuers checks that the files of keys are there.

@@ -58,6 +58,10 @@ upstreams:
     authorities: [e]
     endpoints: ["e:1"]
     credentials: {token_file: DIR/missing}
+  - name: f
+    authorities: [f]
+    endpoints: ["f:1"]
+    tls: {spiffe: {socket: unix://DIR/missing.sock}}
 `))
 	err := bad.CheckFiles()
 	if err == nil {
@@ -69,7 +73,8 @@ test.yaml:12:16: upstreams[0].tls.ca_file: reading DIR/missing.pem: no such file
 test.yaml:17:18: upstreams[1].tls.cert_file: reading DIR: is a directory
 test.yaml:21:11: upstreams[2].path: reading DIR/missing: no such file or directory
 test.yaml:25:31: upstreams[3].credentials.token_file: reading DIR/empty.pem: expected a token, got an empty file
-test.yaml:29:31: upstreams[4].credentials.token_file: reading DIR/missing: no such file or directory`), "\n")
+test.yaml:29:31: upstreams[4].credentials.token_file: reading DIR/missing: no such file or directory
+test.yaml:33:28: upstreams[5].tls.spiffe.socket: reading DIR/missing.sock: no such file or directory`), "\n")
 	if diff := cmp.Diff(want, strings.Split(err.Error(), "\n")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -100,7 +100,20 @@ func (l *layers) result(c *Config) error {
 	if _, given := l.from["admin.tls"]; given && c.Admin.TLS == nil {
 		c.Admin.TLS = new(ServerTLS)
 	}
+	l.emptySPIFFE(c)
 	return nil
+}
+
+// emptySPIFFE does the same for "spiffe: {}", which is SPIFFE with all defaults.
+func (l *layers) emptySPIFFE(c *Config) {
+	for at, t := range map[string]*ServerTLS{"server.tls": c.Server.TLS, "admin.tls": c.Admin.TLS} {
+		if _, given := l.from[at+".spiffe"]; given && t.SPIFFE == nil {
+			t.SPIFFE = new(SPIFFE)
+		}
+	}
+	if _, given := l.from["peers.tls.spiffe"]; given && c.Peers.TLS.SPIFFE == nil {
+		c.Peers.TLS.SPIFFE = new(ClientSPIFFE)
+	}
 }
 
 // parse reads text from outside of the file, source being its name there.

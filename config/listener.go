@@ -93,7 +93,7 @@ func (l *Listener) identifies() bool {
 }
 
 // verifiesCertificates reports whether clients of the listener show certificates.
-func (l *Listener) verifiesCertificates() bool { return l.TLS != nil && l.TLS.ClientCAFile != "" }
+func (l *Listener) verifiesCertificates() bool { return l.TLS != nil && l.TLS.verifies() }
 
 // listeners checks server.listeners, and that no two listen on the same address.
 func (k *checker) listeners(c *Config) {
@@ -135,13 +135,6 @@ func (k *checker) listenerName(names map[string]string, at, name string) {
 }
 
 const maxListenerName = 64
-
-func (k *checker) serverTLS(path string, t *ServerTLS) {
-	if t != nil {
-		k.required(path+".cert_file", t.CertFile)
-		k.required(path+".key_file", t.KeyFile)
-	}
-}
 
 func (k *checker) identity(path string, id *Identity) {
 	k.between(path+".recheck", id.Recheck, Duration(time.Second), maxWait)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -43,6 +44,9 @@ func TestParseEveryKey(t *testing.T) {
 	files.Name, files.Authorities, files.Path = "two", []string{"b.example.com", "*.b.example.com"}, "/etc/xds"
 	forwarding := DefaultUpstream()
 	forwarding.Name, forwarding.Authorities, forwarding.Endpoints = "three", []string{"c.example.com"}, [][]string{{"c.example.com:443"}}
+	forwarding.TLS = &UpstreamTLS{SPIFFE: &ClientSPIFFE{
+		Socket: "unix:///run/spire/agent.sock", TrustDomains: []string{"example.org"}, ServerIDs: []string{"spiffe://example.org/xds"},
+	}}
 	forwarding.Forward = []string{"authorization", "x-consul-token"}
 	want := &Config{
 		Server: Server{
@@ -57,13 +61,13 @@ func TestParseEveryKey(t *testing.T) {
 			ProxyProtocol:    true,
 			MaxMessageSize:   1 * MiB,
 			MaxReceiveSize:   2 * MiB,
-			MaxSubscriptions: 5,
 			AckWait:          Duration(3 * time.Second),
 			RemovalWait:      Duration(300 * time.Millisecond),
 			WarmWait:         Duration(400 * time.Millisecond),
 			ListHold:         Duration(6 * time.Minute),
 			UnreachableAfter: Duration(7 * time.Second),
 			Drain:            Duration(4 * time.Second),
+			MaxConnectionAge: Duration(22 * time.Minute),
 			Keepalive:        Keepalive{Time: Duration(50 * time.Second), Timeout: Duration(6 * time.Second)},
 			DebugServices:    true,
 			RESTListen:       ":18444",
@@ -77,6 +81,9 @@ func TestParseEveryKey(t *testing.T) {
 				Identity: Identity{Recheck: Duration(9 * time.Minute), JWT: []Issuer{
 					{Issuer: "c", Audiences: []string{"xds"}, JWKSURL: "http://[::1]:1/keys"},
 				}},
+			}, {
+				Name: "mesh", Listen: ":18446", SocketMode: 0o660, Protocol: ProtocolGRPC, Identity: Identity{Recheck: Duration(5 * time.Minute)},
+				TLS: &ServerTLS{SPIFFE: &SPIFFE{Socket: "unix:///run/spire/agent.sock", TrustDomains: []string{"example.org", "partner.example"}}},
 			}},
 		},
 		Admin: Admin{
@@ -140,7 +147,9 @@ func TestParseEveryKey(t *testing.T) {
 				Peer: TestPeer{
 					SPIFFE: "spiffe://td/shop", Subject: "CN=shop", DNS: []string{"shop"}, URIs: []string{"spiffe://td/shop"},
 					Emails: []string{"shop@example.com"}, IPs: []string{"192.0.2.1"},
+					UID: new(1001), GID: new(1002), Token: Metadata{"iss": "c", "sub": "shop", "aud": "xds"},
 				},
+				Listener: "default",
 				Type:     "cds",
 				Resource: "*",
 				Rule:     "sidecars",
@@ -164,6 +173,7 @@ func TestParseEveryKey(t *testing.T) {
 				Peer: TestPeer{
 					SPIFFE: "spiffe://td/shop", Subject: "CN=shop", DNS: []string{"shop"}, URIs: []string{"spiffe://td/shop"},
 					Emails: []string{"shop@example.com"}, IPs: []string{"192.0.2.1"},
+					UID: new(1001), GID: new(1002), Token: Metadata{"iss": "c", "sub": "shop", "aud": []any{"xds"}},
 				},
 				Listener: "default", Type: "cds", Resource: "web/checkout", Effect: Deny, Rule: "otherwise",
 			}},
@@ -175,7 +185,11 @@ func TestParseEveryKey(t *testing.T) {
 		},
 		Cache:   Cache{MaxResources: 18, MaxBytes: 19 * MiB, Idle: Duration(20 * time.Minute), Generations: 21, Dir: "/var/lib/xdsrelay", SnapshotEvery: Duration(45 * time.Second)},
 		Resolve: Resolve{AlternativeAfter: Duration(25 * time.Second), MaxRedirects: 26},
-		Log:     Log{Level: LevelDebug, Format: FormatJSON},
+		Limits: Limits{
+			StreamsPerConnection: 31, Streams: 36, Share: 37, Scopes: 35, FirstRequest: Duration(32 * time.Second), RequestsPerSecond: 33, Subscriptions: 5,
+			NameBytes: KiB, NodeBytes: 34 * KiB, Memory: Memory(1536 * MiB),
+		},
+		Log: Log{Level: LevelDebug, Format: FormatJSON, PerMinute: 61},
 
 		FullStateTypes: []string{"lds", "type.googleapis.com/example.Full"},
 	}
@@ -185,7 +199,8 @@ func TestParseEveryKey(t *testing.T) {
 	}
 	// The file is to hold every key there is, so that none is left unread.
 	for _, l := range leaves(reflect.ValueOf(got), reflect.TypeFor[*Config](), "") {
-		if _, given := got.from[l.path]; !given {
+		// Certificates come from files or from SPIFFE: a section has one of them. See TestParseSPIFFE.
+		if _, given := got.from[l.path]; !given && !strings.Contains(l.path, ".tls.spiffe.") {
 			t.Errorf("%s is not in the file", l.path)
 		}
 	}
@@ -222,6 +237,39 @@ func TestParseEveryKey(t *testing.T) {
 		_, forwarding := got.from["upstreams[2]."+l.path]
 		if !ofServers && !ofFiles && !forwarding {
 			t.Errorf("upstreams[].%s is not in the file", l.path)
+		}
+	}
+}
+
+// Each section of TLS takes SPIFFE in place of files, with keys and without.
+func TestParseSPIFFE(t *testing.T) {
+	const sections = `
+server: {tls: {spiffe: %[1]s}, listeners: [{name: l, listen: ":1", tls: {spiffe: %[1]s}}]}
+admin: {tls: {spiffe: %[1]s}}
+upstreams: [{name: a, default: true, endpoints: ["a:1"], tls: {spiffe: %[2]s}}]
+peers: {addresses: ["b:1"], tls: {spiffe: %[2]s}, identities: [spiffe://td/relay]}
+`
+	const server = "{socket: unix:///run/a, trust_domains: [td, other.td]}"
+	const client = "{socket: unix:///run/a, trust_domains: [td, other.td], server_ids: [spiffe://td/a]}"
+	for _, tt := range []struct {
+		server, client string
+		ours           SPIFFE
+		theirs         ClientSPIFFE
+	}{
+		{"{}", "{}", SPIFFE{}, ClientSPIFFE{}},
+		{
+			server, client, SPIFFE{"unix:///run/a", []string{"td", "other.td"}},
+			ClientSPIFFE{"unix:///run/a", []string{"td", "other.td"}, []string{"spiffe://td/a"}},
+		},
+	} {
+		c := mustParse(t, fmt.Sprintf(sections, tt.server, tt.client))
+		listener, upstream := &ServerTLS{SPIFFE: &tt.ours}, &UpstreamTLS{SPIFFE: &tt.theirs}
+		got := []any{c.Server.TLS, c.Server.Listeners[0].TLS, c.Admin.TLS, c.Upstreams[0].TLS, &c.Peers.TLS}
+		if diff := cmp.Diff([]any{listener, listener, listener, upstream, upstream}, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.server, diff)
+		}
+		if !c.Server.identifies() {
+			t.Errorf("%s: clients have no identity", tt.server)
 		}
 	}
 }

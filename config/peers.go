@@ -28,17 +28,13 @@ func (k *checker) peers(p *Peers, s *Server) {
 		k.required(at, id)
 		k.once(seen, at, "peers.identities", id, i)
 	}
-	switch {
-	case len(p.Addresses) > 0 && p.TLS.CertFile == "":
+	if len(p.Addresses) > 0 && !p.TLS.shows() {
 		k.fail("peers.tls.cert_file", "missing or empty: a peer answers only relays that show it a client certificate")
-	case p.TLS.KeyFile != "":
-		k.required("peers.tls.cert_file", p.TLS.CertFile)
-	}
-	if p.TLS.CertFile != "" {
-		k.required("peers.tls.key_file", p.TLS.KeyFile)
+	} else {
+		k.clientTLS("peers.tls", &p.TLS)
 	}
 	if len(p.Identities) > 0 && !slices.ContainsFunc(s.AllListeners(), func(l Listener) bool { return l.verifiesCertificates() }) {
-		k.fail("peers.identities", "expected server.tls.client_ca_file: without client certificates nobody has an identity")
+		k.fail("peers.identities", "expected server.tls.client_ca_file or server.tls.spiffe: without client certificates nobody has an identity")
 	}
 }
 

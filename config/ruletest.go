@@ -9,7 +9,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/xdsrelay/xdsrelay/internal/nodefile"
-	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // RuleTest says what the aggregation rules are expected to come to for one client: rules
@@ -19,6 +18,7 @@ type RuleTest struct {
 	Name     string   `yaml:"name"`
 	Node     TestNode `yaml:"node,omitempty"`
 	Peer     TestPeer `yaml:"peer,omitempty"`
+	Listener string   `yaml:"listener,omitempty"` // empty: "default"
 	Type     string   `yaml:"type"`               // a short name or a type URL
 	Resource string   `yaml:"resource,omitempty"` // empty: the type as a whole
 
@@ -33,21 +33,6 @@ type RuleTest struct {
 // envoy.config.core.v3.Node in its JSON form, or a string, the name of a file with it in
 // YAML or JSON, relative to the configuration's folder; nil: the client presents none.
 type TestNode any
-
-// TestPeer is who a client is to TLS; the zero value has no certificate.
-type TestPeer struct {
-	SPIFFE  string   `yaml:"spiffe,omitempty"`
-	Subject string   `yaml:"subject,omitempty"`
-	DNS     []string `yaml:"dns,omitempty"`
-	URIs    []string `yaml:"uris,omitempty"`
-	Emails  []string `yaml:"emails,omitempty"`
-	IPs     []string `yaml:"ips,omitempty"`
-}
-
-// identity gives the peer as rules see it.
-func (p *TestPeer) identity() keyer.Peer {
-	return keyer.Peer{SPIFFE: p.SPIFFE, Subject: p.Subject, DNS: p.DNS, URIs: p.URIs, Emails: p.Emails, IPs: p.IPs}
-}
 
 // Values are values of any kind that JSON has, as those of [Metadata]. Unlike nil, the
 // empty list says that there is none.

@@ -20,6 +20,8 @@ func (k *checker) tests(c *Config, path string, all []RuleTest) {
 func (k *checker) test(c *Config, path string, t *RuleTest) {
 	k.required(path+".name", t.Name)
 	k.testNode(path+".node", t.Node)
+	k.testPeer(path+".peer", &t.Peer)
+	k.testListener(c, path+".listener", t.Listener)
 	if t.Type == "" {
 		k.fail(path+".type", "missing or empty")
 	} else {

@@ -120,7 +120,7 @@ func (s *suite) run(c *Config, set *rules.Set, i int) TestResult {
 		r.Failure = bad
 		return r
 	}
-	if message := t.compare(c, set.Subject(node, t.Peer.identity())); message != "" {
+	if message := t.compare(c, set.Subject(node, t.Peer.identity(t.Listener))); message != "" {
 		r.Failure = &Error{at.file, at.line, at.column, fmt.Sprintf("%s %q", path, t.Name), message}
 	}
 	return r

@@ -31,13 +31,7 @@ func (k *checker) upstream(path string, u *Upstream) {
 		k.files(path, u)
 	}
 	if t := u.TLS; t != nil {
-		// A certificate is of no use without its key, nor the other way round.
-		if t.CertFile != "" {
-			k.required(path+".tls.key_file", t.KeyFile)
-		}
-		if t.KeyFile != "" {
-			k.required(path+".tls.cert_file", t.CertFile)
-		}
+		k.clientTLS(path+".tls", t)
 	}
 	k.headers(path, u)
 	k.between(path+".tls_refresh", u.TLSRefresh, Duration(time.Second), maxWait)

@@ -42,6 +42,8 @@ func (c *Config) check() *checker {
 	k.access(c)
 	k.cache(&c.Cache)
 	k.resolve(&c.Resolve)
+	k.limits(&c.Limits)
+	k.atLeast("log.per_minute", c.Log.PerMinute, 0, " (no limit)")
 	return k
 }
 
@@ -94,9 +96,6 @@ func (k *checker) server(s *Server) {
 	k.proxyProtocol("server.proxy_protocol", s.ProxyProtocol, s.Listen, s.RESTListen)
 	k.message("server.max_message_size", s.MaxMessageSize)
 	k.message("server.max_receive_size", s.MaxReceiveSize)
-	if s.MaxSubscriptions < 0 {
-		k.fail("server.max_subscriptions", "expected 0 (no limit) or more, got %d", s.MaxSubscriptions)
-	}
 	k.between("server.ack_wait", s.AckWait, Duration(10*time.Millisecond), Duration(time.Minute))
 	k.between("server.removal_wait", s.RemovalWait, 0, Duration(time.Minute))
 	k.between("server.warm_wait", s.WarmWait, 0, Duration(time.Minute))
@@ -105,6 +104,9 @@ func (k *checker) server(s *Server) {
 		k.between("server.unreachable_after", s.UnreachableAfter, Duration(time.Second), maxWait)
 	}
 	k.between("server.drain", s.Drain, 0, maxWait)
+	if s.MaxConnectionAge != 0 {
+		k.between("server.max_connection_age", s.MaxConnectionAge, Duration(time.Minute), 365*maxWait)
+	}
 	k.keepalive("server.keepalive", s.Keepalive)
 }
 

@@ -17,7 +17,11 @@ func (c *Config) Warnings() []*Error {
 	w.openSecrets(c)
 	for i := range c.Upstreams {
 		w.openTokens(fmt.Sprintf("upstreams[%d]", i), &c.Upstreams[i])
+		if t := c.Upstreams[i].TLS; t != nil {
+			w.anyServer(fmt.Sprintf("upstreams[%d].tls.spiffe", i), t.SPIFFE)
+		}
 	}
+	w.anyServer("peers.tls.spiffe", c.Peers.TLS.SPIFFE)
 	return w.all
 }
 
@@ -33,12 +37,12 @@ func (w *warnings) add(path, format string, args ...any) {
 
 // openAdmin warns of an admin port that others may reach and that does not ask who they are.
 func (w *warnings) openAdmin(a *Admin) {
-	certificates := a.TLS != nil && a.TLS.ClientCAFile != ""
+	certificates := a.TLS != nil && a.TLS.verifies()
 	switch {
 	case isLocal(a.Listen):
 	case a.TokensFile == "" && !certificates:
 		w.add("admin.listen", "whoever reaches %s sees what all clients have, and can hold, release and roll back what they get: "+
-			"expected a loopback address or a unix socket, or admin.tls with client_ca_file or admin.tokens_file", a.Listen)
+			"expected a loopback address or a unix socket, or admin.tls with client_ca_file or spiffe, or admin.tokens_file", a.Listen)
 	case a.TLS == nil:
 		w.add("admin.tokens_file", "everybody on the way to %s can read the tokens: expected admin.tls", a.Listen)
 	}
@@ -50,9 +54,9 @@ func (w *warnings) openServer(s *Server) {
 		switch {
 		case address == "" || isLocal(address):
 		case l.TLS == nil:
-			w.add(path, "everybody on the way to %s can read what clients get, and change it: expected tls, with client_ca_file", address)
+			w.add(path, "everybody on the way to %s can read what clients get, and change it: expected tls, with client_ca_file or spiffe", address)
 		case !l.identifies():
-			w.add(path, "whoever reaches %s can present any node and ask for any name: expected tls.client_ca_file or identity.jwt, "+
+			w.add(path, "whoever reaches %s can present any node and ask for any name: expected tls.client_ca_file, tls.spiffe or identity.jwt, "+
 				"so that clients can show who they are", address)
 		}
 	}
@@ -94,7 +98,7 @@ func (w *warnings) openSecrets(c *Config) {
 			}
 			told = append(told, i)
 			w.add(accessPath(i)+".match", "the rule may give secrets to clients of the listener %q, of whom nothing is known: "+
-				"expected client_ca_file or jwt for the listener, a unix socket, or a match that looks at peer or listener", name)
+				"expected client_ca_file, spiffe or jwt for the listener, a unix socket, or a match that looks at peer or listener", name)
 		}
 	}
 }
@@ -139,6 +143,13 @@ func (w *warnings) openTokens(path string, u *Upstream) {
 		w.add(keyPath(path+".metadata", authorization), message, "token")
 	case len(u.Forward) > 0:
 		w.add(path+".forward", message, "values of clients")
+	}
+}
+
+// anyServer warns of servers that may be any workload of a trust domain.
+func (w *warnings) anyServer(path string, s *ClientSPIFFE) {
+	if s != nil && len(s.ServerIDs) == 0 {
+		w.add(path, "every workload of the trust domain can pose as the server: expected server_ids")
 	}
 }
 

@@ -1,7 +1,7 @@
 package downstream
 
 import (
-	"context"
+	"log/slog"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
@@ -12,7 +12,7 @@ import (
 // answered. Rejected content is not sent again until it changes (ACK-3). number is that of the
 // response; zero if the nonce is of no response.
 func (st *stream) acknowledge(t *typeState, r *discoveryRequest, number uint64) {
-	if number <= t.flow.acked || number > t.flow.sent {
+	if !t.flow.owed(number) {
 		return // stale, or of no response: a client may send such nonces as often as it likes
 	}
 	st.unread.acknowledged(number, st.nonces.last)
@@ -39,8 +39,7 @@ func (st *stream) rejected(t *typeState, r *discoveryRequest, number uint64, now
 	t.reject(st.shared.observer, true)
 	st.shared.observer.Nacked(t.url)
 	nack := newNack(r.nonce, t.systemVersion, r.rejection, now)
-	level := st.shared.rejections.level(t.url, st.standing.id)
-	st.log(level).Log(context.Background(), level, "client rejected a response", "type", t.url, "nonce", number, "reason", nack.Message)
+	st.log(slog.LevelWarn).Warn("client rejected a response", "type", t.url, "nonce", number, "reason", nack.Message)
 	st.standing.edit(func() {
 		t.status.Nacks++
 		t.status.LastNack = nack

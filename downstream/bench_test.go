@@ -87,7 +87,8 @@ func deliveries(tb testing.TB, f form, n int) func() {
 	for range n {
 		st := newStream(s.shared, &fakeStream{ctx: tb.Context(), sent: func(any) error { count++; return nil }}, &variant{f, &services[0]})
 		first := discoveryRequest{typeURL: clusterType}
-		must(st.request(&first))
+		_, err := st.request(&first)
+		must(err)
 		streams = append(streams, st)
 		tb.Cleanup(st.close)
 	}
@@ -106,7 +107,8 @@ func deliveries(tb testing.TB, f form, n int) func() {
 		before := count
 		for _, st := range streams {
 			must(st.deliver())
-			must(st.request(&discoveryRequest{typeURL: clusterType, nonce: st.nonces.of(st.nonces.last)}))
+			_, err := st.request(&discoveryRequest{typeURL: clusterType, nonce: st.nonces.of(st.nonces.last)})
+			must(err)
 		}
 		if count-before != n {
 			tb.Fatalf("%d responses to %d streams", count-before, n)

@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,30 @@ func (s *stagger) set(d time.Duration) { s.nanoseconds.Store(int64(max(0, d))) }
 // moment returns a random time from now.
 func (s *stagger) moment() time.Duration {
 	return rand.N(time.Duration(s.nanoseconds.Load()) + 1) //nolint:gosec // spreading, not secrecy
+}
+
+// retirements are the streams that are to end, by ID, and since when.
+type retirements struct {
+	mu    sync.Mutex
+	since map[uint64]time.Time // guarded by mu
+}
+
+// begin notes a stream that is to end, and returns since when it is.
+func (r *retirements) begin(id uint64, now time.Time) (since time.Time, before bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	since, before = r.since[id]
+	if !before {
+		r.since[id] = now
+	}
+	return since, before
+}
+
+// end forgets a stream that has ended.
+func (r *retirements) end(id uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.since, id)
 }
 
 // closing is how a server ends: it drains, and then cuts off the rest. Server.mu guards drain and

@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -39,7 +40,7 @@ type Config struct {
 
 	Router   Router
 	Observer Observer     // nil: no events
-	Log      *slog.Logger // nil: no log
+	Log      *slog.Logger // nil: no log; clients decide how many lines it has, which it has to bound itself (LIM-4)
 }
 
 // shared has the parts of a server that all streams and polls use.
@@ -56,9 +57,10 @@ type shared struct {
 	lastID     atomic.Uint64
 	plans      plans
 	senders    *senders
-	rejections *rejectionLog
-	identified func(g grpc.ServerStream) (grpc.ServerStream, error) // see Server.Identified; nil: none
-	aside      func(g grpc.ServerStream) (done bool, err error)     // see Server.Aside; nil: none
+
+	retirements retirements
+	identified  func(g grpc.ServerStream) (grpc.ServerStream, error) // see Server.Identified; nil: none
+	aside       func(g grpc.ServerStream) (done bool, err error)     // see Server.Aside; nil: none
 }
 
 func newShared(c Config) *shared {
@@ -67,14 +69,13 @@ func newShared(c Config) *shared {
 	if c.FullState == nil {
 		c.FullState = keyer.TypeSet(keyer.FullStateTypes())
 	}
-	s := &shared{config: c, observer: c.Observer, log: c.Log, seed: maphash.MakeSeed(), senders: newSenders()}
+	s := &shared{config: c, observer: c.Observer, log: c.Log, seed: maphash.MakeSeed(), senders: newSenders(), retirements: retirements{since: make(map[uint64]time.Time)}}
 	if s.observer == nil {
 		s.observer = silent{}
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.rejections = newRejectionLog(s.log)
 	s.limits.Store(c.withDefaults())
 	s.identifier.Store(&c.Identifier)
 	return s

@@ -23,7 +23,7 @@ const listWait = time.Second
 func (st *stream) deliver() error {
 	st.bell.rung.Store(false)
 	if st.subscriber == nil {
-		return nil // Reroute rings every stream, also one without a request
+		return nil // Reroute and Retire ring every stream, also one without a request
 	}
 	st.reroute()
 	if st.nonces.last == 0 {
@@ -54,7 +54,7 @@ func (st *stream) deliver() error {
 	if st.alarm.timer != nil || !next.IsZero() {
 		st.alarm.set(next, time.Now(), st) // sending may have taken long
 	}
-	return nil
+	return retired(st, left.More, next)
 }
 
 // collect sends the changes that the stores have for the client.

@@ -33,6 +33,7 @@ func (r toOne) Reopen() (downstream.Routes, error)                        { retu
 func (r toOne) Access() downstream.Access                                 { return nil }
 func (r toOne) Distrusts(*cache.Store) bool                               { return false }
 func (r toOne) Close()                                                    {}
+func (r toOne) Pause()                                                    {}
 func (r toOne) Named(name keyer.Name) (*cache.Store, string, error) {
 	return r.store, name.Canonical(), nil
 }

@@ -62,6 +62,9 @@ func (f *flow) acknowledge(number uint64) (b *delivery.Batch) {
 	return b
 }
 
+// owed reports whether an answer to the response with a number is still to come.
+func (f *flow) owed(number uint64) bool { return f.acked < number && number <= f.sent }
+
 // idle reports whether the client has acknowledged every response.
 func (f *flow) idle() bool { return f.acked >= f.sent }
 

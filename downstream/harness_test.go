@@ -330,6 +330,8 @@ func (r *testRouter) rejections() (all []string) {
 
 func (r *testRoutes) Scope() string { return "scope of " + r.node.GetId() }
 
+func (r *testRoutes) Pause() { r.Close() }
+
 func (r *testRoutes) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -412,6 +414,8 @@ func (r *recorder) Unserved(variant string) { r.note(func() { r.events["unserved
 func (r *recorder) Refused(_ string, code codes.Code) {
 	r.note(func() { r.refused[code]++ })
 }
-func (r *recorder) Moved(string)        { r.note(func() { r.events["moved"]++ }) }
-func (r *recorder) MoveEnded(m MoveEnd) { r.note(func() { r.events["ended: "+string(m)]++ }) }
-func (r *recorder) Unsendable(string)   { r.note(func() { r.events["unsendable"]++ }) }
+func (r *recorder) Moved(string)           { r.note(func() { r.events["moved"]++ }) }
+func (r *recorder) Retired(variant string) { r.note(func() { r.events["retired: "+variant]++ }) }
+func (r *recorder) Limited(l Limit)        { r.note(func() { r.events["limited: "+string(l)]++ }) }
+func (r *recorder) MoveEnded(m MoveEnd)    { r.note(func() { r.events["ended: "+string(m)]++ }) }
+func (r *recorder) Unsendable(string)      { r.note(func() { r.events["unsendable"]++ }) }

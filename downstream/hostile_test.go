@@ -7,10 +7,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/lograte"
 	"google.golang.org/grpc/codes"
 )
 
@@ -258,7 +258,8 @@ func TestHostile_LogIsNotFlooded(t *testing.T) {
 // for each rejection, and a line for all the others; it is counted and shown (ACK-7).
 func TestHostile_ACK7_RejectsForEver(t *testing.T) {
 	var log bytes.Buffer
-	const minutes, rejections = 3, 2 * loudRejections
+	const minutes, loud, rejections = 3, 8, 16
+	lines := lograte.New(slog.NewTextHandler(&log, nil), loud, nil)
 	bubble(t, func(h *harness) {
 		h.opaque.set(clusterType, "0", "a")
 		c := h.slowClient()
@@ -272,64 +273,22 @@ func TestHostile_ACK7_RejectsForEver(t *testing.T) {
 			c.nack(responses[len(responses)-1], "never")
 			h.opaque.set(clusterType, fmt.Sprint(v+1), "a")
 			if v%rejections == rejections-1 && v < (minutes-1)*rejections {
-				h.advance(rejectionPause)
+				h.advance(time.Minute)
 			}
 		}
 		c.take()
+		lines.Close()
 		if got := h.server.Streams()[0].Types[clusterType].Nacks; got != minutes*rejections {
 			t.Errorf("%d rejections are counted, want %d", got, minutes*rejections)
 		}
-	}, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-	if got := strings.Count(log.String(), `"client rejected a response"`); got != minutes*loudRejections {
-		t.Errorf("%d warnings, want %d", got, minutes*loudRejections)
+	}, func(c *Config) { c.Log = slog.New(lines.Handler()) })
+	if got := strings.Count(log.String(), `msg="client rejected a response"`); got != minutes*loud {
+		t.Errorf("%d warnings, want %d", got, minutes*loud)
 	}
-	// The last minute ends with the server.
-	left := fmt.Sprintf("type=%s left_out=%d clients=1", clusterType, rejections-loudRejections)
+	left := fmt.Sprintf(`message="client rejected a response" left_out=%d`, rejections-loud)
 	if got := strings.Count(log.String(), left); got != minutes {
 		t.Errorf("%d lines tell what was left out, want %d", got, minutes)
 	}
-}
-
-// A fleet that rejects the same thing does not fill the log, and no client of it keeps
-// another one's rejections out for longer than a minute (ACK-7).
-func TestRejectionLog_ACK7_Fleet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		r := newRejectionLog(slog.New(slog.NewTextHandler(&log, nil)))
-		const clients = 2*loudAltogether + 1
-		loud := func(typeURL string) (n int) {
-			for who := range clients {
-				if r.level(typeURL, who) == slog.LevelWarn {
-					n++
-				}
-			}
-			return n
-		}
-		for range 2 {
-			if got := loud(clusterType); got != loudAltogether {
-				t.Errorf("%d warnings, want %d", got, loudAltogether)
-			}
-			if got := loud(endpointType); got != loudAltogether {
-				t.Errorf("%d warnings of another type, want %d", got, loudAltogether)
-			}
-			<-time.After(rejectionPause) // of the bubble
-			synctest.Wait()
-			for _, typeURL := range []string{clusterType, endpointType} {
-				want := fmt.Sprintf("type=%s left_out=%d clients=%d within=1m0s", typeURL, clients-loudAltogether, clients-loudAltogether)
-				if strings.Count(log.String(), want) != 1 {
-					t.Errorf("the log says %s, want one %q", log.String(), want)
-				}
-			}
-			log.Reset()
-		}
-		if r.level(clusterType, 0) != slog.LevelWarn {
-			t.Error("the first rejection of a minute is left out")
-		}
-		r.end()
-		if log.Len() > 0 {
-			t.Errorf("nothing was left out: %s", log.String())
-		}
-	})
 }
 
 // The admin port looks while everything moves.

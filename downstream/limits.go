@@ -2,11 +2,13 @@ package downstream
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // Defaults of Limits.
@@ -18,26 +20,46 @@ const (
 // headerRoom is the number of bytes that Finish may add to a batch.
 const headerRoom = 1 << 10
 
-// maxNamed times MaxSubscriptions is how many names a client may subscribe to and get an answer
-// for each. Names beyond MaxSubscriptions are refused one by one (ABS-4). Answers to more than
+// maxNamed times Subscriptions is how many names a client may subscribe to and get an answer
+// for each. Names beyond Subscriptions are refused one by one (ABS-4). Answers to more than
 // maxNamed times as many would need more memory than the requests did. Such names are refused
 // without an answer and counted. All other names are served as usual.
 const maxNamed = 2
 
+// maxNameLength limits the bytes of a name, whatever Limits say (OPS-5). The relay repeats names in requests to the
+// control plane, which it shares between clients, and in responses, which must stay below their
+// limit (RES-9). So no single name may be large.
+const maxNameLength = 64 << 10
+
+// retireGrace is how long the end of a stream waits for acknowledgements, beside the waits of Limits.
+const retireGrace = 10 * time.Second
+
+// ClientLimits are what clients may take (LIM-1).
+type ClientLimits struct {
+	Streams           int           // of all clients, with held polls; 0: no limit
+	Share             float64       // what part of Streams one address and one identity may have, once half of them are taken
+	Subscriptions     int           // of one stream, over all types (OPS-5); 0: no limit
+	NameBytes         int           // of one name (ABS-4); 0: 64 KiB, and it is never more
+	NodeBytes         int           // of the client's node; 0: no limit
+	FirstRequest      time.Duration // how long a stream may be without a request; 0: no limit
+	RequestsPerSecond int           // of one stream, beside answers to responses; further ones wait; 0: no limit
+}
+
 // Limits are the part of a Config that may change while the server runs.
 type Limits struct {
-	MaxMessageSize   int           // bytes; responses are split below it (RES-9)
-	MaxSubscriptions int           // of one stream, over all types (OPS-5); 0: no limit
-	AckWait          time.Duration // how long a type's next response waits for the ACK of the last (ADS-2)
-	RemovalWait      time.Duration // how long removals of clusters and endpoints wait (ADS-4); 0: they do not
-	WarmWait         time.Duration // how long listeners and routes wait for new clusters' endpoints (WARM-4); 0: they do not
-	ListHold         time.Duration // how long a list waits for names whose control plane is away (ABS-3)
-	RESTWait         time.Duration // how long a poll is held (REST-1); 0: it is answered at once
+	MaxMessageSize int // bytes; responses are split below it (RES-9)
+	PerClient      ClientLimits
+	AckWait        time.Duration // how long a type's next response waits for the ACK of the last (ADS-2)
+	RemovalWait    time.Duration // how long removals of clusters and endpoints wait (ADS-4); 0: they do not
+	WarmWait       time.Duration // how long listeners and routes wait for new clusters' endpoints (WARM-4); 0: they do not
+	ListHold       time.Duration // how long a list waits for names whose control plane is away (ABS-3)
+	RESTWait       time.Duration // how long a poll is held (REST-1); 0: it is answered at once
 }
 
 func (l Limits) withDefaults() *Limits {
 	l.MaxMessageSize = cmp.Or(l.MaxMessageSize, DefaultMaxMessageSize)
 	l.AckWait = cmp.Or(l.AckWait, DefaultAckWait)
+	l.PerClient.NameBytes = cmp.Or(min(l.PerClient.NameBytes, maxNameLength), maxNameLength)
 	return &l
 }
 
@@ -46,22 +68,59 @@ func (l *Limits) room() int { return l.MaxMessageSize - headerRoom }
 
 // left returns how many more names a stream may subscribe to that has a number of them.
 func (l *Limits) left(subscriptions int) int {
-	if l.MaxSubscriptions == 0 {
+	if l.PerClient.Subscriptions == 0 {
 		return math.MaxInt
 	}
-	return l.MaxSubscriptions - subscriptions
+	return l.PerClient.Subscriptions - subscriptions
 }
 
 // answerable returns how many more refused names a client gets answers for, if the relay
 // remembers so many refused names of it.
 func (l *Limits) answerable(remembered int) int {
-	if l.MaxSubscriptions == 0 {
+	if l.PerClient.Subscriptions == 0 {
 		return math.MaxInt
 	}
-	return max(0, maxNamed*l.MaxSubscriptions-remembered)
+	return max(0, maxNamed*l.PerClient.Subscriptions-remembered)
 }
 
-// surplus returns why a name beyond MaxSubscriptions is refused.
+// retirement is how long a stream that is to end may go on.
+func (l *Limits) retirement() time.Duration {
+	return retireGrace + l.AckWait + l.RemovalWait + l.WarmWait
+}
+
+// tooLong returns why a name is refused that is too long, nil if it is not.
+func tooLong(spelling string, most int) error {
+	if len(spelling) <= most {
+		return nil
+	}
+	return &refusedError{
+		codes.ResourceExhausted, fmt.Errorf("a resource name has %d bytes, at most %d are served", len(spelling), most),
+	}
+}
+
+// large returns the status for a node that is too large, nil if it is not.
+func (l *Limits) large(nodeBytes int) error {
+	if l.PerClient.NodeBytes == 0 || nodeBytes <= l.PerClient.NodeBytes {
+		return nil
+	}
+	return status.Errorf(codes.ResourceExhausted, "the node has %d bytes, at most %d are served", nodeBytes, l.PerClient.NodeBytes)
+}
+
+// refusedError is why the relay itself answers a name. The stream or poll goes on.
+type refusedError struct {
+	code codes.Code
+	err  error
+}
+
+func (e *refusedError) Error() string { return e.err.Error() }
+func (e *refusedError) Unwrap() error { return e.err }
+
+func refusal(err error) *refusedError {
+	r, _ := errors.AsType[*refusedError](err)
+	return r
+}
+
+// surplus returns why a name beyond Subscriptions is refused.
 func (l *Limits) surplus(where string) *refusedError {
-	return &refusedError{codes.ResourceExhausted, fmt.Errorf("at most %d subscriptions %s are served", l.MaxSubscriptions, where)}
+	return &refusedError{codes.ResourceExhausted, fmt.Errorf("at most %d subscriptions %s are served", l.PerClient.Subscriptions, where)}
 }

@@ -12,7 +12,7 @@ func TestSetLimits(t *testing.T) {
 			c := h.client()
 			c.subscribe(clusterType, "0", "1")
 			c.wants("Cluster +0=1 +1=1")
-			h.server.SetLimits(Limits{MaxSubscriptions: 1})
+			h.server.SetLimits(Limits{PerClient: ClientLimits{Subscriptions: 1}})
 			c.subscribe(clusterType, "2")
 			c.wants("Cluster -2 !2=ResourceExhausted")
 			h.opaque.set(clusterType, "2", "0", "1")

@@ -2,7 +2,6 @@ package downstream
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -15,20 +14,6 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// refusedError is why the relay itself answers a name. The stream or poll goes on.
-type refusedError struct {
-	code codes.Code
-	err  error
-}
-
-func (e *refusedError) Error() string { return e.err.Error() }
-func (e *refusedError) Unwrap() error { return e.err }
-
-func refusal(err error) *refusedError {
-	r, _ := errors.AsType[*refusedError](err)
-	return r
-}
-
 var (
 	errReservedName     = errors.New("a resource name begins with a NUL")
 	errLocatedMany      = errors.New("a glob or * cannot be subscribed to with dynamic parameters")
@@ -37,11 +22,6 @@ var (
 	errUnwrapped        = errors.New("dynamic parameters are for clients that know wrapped resources: announce " + wire.FeatureWrapping +
 		", or use resource_locators in the first request of the stream")
 )
-
-// maxNameLength limits the bytes of a name (OPS-5). The relay repeats names in requests to the
-// control plane, which it shares between clients, and in responses, which must stay below their
-// limit (RES-9). So no single name may be large.
-const maxNameLength = 64 << 10
 
 // locate returns the store and the key of a name. The authority and the directives decide for an
 // xdstp name, the client's scope for every other name. The error is a refusedError if the relay
@@ -55,16 +35,17 @@ func locate(routes Routes, typeURL, spelling string) (*cache.Store, cache.Name, 
 
 func locatePlain(routes Routes, typeURL, spelling string) (*cache.Store, cache.Name, error) {
 	name := cache.Name{Spelling: spelling, Key: spelling}
-	if len(spelling) > maxNameLength { // ABS-4
-		return nil, name, &refusedError{
-			codes.ResourceExhausted, fmt.Errorf("a resource name has %d bytes, at most %d are served", len(spelling), maxNameLength),
-		}
+	if err := tooLong(spelling, maxNameLength); err != nil { // ABS-4
+		return nil, name, err
 	}
 	if !keyer.IsXDSTP(spelling) {
 		if err := permitted(routes, typeURL, spelling); err != nil {
 			return nil, name, err
 		}
 		store, err := routes.Scoped(typeURL, spelling)
+		if errors.Is(err, ErrNoRoom) {
+			return nil, name, &refusedError{codes.Unavailable, err} // LIM-1
+		}
 		if err != nil {
 			return nil, name, scopeError(err)
 		}
@@ -83,6 +64,9 @@ func locatePlain(routes Routes, typeURL, spelling string) (*cache.Store, cache.N
 	store, key, err := routes.Named(parsed)
 	if errors.Is(err, ErrNoUpstream) {
 		return nil, name, &refusedError{codes.NotFound, err} // LOC-4
+	}
+	if errors.Is(err, ErrNoRoom) {
+		return nil, name, &refusedError{codes.Unavailable, err} // LIM-1
 	}
 	if err != nil {
 		return nil, name, statusOr(codes.Unavailable, err)

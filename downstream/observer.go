@@ -21,6 +21,27 @@ const (
 // MoveEnds lists every MoveEnd.
 func MoveEnds() []MoveEnd { return []MoveEnd{EndMoved, EndRefused, EndUnverified, EndNarrowed} }
 
+// Limit is a limit of what clients may take. It is a metric's label, and the name of the key in limits.
+type Limit string
+
+// The limits.
+const (
+	LimitFirstRequest  Limit = "first_request"       // a stream ended that sent no request
+	LimitRequests      Limit = "requests_per_second" // a request waited
+	LimitNode          Limit = "node_bytes"          // a stream or a poll ended
+	LimitName          Limit = "name_bytes"          // a name was refused
+	LimitSubscriptions Limit = "subscriptions"       // likewise
+	LimitScopes        Limit = "scopes"              // a stream or poll ended
+	LimitStreams       Limit = "streams"             // a stream or poll was refused
+	LimitShare         Limit = "share"               // likewise
+	LimitMemory        Limit = "memory"              // a stream or a poll was refused, or a scope
+)
+
+// LimitsOfClients lists every Limit.
+func LimitsOfClients() []Limit {
+	return []Limit{LimitFirstRequest, LimitRequests, LimitNode, LimitName, LimitSubscriptions, LimitScopes, LimitStreams, LimitShare, LimitMemory}
+}
+
 // Observer receives the events of streams and polls. The owners of streams and the handlers of polls
 // call its methods, which must not block.
 type Observer interface {
@@ -55,6 +76,10 @@ type Observer interface {
 	// does not let the client present its node, and MoveEnded that a stream ended because of that.
 	Moved(variant string)
 	MoveEnded(reason MoveEnd)
+	// Limited reports that a limit was in a client's way.
+	Limited(limit Limit)
+	// Retired reports that a stream ends because its connection has reached its age (SUR-4).
+	Retired(variant string)
 	// Unserved reports that a stream ended, or that a poll was refused, because no control
 	// plane that it needs can be reached, and the relay knows nothing that it asks for (ABS-2).
 	Unserved(variant string)
@@ -80,5 +105,7 @@ func (silent) Overdue(string)                     {}
 func (silent) Refused(string, codes.Code)         {}
 func (silent) Moved(string)                       {}
 func (silent) MoveEnded(MoveEnd)                  {}
+func (silent) Limited(Limit)                      {}
+func (silent) Retired(string)                     {}
 func (silent) Unserved(string)                    {}
 func (silent) Unsendable(string)                  {}

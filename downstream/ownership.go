@@ -7,8 +7,9 @@ import "sync/atomic"
 // client to read. Only the handler waits for the slot, and give hands it over: a sender with more
 // to send would mostly take the slot again before the handler has awoken.
 type ownership struct {
-	state  atomic.Uint32
-	handed chan struct{} // made when the handler waits for the first time
+	state   atomic.Uint32
+	retires atomic.Bool   // the owner ends the stream as soon as it can; see Server.Retire
+	handed  chan struct{} // made when the handler waits for the first time
 }
 
 const (

@@ -163,7 +163,7 @@ func TestRefusals_LOC4_NAME1_OPS5_ERR1(t *testing.T) {
 			if n := h.seen.refused[codes.ResourceExhausted]; n != 2 {
 				h.Errorf("%d names were refused", n)
 			}
-		}, func(c *Config) { c.MaxSubscriptions = 3 })
+		}, func(c *Config) { c.PerClient.Subscriptions = 3 })
 	})
 	t.Run("OPS-5 ERR-1 state of the world: what fits is served, and the rest once there is room", func(t *testing.T) {
 		bubble(t, func(h *harness) {
@@ -183,7 +183,7 @@ func TestRefusals_LOC4_NAME1_OPS5_ERR1(t *testing.T) {
 			if s := h.status(); s.Types[endpointType].Subscriptions != 1 {
 				h.Errorf("status %+v", s)
 			}
-		}, func(c *Config) { c.MaxSubscriptions = 3 })
+		}, func(c *Config) { c.PerClient.Subscriptions = 3 })
 	})
 	t.Run("ABS-4 OPS-5 of a flood nothing is told beyond twice the limit, and the stream goes on", func(t *testing.T) {
 		bubble(t, func(h *harness) {
@@ -209,7 +209,7 @@ func TestRefusals_LOC4_NAME1_OPS5_ERR1(t *testing.T) {
 			}
 			h.opaque.set(endpointType, "2", "0")
 			c.wants("ClusterLoadAssignment 0@2")
-		}, func(c *Config) { c.MaxSubscriptions = 3 })
+		}, func(c *Config) { c.PerClient.Subscriptions = 3 })
 	})
 	t.Run("OPS-5 incremental: nothing is kept of refused names", func(t *testing.T) {
 		bubble(t, func(h *harness) {
@@ -220,7 +220,7 @@ func TestRefusals_LOC4_NAME1_OPS5_ERR1(t *testing.T) {
 			c.take()
 			c.subscribe(clusterType, "9")
 			c.wants("Cluster -9 !9=ResourceExhausted")
-		}, func(c *Config) { c.MaxSubscriptions = 3 })
+		}, func(c *Config) { c.PerClient.Subscriptions = 3 })
 	})
 	t.Run("LOC-4 ERR-1 REST-1 a poll that is held in vain ends with what is refused", func(t *testing.T) {
 		restBubble(t, func(h *harness) {
@@ -245,7 +245,7 @@ func TestRefusals_LOC4_NAME1_OPS5_ERR1(t *testing.T) {
 			if n := h.seen.refused[codes.ResourceExhausted]; n != 8 {
 				h.Errorf("%d refusals counted, want 8", n)
 			}
-		}, func(c *Config) { c.MaxSubscriptions = 3 })
+		}, func(c *Config) { c.PerClient.Subscriptions = 3 })
 	})
 	t.Run("OPS-5 ERR-1 REST", func(t *testing.T) {
 		restBubble(t, func(h *harness) {
@@ -253,7 +253,7 @@ func TestRefusals_LOC4_NAME1_OPS5_ERR1(t *testing.T) {
 			p := h.poller(endpointPath, append(many(4), "0")...)
 			p.poll().accepts("200 0=1 1=1 2=1 !3=ResourceExhausted")
 			p.poll().isHeld()
-		}, func(c *Config) { c.MaxSubscriptions = 3 })
+		}, func(c *Config) { c.PerClient.Subscriptions = 3 })
 	})
 }
 

@@ -14,32 +14,35 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// request carries out one request, and releases it.
-func (st *stream) request(r *discoveryRequest) error {
+// request carries out one request, and releases it. charged reports that the request counts among those
+// that a client may send in a second (LIM-1): one that only answers a response does not, since the
+// relay sent the response.
+func (st *stream) request(r *discoveryRequest) (charged bool, err error) {
 	defer r.release()
 	if len(r.typeURL) > maxTypeURL {
-		return status.Errorf(codes.ResourceExhausted, "type_url has %d bytes, at most %d are served", len(r.typeURL), maxTypeURL)
+		return true, status.Errorf(codes.ResourceExhausted, "type_url has %d bytes, at most %d are served", len(r.typeURL), maxTypeURL)
 	}
 	typeURL, err := st.variant.typeURL(r.typeURL)
 	if err != nil {
-		return err
+		return true, err
 	}
 	if st.subscriber == nil {
-		node, err := r.node()
+		node, err := nodeOf(st, r)
 		if err != nil {
-			return err
+			return true, err
 		}
 		if err := st.begin(node, r.names); err != nil {
-			return err
+			return true, err
 		}
 	}
 	st.shared.observer.Requested(typeURL)
 	t, first, err := st.admit(typeURL)
 	if err != nil {
-		return err
+		return true, err
 	}
 	number, ours := st.nonces.number(r.nonce)
 	further := ours && number <= t.flow.acked
+	charged = !t.flow.owed(number)
 	if r.nonce != "" || r.rejection != nil {
 		st.acknowledge(t, r, number)
 	}
@@ -55,9 +58,25 @@ func (st *stream) request(r *discoveryRequest) error {
 		subscribe, unsubscribe = st.stateChanges(t, r, number, further)
 	}
 	if len(subscribe)+len(unsubscribe)+versions.Len() == 0 {
-		return nil
+		return charged, nil
 	}
-	return st.subscribe(t, subscribe, unsubscribe, versions)
+	// A change is charged also with an answer: what is sent because of it could be answered with another
+	// change, for ever.
+	return true, st.subscribe(t, subscribe, unsubscribe, versions)
+}
+
+// nodeOf takes the node out of the stream's first request, if it is not too large. From then on the
+// stream need not end for lack of requests.
+func nodeOf(st *stream, r *discoveryRequest) (*corev3.Node, error) {
+	if st.departure != nil {
+		st.departure.Stop()
+		st.departure = nil
+	}
+	if err := st.shared.limits.Load().large(r.nodeBytes()); err != nil {
+		st.shared.observer.Limited(LimitNode)
+		return nil, err
+	}
+	return r.node()
 }
 
 // featureTTL is the client feature for resource TTLs (TTL-1).

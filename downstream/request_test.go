@@ -64,7 +64,7 @@ func TestRequests(t *testing.T) {
 				}
 				h.opaque.set(clusterType, "2", "0")
 				c.wants("Cluster +0=2")
-			}, func(c *Config) { c.MaxSubscriptions = 10 })
+			}, func(c *Config) { c.PerClient.Subscriptions = 10 })
 		})
 	}
 	for name, spelling := range map[string]string{"a name": long, "an xdstp name": ofA(long)} {

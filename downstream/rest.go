@@ -117,22 +117,27 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, conn *http.Respons
 		s.shared.suspect(p.places)
 		a = failedPoll(e)
 	})
+	if err := s.hold(p); err != nil {
+		return refused(err)
+	}
+	defer letGo(s, p)
 	if err := p.subscribe(); err != nil {
 		p.log.Debug("refused a poll", "error", err)
 		return refused(err)
 	}
-	s.hold(p, true)
-	defer s.hold(p, false)
 	return p.run(r.Context())
 }
 
-// hold adds a held poll to the members, or removes it.
-func (s *Server) hold(p *poll, held bool) {
+// hold adds a poll to the members, unless there are too many.
+func (s *Server) hold(p *poll) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if held {
-		s.members[p.standing.id] = p
-	} else {
-		delete(s.members, p.standing.id)
-	}
+	return add(s, p.standing.id, p)
+}
+
+// letGo removes a poll from the members.
+func letGo(s *Server, p *poll) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	remove(s, p.standing.id, p)
 }

@@ -27,7 +27,7 @@ func FuzzPoll(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, endpoints bool, body string) {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHarness(t, func(c *Config) { c.RESTWait = restWait; c.MaxSubscriptions = 100 })
+			h := newHarness(t, func(c *Config) { c.RESTWait = restWait; c.PerClient.Subscriptions = 100 })
 			defer h.close()
 			h.opaque.real(clusterType, "1", "a", "b")
 			h.opaque.real(endpointType, "1", "a")

@@ -413,6 +413,36 @@ func TestREST_REST1_RES17_errorsBetweenPolls(t *testing.T) {
 	}
 }
 
+// While the control plane is away the first list waits until peers were asked for what it lacks: the next poll shows a
+// version, and restored content does not go to it any more.
+func TestREST_SUR1_waitsForPeers(t *testing.T) {
+	restBubble(t, func(h *harness) {
+		h.opaque.silent = true
+		h.opaque.restore(clusterType, "1", "a", "b")
+		peers := cache.PeersOf(h.opaque.store)
+		h.poller(clusterPath, "a", "gone").poll().accepts("200 a=1")
+		peers.Helped(true)
+		before := peers.Wants()
+		p := h.poller(clusterPath, "a", "gone")
+		p.poll().isHeld()
+		peers.Asked(before) // for others
+		h.advance(mergeTime)
+		p.isHeld()
+		peers.Asked(peers.Wants())
+		p.accepts("200 a=1")
+		h.poller(clusterPath, "a", "b").poll().accepts("200 a=1 b=1")
+		late := h.poller(clusterPath, "a", "gone")
+		late.poll().isHeld()
+		h.advance(restWait)
+		late.accepts("200 a=1")
+		away := h.poller(clusterPath, "a", "gone")
+		away.poll().isHeld()
+		peers.Helped(false)
+		peers.Asked(0)
+		away.accepts("200 a=1")
+	})
+}
+
 // What an earlier process left replaces nothing that a client presents, and holds nothing else up
 // where absence is no deletion (RES-3).
 func TestREST_SUR1_restored(t *testing.T) {
@@ -569,7 +599,7 @@ func TestREST_Refusals_REST2_VAR10_OPS5(t *testing.T) {
 				if (p.answer.Header().Get("Retry-After") != "") != (tt.code == http.StatusServiceUnavailable) {
 					h.Errorf("headers %v", p.answer.Header())
 				}
-			}, func(c *Config) { c.MaxReceiveSize, c.MaxSubscriptions = 96<<10, 3 })
+			}, func(c *Config) { c.MaxReceiveSize, c.PerClient.Subscriptions = 96<<10, 3 })
 		})
 	}
 }

@@ -18,13 +18,13 @@ const retryAfter = "1"
 // answer is the answer to a poll.
 type answer struct {
 	code  int
-	body  []byte // with 200
-	err   error  // with every code but 200 and 304; the client sees it
-	leave bool   // the client shall open its next connection to another replica (OPS-4)
+	body  *restjson.Body // with 200
+	err   error          // with every code but 200 and 304; the client sees it
+	leave bool           // the client shall open its next connection to another replica (OPS-4)
 }
 
-func answered(body []byte) *answer { return &answer{code: http.StatusOK, body: body} }
-func unchanged() *answer           { return &answer{code: http.StatusNotModified} }
+func answered(body *restjson.Body) *answer { return &answer{code: http.StatusOK, body: body} }
+func unchanged() *answer                   { return &answer{code: http.StatusNotModified} }
 
 // gone is the answer to a client that has gone away. It is not written.
 func gone() *answer { return &answer{} }
@@ -120,11 +120,11 @@ func (p *poll) answer() *answer {
 		pollers.fails(p.client, "")
 	}
 	p.tell(verdict.Word{Kind: verdict.Sent})
-	observer.Sent(typeURL, len(p.held.Resources), 0, len(encoded.Body), 0)
+	observer.Sent(typeURL, len(p.held.Resources), 0, encoded.Body.Size(), 0)
 	if !p.held.Received.IsZero() {
 		observer.Propagated(typeURL, time.Since(p.held.Received))
 	}
-	return answered(encoded.Body)
+	return answered(&encoded.Body)
 }
 
 // encode encodes the response. A resource that cannot be written, or not completely (VAR-8), is

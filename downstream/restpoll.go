@@ -1,7 +1,7 @@
 package downstream
 
 import (
-	"context"
+	"errors"
 	"hash/maphash"
 	"log/slog"
 	"slices"
@@ -16,6 +16,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 )
 
 // polling has the parts of a server that only polls use. All polls use them.
@@ -55,13 +56,17 @@ type poll struct {
 	refused       []delivery.NamedError // names that the relay refused
 	held          *delivery.Snapshot    // the present content of the subscriptions
 	distrusted    bool                  // the client may have its versions from another server
-	over          bool                  // the time of the poll is over
-	subscriptions int                   // written under standing.mu
+	waits         waits
+	subscriptions int // written under standing.mu
 }
 
 // newPoll begins a poll. The error is a status: the client may not present its node.
 func newPoll(s *shared, polling *polling, peer keyer.Peer, came arrival, r *discovery.DiscoveryRequest) (*poll, error) {
 	node := r.GetNode()
+	if err := s.limits.Load().large(proto.Size(node)); err != nil {
+		s.observer.Limited(LimitNode)
+		return nil, err
+	}
 	p := &poll{
 		shared: s, polling: polling, request: r, came: came, client: clientOf(peer, r), bell: wake.New(),
 		standing: standing{
@@ -97,11 +102,9 @@ func (p *poll) subscribe() error {
 			continue
 		}
 		seen[spelling] = true
-		store, name, err := locate(ch.routes, typeURL, spelling)
-		if err == nil && !quota.admits(spelling) {
-			err = l.surplus("in one poll")
-		}
+		store, name, err := locateFor(p, ch.routes, spelling, quota)
 		if r := refusal(err); r != nil {
+			ch.refused(r)
 			p.refuse(spelling, r)
 			continue
 		}
@@ -113,6 +116,9 @@ func (p *poll) subscribe() error {
 		}
 		ch.subscribe(store, name, len(names))
 	}
+	if err := ch.crowdedOut(); err != nil {
+		return err
+	}
 	n := 0
 	for _, store := range ch.stores {
 		c := delivery.Join(store, p.ring, p.form)
@@ -120,10 +126,29 @@ func (p *poll) subscribe() error {
 		p.distrusted = p.distrusted || ch.changes[store].Distrust
 		p.places = append(p.places, c)
 		c.Update(ch.changes[store])
+		p.waits.forPeers = append(p.waits.forPeers, cache.PeersOf(store).Wants())
 		n += c.Watches(typeURL)
 	}
 	p.count(n)
 	return nil
+}
+
+// locateFor returns the store and the key of a name that is within the limits.
+func locateFor(p *poll, routes Routes, spelling string, quota *quota) (*cache.Store, cache.Name, error) {
+	l := p.shared.limits.Load()
+	if err := tooLong(spelling, l.PerClient.NameBytes); err != nil { // ABS-4
+		p.shared.observer.Limited(LimitName)
+		return nil, cache.Name{}, err
+	}
+	store, name, err := locate(routes, p.request.GetTypeUrl(), spelling)
+	if errors.Is(err, ErrNoRoom) {
+		p.shared.observer.Limited(limitBehind(err))
+	}
+	if err == nil && !quota.admits(spelling) {
+		p.shared.observer.Limited(LimitSubscriptions)
+		err = l.surplus("in one poll")
+	}
+	return store, name, err
 }
 
 // asked returns the names that the poll subscribes to.
@@ -162,7 +187,7 @@ func (p *poll) close() {
 	for _, c := range p.places {
 		p.shared.try(c.Leave)
 	}
-	p.shared.try(p.routing.routes.Close)
+	p.shared.try(p.routing.routes.Pause)
 }
 
 // ring notes that the content may have changed. It may be called from any goroutine.
@@ -185,7 +210,7 @@ func (p *poll) look() {
 // that the content cannot be sent. A list of a full-state type waits until it is complete: otherwise a
 // cold relay would make the client delete resources (RES-2). A list of which nothing is known is never
 // sent, however long that takes (ABS-3). A client that presents nothing has nothing to delete, and gets
-// an incomplete list, unless it is a relay. For other types absence is no deletion: the answer has
+// an incomplete list once peers were asked, unless it is a relay. For other types absence is no deletion: the answer has
 // everything that there is (RES-3). A relay concludes from it which members a collection has, and
 // waits until they are all there.
 func (p *poll) news() bool {
@@ -196,7 +221,7 @@ func (p *poll) news() bool {
 		return false
 	case s.Restored && p.presents() && (p.fullState() && s.Awaited || len(s.Resources) == 0):
 		return false
-	case !s.Complete && !p.over && p.hasContent():
+	case !s.Complete && !p.waits.over && p.hasContent():
 		// What differs are errors, and there may be more: a name that does not exist is not kept
 		// between polls (RES-17), and each poll has the server asked for it.
 		return false
@@ -208,13 +233,13 @@ func (p *poll) news() bool {
 		return false
 	case p.fullState():
 		// An answer with errors alone would give the client a version. Its next poll would
-		// then wait until the list is complete.
-		return len(s.Resources) > 0
+		// then wait until the list is complete. So would one without what peers are asked for (SUR-1).
+		return len(s.Resources) > 0 && (p.waits.over || !p.waits.peersDue(p.places))
 	case len(s.Resources) > 0:
 		return true
 	default:
 		// The relay's own errors wait for answers of the servers, until the poll's time is over.
-		return final(s.Errors) && (len(s.Errors) > len(p.refused) || s.Complete || p.over)
+		return final(s.Errors) && (len(s.Errors) > len(p.refused) || s.Complete || p.waits.over)
 	}
 }
 
@@ -280,8 +305,7 @@ func (p *poll) rejected() {
 	}
 	nack := newNack(nonce, version, p.request.GetErrorDetail(), time.Now())
 	p.shared.observer.Nacked(typeURL)
-	level := p.shared.rejections.level(typeURL, p.client)
-	p.log.Log(context.Background(), level, "client rejected a response", "nonce", nack.Nonce, "reason", nack.Message)
+	p.log.Warn("client rejected a response", "nonce", nack.Nonce, "reason", nack.Message)
 	if current {
 		p.tell(verdict.Word{Kind: verdict.Rejected, Reason: p.standing.node + ": " + nack.Message})
 	}

@@ -107,7 +107,7 @@ func (p *poll) sentAway() *answer {
 // end returns the answer when the time is over. It has the content if that changed in the last
 // moment, and the error if the content cannot be sent.
 func (p *poll) end() *answer {
-	p.over = true
+	p.waits.over = true
 	p.look()
 	if p.news() || p.held.Digest == p.failed {
 		return p.answer()

@@ -49,7 +49,7 @@ func resumption(tb testing.TB, n int, glob bool) func() {
 		sent: func(any) error { tb.Error("RES-11: something was sent"); return nil },
 	}
 	keeper := newStream(s.shared, &fakeStream{ctx: tb.Context(), sent: func(any) error { return nil }}, &variant{deltaForm, &services[0]})
-	if err := keeper.request(&discoveryRequest{typeURL: clusterType, subscribe: first.ResourceNamesSubscribe}); err != nil {
+	if _, err := keeper.request(&discoveryRequest{typeURL: clusterType, subscribe: first.ResourceNamesSubscribe}); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(keeper.close)
@@ -58,7 +58,7 @@ func resumption(tb testing.TB, n int, glob bool) func() {
 		st := newStream(s.shared, stream, &variant{deltaForm, &services[0]})
 		r, err := st.variant.receive(stream)
 		if err == nil {
-			err = st.request(&r)
+			_, err = st.request(&r)
 		}
 		if err == nil {
 			err = st.deliver()
@@ -152,7 +152,7 @@ func TestResume_undecodable(t *testing.T) {
 		}, deltaADS())
 		r, err := st.variant.receive(st.link.grpc)
 		if err == nil {
-			err = st.request(&r)
+			_, err = st.request(&r)
 		}
 		if status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "wire: cannot decode") {
 			t.Errorf("%q ends with %v", in, err)

@@ -13,6 +13,29 @@ import (
 // ErrNoUpstream says that no upstream claims an authority (LOC-4).
 var ErrNoUpstream = errors.New("no upstream is configured for this authority")
 
+// ErrNoRoom says that a name's scope would be one too many (LIM-1), and ErrNoMemory, which wraps it,
+// that there is no memory for it (LIM-3).
+var (
+	ErrNoRoom         = errors.New("there are too many scopes")
+	ErrNoMemory error = noMemoryError{}
+)
+
+type noMemoryError struct{}
+
+func (noMemoryError) Error() string {
+	return "the relay is short of memory and takes on no new scopes: try again in some seconds"
+}
+
+func (noMemoryError) Unwrap() error { return ErrNoRoom }
+
+// limitBehind is the limit behind an ErrNoRoom.
+func limitBehind(err error) Limit {
+	if errors.Is(err, ErrNoMemory) {
+		return LimitMemory
+	}
+	return LimitScopes
+}
+
 // Router finds the stores that serve a stream or a poll. Open may be called from any goroutine.
 type Router interface {
 	// Open is called with the first request. The node is nil if the request has none. The
@@ -24,13 +47,14 @@ type Router interface {
 // Routes are those of one stream or poll. The methods are called one at a time. All answers are by
 // one plan of where names live.
 type Routes interface {
-	// Scoped returns the store for an opaque name of a type, or for its wildcard. Every error
+	// Scoped returns the store for an opaque name of a type, or for its wildcard. If the error wraps
+	// ErrNoRoom, the name is refused, and the stream ends if it has no other. Every other error
 	// ends the stream: a *rules.RefusedError with PERMISSION_DENIED, a status error with itself,
 	// any other with INVALID_ARGUMENT.
 	Scoped(typeURL, name string) (*cache.Store, error)
 	// Named returns the store for an xdstp name, by its authority and its directives, and
 	// the key of the name there. If the error wraps ErrNoUpstream, the client is told that the
-	// resource does not exist. Any other error ends the stream: a status error with itself, any
+	// resource does not exist. ErrNoRoom is as with Scoped. Any other error ends the stream: a status error with itself, any
 	// other with UNAVAILABLE. The client must not lose a resource because a look-up failed.
 	Named(name keyer.Name) (store *cache.Store, key string, err error)
 	// Reopen returns the routes of the same client by the plan in force. The caller has to close
@@ -51,6 +75,8 @@ type Routes interface {
 	Scope() string
 	// Close releases the stores.
 	Close()
+	// Pause does the same at the end of a poll: the client comes back for the next one.
+	Pause()
 }
 
 // Use is what an Access is asked for.

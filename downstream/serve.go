@@ -3,11 +3,25 @@ package downstream
 import (
 	"errors"
 	"io"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
+
+var errNoRequest = status.Error(codes.DeadlineExceeded, "the stream has had no request for too long: a client sends its first one at once")
 
 // serve takes the client's requests, carries them out and answers them. Senders send everything that
 // is due later.
 func (st *stream) serve() error {
+	if most := st.shared.limits.Load().PerClient.FirstRequest; most > 0 {
+		st.departure = time.AfterFunc(most, func() {
+			if st.link.close(errNoRequest) == errNoRequest { //nolint:errorlint // the very error: whether this ended the stream
+				st.shared.observer.Limited(LimitFirstRequest)
+			}
+		})
+	}
 	for {
 		r, err := st.variant.receive(st.link.grpc)
 		if errors.Is(err, io.EOF) {
@@ -16,27 +30,42 @@ func (st *stream) serve() error {
 		if err != nil {
 			return err
 		}
-		if err := st.answer(&r); err != nil {
+		charged, err := st.answer(&r)
+		if err != nil {
 			return err
+		}
+		if charged && !await(st) {
+			return status.FromContextError(st.link.grpc.Context().Err()).Err()
 		}
 	}
 }
 
-// answer carries out a request and sends everything that is due then.
-func (st *stream) answer(r *discoveryRequest) error {
+// await charges a request that was carried out, and waits until the next one may be read. It reports
+// false if the stream ends before.
+func await(st *stream) bool {
+	wait := st.pace.next(time.Since(st.standing.since), st.shared.limits.Load().PerClient.RequestsPerSecond)
+	if wait == 0 {
+		return true
+	}
+	st.shared.observer.Limited(LimitRequests)
+	return backoff.Sleep(st.link.grpc.Context(), wait)
+}
+
+// answer carries out a request and sends everything that is due then. charged is that of request.
+func (st *stream) answer(r *discoveryRequest) (charged bool, err error) {
 	st.owner.take()
 	defer st.yield()
 	st.reroute()
-	if err := st.request(r); err != nil {
-		return err
+	if charged, err = st.request(r); err != nil {
+		return charged, err
 	}
-	if st.calm && !st.bell.rung.Load() {
-		return nil // most requests are acknowledgements, after which nothing is due
+	if st.calm && !st.bell.rung.Load() && !st.owner.retires.Load() {
+		return charged, nil // most requests are acknowledgements, after which nothing is due
 	}
 	if err := st.deliver(); err != nil {
-		return st.link.close(err) // before a sender becomes the owner, which might send
+		return charged, st.link.close(err) // before a sender becomes the owner, which might send
 	}
-	return nil
+	return charged, nil
 }
 
 // attend sends everything that is due, for a sender. If the stream has an owner, that looks again

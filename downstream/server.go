@@ -3,6 +3,7 @@ package downstream
 import (
 	"cmp"
 	"context"
+	"iter"
 	"log/slog"
 	"maps"
 	"net"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/channelz/service"
 	"google.golang.org/grpc/codes"
@@ -43,6 +45,7 @@ type Server struct {
 
 	mu      sync.Mutex        // guards what follows
 	members map[uint64]member // streams and held polls, by ID
+	crowd   crowd             // of them
 	polled  int               // handlers of polls
 }
 
@@ -174,7 +177,7 @@ func (s *Server) serve(g grpc.ServerStream, v *variant) (err error) {
 	return st.serve()
 }
 
-// open adds a new stream, unless the server is draining.
+// open adds a new stream, unless the server is draining or there are too many.
 func (s *Server) open(st *stream) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,15 +187,49 @@ func (s *Server) open(st *stream) error {
 	if st.link.transport() == nil {
 		return errEnds
 	}
-	s.members[st.standing.id] = st
+	return add(s, st.standing.id, st)
+}
+
+// add adds a stream or poll to the members, unless there are too many. The caller holds mu.
+func add(s *Server, id uint64, m member) error {
+	if err := s.crowd.admit(len(s.members), clientsOf(s.members), peerOfMember(m), &s.shared.limits.Load().PerClient); err != nil {
+		s.shared.observer.Limited(limitOf(err))
+		return err
+	}
+	s.members[id] = m
 	return nil
+}
+
+// remove removes a stream or poll from the members. The caller holds mu.
+func remove(s *Server, id uint64, m member) {
+	delete(s.members, id)
+	s.crowd.left(len(s.members), peerOfMember(m), &s.shared.limits.Load().PerClient)
+}
+
+// clientsOf lists the clients of members.
+func clientsOf(members map[uint64]member) iter.Seq[*keyer.Peer] {
+	return func(yield func(*keyer.Peer) bool) {
+		for _, m := range members {
+			if !yield(peerOfMember(m)) {
+				return
+			}
+		}
+	}
+}
+
+func peerOfMember(m member) *keyer.Peer {
+	if p, ok := m.(*poll); ok {
+		return &p.standing.peer
+	}
+	return &m.(*stream).standing.peer
 }
 
 // left removes a stream that has ended.
 func (s *Server) left(st *stream) {
+	defer st.shared.retirements.end(st.standing.id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.members, st.standing.id)
+	remove(s, st.standing.id, st)
 }
 
 // SetLimits replaces the limits. They are in force for a stream from its next request and its next
@@ -226,6 +263,21 @@ func (s *Server) End(why func(context.Context) error) {
 			if err := why(st.link.grpc.Context()); err != nil {
 				_ = st.link.close(err)
 			}
+		}
+	}
+}
+
+// Retire has each stream end for whose context old says that its connection is. A stream ends between
+// responses: when the client was sent everything, has acknowledged it, and no removal waits for its time
+// (ADS-1). If that does not come, because the client does not acknowledge, a later call cuts the stream
+// off. Retire is to be called every now and then.
+func (s *Server) Retire(old func(context.Context) bool) {
+	s.mu.Lock()
+	members := slices.Collect(maps.Values(s.members))
+	s.mu.Unlock()
+	for _, m := range members {
+		if st, ok := m.(*stream); ok && old(st.link.grpc.Context()) { // polls have short lives
+			retire(st)
 		}
 	}
 }
@@ -296,7 +348,6 @@ func (s *Server) Stop() {
 	s.cutOff()
 	s.shared.senders.stop()
 	s.handlers.Wait()
-	s.shared.rejections.end()
 }
 
 // cutOff ends everything. No poll begins after it.

@@ -195,7 +195,7 @@ func TestMalformed_VAR10_STR1_OPS5(t *testing.T) {
 				if n := h.seen.count("requested"); n < 2 {
 					h.Errorf("%d requests counted", n)
 				}
-			}, func(c *Config) { c.MaxSubscriptions = 3 })
+			}, func(c *Config) { c.PerClient.Subscriptions = 3 })
 		})
 	}
 }

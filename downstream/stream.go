@@ -32,13 +32,14 @@ type stream struct {
 
 	// of the owner
 	routing    routing
-	departure  *time.Timer          // ends the stream, since its names moved; nil: they did not
+	departure  *time.Timer          // ends the stream, since its names moved, or it has no request; nil: neither
 	subscriber *delivery.Subscriber // nil before the first request
 	types      types
 	nonces     nonces
 	identified identified
 	unread     unread
 	alarm      alarm
+	pace       pace    // of the handler
 	sender     *sender // the owner; nil: the handler
 	calm       bool    // the last delivery left nothing that an acknowledgement would release
 }

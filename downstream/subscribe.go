@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"errors"
 	"log/slog"
 
 	"github.com/xdsrelay/xdsrelay/cache"
@@ -14,6 +15,9 @@ func (st *stream) subscribe(t *typeState, subscribe, unsubscribe []string, versi
 	st.calm = false
 	ch := newChange(st.routing.routes, t)
 	if err := st.locateAll(ch, subscribe, unsubscribe); err != nil {
+		return err
+	}
+	if err := ch.crowdedOut(); err != nil {
 		return err
 	}
 	return st.carryOut(ch, unsubscribe, &versions)
@@ -62,6 +66,7 @@ func (st *stream) locateAll(ch *change, subscribe, unsubscribe []string) error {
 	for _, spelling := range subscribe {
 		store, name, err := st.route(t, spelling, quota)
 		if r := refusal(err); r != nil {
+			ch.refused(r)
 			st.refuse(t, spelling, r)
 			continue
 		}
@@ -79,13 +84,20 @@ func (st *stream) locateAll(ch *change, subscribe, unsubscribe []string) error {
 
 // route returns the store of a name that the client subscribes to.
 func (st *stream) route(t *typeState, spelling string, quota *quota) (*cache.Store, cache.Name, error) {
+	if err := tooLong(spelling, st.shared.limits.Load().PerClient.NameBytes); err != nil { // ABS-4
+		st.shared.observer.Limited(LimitName)
+		return nil, cache.Name{}, err
+	}
 	store, name, err := locate(st.routing.routes, t.url, spelling)
 	form := st.subscriber.Form()
 	switch {
+	case errors.Is(err, ErrNoRoom):
+		st.shared.observer.Limited(limitBehind(err))
 	case err != nil:
 	case wire.IsLocator(spelling) && form.State && !form.Wrapped:
 		err = &refusedError{codes.InvalidArgument, errUnwrapped}
 	case !quota.admits(spelling):
+		st.shared.observer.Limited(LimitSubscriptions)
 		err = st.shared.limits.Load().surplus("on one stream")
 	case spelling == cache.Wildcard && t.unnamed:
 		name.Spelling = ""

@@ -88,6 +88,7 @@ type discoveryRequest struct {
 // received is the decoded message of a request.
 type received interface {
 	Node() (*corev3.Node, error)
+	NodeBytes() int
 	Release()
 }
 
@@ -102,6 +103,14 @@ func (r *discoveryRequest) node() (*corev3.Node, error) {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
 	return node, nil
+}
+
+// nodeBytes returns how many bytes the request's node has.
+func (r *discoveryRequest) nodeBytes() int {
+	if r.wire == nil {
+		return 0
+	}
+	return r.wire.NodeBytes()
 }
 
 // release gives back the memory of the request, after it was carried out.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
@@ -116,8 +118,13 @@ func TestDrain_OPS4(t *testing.T) {
 	}
 	c.subscribe(clusterType, []string{"*"}, nil)
 	c.awaitHolding(t, clusterType, "c1")
-	health, err := grpc_health_v1.NewHealthClient(c.conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
-	if err != nil || health.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
+	// The relay looks for its control plane by itself: a session may have found it before.
+	var health *grpc_health_v1.HealthCheckResponse
+	var err error
+	if _, ok := wait.Until(time.Minute, func() bool {
+		health, err = grpc_health_v1.NewHealthClient(c.conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+		return err == nil && health.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING
+	}); !ok {
 		t.Errorf("health: %v, %v", health, err)
 	}
 	relay.stop()

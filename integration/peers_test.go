@@ -11,6 +11,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/pkitest"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/workloads"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -28,6 +29,7 @@ type peerGroup struct {
 	plane   string // address of the control plane
 	members []string
 	shown   tls.Certificate // by clients
+	api     *workloads.API  // of relays; nil: they have files
 }
 
 func newPeerGroup(t *testing.T, plane string) *peerGroup {
@@ -48,6 +50,18 @@ func (g *peerGroup) configure(c *config.Config) {
 		Addresses: g.members, Identities: []string{peerID},
 		TLS: config.UpstreamTLS{CAFile: g.dir.Path("fleet.crt"), CertFile: g.dir.Path("client.crt"), KeyFile: g.dir.Path("client.key"), ServerName: relayHost},
 	}
+	if g.api != nil {
+		c.Server.TLS = &config.ServerTLS{SPIFFE: &config.SPIFFE{Socket: g.api.Socket()}}
+		c.Peers.TLS = config.UpstreamTLS{SPIFFE: &config.ClientSPIFFE{Socket: g.api.Socket(), ServerIDs: []string{peerID}}}
+	}
+}
+
+// byAgent has the relays take their certificates from a SPIFFE Workload API.
+func (g *peerGroup) byAgent(t *testing.T) {
+	t.Helper()
+	g.api = workloads.New(t)
+	g.api.Give(g.fleet.SVID(peerID), g.fleet, nil)
+	g.api.Start()
 }
 
 // listen reserves the addresses of n members.
@@ -75,7 +89,8 @@ func (g *peerGroup) start(t *testing.T, lis net.Listener, change func(*config.Co
 // creds are those of clients.
 func (g *peerGroup) creds() grpc.DialOption {
 	return grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
-		RootCAs: g.fleet.Pool(), ServerName: relayHost, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{g.shown},
+		RootCAs: g.fleet.Pool(), ServerName: relayHost, InsecureSkipVerify: g.api != nil, // SVIDs have no host
+		NextProtos: []string{"h2"}, Certificates: []tls.Certificate{g.shown},
 	}))
 }
 
@@ -109,22 +124,29 @@ func TestPeers_SUR1_OPS6(t *testing.T) {
 		for _, policy := range []config.Policy{config.Share, config.Isolate} {
 			t.Run(fmt.Sprintf("%s %s", v.name, policy), func(t *testing.T) {
 				t.Parallel()
-				testPeers(t, v, policy, "AGGREGATED_DELTA_GRPC")
+				testPeers(t, v, policy, "AGGREGATED_DELTA_GRPC", nil)
 			})
 		}
 	}
 	for _, api := range []config.APIType{"AGGREGATED_GRPC", "DELTA_GRPC"} {
 		t.Run(string(api), func(t *testing.T) {
 			t.Parallel()
-			testPeers(t, deltaADS, config.Share, api)
+			testPeers(t, deltaADS, config.Share, api, nil)
 		})
 	}
+	t.Run("SPIFFE", func(t *testing.T) {
+		t.Parallel()
+		testPeers(t, deltaADS, config.Share, "AGGREGATED_DELTA_GRPC", (*peerGroup).byAgent)
+	})
 }
 
-func testPeers(t *testing.T, v variant, policy config.Policy, api config.APIType) {
+func testPeers(t *testing.T, v variant, policy config.Policy, api config.APIType, more func(*peerGroup, *testing.T)) {
 	t.Helper()
 	p := restoredPlane(t)
 	g := newPeerGroup(t, p.addr)
+	if more != nil {
+		more(g, t)
+	}
 	lis := g.listen(t, 2)
 	change := func(c *config.Config) {
 		c.Aggregation.Otherwise = policy

@@ -44,13 +44,6 @@ const DefaultListener = "default"
 // User is the user and the group of a process, as the kernel says.
 type User struct{ UID, GID uint32 }
 
-// Token is what a verified bearer token says.
-type Token struct {
-	Issuer, Subject string
-	Audience        []string
-	Claims          map[string]any // but those that change with each token: exp, iat, nbf, jti
-}
-
 // Through gives the name of the listener through which the client came.
 func (p *Peer) Through() string { return cmp.Or(p.Listener, DefaultListener) }
 

@@ -19,6 +19,8 @@ type downstreamSeries struct {
 	opened, closed *prometheus.CounterVec // variant; variant and code
 	refused        *prometheus.CounterVec // type and code
 	moved          *prometheus.CounterVec // variant
+	limited        *prometheus.CounterVec // limit
+	retired        *prometheus.CounterVec // variant
 	unserved       *prometheus.CounterVec // variant
 	moveEnds       *prometheus.CounterVec // reason
 	types          [kinds]downstreamType
@@ -45,6 +47,9 @@ func newDownstreamSeries(s *set) *downstreamSeries {
 			labelType, labelCode),
 		moved: s.counter(subsystem, "streams_moved_total",
 			"Streams and held polls with a name that belongs to another scope or upstream after a reload.", labelVariant),
+		retired: s.counter(subsystem, "streams_retired_total",
+			"Streams that the relay has end because their connection has reached its greatest age.", labelVariant),
+		limited: s.counter(subsystem, "limited_total", "How often a limit was in a client's way.", labelLimit),
 		unserved: s.counter(subsystem, "streams_unserved_total",
 			"Streams that ended, and polls that the relay refused, because their upstreams are unreachable and nothing of their names is known.", labelVariant),
 		moveEnds: s.counter(subsystem, "streams_ended_by_move_total",
@@ -53,9 +58,13 @@ func newDownstreamSeries(s *set) *downstreamSeries {
 	for _, r := range downstream.MoveEnds() {
 		d.moveEnds.WithLabelValues(string(r))
 	}
+	for _, l := range downstream.LimitsOfClients() {
+		d.limited.WithLabelValues(string(l))
+	}
 	for _, v := range downstream.Variants() {
 		d.moved.WithLabelValues(v)
 		d.unserved.WithLabelValues(v)
+		d.retired.WithLabelValues(v)
 		d.streams.WithLabelValues(v)
 		d.opened.WithLabelValues(v)
 		for c := codes.OK; c <= codes.Unauthenticated; c++ {
@@ -176,6 +185,14 @@ func (d *downstreamSeries) Refused(typeURL string, code codes.Code) {
 
 // Unserved implements downstream.Observer.
 func (d *downstreamSeries) Unserved(variant string) { d.unserved.WithLabelValues(variant).Inc() }
+
+// Limited implements downstream.Observer.
+func (d *downstreamSeries) Limited(limit downstream.Limit) {
+	d.limited.WithLabelValues(string(limit)).Inc()
+}
+
+// Retired implements downstream.Observer.
+func (d *downstreamSeries) Retired(variant string) { d.retired.WithLabelValues(variant).Inc() }
 
 // Moved implements downstream.Observer.
 func (d *downstreamSeries) Moved(variant string) { d.moved.WithLabelValues(variant).Inc() }

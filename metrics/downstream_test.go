@@ -35,6 +35,8 @@ func TestDownstream(t *testing.T) {
 	d.Overdue(listenerURL)
 	d.Moved(downstream.StateADS)
 	d.Unserved(downstream.StateADS)
+	d.Retired(downstream.StateADS)
+	d.Limited(downstream.LimitNode)
 	d.MoveEnded(downstream.EndMoved)
 	d.Unsendable(listenerURL)
 	d.Refused(listenerURL, codes.NotFound)
@@ -62,6 +64,8 @@ func TestDownstream(t *testing.T) {
 		`downstream_rejecting_clients{type="eds"}`:                                1,
 		`downstream_overdue_acks_total{type="lds"}`:                               1,
 		`downstream_streams_moved_total{variant="sotw-ads"}`:                      1,
+		`downstream_streams_retired_total{variant="sotw-ads"}`:                    1,
+		`downstream_limited_total{limit="node_bytes"}`:                            1,
 		`downstream_streams_unserved_total{variant="sotw-ads"}`:                   1,
 		`downstream_streams_ended_by_move_total{reason="moved"}`:                  1,
 		`downstream_unsendable_polls_total{type="lds"}`:                           1,

@@ -31,8 +31,10 @@ type Metrics struct {
 	reloads    *Reloads
 	snapshots  *Snapshots
 	peers      *peerSeries
+	workloads  *workloadSeries
 	vecs       *upstreamVecs
 	loads      *loadReportVecs
+	leftOut    *prometheus.CounterVec // message
 
 	mu        sync.Mutex
 	upstreams map[string]*upstreamUse // guarded by mu; by name
@@ -70,9 +72,9 @@ func New(reg prometheus.Registerer, upstreams []string, opts ...Option) (*Metric
 	}
 	var s set
 	buildInfo(&s, o.version)
-	logLines(&s, o.lost)
 	m := &Metrics{
 		reg:        reg,
+		leftOut:    newLogLines(&s, o.lost),
 		cache:      newCacheSeries(&s),
 		downstream: newDownstreamSeries(&s),
 		door:       newDoorSeries(&s, newAccess(&s)),
@@ -83,6 +85,7 @@ func New(reg prometheus.Registerer, upstreams []string, opts ...Option) (*Metric
 		reloads:    newReloads(&s),
 		snapshots:  newSnapshots(&s),
 		peers:      newPeerSeries(&s),
+		workloads:  newWorkloadSeries(&s),
 		vecs:       newUpstreamVecs(&s),
 		loads:      newLoadReportVecs(&s),
 		upstreams:  make(map[string]*upstreamUse, len(upstreams)),

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/bearer"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
@@ -86,6 +87,10 @@ func TestLabelValues(t *testing.T) {
 	for _, p := range contain.Parts() {
 		parts = append(parts, string(p))
 	}
+	var limits []string
+	for _, l := range downstream.LimitsOfClients() {
+		limits = append(limits, string(l))
+	}
 	var turned []string
 	for _, r := range door.AdminReasons() {
 		turned = append(turned, string(r))
@@ -103,6 +108,8 @@ func TestLabelValues(t *testing.T) {
 		"rule":                                  {"sidecars", "otherwise"},
 		"xdsrelay_access_unverified_total rule": {"own-node"},
 		"part":                                  parts,
+		"message":                               {"others"},
+		"limit":                                 limits,
 
 		"xdsrelay_downstream_streams_closed_total code":          ended,
 		"xdsrelay_downstream_refused_names_total code":           refused,

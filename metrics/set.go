@@ -19,6 +19,8 @@ const (
 	labelResult   = "result"   // of a lookup: hit, miss
 	labelPart     = "part"     // contain.Part
 	labelRule     = "rule"     // an aggregation rule's name, or "otherwise"
+	labelLimit    = "limit"    // downstream.Limit
+	labelMessage  = "message"  // of lines of the log: literals, of which lograte bounds the number
 )
 
 const namespace = "xdsrelay"

@@ -20,6 +20,8 @@ type Source interface {
 	CacheTotals() (resources, bytes int64, unwatched int)
 	// PastBytes gives the size of what is remembered of the states that clients had before.
 	PastBytes() int64
+	// Memory gives the bytes that the process cannot do without, and those that it may take; 0: there is no limit.
+	Memory() (used, limit int64)
 	// Sessions lists the sessions that are running.
 	Sessions() []SessionStats
 	// Replicas lists the servers of the upstreams.
@@ -29,6 +31,9 @@ type Source interface {
 	// Scopes counts the scopes of the aggregation rules, and the scopes whose clients
 	// differ in a field that no rule mentions.
 	Scopes() (scopes, unmentioned int)
+	// Workloads counts the SPIFFE Workload APIs in use that do not answer, and says when the first of
+	// the certificates from such APIs expires; zero: there is none.
+	Workloads() (away int, expires time.Time)
 }
 
 // SessionStats is one session: the relay's side towards one upstream for one scope.
@@ -70,6 +75,7 @@ type sourceCollector struct {
 
 	resources, bytes, unwatched *prometheus.Desc
 	past                        *prometheus.Desc
+	memory, memoryLimit         *prometheus.Desc
 	sessions, staleness         *prometheus.Desc
 	replicas, unreachable       *prometheus.Desc
 	silent                      *prometheus.Desc
@@ -78,6 +84,7 @@ type sourceCollector struct {
 	scopes, unmentioned         *prometheus.Desc
 	reporting, interval         *prometheus.Desc
 	restored, restoredAge       *prometheus.Desc
+	workloadsAway, expires      *prometheus.Desc
 	tables                      []tableDesc
 }
 
@@ -102,13 +109,15 @@ func newSourceCollector(m *Metrics, src Source) *sourceCollector {
 		return tableDesc{desc(subsystem, name, help, labelUpstream, labelType), value}
 	}
 	return &sourceCollector{
-		metrics:   m,
-		source:    src,
-		resources: desc("cache", "resources", "Cached resources, counted as for cache.max_resources."),
-		bytes:     desc("cache", "bytes", "Encoded size of the cached resources, counted as for cache.max_bytes."),
-		unwatched: desc("cache", "unwatched", "Cached names and collections that no client subscribes to now. The relay evicts only these."),
-		past:      desc("cache", "past_bytes", "Size of the content that is remembered to roll back to, counted as for cache.generations."),
-		sessions:  desc("upstream", "sessions", "Sessions with the upstream, by state. There is one for each scope.", labelUpstream, labelState),
+		metrics:     m,
+		source:      src,
+		resources:   desc("cache", "resources", "Cached resources, counted as for cache.max_resources."),
+		bytes:       desc("cache", "bytes", "Encoded size of the cached resources, counted as for cache.max_bytes."),
+		unwatched:   desc("cache", "unwatched", "Cached names and collections that no client subscribes to now. The relay evicts only these."),
+		memory:      desc("memory", "used_bytes", "Memory that the process cannot do without: what the last garbage collection found in use, stacks, and what the runtime needs."),
+		memoryLimit: desc("memory", "limit_bytes", "What limits.memory comes to; 0: there is no limit."),
+		past:        desc("cache", "past_bytes", "Size of the content that is remembered to roll back to, counted as for cache.generations."),
+		sessions:    desc("upstream", "sessions", "Sessions with the upstream, by state. There is one for each scope.", labelUpstream, labelState),
 		staleness: desc("upstream", "staleness_seconds",
 			"The longest time for which a session with the upstream has needed resources but had no answer; 0 if all such sessions are connected.",
 			labelUpstream),
@@ -131,6 +140,9 @@ func newSourceCollector(m *Metrics, src Source) *sourceCollector {
 			"Cached resources that come from snapshots, and that the upstream has not confirmed since the start.", labelUpstream),
 		restoredAge: desc("cache", "restored_age_seconds",
 			"The longest time since such a resource was last known to be current; 0 if there is none.", labelUpstream),
+		workloadsAway: desc("spiffe", "away", "SPIFFE Workload APIs in use that do not answer, or have no identity for the relay."),
+		expires: desc("spiffe", "certificate_expires_seconds",
+			"Time until the first of the certificates from SPIFFE Workload APIs expires, negative after that; 0 if there is none."),
 		tables: []tableDesc{
 			table("upstream", "subscriptions", "Names and collections that the relay is subscribed to.",
 				func(t *tableSum) float64 { return float64(t.subscriptions) }),
@@ -160,7 +172,7 @@ func newSourceCollector(m *Metrics, src Source) *sourceCollector {
 
 // Describe implements prometheus.Collector.
 func (c *sourceCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.resources, c.bytes, c.unwatched, c.past, c.sessions, c.staleness, c.replicas, c.unreachable, c.silent, c.answered, c.unanswered, c.most, c.least, c.scopes, c.unmentioned, c.reporting, c.interval, c.restored, c.restoredAge} {
+	for _, d := range []*prometheus.Desc{c.resources, c.bytes, c.unwatched, c.past, c.memory, c.memoryLimit, c.sessions, c.staleness, c.replicas, c.unreachable, c.silent, c.answered, c.unanswered, c.most, c.least, c.scopes, c.unmentioned, c.reporting, c.interval, c.restored, c.restoredAge, c.workloadsAway, c.expires} {
 		ch <- d
 	}
 	for _, t := range c.tables {
@@ -205,10 +217,20 @@ func (c *sourceCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.bytes, float64(bytes))
 	gauge(c.unwatched, float64(unwatched))
 	gauge(c.past, float64(c.source.PastBytes()))
+	used, limit := c.source.Memory()
+	gauge(c.memory, float64(used))
+	gauge(c.memoryLimit, float64(limit))
 	scopes, unmentioned := c.source.Scopes()
 	gauge(c.scopes, float64(scopes))
 	gauge(c.unmentioned, float64(unmentioned))
 	now := time.Now()
+	away, expires := c.source.Workloads()
+	gauge(c.workloadsAway, float64(away))
+	left := time.Duration(0)
+	if !expires.IsZero() {
+		left = expires.Sub(now)
+	}
+	gauge(c.expires, left.Seconds())
 	for name, contact := range c.source.Contacts() {
 		last, owed := contact.Answered, time.Duration(0)
 		if last.IsZero() {

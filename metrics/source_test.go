@@ -13,11 +13,14 @@ import (
 type fakeSource struct {
 	resources, bytes    int64
 	past                int64
+	used, limit         int64
 	unwatched           int
 	sessions            []SessionStats
 	replicas            []ReplicaStats
 	scopes, unmentioned int
 	contacts            map[string]upstream.Contact
+	away                int
+	expires             time.Duration // from now
 }
 
 func (f fakeSource) CacheTotals() (resources, bytes int64, unwatched int) {
@@ -26,6 +29,8 @@ func (f fakeSource) CacheTotals() (resources, bytes int64, unwatched int) {
 
 func (f fakeSource) PastBytes() int64 { return f.past }
 
+func (f fakeSource) Memory() (used, limit int64) { return f.used, f.limit }
+
 func (f fakeSource) Sessions() []SessionStats { return f.sessions }
 
 func (f fakeSource) Replicas() []ReplicaStats { return f.replicas }
@@ -33,6 +38,13 @@ func (f fakeSource) Replicas() []ReplicaStats { return f.replicas }
 func (f fakeSource) Contacts() map[string]upstream.Contact { return f.contacts }
 
 func (f fakeSource) Scopes() (scopes, unmentioned int) { return f.scopes, f.unmentioned }
+
+func (f fakeSource) Workloads() (away int, expires time.Time) {
+	if f.expires != 0 {
+		expires = time.Now().Add(f.expires)
+	}
+	return f.away, expires
+}
 
 func TestSource(t *testing.T) {
 	m, reg := setUp(t)
@@ -43,7 +55,7 @@ func TestSource(t *testing.T) {
 		}
 	}
 	err := m.Collect(fakeSource{
-		resources: 10, bytes: 1000, unwatched: 4, past: 300, scopes: 8, unmentioned: 3,
+		resources: 10, bytes: 1000, unwatched: 4, past: 300, used: 700, limit: 800, scopes: 8, unmentioned: 3,
 		sessions: []SessionStats{
 			{Upstream: "primary", State: upstream.StateConnected, Tables: []cache.TypeStats{
 				table(clusterURL), table(clusterURL), table(unknownURL),
@@ -65,7 +77,7 @@ func TestSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]float64{
-		`cache_resources`: 10, `cache_bytes`: 1000, `cache_unwatched`: 4, `cache_past_bytes`: 300,
+		`cache_resources`: 10, `cache_bytes`: 1000, `cache_unwatched`: 4, `cache_past_bytes`: 300, `memory_used_bytes`: 700, `memory_limit_bytes`: 800,
 		`aggregation_scopes`: 8, `aggregation_scopes_with_unmentioned_fields`: 3,
 		`loadreport_scopes{state="reporting",upstream="primary"}`: 2, `loadreport_scopes{state="waiting",upstream="primary"}`: 1,
 		`loadreport_interval_seconds{upstream="primary"}`: 2,
@@ -84,6 +96,26 @@ func TestSource(t *testing.T) {
 		want[name+`{type="other",upstream="primary"}`] = n
 	}
 	expect(t, reg, want)
+}
+
+// Of SPIFFE Workload APIs: how many are away, and when the first certificate expires (ACC-1).
+func TestWorkloads_ACC1(t *testing.T) {
+	for _, expires := range []time.Duration{0, time.Minute, -time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			m, reg := setUp(t)
+			if err := m.Collect(fakeSource{away: 2, expires: expires}); err != nil {
+				t.Fatal(err)
+			}
+			m.Workloads().WorkloadAnswered()
+			m.Workloads().WorkloadFailed()
+			m.Workloads().WorkloadFailed()
+			want := map[string]float64{"spiffe_away": 2, "spiffe_updates_total": 1, "spiffe_failures_total": 2}
+			if expires != 0 {
+				want["spiffe_certificate_expires_seconds"] = expires.Seconds()
+			}
+			expect(t, reg, want)
+		})
+	}
 }
 
 // TestSUR2Contacts: SUR-2, how long the servers have not answered, and what they owe.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 )
 
@@ -65,7 +66,10 @@ func (a *access) decided(typeURL string) (allowed, all bool) {
 		return false, true
 	}
 	subject := a.subject()
-	switch d, open := subject.Type(typeURL); {
+	var d rules.AccessDecision
+	var open bool
+	contain.Apart(func() { d, open = subject.Type(typeURL) }) // of the stack of a stream at rest
+	switch {
 	case open:
 		if a.named == nil {
 			a.named = &byName{subject: subject}
@@ -104,12 +108,19 @@ func (a *access) Subscribes(typeURL, spelling string) error {
 	if allowed, all := a.decided(typeURL); all && allowed {
 		return nil
 	}
-	d, _ := a.subject().Subscription(typeURL, spelling)
+	var d rules.AccessDecision
+	contain.Apart(func() { d, _ = a.subject().Subscription(typeURL, spelling) })
 	return denial(d)
 }
 
 // Differs implements downstream.Access.
-func (a *access) Differs(next downstream.Access, typeURL string) bool {
+func (a *access) Differs(next downstream.Access, typeURL string) (differs bool) {
+	contain.Apart(func() { differs = a.compare(next, typeURL) })
+	return differs
+}
+
+// compare is Differs with the caller's stack.
+func (a *access) compare(next downstream.Access, typeURL string) bool {
 	switch next := next.(type) {
 	case *access:
 		return a.subject().Differs(next.subject(), typeURL)

@@ -23,9 +23,7 @@ func newDoor(t *testing.T, log *slog.Logger) *door.Door {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := door.New(log, collectors.Door())
-	t.Cleanup(d.Close)
-	return d
+	return door.New(log, collectors.Door())
 }
 
 // Where tokens are asked for nobody looks without one, and nobody changes anything with one for looking.

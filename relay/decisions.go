@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/sharing"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -14,13 +13,9 @@ import (
 	"github.com/xdsrelay/xdsrelay/metrics"
 )
 
-const (
-	// betweenLines is the least time between two lines of the log about rules.
-	betweenLines = time.Second
-	// maxKinds is how many kinds of failure and scopes are logged under one plan. The
-	// metrics and /scopes have all of them.
-	maxKinds = 1000
-)
+// maxKinds is how many kinds of failure and scopes are logged under one plan. The metrics and
+// /scopes have all of them.
+const maxKinds = 1000
 
 // decisions tells operators what the aggregation rules decide: all in metrics, and in the
 // log what they have to look at. Ten thousand clients for which a rule fails in the same
@@ -31,7 +26,6 @@ type decisions struct {
 
 	mu   sync.Mutex
 	told map[string]struct{} // guarded by mu
-	last time.Time           // of the last line; guarded by mu
 }
 
 func newDecisions(m *metrics.Aggregation, log *slog.Logger) *decisions {
@@ -79,17 +73,15 @@ func (d *decisions) differing(at sessionKey, rule string, fields []string) {
 		"upstream", at.plane, "scope", at.scope, "rule", rule, "fields", fields)
 }
 
-// news reports whether something is to be told now: nothing is told twice, nor two things
-// at once. What has to wait is told when it happens again.
+// news reports whether something is to be told: nothing is told twice.
 func (d *decisions) news(kind ...string) bool {
 	key := strings.Join(kind, "\x00")
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now := time.Now()
-	if _, old := d.told[key]; old || len(d.told) >= maxKinds || now.Sub(d.last) < betweenLines {
+	if _, old := d.told[key]; old || len(d.told) >= maxKinds {
 		return false
 	}
-	d.told[key], d.last = struct{}{}, now
+	d.told[key] = struct{}{}
 	return true
 }
 

@@ -14,8 +14,10 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/relay/load"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
 	"github.com/xdsrelay/xdsrelay/upstream"
+	"google.golang.org/protobuf/proto"
 )
 
 // xdstpScope is the scope of xdstp names: they mean the same for every client
@@ -55,15 +57,19 @@ type session struct {
 	// guarded by hub.mu
 	shown   shown
 	node    *corev3.Node // what shown gives
-	users   int          // streams that were routed here
-	closer  *time.Timer  // looks whether it can be closed; nil while it has users
-	lingers int          // how often closer was set
+	started time.Time
+	polled  bool          // by clients that poll: each comes back before long
+	users   int           // streams that were routed here
+	closer  *time.Timer   // looks whether it can be closed; nil while it has users
+	lingers int           // how often closer was set
+	used    time.Duration // how old it was when it was last used; of a session that nobody uses
+	at      int           // its place among hub.room.idle, from 1 on; 0: it is not there
 	// discarded: the store was inconsistent after a panic, and another session has its place.
 	discarded bool
 }
 
 // hub keeps one session per upstream and scope, from the first stream that needs
-// it until a linger after the last (AGG-3).
+// it until a linger after the last, which is no longer than it was used (AGG-3).
 type hub struct {
 	// immutable after newHub
 	ctx   context.Context // of the sessions
@@ -80,6 +86,7 @@ type hub struct {
 	help      *help      // nil: there are no peers
 	answers   bool       // peers may ask
 	orders    *orders    // of operators
+	memory    *load.Memory
 
 	running sync.WaitGroup
 
@@ -89,48 +96,97 @@ type hub struct {
 	retired  map[*plane]bool   // those that the configuration has not any more, as long as they have sessions
 	linger   time.Duration
 	sessions map[sessionKey]*session
+	room     room
 	closed   bool
 }
 
-var errClosed = errors.New("the relay is shutting down")
+var (
+	errClosed = errors.New("the relay is shutting down")
+	errTight  = errors.New("the relay is short of memory")
+)
 
 // acquire gives the session of an upstream and scope, and starts it if there is none.
-// as is what the control plane is shown if it is started, and meta goes with its streams:
+// as gives what the control plane is shown if it is started, and meta goes with its streams:
 // the key stands for it. It is nil where nothing of a client is forwarded.
-func (h *hub) acquire(key sessionKey, as func() shown, meta map[string][]string) (*session, error) {
+func (h *hub) acquire(who claim, key sessionKey, as func() shown, meta map[string][]string) (*session, error) {
+	var made *appearance
+	for {
+		s, own, err := h.enter(who, key, made, meta)
+		if s != nil || err != nil {
+			return s, err
+		}
+		made = appear(as(), own, key)
+	}
+}
+
+// claim says for whom a session is to begin.
+type claim int
+
+// The claims. Who is served already goes on being served: memory that is short is no reason against it.
+// For a client that a reload leads elsewhere limits.scopes is none either.
+const (
+	newcomer claim = iota
+	served
+	moved
+)
+
+// appearance is what a session that is to begin shows its control plane. It is made without the
+// hub's lock: a client's node may be large, and others wait for the lock (LIM-2).
+type appearance struct {
+	shown shown
+	own   *corev3.Node // the relay's own node that it was made from
+	node  *corev3.Node
+	size  int // of node
+}
+
+func appear(as shown, own *corev3.Node, key sessionKey) *appearance {
+	node := as.node(forwarding(own, key.forwarded))
+	return &appearance{as, own, node, proto.Size(node)}
+}
+
+// enter gives a session to one user more. If there is none, it is started with what was made for it.
+// Without that, or if the relay's own node is another one by now, there is no session and no error:
+// the appearance is to be made from the node that enter returns.
+func (h *hub) enter(who claim, key sessionKey, made *appearance, meta map[string][]string) (*session, *corev3.Node, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		return nil, errClosed
+		return nil, nil, errClosed
 	}
 	s := h.sessions[key]
 	if s == nil {
-		var err error
-		if s, err = h.start(key, as(), meta); err != nil {
-			return nil, err
+		if h.memory.Level() >= load.Tight && who == newcomer && !key.ofAll() {
+			return nil, nil, errTight
+		}
+		if made == nil || made.own != h.node {
+			return nil, h.node, nil
+		}
+		err := h.makeRoom(key)
+		if err != nil && who != moved {
+			return nil, nil, err
+		}
+		if s, err = h.start(key, made, meta); err != nil {
+			return nil, nil, err
 		}
 		h.sessions[key] = s
 	}
 	s.users++
-	if s.closer != nil {
-		s.closer.Stop()
-		s.closer = nil
-	}
-	return s, nil
+	h.wake(s)
+	return s, nil, nil
 }
 
 // start runs a session. The caller holds mu.
-func (h *hub) start(key sessionKey, as shown, meta map[string][]string) (*session, error) {
+func (h *hub) start(key sessionKey, as *appearance, meta map[string][]string) (*session, error) {
 	p := h.planeOf(key)
 	s := &session{
-		key: key, meta: meta, shown: as, node: as.node(forwarding(h.node, key.forwarded)), store: h.cache.Open(p.sourceOf(key)),
-		done: make(chan struct{}), guard: guard{node: as.client}, disk: onDisk{id: h.snapshots.idOf(key, p)},
+		key: key, meta: meta, shown: as.shown, node: as.node, store: h.cache.Open(p.sourceOf(key)),
+		started: time.Now(), done: make(chan struct{}), guard: guard{node: as.shown.client}, disk: onDisk{id: h.snapshots.idOf(key, p)},
 	}
 	cache.OperatorOf(s.store).Freeze(h.orders.of(key), nil)
 	if h.help != nil || h.answers {
 		s.helped.id = storeID(key, p)
 	}
-	client, err := h.open(s, p.upstream, s.node)
+	client, err := h.open(s, p.upstream, s.node, as.size)
 	if err != nil {
 		return nil, err
 	}
@@ -163,11 +219,11 @@ func (h *hub) planeOf(key sessionKey) *plane {
 	return key.of
 }
 
-// open makes a feed of a session's store. The caller holds mu.
-func (h *hub) open(s *session, from origin, node *corev3.Node) (feed, error) {
+// open makes a feed of a session's store. The node's size is 0 if it is not known. The caller holds mu.
+func (h *hub) open(s *session, from origin, node *corev3.Node, size int) (feed, error) {
 	p := h.planeOf(s.key)
 	f, err := from.open(upstream.SessionConfig{
-		Node: node, Scope: s.key.scope, Key: s.key.text(), Store: s.store.Session(), Observer: observeTurns(p.observer, &s.turned), Metadata: s.meta,
+		Node: node, NodeSize: size, Scope: s.key.scope, Key: s.key.text(), Store: s.store.Session(), Observer: observeTurns(p.observer, &s.turned), Metadata: s.meta,
 		Panics: h.panics, Suspect: func() { h.suspect(s.store) },
 	})
 	if err != nil {
@@ -188,6 +244,14 @@ func (p *plane) sourceOf(key sessionKey) cache.Source {
 	return source
 }
 
+// pause gives a session back between two polls.
+func (h *hub) pause(s *session) {
+	h.mu.Lock()
+	s.polled = true
+	h.mu.Unlock()
+	h.release(s)
+}
+
 // release gives a session back.
 func (h *hub) release(s *session) {
 	h.mu.Lock()
@@ -200,15 +264,30 @@ func (h *hub) release(s *session) {
 	case s.useless():
 		h.end(s)
 	default:
-		h.closeLater(s)
+		h.rest(s)
 	}
 }
 
-// closeLater looks after the linger. The caller holds mu.
-func (h *hub) closeLater(s *session) { h.lookIn(s, h.linger) }
+// leastLinger is how long a session waits for the next client at least.
+const leastLinger = time.Second
+
+// closeLater looks after the linger, or after as long as there has been the session if that is less:
+// who comes with one node after the other, each for a moment, is not to have the relay keep all that
+// they asked for (LIM-3). The caller holds mu.
+func (h *hub) closeLater(s *session) {
+	wait := h.linger
+	if !s.polled {
+		wait = min(wait, max(time.Since(s.started), leastLinger))
+	}
+	h.lookIn(s, wait)
+}
 
 // lookIn looks after a while. The caller holds mu.
 func (h *hub) lookIn(s *session, wait time.Duration) {
+	if s.closer != nil {
+		s.closer.Stop()
+	}
+	h.room.idle.add(s)
 	s.lingers++
 	linger := s.lingers
 	s.closer = time.AfterFunc(wait, h.panics.Func(contain.Background, func() { h.closeUnused(s, linger) }))
@@ -226,10 +305,7 @@ func (h *hub) closeUnused(s *session, linger int) {
 	if s.users > 0 || s.lingers != linger || h.closed || s.discarded {
 		return
 	}
-	// A session that nobody uses does not reconnect (UPS-2), and is idle then.
-	away := s.client.Status().State == upstream.StateConnecting || !h.planeOf(s.key).outage().Since.IsZero()
-	frozen := cache.OperatorOf(s.store).Frozen() // a new session would begin with what is held
-	if s.store.Session().Wanted() > 0 && (away || frozen || s.key.scope == xdstpScope && s.key.forwarded == "") {
+	if h.stays(s) {
 		h.lookIn(s, max(h.linger, lookAgain))
 		return
 	}
@@ -238,10 +314,7 @@ func (h *hub) closeUnused(s *session, linger int) {
 
 // end ends a session that nobody uses. The caller holds mu.
 func (h *hub) end(s *session) {
-	if s.closer != nil {
-		s.closer.Stop()
-		s.closer = nil
-	}
+	h.wake(s)
 	delete(h.sessions, s.key)
 	s.stop()
 	if s.loads != nil {
@@ -268,10 +341,7 @@ func (h *hub) discard(which func(*session) bool) *session {
 			continue
 		}
 		s.discarded = true
-		if s.closer != nil {
-			s.closer.Stop()
-			s.closer = nil
-		}
+		h.wake(s)
 		delete(h.sessions, key)
 		s.stop()
 		if s.loads != nil {
@@ -293,7 +363,22 @@ func (h *hub) reopen(s *session) (feed, error) {
 		h.condemn(s.store)
 		return nil, errUseless
 	}
-	return h.open(s, h.planeOf(s.key).upstream, s.node)
+	return h.open(s, h.planeOf(s.key).upstream, s.node, 0)
+}
+
+// shed ends the sessions that nobody uses, but those that closeUnused would keep.
+func (h *hub) shed() {
+	h.mu.Lock()
+	unused := make(map[*session]int)
+	for _, s := range h.sessions {
+		if s.users == 0 && !s.betweenPolls() {
+			unused[s] = s.lingers
+		}
+	}
+	h.mu.Unlock()
+	for s, lingers := range unused {
+		h.closeUnused(s, lingers)
+	}
 }
 
 // close ends all sessions and waits for them.

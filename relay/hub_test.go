@@ -13,10 +13,12 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
 	"github.com/xdsrelay/xdsrelay/upstream"
@@ -97,19 +99,73 @@ func testHub(t *testing.T, away bool) *hub {
 	return h
 }
 
-// visit is a stream that subscribes to "*" and goes away again.
+// visit is a stream that subscribes to "*" and goes away again after a linger.
 func visit(t *testing.T, h *hub, scope string) *session {
 	t.Helper()
-	s, err := h.acquire(sessionKey{plane: "plane", of: h.planes["plane"], scope: scope}, asItself, nil)
+	return visitAnd(t, h, scope, func(*testing.T, *session) {})
+}
+
+// visitAnd does something before it goes away.
+func visitAnd(t *testing.T, h *hub, scope string, do func(*testing.T, *session)) *session {
+	t.Helper()
+	s, err := h.acquire(newcomer, sessionKey{plane: "plane", of: h.planes["plane"], scope: scope}, asItself, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := delivery.Join(s.store, func() {}, delivery.Form{})
 	c.Update(&delivery.Change{TypeURL: clusterType, Subscribe: []cache.Name{{Spelling: "*", Key: "*"}}})
-	synctest.Wait()
+	pass(linger)
+	do(t, s)
 	c.Leave()
 	h.release(s)
 	return s
+}
+
+// learn is what a session learned of its control plane: a cluster.
+func learn(t *testing.T, s *session) {
+	t.Helper()
+	res, err := wire.NewResource(&discovery.Resource{Name: "a", Version: "1", Resource: &anypb.Any{TypeUrl: clusterType}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.store.Session().Apply(wire.StreamID{}, &wire.DeltaResponse{TypeURL: clusterType, Resources: []*wire.Resource{res}}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A session that had clients for a moment only does not stay for the whole linger: who invents one
+// node after the other would have the relay keep them all. One of polls does, since a poll is short.
+func TestHubShortVisits_AGG3_LIM3(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		used, wait time.Duration
+		give       func(*hub, *session)
+	}{
+		{"a moment", 0, leastLinger, (*hub).release},
+		{"some seconds", 5 * time.Second, 5 * time.Second, (*hub).release},
+		{"long", 3 * linger, linger, (*hub).release},
+		{"a poll", 0, linger, (*hub).pause},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := testHub(t, false)
+				s, err := h.acquire(newcomer, sessionKey{plane: "plane", of: h.planes["plane"], scope: "s"}, asItself, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				pass(tt.used)
+				tt.give(h, s)
+				pass(tt.wait - time.Millisecond)
+				if len(h.all()) != 1 {
+					t.Error("AGG-3: closed too early")
+				}
+				pass(2 * time.Millisecond)
+				if len(h.all()) != 0 {
+					t.Error("LIM-3: not closed")
+				}
+			})
+		})
+	}
 }
 
 // pass lets d of the bubble's time pass.
@@ -130,7 +186,7 @@ func TestHub(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := testHub(t, tt.away)
-				s := visit(t, h, tt.scope)
+				s := visitAnd(t, h, tt.scope, learn)
 				pass(linger - time.Second)
 				if len(h.all()) != 1 {
 					t.Error("closed before the linger")
@@ -160,13 +216,23 @@ func TestHub(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := testHub(t, true)
 			h.linger = 0
-			s := visit(t, h, "shared")
+			s := visitAnd(t, h, "shared", learn)
 			pass(10 * lookAgain)
 			h.mu.Lock()
 			looks := s.lingers
 			h.mu.Unlock()
 			if want := 2 + 10; looks != want || len(h.all()) != 1 { // when it is left, and again
 				t.Errorf("%d looks at %d sessions, want %d", looks, len(h.all()), want)
+			}
+		})
+	})
+	t.Run("LIM-3 one that never had anything has nothing to lose while its control plane is away", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := testHub(t, true)
+			visit(t, h, "shared")
+			pass(linger + time.Second)
+			if len(h.all()) != 0 {
+				t.Error("an empty session stays")
 			}
 		})
 	})
@@ -198,7 +264,7 @@ func TestHub(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := testHub(t, false)
 			h.close()
-			if _, err := h.acquire(sessionKey{plane: "plane", of: h.planes["plane"]}, asItself, nil); !errors.Is(err, errClosed) {
+			if _, err := h.acquire(newcomer, sessionKey{plane: "plane", of: h.planes["plane"]}, asItself, nil); !errors.Is(err, errClosed) {
 				t.Errorf("acquired after close: %v", err)
 			}
 		})

@@ -26,7 +26,7 @@ type secure struct {
 // newSecure has the identities of clients looked at again.
 func newSecure(r *Relay, files *tlsfiles.Server, recheck config.Duration) *secure {
 	s := &secure{Server: files, relay: r}
-	s.watch = identity.NewWatch(files.ClientCAs, recheck.Std(), s.endedAll)
+	s.watch = identity.NewWatch(files.Clients, recheck.Std(), s.endedAll)
 	return s
 }
 

@@ -115,7 +115,7 @@ func (a adminPort) audit(name string, req *http.Request, c *Command, done *Done,
 	if len(done.Warnings) > 0 {
 		line = append(line, "warning", strings.Join(done.Warnings, "; "))
 	}
-	a.relay.log.Warn("carried out an operator's command", line...)
+	a.relay.audit.Warn("carried out an operator's command", line...)
 }
 
 // options are what a command has beside its selectors.

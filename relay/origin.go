@@ -10,10 +10,8 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/cache/hold"
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/filesource"
 	"github.com/xdsrelay/xdsrelay/internal/payload"
-	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
@@ -62,34 +60,36 @@ func (o originOf) open(cfg upstream.SessionConfig) (feed, error) {
 }
 
 // newPlane builds the control plane that an upstream of the configuration describes.
-// outages are those of the plane before of its name; nil if there was none. dial is how its
-// servers are reached.
-func newPlane(u config.Upstream, fullState map[string]bool, outages *upstream.Outages, dial upstream.Dial, obs upstream.Observer, panics *contain.Panics, log *slog.Logger) (*plane, error) {
+// outages are those of the plane before of its name; nil if there was none.
+func (r *Relay) newPlane(u config.Upstream, outages *upstream.Outages, obs upstream.Observer) (*plane, error) {
 	p := &plane{name: u.Name, config: u, observer: obs}
 	if u.Path == "" {
 		p.outages = cmp.Or(outages, new(upstream.Outages))
 	}
 	switch {
 	case u.Path != "":
-		c := filesConfig(u, fullState, obs, log)
-		c.Panics = panics
+		c := filesConfig(u, r.fullState, obs, r.log)
+		c.Panics = r.panics
 		f, err := upstream.NewFiles(c)
 		if err != nil {
 			return nil, err
 		}
 		// Files say what there is not, so nothing has to be waited for.
 		p.upstream, p.files = originOf{f}, f
-		p.source = cache.Source{FullState: fullState, State: true, PerType: true}
+		p.source = cache.Source{FullState: r.fullState, State: true, PerType: true}
 	default:
-		c := serverConfig(u, fullState, log)
-		c.Outages, c.Dial = p.outages, dial
+		c := serverConfig(u, r.fullState, r.log)
+		c.Outages, c.Dial = p.outages, r.dial
+		if u.TLS != nil {
+			c.TLS = new(r.clientTLS(u.TLS, u.TLSRefresh))
+		}
 		up, err := upstream.New(c)
 		if err != nil {
 			return nil, err
 		}
-		up.Contain(panics)
+		up.Contain(r.panics)
 		p.upstream, p.servers = originOf{up}, up
-		p.source = cache.Source{FullState: fullState, State: c.APIType.State(), PerType: c.APIType.PerType()}
+		p.source = cache.Source{FullState: r.fullState, State: c.APIType.State(), PerType: c.APIType.PerType()}
 		if c.APIType != upstream.REST {
 			p.source.Shared = sharedTypes()
 		}
@@ -137,7 +137,6 @@ func serverConfig(u config.Upstream, fullState map[string]bool, log *slog.Logger
 		APIType:        upstream.APIType(u.APIType), // they have the same words
 		Endpoints:      u.Endpoints,
 		FullState:      fullState,
-		TLS:            tlsOf(u),
 		Credentials:    upstream.Credentials{Metadata: u.Metadata.Wire(), TokenFile: u.Credentials.TokenFile},
 		MaxReceiveSize: int(u.MaxReceiveSize),
 		MaxRequestSize: int(u.MaxRequestSize),
@@ -151,17 +150,6 @@ func serverConfig(u config.Upstream, fullState map[string]bool, log *slog.Logger
 		Nack:             upstream.Nack{Wait: u.NackWait.Std(), Acks: u.NackAcks},
 		Poll:             upstream.Poll{Interval: u.Poll.Interval.Std(), Timeout: u.Poll.Timeout.Std(), AbsentAfter: u.AbsentAfter.Std()},
 		Logger:           log,
-	}
-}
-
-// tlsOf are the files for the connections to an upstream; nil: plain text.
-func tlsOf(u config.Upstream) *tlsfiles.ClientConfig {
-	if u.TLS == nil {
-		return nil
-	}
-	return &tlsfiles.ClientConfig{
-		CAFile: u.TLS.CAFile, CertFile: u.TLS.CertFile, KeyFile: u.TLS.KeyFile,
-		ServerName: u.TLS.ServerName, Refresh: u.TLSRefresh.Std(),
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 func TestPlane_UPS2(t *testing.T) {
 	servers := config.DefaultUpstream()
 	servers.Name, servers.Endpoints = "plane", [][]string{{"127.0.0.1:1"}}
-	p, err := newPlane(servers, nil, nil, upstream.Dial{}, upstream.NopObserver{}, nil, nil)
+	p, err := new(Relay).newPlane(servers, nil, upstream.NopObserver{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestPlane_UPS2(t *testing.T) {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
-	next, err := newPlane(moved, nil, p.outages, upstream.Dial{}, upstream.NopObserver{}, nil, nil)
+	next, err := new(Relay).newPlane(moved, p.outages, upstream.NopObserver{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func BenchmarkTellOutages(b *testing.B) {
 	p.outages = new(upstream.Outages)
 	for i := range 50_000 {
 		s := &session{key: sessionKey{plane: "plane", of: p, scope: fmt.Sprintf("node-%d", i)}, store: r.cache.Open(cache.Source{})}
-		f, err := r.hub.open(s, p.upstream, r.hub.node)
+		f, err := r.hub.open(s, p.upstream, r.hub.node, 0)
 		if err != nil {
 			b.Fatal(err)
 		}

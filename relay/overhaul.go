@@ -23,6 +23,7 @@ type overhaul struct {
 	changed map[*plane]*plane          // planes that are reached in another way: what is taken over from whom
 	added   []*plane                   // those that there were not; some have another's name
 	linger  time.Duration
+	scopes  int // limits.scopes
 	resolve resolve.Settings
 }
 
@@ -76,6 +77,7 @@ func (h *hub) carryOut(o *overhaul) (obsolete []origin, err error) {
 		}
 	}
 	h.endUseless()
+	h.room.most = o.scopes
 	if h.linger != o.linger {
 		h.relinger(o.linger)
 	}
@@ -118,7 +120,7 @@ func (o *overhaul) refills(h *hub) ([]refill, error) {
 		if !changed {
 			continue
 		}
-		f, err := h.open(s, from, node)
+		f, err := h.open(s, from, node, 0)
 		if err != nil {
 			return nil, err
 		}

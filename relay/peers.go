@@ -91,15 +91,13 @@ func (r *Relay) openPeers(cfg *config.Config) error {
 	if len(p.Addresses) == 0 {
 		return nil
 	}
-	files, err := tlsfiles.NewClient(tlsfiles.ClientConfig{
-		CertFile: p.TLS.CertFile, KeyFile: p.TLS.KeyFile, CAFile: p.TLS.CAFile, ServerName: p.TLS.ServerName,
-		Refresh: cfg.Server.TLSRefresh.Std(), Panics: r.panics,
-		Report: func(err error) {
-			if err != nil {
-				r.log.Error("the TLS files for peers are not usable, the old ones stay in use", "error", err)
-			}
-		},
-	})
+	keys := r.clientTLS(&p.TLS, cfg.Server.TLSRefresh)
+	keys.Report = func(err error) {
+		if err != nil {
+			r.log.Error("the TLS files for peers are not usable, the old ones stay in use", "error", err)
+		}
+	}
+	files, err := tlsfiles.NewClient(keys)
 	if err != nil {
 		return err
 	}
@@ -147,6 +145,7 @@ func (r *Relay) helpAll(ctx context.Context, now time.Time) {
 	}
 	h.look(ctx, now)
 	for _, s := range r.hub.list() {
+		cache.PeersOf(s.store).Helped(s.helped.id != "" && away[s.key.of])
 		switch {
 		case s.helped.id == "" || !s.disk.ready.Load():
 		case !away[s.key.of]:

@@ -217,8 +217,8 @@ type renewed struct {
 	tokens map[*port]*bearer.Verifier
 }
 
-// renew reads the files of the ports for which others are named, or the times change when they
-// are looked at. That there is TLS cannot change.
+// renew begins to use the files, or the Workload APIs, of the ports for which others are named, or
+// the times change when files are looked at. That there is TLS cannot change.
 func (r *Relay) renew(s config.Server) (_ *renewed, err error) {
 	running := r.now.Load().config.Server
 	before := running.AllListeners()
@@ -230,7 +230,7 @@ func (r *Relay) renew(s config.Server) (_ *renewed, err error) {
 	}()
 	for i, l := range s.AllListeners() {
 		p, was, again := r.ports[i], before[i], s.TLSRefresh != running.TLSRefresh
-		if l.TLS != nil && (again || *l.TLS != *was.TLS) {
+		if l.TLS != nil && (again || !reflect.DeepEqual(l.TLS, was.TLS)) {
 			if next.files[p.secure], err = r.serverTLS(l, s.TLSRefresh); err != nil {
 				delete(next.files, p.secure)
 				return nil, named(l.Name, err)

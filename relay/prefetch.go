@@ -29,6 +29,7 @@ type prefetcher struct {
 	counts *metrics.References
 	log    *slog.Logger
 	bell   chan struct{} // one slot: renew was called
+	turns  chan struct{} // turn's
 
 	mu     sync.Mutex
 	wanted ahead // guarded by mu; what renew gave last
@@ -59,7 +60,7 @@ func aheadOf(cfg config.Resolve) ahead { return ahead{cfg.Prefetch, cfg.MaxRedir
 // newPrefetcher makes one that goes that far.
 func newPrefetcher(c *cache.Cache, r *router, counts *metrics.References, log *slog.Logger, far ahead) *prefetcher {
 	return &prefetcher{
-		cache: c, router: r, counts: counts, log: log, bell: wake.New(), wanted: far, ahead: far,
+		cache: c, router: r, counts: counts, log: log, bell: wake.New(), turns: make(chan struct{}), wanted: far, ahead: far,
 		graph: newReferences(far.hops), held: make(map[sessionKey]*holding),
 	}
 }
@@ -110,8 +111,14 @@ func (p *prefetcher) run(ctx context.Context) {
 			}
 			p.beginAnew()
 			p.take()
+		case <-p.turns:
 		}
 	}
+}
+
+// turn waits until run's loop has turned, or ctx ends (SUR-5).
+func (p *prefetcher) turn(ctx context.Context) {
+	wake.Turn(ctx, p.turns, struct{}{}, nil, func() bool { return false })
 }
 
 // beginAnew forgets what refers to what, and has the stores tell it again. What is pinned
@@ -222,7 +229,7 @@ func (p *prefetcher) target(typeURL string, name keyer.Name) (*node, error) {
 	}
 	h := p.held[at]
 	if h == nil {
-		s, err := p.router.hub.acquire(at, asItself, nil)
+		s, err := p.router.hub.acquire(newcomer, at, asItself, nil)
 		if err != nil {
 			return nil, err
 		}

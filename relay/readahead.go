@@ -166,7 +166,7 @@ func (rd *reading) lead(name string) error {
 // seek has a name fetched ahead.
 func (rd *reading) seek(typeURL string, n keyer.Name) {
 	switch t, err := rd.prefetcher.target(typeURL, n); {
-	case errors.Is(err, errClosed), errors.Is(err, errForwarding):
+	case errors.Is(err, errClosed), errors.Is(err, errTight), errors.Is(err, errForwarding):
 	case errors.Is(err, errNoUpstream):
 		rd.fault(metrics.FaultAuthority, err)
 	case err != nil:

@@ -184,11 +184,14 @@ func (h *health) ready(now time.Time) *readiness {
 	for i := range v.Upstreams {
 		v.Upstreams[i].Held = held[v.Upstreams[i].Name]
 	}
+	unready := h.relay.ports.unready()
 	switch {
 	case h.relay.draining.Load():
 		v.Reason = "draining"
 	case !h.relay.serving.Load():
 		v.Reason = "not listening yet"
+	case unready != "":
+		v.Reason = unready
 	case !h.complete.Load() && !h.completed(v.Upstreams):
 		v.Reason = "not reached yet: " + texts(v.Upstreams, func(u *upstreamReady) bool { return !u.counts() })
 	case !h.serves(v.Upstreams) && slices.ContainsFunc(v.Upstreams, func(u upstreamReady) bool { return u.Required }):

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"sync"
@@ -20,15 +21,17 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/disk"
 	"github.com/xdsrelay/xdsrelay/internal/door"
+	"github.com/xdsrelay/xdsrelay/internal/lograte"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/workload"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/metrics"
+	"github.com/xdsrelay/xdsrelay/relay/load"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
 	"github.com/xdsrelay/xdsrelay/relay/peers"
 	"github.com/xdsrelay/xdsrelay/upstream"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/keepalive"
 )
 
 // Options are what a relay is given beside its configuration.
@@ -39,14 +42,19 @@ type Options struct {
 	Replica  string               // which of several relays it is, to control planes; "": the host's name
 	Level    *slog.LevelVar       // of Log, for Reload to set; nil: log.level needs a restart
 	LogLost  func() uint64        // how many lines Log has lost so far; nil: it loses none
+	Memory   int64                // bytes that the process may take; 0: no limit
 	Dial     upstream.Dial        // how control planes are reached; the zero value: by the system
 	Disk     disk.Disk            // where cache.dir is; nil: the machine's
+
+	used func() int64 // bytes of memory; nil: [load.Used]
 }
 
 // Relay is a whole relay.
 type Relay struct {
 	// immutable after New
 	log     *slog.Logger
+	lines   *lograte.Limit // of log
+	audit   *slog.Logger   // not limited: what operators did, reloads too
 	level   *slog.LevelVar // nil: the level stays
 	version string
 	dial    upstream.Dial
@@ -63,6 +71,7 @@ type Relay struct {
 	orders   orders // of operators
 	outages  outageWatch
 	health   health
+	memory   memory
 
 	fullState map[string]bool // types whose lists are always complete, in all stores and on both sides
 
@@ -71,9 +80,14 @@ type Relay struct {
 	server  *downstream.Server
 	reports *loadreport.Server // of the same
 	ports   ports              // by which clients come
+	ages    ages               // of their connections
+	perConn int                // streams of one connection
 	door    *door.Door
 	admin   adminAccess
-	stop    context.CancelFunc
+	// workloads are the SPIFFE Workload APIs that certificates come from.
+	workloads *workload.Sources
+
+	stop context.CancelFunc
 
 	started  time.Time
 	serving  atomic.Bool
@@ -102,10 +116,13 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
+	lines := lograte.New(opts.Log.Handler(), cfg.Log.PerMinute, collectors.LogLineLeftOut)
 	r := &Relay{
-		log: opts.Log, level: opts.Level, version: opts.Version, dial: opts.Dial, metrics: collectors, gather: opts.Registry,
-		door: door.New(opts.Log, collectors.Door()), panics: contain.New(opts.Log, collectors.Panics()),
+		log: slog.New(lines.Handler()), lines: lines, audit: slog.New(lines.Unlimited()), level: opts.Level,
+		version: opts.Version, dial: opts.Dial, metrics: collectors, gather: opts.Registry,
 	}
+	r.door, r.panics = door.New(r.log, collectors.Door()), contain.New(r.log, collectors.Panics())
+	r.workloads = workload.NewSources(r.log, collectors.Workloads(), r.panics)
 	r.repairs, r.outages, r.health.relay = repairs{r, newSuspects()}, outageWatch{r}, r
 	r.cache = cache.New(cacheLimits(cfg.Cache), &foreigners{
 		Observer: &ambiguities{Observer: &losses{Observer: r.metrics.Cache(), log: r.log}, log: r.log}, log: r.log,
@@ -118,8 +135,10 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 		panics: r.panics, suspect: r.repairs.suspects.add, condemn: r.repairs.suspects.condemn,
 	}
 	r.hub.loads.Panics = r.panics
+	r.memory = memory{Memory: load.NewMemory(opts.Memory, opts.used), relay: r}
+	r.hub.memory = r.memory.Memory
 	r.router = &router{
-		hub: r.hub, replica: cmp.Or(opts.Replica, thisReplica()), decided: newDecisions(r.metrics.Aggregation(), r.log),
+		memory: &r.memory, hub: r.hub, replica: cmp.Or(opts.Replica, thisReplica()), decided: newDecisions(r.metrics.Aggregation(), r.log),
 		unverified: unverified{r.metrics.Access(), r.door},
 	}
 	r.fullState = keyer.TypeSet(cfg.FullStateTypeURLs())
@@ -162,7 +181,7 @@ func (r *Relay) build(cfg *config.Config) error {
 	}
 	r.now.Store(force)
 	r.metrics.Reloads().Started(force.hash, force.since)
-	return r.listener(cfg.Server, cfg.Node)
+	return r.listener(cfg)
 }
 
 func cacheLimits(c config.Cache) cache.Limits {
@@ -180,36 +199,44 @@ func metricsOptions(opts Options) []metrics.Option {
 	return all
 }
 
-func keepaliveOf(k config.Keepalive) keepalive.ServerParameters {
-	return keepalive.ServerParameters{Time: orNever(k.Time), Timeout: k.Timeout.Std()}
-}
-
 // limitsOf are the limits of the streams and polls of clients.
-func limitsOf(s config.Server) downstream.Limits {
+func limitsOf(cfg *config.Config) downstream.Limits {
+	s, l := &cfg.Server, &cfg.Limits
 	return downstream.Limits{
-		MaxMessageSize:   int(s.MaxMessageSize),
-		MaxSubscriptions: s.MaxSubscriptions,
-		AckWait:          s.AckWait.Std(),
-		RemovalWait:      s.RemovalWait.Std(),
-		WarmWait:         s.WarmWait.Std(),
-		ListHold:         s.ListHold.Std(),
-		RESTWait:         s.RESTWait.Std(),
+		MaxMessageSize: int(s.MaxMessageSize),
+		AckWait:        s.AckWait.Std(),
+		RemovalWait:    s.RemovalWait.Std(),
+		WarmWait:       s.WarmWait.Std(),
+		ListHold:       s.ListHold.Std(),
+		RESTWait:       s.RESTWait.Std(),
+
+		PerClient: downstream.ClientLimits{
+			Streams: l.Streams, Share: l.Share.Part(),
+			Subscriptions: l.Subscriptions, NameBytes: int(l.NameBytes), NodeBytes: int(l.NodeBytes),
+			FirstRequest: l.FirstRequest.Std(), RequestsPerSecond: l.RequestsPerSecond,
+		},
 	}
 }
 
 // listener builds the server towards the clients.
-func (r *Relay) listener(s config.Server, node config.Node) error {
+func (r *Relay) listener(cfg *config.Config) error {
+	s := cfg.Server
+	r.perConn = cfg.Limits.StreamsPerConnection
+	r.ages = newAges(s.MaxConnectionAge.Std())
 	c := downstream.Config{
-		Limits:         limitsOf(s),
+		Limits:         limitsOf(cfg),
 		MaxReceiveSize: int(s.MaxReceiveSize),
 		FullState:      r.fullState,
-		Identifier:     identifierOf(node),
-		GRPC:           []grpc.ServerOption{grpc.KeepaliveParams(keepaliveOf(s.Keepalive)), grpc.UnknownServiceHandler(r.unknown)},
-		DebugServices:  s.DebugServices,
-		Credentials:    identity.Credentials(),
-		Router:         r.router,
-		Observer:       r.metrics.Downstream(),
-		Log:            r.log,
+		Identifier:     identifierOf(cfg.Node),
+		GRPC: []grpc.ServerOption{
+			grpc.KeepaliveParams(r.ages.keepalive(s.Keepalive)), grpc.UnknownServiceHandler(r.unknown),
+			grpc.MaxConcurrentStreams(uint32(min(cfg.Limits.StreamsPerConnection, math.MaxInt32))),
+		},
+		DebugServices: s.DebugServices,
+		Credentials:   identity.Credentials(),
+		Router:        r.router,
+		Observer:      r.metrics.Downstream(),
+		Log:           r.log,
 	}
 	var err error
 	if r.ports, err = r.openPorts(s); err != nil {
@@ -234,10 +261,10 @@ func (r *Relay) listener(s config.Server, node config.Node) error {
 // identifierOf is what a relay calls itself towards its clients (STR-10).
 func identifierOf(n config.Node) string { return wire.RelayIdentifier + n.ID }
 
-// serverTLS reads the TLS files of a listener.
+// serverTLS begins to use the TLS files of a listener, or its Workload API.
 func (r *Relay) serverTLS(l config.Listener, refresh config.Duration) (*tlsfiles.Server, error) {
 	return tlsfiles.NewServer(tlsfiles.ServerConfig{
-		CertFile: l.TLS.CertFile, KeyFile: l.TLS.KeyFile, ClientCAFile: l.TLS.ClientCAFile,
+		CertFile: l.TLS.CertFile, KeyFile: l.TLS.KeyFile, ClientCAFile: l.TLS.ClientCAFile, SPIFFE: r.clientsOf(l.TLS.SPIFFE),
 		Refresh: refresh.Std(), Panics: r.panics,
 		Report: func(err error) {
 			if err != nil {
@@ -262,7 +289,7 @@ func (r *Relay) release() {
 	r.hub.help.close()
 	r.ports.close()
 	r.admin.close()
-	r.door.Close()
+	r.lines.Close()
 }
 
 // Run serves clients on xds and operators on admin until ctx ends; then it drains
@@ -295,6 +322,8 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 		r.panics.Loop(background, contain.Background, func() { r.hub.snapshots.run(background, r.hub.list) })
 	})
 	wg.Go(func() { r.watch(background) })
+	wg.Go(func() { r.panics.Loop(background, contain.Background, func() { r.memory.run(background) }) })
+	wg.Go(func() { r.panics.Loop(background, contain.Background, func() { r.retire(background) }) })
 	r.ports.watch(background, &wg, r.panics)
 	r.reloading.Lock()
 	r.background = background
@@ -311,7 +340,7 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 	pages := adminPort{r}
 	web := &http.Server{
 		Handler: pages.door(pages.admit(pages.containing(pages.handler()))), ReadHeaderTimeout: 10 * time.Second,
-		ErrorLog: slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(r.door.AdminHTTPLog(), slog.LevelDebug),
 	}
 	wg.Go(func() {
 		if err := web.Serve(r.admin.secure(admin)); !errors.Is(err, http.ErrServerClosed) {

@@ -40,7 +40,7 @@ func (r *Relay) reload(cfg *config.Config) error {
 	next, changed, waiting := config.Live(running.config, cfg)
 	if len(changed) == 0 && slices.Equal(waiting, running.waiting) {
 		r.noteReloaded(running, metrics.ReloadUnchanged)
-		r.log.Info("the configuration did not change")
+		r.audit.Info("the configuration did not change")
 		return nil
 	}
 	force, err := newInForce(next, waiting)
@@ -57,9 +57,9 @@ func (r *Relay) reload(cfg *config.Config) error {
 	for _, c := range changed {
 		lines = append(lines, c.String())
 	}
-	r.log.Info("the new configuration is in force", "changed", lines, "hash", force.hash)
+	r.audit.Info("the new configuration is in force", "changed", lines, "hash", force.hash)
 	for _, c := range waiting {
-		r.log.Warn("a changed key needs a restart", "key", c.Path, "running", c.Old, "wanted", c.New)
+		r.audit.Warn("a changed key needs a restart", "key", c.Path, "running", c.Old, "wanted", c.New)
 	}
 	return nil
 }
@@ -102,8 +102,9 @@ func (r *Relay) carryOut(cfg *config.Config) error {
 	r.ports.adopt(secure, cfg.Server)
 	r.cache.SetLimits(cacheLimits(cfg.Cache))
 	r.hub.snapshots.configure(cfg.Cache.SnapshotEvery.Std(), int64(cfg.Cache.MaxBytes))
-	r.server.SetLimits(limitsOf(cfg.Server))
+	r.server.SetLimits(limitsOf(cfg))
 	r.server.SetIdentifier(identifierOf(cfg.Node))
+	r.lines.Set(cfg.Log.PerMinute)
 	if r.level != nil {
 		r.level.Set(cfg.Log.Level.Slog())
 	}
@@ -125,7 +126,7 @@ func (r *Relay) overhaul(cfg *config.Config) (_ *overhaul, err error) {
 	now := r.hub.present()
 	o := &overhaul{
 		router: r.router, planes: make(map[string]*plane), configs: make(map[string]config.Upstream),
-		changed: make(map[*plane]*plane), linger: cfg.Aggregation.Linger.Std(), resolve: settingsOf(cfg.Resolve),
+		changed: make(map[*plane]*plane), linger: cfg.Aggregation.Linger.Std(), scopes: cfg.Limits.Scopes, resolve: settingsOf(cfg.Resolve),
 	}
 	defer func() {
 		if err != nil {
@@ -158,7 +159,7 @@ func (r *Relay) prepare(o *overhaul, p *plane, u config.Upstream) error {
 	if p != nil && p.succeeds(&u) {
 		outages = p.outages
 	}
-	next, err := newPlane(u, r.fullState, outages, r.dial, r.metrics.Upstream(u.Name), r.panics, r.log)
+	next, err := r.newPlane(u, outages, r.metrics.Upstream(u.Name))
 	forget := sync.OnceFunc(func() { r.metrics.Forget(u.Name) })
 	if err != nil {
 		forget()

@@ -50,6 +50,12 @@ func newPlaneServer(t *testing.T, has contents) *planeServer {
 // newPlaneServerAt starts one at an address. register registers other services beside ADS.
 func newPlaneServerAt(t *testing.T, address string, has contents, register ...func(*grpc.Server)) *planeServer {
 	t.Helper()
+	return newPlaneServerWith(t, address, has, insecure.NewCredentials(), register...)
+}
+
+// newPlaneServerWith starts one with credentials.
+func newPlaneServerWith(t *testing.T, address string, has contents, creds credentials.TransportCredentials, register ...func(*grpc.Server)) *planeServer {
+	t.Helper()
 	lis, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +64,7 @@ func newPlaneServerAt(t *testing.T, address string, has contents, register ...fu
 		T: t, address: lis.Addr().String(), has: has,
 		opened: make(chan *discovery.DeltaDiscoveryRequest, 1000), closed: make(chan struct{}, 1000),
 	}
-	server := grpc.NewServer()
+	server := grpc.NewServer(grpc.Creds(creds))
 	discovery.RegisterAggregatedDiscoveryServiceServer(server, p)
 	for _, f := range register {
 		f(server)

@@ -45,7 +45,7 @@ func TestReload_unchanged(t *testing.T) {
 	before := r.one("a")
 	for name, change := range map[string]func(*config.Config){
 		"nothing":          func(*config.Config) {},
-		"limits":           func(c *config.Config) { c.Cache.MaxResources, c.Server.MaxSubscriptions = 17, 3 },
+		"limits":           func(c *config.Config) { c.Cache.MaxResources, c.Limits.Subscriptions = 17, 3 },
 		"an upstream more": func(c *config.Config) { c.Upstreams = append(c.Upstreams, claiming(upstreamAt("b", a.address), "b")) },
 		"redirects":        func(c *config.Config) { c.Upstreams[0].Redirects = config.FollowRedirects },
 		"its names":        func(c *config.Config) { c.Upstreams[0].Authorities = []string{"a"} },
@@ -329,7 +329,7 @@ func TestReload_fails(t *testing.T) {
 			<-a.opened
 		}
 		err := r.try(func(c *config.Config) {
-			c.Cache.MaxResources, c.Server.MaxSubscriptions = 1, 1
+			c.Cache.MaxResources, c.Limits.Subscriptions, c.Limits.Scopes = 1, 1, 1
 			change(c)
 		})
 		if err == nil {

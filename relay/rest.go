@@ -25,13 +25,14 @@ const (
 // restServer makes the server for clients that poll through a port.
 func (r *Relay) restServer(p *port) *http.Server {
 	s := &http.Server{
-		Handler:           p.tokens.poll(r.server.REST()),
+		Handler:           r.ages.poll(p.tokens.poll(r.server.REST())),
 		ReadHeaderTimeout: restHeaderTime, MaxHeaderBytes: restHeaderBytes, IdleTimeout: restIdleTime,
 		// Both with and without TLS, HTTP/2 needs one connection for all types.
 		Protocols: new(http.Protocols),
 		ErrorLog:  slog.NewLogLogger(r.door.HTTPLog(), slog.LevelDebug),
 
 		ConnContext: identity.Context,
+		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: r.perConn},
 	}
 	s.Protocols.SetHTTP1(true)
 	s.Protocols.SetHTTP2(true)

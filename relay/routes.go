@@ -10,6 +10,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/few"
 	"github.com/xdsrelay/xdsrelay/internal/sharing"
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
@@ -22,6 +23,7 @@ import (
 // router says where names live: xdstp names by their authority, others by the
 // client's scope.
 type router struct {
+	memory  *memory
 	hub     *hub
 	replica string               // which of several relays it is
 	now     atomic.Pointer[plan] // what the configuration in force says; never nil once the relay is built
@@ -43,6 +45,9 @@ func (r *router) adopt(p *plan) {
 
 // Open implements downstream.Router.
 func (r *router) Open(node *corev3.Node, peer *keyer.Peer) (downstream.Routes, error) {
+	if err := r.memory.admit(); err != nil {
+		return nil, err
+	}
 	opened, err := r.open(node, peer)
 	if err != nil {
 		return nil, err
@@ -53,13 +58,21 @@ func (r *router) Open(node *corev3.Node, peer *keyer.Peer) (downstream.Routes, e
 // open is Open. The client may present the node if all rules of access.verify say so (ACC-5).
 func (r *router) open(node *corev3.Node, peer *keyer.Peer) (*routes, error) {
 	p := r.now.Load()
-	if err := p.verifier.Verify(node, *peer); err != nil {
-		return nil, r.unverified.refuse(node, peer, err)
+	if len(p.verifies) > 0 {
+		if err := p.verify(node, peer); err != nil {
+			return nil, r.unverified.refuse(node, peer, err)
+		}
 	}
 	return &routes{
 		router: r, plan: p, node: node, shared: r.extensions.share(node),
 		peer: peer, member: member{id: node.GetId()},
 	}, nil
+}
+
+// verify asks the rules of access.verify.
+func (p *plan) verify(node *corev3.Node, peer *keyer.Peer) (err error) {
+	contain.Apart(func() { err = p.verifier.Verify(node, *peer) }) // of the stack of a stream at rest
+	return err
 }
 
 // routes are one stream's.
@@ -76,6 +89,7 @@ type routes struct {
 	held    few.Map[sessionKey, *session] // names may put a client into thousands
 	meta    few.Map[string, forwarded]    // what of the client's metadata goes upstream, by upstream
 	member  member
+	who     claim
 }
 
 // Reopen implements downstream.Routes.
@@ -83,7 +97,12 @@ func (r *routes) Reopen() (downstream.Routes, error) {
 	if r.router.now.Load() == r.plan {
 		return nil, nil
 	}
-	return r.router.Open(r.node, r.peer)
+	next, err := r.router.open(r.node, r.peer)
+	if err != nil {
+		return nil, err
+	}
+	next.who = moved
+	return next, nil
 }
 
 // Distrusts implements downstream.Routes.
@@ -119,7 +138,11 @@ func (r *routes) Scoped(typeURL, name string) (*cache.Store, error) {
 
 // judge finds out which scope of which upstream the rules put the client into.
 func (r *routes) judge(typeURL, name string) (d rules.Decision, plane string, byName bool, err error) {
-	d, byName, err = r.decide(typeURL, name)
+	if r.plan.rules.Empty() {
+		d, byName, err = r.decide(typeURL, name)
+	} else {
+		byName, err = r.decideApart(typeURL, name, &d)
+	}
 	r.router.decided.decided(r.member.id, typeURL, d, err)
 	if err != nil {
 		return d, "", byName, err
@@ -156,6 +179,15 @@ func (r *routes) decide(typeURL, name string) (d rules.Decision, byName bool, er
 		d, err = subject.DecideName(typeURL, name)
 	}
 	return d, byName, err
+}
+
+// decideApart is decide on a stack of its own: expressions take more of it than all else that a stream
+// does, and it would stay.
+func (r *routes) decideApart(typeURL, name string, decided *rules.Decision) (byName bool, err error) {
+	var d rules.Decision
+	contain.Apart(func() { d, byName, err = r.decide(typeURL, name) })
+	*decided = d
+	return byName, err
 }
 
 // placed notes where the rules have put the client, for those who ask (/scopes).
@@ -211,10 +243,18 @@ func (r *routes) hold(key sessionKey, as func() shown) (*session, error) {
 	if s := r.held.Get(key); s != nil {
 		return s, nil
 	}
-	s, err := r.router.hub.acquire(key, as, f.metadata)
+	who := r.who
+	if who == newcomer && r.held.Len() > 0 {
+		who = served
+	}
+	s, err := r.router.hub.acquire(who, key, as, f.metadata)
 	switch {
 	case errors.Is(err, errClosed):
 		return nil, status.Error(codes.Unavailable, err.Error())
+	case errors.Is(err, errTight):
+		return nil, downstream.ErrNoMemory
+	case errors.Is(err, errNoRoom):
+		return nil, err
 	case err != nil: // a node that no request has room for
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -238,10 +278,15 @@ func (r *routes) Tell(store *cache.Store, w verdict.Word) {
 func (r *routes) Scope() string { return r.scope }
 
 // Close implements downstream.Routes.
-func (r *routes) Close() {
+func (r *routes) Close() { r.leave(r.router.hub.release) }
+
+// Pause implements downstream.Routes.
+func (r *routes) Pause() { r.leave(r.router.hub.pause) }
+
+func (r *routes) leave(give func(*session)) {
 	r.router.roster.remove(&r.member)
 	for _, s := range r.held.All() {
-		r.router.hub.release(s)
+		give(s)
 	}
 	r.held.Clear()
 }

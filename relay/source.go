@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"time"
+
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/metrics"
 	"github.com/xdsrelay/xdsrelay/upstream"
@@ -18,6 +20,9 @@ func (s source) CacheTotals() (resources, bytes int64, unwatched int) {
 
 // PastBytes implements metrics.Source.
 func (s source) PastBytes() int64 { return s.relay.cache.Past() }
+
+// Memory implements metrics.Source.
+func (s source) Memory() (used, limit int64) { return s.relay.memory.Used(), s.relay.memory.Limit() }
 
 // Sessions implements metrics.Source.
 func (s source) Sessions() (stats []metrics.SessionStats) {
@@ -85,6 +90,9 @@ func (s source) contacts() map[string]upstream.Contact {
 	}
 	return contacts
 }
+
+// Workloads implements metrics.Source.
+func (s source) Workloads() (away int, expires time.Time) { return s.relay.workloads.State() }
 
 // Scopes implements metrics.Source.
 func (s source) Scopes() (scopes, unmentioned int) {

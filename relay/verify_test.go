@@ -253,7 +253,7 @@ func TestVerify_ACC5(t *testing.T) {
 		`xdsrelay_access_unverified_total{rule="own-node"} 15`,
 		`xdsrelay_access_unverified_total{rule="role"} 7`)
 	log := tr.log.String()
-	if refused != 21 || strings.Count(log, "access.verify refuses a client's node") != 16 ||
+	if refused != 21 || strings.Count(log, "access.verify refuses a client's node") != 22 ||
 		!strings.Contains(log, `identity=spiffe://td/a node=b rule=own-node reason="require: peer.spiffe ==`) {
 		t.Errorf("LIM-4: %d streams were refused, and the log has\n%s", refused, log)
 	}

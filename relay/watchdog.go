@@ -103,6 +103,7 @@ func (r *Relay) round(ctx context.Context) {
 	w.visit("the lock of the streams", r.server.Turn)
 	w.senders(r.server.Sending())
 	w.visit("the lock of the cache", func() { r.cache.Unwatched() })
+	w.visit("the loop that fetches ahead", func() { r.ahead.turn(ctx) })
 	for i, s := range sessions {
 		if i%visitsAtOnce == visitsAtOnce-1 && !backoff.Sleep(ctx, visitsRest) {
 			return

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/wake"
 )
 
 // visits waits until the watchdog visits something, and returns what it says of it later.
@@ -40,8 +41,14 @@ func TestLive_SUR5(t *testing.T) {
 		t.Errorf("stuck is %q", got)
 	}
 	unlock()
+	r.relay.ahead.mu.Lock()
+	wake.Up(r.relay.ahead.bell)
+	if got := r.visits("fetches ahead"); got != "the loop that fetches ahead" {
+		t.Errorf("stuck is %q", got)
+	}
+	r.relay.ahead.mu.Unlock()
 	s.client.replace(&hanging{feed: s.client.current(), began: make(chan struct{})})
-	if got := r.visits("the loop"); !strings.HasPrefix(got, `the loop of the session of upstream "a"`) {
+	if got := r.visits("the loop of the session"); !strings.HasPrefix(got, `the loop of the session of upstream "a"`) {
 		t.Errorf("stuck is %q", got)
 	}
 	r.shows("/livez", "ok\n") // not for ten seconds yet

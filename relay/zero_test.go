@@ -22,7 +22,7 @@ func TestZeroMeansNone(t *testing.T) {
 	}
 	s := config.Default().Server
 	s.Keepalive.Time = 0
-	if k := keepaliveOf(s.Keepalive); k.Time != math.MaxInt64 || k.Timeout != s.Keepalive.Timeout.Std() {
+	if k := newAges(0).keepalive(s.Keepalive); k.Time != math.MaxInt64 || k.Timeout != s.Keepalive.Timeout.Std() {
 		t.Errorf("server.keepalive.time: 0 became %+v", k)
 	}
 }

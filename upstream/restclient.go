@@ -5,7 +5,6 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -40,7 +39,7 @@ type restClient struct {
 func (w *web) client(r *remote, cfg SessionConfig) (client, refusals) {
 	return &restClient{
 		remote: r, session: r.session, store: r.store, report: r.report, web: w, cfg: w.cfg,
-		node: cfg.Node, nodeSize: proto.Size(cfg.Node), headers: headersOf(w.cfg.Credentials.Metadata, cfg.Metadata, w.token),
+		node: cfg.Node, nodeSize: cfg.NodeSize, headers: headersOf(w.cfg.Credentials.Metadata, cfg.Metadata, w.token),
 		delivered: delivered{state: true},
 	}, refusals{backoff: longBackoff, answer: true}
 }

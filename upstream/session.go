@@ -22,6 +22,9 @@ type SessionConfig struct {
 	// Node is what the control plane is shown (STR-2, AGG-3). It must not change
 	// afterwards. Files are shown none.
 	Node *corev3.Node
+	// NodeSize is the size of the node's encoding in bytes, if it is known; 0: it is not. To find
+	// it out takes long for a large node.
+	NodeSize int
 	// Scope is what logs and Status call the session.
 	Scope string
 	// Key tells the session from others of the upstream: its replica is chosen by it. If it is
@@ -187,22 +190,7 @@ func (s *Session) Turn(ctx context.Context, gone func() bool) {
 	if !s.started.Load() {
 		return
 	}
-	look := time.NewTicker(time.Second)
-	defer look.Stop()
-	for {
-		select {
-		case s.events <- func() {}:
-			return
-		case <-ctx.Done():
-			return
-		case <-s.over:
-			return
-		case <-look.C:
-			if gone() {
-				return
-			}
-		}
-	}
+	wake.Turn(ctx, s.events, func() {}, s.over, gone)
 }
 
 // ring has the owner call source.rung. Any goroutine may call it.

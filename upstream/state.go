@@ -16,7 +16,8 @@ const wildcard = "*"
 // its type, the version last accepted and the nonce last heard of (STR-9).
 //
 // A request that the server has not read when it sends the next response is stale and
-// ignored. That loses nothing, since the answer to that response says the same names.
+// ignored. The answer to that response says the same names, so that this loses only that a
+// name was left out for a while: see anewNames.
 //
 // A new stream does not present the version that is held: a server that was restarted
 // may use it for other contents, and must be heard (ACK-4). Nor does it present none
@@ -53,6 +54,7 @@ type stateType struct {
 	said           bool                // a request was given out
 	again          map[string]struct{} // asked for anew since, and in last
 	large          bool                // it was told that one passed the limit
+	anewNames      anewNames           // of a type whose responses need not hold everything
 	version, nonce string
 }
 
@@ -65,13 +67,20 @@ func (d *stateDialect) of(typeURL string) *stateType {
 	return t
 }
 
-func (t *stateType) change(sub wire.Subscription) {
+func (t *stateType) change(sub wire.Subscription, full bool) {
 	for _, name := range sub.Unsubscribe {
 		delete(t.names, name)
+		if !full && !collection(name) {
+			t.anewNames.leave(name)
+		}
 	}
 	for _, name := range sub.Subscribe {
 		t.names[name] = struct{}{}
-		if _, said := slices.BinarySearch(t.last, name); said {
+		_, said := slices.BinarySearch(t.last, name)
+		if !full && !collection(name) {
+			t.anewNames.want(name, said)
+		}
+		if said {
 			if t.again == nil {
 				t.again = make(map[string]struct{})
 			}
@@ -148,7 +157,7 @@ func (d *stateDialect) subscribe(sub wire.Subscription, reserved, limit int) []r
 	}
 	t := d.of(sub.TypeURL)
 	before := t.legacy
-	t.change(sub)
+	t.change(sub, d.fullState[sub.TypeURL])
 	if sub.Held && !t.said {
 		t.version = wire.Unconfirmed
 	}
@@ -222,9 +231,28 @@ func (d *stateDialect) answer(e envelope, reason error) request {
 		t.version = e.version
 	}
 	r := t.request(e.typeURL)
-	if d.owes(e.typeURL) {
+	switch {
+	case d.owes(e.typeURL):
 		t.fill(r, t.last)
+	case reason == nil && !t.legacy:
+		t.fill(r, t.anewNames.answered(t.list))
 	}
 	r.ErrorDetail = errorDetail(reason)
 	return t.say(r)
+}
+
+// came notes what a response has that was applied.
+func (d *stateDialect) came(r *wire.StateResponse) {
+	if t := d.types[r.TypeURL]; t != nil {
+		t.anewNames.came(r.Resources)
+	}
+}
+
+// behind is what is said behind an answer: all names, if that left some out.
+func (d *stateDialect) behind(typeURL string) []request {
+	t := d.types[typeURL]
+	if t == nil || t.legacy || d.owes(typeURL) || t.list == nil || len(t.last) == len(t.list) {
+		return nil
+	}
+	return []request{t.say(t.request(typeURL))}
 }

@@ -269,6 +269,9 @@ func (k *streamLink) apply(r received, e envelope, at time.Time) (held bool, rea
 	before := c.store.Sequence()
 	a := c.held.expect(k, e, before, at)
 	reason = c.session.safety.apply(func() error { return r.apply(c.store, k.line.id, at) })
+	if s, state := r.(*stateReceived); state && reason == nil {
+		k.dialect.(*stateDialect).came(&s.StateResponse) // of the same variant
+	}
 	if reason == nil && c.cfg.Keepalive.Response > 0 { // else no server is asked whether it still answers
 		c.delivered.take(k.line.id, r, at)
 	}
@@ -292,6 +295,9 @@ func (k *streamLink) answer(e envelope, reason error, at time.Time) {
 	}
 	if req := k.dialect.answer(e, reason); req != nil {
 		k.write(req, kind)
+		if d, state := k.dialect.(*stateDialect); state {
+			k.say(d.behind(e.typeURL))
+		}
 	}
 	if reason != nil {
 		k.client.report.noteRejected(e.typeURL, e.nonce, reason, at)

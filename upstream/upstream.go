@@ -90,6 +90,9 @@ func (u *Upstream) Close() {
 
 // NewSession makes a session. It does nothing until Run is called.
 func (u *Upstream) NewSession(cfg SessionConfig) (*Session, error) {
+	if cfg.NodeSize == 0 {
+		cfg.NodeSize = proto.Size(cfg.Node)
+	}
 	if size := nodeSize(cfg); size > u.cfg.MaxRequestSize/2 {
 		return nil, fmt.Errorf("upstream %q: a node of %d bytes leaves too little of a request of %d", u.cfg.Name, size, u.cfg.MaxRequestSize)
 	}
@@ -111,7 +114,7 @@ func (u *Upstream) NewSession(cfg SessionConfig) (*Session, error) {
 func (u *Upstream) Replicas() []Replica { return u.replicas.list() }
 
 // nodeSize is what a session's node takes as a field of a request.
-func nodeSize(cfg SessionConfig) int { return 1 + protowire.SizeBytes(proto.Size(cfg.Node)) }
+func nodeSize(cfg SessionConfig) int { return 1 + protowire.SizeBytes(cfg.NodeSize) }
 
 // Causes says of each replica that does not answer why it did not when it was last tried.
 func (u *Upstream) Causes() []Cause { return u.causes.of(u.replicas.names()) }

@@ -70,8 +70,8 @@ type unreachableError struct{ error }
 
 func (e unreachableError) Unwrap() error { return e.error }
 
-// dial connects to an address of an endpoint, whose host is name. A handshake uses the TLS
-// files as they are then.
+// dial connects to an address of an endpoint, whose host is name. A handshake uses the
+// certificate and roots as they are then.
 func (w *web) dial(ctx context.Context, name, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, w.cfg.ConnectTimeout, errConnectTimeout)
 	defer cancel()
@@ -97,7 +97,11 @@ func (w *web) connect(ctx context.Context, name, address string) (net.Conn, erro
 	if w.tls == nil {
 		return conn, nil
 	}
-	cfg := w.tls.Config()
+	cfg, err := w.tls.Config()
+	if err != nil {
+		_ = conn.Close() // nothing was written
+		return nil, err
+	}
 	cfg.NextProtos = []string{"http/1.1"} // polls gain nothing from sharing a connection
 	if cfg.ServerName == "" {
 		cfg.ServerName = name

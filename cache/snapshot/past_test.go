@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -84,7 +85,8 @@ func TestPast_SUR1_versions(t *testing.T) {
 	}
 }
 
-// The file says which collections lack members that are not for a disk. One of an older relay does not.
+// The file says which collections may have more members: because those are not for a disk, or because the store
+// does not know them. One of an older relay does not.
 func TestLacking_SUR1_OPS6(t *testing.T) {
 	secret := resource(t, &discoveryv3.Resource{Name: "s", Resource: packed(t, &tlsv3.Secret{Name: "s"})})
 	table := cache.TableImage{TypeURL: listenerType, Kind: cache.WholeType, Collections: []string{cache.Wildcard}, Resources: []cache.ResourceImage{{Resource: secret}}}
@@ -94,5 +96,10 @@ func TestLacking_SUR1_OPS6(t *testing.T) {
 			t.Errorf("want %d: %+v, %v", want, got, err)
 		}
 		table.Resources = nil
+	}
+	table.Lacking = []string{cache.Wildcard}
+	_, got, err := Read(bytes.NewReader(fileOf(t, &cache.Image{Tables: []cache.TableImage{table}})))
+	if err != nil || len(got.Tables) != 1 || !slices.Equal(got.Tables[0].Lacking, table.Lacking) {
+		t.Errorf("%+v, %v", got, err)
 	}
 }

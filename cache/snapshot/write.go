@@ -130,9 +130,10 @@ func (w *writer) table(t *cache.TableImage) {
 	}
 }
 
-// leftOut says which resources of a table are not for a disk, by their place, and which collections lack them.
+// leftOut says which resources of a table are not for a disk, by their place, and which collections may have
+// more members than the disk.
 func leftOut(t *cache.TableImage) (leave map[int]bool, lacking []string) {
-	leave = make(map[int]bool)
+	leave, lacking = make(map[int]bool), slices.Clone(t.Lacking)
 	for n := range t.Resources {
 		r := t.Resources[n].Resource
 		if !r.DoNotCache && !payload.Sensitive(r) {

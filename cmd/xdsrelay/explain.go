@@ -108,7 +108,7 @@ func (o *explainFlags) run(ctx context.Context, cfg *config.Config, format strin
 	}
 	peer, err := o.peer.identity()
 	if err != nil {
-		return cli.Usage(err, "--peer-cert takes a certificate, --peer a SPIFFE ID such as spiffe://edge/web")
+		return cli.Usage(err, "--peer-cert takes a certificate, --peer-token a token, --peer a SPIFFE ID such as spiffe://edge/web")
 	}
 	types, name, err := o.asked()
 	if err != nil {

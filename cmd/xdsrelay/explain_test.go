@@ -17,6 +17,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/explain"
 	"github.com/xdsrelay/xdsrelay/internal/pkitest"
 	"github.com/xdsrelay/xdsrelay/internal/sharing"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/tokens"
 )
 
 // transcript carries out "$ xdsrelay …" and gives what a terminal would show.
@@ -111,6 +112,37 @@ aggregation:
 		text, err := json.Marshal(got.Parts)
 		if err != nil || string(text) != tt.want || code != 0 {
 			t.Errorf("AGG-5: %q: exit code %d, parts %s (%v), want %s", tt.args, code, text, err, tt.want)
+		}
+	}
+}
+
+// What the relay would know of a client by its token comes from the token, which nobody verifies.
+func TestExplainPeerToken_AGG5_ACC1(t *testing.T) {
+	config := write(t, "c.yaml", `server: {identity: {jwt: [{issuer: https://i, audiences: [xds], jwks_file: keys.json}]}}
+upstreams: [{name: a, default: true, endpoints: [127.0.0.1:1]}]
+aggregation:
+  rules:
+    - {name: everybody, match: 'true', scope: [peer.token.iss, peer.token.sub, peer.token.aud, 'peer.token.claims["team"]']}
+`)
+	issuer := tokens.NewIssuer(t, "https://i", "1")
+	token := write(t, "token", issuer.Token(tokens.Claims{"sub": "web", "aud": "xds", "team": "shop"})+"\n")
+	node := write(t, "node.yaml", "id: a\n")
+	args := []string{"--config", config, "--node", node, "-t", "cds", "--peer-token"}
+	got, code := explained(t, append(args, token)...)
+	text, err := json.Marshal(got.Parts)
+	const want = `["https://i","web",["xds"],"shop"]`
+	if err != nil || string(text) != want || code != 0 {
+		t.Errorf("AGG-5: exit code %d, parts %s (%v), want %s", code, text, err, want)
+	}
+	for file, want := range map[string]string{
+		write(t, "nonsense", "abc"):                                 "--peer-token: ",
+		filepath.Join(t.TempDir(), "none"):                          "no such file",
+		write(t, "claim", issuer.Token(tokens.Claims{"sub": 5})):    `claim "sub": expected a string`,
+		write(t, "audience", issuer.Token(tokens.Claims{"aud": 5})): `claim "aud": expected a string or a list of strings`,
+	} {
+		r := xdsrelay(t, append([]string{"explain"}, append(args, file)...)...)
+		if r.code != 2 || !strings.Contains(r.stderr, want) {
+			t.Errorf("AGG-5: %s: exit code %d, %q, want 2 and %q", file, r.code, r.stderr, want)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
+	"github.com/xdsrelay/xdsrelay/internal/bearer"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -20,12 +21,14 @@ import (
 type peerFlags struct {
 	peer     keyer.Peer
 	cert     string
+	token    string
 	uid, gid int64
 }
 
 func (f *peerFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.cert, "peer-cert", "", "PEM `file` with the client's certificate, in place of the other --peer flags")
+	flags.StringVar(&f.token, "peer-token", "", "`file` with the client's bearer token, a signed JSON Web Token: it is taken for verified")
 	flags.StringVar(&f.peer.SPIFFE, "peer", "", "the client's SPIFFE `ID`, spiffe://…")
 	flags.StringVar(&f.peer.Subject, "peer-subject", "", "distinguished `name`, as in \"CN=web,O=shop\"")
 	flags.StringArrayVar(&f.peer.DNS, "peer-dns", nil, "DNS `name`; repeatable")
@@ -40,6 +43,7 @@ func (f *peerFlags) add(cmd *cobra.Command) {
 		cli.Complete(cmd, other)
 	}
 	cli.Must(cmd.MarkFlagFilename("peer-cert", "pem", "crt", "cer"))
+	cli.Must(cmd.MarkFlagFilename("peer-token"))
 	for _, other := range []string{"peer", "peer-subject", "peer-dns", "peer-uri", "peer-email", "peer-ip"} {
 		cmd.MarkFlagsMutuallyExclusive("peer-cert", other)
 		cli.Complete(cmd, other)
@@ -52,13 +56,17 @@ func (f *peerFlags) identity() (keyer.Peer, error) {
 	if err != nil {
 		return keyer.Peer{}, err
 	}
+	token, err := f.bearer()
+	if err != nil {
+		return keyer.Peer{}, err
+	}
 	p := f.peer
 	if f.cert != "" {
 		if p, err = peerOf(f.cert); err != nil {
 			return keyer.Peer{}, err
 		}
 	}
-	p.User, p.Listener = user, f.peer.Listener
+	p.User, p.Token, p.Listener = user, token, f.peer.Listener
 	if f.cert != "" {
 		return p, nil
 	}
@@ -72,6 +80,22 @@ func (f *peerFlags) identity() (keyer.Peer, error) {
 		}
 	}
 	return p, nil
+}
+
+// bearer gives what the client's token says; nil if there is none.
+func (f *peerFlags) bearer() (*keyer.Token, error) {
+	if f.token == "" {
+		return nil, nil //nolint:nilnil // because most clients have none
+	}
+	text, err := os.ReadFile(f.token)
+	if err != nil {
+		return nil, fmt.Errorf("--peer-token: %w", err)
+	}
+	t, err := bearer.Unverified(text)
+	if err != nil {
+		return nil, fmt.Errorf("--peer-token: %s: %w", f.token, err)
+	}
+	return &t, nil
 }
 
 // user gives the user of a unix socket; nil if there is none.

@@ -58,7 +58,7 @@ and so on). The environment overrides the file.`,
 			log.Warn("the log lost lines because it could not be written fast enough", "lines", missing)
 		})
 		return serve(cmd.Context(), cfg, c, relay.Options{
-			Log: log, Version: thisBuild().Version, Level: level, LogLost: lines.Lost,
+			Log: log, Version: thisBuild().Version, Level: level, LogLost: lines.Lost, Memory: limitMemory(cfg.Limits.Memory, log),
 		})
 	})
 	return cmd

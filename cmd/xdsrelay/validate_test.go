@@ -47,7 +47,7 @@ const withVerify = good + `access:
 const open = good + `admin: {listen: 0.0.0.0:19100}
 `
 
-const warning = "warning: FILE:3:17: admin.listen: whoever reaches 0.0.0.0:19100 sees what all clients have, and can hold, release and roll back what they get: expected a loopback address or a unix socket, or admin.tls with client_ca_file or admin.tokens_file\n"
+const warning = "warning: FILE:3:17: admin.listen: whoever reaches 0.0.0.0:19100 sees what all clients have, and can hold, release and roll back what they get: expected a loopback address or a unix socket, or admin.tls with client_ca_file or spiffe, or admin.tokens_file\n"
 
 const withFailingTest = withTests + `    - {name: wrong, node: {id: gw-1}, type: cds, rule: sidecars}
 `
@@ -62,7 +62,7 @@ func TestValidate(t *testing.T) {
 	}{
 		{"good", good, nil, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100\n" + secretsDenied, ""},
 		{"good with a flag", good, []string{"--listen=:99"}, 0, "FILE: valid, 1 upstream, listening on :99\n" + secretsDenied,
-			"warning: --listen: server.listen: everybody on the way to :99 can read what clients get, and change it: expected tls, with client_ca_file\n"},
+			"warning: --listen: server.listen: everybody on the way to :99 can read what clients get, and change it: expected tls, with client_ca_file or spiffe\n"},
 		{"ACC-7 warnings", open, nil, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100\n" + secretsDenied, warning},
 		{"ACC-7 warnings and --strict", open, []string{"--strict"}, cli.ExitFailure, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100\n" + secretsDenied, warning + `error: 1 warning with --strict
 hint: docs/security.md says what each key protects from

@@ -99,7 +99,10 @@ func overHTTP(address string, files *tlsfiles.Client) (watch.Transport, func()) 
 	if files != nil {
 		scheme = "https://"
 		transport.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			config := files.Config() // the files as they are now
+			config, err := files.Config() // the files as they are now
+			if err != nil {
+				return nil, err
+			}
 			config.NextProtos = []string{"h2", "http/1.1"}
 			secure := &tls.Dialer{NetDialer: dial, Config: config}
 			return secure.DialContext(ctx, network, addr)

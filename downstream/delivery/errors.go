@@ -61,10 +61,28 @@ func (p *delivery) errorsBeside(w *typeSub) {
 // up to a number.
 func (p *delivery) collectionErrors(f *follower, upTo uint64) {
 	for x := f.Collection().ErrorsAfter(f.errorSent); x != nil && mayTell(f, x, upTo); x = x.Next() {
-		if p.writer.full || (f.typeSub.subs.tellsError(f, x.Key()) && !p.writer.tellError(x.Err(), f.name.ofError(x, f.Collection()))) {
+		if p.writer.full {
 			return
 		}
+		if f.typeSub.subs.tellsError(f, x.Key()) {
+			if !p.writer.tellError(x.Err(), f.name.ofError(x, f.Collection())) {
+				return
+			}
+			doubtFailed(f, x)
+		}
 		f.errorSent = x.Number()
+	}
+}
+
+// doubtFailed records that the client was told an error. With one that takes a resource away the client forgets
+// what it said it holds, before it is told the removal: it needs what comes then, also if that is the same (RES-11).
+func doubtFailed(f *follower, x *cache.LoggedError) {
+	switch {
+	case x.Err().Transient():
+	case x.Key() == f.Collection().Key():
+		f.held.doubt()
+	case f.held.has(x.Key()):
+		f.mayHold(x.Key())
 	}
 }
 

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"testing"
+	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 )
@@ -72,4 +73,35 @@ func TestERR1_RES11_GoneBeforeTheError(t *testing.T) {
 	b.fails(eds, "n", unavailable)
 	b.expect(c.collect(), "EDS -n !n")
 	b.expect(first.collect(), "EDS !n")
+}
+
+// A client holds members of a glob and says so when it comes. The server has an error that takes one away, or all,
+// and then has one again as it was, before all others are known: the client is sent it.
+func TestERR1_RES11_GoneAndThereAgain(t *testing.T) {
+	const glob = "xdstp://x/envoy.config.route.v3.RouteConfiguration/g/*"
+	const one, other = "xdstp://x/envoy.config.route.v3.RouteConfiguration/g/1", "xdstp://x/envoy.config.route.v3.RouteConfiguration/g/2"
+	for failed, want := range map[string]string{one: "RDS !" + one, glob: "RDS -" + one + " -" + other + " !" + glob} {
+		b := newBed(t, cache.Limits{})
+		c := b.join()
+		c.resume(rds, []string{one + "@1", other + "@1"}, glob)
+		b.connect(0)
+		b.fails(rds, failed, notFound)
+		b.expectAll(c.collect(), want)
+		b.says(rds, "+"+one+"@1")
+		b.expect(c.collect(), "RDS +"+one+"@1")
+	}
+	for _, failed := range []string{nameG1, globG} { // the removals of clusters wait
+		b := newBed(t, cache.Limits{})
+		c := b.join()
+		c.resume(cds, []string{nameG1 + "@1"}, globG)
+		b.connect(0)
+		b.fails(cds, failed, notFound)
+		pace := paceOf(func(string) bool { return false }, c.size, 1)
+		pace.RemovalWait = time.Hour
+		if batches, _, err := c.s.Collect(pace); err != nil || len(batches) != 1 {
+			t.Fatalf("%d responses: %v", len(batches), err)
+		}
+		b.says(cds, "+"+nameG1+"@1")
+		b.expect(c.collect(), "CDS +"+nameG1+"@1")
+	}
 }

@@ -81,7 +81,7 @@ func (w *typeSub) mayHaveByAlias() bool {
 // breakDue reports whether a relay is to be told that an answer broke off, or that all is there
 // (tellBreak).
 func breakDue(f *follower) bool {
-	if form := &f.typeSub.place.form; !form.Relay || form.State {
+	if !concludes(f.typeSub) {
 		return false
 	}
 	times, _ := cache.BrokenOff(f.Collection())

@@ -21,11 +21,15 @@ func (w *typeSub) needs() cache.Needs {
 	if form.renewsWhole() && !w.list.full {
 		n |= cache.NeedsWhole
 	}
-	if form.Relay && !form.State {
+	if concludes(w) {
 		n |= cache.NeedsBreaks
 	}
 	return n
 }
+
+// concludes reports whether the client takes a quiet time for the end of a collection: it is a relay. A list
+// has everything, and waits for that.
+func concludes(w *typeSub) bool { return w.place.form.Relay && !w.list.full }
 
 // ring has the type collected.
 func (w *typeSub) ring() { w.place.store.Ring(&w.bell) }

@@ -98,6 +98,60 @@ func TestSUR1PeersFillWhatIsMissing(t *testing.T) {
 	b.expectAll(same.collect(), "CDS +b@3 -gone")
 }
 
+// A peer that holds single resources by their names gives them to clients that want a glob of them, and
+// they are not taken for all that there are.
+func TestSUR1PeersKnowNamesOfGlobs(t *testing.T) {
+	other := newBed(t, cache.Limits{})
+	other.join().sub(cds, nameG1)
+	other.connect(0)
+	other.says(cds, "+"+nameG1+"@1")
+
+	b := newBed(t, cache.Limits{})
+	fresh, same := b.join(), b.joinAs(bareForm)
+	fresh.sub(cds, globG)
+	same.show(cds, "1", globG)
+	b.takes(1, b.answersOf(other))
+	b.expect(fresh.collect(), "CDS +"+nameG1+"@1")
+	b.expect(same.lists())
+	if got, want := b.missing(), "Cluster "+globG; got != want {
+		t.Errorf("missing: %s, want %s", got, want)
+	}
+}
+
+// A collection for which the server had not answered when the disk was written is not known to have all its
+// members: peers are asked for it, and are not told that there are no others.
+func TestSUR1PeersFillUnfinishedSnapshots(t *testing.T) {
+	other := newBed(t, cache.Limits{})
+	other.join().sub(cds, "*")
+	other.connect(0)
+	other.says(cds, "+a@1") // more may come
+	other = other.restart()
+
+	b := newBed(t, cache.Limits{})
+	c := b.join()
+	c.sub(cds, "*")
+	b.takes(1, b.answersOf(other))
+	b.expect(c.collect(), "CDS +a@1")
+	for range 2 {
+		if got, want := b.missing(), "Cluster *"; got != want {
+			t.Errorf("missing: %q, want %q", got, want)
+		}
+		b = b.restart()
+		b.join().sub(cds, "*")
+	}
+
+	b.connect(0)
+	b.says(cds, "+a@1")
+	mark := b.store.Snapshots().Mark()
+	b.settle()
+	if b.store.Snapshots().Mark() == mark {
+		t.Error("that there are no other members is not worth a snapshot")
+	}
+	b = b.restart()
+	b.join().sub(cds, "*")
+	b.expect([]string{b.missing()}, "")
+}
+
 // What a peer gives takes the place of nothing that the store knows, and comes to nothing where the
 // server was asked meanwhile.
 func TestSUR1PeersReplaceNothing(t *testing.T) {

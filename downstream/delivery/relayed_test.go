@@ -75,6 +75,22 @@ func TestDoNotCache(t *testing.T) {
 		b.once(cds, "a@1")
 		b.expect(c.collect(), "CDS +b@1 +a@1")
 	})
+	t.Run("TTL-5 ACK-4 its version stood for other content before", func(t *testing.T) {
+		b, c := newBed(t, cache.Limits{}).subscribed(cds, "a")
+		b.once(cds, "a@1:x")
+		b.expect(c.collect(), "CDS +a@1")
+		for _, content := range []string{"x", "y"} {
+			late := b.join()
+			late.resume(cds, []string{"a@1"}, "a")
+			b.expect(b.demand(0), "CDS -a", "CDS +a")
+			b.once(cds, "a@1:"+content)
+			if content == "x" {
+				b.expect(late.collect())
+			} else {
+				b.expect(late.collect(), "CDS +a@1")
+			}
+		}
+	})
 	t.Run("TTL-5 SUB-6 subscribing again asks again", func(t *testing.T) {
 		b, c := newBed(t, cache.Limits{}).subscribed(cds, "a")
 		b.once(cds, "a@1")

@@ -539,6 +539,23 @@ func TestSUR1_RES2_RES14UnchangedCollection(t *testing.T) {
 			b.expect(other.lists())
 		})
 	})
+	t.Run("the only one is gone, and the server says nothing", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := image(t, "a@1")
+			other := b.join()
+			other.sub(lds, "*")
+			b.expect(other.collect(), "LDS +a@1")
+			b.expect(b.connect(0), "LDS +*")
+			b.runClocks()
+			b.expect(b.demand(0), "begin anew")
+			b.store.Session().Lost(streamOf(0))
+			b.expect(b.connect(0), "LDS +* =a@1")
+			b.says(lds, "-a")
+			b.runClocks()
+			b.restored(0)
+			b.expect(other.collect(), "LDS -a")
+		})
+	})
 	t.Run("a single member", func(t *testing.T) {
 		b := image(t, "a@1")
 		b.expect(b.connect(0), "LDS +*")

@@ -348,3 +348,24 @@ func TestRollbackRestored_GATE4_SUR1(t *testing.T) {
 		later.expectAll(d.collect(), "CDS +m00000@1 -new")
 	})
 }
+
+// The server had not answered for a collection when the disk was written. So what it says to the next process
+// is a first answer, which no rollback takes away.
+func TestRollbackOfFirstAnswers_GATE4_SUR1(t *testing.T) {
+	limits := cache.Limits{Generations: 3}
+	b := newBedOf(t, limits, cache.Source{Quiet: quiet})
+	b.join().sub(cds, "*")
+	b.connect(0)
+	b.says(cds, "+a@1") // more may come
+	b = b.restart()
+	c := b.join()
+	c.sub(cds, "*")
+	b.expect(c.collect(), "CDS +a@1")
+	b.connect(0)
+	b.says(cds, "+a@1", "+b@1")
+	b.settle()
+	b.expect(c.collect(), "CDS +b@1")
+	b.expect(b.generations(), "0")
+	b.rolls(0, 0)
+	b.expect(c.collect())
+}

@@ -1,5 +1,5 @@
 // Package identity ends what a client does when its certificate does not count any more: it has
-// expired, its CA was taken out of the client CAs, or there is none although one is asked for now
+// expired, its CA is not trusted any more, or there is none although one is asked for now
 // (ACC-1).
 //
 // A [Watch] gives the gRPC server its credentials, knows all open connections from their
@@ -14,6 +14,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/trust"
 )
 
 // Reason is why an identity ended. It is a metric's label.
@@ -22,7 +24,7 @@ type Reason string
 // The reasons.
 const (
 	Expired   Reason = "expired"   // the certificate, or one that it depends on
-	Untrusted Reason = "untrusted" // its CA is not among the client CAs any more
+	Untrusted Reason = "untrusted" // its CA is not trusted any more
 	Missing   Reason = "missing"   // the client shows none, and the relay asks for one now
 )
 
@@ -45,19 +47,19 @@ func (e *Error) Error() string {
 
 // verdict is what a certificate is worth: verified with the roots, until a time.
 type verdict struct {
-	roots *x509.CertPool
+	roots *trust.Roots
 	until time.Time
 }
 
 // holds reports whether the verdict still says that a certificate counts.
-func (v verdict) holds(roots *x509.CertPool, now time.Time) bool {
+func (v verdict) holds(roots *trust.Roots, now time.Time) bool {
 	return v.roots.Equal(roots) && !now.After(v.until)
 }
 
 // judge judges the certificate of a connection as a handshake would now. before is the verdict on
 // it so far. Verifying takes some 200 µs, and is done only if the roots have changed, or a
 // certificate ran out.
-func judge(state *tls.ConnectionState, before verdict, roots *x509.CertPool, now time.Time) (verdict, error) {
+func judge(state *tls.ConnectionState, before verdict, roots *trust.Roots, now time.Time) (verdict, error) {
 	shown := len(state.VerifiedChains) > 0
 	switch {
 	case roots == nil && !shown:
@@ -68,14 +70,12 @@ func judge(state *tls.ConnectionState, before verdict, roots *x509.CertPool, now
 		return before, &Error{Missing}
 	case before.holds(roots, now):
 		return verdict{roots, before.until}, nil
+	case !roots.Known() && now.After(before.until):
+		return before, &Error{Expired}
+	case !roots.Known():
+		return before, nil
 	}
-	between := x509.NewCertPool()
-	for _, c := range state.PeerCertificates[1:] {
-		between.AddCert(c)
-	}
-	chains, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{
-		Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	})
+	chains, err := roots.Verify(state.PeerCertificates, x509.ExtKeyUsageClientAuth, now)
 	if err != nil {
 		if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
 			return before, &Error{Expired}

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/trust"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -34,27 +35,30 @@ func verified(t testing.TB, ca *pkitest.Authority, options ...pkitest.Option) *t
 
 func TestJudge_ACC1(t *testing.T) {
 	ca, other := pkitest.NewAuthority(t, "ca"), pkitest.NewAuthority(t, "other")
-	both := ca.Pool()
-	both.AddCert(verified(t, other).VerifiedChains[0][1])
+	pool := ca.Pool()
+	pool.AddCert(verified(t, other).VerifiedChains[0][1])
+	both, first, second := trust.Of(pool), trust.Of(ca.Pool()), trust.Of(other.Pool())
 	shown, nothing := verified(t, ca, pkitest.Lifetime(10*time.Minute)), new(tls.ConnectionState)
 	now := time.Now()
 	for _, tt := range []struct {
 		name  string
 		state *tls.ConnectionState
-		roots *x509.CertPool
+		roots *trust.Roots
 		at    time.Time
 		want  Reason // "": it counts
 	}{
-		{"the same roots", shown, ca.Pool(), now, ""},
+		{"the same roots", shown, first, now, ""},
 		{"the same roots and others", shown, both, now, ""},
-		{"other roots", shown, other.Pool(), now, Untrusted},
+		{"other roots", shown, second, now, Untrusted},
 		{"no certificates are verified any more", shown, nil, now, Untrusted},
-		{"expired", shown, ca.Pool(), now.Add(11 * time.Minute), Expired},
+		{"expired", shown, first, now.Add(11 * time.Minute), Expired},
 		{"expired, by other roots too", shown, both, now.Add(11 * time.Minute), Expired},
+		{"it is not known yet who counts", shown, trust.Unknown(), now, ""},
+		{"expired before that is known", shown, trust.Unknown(), now.Add(11 * time.Minute), Expired},
 		{"no certificate where none is asked for", nothing, nil, now, ""},
-		{"no certificate where one is asked for now", nothing, ca.Pool(), now, Missing},
+		{"no certificate where one is asked for now", nothing, first, now, Missing},
 	} {
-		before := verdict{roots: ca.Pool(), until: until(tt.state.VerifiedChains)}
+		before := verdict{roots: first, until: until(tt.state.VerifiedChains)}
 		_, err := judge(tt.state, before, tt.roots, tt.at)
 		got := Reason("")
 		if ended, ok := errors.AsType[*Error](err); ok {
@@ -111,8 +115,8 @@ func TestWatch_ACC1(t *testing.T) {
 			Certificates: []tls.Certificate{ca.Server("relay")}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca.Pool(),
 			MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"},
 		}
-		var roots atomic.Pointer[x509.CertPool]
-		roots.Store(ca.Pool())
+		var roots atomic.Pointer[trust.Roots]
+		roots.Store(trust.Of(ca.Pool()))
 		type end struct {
 			at     time.Duration
 			reason Reason
@@ -161,7 +165,7 @@ func TestWatch_ACC1(t *testing.T) {
 		}
 		// The roots change, and the period: it counts at once.
 		w.SetRecheck(16 * time.Second)
-		roots.Store(pkitest.NewAuthority(t, "other").Pool())
+		roots.Store(trust.Of(pkitest.NewAuthority(t, "other").Pool()))
 		<-time.After(17 * time.Second)
 		synctest.Wait()
 		c := long.info.(*Conn)
@@ -182,7 +186,7 @@ func TestWatch_ACC1(t *testing.T) {
 }
 
 func TestWatchHandshakeFails_ACC1(t *testing.T) {
-	w := NewWatch(func() *x509.CertPool { return nil }, time.Minute, nil)
+	w := NewWatch(func() *trust.Roots { return nil }, time.Minute, nil)
 	ours, theirs := net.Pipe()
 	_ = theirs.Close()
 	ca := pkitest.NewAuthority(t, "ca")
@@ -206,13 +210,13 @@ func TestWatchHandshakeFails_ACC1(t *testing.T) {
 func BenchmarkJudge(b *testing.B) {
 	ca := pkitest.NewAuthority(b, "ca")
 	state, now := verified(b, ca), time.Now()
-	for name, roots := range map[string]*x509.CertPool{"same roots": ca.Pool(), "other roots": func() *x509.CertPool {
+	for name, roots := range map[string]*trust.Roots{"same roots": trust.Of(ca.Pool()), "other roots": func() *trust.Roots {
 		pool := ca.Pool()
 		pool.AddCert(verified(b, pkitest.NewAuthority(b, "other")).VerifiedChains[0][1])
-		return pool
+		return trust.Of(pool)
 	}()} {
 		b.Run(name, func(b *testing.B) {
-			before := verdict{ca.Pool(), until(state.VerifiedChains)}
+			before := verdict{trust.Of(ca.Pool()), until(state.VerifiedChains)}
 			for b.Loop() {
 				if _, err := judge(state, before, roots, now); err != nil {
 					b.Fatal(err)

@@ -91,6 +91,7 @@ type Client struct {
 	Listener *Listener
 	TLS      *Conn       // nil: plaintext, or an HTTP server's connection
 	User     *keyer.User // of a unix socket; nil: nobody knows, or another network
+	Since    time.Time   // when the connection began
 }
 
 // AuthType implements credentials.AuthInfo.
@@ -111,7 +112,7 @@ func (c *Client) GetCommonAuthInfo() credentials.CommonAuthInfo {
 
 // client says who is at the other end.
 func (c *accepted) client() *Client {
-	client := &Client{Listener: c.of}
+	client := &Client{Listener: c.of, Since: time.Now()}
 	if c.from != nil {
 		client.User = &c.from.user
 	}

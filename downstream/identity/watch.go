@@ -3,7 +3,6 @@ package identity
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"net"
 	"sync"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/credentials"
+
+	"github.com/xdsrelay/xdsrelay/internal/trust"
 )
 
 const (
@@ -25,9 +26,9 @@ const (
 // Watch knows the connections of a server, and ends those whose identity has ended. Its methods
 // may be called from any goroutine.
 type Watch struct {
-	roots func() *x509.CertPool
+	roots func() *trust.Roots
 	end   func(ended map[*Conn]*Error)
-	first *x509.CertPool
+	first *trust.Roots
 
 	recheck atomic.Int64
 	changed chan struct{} // one slot: recheck has changed
@@ -37,10 +38,10 @@ type Watch struct {
 	next  int // the part of the next connection
 }
 
-// NewWatch makes a watch that looks at each connection once in every recheck. roots gives the
-// client CAs as they are, nil if the server asks for no certificates. end is told of connections
+// NewWatch makes a watch that looks at each connection once in every recheck. roots gives whose
+// certificates count now, nil if the server asks for no certificates. end is told of connections
 // whose identity has ended, before they are closed: their streams are to be ended.
-func NewWatch(roots func() *x509.CertPool, recheck time.Duration, end func(map[*Conn]*Error)) *Watch {
+func NewWatch(roots func() *trust.Roots, recheck time.Duration, end func(map[*Conn]*Error)) *Watch {
 	w := &Watch{roots: roots, end: end, first: roots(), changed: make(chan struct{}, 1), conns: make(map[*Conn]struct{})}
 	w.recheck.Store(int64(recheck))
 	return w

@@ -15,18 +15,19 @@ import (
 // deployment is a server with what it needs, in processes of their own, and the fleet
 // that it serves.
 type deployment struct {
-	options *options
-	sets    []content.Set
-	server  *server.Process // whom the clients talk to
-	plane   *server.Process // who has the resources: the server itself, unless that is a relay
-	fleet   *fleet.Fleet
-	names   *content.Catalogue
-	cut     bool // what goes on was given up: clients lack something
+	options   *options
+	sets      []content.Set
+	server    *server.Process // whom the clients talk to
+	plane     *server.Process // who has the resources: the server itself, unless that is a relay
+	fleet     *fleet.Fleet
+	names     *content.Catalogue
+	strangers bool // others than the fleet come
+	cut       bool // what goes on was given up: clients lack something
 }
 
 // deploy starts a server of a variant's resources, and a fleet without clients.
 func deploy(ctx context.Context, o *options, kind server.Kind, v *variant) (*deployment, error) {
-	d := &deployment{options: o, sets: v.sets}
+	d := &deployment{options: o, sets: v.sets, strangers: v.strangers}
 	if err := d.open(ctx, kind, v); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
@@ -64,7 +65,7 @@ func (d *deployment) start(ctx context.Context, kind server.Kind) (err error) {
 	if d.plane, err = server.Start(ctx, server.Floor, d.sets...); err != nil {
 		return err
 	}
-	d.server, err = server.StartRelay(ctx, d.plane.Addr)
+	d.server, err = server.StartRelay(ctx, server.RelayOptions{Upstream: d.plane.Addr, Access: d.options.access, Strangers: d.strangers})
 	return err
 }
 

@@ -50,6 +50,9 @@ func (o *options) command(scenario string) string {
 	if o.streams != 1 {
 		args = append(args, "-streams "+strconv.Itoa(o.streams))
 	}
+	if o.access != 0 {
+		args = append(args, "-access "+strconv.Itoa(o.access))
+	}
 	return strings.Join(args, " ")
 }
 

@@ -26,7 +26,7 @@ import (
 
 // A server's process is this test, executed anew.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == server.Argument {
+	if len(os.Args) > 1 && (os.Args[1] == server.Argument || os.Args[1] == attackArgument) {
 		main()
 		os.Exit(0)
 	}
@@ -83,7 +83,11 @@ func TestScenarios(t *testing.T) {
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
 			var out, log bytes.Buffer
-			args := []string{"-scenario", s.name, "-server", "floor,relay", "-clients", "10", "-resources", "20", "-quick", "-output", "json"}
+			servers := "floor,relay"
+			if s.aside {
+				servers = "relay" // to save time
+			}
+			args := []string{"-scenario", s.name, "-server", servers, "-clients", "10", "-resources", "20", "-quick", "-output", "json"}
 			if err := run(ctx, args, &out, &log); err != nil {
 				t.Fatalf("%v\n%s", err, log.String())
 			}
@@ -99,13 +103,17 @@ func TestScenarios(t *testing.T) {
 				}
 				relays++
 				for _, m := range table.Metrics {
-					if _, ok := table.Shown(m, r.Variant, r.Server, string(server.Floor)); !ok && m.Form != report.Count {
+					if _, ok := table.Shown(m, r.Variant, r.Server, string(server.Floor)); !ok && m.Form != report.Count && !s.aside {
 						t.Errorf("%s: nothing is shown as %q", r.Variant, m.Title)
 					}
 				}
 				// What must hold on any machine.
 				if r.Values["again"] != 0 || r.Values["upstream"] != 0 {
 					t.Errorf("%s: %v resources were sent again, and %v requests went upstream", r.Variant, r.Values["again"], r.Values["upstream"])
+				}
+				// LIM-3: what an attacker made the relay keep goes with it.
+				if left := r.Values["left"]; left > littleLeft {
+					t.Errorf("%s: %.0f MiB more than before are left", r.Variant, left/(1<<20))
 				}
 			}
 			if relays == 0 {
@@ -124,7 +132,7 @@ func TestDocumentHasThePlaceOfEveryScenario(t *testing.T) {
 	if err := os.WriteFile(file, committed, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := &options{runs: 5, loops: 1, streams: 1, clients: []int{7, 8}, write: file}
+	o := &options{runs: 5, loops: 1, streams: 1, clients: []int{7, 8}, access: 10, write: file}
 	at := place{machine: "a machine", revision: "revision 1"}
 	for _, s := range scenarios() {
 		if err := at.document(o, &report.Table{Scenario: s.name, Title: "Title of " + s.name}); err != nil {
@@ -136,7 +144,7 @@ func TestDocumentHasThePlaceOfEveryScenario(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range scenarios() {
-		for _, want := range []string{"### Title of " + s.name, "go run ./integration/bench -scenario " + s.name + " -runs 5 -clients 7,8`: revision 1, on a machine, 2"} {
+		for _, want := range []string{"### Title of " + s.name, "go run ./integration/bench -scenario " + s.name + " -runs 5 -clients 7,8 -access 10`: revision 1, on a machine, 2"} {
 			if !strings.Contains(string(written), want) {
 				t.Errorf("%q is not in the document", want)
 			}
@@ -154,6 +162,7 @@ func TestOptions(t *testing.T) {
 		"no clients":                   {[]string{"-clients", "10,0"}, `"0" is not a number above zero`},
 		"no runs":                      {[]string{"-runs", "-1"}, "expected a number above zero"},
 		"no time":                      {[]string{"-limit", "0s"}, "expected a number above zero"},
+		"no number of rules":           {[]string{"-access", "-1"}, "expected a number of rules"},
 		"an unknown form":              {[]string{"-output", "html"}, `"html" is neither markdown nor json`},
 		"an argument":                  {[]string{"fanout"}, `unexpected argument "fanout"`},
 	} {

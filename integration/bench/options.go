@@ -28,6 +28,7 @@ type options struct {
 	quick     bool
 	loops     int
 	streams   int
+	access    int // rules of relays
 	output    string
 	write     string // a file; "": none
 	profiles  string // a folder; "": none
@@ -46,6 +47,9 @@ func parse(args []string, help io.Writer) (*options, error) {
 	var names []string
 	for _, s := range scenarios() {
 		names = append(names, s.name)
+		if !s.aside {
+			o.scenarios = append(o.scenarios, s.name)
+		}
 	}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(help)
@@ -65,8 +69,7 @@ func parse(args []string, help io.Writer) (*options, error) {
 	for _, k := range server.Kinds() {
 		kinds = append(kinds, string(k))
 	}
-	o.scenarios = names
-	list("scenario", "run only these `scenarios`: "+strings.Join(names, ","), names, func(s []string) { o.scenarios = s })
+	list("scenario", "run only these `scenarios`: "+strings.Join(names, ",")+" (default all but attack)", names, func(s []string) { o.scenarios = s })
 	list("server", "run these `servers` in every scenario: "+strings.Join(kinds, ",")+" (default floor, relay, and the others where they are compared)", kinds, func(s []string) {
 		o.servers = nil
 		for _, k := range server.Kinds() { // in their order, whatever was given
@@ -82,6 +85,7 @@ func parse(args []string, help io.Writer) (*options, error) {
 	f.BoolVar(&o.quick, "quick", false, "small sizes, to see whether it works: without bars")
 	f.IntVar(&o.loops, "loops", 1, "`threads` that the clients run on")
 	f.IntVar(&o.streams, "streams", 1, "`clients` on one connection")
+	f.IntVar(&o.access, "access", 0, "how many access `rules` relays have: all are asked for each stream and type, and the last one allows everything")
 	f.StringVar(&o.output, "output", outputMarkdown, "`form` of the tables: markdown or json")
 	f.StringVar(&o.write, "write", "", "put the tables into this Markdown `file` as well, each when it is complete")
 	f.StringVar(&o.profiles, "profiles", "", "keep profiles of the relay and of the clients in this `folder`, which is made if it is not there")
@@ -123,6 +127,8 @@ func (o *options) check(rest []string) error {
 		return fmt.Errorf("unexpected argument %q", rest[0])
 	case o.output != outputMarkdown && o.output != outputJSON:
 		return fmt.Errorf("-output: %q is neither markdown nor json", o.output)
+	case o.access < 0:
+		return errors.New("-access: expected a number of rules, zero for none")
 	case o.runs < 0, o.loops < 1, o.streams < 1, o.limit <= 0:
 		return errors.New("-runs, -limit, -loops and -streams: expected a number above zero")
 	}

@@ -21,6 +21,7 @@ type scenario struct {
 	text    string // what is done, for the documentation
 	metrics []report.Metric
 	servers []server.Kind // that can take part; nil: all
+	aside   bool          // it runs only if the command line asks for it: it takes long
 	// variants gives the table's groups of lines.
 	variants func(o *options) []variant
 }
@@ -34,10 +35,11 @@ type variant struct {
 	others others
 	bars   []report.Bar // their variant is this one
 
-	sets   []content.Set
-	state  bool // the clients speak the state of the world
-	window int  // see fleet.Config
-	loops  int  // likewise, at least; 0: as many as the command line says
+	sets      []content.Set
+	state     bool // the clients speak the state of the world
+	window    int  // see fleet.Config
+	strangers bool // others than the clients of the fleet come
+	loops     int  // likewise, at least; 0: as many as the command line says
 	// Of how many updates of the first set the clients are to know, over its first items,
 	// see fleet.Schedule.
 	items, updates int
@@ -65,6 +67,7 @@ func scenarios() []scenario {
 		stateOfTheWorld(),
 		reconnect(),
 		slow(),
+		attacks(),
 	}
 }
 

@@ -74,17 +74,26 @@ func (w *world) certificate(secret, name string) *tlsv3.Secret {
 // presents is the condition that a listener shows a certificate for a name.
 func (w *world) presents(e *envoyproc.Envoy, listener, name string) func() bool {
 	return func() bool {
-		dialer := &tls.Dialer{
-			NetDialer: &net.Dialer{Timeout: time.Second},
-			Config:    &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, // the name is looked at
-		}
-		conn, err := dialer.DialContext(w.t.Context(), "tcp", e.Addr(listener))
+		conn, err := w.shake(e, listener)
 		if err != nil {
 			return false
 		}
 		defer func() { _ = conn.Close() }()
-		return conn.(*tls.Conn).ConnectionState().PeerCertificates[0].Subject.CommonName == name
+		return conn.ConnectionState().PeerCertificates[0].Subject.CommonName == name
 	}
+}
+
+// shake makes a TLS connection to a listener, whatever certificate that shows.
+func (w *world) shake(e *envoyproc.Envoy, listener string) (*tls.Conn, error) {
+	dialer := &tls.Dialer{
+		NetDialer: &net.Dialer{Timeout: time.Second},
+		Config:    &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, // the name is looked at
+	}
+	conn, err := dialer.DialContext(w.t.Context(), "tcp", e.Addr(listener))
+	if err != nil {
+		return nil, err
+	}
+	return conn.(*tls.Conn), nil
 }
 
 // encrypted is a listener that leads to a cluster, with a certificate that is a secret.

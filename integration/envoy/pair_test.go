@@ -39,6 +39,8 @@ const (
 	relayHost = "relay.test"
 	// peerID is the identity by which they know each other.
 	peerID = "spiffe://example.org/relay"
+	// envoyID is that of Envoys.
+	envoyID = "spiffe://example.org/envoy"
 )
 
 // fleetTLS is the mutual TLS of a fleet: without it no relay has an identity.
@@ -50,17 +52,23 @@ func newFleetTLS(t *testing.T) *fleetTLS {
 	f.files.PutCA("fleet", authority)
 	f.files.PutPair("server", authority.Server(relayHost))
 	f.files.PutPair("relay", authority.Client("relay", pkitest.URI(peerID)))
-	f.files.PutPair("envoy", authority.Client("envoy"))
+	f.files.PutPair("envoy", authority.Client("envoy", pkitest.URI(envoyID)))
 	return f
 }
 
 // configure makes a relay a peer of those at the addresses.
 func (f *fleetTLS) configure(c *config.Config, addrs []string) {
-	ca := f.files.Path("fleet.crt")
-	c.Server.TLS = &config.ServerTLS{CertFile: f.files.Path("server.crt"), KeyFile: f.files.Path("server.key"), ClientCAFile: ca}
+	f.serve(c)
 	c.Peers = config.Peers{
 		Addresses: addrs, Identities: []string{peerID},
-		TLS: config.UpstreamTLS{CAFile: ca, CertFile: f.files.Path("relay.crt"), KeyFile: f.files.Path("relay.key"), ServerName: relayHost},
+		TLS: config.UpstreamTLS{CAFile: f.files.Path("fleet.crt"), CertFile: f.files.Path("relay.crt"), KeyFile: f.files.Path("relay.key"), ServerName: relayHost},
+	}
+}
+
+// serve has a relay ask its clients for certificates.
+func (f *fleetTLS) serve(c *config.Config) {
+	c.Server.TLS = &config.ServerTLS{
+		CertFile: f.files.Path("server.crt"), KeyFile: f.files.Path("server.key"), ClientCAFile: f.files.Path("fleet.crt"),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/sockets"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/relay"
 )
@@ -80,6 +81,15 @@ func (r *relayProcess) run(xds, rest, admin net.Listener) {
 		r.t.Fatal(err)
 	}
 	it.ServeREST(rest)
+	for _, l := range r.config.Server.Listeners {
+		lis, err := sockets.Listen(r.t.Context(), l.Listen, l.SocketMode.Std())
+		if err == nil {
+			err = it.ServeListener(l.Name, lis)
+		}
+		if err != nil {
+			r.t.Fatal(err)
+		}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- it.Run(ctx, make(chan struct{}), xds, admin) }()

@@ -26,6 +26,8 @@ type scenario struct {
 	disk      bool                 // relays keep snapshots on a disk
 	killed    bool                 // relays are processes that end without a word
 	second    bool                 // there is a second control plane, the relays' second endpoint
+	mutual    bool                 // Envoys and the relay show each other certificates
+	pipe      bool                 // Envoys reach the relay over a unix socket
 	goCP      bool                 // the control plane is go-control-plane itself
 	alone     bool                 // it is disturbed by others that play at the same time
 	play      func(*world)

@@ -18,7 +18,7 @@ const (
 // allScenarios are the rows of the table.
 func allScenarios() []scenario {
 	return slices.Concat(steadyScenarios(), swapScenarios(), changedScenarios(), badScenarios(), silenceScenarios(),
-		hostScenarios(), returningScenarios(), ttlScenarios(), wildcardScenarios(), demandScenarios(), otherScenarios(), globScenarios(), warmingScenarios(), outageScenarios(),
+		hostScenarios(), returningScenarios(), ttlScenarios(), wildcardScenarios(), demandScenarios(), otherScenarios(), accessScenarios(), globScenarios(), warmingScenarios(), outageScenarios(),
 		failoverScenarios(), restartScenarios(), grayScenarios(), guardScenarios(), rollbackScenarios(), pairScenarios(), tierScenarios())
 }
 

@@ -2,6 +2,8 @@ package envoy
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -100,12 +102,48 @@ func (w *world) addRelay(s *scenario) {
 			addr = w.relays[n-1].rest
 		}
 	}
-	r := startRelay(w.t, w.form.up, addr, s.killed, func(c *config.Config) { w.settings(s, c) })
+	socket := w.door(s)
+	r := startRelay(w.t, w.form.up, addr, s.killed, func(c *config.Config) {
+		w.settings(s, c)
+		if w.fleet != nil {
+			w.fleet.serve(c)
+		}
+		if socket != nil {
+			c.Server.Listeners = []config.Listener{*socket}
+		}
+	})
 	w.relays = append(w.relays, r)
-	w.addr = r.addr
-	if w.form.envoy.REST {
+	switch {
+	case socket != nil:
+		w.addr = socket.Listen
+	case w.form.envoy.REST:
 		w.addr = r.rest
+	default:
+		w.addr = r.addr
 	}
+}
+
+// door prepares how Envoys come to a relay: with certificates, or through a unix socket, which is
+// returned. Nil: neither.
+func (w *world) door(s *scenario) *config.Listener {
+	w.t.Helper()
+	if s.mutual {
+		w.fleet = newFleetTLS(w.t)
+	}
+	if !s.pipe {
+		return nil
+	}
+	folder, err := os.MkdirTemp("", "pipe") // the path of a socket is short, and tests have long names
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = os.RemoveAll(folder) }) // it is in the folder for temporary files
+	l := config.DefaultListener()
+	l.Name, l.Listen = "local", "unix://"+filepath.Join(folder, "xds.sock")
+	if w.form.envoy.REST {
+		l.Protocol = config.ProtocolREST
+	}
+	return &l
 }
 
 // envoy starts an Envoy.

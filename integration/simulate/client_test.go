@@ -37,6 +37,7 @@ type client struct {
 	holding   bool
 	clusters  bool                    // came on this stream: before, a client brings what it has along
 	since     map[plane.Key]time.Time // what it holds, and since when
+	served    map[plane.Key]bool      // what it was given since it started, and was not removed: in any of its lives
 	stop      context.CancelFunc      // nil: it does not run
 	done      chan struct{}
 	responses int
@@ -66,7 +67,7 @@ func (c *client) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	c.mu.Lock()
-	c.stop, c.done = cancel, done
+	c.stop, c.done, c.served = cancel, done, make(map[plane.Key]bool)
 	c.mu.Unlock()
 	go func() {
 		defer close(done)

@@ -36,9 +36,10 @@ func (c *client) judge(r *xdsclient.Response) {
 				c.fault("%s %s has a content that there never was", keyer.ShortName(r.TypeURL), ch.Name)
 				continue
 			}
-			c.since[k] = x.born
+			c.since[k], c.served[k] = x.born, true
 			c.judgeRoute(x)
 			c.judgeHeld(k, x, x.born)
+			c.judgeAhead(x)
 		case xdsclient.Removed:
 			wanted, _ := c.covers(k)
 			born, ok := c.since[k]
@@ -49,6 +50,7 @@ func (c *client) judge(r *xdsclient.Response) {
 				c.judgeHeld(k, nil, born)
 			}
 			delete(c.since, k)
+			delete(c.served, k)
 		default:
 		}
 	}
@@ -147,7 +149,9 @@ func (c *client) fault(format string, args ...any) {
 //   - of types without full state, if the client or anything on the way to it speaks the
 //     state of the world (RES-3): what it wants;
 //   - what it or another client names, if a server on the way says nothing of names that do
-//     not exist (RES-7).
+//     not exist (RES-7);
+//   - the members of a glob that has none any more, if the control planes say nothing of globs that
+//     are empty either: a relay that forgot the members cannot know (RES-7, RES-11).
 func (c *client) differs(now state) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -205,7 +209,21 @@ func (s *simulation) tellsNot(c *client, k plane.Key, byName bool) bool {
 // mayStay reports whether a relay need not be told that something has gone.
 func (s *simulation) mayStay(tier int, k plane.Key) bool {
 	full := k.TypeURL == plane.Cluster || k.TypeURL == plane.Listener
-	return s.named(k) && s.silentServers(tier) || !full && s.stateOnTheWay(tier)
+	return s.named(k) && s.silentServers(tier) || !full && s.stateOnTheWay(tier) || s.choices.silent && s.emptyGlob(k)
+}
+
+// emptyGlob reports whether the control planes have no member of the glob that a resource belongs to.
+func (s *simulation) emptyGlob(k plane.Key) bool {
+	glob := keyer.GlobOf(k.Name)
+	if glob == "" {
+		return false
+	}
+	for other := range s.contents.latest() {
+		if other.TypeURL == k.TypeURL && keyer.GlobOf(other.Name) == glob {
+			return false
+		}
+	}
+	return true
 }
 
 // stateOnTheWay reports whether anything on the way to a relay speaks the state of the world.

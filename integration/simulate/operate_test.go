@@ -62,6 +62,10 @@ func (s *simulation) operate(o op) {
 		s.deleteMost(o)
 	case opAlone:
 		s.leaveAlone(o)
+	case opRecount:
+		s.recount(o)
+	case opBehind:
+		s.leaveBehind(o)
 	default:
 	}
 }
@@ -106,7 +110,7 @@ func (s *simulation) rollBack(r *relayProcess, o op) {
 // command gives a relay a command, and releases what it holds when the operation's time is over.
 func (s *simulation) command(r *relayProcess, o op, path string, c *relay.Command) {
 	if path == "/rollback" {
-		s.rollingBack(r)
+		s.rollingBack(r, c)
 	}
 	until := time.Time{}
 	if c.For != "" {
@@ -124,6 +128,7 @@ func (s *simulation) command(r *relayProcess, o op, path string, c *relay.Comman
 	}
 	_, changed, _ := done.Totals()
 	s.count("changed by rollbacks", changed)
+	s.judgeRollback(r, c, changed)
 	s.holdsFrom(r, c, until, path == "/rollback", len(done.Warnings) == 0)
 	s.later(o, func() {
 		s.count("names held by operators", s.heldNames(r, "operator"))
@@ -136,6 +141,19 @@ func (s *simulation) command(r *relayProcess, o op, path string, c *relay.Comman
 			s.release(r, &again)
 		}
 	})
+}
+
+// judgeRollback looks at a rollback to the state that clients have: nothing changes by it (GATE-4). What changes between
+// the question for generations and the command is a generation of its own, before that of the rollback.
+func (s *simulation) judgeRollback(r *relayProcess, c *relay.Command, changed int) {
+	if c.Generation == nil || changed == 0 {
+		return
+	}
+	for _, x := range s.generations(r) {
+		if x.Upstream == c.Upstream && x.Scope == *c.Scope && x.Generations[0].Number <= *c.Generation+1 {
+			s.fail("relay %s: a rollback to the generation %d, which clients had, changed %d names (GATE-4)", r.host, *c.Generation, changed)
+		}
+	}
 }
 
 // release ends what operators hold at a relay, and what the guard does.
@@ -231,6 +249,7 @@ func (s *simulation) effectsText() string {
 // effects are what is counted. Over many seeds none of them is 0.
 var effects = []string{
 	"names held by operators", "changed by rollbacks", "names held by the guard", "taken from peers", "judged while held", "served by peers",
+	"counted anew", "taken from a peer that is behind", "judged while a peer is behind",
 }
 
 // addEffects adds what a seed came to (effectsText).
@@ -260,7 +279,7 @@ func judgeEffects(t *testing.T, come map[string]int) {
 // TestOperated: the operations of operators and of outages come beside what a seed does without them.
 func TestOperated(t *testing.T) {
 	for seed := range uint64(50) {
-		kinds := make(map[kind]bool)
+		kinds := map[kind]bool{opRecount: true, opBehind: true}
 		for _, o := range operatedOf(seed, 100, time.Minute) {
 			kinds[o.kind] = true
 		}

@@ -60,11 +60,16 @@ func (s *simulation) holdsFrom(r *relayProcess, c *relay.Command, until time.Tim
 	}
 }
 
-// rollingBack notes that a relay is about to be told of a rollback.
-func (s *simulation) rollingBack(r *relayProcess) {
+// rollingBack notes that a relay is about to be told of a rollback. One of some types may tear them apart before
+// the command is answered.
+func (s *simulation) rollingBack(r *relayProcess, c *relay.Command) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.operated.known, r.operated.rolledBack = nil, true
+	h := &r.operated
+	h.known, h.rolledBack = nil, true
+	if until := time.Now().Add(afresh); len(c.Types) > 0 && until.After(h.loose) {
+		h.loose = until
+	}
 }
 
 // releasing notes that a relay is about to be told of a release: nothing is judged by what it holds any more.

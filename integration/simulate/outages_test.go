@@ -38,18 +38,24 @@ func (s *simulation) newsIn() time.Duration {
 // emptyPlanes has all control planes come back empty, and complete later. With the guard nobody loses
 // anything by that: no control plane counts as having been without it.
 func (s *simulation) emptyPlanes(o op) {
+	if s.choices.guard && o.c%4 > 0 { // nothing else is wrong, and all is known
+		s.undoAll()
+		s.releaseAll()
+		s.passAlone(afresh + 5*time.Second)
+	}
 	some := slices.DeleteFunc(slices.Clone(s.planes[:]), func(p *server) bool { return !p.up })
 	spared := len(some) == len(s.planes) && s.guards()
 	s.note("the guard can hold that: %t", spared)
 	for _, p := range some {
 		s.stop(p)
 	}
+	lost := s.lost
 	after := o
 	after.dur = time.Duration(o.c%3000) * time.Millisecond
 	s.later(after, func() {
 		for _, p := range some {
 			p.lags = true
-			s.contents.empty(p.host, p.plane, spared)
+			s.contents.empty(p.host, p.plane, spared && s.lost == lost)
 			s.serve(p)
 		}
 		over := o
@@ -85,6 +91,7 @@ func (s *simulation) guards() bool {
 // unguarded notes that a relay has lost what it knew: from now on the control planes are without what
 // they lost.
 func (s *simulation) unguarded() {
+	s.lost++
 	for _, p := range s.planes {
 		s.contents.admit(p.host)
 	}
@@ -181,8 +188,9 @@ func (s *simulation) passAlone(by time.Duration) {
 	s.until(time.Now().Add(by))
 }
 
-// servedBy looks whether a client that knows nothing has what the peer of its relay knew, while no control
-// plane is there.
+// servedBy looks whether a client that knew nothing got what the peer of its relay knew, while no control
+// plane is there. What a client got counts that begins anew and forgets it whenever one of its streams or
+// polls ends, as one for a secret does that nobody knows (ABS-2).
 func (c *client) servedBy(peer *relayProcess, known map[knownName]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,7 +200,7 @@ func (c *client) servedBy(peer *relayProcess, known map[knownName]bool) {
 		if !wanted || passesHolds(k) || !h.knows(c, k) || c.paused {
 			continue
 		}
-		if _, has := c.xds.Get(k.TypeURL, k.Name); !has {
+		if !c.served[k] {
 			c.fault("%s %s is known to %s, which is a peer, and the client has not got it (SUR-1)", keyer.ShortName(k.TypeURL), k.Name, peer.host)
 			return
 		}

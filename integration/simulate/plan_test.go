@@ -131,7 +131,10 @@ func planOf(seed uint64) []op {
 		at += 2 * time.Second
 	}
 	all = append(all, cutsOf(seed, len(all), at)...)
-	return slices.SortedStableFunc(slices.Values(append(all, operatedOf(seed, len(all), at)...)), func(a, b op) int { return cmp.Compare(a.at, b.at) })
+	all = append(all, operatedOf(seed, len(all), at)...)
+	all = append(all, recountsOf(seed, len(all), at)...)
+	all = append(all, behindOf(seed, len(all), at)...)
+	return slices.SortedStableFunc(slices.Values(all), func(a, b op) int { return cmp.Compare(a.at, b.at) })
 }
 
 // cutsOf are the answers that are broken off. What else a seed does is the same without them.
@@ -154,6 +157,7 @@ type choices struct {
 	delicate      bool   // some contents are not to be kept, or not on a disk
 	guard         bool   // the guard holds the loss of most of what there is, however little that is
 	peers         bool   // the first tier has two relays, which are peers
+	counters      bool   // control planes count versions
 	behaviour     plane.Behaviour
 }
 
@@ -173,6 +177,7 @@ func choicesOf(seed uint64) choices {
 		DigestVersions: true, AwaitACK: pick("await", 2) == 0, RepeatEndpoints: pick("repeat", 2) == 0,
 		Absent: plane.AbsentRemoved, PerResponse: []int{0, 0, 1, 3}[pick("parts", 4)], HeedVersion: pick("heed", 2) == 0,
 	}
+	countersOf(seed, &c)
 	if c.silent {
 		c.behaviour.Absent, c.behaviour.IgnoreRepeats = plane.AbsentSilent, true
 	}

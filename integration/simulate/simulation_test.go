@@ -33,6 +33,7 @@ type simulation struct {
 	clients  []*client
 	undone   []undo        // in the order of their times
 	leapt    time.Duration // by which operations are later
+	lost     int           // how often relays lost what they knew: see unguarded
 
 	mu        sync.Mutex
 	began     time.Time
@@ -44,6 +45,7 @@ type simulation struct {
 	responses int
 	verbose   bool
 	effects   map[string]int // of operations: see count
+	ahead     *ahead         // nil: no peer is behind
 }
 
 // server is a control plane on its host.
@@ -232,6 +234,9 @@ func (s *simulation) spread(what string) {
 
 // perform carries an operation out.
 func (s *simulation) perform(o op) {
+	if s.skips(o) {
+		return
+	}
 	s.note("op %s", o)
 	kinds := types()
 	typeURL := kinds[o.a%len(kinds)]
@@ -316,6 +321,9 @@ func (s *simulation) perform(o op) {
 	case opReload:
 		s.disturb()
 		r.reload(o.b)
+		if r.tier == 0 && r.evicts() {
+			s.unguarded()
+		}
 	case opFull:
 		r.storage.fill(true)
 		s.later(o, func() { r.storage.fill(false) })

@@ -1,10 +1,14 @@
 package bearer
 
 import (
+	"bytes"
 	"crypto/sha256"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -76,6 +80,20 @@ func Of(authorization []string) (token string, err error) {
 		return "", &Error{Malformed}
 	}
 	return token, nil
+}
+
+// Unverified gives what a token says, whoever signed it: what rules see of the client if the relay
+// trusts its issuer. White space around it does not matter.
+func Unverified(text []byte) (keyer.Token, error) {
+	parsed, err := jwt.ParseSigned(string(bytes.TrimSpace(text)), algorithms)
+	if err != nil {
+		return keyer.Token{}, fmt.Errorf("expected a signed JSON Web Token: %w", err)
+	}
+	claims := make(map[string]any)
+	if err := parsed.UnsafeClaimsWithoutVerification(&claims); err != nil {
+		return keyer.Token{}, fmt.Errorf("expected a JSON object as the token's payload: %w", err)
+	}
+	return keyer.TokenOf(claims)
 }
 
 // hasAny reports whether lists share a value.

@@ -3,7 +3,6 @@ package bearer
 import (
 	"context"
 	"errors"
-	"maps"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -103,10 +102,11 @@ func (v *Verifier) Verify(ctx context.Context, raw string) (*Token, error) {
 	if err := i.trust.judge(&claims, time.Now()); err != nil {
 		return nil, err
 	}
-	return &Token{
-		Token:   keyer.Token{Issuer: claims.Issuer, Subject: claims.Subject, Audience: claims.Audience, Claims: lasting(all)},
-		expires: claims.Expiry.Time(), print: key.print,
-	}, nil
+	says, err := keyer.TokenOf(all)
+	if err != nil {
+		return nil, &Error{Malformed}
+	}
+	return &Token{Token: says, expires: claims.Expiry.Time(), print: key.print}, nil
 }
 
 // signer finds the key that verifies a token. If there is none with the token's key ID, the issuer
@@ -146,18 +146,6 @@ func (t *Trust) judge(claims *jwt.Claims, now time.Time) error {
 		return &Error{Audience}
 	}
 	return &Error{Issuer}
-}
-
-// lasting gives claims without those that change with each token.
-func lasting(claims map[string]any) map[string]any {
-	maps.DeleteFunc(claims, func(name string, _ any) bool {
-		switch name {
-		case "exp", "iat", "nbf", "jti":
-			return true
-		}
-		return false
-	})
-	return claims
 }
 
 // Check judges a token again that was verified before, maybe by another verifier. The error is an

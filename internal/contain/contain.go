@@ -120,13 +120,20 @@ func (p *Panics) Loop(ctx context.Context, part Part, f func()) {
 // Note counts and logs a panic whose value a deferred function got from recover. It must be called
 // by that function, or what that calls, because it looks at the stack.
 func (p *Panics) Note(part Part, v any) *Error {
-	err := &Error{Part: part, Place: place()}
+	m, ok := v.(*moved)
+	if !ok {
+		m = &moved{v, place(), nil}
+	}
+	err := &Error{Part: part, Place: m.place}
 	if p.observer != nil {
 		p.observer.Panicked(part)
 	}
 	if p.log != nil && p.first(err.Place) {
+		if m.stack == nil {
+			m.stack = debug.Stack()
+		}
 		p.log.Error("the relay caught a panic: what caused it ends, everything else goes on", "part", part, "place", err.Place,
-			"panic", excerpt.Head(fmt.Sprint(v), maxValue), "stack", excerpt.Head(string(debug.Stack()), maxStack))
+			"panic", excerpt.Head(fmt.Sprint(m.value), maxValue), "stack", excerpt.Head(string(m.stack), maxStack))
 	}
 	return err
 }

@@ -1,11 +1,6 @@
 package door
 
-import (
-	"context"
-	"net/http"
-
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
-)
+import "net/http"
 
 // AdminReason is why the admin port refuses a request (ACC-7).
 type AdminReason string
@@ -24,7 +19,7 @@ func AdminReasons() []AdminReason { return []AdminReason{ForeignHost, NoToken, R
 // is not known.
 func (d *Door) AdminRefused(req *http.Request, operator string, reason AdminReason) {
 	d.observer.AdminRefused(reason)
-	d.log.Log(context.Background(), d.admin.level(), "the admin port refused a request",
-		"from", excerpt.Head(req.RemoteAddr, maxShown), "operator", operator, "method", excerpt.Head(req.Method, maxShown),
-		"path", excerpt.Head(req.URL.Path, maxShown), "host", excerpt.Head(req.Host, maxShown), "reason", string(reason))
+	d.log.Warn("the admin port refused a request",
+		"from", req.RemoteAddr, "operator", operator, "method", req.Method,
+		"path", req.URL.Path, "host", req.Host, "reason", string(reason))
 }

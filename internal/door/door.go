@@ -5,8 +5,6 @@ import (
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -17,15 +15,8 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/excerpt"
 )
 
-const (
-	// pause is how long a door counts what it said, from the first on.
-	pause = time.Minute
-	// maxLines is how many clients are worth a line each in that time, of those that are
-	// turned away for the same thing.
-	maxLines = 16
-	// maxShown bounds what is logged of a client's words, in bytes.
-	maxShown = 200
-)
+// maxShown bounds what a client is told of its own words, in bytes.
+const maxShown = 200
 
 // Observer is told of clients that are turned away. Its methods may be called from any
 // goroutine and must not block.
@@ -48,43 +39,10 @@ type Observer interface {
 type Door struct {
 	log      *slog.Logger
 	observer Observer
-
-	handshakes, methods, nodes, identities, tokens, admin lines
 }
 
-// New makes a door. Close must be called.
-func New(log *slog.Logger, observer Observer) *Door {
-	d := &Door{log: log, observer: observer}
-	d.handshakes.end = func(left int) {
-		log.Warn("more TLS handshakes of clients failed than the log has", "left_out", left, "within", pause)
-	}
-	d.methods.end = func(left int) {
-		log.Warn("clients called methods that the relay does not have more often than the log says", "left_out", left, "within", pause)
-	}
-	d.nodes.end = func(left int) {
-		log.Warn("clients presented nodes that access.verify refuses more often than the log says", "left_out", left, "within", pause)
-	}
-	d.identities.end = func(left int) {
-		log.Warn("more identities of clients ended than the log has", "left_out", left, "within", pause)
-	}
-	d.admin.end = func(left int) {
-		log.Warn("the admin port refused more requests than the log has", "left_out", left, "within", pause)
-	}
-	d.tokens.end = func(left int) {
-		log.Warn("more bearer tokens of clients were refused than the log has", "left_out", left, "within", pause)
-	}
-	return d
-}
-
-// Close says what the log lacks.
-func (d *Door) Close() {
-	d.handshakes.close()
-	d.methods.close()
-	d.nodes.close()
-	d.identities.close()
-	d.admin.close()
-	d.tokens.close()
-}
+// New makes a door. It logs each client: log bounds the lines, and shortens what is in them (LIM-4).
+func New(log *slog.Logger, observer Observer) *Door { return &Door{log: log, observer: observer} }
 
 // Guard gives credentials whose failed handshakes the door hears of; nil for nil.
 func (d *Door) Guard(creds credentials.TransportCredentials) credentials.TransportCredentials {
@@ -97,19 +55,19 @@ func (d *Door) Guard(creds credentials.TransportCredentials) credentials.Transpo
 // handshake notes one that came to nothing. Probes of ports come every few seconds and are
 // worth no warning.
 func (d *Door) handshake(from, text string) {
-	reason, level := reasonOf(text), slog.LevelDebug
+	reason, level := reasonOf(text), slog.LevelWarn
 	d.observer.HandshakeFailed(reason)
-	if reason != Closed {
-		level = d.handshakes.level()
+	if reason == Closed {
+		level = slog.LevelDebug
 	}
 	d.log.Log(context.Background(), level, "a client's TLS handshake failed",
-		"peer", excerpt.Head(from, maxShown), "reason", string(reason), "error", excerpt.Head(text, maxShown))
+		"peer", from, "reason", string(reason), "error", text)
 }
 
 // Unproxied notes a connection that does not begin with a PROXY header, where one is asked for.
 func (d *Door) Unproxied(from, text string) {
 	d.observer.HandshakeFailed(NoProxy)
-	d.log.Log(context.Background(), d.handshakes.level(), "a connection is refused", "peer", excerpt.Head(from, maxShown), "reason", string(NoProxy), "error", text)
+	d.log.Warn("a connection is refused", "peer", from, "reason", string(NoProxy), "error", text)
 }
 
 // Unknown is the grpc.StreamHandler for methods that there are not.
@@ -121,7 +79,7 @@ func (d *Door) Unknown(_ any, g grpc.ServerStream) error {
 		from = p.Addr.String()
 	}
 	d.observer.MethodUnknown()
-	d.log.Log(g.Context(), d.methods.level(), "a client called a method that the relay does not have",
+	d.log.WarnContext(g.Context(), "a client called a method that the relay does not have",
 		"peer", from, "method", method)
 	return status.Errorf(codes.Unimplemented, "this relay has no method %s: it serves the discovery services of Envoy's API", method)
 }
@@ -136,8 +94,8 @@ type Unverified struct {
 // Unverified notes a client that is refused.
 func (d *Door) Unverified(u *Unverified) {
 	d.observer.Unverified(u.Rule)
-	d.log.Log(context.Background(), d.nodes.level(), "access.verify refuses a client's node",
-		"peer", excerpt.Head(u.From, maxShown), "identity", excerpt.Head(u.Identity, maxShown), "node", excerpt.Head(u.Node, maxShown),
+	d.log.Warn("access.verify refuses a client's node",
+		"peer", u.From, "identity", u.Identity, "node", u.Node,
 		"rule", u.Rule, "reason", excerpt.Head(u.Reason, maxShown))
 }
 
@@ -145,34 +103,38 @@ func (d *Door) Unverified(u *Unverified) {
 // address, who its SPIFFE ID or the subject of its certificate.
 func (d *Door) IdentityEnded(from, who, reason string) {
 	d.observer.IdentityEnded(reason)
-	d.log.Log(context.Background(), d.identities.level(), "a client's certificate does not count any more",
-		"peer", excerpt.Head(from, maxShown), "identity", excerpt.Head(who, maxShown), "reason", reason)
+	d.log.Warn("a client's certificate does not count any more",
+		"peer", from, "identity", who, "reason", reason)
 }
 
 // TokenEnded notes a client whose bearer token does not count any more (ACC-1). who is its subject.
 func (d *Door) TokenEnded(from, who, reason string) {
 	d.observer.IdentityEnded("token_" + reason)
-	d.log.Log(context.Background(), d.identities.level(), "a client's bearer token does not count any more",
-		"peer", excerpt.Head(from, maxShown), "identity", excerpt.Head(who, maxShown), "reason", reason)
+	d.log.Warn("a client's bearer token does not count any more",
+		"peer", from, "identity", who, "reason", reason)
 }
 
 // TokenRefused notes a client whose bearer token is refused (ACC-1). Nothing of the token is in the
 // log: what it says of itself is not verified.
 func (d *Door) TokenRefused(from, reason string) {
 	d.observer.TokenRefused(reason)
-	d.log.Log(context.Background(), d.tokens.level(), "a client's bearer token is refused",
-		"peer", excerpt.Head(from, maxShown), "reason", reason)
+	d.log.Warn("a client's bearer token is refused",
+		"peer", from, "reason", reason)
 }
 
 // HTTPLog is what an HTTP server logs to: the door hears of handshakes, and what else clients
 // do to their connections is nothing to warn of.
-func (d *Door) HTTPLog() slog.Handler { return httpLog{d.log.Handler(), d} }
+func (d *Door) HTTPLog() slog.Handler { return httpLog{d.log.Handler(), d, false} }
+
+// AdminHTTPLog is what the admin port's HTTP server logs to: nobody there is a client.
+func (d *Door) AdminHTTPLog() slog.Handler { return httpLog{d.log.Handler(), d, true} }
 
 // httpLog reads what net/http logs.
 type httpLog struct {
 	slog.Handler
 
-	door *Door
+	door  *Door
+	admin bool
 }
 
 // Enabled implements slog.Handler: handshakes count whatever the level.
@@ -180,12 +142,12 @@ func (httpLog) Enabled(context.Context, slog.Level) bool { return true }
 
 // Handle implements slog.Handler.
 func (l httpLog) Handle(ctx context.Context, r slog.Record) error {
-	if failed, ok := strings.CutPrefix(r.Message, "http: TLS handshake error from "); ok {
+	if failed, ok := strings.CutPrefix(r.Message, "http: TLS handshake error from "); ok && !l.admin {
 		from, text, _ := strings.Cut(failed, ": ")
 		l.door.handshake(from, text)
 		return nil
 	}
-	l.door.log.DebugContext(ctx, "HTTP server", "error", excerpt.Head(r.Message, maxShown))
+	l.door.log.DebugContext(ctx, "HTTP server", "error", r.Message)
 	return nil
 }
 
@@ -208,40 +170,4 @@ func (g guarded) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, er
 // Clone implements credentials.TransportCredentials.
 func (g guarded) Clone() credentials.TransportCredentials {
 	return guarded{g.TransportCredentials.Clone(), g.door}
-}
-
-// lines bounds how many lines of one kind the log has in a minute.
-type lines struct {
-	end func(left int) // tells what the log lacks of a minute; never of 0
-
-	mu    sync.Mutex // guards what follows
-	said  int        // of the minute that runs
-	timer *time.Timer
-}
-
-// level is the level of the next line.
-func (l *lines) level() slog.Level {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.timer == nil {
-		l.timer = time.AfterFunc(pause, l.close)
-	}
-	if l.said++; l.said > maxLines {
-		return slog.LevelDebug
-	}
-	return slog.LevelWarn
-}
-
-// close ends the minute.
-func (l *lines) close() {
-	l.mu.Lock()
-	left := l.said - maxLines
-	if l.timer != nil {
-		l.timer.Stop()
-	}
-	l.said, l.timer = 0, nil
-	l.mu.Unlock()
-	if left > 0 {
-		l.end(left)
-	}
 }

@@ -24,11 +24,13 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/xdsrelay/xdsrelay/internal/lograte"
 	"github.com/xdsrelay/xdsrelay/internal/pkitest"
 )
 
 // seen is what a door's log and its observer have of it.
 type seen struct {
+	lines *lograte.Limit
 	heard chan Reason // nil: nobody waits
 
 	mu         sync.Mutex // guards what follows
@@ -95,9 +97,16 @@ func (s *seen) text() string {
 	return s.log.String()
 }
 
+// maxLines is how many lines of one message the log has in a pause.
+const (
+	maxLines = 16
+	pause    = time.Minute
+)
+
 func newSeen(level slog.Level) (*Door, *seen) {
 	s := &seen{handshakes: make(map[Reason]int)}
-	return New(slog.New(slog.NewTextHandler(s, &slog.HandlerOptions{Level: level})), s), s
+	s.lines = lograte.New(slog.NewTextHandler(s, &slog.HandlerOptions{Level: level}), maxLines, nil)
+	return New(slog.New(s.lines.Handler()), s), s
 }
 
 // handshakes are clients whose TLS handshakes come to nothing.
@@ -165,7 +174,6 @@ func TestHandshake_LIM4(t *testing.T) {
 		for _, tt := range handshakes {
 			t.Run(name+"/"+tt.name, func(t *testing.T) {
 				d, s := newSeen(slog.LevelDebug)
-				defer d.Close()
 				s.heard = make(chan Reason, 10)
 				lis, err := net.Listen("tcp", "127.0.0.1:0")
 				if err != nil {
@@ -260,7 +268,6 @@ func TestUnknown_LIM4(t *testing.T) {
 		}
 		call("/example.Service/Later")
 		<-time.After(pause)
-		d.Close()
 		holds(maxLines+2, maxLines+3) // a quiet minute has no end
 		_ = conn.Close()
 		server.Stop()
@@ -288,7 +295,6 @@ func TestUnverified_ACC5_LIM4(t *testing.T) {
 				t.Errorf("the log has no %q:\n%s", part, text)
 			}
 		}
-		d.Close()
 	})
 }
 
@@ -299,7 +305,7 @@ func TestIdentityEnded_ACC1_LIM4(t *testing.T) {
 		for range maxLines + 2 {
 			d.IdentityEnded("10.0.0.1:1", "spiffe://td/a", "expired")
 		}
-		d.Close()
+		s.lines.Close()
 		if text := s.text(); strings.Count(text, "\n") != maxLines+1 || len(s.ended) != maxLines+2 ||
 			!strings.Contains(text, "peer=10.0.0.1:1 identity=spiffe://td/a reason=expired") || !strings.Contains(text, "left_out=2 ") {
 			t.Errorf("%d are counted, and the log has\n%s", len(s.ended), text)
@@ -307,13 +313,14 @@ func TestIdentityEnded_ACC1_LIM4(t *testing.T) {
 	})
 }
 
-// What an HTTP server says besides handshakes is nothing to warn of.
-func TestHTTPLog(t *testing.T) {
-	for level, want := range map[slog.Level]int{slog.LevelInfo: 0, slog.LevelDebug: 1} {
+// What an HTTP server says besides handshakes is nothing to warn of; nor are handshakes on the admin
+// port, where nobody is a client.
+func TestHTTPLog_LIM4(t *testing.T) {
+	for level, want := range map[slog.Level]int{slog.LevelInfo: 0, slog.LevelDebug: 2} {
 		d, s := newSeen(level)
 		slog.NewLogLogger(d.HTTPLog(), slog.LevelDebug).Print("http: superfluous response.WriteHeader call")
-		d.Close()
-		if got := strings.Count(s.text(), "level=DEBUG"); got != want || len(s.handshakes) != 0 {
+		slog.NewLogLogger(d.AdminHTTPLog(), slog.LevelDebug).Print("http: TLS handshake error from 10.0.0.1:1: EOF")
+		if got := strings.Count(s.text(), `level=DEBUG msg="HTTP server" error="http: `); got != want || len(s.handshakes) != 0 {
 			t.Errorf("at %v: %s", level, s.text())
 		}
 	}

@@ -14,12 +14,13 @@ const (
 	Closed      Reason = "closed"             // the client went away, as probes of ports do
 	Timeout     Reason = "timeout"
 	NoProxy     Reason = "no_proxy_header"
+	NoOwn       Reason = "no_certificate" // the relay has none: its SPIFFE Workload API gives none
 	Other       Reason = "other"
 )
 
 // Reasons lists them.
 func Reasons() []Reason {
-	return []Reason{Certificate, Rejected, NotTLS, Protocol, Closed, Timeout, NoProxy, Other}
+	return []Reason{Certificate, Rejected, NotTLS, Protocol, Closed, Timeout, NoProxy, NoOwn, Other}
 }
 
 // words are those of crypto/tls, of the network and of net/http by which reasons are told
@@ -28,9 +29,11 @@ var words = []struct {
 	part   string
 	reason Reason
 }{
+	{"SPIFFE Workload API", NoOwn},
 	{"remote error: tls:", Rejected},
 	{"client didn't provide a certificate", Certificate},
 	{"x509:", Certificate},
+	{"spiffe:", Certificate},
 	{"invalid signature by the client certificate", Certificate},
 	{"first record does not look like a TLS handshake", NotTLS},
 	{"client sent an HTTP request to an HTTPS server", NotTLS},

@@ -73,6 +73,17 @@ func (a *Authority) Client(commonName string, options ...Option) tls.Certificate
 	}, options)
 }
 
+// SVID issues an X509-SVID with a SPIFFE ID, which serves both sides.
+func (a *Authority) SVID(id string, options ...Option) tls.Certificate {
+	a.tb.Helper()
+	return a.issue(&x509.Certificate{
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, append(options, URI(id)))
+}
+
+// Root is the authority's own certificate.
+func (a *Authority) Root() *x509.Certificate { return a.root.Leaf }
+
 // Option changes what a certificate says.
 type Option func(tb testing.TB, template *x509.Certificate)
 

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
@@ -44,6 +45,8 @@ type Resolver struct {
 	config Config // but for its Settings, which only begin as they are there
 	log    *slog.Logger
 	bell   chan struct{} // one slot: a tap was rung
+	turns  chan struct{} // Turn's
+	begun  atomic.Bool   // Run was called
 
 	mu      sync.Mutex
 	rung    []*tap    // guarded by mu: there may be something to take, or its upstream has turned
@@ -79,7 +82,7 @@ func New(cfg Config) *Resolver {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Resolver{
-		config: cfg, settings: cfg.Settings, log: cfg.Log, bell: wake.New(),
+		config: cfg, settings: cfg.Settings, log: cfg.Log, bell: wake.New(), turns: make(chan struct{}),
 		taps: make(map[identity]*tap), visited: make(map[*tap]struct{}), outs: make(map[string]*cache.Resolved),
 		nodes: set[*node]{all: make(map[leadKey]*node)}, globs: set[*glob]{all: make(map[leadKey]*glob)},
 	}
@@ -87,6 +90,7 @@ func New(cfg Config) *Resolver {
 
 // Run fills the store until ctx ends, whose error it returns. It can be called once.
 func (r *Resolver) Run(ctx context.Context) error {
+	r.begun.Store(true)
 	defer func() {
 		for _, t := range r.taps {
 			_ = r.config.Panics.Do(contain.Resolver, t.close) // the others are closed nevertheless
@@ -106,9 +110,20 @@ func (r *Resolver) Run(ctx context.Context) error {
 			r.demand()
 		case <-r.bell:
 		case <-timer.C:
+		case <-r.turns:
+			continue
 		}
 		r.work(time.Now())
 	}
+}
+
+// Turn waits until the loop of Run has turned, or ctx ends (SUR-5). gone is asked now and then whether
+// Run is to end, so that its loop need not turn.
+func (r *Resolver) Turn(ctx context.Context, gone func() bool) {
+	if !r.begun.Load() {
+		return
+	}
+	wake.Turn(ctx, r.turns, struct{}{}, nil, gone)
 }
 
 // next is when the next upstream is to be given up, zero if none is.

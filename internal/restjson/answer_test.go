@@ -251,8 +251,8 @@ func TestERR1_errors(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"resourceErrors":[{"resourceName":{"name":"b"},"errorDetail":{"code":14,"message":"why"}},{"resourceName":{"name":"a"}}]}`
-	if string(written.Body) != want+"\n" {
-		t.Errorf("wrote %s, want %s", written.Body, want)
+	if written.Body.String() != want+"\n" {
+		t.Errorf("wrote %s, want %s", &written.Body, want)
 	}
 	// A detail that JSON has no way to write is left out.
 	odd, err := wire.NewResourceError(&discoveryv3.ResourceError{ErrorDetail: &statuspb.Status{Code: 5, Details: []*anypb.Any{{TypeUrl: "type.googleapis.com/x.Y"}}}})
@@ -260,7 +260,7 @@ func TestERR1_errors(t *testing.T) {
 		t.Fatal(err)
 	}
 	written, err = EncodeResponse(&Outgoing{Errors: []OutgoingError{{&odd, "a"}}})
-	if want := `{"resourceErrors":[{"resourceName":{"name":"a"},"errorDetail":{"code":5}}]}` + "\n"; err != nil || string(written.Body) != want {
-		t.Errorf("wrote %s, want %s: %v", written.Body, want, err)
+	if want := `{"resourceErrors":[{"resourceName":{"name":"a"},"errorDetail":{"code":5}}]}` + "\n"; err != nil || written.Body.String() != want {
+		t.Errorf("wrote %s, want %s: %v", &written.Body, want, err)
 	}
 }

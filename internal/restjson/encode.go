@@ -1,8 +1,6 @@
 package restjson
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -52,7 +50,7 @@ type OutgoingError struct {
 
 // encode gives an error as it stands in the response. Details that JSON cannot carry
 // are left out: what matters is the code.
-func (o *OutgoingError) encode() (json.RawMessage, error) {
+func (o *OutgoingError) encode() ([]byte, error) {
 	whole := new(discoveryv3.ResourceError)
 	if proto.Unmarshal([]byte(o.Error.Encoded(o.Name)), whole) != nil {
 		return nil, errBroken
@@ -68,70 +66,55 @@ func (o *OutgoingError) encode() (json.RawMessage, error) {
 
 // Encoded is a DiscoveryResponse as JSON.
 type Encoded struct {
-	// Body is compact, and ends with a newline.
-	Body []byte
+	Body Body
 	// Lossy names the resources with a field that this build does not know, which
 	// JSON cannot carry (VAR-8), in the order of the response.
 	Lossy []string
-}
-
-// envelope is a DiscoveryResponse. It is put together here, and not by protojson,
-// so that an error is that of one resource.
-type envelope struct {
-	VersionInfo string            `json:"versionInfo,omitempty"`
-	Resources   []json.RawMessage `json:"resources,omitempty"`
-	TypeURL     string            `json:"typeUrl,omitempty"`
-	Nonce       string            `json:"nonce,omitempty"`
-	From        *controlPlane     `json:"controlPlane,omitempty"`
-	Errors      []json.RawMessage `json:"resourceErrors,omitempty"`
-}
-
-type controlPlane struct {
-	Identifier string `json:"identifier"`
 }
 
 // EncodeResponse writes a response in proto3's canonical JSON. It gives an
 // [*EncodeError] if there is a resource that cannot be written: of a type that
 // this build does not know, or with such a type within, or not what its type says.
 func EncodeResponse(o *Outgoing) (*Encoded, error) {
-	e := envelope{VersionInfo: o.VersionInfo, TypeURL: o.TypeURL, Nonce: o.Nonce}
-	if o.ControlPlane != "" {
-		e.From = &controlPlane{o.ControlPlane}
-	}
-	e.Resources = make([]json.RawMessage, len(o.Resources))
+	// It is put together here, and not by protojson, so that an error is that of one resource.
 	encoded := new(Encoded)
+	resources := make([][][]byte, len(o.Resources))
 	for i := range o.Resources {
 		r := &o.Resources[i]
 		var s survey
-		text, err := r.encode(o.Wrapped, &s)
+		parts, err := r.encode(o.Wrapped, &s)
 		if err != nil {
 			return nil, encodeError(r.Resource, err)
 		}
-		e.Resources[i] = text
+		resources[i] = parts
 		if s.unknown {
 			encoded.Lossy = append(encoded.Lossy, r.Resource.Name)
 		}
 	}
+	failures := make([][][]byte, len(o.Errors))
 	for i := range o.Errors {
 		text, err := o.Errors[i].encode()
 		if err != nil {
 			return nil, errors.New("restjson: a resource error cannot be written as JSON")
 		}
-		e.Errors = append(e.Errors, text)
+		failures[i] = [][]byte{text}
 	}
-	var b bytes.Buffer
-	// It also takes out the spaces that protojson puts in at random.
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(&e); err != nil {
-		return nil, errors.New("restjson: the response cannot be written as JSON") // encoding/json would quote it
+	var e object
+	e.text("versionInfo", o.VersionInfo)
+	e.list("resources", resources)
+	e.text("typeUrl", o.TypeURL)
+	e.text("nonce", o.Nonce)
+	if o.ControlPlane != "" {
+		e.field("controlPlane")
+		e.body.add([]byte(`{"identifier":`), quote(o.ControlPlane), []byte("}"))
 	}
-	encoded.Body = b.Bytes()
+	e.list("resourceErrors", failures)
+	encoded.Body = e.end()
 	return encoded, nil
 }
 
-// encode gives a resource as it stands in the response.
-func (o *OutgoingResource) encode(wrapped bool, s *survey) (json.RawMessage, error) {
+// encode gives a resource as it stands in the response, in parts.
+func (o *OutgoingResource) encode(wrapped bool, s *survey) ([][]byte, error) {
 	payload, err := o.payload(wrapped)
 	if err != nil {
 		return nil, err
@@ -140,7 +123,7 @@ func (o *OutgoingResource) encode(wrapped bool, s *survey) (json.RawMessage, err
 		s.unknown = true
 	}
 	if !wrapped {
-		return payload.text, nil
+		return [][]byte{payload.text}, nil
 	}
 	head, err := o.head(s)
 	if err != nil {
@@ -148,11 +131,10 @@ func (o *OutgoingResource) encode(wrapped bool, s *survey) (json.RawMessage, err
 	}
 	// The head is an object with a field at least: there is a name.
 	text := append([]byte(`{"@type":"`+wire.ResourceTypeURL+`",`), head[1:]...)
-	if payload != nil {
-		text = append(text[:len(text)-1], `,"resource":`...)
-		text = append(append(text, payload.text...), '}')
+	if payload == nil {
+		return [][]byte{text}, nil
 	}
-	return text, nil
+	return [][]byte{append(text[:len(text)-1], `,"resource":`...), payload.text, []byte("}")}, nil
 }
 
 // payload gives the payload, nil if it is not to be sent.

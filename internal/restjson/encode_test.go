@@ -66,8 +66,8 @@ func TestVAR5_golden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if string(got.Body) != tt.want+"\n" {
-				t.Errorf("got  %swant %s", got.Body, tt.want)
+			if got.Body.String() != tt.want+"\n" {
+				t.Errorf("got  %swant %s", &got.Body, tt.want)
 			}
 			if got.Lossy != nil {
 				t.Errorf("said to lose something: %q", got.Lossy)
@@ -152,7 +152,7 @@ func TestVAR8_lossyIsTold(t *testing.T) {
 }
 
 // received has a client read a response, by way of HTTP.
-func received(body []byte, typeURL string) (*Response, error) {
+func received(body *Body, typeURL string) (*Response, error) {
 	w := httptest.NewRecorder()
 	WriteResponse(w, body)
 	r := w.Result()
@@ -175,7 +175,7 @@ func TestVAR5_VAR9_STR10_roundTrip(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, err := received(encoded.Body, typeURL)
+				got, err := received(&encoded.Body, typeURL)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -211,7 +211,7 @@ func TestACK4_sameDigestEveryTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := received(encoded.Body, resource.ListenerType)
+		got, err := received(&encoded.Body, resource.ListenerType)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,8 +235,8 @@ func TestRES13_metadata(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := `"metadata":{"typedFilterMetadata":{"a":{"@type":"type.googleapis.com/envoy.config.core.v3.Node","id":"x"}}}`; !strings.Contains(string(got.Body), want) {
-		t.Errorf("got %s", got.Body)
+	if want := `"metadata":{"typedFilterMetadata":{"a":{"@type":"type.googleapis.com/envoy.config.core.v3.Node","id":"x"}}}`; !strings.Contains(got.Body.String(), want) {
+		t.Errorf("got %s", &got.Body)
 	}
 	if !slices.Equal(got.Lossy, []string{"n"}) {
 		t.Errorf("VAR-8: lossy %q", got.Lossy)
@@ -268,11 +268,11 @@ func TestTranscode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if string(shared.Body) != string(each.Body) || !slices.Equal(shared.Lossy, []string{"a"}) || !slices.Equal(each.Lossy, shared.Lossy) {
-			t.Errorf("got  %s%q\nwant %s%q", shared.Body, shared.Lossy, each.Body, each.Lossy)
+		if shared.Body.String() != each.Body.String() || !slices.Equal(shared.Lossy, []string{"a"}) || !slices.Equal(each.Lossy, shared.Lossy) {
+			t.Errorf("got  %s%q\nwant %s%q", &shared.Body, shared.Lossy, &each.Body, each.Lossy)
 		}
-		if size := once.Size(); size < 100 || size > len(shared.Body) {
-			t.Errorf("a size of %d in a response of %d", size, len(shared.Body))
+		if size := once.Size(); size < 100 || size > shared.Body.Size() {
+			t.Errorf("a size of %d in a response of %d", size, shared.Body.Size())
 		}
 	}
 	_, err = Transcode(stored(t, &discoveryv3.Resource{Name: "n", Version: "1"}))
@@ -284,7 +284,7 @@ func TestTranscode(t *testing.T) {
 		t.Errorf("TTL-3: a bare heartbeat: %v, %v", got, err)
 	}
 	nameless := &Outgoing{Wrapped: true, Resources: []OutgoingResource{{Resource: stored(t, &discoveryv3.Resource{Version: "1"})}}}
-	if got, err := EncodeResponse(nameless); err != nil || !strings.Contains(string(got.Body), `"version":"1"`) {
+	if got, err := EncodeResponse(nameless); err != nil || !strings.Contains(got.Body.String(), `"version":"1"`) {
 		t.Errorf("NAME-9: %v, %v", got, err)
 	}
 }

@@ -49,7 +49,7 @@ func FuzzReadResponse(f *testing.F) {
 			if err != nil {
 				f.Fatal(err)
 			}
-			f.Add(encoded.Body, typeURL)
+			f.Add([]byte(encoded.Body.String()), typeURL)
 		}
 	}
 	f.Add([]byte(`{"resources":[{"@type":"`+unheard+`"}],"nonce":1}`), resource.ClusterType)
@@ -73,9 +73,9 @@ func FuzzReadResponse(f *testing.F) {
 			}
 			t.Fatal(err)
 		}
-		again, err := answer{http.StatusOK, "", string(encoded.Body)}.read(typeURL, 8<<20)
+		again, err := answer{http.StatusOK, "", encoded.Body.String()}.read(typeURL, 8<<20)
 		if err != nil {
-			t.Fatalf("%v in %s", err, encoded.Body)
+			t.Fatalf("%v in %s", err, &encoded.Body)
 		}
 		if len(again.Resources) != len(got.Resources) || again.VersionInfo != got.VersionInfo || again.Nonce != got.Nonce {
 			t.Fatalf("got %+v\nwant %+v", again, got)

@@ -200,7 +200,7 @@ func (h *held) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		WriteError(w, err)
 		return
 	}
-	WriteResponse(w, encoded.Body)
+	WriteResponse(w, &encoded.Body)
 }
 
 func TestREST1_heldPolls(t *testing.T) {
@@ -297,7 +297,7 @@ func ExampleReadResponse() {
 			WriteError(w, err)
 			return
 		}
-		WriteResponse(w, encoded.Body)
+		WriteResponse(w, &encoded.Body)
 	}))
 	defer server.Close()
 	base, err := url.Parse(server.URL)

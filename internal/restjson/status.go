@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"google.golang.org/grpc/codes"
 )
@@ -74,19 +75,22 @@ func WriteError(w http.ResponseWriter, err error) {
 	if refused.Code == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", http.MethodPost)
 	}
-	write(w, refused.Code, append(body, '\n'))
+	text := new(Body)
+	text.add(body, []byte("\n"))
+	write(w, refused.Code, text)
 }
 
 // WriteResponse answers a poll with what [EncodeResponse] gave. 304 needs nothing
 // but its status.
-func WriteResponse(w http.ResponseWriter, body []byte) { write(w, http.StatusOK, body) }
+func WriteResponse(w http.ResponseWriter, body *Body) { write(w, http.StatusOK, body) }
 
 // write sends a whole answer. An error of the connection ends with it; net/http
 // looks after that.
-func write(w http.ResponseWriter, code int, body []byte) {
+func write(w http.ResponseWriter, code int, body *Body) {
 	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Length", strconv.Itoa(body.Size()))
 	// Configuration is nothing for a cache on the way, and some of it is secret.
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
-	_, _ = w.Write(body)
+	_, _ = body.WriteTo(w)
 }

@@ -102,6 +102,14 @@ func TestResponses(t *testing.T) {
 		},
 		held: []string{"a"},
 	}, {
+		name: "ERR-1 RES-8 an error beside the resource excuses nothing",
+		steps: []step{
+			{[]string{"a@1", "b@1"}, []string{"added a", "added b"}, "v=1 n=n1"},
+			{[]string{"a@1", "?b"}, []string{"unchanged a", "failed b"}, "v=2 n=n2"},
+			{[]string{"a@1", "b@1", "?a", "?b"}, []string{"unchanged a", "unchanged b", "failed a", "failed b"}, "v=3 n=n3"},
+			{nil, []string{"removed a", "removed b"}, "v=4 n=n4"},
+		},
+	}, {
 		name: "ERR-1 the wildcard as a whole",
 		steps: []step{
 			{[]string{"a@1"}, []string{"added a"}, "v=1 n=n1"},

@@ -19,8 +19,9 @@ const helpers = "helpers"
 
 var productHelpers = []string{
 	"internal/apiservices", "internal/apitypes", "internal/backoff", "internal/bearer", "internal/contain", "internal/directory", "internal/disk", "internal/door", "internal/excerpt",
-	"internal/few", "internal/filesource", "internal/filewatch", "internal/logwriter", "internal/moment", "internal/nodefile", "internal/payload",
-	"internal/restjson", "internal/sharing", "internal/sockets", "internal/spelling", "internal/tlsfiles", "internal/tokenfile", "internal/verdict", "internal/wake",
+	"internal/few", "internal/filesource", "internal/filewatch", "internal/lograte", "internal/logwriter", "internal/moment", "internal/nodefile", "internal/payload",
+	"internal/restjson", "internal/sharing", "internal/sockets", "internal/spelling", "internal/tlsfiles", "internal/tokenfile", "internal/trust", "internal/verdict", "internal/wake",
+	"internal/workload",
 	"internal/yamljson",
 }
 
@@ -38,16 +39,17 @@ var mayImport = map[string][]string{
 	"cache":               {"cache/digest", "cache/hold", "keyer", "internal/wire", helpers},
 	"cache/snapshot":      {"cache", "internal/wire", helpers},
 	"downstream/delivery": {"cache", "cache/digest", "keyer", "internal/wire", helpers},
-	"downstream/identity": {"keyer", "internal/bearer"},
+	"downstream/identity": {"keyer", "internal/bearer", "internal/trust"},
 	"downstream":          {"downstream/delivery", "downstream/identity", "cache", "keyer", "keyer/rules", "internal/wire", helpers},
 	"upstream":            {"keyer", "internal/wire", helpers},
 	"internal/resolve":    {"downstream/delivery", "cache", "keyer", "internal/wire", helpers},
+	"relay/load":          nil,
 	"relay/loadreport":    {helpers},
 	"relay/peers":         {"cache", "keyer", "internal/wire", helpers},
-	"metrics":             {"cache", "downstream", "downstream/identity", "upstream", "internal/bearer", "internal/contain", "internal/door", "internal/resolve", "relay/loadreport", "relay/peers"}, // it is their observer
+	"metrics":             {"cache", "downstream", "downstream/identity", "upstream", "internal/bearer", "internal/contain", "internal/door", "internal/lograte", "internal/resolve", "internal/workload", "relay/loadreport", "relay/peers"}, // it is their observer
 	"relay": {
 		"cache", "cache/hold", "cache/snapshot", "config", "downstream", "downstream/identity", "upstream", "metrics", "keyer", "keyer/rules", "internal/resolve",
-		"relay/loadreport", "relay/peers", "internal/wire", helpers,
+		"relay/load", "relay/loadreport", "relay/peers", "internal/wire", helpers,
 	},
 
 	// Programs, and what they do.
@@ -80,11 +82,13 @@ var mayImport = map[string][]string{
 	"internal/testkit/traffic":   nil,
 	"internal/testkit/wait":      nil,
 	"internal/testkit/words":     {"internal/wire"},
+	"internal/testkit/workloads": {"internal/pkitest"},
 
 	"integration/bench": {
-		"integration/bench/internal/clock", "integration/bench/internal/content", "integration/bench/internal/fleet",
+		"integration/bench/internal/attack", "integration/bench/internal/clock", "integration/bench/internal/content", "integration/bench/internal/fleet",
 		"integration/bench/internal/report", "integration/bench/internal/server",
 	},
+	"integration/bench/internal/attack":  nil,
 	"integration/bench/internal/clock":   nil,
 	"integration/bench/internal/content": nil,
 	"integration/bench/internal/fleet": {

@@ -3,6 +3,7 @@ package tlsfiles
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"time"
@@ -10,13 +11,17 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/workload"
 )
 
-// ClientConfig says which files a client uses. All are PEM.
+// ClientConfig says which files a client uses, all PEM, or which SPIFFE Workload API.
 type ClientConfig struct {
 	// CertFile and KeyFile are what the client shows of itself (mutual TLS):
 	// both or neither.
 	CertFile, KeyFile string
+	// SPIFFE takes the place of the three files, and of ServerName: the server is who its SPIFFE ID
+	// says, whatever its host is called.
+	SPIFFE *workload.Party
 	// CAFile holds the roots that the server must chain to; the system's
 	// without it.
 	CAFile string
@@ -38,50 +43,63 @@ type ClientConfig struct {
 
 // Client is the client's side of TLS, always with the newest good files.
 type Client struct {
-	w          *watcher
+	from       source
 	serverName string
 }
 
 // NewClient reads the files of cfg. The error names the file and what is wrong
-// with it. Close ends the watching.
+// with it. A Workload API need not be there. Close ends the watching.
 func NewClient(cfg ClientConfig) (*Client, error) {
-	w, err := newWatcher(files{cert: cfg.CertFile, key: cfg.KeyFile, ca: cfg.CAFile}, cfg.Refresh, cfg.Report, cfg.Panics)
+	f := files{cert: cfg.CertFile, key: cfg.KeyFile, ca: cfg.CAFile}
+	from, err := follow(f, cfg.SPIFFE, cfg.Refresh, cfg.Report, cfg.Panics)
 	if err != nil {
 		return nil, fmt.Errorf("tls client: %w", err)
 	}
-	return &Client{w: w, serverName: cfg.ServerName}, nil
+	return &Client{from: from, serverName: cfg.ServerName}, nil
 }
 
-// Config returns a configuration with the files as they are now: TLS 1.2 at
-// least, ALPN h2. It is the caller's own and does not change afterwards, so it
-// is to be asked for anew for every connection.
-func (c *Client) Config() *tls.Config {
-	m := c.w.current.Load()
+// Config returns a configuration with the certificate and the roots as they are
+// now: TLS 1.2 at least, ALPN h2. It is the caller's own and does not change
+// afterwards, so it is to be asked for anew for every connection. The error says
+// that a Workload API gives no certificate.
+func (c *Client) Config() (*tls.Config, error) {
+	m, err := c.from.current()
+	if err != nil {
+		return nil, err
+	}
 	cfg := &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"h2"},
 		ServerName: c.serverName,
-		RootCAs:    m.roots,
 	}
 	if m.cert != nil {
 		cfg.Certificates = []tls.Certificate{*m.cert}
 	}
-	return cfg
+	if m.roots != nil {
+		cfg.RootCAs = m.roots.Pool()
+		if check := m.roots.Check(x509.ExtKeyUsageServerAuth); check != nil {
+			// A SPIFFE ID takes the place of the host's name: check verifies the
+			// certificate, and fails where nobody is trusted.
+			cfg.InsecureSkipVerify, cfg.VerifyConnection = true, check
+			// The server's list of CAs may lack the relay's: it has the bundles to judge by.
+			cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return m.cert, nil }
+		}
+	}
+	return cfg, nil
 }
 
-// Credentials returns what a grpc client dials with: every handshake uses the
-// files as they are then.
+// Credentials returns what a grpc client dials with: every handshake uses what
+// there is then.
 func (c *Client) Credentials() credentials.TransportCredentials {
 	return &clientCredentials{client: c, serverName: c.serverName}
 }
 
-// Close stops watching the files and waits for that; what was made from them
-// goes on working with the last good ones.
-func (c *Client) Close() { c.w.close() }
+// Close stops watching and waits for that; what was made from c goes on working
+// with the last good files.
+func (c *Client) Close() { c.from.close() }
 
-// clientCredentials lends every handshake a configuration of its own. A
-// tls.Config has no hook for the roots on the client's side but switching the
-// verification off and doing it by hand, and that is not a thing to do by hand.
+// clientCredentials lends every handshake a configuration of its own: a
+// tls.Config has no hook for the roots on the client's side.
 type clientCredentials struct {
 	client     *Client
 	serverName string
@@ -91,7 +109,11 @@ func (c *clientCredentials) ClientHandshake(ctx context.Context, authority strin
 	if c.serverName != "" {
 		authority = c.serverName
 	}
-	return credentials.NewTLS(c.client.Config()).ClientHandshake(ctx, authority, conn)
+	cfg, err := c.client.Config()
+	if err != nil {
+		return nil, nil, err
+	}
+	return credentials.NewTLS(cfg).ClientHandshake(ctx, authority, conn)
 }
 
 func (c *clientCredentials) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {

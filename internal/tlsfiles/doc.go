@@ -1,5 +1,6 @@
 // Package tlsfiles builds TLS and mutual TLS configurations, for both sides of
-// a connection, from files that may be replaced while the process runs.
+// a connection, from files that may be replaced while the process runs, or from
+// what a SPIFFE Workload API says (package workload).
 //
 // It owns the reading, checking and re-reading of certificate, key and CA
 // files. It does not own connections: one that stands keeps what it was

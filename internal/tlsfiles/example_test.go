@@ -29,6 +29,7 @@ func ExampleNewClient() {
 		log.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Println(files.Config().ServerName)
-	// Output: control-plane.example
+	config, err := files.Config()
+	fmt.Println(config.ServerName, err)
+	// Output: control-plane.example <nil>
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/trust"
 )
 
 // files names what one side reads; an empty name means not configured.
@@ -27,7 +29,7 @@ func (c contents) equal(o contents) bool {
 // material is a usable set of certificate and roots, immutable once built.
 type material struct {
 	cert  *tls.Certificate // nil without a certificate file
-	roots *x509.CertPool   // nil without a CA file
+	roots *trust.Roots     // nil without a CA file
 }
 
 func (f files) check() error {
@@ -75,10 +77,11 @@ func (f files) parse(c contents, now time.Time) (*material, error) {
 		m.cert = &pair
 	}
 	if f.ca != "" {
-		m.roots = x509.NewCertPool()
-		if !m.roots.AppendCertsFromPEM(c.ca) {
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(c.ca) {
 			return nil, fmt.Errorf("CA file %s: %w", f.ca, errNoCertificate)
 		}
+		m.roots = trust.Of(pool)
 	}
 	return m, nil
 }

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/trust"
+	"github.com/xdsrelay/xdsrelay/internal/workload"
 )
 
 var (
@@ -18,7 +20,7 @@ var (
 	errNoServer   = errors.New("tls server: a certificate file and a key file are needed")
 )
 
-// ServerConfig says which files a server uses. All are PEM.
+// ServerConfig says which files a server uses, all PEM, or which SPIFFE Workload API.
 type ServerConfig struct {
 	// CertFile and KeyFile are the server's certificate (its chain) and key;
 	// both are needed.
@@ -27,6 +29,9 @@ type ServerConfig struct {
 	// With it a client without such a certificate is refused (mutual TLS);
 	// without it clients are not asked for one.
 	ClientCAFile string
+	// SPIFFE takes the place of the files. A client without an X509-SVID that counts
+	// is refused.
+	SPIFFE *workload.Party
 	// Refresh and Report are as in ClientConfig.
 	Refresh time.Duration
 	Report  func(error)
@@ -36,62 +41,80 @@ type ServerConfig struct {
 
 // Server is the server's side of TLS, always with the newest good files.
 type Server struct {
-	w    atomic.Pointer[watcher]
+	from atomic.Pointer[source]
 	base *tls.Config
 }
 
 // NewServer reads the files of cfg. The error names the file and what is wrong
 // with it. Close ends the watching.
 func NewServer(cfg ServerConfig) (*Server, error) {
-	if cfg.CertFile == "" && cfg.KeyFile == "" {
+	f := files{cert: cfg.CertFile, key: cfg.KeyFile, ca: cfg.ClientCAFile}
+	if f.cert == "" && f.key == "" && cfg.SPIFFE == nil {
 		return nil, errNoServer
 	}
-	w, err := newWatcher(files{cert: cfg.CertFile, key: cfg.KeyFile, ca: cfg.ClientCAFile}, cfg.Refresh, cfg.Report, cfg.Panics)
+	from, err := follow(f, cfg.SPIFFE, cfg.Refresh, cfg.Report, cfg.Panics)
 	if err != nil {
 		return nil, fmt.Errorf("tls server: %w", err)
 	}
 	s := new(Server)
-	s.w.Store(w)
+	s.from.Store(&from)
 	// The outer configuration lives as long as the server because the keys of
 	// session tickets belong to it. A resumed session is checked against the
-	// roots of today by crypto/tls, so a client CA that is withdrawn is
-	// withdrawn from resumption too.
-	s.base = s.current()
-	s.base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.current(), nil }
+	// roots of today by crypto/tls, and by Roots.Check, so a client CA that is
+	// withdrawn is withdrawn from resumption too.
+	s.base = &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.current() },
+	}
 	return s, nil
 }
 
-// current is a configuration with the files as they are now.
-func (s *Server) current() *tls.Config {
-	m := s.w.Load().current.Load()
+// current is a configuration with the certificate and the roots as they are now.
+func (s *Server) current() (*tls.Config, error) {
+	m, err := (*s.from.Load()).current()
+	if err != nil {
+		return nil, err
+	}
 	cfg := &tls.Config{
 		MinVersion:   tls.VersionTLS12,
 		NextProtos:   []string{"h2"},
 		Certificates: []tls.Certificate{*m.cert},
 	}
 	if m.roots != nil {
-		cfg.ClientCAs = m.roots
+		cfg.ClientCAs = m.roots.Pool()
 		cfg.ClientAuth = tls.RequireAndVerifyClientCert
+		cfg.VerifyConnection = m.roots.Check(x509.ExtKeyUsageClientAuth)
 	}
-	return cfg
+	return cfg, nil
 }
 
-// ClientCAs gives the roots that a client's certificate must chain to, as they are now; nil if
-// clients are not asked for one.
-func (s *Server) ClientCAs() *x509.CertPool { return s.w.Load().current.Load().roots }
+// Ready returns why no client can connect now: a Workload API gives no certificate. It
+// is nil otherwise.
+func (s *Server) Ready() error {
+	_, err := (*s.from.Load()).current()
+	return err
+}
+
+// Clients says whose certificates count for clients, as it is now; nil if clients are
+// not asked for one.
+func (s *Server) Clients() *trust.Roots { return (*s.from.Load()).roots() }
 
 // Config returns a configuration for a listener: TLS 1.2 at least, ALPN h2.
-// Every connection it accepts uses the files as they are then.
+// Every connection it accepts uses what there is then.
 func (s *Server) Config() *tls.Config { return s.base.Clone() }
 
 // HTTPConfig is Config for a server that speaks HTTP/1.1 beside HTTP/2.
 func (s *Server) HTTPConfig() *tls.Config {
-	both := func(cfg *tls.Config) *tls.Config {
-		cfg.NextProtos = append(cfg.NextProtos, "http/1.1")
-		return cfg
+	outer := s.base.Clone()
+	outer.NextProtos = []string{"h2", "http/1.1"}
+	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		cfg, err := s.current()
+		if err != nil {
+			return nil, err
+		}
+		cfg.NextProtos = outer.NextProtos
+		return cfg, nil
 	}
-	outer := both(s.base.Clone())
-	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return both(s.current()), nil }
 	return outer
 }
 
@@ -103,8 +126,8 @@ func (s *Server) Credentials() credentials.TransportCredentials {
 // Adopt has s use the files of next from now on, in place of its own: connections that
 // begin after it do, those that are open stay. next must not be used any more, nor be
 // closed. Adopt and Close may be called one at a time only.
-func (s *Server) Adopt(next *Server) { s.w.Swap(next.w.Load()).close() }
+func (s *Server) Adopt(next *Server) { (*s.from.Swap(next.from.Load())).close() }
 
 // Close stops watching the files and waits for that; what was made from them
 // goes on working with the last good ones.
-func (s *Server) Close() { s.w.Load().close() }
+func (s *Server) Close() { (*s.from.Load()).close() }

@@ -86,6 +86,16 @@ func newClient(t *testing.T, cfg ClientConfig) *Client {
 	return c
 }
 
+// clientConfig is what a client dials with now.
+func clientConfig(t *testing.T, c *Client) *tls.Config {
+	t.Helper()
+	config, err := c.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
 func newServer(t *testing.T, cfg ServerConfig) *Server {
 	t.Helper()
 	s, err := NewServer(cfg)
@@ -160,8 +170,8 @@ func TestServerName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if client.ServerName != "relay.test" || c.Config().ServerName != "relay.test" {
-		t.Errorf("server name %q, in the configuration %q", client.ServerName, c.Config().ServerName)
+	if config := clientConfig(t, c); client.ServerName != "relay.test" || config.ServerName != "relay.test" {
+		t.Errorf("server name %q, in the configuration %q", client.ServerName, config.ServerName)
 	}
 }
 
@@ -196,7 +206,7 @@ func TestMinimumVersion(t *testing.T) {
 	if err := tls.Client(near, old).HandshakeContext(t.Context()); err == nil {
 		t.Error("a handshake with TLS 1.1 succeeded")
 	}
-	if got := newClient(t, ClientConfig{}).Config().MinVersion; got != tls.VersionTLS12 {
+	if got := clientConfig(t, newClient(t, ClientConfig{})).MinVersion; got != tls.VersionTLS12 {
 		t.Errorf("client minimum = %x", got)
 	}
 }

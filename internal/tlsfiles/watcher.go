@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/trust"
 )
 
 // DefaultRefresh is how often files are looked at for changes. Certificates
@@ -23,10 +24,10 @@ type watcher struct {
 	once   sync.Once
 	wg     sync.WaitGroup
 
-	current atomic.Pointer[material]
+	newest atomic.Pointer[material]
 
 	// Owned by the watcher's goroutine.
-	seen   contents // what current was made from
+	seen   contents // what newest was made from
 	failed string   // the reason reported last, "" if the files are good
 }
 
@@ -48,7 +49,7 @@ func newWatcher(f files, refresh time.Duration, report func(error), panics *cont
 		return nil, err
 	}
 	w.seen = c
-	w.current.Store(m)
+	w.newest.Store(m)
 	if f != (files{}) {
 		w.wg.Go(func() { w.run(refresh) })
 	}
@@ -110,9 +111,15 @@ func (w *watcher) refresh() {
 	}
 	w.failed = ""
 	w.seen = c
-	w.current.Store(m)
+	w.newest.Store(m)
 	w.report(nil)
 }
+
+// current implements source.
+func (w *watcher) current() (*material, error) { return w.newest.Load(), nil }
+
+// roots implements source.
+func (w *watcher) roots() *trust.Roots { return w.newest.Load().roots }
 
 // close stops the watcher and waits for it; the last good material stays.
 func (w *watcher) close() {

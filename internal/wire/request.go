@@ -41,6 +41,16 @@ func (r *Request) Node() (*corev3.Node, error) {
 	return node, nil
 }
 
+// NodeBytes returns how many bytes the node has, 0 if there is none. It is looked up anew each time.
+func (r *Request) NodeBytes() (n int) {
+	for it := (fields{rest: r.node}); it.next(); {
+		if it.is(r.nodeField, protowire.BytesType) {
+			n += len(it.body)
+		}
+	}
+	return n
+}
+
 // Release gives back the memory that the codec received the request in. The node and
 // the versions are gone with it. A request that is not released is the garbage
 // collector's.

@@ -207,7 +207,7 @@ func (l *link) finish(r *Response, reason error) {
 		t.answered = true
 		t.Accepted = r.SystemVersion
 		for i := range r.Changes {
-			t.apply(&r.Changes[i], c.options.Keep)
+			t.apply(r.Changes[:i+1], c.options.Keep)
 		}
 	}
 	if c.progress != nil {
@@ -238,7 +238,9 @@ func (l *link) answerLocked(a Answer) {
 	l.enqueueLocked(l.client.protocol.Answer(a))
 }
 
-func (t *Type) apply(ch *Change, keep Keep) {
+// apply applies the last one of the changes of a response.
+func (t *Type) apply(changes []Change, keep Keep) {
+	ch, before := &changes[len(changes)-1], changes[:len(changes)-1]
 	switch ch.Kind {
 	case Added, Changed, Unchanged:
 		// OnResponse, or anybody meanwhile, may have unsubscribed it.
@@ -251,7 +253,7 @@ func (t *Type) apply(ch *Change, keep Keep) {
 		if drops(ch.Error.Code) {
 			t.remove(ch.Name)
 		}
-		t.fail(ch.Name)
+		t.fail(ch.Name, slices.ContainsFunc(before, func(x Change) bool { return x.Name == ch.Name && x.Resource != nil }))
 	case Heartbeat, Unrequested:
 	}
 }

@@ -278,9 +278,10 @@ func (t *Type) members(of string) []string {
 }
 
 // fail notes that the server gave an error, which it need not say again: until it sends
-// the resource, its lack of it does not mean that there is none (ERR-1).
-func (t *Type) fail(name string) {
-	if _, isHeld := t.held[name]; isHeld {
+// the resource, its lack of it does not mean that there is none (ERR-1). listed says that the response
+// with the error has the resource too: the next one without it means that it is gone.
+func (t *Type) fail(name string, listed bool) {
+	if _, isHeld := t.held[name]; isHeld && !listed {
 		if t.excused == nil {
 			t.excused = make(map[string]struct{})
 		}

@@ -23,6 +23,9 @@ type Set struct {
 // Policy is what becomes of clients that no rule matches.
 func (s *Set) Policy() Policy { return s.otherwise }
 
+// Empty reports whether there are no rules.
+func (s *Set) Empty() bool { return len(s.rules) == 0 }
+
 // Subject is one client before a set of rules. What the rules make of its node and its
 // identity is prepared once.
 type Subject struct {

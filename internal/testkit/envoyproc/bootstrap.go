@@ -2,6 +2,7 @@ package envoyproc
 
 import (
 	"net/netip"
+	"strings"
 	"time"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
@@ -141,8 +142,11 @@ func Assignment(name string, addrs ...string) *endpointv3.ClusterLoadAssignment 
 	return &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{locality}}
 }
 
-// Address is host:port as Envoy's configuration has it.
+// Address is host:port, or unix:///path, as Envoy's configuration has it.
 func Address(addr string) *corev3.Address {
+	if path, is := strings.CutPrefix(addr, "unix://"); is {
+		return &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: path}}}
+	}
 	at := netip.MustParseAddrPort(addr)
 	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
 		Address: at.Addr().String(), PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(at.Port())},

@@ -42,6 +42,9 @@ type Behaviour struct {
 	// HeedVersion leaves a first request of the state of the world unanswered that presents
 	// the version that its type has now.
 	HeedVersion bool
+	// IgnoreVersions has an incremental stream take the versions that a client presents for no more than
+	// the names of what it has: all of it is sent, and told as removed if it does not exist.
+	IgnoreVersions bool
 	// RenewWhole renews the ttl of state-of-the-world streams with whole lists: some
 	// clients take a list of heartbeats only for an empty one (TTL-1).
 	RenewWhole bool

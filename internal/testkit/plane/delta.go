@@ -24,7 +24,12 @@ func (p *Plane) takeDelta(st *stream, r *discovery.DeltaDiscoveryRequest) error 
 	if r.GetResponseNonce() == s.nonce || r.GetResponseNonce() == "" {
 		s.outstanding = false // another request asks for more, too
 	}
-	maps.Copy(s.known, r.GetInitialResourceVersions())
+	for name, version := range r.GetInitialResourceVersions() {
+		if p.behaviour.IgnoreVersions {
+			version = "" // which no content has
+		}
+		s.known[name] = version
+	}
 	if p.secondLocked(st) {
 		return status.Error(codes.AlreadyExists, "the node has a stream")
 	}

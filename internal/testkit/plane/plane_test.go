@@ -214,7 +214,16 @@ func TestDelta_absent(t *testing.T) {
 }
 
 func TestDelta_resumed(t *testing.T) {
-	p := plane.Start(t, plane.GoControlPlane())
+	resume(t, plane.GoControlPlane(), "new -gone")
+	ignores := plane.GoControlPlane()
+	ignores.IgnoreVersions = true
+	resume(t, ignores, "new same -gone")
+}
+
+// resume comes back with versions to a plane that has another content of one of them, and one not at all.
+func resume(t *testing.T, b plane.Behaviour, want string) {
+	t.Helper()
+	p := plane.Start(t, b)
 	p.Set(cluster("same", 0), cluster("new", 0))
 	s := openDelta(t, p)
 	s.subscribe(plane.Cluster)
@@ -227,7 +236,7 @@ func TestDelta_resumed(t *testing.T) {
 	p.BreakStreams()
 	again := openDelta(t, p)
 	again.send(&discovery.DeltaDiscoveryRequest{TypeUrl: plane.Cluster, InitialResourceVersions: versions})
-	again.next("new -gone")
+	again.next(want)
 }
 
 func TestDelta_parts(t *testing.T) {
@@ -444,9 +453,9 @@ func TestState_heedVersion(t *testing.T) {
 func TestREST(t *testing.T) {
 	p := plane.Start(t, plane.GoControlPlane())
 	p.Set(cluster("a", 0))
-	poll := func(path, version string) (int, *discovery.DiscoveryResponse) {
+	poll := func(path, version string, names ...string) (int, *discovery.DiscoveryResponse) {
 		t.Helper()
-		body, err := protojson.Marshal(&discovery.DiscoveryRequest{VersionInfo: version, Node: &corev3.Node{Id: "client"}})
+		body, err := protojson.Marshal(&discovery.DiscoveryRequest{VersionInfo: version, ResourceNames: names, Node: &corev3.Node{Id: "client"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -478,6 +487,14 @@ func TestREST(t *testing.T) {
 	p.Set(cluster("b", 0))
 	if code, r := poll("/v3/discovery:clusters", first.GetVersionInfo()); code != http.StatusOK || len(r.GetResources()) != 2 {
 		t.Errorf("a poll after a change is answered with %d: %v", code, r)
+	}
+	_, named := poll("/v3/discovery:clusters", "", "b")
+	p.Remove(cluster("b", 0))
+	if code, r := poll("/v3/discovery:clusters", named.GetVersionInfo(), "b"); code != http.StatusOK || len(r.GetResources()) != 0 {
+		t.Errorf("a poll of a list that has become empty is answered with %d: %v", code, r)
+	}
+	if code, _ := poll("/v3/discovery:endpoints", "", "b"); code != http.StatusNotModified {
+		t.Errorf("a poll of a name that does not exist is answered with %d", code)
 	}
 	if code, _ := poll("/v3/discovery:nothing", ""); code != http.StatusNotFound {
 		t.Errorf("a poll of a path that is not there is answered with %d", code)

@@ -15,7 +15,8 @@ import (
 )
 
 // polls answers REST polls (VAR-5), at once: with everything that is asked for and
-// exists, or with 304 if the client presents its version.
+// exists, or with 304 if the client presents its version. Of a type without full state a server has
+// nothing to say of names that do not exist.
 type polls struct {
 	plane  *Plane
 	server *server
@@ -101,7 +102,8 @@ func (p *Plane) poll(r *discovery.DiscoveryRequest) *discovery.DiscoveryResponse
 		names = append(names, e.Name)
 	}
 	response.VersionInfo = hex.EncodeToString(digest.Sum(nil))[:16]
-	if response.GetVersionInfo() == r.GetVersionInfo() || len(names) == 0 && !s.star {
+	silent := len(names) == 0 && !s.star && !fullState(r.GetTypeUrl())
+	if silent || response.GetVersionInfo() == r.GetVersionInfo() {
 		return nil
 	}
 	p.sentLocked(Response{TypeURL: r.GetTypeUrl(), Version: response.GetVersionInfo(), Names: names})

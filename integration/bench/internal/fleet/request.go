@@ -62,12 +62,15 @@ func appendString[S string | []byte](b []byte, number protowire.Number, s S) []b
 	return append(b, s...)
 }
 
+// Cluster is the cluster in every client's node.
+const Cluster = "bench"
+
 // appendNode appends who the client is: each is another node of one cluster.
 func appendNode(b []byte, field protowire.Number, client int) []byte {
 	var node [64]byte
 	id := strconv.AppendInt(append(node[32:32], "client-"...), int64(client), 10)
 	encoded := appendString(node[:0], nodeID, id)
-	encoded = appendString(encoded, nodeCluster, "bench")
+	encoded = appendString(encoded, nodeCluster, Cluster)
 	return appendString(b, field, encoded)
 }
 

@@ -17,8 +17,10 @@ import (
 
 // backend is a server while it runs.
 type backend interface {
-	// Addr is the address for clients, Admin that for operators, "" without one.
+	// Addr is the address for clients, REST that for those that poll, and Admin that for operators;
+	// "" without one.
 	Addr() string
+	REST() string
 	Admin() string
 	Update(typeURL string, item, revision int) error
 	Stats() Stats
@@ -38,7 +40,7 @@ func open(ctx context.Context, c *command) (backend, error) {
 	case Snapshot:
 		return openSnapshot(ctx, c.Sets)
 	case Relay:
-		return openRelay(ctx, c.Upstream)
+		return openRelay(ctx, &c.RelayOptions)
 	default:
 		return nil, fmt.Errorf("there is no server %q", c.Kind)
 	}
@@ -87,7 +89,7 @@ func (c *child) carryOut(ctx context.Context, order *command) (reply, error) {
 			return reply{}, err
 		}
 		c.server = server
-		return reply{Addr: server.Addr(), Admin: server.Admin()}, nil
+		return reply{Addr: server.Addr(), REST: server.REST(), Admin: server.Admin()}, nil
 	}
 	if c.server == nil {
 		return reply{}, errors.New("the server is not started")

@@ -55,6 +55,9 @@ func (s *serving) Addr() string { return s.lis.Addr().String() }
 // Admin implements backend.
 func (*serving) Admin() string { return "" }
 
+// REST implements backend.
+func (*serving) REST() string { return "" }
+
 type floorServer struct {
 	serving
 	floor *floor.Server

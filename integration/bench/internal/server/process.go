@@ -24,6 +24,7 @@ const Argument = "serve"
 type Process struct {
 	Kind  Kind
 	Addr  string // for clients
+	REST  string // for clients that poll; "" without
 	Admin string // for operators; "" without
 
 	cmd     *exec.Cmd
@@ -36,9 +37,9 @@ func Start(ctx context.Context, kind Kind, sets ...content.Set) (*Process, error
 	return start(ctx, &command{Op: opStart, Kind: kind, Sets: sets})
 }
 
-// StartRelay starts a relay with a control plane at an address.
-func StartRelay(ctx context.Context, upstream string) (*Process, error) {
-	return start(ctx, &command{Op: opStart, Kind: Relay, Upstream: upstream})
+// StartRelay starts a relay.
+func StartRelay(ctx context.Context, o RelayOptions) (*Process, error) {
+	return start(ctx, &command{Op: opStart, Kind: Relay, RelayOptions: o})
 }
 
 func start(ctx context.Context, order *command) (*Process, error) {
@@ -64,7 +65,7 @@ func start(ctx context.Context, order *command) (*Process, error) {
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
-	p.Addr, p.Admin = answer.Addr, answer.Admin
+	p.Addr, p.REST, p.Admin = answer.Addr, answer.REST, answer.Admin
 	return p, nil
 }
 

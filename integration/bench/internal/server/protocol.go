@@ -4,20 +4,27 @@ import "github.com/xdsrelay/xdsrelay/integration/bench/internal/content"
 
 // Operations of a command.
 const (
-	opStart  = "start"  // the first one: Kind, and Sets or Upstream
+	opStart  = "start"  // the first one: Kind, and Sets, or Upstream and Access
 	opUpdate = "update" // TypeURL, Item, Revision
 	opChurn  = "churn"  // TypeURL, Items, Start, Interval, Updates
 	opStats  = "stats"
 	opFree   = "free"
 )
 
+// RelayOptions are what relays differ in.
+type RelayOptions struct {
+	Upstream  string `json:"upstream,omitempty"`  // the address of the control plane
+	Access    int    `json:"access,omitempty"`    // how many access rules there are
+	Strangers bool   `json:"strangers,omitempty"` // others than the clients of one fleet come
+}
+
 // command is one line to a child.
 type command struct {
 	Op string `json:"op"`
 
-	Kind     Kind          `json:"kind,omitempty"`
-	Sets     []content.Set `json:"sets,omitempty"`
-	Upstream string        `json:"upstream,omitempty"`
+	Kind Kind          `json:"kind,omitempty"`
+	Sets []content.Set `json:"sets,omitempty"`
+	RelayOptions
 
 	TypeURL  string `json:"type_url,omitempty"`
 	Item     int    `json:"item,omitempty"`
@@ -37,6 +44,7 @@ type command struct {
 type reply struct {
 	Error string `json:"error,omitempty"`
 	Addr  string `json:"addr,omitempty"`
+	REST  string `json:"rest,omitempty"`
 	Admin string `json:"admin,omitempty"`
 	Began int64  `json:"began,omitempty"` // when the update began, of package clock
 	Ended int64  `json:"ended,omitempty"` // when the last one was made

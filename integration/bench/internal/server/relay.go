@@ -13,28 +13,37 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/fleet"
 	"github.com/xdsrelay/xdsrelay/relay"
 )
 
 // relayServer is a whole relay, as the command serve runs it.
 type relayServer struct {
-	xds, admin net.Listener
-	cancel     context.CancelFunc
-	running    sync.WaitGroup
-	err        error // of Run, once running is done
+	xds, rest, admin net.Listener // rest: nil unless strangers come
+	cancel           context.CancelFunc
+	running          sync.WaitGroup
+	err              error // of Run, once running is done
 }
 
-// openRelay starts a relay with the default configuration, but for four things: all
+// openRelay starts a relay with the default configuration, but for five things: all
 // clients share one scope, which is what a relay is for; a collection counts as complete
-// a second after its first answer; the end is not spread over time; and warnings are not
-// logged, such as the one that clients who share differ in their node's id.
-func openRelay(ctx context.Context, upstream string) (backend, error) {
+// a second after its first answer; the end is not spread over time; there may be access
+// rules; and warnings are not logged, such as the one that clients who share differ in
+// their node's id.
+//
+// If strangers come, only the clients of a fleet share a scope. There is a port for polls then.
+func openRelay(ctx context.Context, o *RelayOptions) (backend, error) {
 	cfg := config.Default()
-	cfg.Aggregation.Otherwise = config.Share
+	if o.Strangers {
+		cfg.Aggregation.Rules = []config.Rule{{Name: "fleet", Match: fmt.Sprintf("node.cluster == %q", fleet.Cluster), Scope: []string{}}}
+	} else {
+		cfg.Aggregation.Otherwise = config.Share
+	}
+	cfg.Access.Rules = accessRules(o.Access)
 	cfg.Server.Drain = 0
 	cfg.Log.Level = config.LevelError
 	u := config.DefaultUpstream()
-	u.Name, u.Default, u.Endpoints = "plane", true, [][]string{{upstream}}
+	u.Name, u.Default, u.Endpoints = "plane", true, [][]string{{o.Upstream}}
 	u.Settle = config.Duration(time.Second)
 	cfg.Upstreams = []config.Upstream{u}
 	if err := cfg.Validate(); err != nil {
@@ -48,10 +57,18 @@ func openRelay(ctx context.Context, upstream string) (backend, error) {
 	if r.admin, err = listen(ctx); err != nil {
 		return nil, errors.Join(err, r.xds.Close())
 	}
+	if o.Strangers {
+		if r.rest, err = listen(ctx); err != nil {
+			return nil, errors.Join(err, r.xds.Close(), r.admin.Close())
+		}
+	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: cfg.Log.Level.Slog()}))
 	server, err := relay.New(cfg, relay.Options{Log: log, Version: "bench"})
 	if err != nil {
 		return nil, errors.Join(err, r.xds.Close(), r.admin.Close())
+	}
+	if r.rest != nil {
+		server.ServeREST(r.rest)
 	}
 	ctx, r.cancel = context.WithCancel(ctx)
 	force := make(chan struct{})
@@ -60,11 +77,35 @@ func openRelay(ctx context.Context, upstream string) (backend, error) {
 	return r, nil
 }
 
+// accessRules are n rules, all of which are asked for a stream and a type: the last one allows
+// everything. They do not look at names, as most rules of a fleet.
+func accessRules(n int) []config.AccessRule {
+	var rules []config.AccessRule
+	for i := range n {
+		rules = append(rules, config.AccessRule{
+			Name: fmt.Sprint("team-", i), Effect: config.Deny,
+			Match: fmt.Sprintf(`node.cluster == "team-%d" && type in [lds, cds, sds] && !node.id.matches("^gateway-%d-[0-9]+$")`, i, i),
+		})
+	}
+	if n > 0 {
+		rules[n-1] = config.AccessRule{Name: "everybody", Match: "true", Effect: config.Allow}
+	}
+	return rules
+}
+
 // Addr implements backend.
 func (r *relayServer) Addr() string { return r.xds.Addr().String() }
 
 // Admin implements backend.
 func (r *relayServer) Admin() string { return r.admin.Addr().String() }
+
+// REST implements backend.
+func (r *relayServer) REST() string {
+	if r.rest == nil {
+		return ""
+	}
+	return r.rest.Addr().String()
+}
 
 // Update implements backend.
 func (*relayServer) Update(string, int, int) error { return errStateless }

@@ -62,7 +62,9 @@ func TestServersServeTheSame(t *testing.T) {
 				plane := run(t, func(ctx context.Context) (*Process, error) { return Start(ctx, start, clusters, endpoints) })
 				server := plane
 				if kind == Relay {
-					server = run(t, func(ctx context.Context) (*Process, error) { return StartRelay(ctx, plane.Addr) })
+					server = run(t, func(ctx context.Context) (*Process, error) {
+						return StartRelay(ctx, RelayOptions{Upstream: plane.Addr, Access: 3})
+					})
 				}
 				check(ctx, t, server, plane, state, clusters, endpoints)
 			})

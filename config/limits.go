@@ -1,0 +1,102 @@
+package config
+
+import "time"
+
+// Limits keep one client from harming the others (LIM-1). What is beyond a limit is refused by itself
+// where that is possible, and counted.
+type Limits struct {
+	StreamsPerConnection int      `yaml:"streams_per_connection"`
+	Streams              int      `yaml:"streams"`             // and held polls, of all clients; 0: no limit
+	Share                Percent  `yaml:"share"`               // of streams for one address and one identity, above half
+	Scopes               int      `yaml:"scopes"`              // at a time, over all upstreams; 0: no limit
+	FirstRequest         Duration `yaml:"first_request"`       // time of a new stream until its first request; 0: no limit
+	RequestsPerSecond    int      `yaml:"requests_per_second"` // of one stream, beside answers to responses; beyond it reading waits; 0: no limit
+	Subscriptions        int      `yaml:"subscriptions"`       // of one stream, over all types; 0: no limit
+	NameBytes            Size     `yaml:"name_bytes"`          // of one name
+	NodeBytes            Size     `yaml:"node_bytes"`          // of a client's node
+
+	Memory Memory `yaml:"memory"` // of the process
+}
+
+func defaultLimits() Limits {
+	return Limits{
+		StreamsPerConnection: 256,
+		Streams:              200_000,
+		Share:                50,
+		Scopes:               100_000,
+		FirstRequest:         Duration(10 * time.Second),
+		RequestsPerSecond:    100,
+		Subscriptions:        100_000,
+		NameBytes:            2 * KiB,
+		NodeBytes:            256 * KiB,
+		Memory:               AutoMemory,
+	}
+}
+
+func (k *checker) limits(l *Limits) {
+	k.atLeast("limits.streams_per_connection", l.StreamsPerConnection, 1, "")
+	k.atLeast("limits.streams", l.Streams, 0, " (no limit)")
+	if l.Share <= 0 {
+		k.fail("limits.share", "expected more than 0, got %s", l.Share)
+	}
+	k.atLeast("limits.scopes", l.Scopes, 0, " (no limit)")
+	if l.FirstRequest != 0 {
+		k.between("limits.first_request", l.FirstRequest, Duration(time.Second), maxWait)
+	}
+	k.atLeast("limits.requests_per_second", l.RequestsPerSecond, 0, " (no limit)")
+	k.atLeast("limits.subscriptions", l.Subscriptions, 0, " (no limit)")
+	k.size("limits.name_bytes", l.NameBytes, 64, 64*KiB)
+	k.size("limits.node_bytes", l.NodeBytes, KiB, maxMessage)
+}
+
+// Memory is how many bytes the process may take. 0: no limit.
+type Memory Size
+
+// AutoMemory is what the process's cgroup allows, or the machine has.
+const AutoMemory Memory = -1
+
+const autoMemory = "auto"
+
+// leastMemory is what a relay takes that does nothing.
+const leastMemory = 64 * MiB
+
+// String gives what UnmarshalText takes.
+func (m Memory) String() string {
+	if m == AutoMemory {
+		return autoMemory
+	}
+	return Size(m).String()
+}
+
+// MarshalText gives auto, or a size.
+func (m Memory) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText takes auto, or a size.
+func (m *Memory) UnmarshalText(text []byte) error {
+	if string(text) == autoMemory {
+		*m = AutoMemory
+		return nil
+	}
+	var size Size
+	if err := size.UnmarshalText(text); err != nil {
+		return mismatch("auto, or a size such as 512MiB or 2GiB", text)
+	}
+	if size != 0 && size < leastMemory {
+		return mismatch("auto, 0 (no limit), or a size of "+leastMemory.String()+" or more", text)
+	}
+	*m = Memory(size)
+	return nil
+}
+
+// atLeast checks a number. zero says what 0 stands for.
+func (k *checker) atLeast(path string, n, least int, zero string) {
+	if n < least {
+		k.fail(path, "expected %d%s or more, got %d", least, zero, n)
+	}
+}
+
+func (k *checker) size(path string, n, least, most Size) {
+	if n < least || n > most {
+		k.fail(path, "expected %s to %s, got %s", least, most, n)
+	}
+}

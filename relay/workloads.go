@@ -1,0 +1,45 @@
+package relay
+
+import (
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
+	"github.com/xdsrelay/xdsrelay/internal/workload"
+)
+
+// clientsOf says whose X509-SVIDs a listener takes, and which it shows; nil: it uses files.
+func (r *Relay) clientsOf(s *config.SPIFFE) *workload.Party {
+	if s == nil {
+		return nil
+	}
+	return &workload.Party{Sources: r.workloads, Socket: s.Socket, Domains: s.TrustDomains}
+}
+
+// serversOf says the same of the connections that the relay opens.
+func (r *Relay) serversOf(s *config.ClientSPIFFE) *workload.Party {
+	if s == nil {
+		return nil
+	}
+	return &workload.Party{Sources: r.workloads, Socket: s.Socket, Domains: s.TrustDomains, IDs: s.ServerIDs}
+}
+
+// clientTLS says what connections that the relay opens use.
+func (r *Relay) clientTLS(t *config.UpstreamTLS, refresh config.Duration) tlsfiles.ClientConfig {
+	return tlsfiles.ClientConfig{
+		CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName, SPIFFE: r.serversOf(t.SPIFFE),
+		Refresh: refresh.Std(), Panics: r.panics,
+	}
+}
+
+// unready says why clients cannot connect to one of the listeners: it has no certificate. "" if they
+// can.
+func (all ports) unready() string {
+	for _, p := range all {
+		if p.secure == nil {
+			continue
+		}
+		if err := p.secure.Ready(); err != nil {
+			return named(p.Name, err).Error()
+		}
+	}
+	return ""
+}
