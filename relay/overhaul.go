@@ -167,7 +167,6 @@ func (h *hub) relinger(linger time.Duration) {
 	h.linger = linger
 	for _, s := range h.sessions {
 		if s.closer != nil {
-			s.closer.Stop()
 			h.closeLater(s)
 		}
 	}
