@@ -1,12 +1,10 @@
 package downstream
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
-	"google.golang.org/grpc/status"
 )
 
 // change has the changes of one request to the subscriptions of a type, by store.
@@ -16,7 +14,6 @@ type change struct {
 	stores   []*cache.Store
 	wildcard *delivery.Change // that subscribes to "*"; nil if there is none
 	changes  map[*cache.Store]*delivery.Change
-	crowded  *refusedError // why a name has no room; nil: none lacks it
 }
 
 func newChange(routes Routes, t *typeState) *change {
@@ -36,23 +33,6 @@ func (c *change) in(s *cache.Store) *delivery.Change {
 		c.stores = append(c.stores, s)
 	}
 	return ch
-}
-
-// refused notes a name that the relay refuses.
-func (c *change) refused(r *refusedError) {
-	if errors.Is(r.err, ErrNoRoom) {
-		c.crowded = r
-	}
-}
-
-// crowdedOut returns the status for a client with a name that has no room for its scope. It keeps what
-// it has, and comes back, or goes to another server (ABS-2). Its stream cannot go on without the name: a
-// list that lacks it would remove it (RES-7), and nobody would ask for it again.
-func (c *change) crowdedOut() error {
-	if c.crowded == nil {
-		return nil
-	}
-	return status.Error(c.crowded.code, c.crowded.Error())
 }
 
 // subscribe adds a name. The request has at most n.

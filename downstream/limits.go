@@ -120,6 +120,9 @@ func refusal(err error) *refusedError {
 	return r
 }
 
+// unserved reports whether the error of locate says that the relay serves no store's content for the name.
+func unserved(err error) bool { return refusal(err) != nil || crowded(err) != nil }
+
 // surplus returns why a name beyond Subscriptions is refused.
 func (l *Limits) surplus(where string) *refusedError {
 	return &refusedError{codes.ResourceExhausted, fmt.Errorf("at most %d subscriptions %s are served", l.PerClient.Subscriptions, where)}

@@ -43,9 +43,6 @@ func locatePlain(routes Routes, typeURL, spelling string) (*cache.Store, cache.N
 			return nil, name, err
 		}
 		store, err := routes.Scoped(typeURL, spelling)
-		if errors.Is(err, ErrNoRoom) {
-			return nil, name, &refusedError{codes.Unavailable, err} // LIM-1
-		}
 		if err != nil {
 			return nil, name, scopeError(err)
 		}
@@ -64,9 +61,6 @@ func locatePlain(routes Routes, typeURL, spelling string) (*cache.Store, cache.N
 	store, key, err := routes.Named(parsed)
 	if errors.Is(err, ErrNoUpstream) {
 		return nil, name, &refusedError{codes.NotFound, err} // LOC-4
-	}
-	if errors.Is(err, ErrNoRoom) {
-		return nil, name, &refusedError{codes.Unavailable, err} // LIM-1
 	}
 	if err != nil {
 		return nil, name, statusOr(codes.Unavailable, err)

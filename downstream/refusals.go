@@ -51,10 +51,10 @@ func (r *refusals) add(e *wire.ResourceError, f form, full bool) (log bool) {
 	return log
 }
 
-// has reports whether a name is refused, and stays so: a name beyond a limit may fit now.
+// has reports whether a name is refused, and stays so: a name beyond the limit may fit now.
 func (r *refusals) has(name string) bool {
 	code, refused := r.names[name]
-	return refused && code != codes.ResourceExhausted && code != codes.Unavailable
+	return refused && code != codes.ResourceExhausted
 }
 
 // keep forgets all names but the wanted ones.

@@ -1,7 +1,6 @@
 package downstream
 
 import (
-	"errors"
 	"hash/maphash"
 	"log/slog"
 	"slices"
@@ -104,7 +103,6 @@ func (p *poll) subscribe() error {
 		seen[spelling] = true
 		store, name, err := locateFor(p, ch.routes, spelling, quota)
 		if r := refusal(err); r != nil {
-			ch.refused(r)
 			p.refuse(spelling, r)
 			continue
 		}
@@ -115,9 +113,6 @@ func (p *poll) subscribe() error {
 			name.Spelling = "" // SUB-4
 		}
 		ch.subscribe(store, name, len(names))
-	}
-	if err := ch.crowdedOut(); err != nil {
-		return err
 	}
 	n := 0
 	for _, store := range ch.stores {
@@ -141,8 +136,8 @@ func locateFor(p *poll, routes Routes, spelling string, quota *quota) (*cache.St
 		return nil, cache.Name{}, err
 	}
 	store, name, err := locate(routes, p.request.GetTypeUrl(), spelling)
-	if errors.Is(err, ErrNoRoom) {
-		p.shared.observer.Limited(limitBehind(err))
+	if c := crowded(err); c != nil {
+		p.shared.observer.Limited(c.limit)
 	}
 	if err == nil && !quota.admits(spelling) {
 		p.shared.observer.Limited(LimitSubscriptions)

@@ -8,32 +8,37 @@ import (
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/keyer"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // ErrNoUpstream says that no upstream claims an authority (LOC-4).
 var ErrNoUpstream = errors.New("no upstream is configured for this authority")
 
-// ErrNoRoom says that a name's scope would be one too many (LIM-1), and ErrNoMemory, which wraps it,
-// that there is no memory for it (LIM-3).
+// ErrNoRoom says that a name's scope would be one too many (LIM-1), and ErrNoMemory that there is no
+// memory for it (LIM-3). Both are statuses with UNAVAILABLE.
 var (
-	ErrNoRoom         = errors.New("there are too many scopes")
-	ErrNoMemory error = noMemoryError{}
+	ErrNoRoom   error = &crowdedError{LimitScopes, "there are too many scopes"}
+	ErrNoMemory error = &crowdedError{LimitMemory, "the relay is short of memory and takes on no new scopes: try again in some seconds"}
 )
 
-type noMemoryError struct{}
-
-func (noMemoryError) Error() string {
-	return "the relay is short of memory and takes on no new scopes: try again in some seconds"
+// crowdedError ends the stream or the poll of a client with a name that has no room for its scope. The
+// client keeps what it has, and comes back, or goes to another server (ABS-2). Its stream cannot go on
+// without the name: a list that lacks it would remove it (RES-7), and nobody would ask for it again.
+type crowdedError struct {
+	limit Limit
+	text  string
 }
 
-func (noMemoryError) Unwrap() error { return ErrNoRoom }
+func (e *crowdedError) Error() string { return e.text }
 
-// limitBehind is the limit behind an ErrNoRoom.
-func limitBehind(err error) Limit {
-	if errors.Is(err, ErrNoMemory) {
-		return LimitMemory
-	}
-	return LimitScopes
+// GRPCStatus is what the status package asks errors for.
+func (e *crowdedError) GRPCStatus() *status.Status { return status.New(codes.Unavailable, e.text) }
+
+// crowded returns the crowdedError behind an error, nil if there is none.
+func crowded(err error) *crowdedError {
+	c, _ := errors.AsType[*crowdedError](err)
+	return c
 }
 
 // Router finds the stores that serve a stream or a poll. Open may be called from any goroutine.
@@ -47,14 +52,13 @@ type Router interface {
 // Routes are those of one stream or poll. The methods are called one at a time. All answers are by
 // one plan of where names live.
 type Routes interface {
-	// Scoped returns the store for an opaque name of a type, or for its wildcard. If the error wraps
-	// ErrNoRoom, the name is refused, and the stream ends if it has no other. Every other error
+	// Scoped returns the store for an opaque name of a type, or for its wildcard. Every error
 	// ends the stream: a *rules.RefusedError with PERMISSION_DENIED, a status error with itself,
-	// any other with INVALID_ARGUMENT.
+	// such as one that wraps ErrNoRoom or ErrNoMemory, any other with INVALID_ARGUMENT.
 	Scoped(typeURL, name string) (*cache.Store, error)
 	// Named returns the store for an xdstp name, by its authority and its directives, and
 	// the key of the name there. If the error wraps ErrNoUpstream, the client is told that the
-	// resource does not exist. ErrNoRoom is as with Scoped. Any other error ends the stream: a status error with itself, any
+	// resource does not exist. Any other error ends the stream: a status error with itself, any
 	// other with UNAVAILABLE. The client must not lose a resource because a look-up failed.
 	Named(name keyer.Name) (store *cache.Store, key string, err error)
 	// Reopen returns the routes of the same client by the plan in force. The caller has to close

@@ -74,7 +74,7 @@ func (r *routing) tell(w verdict.Word, parts []delivery.Part, f *flow) {
 func moved(next Routes, typeURL, name string, at *cache.Store) (reason MoveEnd, moved bool) {
 	store, _, err := locate(next, typeURL, name)
 	switch {
-	case refusal(err) != nil:
+	case unserved(err):
 		store = nil
 	case status.Code(err) == codes.PermissionDenied:
 		return EndRefused, true

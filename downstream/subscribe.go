@@ -1,7 +1,6 @@
 package downstream
 
 import (
-	"errors"
 	"log/slog"
 
 	"github.com/xdsrelay/xdsrelay/cache"
@@ -17,9 +16,6 @@ func (st *stream) subscribe(t *typeState, subscribe, unsubscribe []string, versi
 	if err := st.locateAll(ch, subscribe, unsubscribe); err != nil {
 		return err
 	}
-	if err := ch.crowdedOut(); err != nil {
-		return err
-	}
 	return st.carryOut(ch, unsubscribe, &versions)
 }
 
@@ -30,7 +26,7 @@ func (st *stream) carryOut(ch *change, unsubscribe []string, versions *wire.Vers
 	for _, spelling := range unsubscribe {
 		delete(t.refusals.names, spelling)
 		store, name, err := locate(ch.routes, t.url, spelling)
-		if refusal(err) != nil {
+		if unserved(err) {
 			continue // the relay refused the name when the client subscribed to it (SUB-7)
 		}
 		if err != nil {
@@ -66,7 +62,6 @@ func (st *stream) locateAll(ch *change, subscribe, unsubscribe []string) error {
 	for _, spelling := range subscribe {
 		store, name, err := st.route(t, spelling, quota)
 		if r := refusal(err); r != nil {
-			ch.refused(r)
 			st.refuse(t, spelling, r)
 			continue
 		}
@@ -91,8 +86,8 @@ func (st *stream) route(t *typeState, spelling string, quota *quota) (*cache.Sto
 	store, name, err := locate(st.routing.routes, t.url, spelling)
 	form := st.subscriber.Form()
 	switch {
-	case errors.Is(err, ErrNoRoom):
-		st.shared.observer.Limited(limitBehind(err))
+	case crowded(err) != nil:
+		st.shared.observer.Limited(crowded(err).limit)
 	case err != nil:
 	case wire.IsLocator(spelling) && form.State && !form.Wrapped:
 		err = &refusedError{codes.InvalidArgument, errUnwrapped}

@@ -12,6 +12,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/relay/load"
@@ -100,10 +101,7 @@ type hub struct {
 	closed   bool
 }
 
-var (
-	errClosed = errors.New("the relay is shutting down")
-	errTight  = errors.New("the relay is short of memory")
-)
+var errClosed = errors.New("the relay is shutting down")
 
 // acquire gives the session of an upstream and scope, and starts it if there is none.
 // as gives what the control plane is shown if it is started, and meta goes with its streams:
@@ -156,7 +154,7 @@ func (h *hub) enter(who claim, key sessionKey, made *appearance, meta map[string
 	s := h.sessions[key]
 	if s == nil {
 		if h.memory.Level() >= load.Tight && who == newcomer && !key.ofAll() {
-			return nil, nil, errTight
+			return nil, nil, downstream.ErrNoMemory
 		}
 		if made == nil || made.own != h.node {
 			return nil, h.node, nil

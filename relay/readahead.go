@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/internal/directory"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/metrics"
@@ -166,7 +167,7 @@ func (rd *reading) lead(name string) error {
 // seek has a name fetched ahead.
 func (rd *reading) seek(typeURL string, n keyer.Name) {
 	switch t, err := rd.prefetcher.target(typeURL, n); {
-	case errors.Is(err, errClosed), errors.Is(err, errTight), errors.Is(err, errForwarding):
+	case errors.Is(err, errClosed), errors.Is(err, downstream.ErrNoMemory), errors.Is(err, errForwarding):
 	case errors.Is(err, errNoUpstream):
 		rd.fault(metrics.FaultAuthority, err)
 	case err != nil:

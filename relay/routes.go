@@ -251,9 +251,7 @@ func (r *routes) hold(key sessionKey, as func() shown) (*session, error) {
 	switch {
 	case errors.Is(err, errClosed):
 		return nil, status.Error(codes.Unavailable, err.Error())
-	case errors.Is(err, errTight):
-		return nil, downstream.ErrNoMemory
-	case errors.Is(err, errNoRoom):
+	case errors.Is(err, errNoRoom), errors.Is(err, downstream.ErrNoMemory):
 		return nil, err
 	case err != nil: // a node that no request has room for
 		return nil, status.Error(codes.InvalidArgument, err.Error())
