@@ -220,29 +220,28 @@ func (c *Cache) Expire(now time.Time) time.Time {
 
 // Shed evicts everything idle, as there is not enough memory (LIM-3).
 func (c *Cache) Shed() {
-	for {
-		c.mu.Lock()
-		i, _, ok := c.idle.RemoveOldest()
-		c.mu.Unlock()
-		if !ok {
-			return
-		}
-		evictIdle(i, ReasonMemory)
-	}
+	c.evictWhile(func() (Reason, bool) { return ReasonMemory, true })
 }
 
 // trim evicts what has been idle longest while a limit is exceeded. The caller holds no store's
 // mu, and not c.mu.
-func (c *Cache) trim() {
-	for {
+func (c *Cache) trim() { c.evictWhile(c.overLocked) }
+
+// evictWhile evicts what has been idle longest, one after the other, as long as over says so, which is
+// asked with c.mu held. The caller holds no store's mu, and not c.mu.
+func (c *Cache) evictWhile(over func() (Reason, bool)) {
+	next := func() (*demand, Reason, bool) {
 		c.mu.Lock()
-		reason, over := c.overLocked()
-		if !over {
-			c.mu.Unlock()
-			return
+		defer c.mu.Unlock()
+		reason, is := over()
+		if !is {
+			return nil, "", false
 		}
 		i, _, ok := c.idle.RemoveOldest()
-		c.mu.Unlock()
+		return i, reason, ok
+	}
+	for {
+		i, reason, ok := next()
 		if !ok {
 			return
 		}
