@@ -41,7 +41,7 @@ func ringRelays(c *Collection) {
 // holdsPart records that a collection has restored members, and maybe not all: to relays that is like an answer that
 // broke off.
 func holdsPart(c *Collection) {
-	if !c.quiet.synced && !c.restored.whole && c.log.live.len > 0 && c.quiet.breaks == 0 {
+	if !hasWhole(c) && c.log.live.len > 0 && c.quiet.breaks == 0 {
 		c.quiet.breaks = 1
 		ringRelays(c)
 	}

@@ -14,7 +14,7 @@ func (c *Collection) Follow(f *Cursor, bell *TypeBell, follower Follower, needs 
 		c.table.digests.use(1, c.table.entries)
 	}
 	f.Wait()
-	if !c.quiet.synced && !c.restored.whole {
+	if !hasWhole(c) {
 		c.table.store.outage.want()
 		if c.table.store.outage.Load() != nil {
 			c.table.store.outage.await()

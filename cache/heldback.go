@@ -52,7 +52,7 @@ func (h *heldBack) knows(c *Collection, before time.Time) bool {
 	if _, known := h.colls[c]; known {
 		return true
 	}
-	if !c.quiet.synced && !c.restored.whole && (c.quiet.answered.IsZero() || c.quiet.answered.After(before)) {
+	if !hasWhole(c) && (c.quiet.answered.IsZero() || c.quiet.answered.After(before)) {
 		return false
 	}
 	h.colls = with(h.colls, c)

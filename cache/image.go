@@ -113,7 +113,7 @@ func imageOf(t *Table) TableImage {
 	}
 	for key, c := range t.colls {
 		i.Collections = append(i.Collections, key)
-		if !c.quiet.synced && !c.restored.whole {
+		if !hasWhole(c) {
 			i.Lacking = append(i.Lacking, key)
 		}
 	}

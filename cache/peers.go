@@ -52,7 +52,7 @@ func (p Peers) Missing() []PeerWants {
 	for _, t := range slices.SortedFunc(maps.Values(s.tables), inOrder) {
 		w := PeerWants{TypeURL: t.typeURL, Kind: t.kind}
 		for key, c := range t.colls {
-			if c.demand.subscribedTo() && !c.quiet.synced && !c.restored.whole {
+			if c.demand.subscribedTo() && !hasWhole(c) {
 				w.Names = append(w.Names, key)
 			}
 		}
@@ -120,7 +120,7 @@ func (k *known) members(c *Collection) bool {
 	for e := c.log.live.head; e != nil; e = e.next {
 		k.entry(e)
 	}
-	return c.quiet.synced || c.restored.whole
+	return hasWhole(c)
 }
 
 func (k *known) entry(e *Entry) bool {
@@ -195,7 +195,7 @@ func lend(u *update, t *Table, whole []string) int {
 	}
 	for _, c := range t.colls {
 		// A relay would take it for the answer, and remove the rest from its own clients (RES-2, RES-11).
-		if last := c.log.live.tail; last != nil && last.changed > known && !c.quiet.synced && !c.restored.whole {
+		if last := c.log.live.tail; last != nil && last.changed > known && !hasWhole(c) {
 			haveParts(c)
 		}
 	}

@@ -15,7 +15,7 @@ func recordPut(t *Table, e *Entry, r *wire.Resource, coll *Collection, now time.
 	if r.Restored() || !records(t) {
 		return
 	}
-	if c := cmp.Or(coll, e.coll); e.res == nil && e.state != Absent && (c == nil || e.state == Failed || !c.quiet.synced && !c.restored.whole) {
+	if c := cmp.Or(coll, e.coll); e.res == nil && e.state != Absent && (c == nil || e.state == Failed || !hasWhole(c)) {
 		return // the first answer
 	}
 	record(t, e, now)
