@@ -253,12 +253,16 @@ func (s *Server) Reroute(spread time.Duration) {
 	}
 }
 
+// present lists the members, for a caller that is not to hold mu while it goes through them.
+func present(s *Server) []member {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.members))
+}
+
 // End ends each stream for whose context why gives a status.
 func (s *Server) End(why func(context.Context) error) {
-	s.mu.Lock()
-	members := slices.Collect(maps.Values(s.members))
-	s.mu.Unlock()
-	for _, m := range members {
+	for _, m := range present(s) {
 		if st, ok := m.(*stream); ok { // polls judge for themselves
 			if err := why(st.link.grpc.Context()); err != nil {
 				_ = st.link.close(err)
@@ -272,10 +276,7 @@ func (s *Server) End(why func(context.Context) error) {
 // (ADS-1). If that does not come, because the client does not acknowledge, a later call cuts the stream
 // off. Retire is to be called every now and then.
 func (s *Server) Retire(old func(context.Context) bool) {
-	s.mu.Lock()
-	members := slices.Collect(maps.Values(s.members))
-	s.mu.Unlock()
-	for _, m := range members {
+	for _, m := range present(s) {
 		if st, ok := m.(*stream); ok && old(st.link.grpc.Context()) { // polls have short lives
 			retire(st)
 		}
@@ -284,9 +285,7 @@ func (s *Server) Retire(old func(context.Context) bool) {
 
 // Streams lists the open streams and the held polls by ID.
 func (s *Server) Streams() []Status {
-	s.mu.Lock()
-	members := slices.Collect(maps.Values(s.members))
-	s.mu.Unlock()
+	members := present(s)
 	all := make([]Status, 0, len(members))
 	for _, m := range members {
 		all = append(all, m.status())
