@@ -98,14 +98,19 @@ func (w *wire) read() {
 	}
 }
 
-// allowed waits until the server takes bytes on a stream, and takes up to n of them. It fails once the
-// stream or the connection has ended.
-func (w *wire) allowed(ctx context.Context, stream uint32, n int) (int, error) {
-	stop := context.AfterFunc(ctx, func() {
+// wakeAt has those who wait look again when ctx ends. stop must be called.
+func (w *wire) wakeAt(ctx context.Context) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.more.Broadcast()
 	})
+}
+
+// allowed waits until the server takes bytes on a stream, and takes up to n of them. It fails once the
+// stream or the connection has ended.
+func (w *wire) allowed(ctx context.Context, stream uint32, n int) (int, error) {
+	stop := w.wakeAt(ctx)
 	defer stop()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -182,11 +187,7 @@ func (w *wire) send(ctx context.Context, stream uint32, b []byte) error {
 
 // rest leaves a connection as it is until the server ends it, or ctx.
 func (w *wire) rest(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.more.Broadcast()
-	})
+	stop := w.wakeAt(ctx)
 	defer stop()
 	w.mu.Lock()
 	defer w.mu.Unlock()
