@@ -31,10 +31,7 @@ func TestMemory_LIM3(t *testing.T) {
 		}, func(o *Options) { o.Memory, o.used = 1000, used.Load })
 		conn := b.dial()
 		scopes := func() int { return len(b.relay.hub.all()) }
-		settle := func() {
-			time.Sleep(2 * time.Second)
-			synctest.Wait()
-		}
+		settle := func() { pass(2 * time.Second) }
 		refused := func(ended chan error, hints int) {
 			t.Helper()
 			settle()
@@ -65,7 +62,7 @@ func TestMemory_LIM3(t *testing.T) {
 		stays := b.subscriber(conn, "stays")
 		gone := b.dial()
 		b.subscriber(gone, "goes")
-		time.Sleep(10 * time.Minute) // a scope waits no longer than it was used
+		pass(10 * time.Minute) // a scope waits no longer than it was used
 		_ = gone.Close()
 		settle()
 		if scopes() != 2 {

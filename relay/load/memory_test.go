@@ -27,14 +27,14 @@ func TestMemory_LIM3(t *testing.T) {
 			want Level
 		}{{0, Calm}, {799, Calm}, {800, Tight}, {760, Tight}, {750, Tight}, {749, Calm}, {900, Full}, {850, Full}, {849, Tight}, {2000, Full}, {0, Calm}} {
 			used.Store(step.used)
-			time.Sleep(memoryLook)
+			<-time.After(memoryLook)
 			synctest.Wait()
 			if got := m.Level(); got != step.want {
 				t.Errorf("LIM-3: with %d of 1000: %s, want %s", step.used, got, step.want)
 			}
 		}
 		used.Store(950)
-		time.Sleep(3 * time.Second)
+		<-time.After(3 * time.Second)
 		synctest.Wait()
 		cancel()
 		<-done
