@@ -12,6 +12,11 @@ import (
 // has another type, or a name cannot be parsed. What was cached stays. The relay counts resources
 // that were not asked for, and leaves them out (SUB-13).
 func (s Session) Apply(stream wire.StreamID, r *wire.DeltaResponse, received time.Time) error {
+	if shared := s.store.cache.share(r.Resources); shared != nil {
+		own := *r
+		own.Resources = shared
+		r = &own
+	}
 	u, err := newUpdate(r, received)
 	if err != nil {
 		return err
@@ -55,8 +60,12 @@ func (s Session) apply(stream wire.StreamID, u *update) error {
 // missing because the response answers an older request. It waits for its clock (RES-7), unless
 // the response is complete. Responses of other types remove nothing.
 func (s Session) ApplyState(stream wire.StreamID, r *wire.StateResponse, received time.Time) error {
+	resources := r.Resources // a source may give the same to several stores
+	if shared := s.store.cache.share(resources); shared != nil {
+		resources = shared
+	}
 	u, err := newUpdate(&wire.DeltaResponse{
-		TypeURL: r.TypeURL, Resources: r.Resources, Errors: r.Errors, ControlPlane: r.ControlPlane,
+		TypeURL: r.TypeURL, Resources: resources, Errors: r.Errors, ControlPlane: r.ControlPlane,
 	}, received)
 	if err != nil {
 		return err

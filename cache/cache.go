@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // Limits bound what a cache keeps. The relay never evicts a resource that a client subscribes to.
@@ -111,6 +113,9 @@ type Cache struct {
 	generations atomic.Int64 // Limits.Generations
 	pastLimit   atomic.Int64 // of pastBytes; 0: no limit
 	pastBytes   atomic.Int64 // of what stores remember
+
+	stores atomic.Int64 // that are open
+	shared wire.Shared  // the bytes of their resources
 
 	mu       sync.Mutex
 	limits   Limits                             // guarded by mu

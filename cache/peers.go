@@ -156,7 +156,7 @@ func (p Peers) Take(answers []PeerAnswer, asOf time.Time) (taken int) {
 				i.Resources = append(i.Resources, ResourceImage{Resource: r.AsRestored()})
 			}
 		}
-		updates[n] = restoring(i, now)
+		updates[n] = restoring(s.cache, i, now)
 	}
 	s.change(func() {
 		s.changes.begin()

@@ -219,6 +219,7 @@ func (s *Store) Close() {
 		}
 		dropTable(s, t)
 	}
+	s.cache.stores.Add(-1)
 	s.cache.resources.Add(-s.usage.resources)
 	s.cache.bytes.Add(-s.usage.bytes)
 	s.usage = weight{}

@@ -19,7 +19,7 @@ func (k Snapshots) Restore(i *Image, asOf time.Time) (restored int) {
 	now := s.cache.Now()
 	updates := make([]*update, len(i.Tables))
 	for n := range i.Tables {
-		updates[n] = restoring(&i.Tables[n], now)
+		updates[n] = restoring(s.cache, &i.Tables[n], now)
 	}
 	s.change(func() {
 		s.changes.begin()
@@ -36,7 +36,7 @@ func (k Snapshots) Restore(i *Image, asOf time.Time) (restored int) {
 
 // restoring makes a response of a table's image, before any lock is taken; nil if the image is
 // of no use.
-func restoring(i *TableImage, now time.Time) *update {
+func restoring(c *Cache, i *TableImage, now time.Time) *update {
 	alive := i.Resources[:0]
 	for _, r := range i.Resources {
 		if r.Deadline.IsZero() || now.Before(r.Deadline) {
@@ -46,6 +46,7 @@ func restoring(i *TableImage, now time.Time) *update {
 	i.Resources = alive
 	r := &wire.DeltaResponse{TypeURL: i.TypeURL, Resources: make([]*wire.Resource, len(alive)), SystemVersion: i.SystemVersion}
 	for n := range alive {
+		alive[n].Resource = c.shares(alive[n].Resource)
 		r.Resources[n] = alive[n].Resource
 	}
 	u, err := newUpdate(r, now)

@@ -87,6 +87,7 @@ func (h *heldTables) enter(t *Table, f hold.Freeze) {
 
 // Open returns an empty store.
 func (c *Cache) Open(source Source) *Store {
+	c.stores.Add(1)
 	s := &Store{
 		cache:        c,
 		source:       source,
