@@ -70,7 +70,7 @@ type session struct {
 }
 
 // hub keeps one session per upstream and scope, from the first stream that needs
-// it until a linger after the last, which is no longer than it was used (AGG-3).
+// it until a linger after the last, which is no longer than a part of its life (AGG-3).
 type hub struct {
 	// immutable after newHub
 	ctx   context.Context // of the sessions
@@ -269,13 +269,16 @@ func (h *hub) release(s *session) {
 // leastLinger is how long a session waits for the next client at least.
 const leastLinger = time.Second
 
-// closeLater looks after the linger, or after as long as there has been the session if that is less:
-// who comes with one node after the other, each for a moment, is not to have the relay keep all that
-// they asked for (LIM-3). The caller holds mu.
+// lingerPart is the part of its life that a session lingers at most.
+const lingerPart = 4
+
+// closeLater looks after the linger, or after a part of the session's life if that is less: who comes
+// with one node after the other, each for a moment, is not to have the relay keep all that they asked
+// for (LIM-3). The caller holds mu.
 func (h *hub) closeLater(s *session) {
 	wait := h.linger
 	if !s.polled {
-		wait = min(wait, max(time.Since(s.started), leastLinger))
+		wait = min(wait, max(time.Since(s.started)/lingerPart, leastLinger))
 	}
 	h.lookIn(s, wait)
 }

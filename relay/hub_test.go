@@ -99,7 +99,8 @@ func testHub(t *testing.T, away bool) *hub {
 	return h
 }
 
-// visit is a stream that subscribes to "*" and goes away again after a linger.
+// visit is a stream that subscribes to "*" and goes away again, after so long that its scope lingers for
+// the whole time.
 func visit(t *testing.T, h *hub, scope string) *session {
 	t.Helper()
 	return visitAnd(t, h, scope, func(*testing.T, *session) {})
@@ -114,7 +115,7 @@ func visitAnd(t *testing.T, h *hub, scope string, do func(*testing.T, *session))
 	}
 	c := delivery.Join(s.store, func() {}, delivery.Form{})
 	c.Update(&delivery.Change{TypeURL: clusterType, Subscribe: []cache.Name{{Spelling: "*", Key: "*"}}})
-	pass(linger)
+	pass(lingerPart * linger)
 	do(t, s)
 	c.Leave()
 	h.release(s)
@@ -142,8 +143,8 @@ func TestHubShortVisits_AGG3_LIM3(t *testing.T) {
 		give       func(*hub, *session)
 	}{
 		{"a moment", 0, leastLinger, (*hub).release},
-		{"some seconds", 5 * time.Second, 5 * time.Second, (*hub).release},
-		{"long", 3 * linger, linger, (*hub).release},
+		{"some seconds", 8 * time.Second, 2 * time.Second, (*hub).release},
+		{"long", lingerPart * linger, linger, (*hub).release},
 		{"a poll", 0, linger, (*hub).pause},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

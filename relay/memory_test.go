@@ -62,7 +62,7 @@ func TestMemory_LIM3(t *testing.T) {
 		stays := b.subscriber(conn, "stays")
 		gone := b.dial()
 		b.subscriber(gone, "goes")
-		pass(10 * time.Minute) // a scope waits no longer than it was used
+		pass(lingerPart * 10 * time.Minute) // a scope waits for a part of its life only
 		_ = gone.Close()
 		settle()
 		if scopes() != 2 {
