@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,6 +42,9 @@ func attacks() scenario {
 		variants: func(o *options) []variant {
 			var all []variant
 			for _, a := range attack.All() {
+				if len(o.attacks) > 0 && !slices.Contains(o.attacks, a.Name) {
+					continue
+				}
 				all = append(all, o.grid(choice{[]int{100}, []int{20}}, both(100), attackBy(o, a))...)
 			}
 			return all

@@ -14,12 +14,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/attack"
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/server"
 )
 
 // options are what the command line says.
 type options struct {
 	scenarios []string
+	attacks   []string      // nil: all
 	servers   []server.Kind // nil: the floor, the relay, and the others where a scenario compares with them
 	clients   []int         // nil: the scenario's own
 	resources []int         // nil: the scenario's own
@@ -78,6 +80,11 @@ func parse(args []string, help io.Writer) (*options, error) {
 			}
 		}
 	})
+	var attacks []string
+	for _, a := range attack.All() {
+		attacks = append(attacks, a.Name)
+	}
+	list("attack", "of the scenario attack, only these `attacks`: "+strings.Join(attacks, ","), attacks, func(s []string) { o.attacks = s })
 	f.Func("clients", "`numbers` of clients, in place of the scenarios' own", numbers(&o.clients))
 	f.Func("resources", "`numbers` of resources, in place of the scenarios' own", numbers(&o.resources))
 	f.IntVar(&o.runs, "runs", 0, "how many `times` everything is measured (default 5, with -quick 1)")
