@@ -323,6 +323,7 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 	})
 	wg.Go(func() { r.watch(background) })
 	wg.Go(func() { r.panics.Loop(background, contain.Background, func() { r.memory.run(background) }) })
+	wg.Go(func() { r.panics.Loop(background, contain.Background, func() { new(load.Ebb).Run(background) }) })
 	wg.Go(func() { r.panics.Loop(background, contain.Background, func() { r.retire(background) }) })
 	r.ports.watch(background, &wg, r.panics)
 	r.reloading.Lock()
