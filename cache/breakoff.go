@@ -12,10 +12,11 @@ var brokenOff = &wire.ResourceError{
 
 // breakOff records that a stream broke in the middle of the first answer for a collection, and
 // rings the relays that were sent a part. A relay would take the silence that follows for the end
-// of the answer, and remove the rest from its own clients (RES-2). The caller has the stream's
-// quiet times still.
+// of the answer, and remove the rest from its own clients (RES-2). In the state of the world, too, a server may
+// answer in parts, but for "*" of a full-state type: that is synced by its first answer. The caller has the
+// stream's quiet times still.
 func breakOff(c *Collection) {
-	if c.table.store.source.State || c.quiet.synced || c.quiet.answered.IsZero() {
+	if c.quiet.synced || c.quiet.answered.IsZero() {
 		return
 	}
 	haveParts(c)

@@ -160,6 +160,29 @@ func TestBrokenOff_RES2_RES11(t *testing.T) {
 		b.expect(r.lists(), "RDS "+nameR1+"1") // all is there
 		b.expect(r.lists())
 	})
+	t.Run("a server that speaks the state of the world", func(t *testing.T) {
+		b := newStateBed(t)
+		r := b.joinAs(Form{Relay: true})
+		r.sub(cds, globG)
+		b.connect(0)
+		b.state(cds, "1", "+"+nameG1+"@1")
+		b.expect(r.told(), "CDS +"+nameG1)
+		lost(b)
+		r.woken()
+		b.expect(r.told(), "CDS !"+globG)
+		b.connect(0)
+		b.state(cds, "2", "+"+nameG1+"@1", "+"+nameG2+"@1")
+		b.expect(r.told(), "CDS +"+nameG2)
+		b.settle()
+		r.woken()
+		b.expect(r.told(), "CDS +"+nameG1) // all is there
+		r.sub(lds, "*")
+		b.demand(0)
+		b.state(lds, "1", "+a@1")
+		b.expect(r.told(), "LDS +a")
+		lost(b)
+		b.expect(r.told()) // a list has everything
+	})
 	t.Run("a glob that has a part from a peer", func(t *testing.T) {
 		other := newBed(t, cache.Limits{})
 		other.join().sub(cds, nameG1, nameG2)
