@@ -129,7 +129,7 @@ func (s *simulation) command(r *relayProcess, o op, path string, c *relay.Comman
 	_, changed, _ := done.Totals()
 	s.count("changed by rollbacks", changed)
 	s.judgeRollback(r, c, changed)
-	s.holdsFrom(r, c, until, path == "/rollback", len(done.Warnings) == 0)
+	s.holdsFrom(r, c, until, path == "/rollback", &done)
 	s.later(o, func() {
 		s.count("names held by operators", s.heldNames(r, "operator"))
 		if c.For == "" || o.c%2 == 0 {

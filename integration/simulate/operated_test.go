@@ -31,9 +31,15 @@ type knownName struct {
 	plane.Key
 }
 
-// holdsFrom notes that a relay holds what a command selects from now on.
-func (s *simulation) holdsFrom(r *relayProcess, c *relay.Command, until time.Time, rollback, saved bool) {
+// holdsFrom notes that a relay holds what a command selects from now on, but in scopes in which it could not carry
+// the command out.
+func (s *simulation) holdsFrom(r *relayProcess, c *relay.Command, until time.Time, rollback bool, done *relay.Done) {
 	known := s.knownTo(r)
+	for _, x := range done.Scopes {
+		if x.Error != "" {
+			maps.DeleteFunc(known, func(k knownName, _ bool) bool { return k.scope == x.Scope })
+		}
+	}
 	s.contents.mu.Lock()
 	lacked := maps.Clone(s.contents.lacked)
 	s.contents.mu.Unlock()
@@ -44,7 +50,7 @@ func (s *simulation) holdsFrom(r *relayProcess, c *relay.Command, until time.Tim
 		known = nil
 	}
 	*h = operated{
-		since: time.Now(), until: until, scope: c.Scope, flows: rollback, loose: h.loose, rolledBack: h.rolledBack, saved: saved,
+		since: time.Now(), until: until, scope: c.Scope, flows: rollback, loose: h.loose, rolledBack: h.rolledBack, saved: len(done.Warnings) == 0,
 		known: known, lacked: lacked,
 	}
 	for _, name := range c.Types {
