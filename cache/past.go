@@ -30,6 +30,8 @@ type past struct {
 	since  time.Time // it is the present one
 	bursts []*burst  // the oldest first
 	closed bool      // the next change begins a burst
+
+	rollsBack bool // what clients are given now answers no question
 }
 
 // burst is the changes between two states.

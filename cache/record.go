@@ -15,7 +15,9 @@ func recordPut(t *Table, e *Entry, r *wire.Resource, coll *Collection, now time.
 	if r.Restored() || !records(t) {
 		return
 	}
-	if c := cmp.Or(coll, e.coll); e.res == nil && e.state != Absent && (c == nil || e.state == Failed || !hasWhole(c)) {
+	c := cmp.Or(coll, e.coll)
+	first := e.res == nil && e.state != Absent && (c == nil || e.state == Failed || !hasWhole(c))
+	if first && !t.store.changes.past.rollsBack {
 		return // the first answer
 	}
 	record(t, e, now)

@@ -35,13 +35,13 @@ func (o Operator) Rollback(number uint64, f Freezing, match func(typeURL string)
 				by[t][name.key] = r
 			}
 		}
-		p.closed = true
+		p.closed, p.rollsBack = true, true
+		defer func() { p.closed, p.rollsBack = true, false }()
 		s.due.held.freeze = f
 		freezeAll(s, now)
 		for _, t := range slices.SortedFunc(maps.Keys(by), inOrder) {
 			changed += rollBack(t, by[t], now)
 		}
-		p.closed = true
 	})
 	s.demandSignal.send() // the session asks when to Settle
 	return changed, err

@@ -95,6 +95,17 @@ func TestRollback_GATE4(t *testing.T) {
 			b.expect(c.collect(), "CDS +m00000@2 +new@1", "RDS +r@3")
 			b.expectAll(c.collect(), "CDS -m00001")
 		},
+		"what comes back under an error is a change, too": func(b *bed, c *peer) {
+			b.saysRoute("-r")
+			b.fails(rds, "r", codes.Unavailable)
+			c.collect()
+			b.elapses(time.Minute)
+			b.rolls(0, 1)
+			b.expect(c.collect(), "RDS +r@1")
+			b.expect(b.generations(), "2", "1 RouteConfiguration 1/0", "0 RouteConfiguration 0/1")
+			b.rolls(1, 1)
+			b.expect(c.collect(), "RDS -r")
+		},
 		"a ttl that runs out says nothing of what was received": func(b *bed, c *peer) {
 			b.says(cds, "+m00000@2~600s")
 			b.elapses(time.Minute)
