@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"errors"
 	"iter"
 	"net/netip"
 
@@ -17,67 +18,92 @@ var (
 // networkBits are the bits of an IPv6 address that count as one address: who has one has the others.
 const networkBits = 64
 
-// crowd bounds the streams and held polls of all clients, and the share of one address and of one
+// Places are what all clients may have of something, and what part of it one address and one identity
+// may have, once half of it is taken.
+type Places struct {
+	Most  int // 0: no limit
+	Share float64
+}
+
+// ErrFull says that there is no place, and ErrShared that this client has its share of them.
+var (
+	ErrFull   = errors.New("all places are taken")
+	ErrShared = errors.New("more than half of the places are taken, and this client's address or identity has its share")
+)
+
+// Origin is where a client comes from and who it is, as far as its share goes. The zero Origin is a client
+// of which neither is known.
+type Origin struct {
+	address  netip.Prefix
+	identity string
+}
+
+// OriginOf returns the origin of a client.
+func OriginOf(p *keyer.Peer) Origin { return Origin{addressOf(p), p.Identity()} }
+
+// Crowd bounds what all clients have of something, and the share of one address and of one
 // identity (LIM-1). Shares count only when half of the total is taken: a load balancer's address, or the
 // identity of a whole fleet, is no attack as long as there is room. It counts from then on only, so that
-// clients at rest take no memory for it. The server's lock guards it.
-type crowd struct {
+// clients at rest take no memory for it. Its user has a lock for it. The zero Crowd is empty.
+type Crowd struct {
 	addresses  map[netip.Prefix]int // nil while there is room
 	identities map[string]int
 }
 
-// admit counts a stream or poll that is to be added to n others, of these clients. The error is the
-// status with which it ends.
-func (c *crowd) admit(n int, others iter.Seq[*keyer.Peer], peer *keyer.Peer, l *ClientLimits) error {
+// Admit counts one place more, beside n that others have. The error is ErrFull or ErrShared.
+func (c *Crowd) Admit(n int, others iter.Seq[Origin], who Origin, p Places) error {
 	switch {
-	case l.Streams == 0:
+	case p.Most == 0:
 		c.forget()
 		return nil
-	case n >= l.Streams:
-		return errManyStreams
-	case n >= half(l):
+	case n >= p.Most:
+		return ErrFull
+	case n >= p.half():
 		c.count(others)
-		if share := max(1, int(float64(l.Streams)*l.Share)); c.addresses[addressOf(peer)] >= share || c.identities[peer.Identity()] >= share {
-			return errShare
+		if share := max(1, int(float64(p.Most)*p.Share)); c.addresses[who.address] >= share || c.identities[who.identity] >= share {
+			return ErrShared
 		}
 	}
-	c.add(peer, 1)
+	c.add(who, 1)
 	return nil
 }
 
-// left counts one less: n are still there. It forgets the counts when there is much room again.
-func (c *crowd) left(n int, peer *keyer.Peer, l *ClientLimits) {
-	c.add(peer, -1)
-	if l.Streams == 0 || n < half(l)*3/4 {
+// Add counts one place more that is taken whatever the client's share is.
+func (c *Crowd) Add(who Origin) { c.add(who, 1) }
+
+// Left counts one less: n are still taken. It forgets the counts when there is much room again.
+func (c *Crowd) Left(n int, who Origin, p Places) {
+	c.add(who, -1)
+	if p.Most == 0 || n < p.half()*3/4 {
 		c.forget()
 	}
 }
 
-func half(l *ClientLimits) int { return (l.Streams + 1) / 2 }
+func (p Places) half() int { return (p.Most + 1) / 2 }
 
 // count counts those who are there, unless it does already.
-func (c *crowd) count(clients iter.Seq[*keyer.Peer]) {
+func (c *Crowd) count(clients iter.Seq[Origin]) {
 	if c.addresses != nil {
 		return
 	}
 	c.addresses, c.identities = make(map[netip.Prefix]int), make(map[string]int)
-	for peer := range clients {
-		c.add(peer, 1)
+	for who := range clients {
+		c.add(who, 1)
 	}
 }
 
-func (c *crowd) forget() { c.addresses, c.identities = nil, nil }
+func (c *Crowd) forget() { c.addresses, c.identities = nil, nil }
 
 // add counts a client that came or left. What cannot be told is not counted.
-func (c *crowd) add(peer *keyer.Peer, n int) {
+func (c *Crowd) add(who Origin, n int) {
 	if c.addresses == nil {
 		return
 	}
-	if at := addressOf(peer); at.IsValid() {
-		addTo(c.addresses, at, n)
+	if who.address.IsValid() {
+		addTo(c.addresses, who.address, n)
 	}
-	if id := peer.Identity(); id != "" {
-		addTo(c.identities, id, n)
+	if who.identity != "" {
+		addTo(c.identities, who.identity, n)
 	}
 }
 
@@ -102,10 +128,13 @@ func addressOf(peer *keyer.Peer) netip.Prefix {
 	return prefix
 }
 
-// limitOf is the limit that an error of admit is for.
-func limitOf(err error) Limit {
-	if err == errShare { //nolint:errorlint // the very error
-		return LimitShare
+// places are those of streams and held polls.
+func (l *ClientLimits) places() Places { return Places{l.Streams, l.Share} }
+
+// turnedAway returns the status of a stream or poll that has no place, and the limit that it is for.
+func turnedAway(err error) (error, Limit) {
+	if errors.Is(err, ErrShared) {
+		return errShare, LimitShare
 	}
-	return LimitStreams
+	return errManyStreams, LimitStreams
 }

@@ -16,21 +16,21 @@ import (
 type gathering struct {
 	*testing.T
 
-	crowd   crowd
-	members []*keyer.Peer
-	limits  ClientLimits
+	crowd   Crowd
+	members []Origin
+	places  Places
 }
 
 func gather(t *testing.T, streams int, share float64) *gathering {
 	t.Helper()
-	return &gathering{T: t, limits: ClientLimits{Streams: streams, Share: share}}
+	return &gathering{T: t, places: Places{streams, share}}
 }
 
 // come adds so many of one client, and returns the first error.
 func (g *gathering) come(n int, addr, spiffe string) error {
 	for i := range n {
-		p := &keyer.Peer{SPIFFE: spiffe, Addr: fmt.Sprintf("%s:%d", addr, i+1)}
-		if err := g.crowd.admit(len(g.members), slices.Values(g.members), p, &g.limits); err != nil {
+		p := OriginOf(&keyer.Peer{SPIFFE: spiffe, Addr: fmt.Sprintf("%s:%d", addr, i+1)})
+		if err := g.crowd.Admit(len(g.members), slices.Values(g.members), p, g.places); err != nil {
 			return err
 		}
 		g.members = append(g.members, p)
@@ -44,7 +44,7 @@ func (g *gathering) leave(n int) {
 		last := len(g.members) - 1
 		p := g.members[last]
 		g.members = g.members[:last]
-		g.crowd.left(last, p, &g.limits)
+		g.crowd.Left(last, p, g.places)
 	}
 }
 
@@ -62,33 +62,33 @@ func TestCrowd_LIM1(t *testing.T) {
 			if g.crowd.addresses != nil {
 				g.Error("who comes from where is counted while there is room")
 			}
-			g.wants(g.come(1, "10.0.0.1", ""), errShare)
-			g.wants(g.come(1, "10.0.0.2", "spiffe://td/a"), errShare)
-			g.wants(g.come(1, "[::ffff:10.0.0.1]", ""), errShare)
+			g.wants(g.come(1, "10.0.0.1", ""), ErrShared)
+			g.wants(g.come(1, "10.0.0.2", "spiffe://td/a"), ErrShared)
+			g.wants(g.come(1, "[::ffff:10.0.0.1]", ""), ErrShared)
 			g.wants(g.come(25, "10.0.0.2", "spiffe://td/b"), nil)
-			g.wants(g.come(1, "10.0.0.2", ""), errShare)
+			g.wants(g.come(1, "10.0.0.2", ""), ErrShared)
 			g.wants(g.come(25, "10.0.0.3", ""), nil)
-			g.wants(g.come(1, "10.0.0.4", ""), errManyStreams)
+			g.wants(g.come(1, "10.0.0.4", ""), ErrFull)
 		},
 		"an IPv6 network is one address": func(g *gathering) {
 			g.wants(g.come(50, "10.0.0.1", ""), nil)
 			g.wants(g.come(15, "[2001:db8::1]", ""), nil)
 			g.wants(g.come(10, "[2001:db8::2]", ""), nil)
-			g.wants(g.come(1, "[2001:db8::3]", ""), errShare)
+			g.wants(g.come(1, "[2001:db8::3]", ""), ErrShared)
 			g.wants(g.come(1, "[2001:db8:0:1::1]", ""), nil)
 		},
 		"who is not known is not counted": func(g *gathering) {
 			for range 100 {
 				g.wants(g.come(1, "a unix socket", ""), nil)
 			}
-			g.wants(g.come(1, "a unix socket", ""), errManyStreams)
+			g.wants(g.come(1, "a unix socket", ""), ErrFull)
 		},
 		"who leaves makes room": func(g *gathering) {
 			g.wants(g.come(10, "10.0.0.1", ""), nil)
 			g.wants(g.come(40, "10.0.0.2", ""), nil)
-			g.wants(g.come(1, "10.0.0.2", ""), errShare)
+			g.wants(g.come(1, "10.0.0.2", ""), ErrShared)
 			g.leave(21)
-			g.wants(g.come(40, "10.0.0.2", ""), errShare)
+			g.wants(g.come(40, "10.0.0.2", ""), ErrShared)
 			if n := len(g.members); n != 50 {
 				g.Errorf("%d streams, want 50", n)
 			}
@@ -98,14 +98,14 @@ func TestCrowd_LIM1(t *testing.T) {
 			}
 		},
 		"a lower limit counts those who are there": func(g *gathering) {
-			g.limits.Streams = 0
+			g.places.Most = 0
 			g.wants(g.come(200, "10.0.0.1", ""), nil)
-			g.limits.Streams = 300
-			g.wants(g.come(1, "10.0.0.1", ""), errShare)
+			g.places.Most = 300
+			g.wants(g.come(1, "10.0.0.1", ""), ErrShared)
 			g.wants(g.come(1, "10.0.0.2", ""), nil)
-			g.limits.Streams = 100
-			g.wants(g.come(1, "10.0.0.2", ""), errManyStreams)
-			g.limits.Streams = 0
+			g.places.Most = 100
+			g.wants(g.come(1, "10.0.0.2", ""), ErrFull)
+			g.places.Most = 0
 			g.wants(g.come(1, "10.0.0.1", ""), nil)
 			if g.crowd.addresses != nil {
 				g.Error("who comes from where is counted without a limit")

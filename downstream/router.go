@@ -15,11 +15,13 @@ import (
 // ErrNoUpstream says that no upstream claims an authority (LOC-4).
 var ErrNoUpstream = errors.New("no upstream is configured for this authority")
 
-// ErrNoRoom says that a name's scope would be one too many (LIM-1), and ErrNoMemory that there is no
-// memory for it (LIM-3). Both are statuses with UNAVAILABLE.
+// ErrNoRoom says that a name's scope would be one too many, and ErrShareOfScopes that the client has its
+// share of them (LIM-1). ErrNoMemory says that there is no memory for it (LIM-3). All are statuses with
+// UNAVAILABLE.
 var (
-	ErrNoRoom   error = &crowdedError{LimitScopes, "there are too many scopes"}
-	ErrNoMemory error = &crowdedError{LimitMemory, "the relay is short of memory and takes on no new scopes: try again in some seconds"}
+	ErrNoRoom        error = &crowdedError{LimitScopes, "there are too many scopes"}
+	ErrShareOfScopes error = &crowdedError{LimitShare, "more than half of limits.scopes are used, and this client's address or identity has its share (limits.share): try again later, or another replica"}
+	ErrNoMemory      error = &crowdedError{LimitMemory, "the relay is short of memory and takes on no new scopes: try again in some seconds"}
 )
 
 // crowdedError ends the stream or the poll of a client with a name that has no room for its scope. The
@@ -54,7 +56,7 @@ type Router interface {
 type Routes interface {
 	// Scoped returns the store for an opaque name of a type, or for its wildcard. Every error
 	// ends the stream: a *rules.RefusedError with PERMISSION_DENIED, a status error with itself,
-	// such as one that wraps ErrNoRoom or ErrNoMemory, any other with INVALID_ARGUMENT.
+	// such as one that wraps ErrNoRoom, ErrShareOfScopes or ErrNoMemory, any other with INVALID_ARGUMENT.
 	Scoped(typeURL, name string) (*cache.Store, error)
 	// Named returns the store for an xdstp name, by its authority and its directives, and
 	// the key of the name there. If the error wraps ErrNoUpstream, the client is told that the

@@ -45,7 +45,7 @@ type Server struct {
 
 	mu      sync.Mutex        // guards what follows
 	members map[uint64]member // streams and held polls, by ID
-	crowd   crowd             // of them
+	crowd   Crowd             // of them
 	polled  int               // handlers of polls
 }
 
@@ -192,9 +192,11 @@ func (s *Server) open(st *stream) error {
 
 // add adds a stream or poll to the members, unless there are too many. The caller holds mu.
 func add(s *Server, id uint64, m member) error {
-	if err := s.crowd.admit(len(s.members), clientsOf(s.members), peerOfMember(m), &s.shared.limits.Load().PerClient); err != nil {
-		s.shared.observer.Limited(limitOf(err))
-		return err
+	places := s.shared.limits.Load().PerClient.places()
+	if err := s.crowd.Admit(len(s.members), originsOf(s.members), OriginOf(peerOfMember(m)), places); err != nil {
+		refusal, limit := turnedAway(err)
+		s.shared.observer.Limited(limit)
+		return refusal
 	}
 	s.members[id] = m
 	return nil
@@ -203,14 +205,14 @@ func add(s *Server, id uint64, m member) error {
 // remove removes a stream or poll from the members. The caller holds mu.
 func remove(s *Server, id uint64, m member) {
 	delete(s.members, id)
-	s.crowd.left(len(s.members), peerOfMember(m), &s.shared.limits.Load().PerClient)
+	s.crowd.Left(len(s.members), OriginOf(peerOfMember(m)), s.shared.limits.Load().PerClient.places())
 }
 
-// clientsOf lists the clients of members.
-func clientsOf(members map[uint64]member) iter.Seq[*keyer.Peer] {
-	return func(yield func(*keyer.Peer) bool) {
+// originsOf lists the clients of members.
+func originsOf(members map[uint64]member) iter.Seq[Origin] {
+	return func(yield func(Origin) bool) {
 		for _, m := range members {
-			if !yield(peerOfMember(m)) {
+			if !yield(OriginOf(peerOfMember(m))) {
 				return
 			}
 		}

@@ -59,12 +59,13 @@ type session struct {
 	shown   shown
 	node    *corev3.Node // what shown gives
 	started time.Time
-	polled  bool          // by clients that poll: each comes back before long
-	users   int           // streams that were routed here
-	closer  *time.Timer   // looks whether it can be closed; nil while it has users
-	lingers int           // how often closer was set
-	used    time.Duration // how old it was when it was last used; of a session that nobody uses
-	at      int           // its place among hub.room.idle, from 1 on; 0: it is not there
+	polled  bool              // by clients that poll: each comes back before long
+	users   int               // streams that were routed here
+	closer  *time.Timer       // looks whether it can be closed; nil while it has users
+	lingers int               // how often closer was set
+	used    time.Duration     // how old it was when it was last used; of a session that nobody uses
+	of      downstream.Origin // who began to use it, as long as anybody does
+	at      int               // its place among hub.room.idle, from 1 on; 0: it is not there
 	// discarded: the store was inconsistent after a panic, and another session has its place.
 	discarded bool
 }
@@ -118,12 +119,17 @@ func (h *hub) acquire(who claim, key sessionKey, as func() shown, meta map[strin
 }
 
 // claim says for whom a session is to begin.
-type claim int
+type claim struct {
+	kind claimKind
+	from downstream.Origin // of the client; zero: the relay itself
+}
 
-// The claims. Who is served already goes on being served: memory that is short is no reason against it.
+type claimKind int
+
+// The kinds of claims. Who is served already goes on being served: memory that is short is no reason against it.
 // For a client that a reload leads elsewhere limits.scopes is none either.
 const (
-	newcomer claim = iota
+	newcomer claimKind = iota
 	served
 	moved
 )
@@ -153,24 +159,44 @@ func (h *hub) enter(who claim, key sessionKey, made *appearance, meta map[string
 	}
 	s := h.sessions[key]
 	if s == nil {
-		if h.memory.Level() >= load.Tight && who == newcomer && !key.ofAll() {
+		if h.memory.Level() >= load.Tight && who.kind == newcomer && !key.ofAll() {
 			return nil, nil, downstream.ErrNoMemory
 		}
 		if made == nil || made.own != h.node {
 			return nil, h.node, nil
 		}
-		err := h.makeRoom(key)
-		if err != nil && who != moved {
+		var err error
+		if s, err = h.begin(who, key, made, meta); err != nil {
 			return nil, nil, err
 		}
-		if s, err = h.start(key, made, meta); err != nil {
-			return nil, nil, err
-		}
-		h.sessions[key] = s
+	} else if err := h.seat(who, s); err != nil {
+		return nil, nil, err
 	}
 	s.users++
 	h.wake(s)
 	return s, nil, nil
+}
+
+// begin starts a session for a client, if there is room and the client has not its share. The caller holds mu.
+func (h *hub) begin(who claim, key sessionKey, made *appearance, meta map[string][]string) (_ *session, err error) {
+	if err := h.room.admit(who, key, h.sessions); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			h.room.left(who.from, key)
+		}
+	}()
+	if err := h.makeRoom(key); err != nil && who.kind != moved {
+		return nil, err
+	}
+	s, err := h.start(key, made, meta)
+	if err != nil {
+		return nil, err
+	}
+	s.of = who.from
+	h.sessions[key] = s
+	return s, nil
 }
 
 // start runs a session. The caller holds mu.
@@ -254,7 +280,9 @@ func (h *hub) pause(s *session) {
 func (h *hub) release(s *session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s.users--
+	if s.users--; s.users == 0 && !s.discarded {
+		h.room.left(s.of, s.key)
+	}
 	switch {
 	case s.users > 0 || h.closed:
 	case s.discarded:
@@ -350,6 +378,8 @@ func (h *hub) discard(which func(*session) bool) *session {
 		}
 		if s.users == 0 {
 			h.part(s)
+		} else {
+			h.room.left(s.of, key)
 		}
 		return s
 	}

@@ -109,7 +109,7 @@ func visit(t *testing.T, h *hub, scope string) *session {
 // visitAnd does something before it goes away.
 func visitAnd(t *testing.T, h *hub, scope string, do func(*testing.T, *session)) *session {
 	t.Helper()
-	s, err := h.acquire(newcomer, sessionKey{plane: "plane", of: h.planes["plane"], scope: scope}, asItself, nil)
+	s, err := h.acquire(claim{}, sessionKey{plane: "plane", of: h.planes["plane"], scope: scope}, asItself, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestHubShortVisits_AGG3_LIM3(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := testHub(t, false)
-				s, err := h.acquire(newcomer, sessionKey{plane: "plane", of: h.planes["plane"], scope: "s"}, asItself, nil)
+				s, err := h.acquire(claim{}, sessionKey{plane: "plane", of: h.planes["plane"], scope: "s"}, asItself, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -265,7 +265,7 @@ func TestHub(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := testHub(t, false)
 			h.close()
-			if _, err := h.acquire(newcomer, sessionKey{plane: "plane", of: h.planes["plane"]}, asItself, nil); !errors.Is(err, errClosed) {
+			if _, err := h.acquire(claim{}, sessionKey{plane: "plane", of: h.planes["plane"]}, asItself, nil); !errors.Is(err, errClosed) {
 				t.Errorf("acquired after close: %v", err)
 			}
 		})

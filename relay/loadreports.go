@@ -148,6 +148,7 @@ func (l *loadSource) Open(ctx context.Context) (loadreport.Stream, error) {
 func (l *loadSource) Hold() (release func()) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
+	_ = l.hub.seat(claim{kind: moved}, l.session) // who is served already is not refused
 	l.session.users++
 	return func() { l.hub.release(l.session) }
 }

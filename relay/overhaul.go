@@ -23,7 +23,8 @@ type overhaul struct {
 	changed map[*plane]*plane          // planes that are reached in another way: what is taken over from whom
 	added   []*plane                   // those that there were not; some have another's name
 	linger  time.Duration
-	scopes  int // limits.scopes
+	scopes  int     // limits.scopes
+	share   float64 // limits.share
 	resolve resolve.Settings
 }
 
@@ -77,7 +78,7 @@ func (h *hub) carryOut(o *overhaul) (obsolete []origin, err error) {
 		}
 	}
 	h.endUseless()
-	h.room.most = o.scopes
+	h.room.most, h.room.share = o.scopes, o.share
 	if h.linger != o.linger {
 		h.relinger(o.linger)
 	}

@@ -229,7 +229,7 @@ func (p *prefetcher) target(typeURL string, name keyer.Name) (*node, error) {
 	}
 	h := p.held[at]
 	if h == nil {
-		s, err := p.router.hub.acquire(newcomer, at, asItself, nil)
+		s, err := p.router.hub.acquire(claim{}, at, asItself, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -126,7 +126,7 @@ func (r *Relay) overhaul(cfg *config.Config) (_ *overhaul, err error) {
 	now := r.hub.present()
 	o := &overhaul{
 		router: r.router, planes: make(map[string]*plane), configs: make(map[string]config.Upstream),
-		changed: make(map[*plane]*plane), linger: cfg.Aggregation.Linger.Std(), scopes: cfg.Limits.Scopes, resolve: settingsOf(cfg.Resolve),
+		changed: make(map[*plane]*plane), linger: cfg.Aggregation.Linger.Std(), scopes: cfg.Limits.Scopes, share: cfg.Limits.Share.Part(), resolve: settingsOf(cfg.Resolve),
 	}
 	defer func() {
 		if err != nil {

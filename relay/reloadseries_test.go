@@ -24,7 +24,7 @@ func TestReload_seriesOfRetired(t *testing.T) {
 		b = claiming(upstreamAt("b", a.address), "b")
 		r = run(t, configOf(upstreamAt("a", a.address), b))
 		h := r.relay.hub
-		s, err := h.acquire(newcomer, r.relay.router.now.Load().key("b"), asItself, nil)
+		s, err := h.acquire(claim{}, r.relay.router.now.Load().key("b"), asItself, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

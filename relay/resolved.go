@@ -81,7 +81,7 @@ func (s sources) Upstream(authority string) (resolve.Upstream, bool) {
 func (s sources) Open(from resolve.Upstream, changed func()) (resolve.Source, error) {
 	hub := s.router.hub
 	of, _ := from.Of.(*plane)
-	own, err := hub.acquire(newcomer, sessionKey{plane: from.Name, of: of, scope: xdstpScope}, asItself, nil)
+	own, err := hub.acquire(claim{}, sessionKey{plane: from.Name, of: of, scope: xdstpScope}, asItself, nil)
 	if err != nil {
 		return nil, err
 	}

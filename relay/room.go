@@ -3,6 +3,7 @@ package relay
 import (
 	"container/heap"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
@@ -15,8 +16,62 @@ var errNoRoom = fmt.Errorf("%w: limits.scopes is reached: try again later, or an
 
 // room bounds the sessions of a hub (LIM-1). The hub's lock guards it.
 type room struct {
-	most int  // sessions in all; 0: no limit
-	idle idle // those that nobody uses
+	most  int     // sessions in all; 0: no limit
+	share float64 // what part of them the clients of one address or identity may use, once half are used
+	idle  idle    // those that nobody uses
+	used  int     // those that clients use, beside those of all clients
+	crowd downstream.Crowd
+}
+
+// admit counts a session that is to be used by the first client. It counts for the client that began to
+// use it, as long as any client does: what nobody uses makes room for others anyway.
+func (r *room) admit(who claim, key sessionKey, sessions map[sessionKey]*session) error {
+	if key.ofAll() {
+		return nil
+	}
+	places := downstream.Places{Most: r.most, Share: r.share}
+	// Whether there is room at all is makeRoom's to say.
+	n := min(r.used, max(0, r.most-1))
+	if err := r.crowd.Admit(n, usersOf(sessions), who.from, places); err != nil {
+		if who.kind != moved {
+			return downstream.ErrShareOfScopes
+		}
+		r.crowd.Add(who.from)
+	}
+	r.used++
+	return nil
+}
+
+// left counts a session that no client uses any more.
+func (r *room) left(who downstream.Origin, key sessionKey) {
+	if key.ofAll() {
+		return
+	}
+	r.used--
+	r.crowd.Left(r.used, who, downstream.Places{Most: r.most, Share: r.share})
+}
+
+// usersOf lists the clients for which sessions count.
+func usersOf(sessions map[sessionKey]*session) iter.Seq[downstream.Origin] {
+	return func(yield func(downstream.Origin) bool) {
+		for key, s := range sessions {
+			if s.users > 0 && !key.ofAll() && !yield(s.of) {
+				return
+			}
+		}
+	}
+}
+
+// seat has a session count for a client that is to use it, if nobody does. The caller holds mu.
+func (h *hub) seat(who claim, s *session) error {
+	if s.users > 0 {
+		return nil
+	}
+	if err := h.room.admit(who, s.key, h.sessions); err != nil {
+		return err
+	}
+	s.of = who.from
+	return nil
 }
 
 // full reports whether there is no room for a session. A session of xdstp names always has room: the

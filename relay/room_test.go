@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -16,7 +18,7 @@ import (
 // scoped is a session that a test uses for a while.
 func scoped(t *testing.T, h *hub, scope string) *session {
 	t.Helper()
-	s, err := h.acquire(newcomer, sessionKey{plane: "plane", of: h.planes["plane"], scope: scope}, asItself, nil)
+	s, err := h.acquire(claim{}, sessionKey{plane: "plane", of: h.planes["plane"], scope: scope}, asItself, nil)
 	if err != nil {
 		t.Fatalf("%s: %v", scope, err)
 	}
@@ -53,7 +55,7 @@ func TestRoom_LIM1(t *testing.T) {
 		}
 		refused := func() {
 			t.Helper()
-			if _, err := h.acquire(newcomer, sessionKey{plane: "plane", of: h.planes["plane"], scope: "more"}, asItself, nil); !errors.Is(err, errNoRoom) {
+			if _, err := h.acquire(claim{}, sessionKey{plane: "plane", of: h.planes["plane"], scope: "more"}, asItself, nil); !errors.Is(err, errNoRoom) {
 				t.Errorf("a scope too many: %v", err)
 			}
 		}
@@ -83,6 +85,58 @@ func TestRoom_LIM1(t *testing.T) {
 	})
 }
 
+// Once half of the scopes are used, those of one address or identity are no more than its share. Scopes
+// that nobody uses count for nobody.
+func TestRoomShares_LIM1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := testHub(t, false)
+		h.room.most, h.room.share = 8, 0.25
+		fleet := downstream.OriginOf(&keyer.Peer{SPIFFE: "spiffe://td/fleet", Addr: "10.0.0.1:1"})
+		other := downstream.OriginOf(&keyer.Peer{Addr: "10.0.0.2:1"})
+		enter := func(kind claimKind, from downstream.Origin, scope string) (*session, error) {
+			return h.acquire(claim{kind, from}, sessionKey{plane: "plane", of: h.planes["plane"], scope: scope}, asItself, nil)
+		}
+		admitted := func(kind claimKind, from downstream.Origin, scope string) *session {
+			t.Helper()
+			s, err := enter(kind, from, scope)
+			if err != nil {
+				t.Fatalf("%s: %v", scope, err)
+			}
+			return s
+		}
+		refused := func(from downstream.Origin, scope string) {
+			t.Helper()
+			if _, err := enter(newcomer, from, scope); !errors.Is(err, downstream.ErrShareOfScopes) {
+				t.Errorf("%s: %v", scope, err)
+			}
+		}
+		var all []*session
+		for i := range 4 {
+			all = append(all, admitted(newcomer, fleet, fmt.Sprint("fleet ", i)))
+		}
+		refused(fleet, "one more")
+		admitted(newcomer, fleet, "fleet 0") // which is there
+		h.release(all[0])
+		admitted(newcomer, other, "other 0")
+		admitted(newcomer, other, "other 1")
+		refused(other, "other 2")
+		refused(fleet, "one more")
+		h.release(all[1])
+		h.release(all[2]) // nobody uses these: both the fleet and another client may use others
+		h.release(all[3])
+		all[1] = admitted(newcomer, fleet, "one more")
+		refused(fleet, "fleet 2") // though it is there, nobody uses it
+		admitted(moved, fleet, "moved")
+		h.release(all[1])
+		refused(fleet, "fleet 2")
+		admitted(newcomer, downstream.Origin{}, "the relay's own")
+		admitted(newcomer, downstream.OriginOf(&keyer.Peer{Addr: "10.0.0.3:1"}), xdstpScope)
+		if h.room.used != 5 {
+			t.Errorf("%d sessions are used, want 5", h.room.used)
+		}
+	})
+}
+
 // A scope whose control plane is away makes no room: nobody could fill it again (OPS-1).
 func TestRoomOfWhatStays_LIM1_OPS1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -90,7 +144,7 @@ func TestRoomOfWhatStays_LIM1_OPS1(t *testing.T) {
 		h.room.most = 1
 		learn(t, visit(t, h, "s"))
 		pass(time.Second)
-		if _, err := h.acquire(newcomer, sessionKey{plane: "plane", of: h.planes["plane"], scope: "more"}, asItself, nil); !errors.Is(err, errNoRoom) {
+		if _, err := h.acquire(claim{}, sessionKey{plane: "plane", of: h.planes["plane"], scope: "more"}, asItself, nil); !errors.Is(err, errNoRoom) {
 			t.Errorf("a scope too many: %v", err)
 		}
 		if len(h.all()) != 1 {
@@ -117,8 +171,14 @@ func TestReloadScopes_LIM1(t *testing.T) {
 	})
 	r.shows("/metrics", `xdsrelay_downstream_limited_total{limit="scopes"} 1`)
 	r.join("n").holds(contents{"x": "1"})
-	r.reload(func(c *config.Config) { c.Limits.Scopes = 2 })
+	r.reload(func(c *config.Config) { c.Limits.Scopes = 3 })
 	r.join("m").holds(contents{"x": "1"})
+	r.reload(func(c *config.Config) { c.Limits.Share = 30 })
+	shared := r.join("o")
+	shared.comesTo("nothing", func() bool {
+		return status.Code(shared.ended) == codes.Unavailable && strings.Contains(shared.ended.Error(), "limits.share")
+	})
+	r.shows("/metrics", `xdsrelay_downstream_limited_total{limit="share"} 1`)
 	if got := first.lost(); got != "" {
 		t.Errorf("a client that was there lost %s", got)
 	}

@@ -89,7 +89,7 @@ type routes struct {
 	held    few.Map[sessionKey, *session] // names may put a client into thousands
 	meta    few.Map[string, forwarded]    // what of the client's metadata goes upstream, by upstream
 	member  member
-	who     claim
+	who     claimKind
 }
 
 // Reopen implements downstream.Routes.
@@ -247,11 +247,11 @@ func (r *routes) hold(key sessionKey, as func() shown) (*session, error) {
 	if who == newcomer && r.held.Len() > 0 {
 		who = served
 	}
-	s, err := r.router.hub.acquire(who, key, as, f.metadata)
+	s, err := r.router.hub.acquire(claim{who, downstream.OriginOf(r.peer)}, key, as, f.metadata)
 	switch {
 	case errors.Is(err, errClosed):
 		return nil, status.Error(codes.Unavailable, err.Error())
-	case errors.Is(err, errNoRoom), errors.Is(err, downstream.ErrNoMemory):
+	case errors.Is(err, errNoRoom), errors.Is(err, downstream.ErrShareOfScopes), errors.Is(err, downstream.ErrNoMemory):
 		return nil, err
 	case err != nil: // a node that no request has room for
 		return nil, status.Error(codes.InvalidArgument, err.Error())
