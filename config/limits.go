@@ -12,11 +12,17 @@ type Limits struct {
 	FirstRequest         Duration `yaml:"first_request"`       // time of a new stream until its first request; 0: no limit
 	RequestsPerSecond    int      `yaml:"requests_per_second"` // of one stream, beside answers to responses; beyond it reading waits; 0: no limit
 	Subscriptions        int      `yaml:"subscriptions"`       // of one stream, over all types; 0: no limit
+	NamesBytes           Size     `yaml:"names_bytes"`         // of all names of one stream; 0: no limit
 	NameBytes            Size     `yaml:"name_bytes"`          // of one name
 	NodeBytes            Size     `yaml:"node_bytes"`          // of a client's node
+	RESTBytes            Size     `yaml:"rest_bytes"`          // of answers to polls that are being written, of all clients; 0: no limit
+	PollsPerClient       int      `yaml:"polls_per_client"`    // held at a time; 0: no limit
 
 	Memory Memory `yaml:"memory"` // of the process
 }
+
+// maxAnswers is for how many bytes of answers to polls there may be room.
+const maxAnswers = 1024 * GiB
 
 func defaultLimits() Limits {
 	return Limits{
@@ -27,8 +33,11 @@ func defaultLimits() Limits {
 		FirstRequest:         Duration(10 * time.Second),
 		RequestsPerSecond:    100,
 		Subscriptions:        100_000,
+		NamesBytes:           16 * MiB,
 		NameBytes:            2 * KiB,
 		NodeBytes:            256 * KiB,
+		RESTBytes:            256 * MiB,
+		PollsPerClient:       1000,
 		Memory:               AutoMemory,
 	}
 }
@@ -45,8 +54,15 @@ func (k *checker) limits(l *Limits) {
 	}
 	k.atLeast("limits.requests_per_second", l.RequestsPerSecond, 0, " (no limit)")
 	k.atLeast("limits.subscriptions", l.Subscriptions, 0, " (no limit)")
+	if l.NamesBytes != 0 {
+		k.size("limits.names_bytes", l.NamesBytes, 64*KiB, maxMessage)
+	}
 	k.size("limits.name_bytes", l.NameBytes, 64, 64*KiB)
 	k.size("limits.node_bytes", l.NodeBytes, KiB, maxMessage)
+	if l.RESTBytes != 0 {
+		k.size("limits.rest_bytes", l.RESTBytes, MiB, maxAnswers)
+	}
+	k.atLeast("limits.polls_per_client", l.PollsPerClient, 0, " (no limit)")
 }
 
 // Memory is how many bytes the process may take. 0: no limit.

@@ -31,18 +31,21 @@ func (c *change) hold(versions wire.Versions) {
 	}
 }
 
-// later returns the members of globs that the client presents and does not subscribe to, at most a
-// number of them: it may subscribe to the globs in a later request, which presents nothing. A client
+// later returns the members of globs that the client presents and does not subscribe to, as many as an
+// allowance has room for: it may subscribe to the globs in a later request, which presents nothing. A client
 // whose first request asks for "*" by naming nothing cannot do otherwise (SUB-3).
-func (c *change) later(versions wire.Versions, most int) map[string]struct{} {
+func (c *change) later(versions wire.Versions, most allowance) map[string]struct{} {
 	if versions.Plain(maxNameLength) {
 		return nil
 	}
 	h := newHolder(c)
 	var names map[string]struct{}
-	for it := versions.Walk(); it.Next() && len(names) < most; {
+	for it := versions.Walk(); it.Next(); {
 		if len(it.Name) > maxNameLength || !keyer.IsXDSTP(it.Name) || h.covers(it.Name) {
 			continue
+		}
+		if !most.spend(len(it.Name)) {
+			break
 		}
 		if names == nil {
 			names = make(map[string]struct{})

@@ -23,7 +23,8 @@ const headerRoom = 1 << 10
 // maxNamed times Subscriptions is how many names a client may subscribe to and get an answer
 // for each. Names beyond Subscriptions are refused one by one (ABS-4). Answers to more than
 // maxNamed times as many would need more memory than the requests did. Such names are refused
-// without an answer and counted. All other names are served as usual.
+// without an answer and counted. All other names are served as usual. The names that the relay
+// remembers as refused may have NamesBytes, as those may that it serves.
 const maxNamed = 2
 
 // maxNameLength limits the bytes of a name, whatever Limits say (OPS-5). The relay repeats names in requests to the
@@ -39,8 +40,11 @@ type ClientLimits struct {
 	Streams           int           // of all clients, with held polls; 0: no limit
 	Share             float64       // what part of Streams one address and one identity may have, once half of them are taken
 	Subscriptions     int           // of one stream, over all types (OPS-5); 0: no limit
+	NamesBytes        int           // of all names of one stream (ABS-4); 0: no limit
 	NameBytes         int           // of one name (ABS-4); 0: 64 KiB, and it is never more
 	NodeBytes         int           // of the client's node; 0: no limit
+	PollsPerClient    int           // held at a time by one client: an address, an identity and a node; 0: no limit
+	RESTBytes         int           // of answers to polls that are being written, of all clients; 0: no limit
 	FirstRequest      time.Duration // how long a stream may be without a request; 0: no limit
 	RequestsPerSecond int           // of one stream, beside answers to responses; further ones wait; 0: no limit
 }
@@ -66,21 +70,30 @@ func (l Limits) withDefaults() *Limits {
 // room returns how many bytes a batch may have.
 func (l *Limits) room() int { return l.MaxMessageSize - headerRoom }
 
-// left returns how many more names a stream may subscribe to that has a number of them.
-func (l *Limits) left(subscriptions int) int {
-	if l.PerClient.Subscriptions == 0 {
-		return math.MaxInt
+// left returns what a stream may subscribe to beside a number of names with so many bytes.
+func (l *Limits) left(names, bytes int) allowance {
+	return allowance{
+		names: below(l.PerClient.Subscriptions, l.PerClient.Subscriptions-names),
+		bytes: below(l.PerClient.NamesBytes, l.PerClient.NamesBytes-bytes),
 	}
-	return l.PerClient.Subscriptions - subscriptions
 }
 
 // answerable returns how many more refused names a client gets answers for, if the relay
-// remembers so many refused names of it.
-func (l *Limits) answerable(remembered int) int {
-	if l.PerClient.Subscriptions == 0 {
-		return math.MaxInt
+// remembers so many refused names of it, with so many bytes.
+func (l *Limits) answerable(names, bytes int) allowance {
+	return allowance{
+		names: below(l.PerClient.Subscriptions, max(0, maxNamed*l.PerClient.Subscriptions-names)),
+		bytes: below(l.PerClient.NamesBytes, max(0, l.PerClient.NamesBytes-bytes)),
 	}
-	return max(0, maxNamed*l.PerClient.Subscriptions-remembered)
+}
+
+// below returns what is left below a limit. Without a limit that is half of what an int can hold, so that
+// there can be more.
+func below(limit, left int) int {
+	if limit == 0 {
+		return math.MaxInt / 2
+	}
+	return left
 }
 
 // retirement is how long a stream that is to end may go on.
@@ -122,8 +135,3 @@ func refusal(err error) *refusedError {
 
 // unserved reports whether the error of locate says that the relay serves no store's content for the name.
 func unserved(err error) bool { return refusal(err) != nil || crowded(err) != nil }
-
-// surplus returns why a name beyond Subscriptions is refused.
-func (l *Limits) surplus(where string) *refusedError {
-	return &refusedError{codes.ResourceExhausted, fmt.Errorf("at most %d subscriptions %s are served", l.PerClient.Subscriptions, where)}
-}

@@ -31,15 +31,21 @@ const (
 	LimitNode          Limit = "node_bytes"          // a stream or a poll ended
 	LimitName          Limit = "name_bytes"          // a name was refused
 	LimitSubscriptions Limit = "subscriptions"       // likewise
+	LimitNames         Limit = "names_bytes"         // likewise
 	LimitScopes        Limit = "scopes"              // a stream or poll ended
 	LimitStreams       Limit = "streams"             // a stream or poll was refused
 	LimitShare         Limit = "share"               // likewise
+	LimitPolls         Limit = "polls_per_client"    // a poll was refused
+	LimitREST          Limit = "rest_bytes"          // likewise
 	LimitMemory        Limit = "memory"              // a stream or a poll was refused, or a scope
 )
 
 // LimitsOfClients lists every Limit.
 func LimitsOfClients() []Limit {
-	return []Limit{LimitFirstRequest, LimitRequests, LimitNode, LimitName, LimitSubscriptions, LimitScopes, LimitStreams, LimitShare, LimitMemory}
+	return []Limit{
+		LimitFirstRequest, LimitRequests, LimitNode, LimitName, LimitSubscriptions, LimitNames, LimitScopes, LimitStreams, LimitShare,
+		LimitPolls, LimitREST, LimitMemory,
+	}
 }
 
 // Observer receives the events of streams and polls. The owners of streams and the handlers of polls

@@ -1,7 +1,6 @@
 package downstream
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/xdsrelay/xdsrelay/cache"
@@ -17,6 +16,7 @@ import (
 type refusals struct {
 	untold  []wire.ResourceError  // answers that no response has yet
 	names   map[string]codes.Code // refused names that the client still asks for; incremental: only those without an upstream
+	bytes   int                   // of names
 	missing bool                  // state of the world: a list is due that lacks names, and no store would send it
 	unsaid  bool                  // the last list had no room for all answers
 	silent  bool                  // names were refused without an answer (ABS-4), and the log says so
@@ -43,7 +43,9 @@ func (r *refusals) add(e *wire.ResourceError, f form, full bool) (log bool) {
 	if r.names == nil {
 		r.names = make(map[string]codes.Code)
 	}
+	r.forget(e.Name) // with another code
 	r.names[e.Name] = e.Code
+	r.bytes += len(e.Name)
 	if f == stateForm {
 		r.missing = full
 		log = log && len(r.names) == 1
@@ -57,9 +59,21 @@ func (r *refusals) has(name string) bool {
 	return refused && code != codes.ResourceExhausted
 }
 
+// forget forgets a name, if it is refused.
+func (r *refusals) forget(name string) {
+	if _, refused := r.names[name]; refused {
+		delete(r.names, name)
+		r.bytes -= len(name)
+	}
+}
+
 // keep forgets all names but the wanted ones.
 func (r *refusals) keep(wanted map[string]bool) {
-	maps.DeleteFunc(r.names, func(name string, _ codes.Code) bool { return !wanted[name] })
+	for name := range r.names {
+		if !wanted[name] {
+			r.forget(name)
+		}
+	}
 	r.unsay()
 }
 

@@ -37,6 +37,7 @@ func (s *Server) servePoll(w http.ResponseWriter, r *http.Request) {
 	within(conn, pollReadTime)
 	var a *answer
 	if crowded {
+		s.shared.observer.Limited(LimitStreams)
 		a = refused(&restjson.StatusError{
 			Code: http.StatusTooManyRequests, Message: fmt.Sprintf("%d polls are held already", s.shared.config.MaxPolls),
 		})
@@ -45,6 +46,7 @@ func (s *Server) servePoll(w http.ResponseWriter, r *http.Request) {
 	}
 	within(conn, pollWriteTime)
 	s.shared.try(func() { a.write(w) })
+	a.done()
 	s.shared.observer.StreamClosed(REST, a.grpcCode())
 }
 
@@ -81,7 +83,10 @@ func within(conn *http.ResponseController, d time.Duration) {
 
 // pollOrFail is poll, and answers a poll that panics.
 func (s *Server) pollOrFail(w http.ResponseWriter, r *http.Request, conn *http.ResponseController) (a *answer) {
-	defer s.shared.safety.panics.Catch(contain.Client, func(e *contain.Error) { a = failedPoll(e) })
+	defer s.shared.safety.panics.Catch(contain.Client, func(e *contain.Error) {
+		a.done()
+		a = failedPoll(e)
+	})
 	return s.poll(w, r, conn)
 }
 
@@ -96,6 +101,7 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, conn *http.Respons
 			return gone()
 		}
 		if body.over {
+			s.shared.observer.Limited(LimitREST)
 			err = errTooManyBodies
 		}
 		s.shared.log.Debug("refused a poll", "peer", r.RemoteAddr, "error", err)
@@ -115,6 +121,7 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, conn *http.Respons
 	defer p.close()
 	defer s.shared.safety.panics.Catch(contain.Client, func(e *contain.Error) {
 		s.shared.suspect(p.places)
+		a.done()
 		a = failedPoll(e)
 	})
 	if err := s.hold(p); err != nil {
@@ -128,16 +135,28 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, conn *http.Respons
 	return p.run(r.Context())
 }
 
-// hold adds a poll to the members, unless there are too many.
+// hold adds a poll to the members, unless there are too many, or too many of its client.
 func (s *Server) hold(p *poll) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return add(s, p.standing.id, p)
+	who, most := callerOf(p), s.shared.limits.Load().PerClient.PollsPerClient
+	if most > 0 && s.polling.held[who] >= most {
+		s.shared.observer.Limited(LimitPolls)
+		return &restjson.StatusError{
+			Code: http.StatusTooManyRequests, Message: fmt.Sprintf("this client has %d polls held already (limits.polls_per_client)", most),
+		}
+	}
+	if err := add(s, p.standing.id, p); err != nil {
+		return err
+	}
+	s.polling.held[who]++
+	return nil
 }
 
 // letGo removes a poll from the members.
 func letGo(s *Server, p *poll) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	addTo(s.polling.held, callerOf(p), -1)
 	remove(s, p.standing.id, p)
 }

@@ -21,10 +21,19 @@ type answer struct {
 	body  *restjson.Body // with 200
 	err   error          // with every code but 200 and 304; the client sees it
 	leave bool           // the client shall open its next connection to another replica (OPS-4)
+	text  *text          // of body; nil with other codes
 }
 
-func answered(body *restjson.Body) *answer { return &answer{code: http.StatusOK, body: body} }
-func unchanged() *answer                   { return &answer{code: http.StatusNotModified} }
+func answered(t *text) *answer { return &answer{code: http.StatusOK, body: &t.encoded.Body, text: t} }
+
+// done is called when the answer is written, or will not be. a may be nil.
+func (a *answer) done() {
+	if a != nil && a.text != nil {
+		a.text.done()
+	}
+}
+
+func unchanged() *answer { return &answer{code: http.StatusNotModified} }
 
 // gone is the answer to a client that has gone away. It is not written.
 func gone() *answer { return &answer{} }
@@ -110,7 +119,11 @@ func (a *answer) write(w http.ResponseWriter) {
 // error with its name. Later polls of the client get the error only after their full time.
 func (p *poll) answer() *answer {
 	observer, pollers, typeURL := p.shared.observer, p.polling.pollers, p.request.GetTypeUrl()
-	encoded, err := p.encode()
+	text, err := p.write()
+	if errors.Is(err, errRESTBytes) {
+		observer.Limited(LimitREST)
+		return refused(err)
+	}
 	if err != nil {
 		observer.Unsendable(typeURL)
 		pollers.fails(p.client, p.held.Digest)
@@ -120,47 +133,63 @@ func (p *poll) answer() *answer {
 		pollers.fails(p.client, "")
 	}
 	p.tell(verdict.Word{Kind: verdict.Sent})
-	observer.Sent(typeURL, len(p.held.Resources), 0, encoded.Body.Size(), 0)
+	observer.Sent(typeURL, len(p.held.Resources), 0, text.encoded.Body.Size(), 0)
 	if !p.held.Received.IsZero() {
 		observer.Propagated(typeURL, time.Since(p.held.Received))
 	}
-	return answered(&encoded.Body)
+	return answered(text)
 }
 
-// encode encodes the response. A resource that cannot be written, or not completely (VAR-8), is
-// logged once for each of its contents.
-func (p *poll) encode() (*restjson.Encoded, error) {
+// write encodes the response, or takes what another poll is being sent that is the same. A resource that cannot
+// be written, or not completely (VAR-8), is logged once for each of its contents.
+func (p *poll) write() (*text, error) {
 	o := &restjson.Outgoing{
 		VersionInfo: p.version(), TypeURL: p.request.GetTypeUrl(), Nonce: p.nonce(),
 		ControlPlane: identifier(p.shared.identifier.Load(), identifiers(nil, p.places)),
-		Wrapped:      p.form.Wrapped, Resources: make([]restjson.OutgoingResource, len(p.held.Resources)),
+		Wrapped:      p.form.Wrapped,
 	}
-	for _, e := range p.held.Errors {
+	t := p.polling.writing.of(o, p.held, p.shared.limits.Load().PerClient.RESTBytes)
+	defer func() {
+		if t.err != nil { // also after a panic
+			t.done()
+		}
+	}()
+	t.once.Do(func() { encode(p, t, o) })
+	return t, t.err
+}
+
+// encode makes the text of a response.
+func encode(p *poll, t *text, o *restjson.Outgoing) {
+	t.err = errEncoding // unless it goes well
+	if !t.holdErrors(t.of.Errors) {
+		t.err = errRESTBytes
+		return
+	}
+	for _, e := range t.of.Errors {
 		o.Errors = append(o.Errors, restjson.OutgoingError{Error: e.Error, Name: e.Name})
 	}
-	payloads := make([]*payload, len(o.Resources))
-	for i, r := range p.held.Resources {
+	o.Resources = make([]restjson.OutgoingResource, len(t.of.Resources))
+	for i, r := range t.of.Resources {
 		made := p.polling.payloads.of(r.Resource)
 		if made.err != nil {
 			if made.log() {
 				p.log.Error("a resource cannot be sent to clients that poll", "error", made.err)
 			}
-			return nil, made.err
+			t.err = made.err
+			return
 		}
-		payloads[i] = made
+		if !t.hold(made) {
+			t.err = errRESTBytes
+			return
+		}
 		o.Resources[i] = restjson.OutgoingResource{Resource: r.Resource, Name: r.Name, Transcoded: made.transcoded}
 	}
-	encoded, err := restjson.EncodeResponse(o)
-	if err != nil {
-		return nil, err
+	if t.encoded, t.err = restjson.EncodeResponse(o); t.err != nil || len(t.encoded.Lossy) == 0 {
+		return
 	}
-	if len(encoded.Lossy) == 0 {
-		return encoded, nil
-	}
-	for i, r := range p.held.Resources {
-		if slices.Contains(encoded.Lossy, r.Resource.Name) && payloads[i].log() {
-			p.log.Warn("a resource has a field that this build does not know: clients that poll do not get it", "name", clip(r.Resource.Name))
+	for i, made := range t.payloads {
+		if name := t.of.Resources[i].Resource.Name; slices.Contains(t.encoded.Lossy, name) && made.log() {
+			p.log.Warn("a resource has a field that this build does not know: clients that poll do not get it", "name", clip(name))
 		}
 	}
-	return encoded, nil
 }

@@ -29,6 +29,7 @@ type payload struct {
 	transcoded *restjson.Transcoded
 	err        error
 	logged     atomic.Bool
+	writers    atomic.Int64 // texts that have it
 
 	size int // guarded by payloads.mu; 0 until it is made
 }

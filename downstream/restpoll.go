@@ -24,12 +24,23 @@ type polling struct {
 	payloads *payloads
 	pollers  *pollers
 	bodies   atomic.Int64 // bytes of large bodies of polls that are being read
+	writing  writing
+	held     map[caller]int // how many polls of each client are held; guarded by Server.mu
 	judging  judging
 }
 
 func newPolling(c *closing) *polling {
-	return &polling{closing: c, payloads: newPayloads(maxPayloadBytes), pollers: newPollers()}
+	return &polling{closing: c, payloads: newPayloads(maxPayloadBytes), pollers: newPollers(), held: make(map[caller]int)}
 }
+
+// caller is a client that polls, as far as polls_per_client goes: behind one address there may be a whole
+// fleet, with one identity.
+type caller struct {
+	from Origin
+	node string
+}
+
+func callerOf(p *poll) caller { return caller{OriginOf(&p.standing.peer), p.standing.node} }
 
 // poll is one poll: a stream of one request and at most one response. It ends with the answer. The
 // next request presents everything that a stream would remember: version_info is that of the last
@@ -52,11 +63,17 @@ type poll struct {
 	// owned by the handler goroutine
 	routing       routing
 	places        []*delivery.Place
-	refused       []delivery.NamedError // names that the relay refused
-	held          *delivery.Snapshot    // the present content of the subscriptions
-	distrusted    bool                  // the client may have its versions from another server
+	refused       pollRefusals
+	held          *delivery.Snapshot // the present content of the subscriptions
+	distrusted    bool               // the client may have its versions from another server
 	waits         waits
 	subscriptions int // written under standing.mu
+}
+
+// pollRefusals are the names of a poll that the relay refuses.
+type pollRefusals struct {
+	names []delivery.NamedError // those that get an answer
+	left  allowance             // for further ones
 }
 
 // newPoll begins a poll. The error is a status: the client may not present its node.
@@ -94,7 +111,8 @@ func (p *poll) subscribe() error {
 	names, unnamed := p.asked(), len(p.names) == 0
 	typeURL, l := p.request.GetTypeUrl(), p.shared.limits.Load()
 	ch := newChange(p.routing.routes, &typeState{url: typeURL})
-	quota := newQuota(l.left(0), nil, typeURL, names, nil)
+	quota := newQuota(l, l.left(0, 0), "in one poll", nil, typeURL, names, nil)
+	p.refused.left = l.answerable(0, 0)
 	seen := make(map[string]bool, len(names))
 	for _, spelling := range names {
 		if seen[spelling] {
@@ -139,9 +157,8 @@ func locateFor(p *poll, routes Routes, spelling string, quota *quota) (*cache.St
 	if c := crowded(err); c != nil {
 		p.shared.observer.Limited(c.limit)
 	}
-	if err == nil && !quota.admits(spelling) {
-		p.shared.observer.Limited(LimitSubscriptions)
-		err = l.surplus("in one poll")
+	if err == nil {
+		err = quota.check(spelling, p.shared.observer)
 	}
 	return store, name, err
 }
@@ -168,8 +185,8 @@ func (p *poll) refuse(spelling string, r *refusedError) {
 	p.shared.observer.Refused(p.request.GetTypeUrl(), r.code)
 	e := &wire.ResourceError{Name: spelling, Code: r.code, Message: r.Error()}
 	l := p.shared.limits.Load()
-	if fits(0, e, l.room()) && len(p.refused) < l.answerable(0) { // ABS-4
-		p.refused = append(p.refused, delivery.NamedError{Error: e, Name: spelling})
+	if fits(0, e, l.room()) && p.refused.left.spend(len(spelling)) { // ABS-4
+		p.refused.names = append(p.refused.names, delivery.NamedError{Error: e, Name: spelling})
 	}
 	if p.polling.pollers.refused(p.client) {
 		p.log.Warn("refused a subscription", "name", clip(spelling), "reason", r.Error())
@@ -194,7 +211,7 @@ func (p *poll) ring() {
 // client presents (SUR-1). Where absence is no deletion the answer goes without them: a server of
 // the state of the world may never confirm one, if it is gone (RES-3).
 func (p *poll) look() {
-	p.held = delivery.TakeSnapshot(p.places, p.request.GetTypeUrl(), p.refused...)
+	p.held = delivery.TakeSnapshot(p.places, p.request.GetTypeUrl(), p.refused.names...)
 	if p.held.Restored && p.presents() && !p.fullState() && !p.has() && !p.hasContent() {
 		p.held = p.held.Confirmed()
 	}
@@ -234,7 +251,7 @@ func (p *poll) news() bool {
 		return true
 	default:
 		// The relay's own errors wait for answers of the servers, until the poll's time is over.
-		return final(s.Errors) && (len(s.Errors) > len(p.refused) || s.Complete || p.waits.over)
+		return final(s.Errors) && (len(s.Errors) > len(p.refused.names) || s.Complete || p.waits.over)
 	}
 }
 

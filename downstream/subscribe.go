@@ -4,7 +4,6 @@ import (
 	"log/slog"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"google.golang.org/grpc/codes"
 )
@@ -24,7 +23,7 @@ func (st *stream) subscribe(t *typeState, subscribe, unsubscribe []string, versi
 func (st *stream) carryOut(ch *change, unsubscribe []string, versions *wire.Versions) error {
 	t := ch.t
 	for _, spelling := range unsubscribe {
-		delete(t.refusals.names, spelling)
+		t.refusals.forget(spelling)
 		store, name, err := locate(ch.routes, t.url, spelling)
 		if unserved(err) {
 			continue // the relay refused the name when the client subscribed to it (SUB-7)
@@ -37,7 +36,7 @@ func (st *stream) carryOut(ch *change, unsubscribe []string, versions *wire.Vers
 	}
 	if versions.Len() > 0 {
 		t.denied(ch, versions)
-		t.later = ch.later(*versions, st.shared.limits.Load().left(0))
+		t.later = ch.later(*versions, st.shared.limits.Load().left(0, 0))
 		ch.hold(*versions)
 	} else if len(t.later) > 0 {
 		ch.holdLater(t.later)
@@ -56,9 +55,8 @@ func (st *stream) carryOut(ch *change, unsubscribe []string, versions *wire.Vers
 // them.
 func (st *stream) locateAll(ch *change, subscribe, unsubscribe []string) error {
 	t, l := ch.t, st.shared.limits.Load()
-	subscriptions, refused := st.types.count()
-	quota := newQuota(l.left(subscriptions), st.subscriber.Places(), t.url, subscribe, unsubscribe)
-	st.types.answerable = l.answerable(refused)
+	quota := newQuota(l, left(st), "on one stream", st.subscriber.Places(), t.url, subscribe, unsubscribe)
+	st.types.answerable = l.answerable(st.types.remembered())
 	for _, spelling := range subscribe {
 		store, name, err := st.route(t, spelling, quota)
 		if r := refusal(err); r != nil {
@@ -68,13 +66,22 @@ func (st *stream) locateAll(ch *change, subscribe, unsubscribe []string) error {
 		if err != nil {
 			return err
 		}
-		delete(t.refusals.names, spelling)
+		t.refusals.forget(spelling)
 		ch.subscribe(store, name, len(subscribe))
 	}
 	if st.variant.form == stateForm {
 		t.refusals.unsay()
 	}
 	return nil
+}
+
+// left returns what the client may subscribe to beside what it subscribes to.
+func left(st *stream) allowance {
+	bytes := 0
+	for _, place := range st.subscriber.Places() {
+		bytes += place.NamesBytes()
+	}
+	return st.shared.limits.Load().left(st.types.subscriptions(), bytes)
 }
 
 // route returns the store of a name that the client subscribes to.
@@ -91,10 +98,10 @@ func (st *stream) route(t *typeState, spelling string, quota *quota) (*cache.Sto
 	case err != nil:
 	case wire.IsLocator(spelling) && form.State && !form.Wrapped:
 		err = &refusedError{codes.InvalidArgument, errUnwrapped}
-	case !quota.admits(spelling):
-		st.shared.observer.Limited(LimitSubscriptions)
-		err = st.shared.limits.Load().surplus("on one stream")
-	case spelling == cache.Wildcard && t.unnamed:
+	default:
+		err = quota.check(spelling, st.shared.observer)
+	}
+	if spelling == cache.Wildcard && t.unnamed {
 		name.Spelling = ""
 	}
 	return store, name, err
@@ -109,8 +116,7 @@ func (st *stream) refuse(t *typeState, spelling string, r *refusedError) {
 	e := &wire.ResourceError{Name: spelling, Code: r.code, Message: r.Error()}
 	name := clip(wire.LocatedName(spelling))
 	switch {
-	case st.types.answerable > 0 && fits(0, e, st.shared.limits.Load().room()):
-		st.types.answerable--
+	case fits(0, e, st.shared.limits.Load().room()) && st.types.answerable.spend(len(e.Name)):
 		if t.refusals.add(e, st.variant.form, t.full) {
 			st.log(slog.LevelWarn).Warn("refused a subscription", "type", t.url, "name", name, "reason", e.Message)
 		}
@@ -134,52 +140,4 @@ func (st *stream) update(ch *change) {
 		})
 		st.shared.observer.Subscribed(url, delta)
 	}
-}
-
-// quota limits the names that a request adds to a stream's subscriptions (OPS-5). nil has no limit.
-type quota struct {
-	places  []*delivery.Place
-	typeURL string
-	left    int
-	added   map[string]bool
-}
-
-// newQuota returns the quota of a request for a stream that may have so many names more. It is
-// nil if the request cannot pass the limit, as nearly all requests.
-func newQuota(left int, places []*delivery.Place, typeURL string, subscribe, unsubscribe []string) *quota {
-	if len(subscribe) <= left {
-		return nil
-	}
-	q := &quota{places: places, typeURL: typeURL, left: left, added: make(map[string]bool)}
-	ended := make(map[string]bool, len(unsubscribe))
-	for _, name := range unsubscribe {
-		if !ended[name] && storeOf(places, typeURL, name) != nil {
-			q.left++
-		}
-		ended[name] = true
-	}
-	return q
-}
-
-// admits reports whether the client may subscribe to a name: always to one that it subscribes to.
-func (q *quota) admits(spelling string) bool {
-	switch {
-	case q == nil || q.added[spelling] || storeOf(q.places, q.typeURL, spelling) != nil:
-		return true
-	case q.left <= 0:
-		return false
-	}
-	q.left--
-	q.added[spelling] = true
-	return true
-}
-
-// storeOf returns the store where the client subscribes to a name, to the letter; nil if there is none.
-func storeOf(places []*delivery.Place, typeURL, spelling string) *cache.Store {
-	for _, place := range places {
-		if place.Subscribed(typeURL, spelling) {
-			return place.Store()
-		}
-	}
-	return nil
 }

@@ -63,7 +63,7 @@ type listed struct {
 type types struct {
 	list       []*typeState               // a few; written under standing.mu
 	parent     uint64                     // number of the last response that adds clusters or listeners (WARM-1)
-	answerable int                        // how many more refused names of the request get an answer (ABS-4)
+	answerable allowance                  // how many more refused names of the request get an answer (ABS-4)
 	acks       func(string) delivery.Acks // acksOf, made once
 	now        time.Time                  // of the delivery
 	wait       time.Duration              // AckWait of the delivery
@@ -79,14 +79,21 @@ func (ts *types) of(url string) *typeState {
 	return nil
 }
 
-// count returns how many names the client subscribes to, and how many refused names the relay
-// remembers.
-func (ts *types) count() (subscriptions, refused int) {
+// subscriptions returns how many names the client subscribes to.
+func (ts *types) subscriptions() (n int) {
 	for _, t := range ts.list {
-		subscriptions += t.status.Subscriptions
-		refused += len(t.refusals.names)
+		n += t.status.Subscriptions
 	}
-	return subscriptions, refused
+	return n
+}
+
+// remembered returns how many refused names the relay remembers, and how many bytes they have.
+func (ts *types) remembered() (names, bytes int) {
+	for _, t := range ts.list {
+		names += len(t.refusals.names)
+		bytes += t.refusals.bytes
+	}
+	return names, bytes
 }
 
 // acksOf says which acknowledgements of a type the client owes.

@@ -212,7 +212,8 @@ func limitsOf(cfg *config.Config) downstream.Limits {
 
 		PerClient: downstream.ClientLimits{
 			Streams: l.Streams, Share: l.Share.Part(),
-			Subscriptions: l.Subscriptions, NameBytes: int(l.NameBytes), NodeBytes: int(l.NodeBytes),
+			Subscriptions: l.Subscriptions, NamesBytes: int(l.NamesBytes), NameBytes: int(l.NameBytes), NodeBytes: int(l.NodeBytes),
+			PollsPerClient: l.PollsPerClient, RESTBytes: int(l.RESTBytes),
 			FirstRequest: l.FirstRequest.Std(), RequestsPerSecond: l.RequestsPerSecond,
 		},
 	}

@@ -19,6 +19,7 @@ type globIndex struct {
 	respelled map[string][]*follower
 
 	directives bool // globs that differ in those only may give members the same names
+	bytes      int  // of the spellings
 }
 
 // add takes in a glob with a new spelling.
@@ -27,6 +28,7 @@ func (i *globIndex) add(g *follower) {
 		i.all = make(map[string]*follower)
 	}
 	i.all[g.name.text] = g
+	i.bytes += len(g.name.text)
 	if key := g.Collection().Key(); g.name.text != key {
 		i.respelled = withOne(i.respelled, key, g)
 		i.directives = i.directives || undirected(g.name.text, key) != g.name.text
@@ -36,6 +38,7 @@ func (i *globIndex) add(g *follower) {
 // remove takes a glob out.
 func (i *globIndex) remove(g *follower) {
 	i.all = few.Without(i.all, g.name.text)
+	i.bytes -= len(g.name.text)
 	if key := g.Collection().Key(); g.name.text != key {
 		i.respelled = withoutOne(i.respelled, key, g)
 	}

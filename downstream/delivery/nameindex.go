@@ -25,6 +25,7 @@ type nameIndex struct {
 	respelled map[string][]*nameSub
 
 	located int        // number of subscriptions with parameters
+	bytes   int        // of the spellings
 	sum     digest.Sum // of their contents, in the state of the world
 }
 
@@ -78,6 +79,7 @@ func (i *nameIndex) add(sub *nameSub, key string) {
 	if sub.located() {
 		i.located++
 	}
+	i.bytes += len(sub.spelling)
 }
 
 // remove takes out a subscription to a key.
@@ -94,6 +96,7 @@ func (i *nameIndex) remove(sub *nameSub, key string) {
 	if sub.located() {
 		i.located--
 	}
+	i.bytes -= len(sub.spelling)
 }
 
 func (i *nameIndex) len() int { return len(i.list) + len(i.many) }

@@ -139,6 +139,15 @@ func (c *Place) Watches(typeURL string) int {
 	return n
 }
 
+// NamesBytes returns how many bytes the names and globs have that the client subscribes to, over all
+// types (LIM-1).
+func (c *Place) NamesBytes() (n int) {
+	for _, w := range c.types {
+		n += w.subs.names.bytes + w.subs.globs.bytes
+	}
+	return n
+}
+
 // Subscribed reports whether the client subscribes to a name, a glob or "*", as it is spelled.
 func (c *Place) Subscribed(typeURL, spelling string) bool {
 	w := c.find(typeURL)

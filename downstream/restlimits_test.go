@@ -1,0 +1,168 @@
+package downstream
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+// slowWriter is the connection of a client that does not read its answer until it is told to.
+type slowWriter struct {
+	*httptest.ResponseRecorder
+
+	reads chan struct{}
+}
+
+func (w *slowWriter) Write(b []byte) (int, error) {
+	<-w.reads
+	return w.ResponseRecorder.Write(b)
+}
+
+// pollSlowly polls, and reads the answer when read is called.
+func (h *harness) pollSlowly(path string, names ...string) (w *slowWriter, read func()) {
+	h.Helper()
+	body, err := protojson.Marshal(&h.poller(path, names...).next)
+	h.must(err)
+	w = &slowWriter{httptest.NewRecorder(), make(chan struct{})}
+	done := make(chan struct{})
+	r := httptest.NewRequestWithContext(h.Context(), http.MethodPost, path, strings.NewReader(string(body)))
+	go func() {
+		defer close(done)
+		h.server.REST().ServeHTTP(w, r)
+	}()
+	read = sync.OnceFunc(func() {
+		close(w.reads)
+		<-done
+	})
+	h.shutdown = append(h.shutdown, read)
+	h.advance(mergeTime)
+	return w, read
+}
+
+// Answers to polls that are being written have so many bytes together. What several polls get counts once.
+func TestRESTBytes_LIM1_LIM3(t *testing.T) {
+	const size = 10_000
+	limit := func(c *Config) { c.PerClient.RESTBytes = 3 * size }
+	long := func(name string) string { return name + strings.Repeat("n", size) }
+	restBubble(t, func(h *harness) {
+		w := &h.server.polling.writing
+		h.opaque.real(clusterType, "1", long("a"), long("b"), long("c"), "small")
+		h.poller(clusterPath, long("a"), long("b"), long("c"), "small").poll() // from now on they are known
+		h.advance(restWait)
+		var reads []func()
+		slowly := func(names ...string) {
+			_, read := h.pollSlowly(clusterPath, names...)
+			reads = append(reads, read)
+		}
+		for range 100 {
+			slowly(long("a"))
+		}
+		once := w.bytes.Load()
+		if once < size || once > size+size/2 || len(w.texts) != 1 {
+			t.Errorf("%d texts with %d bytes, want one of about %d", len(w.texts), once, size)
+		}
+		slowly(long("a"), long("b")) // of which a is there
+		if n := w.bytes.Load(); n > 2*once+partBytes {
+			t.Errorf("%d bytes, want about twice %d", n, once)
+		}
+		p := h.poller(clusterPath, long("b"), long("c")).poll()
+		h.advance(mergeTime)
+		if p.answer.Code != http.StatusServiceUnavailable || p.answer.Header().Get("Retry-After") == "" ||
+			!strings.Contains(p.answer.Body.String(), "limits.rest_bytes") {
+			t.Fatalf("the poll's status is %d, with %v", p.answer.Code, p.answer.Header())
+		}
+		h.limited(LimitREST, 1)
+		if n := w.bytes.Load(); n > 2*once+partBytes {
+			t.Errorf("%d bytes, want about twice %d", n, once)
+		}
+		h.poller(clusterPath, "small").poll().wants("200 small=1")
+		for _, read := range reads {
+			read()
+		}
+		if n := w.bytes.Load(); n != 0 || len(w.texts) != 0 {
+			t.Errorf("%d texts with %d bytes are left", len(w.texts), n)
+		}
+		if p.poll(); p.answer.Code != http.StatusOK {
+			t.Errorf("the poll's status is %d once there is room", p.answer.Code)
+		}
+		h.opaque.real(clusterType, "1", many(4)...)
+		all := append(many(4), long("a"), long("b"), long("c"), "small")
+		if p := h.poller(clusterPath, all...).poll(); p.answer.Code != http.StatusOK { // alone there is room for everything
+			t.Errorf("the poll's status is %d", p.answer.Code)
+		}
+		h.limited(LimitREST, 1)
+	}, limit)
+}
+
+// Answers of other content are others, and so are those with errors.
+func TestRESTTexts_LIM3(t *testing.T) {
+	restBubble(t, func(h *harness) {
+		w := &h.server.polling.writing
+		h.opaque.real(clusterType, "1", "a", "b")
+		h.poller(clusterPath, "a", "b").poll()
+		h.advance(restWait)
+		texts := func(want int) {
+			t.Helper()
+			if n := len(w.texts); n != want {
+				t.Errorf("%d texts are being written, want %d", n, want)
+			}
+		}
+		first, readFirst := h.pollSlowly(clusterPath, "a")
+		texts(1)
+		h.pollSlowly(clusterPath, "b")
+		texts(2)
+		h.opaque.real(clusterType, "2", "a")
+		second, read := h.pollSlowly(clusterPath, "a")
+		texts(3)
+		read()
+		if !strings.Contains(second.Body.String(), `"2"`) {
+			t.Errorf("the answer is %s", second.Body)
+		}
+		texts(2)
+		for i := range 3 {
+			h.pollSlowly(clusterPath, "b", fmt.Sprint("none", i))
+		}
+		readFirst()
+		if !strings.Contains(first.Body.String(), `"1"`) {
+			t.Errorf("the answer is %s", first.Body)
+		}
+	})
+}
+
+// A client has so many polls held at a time. A client is an address, an identity and a node: behind an address
+// there may be a fleet.
+func TestPollsPerClient_LIM1(t *testing.T) {
+	restBubble(t, func(h *harness) {
+		h.opaque.real(clusterType, "1", "a")
+		held := make([]*restPoller, 0, 3)
+		for range 2 {
+			p := h.poller(clusterPath, "a")
+			p.poll().accepts("200 a=1")
+			p.poll().isHeld()
+			held = append(held, p)
+		}
+		p := h.poller(clusterPath, "a").poll()
+		p.refusedWith(http.StatusTooManyRequests, "this client has 2 polls held already (limits.polls_per_client)")
+		if p.answer.Header().Get("Retry-After") == "" {
+			t.Error("the client is not told when to come back")
+		}
+		h.limited(LimitPolls, 1)
+		other := h.poller(clusterPath, "a")
+		other.next.Node = node("another")
+		other.poll().wants("200 a=1")
+		h.opaque.real(clusterType, "2", "a")
+		for _, p := range held {
+			p.wants("200 a=2")
+		}
+		p.poll().wants("200 a=2")
+		if n := len(h.server.polling.held); n != 0 {
+			t.Errorf("%d clients have polls held", n)
+		}
+		h.limited(LimitPolls, 1)
+	}, func(c *Config) { c.PerClient.PollsPerClient = 2 })
+}
