@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"slices"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -12,26 +11,36 @@ import (
 // TakeDemand, in the order of writing. It drops what it unsubscribes: the relay does not wait for
 // the server's word about that any more, and later demand subscribes anew, behind the unsubscribe.
 //
-// ok is false, and nothing is taken, if the stream has to begin anew (Lost, then Restart). This is
+// ok is false if the stream has to begin anew (Lost, then Restart) for something that is not taken. This is
 // so if a collection is wanted again of which all, or a name, was just unsubscribed. What the
 // server sent before it read the unsubscribe looks like the answer to the new subscription, and the
 // server would never mention a member that it removed in between. Names are answered one by one and
 // do not need this. The stream also begins anew for a later follower of a collection with members
-// that are not kept (TTL-5).
+// that are not kept (TTL-5). Everything else is taken: no client waits for what another one does (LIM-2).
 func (s Session) TakeDemand(stream wire.StreamID) (subs []wire.Subscription, ok bool) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	now := s.store.cache.Now()
-	tables := s.on(stream)
-	if slices.ContainsFunc(tables, func(t *Table) bool { return wantsAgain(t, now) }) {
-		return nil, false
-	}
-	for _, t := range tables {
-		if len(t.demands.pending) > 0 {
-			subs = takeDemand(t, subs, now)
+	ok = true
+	for _, t := range s.on(stream) {
+		if len(t.demands.pending) == 0 {
+			continue
+		}
+		wait := waitForAnew(t, now)
+		subs, ok = takeDemand(t, subs, now), ok && len(wait) == 0
+		for _, i := range wait {
+			t.demands.add(i)
 		}
 	}
-	return subs, true
+	return subs, ok
+}
+
+// Shared reports whether others use the store beside one client. If not, it is that client alone whose
+// stream begins anew for its sake.
+func (s Session) Shared() bool {
+	s.store.mu.RLock()
+	defer s.store.mu.RUnlock()
+	return len(s.store.places) > 1
 }
 
 // Unasked lists the types, in no order, with names or collections that TakeDemand would subscribe
@@ -60,22 +69,33 @@ func noteUnsubscribed(t *Table, i *demand, now time.Time) {
 	}
 }
 
-// wantsAgain reports whether the stream must begin anew for a collection: responses to a former
+// waitForAnew takes the collections out of the list that wait for the stream to begin anew.
+func waitForAnew(t *Table, now time.Time) (wait []*demand) {
+	for _, i := range t.demands.pending {
+		if wantsAnew(t, i, now) {
+			wait = append(wait, i)
+		}
+	}
+	for _, i := range wait {
+		t.demands.remove(i)
+	}
+	return wait
+}
+
+// wantsAnew reports whether the stream must begin anew for a collection: responses to a former
 // subscription may still be on their way, or members are not kept. The state of the world asks for
 // "*" by an empty list of names in its older form. It can do so once on a stream only (SUB-2).
-func wantsAgain(t *Table, now time.Time) bool {
-	return slices.ContainsFunc(t.demands.pending, func(i *demand) bool {
-		switch {
-		case i.coll == nil || i.evicting || t.store.source.Resolved: // the relay itself mixes nothing up
-			return false
-		case i.subscribed:
-			return i.again
-		case tooLate(t, i.coll):
-			return true
-		}
-		unsubscribed, lately := t.demands.lately(i.coll.key, t.store.source.longQuiet(), now)
-		return lately || (unsubscribed && (leftover(i.coll) || i.coll.Wildcard()))
-	})
+func wantsAnew(t *Table, i *demand, now time.Time) bool {
+	switch {
+	case i.coll == nil || i.evicting || t.store.source.Resolved: // the relay itself mixes nothing up
+		return false
+	case i.subscribed:
+		return i.again
+	case tooLate(t, i.coll):
+		return true
+	}
+	unsubscribed, lately := t.demands.lately(i.coll.key, t.store.source.longQuiet(), now)
+	return lately || (unsubscribed && (leftover(i.coll) || i.coll.Wildcard()))
 }
 
 // leftover reports whether a collection that the server was not asked for yet has members without

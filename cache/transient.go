@@ -12,7 +12,7 @@ import (
 // with each client that was not sent them yet, and nowhere else. The entry only remembers
 // hashes, so that the same content is not sent twice. For a client that subscribes later
 // the relay asks again: it unsubscribes from a name and subscribes anew. No single member of
-// a collection can be asked for: there the stream begins anew, at most once a second, and
+// a collection can be asked for: there the stream begins anew, at most once a minute if clients share it, and
 // does not present the resources that the relay does not have.
 //
 // A list of a full-state type holds everything whenever anything changes (RES-2). While a

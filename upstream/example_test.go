@@ -27,6 +27,7 @@ type printer struct{ done context.CancelFunc }
 func (printer) DemandChanged() <-chan struct{}                               { return nil }
 func (printer) Streams() []wire.StreamID                                     { return []wire.StreamID{{}} }
 func (printer) StreamWanted(stream wire.StreamID) bool                       { return stream == wire.StreamID{} }
+func (printer) Shared() bool                                                 { return false }
 func (printer) TakeDemand(wire.StreamID) (subs []wire.Subscription, ok bool) { return nil, true }
 func (printer) Shed(wire.StreamID, string, int) bool                         { return false }
 func (printer) Withhold(wire.StreamID, string, bool)                         {}

@@ -56,6 +56,7 @@ type memStore struct {
 	refuse   error                 // what Apply returns
 	deaf     bool                  // nobody hears what Apply brings
 	same     bool                  // Apply changes nothing
+	alone    bool                  // one client uses it
 	anew     bool                  // TakeDemand asks to begin anew, until Restart
 	settled  []time.Time           // when Settle was called
 	single   []string              // calls of OneStream
@@ -154,12 +155,15 @@ func (s *memStore) Restart(stream wire.StreamID, versionsLimit int) []wire.Subsc
 func (s *memStore) TakeDemand(stream wire.StreamID) ([]wire.Subscription, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.anew {
-		return nil, false
-	}
 	out := s.pending[stream]
 	s.pending[stream] = nil
-	return out, true
+	return out, !s.anew
+}
+
+func (s *memStore) Shared() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.alone
 }
 
 func (s *memStore) Unasked(stream wire.StreamID) (types []string) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/backoff"
+	"github.com/xdsrelay/xdsrelay/internal/moment"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -13,8 +14,14 @@ const (
 	// never answered: a server has nothing to say to a stream that resumed.
 	stableAfter = 10 * time.Second
 	// renewPause is how long a line that began anew because the Store wanted it is
-	// left alone. A client decides what makes it begin anew, and all clients share it.
-	renewPause = time.Second
+	// left alone. A client decides what makes it begin anew, and all clients share it (LIM-2).
+	renewPause = time.Minute
+	// alonePause is the same where no client shares the line with another one. With pollers nobody
+	// loses anything: the type is only polled for once more.
+	alonePause = time.Second
+	// renewLook is how often the Store is asked meanwhile whether the line must still begin anew: what
+	// could be mixed up may have come by now.
+	renewLook = 5 * time.Second
 )
 
 // line is one of the Store's streams over all its links, from when it is wanted until it
@@ -290,18 +297,20 @@ func (l *line) proved(at time.Time) {
 	}
 }
 
-// again has the line begin anew because the Store wants it, at once or after a pause.
-func (l *line) again() {
-	now := time.Now()
-	if again := l.renewal.last.Add(renewPause); now.Before(again) {
-		l.renewal.due = again
-		return
+// again has the line begin anew because the Store wants it, at once or after a pause. It reports whether it did
+// at once.
+func (l *line) again(pause time.Duration) (now bool) {
+	at := time.Now()
+	if again := l.renewal.last.Add(pause); at.Before(again) {
+		l.renewal.due = moment.Earlier(again, at.Add(renewLook))
+		return false
 	}
-	l.renewal.last = now
+	l.renewal.last = at
 	l.end(ReasonResubscribe)
 	if l.remote.store.StreamWanted(l.id) {
 		l.connect()
 	}
+	return true
 }
 
 // elapse does what the line's time has come for.

@@ -122,8 +122,7 @@ func (k *pollLink) take(subs []wire.Subscription) {
 func (k *pollLink) demand() {
 	store, l := k.client.store, k.line
 	subs, ok := store.TakeDemand(l.id)
-	if !ok {
-		l.again()
+	if !ok && l.again(alonePause) {
 		return
 	}
 	if !store.StreamWanted(l.id) {
@@ -138,7 +137,7 @@ func (k *pollLink) demand() {
 		// would answer that nothing changed.
 		k.again = k.again || slices.ContainsFunc(subs, func(sub wire.Subscription) bool { return len(sub.Subscribe) > 0 })
 		if k.again {
-			l.again()
+			l.again(alonePause)
 		}
 		return
 	}
@@ -167,9 +166,8 @@ func (k *pollLink) fit() {
 		return
 	}
 	if c.store.Shed(id, id.TypeURL, size-limit+limit/8) {
-		if subs, ok := c.store.TakeDemand(id); ok {
-			k.take(subs)
-		}
+		subs, _ := c.store.TakeDemand(id) // what is to begin anew was asked for before
+		k.take(subs)
 	}
 	if size = k.size() + c.nodeSize; size > limit && !k.line.warned.large {
 		k.line.warned.large = true

@@ -489,29 +489,72 @@ func TestResubscribe(t *testing.T) {
 }
 
 // A stream that began anew is left alone for a while: clients whose subscriptions
-// make it begin anew must not keep it from everybody else.
-func TestResubscribePause(t *testing.T) {
+// make it begin anew must not keep it from everybody else. What others want meanwhile is asked for. Who is
+// alone takes it from nobody.
+func TestResubscribePause_LIM2(t *testing.T) {
+	for name, pause := range map[string]time.Duration{"shared": renewPause, "alone": alonePause} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork(t)
+				srv := n.serve("a")
+				store := newStore(sub(clusters, "*"))
+				store.alone = name == "alone"
+				run(t, newUpstream(t, n.config("a")), store, nil)
+				ss := srv.accept()
+				ss.next()
+				var began []time.Time
+				for i := range 3 {
+					store.get(func(s *memStore) { s.anew = true })
+					name := strconv.Itoa(i)
+					store.want(0, []wireSubscription{sub(clusters, "*", name)}, sub(clusters, name))
+					if i > 0 {
+						if one := ss.next(); !slices.Equal(wants(one), []string{name}) {
+							t.Errorf("request %v before the stream begins anew, want %s", one, name)
+						}
+					}
+					ss = srv.accept()
+					if all, one := ss.next(), ss.next(); !slices.Equal(wants(all), []string{"*"}) || !slices.Equal(wants(one), []string{name}) {
+						t.Errorf("requests %v, %v", all, one)
+					}
+					began = append(began, time.Now())
+				}
+				for i, at := range began[1:] {
+					if got := at.Sub(began[i]); got != pause {
+						t.Errorf("begun anew after %v, want %v", got, pause)
+					}
+				}
+			})
+		})
+	}
+}
+
+// While the stream may not begin anew the Store is asked now and then whether it still must.
+func TestResubscribeNoMore_LIM2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)
 		srv := n.serve("a")
 		store := newStore(sub(clusters, "*"))
 		run(t, newUpstream(t, n.config("a")), store, nil)
 		srv.accept().next()
-		var began []time.Time
-		for i := range 3 {
-			store.get(func(s *memStore) { s.anew = true })
-			name := strconv.Itoa(i)
-			store.want(0, []wireSubscription{sub(clusters, "*", name)}, sub(clusters, name))
-			ss := srv.accept()
-			if all, one := ss.next(), ss.next(); !slices.Equal(wants(all), []string{"*"}) || !slices.Equal(wants(one), []string{name}) {
-				t.Errorf("requests %v, %v", all, one)
-			}
-			began = append(began, time.Now())
+		store.get(func(s *memStore) { s.anew = true })
+		store.want(0, []wireSubscription{sub(clusters, "*", "x")}, sub(clusters, "x"))
+		ss := srv.accept()
+		ss.next()
+		ss.next()
+		store.get(func(s *memStore) { s.anew = true })
+		store.want(0, []wireSubscription{sub(clusters, "*", "x", "y")}, sub(clusters, "y"))
+		ss.next()
+		store.get(func(s *memStore) {
+			s.anew = false
+			s.pending[streamOf(0)] = []wireSubscription{sub(clusters, "glob")}
+		})
+		begun := time.Now()
+		if one := ss.next(); !slices.Equal(wants(one), []string{"glob"}) || time.Since(begun) > renewLook {
+			t.Errorf("request %v after %v", one, time.Since(begun))
 		}
-		for i, at := range began[1:] {
-			if got := at.Sub(began[i]); got != renewPause {
-				t.Errorf("begun anew after %v, want %v", got, renewPause)
-			}
+		<-time.After(2 * renewPause)
+		if got := store.restarts[streamOf(0)]; got != 2 {
+			t.Errorf("%d streams, want 2", got)
 		}
 	})
 }

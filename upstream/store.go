@@ -45,13 +45,17 @@ type Store interface {
 	// written: as the first of its type it would mean the wildcard (SUB-3). Of a type
 	// for which the server ends the stream nothing is written until it takes it.
 	//
-	// Without ok nothing was taken and the stream has to begin anew: something is
-	// wanted again of which the server may still be sending what it sent before it
-	// read the unsubscription.
+	// Without ok the stream has to begin anew for something that was not taken: it is
+	// wanted again, and the server may still be sending what it sent before it
+	// read the unsubscription. Everything else was taken.
 	//
 	// For a stream that waits for somebody to come it is called too, for what it drops,
 	// and followed by Lost if there is anything to subscribe to.
 	TakeDemand(stream wire.StreamID) (subs []wire.Subscription, ok bool)
+
+	// Shared says whether several use what is on the streams: then one that begins anew for one
+	// of them is taken from others.
+	Shared() bool
 
 	// Unasked are the types, in no order, of which TakeDemand has names to subscribe to
 	// on the stream. Names that are only to be unsubscribed do not count.

@@ -74,13 +74,19 @@ func (k *streamLink) leave() {
 	}
 }
 
-// take writes changes, and reports whether it did: the Store may want the stream to begin
-// anew.
+// take writes changes, and reports whether the link goes on: the Store may want the stream to begin
+// anew. Until that may be, the rest of the changes is written.
 func (k *streamLink) take() bool {
-	subs, ok := k.client.store.TakeDemand(k.line.id)
+	store := k.client.store
+	subs, ok := store.TakeDemand(k.line.id)
 	if !ok {
-		k.line.again()
-		return false
+		pause := alonePause
+		if store.Shared() {
+			pause = renewPause
+		}
+		if k.line.again(pause) {
+			return false
+		}
 	}
 	k.taken(subs)
 	return true

@@ -195,13 +195,38 @@ func TestBeginAnew(t *testing.T) {
 				c.sub(cds, name)
 				c.sub(lds, "*")
 				b.expect(b.demand(0), "begin anew")
-				b.expect(b.demand(0), "begin anew") // nothing was taken
+				b.expect(b.demand(0), "begin anew") // it was not taken
 				b.store.Session().Lost(streamOf(0))
 				b.expectAll(b.connect(0), "CDS +"+name, "LDS +*")
 				b.expect(b.demand(0))
 			})
 		})
 	}
+	t.Run("LIM-2 what others want is asked for meanwhile", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := gone(t, globG)
+			c, other := b.join(), b.join()
+			c.sub(cds, globG)
+			other.sub(cds, "x")
+			other.sub(lds, "*")
+			subs, ok := b.store.Session().TakeDemand(streamOf(0))
+			var said []string
+			for _, sub := range subs {
+				said = append(said, renderSub(sub))
+			}
+			if b.expect(said, "CDS +x", "LDS +*"); ok || !b.store.Session().Shared() {
+				t.Error("the stream need not begin anew, or nobody shares it")
+			}
+			b.check()
+			other.unsub(cds, "x")
+			other.leave()
+			<-time.After(quiet + time.Nanosecond)
+			b.expect(b.demand(0), "CDS +"+globG)
+			if b.store.Session().Shared() {
+				t.Error("a client shares its store with itself")
+			}
+		})
+	})
 	t.Run("SUB-12 wanted again after the quiet time: nothing can be on its way", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := gone(t, globG)
