@@ -125,6 +125,20 @@ func (r *LoadReports) UnmarshalText(text []byte) error {
 	return oneOf(r, text, AggregateLoadReports, LoadReportsOff)
 }
 
+// Admission is how clients join (LIM-1).
+type Admission string
+
+// The ways.
+const (
+	AutoAdmission Admission = "auto" // as many at a time as the relay can serve; others wait, or are refused
+	AdmissionOff  Admission = "off"  // all at the same time
+)
+
+// UnmarshalText takes auto or off.
+func (a *Admission) UnmarshalText(text []byte) error {
+	return oneOf(a, text, AutoAdmission, AdmissionOff)
+}
+
 // oneOf sets v to text if it is one of the choices.
 func oneOf[T ~string](v *T, text []byte, choices ...T) error {
 	if !slices.Contains(choices, T(text)) {

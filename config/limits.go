@@ -18,7 +18,8 @@ type Limits struct {
 	RESTBytes            Size     `yaml:"rest_bytes"`          // of answers to polls that are being written, of all clients; 0: no limit
 	PollsPerClient       int      `yaml:"polls_per_client"`    // held at a time; 0: no limit
 
-	Memory Memory `yaml:"memory"` // of the process
+	Memory    Memory    `yaml:"memory"`    // of the process
+	Admission Admission `yaml:"admission"` // of clients that join
 }
 
 // maxAnswers is for how many bytes of answers to polls there may be room.
@@ -39,6 +40,7 @@ func defaultLimits() Limits {
 		RESTBytes:            256 * MiB,
 		PollsPerClient:       1000,
 		Memory:               AutoMemory,
+		Admission:            AutoAdmission,
 	}
 }
 

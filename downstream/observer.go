@@ -38,13 +38,14 @@ const (
 	LimitPolls         Limit = "polls_per_client"    // a poll was refused
 	LimitREST          Limit = "rest_bytes"          // likewise
 	LimitMemory        Limit = "memory"              // a stream or a poll was refused, or a scope
+	LimitAdmission     Limit = "admission"           // a stream or a poll was refused
 )
 
 // LimitsOfClients lists every Limit.
 func LimitsOfClients() []Limit {
 	return []Limit{
 		LimitFirstRequest, LimitRequests, LimitNode, LimitName, LimitSubscriptions, LimitNames, LimitScopes, LimitStreams, LimitShare,
-		LimitPolls, LimitREST, LimitMemory,
+		LimitPolls, LimitREST, LimitMemory, LimitAdmission,
 	}
 }
 

@@ -65,13 +65,8 @@ func (st *stream) request(r *discoveryRequest) (charged bool, err error) {
 	return true, st.subscribe(t, subscribe, unsubscribe, versions)
 }
 
-// nodeOf takes the node out of the stream's first request, if it is not too large. From then on the
-// stream need not end for lack of requests.
+// nodeOf takes the node out of the stream's first request, if it is not too large.
 func nodeOf(st *stream, r *discoveryRequest) (*corev3.Node, error) {
-	if st.departure != nil {
-		st.departure.Stop()
-		st.departure = nil
-	}
 	if err := st.shared.limits.Load().large(r.nodeBytes()); err != nil {
 		st.shared.observer.Limited(LimitNode)
 		return nil, err

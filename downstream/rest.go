@@ -1,9 +1,12 @@
 package downstream
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
@@ -114,6 +117,11 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, conn *http.Respons
 	s.shared.observer.Requested(req.GetTypeUrl())
 	client := identify(came.from, came.tls, came.by)
 	client.Metadata = func(name string) []string { return restjson.Metadata(r.Header, name) }
+	turn, err := admit(r.Context(), s.shared.admission, req)
+	if err != nil {
+		return refused(err)
+	}
+	defer done(turn)
 	p, err := newPoll(s.shared, s.polling, client, came, req)
 	if err != nil {
 		return refused(err)
@@ -132,7 +140,19 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, conn *http.Respons
 		p.log.Debug("refused a poll", "error", err)
 		return refused(err)
 	}
-	return p.run(r.Context())
+	return p.run(r.Context(), turn)
+}
+
+// admit waits until the client of a poll may join. A client that presents a version has joined before.
+func admit(ctx context.Context, a Admission, r *discovery.DiscoveryRequest) (Turn, error) {
+	switch {
+	case a == nil:
+		return nil, nil //nolint:nilnil // because there is nothing to end
+	case r.GetVersionInfo() != "":
+		return nil, a.Again()
+	default:
+		return a.Join(ctx)
+	}
 }
 
 // hold adds a poll to the members, unless there are too many, or too many of its client.

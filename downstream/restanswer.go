@@ -4,22 +4,34 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
-// retryAfter is the time in seconds after which a refused client may poll again.
-const retryAfter = "1"
+// retryAfter is after how many seconds a refused client may poll again: what the status that a stream would
+// end with says, or one.
+func retryAfter(err error) string {
+	after := time.Second
+	for _, d := range status.Convert(err).Details() {
+		if hint, ok := d.(*errdetails.RetryInfo); ok {
+			after = hint.GetRetryDelay().AsDuration()
+		}
+	}
+	return strconv.Itoa(max(1, int(after.Round(time.Second)/time.Second)))
+}
 
 // answer is the answer to a poll.
 type answer struct {
 	code  int
 	body  *restjson.Body // with 200
 	err   error          // with every code but 200 and 304; the client sees it
+	after string         // when the client may come again, if it is refused for now
 	leave bool           // the client shall open its next connection to another replica (OPS-4)
 	text  *text          // of body; nil with other codes
 }
@@ -40,7 +52,7 @@ func gone() *answer { return &answer{} }
 
 func refused(err error) *answer {
 	e := pollError(err)
-	return &answer{code: e.Code, err: e}
+	return &answer{code: e.Code, err: e, after: retryAfter(err)}
 }
 
 // expelled is the answer to a client whose identity has ended: its next connection begins with
@@ -102,7 +114,7 @@ func (a *answer) write(w http.ResponseWriter) {
 		w.Header().Set("Connection", "close") // over HTTP/2 net/http sends a GOAWAY instead
 	}
 	if a.code == http.StatusServiceUnavailable || a.code == http.StatusTooManyRequests {
-		w.Header().Set("Retry-After", retryAfter)
+		w.Header().Set("Retry-After", a.after)
 	}
 	switch {
 	case a.code == 0:

@@ -12,8 +12,9 @@ import (
 // mergeTime is how long a held poll waits for further changes before the answer.
 const mergeTime = 5 * time.Millisecond
 
-// run returns the answer when the client lacks something, or the time of the poll is over (REST-1).
-func (p *poll) run(ctx context.Context) *answer {
+// run returns the answer when the client lacks something, or the time of the poll is over (REST-1). It ends
+// the turn of the client to join, if there is one, before it waits.
+func (p *poll) run(ctx context.Context, turn Turn) *answer {
 	if leave := p.reroute(); leave != nil { // Reroute rings members only, and the poll has just become one
 		return leave
 	}
@@ -30,6 +31,7 @@ func (p *poll) run(ctx context.Context) *answer {
 		p.shared.observer.Rejecting(p.request.GetTypeUrl(), 1)
 		defer p.shared.observer.Rejecting(p.request.GetTypeUrl(), -1)
 	}
+	done(turn)
 	return p.wait(ctx)
 }
 

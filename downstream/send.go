@@ -28,6 +28,7 @@ func (st *stream) send(b *delivery.Batch) error {
 	bytes := msg.Len()
 	if st.unread.mayBlock() {
 		st.sender.leave()
+		joined(st) // others are not to wait for this client
 	}
 	if err := st.link.grpc.SendMsg(msg); err != nil {
 		return err

@@ -30,7 +30,11 @@ func (st *stream) serve() error {
 		if err != nil {
 			return err
 		}
+		if err := join(st, &r); err != nil {
+			return err
+		}
 		charged, err := st.answer(&r)
+		joined(st)
 		if err != nil {
 			return err
 		}
@@ -38,6 +42,27 @@ func (st *stream) serve() error {
 			return status.FromContextError(st.link.grpc.Context().Err()).Err()
 		}
 	}
+}
+
+// join waits until the client may join, at the stream's first request, which it releases if the client may
+// not. It stands before answer: the stack of a stream that waits, or is at rest, is not deeper for it. From
+// then on the stream need not end for lack of requests.
+func join(st *stream, r *discoveryRequest) (err error) {
+	if st.subscriber != nil {
+		return nil
+	}
+	if st.departure != nil {
+		st.departure.Stop()
+		st.departure = nil
+	}
+	a := st.shared.admission
+	if a == nil {
+		return nil
+	}
+	if st.joining, err = a.Join(st.link.grpc.Context()); err != nil {
+		r.release()
+	}
+	return err
 }
 
 // await charges a request that was carried out, and waits until the next one may be read. It reports
@@ -89,6 +114,7 @@ func (st *stream) attend(by *sender) {
 // close ends the stream's subscriptions.
 func (st *stream) close() {
 	st.alarm.stop()
+	joined(st)
 	if st.departure != nil {
 		st.departure.Stop()
 	}

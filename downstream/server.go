@@ -97,6 +97,9 @@ func NewServer(c Config) *Server {
 // client's, and ends with the error. It is to be called before Serve.
 func (s *Server) Aside(f func(g grpc.ServerStream) (done bool, err error)) { s.shared.aside = f }
 
+// Admit has a decide which clients a server takes on. It is to be called before Serve.
+func Admit(s *Server, a Admission) { s.shared.admission = a }
+
 // Identified has f called for each stream of a client first. It gives the stream to go on with, whose
 // context says who the client is, or the status with which the stream ends. It is to be called before
 // Serve. A function that has returned takes no stack of a stream at rest, as an interceptor would.

@@ -42,6 +42,7 @@ type stream struct {
 	pace       pace    // of the handler
 	sender     *sender // the owner; nil: the handler
 	calm       bool    // the last delivery left nothing that an acknowledgement would release
+	joining    Turn    // of a stream whose first request is carried out; nil: none
 }
 
 func newStream(s *shared, g grpc.ServerStream, v *variant) *stream {
@@ -101,6 +102,12 @@ func (st *stream) status() Status {
 		s.Types[t.url] = t.status
 	}
 	return s
+}
+
+// joined notes that the client has joined. The owner calls it.
+func joined(st *stream) {
+	done(st.joining)
+	st.joining = nil
 }
 
 // admit returns the state of a type. first reports whether the client names it for the first time.

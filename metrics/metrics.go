@@ -25,6 +25,7 @@ type Metrics struct {
 	downstream *downstreamSeries
 	door       *doorSeries
 	panics     *panicSeries
+	admission  *admissionSeries
 	references *References
 	rules      *Aggregation
 	resolve    *resolveSeries
@@ -79,6 +80,7 @@ func New(reg prometheus.Registerer, upstreams []string, opts ...Option) (*Metric
 		downstream: newDownstreamSeries(&s),
 		door:       newDoorSeries(&s, newAccess(&s)),
 		panics:     newPanicSeries(&s),
+		admission:  newAdmissionSeries(&s),
 		references: newReferences(&s),
 		rules:      newAggregation(&s),
 		resolve:    newResolveSeries(&s),

@@ -110,6 +110,8 @@ func TestLabelValues(t *testing.T) {
 		"part":                                  parts,
 		"message":                               {"others"},
 		"limit":                                 limits,
+		"work":                                  {"handshake", "join"},
+		"xdsrelay_admission_refused_total reason": {"late", "memory"},
 
 		"xdsrelay_downstream_streams_closed_total code":          ended,
 		"xdsrelay_downstream_refused_names_total code":           refused,

@@ -13,13 +13,14 @@ const (
 	labelType     = "type"     // short name, see kind
 	labelVariant  = "variant"  // of the protocol: the downstream method
 	labelState    = "state"    // upstream.State
-	labelReason   = "reason"   // door.Reason, upstream.Reason, cache.Reason, ReferenceFault, resolve.Failure
+	labelReason   = "reason"   // door.Reason, upstream.Reason, cache.Reason, ReferenceFault, resolve.Failure, load.Reason
 	labelTo       = "to"       // alternative, better
 	labelCode     = "code"     // gRPC status
 	labelResult   = "result"   // of a lookup: hit, miss
 	labelPart     = "part"     // contain.Part
 	labelRule     = "rule"     // an aggregation rule's name, or "otherwise"
 	labelLimit    = "limit"    // downstream.Limit
+	labelWork     = "work"     // load.Work
 	labelMessage  = "message"  // of lines of the log: literals, of which lograte bounds the number
 )
 

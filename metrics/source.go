@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/relay/load"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
@@ -22,6 +23,8 @@ type Source interface {
 	PastBytes() int64
 	// Memory gives the bytes that the process cannot do without, and those that it may take; 0: there is no limit.
 	Memory() (used, limit int64)
+	// Admission gives how many clients join, and wait for it.
+	Admission() load.Status
 	// Sessions lists the sessions that are running.
 	Sessions() []SessionStats
 	// Replicas lists the servers of the upstreams.
@@ -76,6 +79,7 @@ type sourceCollector struct {
 	resources, bytes, unwatched *prometheus.Desc
 	past                        *prometheus.Desc
 	memory, memoryLimit         *prometheus.Desc
+	places, working, waiting    *prometheus.Desc
 	sessions, staleness         *prometheus.Desc
 	replicas, unreachable       *prometheus.Desc
 	silent                      *prometheus.Desc
@@ -116,6 +120,9 @@ func newSourceCollector(m *Metrics, src Source) *sourceCollector {
 		unwatched:   desc("cache", "unwatched", "Cached names and collections that no client subscribes to now. The relay evicts only these."),
 		memory:      desc("memory", "used_bytes", "Memory that the process cannot do without: what the last garbage collection found in use, stacks, and what the runtime needs."),
 		memoryLimit: desc("memory", "limit_bytes", "What limits.memory comes to; 0: there is no limit."),
+		places:      desc("admission", "places", "How many works of clients that join may be under way at a time; 0: limits.admission is off."),
+		working:     desc("admission", "working", "Works of clients that join that are under way."),
+		waiting:     desc("admission", "waiting", "Works of clients that join that wait for their turn.", labelWork),
 		past:        desc("cache", "past_bytes", "Size of the content that is remembered to roll back to, counted as for cache.generations."),
 		sessions:    desc("upstream", "sessions", "Sessions with the upstream, by state. There is one for each scope.", labelUpstream, labelState),
 		staleness: desc("upstream", "staleness_seconds",
@@ -172,7 +179,7 @@ func newSourceCollector(m *Metrics, src Source) *sourceCollector {
 
 // Describe implements prometheus.Collector.
 func (c *sourceCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.resources, c.bytes, c.unwatched, c.past, c.memory, c.memoryLimit, c.sessions, c.staleness, c.replicas, c.unreachable, c.silent, c.answered, c.unanswered, c.most, c.least, c.scopes, c.unmentioned, c.reporting, c.interval, c.restored, c.restoredAge, c.workloadsAway, c.expires} {
+	for _, d := range []*prometheus.Desc{c.resources, c.bytes, c.unwatched, c.past, c.memory, c.memoryLimit, c.places, c.working, c.waiting, c.sessions, c.staleness, c.replicas, c.unreachable, c.silent, c.answered, c.unanswered, c.most, c.least, c.scopes, c.unmentioned, c.reporting, c.interval, c.restored, c.restoredAge, c.workloadsAway, c.expires} {
 		ch <- d
 	}
 	for _, t := range c.tables {
@@ -220,6 +227,12 @@ func (c *sourceCollector) Collect(ch chan<- prometheus.Metric) {
 	used, limit := c.source.Memory()
 	gauge(c.memory, float64(used))
 	gauge(c.memoryLimit, float64(limit))
+	admission := c.source.Admission()
+	gauge(c.places, float64(admission.Places))
+	gauge(c.working, float64(admission.Working))
+	for _, work := range load.Works() {
+		gauge(c.waiting, float64(admission.Waiting[work]), string(work))
+	}
 	scopes, unmentioned := c.source.Scopes()
 	gauge(c.scopes, float64(scopes))
 	gauge(c.unmentioned, float64(unmentioned))

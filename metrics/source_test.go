@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/relay/load"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
@@ -14,6 +15,7 @@ type fakeSource struct {
 	resources, bytes    int64
 	past                int64
 	used, limit         int64
+	admission           load.Status
 	unwatched           int
 	sessions            []SessionStats
 	replicas            []ReplicaStats
@@ -30,6 +32,8 @@ func (f fakeSource) CacheTotals() (resources, bytes int64, unwatched int) {
 func (f fakeSource) PastBytes() int64 { return f.past }
 
 func (f fakeSource) Memory() (used, limit int64) { return f.used, f.limit }
+
+func (f fakeSource) Admission() load.Status { return f.admission }
 
 func (f fakeSource) Sessions() []SessionStats { return f.sessions }
 
@@ -55,7 +59,7 @@ func TestSource(t *testing.T) {
 		}
 	}
 	err := m.Collect(fakeSource{
-		resources: 10, bytes: 1000, unwatched: 4, past: 300, used: 700, limit: 800, scopes: 8, unmentioned: 3,
+		resources: 10, bytes: 1000, unwatched: 4, past: 300, used: 700, limit: 800, admission: load.Status{Places: 4, Working: 3, Waiting: map[load.Work]int{load.Join: 2, load.Handshake: 1}}, scopes: 8, unmentioned: 3,
 		sessions: []SessionStats{
 			{Upstream: "primary", State: upstream.StateConnected, Tables: []cache.TypeStats{
 				table(clusterURL), table(clusterURL), table(unknownURL),
@@ -78,6 +82,7 @@ func TestSource(t *testing.T) {
 	}
 	want := map[string]float64{
 		`cache_resources`: 10, `cache_bytes`: 1000, `cache_unwatched`: 4, `cache_past_bytes`: 300, `memory_used_bytes`: 700, `memory_limit_bytes`: 800,
+		`admission_places`: 4, `admission_working`: 3, `admission_waiting{work="join"}`: 2, `admission_waiting{work="handshake"}`: 1,
 		`aggregation_scopes`: 8, `aggregation_scopes_with_unmentioned_fields`: 3,
 		`loadreport_scopes{state="reporting",upstream="primary"}`: 2, `loadreport_scopes{state="waiting",upstream="primary"}`: 1,
 		`loadreport_interval_seconds{upstream="primary"}`: 2,

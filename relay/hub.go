@@ -88,7 +88,7 @@ type hub struct {
 	help      *help      // nil: there are no peers
 	answers   bool       // peers may ask
 	orders    *orders    // of operators
-	memory    *load.Memory
+	admission *load.Admission
 
 	running sync.WaitGroup
 
@@ -159,7 +159,7 @@ func (h *hub) enter(who claim, key sessionKey, made *appearance, meta map[string
 	}
 	s := h.sessions[key]
 	if s == nil {
-		if h.memory.Level() >= load.Tight && who.kind == newcomer && !key.ofAll() {
+		if who.kind == newcomer && !key.ofAll() && h.admission.Scope() != nil {
 			return nil, nil, downstream.ErrNoMemory
 		}
 		if made == nil || made.own != h.node {

@@ -5,17 +5,11 @@ import (
 	"runtime"
 	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
-
-	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/relay/load"
 )
 
-// memory has the relay take on less while memory is short (LIM-3): those who are served go on
-// being served.
+// memory has the relay let go of what nobody uses while memory is short (LIM-3). Who is refused then is
+// load.Admission's to decide.
 type memory struct {
 	*load.Memory
 
@@ -48,19 +42,3 @@ func (m *memory) run(ctx context.Context) {
 
 // collectEvery is the shortest pause between two garbage collections that the relay asks for.
 const collectEvery = 5 * time.Second
-
-// memoryRetry is after how long a refused client is to try again.
-const memoryRetry = 5 * time.Second
-
-// admit gives the status for a new stream or poll that is not taken on, and counts it; nil: it is.
-func (m *memory) admit() error {
-	if m == nil || m.Level() < load.Full {
-		return nil
-	}
-	m.relay.metrics.Downstream().Limited(downstream.LimitMemory)
-	s := status.New(codes.Unavailable, "the relay is short of memory and takes on no new clients: try again in some seconds")
-	if detailed, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(memoryRetry)}); err == nil {
-		s = detailed
-	}
-	return s.Err()
-}

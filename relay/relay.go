@@ -73,6 +73,8 @@ type Relay struct {
 	health   health
 	memory   memory
 
+	admission *load.Admission
+
 	fullState map[string]bool // types whose lists are always complete, in all stores and on both sides
 
 	peers *peers.Server // nil: nobody may ask
@@ -136,9 +138,10 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 	}
 	r.hub.loads.Panics = r.panics
 	r.memory = memory{Memory: load.NewMemory(opts.Memory, opts.used), relay: r}
-	r.hub.memory = r.memory.Memory
+	r.admission = load.NewAdmission(r.memory.Memory, r.metrics.Admission())
+	r.hub.admission = r.admission
 	r.router = &router{
-		memory: &r.memory, hub: r.hub, replica: cmp.Or(opts.Replica, thisReplica()), decided: newDecisions(r.metrics.Aggregation(), r.log),
+		hub: r.hub, replica: cmp.Or(opts.Replica, thisReplica()), decided: newDecisions(r.metrics.Aggregation(), r.log),
 		unverified: unverified{r.metrics.Access(), r.door},
 	}
 	r.fullState = keyer.TypeSet(cfg.FullStateTypeURLs())
@@ -223,6 +226,7 @@ func limitsOf(cfg *config.Config) downstream.Limits {
 func (r *Relay) listener(cfg *config.Config) error {
 	s := cfg.Server
 	r.perConn = cfg.Limits.StreamsPerConnection
+	r.admission.SetOff(cfg.Limits.Admission == config.AdmissionOff)
 	r.ages = newAges(s.MaxConnectionAge.Std())
 	c := downstream.Config{
 		Limits:         limitsOf(cfg),
@@ -245,6 +249,7 @@ func (r *Relay) listener(cfg *config.Config) error {
 	}
 	r.server = downstream.NewServer(c)
 	r.server.Identify(r.ports)
+	downstream.Admit(r.server, admission{r.admission, r.metrics.Downstream()})
 	if r.peers != nil {
 		r.server.Aside(r.peers.Answer)
 	}
@@ -355,6 +360,7 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 
 	select {
 	case err := <-clients.failed:
+		r.admission.Close()
 		clients.close() // before Stop, which waits for those who do not read
 		r.server.Stop()
 		return err
@@ -389,6 +395,7 @@ func (r *Relay) drain(force <-chan struct{}, clients *serving) {
 		case <-done:
 		}
 	})
+	r.admission.Close() // nobody waits to be told to go
 	clients.drain(ctx, &wg)
 	r.reports.Drain(spread)
 	r.server.Drain(ctx, spread)

@@ -23,7 +23,6 @@ import (
 // router says where names live: xdstp names by their authority, others by the
 // client's scope.
 type router struct {
-	memory  *memory
 	hub     *hub
 	replica string               // which of several relays it is
 	now     atomic.Pointer[plan] // what the configuration in force says; never nil once the relay is built
@@ -45,9 +44,6 @@ func (r *router) adopt(p *plan) {
 
 // Open implements downstream.Router.
 func (r *router) Open(node *corev3.Node, peer *keyer.Peer) (downstream.Routes, error) {
-	if err := r.memory.admit(); err != nil {
-		return nil, err
-	}
 	opened, err := r.open(node, peer)
 	if err != nil {
 		return nil, err

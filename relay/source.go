@@ -5,6 +5,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/metrics"
+	"github.com/xdsrelay/xdsrelay/relay/load"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -23,6 +24,9 @@ func (s source) PastBytes() int64 { return s.relay.cache.Past() }
 
 // Memory implements metrics.Source.
 func (s source) Memory() (used, limit int64) { return s.relay.memory.Used(), s.relay.memory.Limit() }
+
+// Admission implements metrics.Source.
+func (s source) Admission() load.Status { return s.relay.admission.Status() }
 
 // Sessions implements metrics.Source.
 func (s source) Sessions() (stats []metrics.SessionStats) {

@@ -29,7 +29,20 @@ type Listener struct {
 	Proxied bool
 	Failed  func(from, reason string)
 
+	// Handshake begins the TLS handshake of a connection of gRPC; nil: nothing waits.
+	Handshake func() Handshake
+
 	tokens atomic.Pointer[bearer.Verifier]
+}
+
+// Handshake is a TLS handshake that may have to wait for others before it computes (LIM-1).
+type Handshake interface {
+	// Pause comes before the client is waited for, and Resume after it has sent something. The error of
+	// Resume ends the handshake.
+	Pause()
+	Resume() error
+	// End ends it. done reports that there is a connection.
+	End(done bool)
 }
 
 // headerTime is how long a PROXY header may take.
@@ -72,6 +85,21 @@ type accepted struct {
 
 	of   *Listener
 	from *process // at the other end of a unix socket; nil: nobody knows, or another network
+
+	handshake Handshake // while it goes on; nil: none does, or it does not wait
+}
+
+// Read implements net.Conn.
+func (c *accepted) Read(b []byte) (int, error) {
+	if c.handshake == nil {
+		return c.Conn.Read(b)
+	}
+	c.handshake.Pause()
+	n, err := c.Conn.Read(b)
+	if err != nil {
+		return n, err
+	}
+	return n, c.handshake.Resume()
 }
 
 // RemoteAddr is the client's address. Unix sockets of clients have no names: the address says
@@ -149,7 +177,7 @@ func (byListener) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 		}
 		return c, client, nil
 	}
-	conn, info, err := c.of.Credentials.ServerHandshake(c)
+	conn, info, err := c.shakeHands()
 	if err != nil {
 		return conn, info, err
 	}
@@ -157,6 +185,18 @@ func (byListener) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 		return nil, nil, errNoListener
 	}
 	return conn, client, nil
+}
+
+// shakeHands has the credentials of the connection's listener shake hands.
+func (c *accepted) shakeHands() (net.Conn, credentials.AuthInfo, error) {
+	if c.of.Handshake == nil {
+		return c.of.Credentials.ServerHandshake(c)
+	}
+	c.handshake = c.of.Handshake()
+	conn, info, err := c.of.Credentials.ServerHandshake(c)
+	c.handshake.End(err == nil)
+	c.handshake = nil
+	return conn, info, err
 }
 
 // ClientHandshake implements credentials.TransportCredentials, for servers only.

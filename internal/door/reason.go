@@ -14,13 +14,14 @@ const (
 	Closed      Reason = "closed"             // the client went away, as probes of ports do
 	Timeout     Reason = "timeout"
 	NoProxy     Reason = "no_proxy_header"
+	Busy        Reason = "busy"           // too many clients join, or memory is short
 	NoOwn       Reason = "no_certificate" // the relay has none: its SPIFFE Workload API gives none
 	Other       Reason = "other"
 )
 
 // Reasons lists them.
 func Reasons() []Reason {
-	return []Reason{Certificate, Rejected, NotTLS, Protocol, Closed, Timeout, NoProxy, NoOwn, Other}
+	return []Reason{Certificate, Rejected, NotTLS, Protocol, Closed, Timeout, NoProxy, Busy, NoOwn, Other}
 }
 
 // words are those of crypto/tls, of the network and of net/http by which reasons are told
@@ -30,6 +31,7 @@ var words = []struct {
 	reason Reason
 }{
 	{"SPIFFE Workload API", NoOwn},
+	{"the relay takes on", Busy},
 	{"remote error: tls:", Rejected},
 	{"client didn't provide a certificate", Certificate},
 	{"x509:", Certificate},

@@ -46,7 +46,7 @@ var mayImport = map[string][]string{
 	"relay/load":          nil,
 	"relay/loadreport":    {helpers},
 	"relay/peers":         {"cache", "keyer", "internal/wire", helpers},
-	"metrics":             {"cache", "downstream", "downstream/identity", "upstream", "internal/bearer", "internal/contain", "internal/door", "internal/lograte", "internal/resolve", "internal/workload", "relay/loadreport", "relay/peers"}, // it is their observer
+	"metrics":             {"cache", "downstream", "downstream/identity", "upstream", "internal/bearer", "internal/contain", "internal/door", "internal/lograte", "internal/resolve", "internal/workload", "relay/load", "relay/loadreport", "relay/peers"}, // it is their observer
 	"relay": {
 		"cache", "cache/hold", "cache/snapshot", "config", "downstream", "downstream/identity", "upstream", "metrics", "keyer", "keyer/rules", "internal/resolve",
 		"relay/load", "relay/loadreport", "relay/peers", "internal/wire", helpers,

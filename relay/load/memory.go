@@ -1,4 +1,3 @@
-// Package load decides what the relay takes on, so that those who are served go on being served.
 package load
 
 import (

@@ -1,0 +1,365 @@
+package load
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Work is what clients that join cause. It is a metric's label.
+type Work string
+
+// The works.
+const (
+	Handshake Work = "handshake" // of a new connection
+	Join      Work = "join"      // a client's first request: what is cached for it is handed to its stream
+)
+
+// Works lists them.
+func Works() []Work { return []Work{Handshake, Join} }
+
+// Reason is why somebody is refused. It is a metric's label.
+type Reason string
+
+// The reasons.
+const (
+	Late     Reason = "late"   // others came before, and the wait is over
+	NoMemory Reason = "memory" // the level of memory is Full; for a new scope, Tight
+)
+
+// Reasons lists them.
+func Reasons() []Reason { return []Reason{Late, NoMemory} }
+
+// The errors of an Admission, beside those of contexts.
+var (
+	ErrLate   = errors.New("too many clients join: the relay takes on others later")
+	ErrMemory = errors.New("memory is short: the relay takes on nobody")
+	ErrClosed = errors.New("the relay takes on nobody any more")
+)
+
+// Observer is told what an Admission does. Its methods may be called from any goroutine, and must not
+// block.
+type Observer interface {
+	// Admitted tells how long a work took, the wait for its turn included. Of a handshake the time in
+	// which the client was silent is left out.
+	Admitted(work Work, took time.Duration)
+	Refused(work Work, reason Reason)
+}
+
+// How much is worked on at a time, and who waits how long.
+const (
+	// perProcessor is how many works may be under way for each processor. Works compute. More of them at
+	// a time are not done sooner, but have the streams that are served wait for a processor. Fewer leave
+	// processors idle when one waits for a lock.
+	perProcessor = 2
+	leastAtATime = 4
+	// lent is how long a work has its place. What takes longer computes much, or waits for something: then
+	// a processor may be free. It goes on, and the next one begins.
+	lent = 100 * time.Millisecond
+	// overrunMost times as many works as have places may go on beyond their time.
+	overrunMost = 4
+
+	// joinWait and what a work takes are less than a second: who joins is served within that, or may ask
+	// another relay.
+	joinWait = 800 * time.Millisecond
+	// helloWait is less than a handshake may take in all. The clients' own limits are not known: after
+	// helloStale the connections that came last go first, whose clients are certainly there.
+	helloWait  = 8 * time.Second
+	helloStale = time.Second
+)
+
+// Admission admits clients at the rate at which the processors can serve them, and while there is memory
+// (LIM-1, LIM-3). A client that joins has work done in a place of its own, of which there are few; others
+// wait in a queue with a deadline. At most one stream of each connection has its turn before all other
+// connections that wait have had theirs. Its methods may be called from any goroutine.
+type Admission struct {
+	// immutable
+	memory   *Memory
+	places   int
+	observer Observer
+
+	off atomic.Bool
+
+	mu      sync.Mutex // guards what follows
+	closed  bool
+	running list.List // of *place: who has one, in the order in which they got it
+	overrun int       // who goes on without a place
+	begun   queue     // rests of handshakes: they go first
+	hellos  queue     // handshakes that begin
+	joins   queue
+	joined  bool // a join was the last that had its turn, not a hello
+	look    *time.Timer
+	looking bool // look is set
+}
+
+// NewAdmission makes one that goes by memory, which may be nil. observer may be nil, too.
+func NewAdmission(memory *Memory, observer Observer) *Admission {
+	return newAdmission(memory, observer, max(leastAtATime, perProcessor*runtime.GOMAXPROCS(0)))
+}
+
+func newAdmission(memory *Memory, observer Observer, places int) *Admission {
+	if observer == nil {
+		observer = silent{}
+	}
+	return &Admission{memory: memory, observer: observer, places: places}
+}
+
+type silent struct{}
+
+func (silent) Admitted(Work, time.Duration) {}
+func (silent) Refused(Work, Reason)         {}
+
+// SetOff has clients join whatever the load is, or not. Memory counts all the same.
+func (a *Admission) SetOff(off bool) { a.off.Store(off) }
+
+// Close ends all waits with ErrClosed, and refuses who comes later.
+func (a *Admission) Close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+	if a.look != nil {
+		a.look.Stop()
+	}
+	for _, q := range []*queue{&a.begun, &a.hellos, &a.joins} {
+		for w := q.first(); w != nil; w = q.first() {
+			w.ready <- ErrClosed
+		}
+	}
+}
+
+// Status is what an Admission does at the moment.
+type Status struct {
+	Places  int          // how many may work at a time; 0: any number, the Admission is off
+	Working int          // how many do, those beyond their time included
+	Waiting map[Work]int // how many wait for their turn
+}
+
+// Status gives the present one.
+func (a *Admission) Status() Status {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	places := a.places
+	if a.off.Load() {
+		places = 0
+	}
+	return Status{
+		Places: places, Working: a.running.Len() + a.overrun,
+		Waiting: map[Work]int{Handshake: a.begun.n + a.hellos.n, Join: a.joins.n},
+	}
+}
+
+// Scope gives nil if there is memory for a new scope, ErrMemory if not.
+func (a *Admission) Scope() error {
+	if a != nil && a.memory.Level() >= Tight {
+		return ErrMemory
+	}
+	return nil
+}
+
+// Again gives nil if there is memory for a client that was served before, and polls; ErrMemory if not.
+func (a *Admission) Again() error {
+	if a.memory.Level() < Full {
+		return nil
+	}
+	a.observer.Refused(Join, NoMemory)
+	return ErrMemory
+}
+
+// Join waits until a client may join whose first request is there. from stands for its connection; nil
+// stands for one of which nothing is known. The error is ErrMemory, ErrLate, ErrClosed or that of ctx.
+// Without one Done is to be called.
+func (a *Admission) Join(ctx context.Context, from any) (*Turn, error) {
+	if err := a.Again(); err != nil {
+		return nil, err
+	}
+	t := &Turn{of: a, work: Join, came: time.Now()}
+	if err := t.take(ctx, &a.joins, from, joinWait); err != nil {
+		if errors.Is(err, ErrLate) {
+			a.observer.Refused(Join, Late)
+		}
+		return nil, err
+	}
+	return t, nil
+}
+
+// Turn is that of one client, to have its work done. One goroutine at a time uses it.
+type Turn struct {
+	of   *Admission
+	work Work
+	came time.Time
+	held *list.Element // of running; nil: it has no place
+
+	place place
+}
+
+// place is one of those at which works are done. Admission.mu guards it.
+type place struct {
+	since time.Time
+	over  bool // it was lent for long enough, and others have it
+}
+
+// take waits for a place.
+func (t *Turn) take(ctx context.Context, q *queue, from any, most time.Duration) error {
+	a := t.of
+	if a.off.Load() {
+		return nil
+	}
+	w, err := a.enter(t, q, from)
+	if w == nil {
+		return err
+	}
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case err := <-w.ready:
+		return err
+	case <-timer.C:
+		return a.leave(w, q, ErrLate)
+	case <-ctx.Done():
+		return a.leave(w, q, ctx.Err())
+	}
+}
+
+// enter gives a place, or else puts the turn into a queue.
+func (a *Admission) enter(t *Turn, q *queue, from any) (*waiter, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.closed:
+		return nil, ErrClosed
+	case a.running.Len() < a.places: // then nobody waits
+		a.give(t)
+		return nil, nil
+	}
+	w := &waiter{turn: t, came: t.came, ready: make(chan error, 1)}
+	q.push(w, from)
+	a.lookLater()
+	return w, nil
+}
+
+// leave takes a waiter out of its queue. It gives why, or what the waiter was told in the same moment.
+func (a *Admission) leave(w *waiter, q *queue, why error) error {
+	a.mu.Lock()
+	if q.remove(w) {
+		a.mu.Unlock()
+		return why
+	}
+	a.mu.Unlock()
+	err := <-w.ready
+	if err == nil && !errors.Is(why, ErrLate) { // the client has gone
+		w.turn.release()
+		return why
+	}
+	return err
+}
+
+// give gives a place. The caller holds mu.
+func (a *Admission) give(t *Turn) {
+	t.place = place{since: time.Now()}
+	t.held = a.running.PushBack(&t.place)
+}
+
+// release gives the place back.
+func (t *Turn) release() {
+	a := t.of
+	if t.held == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if t.place.over {
+		a.overrun--
+	} else {
+		a.running.Remove(t.held)
+	}
+	t.held = nil
+	a.next()
+}
+
+// Done ends a turn: the work is done, or may have to wait for the client. Calling it again, or that of
+// nil, does nothing.
+func (t *Turn) Done() {
+	if t == nil || t.came.IsZero() {
+		return
+	}
+	t.release()
+	t.of.observer.Admitted(t.work, time.Since(t.came))
+	t.came = time.Time{}
+}
+
+// next gives free places to those whose turn it is. The caller holds mu.
+func (a *Admission) next() {
+	for a.running.Len() < a.places {
+		w := a.first()
+		if w == nil {
+			return
+		}
+		a.give(w.turn)
+		w.ready <- nil
+	}
+	a.lookLater()
+}
+
+// first takes whose turn it is out of its queue; nil: nobody waits. What has begun is finished first.
+// New connections and streams take turns. The caller holds mu.
+func (a *Admission) first() *waiter {
+	if w := a.begun.first(); w != nil {
+		return w
+	}
+	hello := a.hello
+	order := [...]func() *waiter{hello, a.joins.first}
+	if !a.joined {
+		order = [...]func() *waiter{a.joins.first, hello}
+	}
+	for _, from := range order {
+		if w := from(); w != nil {
+			a.joined = w.turn.work == Join
+			return w
+		}
+	}
+	return nil
+}
+
+// hello takes the connection that is to begin its handshake out of the queue. The caller holds mu.
+func (a *Admission) hello() *waiter {
+	if oldest := a.hellos.oldest(); oldest != nil && time.Since(oldest.came) > helloStale {
+		return a.hellos.last()
+	}
+	return a.hellos.first()
+}
+
+// lookLater has somebody look at works that take long, if somebody waits for their end. The caller holds mu.
+func (a *Admission) lookLater() {
+	oldest := a.running.Front()
+	if a.looking || a.closed || oldest == nil || a.begun.n+a.hellos.n+a.joins.n == 0 || a.overrun >= overrunMost*a.places {
+		return
+	}
+	a.looking = true
+	in := lent - time.Since(oldest.Value.(*place).since)
+	if a.look == nil {
+		a.look = time.AfterFunc(in, a.lookNow)
+		return
+	}
+	a.look.Reset(in)
+}
+
+// lookNow takes places from works that had them for long enough.
+func (a *Admission) lookNow() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.looking = false
+	for e := a.running.Front(); e != nil && a.overrun < overrunMost*a.places; e = a.running.Front() {
+		p := e.Value.(*place)
+		if time.Since(p.since) < lent {
+			break
+		}
+		p.over = true
+		a.running.Remove(e)
+		a.overrun++
+	}
+	a.next()
+}
