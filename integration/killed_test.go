@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -8,9 +9,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -51,7 +54,12 @@ func runRelay(file string) error {
 	if err != nil {
 		return err
 	}
-	r, err := relay.New(cfg, relay.Options{Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	opts := relay.Options{Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	if cfg.Limits.Memory != config.AutoMemory { // as the program does it
+		opts.Memory = int64(float64(cfg.Limits.Memory) * 0.9)
+		debug.SetMemoryLimit(cmp.Or(opts.Memory, math.MaxInt64))
+	}
+	r, err := relay.New(cfg, opts)
 	if err != nil {
 		return err
 	}
