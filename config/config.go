@@ -212,6 +212,17 @@ type UpstreamTLS struct {
 // Credentials is what the relay shows an upstream beside its client certificate (ACC-6).
 type Credentials struct {
 	TokenFile string `yaml:"token_file,omitempty"` // a bearer token, which is read again when it changes; empty: none
+
+	SPIFFE *TokenSPIFFE `yaml:"spiffe,omitempty"` // in place of the file
+}
+
+// given reports whether there is a bearer token.
+func (c *Credentials) given() bool { return *c != Credentials{} }
+
+// TokenSPIFFE has a bearer token, a JWT-SVID, come from a SPIFFE Workload API (ACC-6).
+type TokenSPIFFE struct {
+	Socket    string   `yaml:"socket,omitempty"` // unix:///path; empty: SPIFFE_ENDPOINT_SOCKET
+	Audiences []string `yaml:"audiences"`        // for whom the token is: what the control plane expects in aud
 }
 
 // Backoff is the exponential wait between attempts to reach an upstream

@@ -105,7 +105,7 @@ func TestDiff_everyKey(t *testing.T) {
 		c.Server.TLS, c.Admin.TLS = &ServerTLS{SPIFFE: new(SPIFFE)}, &ServerTLS{SPIFFE: new(SPIFFE)}
 		c.Peers.TLS.SPIFFE = new(ClientSPIFFE)
 		u := DefaultUpstream()
-		u.Name, u.TLS = "a", &UpstreamTLS{SPIFFE: new(ClientSPIFFE)}
+		u.Name, u.TLS, u.Credentials.SPIFFE = "a", &UpstreamTLS{SPIFFE: new(ClientSPIFFE)}, new(TokenSPIFFE)
 		c.Upstreams = []Upstream{u}
 		l := DefaultListener()
 		l.Name, l.TLS = "b", &ServerTLS{SPIFFE: new(SPIFFE)}

@@ -34,6 +34,9 @@ func (c *Config) CheckFiles() error {
 	for i, u := range c.Upstreams {
 		k.clientFiles(fmt.Sprintf("upstreams[%d].tls", i), u.TLS)
 		k.token(fmt.Sprintf("upstreams[%d].credentials.token_file", i), u.Credentials.TokenFile)
+		if s := u.Credentials.SPIFFE; s != nil {
+			k.workload(fmt.Sprintf("upstreams[%d].credentials", i), s.Socket)
+		}
 		k.exists(fmt.Sprintf("upstreams[%d].path", i), u.Path)
 	}
 	k.clientFiles("peers.tls", &c.Peers.TLS)

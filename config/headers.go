@@ -117,7 +117,7 @@ const headerCharacters = "abcdefghijklmnopqrstuvwxyz0123456789-_."
 func (k *checker) headers(path string, u *Upstream) {
 	if u.Path != "" {
 		for key, given := range map[string]bool{
-			"metadata": len(u.Metadata) > 0, "forward": len(u.Forward) > 0, "credentials": u.Credentials != Credentials{},
+			"metadata": len(u.Metadata) > 0, "forward": len(u.Forward) > 0, "credentials": u.Credentials.given(),
 		} {
 			if given {
 				k.fail(path+"."+key, "expected either path or %s: files have no servers", key)
@@ -149,17 +149,35 @@ func (k *checker) headers(path string, u *Upstream) {
 	}
 }
 
-// credentials checks that the relay's token is the only one.
+// tokenKey is where the bearer token of an upstream is configured; "": it has none.
+func (c *Credentials) tokenKey() string {
+	switch {
+	case c.TokenFile != "":
+		return ".credentials.token_file"
+	case c.SPIFFE != nil:
+		return ".credentials.spiffe"
+	}
+	return ""
+}
+
+// credentials checks that the relay's token is the only one, and where it comes from.
 func (k *checker) credentials(path string, u *Upstream) {
-	if u.Credentials.TokenFile == "" {
+	key := u.Credentials.tokenKey()
+	if key == "" {
 		return
 	}
 	const message = "expected no authorization beside it: the relay sends the token under that name, and %s has it too"
 	if _, static := u.Metadata[authorization]; static {
-		k.fail(path+".credentials.token_file", message, path+".metadata")
+		k.fail(path+key, message, path+".metadata")
 	}
 	if slices.Contains(u.Forward, authorization) {
-		k.fail(path+".credentials.token_file", message, path+".forward")
+		k.fail(path+key, message, path+".forward")
+	}
+	if s := u.Credentials.SPIFFE; s != nil {
+		if u.Credentials.TokenFile != "" {
+			k.fail(path+key, "expected either spiffe or token_file: a stream has one token")
+		}
+		k.tokenSPIFFE(path+".credentials.spiffe", s)
 	}
 }
 

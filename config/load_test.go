@@ -47,7 +47,8 @@ func TestParseEveryKey(t *testing.T) {
 	forwarding.TLS = &UpstreamTLS{SPIFFE: &ClientSPIFFE{
 		Socket: "unix:///run/spire/agent.sock", TrustDomains: []string{"example.org"}, ServerIDs: []string{"spiffe://example.org/xds"},
 	}}
-	forwarding.Forward = []string{"authorization", "x-consul-token"}
+	forwarding.Credentials.SPIFFE = &TokenSPIFFE{Socket: "unix:///run/spire/agent.sock", Audiences: []string{"xds", "c.example.com"}}
+	forwarding.Forward = []string{"x-team-token", "x-consul-token"}
 	want := &Config{
 		Server: Server{
 			Listen:     ":18443",

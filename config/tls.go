@@ -55,11 +55,34 @@ func (k *checker) noFiles(path string, files map[string]string) {
 	}
 }
 
-// spiffe checks a Workload API. Whether it is there is seen at run time: it may come later.
-func (k *checker) spiffe(path, socket string, domains []string) {
+// workloadAPI checks the address of a Workload API. Whether it is there is seen at run time: it may come
+// later.
+func (k *checker) workloadAPI(path, socket string) {
 	if socket != "" && (!isUnix(socket) || !strings.HasPrefix(socket, "unix:///")) {
 		k.fail(path+".socket", "expected unix:///path, got %q", socket)
 	}
+}
+
+// tokenSPIFFE checks where a bearer token comes from, and for whom it is.
+func (k *checker) tokenSPIFFE(path string, s *TokenSPIFFE) {
+	k.workloadAPI(path, s.Socket)
+	if len(s.Audiences) == 0 {
+		k.fail(path+".audiences", "expected at least one: the name by which the control plane expects its tokens")
+	}
+	seen := make(map[string]int)
+	for i, name := range s.Audiences {
+		at := fmt.Sprintf("%s.audiences[%d]", path, i)
+		if name == "" {
+			k.fail(at, "expected a name, got an empty one")
+			continue
+		}
+		k.once(seen, at, path+".audiences", name, i)
+	}
+}
+
+// spiffe checks a Workload API, and the trust domains of those at the other end.
+func (k *checker) spiffe(path, socket string, domains []string) {
+	k.workloadAPI(path, socket)
 	seen := make(map[string]int)
 	for i, name := range domains {
 		at := fmt.Sprintf("%s.trust_domains[%d]", path, i)

@@ -136,9 +136,9 @@ func (w *warnings) openTokens(path string, u *Upstream) {
 	}
 	const message = "everybody on the way to the servers can read the %s: expected tls"
 	_, static := u.Metadata[authorization]
-	switch {
-	case u.Credentials.TokenFile != "":
-		w.add(path+".credentials.token_file", message, "token")
+	switch key := u.Credentials.tokenKey(); {
+	case key != "":
+		w.add(path+key, message, "token")
 	case static:
 		w.add(keyPath(path+".metadata", authorization), message, "token")
 	case len(u.Forward) > 0:

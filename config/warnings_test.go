@@ -60,6 +60,8 @@ admin: {listen: "LOCALHOST.:3"}
 		"ACC-5 a first client that is verified": {upstream + "aggregation: {rules: [{name: r, match: \"true\", scope: [], node: first}]}\n" +
 			"access: {verify: [{name: v, require: node.id != \"\"}]}\n", nil},
 		"ACC-6 tokens":             {plain(", credentials: {token_file: t}"), []string{"2:87: upstreams[0].credentials.token_file: everybody on the way"}},
+		"ACC-6 tokens of SPIFFE":   {plain(", credentials: {spiffe: {audiences: [a]}}"), []string{"upstreams[0].credentials.spiffe: everybody on the way"}},
+		"ACC-6 SPIFFE within TLS":  {plain(", tls: {}, credentials: {spiffe: {audiences: [a]}}"), nil},
 		"ACC-6 static tokens":      {plain(", metadata: {authorization: t, x: y}"), []string{"upstreams[0].metadata.authorization: everybody on the way"}},
 		"ACC-6 tokens of clients":  {plain(", forward: [x-token]"), []string{"upstreams[0].forward: everybody on the way to the servers can read the values of clients"}},
 		"ACC-6 no token":           {plain(", metadata: {x: y}"), nil},

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/workload"
 	"github.com/xdsrelay/xdsrelay/relay/load"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
 	"github.com/xdsrelay/xdsrelay/upstream"
@@ -36,7 +37,7 @@ type Source interface {
 	Scopes() (scopes, unmentioned int)
 	// Workloads counts the SPIFFE Workload APIs in use that do not answer, and says when the first of
 	// the certificates from such APIs expires; zero: there is none.
-	Workloads() (away int, expires time.Time)
+	Workloads() workload.State
 }
 
 // SessionStats is one session: the relay's side towards one upstream for one scope.
@@ -88,7 +89,8 @@ type sourceCollector struct {
 	scopes, unmentioned         *prometheus.Desc
 	reporting, interval         *prometheus.Desc
 	restored, restoredAge       *prometheus.Desc
-	workloadsAway, expires      *prometheus.Desc
+	workloadsAway               *prometheus.Desc
+	expires, tokenExpires       *prometheus.Desc
 	tables                      []tableDesc
 }
 
@@ -150,6 +152,8 @@ func newSourceCollector(m *Metrics, src Source) *sourceCollector {
 		workloadsAway: desc("spiffe", "away", "SPIFFE Workload APIs in use that do not answer, or have no identity for the relay."),
 		expires: desc("spiffe", "certificate_expires_seconds",
 			"Time until the first of the certificates from SPIFFE Workload APIs expires, negative after that; 0 if there is none."),
+		tokenExpires: desc("spiffe", "token_expires_seconds",
+			"Time until the first of the tokens from SPIFFE Workload APIs expires, negative after that; 0 if there is none."),
 		tables: []tableDesc{
 			table("upstream", "subscriptions", "Names and collections that the relay is subscribed to.",
 				func(t *tableSum) float64 { return float64(t.subscriptions) }),
@@ -179,7 +183,7 @@ func newSourceCollector(m *Metrics, src Source) *sourceCollector {
 
 // Describe implements prometheus.Collector.
 func (c *sourceCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.resources, c.bytes, c.unwatched, c.past, c.memory, c.memoryLimit, c.places, c.working, c.waiting, c.sessions, c.staleness, c.replicas, c.unreachable, c.silent, c.answered, c.unanswered, c.most, c.least, c.scopes, c.unmentioned, c.reporting, c.interval, c.restored, c.restoredAge, c.workloadsAway, c.expires} {
+	for _, d := range []*prometheus.Desc{c.resources, c.bytes, c.unwatched, c.past, c.memory, c.memoryLimit, c.places, c.working, c.waiting, c.sessions, c.staleness, c.replicas, c.unreachable, c.silent, c.answered, c.unanswered, c.most, c.least, c.scopes, c.unmentioned, c.reporting, c.interval, c.restored, c.restoredAge, c.workloadsAway, c.expires, c.tokenExpires} {
 		ch <- d
 	}
 	for _, t := range c.tables {
@@ -237,13 +241,16 @@ func (c *sourceCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.scopes, float64(scopes))
 	gauge(c.unmentioned, float64(unmentioned))
 	now := time.Now()
-	away, expires := c.source.Workloads()
-	gauge(c.workloadsAway, float64(away))
-	left := time.Duration(0)
-	if !expires.IsZero() {
-		left = expires.Sub(now)
+	workloads := c.source.Workloads()
+	gauge(c.workloadsAway, float64(workloads.Away))
+	left := func(expires time.Time) float64 {
+		if expires.IsZero() {
+			return 0
+		}
+		return expires.Sub(now).Seconds()
 	}
-	gauge(c.expires, left.Seconds())
+	gauge(c.expires, left(workloads.Certificate))
+	gauge(c.tokenExpires, left(workloads.Token))
 	for name, contact := range c.source.Contacts() {
 		last, owed := contact.Answered, time.Duration(0)
 		if last.IsZero() {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/workload"
 	"github.com/xdsrelay/xdsrelay/relay/load"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
 	"github.com/xdsrelay/xdsrelay/upstream"
@@ -43,11 +44,12 @@ func (f fakeSource) Contacts() map[string]upstream.Contact { return f.contacts }
 
 func (f fakeSource) Scopes() (scopes, unmentioned int) { return f.scopes, f.unmentioned }
 
-func (f fakeSource) Workloads() (away int, expires time.Time) {
+func (f fakeSource) Workloads() workload.State {
+	now := workload.State{Away: f.away}
 	if f.expires != 0 {
-		expires = time.Now().Add(f.expires)
+		now.Certificate, now.Token = time.Now().Add(f.expires), time.Now().Add(f.expires/2)
 	}
-	return f.away, expires
+	return now
 }
 
 func TestSource(t *testing.T) {
@@ -103,8 +105,9 @@ func TestSource(t *testing.T) {
 	expect(t, reg, want)
 }
 
-// Of SPIFFE Workload APIs: how many are away, and when the first certificate expires (ACC-1).
-func TestWorkloads_ACC1(t *testing.T) {
+// Of SPIFFE Workload APIs: how many are away, and when the first certificate and the first token expire
+// (ACC-1, ACC-6).
+func TestWorkloads_ACC1_ACC6(t *testing.T) {
 	for _, expires := range []time.Duration{0, time.Minute, -time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			m, reg := setUp(t)
@@ -117,6 +120,7 @@ func TestWorkloads_ACC1(t *testing.T) {
 			want := map[string]float64{"spiffe_away": 2, "spiffe_updates_total": 1, "spiffe_failures_total": 2}
 			if expires != 0 {
 				want["spiffe_certificate_expires_seconds"] = expires.Seconds()
+				want["spiffe_token_expires_seconds"] = (expires / 2).Seconds()
 			}
 			expect(t, reg, want)
 		})

@@ -14,9 +14,9 @@ var _ workload.Observer = (*workloadSeries)(nil)
 func newWorkloadSeries(s *set) *workloadSeries {
 	const subsystem = "spiffe"
 	return &workloadSeries{
-		answered: s.counter(subsystem, "updates_total", "Certificates and bundles that SPIFFE Workload APIs gave the relay.").WithLabelValues(),
+		answered: s.counter(subsystem, "updates_total", "Certificates with bundles, and tokens, that SPIFFE Workload APIs gave the relay.").WithLabelValues(),
 		failed: s.counter(subsystem, "failures_total",
-			"Failed attempts to have certificates and bundles of a SPIFFE Workload API, and answers that cannot be used.").WithLabelValues(),
+			"Failed attempts to have certificates, bundles or tokens of a SPIFFE Workload API, and answers that cannot be used.").WithLabelValues(),
 	}
 }
 

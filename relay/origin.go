@@ -83,6 +83,7 @@ func (r *Relay) newPlane(u config.Upstream, outages *upstream.Outages, obs upstr
 		if u.TLS != nil {
 			c.TLS = new(r.clientTLS(u.TLS, u.TLSRefresh))
 		}
+		c.Credentials.SPIFFE = r.tokensOf(u.Credentials.SPIFFE)
 		up, err := upstream.New(c)
 		if err != nil {
 			return nil, err

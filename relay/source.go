@@ -1,9 +1,8 @@
 package relay
 
 import (
-	"time"
-
 	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/workload"
 	"github.com/xdsrelay/xdsrelay/metrics"
 	"github.com/xdsrelay/xdsrelay/relay/load"
 	"github.com/xdsrelay/xdsrelay/upstream"
@@ -96,7 +95,7 @@ func (s source) contacts() map[string]upstream.Contact {
 }
 
 // Workloads implements metrics.Source.
-func (s source) Workloads() (away int, expires time.Time) { return s.relay.workloads.State() }
+func (s source) Workloads() workload.State { return s.relay.workloads.State() }
 
 // Scopes implements metrics.Source.
 func (s source) Scopes() (scopes, unmentioned int) {

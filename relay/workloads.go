@@ -22,6 +22,14 @@ func (r *Relay) serversOf(s *config.ClientSPIFFE) *workload.Party {
 	return &workload.Party{Sources: r.workloads, Socket: s.Socket, Domains: s.TrustDomains, IDs: s.ServerIDs}
 }
 
+// tokensOf says which tokens the relay shows; nil: none of a Workload API.
+func (r *Relay) tokensOf(s *config.TokenSPIFFE) *workload.Bearer {
+	if s == nil {
+		return nil
+	}
+	return &workload.Bearer{Sources: r.workloads, Socket: s.Socket, Audiences: s.Audiences}
+}
+
 // clientTLS says what connections that the relay opens use.
 func (r *Relay) clientTLS(t *config.UpstreamTLS, refresh config.Duration) tlsfiles.ClientConfig {
 	return tlsfiles.ClientConfig{

@@ -15,6 +15,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/workload"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -75,12 +76,14 @@ type Dial struct {
 	Options  []grpc.DialOption
 }
 
-// Credentials are what servers are shown beside a client certificate (ACC-6). They are never logged.
-// TokenFile is the file of a bearer token that goes beside Metadata as "authorization"; empty: none. A
-// stream, or poll, has the token that the file has when it begins.
+// Credentials are what servers are shown beside a client certificate (ACC-6). They are never logged. A
+// bearer token goes beside Metadata as "authorization". TokenFile is its file; empty: none. SPIFFE says
+// which Workload API issues it instead; nil: none. A stream, or poll, has the token that is there when it
+// begins, and fails if there is none.
 type Credentials struct {
 	Metadata  map[string][]string
 	TokenFile string
+	SPIFFE    *workload.Bearer
 }
 
 // Keepalive is for gRPC connections: Time is how long one may be silent before it is

@@ -23,6 +23,7 @@ var (
 	errNotAsked       = errors.New("type URL was not asked for on this stream")
 	errNotRead        = errors.New("the path was not read yet")
 	errUnanswerable   = errors.New("response without what is needed to answer it")
+	errNoToken        = errors.New("the relay has no token to show")
 )
 
 // Reason is why a stream could not be opened or ended; it is fit for a
@@ -32,6 +33,7 @@ type Reason string
 // The reasons.
 const (
 	ReasonUnreachable  Reason = "unreachable"   // the connection could not be made
+	ReasonNoToken      Reason = "no_token"      // the relay has no bearer token to show
 	ReasonTimeout      Reason = "timeout"       // neither made nor refused in time
 	ReasonSilent       Reason = "silent"        // the server does not answer, nor its host
 	ReasonServerClosed Reason = "server_closed" // the server ended the stream in order
@@ -50,7 +52,7 @@ const (
 // Reasons returns every reason.
 func Reasons() []Reason {
 	return []Reason{
-		ReasonUnreachable, ReasonTimeout, ReasonSilent, ReasonServerClosed, ReasonUnavailable, ReasonExhausted, ReasonDenied,
+		ReasonUnreachable, ReasonNoToken, ReasonTimeout, ReasonSilent, ReasonServerClosed, ReasonUnavailable, ReasonExhausted, ReasonDenied,
 		ReasonMalformed, ReasonNotReading, ReasonError, ReasonUnwanted, ReasonResubscribe, ReasonFailback, ReasonShutdown,
 	}
 }
@@ -58,6 +60,8 @@ func Reasons() []Reason {
 // reasonOf classifies what ended a stream, or an attempt to open one.
 func reasonOf(err error, opened bool) Reason {
 	switch {
+	case errors.Is(err, errNoToken):
+		return ReasonNoToken
 	case errors.Is(err, errConnectTimeout):
 		return ReasonTimeout
 	case errors.Is(err, errSilent), opened && vanished(err):

@@ -38,7 +38,11 @@ func (e *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Host = e.host
 	r.Header.Set("User-Agent", UserAgent())
-	restjson.SetMetadata(r.Header, e.with.now())
+	md, err := e.with.now()
+	if err != nil {
+		return nil, err
+	}
+	restjson.SetMetadata(r.Header, md)
 	e.received.Store(0)
 	e.begun = time.Now()
 	kind, _ := e.owed.Swap(KindSubscribe).(RequestKind)
@@ -93,6 +97,8 @@ func pollReason(err error) Reason {
 	_, unreachable := errors.AsType[unreachableError](err)
 	failed, network := errors.AsType[net.Error](err)
 	switch {
+	case errors.Is(err, errNoToken):
+		return ReasonNoToken
 	case errors.Is(err, restjson.ErrTooLarge):
 		return ReasonExhausted
 	case errors.Is(err, errConnectTimeout), errors.Is(err, context.DeadlineExceeded), network && failed.Timeout():

@@ -47,12 +47,15 @@ func (c *grpcClient) serves(id wire.StreamID) bool { return c.cfg.APIType.method
 
 // connect implements client.
 func (c *grpcClient) connect(l *line) (link, error) {
+	ctx, err := c.headers.outgoing(c.remote.ctx)
+	if err != nil {
+		return nil, err
+	}
 	conn, err := c.pool.acquire(l.replica)
 	if err != nil {
 		return nil, err
 	}
 	c.allowSecond(l)
-	ctx := c.headers.outgoing(c.remote.ctx)
 	api := c.cfg.APIType
 	k := &streamLink{
 		client: c, line: l, stream: newStream(ctx, conn, api, api.method(l.id), c.session, c.report.wrote),

@@ -8,11 +8,21 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/tokenfile"
 )
 
-// keyring has the files with which the relay shows control planes who it is. They may be replaced
-// at any time.
+// keyring has the files, and what comes from Workload APIs, with which the relay shows control planes who
+// it is. They may be replaced at any time.
 type keyring struct {
 	tls   *tlsfiles.Client // nil in plain text
-	token *tokenfile.File  // nil: no bearer token
+	token bearer           // nil: no bearer token
+}
+
+// bearer is where a bearer token comes from. Any goroutine may call its methods.
+type bearer interface {
+	// Token gives the token as it is now. The error says why there is none.
+	Token() (string, error)
+	// Lately lists the token and the one that it replaced, as far as there are.
+	Lately() []string
+	// Close ends the following of the token.
+	Close()
 }
 
 // openKeyring reads the files that cfg names. The keyring must be closed.
@@ -26,13 +36,30 @@ func openKeyring(cfg *Config) (k keyring, err error) {
 			return k, err
 		}
 	}
-	if file := cfg.Credentials.TokenFile; file != "" {
-		if k.token, err = tokenfile.Open(file, cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))); err != nil {
-			k.close()
-			return k, err
-		}
+	if k.token, err = openToken(cfg); err != nil {
+		k.close()
+		return k, err
 	}
 	return k, nil
+}
+
+// openToken begins to follow the bearer token of cfg; nil: it has none.
+func openToken(cfg *Config) (bearer, error) {
+	if file := cfg.Credentials.TokenFile; file != "" {
+		f, err := tokenfile.Open(file, cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)))
+		if err != nil {
+			return nil, err
+		}
+		return f, nil
+	}
+	if b := cfg.Credentials.SPIFFE; b != nil {
+		t, err := b.Open()
+		if err != nil {
+			return nil, err
+		}
+		return t, nil
+	}
+	return nil, nil //nolint:nilnil // the comment says so
 }
 
 // close follows the files no longer.

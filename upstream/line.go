@@ -228,7 +228,7 @@ func (l *line) connect() {
 	k, err := r.client.connect(l)
 	if err != nil {
 		// The upstream has tried the endpoint, so this is about something that may pass.
-		l.fail(l.failure(ReasonUnreachable, err), true, false)
+		l.fail(l.failure(reasonOf(err, false), err), true, false)
 		return
 	}
 	l.link = k

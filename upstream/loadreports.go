@@ -85,11 +85,15 @@ func (r *remote) reportTo(ctx context.Context) []*replica {
 // openLoadReports opens the stream at one replica. Connecting is bounded, not the life of the
 // stream.
 func (c *grpcClient) openLoadReports(ctx context.Context, x *replica) (*LoadReports, error) {
+	ctx, err := c.headers.outgoing(ctx)
+	if err != nil {
+		return nil, err
+	}
 	conn, err := c.pool.acquire(x)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(c.headers.outgoing(ctx))
+	ctx, cancel := context.WithCancel(ctx)
 	timer := time.AfterFunc(c.cfg.ConnectTimeout, cancel)
 	desc := &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
 	stream, err := conn.cc.NewStream(ctx, desc, loadReporting)

@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/xdsrelay/xdsrelay/internal/tokenfile"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -38,7 +37,7 @@ type pool struct {
 	// Immutable after newPool.
 	cfg   *Config
 	creds credentials.TransportCredentials
-	token *tokenfile.File // nil: no bearer token
+	token bearer // nil: no bearer token
 
 	mu    sync.Mutex
 	conns map[*replica][]*conn

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -341,6 +342,7 @@ func TestReasons(t *testing.T) {
 		{status.Error(codes.Unauthenticated, ""), ReasonDenied},
 		{status.Error(codes.Internal, ""), ReasonError},
 		{errConnectTimeout, ReasonTimeout},
+		{fmt.Errorf("%w: %w", errNoToken, status.Error(codes.PermissionDenied, "")), ReasonNoToken},
 	} {
 		if got := reasonOf(tt.err, true); got != tt.want || !slices.Contains(all, got) {
 			t.Errorf("reasonOf(%v) = %s", tt.err, got)

@@ -30,7 +30,10 @@ type streamAsker struct {
 
 // ask implements asker. Types with services of their own have a stream each.
 func (a *streamAsker) ask(ctx context.Context, x *replica, q *question, t terms) (reply, error) {
-	ctx = a.headers.outgoing(ctx)
+	ctx, err := a.headers.outgoing(ctx)
+	if err != nil {
+		return reply{}, err
+	}
 	conn, err := a.pool.acquire(x)
 	if err != nil {
 		return reply{}, err

@@ -39,8 +39,8 @@ func Open(path string, log *slog.Logger) (*File, error) {
 	return &File{f}, nil
 }
 
-// Token returns the token.
-func (f *File) Token() string { return f.current.Load().now }
+// Token returns the token. A file has one at any time: the error is nil.
+func (f *File) Token() (string, error) { return f.current.Load().now, nil }
 
 // Lately returns the token and the one that it replaced: what a server quotes may be either.
 func (f *File) Lately() []string {

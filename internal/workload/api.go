@@ -28,7 +28,7 @@ const (
 )
 
 // firstWait is how long the first word of a Workload API is waited for, so that a relay that starts
-// beside one has its certificate before the first client comes.
+// beside one has its certificate and its tokens before the first client comes.
 const firstWait = 2 * time.Second
 
 // said is what a Workload API said last. It does not change.
@@ -70,16 +70,20 @@ func newAPI(of *Sources, address string) (*api, error) {
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	a.said.Store(&said{why: errUnanswered, away: true, bundles: x509bundle.NewSet()})
 	var err error
-	a.client, err = workloadapi.New(a.ctx, workloadapi.WithAddr(address), workloadapi.WithBackoffStrategy(pace{}),
-		workloadapi.WithDialOptions(grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           grpcbackoff.Config{BaseDelay: firstPause, Multiplier: 2, Jitter: 0.2, MaxDelay: mostPause},
-			MinConnectTimeout: mostPause,
-		})))
-	if err != nil {
+	if a.client, err = dial(a.ctx, address); err != nil {
 		a.stop()
 		return nil, err
 	}
 	return a, nil
+}
+
+// dial makes the client of a Workload API, which connects when it is used.
+func dial(ctx context.Context, address string) (*workloadapi.Client, error) {
+	return workloadapi.New(ctx, workloadapi.WithAddr(address), workloadapi.WithBackoffStrategy(pace{}),
+		workloadapi.WithDialOptions(grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           grpcbackoff.Config{BaseDelay: firstPause, Multiplier: 2, Jitter: 0.2, MaxDelay: mostPause},
+			MinConnectTimeout: mostPause,
+		})))
 }
 
 // pace makes the delays between attempts.
@@ -100,12 +104,12 @@ func (a *api) run() {
 	}
 }
 
-// listen waits until it is known whether the API answers, for a while at most.
-func (a *api) listen() {
+// await waits until it is known whether a Workload API answers, for a while at most.
+func await(heard <-chan struct{}) {
 	timer := time.NewTimer(firstWait)
 	defer timer.Stop()
 	select {
-	case <-a.heard:
+	case <-heard:
 	case <-timer.C:
 	}
 }

@@ -1,12 +1,14 @@
-// Package workload has the relay's certificates and bundles of trust domains from SPIFFE Workload
-// APIs (ACC-1): it follows each of them as long as somebody uses it, and keeps what it said last.
+// Package workload has the relay's certificates, bundles of trust domains (ACC-1) and bearer tokens
+// (ACC-6) from SPIFFE Workload APIs: it follows each of them as long as somebody uses it, and keeps what it
+// said last.
 //
-// It owns the connection to a Workload API and what that says. It makes no TLS configuration and ends
-// no connection: package tlsfiles does the one, downstream/identity the other.
+// It owns the connection to a Workload API and what that says. It makes no TLS configuration, ends no
+// connection and sends no token: package tlsfiles does the first, downstream/identity the second, upstream
+// the third.
 //
-// A Workload API that is away takes nothing away: the last certificate stays in use until it expires,
-// and the last bundles stay. One that says that the relay has no identity (PERMISSION_DENIED) does:
-// the relay shows its certificate no more (SPIFFE Workload API, 5.2.1).
+// A Workload API that is away takes nothing away: the last certificate and the last token stay in use until
+// they expire, and the last bundles stay. One that says that the relay has no identity (PERMISSION_DENIED)
+// does: the relay shows them no more (SPIFFE Workload API, 5.2.1).
 package workload
 
 import (
@@ -23,11 +25,12 @@ import (
 	"github.com/spiffe/go-spiffe/v2/workloadapi"
 
 	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/moment"
 )
 
 // Observer is told of Workload APIs. Its methods may be called from any goroutine and must not block.
 type Observer interface {
-	// WorkloadAnswered tells that a Workload API gave certificates and bundles.
+	// WorkloadAnswered tells that a Workload API gave certificates and bundles, or a token.
 	WorkloadAnswered()
 	// WorkloadFailed tells that one does not answer, or that its answer cannot be used.
 	WorkloadFailed()
@@ -39,13 +42,14 @@ type Sources struct {
 	observer Observer
 	panics   *contain.Panics
 
-	mu   sync.Mutex
-	apis map[string]*api // guarded by mu; by address
+	mu     sync.Mutex
+	apis   map[string]*api     // guarded by mu; by address
+	tokens map[*Token]struct{} // guarded by mu
 }
 
 // NewSources follows nothing yet. panics may be nil.
 func NewSources(log *slog.Logger, observer Observer, panics *contain.Panics) *Sources {
-	return &Sources{log: log, observer: observer, panics: panics, apis: make(map[string]*api)}
+	return &Sources{log: log, observer: observer, panics: panics, apis: make(map[string]*api), tokens: make(map[*Token]struct{})}
 }
 
 // Party says which certificate one side of connections shows, and whose it takes.
@@ -63,13 +67,13 @@ type Party struct {
 
 var errNoSocket = errors.New("no socket is configured, and " + workloadapi.SocketEnv + " is not set")
 
-// address is where the Workload API is.
-func (p *Party) address() (string, error) {
-	address := cmp.Or(p.Socket, os.Getenv(workloadapi.SocketEnv))
+// addressOf is where the Workload API is that a configuration means.
+func addressOf(socket string) (string, error) {
+	address := cmp.Or(socket, os.Getenv(workloadapi.SocketEnv))
 	if address == "" {
 		return "", errNoSocket
 	}
-	if !strings.HasPrefix(address, "unix:") { // keys would travel over a network in plaintext
+	if !strings.HasPrefix(address, "unix:") { // keys and tokens would travel over a network in plaintext
 		return "", fmt.Errorf("expected unix:///path, got %q", address)
 	}
 	return address, workloadapi.ValidateAddress(address)
@@ -93,14 +97,14 @@ func (p *Party) Open() (*Source, error) {
 		}
 		s.ids = append(s.ids, id)
 	}
-	address, err := p.address()
+	address, err := addressOf(p.Socket)
 	if err == nil {
 		s.api, err = p.Sources.use(address)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("spiffe: Workload API: %w", err)
 	}
-	s.api.listen()
+	await(s.api.heard)
 	return s, nil
 }
 
@@ -135,19 +139,52 @@ func (s *Sources) leave(a *api) {
 	}
 }
 
-// State says how many of the Workload APIs in use do not answer, or have no identity for the relay, and
-// when the first of their certificates expires; zero: there is none.
-func (s *Sources) State() (away int, expires time.Time) {
+// follow has State know of a token.
+func (s *Sources) follow(t *Token) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.tokens[t] = struct{}{}
+}
+
+// unfollow takes a token from State.
+func (s *Sources) unfollow(t *Token) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.tokens, t)
+}
+
+// State is how the Workload APIs in use are.
+type State struct {
+	// Away is how many of them do not answer, or have no identity for the relay.
+	Away int
+	// Certificate and Token are when the first certificate and the first token expire; zero: there is none.
+	Certificate, Token time.Time
+}
+
+// State says how the Workload APIs in use are now.
+func (s *Sources) State() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var now State
+	away := make(map[string]bool)
 	for _, a := range s.apis {
 		said := a.said.Load()
-		if said.away {
-			away++
-		}
-		if said.cert != nil && (expires.IsZero() || said.cert.Leaf.NotAfter.Before(expires)) {
-			expires = said.cert.Leaf.NotAfter
+		away[a.address] = said.away
+		if said.cert != nil {
+			now.Certificate = moment.Earlier(now.Certificate, said.cert.Leaf.NotAfter)
 		}
 	}
-	return away, expires
+	for t := range s.tokens {
+		issued := t.issued.Load()
+		away[t.address] = away[t.address] || issued.away
+		if issued.token != "" {
+			now.Token = moment.Earlier(now.Token, issued.expires)
+		}
+	}
+	for _, is := range away {
+		if is {
+			now.Away++
+		}
+	}
+	return now
 }

@@ -11,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spiffe/go-spiffe/v2/svid/jwtsvid"
 	"go.uber.org/goleak"
 
 	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/tokens"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/workloads"
 	"github.com/xdsrelay/xdsrelay/internal/workload"
@@ -67,8 +69,8 @@ func TestSource_ACC1(t *testing.T) {
 	if _, _, err := s.Certificate(time.Now()); err == nil || !strings.Contains(err.Error(), api.Socket()) {
 		t.Errorf("ACC-1: before the first word: %v", err)
 	}
-	if away, expires := sources.State(); away != 1 || !expires.IsZero() {
-		t.Errorf("%d are away, and a certificate expires at %v", away, expires)
+	if now := sources.State(); now.Away != 1 || !now.Certificate.IsZero() {
+		t.Errorf("%d are away, and a certificate expires at %v", now.Away, now.Certificate)
 	}
 	client, theirs := own.SVID("spiffe://own/c"), partner.SVID("spiffe://partner/c")
 	if trusts(s, client) || trusts(far, theirs) {
@@ -79,8 +81,8 @@ func TestSource_ACC1(t *testing.T) {
 	api.Give(first, own, workloads.Bundles{"partner": partner})
 	api.Start()
 	comes(t, s, first)
-	if away, expires := sources.State(); away != 0 || !expires.Equal(first.Leaf.NotAfter) {
-		t.Errorf("%d are away, and a certificate expires at %v", away, expires)
+	if now := sources.State(); now.Away != 0 || !now.Certificate.Equal(first.Leaf.NotAfter) {
+		t.Errorf("%d are away, and a certificate expires at %v", now.Away, now.Certificate)
 	}
 	if !trusts(s, client) || trusts(s, theirs) || trusts(far, client) || !trusts(far, theirs) {
 		t.Error("ACC-1: trust domains are mixed up")
@@ -165,8 +167,8 @@ func TestOpenFails(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}
 	}
-	if away, _ := sources.State(); away != 0 {
-		t.Errorf("%d are used", away)
+	if now := sources.State(); now.Away != 0 {
+		t.Errorf("%d are used", now.Away)
 	}
 }
 
@@ -208,4 +210,52 @@ func read(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(data)
+}
+
+// Tokens are for the audiences that are asked for, and come from the API that gives certificates.
+func TestBearer_ACC6(t *testing.T) {
+	api, seen := workloads.New(t), new(counts)
+	issuer := tokens.NewIssuer(t, "https://spire", "k")
+	api.Issue(func(audiences []string) string {
+		return issuer.Token(tokens.Claims{"sub": "spiffe://own/relay", "aud": audiences})
+	})
+	api.Start()
+	t.Setenv("SPIFFE_ENDPOINT_SOCKET", api.Socket())
+	sources := workload.NewSources(slog.New(slog.DiscardHandler), seen, nil)
+	b := workload.Bearer{Sources: sources, Audiences: []string{"xds", "dr"}}
+	token, err := b.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := token.Token()
+	if err != nil {
+		t.Fatalf("ACC-6: no token beside an API that answers: %v", err)
+	}
+	for _, audience := range b.Audiences {
+		if svid, err := jwtsvid.ParseInsecure(text, []string{audience}); err != nil || svid.ID.String() != "spiffe://own/relay" {
+			t.Errorf("ACC-6: the token for %s: %v", audience, err)
+		}
+	}
+	if now := sources.State(); now.Away != 0 || now.Token.IsZero() || !now.Certificate.IsZero() {
+		t.Errorf("%+v", now)
+	}
+	token.Close()
+	if now := sources.State(); now.Away != 0 || !now.Token.IsZero() || seen.answered.Load() != 1 {
+		t.Errorf("after the end: %+v", now)
+	}
+}
+
+func TestBearerFails_ACC6(t *testing.T) {
+	t.Setenv("SPIFFE_ENDPOINT_SOCKET", "")
+	sources := workload.NewSources(slog.New(slog.DiscardHandler), new(counts), nil)
+	for want, b := range map[string]workload.Bearer{
+		"SPIFFE_ENDPOINT_SOCKET is not set": {Audiences: []string{"a"}},
+		"expected unix:///path":             {Socket: "tcp://127.0.0.1:1", Audiences: []string{"a"}},
+		"for nobody":                        {Socket: "unix:///a"},
+	} {
+		b.Sources = sources
+		if token, err := b.Open(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, %v, want %q", token, err, want)
+		}
+	}
 }

@@ -3,6 +3,7 @@
 package workloads
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"maps"
@@ -31,6 +32,8 @@ type API struct {
 
 	mu      sync.Mutex
 	says    *workload.X509SVIDResponse // nil: that there is no identity
+	tokens  Tokens                     // nil: that there is no identity
+	asked   int                        // for tokens
 	changed chan struct{}              // closed with each change of says
 	server  *grpc.Server               // nil: it is away
 	served  chan struct{}
@@ -38,6 +41,9 @@ type API struct {
 
 // Bundles are the authorities of trust domains, by the name of the domain.
 type Bundles map[string]*pkitest.Authority
+
+// Tokens issues the token for audiences.
+type Tokens func(audiences []string) string
 
 // New makes a Workload API that is away and gives no identity. It ends with the test.
 func New(tb testing.TB) *API {
@@ -74,6 +80,20 @@ func (a *API) Give(svid tls.Certificate, own *pkitest.Authority, federated Bundl
 		says.FederatedBundles["spiffe://"+domain] = ca.Root().Raw
 	}
 	a.say(says)
+}
+
+// Issue has it give tokens: nil says that there is no identity.
+func (a *API) Issue(tokens Tokens) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tokens = tokens
+}
+
+// Asked is how often it was asked for a token.
+func (a *API) Asked() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.asked
 }
 
 // Deny has it say that there is no identity.
@@ -119,11 +139,37 @@ func (a *API) Stop() {
 	}
 }
 
-// FetchX509SVID implements workload.SpiffeWorkloadAPIServer.
-func (a *API) FetchX509SVID(_ *workload.X509SVIDRequest, stream workload.SpiffeWorkloadAPI_FetchX509SVIDServer) error {
-	md, _ := metadata.FromIncomingContext(stream.Context())
+// checkHeader refuses calls that a browser may have been made to send (SPIFFE Workload Endpoint, 3).
+func checkHeader(ctx context.Context) error {
+	md, _ := metadata.FromIncomingContext(ctx)
 	if !slices.Contains(md.Get("workload.spiffe.io"), "true") {
 		return status.Error(codes.InvalidArgument, "the security header is missing")
+	}
+	return nil
+}
+
+// FetchJWTSVID implements workload.SpiffeWorkloadAPIServer.
+func (a *API) FetchJWTSVID(ctx context.Context, req *workload.JWTSVIDRequest) (*workload.JWTSVIDResponse, error) {
+	if err := checkHeader(ctx); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	a.asked++
+	tokens := a.tokens
+	a.mu.Unlock()
+	switch {
+	case len(req.GetAudience()) == 0:
+		return nil, status.Error(codes.InvalidArgument, "audience must be specified")
+	case tokens == nil:
+		return nil, status.Error(codes.PermissionDenied, "no identity issued")
+	}
+	return &workload.JWTSVIDResponse{Svids: []*workload.JWTSVID{{Svid: tokens(req.GetAudience())}}}, nil
+}
+
+// FetchX509SVID implements workload.SpiffeWorkloadAPIServer.
+func (a *API) FetchX509SVID(_ *workload.X509SVIDRequest, stream workload.SpiffeWorkloadAPI_FetchX509SVIDServer) error {
+	if err := checkHeader(stream.Context()); err != nil {
+		return err
 	}
 	for {
 		a.mu.Lock()
