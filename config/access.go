@@ -1,10 +1,7 @@
 package config
 
 import (
-	"errors"
-	"fmt"
 	"reflect"
-	"slices"
 
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 )
@@ -17,6 +14,14 @@ type Access struct {
 
 	// Tests are the expected results of the rules. Only [Config.TestRules] runs them.
 	Tests []AccessTest `yaml:"tests"`
+}
+
+// ListenerAccess says who gets what through one listener, in place of [Access]. Tests of its rules stand
+// among those of Access, and name the listener.
+type ListenerAccess struct {
+	Otherwise Effect       `yaml:"otherwise"`
+	Rules     []AccessRule `yaml:"rules"`
+	Verify    []VerifyRule `yaml:"verify"`
 }
 
 // AccessRule says what some clients get of some names, with the fields of [rules.AccessRule].
@@ -38,110 +43,64 @@ type VerifyRule struct {
 	Require string `yaml:"require"` // a CEL expression over node and peer
 }
 
-// Verifier gives the rules of access.verify, compiled. The error is an [errors.Join] of
-// [*Error], as that of Validate, which finds the same.
-func (c *Config) Verifier() (*rules.Verifier, error) {
-	of := c.requirements()
-	if v, ok := c.atLoading().verify.of(of); ok {
-		return v, nil
-	}
-	v, problems := rules.CompileVerify(of)
-	errs := make([]error, len(problems))
-	for i, p := range problems {
-		errs[i] = c.unverifiable(p)
-	}
-	return v, errors.Join(errs...)
-}
-
-// AccessRules gives access.rules, compiled (ACC-2). The error is an [errors.Join] of [*Error], as
-// that of Validate, which finds the same.
-func (c *Config) AccessRules() (*rules.Access, error) {
-	of := c.accessRules()
-	if a, ok := c.atLoading().access.of(of); ok {
-		return a, nil
-	}
-	a, problems := rules.CompileAccess(of)
-	errs := make([]error, len(problems))
-	for i, p := range problems {
-		errs[i] = c.inaccessible(p)
-	}
-	return a, errors.Join(errs...)
-}
-
-// accessRules gives what is compiled.
-func (c *Config) accessRules() rules.AccessConfig {
-	of := rules.AccessConfig{Allow: c.Access.Otherwise == Allow, Types: make(map[string]bool)}
-	for _, r := range c.Access.Rules {
-		of.Rules = append(of.Rules, rules.AccessRule{Name: r.Name, Match: r.Match, Allow: r.Effect == Allow})
-	}
-	for _, url := range typeURLs(c.Types.Secret) {
-		of.Types[url] = true
-	}
-	return of
-}
-
-// SecretsDenied reports whether the relay serves no client the types of types.secret, since no
-// rule of access allows anything (ACC-4).
-func (c *Config) SecretsDenied() bool {
-	return len(c.Types.Secret) > 0 && !slices.ContainsFunc(c.Access.Rules, func(r AccessRule) bool { return r.Effect == Allow })
-}
-
-// requirements gives what is compiled.
-func (c *Config) requirements() []rules.Requirement {
-	list := make([]rules.Requirement, len(c.Access.Verify))
-	for i, r := range c.Access.Verify {
-		list[i] = rules.Requirement(r)
-	}
-	return list
-}
-
-// access checks the section.
+// access checks the sections.
 func (k *checker) access(c *Config) {
 	k.typeList("types.secret", c.Types.Secret)
-	allowed, verified := c.accessRules(), c.requirements()
+	k.compiled.access = make(map[string]compiledAccess)
+	for _, s := range c.accessSections() {
+		k.accessSection(c, s)
+	}
+	k.accessTests(c)
+}
+
+func (k *checker) accessSection(c *Config, s accessSection) {
+	allowed, verified := s.allowed(c), s.requirements()
 	a, problems := rules.CompileAccess(allowed)
 	for _, p := range problems {
-		k.errs = append(k.errs, c.inaccessible(p))
+		k.errs = append(k.errs, c.inaccessible(s, p))
 	}
-	for i, r := range c.Access.Rules {
-		k.enum(accessPath(i)+".effect", reflect.ValueOf(r.Effect))
+	for i, r := range s.rules {
+		k.enum(s.rulePath(i)+".effect", reflect.ValueOf(r.Effect))
 	}
 	v, problems := rules.CompileVerify(verified)
 	for _, p := range problems {
-		k.errs = append(k.errs, c.unverifiable(p))
+		k.errs = append(k.errs, c.unverifiable(s, p))
 	}
-	k.compiled.access = made[rules.AccessConfig, *rules.Access]{&allowed, a}
-	k.compiled.verify = made[[]rules.Requirement, *rules.Verifier]{&verified, v}
-	k.accessTests(c)
-	if c.Server.identifies() {
+	k.compiled.access[s.path] = compiledAccess{
+		made[rules.AccessConfig, *rules.Access]{&allowed, a}, made[[]rules.Requirement, *rules.Verifier]{&verified, v},
+	}
+	if s.identifies(&c.Server) {
 		return
+	}
+	message := noIdentity
+	if s.listener != "" {
+		message = noIdentityThere
 	}
 	if a != nil {
 		for _, i := range a.LooksAtPeer() {
-			k.fail(accessPath(i)+".match", noIdentity)
+			k.fail(s.rulePath(i)+".match", "%s", message)
 		}
 	}
 	if v != nil {
 		for _, i := range v.LooksAtPeer() {
-			k.fail(verifyPath(i)+".require", noIdentity)
+			k.fail(s.verifyPath(i)+".require", "%s", message)
 		}
 	}
 }
 
-const noIdentity = "the expression looks at peer: expected server.tls.client_ca_file, server.tls.spiffe, server.identity.jwt, or a listener on a unix socket, because otherwise nobody has an identity"
+const (
+	noIdentity      = "the expression looks at peer: expected server.tls.client_ca_file, server.tls.spiffe, server.identity.jwt, or a listener on a unix socket, because otherwise nobody has an identity"
+	noIdentityThere = "the expression looks at peer: expected tls.client_ca_file, tls.spiffe or identity.jwt for the listener, or a unix socket, because otherwise its clients have no identity"
+)
 
-func accessPath(i int) string { return fmt.Sprintf("access.rules[%d]", i) }
-
-func verifyPath(i int) string { return fmt.Sprintf("access.verify[%d]", i) }
-
-// inaccessible makes an Error of what is wrong with a rule of access.rules.
-func (c *Config) inaccessible(p rules.Problem) *Error {
-	return c.inRule(accessPath(p.Rule), p, func() string { return c.Access.Rules[p.Rule].Match })
+// inaccessible makes an Error of what is wrong with an access rule.
+func (c *Config) inaccessible(s accessSection, p rules.Problem) *Error {
+	return c.inRule(s.rulePath(p.Rule), p, func() string { return s.rules[p.Rule].Match })
 }
 
-// unverifiable makes an Error of what is wrong with a rule of access.verify.
-func (c *Config) unverifiable(p rules.Problem) *Error {
-	return c.inRule(verifyPath(p.Rule), p, func() string { return c.Access.Verify[p.Rule].Require })
+// unverifiable makes an Error of what is wrong with a rule about nodes.
+func (c *Config) unverifiable(s accessSection, p rules.Problem) *Error {
+	return c.inRule(s.verifyPath(p.Rule), p, func() string { return s.verify[p.Rule].Require })
 }
 
 // inRule makes an Error of what is wrong with a rule that has one expression.
@@ -153,13 +112,4 @@ func (c *Config) inRule(path string, p rules.Problem, expression func() string) 
 		return c.located(path, expression(), p)
 	}
 	return c.located(path, "", p)
-}
-
-// VerifyNames are the names of the rules of access.verify, in order.
-func (c *Config) VerifyNames() []string {
-	names := make([]string, len(c.Access.Verify))
-	for i, r := range c.Access.Verify {
-		names[i] = r.Name
-	}
-	return names
 }

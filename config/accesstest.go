@@ -22,12 +22,6 @@ type AccessTest struct {
 
 // accessTests checks what can be said of the tests without running them.
 func (k *checker) accessTests(c *Config) {
-	names := []string{rules.Otherwise}
-	for _, r := range c.Access.Rules {
-		if r.Name != "" {
-			names = append(names, r.Name)
-		}
-	}
 	for i, t := range c.Access.Tests {
 		path := fmt.Sprintf("access.tests[%d]", i)
 		k.required(path+".name", t.Name)
@@ -49,9 +43,20 @@ func (k *checker) accessTests(c *Config) {
 			k.fail(path+".effect", "expected one of allow, deny, got %q", t.Effect)
 		}
 		if t.Rule != "" {
-			k.among(path+".rule", "rule", t.Rule, names)
+			k.among(path+".rule", "rule", t.Rule, c.deciders(t.Listener))
 		}
 	}
+}
+
+// deciders are the names of what may decide about the clients of a listener.
+func (c *Config) deciders(listener string) []string {
+	names := []string{rules.Otherwise}
+	for _, r := range c.sectionOf(listener).rules {
+		if r.Name != "" {
+			names = append(names, r.Name)
+		}
+	}
+	return names
 }
 
 // runAccess runs the tests of the access rules.
@@ -59,7 +64,7 @@ func (c *Config) runAccess() ([]TestResult, error) {
 	if len(c.Access.Tests) == 0 {
 		return nil, nil
 	}
-	access, err := c.AccessRules()
+	access, err := c.AccessSets()
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +75,7 @@ func (c *Config) runAccess() ([]TestResult, error) {
 		r := TestResult{Name: t.Name, File: at.file, Line: at.line, Column: at.column, Path: path}
 		node, bad := nodeFor(c, c.from, path, t.Node)
 		if r.Failure = bad; bad == nil {
-			if message := t.compare(access.Subject(node, t.Peer.identity(t.Listener))); message != "" {
+			if message := t.compare(access.Of(t.Listener).Rules.Subject(node, t.Peer.identity(t.Listener))); message != "" {
 				r.Failure = &Error{at.file, at.line, at.column, fmt.Sprintf("%s %q", path, t.Name), message}
 			}
 		}

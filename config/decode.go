@@ -45,6 +45,7 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 	if v.Kind() == reflect.Pointer {
 		v.Set(reflect.New(v.Type().Elem()))
 		v = v.Elem()
+		begin(v)
 	}
 	switch target := v.Addr().Interface().(type) {
 	case encoding.TextUnmarshaler:
@@ -121,6 +122,13 @@ func (d *decoder) section(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
+// begin gives a value the defaults of its type.
+func begin(v reflect.Value) {
+	if d, ok := reflect.TypeAssert[interface{ setDefaults() }](v.Addr()); ok {
+		d.setDefaults()
+	}
+}
+
 // list reads a sequence; each element begins with its type's defaults.
 func (d *decoder) list(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.SequenceNode || n.ShortTag() != "!!seq" {
@@ -130,9 +138,7 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value, path string) {
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
 	for i, m := range n.Content {
 		at, element := path+"["+strconv.Itoa(i)+"]", v.Index(i)
-		if e, ok := reflect.TypeAssert[interface{ setDefaults() }](element.Addr()); ok {
-			e.setDefaults()
-		}
+		begin(element)
 		d.from[at] = origin{d.file, m.Line, m.Column}
 		d.value(m, element, at)
 	}

@@ -61,6 +61,12 @@ func DefaultListener() Listener {
 	return Listener{Protocol: ProtocolGRPC, SocketMode: defaultSocketMode, Identity: defaultIdentity()}
 }
 
+// DefaultListenerAccess gives the access section of a listener with every default, without rules.
+func DefaultListenerAccess() ListenerAccess { return ListenerAccess{Otherwise: Allow} }
+
+// setDefaults is what the decoder begins the section with.
+func (a *ListenerAccess) setDefaults() { *a = DefaultListenerAccess() }
+
 // setDefaults is what the decoder begins an element of server.listeners with.
 func (l *Listener) setDefaults() { *l = DefaultListener() }
 

@@ -108,7 +108,7 @@ func TestDiff_everyKey(t *testing.T) {
 		u.Name, u.TLS, u.Credentials.SPIFFE = "a", &UpstreamTLS{SPIFFE: new(ClientSPIFFE)}, new(TokenSPIFFE)
 		c.Upstreams = []Upstream{u}
 		l := DefaultListener()
-		l.Name, l.TLS = "b", &ServerTLS{SPIFFE: new(SPIFFE)}
+		l.Name, l.TLS, l.Access = "b", &ServerTLS{SPIFFE: new(SPIFFE)}, new(ListenerAccess)
 		c.Server.Listeners = []Listener{l}
 		return c
 	}
@@ -187,6 +187,38 @@ func TestLive_TLS(t *testing.T) {
 		inForce, changed, waiting := Live(tt.running, tt.wanted)
 		if !slices.Equal(lines(changed), tt.changed) || !slices.Equal(lines(waiting), tt.wait) || inForce.Server.TLS != tt.tls {
 			t.Errorf("%s: TLS %v, changed %q, waiting %q", tt.name, inForce.Server.TLS, lines(changed), lines(waiting))
+		}
+	}
+}
+
+// The rules of a listener wait with all others while the TLS of one waits: they may be about certificates.
+func TestLive_ACC5_listeners(t *testing.T) {
+	with := func(secure bool, names ...string) *Config {
+		c := Default()
+		if secure {
+			c.Server.TLS = &ServerTLS{CertFile: "a", KeyFile: "a"}
+		}
+		l := DefaultListener()
+		l.Name, l.Access = "b", new(DefaultListenerAccess())
+		for _, name := range names {
+			l.Access.Verify = append(l.Access.Verify, VerifyRule{Name: name, Require: "true"})
+		}
+		c.Server.Listeners = []Listener{l}
+		return c
+	}
+	none := with(false)
+	none.Server.Listeners[0].Access = nil
+	for _, tt := range []struct {
+		running, wanted *Config
+		changed, wait   []string
+	}{
+		{with(false), with(false, "own"), []string{"server.listeners[b].access.verify: own added"}, nil},
+		{with(false), with(true, "own"), nil, []string{"server.tls: {cert_file: a, key_file: a} added", "server.listeners[b].access.verify: own added"}},
+		{none, with(false), []string{"server.listeners[b].access: {otherwise: allow} added"}, nil},
+	} {
+		_, changed, waiting := Live(tt.running, tt.wanted)
+		if !slices.Equal(lines(changed), tt.changed) || !slices.Equal(lines(waiting), tt.wait) {
+			t.Errorf("changed %q, waiting %q, want %q, %q", lines(changed), lines(waiting), tt.changed, tt.wait)
 		}
 	}
 }

@@ -38,10 +38,12 @@ func TestDocumentation(t *testing.T) {
 	all = append(all, leaves(reflect.ValueOf(new(AccessRule)), reflect.TypeFor[*AccessRule](), "access.rules[]")...)
 	all = append(all, leaves(reflect.ValueOf(new(AccessTest)), reflect.TypeFor[*AccessTest](), "access.tests[]")...)
 	listener := DefaultListener()
+	listener.Access = new(DefaultListenerAccess())
 	all = append(all, leaves(reflect.ValueOf(&listener), reflect.TypeFor[*Listener](), "server.listeners[]")...)
 	all = append(all, leaves(reflect.ValueOf(new(Issuer)), reflect.TypeFor[*Issuer](), "server.identity.jwt[]")...)
 	lists := []string{
-		"upstreams", "server.listeners", "server.identity.jwt", "server.listeners[].identity.jwt", "aggregation.rules", "aggregation.tests",
+		"upstreams", "server.listeners", "server.identity.jwt", "server.listeners[].identity.jwt", "server.listeners[].access.rules",
+		"server.listeners[].access.verify", "aggregation.rules", "aggregation.tests",
 		"access.rules", "access.verify", "access.tests",
 	}
 	for _, l := range all {

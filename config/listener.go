@@ -27,6 +27,8 @@ type Listener struct {
 	Identity   Identity   `yaml:"identity"`
 
 	ProxyProtocol bool `yaml:"proxy_protocol"` // as Server.ProxyProtocol
+
+	Access *ListenerAccess `yaml:"access,omitempty"` // who gets what; nil: as Config.Access says
 }
 
 // Protocol is what the clients of a listener speak.
@@ -195,8 +197,8 @@ func isLoopback(host string) bool {
 }
 
 // liveListeners gives the listeners of a running relay what of another configuration can come
-// into force: TLS files and identities. If a listener comes or goes, all wait.
-func liveListeners(running, wanted []Listener) []Listener {
+// into force: TLS files, identities and, if judged, access rules. If a listener comes or goes, all wait.
+func liveListeners(running, wanted []Listener, judged bool) []Listener {
 	same := func(a, b Listener) bool { return a.Name == b.Name }
 	if !slices.EqualFunc(running, wanted, same) {
 		return running
@@ -207,6 +209,9 @@ func liveListeners(running, wanted []Listener) []Listener {
 			next[i].TLS = w.TLS
 		}
 		next[i].Identity = w.Identity
+		if judged {
+			next[i].Access = w.Access
+		}
 	}
 	return next
 }

@@ -76,6 +76,11 @@ func TestParseEveryKey(t *testing.T) {
 			Listeners: []Listener{{
 				Name: "local", Listen: "unix:///run/xdsrelay/xds.sock", SocketMode: 0o666, Protocol: ProtocolGRPC,
 				Identity: Identity{Recheck: Duration(5 * time.Minute)},
+				Access: &ListenerAccess{
+					Otherwise: Deny,
+					Rules:     []AccessRule{{Name: "own-secrets", Match: "type == sds && peer.uid == 101", Effect: Allow}},
+					Verify:    []VerifyRule{{Name: "own-user", Require: "peer.uid == 101"}},
+				},
 			}, {
 				Name: "polls", Listen: ":18445", SocketMode: 0o660, Protocol: ProtocolREST, ProxyProtocol: true,
 				TLS: &ServerTLS{CertFile: "p.pem", KeyFile: "p.key", ClientCAFile: "pollers.pem"},

@@ -8,7 +8,7 @@ import (
 
 // restartKeys are the keys that a running relay cannot change: what belongs to its
 // sockets, and to all that is cached. A section stands for its keys; server.tls stands
-// only for whether there is one. Of server.listeners, TLS files and identities can change.
+// only for whether there is one. Of server.listeners, TLS files, identities and access rules can change.
 func restartKeys() []string {
 	return []string{
 		"server.listen",
@@ -36,8 +36,13 @@ func restartKeys() []string {
 // NeedsRestart reports whether a key, by its path, takes effect after a restart only.
 func NeedsRestart(path string) bool {
 	return path == tlsSection || slices.ContainsFunc(restartKeys(), func(key string) bool {
-		return path == key || strings.HasPrefix(path, key+".") || strings.HasPrefix(path, key+"[") && !strings.Contains(path, "].tls.") && !strings.Contains(path, "].identity.")
+		return path == key || strings.HasPrefix(path, key+".") || strings.HasPrefix(path, key+"[") && !live(path)
 	})
+}
+
+// live reports whether a key of a listener can change.
+func live(path string) bool {
+	return slices.ContainsFunc([]string{"].tls.", "].identity.", "].access"}, func(part string) bool { return strings.Contains(path, part) })
 }
 
 // tlsSection is a key like any other as far as its files go, but a port does not change
@@ -52,11 +57,12 @@ const tlsSection = "server.tls"
 func Live(running, wanted *Config) (inForce *Config, changed, waiting []Change) {
 	next := *wanted
 	keep(reflect.ValueOf(&next).Elem(), reflect.ValueOf(running).Elem(), "")
-	next.Server.Listeners = liveListeners(running.Server.Listeners, wanted.Server.Listeners)
+	judged := secureAlike(&running.Server, &wanted.Server)
+	next.Server.Listeners = liveListeners(running.Server.Listeners, wanted.Server.Listeners, judged)
 	if (running.Server.TLS == nil) != (wanted.Server.TLS == nil) {
 		next.Server.TLS = running.Server.TLS
 	}
-	if !secureAlike(&running.Server, &wanted.Server) {
+	if !judged {
 		next.Access = running.Access
 	}
 	return &next, Diff(running, &next), Diff(&next, wanted)

@@ -31,7 +31,12 @@ func (c *Config) Rules() (*rules.Set, error) {
 // compiled is what the rules of a configuration were compiled to.
 type compiled struct {
 	rules  made[rules.Config, *rules.Set]
-	access made[rules.AccessConfig, *rules.Access]
+	access map[string]compiledAccess // by the path of the section
+}
+
+// compiledAccess is what the rules of a section of access were compiled to.
+type compiledAccess struct {
+	rules  made[rules.AccessConfig, *rules.Access]
 	verify made[[]rules.Requirement, *rules.Verifier]
 }
 

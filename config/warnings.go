@@ -82,22 +82,23 @@ func listenerPath(i int) string {
 
 // openSecrets warns of rules that give secrets to clients of whom nothing is known (ACC-4).
 func (w *warnings) openSecrets(c *Config) {
-	access, err := c.AccessRules()
+	access, err := c.AccessSets()
 	if err != nil {
 		return
 	}
-	if verifier, err := c.Verifier(); err != nil || len(verifier.LooksAtPeer()) > 0 {
-		return // it refuses those of whom nothing is known
-	}
 	for _, name := range c.Server.anonymous() {
+		set, section := access.Of(name), c.sectionOf(name)
+		if len(set.Verifier.LooksAtPeer()) > 0 {
+			continue // it refuses those of whom nothing is known
+		}
 		var told []int
 		for _, url := range typeURLs(c.Types.Secret) {
-			i := access.AllowsUnknown(url, name)
+			i := set.Rules.AllowsUnknown(url, name)
 			if i < 0 || slices.Contains(told, i) {
 				continue
 			}
 			told = append(told, i)
-			w.add(accessPath(i)+".match", "the rule may give secrets to clients of the listener %q, of whom nothing is known: "+
+			w.add(section.rulePath(i)+".match", "the rule may give secrets to clients of the listener %q, of whom nothing is known: "+
 				"expected client_ca_file, spiffe or jwt for the listener, a unix socket, or a match that looks at peer or listener", name)
 		}
 	}
@@ -121,10 +122,14 @@ func (s *Server) anonymous() []string {
 
 // openRules warns of scopes for which a client may speak that was not verified.
 func (w *warnings) openRules(c *Config) {
+	unverified := slices.IndexFunc(c.accessSections(), func(s accessSection) bool { return len(s.verify) == 0 })
+	if unverified < 0 {
+		return
+	}
 	for i, r := range c.Aggregation.Rules {
-		if r.Node.First && len(c.Access.Verify) == 0 {
+		if r.Node.First {
 			w.add(fmt.Sprintf("aggregation.rules[%d].node", i), "the node of a scope's first client decides what all of its clients get, "+
-				"and nothing says that it is the client's own: expected rules in access.verify, or another node")
+				"and nothing says that it is the client's own: expected rules in %s.verify, or another node", c.accessSections()[unverified].path)
 		}
 	}
 }

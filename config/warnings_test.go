@@ -54,6 +54,17 @@ admin: {listen: "LOCALHOST.:3"}
 			"access: {rules: [{name: r, match: type == sds && listener == \"l\", effect: allow}]}\n", nil},
 		"ACC-4 secrets for verified clients": {upstream + "server: {listeners: [{name: l, listen: unix:///run/a}]}\n" +
 			"access: {rules: [{name: r, match: type == sds, effect: allow}], verify: [{name: v, require: peer.uid == 0}]}\n", nil},
+		"ACC-4 secrets by a listener's own rules": {upstream + "server: {listen: unix:///run/a, listeners: [{name: l, listen: \"127.0.0.1:2\", " +
+			"access: {rules: [{name: r, match: type == sds, effect: allow}]}}]}\n", []string{
+			"server.listeners[0].access.rules[0].match: the rule may give secrets to clients of the listener \"l\"",
+		}},
+		"ACC-4 no secrets by a listener's own rules": {upstream + "server: {listen: unix:///run/a, listeners: [{name: l, listen: \"127.0.0.1:2\", access: {}}]}\n" +
+			"access: {rules: [{name: r, match: type == sds, effect: allow}]}\n", nil},
+		"ACC-5 the first client of a listener with rules of its own": {
+			upstream + "aggregation: {rules: [{name: r, match: \"true\", scope: [], node: first}]}\n" +
+				"access: {verify: [{name: v, require: node.id != \"\"}]}\nserver: {listeners: [{name: l, listen: unix:///run/a, access: {}}]}\n",
+			[]string{"expected rules in server.listeners[0].access.verify"},
+		},
 		"ACC-5 the first client": {upstream + "aggregation: {rules: [{name: r, match: \"true\", scope: [], node: first}]}\n", []string{
 			"3:65: aggregation.rules[0].node: the node of a scope's first client ",
 		}},

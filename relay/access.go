@@ -40,10 +40,11 @@ func (r *routes) Access() downstream.Access {
 	return r.access
 }
 
-// accessOf gives what the client of routes may get. Without rules all clients may get the same.
+// accessOf gives what the client of routes may get. Without rules all clients of a listener may get the
+// same.
 func (p *plan) accessOf(r *routes) downstream.Access {
-	if p.access.Empty() {
-		return unruled{p.access}
+	if set := p.access.Of(r.peer.Through()); set.Rules.Empty() {
+		return unruled{set.Rules}
 	}
 	return &access{routes: r}
 }
@@ -54,7 +55,7 @@ func (a *access) subject() *rules.AccessSubject {
 		return a.named.subject
 	}
 	r := a.routes
-	return r.plan.access.Subject(r.node, *r.peer)
+	return r.plan.access.Of(r.peer.Through()).Rules.Subject(r.node, *r.peer)
 }
 
 // decided reports whether the rules decide alike for all names of a type, and what they decide.

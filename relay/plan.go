@@ -24,9 +24,8 @@ type plan struct {
 	forward     map[string][]string // names of clients' metadata that go there, by upstream (ACC-6)
 	node        *corev3.Node        // the relay's own: what control planes are shown for xdstp names
 	named       []string            // the rules' names, in order
-	verifier    *rules.Verifier     // which nodes clients may present (ACC-5)
-	verifies    []string            // its rules' names, in order
-	access      *rules.Access       // what clients may get (ACC-2)
+	access      *config.AccessSets  // what clients may get (ACC-2), and which nodes they may present (ACC-5)
+	verifies    []string            // the names of its rules about nodes, in order
 	distrust    distrust
 	listens     bool // some upstream's answers wait for what clients make of a response (ACK-7)
 
@@ -42,17 +41,13 @@ func newPlan(cfg *config.Config) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	verifier, err := cfg.Verifier()
-	if err != nil {
-		return nil, err
-	}
-	access, err := cfg.AccessRules()
+	access, err := cfg.AccessSets()
 	if err != nil {
 		return nil, err
 	}
 	p := &plan{
 		access: access,
-		rules:  set, verifier: verifier, verifies: cfg.VerifyNames(), follow: make(map[string]bool), forward: make(map[string][]string), node: ownNode(cfg), named: cfg.RuleNames(),
+		rules:  set, verifies: cfg.VerifyNames(), follow: make(map[string]bool), forward: make(map[string][]string), node: ownNode(cfg), named: cfg.RuleNames(),
 		scoping: []any{cfg.Aggregation.Rules, cfg.Aggregation.Otherwise}, claims: make(map[string][]string),
 	}
 	for _, u := range cfg.Upstreams {

@@ -51,13 +51,11 @@ func (r *router) Open(node *corev3.Node, peer *keyer.Peer) (downstream.Routes, e
 	return opened, nil
 }
 
-// open is Open. The client may present the node if all rules of access.verify say so (ACC-5).
+// open is Open. The client may present the node if all rules about nodes of its listener say so (ACC-5).
 func (r *router) open(node *corev3.Node, peer *keyer.Peer) (*routes, error) {
 	p := r.now.Load()
-	if len(p.verifies) > 0 {
-		if err := p.verify(node, peer); err != nil {
-			return nil, r.unverified.refuse(node, peer, err)
-		}
+	if err := p.verify(node, peer); err != nil {
+		return nil, r.unverified.refuse(node, peer, err)
 	}
 	return &routes{
 		router: r, plan: p, node: node, shared: r.extensions.share(node),
@@ -65,9 +63,16 @@ func (r *router) open(node *corev3.Node, peer *keyer.Peer) (*routes, error) {
 	}, nil
 }
 
-// verify asks the rules of access.verify.
+// verify asks the rules about nodes: access.verify, or those of the client's listener.
 func (p *plan) verify(node *corev3.Node, peer *keyer.Peer) (err error) {
-	contain.Apart(func() { err = p.verifier.Verify(node, *peer) }) // of the stack of a stream at rest
+	if len(p.verifies) == 0 {
+		return nil
+	}
+	verifier := p.access.Of(peer.Through()).Verifier
+	if verifier.Empty() {
+		return nil
+	}
+	contain.Apart(func() { err = verifier.Verify(node, *peer) }) // of the stack of a stream at rest
 	return err
 }
 

@@ -102,17 +102,22 @@ func validityText(w io.Writer, file string, cfg *config.Config, results []config
 	if n := len(cfg.Aggregation.Rules); n > 0 {
 		text += ", " + plural(n, "aggregation rule")
 	}
-	if n := len(cfg.Access.Rules); n > 0 {
-		text += ", " + plural(n, "access rule")
+	allowed, verified := cfg.CountAccess()
+	if allowed > 0 {
+		text += ", " + plural(allowed, "access rule")
 	}
-	if n := len(cfg.Access.Verify); n > 0 {
-		text += ", " + plural(n, "verify rule")
+	if verified > 0 {
+		text += ", " + plural(verified, "verify rule")
 	}
 	if len(results) > 0 {
 		text += ", " + plural(len(results), "rule test") + " passed"
 	}
-	if cfg.SecretsDenied() {
+	switch listeners, all := cfg.SecretsDenied(); {
+	case all:
 		text += "\nsecrets (" + strings.Join(cfg.Types.Secret, ", ") + ") are denied to all clients: no rule of access.rules allows anything"
+	case len(listeners) > 0:
+		text += "\nsecrets (" + strings.Join(cfg.Types.Secret, ", ") + ") are denied to clients of the listeners " +
+			strings.Join(listeners, ", ") + ": none of their access rules allows anything"
 	}
 	_, err := fmt.Fprintln(w, text)
 	return err

@@ -230,6 +230,17 @@ access:
 	if want := file + ": valid, 1 upstream, listening on 127.0.0.1:18100, 1 access rule, 2 rule tests passed\n"; r.code != 0 || r.stdout != want {
 		t.Errorf("got %d, %q %q, want %q", r.code, r.stdout, r.stderr, want)
 	}
+	// Tests of clients of a listener with rules of its own go by these.
+	listener := strings.Replace(allowing, "\naccess:\n", `
+server: {listeners: [{name: l, listen: 127.0.0.1:18102, access: {verify: [{name: v, require: node.id != ""}]}}]}
+access:
+`, 1) + "    - {name: by the listener, listener: l, type: sds, resource: web/tls, effect: deny, rule: otherwise}\n"
+	file = write(t, "listener.yaml", listener)
+	r = xdsrelay(t, "validate", "--config", file)
+	if want := file + ": valid, 1 upstream, listening on 127.0.0.1:18100, 1 access rule, 1 verify rule, 3 rule tests passed\n" +
+		"secrets (sds) are denied to clients of the listeners l: none of their access rules allows anything\n"; r.code != 0 || r.stdout != want {
+		t.Errorf("got %d, %q %q, want %q", r.code, r.stdout, r.stderr, want)
+	}
 	r = xdsrelay(t, "validate", "--config", write(t, "wrong.yaml", strings.Replace(allowing, "effect: deny", "effect: allow", 1)))
 	if want := `wrong.yaml:8:7: access.tests[1] "a foreign secret": expected allow, got deny by "otherwise"`; r.code != 1 || !strings.Contains(r.stderr, want) {
 		t.Errorf("got %d, %q, want %q", r.code, r.stderr, want)

@@ -18,13 +18,14 @@ type Access struct {
 	Rules  []rules.RuleResult `json:"rules,omitempty"`  // all rules in order, each with what it said
 }
 
-// access explains what a client may get; nil where there is nothing to say, since there are no
+// allowed explains what a client may get; nil where there is nothing to say, since there are no
 // access rules and the type holds no secrets.
-func (e *Explainer) access(node *corev3.Node, peer keyer.Peer, typeURL string, name *string) *Access {
-	if e.allowed.Empty() && e.allowed.Otherwise(typeURL) {
+func (e *Explainer) allowed(node *corev3.Node, peer keyer.Peer, typeURL string, name *string) *Access {
+	set := e.access.Of(peer.Through())
+	if set.Rules.Empty() && set.Rules.Otherwise(typeURL) {
 		return nil
 	}
-	client := e.allowed.Subject(node, peer)
+	client := set.Rules.Subject(node, peer)
 	a := new(Access)
 	if name != nil {
 		_, a.Name = client.Subscription(typeURL, *name)
@@ -66,7 +67,7 @@ func (a *Access) color() string {
 }
 
 // access writes what access.rules say of a type or a name.
-func (p *page) access(a *Access, spelling string) {
+func (p *page) access(a *Access, spelling, listener string) {
 	if a == nil {
 		return
 	}
@@ -77,7 +78,7 @@ func (p *page) access(a *Access, spelling string) {
 	if len(a.Rules) == 0 {
 		return
 	}
-	p.line("\n%s", p.paint(bold, "access.rules"))
+	p.line("\n%s%s", p.paint(bold, "access.rules"), ofListener(listener))
 	name, result := 0, 0
 	for _, r := range a.Rules {
 		name, result = max(name, len(r.Rule)), max(result, len(r.Result))

@@ -31,7 +31,10 @@ const (
 // not changed.
 type Client struct {
 	Node string `json:"node"` // its ID
-	// Verify are the rules of access.verify in order, each with what it said; UnverifiedBy is the
+	// Listener is the client's listener, if that has access rules of its own. Otherwise Verify, and the
+	// Access of Types, are those of access.
+	Listener string `json:"listener,omitempty"`
+	// Verify are the rules of verify in order, each with what it said; UnverifiedBy is the
 	// first of those that do not let the client present its node. Then the relay refuses the
 	// client, whatever Types has.
 	Verify       []rules.RuleResult `json:"verify,omitempty"`
@@ -84,8 +87,7 @@ func (c *Client) Served() bool {
 type Explainer struct {
 	config   *config.Config
 	rules    *rules.Set
-	verifier *rules.Verifier
-	allowed  *rules.Access
+	access   *config.AccessSets
 	upstream string // the default one
 }
 
@@ -95,15 +97,11 @@ func New(cfg *config.Config) (*Explainer, error) {
 	if err != nil {
 		return nil, err
 	}
-	verifier, err := cfg.Verifier()
+	access, err := cfg.AccessSets()
 	if err != nil {
 		return nil, err
 	}
-	allowed, err := cfg.AccessRules()
-	if err != nil {
-		return nil, err
-	}
-	e := &Explainer{config: cfg, rules: set, verifier: verifier, allowed: allowed}
+	e := &Explainer{config: cfg, rules: set, access: access}
 	for _, u := range cfg.Upstreams {
 		if u.Default {
 			e.upstream = u.Name
@@ -119,7 +117,7 @@ func (e *Explainer) Client(node *corev3.Node, peer keyer.Peer, typeURLs []string
 	subject := e.rules.Subject(node, peer)
 	for _, url := range typeURLs {
 		t := e.typ(subject, url, name)
-		t.Access = e.access(node, peer, url, name)
+		t.Access = e.allowed(node, peer, url, name)
 		c.Types = append(c.Types, t)
 	}
 	return c
@@ -127,7 +125,8 @@ func (e *Explainer) Client(node *corev3.Node, peer keyer.Peer, typeURLs []string
 
 // client explains whether a client may present its node (ACC-5).
 func (e *Explainer) client(node *corev3.Node, peer keyer.Peer) *Client {
-	c := &Client{Node: node.GetId(), Types: []Type{}, Verify: e.verifier.Explain(node, peer)}
+	set := e.access.Of(peer.Through())
+	c := &Client{Node: node.GetId(), Types: []Type{}, Verify: set.Verifier.Explain(node, peer), Listener: set.Listener}
 	for _, r := range c.Verify {
 		if r.Result != rules.Matches {
 			c.UnverifiedBy = r.Rule
@@ -192,7 +191,7 @@ func (e *Explainer) Name(node *corev3.Node, peer keyer.Peer, name keyer.Name, sp
 		t.Default = !e.claims(name.Authority)
 		t.UpstreamNode = asJSON(home.Node)
 	}
-	t.Access = e.access(node, peer, url, &spelling)
+	t.Access = e.allowed(node, peer, url, &spelling)
 	c := e.client(node, peer)
 	c.Types = append(c.Types, t)
 	return c

@@ -66,7 +66,7 @@ func (c *Client) Text(w io.Writer, color bool) error {
 	p := &page{color: color}
 	p.verify(c)
 	if len(c.Types) == 1 {
-		p.explain(c.Node, &c.Types[0])
+		p.explain(c, &c.Types[0])
 	} else {
 		p.overview(c)
 	}
@@ -79,7 +79,7 @@ func (p *page) verify(c *Client) {
 	if len(c.Verify) == 0 {
 		return
 	}
-	p.line("%s", p.paint(bold, "access.verify"))
+	p.line("%s%s", p.paint(bold, "access.verify"), ofListener(c.Listener))
 	name, result := 0, 0
 	for _, r := range c.Verify {
 		name, result = max(name, len(r.Rule)), max(result, len(verified(r.Result)))
@@ -93,6 +93,9 @@ func (p *page) verify(c *Client) {
 	}
 	p.line("")
 }
+
+// ofListener says whose access rules are shown, if a listener has its own.
+func ofListener(name string) string { return suffix(" of the listener ", name, "", name != "") }
 
 // verified says what a rule of access.verify came to.
 func verified(result string) string {
@@ -150,14 +153,14 @@ func (t *Type) color() string {
 }
 
 // explain writes everything about one type.
-func (p *page) explain(node string, t *Type) {
-	p.field("node", shown(node))
+func (p *page) explain(c *Client, t *Type) {
+	p.field("node", shown(c.Node))
 	p.field("type", t.Type+suffix(" (", t.TypeURL, ")", t.Type != t.TypeURL))
 	if t.Name != "" {
 		p.field("name", shown(t.Name))
 	}
 	p.field("outcome", p.paint(t.color(), string(t.Outcome))+": "+t.meaning())
-	p.access(t.Access, t.Name)
+	p.access(t.Access, t.Name, c.Listener)
 	if len(t.Rules) > 0 || t.Policy != "" {
 		p.line("\n%s", p.paint(bold, "rules"))
 		p.rules(t)

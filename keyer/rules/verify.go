@@ -60,6 +60,9 @@ func CompileVerify(list []Requirement) (*Verifier, []Problem) {
 // LooksAtPeer lists the indexes of the requirements that look at the peer.
 func (v *Verifier) LooksAtPeer() []int { return v.peer }
 
+// Empty reports whether there are no requirements.
+func (v *Verifier) Empty() bool { return len(v.all) == 0 }
+
 // Verify compares a client's node, nil if it presents none, with who the client is. The error
 // is an [*UnverifiedError]: of the first requirement that is false, or that fails. A nil Verifier
 // has no requirements.
