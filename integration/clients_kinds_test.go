@@ -36,17 +36,21 @@ type clientKind struct {
 	// fallsBack: the client goes on to the second server of its bootstrap where the
 	// first one cannot be used.
 	fallsBack bool
+	// certificates: the client takes a certificate of its own from its bootstrap (gRFC A65).
+	certificates bool
 }
 
 // clientKinds are grpc-go, grpc-js, grpc-java, and C-core, which is the base of
 // Python's. All of them do federation: authorities in the bootstrap, and xdstp names.
 func clientKinds() []clientKind {
 	return []clientKind{
-		{name: "grpc-go", missing: func() error { return nil }, start: startGoClient, fallsBack: true},
-		// Its xDS client uses the first server of a bootstrap only.
+		{name: "grpc-go", missing: func() error { return nil }, start: startGoClient, fallsBack: true, certificates: true},
+		// Its xDS client uses the first server of a bootstrap only, and knows no credentials but
+		// google_default and insecure.
 		{name: "grpc-js", missing: missingNode, start: startNodeClient},
-		{name: "grpc-java", missing: missingJava, start: startJavaClient, fallsBack: true},
-		{name: "grpc-python", missing: missingPython, start: startPythonClient, fallsBack: true},
+		// It reads no files of a certificate by itself: the program has a provider that does.
+		{name: "grpc-java", missing: missingJava, start: startJavaClient, fallsBack: true, certificates: true},
+		{name: "grpc-python", missing: missingPython, start: startPythonClient, fallsBack: true, certificates: true},
 	}
 }
 

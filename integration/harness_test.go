@@ -15,6 +15,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/controlplane"
+	"github.com/xdsrelay/xdsrelay/internal/sockets"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/parallel"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/relay"
@@ -137,6 +138,15 @@ func startRelayAt(t testing.TB, xds, rest net.Listener, change func(*config.Conf
 	}
 	admin := ports.Listen(t)
 	r.ServeREST(rest)
+	for _, l := range cfg.Server.Listeners {
+		lis, err := sockets.Listen(t.Context(), l.Listen, l.SocketMode.Std())
+		if err == nil {
+			err = r.ServeListener(l.Name, lis)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	tr := &testRelay{
