@@ -73,6 +73,7 @@ var mayImport = map[string][]string{
 	// What tests, the demo and the load generator need: no other row names it.
 	"internal/controlplane":      nil,
 	"internal/pkitest":           nil,
+	"internal/testkit/frames":    nil,
 	"internal/testkit/envoyproc": {"internal/testkit/wait"},
 	"internal/testkit/loads":     nil,
 	"internal/testkit/parallel":  nil,
@@ -88,7 +89,7 @@ var mayImport = map[string][]string{
 		"integration/bench/internal/attack", "integration/bench/internal/clock", "integration/bench/internal/content", "integration/bench/internal/fleet",
 		"integration/bench/internal/report", "integration/bench/internal/server",
 	},
-	"integration/bench/internal/attack":  nil,
+	"integration/bench/internal/attack":  {"internal/testkit/frames"},
 	"integration/bench/internal/clock":   nil,
 	"integration/bench/internal/content": nil,
 	"integration/bench/internal/fleet": {

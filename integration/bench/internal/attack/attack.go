@@ -12,8 +12,9 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/frames"
 )
 
 // Attack is one way to harm a server.
@@ -39,10 +40,10 @@ func All() []Attack {
 		{Name: "loop", Title: "subscribing and unsubscribing", run: subscribing},
 		{Name: "polls", Title: "1,000 polls of 20 MiB", REST: true, run: polls},
 		{Name: "connections", Title: "10,000 connections that say nothing", run: connections},
-		{Name: "pings", Title: "pings", run: flood(func(w *wire) error { return w.framer.WritePing(false, [8]byte{}) })},
-		{Name: "settings", Title: "settings", run: flood(func(w *wire) error { return w.framer.WriteSettings() })},
-		{Name: "resets", Title: "streams that are reset at once", run: flood(reset)},
-		{Name: "empty", Title: "empty frames", run: onStream(func(w *wire, stream uint32) error { return w.framer.WriteData(stream, false, nil) })},
+		{Name: "pings", Title: "pings", run: flood(func(w *frames.Wire) error { return w.Framer.WritePing(false, [8]byte{}) })},
+		{Name: "settings", Title: "settings", run: flood(func(w *frames.Wire) error { return w.Framer.WriteSettings() })},
+		{Name: "resets", Title: "streams that are reset at once", run: flood((*frames.Wire).Reset)},
+		{Name: "empty", Title: "empty frames", run: onStream(func(w *frames.Wire, stream uint32) error { return w.Framer.WriteData(stream, false, nil) })},
 		{Name: "headers", Title: "headers of 1 MiB", run: flood(largeHeaders)},
 	}
 }
@@ -80,13 +81,13 @@ func largeNodes(ctx context.Context, addr string, size float64, ready func()) {
 	parallel(ctx, 10, func(ctx context.Context, i int) error {
 		r := request{node: largeNode("n"+strconv.Itoa(i), of(size, entries)), typeURL: clusterType, subscribe: []string{"a"}}
 		text := r.encode()
-		return connected(addr, func(ctx context.Context, w *wire) error {
-			stream, err := w.open()
+		return connected(addr, func(ctx context.Context, w *frames.Wire) error {
+			stream, err := w.Open()
 			if err != nil {
 				return err
 			}
 			for {
-				if err := w.send(ctx, stream, text); err != nil {
+				if err := w.Send(ctx, stream, text); err != nil {
 					return err
 				}
 				ready()
@@ -98,19 +99,19 @@ func largeNodes(ctx context.Context, addr string, size float64, ready func()) {
 // unfinished sends all but the last byte of messages.
 func unfinished(ctx context.Context, addr string, size float64, ready func()) {
 	const bytes = 16<<20 - 1
-	whole := message(make([]byte, of(size, bytes)))
-	again(ctx, connected(addr, func(ctx context.Context, w *wire) error {
+	whole := frames.Message(make([]byte, of(size, bytes)))
+	again(ctx, connected(addr, func(ctx context.Context, w *frames.Wire) error {
 		for range 200 {
-			stream, err := w.open()
+			stream, err := w.Open()
 			if err != nil {
 				return err
 			}
-			if err := w.send(ctx, stream, whole[:len(whole)-1]); err != nil {
+			if err := w.Send(ctx, stream, whole[:len(whole)-1]); err != nil {
 				return err
 			}
 		}
 		ready()
-		return w.rest(ctx)
+		return w.Rest(ctx)
 	}))
 }
 
@@ -124,14 +125,14 @@ func idleStreams(ctx context.Context, addr string, size float64, ready func()) {
 	for range n {
 		all.Go(func() {
 			var once sync.Once
-			again(ctx, connected(addr, func(ctx context.Context, w *wire) error {
+			again(ctx, connected(addr, func(ctx context.Context, w *frames.Wire) error {
 				for range each {
-					if _, err := w.open(); err != nil {
+					if _, err := w.Open(); err != nil {
 						return err
 					}
 				}
 				once.Do(opened.Done)
-				return w.rest(ctx)
+				return w.Rest(ctx)
 			}))
 		})
 	}
@@ -151,19 +152,19 @@ func idleStreams(ctx context.Context, addr string, size float64, ready func()) {
 func manyNodes(ctx context.Context, addr string, size float64, ready func()) {
 	const each = 100
 	parallel(ctx, of(size, 100), func(ctx context.Context, i int) error {
-		return connected(addr, func(ctx context.Context, w *wire) error {
+		return connected(addr, func(ctx context.Context, w *frames.Wire) error {
 			for k := range each {
-				stream, err := w.open()
+				stream, err := w.Open()
 				if err != nil {
 					return err
 				}
 				r := request{node: node(fmt.Sprintf("node-%d-%d", i, k)), typeURL: clusterType, subscribe: []string{"*"}}
-				if err := w.send(ctx, stream, r.encode()); err != nil {
+				if err := w.Send(ctx, stream, r.encode()); err != nil {
 					return err
 				}
 			}
 			ready()
-			return w.rest(ctx)
+			return w.Rest(ctx)
 		})(ctx)
 	})
 }
@@ -172,8 +173,8 @@ func manyNodes(ctx context.Context, addr string, size float64, ready func()) {
 func streaming(next func(n int) request) func(context.Context, string, float64, func()) {
 	return func(ctx context.Context, addr string, _ float64, ready func()) {
 		n := 0
-		again(ctx, connected(addr, func(ctx context.Context, w *wire) error {
-			stream, err := w.open()
+		again(ctx, connected(addr, func(ctx context.Context, w *frames.Wire) error {
+			stream, err := w.Open()
 			if err != nil {
 				return err
 			}
@@ -184,7 +185,7 @@ func streaming(next func(n int) request) func(context.Context, string, float64, 
 					r.node = node("a")
 				}
 				first = false
-				if err := w.send(ctx, stream, r.encode()); err != nil {
+				if err := w.Send(ctx, stream, r.encode()); err != nil {
 					return err
 				}
 				n++
@@ -265,9 +266,9 @@ func connections(ctx context.Context, addr string, size float64, ready func()) {
 }
 
 // flood does one thing on a connection as fast as the server takes it.
-func flood(one func(*wire) error) func(context.Context, string, float64, func()) {
+func flood(one func(*frames.Wire) error) func(context.Context, string, float64, func()) {
 	return func(ctx context.Context, addr string, _ float64, ready func()) {
-		again(ctx, connected(addr, func(_ context.Context, w *wire) error {
+		again(ctx, connected(addr, func(_ context.Context, w *frames.Wire) error {
 			for {
 				if err := one(w); err != nil {
 					return err
@@ -279,10 +280,10 @@ func flood(one func(*wire) error) func(context.Context, string, float64, func())
 }
 
 // onStream does one thing on a stream as fast as the server takes it.
-func onStream(one func(*wire, uint32) error) func(context.Context, string, float64, func()) {
+func onStream(one func(*frames.Wire, uint32) error) func(context.Context, string, float64, func()) {
 	return func(ctx context.Context, addr string, _ float64, ready func()) {
-		again(ctx, connected(addr, func(_ context.Context, w *wire) error {
-			stream, err := w.open()
+		again(ctx, connected(addr, func(_ context.Context, w *frames.Wire) error {
+			stream, err := w.Open()
 			for err == nil {
 				err = one(w, stream)
 				ready()
@@ -292,24 +293,12 @@ func onStream(one func(*wire, uint32) error) func(context.Context, string, float
 	}
 }
 
-// reset opens a stream and ends it.
-func reset(w *wire) error {
-	stream, err := w.open()
-	if err != nil {
-		return err
-	}
-	w.mu.Lock()
-	delete(w.window, stream)
-	w.mu.Unlock()
-	return w.framer.WriteRSTStream(stream, http2.ErrCodeCancel)
-}
-
 // largeHeaders opens a stream with headers that nobody can compress.
-func largeHeaders(w *wire) error {
+func largeHeaders(w *frames.Wire) error {
 	noise := make([]byte, 512<<10)
 	if _, err := rand.Read(noise); err != nil {
 		return err
 	}
-	_, err := w.open(hpack.HeaderField{Name: "x-noise", Value: hex.EncodeToString(noise)})
+	_, err := w.Open(hpack.HeaderField{Name: "x-noise", Value: hex.EncodeToString(noise)})
 	return err
 }

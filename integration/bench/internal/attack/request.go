@@ -4,6 +4,8 @@ import (
 	"strconv"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/frames"
 )
 
 // Fields of envoy.service.discovery.v3.DeltaDiscoveryRequest and of the node in it.
@@ -43,7 +45,7 @@ func (r *request) encode() []byte {
 	for _, name := range r.unsubscribe {
 		b = field(b, requestUnsubscribe, name)
 	}
-	return message(b)
+	return frames.Message(b)
 }
 
 func field[S string | []byte](b []byte, number protowire.Number, s S) []byte {

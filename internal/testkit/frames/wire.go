@@ -1,4 +1,6 @@
-package attack
+// Package frames is a client of gRPC that speaks HTTP/2 frame by frame: no library lets its user do what
+// clients that mean harm do.
+package frames
 
 import (
 	"bytes"
@@ -8,8 +10,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
-	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -18,11 +20,12 @@ import (
 // deltaMethod is the method of incremental clients that ask for several types on one stream.
 const deltaMethod = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 
-// wire is a connection to a server of gRPC. It takes all that the server sends, and throws it
+// Wire is a connection to a server of gRPC. It takes all that the server sends, counts it, and throws it
 // away. One goroutine writes.
-type wire struct {
+type Wire struct {
+	Framer *http2.Framer // to write with
+
 	conn    net.Conn
-	framer  *http2.Framer
 	headers bytes.Buffer
 	encoder *hpack.Encoder
 	next    uint32 // stream
@@ -32,18 +35,29 @@ type wire struct {
 	window map[uint32]int // bytes that may be sent: on a stream, and (0) on the connection
 	first  int            // of a stream
 	err    error          // of the reader, which is gone then
+	seen   map[http2.FrameType]int
+	resets map[http2.ErrCode]int
+	gone   []http2.ErrCode // of GOAWAY
 }
 
 // largest is what a frame may hold without having asked.
 const largest = 16 << 10
 
-// dial connects. close must be called.
-func dial(ctx context.Context, addr string) (*wire, error) {
+// Dial connects to a server, and says that it speaks HTTP/2. Close must be called.
+func Dial(ctx context.Context, addr string) (*Wire, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	w := &wire{conn: conn, framer: http2.NewFramer(conn, conn), next: 1, first: 64<<10 - 1, window: map[uint32]int{0: 64<<10 - 1}}
+	return Over(conn)
+}
+
+// Over is a client over a connection. It closes the connection if there is an error.
+func Over(conn net.Conn) (*Wire, error) {
+	w := &Wire{
+		conn: conn, Framer: http2.NewFramer(conn, conn), next: 1, first: 64<<10 - 1, window: map[uint32]int{0: 64<<10 - 1},
+		seen: make(map[http2.FrameType]int), resets: make(map[http2.ErrCode]int),
+	}
 	w.more.L = &w.mu
 	w.encoder = hpack.NewEncoder(&w.headers)
 	w.encoder.SetMaxDynamicTableSizeLimit(0)
@@ -51,22 +65,23 @@ func dial(ctx context.Context, addr string) (*wire, error) {
 		return nil, errors.Join(err, conn.Close())
 	}
 	const wide = 1 << 30
-	if err := w.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: wide}); err != nil {
+	if err := w.Framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: wide}); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	if err := w.framer.WriteWindowUpdate(0, wide); err != nil {
+	if err := w.Framer.WriteWindowUpdate(0, wide); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return w, nil
 }
 
-func (w *wire) close() { _ = w.conn.Close() } // the attacker is not interested
+// Close closes the connection.
+func (w *Wire) Close() { _ = w.conn.Close() } // the attacker is not interested
 
-// read takes what the server sends until the connection ends. It answers nothing: what needs an
+// Read takes what the server sends until the connection ends. It answers nothing: what needs an
 // answer is told by channels of their own.
-func (w *wire) read() {
+func (w *Wire) Read() {
 	for {
-		f, err := w.framer.ReadFrame()
+		f, err := w.Framer.ReadFrame()
 		w.mu.Lock()
 		if err != nil {
 			w.err = err
@@ -74,10 +89,14 @@ func (w *wire) read() {
 			w.mu.Unlock()
 			return
 		}
+		w.seen[f.Header().Type]++
 		switch f := f.(type) {
+		case *http2.GoAwayFrame:
+			w.gone = append(w.gone, f.ErrCode)
 		case *http2.WindowUpdateFrame:
 			w.window[f.StreamID] += int(f.Increment)
 		case *http2.RSTStreamFrame:
+			w.resets[f.ErrCode]++
 			delete(w.window, f.StreamID)
 		case *http2.SettingsFrame:
 			if v, ok := f.Value(http2.SettingInitialWindowSize); ok {
@@ -99,7 +118,7 @@ func (w *wire) read() {
 }
 
 // wakeAt has those who wait look again when ctx ends. stop must be called.
-func (w *wire) wakeAt(ctx context.Context) (stop func() bool) {
+func (w *Wire) wakeAt(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -109,7 +128,7 @@ func (w *wire) wakeAt(ctx context.Context) (stop func() bool) {
 
 // allowed waits until the server takes bytes on a stream, and takes up to n of them. It fails once the
 // stream or the connection has ended.
-func (w *wire) allowed(ctx context.Context, stream uint32, n int) (int, error) {
+func (w *Wire) allowed(ctx context.Context, stream uint32, n int) (int, error) {
 	stop := w.wakeAt(ctx)
 	defer stop()
 	w.mu.Lock()
@@ -135,8 +154,8 @@ func (w *wire) allowed(ctx context.Context, stream uint32, n int) (int, error) {
 
 var errEnded = errors.New("the server ended the stream")
 
-// open opens a stream of an incremental client, with some headers more.
-func (w *wire) open(more ...hpack.HeaderField) (stream uint32, err error) {
+// Open opens a stream of an incremental client, with some headers more.
+func (w *Wire) Open(more ...hpack.HeaderField) (stream uint32, err error) {
 	w.headers.Reset()
 	for _, f := range append([]hpack.HeaderField{
 		{Name: ":method", Value: "POST"},
@@ -157,27 +176,27 @@ func (w *wire) open(more ...hpack.HeaderField) (stream uint32, err error) {
 	w.mu.Unlock()
 	block := w.headers.Bytes()
 	head := block[:min(len(block), largest)]
-	if err := w.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: head, EndHeaders: len(head) == len(block)}); err != nil {
+	if err := w.Framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: head, EndHeaders: len(head) == len(block)}); err != nil {
 		return 0, err
 	}
 	for block = block[len(head):]; len(block) > 0; {
 		part := block[:min(len(block), largest)]
 		block = block[len(part):]
-		if err := w.framer.WriteContinuation(stream, len(block) == 0, part); err != nil {
+		if err := w.Framer.WriteContinuation(stream, len(block) == 0, part); err != nil {
 			return 0, err
 		}
 	}
 	return stream, nil
 }
 
-// send sends bytes on a stream, as the server lets it.
-func (w *wire) send(ctx context.Context, stream uint32, b []byte) error {
+// Send sends bytes on a stream, as the server lets it.
+func (w *Wire) Send(ctx context.Context, stream uint32, b []byte) error {
 	for len(b) > 0 {
 		n, err := w.allowed(ctx, stream, len(b))
 		if err != nil {
 			return err
 		}
-		if err := w.framer.WriteData(stream, false, b[:n]); err != nil {
+		if err := w.Framer.WriteData(stream, false, b[:n]); err != nil {
 			return err
 		}
 		b = b[n:]
@@ -185,8 +204,8 @@ func (w *wire) send(ctx context.Context, stream uint32, b []byte) error {
 	return nil
 }
 
-// rest leaves a connection as it is until the server ends it, or ctx.
-func (w *wire) rest(ctx context.Context) error {
+// Rest leaves a connection as it is until the server ends it, or ctx.
+func (w *Wire) Rest(ctx context.Context) error {
 	stop := w.wakeAt(ctx)
 	defer stop()
 	w.mu.Lock()
@@ -197,36 +216,42 @@ func (w *wire) rest(ctx context.Context) error {
 	return w.err
 }
 
-// message frames a message of gRPC.
-func message(body []byte) []byte {
+// Reset opens a stream, and ends it at once.
+func (w *Wire) Reset() error {
+	stream, err := w.Open()
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	delete(w.window, stream)
+	w.mu.Unlock()
+	return w.Framer.WriteRSTStream(stream, http2.ErrCodeCancel)
+}
+
+// Seen counts the frames of a type that the server has sent.
+func (w *Wire) Seen(t http2.FrameType) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.seen[t]
+}
+
+// Resets counts the streams that the server has reset, with a code.
+func (w *Wire) Resets(code http2.ErrCode) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.resets[code]
+}
+
+// Ended reports whether the connection has ended, and with which codes the server said before that it would.
+func (w *Wire) Ended() (ended bool, gone []http2.ErrCode) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err != nil, slices.Clone(w.gone)
+}
+
+// Message frames a message of gRPC.
+func Message(body []byte) []byte {
 	b := make([]byte, 5, 5+len(body))
 	binary.BigEndian.PutUint32(b[1:], uint32(len(body)))
 	return append(b, body...)
-}
-
-// again does something until ctx ends, at once again when it fails: an attacker does not give up.
-func again(ctx context.Context, something func(context.Context) error) {
-	const pause = time.Millisecond // so that a server that refuses is not only asked how fast it can refuse
-	for ctx.Err() == nil {
-		_ = something(ctx) // a refusal, which is what the server should do
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
-	}
-}
-
-// connected does something on a connection of its own, which is closed afterwards.
-func connected(addr string, something func(context.Context, *wire) error) func(context.Context) error {
-	return func(ctx context.Context) error {
-		w, err := dial(ctx, addr)
-		if err != nil {
-			return err
-		}
-		defer w.close()
-		stop := context.AfterFunc(ctx, w.close)
-		defer stop()
-		go w.read()
-		return something(ctx, w)
-	}
 }
