@@ -5,9 +5,11 @@ import "time"
 // Limits keep one client from harming the others (LIM-1). What is beyond a limit is refused by itself
 // where that is possible, and counted.
 type Limits struct {
+	Connections          int      `yaml:"connections"`            // of all clients, through all listeners; 0: no limit
+	ConnectionsPerSecond int      `yaml:"connections_per_second"` // new ones; beyond it they wait; 0: no limit
 	StreamsPerConnection int      `yaml:"streams_per_connection"`
 	Streams              int      `yaml:"streams"`             // and held polls, of all clients; 0: no limit
-	Share                Percent  `yaml:"share"`               // of streams for one address and one identity, above half
+	Share                Percent  `yaml:"share"`               // of connections, streams and unfinished bytes for one address and one identity, above half
 	Scopes               int      `yaml:"scopes"`              // at a time, over all upstreams; 0: no limit
 	FirstRequest         Duration `yaml:"first_request"`       // time of a new stream until its first request; 0: no limit
 	RequestsPerSecond    int      `yaml:"requests_per_second"` // of one stream, beside answers to responses; beyond it reading waits; 0: no limit
@@ -17,6 +19,7 @@ type Limits struct {
 	NodeBytes            Size     `yaml:"node_bytes"`          // of a client's node
 	RESTBytes            Size     `yaml:"rest_bytes"`          // of answers to polls that are being written, of all clients; 0: no limit
 	PollsPerClient       int      `yaml:"polls_per_client"`    // held at a time; 0: no limit
+	UnfinishedBytes      Size     `yaml:"unfinished_bytes"`    // of messages that clients have begun, beyond the first 64 KiB of each; 0: no limit
 
 	Memory    Memory    `yaml:"memory"`    // of the process
 	Admission Admission `yaml:"admission"` // of clients that join
@@ -27,6 +30,8 @@ const maxAnswers = 1024 * GiB
 
 func defaultLimits() Limits {
 	return Limits{
+		Connections:          200_000,
+		ConnectionsPerSecond: 1000,
 		StreamsPerConnection: 256,
 		Streams:              200_000,
 		Share:                50,
@@ -39,12 +44,16 @@ func defaultLimits() Limits {
 		NodeBytes:            256 * KiB,
 		RESTBytes:            256 * MiB,
 		PollsPerClient:       1000,
+		UnfinishedBytes:      256 * MiB,
 		Memory:               AutoMemory,
 		Admission:            AutoAdmission,
 	}
 }
 
-func (k *checker) limits(l *Limits) {
+// limits checks limits. largest is the largest request.
+func (k *checker) limits(l *Limits, largest Size) {
+	k.atLeast("limits.connections", l.Connections, 0, " (no limit)")
+	k.atLeast("limits.connections_per_second", l.ConnectionsPerSecond, 0, " (no limit)")
 	k.atLeast("limits.streams_per_connection", l.StreamsPerConnection, 1, "")
 	k.atLeast("limits.streams", l.Streams, 0, " (no limit)")
 	if l.Share <= 0 {
@@ -65,6 +74,9 @@ func (k *checker) limits(l *Limits) {
 		k.size("limits.rest_bytes", l.RESTBytes, MiB, maxAnswers)
 	}
 	k.atLeast("limits.polls_per_client", l.PollsPerClient, 0, " (no limit)")
+	if l.UnfinishedBytes != 0 && l.UnfinishedBytes < 2*largest { // half of it is there for every client
+		k.fail("limits.unfinished_bytes", "expected 0 (no limit) or at least twice server.max_receive_size, %s, got %s", 2*largest, l.UnfinishedBytes)
+	}
 }
 
 // Memory is how many bytes the process may take. 0: no limit.

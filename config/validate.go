@@ -42,7 +42,7 @@ func (c *Config) check() *checker {
 	k.access(c)
 	k.cache(&c.Cache)
 	k.resolve(&c.Resolve)
-	k.limits(&c.Limits)
+	k.limits(&c.Limits, c.Server.MaxReceiveSize)
 	k.atLeast("log.per_minute", c.Log.PerMinute, 0, " (no limit)")
 	return k
 }

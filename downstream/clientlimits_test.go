@@ -196,32 +196,3 @@ func (h *harness) limited(l Limit, times int) {
 		h.Errorf("%s was counted %d times, want %d", l, got, times)
 	}
 }
-
-// A stream that pauses may catch up, for as long as the burst is.
-func TestPace_LIM1(t *testing.T) {
-	var p pace
-	wait := func(at time.Duration, n int) (last time.Duration) {
-		for range n {
-			last = p.next(at, 100)
-		}
-		return last
-	}
-	if got := wait(0, 1000); got != 0 {
-		t.Errorf("a burst waits %v", got)
-	}
-	if got := wait(0, 1); got != 10*time.Millisecond {
-		t.Errorf("the next request waits %v", got)
-	}
-	if got := wait(time.Second, 99); got != 0 {
-		t.Errorf("after a second requests wait %v", got)
-	}
-	if got := wait(time.Hour, 1000); got != 0 {
-		t.Errorf("a burst after a pause waits %v", got)
-	}
-	if got := wait(time.Hour, 100); got != time.Second {
-		t.Errorf("a second's worth beyond it waits %v", got)
-	}
-	if got := p.next(0, 0); got != 0 {
-		t.Errorf("without a limit a request waits %v", got)
-	}
-}

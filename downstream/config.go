@@ -8,10 +8,14 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
+	"github.com/xdsrelay/xdsrelay/downstream/unfinished"
+	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/status"
 )
 
@@ -51,9 +55,11 @@ type shared struct {
 	observer Observer
 	log      *slog.Logger
 	seed     maphash.Seed
+	codec    encoding.CodecV2
 
 	limits     atomic.Pointer[Limits]
 	identifier atomic.Pointer[string]
+	unfinished unfinished.Bounds
 	lastID     atomic.Uint64
 	plans      plans
 	senders    *senders
@@ -70,16 +76,22 @@ func newShared(c Config) *shared {
 	if c.FullState == nil {
 		c.FullState = keyer.TypeSet(keyer.FullStateTypes())
 	}
-	s := &shared{config: c, observer: c.Observer, log: c.Log, seed: maphash.MakeSeed(), senders: newSenders(), retirements: retirements{since: make(map[uint64]time.Time)}}
+	s := &shared{config: c, observer: c.Observer, log: c.Log, seed: maphash.MakeSeed(), codec: wire.Codec(), senders: newSenders(), retirements: retirements{since: make(map[uint64]time.Time)}}
 	if s.observer == nil {
 		s.observer = silent{}
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.limits.Store(c.withDefaults())
+	s.setLimits(c.Limits)
 	s.identifier.Store(&c.Identifier)
 	return s
+}
+
+// setLimits puts limits in force.
+func (s *shared) setLimits(l Limits) {
+	s.limits.Store(l.withDefaults())
+	s.unfinished.Set(crowd.Limit{Most: l.PerClient.UnfinishedBytes, Share: l.PerClient.Share})
 }
 
 // hash returns a hash of names. It depends on their order: a client that repeats a request

@@ -73,6 +73,9 @@ func (g guard) RegisterService(desc *grpc.ServiceDesc, impl any) {
 		handler := m.Handler
 		m.Handler = func(server any, s grpc.ServerStream) (err error) {
 			defer g.shared.safety.panics.Catch(g.part, func(e *contain.Error) { err = failed(e) })
+			if m.ClientStreams {
+				s = g.shared.receiving(s)
+			}
 			return handler(server, s)
 		}
 		guarded.Streams[i] = m

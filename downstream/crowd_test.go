@@ -23,7 +23,7 @@ type gathering struct {
 
 func gather(t *testing.T, streams int, share float64) *gathering {
 	t.Helper()
-	return &gathering{T: t, places: Places{streams, share}}
+	return &gathering{T: t, places: Places{Most: streams, Share: share}}
 }
 
 // come adds so many of one client, and returns the first error.
@@ -59,7 +59,7 @@ func TestCrowd_LIM1(t *testing.T) {
 	for name, f := range map[string]func(g *gathering){
 		"one may have all until half are taken": func(g *gathering) {
 			g.wants(g.come(50, "10.0.0.1", "spiffe://td/a"), nil)
-			if g.crowd.addresses != nil {
+			if g.crowd.crowd.Counting() {
 				g.Error("who comes from where is counted while there is room")
 			}
 			g.wants(g.come(1, "10.0.0.1", ""), ErrShared)
@@ -93,7 +93,7 @@ func TestCrowd_LIM1(t *testing.T) {
 				g.Errorf("%d streams, want 50", n)
 			}
 			g.leave(14)
-			if g.crowd.addresses != nil {
+			if g.crowd.crowd.Counting() {
 				g.Error("who comes from where is counted while there is room")
 			}
 		},
@@ -107,7 +107,7 @@ func TestCrowd_LIM1(t *testing.T) {
 			g.wants(g.come(1, "10.0.0.2", ""), ErrFull)
 			g.places.Most = 0
 			g.wants(g.come(1, "10.0.0.1", ""), nil)
-			if g.crowd.addresses != nil {
+			if g.crowd.crowd.Counting() {
 				g.Error("who comes from where is counted without a limit")
 			}
 		},

@@ -13,6 +13,8 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream/connections"
+	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
@@ -39,6 +41,8 @@ type harness struct {
 	shutdown []func()
 	conn     *grpc.ClientConn
 	agent    string // the user agent of clients
+	// connections are those of plaintext clients.
+	connections *connections.Limit
 }
 
 // ackWait is how long the tests' servers wait for an ACK, and removals for nothing: most
@@ -71,10 +75,16 @@ func newHarness(t testing.TB, change ...func(*Config)) *harness {
 	for _, f := range change {
 		f(&config)
 	}
+	lis := net.Listener(h.lis)
+	if config.Credentials == nil {
+		config.Credentials = identity.Credentials()
+		h.connections = connections.New(connections.Limits{}, guests{h.seen})
+		lis = (&identity.Listener{Name: keyer.DefaultListener, Connections: h.connections}).Guard(lis)
+	}
 	h.server = NewServer(config)
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		if err := h.server.Serve(h.lis); err != nil {
+		if err := h.server.Serve(lis); err != nil {
 			t.Errorf("Serve: %v", err)
 		}
 	})
@@ -358,6 +368,13 @@ func newRecorder() *recorder {
 		refused: map[codes.Code]int{}, closed: map[codes.Code]int{},
 	}
 }
+
+// guests records what becomes of connections.
+type guests struct{ seen *recorder }
+
+func (g guests) Refused(net.Addr, connections.Reason) { g.seen.Limited(LimitConnections) }
+func (g guests) Waits()                               { g.seen.Limited(LimitConnectionRate) }
+func (g guests) Slowed(net.Addr)                      { g.seen.Limited(LimitFrames) }
 
 func (r *recorder) note(f func()) {
 	r.mu.Lock()

@@ -38,7 +38,8 @@ const retireGrace = 10 * time.Second
 // ClientLimits are what clients may take (LIM-1).
 type ClientLimits struct {
 	Streams           int           // of all clients, with held polls; 0: no limit
-	Share             float64       // what part of Streams one address and one identity may have, once half of them are taken
+	UnfinishedBytes   int           // of messages that clients have begun, of all clients, beyond the first of each; 0: no limit
+	Share             float64       // what part of Streams and UnfinishedBytes one address and one identity may have, once half of them are taken
 	Subscriptions     int           // of one stream, over all types (OPS-5); 0: no limit
 	NamesBytes        int           // of all names of one stream (ABS-4); 0: no limit
 	NameBytes         int           // of one name (ABS-4); 0: 64 KiB, and it is never more

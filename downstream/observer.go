@@ -26,26 +26,30 @@ type Limit string
 
 // The limits.
 const (
-	LimitFirstRequest  Limit = "first_request"       // a stream ended that sent no request
-	LimitRequests      Limit = "requests_per_second" // a request waited
-	LimitNode          Limit = "node_bytes"          // a stream or a poll ended
-	LimitName          Limit = "name_bytes"          // a name was refused
-	LimitSubscriptions Limit = "subscriptions"       // likewise
-	LimitNames         Limit = "names_bytes"         // likewise
-	LimitScopes        Limit = "scopes"              // a stream or poll ended
-	LimitStreams       Limit = "streams"             // a stream or poll was refused
-	LimitShare         Limit = "share"               // likewise
-	LimitPolls         Limit = "polls_per_client"    // a poll was refused
-	LimitREST          Limit = "rest_bytes"          // likewise
-	LimitMemory        Limit = "memory"              // a stream or a poll was refused, or a scope
-	LimitAdmission     Limit = "admission"           // a stream or a poll was refused
+	LimitFirstRequest   Limit = "first_request"          // a stream ended that sent no request
+	LimitRequests       Limit = "requests_per_second"    // a request waited
+	LimitNode           Limit = "node_bytes"             // a stream or a poll ended
+	LimitName           Limit = "name_bytes"             // a name was refused
+	LimitSubscriptions  Limit = "subscriptions"          // likewise
+	LimitNames          Limit = "names_bytes"            // likewise
+	LimitScopes         Limit = "scopes"                 // a stream or poll ended
+	LimitStreams        Limit = "streams"                // a stream or poll was refused
+	LimitShare          Limit = "share"                  // likewise
+	LimitPolls          Limit = "polls_per_client"       // a poll was refused
+	LimitREST           Limit = "rest_bytes"             // likewise
+	LimitUnfinished     Limit = "unfinished_bytes"       // a message was refused: its stream or poll ended
+	LimitConnections    Limit = "connections"            // a connection was refused
+	LimitConnectionRate Limit = "connections_per_second" // a connection waited
+	LimitFrames         Limit = "frames"                 // a connection is read slowly; there is no key
+	LimitMemory         Limit = "memory"                 // a stream or a poll was refused, or a scope
+	LimitAdmission      Limit = "admission"              // a stream or a poll was refused
 )
 
 // LimitsOfClients lists every Limit.
 func LimitsOfClients() []Limit {
 	return []Limit{
 		LimitFirstRequest, LimitRequests, LimitNode, LimitName, LimitSubscriptions, LimitNames, LimitScopes, LimitStreams, LimitShare,
-		LimitPolls, LimitREST, LimitMemory, LimitAdmission,
+		LimitPolls, LimitREST, LimitUnfinished, LimitConnections, LimitConnectionRate, LimitFrames, LimitMemory, LimitAdmission,
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/crowd"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
 )
 
@@ -95,7 +96,7 @@ func (s *Server) pollOrFail(w http.ResponseWriter, r *http.Request, conn *http.R
 
 // poll reads a poll and returns the answer when it is due.
 func (s *Server) poll(w http.ResponseWriter, r *http.Request, conn *http.ResponseController) (a *answer) {
-	body := s.polling.meter(r)
+	body := s.shared.meter(r)
 	req, err := restjson.DecodeRequest(w, r, int64(s.shared.config.MaxReceiveSize))
 	body.done()
 	within(conn, 0)
@@ -104,7 +105,7 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, conn *http.Respons
 			return gone()
 		}
 		if body.over {
-			s.shared.observer.Limited(LimitREST)
+			s.shared.observer.Limited(LimitUnfinished)
 			err = errTooManyBodies
 		}
 		s.shared.log.Debug("refused a poll", "peer", r.RemoteAddr, "error", err)
@@ -177,6 +178,6 @@ func (s *Server) hold(p *poll) error {
 func letGo(s *Server, p *poll) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	addTo(s.polling.held, callerOf(p), -1)
+	crowd.AddTo(s.polling.held, callerOf(p), -1)
 	remove(s, p.standing.id, p)
 }

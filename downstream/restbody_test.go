@@ -5,38 +5,42 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/xdsrelay/xdsrelay/downstream/unfinished"
 )
 
-// TestREST_OPS5_LargeBodies: bodies that come slowly are in memory meanwhile. Large ones
+// TestREST_OPS5_LIM1_LargeBodies: bodies that come slowly are in memory meanwhile. Large ones
 // are refused beyond what is held of all of them, and small ones never are.
-func TestREST_OPS5_LargeBodies(t *testing.T) {
-	s := &Server{polling: new(polling)}
+func TestREST_OPS5_LIM1_LargeBodies(t *testing.T) {
+	const most = 64 << 20
+	s := newShared(Config{Limits: Limits{PerClient: ClientLimits{UnfinishedBytes: most, Share: 1}}})
+	defer s.senders.stop()
 	read := func(n int) (*meteredBody, error) {
 		r := &http.Request{Body: io.NopCloser(strings.NewReader(strings.Repeat("x", n)))}
-		b := s.polling.meter(r)
+		b := s.meter(r)
 		_, err := io.Copy(io.Discard, r.Body)
 		return b, err
 	}
 	var large []*meteredBody
 	for range 4 {
-		b, err := read(maxLargeBodies / 4)
+		b, err := read(most / 4)
 		if err != nil || b.over {
 			t.Fatalf("refused within the bound: %v", err)
 		}
 		large = append(large, b)
 	}
-	small, err := read(smallBody)
+	small, err := read(unfinished.Free)
 	if err != nil || small.over {
 		t.Errorf("a small body is refused: %v", err)
 	}
-	last, err := read(maxLargeBodies / 2)
+	last, err := read(most / 2)
 	if err == nil || !last.over || pollError(err).Code != http.StatusTooManyRequests {
 		t.Errorf("beyond the bound: %v, over: %t", err, last.over)
 	}
 	for _, b := range append(large, small, last) {
 		b.done()
 	}
-	if left := s.polling.bodies.Load(); left != 0 {
+	if left := s.unfinished.Bytes(); left != 0 {
 		t.Errorf("%d bytes are held of nothing", left)
 	}
 }

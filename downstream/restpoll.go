@@ -4,7 +4,6 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -23,7 +22,6 @@ type polling struct {
 	closing  *closing
 	payloads *payloads
 	pollers  *pollers
-	bodies   atomic.Int64 // bytes of large bodies of polls that are being read
 	writing  writing
 	held     map[caller]int // how many polls of each client are held; guarded by Server.mu
 	judging  judging

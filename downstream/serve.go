@@ -65,10 +65,13 @@ func join(st *stream, r *discoveryRequest) (err error) {
 	return err
 }
 
+// requestBurst is how many seconds' worth of a stream's requests are read at once (LIM-1).
+const requestBurst = 10 * time.Second
+
 // await charges a request that was carried out, and waits until the next one may be read. It reports
 // false if the stream ends before.
 func await(st *stream) bool {
-	wait := st.pace.next(time.Since(st.standing.since), st.shared.limits.Load().PerClient.RequestsPerSecond)
+	wait := st.pace.Next(time.Since(st.standing.since), st.shared.limits.Load().PerClient.RequestsPerSecond, requestBurst)
 	if wait == 0 {
 		return true
 	}

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/downstream/unfinished"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
-	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/channelz/service"
@@ -24,9 +24,21 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// window is the flow-control window of a connection and of a stream. A fixed window turns gRPC's
-// bandwidth estimation off: that would send a ping after each ACK, which costs more than the ACK.
-const window = 1 << 20
+// The flow-control windows of a connection and of a stream. Fixed windows turn gRPC's bandwidth
+// estimation off: that would send a ping after each ACK, which costs more than the ACK.
+//
+// A stream's window is what a client may have in the relay's memory before the handler reads it. A handler
+// that reads a longer message makes room for it. The window has room for what clients send at once that do
+// not read meanwhile: a client that cannot go on sending before it reads, and a handler that cannot go on
+// before the client reads, would wait for each other.
+const (
+	connWindow   = 1 << 20
+	streamWindow = 256 << 10
+)
+
+// maxHeaders is how many bytes of metadata a stream may begin with, as for HTTP requests of polls. They are
+// in memory as long as the stream is.
+const maxHeaders = 64 << 10
 
 // handshakeTimeout is how long the handshakes of a new connection may take. It is short, because Stop
 // and Drain wait for them, and long enough for thousands of TLS handshakes at once after a restart.
@@ -67,10 +79,11 @@ func NewServer(c Config) *Server {
 	}
 	c = s.shared.config
 	opts := []grpc.ServerOption{
-		grpc.ForceServerCodecV2(wire.Codec()),
-		grpc.MaxRecvMsgSize(c.MaxReceiveSize),
-		grpc.StaticStreamWindowSize(window),
-		grpc.StaticConnWindowSize(window),
+		grpc.ForceServerCodecV2(s.shared.codec),
+		grpc.MaxRecvMsgSize(unfinished.Free), // of calls that are not received in parts: health checks
+		grpc.MaxHeaderListSize(maxHeaders),
+		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticConnWindowSize(connWindow),
 		grpc.WaitForHandlers(true),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		// Clients decide how often they ping. A fleet that is cut off for its pings would come
@@ -122,6 +135,7 @@ func (s *Server) describe(v *discoveryService) *grpc.ServiceDesc {
 			StreamName: m.name, ServerStreams: true, ClientStreams: true,
 			Handler: func(_ any, g grpc.ServerStream) (err error) {
 				defer s.shared.safety.panics.Catch(contain.Client, func(e *contain.Error) { err = failed(e) })
+				g = s.shared.receiving(g)
 				if identified := s.shared.identified; identified != nil {
 					if g, err = identified(g); err != nil {
 						return err
@@ -240,7 +254,7 @@ func (s *Server) left(st *stream) {
 // SetLimits replaces the limits. They are in force for a stream from its next request and its next
 // response, and for new polls. A stream with more subscriptions than the limit keeps them, and gets no
 // more. SetLimits may be called from any goroutine.
-func (s *Server) SetLimits(l Limits) { s.shared.limits.Store(l.withDefaults()) }
+func (s *Server) SetLimits(l Limits) { s.shared.setLimits(l) }
 
 // SetIdentifier changes the relay's own part of the control plane identifier (STR-10).
 func (s *Server) SetIdentifier(own string) { s.shared.identifier.Store(&own) }

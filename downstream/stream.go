@@ -9,6 +9,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
+	"github.com/xdsrelay/xdsrelay/internal/pace"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -39,10 +40,10 @@ type stream struct {
 	identified identified
 	unread     unread
 	alarm      alarm
-	pace       pace    // of the handler
-	sender     *sender // the owner; nil: the handler
-	calm       bool    // the last delivery left nothing that an acknowledgement would release
-	joining    Turn    // of a stream whose first request is carried out; nil: none
+	pace       pace.Pace // of requests that are not only answers; of the handler
+	sender     *sender   // the owner; nil: the handler
+	calm       bool      // the last delivery left nothing that an acknowledgement would release
+	joining    Turn      // of a stream whose first request is carried out; nil: none
 }
 
 func newStream(s *shared, g grpc.ServerStream, v *variant) *stream {

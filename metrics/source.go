@@ -26,6 +26,8 @@ type Source interface {
 	Memory() (used, limit int64)
 	// Admission gives how many clients join, and wait for it.
 	Admission() load.Status
+	// Connections counts the connections of clients, and those of them that wait until they are served.
+	Connections() (present, waiting int)
 	// Sessions lists the sessions that are running.
 	Sessions() []SessionStats
 	// Replicas lists the servers of the upstreams.
@@ -81,6 +83,7 @@ type sourceCollector struct {
 	past                        *prometheus.Desc
 	memory, memoryLimit         *prometheus.Desc
 	places, working, waiting    *prometheus.Desc
+	connections, kept           *prometheus.Desc
 	sessions, staleness         *prometheus.Desc
 	replicas, unreachable       *prometheus.Desc
 	silent                      *prometheus.Desc
@@ -125,6 +128,8 @@ func newSourceCollector(m *Metrics, src Source) *sourceCollector {
 		places:      desc("admission", "places", "How many works of clients that join may be under way at a time; 0: limits.admission is off."),
 		working:     desc("admission", "working", "Works of clients that join that are under way."),
 		waiting:     desc("admission", "waiting", "Works of clients that join that wait for their turn.", labelWork),
+		connections: desc("downstream", "connections", "Open connections of clients, through all listeners, also those that wait."),
+		kept:        desc("downstream", "connections_waiting", "Connections of clients that wait until the relay serves them."),
 		past:        desc("cache", "past_bytes", "Size of the content that is remembered to roll back to, counted as for cache.generations."),
 		sessions:    desc("upstream", "sessions", "Sessions with the upstream, by state. There is one for each scope.", labelUpstream, labelState),
 		staleness: desc("upstream", "staleness_seconds",
@@ -183,7 +188,7 @@ func newSourceCollector(m *Metrics, src Source) *sourceCollector {
 
 // Describe implements prometheus.Collector.
 func (c *sourceCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.resources, c.bytes, c.unwatched, c.past, c.memory, c.memoryLimit, c.places, c.working, c.waiting, c.sessions, c.staleness, c.replicas, c.unreachable, c.silent, c.answered, c.unanswered, c.most, c.least, c.scopes, c.unmentioned, c.reporting, c.interval, c.restored, c.restoredAge, c.workloadsAway, c.expires, c.tokenExpires} {
+	for _, d := range []*prometheus.Desc{c.resources, c.bytes, c.unwatched, c.past, c.memory, c.memoryLimit, c.connections, c.kept, c.places, c.working, c.waiting, c.sessions, c.staleness, c.replicas, c.unreachable, c.silent, c.answered, c.unanswered, c.most, c.least, c.scopes, c.unmentioned, c.reporting, c.interval, c.restored, c.restoredAge, c.workloadsAway, c.expires, c.tokenExpires} {
 		ch <- d
 	}
 	for _, t := range c.tables {
@@ -237,6 +242,9 @@ func (c *sourceCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, work := range load.Works() {
 		gauge(c.waiting, float64(admission.Waiting[work]), string(work))
 	}
+	present, waiting := c.source.Connections()
+	gauge(c.connections, float64(present))
+	gauge(c.kept, float64(waiting))
 	scopes, unmentioned := c.source.Scopes()
 	gauge(c.scopes, float64(scopes))
 	gauge(c.unmentioned, float64(unmentioned))

@@ -21,6 +21,7 @@ type fakeSource struct {
 	sessions            []SessionStats
 	replicas            []ReplicaStats
 	scopes, unmentioned int
+	present, waiting    int
 	contacts            map[string]upstream.Contact
 	away                int
 	expires             time.Duration // from now
@@ -34,7 +35,8 @@ func (f fakeSource) PastBytes() int64 { return f.past }
 
 func (f fakeSource) Memory() (used, limit int64) { return f.used, f.limit }
 
-func (f fakeSource) Admission() load.Status { return f.admission }
+func (f fakeSource) Admission() load.Status              { return f.admission }
+func (f fakeSource) Connections() (present, waiting int) { return f.present, f.waiting }
 
 func (f fakeSource) Sessions() []SessionStats { return f.sessions }
 
@@ -61,7 +63,7 @@ func TestSource(t *testing.T) {
 		}
 	}
 	err := m.Collect(fakeSource{
-		resources: 10, bytes: 1000, unwatched: 4, past: 300, used: 700, limit: 800, admission: load.Status{Places: 4, Working: 3, Waiting: map[load.Work]int{load.Join: 2, load.Handshake: 1}}, scopes: 8, unmentioned: 3,
+		resources: 10, bytes: 1000, unwatched: 4, past: 300, used: 700, limit: 800, admission: load.Status{Places: 4, Working: 3, Waiting: map[load.Work]int{load.Join: 2, load.Handshake: 1}}, present: 9, waiting: 1, scopes: 8, unmentioned: 3,
 		sessions: []SessionStats{
 			{Upstream: "primary", State: upstream.StateConnected, Tables: []cache.TypeStats{
 				table(clusterURL), table(clusterURL), table(unknownURL),
@@ -85,6 +87,7 @@ func TestSource(t *testing.T) {
 	want := map[string]float64{
 		`cache_resources`: 10, `cache_bytes`: 1000, `cache_unwatched`: 4, `cache_past_bytes`: 300, `memory_used_bytes`: 700, `memory_limit_bytes`: 800,
 		`admission_places`: 4, `admission_working`: 3, `admission_waiting{work="join"}`: 2, `admission_waiting{work="handshake"}`: 1,
+		`downstream_connections`: 9, `downstream_connections_waiting`: 1,
 		`aggregation_scopes`: 8, `aggregation_scopes_with_unmentioned_fields`: 3,
 		`loadreport_scopes{state="reporting",upstream="primary"}`: 2, `loadreport_scopes{state="waiting",upstream="primary"}`: 1,
 		`loadreport_interval_seconds{upstream="primary"}`: 2,

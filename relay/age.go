@@ -44,13 +44,17 @@ const (
 
 // keepalive gives what gRPC does with connections.
 func (a ages) keepalive(k config.Keepalive) keepalive.ServerParameters {
-	p := keepalive.ServerParameters{Time: orNever(k.Time), Timeout: k.Timeout.Std()}
+	p := keepalive.ServerParameters{Time: orNever(k.Time), Timeout: k.Timeout.Std(), MaxConnectionIdle: idleTime}
 	if a.most > 0 {
 		p.MaxConnectionAge = part(a.most, goAwayPart)
 		p.MaxConnectionAgeGrace = part(a.most, cutOffPart) + cutOffMore
 	}
 	return p
 }
+
+// idleTime is how long a connection may be without a stream or a poll: longer than clients pause that
+// poll, so that they need not open one for each.
+const idleTime = 5 * time.Minute
 
 func part(d time.Duration, of float64) time.Duration { return time.Duration(float64(d) * of) }
 

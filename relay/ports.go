@@ -42,6 +42,7 @@ func (r *Relay) openPorts(s config.Server) (ports, error) {
 	shared := &bearers{relay: r, every: tokenCheck}
 	for _, l := range s.AllListeners() {
 		p := &port{Listener: identity.Listener{Name: l.Name}, protocol: l.Protocol, tokens: shared}
+		p.Connections = r.connections
 		p.Proxied, p.Failed = l.ProxyProtocol, r.door.Unproxied
 		all = append(all, p)
 		v, err := shared.verifier(l, s.TLSRefresh)

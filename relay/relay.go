@@ -17,6 +17,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/downstream/connections"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/disk"
@@ -84,8 +85,10 @@ type Relay struct {
 	ports   ports              // by which clients come
 	ages    ages               // of their connections
 	perConn int                // streams of one connection
-	door    *door.Door
-	admin   adminAccess
+	// connections bounds them, of all ports.
+	connections *connections.Limit
+	door        *door.Door
+	admin       adminAccess
 	// workloads are the SPIFFE Workload APIs that certificates come from.
 	workloads *workload.Sources
 
@@ -214,7 +217,7 @@ func limitsOf(cfg *config.Config) downstream.Limits {
 		RESTWait:       s.RESTWait.Std(),
 
 		PerClient: downstream.ClientLimits{
-			Streams: l.Streams, Share: l.Share.Part(),
+			Streams: l.Streams, Share: l.Share.Part(), UnfinishedBytes: int(l.UnfinishedBytes),
 			Subscriptions: l.Subscriptions, NamesBytes: int(l.NamesBytes), NameBytes: int(l.NameBytes), NodeBytes: int(l.NodeBytes),
 			PollsPerClient: l.PollsPerClient, RESTBytes: int(l.RESTBytes),
 			FirstRequest: l.FirstRequest.Std(), RequestsPerSecond: l.RequestsPerSecond,
@@ -243,6 +246,7 @@ func (r *Relay) listener(cfg *config.Config) error {
 		Observer:      r.metrics.Downstream(),
 		Log:           r.log,
 	}
+	r.boundConnections(&cfg.Limits)
 	var err error
 	if r.ports, err = r.openPorts(s); err != nil {
 		return err

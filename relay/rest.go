@@ -17,16 +17,13 @@ import (
 const (
 	restHeaderTime  = 10 * time.Second
 	restHeaderBytes = 64 << 10
-	// restIdleTime is how long a connection may be without a poll: longer than
-	// clients pause, so that they need not open one for each.
-	restIdleTime = 5 * time.Minute
 )
 
 // restServer makes the server for clients that poll through a port.
 func (r *Relay) restServer(p *port) *http.Server {
 	s := &http.Server{
 		Handler:           r.ages.poll(p.tokens.poll(r.server.REST())),
-		ReadHeaderTimeout: restHeaderTime, MaxHeaderBytes: restHeaderBytes, IdleTimeout: restIdleTime,
+		ReadHeaderTimeout: restHeaderTime, MaxHeaderBytes: restHeaderBytes, IdleTimeout: idleTime,
 		// Both with and without TLS, HTTP/2 needs one connection for all types.
 		Protocols: new(http.Protocols),
 		ErrorLog:  slog.NewLogLogger(r.door.HTTPLog(), slog.LevelDebug),

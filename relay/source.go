@@ -27,6 +27,9 @@ func (s source) Memory() (used, limit int64) { return s.relay.memory.Used(), s.r
 // Admission implements metrics.Source.
 func (s source) Admission() load.Status { return s.relay.admission.Status() }
 
+// Connections implements metrics.Source.
+func (s source) Connections() (present, waiting int) { return s.relay.connections.Count() }
+
 // Sessions implements metrics.Source.
 func (s source) Sessions() (stats []metrics.SessionStats) {
 	_ = s.relay.panics.Do(contain.Admin, func() { stats = s.sessions() })

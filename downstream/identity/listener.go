@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
+	"github.com/xdsrelay/xdsrelay/downstream/connections"
 	"github.com/xdsrelay/xdsrelay/internal/bearer"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -23,6 +24,9 @@ type Listener struct {
 	Name string
 	// Credentials are for gRPC's connections; nil: plaintext. HTTP servers have their own TLS.
 	Credentials credentials.TransportCredentials
+
+	// Connections bounds them; nil: nothing does.
+	Connections *connections.Limit
 
 	// Proxied says that each connection begins with a PROXY header. Failed is told of those of
 	// gRPC that do not.
@@ -51,13 +55,33 @@ const headerTime = 5 * time.Second
 // Guard gives a listener whose connections know that they came through l, and which process is at
 // the other end of a unix socket.
 func (l *Listener) Guard(lis net.Listener) net.Listener {
+	var settle func(net.Conn)
 	if l.Proxied {
+		settle = readHeader
 		lis = &proxyproto.Listener{
 			Listener: lis, ReadHeaderTimeout: headerTime,
 			ConnPolicy: func(proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) { return proxyproto.REQUIRE, nil },
 		}
 	}
+	if l.Connections != nil {
+		lis = l.Connections.Listen(lis, settle)
+	}
 	return guardedListener{lis, l}
+}
+
+// readHeader waits for the PROXY header of a connection.
+func readHeader(conn net.Conn) {
+	if p, ok := conn.(*proxyproto.Conn); ok {
+		_ = p.ProxyHeader() // whether there is one is the handshake's business
+	}
+}
+
+// underlying gives the connection that another one is about.
+func underlying(conn net.Conn) net.Conn {
+	if c, ok := conn.(*connections.Conn); ok {
+		return c.NetConn()
+	}
+	return conn
 }
 
 type guardedListener struct {
@@ -73,7 +97,7 @@ func (g guardedListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	c := &accepted{Conn: conn, of: g.of}
-	if unix, ok := conn.(*net.UnixConn); ok {
+	if unix, ok := underlying(conn).(*net.UnixConn); ok {
 		c.from = processAt(unix)
 	}
 	return c, nil
@@ -120,6 +144,23 @@ type Client struct {
 	TLS      *Conn       // nil: plaintext, or an HTTP server's connection
 	User     *keyer.User // of a unix socket; nil: nobody knows, or another network
 	Since    time.Time   // when the connection began
+
+	conn *connections.Conn // nil: nothing bounds connections
+}
+
+// Asked says that a handler waits for a part of a message, of n bytes ([connections.Conn.Asked]), and
+// Unasked that it does not come any more.
+func (c *Client) Asked(n int) {
+	if c != nil && c.conn != nil {
+		c.conn.Asked(n)
+	}
+}
+
+// Unasked takes back what Asked said.
+func (c *Client) Unasked(n int) {
+	if c != nil && c.conn != nil {
+		c.conn.Unasked(n)
+	}
 }
 
 // AuthType implements credentials.AuthInfo.
@@ -141,6 +182,7 @@ func (c *Client) GetCommonAuthInfo() credentials.CommonAuthInfo {
 // client says who is at the other end.
 func (c *accepted) client() *Client {
 	client := &Client{Listener: c.of, Since: time.Now()}
+	client.conn, _ = c.Conn.(*connections.Conn)
 	if c.from != nil {
 		client.User = &c.from.user
 	}
@@ -163,7 +205,7 @@ func (byListener) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 	if !ok {
 		return nil, nil, errNoListener
 	}
-	if p, ok := c.Conn.(*proxyproto.Conn); ok && p.ProxyHeader() == nil {
+	if p, ok := underlying(c.Conn).(*proxyproto.Conn); ok && p.ProxyHeader() == nil {
 		// gRPC writes before it reads: without this the relay would speak to anybody.
 		if c.of.Failed != nil {
 			c.of.Failed(c.RemoteAddr().String(), errNoHeader.Error())
@@ -171,11 +213,11 @@ func (byListener) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 		return nil, nil, errNoHeader
 	}
 	client := c.client()
+	if client.conn != nil {
+		client.conn.Pace()
+	}
 	if c.of.Credentials == nil {
-		if tcp, ok := c.Conn.(*net.TCPConn); ok {
-			return tcp, client, nil // gRPC keeps no buffer for a connection of this very type that is at rest
-		}
-		return c, client, nil
+		return c.plain(), client, nil
 	}
 	conn, info, err := c.shakeHands()
 	if err != nil {
@@ -212,6 +254,31 @@ func (b byListener) Clone() credentials.TransportCredentials { return b }
 
 // OverrideServerName implements credentials.TransportCredentials, for servers only.
 func (byListener) OverrideServerName(string) error { return errors.ErrUnsupported }
+
+// plain gives gRPC a connection without TLS. gRPC keeps no buffer at rest for a connection that tells when
+// there is something to read, or that is of a type of package net.
+func (c *accepted) plain() net.Conn {
+	switch conn := c.Conn.(type) {
+	case *connections.Conn:
+		if c.from != nil {
+			return &local{conn, c.from}
+		}
+		return conn
+	case *net.TCPConn:
+		return conn
+	}
+	return c
+}
+
+// local is a connection through a unix socket.
+type local struct {
+	*connections.Conn
+
+	from *process
+}
+
+// RemoteAddr says which process is at the other end.
+func (c *local) RemoteAddr() net.Addr { return c.from }
 
 type clientKey struct{}
 

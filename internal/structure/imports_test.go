@@ -18,8 +18,8 @@ import (
 const helpers = "helpers"
 
 var productHelpers = []string{
-	"internal/apiservices", "internal/apitypes", "internal/backoff", "internal/bearer", "internal/contain", "internal/directory", "internal/disk", "internal/door", "internal/excerpt",
-	"internal/few", "internal/filesource", "internal/filewatch", "internal/lograte", "internal/logwriter", "internal/moment", "internal/nodefile", "internal/payload",
+	"internal/apiservices", "internal/apitypes", "internal/backoff", "internal/bearer", "internal/contain", "internal/crowd", "internal/directory", "internal/disk", "internal/door", "internal/excerpt",
+	"internal/few", "internal/filesource", "internal/filewatch", "internal/lograte", "internal/logwriter", "internal/moment", "internal/nodefile", "internal/pace", "internal/payload",
 	"internal/restjson", "internal/sharing", "internal/sockets", "internal/spelling", "internal/tlsfiles", "internal/tokenfile", "internal/trust", "internal/verdict", "internal/wake",
 	"internal/workload",
 	"internal/yamljson",
@@ -34,21 +34,23 @@ var mayImport = map[string][]string{
 	"keyer/rules":   {"keyer", "internal/spelling"},
 	"config":        {"keyer", "keyer/rules", "internal/nodefile", "internal/sockets", "internal/spelling", "internal/tokenfile"},
 
-	"cache/digest":        nil,
-	"cache/hold":          {"internal/wire"},
-	"cache":               {"cache/digest", "cache/hold", "keyer", "internal/wire", helpers},
-	"cache/snapshot":      {"cache", "internal/wire", helpers},
-	"downstream/delivery": {"cache", "cache/digest", "keyer", "internal/wire", helpers},
-	"downstream/identity": {"keyer", "internal/bearer", "internal/trust"},
-	"downstream":          {"downstream/delivery", "downstream/identity", "cache", "keyer", "keyer/rules", "internal/wire", helpers},
-	"upstream":            {"keyer", "internal/wire", helpers},
-	"internal/resolve":    {"downstream/delivery", "cache", "keyer", "internal/wire", helpers},
-	"relay/load":          nil,
-	"relay/loadreport":    {helpers},
-	"relay/peers":         {"cache", "keyer", "internal/wire", helpers},
-	"metrics":             {"cache", "downstream", "downstream/identity", "upstream", "internal/bearer", "internal/contain", "internal/door", "internal/lograte", "internal/resolve", "internal/workload", "relay/load", "relay/loadreport", "relay/peers"}, // it is their observer
+	"cache/digest":           nil,
+	"cache/hold":             {"internal/wire"},
+	"cache":                  {"cache/digest", "cache/hold", "keyer", "internal/wire", helpers},
+	"cache/snapshot":         {"cache", "internal/wire", helpers},
+	"downstream/delivery":    {"cache", "cache/digest", "keyer", "internal/wire", helpers},
+	"downstream/connections": {helpers},
+	"downstream/unfinished":  {helpers},
+	"downstream/identity":    {"downstream/connections", "keyer", "internal/bearer", "internal/trust"},
+	"downstream":             {"downstream/delivery", "downstream/identity", "downstream/unfinished", "cache", "keyer", "keyer/rules", "internal/wire", helpers},
+	"upstream":               {"keyer", "internal/wire", helpers},
+	"internal/resolve":       {"downstream/delivery", "cache", "keyer", "internal/wire", helpers},
+	"relay/load":             nil,
+	"relay/loadreport":       {helpers},
+	"relay/peers":            {"cache", "keyer", "internal/wire", helpers},
+	"metrics":                {"cache", "downstream", "downstream/identity", "upstream", "internal/bearer", "internal/contain", "internal/door", "internal/lograte", "internal/resolve", "internal/workload", "relay/load", "relay/loadreport", "relay/peers"}, // it is their observer
 	"relay": {
-		"cache", "cache/hold", "cache/snapshot", "config", "downstream", "downstream/identity", "upstream", "metrics", "keyer", "keyer/rules", "internal/resolve",
+		"cache", "cache/hold", "cache/snapshot", "config", "downstream", "downstream/connections", "downstream/identity", "upstream", "metrics", "keyer", "keyer/rules", "internal/resolve",
 		"relay/load", "relay/loadreport", "relay/peers", "internal/wire", helpers,
 	},
 

@@ -1,0 +1,117 @@
+package connections
+
+import (
+	"errors"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc/mem"
+
+	"github.com/xdsrelay/xdsrelay/internal/crowd"
+)
+
+const (
+	// allowance is how many bytes of a connection may be read that no handler asks for: frames around
+	// messages, headers, pings, settings, resets, and messages whose handlers do not read at the moment. It
+	// has room for the headers of 256 streams with bearer tokens.
+	allowance = 1 << 20
+	// rate is how many more there may be in a second.
+	rate = 64 << 10
+	// frames is how many bytes stand around a message: in HTTP/2, in TLS, and those of window updates.
+	frames = 64
+	// pause is how long a connection is not read that has sent too much.
+	pause = 20 * time.Millisecond
+)
+
+// Conn is a connection of a client. gRPC keeps no buffer for it while it is at rest, if it has a socket
+// of its own.
+type Conn struct {
+	net.Conn
+
+	// immutable
+	came   time.Time
+	left   func(*Conn)    // told once, when the connection is closed
+	slowed func(net.Addr) // told once, when the connection is read slowly
+
+	who crowd.Who // guarded by Limit.mu
+
+	closed atomic.Bool
+	ready  ready // of the reader
+
+	paced   bool         // set before the reader reads
+	unasked atomic.Int64 // bytes that were read, less those that handlers ask for
+	settled time.Time    // of the reader: up to when rate counts
+	slow    bool         // of the reader: slowed was told
+}
+
+// NetConn gives the connection that c is about.
+func (c *Conn) NetConn() net.Conn { return c.Conn }
+
+// Close implements net.Conn.
+func (c *Conn) Close() error {
+	if c.closed.CompareAndSwap(false, true) {
+		c.left(c)
+	}
+	return c.Conn.Close()
+}
+
+// SyscallConn implements syscall.Conn: gRPC reads and sets options of sockets.
+func (c *Conn) SyscallConn() (syscall.RawConn, error) {
+	if inner, ok := c.Conn.(syscall.Conn); ok {
+		return inner.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
+}
+
+// Pace has the connection read slowly from now on if it sends far more than handlers ask for. It must be
+// called before the connection is read by another goroutine, and Asked for each message.
+func (c *Conn) Pace() { c.paced = true }
+
+// Asked says that a handler waits for a part of a message, of n bytes. It may be called from any goroutine.
+func (c *Conn) Asked(n int) { c.count(-n - frames) }
+
+// Unasked says that the part of which a handler said so does not come any more. It may be called from any
+// goroutine.
+func (c *Conn) Unasked(n int) { c.count(n + frames) }
+
+// Read implements net.Conn.
+func (c *Conn) Read(b []byte) (int, error) {
+	c.hold()
+	n, err := c.Conn.Read(b)
+	c.count(n)
+	return n, err
+}
+
+// ReadOnReady waits until there is something to read, and only then takes a buffer for it. gRPC looks for
+// this method.
+func (c *Conn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
+	c.hold()
+	b, n, err := c.ready.read(c.Conn, size, pool)
+	c.count(n)
+	return b, n, err
+}
+
+func (c *Conn) count(n int) {
+	if c.paced {
+		c.unasked.Add(int64(n))
+	}
+}
+
+// hold waits while the connection has sent too much.
+func (c *Conn) hold() {
+	for c.paced && c.unasked.Load() > allowance && !c.closed.Load() {
+		now := time.Now()
+		more := int64(now.Sub(c.settled).Seconds() * rate)
+		c.settled = now
+		if c.unasked.Add(-min(more, max(0, c.unasked.Load()))) <= allowance {
+			return
+		}
+		if !c.slow {
+			c.slow = true
+			c.slowed(c.Conn.RemoteAddr())
+		}
+		time.Sleep(pause)
+	}
+}

@@ -1,0 +1,167 @@
+package connections
+
+import (
+	"iter"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/pace"
+)
+
+// Reason is the limit that is in a connection's way.
+type Reason uint8
+
+// The reasons.
+const (
+	TooMany Reason = iota // there are as many connections as there may be
+	Share                 // the connection's address has its share of them
+	TooFast               // the connection waited, and longer than clients do
+)
+
+// Observer is told of connections that a limit is in the way of. Its methods may be called from any
+// goroutine and must not block.
+type Observer interface {
+	// Refused tells of a connection that is reset.
+	Refused(from net.Addr, by Reason)
+	// Waits tells of a connection that waits until it is served.
+	Waits()
+	// Slowed tells of a connection that is read slowly from now on, once.
+	Slowed(from net.Addr)
+}
+
+// Limits may change while clients are connected.
+type Limits struct {
+	Connections crowd.Limit
+	PerSecond   int // new ones that are served; 0: no limit
+}
+
+const (
+	// burst is how many seconds' worth of connections are served at once: a fleet of some thousands that
+	// comes back does not wait at all.
+	burst = 10 * time.Second
+	// patience is how long a connection waits. gRPC gives up after 20 seconds, Envoy after 5: the client
+	// of a connection that waited for so long has gone.
+	patience = 20 * time.Second
+)
+
+// Limit bounds the connections of all its listeners. Its methods may be called from any goroutine.
+type Limit struct {
+	observer Observer
+
+	mu      sync.Mutex // guards what follows
+	limits  Limits
+	wake    []chan<- struct{}  // of the listeners, which wait for next
+	present map[*Conn]struct{} // the connections, those that wait too
+	crowd   crowd.Crowd        // of them
+	waiting int
+	began   time.Time // of served
+	served  pace.Pace
+	next    time.Time // when the next connection may be served
+}
+
+// New makes a limit.
+func New(l Limits, observer Observer) *Limit {
+	return &Limit{observer: observer, began: time.Now(), limits: l, present: make(map[*Conn]struct{})}
+}
+
+// Set changes the limits. Connections beyond them stay.
+func (l *Limit) Set(limits Limits) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if limits.PerSecond != l.limits.PerSecond { // what was served counts at the old rate
+		l.served, l.began, l.next = 0, time.Now(), time.Time{}
+	}
+	l.limits = limits
+	for _, ready := range l.wake {
+		signal(ready)
+	}
+}
+
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// newConn makes a connection, which is not counted yet.
+func (l *Limit) newConn(conn net.Conn) *Conn {
+	now := time.Now()
+	c := &Conn{Conn: conn, left: l.leave, slowed: l.observer.Slowed, came: now, settled: now}
+	c.ready.of(conn)
+	return c
+}
+
+// Count tells how many connections there are, and how many of them wait until they are served.
+func (l *Limit) Count() (present, waiting int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.present), l.waiting
+}
+
+// come counts a connection, unless there are too many.
+func (l *Limit) come(c *Conn) crowd.Verdict {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := l.crowd.Admit(l.limits.Connections, len(l.present), 1, c.who, l.all())
+	if v == crowd.Admitted {
+		l.present[c] = struct{}{}
+	}
+	return v
+}
+
+// identify counts a connection for the address that is known of it now, unless that has its share.
+func (l *Limit) identify(c *Conn, who crowd.Who) crowd.Verdict {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, ok := l.present[c]; !ok {
+		return crowd.Admitted // it is closed
+	}
+	delete(l.present, c)
+	l.crowd.Release(l.limits.Connections, len(l.present), 1, c.who)
+	c.who = who
+	v := l.crowd.Admit(l.limits.Connections, len(l.present), 1, who, l.all())
+	if v == crowd.Admitted {
+		l.present[c] = struct{}{}
+	}
+	return v
+}
+
+// leave counts a connection no longer.
+func (l *Limit) leave(c *Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, ok := l.present[c]; ok {
+		delete(l.present, c)
+		l.crowd.Release(l.limits.Connections, len(l.present), 1, c.who)
+	}
+}
+
+// all lists who has connections. The caller holds mu.
+func (l *Limit) all() iter.Seq2[crowd.Who, int] {
+	return func(yield func(crowd.Who, int) bool) {
+		for c := range l.present {
+			if !yield(c.who, 1) {
+				return
+			}
+		}
+	}
+}
+
+// reasonOf is why a verdict has a connection refused.
+func reasonOf(v crowd.Verdict) Reason {
+	if v == crowd.Shared {
+		return Share
+	}
+	return TooMany
+}
+
+// mayServe reports whether a connection may be served now, or how long to wait. The caller holds mu.
+func (l *Limit) mayServe(now time.Time) (wait time.Duration) { return max(0, l.next.Sub(now)) }
+
+// serves notes that a connection is served. The caller holds mu.
+func (l *Limit) serves(now time.Time) {
+	l.next = now.Add(l.served.Next(now.Sub(l.began), l.limits.PerSecond, burst))
+}

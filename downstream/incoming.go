@@ -1,0 +1,140 @@
+package downstream
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+
+	"github.com/xdsrelay/xdsrelay/downstream/identity"
+	"github.com/xdsrelay/xdsrelay/downstream/unfinished"
+)
+
+const (
+	messageHead = 5 // bytes before each message: whether it is compressed, and its length
+	// largestPart is how many bytes of a message a client may send at once, beyond those that are in
+	// flight before anybody reads. It takes a client as many round trips as there are parts.
+	largestPart = 1 << 20
+)
+
+var (
+	errCompressed = status.Error(codes.Unimplemented, "the relay takes no compressed messages")
+	errCutOff     = status.Error(codes.Internal, "the stream ended within a message")
+	errUnfinished = status.Error(codes.ResourceExhausted, "clients have begun more large messages than the relay has room for (limits.unfinished_bytes, limits.share): try again later")
+)
+
+// messageReader reads messages. gRPC's transport streams have these methods, although their public
+// interface does not show them. Reading n bytes lets the client send them.
+type messageReader interface {
+	ReadMessageHeader(head []byte) error
+	Read(n int) (mem.BufferSlice, error)
+}
+
+// incoming is a stream of a client that receives large messages in parts. gRPC's own RecvMsg lets each
+// stream have a message of the largest size in memory, for as long as the client likes, and nobody knows
+// how many there are (LIM-1).
+type incoming struct {
+	grpc.ServerStream
+
+	shared *shared
+	reader messageReader
+	client *identity.Client // nil: it came through no listener that the relay knows
+	head   [messageHead]byte
+}
+
+// receiving gives a stream whose messages are bounded; the stream itself if gRPC has changed.
+func (s *shared) receiving(g grpc.ServerStream) grpc.ServerStream {
+	reader, ok := grpc.ServerTransportStreamFromContext(g.Context()).(messageReader)
+	if !ok {
+		return g
+	}
+	return &incoming{ServerStream: g, shared: s, reader: reader, client: identity.ClientOf(g.Context())}
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (g *incoming) RecvMsg(m any) error {
+	if err := g.reader.ReadMessageHeader(g.head[:]); err != nil {
+		return receiveError(err)
+	}
+	n := binary.BigEndian.Uint32(g.head[1:])
+	switch {
+	case g.head[0] != 0:
+		return errCompressed
+	case int64(n) > int64(g.shared.config.MaxReceiveSize):
+		return status.Errorf(codes.ResourceExhausted, "received message larger than max (%d vs. %d)", n, g.shared.config.MaxReceiveSize)
+	case n <= unfinished.Free:
+		data, err := g.part(int(n))
+		if err != nil {
+			return err
+		}
+		return g.decode(data, m)
+	}
+	return g.large(int(n), m)
+}
+
+// large receives a message that counts.
+func (g *incoming) large(n int, m any) error {
+	message := g.shared.unfinished.Begin()
+	defer message.End()
+	var all mem.BufferSlice
+	who := func() Origin {
+		peer := peerOf(g.Context())
+		return OriginOf(&peer)
+	}
+	for got := 0; got < n; {
+		next := min(n-got, max(unfinished.Free, min(got, largestPart)))
+		if !message.Add(next, who) {
+			all.Free()
+			g.shared.observer.Limited(LimitUnfinished)
+			return errUnfinished
+		}
+		data, err := g.part(next)
+		if err != nil {
+			all.Free()
+			return err
+		}
+		all, got = append(all, data...), got+next
+	}
+	return g.decode(all, m)
+}
+
+// part waits for bytes of a message.
+func (g *incoming) part(n int) (mem.BufferSlice, error) {
+	g.client.Asked(n)
+	data, err := g.reader.Read(n)
+	if err == nil {
+		return data, nil
+	}
+	g.client.Unasked(n)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return nil, receiveError(err)
+}
+
+// decode decodes a message, and gives its memory back.
+func (g *incoming) decode(data mem.BufferSlice, m any) error {
+	defer data.Free()
+	if err := g.shared.codec.Unmarshal(data, m); err != nil {
+		return status.Errorf(codes.Internal, "a message cannot be decoded: %v", err)
+	}
+	return nil
+}
+
+// receiveError gives the status for an error of the transport; io.EOF for the end of the stream.
+func receiveError(err error) error {
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errCutOff
+	case err == io.EOF: //nolint:errorlint // the very error: the stream's end
+		return err
+	}
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	return status.Error(codes.Unavailable, err.Error())
+}

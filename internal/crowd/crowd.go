@@ -1,0 +1,144 @@
+// Package crowd bounds what clients take of something that there is only so much of: connections, streams,
+// bytes (LIM-1). There is a total, which protects the process. There is also a share of it for one address
+// and for one identity, which counts only once half of the total is taken: a load balancer's address, or
+// the identity of a whole fleet, is no attack as long as there is room.
+//
+// It does not know what is counted, and refuses nobody itself.
+package crowd
+
+import (
+	"iter"
+	"net"
+	"net/netip"
+)
+
+// Limit is how much there is.
+type Limit struct {
+	Most  int     // 0: no limit
+	Share float64 // what part of Most one address and one identity may have, once half of Most is taken
+}
+
+// half is how much is half of all.
+func (l Limit) half() int { return (l.Most + 1) / 2 }
+
+// share is how much one address or identity may have.
+func (l Limit) share() int { return max(1, int(float64(l.Most)*l.Share)) }
+
+// Who is a client, as far as it is known. What is not known is not counted.
+type Who struct {
+	Address  netip.Prefix
+	Identity string
+}
+
+// Verdict is whether a client gets what it asks for.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Admitted Verdict = iota
+	Full             // nobody gets any more
+	Shared           // the client's address or identity has its share
+)
+
+// Crowd is how much is taken, and by whom. The zero Crowd is empty. It counts who has how much only from
+// the time on when half of all is taken, so that clients at rest take no memory for it. Its user has a
+// lock for it.
+type Crowd struct {
+	addresses  map[netip.Prefix]int // nil while there is room
+	identities map[string]int
+}
+
+// Admit counts n more for a client, beside what is taken, if there is as much and it is not too much for
+// this client. others is how much each of those has who have something.
+func (c *Crowd) Admit(l Limit, taken, n int, who Who, others iter.Seq2[Who, int]) Verdict {
+	switch {
+	case l.Most == 0:
+		c.forget()
+	case taken+n > l.Most:
+		return Full
+	case taken+n > l.half():
+		c.count(others)
+		if of := max(c.addresses[who.Address], c.identities[who.Identity]); of+n > l.share() {
+			return Shared
+		}
+	}
+	c.Add(who, n)
+	return Admitted
+}
+
+// Release counts n less: left is still taken. It forgets who has how much when there is much room again.
+func (c *Crowd) Release(l Limit, left, n int, who Who) {
+	c.Add(who, -n)
+	if l.Most == 0 || left < l.half()*3/4 {
+		c.forget()
+	}
+}
+
+// Counting reports whether Crowd counts who has how much.
+func (c *Crowd) Counting() bool { return c.addresses != nil }
+
+// count counts those who have something, unless it does already.
+func (c *Crowd) count(clients iter.Seq2[Who, int]) {
+	if c.Counting() {
+		return
+	}
+	c.addresses, c.identities = make(map[netip.Prefix]int), make(map[string]int)
+	for who, n := range clients {
+		c.note(who, n)
+	}
+}
+
+func (c *Crowd) forget() { c.addresses, c.identities = nil, nil }
+
+// Add counts n more for a client, whatever there is.
+func (c *Crowd) Add(who Who, n int) {
+	if c.Counting() {
+		c.note(who, n)
+	}
+}
+
+func (c *Crowd) note(who Who, n int) {
+	if who.Address.IsValid() {
+		AddTo(c.addresses, who.Address, n)
+	}
+	if who.Identity != "" {
+		AddTo(c.identities, who.Identity, n)
+	}
+}
+
+// AddTo adds to a count, which it forgets at zero.
+func AddTo[K comparable](counts map[K]int, key K, n int) {
+	if counts[key] += n; counts[key] <= 0 {
+		delete(counts, key)
+	}
+}
+
+// networkBits are the bits of an IPv6 address that count as one address: who has one has the others.
+const networkBits = 64
+
+// AddressOf gives the address of a text "host:port"; not valid if that is none, as of a unix socket.
+func AddressOf(hostPort string) netip.Prefix {
+	at, err := netip.ParseAddrPort(hostPort)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return prefixOf(at.Addr())
+}
+
+// AddressAt gives the address of one end of a connection; not valid if it has none.
+func AddressAt(end net.Addr) netip.Prefix {
+	if tcp, ok := end.(*net.TCPAddr); ok {
+		return prefixOf(tcp.AddrPort().Addr())
+	}
+	return AddressOf(end.String())
+}
+
+func prefixOf(addr netip.Addr) netip.Prefix {
+	addr = addr.Unmap().WithZone("")
+	bits := addr.BitLen()
+	if addr.Is6() {
+		bits = networkBits
+	}
+	prefix, _ := addr.Prefix(bits) // fails only for a wrong number of bits, and for no address
+	return prefix
+}

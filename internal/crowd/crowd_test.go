@@ -1,0 +1,115 @@
+package crowd
+
+import (
+	"iter"
+	"testing"
+)
+
+// gathering is a crowd with its members.
+type gathering struct {
+	*testing.T
+
+	crowd   Crowd
+	members []Who
+	limit   Limit
+}
+
+// come adds so many of one client, and returns the first verdict against it.
+func (g *gathering) come(n int, addr, identity string) Verdict {
+	who := Who{AddressOf(addr + ":1"), identity}
+	for range n {
+		if v := g.crowd.Admit(g.limit, len(g.members), 1, who, g.others()); v != Admitted {
+			return v
+		}
+		g.members = append(g.members, who)
+	}
+	return Admitted
+}
+
+func (g *gathering) others() iter.Seq2[Who, int] {
+	return func(yield func(Who, int) bool) {
+		for _, who := range g.members {
+			if !yield(who, 1) {
+				return
+			}
+		}
+	}
+}
+
+// leave removes so many, those that came last first.
+func (g *gathering) leave(n int) {
+	for range n {
+		last := len(g.members) - 1
+		who := g.members[last]
+		g.members = g.members[:last]
+		g.crowd.Release(g.limit, last, 1, who)
+	}
+}
+
+func (g *gathering) wants(got, want Verdict) {
+	g.Helper()
+	if got != want {
+		g.Errorf("with %d members the verdict is %d, want %d", len(g.members), got, want)
+	}
+}
+
+func TestCrowd_LIM1(t *testing.T) {
+	for name, f := range map[string]func(g *gathering){
+		"one may have all until half are taken": func(g *gathering) {
+			g.wants(g.come(50, "10.0.0.1", "spiffe://td/a"), Admitted)
+			if g.crowd.Counting() {
+				g.Error("who comes from where is counted while there is room")
+			}
+			g.wants(g.come(1, "10.0.0.1", ""), Shared)
+			g.wants(g.come(1, "10.0.0.2", "spiffe://td/a"), Shared)
+			g.wants(g.come(1, "[::ffff:10.0.0.1]", ""), Shared)
+			g.wants(g.come(25, "10.0.0.2", "spiffe://td/b"), Admitted)
+			g.wants(g.come(1, "10.0.0.2", ""), Shared)
+			g.wants(g.come(25, "10.0.0.3", ""), Admitted)
+			g.wants(g.come(1, "10.0.0.4", ""), Full)
+		},
+		"an IPv6 network is one address": func(g *gathering) {
+			g.wants(g.come(50, "10.0.0.1", ""), Admitted)
+			g.wants(g.come(15, "[2001:db8::1]", ""), Admitted)
+			g.wants(g.come(10, "[2001:db8::2]", ""), Admitted)
+			g.wants(g.come(1, "[2001:db8::3]", ""), Shared)
+			g.wants(g.come(1, "[2001:db8:0:1::1]", ""), Admitted)
+		},
+		"who is not known is not counted": func(g *gathering) {
+			for range 100 {
+				g.wants(g.come(1, "a unix socket", ""), Admitted)
+			}
+			g.wants(g.come(1, "a unix socket", ""), Full)
+		},
+		"who leaves makes room": func(g *gathering) {
+			g.wants(g.come(10, "10.0.0.1", ""), Admitted)
+			g.wants(g.come(40, "10.0.0.2", ""), Admitted)
+			g.wants(g.come(1, "10.0.0.2", ""), Shared)
+			g.leave(21)
+			g.wants(g.come(40, "10.0.0.2", ""), Shared)
+			if n := len(g.members); n != 50 {
+				g.Errorf("%d members, want 50", n)
+			}
+			g.leave(14)
+			if g.crowd.Counting() {
+				g.Error("who comes from where is counted while there is room")
+			}
+		},
+		"a lower limit counts those who are there": func(g *gathering) {
+			g.limit.Most = 0
+			g.wants(g.come(200, "10.0.0.1", ""), Admitted)
+			g.limit.Most = 300
+			g.wants(g.come(1, "10.0.0.1", ""), Shared)
+			g.wants(g.come(1, "10.0.0.2", ""), Admitted)
+			g.limit.Most = 100
+			g.wants(g.come(1, "10.0.0.2", ""), Full)
+			g.limit.Most = 0
+			g.wants(g.come(1, "10.0.0.1", ""), Admitted)
+			if g.crowd.Counting() {
+				g.Error("who comes from where is counted without a limit")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) { f(&gathering{T: t, limit: Limit{Most: 100, Share: 0.25}}) })
+	}
+}
