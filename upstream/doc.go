@@ -48,8 +48,8 @@
 // responses are not complete, and to let go of the first.
 //
 // On a stream for all types, a type for which the server ends the whole stream is
-// withheld, and tried again now and then, so that it takes the stream from nobody
-// else. A type with a stream of its own costs only that, which is tried again at
+// withheld, and tried again now and then on a stream of its own, so that it takes the stream from nobody
+// else. So is a type that no service is known of, once something else was answered. A type with a stream of its own costs only that, which is tried again at
 // growing intervals; its endpoint is not blamed as long as it serves other types. A
 // type that has no service of its own (all but the ten that Envoy discovers, and
 // VirtualHost and LbEndpoint in the state of the world) cannot be asked for one by one: it is told of

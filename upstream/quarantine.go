@@ -1,10 +1,12 @@
 package upstream
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -15,6 +17,8 @@ const (
 	// maxProven bounds the types that are remembered as proven, beside those that
 	// are asked for at the time: where these are more, to half as many again.
 	maxProven = 1024
+	// mostBeside is how many types are tried beside a session's streams at a time.
+	mostBeside = 16
 )
 
 // quarantine withholds types for which the server ends the whole stream: without
@@ -24,9 +28,10 @@ const (
 //
 // A type is proven by a response, or by a stream that stood for stableAfter with
 // it. If the server ends a stream with a status, which names no type, the types on it that
-// are not proven become suspects. Suspects are withheld, and tried
-// one at a time, so that the next such end has one type to blame. Meanwhile their names stay
-// unanswered.
+// are not proven become suspects, and so is a type from the start that no service is known of. Suspects are
+// withheld, and tried on streams of their own (besides). While nothing is proven, nobody loses anything, and
+// they are tried on the streams that there are, one at a time, so that the next such end has one type to
+// blame. Meanwhile their names stay unanswered.
 //
 // Where each type has a stream of its own no other type is at risk: see refuse.
 type quarantine struct {
@@ -34,6 +39,7 @@ type quarantine struct {
 	inUse    int // of proven, when those that are not were forgotten last
 	suspects map[string]*suspect
 	trial    trial
+	besides  besides
 	// pace is the session's back-off for the trials of all suspects: many types together
 	// are not to cost everybody the stream more often than one, and none is to wait for
 	// long because of others.
@@ -47,6 +53,7 @@ type suspect struct {
 	names   map[wire.StreamID]map[string]struct{} // wanted on each stream and not written
 	backoff backoff.Backoff
 	due     time.Time // of the next trial
+	noted   bool      // Status lists it
 }
 
 // trial is the one suspect that is written and not proven yet.
@@ -58,7 +65,8 @@ type trial struct {
 func newQuarantine(cfg *Config) quarantine {
 	return quarantine{
 		proven: make(map[string]struct{}), suspects: make(map[string]*suspect),
-		most: cfg.Backoff.Max, pace: backoff.Backoff{Base: cfg.Backoff.Base},
+		besides: besides{trials: make(map[string]*besideTrial), unanswered: make(map[string]struct{})},
+		most:    cfg.Backoff.Max, pace: backoff.Backoff{Base: cfg.Backoff.Base},
 	}
 }
 
@@ -117,7 +125,11 @@ func (q *quarantine) pause() {
 	if len(q.proven) > 0 {
 		q.pace.Max = max(q.most, longBackoff)
 	}
-	q.resume = time.Now().Add(q.pace.Next())
+	wait := q.pace.Next()
+	if len(q.proven) > 0 {
+		wait = max(wait, renewPause) // LIM-2
+	}
+	q.resume = time.Now().Add(wait)
 }
 
 // withhold reports whether a subscription must not be written now, and keeps it
@@ -151,5 +163,66 @@ func (q *quarantine) forget(used func(typeURL string) bool) {
 		return
 	}
 	maps.DeleteFunc(q.proven, func(typeURL string, _ struct{}) bool { return !used(typeURL) })
+	maps.DeleteFunc(q.besides.unanswered, func(typeURL string, _ struct{}) bool { return !used(typeURL) })
 	q.inUse = len(q.proven)
+}
+
+// besides are the trials of suspects on streams of their own, beside those that clients use: a server that ends
+// a stream for a type takes nothing from anybody then (LIM-2). Each suspect has a stream, so that its end has
+// one type to blame. Nothing that comes on it reaches the Store.
+type besides struct {
+	trials map[string]*besideTrial
+	// unanswered are types that no service is known of, and that the server let stand without an answer. If a
+	// stream that carries one ends, it may be because of that.
+	unanswered map[string]struct{}
+	// refused: the server takes one stream of a node only. Then suspects are tried on the streams that
+	// there are, at most once a minute.
+	refused bool
+	asked   bool // whether it does, by something that it serves
+}
+
+// besideTrial is one trial.
+type besideTrial struct {
+	suspect *suspect
+	stop    context.CancelFunc
+}
+
+// unproven reports whether a type is one that no client is known to use and that the server has not let stand.
+func (q *quarantine) unproven(typeURL string) bool {
+	_, proven := q.proven[typeURL]
+	return !proven && !apiservices.Known(typeURL)
+}
+
+// aside reports whether suspects are tried beside: something is at risk on the streams that there are, and the
+// server takes others.
+func (q *quarantine) aside() bool { return len(q.proven) > 0 && !q.besides.refused }
+
+// room reports whether a suspect may be tried beside now.
+func (b *besides) room() bool { return len(b.trials) < mostBeside }
+
+// stood notes that the server let a type stand without an answer.
+func (b *besides) stood(typeURL string) {
+	if !apiservices.Known(typeURL) {
+		b.unanswered[typeURL] = struct{}{}
+	}
+}
+
+// blamed are the types that a stream may have ended for: those that no service is known of, if there are any,
+// and else all that are not proven.
+func (q *quarantine) blamed(k *streamLink) (all []string) {
+	var unknown []string
+	for typeURL := range k.asked {
+		_, unanswered := q.besides.unanswered[typeURL]
+		if _, proven := q.proven[typeURL]; (proven && !unanswered) || q.suspects[typeURL] != nil {
+			continue
+		}
+		all = append(all, typeURL)
+		if !apiservices.Known(typeURL) {
+			unknown = append(unknown, typeURL)
+		}
+	}
+	if len(unknown) > 0 {
+		return unknown
+	}
+	return all
 }

@@ -154,13 +154,14 @@ func growing(t *testing.T, tries []asked, limit time.Duration) {
 		t.Fatalf("tried %d times", len(tries))
 	}
 	for i := range tries[1:] {
-		// Beside the delay there is that of the stream, and of what it needs to be established.
-		bound := min(limit, DefaultBackoffBase<<min(i, 20)) + DefaultBackoffBase + time.Second
+		// Beside the delay there is that of the stream, and of what it needs to be established, and a trial
+		// beside keeps its place.
+		bound := min(limit, DefaultBackoffBase<<min(i, 20)) + DefaultBackoffBase + time.Second + stableAfter
 		if gap := tries[i+1].at.Sub(tries[i].at); gap > bound {
 			t.Errorf("trial %d came after %v, want at most %v", i+1, gap, bound)
 		}
 	}
-	if early := tries[5].at.Sub(tries[0].at); early > time.Minute {
+	if early := tries[5].at.Sub(tries[0].at); early > 2*time.Minute {
 		t.Errorf("five trials took %v", early)
 	}
 }
@@ -196,7 +197,10 @@ func TestOPS2UnservedTypeIsQuarantined(t *testing.T) {
 		<-time.After(maxTrialDelay + time.Minute)
 		quarantined(t, s)
 		got := srv.requests(unserved)[before:]
-		if len(got) != 1 || !slices.Equal(got[0].req.GetResourceNamesSubscribe(), []string{"b", "c"}) ||
+		if len(got) < 2 || got[0].stream == got[1].stream {
+			t.Fatalf("asked %v once it was served, want a trial beside first", got)
+		}
+		if got = got[1:]; len(got) != 1 || !slices.Equal(got[0].req.GetResourceNamesSubscribe(), []string{"b", "c"}) ||
 			len(got[0].req.GetResourceNamesUnsubscribe()) > 0 {
 			t.Errorf("asked %v once it was served, want b and c", got)
 		}
@@ -206,7 +210,7 @@ func TestOPS2UnservedTypeIsQuarantined(t *testing.T) {
 
 		store.want(0, []wire.Subscription{sub(clusters, "*"), sub(unserved, "c")}, unsub(unserved, "b"))
 		<-time.After(time.Second)
-		if got = srv.requests(unserved)[before:]; len(got) != 2 || !slices.Equal(got[1].req.GetResourceNamesUnsubscribe(), []string{"b"}) {
+		if got = srv.requests(unserved)[before+1:]; len(got) != 2 || !slices.Equal(got[1].req.GetResourceNamesUnsubscribe(), []string{"b"}) {
 			t.Errorf("asked %v, want b to be let go", got)
 		}
 	})
@@ -222,12 +226,12 @@ func appliedTypes(store *memStore) map[string]bool {
 	return types
 }
 
-// Many bad types cost no more streams than a server that is gone costs attempts
-// (OPS-2, invariant 4), and a good one among them is found.
-func TestOPS2ManyUnservedTypes(t *testing.T) {
+// Many bad types cost the stream that others use once, and beside it so many streams at a time
+// (OPS-2, LIM-2, invariant 4). A good one among them is found.
+func TestOPS2ManyUnservedTypes_LIM2(t *testing.T) {
 	for name, tt := range map[string]struct{ count, streams int }{
 		"two":       {2, 2 * maxChurn},
-		"a hundred": {100, 120}, // as many as there are attempts to reach a server that is gone
+		"a hundred": {100, int(10*time.Minute/stableAfter+1) * mostBeside},
 	} {
 		t.Run(name, func(t *testing.T) {
 			count := tt.count
@@ -248,6 +252,9 @@ func TestOPS2ManyUnservedTypes(t *testing.T) {
 				quarantined(t, s, bad...)
 				if got := srv.opened(); got > tt.streams {
 					t.Errorf("%d streams in ten minutes, want at most %d", got, tt.streams)
+				}
+				if got := len(srv.requests(clusters)); got > 3 {
+					t.Errorf("%d streams with what others want, want one, the one after the first end, and a question", got)
 				}
 				connected(t, s)
 				if count > 2 {
@@ -330,9 +337,10 @@ func TestOPS2RestartQuarantinesNothing(t *testing.T) {
 	}
 }
 
-// A type that was answered once, or that a stream stood with, is never withheld:
-// if the server ends streams with it now, that is a loss like others.
-func TestOPS2ProvenTypeIsNotWithheld(t *testing.T) {
+// A type that was answered once is never withheld:
+// if the server ends streams with it now, that is a loss like others. A type of no service that a stream only stood
+// with is withheld (LIM-2).
+func TestOPS2ProvenTypeIsNotWithheld_LIM2(t *testing.T) {
 	for name, silent := range map[string]bool{"answered": false, "stood": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -348,6 +356,10 @@ func TestOPS2ProvenTypeIsNotWithheld(t *testing.T) {
 				// The next request ends the stream.
 				s.store.(*memStore).want(0, []wire.Subscription{sub(other, "x", "y")}, sub(other, "y"))
 				<-time.After(time.Minute)
+				if silent {
+					quarantined(t, s, other)
+					return
+				}
 				quarantined(t, s)
 				if got, lost := len(srv.requests(other))-2, srv.opened()-streams; lost < 3 || got != lost {
 					t.Errorf("asked %d times on %d streams", got, lost)
@@ -431,8 +443,8 @@ func TestOPS2SUB12QuarantineCoversBothStreams(t *testing.T) {
 			names = append(names, wants(a.req)...)
 		}
 		slices.Sort(names)
-		if !slices.Equal(names, []string{"*", "x"}) {
-			t.Errorf("asked for %v, want each stream's once", names)
+		if !slices.Equal(names, []string{"*", "*", "x"}) && !slices.Equal(names, []string{"*", "x", "x"}) {
+			t.Errorf("asked for %v, want each stream's once, behind the trial", names)
 		}
 	})
 }

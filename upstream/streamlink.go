@@ -106,8 +106,10 @@ func (k *streamLink) taken(subs []wire.Subscription) {
 
 // subscribe writes one subscription, unless its type is withheld.
 func (k *streamLink) subscribe(sub wire.Subscription) {
+	untried(k.client, k, sub.TypeURL)
 	if k.client.quarantine.withhold(k, sub) {
 		k.client.store.Withhold(k.line.id, sub.TypeURL, true)
+		dropUntried(k.client, sub)
 		return
 	}
 	k.ask(sub)
@@ -248,6 +250,7 @@ func (k *streamLink) respond(r received, at time.Time) {
 	l.answered(at)
 	if asked {
 		c.prove(e.typeURL)
+		delete(c.quarantine.besides.unanswered, e.typeURL)
 	}
 	if l.draining {
 		return // nothing can be written any more, and its nonce ends with the stream

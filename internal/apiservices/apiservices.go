@@ -162,3 +162,17 @@ func Of(typeURL string) Service {
 	}
 	return Service{}
 }
+
+// Known reports whether a type has a service, in v3 or in v2, or is that of the list collections of one.
+func Known(typeURL string) bool {
+	if Of(typeURL).TypeURL != "" {
+		return true
+	}
+	name := strings.TrimSuffix(strings.TrimPrefix(typeURL, typePrefix), collectionSuffix)
+	for _, was := range before {
+		if was.resource == name {
+			return true
+		}
+	}
+	return false
+}
