@@ -30,7 +30,11 @@ func (s Session) apply(stream wire.StreamID, u *update) error {
 	s.store.change(func() {
 		s.store.changes.begin()
 		var room [2]*Table
-		switch tables := s.carried(stream, r.TypeURL, room[:]); len(tables) {
+		tables := s.carried(stream, r.TypeURL, room[:])
+		for _, t := range tables {
+			t.upstream.heard = true
+		}
+		switch len(tables) {
 		case 0:
 			u.unsolicited = len(r.Resources)
 		case 1:

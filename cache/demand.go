@@ -43,6 +43,9 @@ func (i *demand) subscribedTo() bool {
 // may one whose content is not kept. A name that the server does not answer may stay: a returning
 // client need not wait again (ABS-3).
 func (i *demand) kept() bool {
+	if unheard(i.table) {
+		return false // clients may invent any number of types
+	}
 	return i.coll != nil || i.entry.state == Present || i.entry.Open()
 }
 

@@ -146,3 +146,21 @@ func dropTable(s *Store, t *Table) {
 	delete(s.restored.tables, t)
 	s.due.held.leave(t)
 }
+
+// RoomFor reports whether clients may subscribe to a type: always, unless the server is asked for as many others
+// already that it has never answered, and that no discovery service is known of. Such a type is let go with its
+// last client.
+func RoomFor(s *Store, typeURL string, most int) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	others := make(map[string]struct{})
+	for _, t := range s.tables {
+		switch {
+		case t.typeURL == typeURL && (t.demands.count > 0 || !unheard(t)):
+			return true
+		case t.demands.count > 0 && unheard(t):
+			others[t.typeURL] = struct{}{}
+		}
+	}
+	return len(others) < most
+}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -51,6 +52,7 @@ type exchange struct {
 	stream   wire.StreamID
 	assigned bool
 	spoken   bool // the server was asked for something of the table on the present stream
+	heard    bool // the server has said something of it, on whatever stream
 
 	response   uint32                   // the number of the last response: the entries that it held have it
 	unanswered map[*Collection]struct{} // subscribed to since the last response
@@ -182,4 +184,10 @@ func setDemand(e *Entry, i *demand) {
 	if i != nil {
 		i.table.shareKey(e)
 	}
+}
+
+// unheard reports whether a table is of a type that no discovery service is known of, and of which the server has
+// said nothing: a client may have invented it (LIM-2).
+func unheard(t *Table) bool {
+	return !t.upstream.heard && t.usage.resources == 0 && !t.store.source.Resolved && !apiservices.Known(t.typeURL)
 }

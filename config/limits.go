@@ -21,6 +21,8 @@ type Limits struct {
 	PollsPerClient       int      `yaml:"polls_per_client"`    // held at a time; 0: no limit
 	UnfinishedBytes      Size     `yaml:"unfinished_bytes"`    // of messages that clients have begun, beyond the first 64 KiB of each; 0: no limit
 
+	UnknownTypes int `yaml:"unknown_types"` // for one upstream and scope, that were never answered; 0: no limit
+
 	Memory    Memory    `yaml:"memory"`    // of the process
 	Admission Admission `yaml:"admission"` // of clients that join
 }
@@ -45,6 +47,7 @@ func defaultLimits() Limits {
 		RESTBytes:            256 * MiB,
 		PollsPerClient:       1000,
 		UnfinishedBytes:      256 * MiB,
+		UnknownTypes:         16,
 		Memory:               AutoMemory,
 		Admission:            AutoAdmission,
 	}
@@ -77,6 +80,7 @@ func (k *checker) limits(l *Limits, largest Size) {
 	if l.UnfinishedBytes != 0 && l.UnfinishedBytes < 2*largest { // half of it is there for every client
 		k.fail("limits.unfinished_bytes", "expected 0 (no limit) or at least twice server.max_receive_size, %s, got %s", 2*largest, l.UnfinishedBytes)
 	}
+	k.atLeast("limits.unknown_types", l.UnknownTypes, 0, " (no limit)")
 }
 
 // Memory is how many bytes the process may take. 0: no limit.

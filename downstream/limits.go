@@ -46,6 +46,7 @@ type ClientLimits struct {
 	NodeBytes         int           // of the client's node; 0: no limit
 	PollsPerClient    int           // held at a time by one client: an address, an identity and a node; 0: no limit
 	RESTBytes         int           // of answers to polls that are being written, of all clients; 0: no limit
+	UnknownTypes      int           // of one store, that no service is known of and that its server never answered; 0: no limit
 	FirstRequest      time.Duration // how long a stream may be without a request; 0: no limit
 	RequestsPerSecond int           // of one stream, beside answers to responses; further ones wait; 0: no limit
 }

@@ -37,6 +37,7 @@ const (
 	LimitShare          Limit = "share"                  // likewise
 	LimitPolls          Limit = "polls_per_client"       // a poll was refused
 	LimitREST           Limit = "rest_bytes"             // likewise
+	LimitTypes          Limit = "unknown_types"          // a name was refused, or a stream ended with too many types
 	LimitUnfinished     Limit = "unfinished_bytes"       // a message was refused: its stream or poll ended
 	LimitConnections    Limit = "connections"            // a connection was refused
 	LimitConnectionRate Limit = "connections_per_second" // a connection waited
@@ -49,7 +50,7 @@ const (
 func LimitsOfClients() []Limit {
 	return []Limit{
 		LimitFirstRequest, LimitRequests, LimitNode, LimitName, LimitSubscriptions, LimitNames, LimitScopes, LimitStreams, LimitShare,
-		LimitPolls, LimitREST, LimitUnfinished, LimitConnections, LimitConnectionRate, LimitFrames, LimitMemory, LimitAdmission,
+		LimitPolls, LimitREST, LimitTypes, LimitUnfinished, LimitConnections, LimitConnectionRate, LimitFrames, LimitMemory, LimitAdmission,
 	}
 }
 

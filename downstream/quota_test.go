@@ -121,3 +121,49 @@ func (h *harness) onlyStream() *stream {
 	h.Fatal("there is no stream")
 	return nil
 }
+
+// Clients may invent types. So many are asked for that the control plane never answered; names of others are refused
+// by themselves, and nothing is removed (RES-7).
+func TestUnknownTypes_LIM1_LIM2(t *testing.T) {
+	invented := func(n int) string { return fmt.Sprint("type.googleapis.com/invented.v1.Type", n) }
+	bubble(t, func(h *harness) {
+		h.opaque.silent = true
+		c, other := h.client(), h.client()
+		c.subscribe(invented(1), "x")
+		c.subscribe(invented(2), "x")
+		c.subscribe(invented(2), "*") // the same type
+		c.wants()
+		refused := func(c *client, typeURL string) {
+			h.Helper()
+			c.subscribe(typeURL, "x")
+			got := c.take()
+			if len(got) != 1 || len(got[0].RemovedResources) != 0 || len(got[0].ResourceErrors) != 1 ||
+				got[0].ResourceErrors[0].GetErrorDetail().GetCode() != int32(codes.Unavailable) {
+				h.Errorf("the answer is %v", got)
+			}
+		}
+		refused(c, invented(3))
+		refused(other, invented(4))
+		h.limited(LimitTypes, 2)
+		other.subscribe(invented(1), "y") // which is asked for already
+		other.subscribe(clusterType, "y") // which has a service
+		other.wants()
+		s := h.state()
+		s.asks(invented(3), "x")
+		if got := s.take(); len(got) != 1 || len(got[0].ResourceErrors) != 1 {
+			h.Errorf("the answer is %v", got)
+		}
+		c.unsubscribe(invented(2), "x", "*")
+		h.quiet()
+		s.asks(invented(3), "x", "y") // now there is room
+		h.quiet()
+		h.limited(LimitTypes, 3)
+		c.cancel()
+		other.cancel()
+		h.quiet()
+		last := h.client()
+		last.subscribe(invented(5), "x")
+		last.wants()
+		h.limited(LimitTypes, 3)
+	}, func(c *Config) { c.PerClient.UnknownTypes = 2 })
+}

@@ -56,7 +56,12 @@ func (r *refusals) add(e *wire.ResourceError, f form, full bool) (log bool) {
 // has reports whether a name is refused, and stays so: a name beyond the limit may fit now.
 func (r *refusals) has(name string) bool {
 	code, refused := r.names[name]
-	return refused && code != codes.ResourceExhausted
+	return refused && !passing(code)
+}
+
+// passing reports whether a name that was refused with a code may be served later.
+func passing(code codes.Code) bool {
+	return code == codes.ResourceExhausted || code == codes.Unavailable
 }
 
 // forget forgets a name, if it is refused.
@@ -101,7 +106,7 @@ func (r *refusals) batch(typeURL string, room int) *delivery.Batch {
 		}
 		said[e.Name] = true
 		parameters, name := wire.CutLocator(e.Name)
-		if parameters == "" && name != cache.Wildcard {
+		if parameters == "" && name != cache.Wildcard && e.Code != codes.Unavailable { // RES-7: nothing is known of it
 			b.Body.Remove(name)
 		}
 		if !failed[name] {

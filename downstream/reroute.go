@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
-	"google.golang.org/grpc/codes"
 )
 
 // reroute compares where the stream's names live with the plan in force, if that is a new one. If a
@@ -59,7 +58,7 @@ func (ts *types) moved(now, next Routes, places []*delivery.Place) (MoveEnd, boo
 			}
 		}
 		for name, code := range t.refusals.names {
-			if code == codes.ResourceExhausted {
+			if passing(code) {
 				continue
 			}
 			if reason, moved := moved(next, t.url, name, nil); moved {

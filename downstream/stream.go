@@ -9,6 +9,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
+	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/pace"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
@@ -117,9 +118,10 @@ func (st *stream) admit(url string) (t *typeState, first bool, err error) {
 		return t, false, nil
 	}
 	if len(st.types.list) == maxTypes {
+		st.shared.observer.Limited(LimitTypes)
 		return nil, false, status.Errorf(codes.ResourceExhausted, "more than %d types on one stream", maxTypes)
 	}
-	t = &typeState{url: url, full: st.variant.form == stateForm && st.shared.config.FullState[url]}
+	t = &typeState{url: url, full: st.variant.form == stateForm && st.shared.config.FullState[url], unknown: !apiservices.Known(url)}
 	st.standing.edit(func() { st.types.list = append(st.types.list, t) })
 	return t, true, nil
 }

@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"errors"
 	"log/slog"
 
 	"github.com/xdsrelay/xdsrelay/cache"
@@ -98,6 +99,9 @@ func (st *stream) route(t *typeState, spelling string, quota *quota) (*cache.Sto
 	case err != nil:
 	case wire.IsLocator(spelling) && form.State && !form.Wrapped:
 		err = &refusedError{codes.InvalidArgument, errUnwrapped}
+	case t.unknown && !hasRoomFor(store, t.url, st.shared.limits.Load().PerClient.UnknownTypes):
+		st.shared.observer.Limited(LimitTypes)
+		err = errUnknownTypes
 	default:
 		err = quota.check(spelling, st.shared.observer)
 	}
@@ -105,6 +109,15 @@ func (st *stream) route(t *typeState, spelling string, quota *quota) (*cache.Sto
 		name.Spelling = ""
 	}
 	return store, name, err
+}
+
+// errUnknownTypes refuses a name for now (LIM-2): nothing is known of the resource.
+var errUnknownTypes error = &refusedError{
+	codes.Unavailable, errors.New("the control plane is asked for as many types already that it never answered as limits.unknown_types allows"),
+}
+
+func hasRoomFor(s *cache.Store, typeURL string, most int) bool {
+	return most == 0 || cache.RoomFor(s, typeURL, most)
 }
 
 // refuse keeps the answer to a name that the relay refuses.

@@ -18,6 +18,7 @@ const (
 type typeState struct {
 	url       string
 	full      bool // state of the world: the client is sent whole lists (RES-2)
+	unknown   bool // no discovery service is known of the type
 	unnamed   bool // the client subscribes to "*" by naming nothing (SUB-4)
 	rejecting bool // the observer counts the client as one that rejects something of the type
 

@@ -10,7 +10,7 @@ import (
 )
 
 // refusals are the codes of names that the relay refuses (NAME-1, LOC-4).
-var refusals = []codes.Code{codes.InvalidArgument, codes.NotFound, codes.ResourceExhausted}
+var refusals = []codes.Code{codes.InvalidArgument, codes.NotFound, codes.ResourceExhausted, codes.Unavailable}
 
 // downstreamSeries counts the reports of the server. There is one for each delivery to each
 // client, so newDownstreamSeries resolves the children by type.

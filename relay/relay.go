@@ -219,7 +219,7 @@ func limitsOf(cfg *config.Config) downstream.Limits {
 		PerClient: downstream.ClientLimits{
 			Streams: l.Streams, Share: l.Share.Part(), UnfinishedBytes: int(l.UnfinishedBytes),
 			Subscriptions: l.Subscriptions, NamesBytes: int(l.NamesBytes), NameBytes: int(l.NameBytes), NodeBytes: int(l.NodeBytes),
-			PollsPerClient: l.PollsPerClient, RESTBytes: int(l.RESTBytes),
+			PollsPerClient: l.PollsPerClient, RESTBytes: int(l.RESTBytes), UnknownTypes: l.UnknownTypes,
 			FirstRequest: l.FirstRequest.Std(), RequestsPerSecond: l.RequestsPerSecond,
 		},
 	}
