@@ -19,6 +19,7 @@ type failback struct {
 	seat
 
 	replica *replica  // where the next attempt goes
+	turned  time.Time // when the session turned to it
 	at      time.Time // when to look next; zero: not waiting
 	probing bool
 	wg      sync.WaitGroup // the one probe, and surveys
@@ -119,7 +120,7 @@ func (f *failback) moveTo(x *replica) {
 		return
 	}
 	known := !was.provisional() || !f.left() // else it was the name of x, before that was looked up
-	f.replica = x
+	f.replica, f.turned = x, time.Now()
 	f.report.note(func(st *Status) { st.Endpoint = x.name })
 	if known {
 		f.report.note(func(st *Status) { st.EndpointChanges++ })
@@ -127,6 +128,15 @@ func (f *failback) moveTo(x *replica) {
 		f.report.log.Info("turning to another endpoint", "from", was.name, "to", x.name)
 	}
 	f.schedule()
+}
+
+// spare goes to the replica that failed longest ago if another session has tried this one's in vain since it turned
+// there. In an outage one stream is tried at a time: each session that tries again what all have just seen fail costs
+// the others that time, and a replica that takes connections and answers nothing is given more of it each time.
+func (f *failback) spare() {
+	if f.all.failedSince(f.replica, f.turned) {
+		f.moveTo(f.all.longestAgo(f.order))
+	}
 }
 
 // moveOn gives the other replicas their turn after a line's attempt at one failed.

@@ -220,8 +220,12 @@ func (l *line) rouse() {
 func (l *line) connect() {
 	r := l.remote
 	r.failback.renew()
-	if r.failback.left() && !r.linked() {
+	switch {
+	case r.linked():
+	case r.failback.left():
 		r.failback.begin()
+	case r.up.entrance.outages.down():
+		r.failback.spare()
 	}
 	l.at, l.replica = time.Time{}, r.failback.replica
 	l.owed.began = time.Now()

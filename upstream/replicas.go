@@ -274,6 +274,20 @@ func (a *replicas) failedWithin(x *replica, d time.Duration) bool {
 	return !x.failed.IsZero() && time.Since(x.failed) < d
 }
 
+// failedSince reports whether a replica was found unreachable after a moment and not reached since.
+func (a *replicas) failedSince(x *replica, at time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return x.failed.After(at)
+}
+
+// longestAgo is the first of the replicas that were not found unreachable, or were so longest ago.
+func (a *replicas) longestAgo(order []*replica) *replica {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.MinFunc(order, func(x, y *replica) int { return x.failed.Compare(y.failed) })
+}
+
 // first makes the first order of a session, which does not run yet.
 func (a *replicas) first(p *seat) {
 	a.mu.Lock()

@@ -365,6 +365,51 @@ func TestSUR2_UPS2_OneIsGoneAndTheOtherMute(t *testing.T) {
 	}
 }
 
+// While one endpoint is gone and the other one mute, one scope has waited in vain for the mute one. The next scope that
+// is let in tries the one that was tried longest ago: that may be back (UPS-2).
+func TestSUR2_UPS2_EachEndpointInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(t)
+		u := f.upstream(AggregatedDeltaGRPC, nil, []string{"a:1"}, []string{"b:1"})
+		var scopes []*failback
+		for _, scope := range []string{"x", "y"} {
+			s, err := u.NewSession(SessionConfig{Node: relayNode(), Scope: scope, Store: wanting(AggregatedDeltaGRPC, "x")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			scopes = append(scopes, newFailback(u, s, scope))
+		}
+		x, y := scopes[0], scopes[1]
+		mute, gone := x.order[0], x.order[1]
+		fails := func(f *failback, failed *[]*replica) {
+			time.Sleep(time.Minute)
+			u.replicas.found(f.replica, false)
+			f.moveOn(f.replica, failed, false)
+		}
+		for _, f := range scopes { // both were at the one that is gone now
+			f.moveTo(gone)
+		}
+		var failed [2][]*replica
+		fails(x, &failed[0])
+		fails(y, &failed[1])
+		fails(x, &failed[0])
+		if y.replica != mute {
+			t.Fatal("nobody was to turn to the mute one again")
+		}
+		if y.spare(); y.replica != gone {
+			t.Error("the mute one is tried again, though another scope has just waited for it in vain")
+		}
+		fails(y, &failed[1])
+		if x.spare(); x.replica != mute {
+			t.Error("the mute one is not tried again")
+		}
+		time.Sleep(time.Minute)
+		if x.spare(); x.replica != mute {
+			t.Error("a scope leaves an endpoint at which nobody failed since it turned there")
+		}
+	})
+}
+
 // A server that begins its versions anew after a restart is found out: everything is asked for
 // without versions, in all scopes (ACK-4).
 func TestSUR2_ACK4_VersionsUsedAgain(t *testing.T) {
