@@ -103,10 +103,11 @@ func playSome(t *testing.T, first uint64, n int, ops string, log bool) []result 
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestProcess$", "-test.timeout=24h", "-simulate.process", "-simulate.ops="+ops,
 		"-simulate.from="+strconv.FormatUint(first, 10), "-simulate.seeds="+strconv.Itoa(n), "-simulate.log="+strconv.FormatBool(log),
 		"-simulate.luck="+strconv.FormatUint(*luck, 10))
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1", "GOTRACEBACK=all")
-	if exact {
-		cmd.Env = append(cmd.Env, "GOGC=off", "GOMEMLIMIT=3GiB")
+	cmd.Env = os.Environ()
+	if exact { // a variable more or less has chance decide otherwise
+		cmd.Env = []string{"TMPDIR=" + os.TempDir(), "GOGC=off", "GOMEMLIMIT=3GiB"}
 	}
+	cmd.Env = append(cmd.Env, "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1", "GOTRACEBACK=all")
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	out, err := cmd.StdoutPipe()
