@@ -83,12 +83,14 @@ fuzz: ## run each fuzz target for FUZZTIME (default 20s)
 # What it finds is reported; how long it takes is nobody's concern. The tests of
 # "models" play random schedules, of which "make test" plays a few.
 .PHONY: soak
-soak: ## run a suite that CI has no time for: SUITE=access (SEEDS schedules of clients with access rules), attack (one client that means harm, beside others), envoy (real Envoys), control-planes (the recipes), hold (ten minutes of churn while operators hold what clients get), loads (load reports), models (SEEDS random schedules), mutate (mutants of cache and delivery), simulate (SEEDS from FROM, OPS of them)
+soak: ## run a suite that CI has no time for: SUITE=access (SEEDS schedules of clients with access rules), attack (one client that means harm, beside others), envoy (real Envoys), control-planes (the recipes), fleet (light clients by the thousand), hold (ten minutes of churn while operators hold what clients get), loads (load reports), models (SEEDS random schedules), mutate (mutants of cache and delivery), simulate (SEEDS from FROM, OPS of them)
 	@case '$(SUITE)' in \
 		access) go test -timeout 24h -count 1 -v $(ARGS) -run '^TestAccessIsNotTold|^TestEachCheckIsNeeded' ./downstream/delivery -access.seeds='$(SEEDS)';; \
 		attack) go run ./integration/bench -scenario attack -runs 1 $(ARGS);; \
 		control-planes) integration/controlplanes.sh -v $(ARGS);; \
 		envoy) XDSRELAY_SOAK=1 integration/envoy.sh -v $(ARGS);; \
+		fleet) go test -timeout 2h -count 1 -v $(ARGS) -run '^TestFleet_|^TestClientsAtOnce|^TestRollout' ./integration \
+				-fleet.steps=1000,5000,10000,20000,50000 -atonce.clients=5000 -rollout.clients=1000 -rollout.age=20s;; \
 		hold) go test -timeout 2h -count 1 -v $(ARGS) -run '^TestHoldUnderChurn' ./integration -hold.for=10m;; \
 		loads) integration/loads.sh -v $(ARGS);; \
 		models) result=0; \
@@ -102,7 +104,7 @@ soak: ## run a suite that CI has no time for: SUITE=access (SEEDS schedules of c
 		simulate) overlay=$$(integration/simulate/exact.sh bin/.simulate); \
 			go test -timeout 24h -count 1 -tags exact -ldflags=-checklinkname=0 -overlay "$$overlay" -v -run '^TestSimulate' ./integration/simulate \
 				-simulate.from='$(FROM)' -simulate.seeds='$(SEEDS)' -simulate.ops='$(OPS)' $(ARGS);; \
-		*) echo "SUITE is \"$(SUITE)\", which is none of: access, attack, envoy, control-planes, hold, loads, models, mutate, simulate" >&2; exit 2;; \
+		*) echo "SUITE is \"$(SUITE)\", which is none of: access, attack, envoy, control-planes, fleet, hold, loads, models, mutate, simulate" >&2; exit 2;; \
 	esac
 
 ##@ Speed

@@ -104,13 +104,16 @@ func testConfig(t testing.TB, change func(*config.Config), planes []string) *con
 	if change != nil {
 		change(cfg)
 	}
-	linger := cfg.Aggregation.Linger
+	linger, age := cfg.Aggregation.Linger, cfg.Server.MaxConnectionAge
 	cfg.Aggregation.Linger = max(linger, config.Duration(time.Second))
+	if age != 0 {
+		cfg.Server.MaxConnectionAge = max(age, config.Duration(time.Minute))
+	}
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	cfg.Aggregation.Linger = linger // which may be shorter than an operator may have it
-	for i := range cfg.Upstreams {  // shorter than an operator may have them
+	cfg.Aggregation.Linger, cfg.Server.MaxConnectionAge = linger, age // which may be shorter than an operator may have them
+	for i := range cfg.Upstreams {                                    // shorter than an operator may have them
 		u := &cfg.Upstreams[i]
 		u.Backoff = config.Backoff{Base: config.Duration(5 * time.Millisecond), Max: config.Duration(50 * time.Millisecond)}
 		if u.Settle == config.DefaultUpstream().Settle {
