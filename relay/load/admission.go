@@ -62,6 +62,8 @@ const (
 	lent = 100 * time.Millisecond
 	// overrunMost times as many works as have places may go on beyond their time.
 	overrunMost = 4
+	// joinsInRow is how many joins have their turns before a new connection has, if both wait.
+	joinsInRow = 4
 
 	// joinWait and what a work takes are less than a second: who joins is served within that, or may ask
 	// another relay.
@@ -91,7 +93,7 @@ type Admission struct {
 	begun   queue     // rests of handshakes: they go first
 	hellos  queue     // handshakes that begin
 	joins   queue
-	joined  bool // a join was the last that had its turn, not a hello
+	inRow   int // joins that had their turns since the last hello
 	look    *time.Timer
 	looking bool // look is set
 }
@@ -304,24 +306,21 @@ func (a *Admission) next() {
 	a.lookLater()
 }
 
-// first takes whose turn it is out of its queue; nil: nobody waits. What has begun is finished first.
-// New connections and streams take turns. The caller holds mu.
+// first takes whose turn it is out of its queue; nil: nobody waits. What has begun is finished first: the
+// rests of handshakes, and then the joins of those that are connected. New connections have every fifth turn
+// beside these, so that nobody keeps them out with streams. The caller holds mu.
 func (a *Admission) first() *waiter {
 	if w := a.begun.first(); w != nil {
 		return w
 	}
-	hello := a.hello
-	order := [...]func() *waiter{hello, a.joins.first}
-	if !a.joined {
-		order = [...]func() *waiter{a.joins.first, hello}
-	}
-	for _, from := range order {
-		if w := from(); w != nil {
-			a.joined = w.turn.work == Join
+	if a.inRow < joinsInRow || a.hellos.n == 0 {
+		if w := a.joins.first(); w != nil {
+			a.inRow++
 			return w
 		}
 	}
-	return nil
+	a.inRow = 0
+	return a.hello()
 }
 
 // hello takes the connection that is to begin its handshake out of the queue. The caller holds mu.

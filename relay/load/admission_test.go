@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -216,8 +217,8 @@ func TestFairness_LIM1(t *testing.T) {
 	})
 }
 
-// A handshake has a place while it computes only, one that has begun goes first, and handshakes and streams
-// take turns. Connections that have waited for long give way to those that came last.
+// A handshake has a place while it computes only, one that has begun goes first, then streams, and
+// new handshakes have their turns beside them. Connections that have waited for long give way to those that came last.
 func TestHandshakes_LIM1(t *testing.T) {
 	onMachine(t, func(m *machine) {
 		a := m.admission
@@ -264,12 +265,13 @@ func TestHandshakes_LIM1(t *testing.T) {
 		}
 		hello("hello 1")
 		hello("hello 2")
-		join("join 1")
-		join("join 2")
+		for i := range joinsInRow + 1 {
+			join(fmt.Sprint("join ", i+1))
+		}
 		waits("rest", slow[0].Resume, func() { slow[0].End(true) })
 		held[0].Done()
 		synctest.Wait()
-		if want := []string{"rest", "join 1", "hello 1", "join 2", "hello 2"}; !slices.Equal(order, want) {
+		if want := []string{"rest", "join 1", "join 2", "join 3", "join 4", "hello 1", "join 5", "hello 2"}; !slices.Equal(order, want) {
 			t.Errorf("LIM-1: they had their turns as %q, want %q", order, want)
 		}
 		for _, turn := range held[1:] {
