@@ -40,7 +40,9 @@ func TestAccessOfListeners_ACC2_ACC5(t *testing.T) {
 		c.Access.Rules = allowing(`peer.spiffe == "spiffe://td/" + name`)
 		c.Access.Verify = []config.VerifyRule{{Name: "certified", Require: `listener == "plain" || peer.spiffe != ""`}}
 	})
-	dial := func(name string) *grpc.ClientConn { return m.dialAt(m.at[name].Addr().String(), insecure.NewCredentials()) }
+	dial := func(name string) *grpc.ClientConn {
+		return m.dialAt(m.at[name].Addr().String(), insecure.NewCredentials())
+	}
 	local := m.dialAt("unix://"+m.at["local"].Addr().String(), insecure.NewCredentials())
 	for _, test := range []struct {
 		what     string
