@@ -119,16 +119,13 @@ type readiness struct {
 	Frozen    []OrderView     `json:"held_by_operator,omitempty"`
 }
 
-// text is the reason, and a line for each upstream that cannot be had now.
+// text is the reason, and a line for each upstream that cannot be had now and for all that is held.
 func (v *readiness) text() string {
 	var b strings.Builder
 	fmt.Fprintln(&b, v.Reason)
-	if !v.Ready {
-		return b.String()
-	}
 	for i := range v.Upstreams {
 		u := &v.Upstreams[i]
-		if u.State != reachedOnce {
+		if v.Ready && u.State != reachedOnce { // else the reason says it
 			fmt.Fprintf(&b, "%s: %s\n", u.State, u.text())
 		}
 		for _, h := range u.Held {
