@@ -27,11 +27,14 @@ type taken struct {
 }
 
 // When memory is given back. A collection of a process at rest harms nobody, and there is one only
-// after the process has grown, or many have left.
+// after the process has grown, or many have left. A collection costs time in proportion to the memory in use.
+// So the growth that it waits for is a part of this memory.
 const (
 	ebbLook  = time.Second
 	ebbRest  = 5 * time.Second // without a collection
-	ebbBytes = 64 << 20        // more than after the last time
+	ebbBytes = 64 << 20        // more than after the last time, at least
+	ebbPart  = 4               // the part of what there was then by which it is more, at least
+	ebbLeft  = 1000            // goroutines that have left, at least
 )
 
 // Run looks every second until ctx ends.
@@ -58,8 +61,8 @@ func (e *Ebb) look(now time.Time) {
 		e.quiet = now
 	}
 	e.seen = is
-	grown := is.bytes > e.last.bytes+ebbBytes
-	left := is.goroutines < e.last.goroutines/2 && is.bytes > ebbBytes
+	grown := is.bytes > e.last.bytes+max(ebbBytes, e.last.bytes/ebbPart)
+	left := is.goroutines < e.last.goroutines/2 && e.last.goroutines-is.goroutines >= ebbLeft && is.bytes > ebbBytes
 	if !grown && !left || now.Sub(e.quiet) < ebbRest {
 		if is.goroutines > e.last.goroutines {
 			e.last.goroutines = is.goroutines // those who came since, and may leave

@@ -78,3 +78,24 @@ func TestReadTaken_LIM3(t *testing.T) {
 		t.Errorf("LIM-3: %+v, then %+v", before, after)
 	}
 }
+
+// A process that makes garbage slowly has it collected as Go does, or nearly: a collection looks at everything that
+// is in use. Streams that come and go in small numbers are no crowd.
+func TestEbbSeldom_LIM3(t *testing.T) {
+	const live, each = 2 << 30, 10 << 20
+	synctest.Test(t, func(t *testing.T) {
+		p := &ebbing{taken: taken{bytes: live, goroutines: 100}}
+		e := &Ebb{read: func() taken { return p.taken }, free: p.free}
+		e.last = p.taken
+		for at := range 600 {
+			p.bytes += each
+			p.garbage += each
+			p.goroutines = 100 + int64(at%2)*200
+			e.look(time.Now())
+			<-time.After(time.Second)
+		}
+		if most := 600 * each / (live / 4); p.freed > most || p.freed == 0 {
+			t.Errorf("LIM-3: memory was given back %d times in ten minutes, want at most %d", p.freed, most)
+		}
+	})
+}
