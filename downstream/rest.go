@@ -119,7 +119,10 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, conn *http.Respons
 	client := identify(came.from, came.tls, came.by)
 	client.Metadata = func(name string) []string { return restjson.Metadata(r.Header, name) }
 	turn, err := admit(r.Context(), s.shared.admission, req)
-	if err != nil {
+	switch {
+	case err != nil && r.Context().Err() != nil:
+		return gone()
+	case err != nil:
 		return refused(err)
 	}
 	defer done(turn)

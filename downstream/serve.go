@@ -34,7 +34,6 @@ func (st *stream) serve() error {
 			return err
 		}
 		charged, err := st.answer(&r)
-		joined(st)
 		if err != nil {
 			return err
 		}
@@ -79,10 +78,12 @@ func await(st *stream) bool {
 	return backoff.Sleep(st.link.grpc.Context(), wait)
 }
 
-// answer carries out a request and sends everything that is due then. charged is that of request.
+// answer carries out a request and sends everything that is due then. With the first one the client has
+// joined. charged is that of request.
 func (st *stream) answer(r *discoveryRequest) (charged bool, err error) {
 	st.owner.take()
 	defer st.yield()
+	defer joined(st) // before a sender becomes the owner, which might end the turn too
 	st.reroute()
 	if charged, err = st.request(r); err != nil {
 		return charged, err

@@ -1,0 +1,74 @@
+package downstream
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+)
+
+// gatekeeper is an Admission that lets everybody in, after so long.
+type gatekeeper struct {
+	after time.Duration
+	done  func() // called by each Turn
+}
+
+func (g *gatekeeper) Join(ctx context.Context) (Turn, error) {
+	select {
+	case <-time.After(g.after):
+		return g, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (*gatekeeper) Again() error { return nil }
+
+func (g *gatekeeper) Done() {
+	if g.done != nil {
+		g.done()
+	}
+}
+
+var errOwnerless = errors.New("the turn ended while any sender might own the stream")
+
+// The owner of a stream ends its turn: a sender may end it too, and is not to do so at the same time.
+func TestTurnHasOwner_LIM1(t *testing.T) {
+	bubble(t, func(h *harness) {
+		ended := make(chan error, 8)
+		g := &gatekeeper{}
+		g.done = func() {
+			for _, m := range present(h.server) {
+				if st := m.(*stream); st.owner.try() {
+					st.owner.give()
+					ended <- errOwnerless
+					return
+				}
+			}
+			ended <- nil
+		}
+		Admit(h.server, g)
+		h.opaque.set(clusterType, "1", "a")
+		c := h.client()
+		c.subscribe(clusterType, "a")
+		c.wants("Cluster +a=1")
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A client that goes away while it waits for its turn is no failure of the relay.
+func TestPollLeavesWhileItWaits_LIM1(t *testing.T) {
+	restBubble(t, func(h *harness) {
+		Admit(h.server, &gatekeeper{after: time.Second})
+		p := h.poller(clusterPath, "a").poll()
+		p.cancel()
+		<-p.done
+		if got := h.seen.closed; got[codes.Canceled] != 1 || len(got) != 1 {
+			t.Errorf("the poll ended with %v, want Canceled", got)
+		}
+	})
+}
