@@ -20,6 +20,7 @@ type demand struct {
 	idle       bool   // no client subscribes to it: in the LRU
 	again      bool   // to be asked for anew, though it is subscribed to (TTL-5)
 	repeats    bool   // again, by subscribing once more and no unsubscribing (RES-16)
+	waits      bool   // for the stream to begin anew; TakeDemand has said so
 	evicting   bool   // evicted: to be dropped when its unsubscribe is taken
 }
 
@@ -51,7 +52,7 @@ func (i *demand) kept() bool {
 
 // subscribe records that the server is asked for it now, and returns the name to ask for.
 func (i *demand) subscribe(now time.Time) string {
-	i.subscribed, i.again, i.repeats = true, false, false
+	i.subscribed, i.again, i.repeats, i.waits = true, false, false, false
 	i.startClock(now)
 	return i.name()
 }
@@ -216,6 +217,11 @@ func (q *demandQueue) restart() { q.pending, q.unsubscribed = nil, nil }
 // asks reports whether the server is to be asked for something.
 func (q *demandQueue) asks() bool {
 	return slices.ContainsFunc(q.pending, func(i *demand) bool { return !i.evicting })
+}
+
+// asksNow reports whether the server is to be asked for something on the stream as it is.
+func (q *demandQueue) asksNow() bool {
+	return slices.ContainsFunc(q.pending, func(i *demand) bool { return !i.evicting && !i.waits })
 }
 
 // maxUnsubscribed is the number of unsubscribed keys from which on old ones are forgotten.

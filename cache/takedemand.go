@@ -29,6 +29,7 @@ func (s Session) TakeDemand(stream wire.StreamID) (subs []wire.Subscription, ok 
 		wait := waitForAnew(t, now)
 		subs, ok = takeDemand(t, subs, now), ok && len(wait) == 0
 		for _, i := range wait {
+			i.waits = true
 			t.demands.add(i)
 		}
 	}
@@ -44,12 +45,13 @@ func (s Session) Shared() bool {
 }
 
 // Unasked lists the types, in no order, with names or collections that TakeDemand would subscribe
-// to on a stream. The session tells the server of the first ones at once (UPS-3).
+// to on a stream. The session tells the server of the first ones at once (UPS-3). Collections
+// for which the stream has to begin anew, as TakeDemand has said, do not count: no request has them until then.
 func (s Session) Unasked(stream wire.StreamID) (types []string) {
 	s.store.mu.RLock()
 	defer s.store.mu.RUnlock()
 	for _, t := range s.on(stream) {
-		if t.demands.asks() {
+		if t.demands.asksNow() {
 			types = append(types, t.typeURL)
 		}
 	}

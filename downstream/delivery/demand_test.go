@@ -218,6 +218,9 @@ func TestBeginAnew(t *testing.T) {
 				t.Error("the stream need not begin anew, or nobody shares it")
 			}
 			b.check()
+			if got := b.store.Session().Unasked(streamOf(0)); len(got) > 0 {
+				t.Errorf("UPS-3: %v are to be asked for at once, and nothing can be", got)
+			}
 			other.unsub(cds, "x")
 			other.leave()
 			<-time.After(quiet + time.Nanosecond)
