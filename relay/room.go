@@ -62,9 +62,10 @@ func usersOf(sessions map[sessionKey]*session) iter.Seq[downstream.Origin] {
 	}
 }
 
-// seat has a session count for a client that is to use it, if nobody does. The caller holds mu.
+// seat has a session count for a client that is to use it, if nobody does. One that was discarded does not
+// count any more. The caller holds mu.
 func (h *hub) seat(who claim, s *session) error {
-	if s.users > 0 {
+	if s.users > 0 || s.discarded {
 		return nil
 	}
 	if err := h.room.admit(who, s.key, h.sessions); err != nil {

@@ -137,6 +137,24 @@ func TestRoomShares_LIM1(t *testing.T) {
 	})
 }
 
+// A session that was discarded counts for nobody, whoever still holds it.
+func TestRoomOfDiscarded_LIM1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := testHub(t, false)
+		h.room.most, h.room.share = 8, 0.25
+		unused, used := scoped(t, h, "unused"), scoped(t, h, "used")
+		h.release(unused)
+		for _, s := range []*session{unused, used} {
+			h.discard(func(one *session) bool { return one == s })
+		}
+		(&loadSource{h, unused}).Hold()()
+		h.release(used)
+		if h.room.used != 0 {
+			t.Errorf("LIM-1: %d sessions are used, want none", h.room.used)
+		}
+	})
+}
+
 // A scope whose control plane is away makes no room: nobody could fill it again (OPS-1).
 func TestRoomOfWhatStays_LIM1_OPS1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
