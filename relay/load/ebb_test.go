@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,13 +11,29 @@ import (
 
 // ebbing plays a process: so many bytes are garbage.
 type ebbing struct {
+	mu sync.Mutex // guards what follows
+
 	taken
 
 	garbage int64
 	freed   int
 }
 
+func (p *ebbing) read() taken {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.taken
+}
+
+func (p *ebbing) change(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f()
+}
+
 func (p *ebbing) free() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.bytes -= p.garbage
 	p.garbage = 0
 	p.collections++
@@ -27,7 +44,7 @@ func (p *ebbing) free() {
 func TestEbb_LIM3(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &ebbing{taken: taken{bytes: 30 << 20, goroutines: 100}}
-		e := &Ebb{read: func() taken { return p.taken }, free: p.free}
+		e := &Ebb{read: p.read, free: p.free}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); e.Run(ctx) }()
@@ -49,16 +66,16 @@ func TestEbb_LIM3(t *testing.T) {
 			{"most leave", func() { p.goroutines, p.garbage = 200, 1<<30-50<<20 }, ebbRest + 2*ebbLook, 2},
 			{"all is well", func() {}, time.Hour, 2},
 		} {
-			step.change()
+			p.change(step.change)
 			pass(step.wait)
 			if p.freed != step.freed {
 				t.Errorf("LIM-3: %s: memory was given back %d times, want %d", step.name, p.freed, step.freed)
 			}
 		}
 		// While garbage is collected anyway, the relay leaves it at that.
-		p.bytes += 1 << 30
+		p.change(func() { p.bytes += 1 << 30 })
 		for range 60 {
-			p.collections++
+			p.change(func() { p.collections++ })
 			pass(time.Second)
 		}
 		if p.freed != 2 {
@@ -85,7 +102,7 @@ func TestEbbSeldom_LIM3(t *testing.T) {
 	const live, each = 2 << 30, 10 << 20
 	synctest.Test(t, func(t *testing.T) {
 		p := &ebbing{taken: taken{bytes: live, goroutines: 100}}
-		e := &Ebb{read: func() taken { return p.taken }, free: p.free}
+		e := &Ebb{read: p.read, free: p.free}
 		e.last = p.taken
 		for at := range 600 {
 			p.bytes += each
