@@ -60,10 +60,10 @@ func (c *Crowd) Left(n int, who Origin, p Places) { c.crowd.Release(p, n, 1, who
 // places are those of streams and held polls.
 func (l *ClientLimits) places() Places { return Places{Most: l.Streams, Share: l.Share} }
 
-// turnedAway returns the status of a stream or poll that has no place, and the limit that it is for.
-func turnedAway(err error) (error, Limit) {
+// turnedAway returns the limit for which a stream or poll has no place, and the status that it gets.
+func turnedAway(err error) (Limit, error) {
 	if errors.Is(err, ErrShared) {
-		return errShare, LimitShare
+		return LimitShare, errShare
 	}
-	return errManyStreams, LimitStreams
+	return LimitStreams, errManyStreams
 }

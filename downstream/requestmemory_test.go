@@ -62,8 +62,7 @@ func TestRequestMemory_LIM3(t *testing.T) {
 				before := live()
 				sent := r()
 				size := int64(proto.Size(sent))
-				c.send(sent)
-				sent = nil
+				c.send(sent) // the last time that it is used
 				h.quiet()
 				c.take()
 				c.all = nil

@@ -28,20 +28,20 @@ func (h *harness) pollSlowly(path string, names ...string) (w *slowWriter, read 
 	h.Helper()
 	body, err := protojson.Marshal(&h.poller(path, names...).next)
 	h.must(err)
-	w = &slowWriter{httptest.NewRecorder(), make(chan struct{})}
+	writer := &slowWriter{httptest.NewRecorder(), make(chan struct{})}
 	done := make(chan struct{})
 	r := httptest.NewRequestWithContext(h.Context(), http.MethodPost, path, strings.NewReader(string(body)))
 	go func() {
 		defer close(done)
-		h.server.REST().ServeHTTP(w, r)
+		h.server.REST().ServeHTTP(writer, r)
 	}()
 	read = sync.OnceFunc(func() {
-		close(w.reads)
+		close(writer.reads)
 		<-done
 	})
 	h.shutdown = append(h.shutdown, read)
 	h.advance(mergeTime)
-	return w, read
+	return writer, read
 }
 
 // Answers to polls that are being written have so many bytes together. What several polls get counts once.

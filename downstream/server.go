@@ -211,7 +211,7 @@ func (s *Server) open(st *stream) error {
 func add(s *Server, id uint64, m member) error {
 	places := s.shared.limits.Load().PerClient.places()
 	if err := s.crowd.Admit(len(s.members), originsOf(s.members), OriginOf(peerOfMember(m)), places); err != nil {
-		refusal, limit := turnedAway(err)
+		limit, refusal := turnedAway(err)
 		s.shared.observer.Limited(limit)
 		return refusal
 	}

@@ -96,7 +96,7 @@ func TestHonestTypeAmongInvented_LIM2(t *testing.T) {
 	})
 }
 
-// ends ends a stream, unless it is over.
+// ends has the server end a stream, unless it is over.
 func ends(ss *serverStream, code codes.Code) {
 	select {
 	case ss.end <- status.Error(code, "as the test says"):

@@ -293,7 +293,7 @@ func tried(c *grpcClient, typeURL string, trial *besideTrial, err error, one boo
 		c.prove(typeURL)
 		b.stood(typeURL)
 	case one:
-		refuseBeside(c, "server takes no stream beside: types that it may not serve are tried on the streams that there are")
+		refuseBeside(c, "the server takes no second stream of a node")
 	case errors.Is(err, errUnwilling):
 		q.delay(p)
 		noteSuspect(c, typeURL, p)
@@ -315,12 +315,12 @@ func harmedBeside(c *grpcClient) {
 	for _, trial := range b.trials {
 		trial.stop() // or it would have the next stream end, too
 	}
-	refuseBeside(c, "server ends the stream of a node that opens another: types that it may not serve are tried on the streams that there are")
+	refuseBeside(c, "the server ends the stream of a node that opens another")
 }
 
 func refuseBeside(c *grpcClient, why string) {
 	c.quarantine.besides.refused = true
-	c.report.log.Warn(why)
+	c.report.log.Warn("types that the server may not serve are tried on the streams that there are", "reason", why)
 }
 
 // noteSuspect has Status list a type that the server refuses.

@@ -110,7 +110,7 @@ func (c *Conn) hold() {
 		}
 		if !c.slow {
 			c.slow = true
-			c.slowed(c.Conn.RemoteAddr())
+			c.slowed(c.RemoteAddr())
 		}
 		time.Sleep(pause)
 	}

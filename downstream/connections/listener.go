@@ -168,7 +168,7 @@ func (w *listener) settles(c *Conn) bool {
 // identify waits until it is known where a connection's client is.
 func (w *listener) identify(c *Conn) {
 	w.settle(c.Conn)
-	who := crowd.Who{Address: crowd.AddressAt(c.Conn.RemoteAddr())}
+	who := crowd.Who{Address: crowd.AddressAt(c.RemoteAddr())}
 	w.limit.mu.Lock()
 	delete(w.settling, c)
 	w.limit.mu.Unlock()
@@ -200,7 +200,7 @@ func (w *listener) wait(c *Conn) {
 
 // refuse resets a connection, and tells of it.
 func (w *listener) refuse(c *Conn, by Reason) {
-	w.limit.observer.Refused(c.Conn.RemoteAddr(), by)
+	w.limit.observer.Refused(c.RemoteAddr(), by)
 	reset(c)
 }
 

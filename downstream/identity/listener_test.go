@@ -119,7 +119,7 @@ func TestCredentials_LIM1_plaintextKeepsNoBuffer(t *testing.T) {
 				t.Errorf("read %d bytes, %v; %d of %d buffers came back", n, err, pool.back, pool.taken)
 			}
 			_ = near.Close()
-			if _, _, err := reader.ReadOnReady(100, pool); err != io.EOF || pool.taken != pool.back+1 {
+			if _, _, err := reader.ReadOnReady(100, pool); !errors.Is(err, io.EOF) || pool.taken != pool.back+1 {
 				t.Errorf("reading ends with %v, and %d of %d buffers came back", err, pool.back, pool.taken)
 			}
 			if present, _ := limit.Count(); present != 1 {

@@ -56,7 +56,7 @@ func (s *Shared) Use(r *Resource) *Resource {
 		return r
 	}
 	have := s.find(r.framed)
-	if have == nil || unsafe.SliceData(have) == unsafe.SliceData(r.framed) || !bytes.Equal(have, r.framed) {
+	if len(have) != len(r.framed) || &have[0] == &r.framed[0] || !bytes.Equal(have, r.framed) {
 		return r
 	}
 	moved := *r
@@ -75,7 +75,7 @@ func (s *Shared) find(own []byte) []byte {
 		return have
 	}
 	p.sweep()
-	p.known[hash] = sharedBytes{weak.Make(unsafe.SliceData(own)), len(own)}
+	p.known[hash] = sharedBytes{weak.Make(unsafe.SliceData(own)), len(own)} //nolint:gosec // a weak pointer to the resource's bytes
 	return nil
 }
 

@@ -30,6 +30,7 @@ type machine struct {
 const processors = 2
 
 func newMachine(t *testing.T) *machine {
+	t.Helper()
 	m := &machine{T: t, admission: newAdmission(nil, nil, perProcessor*processors), processors: make(chan struct{}, processors), began: time.Now()}
 	return m
 }
