@@ -12,6 +12,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/downstream/unfinished"
+	"github.com/xdsrelay/xdsrelay/internal/crowd"
 )
 
 const (
@@ -81,9 +82,9 @@ func (g *incoming) large(n int, m any) error {
 	message := g.shared.unfinished.Begin()
 	defer message.End()
 	var all mem.BufferSlice
-	who := func() Origin {
+	who := func() crowd.Who {
 		peer := peerOf(g.Context())
-		return OriginOf(&peer)
+		return crowd.Of(&peer)
 	}
 	for got := 0; got < n; {
 		next := min(n-got, max(unfinished.Free, min(got, largestPart)))

@@ -9,6 +9,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
+	"github.com/xdsrelay/xdsrelay/internal/crowd"
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/internal/wake"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -34,11 +35,11 @@ func newPolling(c *closing) *polling {
 // caller is a client that polls, as far as polls_per_client goes: behind one address there may be a whole
 // fleet, with one identity.
 type caller struct {
-	from Origin
+	from crowd.Who
 	node string
 }
 
-func callerOf(p *poll) caller { return caller{OriginOf(&p.standing.peer), p.standing.node} }
+func callerOf(p *poll) caller { return caller{crowd.Of(&p.standing.peer), p.standing.node} }
 
 // poll is one poll: a stream of one request and at most one response. It ends with the answer. The
 // next request presents everything that a stream would remember: version_info is that of the last

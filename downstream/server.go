@@ -13,6 +13,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/downstream/unfinished"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/crowd"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/channelz/service"
@@ -57,7 +58,7 @@ type Server struct {
 
 	mu      sync.Mutex        // guards what follows
 	members map[uint64]member // streams and held polls, by ID
-	crowd   Crowd             // of them
+	crowd   crowd.Crowd       // of them
 	polled  int               // handlers of polls
 }
 
@@ -210,10 +211,9 @@ func (s *Server) open(st *stream) error {
 // add adds a stream or poll to the members, unless there are too many. The caller holds mu.
 func add(s *Server, id uint64, m member) error {
 	places := s.shared.limits.Load().PerClient.places()
-	if err := s.crowd.Admit(len(s.members), originsOf(s.members), OriginOf(peerOfMember(m)), places); err != nil {
-		limit, refusal := turnedAway(err)
+	if limit, err := turnedAway(s.crowd.Admit(places, len(s.members), 1, crowd.Of(peerOfMember(m)), clientsOf(s.members))); err != nil {
 		s.shared.observer.Limited(limit)
-		return refusal
+		return err
 	}
 	s.members[id] = m
 	return nil
@@ -222,14 +222,14 @@ func add(s *Server, id uint64, m member) error {
 // remove removes a stream or poll from the members. The caller holds mu.
 func remove(s *Server, id uint64, m member) {
 	delete(s.members, id)
-	s.crowd.Left(len(s.members), OriginOf(peerOfMember(m)), s.shared.limits.Load().PerClient.places())
+	s.crowd.Release(s.shared.limits.Load().PerClient.places(), len(s.members), 1, crowd.Of(peerOfMember(m)))
 }
 
-// originsOf lists the clients of members.
-func originsOf(members map[uint64]member) iter.Seq[Origin] {
-	return func(yield func(Origin) bool) {
+// clientsOf lists the clients of members, each with one place.
+func clientsOf(members map[uint64]member) iter.Seq2[crowd.Who, int] {
+	return func(yield func(crowd.Who, int) bool) {
 		for _, m := range members {
-			if !yield(OriginOf(peerOfMember(m))) {
+			if !yield(crowd.Of(peerOfMember(m)), 1) {
 				return
 			}
 		}

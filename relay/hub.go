@@ -14,6 +14,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/crowd"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/relay/load"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
@@ -59,13 +60,13 @@ type session struct {
 	shown   shown
 	node    *corev3.Node // what shown gives
 	started time.Time
-	polled  bool              // by clients that poll: each comes back before long
-	users   int               // streams that were routed here
-	closer  *time.Timer       // looks whether it can be closed; nil while it has users
-	lingers int               // how often closer was set
-	used    time.Duration     // how old it was when it was last used; of a session that nobody uses
-	of      downstream.Origin // who began to use it, as long as anybody does
-	at      int               // its place among hub.room.idle, from 1 on; 0: it is not there
+	polled  bool          // by clients that poll: each comes back before long
+	users   int           // streams that were routed here
+	closer  *time.Timer   // looks whether it can be closed; nil while it has users
+	lingers int           // how often closer was set
+	used    time.Duration // how old it was when it was last used; of a session that nobody uses
+	of      crowd.Who     // who began to use it, as long as anybody does
+	at      int           // its place among hub.room.idle, from 1 on; 0: it is not there
 	// discarded: the store was inconsistent after a panic, and another session has its place.
 	discarded bool
 }
@@ -121,7 +122,7 @@ func (h *hub) acquire(who claim, key sessionKey, as func() shown, meta map[strin
 // claim says for whom a session is to begin.
 type claim struct {
 	kind claimKind
-	from downstream.Origin // of the client; zero: the relay itself
+	from crowd.Who // of the client; zero: the relay itself
 }
 
 type claimKind int

@@ -8,6 +8,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/internal/crowd"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -20,7 +21,7 @@ type room struct {
 	share float64 // what part of them the clients of one address or identity may use, once half are used
 	idle  idle    // those that nobody uses
 	used  int     // those that clients use, beside those of all clients
-	crowd downstream.Crowd
+	crowd crowd.Crowd
 }
 
 // admit counts a session that is to be used by the first client. It counts for the client that began to
@@ -29,33 +30,34 @@ func (r *room) admit(who claim, key sessionKey, sessions map[sessionKey]*session
 	if key.ofAll() {
 		return nil
 	}
-	places := downstream.Places{Most: r.most, Share: r.share}
 	// Whether there is room at all is makeRoom's to say.
 	n := min(r.used, max(0, r.most-1))
-	if err := r.crowd.Admit(n, usersOf(sessions), who.from, places); err != nil {
+	if r.crowd.Admit(r.places(), n, 1, who.from, usersOf(sessions)) != crowd.Admitted {
 		if who.kind != moved {
 			return downstream.ErrShareOfScopes
 		}
-		r.crowd.Add(who.from)
+		r.crowd.Add(who.from, 1)
 	}
 	r.used++
 	return nil
 }
 
 // left counts a session that no client uses any more.
-func (r *room) left(who downstream.Origin, key sessionKey) {
+func (r *room) left(who crowd.Who, key sessionKey) {
 	if key.ofAll() {
 		return
 	}
 	r.used--
-	r.crowd.Left(r.used, who, downstream.Places{Most: r.most, Share: r.share})
+	r.crowd.Release(r.places(), r.used, 1, who)
 }
 
-// usersOf lists the clients for which sessions count.
-func usersOf(sessions map[sessionKey]*session) iter.Seq[downstream.Origin] {
-	return func(yield func(downstream.Origin) bool) {
+func (r *room) places() crowd.Limit { return crowd.Limit{Most: r.most, Share: r.share} }
+
+// usersOf lists the clients for which sessions count, each with one place.
+func usersOf(sessions map[sessionKey]*session) iter.Seq2[crowd.Who, int] {
+	return func(yield func(crowd.Who, int) bool) {
 		for key, s := range sessions {
-			if s.users > 0 && !key.ofAll() && !yield(s.of) {
+			if s.users > 0 && !key.ofAll() && !yield(s.of, 1) {
 				return
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/internal/crowd"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -91,12 +92,12 @@ func TestRoomShares_LIM1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := testHub(t, false)
 		h.room.most, h.room.share = 8, 0.25
-		fleet := downstream.OriginOf(&keyer.Peer{SPIFFE: "spiffe://td/fleet", Addr: "10.0.0.1:1"})
-		other := downstream.OriginOf(&keyer.Peer{Addr: "10.0.0.2:1"})
-		enter := func(kind claimKind, from downstream.Origin, scope string) (*session, error) {
+		fleet := crowd.Of(&keyer.Peer{SPIFFE: "spiffe://td/fleet", Addr: "10.0.0.1:1"})
+		other := crowd.Of(&keyer.Peer{Addr: "10.0.0.2:1"})
+		enter := func(kind claimKind, from crowd.Who, scope string) (*session, error) {
 			return h.acquire(claim{kind, from}, sessionKey{plane: "plane", of: h.planes["plane"], scope: scope}, asItself, nil)
 		}
-		admitted := func(kind claimKind, from downstream.Origin, scope string) *session {
+		admitted := func(kind claimKind, from crowd.Who, scope string) *session {
 			t.Helper()
 			s, err := enter(kind, from, scope)
 			if err != nil {
@@ -104,7 +105,7 @@ func TestRoomShares_LIM1(t *testing.T) {
 			}
 			return s
 		}
-		refused := func(from downstream.Origin, scope string) {
+		refused := func(from crowd.Who, scope string) {
 			t.Helper()
 			if _, err := enter(newcomer, from, scope); !errors.Is(err, downstream.ErrShareOfScopes) {
 				t.Errorf("%s: %v", scope, err)
@@ -129,8 +130,8 @@ func TestRoomShares_LIM1(t *testing.T) {
 		admitted(moved, fleet, "moved")
 		h.release(all[1])
 		refused(fleet, "fleet 2")
-		admitted(newcomer, downstream.Origin{}, "the relay's own")
-		admitted(newcomer, downstream.OriginOf(&keyer.Peer{Addr: "10.0.0.3:1"}), xdstpScope)
+		admitted(newcomer, crowd.Who{}, "the relay's own")
+		admitted(newcomer, crowd.Of(&keyer.Peer{Addr: "10.0.0.3:1"}), xdstpScope)
 		if h.room.used != 5 {
 			t.Errorf("%d sessions are used, want 5", h.room.used)
 		}

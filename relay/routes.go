@@ -11,6 +11,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/crowd"
 	"github.com/xdsrelay/xdsrelay/internal/few"
 	"github.com/xdsrelay/xdsrelay/internal/sharing"
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
@@ -248,7 +249,7 @@ func (r *routes) hold(key sessionKey, as func() shown) (*session, error) {
 	if who == newcomer && r.held.Len() > 0 {
 		who = served
 	}
-	s, err := r.router.hub.acquire(claim{who, downstream.OriginOf(r.peer)}, key, as, f.metadata)
+	s, err := r.router.hub.acquire(claim{who, crowd.Of(r.peer)}, key, as, f.metadata)
 	switch {
 	case errors.Is(err, errClosed):
 		return nil, status.Error(codes.Unavailable, err.Error())

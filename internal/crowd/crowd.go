@@ -10,6 +10,8 @@ import (
 	"iter"
 	"net"
 	"net/netip"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // Limit is how much there is.
@@ -29,6 +31,9 @@ type Who struct {
 	Address  netip.Prefix
 	Identity string
 }
+
+// Of returns who a client is.
+func Of(p *keyer.Peer) Who { return Who{Address: AddressOf(p.Addr), Identity: p.Identity()} }
 
 // Verdict is whether a client gets what it asks for.
 type Verdict uint8
