@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -96,7 +97,7 @@ upstreams: [{name: plane, default: true, endpoints: [%q]}]`, startPlainPlane(t))
 		t.Errorf("LIM-1: %d streams, want %d", is, there)
 	}
 	if n := r.sum(t, "xdsrelay_downstream_limited_total", "") + r.sum(t, "xdsrelay_admission_refused_total", ""); n > 0 {
-		t.Errorf("LIM-1: defaults were in clients' way %v times", n)
+		t.Errorf("LIM-1: defaults were in clients' way %v times:\n%s", n, strings.Join(regexp.MustCompile(`(?m)^xdsrelay_\w+_(?:limited|refused)_total\{.*[1-9]$`).FindAllString(r.page(), -1), "\n"))
 	}
 	if n := fleet.hinted.Load() + fleet.ended.Load(); n > 0 {
 		t.Errorf("LIM-1: %d streams ended", n)

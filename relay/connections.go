@@ -55,7 +55,7 @@ func (c crowded) Refused(from net.Addr, by connections.Reason) {
 }
 
 // Waits implements connections.Observer.
-func (c crowded) Waits() { c.relay.metrics.Downstream().Limited(downstream.LimitConnectionRate) }
+func (c crowded) Waited() { c.relay.metrics.Downstream().Limited(downstream.LimitConnectionRate) }
 
 // Slowed implements connections.Observer.
 func (c crowded) Slowed(from net.Addr) {

@@ -25,8 +25,8 @@ const (
 type Observer interface {
 	// Refused tells of a connection that is reset.
 	Refused(from net.Addr, by Reason)
-	// Waits tells of a connection that waits until it is served.
-	Waits()
+	// Waited tells of a connection that is served later than it came, because of the rate.
+	Waited()
 	// Slowed tells of a connection that is read slowly from now on, once.
 	Slowed(from net.Addr)
 }
@@ -58,7 +58,7 @@ type Limit struct {
 	waiting int
 	began   time.Time // of served
 	served  pace.Pace
-	next    time.Time // when the next connection may be served
+	next    time.Time // when the next connection may be served; zero: at once
 }
 
 // New makes a limit.
@@ -163,5 +163,8 @@ func (l *Limit) mayServe(now time.Time) (wait time.Duration) { return max(0, l.n
 
 // serves notes that a connection is served. The caller holds mu.
 func (l *Limit) serves(now time.Time) {
-	l.next = now.Add(l.served.Next(now.Sub(l.began), l.limits.PerSecond, burst))
+	l.next = time.Time{}
+	if wait := l.served.Next(now.Sub(l.began), l.limits.PerSecond, burst); wait > 0 {
+		l.next = now.Add(wait)
+	}
 }

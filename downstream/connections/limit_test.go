@@ -75,7 +75,7 @@ func (h *hall) Refused(from net.Addr, by Reason) {
 	h.refused = append(h.refused, fmt.Sprint(from.(*net.TCPAddr).IP, " ", words[by]))
 }
 
-func (h *hall) Waits() {
+func (h *hall) Waited() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.waits++
@@ -218,8 +218,8 @@ func TestRate_LIM1(t *testing.T) {
 		h.comes(s, "10.0.0.2", "d")
 		h.comes(s, "10.0.0.1", "e")
 		h.wants("")
-		if h.waits != 4 {
-			h.Errorf("%d connections waited, want 4", h.waits)
+		if h.waits != 0 {
+			h.Errorf("%d connections of a burst waited", h.waits)
 		}
 		if present, waiting := h.limit.Count(); present != 15 || waiting != 4 {
 			h.Errorf("there are %d connections, of which %d wait", present, waiting)
@@ -230,6 +230,9 @@ func TestRate_LIM1(t *testing.T) {
 		h.wants("d")
 		time.Sleep(time.Second)
 		h.wants("c")
+		if h.waits != 3 {
+			h.Errorf("%d connections waited, want 3", h.waits)
+		}
 		h.limit.Set(Limits{PerSecond: 2})
 		h.comes(s, "10.0.0.3", "f")
 		h.wants("b f")

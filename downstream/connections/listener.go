@@ -73,11 +73,14 @@ func (w *listener) Accept() (net.Conn, error) {
 func (w *listener) serve(now time.Time) (_ *Conn, wait time.Duration, _ error) {
 	l := w.limit
 	l.mu.Lock()
-	late := w.late(now)
+	late, held := w.late(now), false
 	defer func() {
 		l.mu.Unlock()
 		for _, c := range late {
 			w.refuse(c, TooFast)
+		}
+		if held {
+			l.observer.Waited()
 		}
 	}()
 	if w.queue.size == 0 {
@@ -90,9 +93,11 @@ func (w *listener) serve(now time.Time) (_ *Conn, wait time.Duration, _ error) {
 	if wait = l.mayServe(now); wait > 0 {
 		return nil, wait, nil
 	}
+	c := w.queue.pop()
+	held = l.next.After(c.came)
 	l.serves(now)
 	l.waiting--
-	return w.queue.pop(), 0, nil
+	return c, 0, nil
 }
 
 // late takes out the connections that waited for too long. The caller holds the limit's lock.
@@ -188,14 +193,10 @@ func (w *listener) wait(c *Conn) {
 		reset(c)
 		return
 	}
-	waits := w.queue.size > 0 || l.mayServe(c.came) > 0
 	w.queue.push(c)
 	l.waiting++
 	l.mu.Unlock()
 	signal(w.ready)
-	if waits {
-		l.observer.Waits()
-	}
 }
 
 // refuse resets a connection, and tells of it.

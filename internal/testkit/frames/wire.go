@@ -141,7 +141,7 @@ func (w *Wire) allowed(ctx context.Context, stream uint32, n int) (int, error) {
 		case w.err != nil:
 			return 0, w.err
 		case !ok:
-			return 0, errEnded
+			return 0, ErrEnded
 		}
 		if may := min(n, own, w.window[0], largest); may > 0 {
 			w.window[stream] -= may
@@ -152,7 +152,8 @@ func (w *Wire) allowed(ctx context.Context, stream uint32, n int) (int, error) {
 	}
 }
 
-var errEnded = errors.New("the server ended the stream")
+// ErrEnded says that the server has ended the stream.
+var ErrEnded = errors.New("the server ended the stream")
 
 // Open opens a stream of an incremental client, with some headers more.
 func (w *Wire) Open(more ...hpack.HeaderField) (stream uint32, err error) {
@@ -189,7 +190,7 @@ func (w *Wire) Open(more ...hpack.HeaderField) (stream uint32, err error) {
 	return stream, nil
 }
 
-// Send sends bytes on a stream, as the server lets it.
+// Send sends bytes on a stream, as the server lets it. The error wraps ErrEnded if the stream has ended.
 func (w *Wire) Send(ctx context.Context, stream uint32, b []byte) error {
 	for len(b) > 0 {
 		n, err := w.allowed(ctx, stream, len(b))
