@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc"
@@ -40,9 +41,10 @@ func TestForwardedTokenRefused_ACC6_ABS2(t *testing.T) {
 	p.set(clusterType, xdstp, false)
 	relay := startRelay(t, func(c *config.Config) {
 		impatient(c)
+		c.Upstreams[0].AbsentAfter = config.Duration(time.Minute) // later than that, as by default
 		c.Upstreams[0].Forward = []string{"authorization"}
 	}, p.addr)
-	names := []string{"*", xdstp}
+	all := []string{"*"}
 	join := func(v variant, bring map[string]held, names []string, token ...string) (xdsClient, func() error) {
 		t.Helper()
 		var option []grpc.DialOption
@@ -57,7 +59,7 @@ func TestForwardedTokenRefused_ACC6_ABS2(t *testing.T) {
 		}
 		return c, c.(interface{ ended() error }).ended
 	}
-	good, ended := join(deltaADS, map[string]held{}, names, "s3cret-good")
+	good, ended := join(deltaADS, map[string]held{}, []string{"*", xdstp}, "s3cret-good")
 	good.common().awaitHolding(t, clusterType, "c1", xdstp)
 	fetched := good.common().holds[clusterType]
 
@@ -70,11 +72,11 @@ func TestForwardedTokenRefused_ACC6_ABS2(t *testing.T) {
 				names []string
 				want  string
 			}{
-				{"a token on no list", []string{"s3cret-bad"}, nil, names, "UNAUTHENTICATED"},
-				{"what the other one holds", []string{"s3cret-bad"}, fetched, names, "UNAUTHENTICATED"},
+				{"a token on no list", []string{"s3cret-bad"}, nil, all, "UNAUTHENTICATED"},
+				{"what the other one holds", []string{"s3cret-bad"}, fetched, all, "UNAUTHENTICATED"},
 				{"an xdstp name", []string{"s3cret-bad"}, nil, []string{xdstp}, "UNAUTHENTICATED"},
-				{"a token without rights", []string{"s3cret-stale"}, nil, names, "PERMISSION_DENIED"},
-				{"no token", nil, nil, names, "UNAUTHENTICATED"},
+				{"a token without rights", []string{"s3cret-stale"}, nil, all, "PERMISSION_DENIED"},
+				{"no token", nil, nil, all, "UNAUTHENTICATED"},
 			} {
 				if v.sotw && len(tt.bring) > 0 {
 					continue // it would present a version of a list

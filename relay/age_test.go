@@ -39,11 +39,17 @@ type bubbled struct {
 // runBubbled starts a relay whose control plane has one cluster.
 func runBubbled(t *testing.T, change func(*config.Config), options ...func(*Options)) *bubbled {
 	t.Helper()
+	return runBubbledBefore(t, &planeServer{
+		T: t, has: contents{"a": "1"}, opened: make(chan *discovery.DeltaDiscoveryRequest, 1000), closed: make(chan struct{}, 1000),
+	}, change, func(*Relay) {}, options...)
+}
+
+// runBubbledBefore starts a relay before a control plane. The relay is given more sockets before it runs.
+func runBubbledBefore(t *testing.T, ads discovery.AggregatedDiscoveryServiceServer, change func(*config.Config), more func(*Relay), options ...func(*Options)) *bubbled {
+	t.Helper()
 	plane := bufconn.Listen(1 << 20)
 	server := grpc.NewServer()
-	discovery.RegisterAggregatedDiscoveryServiceServer(server, &planeServer{
-		T: t, has: contents{"a": "1"}, opened: make(chan *discovery.DeltaDiscoveryRequest, 1000), closed: make(chan struct{}, 1000),
-	})
+	discovery.RegisterAggregatedDiscoveryServiceServer(server, ads)
 	loadv3.RegisterLoadReportingServiceServer(server, reportsTaker{})
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = server.Serve(plane) })
@@ -62,6 +68,7 @@ func runBubbled(t *testing.T, change func(*config.Config), options ...func(*Opti
 	}
 	b := &bubbled{T: t, relay: r, xds: bufconn.Listen(1 << 20), rest: bufconn.Listen(1 << 20), begun: time.Now()}
 	r.ServeREST(b.rest)
+	more(r)
 	ctx, cancel := context.WithCancel(context.Background())
 	wg.Go(func() {
 		if err := r.Run(ctx, nil, b.xds, bufconn.Listen(1)); err != nil {
