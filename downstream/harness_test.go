@@ -373,7 +373,7 @@ func newRecorder() *recorder {
 type guests struct{ seen *recorder }
 
 func (g guests) Refused(net.Addr, connections.Reason) { g.seen.Limited(LimitConnections) }
-func (g guests) Waited()                               { g.seen.Limited(LimitConnectionRate) }
+func (g guests) Waited()                              { g.seen.Limited(LimitConnectionRate) }
 func (g guests) Slowed(net.Addr)                      { g.seen.Limited(LimitFrames) }
 
 func (r *recorder) note(f func()) {

@@ -51,7 +51,7 @@ func TestCredentials_plaintextKeepsNoBuffer(t *testing.T) {
 type unheard struct{}
 
 func (unheard) Refused(net.Addr, connections.Reason) {}
-func (unheard) Waited()                               {}
+func (unheard) Waited()                              {}
 func (unheard) Slowed(net.Addr)                      {}
 
 // counted is a pool that counts the buffers that are taken.
