@@ -32,7 +32,7 @@ func bouncer(srv any, g grpc.ServerStream, _ *grpc.StreamServerInfo, handler grp
 // A client whose token the control plane refuses is told so, and gets nothing that the token of another
 // client with the same node fetched: no name of its scope and no xdstp name, however it asks and whatever
 // it says that it holds. The other client goes on. Nobody is shown a token.
-func TestForwardedTokenRefused_ACC6_ABS2(t *testing.T) {
+func TestForwardedTokenRefused_ACC6_ABS2(t *testing.T) { //nolint:tparallel // the other client is looked at when all refused ones have ended
 	t.Parallel() // most of it is waiting
 	const xdstp = "xdstp://a.test/envoy.config.cluster.v3.Cluster/c"
 	p := newPlane(t, grpc.StreamInterceptor(bouncer))
