@@ -14,7 +14,7 @@ const sharesFrom = 8
 // share gives the resources of a response, those that another store has already in its bytes; nil if there
 // is none of these. It takes no lock of a store.
 func (c *Cache) share(resources []*wire.Resource) (shared []*wire.Resource) {
-	if c.stores.Load() < sharesFrom {
+	if !c.sharing() {
 		return nil
 	}
 	for i, r := range resources {
@@ -32,8 +32,10 @@ func (c *Cache) share(resources []*wire.Resource) (shared []*wire.Resource) {
 
 // shares is share for one resource. It never gives nil.
 func (c *Cache) shares(r *wire.Resource) *wire.Resource {
-	if c.stores.Load() < sharesFrom {
+	if !c.sharing() {
 		return r
 	}
 	return c.shared.Use(r)
 }
+
+func (c *Cache) sharing() bool { return c.stores.Load() >= sharesFrom }

@@ -224,11 +224,11 @@ func TestRate_LIM1(t *testing.T) {
 		if present, waiting := h.limit.Count(); present != 15 || waiting != 4 {
 			h.Errorf("there are %d connections, of which %d wait", present, waiting)
 		}
-		time.Sleep(time.Second) // addresses take turns, and of one the newest is next
+		<-time.After(time.Second) // addresses take turns, and of one the newest is next
 		h.wants("e")
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		h.wants("d")
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		h.wants("c")
 		if h.waits != 3 {
 			h.Errorf("%d connections waited, want 3", h.waits)
@@ -248,7 +248,7 @@ func TestRateOfOneAddress_LIM2(t *testing.T) {
 		h.served = nil
 		h.comes(s, "10.0.0.2", "a")
 		h.comes(other, "10.0.0.3", "b")
-		time.Sleep(300 * time.Millisecond) // whichever listener is the quicker one each time
+		<-time.After(300 * time.Millisecond) // whichever listener is the quicker one each time
 		synctest.Wait()
 		for _, name := range []string{"a", "b"} {
 			if !slices.Contains(h.served, name) {
@@ -266,7 +266,7 @@ func TestRatePatience_LIM1(t *testing.T) {
 		h.comes(s, "10.0.0.1", "old", "older")
 		for i := range 25 { // each newer than those
 			h.comes(s, "10.0.0.1", fmt.Sprint("b", i))
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 		}
 		synctest.Wait()
 		if !slices.Equal(h.refused, []string{"10.0.0.1 too fast", "10.0.0.1 too fast"}) || slices.Contains(h.served, "old") {
