@@ -284,27 +284,31 @@ func (c *cell) reconnects() {
 	}
 	c.step("streams break", lost(listenerType), func() {
 		c.plane.breakStreams()
-		c.plane.set(listenerType, "l1", true)
-		c.recover(!c.down.rest) // a poll is no stream
+		c.recover(!c.down.rest, func() { c.plane.set(listenerType, "l1", true) }) // a poll is no stream
 	})
 	c.step("the server comes again", lost(clusterType), func() {
 		c.plane.stop()
-		c.plane.set(clusterType, "c2", true)
-		c.plane.restart(c.t)
-		c.recover(true)
+		c.recover(true, func() {
+			c.plane.set(clusterType, "c2", true)
+			c.plane.restart(c.t)
+		})
 	})
 }
 
 // recover is for the client what the relay otherwise does for it, once it has
-// noticed that its stream ended.
-func (c *cell) recover(ended bool) {
+// noticed that its stream ended. What happens meanwhile, a direct client learns when
+// it is back: a stream that the plane had not yet seen when it broke the others
+// would tell it before.
+func (c *cell) recover(ended bool, meanwhile func()) {
 	if !c.direct {
+		meanwhile()
 		return
 	}
 	if ended && !c.client.common().happens(func() bool { return !c.client.connected() }) {
 		c.t.Fatal("the client did not notice that its stream ended")
 	}
 	c.client.disconnect()
+	meanwhile()
 	c.comeBack()
 }
 
