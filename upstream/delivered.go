@@ -244,14 +244,22 @@ func (d *delivered) question(p purpose) *question {
 	return &question{parts: []part{d.part(best, most)}}
 }
 
-// comparison asks for all resources that are remembered with their contents; nil if there are
-// none.
+// comparison asks for all resources that are remembered with their contents, for each once (SUB-10): the
+// wildcard's stream and that of the names may both have brought it. It is nil if there are none.
 func (d *delivered) comparison() *question {
 	var q question
+	of := make(map[string]int) // the part of a type
 	for key, t := range d.types {
-		if !d.state && t.comparable() {
-			q.parts = append(q.parts, d.part(key, maxSamples))
+		if d.state || !t.comparable() {
+			continue
 		}
+		p := d.part(key, maxSamples)
+		if at, asked := of[p.typeURL]; asked {
+			q.parts[at].join(p)
+			continue
+		}
+		of[p.typeURL] = len(q.parts)
+		q.parts = append(q.parts, p)
 	}
 	if len(q.parts) == 0 {
 		return nil

@@ -40,6 +40,19 @@ type part struct {
 	held    map[string]content
 }
 
+// join adds what another part of the same type asks for.
+func (p *part) join(o part) {
+	for name, c := range o.held {
+		known, asked := p.held[name]
+		if !asked {
+			p.names = append(p.names, name)
+		}
+		if known.sum == 0 { // there is nothing to compare with
+			p.held[name] = c
+		}
+	}
+}
+
 // size is how many names of a type a question has at most.
 const (
 	oneName   = 1
