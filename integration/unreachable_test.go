@@ -62,7 +62,8 @@ func TestUnreachable_ABS2(t *testing.T) {
 				if err := c.connect(true); err != nil {
 					t.Fatal(err)
 				}
-				c.subscribe(clusterType, []string{"*"}, nil)
+				// Two stores have them.
+				c.subscribe(clusterType, []string{"*", "xdstp://a/envoy.config.cluster.v3.Cluster/c"}, nil)
 				if !h.happens(func() bool { return !c.connected() }) {
 					t.Fatal("the stream goes on")
 				}

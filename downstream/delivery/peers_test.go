@@ -199,7 +199,9 @@ func TestPeersBeforeOutage_ABS2(t *testing.T) {
 		}
 	}
 	told("", false)
-	b.store.Session().SetOutage("it is away")
+	if b.store.Session().SetOutage("it is away") {
+		t.Error("told before peers were asked")
+	}
 	told("", true)
 	b.expect(c.told())
 	c.rang()
