@@ -111,7 +111,7 @@ func (c *Collection) LacksInLists() bool {
 }
 
 const (
-	// minTombstones is how many removed members a collection remembers at least.
+	// minTombstones is up to how many removed members a collection remembers, if it has fewer members than that.
 	minTombstones = 1024
 	// minSweep is the number of tombstones below which sweep does not look for passed ones.
 	minSweep = 64

@@ -6,7 +6,7 @@ type Heartbeats struct {
 	head, tail *Lifetime
 	removed    uint64 // number of the last one that removed a member's TTL (TTL-4)
 	clients    int    // followers that can do TTL
-	noted      bool   // the collection is in Store.renewed
+	noted      bool   // the collection is in changes.renewed
 }
 
 // add puts the last heartbeat of a member at the end.

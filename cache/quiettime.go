@@ -25,8 +25,8 @@ type quietTime struct {
 }
 
 // witness is the member of a collection whose version is not presented on a new stream, though the relay
-// holds it. So the server must answer. Else an incremental server that knows all versions may have nothing to
-// say, and a collection that is not complete would never be. There is one from the first stream on if members come
+// holds it. So the server must answer. An incremental server that has nothing newer than the versions presented
+// may say nothing at all, and then the collection would never count as complete. There is one from the first stream on if members come
 // from an earlier process: silence does not confirm them. If the answer on a stream before broke off, there
 // is one when the server has said nothing on the next. Guarded by Store.mu.
 type witness struct {
