@@ -54,6 +54,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 const (
 	deltaTypeURL  = 2
 	deltaNames    = 3
+	deltaDropped  = 4
 	deltaVersions = 5
 	deltaNonce    = 6
 
@@ -66,6 +67,8 @@ type request struct {
 	state     bool // set before: the form to be read
 	typeURL   string
 	names     []string
+	dropped   bool // names are let go of
+	leaves    bool // the wildcard is among them
 	presented bool // versions of what the client holds
 	answers   bool // a response, with an ACK or a NACK
 }
@@ -101,6 +104,9 @@ func (r *request) take(number protowire.Number, b []byte) {
 		r.typeURL = text(b)
 	case number == deltaNames:
 		r.names = append(r.names, text(b))
+	case number == deltaDropped && !r.state:
+		r.dropped = true
+		r.leaves = r.leaves || text(b) == wildcard
 	case number == deltaVersions && !r.state:
 		r.presented = true
 	}

@@ -242,3 +242,51 @@ func TestRequests(t *testing.T) {
 		t.Error("a request that is cut off is taken")
 	}
 }
+
+// However often a client lets go of everything and subscribes to it again, it is sent each update once; and
+// none while it wants nothing.
+func TestFloorFollowsOnceForEachStream(t *testing.T) {
+	s, client := serve(t)
+	stream, err := client.DeltaAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(subscribe, unsubscribe []string) {
+		t.Helper()
+		r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: clusters.TypeURL, ResourceNamesSubscribe: subscribe, ResourceNamesUnsubscribe: unsubscribe}
+		if err := stream.Send(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	receive := func(want int) {
+		t.Helper()
+		r, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.GetResources()) != want {
+			t.Errorf("%d resources, expected %d", len(r.GetResources()), want)
+		}
+	}
+	all := []string{clusters.Name(0), "*"}
+	for range 100 {
+		send(all, nil)
+		receive(clusters.Count)
+		send(nil, all)
+	}
+	send([]string{clusters.Name(2)}, nil)
+	receive(1)
+	if err := s.Update(clusters.TypeURL, 1, 1); err != nil { // for nobody
+		t.Fatal(err)
+	}
+	send([]string{"*"}, nil)
+	send([]string{"*"}, nil)
+	receive(clusters.Count)
+	receive(clusters.Count)
+	if err := s.Update(clusters.TypeURL, 1, 2); err != nil {
+		t.Fatal(err)
+	}
+	receive(1)
+	send([]string{clusters.Name(0), clusters.Name(2)}, nil)
+	receive(2) // the update came once
+}

@@ -3,6 +3,7 @@ package floor
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // sender writes updates to its share of the streams.
@@ -18,6 +19,7 @@ type sender struct {
 type follower struct {
 	stream *stream
 	at     *update // the last one that it was sent
+	gone   atomic.Bool
 }
 
 func (s *sender) follow(f *follower) {
@@ -67,17 +69,15 @@ func (s *sender) present(followers []*follower) []*follower {
 	defer s.mu.Unlock()
 	followers = append(followers, s.new...)
 	s.new = nil
-	if s.left != nil {
-		followers = slices.DeleteFunc(followers, func(f *follower) bool { return s.left[f.stream] })
-		s.left = nil
-	}
+	followers = slices.DeleteFunc(followers, func(f *follower) bool { return f.gone.Load() || s.left[f.stream] })
+	s.left = nil
 	return followers
 }
 
 // pass sends all that is new, and tells whether anything was.
 func (f *follower) pass() bool {
 	next := f.at.next.Load()
-	if next == nil {
+	if next == nil || f.gone.Load() {
 		return false
 	}
 	for ; next != nil; next = f.at.next.Load() {

@@ -3,6 +3,7 @@ package floor
 import (
 	"errors"
 	"io"
+	"slices"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -16,6 +17,9 @@ import (
 type stream struct {
 	grpc  grpc.ServerStream
 	state bool
+	// By type. The handler's own: a request that subscribes to everything again makes none more, or
+	// each update would go out as often as a client asks.
+	followers map[string]*follower
 
 	mu    sync.Mutex // one message at a time
 	ended bool       // guarded by mu: gRPC allows no call after the handler returned
@@ -39,7 +43,7 @@ func (st *stream) end() {
 func (s *Server) handler(state bool) grpc.StreamHandler {
 	return func(_ any, g grpc.ServerStream) error {
 		s.streams.Add(1)
-		st := &stream{grpc: g, state: state}
+		st := &stream{grpc: g, state: state, followers: make(map[string]*follower)}
 		sender := s.senders[s.next.Add(1)%uint64(len(s.senders))]
 		defer sender.leave(st)
 		defer st.end()
@@ -62,9 +66,20 @@ func (s *Server) handler(state bool) grpc.StreamHandler {
 	}
 }
 
-// begin answers a request that subscribes.
+// wildcard is the name of everything there is of a type.
+const wildcard = "*"
+
+// begin answers a request that subscribes, or lets go of something.
 func (s *Server) begin(st *stream, r *request, sender *sender) error {
-	wildcard := len(r.names) == 0 || r.names[0] == "*"
+	if f := st.followers[r.typeURL]; f != nil && (r.leaves || slices.Contains(r.names, wildcard)) {
+		f.gone.Store(true)
+		delete(st.followers, r.typeURL)
+		sender.ring() // or none of them would be forgotten before the next update
+	}
+	if r.dropped && len(r.names) == 0 {
+		return nil
+	}
+	all := len(r.names) == 0 || slices.Contains(r.names, wildcard)
 	s.mu.Lock()
 	t := s.tables[r.typeURL]
 	if t == nil {
@@ -75,7 +90,7 @@ func (s *Server) begin(st *stream, r *request, sender *sender) error {
 	var responses []mem.BufferSlice
 	var err error
 	switch {
-	case !wildcard:
+	case !all:
 		if m := t.named(r.names); m != nil {
 			responses = append(responses, m)
 		}
@@ -95,8 +110,10 @@ func (s *Server) begin(st *stream, r *request, sender *sender) error {
 			return err
 		}
 	}
-	if wildcard {
-		sender.follow(&follower{stream: st, at: last})
+	if all {
+		f := &follower{stream: st, at: last}
+		st.followers[r.typeURL] = f
+		sender.follow(f)
 	}
 	return nil
 }
