@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,7 +31,8 @@ func attacks() scenario {
 		text: "Updates, one at a time, to incremental clients that follow resources of 1 KiB, and clients that join one after the other: " +
 			"while one client, in a process of its own on the same cores, does what harms servers. " +
 			"Shown are p99 of the updates, in their median, the slowest of the joins, the server's peak of resident memory over what it had before, " +
-			"and what it has more than before half a minute after the attacker is gone, or sooner if that is little. " +
+			"and what it has more than before half a minute after the attacker is gone, or sooner if that is little; the same times before the attacker comes and " +
+			"after it is gone; and how often the relay says that a limit was in a client's way (`xdsrelay_downstream_limited_total`). " +
 			"Polls are an attack on servers that have them.",
 		servers: []server.Kind{server.Floor, server.Relay},
 		metrics: []report.Metric{
@@ -38,6 +40,11 @@ func attacks() scenario {
 			{Name: "join", Title: "slowest join", Form: report.Ratio},
 			{Name: "peak", Title: "peak memory", Form: report.Bytes},
 			{Name: "left", Title: "memory afterwards", Form: report.Bytes},
+			{Name: "p99_before", Title: "p99 before", Form: report.Ratio},
+			{Name: "join_before", Title: "join before", Form: report.Ratio},
+			{Name: "p99_after", Title: "p99 after", Form: report.Ratio},
+			{Name: "join_after", Title: "join after", Form: report.Ratio},
+			{Name: "limited", Title: "limited", Form: report.Count},
 		},
 		variants: func(o *options) []variant {
 			var all []variant
@@ -52,6 +59,8 @@ func attacks() scenario {
 	}
 }
 
+var limitedSeries = regexp.MustCompile(`(?m)^xdsrelay_downstream_limited_total\{limit="([a-z_]+)"\} (\S+)$`)
+
 // What is polled for: so many resources of so many bytes.
 const (
 	polled     = 1000
@@ -63,9 +72,9 @@ const littleLeft = 64 << 20
 
 func attackBy(o *options, a attack.Attack) func(clients, resources int) variant {
 	return func(clients, resources int) variant {
-		x := &attacked{attack: a, size: 1, clients: clients, updates: 200, lasting: 10 * time.Second}
+		x := &attacked{attack: a, size: 1, clients: clients, during: phase{200, 10 * time.Second}, calm: phase{40, 2 * time.Second}}
 		if o.quick {
-			x.size, x.updates, x.lasting = 0.05, 20, 500*time.Millisecond
+			x.size, x.during, x.calm = 0.05, phase{20, 500 * time.Millisecond}, phase{4, 100 * time.Millisecond}
 		}
 		sets := []content.Set{{TypeURL: content.ClusterType, Count: resources, Size: payloadSize}}
 		if a.REST {
@@ -75,7 +84,7 @@ func attackBy(o *options, a attack.Attack) func(clients, resources int) variant 
 			name: a.Title, about: 20 * time.Second, strangers: true,
 			bars:  []report.Bar{toFloor("p99", 3), toFloor("join", 3), atMost("left", littleLeft)},
 			sets:  sets,
-			items: resources, updates: warmUp + x.updates,
+			items: resources, updates: warmUp + x.during.updates + 2*x.calm.updates,
 			measure: x.measure,
 		}
 	}
@@ -86,11 +95,20 @@ type attacked struct {
 	attack  attack.Attack
 	size    float64
 	clients int
+	during  phase
+	calm    phase // before the attack, and after it
+
+	made int // updates until now
+}
+
+// phase is so many updates in a time, or in a longer one if they take that.
+type phase struct {
 	updates int
-	lasting time.Duration // the attack, unless updates take longer
+	lasting time.Duration
 }
 
 func (x *attacked) measure(ctx context.Context, d *deployment) (report.Values, error) {
+	x.made = 0
 	at := d.server.Addr
 	if x.attack.REST {
 		if at = d.server.REST; at == "" {
@@ -100,22 +118,20 @@ func (x *attacked) measure(ctx context.Context, d *deployment) (report.Values, e
 	if err := d.add(ctx, x.clients, d.everything); err != nil {
 		return nil, err
 	}
-	made := 0
-	for ; made < warmUp; made++ {
-		if _, err := d.updateBeside(ctx, made); err != nil {
+	for ; x.made < warmUp; x.made++ {
+		if _, err := d.updateBeside(ctx, x.made); err != nil {
 			return nil, err
 		}
+	}
+	v := report.Values{}
+	if err := x.play(ctx, d, x.calm, v, "_before"); err != nil {
+		return nil, err
 	}
 	before, err := d.resident()
 	if err != nil {
 		return nil, err
 	}
-	end, err := startAttack(ctx, x.attack.Name, at, x.size)
-	if err != nil {
-		return nil, err
-	}
-	v, err := x.beside(ctx, d, &made)
-	if err := errors.Join(err, end()); err != nil {
+	if err := x.endure(ctx, d, at, v); err != nil {
 		return nil, err
 	}
 	memory, err := d.server.Memory()
@@ -130,43 +146,61 @@ func (x *attacked) measure(ctx context.Context, d *deployment) (report.Values, e
 		return nil, err
 	}
 	v["peak"], v["left"] = float64(max(0, memory.Peak-before)), float64(max(0, left-before))
-	return v, nil
+	if err := x.play(ctx, d, x.calm, v, "_after"); err != nil {
+		return nil, err
+	}
+	return v, d.limited(ctx, v)
 }
 
-// beside measures updates and joins, in turn, for as long as the attack lasts.
-func (x *attacked) beside(ctx context.Context, d *deployment, made *int) (report.Values, error) {
-	over := time.After(x.lasting)
-	ticker := time.NewTicker(x.lasting / time.Duration(x.updates))
+// endure plays the attack at an address.
+func (x *attacked) endure(ctx context.Context, d *deployment, at string, v report.Values) error {
+	end, err := startAttack(ctx, x.attack.Name, at, x.size)
+	if err != nil {
+		return err
+	}
+	profiles, err := d.profile(ctx)
+	if err == nil {
+		err = errors.Join(x.play(ctx, d, x.during, v, ""), profiles.close())
+	}
+	return errors.Join(err, end())
+}
+
+// play measures updates and joins, in turn, for the time of a phase, and notes them under names that end in
+// suffix.
+func (x *attacked) play(ctx context.Context, d *deployment, p phase, v report.Values, suffix string) error {
+	over := time.After(p.lasting)
+	ticker := time.NewTicker(p.lasting / time.Duration(p.updates))
 	defer ticker.Stop()
 	var p99 []float64
 	slowest := time.Duration(0)
-	for range x.updates {
-		took, err := d.updateBeside(ctx, *made)
+	for range p.updates {
+		took, err := d.updateBeside(ctx, x.made)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		*made++
+		x.made++
 		p99 = append(p99, took)
 		if len(p99)%updatesPerJoin == 0 {
 			took, err := d.joinBeside(ctx)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			slowest = max(slowest, took)
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 	}
 	select {
 	case <-over:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
 	s, _ := report.SpreadOf(p99)
-	return report.Values{"p99": s.Median, "join": slowest.Seconds()}, nil
+	v["p99"+suffix], v["join"+suffix] = s.Median, slowest.Seconds()
+	return nil
 }
 
 // updatesPerJoin is how many updates there are for each client that joins.
@@ -214,6 +248,29 @@ func (d *deployment) forgets(ctx context.Context, before int) (left int, err err
 			return 0, ctx.Err()
 		}
 	}
+}
+
+// limited notes how often a relay says that its limits were in a client's way: of each limit, and in all.
+func (d *deployment) limited(ctx context.Context, v report.Values) error {
+	if d.server.Admin == "" {
+		return nil
+	}
+	text, err := d.ask(ctx, "/metrics")
+	if err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	v["limited"] = 0
+	for _, m := range limitedSeries.FindAllSubmatch(text, -1) {
+		n, err := strconv.ParseFloat(string(m[2]), 64)
+		if err != nil {
+			return fmt.Errorf("metrics: %w", err)
+		}
+		if n > 0 {
+			v["limited by "+string(m[1])] = n
+		}
+		v["limited"] += n
+	}
+	return nil
 }
 
 // attackArgument is the first argument of an attacker: name, address and size follow.

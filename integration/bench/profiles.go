@@ -73,22 +73,28 @@ func (d *deployment) profileFile(what string) string {
 
 // fetchProfile takes a profile from a relay's admin port.
 func (d *deployment) fetchProfile(ctx context.Context, which, what string) error {
-	url := "http://" + d.server.Admin + "/debug/pprof/" + which
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody) //nolint:gosec // the address is our own child's
+	b, err := d.ask(ctx, "/debug/pprof/"+which)
 	if err != nil {
 		return fmt.Errorf("a profile: %w", err)
+	}
+	return os.WriteFile(d.profileFile(what), b, 0o600) //nolint:gosec // the folder is the user's choice
+}
+
+// ask gets something from a relay's admin port.
+func (d *deployment) ask(ctx context.Context, path string) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.server.Admin+path, http.NoBody) //nolint:gosec // the address is our own child's
+	if err != nil {
+		return nil, err
 	}
 	r.Close = true                          // the relay is about to end
 	answer, err := http.DefaultClient.Do(r) //nolint:gosec // likewise
 	if err != nil {
-		return fmt.Errorf("a profile: %w", err)
+		return nil, err
 	}
 	b, err := io.ReadAll(answer.Body)
-	if err := errors.Join(err, answer.Body.Close()); err != nil {
-		return fmt.Errorf("a profile: %w", err)
+	err = errors.Join(err, answer.Body.Close())
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", answer.Status, b)
 	}
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("a profile: %s: %s", answer.Status, b)
-	}
-	return os.WriteFile(d.profileFile(what), b, 0o600) //nolint:gosec // the folder is the user's choice
+	return b, err
 }
