@@ -1,14 +1,19 @@
 package downstream
 
-import "context"
+import (
+	"context"
+
+	"github.com/xdsrelay/xdsrelay/internal/crowd"
+)
 
 // Admission decides which clients a server takes on, and when (LIM-1, LIM-3). Its methods may be called
 // from any goroutine. Their errors are statuses.
 type Admission interface {
 	// Join waits until a client may join whose first request is there. ctx is that of its stream or poll.
+	// Clients take turns (LIM-2).
 	// Without an error Done of the turn is to be called when the client was sent what is cached for it, or
 	// when sending has to wait for the client.
-	Join(ctx context.Context) (Turn, error)
+	Join(ctx context.Context, who crowd.Who) (Turn, error)
 	// Again says whether a poll is taken on of a client that has joined before.
 	Again() error
 }

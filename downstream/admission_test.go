@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/crowd"
 	"google.golang.org/grpc/codes"
 )
 
@@ -15,7 +16,7 @@ type gatekeeper struct {
 	done  func() // called by each Turn
 }
 
-func (g *gatekeeper) Join(ctx context.Context) (Turn, error) {
+func (g *gatekeeper) Join(ctx context.Context, _ crowd.Who) (Turn, error) {
 	select {
 	case <-time.After(g.after):
 		return g, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/crowd"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // A client that polls has this time to send its request, and again to read the answer. The
@@ -118,7 +119,7 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, conn *http.Respons
 	s.shared.observer.Requested(req.GetTypeUrl())
 	client := identify(came.from, came.tls, came.by)
 	client.Metadata = func(name string) []string { return restjson.Metadata(r.Header, name) }
-	turn, err := admit(r.Context(), s.shared.admission, req)
+	turn, err := admit(r.Context(), s.shared.admission, &client, req)
 	switch {
 	case err != nil && r.Context().Err() != nil:
 		return gone()
@@ -148,14 +149,14 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, conn *http.Respons
 }
 
 // admit waits until the client of a poll may join. A client that presents a version has joined before.
-func admit(ctx context.Context, a Admission, r *discovery.DiscoveryRequest) (Turn, error) {
+func admit(ctx context.Context, a Admission, client *keyer.Peer, r *discovery.DiscoveryRequest) (Turn, error) {
 	switch {
 	case a == nil:
 		return nil, nil //nolint:nilnil // because there is nothing to end
 	case r.GetVersionInfo() != "":
 		return nil, a.Again()
 	default:
-		return a.Join(ctx)
+		return a.Join(ctx, crowd.Of(client))
 	}
 }
 

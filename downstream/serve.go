@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/backoff"
+	"github.com/xdsrelay/xdsrelay/internal/crowd"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -58,7 +59,7 @@ func join(st *stream, r *discoveryRequest) (err error) {
 	if a == nil {
 		return nil
 	}
-	if st.joining, err = a.Join(st.link.grpc.Context()); err != nil {
+	if st.joining, err = a.Join(st.link.grpc.Context(), crowd.Of(&st.standing.peer)); err != nil {
 		r.release()
 	}
 	return err

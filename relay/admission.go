@@ -13,6 +13,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
+	"github.com/xdsrelay/xdsrelay/internal/crowd"
 	"github.com/xdsrelay/xdsrelay/relay/load"
 )
 
@@ -24,10 +25,13 @@ type admission struct {
 }
 
 // Join implements downstream.Admission.
-func (a admission) Join(ctx context.Context) (downstream.Turn, error) {
-	var from any
+func (a admission) Join(ctx context.Context, who crowd.Who) (downstream.Turn, error) {
+	var from load.From
+	if who != (crowd.Who{}) {
+		from.Party = who
+	}
 	if client := identity.ClientOf(ctx); client != nil {
-		from = client
+		from.Connection = client
 	}
 	turn, err := a.Admission.Join(ctx, from)
 	if err != nil {

@@ -25,7 +25,7 @@ func (b *bubbled) occupy() (end func()) {
 	b.Helper()
 	var all []downstream.Turn
 	for {
-		turn, err := b.relay.admission.Join(b.Context(), nil)
+		turn, err := b.relay.admission.Join(b.Context(), load.From{})
 		if err != nil {
 			break
 		}

@@ -32,8 +32,7 @@ func attacks() scenario {
 			"while one client, in a process of its own on the same cores, does what harms servers. " +
 			"Shown are p99 of the updates, in their median, the slowest of the joins, the server's peak of resident memory over what it had before, " +
 			"and what it has more than before half a minute after the attacker is gone, or sooner if that is little; the same times before the attacker comes and " +
-			"after it is gone; and how often the relay says that a limit was in a client's way (`xdsrelay_downstream_limited_total`). " +
-			"Polls are an attack on servers that have them.",
+			"after it is gone; and how often the relay says that a limit was in a client's way (`xdsrelay_downstream_limited_total`).",
 		servers: []server.Kind{server.Floor, server.Relay},
 		metrics: []report.Metric{
 			{Name: "p99", Title: "p99 of updates", Form: report.Ratio},
@@ -111,9 +110,7 @@ func (x *attacked) measure(ctx context.Context, d *deployment) (report.Values, e
 	x.made = 0
 	at := d.server.Addr
 	if x.attack.REST {
-		if at = d.server.REST; at == "" {
-			return report.Values{}, nil
-		}
+		at = d.server.REST
 	}
 	if err := d.add(ctx, x.clients, d.everything); err != nil {
 		return nil, err

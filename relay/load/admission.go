@@ -76,8 +76,8 @@ const (
 
 // Admission admits clients at the rate at which the processors can serve them, and while there is memory
 // (LIM-1, LIM-3). A client that joins has work done in a place of its own, of which there are few; others
-// wait in a queue with a deadline. At most one stream of each connection has its turn before all other
-// connections that wait have had theirs. Its methods may be called from any goroutine.
+// wait in a queue with a deadline. Each address and identity has its turn before any has another one, and so
+// has each of its connections (LIM-2). Its methods may be called from any goroutine.
 type Admission struct {
 	// immutable
 	memory   *Memory
@@ -171,10 +171,9 @@ func (a *Admission) Again() error {
 	return ErrMemory
 }
 
-// Join waits until a client may join whose first request is there. from stands for its connection; nil
-// stands for one of which nothing is known. The error is ErrMemory, ErrLate, ErrClosed or that of ctx.
+// Join waits until a client may join whose first request is there. The error is ErrMemory, ErrLate, ErrClosed or that of ctx.
 // Without one Done is to be called.
-func (a *Admission) Join(ctx context.Context, from any) (*Turn, error) {
+func (a *Admission) Join(ctx context.Context, from From) (*Turn, error) {
 	if err := a.Again(); err != nil {
 		return nil, err
 	}
@@ -205,7 +204,7 @@ type place struct {
 }
 
 // take waits for a place.
-func (t *Turn) take(ctx context.Context, q *queue, from any, most time.Duration) error {
+func (t *Turn) take(ctx context.Context, q *queue, from From, most time.Duration) error {
 	a := t.of
 	if a.off.Load() {
 		return nil
@@ -227,7 +226,7 @@ func (t *Turn) take(ctx context.Context, q *queue, from any, most time.Duration)
 }
 
 // enter gives a place, or else puts the turn into a queue.
-func (a *Admission) enter(t *Turn, q *queue, from any) (*waiter, error) {
+func (a *Admission) enter(t *Turn, q *queue, from From) (*waiter, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {

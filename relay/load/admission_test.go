@@ -45,8 +45,11 @@ func (m *machine) compute(d time.Duration) {
 	}
 }
 
+// stranger is a client of its own.
+func stranger() From { return From{new(int), new(int)} }
+
 // joins has a client join once.
-func (m *machine) joins(from any, work time.Duration) error {
+func (m *machine) joins(from From, work time.Duration) error {
 	came := time.Now()
 	turn, err := m.admission.Join(m.Context(), from)
 	if err == nil {
@@ -69,7 +72,7 @@ func (m *machine) joins(from any, work time.Duration) error {
 func (m *machine) arrive(perSecond int, during, work time.Duration) {
 	pause := time.Second / time.Duration(perSecond)
 	for end := time.Now().Add(during); time.Now().Before(end); {
-		m.clients.Go(func() { _ = m.joins(new(int), work) })
+		m.clients.Go(func() { _ = m.joins(stranger(), work) })
 		<-time.After(pause)
 	}
 }
@@ -157,7 +160,7 @@ func TestFreeCapacity_LIM1(t *testing.T) {
 	onMachine(t, func(m *machine) {
 		m.clients.Go(func() { m.arrive(30, 5*time.Second, 2*time.Millisecond) })
 		for range overrunMost * m.admission.places {
-			turn, err := m.admission.Join(m.Context(), nil)
+			turn, err := m.admission.Join(m.Context(), From{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -178,7 +181,7 @@ func TestStorm_LIM1(t *testing.T) {
 	onMachine(t, func(m *machine) {
 		const fleet = 5000
 		for range fleet {
-			from := new(int)
+			from := stranger()
 			m.clients.Go(func() {
 				for m.joins(from, 2*time.Millisecond) != nil {
 					<-time.After(time.Second + rand.N(4*time.Second))
@@ -198,7 +201,7 @@ func TestStorm_LIM1(t *testing.T) {
 func TestFairness_LIM1(t *testing.T) {
 	onMachine(t, func(m *machine) {
 		const work, others = 2 * time.Millisecond, 100
-		greedy := new(int)
+		greedy := stranger()
 		for range 5000 {
 			m.clients.Go(func() { _ = m.joins(greedy, work) })
 		}
@@ -206,7 +209,7 @@ func TestFairness_LIM1(t *testing.T) {
 		var left sync.WaitGroup
 		for range others {
 			left.Go(func() {
-				if err := m.joins(new(int), work); err != nil {
+				if err := m.joins(stranger(), work); err != nil {
 					t.Errorf("LIM-1: %v", err)
 				}
 			})
@@ -214,6 +217,34 @@ func TestFairness_LIM1(t *testing.T) {
 		left.Wait()
 		if n := m.joined(); n > 3*others {
 			t.Errorf("LIM-1: %d joined until %d connections with one stream had", n, others)
+		}
+	})
+}
+
+// One client has its turn as often as each other one, however many connections it has.
+func TestFairnessOfParties_LIM2(t *testing.T) {
+	onMachine(t, func(m *machine) {
+		const work, others = 2 * time.Millisecond, 50
+		attacker := new(int)
+		for i := range 5000 {
+			from := From{attacker, new(int)}
+			if i%2 == 0 {
+				from.Connection = nil // a poll
+			}
+			m.clients.Go(func() { _ = m.joins(from, work) })
+		}
+		synctest.Wait()
+		var left sync.WaitGroup
+		for range others {
+			left.Go(func() {
+				if err := m.joins(stranger(), work); err != nil {
+					t.Errorf("LIM-2: %v", err)
+				}
+			})
+		}
+		left.Wait()
+		if n := m.joined(); n > 3*others {
+			t.Errorf("LIM-2: %d joined until %d others had", n, others)
 		}
 	})
 }
@@ -238,7 +269,7 @@ func TestHandshakes_LIM1(t *testing.T) {
 		}
 		var held []*Turn
 		for range a.places {
-			turn, err := a.Join(m.Context(), nil)
+			turn, err := a.Join(m.Context(), From{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -262,7 +293,7 @@ func TestHandshakes_LIM1(t *testing.T) {
 		}
 		join := func(name string) {
 			var turn *Turn
-			waits(name, func() (err error) { turn, err = a.Join(m.Context(), nil); return err }, func() { turn.Done() })
+			waits(name, func() (err error) { turn, err = a.Join(m.Context(), From{}); return err }, func() { turn.Done() })
 		}
 		hello("hello 1")
 		hello("hello 2")
@@ -341,7 +372,7 @@ func TestAdmissionByMemory_LIM3(t *testing.T) {
 	for level, want := range map[Level]struct{ scope, rest bool }{Calm: {true, true}, Tight: {false, true}, Full: {false, false}} {
 		memory.level.Store(int32(level))
 		scope := a.Scope()
-		turn, join := a.Join(t.Context(), nil)
+		turn, join := a.Join(t.Context(), From{})
 		turn.Done()
 		turn.Done()
 		s := a.Handshake()
@@ -372,7 +403,7 @@ func TestLeaving_LIM1(t *testing.T) {
 		a := newAdmission(nil, seen, 1)
 		var held []*Turn
 		for range 1 + overrunMost {
-			turn, err := a.Join(t.Context(), nil)
+			turn, err := a.Join(t.Context(), From{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -385,15 +416,15 @@ func TestLeaving_LIM1(t *testing.T) {
 		time.AfterFunc(time.Millisecond, leave)
 		for name, tt := range map[string]struct {
 			ctx  context.Context
-			from any
+			from From
 			want error
-		}{"left": {gone, nil, context.Canceled}, "waited": {t.Context(), 1, ErrLate}} {
+		}{"left": {gone, From{}, context.Canceled}, "waited": {t.Context(), From{1, 1}, ErrLate}} {
 			if _, err := a.Join(tt.ctx, tt.from); !errors.Is(err, tt.want) {
 				t.Errorf("LIM-1: who %s is told %v", name, err)
 			}
 		}
 		a.SetOff(true)
-		turn, err := a.Join(t.Context(), nil)
+		turn, err := a.Join(t.Context(), From{})
 		if err != nil {
 			t.Errorf("LIM-1: %v while it is off", err)
 		}
@@ -403,7 +434,7 @@ func TestLeaving_LIM1(t *testing.T) {
 		}
 		a.SetOff(false)
 		ended := make(chan error)
-		for _, from := range []any{nil, 1, 1} {
+		for _, from := range []From{{}, {1, 1}, {1, 1}} {
 			go func() { _, err := a.Join(t.Context(), from); ended <- err }()
 		}
 		synctest.Wait()
@@ -416,7 +447,7 @@ func TestLeaving_LIM1(t *testing.T) {
 		for _, turn := range held {
 			turn.Done()
 		}
-		if _, err := a.Join(t.Context(), nil); !errors.Is(err, ErrClosed) {
+		if _, err := a.Join(t.Context(), From{}); !errors.Is(err, ErrClosed) {
 			t.Errorf("LIM-1: who comes after the end is told %v", err)
 		}
 		if s := a.Status(); s.Working != 0 || s.Waiting[Join] != 0 {
@@ -433,7 +464,7 @@ func TestLeavingWithTurn_LIM1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAdmission(nil, nil, 1)
 		for i := range 200 {
-			held, err := a.Join(t.Context(), nil)
+			held, err := a.Join(t.Context(), From{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -441,7 +472,7 @@ func TestLeavingWithTurn_LIM1(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				if turn, err := a.Join(ctx, i); err == nil {
+				if turn, err := a.Join(ctx, From{i, i}); err == nil {
 					turn.Done()
 				}
 			}()
@@ -460,7 +491,7 @@ func TestLeavingWithTurn_LIM1(t *testing.T) {
 // BenchmarkJoin measures what a client costs that joins while there are places.
 func BenchmarkJoin(b *testing.B) {
 	a := NewAdmission(nil, nil)
-	from := new(int)
+	from := stranger()
 	b.ReportAllocs()
 	for b.Loop() {
 		turn, err := a.Join(b.Context(), from)

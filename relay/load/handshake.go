@@ -32,10 +32,10 @@ func (s *Shake) Resume() error {
 	a := s.turn.of
 	s.turn.came = time.Now()
 	if s.begun {
-		return s.turn.take(context.Background(), &a.begun, nil, helloWait)
+		return s.turn.take(context.Background(), &a.begun, From{}, helloWait)
 	}
 	s.begun = true
-	err := s.turn.take(context.Background(), &a.hellos, nil, helloWait)
+	err := s.turn.take(context.Background(), &a.hellos, From{}, helloWait)
 	switch {
 	case errors.Is(err, ErrLate):
 		a.observer.Refused(Handshake, Late)

@@ -43,16 +43,8 @@ type Wire struct {
 // largest is what a frame may hold without having asked.
 const largest = 16 << 10
 
-// Dial connects to a server, and says that it speaks HTTP/2. Close must be called.
-func Dial(ctx context.Context, addr string) (*Wire, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	return Over(conn)
-}
-
-// Over is a client over a connection. It closes the connection if there is an error.
+// Over is a client over a connection to a server, and says that it speaks HTTP/2. It closes the connection if
+// there is an error. Close must be called.
 func Over(conn net.Conn) (*Wire, error) {
 	w := &Wire{
 		conn: conn, Framer: http2.NewFramer(conn, conn), next: 1, first: 64<<10 - 1, window: map[uint32]int{0: 64<<10 - 1},

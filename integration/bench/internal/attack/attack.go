@@ -234,7 +234,7 @@ func subscribing(ctx context.Context, addr string, size float64, ready func()) {
 // which the server may know.
 func polls(ctx context.Context, addr string, size float64, ready func()) {
 	n := of(size, 1000)
-	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: n, MaxIdleConnsPerHost: n}}
+	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: n, MaxIdleConnsPerHost: n, DialContext: own().DialContext}}
 	parallel(ctx, n, func(ctx context.Context, i int) error {
 		body := fmt.Sprintf(`{"node":{"id":"poller-%d","cluster":"bench"},"resource_names":["*"]}`, i)
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/v3/discovery:endpoints", strings.NewReader(body))
@@ -257,7 +257,7 @@ func connections(ctx context.Context, addr string, size float64, ready func()) {
 	const total = 10_000
 	var open []net.Conn
 	for range of(size, total) {
-		if conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr); err == nil { // else the server is full
+		if conn, err := own().DialContext(ctx, "tcp", addr); err == nil { // else the server is full
 			open = append(open, conn)
 		}
 	}

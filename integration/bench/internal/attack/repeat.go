@@ -2,6 +2,7 @@ package attack
 
 import (
 	"context"
+	"net"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/testkit/frames"
@@ -19,10 +20,20 @@ func again(ctx context.Context, something func(context.Context) error) {
 	}
 }
 
+// own connects from an address of the attacker's own. Nothing but address and identity tells one client from
+// the others, and a server cannot be fair to those that it cannot tell apart.
+func own() *net.Dialer {
+	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+}
+
 // connected does something on a connection of its own, which is closed afterwards.
 func connected(addr string, something func(context.Context, *frames.Wire) error) func(context.Context) error {
 	return func(ctx context.Context) error {
-		w, err := frames.Dial(ctx, addr)
+		conn, err := own().DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return err
+		}
+		w, err := frames.Over(conn)
 		if err != nil {
 			return err
 		}

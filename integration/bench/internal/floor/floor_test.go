@@ -2,7 +2,10 @@ package floor
 
 import (
 	"context"
+	"io"
 	"net"
+	"net/http"
+	"strings"
 	"testing"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -11,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/content"
@@ -289,4 +293,45 @@ func TestFloorFollowsOnceForEachStream(t *testing.T) {
 	receive(1)
 	send([]string{clusters.Name(0), clusters.Name(2)}, nil)
 	receive(2) // the update came once
+}
+
+// Polls get everything that there is, as often as they come.
+func TestFloorAnswersPolls(t *testing.T) {
+	s, _ := serve(t)
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.ServeREST(lis) }()
+	t.Cleanup(func() {
+		_ = lis.Close()
+		<-done
+	})
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for revision := range 2 {
+		if err := s.Update(clusters.TypeURL, 1, revision); err != nil {
+			t.Fatal(err)
+		}
+		r, err := client.Post("http://"+lis.Addr().String()+"/v3/discovery:clusters", "application/json", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(r.Body)
+		r.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got discoveryv3.DiscoveryResponse
+		if err := protojson.Unmarshal(body, &got); err != nil {
+			t.Fatal(err)
+		}
+		want, err := clusters.Resource(1, revision)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got.GetResources()) != clusters.Count || !proto.Equal(got.GetResources()[1], want.GetResource()) {
+			t.Errorf("the answer is %v", &got)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package floor
 import (
 	"fmt"
 	"net"
+	"net/http"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,7 @@ const service = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 // Server is a floor server.
 type Server struct {
 	grpc    *grpc.Server
+	rest    *http.Server
 	senders []*sender
 	stop    chan struct{}
 	running sync.WaitGroup
@@ -64,6 +66,7 @@ func New(sets ...content.Set) (*Server, error) {
 			{StreamName: "StreamAggregatedResources", ServerStreams: true, ClientStreams: true, Handler: s.handler(true)},
 		},
 	}, s)
+	s.rest = &http.Server{Handler: s.polls(), ReadHeaderTimeout: 10 * time.Second}
 	for range runtime.GOMAXPROCS(0) {
 		sender := &sender{kick: make(chan struct{}, 1)}
 		s.senders = append(s.senders, sender)
@@ -75,9 +78,10 @@ func New(sets ...content.Set) (*Server, error) {
 // Serve accepts clients until Close, and closes the listener.
 func (s *Server) Serve(lis net.Listener) error { return s.grpc.Serve(lis) }
 
-// Close cuts all streams off.
+// Close cuts all streams and polls off.
 func (s *Server) Close() {
 	s.grpc.Stop()
+	_ = s.rest.Close() // an error is that of a listener
 	close(s.stop)
 	s.running.Wait()
 }

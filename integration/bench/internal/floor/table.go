@@ -32,6 +32,7 @@ type table struct {
 	version   int               // counts the updates
 	last      *update           // of the sequence
 	initial   []mem.BufferSlice // the incremental responses with everything; nil: to be built
+	text      []byte            // the answer to polls; nil: to be built
 }
 
 // update is one response for everybody, and then the next one. Those that all
@@ -86,7 +87,7 @@ func (t *table) update(item, revision int) error {
 		return err
 	}
 	t.version++
-	t.initial = nil
+	t.initial, t.text = nil, nil
 	u := &update{delta: t.response(t.framed[item : item+1])}
 	if t.anys != nil {
 		u.state = t.response(t.anys)

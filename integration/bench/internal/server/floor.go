@@ -60,6 +60,7 @@ func (*serving) REST() string { return "" }
 
 type floorServer struct {
 	serving
+	polls serving
 	floor *floor.Server
 }
 
@@ -69,12 +70,14 @@ func openFloor(ctx context.Context, sets []content.Set) (backend, error) {
 		return nil, err
 	}
 	f := &floorServer{floor: server}
-	if err := f.serve(ctx, server.Serve); err != nil {
-		server.Close()
-		return nil, err
+	if err := errors.Join(f.serve(ctx, server.Serve), f.polls.serve(ctx, server.ServeREST)); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
+
+// REST implements backend.
+func (f *floorServer) REST() string { return f.polls.Addr() }
 
 // Update implements backend.
 func (f *floorServer) Update(typeURL string, item, revision int) error {
@@ -90,5 +93,6 @@ func (f *floorServer) Stats() Stats {
 func (f *floorServer) Close() error {
 	f.floor.Close()
 	f.running.Wait()
-	return f.err
+	f.polls.running.Wait()
+	return errors.Join(f.err, f.polls.err)
 }
