@@ -50,7 +50,7 @@ func (s *Server) servePoll(w http.ResponseWriter, r *http.Request) {
 		a = s.pollOrFail(w, r, conn)
 	}
 	within(conn, pollWriteTime)
-	s.shared.try(func() { a.write(w) })
+	s.shared.try(func() { s.polling.turns.write(a, w) })
 	a.done()
 	s.shared.observer.StreamClosed(REST, a.grpcCode())
 }
@@ -175,11 +175,13 @@ func (s *Server) hold(p *poll) error {
 		return err
 	}
 	s.polling.held[who]++
+	s.polling.payloads.enter()
 	return nil
 }
 
 // letGo removes a poll from the members.
 func letGo(s *Server, p *poll) {
+	s.polling.payloads.leave()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	crowd.AddTo(s.polling.held, callerOf(p), -1)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -111,4 +113,39 @@ func BenchmarkPoll(b *testing.B) {
 			}
 		})
 	}
+}
+
+// Payloads go when nobody has polled for a while, and not before (LIM-3).
+func TestPayloadsOfNobody_LIM3(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newPayloads(1 << 20)
+		one := clusterOf(t, "one")
+		kept := func() (bytes, payloads int) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return c.bytes, c.lru.Len()
+		}
+		for range 3 {
+			c.enter()
+			c.enter()
+			c.of(one)
+			c.leave()
+			<-time.After(2 * payloadsRest)
+			if bytes, _ := kept(); bytes == 0 {
+				t.Error("LIM-3: a payload went while there is a poll")
+			}
+			c.leave()
+			<-time.After(payloadsRest / 2)
+			c.enter()
+			<-time.After(payloadsRest)
+			if bytes, _ := kept(); bytes == 0 {
+				t.Error("LIM-3: a payload went though the client polled again")
+			}
+			c.leave()
+			<-time.After(payloadsRest + 1)
+			if bytes, n := kept(); bytes != 0 || n != 0 {
+				t.Errorf("LIM-3: %d bytes in %d payloads are left", bytes, n)
+			}
+		}
+	})
 }

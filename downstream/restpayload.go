@@ -4,6 +4,7 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
@@ -13,6 +14,10 @@ import (
 // maxPayloadBytes limits the bytes of payloads.
 const maxPayloadBytes = 64 << 20
 
+// payloadsRest is how long payloads are kept while nobody polls (LIM-3). Clients poll again at once, or
+// within seconds.
+const payloadsRest = 10 * time.Second
+
 // payloads caches resources' payloads as JSON. Making one costs far more than sending it, and all
 // clients that poll need a changed resource at once.
 type payloads struct {
@@ -21,6 +26,8 @@ type payloads struct {
 	mu    sync.Mutex
 	lru   *simplelru.LRU[*wire.Resource, *payload] // guarded by mu
 	bytes int                                      // guarded by mu
+	polls int                                      // that are held; guarded by mu
+	idle  *time.Timer                              // guarded by mu; nil: there was always a poll
 }
 
 // payload is one resource as JSON, or the error.
@@ -52,6 +59,36 @@ func (c *payloads) of(r *wire.Resource) *payload {
 		c.weigh(r, p)
 	})
 	return p
+}
+
+// enter tells of a poll that is held.
+func (c *payloads) enter() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.polls++
+}
+
+// leave tells that a poll ends. After the last one the payloads are forgotten in a while.
+func (c *payloads) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.polls--
+	switch {
+	case c.polls > 0 || c.lru.Len() == 0:
+	case c.idle == nil:
+		c.idle = time.AfterFunc(payloadsRest, c.forget)
+	default:
+		c.idle.Reset(payloadsRest)
+	}
+}
+
+// forget drops everything, unless somebody polls again. The next poll's end has it called once more.
+func (c *payloads) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.polls == 0 {
+		c.lru, c.bytes = newLRU[*wire.Resource, *payload](math.MaxInt), 0
+	}
 }
 
 // weigh counts the bytes of a payload and of its resource, which the payload keeps in memory. Beyond

@@ -24,12 +24,13 @@ type polling struct {
 	payloads *payloads
 	pollers  *pollers
 	writing  writing
+	turns    writingTurns
 	held     map[caller]int // how many polls of each client are held; guarded by Server.mu
 	judging  judging
 }
 
 func newPolling(c *closing) *polling {
-	return &polling{closing: c, payloads: newPayloads(maxPayloadBytes), pollers: newPollers(), held: make(map[caller]int)}
+	return &polling{closing: c, payloads: newPayloads(maxPayloadBytes), pollers: newPollers(), turns: newWritingTurns(), held: make(map[caller]int)}
 }
 
 // caller is a client that polls, as far as polls_per_client goes: behind one address there may be a whole
