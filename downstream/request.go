@@ -51,6 +51,7 @@ func (st *stream) request(r *discoveryRequest) (charged bool, err error) {
 	if st.variant.form == deltaForm {
 		// STR-5: a stale nonce does not matter for subscriptions.
 		subscribe, unsubscribe, versions = t.changes(r, first)
+		t.presented = t.presented || versions.Len() > 0
 	} else {
 		if first {
 			t.listed.presented = r.versionInfo

@@ -3,6 +3,8 @@ package downstream
 import (
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -29,9 +31,10 @@ func retire(st *stream) {
 
 // retired gives the status with which a stream ends that is to end, if it can now: nothing is on its
 // way to the client, and nothing waits for a time that comes soon. A client takes the end of a stream
-// without a response for a failure of the relay.
+// without a response for a failure of the relay: Envoy waits longer each time, up to half a minute, until
+// it connects again. So one that has had nothing to be told gets an empty response first.
 func retired(st *stream, more bool, next time.Time) error {
-	if !st.owner.retires.Load() || more || st.nonces.last == 0 {
+	if !st.owner.retires.Load() || more {
 		return nil
 	}
 	if soon := time.Now().Add(st.shared.limits.Load().retirement()); !next.IsZero() && next.Before(soon) {
@@ -42,5 +45,20 @@ func retired(st *stream, more bool, next time.Time) error {
 			return nil
 		}
 	}
+	if st.nonces.last == 0 {
+		return st.confirm()
+	}
 	return ErrRetired
+}
+
+// confirm sends a response without anything to an incremental client that presented what it holds, of a type that
+// it did so for. Other clients may wait for their first response, and would take this one for it (ABS-2).
+// A list of the state of the world that is empty means something else (RES-2).
+func (st *stream) confirm() error {
+	for _, t := range st.types.list {
+		if t.presented && t.status.Subscriptions > 0 {
+			return st.send(&delivery.Batch{TypeURL: t.url, Rank: cache.RankOf(t.url)})
+		}
+	}
+	return nil
 }

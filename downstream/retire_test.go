@@ -137,6 +137,31 @@ func TestRetire_SUR4(t *testing.T) {
 			c.endedWith(codes.Unavailable, tooOld)
 			c.wants("Cluster -a")
 		}},
+		{"a client that came back with everything gets a response without anything first", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a")
+			first := h.client()
+			first.subscribe(clusterType) // the relay has it
+			first.wants("Cluster +a=1")
+			first.cancel()
+			c := h.slowClient()
+			c.send(&request{TypeUrl: clusterType, InitialResourceVersions: map[string]string{"a": "1"}})
+			c.wants()
+			h.retire()
+			h.retire()
+			last := c.wants("Cluster")
+			c.lives()
+			c.ack(last[0])
+			c.endedWith(codes.Unavailable, tooOld)
+		}},
+		{"a client that has nothing and waits gets none", func(h *harness) {
+			h.opaque.silent = true
+			c := h.client()
+			c.subscribe(clusterType, "a")
+			h.retire()
+			h.retire()
+			c.wants()
+			c.lives()
+		}},
 		{"the state of the world too", func(h *harness) {
 			h.opaque.set(clusterType, "1", "a")
 			c := h.stateOn(adsStream, false)

@@ -20,6 +20,7 @@ type typeState struct {
 	full      bool // state of the world: the client is sent whole lists (RES-2)
 	unknown   bool // no discovery service is known of the type
 	unnamed   bool // the client subscribes to "*" by naming nothing (SUB-4)
+	presented bool // incremental: the client came with versions of what it holds
 	rejecting bool // the observer counts the client as one that rejects something of the type
 
 	flow     flow
