@@ -115,11 +115,6 @@ func (c *Subject) leaveOpen(v *variables, list []*rule) {
 
 // matches asks one rule; known is false if that depends on the name, and there is none.
 func (r *rule) matches(v *variables) (matched, known bool, failure *FailedError) {
-	if r.match.plain != nil {
-		if is := r.match.plain(v); is != leftOpen {
-			return is == isTrue, true, nil
-		}
-	}
 	value, err := r.match.eval(v)
 	if err != nil {
 		return false, false, r.match.failed(r.name, err)

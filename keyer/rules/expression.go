@@ -24,7 +24,6 @@ type expression struct {
 	source string
 	ast    *cel.Ast
 
-	plain   plain // of a match; nil: nothing
 	program cel.Program
 	// partial is program for where the name is not known: its result is unknown if it
 	// depends on it. nil if the expression does not mention name.
@@ -35,7 +34,7 @@ type expression struct {
 
 // newExpression plans what has been checked.
 func newExpression(e *cel.Env, field, source string, checked *cel.Ast) (*expression, error) {
-	x := &expression{field: field, source: source, ast: checked, plain: plainOf(checked)}
+	x := &expression{field: field, source: source, ast: checked}
 	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize), compiledRegexes()}
 	if loops(checked) {
 		// Everything else takes time in proportion to the node at most. Counting costs
