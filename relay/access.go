@@ -24,6 +24,7 @@ type access struct {
 // byName is what a client needs whose names are judged.
 type byName struct {
 	subject *rules.AccessSubject
+	types   []string // those that are decided by name
 	// The name that was judged last: one name is judged several times on its way into a response.
 	typeURL, name string
 	allows        bool
@@ -65,24 +66,35 @@ func (a *access) decided(typeURL string) (allowed, all bool) {
 		return true, true
 	case slices.Contains(a.denied, typeURL):
 		return false, true
+	case a.named != nil && slices.Contains(a.named.types, typeURL):
+		return false, false
 	}
-	subject := a.subject()
+	r := a.routes
+	if allowed, known := r.plan.access.Of(r.peer.Through()).Rules.Plainly(r.node, r.peer, typeURL); known {
+		return a.note(typeURL, allowed), true
+	}
 	var d rules.AccessDecision
 	var open bool
+	subject := a.subject()
 	contain.Apart(func() { d, open = subject.Type(typeURL) }) // of the stack of a stream at rest
-	switch {
-	case open:
-		if a.named == nil {
-			a.named = &byName{subject: subject}
-		}
-		return false, false
-	case d.Allowed:
-		a.allowed = append(a.allowed, typeURL)
-		return true, true
-	default:
-		a.denied = append(a.denied, typeURL)
-		return false, true
+	if !open {
+		return a.note(typeURL, d.Allowed), true
 	}
+	if a.named == nil {
+		a.named = &byName{subject: subject}
+	}
+	a.named.types = append(a.named.types, typeURL)
+	return false, false
+}
+
+// note keeps what was decided of a type.
+func (a *access) note(typeURL string, allowed bool) bool {
+	if allowed {
+		a.allowed = append(a.allowed, typeURL)
+	} else {
+		a.denied = append(a.denied, typeURL)
+	}
+	return allowed
 }
 
 // ByName implements delivery.Judge.

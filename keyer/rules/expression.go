@@ -23,6 +23,7 @@ type expression struct {
 	field  string // as in Problem.Field
 	source string
 	ast    *cel.Ast
+	plain  *plain // nil: only CEL can evaluate it
 
 	program cel.Program
 	// partial is program for where the name is not known: its result is unknown if it
@@ -34,7 +35,7 @@ type expression struct {
 
 // newExpression plans what has been checked.
 func newExpression(e *cel.Env, field, source string, checked *cel.Ast) (*expression, error) {
-	x := &expression{field: field, source: source, ast: checked}
+	x := &expression{field: field, source: source, ast: checked, plain: plainOf(checked)}
 	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize), compiledRegexes()}
 	if loops(checked) {
 		// Everything else takes time in proportion to the node at most. Counting costs

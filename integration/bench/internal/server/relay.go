@@ -77,14 +77,25 @@ func openRelay(ctx context.Context, o *RelayOptions) (backend, error) {
 	return r, nil
 }
 
+// accessForms are rules as fleets have them: by cluster, by the form of IDs, by metadata, and by where a
+// client is and came from. None of them is for a client of the bench, which has no identity.
+var accessForms = []string{
+	`node.cluster == "team-%d" && type in [lds, cds, sds] && !node.id.matches("^gateway-%[1]d-[0-9]+$")`,
+	`type in [lds, cds, eds] && node.id.matches("^gateway-%d-[0-9]+$")`,
+	`has(node.metadata.quarantine_%d) && node.metadata.quarantine_%[1]d != "no"`,
+	`node.id.startsWith("team-%d/") && node.id != "team-%[1]d/" + node.cluster`,
+	`node.locality.region in ["r%d", "s%[1]d"] || node.locality.zone == "z%[1]d"`,
+	`node.id == "legacy-%d" || node.id.endsWith("-legacy-%[1]d")`,
+	`listener == "test-%d" && node.cluster != "test"`,
+}
+
 // accessRules are n rules, all of which are asked for a stream and a type: the last one allows
 // everything. They do not look at names, as most rules of a fleet.
 func accessRules(n int) []config.AccessRule {
 	var rules []config.AccessRule
 	for i := range n {
 		rules = append(rules, config.AccessRule{
-			Name: fmt.Sprint("team-", i), Effect: config.Deny,
-			Match: fmt.Sprintf(`node.cluster == "team-%d" && type in [lds, cds, sds] && !node.id.matches("^gateway-%d-[0-9]+$")`, i, i),
+			Name: fmt.Sprint("team-", i), Effect: config.Deny, Match: fmt.Sprintf(accessForms[i%len(accessForms)], i),
 		})
 	}
 	if n > 0 {
