@@ -65,7 +65,9 @@ func (d *deployment) start(ctx context.Context, kind server.Kind) (err error) {
 	if d.plane, err = server.Start(ctx, server.Floor, d.sets...); err != nil {
 		return err
 	}
-	d.server, err = server.StartRelay(ctx, server.RelayOptions{Upstream: d.plane.Addr, Access: d.options.access, Strangers: d.strangers})
+	d.server, err = server.StartRelay(ctx, server.RelayOptions{
+		Upstream: d.plane.Addr, Access: d.options.access, Strangers: d.strangers, Cache: d.options.cache, Every: d.options.every,
+	})
 	return err
 }
 

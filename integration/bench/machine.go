@@ -53,6 +53,12 @@ func (o *options) command(scenario string) string {
 	if o.access != 0 {
 		args = append(args, "-access "+strconv.Itoa(o.access))
 	}
+	if o.cache != "" {
+		args = append(args, "-cache "+o.cache)
+	}
+	if o.every != 0 {
+		args = append(args, "-every "+o.every.String())
+	}
 	return strings.Join(args, " ")
 }
 

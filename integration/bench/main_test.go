@@ -132,7 +132,7 @@ func TestDocumentHasThePlaceOfEveryScenario(t *testing.T) {
 	if err := os.WriteFile(file, committed, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := &options{runs: 5, loops: 1, streams: 1, clients: []int{7, 8}, access: 10, write: file}
+	o := &options{runs: 5, loops: 1, streams: 1, clients: []int{7, 8}, access: 10, cache: "/tmp", every: time.Minute, write: file}
 	at := place{machine: "a machine", revision: "revision 1"}
 	for _, s := range scenarios() {
 		if err := at.document(o, &report.Table{Scenario: s.name, Title: "Title of " + s.name}); err != nil {
@@ -144,7 +144,7 @@ func TestDocumentHasThePlaceOfEveryScenario(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range scenarios() {
-		for _, want := range []string{"### Title of " + s.name, "go run ./integration/bench -scenario " + s.name + " -runs 5 -clients 7,8 -access 10`: revision 1, on a machine, 2"} {
+		for _, want := range []string{"### Title of " + s.name, "go run ./integration/bench -scenario " + s.name + " -runs 5 -clients 7,8 -access 10 -cache /tmp -every 1m0s`: revision 1, on a machine, 2"} {
 			if !strings.Contains(string(written), want) {
 				t.Errorf("%q is not in the document", want)
 			}
@@ -162,6 +162,8 @@ func TestOptions(t *testing.T) {
 		"no clients":                   {[]string{"-clients", "10,0"}, `"0" is not a number above zero`},
 		"no runs":                      {[]string{"-runs", "-1"}, "expected a number above zero"},
 		"no time":                      {[]string{"-limit", "0s"}, "expected a number above zero"},
+		"snapshots too often":          {[]string{"-cache", ".", "-every", "1ms"}, "from 1s to 1h"},
+		"an interval of no snapshots":  {[]string{"-every", "5s"}, "expected -cache"},
 		"no number of rules":           {[]string{"-access", "-1"}, "expected a number of rules"},
 		"an unknown form":              {[]string{"-output", "html"}, `"html" is neither markdown nor json`},
 		"an argument":                  {[]string{"fanout"}, `unexpected argument "fanout"`},

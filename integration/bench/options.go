@@ -30,7 +30,9 @@ type options struct {
 	quick     bool
 	loops     int
 	streams   int
-	access    int // rules of relays
+	access    int           // rules of relays
+	cache     string        // the folder for snapshots of relays; "": none
+	every     time.Duration // between snapshots; 0: as by default
 	output    string
 	write     string // a file; "": none
 	profiles  string // a folder; "": none
@@ -93,6 +95,8 @@ func parse(args []string, help io.Writer) (*options, error) {
 	f.IntVar(&o.loops, "loops", 1, "`threads` that the clients run on")
 	f.IntVar(&o.streams, "streams", 1, "`clients` on one connection")
 	f.IntVar(&o.access, "access", 0, "how many access `rules` relays have: all are asked for each stream and type, and the last one allows everything")
+	f.StringVar(&o.cache, "cache", "", "relays write snapshots (cache.dir) below this `folder`, which must be there")
+	f.DurationVar(&o.every, "every", 0, "the `interval` of these snapshots, from 1s to 1h (default: the relay's)")
 	f.StringVar(&o.output, "output", outputMarkdown, "`form` of the tables: markdown or json")
 	f.StringVar(&o.write, "write", "", "put the tables into this Markdown `file` as well, each when it is complete")
 	f.StringVar(&o.profiles, "profiles", "", "keep profiles of the relay and of the clients in this `folder`, which is made if it is not there")
@@ -136,6 +140,8 @@ func (o *options) check(rest []string) error {
 		return fmt.Errorf("-output: %q is neither markdown nor json", o.output)
 	case o.access < 0:
 		return errors.New("-access: expected a number of rules, zero for none")
+	case o.every != 0 && (o.cache == "" || o.every < time.Second || o.every > time.Hour):
+		return errors.New("-every: expected -cache, and from 1s to 1h")
 	case o.runs < 0, o.loops < 1, o.streams < 1, o.limit <= 0:
 		return errors.New("-runs, -limit, -loops and -streams: expected a number above zero")
 	}

@@ -1,6 +1,10 @@
 package server
 
-import "github.com/xdsrelay/xdsrelay/integration/bench/internal/content"
+import (
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/content"
+)
 
 // Operations of a command.
 const (
@@ -16,6 +20,10 @@ type RelayOptions struct {
 	Upstream  string `json:"upstream,omitempty"`  // the address of the control plane
 	Access    int    `json:"access,omitempty"`    // how many access rules there are
 	Strangers bool   `json:"strangers,omitempty"` // others than the clients of one fleet come
+	// Cache is the folder in which each relay has one of its own for snapshots, which it writes
+	// every Every, or as often as it does by default; "": it writes none.
+	Cache string        `json:"cache,omitempty"`
+	Every time.Duration `json:"every,omitempty"`
 }
 
 // command is one line to a child.

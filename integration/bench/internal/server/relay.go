@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,13 +23,14 @@ type relayServer struct {
 	xds, rest, admin net.Listener // rest: nil unless strangers come
 	cancel           context.CancelFunc
 	running          sync.WaitGroup
-	err              error // of Run, once running is done
+	err              error  // of Run, once running is done
+	snapshots        string // the relay's own folder; "": none
 }
 
-// openRelay starts a relay with the default configuration, but for five things: all
+// openRelay starts a relay with the default configuration, but for six things: all
 // clients share one scope, which is what a relay is for; a collection counts as complete
 // a second after its first answer; the end is not spread over time; there may be access
-// rules; and warnings are not logged, such as the one that clients who share differ in
+// rules, and snapshots; and warnings are not logged, such as the one that clients who share differ in
 // their node's id.
 //
 // If strangers come, only the clients of a fleet share a scope. There is a port for polls then.
@@ -46,11 +48,17 @@ func openRelay(ctx context.Context, o *RelayOptions) (backend, error) {
 	u.Name, u.Default, u.Endpoints = "plane", true, [][]string{{o.Upstream}}
 	u.Settle = config.Duration(time.Second)
 	cfg.Upstreams = []config.Upstream{u}
+	var err error
+	if o.Cache != "" {
+		if cfg.Cache.Dir, err = os.MkdirTemp(o.Cache, "relay-"); err != nil {
+			return nil, err
+		}
+		cfg.Cache.SnapshotEvery = cmp.Or(config.Duration(o.Every), cfg.Cache.SnapshotEvery)
+	}
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("the relay's configuration: %w", err)
 	}
-	r := &relayServer{}
-	var err error
+	r := &relayServer{snapshots: cfg.Cache.Dir}
 	if r.xds, err = listen(ctx); err != nil {
 		return nil, err
 	}
@@ -128,5 +136,8 @@ func (*relayServer) Stats() Stats { return Stats{} }
 func (r *relayServer) Close() error {
 	r.cancel()
 	r.running.Wait()
+	if r.snapshots != "" {
+		return errors.Join(r.err, os.RemoveAll(r.snapshots))
+	}
 	return r.err
 }

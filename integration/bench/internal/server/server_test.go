@@ -63,7 +63,7 @@ func TestServersServeTheSame(t *testing.T) {
 				server := plane
 				if kind == Relay {
 					server = run(t, func(ctx context.Context) (*Process, error) {
-						return StartRelay(ctx, RelayOptions{Upstream: plane.Addr, Access: 3})
+						return StartRelay(ctx, RelayOptions{Upstream: plane.Addr, Access: 3, Cache: t.TempDir(), Every: time.Second})
 					})
 				}
 				check(ctx, t, server, plane, state, clusters, endpoints)
