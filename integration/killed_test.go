@@ -90,7 +90,7 @@ admin: {listen: %q}
 aggregation: {otherwise: share}
 access: {rules: [{name: secrets, match: type == sds, effect: allow}]}
 cache: {dir: %q, snapshot_every: 1s}
-upstreams: [{name: plane, default: true, endpoints: [%q]}]
+upstreams: [{name: plane, default: true, endpoints: [%q], max_receive_size: 512MiB}]
 `, k.addr, cert, key, files.PutCA("fleet", fleet), freeAddress(t), k.dir, p.addr)
 	if err := os.WriteFile(k.file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -135,6 +135,24 @@ func (k *killable) kept() (n int) {
 			}
 		}
 	})
+	return n
+}
+
+// size is that of all snapshots, in bytes: what one change costs, at most every
+// cache.snapshot_every.
+func (k *killable) size(t *testing.T) (n int64) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(k.dir, "*.snapshot"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += info.Size()
+	}
 	return n
 }
 
@@ -254,6 +272,8 @@ func TestKilledFull_SUR1(t *testing.T) {
 	k.process.crash()
 	p.stop()
 	first.disconnect()
+	const everyHalfMinute = 120 // writes an hour
+	t.Logf("a snapshot has %d bytes: %.1f GB an hour in steady churn", k.size(t), float64(k.size(t)*everyHalfMinute)/1e9)
 	began := time.Now()
 	k.start(t)
 	asks("fresh")
