@@ -471,6 +471,7 @@ func TestAccessLeakShows_ACC3(t *testing.T) {
 	for name, without := range map[string]func(downstream.Access) downstream.Access{
 		"subscriptions": func(a downstream.Access) downstream.Access { return blind{a} },
 		"content":       func(a downstream.Access) downstream.Access { return unjudged{a, delivery.Content} },
+		"aliases":       func(a downstream.Access) downstream.Access { return unjudged{a, delivery.Alias} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(50) {

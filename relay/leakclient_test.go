@@ -140,7 +140,9 @@ func (c *leakClient) delta(r *discovery.DeltaDiscoveryResponse) {
 		if !c.allowedLocked(typeURL, name) {
 			c.failLocked("it is sent a resource named %s", name)
 		}
-		// Its aliases are part of a resource that the client may have, as its payload is.
+		for _, alias := range x.GetAliases() {
+			c.learnsLocked("a resource", typeURL, alias)
+		}
 		c.payloadLocked(x.GetResource().GetValue())
 		put(c.held, typeURL, name, x.GetVersion())
 		put(c.shown, typeURL, name, true)

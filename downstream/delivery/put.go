@@ -14,6 +14,7 @@ func (w *typeSub) put(to sink, c outgoing) bool {
 			return false
 		}
 		g.lend(c.name, c.resource.Name)
+		c.resource = g.named(c.resource)
 	}
 	to.take(c)
 	return true

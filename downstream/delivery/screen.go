@@ -1,6 +1,10 @@
 package delivery
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
 
 // Judge says what one client may be sent (ACC-2). The client's stream or poll alone calls it.
 type Judge interface {
@@ -19,6 +23,7 @@ const (
 	Content Use = iota // a resource goes into a response
 	Word               // the client is told that a collection has a member, or lost it
 	Version            // a version tells of a resource
+	Alias              // a resource says that it has this name, too
 )
 
 // screen judges what goes to a client whose access rules look at the names of a type (ACC-3). A
@@ -69,6 +74,12 @@ func (g *screen) allows(use Use, name, served string) bool {
 		return false
 	}
 	return served == name || g.judge.Allows(use, g.typeURL, served)
+}
+
+// named gives a resource with those of its aliases that the client may have. The copy is the client's
+// own: few types have aliases, and a client that may have a resource may have most of its names.
+func (g *screen) named(r *wire.Resource) *wire.Resource {
+	return r.WithAliases(func(alias string) bool { return g.judge.Allows(Alias, g.typeURL, alias) })
 }
 
 // lend records that the client is sent what another resource serves.

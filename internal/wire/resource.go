@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -160,6 +161,37 @@ func (r *Resource) WithoutTTL() *Resource {
 	timeless := *r
 	timeless.rare, timeless.HasTTL = &rare{aliases: r.Aliases()}, false
 	return &timeless
+}
+
+// WithAliases gives the resource with those of its aliases that are kept, and without its ttl if one is not.
+// It shares the bytes if all are kept.
+func (r *Resource) WithAliases(keep func(alias string) bool) *Resource {
+	if !slices.ContainsFunc(r.Aliases(), func(alias string) bool { return !keep(alias) }) {
+		return r
+	}
+	raw := r.Raw()
+	b := make([]byte, 0, len(raw))
+	for len(raw) > 0 {
+		number, kind, tag := protowire.ConsumeTag(raw)
+		n := protowire.ConsumeFieldValue(number, kind, raw[max(tag, 0):])
+		if tag < 0 || n < 0 {
+			break // stored bytes are well formed
+		}
+		field, value := raw[:tag+n], raw[tag:tag+n]
+		raw = raw[tag+n:]
+		if number == fieldAliases && kind == protowire.BytesType {
+			if alias, _ := protowire.ConsumeBytes(value); !keep(string(alias)) {
+				continue
+			}
+		}
+		b = append(b, field...)
+	}
+	var c cutter
+	fewer, err := c.cut(b)
+	if err != nil {
+		panic(fmt.Sprintf("wire: a stored resource cannot be read: %v", err)) // it was read before, and r has all aliases
+	}
+	return fewer
 }
 
 // HasPayload tells whether the resource field was present. Without it this is

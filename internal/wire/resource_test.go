@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,30 @@ func fullResource() *discoveryv3.Resource {
 		Metadata: &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{
 			"trace": {Fields: map[string]*structpb.Value{"id": structpb.NewStringValue("7")}},
 		}},
+	}
+}
+
+// A resource that loses aliases has everything else as it was, but its ttl.
+func TestResourceWithAliases_ACC3(t *testing.T) {
+	r, err := NewResource(fullResource())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := r.WithAliases(func(string) bool { return true }); all != r {
+		t.Error("a resource that keeps all aliases is copied")
+	}
+	fewer := r.WithAliases(func(alias string) bool { return alias == "b/1" })
+	got, want := new(discoveryv3.Resource), fullResource()
+	if err := proto.Unmarshal(fewer.Raw(), got); err != nil {
+		t.Fatal(err)
+	}
+	want.Aliases, want.Ttl = []string{"b/1"}, nil
+	if !proto.Equal(got, want) || !slices.Equal(fewer.Aliases(), want.GetAliases()) || !fewer.DoNotCache {
+		t.Errorf("it is %v", got)
+	}
+	none := r.WithAliases(func(string) bool { return false })
+	if none.Aliases() != nil || none.Name != r.Name || none.Version != r.Version || none.Constraints() != r.Constraints() || !bytes.Equal(none.Any(), r.Any()) {
+		t.Errorf("without aliases it is %v", none.Shown())
 	}
 }
 
