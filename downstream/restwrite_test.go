@@ -93,4 +93,7 @@ func TestSmallAnswers_LIM2(t *testing.T) {
 	small := &reader{writing: func(int) {}}
 	turns.write(&answer{code: http.StatusNotModified}, small)
 	turns.write(&answer{code: http.StatusOK, body: new(restjson.Body)}, small)
+	if n := len(turns.places); n != 0 {
+		t.Errorf("%d places are taken", n)
+	}
 }

@@ -26,7 +26,7 @@ func (s *Server) ServeREST(lis net.Listener) error {
 func (s *Server) polls() *http.ServeMux {
 	mux := http.NewServeMux()
 	for path, typeURL := range map[string]string{"clusters": content.ClusterType, "endpoints": content.EndpointType} {
-		mux.HandleFunc("POST /v3/discovery:"+path, func(w http.ResponseWriter, r *http.Request) {
+		mux.HandleFunc("POST /v3/discovery:"+path, func(w http.ResponseWriter, _ *http.Request) {
 			text, err := s.text(typeURL)
 			if err != nil {
 				http.Error(w, err.Error(), http.StatusInternalServerError)
