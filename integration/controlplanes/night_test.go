@@ -89,8 +89,8 @@ type night struct {
 	began      time.Time
 	first      figures // when the night began
 	cuts       int     // how many connections were cut
-	complaints int
-	end        func() // ends all, and waits for it
+	complaints int     // so far: a night could have thousands
+	end        func()  // ends all, and waits for it
 }
 
 func startNight(t *testing.T, s *subject, plane controlPlane) *night {
