@@ -73,6 +73,7 @@ func (x *leak) condition(depth int) string {
 		`node.cluster == %q`, `name.contains(%q)`, `xdstp.id.startsWith(%q)`, `(node.cluster == %q && name.contains(node.cluster))`,
 		`(%q != "" && name.contains(node.cluster))`, `(name == "*" || name.contains(%q))`, `(type == eds && name != %q)`,
 		`(type == cds && %q != node.cluster)`, `(listener == "side" && node.cluster != %q)`, `node.metadata.tenant == %q`,
+		`(has(node.metadata.tenant) || node.id.startsWith(%q + "-"))`, `(node.cluster + "-c1" == name && %q != "")`,
 		`(name.endsWith("1") || name == %q)`, `(xdstp.authority == "a" && node.cluster != %q)`,
 	}), tenant)
 }
@@ -220,17 +221,17 @@ func (x *leak) wish(form leakForm) (typeURL, name string) {
 		return clusterType, "*"
 	case n == 1:
 		return clusterType, pick(x.random, x.universe(clusterType))
-	case n == 2 && form == asksForChanges:
+	case n == 2 && form != polling:
 		return clusterType, pick(x.random, x.tenants) + "-alias" + fmt.Sprint(x.random.IntN(2))
 	case n == 3:
 		return edsType, pick(x.random, x.universe(edsType))
 	case n == 4 && form == asksForChanges:
 		return clustersList, pick(x.random, x.universe(clustersList))
-	case n == 5 && form == asksForChanges:
+	case n == 5 && form != polling:
 		return clusterType, clusterNames + pick(x.random, x.tenants) + "/*"
-	case n == 6 && form == asksForChanges:
+	case n == 6 && form != polling:
 		return clusterType, pick(x.random, x.named("x")) + "#alt=" + pick(x.random, x.named("x"))
-	case n == 7 && form == asksForChanges:
+	case n == 7 && form != polling:
 		return clusterType, pick(x.random, x.named("r"))
 	case n == 8:
 		return clusterType, pick(x.random, x.named("x"))
