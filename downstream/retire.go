@@ -46,7 +46,7 @@ func retired(st *stream, more bool, next time.Time) error {
 		}
 	}
 	if st.nonces.last == 0 {
-		return st.confirm()
+		return confirm(st)
 	}
 	return ErrRetired
 }
@@ -54,7 +54,7 @@ func retired(st *stream, more bool, next time.Time) error {
 // confirm sends a response without anything to an incremental client that presented what it holds, of a type that
 // it did so for. Other clients may wait for their first response, and would take this one for it (ABS-2).
 // A list of the state of the world that is empty means something else (RES-2).
-func (st *stream) confirm() error {
+func confirm(st *stream) error {
 	for _, t := range st.types.list {
 		if t.presented && t.status.Subscriptions > 0 {
 			return st.send(&delivery.Batch{TypeURL: t.url, Rank: cache.RankOf(t.url)})
