@@ -166,8 +166,11 @@ func endExcuses(u *update, t *Table) {
 }
 
 // isExcused reports whether a resource that is not in a list may exist all the same. A
-// source that says everything each time would say why.
+// source that says everything each time would say why, if it was asked.
 func (u *update) isExcused(t *Table, e *Entry) bool {
+	if i := e.extra.demand; i != nil && i.leftOut {
+		return true
+	}
 	if u.state.Complete {
 		return false
 	}

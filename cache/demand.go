@@ -22,6 +22,7 @@ type demand struct {
 	repeats    bool   // again, by subscribing once more and no unsubscribing (RES-16)
 	waits      bool   // for the stream to begin anew; TakeDemand has said so
 	evicting   bool   // evicted: to be dropped when its unsubscribe is taken
+	leftOut    bool   // a name for which requests have no room; see LeaveOut
 }
 
 // name is what goes upstream: the canonical spelling, which serves all clients (NAME-3).
@@ -52,7 +53,7 @@ func (i *demand) kept() bool {
 
 // subscribe records that the server is asked for it now, and returns the name to ask for.
 func (i *demand) subscribe(now time.Time) string {
-	i.subscribed, i.again, i.repeats, i.waits = true, false, false, false
+	i.subscribed, i.again, i.repeats, i.waits, i.leftOut = true, false, false, false, false
 	i.startClock(now)
 	return i.name()
 }

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"slices"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -53,13 +54,17 @@ func restartTable(t *Table, versionsLimit int) wire.Subscription {
 	for _, c := range t.colls {
 		c.quiet.restart()
 	}
+	var wanted []*demand
 	for i := range demandsOf(t) {
 		i.pending = 0
 		if i.evicting {
 			i.drop()
 		} else {
-			sub.Subscribe = append(sub.Subscribe, i.subscribe(now))
+			wanted = append(wanted, i)
 		}
+	}
+	for _, i := range heldFirst(t, wanted) {
+		sub.Subscribe = append(sub.Subscribe, i.subscribe(now))
 	}
 	// A server of the state of the world sends everything again. A resource stays if a
 	// response of a type that is not complete leaves it out (RES-8). So nothing is stale.
@@ -86,6 +91,17 @@ func restartTable(t *Table, versionsLimit int) wire.Subscription {
 		}
 	}
 	return sub
+}
+
+// heldFirst orders demands for a server of the state of the world. If a request has no room for all
+// names, it leaves out the last ones (RES-17). So names that the relay holds content of come first.
+func heldFirst(t *Table, wanted []*demand) []*demand {
+	if !t.store.source.State {
+		return wanted
+	}
+	held := func(i *demand) bool { return i.coll != nil || i.entry.Exists() }
+	rest := slices.DeleteFunc(slices.Clone(wanted), held)
+	return append(slices.DeleteFunc(wanted, func(i *demand) bool { return !held(i) }), rest...)
 }
 
 // doubtMembers makes stale the members that the relay does not hold, or holds as variants, and the

@@ -39,9 +39,14 @@ type anyStream struct {
 
 func (n *network) serveAny(host string, unknown ...string) *anyServer {
 	n.t.Helper()
+	return n.serveAnyWith(host, nil, unknown...)
+}
+
+func (n *network) serveAnyWith(host string, opts []grpc.ServerOption, unknown ...string) *anyServer {
+	n.t.Helper()
 	lis := bufconn.Listen(1 << 20)
 	s := &anyServer{t: n.t, unknown: unknown, streams: map[string]chan *anyStream{}}
-	srv := grpc.NewServer(allowPings(), grpc.UnknownServiceHandler(s.handle))
+	srv := grpc.NewServer(append(opts, allowPings(), grpc.UnknownServiceHandler(s.handle))...)
 	n.mu.Lock()
 	n.hosts[host] = lis
 	n.mu.Unlock()

@@ -43,7 +43,7 @@ type Config struct {
 	// MaxReceiveSize bounds a response, in bytes.
 	MaxReceiveSize int
 	// MaxRequestSize bounds a request, in bytes: longer subscriptions are split, or
-	// lose the names without a subscriber (RES-17), longer versions are left out (RES-14). Of
+	// lose the names without a subscriber and then the newest (RES-17), longer versions are left out (RES-14). Of
 	// a poll it bounds the names.
 	MaxRequestSize int
 	// ConnectTimeout bounds how long it may take to open a stream, or to connect for a poll.

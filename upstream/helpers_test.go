@@ -53,6 +53,7 @@ type memStore struct {
 	states   []*wire.StateResponse // of applied, those that came as such
 	shed     []int                 // how many bytes Shed was to let go of
 	withheld map[string]bool       // by type
+	leftOut  map[string][]string   // by type
 	refuse   error                 // what Apply returns
 	deaf     bool                  // nobody hears what Apply brings
 	same     bool                  // Apply changes nothing
@@ -192,6 +193,15 @@ func (s *memStore) Shed(stream wire.StreamID, typeURL string, bytes int) bool {
 	}
 	wake.Up(s.changed)
 	return true
+}
+
+func (s *memStore) LeaveOut(_ wire.StreamID, typeURL string, names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leftOut == nil {
+		s.leftOut = make(map[string][]string)
+	}
+	s.leftOut[typeURL] = names
 }
 
 func (s *memStore) Withhold(_ wire.StreamID, typeURL string, withheld bool) {

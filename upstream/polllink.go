@@ -171,7 +171,7 @@ func (k *pollLink) fit() {
 	}
 	if size = k.size() + c.nodeSize; size > limit && !k.line.warned.large {
 		k.line.warned.large = true
-		c.report.noteLarge(id.TypeURL, len(k.names), size, limit)
+		c.report.noteLargePoll(id.TypeURL, len(k.names), size, limit)
 	}
 }
 

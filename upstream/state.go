@@ -37,15 +37,16 @@ type stateDialect struct {
 	// many bytes, and reports whether there were any: they come with what the Store has
 	// to say next (RES-17).
 	shed func(typeURL string, bytes int) bool
-	// large is told once for each type of a request that passes the limit.
-	large func(typeURL string, names, bytes, limit int)
+	// leftOut tells the Store for which names there is no room, whenever that may have changed.
+	leftOut func(typeURL string, names []string)
+	// large is told once for each type whose request would pass the limit.
+	large func(typeURL string, names, leftOut, bytes, limit int)
 }
 
 // stateType is a type on its stream.
 type stateType struct {
-	names map[string]struct{}
-	// list is names in order, nil after a change. Requests share it.
-	list []string
+	stateNames
+
 	last []string // as they were said last
 	next []string // as they are in the request that was made last
 	// legacy: the server was asked for everything by an empty list, which means that
@@ -61,7 +62,7 @@ type stateType struct {
 func (d *stateDialect) of(typeURL string) *stateType {
 	t := d.types[typeURL]
 	if t == nil {
-		t = &stateType{names: make(map[string]struct{})}
+		t = &stateType{stateNames: stateNames{names: make(map[string]int)}}
 		d.types[typeURL] = t
 	}
 	return t
@@ -75,7 +76,7 @@ func (t *stateType) change(sub wire.Subscription, full bool) {
 		}
 	}
 	for _, name := range sub.Subscribe {
-		t.names[name] = struct{}{}
+		t.add(name)
 		_, said := slices.BinarySearch(t.last, name)
 		if !full && !collection(name) {
 			t.anewNames.want(name, said)
@@ -137,9 +138,13 @@ func (t *stateType) anew(typeURL string) request {
 	return t.say(r)
 }
 
-// ask says what is wanted of a type now.
+// ask says what is wanted of a type now, as far as there is room.
 func (d *stateDialect) ask(typeURL string) (out []request) {
 	t := d.types[typeURL]
+	if d.fit(t, typeURL); t.pointless() {
+		delete(d.owed, typeURL)
+		return nil
+	}
 	if first := t.anew(typeURL); first != nil {
 		out = append(out, first)
 	}
@@ -148,9 +153,9 @@ func (d *stateDialect) ask(typeURL string) (out []request) {
 	return append(out, t.say(t.request(typeURL)))
 }
 
-// subscribe gives one request, whatever its size: there is no word for a part of what
-// is wanted. Where it would be too large, names that nobody watches are let go first,
-// and it waits for that.
+// subscribe gives one request: there is no word for a part of what is wanted. Where it would be
+// too large, names that nobody watches are let go first, and it waits for that. If that does not
+// suffice, the newest names are left out (see fit).
 func (d *stateDialect) subscribe(sub wire.Subscription, reserved, limit int) []request {
 	if len(sub.Subscribe)+len(sub.Unsubscribe) == 0 {
 		return nil
@@ -174,14 +179,13 @@ func (d *stateDialect) subscribe(sub wire.Subscription, reserved, limit int) []r
 		t.fill(all, []string{wildcard})
 		out = append(out, t.say(all))
 	}
-	req := t.request(sub.TypeURL)
-	if size := reserved + proto.Size(req); size > limit {
+	t.room = limit - reserved
+	if size := proto.Size(t.request(sub.TypeURL)); size > t.room {
 		// Some more than that, or the next name would make it too large again.
-		if d.shed(sub.TypeURL, size-limit+limit/8) {
+		if d.shed(sub.TypeURL, size-t.room+limit/8) {
 			d.owed[sub.TypeURL] = d.round
 			return out
 		}
-		d.tell(t, req, size, limit)
 	}
 	return append(out, d.ask(sub.TypeURL)...)
 }
@@ -210,11 +214,41 @@ func (d *stateDialect) owes(typeURL string) bool {
 	return owed
 }
 
-// tell says once that a request is too large and sent nevertheless.
-func (d *stateDialect) tell(t *stateType, req *discoveryv3.DiscoveryRequest, size, limit int) {
+// fit leaves out the newest names of a type, if a request with all of them passes the limit: the
+// server would refuse it whole, and end the stream, again and again (RES-17). Collections go
+// first, and a name that was said before a later one stays before it. So a request takes no name
+// back that an earlier one had. A name that has no room even alone keeps nobody out.
+func (d *stateDialect) fit(t *stateType, typeURL string) {
+	before := len(t.leftOut)
+	t.leftOut = nil
+	r := t.request(typeURL)
+	if size := proto.Size(r); !t.legacy && size > t.room {
+		bare := proto.Size(&discoveryv3.DiscoveryRequest{TypeUrl: typeURL})
+		t.leave(t.room - min(t.room/8, answerRoom) - bare)
+		d.tell(t, typeURL, size)
+	}
+	if before+len(t.leftOut) > 0 {
+		d.leftOut(typeURL, t.leftOut)
+	}
+}
+
+// pointless reports whether a request would say nothing new, since all new names are left out. A
+// first one without names would even ask for everything (SUB-2).
+func (t *stateType) pointless() bool {
+	switch {
+	case len(t.leftOut) == 0:
+		return false
+	case len(t.list) == 0 && !t.named:
+		return true
+	}
+	return t.said && len(t.again) == 0 && slices.Equal(t.list, t.last)
+}
+
+// tell says once that names of a type are left out.
+func (d *stateDialect) tell(t *stateType, typeURL string, size int) {
 	if !t.large {
 		t.large = true
-		d.large(req.GetTypeUrl(), len(t.names), size, limit)
+		d.large(typeURL, len(t.names), len(t.leftOut), size, t.room)
 	}
 }
 

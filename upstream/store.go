@@ -13,7 +13,7 @@ import (
 // The Store says which streams there should be: one for all types or, where the
 // control plane wants that, one for each, and a second one only where one type is
 // wanted both as a whole and by name (SUB-12), and the server takes it. Each stream that comes up is told to
-// the Store by one Restart and its end by one Lost; TakeDemand, Shed, Withhold,
+// the Store by one Restart and its end by one Lost; TakeDemand, Shed, LeaveOut, Withhold,
 // Apply and ApplyState come only in between. The subscriptions they return belong to the session: another
 // goroutine encodes them later, so neither names nor versions may change.
 type Store interface {
@@ -69,6 +69,11 @@ type Store interface {
 	// reports whether there were any. Then DemandChanged has a value, and TakeDemand
 	// unsubscribes them (RES-17).
 	Shed(stream wire.StreamID, typeURL string, bytes int) bool
+
+	// LeaveOut says which names of a type are not asked for on the stream, because a
+	// request has no room for them (RES-17), in place of what it said before. The Store
+	// tells those who want them, and takes no list for complete that lacks them.
+	LeaveOut(stream wire.StreamID, typeURL string, names []string)
 
 	// Withhold says whether what Restart and TakeDemand return of a type is kept back
 	// and not written, until further word or the next Restart: nobody is asked for it,

@@ -321,8 +321,9 @@ func (k *streamLink) newDialect() dialect {
 	}
 	return &stateDialect{
 		fullState: c.cfg.FullState, perType: c.cfg.APIType.PerType(), types: make(map[string]*stateType),
-		owed:  make(map[string]int),
-		shed:  func(typeURL string, bytes int) bool { return c.store.Shed(id, typeURL, bytes) },
-		large: c.report.noteLarge,
+		owed:    make(map[string]int),
+		shed:    func(typeURL string, bytes int) bool { return c.store.Shed(id, typeURL, bytes) },
+		leftOut: func(typeURL string, names []string) { c.store.LeaveOut(id, typeURL, names) },
+		large:   c.report.noteLarge,
 	}
 }
