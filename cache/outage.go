@@ -13,32 +13,25 @@ import (
 // UNAVAILABLE. Cached resources are served as ever. One goroutine at a time calls it. Mostly
 // nothing changes, and then it takes no lock: a large response that is being applied must not
 // delay other stores.
-//
-// It reports whether TellOutage has to tell the clients. First all stores of a control plane are told of
-// the outage: a client of several of them, which can be served by none, must not have an answer of one
-// before its stream ends.
-func (s Session) SetOutage(cause string) (begins bool) {
+func (s Session) SetOutage(cause string) {
 	if before := s.store.outage.Load(); (before != nil) == (cause != "") {
-		return false
+		return
 	}
 	s.store.change(func() {
-		if cause == "" {
+		if now := s.store.cache.Now(); cause != "" {
+			beginOutage(s.store, &wire.ResourceError{Code: codes.Unavailable, Message: cause}, now)
+		} else {
 			endOutage(s.store)
-			return
 		}
-		s.store.outage.Store(&wire.ResourceError{Code: codes.Unavailable, Message: cause})
-		begins = !s.store.outage.await() // else after peers were asked (Peers.Asked)
 	})
-	return begins
 }
 
-// TellOutage tells the clients of an outage that begins.
-func (s Session) TellOutage() {
-	s.store.change(func() {
-		if err := s.store.outage.told(); err != nil {
-			tellOutage(s.store, err, s.store.cache.Now())
-		}
-	})
+// beginOutage tells the clients, after peers were asked if there are any (Peers.Asked).
+func beginOutage(s *Store, err *wire.ResourceError, now time.Time) {
+	s.outage.Store(err)
+	if !s.outage.await() {
+		tellOutage(s, err, now)
+	}
 }
 
 // tellOutage rings for all clients: those that cannot be served anything end.

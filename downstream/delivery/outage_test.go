@@ -21,9 +21,7 @@ func TestOutage_ABS2(t *testing.T) {
 		}
 	}
 	begins := func(b *bed) {
-		if b.store.Session().SetOutage(cause) {
-			b.store.Session().TellOutage()
-		}
+		b.store.Session().SetOutage(cause)
 		b.check()
 	}
 	ends := func(b *bed) {
@@ -50,27 +48,6 @@ func TestOutage_ABS2(t *testing.T) {
 			b.expect(late.lists(), "EDS a1 !b !d")
 			begins(b) // and nothing is said again
 			b.expect(append(c.told(), late.lists()...))
-		},
-		"nobody is told before all stores know": func(b *bed) {
-			c := b.join()
-			c.sub(eds, "a")
-			c.rang()
-			if !b.store.Session().SetOutage(cause) {
-				b.Error("there is nothing to tell")
-			}
-			outage(b, cause, c)
-			if c.rang() {
-				b.Error("woken")
-			}
-			if b.store.Session().SetOutage(cause) {
-				b.Error("it begins twice")
-			}
-			b.expect(c.told()) // it is rung for something else
-			b.store.Session().TellOutage()
-			if !c.rang() {
-				b.Error("not woken")
-			}
-			b.expect(c.told(), "EDS !a")
 		},
 		"what is answered when it is over": func(b *bed) {
 			c := b.join()
