@@ -15,6 +15,7 @@ type outageState struct {
 	peers   bool        // immutable: peers are asked before clients are told (Source.Peers)
 	wants   uint64      // how often something was wanted that is not known; guarded by Store.mu
 	awaited atomic.Bool // peers were not asked yet for all that is wanted
+	untold  atomic.Bool // other stores are to know of the outage before clients are told
 
 	helped atomic.Bool   // the control plane is away, and peers are asked for what is wanted
 	asked  atomic.Uint64 // the number of wants that they were asked for
@@ -24,18 +25,16 @@ type outageState struct {
 // want records that something is wanted that is not known. The caller holds Store.mu.
 func (o *outageState) want() { o.wants++ }
 
-// await reports whether peers are to be asked before clients are told of the outage, and records it.
+// await reports whether clients are not to be told of the outage yet, and records that peers are to be
+// asked before.
 func (o *outageState) await() bool {
 	if o.peers {
 		o.awaited.Store(true)
 	}
-	return o.peers
+	return o.peers || o.untold.Load()
 }
 
-// told is the error that clients are told, nil if they are to wait.
-func (o *outageState) told() *wire.ResourceError {
-	if o.awaited.Load() {
-		return nil
-	}
-	return o.Load()
+// pending reports whether there is an outage that clients are not told of yet.
+func (o *outageState) pending() bool {
+	return o.awaited.Load() || o.untold.Load()
 }

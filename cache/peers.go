@@ -253,7 +253,7 @@ func (p Peers) Asked(wants uint64) (done bool) {
 			return
 		}
 		s.outage.awaited.Store(false)
-		if err := s.outage.Load(); err != nil {
+		if err := s.outage.Load(); err != nil && !s.outage.pending() {
 			tellOutage(s, err, s.cache.Now())
 		}
 	})

@@ -53,9 +53,12 @@ func (s *Store) CountLookup(typeURL string, hit bool) { s.cache.observer.Lookup(
 // FullState reports whether responses of a type hold everything (RES-2). It needs no lock.
 func (s *Store) FullState(typeURL string) bool { return s.source.FullState[typeURL] }
 
-// OutageError is the error of names without any answer while the control plane cannot be reached
-// (ABS-2), nil while it can, and while peers are to be asked first. It needs no lock.
-func (s *Store) OutageError() *wire.ResourceError { return s.outage.told() }
+// Outage is the error of names without any answer while the control plane cannot be reached
+// (ABS-2), nil while it can. told is false while clients are to wait for it: other stores are to know
+// (TellOutage), or peers to be asked, before. It needs no lock.
+func (s *Store) Outage() (err *wire.ResourceError, told bool) {
+	return s.outage.Load(), !s.outage.pending()
+}
 
 // FindTable returns the table of a type and a kind, nil if there is none.
 func (s *Store) FindTable(typeURL string, k Kind) *Table { return s.tables[tableKey{typeURL, k}] }

@@ -105,12 +105,13 @@ func (s *shared) hash(names []string) uint64 {
 	return h.Sum64()
 }
 
-// unserved returns how a stream or a poll ends that no control plane can serve (ABS-2).
-func (s *shared) unserved(places []*delivery.Place, variant string) error {
-	cause, none := delivery.Outage(places)
-	if !none {
-		return nil
+// unserved returns how a stream or a poll ends that no control plane can serve (ABS-2). open is true
+// if that is about to be decided: until then the client is sent nothing.
+func (s *shared) unserved(places []*delivery.Place, variant string) (open bool, err error) {
+	cause, verdict := delivery.Outage(places)
+	if verdict != delivery.Unserved {
+		return verdict == delivery.Open, nil
 	}
 	s.observer.Unserved(variant)
-	return status.Error(codes.Unavailable, cause)
+	return false, status.Error(codes.Unavailable, cause)
 }

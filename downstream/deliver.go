@@ -28,7 +28,7 @@ func (st *stream) deliver() error {
 	st.reroute()
 	if st.nonces.last == 0 {
 		// A client uses its second server only if the stream ends before the first response (ABS-2).
-		if err := st.shared.unserved(st.subscriber.Places(), st.variant.String()); err != nil {
+		if open, err := st.shared.unserved(st.subscriber.Places(), st.variant.String()); open || err != nil {
 			return err
 		}
 	}

@@ -37,10 +37,11 @@ func (p *poll) run(ctx context.Context, turn Turn) *answer {
 
 // due returns the answer that the poll has now; nil if there is none.
 func (p *poll) due() *answer {
-	if err := p.shared.unserved(p.places, REST); err != nil {
+	open, err := p.shared.unserved(p.places, REST)
+	if err != nil {
 		return refused(err)
 	}
-	if p.news() {
+	if !open && p.news() {
 		return p.answer()
 	}
 	return nil

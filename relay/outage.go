@@ -174,6 +174,7 @@ func (o outageWatch) tell(ctx context.Context, now time.Time) {
 	for p := range causes {
 		denying[p] = p.denying(now)
 	}
+	var begun []*session
 	for _, s := range o.relay.hub.list() { // once a second: there may be very many
 		p := s.key.of
 		if p == nil || !s.disk.ready.Load() {
@@ -183,7 +184,12 @@ func (o outageWatch) tell(ctx context.Context, now time.Time) {
 		if cause == "" && denying[p] {
 			cause = s.denied(after, now)
 		}
-		s.store.Session().SetOutage(cause)
+		if s.store.Session().SetOutage(cause) {
+			begun = append(begun, s)
+		}
+	}
+	for _, s := range begun {
+		s.store.Session().TellOutage()
 	}
 	for p, cause := range causes {
 		if cause != "" && !p.reaching.trying.Swap(true) {

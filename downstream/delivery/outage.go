@@ -1,22 +1,43 @@
 package delivery
 
-// Outage reports whether nothing can be served to a client, and why: it subscribes to
-// something, nothing of that is known, and no control plane can be reached (ABS-2). places are
-// the client's, in all stores.
-func Outage(places []*Place) (cause string, ok bool) {
-	for _, c := range places {
-		if c.store.OutageError() == nil {
-			return "", false
+// Verdict is what becomes of a client that was sent nothing yet (ABS-2).
+type Verdict int
+
+// The verdicts.
+const (
+	Served   Verdict = iota // something can be served, or may come
+	Unserved                // it asks for something, nothing of that is known, and no control plane can be reached
+	Open                    // the same, but a store does not tell its clients yet (cache.Store.Outage)
+)
+
+// Outage judges a client, and says why it cannot be served. places are the client's, in all stores.
+//
+// While the verdict is open the client is to be sent nothing. One store may have errors for it
+// already, and after a response its stream could not end any more when the other store tells.
+func Outage(places []*Place) (cause string, v Verdict) {
+	v = Unserved
+	for _, c := range places { // without a lock: mostly there is no outage
+		switch err, told := c.store.Outage(); {
+		case err == nil:
+			return "", Served
+		case !told:
+			v = Open
 		}
 	}
 	for _, c := range places {
 		if why, waits := c.outage(); why != "" {
-			cause, ok = why, true
+			cause = why
 		} else if waits {
-			return "", false
+			return "", Served
 		}
 	}
-	return cause, ok
+	switch {
+	case cause == "":
+		return "", Served
+	case v == Open:
+		return "", Open
+	}
+	return cause, v
 }
 
 // outage returns why nothing can be served here, or "". waits is true if something can be
@@ -28,7 +49,7 @@ func (c *Place) outage() (cause string, waits bool) {
 
 // findOutage does so. The caller holds the store's lock for reading.
 func (c *Place) findOutage() (cause string, waits bool) {
-	err := c.store.OutageError()
+	err, _ := c.store.Outage()
 	if err == nil {
 		return "", true
 	}

@@ -16,12 +16,14 @@ func TestOutage_ABS2(t *testing.T) {
 		for _, p := range peers {
 			places = append(places, p.c)
 		}
-		if got, ok := Outage(places); got != want || ok != (want != "") {
-			b.Fatalf("nothing can be served: %t %q, want %q", ok, got, want)
+		if got, v := Outage(places); got != want || (v == Unserved) != (want != "") {
+			b.Fatalf("verdict %d %q, want %q", v, got, want)
 		}
 	}
 	begins := func(b *bed) {
-		b.store.Session().SetOutage(cause)
+		if b.store.Session().SetOutage(cause) {
+			b.store.Session().TellOutage()
+		}
 		b.check()
 	}
 	ends := func(b *bed) {
@@ -103,8 +105,8 @@ func TestOutage_ABS2(t *testing.T) {
 			c.sub(cds, "a")
 			begins(b)
 			place := Join(other, func() {}, Form{})
-			if cause, ok := Outage([]*Place{c.c, place}); ok {
-				b.Errorf("nothing can be served: %q", cause)
+			if cause, v := Outage([]*Place{c.c, place}); v != Served {
+				b.Errorf("verdict %d %q", v, cause)
 			}
 			place.Leave()
 		},

@@ -194,12 +194,14 @@ func TestPeersBeforeOutage_ABS2(t *testing.T) {
 	told := func(want string, awaited bool) {
 		t.Helper()
 		b.check()
-		if got, ok := Outage([]*Place{c.c}); got != want || ok != (want != "") || p.Awaited() != awaited {
-			t.Fatalf("told %q, %t; awaited %t", got, ok, p.Awaited())
+		if got, v := Outage([]*Place{c.c}); got != want || (v == Unserved) != (want != "") || (v == Open) != awaited || p.Awaited() != awaited {
+			t.Fatalf("told %q, verdict %d; awaited %t", got, v, p.Awaited())
 		}
 	}
 	told("", false)
 	b.store.Session().SetOutage("it is away")
+	told("", true)
+	b.store.Session().TellOutage()
 	told("", true)
 	b.expect(c.told())
 	c.rang()
