@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"fmt"
 	"testing/synctest"
 	"time"
 
@@ -26,7 +27,7 @@ func (s *simulation) failOver() {
 	some := func(i int) time.Duration { // up to 20 s
 		return time.Duration(chance(s.seed, "fail-over", i)%20_000) * time.Millisecond
 	}
-	s.note("fail-over %d: %s falls silent, %s has news", how/4%4, mute.host, other.host)
+	s.note("fail-over %d: %s falls silent, %s has news", how/2%4, mute.host, other.host)
 	s.silence(op{dur: s.newsIn()})
 	s.disturb()
 	silent := func(on bool) { mute.plane.Behave(func(b *plane.Behaviour) { b.Mute = on }) }
@@ -58,7 +59,7 @@ func (s *simulation) failOver() {
 		return
 	}
 	s.note("all have the news")
-	if how/4%4 == 3 {
+	if how/2%4 == 3 {
 		s.network.mend(relayHost(0), mute.host)
 		s.network.mend(mute.host, relayHost(0))
 	}
@@ -79,4 +80,52 @@ func (s *simulation) news() {
 func (s *simulation) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
+}
+
+// returnedWithin is more than twice how often a relay tries a better server (upstreams[].failback).
+const returnedWithin = 2 * time.Minute
+
+// returned waits until each session is back at a server of the first priority: all of them answer (LOC-6).
+func (s *simulation) returned() {
+	begun := time.Now()
+	for away := s.away(); away != "" && !s.failed(); away = s.away() {
+		if time.Since(begun) > returnedWithin {
+			s.fail("after %s of quiet more: %s (LOC-6)", returnedWithin, away)
+			s.tellAll()
+		}
+		s.pass(time.Second)
+	}
+}
+
+// away says which session has streams to a server of a lower priority; "" if there is none.
+func (s *simulation) away() string {
+	for _, r := range s.everyRelay() {
+		var all []struct {
+			Retired  bool `json:"retired"`
+			Replicas []struct {
+				Endpoint string `json:"endpoint"`
+				Priority int    `json:"priority"`
+			} `json:"replicas"`
+			Sessions []struct {
+				Scope    string `json:"scope"`
+				Endpoint string `json:"endpoint"`
+				Streams  int    `json:"streams"`
+			} `json:"sessions"`
+		}
+		if !page(r, "/upstreams", &all) {
+			return r.host + " does not tell"
+		}
+		for _, u := range all {
+			priority := make(map[string]int)
+			for _, x := range u.Replicas {
+				priority[x.Endpoint] = x.Priority
+			}
+			for _, x := range u.Sessions {
+				if !u.Retired && x.Streams > 0 && priority[x.Endpoint] > 0 {
+					return fmt.Sprintf("relay %s: the session of scope %q is at %s still", r.host, x.Scope, x.Endpoint)
+				}
+			}
+		}
+	}
+	return ""
 }

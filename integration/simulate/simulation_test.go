@@ -496,6 +496,7 @@ func (s *simulation) converge() {
 	}
 	s.rest()
 	s.disks()
+	s.returned()
 	s.bounded()
 }
 
