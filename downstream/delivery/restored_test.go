@@ -198,6 +198,30 @@ func TestSUR1RestoredUnderClients(t *testing.T) {
 	b.expect(other.collect())
 }
 
+// So may clients that wait for a whole list: the disk has it.
+func TestSUR1RestoredListUnderClients(t *testing.T) {
+	b := newBed(t, cache.Limits{})
+	first := b.join()
+	first.sub(cds, "*")
+	b.connect(0)
+	b.says(cds, "+a@1", "+b@1")
+	b.settle()
+	image := b.store.Snapshots().Image(nothing)
+
+	b = newBedOf(t, b.limits, b.source)
+	fresh := b.joinAs(Form{State: true})
+	fresh.sub(cds, "*")
+	b.expect(fresh.lists())
+	b.restore(image)
+	if c := b.store.FindTable(cds, cache.WholeType).Collection(cache.Wildcard); !c.Restored() {
+		t.Error("the collection does not count as restored")
+	}
+	if !fresh.rang() {
+		t.Error("not woken")
+	}
+	b.expect(fresh.lists(), "CDS a1 b1")
+}
+
 // A client of the state of the world that shows a version keeps its list, however long the server
 // is away.
 func TestSUR1RestoredLists(t *testing.T) {
