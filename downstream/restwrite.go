@@ -11,7 +11,7 @@ import (
 // how long its turn is at most: then its client does not read, and nothing is computed for it.
 const (
 	stretch     = 64 << 10
-	stretchTime = 2 * time.Millisecond
+	stretchTime = 200 * time.Microsecond
 )
 
 // writingTurns are for those who write large answers (LIM-2). To write 20 MiB takes milliseconds of a

@@ -70,7 +70,7 @@ func (d *stateDialect) of(typeURL string) *stateType {
 
 func (t *stateType) change(sub wire.Subscription, full bool) {
 	for _, name := range sub.Unsubscribe {
-		delete(t.names, name)
+		t.remove(name)
 		if !full && !collection(name) {
 			t.anewNames.leave(name)
 		}
@@ -192,7 +192,12 @@ func (d *stateDialect) subscribe(sub wire.Subscription, reserved, limit int) []r
 
 // begin begins a round. What is put off between two rounds belongs to the one before, as
 // what the Store was to let go of comes with the next.
-func (d *stateDialect) begin() { d.round++ }
+func (d *stateDialect) begin() {
+	d.round++
+	for _, t := range d.types {
+		t.gone = nil
+	}
+}
 
 // flush says what was put off in an earlier round, if nothing that came since made it
 // be said: the names that were to be let go may be wanted again.
@@ -215,19 +220,19 @@ func (d *stateDialect) owes(typeURL string) bool {
 }
 
 // fit leaves out the newest names of a type, if a request with all of them passes the limit: the
-// server would refuse it whole, and end the stream, again and again (RES-17). Collections go
-// first, and a name that was said before a later one stays before it. So a request takes no name
-// back that an earlier one had. A name that has no room even alone keeps nobody out.
+// server would refuse it whole, and end the stream, again and again (RES-17). A name that was said
+// before a later one stays before it. So a request takes no name back that an earlier one had, but
+// for "*", which goes first. A name that has no room even alone keeps nobody out.
 func (d *stateDialect) fit(t *stateType, typeURL string) {
 	before := len(t.leftOut)
 	t.leftOut = nil
 	r := t.request(typeURL)
 	if size := proto.Size(r); !t.legacy && size > t.room {
 		bare := proto.Size(&discoveryv3.DiscoveryRequest{TypeUrl: typeURL})
-		t.leave(t.room - min(t.room/8, answerRoom) - bare)
+		t.leave(t.room-bare, min(t.room/8, answerRoom), t.last)
 		d.tell(t, typeURL, size)
 	}
-	if before+len(t.leftOut) > 0 {
+	if before+len(t.leftOut) > 0 { // a name may have come again that was left out
 		d.leftOut(typeURL, t.leftOut)
 	}
 }

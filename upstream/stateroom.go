@@ -19,6 +19,7 @@ const answerRoom = 8 << 10
 // stateNames are the names that are wanted of a type.
 type stateNames struct {
 	names map[string]int // with the order in which they came
+	gone  map[string]int // that were unsubscribed in this round: to be asked for anew is to keep its place
 	came  int
 	room  int // bytes of a request, without the node
 	// list is names in order but those that are left out, nil after a change. Requests share it.
@@ -28,43 +29,61 @@ type stateNames struct {
 
 // add notes that a name is wanted.
 func (t *stateNames) add(name string) {
-	if _, there := t.names[name]; !there {
-		t.came++
-		t.names[name] = t.came
+	if _, there := t.names[name]; there {
+		return
 	}
+	if place, was := t.gone[name]; was {
+		t.names[name] = place
+		return
+	}
+	t.came++
+	t.names[name] = t.came
 }
 
-// leave fills the list with as many names as have room, and leaves out the others.
-func (t *stateNames) leave(room int) {
+// remove notes that a name is not wanted.
+func (t *stateNames) remove(name string) {
+	place, there := t.names[name]
+	if !there {
+		return
+	}
+	delete(t.names, name)
+	if t.gone == nil {
+		t.gone = make(map[string]int)
+	}
+	t.gone[name] = place
+}
+
+// leave fills the list with as many names as have room, and leaves out the others. Names that were said last,
+// in order, may take the spare room too: it is for answers.
+func (t *stateNames) leave(room, spare int, said []string) {
 	t.list = t.list[:0:0]
-	full, alone := false, room
+	full, used := false, 0
 	for _, name := range t.inOrder() {
-		n := nameSize(name)
+		n, most := nameSize(name), room-spare
+		_, before := slices.BinarySearch(said, name)
+		if before {
+			most = room
+		}
 		switch {
-		case n > alone:
+		case n > room-spare && !before: // it keeps nobody out
 			t.leftOut = append(t.leftOut, name)
-		case full || n > room:
+		case used+n > most, full && !before:
 			full = true
 			t.leftOut = append(t.leftOut, name)
 		default:
-			room -= n
+			used += n
 			t.list = append(t.list, name)
 		}
 	}
 	slices.Sort(t.list)
 }
 
-// inOrder returns the names in the order in which they have room.
+// inOrder returns the names in the order in which they have room: "*", and then as they came.
 func (t *stateNames) inOrder() []string {
-	return slices.SortedFunc(maps.Keys(t.names), func(a, b string) int {
-		if x, y := collection(a), collection(b); x != y {
-			if x {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Compare(t.names[a], t.names[b])
-	})
+	if all, wanted := t.names[wildcard]; wanted && all > 0 {
+		t.names[wildcard] = 0
+	}
+	return slices.SortedFunc(maps.Keys(t.names), func(a, b string) int { return cmp.Compare(t.names[a], t.names[b]) })
 }
 
 // nameSize returns how many bytes a name takes in a request.

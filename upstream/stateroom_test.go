@@ -3,6 +3,7 @@ package upstream
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -103,5 +104,43 @@ func TestSUB2RES17NoRoomForAnyName(t *testing.T) {
 	d := newStateDialect(false)
 	if got := d.subscribe(sub(clusters, fmt.Sprintf("%0200d", 1)), 0, 100); got != nil {
 		t.Errorf("said %q", said(got))
+	}
+}
+
+// What was said stays said, whatever comes later.
+func TestRES17NoNameIsTakenBack(t *testing.T) {
+	const limit = 1000
+	name := func(i int) string { return fmt.Sprintf("%098d", i) } // 100 bytes each in a request
+	for what, c := range map[string]struct {
+		first int // names
+		then  []wire.Subscription
+	}{
+		"more names, where no room was spare": {9, []wire.Subscription{sub(endpoints, name(10), name(11))}},
+		"globs": {8, []wire.Subscription{
+			sub(endpoints, "xdstp://a/envoy.config.endpoint.v3.ClusterLoadAssignment/"+strings.Repeat("x", 100)+"/*", name(10)),
+		}},
+		"a name that is asked for anew": {8, []wire.Subscription{sub(endpoints, name(10), name(11)), unsub(endpoints, name(0)), sub(endpoints, name(0))}},
+	} {
+		d := newStateDialect(false)
+		d.leftOut, d.large = func(string, []string) {}, func(string, int, int, int, int) {}
+		var names []string
+		for i := range c.first {
+			names = append(names, name(i))
+		}
+		d.begin()
+		d.subscribe(sub(endpoints, names...), 0, limit)
+		d.begin()
+		for _, s := range c.then {
+			for _, r := range d.subscribe(s, 0, limit) {
+				if size := proto.Size(r); size > limit {
+					t.Errorf("%s: a request of %d bytes", what, size)
+				}
+			}
+		}
+		for _, n := range names {
+			if !slices.Contains(d.types[endpoints].last, n) {
+				t.Errorf("%s: %s is not asked for any more", what, n[90:])
+			}
+		}
 	}
 }

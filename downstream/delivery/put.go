@@ -14,7 +14,9 @@ func (w *typeSub) put(to sink, c outgoing) bool {
 			return false
 		}
 		g.lend(c.name, c.resource.Name)
-		c.resource = g.named(c.resource)
+		if form := w.place.form; !form.State || form.Wrapped { // else no alias is sent
+			c.resource = g.named(c.resource)
+		}
 	}
 	to.take(c)
 	return true

@@ -191,6 +191,9 @@ func (r *Resource) WithAliases(keep func(alias string) bool) *Resource {
 	if err != nil {
 		panic(fmt.Sprintf("wire: a stored resource cannot be read: %v", err)) // it was read before, and r has all aliases
 	}
+	if r.Restored() {
+		return fewer.AsRestored()
+	}
 	return fewer
 }
 

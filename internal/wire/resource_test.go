@@ -61,6 +61,9 @@ func TestResourceWithAliases_ACC3(t *testing.T) {
 	if !proto.Equal(got, want) || !slices.Equal(fewer.Aliases(), want.GetAliases()) || !fewer.DoNotCache {
 		t.Errorf("it is %v", got)
 	}
+	if !r.AsRestored().WithAliases(func(string) bool { return false }).Restored() {
+		t.Error("SUR-1: it counts as confirmed")
+	}
 	none := r.WithAliases(func(string) bool { return false })
 	if none.Aliases() != nil || none.Name != r.Name || none.Version != r.Version || none.Constraints() != r.Constraints() || !bytes.Equal(none.Any(), r.Any()) {
 		t.Errorf("without aliases it is %v", none.Shown())
