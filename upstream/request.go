@@ -12,6 +12,8 @@ import (
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
+const wildcard = "*"
+
 // requests encodes a subscription as spontaneous requests, which carry no nonce
 // (STR-9), of at most limit bytes each (RES-17); reserved bytes of the first are
 // left to the caller (for the node). Each request has at least one name, even if

@@ -10,8 +10,6 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-const wildcard = "*"
-
 // stateDialect is the state of the world: every request says all that is wanted of
 // its type, the version last accepted and the nonce last heard of (STR-9).
 //
