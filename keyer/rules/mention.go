@@ -8,7 +8,6 @@ import (
 
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
-	"cel.dev/cel-go/common/types"
 )
 
 // mentions are the fields of a node that expressions look at: a tree of names. Who looks
@@ -77,25 +76,35 @@ func (m *mentions) collect(e ast.Expr) {
 // nodePath gives the path of a term that is a field in the node: node.a.b, has(node.a.b),
 // node.a["b"], node.a[?"b"] and node.a.?b.
 func nodePath(e ast.Expr) ([]string, bool) {
+	path, _, ok := variablePath(e)
+	if !ok || path[0] != varNode {
+		return nil, false
+	}
+	return path[1:], true
+}
+
+// variablePath gives the path of a term that is a variable, or a field in one, the variable first. sure is
+// false where the term asks whether a field is there, or allows that it is not.
+func variablePath(e ast.Expr) (path []string, sure, ok bool) {
 	switch e.Kind() {
 	case ast.IdentKind:
-		return nil, e.AsIdent() == varNode
+		return []string{e.AsIdent()}, true, true
 	case ast.SelectKind:
-		path, ok := nodePath(e.AsSelect().Operand())
-		return append(path, e.AsSelect().FieldName()), ok
+		path, sure, ok = variablePath(e.AsSelect().Operand())
+		return append(path, e.AsSelect().FieldName()), sure && !e.AsSelect().IsTestOnly(), ok
 	case ast.CallKind:
-		operand, key, ok := indexed(e)
-		if !ok || key.Kind() != ast.LiteralKind {
-			return nil, false
+		operand, key, is := indexed(e)
+		if !is {
+			return nil, false, false
 		}
-		name, ok := key.AsLiteral().(types.String)
-		if !ok {
-			return nil, false
+		name, literal := literalString(key)
+		if !literal {
+			return nil, false, false
 		}
-		path, ok := nodePath(operand)
-		return append(path, string(name)), ok
+		path, sure, ok = variablePath(operand)
+		return append(path, name), sure && e.AsCall().FunctionName() == operators.Index, ok
 	}
-	return nil, false
+	return nil, false, false
 }
 
 // mentioned gives what decides over the clients of a rule, or of [Otherwise]. It is worked

@@ -43,7 +43,7 @@ func (r plainReader) term(e ast.Expr, depth int) *plain {
 	case e.Kind() == ast.LiteralKind && e.AsLiteral() == types.False:
 		return &plain{does: never}
 	case e.Kind() == ast.SelectKind && e.AsSelect().IsTestOnly():
-		path, is := r.selected(e.AsSelect().Operand())
+		path, is := selected(e.AsSelect().Operand())
 		if key, metadata := metadataPath(append(path, e.AsSelect().FieldName())); is && metadata {
 			return &plain{does: hasKey, path: key}
 		}
@@ -55,18 +55,9 @@ func (r plainReader) term(e ast.Expr, depth int) *plain {
 	return &plain{does: onlyCEL}
 }
 
-// arguments gives those of a call, with what it is called on as the first.
-func arguments(e ast.Expr) []ast.Expr {
-	call := e.AsCall()
-	if call.IsMemberFunction() {
-		return append([]ast.Expr{call.Target()}, call.Args()...)
-	}
-	return call.Args()
-}
-
 // call reads a call; nil if only CEL knows the function.
 func (r plainReader) call(e ast.Expr, depth int) *plain {
-	args := arguments(e)
+	args := children(e) // what it is called on is the first
 	switch f := e.AsCall().FunctionName(); f {
 	case operators.LogicalAnd:
 		return &plain{does: allOf, terms: r.terms(args, operators.LogicalAnd, depth)}
@@ -100,7 +91,7 @@ func (r plainReader) call(e ast.Expr, depth int) *plain {
 func (r plainReader) terms(args []ast.Expr, function string, depth int) (list []*plain) {
 	for _, arg := range args {
 		if arg.Kind() == ast.CallKind && arg.AsCall().FunctionName() == function {
-			list = append(list, r.terms(arguments(arg), function, depth)...)
+			list = append(list, r.terms(children(arg), function, depth)...)
 			continue
 		}
 		list = append(list, r.term(arg, depth-1))
@@ -115,7 +106,7 @@ func (r plainReader) in(element, in ast.Expr) *plain {
 		return nil
 	}
 	if in.Kind() != ast.ListKind {
-		path, is := r.selected(in)
+		path, is := selected(in)
 		if list := lists[strings.Join(path, ".")]; is && list != noList {
 			return &plain{does: inList, of: of, list: list}
 		}
@@ -165,7 +156,7 @@ func (r plainReader) text(e ast.Expr, depth int) (text, bool) {
 		}
 		return joined, true
 	}
-	path, is := r.selected(e)
+	path, is := selected(e)
 	if !is {
 		return text{}, false
 	}
@@ -201,21 +192,8 @@ func metadataPath(path []string) (key []string, is bool) {
 }
 
 // selected gives the path of a term that is a variable, or something in one: node.a.b or
-// node.metadata["b"].
-func (r plainReader) selected(e ast.Expr) (path []string, is bool) {
-	switch e.Kind() {
-	case ast.IdentKind:
-		return []string{e.AsIdent()}, true
-	case ast.SelectKind:
-		path, is = r.selected(e.AsSelect().Operand())
-		return append(path, e.AsSelect().FieldName()), is && !e.AsSelect().IsTestOnly()
-	case ast.CallKind:
-		if e.AsCall().FunctionName() != operators.Index {
-			return nil, false
-		}
-		key, literal := literalString(e.AsCall().Args()[1])
-		path, is = r.selected(e.AsCall().Args()[0])
-		return append(path, key), is && literal
-	}
-	return nil, false
+// node.metadata["b"]. What may be absent is none.
+func selected(e ast.Expr) (path []string, is bool) {
+	path, sure, is := variablePath(e)
+	return path, is && sure
 }
