@@ -41,13 +41,7 @@ func (s Session) LeaveOut(stream wire.StreamID, typeURL string, names []string) 
 func leaveOut(t *Table, i *demand, now time.Time) {
 	i.leftOut, i.asked = true, 0
 	i.late(true)
-	e := i.entry
-	if e.state == Unknown {
-		t.remove(e, Failed, errLeftOut(e.Name()), now)
-	}
-	if a := e.extra.audience; a != nil {
-		a.Overdue()
-	}
+	waitNoLonger(t, i.entry, errLeftOut, now)
 }
 
 // errLeftOut is the error of a name that is left out.

@@ -152,9 +152,6 @@ func expireDemand(t *Table, i *demand, now time.Time) {
 		return
 	}
 	i.late(true)
-	if t.store.source.State && i.coll == nil && i.entry.state == Unknown {
-		t.remove(i.entry, Failed, errSilence(t.store, i.entry.Name()), now)
-	}
 	if i.coll != nil {
 		for _, f := range i.coll.followers {
 			f.follower.Overdue()
@@ -163,7 +160,20 @@ func expireDemand(t *Table, i *demand, now time.Time) {
 		missWitness(i.coll)
 		return
 	}
-	if a := i.entry.extra.audience; a != nil {
+	var why func(name string) *wire.ResourceError
+	if t.store.source.State {
+		why = func(name string) *wire.ResourceError { return errSilence(t.store, name) }
+	}
+	waitNoLonger(t, i.entry, why, now)
+}
+
+// waitNoLonger tells the clients of a name not to wait for the server's word. why gives the error that they
+// have if nothing is known of the name; nil: none.
+func waitNoLonger(t *Table, e *Entry, why func(name string) *wire.ResourceError, now time.Time) {
+	if why != nil && e.state == Unknown {
+		t.remove(e, Failed, why(e.Name()), now)
+	}
+	if a := e.extra.audience; a != nil {
 		a.Overdue()
 	}
 }
