@@ -136,10 +136,10 @@ func (t *stateType) anew(typeURL string) request {
 	return t.say(r)
 }
 
-// ask says what is wanted of a type now, as far as there is room.
-func (d *stateDialect) ask(typeURL string) (out []request) {
+// ask says what is wanted of a type now, as far as there is room. size is that of a request with all names.
+func (d *stateDialect) ask(typeURL string, size int) (out []request) {
 	t := d.types[typeURL]
-	if d.fit(t, typeURL); t.pointless() {
+	if d.fit(t, typeURL, size); t.pointless() {
 		delete(d.owed, typeURL)
 		return nil
 	}
@@ -178,14 +178,13 @@ func (d *stateDialect) subscribe(sub wire.Subscription, reserved, limit int) []r
 		out = append(out, t.say(all))
 	}
 	t.room = limit - reserved
-	if size := proto.Size(t.request(sub.TypeURL)); size > t.room {
-		// Some more than that, or the next name would make it too large again.
-		if d.shed(sub.TypeURL, size-t.room+limit/8) {
-			d.owed[sub.TypeURL] = d.round
-			return out
-		}
+	size := proto.Size(t.request(sub.TypeURL))
+	// Some more than that, or the next name would make it too large again.
+	if size > t.room && d.shed(sub.TypeURL, size-t.room+limit/8) {
+		d.owed[sub.TypeURL] = d.round
+		return out
 	}
-	return append(out, d.ask(sub.TypeURL)...)
+	return append(out, d.ask(sub.TypeURL, size)...)
 }
 
 // begin begins a round. What is put off between two rounds belongs to the one before, as
@@ -204,7 +203,7 @@ func (d *stateDialect) flush() (out []request) {
 		switch {
 		case d.owed[typeURL] == d.round:
 		case len(d.types[typeURL].names) > 0:
-			out = append(out, d.ask(typeURL)...)
+			out = append(out, d.ask(typeURL, proto.Size(d.types[typeURL].request(typeURL)))...)
 		default:
 			delete(d.owed, typeURL)
 		}
@@ -221,11 +220,10 @@ func (d *stateDialect) owes(typeURL string) bool {
 // server would refuse it whole, and end the stream, again and again (RES-17). A name that was said
 // before a later one stays before it. So a request takes no name back that an earlier one had, but
 // for "*", which goes first. A name that has no room even alone keeps nobody out.
-func (d *stateDialect) fit(t *stateType, typeURL string) {
+func (d *stateDialect) fit(t *stateType, typeURL string, size int) {
 	before := len(t.leftOut)
 	t.leftOut = nil
-	r := t.request(typeURL)
-	if size := proto.Size(r); !t.legacy && size > t.room {
+	if !t.legacy && size > t.room {
 		bare := proto.Size(&discoveryv3.DiscoveryRequest{TypeUrl: typeURL})
 		t.leave(t.room-bare, min(t.room/8, answerRoom), t.last)
 		d.tell(t, typeURL, size)

@@ -32,12 +32,12 @@ func (t *stateNames) add(name string) {
 	if _, there := t.names[name]; there {
 		return
 	}
-	if place, was := t.gone[name]; was {
-		t.names[name] = place
-		return
+	place, was := t.gone[name]
+	if !was && name != wildcard { // that comes before all names
+		t.came++
+		place = t.came
 	}
-	t.came++
-	t.names[name] = t.came
+	t.names[name] = place
 }
 
 // remove notes that a name is not wanted.
@@ -80,9 +80,6 @@ func (t *stateNames) leave(room, spare int, said []string) {
 
 // inOrder returns the names in the order in which they have room: "*", and then as they came.
 func (t *stateNames) inOrder() []string {
-	if all, wanted := t.names[wildcard]; wanted && all > 0 {
-		t.names[wildcard] = 0
-	}
 	return slices.SortedFunc(maps.Keys(t.names), func(a, b string) int { return cmp.Compare(t.names[a], t.names[b]) })
 }
 
