@@ -44,11 +44,14 @@ func (r *routes) Access() downstream.Access {
 // accessOf gives what the client of routes may get. Without rules all clients of a listener may get the
 // same.
 func (p *plan) accessOf(r *routes) downstream.Access {
-	if set := p.access.Of(r.peer.Through()); set.Rules.Empty() {
-		return unruled{set.Rules}
+	if list := p.rulesFor(r); list.Empty() {
+		return unruled{list}
 	}
 	return &access{routes: r}
 }
+
+// rulesFor gives the rules of the listener that a client came through.
+func (p *plan) rulesFor(r *routes) *rules.Access { return p.access.Of(r.peer.Through()).Rules }
 
 // subject gives the client before its rules.
 func (a *access) subject() *rules.AccessSubject {
@@ -56,7 +59,7 @@ func (a *access) subject() *rules.AccessSubject {
 		return a.named.subject
 	}
 	r := a.routes
-	return r.plan.access.Of(r.peer.Through()).Rules.Subject(r.node, *r.peer)
+	return r.plan.rulesFor(r).Subject(r.node, *r.peer)
 }
 
 // decided reports whether the rules decide alike for all names of a type, and what they decide.
@@ -70,7 +73,7 @@ func (a *access) decided(typeURL string) (allowed, all bool) {
 		return false, false
 	}
 	r := a.routes
-	if allowed, known := r.plan.access.Of(r.peer.Through()).Rules.Plainly(r.node, r.peer, typeURL); known {
+	if allowed, known := r.plan.rulesFor(r).Plainly(r.node, r.peer, typeURL); known {
 		return a.note(typeURL, allowed), true
 	}
 	var d rules.AccessDecision
