@@ -250,11 +250,30 @@ func (c *leakClient) finish() {
 	c.ended = true
 }
 
-func (c *leakClient) openDelta(ctx context.Context, conn *grpc.ClientConn, reading *sync.WaitGroup, guesses map[string]string) {
-	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+// opened reports whether a stream was opened. Otherwise nothing can be sent.
+func (c *leakClient) opened(err error) bool {
 	if err != nil {
 		c.finish()
 		c.send = func(string, []string, []string) {}
+	}
+	return err == nil
+}
+
+// receive takes what comes on a stream until it ends.
+func receive[R any](c *leakClient, next func() (R, error), take func(R)) {
+	defer c.finish()
+	for {
+		r, err := next()
+		if err != nil {
+			return
+		}
+		take(r)
+	}
+}
+
+func (c *leakClient) openDelta(ctx context.Context, conn *grpc.ClientConn, reading *sync.WaitGroup, guesses map[string]string) {
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	if !c.opened(err) {
 		return
 	}
 	var sending sync.Mutex
@@ -284,23 +303,16 @@ func (c *leakClient) openDelta(ctx context.Context, conn *grpc.ClientConn, readi
 		say(&discovery.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: subscribe, ResourceNamesUnsubscribe: unsubscribe}, true)
 	}
 	reading.Go(func() {
-		defer c.finish()
-		for {
-			r, err := stream.Recv()
-			if err != nil {
-				return
-			}
+		receive(c, stream.Recv, func(r *discovery.DeltaDiscoveryResponse) {
 			c.delta(r)
 			say(&discovery.DeltaDiscoveryRequest{TypeUrl: r.GetTypeUrl(), ResponseNonce: r.GetNonce()}, false)
-		}
+		})
 	})
 }
 
 func (c *leakClient) openState(ctx context.Context, conn *grpc.ClientConn, reading *sync.WaitGroup) {
 	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
-	if err != nil {
-		c.finish()
-		c.send = func(string, []string, []string) {}
+	if !c.opened(err) {
 		return
 	}
 	var sending sync.Mutex
@@ -322,15 +334,10 @@ func (c *leakClient) openState(ctx context.Context, conn *grpc.ClientConn, readi
 	}
 	c.send = func(typeURL string, _, _ []string) { say(typeURL, "") }
 	reading.Go(func() {
-		defer c.finish()
-		for {
-			r, err := stream.Recv()
-			if err != nil {
-				return
-			}
+		receive(c, stream.Recv, func(r *discovery.DiscoveryResponse) {
 			c.state(r)
 			say(r.GetTypeUrl(), r.GetNonce())
-		}
+		})
 	})
 }
 
