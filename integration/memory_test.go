@@ -29,8 +29,10 @@ const (
 	maxPerName   = 300  // for each further name
 	// maxStack is by how much a stream's stack may be larger than that of a server with no
 	// logic. Stacks double, and hardly ever shrink again: what grows one costs 8 KiB for each
-	// client.
-	maxStack = 1 << 10
+	// client. The runtime counts stacks in whole spans, of which some are half empty: that
+	// is 1 KiB a client more or less, and differs from play to play. So the limit is half of
+	// what a grown stack costs.
+	maxStack = 4 << 10
 )
 
 const (
