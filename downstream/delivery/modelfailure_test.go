@@ -125,7 +125,8 @@ func (m *modelServer) empty(glob string) {
 	}
 }
 
-// heal has it answer the collections anew that it had errors of.
+// heal has it answer the collections anew that it had errors of, and the names that do not exist:
+// an error that leaves a name open is not its last word.
 func (m *modelServer) heal() {
 	m.states++
 	for _, st := range m.streams {
@@ -162,6 +163,11 @@ func (m *modelServer) heal() {
 				r.Removed = append(r.Removed, key)
 			}
 			st.queue = append(st.queue, r)
+		}
+		for _, name := range slices.Sorted(maps.Keys(st.failed)) {
+			if _, exists := m.exists[name]; st.failed[name] && !exists && st.subs[keyOf(name)] != "" {
+				st.queue = append(st.queue, &wire.DeltaResponse{TypeURL: clusterType, Removed: []string{name}})
+			}
 		}
 	}
 }
