@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/xdsrelay/xdsrelay/internal/redial"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -74,14 +75,14 @@ func newPool(cfg *Config, keys keyring) (*pool, error) {
 // is called in requests, and in its certificate; "" stands for the host that is dialled.
 func (p *pool) dialOptions(at pace, authority string) []grpc.DialOption {
 	opts := []grpc.DialOption{
-		grpc.WithTransportCredentials(p.creds),
+		grpc.WithTransportCredentials(redial.Paced(p.creds)),
 		grpc.WithUserAgent(UserAgent()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(wire.Codec()), grpc.MaxCallRecvMsgSize(p.cfg.MaxReceiveSize)),
 		grpc.WithStaticStreamWindowSize(streamWindow),
 		grpc.WithStaticConnWindowSize(connWindow),
 		grpc.WithKeepaliveParams(p.cfg.pings(at)),
 		// A connection that sessions hold on to while it fails is dialled at this
-		// pace, however many sessions there are.
+		// pace, however many sessions there are. redial has the pace of those that stand, and do not last.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: grpcbackoff.Config{BaseDelay: p.cfg.Backoff.Base, Multiplier: 2, Jitter: 0.5, MaxDelay: p.cfg.Backoff.Max},
 			// Beyond our own timeout, which is the one to tell of.

@@ -20,7 +20,7 @@ const helpers = "helpers"
 var productHelpers = []string{
 	"internal/apiservices", "internal/apitypes", "internal/backoff", "internal/bearer", "internal/contain", "internal/crowd", "internal/directory", "internal/disk", "internal/door", "internal/excerpt",
 	"internal/few", "internal/filesource", "internal/filewatch", "internal/lograte", "internal/logwriter", "internal/moment", "internal/nodefile", "internal/pace", "internal/payload",
-	"internal/restjson", "internal/sharing", "internal/sockets", "internal/spelling", "internal/tlsfiles", "internal/tokenfile", "internal/trust", "internal/verdict", "internal/wake",
+	"internal/redial", "internal/restjson", "internal/sharing", "internal/sockets", "internal/spelling", "internal/tlsfiles", "internal/tokenfile", "internal/trust", "internal/verdict", "internal/wake",
 	"internal/workload",
 	"internal/yamljson",
 }
