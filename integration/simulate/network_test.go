@@ -147,17 +147,14 @@ func (n *network) mend(from, to string) {
 	if n.cut[r] > 0 {
 		n.cut[r]--
 	}
-	held := n.endsLocked(func(e *end) bool { return e.route == r && n.cut[r] == 0 })
+	reached := n.endsLocked(func(e *end) bool { return e.route == route{to, from} && n.cut[r] == 0 })
 	close(n.changed)
 	n.changed = make(chan struct{})
 	n.mu.Unlock()
-	for _, e := range held {
-		e.peer.pump()
+	for _, e := range reached {
+		e.pump() // also if its peer has closed since
 	}
-	n.mu.Lock()
-	orphans := n.endsLocked(func(e *end) bool { return e.route == route{to, from} && n.cut[r] == 0 })
-	n.mu.Unlock()
-	for _, e := range orphans {
+	for _, e := range reached {
 		e.mu.Lock()
 		lost := e.peer.vanished
 		e.mu.Unlock()
@@ -376,7 +373,9 @@ func newEnds(n *network, r route, id int, local, remote address) (a, b *end) {
 // pending is what is on its way to here or waits to be read.
 func (e *end) pending() int { return e.queued + len(e.ready) }
 
-// Write implements net.Conn: it puts segments into the peer's queue while there is room.
+// Write implements net.Conn: it puts segments into the peer's queue while there is room. It fails no sooner than Read, as
+// with any socket: that the peer has closed is known here when it arrives. Where only writes fail gRPC spins, see
+// playSome.
 func (e *end) Write(b []byte) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -385,12 +384,14 @@ func (e *end) Write(b []byte) (int, error) {
 		switch {
 		case e.shut:
 			return done, net.ErrClosed
-		case e.err != nil || e.eof || p.shut && !p.vanished:
+		case e.err != nil || e.eof:
 			return done, errPipe
 		case e.writeBy.passed():
 			return done, os.ErrDeadlineExceeded
 		case done == len(b):
 			return done, nil
+		case p.shut && !p.vanished:
+			return len(b), nil // it goes nowhere
 		case p.pending() >= window:
 			e.cond.Wait()
 			continue

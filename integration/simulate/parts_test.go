@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -62,6 +63,46 @@ func TestNetwork(t *testing.T) {
 		if _, err := lis.Accept(); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%v", err)
 		}
+	})
+}
+
+// TestNetworkClosed: that a host has closed is known to the other one when it arrives there, by reading and writing
+// alike.
+func TestNetworkClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(1)
+		lis := n.listen("b", "80")
+		a, err := n.dialer("a")(t.Context(), "tcp", "b:80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := lis.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.sever("b", "a")
+		_ = b.Close()
+		<-time.After(time.Minute)
+		if err := a.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("what was closed behind a cut is read as %v", err)
+		}
+		if k, err := a.Write(make([]byte, 3*window)); err != nil || k != 3*window {
+			t.Errorf("what was closed behind a cut took %d bytes, and %v", k, err)
+		}
+		n.mend("b", "a")
+		if err := a.SetReadDeadline(time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("%v", err)
+		}
+		if _, err := a.Write([]byte("x")); !errors.Is(err, errPipe) {
+			t.Errorf("%v", err)
+		}
+		n.close()
 	})
 }
 

@@ -107,6 +107,12 @@ func playSome(t *testing.T, first uint64, n int, ops string, log bool) []result 
 	if exact { // a variable more or less has chance decide otherwise
 		cmd.Env = []string{"TMPDIR=" + os.TempDir(), "GOGC=off", "GOMEMLIMIT=3GiB"}
 	}
+	// With one processor and no preemption a goroutine that waits for another one without blocking waits for ever, and in
+	// its bubble no time passes. gRPC has one such place: a stream that begins on a connection of which writing has
+	// failed, and reading not yet, is retried at once and without end ("transparent retry"), until the connection's reader
+	// says that it is broken. A seed hung there when the network had writes fail before what the peer did had arrived
+	// (end.Write). A real relay leaves that loop after microseconds: a socket breaks in both directions at once, and the
+	// reader has a processor, or is given one.
 	cmd.Env = append(cmd.Env, "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1", "GOTRACEBACK=all")
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
