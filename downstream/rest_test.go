@@ -443,6 +443,73 @@ func TestREST_SUR1_waitsForPeers(t *testing.T) {
 	})
 }
 
+// So does the first poll of any other type: its answer would have what others asked for before, and its version keeps the
+// rest from the client until the control plane is back.
+func TestREST_SUR1_waitsForPeersOfOtherTypes(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		run  func(h *harness, peers cache.Peers, p *restPoller)
+	}{
+		{"what peers have comes with the first answer", func(h *harness, peers cache.Peers, p *restPoller) {
+			p.next.ResourceNames = []string{"a", "b", "c"}
+			p.poll().isHeld()
+			h.opaque.restore(endpointType, "1", "b")
+			h.advance(mergeTime)
+			p.isHeld() // another peer may have c
+			peers.Asked(peers.Wants())
+			p.accepts("200 a=1 b=1")
+		}},
+		{"ABS-3 what they lack holds the rest up no longer than that", func(_ *harness, peers cache.Peers, p *restPoller) {
+			p.poll().isHeld()
+			peers.Asked(peers.Wants())
+			p.accepts("200 a=1")
+		}},
+		{"ABS-3 nor longer than the poll", func(h *harness, _ cache.Peers, p *restPoller) {
+			p.poll().isHeld()
+			h.advance(restWait)
+			p.accepts("200 a=1")
+		}},
+		{"a control plane that is back ends the wait", func(_ *harness, peers cache.Peers, p *restPoller) {
+			p.poll().isHeld()
+			peers.Helped(false)
+			peers.Asked(0)
+			p.accepts("200 a=1")
+		}},
+		{"a client that lacks nothing does not wait", func(h *harness, _ cache.Peers, p *restPoller) {
+			p.poll().isHeld()
+			h.poller(endpointPath, "a").poll().accepts("200 a=1")
+		}},
+		{"nor does one that shows a version: it is not sent what peers have", func(h *harness, _ cache.Peers, p *restPoller) {
+			p.next.VersionInfo = "of another replica"
+			p.poll().isHeld()
+			h.opaque.real(endpointType, "2", "a")
+			p.accepts("200 a=2")
+		}},
+		{"errors wait too, and give the client no version without the rest", func(h *harness, peers cache.Peers, _ *restPoller) {
+			h.opaque.errors["gone"] = codes.NotFound
+			h.opaque.silent = false
+			h.state().asks(endpointType, "gone")
+			h.quiet()
+			h.opaque.silent = true
+			p := h.poller(endpointPath, "b", "gone")
+			p.poll().isHeld()
+			h.opaque.restore(endpointType, "1", "b")
+			peers.Asked(peers.Wants())
+			p.accepts("200 b=1 !gone=NotFound")
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			restBubble(t, func(h *harness) {
+				h.opaque.silent = true
+				h.opaque.restore(endpointType, "1", "a")
+				peers := cache.PeersOf(h.opaque.store)
+				peers.Helped(true)
+				tt.run(h, peers, h.poller(endpointPath, "a", "b"))
+			})
+		})
+	}
+}
+
 // What an earlier process left replaces nothing that a client presents, and holds nothing else up
 // where absence is no deletion (RES-3).
 func TestREST_SUR1_restored(t *testing.T) {

@@ -11,8 +11,11 @@ type waits struct {
 	forPeers []uint64 // cache.Peers.Wants of its places' stores when they had its names
 }
 
-// peersDue reports whether peers are to be asked yet for what a poll wants.
+// peersDue reports whether peers are to be asked yet for what a poll wants, while it has time to wait for that.
 func (w *waits) peersDue(places []*delivery.Place) bool {
+	if w.over {
+		return false
+	}
 	due := false
 	for i, c := range places {
 		due = cache.PeersOf(c.Store()).Due(w.forPeers[i]) || due

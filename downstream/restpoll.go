@@ -222,9 +222,9 @@ func (p *poll) look() {
 // that the content cannot be sent. A list of a full-state type waits until it is complete: otherwise a
 // cold relay would make the client delete resources (RES-2). A list of which nothing is known is never
 // sent, however long that takes (ABS-3). A client that presents nothing has nothing to delete, and gets
-// an incomplete list once peers were asked, unless it is a relay. For other types absence is no deletion: the answer has
+// an incomplete list, unless it is a relay. For other types absence is no deletion: the answer has
 // everything that there is (RES-3). A relay concludes from it which members a collection has, and
-// waits until they are all there.
+// waits until they are all there. A first answer of any type waits until peers were asked for what it lacks.
 func (p *poll) news() bool {
 	switch s := p.held; {
 	case p.has(), s.Digest == p.failed:
@@ -239,14 +239,18 @@ func (p *poll) news() bool {
 		return false
 	case p.fullState() && !s.Known:
 		return false
+	case !s.Complete && !p.presents() && p.waits.peersDue(p.places):
+		// The answer would give the client a version. What peers give is restored content, and does not go to
+		// the next poll, which presents that version (SUR-1).
+		return false
 	case p.fullState() && s.Complete:
 		return true
 	case p.fullState() && (p.presents() || p.form.Relay):
 		return false
 	case p.fullState():
 		// An answer with errors alone would give the client a version. Its next poll would
-		// then wait until the list is complete. So would one without what peers are asked for (SUR-1).
-		return len(s.Resources) > 0 && (p.waits.over || !p.waits.peersDue(p.places))
+		// then wait until the list is complete.
+		return len(s.Resources) > 0
 	case len(s.Resources) > 0:
 		return true
 	default:
