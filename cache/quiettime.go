@@ -30,15 +30,24 @@ type quietTime struct {
 // from an earlier process: silence does not confirm them. If the answer on a stream before broke off, there
 // is one when the server has said nothing on the next. Guarded by Store.mu.
 type witness struct {
-	// key is that of the member, "" if all members were presented on the present stream. If the server
-	// does not send it, it need not say that it is gone (RES-14).
-	key    string
-	missed string // the one that the server did not send when it was asked to: it is presented since then
-	anew   bool   // the stream began anew, as the server did not answer
+	// key is that of the member, "" if the versions of all members were presented on the present stream.
+	key string
+	// anew says that the stream began anew, as the server did not answer, or did not send the witness. That
+	// may be gone: of a member that is not presented the server need not say so (RES-14).
+	anew bool
+	// asked says that the witness is presented, in a version that no content has. The server must send it, or
+	// say that it is gone, whenever it answers: the witness may go, too, while the server is silent.
+	asked bool
 }
 
 // is reports whether an entry is the witness.
 func (w *witness) is(e *Entry) bool { return e.key == w.key }
+
+// hides reports whether an entry is the witness, and not presented.
+func (w *witness) hides(e *Entry) bool { return !w.asked && w.is(e) }
+
+// asks reports whether an entry is the witness, and presented in a version that no content has.
+func (w *witness) asks(e *Entry) bool { return w.asked && w.is(e) }
 
 // restart forgets the responses: a stream begins or ends, or none of them was an answer.
 func (q *quietTime) restart() { q.answered, q.progress, q.gap = time.Time{}, time.Time{}, 0 }

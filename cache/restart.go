@@ -88,6 +88,7 @@ func restartTable(t *Table, versionsLimit int) wire.Subscription {
 			doubtMembers(c)
 		} else {
 			c.quiet.doubtAll(c.log.live.len)
+			c.quiet.witness.asked = false
 		}
 	}
 	return sub
@@ -104,9 +105,9 @@ func heldFirst(t *Table, wanted []*demand) []*demand {
 	return append(slices.DeleteFunc(wanted, func(i *demand) bool { return !held(i) }), rest...)
 }
 
-// doubtMembers makes stale the members that the relay does not hold, or holds as variants, and the
-// witness. The relay did not present them: the server need not say that one of them does not exist
-// any more (RES-12).
+// doubtMembers makes stale the members that the relay does not hold, or holds as variants. The relay did
+// not present them: the server need not say that one of them does not exist any more (RES-12). So is the
+// witness, until the server has sent it.
 func doubtMembers(c *Collection) {
 	if c.transient == 0 && !c.table.variants.any() && c.quiet.witness.key == "" {
 		return
@@ -144,15 +145,17 @@ func versionsHeld(t *Table, limit int) (map[string]string, bool) {
 	}
 	asked := false
 	for _, e := range t.entries {
-		if !presentable(e) || t.upstream.held.has(e) || (e.Member() && e.coll.quiet.witness.is(e)) {
+		if !presentable(e) || t.upstream.held.has(e) || (e.Member() && e.coll.quiet.witness.hides(e)) {
 			continue
 		}
 		if !asked && isWitness(e) {
 			asked = true
 			continue
 		}
-		version := resumeVersion(e)
-		name := e.Name()
+		name, version := e.Name(), resumeVersion(e)
+		if e.Member() && e.coll.quiet.witness.asks(e) {
+			version = askedVersion
+		}
 		size += len(name) + len(version) + overhead
 		if limit > 0 && size > limit {
 			return nil, false
@@ -172,8 +175,10 @@ func receivedVersion(t *Table, key string, r *wire.Resource) (version string, ok
 	switch {
 	case e == nil:
 		return r.Shown(), len(t.aliases.of(key)) == 0
-	case e.Member() && e.coll.quiet.witness.is(e):
+	case e.Member() && e.coll.quiet.witness.hides(e):
 		return "", false
+	case e.Member() && e.coll.quiet.witness.asks(e):
+		return askedVersion, true
 	case t.serverVersions.reused(e, r) || e.res != nil && e.res.Version == r.Version:
 		return "", true // it stands for other content too (ACK-4)
 	}

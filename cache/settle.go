@@ -46,9 +46,12 @@ func (s Session) Settle(now time.Time) time.Time {
 
 func settleCollection(t *Table, c *Collection, now time.Time) {
 	if !c.quiet.synced {
-		if lacksWitness(c) && missWitness(c) {
-			reopen(c)
-			return
+		if lacksWitness(c) {
+			if missWitness(c) {
+				reopen(c)
+				return
+			}
+			trustWitness(c)
 		}
 		completed(t, c)
 		return

@@ -461,7 +461,7 @@ func TestSUR1_RES2_RES14UnchangedCollection(t *testing.T) {
 		b.settle()
 		return b.restart()
 	}
-	// begin restarts a relay, and tells which member it does not present to the server.
+	// begin restarts a relay, and tells which member it does not present to the server (witness).
 	begin := func(t *testing.T) (b *bed, other *peer, witness string) {
 		t.Helper()
 		b = image(t, members...)
@@ -470,15 +470,16 @@ func TestSUR1_RES2_RES14UnchangedCollection(t *testing.T) {
 		b.expect(other.lists())
 		return b, other, b.witness(members...)
 	}
-	// anew begins the stream anew, when that is due, and tells the same of the next stream.
+	// anew begins the stream anew, when that is due, and tells which member is presented there in a
+	// version that no content has: the server must send it, or say that it is gone.
 	anew := func(b *bed, witness string, members ...string) string {
 		b.Helper()
 		b.runClocks()
 		b.expect(b.demand(0), "begin anew")
 		b.store.Session().Lost(streamOf(0))
-		next := b.witness(members...)
+		next := b.asked(members...)
 		if next == witness {
-			b.Errorf("%s is not presented again", next)
+			b.Errorf("%s is asked for again", next)
 		}
 		return next
 	}
@@ -543,10 +544,74 @@ func TestSUR1_RES2_RES14UnchangedCollection(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b, other, witness := begin(t)
 			next := anew(b, witness, members...)
-			b.says(lds, "-"+name(witness))
+			b.says(lds, "-"+name(witness), "-"+name(next))
 			b.runClocks()
 			b.restored(0)
 			b.expect(other.lists(), list(slices.DeleteFunc(without(witness), func(m string) bool { return m == next })))
+		})
+	})
+	// As a relay whose own control plane was away, and that has nothing else to say when it is back.
+	t.Run("only the next one goes while the server is silent", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b, other, witness := begin(t)
+			next := anew(b, witness, members...)
+			b.runClocks()
+			b.expect(other.lists())
+			b.says(lds, "-"+name(next))
+			b.runClocks()
+			b.restored(0)
+			b.expect(other.lists(), list(without(next)))
+		})
+	})
+	t.Run("a server that takes presented versions for names only", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b, other, witness := begin(t)
+			anew(b, witness, members...)
+			b.says(lds, "-"+name(witness))
+			b.runClocks()
+			b.restored(0)
+			b.expect(other.lists(), list(without(witness)))
+		})
+	})
+	t.Run("a server that is silent on several streams", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b, other, witness := begin(t)
+			next := anew(b, witness, members...)
+			b.store.Session().Lost(streamOf(0))
+			if again := b.asked(members...); again == next {
+				b.Errorf("%s is asked for again", next)
+			} else {
+				b.says(lds, "+"+again)
+			}
+			b.runClocks()
+			b.restored(0)
+			b.expect(other.lists(), list(members))
+		})
+	})
+	t.Run("versions that are too many are left out", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b, other, witness := begin(t)
+			b.runClocks()
+			b.expect(b.demand(0), "begin anew")
+			b.store.Session().Lost(streamOf(0))
+			b.expect(b.connectWithin(0, 1), "LDS +*")
+			b.says(lds, "+"+witness)
+			b.runClocks()
+			b.restored(0)
+			b.expect(other.lists(), list([]string{witness}))
+		})
+	})
+	t.Run("a server without versions", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := image(t, "a", "b")
+			b.connect(0)
+			b.runClocks()
+			b.expect(b.demand(0), "begin anew")
+			b.store.Session().Lost(streamOf(0))
+			held := b.store.Session().Restart(streamOf(0), 0)[0].Versions
+			if len(held) != 2 || held["b"] != asked { // its own version is "", and that of what is restored a digest
+				b.Errorf("the server was told %q", held)
+			}
 		})
 	})
 	t.Run("a server that stays silent has the stream begin anew once", func(t *testing.T) {
@@ -573,7 +638,7 @@ func TestSUR1_RES2_RES14UnchangedCollection(t *testing.T) {
 			b.runClocks()
 			b.expect(b.demand(0), "begin anew")
 			b.store.Session().Lost(streamOf(0))
-			b.expect(b.connect(0), "LDS +* =a@1")
+			b.expect(b.connect(0), "LDS +* =a@"+asked)
 			b.says(lds, "-a")
 			b.runClocks()
 			b.restored(0)
@@ -587,6 +652,56 @@ func TestSUR1_RES2_RES14UnchangedCollection(t *testing.T) {
 		b.settle()
 		b.restored(0)
 	})
+}
+
+// A relay of the second tier restarts while the first tier's control plane is away. What is gone when that is back, the
+// first tier must say, though all else is as before and it says nothing of that.
+func TestSUR1RelayBehindSilentRelay_RES11_RES12(t *testing.T) {
+	for _, gone := range []string{"a@1", "b@1"} {
+		synctest.Test(t, func(t *testing.T) {
+			source := cache.Source{Quiet: quiet, ResumeQuiet: quiet, Absent: quiet, FullState: map[string]bool{lds: true}}
+			second := newBedOf(t, cache.Limits{}, source)
+			second.join().sub(lds, "*")
+			second.connect(0)
+			second.says(lds, "+a@1", "+b@1")
+			second.settle()
+			second = second.restart()
+			client := second.join()
+			client.resume(lds, []string{"a@1", "b@1"}, "*")
+			first := newBedOf(t, cache.Limits{}, source)
+			connect := func() *peer {
+				var held []string
+				for name, version := range second.store.Session().Restart(streamOf(0), 0)[0].Versions {
+					held = append(held, name+"@"+version)
+				}
+				relay := first.joinAs(Form{Relay: true})
+				relay.resume(lds, held, "*")
+				return relay
+			}
+			connect().leave()
+			second.runClocks()
+			second.expect(second.demand(0), "begin anew")
+			second.store.Session().Lost(streamOf(0))
+			relay := connect()
+			second.runClocks()
+			second.expect(client.collect())
+
+			first.connect(0)
+			for _, m := range []string{"a@1", "b@1"} {
+				if m != gone {
+					first.says(lds, "+"+m)
+				}
+			}
+			first.runClocks()
+			for _, said := range relay.collect() {
+				second.says(lds, strings.Fields(said)[1:]...)
+			}
+			second.runClocks()
+			second.restored(0)
+			name, _, _ := strings.Cut(gone, "@")
+			second.expect(client.collect(), "LDS -"+name)
+		})
+	}
 }
 
 // Each glob has a member of its own that is not presented, and the names beside it have one.
@@ -637,7 +752,7 @@ func TestSUR1RestoredNamesOfNewGlobs(t *testing.T) {
 			b.runClocks()
 			b.expect(b.demand(0), "begin anew")
 			b.store.Session().Lost(streamOf(0))
-			b.expect(b.connect(0), "CDS +n +"+globG+" +"+nameG1)
+			b.expect(b.connect(0), "CDS +n +"+globG+" +"+nameG1+" ="+nameG1+"@"+asked)
 			b.says(cds, "+n@1", "+"+nameG1+"@1")
 			b.runClocks()
 			b.restored(0)
@@ -646,15 +761,35 @@ func TestSUR1RestoredNamesOfNewGlobs(t *testing.T) {
 	})
 }
 
+// asked is a version that no content of any server has (cache).
+const asked = "xdsrelay/asked"
+
 // witness begins a stream, and tells which of these members of "*" is not presented.
 func (b *bed) witness(members ...string) string {
+	b.Helper()
+	return b.presentedBut(func(string) string { return "" }, members)
+}
+
+// asked begins a stream, and tells which of these members of "*" is presented in a version that no content has.
+func (b *bed) asked(members ...string) string {
+	b.Helper()
+	return b.presentedBut(func(m string) string {
+		name, _, _ := strings.Cut(m, "@")
+		return " =" + name + "@" + asked
+	}, members)
+}
+
+// presentedBut begins a stream, and tells which of these members of "*" is presented otherwise than the rest.
+func (b *bed) presentedBut(otherwise func(member string) string, members []string) string {
 	b.Helper()
 	said := b.connect(0)
 	for _, m := range members {
 		var line strings.Builder
 		line.WriteString("LDS +*")
 		for _, other := range members {
-			if other != m {
+			if other == m {
+				line.WriteString(otherwise(m))
+			} else {
 				line.WriteString(" =" + other)
 			}
 		}
