@@ -19,7 +19,7 @@ type Limits struct {
 	// MaxResources bounds the resources in all stores, and the idle names and collections:
 	// a name without an answer takes memory too. 0: no limit.
 	MaxResources int64
-	MaxBytes     int64         // bytes of their encoded form; 0: no limit
+	MaxBytes     int64         // bytes of their encoded form, and of idle names without an answer; 0: no limit
 	Idle         time.Duration // how long idle resources are kept; 0: no limit
 	// Generations is how many states each store remembers (Operator.Rollback); 0: none. The past
 	// content of all stores takes an eighth of MaxBytes at most, beside it.
@@ -45,12 +45,14 @@ const (
 	// the state of the world may not have it any more.
 	ReasonUnreferenced Reason = "unreferenced"
 	ReasonMemory       Reason = "memory" // the process is short of memory (LIM-3)
+	// ReasonUnanswered is that there are too many idle names in its store that the server does not answer (LIM-3).
+	ReasonUnanswered Reason = "unanswered"
 )
 
 // Reasons lists every Reason.
 func Reasons() []Reason {
 	return []Reason{
-		ReasonCount, ReasonBytes, ReasonIdle, ReasonAbsent, ReasonLimit, ReasonUnlisted, ReasonSilence, ReasonUnreferenced, ReasonMemory,
+		ReasonCount, ReasonBytes, ReasonIdle, ReasonAbsent, ReasonLimit, ReasonUnlisted, ReasonSilence, ReasonUnreferenced, ReasonMemory, ReasonUnanswered,
 	}
 }
 
@@ -107,12 +109,11 @@ type Cache struct {
 	// encoded. It may be replaced before Open.
 	MinChunk int
 
-	resources atomic.Int64
-	bytes     atomic.Int64
+	resources  atomic.Int64
+	bytes      atomic.Int64
+	unanswered atomic.Int64 // bytes of idle names without an answer, of all stores
 
-	generations atomic.Int64 // Limits.Generations
-	pastLimit   atomic.Int64 // of pastBytes; 0: no limit
-	pastBytes   atomic.Int64 // of what stores remember
+	past pastTotals
 
 	stores atomic.Int64 // that are open
 	shared wire.Shared  // the bytes of their resources
@@ -122,6 +123,22 @@ type Cache struct {
 	idle     *simplelru.LRU[*demand, time.Time] // guarded by mu; value: since when
 	evicting weight                             // guarded by mu; evicted, not yet unsubscribed
 	refers   map[*Store]struct{}                // guarded by mu; with references to be taken
+}
+
+// pastTotals are how much stores remember of their past, and how much they may.
+type pastTotals struct {
+	generations atomic.Int64 // Limits.Generations
+	limit       atomic.Int64 // of bytes; 0: no limit
+	bytes       atomic.Int64
+}
+
+// newLRU returns an LRU that evicts nothing by itself.
+func newLRU[K comparable, V any]() *simplelru.LRU[K, V] {
+	lru, err := simplelru.NewLRU[K, V](math.MaxInt, nil)
+	if err != nil {
+		panic("cache: " + err.Error()) // only for a size below one
+	}
+	return lru
 }
 
 // weight is a part of the limits that something takes.
@@ -137,12 +154,8 @@ func New(limits Limits, observer Observer) *Cache {
 	if observer == nil {
 		observer = silent{}
 	}
-	idle, err := simplelru.NewLRU[*demand, time.Time](math.MaxInt, nil)
-	if err != nil {
-		panic("cache: " + err.Error()) // only for a size below one
-	}
 	c := &Cache{
-		limits: limits, observer: observer, idle: idle,
+		limits: limits, observer: observer, idle: newLRU[*demand, time.Time](),
 		kick: newSignal(), seed: maphash.MakeSeed(), Now: time.Now, MinChunk: minChunk,
 		references: newSignal(), refers: make(map[*Store]struct{}),
 	}
@@ -155,12 +168,12 @@ const pastShare = 8
 
 // remember sets how much stores remember.
 func (c *Cache) remember(limits Limits) {
-	c.generations.Store(int64(limits.Generations))
-	c.pastLimit.Store(limits.MaxBytes / pastShare)
+	c.past.generations.Store(int64(limits.Generations))
+	c.past.limit.Store(limits.MaxBytes / pastShare)
 }
 
 // Past is the size of past content that stores remember, with what they need for that.
-func (c *Cache) Past() int64 { return c.pastBytes.Load() }
+func (c *Cache) Past() int64 { return c.past.bytes.Load() }
 
 // Resources is the number of resources in all stores.
 func (c *Cache) Resources() int64 { return c.resources.Load() }
@@ -261,7 +274,7 @@ func (c *Cache) overLocked() (Reason, bool) {
 	case c.limits.MaxResources > 0 &&
 		max(c.resources.Load()-c.evicting.resources, unwatched) > c.limits.MaxResources:
 		return ReasonCount, true
-	case c.limits.MaxBytes > 0 && c.bytes.Load()-c.evicting.bytes > c.limits.MaxBytes:
+	case c.limits.MaxBytes > 0 && c.bytes.Load()+c.unanswered.Load()-c.evicting.bytes > c.limits.MaxBytes:
 		return ReasonBytes, true
 	}
 	return "", false

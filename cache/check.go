@@ -29,6 +29,9 @@ func (s *Store) Check() error {
 	if err := checkStrays(s); err != nil {
 		errs = append(errs, err)
 	}
+	c := &Checker{}
+	s.unanswered.check(c, idleUnanswered(s))
+	errs = append(errs, c.Err())
 	readers := 0
 	for p, own := range s.places {
 		if own {
@@ -44,12 +47,25 @@ func (s *Store) Check() error {
 	return errors.Join(errs...)
 }
 
+// idleUnanswered finds the idle names without an answer, with their bytes.
+func idleUnanswered(s *Store) map[*demand]int {
+	found := make(map[*demand]int)
+	for _, t := range s.tables {
+		for i := range demandsOf(t) {
+			if i.entry != nil && i.idle && i.entry.Open() {
+				found[i] = len(i.entry.key)
+			}
+		}
+	}
+	return found
+}
+
 // check verifies one table and returns its resources and bytes.
 func (t *Table) check() (resources, bytes int64, err error) {
 	c := &Checker{}
 	demands, watchers, restored := 0, int64(0), 0
 	c.That(noExtra.empty(), "the extra fields that entries share are not empty")
-	pending := t.demands.check(c)
+	pending := t.demands.check(c, t)
 	for key, coll := range t.colls {
 		demands++
 		checkCollection(coll, key, c)

@@ -10,7 +10,7 @@ import (
 
 // clock is the time at which the server was asked for a name or a collection on the present
 // stream. A server that was shown versions need not answer for a collection that has not changed.
-// Clocks of answered and dropped demands stay in the queue until their time has come.
+// Clocks of answered and dropped demands may stay in the queue until their time has come.
 type clock struct {
 	demand *demand
 	number uint32 // void if the demand has another
@@ -20,6 +20,7 @@ type clock struct {
 // clocks are the clocks of a table, in the order of time. Guarded by Store.mu.
 type clocks struct {
 	queue    []clock
+	sweepAt  int // length of the queue from which on void clocks are taken out
 	started  uint32
 	withheld bool // the server was asked for nothing, though all is subscribed: no clock runs
 }
@@ -29,6 +30,19 @@ func (k *clocks) start(i *demand, now time.Time) {
 	k.started++
 	i.asked = k.started
 	k.queue = append(k.queue, clock{i, i.asked, now})
+	if len(k.queue) >= k.sweepAt {
+		k.sweep()
+	}
+}
+
+// minClocks is the number of clocks from which on void ones are taken out before their time has come.
+const minClocks = 1024
+
+// sweep takes void clocks out, when there are as many as there were running ones: each keeps a name in
+// memory that may be long gone (LIM-3).
+func (k *clocks) sweep() {
+	k.queue = slices.Clone(slices.DeleteFunc(k.queue, func(c clock) bool { return !c.runs() }))
+	k.sweepAt = max(minClocks, 2*len(k.queue))
 }
 
 // run reports whether something is waited for.
@@ -37,7 +51,7 @@ func (k *clocks) run() bool { return slices.ContainsFunc(k.queue, clock.runs) }
 // silent returns since when the server has said nothing of a demand that a client waits for. An
 // error that leaves a name open is no silence.
 func (k *clocks) silent() (since time.Time, waits bool) {
-	for _, c := range k.queue {
+	for _, c := range k.queue { // at most sweepAt
 		if c.runs() && c.demand.subscribedTo() && (c.demand.coll != nil || c.demand.entry.state == Unknown) {
 			return c.since, true
 		}

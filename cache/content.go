@@ -51,6 +51,9 @@ func (t *Table) put(e *Entry, r *wire.Resource, coll *Collection, now time.Time)
 	if e.extra.audience != nil {
 		e.extra.audience.Changed()
 	}
+	if i := e.extra.demand; i != nil && i.idle {
+		i.reviewAnswer()
+	}
 }
 
 // remove makes an entry absent, or failed with err, and tells its subscribers.
@@ -93,6 +96,8 @@ func (t *Table) remove(e *Entry, to State, err *wire.ResourceError, now time.Tim
 		setDemand(e, t.newDemand(e, nil))
 	case i != nil && !i.subscribedTo() && !i.kept():
 		i.evict(ReasonAbsent)
+	case i != nil && i.idle:
+		i.reviewAnswer()
 	}
 	t.forgetUnused(e)
 }

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/few"
 )
 
 // demand is something that the relay asks its server for: one name, a glob or "*". It exists from
@@ -84,6 +86,16 @@ func (i *demand) leaveIdle() {
 	if i.idle {
 		i.idle = false
 		i.table.store.cache.removeIdle(i)
+		i.table.demands.leaveIdle(i)
+	}
+}
+
+// reviewAnswer notes whether it is an idle name without an answer.
+func (i *demand) reviewAnswer() {
+	if i.idle && i.entry.Open() {
+		i.table.store.unanswered.add(i, len(i.entry.key))
+	} else {
+		i.table.store.unanswered.remove(i)
 	}
 }
 
@@ -183,6 +195,8 @@ type demandQueue struct {
 	count   int       // names and collections that the server is asked for, or will be
 	pending []*demand // the server is to be told something of them
 
+	idle map[*demand]struct{} // names that no client subscribes to
+
 	clocks clocks
 	pins   map[string]int // by key of a name or a glob; see Pin
 
@@ -210,6 +224,22 @@ func (q *demandQueue) remove(i *demand) {
 	q.pending[last] = nil
 	q.pending = q.pending[:last]
 	i.pending = 0
+}
+
+// addIdle notes that a demand has become idle.
+func (q *demandQueue) addIdle(i *demand) {
+	if i.entry != nil {
+		q.idle = with(q.idle, i)
+		i.reviewAnswer()
+	}
+}
+
+// leaveIdle notes that a demand is not idle any more.
+func (q *demandQueue) leaveIdle(i *demand) {
+	if i.entry != nil {
+		q.idle = few.Without(q.idle, i)
+		i.table.store.unanswered.remove(i)
+	}
 }
 
 // restart forgets what belongs to the stream before.
@@ -250,8 +280,16 @@ func (q *demandQueue) lately(key string, quiet time.Duration, now time.Time) (un
 	return ok, ok && now.Sub(at) <= quiet
 }
 
-// check verifies the list and returns it as a set.
-func (q *demandQueue) check(c *Checker) map[*demand]bool {
+// check verifies the lists and returns what is pending as a set.
+func (q *demandQueue) check(c *Checker, t *Table) map[*demand]bool {
+	idle := 0
+	for i := range demandsOf(t) {
+		if _, listed := q.idle[i]; i.entry != nil && i.idle {
+			idle++
+			c.That(listed, "%q is idle, but not listed so", i.name())
+		}
+	}
+	c.That(idle == len(q.idle), "%d names are idle, %d are listed so", idle, len(q.idle))
 	pending := make(map[*demand]bool)
 	for at, i := range q.pending {
 		c.That(!pending[i], "%q is pending twice", i.name())

@@ -151,7 +151,16 @@ func (i *demand) release() {
 	}
 	i.idle = true
 	i.table.store.cache.addIdle(i)
+	i.table.demands.addIdle(i)
 	i.strays()
+	trimUnanswered(i.table.store)
+}
+
+// trimUnanswered evicts the names without an answer that are idle for longest, while there are too many.
+func trimUnanswered(s *Store) {
+	for i, is := s.unanswered.beyond(); is; i, is = s.unanswered.beyond() {
+		i.evict(ReasonUnanswered)
+	}
 }
 
 // evict marks a demand to be unsubscribed and dropped. An unsent demand without content is

@@ -44,7 +44,7 @@ func (p *past) image() PastImage {
 
 // restore takes over the states of an earlier process. The store has none of its own.
 func (p *past) restore(i *PastImage, c *Cache) {
-	if p.number > 0 || c.generations.Load() == 0 {
+	if p.number > 0 || c.past.generations.Load() == 0 {
 		return
 	}
 	*p = past{number: i.Number, since: i.Since, closed: true}
@@ -58,6 +58,6 @@ func (p *past) restore(i *PastImage, c *Cache) {
 			}
 		}
 		p.bursts = append(p.bursts, b)
-		c.pastBytes.Add(b.bytes)
+		c.past.bytes.Add(b.bytes)
 	}
 }

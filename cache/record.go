@@ -35,7 +35,7 @@ func recordRemoval(t *Table, e *Entry, err *wire.ResourceError, now time.Time) {
 // records reports whether changes of a table are recorded.
 func records(t *Table) bool {
 	s := t.store
-	return s.cache.generations.Load() > 0 && !assigns(t.typeURL) && t.typeURL != lbEndpointType &&
+	return s.cache.past.generations.Load() > 0 && !assigns(t.typeURL) && t.typeURL != lbEndpointType &&
 		!s.source.Resolved && (s.source.Unrecorded == nil || !s.source.Unrecorded(t.typeURL))
 }
 
@@ -55,10 +55,10 @@ func record(t *Table, e *Entry, now time.Time) {
 		b.before[name] = e.res
 		size := pastOverhead + e.Size()
 		b.bytes += size
-		c.pastBytes.Add(size)
+		c.past.bytes.Add(size)
 	}
-	limit := c.pastLimit.Load()
-	for len(p.bursts) > 0 && (len(p.bursts) > int(c.generations.Load()) || limit > 0 && c.pastBytes.Load() > limit) {
-		c.pastBytes.Add(-p.forget())
+	limit := c.past.limit.Load()
+	for len(p.bursts) > 0 && (len(p.bursts) > int(c.past.generations.Load()) || limit > 0 && c.past.bytes.Load() > limit) {
+		c.past.bytes.Add(-p.forget())
 	}
 }

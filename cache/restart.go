@@ -230,7 +230,7 @@ func (s *Store) Close() {
 	s.applyMu.Lock()
 	defer s.applyMu.Unlock()
 	for len(s.changes.past.bursts) > 0 {
-		s.cache.pastBytes.Add(-s.changes.past.forget())
+		s.cache.past.bytes.Add(-s.changes.past.forget())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

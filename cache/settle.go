@@ -132,8 +132,8 @@ func makeRoom(t *Table, now time.Time) time.Time {
 	if at := since.Add(min(roomAfter, t.store.source.Absent/2)); now.Before(at) {
 		return at
 	}
-	for _, e := range t.entries {
-		if i := e.extra.demand; i != nil && i.idle && i.subscribed && !t.upstream.held.frozen() {
+	for i := range t.demands.idle {
+		if i.subscribed && !t.upstream.held.frozen() {
 			i.evict(ReasonSilence)
 		}
 	}

@@ -32,7 +32,7 @@ type Store struct {
 	single     map[string]bool // by StreamID.TypeURL: there is no second stream (OneStream)
 	references referenceNews
 	restored   restoredStore
-	strays     map[*demand]time.Time // names that may be strays, since when
+	unanswered unanswered[*demand]
 	usage      weight
 }
 
@@ -43,6 +43,7 @@ type due struct {
 	clocks    map[*Table]struct{}      // a clock runs
 	ttls      map[*Table]struct{}      // a TTL runs
 	held      heldTables               // something is held back
+	strays    map[*demand]time.Time    // names that may be strays, since when
 }
 
 // Freezing says whether the tables of a type are frozen at a time. It is called under the store's
@@ -94,6 +95,7 @@ func (c *Cache) Open(source Source) *Store {
 		demandSignal: newSignal(),
 		tables:       make(map[tableKey]*Table),
 		places:       make(map[Place]bool),
+		unanswered:   unanswered[*demand]{total: &c.unanswered},
 		due: due{
 			unsettled: make(map[*Collection]struct{}),
 			clocks:    make(map[*Table]struct{}),

@@ -27,11 +27,11 @@ import (
 // strays also wait for the answers to other names of their type. If these do not come, strays may
 // be the reason, and makeRoom evicts them.
 func expireStrays(s *Store, now time.Time) (next time.Time) {
-	if len(s.strays) == 0 {
+	if len(s.due.strays) == 0 {
 		return time.Time{}
 	}
 	asking := make(map[*Table]bool)
-	for i := range s.strays {
+	for i := range s.due.strays {
 		if _, known := asking[i.table]; !known {
 			asking[i.table] = i.table.demands.clocks.run() || i.table.demands.asks()
 		}
@@ -51,12 +51,12 @@ func expireStrays(s *Store, now time.Time) (next time.Time) {
 func dropStrays(s *Store, due func(i *demand, since time.Time) bool) {
 	left := make(map[*demand]struct{})
 	in := make(map[*Table]bool)
-	for i, since := range s.strays {
+	for i, since := range s.due.strays {
 		switch {
 		case !i.idle || !i.alive():
-			delete(s.strays, i)
+			delete(s.due.strays, i)
 		case due(i, since):
-			delete(s.strays, i)
+			delete(s.due.strays, i)
 			left[i], in[i.table] = struct{}{}, true
 		}
 	}
@@ -92,7 +92,7 @@ func checkStrays(s *Store) error {
 	for _, t := range s.tables {
 		for _, e := range t.entries {
 			if i := e.extra.demand; e.marks.stray && i != nil && i.idle {
-				if _, listed := s.strays[i]; !listed {
+				if _, listed := s.due.strays[i]; !listed {
 					return fmt.Errorf("%q may be a stray, and nobody looks", e.key)
 				}
 			}

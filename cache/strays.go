@@ -118,9 +118,9 @@ func (i *demand) strays() {
 		return
 	}
 	s := i.table.store
-	if s.strays == nil {
-		s.strays = make(map[*demand]time.Time)
+	if s.due.strays == nil {
+		s.due.strays = make(map[*demand]time.Time)
 	}
-	s.strays[i] = s.cache.Now()
+	s.due.strays[i] = s.cache.Now()
 	s.demandSignal.send() // the session asks anew when to Settle
 }

@@ -180,11 +180,11 @@ func (s Session) Shed(stream wire.StreamID, typeURL string, bytes int) bool {
 	defer s.store.mu.Unlock()
 	found := false
 	for _, t := range s.carried(stream, typeURL, nil) {
-		for _, e := range t.entries {
+		for i := range t.demands.idle {
 			if bytes <= 0 {
 				break
 			}
-			if i := e.extra.demand; i != nil && i.idle && i.subscribed {
+			if i.subscribed {
 				bytes -= len(i.name()) + overhead
 				i.evict(ReasonLimit)
 				found = true

@@ -6,6 +6,10 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
+// maxLeft bounds the bytes of the names that are remembered as left out since one answer. A server need not answer
+// at all, while clients drop names without end (LIM-3).
+const maxLeft = 1 << 20
+
 // mostAnew is how often a name is left out and asked for again, at most, before the server is
 // taken to have nothing of it.
 const mostAnew = 3
@@ -16,7 +20,8 @@ const mostAnew = 3
 // to responses that come without them leave them out, and a request behind asks for them.
 // Responses of full-state types hold all names anyway.
 type anewNames struct {
-	left, older map[string]struct{} // left out since the last answer, and since the one before
+	left, older map[string]struct{} // left out since the last answer, and since the one before; or the last ones
+	bytes       int                 // of left
 	wanted      map[string]int      // asked for since, and not sent: how often they may be left out
 }
 
@@ -25,9 +30,18 @@ func (a *anewNames) leave(name string) {
 	if a.left == nil {
 		a.left = make(map[string]struct{})
 	}
+	if _, known := a.left[name]; !known {
+		a.bytes += len(name)
+	}
 	a.left[name] = struct{}{}
 	delete(a.wanted, name)
+	if a.bytes > maxLeft {
+		a.age()
+	}
 }
+
+// age forgets the names that were left out longest ago.
+func (a *anewNames) age() { a.older, a.left, a.bytes = a.left, nil, 0 }
 
 // want notes that a name is wanted. again says that it was all the time.
 func (a *anewNames) want(name string, again bool) {
@@ -40,6 +54,9 @@ func (a *anewNames) want(name string, again bool) {
 		a.wanted = make(map[string]int)
 	}
 	a.wanted[name] = mostAnew
+	if left {
+		a.bytes -= len(name)
+	}
 	delete(a.left, name)
 	delete(a.older, name)
 }
@@ -57,7 +74,7 @@ func (a *anewNames) came(resources []*wire.Resource) {
 // answered returns the names that the answer to a response says: all but those that are to be asked
 // for again behind it.
 func (a *anewNames) answered(names []string) []string {
-	a.older, a.left = a.left, nil
+	a.age()
 	if len(a.wanted) == 0 {
 		return names
 	}

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 
@@ -81,4 +82,35 @@ func TestAskedAnewAcrossAFullList_STR4_RES2(t *testing.T) {
 	expect(d.subscribe(unsub(endpoints, "x"), 0, 1<<20), "[y] v=2 n=n2")
 	expect([]request{d.answer(envelope{endpoints, "n3", "3"}, nil)}, "[y] v=3 n=n3")
 	expect(d.behind(endpoints))
+}
+
+// A server that answers nothing while names come and go has the relay remember few of them (STR-4, LIM-3).
+func TestAnewNamesAreFew_LIM3(t *testing.T) {
+	var a anewNames
+	held := func() (bytes int) {
+		for _, names := range []map[string]struct{}{a.left, a.older} {
+			for name := range names {
+				bytes += len(name)
+			}
+		}
+		return bytes
+	}
+	for i := range 10_000 {
+		a.leave(fmt.Sprintf("%01000d", i))
+	}
+	if bytes := held(); bytes > 2*(maxLeft+1000) {
+		t.Errorf("%d bytes of names are remembered", bytes)
+	}
+	last := fmt.Sprintf("%01000d", 9_999)
+	a.want(last, false)
+	if got := a.answered([]string{"a", last}); len(got) != 1 || a.bytes != 0 || held() == 0 {
+		t.Errorf("the last name that was left out is not asked for anew: %d bytes, answered with %d names", a.bytes, len(got))
+	}
+	for range 10_000 {
+		a.leave(last)
+		a.want(last, false)
+	}
+	if a.bytes != 0 {
+		t.Errorf("%d bytes counted for no name", a.bytes)
+	}
 }
