@@ -55,9 +55,23 @@ func (i *demand) kept() bool {
 
 // subscribe records that the server is asked for it now, and returns the name to ask for.
 func (i *demand) subscribe(now time.Time) string {
-	i.subscribed, i.again, i.repeats, i.waits, i.leftOut = true, false, false, false, false
+	i.subscribed, i.again, i.repeats, i.waits = true, false, false, false
+	i.leaveOut(false)
 	i.startClock(now)
 	return i.name()
+}
+
+// leaveOut records whether requests have no room for a name.
+func (i *demand) leaveOut(out bool) {
+	if i.leftOut == out {
+		return
+	}
+	i.leftOut = out
+	if out {
+		i.table.demands.leftOut++
+	} else {
+		i.table.demands.leftOut--
+	}
 }
 
 // empty reports whether the relay holds nothing because of it.
@@ -193,6 +207,7 @@ func (i *demand) open() bool {
 // Store.mu.
 type demandQueue struct {
 	count   int       // names and collections that the server is asked for, or will be
+	leftOut int       // names for which requests have no room
 	pending []*demand // the server is to be told something of them
 
 	idle map[*demand]struct{} // names that no client subscribes to
@@ -282,13 +297,17 @@ func (q *demandQueue) lately(key string, quiet time.Duration, now time.Time) (un
 
 // check verifies the lists and returns what is pending as a set.
 func (q *demandQueue) check(c *Checker, t *Table) map[*demand]bool {
-	idle := 0
+	idle, leftOut := 0, 0
 	for i := range demandsOf(t) {
+		if i.leftOut {
+			leftOut++
+		}
 		if _, listed := q.idle[i]; i.entry != nil && i.idle {
 			idle++
 			c.That(listed, "%q is idle, but not listed so", i.name())
 		}
 	}
+	c.That(leftOut == q.leftOut, "requests have no room for %d names, counted as %d", leftOut, q.leftOut)
 	c.That(idle == len(q.idle), "%d names are idle, %d are listed so", idle, len(q.idle))
 	pending := make(map[*demand]bool)
 	for at, i := range q.pending {

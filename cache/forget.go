@@ -145,8 +145,12 @@ func dropCollection(t *Table, c *Collection) {
 // release is called when the last subscription ends. The demand becomes idle, or is evicted if it
 // may not stay.
 func (i *demand) release() {
-	if !i.kept() {
+	switch {
+	case !i.kept():
 		i.evict(ReasonAbsent)
+		return
+	case i.entry != nil && i.table.demands.leftOut > 0:
+		i.evict(ReasonLimit) // others wait for its room (RES-17)
 		return
 	}
 	i.idle = true
@@ -189,6 +193,7 @@ func (i *demand) drop() {
 	i.leaveIdle()
 	i.stay()
 	i.subscribed = false
+	i.leaveOut(false)
 	t.demands.count--
 	if i.entry != nil {
 		setDemand(i.entry, nil)

@@ -94,6 +94,7 @@ type TypeStats struct {
 	Followers     int   // cursors of clients in its collections
 	Watchers      int64 // clients' subscriptions by name
 	Pins          int   // names and globs that are pinned
+	LeftOut       int   // names that the server is not asked for, because requests have no room for them (RES-17)
 
 	Upkeep Upkeep
 }
@@ -141,6 +142,7 @@ func (s *Store) Stats() []TypeStats {
 			TypeURL: key.typeURL, Kind: key.kind.String(),
 			Subscriptions: t.demands.count, Collections: len(t.colls),
 			Resources: t.usage.resources, Bytes: t.usage.bytes, Watchers: t.usage.watchers, Pins: len(t.demands.pins),
+			LeftOut: t.demands.leftOut,
 		}
 		switch h := t.upstream.held; {
 		case h.frozen():

@@ -1,47 +1,44 @@
 package cache
 
 import (
-	"time"
-
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"google.golang.org/grpc/codes"
 )
 
-// LeaveOut says which names of a type the server is not asked for on a stream, because a request of
-// the state of the world has no room for them (RES-17), in place of what it said before. The names
-// stay demanded: the session asks for them as soon as others are unsubscribed. Until then their
+// LeaveOut says which names of a type the server is not asked for on a stream from now on, because a
+// request of the state of the world has no room for them, and for which there is room again (RES-17). The
+// former stay demanded: the session asks for them as soon as others are unsubscribed. Until then their
 // clients are told UNAVAILABLE (ABS-2), no clock runs for them (RES-7), and a list without them
-// says nothing about them (RES-8).
-func (s Session) LeaveOut(stream wire.StreamID, typeURL string, names []string) {
-	out := make(map[string]struct{}, len(names))
-	for _, name := range names {
-		out[name] = struct{}{}
-	}
+// says nothing about them (RES-8). Meanwhile names that no client subscribes to any more are evicted at
+// once.
+func (s Session) LeaveOut(stream wire.StreamID, typeURL string, out, in []string) {
 	s.store.change(func() {
 		now := s.store.cache.Now()
 		for _, t := range s.carried(stream, typeURL, nil) {
-			for _, e := range t.entries {
-				i := e.extra.demand
-				if i == nil || !i.subscribed {
-					continue
-				}
-				switch _, left := out[e.key]; {
-				case left && !i.leftOut:
-					leaveOut(t, i, now)
-				case !left && i.leftOut:
-					i.leftOut = false
+			for _, name := range in {
+				if i := demandFor(t, name); i != nil && i.leftOut {
+					i.leaveOut(false)
 					i.startClock(now)
+				}
+			}
+			for _, name := range out {
+				if i := demandFor(t, name); i != nil && i.subscribed && !i.leftOut {
+					i.leaveOut(true)
+					i.asked = 0
+					i.late(true)
+					waitNoLonger(t, i.entry, errLeftOut, now)
 				}
 			}
 		}
 	})
 }
 
-// leaveOut ends the waiting for a name that the server is not asked for.
-func leaveOut(t *Table, i *demand, now time.Time) {
-	i.leftOut, i.asked = true, 0
-	i.late(true)
-	waitNoLonger(t, i.entry, errLeftOut, now)
+// demandFor returns the demand for a name, nil if there is none.
+func demandFor(t *Table, name string) *demand {
+	if e := t.entries[name]; e != nil {
+		return e.extra.demand
+	}
+	return nil
 }
 
 // errLeftOut is the error of a name that is left out.

@@ -211,6 +211,7 @@ func loseStream(t *Table) {
 		e.marks.Overdue = false
 		if e.extra.demand != nil {
 			e.extra.demand.subscribed, e.extra.demand.again = false, false
+			e.extra.demand.leaveOut(false)
 		}
 	}
 }

@@ -105,7 +105,7 @@ type tableDesc struct {
 
 // tableSum adds up tables.
 type tableSum struct {
-	subscriptions, collections, tombstones, followers, pins, held int
+	subscriptions, leftOut, collections, tombstones, followers, pins, held int
 	frozen, frozenNames                                           int
 	resources, bytes, watchers                                    int64
 }
@@ -162,6 +162,8 @@ func newSourceCollector(m *Metrics, src Source) *sourceCollector {
 		tables: []tableDesc{
 			table("upstream", "subscriptions", "Names and collections that the relay is subscribed to.",
 				func(t *tableSum) float64 { return float64(t.subscriptions) }),
+			table("upstream", "left_out_names", "Names that the upstream is not asked for, because requests have no room for them.",
+				func(t *tableSum) float64 { return float64(t.leftOut) }),
 			table("table", "resources", "Cached resources of the upstream.",
 				func(t *tableSum) float64 { return float64(t.resources) }),
 			table("table", "bytes", "Encoded size of the cached resources of the upstream.",
@@ -357,6 +359,7 @@ func (u *upstreamSum) add(s SessionStats, now time.Time) {
 	for _, t := range s.Tables {
 		sum := &u.types[kindOf(t.TypeURL)]
 		sum.subscriptions += t.Subscriptions
+		sum.leftOut += t.LeftOut
 		sum.collections += t.Collections
 		sum.tombstones += t.Tombstones
 		sum.followers += t.Followers

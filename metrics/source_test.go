@@ -58,7 +58,7 @@ func TestSource(t *testing.T) {
 	m, reg := setUp(t)
 	table := func(url string) cache.TypeStats {
 		return cache.TypeStats{
-			TypeURL: url, Kind: "named", Stream: "ads#2", Subscriptions: 1, Collections: 2,
+			TypeURL: url, Kind: "named", Stream: "ads#2", Subscriptions: 1, LeftOut: 8, Collections: 2,
 			Resources: 3, Bytes: 4, Tombstones: 5, Followers: 6, Watchers: 7,
 		}
 	}
@@ -99,7 +99,7 @@ func TestSource(t *testing.T) {
 		`upstream_sessions{state="idle",upstream="added later"}`:  1,
 	}
 	for name, n := range map[string]float64{
-		"upstream_subscriptions": 1, "table_collections": 2, "table_resources": 3, "table_bytes": 4,
+		"upstream_subscriptions": 1, "upstream_left_out_names": 8, "table_collections": 2, "table_resources": 3, "table_bytes": 4,
 		"table_tombstones": 5, "table_followers": 6, "table_watchers": 7,
 	} {
 		want[name+`{type="cds",upstream="primary"}`] = 3 * n

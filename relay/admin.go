@@ -179,11 +179,12 @@ type tableView struct {
 	Resources     int64      `json:"resources"`
 	Bytes         int64      `json:"bytes"`
 	Tombstones    int        `json:"tombstones"`
-	Followers     int        `json:"followers"`      // clients' cursors
-	Watchers      int64      `json:"watchers"`       // clients' named subscriptions
-	Held          int        `json:"held,omitempty"` // losses that clients are not told yet
-	Pins          int        `json:"pins"`           // names and globs that are fetched ahead
-	Upkeep        upkeepView `json:"upkeep"`         // what the table keeps beside its resources
+	Followers     int        `json:"followers"`          // clients' cursors
+	Watchers      int64      `json:"watchers"`           // clients' named subscriptions
+	Held          int        `json:"held,omitempty"`     // losses that clients are not told yet
+	Pins          int        `json:"pins"`               // names and globs that are fetched ahead
+	LeftOut       int        `json:"left_out,omitempty"` // names for which requests have no room
+	Upkeep        upkeepView `json:"upkeep"`             // what the table keeps beside its resources
 }
 
 type upkeepView struct {
@@ -205,7 +206,7 @@ func viewOf(t *cache.TypeStats) tableView {
 	return tableView{
 		TypeURL: t.TypeURL, Kind: t.Kind, Stream: t.Stream, Subscriptions: t.Subscriptions, Collections: t.Collections,
 		Resources: t.Resources, Bytes: t.Bytes, Tombstones: t.Tombstones, Followers: t.Followers, Watchers: t.Watchers,
-		Held: t.Held, Pins: t.Pins, Upkeep: upkeepView(t.Upkeep),
+		Held: t.Held, Pins: t.Pins, LeftOut: t.LeftOut, Upkeep: upkeepView(t.Upkeep),
 	}
 }
 

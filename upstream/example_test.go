@@ -30,7 +30,7 @@ func (printer) StreamWanted(stream wire.StreamID) bool                       { r
 func (printer) Shared() bool                                                 { return false }
 func (printer) TakeDemand(wire.StreamID) (subs []wire.Subscription, ok bool) { return nil, true }
 func (printer) Shed(wire.StreamID, string, int) bool                         { return false }
-func (printer) LeaveOut(wire.StreamID, string, []string)                     {}
+func (printer) LeaveOut(wire.StreamID, string, []string, []string)           {}
 func (printer) Withhold(wire.StreamID, string, bool)                         {}
 func (printer) Awaited() bool                                                { return true }
 func (printer) Unasked(wire.StreamID) []string                               { return nil }

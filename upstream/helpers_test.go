@@ -195,13 +195,13 @@ func (s *memStore) Shed(stream wire.StreamID, typeURL string, bytes int) bool {
 	return true
 }
 
-func (s *memStore) LeaveOut(_ wire.StreamID, typeURL string, names []string) {
+func (s *memStore) LeaveOut(_ wire.StreamID, typeURL string, out, in []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.leftOut == nil {
 		s.leftOut = make(map[string][]string)
 	}
-	s.leftOut[typeURL] = names
+	s.leftOut[typeURL] = slices.DeleteFunc(append(s.leftOut[typeURL], out...), func(name string) bool { return slices.Contains(in, name) })
 }
 
 func (s *memStore) Withhold(_ wire.StreamID, typeURL string, withheld bool) {

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -25,8 +24,8 @@ type pollLink struct {
 	stop     context.CancelFunc
 	wg       sync.WaitGroup // the poller's goroutine
 
-	names    map[string]struct{}
-	list     []string  // names in order, as the poller was given them last
+	names    stateNames
+	list     []string  // the names that have room, in order, as the poller was given them last
 	accepted []string  // the names for which the last accepted response was
 	awaiting bool      // the server has not answered for list
 	added    time.Time // when names were last added (UPS-3)
@@ -36,7 +35,7 @@ type pollLink struct {
 
 // connect implements client: it begins to poll for everything wanted.
 func (c *restClient) connect(l *line) (link, error) {
-	k := &pollLink{client: c, line: l, names: make(map[string]struct{}), since: time.Now(), awaiting: true}
+	k := &pollLink{client: c, line: l, names: newStateNames(pollSize), since: time.Now(), awaiting: true}
 	subs := c.store.Restart(l.id, 0)
 	k.take(subs)
 	if !c.store.StreamWanted(l.id) {
@@ -44,8 +43,7 @@ func (c *restClient) connect(l *line) (link, error) {
 		c.remote.up.entrance.leave(l.ticket)
 		return nil, nil
 	}
-	k.fit()
-	k.list = slices.Sorted(maps.Keys(k.names))
+	k.list, _ = k.fit()
 	k.ctx, k.stop = context.WithCancel(c.remote.ctx)
 	k.exchange = newExchange(c.web, l.replica, c.headers, func(kind RequestKind) { c.report.wrote(l.id.TypeURL, kind) })
 	var err error
@@ -105,15 +103,16 @@ func (k *pollLink) silent(now time.Time, after time.Duration) bool {
 
 // take applies changed subscriptions.
 func (k *pollLink) take(subs []wire.Subscription) {
+	k.names.gone = nil
 	for _, sub := range subs {
 		for _, name := range sub.Unsubscribe {
-			delete(k.names, name)
+			k.names.remove(name)
 		}
 		if len(sub.Subscribe) > 0 {
 			k.added = time.Now()
 		}
 		for _, name := range sub.Subscribe {
-			k.names[name] = struct{}{}
+			k.names.add(name)
 		}
 	}
 }
@@ -130,12 +129,13 @@ func (k *pollLink) demand() {
 		return
 	}
 	k.take(subs)
-	k.fit()
-	list := slices.Sorted(maps.Keys(k.names))
-	if slices.Equal(list, k.list) {
+	list, changed := k.fit()
+	if !changed {
 		// A name that is wanted again (TTL-5) does not change the poll, and the server
 		// would answer that nothing changed.
-		k.again = k.again || slices.ContainsFunc(subs, func(sub wire.Subscription) bool { return len(sub.Subscribe) > 0 })
+		k.again = k.again || slices.ContainsFunc(subs, func(sub wire.Subscription) bool {
+			return slices.ContainsFunc(sub.Subscribe, func(name string) bool { return has(list, name) })
+		})
 		if k.again {
 			l.again(alonePause)
 		}
@@ -157,35 +157,41 @@ func (k *pollLink) polled(names []string) []string {
 	return names
 }
 
-// fit has the Store drop names without a subscriber if a poll would pass the limit (RES-17).
-func (k *pollLink) fit() {
+// fit returns the names that a poll has room for, and whether they are others than before. If a poll for all would pass
+// the limit, it has the Store drop names without a subscriber. If that does not suffice, the newest are left out
+// (RES-17). A poll for no name would ask for everything: so one is said, if none has room.
+func (k *pollLink) fit() (list []string, changed bool) {
 	c, id := k.client, k.line.id
 	limit := c.cfg.MaxRequestSize
-	size := k.size() + c.nodeSize
-	if size <= limit {
-		return
-	}
-	if c.store.Shed(id, id.TypeURL, size-limit+limit/8) {
+	most := limit - c.nodeSize
+	if over := k.names.total - most; over > 0 && c.store.Shed(id, id.TypeURL, over+limit/8) {
 		subs, _ := c.store.TakeDemand(id) // what is to begin anew was asked for before
 		k.take(subs)
 	}
-	if size = k.size() + c.nodeSize; size > limit && !k.line.warned.large {
-		k.line.warned.large = true
-		c.report.noteLargePoll(id.TypeURL, len(k.names), size, limit)
+	out, in := k.names.fit(most, min(most/8, answerRoom), k.names.total <= most, k.list)
+	if len(out)+len(in) > 0 {
+		c.store.LeaveOut(id, id.TypeURL, out, in)
 	}
+	if k.names.leftOut > 0 && !k.line.warned.large {
+		k.line.warned.large = true
+		c.report.noteLarge(id.TypeURL, len(k.names.names), k.names.leftOut, k.names.total+c.nodeSize, limit)
+	}
+	if changed = len(k.names.changed) > 0; k.names.none() && k.names.leftOut > 0 {
+		list = []string{slices.Min(k.names.lacking())}
+		return list, !slices.Equal(list, k.list)
+	}
+	list = k.names.listed()
+	return list, changed || len(list) != len(k.list)
 }
 
 // locatorOverhead is what a name with parameters takes in a poll beyond its words.
 const locatorOverhead = len(`{"name":"","dynamicParameters":{}}`) + 64*len(`"":"",`)
 
-// size is what the names take in a poll at most: quotes and a comma each.
-func (k *pollLink) size() int {
-	n := 0
-	for name := range k.names {
-		n += len(name) + len(`"",`)
-		if wire.IsLocator(name) {
-			n += locatorOverhead
-		}
+// pollSize is what a name takes in a poll at most: quotes and a comma.
+func pollSize(name string) int {
+	n := len(name) + len(`"",`)
+	if wire.IsLocator(name) {
+		n += locatorOverhead
 	}
 	return n
 }

@@ -92,16 +92,10 @@ func (r *report) responded(typeURL string, resources, removed, bytes int, at tim
 	r.obs.ResponseReceived(typeURL, resources, removed, bytes)
 }
 
-// noteLarge tells of a request that would pass the limit, and of the names that are left out (RES-17).
+// noteLarge tells of a request or poll that would pass the limit, and of the names that are left out (RES-17).
 func (r *report) noteLarge(typeURL string, names, leftOut, bytes, limit int) {
 	r.log.Warn("request would pass the limit, and all its names are watched: leaving out the newest",
 		"type", typeURL, "names", names, "left_out", leftOut, "bytes", bytes, "limit", limit)
-}
-
-// noteLargePoll tells of a poll that passes the limit and is sent nevertheless (RES-17).
-func (r *report) noteLargePoll(typeURL string, names, bytes, limit int) {
-	r.log.Warn("poll passes the limit, and all its names are watched: sending it",
-		"type", typeURL, "names", names, "bytes", bytes, "limit", limit)
 }
 
 // noteRejected tells of a response that was refused.

@@ -664,6 +664,56 @@ func TestRES17RESTShed(t *testing.T) {
 	})
 }
 
+// A poll that would pass the limit although all names are watched leaves out the newest, and their clients are told so. They
+// come in as soon as a client lets go of others, and not when these would have been idle for long enough.
+func TestRES17RESTLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 400
+		n, srv := newNetwork(t), &restServer{}
+		srv.says(func(w http.ResponseWriter, r *http.Request, poll *discoveryv3.DiscoveryRequest) {
+			holding(fmt.Sprint(len(poll.GetResourceNames())), endpoints, poll.GetResourceNames()...)(w, r, poll)
+		})
+		n.serveREST("a:1", srv)
+		b := newBed(t, restSource())
+		r := runREST(t, n, b, "a:1")
+		r.up().cfg.MaxRequestSize = limit
+		name := func(i int) string { return fmt.Sprintf("a-name-of-24-bytes-%05d", i) }
+		var all []string
+		for i := range 20 {
+			all = append(all, name(i))
+			b.want(endpoints, name(i))
+			pass(time.Second)
+		}
+		state := func(name string) string { return b.Store.Resources(endpoints, name)[0].State }
+		has := 0
+		for _, poll := range srv.polled() {
+			names := poll.GetResourceNames()
+			if has = len(names); !slices.Equal(names, all[:has]) || has*len(name(0)) > limit {
+				t.Errorf("a poll for %q", names)
+			}
+		}
+		if has < 5 || has == 20 || state(name(has-1)) != "present" || state(name(has)) != "failed" {
+			t.Errorf("%d names are asked for, the last is %s, the next is %s", has, state(name(has-1)), state(name(has)))
+		}
+		b.unwant(endpoints, name(1), name(2), name(3), name(4))
+		pass(time.Minute)
+		if state(name(has)) != "present" || state(name(19)) != "failed" {
+			t.Errorf("after others went, the first that was left out is %s, the last %s", state(name(has)), state(name(19)))
+		}
+		b.unwant(endpoints, all...)
+		b.want(endpoints, strings.Repeat("x", 2*limit)) // there is no poll for nothing
+		pass(time.Minute)
+		for _, poll := range srv.polled() {
+			if len(poll.GetResourceNames()) == 0 {
+				t.Fatal("a poll for everything")
+			}
+		}
+		if err := b.Store.Check(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestNewREST(t *testing.T) {
 	for name, tt := range map[string]struct {
 		cfg  Config

@@ -35,15 +35,15 @@ type stateDialect struct {
 	// many bytes, and reports whether there were any: they come with what the Store has
 	// to say next (RES-17).
 	shed func(typeURL string, bytes int) bool
-	// leftOut tells the Store for which names there is no room, whenever that may have changed.
-	leftOut func(typeURL string, names []string)
+	// leftOut tells the Store for which names there is no room, and for which there is some again.
+	leftOut func(typeURL string, out, in []string)
 	// large is told once for each type whose request would pass the limit.
 	large func(typeURL string, names, leftOut, bytes, limit int)
 }
 
 // stateType is a type on its stream.
 type stateType struct {
-	stateNames
+	wanted stateNames
 
 	last []string // as they were said last
 	next []string // as they are in the request that was made last
@@ -52,7 +52,8 @@ type stateType struct {
 	legacy, named  bool
 	said           bool                // a request was given out
 	again          map[string]struct{} // asked for anew since, and in last
-	large          bool                // it was told that one passed the limit
+	room           int                 // bytes of a request, without the node
+	told           bool                // it was told that one passed the limit
 	anewNames      anewNames           // of a type whose responses need not hold everything
 	version, nonce string
 }
@@ -60,7 +61,7 @@ type stateType struct {
 func (d *stateDialect) of(typeURL string) *stateType {
 	t := d.types[typeURL]
 	if t == nil {
-		t = &stateType{stateNames: stateNames{names: make(map[string]int)}}
+		t = &stateType{wanted: newStateNames(nameSize)}
 		d.types[typeURL] = t
 	}
 	return t
@@ -68,13 +69,13 @@ func (d *stateDialect) of(typeURL string) *stateType {
 
 func (t *stateType) change(sub wire.Subscription, full bool) {
 	for _, name := range sub.Unsubscribe {
-		t.remove(name)
+		t.wanted.remove(name)
 		if !full && !collection(name) {
 			t.anewNames.leave(name)
 		}
 	}
 	for _, name := range sub.Subscribe {
-		t.add(name)
+		t.wanted.add(name)
 		_, said := slices.BinarySearch(t.last, name)
 		if !full && !collection(name) {
 			t.anewNames.want(name, said)
@@ -86,27 +87,36 @@ func (t *stateType) change(sub wire.Subscription, full bool) {
 			t.again[name] = struct{}{}
 		}
 	}
-	t.list = nil
 }
 
 // wholly reports whether everything is wanted, and no name beside it.
 func (t *stateType) wholly() bool {
-	_, all := t.names[wildcard]
-	return all && len(t.names) == 1
+	_, all := t.wanted.names[wildcard]
+	return all && len(t.wanted.names) == 1
 }
 
-// request says what is wanted now.
-func (t *stateType) request(typeURL string) *discoveryv3.DiscoveryRequest {
-	r := &discoveryv3.DiscoveryRequest{TypeUrl: typeURL, VersionInfo: t.version, ResponseNonce: t.nonce}
+// bare is a request without names.
+func (t *stateType) bare(typeURL string) *discoveryv3.DiscoveryRequest {
 	t.next = nil
-	if t.legacy {
-		return r
+	return &discoveryv3.DiscoveryRequest{TypeUrl: typeURL, VersionInfo: t.version, ResponseNonce: t.nonce}
+}
+
+// request says what is wanted now, as far as there is room.
+func (t *stateType) request(typeURL string) *discoveryv3.DiscoveryRequest {
+	r := t.bare(typeURL)
+	if !t.legacy {
+		t.fill(r, t.wanted.listed())
 	}
-	if t.list == nil {
-		t.list = slices.Sorted(maps.Keys(t.names))
-	}
-	t.fill(r, t.list)
 	return r
+}
+
+// whole is the size of a request for everything that is wanted.
+func (t *stateType) whole(typeURL string) int {
+	size := proto.Size(t.bare(typeURL))
+	if !t.legacy {
+		size += t.wanted.total
+	}
+	return size
 }
 
 // fill puts names, and names with parameters, into a request.
@@ -128,11 +138,11 @@ func (t *stateType) say(r *discoveryv3.DiscoveryRequest) request {
 // between, if only the empty one, which is no wildcard after a name (SUB-2).
 func (t *stateType) anew(typeURL string) request {
 	again := func(name string) bool { _, ok := t.again[name]; return ok }
-	r := t.request(typeURL)
-	if t.legacy || !slices.ContainsFunc(t.list, again) {
+	if t.legacy || len(t.again) == 0 || !slices.ContainsFunc(t.wanted.listed(), again) {
 		return nil
 	}
-	t.fill(r, slices.DeleteFunc(slices.Clone(t.list), again))
+	r := t.bare(typeURL)
+	t.fill(r, slices.DeleteFunc(slices.Clone(t.wanted.list), again))
 	return t.say(r)
 }
 
@@ -166,19 +176,19 @@ func (d *stateDialect) subscribe(sub wire.Subscription, reserved, limit int) []r
 	}
 	// Types of which every response is complete know this form longer than "*".
 	t.legacy = t.wholly() && !t.named && d.fullState[sub.TypeURL]
-	if len(t.names) == 0 && (d.perType || !t.said) {
+	if len(t.wanted.names) == 0 && (d.perType || !t.said) {
 		return nil // the stream ends; or nothing was asked for, and to say so would ask for everything
 	}
 	var out []request
 	if before && !t.legacy {
 		// An empty list has meant everything so far. With "*" in between it means
 		// nothing, to servers that know "*" and to those that take it for a name.
-		all := t.request(sub.TypeURL)
+		all := t.bare(sub.TypeURL)
 		t.fill(all, []string{wildcard})
 		out = append(out, t.say(all))
 	}
 	t.room = limit - reserved
-	size := proto.Size(t.request(sub.TypeURL))
+	size := t.whole(sub.TypeURL)
 	// Some more than that, or the next name would make it too large again.
 	if size > t.room && d.shed(sub.TypeURL, size-t.room+limit/8) {
 		d.owed[sub.TypeURL] = d.round
@@ -192,7 +202,7 @@ func (d *stateDialect) subscribe(sub wire.Subscription, reserved, limit int) []r
 func (d *stateDialect) begin() {
 	d.round++
 	for _, t := range d.types {
-		t.gone = nil
+		t.wanted.gone = nil
 	}
 }
 
@@ -202,8 +212,8 @@ func (d *stateDialect) flush() (out []request) {
 	for _, typeURL := range slices.Sorted(maps.Keys(d.owed)) {
 		switch {
 		case d.owed[typeURL] == d.round:
-		case len(d.types[typeURL].names) > 0:
-			out = append(out, d.ask(typeURL, proto.Size(d.types[typeURL].request(typeURL)))...)
+		case len(d.types[typeURL].wanted.names) > 0:
+			out = append(out, d.ask(typeURL, d.types[typeURL].whole(typeURL))...)
 		default:
 			delete(d.owed, typeURL)
 		}
@@ -221,15 +231,13 @@ func (d *stateDialect) owes(typeURL string) bool {
 // before a later one stays before it. So a request takes no name back that an earlier one had, but
 // for "*", which goes first. A name that has no room even alone keeps nobody out.
 func (d *stateDialect) fit(t *stateType, typeURL string, size int) {
-	before := len(t.leftOut)
-	t.leftOut = nil
-	if !t.legacy && size > t.room {
-		bare := proto.Size(&discoveryv3.DiscoveryRequest{TypeUrl: typeURL})
-		t.leave(t.room-bare, min(t.room/8, answerRoom), t.last)
+	bare := proto.Size(&discoveryv3.DiscoveryRequest{TypeUrl: typeURL})
+	out, in := t.wanted.fit(t.room-bare, min(t.room/8, answerRoom), t.legacy || size <= t.room, t.last)
+	if t.wanted.leftOut > 0 {
 		d.tell(t, typeURL, size)
 	}
-	if before+len(t.leftOut) > 0 { // a name may have come again that was left out
-		d.leftOut(typeURL, t.leftOut)
+	if len(out)+len(in) > 0 {
+		d.leftOut(typeURL, out, in)
 	}
 }
 
@@ -237,19 +245,24 @@ func (d *stateDialect) fit(t *stateType, typeURL string, size int) {
 // first one without names would even ask for everything (SUB-2).
 func (t *stateType) pointless() bool {
 	switch {
-	case len(t.leftOut) == 0:
+	case t.wanted.leftOut == 0:
 		return false
-	case len(t.list) == 0 && !t.named:
+	case t.wanted.none() && !t.named:
 		return true
 	}
-	return t.said && len(t.again) == 0 && slices.Equal(t.list, t.last)
+	return t.said && len(t.again) == 0 && t.saysAll()
+}
+
+// saysAll reports whether what was said last is all that has room now.
+func (t *stateType) saysAll() bool {
+	return len(t.wanted.changed) == 0 && len(t.last) == len(t.wanted.list) && (len(t.wanted.list) == 0 || &t.last[0] == &t.wanted.list[0])
 }
 
 // tell says once that names of a type are left out.
 func (d *stateDialect) tell(t *stateType, typeURL string, size int) {
-	if !t.large {
-		t.large = true
-		d.large(typeURL, len(t.names), len(t.leftOut), size, t.room)
+	if !t.told {
+		t.told = true
+		d.large(typeURL, len(t.wanted.names), t.wanted.leftOut, size, t.room)
 	}
 }
 
@@ -265,12 +278,15 @@ func (d *stateDialect) answer(e envelope, reason error) request {
 	if reason == nil {
 		t.version = e.version
 	}
-	r := t.request(e.typeURL)
+	r := t.bare(e.typeURL)
 	switch {
 	case d.owes(e.typeURL):
 		t.fill(r, t.last)
-	case reason == nil && !t.legacy:
-		t.fill(r, t.anewNames.answered(t.list))
+	case t.legacy:
+	case reason == nil:
+		t.fill(r, t.anewNames.answered(t.wanted.listed()))
+	default:
+		t.fill(r, t.wanted.listed())
 	}
 	r.ErrorDetail = errorDetail(reason)
 	return t.say(r)
@@ -286,7 +302,7 @@ func (d *stateDialect) came(r *wire.StateResponse) {
 // behind is what is said behind an answer: all names, if that left some out.
 func (d *stateDialect) behind(typeURL string) []request {
 	t := d.types[typeURL]
-	if t == nil || t.legacy || d.owes(typeURL) || t.list == nil || len(t.last) == len(t.list) {
+	if t == nil || t.legacy || d.owes(typeURL) || len(t.last) == len(t.wanted.list) {
 		return nil
 	}
 	return []request{t.say(t.request(typeURL))}

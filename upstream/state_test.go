@@ -38,7 +38,7 @@ func newStateDialect(perType bool) *stateDialect {
 	return &stateDialect{
 		fullState: map[string]bool{clusters: true}, perType: perType, types: map[string]*stateType{}, owed: map[string]int{}, round: 1,
 		shed:    func(string, int) bool { return false },
-		leftOut: func(string, []string) {},
+		leftOut: func(_ string, _, _ []string) {},
 		large:   func(string, int, int, int, int) {},
 	}
 }

@@ -70,10 +70,11 @@ type Store interface {
 	// unsubscribes them (RES-17).
 	Shed(stream wire.StreamID, typeURL string, bytes int) bool
 
-	// LeaveOut says which names of a type are not asked for on the stream, because a
-	// request has no room for them (RES-17), in place of what it said before. The Store
-	// tells those who want them, and takes no list for complete that lacks them.
-	LeaveOut(stream wire.StreamID, typeURL string, names []string)
+	// LeaveOut says which names of a type are not asked for on the stream from now on,
+	// because a request has no room for them, and for which there is room again (RES-17).
+	// The Store tells those who want the former, and takes no list for complete that lacks
+	// them. Meanwhile it unsubscribes what nobody wants any more.
+	LeaveOut(stream wire.StreamID, typeURL string, out, in []string)
 
 	// Withhold says whether what Restart and TakeDemand return of a type is kept back
 	// and not written, until further word or the next Restart: nobody is asked for it,

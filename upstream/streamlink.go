@@ -323,7 +323,7 @@ func (k *streamLink) newDialect() dialect {
 		fullState: c.cfg.FullState, perType: c.cfg.APIType.PerType(), types: make(map[string]*stateType),
 		owed:    make(map[string]int),
 		shed:    func(typeURL string, bytes int) bool { return c.store.Shed(id, typeURL, bytes) },
-		leftOut: func(typeURL string, names []string) { c.store.LeaveOut(id, typeURL, names) },
+		leftOut: func(typeURL string, out, in []string) { c.store.LeaveOut(id, typeURL, out, in) },
 		large:   c.report.noteLarge,
 	}
 }
