@@ -57,7 +57,7 @@ func (r *room) places() crowd.Limit { return crowd.Limit{Most: r.most, Share: r.
 func usersOf(sessions map[sessionKey]*session) iter.Seq2[crowd.Who, int] {
 	return func(yield func(crowd.Who, int) bool) {
 		for key, s := range sessions {
-			if s.users > 0 && !key.ofAll() && !yield(s.of, 1) {
+			if s.users > 0 && !key.ofAll() && !yield(s.of.get(), 1) {
 				return
 			}
 		}
@@ -73,7 +73,7 @@ func (h *hub) seat(who claim, s *session) error {
 	if err := h.room.admit(who, s.key, h.sessions); err != nil {
 		return err
 	}
-	s.of = who.from
+	s.of.set(who.from)
 	return nil
 }
 

@@ -1,11 +1,9 @@
 package load
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -81,21 +79,15 @@ const (
 type Admission struct {
 	// immutable
 	memory   *Memory
-	places   int
 	observer Observer
 
 	off atomic.Bool
 
-	mu      sync.Mutex // guards what follows
-	closed  bool
-	running list.List // of *place: who has one, in the order in which they got it
-	overrun int       // who goes on without a place
-	begun   queue     // rests of handshakes: they go first
-	hellos  queue     // handshakes that begin
-	joins   queue
-	inRow   int // joins that had their turns since the last hello
-	look    *time.Timer
-	looking bool // look is set
+	places places // its lock guards what follows
+	begun  queue  // rests of handshakes: they go first
+	hellos queue  // handshakes that begin
+	joins  queue
+	inRow  int // joins that had their turns since the last hello
 }
 
 // NewAdmission makes one that goes by memory, which may be nil. observer may be nil, too.
@@ -107,7 +99,9 @@ func newAdmission(memory *Memory, observer Observer, places int) *Admission {
 	if observer == nil {
 		observer = silent{}
 	}
-	return &Admission{memory: memory, observer: observer, places: places}
+	a := &Admission{memory: memory, observer: observer}
+	a.places.most, a.places.next, a.places.wait = places, a.first, a.waiting
+	return a
 }
 
 type silent struct{}
@@ -119,19 +113,7 @@ func (silent) Refused(Work, Reason)         {}
 func (a *Admission) SetOff(off bool) { a.off.Store(off) }
 
 // Close ends all waits with ErrClosed, and refuses who comes later.
-func (a *Admission) Close() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.closed = true
-	if a.look != nil {
-		a.look.Stop()
-	}
-	for _, q := range []*queue{&a.begun, &a.hellos, &a.joins} {
-		for w := q.first(); w != nil; w = q.first() {
-			w.ready <- ErrClosed
-		}
-	}
-}
+func (a *Admission) Close() { a.places.close() }
 
 // Status is what an Admission does at the moment.
 type Status struct {
@@ -142,17 +124,20 @@ type Status struct {
 
 // Status gives the present one.
 func (a *Admission) Status() Status {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	places := a.places
+	a.places.mu.Lock()
+	defer a.places.mu.Unlock()
+	places := a.places.most
 	if a.off.Load() {
 		places = 0
 	}
 	return Status{
-		Places: places, Working: a.running.Len() + a.overrun,
+		Places: places, Working: a.places.working(),
 		Waiting: map[Work]int{Handshake: a.begun.n + a.hellos.n, Join: a.joins.n},
 	}
 }
+
+// waiting is how many wait. The caller holds the lock of places.
+func (a *Admission) waiting() int { return a.begun.n + a.hellos.n + a.joins.n }
 
 // Scope gives nil if there is memory for a new scope, ErrMemory if not.
 func (a *Admission) Scope() error {
@@ -192,94 +177,19 @@ type Turn struct {
 	of   *Admission
 	work Work
 	came time.Time
-	held *list.Element // of running; nil: it has no place
-
-	place place
-}
-
-// place is one of those at which works are done. Admission.mu guards it.
-type place struct {
-	since time.Time
-	over  bool // it was lent for long enough, and others have it
+	seat seat
 }
 
 // take waits for a place.
 func (t *Turn) take(ctx context.Context, q *queue, from From, most time.Duration) error {
-	a := t.of
-	if a.off.Load() {
+	if t.of.off.Load() {
 		return nil
 	}
-	w, err := a.enter(t, q, from)
-	if w == nil {
-		return err
-	}
-	timer := time.NewTimer(most)
-	defer timer.Stop()
-	select {
-	case err := <-w.ready:
-		return err
-	case <-timer.C:
-		return a.leave(w, q, ErrLate)
-	case <-ctx.Done():
-		return a.leave(w, q, ctx.Err())
-	}
-}
-
-// enter gives a place, or else puts the turn into a queue.
-func (a *Admission) enter(t *Turn, q *queue, from From) (*waiter, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	switch {
-	case a.closed:
-		return nil, ErrClosed
-	case a.running.Len() < a.places: // then nobody waits
-		a.give(t)
-		return nil, nil
-	}
-	w := &waiter{turn: t, came: t.came, ready: make(chan error, 1)}
-	q.push(w, from)
-	a.lookLater()
-	return w, nil
-}
-
-// leave takes a waiter out of its queue. It gives why, or what the waiter was told in the same moment.
-func (a *Admission) leave(w *waiter, q *queue, why error) error {
-	a.mu.Lock()
-	if q.remove(w) {
-		a.mu.Unlock()
-		return why
-	}
-	a.mu.Unlock()
-	err := <-w.ready
-	if err == nil && !errors.Is(why, ErrLate) { // the client has gone
-		w.turn.release()
-		return why
-	}
-	return err
-}
-
-// give gives a place. The caller holds mu.
-func (a *Admission) give(t *Turn) {
-	t.place = place{since: time.Now()}
-	t.held = a.running.PushBack(&t.place)
+	return t.of.places.take(ctx, &t.seat, q, from, most)
 }
 
 // release gives the place back.
-func (t *Turn) release() {
-	a := t.of
-	if t.held == nil {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if t.place.over {
-		a.overrun--
-	} else {
-		a.running.Remove(t.held)
-	}
-	t.held = nil
-	a.next()
-}
+func (t *Turn) release() { t.of.places.release(&t.seat) }
 
 // Done ends a turn: the work is done, or may have to wait for the client. Calling it again, or that of
 // nil, does nothing.
@@ -292,22 +202,9 @@ func (t *Turn) Done() {
 	t.came = time.Time{}
 }
 
-// next gives free places to those whose turn it is. The caller holds mu.
-func (a *Admission) next() {
-	for a.running.Len() < a.places {
-		w := a.first()
-		if w == nil {
-			return
-		}
-		a.give(w.turn)
-		w.ready <- nil
-	}
-	a.lookLater()
-}
-
 // first takes whose turn it is out of its queue; nil: nobody waits. What has begun is finished first: the
 // rests of handshakes, and then the joins of those that are connected. New connections have every fifth turn
-// beside these, so that nobody keeps them out with streams. The caller holds mu.
+// beside these, so that nobody keeps them out with streams. The caller holds the lock of places.
 func (a *Admission) first() *waiter {
 	if w := a.begun.first(); w != nil {
 		return w
@@ -322,42 +219,10 @@ func (a *Admission) first() *waiter {
 	return a.hello()
 }
 
-// hello takes the connection that is to begin its handshake out of the queue. The caller holds mu.
+// hello takes the connection that is to begin its handshake out of the queue. The caller holds the lock of places.
 func (a *Admission) hello() *waiter {
 	if oldest := a.hellos.oldest(); oldest != nil && time.Since(oldest.came) > helloStale {
 		return a.hellos.last()
 	}
 	return a.hellos.first()
-}
-
-// lookLater has somebody look at works that take long, if somebody waits for their end. The caller holds mu.
-func (a *Admission) lookLater() {
-	oldest := a.running.Front()
-	if a.looking || a.closed || oldest == nil || a.begun.n+a.hellos.n+a.joins.n == 0 || a.overrun >= overrunMost*a.places {
-		return
-	}
-	a.looking = true
-	in := lent - time.Since(oldest.Value.(*place).since)
-	if a.look == nil {
-		a.look = time.AfterFunc(in, a.lookNow)
-		return
-	}
-	a.look.Reset(in)
-}
-
-// lookNow takes places from works that had them for long enough.
-func (a *Admission) lookNow() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.looking = false
-	for e := a.running.Front(); e != nil && a.overrun < overrunMost*a.places; e = a.running.Front() {
-		p := e.Value.(*place)
-		if time.Since(p.since) < lent {
-			break
-		}
-		p.over = true
-		a.running.Remove(e)
-		a.overrun++
-	}
-	a.next()
 }

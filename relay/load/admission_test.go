@@ -159,7 +159,7 @@ func TestFreeCapacity_LIM1(t *testing.T) {
 	})
 	onMachine(t, func(m *machine) {
 		m.clients.Go(func() { m.arrive(30, 5*time.Second, 2*time.Millisecond) })
-		for range overrunMost * m.admission.places {
+		for range overrunMost * m.admission.places.most {
 			turn, err := m.admission.Join(m.Context(), From{})
 			if err != nil {
 				t.Fatal(err)
@@ -268,7 +268,7 @@ func TestHandshakes_LIM1(t *testing.T) {
 			t.Fatalf("LIM-1: %d handshakes compute that wait for their clients", n)
 		}
 		var held []*Turn
-		for range a.places {
+		for range a.places.most {
 			turn, err := a.Join(m.Context(), From{})
 			if err != nil {
 				t.Fatal(err)

@@ -12,9 +12,9 @@ type From struct {
 	Connection any
 }
 
-// waiter is a turn that waits for a place.
+// waiter is a work that waits for a place.
 type waiter struct {
-	turn  *Turn
+	seat  *seat
 	came  time.Time
 	ready chan error    // has room for one
 	among *list.Element // its flow, in that of its party; nil: it does not wait
@@ -22,7 +22,7 @@ type waiter struct {
 
 // queue are waiters, by the parties and the connections that they came through. Each party has its turn after
 // all others that wait have had theirs, however many connections it has. Of the connections of a party each
-// has its turn after all others. Admission.mu guards it.
+// has its turn after all others. The lock of its places guards it.
 type queue struct {
 	n       int
 	parties line[*party]

@@ -1,0 +1,176 @@
+package load
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// places are those at which works are done that compute. There are few of them, and who finds none free waits
+// in a queue.
+type places struct {
+	// immutable after use begins
+	most int
+	next func() *waiter // takes out whose turn it is; nil: nobody waits. The caller holds mu
+	wait func() int     // how many wait. The caller holds mu
+
+	mu      sync.Mutex // guards what follows, and the queues
+	closed  bool
+	running list.List // of *lease: those that have a place, in the order in which they got it
+	overrun int       // who goes on without a place
+	look    *time.Timer
+	looking bool // look is set
+}
+
+// seat is a work's place, or none. One goroutine at a time uses it.
+type seat struct {
+	held  *list.Element // of running; nil: it has no place
+	lease lease
+}
+
+// lease is guarded by places.mu.
+type lease struct {
+	since time.Time
+	over  bool // it was lent for long enough, and others have the place
+}
+
+// take waits for a place. most is how long; 0: as long as it takes. The error is ErrLate, ErrClosed or that of
+// ctx.
+func (p *places) take(ctx context.Context, s *seat, q *queue, from From, most time.Duration) error {
+	w, err := p.enter(s, q, from)
+	if w == nil {
+		return err
+	}
+	var late <-chan time.Time
+	if most > 0 {
+		timer := time.NewTimer(most)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case err := <-w.ready:
+		return err
+	case <-late:
+		return p.leave(w, q, ErrLate)
+	case <-ctx.Done():
+		return p.leave(w, q, ctx.Err())
+	}
+}
+
+// enter gives a place, or else puts the work into a queue.
+func (p *places) enter(s *seat, q *queue, from From) (*waiter, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.closed:
+		return nil, ErrClosed
+	case p.running.Len() < p.most: // then nobody waits
+		p.give(s)
+		return nil, nil
+	}
+	w := &waiter{seat: s, came: time.Now(), ready: make(chan error, 1)}
+	q.push(w, from)
+	p.lookLater()
+	return w, nil
+}
+
+// leave takes a waiter out of its queue. It gives why, or what the waiter was told in the same moment.
+func (p *places) leave(w *waiter, q *queue, why error) error {
+	p.mu.Lock()
+	if q.remove(w) {
+		p.mu.Unlock()
+		return why
+	}
+	p.mu.Unlock()
+	err := <-w.ready
+	if err == nil && !errors.Is(why, ErrLate) { // the client has gone
+		p.release(w.seat)
+		return why
+	}
+	return err
+}
+
+// give gives a place. The caller holds mu.
+func (p *places) give(s *seat) {
+	s.lease = lease{since: time.Now()}
+	s.held = p.running.PushBack(&s.lease)
+}
+
+// release takes a place back, if there is one.
+func (p *places) release(s *seat) {
+	if s.held == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.lease.over {
+		p.overrun--
+	} else {
+		p.running.Remove(s.held)
+	}
+	s.held = nil
+	p.fill()
+}
+
+// close ends the waits in all queues with ErrClosed. Who comes later is refused.
+func (p *places) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	if p.look != nil {
+		p.look.Stop()
+	}
+	for w := p.next(); w != nil; w = p.next() {
+		w.ready <- ErrClosed
+	}
+}
+
+// fill gives free places to those whose turn it is. The caller holds mu.
+func (p *places) fill() {
+	for p.running.Len() < p.most {
+		w := p.next()
+		if w == nil {
+			return
+		}
+		p.give(w.seat)
+		w.ready <- nil
+	}
+	p.lookLater()
+}
+
+// lookLater has somebody look at works that take long, if somebody waits for their end. The caller holds mu.
+func (p *places) lookLater() {
+	oldest := p.running.Front()
+	if p.looking || p.closed || oldest == nil || p.wait() == 0 || p.overrun >= overrunMost*p.most {
+		return
+	}
+	p.looking = true
+	in := lent - time.Since(oldest.Value.(*lease).since)
+	if p.look == nil {
+		p.look = time.AfterFunc(in, p.lookNow)
+		return
+	}
+	p.look.Reset(in)
+}
+
+// lookNow takes places from works that had them for long enough.
+func (p *places) lookNow() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.looking = false
+	for e := p.running.Front(); e != nil && p.overrun < overrunMost*p.most; e = p.running.Front() {
+		l := e.Value.(*lease)
+		if time.Since(l.since) < lent {
+			break
+		}
+		l.over = true
+		p.running.Remove(e)
+		p.overrun++
+	}
+	p.fill()
+}
+
+// working is how many work, those beyond their time included. The caller holds mu.
+func (p *places) working() int { return p.running.Len() + p.overrun }
