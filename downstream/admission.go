@@ -14,8 +14,8 @@ type Admission interface {
 	// Without an error Done of the turn is to be called when the client was sent what is cached for it, or
 	// when sending has to wait for the client.
 	Join(ctx context.Context, who crowd.Who) (Turn, error)
-	// Again says whether a poll is taken on of a client that has joined before.
-	Again() error
+	// Poll is Join for a poll of a client that presents a version: it was served before.
+	Poll(ctx context.Context, who crowd.Who) (Turn, error)
 }
 
 // Turn is that of one client, to join. Calling Done again does nothing.

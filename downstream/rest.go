@@ -148,13 +148,13 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, conn *http.Respons
 	return p.run(r.Context(), turn)
 }
 
-// admit waits until the client of a poll may join. A client that presents a version has joined before.
+// admit waits until a poll may be worked on.
 func admit(ctx context.Context, a Admission, client *keyer.Peer, r *discovery.DiscoveryRequest) (Turn, error) {
 	switch {
 	case a == nil:
 		return nil, nil //nolint:nilnil // because there is nothing to end
 	case r.GetVersionInfo() != "":
-		return nil, a.Again()
+		return a.Poll(ctx, crowd.Of(client))
 	default:
 		return a.Join(ctx, crowd.Of(client))
 	}

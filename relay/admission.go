@@ -26,26 +26,30 @@ type admission struct {
 
 // Join implements downstream.Admission.
 func (a admission) Join(ctx context.Context, who crowd.Who) (downstream.Turn, error) {
-	var from load.From
+	return a.admit(a.Admission.Join(ctx, from(ctx, who)))
+}
+
+// Poll implements downstream.Admission.
+func (a admission) Poll(ctx context.Context, who crowd.Who) (downstream.Turn, error) {
+	return a.admit(a.Admission.Poll(ctx, from(ctx, who)))
+}
+
+// from is where a stream or a poll comes from.
+func from(ctx context.Context, who crowd.Who) (from load.From) {
 	if who != (crowd.Who{}) {
 		from.Party = who
 	}
 	if client := identity.ClientOf(ctx); client != nil {
 		from.Connection = client
 	}
-	turn, err := a.Admission.Join(ctx, from)
+	return from
+}
+
+func (a admission) admit(turn *load.Turn, err error) (downstream.Turn, error) {
 	if err != nil {
 		return nil, a.refuse(err)
 	}
 	return turn, nil
-}
-
-// Again implements downstream.Admission.
-func (a admission) Again() error {
-	if err := a.Admission.Again(); err != nil {
-		return a.refuse(err)
-	}
-	return nil
 }
 
 // refuse gives the status for a client that is refused, and counts it.

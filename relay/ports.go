@@ -177,7 +177,7 @@ func (r *Relay) serveClients(wg *sync.WaitGroup) (*serving, error) {
 		if p.rest != nil {
 			web := r.restServer(p)
 			s.polls = append(s.polls, web)
-			wg.Go(func() { s.fail(p, "REST port", serveREST(web, p.Guard(p.rest))) })
+			wg.Go(func() { s.fail(p, "REST port", serveREST(web, p)) })
 		}
 	}
 	return s, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -40,18 +39,16 @@ func (r *Relay) restServer(p *port) *http.Server {
 	return s
 }
 
-// serveREST serves clients that poll until the server is closed.
-func serveREST(s *http.Server, lis net.Listener) error {
-	var err error
+// serveREST serves clients that poll through a port until the server is closed.
+func serveREST(s *http.Server, p *port) error {
+	lis := p.Guard(p.rest)
 	if s.TLSConfig != nil {
-		err = s.ServeTLS(lis, "", "")
-	} else {
-		err = s.Serve(lis)
+		lis = p.Secure(lis, s.TLSConfig)
 	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
+	if err := s.Serve(lis); !errors.Is(err, http.ErrServerClosed) {
+		return err
 	}
-	return err
+	return nil
 }
 
 // drain takes no new connections, and closes the present ones when their polls

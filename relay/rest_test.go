@@ -132,6 +132,10 @@ func TestREST_VAR5(t *testing.T) {
 			case answer.code != http.StatusNotModified || (answer.protocol == 2) != tt.two:
 				t.Errorf("%+v", answer)
 			}
+			page, err := ask(t, new(http.Transport), http.MethodGet, r.admin+"/metrics")
+			if want := map[bool]string{false: "0", true: "1"}[tt.tls && !tt.refused]; err != nil || !strings.Contains(page.body, `xdsrelay_admission_seconds_count{work="handshake"} `+want) {
+				t.Errorf("LIM-1: the handshake was not among those that take turns: %v", err)
+			}
 		})
 	}
 }

@@ -33,7 +33,7 @@ type Listener struct {
 	Proxied bool
 	Failed  func(from, reason string)
 
-	// Handshake begins the TLS handshake of a connection of gRPC; nil: nothing waits.
+	// Handshake begins the TLS handshake of a connection; nil: nothing waits.
 	Handshake func() Handshake
 
 	tokens atomic.Pointer[bearer.Verifier]
@@ -231,14 +231,24 @@ func (byListener) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 
 // shakeHands has the credentials of the connection's listener shake hands.
 func (c *accepted) shakeHands() (net.Conn, credentials.AuthInfo, error) {
-	if c.of.Handshake == nil {
-		return c.of.Credentials.ServerHandshake(c)
-	}
-	c.handshake = c.of.Handshake()
+	c.begin()
 	conn, info, err := c.of.Credentials.ServerHandshake(c)
-	c.handshake.End(err == nil)
-	c.handshake = nil
+	c.end(err == nil)
 	return conn, info, err
+}
+
+// begin says that a handshake begins, which may have to wait, and end that it is over.
+func (c *accepted) begin() {
+	if c.of.Handshake != nil {
+		c.handshake = c.of.Handshake()
+	}
+}
+
+func (c *accepted) end(done bool) {
+	if c.handshake != nil {
+		c.handshake.End(done)
+		c.handshake = nil
+	}
 }
 
 // ClientHandshake implements credentials.TransportCredentials, for servers only.

@@ -15,10 +15,11 @@ type Work string
 const (
 	Handshake Work = "handshake" // of a new connection
 	Join      Work = "join"      // a client's first request: what is cached for it is handed to its stream
+	Poll      Work = "poll"      // of a client that presents a version
 )
 
 // Works lists them.
-func Works() []Work { return []Work{Handshake, Join} }
+func Works() []Work { return []Work{Handshake, Join, Poll} }
 
 // Reason is why somebody is refused. It is a metric's label.
 type Reason string
@@ -60,10 +61,10 @@ const (
 	lent = 100 * time.Millisecond
 	// overrunMost times as many works as have places may go on beyond their time.
 	overrunMost = 4
-	// joinsInRow is how many joins have their turns before a new connection has, if both wait.
+	// joinsInRow is how many joins and polls have their turns before a new connection has, if both wait.
 	joinsInRow = 4
 
-	// joinWait and what a work takes are less than a second: who joins is served within that, or may ask
+	// joinWait is that of polls, too. joinWait and what a work takes are less than a second: who joins is served within that, or may ask
 	// another relay.
 	joinWait = 800 * time.Millisecond
 	// helloWait is less than a handshake may take in all. The clients' own limits are not known: after
@@ -87,7 +88,9 @@ type Admission struct {
 	begun  queue  // rests of handshakes: they go first
 	hellos queue  // handshakes that begin
 	joins  queue
-	inRow  int // joins that had their turns since the last hello
+	polls  queue
+	polled bool // a poll had the last turn of joins and polls
+	inRow  int  // joins and polls that had their turns since the last hello
 }
 
 // NewAdmission makes one that goes by memory, which may be nil. observer may be nil, too.
@@ -132,12 +135,12 @@ func (a *Admission) Status() Status {
 	}
 	return Status{
 		Places: places, Working: a.places.working(),
-		Waiting: map[Work]int{Handshake: a.begun.n + a.hellos.n, Join: a.joins.n},
+		Waiting: map[Work]int{Handshake: a.begun.n + a.hellos.n, Join: a.joins.n, Poll: a.polls.n},
 	}
 }
 
 // waiting is how many wait. The caller holds the lock of places.
-func (a *Admission) waiting() int { return a.begun.n + a.hellos.n + a.joins.n }
+func (a *Admission) waiting() int { return a.begun.n + a.hellos.n + a.joins.n + a.polls.n }
 
 // Scope gives nil if there is memory for a new scope, ErrMemory if not.
 func (a *Admission) Scope() error {
@@ -147,25 +150,27 @@ func (a *Admission) Scope() error {
 	return nil
 }
 
-// Again gives nil if there is memory for a client that was served before, and polls; ErrMemory if not.
-func (a *Admission) Again() error {
-	if a.memory.Level() < Full {
-		return nil
-	}
-	a.observer.Refused(Join, NoMemory)
-	return ErrMemory
-}
-
 // Join waits until a client may join whose first request is there. The error is ErrMemory, ErrLate, ErrClosed or that of ctx.
 // Without one Done is to be called.
 func (a *Admission) Join(ctx context.Context, from From) (*Turn, error) {
-	if err := a.Again(); err != nil {
-		return nil, err
+	return a.begin(ctx, Join, &a.joins, from)
+}
+
+// Poll is Join for a poll of a client that says that it was served before. Polls and joins have their turns one
+// by one: neither keeps the other out.
+func (a *Admission) Poll(ctx context.Context, from From) (*Turn, error) {
+	return a.begin(ctx, Poll, &a.polls, from)
+}
+
+func (a *Admission) begin(ctx context.Context, work Work, q *queue, from From) (*Turn, error) {
+	if a.memory.Level() >= Full {
+		a.observer.Refused(work, NoMemory)
+		return nil, ErrMemory
 	}
-	t := &Turn{of: a, work: Join, came: time.Now()}
-	if err := t.take(ctx, &a.joins, from, joinWait); err != nil {
+	t := &Turn{of: a, work: work, came: time.Now()}
+	if err := t.take(ctx, q, from, joinWait); err != nil {
 		if errors.Is(err, ErrLate) {
-			a.observer.Refused(Join, Late)
+			a.observer.Refused(work, Late)
 		}
 		return nil, err
 	}
@@ -210,13 +215,23 @@ func (a *Admission) first() *waiter {
 		return w
 	}
 	if a.inRow < joinsInRow || a.hellos.n == 0 {
-		if w := a.joins.first(); w != nil {
+		if w := a.request(); w != nil {
 			a.inRow++
 			return w
 		}
 	}
 	a.inRow = 0
 	return a.hello()
+}
+
+// request takes the next join or poll out of its queue, in turn. The caller holds the lock of places.
+func (a *Admission) request() *waiter {
+	if a.polls.n > 0 && (a.joins.n == 0 || !a.polled) {
+		a.polled = true
+		return a.polls.first()
+	}
+	a.polled = false
+	return a.joins.first()
 }
 
 // hello takes the connection that is to begin its handshake out of the queue. The caller holds the lock of places.

@@ -378,7 +378,8 @@ func TestAdmissionByMemory_LIM3(t *testing.T) {
 		s := a.Handshake()
 		shake := s.Resume()
 		s.End(shake == nil)
-		again := a.Again()
+		poll, again := a.Poll(t.Context(), From{})
+		poll.Done()
 		for what, got := range map[string]error{"a join": join, "a handshake": shake, "a poll": again} {
 			if (got == nil) != want.rest || got != nil && !errors.Is(got, ErrMemory) {
 				t.Errorf("LIM-3: %s while memory is %s: %v", what, level, got)
@@ -388,12 +389,60 @@ func TestAdmissionByMemory_LIM3(t *testing.T) {
 			t.Errorf("LIM-3: a scope while memory is %s: %v", level, scope)
 		}
 	}
-	if seen.took[Join] != 2 || seen.took[Handshake] != 2 || seen.refused[NoMemory] != 3 {
+	if seen.took[Join] != 2 || seen.took[Handshake] != 2 || seen.took[Poll] != 2 || seen.refused[NoMemory] != 3 {
 		t.Errorf("LIM-3: %v, refused %v", seen.took, seen.refused)
 	}
 	if err := (*Admission)(nil).Scope(); err != nil {
 		t.Error(err)
 	}
+}
+
+// Polls of clients that were served before and joins have turns one by one, and both are told when their wait is over.
+func TestPollsAndJoinsTakeTurns_LIM1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &observed{took: make(map[Work]int), refused: make(map[Reason]int)}
+		a := newAdmission(nil, seen, 1)
+		first, err := a.Join(t.Context(), stranger())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var order []Work
+		done := make(chan struct{})
+		comes := func(n int, f func(context.Context, From) (*Turn, error)) {
+			for range n {
+				go func() {
+					turn, err := f(t.Context(), stranger())
+					if err == nil {
+						order = append(order, turn.work)
+						turn.Done()
+					}
+					done <- struct{}{}
+				}()
+				synctest.Wait()
+			}
+		}
+		const many = 20
+		comes(many, a.Join)
+		comes(2, a.Poll)
+		if s := a.Status(); s.Waiting[Join] != many || s.Waiting[Poll] != 2 {
+			t.Errorf("LIM-1: %+v", s)
+		}
+		first.Done()
+		for range many + 2 {
+			<-done
+		}
+		if want := []Work{Poll, Join, Poll, Join, Join}; !slices.Equal(order[:len(want)], want) {
+			t.Errorf("LIM-1: turns went to %v, want %v", order[:len(want)], want)
+		}
+		for range 1 + overrunMost {
+			if _, err := a.Poll(t.Context(), stranger()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := a.Poll(t.Context(), stranger()); !errors.Is(err, ErrLate) || seen.refused[Late] != 1 {
+			t.Errorf("LIM-1: a poll whose wait is over is told %v, refused %v", err, seen.refused)
+		}
+	})
 }
 
 // Who leaves, whose wait is over, and who waits at the end, is told why, and keeps no place.
