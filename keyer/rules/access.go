@@ -7,7 +7,6 @@ import (
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
-	"cel.dev/cel-go/ext"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -37,7 +36,7 @@ type AccessConfig struct {
 // Access is a list of access rules, ready to be asked. It is immutable, and any goroutine may
 // use it.
 type Access struct {
-	set   *Set // the environment of the expressions; it has no rules
+	set   *Set // of the subjects; it has no rules
 	rules []*accessRule
 	allow bool
 	types map[string]bool // by the name of the message
@@ -68,12 +67,11 @@ func CompileAccess(cfg AccessConfig) (*Access, []Problem) {
 	if len(cfg.Rules) == 0 {
 		return a, nil // nothing is evaluated
 	}
-	env, err := accessEnvironment()
-	if err != nil {
-		return nil, []Problem{{Message: "the environment of expressions: " + err.Error()}}
+	c, problems := newCompiler()
+	if len(problems) > 0 {
+		return nil, problems
 	}
-	a.set.env, a.set.adapter = env, env.CELTypeAdapter()
-	c := &compiler{env: env}
+	c.access = true
 	if len(cfg.Rules) > maxRules {
 		c.problem(maxRules, "", "there are %d rules, at most %d are allowed", len(cfg.Rules), maxRules)
 		return nil, c.problems
@@ -91,7 +89,7 @@ func CompileAccess(cfg AccessConfig) (*Access, []Problem) {
 		} else {
 			compiled.match = c.expression(i, fieldMatch, r.Match)
 		}
-		if looksAt(compiled.match, varUpstream) {
+		if compiled.match.looksAt(varUpstream) {
 			c.problem(i, fieldMatch, "%q is not for access rules: they decide before the relay looks where a name lives", varUpstream)
 		}
 		c.reached(i, &compiled.rule, matches)
@@ -107,7 +105,7 @@ func CompileAccess(cfg AccessConfig) (*Access, []Problem) {
 func (a *Access) LooksAtPeer() []int {
 	var list []int
 	for i, r := range a.rules {
-		if looksAt(r.match, varPeer) {
+		if r.match.looksAt(varPeer) {
 			list = append(list, i)
 		}
 	}
@@ -124,7 +122,11 @@ func (a *Access) AllowsUnknown(typeURL, listener string) int {
 		return -1
 	}
 	for i, r := range a.rules {
-		program, err := a.set.env.Program(r.match.ast, cel.EvalOptions(cel.OptPartialEval))
+		env, checked, err := r.match.checked()
+		if err != nil {
+			return -1
+		}
+		program, err := env.Program(checked, cel.EvalOptions(cel.OptPartialEval))
 		if err != nil {
 			return -1
 		}
@@ -134,7 +136,7 @@ func (a *Access) AllowsUnknown(typeURL, listener string) int {
 		}
 		matched, known := value.(types.Bool)
 		switch {
-		case known && !bool(matched), !known && (!r.allow || looksAt(r.match, varPeer)):
+		case known && !bool(matched), !known && (!r.allow || r.match.looksAt(varPeer)):
 		case r.allow:
 			return i
 		default:
@@ -368,14 +370,6 @@ func (s *AccessSubject) Explain(typeURL string, name *string) (results []RuleRes
 		results = append(results, result)
 	}
 	return results, d, byName
-}
-
-// accessOptions are what access rules have beside the aggregation rules' environment.
-func accessOptions() []cel.EnvOption {
-	return []cel.EnvOption{
-		cel.Types(cel.NativeTypeFor[xdstpName](types.NativeTypeAlias(xdstpType), ext.ParseStructTags(true))),
-		cel.Variable(varXDSTP, cel.ObjectType(xdstpType)),
-	}
 }
 
 // xdstpOf takes a name apart.

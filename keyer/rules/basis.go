@@ -3,8 +3,6 @@ package rules
 import (
 	"encoding/hex"
 	"slices"
-
-	"cel.dev/cel-go/common/types"
 )
 
 // layBases works out the basis of each rule. The matches of those before it are part of
@@ -12,7 +10,7 @@ import (
 func (s *Set) layBases() {
 	matches := ""
 	for _, r := range s.rules {
-		if isLiteral(r.match, types.False) {
+		if r.match.isNever() {
 			continue // switched off: nobody comes by it
 		}
 		matches = s.basisOf(matches, r.match)
@@ -31,7 +29,7 @@ func (s *Set) basisOf(before string, of ...*expression) string {
 	h.list([]string{before})
 	for _, x := range of {
 		h.list([]string{x.field, x.source})
-		if mentionsVariable(x.ast, varUpstream) {
+		if x.looksAt(varUpstream) {
 			h.list([]string{s.upstream})
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/types"
-	"cel.dev/cel-go/common/types/ref"
 
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -47,15 +46,19 @@ func (k *checker) visit(e ast.Expr) {
 	case ast.LiteralKind:
 		k.configured(e)
 	case ast.IdentKind:
-		k.early(e)
+		k.misplaced(e)
 	}
 }
 
-// early refuses variables in requirements that say what a client asks for: a client is
-// verified before it asks.
-func (k *checker) early(e ast.Expr) {
-	if name := e.AsIdent(); k.field == fieldRequire && slices.Contains([]string{varType, varName, varUpstream}, name) {
+// misplaced refuses variables that are for other rules: in requirements those that say what a client
+// asks for, since a client is verified before it asks, and in aggregation rules the parts of xdstp names,
+// which they never see.
+func (k *checker) misplaced(e ast.Expr) {
+	switch name := e.AsIdent(); {
+	case k.field == fieldRequire && slices.Contains([]string{varType, varName, varXDSTP, varUpstream}, name):
 		k.problemAt(e, "%q is not known yet when a client is verified: use node, peer and listener only", name)
+	case name == varXDSTP && !k.access:
+		k.problemAt(e, "%q is for access rules only: all clients share xdstp names", name)
 	}
 }
 
@@ -124,7 +127,7 @@ func notJSON(t *cel.Type) bool {
 // every client, so they are written for nothing or, far more often, by mistake. A match
 // that is just true or false is meant.
 func (k *checker) constant(checked *cel.Ast) {
-	if mentionsAny(checked) {
+	if len(variablesOf(checked)) > 0 {
 		return
 	}
 	root := k.ast.Expr()
@@ -146,7 +149,7 @@ func (k *checker) constant(checked *cel.Ast) {
 
 func (k *checker) compiles(source string) bool {
 	checked, issues := k.env.Compile(source)
-	return issues.Err() == nil && mentionsAny(checked)
+	return issues.Err() == nil && len(variablesOf(checked)) > 0
 }
 
 // hidden refuses variables of loops that have the name of one that there is already: who
@@ -182,13 +185,4 @@ func literalString(e ast.Expr) (string, bool) {
 	}
 	text, ok := e.AsLiteral().(types.String)
 	return string(text), ok
-}
-
-// isLiteral reports whether an expression is nothing but this value.
-func isLiteral(x *expression, value ref.Val) bool {
-	if x == nil {
-		return false
-	}
-	root := x.ast.NativeRep().Expr()
-	return root.Kind() == ast.LiteralKind && root.AsLiteral() == value
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"cel.dev/cel-go/cel"
-	"cel.dev/cel-go/common/types"
 
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -30,22 +29,32 @@ type rule struct {
 	fields [][]string // those, and those that node sets
 }
 
-// compiler collects what is wrong.
+// compiler collects what is wrong. It holds what CEL made of the expressions until they are compiled.
 type compiler struct {
 	env      *cel.Env
+	checked  map[*expression]*cel.Ast
+	access   bool // the rules are access rules
 	problems []Problem
+}
+
+// newCompiler gives a compiler, or why there is none.
+func newCompiler() (*compiler, []Problem) {
+	env, err := environment()
+	if err != nil {
+		return nil, []Problem{{Message: "the environment of expressions: " + err.Error()}}
+	}
+	return &compiler{env: env, checked: make(map[*expression]*cel.Ast)}, nil
 }
 
 // Compile checks the rules and makes a Set of them. If anything is wrong the set is nil,
 // and the problems are all there are, in the order of the rules and their fields
 // (AGG-4).
 func Compile(cfg Config) (*Set, []Problem) {
-	env, err := environment()
-	if err != nil {
-		return nil, []Problem{{Message: "the environment of expressions: " + err.Error()}}
+	s := &Set{otherwise: cfg.Otherwise, upstream: cfg.Upstream}
+	c, problems := newCompiler()
+	if len(problems) > 0 {
+		return nil, problems
 	}
-	s := &Set{otherwise: cfg.Otherwise, upstream: cfg.Upstream, env: env, adapter: env.CELTypeAdapter()}
-	c := &compiler{env: env}
 	if len(cfg.Rules) > maxRules {
 		c.problem(maxRules, "", "there are %d rules, at most %d are allowed", len(cfg.Rules), maxRules)
 		return nil, c.problems
@@ -61,7 +70,8 @@ func Compile(cfg Config) (*Set, []Problem) {
 		return nil, c.problems
 	}
 	for _, r := range s.rules {
-		r.layNode()
+		c.layNode(r)
+		c.layMentions(r)
 	}
 	s.layBases()
 	s.collectLater()
@@ -71,10 +81,10 @@ func Compile(cfg Config) (*Set, []Problem) {
 // reached refuses rules that none can come to, since one before them matches the same or
 // everything. matches are the rules' names by what they match.
 func (c *compiler) reached(i int, r *rule, matches map[string]string) {
-	if r.match == nil || isLiteral(r.match, types.False) {
+	if r.match == nil || r.match.isNever() {
 		return
 	}
-	text, err := cel.AstToString(r.match.ast)
+	text, err := cel.AstToString(c.checked[r.match])
 	if err != nil {
 		return
 	}
@@ -157,16 +167,11 @@ func (c *compiler) rule(i int, r Rule) *rule {
 func (c *compiler) steady(i int, r *rule) {
 	for _, x := range r.node {
 		for _, variable := range []string{varName, varType} {
-			if looksAt(x, variable) && !slices.ContainsFunc(r.scope, func(x *expression) bool { return looksAt(x, variable) }) {
+			if x.looksAt(variable) && !slices.ContainsFunc(r.scope, func(x *expression) bool { return x.looksAt(variable) }) {
 				c.problem(i, x.field, "%s looks at %s, but no part of the scope does: the first value would decide for the whole scope", oneLine(x.source), variable)
 			}
 		}
 	}
-}
-
-// looksAt is mentionsVariable for an expression that may have been wrong, and nil.
-func looksAt(x *expression, variable string) bool {
-	return x != nil && mentionsVariable(x.ast, variable)
 }
 
 // fields gives the node fields that a rule sets, each with its expression.
@@ -213,10 +218,11 @@ func (c *compiler) expression(i int, field, source string) *expression {
 	if !c.check(i, field, source, checked) {
 		return nil
 	}
-	x, err := newExpression(c.env, field, source, checked)
+	x, err := c.newExpression(field, source, checked)
 	if err != nil {
 		c.problem(i, field, "%s: %v", oneLine(source), err)
 		return nil
 	}
+	c.checked[x] = checked
 	return x
 }

@@ -77,6 +77,7 @@ func TestAGG4Expressions(t *testing.T) {
 		{`type != "Foo"`, 1, 9, `type is a type URL, such as "type.googleapis.com/Foo", never "Foo"`},
 		{`name == "xdstp://a/b"`, 1, 9, `rules never see an xdstp name: all clients share xdstp names`},
 		{`type == "type.googleapis.com/envoy.config.cluster.v3.Clusterr"`, 1, 9, `type is never "type.googleapis.com/envoy.config.cluster.v3.Clusterr": use cds without quotes for "type.googleapis.com/envoy.config.cluster.v3.Cluster"`},
+		{`xdstp.authority == node.cluster`, 1, 1, `"xdstp" is for access rules only: all clients share xdstp names`},
 		{`node.locality == null`, 1, 18, `node.locality is never null: use has(node.locality) to test whether it is set`},
 		{`null != node.user_agent_build_version`, 1, 1, `node.user_agent_build_version is never null: use has(node.user_agent_build_version) to test whether it is set`},
 		{`peer == null || node.id == ""`, 1, 9, `peer is never null`},

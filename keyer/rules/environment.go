@@ -2,10 +2,12 @@ package rules
 
 import (
 	"sync"
+	"weak"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/env"
 	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/ext"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/proto"
@@ -71,14 +73,37 @@ const identityType = "xdsrelay.Peer"
 // tokenType is the same for the token in it.
 const tokenType = "xdsrelay.Token"
 
-// environment is what expressions may use. It never changes, and takes milliseconds to
-// make.
-var environment = sync.OnceValues(func() (*cel.Env, error) { return newEnvironment() })
+// inUse is the environment, as long as a program or a compiler holds it: rules of all kinds share one. It
+// never changes. It takes milliseconds to make, and the memory of hundreds of plain rules, which do without.
+var inUse struct {
+	mu  sync.Mutex
+	env weak.Pointer[cel.Env]
+}
 
-// accessEnvironment is environment for access rules.
-var accessEnvironment = sync.OnceValues(func() (*cel.Env, error) { return newEnvironment(accessOptions()...) })
+// environment is what expressions may use.
+func environment() (*cel.Env, error) {
+	inUse.mu.Lock()
+	defer inUse.mu.Unlock()
+	if env := inUse.env.Value(); env != nil {
+		return env, nil
+	}
+	env, err := newEnvironment()
+	if err == nil {
+		inUse.env = weak.Make(env)
+	}
+	return env, err
+}
 
-func newEnvironment(more ...cel.EnvOption) (*cel.Env, error) {
+// valueOf gives what CEL sees in place of a value of Go.
+func valueOf(of any) ref.Val {
+	env, err := environment() // which a program holds if a value is asked for
+	if err != nil {
+		return types.WrapErr(err)
+	}
+	return env.CELTypeAdapter().NativeToValue(of)
+}
+
+func newEnvironment() (*cel.Env, error) {
 	registry, err := types.NewRegistry(nodeMessages()...)
 	if err != nil {
 		return nil, err
@@ -95,6 +120,8 @@ func newEnvironment(more ...cel.EnvOption) (*cel.Env, error) {
 		cel.Variable(varPeer, cel.ObjectType(identityType)),
 		cel.Variable(varUpstream, cel.StringType),
 		cel.Variable(varListener, cel.StringType),
+		cel.Types(cel.NativeTypeFor[xdstpName](types.NativeTypeAlias(xdstpType), ext.ParseStructTags(true))),
+		cel.Variable(varXDSTP, cel.ObjectType(xdstpType)),
 		cel.EnableMacroCallTracking(),
 		cel.OptionalTypes(), ext.Strings(ext.StringsMaxPrecision(maxPrecision)), ext.Regex(),
 		ext.Encoders(ext.EncodersVersion(1)), ext.Math(ext.MathVersion(2)), ext.Bindings(),
@@ -106,7 +133,7 @@ func newEnvironment(more ...cel.EnvOption) (*cel.Env, error) {
 		url, _ := keyer.TypeURL(short)
 		options = append(options, cel.Constant(short, cel.StringType, types.String(url)))
 	}
-	return cel.NewCustomEnv(append(options, more...)...)
+	return cel.NewCustomEnv(options...)
 }
 
 // nodeMessages gives an empty message of each type that a node can hold. CEL's registry

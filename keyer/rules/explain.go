@@ -83,9 +83,9 @@ func (c *Subject) explainRule(r *rule, v *variables) RuleResult {
 	case !known:
 		result.Result, result.Why = DependsOnName, oneLine(r.match.source)
 	case !matched:
-		result.Result, result.Why = DoesNotMatch, r.match.why(c.set.env, v)
+		result.Result, result.Why = DoesNotMatch, r.match.why(v)
 	default:
-		result.Result, result.Why = Matches, r.match.why(c.set.env, v)
+		result.Result, result.Why = Matches, r.match.why(v)
 		result.Scope, failure = explainFields(r, r.scope, v)
 		if failure == nil {
 			result.Node, failure = explainFields(r, r.node, v)

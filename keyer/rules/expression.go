@@ -22,38 +22,92 @@ import (
 type expression struct {
 	field  string // as in Problem.Field
 	source string
-	ast    *cel.Ast
-	plain  *plain // nil: only CEL can evaluate it
+	looks  []string   // the variables that it looks at
+	paths  [][]string // what it looks at in the node; of aggregation rules
+	plain  *plain     // nil: only CEL can evaluate it
 
+	// planned gives what CEL evaluates. Of an expression that is plain as a whole it is made when it is
+	// first needed: nearly never, and it takes a hundred times the memory of the expression.
+	planned func() (*planned, error)
+}
+
+// planned is an expression as CEL has it.
+type planned struct {
+	ast     *cel.Ast
 	program cel.Program
 	// partial is program for where the name is not known: its result is unknown if it
-	// depends on it. nil if the expression does not mention name.
+	// depends on it. nil if the expression does not look at the name.
 	partial cel.Program
 	// metered is program for one name of many: it counts what it costs.
 	metered func() (cel.Program, error)
 }
 
-// newExpression plans what has been checked.
-func newExpression(e *cel.Env, field, source string, checked *cel.Ast) (*expression, error) {
-	x := &expression{field: field, source: source, ast: checked, plain: plainOf(checked)}
+// newExpression makes an expression of what has been checked. It plans each one, for the errors that only
+// show then.
+func (c *compiler) newExpression(field, source string, checked *cel.Ast) (*expression, error) {
+	x := &expression{field: field, source: source, looks: variablesOf(checked)}
+	if field == fieldMatch || field == fieldRequire { // the others have values
+		x.plain = plainOf(checked)
+	}
+	p, err := plan(c.env, checked)
+	if err != nil {
+		return nil, err
+	}
+	if x.plain.whole() {
+		x.planned = sync.OnceValues(x.planAgain)
+	} else {
+		x.planned = func() (*planned, error) { return p, nil }
+	}
+	return x, nil
+}
+
+// planAgain makes the plan of an expression that once was checked.
+func (x *expression) planAgain() (*planned, error) {
+	env, checked, err := x.checked()
+	if err != nil {
+		return nil, err
+	}
+	return plan(env, checked)
+}
+
+// checked gives the expression as CEL reads it. Of one that is plain as a whole nothing of it is kept.
+func (x *expression) checked() (*cel.Env, *cel.Ast, error) {
+	env, err := environment()
+	if err != nil {
+		return nil, nil, err
+	}
+	if !x.plain.whole() {
+		p, err := x.planned()
+		if err != nil {
+			return nil, nil, err
+		}
+		return env, p.ast, nil
+	}
+	checked, issues := env.Compile(x.source)
+	return env, checked, issues.Err()
+}
+
+// plan has CEL plan an expression.
+func plan(e *cel.Env, checked *cel.Ast) (*planned, error) {
 	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize), compiledRegexes()}
 	if loops(checked) {
 		// Everything else takes time in proportion to the node at most. Counting costs
 		// doubles the time, so only those are counted that can take more.
 		options = append(options, bounded()...)
 	}
+	p := &planned{ast: checked}
 	var err error
-	if x.program, err = e.Program(checked, options...); err != nil {
+	if p.program, err = e.Program(checked, options...); err != nil {
 		return nil, err
 	}
-	x.metered = sync.OnceValues(func() (cel.Program, error) {
+	p.metered = sync.OnceValues(func() (cel.Program, error) {
 		return e.Program(checked, append(slices.Clip(options), cel.CostTracking(dynamicCost{}))...)
 	})
-	if !mentionsName(checked) {
-		return x, nil
+	if looks := variablesOf(checked); !slices.Contains(looks, varName) && !slices.Contains(looks, varXDSTP) {
+		return p, nil
 	}
-	x.partial, err = e.Program(checked, append(slices.Clip(options), cel.EvalOptions(cel.OptOptimize, cel.OptPartialEval))...)
-	return x, err
+	p.partial, err = e.Program(checked, append(slices.Clip(options), cel.EvalOptions(cel.OptOptimize, cel.OptPartialEval))...)
+	return p, err
 }
 
 // loops reports whether an expression walks over lists or maps.
@@ -62,45 +116,48 @@ func loops(checked *cel.Ast) bool {
 	return len(ast.MatchDescendants(root, ast.KindMatcher(ast.ComprehensionKind))) > 0
 }
 
-// mentionsName reports whether an expression looks at the name, or at parts of it.
-func mentionsName(checked *cel.Ast) bool {
-	return mentionsVariable(checked, varName) || mentionsVariable(checked, varXDSTP)
-}
-
-// mentionsVariable reports whether an expression looks at a variable, and not at one of
-// its own that hides it.
-func mentionsVariable(checked *cel.Ast, name string) bool {
-	for _, reference := range checked.NativeRep().ReferenceMap() {
-		if reference.Name == name && reference.Value == nil && len(reference.OverloadIDs) == 0 {
-			return true
+// variablesOf lists the variables that an expression looks at, and not at some of its own that hide them.
+// An expression without any is the same for all.
+func variablesOf(checked *cel.Ast) (list []string) {
+	for _, name := range []string{varNode, varType, varName, varXDSTP, varPeer, varListener, varUpstream} {
+		for _, reference := range checked.NativeRep().ReferenceMap() {
+			if reference.Name == name && reference.Value == nil && len(reference.OverloadIDs) == 0 {
+				list = append(list, name)
+				break
+			}
 		}
 	}
-	return false
+	return list
 }
 
-// mentionsAny reports whether an expression looks at anything that is not the same for all.
-func mentionsAny(checked *cel.Ast) bool {
-	return slices.ContainsFunc([]string{varNode, varType, varName, varXDSTP, varPeer, varListener, varUpstream}, func(name string) bool {
-		return mentionsVariable(checked, name)
-	})
+// looksAt reports whether an expression looks at a variable. One that was wrong is nil, and looks at none.
+func (x *expression) looksAt(variable string) bool {
+	return x != nil && slices.Contains(x.looks, variable)
 }
+
+// looksAtName reports whether an expression looks at the name, or at parts of it.
+func (x *expression) looksAtName() bool { return x.looksAt(varName) || x.looksAt(varXDSTP) }
 
 // eval gives the expression's value, which is a *types.Unknown if it depends on the name
 // and there is none.
 func (x *expression) eval(v *variables) (ref.Val, error) {
+	p, err := x.planned()
+	if err != nil {
+		return nil, err
+	}
 	vars, err := x.activation(v)
 	if err != nil {
 		return nil, err
 	}
-	program := x.program
+	program := p.program
 	switch {
 	case x.open(v):
-		program = x.partial
+		program = p.partial
 	case v.name == nil:
 	case !v.client.effort.begin():
 		return nil, errTooMuch
 	default:
-		if program, err = x.metered(); err != nil {
+		if program, err = p.metered(); err != nil {
 			return nil, err
 		}
 	}
@@ -120,7 +177,7 @@ func (x *expression) eval(v *variables) (ref.Val, error) {
 var errTooMuch = errors.New("too much work: the work for one client is limited")
 
 // open reports whether the expression looks at a name that is not given.
-func (x *expression) open(v *variables) bool { return x.partial != nil && v.name == nil }
+func (x *expression) open(v *variables) bool { return v.name == nil && x.looksAtName() }
 
 func (x *expression) activation(v *variables) (cel.Activation, error) {
 	if !x.open(v) {

@@ -32,6 +32,13 @@ func (m *mentions) add(path []string) {
 	m.whole = true
 }
 
+// of adds what an expression looks at.
+func (m *mentions) of(x *expression) {
+	for _, path := range x.paths {
+		m.add(path)
+	}
+}
+
 // at gives what is mentioned below a field; nil is nothing.
 func (m *mentions) at(name string) *mentions {
 	if m == nil || m.whole {
@@ -54,22 +61,28 @@ func (m *mentions) paths() []string {
 	return list
 }
 
-// collect adds what a term looks at.
-func (m *mentions) collect(e ast.Expr) {
+// nodePaths gives the paths of what a term looks at in the node.
+func nodePaths(e ast.Expr) (paths [][]string) {
 	if path, ok := nodePath(e); ok {
-		m.add(path)
-		return
+		return [][]string{path}
 	}
 	if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.In {
 		args := e.AsCall().Args()
 		path, ok := nodePath(args[1])
 		if key, literal := literalString(args[0]); ok && literal {
-			m.add(append(path, key))
-			return
+			return [][]string{append(path, key)}
 		}
 	}
 	for _, child := range children(e) {
-		m.collect(child)
+		paths = append(paths, nodePaths(child)...)
+	}
+	return paths
+}
+
+// layMentions notes what the expressions of a rule look at in the node.
+func (c *compiler) layMentions(r *rule) {
+	for _, x := range slices.Concat([]*expression{r.match}, r.scope, r.node) {
+		x.paths = nodePaths(c.checked[x].NativeRep().Expr())
 	}
 }
 
@@ -129,12 +142,12 @@ func (s *Set) collectLater() {
 func (s *Set) collect(rule string) *mentions {
 	m := &mentions{}
 	for _, r := range s.rules {
-		m.collect(r.match.ast.NativeRep().Expr())
+		m.of(r.match)
 		if r.name != rule {
 			continue
 		}
 		for _, x := range slices.Concat(r.scope, r.node) {
-			m.collect(x.ast.NativeRep().Expr())
+			m.of(x)
 		}
 		for _, x := range r.node {
 			m.add(replaced(x.field))

@@ -27,8 +27,7 @@ type named struct {
 // node.metadata.role, or node.metadata.?role.orValue("none"). All clients of the scope
 // have the same there, so the control plane may see it (AGG-3). What is worked out of
 // fields differs among clients, and is none.
-func namedField(x *expression) (path []string, ok bool) {
-	e := x.ast.NativeRep().Expr()
+func namedField(e ast.Expr) (path []string, ok bool) {
 	if e.Kind() == ast.CallKind && e.AsCall().IsMemberFunction() && e.AsCall().FunctionName() == "orValue" {
 		e = e.AsCall().Target()
 	}
@@ -52,13 +51,13 @@ func asksOnly(e ast.Expr) bool {
 
 // layNode works out what the control plane is shown of the clients of a rule, as far as
 // that is the same for all of them. The id stays the relay's unless the rule sets it.
-func (r *rule) layNode() {
+func (c *compiler) layNode(r *rule) {
 	r.whole = r.first
 	if r.whole {
 		return
 	}
 	for _, x := range r.scope {
-		path, ok := namedField(x)
+		path, ok := namedField(c.checked[x].NativeRep().Expr())
 		switch {
 		case !ok:
 		case len(path) == 0: // clients share if their nodes are equal

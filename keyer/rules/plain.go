@@ -2,6 +2,7 @@ package rules
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -100,6 +101,15 @@ func (p *plain) outcome(f *facts) outcome {
 	}
 	return p.compared(f)
 }
+
+// whole reports whether no term is left to CEL. CEL may be needed all the same: for clients for which a
+// term fails, and for names that a regular expression is tried on.
+func (p *plain) whole() bool {
+	return p != nil && p.does != onlyCEL && !slices.ContainsFunc(p.terms, func(t *plain) bool { return !t.whole() })
+}
+
+// isNever reports whether an expression is nothing but false.
+func (x *expression) isNever() bool { return x != nil && x.plain != nil && x.plain.does == never }
 
 // terminated is end if one of the terms is, and all if none stands against it.
 func (p *plain) terminated(f *facts, end, all outcome) outcome {

@@ -1,8 +1,6 @@
 package rules
 
 import (
-	"cel.dev/cel-go/cel"
-	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
@@ -14,9 +12,7 @@ type Set struct {
 	rules     []*rule
 	otherwise Policy
 	upstream  string
-	basis     string // of the scope that clients share whom no rule matches
-	env       *cel.Env
-	adapter   types.Adapter
+	basis     string                      // of the scope that clients share whom no rule matches
 	mentions  map[string]func() *mentions // by rule, what it looks at
 }
 

@@ -59,7 +59,7 @@ func (v *variables) ResolveName(name string) (any, bool) {
 // xdstpValue is the variable xdstp.
 func (v *variables) xdstpValue() ref.Val {
 	if v.xdstpVal == nil && v.name != nil {
-		v.xdstpVal = v.client.set.adapter.NativeToValue(xdstpOf(*v.name))
+		v.xdstpVal = valueOf(xdstpOf(*v.name))
 	}
 	return v.xdstpVal
 }
@@ -90,14 +90,14 @@ func (c *Subject) nodeValue() ref.Val {
 	case c.node == nil:
 		c.nodeVal = types.WrapErr(errNoNode)
 	default:
-		c.nodeVal = c.set.adapter.NativeToValue(c.node)
+		c.nodeVal = valueOf(c.node)
 	}
 	return c.nodeVal
 }
 
 func (c *Subject) peerValue() ref.Val {
 	if c.peerVal == nil {
-		c.peerVal = c.set.adapter.NativeToValue(newIdentity(c.peer))
+		c.peerVal = valueOf(newIdentity(c.peer))
 	}
 	return c.peerVal
 }

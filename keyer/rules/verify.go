@@ -20,7 +20,7 @@ type Requirement struct {
 // Verifier is a list of requirements, ready to be asked. It is immutable, and any goroutine
 // may use it.
 type Verifier struct {
-	set  *Set // the environment of the expressions; it has no rules
+	set  *Set // of the subjects; it has no rules
 	all  []*rule
 	peer []int // the requirements that look at the peer
 }
@@ -28,12 +28,11 @@ type Verifier struct {
 // CompileVerify checks requirements and makes a Verifier of them. If anything is wrong it is
 // nil, and the problems are all there are: Problem.Rule is the index of the requirement.
 func CompileVerify(list []Requirement) (*Verifier, []Problem) {
-	env, err := environment()
-	if err != nil {
-		return nil, []Problem{{Message: "the environment of expressions: " + err.Error()}}
+	v := &Verifier{set: new(Set)}
+	c, problems := newCompiler()
+	if len(problems) > 0 {
+		return nil, problems
 	}
-	v := &Verifier{set: &Set{env: env, adapter: env.CELTypeAdapter()}}
-	c := &compiler{env: env}
 	if len(list) > maxRules {
 		c.problem(maxRules, "", "there are %d rules, at most %d are allowed", len(list), maxRules)
 		return nil, c.problems
@@ -46,7 +45,7 @@ func CompileVerify(list []Requirement) (*Verifier, []Problem) {
 			c.name(i, r.Name, names)
 		}
 		compiled := &rule{name: r.Name, match: c.expression(i, fieldRequire, r.Require)}
-		if looksAt(compiled.match, varPeer) {
+		if compiled.match.looksAt(varPeer) {
 			v.peer = append(v.peer, i)
 		}
 		v.all = append(v.all, compiled)
