@@ -16,7 +16,8 @@ FUZZTIME ?= 20s
 # How many random schedules each test of "make soak SUITE=models" plays.
 SEEDS ?= 5000
 
-# The first seed that "make soak SUITE=simulate" plays, and which of its operations; empty: all.
+# The first seed that "make soak SUITE=simulate" plays, and SUITE=access before whole relays; and which
+# operations SUITE=simulate plays: all if empty.
 FROM ?= 1
 OPS ?=
 
@@ -86,7 +87,7 @@ fuzz: ## run each fuzz target for FUZZTIME (default 20s)
 soak: ## run a suite that CI has no time for: SUITE=access (SEEDS schedules of clients with access rules), attack (one client that means harm, beside others), envoy (real Envoys), control-planes (the recipes), fleet (light clients by the thousand), hold (ten minutes of churn while operators hold what clients get), loads (load reports), models (SEEDS random schedules), mutate (mutants of cache and delivery), simulate (SEEDS from FROM, OPS of them)
 	@case '$(SUITE)' in \
 		access) go test -timeout 24h -count 1 -v $(ARGS) -run '^TestAccessIsNotTold|^TestEachCheckIsNeeded' ./downstream/delivery -access.seeds='$(SEEDS)'; \
-			go test -timeout 24h -count 1 -v $(ARGS) -run '^TestAccessLeak' ./relay -leak.seeds='$(SEEDS)';; \
+			go test -timeout 24h -count 1 -v $(ARGS) -run '^TestAccessLeak' ./relay -leak.from='$(FROM)' -leak.seeds='$(SEEDS)';; \
 		attack) go run ./integration/bench -scenario attack -runs 1 $(ARGS);; \
 		control-planes) integration/controlplanes.sh -v $(ARGS);; \
 		envoy) XDSRELAY_SOAK=1 integration/envoy.sh -v $(ARGS);; \

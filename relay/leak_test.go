@@ -11,18 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	xdscorev3 "github.com/cncf/xds/go/xds/core/v3"
-	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/test/bufconn"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
-	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 )
@@ -35,6 +30,7 @@ const (
 	edsType      = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
 	clustersList = "type.googleapis.com/envoy.config.cluster.v3.ClusterCollection"
 	clusterNames = "xdstp://a/envoy.config.cluster.v3.Cluster/"
+	secretType   = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
 	listNames    = "xdstp://a/envoy.config.cluster.v3.ClusterCollection/"
 )
 
@@ -45,6 +41,8 @@ type leak struct {
 
 	random  *rand.Rand
 	plane   *leakPlane
+	issuers *leakIssuers
+	forms   []leakForm // that clients may be of
 	config  *config.Config
 	rules   *rules.Access
 	sides   map[string]*bufconn.Listener // by listener
@@ -56,49 +54,10 @@ type leak struct {
 
 func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
 
-// condition draws an expression of access rules.
-func (x *leak) condition(depth int) string {
-	if depth > 0 {
-		switch x.random.IntN(4) {
-		case 0:
-			return "(" + x.condition(depth-1) + " && " + x.condition(depth-1) + ")"
-		case 1:
-			return "(" + x.condition(depth-1) + " || " + x.condition(depth-1) + ")"
-		case 2:
-			return "!(" + x.condition(depth-1) + ")"
-		}
-	}
-	tenant := pick(x.random, x.tenants)
-	return fmt.Sprintf(pick(x.random, []string{
-		`node.cluster == %q`, `name.contains(%q)`, `xdstp.id.startsWith(%q)`, `(node.cluster == %q && name.contains(node.cluster))`,
-		`(%q != "" && name.contains(node.cluster))`, `(name == "*" || name.contains(%q))`, `(type == eds && name != %q)`,
-		`(type == cds && %q != node.cluster)`, `(listener == "side" && node.cluster != %q)`, `node.metadata.tenant == %q`,
-		`(has(node.metadata.tenant) || node.id.startsWith(%q + "-"))`, `(node.cluster + "-c1" == name && %q != "")`,
-		`(name.endsWith("1") || name == %q)`, `(xdstp.authority == "a" && node.cluster != %q)`,
-	}), tenant)
-}
-
-// draw draws access rules.
-func (x *leak) draw() (a config.Access) {
-	a.Otherwise = pick(x.random, []config.Effect{config.Allow, config.Deny})
-	seen := make(map[string]bool)
-	for i := range x.random.IntN(5) {
-		match := x.condition(2)
-		if seen[match] {
-			continue // such a rule is refused: it is never reached
-		}
-		seen[match] = true
-		a.Rules = append(a.Rules, config.AccessRule{
-			Name: fmt.Sprintf("rule-%d", i), Match: match, Effect: pick(x.random, []config.Effect{config.Allow, config.Deny}),
-		})
-	}
-	return a
-}
-
 // adopt has the judge go by access rules.
 func (x *leak) adopt(a config.Access) {
 	x.Helper()
-	c := rules.AccessConfig{Allow: a.Otherwise == config.Allow}
+	c := rules.AccessConfig{Allow: a.Otherwise == config.Allow, Types: map[string]bool{secretType: true}}
 	for _, r := range a.Rules {
 		c.Rules = append(c.Rules, rules.AccessRule{Name: r.Name, Match: r.Match, Allow: r.Effect == config.Allow})
 	}
@@ -115,150 +74,45 @@ func (x *leak) adopt(a config.Access) {
 func (x *leak) judge(c *leakClient) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.subject = x.rules.Subject(c.node, keyer.Peer{Listener: c.listener})
-}
-
-// universe are the names of a type, of which the last of each tenant never exists.
-func (x *leak) universe(typeURL string) (names []string) {
-	for _, tenant := range x.tenants {
-		for i := range 4 {
-			last := fmt.Sprint(i)
-			if i == 3 {
-				last = "ghost1"
-			}
-			switch typeURL {
-			case clusterType:
-				names = append(names, tenant+"-c"+last)
-			case edsType:
-				names = append(names, tenant+"-e"+last)
-			case clustersList:
-				names = append(names, listNames+tenant+"/l"+last)
-			}
-		}
-	}
-	return names
-}
-
-// named are the xdstp names of clusters.
-func (x *leak) named(kind string) (names []string) {
-	for _, tenant := range x.tenants {
-		for i := range 3 {
-			names = append(names, fmt.Sprintf("%s%s/%s%d", clusterNames, tenant, kind, i))
-		}
-	}
-	return names
-}
-
-// act has the control plane change something.
-func (x *leak) act() {
-	x.number++
-	some := func(names []string) string {
-		for {
-			if n := pick(x.random, names); !strings.Contains(n, "ghost") {
-				return n
-			}
-		}
-	}
-	gone := x.random.IntN(4) == 0
-	var typeURL, name string
-	r := &owned{version: x.number}
-	switch x.random.IntN(6) {
-	case 0, 1:
-		typeURL, name, r.inStar = clusterType, some(x.universe(clusterType)), true
-		if x.random.IntN(2) == 0 {
-			r.aliases = []string{pick(x.random, x.tenants) + "-alias" + fmt.Sprint(x.random.IntN(2))}
-		}
-		r.payload = x.cluster(name, clusterType, name)
-	case 2:
-		typeURL, name = edsType, some(x.universe(edsType))
-		r.payload = x.pack(&endpointv3.ClusterLoadAssignment{ClusterName: name, NamedEndpoints: map[string]*endpointv3.Endpoint{stampOf(edsType, name): {Hostname: fmt.Sprint(x.number)}}})
-	case 3:
-		typeURL, name = clusterType, some(x.named("x"))
-		r.payload = x.cluster(name, clusterType, name)
-	case 4:
-		typeURL, name = clusterType, some(x.named("r"))
-		target, err := keyer.Parse(pick(x.random, slices.Concat(x.named("x"), x.named("r"))))
-		if err != nil {
-			x.Fatal(err)
-		}
-		r.payload = x.pack(&xdscorev3.ResourceLocator{Authority: target.Authority, ResourceType: target.Type, Id: target.ID})
-	default:
-		typeURL, name = clustersList, some(x.universe(clustersList))
-		list := &clusterv3.ClusterCollection{Entries: &xdscorev3.CollectionEntry{ResourceSpecifier: &xdscorev3.CollectionEntry_Locator{
-			Locator: &xdscorev3.ResourceLocator{Authority: "a", ResourceType: "envoy.config.cluster.v3.Cluster", Id: strings.TrimPrefix(pick(x.random, x.named("x")), clusterNames)},
-		}}}
-		if x.random.IntN(2) == 0 {
-			list.Entries.ResourceSpecifier = &xdscorev3.CollectionEntry_InlineEntry_{InlineEntry: &xdscorev3.CollectionEntry_InlineEntry{
-				Name: "inline", Version: fmt.Sprint(x.number), Resource: x.cluster("inline", clustersList, name),
-			}}
-		}
-		r.payload = x.pack(list)
-	}
-	if gone {
-		r = nil
-	}
-	x.plane.put(typeURL, name, r)
-}
-
-func (x *leak) pack(m proto.Message) *anypb.Any {
-	x.Helper()
-	a, err := anypb.New(m)
-	if err != nil {
-		x.Fatal(err)
-	}
-	return a
-}
-
-// cluster is a cluster with the stamp of its owner.
-func (x *leak) cluster(name, ownerType, owner string) *anypb.Any {
-	return x.pack(&clusterv3.Cluster{Name: name, AltStatName: stampOf(ownerType, owner) + fmt.Sprint(x.number)})
-}
-
-// wish draws what a client may want.
-func (x *leak) wish(form leakForm) (typeURL, name string) {
-	switch n := x.random.IntN(10); {
-	case n == 0:
-		return clusterType, "*"
-	case n == 1:
-		return clusterType, pick(x.random, x.universe(clusterType))
-	case n == 2 && form != polling:
-		return clusterType, pick(x.random, x.tenants) + "-alias" + fmt.Sprint(x.random.IntN(2))
-	case n == 3:
-		return edsType, pick(x.random, x.universe(edsType))
-	case n == 4 && form == asksForChanges:
-		return clustersList, pick(x.random, x.universe(clustersList))
-	case n == 5 && form != polling:
-		return clusterType, clusterNames + pick(x.random, x.tenants) + "/*"
-	case n == 6 && form != polling:
-		return clusterType, pick(x.random, x.named("x")) + "#alt=" + pick(x.random, x.named("x"))
-	case n == 7 && form != polling:
-		return clusterType, pick(x.random, x.named("r"))
-	case n == 8:
-		return clusterType, pick(x.random, x.named("x"))
-	default:
-		return edsType, pick(x.random, x.universe(edsType))
-	}
+	c.subject = x.rules.Subject(c.node, c.who.Peer)
 }
 
 // join brings a client.
 func (x *leak) join() {
 	tenant := pick(x.random, x.tenants)
 	c := &leakClient{
-		T: x.T, form: leakForm(x.random.IntN(int(leakForms))), listener: pick(x.random, []string{"default", "side"}),
-		node: &corev3.Node{Id: fmt.Sprintf("%s-%d", tenant, len(x.people)), Cluster: tenant},
+		T: x.T, form: pick(x.random, x.forms), listener: pick(x.random, []string{keyer.DefaultListener, "side"}),
 		subs: make(map[string]map[string]bool), held: make(map[string]map[string]string), shown: make(map[string]map[string]bool),
 		told: make(map[string]*leakAnswer), versions: make(map[string]string), presented: make(map[string]bool), listed: make(map[string]bool),
 	}
-	if c.at = x.sides[c.listener]; c.form == polling {
-		c.listener, c.at = "default", x.rest
+	if c.at = x.sides[c.listener]; c.form.kind == polling {
+		c.listener, c.at = keyer.DefaultListener, x.rest
 	}
+	c.node = &corev3.Node{Id: fmt.Sprintf("%s-%d", tenant, len(x.people)), Cluster: tenant, ClientFeatures: c.form.features()}
+	if x.random.IntN(3) > 0 { // rules that look at it fail for the others
+		c.node.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"tenant": structpb.NewStringValue(tenant)}}
+	}
+	c.who = x.issuers.peer(c.listener, x.identity(c.listener, tenant))
 	x.judge(c)
-	for range 1 + x.random.IntN(4) {
+	for range 2 + x.random.IntN(6) {
 		typeURL, name := x.wish(c.form)
 		put(c.subs, typeURL, name, true)
 	}
 	c.connect(nil)
 	x.people = append(x.people, c)
+}
+
+// identity draws who a client is that presents the node of a tenant.
+func (x *leak) identity(listener, tenant string) string {
+	switch x.random.IntN(4) {
+	case 0: // it lies
+		return pick(x.random, x.tenants)
+	case 1:
+		if listener != keyer.DefaultListener {
+			return ""
+		}
+	}
+	return tenant
 }
 
 // comeBack has a client begin a stream anew, with what it holds, and with guesses.
@@ -311,8 +165,8 @@ func (x *leak) quiet() {
 // look has the clients that poll do so, and gives what is wrong.
 func (x *leak) look() string {
 	for i, c := range x.people {
-		if c.form == polling {
-			c.poll()
+		if c.form.kind == polling {
+			c.streams.poll()
 		}
 		c.mu.Lock()
 		wrong := c.wrong
@@ -321,7 +175,7 @@ func (x *leak) look() string {
 		}
 		c.mu.Unlock()
 		if len(wrong) > 0 {
-			return fmt.Sprintf("client %d (form %d, %s, by %s): %q", i, c.form, c.node.GetId(), c.listener, wrong)
+			return fmt.Sprintf("client %d (%v, %s, %s by %s): %q", i, c.form, c.node.GetId(), c.who.Identity(), c.listener, wrong)
 		}
 	}
 	return ""
@@ -335,7 +189,7 @@ func (x *leak) alike(c *leakClient) (wrong []string) {
 		a := c.told[clusterType+" "+name]
 		guessed[a != nil && a.removed] = name
 	}
-	if len(guessed) > 1 && c.form == asksForChanges && c.subs[clusterType]["*"] && c.allowedLocked(clusterType, "*") && !c.ended {
+	if len(guessed) > 1 && c.form.kind == changes && c.subs[clusterType]["*"] && c.allowedLocked(clusterType, "*") && !c.ended {
 		wrong = append(wrong, fmt.Sprintf("it guessed %s and %s, and is told of the first one only that it is gone", guessed[true], guessed[false]))
 	}
 	for typeURL, names := range c.subs {
@@ -348,7 +202,7 @@ func (x *leak) alike(c *leakClient) (wrong []string) {
 			if a == nil {
 				a = new(leakAnswer)
 			}
-			if c.form != asksForChanges && a.code == codes.OK && (c.presented[typeURL] || !c.listed[typeURL]) {
+			if c.form.kind != changes && a.code == codes.OK && (c.presented[typeURL] || !c.listed[typeURL]) {
 				continue // the answer goes with a list, which is not sent as long as it waits, or is as the client has it
 			}
 			if a.code != codes.PermissionDenied {
@@ -360,6 +214,8 @@ func (x *leak) alike(c *leakClient) (wrong []string) {
 				kind = name
 			case strings.HasSuffix(name, "*"):
 				kind = "glob"
+			case strings.Contains(name, "#entry="):
+				kind = "entry"
 			}
 			key, got := fmt.Sprint(c.form, kind, a.by), fmt.Sprintf("%+v", *a)
 			if before, is := x.answers[key]; is && before != got {
@@ -371,13 +227,24 @@ func (x *leak) alike(c *leakClient) (wrong []string) {
 	return wrong
 }
 
-// playLeak plays a schedule, and gives what went wrong. judge takes a check out; nil: none.
-func playLeak(t *testing.T, seed uint64, judge func(downstream.Access) downstream.Access) (wrong string) {
+// leakWithout is what is taken out of a relay, and of what clients do; the zero value is nothing.
+type leakWithout struct {
+	judge  func(downstream.Access) downstream.Access
+	config func(*config.Config)
+	forms  []leakForm // clients are of these forms only
+	from   uint64     // the first seed to look at: those before it are known not to show what is missing
+}
+
+// playLeak plays a schedule, and gives what went wrong.
+func playLeak(t *testing.T, seed uint64, without leakWithout) (wrong string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		x := &leak{
 			random: rand.New(rand.NewPCG(seed, 2)), plane: newLeakPlane(), answers: make(map[string]string),
-			sides: map[string]*bufconn.Listener{"side": bufconn.Listen(1 << 20)},
+			sides: map[string]*bufconn.Listener{"side": bufconn.Listen(1 << 20)}, issuers: newLeakIssuers(t), forms: without.forms,
+		}
+		if x.forms == nil {
+			x.forms = leakForms()
 		}
 		x.tenants = []string{"ta", "tb", "tc", "td"}[:2+x.random.IntN(3)]
 		access := x.draw()
@@ -385,17 +252,21 @@ func playLeak(t *testing.T, seed uint64, judge func(downstream.Access) downstrea
 			c.Access = access
 			c.Server.RESTWait = config.Duration(2 * time.Second)
 			c.Server.Listeners = []config.Listener{listenerAt("side", "127.0.0.1:0")}
+			x.issuers.configure(t, c)
 			c.Aggregation.Otherwise = config.Share
 			c.Resolve.Prefetch = true
 			u := &c.Upstreams[0]
 			u.Keepalive.Time = 0 // nobody is idle for so long but in a bubble
 			u.Authorities, u.Redirects, u.Settle = []string{"a"}, config.FollowRedirects, config.Duration(100*time.Millisecond)
+			if without.config != nil {
+				without.config(c)
+			}
 			if err := c.Validate(); err != nil {
 				t.Fatal(err)
 			}
 			x.config = c
 		}, func(r *Relay) {
-			r.router.judge = judge
+			r.router.judge = without.judge
 			if err := r.ServeListener("side", x.sides["side"]); err != nil {
 				t.Fatal(err)
 			}
@@ -408,7 +279,7 @@ func playLeak(t *testing.T, seed uint64, judge func(downstream.Access) downstrea
 		}()
 		x.adopt(access)
 		synctest.Wait()
-		for range 12 {
+		for range 80 {
 			x.act()
 		}
 		x.join()
@@ -449,39 +320,8 @@ func playLeak(t *testing.T, seed uint64, judge func(downstream.Access) downstrea
 // nothing but the rule.
 func TestAccessLeaksNothing_ACC2_ACC3(t *testing.T) {
 	for seed := uint64(*leakFrom); seed < uint64(*leakFrom+*leakSeeds); seed++ {
-		if wrong := playLeak(t, seed, nil); wrong != "" {
+		if wrong := playLeak(t, seed, leakWithout{}); wrong != "" {
 			t.Fatalf("seed %d: %s", seed, wrong)
 		}
-	}
-}
-
-// unjudged does not judge one use of names.
-type unjudged struct {
-	downstream.Access
-
-	off downstream.Use
-}
-
-func (u unjudged) Allows(use downstream.Use, typeURL, name string) bool {
-	return use == u.off || u.Access.Allows(use, typeURL, name)
-}
-
-// With a check taken out the property fails. The checks of what is told of members and versions are
-// taken out in package delivery.
-func TestAccessLeakShows_ACC3(t *testing.T) {
-	for name, without := range map[string]func(downstream.Access) downstream.Access{
-		"subscriptions": func(a downstream.Access) downstream.Access { return blind{a} },
-		"content":       func(a downstream.Access) downstream.Access { return unjudged{a, delivery.Content} },
-		"aliases":       func(a downstream.Access) downstream.Access { return unjudged{a, delivery.Alias} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(50) {
-				if wrong := playLeak(t, seed, without); wrong != "" {
-					t.Logf("seed %d: %.400s", seed, wrong)
-					return
-				}
-			}
-			t.Error("no schedule shows that the check is missing")
-		})
 	}
 }

@@ -1,0 +1,205 @@
+package relay
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	xdscorev3 "github.com/cncf/xds/go/xds/core/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// condition draws an expression of access rules.
+func (x *leak) condition(depth int) string {
+	if depth > 0 {
+		switch x.random.IntN(4) {
+		case 0:
+			return "(" + x.condition(depth-1) + " && " + x.condition(depth-1) + ")"
+		case 1:
+			return "(" + x.condition(depth-1) + " || " + x.condition(depth-1) + ")"
+		case 2:
+			return "!(" + x.condition(depth-1) + ")"
+		}
+	}
+	tenant := pick(x.random, x.tenants)
+	return fmt.Sprintf(pick(x.random, []string{
+		`node.cluster == %q`, `name.contains(%q)`, `xdstp.id.startsWith(%q)`, `(node.cluster == %q && name.contains(node.cluster))`,
+		`(%q != "" && name.contains(node.cluster))`, `(name == "*" || name.contains(%q))`, `(type == eds && name != %q)`,
+		`(type == cds && %q != node.cluster)`, `(listener == "side" && node.cluster != %q)`, `node.metadata.tenant == %q`,
+		`(has(node.metadata.tenant) || node.id.startsWith(%q + "-"))`, `(node.cluster + "-c1" == name && %q != "")`,
+		`(name.endsWith("1") || name == %q)`, `(xdstp.authority == "a" && node.cluster != %q)`,
+		`peer.spiffe == "spiffe://td/" + %q`, `(peer.spiffe_path == "/" + node.cluster || peer.token.sub == %q)`,
+		`(peer.trust_domain == "td" && name.contains(%q))`, `(%q == node.cluster || ("spiffe://td/" + node.cluster) in peer.uris)`,
+		`(name.startsWith(peer.token.sub + "-") && node.cluster != %q)`, `("xds" in peer.token.aud && name.contains(%q))`,
+		`(type == sds && name.contains(%q))`, `(type == sds && peer.spiffe_path == "/" + %q)`,
+		`(xdstp.type.endsWith("Collection") && xdstp.id.contains(%q))`,
+	}), tenant)
+}
+
+// draw draws access rules.
+func (x *leak) draw() (a config.Access) {
+	a.Otherwise = pick(x.random, []config.Effect{config.Allow, config.Allow, config.Deny})
+	seen := make(map[string]bool)
+	for i := range x.random.IntN(5) {
+		match := x.condition(2)
+		if seen[match] {
+			continue // such a rule is refused: it is never reached
+		}
+		seen[match] = true
+		a.Rules = append(a.Rules, config.AccessRule{
+			Name: fmt.Sprintf("rule-%d", i), Match: match, Effect: pick(x.random, []config.Effect{config.Allow, config.Allow, config.Deny}),
+		})
+	}
+	return a
+}
+
+// universe are the names of a type, of which the last of each tenant never exists.
+func (x *leak) universe(typeURL string) (names []string) {
+	for _, tenant := range x.tenants {
+		for i := range 4 {
+			last := fmt.Sprint(i)
+			if i == 3 {
+				last = "ghost1"
+			}
+			switch typeURL {
+			case clusterType:
+				names = append(names, tenant+"-c"+last)
+			case edsType:
+				names = append(names, tenant+"-e"+last)
+			case secretType:
+				names = append(names, tenant+"-s"+last)
+			case clustersList:
+				names = append(names, listNames+tenant+"/l"+last)
+			}
+		}
+	}
+	return names
+}
+
+// named are the xdstp names of clusters.
+func (x *leak) named(kind string) (names []string) {
+	for _, tenant := range x.tenants {
+		for i := range 3 {
+			names = append(names, fmt.Sprintf("%s%s/%s%d", clusterNames, tenant, kind, i))
+		}
+	}
+	return names
+}
+
+// act has the control plane change something.
+func (x *leak) act() {
+	x.number++
+	some := func(names []string) string {
+		for {
+			if n := pick(x.random, names); !strings.Contains(n, "ghost") {
+				return n
+			}
+		}
+	}
+	gone := x.random.IntN(8) == 0
+	var typeURL, name string
+	r := &owned{version: x.number}
+	switch x.random.IntN(8) {
+	case 0, 1:
+		typeURL, name, r.inStar = clusterType, some(x.universe(clusterType)), true
+		if x.random.IntN(2) == 0 {
+			r.aliases = []string{pick(x.random, x.tenants) + "-alias" + fmt.Sprint(x.random.IntN(2))}
+		}
+		r.payload = x.cluster(name, clusterType, name)
+	case 2:
+		typeURL, name = edsType, some(x.universe(edsType))
+		r.payload = x.pack(&endpointv3.ClusterLoadAssignment{ClusterName: name, NamedEndpoints: map[string]*endpointv3.Endpoint{stampOf(edsType, name): {Hostname: fmt.Sprint(x.number)}}})
+	case 3:
+		typeURL, name = clusterType, some(x.named("x"))
+		r.payload = x.cluster(name, clusterType, name)
+	case 4:
+		typeURL, name, r.inStar = secretType, some(x.universe(secretType)), x.random.IntN(2) == 0
+		r.payload = x.pack(&tlsv3.Secret{Name: name, Type: &tlsv3.Secret_GenericSecret{GenericSecret: &tlsv3.GenericSecret{
+			Secret: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: stampOf(secretType, name) + fmt.Sprint(x.number)}},
+		}}})
+	case 5:
+		typeURL, name = clusterType, some(x.named("r"))
+		target, err := keyer.Parse(pick(x.random, slices.Concat(x.named("x"), x.named("r"))))
+		if err != nil {
+			x.Fatal(err)
+		}
+		r.payload = x.pack(&xdscorev3.ResourceLocator{Authority: target.Authority, ResourceType: target.Type, Id: target.ID})
+	default:
+		typeURL, name = clustersList, some(x.universe(clustersList))
+		list := &clusterv3.ClusterCollection{Entries: &xdscorev3.CollectionEntry{ResourceSpecifier: &xdscorev3.CollectionEntry_Locator{
+			Locator: &xdscorev3.ResourceLocator{Authority: "a", ResourceType: "envoy.config.cluster.v3.Cluster", Id: strings.TrimPrefix(pick(x.random, x.named("x")), clusterNames)},
+		}}}
+		if x.random.IntN(3) > 0 {
+			list.Entries.ResourceSpecifier = &xdscorev3.CollectionEntry_InlineEntry_{InlineEntry: &xdscorev3.CollectionEntry_InlineEntry{
+				Name: leakEntry, Version: fmt.Sprint(x.number), Resource: x.cluster(leakEntry, clustersList, name),
+			}}
+		}
+		r.payload = x.pack(list)
+	}
+	if gone {
+		r = nil
+	}
+	x.plane.put(typeURL, name, r)
+}
+
+func (x *leak) pack(m proto.Message) *anypb.Any {
+	x.Helper()
+	a, err := anypb.New(m)
+	if err != nil {
+		x.Fatal(err)
+	}
+	return a
+}
+
+// cluster is a cluster with the stamp of its owner.
+func (x *leak) cluster(name, ownerType, owner string) *anypb.Any {
+	return x.pack(&clusterv3.Cluster{Name: name, AltStatName: stampOf(ownerType, owner) + fmt.Sprint(x.number)})
+}
+
+// wish draws what a client may want.
+func (x *leak) wish(form leakForm) (typeURL, name string) {
+	for {
+		switch x.random.IntN(13) {
+		case 0:
+			return clusterType, "*"
+		case 1:
+			return clusterType, pick(x.random, x.universe(clusterType))
+		case 2:
+			return clusterType, pick(x.random, x.tenants) + "-alias" + fmt.Sprint(x.random.IntN(2))
+		case 3:
+			if form.kind == changes || form.kind == states && form.wrapped { // the others see no name of a list
+				return clustersList, pick(x.random, x.universe(clustersList))
+			}
+		case 4:
+			return clusterType, clusterNames + pick(x.random, x.tenants) + "/*"
+		case 5:
+			return clusterType, pick(x.random, x.named("x")) + "#alt=" + pick(x.random, x.named("x"))
+		case 6:
+			return clusterType, pick(x.random, x.named("r"))
+		case 7:
+			return clusterType, pick(x.random, x.named("x"))
+		case 8:
+			return secretType, pick(x.random, x.universe(secretType))
+		case 9:
+			return secretType, pick(x.random, append(x.universe(secretType), "*", "*"))
+		case 10:
+			return clusterType, entryOf(pick(x.random, x.universe(clustersList)), pick(x.random, []string{leakEntry, leakEntry, "other"}))
+		default:
+			return edsType, pick(x.random, x.universe(edsType))
+		}
+	}
+}
+
+// leakEntry is the name of the inline entries of lists.
+const leakEntry = "inline"
+
+// entryOf is the name by which a client gets an inline entry of a list.
+func entryOf(list, entry string) string { return list + "#entry=" + entry }
