@@ -16,11 +16,20 @@ func (c *Collection) Follow(f *Cursor, bell *TypeBell, follower Follower, needs 
 	f.Wait()
 	if !hasWhole(c) {
 		c.table.store.outage.want()
-		c.table.store.outage.awaitAll(c)
+		if len(c.followers) == 1 && c.table.store.outage.Load() != nil { // of others peers are asked, or were
+			c.table.store.outage.await(c, func() { ringFollowers(c) })
+		}
 	}
 	c.demand.want()
 	c.AskForTransient(needs)
 	c.table.references.followersChanged(c, followed)
+}
+
+// ringFollowers has all followers of a collection look.
+func ringFollowers(c *Collection) {
+	for _, f := range c.followers {
+		c.table.store.journal.ringType(f.bell)
+	}
 }
 
 // Unfollow ends it.
@@ -50,7 +59,7 @@ func (f *Cursor) Unfollow() {
 	if last > 0 {
 		return
 	}
-	delete(c.table.store.outage.colls, c)
+	delete(c.table.store.outage.late, c)
 	c.encoded.chunks.drop()
 	sweep(c)
 	if !c.pinned {

@@ -60,8 +60,8 @@ func tellAsked(s *Store, wants uint64) {
 func tellOutage(s *Store, wants uint64) {
 	for _, t := range s.tables {
 		for _, e := range t.entries {
-			if s.outage.names[e].wants <= wants {
-				t.outOfReach(e)
+			if s.outage.late[e].wants <= wants {
+				outOfReach(t, e)
 			}
 		}
 	}
@@ -70,23 +70,15 @@ func tellOutage(s *Store, wants uint64) {
 
 // tellLate tells those that waited for peers since the others were told.
 func tellLate(s *Store, wants uint64) {
-	for e, l := range s.outage.names {
+	for _, l := range s.outage.late {
 		if l.wants <= wants {
-			l.table.outOfReach(e)
-		}
-	}
-	for c, n := range s.outage.colls {
-		if n > wants {
-			continue
-		}
-		for _, f := range c.followers {
-			s.journal.ringType(f.bell)
+			l.tell()
 		}
 	}
 }
 
 // outOfReach gives a name that clients wait for the error of the outage.
-func (t *Table) outOfReach(e *Entry) {
+func outOfReach(t *Table, e *Entry) {
 	if e.state == Unknown && e.extra.audience != nil {
 		t.remove(e, Failed, t.store.outage.Load(), t.store.cache.Now())
 	}

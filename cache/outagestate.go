@@ -20,19 +20,18 @@ type outageState struct {
 	awaited atomic.Bool // peers were not asked yet for all that is wanted
 
 	// guarded by Store.mu
-	began uint64                 // wants when the outage began
-	names map[*Entry]lateName    // wanted during it, and peers were not asked yet
-	colls map[*Collection]uint64 // likewise: wants by then
+	began uint64       // wants when the outage began
+	late  map[any]late // names and collections that were wanted during it, and peers were not asked for yet
 
 	helped atomic.Bool   // the control plane is away, and peers are asked for what is wanted
 	asked  atomic.Uint64 // the number of wants that they were asked for
 	polls  atomic.Bool   // polls wait until they were
 }
 
-// lateName is a name that was wanted during an outage.
-type lateName struct {
-	table *Table
+// late is a name or a collection that was wanted during an outage.
+type late struct {
 	wants uint64 // by then
+	tell  func() // tells the clients of the outage
 }
 
 // want records that something is wanted that is not known. The caller holds Store.mu.
@@ -47,68 +46,45 @@ func (o *outageState) begin(err *wire.ResourceError) {
 	o.Store(err)
 }
 
-// end forgets who waits for peers, and returns the error of the outage. The caller holds Store.mu.
+// end forgets who waits, and returns the error of the outage. The caller holds Store.mu.
 func (o *outageState) end() *wire.ResourceError {
 	err := o.Swap(nil)
 	o.untold.Store(false)
 	o.unasked.Store(false)
 	o.awaited.Store(false)
-	o.names, o.colls = nil, nil
+	o.late = nil
 	return err
 }
 
-// await reports whether clients are not to be told yet that a name is out of reach, and has peers asked
-// before, if there are any. The caller holds Store.mu.
-func (o *outageState) await(t *Table, e *Entry) bool {
-	if o.peers {
-		if o.names == nil {
-			o.names = make(map[*Entry]lateName)
+// await reports whether clients are not to be told yet that a name or a collection is out of reach, and has peers
+// asked before, if there are any. Those that want it too put nothing off. The caller holds Store.mu.
+func (o *outageState) await(wanted any, tell func()) bool {
+	if !o.peers {
+		return o.untold.Load()
+	}
+	if _, waits := o.late[wanted]; !waits {
+		if o.late == nil {
+			o.late = make(map[any]late)
 		}
-		if _, waits := o.names[e]; !waits { // others that want it now too put nothing off
-			o.names[e] = lateName{t, o.wants}
-		}
+		o.late[wanted] = late{o.wants, tell}
 		o.awaited.Store(true)
 	}
-	return o.peers || o.untold.Load()
+	return true
 }
 
-// awaitAll has peers asked for a collection that nobody followed before. Else they were asked already,
-// or will be: those who wait for that would wait for ever if others never ceased to come. The caller holds
-// Store.mu.
-func (o *outageState) awaitAll(c *Collection) {
-	if o.Load() == nil || !o.peers || len(c.followers) > 1 {
-		return
-	}
-	if o.colls == nil {
-		o.colls = make(map[*Collection]uint64)
-	}
-	o.colls[c] = o.wants
-	o.awaited.Store(true)
+// waits reports whether clients are not told yet that a name or a collection is out of reach. The caller holds the lock.
+func (o *outageState) waits(wanted any) bool {
+	_, late := o.late[wanted]
+	return late || o.untold.Load() || o.unasked.Load()
 }
 
 // pending reports whether there is an outage that some clients are not told of yet.
 func (o *outageState) pending() bool { return o.awaited.Load() || o.untold.Load() }
 
-// silent reports whether no client is told yet.
-func (o *outageState) silent() bool { return o.untold.Load() || o.unasked.Load() }
-
-// AwaitsName reports whether those who want a name are not told of an outage yet. The caller holds the lock.
-func (s *Store) AwaitsName(e *Entry) bool {
-	_, waits := s.outage.names[e]
-	return waits || s.outage.silent()
-}
-
-// AwaitsCollection reports so of those who follow a collection.
-func (s *Store) AwaitsCollection(c *Collection) bool {
-	_, waits := s.outage.colls[c]
-	return waits || s.outage.silent()
-}
-
 // askedFor forgets that clients wait for what peers were asked for, when wants was a number. The caller
 // holds Store.mu.
 func (o *outageState) askedFor(wants uint64) {
-	maps.DeleteFunc(o.names, func(_ *Entry, l lateName) bool { return l.wants <= wants })
-	maps.DeleteFunc(o.colls, func(_ *Collection, n uint64) bool { return n <= wants })
+	maps.DeleteFunc(o.late, func(_ any, l late) bool { return l.wants <= wants })
 	o.unasked.Store(false)
-	o.awaited.Store(len(o.names)+len(o.colls) > 0)
+	o.awaited.Store(len(o.late) > 0)
 }

@@ -28,6 +28,10 @@ func (p Peers) Wants() uint64 {
 // Awaited reports whether clients wait for peers to be asked before they are told of an outage.
 func (p Peers) Awaited() bool { return p.store.outage.awaited.Load() }
 
+// Await reports whether clients that want a name or a collection are not told of an outage yet. The caller
+// holds the store's lock.
+func (p Peers) Await(wanted any) bool { return p.store.outage.waits(wanted) }
+
 // Holds reports whether there is any content.
 func (p Peers) Holds() bool {
 	p.store.mu.RLock()
@@ -188,9 +192,7 @@ func lend(u *update, t *Table, whole []string) int {
 		if c := t.colls[key]; c != nil && !c.quiet.synced {
 			c.restored.is, c.restored.whole = true, true
 			t.store.changes.add(c)
-			for _, f := range c.followers {
-				t.store.journal.ringType(f.bell)
-			}
+			ringFollowers(c)
 		}
 	}
 	for _, c := range t.colls {

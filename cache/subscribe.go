@@ -30,7 +30,7 @@ func (t *Table) Unwatch(e *Entry, needs Needs, leave func(Audience) Audience) {
 	if e.extra.audience != nil {
 		return
 	}
-	delete(t.store.outage.names, e)
+	delete(t.store.outage.late, e)
 	e.extra.tidy()
 	if e.marks.pinned {
 		return
@@ -59,7 +59,7 @@ func (t *Table) want(e *Entry) {
 // unreached gives a name without any answer the error of the outage, if there is one, when a
 // client subscribes to it.
 func unreached(t *Table, e *Entry) {
-	if err := t.store.outage.Load(); err != nil && e.state == Unknown && !t.store.outage.await(t, e) {
+	if err := t.store.outage.Load(); err != nil && e.state == Unknown && !t.store.outage.await(e, func() { outOfReach(t, e) }) {
 		e.state, e.changed, e.received = Failed, t.store.journal.nextRevision(), t.store.cache.Now().UnixNano()
 		e.extra.setErr(err)
 	}

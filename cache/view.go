@@ -55,7 +55,7 @@ func (s *Store) FullState(typeURL string) bool { return s.source.FullState[typeU
 
 // Outage is the error of names without any answer while the control plane cannot be reached
 // (ABS-2), nil while it can. told is false while some clients are to wait for it: other stores are to know
-// (TellOutage), or peers to be asked, before; AwaitsName and AwaitsCollection say which. It needs no lock.
+// (TellOutage), or peers to be asked, before; Peers.Await says which. It needs no lock.
 func (s *Store) Outage() (err *wire.ResourceError, told bool) {
 	return s.outage.Load(), !s.outage.pending()
 }

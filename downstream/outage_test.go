@@ -52,3 +52,56 @@ func TestOutageOfTwoStores_ABS2(t *testing.T) {
 		}},
 	})
 }
+
+// TestOutageOfPolls_ABS2: a poll is not answered while it is about to be decided that it cannot be served, in one
+// store or in one of two: neither with the errors of the other one, nor when its time is over.
+func TestOutageOfPolls_ABS2(t *testing.T) {
+	const cause = "it is away"
+	both := func(h *harness) []*plane { return []*plane{h.opaque, h.a} }
+	one := func(h *harness) []*plane { return []*plane{h.opaque} }
+	for _, tt := range []struct {
+		name, path string
+		of         func(*harness) []*plane
+		names      []string
+	}{
+		{"a name of one store", clusterPath, one, []string{"x"}},
+		{"everything of one store", clusterPath, one, []string{"*"}},
+		{"names of two stores", clusterPath, both, []string{"x", ofA("x")}},
+		{"everything of one store, a name of another one", clusterPath, both, []string{"*", ofA("x")}},
+		{"names of two stores, and one that is refused", endpointPath, both, []string{"x", "xdstp://a/envoy.config.endpoint.v3.ClusterLoadAssignment/x", "xdstp://%"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			restBubble(t, func(h *harness) {
+				planes := tt.of(h)
+				for _, p := range planes {
+					p.away = true
+				}
+				early := h.poller(tt.path, tt.names...)
+				early.poll().isHeld()
+				for _, p := range planes {
+					if !p.store.Session().SetOutage(cause) {
+						h.Error("no outage begins")
+					}
+				}
+				for _, p := range planes[1:] {
+					p.store.Session().TellOutage()
+				}
+				h.advance(mergeTime)
+				early.isHeld()
+				late := h.poller(tt.path, tt.names...)
+				late.poll().isHeld()
+				h.advance(restWait)
+				early.wants("304")
+				late.wants("304")
+				late.poll().isHeld()
+				planes[0].store.Session().TellOutage()
+				late.refusedWith(503, cause)
+				h.poller(tt.path, tt.names...).poll().refusedWith(503, cause)
+				for _, p := range planes {
+					p.store.Session().SetOutage("")
+				}
+				h.poller(tt.path, tt.names...).poll().isHeld()
+			})
+		})
+	}
+}

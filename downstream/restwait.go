@@ -112,7 +112,10 @@ func (p *poll) sentAway() *answer {
 func (p *poll) end() *answer {
 	p.waits.over = true
 	p.look()
-	if p.news() || p.held.Digest == p.failed {
+	if a := p.due(); a != nil {
+		return a
+	}
+	if p.held.Digest == p.failed {
 		return p.answer()
 	}
 	return unchanged()

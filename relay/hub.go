@@ -209,6 +209,9 @@ func (h *hub) start(key sessionKey, as *appearance, meta map[string][]string) (*
 		started: time.Now(), done: make(chan struct{}), guard: guard{node: as.shown.client}, disk: onDisk{id: h.snapshots.idOf(key, p)},
 	}
 	cache.OperatorOf(s.store).Freeze(h.orders.of(key), nil)
+	if cause := p.reaching.cause.Load(); cause != nil {
+		s.store.Session().SetOutage(*cause) // or clients were told by other stores before this one knows (ABS-2)
+	}
 	if h.help != nil || h.answers {
 		s.helped.id = storeID(key, p)
 	}

@@ -33,6 +33,7 @@ const (
 // first session began, and while clients are sent away, of whom none waits for a stream.
 type reaching struct {
 	trying atomic.Bool
+	cause  atomic.Pointer[string] // why it cannot be reached, as clients are told; nil: it can be
 
 	mu      sync.Mutex
 	began   time.Time // when the first one began; zero: none has
@@ -63,6 +64,15 @@ func (a *reaching) failing() time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.since
+}
+
+// tells notes why the upstream cannot be reached; "": it can be.
+func (a *reaching) tells(cause string) {
+	if cause == "" {
+		a.cause.Store(nil)
+	} else {
+		a.cause.Store(&cause)
+	}
 }
 
 // try notes an attempt.
@@ -161,7 +171,8 @@ func (o outageWatch) run(ctx context.Context) {
 }
 
 // tell has the stores of all planes know which of them cannot be reached, and
-// whoever asks for the relay's health.
+// whoever asks for the relay's health. Clients are told when all stores know. Those of a store whose
+// snapshot is read still wait for it: it may serve them.
 func (o outageWatch) tell(ctx context.Context, now time.Time) {
 	after := o.relay.now.Load().config.Server.UnreachableAfter.Std()
 	present, retired := o.relay.hub.census()
@@ -170,33 +181,46 @@ func (o outageWatch) tell(ctx context.Context, now time.Time) {
 		if causes[p] = ""; !p.denies() {
 			causes[p] = o.away(p, after, now)
 		}
+		p.reaching.tells(causes[p])
 	}
 	for p := range causes {
 		denying[p] = p.denying(now)
 	}
-	var begun []*session
-	for _, s := range o.relay.hub.list() { // once a second: there may be very many
+	var due []*session
+	o.each(o.relay.hub.list(), func(s *session) { // once a second: there may be very many
 		p := s.key.of
-		if p == nil || !s.disk.ready.Load() {
-			continue
+		if p == nil {
+			return
 		}
 		cause := causes[p]
 		if cause == "" && denying[p] {
 			cause = s.denied(after, now)
 		}
-		if s.store.Session().SetOutage(cause) {
-			begun = append(begun, s)
+		if s.store.Session().SetOutage(cause) && s.disk.ready.Load() {
+			due = append(due, s)
 		}
-	}
-	for _, s := range begun {
-		s.store.Session().TellOutage()
-	}
+	})
+	o.each(due, func(s *session) { s.store.Session().TellOutage() })
 	for p, cause := range causes {
 		if cause != "" && !p.reaching.trying.Swap(true) {
 			o.relay.hub.running.Go(o.relay.panics.Func(contain.Background, func() { o.retry(ctx, p) }))
 		}
 	}
 	o.relay.health.tell()
+}
+
+// each calls f for each session. A panic is kept to the store of its session: clients of others are told all
+// the same, and its own by the next look (SUR-6).
+func (o outageWatch) each(all []*session, f func(*session)) {
+	for at := 0; at < len(all); at++ {
+		if o.relay.panics.Do(contain.Store, func() {
+			for ; at < len(all); at++ {
+				f(all[at])
+			}
+		}) != nil {
+			o.relay.repairs.suspects.add(all[at].store)
+		}
+	}
 }
 
 // away says why a plane cannot be reached, and has not been for so long; "" if it can be.

@@ -1,6 +1,10 @@
 package delivery
 
-import "cmp"
+import (
+	"cmp"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+)
 
 // Verdict is what becomes of a client that was sent nothing yet (ABS-2).
 type Verdict int
@@ -64,10 +68,16 @@ func (c *Place) findOutage() (cause string, v Verdict) {
 			continue
 		case w.subs.anyKnown():
 			return "", Served
-		case !told && w.subs.untold(c.store):
+		case !told && untold(&w.subs, cache.PeersOf(c.store)):
 			v = Open
 		}
 		cause = err.Message
 	}
 	return cause, v
+}
+
+// untold reports whether the client is not told of an outage yet for something that it subscribes to.
+func untold(s *subscribed, peers cache.Peers) bool {
+	return s.names.has(func(n *nameSub) bool { return peers.Await(n.entry) }) ||
+		s.hasFollower(func(f *follower) bool { return peers.Await(f.Collection()) })
 }

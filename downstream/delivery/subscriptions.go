@@ -98,12 +98,6 @@ func (s *subscribed) anyKnown() bool {
 	})
 }
 
-// untold reports whether the client is not told of an outage yet for something that it subscribes to.
-func (s *subscribed) untold(store *cache.Store) bool {
-	return s.names.has(func(n *nameSub) bool { return store.AwaitsName(n.entry) }) ||
-		s.hasFollower(func(f *follower) bool { return store.AwaitsCollection(f.Collection()) })
-}
-
 // known reports whether every name is answered and every collection synced, or was given its
 // time.
 func (s *subscribed) known() bool {
