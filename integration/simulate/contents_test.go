@@ -29,6 +29,8 @@ type thing struct {
 	target        string // of a route: its cluster
 	message       proto.Message
 	unkept        bool // nobody is to keep it (do_not_cache)
+	endpoints     int  // of an endpoint set
+	ttl           time.Duration
 	born          time.Time
 }
 
@@ -220,13 +222,18 @@ func newContents(delicate bool) *contents {
 func (c *contents) makeLocked(typeURL, name, target string) *thing {
 	c.made++
 	x := makeThing(typeURL, name, c.made, target, c.delicate)
+	c.noteLocked(x)
+	return x
+}
+
+// noteLocked notes that there is a content.
+func (c *contents) noteLocked(x *thing) {
 	x.born = time.Now()
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(x.message)
 	if err != nil {
 		panic(err) // a message that we made
 	}
-	c.known[typeURL+" "+string(b)] = x
-	return x
+	c.known[x.typeURL+" "+string(b)] = x
 }
 
 // find is the content that a payload has, encoded as an Any; nil if there never was one.
@@ -345,7 +352,25 @@ func (c *contents) move(name, target string) string {
 // give brings a control plane to a state: what is new first, and what has gone a second
 // later, as one does that makes before it breaks.
 func (c *contents) give(host string, p *plane.Plane, next state) {
+	change := c.difference(host, p, next)
+	p.Apply(plane.Change{Set: change.Set})
+	if len(change.Remove) > 0 {
+		if len(change.Set) > 0 {
+			time.Sleep(time.Second)
+		}
+		p.Apply(plane.Change{Remove: change.Remove})
+	}
+}
+
+// giveAtOnce does so in one step.
+func (c *contents) giveAtOnce(host string, p *plane.Plane, next state) {
+	p.Apply(c.difference(host, p, next))
+}
+
+// difference is what a control plane is told to come to a state. It counts as having it.
+func (c *contents) difference(host string, p *plane.Plane, next state) (change plane.Change) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	at := c.planes[host]
 	if at == nil {
 		at = &atPlane{plane: p, now: make(state)}
@@ -356,13 +381,12 @@ func (c *contents) give(host string, p *plane.Plane, next state) {
 			}
 		}
 	}
-	var set plane.Change
 	for _, k := range sortedKeys(next) {
 		x := next[k]
 		if at.now[k] == x {
 			continue
 		}
-		set.Set = append(set.Set, plane.Resource{Name: x.name, Message: x.message, DoNotCache: x.unkept})
+		change.Set = append(change.Set, plane.Resource{Name: x.name, Message: x.message, DoNotCache: x.unkept, TTL: x.ttl})
 		if at.now[k] == nil {
 			c.hasLocked(host, k)
 		}
@@ -379,20 +403,12 @@ func (c *contents) give(host string, p *plane.Plane, next state) {
 			c.lackLocked(host, k)
 		}
 	}
-	c.mu.Unlock()
-	p.Apply(set)
-	var gone plane.Change
 	for _, k := range sortedKeys(was) {
 		if next[k] == nil {
-			gone.Remove = append(gone.Remove, k)
+			change.Remove = append(change.Remove, k)
 		}
 	}
-	if len(gone.Remove) > 0 {
-		if len(set.Set) > 0 {
-			time.Sleep(time.Second)
-		}
-		p.Apply(gone)
-	}
+	return change
 }
 
 // forget empties a control plane that is stopped.

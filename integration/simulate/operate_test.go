@@ -66,7 +66,10 @@ func (s *simulation) operate(o op) {
 		s.recount(o)
 	case opBehind:
 		s.leaveBehind(o)
+	case opCold:
+		s.leaveCold(o)
 	default:
+		s.lose(o)
 	}
 }
 
@@ -250,6 +253,8 @@ func (s *simulation) effectsText() string {
 var effects = []string{
 	"names held by operators", "changed by rollbacks", "names held by the guard", "taken from peers", "judged while held", "served by peers",
 	"counted anew", "taken from a peer that is behind", "judged while a peer is behind",
+	"orders that outlived a restart", "kept until the time was over", "kept until a release", "kept until it came back", "passed the guard",
+	"told that nobody knows",
 }
 
 // addEffects adds what a seed came to (effectsText).
@@ -279,7 +284,10 @@ func judgeEffects(t *testing.T, come map[string]int) {
 // TestOperated: the operations of operators and of outages come beside what a seed does without them.
 func TestOperated(t *testing.T) {
 	for seed := range uint64(50) {
-		kinds := map[kind]bool{opRecount: true, opBehind: true}
+		kinds := map[kind]bool{opRecount: true, opBehind: true, opCold: true}
+		for _, k := range losses {
+			kinds[k] = true
+		}
 		for _, o := range operatedOf(seed, 100, time.Minute) {
 			kinds[o.kind] = true
 		}

@@ -171,6 +171,8 @@ func (s *simulation) stillHolds(r *relayProcess) {
 		s.fail("relay %s forgot in a restart what operators hold (GATE-4)", r.host)
 	case orders == 0:
 		s.releasedAt(r, true)
+	default:
+		s.count("orders that outlived a restart", 1)
 	}
 }
 

@@ -134,6 +134,8 @@ func planOf(seed uint64) []op {
 	all = append(all, operatedOf(seed, len(all), at)...)
 	all = append(all, recountsOf(seed, len(all), at)...)
 	all = append(all, behindOf(seed, len(all), at)...)
+	all = append(all, lossesOf(seed, len(all), at)...)
+	all = append(all, coldOf(seed, len(all), at)...)
 	return slices.SortedStableFunc(slices.Values(all), func(a, b op) int { return cmp.Compare(a.at, b.at) })
 }
 

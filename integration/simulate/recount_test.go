@@ -53,9 +53,9 @@ func countersOf(seed uint64, c *choices) {
 // operator would have it hold contents under them.
 func (s *simulation) skips(o op) bool {
 	some := []kind{
-		opUnset, opMove, opBreak, opCrashPlane, opCut, opCrash, opRestart, opReload, opFreeze, opRollback, opEmpty, opDelete, opAlone, opBehind,
+		opUnset, opMove, opBreak, opCrashPlane, opCut, opCrash, opRestart, opReload, opFreeze, opRollback, opEmpty, opDelete, opAlone, opBehind, opCold,
 	}
-	return s.choices.counters && slices.Contains(some, o.kind)
+	return s.choices.counters && (slices.Contains(some, o.kind) || slices.Contains(losses, o.kind))
 }
 
 // recount changes contents while some clients are away, and has the control planes count anew.
