@@ -84,7 +84,7 @@ fuzz: ## run each fuzz target for FUZZTIME (default 20s)
 # What it finds is reported; how long it takes is nobody's concern. The tests of
 # "models" play random schedules, of which "make test" plays a few.
 .PHONY: soak
-soak: ## run a suite that CI has no time for: SUITE=access (SEEDS schedules of clients with access rules), attack (one client that means harm, beside others), envoy (real Envoys), control-planes (the recipes), fleet (light clients by the thousand), hold (ten minutes of churn while operators hold what clients get), loads (load reports), models (SEEDS random schedules), mutate (mutants of cache and delivery), simulate (SEEDS from FROM, OPS of them)
+soak: ## run a suite that CI has no time for: SUITE=access (SEEDS schedules of clients with access rules), attack (one client that means harm, beside others), envoy (real Envoys), control-planes (the recipes), fleet (light clients by the thousand), hold (a control plane that is empty for two minutes, under Envoys and gRPC clients, and ten minutes of churn while operators hold what clients get), loads (load reports), models (SEEDS random schedules), mutate (mutants of cache and delivery), simulate (SEEDS from FROM, OPS of them)
 	@case '$(SUITE)' in \
 		access) go test -timeout 24h -count 1 -v $(ARGS) -run '^TestAccessIsNotTold|^TestEachCheckIsNeeded' ./downstream/delivery -access.seeds='$(SEEDS)'; \
 			go test -timeout 24h -count 1 -v $(ARGS) -run '^TestAccessLeak' ./relay -leak.from='$(FROM)' -leak.seeds='$(SEEDS)';; \
@@ -93,7 +93,7 @@ soak: ## run a suite that CI has no time for: SUITE=access (SEEDS schedules of c
 		envoy) XDSRELAY_SOAK=1 integration/envoy.sh -v $(ARGS);; \
 		fleet) go test -timeout 2h -count 1 -v $(ARGS) -run '^TestFleet_|^TestClientsAtOnce|^TestRollout' ./integration \
 				-fleet.steps=1000,5000,10000,20000,50000 -atonce.clients=5000 -rollout.clients=1000 -rollout.age=20s;; \
-		hold) go test -timeout 2h -count 1 -v $(ARGS) -run '^TestHoldUnderChurn' ./integration -hold.for=10m;; \
+		hold) integration/hold.sh -v $(ARGS);; \
 		loads) integration/loads.sh -v $(ARGS);; \
 		models) result=0; \
 			go test -timeout 24h $(ARGS) $$(grep -rl --include='*_test.go' 'rapid\.Check' . | xargs -n 1 dirname | sort -u) \

@@ -1,13 +1,17 @@
 package integration
 
 import (
+	"flag"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/controlplane"
 )
+
+var guardEmpty = flag.Duration("guard.empty", 0, "how long the control plane of TestGRPCClientsGuard is empty, at least")
 
 // TestGRPCClientsGuard_SUR3 restarts go-control-plane empty under gRPC clients, and lets it come back
 // complete: no RPC fails, of a client that comes meanwhile neither. Few resources are enough for the
@@ -60,10 +64,15 @@ func comesBackEmpty(t testing.TB, w *world) {
 	}
 	again(w.drop)
 	waitFor(t, "the relay to hold everything back", holds(len(all)))
+	empty := time.Now()
 	before.stays(t, "a")
 	during := w.join(t, "during")
 	during.await(t, "a")
 	during.stays(t, "a")
+	for time.Since(empty) < *guardEmpty && !t.Failed() {
+		before.stays(t, "a")
+		during.stays(t, "a")
+	}
 
 	all[0] = n.endpoints("endpoints", w.backends["b"])
 	again(w.set)

@@ -110,7 +110,12 @@ func churn(t *testing.T, cp *controlplane.ControlPlane, all map[string]proto.Mes
 // release all of them hold what the control plane has (GATE-4).
 func TestHoldUnderChurn_GATE4(t *testing.T) {
 	for _, k := range planesThatEmpty {
-		t.Run(k.name, func(t *testing.T) { testHoldUnderChurn(t, k.build(), k.api) })
+		t.Run(k.name, func(t *testing.T) {
+			if *holdFor > time.Minute {
+				t.Parallel() // or it would take most of an hour
+			}
+			testHoldUnderChurn(t, k.build(), k.api)
+		})
 	}
 }
 

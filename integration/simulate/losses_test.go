@@ -33,7 +33,7 @@ const (
 var losses = []kind{opTake, opDry, opScale, opRename, opFew, opTrickle, opRevoke, opExpire}
 
 // mostLosses is how many of these a seed with the guard has at most.
-const mostLosses = 1
+const mostLosses = 2
 
 // lossesOf are the operations of these kinds. What else a seed does is the same without them.
 func lossesOf(seed uint64, id int, before time.Duration) []op {
