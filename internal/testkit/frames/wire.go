@@ -1,5 +1,5 @@
-// Package frames is a client of gRPC that speaks HTTP/2 frame by frame: no library lets its user do what
-// clients that mean harm do.
+// Package frames is a client of gRPC that speaks HTTP/2 frame by frame, and a server that takes no stream: no library
+// lets its user do what peers that mean harm do.
 package frames
 
 import (
