@@ -148,13 +148,12 @@ func versionsHeld(t *Table, limit int) (map[string]string, bool) {
 		if !presentable(e) || t.upstream.held.has(e) || (e.Member() && e.coll.quiet.witness.hides(e)) {
 			continue
 		}
-		if !asked && isWitness(e) {
-			asked = true
-			continue
-		}
 		name, version := e.Name(), resumeVersion(e)
-		if e.Member() && e.coll.quiet.witness.asks(e) {
+		switch {
+		case e.Member() && e.coll.quiet.witness.asks(e):
 			version = askedVersion
+		case !asked && isWitness(e):
+			asked, version = true, askedVersion
 		}
 		size += len(name) + len(version) + overhead
 		if limit > 0 && size > limit {

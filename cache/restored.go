@@ -17,8 +17,8 @@ import (
 //     version of one member is not presented (witness).
 //   - Of names: an incremental server answered the type on the present stream, knows the versions
 //     that the relay holds, and has had its time to send what differs (Source.ResumeQuiet). To have
-//     it answer at all, the version of one name is not presented (versionsHeld). A server of the
-//     state of the world sends everything again: there silence confirms nothing.
+//     it answer at all, one name is presented in a version that no content has (askedVersion). A
+//     server of the state of the world sends everything again: there silence confirms nothing.
 
 // restoredStore is what a store has of an earlier process. Guarded by Store.mu.
 type restoredStore struct {
@@ -121,6 +121,6 @@ func confirmRestored(s *Store, now time.Time) (next time.Time) {
 	return next
 }
 
-// isWitness reports whether the server should send the content of e again on a new stream, though
-// the relay holds it: its answer shows that it has read the versions of the other names.
+// isWitness reports whether the server should send the content of e again on a new stream, or say that
+// it is gone, though the relay holds it: its answer shows that it has read the versions of the other names.
 func isWitness(e *Entry) bool { return e.Restored() && e.extra.demand != nil && !e.Member() }

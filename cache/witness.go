@@ -2,8 +2,10 @@ package cache
 
 import "time"
 
-// askedVersion is the version in which a witness is presented that the server must send, or say to be gone. No
-// content has it. "" would be that of a server without versions, of which restored content does not tell.
+// askedVersion is the version in which a witness, or a name (isWitness), is presented that the server
+// must send, or say to be gone. Some servers say nothing of a name that does not exist and that they
+// were shown no version of. No content has this version. "" would be that of a server without versions,
+// of which restored content does not tell.
 const askedVersion = "xdsrelay/asked"
 
 // chooseWitness chooses a member that is not presented on a new stream, or, on one that began anew, in a

@@ -70,8 +70,8 @@ func TestSUR1RestoredGoesToNewClients(t *testing.T) {
 	same.resume(eds, []string{"e@1", "f@1"}, "e", "f")
 	b.expect(same.collect())
 
-	t.Log("the server is asked with the versions, except of one name or member")
-	b.expect(b.connect(0), "CDS +* =b@2", "EDS +e +f")
+	t.Log("the server is asked with the versions, except of one member, and in a wrong one of one name")
+	b.expect(b.connect(0), "CDS +* =b@2", "EDS +e +f =e@"+asked)
 	b.expect(b.connect(1), "CDS +"+globG)
 	b.says(cds, "+a@1")
 	b.saysOn(1, cds, "+"+nameG1+"@1")
@@ -704,7 +704,36 @@ func TestSUR1RelayBehindSilentRelay_RES11_RES12(t *testing.T) {
 	}
 }
 
-// Each glob has a member of its own that is not presented, and the names beside it have one.
+// A server that says what has become of the versions that it is shown, and nothing of other names that it does
+// not have, as go-control-plane does, tells the clients of a relay that was down what is gone, as it tells its own.
+func TestSUR1NamesGoneMeanwhile_RES12(t *testing.T) {
+	for _, names := range [][]string{{"e"}, {"e", "f"}, {"e", "f", "g"}} {
+		b := newBed(t, cache.Limits{})
+		first := b.join()
+		first.sub(eds, names...)
+		b.connect(0)
+		for _, name := range names {
+			b.says(eds, "+"+name+"@1")
+		}
+		b = b.restart()
+		client := b.join()
+		var holds, gone []string
+		for _, name := range names {
+			holds = append(holds, name+"@1")
+		}
+		client.resume(eds, holds, names...)
+		for name := range b.store.Session().Restart(streamOf(0), 0)[0].Versions {
+			gone = append(gone, "-"+name)
+		}
+		slices.Sort(gone)
+		b.says(eds, gone...)
+		b.settle()
+		b.restored(0)
+		b.expect(client.collect(), "EDS -"+strings.Join(names, " -"))
+	}
+}
+
+// Each glob has a member of its own that is not presented, and the names beside it have one that the server is asked for.
 func TestSUR1UnchangedGlobs(t *testing.T) {
 	b, _ := newBed(t, cache.Limits{}).subscribed(cds, globG, globQ, "n", nameG1)
 	b.says(cds, "+"+nameG1+"@1", "+"+nameQ+"@1", "+n@1")
@@ -713,7 +742,7 @@ func TestSUR1UnchangedGlobs(t *testing.T) {
 	other := b.joinAs(Form{State: true})
 	other.show(cds, "another", globG, nameG1)
 	b.expect(other.lists())
-	b.expect(b.connect(0), "CDS +n +"+globG+" +"+nameG1+" +"+globQ)
+	b.expect(b.connect(0), "CDS +n +"+globG+" +"+nameG1+" +"+globQ+" =n@"+asked)
 	b.says(cds, "+"+nameG1+"@1", "+"+nameQ+"@1", "+n@1")
 	b.settle()
 	b.restored(0)
@@ -731,8 +760,8 @@ func TestSUR1RestoredNamesOfNewGlobs(t *testing.T) {
 		b.connect(0)
 		b.says(cds, "+n@1", "+"+nameG1+"@1")
 		b = b.restart()
-		for !slices.Equal(b.connect(0), []string{"CDS +n +" + nameG1 + " =" + nameG1 + "@1"}) {
-			b.store.Session().Lost(streamOf(0)) // the other name was presented
+		for !slices.Equal(b.connect(0), []string{"CDS +n +" + nameG1 + " =n@" + asked + " =" + nameG1 + "@1"}) {
+			b.store.Session().Lost(streamOf(0)) // the server must answer of the other name
 		}
 		other = b.joinAs(Form{State: true})
 		other.show(cds, "another", globG, nameG1)
@@ -752,7 +781,7 @@ func TestSUR1RestoredNamesOfNewGlobs(t *testing.T) {
 			b.runClocks()
 			b.expect(b.demand(0), "begin anew")
 			b.store.Session().Lost(streamOf(0))
-			b.expect(b.connect(0), "CDS +n +"+globG+" +"+nameG1+" ="+nameG1+"@"+asked)
+			b.expect(b.connect(0), "CDS +n +"+globG+" +"+nameG1+" =n@"+asked+" ="+nameG1+"@"+asked)
 			b.says(cds, "+n@1", "+"+nameG1+"@1")
 			b.runClocks()
 			b.restored(0)
