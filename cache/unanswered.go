@@ -15,7 +15,7 @@ const (
 	// maxUnanswered is how many bytes the idle names without an answer may take in one store.
 	maxUnanswered = 4 << 20
 	// nameOverhead is about what such a name takes beside its bytes.
-	nameOverhead = 512
+	nameOverhead = 1 << 10
 )
 
 // unanswered are a store's idle names without an answer, by their demand. Guarded by Store.mu.

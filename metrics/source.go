@@ -106,8 +106,8 @@ type tableDesc struct {
 // tableSum adds up tables.
 type tableSum struct {
 	subscriptions, leftOut, collections, tombstones, followers, pins, held int
-	frozen, frozenNames                                           int
-	resources, bytes, watchers                                    int64
+	frozen, frozenNames                                                    int
+	resources, bytes, watchers                                             int64
 }
 
 func newSourceCollector(m *Metrics, src Source) *sourceCollector {

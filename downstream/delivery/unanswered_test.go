@@ -13,7 +13,7 @@ import (
 func TestUnansweredNames_LIM3(t *testing.T) {
 	const (
 		most    = 4 << 20 // bytes in one scope
-		perName = 512     // beside the name
+		perName = 1 << 10 // beside the name
 	)
 	long := strings.Repeat("n", 60<<10)
 	for what, c := range map[string]struct {
@@ -108,7 +108,7 @@ func TestUnansweredBytes_LIM3(t *testing.T) {
 		c.sub(cds, many("", "made up ", 0, 1000, "")...)
 		c.leave()
 		b.check()
-		if n := b.cache.Unwatched(); n > limit/512 {
+		if n := b.cache.Unwatched(); n > limit>>10 {
 			t.Errorf("%d names without an answer are kept after %d scopes", n, scope+1)
 		}
 	}

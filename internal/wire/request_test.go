@@ -294,6 +294,9 @@ func TestRequestAllocations(t *testing.T) {
 	ack := marshal(t, &discoveryv3.DeltaDiscoveryRequest{
 		Node: &corev3.Node{Id: "node"}, TypeUrl: clusterType, ResponseNonce: "1234567",
 	})
+	envoy := marshal(t, &discoveryv3.DeltaDiscoveryRequest{ // it sends its node with each
+		Node: &corev3.Node{Id: strings.Repeat("n", 60<<10)}, TypeUrl: clusterType, ResponseNonce: "1234567",
+	})
 	versions := map[string]string{}
 	for i := range 1000 {
 		versions["cluster-with-a-long-name-"+strconv.Itoa(i)] = strconv.Itoa(i)
@@ -308,6 +311,7 @@ func TestRequestAllocations(t *testing.T) {
 		most float64
 	}{
 		"ACK, its nonce":                {ack, new(DeltaRequest), 1},
+		"LIM-2 ACK with a large node":   {envoy, new(DeltaRequest), 1},
 		"ACK of the state of the world": {state, new(StateRequest), 0},
 		"RES-11 1,000 versions":         {resume, new(DeltaRequest), 1},
 	} {
