@@ -163,6 +163,7 @@ func TestLargeHeaders_LIM1(t *testing.T) {
 		if ended, _ := w.Ended(); !ended {
 			t.Error("the connection goes on after headers of 512 KiB")
 		}
+		h.limited(LimitFrames, 1)
 	})
 }
 

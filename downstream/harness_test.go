@@ -375,6 +375,7 @@ type guests struct{ seen *recorder }
 func (g guests) Refused(net.Addr, connections.Reason) { g.seen.Limited(LimitConnections) }
 func (g guests) Waited()                              { g.seen.Limited(LimitConnectionRate) }
 func (g guests) Slowed(net.Addr)                      { g.seen.Limited(LimitFrames) }
+func (g guests) Flooded(net.Addr)                     { g.seen.Limited(LimitFrames) }
 
 func (r *recorder) note(f func()) {
 	r.mu.Lock()

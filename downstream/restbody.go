@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/downstream/unfinished"
 	"github.com/xdsrelay/xdsrelay/internal/crowd"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
@@ -19,12 +20,14 @@ type meteredBody struct {
 	io.ReadCloser
 	message *unfinished.Message
 	from    string // the client's address
+	client  *identity.Client
 	over    bool   // it was one too many
 }
 
 // Read implements io.Reader.
 func (b *meteredBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	b.client.Asked(n)
 	if !b.message.Add(n, func() crowd.Who { return crowd.Who{Address: crowd.AddressOf(b.from)} }) {
 		b.over = true
 		return n, errTooManyBodies
@@ -37,7 +40,29 @@ func (b *meteredBody) done() { b.message.End() }
 
 // meter has a request's body counted until done is called.
 func (s *shared) meter(r *http.Request) *meteredBody {
-	b := &meteredBody{ReadCloser: r.Body, message: s.unfinished.Begin(), from: r.RemoteAddr}
+	b := &meteredBody{ReadCloser: r.Body, message: s.unfinished.Begin(), from: r.RemoteAddr, client: identity.ClientOf(r.Context())}
 	r.Body = b
 	return b
+}
+
+// headerBytes is how many bytes the headers of a request took at most, as far as they are known.
+func headerBytes(r *http.Request) int {
+	const around = 4 // of a line of HTTP/1.1
+	n := len(r.Method) + len(r.RequestURI) + len(r.Host)
+	for name, values := range r.Header {
+		for _, value := range values {
+			n += len(name) + len(value) + around
+		}
+	}
+	return n
+}
+
+// updatesOf is how many bytes a client sends at most while it reads an answer over HTTP/2: it makes room for
+// more, twice for each 4 KiB, in a record of TLS.
+func (a *answer) updatesOf() int {
+	const part = 32
+	if a.body == nil {
+		return 0
+	}
+	return a.body.Size() / part
 }

@@ -62,3 +62,9 @@ func (c crowded) Slowed(from net.Addr) {
 	c.relay.metrics.Downstream().Limited(downstream.LimitFrames)
 	c.relay.log.Warn("a client sends frames that nobody asks for: the relay reads its connection slowly", "peer", from.String())
 }
+
+// Flooded implements connections.Observer.
+func (c crowded) Flooded(from net.Addr) {
+	c.relay.metrics.Downstream().Limited(downstream.LimitFrames)
+	c.relay.log.Warn("a client's connection ended that had sent headers or frames, and no request", "peer", from.String())
+}

@@ -21,6 +21,9 @@ const (
 	rate = 64 << 10
 	// frames is how many bytes stand around a message: in HTTP/2, in TLS, and those of window updates.
 	frames = 64
+	// refused is how many bytes a connection may end with without any handler having asked for something. Headers
+	// that are too large are refused before a handler sees them, and mostly end their connection.
+	refused = 8 << 10
 	// pause is how long a connection is not read that has sent too much.
 	pause = 20 * time.Millisecond
 )
@@ -31,9 +34,9 @@ type Conn struct {
 	net.Conn
 
 	// immutable
-	came   time.Time
-	left   func(*Conn)    // told once, when the connection is closed
-	slowed func(net.Addr) // told once, when the connection is read slowly
+	came     time.Time
+	left     func(*Conn) // told once, when the connection is closed
+	observer Observer
 
 	who crowd.Who // guarded by Limit.mu
 
@@ -42,8 +45,9 @@ type Conn struct {
 
 	paced   bool         // set before the reader reads
 	unasked atomic.Int64 // bytes that were read, less those that handlers ask for
+	asked   atomic.Bool  // a handler asked for something
 	settled time.Time    // of the reader: up to when rate counts
-	slow    bool         // of the reader: slowed was told
+	flooded atomic.Bool  // the observer was told of what nobody asked for
 }
 
 // NetConn gives the connection that c is about.
@@ -53,6 +57,9 @@ func (c *Conn) NetConn() net.Conn { return c.Conn }
 func (c *Conn) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
 		c.left(c)
+		if c.paced && !c.asked.Load() && c.unasked.Load() > refused && c.flooded.CompareAndSwap(false, true) {
+			c.observer.Flooded(c.RemoteAddr())
+		}
 	}
 	return c.Conn.Close()
 }
@@ -70,7 +77,12 @@ func (c *Conn) SyscallConn() (syscall.RawConn, error) {
 func (c *Conn) Pace() { c.paced = true }
 
 // Asked says that a handler waits for a part of a message, of n bytes. It may be called from any goroutine.
-func (c *Conn) Asked(n int) { c.count(-n - frames) }
+func (c *Conn) Asked(n int) {
+	c.count(-n - frames)
+	if !c.asked.Load() {
+		c.asked.Store(true)
+	}
+}
 
 // Unasked says that the part of which a handler said so does not come any more. It may be called from any
 // goroutine.
@@ -108,9 +120,8 @@ func (c *Conn) hold() {
 		if c.unasked.Add(-min(more, max(0, c.unasked.Load()))) <= allowance {
 			return
 		}
-		if !c.slow {
-			c.slow = true
-			c.slowed(c.RemoteAddr())
+		if c.flooded.CompareAndSwap(false, true) {
+			c.observer.Slowed(c.RemoteAddr())
 		}
 		time.Sleep(pause)
 	}

@@ -7,7 +7,7 @@
 // package takes connections from the system as they come, so that those of one address do not stand in the
 // way of others: addresses take turns.
 //
-// It also reads a gRPC connection slowly that sends far more than what handlers ask for: floods of pings,
+// It also reads a connection slowly that sends far more than what handlers ask for: floods of pings,
 // settings, resets, headers and empty frames cost their sender its connection, and others next to nothing
 // (LIM-2).
 //

@@ -10,27 +10,6 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/pace"
 )
 
-// Reason is the limit that is in a connection's way.
-type Reason uint8
-
-// The reasons.
-const (
-	TooMany Reason = iota // there are as many connections as there may be
-	Share                 // the connection's address has its share of them
-	TooFast               // the connection waited, and longer than clients do
-)
-
-// Observer is told of connections that a limit is in the way of. Its methods may be called from any
-// goroutine and must not block.
-type Observer interface {
-	// Refused tells of a connection that is reset.
-	Refused(from net.Addr, by Reason)
-	// Waited tells of a connection that is served later than it came, because of the rate.
-	Waited()
-	// Slowed tells of a connection that is read slowly from now on, once.
-	Slowed(from net.Addr)
-}
-
 // Limits may change while clients are connected.
 type Limits struct {
 	Connections crowd.Limit
@@ -89,7 +68,7 @@ func signal(c chan<- struct{}) {
 // newConn makes a connection, which is not counted yet.
 func (l *Limit) newConn(conn net.Conn) *Conn {
 	now := time.Now()
-	c := &Conn{Conn: conn, left: l.leave, slowed: l.observer.Slowed, came: now, settled: now}
+	c := &Conn{Conn: conn, left: l.leave, observer: l.observer, came: now, settled: now}
 	c.ready.of(conn)
 	return c
 }

@@ -87,6 +87,8 @@ func (h *hall) Slowed(net.Addr) {
 	h.slowed++
 }
 
+func (h *hall) Flooded(net.Addr) { h.Slowed(nil) }
+
 func inHall(t *testing.T, l Limits, f func(h *hall)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -293,13 +293,18 @@ func (c *local) RemoteAddr() net.Addr { return c.from }
 type clientKey struct{}
 
 // Context gives the context of the requests of a connection of an HTTP server, with its Client. It
-// is the ConnContext of a server whose listener is guarded.
+// is the ConnContext of a server whose listener is guarded. Asked is to be called for each request: the
+// connection is read slowly if it sends far more ([connections.Conn.Pace]).
 func Context(ctx context.Context, conn net.Conn) context.Context {
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn()
 	}
 	if c, ok := conn.(*accepted); ok {
-		return context.WithValue(ctx, clientKey{}, c.client())
+		client := c.client()
+		if client.conn != nil {
+			client.conn.Pace()
+		}
+		return context.WithValue(ctx, clientKey{}, client)
 	}
 	return ctx
 }

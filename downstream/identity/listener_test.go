@@ -53,6 +53,7 @@ type unheard struct{}
 func (unheard) Refused(net.Addr, connections.Reason) {}
 func (unheard) Waited()                              {}
 func (unheard) Slowed(net.Addr)                      {}
+func (unheard) Flooded(net.Addr)                     {}
 
 // counted is a pool that counts the buffers that are taken.
 type counted struct{ taken, back int }

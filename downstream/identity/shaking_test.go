@@ -30,7 +30,9 @@ func TestHandshakesOfHTTPTakeTurns_LIM1(t *testing.T) {
 		seen := &turns{}
 		lis, trusted := secured(t, func() Handshake { return seen })
 		server := &http.Server{
-			Handler:   http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Client", ClientOf(r.Context()).Listener.Name) }),
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Client", ClientOf(r.Context()).Listener.Name)
+			}),
 			Protocols: new(http.Protocols), TLSConfig: &tls.Config{NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS13}, ConnContext: Context,
 		}
 		server.Protocols.SetHTTP1(true)

@@ -1,0 +1,181 @@
+package relay
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/frames"
+)
+
+// polls asks a relay as a client that polls does.
+func (b *bubbled) polls() (code int) {
+	b.Helper()
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return b.rest.DialContext(ctx) },
+	}
+	answer, err := (&http.Client{Transport: transport}).Post("http://relay/v3/discovery:clusters", "application/json", strings.NewReader(`{"node":{"id":"other"}}`))
+	if err != nil {
+		b.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	return answer.StatusCode
+}
+
+// limitedBy is how often a limit was in a client's way.
+func (b *bubbled) limitedBy(registry *prometheus.Registry, limit downstream.Limit) float64 {
+	b.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "xdsrelay_downstream_limited_total" && m.GetLabel()[0].GetValue() == string(limit) {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	b.Fatal("there is no such limit")
+	return 0
+}
+
+// What clients send to a REST listener that no poll asks for is read slowly beyond a bound, whatever it is, and
+// holds up nobody else. It is counted, also where net/http ends the connection before.
+func TestFloodsOfHTTP_LIM2(t *testing.T) {
+	const lasting = 10 * time.Second
+	for name, f := range map[string]struct {
+		bytes int  // of one, at least
+		ends  bool // net/http may end the connection before it is slow, after a request
+		one   func(t *testing.T, w *frames.Wire) func() error
+	}{
+		"pings": {17, false, func(_ *testing.T, w *frames.Wire) func() error {
+			return func() error { return w.Framer.WritePing(false, [8]byte{}) }
+		}},
+		"answers to pings": {17, false, func(_ *testing.T, w *frames.Wire) func() error {
+			return func() error { return w.Framer.WritePing(true, [8]byte{}) }
+		}},
+		"settings": {9, false, func(_ *testing.T, w *frames.Wire) func() error {
+			return func() error { return w.Framer.WriteSettings() }
+		}},
+		"window updates": {13, false, func(_ *testing.T, w *frames.Wire) func() error {
+			return func() error { return w.Framer.WriteWindowUpdate(0, 1) }
+		}},
+		"priorities": {14, false, func(_ *testing.T, w *frames.Wire) func() error {
+			return func() error { return w.Framer.WritePriority(1, http2.PriorityParam{StreamDep: 3}) }
+		}},
+		"unknown frames": {9, false, func(_ *testing.T, w *frames.Wire) func() error {
+			return func() error { return w.Framer.WriteRawFrame(0x77, 0, 0, nil) }
+		}},
+		"empty frames": {9, true, func(t *testing.T, w *frames.Wire) func() error {
+			stream, err := w.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return func() error { return w.Framer.WriteData(stream, false, nil) }
+		}},
+		"headers": {64 << 10, false, func(_ *testing.T, w *frames.Wire) func() error {
+			noise := make([]byte, 64<<10)
+			_, _ = rand.Read(noise)
+			large := hpack.HeaderField{Name: "x-noise", Value: hex.EncodeToString(noise)}
+			return func() error {
+				_, err := w.Open(large)
+				return err
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				registry := prometheus.NewRegistry()
+				b := runBubbled(t, func(c *config.Config) { c.Server.RESTWait = 0 }, func(o *Options) { o.Registry = registry })
+				pass(time.Second)
+				conn, err := b.rest.DialContext(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				w, err := frames.Over(conn)
+				if err != nil {
+					t.Fatal(err)
+				}
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					w.Read()
+				}()
+				one, times := f.one(t, w), 0
+				stop := time.AfterFunc(lasting, w.Close)
+				for ; one() == nil && times < 10_000_000; times++ {
+				}
+				stop.Stop()
+				// What is read in the time, and what is on its way.
+				if most := 1<<20 + int(lasting.Seconds())*(64<<10) + 2<<20; times*f.bytes > most {
+					t.Errorf("LIM-2: %d times %d bytes were taken, want %d at most", times, f.bytes, most)
+				}
+				if code := b.polls(); code != http.StatusOK && code != http.StatusNotModified {
+					t.Errorf("LIM-2: another client is answered with %d", code)
+				}
+				w.Close()
+				<-done
+				pass(time.Minute) // what is on its way is read slowly, too
+				if n := b.limitedBy(registry, downstream.LimitFrames); n != 1 && (n != 0 || !f.ends) {
+					t.Errorf("LIM-2: the flood was counted %v times", n)
+				}
+				if present, _ := b.relay.connections.Count(); present != 0 {
+					t.Errorf("LIM-2: there are %d connections", present)
+				}
+			})
+		})
+	}
+}
+
+// Clients that poll are not slowed, however much they ask for and are sent.
+func TestPollsAreNoFlood_LIM2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewRegistry()
+		b := runBubbled(t, func(c *config.Config) { c.Server.RESTWait = 0 }, func(o *Options) { o.Registry = registry })
+		pass(time.Second)
+		for _, two := range []bool{false, true} {
+			transport := &http.Transport{
+				Protocols:   new(http.Protocols),
+				DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return b.rest.DialContext(ctx) },
+			}
+			transport.Protocols.SetHTTP1(!two)
+			transport.Protocols.SetUnencryptedHTTP2(two)
+			began := time.Now()
+			body := `{"node":{"id":"other","metadata":{"x":"` + strings.Repeat("x", 100<<10) + `"}},"resource_names":["a"]}`
+			for range 100 { // 10 MiB
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://relay/v3/discovery:clusters", strings.NewReader(body))
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header.Set("X-Large", strings.Repeat("x", 30<<10))
+				answer, err := (&http.Client{Transport: transport}).Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = answer.Body.Close()
+			}
+			transport.CloseIdleConnections()
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("LIM-2: 100 polls took %v", took)
+			}
+			pass(time.Second)
+		}
+		if n := b.limitedBy(registry, downstream.LimitFrames); n != 0 {
+			t.Errorf("LIM-2: polls were taken for a flood %v times", n)
+		}
+	})
+}
