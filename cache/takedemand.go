@@ -37,11 +37,11 @@ func (s Session) TakeDemand(stream wire.StreamID) (subs []wire.Subscription, ok 
 }
 
 // Shared reports whether others use the store beside one client. If not, it is that client alone whose
-// stream begins anew for its sake.
+// stream begins anew for its sake. A place of the relay's own stands for any number of clients.
 func (s Session) Shared() bool {
 	s.store.mu.RLock()
 	defer s.store.mu.RUnlock()
-	return len(s.store.places) > 1
+	return s.store.readers > 0 || len(s.store.places) > 1
 }
 
 // Unasked lists the types, in no order, with names or collections that TakeDemand would subscribe

@@ -21,7 +21,7 @@ type meteredBody struct {
 	message *unfinished.Message
 	from    string // the client's address
 	client  *identity.Client
-	over    bool   // it was one too many
+	over    bool // it was one too many
 }
 
 // Read implements io.Reader.

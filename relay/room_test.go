@@ -202,3 +202,34 @@ func TestReloadScopes_LIM1(t *testing.T) {
 		t.Errorf("a client that was there lost %s", got)
 	}
 }
+
+// No default refuses a scope of its own to each of 50,000 Envoys of one identity behind one address, and others
+// find room beside them.
+func TestScopesOfDefaults_LIM1(t *testing.T) {
+	const envoys = 50_000
+	l := config.Default().Limits
+	r := room{most: l.Scopes, share: l.Share.Part()}
+	sessions := make(map[sessionKey]*session)
+	come := func(n int, peer keyer.Peer) (refused error) {
+		who := claim{from: crowd.Of(&peer)}
+		for range n {
+			key := sessionKey{plane: "plane", scope: fmt.Sprint(len(sessions))}
+			if r.full(key, len(sessions)) {
+				return errNoRoom
+			}
+			if err := r.admit(who, key, sessions); err != nil {
+				return err
+			}
+			s := &session{key: key, users: 1}
+			s.of.set(who.from)
+			sessions[key] = s
+		}
+		return nil
+	}
+	if err := come(envoys, keyer.Peer{SPIFFE: "spiffe://td/fleet", Addr: "10.0.0.1:1"}); err != nil {
+		t.Fatalf("LIM-1: after %d scopes of one identity: %v", len(sessions), err)
+	}
+	if err := come(envoys/2, keyer.Peer{SPIFFE: "spiffe://td/others", Addr: "10.0.0.2:1"}); err != nil {
+		t.Errorf("LIM-1: after %d scopes in all, of two identities: %v", len(sessions), err)
+	}
+}
