@@ -219,6 +219,7 @@ type testRouter struct {
 	rerouting   func() // called by Routes.Reopen when it knows its answer, if not nil
 	distrusted  map[*cache.Store]bool
 	unverified  func(node *corev3.Node) error // what Open fails with, if not nil
+	access      Access                        // of all clients; nil: there are no rules
 
 	mu    sync.Mutex
 	nodes []*corev3.Node
@@ -266,7 +267,7 @@ func (r *testRoutes) Reopen() (Routes, error) {
 	return r.Open(r.node, &r.peer)
 }
 
-func (r *testRoutes) Access() Access { return nil }
+func (r *testRoutes) Access() Access { return r.access }
 
 func (r *testRoutes) Distrusts(store *cache.Store) bool {
 	r.mu.Lock()

@@ -194,7 +194,7 @@ func encode(p *poll, t *text, o *restjson.Outgoing) {
 			t.err = errRESTBytes
 			return
 		}
-		o.Resources[i] = restjson.OutgoingResource{Resource: r.Resource, Name: r.Name, Transcoded: made.transcoded}
+		o.Resources[i] = restjson.OutgoingResource{Resource: r.Resource, Name: r.Name, Without: t.of.Without[r.Resource], Transcoded: made.transcoded}
 	}
 	if t.encoded, t.err = restjson.EncodeResponse(o); t.err != nil || len(t.encoded.Lossy) == 0 {
 		return

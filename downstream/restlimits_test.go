@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 )
 
 // slowWriter is the connection of a client that does not read its answer until it is told to.
@@ -26,7 +28,13 @@ func (w *slowWriter) Write(b []byte) (int, error) {
 // pollSlowly polls, and reads the answer when read is called.
 func (h *harness) pollSlowly(path string, names ...string) (w *slowWriter, read func()) {
 	h.Helper()
-	body, err := protojson.Marshal(&h.poller(path, names...).next)
+	return h.poller(path, names...).pollSlowly()
+}
+
+func (p *restPoller) pollSlowly() (w *slowWriter, read func()) {
+	h, path := p.h, p.path
+	h.Helper()
+	body, err := protojson.Marshal(&p.next)
 	h.must(err)
 	writer := &slowWriter{httptest.NewRecorder(), make(chan struct{})}
 	done := make(chan struct{})
@@ -130,6 +138,51 @@ func TestRESTTexts_LIM3(t *testing.T) {
 		readFirst()
 		if !strings.Contains(first.Body.String(), `"1"`) {
 			t.Errorf("the answer is %s", first.Body)
+		}
+	})
+}
+
+// aliasless may be told of no alias.
+type aliasless struct{}
+
+func (aliasless) ByName(string) bool                 { return true }
+func (aliasless) Allows(use Use, _, _ string) bool   { return use != delivery.Alias }
+func (aliasless) Subscribes(string, string) error    { return nil }
+func (aliasless) Differs(next Access, _ string) bool { return next != aliasless{} }
+
+// Polls that get the same share one answer, too, where their clients' rules deny aliases of it: no client has
+// copies of its own, of resources or of their JSON.
+func TestRESTTextsWithoutAliases_LIM3_ACC3(t *testing.T) {
+	restBubble(t, func(h *harness) {
+		h.router.access = aliasless{}
+		resources := h.opaque.reals(clusterType, "1", "a", "b")
+		for _, r := range resources {
+			r.Aliases = []string{r.GetName() + "-alias", "another"}
+		}
+		h.opaque.put(clusterType, resources...)
+		h.poller(clusterPath, "a", "b").poll()
+		h.advance(restWait)
+		var reads []func()
+		var writers []*slowWriter
+		for range 10 {
+			p := h.poller(clusterPath, "a", "b")
+			p.next.Node.ClientFeatures = []string{"xds.config.resource-in-sotw"}
+			w, read := p.pollSlowly()
+			writers, reads = append(writers, w), append(reads, read)
+		}
+		for _, texts := range h.server.polling.writing.texts {
+			if len(texts) != 1 {
+				t.Errorf("%d texts are being written, want one", len(texts))
+			}
+		}
+		if n := h.server.polling.payloads.lru.Len(); n != len(resources) {
+			t.Errorf("the JSON of %d resources is kept, want that of %d", n, len(resources))
+		}
+		for i, read := range reads {
+			read()
+			if got := writers[i].Body.String(); !strings.Contains(got, `"name":"b","version":"1"`) || strings.Contains(got, "alias") || strings.Contains(got, "another") {
+				t.Errorf("a client is told %s", got)
+			}
 		}
 	})
 }

@@ -76,7 +76,7 @@ func (w *writing) of(o *restjson.Outgoing, s *delivery.Snapshot, limit int) *tex
 
 // is reports whether a text has the content of a snapshot, to the byte. Answers with errors are not compared.
 func (t *text) is(s *delivery.Snapshot) bool {
-	return len(t.of.Errors)+len(s.Errors) == 0 && slices.Equal(t.of.Resources, s.Resources)
+	return len(t.of.Errors)+len(s.Errors) == 0 && t.of.Equal(s)
 }
 
 // hold counts the JSON of a resource, unless another text has it, and reports whether there is room.

@@ -15,7 +15,7 @@ func (w *typeSub) put(to sink, c outgoing) bool {
 		}
 		g.lend(c.name, c.resource.Name)
 		if form := w.place.form; !form.State || form.Wrapped { // else no alias is sent
-			c.resource = g.named(c.resource)
+			c.without = g.withheld(c.resource)
 		}
 	}
 	to.take(c)
@@ -34,6 +34,7 @@ type outgoing struct {
 	resource *wire.Resource
 	name     string
 	ttl      time.Duration
+	without  []string // aliases of the resource that the client may not have
 	body     *wire.Body
 }
 
@@ -46,5 +47,5 @@ func (b *Batch) take(c outgoing) {
 		b.Body.AddBody(c.body)
 		return
 	}
-	c.format.add(&b.Body, c.resource, c.name, c.ttl)
+	c.format.add(&b.Body, c.resource.Without(c.without), c.name, c.ttl)
 }

@@ -76,10 +76,15 @@ func (g *screen) allows(use Use, name, served string) bool {
 	return served == name || g.judge.Allows(use, g.typeURL, served)
 }
 
-// named gives a resource with those of its aliases that the client may have. The copy is the client's
-// own: few types have aliases, and a client that may have a resource may have most of its names.
-func (g *screen) named(r *wire.Resource) *wire.Resource {
-	return r.WithAliases(func(alias string) bool { return g.judge.Allows(Alias, g.typeURL, alias) })
+// withheld lists the aliases of a resource that the client may not have. A stream is sent a copy without
+// them, of its own: few types have aliases, and a client that may have a resource may have most of its names.
+func (g *screen) withheld(r *wire.Resource) (aliases []string) {
+	for _, alias := range r.Aliases() {
+		if !g.judge.Allows(Alias, g.typeURL, alias) {
+			aliases = append(aliases, alias)
+		}
+	}
+	return aliases
 }
 
 // lend records that the client is sent what another resource serves.

@@ -1,6 +1,8 @@
 package delivery
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +18,8 @@ import (
 type Snapshot struct {
 	// Resources has each name once (RES-4).
 	Resources []Named
+	// Without has the aliases of Resources that the client may not have (ACC-3): nearly always none.
+	Without map[*wire.Resource][]string
 	// Errors are those of what is subscribed to, whether anything is held of it or not (ERR-1).
 	Errors []NamedError
 	// Version is the version_info for them: the server's where that speaks the state of the
@@ -83,6 +87,9 @@ func TakeSnapshot(clients []*Place, typeURL string, given ...NamedError) *Snapsh
 			if key := variantName(r.Name, r.Resource); !names[key] { // "*" of one store may bring what is named in another (RES-4)
 				names[key] = true
 				all.Resources = append(all.Resources, r)
+				if aliases := s.Without[r.Resource]; aliases != nil {
+					all.without(r.Resource, aliases)
+				}
 			}
 		}
 		all.Errors = append(all.Errors, s.Errors...)
@@ -237,7 +244,25 @@ func (t *snapshotTaker) errors(f *follower) {
 }
 
 // take adds a resource that may go to the client. Only put calls it.
-func (s *Snapshot) take(c outgoing) { s.Resources = append(s.Resources, Named{c.resource, c.name}) }
+func (s *Snapshot) take(c outgoing) {
+	s.Resources = append(s.Resources, Named{c.resource, c.name})
+	if len(c.without) > 0 {
+		s.without(c.resource, c.without)
+	}
+}
+
+// without notes aliases that the client may not have.
+func (s *Snapshot) without(r *wire.Resource, aliases []string) {
+	if s.Without == nil {
+		s.Without = make(map[*wire.Resource][]string)
+	}
+	s.Without[r] = aliases
+}
+
+// Equal reports whether a client is sent the same resources by another snapshot, to the byte.
+func (s *Snapshot) Equal(o *Snapshot) bool {
+	return slices.Equal(s.Resources, o.Resources) && maps.EqualFunc(s.Without, o.Without, slices.Equal)
+}
 
 // add takes an entry in. waits is its content if that is not kept and waits for the client.
 func (t *snapshotTaker) add(e *cache.Entry, name string, waits *wire.Resource) {

@@ -2,6 +2,7 @@ package restjson
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -31,6 +32,8 @@ type OutgoingResource struct {
 	Resource *wire.Resource
 	// Name is the spelling that the client asked with (NAME-4), "" for the server's.
 	Name string
+	// Without are aliases that are left out.
+	Without []string
 	// TTL is what is left for the client (TTL-2), nil for none. That the client
 	// announced xds.config.supports-resource-ttl is for the caller to see to (TTL-1).
 	TTL *time.Duration
@@ -160,6 +163,7 @@ func (o *OutgoingResource) head(s *survey) ([]byte, error) {
 		return nil, errBroken
 	}
 	whole.Resource = nil
+	whole.Aliases = slices.DeleteFunc(whole.GetAliases(), func(alias string) bool { return slices.Contains(o.Without, alias) })
 	if o.Name != "" {
 		named := whole.GetResourceName()
 		if named != nil {

@@ -163,10 +163,10 @@ func (r *Resource) WithoutTTL() *Resource {
 	return &timeless
 }
 
-// WithAliases gives the resource with those of its aliases that are kept, and without its ttl if one is not.
-// It shares the bytes if all are kept.
-func (r *Resource) WithAliases(keep func(alias string) bool) *Resource {
-	if !slices.ContainsFunc(r.Aliases(), func(alias string) bool { return !keep(alias) }) {
+// Without gives the resource without some of its aliases, and then without its ttl. Without none it is the
+// resource itself.
+func (r *Resource) Without(aliases []string) *Resource {
+	if len(aliases) == 0 {
 		return r
 	}
 	raw := r.Raw()
@@ -180,7 +180,7 @@ func (r *Resource) WithAliases(keep func(alias string) bool) *Resource {
 		field, value := raw[:tag+n], raw[tag:tag+n]
 		raw = raw[tag+n:]
 		if number == fieldAliases && kind == protowire.BytesType {
-			if alias, _ := protowire.ConsumeBytes(value); !keep(string(alias)) {
+			if alias, _ := protowire.ConsumeBytes(value); slices.Contains(aliases, string(alias)) {
 				continue
 			}
 		}
