@@ -43,6 +43,7 @@ type leak struct {
 	plane   *leakPlane
 	issuers *leakIssuers
 	forms   []leakForm // that clients may be of
+	wishes  []leakWish // that clients may have
 	config  *config.Config
 	rules   *rules.Access
 	sides   map[string]*bufconn.Listener // by listener
@@ -87,6 +88,10 @@ func (x *leak) join() {
 	}
 	if c.at = x.sides[c.listener]; c.form.kind == polling {
 		c.listener, c.at = keyer.DefaultListener, x.rest
+	}
+	c.exist = map[string][]string{
+		clusterType: slices.Concat(x.universe(clusterType), x.named("x"), x.named("r")),
+		edsType:     x.universe(edsType), secretType: x.universe(secretType), clustersList: x.universe(clustersList),
 	}
 	c.node = &corev3.Node{Id: fmt.Sprintf("%s-%d", tenant, len(x.people)), Cluster: tenant, ClientFeatures: c.form.features()}
 	if x.random.IntN(3) > 0 { // rules that look at it fail for the others
@@ -232,7 +237,7 @@ type leakWithout struct {
 	judge  func(downstream.Access) downstream.Access
 	config func(*config.Config)
 	forms  []leakForm // clients are of these forms only
-	from   uint64     // the first seed to look at: those before it are known not to show what is missing
+	wishes []leakWish // clients want only these
 }
 
 // playLeak plays a schedule, and gives what went wrong.
@@ -241,10 +246,13 @@ func playLeak(t *testing.T, seed uint64, without leakWithout) (wrong string) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &leak{
 			random: rand.New(rand.NewPCG(seed, 2)), plane: newLeakPlane(), answers: make(map[string]string),
-			sides: map[string]*bufconn.Listener{"side": bufconn.Listen(1 << 20)}, issuers: newLeakIssuers(t), forms: without.forms,
+			sides: map[string]*bufconn.Listener{"side": bufconn.Listen(1 << 20)}, issuers: newLeakIssuers(t), forms: without.forms, wishes: without.wishes,
 		}
 		if x.forms == nil {
 			x.forms = leakForms()
+		}
+		if x.wishes == nil {
+			x.wishes = leakWishes()
 		}
 		x.tenants = []string{"ta", "tb", "tc", "td"}[:2+x.random.IntN(3)]
 		access := x.draw()

@@ -37,6 +37,7 @@ type leakClient struct {
 	who      leakPeer
 	listener string
 	at       *bufconn.Listener
+	exist    map[string][]string // names that may exist, by type
 
 	mu       sync.Mutex
 	subject  *rules.AccessSubject // its rules now
@@ -111,9 +112,11 @@ func (c *leakClient) errorLocked(typeURL, name string, e *statuspb.Status) {
 	d, _ := c.subject.Subscription(typeURL, name)
 	a.by = d.Rule + d.Failed
 	a.code, a.text = codes.Code(e.GetCode()), strings.ReplaceAll(e.GetMessage(), name, "NAME")
-	for other := range c.subs[typeURL] {
-		if other != name && strings.Contains(a.text, other) && !strings.Contains(name, other) {
-			c.failLocked("the error of %s says %s", name, a.text)
+	for ofType, names := range c.exist {
+		for _, other := range names {
+			if strings.Contains(a.text, other) && !c.allowedLocked(ofType, other) {
+				c.failLocked("the error of %s says %s", name, a.text)
+			}
 		}
 	}
 }

@@ -2,7 +2,6 @@ package relay
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	xdscorev3 "github.com/cncf/xds/go/xds/core/v3"
@@ -127,11 +126,7 @@ func (x *leak) act() {
 		}}})
 	case 5:
 		typeURL, name = clusterType, some(x.named("r"))
-		target, err := keyer.Parse(pick(x.random, slices.Concat(x.named("x"), x.named("r"))))
-		if err != nil {
-			x.Fatal(err)
-		}
-		r.payload = x.pack(&xdscorev3.ResourceLocator{Authority: target.Authority, ResourceType: target.Type, Id: target.ID})
+		r.payload = x.redirect(x.target(name))
 	default:
 		typeURL, name = clustersList, some(x.universe(clustersList))
 		list := &clusterv3.ClusterCollection{Entries: &xdscorev3.CollectionEntry{ResourceSpecifier: &xdscorev3.CollectionEntry_Locator{
@@ -164,35 +159,81 @@ func (x *leak) cluster(name, ownerType, owner string) *anypb.Any {
 	return x.pack(&clusterv3.Cluster{Name: name, AltStatName: stampOf(ownerType, owner) + fmt.Sprint(x.number)})
 }
 
+// target draws where a redirect leads: to a resource, to another redirect, or to a redirect that leads back.
+func (x *leak) target(from string) string {
+	switch x.random.IntN(3) {
+	case 0:
+		return pick(x.random, x.named("r"))
+	case 1:
+		back := pick(x.random, x.named("r"))
+		x.plane.put(clusterType, back, &owned{version: x.number, payload: x.redirect(from)})
+		return back
+	}
+	return pick(x.random, x.named("x"))
+}
+
+// redirect is a redirect to a name.
+func (x *leak) redirect(to string) *anypb.Any {
+	x.Helper()
+	target, err := keyer.Parse(to)
+	if err != nil {
+		x.Fatal(err)
+	}
+	return x.pack(&xdscorev3.ResourceLocator{Authority: target.Authority, ResourceType: target.Type, Id: target.ID})
+}
+
+// leakWish is a kind of name that a client may want.
+type leakWish int
+
+const (
+	wishAll leakWish = iota
+	wishCluster
+	wishAlias
+	wishList
+	wishGlob
+	wishAlternative
+	wishRedirect
+	wishNamed // an xdstp name
+	wishSecret
+	wishEntry
+	wishEndpoints
+)
+
+// leakWishes are all kinds.
+func leakWishes() (all []leakWish) {
+	for w := wishAll; w <= wishEndpoints; w++ {
+		all = append(all, w)
+	}
+	return all
+}
+
 // wish draws what a client may want.
 func (x *leak) wish(form leakForm) (typeURL, name string) {
 	for {
-		switch x.random.IntN(13) {
-		case 0:
+		switch pick(x.random, x.wishes) {
+		case wishAll:
 			return clusterType, "*"
-		case 1:
+		case wishCluster:
 			return clusterType, pick(x.random, x.universe(clusterType))
-		case 2:
+		case wishAlias:
 			return clusterType, pick(x.random, x.tenants) + "-alias" + fmt.Sprint(x.random.IntN(2))
-		case 3:
+		case wishList:
 			if form.kind == changes || form.kind == states && form.wrapped { // the others see no name of a list
 				return clustersList, pick(x.random, x.universe(clustersList))
 			}
-		case 4:
+		case wishGlob:
 			return clusterType, clusterNames + pick(x.random, x.tenants) + "/*"
-		case 5:
+		case wishAlternative:
 			return clusterType, pick(x.random, x.named("x")) + "#alt=" + pick(x.random, x.named("x"))
-		case 6:
+		case wishRedirect:
 			return clusterType, pick(x.random, x.named("r"))
-		case 7:
+		case wishNamed:
 			return clusterType, pick(x.random, x.named("x"))
-		case 8:
-			return secretType, pick(x.random, x.universe(secretType))
-		case 9:
-			return secretType, pick(x.random, append(x.universe(secretType), "*", "*"))
-		case 10:
+		case wishSecret:
+			return secretType, pick(x.random, append(x.universe(secretType), "*"))
+		case wishEntry:
 			return clusterType, entryOf(pick(x.random, x.universe(clustersList)), pick(x.random, []string{leakEntry, leakEntry, "other"}))
-		default:
+		case wishEndpoints:
 			return edsType, pick(x.random, x.universe(edsType))
 		}
 	}
