@@ -66,7 +66,11 @@ const (
 
 // lose carries out an operation of these kinds.
 func (s *simulation) lose(o op) {
-	if !slices.Contains(losses, o.kind) || !s.settled() {
+	if !slices.Contains(losses, o.kind) {
+		return
+	}
+	if !s.settled() {
+		s.note("not all is settled: %s", s.different())
 		return
 	}
 	for _, p := range s.planes {
@@ -107,16 +111,26 @@ func (s *simulation) lose(o op) {
 // it. It reports whether that came to be.
 func (s *simulation) settled() bool {
 	s.undoAll()
+	for _, r := range s.everyRelay() {
+		if r.evicts() {
+			r.reload(0)
+		}
+	}
 	s.releaseAll()
 	s.passAlone(afresh + 5*time.Second)
 	for range 120 {
-		if s.failed() || s.different() == "" {
+		if s.failed() || s.steady() {
 			break
 		}
 		s.passAlone(time.Second)
 	}
-	return !s.failed() && s.different() == "" && !slices.ContainsFunc(s.everyRelay(), func(r *relayProcess) bool {
-		return !r.runs() || r.evicts() || time.Since(r.streamsSince()) < afresh || s.heldNames(r, "guard") > 0
+	return !s.failed() && s.steady()
+}
+
+// steady reports whether all clients hold what there is, and no relay has begun a stream a short while ago, or holds a loss.
+func (s *simulation) steady() bool {
+	return s.different() == "" && !slices.ContainsFunc(s.everyRelay(), func(r *relayProcess) bool {
+		return !r.runs() || time.Since(r.streamsSince()) < afresh || s.heldNames(r, "guard") > 0
 	})
 }
 
@@ -235,15 +249,15 @@ func (s *simulation) fresh(o op) {
 	}
 }
 
-// held looks whether what is held is the guard's, of the first tier, and ends in time.
-func (s *simulation) held() {
+// held looks whether what is held since a time is the guard's, of the first tier, and until when.
+func (s *simulation) held(began time.Time) {
 	for _, r := range s.everyRelay() {
 		for _, x := range s.guarded(r) {
 			if r.tier > 0 {
 				s.fail("relay %s holds a loss of %s once more (SUR-3, STR-10)", r.host, keyer.ShortName(x.TypeURL))
 			}
-			if most := x.Since.Add(2 * guardHold); x.Until.IsZero() || x.Until.After(most) || x.Since.After(time.Now()) {
-				s.fail("relay %s holds %s from %s to %s", r.host, keyer.ShortName(x.TypeURL), x.Since, x.Until)
+			if least := began.Add(guardHold); x.Until.Before(least) || x.Until.After(x.Since.Add(2*guardHold)) || x.Since.After(time.Now()) {
+				s.fail("relay %s holds %s from %s to %s, and lost it at %s (SUR-3)", r.host, keyer.ShortName(x.TypeURL), x.Since, x.Until, began)
 			}
 		}
 	}
@@ -252,7 +266,7 @@ func (s *simulation) held() {
 // ends looks whether a loss that began at a time comes to all clients: when its time is over, or when an operator
 // releases it.
 func (s *simulation) ends(o op, all []*holding, began time.Time) {
-	s.held()
+	s.held(began)
 	if o.c%2 == 0 {
 		s.kept(all, began.Add(guardHold-5*time.Second))
 		lacking := s.lacking()
@@ -326,7 +340,7 @@ func (s *simulation) runDry(o op) {
 		s.ends(o, all, began)
 		return
 	}
-	s.held()
+	s.held(began)
 	s.kept(all, began.Add(releaseAt))
 	lacking := s.lacking()
 	s.resize(5)
@@ -475,15 +489,13 @@ func (c *contents) without(typeURL string, names ...string) string {
 	})
 }
 
-// resize gives all endpoint sets that there are other contents, with so many endpoints.
+// resize gives all endpoint sets other contents, with so many endpoints. Sets that there were not come: a relay may have
+// them still, if nobody could tell it that they are gone, and would count them.
 func (c *contents) resize(n int) string {
 	return c.change(func(next state) string {
-		for _, k := range sortedKeys(next) {
-			if k.TypeURL != plane.Endpoints || passesHolds(k) {
-				continue
-			}
+		for _, name := range universe(plane.Endpoints) {
 			c.made++
-			x := makeThing(k.TypeURL, k.Name, c.made, "", c.delicate)
+			x := makeThing(plane.Endpoints, name, c.made, "", c.delicate)
 			x.endpoints = n
 			if n > 0 {
 				set := x.message.(*endpointv3.ClusterLoadAssignment) //nolint:forcetypeassert // which we made
@@ -493,7 +505,7 @@ func (c *contents) resize(n int) string {
 				}
 			}
 			c.noteLocked(x)
-			next[k] = x
+			next[x.key()] = x
 		}
 		return fmt.Sprintf("%d endpoints in each set", n)
 	})
