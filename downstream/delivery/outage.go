@@ -29,11 +29,12 @@ func Outage(places []*Place) (cause string, v Verdict) {
 	v = Unserved
 	for _, c := range places {
 		why, its := c.outage()
-		switch {
-		case its == Served:
+		switch its {
+		case Served:
 			return "", Served
-		case its == Open:
+		case Open:
 			v = Open
+		case Unserved:
 		}
 		cause = cmp.Or(why, cause)
 	}
