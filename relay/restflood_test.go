@@ -81,6 +81,7 @@ func TestFloodsOfHTTP_LIM2(t *testing.T) {
 			return func() error { return w.Framer.WriteRawFrame(0x77, 0, 0, nil) }
 		}},
 		"empty frames": {9, true, func(t *testing.T, w *frames.Wire) func() error {
+			t.Helper()
 			stream, err := w.Open()
 			if err != nil {
 				t.Fatal(err)

@@ -154,7 +154,8 @@ func (t *stateNames) listed() []string {
 		}
 		list = append(list, name)
 	}
-	t.list = append(list, come...)
+	list = append(list, come...)
+	t.list = list
 	clear(t.changed)
 	return t.list
 }

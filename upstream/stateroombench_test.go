@@ -21,8 +21,8 @@ func BenchmarkChangeOverLimit(b *testing.B) {
 	bed.client = delivery.NewSubscriber(func() {}, delivery.Form{}).Join(store)
 	d := newStateDialect(false)
 	id := wire.StreamID{}
-	d.shed = func(typeURL string, bytes int) bool { return bed.Session.Shed(id, typeURL, bytes) }
-	d.leftOut = func(typeURL string, out, in []string) { bed.Session.LeaveOut(id, typeURL, out, in) }
+	d.shed = func(typeURL string, bytes int) bool { return bed.Shed(id, typeURL, bytes) }
+	d.leftOut = func(typeURL string, out, in []string) { bed.LeaveOut(id, typeURL, out, in) }
 	d.large = func(string, int, int, int, int) {}
 	write := func(subs []wire.Subscription) {
 		d.begin()
@@ -36,16 +36,16 @@ func BenchmarkChangeOverLimit(b *testing.B) {
 		all[i] = fmt.Sprintf("%098d", i)
 	}
 	bed.want(endpoints, all...)
-	write(bed.Session.Restart(id, 0))
+	write(bed.Restart(id, 0))
 	i := 0
 	for b.Loop() {
 		name := fmt.Sprintf("one-%090d", i)
 		i++
 		bed.want(endpoints, name)
-		subs, _ := bed.Session.TakeDemand(id)
+		subs, _ := bed.TakeDemand(id)
 		write(subs)
 		bed.unwant(endpoints, name)
-		subs, _ = bed.Session.TakeDemand(id)
+		subs, _ = bed.TakeDemand(id)
 		write(subs)
 	}
 }

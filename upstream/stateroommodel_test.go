@@ -19,6 +19,7 @@ type roomModel struct {
 }
 
 func newRoomModel(t *testing.T) *roomModel {
+	t.Helper()
 	m := &roomModel{T: t, out: make(map[string]bool)}
 	m.names = newStateNames(func(name string) int {
 		m.sizes++

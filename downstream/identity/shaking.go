@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"net"
@@ -81,7 +82,7 @@ func (s *shakingListener) shake(raw net.Conn) {
 	if guarded {
 		c.begin()
 	}
-	err := conn.Handshake() // the server hears of an error
+	err := conn.HandshakeContext(context.Background()) // until the deadline; the server hears of an error
 	if guarded {
 		c.end(err == nil)
 	}
