@@ -76,6 +76,9 @@ func (x *leak) judge(c *leakClient) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.subject = x.rules.Subject(c.node, c.who.Peer)
+	if c.form.kind == polling { // what it was told was by the rules before, and the next answer may wait
+		c.told = make(map[string]*leakAnswer)
+	}
 }
 
 // join brings a client.
