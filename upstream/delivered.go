@@ -24,9 +24,10 @@ const secretSuffix = ".Secret"
 // delivered is what a control plane delivered to a session and has not taken back: of that it
 // can be asked what it must answer (SUR-2). It belongs to the session's owner.
 type delivered struct {
-	state bool // the state of the world
-	types map[deliveredKey]*deliveredType
-	last  deliveredKey // asked for last
+	state     bool            // the state of the world
+	fullState map[string]bool // types of which every response is the whole list
+	types     map[deliveredKey]*deliveredType
+	last      deliveredKey // asked for last
 }
 
 type deliveredKey struct {
@@ -45,8 +46,9 @@ type deliveredType struct {
 	names    []string  // of the last request
 	changed  time.Time // when it was written, if the one before had others; zero: that cannot be answered any more
 	added    []string  // names that the one before did not have
-	answered bool      // there was an answer, to a request with the names answer
+	answered bool      // there was an answer, to a request with the names answer, and there is still something
 	answer   []string
+	count    int // resources of the last answer
 
 	bytes int // of the last response
 }
@@ -176,12 +178,47 @@ func (d *delivered) listed(stream wire.StreamID, typeURL string, names []string,
 // receivedState takes a response of the state of the world that was accepted. Soon after the
 // names have changed it may be the answer to the request before, unless it has what only the
 // last one asks for.
+//
+// A server that has nothing left of a type may be silent to a request without a version:
+// go-control-plane's snapshots have none for such a type, so nothing is news. Clients may go on
+// asking for what is gone, for as long as its loss is held back (SUR-3).
 func (d *delivered) receivedState(stream wire.StreamID, r *wire.StateResponse, bytes int, at time.Time) {
+	if heartbeats(r) {
+		return // it answers nothing
+	}
 	t := d.of(stream, r.TypeURL)
+	if d.fullState[r.TypeURL] && t.shrinks(len(r.Resources)) {
+		d.loseNamed()
+	}
 	t.bytes = bytes
 	isNew := func(res *wire.Resource) bool { return has(t.added, res.Name) }
-	if len(r.Resources) > 0 && (at.Sub(t.changed) >= trusted || slices.ContainsFunc(r.Resources, isNew)) {
-		t.answer, t.answered = t.names, true
+	switch {
+	case len(r.Resources) == 0:
+		t.answered = false
+	case at.Sub(t.changed) >= trusted || slices.ContainsFunc(r.Resources, isNew):
+		t.answer, t.answered, t.count = t.names, true, len(r.Resources)
+	}
+}
+
+// heartbeats reports whether a response has heartbeats only (TTL-3).
+func heartbeats(r *wire.StateResponse) bool {
+	return len(r.Resources) > 0 && !slices.ContainsFunc(r.Resources, (*wire.Resource).HasPayload)
+}
+
+// shrinks reports whether a whole list of so many resources has fewer than the last one for the
+// same names.
+func (t *deliveredType) shrinks(count int) bool {
+	return t.answered && count < t.count && slices.Equal(t.names, t.answer)
+}
+
+// loseNamed forgets the answers of the types of which a response need not have everything. What
+// a list has lost may have named them: the server has no word for their loss (RES-8), so that
+// only its next answer shows that there still are some.
+func (d *delivered) loseNamed() {
+	for key, t := range d.types {
+		if !d.fullState[key.typeURL] {
+			t.answered = false
+		}
 	}
 }
 

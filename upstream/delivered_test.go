@@ -3,9 +3,11 @@ package upstream
 import (
 	"slices"
 	"testing"
+	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -38,5 +40,102 @@ func TestSUR2_SUB10_ComparisonAsksOnce(t *testing.T) {
 	slices.Sort(p.names)
 	if want := []string{"a", "both", "c"}; !slices.Equal(p.names, want) || len(p.held) != len(want) {
 		t.Errorf("it asks for %q and holds %d, want %q", p.names, len(p.held), want)
+	}
+}
+
+// TestSUR2_SUR3_QuestionsAfterLosses: what a control plane of the state of the world may have lost
+// is not asked for before it is answered again.
+func TestSUR2_SUR3_QuestionsAfterLosses(t *testing.T) {
+	type lesson struct {
+		typeURL   string
+		count     int
+		heartbeat bool
+	}
+	for name, tt := range map[string]struct {
+		lessons []lesson
+		asked   string // "" if nothing may be
+	}{
+		"all is there":                        {nil, endpoints},
+		"more clusters":                       {[]lesson{{clusters, 6, false}}, endpoints},
+		"no clusters":                         {[]lesson{{clusters, 0, false}}, ""},
+		"no endpoints":                        {[]lesson{{endpoints, 0, false}}, clusters},
+		"a part of the endpoints has changed": {[]lesson{{endpoints, 1, false}}, endpoints},
+		"fewer clusters, and no word about the endpoints": {[]lesson{{clusters, 1, false}}, clusters},
+		"fewer clusters, then endpoints":                  {[]lesson{{clusters, 1, false}, {endpoints, 1, false}}, endpoints},
+		"fewer clusters, then as many":                    {[]lesson{{clusters, 1, false}, {clusters, 1, false}}, clusters},
+		"no clusters, then endpoints":                     {[]lesson{{clusters, 0, false}, {endpoints, 1, false}}, endpoints},
+		"no clusters, then some":                          {[]lesson{{clusters, 0, false}, {clusters, 1, false}}, clusters},
+		"nothing":                                         {[]lesson{{clusters, 0, false}, {endpoints, 0, false}}, ""},
+		"a heartbeat is no list":                          {[]lesson{{clusters, 1, true}, {clusters, 5, false}}, endpoints},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := delivered{state: true, fullState: map[string]bool{clusters: true}}
+			now := time.Now()
+			take := func(l lesson) {
+				r := &wire.StateResponse{TypeURL: l.typeURL}
+				for range l.count {
+					of := &discovery.Resource{Name: "r", Resource: &anypb.Any{TypeUrl: l.typeURL}}
+					if l.heartbeat {
+						of.Resource, of.Ttl = nil, durationpb.New(time.Minute)
+					}
+					res, err := wire.NewResource(of)
+					if err != nil {
+						t.Fatal(err)
+					}
+					r.Resources = append(r.Resources, res)
+				}
+				bytes := 1000 // the smallest is asked for
+				if l.typeURL == endpoints {
+					bytes = 100
+				}
+				d.receivedState(wire.StreamID{}, r, bytes, now)
+			}
+			d.listed(wire.StreamID{}, clusters, nil, true, now)
+			d.listed(wire.StreamID{}, endpoints, []string{"x", "y"}, true, now)
+			take(lesson{clusters, 5, false})
+			take(lesson{endpoints, 2, false})
+			for _, l := range tt.lessons {
+				take(l)
+			}
+			for _, p := range []purpose{toHear, toFind} {
+				asked := ""
+				if q := d.question(p); q != nil {
+					asked = q.parts[0].typeURL
+				}
+				if asked != tt.asked {
+					t.Errorf("asks for %q, want %q", asked, tt.asked)
+				}
+			}
+		})
+	}
+}
+
+// TestSUR2_SUR3_QuestionsAfterUnsubscriptions: a list that is shorter since less is asked for has
+// lost nothing.
+func TestSUR2_SUR3_QuestionsAfterUnsubscriptions(t *testing.T) {
+	d := delivered{state: true, fullState: map[string]bool{clusters: true}}
+	now := time.Now()
+	take := func(typeURL string, names ...string) {
+		r := &wire.StateResponse{TypeURL: typeURL}
+		for _, name := range names {
+			res, err := wire.NewResource(&discovery.Resource{Name: name, Resource: &anypb.Any{TypeUrl: typeURL}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Resources = append(r.Resources, res)
+		}
+		d.receivedState(wire.StreamID{}, r, len(names), now)
+	}
+	d.listed(wire.StreamID{}, clusters, []string{"x", "y"}, true, now)
+	d.listed(wire.StreamID{}, endpoints, []string{"x"}, true, now)
+	take(clusters, "x", "y")
+	take(endpoints, "x")
+	d.listed(wire.StreamID{}, clusters, []string{"x"}, false, now)
+	now = now.Add(trusted)
+	take(clusters, "x")
+	for key, of := range d.types {
+		if !of.askable() {
+			t.Errorf("%s may not be asked for", key.typeURL)
+		}
 	}
 }

@@ -35,7 +35,7 @@ type grpcClient struct {
 func (p *pool) client(r *remote, cfg SessionConfig) (client, refusals) {
 	state := p.cfg.APIType.State()
 	return &grpcClient{
-		delivered: delivered{state: state},
+		delivered: delivered{state: state, fullState: p.cfg.FullState},
 		remote:    r, session: r.session, store: r.store, report: r.report, pool: p, cfg: p.cfg,
 		node: cfg.Node, nodeSize: nodeSize(cfg), headers: headersOf(p.cfg.Credentials.Metadata, cfg.Metadata, p.token),
 		quarantine: newQuarantine(p.cfg), held: newAckHold(p.cfg.Nack.Wait, p.cfg.Nack.Acks, r.session.ring), single: make(map[string]*replica),

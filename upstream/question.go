@@ -21,6 +21,9 @@ const DefaultResponseTimeout = 8 * time.Second
 // own.
 type question struct {
 	parts []part
+	// perhaps is set if nobody knows whether there is what it asks for: silence says nothing
+	// about the server.
+	perhaps bool
 }
 
 // purpose is what a question is for.

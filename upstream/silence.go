@@ -150,6 +150,7 @@ func (r *remote) askProbe(ctx context.Context, x *replica, q *question, stay tim
 	})
 	switch {
 	case err == nil, ctx.Err() != nil:
+	case errors.Is(err, errSilent) && q.perhaps: // by right, it may be
 	case errors.Is(err, errSilent):
 		r.up.silent(x, begun, r.report.obs)
 	default:

@@ -142,9 +142,10 @@ func (k *streamLink) ask(sub wire.Subscription) {
 // owes notes what the server owes for a subscription that was written.
 func (k *streamLink) owes(sub wire.Subscription, first bool, now time.Time) {
 	d, id := &k.client.delivered, k.line.id
+	s, state := k.dialect.(*stateDialect)
 	p := part{stream: id, typeURL: sub.TypeURL, names: sub.Subscribe[:min(len(sub.Subscribe), someNames)]}
 	due := false
-	if s, state := k.dialect.(*stateDialect); state {
+	if state {
 		p.names = s.types[sub.TypeURL].last
 		d.listed(id, sub.TypeURL, p.names, first, now)
 		// A relay that begins may leave it unanswered for long (RES-2). So a question shows
@@ -159,7 +160,7 @@ func (k *streamLink) owes(sub wire.Subscription, first bool, now time.Time) {
 		return
 	}
 	if k.opening == nil {
-		k.opening = &question{parts: []part{p}}
+		k.opening = &question{parts: []part{p}, perhaps: state || len(p.names) > 0}
 	}
 	switch {
 	case due:
