@@ -1,7 +1,6 @@
 package downstream
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -129,20 +128,10 @@ func (a *answer) write(w http.ResponseWriter) {
 }
 
 // answer returns the present content. If the relay cannot write a resource as JSON, the answer is an
-// error with its name. Later polls of the client get the error only after their full time. If there is no room
-// for the answer, it waits, and ends the turn of the client to join before.
-func (p *poll) answer(ctx context.Context, turn Turn) *answer {
+// error with its name. Later polls of the client get the error only after their full time.
+func (p *poll) answer() *answer {
 	observer, pollers, typeURL := p.shared.observer, p.polling.pollers, p.request.GetTypeUrl()
 	text, err := p.write()
-	if errors.Is(err, errRESTBytes) {
-		done(turn)
-		p.polling.writing.tell() // what there was of the answer took room from one that waits
-		wait, cancel := context.WithTimeout(ctx, roomWait)
-		defer cancel()
-		if text, err = p.polling.writing.later(wait, p.write); err != nil && ctx.Err() != nil {
-			return gone()
-		}
-	}
 	if errors.Is(err, errRESTBytes) {
 		observer.Limited(LimitREST)
 		return refused(err)

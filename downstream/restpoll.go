@@ -30,7 +30,7 @@ type polling struct {
 }
 
 func newPolling(c *closing) *polling {
-	return &polling{closing: c, payloads: newPayloads(maxPayloadBytes), pollers: newPollers(), writing: newWriting(), turns: newWritingTurns(), held: make(map[caller]int)}
+	return &polling{closing: c, payloads: newPayloads(maxPayloadBytes), pollers: newPollers(), turns: newWritingTurns(), held: make(map[caller]int)}
 }
 
 // caller is a client that polls, as far as polls_per_client goes: behind one address there may be a whole

@@ -1,13 +1,11 @@
 package downstream
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
@@ -20,10 +18,6 @@ var errRESTBytes = &restjson.StatusError{
 
 var errEncoding = errors.New("the answer could not be made")
 
-// roomWait is how long a poll waits for room for its answer. Those that take the room are written in less, if
-// their clients read.
-const roomWait = 10 * time.Second
-
 // partBytes is about how much memory an answer takes for each resource beside its JSON.
 const partBytes = 128
 
@@ -32,55 +26,8 @@ const partBytes = 128
 type writing struct {
 	bytes atomic.Int64 // of all texts; the JSON of a resource counts once
 
-	waits chan struct{} // one slot: a poll waits for room. The others wait for the slot, in their order
-
 	mu    sync.Mutex
 	texts map[textKey][]*text // guarded by mu; nearly always one of a key
-	freed chan struct{}       // guarded by mu; closed when there is more room; nil: nobody waits for that
-}
-
-func newWriting() writing { return writing{waits: make(chan struct{}, 1)} }
-
-// room gives a channel that is closed when there is more room than now.
-func (w *writing) room() <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.freed == nil {
-		w.freed = make(chan struct{})
-	}
-	return w.freed
-}
-
-// tell tells who waits that there is more room.
-func (w *writing) tell() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.freed != nil {
-		close(w.freed)
-		w.freed = nil
-	}
-}
-
-// later has a poll try again, each time that there is more room, until ctx ends. Polls do so one after the
-// other: each try makes a part of an answer.
-func (w *writing) later(ctx context.Context, try func() (*text, error)) (*text, error) {
-	select {
-	case w.waits <- struct{}{}:
-		defer func() { <-w.waits }()
-	case <-ctx.Done():
-		return nil, errRESTBytes
-	}
-	for {
-		more := w.room()
-		if t, err := try(); !errors.Is(err, errRESTBytes) {
-			return t, err
-		}
-		select {
-		case <-more:
-		case <-ctx.Done():
-			return nil, errRESTBytes
-		}
-	}
 }
 
 // textKey tells most answers apart.
@@ -180,8 +127,5 @@ func (t *text) done() {
 		if p.writers.Add(-1) == 0 {
 			w.bytes.Add(-int64(p.transcoded.Size()))
 		}
-	}
-	if !errors.Is(t.err, errRESTBytes) { // else it had no room itself, and would be tried again at once
-		w.tell()
 	}
 }

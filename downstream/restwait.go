@@ -24,7 +24,7 @@ func (p *poll) run(ctx context.Context, turn Turn) *answer {
 	} else if v := p.request.GetVersionInfo(); v != "" && p.shows(v) {
 		p.tell(verdict.Word{Kind: verdict.Accepted})
 	}
-	if a := p.due(ctx, turn); a != nil {
+	if a := p.due(); a != nil {
 		return a
 	}
 	if p.rejects() {
@@ -36,13 +36,13 @@ func (p *poll) run(ctx context.Context, turn Turn) *answer {
 }
 
 // due returns the answer that the poll has now; nil if there is none.
-func (p *poll) due(ctx context.Context, turn Turn) *answer {
+func (p *poll) due() *answer {
 	open, err := p.shared.unserved(p.places, REST)
 	if err != nil {
 		return refused(err)
 	}
 	if !open && p.news() {
-		return p.answer(ctx, turn)
+		return p.answer()
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func (p *poll) wait(ctx context.Context) *answer {
 			if moves != nil {
 				return away
 			}
-			return p.end(ctx)
+			return p.end()
 		case <-again:
 			if err := p.polling.judging.judged(p.came); err != nil {
 				return expelled(err)
@@ -92,7 +92,7 @@ func (p *poll) wait(ctx context.Context) *answer {
 			away, moves = leave, time.After(p.shared.plans.spread.moment())
 		}
 		p.look()
-		if a := p.due(ctx, nil); a != nil {
+		if a := p.due(); a != nil {
 			return a
 		}
 	}
@@ -109,14 +109,14 @@ func (p *poll) sentAway() *answer {
 
 // end returns the answer when the time is over. It has the content if that changed in the last
 // moment, and the error if the content cannot be sent.
-func (p *poll) end(ctx context.Context) *answer {
+func (p *poll) end() *answer {
 	p.waits.over = true
 	p.look()
-	if a := p.due(ctx, nil); a != nil {
+	if a := p.due(); a != nil {
 		return a
 	}
 	if p.held.Digest == p.failed {
-		return p.answer(ctx, nil)
+		return p.answer()
 	}
 	return unchanged()
 }
