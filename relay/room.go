@@ -67,6 +67,9 @@ func usersOf(sessions map[sessionKey]*session) iter.Seq2[crowd.Who, int] {
 // seat has a session count for a client that is to use it, if nobody does. One that was discarded does not
 // count any more. The caller holds mu.
 func (h *hub) seat(who claim, s *session) error {
+	if s.users > 0 {
+		s.of.join(who.from)
+	}
 	if s.users > 0 || s.discarded {
 		return nil
 	}
