@@ -60,8 +60,9 @@ const (
 	// releasedIn is how long a loss may take that an operator released, before its time would be over, or that no guard
 	// holds.
 	releasedIn = 25 * time.Second
-	// releaseAt is when the operator does.
-	releaseAt = 10 * time.Second
+	// releaseAt is when the operator does: a relay that polls has come to know of the loss in all its stores, or the rest
+	// would be held for as long as if nobody had released anything.
+	releaseAt = 14 * time.Second
 )
 
 // lose carries out an operation of these kinds.
