@@ -55,7 +55,6 @@ type session struct {
 	turned turned              // who is told when its state changes
 	disk   onDisk              // its snapshot
 	helped helped              // what peers were asked for
-	of     beneficiary         // who began to use it, as long as anybody does
 
 	// guarded by hub.mu
 	shown   shown
@@ -66,6 +65,7 @@ type session struct {
 	closer  *time.Timer   // looks whether it can be closed; nil while it has users
 	lingers int           // how often closer was set
 	used    time.Duration // how old it was when it was last used; of a session that nobody uses
+	of      crowd.Who     // who began to use it, as long as anybody does
 	at      int           // its place among hub.room.idle, from 1 on; 0: it is not there
 	// discarded: the store was inconsistent after a panic, and another session has its place.
 	discarded bool
@@ -90,7 +90,6 @@ type hub struct {
 	answers   bool       // peers may ask
 	orders    *orders    // of operators
 	admission *load.Admission
-	turns     *load.Turns // of sessions
 
 	running sync.WaitGroup
 
@@ -196,7 +195,7 @@ func (h *hub) begin(who claim, key sessionKey, made *appearance, meta map[string
 	if err != nil {
 		return nil, err
 	}
-	s.of.set(who.from)
+	s.of = who.from
 	h.sessions[key] = s
 	return s, nil
 }
@@ -253,7 +252,7 @@ func (h *hub) open(s *session, from origin, node *corev3.Node, size int) (feed, 
 	p := h.planeOf(s.key)
 	f, err := from.open(upstream.SessionConfig{
 		Node: node, NodeSize: size, Scope: s.key.scope, Key: s.key.text(), Store: s.store.Session(), Observer: observeTurns(p.observer, &s.turned), Metadata: s.meta,
-		Panics: h.panics, Suspect: func() { h.suspect(s.store) }, Turns: turnsOf(h.turns, s),
+		Panics: h.panics, Suspect: func() { h.suspect(s.store) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("scope %q: %w", s.key.scope, err)
@@ -286,7 +285,7 @@ func (h *hub) release(s *session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if s.users--; s.users == 0 && !s.discarded {
-		h.room.left(s.of.get(), s.key)
+		h.room.left(s.of, s.key)
 	}
 	switch {
 	case s.users > 0 || h.closed:
@@ -384,7 +383,7 @@ func (h *hub) discard(which func(*session) bool) *session {
 		if s.users == 0 {
 			h.part(s)
 		} else {
-			h.room.left(s.of.get(), key)
+			h.room.left(s.of, key)
 		}
 		return s
 	}

@@ -142,7 +142,7 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 	r.hub.loads.Panics = r.panics
 	r.memory = memory{Memory: load.NewMemory(opts.Memory, opts.used), relay: r}
 	r.admission = load.NewAdmission(r.memory.Memory, r.metrics.Admission())
-	r.hub.admission, r.hub.turns = r.admission, load.NewTurns()
+	r.hub.admission = r.admission
 	r.router = &router{
 		hub: r.hub, replica: cmp.Or(opts.Replica, thisReplica()), decided: newDecisions(r.metrics.Aggregation(), r.log),
 		unverified: unverified{r.metrics.Access(), r.door},

@@ -57,7 +57,7 @@ func (r *room) places() crowd.Limit { return crowd.Limit{Most: r.most, Share: r.
 func usersOf(sessions map[sessionKey]*session) iter.Seq2[crowd.Who, int] {
 	return func(yield func(crowd.Who, int) bool) {
 		for key, s := range sessions {
-			if s.users > 0 && !key.ofAll() && !yield(s.of.get(), 1) {
+			if s.users > 0 && !key.ofAll() && !yield(s.of, 1) {
 				return
 			}
 		}
@@ -67,16 +67,13 @@ func usersOf(sessions map[sessionKey]*session) iter.Seq2[crowd.Who, int] {
 // seat has a session count for a client that is to use it, if nobody does. One that was discarded does not
 // count any more. The caller holds mu.
 func (h *hub) seat(who claim, s *session) error {
-	if s.users > 0 {
-		s.of.join(who.from)
-	}
 	if s.users > 0 || s.discarded {
 		return nil
 	}
 	if err := h.room.admit(who, s.key, h.sessions); err != nil {
 		return err
 	}
-	s.of.set(who.from)
+	s.of = who.from
 	return nil
 }
 

@@ -220,9 +220,7 @@ func TestScopesOfDefaults_LIM1(t *testing.T) {
 			if err := r.admit(who, key, sessions); err != nil {
 				return err
 			}
-			s := &session{key: key, users: 1}
-			s.of.set(who.from)
-			sessions[key] = s
+			sessions[key] = &session{key: key, users: 1, of: who.from}
 		}
 		return nil
 	}

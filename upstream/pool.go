@@ -15,8 +15,6 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/experimental"
-	"google.golang.org/grpc/mem"
 
 	"github.com/xdsrelay/xdsrelay/internal/redial"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -35,19 +33,12 @@ const (
 	connWindow   = 16 << 20
 )
 
-// bufferExponents are those of the sizes of buffers, as powers of two. A response waits in its buffers until
-// its session takes it, and thousands of responses may wait. Of grpc's own buffers one of more than 256 bytes
-// has 4 KiB, and one of more than 32 KiB has 1 MiB.
-var bufferExponents = []uint8{8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20}
-
 // pool has the gRPC connections of an upstream. Its methods may be called from any goroutine.
 type pool struct {
 	// Immutable after newPool.
 	cfg   *Config
 	creds credentials.TransportCredentials
 	token bearer // nil: no bearer token
-	// buffers are for what is received.
-	buffers mem.BufferPool
 
 	mu    sync.Mutex
 	conns map[*replica][]*conn
@@ -62,12 +53,8 @@ type conn struct {
 }
 
 func newPool(cfg *Config, keys keyring) (*pool, error) {
-	buffers, err := mem.NewBinaryTieredBufferPool(bufferExponents...)
-	if err != nil {
-		return nil, err
-	}
 	p := &pool{
-		cfg: cfg, creds: insecure.NewCredentials(), token: keys.token, buffers: buffers, conns: make(map[*replica][]*conn),
+		cfg: cfg, creds: insecure.NewCredentials(), token: keys.token, conns: make(map[*replica][]*conn),
 	}
 	if keys.tls != nil {
 		p.creds = keys.tls.Credentials()
@@ -94,7 +81,6 @@ func (p *pool) dialOptions(at pace, authority string) []grpc.DialOption {
 		grpc.WithStaticStreamWindowSize(streamWindow),
 		grpc.WithStaticConnWindowSize(connWindow),
 		grpc.WithKeepaliveParams(p.cfg.pings(at)),
-		experimental.WithBufferPool(p.buffers),
 		// A connection that sessions hold on to while it fails is dialled at this
 		// pace, however many sessions there are. redial has the pace of those that stand, and do not last.
 		grpc.WithConnectParams(grpc.ConnectParams{

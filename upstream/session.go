@@ -42,25 +42,7 @@ type SessionConfig struct {
 	// goroutine: the Store may be inconsistent. It must not block. nil: nobody wants to know.
 	Panics  *contain.Panics
 	Suspect func()
-	// Turns has sessions take turns to carry out what control planes send over gRPC (LIM-2). nil: none waits.
-	Turns Turns
 }
-
-// Turns are those of a session.
-type Turns interface {
-	// Take waits for a turn, as long as ctx lasts. The error is that of ctx. It may be called from
-	// any goroutine.
-	Take(ctx context.Context) (Turn, error)
-}
-
-// Turn lasts until Done is called, once, from whatever goroutine.
-type Turn interface{ Done() }
-
-// always is turns for which nobody waits.
-type always struct{}
-
-func (a always) Take(context.Context) (Turn, error) { return a, nil }
-func (always) Done()                                {}
 
 // Session fills one Store for one scope of an upstream: over streams, by polls, or from
 // files. It is the loop that all of them share. What differs is the source's.
@@ -74,7 +56,6 @@ type Session struct {
 	events chan func()   // functions that other goroutines have the owner run
 	bell   chan struct{} // one slot: the source has something to look at
 	safety safety
-	turns  Turns
 	over   chan struct{} // closed when Run's loop has ended
 
 	started atomic.Bool
@@ -114,13 +95,9 @@ func newSession(cfg SessionConfig, upstream, endpoint string, log *slog.Logger, 
 	if cfg.Store == nil {
 		return nil, fmt.Errorf("upstream %q: a session needs a store", upstream)
 	}
-	turns := cfg.Turns
-	if turns == nil {
-		turns = always{}
-	}
 	return &Session{
 		store: cfg.Store, roster: r, batch: batch, events: make(chan func()), bell: wake.New(),
-		safety: safety{cfg.Panics, cfg.Suspect}, turns: turns, over: make(chan struct{}),
+		safety: safety{cfg.Panics, cfg.Suspect}, over: make(chan struct{}),
 		report: newReport(upstream, endpoint, log, cfg),
 	}, nil
 }
@@ -197,21 +174,13 @@ func (s *Session) loop(ctx context.Context) error {
 // post has the owner run f, unless ctx has ended by then. It waits for the owner. The owner
 // alone ends the contexts of its streams and pollers, so it hears no more of one that ended.
 func (s *Session) post(ctx context.Context, f func()) {
-	s.hand(ctx, func() {
+	select {
+	case s.events <- func() {
 		if ctx.Err() == nil {
 			f()
 		}
-	})
-}
-
-// hand hands f to the owner, who runs it, and waits for the owner as long as ctx lasts. It reports whether
-// the owner has f.
-func (s *Session) hand(ctx context.Context, f func()) bool {
-	select {
-	case s.events <- f:
-		return true
+	}:
 	case <-ctx.Done():
-		return false
 	}
 }
 

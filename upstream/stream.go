@@ -11,7 +11,6 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/wake"
-	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // maxQueued bounds the requests that wait behind those that the sender has in
@@ -29,9 +28,10 @@ type stream struct {
 	call   context.Context         // of the gRPC call, under ctx
 	abort  context.CancelCauseFunc // ends the call for a reason of our own
 	conn   *conn
-	owner  *Session
+	panics *contain.Panics
 	api    APIType
 	method string
+	post   func(ctx context.Context, f func())    // Session.post
 	sent   func(typeURL string, kind RequestKind) // called after each request written
 	wake   chan struct{}                          // one slot: the queue has something
 	wg     sync.WaitGroup
@@ -49,7 +49,7 @@ type outgoing struct {
 }
 
 func newStream(ctx context.Context, c *conn, api APIType, method string, s *Session, sent func(string, RequestKind)) *stream {
-	st := &stream{conn: c, api: api, owner: s, method: method, sent: sent, wake: wake.New()}
+	st := &stream{conn: c, api: api, panics: s.safety.panics, method: method, post: s.post, sent: sent, wake: wake.New()}
 	st.ctx, st.cancel = context.WithCancel(ctx)
 	st.call, st.abort = context.WithCancelCause(st.ctx)
 	return st
@@ -65,7 +65,7 @@ type handler struct {
 // start opens the stream and receives from it until it ends.
 func (st *stream) start(timeout time.Duration, h handler) {
 	st.wg.Go(func() {
-		defer st.owner.safety.panics.Catch(contain.Upstream, func(e *contain.Error) { st.lost(h, e) })
+		defer st.panics.Catch(contain.Upstream, func(e *contain.Error) { st.lost(h, e) })
 		cs, err := st.open(timeout)
 		if err != nil {
 			st.lost(h, err)
@@ -74,48 +74,20 @@ func (st *stream) start(timeout time.Duration, h handler) {
 		st.tell(h.opened)
 		st.wg.Go(func() { st.send(cs) })
 		for {
-			if err := st.receive(cs, h); err != nil {
+			r := st.api.response()
+			if err := cs.RecvMsg(r.target()); err != nil {
 				st.lost(h, err)
 				return
 			}
+			at := time.Now()
+			st.tell(func() { h.response(r, at) })
 		}
 	})
 }
 
-// receive receives one response, and has the owner carry it out. Both to decode it and to carry it out
-// are done in the session's turn. The next response is not read before this one was taken.
-func (st *stream) receive(cs grpc.ClientStream, h handler) error {
-	var encoded wire.Encoded
-	if err := cs.RecvMsg(&encoded); err != nil {
-		return err
-	}
-	defer encoded.Free()
-	at := time.Now()
-	turn, err := st.owner.turns.Take(st.ctx)
-	if err != nil {
-		return err
-	}
-	handed := false
-	defer func() {
-		if !handed {
-			turn.Done()
-		}
-	}()
-	r := st.api.response()
-	if err := encoded.Decode(r.target()); err != nil {
-		return err
-	}
-	handed = st.owner.hand(st.ctx, func() {
-		defer turn.Done()
-		if st.ctx.Err() == nil {
-			h.response(r, at)
-		}
-	})
-	return nil
-}
-
-// tell has the owner run f, unless the owner has ended the stream. It waits for the owner.
-func (st *stream) tell(f func()) { st.owner.post(st.ctx, f) }
+// tell has the owner run f, unless the owner has ended the stream. It waits:
+// the next response is not read before this one was taken.
+func (st *stream) tell(f func()) { st.post(st.ctx, f) }
 
 // stop ends the stream, whatever it is blocked in, and waits for its
 // goroutines. Nothing is told afterwards.
@@ -190,7 +162,7 @@ func (st *stream) take() (out []outgoing, onIdle func()) {
 
 // send writes what is queued until the stream ends.
 func (st *stream) send(cs grpc.ClientStream) {
-	defer st.owner.safety.panics.Catch(contain.Upstream, func(e *contain.Error) { st.abort(e) })
+	defer st.panics.Catch(contain.Upstream, func(e *contain.Error) { st.abort(e) })
 	for {
 		out, onIdle := st.take()
 		if onIdle != nil {

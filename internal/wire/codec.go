@@ -10,7 +10,7 @@ import (
 
 // Codec returns the gRPC codec of this package, for grpc.ForceServerCodecV2 and
 // grpc.ForceCodecV2. It sends a *[Message] as its gather list without copying
-// it and receives into an *[Encoded], a *[DeltaResponse], a *[Received], a *[StateResponse] or a
+// it and receives into a *[DeltaResponse], a *[Received], a *[StateResponse] or a
 // *[ReceivedState], and on the other side into a *[DeltaRequest] or a *[StateRequest];
 // everything else goes through grpc's own codec for protobuf messages. Its name is
 // "proto", so that peers see an ordinary content type.
@@ -41,10 +41,6 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 // Unmarshal carries out encoding.CodecV2.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	switch v := v.(type) {
-	case *Encoded:
-		data.Ref()
-		v.data = data
-		return nil
 	case *DeltaResponse:
 		return decodeBuffers(data, v)
 	case *Received:
