@@ -6,6 +6,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
+	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
 	"google.golang.org/grpc"
@@ -75,6 +76,8 @@ func (g guard) RegisterService(desc *grpc.ServiceDesc, impl any) {
 			defer g.shared.safety.panics.Catch(g.part, func(e *contain.Error) { err = failed(e) })
 			if m.ClientStreams {
 				s = g.shared.receiving(s)
+			} else {
+				identity.ClientOf(s.Context()).Served()
 			}
 			return handler(server, s)
 		}
@@ -85,6 +88,7 @@ func (g guard) RegisterService(desc *grpc.ServiceDesc, impl any) {
 		handler := m.Handler
 		m.Handler = func(server any, ctx context.Context, decode func(any) error, between grpc.UnaryServerInterceptor) (reply any, err error) {
 			defer g.shared.safety.panics.Catch(g.part, func(e *contain.Error) { err = failed(e) })
+			identity.ClientOf(ctx).Served()
 			return handler(server, ctx, decode, between)
 		}
 		guarded.Methods[i] = m

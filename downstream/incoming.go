@@ -47,13 +47,16 @@ type incoming struct {
 	head   [messageHead]byte
 }
 
-// receiving gives a stream whose messages are bounded; the stream itself if gRPC has changed.
+// receiving gives a stream whose messages are bounded; the stream itself if gRPC has changed. The stream has
+// reached a handler.
 func (s *shared) receiving(g grpc.ServerStream) grpc.ServerStream {
+	client := identity.ClientOf(g.Context())
+	client.Served()
 	reader, ok := grpc.ServerTransportStreamFromContext(g.Context()).(messageReader)
 	if !ok {
 		return g
 	}
-	return &incoming{ServerStream: g, shared: s, reader: reader, client: identity.ClientOf(g.Context())}
+	return &incoming{ServerStream: g, shared: s, reader: reader, client: client}
 }
 
 // RecvMsg implements grpc.ServerStream.

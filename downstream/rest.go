@@ -38,8 +38,6 @@ func (s *Server) servePoll(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.endPoll()
 	s.shared.observer.StreamOpened(REST)
-	client := identity.ClientOf(r.Context())
-	client.Asked(headerBytes(r))
 	conn := http.NewResponseController(w)
 	within(conn, pollReadTime)
 	var a *answer
@@ -52,7 +50,7 @@ func (s *Server) servePoll(w http.ResponseWriter, r *http.Request) {
 		a = s.pollOrFail(w, r, conn)
 	}
 	within(conn, pollWriteTime)
-	client.Asked(a.updatesOf())
+	identity.ClientOf(r.Context()).Answers(a.updatesOf())
 	s.shared.try(func() { s.polling.turns.write(a, w) })
 	a.done()
 	s.shared.observer.StreamClosed(REST, a.grpcCode())

@@ -27,7 +27,7 @@ type meteredBody struct {
 // Read implements io.Reader.
 func (b *meteredBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.client.Asked(n)
+	b.client.Took(n)
 	if !b.message.Add(n, func() crowd.Who { return crowd.Who{Address: crowd.AddressOf(b.from)} }) {
 		b.over = true
 		return n, errTooManyBodies
@@ -43,18 +43,6 @@ func (s *shared) meter(r *http.Request) *meteredBody {
 	b := &meteredBody{ReadCloser: r.Body, message: s.unfinished.Begin(), from: r.RemoteAddr, client: identity.ClientOf(r.Context())}
 	r.Body = b
 	return b
-}
-
-// headerBytes is how many bytes the headers of a request took at most, as far as they are known.
-func headerBytes(r *http.Request) int {
-	const around = 4 // of a line of HTTP/1.1
-	n := len(r.Method) + len(r.RequestURI) + len(r.Host)
-	for name, values := range r.Header {
-		for _, value := range values {
-			n += len(name) + len(value) + around
-		}
-	}
-	return n
 }
 
 // updatesOf is how many bytes a client sends at most while it reads an answer over HTTP/2: it makes room for

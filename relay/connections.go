@@ -66,5 +66,5 @@ func (c crowded) Slowed(from net.Addr) {
 // Flooded implements connections.Observer.
 func (c crowded) Flooded(from net.Addr) {
 	c.relay.metrics.Downstream().Limited(downstream.LimitFrames)
-	c.relay.log.Warn("a client's connection ended that had sent headers or frames, and no request", "peer", from.String())
+	c.relay.log.Warn("a client's connection ended that had sent headers or frames, and no request that the relay could read", "peer", from.String())
 }

@@ -21,7 +21,7 @@ const (
 // restServer makes the server for clients that poll through a port.
 func (r *Relay) restServer(p *port) *http.Server {
 	s := &http.Server{
-		Handler:           r.ages.poll(p.tokens.poll(r.server.REST())),
+		Handler:           identity.Requests(r.ages.poll(p.tokens.poll(r.server.REST()))),
 		ReadHeaderTimeout: restHeaderTime, MaxHeaderBytes: restHeaderBytes, IdleTimeout: idleTime,
 		// Both with and without TLS, HTTP/2 needs one connection for all types.
 		Protocols: new(http.Protocols),

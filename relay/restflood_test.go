@@ -1,11 +1,13 @@
 package relay
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -53,6 +55,27 @@ func (b *bubbled) limitedBy(registry *prometheus.Registry, limit downstream.Limi
 	return 0
 }
 
+// asksCheaply has requests made whose headers are 50 KiB, and 30 bytes once they are compressed.
+func asksCheaply(t *testing.T, w *frames.Wire, requests int) {
+	t.Helper()
+	var block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	fields := []hpack.HeaderField{{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":authority", Value: "relay"}, {Name: ":path", Value: "/"}}
+	fields = append(fields, slices.Repeat([]hpack.HeaderField{{Name: "x", Value: strings.Repeat("x", 3600)}}, 14)...)
+	for n := range requests {
+		block.Reset()
+		for _, f := range fields {
+			if err := encoder.WriteField(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Framer.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*n + 1), BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+	}
+}
+
 // What clients send to a REST listener that no poll asks for is read slowly beyond a bound, whatever it is, and
 // holds up nobody else. It is counted, also where net/http ends the connection before.
 func TestFloodsOfHTTP_LIM2(t *testing.T) {
@@ -87,6 +110,11 @@ func TestFloodsOfHTTP_LIM2(t *testing.T) {
 				t.Fatal(err)
 			}
 			return func() error { return w.Framer.WriteData(stream, false, nil) }
+		}},
+		"unknown frames after requests whose headers were compressed": {9 + 16_000, false, func(t *testing.T, w *frames.Wire) func() error {
+			t.Helper()
+			asksCheaply(t, w, 1500)
+			return func() error { return w.Framer.WriteRawFrame(0x77, 0, 0, make([]byte, 16_000)) }
 		}},
 		"headers": {64 << 10, false, func(_ *testing.T, w *frames.Wire) func() error {
 			noise := make([]byte, 64<<10)

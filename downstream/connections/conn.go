@@ -21,7 +21,7 @@ const (
 	rate = 64 << 10
 	// frames is how many bytes stand around a message: in HTTP/2, in TLS, and those of window updates.
 	frames = 64
-	// refused is how many bytes a connection may end with without any handler having asked for something. Headers
+	// refused is how many bytes a connection may end with without any request that reached a handler. Headers
 	// that are too large are refused before a handler sees them, and mostly end their connection.
 	refused = 8 << 10
 	// pause is how long a connection is not read that has sent too much.
@@ -45,7 +45,7 @@ type Conn struct {
 
 	paced   bool         // set before the reader reads
 	unasked atomic.Int64 // bytes that were read, less those that handlers ask for
-	asked   atomic.Bool  // a handler asked for something
+	served  atomic.Bool  // a request reached a handler
 	settled time.Time    // of the reader: up to when rate counts
 	flooded atomic.Bool  // the observer was told of what nobody asked for
 }
@@ -57,7 +57,7 @@ func (c *Conn) NetConn() net.Conn { return c.Conn }
 func (c *Conn) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
 		c.left(c)
-		if c.paced && !c.asked.Load() && c.unasked.Load() > refused && c.flooded.CompareAndSwap(false, true) {
+		if c.paced && !c.served.Load() && c.unasked.Load() > refused && c.flooded.CompareAndSwap(false, true) {
 			c.observer.Flooded(c.RemoteAddr())
 		}
 	}
@@ -73,16 +73,28 @@ func (c *Conn) SyscallConn() (syscall.RawConn, error) {
 }
 
 // Pace has the connection read slowly from now on if it sends far more than handlers ask for. It must be
-// called before the connection is read by another goroutine, and Asked for each message.
+// called before the connection is read by another goroutine, Served for each request, and Asked or Took for
+// each message.
 func (c *Conn) Pace() { c.paced = true }
 
-// Asked says that a handler waits for a part of a message, of n bytes. It may be called from any goroutine.
-func (c *Conn) Asked(n int) {
-	c.count(-n - frames)
-	if !c.asked.Load() {
-		c.asked.Store(true)
+// Served says that a request reached a handler, whatever becomes of it. It may be called from any goroutine.
+func (c *Conn) Served() {
+	if !c.served.Load() {
+		c.served.Store(true)
 	}
 }
+
+// Asked says that a handler waits for a part of a message, of n bytes. It may be called from any goroutine.
+func (c *Conn) Asked(n int) { c.count(-n - frames) }
+
+// Took says that a handler has n bytes, of what was read before. A client may have sent less, if they were
+// compressed: they never pay for what it sends later. Took may be called from any goroutine.
+func (c *Conn) Took(n int) { c.pay(n+frames, 0) }
+
+// Answers says that the client sends up to n bytes from now on, while it reads an answer. They do not add up
+// with those of other answers, which the client may have read without sending any. Answers may be called from any
+// goroutine.
+func (c *Conn) Answers(n int) { c.pay(n, n) }
 
 // Unasked says that the part of which a handler said so does not come any more. It may be called from any
 // goroutine.
@@ -108,6 +120,17 @@ func (c *Conn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) 
 func (c *Conn) count(n int) {
 	if c.paced {
 		c.unasked.Add(int64(n))
+	}
+}
+
+// pay takes n bytes off those that nobody asks for, until ahead bytes may still come.
+func (c *Conn) pay(n, ahead int) {
+	for c.paced {
+		before := c.unasked.Load()
+		after := max(before-int64(n), -int64(ahead))
+		if after >= before || c.unasked.CompareAndSwap(before, after) {
+			return
+		}
 	}
 }
 

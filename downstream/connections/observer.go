@@ -21,7 +21,7 @@ type Observer interface {
 	Waited()
 	// Slowed tells of a connection that is read slowly from now on, once.
 	Slowed(from net.Addr)
-	// Flooded tells of a connection that ended after it had sent much, and no handler had asked for anything.
+	// Flooded tells of a connection that ended after it had sent much, and no request that reached a handler.
 	// It was not read slowly. Such are connections with headers that are too large.
 	Flooded(from net.Addr)
 }

@@ -148,6 +148,13 @@ type Client struct {
 	conn *connections.Conn // nil: nothing bounds connections
 }
 
+// Served says that a request of the connection reached a handler ([connections.Conn.Served]).
+func (c *Client) Served() {
+	if c != nil && c.conn != nil {
+		c.conn.Served()
+	}
+}
+
 // Asked says that a handler waits for a part of a message, of n bytes ([connections.Conn.Asked]), and
 // Unasked that it does not come any more.
 func (c *Client) Asked(n int) {
@@ -160,6 +167,20 @@ func (c *Client) Asked(n int) {
 func (c *Client) Unasked(n int) {
 	if c != nil && c.conn != nil {
 		c.conn.Unasked(n)
+	}
+}
+
+// Took says that a handler has n bytes, of what was read before ([connections.Conn.Took]).
+func (c *Client) Took(n int) {
+	if c != nil && c.conn != nil {
+		c.conn.Took(n)
+	}
+}
+
+// Answers says that the client sends up to n bytes while it reads an answer ([connections.Conn.Answers]).
+func (c *Client) Answers(n int) {
+	if c != nil && c.conn != nil {
+		c.conn.Answers(n)
 	}
 }
 
@@ -293,8 +314,8 @@ func (c *local) RemoteAddr() net.Addr { return c.from }
 type clientKey struct{}
 
 // Context gives the context of the requests of a connection of an HTTP server, with its Client. It
-// is the ConnContext of a server whose listener is guarded. Asked is to be called for each request: the
-// connection is read slowly if it sends far more ([connections.Conn.Pace]).
+// is the ConnContext of a server whose listener is guarded. Its handler is to be one of Requests: the
+// connection is read slowly if it sends far more than requests take ([connections.Conn.Pace]).
 func Context(ctx context.Context, conn net.Conn) context.Context {
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn()
