@@ -32,6 +32,7 @@ func (c *compiler) check(i int, field, source string, checked *cel.Ast) bool {
 		k.constant(checked)
 	}
 	ast.PreOrderVisit(k.ast.Expr(), ast.NewExprVisitor(k.visit))
+	free(k.ast.Expr(), nil, k.misplaced)
 	return len(c.problems) == before
 }
 
@@ -45,16 +46,14 @@ func (k *checker) visit(e ast.Expr) {
 		k.selected(e)
 	case ast.LiteralKind:
 		k.configured(e)
-	case ast.IdentKind:
-		k.misplaced(e)
 	}
 }
 
 // misplaced refuses variables that are for other rules: in requirements those that say what a client
 // asks for, since a client is verified before it asks, and in aggregation rules the parts of xdstp names,
 // which they never see.
-func (k *checker) misplaced(e ast.Expr) {
-	switch name := e.AsIdent(); {
+func (k *checker) misplaced(e ast.Expr, name string) {
+	switch {
 	case k.field == fieldRequire && slices.Contains([]string{varType, varName, varXDSTP, varUpstream}, name):
 		k.problemAt(e, "%q is not known yet when a client is verified: use node, peer and listener only", name)
 	case name == varXDSTP && !k.access:
@@ -153,12 +152,12 @@ func (k *checker) compiles(source string) bool {
 }
 
 // hidden refuses variables of loops that have the name of one that there is already: who
-// reads the rule would take one for the other.
+// reads the rule would take one for the other. Rules that do not have xdstp may call one of theirs so.
 func (k *checker) hidden(e ast.Expr) {
 	loop := e.AsComprehension()
 	for _, name := range []string{loop.IterVar(), loop.IterVar2(), loop.AccuVar()} {
 		for _, v := range k.env.Variables() {
-			if v.Name() == name {
+			if v.Name() == name && (name != varXDSTP || k.access) {
 				k.problemAt(e, "%q is already a variable, use another name for the loop variable", name)
 				return
 			}

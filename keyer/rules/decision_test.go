@@ -249,3 +249,32 @@ func TestDecideFails(t *testing.T) {
 		})
 	}
 }
+
+// xdstp is a variable of access rules only. A loop of another rule may call one of its own so: that is no
+// name that the rule looks at.
+func TestLoopsOverXDSTP_AGG4(t *testing.T) {
+	for _, match := range []string{
+		`node.client_features.exists(xdstp, xdstp == "a")`,
+		`cel.bind(xdstp, node.client_features, "a" in xdstp)`,
+		`node.client_features.filter(xdstp, xdstp == "a").exists(xdstp, xdstp == "a")`,
+	} {
+		set := compile(t, rules.Config{Rules: []rules.Rule{{Name: "r", Match: match}}})
+		verifier, problems := rules.CompileVerify([]rules.Requirement{{Name: "r", Require: match}})
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		for feature, is := range map[string]bool{"a": true, "b": false} {
+			node := &corev3.Node{ClientFeatures: []string{feature}}
+			if d, byName, err := set.Subject(node, keyer.Peer{}).Decide(routeURL); err != nil || byName || (d.Rule == "r") != is {
+				t.Errorf("AGG-4: %s: %q: rule %q, by name %t, %v", match, feature, d.Rule, byName, err)
+			}
+			if err := verifier.Verify(node, keyer.Peer{}); (err == nil) != is {
+				t.Errorf("ACC-5: %s: %q: %v", match, feature, err)
+			}
+		}
+	}
+	match := `node.client_features.exists(xdstp, xdstp == "a")`
+	if _, problems := rules.CompileAccess(rules.AccessConfig{Rules: []rules.AccessRule{{Name: "r", Match: match}}}); len(problems) != 1 || problems[0].Column != 28 {
+		t.Errorf("ACC-4: an access rule with a loop over xdstp: %+v", problems)
+	}
+}

@@ -119,15 +119,37 @@ func loops(checked *cel.Ast) bool {
 // variablesOf lists the variables that an expression looks at, and not at some of its own that hide them.
 // An expression without any is the same for all.
 func variablesOf(checked *cel.Ast) (list []string) {
+	var found []string
+	free(checked.NativeRep().Expr(), nil, func(_ ast.Expr, name string) { found = append(found, name) })
 	for _, name := range []string{varNode, varType, varName, varXDSTP, varPeer, varListener, varUpstream} {
-		for _, reference := range checked.NativeRep().ReferenceMap() {
-			if reference.Name == name && reference.Value == nil && len(reference.OverloadIDs) == 0 {
-				list = append(list, name)
-				break
-			}
+		if slices.Contains(found, name) {
+			list = append(list, name)
 		}
 	}
 	return list
+}
+
+// free finds the names in a term that are not those of variables of loops around them. loops are the latter.
+func free(e ast.Expr, loops []string, found func(e ast.Expr, name string)) {
+	switch e.Kind() {
+	case ast.IdentKind:
+		if !slices.Contains(loops, e.AsIdent()) {
+			found(e, strings.TrimPrefix(e.AsIdent(), ".")) // with a dot it is none of a loop
+		}
+	case ast.ComprehensionKind:
+		loop := e.AsComprehension()
+		result := append(slices.Clip(loops), loop.AccuVar())
+		step := append(slices.Clip(result), loop.IterVar(), loop.IterVar2())
+		free(loop.IterRange(), loops, found)
+		free(loop.AccuInit(), loops, found)
+		free(loop.LoopCondition(), step, found)
+		free(loop.LoopStep(), step, found)
+		free(loop.Result(), result, found)
+	default:
+		for _, child := range children(e) {
+			free(child, loops, found)
+		}
+	}
 }
 
 // looksAt reports whether an expression looks at a variable. One that was wrong is nil, and looks at none.
