@@ -58,7 +58,7 @@ func (r *Relay) openPorts(s config.Server) (ports, error) {
 			return all, named(l.Name, err)
 		}
 		p.secure = newSecure(r, files, l.Identity.Recheck)
-		p.Handshake = func() identity.Handshake { return r.admission.Handshake() }
+		p.Handshake = func(ctx context.Context) identity.Handshake { return r.admission.Handshake(ctx) }
 		p.Credentials = contained{r.door.Guard(p.secure.watch.Guard(files.Credentials())), r.panics}
 	}
 	return all, nil

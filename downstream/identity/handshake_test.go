@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"net"
@@ -34,7 +35,7 @@ func TestHandshakesTakeTurns_LIM1(t *testing.T) {
 	for _, refuse := range []error{nil, busy} {
 		seen := &turns{refuse: refuse}
 		l := &Listener{
-			Name: "default", Handshake: func() Handshake { return seen },
+			Name: "default", Handshake: func(context.Context) Handshake { return seen },
 			Credentials: NewWatch(func() *trust.Roots { return nil }, time.Minute, nil).Guard(credentials.NewTLS(&tls.Config{
 				Certificates: []tls.Certificate{ca.Server("relay")}, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"},
 			})),

@@ -33,8 +33,8 @@ type Listener struct {
 	Proxied bool
 	Failed  func(from, reason string)
 
-	// Handshake begins the TLS handshake of a connection; nil: nothing waits.
-	Handshake func() Handshake
+	// Handshake begins the TLS handshake of a connection, whose waits end with ctx; nil: nothing waits.
+	Handshake func(ctx context.Context) Handshake
 
 	tokens atomic.Pointer[bearer.Verifier]
 }
@@ -252,16 +252,16 @@ func (byListener) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 
 // shakeHands has the credentials of the connection's listener shake hands.
 func (c *accepted) shakeHands() (net.Conn, credentials.AuthInfo, error) {
-	c.begin()
+	c.begin(context.Background()) // gRPC gives none
 	conn, info, err := c.of.Credentials.ServerHandshake(c)
 	c.end(err == nil)
 	return conn, info, err
 }
 
-// begin says that a handshake begins, which may have to wait, and end that it is over.
-func (c *accepted) begin() {
+// begin says that a handshake begins, which may have to wait until ctx ends, and end that it is over.
+func (c *accepted) begin(ctx context.Context) {
 	if c.of.Handshake != nil {
-		c.handshake = c.of.Handshake()
+		c.handshake = c.of.Handshake(ctx)
 	}
 }
 

@@ -16,13 +16,14 @@ const shakingTime = 10 * time.Second
 // handshake, which has waited for its turns (Handshake). Those whose handshakes failed come out, too: the
 // server asks each one how the handshake ended, and says so.
 //
-// Close cuts the connections off that have not come out yet.
+// Close cuts the connections off that have not come out yet. None of them waits for a turn any more.
 func (l *Listener) Secure(lis net.Listener, config *tls.Config) net.Listener {
+	ctx, end := context.WithCancel(context.Background()) // until Close
 	s := &shakingListener{
 		Listener: lis, config: config, ready: make(chan net.Conn), failed: make(chan error),
-		closed: make(chan struct{}), shaking: make(map[net.Conn]struct{}),
+		closed: ctx.Done(), end: end, shaking: make(map[net.Conn]struct{}),
 	}
-	s.running.Go(s.take)
+	s.running.Go(func() { s.take(ctx) })
 	return s
 }
 
@@ -32,8 +33,9 @@ type shakingListener struct {
 	config  *tls.Config
 	ready   chan net.Conn
 	failed  chan error // of the listener
-	closed  chan struct{}
-	running sync.WaitGroup // take, and a goroutine for each handshake
+	closed  <-chan struct{}
+	end     context.CancelFunc // closes closed, and ends the waits for turns
+	running sync.WaitGroup     // take, and a goroutine for each handshake
 
 	mu      sync.Mutex
 	shaking map[net.Conn]struct{} // guarded by mu; nil: the listener is closed
@@ -51,12 +53,12 @@ func (s *shakingListener) Accept() (net.Conn, error) {
 	}
 }
 
-// take takes connections until the listener is closed.
-func (s *shakingListener) take() {
+// take takes connections until the listener is closed, and ctx ends.
+func (s *shakingListener) take(ctx context.Context) {
 	for {
 		conn, err := s.Listener.Accept()
 		if err == nil {
-			s.running.Go(func() { s.shake(conn) })
+			s.running.Go(func() { s.shake(ctx, conn) })
 			continue
 		}
 		select { // the caller of Accept pauses after an error
@@ -71,7 +73,7 @@ func (s *shakingListener) take() {
 }
 
 // shake shakes hands, and hands the connection out.
-func (s *shakingListener) shake(raw net.Conn) {
+func (s *shakingListener) shake(ctx context.Context, raw net.Conn) {
 	if !s.begin(raw) {
 		_ = raw.Close() // nobody is interested any more
 		return
@@ -80,9 +82,11 @@ func (s *shakingListener) shake(raw net.Conn) {
 	_ = raw.SetDeadline(time.Now().Add(shakingTime)) // an error says that it is closed
 	c, guarded := raw.(*accepted)
 	if guarded {
-		c.begin()
+		c.begin(ctx)
 	}
-	err := conn.HandshakeContext(context.Background()) // until the deadline; the server hears of an error
+	// Until the deadline, or until Close closes raw. With ctx it would take one more goroutine. The server
+	// hears of an error.
+	err := conn.HandshakeContext(context.Background())
 	if guarded {
 		c.end(err == nil)
 	}
@@ -108,7 +112,8 @@ func (s *shakingListener) begin(raw net.Conn) bool {
 	return true
 }
 
-// Close implements net.Listener.
+// Close implements net.Listener. http.Server calls it under its lock, whatever the context of its Shutdown
+// says: it waits for what handshakes compute at the moment, and for nothing else.
 func (s *shakingListener) Close() error {
 	s.mu.Lock()
 	cut := s.shaking
@@ -117,7 +122,7 @@ func (s *shakingListener) Close() error {
 	if cut == nil {
 		return net.ErrClosed
 	}
-	close(s.closed)
+	s.end()
 	err := s.Listener.Close()
 	for raw := range cut {
 		_ = raw.Close()

@@ -1,18 +1,20 @@
 package identity
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/pkitest"
 )
 
 // secured is a listener of TLS for HTTP, with a CA that its clients trust.
-func secured(t *testing.T, handshake func() Handshake) (net.Listener, *tls.Config) {
+func secured(t *testing.T, handshake func(context.Context) Handshake) (net.Listener, *tls.Config) {
 	t.Helper()
 	ca := pkitest.NewAuthority(t, "ca")
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
@@ -28,7 +30,7 @@ func secured(t *testing.T, handshake func() Handshake) (net.Listener, *tls.Confi
 func TestHandshakesOfHTTPTakeTurns_LIM1(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		seen := &turns{}
-		lis, trusted := secured(t, func() Handshake { return seen })
+		lis, trusted := secured(t, func(context.Context) Handshake { return seen })
 		server := &http.Server{
 			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Client", ClientOf(r.Context()).Listener.Name)
@@ -74,7 +76,7 @@ func TestHandshakesOfHTTPFail_LIM1(t *testing.T) {
 			return ok
 		}},
 	} {
-		lis, trusted := secured(t, func() Handshake { return tt.turns })
+		lis, trusted := secured(t, func(context.Context) Handshake { return tt.turns })
 		raw, err := net.Dial("tcp", lis.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -103,7 +105,7 @@ func TestHandshakesOfHTTPFail_LIM1(t *testing.T) {
 // The end of the listener cuts those off that shake hands, and those that nobody accepted.
 func TestHandshakesOfHTTPEnd_LIM1(t *testing.T) {
 	started := make(chan Handshake, 2)
-	lis, trusted := secured(t, func() Handshake { s := &turns{}; started <- s; return s })
+	lis, trusted := secured(t, func(context.Context) Handshake { s := &turns{}; started <- s; return s })
 	silent, err := net.Dial("tcp", lis.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -128,5 +130,55 @@ func TestHandshakesOfHTTPEnd_LIM1(t *testing.T) {
 		if _, err := conn.Read(make([]byte, 1)); err == nil {
 			t.Errorf("the connection of the client that is %s goes on", name)
 		}
+	}
+}
+
+// queued is a handshake that waits for its turn until its context ends.
+type queued struct {
+	ctx     context.Context
+	waiting chan struct{}
+	ended   chan bool
+}
+
+func (*queued) Pause() {}
+func (q *queued) Resume() error {
+	close(q.waiting)
+	<-q.ctx.Done()
+	return q.ctx.Err()
+}
+func (q *queued) End(done bool) { q.ended <- done }
+
+// An HTTP server that is shut down waits for no handshake that waits for its turn: it closes its listener before it looks
+// at its own context, and under its lock.
+func TestHandshakesOfHTTPShutDown_LIM1(t *testing.T) {
+	waiting, ended := make(chan struct{}), make(chan bool, 1)
+	lis, trusted := secured(t, func(ctx context.Context) Handshake { return &queued{ctx, waiting, ended} })
+	server := &http.Server{Handler: http.NotFoundHandler(), ConnContext: Context, ReadHeaderTimeout: time.Minute}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(lis) }()
+	raw, err := net.Dial("tcp", lis.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	shaken := make(chan error, 1)
+	go func() { shaken <- tls.Client(raw, trusted).Handshake() }()
+	<-waiting
+	if err := server.Shutdown(t.Context()); err != nil { // hangs if the wait goes on
+		t.Error(err)
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		t.Error(err)
+	}
+	select {
+	case done := <-ended:
+		if done {
+			t.Error("LIM-1: the handshake is done, which had no turn")
+		}
+	default:
+		t.Error("LIM-1: the listener is closed, and the handshake goes on")
+	}
+	if err := <-shaken; err == nil {
+		t.Error("LIM-1: the client has a connection")
 	}
 }

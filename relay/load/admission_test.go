@@ -256,7 +256,7 @@ func TestHandshakes_LIM1(t *testing.T) {
 		a := m.admission
 		var slow []*Shake
 		for range 100 { // they say hello, and nothing after it
-			s := a.Handshake()
+			s := a.Handshake(m.Context())
 			s.Pause()
 			if err := s.Resume(); err != nil {
 				t.Fatal(err)
@@ -288,7 +288,7 @@ func TestHandshakes_LIM1(t *testing.T) {
 			synctest.Wait()
 		}
 		hello := func(name string) {
-			s := a.Handshake()
+			s := a.Handshake(m.Context())
 			waits(name, s.Resume, func() { s.End(true) })
 		}
 		join := func(name string) {
@@ -315,13 +315,55 @@ func TestHandshakes_LIM1(t *testing.T) {
 	})
 }
 
+// A handshake whose context ends waits for no place any more, neither at its beginning nor after it.
+func TestHandshakesEnd_LIM1(t *testing.T) {
+	onMachine(t, func(m *machine) {
+		a := m.admission
+		ctx, end := context.WithCancel(m.Context())
+		begun := a.Handshake(ctx)
+		if err := begun.Resume(); err != nil {
+			t.Fatal(err)
+		}
+		begun.Pause()
+		var held []*Turn
+		for range a.places.most {
+			turn, err := a.Join(m.Context(), From{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, turn)
+		}
+		came := time.Now()
+		for _, s := range []*Shake{begun, a.Handshake(ctx)} {
+			m.clients.Go(func() {
+				if err := s.Resume(); !errors.Is(err, context.Canceled) || time.Since(came) > 0 {
+					t.Errorf("LIM-1: %v after %v, want the context's", err, time.Since(came))
+				}
+				s.End(false)
+			})
+		}
+		synctest.Wait()
+		if n := a.Status().Waiting[Handshake]; n != 2 {
+			t.Errorf("LIM-1: %d handshakes wait, want 2", n)
+		}
+		end()
+		m.clients.Wait()
+		if n := a.Status().Waiting[Handshake]; n != 0 {
+			t.Errorf("LIM-1: %d handshakes wait that are over", n)
+		}
+		for _, turn := range held {
+			turn.Done()
+		}
+	})
+}
+
 func TestStaleHandshakes_LIM1(t *testing.T) {
 	onMachine(t, func(m *machine) {
 		a := m.admission
 		const n, work = 5000, 2 * time.Millisecond // five seconds
 		begun := make(chan int, n+1)
 		shake := func(i int) {
-			s := a.Handshake()
+			s := a.Handshake(m.Context())
 			err := s.Resume()
 			if err == nil {
 				begun <- i
@@ -375,7 +417,7 @@ func TestAdmissionByMemory_LIM3(t *testing.T) {
 		turn, join := a.Join(t.Context(), From{})
 		turn.Done()
 		turn.Done()
-		s := a.Handshake()
+		s := a.Handshake(t.Context())
 		shake := s.Resume()
 		s.End(shake == nil)
 		poll, again := a.Poll(t.Context(), From{})

@@ -9,13 +9,16 @@ import (
 // Shake is the handshake of a connection. It has a place while it computes, and none while it waits for the
 // client: a client that is slow, or never goes on, keeps nobody else waiting.
 type Shake struct {
+	ctx   context.Context // of its waits
 	turn  Turn
 	begun bool
 	took  time.Duration // without the time in which the client was silent
 }
 
-// Handshake begins one that has no place yet. End is to be called.
-func (a *Admission) Handshake() *Shake { return &Shake{turn: Turn{of: a, work: Handshake}} }
+// Handshake begins one that has no place yet, and waits for one until ctx ends. End is to be called.
+func (a *Admission) Handshake(ctx context.Context) *Shake {
+	return &Shake{ctx: ctx, turn: Turn{of: a, work: Handshake}}
+}
 
 // Pause is to be called before the client is waited for.
 func (s *Shake) Pause() {
@@ -27,15 +30,15 @@ func (s *Shake) Pause() {
 }
 
 // Resume is to be called when the client has sent something. The error ends the handshake: it is ErrLate,
-// ErrMemory or ErrClosed.
+// ErrMemory, ErrClosed or that of the context.
 func (s *Shake) Resume() error {
 	a := s.turn.of
 	s.turn.came = time.Now()
 	if s.begun {
-		return s.turn.take(context.Background(), &a.begun, From{}, helloWait)
+		return s.turn.take(s.ctx, &a.begun, From{}, helloWait)
 	}
 	s.begun = true
-	err := s.turn.take(context.Background(), &a.hellos, From{}, helloWait)
+	err := s.turn.take(s.ctx, &a.hellos, From{}, helloWait)
 	switch {
 	case errors.Is(err, ErrLate):
 		a.observer.Refused(Handshake, Late)
