@@ -64,8 +64,8 @@ const (
 	// joinsInRow is how many joins and polls have their turns before a new connection has, if both wait.
 	joinsInRow = 4
 
-	// joinWait is that of polls, too. joinWait and what a work takes are less than a second: who joins is served within that, or may ask
-	// another relay.
+	// joinWait is how long a join or a poll waits for its place. With what the work itself takes it is less than a
+	// second: who joins is served within that, or may ask another relay.
 	joinWait = 800 * time.Millisecond
 	// helloWait is less than a handshake may take in all. The clients' own limits are not known: after
 	// helloStale the connections that came last go first, whose clients are certainly there.
