@@ -43,6 +43,8 @@ type place struct {
 	order int // in which it came; "*" comes before all names
 	room  roomState
 	had   bool // undecided: it had room before it was asked for anew
+	// queued: the queue has it, once, in this order. A name may be queued that does not wait any more.
+	queued bool
 }
 
 // roomState says whether a request has room for a name.
@@ -70,7 +72,7 @@ func (t *stateNames) add(name string) {
 		return
 	}
 	before, was := t.gone[name]
-	p := place{order: before.order, had: before.room == hasRoom}
+	p := place{order: before.order, had: before.room == hasRoom, queued: before.queued}
 	if !was && name != wildcard {
 		t.came++
 		p.order = t.came
@@ -181,7 +183,7 @@ func (t *stateNames) fit(most, spare int, whole bool, said []string) (out, in []
 				t.settle(name, hasRoom)
 			}
 		}
-		t.queue = nil
+		t.sweep()
 		return nil, in
 	}
 	for _, name := range fresh {
@@ -232,34 +234,64 @@ func (t *stateNames) wait(name string, most int) {
 		t.large[name] = struct{}{}
 		return
 	}
-	heap.Push(&t.queue, queued{t.names[name].order, name})
-	if len(t.queue) > 2*t.leftOut+minQueue {
-		t.queue = slices.DeleteFunc(t.queue, func(q queued) bool { return !t.waits(q) })
-		heap.Init(&t.queue)
+	p := t.names[name]
+	if p.queued {
+		return
 	}
+	p.queued = true
+	t.names[name] = p
+	heap.Push(&t.queue, queued{p.order, name})
 }
 
 // admit gives room to names that wait for it, as long as there is some for the first of them.
 func (t *stateNames) admit(most int) (in []string) {
 	for len(t.queue) > 0 {
 		q := t.queue[0]
-		if !t.waits(q) {
-			heap.Pop(&t.queue)
-			continue
-		}
-		if t.used+t.size(q.name) > most {
+		waits := t.waits(q)
+		if waits && t.used+t.size(q.name) > most {
 			break
 		}
 		heap.Pop(&t.queue)
-		t.settle(q.name, hasRoom)
-		in = append(in, q.name)
+		t.dequeued(q)
+		if waits {
+			t.settle(q.name, hasRoom)
+			in = append(in, q.name)
+		}
+	}
+	if len(t.queue) > 2*t.leftOut+minQueue {
+		t.sweep()
 	}
 	return in
 }
 
 // waits reports whether a name of the queue waits for room still.
 func (t *stateNames) waits(q queued) bool {
-	return t.names[q.name] == place{order: q.order, room: lacksRoom}
+	p := t.names[q.name]
+	return p.order == q.order && p.room == lacksRoom
+}
+
+// sweep takes names that do not wait any more out of the queue: they take memory (LIM-3).
+func (t *stateNames) sweep() {
+	left := make(roomQueue, 0, t.leftOut)
+	for _, q := range t.queue {
+		if t.waits(q) {
+			left = append(left, q)
+		} else {
+			t.dequeued(q)
+		}
+	}
+	t.queue = left
+	heap.Init(&t.queue)
+}
+
+// dequeued notes that a name is not in the queue any more.
+func (t *stateNames) dequeued(q queued) {
+	for _, places := range []map[string]place{t.names, t.gone} {
+		if p := places[q.name]; p.queued && p.order == q.order {
+			p.queued = false
+			places[q.name] = p
+		}
+	}
 }
 
 // lacking returns the names that are left out, in no order.
@@ -290,7 +322,8 @@ func (t *stateNames) refit(most, spare int, whole bool, said []string) (out, in 
 	for _, name := range names {
 		t.settle(name, undecided)
 	}
-	t.most, t.queue = most, nil
+	t.most = most
+	t.sweep()
 	for _, name := range names {
 		if whole || first[name] && t.used+t.size(name) <= most {
 			t.settle(name, hasRoom)
@@ -326,7 +359,7 @@ type queued struct {
 	name  string
 }
 
-// minQueue is how many names that do not wait any more stay in a queue, at least.
+// minQueue is how many names that do not wait any more may stay in a queue, however few wait.
 const minQueue = 64
 
 func (q roomQueue) Len() int           { return len(q) }

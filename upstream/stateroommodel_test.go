@@ -83,6 +83,32 @@ func (m *roomModel) fit(most, spare int, early bool) {
 		}
 	}
 	m.said = list
+	m.checkQueue()
+}
+
+// checkQueue verifies that each name waits once, and that not many names are queued that do not wait (LIM-3).
+func (m *roomModel) checkQueue() {
+	m.Helper()
+	n := &m.names
+	seen := make(map[queued]bool)
+	for _, q := range n.queue {
+		if seen[q] {
+			m.Fatalf("%q is queued twice", q.name)
+		}
+		seen[q] = true
+	}
+	for name, p := range n.names {
+		if q := (queued{p.order, name}); p.queued != seen[q] {
+			m.Fatalf("%q is queued: %t, and says %t", name, seen[q], p.queued)
+		}
+	}
+	lacking := n.lacking()
+	if slices.Sort(lacking); len(lacking) != n.leftOut || len(slices.Compact(lacking)) != n.leftOut {
+		m.Fatalf("%d names are left out: %q", n.leftOut, lacking)
+	}
+	if len(n.queue) > 2*n.leftOut+minQueue {
+		m.Fatalf("%d names are queued for %d that wait", len(n.queue), n.leftOut)
+	}
 }
 
 func TestRES17RoomModel(t *testing.T) {
@@ -116,6 +142,32 @@ func TestRES17RoomModel(t *testing.T) {
 			}
 			m.fit(most, most/8, early)
 		}
+	}
+}
+
+// A name that has no room takes no more memory when clients ask for it again and again, or drop it in between.
+func TestRES17AskedAgain_LIM3(t *testing.T) {
+	const room, asked, waits = "has room for itself", "asked again", "waits"
+	for what, again := range map[string]func(m *roomModel){
+		"asked for again":      func(m *roomModel) { m.add(asked) },
+		"dropped in between":   func(m *roomModel) { m.names.remove(asked); m.add(asked) },
+		"dropped for a moment": func(m *roomModel) { m.names.gone = nil; m.names.remove(asked); m.add(asked) },
+		"dropped for longer":   func(m *roomModel) { m.names.remove(asked); m.names.gone = nil; m.add(asked) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			m := newRoomModel(t)
+			m.add(room)
+			m.add(asked)
+			m.add(waits)
+			most := nameSize(room)
+			m.fit(most, 0, false)
+			for range 10 * minQueue {
+				again(m)
+				m.fit(most, 0, false)
+			}
+			m.names.remove(room)
+			m.fit(most, 0, false)
+		})
 	}
 }
 
