@@ -8,8 +8,10 @@ import (
 
 // A name that the server has not answered stays subscribed upstream when its last client leaves: a
 // returning client need not wait again (ABS-3). Clients may invent any number of such names. So a
-// store keeps few of them, and evicts the longest idle first. A client's invented names therefore
-// displace neither the content of others nor names of other scopes (LIM-3).
+// store keeps few of them, and evicts the longest idle first. Within that bound a client's invented
+// names displace neither the content of others nor names of other scopes (LIM-3). They count for
+// the limits of the whole cache: a client that begins many scopes can use these up, and then what
+// has been idle for longest goes, whatever it is.
 
 const (
 	// maxUnanswered is how many bytes the idle names without an answer may take in one store.
