@@ -36,23 +36,18 @@ type lease struct {
 	over  bool // it was lent for long enough, and others have the place
 }
 
-// take waits for a place. most is how long; 0: as long as it takes. The error is ErrLate, ErrClosed or that of
-// ctx.
+// take waits for a place, for most at most. The error is ErrLate, ErrClosed or that of ctx.
 func (p *places) take(ctx context.Context, s *seat, q *queue, from From, most time.Duration) error {
 	w, err := p.enter(s, q, from)
 	if w == nil {
 		return err
 	}
-	var late <-chan time.Time
-	if most > 0 {
-		timer := time.NewTimer(most)
-		defer timer.Stop()
-		late = timer.C
-	}
+	timer := time.NewTimer(most)
+	defer timer.Stop()
 	select {
 	case err := <-w.ready:
 		return err
-	case <-late:
+	case <-timer.C:
 		return p.leave(w, q, ErrLate)
 	case <-ctx.Done():
 		return p.leave(w, q, ctx.Err())
