@@ -102,3 +102,14 @@ envoy_binary() {
   fi
   [[ -z $XDSRELAY_ENVOY ]] || "$XDSRELAY_ENVOY" --version | sed '/^$/d; s/.* version:/Envoy:/'
 }
+
+# try runs functions that install or build something, one after the other. What cannot be installed or built
+# stops nothing: the tests tell what is missing, and fail. (After || or if, bash would not stop in a function either.)
+try() {
+  local each
+  set +e
+  for each in "$@"; do
+    (set -e && "$each")
+  done
+  set -e
+}

@@ -14,15 +14,7 @@ go_control_plane() {
   go list -m github.com/envoyproxy/go-control-plane
 }
 
-# What cannot be installed or built does not stop this: the tests tell what is missing,
-# list it and fail. (After || or if, bash would not stop in a function either.)
-set +e
-(set -e && node_packages)
-(set -e && python_packages)
-(set -e && java_client)
-(set -e && java_control_plane)
-(set -e && go_control_plane)
-set -e
+try node_packages python_packages java_client java_control_plane go_control_plane
 
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
