@@ -30,19 +30,11 @@ func (h *harness) attacker() *frames.Wire {
 	if err != nil {
 		h.Fatal(err)
 	}
-	w, err := frames.Over(conn)
+	w, end, err := frames.Over(conn)
 	if err != nil {
 		h.Fatal(err)
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		w.Read()
-	}()
-	h.shutdown = append(h.shutdown, func() {
-		w.Close()
-		<-done
-	})
+	h.shutdown = append(h.shutdown, end)
 	return w
 }
 

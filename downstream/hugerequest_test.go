@@ -19,6 +19,17 @@ func operators(c *Config) {
 	c.PerClient = ClientLimits{Subscriptions: 100_000, NamesBytes: 16 << 20, NameBytes: 2 << 10}
 }
 
+// served is a client that has what it wants.
+func (h *harness) served() *client {
+	h.Helper()
+	c := h.client()
+	c.subscribe(clusterType, ofA("a"))
+	h.a.set(clusterType, "1", ofA("a"))
+	h.quiet()
+	c.take()
+	return c
+}
+
 // A request for a million names has the names served for which there is room, and as many again refused one by one;
 // the others are only counted. What is kept of it is bounded, and the other clients go on being served.
 func TestMillionNames_LIM1_LIM2_LIM3(t *testing.T) {
@@ -27,11 +38,7 @@ func TestMillionNames_LIM1_LIM2_LIM3(t *testing.T) {
 	}
 	const names, most = 1_000_000, 100_000
 	bubble(t, func(h *harness) {
-		other := h.client()
-		other.subscribe(clusterType, ofA("a"))
-		h.a.set(clusterType, "1", ofA("a"))
-		h.quiet()
-		other.take()
+		other := h.served()
 		h.opaque.away = true
 		harmful := h.slowClient()
 		before := live()
@@ -90,11 +97,7 @@ func TestLongNames_LIM1_LIM2_ABS4(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(h *harness) {
 				const names = 1000
-				other := h.client()
-				other.subscribe(clusterType, ofA("a"))
-				h.a.set(clusterType, "1", ofA("a"))
-				h.quiet()
-				other.take()
+				other := h.served()
 				h.opaque.away = true
 				harmful := h.slowClient() // one that acknowledges would wait for the relay, which waits for it
 				harmful.subscribe(clusterType, "first")

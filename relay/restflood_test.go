@@ -135,15 +135,10 @@ func TestFloodsOfHTTP_LIM2(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				w, err := frames.Over(conn)
+				w, end, err := frames.Over(conn)
 				if err != nil {
 					t.Fatal(err)
 				}
-				done := make(chan struct{})
-				go func() {
-					defer close(done)
-					w.Read()
-				}()
 				one, times := f.one(t, w), 0
 				stop := time.AfterFunc(lasting, w.Close)
 				for ; one() == nil && times < 10_000_000; times++ {
@@ -156,8 +151,7 @@ func TestFloodsOfHTTP_LIM2(t *testing.T) {
 				if code := b.polls(); code != http.StatusOK && code != http.StatusNotModified {
 					t.Errorf("LIM-2: another client is answered with %d", code)
 				}
-				w.Close()
-				<-done
+				end()
 				pass(time.Minute) // what is on its way is read slowly, too
 				if n := b.limitedBy(registry, downstream.LimitFrames); n != 1 && (n != 0 || !f.ends) {
 					t.Errorf("LIM-2: the flood was counted %v times", n)

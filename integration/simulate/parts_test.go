@@ -13,20 +13,26 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/disk"
 )
 
+// connected is a network with a connection of host a to a listener of host b.
+func connected(t *testing.T) (n *network, lis net.Listener, a, b net.Conn) {
+	t.Helper()
+	n = newNetwork(1)
+	lis = n.listen("b", "80")
+	a, err := n.dialer("a")(t.Context(), "tcp", "b:80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err = lis.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	return n, lis, a, b
+}
+
 // TestNetwork: what is written arrives, waits where the way is cut, and comes in part from a
 // host that is gone.
 func TestNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork(1)
-		lis := n.listen("b", "80")
-		a, err := n.dialer("a")(t.Context(), "tcp", "b:80")
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := lis.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		n, lis, a, b := connected(t)
 		n.sever("a", "b")
 		if _, err := a.Write([]byte("hello")); err != nil {
 			t.Fatal(err)
@@ -70,16 +76,7 @@ func TestNetwork(t *testing.T) {
 // alike.
 func TestNetworkClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork(1)
-		lis := n.listen("b", "80")
-		a, err := n.dialer("a")(t.Context(), "tcp", "b:80")
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := lis.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		n, _, a, b := connected(t)
 		n.sever("b", "a")
 		_ = b.Close()
 		<-time.After(time.Minute)

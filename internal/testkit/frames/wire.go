@@ -43,9 +43,10 @@ type Wire struct {
 // largest is what a frame may hold without having asked.
 const largest = 16 << 10
 
-// Over is a client over a connection to a server, and says that it speaks HTTP/2. It closes the connection if
-// there is an error. Close must be called.
-func Over(conn net.Conn) (*Wire, error) {
+// Over is a client over a connection to a server: it says that it speaks HTTP/2, and reads. It closes the
+// connection if there is an error. Otherwise the function is to be called: it closes the connection, and waits for the
+// reader.
+func Over(conn net.Conn) (*Wire, func(), error) {
 	w := &Wire{
 		conn: conn, Framer: http2.NewFramer(conn, conn), next: 1, first: 64<<10 - 1, window: map[uint32]int{0: 64<<10 - 1},
 		seen: make(map[http2.FrameType]int), resets: make(map[http2.ErrCode]int),
@@ -54,24 +55,32 @@ func Over(conn net.Conn) (*Wire, error) {
 	w.encoder = hpack.NewEncoder(&w.headers)
 	w.encoder.SetMaxDynamicTableSizeLimit(0)
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
-		return nil, errors.Join(err, conn.Close())
+		return nil, nil, errors.Join(err, conn.Close())
 	}
 	const wide = 1 << 30
 	if err := w.Framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: wide}); err != nil {
-		return nil, errors.Join(err, conn.Close())
+		return nil, nil, errors.Join(err, conn.Close())
 	}
 	if err := w.Framer.WriteWindowUpdate(0, wide); err != nil {
-		return nil, errors.Join(err, conn.Close())
+		return nil, nil, errors.Join(err, conn.Close())
 	}
-	return w, nil
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.read()
+	}()
+	return w, func() {
+		w.Close()
+		<-done
+	}, nil
 }
 
 // Close closes the connection.
 func (w *Wire) Close() { _ = w.conn.Close() } // the attacker is not interested
 
-// Read takes what the server sends until the connection ends. It answers nothing: what needs an
+// read takes what the server sends until the connection ends. It answers nothing: what needs an
 // answer is told by channels of their own.
-func (w *Wire) Read() {
+func (w *Wire) read() {
 	for {
 		f, err := w.Framer.ReadFrame()
 		w.mu.Lock()

@@ -33,14 +33,13 @@ func connected(addr string, something func(context.Context, *frames.Wire) error)
 		if err != nil {
 			return err
 		}
-		w, err := frames.Over(conn)
+		w, end, err := frames.Over(conn)
 		if err != nil {
 			return err
 		}
-		defer w.Close()
+		defer end()
 		stop := context.AfterFunc(ctx, w.Close)
 		defer stop()
-		go w.Read()
 		return something(ctx, w)
 	}
 }
