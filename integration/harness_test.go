@@ -201,7 +201,13 @@ func (r *testRelay) consistent(t testing.TB) {
 // changes.
 func waitFor(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.After(patienceOf(t))
+	waitLonger(t, 0, what, cond)
+}
+
+// waitLonger is waitFor, for what takes a time of its own.
+func waitLonger(t testing.TB, takes time.Duration, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.After(takes + patienceOf(t))
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !cond() {

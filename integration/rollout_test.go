@@ -159,7 +159,7 @@ func TestRollout_SUR4(t *testing.T) {
 	b.goTo(third.addr, fourth.addr)
 	before := b.all()
 	t.Logf("after the rollout: %v", b.shares())
-	waitFor(t, "the end of all connections of the rollout", func() bool { return b.left(before) })
+	waitLonger(t, *rolloutAge, "the end of all connections of the rollout", func() bool { return b.left(before) })
 	var shares map[string]int
 	waitFor(t, "all clients", func() bool {
 		shares = b.shares()
