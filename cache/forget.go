@@ -15,6 +15,7 @@ func (t *Table) forgetUnused(e *Entry) {
 	if e.Exists() {
 		t.serverVersions.leave(e)
 	}
+	t.serverVersions.depart(e)
 	t.lifetimes.end(e)
 	t.clearSuspect(e)
 	t.excuses.drop(e)

@@ -71,6 +71,7 @@ func (t *Table) Entry(key string) *Entry {
 	if e == nil {
 		e = newEntry(key)
 		t.entries[key] = e
+		t.serverVersions.arrive(e)
 		if wire.IsLocator(key) {
 			locate(t, e)
 		}

@@ -20,6 +20,8 @@ type serverVersions struct {
 	info   string         // version_info of the last response, to the letter; "" if there was none
 	past   digest.History // of info and sum
 	sum    uint64         // hash of what the table holds; zero without state
+
+	departed digest.Departed // of entries that were dropped
 }
 
 func newServerVersions(seed maphash.Seed, state bool) serverVersions {
@@ -45,6 +47,27 @@ func rememberContent(e *Entry, c digest.Content) {
 		e.past = new(digest.History)
 	}
 	e.past.Note(c)
+}
+
+// depart keeps what an entry that is dropped had before, for when the name is wanted again. Content
+// that is not to be kept goes with its last subscriber, while that one may only be away (TTL-5).
+// Content that is kept goes when nobody has wanted it for long, and many do at once: those are
+// forgotten with their contents.
+func (v *serverVersions) depart(e *Entry) {
+	if e.state == Transient {
+		rememberContent(e, e.extra.life.transient.what)
+	}
+	if e.past != nil && e.res == nil {
+		v.departed.Put(v.hasher.Version(e.key), e.past)
+		e.past = nil
+	}
+}
+
+// arrive gives a new entry what a dropped one of the same name had before.
+func (v *serverVersions) arrive(e *Entry) {
+	if v.departed.Len() > 0 {
+		e.past = v.departed.Take(v.hasher.Version(e.key))
+	}
 }
 
 // reused reports whether the version of r stood for other content in e before.

@@ -91,6 +91,34 @@ func TestDoNotCache(t *testing.T) {
 			}
 		}
 	})
+	// Its only subscriber was away when the server used the version again.
+	t.Run("TTL-5 ACK-4 its version stood for other content before, and nobody watched it since", func(t *testing.T) {
+		for _, removed := range []bool{false, true} {
+			b, c := newBed(t, cache.Limits{}).subscribed(cds, "a")
+			b.once(cds, "a@1:x")
+			b.expect(c.collect(), "CDS +a@1")
+			if removed {
+				b.says(cds, "-a")
+				b.expect(c.collect(), "CDS -a")
+			}
+			for i, content := range []string{"x", "x", "y"} {
+				c.leave()
+				b.expect(b.demand(0), "CDS -a")
+				if b.store.Session().Wanted() != 0 {
+					t.Fatal("the name is wanted still")
+				}
+				c = b.join()
+				c.resume(cds, []string{"a@1"}, "a")
+				b.expect(b.demand(0), "CDS +a")
+				b.once(cds, "a@1:"+content)
+				if i < 2 {
+					b.expect(c.collect())
+				} else {
+					b.expect(c.collect(), "CDS +a@1")
+				}
+			}
+		}
+	})
 	t.Run("TTL-5 SUB-6 subscribing again asks again", func(t *testing.T) {
 		b, c := newBed(t, cache.Limits{}).subscribed(cds, "a")
 		b.once(cds, "a@1")
