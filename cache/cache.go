@@ -3,7 +3,6 @@ package cache
 import (
 	"context"
 	"hash/maphash"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,7 +44,8 @@ const (
 	// the state of the world may not have it any more.
 	ReasonUnreferenced Reason = "unreferenced"
 	ReasonMemory       Reason = "memory" // the process is short of memory (LIM-3)
-	// ReasonUnanswered is that there are too many idle names in its store that the server does not answer (LIM-3).
+	// ReasonUnanswered is that there are too many idle names that servers do not answer: in its store, or in all
+	// stores, whose content the limits have room for (LIM-3).
 	ReasonUnanswered Reason = "unanswered"
 )
 
@@ -109,20 +109,20 @@ type Cache struct {
 	// encoded. It may be replaced before Open.
 	MinChunk int
 
-	resources  atomic.Int64
-	bytes      atomic.Int64
-	unanswered atomic.Int64 // bytes of idle names without an answer, of all stores
+	resources atomic.Int64
+	bytes     atomic.Int64
 
 	past pastTotals
 
 	stores atomic.Int64 // that are open
 	shared wire.Shared  // the bytes of their resources
 
-	mu       sync.Mutex
-	limits   Limits                             // guarded by mu
-	idle     *simplelru.LRU[*demand, time.Time] // guarded by mu; value: since when
-	evicting weight                             // guarded by mu; evicted, not yet unsubscribed
-	refers   map[*Store]struct{}                // guarded by mu; with references to be taken
+	mu         sync.Mutex
+	limits     Limits                             // guarded by mu
+	idle       *simplelru.LRU[*demand, time.Time] // guarded by mu; value: since when
+	unanswered unanswered[*demand]                // guarded by mu; those of idle that are so
+	evicting   weight                             // guarded by mu; evicted, not yet unsubscribed
+	refers     map[*Store]struct{}                // guarded by mu; with references to be taken
 }
 
 // pastTotals are how much stores remember of their past, and how much they may.
@@ -130,15 +130,6 @@ type pastTotals struct {
 	generations atomic.Int64 // Limits.Generations
 	limit       atomic.Int64 // of bytes; 0: no limit
 	bytes       atomic.Int64
-}
-
-// newLRU returns an LRU that evicts nothing by itself.
-func newLRU[K comparable, V any]() *simplelru.LRU[K, V] {
-	lru, err := simplelru.NewLRU[K, V](math.MaxInt, nil)
-	if err != nil {
-		panic("cache: " + err.Error()) // only for a size below one
-	}
-	return lru
 }
 
 // weight is a part of the limits that something takes.
@@ -230,7 +221,7 @@ func (c *Cache) Expire(now time.Time) time.Time {
 			c.mu.Unlock()
 			return due
 		}
-		c.idle.RemoveOldest()
+		c.takeLocked(i)
 		c.mu.Unlock()
 		evictIdle(i, ReasonIdle)
 	}
@@ -238,46 +229,64 @@ func (c *Cache) Expire(now time.Time) time.Time {
 
 // Shed evicts everything idle, as there is not enough memory (LIM-3).
 func (c *Cache) Shed() {
-	c.evictWhile(func() (Reason, bool) { return ReasonMemory, true })
+	c.evictWhile(func() (*demand, Reason) { return c.oldestLocked(), ReasonMemory })
 }
 
-// trim evicts what has been idle longest while a limit is exceeded. The caller holds no store's
-// mu, and not c.mu.
-func (c *Cache) trim() { c.evictWhile(c.overLocked) }
+// trim evicts while a limit is exceeded. The caller holds no store's mu, and not c.mu.
+func (c *Cache) trim() { c.evictWhile(c.excessLocked) }
 
-// evictWhile evicts what has been idle longest, one after the other, as long as over says so, which is
-// asked with c.mu held. The caller holds no store's mu, and not c.mu.
-func (c *Cache) evictWhile(over func() (Reason, bool)) {
-	next := func() (*demand, Reason, bool) {
+// evictWhile evicts what next says, one after the other, until that is nil. next is called with c.mu held.
+// The caller holds no store's mu, and not c.mu.
+func (c *Cache) evictWhile(next func() (*demand, Reason)) {
+	take := func() (*demand, Reason) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		reason, is := over()
-		if !is {
-			return nil, "", false
+		i, reason := next()
+		if i != nil {
+			c.takeLocked(i)
 		}
-		i, _, ok := c.idle.RemoveOldest()
-		return i, reason, ok
+		return i, reason
 	}
-	for {
-		i, reason, ok := next()
-		if !ok {
-			return
-		}
+	for i, reason := take(); i != nil; i, reason = take() {
 		evictIdle(i, reason)
 	}
 }
 
-// overLocked compares the totals, without what is evicted, with the limits.
-func (c *Cache) overLocked() (Reason, bool) {
-	unwatched := int64(c.idle.Len())
+// excessLocked compares the totals, without what is evicted, with the limits, and returns what is to go
+// next; nil for nothing. If the content is too much by itself, that is what has been idle longest. If it is so only
+// with the names that no server answered, it is one of these (LIM-3).
+func (c *Cache) excessLocked() (*demand, Reason) {
+	resources, bytes := c.resources.Load()-c.evicting.resources, c.bytes.Load()-c.evicting.bytes
 	switch {
-	case c.limits.MaxResources > 0 &&
-		max(c.resources.Load()-c.evicting.resources, unwatched) > c.limits.MaxResources:
-		return ReasonCount, true
-	case c.limits.MaxBytes > 0 && c.bytes.Load()+c.unanswered.Load()-c.evicting.bytes > c.limits.MaxBytes:
-		return ReasonBytes, true
+	case beyond(resources, c.limits.MaxResources):
+		return c.oldestLocked(), ReasonCount
+	case beyond(bytes, c.limits.MaxBytes):
+		return c.oldestLocked(), ReasonBytes
+	case beyond(int64(c.idle.Len()), c.limits.MaxResources):
+		if i, is := c.unanswered.oldest(); is {
+			return i, ReasonUnanswered
+		}
+		return c.oldestLocked(), ReasonCount // there are many empty collections
+	case beyond(bytes+c.unanswered.bytes, c.limits.MaxBytes):
+		i, _ := c.unanswered.oldest()
+		return i, ReasonUnanswered
 	}
-	return "", false
+	return nil, ""
+}
+
+// beyond reports whether something exceeds a limit; 0 is none.
+func beyond(is, limit int64) bool { return limit > 0 && is > limit }
+
+// oldestLocked returns what has been idle longest, nil if nothing is.
+func (c *Cache) oldestLocked() *demand {
+	i, _, _ := c.idle.GetOldest()
+	return i
+}
+
+// takeLocked takes a demand out of the LRU.
+func (c *Cache) takeLocked(i *demand) {
+	c.idle.Remove(i)
+	c.unanswered.remove(i)
 }
 
 // addIdle puts a demand without subscribers into the LRU. The caller holds the lock of the
@@ -295,15 +304,39 @@ func (c *Cache) addIdle(i *demand) {
 // removeIdle takes a demand out of the LRU. The caller holds the lock of its store.
 func (c *Cache) removeIdle(i *demand) {
 	c.mu.Lock()
-	c.idle.Remove(i)
+	c.takeLocked(i)
+	c.mu.Unlock()
+}
+
+// addUnanswered notes that a demand of the LRU is a name without an answer, of so many bytes. The caller holds
+// the lock of its store.
+func (c *Cache) addUnanswered(i *demand, bytes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.idle.Contains(i) { // else it is being evicted
+		c.unanswered.add(i, bytes)
+	}
+}
+
+// removeUnanswered notes that a demand is none. The caller holds the lock of its store.
+func (c *Cache) removeUnanswered(i *demand) {
+	c.mu.Lock()
+	c.unanswered.remove(i)
 	c.mu.Unlock()
 }
 
 // isIdle reports whether a demand is in the LRU. The caller holds the lock of its store.
 func (c *Cache) isIdle(i *demand) bool {
+	idle, _ := c.lists(i)
+	return idle
+}
+
+// lists reports whether a demand is in the LRU, and whether as a name without an answer. The caller holds the
+// lock of its store.
+func (c *Cache) lists(i *demand) (idle, unanswered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.idle.Contains(i)
+	return c.idle.Contains(i), c.unanswered.has(i)
 }
 
 // countEvicting adds w to what is evicted. A negative w takes it back.

@@ -129,7 +129,9 @@ func (i *demand) check(c *Checker, pending map[*demand]bool) {
 	name := i.name()
 	c.That((i.pending > 0) == pending[i], "%q: pending at %d, listed %t", name, i.pending, pending[i])
 	// The other way around it may just have been taken out, to be evicted.
-	c.That(i.idle || !i.table.store.cache.isIdle(i), "%q is in the LRU, but not idle", name)
+	listed, unanswered := i.table.store.cache.lists(i)
+	c.That(i.idle || !listed, "%q is in the LRU, but not idle", name)
+	c.That(unanswered == (listed && i.table.store.unanswered.has(i)), "%q is in the LRU: %t, as unanswered: %t", name, listed, unanswered)
 	c.That(!i.evicting || !i.subscribedTo(), "%q has subscribers and is evicted", name)
 	c.That(!(i.idle && i.subscribedTo()), "%q has subscribers and is idle", name)
 	c.That(i.subscribedTo() || i.idle || i.evicting, "%q has no subscribers, and is neither idle nor evicted", name)

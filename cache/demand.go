@@ -106,10 +106,13 @@ func (i *demand) leaveIdle() {
 
 // reviewAnswer notes whether it is an idle name without an answer.
 func (i *demand) reviewAnswer() {
+	s := i.table.store
 	if i.idle && i.entry.Open() {
-		i.table.store.unanswered.add(i, len(i.entry.key))
+		s.unanswered.add(i, len(i.entry.key))
+		s.cache.addUnanswered(i, len(i.entry.key))
 	} else {
-		i.table.store.unanswered.remove(i)
+		s.unanswered.remove(i)
+		s.cache.removeUnanswered(i)
 	}
 }
 

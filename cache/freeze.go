@@ -103,6 +103,9 @@ func letGo(t *Table, kept map[*demand]struct{}) {
 	for i := range kept {
 		if i.alive() && i.idle && !i.evicting && !t.store.cache.isIdle(i) {
 			t.store.cache.addIdle(i)
+			if i.entry != nil {
+				i.reviewAnswer() // it may have lost its content since
+			}
 		}
 	}
 }

@@ -95,7 +95,6 @@ func (c *Cache) Open(source Source) *Store {
 		demandSignal: newSignal(),
 		tables:       make(map[tableKey]*Table),
 		places:       make(map[Place]bool),
-		unanswered:   unanswered[*demand]{total: &c.unanswered},
 		due: due{
 			unsettled: make(map[*Collection]struct{}),
 			clocks:    make(map[*Table]struct{}),

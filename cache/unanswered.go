@@ -1,17 +1,17 @@
 package cache
 
 import (
-	"sync/atomic"
+	"math"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
 // A name that the server has not answered stays subscribed upstream when its last client leaves: a
-// returning client need not wait again (ABS-3). Clients may invent any number of such names. So a
-// store keeps few of them, and evicts the longest idle first. Within that bound a client's invented
-// names displace neither the content of others nor names of other scopes (LIM-3). They count for
-// the limits of the whole cache: a client that begins many scopes can use these up, and then what
-// has been idle for longest goes, whatever it is.
+// returning client need not wait again (ABS-3). Clients may invent any number of such names, in any
+// number of scopes. So a store keeps few of them. And where the limits of the whole cache have room for
+// all content, but not for these names beside it, they go and no content does. The longest idle go
+// first. Invented names displace neither the content of others nor, within a store's bound, names of
+// other scopes (LIM-3).
 
 const (
 	// maxUnanswered is how many bytes the idle names without an answer may take in one store.
@@ -20,11 +20,11 @@ const (
 	nameOverhead = 1 << 10
 )
 
-// unanswered are a store's idle names without an answer, by their demand. Guarded by Store.mu.
+// unanswered are the idle names without an answer of a store, or of all stores, by their demand. Its
+// user has a lock for it.
 type unanswered[D comparable] struct {
 	names *simplelru.LRU[D, int64] // value: its bytes; nil if there are none
 	bytes int64
-	total *atomic.Int64 // of all stores
 }
 
 // add takes a name in that has so many bytes, if it is not there.
@@ -32,38 +32,41 @@ func (u *unanswered[D]) add(name D, bytes int) {
 	if u.names == nil {
 		u.names = newLRU[D, int64]()
 	}
-	if !u.names.Contains(name) {
+	if !u.has(name) {
 		u.names.Add(name, int64(bytes+nameOverhead))
-		u.count(int64(bytes + nameOverhead))
+		u.bytes += int64(bytes + nameOverhead)
 	}
 }
 
 // remove takes a name out, if it is there.
 func (u *unanswered[D]) remove(name D) {
-	if u.names == nil {
+	if !u.has(name) {
 		return
 	}
-	bytes, listed := u.names.Peek(name)
-	if !listed {
-		return
-	}
-	u.count(-bytes)
+	bytes, _ := u.names.Peek(name)
+	u.bytes -= bytes
 	if u.names.Remove(name); u.names.Len() == 0 {
 		u.names = nil // maps do not shrink
 	}
 }
 
-func (u *unanswered[D]) count(bytes int64) {
-	u.bytes += bytes
-	u.total.Add(bytes)
+// has reports whether a name is there.
+func (u *unanswered[D]) has(name D) bool { return u.names != nil && u.names.Contains(name) }
+
+// oldest returns the longest idle name.
+func (u *unanswered[D]) oldest() (name D, is bool) {
+	if u.names != nil {
+		name, _, is = u.names.GetOldest()
+	}
+	return name, is
 }
 
 // beyond returns the longest idle name if the names take more than maxUnanswered.
 func (u *unanswered[D]) beyond() (name D, is bool) {
 	if u.bytes > maxUnanswered {
-		name, _, is = u.names.GetOldest()
+		return u.oldest()
 	}
-	return name, is
+	return name, false
 }
 
 // check verifies that exactly some names are listed, which take so many bytes beside nameOverhead.
@@ -71,7 +74,7 @@ func (u *unanswered[D]) check(c *Checker, names map[D]int) {
 	var bytes int64
 	for name, size := range names {
 		bytes += int64(size + nameOverhead)
-		c.That(u.names != nil && u.names.Contains(name), "a name is idle and not answered, but not listed so")
+		c.That(u.has(name), "a name is idle and not answered, but not listed so")
 	}
 	listed := 0
 	if u.names != nil {
@@ -79,4 +82,13 @@ func (u *unanswered[D]) check(c *Checker, names map[D]int) {
 	}
 	c.That(listed == len(names), "%d names are idle and not answered, listed are %d", len(names), listed)
 	c.That(bytes == u.bytes, "idle names without an answer take %d bytes, counted as %d", bytes, u.bytes)
+}
+
+// newLRU returns an LRU that evicts nothing by itself.
+func newLRU[K comparable, V any]() *simplelru.LRU[K, V] {
+	lru, err := simplelru.NewLRU[K, V](math.MaxInt, nil)
+	if err != nil {
+		panic("cache: " + err.Error()) // only for a size below one
+	}
+	return lru
 }

@@ -221,6 +221,16 @@ func (b *bed) joinAs(form Form) *peer {
 	return p
 }
 
+// park has a client subscribe to a resource, and leave when it is there.
+func (b *bed) park(typeURL, name string) {
+	b.Helper()
+	c := b.join()
+	c.sub(typeURL, name)
+	b.demand(0)
+	b.says(typeURL, "+"+name+"@1")
+	c.leave()
+}
+
 // subscribed joins a client that subscribes, and begins the upstream stream 0.
 func (b *bed) subscribed(typeURL string, spellings ...string) (*bed, *peer) {
 	b.Helper()

@@ -19,12 +19,7 @@ func TestLimits(t *testing.T) {
 		b := newBed(t, limits)
 		b.connect(0)
 		for i := range n {
-			c := b.join()
-			name := fmt.Sprintf("m%05d", i)
-			c.sub(cds, name)
-			b.demand(0)
-			b.says(cds, "+"+name+"@1")
-			c.leave()
+			b.park(cds, fmt.Sprintf("m%05d", i))
 		}
 		return b
 	}

@@ -97,22 +97,103 @@ func TestUnansweredAgain_LIM3(t *testing.T) {
 	b.check()
 }
 
-// Names without an answer count for the greatest size of the cache, over all scopes.
-func TestUnansweredBytes_LIM3(t *testing.T) {
-	const limit = 1 << 20
-	b := newBed(t, cache.Limits{MaxBytes: limit})
-	for scope := range 4 {
-		b.store = b.cache.Open(cache.Source{Quiet: quiet})
-		c := b.join()
-		b.connect(0)
-		c.sub(cds, many("", "made up ", 0, 1000, "")...)
-		c.leave()
-		b.check()
-		if n := b.cache.Unwatched(); n > limit>>10 {
-			t.Errorf("%d names without an answer are kept after %d scopes", n, scope+1)
-		}
+// Names without an answer count for the greatest size of the cache, over all scopes. Those that have been idle
+// for longest go first, and never content that the limits have room for.
+func TestUnansweredTotal_LIM3(t *testing.T) {
+	const limit, scopes, perScope = 1 << 20, 4, 1000
+	for what, limits := range map[string]cache.Limits{
+		"size":   {MaxBytes: limit},
+		"number": {MaxResources: limit >> 10},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := newBed(t, limits)
+			b.connect(0)
+			b.park(cds, "warm")
+			first := b.store
+			for scope := range scopes {
+				b.store = b.cache.Open(cache.Source{Quiet: quiet})
+				c := b.join()
+				b.connect(0)
+				c.sub(cds, many("", fmt.Sprint("made up ", scope, " "), 0, perScope, "")...)
+				c.leave()
+				b.check()
+				if n := b.cache.Unwatched(); n > limit>>10 {
+					t.Errorf("%d names without an answer are kept after %d scopes", n, scope+1)
+				}
+			}
+			// The last names asked for are those that stay.
+			if n := b.store.Session().Wanted(); n < perScope-100 {
+				t.Errorf("%d names of the last scope are kept", n)
+			}
+			if n := b.seen.evicted[cache.ReasonUnanswered]; n+b.cache.Unwatched()-1 != scopes*perScope {
+				t.Errorf("%d names of %d are kept, evicted %v", b.cache.Unwatched()-1, scopes*perScope, b.seen.evicted)
+			}
+			b.store = first
+			b.expect(b.demand(0)) // the content of others stays
+		})
 	}
-	if b.seen.evicted[cache.ReasonBytes] == 0 {
-		t.Errorf("evicted %v", b.seen.evicted)
+}
+
+// Content that is too much by itself displaces what has been idle for longest.
+func TestUnansweredAndContent_LIM3(t *testing.T) {
+	for what, c := range map[string]struct {
+		limits cache.Limits
+		reason cache.Reason
+	}{
+		"size":   {cache.Limits{MaxBytes: 10 << 10}, cache.ReasonBytes},
+		"number": {cache.Limits{MaxResources: 100}, cache.ReasonCount},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := newBed(t, c.limits)
+			b.connect(0)
+			b.park(cds, "old")
+			c1 := b.join()
+			c1.sub(cds, "made up")
+			b.demand(0)
+			c1.leave()
+			for i := range 1000 {
+				b.park(cds, fmt.Sprint("n", i))
+			}
+			b.check()
+			if n := b.seen.evicted[cache.ReasonUnanswered]; n+b.seen.evicted[c.reason] != 1002-b.cache.Unwatched() || n > 1 {
+				t.Errorf("%d are idle, evicted %v", b.cache.Unwatched(), b.seen.evicted)
+			}
+			if b.cache.Resources() > 1000 || b.cache.Unwatched() < 90 {
+				t.Errorf("%d resources, %d idle", b.cache.Resources(), b.cache.Unwatched())
+			}
+		})
+	}
+}
+
+// A name that is answered while it is idle is none without an answer any more, and one whose answer is open
+// again is one.
+func TestUnansweredAnswered_LIM3(t *testing.T) {
+	b := newBed(t, cache.Limits{MaxResources: 2})
+	b.connect(0)
+	for _, name := range []string{"a", "b"} {
+		c := b.join()
+		c.sub(cds, name)
+		b.demand(0)
+		c.leave()
+	}
+	b.says(cds, "+a@1")
+	other := &bed{TB: t, cache: b.cache, store: b.cache.Open(cache.Source{Quiet: quiet}), seen: b.seen}
+	other.connect(0)
+	c := other.join()
+	c.sub(cds, "c")
+	other.demand(0)
+	c.leave() // one too many: a has been idle for longest, and has content
+	b.check()
+	other.check()
+	b.expect(b.demand(0), "CDS -b")
+	c = b.join()
+	c.sub(cds, "a")
+	c.leave()
+	d := other.join()
+	d.sub(cds, "c")
+	other.says(cds, "+c@1")
+	b.check()
+	if got := b.seen.evicted; got[cache.ReasonUnanswered] != 1 || len(got) != 1 || b.cache.Resources() != 2 {
+		t.Errorf("evicted %v, %d resources", got, b.cache.Resources())
 	}
 }
