@@ -12,6 +12,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
+	"github.com/xdsrelay/xdsrelay/internal/backoff"
 )
 
 // ages has connections of clients reach an age (SUR-4): clients that come back spread over all relays, so
@@ -74,14 +75,7 @@ func (r *Relay) retire(ctx context.Context) {
 	if r.ages.most == 0 {
 		return
 	}
-	tick := time.NewTicker(max(r.ages.most/ageRounds, shortestAgeInterval))
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	backoff.Every(ctx, max(r.ages.most/ageRounds, shortestAgeInterval), func(time.Time) {
 		r.server.Retire(r.ages.old)
 		r.reports.End(func(ctx context.Context) error {
 			if r.ages.old(ctx) {
@@ -89,7 +83,7 @@ func (r *Relay) retire(ctx context.Context) {
 			}
 			return nil
 		})
-	}
+	})
 }
 
 // poll stands before the handler of polls: the answer to a poll is the last on an old connection.

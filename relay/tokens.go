@@ -14,6 +14,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
+	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/bearer"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
@@ -128,18 +129,11 @@ func (t *bearers) judge(by identity.Caller, from string) error {
 
 // run judges the tokens of all streams until ctx ends. Polls are judged by who holds them.
 func (t *bearers) run(ctx context.Context) {
-	tick := time.NewTicker(t.every)
-	defer tick.Stop()
 	why := func(ctx context.Context) error { return t.judge(identity.CallerOf(ctx), addressOf(ctx)) }
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			t.relay.server.End(why)
-			t.relay.reports.End(why)
-		}
-	}
+	backoff.Every(ctx, t.every, func(time.Time) {
+		t.relay.server.End(why)
+		t.relay.reports.End(why)
+	})
 }
 
 // addressOf is the address of the client of a stream, for the log.

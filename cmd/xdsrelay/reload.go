@@ -11,6 +11,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/filewatch"
+	"github.com/xdsrelay/xdsrelay/internal/wake"
 	"github.com/xdsrelay/xdsrelay/relay"
 )
 
@@ -43,7 +44,7 @@ func (c *configuration) follow() (stop func()) {
 // draining relay does not reload. stop waits for the end of a reload.
 func (c *configuration) reloads(ctx context.Context, r *relay.Relay, log *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	changed := make(chan struct{}, 1)
+	changed := wake.New()
 	var wg sync.WaitGroup
 	wg.Go(func() { c.run(ctx, changed, log) })
 	wg.Go(func() {
@@ -73,12 +74,7 @@ func (c *configuration) run(ctx context.Context, changed chan<- struct{}, log *s
 		}
 		return
 	}
-	c.file.Run(ctx, log, func() {
-		select {
-		case changed <- struct{}{}:
-		default: // the reload that is due will read it
-		}
-	})
+	c.file.Run(ctx, log, func() { wake.Up(changed) }) // a reload that is due will read it
 }
 
 // read reads the configuration again. It does not read a pipe in the file's place: the

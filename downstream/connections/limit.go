@@ -8,6 +8,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/internal/crowd"
 	"github.com/xdsrelay/xdsrelay/internal/pace"
+	"github.com/xdsrelay/xdsrelay/internal/wake"
 )
 
 // Limits may change while clients are connected.
@@ -54,14 +55,7 @@ func (l *Limit) Set(limits Limits) {
 	}
 	l.limits = limits
 	for _, ready := range l.wake {
-		signal(ready)
-	}
-}
-
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+		wake.Up(ready)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/wake"
 )
 
 // listener gives the connections of another listener, as its limit lets it.
@@ -37,7 +38,7 @@ type listener struct {
 func (l *Limit) Listen(lis net.Listener, settle func(net.Conn)) net.Listener {
 	w := &listener{
 		Listener: lis, limit: l, settle: settle, settling: make(map[*Conn]struct{}),
-		ready: make(chan struct{}, 1), taken: make(chan struct{}, 1), closed: make(chan struct{}),
+		ready: wake.New(), taken: wake.New(), closed: make(chan struct{}),
 	}
 	l.mu.Lock()
 	l.wake = append(l.wake, w.ready)
@@ -52,7 +53,7 @@ func (w *listener) Accept() (net.Conn, error) {
 		c, wait, err := w.serve(time.Now())
 		switch {
 		case err != nil:
-			signal(w.taken)
+			wake.Up(w.taken)
 			return nil, err
 		case c != nil:
 			return c, nil
@@ -147,7 +148,7 @@ func (w *listener) failed(err error) (end bool) {
 	w.limit.mu.Lock()
 	w.err = err
 	w.limit.mu.Unlock()
-	signal(w.ready)
+	wake.Up(w.ready)
 	if isEnd(err) {
 		return true
 	}
@@ -196,7 +197,7 @@ func (w *listener) wait(c *Conn) {
 	w.queue.push(c)
 	l.waiting++
 	l.mu.Unlock()
-	signal(w.ready)
+	wake.Up(w.ready)
 }
 
 // refuse resets a connection, and tells of it.
@@ -236,7 +237,7 @@ func (w *listener) Close() error {
 		w.err = net.ErrClosed
 		w.limit.mu.Unlock()
 		err = w.Listener.Close()
-		signal(w.ready)
+		wake.Up(w.ready)
 		for _, c := range left {
 			reset(c)
 		}

@@ -32,7 +32,7 @@ var mayImport = map[string][]string{
 	"internal/wire": nil,
 	"keyer":         nil,
 	"keyer/rules":   {"keyer", "internal/spelling"},
-	"config":        {"keyer", "keyer/rules", "internal/nodefile", "internal/sockets", "internal/spelling", "internal/tokenfile"},
+	"config":        {"keyer", "keyer/rules", "internal/nodefile", "internal/sockets", "internal/spelling", "internal/tokenfile", "internal/yamljson"},
 
 	"cache/digest":           nil,
 	"cache/hold":             {"internal/wire"},
@@ -41,11 +41,11 @@ var mayImport = map[string][]string{
 	"downstream/delivery":    {"cache", "cache/digest", "keyer", "internal/wire", helpers},
 	"downstream/connections": {helpers},
 	"downstream/unfinished":  {helpers},
-	"downstream/identity":    {"downstream/connections", "keyer", "internal/bearer", "internal/trust"},
+	"downstream/identity":    {"downstream/connections", "keyer", helpers},
 	"downstream":             {"downstream/delivery", "downstream/identity", "downstream/unfinished", "cache", "keyer", "keyer/rules", "internal/wire", helpers},
 	"upstream":               {"keyer", "internal/wire", helpers},
 	"internal/resolve":       {"downstream/delivery", "cache", "keyer", "internal/wire", helpers},
-	"relay/load":             nil,
+	"relay/load":             {helpers},
 	"relay/loadreport":       {helpers},
 	"relay/peers":            {"cache", "keyer", "internal/wire", helpers},
 	"metrics":                {"cache", "downstream", "downstream/identity", "upstream", "internal/bearer", "internal/contain", "internal/door", "internal/lograte", "internal/resolve", "internal/workload", "relay/load", "relay/loadreport", "relay/peers"}, // it is their observer

@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/backoff"
 )
 
 // Ebb gives memory back to the system after a crowd has left (LIM-3). Go by itself collects garbage when
@@ -42,16 +44,7 @@ func (e *Ebb) Run(ctx context.Context) {
 	if e.read == nil {
 		e.read, e.free = readTaken, debug.FreeOSMemory
 	}
-	ticker := time.NewTicker(ebbLook)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-ticker.C:
-			e.look(now)
-		}
-	}
+	backoff.Every(ctx, ebbLook, e.look)
 }
 
 // look gives memory back if the process is at rest and has more than it needs, as far as anybody can tell.

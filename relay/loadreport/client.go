@@ -4,6 +4,8 @@ import (
 	"time"
 
 	loadv3 "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
+
+	"github.com/xdsrelay/xdsrelay/internal/wake"
 )
 
 // Client is one that reports. Report is called by one goroutine.
@@ -81,7 +83,7 @@ func (c *Client) Leave() {
 	}
 	s.mu.Unlock()
 	s.observer.Left()
-	s.rouse()
+	wake.Up(s.wake)
 }
 
 // answer is what the client is told, nil as long as that is not known, and what tells when

@@ -244,11 +244,6 @@ func (s *Scope) sleep(d time.Duration) {
 	}
 }
 
-// rouse has the goroutine look what there is to do.
-func (s *Scope) rouse() {
-	wake.Up(s.wake)
-}
-
 // fail ends the streams of all clients: the control plane has no such service. The goroutine
 // ends.
 func (s *Scope) fail(err error) {
