@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/xdsrelay/xdsrelay/internal/yamljson"
 )
 
 // Error is one thing that is wrong with a configuration.
@@ -25,23 +27,14 @@ type Error struct {
 
 // Error gives "file:line:column: path: message", without the parts that are unknown.
 func (e *Error) Error() string {
-	var b strings.Builder
-	if e.File != "" {
-		b.WriteString(e.File)
-		if e.Line > 0 {
-			fmt.Fprintf(&b, ":%d", e.Line)
-			if e.Column > 0 {
-				fmt.Fprintf(&b, ":%d", e.Column)
-			}
-		}
-		b.WriteString(": ")
-	}
+	text := e.Message
 	if e.Path != "" {
-		b.WriteString(e.Path)
-		b.WriteString(": ")
+		text = e.Path + ": " + text
 	}
-	b.WriteString(e.Message)
-	return b.String()
+	if e.File != "" {
+		text = yamljson.Place(e.File, e.Line, e.Column) + ": " + text
+	}
+	return text
 }
 
 // mismatchError says that one thing was expected and another found. The types'

@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
+
+	"github.com/xdsrelay/xdsrelay/internal/yamljson"
 )
 
 // Error is what is wrong with a file, without anything of its contents but
@@ -20,17 +21,7 @@ type Error struct {
 
 // Error gives "file:line:column: message", without the parts that are unknown.
 func (e *Error) Error() string {
-	var b strings.Builder
-	b.WriteString(e.File)
-	if e.Line > 0 {
-		fmt.Fprintf(&b, ":%d", e.Line)
-		if e.Column > 0 {
-			fmt.Fprintf(&b, ":%d", e.Column)
-		}
-	}
-	b.WriteString(": ")
-	b.WriteString(e.Message)
-	return b.String()
+	return yamljson.Place(e.File, e.Line, e.Column) + ": " + e.Message
 }
 
 // Unwrap gives the cause.

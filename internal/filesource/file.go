@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/filewatch"
 )
 
 // racy is for how long after its last change a file may change once more without
@@ -40,7 +42,7 @@ func (f *file) look(now time.Time, cfg *Config) (settled bool) {
 	if age := now.Sub(info.ModTime()); age >= 0 && age < cfg.Quiet {
 		return false
 	}
-	if f.seen != nil && sameFile(f.seen, info) {
+	if f.seen != nil && filewatch.Same(f.seen, info) {
 		return true
 	}
 	// Opening what is no file could wait for ever.
@@ -121,10 +123,5 @@ func readFile(name string, info fs.FileInfo, limit int64) (data []byte, bad *Err
 	if err != nil {
 		return nil, unreadable(fmt.Errorf("after reading: %w", err)), true
 	}
-	return data, nil, sameFile(info, after) && after.Size() == int64(len(data))
-}
-
-// sameFile tells whether nothing has changed between two looks at a file.
-func sameFile(a, b fs.FileInfo) bool {
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+	return data, nil, filewatch.Same(info, after) && after.Size() == int64(len(data))
 }

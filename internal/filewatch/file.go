@@ -119,11 +119,11 @@ func (f *File) look(now time.Time) (sum string, settled bool) {
 		return err.Error(), true
 	}
 	after, err := os.Stat(f.path)
-	settled = err == nil && same(before, after) && now.Sub(after.ModTime()) >= f.quiet
+	settled = err == nil && Same(before, after) && now.Sub(after.ModTime()) >= f.quiet
 	return fmt.Sprintf("%x", sha256.Sum256(data)), settled
 }
 
-// same tells whether nothing has changed between two looks at a file.
-func same(a, b fs.FileInfo) bool {
+// Same tells whether nothing has changed between two looks at a file.
+func Same(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"github.com/xdsrelay/xdsrelay/internal/yamljson"
 )
 
 // Stdin is the path that stands for standard input.
@@ -34,14 +36,7 @@ type Error struct {
 
 // Error gives "file:line:column: reason", without what is not known.
 func (e *Error) Error() string {
-	at := e.File
-	if e.Line > 0 {
-		at += fmt.Sprintf(":%d", e.Line)
-		if e.Column > 0 {
-			at += fmt.Sprintf(":%d", e.Column)
-		}
-	}
-	return fmt.Sprintf("%s: %v", at, e.Err)
+	return fmt.Sprintf("%s: %v", yamljson.Place(e.File, e.Line, e.Column), e.Err)
 }
 
 // Unwrap gives the cause.

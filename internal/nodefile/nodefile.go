@@ -16,33 +16,8 @@ import (
 // maxSize bounds a node, in bytes of its JSON: aliases in YAML can stand for any amount.
 const maxSize = 16 << 20
 
-// Error is what is wrong with a node.
-type Error struct {
-	File string // "" for what is no file
-	// Line and Column count from 1; 0 where they are unknown.
-	Line, Column int
-	Message      string
-}
-
-// Error gives "file:line:column: message", without the parts that are unknown.
-func (e *Error) Error() string {
-	var b strings.Builder
-	b.WriteString(e.File)
-	for _, n := range []int{e.Line, e.Column} {
-		if n == 0 {
-			break
-		}
-		if b.Len() > 0 {
-			b.WriteByte(':')
-		}
-		b.WriteString(strconv.Itoa(n))
-	}
-	if b.Len() > 0 {
-		b.WriteString(": ")
-	}
-	b.WriteString(e.Message)
-	return b.String()
-}
+// Error is what is wrong with a node. Its message may quote the node.
+type Error = yamljson.Error
 
 // Read reads the node in a file. The error is an [*Error] with the file's name, or that
 // of the file system.
@@ -84,9 +59,9 @@ func parse(data []byte) (*corev3.Node, *Error) {
 	return decode(text, places, invalid)
 }
 
-func decode(text []byte, places yamljson.Places, invalid *yamljson.Error) (*corev3.Node, *Error) {
+func decode(text []byte, places yamljson.Places, invalid *Error) (*corev3.Node, *Error) {
 	if invalid != nil {
-		return nil, &Error{Line: invalid.Line, Column: invalid.Column, Message: invalid.Message}
+		return nil, invalid
 	}
 	if strings.TrimSpace(string(text)) == "null" {
 		return nil, &Error{Message: "is empty"}

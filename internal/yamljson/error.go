@@ -2,7 +2,6 @@ package yamljson
 
 import (
 	"bytes"
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -12,22 +11,34 @@ import (
 
 // Error is what is wrong with the YAML.
 type Error struct {
+	File string // "" for what is no file, or where the caller knows it
 	// Line and Column count from 1; 0 where they are unknown.
 	Line, Column int
-	// Message holds nothing of the file's contents.
+	// Message has nothing of the file's contents, if it is one of this package.
 	Message string
 }
 
-// Error gives "line:column: message", without the parts that are unknown.
+// Error gives "file:line:column: message", without the parts that are unknown.
 func (e *Error) Error() string {
-	switch {
-	case e.Line == 0:
-		return e.Message
-	case e.Column == 0:
-		return fmt.Sprintf("%d: %s", e.Line, e.Message)
-	default:
-		return fmt.Sprintf("%d:%d: %s", e.Line, e.Column, e.Message)
+	if at := Place(e.File, e.Line, e.Column); at != "" {
+		return at + ": " + e.Message
 	}
+	return e.Message
+}
+
+// Place gives "file:line:column", without the parts that are unknown: "" and 0.
+func Place(file string, line, column int) string {
+	at := file
+	for _, n := range []int{line, column} {
+		if n == 0 {
+			break
+		}
+		if at != "" {
+			at += ":"
+		}
+		at += strconv.Itoa(n)
+	}
+	return at
 }
 
 func errorAt(n *yaml.Node, message string) *Error {
