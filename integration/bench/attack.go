@@ -109,8 +109,11 @@ type phase struct {
 func (x *attacked) measure(ctx context.Context, d *deployment) (report.Values, error) {
 	x.made = 0
 	at := d.server.Addr
-	if x.attack.REST {
+	switch {
+	case x.attack.REST:
 		at = d.server.REST
+	case x.attack.TLS:
+		at = d.server.Mutual
 	}
 	if err := d.add(ctx, x.clients, d.everything); err != nil {
 		return nil, err

@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"net/url"
-	"testing"
 	"time"
 )
 
@@ -22,16 +21,23 @@ const (
 	caLifetime = 24 * time.Hour
 )
 
+// TB is what a test has that makes certificates: a [testing.TB], or a program that measures.
+type TB interface {
+	Helper()
+	Fatal(args ...any) // ends the test: it does not return
+	TempDir() string   // goes away with the test
+}
+
 // Authority is a certificate authority for one test. It is not changed after
 // [NewAuthority].
 type Authority struct {
-	tb   testing.TB
+	tb   TB
 	root tls.Certificate
 }
 
 // NewAuthority makes an authority whose common name, the issuer of what it
 // issues, is name.
-func NewAuthority(tb testing.TB, name string) *Authority {
+func NewAuthority(tb TB, name string) *Authority {
 	tb.Helper()
 	a := &Authority{tb: tb}
 	a.root = a.sign(&x509.Certificate{
@@ -85,11 +91,11 @@ func (a *Authority) SVID(id string, options ...Option) tls.Certificate {
 func (a *Authority) Root() *x509.Certificate { return a.root.Leaf }
 
 // Option changes what a certificate says.
-type Option func(tb testing.TB, template *x509.Certificate)
+type Option func(tb TB, template *x509.Certificate)
 
 // URI adds an alternative name, a SPIFFE ID for instance.
 func URI(uri string) Option {
-	return func(tb testing.TB, template *x509.Certificate) {
+	return func(tb TB, template *x509.Certificate) {
 		tb.Helper()
 		u, err := url.Parse(uri)
 		if err != nil {
@@ -102,7 +108,7 @@ func URI(uri string) Option {
 // Lifetime is how long from now the certificate is valid, an hour without it.
 // With a negative one, of less than an hour, it has run out.
 func Lifetime(d time.Duration) Option {
-	return func(_ testing.TB, template *x509.Certificate) {
+	return func(_ TB, template *x509.Certificate) {
 		template.NotAfter = time.Now().Add(d)
 	}
 }

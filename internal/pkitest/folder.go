@@ -6,18 +6,17 @@ import (
 	"encoding/pem"
 	"os"
 	"path/filepath"
-	"testing"
 )
 
 // Folder is where a test keeps its files. Every file is replaced by rename, so
 // that a reader finds the old one or the new one and never a part.
 type Folder struct {
-	tb   testing.TB
+	tb   TB
 	path string
 }
 
 // NewFolder makes a folder that goes away with the test.
-func NewFolder(tb testing.TB) *Folder {
+func NewFolder(tb TB) *Folder {
 	tb.Helper()
 	return &Folder{tb: tb, path: tb.TempDir()}
 }

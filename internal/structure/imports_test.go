@@ -91,7 +91,7 @@ var mayImport = map[string][]string{
 		"integration/bench/internal/attack", "integration/bench/internal/clock", "integration/bench/internal/content", "integration/bench/internal/fleet",
 		"integration/bench/internal/report", "integration/bench/internal/server",
 	},
-	"integration/bench/internal/attack":  {"internal/testkit/frames"},
+	"integration/bench/internal/attack":  {"integration/bench/internal/fleet", "integration/bench/internal/server", "internal/testkit/frames"},
 	"integration/bench/internal/clock":   nil,
 	"integration/bench/internal/content": nil,
 	"integration/bench/internal/fleet": {
@@ -102,7 +102,7 @@ var mayImport = map[string][]string{
 	"integration/bench/internal/report": nil,
 	"integration/bench/internal/server": {
 		"config", "relay", "integration/bench/internal/clock", "integration/bench/internal/content",
-		"integration/bench/internal/fleet", "integration/bench/internal/floor",
+		"integration/bench/internal/fleet", "integration/bench/internal/floor", "internal/pkitest",
 	},
 }
 

@@ -3,18 +3,22 @@ package attack
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
 
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/fleet"
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/server"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/frames"
 )
 
@@ -23,6 +27,7 @@ type Attack struct {
 	Name  string
 	Title string
 	REST  bool // it is against a server of polls
+	TLS   bool // it is against a server with mutual TLS, whose address is that of server.Process.Mutual
 	// run goes on until ctx ends. size is how much of it there is to be: 1 in full. It calls ready
 	// once, when what it does is under way.
 	run func(ctx context.Context, addr string, size float64, ready func())
@@ -41,6 +46,7 @@ func All() []Attack {
 		{Name: "loop", Title: "subscribing and unsubscribing", run: subscribing},
 		{Name: "polls", Title: "1,000 polls of 20 MiB", REST: true, run: polls},
 		{Name: "connections", Title: "10,000 connections that say nothing", run: connections},
+		{Name: "crowd", Title: "5,000 clients with mutual TLS at once", TLS: true, run: crowd},
 		{Name: "pings", Title: "pings", run: flood(func(w *frames.Wire) error { return w.Framer.WritePing(false, [8]byte{}) })},
 		{Name: "settings", Title: "settings", run: flood(func(w *frames.Wire) error { return w.Framer.WriteSettings() })},
 		{Name: "resets", Title: "streams that are reset at once", run: flood((*frames.Wire).Reset)},
@@ -236,7 +242,7 @@ func polls(ctx context.Context, addr string, size float64, ready func()) {
 	n := of(size, 1000)
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: n, MaxIdleConnsPerHost: n, DialContext: own().DialContext}}
 	parallel(ctx, n, func(ctx context.Context, i int) error {
-		body := fmt.Sprintf(`{"node":{"id":"poller-%d","cluster":"bench"},"resource_names":["*"]}`, i)
+		body := fmt.Sprintf(`{"node":{"id":"poller-%d","cluster":%q},"resource_names":["*"]}`, i, fleet.Cluster)
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/v3/discovery:endpoints", strings.NewReader(body))
 		if err != nil {
 			return err
@@ -266,6 +272,41 @@ func connections(ctx context.Context, addr string, size float64, ready func()) {
 	for _, conn := range open {
 		_ = conn.Close()
 	}
+}
+
+// crowd is a fleet that comes at once, as after an interruption of its network: each client has a connection of
+// its own, shows the fleet's certificate, and subscribes to all that the others have. It means no harm.
+func crowd(ctx context.Context, addr string, size float64, ready func()) {
+	const clients = 5000
+	at, err := url.Parse(addr)
+	if err != nil {
+		return
+	}
+	shown, err := server.ClientPair(at.Path)
+	if err != nil {
+		return
+	}
+	config := &tls.Config{
+		Certificates: []tls.Certificate{shown}, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS13,
+		InsecureSkipVerify: true, //nolint:gosec // it costs the client work, and says nothing of the server
+	}
+	dial := func(ctx context.Context) (net.Conn, error) {
+		return (&tls.Dialer{NetDialer: own(), Config: config}).DialContext(ctx, "tcp", at.Host)
+	}
+	parallel(ctx, of(size, clients), func(ctx context.Context, i int) error {
+		return over(dial, func(ctx context.Context, w *frames.Wire) error {
+			ready()
+			stream, err := w.Open()
+			if err != nil {
+				return err
+			}
+			r := request{node: member(fmt.Sprint("member-", i)), typeURL: clusterType, subscribe: []string{"*"}}
+			if err := w.Send(ctx, stream, r.encode()); err != nil {
+				return err
+			}
+			return w.Rest(ctx)
+		})(ctx)
+	})
 }
 
 // flood does one thing on a connection as fast as the server takes it.

@@ -28,8 +28,13 @@ func own() *net.Dialer {
 
 // connected does something on a connection of its own, which is closed afterwards.
 func connected(addr string, something func(context.Context, *frames.Wire) error) func(context.Context) error {
+	return over(func(ctx context.Context) (net.Conn, error) { return own().DialContext(ctx, "tcp", addr) }, something)
+}
+
+// over is connected over what dial gives.
+func over(dial func(context.Context) (net.Conn, error), something func(context.Context, *frames.Wire) error) func(context.Context) error {
 	return func(ctx context.Context) error {
-		conn, err := own().DialContext(ctx, "tcp", addr)
+		conn, err := dial(ctx)
 		if err != nil {
 			return err
 		}

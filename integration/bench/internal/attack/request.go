@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/fleet"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/frames"
 )
 
@@ -56,6 +57,9 @@ func field[S string | []byte](b []byte, number protowire.Number, s S) []byte {
 
 // node is a node with an ID.
 func node(id string) []byte { return field(field(nil, nodeID, id), nodeCluster, cluster) }
+
+// member is the node of a client of the fleet that is measured.
+func member(id string) []byte { return field(field(nil, nodeID, id), nodeCluster, fleet.Cluster) }
 
 // largeNode is a node whose metadata has so many entries, each of some twenty bytes.
 func largeNode(id string, entries int) []byte {

@@ -17,10 +17,11 @@ import (
 
 // backend is a server while it runs.
 type backend interface {
-	// Addr is the address for clients, REST that for those that poll, and Admin that for operators;
-	// "" without one.
+	// Addr is the address for clients, REST that for those that poll, Mutual that for those with certificates
+	// (as that of [Process]), and Admin that for operators; "" without one.
 	Addr() string
 	REST() string
+	Mutual() string
 	Admin() string
 	Update(typeURL string, item, revision int) error
 	Stats() Stats
@@ -89,7 +90,7 @@ func (c *child) carryOut(ctx context.Context, order *command) (reply, error) {
 			return reply{}, err
 		}
 		c.server = server
-		return reply{Addr: server.Addr(), REST: server.REST(), Admin: server.Admin()}, nil
+		return reply{Addr: server.Addr(), REST: server.REST(), Mutual: server.Mutual(), Admin: server.Admin()}, nil
 	}
 	if c.server == nil {
 		return reply{}, errors.New("the server is not started")

@@ -4,6 +4,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -39,6 +40,11 @@ func (s *serving) serve(ctx context.Context, serve func(net.Listener) error) err
 	if err != nil {
 		return err
 	}
+	s.on(lis, serve)
+	return nil
+}
+
+func (s *serving) on(lis net.Listener, serve func(net.Listener) error) {
 	s.lis = lis
 	s.running.Go(func() {
 		// The order to end may come before the goroutine.
@@ -46,7 +52,6 @@ func (s *serving) serve(ctx context.Context, serve func(net.Listener) error) err
 			s.err = err
 		}
 	})
-	return nil
 }
 
 // Addr implements backend.
@@ -58,10 +63,15 @@ func (*serving) Admin() string { return "" }
 // REST implements backend.
 func (*serving) REST() string { return "" }
 
+// Mutual implements backend.
+func (*serving) Mutual() string { return "" }
+
 type floorServer struct {
 	serving
-	polls serving
-	floor *floor.Server
+	polls   serving
+	secured serving
+	mutual  *mutual
+	floor   *floor.Server
 }
 
 func openFloor(ctx context.Context, sets []content.Set) (backend, error) {
@@ -70,11 +80,18 @@ func openFloor(ctx context.Context, sets []content.Set) (backend, error) {
 		return nil, err
 	}
 	f := &floorServer{floor: server}
+	if f.mutual, err = openMutual(ctx); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	f.secured.on(tls.NewListener(f.mutual.lis, f.mutual.config()), server.Serve)
 	if err := errors.Join(f.serve(ctx, server.Serve), f.polls.serve(ctx, server.ServeREST)); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
+
+// Mutual implements backend.
+func (f *floorServer) Mutual() string { return f.mutual.address() }
 
 // REST implements backend.
 func (f *floorServer) REST() string { return f.polls.Addr() }
@@ -94,5 +111,6 @@ func (f *floorServer) Close() error {
 	f.floor.Close()
 	f.running.Wait()
 	f.polls.running.Wait()
-	return errors.Join(f.err, f.polls.err)
+	f.secured.running.Wait()
+	return errors.Join(f.err, f.polls.err, f.secured.err, f.mutual.close())
 }

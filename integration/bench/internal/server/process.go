@@ -22,10 +22,11 @@ const Argument = "serve"
 
 // Process is a server in a process of its own. Its methods are called by one goroutine.
 type Process struct {
-	Kind  Kind
-	Addr  string // for clients
-	REST  string // for clients that poll; "" without
-	Admin string // for operators; "" without
+	Kind   Kind
+	Addr   string // for clients
+	REST   string // for clients that poll; "" without
+	Mutual string // for clients with mutual TLS: mtls://address/folder, with the folder of their certificate; "" without
+	Admin  string // for operators; "" without
 
 	cmd     *exec.Cmd
 	orders  io.WriteCloser
@@ -65,7 +66,7 @@ func start(ctx context.Context, order *command) (*Process, error) {
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
-	p.Addr, p.REST, p.Admin = answer.Addr, answer.REST, answer.Admin
+	p.Addr, p.REST, p.Mutual, p.Admin = answer.Addr, answer.REST, answer.Mutual, answer.Admin
 	return p, nil
 }
 

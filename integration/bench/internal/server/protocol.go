@@ -50,14 +50,15 @@ type command struct {
 
 // reply is the line that answers it.
 type reply struct {
-	Error string `json:"error,omitempty"`
-	Addr  string `json:"addr,omitempty"`
-	REST  string `json:"rest,omitempty"`
-	Admin string `json:"admin,omitempty"`
-	Began int64  `json:"began,omitempty"` // when the update began, of package clock
-	Ended int64  `json:"ended,omitempty"` // when the last one was made
-	Made  int    `json:"made,omitempty"`  // how many were
-	Stats Stats  `json:"stats,omitzero"`
+	Error  string `json:"error,omitempty"`
+	Addr   string `json:"addr,omitempty"`
+	REST   string `json:"rest,omitempty"`
+	Mutual string `json:"mutual,omitempty"`
+	Admin  string `json:"admin,omitempty"`
+	Began  int64  `json:"began,omitempty"` // when the update began, of package clock
+	Ended  int64  `json:"ended,omitempty"` // when the last one was made
+	Made   int    `json:"made,omitempty"`  // how many were
+	Stats  Stats  `json:"stats,omitzero"`
 }
 
 // Stats is what a server counts. The floor alone counts streams and requests: go-control-plane's

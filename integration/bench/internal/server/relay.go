@@ -21,23 +21,79 @@ import (
 // relayServer is a whole relay, as the command serve runs it.
 type relayServer struct {
 	xds, rest, admin net.Listener // rest: nil unless strangers come
+	mutual           *mutual      // so is this
 	cancel           context.CancelFunc
 	running          sync.WaitGroup
 	err              error  // of Run, once running is done
 	snapshots        string // the relay's own folder; "": none
 }
 
-// openRelay starts a relay with the default configuration, but for six things: all
-// clients share one scope, which is what a relay is for; a collection counts as complete
-// a second after its first answer; the end is not spread over time; there may be access
-// rules, and snapshots; and warnings are not logged, such as the one that clients who share differ in
-// their node's id.
-//
-// If strangers come, only the clients of a fleet share a scope. There is a port for polls then.
-func openRelay(ctx context.Context, o *RelayOptions) (backend, error) {
+// openRelay starts a relay. If strangers come, there are a port for polls and one with mutual TLS.
+func openRelay(ctx context.Context, o *RelayOptions) (_ backend, err error) {
+	r := &relayServer{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.drop())
+		}
+	}()
+	for _, lis := range []*net.Listener{&r.xds, &r.admin} {
+		if *lis, err = listen(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if o.Strangers {
+		if r.rest, err = listen(ctx); err != nil {
+			return nil, err
+		}
+		if r.mutual, err = openMutual(ctx); err != nil {
+			return nil, err
+		}
+	}
+	cfg := r.config(o)
+	if o.Cache != "" {
+		if r.snapshots, err = os.MkdirTemp(o.Cache, "relay-"); err != nil {
+			return nil, err
+		}
+		cfg.Cache.Dir, cfg.Cache.SnapshotEvery = r.snapshots, cmp.Or(config.Duration(o.Every), cfg.Cache.SnapshotEvery)
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("the relay's configuration: %w", err)
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: cfg.Log.Level.Slog()}))
+	server, err := relay.New(cfg, relay.Options{Log: log, Version: "bench"})
+	if err != nil {
+		return nil, err
+	}
+	if o.Strangers {
+		server.ServeREST(r.rest)
+		if err := server.ServeListener(securedListener, r.mutual.lis); err != nil {
+			return nil, err
+		}
+	}
+	ctx, r.cancel = context.WithCancel(ctx)
+	force := make(chan struct{})
+	close(force)
+	r.running.Go(func() { r.err = server.Run(ctx, force, r.xds, r.admin) })
+	return r, nil
+}
+
+// securedListener is the name of the listener with mutual TLS.
+const securedListener = "secured"
+
+// config is the default configuration, but for seven things: all clients share one scope, which is what a relay
+// is for; if strangers come, only the clients of a fleet do, and there is a listener with mutual TLS; a
+// collection counts as complete a second after its first answer; the end is not spread over time; there may
+// be access rules, and snapshots; and warnings are not logged, such as the one that clients who share
+// differ in their node's id.
+func (r *relayServer) config(o *RelayOptions) *config.Config {
 	cfg := config.Default()
 	if o.Strangers {
 		cfg.Aggregation.Rules = []config.Rule{{Name: "fleet", Match: fmt.Sprintf("node.cluster == %q", fleet.Cluster), Scope: []string{}}}
+		cert, key, clients := r.mutual.files()
+		l := config.DefaultListener()
+		l.Name, l.Listen = securedListener, r.mutual.lis.Addr().String()
+		l.TLS = &config.ServerTLS{CertFile: cert, KeyFile: key, ClientCAFile: clients}
+		cfg.Server.Listeners = []config.Listener{l}
 	} else {
 		cfg.Aggregation.Otherwise = config.Share
 	}
@@ -48,41 +104,29 @@ func openRelay(ctx context.Context, o *RelayOptions) (backend, error) {
 	u.Name, u.Default, u.Endpoints = "plane", true, [][]string{{o.Upstream}}
 	u.Settle = config.Duration(time.Second)
 	cfg.Upstreams = []config.Upstream{u}
-	var err error
-	if o.Cache != "" {
-		if cfg.Cache.Dir, err = os.MkdirTemp(o.Cache, "relay-"); err != nil {
-			return nil, err
-		}
-		cfg.Cache.SnapshotEvery = cmp.Or(config.Duration(o.Every), cfg.Cache.SnapshotEvery)
-	}
-	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("the relay's configuration: %w", err)
-	}
-	r := &relayServer{snapshots: cfg.Cache.Dir}
-	if r.xds, err = listen(ctx); err != nil {
-		return nil, err
-	}
-	if r.admin, err = listen(ctx); err != nil {
-		return nil, errors.Join(err, r.xds.Close())
-	}
-	if o.Strangers {
-		if r.rest, err = listen(ctx); err != nil {
-			return nil, errors.Join(err, r.xds.Close(), r.admin.Close())
+	return cfg
+}
+
+// drop closes and removes all of a relay that does not run.
+func (r *relayServer) drop() (err error) {
+	for _, lis := range []net.Listener{r.xds, r.admin, r.rest} {
+		if lis != nil {
+			err = errors.Join(err, lis.Close())
 		}
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: cfg.Log.Level.Slog()}))
-	server, err := relay.New(cfg, relay.Options{Log: log, Version: "bench"})
-	if err != nil {
-		return nil, errors.Join(err, r.xds.Close(), r.admin.Close())
+	if r.mutual != nil {
+		err = errors.Join(err, r.mutual.lis.Close())
 	}
-	if r.rest != nil {
-		server.ServeREST(r.rest)
+	return errors.Join(err, r.remove())
+}
+
+// remove removes what the relay has on the disk.
+func (r *relayServer) remove() error {
+	err := r.mutual.close()
+	if r.snapshots != "" {
+		err = errors.Join(err, os.RemoveAll(r.snapshots))
 	}
-	ctx, r.cancel = context.WithCancel(ctx)
-	force := make(chan struct{})
-	close(force)
-	r.running.Go(func() { r.err = server.Run(ctx, force, r.xds, r.admin) })
-	return r, nil
+	return err
 }
 
 // accessForms are rules as fleets have them: by cluster, by the form of IDs, by metadata, and by where a
@@ -126,6 +170,9 @@ func (r *relayServer) REST() string {
 	return r.rest.Addr().String()
 }
 
+// Mutual implements backend.
+func (r *relayServer) Mutual() string { return r.mutual.address() }
+
 // Update implements backend.
 func (*relayServer) Update(string, int, int) error { return errStateless }
 
@@ -136,8 +183,5 @@ func (*relayServer) Stats() Stats { return Stats{} }
 func (r *relayServer) Close() error {
 	r.cancel()
 	r.running.Wait()
-	if r.snapshots != "" {
-		return errors.Join(r.err, os.RemoveAll(r.snapshots))
-	}
-	return r.err
+	return errors.Join(r.err, r.remove())
 }
