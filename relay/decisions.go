@@ -5,8 +5,8 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 
+	"github.com/xdsrelay/xdsrelay/internal/lograte"
 	"github.com/xdsrelay/xdsrelay/internal/sharing"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
@@ -23,22 +23,18 @@ const maxKinds = 1000
 type decisions struct {
 	metrics *metrics.Aggregation
 	log     *slog.Logger
-
-	mu   sync.Mutex
-	told map[string]struct{} // guarded by mu
+	logged  lograte.Once[string]
 }
 
 func newDecisions(m *metrics.Aggregation, log *slog.Logger) *decisions {
-	return &decisions{metrics: m, log: log, told: make(map[string]struct{})}
+	return &decisions{metrics: m, log: log, logged: lograte.Once[string]{Most: maxKinds}}
 }
 
-// begin is called with the rules of a new plan: what was told of those before is news
+// begin is called with the rules of a new plan: what was logged of those before is news
 // again.
 func (d *decisions) begin(names []string) {
 	d.metrics.Rules(append(slices.Clip(names), rules.Otherwise))
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	clear(d.told)
+	d.logged.Forget()
 }
 
 // decided takes a decision on a client's names of a type, or a refusal.
@@ -73,17 +69,8 @@ func (d *decisions) differing(at sessionKey, rule string, fields []string) {
 		"upstream", at.plane, "scope", at.scope, "rule", rule, "fields", fields)
 }
 
-// news reports whether something is to be told: nothing is told twice.
-func (d *decisions) news(kind ...string) bool {
-	key := strings.Join(kind, "\x00")
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if _, old := d.told[key]; old || len(d.told) >= maxKinds {
-		return false
-	}
-	d.told[key] = struct{}{}
-	return true
-}
+// news reports whether something is to be logged: nothing is logged twice.
+func (d *decisions) news(kind ...string) bool { return d.logged.First(strings.Join(kind, "\x00")) }
 
 // clipped bounds what a client brings into the log.
 func clipped(s string) string { return s[:min(len(s), maxLoggedName)] }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"log/slog"
 	"reflect"
-	"sync"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/lograte"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -48,15 +48,17 @@ func (o *overhaul) respeak(h *hub) {
 // maxForeign bounds of how many upstreams and authorities it is noted that there was a warning.
 const maxForeign = 64
 
+func newForeigners(o cache.Observer, log *slog.Logger) *foreigners {
+	return &foreigners{Observer: o, log: log, seen: lograte.Once[foreigner]{Most: maxForeign}}
+}
+
 // foreigners logs that a control plane sends resources of another one's authorities, which
 // nothing but a human can put right.
 type foreigners struct {
 	cache.Observer
 
-	log *slog.Logger
-
-	mu   sync.Mutex
-	seen map[foreigner]struct{}
+	log  *slog.Logger
+	seen lograte.Once[foreigner]
 }
 
 type foreigner struct{ upstream, authority string }
@@ -78,15 +80,5 @@ func (f *foreigners) first(upstream, name string) bool {
 	if err != nil {
 		return false // such a name is left out for another reason
 	}
-	what := foreigner{upstream, excerpt.Head(keyer.AuthorityOf(key), maxLoggedName)}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if _, known := f.seen[what]; known || len(f.seen) >= maxForeign {
-		return false
-	}
-	if f.seen == nil {
-		f.seen = make(map[foreigner]struct{})
-	}
-	f.seen[what] = struct{}{}
-	return true
+	return f.seen.First(foreigner{upstream, excerpt.Head(keyer.AuthorityOf(key), maxLoggedName)})
 }

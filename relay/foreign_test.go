@@ -94,7 +94,7 @@ func TestForeign_LOC3_NAME2(t *testing.T) {
 // There is one warning for each upstream and authority, and none without end.
 func TestForeigners(t *testing.T) {
 	var out strings.Builder
-	f := &foreigners{Observer: cache.Observer(nopObserver{}), log: slog.New(slog.NewTextHandler(io.Writer(&out), nil))}
+	f := newForeigners(nopObserver{}, slog.New(slog.NewTextHandler(io.Writer(&out), nil)))
 	for i := range 2 * maxForeign {
 		for range 2 {
 			f.Foreign("plane", clusterType, fmt.Sprintf("xdstp://a%d/envoy.config.cluster.v3.Cluster/%d", i, i), 1)

@@ -12,11 +12,11 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/lograte"
 )
 
 // Part is the part of the relay that a panic ended. It is a metric's label.
@@ -56,14 +56,12 @@ const (
 type Panics struct {
 	log      *slog.Logger
 	observer Observer
-
-	mu   sync.Mutex
-	seen map[string]bool // places whose stack was logged
+	places   lograte.Once[string] // whose stack was logged
 }
 
 // New returns a Panics that tells log and observer, either of which may be nil.
 func New(log *slog.Logger, observer Observer) *Panics {
-	return &Panics{log: log, observer: observer, seen: make(map[string]bool)}
+	return &Panics{log: log, observer: observer, places: lograte.Once[string]{Most: maxPlaces}}
 }
 
 // Error is what a panic becomes. Its text has no part of the panic's value, so that a client or a
@@ -128,7 +126,7 @@ func (p *Panics) Note(part Part, v any) *Error {
 	if p.observer != nil {
 		p.observer.Panicked(part)
 	}
-	if p.log != nil && p.first(err.Place) {
+	if p.log != nil && p.places.First(err.Place) {
 		if m.stack == nil {
 			m.stack = debug.Stack()
 		}
@@ -136,17 +134,6 @@ func (p *Panics) Note(part Part, v any) *Error {
 			"panic", excerpt.Head(fmt.Sprint(m.value), maxValue), "stack", excerpt.Head(string(m.stack), maxStack))
 	}
 	return err
-}
-
-// first reports whether a place panics for the first time.
-func (p *Panics) first(place string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.seen[place] || len(p.seen) >= maxPlaces {
-		return false
-	}
-	p.seen[place] = true
-	return true
 }
 
 // place is where the innermost panic began: the first function below the runtime's that panic.

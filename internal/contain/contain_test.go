@@ -45,10 +45,9 @@ func TestDo_SUR6(t *testing.T) {
 func TestPlaces_SUR6(t *testing.T) {
 	p := New(nil, nil)
 	for i := range 2 * maxPlaces {
-		p.first(strings.Repeat("x", i))
-	}
-	if len(p.seen) != maxPlaces || p.first("one more") {
-		t.Errorf("%d places", len(p.seen))
+		if isNew := p.places.First(strings.Repeat("x", i)); isNew != (i < maxPlaces) {
+			t.Errorf("the stack of place %d is logged: %t", i, isNew)
+		}
 	}
 }
 
