@@ -14,7 +14,6 @@ import (
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/bearer"
-	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 )
 
@@ -124,16 +123,6 @@ func (all ports) Recheck(by identity.Caller) time.Duration {
 		return p.secure.watch.Recheck()
 	}
 	return 0
-}
-
-// watch judges clients of gRPC as long as ctx lasts.
-func (all ports) watch(ctx context.Context, wg *sync.WaitGroup, panics *contain.Panics) {
-	wg.Go(func() { panics.Loop(ctx, contain.Background, func() { all[0].tokens.run(ctx) }) })
-	for _, p := range all {
-		if p.secure != nil {
-			wg.Go(func() { panics.Loop(ctx, contain.Background, func() { p.secure.watch.Run(ctx) }) })
-		}
-	}
 }
 
 // ServeREST has Run serve clients that poll on rest, too (VAR-5), and close it. It is

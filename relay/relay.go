@@ -317,24 +317,7 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 	defer wg.Wait()
 	defer end()
 
-	wg.Go(func() { r.panics.Loop(background, contain.Background, func() { r.cache.Run(background) }) })
-	wg.Go(func() {
-		r.panics.Loop(background, contain.Prefetcher, func() {
-			r.ahead.forgetAll(r.panics) // after a panic it may be wrong
-			r.ahead.run(background)
-		})
-	})
-	wg.Go(func() { r.panics.Loop(background, contain.Background, func() { r.outages.run(background) }) })
-	wg.Go(func() { r.panics.Loop(background, contain.Background, func() { r.runHelp(background) }) })
-	wg.Go(func() { r.panics.Loop(background, contain.Store, func() { r.repairs.run(background) }) })
-	wg.Go(func() {
-		r.panics.Loop(background, contain.Background, func() { r.hub.snapshots.run(background, r.hub.list) })
-	})
-	wg.Go(func() { r.watch(background) })
-	wg.Go(func() { r.panics.Loop(background, contain.Background, func() { r.memory.run(background) }) })
-	wg.Go(func() { r.panics.Loop(background, contain.Background, func() { new(load.Ebb).Run(background) }) })
-	wg.Go(func() { r.panics.Loop(background, contain.Background, func() { r.retire(background) }) })
-	r.ports.watch(background, &wg, r.panics)
+	r.loops(background, &wg)
 	r.reloading.Lock()
 	r.background = background
 	for _, p := range r.hub.present() {
@@ -371,6 +354,32 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 	}
 	r.drain(force, clients)
 	return nil
+}
+
+// loops begins what the relay does beside serving, until ctx ends.
+func (r *Relay) loops(ctx context.Context, wg *sync.WaitGroup) {
+	loop := func(part contain.Part, run func(context.Context)) {
+		wg.Go(func() { r.panics.Loop(ctx, part, func() { run(ctx) }) })
+	}
+	loop(contain.Background, r.cache.Run)
+	loop(contain.Prefetcher, func(ctx context.Context) {
+		r.ahead.forgetAll(r.panics) // after a panic it may be wrong
+		r.ahead.run(ctx)
+	})
+	loop(contain.Background, r.outages.run)
+	loop(contain.Background, r.runHelp)
+	loop(contain.Store, r.repairs.run)
+	loop(contain.Background, func(ctx context.Context) { r.hub.snapshots.run(ctx, r.hub.list) })
+	wg.Go(func() { r.watch(ctx) })
+	loop(contain.Background, r.memory.run)
+	loop(contain.Background, new(load.Ebb).Run)
+	loop(contain.Background, r.retire)
+	loop(contain.Background, r.ports[0].tokens.run) // those of all ports
+	for _, p := range r.ports {
+		if p.secure != nil {
+			loop(contain.Background, p.secure.watch.Run)
+		}
+	}
 }
 
 // seek has a plane reached, if the relay runs. The caller holds reloading.
