@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,28 +60,14 @@ func (o *orders) frozen(now time.Time) (all []hold.Order) {
 // ordersFile is the file of the orders.
 type ordersFile struct {
 	Version int         `json:"version"`
-	Orders  []fileOrder `json:"orders"`
+	Orders  hold.Orders `json:"orders"`
 }
 
 // ordersVersion is the version of the file. Another version is not used.
 const ordersVersion = 1
 
-// fileOrder is one order in the file.
-type fileOrder struct {
-	hold.Selector
-
-	Since  time.Time `json:"since,omitzero"`
-	Until  time.Time `json:"until,omitzero"`
-	Frozen bool      `json:"frozen"`
-	Flows  bool      `json:"endpoints_flow,omitempty"`
-}
-
 func encodeOrders(all hold.Orders) ([]byte, error) {
-	f := ordersFile{Version: ordersVersion, Orders: []fileOrder{}}
-	for _, x := range all {
-		f.Orders = append(f.Orders, fileOrder{Selector: x.Selector, Since: x.Since, Until: x.Until, Frozen: x.Frozen, Flows: x.Flows})
-	}
-	return json.MarshalIndent(f, "", "  ")
+	return json.MarshalIndent(ordersFile{ordersVersion, append(hold.Orders{}, all...)}, "", "  ") // [] if there are none
 }
 
 func decodeOrders(data []byte) (hold.Orders, error) {
@@ -91,16 +78,10 @@ func decodeOrders(data []byte) (hold.Orders, error) {
 	if f.Version != ordersVersion {
 		return nil, fmt.Errorf("version %d: this relay knows %d", f.Version, ordersVersion)
 	}
-	var all hold.Orders
-	for _, x := range f.Orders {
-		if x.Frozen && x.Since.IsZero() {
-			return nil, errors.New("an order without a time")
-		}
-		all = append(all, hold.Order{
-			Selector: x.Selector, Freeze: hold.Freeze{Since: x.Since, Until: x.Until}, Frozen: x.Frozen, Flows: x.Flows,
-		})
+	if slices.ContainsFunc(f.Orders, func(x hold.Order) bool { return x.Frozen && x.Since.IsZero() }) {
+		return nil, errors.New("an order without a time")
 	}
-	return all, nil
+	return f.Orders, nil
 }
 
 // restoreOrders reads the orders of an earlier process. A file that cannot be read stays where it is:

@@ -7,8 +7,8 @@ import (
 
 // Freeze says that an operator holds all that a server says of a table. The zero value holds nothing.
 type Freeze struct {
-	Since time.Time
-	Until time.Time // zero: until an operator releases it
+	Since time.Time `json:"since,omitzero"`
+	Until time.Time `json:"until,omitzero"` // zero: until an operator releases it
 }
 
 // On reports whether the table is frozen at a time.
@@ -50,15 +50,16 @@ func (s *Selector) covers(o *Selector) bool {
 		(s.Scope == nil || o.Scope != nil && *s.Scope == *o.Scope)
 }
 
-// Order is an operator's word on tables: they are frozen, or not any longer.
+// Order is an operator's word on tables: they are frozen, or not any longer. As JSON it is in the file of
+// orders.
 type Order struct {
 	Selector
 	Freeze
 
-	Frozen bool // else they are released
+	Frozen bool `json:"frozen"` // else they are released
 	// Flows says that endpoints are not frozen. A rollback leaves them as they are: the endpoints
 	// of before may be gone.
-	Flows bool
+	Flows bool `json:"endpoints_flow,omitempty"`
 }
 
 // Orders are the orders in force, the oldest first. The last one that is about a table counts. A value
