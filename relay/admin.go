@@ -233,10 +233,8 @@ func (a adminPort) viewPlane(p *plane, u config.Upstream, sessions []*session) u
 	if from, _ := a.relay.hub.reachable(p); from != nil {
 		v.Failures = from.Causes()
 	}
-	if p.outages != nil {
-		contact := p.outages.Contact()
-		v.LastAnswer, v.Unanswered = contact.Answered, contact.Unanswered
-	}
+	contact := p.contact()
+	v.LastAnswer, v.Unanswered = contact.Answered, contact.Unanswered
 	if f := a.relay.hub.filesOf(p); f != nil {
 		v.Unusable = f.Problems()
 	}

@@ -347,14 +347,19 @@ func (h *hub) closeUnused(s *session, linger int) {
 
 // end ends a session that nobody uses. The caller holds mu.
 func (h *hub) end(s *session) {
+	h.quit(s)
+	h.log.Info("session closed", "upstream", s.key.plane, "scope", s.key.scope)
+	h.part(s)
+}
+
+// quit stops a session and gives its key free. The caller holds mu.
+func (h *hub) quit(s *session) {
 	h.wake(s)
 	delete(h.sessions, s.key)
 	s.stop()
 	if s.loads != nil {
 		s.loads.Close()
 	}
-	h.log.Info("session closed", "upstream", s.key.plane, "scope", s.key.scope)
-	h.part(s)
 }
 
 // part takes a session off its plane. The caller holds mu.
@@ -374,12 +379,7 @@ func (h *hub) discard(which func(*session) bool) *session {
 			continue
 		}
 		s.discarded = true
-		h.wake(s)
-		delete(h.sessions, key)
-		s.stop()
-		if s.loads != nil {
-			s.loads.Close()
-		}
+		h.quit(s)
 		if s.users == 0 {
 			h.part(s)
 		} else {

@@ -305,10 +305,8 @@ func (h holder) Find(id string) (*cache.Store, time.Time) {
 	if i < 0 || id == "" {
 		return nil, time.Time{}
 	}
-	s, asOf := all[i], time.Now()
-	if st := s.client.Status(); st.State == upstream.StateConnecting && st.Since.Before(asOf) {
-		asOf = st.Since
-	}
+	s := all[i]
+	asOf := s.client.connectedAt(time.Now())
 	if n, at := s.store.Snapshots().Restored(); n > 0 && at.Before(asOf) {
 		asOf = at
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache/snapshot"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/disk"
+	"github.com/xdsrelay/xdsrelay/internal/moment"
 	"github.com/xdsrelay/xdsrelay/internal/payload"
 	"github.com/xdsrelay/xdsrelay/internal/wake"
 	"github.com/xdsrelay/xdsrelay/metrics"
-	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
 const (
@@ -171,12 +171,8 @@ func (s *snapshots) save(x *session) {
 	if len(image.Tables) == 0 && x.disk.written.IsZero() {
 		return // it holds nothing, and never did
 	}
-	h := &snapshot.Header{ID: x.disk.id, Upstream: x.key.plane, Scope: x.key.scope, Written: now, AsOf: now}
-	if st := x.client.Status(); st.State == upstream.StateConnecting && st.Since.Before(h.AsOf) {
-		h.AsOf = st.Since
-	}
-	if !image.AsOf.IsZero() && image.AsOf.Before(h.AsOf) {
-		h.AsOf = image.AsOf
+	h := &snapshot.Header{
+		ID: x.disk.id, Upstream: x.key.plane, Scope: x.key.scope, Written: now, AsOf: moment.Earlier(x.client.connectedAt(now), image.AsOf),
 	}
 	counts, err := s.folder.Save(h, image)
 	if err != nil {

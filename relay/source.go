@@ -12,6 +12,12 @@ import (
 // else catches a panic.
 type source struct{ relay *Relay }
 
+// asked gives what f says; the zero value if it panics.
+func asked[T any](s source, f func() T) (v T) {
+	_ = s.relay.panics.Do(contain.Admin, func() { v = f() })
+	return v
+}
+
 // CacheTotals implements metrics.Source.
 func (s source) CacheTotals() (resources, bytes int64, unwatched int) {
 	c := s.relay.cache
@@ -31,10 +37,7 @@ func (s source) Admission() load.Status { return s.relay.admission.Status() }
 func (s source) Connections() (present, waiting int) { return s.relay.connections.Count() }
 
 // Sessions implements metrics.Source.
-func (s source) Sessions() (stats []metrics.SessionStats) {
-	_ = s.relay.panics.Do(contain.Admin, func() { stats = s.sessions() })
-	return stats
-}
+func (s source) Sessions() []metrics.SessionStats { return asked(s, s.sessions) }
 
 func (s source) sessions() []metrics.SessionStats {
 	sessions := s.relay.hub.all()
@@ -55,10 +58,7 @@ func (s source) sessions() []metrics.SessionStats {
 }
 
 // Replicas implements metrics.Source.
-func (s source) Replicas() (stats []metrics.ReplicaStats) {
-	_ = s.relay.panics.Do(contain.Admin, func() { stats = s.replicas() })
-	return stats
-}
+func (s source) Replicas() []metrics.ReplicaStats { return asked(s, s.replicas) }
 
 func (s source) replicas() (stats []metrics.ReplicaStats) {
 	sessions := s.relay.hub.all()
@@ -76,10 +76,7 @@ func (s source) replicas() (stats []metrics.ReplicaStats) {
 }
 
 // Contacts implements metrics.Source.
-func (s source) Contacts() (contacts map[string]upstream.Contact) {
-	_ = s.relay.panics.Do(contain.Admin, func() { contacts = s.contacts() })
-	return contacts
-}
+func (s source) Contacts() map[string]upstream.Contact { return asked(s, s.contacts) }
 
 func (s source) contacts() map[string]upstream.Contact {
 	contacts := make(map[string]upstream.Contact)

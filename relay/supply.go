@@ -155,5 +155,13 @@ func (s *supply) statusLocked() upstream.Status {
 	return st
 }
 
+// connectedAt is when what the store holds was known to be current: now, or when the feed lost its connection.
+func (s *supply) connectedAt(now time.Time) time.Time {
+	if st := s.Status(); st.State == upstream.StateConnecting && st.Since.Before(now) {
+		return st.Since
+	}
+	return now
+}
+
 // Tell implements feed. What the feed before brought its successor does not know.
 func (s *supply) Tell(w verdict.Word) { s.current().Tell(w) }
