@@ -41,6 +41,7 @@ type exam struct {
 	set      int // how often timer was set or stopped: one that fired meanwhile is void
 
 	turn, asking *sitter   // whose turn it is to ask, and who is asking; nil: nobody
+	asked        time.Time // when the last question was asked
 	answered     time.Time // when the replica answered last
 	from         time.Time // when the pause began that ends with the next question
 	pause        time.Duration
@@ -240,7 +241,7 @@ func (e *exam) take(s *sitter) (deadline time.Time, compare, ok bool) {
 		return time.Time{}, false, false
 	}
 	now, h := time.Now(), &e.verdict.harms
-	e.turn, e.asking = nil, s
+	e.turn, e.asking, e.asked = nil, s, now
 	if !h.done && h.at.Sub(h.lost) > apart {
 		h.inRow = 0
 	}
@@ -272,22 +273,27 @@ func (e *exam) decline(s *sitter) {
 
 // end says that a session's question is over. compared is set if versions were compared, and
 // bytes is the size of the answer. It reports whether the replica is found to be silent: the
-// question was not answered, and nobody heard anything else.
+// question was not answered, and nobody has heard anything since it was asked. If the replica became
+// suspect again meanwhile, since it answered something else, the next question follows.
 func (e *exam) end(s *sitter, silent, compared bool, bytes int) (found bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.asking != s {
 		return false
 	}
-	now := time.Now()
+	now, doubted, urgent := time.Now(), e.doubted, e.urgent
 	e.asking = nil
 	e.verdict.harms.at = now
 	if compared {
 		e.check.done, e.check.due = now, time.Time{}
 	}
 	e.pause = time.Duration(bytes) * time.Second / questionRate
-	found = silent && !e.doubted.IsZero() && e.answered.Before(e.doubted)
+	found = silent && !doubted.IsZero() && e.answered.Before(moment.Earlier(doubted, e.asked))
 	e.rest(now)
+	if !found && doubted.After(e.asked) {
+		e.doubted, e.urgent = doubted, urgent
+		e.arm()
+	}
 	return found
 }
 
