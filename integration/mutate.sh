@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests the tests of cache and downstream/delivery: gremlins changes one operator after the other,
-# and a test must fail each time. The whole takes hours. It goes file by file, in an order that
+# and a test must fail each time. The whole takes an hour or more. It goes file by file, in an order that
 # SEED shuffles, and keeps what came of each file in bin/mutate: the next run goes on where this
 # one was stopped. A file that changed since is played again.
 #
@@ -15,7 +15,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 seed=${SEED:-1}
-packages="cache cache/digest cache/snapshot downstream/delivery"
+packages="cache cache/digest cache/hold cache/snapshot downstream/delivery"
 results=bin/mutate
 mkdir -p "$results"
 
@@ -37,12 +37,29 @@ tree() {
 		xargs -0 cp --parents -t "$1"
 }
 
+# switches compiles the tests of each package with all of its mutants, one of which a variable selects when they run:
+# to compile and to link them for each mutant took most of the time.
+switches() {
+	local package flags
+	go build -o "$switched/switches" ./integration/mutate/switches
+	tree "$switched"
+	for package in $packages; do
+		"$switched/switches" write $(cd "$switched" && go list -f '{{$d := .Dir}}{{range .GoFiles}}{{$d}}/{{.}} {{end}}' "./$package")
+	done
+	for package in $packages; do
+		(cd "$switched" && go test -vet=off -ldflags='-s -w' -c -o "$package.test" "./$package")
+		flags="-test.failfast -test.timeout=1h"
+		if grep -q 'pgregory.net/rapid' "$package"/*_test.go; then flags+=" -rapid.seed=$seed -rapid.nofailfile"; fi
+		echo "$flags" >"$switched/$package.flags"
+	done
+}
+
 # sound fails unless the tests of a package pass as they are run for a mutant: otherwise all would
 # seem to be killed. It tries once for each package.
 sound=" "
 sound() {
 	if [[ $sound != *" $1 "* ]]; then
-		(cd "$tree" && "$tools/go" test "$(go list -m)/$1") || { echo "the tests of $1 fail without a mutant" >&2; return 1; }
+		(cd "$tree" && MUTANT='' "$tools/go" test "$(go list -m)/$1") || { echo "the tests of $1 fail without a mutant" >&2; return 1; }
 		sound+="$1 "
 	fi
 }
@@ -56,6 +73,7 @@ play() {
 	out=$(result "$file")
 	# The limits of integration/mutate/go hold. That of gremlins is a multiple of the time that it took to
 	# copy the coverage.
+	export MUTATE_FILE=$file
 	(cd "$tree" && PATH="$tools:$PATH" "$gremlins" unleash --workers 1 --timeout-coefficient 1000000 --invert-logical \
 		--exclude-files "^($others)\$" "./$package") >"$out.log" 2>&1 || { cat "$out.log" >&2; return 1; }
 	{
@@ -127,19 +145,22 @@ gremlins=$PWD/bin/gremlins
 tools=$PWD/integration/mutate
 go build -modfile=tools/go.mod -o "$gremlins" github.com/go-gremlins/gremlins/cmd/gremlins
 tree=$(mktemp -d)
-trap 'rm -rf "$tree"' EXIT
+switched=$(mktemp -d)
+trap 'rm -rf "$tree" "$switched"' EXIT
 tree "$tree"
+switches
 
-export MUTATE_GO MUTATE_COVERAGE MUTATE_SEED=$seed MUTATE_SECONDS=90
+export MUTATE_GO MUTATE_COVERAGE MUTATE_SECONDS=30 MUTATE_SWITCHED=$switched MUTATE_TREE=$tree
 MUTATE_GO=$(command -v go)
-MUTATE_COVERAGE=$tree/coverage.out
 # The tests that take half a second and more.
 export MUTATE_LONG='^TestOverlap_|^TestClientMemory|^TestOPS3_|^TestTombstones'
-(cd "$tree" && go test -short -coverpkg=./cache/...,./downstream/delivery -coverprofile "$MUTATE_COVERAGE" ./cache/... ./downstream/delivery)
-# The conditions of cases are in no block of a profile, though tests run them. So each file counts as covered: a mutant
-# that no test runs lives.
-sed -n 's|^\([^:]*\.go\):.*|\1:1.1,100000.1 1 1|p' "$MUTATE_COVERAGE" | sort -u >"$MUTATE_COVERAGE.files"
-cat "$MUTATE_COVERAGE.files" >>"$MUTATE_COVERAGE"
+# gremlins plays what a profile covers. That of go test would leave out conditions of cases, though tests run them. So
+# each file counts as covered: a mutant that no test runs lives.
+MUTATE_COVERAGE=$tree/coverage.out
+{
+	echo "mode: set"
+	files | sed "s|.*|$(go list -m)/&:1.1,100000.1 1 1|"
+} >"$MUTATE_COVERAGE"
 
 if [[ $# -gt 0 ]]; then
 	for file; do play "$file"; done
