@@ -59,7 +59,7 @@ func (s *changes) add(c *Collection) {
 // addHeartbeat lists the heartbeat of a member.
 func (s *changes) addHeartbeat(c *Collection, l *Lifetime) {
 	c.heartbeats.add(l)
-	if c.heartbeats.clients > 0 && !c.heartbeats.noted {
+	if !c.heartbeats.noted {
 		c.heartbeats.noted = true
 		s.renewed = append(s.renewed, c)
 	}

@@ -165,7 +165,7 @@ func checkCollection(coll *Collection, key string, c *Checker) {
 		}
 		c.That(l.list.tail == prev && l.list.len == n, "%q: list of %d counted as %d", key, n, l.list.len)
 	}
-	coll.heartbeats.check(c, key, coll.followers.count(NeedsTTL), func(e *Entry) bool { return e.coll == coll })
+	coll.heartbeats.check(c, key, func(e *Entry) bool { return e.coll == coll })
 	checkTransientMembers(coll, c)
 	c.That(bytes == coll.bytes, "%q: %d bytes counted as %d", key, bytes, coll.bytes)
 	c.That(stale == coll.quiet.stale, "%q: %d stale members counted as %d", key, stale, coll.quiet.stale)

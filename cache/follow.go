@@ -6,9 +6,6 @@ func (c *Collection) Follow(f *Cursor, bell *TypeBell, follower Follower, needs 
 	*f = Cursor{coll: c, bell: bell, follower: follower, needs: needs, pos: len(c.followers), begun: n, removed: n}
 	followed := c.followers.any(NeedsStream)
 	c.followers = append(c.followers, f)
-	if needs.Has(NeedsTTL) {
-		c.heartbeats.clients++
-	}
 	if needs.Has(NeedsDigests) {
 		c.states++
 		c.table.digests.use(1, c.table.entries)
@@ -41,9 +38,6 @@ func (f *Cursor) Unfollow() {
 	c.followers[f.pos].pos = f.pos
 	c.followers[last] = nil
 	c.followers = c.followers[:last]
-	if f.needs.Has(NeedsTTL) {
-		c.heartbeats.clients--
-	}
 	if f.needs.Has(NeedsDigests) {
 		c.states--
 		c.table.digests.use(-1, c.table.entries)

@@ -2,6 +2,8 @@ package delivery
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,6 +67,19 @@ func TestHeard_ACK7(t *testing.T) {
 			heard(true)
 			q.c.Leave()
 			b.says(cds, "+y@1") // what they waited for
+			heard(true)
+		}},
+		{"ACK-7 members that nobody follows any more do not hide one that is named", func(b *bed, heard func(bool)) {
+			p, q := b.join(), b.join()
+			p.sub(cds, globG)
+			q.sub(cds, "z")
+			b.connect(0)
+			p.c.Leave() // what it followed stays subscribed
+			var all []string
+			for i := range 100 {
+				all = append(all, "+"+strings.Replace(globG, "*", strconv.Itoa(i), 1)+"@1")
+			}
+			b.says(cds, append(all, "+z@1")...)
 			heard(true)
 		}},
 		{"ACK-7 TTL-5 content that is not kept", func(b *bed, heard func(bool)) {
