@@ -110,7 +110,7 @@ func TestLabelValues(t *testing.T) {
 		"part":                                  parts,
 		"message":                               {"others"},
 		"limit":                                 limits,
-		"work":                                  {"handshake", "join", "poll"},
+		"work":                                  {"handshake", "join", "poll", "scope"},
 		"xdsrelay_admission_refused_total reason": {"late", "memory"},
 
 		"xdsrelay_downstream_streams_closed_total code":          ended,

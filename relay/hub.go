@@ -123,6 +123,18 @@ func (h *hub) acquire(who claim, key sessionKey, as func() shown, meta map[strin
 type claim struct {
 	kind claimKind
 	from crowd.Who // of the client; zero: the relay itself
+	addr string    // of the client's connection; "": it is not known
+}
+
+// where is where a session's client comes from.
+func (c *claim) where() (from load.From) {
+	if c.from != (crowd.Who{}) {
+		from.Party = c.from
+	}
+	if c.addr != "" {
+		from.Connection = c.addr
+	}
+	return from
 }
 
 type claimKind int
@@ -191,7 +203,7 @@ func (h *hub) begin(who claim, key sessionKey, made *appearance, meta map[string
 	if err := h.makeRoom(key); err != nil && who.kind != moved {
 		return nil, err
 	}
-	s, err := h.start(key, made, meta)
+	s, err := h.start(who, key, made, meta)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +213,7 @@ func (h *hub) begin(who claim, key sessionKey, made *appearance, meta map[string
 }
 
 // start runs a session. The caller holds mu.
-func (h *hub) start(key sessionKey, as *appearance, meta map[string][]string) (*session, error) {
+func (h *hub) start(who claim, key sessionKey, as *appearance, meta map[string][]string) (*session, error) {
 	p := h.planeOf(key)
 	s := &session{
 		key: key, meta: meta, shown: as.shown, node: as.node, store: h.cache.Open(p.sourceOf(key)),
@@ -229,7 +241,9 @@ func (h *hub) start(key sessionKey, as *appearance, meta map[string][]string) (*
 		if h.panics.Do(contain.Background, func() { h.snapshots.restore(s) }) != nil {
 			h.condemn(s.store) // it may have a part of the snapshot
 		}
-		_ = s.client.Run(ctx) // ctx's
+		if key.ofAll() || h.admission.Begin(ctx, who.where()) == nil {
+			_ = s.client.Run(ctx) // ctx's
+		}
 		if h.ctx.Err() == nil {
 			_ = h.panics.Do(contain.Background, func() { h.snapshots.save(s) })
 			_ = h.panics.Do(contain.Store, s.store.Close) // at the relay's end the cache goes with it, and need not be emptied

@@ -95,7 +95,7 @@ func TestRoomShares_LIM1(t *testing.T) {
 		fleet := crowd.Of(&keyer.Peer{SPIFFE: "spiffe://td/fleet", Addr: "10.0.0.1:1"})
 		other := crowd.Of(&keyer.Peer{Addr: "10.0.0.2:1"})
 		enter := func(kind claimKind, from crowd.Who, scope string) (*session, error) {
-			return h.acquire(claim{kind, from}, sessionKey{plane: "plane", of: h.planes["plane"], scope: scope}, asItself, nil)
+			return h.acquire(claim{kind: kind, from: from}, sessionKey{plane: "plane", of: h.planes["plane"], scope: scope}, asItself, nil)
 		}
 		admitted := func(kind claimKind, from crowd.Who, scope string) *session {
 			t.Helper()

@@ -249,7 +249,7 @@ func (r *routes) hold(key sessionKey, as func() shown) (*session, error) {
 	if who == newcomer && r.held.Len() > 0 {
 		who = served
 	}
-	s, err := r.router.hub.acquire(claim{who, crowd.Of(r.peer)}, key, as, f.metadata)
+	s, err := r.router.hub.acquire(claim{who, crowd.Of(r.peer), r.peer.Addr}, key, as, f.metadata)
 	switch {
 	case errors.Is(err, errClosed):
 		return nil, status.Error(codes.Unavailable, err.Error())

@@ -16,10 +16,11 @@ const (
 	Handshake Work = "handshake" // of a new connection
 	Join      Work = "join"      // a client's first request: what is cached for it is handed to its stream
 	Poll      Work = "poll"      // of a client that presents a version
+	Scope     Work = "scope"     // a new scope asks its control plane
 )
 
 // Works lists them.
-func Works() []Work { return []Work{Handshake, Join, Poll} }
+func Works() []Work { return []Work{Handshake, Join, Poll, Scope} }
 
 // Reason is why somebody is refused. It is a metric's label.
 type Reason string
@@ -82,7 +83,8 @@ type Admission struct {
 	memory   *Memory
 	observer Observer
 
-	off atomic.Bool
+	off    atomic.Bool
+	scopes scopes // they have a lock of their own
 
 	places places // its lock guards what follows
 	begun  queue  // rests of handshakes: they go first
@@ -104,6 +106,7 @@ func newAdmission(memory *Memory, observer Observer, places int) *Admission {
 	}
 	a := &Admission{memory: memory, observer: observer}
 	a.places.most, a.places.next, a.places.wait = places, a.first, a.waiting
+	a.scopes.read = readWaits
 	return a
 }
 
@@ -113,7 +116,12 @@ func (silent) Admitted(Work, time.Duration) {}
 func (silent) Refused(Work, Reason)         {}
 
 // SetOff has clients join whatever the load is, or not. Memory counts all the same.
-func (a *Admission) SetOff(off bool) { a.off.Store(off) }
+func (a *Admission) SetOff(off bool) {
+	a.off.Store(off)
+	if off {
+		a.scopes.letAll()
+	}
+}
 
 // Close ends all waits with ErrClosed, and refuses who comes later.
 func (a *Admission) Close() { a.places.close() }
@@ -135,7 +143,7 @@ func (a *Admission) Status() Status {
 	}
 	return Status{
 		Places: places, Working: a.places.working(),
-		Waiting: map[Work]int{Handshake: a.begun.n + a.hellos.n, Join: a.joins.n, Poll: a.polls.n},
+		Waiting: map[Work]int{Handshake: a.begun.n + a.hellos.n, Join: a.joins.n, Poll: a.polls.n, Scope: a.scopes.waiting()},
 	}
 }
 
@@ -147,6 +155,21 @@ func (a *Admission) Scope() error {
 	if a != nil && a.memory.Level() >= Tight {
 		return ErrMemory
 	}
+	return nil
+}
+
+// Begin waits until a new scope may ask its control plane. The error is that of ctx. A scope takes no place, and is never
+// refused: the pace at which scopes begin goes by how long goroutines wait for a processor. Addresses, identities and
+// connections have turns as in Join.
+func (a *Admission) Begin(ctx context.Context, from From) error {
+	if a == nil || a.off.Load() {
+		return nil
+	}
+	came := time.Now()
+	if err := a.scopes.begin(ctx, from); err != nil {
+		return err
+	}
+	a.observer.Admitted(Scope, time.Since(came))
 	return nil
 }
 

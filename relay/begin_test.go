@@ -1,0 +1,124 @@
+package relay
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
+	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/keyer"
+	"github.com/xdsrelay/xdsrelay/relay/load"
+)
+
+// invented are scopes that one client begins, each with a subscription to everything.
+type invented struct {
+	sessions []*session
+	clients  []*delivery.Place
+}
+
+func invent(t *testing.T, h *hub, n int) *invented {
+	t.Helper()
+	who := keyer.Peer{Addr: "192.0.2.1:1"}
+	var all invented
+	for i := range n {
+		s, err := h.acquire(claim{from: crowd.Of(&who), addr: who.Addr}, sessionKey{plane: "plane", of: h.planes["plane"], scope: fmt.Sprint(i)}, asItself, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.sessions = append(all.sessions, s)
+		all.clients = append(all.clients, follow(s))
+	}
+	return &all
+}
+
+// follow has a client subscribe to everything.
+func follow(s *session) *delivery.Place {
+	c := delivery.Join(s.store, func() {}, delivery.Form{})
+	c.Update(&delivery.Change{TypeURL: clusterType, Subscribe: []cache.Name{{Spelling: "*", Key: "*"}}})
+	return c
+}
+
+// leave has all clients go.
+func (all *invented) leave(h *hub) {
+	for i, s := range all.sessions {
+		all.clients[i].Leave()
+		h.release(s)
+	}
+}
+
+// asked counts the scopes whose control plane was asked.
+func (all *invented) asked() (n int) {
+	for _, s := range all.sessions {
+		if s.client.Status().Opened > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Who begins hundreds of scopes at once has their control plane asked by and by, and keeps neither the scope of all clients
+// nor another client's waiting behind them.
+func TestHubScopesBeginByAndBy_LIM1_LIM2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const scopes = 300
+		h := testHub(t, false)
+		h.admission = load.NewAdmission(nil, nil)
+		all := invent(t, h, scopes)
+		shared, err := h.acquire(claim{}, sessionKey{plane: "plane", of: h.planes["plane"]}, asItself, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := h.acquire(claim{addr: "192.0.2.2:1"}, sessionKey{plane: "plane", of: h.planes["plane"], scope: "other"}, asItself, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		clients := []*delivery.Place{follow(shared), follow(other)}
+		synctest.Wait()
+		if n := all.asked(); n == 0 || n >= scopes/2 {
+			t.Errorf("%d of %d scopes have asked at once", n, scopes)
+		}
+		if shared.client.Status().Opened == 0 {
+			t.Error("the scope of all clients waits")
+		}
+		pass(time.Second / 2)
+		if other.client.Status().Opened == 0 {
+			t.Errorf("another client's scope waits, after %d of the first client's", all.asked())
+		}
+		pass(time.Minute)
+		if n := all.asked(); n != scopes {
+			t.Errorf("%d of %d scopes have asked", n, scopes)
+		}
+		all.leave(h)
+		for i, s := range []*session{shared, other} {
+			clients[i].Leave()
+			h.release(s)
+		}
+	})
+}
+
+// The scopes of a client that leaves before their turn end, and no control plane is asked for them.
+func TestHubScopesThatLeave_LIM2_LIM3(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const scopes = 300
+		h := testHub(t, false)
+		h.admission = load.NewAdmission(nil, nil)
+		h.linger = 0
+		all := invent(t, h, scopes)
+		synctest.Wait()
+		asked := all.asked()
+		for _, s := range all.sessions {
+			s.stop() // as the hub does after a linger
+			<-s.done
+		}
+		if n := all.asked(); n != asked {
+			t.Errorf("%d scopes had asked before they ended, %d have", asked, n)
+		}
+		if n := h.admission.Status().Waiting[load.Scope]; n != 0 {
+			t.Errorf("%d scopes wait that have ended", n)
+		}
+		all.leave(h)
+	})
+}
