@@ -77,7 +77,7 @@ func (g guard) RegisterService(desc *grpc.ServiceDesc, impl any) {
 			if m.ClientStreams {
 				s = g.shared.receiving(s)
 			} else {
-				identity.ClientOf(s.Context()).Served()
+				identity.ClientOf(s.Context()).Conn().Served()
 			}
 			return handler(server, s)
 		}
@@ -88,7 +88,7 @@ func (g guard) RegisterService(desc *grpc.ServiceDesc, impl any) {
 		handler := m.Handler
 		m.Handler = func(server any, ctx context.Context, decode func(any) error, between grpc.UnaryServerInterceptor) (reply any, err error) {
 			defer g.shared.safety.panics.Catch(g.part, func(e *contain.Error) { err = failed(e) })
-			identity.ClientOf(ctx).Served()
+			identity.ClientOf(ctx).Conn().Served()
 			return handler(server, ctx, decode, between)
 		}
 		guarded.Methods[i] = m

@@ -51,7 +51,7 @@ type incoming struct {
 // reached a handler.
 func (s *shared) receiving(g grpc.ServerStream) grpc.ServerStream {
 	client := identity.ClientOf(g.Context())
-	client.Served()
+	client.Conn().Served()
 	reader, ok := grpc.ServerTransportStreamFromContext(g.Context()).(messageReader)
 	if !ok {
 		return g
@@ -108,12 +108,12 @@ func (g *incoming) large(n int, m any) error {
 
 // part waits for bytes of a message.
 func (g *incoming) part(n int) (mem.BufferSlice, error) {
-	g.client.Asked(n)
+	g.client.Conn().Asked(n)
 	data, err := g.reader.Read(n)
 	if err == nil {
 		return data, nil
 	}
-	g.client.Unasked(n)
+	g.client.Conn().Unasked(n)
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}

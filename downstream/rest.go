@@ -50,7 +50,7 @@ func (s *Server) servePoll(w http.ResponseWriter, r *http.Request) {
 		a = s.pollOrFail(w, r, conn)
 	}
 	within(conn, pollWriteTime)
-	identity.ClientOf(r.Context()).Answers(a.updatesOf())
+	identity.ClientOf(r.Context()).Conn().Answers(a.updatesOf())
 	s.shared.try(func() { s.polling.turns.write(a, w) })
 	a.done()
 	s.shared.observer.StreamClosed(REST, a.grpcCode())

@@ -27,7 +27,7 @@ type meteredBody struct {
 // Read implements io.Reader.
 func (b *meteredBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.client.Took(n)
+	b.client.Conn().Took(n)
 	if !b.message.Add(n, func() crowd.Who { return crowd.Who{Address: crowd.AddressOf(b.from)} }) {
 		b.over = true
 		return n, errTooManyBodies

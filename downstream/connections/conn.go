@@ -28,8 +28,8 @@ const (
 	pause = 20 * time.Millisecond
 )
 
-// Conn is a connection of a client. gRPC keeps no buffer for it while it is at rest, if it has a socket
-// of its own.
+// Conn is a connection of a client. What handlers tell a nil Conn says nothing. gRPC keeps no buffer for it
+// while it is at rest, if it has a socket of its own.
 type Conn struct {
 	net.Conn
 
@@ -79,7 +79,7 @@ func (c *Conn) Pace() { c.paced = true }
 
 // Served says that a request reached a handler, whatever becomes of it. It may be called from any goroutine.
 func (c *Conn) Served() {
-	if !c.served.Load() {
+	if c != nil && !c.served.Load() {
 		c.served.Store(true)
 	}
 }
@@ -118,14 +118,14 @@ func (c *Conn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) 
 }
 
 func (c *Conn) count(n int) {
-	if c.paced {
+	if c != nil && c.paced {
 		c.unasked.Add(int64(n))
 	}
 }
 
 // pay takes n bytes off those that nobody asks for, until ahead bytes may still come.
 func (c *Conn) pay(n, ahead int) {
-	for c.paced {
+	for c != nil && c.paced {
 		before := c.unasked.Load()
 		after := max(before-int64(n), -int64(ahead))
 		if after >= before || c.unasked.CompareAndSwap(before, after) {

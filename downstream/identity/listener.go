@@ -148,40 +148,13 @@ type Client struct {
 	conn *connections.Conn // nil: nothing bounds connections
 }
 
-// Served says that a request of the connection reached a handler ([connections.Conn.Served]).
-func (c *Client) Served() {
-	if c != nil && c.conn != nil {
-		c.conn.Served()
+// Conn is the client's connection, which handlers tell what they read. It is nil, which takes no notice, if nothing
+// bounds connections, or if the client is nil.
+func (c *Client) Conn() *connections.Conn {
+	if c == nil {
+		return nil
 	}
-}
-
-// Asked says that a handler waits for a part of a message, of n bytes ([connections.Conn.Asked]), and
-// Unasked that it does not come any more.
-func (c *Client) Asked(n int) {
-	if c != nil && c.conn != nil {
-		c.conn.Asked(n)
-	}
-}
-
-// Unasked takes back what Asked said.
-func (c *Client) Unasked(n int) {
-	if c != nil && c.conn != nil {
-		c.conn.Unasked(n)
-	}
-}
-
-// Took says that a handler has n bytes, of what was read before ([connections.Conn.Took]).
-func (c *Client) Took(n int) {
-	if c != nil && c.conn != nil {
-		c.conn.Took(n)
-	}
-}
-
-// Answers says that the client sends up to n bytes while it reads an answer ([connections.Conn.Answers]).
-func (c *Client) Answers(n int) {
-	if c != nil && c.conn != nil {
-		c.conn.Answers(n)
-	}
+	return c.conn
 }
 
 // AuthType implements credentials.AuthInfo.

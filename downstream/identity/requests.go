@@ -6,9 +6,9 @@ import "net/http"
 // request is told of it, whatever handler answers.
 func Requests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		client := ClientOf(r.Context())
-		client.Served()
-		client.Took(headerBytes(r))
+		conn := ClientOf(r.Context()).Conn()
+		conn.Served()
+		conn.Took(headerBytes(r))
 		next.ServeHTTP(w, r)
 	})
 }
