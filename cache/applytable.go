@@ -72,7 +72,7 @@ func answered(t *Table, now time.Time, empty bool) {
 // rejected, and removes nothing.
 func (u *update) conclude(t *Table) {
 	if u.state.Complete {
-		u.unsolicited = 0 // the source says everything, whoever asks
+		u.unsolicited = 0 // the source says everything of the type, unasked
 	}
 	if !concludes(u) {
 		return

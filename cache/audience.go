@@ -32,8 +32,8 @@ type Audience interface {
 	HandOver(h Handover)
 	// Confirmed tells that the server has the content, which was restored (SUR-1).
 	Confirmed()
-	// Renewed tells of a heartbeat. lifted says that the server removed the ttl (TTL-4).
-	Renewed(lifted bool)
+	// Renewed tells of a heartbeat. ttlRemoved says that the server removed the ttl (TTL-4).
+	Renewed(ttlRemoved bool)
 	// Erred tells of an error beside the content (ERR-1), and Recovered that it is over.
 	Erred()
 	Recovered()

@@ -143,20 +143,20 @@ func checkCollection(coll *Collection, key string, c *Checker) {
 	var bytes int64
 	stale := 0
 	for _, l := range []struct {
-		list *list
-		dead bool
+		list       *list
+		tombstones bool
 	}{{&coll.log.live, false}, {&coll.log.tombstones, true}} {
 		n, last := 0, uint64(0)
 		var prev *Entry
 		for e := l.list.head; e != nil; prev, e = e, e.next {
 			n++
 			c.That(e.prev == prev, "%q: list broken before %q", key, e.key)
-			c.That(e.coll == coll && e.marks.Tombstone == l.dead, "%q: %q is in the wrong list", key, e.key)
+			c.That(e.coll == coll && e.marks.Tombstone == l.tombstones, "%q: %q is in the wrong list", key, e.key)
 			c.That(e.changed > last, "%q: %q is out of order", key, e.key)
-			c.That(e.Exists() != l.dead, "%q: %q is %s", key, e.key, e.state)
+			c.That(e.Exists() != l.tombstones, "%q: %q is %s", key, e.key, e.state)
 			c.That(coll.table.entries[e.key] == e, "%q: %q is not in the table", key, e.key)
 			last = e.changed
-			if !l.dead {
+			if !l.tombstones {
 				bytes += e.Size()
 				if coll.quiet.isStale(e) {
 					stale++

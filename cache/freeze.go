@@ -98,8 +98,8 @@ func keepFrozen(i *demand) bool {
 	return true
 }
 
-// letGo lets the demands be evicted again that were kept.
-func letGo(t *Table, kept map[*demand]struct{}) {
+// releaseKept lets demands be evicted again that a freeze kept.
+func releaseKept(t *Table, kept map[*demand]struct{}) {
 	for i := range kept {
 		if i.alive() && i.idle && !i.evicting && !t.store.cache.isIdle(i) {
 			t.store.cache.addIdle(i)

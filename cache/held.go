@@ -29,7 +29,7 @@ func holds(u *update, t *Table, key string, e *Entry, r *wire.Resource) bool {
 		return false
 	}
 	if e != nil && e.Open() {
-		t.remove(e, Absent, nil, u.received) // who asks for it is told what is released
+		t.remove(e, Absent, nil, u.received) // a client that asks for it is told what is released
 	}
 	h.names.Put(key, f)
 	if exists {

@@ -46,7 +46,7 @@ func (o *outageState) begin(err *wire.ResourceError) {
 	o.Store(err)
 }
 
-// end forgets who waits, and returns the error of the outage. The caller holds Store.mu.
+// end ends the outage for all clients, and returns its error. The caller holds Store.mu.
 func (o *outageState) end() *wire.ResourceError {
 	err := o.Swap(nil)
 	o.untold.Store(false)

@@ -24,7 +24,7 @@ func releaseTable(t *Table, now time.Time, ended Ending) {
 		t.store.changes.held = append(t.store.changes.held, heldOf(t, ended))
 	}
 	t.store.due.held.leave(t)
-	letGo(t, t.upstream.held.kept)
+	releaseKept(t, t.upstream.held.kept)
 	names := t.upstream.held.end()
 	u := &update{response: &wire.DeltaResponse{TypeURL: t.typeURL}, received: now}
 	for key, f := range names.Take() {

@@ -178,7 +178,7 @@ func (k *checker) issuer(at string, t *Issuer) {
 	}
 }
 
-// keysURL checks where keys are fetched. Whoever can change them on their way can be everybody.
+// keysURL checks where keys are fetched. Somebody who can change the keys on their way can pass for any client.
 func (k *checker) keysURL(path, value string) {
 	u, err := url.Parse(value)
 	switch {

@@ -66,7 +66,7 @@ type shared struct {
 
 	retirements retirements
 	identified  func(g grpc.ServerStream) (grpc.ServerStream, error) // see Server.Identified; nil: none
-	aside       func(g grpc.ServerStream) (done bool, err error)     // see Server.Aside; nil: none
+	peers       func(g grpc.ServerStream) (done bool, err error)     // see Server.AnswerPeers; nil: none
 	admission   Admission                                            // see Admit; nil: everybody joins
 }
 

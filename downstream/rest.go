@@ -141,7 +141,7 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, conn *http.Respons
 	if err := s.hold(p); err != nil {
 		return refused(err)
 	}
-	defer letGo(s, p)
+	defer removePoll(s, p)
 	if err := p.subscribe(); err != nil {
 		p.log.Debug("refused a poll", "error", err)
 		return refused(err)
@@ -180,8 +180,8 @@ func (s *Server) hold(p *poll) error {
 	return nil
 }
 
-// letGo removes a poll from the members.
-func letGo(s *Server, p *poll) {
+// removePoll removes a poll from the members.
+func removePoll(s *Server, p *poll) {
 	s.polling.payloads.leave()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -107,9 +107,9 @@ func NewServer(c Config) *Server {
 	return s
 }
 
-// Aside has f called for each stream before anything of it is read. done says that the stream is no
+// AnswerPeers has f called for each stream before anything of it is read. done says that the stream is no
 // client's, and ends with the error. It is to be called before Serve.
-func (s *Server) Aside(f func(g grpc.ServerStream) (done bool, err error)) { s.shared.aside = f }
+func (s *Server) AnswerPeers(f func(g grpc.ServerStream) (done bool, err error)) { s.shared.peers = f }
 
 // Admit has a decide which clients a server takes on. It is to be called before Serve.
 func Admit(s *Server, a Admission) { s.shared.admission = a }
@@ -142,8 +142,8 @@ func (s *Server) describe(v *discoveryService) *grpc.ServiceDesc {
 						return err
 					}
 				}
-				if aside := s.shared.aside; aside != nil {
-					if done, err := aside(g); done {
+				if peers := s.shared.peers; peers != nil {
+					if done, err := peers(g); done {
 						return err
 					}
 				}

@@ -59,7 +59,7 @@ func AuthorityPattern(pattern string) (string, error) {
 // The zero Authorities is ready for use. It may be asked from any goroutine once
 // the last Claim has returned.
 type Authorities struct {
-	// Default is the owner of what nobody claims, "" if there is none.
+	// Default is the owner of authorities that no owner claims, "" if there is none.
 	Default string
 
 	exact    map[string]string

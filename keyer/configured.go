@@ -8,8 +8,8 @@ const reservedKeys = "xds."
 
 // CheckConfigured refuses reserved context keys in a text of the relay's own
 // configuration: those that begin with "xds.", or with a character that is not
-// alphanumeric (NAME-7). Only whoever resolves a URL may add them; on the wire every key
-// passes. The text is an xdstp name or the beginning of one, or else everything is
+// alphanumeric (NAME-7). Only the program that resolves a URL may add them. On the wire
+// every key passes. The text is an xdstp name or the beginning of one, or else everything is
 // allowed. Alternatives are held to the same. The error is a [*NameError].
 func CheckConfigured(text string) error {
 	if !IsXDSTP(text) {

@@ -318,9 +318,9 @@ const leastLinger = time.Second
 // lingerPart is the part of its life that a session lingers at most.
 const lingerPart = 4
 
-// closeLater looks after the linger, or after a part of the session's life if that is less: who comes
-// with one node after the other, each for a moment, is not to have the relay keep all that they asked
-// for (LIM-3). The caller holds mu.
+// closeLater looks after the linger, or after a part of the session's life if that is less. A client
+// that presents one node after the other, each for a moment, must not make the relay keep all that these
+// asked for (LIM-3). The caller holds mu.
 func (h *hub) closeLater(s *session) {
 	wait := h.linger
 	if !s.polled {
@@ -380,7 +380,7 @@ func (h *hub) quit(s *session) {
 func (h *hub) part(s *session) {
 	p := h.planeOf(s.key)
 	p.sessions--
-	h.bury(p)
+	h.closeRetired(p)
 }
 
 // discard ends a session before its clients have left, and makes room for another one. It returns

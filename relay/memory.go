@@ -8,8 +8,8 @@ import (
 	"github.com/xdsrelay/xdsrelay/relay/load"
 )
 
-// memory has the relay let go of what nobody uses while memory is short (LIM-3). Who is refused then is
-// load.Admission's to decide.
+// memory has the relay evict content and end sessions without clients while memory is short (LIM-3).
+// load.Admission decides which clients are refused then.
 type memory struct {
 	*load.Memory
 

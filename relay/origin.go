@@ -126,7 +126,7 @@ func guardOf(u *config.Upstream) hold.Guard {
 func filesConfig(u config.Upstream, fullState map[string]bool, obs upstream.Observer, log *slog.Logger) upstream.FilesConfig {
 	return upstream.FilesConfig{
 		Name: u.Name, Path: u.Path, FullState: fullState, MaxSize: int64(u.MaxReceiveSize),
-		// Who wants them looked at more often than that waits no longer for quiet either.
+		// With a shorter interval the wait for quiet is no longer than the interval either.
 		Poll: u.Poll.Interval.Std(), Quiet: min(u.Poll.Interval.Std(), filesource.DefaultQuiet),
 		Batch: atOnce(u.Batch), Observer: obs, Logger: log,
 	}

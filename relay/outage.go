@@ -21,9 +21,8 @@ import (
 const (
 	// outageLook is how often somebody looks which upstreams cannot be reached (ABS-2).
 	outageLook = time.Second
-	// deniedFresh is how long the word of a server counts that lets a scope's clients not in.
-	// Each attempt that fails is seen by one look at least, and who comes later has one of
-	// its own.
+	// deniedFresh is how long it counts that a server refused a scope's stream. At least one look
+	// sees each attempt that fails. A session that begins later makes an attempt of its own.
 	deniedFresh = 2 * outageLook
 	// maxCause bounds what clients are told of why an upstream cannot be reached, in bytes.
 	maxCause = 512
@@ -170,9 +169,9 @@ func (o outageWatch) run(ctx context.Context) {
 	backoff.Every(ctx, outageLook, func(now time.Time) { o.tell(ctx, now) })
 }
 
-// tell has the stores of all planes know which of them cannot be reached, and
-// whoever asks for the relay's health. Clients are told when all stores know. Those of a store whose
-// snapshot is read still wait for it: it may serve them.
+// tell has the stores of all planes, and the relay's health service, know which planes cannot be reached.
+// Clients are told when all stores know. Those of a store whose snapshot is read still wait for it: it may
+// serve them.
 func (o outageWatch) tell(ctx context.Context, now time.Time) {
 	after := o.relay.now.Load().config.Server.UnreachableAfter.Std()
 	present, retired := o.relay.hub.census()

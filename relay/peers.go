@@ -62,7 +62,7 @@ type help struct {
 // helped is what is known of the help for one session.
 type helped struct {
 	id     string      // immutable: what peers call the store; "": they are not asked for it
-	asking atomic.Bool // whoever set it owns what follows
+	asking atomic.Bool // the goroutine that set it owns what follows
 
 	wants uint64        // cache.Peers.Wants when they were asked
 	again time.Time     // when they are asked again for what they lacked; zero: they had all

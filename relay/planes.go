@@ -106,11 +106,11 @@ func (h *hub) retire(p *plane) {
 		h.retired = make(map[*plane]bool)
 	}
 	h.retired[p] = true
-	h.bury(p)
+	h.closeRetired(p)
 }
 
-// bury closes a retired plane that has no session left. The caller holds mu.
-func (h *hub) bury(p *plane) {
+// closeRetired closes a retired plane that has no session left. The caller holds mu.
+func (h *hub) closeRetired(p *plane) {
 	if !p.retired || p.sessions > 0 {
 		return
 	}

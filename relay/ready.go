@@ -226,8 +226,8 @@ func texts(all []upstreamReady, which func(*upstreamReady) bool) string {
 	return strings.Join(texts, ", ")
 }
 
-// tell says, to whoever asks for the relay's health over gRPC whether it can serve any client
-// (ABS-2). A relay that has just begun cannot, before it has content or has reached an upstream.
+// tell has the health service of gRPC say whether the relay can serve any client (ABS-2). A relay that has
+// just begun cannot, before it has content or has reached an upstream.
 func (h *health) tell() {
 	all := h.availabilities(time.Now())
 	if !h.complete.Load() {

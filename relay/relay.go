@@ -254,7 +254,7 @@ func (r *Relay) listener(cfg *config.Config) error {
 	r.server.Identify(r.ports)
 	downstream.Admit(r.server, admission{r.admission, r.metrics.Downstream()})
 	if r.peers != nil {
-		r.server.Aside(r.peers.Answer)
+		r.server.AnswerPeers(r.peers.Answer)
 	}
 	r.reports = loadreport.NewServer(r.router, downstream.EndStream)
 	r.server.Contain(r.panics, r.repairs.suspects.add)

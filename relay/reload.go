@@ -117,7 +117,7 @@ func (r *Relay) carryOut(cfg *config.Config) error {
 	r.reports.Recheck(cfg.Server.Drain.Std())
 	r.ahead.renew(aheadOf(cfg.Resolve))
 	for _, from := range obsolete {
-		r.hub.running.Go(from.Close) // who looks whether it can be reached may hold it up
+		r.hub.running.Go(from.Close) // an attempt to reach the control plane may hold it up
 	}
 	return nil
 }

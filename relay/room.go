@@ -25,7 +25,7 @@ type room struct {
 }
 
 // admit counts a session that is to be used by the first client. It counts for the client that began to
-// use it, as long as any client does: what nobody uses makes room for others anyway.
+// use it, as long as any client does. A session without clients makes room for others anyway.
 func (r *room) admit(who claim, key sessionKey, sessions map[sessionKey]*session) error {
 	if key.ofAll() {
 		return nil
@@ -164,7 +164,7 @@ func (s *session) betweenPolls() bool {
 // it belongs to no client. The caller holds mu.
 func (h *hub) stays(s *session) bool {
 	// A session that nobody uses does not reconnect (UPS-2), and is idle then. One that has
-	// learned nothing loses nothing: clients may invent what no server answers (LIM-3).
+	// learned nothing loses nothing: clients may invent names that no server answers (LIM-3).
 	away := s.store.Session().Learned() && (s.client.Status().State == upstream.StateConnecting || !h.planeOf(s.key).outage().Since.IsZero())
 	frozen := cache.OperatorOf(s.store).Frozen() // a new session would begin with what is held
 	return s.store.Session().Wanted() > 0 && (away || frozen || s.key.ofAll())

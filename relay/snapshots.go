@@ -51,8 +51,8 @@ type snapshots struct {
 	off time.Time // when the last write failed; zero if it did not
 }
 
-// onDisk is what is known of the snapshot of one session. Only the session's own goroutine touches
-// it before ready, and whoever holds mu afterwards.
+// onDisk is what is known of the snapshot of one session. Before ready only the session's own
+// goroutine touches it, and afterwards only a goroutine that holds mu.
 type onDisk struct {
 	id    string // immutable; "": the session has no snapshot
 	ready atomic.Bool

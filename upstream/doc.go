@@ -9,7 +9,7 @@
 // response to the Store and answers it, resumes after a loss (RES-12), backs off (OPS-2) and
 // moves between endpoints (LOC-6).
 //
-// It does not own what is cached or who wants what: that is the Store's, which
+// It does not own cached resources and their clients: the Store has them, which
 // package cache implements. Payloads are never looked at, and never logged
 // (OPS-6). Package relay creates upstreams and sessions and runs them.
 //

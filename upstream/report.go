@@ -10,7 +10,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// report is what a session tells of itself: to its observer, and to whoever asks for
+// report is what a session tells of itself: to its observer, and to callers that ask for
 // its Status.
 type report struct {
 	obs   Observer

@@ -12,7 +12,7 @@ import (
 
 const (
 	// maxWarnings is how many warnings a session writes in a warningPause about types,
-	// which are the clients' choice. Those beyond are for who looks at details.
+	// which are the clients' choice. Further ones are logged at the debug level.
 	maxWarnings  = 10
 	warningPause = time.Minute
 	// maxListed bounds the types that one line in the log lists.

@@ -185,12 +185,12 @@ func withdraw(p *delivery, w *typeSub, f *follower, e *cache.Entry) bool {
 	if e.ServedName() != name {
 		w.subs.screen.conceal(name)
 	}
-	if !w.subs.screen.lent[name] || w.place.form.State {
+	if !w.subs.screen.byOthers[name] || w.place.form.State {
 		return true
 	}
 	if !p.writer.removeVariant(e, false, name) {
 		return false
 	}
-	delete(w.subs.screen.lent, name)
+	delete(w.subs.screen.byOthers, name)
 	return true
 }

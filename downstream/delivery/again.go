@@ -205,7 +205,7 @@ func (p *delivery) group(w *typeSub, g *group) bool {
 		var who any
 		var name string
 		if i.sub != nil {
-			who, name = i.sub, i.sub.told()
+			who, name = i.sub, i.sub.sentName()
 		} else {
 			who, name = i.entry, w.subs.following(i.entry.Collection()).name.of(i.entry)
 		}

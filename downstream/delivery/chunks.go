@@ -16,9 +16,9 @@ func beginner(f *follower) bool {
 	return false
 }
 
-// chunks takes members from e on, as many at a time as are sent alike to whoever begins to
-// follow the collection. It gives the first one that it did not take. It opens a batch only for
-// what goes into it, be it that member.
+// chunks takes members from e on, as many at a time as are sent alike to all clients that begin to
+// follow the collection. It gives the first member that it did not take. It opens a batch only if
+// something goes into it, maybe that member.
 func (p *delivery) chunks(f *follower, e *cache.Entry) *cache.Entry {
 	c := f.Collection()
 	if e == nil || e.Changed() > f.Begun() || !beginner(f) {

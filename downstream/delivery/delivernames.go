@@ -44,10 +44,10 @@ func (p *delivery) deliverName(n *nameSub) (done bool) {
 	case sayHeartbeat:
 		done = p.writer.nameHeartbeat(n)
 	case sayHeld:
-		w.subs.screen.serves(n.shown(), n.told())
-		done = p.writer.known(e, n.told())
+		w.subs.screen.serves(n.shown(), n.sentName())
+		done = p.writer.known(e, n.sentName())
 		if done && e.Resource() != nil {
-			p.writer.variantSent(n, e.Resource(), n.told())
+			p.writer.variantSent(n, e.Resource(), n.sentName())
 		}
 	case sayAlone:
 		w.rejections().add(group{items: []item{{e, n, e.Changed()}}})
@@ -108,13 +108,13 @@ func (p *delivery) actionFor(n *nameSub) nameAction {
 // nameContent sends the content of a name.
 func (p *delivery) nameContent(n *nameSub) bool {
 	r := n.content()
-	if !p.writer.addVariant(n, n.entry, r, n.told(), n.pushed) {
+	if !p.writer.addVariant(n, n.entry, r, n.sentName(), n.pushed) {
 		return false
 	}
 	if p.writer.cur == nil {
 		return true // the client may not have it
 	}
-	n.typeSub.subs.screen.serves(n.shown(), n.told())
+	n.typeSub.subs.screen.serves(n.shown(), n.sentName())
 	n.response = p.writer.cur.flight.number
 	p.cluster(r, !n.holds)
 	return true

@@ -61,7 +61,7 @@ func (wr *writer) nameHeartbeat(sub *nameSub) bool {
 	if late && w.renewals.lapses(lapsed{sub: sub, entry: e}, w.list.full) {
 		return true
 	}
-	return wr.heartbeat(e, sub.told(), late)
+	return wr.heartbeat(e, sub.sentName(), late)
 }
 
 // memberHeartbeats sends the heartbeats of members. They go before the members: content that is

@@ -63,7 +63,7 @@ func (s *sole) Changed()                         { s.audience().Changed() }
 func (s *sole) Removed(r cache.Removal)          { s.audience().Removed(r) }
 func (s *sole) HandOver(h cache.Handover)        { s.audience().HandOver(h) }
 func (s *sole) Confirmed()                       { s.audience().Confirmed() }
-func (s *sole) Renewed(lifted bool)              { s.audience().Renewed(lifted) }
+func (s *sole) Renewed(ttlRemoved bool)          { s.audience().Renewed(ttlRemoved) }
 func (s *sole) Erred()                           { s.audience().Erred() }
 func (s *sole) Recovered()                       { s.audience().Recovered() }
 func (s *sole) Overdue()                         { s.audience().Overdue() }
@@ -100,12 +100,12 @@ func (a *audience) HandOver(h cache.Handover) {
 }
 
 // Renewed makes a heartbeat due for the clients that can do ttl. A client of the state of the
-// world is sent the content if the ttl was lifted: nothing else says so (TTL-4).
-func (a *audience) Renewed(lifted bool) {
+// world is sent the content if the server removed the ttl: nothing else says so (TTL-4).
+func (a *audience) Renewed(ttlRemoved bool) {
 	for _, n := range *a {
 		switch form := n.typeSub.place.form; {
 		case !form.TTL:
-		case form.renewsWhole() && lifted:
+		case form.renewsWhole() && ttlRemoved:
 			n.repeat()
 		default:
 			n.renew()

@@ -71,9 +71,9 @@ func (n *nameSub) located() bool { return wire.IsLocator(n.spelling) }
 // shown returns the name as the client knows it.
 func (n *nameSub) shown() string { return wire.LocatedName(n.spelling) }
 
-// told returns the name under which the client is sent the content: that of another resource
+// sentName returns the name under which the client is sent the content: that of another resource
 // for an alias (RES-10).
-func (n *nameSub) told() string {
+func (n *nameSub) sentName() string {
 	if n.entry.Marks().Alias && !n.typeSub.place.reads() {
 		return n.entry.ServedName()
 	}

@@ -74,7 +74,7 @@ func (p *presentation) name(sub *nameSub, version []byte) {
 	if p.begun && !p.distrust && len(p.subs.names.respelled[key]) == 0 && sub.same(version) {
 		w.held.drop(key)
 		w.changed.handedOver.drop(sub)
-		w.subs.screen.serves(sub.shown(), sub.told())
+		w.subs.screen.serves(sub.shown(), sub.sentName())
 		sub.holds, sub.dirty, sub.pushed, sub.absenceDue = true, false, false, false
 		return
 	}

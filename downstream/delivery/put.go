@@ -13,7 +13,7 @@ func (w *typeSub) put(to sink, c outgoing) bool {
 		if c.body != nil || !g.lets(c.name, c.resource) {
 			return false
 		}
-		g.lend(c.name, c.resource.Name)
+		g.serveByOther(c.name, c.resource.Name)
 		if form := w.place.form; !form.State || form.Wrapped { // else no alias is sent
 			c.without = g.withheld(c.resource)
 		}

@@ -36,9 +36,9 @@ const (
 type screen struct {
 	judge   Judge
 	typeURL string
-	// lent are the members that the client has and that another resource serves: a redirect may
+	// byOthers are the members that the client has and that another resource serves: a redirect may
 	// lead to one that the client may not have next.
-	lent map[string]bool
+	byOthers map[string]bool
 	// concealed are the members that another resource serves, which the client may not have: it
 	// was not sent them.
 	concealed map[string]bool
@@ -87,16 +87,16 @@ func (g *screen) withheld(r *wire.Resource) (aliases []string) {
 	return aliases
 }
 
-// lend records that the client is sent what another resource serves.
-func (g *screen) lend(name, served string) {
+// serveByOther records that the client is sent what another resource serves.
+func (g *screen) serveByOther(name, served string) {
 	delete(g.concealed, name)
 	if served == name {
 		return
 	}
-	if g.lent == nil {
-		g.lent = make(map[string]bool)
+	if g.byOthers == nil {
+		g.byOthers = make(map[string]bool)
 	}
-	g.lent[strings.Clone(name)] = true // it may lie in bytes that go
+	g.byOthers[strings.Clone(name)] = true // it may lie in bytes that go
 }
 
 // conceal records that the client was not sent a member that another resource serves.

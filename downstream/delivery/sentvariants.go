@@ -18,7 +18,7 @@ type sentVariants struct {
 }
 
 // swap records what the client has now of one of its subscriptions, nothing if now is zero. It
-// returns what no subscription has any more.
+// returns the variant that none of its subscriptions has any more.
 func (s *sentVariants) swap(who any, now wire.Variant) (gone wire.Variant) {
 	was, had := s.by[who]
 	if had && was == now {

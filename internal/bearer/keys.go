@@ -23,7 +23,7 @@ const (
 )
 
 // algorithms are those by which a token may be signed. All are asymmetric: with a symmetric one,
-// whoever knows a public key could sign, and with "none" everybody could.
+// everybody who knows a public key could sign, and with "none" everybody could.
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
 	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,

@@ -82,8 +82,8 @@ func Of(authorization []string) (token string, err error) {
 	return token, nil
 }
 
-// Unverified gives what a token says, whoever signed it: what rules see of the client if the relay
-// trusts its issuer. White space around it does not matter.
+// Unverified gives the claims of a token without a look at its signature: rules see them of the client if the
+// relay trusts its issuer. White space around it does not matter.
 func Unverified(text []byte) (keyer.Token, error) {
 	parsed, err := jwt.ParseSigned(string(bytes.TrimSpace(text)), algorithms)
 	if err != nil {

@@ -148,7 +148,7 @@ func readInline(b []byte) (Entry, error) {
 	return e, nil
 }
 
-// sameType tells whether two type URLs are those of one type, whoever hosts it.
+// sameType tells whether two type URLs are those of one type. Their hosts may differ.
 func sameType(a, b string) bool {
 	return a[strings.LastIndexByte(a, '/')+1:] == b[strings.LastIndexByte(b, '/')+1:]
 }

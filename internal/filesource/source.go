@@ -116,8 +116,8 @@ func New(cfg Config) (*Source, error) {
 func (s *Source) Snapshot() *Snapshot { return s.snapshot.Load() }
 
 // Subscribe gives a channel with one slot that is filled whenever there is a new
-// snapshot, and a function that ends it. Who looks at Snapshot after Subscribe,
-// and again after each receive, misses nothing but what was overtaken.
+// snapshot, and a function that ends it. A caller that looks at Snapshot after Subscribe,
+// and again after each receive, misses no snapshot but those that a newer one replaced.
 func (s *Source) Subscribe() (changed <-chan struct{}, cancel func()) {
 	ch := wake.New()
 	s.mu.Lock()
@@ -203,7 +203,7 @@ func (s *Source) pass(w *filewatch.Watcher, impatient bool) (settled bool) {
 	for _, f := range files {
 		s.report(f)
 	}
-	s.publish(files) // last: whoever has what a file holds now finds it reported as mended
+	s.publish(files) // last: with the new content of a file its report as mended is there already
 	return settled
 }
 

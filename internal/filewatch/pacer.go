@@ -31,8 +31,8 @@ func (p *Pacer) Trigger(now time.Time) {
 // C receives when it is time to look.
 func (p *Pacer) C() <-chan time.Time { return p.timer.C }
 
-// Tick is Trigger for what nobody did: it puts off nothing that is due, however
-// often it comes.
+// Tick is Trigger for a look at regular times. However often it comes, it puts off
+// no look that is due.
 func (p *Pacer) Tick(now time.Time) {
 	if p.since.IsZero() {
 		p.Trigger(now)

@@ -36,6 +36,6 @@
 //
 // # Goroutines and locks
 //
-// One goroutine, Run's, owns everything but the list of taps that were woken and the
+// One goroutine, Run's, owns everything but the list of taps that were rung and the
 // records for [Resolver.Reject], which have a lock each; nothing is called under them.
 package resolve

@@ -11,8 +11,8 @@ func (r *Resolver) Renew(s Settings) {
 	r.wakeUp()
 }
 
-// renew has everything look again, if Renew was called. What no place is left for is let
-// go of by who looks.
+// renew has all globs and nodes look again, if Renew was called. Such a look lets go
+// of a name that has no place any more.
 func (r *Resolver) renew() {
 	r.mu.Lock()
 	s := r.renewed

@@ -231,7 +231,7 @@ func (r *Resolver) work(now time.Time) {
 		if t.subscribe() {
 			r.ring(t)
 		}
-		t.letGo()
+		t.releaseUnused()
 	}
 }
 

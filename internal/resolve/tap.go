@@ -216,9 +216,9 @@ func (t *tap) subscribe() bool {
 	return said
 }
 
-// letGo ends the subscriptions that nothing uses any more, and the place itself if none
+// releaseUnused ends the subscriptions that nothing uses any more, and the place itself if none
 // is left.
-func (t *tap) letGo() {
+func (t *tap) releaseUnused() {
 	for _, l := range t.unused {
 		if len(l.users) == 0 && t.leads[l.leadKey] == l {
 			delete(t.leads, l.leadKey)

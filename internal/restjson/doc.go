@@ -18,8 +18,8 @@
 // all types of Envoy's API are linked (package apitypes), and a
 // payload with another type in it can be neither sent nor received. That is an
 // error which names the resource and the type. A field that this build does not
-// know is lost; whoever is concerned is told (Lossy, Discarded), as it must not
-// happen in silence.
+// know is lost. The caller is told (Lossy, Discarded): a loss must not happen in
+// silence.
 //
 // What is decoded has protobuf's deterministic encoding, so that a resource that
 // did not change has the same digest after every poll (ACK-4).

@@ -37,8 +37,8 @@ var errRunning = errors.New("restjson: the poller was started already")
 //     again (ACK-4). Where connections are not kept, that is so with every poll.
 //     A proxy that keeps its connection while the server behind it changes hides
 //     all that.
-//   - Whoever holds something and may be talking to another server now, or asks for
-//     other names, presents [wire.Unconfirmed] instead: a relay that was started again
+//   - A client that holds something and may be talking to another server now, or asks
+//     for other names, presents [wire.Unconfirmed] instead: a relay that was started again
 //     would take a poll without a version for that of a client with nothing to lose,
 //     and answer before it knows all (RES-2).
 //   - A rejection goes out with the next poll, which is made after a back-off, and
@@ -201,7 +201,7 @@ func (p *Poller) poll(ctx context.Context, sub subscription) pause {
 		p.cfg.Handler.OnError(err)
 		return p.reject(undecodable.Nonce, sub, err)
 	default:
-		// Whoever answers next need not know of what was said before.
+		// The next poll may reach another server, which did not send what came before.
 		p.accepted, p.nonce, p.rejection = "", "", nil
 		p.cfg.Handler.OnError(err)
 		return pause{length: p.backoff.Next(), whole: true}

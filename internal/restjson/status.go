@@ -34,7 +34,7 @@ func refuse(code int, format string, args ...any) *StatusError {
 	return &StatusError{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// status is google.rpc.Status in JSON. Its messages go to whoever polls.
+// status is google.rpc.Status in JSON. Its messages go to the client that polls.
 type status struct {
 	Code    codes.Code `json:"code"`
 	Message string     `json:"message"`

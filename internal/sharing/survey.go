@@ -188,7 +188,7 @@ func (s *Survey) scope(p *Placement, node string) *scope {
 		Upstream: key.Upstream, Scope: key.Scope, Rule: d.Rule, Parts: d.Parts,
 		Isolated: Isolated(d, s.options.Policy), Types: make(map[string]int), First: node,
 	}}
-	// Who meets in an isolated scope has equal nodes.
+	// The clients of an isolated scope have equal nodes.
 	if !at.Isolated && s.options.Unmentioned != nil {
 		at.node = d.Client
 	}

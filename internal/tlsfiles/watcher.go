@@ -10,8 +10,8 @@ import (
 )
 
 // DefaultRefresh is how often files are looked at for changes. Certificates
-// live for hours at least and whoever replaces one (cert-manager, the kubelet)
-// takes about a minute for it; reading three small files costs nothing.
+// live for hours at least. A program that replaces one (cert-manager, the kubelet)
+// takes about a minute for it. Reading three small files costs nothing.
 const DefaultRefresh = time.Minute
 
 // watcher keeps the newest good material of a set of files.

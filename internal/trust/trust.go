@@ -48,7 +48,7 @@ func OfDomains(bundles []*x509bundle.Bundle, ids []spiffeid.ID) *Roots {
 	return r
 }
 
-// Pool gives all roots, never nil: to crypto/tls that would be the system's. Whoever verifies with the
+// Pool gives all roots, never nil: to crypto/tls that would be the system's. A caller that verifies with the
 // pool alone must call Check too.
 func (r *Roots) Pool() *x509.CertPool {
 	if r.pool == nil {

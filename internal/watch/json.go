@@ -123,5 +123,5 @@ func (w *watcher) sizeOf(r *wire.Resource) int {
 	return len(r.FramedAny())
 }
 
-// round leaves out what nobody reads of a delay.
+// round gives a delay without digits that say nothing to a reader.
 func round(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }

@@ -160,8 +160,8 @@ func (w *watcher) opened(typeURL string) {
 	w.printLocked(event{typeURL: typeURL})
 }
 
-// response accepts everything that can be accepted: whoever watches must not
-// keep a server from carrying on.
+// response accepts everything that can be accepted: a watcher must not keep a
+// server from carrying on.
 func (w *watcher) response(r *xdsclient.Response) error {
 	w.responses.Add(1)
 	w.mu.Lock()

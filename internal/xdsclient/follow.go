@@ -18,7 +18,7 @@ type Backoff struct {
 	Base, Max time.Duration // DefaultBackoff's where 0
 }
 
-// DefaultBackoff is for somebody who looks on.
+// DefaultBackoff is for a person who watches.
 func DefaultBackoff() Backoff {
 	return Backoff{Base: 500 * time.Millisecond, Max: 10 * time.Second}
 }

@@ -55,7 +55,7 @@ type Options struct {
 	OnResponse func(*Response) error
 }
 
-// DefaultPollInterval is for somebody who looks on.
+// DefaultPollInterval is for a person who watches.
 const DefaultPollInterval = time.Second
 
 // DefaultMaxRequestSize is what servers accept by default, with room to spare.

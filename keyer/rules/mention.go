@@ -10,8 +10,8 @@ import (
 	"cel.dev/cel-go/common/operators"
 )
 
-// mentions are the fields of a node that expressions look at: a tree of names. Who looks
-// at a message or a map as a whole looks at everything in it.
+// mentions are the fields of a node that expressions look at: a tree of names. An
+// expression that looks at a message or a map as a whole looks at everything in it.
 type mentions struct {
 	whole bool
 	below map[string]*mentions

@@ -74,8 +74,8 @@ func (c *compiler) layNode(r *rule) {
 	}
 }
 
-// copyNamed copies the field of a client's node. What a client lacks, and has a value for
-// the scope all the same, is that value: so the node is the same whoever comes first.
+// copyNamed copies the field of a client's node. A field that the client lacks may have a value in
+// the scope all the same. The node has that value, so it does not depend on which client comes first.
 func (n *named) copyNamed(to *corev3.Node, v *variables) error {
 	switch metadata := v.client.node.GetMetadata(); {
 	case n.path[0] == pathMetadata && len(n.path) == 1:

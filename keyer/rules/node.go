@@ -56,7 +56,7 @@ func clearField(node *corev3.Node, path []string) {
 // isProtocolFeature reports whether a client feature says what a client makes of the
 // transport protocol, which the relay speaks itself on either side. All others tell what a
 // server may send: about load balancing ("envoy.lb.*"), endpoints ("xds.endpoint.*"), and
-// what nobody here has heard of.
+// features that this build does not know.
 func isProtocolFeature(feature string) bool {
 	switch feature {
 	case "xds.config.supports-resource-ttl", "xds.config.supports-resource-in-sotw", "xds.config.resource-in-sotw",

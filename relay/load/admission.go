@@ -50,23 +50,23 @@ type Observer interface {
 	Refused(work Work, reason Reason)
 }
 
-// How much is worked on at a time, and who waits how long.
+// How many works there are at a time, and how long others wait.
 const (
 	// perProcessor is how many works may be under way for each processor. Works compute. More of them at
 	// a time are not done sooner, but have the streams that are served wait for a processor. Fewer leave
 	// processors idle when one waits for a lock.
 	perProcessor = 2
 	leastAtATime = 4
-	// lent is how long a work has its place. What takes longer computes much, or waits for something: then
+	// turnTime is how long a work has its place. What takes longer computes much, or waits for something: then
 	// a processor may be free. It goes on, and the next one begins.
-	lent = 100 * time.Millisecond
+	turnTime = 100 * time.Millisecond
 	// overrunMost times as many works as have places may go on beyond their time.
 	overrunMost = 4
 	// joinsInRow is how many joins and polls have their turns before a new connection has, if both wait.
 	joinsInRow = 4
 
 	// joinWait is how long a join or a poll waits for its place. With what the work itself takes it is less than a
-	// second: who joins is served within that, or may ask another relay.
+	// second: a client that joins is served within that, or may ask another relay.
 	joinWait = 800 * time.Millisecond
 	// helloWait is less than a handshake may take in all. The clients' own limits are not known: after
 	// helloStale the connections that came last go first, whose clients are certainly there.
@@ -123,7 +123,7 @@ func (a *Admission) SetOff(off bool) {
 	}
 }
 
-// Close ends all waits with ErrClosed, and refuses who comes later.
+// Close ends all waits with ErrClosed, and refuses clients that come later.
 func (a *Admission) Close() { a.places.close() }
 
 // Status is what an Admission does at the moment.

@@ -13,7 +13,7 @@ type Level int32
 // The levels. At each one the relay also does what the one before says (LIM-3).
 const (
 	Calm  Level = iota
-	Tight       // what nobody uses goes, and new scopes are refused
+	Tight       // content without clients is evicted, and new scopes are refused
 	Full        // new streams and polls are refused
 )
 

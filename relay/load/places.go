@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// places are those at which works are done that compute. There are few of them, and who finds none free waits
-// in a queue.
+// places are for works that compute. There are few places. A work that finds none free waits in a queue.
 type places struct {
 	// immutable after use begins
 	most int
@@ -33,7 +32,7 @@ type seat struct {
 // lease is guarded by places.mu.
 type lease struct {
 	since time.Time
-	over  bool // it was lent for long enough, and others have the place
+	over  bool // it had the place for long enough, and others have it now
 }
 
 // take waits for a place, for most at most. The error is ErrLate, ErrClosed or that of ctx.
@@ -109,7 +108,7 @@ func (p *places) release(s *seat) {
 	p.fill()
 }
 
-// close ends the waits in all queues with ErrClosed. Who comes later is refused.
+// close ends the waits in all queues with ErrClosed. Later works are refused.
 func (p *places) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,7 +141,7 @@ func (p *places) lookLater() {
 		return
 	}
 	p.looking = true
-	in := lent - time.Since(oldest.Value.(*lease).since)
+	in := turnTime - time.Since(oldest.Value.(*lease).since)
 	if p.look == nil {
 		p.look = time.AfterFunc(in, p.lookNow)
 		return
@@ -157,7 +156,7 @@ func (p *places) lookNow() {
 	p.looking = false
 	for e := p.running.Front(); e != nil && p.overrun < overrunMost*p.most; e = p.running.Front() {
 		l := e.Value.(*lease)
-		if time.Since(l.since) < lent {
+		if time.Since(l.since) < turnTime {
 			break
 		}
 		l.over = true
