@@ -98,6 +98,7 @@ var mayImport = map[string][]string{
 		"integration/bench/internal/clock", "integration/bench/internal/content", "integration/bench/internal/report",
 	},
 	"integration/simulate":              nil,
+	"integration/mutate/switches":       nil,
 	"integration/bench/internal/floor":  {"integration/bench/internal/content"},
 	"integration/bench/internal/report": nil,
 	"integration/bench/internal/server": {
