@@ -48,7 +48,8 @@ type deliveredType struct {
 	added    []string  // names that the one before did not have
 	answered bool      // there was an answer, to a request with the names answer, and there is still something
 	answer   []string
-	count    int // resources of the last answer
+	count    int  // resources of the last answer
+	ignored  bool // to be asked for was not answered since
 
 	bytes int // of the last response
 }
@@ -196,7 +197,7 @@ func (d *delivered) receivedState(stream wire.StreamID, r *wire.StateResponse, b
 	case len(r.Resources) == 0:
 		t.answered = false
 	case at.Sub(t.changed) >= trusted || slices.ContainsFunc(r.Resources, isNew):
-		t.answer, t.answered, t.count = t.names, true, len(r.Resources)
+		t.answer, t.answered, t.count, t.ignored = t.names, true, len(r.Resources), false
 	}
 }
 
@@ -233,10 +234,42 @@ func (d *delivered) take(stream wire.StreamID, r received, at time.Time) {
 	}
 }
 
-// polled notes that a poll with these names was answered.
-func (d *delivered) polled(stream wire.StreamID, names []string, bytes int) {
+// polled notes that a poll with these names was answered, with so many resources. A server that has nothing of
+// what is polled for may hold the next poll, as a relay does that does not know whether there is something.
+func (d *delivered) polled(stream wire.StreamID, names []string, count, bytes int) {
 	t := d.of(stream, stream.TypeURL)
-	t.names, t.answer, t.answered, t.bytes = names, names, true, bytes
+	t.names, t.answer, t.answered, t.bytes, t.ignored = names, names, count > 0, bytes, false
+}
+
+// unanswered takes a question that the server did not answer. It may have lost what that asked for, and have no
+// word for it (RES-7). So the next question is about something else, if there is anything. Samples come back with
+// the versions that a stream presents.
+func (d *delivered) unanswered(q *question) {
+	if d.state {
+		for _, p := range q.parts {
+			if t := d.types[deliveredKey{p.stream, p.typeURL}]; t != nil {
+				t.ignored = true
+			}
+		}
+		return
+	}
+	left := 0
+	for _, t := range d.types {
+		left += len(t.samples)
+	}
+	for _, p := range q.parts {
+		left -= len(p.names)
+	}
+	if left <= 0 {
+		return
+	}
+	for _, p := range q.parts {
+		for key, t := range d.types {
+			if key.typeURL == p.typeURL {
+				maps.DeleteFunc(t.samples, func(name string, _ content) bool { return slices.Contains(p.names, name) })
+			}
+		}
+	}
 }
 
 func has(sorted []string, name string) bool {
@@ -340,6 +373,9 @@ func (t *deliveredType) held(state bool) bool {
 // before reports whether a is asked for rather than b.
 func (d *delivered) before(a, b deliveredKey) bool {
 	x, y := d.types[a], d.types[b]
+	if x.ignored != y.ignored {
+		return !x.ignored
+	}
 	if secret := isSecret(a.typeURL); secret != isSecret(b.typeURL) {
 		return !secret
 	}

@@ -139,3 +139,77 @@ func TestSUR2_SUR3_QuestionsAfterUnsubscriptions(t *testing.T) {
 		}
 	}
 }
+
+// TestSUR2_RES7_QuestionsThatAreNotAnswered: what a server did not answer when it was asked for it is not what it is
+// asked for next, as long as there is anything else. It is again once it was answered.
+func TestSUR2_RES7_QuestionsThatAreNotAnswered(t *testing.T) {
+	stream := func(typeURL string) wire.StreamID { return wire.StreamID{TypeURL: typeURL} }
+	asks := func(d *delivered, typeURL string) *question {
+		t.Helper()
+		q := d.question(toHear)
+		if q == nil || q.parts[0].typeURL != typeURL {
+			t.Fatalf("asks %+v, want %s", q, typeURL)
+		}
+		return q
+	}
+	t.Run("polls", func(t *testing.T) {
+		d := delivered{state: true, fullState: map[string]bool{clusters: true, listeners: true}}
+		d.polled(stream(listeners), []string{"l"}, 1, 10)
+		d.polled(stream(clusters), nil, 1, 20)
+		d.unanswered(asks(&d, listeners))
+		d.unanswered(asks(&d, clusters))
+		d.polled(stream(clusters), nil, 1, 20)
+		asks(&d, clusters)
+		d.polled(stream(listeners), []string{"l"}, 1, 10)
+		asks(&d, listeners)
+		d.polled(stream(listeners), []string{"l"}, 0, 10) // there is nothing any more, and the next poll may be held
+		d.unanswered(asks(&d, clusters))
+		asks(&d, clusters) // there is nothing else
+	})
+	t.Run("state of the world", func(t *testing.T) {
+		d := delivered{state: true, fullState: map[string]bool{clusters: true, listeners: true}}
+		take := func(typeURL string, bytes int) {
+			res, err := wire.NewResource(&discovery.Resource{Name: "x", Resource: &anypb.Any{TypeUrl: typeURL}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.receivedState(stream(typeURL), &wire.StateResponse{TypeURL: typeURL, Resources: []*wire.Resource{res}}, bytes, time.Now())
+		}
+		d.listed(stream(listeners), listeners, []string{"x"}, true, time.Now())
+		d.listed(stream(clusters), clusters, nil, true, time.Now())
+		take(listeners, 10)
+		take(clusters, 20)
+		d.unanswered(asks(&d, listeners))
+		asks(&d, clusters)
+		take(listeners, 10)
+		asks(&d, listeners)
+	})
+	t.Run("incremental", func(t *testing.T) {
+		var d delivered
+		resource := func(typeURL, name string) *wire.Resource {
+			r, err := wire.NewResource(&discovery.Resource{Name: name, Version: "1", Resource: &anypb.Any{TypeUrl: typeURL}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		sub := wire.Subscription{TypeURL: listeners, Subscribe: []string{"x", "y"}}
+		d.restarted(stream(listeners), []wire.Subscription{sub})
+		d.received(stream(listeners), &wire.DeltaResponse{TypeURL: listeners, Resources: []*wire.Resource{resource(listeners, "x"), resource(listeners, "y")}}, 1)
+		first := asks(&d, listeners)
+		d.unanswered(first)
+		second := asks(&d, listeners)
+		if slices.Equal(first.parts[0].names, second.parts[0].names) {
+			t.Errorf("asks for %q again", first.parts[0].names)
+		}
+		d.unanswered(second)
+		if third := asks(&d, listeners); !slices.Equal(third.parts[0].names, second.parts[0].names) {
+			t.Errorf("asks for %q, and only %q is left", third.parts[0].names, second.parts[0].names)
+		}
+		sub.Versions = map[string]string{"x": "1", "y": "1"}
+		d.restarted(stream(listeners), []wire.Subscription{sub})
+		if n := len(d.question(toCompare).parts[0].names); n != 2 {
+			t.Errorf("%d names can be asked for when both were presented", n)
+		}
+	})
+}

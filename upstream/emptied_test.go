@@ -2,10 +2,13 @@ package upstream
 
 import (
 	"context"
+	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	cachev3 "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 )
 
@@ -121,4 +124,36 @@ func TestSUR2_SUR3_EmptyControlPlanes(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A server may hold polls for what it delivered before, without a version too: a relay does while it does not know
+// whether there still is something, and its control plane may never say. It is called silent once, and then asked for
+// something else. Before, all its polls were ended every few seconds for as long as that lasted, and the clocks of
+// names began anew each time.
+func TestSUR2_RES7_PollsThatAreHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(t)
+		a := f.plane("a:1", REST)
+		a.set("1", "x", "y", "z") // of the endpoints only one is wanted: the smallest is asked for
+		var lost atomic.Bool
+		a.rest.says(func(w http.ResponseWriter, r *http.Request, poll *discoveryv3.DiscoveryRequest) {
+			if poll.GetVersionInfo() != "" || poll.GetTypeUrl() == endpoints && lost.Load() {
+				hang(w, r, poll)
+				return
+			}
+			a.poll(w, r, poll)
+		})
+		store, obs := wanting(REST, "x"), &recorder{}
+		run(t, f.upstream(REST, nil, []string{"a:1"}), store, obs)
+		until(func() bool { return store.has("x") })
+		store.holdsAll()
+		time.Sleep(time.Minute)
+		lost.Store(true)
+		time.Sleep(time.Hour)
+		obs.locked(func() {
+			if len(obs.silent) > 1 {
+				t.Errorf("called silent %d times within an hour", len(obs.silent))
+			}
+		})
+	})
 }

@@ -74,8 +74,8 @@ func (c *grpcClient) versionsLimit() int {
 	return versionsLimit(c.cfg.MaxRequestSize, c.nodeSize)
 }
 
-// question implements client.
-func (c *grpcClient) question(p purpose) *question { return c.delivered.question(p) }
+// questions implements client.
+func (c *grpcClient) questions() *delivered { return &c.delivered }
 
 // opening implements client.
 func (*grpcClient) opening(l *line) *question {

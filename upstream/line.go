@@ -245,7 +245,7 @@ func (l *line) opened(stands time.Duration) {
 	l.open = true
 	r, now := l.remote, time.Now()
 	l.replica.exam.sit(r.sitter, now)
-	if r.up.entrance.outages.down() && (r.up.cfg.Keepalive.Response == 0 || r.client.question(toHear) == nil) {
+	if r.up.entrance.outages.down() && (r.up.cfg.Keepalive.Response == 0 || r.client.questions().question(toHear) == nil) {
 		l.owed.standsAt = now.Add(stands)
 	}
 }

@@ -86,9 +86,7 @@ func (k *pollLink) respond(r *restjson.Response, names []string, at, begun time.
 		k.reject(r.Nonce, err, at)
 	} else {
 		k.accepted = meant(names)
-		if len(r.Resources) > 0 {
-			c.delivered.polled(l.id, k.polled(k.accepted), int(k.exchange.received.Load()))
-		}
+		c.delivered.polled(l.id, k.polled(k.accepted), len(r.Resources), int(k.exchange.received.Load()))
 		k.exchange.answer(KindAck)
 	}
 	c.session.settle()

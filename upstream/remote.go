@@ -38,10 +38,9 @@ type client interface {
 	// connect begins a link at l.endpoint, in the background. It gives nil if nothing is
 	// wanted any more.
 	connect(l *line) (link, error)
-	// question is what the server must answer: it delivered that before. Nil: nothing is
-	// known to be. opening is the first request of a link, which another server may be asked
-	// too.
-	question(p purpose) *question
+	// questions is what the server delivered: it must answer questions about that. opening is the
+	// first request of a link, which another server may be asked too.
+	questions() *delivered
 	opening(l *line) *question
 	asker() asker
 	// rung, next and elapse are as in source.

@@ -44,8 +44,8 @@ func (w *web) client(r *remote, cfg SessionConfig) (client, refusals) {
 	}, refusals{backoff: longBackoff, answer: true}
 }
 
-// question implements client.
-func (c *restClient) question(p purpose) *question { return c.delivered.question(p) }
+// questions implements client.
+func (c *restClient) questions() *delivered { return &c.delivered }
 
 // opening implements client.
 func (*restClient) opening(l *line) *question {

@@ -33,11 +33,11 @@ func (r *remote) sitExam(l *line) {
 	}
 	var q *question
 	if compare {
-		q = r.client.question(toCompare)
+		q = r.client.questions().question(toCompare)
 	}
 	compared := q != nil
 	if q == nil {
-		q = r.client.question(toHear)
+		q = r.client.questions().question(toHear)
 	}
 	if q == nil {
 		x.exam.decline(r.sitter)
@@ -62,8 +62,11 @@ func (r *remote) examined(x *replica, q *question, compared bool, begun time.Tim
 	if x.exam.end(r.sitter, errors.Is(err, errSilent), compared && err == nil, rep.bytes) {
 		r.up.silent(x, begun, r.report.obs)
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		r.quietlyWell(x)
+	case errors.Is(err, errSilent):
+		r.client.questions().unanswered(q)
 	}
 	if name, found := q.contradicts(rep); found && !r.up.reuses.Swap(true) {
 		r.report.obs.VersionsReused()
@@ -102,7 +105,7 @@ func (r *remote) distrustVersions() {
 // trial is what other replicas are asked: something that was delivered, or else what a link
 // began with. It is nil if nothing is asked for.
 func (r *remote) trial() *question {
-	if q := r.client.question(toFind); q != nil {
+	if q := r.client.questions().question(toFind); q != nil {
 		return q
 	}
 	for _, l := range r.lines {

@@ -244,7 +244,7 @@ func beginBeside(c *grpcClient, typeURL string, p *suspect) {
 	trial := &besideTrial{p, stop}
 	c.quarantine.besides.trials[typeURL] = trial
 	c.report.log.Debug("trying a type beside", "type", typeURL)
-	asker, known, end := c.asker(), c.question(toHear), time.Now().Add(stableAfter)
+	asker, known, end := c.asker(), c.delivered.question(toHear), time.Now().Add(stableAfter)
 	switch b := &c.quarantine.besides; {
 	case b.asked:
 		known = nil
