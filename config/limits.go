@@ -9,12 +9,13 @@ type Limits struct {
 	ConnectionsPerSecond int      `yaml:"connections_per_second"` // new ones; beyond it they wait; 0: no limit
 	StreamsPerConnection int      `yaml:"streams_per_connection"`
 	Streams              int      `yaml:"streams"`             // and held polls, of all clients; 0: no limit
-	Share                Percent  `yaml:"share"`               // of connections, streams and unfinished bytes for one address and one identity, above half
+	Share                Percent  `yaml:"share"`               // of connections, streams, names and unfinished bytes for one address and one identity, above half
 	Scopes               int      `yaml:"scopes"`              // at a time, over all upstreams; 0: no limit
 	FirstRequest         Duration `yaml:"first_request"`       // time of a new stream until its first request; 0: no limit
 	RequestsPerSecond    int      `yaml:"requests_per_second"` // of one stream, beside answers to responses; beyond it reading waits; 0: no limit
 	Subscriptions        int      `yaml:"subscriptions"`       // of one stream, over all types; 0: no limit
 	NamesBytes           Size     `yaml:"names_bytes"`         // of all names of one stream; 0: no limit
+	NamesTotal           Memory   `yaml:"names_total"`         // what the names of all streams weigh; 0: no limit
 	NameBytes            Size     `yaml:"name_bytes"`          // of one name
 	NodeBytes            Size     `yaml:"node_bytes"`          // of a client's node
 	RESTBytes            Size     `yaml:"rest_bytes"`          // of answers to polls that are being written, of all clients; 0: no limit
@@ -42,6 +43,7 @@ func defaultLimits() Limits {
 		RequestsPerSecond:    100,
 		Subscriptions:        100_000,
 		NamesBytes:           16 * MiB,
+		NamesTotal:           AutoMemory,
 		NameBytes:            2 * KiB,
 		NodeBytes:            256 * KiB,
 		RESTBytes:            256 * MiB,
@@ -83,10 +85,10 @@ func (k *checker) limits(l *Limits, largest Size) {
 	k.atLeast("limits.unknown_types", l.UnknownTypes, 0, " (no limit)")
 }
 
-// Memory is how many bytes the process may take. 0: no limit.
+// Memory is how many bytes the process may take, or the names of clients. 0: no limit.
 type Memory Size
 
-// AutoMemory is what the process's cgroup allows, or the machine has.
+// AutoMemory is what the process's cgroup allows, or the machine has. Of NamesTotal it is half of that.
 const AutoMemory Memory = -1
 
 const autoMemory = "auto"

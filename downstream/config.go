@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
-	"github.com/xdsrelay/xdsrelay/downstream/unfinished"
 	"github.com/xdsrelay/xdsrelay/internal/crowd"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -59,7 +58,8 @@ type shared struct {
 
 	limits     atomic.Pointer[Limits]
 	identifier atomic.Pointer[string]
-	unfinished unfinished.Bounds
+	unfinished *crowd.Bounds // bytes of messages that clients have begun
+	names      *crowd.Bounds // what the names of streams and polls weigh
 	lastID     atomic.Uint64
 	plans      plans
 	senders    *senders
@@ -76,7 +76,7 @@ func newShared(c Config) *shared {
 	if c.FullState == nil {
 		c.FullState = keyer.TypeSet(keyer.FullStateTypes())
 	}
-	s := &shared{config: c, observer: c.Observer, log: c.Log, seed: maphash.MakeSeed(), codec: wire.Codec(), senders: newSenders(), retirements: retirements{since: make(map[uint64]time.Time)}}
+	s := &shared{config: c, observer: c.Observer, log: c.Log, seed: maphash.MakeSeed(), codec: wire.Codec(), senders: newSenders(), unfinished: crowd.NewBounds(freeUnfinished), names: crowd.NewBounds(freeNames), retirements: retirements{since: make(map[uint64]time.Time)}}
 	if s.observer == nil {
 		s.observer = silent{}
 	}
@@ -92,6 +92,7 @@ func newShared(c Config) *shared {
 func (s *shared) setLimits(l Limits) {
 	s.limits.Store(l.withDefaults())
 	s.unfinished.Set(crowd.Limit{Most: l.PerClient.UnfinishedBytes, Share: l.PerClient.Share})
+	s.names.Set(crowd.Limit{Most: l.PerClient.NamesTotal, Share: l.PerClient.Share})
 }
 
 // hash returns a hash of names. It depends on their order: a client that repeats a request

@@ -209,7 +209,7 @@ func TestUnfinished_LIM1(t *testing.T) {
 		for range 3 {
 			begin(message)
 		}
-		if got := h.server.shared.unfinished.Bytes(); got < 2<<20 || got > most {
+		if got := h.server.shared.unfinished.Taken(); got < 2<<20 || got > most {
 			t.Errorf("%d bytes are counted", got)
 		}
 		h.limited(LimitUnfinished, 0)
@@ -219,7 +219,7 @@ func TestUnfinished_LIM1(t *testing.T) {
 		if n := h.seen.count("limited: " + string(LimitUnfinished)); n < 1 || n > 3 {
 			t.Errorf("%d messages were refused", n)
 		}
-		if got := h.server.shared.unfinished.Bytes(); got > most {
+		if got := h.server.shared.unfinished.Taken(); got > most {
 			t.Errorf("%d bytes are counted, want %d at most", got, most)
 		}
 		if n := h.seen.closed[codes.ResourceExhausted]; n < 1 {
@@ -232,7 +232,7 @@ func TestUnfinished_LIM1(t *testing.T) {
 		other.subscribe(clusterType, strings.Repeat("x", 1<<10))
 		w.Close()
 		h.quiet()
-		if got := h.server.shared.unfinished.Bytes(); got != 0 {
+		if got := h.server.shared.unfinished.Taken(); got != 0 {
 			t.Errorf("%d bytes are counted of nothing", got)
 		}
 		large := h.client() // and large ones again
@@ -241,7 +241,7 @@ func TestUnfinished_LIM1(t *testing.T) {
 		if n := h.seen.subscribed[clusterType]; n < 50_000 {
 			t.Errorf("a large request made %d subscriptions", n)
 		}
-		if got := h.server.shared.unfinished.Bytes(); got != 0 {
+		if got := h.server.shared.unfinished.Taken(); got != 0 {
 			t.Errorf("%d bytes are counted of a message that is finished", got)
 		}
 	}, func(c *Config) { c.PerClient.UnfinishedBytes, c.PerClient.Share = most, 1 })

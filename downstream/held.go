@@ -34,12 +34,11 @@ func (c *change) hold(versions wire.Versions) {
 // later returns the members of globs that the client presents and does not subscribe to, as many as an
 // allowance has room for: it may subscribe to the globs in a later request, which presents nothing. A client
 // whose first request asks for "*" by naming nothing cannot do otherwise (SUB-3).
-func (c *change) later(versions wire.Versions, most allowance) map[string]struct{} {
+func (c *change) later(versions wire.Versions, most allowance) (later laterNames) {
 	if versions.Plain(maxNameLength) {
-		return nil
+		return later
 	}
 	h := newHolder(c)
-	var names map[string]struct{}
 	for it := versions.Walk(); it.Next(); {
 		if len(it.Name) > maxNameLength || !keyer.IsXDSTP(it.Name) || h.covers(it.Name) {
 			continue
@@ -47,23 +46,20 @@ func (c *change) later(versions wire.Versions, most allowance) map[string]struct
 		if !most.spend(len(it.Name)) {
 			break
 		}
-		if names == nil {
-			names = make(map[string]struct{})
-		}
-		names[string(it.Name)] = struct{}{}
+		later.add(string(it.Name))
 	}
-	return names
+	return later
 }
 
 // holdLater adds to each change what the client presented earlier of the globs that it subscribes to
 // now. It is sent again what is there: it may have dropped it since (RES-15).
-func (c *change) holdLater(names map[string]struct{}) {
+func (c *change) holdLater(later *laterNames) {
 	h := newHolder(c)
 	var versions wire.Versions
-	for name := range names {
+	for name := range later.names {
 		if h.covers([]byte(name)) {
 			versions.Add(name, "")
-			delete(names, name)
+			later.remove(name)
 		}
 	}
 	c.hold(versions)

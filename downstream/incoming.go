@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
-	"github.com/xdsrelay/xdsrelay/downstream/unfinished"
 	"github.com/xdsrelay/xdsrelay/internal/crowd"
 )
 
@@ -70,7 +69,7 @@ func (g *incoming) RecvMsg(m any) error {
 		return errCompressed
 	case int64(n) > int64(g.shared.config.MaxReceiveSize):
 		return status.Errorf(codes.ResourceExhausted, "received message larger than max (%d vs. %d)", n, g.shared.config.MaxReceiveSize)
-	case n <= unfinished.Free:
+	case n <= freeUnfinished:
 		data, err := g.part(int(n))
 		if err != nil {
 			return err
@@ -90,7 +89,7 @@ func (g *incoming) large(n int, m any) error {
 		return crowd.Of(&peer)
 	}
 	for got := 0; got < n; {
-		next := min(n-got, max(unfinished.Free, min(got, largestPart)))
+		next := min(n-got, max(freeUnfinished, min(got, largestPart)))
 		if !message.Add(next, who) {
 			all.Free()
 			g.shared.observer.Limited(LimitUnfinished)

@@ -17,6 +17,10 @@ const (
 	DefaultAckWait        = 200 * time.Millisecond
 )
 
+// freeUnfinished is how many bytes of a message that a client has begun do not count: few messages have more, and a
+// stream or a poll costs more.
+const freeUnfinished = 64 << 10
+
 // headerRoom is the number of bytes that Finish may add to a batch.
 const headerRoom = 1 << 10
 
@@ -39,9 +43,10 @@ const retireGrace = 10 * time.Second
 type ClientLimits struct {
 	Streams           int           // of all clients, with held polls; 0: no limit
 	UnfinishedBytes   int           // of messages that clients have begun, of all clients, beyond the first of each; 0: no limit
-	Share             float64       // what part of Streams and UnfinishedBytes one address and one identity may have, once half of them are taken
+	Share             float64       // what part of Streams, UnfinishedBytes and NamesTotal one address and one identity may have, once half of them are taken
 	Subscriptions     int           // of one stream, over all types (OPS-5); 0: no limit
 	NamesBytes        int           // of all names of one stream (ABS-4); 0: no limit
+	NamesTotal        int           // what the names of all streams and polls may weigh, beyond the first of each; 0: no limit
 	NameBytes         int           // of one name (ABS-4); 0: 64 KiB, and it is never more
 	NodeBytes         int           // of the client's node; 0: no limit
 	PollsPerClient    int           // held at a time by one client: an address, an identity and a node; 0: no limit
@@ -72,18 +77,21 @@ func (l Limits) withDefaults() *Limits {
 // room returns how many bytes a batch may have.
 func (l *Limits) room() int { return l.MaxMessageSize - headerRoom }
 
-// left returns what a stream may subscribe to beside a number of names with so many bytes.
-func (l *Limits) left(names, bytes int) allowance {
+// left returns what a stream may subscribe to beside a number of names with so many bytes. total is what its names
+// may weigh yet in all; nil: no limit.
+func (l *Limits) left(names, bytes int, total *int) allowance {
 	return allowance{
+		total: total,
 		names: below(l.PerClient.Subscriptions, l.PerClient.Subscriptions-names),
 		bytes: below(l.PerClient.NamesBytes, l.PerClient.NamesBytes-bytes),
 	}
 }
 
 // answerable returns how many more refused names a client gets answers for, if the relay
-// remembers so many refused names of it, with so many bytes.
-func (l *Limits) answerable(names, bytes int) allowance {
+// remembers so many refused names of it, with so many bytes. total is what they may weigh yet, beyond what is free; nil: no limit.
+func (l *Limits) answerable(names, bytes int, total *int) allowance {
 	return allowance{
+		total: total, free: max(0, freeRefused-weightOf(names, bytes)),
 		names: below(l.PerClient.Subscriptions, max(0, maxNamed*l.PerClient.Subscriptions-names)),
 		bytes: below(l.PerClient.NamesBytes, max(0, l.PerClient.NamesBytes-bytes)),
 	}

@@ -32,6 +32,7 @@ const (
 	LimitName           Limit = "name_bytes"             // a name was refused
 	LimitSubscriptions  Limit = "subscriptions"          // likewise
 	LimitNames          Limit = "names_bytes"            // likewise
+	LimitNamesTotal     Limit = "names_total"            // likewise
 	LimitScopes         Limit = "scopes"                 // a stream or poll ended
 	LimitStreams        Limit = "streams"                // a stream or poll was refused
 	LimitShare          Limit = "share"                  // likewise
@@ -49,7 +50,7 @@ const (
 // LimitsOfClients lists every Limit.
 func LimitsOfClients() []Limit {
 	return []Limit{
-		LimitFirstRequest, LimitRequests, LimitNode, LimitName, LimitSubscriptions, LimitNames, LimitScopes, LimitStreams, LimitShare,
+		LimitFirstRequest, LimitRequests, LimitNode, LimitName, LimitSubscriptions, LimitNames, LimitNamesTotal, LimitScopes, LimitStreams, LimitShare,
 		LimitPolls, LimitREST, LimitTypes, LimitUnfinished, LimitConnections, LimitConnectionRate, LimitFrames, LimitMemory, LimitAdmission,
 	}
 }

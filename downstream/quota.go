@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/xdsrelay/xdsrelay/cache"
@@ -32,8 +33,7 @@ func newQuota(l *Limits, left allowance, where string, places []*delivery.Place,
 	ended := make(map[string]bool, len(unsubscribe))
 	for _, name := range unsubscribe {
 		if !ended[name] && storeOf(places, typeURL, name) != nil {
-			q.left.names++
-			q.left.bytes += bytesOf(name)
+			q.left.add(1, bytesOf(name))
 		}
 		ended[name] = true
 	}
@@ -66,8 +66,10 @@ func (q *quota) admits(spelling string) Limit {
 		return ""
 	case q.left.names <= 0:
 		return LimitSubscriptions
-	case !q.left.spend(bytesOf(spelling)):
+	case q.left.bytes < bytesOf(spelling):
 		return LimitNames
+	case !q.left.spend(bytesOf(spelling)):
+		return LimitNamesTotal
 	}
 	q.added[spelling] = true
 	return ""
@@ -77,15 +79,20 @@ func (q *quota) admits(spelling string) Limit {
 func (q *quota) refusal(limit Limit) *refusedError {
 	r := q.refused[limit]
 	if r == nil {
-		err := fmt.Errorf("at most %d subscriptions %s are served", q.limits.PerClient.Subscriptions, q.where)
-		if limit == LimitNames {
-			err = fmt.Errorf("names of at most %d bytes in all %s are served", q.limits.PerClient.NamesBytes, q.where)
+		switch limit {
+		case LimitNamesTotal: // nothing is known of the resource, which another client may be served
+			r = &refusedError{codes.Unavailable, errNamesTotal}
+		case LimitNames:
+			r = &refusedError{codes.ResourceExhausted, fmt.Errorf("names of at most %d bytes in all %s are served", q.limits.PerClient.NamesBytes, q.where)}
+		default:
+			r = &refusedError{codes.ResourceExhausted, fmt.Errorf("at most %d subscriptions %s are served", q.limits.PerClient.Subscriptions, q.where)}
 		}
-		r = &refusedError{codes.ResourceExhausted, err}
 		q.refused[limit] = r
 	}
 	return r
 }
+
+var errNamesTotal = errors.New("clients subscribe to as many names as the relay has memory for, or this client's address or identity to its share (limits.names_total, limits.share)")
 
 // storeOf returns the store where the client subscribes to a name, to the letter; nil if there is none.
 func storeOf(places []*delivery.Place, typeURL, spelling string) *cache.Store {

@@ -98,7 +98,7 @@ func TestNamesBytes_LIM1_ABS4(t *testing.T) {
 			c := h.client()
 			c.send(&request{TypeUrl: clusterType, InitialResourceVersions: versions})
 			h.quiet()
-			if n := len(h.onlyStream().types.list[0].later); n != 2 {
+			if n := len(h.onlyStream().types.list[0].later.names); n != 2 {
 				h.Errorf("%d names are remembered, want 2", n)
 			}
 		}},

@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
-	"github.com/xdsrelay/xdsrelay/downstream/unfinished"
 	"github.com/xdsrelay/xdsrelay/internal/crowd"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
 )
@@ -18,7 +17,7 @@ var errTooManyBodies = &restjson.StatusError{
 // meteredBody is the body of a poll that is being read: a message that may not be finished (OPS-5, LIM-1).
 type meteredBody struct {
 	io.ReadCloser
-	message *unfinished.Message
+	message *crowd.Part
 	from    string // the client's address
 	client  *identity.Client
 	over    bool // it was one too many

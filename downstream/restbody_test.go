@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-
-	"github.com/xdsrelay/xdsrelay/downstream/unfinished"
 )
 
 // TestREST_OPS5_LIM1_LargeBodies: bodies that come slowly are in memory meanwhile. Large ones
@@ -29,7 +27,7 @@ func TestREST_OPS5_LIM1_LargeBodies(t *testing.T) {
 		}
 		large = append(large, b)
 	}
-	small, err := read(unfinished.Free)
+	small, err := read(freeUnfinished)
 	if err != nil || small.over {
 		t.Errorf("a small body is refused: %v", err)
 	}
@@ -40,7 +38,7 @@ func TestREST_OPS5_LIM1_LargeBodies(t *testing.T) {
 	for _, b := range append(large, small, last) {
 		b.done()
 	}
-	if left := s.unfinished.Bytes(); left != 0 {
+	if left := s.unfinished.Taken(); left != 0 {
 		t.Errorf("%d bytes are held of nothing", left)
 	}
 }

@@ -70,8 +70,9 @@ type poll struct {
 	subscriptions int // written under standing.mu
 }
 
-// pollRefusals are the names of a poll that the relay refuses.
+// pollRefusals are the names of a poll that the relay refuses, and what it may ask for.
 type pollRefusals struct {
+	part  *crowd.Part           // what its names weigh, of all names; nil: little
 	names []delivery.NamedError // those that get an answer
 	left  allowance             // for further ones
 }
@@ -111,8 +112,9 @@ func (p *poll) subscribe() error {
 	names, unnamed := p.asked(), len(p.names) == 0
 	typeURL, l := p.request.GetTypeUrl(), p.shared.limits.Load()
 	ch := newChange(p.routing.routes, &typeState{url: typeURL})
-	quota := newQuota(l, l.left(0, 0), "in one poll", nil, typeURL, names, nil)
-	p.refused.left = l.answerable(0, 0)
+	total := reservePoll(p, names)
+	quota := newQuota(l, l.left(0, 0, total), "in one poll", nil, typeURL, names, nil)
+	p.refused.left = l.answerable(0, 0, forAnswers(quota, total, names))
 	seen := make(map[string]bool, len(names))
 	for _, spelling := range names {
 		if seen[spelling] {
@@ -144,6 +146,16 @@ func (p *poll) subscribe() error {
 	}
 	p.count(n)
 	return nil
+}
+
+// reservePoll is reserve for the names of a poll, until it ends.
+func reservePoll(p *poll, names []string) *int {
+	asked := weightOf(len(names), bytesIn(names))
+	if asked <= freeNames {
+		return nil
+	}
+	p.refused.part = p.shared.names.Begin()
+	return new(p.refused.part.Grow(asked, func() crowd.Who { return crowd.Of(&p.standing.peer) }))
 }
 
 // locateFor returns the store and the key of a name that is within the limits.
@@ -195,6 +207,9 @@ func (p *poll) refuse(spelling string, r *refusedError) {
 
 // close ends the poll's subscriptions.
 func (p *poll) close() {
+	if p.refused.part != nil {
+		p.refused.part.End()
+	}
 	p.shared.try(func() { p.count(0) })
 	for _, c := range p.places {
 		p.shared.try(c.Leave)

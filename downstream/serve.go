@@ -118,6 +118,9 @@ func (st *stream) attend(by *sender) {
 
 // close ends the stream's subscriptions.
 func (st *stream) close() {
+	if st.types.part != nil {
+		st.types.part.End()
+	}
 	st.alarm.stop()
 	joined(st)
 	if st.departure != nil {

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/downstream/unfinished"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/crowd"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -81,7 +80,7 @@ func NewServer(c Config) *Server {
 	c = s.shared.config
 	opts := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(s.shared.codec),
-		grpc.MaxRecvMsgSize(unfinished.Free), // of calls that are not received in parts: health checks
+		grpc.MaxRecvMsgSize(freeUnfinished), // of calls that are not received in parts: health checks
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),

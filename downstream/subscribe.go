@@ -13,15 +13,17 @@ import (
 func (st *stream) subscribe(t *typeState, subscribe, unsubscribe []string, versions wire.Versions) error {
 	st.calm = false
 	ch := newChange(st.routing.routes, t)
-	if err := st.locateAll(ch, subscribe, unsubscribe); err != nil {
+	total := reserve(st, weightOf(len(subscribe), bytesIn(subscribe))+weightOfVersions(&versions))
+	if err := st.locateAll(ch, subscribe, unsubscribe, total); err != nil {
 		return err
 	}
-	return st.carryOut(ch, unsubscribe, &versions)
+	defer settle(st)
+	return st.carryOut(ch, unsubscribe, &versions, total)
 }
 
 // carryOut ends subscriptions too, and changes the places. It is apart from subscribe: each
 // needs much stack, and one would be under the other.
-func (st *stream) carryOut(ch *change, unsubscribe []string, versions *wire.Versions) error {
+func (st *stream) carryOut(ch *change, unsubscribe []string, versions *wire.Versions, total *int) error {
 	t := ch.t
 	for _, spelling := range unsubscribe {
 		t.refusals.forget(spelling)
@@ -37,10 +39,10 @@ func (st *stream) carryOut(ch *change, unsubscribe []string, versions *wire.Vers
 	}
 	if versions.Len() > 0 {
 		t.denied(ch, versions)
-		t.later = ch.later(*versions, st.shared.limits.Load().left(0, 0))
+		t.later = ch.later(*versions, st.shared.limits.Load().left(0, 0, total))
 		ch.hold(*versions)
-	} else if len(t.later) > 0 {
-		ch.holdLater(t.later)
+	} else if len(t.later.names) > 0 {
+		ch.holdLater(&t.later)
 	}
 	if t.refusals.missing {
 		ch.relist(st.subscriber.Places())
@@ -53,11 +55,12 @@ func (st *stream) carryOut(ch *change, unsubscribe []string, versions *wire.Vers
 }
 
 // locateAll adds to a change the names that the client subscribes to. unsubscribe makes room for
-// them.
-func (st *stream) locateAll(ch *change, subscribe, unsubscribe []string) error {
+// them. total is what they may weigh.
+func (st *stream) locateAll(ch *change, subscribe, unsubscribe []string, total *int) error {
 	t, l := ch.t, st.shared.limits.Load()
-	quota := newQuota(l, left(st), "on one stream", st.subscriber.Places(), t.url, subscribe, unsubscribe)
-	st.types.answerable = l.answerable(st.types.remembered())
+	quota := newQuota(l, left(st, total), "on one stream", st.subscriber.Places(), t.url, subscribe, unsubscribe)
+	names, bytes := st.types.remembered()
+	st.types.answerable = l.answerable(names, bytes, forAnswers(quota, total, subscribe))
 	for _, spelling := range subscribe {
 		store, name, err := st.route(t, spelling, quota)
 		if r := refusal(err); r != nil {
@@ -76,13 +79,13 @@ func (st *stream) locateAll(ch *change, subscribe, unsubscribe []string) error {
 	return nil
 }
 
-// left returns what the client may subscribe to beside what it subscribes to.
-func left(st *stream) allowance {
+// left returns what the client may subscribe to beside what it subscribes to. total is what that may weigh.
+func left(st *stream, total *int) allowance {
 	bytes := 0
 	for _, place := range st.subscriber.Places() {
 		bytes += place.NamesBytes()
 	}
-	return st.shared.limits.Load().left(st.types.subscriptions(), bytes)
+	return st.shared.limits.Load().left(st.types.subscriptions(), bytes, total)
 }
 
 // route returns the store of a name that the client subscribes to.

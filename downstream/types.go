@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
+	"github.com/xdsrelay/xdsrelay/internal/crowd"
 	"github.com/xdsrelay/xdsrelay/internal/moment"
 )
 
@@ -26,7 +27,7 @@ type typeState struct {
 	flow     flow
 	listed   listed // state of the world
 	refusals refusals
-	later    map[string]struct{} // incremental: members of globs that the client presented before it subscribes
+	later    laterNames // incremental: members of globs that the client presented before it subscribes
 
 	systemVersion string     // of the last response
 	status        TypeStatus // written under standing.mu
@@ -66,6 +67,7 @@ type types struct {
 	list       []*typeState               // a few; written under standing.mu
 	parent     uint64                     // number of the last response that adds clusters or listeners (WARM-1)
 	answerable allowance                  // how many more refused names of the request get an answer (ABS-4)
+	part       *crowd.Part                // what the names weigh, of all names; nil: little
 	acks       func(string) delivery.Acks // acksOf, made once
 	now        time.Time                  // of the delivery
 	wait       time.Duration              // AckWait of the delivery
@@ -94,6 +96,16 @@ func (ts *types) remembered() (names, bytes int) {
 	for _, t := range ts.list {
 		names += len(t.refusals.names)
 		bytes += t.refusals.bytes
+	}
+	return names, bytes
+}
+
+// presented returns how many names the client presented of globs that it may subscribe to later, and how many bytes
+// they have.
+func (ts *types) presented() (names, bytes int) {
+	for _, t := range ts.list {
+		names += len(t.later.names)
+		bytes += t.later.bytes
 	}
 	return names, bytes
 }

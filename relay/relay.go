@@ -204,8 +204,8 @@ func metricsOptions(opts Options) []metrics.Option {
 	return all
 }
 
-// limitsOf are the limits of the streams and polls of clients.
-func limitsOf(cfg *config.Config) downstream.Limits {
+// limitsOf are the limits of the streams and polls of clients. memory is that of the process; 0: no limit.
+func limitsOf(cfg *config.Config, memory int64) downstream.Limits {
 	s, l := &cfg.Server, &cfg.Limits
 	return downstream.Limits{
 		MaxMessageSize: int(s.MaxMessageSize),
@@ -217,11 +217,19 @@ func limitsOf(cfg *config.Config) downstream.Limits {
 
 		PerClient: downstream.ClientLimits{
 			Streams: l.Streams, Share: l.Share.Part(), UnfinishedBytes: int(l.UnfinishedBytes),
-			Subscriptions: l.Subscriptions, NamesBytes: int(l.NamesBytes), NameBytes: int(l.NameBytes), NodeBytes: int(l.NodeBytes),
+			Subscriptions: l.Subscriptions, NamesBytes: int(l.NamesBytes), NamesTotal: namesTotal(l.NamesTotal, memory), NameBytes: int(l.NameBytes), NodeBytes: int(l.NodeBytes),
 			PollsPerClient: l.PollsPerClient, RESTBytes: int(l.RESTBytes), UnknownTypes: l.UnknownTypes,
 			FirstRequest: l.FirstRequest.Std(), RequestsPerSecond: l.RequestsPerSecond,
 		},
 	}
+}
+
+// namesTotal is what the names of all clients may weigh; 0: no limit.
+func namesTotal(limit config.Memory, memory int64) int {
+	if limit == config.AutoMemory {
+		return int(memory / 2)
+	}
+	return int(limit)
 }
 
 // listener builds the server towards the clients.
@@ -231,7 +239,7 @@ func (r *Relay) listener(cfg *config.Config) error {
 	r.admission.SetOff(cfg.Limits.Admission == config.AdmissionOff)
 	r.ages = newAges(s.MaxConnectionAge.Std())
 	c := downstream.Config{
-		Limits:         limitsOf(cfg),
+		Limits:         limitsOf(cfg, r.memory.Limit()),
 		MaxReceiveSize: int(s.MaxReceiveSize),
 		FullState:      r.fullState,
 		Identifier:     identifierOf(cfg.Node),

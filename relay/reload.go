@@ -102,7 +102,7 @@ func (r *Relay) carryOut(cfg *config.Config) error {
 	r.ports.adopt(secure, cfg.Server)
 	r.cache.SetLimits(cacheLimits(cfg.Cache))
 	r.hub.snapshots.configure(cfg.Cache.SnapshotEvery.Std(), int64(cfg.Cache.MaxBytes))
-	r.server.SetLimits(limitsOf(cfg))
+	r.server.SetLimits(limitsOf(cfg, r.memory.Limit()))
 	r.admission.SetOff(cfg.Limits.Admission == config.AdmissionOff)
 	r.connections.Set(connectionsOf(&cfg.Limits, openFiles()))
 	r.server.SetIdentifier(identifierOf(cfg.Node))

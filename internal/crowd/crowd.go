@@ -3,7 +3,8 @@
 // and for one identity, which counts only once half of the total is taken: a load balancer's address, or
 // the identity of a whole fleet, is no attack as long as there is room.
 //
-// It does not know what is counted, and refuses nobody itself.
+// It does not know what is counted, and refuses nobody itself. [Crowd] counts for a user who has a lock for it, and
+// [Bounds] has its own.
 package crowd
 
 import (
@@ -69,6 +70,14 @@ func (c *Crowd) Admit(l Limit, taken, n int, who Who, others iter.Seq2[Who, int]
 	}
 	c.Add(who, n)
 	return Admitted
+}
+
+// Room is how many more a client may have beside what is taken: what is left of the first half, of which anyone may
+// have all, or of its share.
+func (c *Crowd) Room(l Limit, taken int, who Who, others iter.Seq2[Who, int]) int {
+	c.count(others)
+	of := max(c.addresses[who.Address], c.identities[who.Identity])
+	return max(0, l.half()-taken, min(l.Most-taken, l.share()-of))
 }
 
 // Release counts n less: left is still taken. It forgets who has how much when there is much room again.

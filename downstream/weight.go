@@ -1,0 +1,64 @@
+package downstream
+
+import (
+	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// A name takes memory for as long as a client subscribes to it, whether anybody knows it or not. A stream may
+// subscribe to as many as limits.subscriptions and limits.names_bytes let it, and there are many streams. So
+// limits.names_total bounds what the names of all streams and polls weigh (LIM-3). Streams with few names do not
+// count, and take no lock.
+
+// weight returns what the names weigh that are kept for a stream.
+func weight(st *stream) int {
+	bytes := 0
+	for _, place := range st.subscriber.Places() {
+		bytes += place.NamesBytes()
+	}
+	later, laterBytes := st.types.presented()
+	return weightOf(st.types.subscriptions()+later, bytes+laterBytes) + max(0, weightOf(st.types.remembered())-freeRefused)
+}
+
+// weightOfVersions returns what may be kept of the versions that a client presents: names of globs.
+func weightOfVersions(v *wire.Versions) int {
+	if v.Plain(maxNameLength) {
+		return 0
+	}
+	return weightOf(v.Len(), v.Size())
+}
+
+// reserve has what a client asks for counted, as far as there is room, and returns what it may weigh; nil: it is so little
+// that it need not be counted.
+func reserve(st *stream, asked int) *int {
+	has, ts := weight(st), &st.types
+	if ts.part == nil {
+		if has+asked <= freeNames {
+			return nil
+		}
+		ts.part = st.shared.names.Begin()
+	}
+	return new(max(0, ts.part.Grow(has+asked, whoOf(st))-has))
+}
+
+// forAnswers returns what refused names may weigh; nil: no limit. A quota takes what is served out of the total. Without
+// one there is room for all names of the request.
+func forAnswers(q *quota, total *int, subscribe []string) *int {
+	if q != nil || total == nil {
+		return total
+	}
+	*total -= weightOf(len(subscribe), bytesIn(subscribe))
+	return nil
+}
+
+// whoOf returns a function that says who has a stream.
+func whoOf(st *stream) func() crowd.Who {
+	return func() crowd.Who { return crowd.Of(&st.standing.peer) }
+}
+
+// settle counts what a stream's names weigh now.
+func settle(st *stream) {
+	if st.types.part != nil {
+		st.types.part.Set(weight(st), whoOf(st))
+	}
+}

@@ -1,0 +1,156 @@
+package crowd
+
+import (
+	"iter"
+	"sync"
+)
+
+// Bounds bounds something of which many have a part, in all (LIM-1). So many of each part are free: they do
+// not count, as who has the part costs more than they do. It may be used from any goroutine.
+type Bounds struct {
+	free int // immutable
+
+	mu    sync.Mutex // guards what follows
+	limit Limit
+	taken int
+	crowd Crowd              // of what is taken
+	large map[*Part]struct{} // parts of which something counts
+}
+
+// NewBounds has so many of each part be free, and no limit.
+func NewBounds(free int) *Bounds { return &Bounds{free: free} }
+
+// Set changes how much there may be. Parts that are beyond it stay as large as they are.
+func (b *Bounds) Set(l Limit) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.limit = l
+}
+
+// Taken is how much there is that counts.
+func (b *Bounds) Taken() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.taken
+}
+
+// all lists who has how much. The caller holds mu.
+func (b *Bounds) all() iter.Seq2[Who, int] {
+	return func(yield func(Who, int) bool) {
+		for p := range b.large {
+			if !yield(p.who, p.counted) {
+				return
+			}
+		}
+	}
+}
+
+// Part is what one has. One goroutine at a time uses it.
+type Part struct {
+	bounds *Bounds
+	size   int
+
+	// guarded by Bounds.mu
+	counted int
+	who     Who // once something counts
+}
+
+// Begin begins a part. End must be called.
+func (b *Bounds) Begin() *Part { return &Part{bounds: b} }
+
+// Add reports whether a part may have n more. who is asked who has it.
+func (p *Part) Add(n int, who func() Who) bool {
+	p.size += n
+	more := p.countable() - p.counted
+	if more <= 0 {
+		return true
+	}
+	b := p.bounds
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p.name(who)
+	if b.crowd.Admit(b.limit, b.taken, more, p.who, b.all()) != Admitted {
+		return false
+	}
+	p.count(more)
+	return true
+}
+
+// Grow makes a part as large as size, or as large as it may be if that is less, and returns how large it is. It
+// makes none smaller.
+func (p *Part) Grow(size int, who func() Who) int {
+	before := p.size
+	if size <= before || p.Add(size-before, who) {
+		return p.size
+	}
+	b := p.bounds
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	more := min(p.countable()-p.counted, b.crowd.Room(b.limit, b.taken, p.who, b.all()))
+	b.crowd.Add(p.who, more)
+	p.count(more)
+	p.size = max(before, b.free+p.counted)
+	return p.size
+}
+
+// Set makes a part as large as size, whatever there is.
+func (p *Part) Set(size int, who func() Who) {
+	p.size = size
+	more := p.countable() - p.counted
+	if more == 0 {
+		return
+	}
+	b := p.bounds
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if more > 0 {
+		p.name(who)
+		b.crowd.Add(p.who, more)
+		p.count(more)
+		return
+	}
+	p.release(-more)
+}
+
+// End says that there is no part any more.
+func (p *Part) End() {
+	if p.counted == 0 {
+		return
+	}
+	p.bounds.mu.Lock()
+	defer p.bounds.mu.Unlock()
+	p.release(p.counted)
+}
+
+// countable is how much of a part counts.
+func (p *Part) countable() int { return max(0, p.size-p.bounds.free) }
+
+// name notes who has a part of which something will count. The caller holds Bounds.mu.
+func (p *Part) name(who func() Who) {
+	if p.counted == 0 {
+		p.who = who()
+	}
+}
+
+// count counts n more, which the crowd knows of. The caller holds Bounds.mu.
+func (p *Part) count(n int) {
+	b := p.bounds
+	b.taken += n
+	p.counted += n
+	if p.counted > 0 {
+		if b.large == nil {
+			b.large = make(map[*Part]struct{})
+		}
+		b.large[p] = struct{}{}
+	}
+}
+
+// release counts n less. The caller holds Bounds.mu.
+func (p *Part) release(n int) {
+	b := p.bounds
+	b.taken -= n
+	if p.counted -= n; p.counted == 0 {
+		delete(b.large, p)
+	}
+	b.crowd.Release(b.limit, b.taken, n, p.who)
+}
