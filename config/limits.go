@@ -88,7 +88,7 @@ func (k *checker) limits(l *Limits, largest Size) {
 // Memory is how many bytes the process may take, or the names of clients. 0: no limit.
 type Memory Size
 
-// AutoMemory is what the process's cgroup allows, or the machine has. Of NamesTotal it is half of that.
+// AutoMemory is what the process's cgroup allows, or the machine has. As NamesTotal it is half of that, while memory is short.
 const AutoMemory Memory = -1
 
 const autoMemory = "auto"

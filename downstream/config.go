@@ -59,7 +59,7 @@ type shared struct {
 	limits     atomic.Pointer[Limits]
 	identifier atomic.Pointer[string]
 	unfinished *crowd.Bounds // bytes of messages that clients have begun
-	names      *crowd.Bounds // what the names of streams and polls weigh
+	names      names
 	lastID     atomic.Uint64
 	plans      plans
 	senders    *senders
@@ -76,7 +76,7 @@ func newShared(c Config) *shared {
 	if c.FullState == nil {
 		c.FullState = keyer.TypeSet(keyer.FullStateTypes())
 	}
-	s := &shared{config: c, observer: c.Observer, log: c.Log, seed: maphash.MakeSeed(), codec: wire.Codec(), senders: newSenders(), unfinished: crowd.NewBounds(freeUnfinished), names: crowd.NewBounds(freeNames), retirements: retirements{since: make(map[uint64]time.Time)}}
+	s := &shared{config: c, observer: c.Observer, log: c.Log, seed: maphash.MakeSeed(), codec: wire.Codec(), senders: newSenders(), unfinished: crowd.NewBounds(freeUnfinished), names: names{Bounds: crowd.NewBounds(freeNames)}, retirements: retirements{since: make(map[uint64]time.Time)}}
 	if s.observer == nil {
 		s.observer = silent{}
 	}
@@ -92,7 +92,7 @@ func newShared(c Config) *shared {
 func (s *shared) setLimits(l Limits) {
 	s.limits.Store(l.withDefaults())
 	s.unfinished.Set(crowd.Limit{Most: l.PerClient.UnfinishedBytes, Share: l.PerClient.Share})
-	s.names.Set(crowd.Limit{Most: l.PerClient.NamesTotal, Share: l.PerClient.Share})
+	s.names.limit(l.PerClient)
 }
 
 // hash returns a hash of names. It depends on their order: a client that repeats a request

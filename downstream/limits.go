@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/xdsrelay/xdsrelay/internal/crowd"
 )
 
 // Defaults of Limits.
@@ -47,6 +50,7 @@ type ClientLimits struct {
 	Subscriptions     int           // of one stream, over all types (OPS-5); 0: no limit
 	NamesBytes        int           // of all names of one stream (ABS-4); 0: no limit
 	NamesTotal        int           // what the names of all streams and polls may weigh, beyond the first of each; 0: no limit
+	NamesWhileShort   int           // the same while memory is short (SetShort), if there is no NamesTotal
 	NameBytes         int           // of one name (ABS-4); 0: 64 KiB, and it is never more
 	NodeBytes         int           // of the client's node; 0: no limit
 	PollsPerClient    int           // held at a time by one client: an address, an identity and a node; 0: no limit
@@ -145,3 +149,37 @@ func refusal(err error) *refusedError {
 
 // unserved reports whether the error of locate says that the relay serves no store's content for the name.
 func unserved(err error) bool { return refusal(err) != nil || crowded(err) != nil }
+
+// names bounds what the names of all streams and polls weigh, by the limits and by whether memory is short.
+type names struct {
+	*crowd.Bounds
+
+	mu     sync.Mutex   // guards what follows
+	limits ClientLimits // in force
+	short  bool         // memory is short
+}
+
+// limit puts limits in force.
+func (n *names) limit(l ClientLimits) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.limits = l
+	n.bound()
+}
+
+// memory says whether memory is short.
+func (n *names) memory(short bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.short = short
+	n.bound()
+}
+
+// bound changes the bound. The caller holds mu.
+func (n *names) bound() {
+	most := n.limits.NamesTotal
+	if most == 0 && n.short {
+		most = n.limits.NamesWhileShort
+	}
+	n.Set(crowd.Limit{Most: most, Share: n.limits.Share})
+}

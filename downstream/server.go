@@ -255,6 +255,10 @@ func (s *Server) left(st *stream) {
 // more. SetLimits may be called from any goroutine.
 func (s *Server) SetLimits(l Limits) { s.shared.setLimits(l) }
 
+// SetShort tells a server whether memory is short, so that [ClientLimits].NamesWhileShort is in force (LIM-3). What clients
+// subscribe to already stays. It may be called from any goroutine.
+func SetShort(s *Server, is bool) { s.shared.names.memory(is) }
+
 // SetIdentifier changes the relay's own part of the control plane identifier (STR-10).
 func (s *Server) SetIdentifier(own string) { s.shared.identifier.Store(&own) }
 

@@ -32,6 +32,7 @@ func TestNamesTotal_LIM1_LIM3_ABS4(t *testing.T) {
 		answered = freeRefused / each
 	)
 	totalled := func(c *Config) { c.PerClient = ClientLimits{NamesTotal: limit, Share: 1} }
+	whileShort := ClientLimits{NamesWhileShort: limit, Share: 1}
 	taken := func(h *harness, want int) {
 		h.Helper()
 		h.quiet()
@@ -129,6 +130,26 @@ func TestNamesTotal_LIM1_LIM3_ABS4(t *testing.T) {
 	} {
 		t.Run(s.name, func(t *testing.T) { bubble(t, s.run, totalled) })
 	}
+	t.Run("while memory is short", func(t *testing.T) {
+		bubble(t, func(h *harness) {
+			h.opaque.silent = true
+			c := h.client()
+			c.subscribe(endpointType, manyNames("a", few+2*most)...)
+			refused(c, 0)
+			taken(h, 2*most)
+			SetShort(h.server, true)
+			c.subscribe(endpointType, manyNames("b", 10)...)
+			refused(c, 10)
+			taken(h, 2*most) // what there is stays
+			h.server.SetLimits(Limits{PerClient: whileShort})
+			c.subscribe(endpointType, manyNames("c", 10)...)
+			refused(c, 10)
+			SetShort(h.server, false)
+			c.subscribe(endpointType, manyNames("b", 10)...)
+			refused(c, 0)
+			taken(h, 2*most+10)
+		}, func(c *Config) { c.PerClient = whileShort })
+	})
 }
 
 // onlyStreams returns all streams, in the order in which they came. Nothing may be under way.

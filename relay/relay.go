@@ -217,19 +217,20 @@ func limitsOf(cfg *config.Config, memory int64) downstream.Limits {
 
 		PerClient: downstream.ClientLimits{
 			Streams: l.Streams, Share: l.Share.Part(), UnfinishedBytes: int(l.UnfinishedBytes),
-			Subscriptions: l.Subscriptions, NamesBytes: int(l.NamesBytes), NamesTotal: namesTotal(l.NamesTotal, memory), NameBytes: int(l.NameBytes), NodeBytes: int(l.NodeBytes),
+			Subscriptions: l.Subscriptions, NamesBytes: int(l.NamesBytes), NamesTotal: max(0, int(l.NamesTotal)), NamesWhileShort: namesWhileShort(l.NamesTotal, memory), NameBytes: int(l.NameBytes), NodeBytes: int(l.NodeBytes),
 			PollsPerClient: l.PollsPerClient, RESTBytes: int(l.RESTBytes), UnknownTypes: l.UnknownTypes,
 			FirstRequest: l.FirstRequest.Std(), RequestsPerSecond: l.RequestsPerSecond,
 		},
 	}
 }
 
-// namesTotal is what the names of all clients may weigh; 0: no limit.
-func namesTotal(limit config.Memory, memory int64) int {
+// namesWhileShort is what the names of all clients may weigh while memory is short; 0: no more than at other times. How much
+// memory a name takes depends on how many clients share it. So as long as there is memory nothing is refused.
+func namesWhileShort(limit config.Memory, memory int64) int {
 	if limit == config.AutoMemory {
 		return int(memory / 2)
 	}
-	return int(limit)
+	return 0
 }
 
 // listener builds the server towards the clients.
