@@ -8,14 +8,13 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/controlplane"
 	"github.com/xdsrelay/xdsrelay/internal/sockets"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/parallel"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/relay"
@@ -45,37 +44,12 @@ func TestMain(m *testing.M) {
 type testRelay struct {
 	addr, admin string
 	rest        string // where clients poll
-	log         *logText
+	log         *logs.Text
 	stop        func() // as a signal does; returns when the relay has ended
 	force       chan struct{}
 
 	relay  *relay.Relay
 	config *config.Config // in force
-}
-
-// logText keeps what a relay logs.
-type logText struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// forget drops what was logged until now.
-func (l *logText) forget() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text = strings.Builder{}
-}
-
-func (l *logText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // absentAfter is when a SotW source's silence about a name is told (RES-7): long enough for a busy machine to bring what does exist.
@@ -133,7 +107,7 @@ func testConfig(t testing.TB, change func(*config.Config), planes []string) *con
 func startRelayAt(t testing.TB, xds, rest net.Listener, change func(*config.Config), planes ...string) *testRelay {
 	t.Helper()
 	cfg := testConfig(t, change, planes)
-	log := new(logText)
+	log := new(logs.Text)
 	r, err := relay.New(cfg, relay.Options{
 		Version: "test", Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})

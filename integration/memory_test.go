@@ -111,7 +111,7 @@ func (r resting) compare(t *testing.T, relay *testRelay) {
 	client, name, stack := costs(t, relay.addr, func(acks int64) bool {
 		code, page := relay.get(t, "/metrics")
 		return code == http.StatusOK && strings.Contains(page, fmt.Sprintf("xdsrelay_downstream_acks_total{type=\"eds\"} %d\n", acks))
-	}, relay.log.forget)
+	}, relay.log.Forget)
 	t.Logf("per client: heap %d, of which gRPC's %d; stack %d, %d; per name: %d, %d", client, r.client, stack, r.stack, name, r.name)
 	if own := client - r.client; own > maxPerClient {
 		t.Errorf("a client takes %d bytes beyond gRPC's, at most %d are allowed", own, maxPerClient)

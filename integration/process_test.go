@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
 )
 
 // process is a program of testdata, which reads lines and writes lines of JSON. The
@@ -17,14 +19,14 @@ type process struct {
 	kill   context.CancelFunc
 	input  io.WriteCloser
 	output *json.Decoder
-	stderr *logText
+	stderr *logs.Text
 }
 
 // startProcess runs a program. The environment is the path and what env adds:
 // nothing of the developer's may reach a program.
 func startProcess(env []string, command ...string) (*process, error) {
 	ctx, kill := context.WithCancel(context.Background())
-	p := &process{kill: kill, stderr: new(logText)}
+	p := &process{kill: kill, stderr: new(logs.Text)}
 	p.cmd = exec.CommandContext(ctx, command[0], command[1:]...)
 	p.cmd.Env = append(env, "PATH="+os.Getenv("PATH"))
 	p.cmd.Stderr = p.stderr

@@ -187,7 +187,7 @@ type level struct {
 }
 
 func (f *movedFleet) level() level {
-	f.relay.log.forget()
+	f.relay.log.Forget()
 	for _, c := range f.clients { // what the test keeps of the past is not the relay's
 		h := c.common()
 		h.mu.Lock()

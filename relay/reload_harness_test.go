@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
 )
 
 // contents are what a control plane has: versions by name.
@@ -137,26 +138,8 @@ type running struct {
 	config     *config.Config
 	level      slog.LevelVar
 	xds, admin string
-	log        *journal
+	log        *logs.Text
 	stop       func() // may be called more than once
-}
-
-// journal is a log that is written and read by different goroutines.
-type journal struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
 }
 
 // upstreamAt is an upstream of the configuration.
@@ -194,7 +177,7 @@ func runBeside(t *testing.T, cfg *config.Config, rest net.Listener) *running {
 // runWith starts a relay that is given more sockets before.
 func runWith(t *testing.T, cfg *config.Config, more func(*Relay)) *running {
 	t.Helper()
-	r := &running{T: t, config: cfg, log: new(journal)}
+	r := &running{T: t, config: cfg, log: new(logs.Text)}
 	log := slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: &r.level}))
 	var err error
 	if r.relay, err = New(cfg, Options{Log: log, Level: &r.level}); err != nil {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/filesource"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -443,7 +444,7 @@ func TestFiles_VAR6_FILE1(t *testing.T) {
 		return fmt.Sprintf(`{"version_info": %q, "resources": [{"@type": %q, "name": %q}]}`, version, clusters, name)
 	}
 	put(cluster("1", "a"))
-	obs, log := &recorder{}, new(lockedText)
+	obs, log := &recorder{}, new(logs.Text)
 	f, err := NewFiles(FilesConfig{Name: "files", Path: path, Quiet: time.Millisecond, Observer: obs, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
@@ -545,24 +546,6 @@ func TestNewFiles(t *testing.T) {
 	if _, err := f.NewSession(SessionConfig{}); err == nil || !strings.Contains(err.Error(), "needs a store") {
 		t.Errorf("without a store: %v", err)
 	}
-}
-
-// lockedText is a log that may be read while it is written.
-type lockedText struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lockedText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lockedText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // BenchmarkFileSessionAnswer asks for one name more of a type of which ten thousand are

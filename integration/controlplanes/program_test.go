@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/testkit/envoyproc"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 )
 
@@ -20,7 +21,7 @@ import (
 type program struct {
 	cmd   *exec.Cmd
 	input io.WriteCloser
-	log   *logText
+	log   *logs.Text
 	ended chan struct{} // closed when the process is gone
 	once  sync.Once
 }
@@ -29,7 +30,7 @@ type program struct {
 // nil it takes what the program writes; the rest is shown if the test fails.
 func start(t *testing.T, env []string, output io.Writer, command ...string) *program {
 	t.Helper()
-	p := &program{log: new(logText), ended: make(chan struct{})}
+	p := &program{log: new(logs.Text), ended: make(chan struct{})}
 	p.cmd = exec.Command(command[0], command[1:]...)
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, env...)
 	p.cmd.Stdout, p.cmd.Stderr = io.Writer(p.log), p.log
@@ -183,24 +184,4 @@ func (s *spoken) tell(t *testing.T, command any) {
 		t.Fatal(err)
 	}
 	s.answer(t)
-}
-
-// logText keeps what is written to it.
-type logText struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-// Write implements [io.Writer].
-func (l *logText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// String implements [fmt.Stringer].
-func (l *logText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/sockets"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/relay"
 )
@@ -23,7 +23,7 @@ type relayProcess struct {
 	config            *config.Config
 	killed            bool
 	addr, rest, admin string
-	log               *logText
+	log               *logs.Text
 
 	stop  func() // of the run
 	leave func() // as a deployment ends a relay; only of one that is a process of its own
@@ -55,7 +55,7 @@ func startRelayAt(t *testing.T, xds net.Listener, up config.APIType, addr string
 	}
 	rest, admin := ports.Listen(t), ports.Listen(t)
 	r := &relayProcess{
-		t: t, config: cfg, killed: killed, log: new(logText),
+		t: t, config: cfg, killed: killed, log: new(logs.Text),
 		addr: xds.Addr().String(), rest: rest.Addr().String(), admin: admin.Addr().String(),
 	}
 	r.run(xds, rest, admin)
@@ -113,24 +113,4 @@ func (r *relayProcess) restart() {
 func (r *relayProcess) again() {
 	r.t.Helper()
 	r.run(ports.Again(r.t, r.addr), ports.Again(r.t, r.rest), ports.Again(r.t, r.admin))
-}
-
-// logText keeps what a relay logs.
-type logText struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-// Write implements [io.Writer].
-func (l *logText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// String implements [fmt.Stringer].
-func (l *logText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

@@ -2,10 +2,12 @@ package deltaclient
 
 import (
 	"errors"
-	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
 func TestResponses(t *testing.T) {
@@ -269,7 +271,7 @@ func TestKeep(t *testing.T) {
 			rec.next()
 			// The version lies, and there is none: the digest tells.
 			r.Nonce = "2"
-			r.Resources[0].Resource = packed(cluster("a", 99))
+			r.Resources[0].Resource = encoded.Any(cluster("a", 99))
 			s.send(t, r)
 			changes := []string{"unchanged a 1>1", "changed b"}
 			if want.digest {

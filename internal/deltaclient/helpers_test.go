@@ -15,13 +15,12 @@ import (
 	clusterservice "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
@@ -203,20 +202,12 @@ func response(nonce string, elements ...string) *discoveryv3.DeltaDiscoveryRespo
 				res.Aliases = []string{alias}
 			}
 			if !bare {
-				res.Resource = packed(cluster(name, len(version)))
+				res.Resource = encoded.Any(cluster(name, len(version)))
 			}
 			r.Resources = append(r.Resources, res)
 		}
 	}
 	return r
-}
-
-func packed(m proto.Message) *anypb.Any {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		panic(err)
-	}
-	return &anypb.Any{TypeUrl: resource.APITypePrefix + string(m.ProtoReflect().Descriptor().FullName()), Value: b}
 }
 
 // recorder shows responses in a short form.

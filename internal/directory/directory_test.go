@@ -13,10 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xdsrelay/xdsrelay/internal/directory"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 )
 
 const (
@@ -26,24 +26,9 @@ const (
 	typeName       = "envoy.config.listener.v3.Listener"
 )
 
-func marshal(t testing.TB, m proto.Message) []byte {
-	t.Helper()
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-// pack gives the encoded Any of m.
-func pack(t testing.TB, m proto.Message) *anypb.Any {
-	t.Helper()
-	return &anypb.Any{TypeUrl: "type.googleapis.com/" + string(proto.MessageName(m)), Value: marshal(t, m)}
-}
-
 func listener(t testing.TB, name string) *anypb.Any {
 	t.Helper()
-	return pack(t, &listenerv3.Listener{Name: name})
+	return encoded.Any(&listenerv3.Listener{Name: name})
 }
 
 func reference(typ, id string) *xdscorev3.CollectionEntry {
@@ -61,7 +46,7 @@ func inline(name, version string, resource *anypb.Any) *xdscorev3.CollectionEntr
 // collection gives an encoded Any of a ListenerCollection.
 func collection(t testing.TB, entries ...*xdscorev3.CollectionEntry) []byte {
 	t.Helper()
-	return marshal(t, pack(t, &listenerv3.ListenerCollection{Entries: entries}))
+	return encoded.Bytes(encoded.Any(&listenerv3.ListenerCollection{Entries: entries}))
 }
 
 // raw gives an encoded Any of a collection with these bytes as entries.
@@ -71,7 +56,7 @@ func raw(t testing.TB, entries ...[]byte) []byte {
 	for _, e := range entries {
 		value = protowire.AppendBytes(protowire.AppendTag(value, 1, protowire.BytesType), e)
 	}
-	return marshal(t, &anypb.Any{TypeUrl: collectionType, Value: value})
+	return encoded.Bytes(&anypb.Any{TypeUrl: collectionType, Value: value})
 }
 
 func bytesField(num protowire.Number, b []byte) []byte {
@@ -88,7 +73,7 @@ func faultTexts(d *directory.Directory) []string {
 
 func TestRead(t *testing.T) {
 	foo, bar := listener(t, "foo"), listener(t, "bar")
-	inlineFoo := directory.Entry{TypeURL: listenerType, Name: "foo", Version: "1", Any: marshal(t, foo)}
+	inlineFoo := directory.Entry{TypeURL: listenerType, Name: "foo", Version: "1", Any: encoded.Bytes(foo)}
 	for _, tc := range []struct {
 		name   string
 		in     []byte
@@ -106,23 +91,23 @@ func TestRead(t *testing.T) {
 		{
 			"LIST-4 TP1 inline, one of them anonymous", collection(t, inline("bar", "8.5.4", bar), inline("", "3.9.0", foo)),
 			[]directory.Entry{
-				{Number: 0, TypeURL: listenerType, Name: "bar", Version: "8.5.4", Any: marshal(t, bar)},
-				{Number: 1, TypeURL: listenerType, Version: "3.9.0", Any: marshal(t, foo)},
+				{Number: 0, TypeURL: listenerType, Name: "bar", Version: "8.5.4", Any: encoded.Bytes(bar)},
+				{Number: 1, TypeURL: listenerType, Version: "3.9.0", Any: encoded.Bytes(foo)},
 			}, nil,
 		},
 		{
-			"LIST-2 any T", marshal(t, &anypb.Any{TypeUrl: "example.com/p.TCollection", Value: bytesField(1, marshal(t, reference("p.T", "x")))}),
+			"LIST-2 any T", encoded.Bytes(&anypb.Any{TypeUrl: "example.com/p.TCollection", Value: bytesField(1, encoded.Bytes(reference("p.T", "x")))}),
 			[]directory.Entry{{Locator: "xdstp://some-authority/p.T/x", TypeURL: "type.googleapis.com/p.T"}}, nil,
 		},
 		{
 			"LIST-2 fields that this build does not know", raw(t,
-				slices.Concat(bytesField(9, []byte("?")), marshal(t, inline("foo", "1", foo)), protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 7))),
+				slices.Concat(bytesField(9, []byte("?")), encoded.Bytes(inline("foo", "1", foo)), protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 7))),
 			[]directory.Entry{inlineFoo}, nil,
 		},
 		{
 			"LIST-2 the last of a oneof counts", raw(t,
-				slices.Concat(marshal(t, reference(typeName, "x")), marshal(t, inline("foo", "1", foo))),
-				slices.Concat(marshal(t, inline("foo", "1", foo)), marshal(t, reference(typeName, "x")))),
+				slices.Concat(encoded.Bytes(reference(typeName, "x")), encoded.Bytes(inline("foo", "1", foo))),
+				slices.Concat(encoded.Bytes(inline("foo", "1", foo)), encoded.Bytes(reference(typeName, "x")))),
 			[]directory.Entry{inlineFoo, {Number: 1, Locator: "xdstp://some-authority/envoy.config.listener.v3.Listener/x", TypeURL: listenerType}}, nil,
 		},
 		{
@@ -134,12 +119,12 @@ func TestRead(t *testing.T) {
 		},
 		{
 			"LIST-2 what cannot be read loses nothing else", raw(t,
-				nil, []byte{0x0a}, marshal(t, inline("foo", "1", foo)), bytesField(1, []byte{0x12, 0x01}),
-				marshal(t, reference("", "x")), marshal(t, inline("x", "1", nil)), marshal(t, inline("y", "1", &anypb.Any{})),
-				bytesField(2, slices.Concat(bytesField(1, []byte("\xff")), bytesField(3, marshal(t, foo)))),
-				bytesField(2, slices.Concat(bytesField(2, []byte("\xff")), bytesField(3, marshal(t, foo)))),
+				nil, []byte{0x0a}, encoded.Bytes(inline("foo", "1", foo)), bytesField(1, []byte{0x12, 0x01}),
+				encoded.Bytes(reference("", "x")), encoded.Bytes(inline("x", "1", nil)), encoded.Bytes(inline("y", "1", &anypb.Any{})),
+				bytesField(2, slices.Concat(bytesField(1, []byte("\xff")), bytesField(3, encoded.Bytes(foo)))),
+				bytesField(2, slices.Concat(bytesField(2, []byte("\xff")), bytesField(3, encoded.Bytes(foo)))),
 				bytesField(2, bytesField(3, bytesField(1, []byte("\xff"))))),
-			[]directory.Entry{{Number: 2, TypeURL: listenerType, Name: "foo", Version: "1", Any: marshal(t, foo)}},
+			[]directory.Entry{{Number: 2, TypeURL: listenerType, Name: "foo", Version: "1", Any: encoded.Bytes(foo)}},
 			[]string{
 				"resources[0]: neither a locator nor an inline entry",
 				"resources[1]: it is no encoded message: unexpected EOF",
@@ -156,17 +141,17 @@ func TestRead(t *testing.T) {
 			"LIST-4 a name twice", collection(t, inline("foo", "1", foo), inline("bar", "1", bar), inline("foo", "1", foo), inline("", "1", foo), inline("", "1", foo)),
 			[]directory.Entry{
 				inlineFoo,
-				{Number: 1, TypeURL: listenerType, Name: "bar", Version: "1", Any: marshal(t, bar)},
-				{Number: 2, TypeURL: listenerType, Name: "foo", Version: "1", Any: marshal(t, foo)},
-				{Number: 3, TypeURL: listenerType, Version: "1", Any: marshal(t, foo)},
-				{Number: 4, TypeURL: listenerType, Version: "1", Any: marshal(t, foo)},
+				{Number: 1, TypeURL: listenerType, Name: "bar", Version: "1", Any: encoded.Bytes(bar)},
+				{Number: 2, TypeURL: listenerType, Name: "foo", Version: "1", Any: encoded.Bytes(foo)},
+				{Number: 3, TypeURL: listenerType, Version: "1", Any: encoded.Bytes(foo)},
+				{Number: 4, TypeURL: listenerType, Version: "1", Any: encoded.Bytes(foo)},
 			},
 			[]string{`resources[2]: the name "foo" is that of resources[0], too`},
 		},
 		{
-			"LIST-4 members of another type", collection(t, inline("c", "1", pack(t, &clusterv3.Cluster{})), reference("S", "x")),
+			"LIST-4 members of another type", collection(t, inline("c", "1", encoded.Any(&clusterv3.Cluster{})), reference("S", "x")),
 			[]directory.Entry{
-				{TypeURL: clusterType, Name: "c", Version: "1", Any: marshal(t, pack(t, &clusterv3.Cluster{}))},
+				{TypeURL: clusterType, Name: "c", Version: "1", Any: encoded.Bytes(encoded.Any(&clusterv3.Cluster{}))},
 				{Number: 1, Locator: "xdstp://some-authority/S/x", TypeURL: "type.googleapis.com/S"},
 			},
 			[]string{
@@ -176,10 +161,10 @@ func TestRead(t *testing.T) {
 		},
 		{
 			"LIST-2 LOC-1 other directories and inline redirects", collection(t, reference(typeName+"Collection", "d"),
-				inline("r", "1", pack(t, &xdscorev3.ResourceLocator{ResourceType: typeName, Id: "x"}))),
+				inline("r", "1", encoded.Any(&xdscorev3.ResourceLocator{ResourceType: typeName, Id: "x"}))),
 			[]directory.Entry{
 				{Locator: "xdstp://some-authority/envoy.config.listener.v3.ListenerCollection/d", TypeURL: collectionType},
-				{Number: 1, TypeURL: directory.RedirectType, Name: "r", Version: "1", Any: marshal(t, pack(t, &xdscorev3.ResourceLocator{ResourceType: typeName, Id: "x"}))},
+				{Number: 1, TypeURL: directory.RedirectType, Name: "r", Version: "1", Any: encoded.Bytes(encoded.Any(&xdscorev3.ResourceLocator{ResourceType: typeName, Id: "x"}))},
 			}, nil,
 		},
 	} {
@@ -210,9 +195,9 @@ func TestReadRefuses(t *testing.T) {
 	}{
 		{"LIST-2 nothing", nil, "a payload without type_url"},
 		{"LIST-2 no Any", []byte{0x0a, 0x05, 'x'}, "it is no encoded message: unexpected EOF"},
-		{"LIST-2 other type", marshal(t, listener(t, "x")), `a "type.googleapis.com/envoy.config.listener.v3.Listener" is no list collection`},
+		{"LIST-2 other type", encoded.Bytes(listener(t, "x")), `a "type.googleapis.com/envoy.config.listener.v3.Listener" is no list collection`},
 		{"LIST-2 type that is not UTF-8", bytesField(1, []byte("\xff")), "its type_url is not UTF-8"},
-		{"LIST-2 no collection", marshal(t, &anypb.Any{TypeUrl: collectionType, Value: []byte{0x0a, 0x7f}}), `a "` + collectionType + `": it is no encoded message: unexpected EOF`},
+		{"LIST-2 no collection", encoded.Bytes(&anypb.Any{TypeUrl: collectionType, Value: []byte{0x0a, 0x7f}}), `a "` + collectionType + `": it is no encoded message: unexpected EOF`},
 		{"LIST-2 too many entries", raw(t, tooMany...), `a "` + collectionType + `": more than 100000 entries`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -370,17 +355,17 @@ func TestRedirect(t *testing.T) {
 		in           []byte
 		want, reason string
 	}{
-		{"LOC-1 TP1 redirect", marshal(t, pack(t, locator)), "xdstp://some-authority/envoy.config.listener.v3.Listener/baz?a=1&b=2", ""},
-		{"LOC-1 other host", marshal(t, &anypb.Any{TypeUrl: "example.com/xds.core.v3.ResourceLocator", Value: marshal(t, locator)}), "xdstp://some-authority/envoy.config.listener.v3.Listener/baz?a=1&b=2", ""},
-		{"LOC-1 no redirect", marshal(t, listener(t, "x")), "", `a "type.googleapis.com/envoy.config.listener.v3.Listener" is no redirect`},
-		{"LOC-1 empty", marshal(t, pack(t, &xdscorev3.ResourceLocator{})), "", "redirect: resource locator: the resource type is missing"},
+		{"LOC-1 TP1 redirect", encoded.Bytes(encoded.Any(locator)), "xdstp://some-authority/envoy.config.listener.v3.Listener/baz?a=1&b=2", ""},
+		{"LOC-1 other host", encoded.Bytes(&anypb.Any{TypeUrl: "example.com/xds.core.v3.ResourceLocator", Value: encoded.Bytes(locator)}), "xdstp://some-authority/envoy.config.listener.v3.Listener/baz?a=1&b=2", ""},
+		{"LOC-1 no redirect", encoded.Bytes(listener(t, "x")), "", `a "type.googleapis.com/envoy.config.listener.v3.Listener" is no redirect`},
+		{"LOC-1 empty", encoded.Bytes(encoded.Any(&xdscorev3.ResourceLocator{})), "", "redirect: resource locator: the resource type is missing"},
 		{"LOC-1 no payload", nil, "", "redirect: a payload without type_url"},
-		{"LOC-1 broken", marshal(t, &anypb.Any{TypeUrl: directory.RedirectType, Value: []byte{0x12}}), "", "redirect: resource locator: "},
+		{"LOC-1 broken", encoded.Bytes(&anypb.Any{TypeUrl: directory.RedirectType, Value: []byte{0x12}}), "", "redirect: resource locator: "},
 		{
-			"OPS-5 too long", marshal(t, pack(t, &xdscorev3.ResourceLocator{ResourceType: "T", Id: strings.Repeat("x", 64<<10)})),
+			"OPS-5 too long", encoded.Bytes(encoded.Any(&xdscorev3.ResourceLocator{ResourceType: "T", Id: strings.Repeat("x", 64<<10)})),
 			"", "redirect: resource locator: a name of 65547 bytes, at most 65536 are looked for",
 		},
-		{"LOC-1 nested without end", marshal(t, pack(t, deep)), "", "recursion depth"},
+		{"LOC-1 nested without end", encoded.Bytes(encoded.Any(deep)), "", "recursion depth"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := directory.Redirect(tc.in)

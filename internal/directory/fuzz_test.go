@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xdsrelay/xdsrelay/internal/directory"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -18,13 +19,13 @@ import (
 // LIST-4).
 func FuzzRead(f *testing.F) {
 	value := func(entries ...*xdscorev3.CollectionEntry) []byte {
-		return marshal(f, &listenerv3.ListenerCollection{Entries: entries})
+		return encoded.Bytes(&listenerv3.ListenerCollection{Entries: entries})
 	}
 	f.Add([]byte{})
 	f.Add(value(reference(typeName, "x/*"), inline("foo", "1", listener(f, "foo")), inline("foo", "", nil)))
 	f.Add(slices.Concat(value(reference("", "x")), []byte("\x0a\x00\x0a\x04\x0a\x00\x12\x00")))
 	f.Fuzz(func(t *testing.T, value []byte) {
-		packed := marshal(t, &anypb.Any{TypeUrl: collectionType, Value: value})
+		packed := encoded.Bytes(&anypb.Any{TypeUrl: collectionType, Value: value})
 		before := bytes.Clone(packed)
 		d, err := directory.Read(packed)
 		if !bytes.Equal(before, packed) {
@@ -88,9 +89,9 @@ func checkAgrees(t *testing.T, e *directory.Entry, want *xdscorev3.CollectionEnt
 
 // FuzzRedirect holds Redirect to names that can be asked for (LOC-1).
 func FuzzRedirect(f *testing.F) {
-	f.Add(marshal(f, &xdscorev3.ResourceLocator{Authority: "a", ResourceType: "T", Id: "x y"}))
+	f.Add(encoded.Bytes(&xdscorev3.ResourceLocator{Authority: "a", ResourceType: "T", Id: "x y"}))
 	f.Fuzz(func(t *testing.T, value []byte) {
-		name, err := directory.Redirect(marshal(t, &anypb.Any{TypeUrl: directory.RedirectType, Value: value}))
+		name, err := directory.Redirect(encoded.Bytes(&anypb.Any{TypeUrl: directory.RedirectType, Value: value}))
 		if err != nil {
 			_ = err.Error()
 			return

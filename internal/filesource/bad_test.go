@@ -9,6 +9,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -18,9 +19,9 @@ const marker = "S3CRET!"
 // TestACK6_badFiles: what is wrong with a file is told with its place, and
 // nothing of its contents but types and names (OPS-6).
 func TestACK6_badFiles(t *testing.T) {
-	cluster, endpoints := packed(t, &clusterv3.Cluster{Name: "a"}), packed(t, &endpointv3.ClusterLoadAssignment{ClusterName: "a"})
+	cluster, endpoints := encoded.Any(&clusterv3.Cluster{Name: "a"}), encoded.Any(&endpointv3.ClusterLoadAssignment{ClusterName: "a"})
 	binary := func(resources ...*anypb.Any) string {
-		return string(marshal(t, &discoveryv3.DiscoveryResponse{TypeUrl: clusterType, Resources: resources}))
+		return string(encoded.Bytes(&discoveryv3.DiscoveryResponse{TypeUrl: clusterType, Resources: resources}))
 	}
 	whole := binary(cluster)
 	for _, tt := range []struct{ name, file, data, want string }{
@@ -68,7 +69,7 @@ func TestACK6_badFiles(t *testing.T) {
 		{"a name twice", "x.yaml", clusters("1", "a", "b", "a"), `x.yaml: resources[2]: the name "a" is that of resources[0] already`},
 		{"a long name twice", "x.yaml", clusters("1", strings.Repeat("a", 300), strings.Repeat("a", 300)),
 			`x.yaml: resources[1]: the name "` + strings.Repeat("a", 256) + `"… (300 bytes) is that of resources[0] already`},
-		{"a name twice, once wrapped", "x.pb", binary(cluster, packed(t, &discoveryv3.Resource{Name: "a", Resource: cluster})), `x.pb: resources[1]: the name "a" is that of resources[0] already`},
+		{"a name twice, once wrapped", "x.pb", binary(cluster, encoded.Any(&discoveryv3.Resource{Name: "a", Resource: cluster})), `x.pb: resources[1]: the name "a" is that of resources[0] already`},
 		{"a YAML alias of nothing", "x.yaml", "a: 1\nb: *S3CRET", "x.yaml:2: an alias of nothing"},
 		{"a YAML tag", "x.yaml", "version_info: !S3CRET x", "x.yaml:1:15: a tag that JSON has no type for"},
 		{"a YAML tag that lies", "x.yaml", "version_info: !!int S3CRET!", "x.yaml:1:15: not what its tag says"},

@@ -7,6 +7,8 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 )
 
 // FuzzParse: no file makes the parser panic, what it takes is sound, and what it
@@ -18,8 +20,8 @@ func FuzzParse(f *testing.F) {
 	f.Add(1, clusters("1", "a", "b"))
 	f.Add(1, "a: &a {x: S3CRET!}\nb: {<<: *a, y: [1, .inf, ~, 2026-01-02]}\n")
 	f.Add(1, "a: *S3CRET!\n? [S3CRET!]\n: !!binary S3CRET!\n")
-	f.Add(2, string(marshal(f, &discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{
-		packed(f, &clusterv3.Cluster{Name: "a"}), packed(f, &discoveryv3.Resource{Name: "b", Resource: packed(f, &clusterv3.Cluster{Name: "c"})}),
+	f.Add(2, string(encoded.Bytes(&discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{
+		encoded.Any(&clusterv3.Cluster{Name: "a"}), encoded.Any(&discoveryv3.Resource{Name: "b", Resource: encoded.Any(&clusterv3.Cluster{Name: "c"})}),
 	}})))
 	f.Add(3, `resources { [`+secretType+`] { name: "s" generic_secret { secret { inline_string: "S3CRET!" } } } }`)
 	f.Fuzz(func(t *testing.T, format int, data string) {

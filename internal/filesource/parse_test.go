@@ -13,21 +13,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 )
-
-func marshal(t testing.TB, m proto.Message) []byte {
-	t.Helper()
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-func packed(t testing.TB, m proto.Message) *anypb.Any {
-	t.Helper()
-	return &anypb.Any{TypeUrl: typePrefix + string(m.ProtoReflect().Descriptor().FullName()), Value: marshal(t, m)}
-}
 
 func mustParse(t *testing.T, name string, data []byte) *contents {
 	t.Helper()
@@ -44,8 +32,8 @@ func TestVAR6_formats(t *testing.T) {
 	response := &discoveryv3.DiscoveryResponse{
 		VersionInfo: "v7",
 		TypeUrl:     clusterType,
-		Resources: []*anypb.Any{packed(t, a), packed(t, &discoveryv3.Resource{
-			Name: "b", Version: "b7", Ttl: durationpb.New(time.Minute), Resource: packed(t, &clusterv3.Cluster{Name: "not this"}),
+		Resources: []*anypb.Any{encoded.Any(a), encoded.Any(&discoveryv3.Resource{
+			Name: "b", Version: "b7", Ttl: durationpb.New(time.Minute), Resource: encoded.Any(&clusterv3.Cluster{Name: "not this"}),
 		})},
 	}
 	jsonText, err := protojson.Marshal(response)
@@ -73,7 +61,7 @@ resources:
 `
 	for name, data := range map[string][]byte{
 		"x.json": jsonText, "x.JSON": jsonText, "x.yaml": []byte(yamlText), "x.yml": jsonText, "json.yaml": jsonText,
-		"x.pb": marshal(t, response), "x.bin": marshal(t, response),
+		"x.pb": encoded.Bytes(response), "x.bin": encoded.Bytes(response),
 		"x.textproto": text, "x.txtpb": text, "x.pbtxt": text, "x.pb_text": text,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,7 +73,7 @@ resources:
 			if bare.Name != "a" || bare.Version != "" || bare.HasTTL || bare.TypeURL() != clusterType || len(bare.Digest()) != 32 {
 				t.Errorf("bare: %q, version %q, ttl %t, %s", bare.Name, bare.Version, bare.HasTTL, bare.TypeURL())
 			}
-			if string(bare.Any()) != string(marshal(t, response.GetResources()[0])) {
+			if string(bare.Any()) != string(encoded.Bytes(response.GetResources()[0])) {
 				t.Error("the payload is another")
 			}
 			if wrapped.Name != "b" || wrapped.Version != "b7" || wrapped.TTL() != time.Minute || wrapped.TypeURL() != clusterType {
@@ -105,7 +93,7 @@ func TestVAR8_NAME9_unknownTypeInBinary(t *testing.T) {
 	payload = protowire.AppendTag(payload, 2, protowire.BytesType)
 	payload = protowire.AppendBytes(payload, []byte{0xff, 0, 1})
 	strange := &anypb.Any{TypeUrl: "type.example.com/no.such.Type", Value: payload}
-	c := mustParse(t, "x.pb", marshal(t, &discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{strange}}))
+	c := mustParse(t, "x.pb", encoded.Bytes(&discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{strange}}))
 	if c.typeURL != strange.GetTypeUrl() || c.resources[0].Name != "" {
 		t.Fatalf("type %s, name %q", c.typeURL, c.resources[0].Name)
 	}
@@ -115,9 +103,9 @@ func TestVAR8_NAME9_unknownTypeInBinary(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	named := &discoveryv3.Resource{ResourceName: &discoveryv3.ResourceName{Name: "by resource_name"}, Resource: packed(t, &clusterv3.Cluster{Name: "x"})}
-	nameless := &discoveryv3.Resource{Version: "1", Resource: packed(t, &clusterv3.Cluster{Name: "of the payload"})}
-	c := mustParse(t, "x.pb", marshal(t, &discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{packed(t, named), packed(t, nameless)}}))
+	named := &discoveryv3.Resource{ResourceName: &discoveryv3.ResourceName{Name: "by resource_name"}, Resource: encoded.Any(&clusterv3.Cluster{Name: "x"})}
+	nameless := &discoveryv3.Resource{Version: "1", Resource: encoded.Any(&clusterv3.Cluster{Name: "of the payload"})}
+	c := mustParse(t, "x.pb", encoded.Bytes(&discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{encoded.Any(named), encoded.Any(nameless)}}))
 	if c.resources[0].Name != "by resource_name" || c.resources[1].Name != "of the payload" || c.resources[1].Version != "1" {
 		t.Errorf("%q, %q at %q", c.resources[0].Name, c.resources[1].Name, c.resources[1].Version)
 	}

@@ -8,6 +8,8 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 )
 
 // step puts files, or removes those whose text is empty, and says what comes of it.
@@ -140,7 +142,7 @@ func TestManyFiles(t *testing.T) {
 	f := newFolder(t)
 	s := still(t, f, Config{})
 	f.put("2.yaml", clusters("2", "c", "b"), time.Hour)
-	f.put("1.pb", string(marshal(t, &discoveryv3.DiscoveryResponse{VersionInfo: "1", Resources: []*anypb.Any{packed(t, &clusterv3.Cluster{Name: "d"})}})), time.Hour)
+	f.put("1.pb", string(encoded.Bytes(&discoveryv3.DiscoveryResponse{VersionInfo: "1", Resources: []*anypb.Any{encoded.Any(&clusterv3.Cluster{Name: "d"})}})), time.Hour)
 	f.put("3.textproto", `version_info: "3" resources { [`+clusterType+`] { name: "a" } }`, time.Hour)
 	s.pass(s.blind(), false)
 	if got := state(s.Snapshot()); got != "1,2,3: d, c, b, a" {

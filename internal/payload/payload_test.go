@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -30,14 +31,6 @@ const (
 	structType  = resource.APITypePrefix + "google.protobuf.Struct"
 	unheard     = "type.googleapis.com/example.Unheard"
 )
-
-func pack(m proto.Message) *anypb.Any {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		panic(err)
-	}
-	return &anypb.Any{TypeUrl: resource.APITypePrefix + string(m.ProtoReflect().Descriptor().FullName()), Value: b}
-}
 
 func stored(tb testing.TB, packed *anypb.Any) *wire.Resource {
 	tb.Helper()
@@ -57,7 +50,7 @@ func certificate() *tlsv3.TlsCertificate {
 }
 
 func secretResource() *anypb.Any {
-	return pack(&tlsv3.Secret{Name: "cert", Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: certificate()}})
+	return encoded.Any(&tlsv3.Secret{Name: "cert", Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: certificate()}})
 }
 
 func tlsContext() *tlsv3.UpstreamTlsContext {
@@ -66,13 +59,13 @@ func tlsContext() *tlsv3.UpstreamTlsContext {
 
 // within is a cluster with a payload in it.
 func within(packed *anypb.Any) *anypb.Any {
-	return pack(&clusterv3.Cluster{TypedExtensionProtocolOptions: map[string]*anypb.Any{"a": packed}})
+	return encoded.Any(&clusterv3.Cluster{TypedExtensionProtocolOptions: map[string]*anypb.Any{"a": packed}})
 }
 
 // nested puts a payload into so many others.
 func nested(packed *anypb.Any, times int) *anypb.Any {
 	for range times {
-		packed = pack(&discoveryv3.Resource{Resource: packed})
+		packed = encoded.Any(&discoveryv3.Resource{Resource: packed})
 	}
 	return packed
 }
@@ -104,7 +97,7 @@ func TestJSON_OPS6(t *testing.T) {
 		payload *anypb.Any
 		want    string
 	}{
-		"a cluster":                  {resource.ClusterType, pack(&clusterv3.Cluster{Name: "a", AltStatName: "b"}), `{"@type":"` + resource.ClusterType + `","name":"a","alt_stat_name":"b"}`},
+		"a cluster":                  {resource.ClusterType, encoded.Any(&clusterv3.Cluster{Name: "a", AltStatName: "b"}), `{"@type":"` + resource.ClusterType + `","name":"a","alt_stat_name":"b"}`},
 		"under another prefix":       {"x", &anypb.Any{TypeUrl: "p.io/envoy.config.core.v3.Node", Value: []byte("\x0a\x01n")}, `{"@type":"p.io/envoy.config.core.v3.Node","id":"n"}`},
 		"no payload":                 {resource.ClusterType, nil, ""},
 		"OPS-6 a secret":             {resource.SecretType, secretResource(), `{"@type":"` + resource.SecretType + `",` + redactedIs},
@@ -112,22 +105,22 @@ func TestJSON_OPS6(t *testing.T) {
 		"OPS-6 a list of secrets":    {"x", &anypb.Any{TypeUrl: resource.SecretType + "Collection", Value: []byte(hush)}, `{"@type":"` + resource.SecretType + `Collection",` + redactedIs},
 		"OPS-6 in a secret response": {resource.SecretType, &anypb.Any{TypeUrl: unheard, Value: []byte(hush)}, `{"@type":"` + unheard + `",` + redactedIs},
 		"OPS-6 a secret within":      {"x", within(secretResource()), `{"@type":"` + resource.ClusterType + `","typed_extension_protocol_options":{"a":{"@type":"` + structType + `","value":{"@type":"` + resource.SecretType + `",` + redactedIs + `}}}`},
-		"OPS-6 fields":               {"x", pack(certificate()), `{"@type":"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.TlsCertificate","certificate_chain":{"inline_string":"chain"},"private_key":{"inline_string":"[redacted]"},"password":{"inline_string":"[redacted]"}}`},
-		"OPS-6 fields of v2":         {"x", &anypb.Any{TypeUrl: "type.googleapis.com/envoy.api.v2.auth.TlsCertificate", Value: pack(certificate()).GetValue()}, `{"@type":"type.googleapis.com/envoy.api.v2.auth.TlsCertificate","certificate_chain":{"inline_string":"chain"},"private_key":{"inline_string":"[redacted]"},"password":{"inline_string":"[redacted]"}}`},
+		"OPS-6 fields":               {"x", encoded.Any(certificate()), `{"@type":"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.TlsCertificate","certificate_chain":{"inline_string":"chain"},"private_key":{"inline_string":"[redacted]"},"password":{"inline_string":"[redacted]"}}`},
+		"OPS-6 fields of v2":         {"x", &anypb.Any{TypeUrl: "type.googleapis.com/envoy.api.v2.auth.TlsCertificate", Value: encoded.Any(certificate()).GetValue()}, `{"@type":"type.googleapis.com/envoy.api.v2.auth.TlsCertificate","certificate_chain":{"inline_string":"chain"},"private_key":{"inline_string":"[redacted]"},"password":{"inline_string":"[redacted]"}}`},
 		"OPS-6 a list that is sensitive": {
-			"x", pack(&tlsv3.TlsSessionTicketKeys{Keys: []*corev3.DataSource{inline(hush)}}),
+			"x", encoded.Any(&tlsv3.TlsSessionTicketKeys{Keys: []*corev3.DataSource{inline(hush)}}),
 			`{"@type":"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.TlsSessionTicketKeys"}`,
 		},
-		"OPS-6 a field that nobody knows": {"x", pack(withUnknownField(&corev3.Node{Id: "n"})), `{"@type":"type.googleapis.com/envoy.config.core.v3.Node","id":"n"}`},
+		"OPS-6 a field that nobody knows": {"x", encoded.Any(withUnknownField(&corev3.Node{Id: "n"})), `{"@type":"type.googleapis.com/envoy.config.core.v3.Node","id":"n"}`},
 		"OPS-6 a key in a TypedStruct": {
-			"x", pack(typedStruct(contextType, key)),
+			"x", encoded.Any(typedStruct(contextType, key)),
 			`{"@type":"type.googleapis.com/xds.type.v3.TypedStruct","type_url":"` + contextType + `","value":{"common_tls_context":{"tls_certificates":[{"private_key":{"inline_string":"[redacted]"}}]}}}`,
 		},
 		"OPS-6 a secret in a TypedStruct": {
-			"x", pack(typedStruct(resource.SecretType, `{"name":"`+hush+`"}`)),
+			"x", encoded.Any(typedStruct(resource.SecretType, `{"name":"`+hush+`"}`)),
 			`{"@type":"type.googleapis.com/xds.type.v3.TypedStruct","type_url":"` + resource.SecretType + `","value":{"@type":"` + resource.SecretType + `",` + redactedIs + `}`,
 		},
-		"a TypedStruct without value": {"x", pack(&xdstypev3.TypedStruct{TypeUrl: "x/y"}), `{"@type":"type.googleapis.com/xds.type.v3.TypedStruct","type_url":"x/y"}`},
+		"a TypedStruct without value": {"x", encoded.Any(&xdstypev3.TypedStruct{TypeUrl: "x/y"}), `{"@type":"type.googleapis.com/xds.type.v3.TypedStruct","type_url":"x/y"}`},
 		"an empty Any within":         {"x", within(&anypb.Any{}), `{"@type":"` + resource.ClusterType + `","typed_extension_protocol_options":{"a":{}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -155,12 +148,12 @@ func TestJSON_OPS6(t *testing.T) {
 			`{"@type":"` + resource.ClusterType + `","typed_extension_protocol_options":{"a":{"@type":"` + structType + `","value":{"@type":"` + unheard + `","value":"` + hushBase64 + `"}}}}`,
 		},
 		"VAR-8 an unknown type as a TypedStruct": {
-			pack(typedStruct(unheard, `{"a":"b"}`)),
+			encoded.Any(typedStruct(unheard, `{"a":"b"}`)),
 			`{"@type":"type.googleapis.com/xds.type.v3.TypedStruct","type_url":"` + unheard + `","value":{"@type":"` + unheard + `","bytes":10,"note":"of a type that this build does not know"}}`,
 			`{"@type":"type.googleapis.com/xds.type.v3.TypedStruct","type_url":"` + unheard + `","value":{"a":"b"}}`,
 		},
 		"a TypedStruct of the old API that is not what it says": {
-			pack(&udpatypev1.TypedStruct{TypeUrl: contextType, Value: typedStruct("", `{"sni":{}}`).Value}),
+			encoded.Any(&udpatypev1.TypedStruct{TypeUrl: contextType, Value: typedStruct("", `{"sni":{}}`).Value}),
 			`{"@type":"type.googleapis.com/udpa.type.v1.TypedStruct","type_url":"` + contextType + `","value":{"@type":"` + contextType + `","bytes":11,` + brokenIs + `}`,
 			`{"@type":"type.googleapis.com/udpa.type.v1.TypedStruct","type_url":"` + contextType + `","value":{"sni":{}}}`,
 		},
@@ -170,7 +163,7 @@ func TestJSON_OPS6(t *testing.T) {
 			`{"@type":"` + resource.ClusterType + `","value":"/w=="}`,
 		},
 		"OPS-6 what JSON cannot say, with a field that nobody knows": {
-			pack(withUnknownField(&clusterv3.Cluster{ConnectTimeout: endless})),
+			encoded.Any(withUnknownField(&clusterv3.Cluster{ConnectTimeout: endless})),
 			`{"@type":"` + resource.ClusterType + `","bytes":25,"note":"cannot be written as JSON"}`,
 			`{"@type":"` + resource.ClusterType + `","value":"IgoIgICAgICAgIAQ"}`,
 		},
@@ -195,9 +188,9 @@ func TestJSON_OPS6_nesting(t *testing.T) {
 	for depth := range maxNesting + 3 {
 		for name, packed := range map[string]*anypb.Any{
 			"a secret":        secretResource(),
-			"a key":           pack(tlsContext()),
-			"an opaque field": pack(withUnknownField(tlsContext())),
-			"a TypedStruct":   pack(typedStruct(contextType, `{"common_tls_context":{"tls_certificates":[{"private_key":{"inline_string":"`+hush+`"}}]}}`)),
+			"a key":           encoded.Any(tlsContext()),
+			"an opaque field": encoded.Any(withUnknownField(tlsContext())),
+			"a TypedStruct":   encoded.Any(typedStruct(contextType, `{"common_tls_context":{"tls_certificates":[{"private_key":{"inline_string":"`+hush+`"}}]}}`)),
 		} {
 			for _, u := range []Unknown{BySize, AsBase64} {
 				got := string(JSON(stored(t, nested(packed, depth)), "x", u))
@@ -217,8 +210,8 @@ func TestJSON_OPS6_nesting(t *testing.T) {
 // type is shown on the admin port.
 func FuzzJSON(f *testing.F) {
 	for _, packed := range []*anypb.Any{
-		secretResource(), within(pack(tlsContext())), nested(within(secretResource()), 2),
-		pack(typedStruct(contextType, `{"sni":"a"}`)), {TypeUrl: unheard, Value: []byte(hush)},
+		secretResource(), within(encoded.Any(tlsContext())), nested(within(secretResource()), 2),
+		encoded.Any(typedStruct(contextType, `{"sni":"a"}`)), {TypeUrl: unheard, Value: []byte(hush)},
 	} {
 		f.Add(packed.TypeUrl, packed.Value)
 	}

@@ -9,6 +9,8 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 )
 
 // A response to one client more takes no memory for what is in it: polls of 20 MiB would take that
@@ -16,7 +18,7 @@ import (
 func TestBodySharesPayloads_LIM3(t *testing.T) {
 	const size = 1 << 20
 	big := stored(t, &discoveryv3.Resource{
-		Name: "a", Version: "1", Resource: pack(&clusterv3.Cluster{Name: "a", AltStatName: strings.Repeat("x", size)}),
+		Name: "a", Version: "1", Resource: encoded.Any(&clusterv3.Cluster{Name: "a", AltStatName: strings.Repeat("x", size)}),
 	})
 	once, err := Transcode(big)
 	if err != nil {

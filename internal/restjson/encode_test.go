@@ -18,16 +18,17 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 func TestVAR5_golden(t *testing.T) {
-	small := stored(t, &discoveryv3.Resource{Name: "c", Version: "7", Aliases: []string{"d"}, Resource: pack(&clusterv3.Cluster{
+	small := stored(t, &discoveryv3.Resource{Name: "c", Version: "7", Aliases: []string{"d"}, Resource: encoded.Any(&clusterv3.Cluster{
 		Name: "c", AltStatName: "<&>\u2028", ConnectTimeout: durationpb.New(250 * time.Millisecond),
 	})})
 	const payload = `{"@type":"` + resource.ClusterType + `","name":"c","altStatName":"<&>` + "\u2028" + `","connectTimeout":"0.250s"}`
 	const wrapped = `{"@type":"` + wire.ResourceTypeURL + `",`
-	inSpelling := stored(t, &discoveryv3.Resource{ResourceName: &discoveryv3.ResourceName{Name: "c"}, Resource: pack(cluster("c"))})
+	inSpelling := stored(t, &discoveryv3.Resource{ResourceName: &discoveryv3.ResourceName{Name: "c"}, Resource: encoded.Any(cluster("c"))})
 	for name, tt := range map[string]struct {
 		response Outgoing
 		want     string
@@ -77,19 +78,19 @@ func TestVAR5_golden(t *testing.T) {
 }
 
 func within(packed *anypb.Any) *anypb.Any {
-	return pack(&clusterv3.Cluster{Name: "x", TypedExtensionProtocolOptions: map[string]*anypb.Any{"a": packed}})
+	return encoded.Any(&clusterv3.Cluster{Name: "x", TypedExtensionProtocolOptions: map[string]*anypb.Any{"a": packed}})
 }
 
 func nested(packed *anypb.Any, times int) *anypb.Any {
 	for range times {
-		packed = pack(&discoveryv3.Resource{Resource: packed})
+		packed = encoded.Any(&discoveryv3.Resource{Resource: packed})
 	}
 	return packed
 }
 
 func TestOPS6_encodeErrors(t *testing.T) {
-	endless := pack(&clusterv3.Cluster{Name: "x", AltStatName: hush, ConnectTimeout: &durationpb.Duration{Seconds: 1 << 60}})
-	inList := pack(&corev3.TypedExtensionConfig{Name: "x", TypedConfig: &anypb.Any{TypeUrl: unheard, Value: []byte(hush)}})
+	endless := encoded.Any(&clusterv3.Cluster{Name: "x", AltStatName: hush, ConnectTimeout: &durationpb.Duration{Seconds: 1 << 60}})
+	inList := encoded.Any(&corev3.TypedExtensionConfig{Name: "x", TypedConfig: &anypb.Any{TypeUrl: unheard, Value: []byte(hush)}})
 	for name, tt := range map[string]struct {
 		payload *anypb.Any
 		wrapped bool
@@ -103,13 +104,13 @@ func TestOPS6_encodeErrors(t *testing.T) {
 		"not what its type says, within":  {within(&anypb.Any{TypeUrl: resource.ClusterType, Value: []byte(hush)}), false, `a payload is not what its type "` + resource.ClusterType + `" says`},
 		"bytes without a type within":     {within(&anypb.Any{Value: []byte(hush)}), false, "it has a payload without a type"},
 		"an empty Any":                    {&anypb.Any{}, false, "it has a payload without a type"},
-		"nested too deep":                 {nested(pack(secret(hush)), maxNesting+1), false, "payloads are nested too deep in it"},
+		"nested too deep":                 {nested(encoded.Any(secret(hush)), maxNesting+1), false, "payloads are nested too deep in it"},
 		"a value that JSON cannot say":    {endless, false, "it holds a value that JSON has no form for"},
 		"no payload":                      {nil, false, "it has no payload"},
 	} {
 		t.Run("VAR-8 OPS-6 "+name, func(t *testing.T) {
 			res := stored(t, &discoveryv3.Resource{Name: "n", Version: "1", Resource: tt.payload})
-			ok := OutgoingResource{Resource: stored(t, &discoveryv3.Resource{Name: "ok", Resource: pack(cluster("ok"))})}
+			ok := OutgoingResource{Resource: stored(t, &discoveryv3.Resource{Name: "ok", Resource: encoded.Any(cluster("ok"))})}
 			got, err := EncodeResponse(&Outgoing{Wrapped: tt.wrapped, Resources: []OutgoingResource{ok, {Resource: res}}})
 			refused, is := errors.AsType[*EncodeError](err)
 			if !is || got != nil {
@@ -134,10 +135,10 @@ func withUnknownField[M proto.Message](m M) M {
 func TestVAR8_lossyIsTold(t *testing.T) {
 	var o Outgoing
 	for name, payload := range map[string]*anypb.Any{
-		"whole":  pack(cluster("a")),
-		"itself": pack(withUnknownField(cluster("b"))),
-		"within": within(within(pack(withUnknownField(cluster("c"))))),
-		"deep":   pack(&clusterv3.Cluster{LoadAssignment: withUnknownField(endpoints("d"))}),
+		"whole":  encoded.Any(cluster("a")),
+		"itself": encoded.Any(withUnknownField(cluster("b"))),
+		"within": within(within(encoded.Any(withUnknownField(cluster("c"))))),
+		"deep":   encoded.Any(&clusterv3.Cluster{LoadAssignment: withUnknownField(endpoints("d"))}),
 	} {
 		o.Resources = append(o.Resources, OutgoingResource{Resource: stored(t, &discoveryv3.Resource{Name: name, Resource: payload})})
 	}
@@ -166,7 +167,7 @@ func TestVAR5_VAR9_STR10_roundTrip(t *testing.T) {
 	for typeURL, message := range all {
 		for _, wrapped := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s wrapped %v", typeURL, wrapped), func(t *testing.T) {
-				payload := pack(message)
+				payload := encoded.Any(message)
 				sent := stored(t, &discoveryv3.Resource{Name: "x", Version: "9", Resource: payload})
 				encoded, err := EncodeResponse(&Outgoing{
 					VersionInfo: "1", TypeURL: typeURL, Nonce: "o", ControlPlane: "cp <1>", Wrapped: wrapped,
@@ -204,7 +205,7 @@ func TestVAR5_VAR9_STR10_roundTrip(t *testing.T) {
 // TestACK4_sameDigestEveryTime: maps have no order in memory, and spaces are put
 // into JSON at random.
 func TestACK4_sameDigestEveryTime(t *testing.T) {
-	sent := stored(t, &discoveryv3.Resource{Name: "x", Resource: pack(listener("x"))})
+	sent := stored(t, &discoveryv3.Resource{Name: "x", Resource: encoded.Any(listener("x"))})
 	digests := map[string]bool{}
 	for range 50 {
 		encoded, err := EncodeResponse(&Outgoing{Resources: []OutgoingResource{{Resource: sent}}})
@@ -227,11 +228,11 @@ func TestACK4_sameDigestEveryTime(t *testing.T) {
 func TestRES13_metadata(t *testing.T) {
 	sent := func(m *anypb.Any) *Outgoing {
 		return &Outgoing{Wrapped: true, Resources: []OutgoingResource{{Resource: stored(t, &discoveryv3.Resource{
-			Name: "n", Version: "1", Resource: pack(cluster("n")),
+			Name: "n", Version: "1", Resource: encoded.Any(cluster("n")),
 			Metadata: &corev3.Metadata{TypedFilterMetadata: map[string]*anypb.Any{"a": m}},
 		})}}}
 	}
-	got, err := EncodeResponse(sent(pack(withUnknownField(&corev3.Node{Id: "x"}))))
+	got, err := EncodeResponse(sent(encoded.Any(withUnknownField(&corev3.Node{Id: "x"}))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +251,7 @@ func TestRES13_metadata(t *testing.T) {
 // TestTranscode: what was made once gives the same responses as what is made for
 // each.
 func TestTranscode(t *testing.T) {
-	res := stored(t, &discoveryv3.Resource{Name: "a", Version: "1", Resource: pack(withUnknownField(listener("a")))})
+	res := stored(t, &discoveryv3.Resource{Name: "a", Version: "1", Resource: encoded.Any(withUnknownField(listener("a")))})
 	once, err := Transcode(res)
 	if err != nil {
 		t.Fatal(err)
@@ -293,7 +294,7 @@ func BenchmarkEncodeResponse(b *testing.B) {
 	o := &Outgoing{VersionInfo: "1", TypeURL: resource.ClusterType}
 	for i := range 100 {
 		name := fmt.Sprintf("c%d", i)
-		o.Resources = append(o.Resources, OutgoingResource{Resource: stored(b, &discoveryv3.Resource{Name: name, Resource: pack(cluster(name))})})
+		o.Resources = append(o.Resources, OutgoingResource{Resource: stored(b, &discoveryv3.Resource{Name: name, Resource: encoded.Any(cluster(name))})})
 	}
 	encode := func(b *testing.B) {
 		b.Helper()

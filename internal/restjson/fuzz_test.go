@@ -11,6 +11,8 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 )
 
 // FuzzDecodeRequest: any body is a request of the path's type, or refused with a
@@ -43,7 +45,7 @@ func FuzzDecodeRequest(f *testing.F) {
 // the same, or refused with a reason that says nothing of a secret.
 func FuzzReadResponse(f *testing.F) {
 	for typeURL, message := range one() {
-		res := OutgoingResource{Resource: stored(f, &discoveryv3.Resource{Name: "x", Version: "1", Resource: pack(message)})}
+		res := OutgoingResource{Resource: stored(f, &discoveryv3.Resource{Name: "x", Version: "1", Resource: encoded.Any(message)})}
 		for _, wrapped := range []bool{false, true} {
 			encoded, err := EncodeResponse(&Outgoing{VersionInfo: "1", TypeURL: typeURL, Wrapped: wrapped, Resources: []OutgoingResource{res, res}})
 			if err != nil {

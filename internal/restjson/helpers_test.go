@@ -27,6 +27,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -35,14 +36,6 @@ const (
 	hush    = "hush-hush"
 	unheard = resource.APITypePrefix + "example.Unheard"
 )
-
-func pack(m proto.Message) *anypb.Any {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		panic(err)
-	}
-	return &anypb.Any{TypeUrl: resource.APITypePrefix + string(m.ProtoReflect().Descriptor().FullName()), Value: b}
-}
 
 // stored is a resource as another variant left it in the cache.
 func stored(tb testing.TB, r *discoveryv3.Resource) *wire.Resource {
@@ -75,14 +68,14 @@ func listener(name string) *listenerv3.Listener {
 			RouteConfigName: "r", ConfigSource: &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}}},
 		}},
 		HttpFilters: []*managerv3.HttpFilter{
-			{Name: "compressor", ConfigType: &managerv3.HttpFilter_TypedConfig{TypedConfig: pack(&compressorv3.Compressor{})}},
-			{Name: "router", ConfigType: &managerv3.HttpFilter_TypedConfig{TypedConfig: pack(&routerv3.Router{SuppressEnvoyHeaders: true})}},
+			{Name: "compressor", ConfigType: &managerv3.HttpFilter_TypedConfig{TypedConfig: encoded.Any(&compressorv3.Compressor{})}},
+			{Name: "router", ConfigType: &managerv3.HttpFilter_TypedConfig{TypedConfig: encoded.Any(&routerv3.Router{SuppressEnvoyHeaders: true})}},
 		},
 	}
 	return &listenerv3.Listener{
 		Name: name, Address: address(8080), Metadata: metadata(),
 		FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{
-			{Name: "manager", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(manager)}},
+			{Name: "manager", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: encoded.Any(manager)}},
 		}}},
 	}
 }
@@ -94,7 +87,7 @@ func cluster(name string) *clusterv3.Cluster {
 	return &clusterv3.Cluster{
 		Name: name, ConnectTimeout: durationpb.New(250e6), Metadata: metadata(),
 		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
-		TypedExtensionProtocolOptions: map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": pack(options)},
+		TypedExtensionProtocolOptions: map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": encoded.Any(options)},
 	}
 }
 
@@ -129,7 +122,7 @@ func old() map[string]proto.Message {
 	for _, m := range []proto.Message{
 		&apiv2.Listener{Name: "x", FilterChains: []*listenerv2.FilterChain{{Filters: []*listenerv2.Filter{{
 			Name:       "http",
-			ConfigType: &listenerv2.Filter_TypedConfig{TypedConfig: pack(&managerv2.HttpConnectionManager{StatPrefix: "p"})},
+			ConfigType: &listenerv2.Filter_TypedConfig{TypedConfig: encoded.Any(&managerv2.HttpConnectionManager{StatPrefix: "p"})},
 		}}}}},
 		&apiv2.RouteConfiguration{Name: "x"}, &apiv2.ScopedRouteConfiguration{Name: "x"}, &apiv2.Cluster{Name: "x"},
 		&apiv2.ClusterLoadAssignment{ClusterName: "x"}, &authv2.Secret{Name: "x"}, &runtimev2.Runtime{Name: "x"},
@@ -156,6 +149,6 @@ func one() map[string]proto.Message {
 		resource.RuntimeType: &runtimev3.Runtime{Name: "x", Layer: &structpb.Struct{Fields: map[string]*structpb.Value{
 			"a": structpb.NewNumberValue(0.5), "b": structpb.NewNullValue(),
 		}}},
-		resource.ExtensionConfigType: &corev3.TypedExtensionConfig{Name: "x", TypedConfig: pack(&routerv3.Router{})},
+		resource.ExtensionConfigType: &corev3.TypedExtensionConfig{Name: "x", TypedConfig: encoded.Any(&routerv3.Router{})},
 	}
 }

@@ -19,6 +19,8 @@ import (
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	serverv3 "github.com/envoyproxy/go-control-plane/pkg/server/v3"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 )
 
 // event is what a poller told its owner.
@@ -149,7 +151,7 @@ func TestVAR5_goControlPlane(t *testing.T) {
 			if r := got.response; r.VersionInfo != version || len(r.Resources) != 1 || r.Resources[0].Name != "x" ||
 				r.Resources[0].TypeURL() != typeURL || r.Discarded != "" {
 				t.Errorf("%s: got %+v", typeURL, r)
-			} else if want := stored(t, &discoveryv3.Resource{Resource: pack(message)}); !slices.Equal(r.Resources[0].Any(), want.Any()) {
+			} else if want := stored(t, &discoveryv3.Resource{Resource: encoded.Any(message)}); !slices.Equal(r.Resources[0].Any(), want.Any()) {
 				t.Errorf("%s: another payload", typeURL)
 			}
 			told[typeURL].await(t, func(e event) bool { return e.unchanged })
@@ -193,7 +195,7 @@ func (h *held) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	out := &Outgoing{VersionInfo: "1", TypeURL: req.GetTypeUrl(), Nonce: "o", Wrapped: true}
 	for _, name := range req.GetResourceNames() {
-		out.Resources = append(out.Resources, OutgoingResource{Resource: stored(h.tb, &discoveryv3.Resource{Name: name, Resource: pack(endpoints(name))})})
+		out.Resources = append(out.Resources, OutgoingResource{Resource: stored(h.tb, &discoveryv3.Resource{Name: name, Resource: encoded.Any(endpoints(name))})})
 	}
 	encoded, err := EncodeResponse(out)
 	if err != nil {

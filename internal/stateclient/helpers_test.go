@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
@@ -210,10 +211,10 @@ func element(typeURL, e string) *anypb.Any {
 	name, content, hasPayload := strings.Cut(e, "@")
 	var packed *anypb.Any
 	if hasPayload {
-		packed = pack(payload(typeURL, name, content))
+		packed = encoded.Any(payload(typeURL, name, content))
 	}
 	if wrapped {
-		return pack(&discoveryv3.Resource{Name: name, Version: resourceVersion, Resource: packed})
+		return encoded.Any(&discoveryv3.Resource{Name: name, Version: resourceVersion, Resource: packed})
 	}
 	return packed
 }
@@ -225,14 +226,6 @@ func payload(typeURL, name, content string) proto.Message {
 		return &endpointv3.ClusterLoadAssignment{ClusterName: name, Policy: policy}
 	}
 	return &clusterv3.Cluster{Name: name, AltStatName: content}
-}
-
-func pack(m proto.Message) *anypb.Any {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		panic(err)
-	}
-	return &anypb.Any{TypeUrl: resource.APITypePrefix + string(m.ProtoReflect().Descriptor().FullName()), Value: b}
 }
 
 // recorder shows responses in a short form.

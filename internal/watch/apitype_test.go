@@ -26,6 +26,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
@@ -159,7 +160,7 @@ func state(version, nonce string, resources ...*discoveryv3.Resource) *discovery
 // streams of which the second has one resource.
 func states(other *discoveryv3.Resource, nonces ...string) [][]*discoveryv3.DiscoveryResponse {
 	wrapped := state("3", nonces[2])
-	wrapped.Resources = []*anypb.Any{pack(cluster("cart", 3))} // RES-13
+	wrapped.Resources = []*anypb.Any{encoded.Any(cluster("cart", 3))} // RES-13
 	return [][]*discoveryv3.DiscoveryResponse{
 		{
 			state("1", nonces[0], cluster("checkout", 1), cluster("cart", 1)),

@@ -24,10 +24,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
@@ -105,18 +105,10 @@ func serve(t *testing.T, s *server) *grpc.ClientConn {
 	return conn
 }
 
-func pack(m proto.Message) *anypb.Any {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		panic(err)
-	}
-	return &anypb.Any{TypeUrl: resource.APITypePrefix + string(m.ProtoReflect().Descriptor().FullName()), Value: b}
-}
-
 func cluster(name string, seconds int64) *discoveryv3.Resource {
 	return &discoveryv3.Resource{
 		Name: name, Version: "v" + string(rune('0'+seconds)),
-		Resource: pack(&clusterv3.Cluster{Name: name, ConnectTimeout: &durationpb.Duration{Seconds: seconds}}),
+		Resource: encoded.Any(&clusterv3.Cluster{Name: name, ConnectTimeout: &durationpb.Duration{Seconds: seconds}}),
 	}
 }
 
@@ -132,7 +124,7 @@ func tlsCertificate() *tlsv3.TlsCertificate {
 }
 
 func secretResource() *discoveryv3.Resource {
-	return &discoveryv3.Resource{Name: "cert", Version: "v1", Resource: pack(&tlsv3.Secret{
+	return &discoveryv3.Resource{Name: "cert", Version: "v1", Resource: encoded.Any(&tlsv3.Secret{
 		Name: "cert", Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: tlsCertificate()},
 	})}
 }
@@ -140,13 +132,13 @@ func secretResource() *discoveryv3.Resource {
 // withKey is a cluster with a private key in a payload of its payload.
 func withKey() *discoveryv3.Resource {
 	context := &tlsv3.UpstreamTlsContext{Sni: "example.com", CommonTlsContext: &tlsv3.CommonTlsContext{TlsCertificates: []*tlsv3.TlsCertificate{tlsCertificate()}}}
-	return &discoveryv3.Resource{Name: "tls", Version: "v1", Resource: pack(&clusterv3.Cluster{
+	return &discoveryv3.Resource{Name: "tls", Version: "v1", Resource: encoded.Any(&clusterv3.Cluster{
 		Name: "tls",
 		TransportSocket: &corev3.TransportSocket{
-			Name: "tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: pack(context)},
+			Name: "tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: encoded.Any(context)},
 		},
 		TypedExtensionProtocolOptions: map[string]*anypb.Any{
-			"known":   pack(&tlsv3.Secret{Name: "s", Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: tlsCertificate()}}),
+			"known":   encoded.Any(&tlsv3.Secret{Name: "s", Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: tlsCertificate()}}),
 			"unknown": {TypeUrl: "type.googleapis.com/example.Unknown", Value: []byte("what is it")},
 		},
 	})}

@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 )
 
 func response(n, payloadSize int) *discoveryv3.DeltaDiscoveryResponse {
@@ -24,7 +26,7 @@ func response(n, payloadSize int) *discoveryv3.DeltaDiscoveryResponse {
 func resources(b *testing.B, n, payloadSize int) []*Resource {
 	b.Helper()
 	var r DeltaResponse
-	if err := r.Decode(marshal(b, response(n, payloadSize))); err != nil {
+	if err := r.Decode(encoded.Bytes(response(n, payloadSize))); err != nil {
 		b.Fatal(err)
 	}
 	return r.Resources
@@ -34,7 +36,7 @@ func resources(b *testing.B, n, payloadSize int) []*Resource {
 func BenchmarkDecode(b *testing.B) {
 	const n = 1000
 	for _, size := range []int{100, 1024} {
-		in := marshal(b, response(n, size))
+		in := encoded.Bytes(response(n, size))
 		decoders := map[string]func() error{
 			"wire":  func() error { return new(DeltaResponse).Decode(in) },
 			"proto": func() error { return proto.Unmarshal(in, new(discoveryv3.DeltaDiscoveryResponse)) },

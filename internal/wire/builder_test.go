@@ -11,12 +11,14 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 )
 
 func TestBuilder(t *testing.T) {
 	p := fullResponse()
 	var r DeltaResponse
-	if err := r.Decode(marshal(t, p)); err != nil {
+	if err := r.Decode(encoded.Bytes(p)); err != nil {
 		t.Fatal(err)
 	}
 	var b Builder
@@ -92,7 +94,7 @@ func TestNAME4_addAs(t *testing.T) {
 				m := b.Finish(clusterType, "", "1")
 				got := parse(t, m).Resources[0]
 				equal(t, passed(renamed(p, as)), got)
-				if want := sizeBytesField(len(marshal(t, got))); size != want {
+				if want := sizeBytesField(len(encoded.Bytes(got))); size != want {
 					t.Errorf("Size = %d, want %d", size, want)
 				}
 			}
@@ -137,7 +139,7 @@ func TestNAME4_addErrorAs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p.ProtoReflect().SetUnknown([]byte("\x52\x03new"))
 			var r DeltaResponse
-			if err := r.Decode(marshal(t, &discoveryv3.DeltaDiscoveryResponse{ResourceErrors: []*discoveryv3.ResourceError{p}})); err != nil {
+			if err := r.Decode(encoded.Bytes(&discoveryv3.DeltaDiscoveryResponse{ResourceErrors: []*discoveryv3.ResourceError{p}})); err != nil {
 				t.Fatal(err)
 			}
 			for _, as := range []string{r.Errors[0].Name, "other"} {

@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 )
 
 // parseState decodes a message as a state-of-the-world client does.
@@ -28,7 +30,7 @@ func parseState(t testing.TB, m *Message) *discoveryv3.DiscoveryResponse {
 // wrapped is how p goes out to a client that knows Resource.
 func wrapped(t testing.TB, p *discoveryv3.Resource) *anypb.Any {
 	t.Helper()
-	return &anypb.Any{TypeUrl: wrapperType, Value: marshal(t, p)}
+	return &anypb.Any{TypeUrl: wrapperType, Value: encoded.Bytes(p)}
 }
 
 // unwrapped decodes what a wrapped resource holds.

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"pgregory.net/rapid"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 )
 
 func TestTTL1_RES13_wrapped(t *testing.T) {
@@ -152,7 +154,7 @@ func TestTTL4_RES13_wrappedAndBare(t *testing.T) {
 	for _, name := range []string{"", "n"} {
 		var r StateResponse
 		wrapped := wrapping(&discoveryv3.Resource{Name: name, Resource: bare, Ttl: durationpb.New(time.Second)})
-		if err := r.Decode(marshal(t, &discoveryv3.DiscoveryResponse{TypeUrl: clusterType, Resources: []*anypb.Any{bare, wrapped}})); err != nil {
+		if err := r.Decode(encoded.Bytes(&discoveryv3.DiscoveryResponse{TypeUrl: clusterType, Resources: []*anypb.Any{bare, wrapped}})); err != nil {
 			t.Fatal(err)
 		}
 		if !r.Resources[1].HasTTL || !r.Resources[0].SameContent(r.Resources[1]) {

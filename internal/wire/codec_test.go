@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 )
 
 const deltaMethod = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
@@ -73,7 +75,7 @@ func sendOnRequest(m *Message) func(grpc.ServerStream) error {
 func fullMessage(t testing.TB) (*Message, *discoveryv3.DeltaDiscoveryResponse) {
 	t.Helper()
 	var r DeltaResponse
-	if err := r.Decode(marshal(t, fullResponse())); err != nil {
+	if err := r.Decode(encoded.Bytes(fullResponse())); err != nil {
 		t.Fatal(err)
 	}
 	var b Builder

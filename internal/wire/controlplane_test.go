@@ -7,6 +7,8 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 )
 
 func TestSTR10_identifier(t *testing.T) {
@@ -17,8 +19,8 @@ func TestSTR10_identifier(t *testing.T) {
 		"unknown fields":     {"\x10\x01\x0a\x02cp\x1a\x00", "cp"},
 		"broken":             {"\x0a\x02cp\x0a", ""},
 		"no valid string":    {"\x0a\x02c\xff", "c\uFFFD"},
-		"too long":           {string(marshal(t, &corev3.ControlPlane{Identifier: strings.Repeat("x", 2*MaxIdentifier)})), strings.Repeat("x", MaxIdentifier)},
-		"cut in a character": {string(marshal(t, &corev3.ControlPlane{Identifier: strings.Repeat("€", MaxIdentifier)})), strings.Repeat("€", MaxIdentifier/3)},
+		"too long":           {string(encoded.Bytes(&corev3.ControlPlane{Identifier: strings.Repeat("x", 2*MaxIdentifier)})), strings.Repeat("x", MaxIdentifier)},
+		"cut in a character": {string(encoded.Bytes(&corev3.ControlPlane{Identifier: strings.Repeat("€", MaxIdentifier)})), strings.Repeat("€", MaxIdentifier/3)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := identifier([]byte(tt.encoded)); got != tt.want || !utf8.ValidString(got) {

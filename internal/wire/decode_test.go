@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 )
 
 // fullResponse has every field set.
@@ -40,7 +42,7 @@ func fullResponse() *discoveryv3.DeltaDiscoveryResponse {
 func TestDecode(t *testing.T) {
 	p := fullResponse()
 	r := DeltaResponse{Nonce: "of an earlier one", Removed: []string{"x"}}
-	if err := r.Decode(marshal(t, p)); err != nil {
+	if err := r.Decode(encoded.Bytes(p)); err != nil {
 		t.Fatal(err)
 	}
 	if r.TypeURL != p.TypeUrl || r.Nonce != p.Nonce || r.SystemVersion != p.SystemVersionInfo || r.ControlPlane != "cp" {
@@ -77,7 +79,7 @@ func lies(s string, within []byte) bool {
 }
 
 func TestDecodeKeepsNothingOfTheInput(t *testing.T) {
-	in := marshal(t, fullResponse())
+	in := encoded.Bytes(fullResponse())
 	var want, got DeltaResponse
 	if err := want.Decode(append([]byte(nil), in...)); err != nil {
 		t.Fatal(err)
@@ -182,7 +184,7 @@ func TestDecodeAllocations(t *testing.T) {
 	for range n {
 		p.Resources = append(p.Resources, &discoveryv3.Resource{Name: "cluster", Version: "v1", Resource: payload(1024)})
 	}
-	in := marshal(t, p)
+	in := encoded.Bytes(p)
 	var r DeltaResponse
 	got := testing.AllocsPerRun(100, func() {
 		if err := r.Decode(in); err != nil {

@@ -19,6 +19,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 )
 
 func anyOf(t testing.TB, m proto.Message) *anypb.Any {
@@ -55,7 +57,7 @@ func stateOfTheWorld(t testing.TB) *discoveryv3.DiscoveryResponse {
 func TestRES13StateResponse(t *testing.T) {
 	p := stateOfTheWorld(t)
 	r := StateResponse{Nonce: "of an earlier one", Complete: true}
-	if err := r.Decode(marshal(t, p)); err != nil {
+	if err := r.Decode(encoded.Bytes(p)); err != nil {
 		t.Fatal(err)
 	}
 	if r.TypeURL != p.TypeUrl || r.Nonce != "42" || r.VersionInfo != "v7" || r.ControlPlane != "cp" || r.Complete || len(r.Resources) != 4 {
@@ -80,7 +82,7 @@ func TestRES13StateResponse(t *testing.T) {
 			t.Errorf("%q@%q, want %q@%q", res.Name, res.Version, want[i].Name, want[i].Version)
 		}
 	}
-	if bare := r.Resources[0]; !bytes.Equal(bare.Any(), marshal(t, p.Resources[0])) || bare.Digest() == "" || bare.HasTTL {
+	if bare := r.Resources[0]; !bytes.Equal(bare.Any(), encoded.Bytes(p.Resources[0])) || bare.Digest() == "" || bare.HasTTL {
 		t.Errorf("VAR-8 the payload is %x", bare.Any())
 	}
 	if bare := r.Resources[0]; !lies(bare.Name, bare.framed) || !lies(bare.TypeURL(), bare.framed) {
@@ -96,7 +98,7 @@ func TestRES13StateResponse(t *testing.T) {
 func TestVAR7BareResourceIsStoredAsTheIncrementalOne(t *testing.T) {
 	payload := anyOf(t, &clusterv3.Cluster{Name: "a"})
 	var r StateResponse
-	if err := r.Decode(marshal(t, &discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{payload}})); err != nil {
+	if err := r.Decode(encoded.Bytes(&discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{payload}})); err != nil {
 		t.Fatal(err)
 	}
 	same := newResource(t, &discoveryv3.Resource{Name: "a", Resource: payload})
@@ -152,7 +154,7 @@ func TestStateResponseNames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var r StateResponse
-			in := marshal(t, &discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{{TypeUrl: clusterType, Value: []byte(c.value)}}})
+			in := encoded.Bytes(&discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{{TypeUrl: clusterType, Value: []byte(c.value)}}})
 			if err := r.Decode(in); err != nil {
 				t.Fatal(err)
 			}
@@ -169,7 +171,7 @@ func TestACK6_undecodableStateResponse(t *testing.T) {
 		wrapped = "\x0a\x37" + ResourceTypeURL
 	)
 	bare := func(value string) string {
-		packed := string(marshal(t, &anypb.Any{TypeUrl: clusterType, Value: []byte(value)}))
+		packed := string(encoded.Bytes(&anypb.Any{TypeUrl: clusterType, Value: []byte(value)}))
 		return string(protowire.AppendString([]byte{0x12}, packed)) + tail
 	}
 	wrap := func(value string) string {
@@ -220,7 +222,7 @@ func TestACK6_undecodableStateResponse(t *testing.T) {
 }
 
 func TestReceivedState(t *testing.T) {
-	in := marshal(t, stateOfTheWorld(t))
+	in := encoded.Bytes(stateOfTheWorld(t))
 	var r ReceivedState
 	if err := Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(in)}, &r); err != nil || r.Err != nil {
 		t.Fatal(err, r.Err)
@@ -243,7 +245,7 @@ func TestStateResponseAllocs(t *testing.T) {
 	for i := range n {
 		p.Resources = append(p.Resources, anyOf(t, &clusterv3.Cluster{Name: "cluster-" + strings.Repeat("x", i)}))
 	}
-	in := marshal(t, p)
+	in := encoded.Bytes(p)
 	var r StateResponse
 	got := testing.AllocsPerRun(100, func() {
 		if err := r.Decode(in); err != nil {
@@ -260,7 +262,7 @@ func TestStateResponseAllocs(t *testing.T) {
 // what proto.Unmarshal refuses of what it passes on, and where it accepts, the
 // payloads are the server's.
 func FuzzStateResponse(f *testing.F) {
-	f.Add(marshal(f, stateOfTheWorld(f)))
+	f.Add(encoded.Bytes(stateOfTheWorld(f)))
 	f.Add([]byte("\x12\x05\x12\x03\x0a\x01a\x22\x01T\x2a\x017"))
 	f.Add([]byte("\x12\x09\x12\x03\x0a\x01a\x12\x02\x0a\x00"))
 	f.Fuzz(func(t *testing.T, in []byte) {

@@ -12,13 +12,15 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"pgregory.net/rapid"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 )
 
 // FuzzDeltaResponse holds Decode to what the package comment says: it accepts
 // what proto.Unmarshal accepts, and what it passes on is what the server sent,
 // and nothing that a client would refuse.
 func FuzzDeltaResponse(f *testing.F) {
-	f.Add(marshal(f, fullResponse()))
+	f.Add(encoded.Bytes(fullResponse()))
 	f.Add([]byte("\x12\x08\x12\x03\x0a\x01T\x12\x01\x12"))
 	f.Add([]byte("\x12\x08\x42\x06\x12\x00\x0a\x02nn\x4a\x04\x0a\x02\x12\x00\x42\x00"))
 	f.Add([]byte("\x12\x06\x32\x04\x08\x05\x10\x07\x63\x64"))

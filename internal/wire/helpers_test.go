@@ -13,15 +13,6 @@ import (
 
 const clusterType = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 
-func marshal(t testing.TB, m proto.Message) []byte {
-	t.Helper()
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
 func newResource(t testing.TB, p *discoveryv3.Resource) *Resource {
 	t.Helper()
 	r, err := NewResource(p)

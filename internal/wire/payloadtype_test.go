@@ -16,6 +16,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 )
 
 const clusterCollectionType = clusterType + "Collection"
@@ -60,7 +62,7 @@ func TestStateResponse_LIST1_LOC1_unnamed(t *testing.T) {
 		},
 	}
 	var r StateResponse
-	if err := r.Decode(marshal(t, p)); err != nil {
+	if err := r.Decode(encoded.Bytes(p)); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -94,12 +96,12 @@ func TestStateResponse_LIST1_LOC1_unnamed(t *testing.T) {
 		p.Resources = append(p.Resources, redirect)
 	}
 	p.Resources = append(p.Resources, anyOf(t, &clusterv3.Cluster{Name: "last"}), &anypb.Any{})
-	err := r.Decode(marshal(t, p))
+	err := r.Decode(encoded.Bytes(p))
 	if want := fmt.Sprintf("wire: cannot decode resources[%d].value: a payload without a type", len(p.Resources)-1); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("ACK-6: %v, want %s", err, want)
 	}
 	p.Resources = p.Resources[:len(p.Resources)-1]
-	if err := r.Decode(marshal(t, p)); err != nil || len(r.Unnamed) != maxUnnamed || len(r.Resources) != 5 {
+	if err := r.Decode(encoded.Bytes(p)); err != nil || len(r.Unnamed) != maxUnnamed || len(r.Resources) != 5 {
 		t.Errorf("%d resources, %d faults, %v, want 5, %d and none", len(r.Resources), len(r.Unnamed), err, maxUnnamed)
 	}
 }
@@ -127,7 +129,7 @@ func TestStateResponse_NAME9(t *testing.T) {
 			if err != nil || r.Name != tc.want {
 				t.Fatalf("%v, %v, want the name %q", r, err, tc.want)
 			}
-			if r.HasPayload() && tc.packed.GetTypeUrl() != ResourceTypeURL && !bytes.Equal(r.Any(), marshal(t, tc.packed)) {
+			if r.HasPayload() && tc.packed.GetTypeUrl() != ResourceTypeURL && !bytes.Equal(r.Any(), encoded.Bytes(tc.packed)) {
 				t.Errorf("VAR-8 the payload is %x", r.Any())
 			}
 		})

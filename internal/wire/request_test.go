@@ -20,6 +20,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 )
 
 func fullDeltaRequest() *discoveryv3.DeltaDiscoveryRequest {
@@ -85,7 +87,7 @@ func TestDeltaRequest_VAR2_STR1(t *testing.T) {
 	want := fullDeltaRequest()
 	var r DeltaRequest
 	for range 2 { // the second time everything is replaced
-		if err := r.Decode(marshal(t, want)); err != nil {
+		if err := r.Decode(encoded.Bytes(want)); err != nil {
 			t.Fatal(err)
 		}
 		if r.Versions.Len() != len(want.InitialResourceVersions) {
@@ -102,7 +104,7 @@ func TestDeltaRequest_VAR2_STR1(t *testing.T) {
 func TestStateRequest_VAR1_STR1(t *testing.T) {
 	want := fullStateRequest()
 	var r StateRequest
-	if err := r.Decode(marshal(t, want)); err != nil {
+	if err := r.Decode(encoded.Bytes(want)); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, want, r.generated(t))
@@ -117,7 +119,7 @@ func TestRequestRepeatedFields(t *testing.T) {
 		{ResourceNamesSubscribe: []string{"x"}, InitialResourceVersions: map[string]string{"a": "2"}},
 		{Node: &corev3.Node{Id: "two"}, TypeUrl: "U", ResponseNonce: "2", InitialResourceVersions: map[string]string{"b": "1"}, ErrorDetail: &statuspb.Status{Code: 4}},
 	} {
-		in = append(in, marshal(t, part)...)
+		in = append(in, encoded.Bytes(part)...)
 	}
 	var want d
 	if err := proto.Unmarshal(in, &want); err != nil {
@@ -178,7 +180,7 @@ func TestRequestUndecodable(t *testing.T) {
 // FuzzDeltaRequest and FuzzStateRequest hold Decode to the generated types: they accept
 // the same, and it means the same.
 func FuzzDeltaRequest(f *testing.F) {
-	f.Add(marshal(f, fullDeltaRequest()))
+	f.Add(encoded.Bytes(fullDeltaRequest()))
 	f.Add([]byte("\x2a\x04\x12\x00\x0a\x00\x1a\x01a\x2a\x00\x2a\x06\x0a\x01a\x0a\x01b"))
 	f.Add([]byte("\x2a\x06\x0a\x01\xff\x0a\x01b\x2a\x06\x12\x01\xff\x12\x01b"))
 	f.Add([]byte("\x0a\x01\x0a\x0a\x01\x00")) // a node in pieces, none of which is one
@@ -203,7 +205,7 @@ func FuzzDeltaRequest(f *testing.F) {
 }
 
 func FuzzStateRequest(f *testing.F) {
-	f.Add(marshal(f, fullStateRequest()))
+	f.Add(encoded.Bytes(fullStateRequest()))
 	f.Add([]byte("\x12\x03\x0a\x01n\x12\x00\x32\x02\x08\x03\x32\x02\x08\x04"))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var want discoveryv3.DiscoveryRequest
@@ -278,7 +280,7 @@ func TestVersions(t *testing.T) {
 		t.Errorf("the copy is %v", got)
 	}
 	var r DeltaRequest
-	in := marshal(t, &discoveryv3.DeltaDiscoveryRequest{InitialResourceVersions: map[string]string{"x": "1"}, ResponseNonce: "9"})
+	in := encoded.Bytes(&discoveryv3.DeltaDiscoveryRequest{InitialResourceVersions: map[string]string{"x": "1"}, ResponseNonce: "9"})
 	before := slices.Clone(in)
 	if err := r.Decode(in); err != nil {
 		t.Fatal(err)
@@ -291,20 +293,20 @@ func TestVersions(t *testing.T) {
 
 // Acknowledgements are what a relay receives most, and reconnecting clients the most of.
 func TestRequestAllocations(t *testing.T) {
-	ack := marshal(t, &discoveryv3.DeltaDiscoveryRequest{
+	ack := encoded.Bytes(&discoveryv3.DeltaDiscoveryRequest{
 		Node: &corev3.Node{Id: "node"}, TypeUrl: clusterType, ResponseNonce: "1234567",
 	})
-	envoy := marshal(t, &discoveryv3.DeltaDiscoveryRequest{ // it sends its node with each
+	envoy := encoded.Bytes(&discoveryv3.DeltaDiscoveryRequest{ // it sends its node with each
 		Node: &corev3.Node{Id: strings.Repeat("n", 60<<10)}, TypeUrl: clusterType, ResponseNonce: "1234567",
 	})
 	versions := map[string]string{}
 	for i := range 1000 {
 		versions["cluster-with-a-long-name-"+strconv.Itoa(i)] = strconv.Itoa(i)
 	}
-	resume := marshal(t, &discoveryv3.DeltaDiscoveryRequest{
+	resume := encoded.Bytes(&discoveryv3.DeltaDiscoveryRequest{
 		TypeUrl: clusterType, ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: versions,
 	})
-	state := marshal(t, &discoveryv3.DiscoveryRequest{TypeUrl: clusterType, ResponseNonce: "1", VersionInfo: "7"})
+	state := encoded.Bytes(&discoveryv3.DiscoveryRequest{TypeUrl: clusterType, ResponseNonce: "1", VersionInfo: "7"})
 	for name, c := range map[string]struct {
 		in   []byte
 		into interface{ Decode(b []byte) error }
@@ -385,12 +387,12 @@ func BenchmarkDecodeRequest(b *testing.B) {
 	p := &discoveryv3.DeltaDiscoveryRequest{
 		Node: &corev3.Node{Id: "node", Cluster: "bench"}, TypeUrl: clusterType, ResponseNonce: "12",
 	}
-	ack := marshal(b, p)
+	ack := encoded.Bytes(p)
 	p.InitialResourceVersions = map[string]string{}
 	for i := range 1000 {
 		p.InitialResourceVersions["cluster-"+strconv.Itoa(i)] = "0123456789abcdef"
 	}
-	for name, in := range map[string][]byte{"ack": ack, "versions=1000": marshal(b, p)} {
+	for name, in := range map[string][]byte{"ack": ack, "versions=1000": encoded.Bytes(p)} {
 		for by, decode := range map[string]func() error{
 			"wire":  func() error { return new(DeltaRequest).Decode(in) },
 			"proto": func() error { return proto.Unmarshal(in, new(discoveryv3.DeltaDiscoveryRequest)) },

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 )
 
 // fullResource has every field set.
@@ -201,7 +203,7 @@ func TestACK4_digestWhereThereIsNoVersion(t *testing.T) {
 		}
 	})
 	t.Run("it overrules an explicit empty version", func(t *testing.T) {
-		o := cutOne(t, append(marshal(t, p), "\x0a\x01v\x0a\x00"...))
+		o := cutOne(t, append(encoded.Bytes(p), "\x0a\x01v\x0a\x00"...))
 		var got discoveryv3.Resource
 		if err := proto.Unmarshal(o.Raw(), &got); err != nil {
 			t.Fatal(err)

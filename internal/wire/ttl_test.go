@@ -7,6 +7,8 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 )
 
 func TestTTL1_addTTL(t *testing.T) {
@@ -33,7 +35,7 @@ func TestTTL1_addTTL(t *testing.T) {
 					}
 					want.Ttl = durationpb.New(ttl)
 					equal(t, want, got)
-					if n := sizeBytesField(len(marshal(t, got))); size != n {
+					if n := sizeBytesField(len(encoded.Bytes(got))); size != n {
 						t.Errorf("RES-9: Size = %d, want %d", size, n)
 					}
 				}
@@ -71,7 +73,7 @@ func TestTTL3_addHeartbeat(t *testing.T) {
 		size := b.Size()
 		got := parse(t, b.Finish(clusterType, "", "1")).Resources[0]
 		equal(t, want, got)
-		if n := sizeBytesField(len(marshal(t, got))); size != n {
+		if n := sizeBytesField(len(encoded.Bytes(got))); size != n {
 			t.Errorf("RES-9: Size = %d, want %d", size, n)
 		}
 		r := newResource(t, got)
