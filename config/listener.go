@@ -84,11 +84,6 @@ func (s *Server) AllListeners() []Listener {
 	return append([]Listener{first}, s.Listeners...)
 }
 
-// identifies reports whether clients of any listener have an identity.
-func (s *Server) identifies() bool {
-	return isUnix(s.RESTListen) || slices.ContainsFunc(s.AllListeners(), func(l Listener) bool { return l.identifies() })
-}
-
 // identifies reports whether clients of the listener have an identity.
 func (l *Listener) identifies() bool {
 	return l.verifiesCertificates() || isUnix(l.Listen) || len(l.Identity.JWT) > 0

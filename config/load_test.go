@@ -274,8 +274,10 @@ peers: {addresses: ["b:1"], tls: {spiffe: %[2]s}, identities: [spiffe://td/relay
 		if diff := cmp.Diff([]any{listener, listener, listener, upstream, upstream}, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.server, diff)
 		}
-		if !c.Server.identifies() {
-			t.Errorf("%s: clients have no identity", tt.server)
+		for _, l := range c.Server.AllListeners() {
+			if !l.identifies() {
+				t.Errorf("%s: clients of the listener %q have no identity", tt.server, l.Name)
+			}
 		}
 	}
 }

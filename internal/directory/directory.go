@@ -92,17 +92,3 @@ func (d *Directory) judge(e *Entry, seen map[string]int, faults *faults) {
 	}
 	seen[e.Name] = e.Number
 }
-
-// Find gives the inline entry of a name (LIST-4), the first one if the server
-// gave several the same; nil if there is none. No anonymous entry has a name.
-func (d *Directory) Find(name string) *Entry {
-	if name == "" {
-		return nil
-	}
-	for i := range d.Entries {
-		if d.Entries[i].Inline() && d.Entries[i].Name == name {
-			return &d.Entries[i]
-		}
-	}
-	return nil
-}

@@ -273,22 +273,6 @@ func TestInlineIsPartOfTheDirectory(t *testing.T) {
 	}
 }
 
-func TestFind(t *testing.T) {
-	d, err := directory.Read(collection(t, reference(typeName, "foo"), inline("", "1", listener(t, "anonymous")),
-		inline("foo", "1", listener(t, "first")), inline("foo", "2", listener(t, "second"))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if e := d.Find("foo"); e == nil || e.Number != 2 || e.Version != "1" {
-		t.Errorf("LIST-4: Find(foo) = %+v, want the first of the name", e)
-	}
-	for _, name := range []string{"", "bar"} {
-		if e := d.Find(name); e != nil {
-			t.Errorf("LIST-4: Find(%q) = %+v, want none", name, e)
-		}
-	}
-}
-
 func TestConflicts(t *testing.T) {
 	one, two := listener(t, "one"), listener(t, "two")
 	for _, tc := range []struct {

@@ -3,10 +3,7 @@
 // the memory of eight entries.
 package few
 
-import (
-	"iter"
-	"slices"
-)
+import "iter"
 
 // most is how many entries are kept in a list: as many as are compared in less time than it
 // takes to hash a key.
@@ -73,25 +70,13 @@ func (m *Map[K, V]) Set(key K, value V) {
 	m.many[key], m.list = value, nil
 }
 
-// Delete takes a key out. The order of the others may change.
-func (m *Map[K, V]) Delete(key K) {
-	delete(m.many, key)
-	i, last := m.find(key), len(m.list)-1
-	if i < 0 {
-		return
-	}
-	m.list[i], m.list[last] = m.list[last], entry[K, V]{}
-	m.list = m.list[:last]
-}
-
 // Clear takes everything out.
 func (m *Map[K, V]) Clear() { m.list, m.many = nil, nil }
 
 // Len is the number of entries.
 func (m *Map[K, V]) Len() int { return len(m.list) + len(m.many) }
 
-// All goes over the entries, in no order. The one at hand may be set or deleted meanwhile,
-// and no other.
+// All goes over the entries, in no order. The one at hand may be set meanwhile, and no other.
 func (m *Map[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for k, v := range m.many {
@@ -99,19 +84,8 @@ func (m *Map[K, V]) All() iter.Seq2[K, V] {
 				return
 			}
 		}
-		for _, e := range slices.Backward(m.list) { // Delete puts the last one, seen by then, into a gap
+		for _, e := range m.list {
 			if !yield(e.key, e.value) {
-				return
-			}
-		}
-	}
-}
-
-// Values goes over the values, as All does.
-func (m *Map[K, V]) Values() iter.Seq[V] {
-	return func(yield func(V) bool) {
-		for _, v := range m.All() {
-			if !yield(v) {
 				return
 			}
 		}

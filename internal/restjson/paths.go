@@ -26,14 +26,8 @@ func Path(typeURL string) (string, bool) {
 	return path, path != ""
 }
 
-// TypeURL gives the type that is polled at a path, false for any other path. The list
-// collections of the type are polled there too (LIST-1), and at v2's paths v3's type (VAR-9).
-func TypeURL(path string) (string, bool) {
-	s := serviceAt(path)
-	return s.TypeURL, s.TypeURL != ""
-}
-
-// serviceAt gives the service that is polled at a path, the zero Service for any other.
+// serviceAt gives the service that is polled at a path, the zero Service for any other. The list
+// collections of its type are polled there too (LIST-1), and at v2's paths v3's type (VAR-9).
 func serviceAt(path string) apiservices.Service {
 	for _, s := range services {
 		if s.Path == path {

@@ -28,7 +28,7 @@ func TestVAR5_paths(t *testing.T) {
 		t.Errorf("paths: %q", paths)
 	}
 	for path, typeURL := range want {
-		if got, ok := TypeURL(path); !ok || got != typeURL {
+		if got := serviceAt(path).TypeURL; got != typeURL {
 			t.Errorf("the type of %s is %q", path, got)
 		}
 		if got, ok := Path(typeURL); !ok || got != path {
@@ -41,7 +41,7 @@ func TestVAR5_paths(t *testing.T) {
 	if path, ok := Path(resource.VirtualHostType); ok {
 		t.Errorf("virtual hosts are polled at %q", path)
 	}
-	if typeURL, ok := TypeURL("/v3/discovery:virtual-hosts"); ok {
+	if typeURL := serviceAt("/v3/discovery:virtual-hosts").TypeURL; typeURL != "" {
 		t.Errorf("virtual hosts are %q", typeURL)
 	}
 }
@@ -59,7 +59,7 @@ var v2Paths = map[string]string{
 
 func TestVAR9_paths(t *testing.T) {
 	for path, typeURL := range v2Paths {
-		if got, ok := TypeURL(path); !ok || got != typeURL || !slices.Contains(Paths(), path) {
+		if got := serviceAt(path).TypeURL; got != typeURL || !slices.Contains(Paths(), path) {
 			t.Errorf("the type of %s is %q, listed are %s", path, got, Paths())
 		}
 		if got, ok := Path(typeURL); ok {
@@ -67,7 +67,7 @@ func TestVAR9_paths(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/v2/discovery:extension_configs", "/v2/discovery:virtual-hosts", "/v2/discovery:health_check", "/v1/clusters", ""} {
-		if typeURL, ok := TypeURL(path); ok {
+		if typeURL := serviceAt(path).TypeURL; typeURL != "" {
 			t.Errorf("%q serves %q", path, typeURL)
 		}
 	}

@@ -44,15 +44,6 @@ type Answer struct {
 	Parts []cache.PeerAnswer
 }
 
-// Resources is their number.
-func (a *Answer) Resources() int {
-	n := 0
-	for i := range a.Parts {
-		n += len(a.Parts[i].Resources)
-	}
-	return n
-}
-
 // Ask asks the peer for content of the store with an ID. The error is ErrSelf, ErrRefused, or why
 // there is no answer: then the peer is left alone for a while.
 func (p *Peer) Ask(ctx context.Context, store string, wants []cache.PeerWants) (*Answer, error) {
