@@ -136,7 +136,7 @@ func (i *demand) weigh() weight {
 	return weight{int64(i.coll.log.live.len), i.coll.bytes}
 }
 
-// mark has the server told of it.
+// mark queues the demand: the session is to tell the server something of it.
 func (i *demand) mark() {
 	i.table.demands.add(i)
 	i.table.store.demandSignal.send()
@@ -169,7 +169,7 @@ func (i *demand) repeat() {
 	i.mark()
 }
 
-// ask has the server asked anew for what it was asked for.
+// ask has the session ask the server for the demand once more.
 func (i *demand) ask() {
 	if i.subscribed && !i.evicting {
 		i.again, i.repeats = true, false
@@ -206,8 +206,8 @@ func (i *demand) open() bool {
 	return i.entry.Open() || i.entry.Restored() || i.table.variants.borrows(i.entry)
 }
 
-// demandQueue is the demand of a table, and what the server is to be told of it. Guarded by
-// Store.mu.
+// demandQueue is the demand of a table. The session tells the server of the pending part. Guarded
+// by Store.mu.
 type demandQueue struct {
 	count   int       // names and collections that the server is asked for, or will be
 	leftOut int       // names for which requests have no room
@@ -260,7 +260,7 @@ func (q *demandQueue) leaveIdle(i *demand) {
 	}
 }
 
-// restart forgets what belongs to the stream before.
+// restart forgets the queue of the stream before.
 func (q *demandQueue) restart() { q.pending, q.unsubscribed = nil, nil }
 
 // asks reports whether the server is to be asked for something.
@@ -276,7 +276,7 @@ func (q *demandQueue) asksNow() bool {
 // maxUnsubscribed is the number of unsubscribed keys from which on old ones are forgotten.
 const maxUnsubscribed = 1024
 
-// tidy forgets what was unsubscribed longer ago than a time, if there is much.
+// tidy forgets keys that were unsubscribed before a time, if there are many keys.
 func (q *demandQueue) tidy(quiet time.Duration, now time.Time) {
 	if len(q.unsubscribed) >= maxUnsubscribed {
 		maps.DeleteFunc(q.unsubscribed, func(_ string, at time.Time) bool { return now.Sub(at) > quiet })

@@ -42,7 +42,7 @@ type Entry struct {
 	response uint32 // exchange.response of the last state-of-the-world response that held it
 	state    State
 	marks    Marks
-	reported attention // who has it, as the reader of references was told
+	reported attention // whether clients or pins have it, as the reader of references was told
 }
 
 // Marks are what is true of an entry, whatever its state is.
@@ -169,7 +169,7 @@ func (l *list) after(n uint64, hint *Entry, coll *Collection) *Entry {
 	return e
 }
 
-// attention says who has an entry that refers to others.
+// attention says whether clients, or only pins, have an entry that refers to others.
 type attention uint8
 
 const (

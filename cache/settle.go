@@ -9,11 +9,12 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Settle ends the quiet time of collections at now. They are complete: the relay knows that
-// clients' other members do not exist. Later the members go that the server has not confirmed
-// since the stream began. Settle also ends the clocks of names (Source.Absent), evicts strays
-// (SUB-11), releases what was held long enough (SUR-3, GATE-4), and removes resources whose ttl ran out (TTL-2). It returns when to call it again,
-// zero if nothing waits. The session asks anew after TakeDemand and Restart.
+// Settle ends the quiet time of collections at now. They are complete then: members that clients
+// present and the relay does not hold do not exist. Later Settle removes the members that the
+// server has not confirmed since the stream began. It also ends the clocks of names
+// (Source.Absent), evicts strays (SUB-11), releases losses whose hold has ended (SUR-3, GATE-4),
+// and removes resources whose ttl ran out (TTL-2). It returns when to call it again, zero if
+// nothing waits. The session asks anew after TakeDemand and Restart.
 func (s Session) Settle(now time.Time) time.Time {
 	var next time.Time
 	s.store.change(func() {
@@ -189,9 +190,9 @@ func errSilence(s *Store, name string) *wire.ResourceError {
 	}
 }
 
-// repay ends that an entry may be served what was sent for others. The server was given as much
-// time as for a name that it does not answer. So a variant that it has not sent for the entry
-// does not exist.
+// repay ends the time in which an entry may be served a variant that the server sent for others.
+// The server had as much time as for a name that it does not answer. So a variant that it has not
+// sent for the entry does not exist.
 func repay(t *Table, e *Entry, now time.Time) {
 	set := t.variants.ofEntry(e)
 	delete(set.borrowing, e)

@@ -148,9 +148,9 @@ func dropTable(s *Store, t *Table) {
 	s.due.held.leave(t)
 }
 
-// RoomFor reports whether clients may subscribe to a type: always, unless the server is asked for as many others
-// already that it has never answered, and that no discovery service is known of. Such a type is let go with its
-// last client.
+// RoomFor reports whether clients may subscribe to a type. They may not if the type has no known
+// discovery service, and the server is asked already for as many such types as it may be, and has
+// answered none of them. Such a type is let go with its last client.
 func RoomFor(s *Store, typeURL string, most int) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -106,8 +106,8 @@ func shown(t *Table) func(key string) bool {
 }
 
 // adoptNamed makes entries that are held by name members of a new collection. The server need not
-// mention them again: on a resumed stream it knows that the relay holds them. Relays are told that they are a
-// part, as if the answer had broken off.
+// mention them again: on a resumed stream it knows that the relay holds them. Clients that are relays
+// are told that these members are only a part, as after an answer that broke off.
 func adoptNamed(t *Table, c *Collection) {
 	for e := range t.unglobbed.take(c.key) {
 		if e.res != nil {
