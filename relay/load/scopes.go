@@ -66,8 +66,8 @@ func (s *scopes) begin(ctx context.Context, from From) error {
 		return nil
 	}
 	select {
-	case <-w.ready:
-		return nil
+	case err := <-w.ready:
+		return err
 	case <-ctx.Done():
 		s.mu.Lock()
 		defer s.mu.Unlock()
