@@ -1,0 +1,94 @@
+package delivery
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+)
+
+// When removals of clusters and endpoints pass the gate, if they wait for a second (ADS-4).
+func TestGate_ADS4(t *testing.T) {
+	for name, run := range map[string]func(p *peer, after func(d time.Duration, want ...string)){
+		"ADS-4 the removal of a name waits": func(p *peer, after func(time.Duration, ...string)) {
+			p.sub(eds, "x")
+			p.connect(0)
+			p.says(eds, "+x@1")
+			after(0, "EDS +x@1")
+			p.says(eds, "-x")
+			after(0)
+			after(time.Second - 1)
+			after(1, "EDS -x")
+		},
+		"ADS-4 RES-11 what a client holds and does not exist waits once, however often the client collects": func(p *peer, after func(time.Duration, ...string)) {
+			p.resume(cds, []string{"gone@1"}, "*")
+			p.connect(0)
+			p.says(cds, "+a@1")
+			p.settle()
+			after(0, "CDS +a@1")
+			after(600 * time.Millisecond)
+			after(400*time.Millisecond - 1)
+			after(1, "CDS -gone")
+		},
+		"ADS-4 RES-11 what a client holds does not go with a removal that came before": func(p *peer, after func(time.Duration, ...string)) {
+			p.resume(cds, []string{"gone@1"}, "*")
+			p.connect(0)
+			p.says(cds, "+a@1", "+b@1")
+			after(0, "CDS +a@1 +b@1")
+			p.says(cds, "-a")
+			after(500 * time.Millisecond)
+			p.settle()
+			after(0)
+			after(500*time.Millisecond, "CDS -a")
+			after(500*time.Millisecond - 1)
+			after(1, "CDS -gone")
+		},
+		"ADS-4 a change that the client lacks does not shut the gate before a removal": func(p *peer, after func(time.Duration, ...string)) {
+			p.sub(cds, "a", "x")
+			p.sub(rds, "r")
+			p.connect(0)
+			p.says(cds, "+a@1", "+x@1")
+			p.says(rds, "+r@1")
+			after(0, "CDS +a@1 +x@1", "RDS +r@1")
+			p.says(rds, "+r@2")
+			after(0, "RDS +r@2")
+			p.busy[cds], p.busy[rds] = true, true
+			p.says(cds, "+x@2")
+			after(900 * time.Millisecond)
+			p.says(cds, "-a")
+			after(0)
+			after(100 * time.Millisecond) // x has waited for its time
+			after(900 * time.Millisecond) // and so has a: it waits for the route's acknowledgement
+			after(acceptWait - 1)
+			p.busy[cds] = false
+			after(1, "CDS +x@2 -a")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBed(t, cache.Limits{})
+				p := b.join()
+				run(p, func(d time.Duration, want ...string) {
+					t.Helper()
+					time.Sleep(d)
+					pace := paceOf(func(typeURL string) bool { return p.busy[typeURL] }, p.size, 8)
+					pace.RemovalWait = time.Second
+					batches, _, err := p.s.Collect(pace)
+					if err != nil {
+						t.Fatal(err)
+					}
+					var got []string
+					for _, batch := range batches {
+						got = append(got, p.render(batch))
+					}
+					p.check()
+					if !slices.Equal(got, want) {
+						t.Fatalf("the client is sent %q, want %q", got, want)
+					}
+				})
+			})
+		})
+	}
+}
