@@ -57,6 +57,17 @@ func TestSUB12StreamsPerType(t *testing.T) {
 	}
 }
 
+// Idle names are evicted until a request is smaller by so many bytes: each name takes two more than its length (RES-17).
+func TestRES17ShedNoMore(t *testing.T) {
+	for bytes, want := range map[int]int{1: 1, 6: 1, 7: 2, 12: 2, 13: 3, 100: 3} {
+		b, c := newStateBed(t).subscribed(eds, "aaaa", "bbbb", "cccc")
+		c.unsub(eds, "aaaa", "bbbb", "cccc")
+		if !b.store.Session().Shed(streamOf(0), eds, bytes) || b.seen.evicted[cache.ReasonLimit] != want {
+			t.Errorf("for %d bytes %d names are evicted, want %d", bytes, b.seen.evicted[cache.ReasonLimit], want)
+		}
+	}
+}
+
 // Names that nobody watches are let go of before a request that lists all of them
 // grows too large; watched ones stay (RES-17).
 func TestRES17Shed(t *testing.T) {

@@ -1,0 +1,76 @@
+package delivery
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// Routes wait for the endpoints of clusters that are new to the client: of one that it was told had gone, too (WARM-4).
+func TestCameBack_WARM4(t *testing.T) {
+	for name, told := range map[string]bool{
+		"WARM-4 the client was told of the removal":                    true,
+		"WARM-4 the cluster came back before the client heard of that": false,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBed(t, cache.Limits{})
+				p := b.join()
+				collect := func(want ...string) {
+					t.Helper()
+					var got []string
+					for more := true; more; {
+						pace := paceOf(func(typeURL string) bool { return p.busy[typeURL] }, p.size, 8)
+						pace.WarmWait = time.Second
+						batches, left, err := p.s.Collect(pace)
+						if err != nil {
+							t.Fatal(err)
+						}
+						for _, batch := range batches {
+							got = append(got, p.render(batch))
+						}
+						more = left.More
+						p.check()
+					}
+					b.expect(got, want...)
+				}
+				p.sub(cds, "*")
+				p.sub(eds, "a")
+				p.sub(rds, "r")
+				b.connect(0)
+				cluster := func(version string) {
+					r, err := wire.NewResource(&discovery.Resource{Name: "a", Version: version, Resource: packed(t, edsCluster("a", ""))})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := b.apply(0, &wire.DeltaResponse{TypeURL: cds, Resources: []*wire.Resource{r}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				cluster("1")
+				b.says(eds, "+a@1")
+				b.says(rds, "+r@1")
+				collect("CDS +a@1", "EDS +a@1", "RDS +r@1")
+				b.says(cds, "-a")
+				if told {
+					collect("CDS -a")
+				}
+				cluster("2")
+				collect("CDS +a@2", "EDS +a@1")
+				p.busy[eds] = true // not acknowledged
+				b.says(rds, "+r@2")
+				if told {
+					collect()
+					time.Sleep(time.Second - 1)
+					collect()
+					time.Sleep(1)
+				}
+				collect("RDS +r@2")
+			})
+		})
+	}
+}
