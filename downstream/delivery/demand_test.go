@@ -239,6 +239,28 @@ func TestBeginAnew(t *testing.T) {
 			b.expect(b.demand(0), "CDS +"+globG)
 		})
 	})
+	t.Run("SUB-12 wanted again after the quiet time, and members came before anybody asked: the stream begins anew", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := gone(t, globG)
+			<-time.After(quiet + time.Nanosecond)
+			c := b.join()
+			c.sub(cds, globG)
+			b.says(cds, "+"+nameG1+"@1") // to the first subscription, however late
+			b.expect(b.demand(0), "begin anew")
+		})
+	})
+	t.Run("SUB-12 a member that a client names is no such member", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := gone(t, globG)
+			<-time.After(quiet + time.Nanosecond)
+			named, c := b.join(), b.join()
+			named.sub(cds, nameG1)
+			b.expect(b.demand(0), "CDS +"+nameG1)
+			b.says(cds, "+"+nameG1+"@1")
+			c.sub(cds, globG)
+			b.expect(b.demand(0), "CDS +"+globG)
+		})
+	})
 	t.Run("SUB-14 the wildcard is the first request of its type, however late it is wanted again", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := gone(t, "*")
