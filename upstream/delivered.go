@@ -253,22 +253,20 @@ func (d *delivered) unanswered(q *question) {
 		}
 		return
 	}
-	left := 0
-	for _, t := range d.types {
-		left += len(t.samples)
+	asked := func(key deliveredKey, name string) bool {
+		return slices.ContainsFunc(q.parts, func(p part) bool { return p.typeURL == key.typeURL && slices.Contains(p.names, name) })
 	}
-	for _, p := range q.parts {
-		left -= len(p.names)
+	other := false
+	for key, t := range d.types {
+		for name := range t.samples {
+			other = other || !asked(key, name)
+		}
 	}
-	if left <= 0 {
+	if !other {
 		return
 	}
-	for _, p := range q.parts {
-		for key, t := range d.types {
-			if key.typeURL == p.typeURL {
-				maps.DeleteFunc(t.samples, func(name string, _ content) bool { return slices.Contains(p.names, name) })
-			}
-		}
+	for key, t := range d.types {
+		maps.DeleteFunc(t.samples, func(name string, _ content) bool { return asked(key, name) })
 	}
 }
 

@@ -206,6 +206,9 @@ func TestSUR2_RES7_QuestionsThatAreNotAnswered(t *testing.T) {
 		if third := asks(&d, listeners); !slices.Equal(third.parts[0].names, second.parts[0].names) {
 			t.Errorf("asks for %q, and only %q is left", third.parts[0].names, second.parts[0].names)
 		}
+		d.received(wire.StreamID{TypeURL: listeners, Second: true}, &wire.DeltaResponse{TypeURL: listeners, Resources: []*wire.Resource{resource(listeners, second.parts[0].names[0])}}, 1)
+		d.unanswered(asks(&d, listeners)) // which came on two streams, and there is nothing else
+		asks(&d, listeners)
 		sub.Versions = map[string]string{"x": "1", "y": "1"}
 		d.restarted(stream(listeners), []wire.Subscription{sub})
 		if n := len(d.question(toCompare).parts[0].names); n != 2 {
