@@ -72,7 +72,7 @@ func TestGate_ADS4(t *testing.T) {
 				p := b.join()
 				run(p, func(d time.Duration, want ...string) {
 					t.Helper()
-					time.Sleep(d)
+					<-time.After(d)
 					pace := paceOf(func(typeURL string) bool { return p.busy[typeURL] }, p.size, 8)
 					pace.RemovalWait = time.Second
 					batches, _, err := p.s.Collect(pace)

@@ -65,9 +65,9 @@ func TestCameBack_WARM4(t *testing.T) {
 				b.says(rds, "+r@2")
 				if told {
 					collect()
-					time.Sleep(time.Second - 1)
+					<-time.After(time.Second - 1)
 					collect()
-					time.Sleep(1)
+					<-time.After(1)
 				}
 				collect("RDS +r@2")
 			})
