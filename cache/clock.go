@@ -73,7 +73,7 @@ func (k *clocks) check(c *Checker) map[*demand]bool {
 
 // stopClocks is called when a stream ends or begins.
 func stopClocks(t *Table) {
-	t.demands.clocks.queue = nil
+	t.demands.clocks.queue, t.demands.clocks.sweepAt = nil, 0
 	delete(t.store.due.clocks, t)
 }
 

@@ -35,3 +35,23 @@ func TestClocksOfDroppedNames_LIM3(t *testing.T) {
 		t.Error("the clock of a name that a client waits for was lost")
 	}
 }
+
+// How many clocks a stream had says nothing about how many void ones the next may keep.
+func TestClocksOfStreams_LIM3(t *testing.T) {
+	k := &kept{t, New(Limits{}, nil).Open(Source{Quiet: time.Second, Absent: time.Hour})}
+	l := k.listener(NeedsStream)
+	id := stream(WholeType)
+	k.store.Session().Restart(id, 0)
+	for i := range 8 * minClocks {
+		l.watch(fmt.Sprint("name ", i))
+	}
+	k.store.Session().TakeDemand(id)
+	clocks := &k.store.tables[tableKey{cds, ByName}].demands.clocks
+	if clocks.sweepAt < 8*minClocks {
+		t.Fatalf("void clocks are taken out from %d on", clocks.sweepAt)
+	}
+	k.store.Session().Lost(id)
+	if len(clocks.queue) > 0 || clocks.sweepAt > minClocks {
+		t.Errorf("on the next stream void clocks are taken out from %d on", clocks.sweepAt)
+	}
+}
