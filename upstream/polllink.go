@@ -31,6 +31,7 @@ type pollLink struct {
 	added    time.Time // when names were last added (UPS-3)
 	since    time.Time // awaiting: all that was asked for before was answered
 	again    bool      // names are wanted again that were asked for
+	standIn  bool      // list is a name without room, since no name has any
 }
 
 // connect implements client: it begins to poll for everything wanted.
@@ -176,12 +177,13 @@ func (k *pollLink) fit() (list []string, changed bool) {
 		k.line.warned.large = true
 		c.report.noteLarge(id.TypeURL, len(k.names.names), k.names.leftOut, k.names.total+c.nodeSize, limit)
 	}
-	if changed = len(k.names.changed) > 0; k.names.none() && k.names.leftOut > 0 {
+	changed, stood := len(k.names.changed) > 0, k.standIn
+	if k.standIn = k.names.none() && k.names.leftOut > 0; k.standIn {
 		list = []string{slices.Min(k.names.lacking())}
 		return list, !slices.Equal(list, k.list)
 	}
 	list = k.names.listed()
-	return list, changed || len(list) != len(k.list)
+	return list, changed || len(list) != len(k.list) || stood && !slices.Equal(list, k.list)
 }
 
 // locatorOverhead is what a name with parameters takes in a poll beyond its words.

@@ -664,6 +664,36 @@ func TestRES17RESTShed(t *testing.T) {
 	})
 }
 
+// A name that was polled for, and has room again after another one stood in for it, is polled for again.
+func TestRES17RESTStandIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 400
+		n, srv := newNetwork(t), &restServer{}
+		srv.says(func(w http.ResponseWriter, r *http.Request, poll *discoveryv3.DiscoveryRequest) {
+			holding(fmt.Sprint(poll.GetResourceNames()), endpoints, poll.GetResourceNames()...)(w, r, poll)
+		})
+		n.serveREST("a:1", srv)
+		b := newBed(t, restSource())
+		r := runREST(t, n, b, "a:1")
+		r.up().cfg.MaxRequestSize = limit
+		large, fits := strings.Repeat("x", 2*limit), "fits"
+		b.want(endpoints, fits)
+		pass(time.Second)
+		b.want(endpoints, large)
+		b.unwant(endpoints, fits)
+		pass(time.Minute)
+		last := func() []string { return srv.polled()[len(srv.polled())-1].GetResourceNames() }
+		if got := last(); !slices.Equal(got, []string{large}) {
+			t.Fatalf("the poll is for %q, want the name that stands in", got)
+		}
+		b.want(endpoints, fits)
+		pass(time.Minute)
+		if got := last(); !slices.Equal(got, []string{fits}) {
+			t.Errorf("RES-17: the poll is for %.20q, want the name that has room", got)
+		}
+	})
+}
+
 // A poll that would pass the limit although all names are watched leaves out the newest, and their clients are told so. They
 // come in as soon as a client lets go of others, and not when these would have been idle for long enough.
 func TestRES17RESTLeftOut(t *testing.T) {
