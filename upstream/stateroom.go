@@ -158,7 +158,11 @@ func (t *stateNames) listed() []string {
 	}
 	list = append(list, come...)
 	t.list = list
-	clear(t.changed)
+	if len(t.changed) > minQueue {
+		t.changed = make(map[string]struct{}) // maps do not shrink
+	} else {
+		clear(t.changed)
+	}
 	return t.list
 }
 
@@ -206,7 +210,19 @@ func (t *stateNames) fit(most, spare int, whole bool, said []string) (out, in []
 			out = append(out, name)
 		}
 	}
-	return out, in
+	return out, without(in, fresh)
+}
+
+// without returns names that were left out before: those that are new were not.
+func without(names, fresh []string) []string {
+	if len(names) == 0 || len(fresh) == 0 {
+		return names
+	}
+	is := make(map[string]bool, len(fresh))
+	for _, name := range fresh {
+		is[name] = true
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return is[name] })
 }
 
 // first reports whether a name goes before those that are new, and may take the spare room too: it was said last, or is asked

@@ -40,6 +40,11 @@ func (m *roomModel) fit(most, spare int, early bool) {
 	m.Helper()
 	whole := m.names.total <= most
 	out, in := m.names.fit(most, spare, whole, m.said)
+	for _, name := range in {
+		if !m.out[name] {
+			m.Fatalf("the Store is told that there is room again for %q, which was not left out", name)
+		}
+	}
 	for _, name := range out {
 		m.out[name] = true
 	}
@@ -192,5 +197,19 @@ func TestRES17ChangeOverLimit_LIM2(t *testing.T) {
 		if m.sizes > 20 {
 			t.Errorf("%s: %d names were measured", i, m.sizes)
 		}
+	}
+}
+
+// Names that had room when the list was made last are forgotten, with the memory that they took (LIM-3).
+func TestRES17ChangesAreForgotten_LIM3(t *testing.T) {
+	const names = 60_000
+	m := newRoomModel(t)
+	for i := range names {
+		m.add(fmt.Sprintf("%098d", i))
+	}
+	m.names.fit(names*200, 0, true, nil)
+	before := m.names.changed
+	if list := m.names.listed(); len(list) != names || len(m.names.changed) != 0 || len(before) != names {
+		t.Errorf("%d names are listed, and the map that had them is kept: %t", len(list), len(before) == 0)
 	}
 }
