@@ -664,7 +664,8 @@ func TestRES17RESTShed(t *testing.T) {
 	})
 }
 
-// A name that was polled for, and has room again after another one stood in for it, is polled for again.
+// A name that was polled for, and has room again after another one stood in for it, is polled for again,
+// by the same poller.
 func TestRES17RESTStandIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 400
@@ -679,18 +680,23 @@ func TestRES17RESTStandIn(t *testing.T) {
 		large, fits := strings.Repeat("x", 2*limit), "fits"
 		b.want(endpoints, fits)
 		pass(time.Second)
+		last := func() []string { return srv.polled()[len(srv.polled())-1].GetResourceNames() }
 		b.want(endpoints, large)
 		b.unwant(endpoints, fits)
-		pass(time.Minute)
-		last := func() []string { return srv.polled()[len(srv.polled())-1].GetResourceNames() }
+		pass(5 * time.Second)
 		if got := last(); !slices.Equal(got, []string{large}) {
-			t.Fatalf("the poll is for %q, want the name that stands in", got)
+			t.Fatalf("the poll is for %.20q, want the name that stands in", got)
 		}
 		b.want(endpoints, fits)
-		pass(time.Minute)
+		pass(5 * time.Second)
 		if got := last(); !slices.Equal(got, []string{fits}) {
 			t.Errorf("RES-17: the poll is for %.20q, want the name that has room", got)
 		}
+		r.obs.locked(func() {
+			if len(r.obs.closed) > 0 {
+				t.Errorf("RES-17: the poller begins anew: %q", r.obs.closed)
+			}
+		})
 	})
 }
 
