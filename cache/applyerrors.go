@@ -151,7 +151,7 @@ func checkTableErrors(t *Table, c *Checker) {
 // mayLog reports whether an error in the log is the collection's or a member's, and equals the
 // member's.
 func mayLog(c *Collection, x *LoggedError) bool {
-	if x.key != c.key && !c.Wildcard() && keyer.GlobOf(x.key) != c.key {
+	if x.key != c.key && !covers(c, x.key) {
 		return false
 	}
 	e := c.table.entries[x.key]

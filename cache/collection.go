@@ -2,6 +2,7 @@ package cache
 
 import (
 	"github.com/xdsrelay/xdsrelay/cache/digest"
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // log is the members of a collection and its tombstones, each in the order of their last change.
@@ -89,6 +90,9 @@ func (c *Collection) remove(e *Entry, n uint64) {
 
 // Wildcard reports whether c is "*".
 func (c *Collection) Wildcard() bool { return c.table.kind == WholeType }
+
+// covers reports whether a resource with a key is a member of a collection, if it exists.
+func covers(c *Collection, key string) bool { return c.Wildcard() || keyer.GlobOf(key) == c.key }
 
 // Answered reports whether the server has told of members, if only that there are none: a new
 // follower of an empty collection may be told that there is nothing. A server answers "*" even if it

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache/hold"
-	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // What a server says may be held back: the guard holds losses (SUR-3), and an operator holds all of
@@ -154,7 +153,7 @@ func (h *heldBack) dropMembers(c *Collection, remain func(key string) bool) {
 		return
 	}
 	for key := range h.names.All() {
-		if (c.Wildcard() || keyer.GlobOf(key) == c.key) && !remain(key) {
+		if covers(c, key) && !remain(key) {
 			h.names.Drop(key)
 		}
 	}

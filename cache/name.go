@@ -1,5 +1,7 @@
 package cache
 
+import "github.com/xdsrelay/xdsrelay/keyer"
+
 // Name is a resource name, a glob or "*" as a client says it. A name with dynamic
 // parameters is a word in both (wire.Locator, DYN-1).
 type Name struct {
@@ -20,6 +22,9 @@ func (k Kind) String() string { return [...]string{"wildcard", "named"}[k] }
 
 // Wildcard is the name under which a type is subscribed to as a whole (SUB-1).
 const Wildcard = "*"
+
+// IsCollection reports whether a key is that of a collection: "*", or a glob.
+func IsCollection(key string) bool { return key == Wildcard || keyer.IsGlob(key) }
 
 // tableKey names a table within its store.
 type tableKey struct {

@@ -97,7 +97,7 @@ func locateVariant(routes Routes, typeURL, word string) (*cache.Store, cache.Nam
 	name = cache.Name{Spelling: word, Key: wire.Respell(word, key)}
 	switch {
 	case err != nil:
-	case key == cache.Wildcard || keyer.IsGlob(key):
+	case cache.IsCollection(key):
 		err = &refusedError{codes.InvalidArgument, errLocatedMany}
 	case strings.Contains(key, "#") && keyer.IsXDSTP(key):
 		err = &refusedError{codes.InvalidArgument, errLocatedDirective}

@@ -16,7 +16,6 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
-	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // answerWithin is how long a peer may take to connect and confirm the marker, and how long it may be
@@ -212,7 +211,7 @@ func (q *question) answer() cache.PeerAnswer {
 	a := cache.PeerAnswer{Resources: q.resources}
 	a.TypeURL, a.Kind = q.TypeURL, q.Kind
 	for _, name := range q.Names {
-		if _, lacks := q.unknown[name]; !lacks && (name == cache.Wildcard || keyer.IsGlob(name)) {
+		if _, lacks := q.unknown[name]; !lacks && cache.IsCollection(name) {
 			a.Names = append(a.Names, name)
 		}
 	}
