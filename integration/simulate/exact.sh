@@ -54,10 +54,16 @@ edit runtime/select.go 's/cheaprandn(uint32(norder + 1))/simulatedSelect(uint32(
 edit runtime/proc.go 's/^const forcePreemptNS = .*/const forcePreemptNS = 1 << 60/'
 edit internal/sync/mutex.go 's/starvationThresholdNs = 1e6/starvationThresholdNs = 1 << 60/'
 
+# How long goroutines waited for a processor, by which new scopes are paced, is real time too: none waited.
+go_files=$source/
+source=$(cd "${BASH_SOURCE[0]%/*}/../.." && pwd)
+edit relay/load/scopes.go 's/^func readWaits() (is waits) {$/&\n\tif simulated {\n\t\treturn waits{}\n\t}/'
+printf '\nvar simulated = true\n' >>"$folder/scopes.go.go"
+
 printf '{"Replace": {' >"$folder/overlay.json"
 separator=
-for file in runtime/rand.go runtime/select.go runtime/proc.go internal/sync/mutex.go; do
-	printf '%s\n\t"%s": "%s"' "$separator" "$source/$file" "$folder/${file##*/}.go" >>"$folder/overlay.json"
+for file in "$go_files"{runtime/rand.go,runtime/select.go,runtime/proc.go,internal/sync/mutex.go} "$source/relay/load/scopes.go"; do
+	printf '%s\n\t"%s": "%s"' "$separator" "$file" "$folder/${file##*/}.go" >>"$folder/overlay.json"
 	separator=,
 done
 printf '\n}}\n' >>"$folder/overlay.json"
