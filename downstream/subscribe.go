@@ -13,17 +13,18 @@ import (
 func (st *stream) subscribe(t *typeState, subscribe, unsubscribe []string, versions wire.Versions) error {
 	st.calm = false
 	ch := newChange(st.routing.routes, t)
-	total := reserve(st, weightOf(len(subscribe), bytesIn(subscribe))+weightOfVersions(&versions))
-	if err := st.locateAll(ch, subscribe, unsubscribe, total); err != nil {
+	reserve(st, subscribe, &versions)
+	if err := st.locateAll(ch, subscribe, unsubscribe); err != nil {
 		return err
 	}
-	defer settle(st)
-	return st.carryOut(ch, unsubscribe, &versions, total)
+	err := st.carryOut(ch, unsubscribe, &versions)
+	settle(st)
+	return err
 }
 
 // carryOut ends subscriptions too, and changes the places. It is apart from subscribe: each
 // needs much stack, and one would be under the other.
-func (st *stream) carryOut(ch *change, unsubscribe []string, versions *wire.Versions, total *int) error {
+func (st *stream) carryOut(ch *change, unsubscribe []string, versions *wire.Versions) error {
 	t := ch.t
 	for _, spelling := range unsubscribe {
 		t.refusals.forget(spelling)
@@ -39,7 +40,7 @@ func (st *stream) carryOut(ch *change, unsubscribe []string, versions *wire.Vers
 	}
 	if versions.Len() > 0 {
 		t.denied(ch, versions)
-		t.later = ch.later(*versions, st.shared.limits.Load().left(0, 0, total))
+		t.later = ch.later(*versions, st.shared.limits.Load().left(0, 0, st.types.total))
 		ch.hold(*versions)
 	} else if len(t.later.names) > 0 {
 		ch.holdLater(&t.later)
@@ -55,12 +56,9 @@ func (st *stream) carryOut(ch *change, unsubscribe []string, versions *wire.Vers
 }
 
 // locateAll adds to a change the names that the client subscribes to. unsubscribe makes room for
-// them. total is what they may weigh.
-func (st *stream) locateAll(ch *change, subscribe, unsubscribe []string, total *int) error {
-	t, l := ch.t, st.shared.limits.Load()
-	quota := newQuota(l, left(st, total), "on one stream", st.subscriber.Places(), t.url, subscribe, unsubscribe)
-	names, bytes := st.types.remembered()
-	st.types.answerable = l.answerable(names, bytes, forAnswers(quota, total, subscribe))
+// them.
+func (st *stream) locateAll(ch *change, subscribe, unsubscribe []string) error {
+	t, quota := ch.t, quotaOf(st, ch.t.url, subscribe, unsubscribe)
 	for _, spelling := range subscribe {
 		store, name, err := st.route(t, spelling, quota)
 		if r := refusal(err); r != nil {
@@ -79,13 +77,25 @@ func (st *stream) locateAll(ch *change, subscribe, unsubscribe []string, total *
 	return nil
 }
 
-// left returns what the client may subscribe to beside what it subscribes to. total is what that may weigh.
-func left(st *stream, total *int) allowance {
+// quotaOf limits the names that a request adds, and how many refused ones are answered. It is apart from locateAll, under
+// whose frame all is that begins a scope: each stream keeps as much stack as the deepest call took.
+//
+//go:noinline
+func quotaOf(st *stream, typeURL string, subscribe, unsubscribe []string) *quota {
+	l := st.shared.limits.Load()
+	q := newQuota(l, left(st), "on one stream", st.subscriber.Places(), typeURL, subscribe, unsubscribe)
+	names, bytes := st.types.remembered()
+	st.types.answerable = l.answerable(names, bytes, forAnswers(q, st.types.total, subscribe))
+	return q
+}
+
+// left returns what the client may subscribe to beside what it subscribes to.
+func left(st *stream) allowance {
 	bytes := 0
 	for _, place := range st.subscriber.Places() {
 		bytes += place.NamesBytes()
 	}
-	return st.shared.limits.Load().left(st.types.subscriptions(), bytes, total)
+	return st.shared.limits.Load().left(st.types.subscriptions(), bytes, st.types.total)
 }
 
 // route returns the store of a name that the client subscribes to.

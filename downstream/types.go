@@ -68,6 +68,7 @@ type types struct {
 	parent     uint64                     // number of the last response that adds clusters or listeners (WARM-1)
 	answerable allowance                  // how many more refused names of the request get an answer (ABS-4)
 	part       *crowd.Part                // what the names weigh, of all names; nil: little
+	total      *int                       // what the names of the request at hand may weigh; nil: no limit
 	acks       func(string) delivery.Acks // acksOf, made once
 	now        time.Time                  // of the delivery
 	wait       time.Duration              // AckWait of the delivery

@@ -28,17 +28,19 @@ func weightOfVersions(v *wire.Versions) int {
 	return weightOf(v.Len(), v.Size())
 }
 
-// reserve has what a client asks for counted, as far as there is room, and returns what it may weigh; nil: it is so little
-// that it need not be counted.
-func reserve(st *stream, asked int) *int {
+// reserve has what a client asks for counted, as far as there is room, until settle. It notes what that may
+// weigh; nil: it is so little that it need not be counted.
+func reserve(st *stream, subscribe []string, versions *wire.Versions) {
+	asked := weightOf(len(subscribe), bytesIn(subscribe)) + weightOfVersions(versions)
 	has, ts := weight(st), &st.types
 	if ts.part == nil {
 		if has+asked <= freeNames {
-			return nil
+			ts.total = nil
+			return
 		}
 		ts.part = st.shared.names.Begin()
 	}
-	return new(max(0, ts.part.Grow(has+asked, whoOf(st))-has))
+	ts.total = new(max(0, ts.part.Grow(has+asked, whoOf(st))-has))
 }
 
 // forAnswers returns what refused names may weigh; nil: no limit. A quota takes what is served out of the total. Without

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -212,6 +213,53 @@ func TestAccessSecrets_ACC4(t *testing.T) {
 			}
 			if asked := p.askedFor(); strings.Contains(asked, "other") {
 				t.Errorf("ACC-4: the control plane was asked for %q", asked)
+			}
+			r.consistent(t)
+		})
+	}
+}
+
+// What stands at a denied name to which an allowed one is redirected makes no difference: something, nothing,
+// a redirect that leads back, or one of which nothing can come.
+func TestAccessRedirectsToAnything_ACC2_ACC3(t *testing.T) {
+	for _, v := range []variant{deltaADS, delta, sotwADS, sotw} { // polls have no word for it
+		t.Run(v.name, func(t *testing.T) {
+			p := newPlane(t)
+			p.plain = true
+			name := func(id string) string { return nameAt("a.test", endpointType, id) }
+			p.set(endpointType, name("hidden/there"), false)
+			for _, id := range []string{"there", "missing", "loop", "type"} {
+				p.redirect(endpointType, name(id), name("hidden/"+id))
+			}
+			p.redirect(endpointType, name("hidden/loop"), name("loop"))
+			p.redirect(endpointType, name("hidden/type"), nameAt("a.test", clusterType, "c"))
+			r := startRelay(t, func(c *config.Config) {
+				denying(hidden)(c)
+				c.Upstreams[0].Redirects = config.FollowRedirects
+				c.Upstreams[0].AbsentAfter = config.Duration(time.Second)
+			}, p.addr)
+			var want []string
+			for _, id := range []string{"there", "missing", "loop", "type"} {
+				c := startNoted(t, v, r, "client")
+				c.Subscribe(endpointType, name(id))
+				c.await(t, id, func() bool { return len(c.since(0)) > 0 })
+				var got []string
+				for _, ch := range c.since(0) {
+					if ch.name != name(id) || ch.payload != "" {
+						t.Errorf("%s: the client was told %+v", id, ch)
+					}
+					text := fmt.Sprint(ch.kind)
+					if ch.failure != nil {
+						text += fmt.Sprint(" ", ch.failure.Code, ": ", ch.failure.Message)
+					}
+					got = append(got, text)
+				}
+				if want == nil {
+					want = got
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("ACC-3: of %q the client was told %q, of %q %q", "there", want, id, got)
+				}
 			}
 			r.consistent(t)
 		})

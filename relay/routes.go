@@ -151,7 +151,7 @@ func (r *routes) judge(typeURL, name string) (d rules.Decision, plane string, by
 	}
 	plane = cmp.Or(d.Upstream, r.plan.authorities.Default)
 	if plane == "" {
-		return d, "", byName, status.Error(codes.FailedPrecondition, sharing.ErrNoDefault.Error())
+		return d, "", byName, status.Error(codes.FailedPrecondition, "there is no default upstream: the relay serves only xdstp names of configured authorities")
 	}
 	if r.node == nil && sharing.Isolated(&d, r.plan.rules.Policy()) {
 		// Clients without a node would all look alike, and so share by accident (AGG-2).

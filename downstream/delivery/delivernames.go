@@ -83,7 +83,7 @@ func (p *delivery) deliverName(n *nameSub) (done bool) {
 // actionFor decides what a client is told of a changed name.
 func (p *delivery) actionFor(n *nameSub) nameAction {
 	switch e := n.entry; {
-	case e.State() == cache.Absent:
+	case e.State() == cache.Absent, n.concealed():
 		return sayRemoved
 	case e.State() == cache.Failed:
 		return sayFailed

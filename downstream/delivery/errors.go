@@ -13,14 +13,19 @@ var noSuchResource = &wire.ResourceError{Code: codes.NotFound, Message: "the con
 // is no such resource (ABS-1). A client that may hold the resource is not told: this form
 // cannot express a removal (RES-3), and a list without the resource says it.
 func (n *nameSub) tellsAbsence() bool {
-	return (n.entry.State() == cache.Absent || n.denied()) && !n.holds
+	return (n.entry.State() == cache.Absent || n.denied() || n.concealed()) && !n.holds
+}
+
+// concealed reports whether the client is told that there is no such resource in place of an error.
+func (n *nameSub) concealed() bool {
+	return n.entry.State() == cache.Failed && !n.holds && conceals(n.typeSub, n.entry.Err())
 }
 
 // errorOf is the error that a state-of-the-world client is told with the name, nil if there is
 // none.
 func (n *nameSub) errorOf() *wire.ResourceError {
 	switch {
-	case n.entry.State() == cache.Failed:
+	case n.entry.State() == cache.Failed && !n.concealed():
 		return n.entry.Err()
 	case n.tellsAbsence() && !n.knowsAbsent():
 		return noSuchResource
@@ -64,7 +69,7 @@ func (p *delivery) collectionErrors(f *follower, upTo uint64) {
 		if p.writer.full {
 			return
 		}
-		if f.typeSub.subs.tellsError(f, x.Key()) {
+		if f.typeSub.subs.tellsError(f, x) {
 			if !p.writer.tellError(x.Err(), f.name.ofError(x, f.Collection())) {
 				return
 			}

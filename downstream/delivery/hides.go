@@ -3,6 +3,7 @@ package delivery
 import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"google.golang.org/grpc/codes"
 )
 
 // hides reports whether a member does not exist to the client.
@@ -35,6 +36,12 @@ func knownEmpty(f *follower) bool {
 		return (c.Len() == 0 && c.Answered())
 	}
 	return c.Answered() && f.NextChange() == nil
+}
+
+// conceals reports whether a client is told of an error as if there were no such resource: that a redirect
+// leads nowhere tells that there is something where it leads, also if the client may not have that (ACC-3).
+func conceals(w *typeSub, err *wire.ResourceError) bool {
+	return w.subs.screen != nil && w.place.store.Resolved() && err.Code == codes.FailedPrecondition
 }
 
 // maskedError is what a client is told in place of an error that tells where redirects led.

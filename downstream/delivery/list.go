@@ -147,7 +147,7 @@ func (l *lister) errors(w *typeSub) {
 	}
 	for f := range w.subs.cursors() {
 		for x := f.Collection().ErrorsAfter(f.errorSent); x != nil && mayTell(f, x, l.upTo); x = x.Next() {
-			if w.subs.tellsError(f, x.Key()) {
+			if w.subs.tellsError(f, x) {
 				l.delivery.writer.putError(x.Err(), f.name.ofError(x, f.Collection()))
 			}
 			f.errorSent = x.Number()

@@ -84,7 +84,7 @@ func skipUnknown(w *typeSub, f *follower) {
 
 // skipErrors advances past errors that the follower does not tell.
 func skipErrors(f *follower) {
-	for x := f.Collection().ErrorsAfter(f.errorSent); x != nil && !f.typeSub.subs.tellsError(f, x.Key()); x = x.Next() {
+	for x := f.Collection().ErrorsAfter(f.errorSent); x != nil && !f.typeSub.subs.tellsError(f, x); x = x.Next() {
 		f.errorSent = x.Number()
 	}
 }

@@ -206,7 +206,7 @@ func (t *snapshotTaker) all() {
 			t.add(sub.entry, name, w.changed.handedOver[sub])
 		}
 		t.restore(sub.entry, denied)
-		if sub.entry.Err() != nil {
+		if sub.entry.Err() != nil && !sub.concealed() {
 			t.taken.Errors = append(t.taken.Errors, NamedError{mask(w, sub.entry.Err()), sub.spelling})
 		}
 	}
@@ -237,8 +237,8 @@ func (t *snapshotTaker) restore(e *cache.Entry, hidden bool) {
 // errors takes the errors of a collection and of names in it.
 func (t *snapshotTaker) errors(f *follower) {
 	for x := f.Collection().ErrorsAfter(0); x != nil; x = x.Next() {
-		if t.typeSub.subs.tellsError(f, x.Key()) {
-			t.taken.Errors = append(t.taken.Errors, NamedError{x.Err(), f.name.ofError(x, f.Collection())})
+		if t.typeSub.subs.tellsError(f, x) {
+			t.taken.Errors = append(t.taken.Errors, NamedError{mask(t.typeSub, x.Err()), f.name.ofError(x, f.Collection())})
 		}
 	}
 }

@@ -178,9 +178,11 @@ func (s *subscribed) byName(f *follower, key string) bool {
 
 // tellsError reports whether a follower tells the error of a key. It does not if the client
 // names the key, here or in another store. That store tells the error (LOC-3), and a client
-// that is told NOT_FOUND drops the resource.
-func (s *subscribed) tellsError(f *follower, key string) bool {
-	return !s.names.named(key) && !(f.name.wildcard && s.parts.named(key, s)) && !hidesKey(f, key)
+// that is told NOT_FOUND drops the resource. A member of which the error tells too much is not there.
+func (s *subscribed) tellsError(f *follower, x *cache.LoggedError) bool {
+	key := x.Key()
+	return !s.names.named(key) && !(f.name.wildcard && s.parts.named(key, s)) && !hidesKey(f, key) &&
+		(key == f.Collection().Key() || !conceals(f.typeSub, x.Err()))
 }
 
 // answerName returns the name under which a member is sent in place of another subscription:
