@@ -144,7 +144,7 @@ func TestSUR2_SUR3_QuestionsAfterUnsubscriptions(t *testing.T) {
 // asked for next, as long as there is anything else. It is again once it was answered.
 func TestSUR2_RES7_QuestionsThatAreNotAnswered(t *testing.T) {
 	stream := func(typeURL string) wire.StreamID { return wire.StreamID{TypeURL: typeURL} }
-	asks := func(d *delivered, typeURL string) *question {
+	asks := func(t *testing.T, d *delivered, typeURL string) *question {
 		t.Helper()
 		q := d.question(toHear)
 		if q == nil || q.parts[0].typeURL != typeURL {
@@ -156,15 +156,15 @@ func TestSUR2_RES7_QuestionsThatAreNotAnswered(t *testing.T) {
 		d := delivered{state: true, fullState: map[string]bool{clusters: true, listeners: true}}
 		d.polled(stream(listeners), []string{"l"}, 1, 10)
 		d.polled(stream(clusters), nil, 1, 20)
-		d.unanswered(asks(&d, listeners))
-		d.unanswered(asks(&d, clusters))
+		d.unanswered(asks(t, &d, listeners))
+		d.unanswered(asks(t, &d, clusters))
 		d.polled(stream(clusters), nil, 1, 20)
-		asks(&d, clusters)
+		asks(t, &d, clusters)
 		d.polled(stream(listeners), []string{"l"}, 1, 10)
-		asks(&d, listeners)
+		asks(t, &d, listeners)
 		d.polled(stream(listeners), []string{"l"}, 0, 10) // there is nothing any more, and the next poll may be held
-		d.unanswered(asks(&d, clusters))
-		asks(&d, clusters) // there is nothing else
+		d.unanswered(asks(t, &d, clusters))
+		asks(t, &d, clusters) // there is nothing else
 	})
 	t.Run("state of the world", func(t *testing.T) {
 		d := delivered{state: true, fullState: map[string]bool{clusters: true, listeners: true}}
@@ -179,10 +179,10 @@ func TestSUR2_RES7_QuestionsThatAreNotAnswered(t *testing.T) {
 		d.listed(stream(clusters), clusters, nil, true, time.Now())
 		take(listeners, 10)
 		take(clusters, 20)
-		d.unanswered(asks(&d, listeners))
-		asks(&d, clusters)
+		d.unanswered(asks(t, &d, listeners))
+		asks(t, &d, clusters)
 		take(listeners, 10)
-		asks(&d, listeners)
+		asks(t, &d, listeners)
 	})
 	t.Run("incremental", func(t *testing.T) {
 		var d delivered
@@ -196,19 +196,19 @@ func TestSUR2_RES7_QuestionsThatAreNotAnswered(t *testing.T) {
 		sub := wire.Subscription{TypeURL: listeners, Subscribe: []string{"x", "y"}}
 		d.restarted(stream(listeners), []wire.Subscription{sub})
 		d.received(stream(listeners), &wire.DeltaResponse{TypeURL: listeners, Resources: []*wire.Resource{resource(listeners, "x"), resource(listeners, "y")}}, 1)
-		first := asks(&d, listeners)
+		first := asks(t, &d, listeners)
 		d.unanswered(first)
-		second := asks(&d, listeners)
+		second := asks(t, &d, listeners)
 		if slices.Equal(first.parts[0].names, second.parts[0].names) {
 			t.Errorf("asks for %q again", first.parts[0].names)
 		}
 		d.unanswered(second)
-		if third := asks(&d, listeners); !slices.Equal(third.parts[0].names, second.parts[0].names) {
+		if third := asks(t, &d, listeners); !slices.Equal(third.parts[0].names, second.parts[0].names) {
 			t.Errorf("asks for %q, and only %q is left", third.parts[0].names, second.parts[0].names)
 		}
 		d.received(wire.StreamID{TypeURL: listeners, Second: true}, &wire.DeltaResponse{TypeURL: listeners, Resources: []*wire.Resource{resource(listeners, second.parts[0].names[0])}}, 1)
-		d.unanswered(asks(&d, listeners)) // which came on two streams, and there is nothing else
-		asks(&d, listeners)
+		d.unanswered(asks(t, &d, listeners)) // which came on two streams, and there is nothing else
+		asks(t, &d, listeners)
 		sub.Versions = map[string]string{"x": "1", "y": "1"}
 		d.restarted(stream(listeners), []wire.Subscription{sub})
 		if n := len(d.question(toCompare).parts[0].names); n != 2 {
