@@ -35,13 +35,13 @@ var errStateless = errors.New("a relay has no resources of its own")
 func open(ctx context.Context, c *command) (backend, error) {
 	switch c.Kind {
 	case Floor:
-		return openFloor(ctx, c.Sets)
+		return openFloor(ctx, c.Sets, c.Folder)
 	case Linear:
 		return openLinear(ctx, c.Sets)
 	case Snapshot:
 		return openSnapshot(ctx, c.Sets)
 	case Relay:
-		return openRelay(ctx, &c.RelayOptions)
+		return openRelay(ctx, &c.RelayOptions, c.Folder)
 	default:
 		return nil, fmt.Errorf("there is no server %q", c.Kind)
 	}

@@ -74,13 +74,13 @@ type floorServer struct {
 	floor   *floor.Server
 }
 
-func openFloor(ctx context.Context, sets []content.Set) (backend, error) {
+func openFloor(ctx context.Context, sets []content.Set, folder string) (backend, error) {
 	server, err := floor.New(sets...)
 	if err != nil {
 		return nil, err
 	}
 	f := &floorServer{floor: server}
-	if f.mutual, err = openMutual(ctx); err != nil {
+	if f.mutual, err = openMutual(ctx, folder); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	f.secured.on(tls.NewListener(f.mutual.lis, f.mutual.config()), server.Serve)
@@ -112,5 +112,5 @@ func (f *floorServer) Close() error {
 	f.running.Wait()
 	f.polls.running.Wait()
 	f.secured.running.Wait()
-	return errors.Join(f.err, f.polls.err, f.secured.err, f.mutual.close())
+	return errors.Join(f.err, f.polls.err, f.secured.err)
 }

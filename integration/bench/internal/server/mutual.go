@@ -5,11 +5,9 @@ package server
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
 
 	"github.com/xdsrelay/xdsrelay/internal/pkitest"
@@ -22,8 +20,8 @@ const (
 	authority  = "fleet"
 )
 
-// mutual is a socket for clients with mutual TLS, and a folder with the certificates of both sides, which it
-// owns.
+// mutual is a socket for clients with mutual TLS, and a folder with the certificates of both sides. The folder is the
+// parent's, which may kill this process.
 type mutual struct {
 	lis    net.Listener
 	folder *pkitest.Folder
@@ -31,27 +29,26 @@ type mutual struct {
 	fleet  *pkitest.Authority
 }
 
-// maker makes certificates outside of a test: what fails is a panic with an error.
+// maker makes certificates outside of a test: what fails is a panic with a notMade.
 type maker struct{ folder string }
+
+type notMade struct{ error }
 
 func (maker) Helper() {}
 
-func (maker) Fatal(args ...any) { panic(fmt.Errorf("certificates: %s", fmt.Sprint(args...))) }
+func (maker) Fatal(args ...any) { panic(notMade{fmt.Errorf("certificates: %s", fmt.Sprint(args...))}) }
 
 func (m maker) TempDir() string { return m.folder }
 
-// openMutual opens a socket, and makes certificates. close must be called.
-func openMutual(ctx context.Context) (m *mutual, err error) {
-	folder, err := os.MkdirTemp("", "bench-tls-")
-	if err != nil {
-		return nil, err
-	}
+// openMutual opens a socket, and makes certificates in a folder.
+func openMutual(ctx context.Context, folder string) (m *mutual, err error) {
 	defer func() {
-		if failed, is := recover().(error); is {
+		switch failed := recover().(type) {
+		case nil:
+		case notMade:
 			m, err = nil, failed
-		}
-		if err != nil {
-			err = errors.Join(err, os.RemoveAll(folder))
+		default:
+			panic(failed)
 		}
 	}()
 	by := maker{folder}
@@ -85,14 +82,6 @@ func (m *mutual) address() string {
 		return ""
 	}
 	return (&url.URL{Scheme: MutualScheme, Host: m.lis.Addr().String(), Path: m.folder.Path("")}).String()
-}
-
-// close removes the certificates. The socket is closed by its server. It does nothing for nil.
-func (m *mutual) close() error {
-	if m == nil {
-		return nil
-	}
-	return os.RemoveAll(m.folder.Path(""))
 }
 
 // MutualScheme is the scheme of [Process.Mutual].

@@ -29,6 +29,7 @@ type Process struct {
 	Admin  string // for operators; "" without
 
 	cmd     *exec.Cmd
+	folder  string // of certificates
 	orders  io.WriteCloser
 	answers *bufio.Reader
 }
@@ -58,10 +59,13 @@ func start(ctx context.Context, order *command) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server %s: %w", order.Kind, err)
 	}
-	if err := cmd.Start(); err != nil {
+	if order.Folder, err = os.MkdirTemp("", "bench-tls-"); err != nil {
 		return nil, fmt.Errorf("server %s: %w", order.Kind, err)
 	}
-	p := &Process{Kind: order.Kind, cmd: cmd, orders: orders, answers: bufio.NewReader(answers)}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("server %s: %w", order.Kind, errors.Join(err, os.RemoveAll(order.Folder)))
+	}
+	p := &Process{Kind: order.Kind, cmd: cmd, folder: order.Folder, orders: orders, answers: bufio.NewReader(answers)}
 	answer, err := p.ask(order)
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
@@ -133,12 +137,12 @@ func (p *Process) Free() error {
 // patience is how long a server may take to end by itself.
 const patience = 30 * time.Second
 
-// Close ends the process.
+// Close ends the process, and removes its folder: the process cannot if the end of a context kills it.
 func (p *Process) Close() error {
 	err := p.orders.Close()
 	timer := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() }) // Wait tells of it
 	defer timer.Stop()
-	if err := errors.Join(err, p.cmd.Wait()); err != nil {
+	if err := errors.Join(err, p.cmd.Wait(), os.RemoveAll(p.folder)); err != nil {
 		return fmt.Errorf("server %s: %w", p.Kind, err)
 	}
 	return nil

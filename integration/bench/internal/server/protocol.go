@@ -33,6 +33,7 @@ type command struct {
 	Kind Kind          `json:"kind,omitempty"`
 	Sets []content.Set `json:"sets,omitempty"`
 	RelayOptions
+	Folder string `json:"folder,omitempty"` // an empty one, for certificates. The parent removes it
 
 	TypeURL  string `json:"type_url,omitempty"`
 	Item     int    `json:"item,omitempty"`

@@ -28,8 +28,9 @@ type relayServer struct {
 	snapshots        string // the relay's own folder; "": none
 }
 
-// openRelay starts a relay. If strangers come, there are a port for polls and one with mutual TLS.
-func openRelay(ctx context.Context, o *RelayOptions) (_ backend, err error) {
+// openRelay starts a relay. If strangers come, there are a port for polls and one with mutual TLS, whose certificates
+// are in a folder.
+func openRelay(ctx context.Context, o *RelayOptions, folder string) (_ backend, err error) {
 	r := &relayServer{}
 	defer func() {
 		if err != nil {
@@ -45,7 +46,7 @@ func openRelay(ctx context.Context, o *RelayOptions) (_ backend, err error) {
 		if r.rest, err = listen(ctx); err != nil {
 			return nil, err
 		}
-		if r.mutual, err = openMutual(ctx); err != nil {
+		if r.mutual, err = openMutual(ctx, folder); err != nil {
 			return nil, err
 		}
 	}
@@ -122,11 +123,10 @@ func (r *relayServer) drop() (err error) {
 
 // remove removes what the relay has on the disk.
 func (r *relayServer) remove() error {
-	err := r.mutual.close()
-	if r.snapshots != "" {
-		err = errors.Join(err, os.RemoveAll(r.snapshots))
+	if r.snapshots == "" {
+		return nil
 	}
-	return err
+	return os.RemoveAll(r.snapshots)
 }
 
 // accessForms are rules as fleets have them: by cluster, by the form of IDs, by metadata, and by where a

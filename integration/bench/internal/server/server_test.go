@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -155,6 +156,32 @@ func TestChurnIsMadeUntilItsLimit(t *testing.T) {
 	}
 	if made, _, err := p.Churn(set.TypeURL, s, now-1); err != nil || made != 0 {
 		t.Errorf("%d updates were made after the limit, %v", made, err)
+	}
+}
+
+// A child that is killed, as at the end of a context, leaves no file behind.
+func TestKilledChildLeavesNothing(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	p, err := Start(t.Context(), Floor, content.Set{TypeURL: content.ClusterType, Count: 2, Size: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := url.Parse(p.Mutual)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ClientPair(at.Path); err != nil {
+		t.Errorf("clients have no certificate: %v", err)
+	}
+	if err := p.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("closing it gave %v, expected that it was killed", err)
+	}
+	left, err := os.ReadDir(os.TempDir())
+	if err != nil || len(left) != 0 {
+		t.Errorf("%v are left, %v", left, err)
 	}
 }
 
