@@ -6,9 +6,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/relay/load"
 )
@@ -119,6 +123,47 @@ func TestHubScopesThatLeave_LIM2_LIM3(t *testing.T) {
 		if n := h.admission.Status().Waiting[load.Scope]; n != 0 {
 			t.Errorf("%d scopes wait that have ended", n)
 		}
+		all.leave(h)
+	})
+}
+
+// A scope that waits for its turn serves what its snapshot had, no longer than for the ttl.
+func TestHubScopesThatWait_TTL2_SUR1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const scopes, ttl = 300, 10 * time.Millisecond
+		h := testHub(t, false)
+		h.admission = load.NewAdmission(nil, nil)
+		all := invent(t, h, scopes)
+		synctest.Wait()
+		who := keyer.Peer{Addr: "192.0.2.1:1"}
+		last, err := h.acquire(claim{from: crowd.Of(&who), addr: who.Addr}, sessionKey{plane: "plane", of: h.planes["plane"], scope: "last"}, asItself, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent, err := wire.NewResource(&discovery.Resource{Name: "x", Version: "1", Resource: &anypb.Any{TypeUrl: clusterType}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := wire.Restore(sent.Raw(), ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Now()
+		last.store.Snapshots().Restore(&cache.Image{Tables: []cache.TableImage{{
+			TypeURL: clusterType, Kind: cache.WholeType, Collections: []string{cache.Wildcard},
+			Resources: []cache.ResourceImage{{Resource: res, Received: now, Deadline: now.Add(ttl)}},
+		}}}, now)
+		if n, _ := last.store.Snapshots().Restored(); n != 1 {
+			t.Fatalf("%d resources are restored", n)
+		}
+		pass(2 * ttl)
+		if h.admission.Status().Waiting[load.Scope] == 0 {
+			t.Fatal("the scope does not wait")
+		}
+		if n, _ := last.store.Snapshots().Restored(); n != 0 {
+			t.Error("TTL-2: the resource is served after its ttl")
+		}
+		h.release(last)
 		all.leave(h)
 	})
 }

@@ -241,7 +241,7 @@ func (h *hub) start(who claim, key sessionKey, as *appearance, meta map[string][
 		if h.panics.Do(contain.Background, func() { h.snapshots.restore(s) }) != nil {
 			h.condemn(s.store) // it may have a part of the snapshot
 		}
-		if key.ofAll() || h.admission.Begin(ctx, who.where()) == nil {
+		if key.ofAll() || h.await(ctx, who.where(), s) == nil {
 			_ = s.client.Run(ctx) // ctx's
 		}
 		if h.ctx.Err() == nil {
