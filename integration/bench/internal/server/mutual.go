@@ -29,14 +29,16 @@ type mutual struct {
 	fleet  *pkitest.Authority
 }
 
-// maker makes certificates outside of a test: what fails is a panic with a notMade.
+// maker makes certificates outside of a test: what fails is a panic with a notMadeError.
 type maker struct{ folder string }
 
-type notMade struct{ error }
+type notMadeError struct{ error }
 
 func (maker) Helper() {}
 
-func (maker) Fatal(args ...any) { panic(notMade{fmt.Errorf("certificates: %s", fmt.Sprint(args...))}) }
+func (maker) Fatal(args ...any) {
+	panic(notMadeError{fmt.Errorf("certificates: %s", fmt.Sprint(args...))})
+}
 
 func (m maker) TempDir() string { return m.folder }
 
@@ -45,7 +47,7 @@ func openMutual(ctx context.Context, folder string) (m *mutual, err error) {
 	defer func() {
 		switch failed := recover().(type) {
 		case nil:
-		case notMade:
+		case notMadeError:
 			m, err = nil, failed
 		default:
 			panic(failed)
