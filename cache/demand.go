@@ -110,8 +110,7 @@ func (i *demand) reviewAnswer() {
 	if i.idle && i.entry.Open() {
 		s.unanswered.add(i, len(i.entry.key))
 		s.cache.addUnanswered(i, len(i.entry.key))
-	} else {
-		s.unanswered.remove(i)
+	} else if s.unanswered.remove(i) {
 		s.cache.removeUnanswered(i)
 	}
 }

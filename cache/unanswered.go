@@ -38,16 +38,17 @@ func (u *unanswered[D]) add(name D, bytes int) {
 	}
 }
 
-// remove takes a name out, if it is there.
-func (u *unanswered[D]) remove(name D) {
+// remove takes a name out, and reports whether it was there.
+func (u *unanswered[D]) remove(name D) bool {
 	if !u.has(name) {
-		return
+		return false
 	}
 	bytes, _ := u.names.Peek(name)
 	u.bytes -= bytes
 	if u.names.Remove(name); u.names.Len() == 0 {
 		u.names = nil // maps do not shrink
 	}
+	return true
 }
 
 // has reports whether a name is there.
