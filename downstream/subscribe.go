@@ -91,11 +91,7 @@ func quotaOf(st *stream, typeURL string, subscribe, unsubscribe []string) *quota
 
 // left returns what the client may subscribe to beside what it subscribes to.
 func left(st *stream) allowance {
-	bytes := 0
-	for _, place := range st.subscriber.Places() {
-		bytes += place.NamesBytes()
-	}
-	return st.shared.limits.Load().left(st.types.subscriptions(), bytes, st.types.total)
+	return st.shared.limits.Load().left(st.types.subscriptions(), subscribedBytes(st), st.types.total)
 }
 
 // route returns the store of a name that the client subscribes to.

@@ -12,12 +12,16 @@ import (
 
 // weight returns what the names weigh that are kept for a stream.
 func weight(st *stream) int {
-	bytes := 0
+	later, bytes := st.types.presented()
+	return weightOf(st.types.subscriptions()+later, subscribedBytes(st)+bytes) + max(0, weightOf(st.types.remembered())-freeRefused)
+}
+
+// subscribedBytes returns how many bytes the names have that the client subscribes to.
+func subscribedBytes(st *stream) (n int) {
 	for _, place := range st.subscriber.Places() {
-		bytes += place.NamesBytes()
+		n += place.NamesBytes()
 	}
-	later, laterBytes := st.types.presented()
-	return weightOf(st.types.subscriptions()+later, bytes+laterBytes) + max(0, weightOf(st.types.remembered())-freeRefused)
+	return n
 }
 
 // weightOfVersions returns what may be kept of the versions that a client presents: names of globs.
