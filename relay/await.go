@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/contain"
@@ -12,16 +11,11 @@ import (
 // await waits until the control plane of a new session may be asked (LIM-2). No feed has the store settle before
 // that, and it may hold what a snapshot had: so ttls run out and freezes end meanwhile. The error is that of ctx.
 func (h *hub) await(ctx context.Context, from load.From, s *session) error {
-	waits, stop := context.WithCancel(ctx)
-	var settling sync.WaitGroup
-	settling.Go(func() {
-		if h.panics.Do(contain.Store, func() { s.settle(waits) }) != nil {
+	return h.admission.Begin(ctx, from, func(ctx context.Context) {
+		if h.panics.Do(contain.Store, func() { s.settle(ctx) }) != nil {
 			h.suspect(s.store)
 		}
 	})
-	defer settling.Wait()
-	defer stop()
-	return h.admission.Begin(ctx, from)
 }
 
 // settle has the store settle whenever it is time, until ctx ends.

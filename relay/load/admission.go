@@ -158,15 +158,16 @@ func (a *Admission) Scope() error {
 	return nil
 }
 
-// Begin waits until a new scope may ask its control plane. The error is that of ctx. A scope takes no place, and is never
+// Begin waits until a new scope may ask its control plane. If it has to wait, meanwhile runs beside it with a context
+// that ends then. The error is that of ctx. A scope takes no place, and is never
 // refused: the pace at which scopes begin goes by how long goroutines wait for a processor. Addresses, identities and
 // connections have turns as in Join.
-func (a *Admission) Begin(ctx context.Context, from From) error {
+func (a *Admission) Begin(ctx context.Context, from From, meanwhile func(context.Context)) error {
 	if a == nil || a.off.Load() {
 		return nil
 	}
 	came := time.Now()
-	if err := a.scopes.begin(ctx, from); err != nil {
+	if err := a.scopes.begin(ctx, from, meanwhile); err != nil {
 		return err
 	}
 	a.observer.Admitted(Scope, time.Since(came))

@@ -59,12 +59,18 @@ type waits struct {
 	late uint64 // those that waited longer than late
 }
 
-// begin waits until a scope may begin. The error is that of ctx.
-func (s *scopes) begin(ctx context.Context, from From) error {
+// begin waits until a scope may begin. If it has to, meanwhile runs beside it with a context that ends then. The
+// error is that of ctx.
+func (s *scopes) begin(ctx context.Context, from From, meanwhile func(context.Context)) error {
 	w := s.enter(from)
 	if w == nil {
 		return nil
 	}
+	waits, stop := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	beside.Go(func() { meanwhile(waits) })
+	defer beside.Wait()
+	defer stop()
 	select {
 	case err := <-w.ready:
 		return err

@@ -40,6 +40,9 @@ var (
 	idle = waits{all: fewestWaits - 1, late: fewestWaits - 1}
 )
 
+// nothing is done beside a scope that waits.
+func nothing(context.Context) {}
+
 // beginners are scopes that begin.
 type beginners struct {
 	*testing.T
@@ -69,7 +72,7 @@ func newBeginners(t *testing.T, each waits) *beginners {
 func (b *beginners) come(n int, from From) {
 	for range n {
 		b.scopes.Go(func() {
-			err := b.admission.Begin(b.ctx, from)
+			err := b.admission.Begin(b.ctx, from, nothing)
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			if err != nil {
@@ -168,7 +171,7 @@ func TestScopesThatEnd_LIM2(t *testing.T) {
 		if n := b.admission.Status().Waiting[Scope]; waiting == 0 || b.failed != waiting || n != 0 {
 			t.Errorf("%d scopes waited; %d ended and %d wait", waiting, b.failed, n)
 		}
-		if err := b.admission.Begin(b.ctx, From{}); err != nil && !errors.Is(err, context.Canceled) {
+		if err := b.admission.Begin(b.ctx, From{}, nothing); err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		looks := b.load.looks
@@ -207,7 +210,7 @@ func TestScopesWithoutAdmission_LIM1(t *testing.T) {
 			t.Errorf("%d of 200 scopes began", n)
 		}
 		var none *Admission
-		if err := none.Begin(b.ctx, From{}); err != nil {
+		if err := none.Begin(b.ctx, From{}, nothing); err != nil {
 			t.Error(err)
 		}
 	})
