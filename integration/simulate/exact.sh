@@ -5,15 +5,18 @@
 # out of turn, because real time has passed.
 # The argument is a folder for the files.
 set -euo pipefail
-source=$(go env GOROOT)/src
+toolchain=$(go env GOROOT)/src
+root=$(cd "${BASH_SOURCE[0]%/*}/../.." && pwd)
 mkdir -p "$1"
 folder=$(cd "$1" && pwd)
 
-# edit FILE SED-SCRIPT... has each script change the file, or says that it does not.
+# edit FILE SED-SCRIPT... has each script change a copy of the file, or says that it does not.
+edited=()
 edit() {
 	local copy=$folder/${1##*/}.go file=$1 before
 	shift
-	cp "$source/$file" "$copy"
+	edited+=("$file")
+	cp "$file" "$copy"
 	for script; do
 		before=$(cksum <"$copy")
 		sed -i -e "$script" "$copy"
@@ -24,7 +27,7 @@ edit() {
 	done
 }
 
-edit runtime/rand.go \
+edit "$toolchain"/runtime/rand.go \
 	's/^func rand() uint64 {$/&\n\tif simulated != 0 {\n\t\treturn simulatedNext()\n\t}/' \
 	's/^\tglobalRand\.state\.Init(\*seed)$/\tclear(seed[:])\n&/'
 cat >>"$folder/rand.go.go" <<'GO'
@@ -50,19 +53,17 @@ func simulatedSelect(n uint32) uint32 {
 	return uint32((uint64(uint32(simulatedNext())) * uint64(n)) >> 32)
 }
 GO
-edit runtime/select.go 's/cheaprandn(uint32(norder + 1))/simulatedSelect(uint32(norder + 1))/'
-edit runtime/proc.go 's/^const forcePreemptNS = .*/const forcePreemptNS = 1 << 60/'
-edit internal/sync/mutex.go 's/starvationThresholdNs = 1e6/starvationThresholdNs = 1 << 60/'
+edit "$toolchain"/runtime/select.go 's/cheaprandn(uint32(norder + 1))/simulatedSelect(uint32(norder + 1))/'
+edit "$toolchain"/runtime/proc.go 's/^const forcePreemptNS = .*/const forcePreemptNS = 1 << 60/'
+edit "$toolchain"/internal/sync/mutex.go 's/starvationThresholdNs = 1e6/starvationThresholdNs = 1 << 60/'
 
 # How long goroutines waited for a processor, by which new scopes are paced, is real time too: none waited.
-go_files=$source/
-source=$(cd "${BASH_SOURCE[0]%/*}/../.." && pwd)
-edit relay/load/scopes.go 's/^func readWaits() (is waits) {$/&\n\tif simulated {\n\t\treturn waits{}\n\t}/'
+edit "$root"/relay/load/scopes.go 's/^func readWaits() (is waits) {$/&\n\tif simulated {\n\t\treturn waits{}\n\t}/'
 printf '\nvar simulated = true\n' >>"$folder/scopes.go.go"
 
 printf '{"Replace": {' >"$folder/overlay.json"
 separator=
-for file in "$go_files"{runtime/rand.go,runtime/select.go,runtime/proc.go,internal/sync/mutex.go} "$source/relay/load/scopes.go"; do
+for file in "${edited[@]}"; do
 	printf '%s\n\t"%s": "%s"' "$separator" "$file" "$folder/${file##*/}.go" >>"$folder/overlay.json"
 	separator=,
 done
