@@ -28,7 +28,7 @@ import (
 func attacks() scenario {
 	return scenario{
 		name: "attack", aside: true, title: "One client against the rest",
-		text: "Updates, one at a time, to incremental clients that follow resources of 1 KiB, and clients that join one after the other: " +
+		text: "Updates, one at a time, to incremental clients that follow resources of 1 KiB, and clients that join one after the other, and leave once they have everything: " +
 			"while one client, in a process of its own on the same cores, does what harms servers. " +
 			"Shown are p99 of the updates, in their median, p99 of the joins, the server's peak of resident memory over what it had before, " +
 			"and what it has more than before half a minute after the attacker is gone, or sooner if that is little; the same times before the attacker comes and " +
@@ -181,7 +181,7 @@ func (x *attacked) play(ctx context.Context, d *deployment, p phase, v report.Va
 		x.made++
 		p99 = append(p99, took)
 		if len(p99)%updatesPerJoin == 0 {
-			took, err := d.joinBeside(ctx)
+			took, err := d.joinBeside(ctx, x.clients)
 			if err != nil {
 				return err
 			}
@@ -221,13 +221,15 @@ func (d *deployment) updateBeside(ctx context.Context, n int) (float64, error) {
 	return d.fleet.Latencies(began).Quantile(0.99).Seconds(), nil
 }
 
-// joinBeside has one client join, and tells how long it took until it had everything.
-func (d *deployment) joinBeside(ctx context.Context) (time.Duration, error) {
+// joinBeside has one client more than there are join, tells how long it took until it had everything, and has it leave.
+func (d *deployment) joinBeside(ctx context.Context, clients int) (time.Duration, error) {
 	now := clock.New()
 	began := now.Now()
 	d.fleet.Add(1, d.everything)
 	err := d.fleet.Await(ctx)
-	return time.Duration(now.Now() - began), err
+	took := time.Duration(now.Now() - began)
+	d.fleet.Leave(clients)
+	return took, err
 }
 
 // forgets waits until a relay has given back the memory that it took, for half a minute at

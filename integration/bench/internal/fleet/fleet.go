@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -128,6 +129,21 @@ func (f *Fleet) Add(n int, subscribe func(client int) []Subscription) {
 		}
 		l.dialling = append(l.dialling, conns[l]...)
 	})
+}
+
+// Leave ends the connections of the clients from number first on, and forgets them. They hold what they should, and
+// first begins a connection.
+func (f *Fleet) Leave(first int) {
+	f.each(func(l *loop) {
+		gone := func(cl *client) bool { return cl.id >= first }
+		for _, cl := range l.clients {
+			if gone(cl) {
+				l.close(cl.conn)
+			}
+		}
+		l.clients = slices.DeleteFunc(l.clients, gone)
+	})
+	f.clients = first
 }
 
 // Subscribe has every client ask for more.

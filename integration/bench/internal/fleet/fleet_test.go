@@ -395,3 +395,44 @@ func TestFrames(t *testing.T) {
 		}
 	}
 }
+
+// The others stay, and so does what is expected of them; a client that comes then takes the place of the one that left.
+func TestClientsLeave(t *testing.T) {
+	set := content.Set{TypeURL: content.ClusterType, Count: 3, Size: 100}
+	left := make(chan struct{}, 4)
+	addr := serve(t, &script{delta: func(g discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+		defer func() { left <- struct{}{} }()
+		if _, err := g.Recv(); err != nil {
+			return err
+		}
+		r := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: set.TypeURL, Nonce: "n"}
+		for item := range set.Count {
+			r.Resources = append(r.Resources, resource(t, set, item, 0))
+		}
+		if err := g.Send(r); err != nil {
+			return err
+		}
+		<-g.Context().Done()
+		return nil
+	}})
+	f := start(t, Config{Addr: addr, Catalogue: catalogue(t, set), Loops: 2})
+	for range 2 {
+		f.Add(3-f.clients, everything(set))
+		if err := await(t, f); err != nil {
+			t.Fatal(err)
+		}
+		f.Leave(2)
+		<-left
+		if err := f.Check(); err != nil {
+			t.Error(err)
+		}
+	}
+	select {
+	case <-left:
+		t.Error("more streams ended than clients left")
+	default:
+	}
+	if n := f.Latencies(0).Count(); n != 2 {
+		t.Errorf("%d clients have everything, expected the two that stayed", n)
+	}
+}
