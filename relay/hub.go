@@ -44,17 +44,17 @@ func (k sessionKey) text() string { return fmt.Sprintf("%q %q %q", k.scope, k.ba
 
 // session is one upstream for one scope: a store, and what fills it.
 type session struct {
-	key    sessionKey
-	store  *cache.Store
-	client *supply
-	loads  *loadreport.Scope // nil: it takes no load reports
-	stop   context.CancelFunc
-	done   chan struct{} // closed when client has ended
-	guard  guard
-	meta   map[string][]string // of its clients, which goes upstream (ACC-6)
-	turned turned              // who is told when its state changes
-	disk   onDisk              // its snapshot
-	helped helped              // what peers were asked for
+	key        sessionKey
+	store      *cache.Store
+	client     *supply
+	loads      *loadreport.Scope // nil: it takes no load reports
+	stop       context.CancelFunc
+	done       chan struct{} // closed when client has ended
+	comparison comparison
+	meta       map[string][]string // of its clients, which goes upstream (ACC-6)
+	turned     turned              // who is told when its state changes
+	disk       onDisk              // its snapshot
+	helped     helped              // what peers were asked for
 
 	// guarded by hub.mu
 	shown   shown
@@ -217,7 +217,7 @@ func (h *hub) start(who claim, key sessionKey, as *appearance, meta map[string][
 	p := h.planeOf(key)
 	s := &session{
 		key: key, meta: meta, shown: as.shown, node: as.node, store: h.cache.Open(p.sourceOf(key)),
-		started: time.Now(), done: make(chan struct{}), guard: guard{node: as.shown.client}, disk: onDisk{id: h.snapshots.idOf(key, p)},
+		started: time.Now(), done: make(chan struct{}), comparison: comparison{node: as.shown.client}, disk: onDisk{id: h.snapshots.idOf(key, p)},
 	}
 	cache.OperatorOf(s.store).Freeze(h.orders.of(key), nil)
 	if cause := p.reaching.cause.Load(); cause != nil {

@@ -196,7 +196,7 @@ func (r *routes) decideApart(typeURL, name string, decided *rules.Decision) (byN
 func (r *routes) placed(typeURL string, s *session, d *rules.Decision, began bool) {
 	if r.member.add(s, place{typeURL, d.Rule, d.Failed}) {
 		r.router.roster.add(&r.member)
-		r.router.watch(s, r.plan, d, r.member.id, began)
+		r.router.compare(s, r.plan, d, r.member.id, began)
 	}
 }
 

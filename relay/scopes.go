@@ -73,7 +73,7 @@ func (a adminPort) survey(f scopeFilter) *sharing.Survey {
 		if s.key.scope == xdstpScope {
 			continue
 		}
-		known, key := s.guard.view(now), sharing.Key{Upstream: s.key.plane, Scope: s.key.scope, Basis: s.key.basis}
+		known, key := s.comparison.view(now), sharing.Key{Upstream: s.key.plane, Scope: s.key.scope, Basis: s.key.basis}
 		known.Upstream, known.Scope = s.key.plane, s.key.scope
 		if survey.Has(key) || f.typeURL == "" && f.takes("", known.Rule, known.Scope) {
 			survey.Know(key, known)

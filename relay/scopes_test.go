@@ -73,9 +73,9 @@ func (r *ruledRouter) counters(t *testing.T, want string) {
 	}
 }
 
-// AGG-3: the guard compares each stream once with the node that went upstream, and begins
+// AGG-3: each stream is compared once with the node that went upstream. The comparison begins
 // anew with other rules.
-func TestGuard_AGG3_AGG5(t *testing.T) {
+func TestComparison_AGG3_AGG5(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRuledRouter(t)
 		byCluster := rules.Rule{Name: "clusters", Match: "true", Scope: []string{"node.cluster"}}
@@ -85,12 +85,12 @@ func TestGuard_AGG3_AGG5(t *testing.T) {
 		s := r.hub.all()[0]
 		expect := func(why string, want ...string) {
 			t.Helper()
-			if diff := cmp.Diff(want, s.guard.view(r.now.Load()).Unmentioned); diff != "" || s.guard.differs(r.now.Load()) != (len(want) > 0) {
+			if diff := cmp.Diff(want, s.comparison.view(r.now.Load()).Unmentioned); diff != "" || s.comparison.differs(r.now.Load()) != (len(want) > 0) {
 				t.Errorf("%s (-want +got):\n%s", why, diff)
 			}
 		}
 		expect("AGG-3: of two clients", "locality.zone", "user_agent_name")
-		if got := s.guard.view(r.now.Load()); got.First != "a" || got.Rule != "clusters" || got.Isolated {
+		if got := s.comparison.view(r.now.Load()); got.First != "a" || got.Rule != "clusters" || got.Isolated {
 			t.Errorf("AGG-5: %+v", got)
 		}
 		if n := strings.Count(r.log.String(), "no aggregation rule mentions"); n != 1 {

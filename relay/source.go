@@ -110,7 +110,7 @@ func (s source) scopes() (scopes, unmentioned int) {
 			continue
 		}
 		scopes++
-		if x.guard.differs(now) {
+		if x.comparison.differs(now) {
 			unmentioned++
 		}
 	}

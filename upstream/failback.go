@@ -22,7 +22,7 @@ type failback struct {
 	turned  time.Time // when the session turned to it
 	at      time.Time // when to look next; zero: not waiting
 	probing bool
-	wg      sync.WaitGroup // the one probe, and surveys
+	wg      sync.WaitGroup // the one probe, and looks which replicas can be reached
 
 	// A replica that takes connections but no streams would have the session
 	// leave a good stream for it again and again: each move that did not come to

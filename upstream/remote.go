@@ -210,11 +210,11 @@ func (r *remote) probe() {
 	})
 }
 
-// survey looks, in the background, which replicas of the same priority as x can be reached,
+// findReachable looks, in the background, which replicas of the same priority as x can be reached,
 // all at once: x did not answer in time. If none does the next priority has its turn, and does
 // not have to wait until each of them has let an attempt wait. It is over before the next
 // attempt is.
-func (r *remote) survey(x *replica) {
+func (r *remote) findReachable(x *replica) {
 	for _, o := range r.up.replicas.peers(x, r.failback.interval/2) {
 		r.failback.wg.Go(func() {
 			defer r.session.safety.panics.Catch(contain.Upstream, nil)

@@ -74,7 +74,7 @@ func (a *replicas) byPriority(ctx context.Context, key string) [][]*replica {
 // group has the endpoints of one priority.
 type group struct {
 	endpoints []*endpoint // immutable
-	surveyed  time.Time   // guarded by replicas.mu: when a session looked last which can be reached
+	lookedAt  time.Time   // guarded by replicas.mu: when a session looked last which can be reached
 }
 
 // seat is where a session stands among the replicas. It belongs to the session's owner.
@@ -301,10 +301,10 @@ func (a *replicas) peers(x *replica, d time.Duration) (others []*replica) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	g := a.groups[x.endpoint.priority]
-	if time.Since(g.surveyed) < d {
+	if time.Since(g.lookedAt) < d {
 		return nil
 	}
-	g.surveyed = time.Now()
+	g.lookedAt = time.Now()
 	for _, e := range g.endpoints {
 		for _, o := range e.replicas {
 			if o != x && (o.failed.IsZero() || time.Since(o.failed) >= d) {

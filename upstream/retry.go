@@ -59,7 +59,7 @@ func (l *line) fail(err *ConnectionError, unreachable, stay bool) {
 		r.up.replicas.found(x, false)
 	}
 	if err.Reason == ReasonTimeout {
-		r.survey(x)
+		r.findReachable(x)
 	}
 	if !counted {
 		r.report.obs.ConnectFailed(err.Endpoint, err.Reason)

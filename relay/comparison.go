@@ -11,10 +11,10 @@ import (
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 )
 
-// guard knows why a session's clients share it, and watches in what they differ: the
+// comparison knows why a session's clients share it, and in what their nodes differ: the
 // control plane sees one node for all of them, without what they differ in, or the first
 // one's. It keeps names of fields, never values (OPS-6).
-type guard struct {
+type comparison struct {
 	node *corev3.Node // of the client for which the session began; immutable
 
 	mu    sync.Mutex
@@ -29,68 +29,68 @@ type guard struct {
 //
 // After a reload streams come here anew, one after the other. What one brings that has
 // yet to hear of the plan in force is passed over: now is asked under the lock, so that
-// the guard never goes back to a former plan.
-func (g *guard) join(now *atomic.Pointer[plan], p *plan, d *rules.Decision, node string, began bool) (compare bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+// the comparison never goes back to a former plan.
+func (c *comparison) join(now *atomic.Pointer[plan], p *plan, d *rules.Decision, node string, began bool) (compare bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if began {
-		g.known.First = clipped(node)
+		c.known.First = clipped(node)
 	}
 	if p != now.Load() {
 		return false
 	}
-	if g.plan != p {
-		first := g.known.First
-		g.plan, g.found = p, sharing.Fields{}
-		g.known = sharing.Scope{
+	if c.plan != p {
+		first := c.known.First
+		c.plan, c.found = p, sharing.Fields{}
+		c.known = sharing.Scope{
 			Rule: d.Rule, Parts: d.Parts, Isolated: sharing.Isolated(d, p.rules.Policy()), First: first,
 		}
 		if d.Failed != nil {
-			g.known.Failed = sharing.Reason(d.Failed)
+			c.known.Failed = sharing.Reason(d.Failed)
 		}
 	}
-	return !began && !g.known.Isolated && !g.found.Full()
+	return !began && !c.known.Isolated && !c.found.Full()
 }
 
 // add takes fields that were found to differ under a plan, unless there is another one by
 // now, and reports whether it did.
-func (g *guard) add(p *plan, fields []string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.plan != p {
+func (c *comparison) add(p *plan, fields []string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.plan != p {
 		return false
 	}
-	g.found.Add(fields)
+	c.found.Add(fields)
 	return true
 }
 
 // differs reports whether clients differ in a field that no rule of a plan mentions.
-func (g *guard) differs(now *plan) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.plan == now && len(g.found.Names) > 0
+func (c *comparison) differs(now *plan) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.plan == now && len(c.found.Names) > 0
 }
 
 // view shows what is known. What was found under another plan than the present one may
 // be mentioned now.
-func (g *guard) view(now *plan) sharing.Scope {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	v := g.known
-	if g.plan == now {
-		v.Unmentioned, v.More = slices.Clone(g.found.Names), g.found.More
+func (c *comparison) view(now *plan) sharing.Scope {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := c.known
+	if c.plan == now {
+		v.Unmentioned, v.More = slices.Clone(c.found.Names), c.found.More
 	}
 	return v
 }
 
-// watch has a session's guard look at a client that was put there.
-func (r *router) watch(s *session, p *plan, d *rules.Decision, node string, began bool) {
-	if !s.guard.join(&r.now, p, d, node, began) {
+// compare has a session's comparison look at a client that was put there.
+func (r *router) compare(s *session, p *plan, d *rules.Decision, node string, began bool) {
+	if !s.comparison.join(&r.now, p, d, node, began) {
 		return
 	}
 	// Outside of the lock: nodes may be large.
-	fields := p.rules.Unmentioned(d.Rule, s.guard.node, d.Client)
-	if len(fields) > 0 && s.guard.add(p, fields) {
+	fields := p.rules.Unmentioned(d.Rule, s.comparison.node, d.Client)
+	if len(fields) > 0 && s.comparison.add(p, fields) {
 		r.decided.differing(s.key, d.Rule, fields)
 	}
 }
