@@ -38,7 +38,7 @@
 // Such a server repeats resources that did not change, and does not say which are gone. Equal
 // bytes are no change, and versions of resources are digests. Each response leaves its number
 // with the entries that it held. So one walk finds the entries that a complete response lacks,
-// without a set of names (RES-8). A name that was asked for and is not answered has the error
+// without a set of names (RES-8). A name of which nothing is known has the error
 // UNAVAILABLE when its clock has run out (RES-7). Silence removes nothing. The clocks of a table stand in a queue in the order of
 // asking. The table keeps the server's version_info, and a running hash of its content. A
 // version_info that stood for two contents is shown, and no client skips anything because of
