@@ -88,6 +88,8 @@ func (k Snapshots) Restored() (resources int, asOf time.Time) {
 func (k Snapshots) Image(leave func(typeURL string) bool) *Image {
 	s := k.store
 	s.applyMu.Lock() // which guards the past
+	// It is held to the end: a change that came meanwhile would wait for mu, and have clients wait behind it that
+	// only want to collect.
 	defer s.applyMu.Unlock()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
