@@ -2,7 +2,6 @@ package load
 
 import (
 	"container/list"
-	"slices"
 	"time"
 )
 
@@ -16,8 +15,9 @@ type From struct {
 type waiter struct {
 	seat  *seat
 	came  time.Time
-	ready chan error    // has room for one
-	among *list.Element // its flow, in that of its party; nil: it does not wait
+	ready chan error // has room for one
+	of    *flow
+	at    *list.Element // in of; nil: it does not wait
 }
 
 // queue are waiters, by the parties and the connections that they came through. Each party has its turn after
@@ -34,10 +34,11 @@ type party struct {
 	flows line[*flow]
 }
 
-// flow is the waiters of a connection.
+// flow is the waiters of a connection. There may be a hundred thousand of them, and any of them may leave.
 type flow struct {
 	of      *party
-	waiters []*waiter
+	at      *list.Element // in of
+	waiters list.List     // of *waiter
 }
 
 // line is what takes turns: the next one is first.
@@ -80,61 +81,57 @@ func (q *queue) push(w *waiter, from From) {
 	p, at := q.parties.of(from.Party, func() *party { return new(party) })
 	p.at = at
 	f, at := p.flows.of(from.Connection, func() *flow { return &flow{of: p} })
-	f.waiters = append(f.waiters, w)
-	w.among = at
+	f.at = at
+	w.of, w.at = f, f.waiters.PushBack(w)
 }
 
 // oldest is the first waiter; nil: there is none.
-func (q *queue) oldest() *waiter { return of(q.parties.order.Front()) }
+func (q *queue) oldest() *waiter { return firstOf(q.parties.order.Front()) }
 
 // first takes the first waiter out; nil: there is none.
-func (q *queue) first() *waiter { return q.take(of(q.parties.order.Front())) }
+func (q *queue) first() *waiter { return q.take(firstOf(q.parties.order.Front())) }
 
 // last takes the last waiter out; nil: there is none.
-func (q *queue) last() *waiter { return q.take(of(q.parties.order.Back())) }
+func (q *queue) last() *waiter { return q.take(firstOf(q.parties.order.Back())) }
 
-// of is the first waiter of a party.
-func of(at *list.Element) *waiter {
+// firstOf is the first waiter of a party.
+func firstOf(at *list.Element) *waiter {
 	if at == nil {
 		return nil
 	}
-	return flowAt(at.Value.(*standing[*party]).is.flows.order.Front()).waiters[0]
+	flows := &at.Value.(*standing[*party]).is.flows
+	return flows.order.Front().Value.(*standing[*flow]).is.waiters.Front().Value.(*waiter)
 }
-
-func flowAt(at *list.Element) *flow { return at.Value.(*standing[*flow]).is }
 
 // take takes a waiter out. Its connection and its party go behind the others.
 func (q *queue) take(w *waiter) *waiter {
 	if w == nil {
 		return nil
 	}
-	at := w.among
-	f := flowAt(at)
-	p := f.of
+	f := w.of
 	q.remove(w)
-	if len(f.waiters) > 0 {
-		p.flows.order.MoveToBack(at)
+	if f.waiters.Len() > 0 {
+		f.of.flows.order.MoveToBack(f.at)
 	}
-	if p.flows.order.Len() > 0 {
-		q.parties.order.MoveToBack(p.at)
+	if f.of.flows.order.Len() > 0 {
+		q.parties.order.MoveToBack(f.of.at)
 	}
 	return w
 }
 
 // remove takes a waiter out, and reports whether it waited.
 func (q *queue) remove(w *waiter) bool {
-	at := w.among
-	if at == nil {
+	if w.at == nil {
 		return false
 	}
-	w.among = nil
+	f := w.of
+	f.waiters.Remove(w.at)
+	w.of, w.at = nil, nil
 	q.n--
-	f := flowAt(at)
-	f.waiters = slices.DeleteFunc(f.waiters, func(one *waiter) bool { return one == w })
-	if len(f.waiters) > 0 {
+	if f.waiters.Len() > 0 {
 		return true
 	}
-	if f.of.flows.remove(at); f.of.flows.order.Len() == 0 {
+	if f.of.flows.remove(f.at); f.of.flows.order.Len() == 0 {
 		q.parties.remove(f.of.at)
 	}
 	return true
