@@ -62,16 +62,12 @@ const (
 	turnTime = 100 * time.Millisecond
 	// overrunMost times as many works as have places may go on beyond their time.
 	overrunMost = 4
-	// joinsInRow is how many joins and polls have their turns before a new connection has, if both wait.
-	joinsInRow = 4
 
 	// joinWait is how long a join or a poll waits for its place. With what the work itself takes it is less than a
 	// second: a client that joins is served within that, or may ask another relay.
 	joinWait = 800 * time.Millisecond
-	// helloWait is less than a handshake may take in all. The clients' own limits are not known: after
-	// helloStale the connections that came last go first, whose clients are certainly there.
-	helloWait  = 8 * time.Second
-	helloStale = time.Second
+	// helloWait is less than a handshake may take in all.
+	helloWait = 8 * time.Second
 )
 
 // Admission admits clients at the rate at which the processors can serve them, and while there is memory
@@ -84,15 +80,8 @@ type Admission struct {
 	observer Observer
 
 	off    atomic.Bool
-	scopes scopes // they have a lock of their own
-
-	places places // its lock guards what follows
-	begun  queue  // rests of handshakes: they go first
-	hellos queue  // handshakes that begin
-	joins  queue
-	polls  queue
-	polled bool // a poll had the last turn of joins and polls
-	inRow  int  // joins and polls that had their turns since the last hello
+	places places
+	scopes scopes
 }
 
 // NewAdmission makes one that goes by memory, which may be nil. observer may be nil, too.
@@ -105,8 +94,7 @@ func newAdmission(memory *Memory, observer Observer, places int) *Admission {
 		observer = silent{}
 	}
 	a := &Admission{memory: memory, observer: observer}
-	a.places.most, a.places.next, a.places.wait = places, a.first, a.waiting
-	a.scopes.read = readWaits
+	a.places.most, a.scopes.read = places, readWaits
 	return a
 }
 
@@ -137,18 +125,15 @@ type Status struct {
 func (a *Admission) Status() Status {
 	a.places.mu.Lock()
 	defer a.places.mu.Unlock()
-	places := a.places.most
+	places, q := a.places.most, &a.places.queues
 	if a.off.Load() {
 		places = 0
 	}
 	return Status{
 		Places: places, Working: a.places.working(),
-		Waiting: map[Work]int{Handshake: a.begun.n + a.hellos.n, Join: a.joins.n, Poll: a.polls.n, Scope: a.scopes.waiting()},
+		Waiting: map[Work]int{Handshake: q.begun.n + q.hellos.n, Join: q.joins.n, Poll: q.polls.n, Scope: a.scopes.waiting()},
 	}
 }
-
-// waiting is how many wait. The caller holds the lock of places.
-func (a *Admission) waiting() int { return a.begun.n + a.hellos.n + a.joins.n + a.polls.n }
 
 // Scope gives nil if there is memory for a new scope, ErrMemory if not.
 func (a *Admission) Scope() error {
@@ -177,13 +162,13 @@ func (a *Admission) Begin(ctx context.Context, from From, meanwhile func(context
 // Join waits until a client may join whose first request is there. The error is ErrMemory, ErrLate, ErrClosed or that of ctx.
 // Without one Done is to be called.
 func (a *Admission) Join(ctx context.Context, from From) (*Turn, error) {
-	return a.begin(ctx, Join, &a.joins, from)
+	return a.begin(ctx, Join, &a.places.queues.joins, from)
 }
 
 // Poll is Join for a poll of a client that says that it was served before. Polls and joins have their turns one
 // by one: neither keeps the other out.
 func (a *Admission) Poll(ctx context.Context, from From) (*Turn, error) {
-	return a.begin(ctx, Poll, &a.polls, from)
+	return a.begin(ctx, Poll, &a.places.queues.polls, from)
 }
 
 func (a *Admission) begin(ctx context.Context, work Work, q *queue, from From) (*Turn, error) {
@@ -229,39 +214,4 @@ func (t *Turn) Done() {
 	t.release()
 	t.of.observer.Admitted(t.work, time.Since(t.came))
 	t.came = time.Time{}
-}
-
-// first takes whose turn it is out of its queue; nil: nobody waits. What has begun is finished first: the
-// rests of handshakes, and then the joins of those that are connected. New connections have every fifth turn
-// beside these, so that nobody keeps them out with streams. The caller holds the lock of places.
-func (a *Admission) first() *waiter {
-	if w := a.begun.first(); w != nil {
-		return w
-	}
-	if a.inRow < joinsInRow || a.hellos.n == 0 {
-		if w := a.request(); w != nil {
-			a.inRow++
-			return w
-		}
-	}
-	a.inRow = 0
-	return a.hello()
-}
-
-// request takes the next join or poll out of its queue, in turn. The caller holds the lock of places.
-func (a *Admission) request() *waiter {
-	if a.polls.n > 0 && (a.joins.n == 0 || !a.polled) {
-		a.polled = true
-		return a.polls.first()
-	}
-	a.polled = false
-	return a.joins.first()
-}
-
-// hello takes the connection that is to begin its handshake out of the queue. The caller holds the lock of places.
-func (a *Admission) hello() *waiter {
-	if oldest := a.hellos.oldest(); oldest != nil && time.Since(oldest.came) > helloStale {
-		return a.hellos.last()
-	}
-	return a.hellos.first()
 }

@@ -35,10 +35,10 @@ func (s *Shake) Resume() error {
 	a := s.turn.of
 	s.turn.came = time.Now()
 	if s.begun {
-		return s.turn.take(s.ctx, &a.begun, From{}, helloWait)
+		return s.turn.take(s.ctx, &a.places.queues.begun, From{}, helloWait)
 	}
 	s.begun = true
-	err := s.turn.take(s.ctx, &a.hellos, From{}, helloWait)
+	err := s.turn.take(s.ctx, &a.places.queues.hellos, From{}, helloWait)
 	switch {
 	case errors.Is(err, ErrLate):
 		a.observer.Refused(Handshake, Late)

@@ -8,14 +8,12 @@ import (
 	"time"
 )
 
-// places are for works that compute. There are few places. A work that finds none free waits in a queue.
+// places are for works that compute. There are few places. A work that finds none free waits in one of the queues.
 type places struct {
-	// immutable after use begins
-	most int
-	next func() *waiter // takes out whose turn it is; nil: nobody waits. The caller holds mu
-	wait func() int     // how many wait. The caller holds mu
+	most int // immutable
 
-	mu      sync.Mutex // guards what follows, and the queues
+	mu      sync.Mutex // guards what follows
+	queues  queues
 	closed  bool
 	running list.List // of *lease: those that have a place, in the order in which they got it
 	overrun int       // who goes on without a place
@@ -116,7 +114,7 @@ func (p *places) close() {
 	if p.look != nil {
 		p.look.Stop()
 	}
-	for w := p.next(); w != nil; w = p.next() {
+	for w := p.queues.next(); w != nil; w = p.queues.next() {
 		w.ready <- ErrClosed
 	}
 }
@@ -124,7 +122,7 @@ func (p *places) close() {
 // fill gives free places to those whose turn it is. The caller holds mu.
 func (p *places) fill() {
 	for p.running.Len() < p.most {
-		w := p.next()
+		w := p.queues.next()
 		if w == nil {
 			return
 		}
@@ -137,7 +135,7 @@ func (p *places) fill() {
 // lookLater has somebody look at works that take long, if somebody waits for their end. The caller holds mu.
 func (p *places) lookLater() {
 	oldest := p.running.Front()
-	if p.looking || p.closed || oldest == nil || p.wait() == 0 || p.overrun >= overrunMost*p.most {
+	if p.looking || p.closed || oldest == nil || p.queues.waiting() == 0 || p.overrun >= overrunMost*p.most {
 		return
 	}
 	p.looking = true
