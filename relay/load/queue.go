@@ -31,6 +31,7 @@ type queue struct {
 // party is the flows of an address and an identity.
 type party struct {
 	at    *list.Element // in the queue
+	since time.Time     // when its wait for its turn began
 	flows line[*flow]
 }
 
@@ -78,7 +79,7 @@ func (l *line[T]) remove(at *list.Element) {
 // push adds a waiter.
 func (q *queue) push(w *waiter, from From) {
 	q.n++
-	p, at := q.parties.of(from.Party, func() *party { return new(party) })
+	p, at := q.parties.of(from.Party, func() *party { return &party{since: time.Now()} })
 	p.at = at
 	f, at := p.flows.of(from.Connection, func() *flow { return &flow{of: p} })
 	f.at = at
@@ -87,6 +88,14 @@ func (q *queue) push(w *waiter, from From) {
 
 // oldest is the first waiter; nil: there is none.
 func (q *queue) oldest() *waiter { return firstOf(q.parties.order.Front()) }
+
+// waited is how long the party has waited for its turn that has waited for the longest.
+func (q *queue) waited(now time.Time) time.Duration {
+	if at := q.parties.order.Front(); at != nil {
+		return now.Sub(at.Value.(*standing[*party]).is.since)
+	}
+	return 0
+}
 
 // first takes the first waiter out; nil: there is none.
 func (q *queue) first() *waiter { return q.take(firstOf(q.parties.order.Front())) }
@@ -115,6 +124,7 @@ func (q *queue) take(w *waiter) *waiter {
 	}
 	if f.of.flows.order.Len() > 0 {
 		q.parties.order.MoveToBack(f.of.at)
+		f.of.since = time.Now()
 	}
 	return w
 }

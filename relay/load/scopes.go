@@ -31,6 +31,9 @@ const (
 	scopesFirst = 500
 	scopesLeast = 10
 	scopesMost  = 10_000
+	// scopesWait is how long an address waits for its next scope at most, however busy the processors are. The pace is
+	// no more than scopesFirst for its sake.
+	scopesWait = time.Minute
 	// What the pace is multiplied by at a busy look, and at a calm one.
 	scopesDown = 0.5
 	scopesUp   = 1.125
@@ -106,8 +109,15 @@ func (s *scopes) reckon(now time.Time) {
 	case s.queue.n > 0:
 		most = max(most, s.rate*scopesLook.Seconds())
 	}
-	s.due = min(most, s.due+s.rate*now.Sub(s.until).Seconds())
+	s.due = min(most, s.due+max(s.rate, s.least(now))*now.Sub(s.until).Seconds())
 	s.until = now
+}
+
+// least is the pace with which those that wait have their turns in time: addresses and identities, as many as are known.
+// Scopes and connections one client may have any number of. The caller holds mu.
+func (s *scopes) least(now time.Time) float64 {
+	left := max(scopesWait-s.queue.waited(now), scopesTick)
+	return min(scopesFirst, max(scopesLeast, float64(len(s.queue.parties.known))/left.Seconds()))
 }
 
 // arm has a tick follow as long as somebody waits. The caller holds mu.

@@ -145,6 +145,52 @@ func TestScopesOfBusyRelay_LIM2(t *testing.T) {
 	})
 }
 
+// However busy the processors are, the next scope of each address begins within a minute, and not all of them at its end.
+// One address with thousands of scopes makes the pace no quicker.
+func TestScopesOfManyAddresses_LIM1_LIM2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const fleet, each = 3000, 10 * time.Second
+		b := newBeginners(t, busy)
+		b.come(5000, From{Party: "attacker"})
+		b.after(time.Minute)
+		for i := range fleet {
+			b.come(1, From{Party: i})
+		}
+		of := func(begun []From) (fleet, attacker int) {
+			for _, from := range begun {
+				if from.Party == "attacker" {
+					attacker++
+				} else {
+					fleet++
+				}
+			}
+			return fleet, attacker
+		}
+		left := fleet
+		for range scopesWait / each {
+			n, attacker := of(b.after(each))
+			if n > 2*fleet/int(scopesWait/each) {
+				t.Errorf("%d scopes of %d began within %v", n, fleet, each)
+			}
+			if most := int(2 * each.Seconds() * scopesLeast); attacker > most {
+				t.Errorf("%d of the attacker's scopes began within %v, want %d at most", attacker, each, most)
+			}
+			left -= n
+		}
+		if left > 0 {
+			t.Errorf("%d of %d addresses wait after a minute", left, fleet)
+		}
+		if _, n := of(b.after(each)); n > int(1.1*each.Seconds()*scopesLeast) {
+			t.Errorf("%d of the attacker's scopes began when it waits alone", n)
+		}
+		// Those of whom nothing is known may all be one client.
+		b.come(5000, From{})
+		if n := len(b.after(each)); n > int(1.1*each.Seconds()*scopesLeast) {
+			t.Errorf("%d scopes of unknown clients began within %v", n, each)
+		}
+	})
+}
+
 // The connections of one address take turns: who comes through the same balancer does not wait for all of an attacker's
 // scopes.
 func TestScopesOfConnections_LIM2(t *testing.T) {
