@@ -99,7 +99,7 @@ func TestLabelValues(t *testing.T) {
 	values := map[string][]string{
 		"upstream": {"primary", "backup"},
 		"type":     every,
-		"state":    {"idle", "connecting", "connected"},
+		"state":    {"idle", "waiting", "connecting", "connected"},
 		"variant":  {"delta", "delta-ads", "rest", "sotw", "sotw-ads"},
 		"result":   {"hit", "miss"},
 		"to":       {"alternative", "better"},

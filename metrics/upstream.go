@@ -9,7 +9,7 @@ import (
 )
 
 // states are those of a session.
-var states = []upstream.State{upstream.StateIdle, upstream.StateConnecting, upstream.StateConnected}
+var states = []upstream.State{upstream.StateIdle, upstream.StateWaiting, upstream.StateConnecting, upstream.StateConnected}
 
 // upstreamVecs are the metrics of all upstreams.
 type upstreamVecs struct {

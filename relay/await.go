@@ -6,33 +6,41 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/relay/load"
+	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
-// await waits until the control plane of a new session may be asked (LIM-2). No feed has the store settle before
+// await waits until something is wanted of a new session, and then until its control plane may be asked (LIM-2): a
+// stream that a reload moves looks at its next session, and asks for nothing there. No feed has the store settle before
 // that, and it may hold what a snapshot had: so ttls run out and freezes end meanwhile. The error is that of ctx.
 func (h *hub) await(ctx context.Context, from load.From, s *session) error {
+	store := s.store.Session()
+	h.settle(ctx, s, func() bool { return store.Wanted() > 0 })
 	return h.admission.Begin(ctx, from, func(ctx context.Context) {
-		if h.panics.Do(contain.Store, func() { s.settle(ctx) }) != nil {
-			h.suspect(s.store)
-		}
+		s.client.wait(time.Now())
+		defer s.client.wait(time.Time{})
+		observeTurns(h.planeOf(s.key).observer, &s.turned).StateChanged(upstream.StateWaiting)
+		h.settle(ctx, s, func() bool { return false })
 	})
 }
 
-// settle has the store settle whenever it is time, until ctx ends.
-func (s *session) settle(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for store := s.store.Session(); ; {
+// settle has the store of a session settle whenever it is time, until ctx ends or something has happened to it.
+func (h *hub) settle(ctx context.Context, s *session, happened func() bool) {
+	if h.panics.Do(contain.Store, func() { s.settle(ctx, happened) }) != nil {
+		h.suspect(s.store)
+	}
+}
+
+func (s *session) settle(ctx context.Context, happened func() bool) {
+	for store := s.store.Session(); !happened(); {
+		var due <-chan time.Time
+		if at := store.Settle(time.Now()); !at.IsZero() {
+			due = time.After(time.Until(at))
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-store.DemandChanged(): // or it is to be asked anew when to settle
-		case <-timer.C:
-		}
-		if at := store.Settle(time.Now()); at.IsZero() {
-			timer.Stop()
-		} else {
-			timer.Reset(time.Until(at))
+		case <-due:
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/relay/load"
+	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
 // invented are scopes that one client begins, each with a subscription to everything.
@@ -26,14 +27,23 @@ type invented struct {
 func invent(t *testing.T, h *hub, n int) *invented {
 	t.Helper()
 	who := keyer.Peer{Addr: "192.0.2.1:1"}
+	all := begin(t, h, n, claim{from: crowd.Of(&who), addr: who.Addr})
+	for _, s := range all.sessions {
+		all.clients = append(all.clients, follow(s))
+	}
+	return all
+}
+
+// begin has scopes begin of which nothing is wanted yet.
+func begin(t *testing.T, h *hub, n int, who claim) *invented {
+	t.Helper()
 	var all invented
 	for i := range n {
-		s, err := h.acquire(claim{from: crowd.Of(&who), addr: who.Addr}, sessionKey{plane: "plane", of: h.planes["plane"], scope: fmt.Sprint(i)}, asItself, nil)
+		s, err := h.acquire(who, sessionKey{plane: "plane", of: h.planes["plane"], scope: fmt.Sprint(i)}, asItself, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		all.sessions = append(all.sessions, s)
-		all.clients = append(all.clients, follow(s))
 	}
 	return &all
 }
@@ -165,5 +175,44 @@ func TestHubScopesThatWait_TTL2_SUR1(t *testing.T) {
 		}
 		h.release(last)
 		all.leave(h)
+	})
+}
+
+// A scope that waits for its turn says so, and since when. One of which nothing is wanted neither waits nor takes
+// a turn: a stream that a reload leads elsewhere looks at its next scope before it ends.
+func TestHubScopesShowThatTheyWait_LIM2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const scopes = 300
+		h := testHub(t, false)
+		h.admission = load.NewAdmission(nil, nil)
+		looked := begin(t, h, scopes, claim{kind: moved})
+		synctest.Wait()
+		if n := h.admission.Status().Waiting[load.Scope]; n != 0 {
+			t.Errorf("%d scopes wait of which nothing is wanted", n)
+		}
+		came := time.Now()
+		for _, s := range looked.sessions {
+			looked.clients = append(looked.clients, follow(s))
+		}
+		synctest.Wait()
+		count := func() (n int) {
+			for _, s := range looked.sessions {
+				if st := s.client.Status(); st.State == upstream.StateWaiting {
+					n++
+					if !st.Since.Equal(came) {
+						t.Fatalf("a scope waits since %v, want %v", st.Since, came)
+					}
+				}
+			}
+			return n
+		}
+		if n, waiting := count(), h.admission.Status().Waiting[load.Scope]; n == 0 || n != waiting {
+			t.Errorf("%d scopes say that they wait, %d do", n, waiting)
+		}
+		pass(time.Minute)
+		if n := count(); n != 0 || looked.asked() != scopes {
+			t.Errorf("%d scopes say that they wait, %d of %d have asked", n, looked.asked(), scopes)
+		}
+		looked.leave(h)
 	})
 }

@@ -33,6 +33,7 @@ type supply struct {
 	mu    sync.Mutex
 	stop  context.CancelFunc // ends the feed; nil before Run
 	since time.Time          // when the feeds before were lost, if they were; zero otherwise
+	waits time.Time          // since when it waits for its turn to ask its control plane; zero: it does not
 }
 
 func newSupply(f feed, log *slog.Logger) *supply {
@@ -137,6 +138,13 @@ func (s *supply) Status() upstream.Status {
 	return s.statusLocked()
 }
 
+// wait says since when the first feed waits for its turn to ask its control plane; zero: not any more.
+func (s *supply) wait(since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waits = since
+}
+
 // startTime is how long a feed may take to find out what is wanted of it.
 const startTime = time.Second
 
@@ -145,6 +153,10 @@ const startTime = time.Second
 // (OPS-1), and that long alternatives have been waiting (LOC-5).
 func (s *supply) statusLocked() upstream.Status {
 	st := s.current().Status()
+	if !s.waits.IsZero() {
+		st.State, st.Since = upstream.StateWaiting, s.waits
+		return st
+	}
 	if s.since.IsZero() || st.Opened > 0 {
 		return st
 	}

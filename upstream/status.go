@@ -10,6 +10,9 @@ const (
 	// StateIdle: nothing is wanted, or nobody waits for what is (UPS-2); no stream is
 	// open.
 	StateIdle State = "idle"
+	// StateWaiting: something is wanted, and the session is not run yet, because it is others' turn (LIM-2). No session
+	// says so of itself.
+	StateWaiting State = "waiting"
 	// StateConnecting: something is wanted, and what is cached may be getting old
 	// (OPS-1).
 	StateConnecting State = "connecting"
