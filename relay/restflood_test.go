@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"net"
 	"net/http"
 	"slices"
@@ -55,24 +56,24 @@ func (b *bubbled) limitedBy(registry *prometheus.Registry, limit downstream.Limi
 	return 0
 }
 
-// asksCheaply has requests made whose headers are 50 KiB, and 30 bytes once they are compressed.
-func asksCheaply(t *testing.T, w *frames.Wire, requests int) {
-	t.Helper()
+// asksCheaply gives what makes a request whose headers are 50 KiB, and 30 bytes once they are compressed.
+func asksCheaply(w *frames.Wire) func() error {
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
 	fields := []hpack.HeaderField{{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":authority", Value: "relay"}, {Name: ":path", Value: "/"}}
 	fields = append(fields, slices.Repeat([]hpack.HeaderField{{Name: "x", Value: strings.Repeat("x", 3600)}}, 14)...)
-	for n := range requests {
+	stream := uint32(1)
+	return func() error {
 		block.Reset()
 		for _, f := range fields {
 			if err := encoder.WriteField(f); err != nil {
-				t.Fatal(err)
+				return err
 			}
 		}
-		if err := w.Framer.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*n + 1), BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true}); err != nil {
-			t.Fatal(err)
-		}
+		err := w.Framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true})
+		stream += 2
 		synctest.Wait()
+		return err
 	}
 }
 
@@ -113,8 +114,23 @@ func TestFloodsOfHTTP_LIM2(t *testing.T) {
 		}},
 		"unknown frames after requests whose headers were compressed": {9 + 16_000, false, func(t *testing.T, w *frames.Wire) func() error {
 			t.Helper()
-			asksCheaply(t, w, 1500)
+			ask := asksCheaply(w)
+			for range 1500 {
+				if err := ask(); err != nil {
+					t.Fatal(err)
+				}
+			}
 			return func() error { return w.Framer.WriteRawFrame(0x77, 0, 0, make([]byte, 16_000)) }
+		}},
+		"unknown frames between requests whose headers are compressed": {3 * (9 + 16_000), false, func(_ *testing.T, w *frames.Wire) func() error {
+			ask := asksCheaply(w)
+			return func() error {
+				err := ask()
+				for range 3 {
+					err = errors.Join(err, w.Framer.WriteRawFrame(0x77, 0, 0, make([]byte, 16_000)))
+				}
+				return err
+			}
 		}},
 		"headers": {64 << 10, false, func(_ *testing.T, w *frames.Wire) func() error {
 			noise := make([]byte, 64<<10)
