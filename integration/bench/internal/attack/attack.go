@@ -3,14 +3,12 @@ package attack
 import (
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,7 +16,6 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/fleet"
-	"github.com/xdsrelay/xdsrelay/integration/bench/internal/server"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/frames"
 )
 
@@ -30,7 +27,7 @@ type Attack struct {
 	TLS   bool // it is against a server with mutual TLS, whose address is that of server.Process.Mutual
 	// run goes on until ctx ends. size is how much of it there is to be: 1 in full. It calls ready
 	// once, when what it does is under way.
-	run func(ctx context.Context, addr string, size float64, ready func())
+	run func(ctx context.Context, to dialer, size float64, ready func())
 }
 
 // All are the attacks that there are.
@@ -59,8 +56,12 @@ func All() []Attack {
 func Run(ctx context.Context, name, addr string, size float64, out io.Writer) error {
 	for _, a := range All() {
 		if a.Name == name {
+			to, err := dialerOf(addr, a.TLS)
+			if err != nil {
+				return fmt.Errorf("attack %q: %w", name, err)
+			}
 			var once sync.Once
-			a.run(ctx, addr, size, func() { once.Do(func() { _, _ = fmt.Fprintln(out, Ready) }) })
+			a.run(ctx, to, size, func() { once.Do(func() { _, _ = fmt.Fprintln(out, Ready) }) })
 			return nil
 		}
 	}
@@ -83,12 +84,12 @@ func parallel(ctx context.Context, n int, something func(ctx context.Context, i 
 }
 
 // largeNodes presents nodes that are as large as requests may be, again and again.
-func largeNodes(ctx context.Context, addr string, size float64, ready func()) {
+func largeNodes(ctx context.Context, to dialer, size float64, ready func()) {
 	const entries = 700_000 // 15 MiB
 	parallel(ctx, 10, func(ctx context.Context, i int) error {
 		r := request{node: largeNode("n"+strconv.Itoa(i), of(size, entries)), typeURL: clusterType, subscribe: []string{"a"}}
 		text := r.encode()
-		return connected(addr, func(ctx context.Context, w *frames.Wire) error {
+		return to.connected(func(ctx context.Context, w *frames.Wire) error {
 			stream, err := w.Open()
 			if err != nil {
 				return err
@@ -104,10 +105,10 @@ func largeNodes(ctx context.Context, addr string, size float64, ready func()) {
 }
 
 // unfinished sends all but the last byte of messages. Where the server ends a stream, the next one follows.
-func unfinished(ctx context.Context, addr string, size float64, ready func()) {
+func unfinished(ctx context.Context, to dialer, size float64, ready func()) {
 	const bytes = 16<<20 - 1
 	whole := frames.Message(make([]byte, of(size, bytes)))
-	again(ctx, connected(addr, func(ctx context.Context, w *frames.Wire) error {
+	again(ctx, to.connected(func(ctx context.Context, w *frames.Wire) error {
 		for range 200 {
 			stream, err := w.Open()
 			if err != nil {
@@ -125,7 +126,7 @@ func unfinished(ctx context.Context, addr string, size float64, ready func()) {
 }
 
 // idleStreams opens streams and says nothing.
-func idleStreams(ctx context.Context, addr string, size float64, ready func()) {
+func idleStreams(ctx context.Context, to dialer, size float64, ready func()) {
 	const each = 1000
 	var all sync.WaitGroup
 	var opened sync.WaitGroup
@@ -134,7 +135,7 @@ func idleStreams(ctx context.Context, addr string, size float64, ready func()) {
 	for range n {
 		all.Go(func() {
 			var once sync.Once
-			again(ctx, connected(addr, func(ctx context.Context, w *frames.Wire) error {
+			again(ctx, to.connected(func(ctx context.Context, w *frames.Wire) error {
 				for range each {
 					if _, err := w.Open(); err != nil {
 						return err
@@ -158,10 +159,10 @@ func idleStreams(ctx context.Context, addr string, size float64, ready func()) {
 }
 
 // manyNodes is so many clients, each with a node of its own, on a few connections.
-func manyNodes(ctx context.Context, addr string, size float64, ready func()) {
+func manyNodes(ctx context.Context, to dialer, size float64, ready func()) {
 	const each = 100
 	parallel(ctx, of(size, 100), func(ctx context.Context, i int) error {
-		return connected(addr, func(ctx context.Context, w *frames.Wire) error {
+		return to.connected(func(ctx context.Context, w *frames.Wire) error {
 			for k := range each {
 				stream, err := w.Open()
 				if err != nil {
@@ -179,10 +180,10 @@ func manyNodes(ctx context.Context, addr string, size float64, ready func()) {
 }
 
 // streaming sends requests on one stream as fast as the server takes them.
-func streaming(next func(n int) request) func(context.Context, string, float64, func()) {
-	return func(ctx context.Context, addr string, _ float64, ready func()) {
+func streaming(next func(n int) request) func(context.Context, dialer, float64, func()) {
+	return func(ctx context.Context, to dialer, _ float64, ready func()) {
 		n := 0
-		again(ctx, connected(addr, func(ctx context.Context, w *frames.Wire) error {
+		again(ctx, to.connected(func(ctx context.Context, w *frames.Wire) error {
 			stream, err := w.Open()
 			if err != nil {
 				return err
@@ -204,26 +205,26 @@ func streaming(next func(n int) request) func(context.Context, string, float64, 
 	}
 }
 
-func inventedTypes(ctx context.Context, addr string, size float64, ready func()) {
+func inventedTypes(ctx context.Context, to dialer, size float64, ready func()) {
 	streaming(func(n int) request {
 		return request{typeURL: "type.googleapis.com/invented.T" + strconv.Itoa(n), subscribe: []string{"*"}}
-	})(ctx, addr, size, ready)
+	})(ctx, to, size, ready)
 }
 
-func manyNames(ctx context.Context, addr string, size float64, ready func()) {
+func manyNames(ctx context.Context, to dialer, size float64, ready func()) {
 	list := names("name-", of(size, 1_000_000))
-	streaming(func(int) request { return request{typeURL: clusterType, subscribe: list} })(ctx, addr, size, ready)
+	streaming(func(int) request { return request{typeURL: clusterType, subscribe: list} })(ctx, to, size, ready)
 }
 
-func longNames(ctx context.Context, addr string, size float64, ready func()) {
+func longNames(ctx context.Context, to dialer, size float64, ready func()) {
 	long := strings.Repeat("x", 60<<10)
 	streaming(func(n int) request {
 		return request{typeURL: clusterType, subscribe: names(long+strconv.Itoa(n)+"-", 50)}
-	})(ctx, addr, size, ready)
+	})(ctx, to, size, ready)
 }
 
 // subscribing asks for names that everybody has, and for others, and lets go of them.
-func subscribing(ctx context.Context, addr string, size float64, ready func()) {
+func subscribing(ctx context.Context, to dialer, size float64, ready func()) {
 	streaming(func(n int) request {
 		r := request{typeURL: clusterType}
 		list := append(names("cluster-0000", 100), "other-"+strconv.Itoa(n/2), "*")
@@ -233,17 +234,17 @@ func subscribing(ctx context.Context, addr string, size float64, ready func()) {
 			r.unsubscribe = list
 		}
 		return r
-	})(ctx, addr, size, ready)
+	})(ctx, to, size, ready)
 }
 
 // polls asks for all endpoints, without end, as clients that know nothing do: nodes of one cluster,
 // which the server may know.
-func polls(ctx context.Context, addr string, size float64, ready func()) {
+func polls(ctx context.Context, to dialer, size float64, ready func()) {
 	n := of(size, 1000)
-	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: n, MaxIdleConnsPerHost: n, DialContext: own().DialContext}}
+	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: n, MaxIdleConnsPerHost: n, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return to(ctx) }}}
 	parallel(ctx, n, func(ctx context.Context, i int) error {
 		body := fmt.Sprintf(`{"node":{"id":"poller-%d","cluster":%q},"resource_names":["*"]}`, i, fleet.Cluster)
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/v3/discovery:endpoints", strings.NewReader(body))
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://server/v3/discovery:endpoints", strings.NewReader(body))
 		if err != nil {
 			return err
 		}
@@ -259,11 +260,11 @@ func polls(ctx context.Context, addr string, size float64, ready func()) {
 }
 
 // connections are those that say nothing, not even that they speak HTTP/2.
-func connections(ctx context.Context, addr string, size float64, ready func()) {
+func connections(ctx context.Context, to dialer, size float64, ready func()) {
 	const total = 10_000
 	var open []net.Conn
 	for range of(size, total) {
-		if conn, err := own().DialContext(ctx, "tcp", addr); err == nil { // else the server is full
+		if conn, err := to(ctx); err == nil { // else the server is full
 			open = append(open, conn)
 		}
 	}
@@ -276,25 +277,10 @@ func connections(ctx context.Context, addr string, size float64, ready func()) {
 
 // crowd is a fleet that comes at once, as after an interruption of its network: each client has a connection of
 // its own, shows the fleet's certificate, and subscribes to all that the others have. It means no harm.
-func crowd(ctx context.Context, addr string, size float64, ready func()) {
+func crowd(ctx context.Context, to dialer, size float64, ready func()) {
 	const clients = 5000
-	at, err := url.Parse(addr)
-	if err != nil {
-		return
-	}
-	shown, err := server.ClientPair(at.Path)
-	if err != nil {
-		return
-	}
-	config := &tls.Config{
-		Certificates: []tls.Certificate{shown}, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS13,
-		InsecureSkipVerify: true, //nolint:gosec // it costs the client work, and says nothing of the server
-	}
-	dial := func(ctx context.Context) (net.Conn, error) {
-		return (&tls.Dialer{NetDialer: own(), Config: config}).DialContext(ctx, "tcp", at.Host)
-	}
 	parallel(ctx, of(size, clients), func(ctx context.Context, i int) error {
-		return over(dial, func(ctx context.Context, w *frames.Wire) error {
+		return to.connected(func(ctx context.Context, w *frames.Wire) error {
 			ready()
 			stream, err := w.Open()
 			if err != nil {
@@ -310,9 +296,9 @@ func crowd(ctx context.Context, addr string, size float64, ready func()) {
 }
 
 // flood does one thing on a connection as fast as the server takes it.
-func flood(one func(*frames.Wire) error) func(context.Context, string, float64, func()) {
-	return func(ctx context.Context, addr string, _ float64, ready func()) {
-		again(ctx, connected(addr, func(_ context.Context, w *frames.Wire) error {
+func flood(one func(*frames.Wire) error) func(context.Context, dialer, float64, func()) {
+	return func(ctx context.Context, to dialer, _ float64, ready func()) {
+		again(ctx, to.connected(func(_ context.Context, w *frames.Wire) error {
 			for {
 				if err := one(w); err != nil {
 					return err
@@ -324,9 +310,9 @@ func flood(one func(*frames.Wire) error) func(context.Context, string, float64, 
 }
 
 // onStream does one thing on a stream as fast as the server takes it.
-func onStream(one func(*frames.Wire, uint32) error) func(context.Context, string, float64, func()) {
-	return func(ctx context.Context, addr string, _ float64, ready func()) {
-		again(ctx, connected(addr, func(_ context.Context, w *frames.Wire) error {
+func onStream(one func(*frames.Wire, uint32) error) func(context.Context, dialer, float64, func()) {
+	return func(ctx context.Context, to dialer, _ float64, ready func()) {
+		again(ctx, to.connected(func(_ context.Context, w *frames.Wire) error {
 			stream, err := w.Open()
 			for err == nil {
 				err = one(w, stream)
