@@ -60,56 +60,47 @@ func (b *Bounds) Begin() *Part { return &Part{bounds: b} }
 
 // Add reports whether a part may have n more. who is asked who has it.
 func (p *Part) Add(n int, who func() Who) bool {
-	p.size += n
-	more := p.countable() - p.counted
-	if more <= 0 {
-		return true
-	}
-	b := p.bounds
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	p.name(who)
-	if b.crowd.Admit(b.limit, b.taken, more, p.who, b.all()) != Admitted {
-		return false
-	}
-	p.count(more)
-	return true
+	p.resize(p.size+n, who, func(more, room int) int {
+		if more > room {
+			return 0
+		}
+		return more
+	})
+	return p.counted == p.countable()
 }
 
 // Grow makes a part as large as size, or as large as it may be if that is less, and returns how large it is. It
 // makes none smaller.
 func (p *Part) Grow(size int, who func() Who) int {
-	before := p.size
-	if size <= before || p.Add(size-before, who) {
-		return p.size
+	if before := p.size; size > before {
+		p.resize(size, who, func(more, room int) int { return min(more, room) })
+		p.size = max(before, min(size, p.bounds.free+p.counted))
 	}
-	b := p.bounds
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	more := min(p.countable()-p.counted, b.crowd.Room(b.limit, b.taken, p.who, b.all()))
-	b.crowd.Add(p.who, more)
-	p.count(more)
-	p.size = max(before, b.free+p.counted)
 	return p.size
 }
 
 // Set makes a part as large as size, whatever there is.
 func (p *Part) Set(size int, who func() Who) {
+	p.resize(size, who, func(more, _ int) int { return more })
+}
+
+// resize makes a part as large as size. take says how much of what is more counts, beside how much there is room for.
+func (p *Part) resize(size int, who func() Who, take func(more, room int) int) {
 	p.size = size
-	more := p.countable() - p.counted
+	b, more := p.bounds, p.countable()-p.counted
 	if more == 0 {
 		return
 	}
-	b := p.bounds
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if more > 0 {
-		p.name(who)
-		b.crowd.Add(p.who, more)
-		p.count(more)
+	if more < 0 {
+		p.release(-more)
 		return
 	}
-	p.release(-more)
+	if p.counted == 0 {
+		p.who = who()
+	}
+	p.count(take(more, b.crowd.Room(b.limit, b.taken, more, p.who, b.all())))
 }
 
 // End says that there is no part any more.
@@ -125,16 +116,10 @@ func (p *Part) End() {
 // countable is how much of a part counts.
 func (p *Part) countable() int { return max(0, p.size-p.bounds.free) }
 
-// name notes who has a part of which something will count. The caller holds Bounds.mu.
-func (p *Part) name(who func() Who) {
-	if p.counted == 0 {
-		p.who = who()
-	}
-}
-
-// count counts n more, which the crowd knows of. The caller holds Bounds.mu.
+// count counts n more. The caller holds Bounds.mu.
 func (p *Part) count(n int) {
 	b := p.bounds
+	b.crowd.Add(p.who, n)
 	b.taken += n
 	p.counted += n
 	if p.counted > 0 {

@@ -72,12 +72,19 @@ func (c *Crowd) Admit(l Limit, taken, n int, who Who, others iter.Seq2[Who, int]
 	return Admitted
 }
 
-// Room is how many more a client may have beside what is taken: what is left of the first half, of which anyone may
+// Room is how many of n more a client may have beside what is taken: of what is left of the first half, of which anyone may
 // have all, or of its share.
-func (c *Crowd) Room(l Limit, taken int, who Who, others iter.Seq2[Who, int]) int {
+func (c *Crowd) Room(l Limit, taken, n int, who Who, others iter.Seq2[Who, int]) int {
+	switch {
+	case l.Most == 0:
+		c.forget()
+		return n
+	case taken+n <= l.half():
+		return n
+	}
 	c.count(others)
 	of := max(c.addresses[who.Address], c.identities[who.Identity])
-	return max(0, l.half()-taken, min(l.Most-taken, l.share()-of))
+	return min(n, max(0, l.half()-taken, min(l.Most-taken, l.share()-of)))
 }
 
 // Release counts n less: left is still taken. It forgets who has how much when there is much room again.
