@@ -8,17 +8,17 @@ import (
 
 // Generation is a state that clients had, or have.
 type Generation struct {
-	Number  uint64
-	Since   time.Time
-	Until   time.Time // when the changes began that ended it; zero for the present one
-	Changes []TypeChanges
+	Number  uint64        `json:"number"`
+	Since   time.Time     `json:"since"`
+	Until   time.Time     `json:"until,omitzero"` // when the changes began that ended it; zero for the present one
+	Changes []TypeChanges `json:"changes,omitempty"`
 }
 
 // TypeChanges are the changes of one type that ended a state.
 type TypeChanges struct {
-	TypeURL string
-	New     int // names that there were not
-	Changed int // others: changed or removed
+	TypeURL string `json:"type_url"`
+	New     int    `json:"new"`     // names that there were not
+	Changed int    `json:"changed"` // others: changed or removed
 }
 
 // Generations lists the states, the present one first.

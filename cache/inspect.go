@@ -8,22 +8,21 @@ import (
 
 // Info is one name on the admin port.
 type Info struct {
-	TypeURL    string
-	Name       string
-	Parameters map[string]string // dynamic ones; nil for none (DYN-1)
-	Kind       string            // "wildcard" or "named": which of the type's two tables
-	State      string            // unknown, present, absent, failed, transient
-	Version    string
-	Error      string
-	Bytes      int
-	Updated    time.Time // of the last change; zero if there was none
-	Expires    time.Time // when its ttl runs out; zero if it has none (TTL-2)
-	Watchers   int       // clients that subscribed to it by name
-	Pins       int       // of what refers to it (Store.Pin)
-	Collection string    // that it is a member of
-	Resource   *wire.Resource
-	// RestoredAsOf is when restored content of the store was last known to be current (SUR-1).
-	RestoredAsOf time.Time
+	TypeURL      string            `json:"type_url"`
+	Name         string            `json:"name"`
+	Parameters   map[string]string `json:"dynamic_parameters,omitempty"` // nil for none (DYN-1)
+	Kind         string            `json:"kind"`                         // "wildcard" or "named": which of the type's two tables
+	State        string            `json:"state"`                        // unknown, present, absent, failed, transient
+	RestoredAsOf time.Time         `json:"restored_as_of,omitzero"`      // when content of an earlier process was known to be current; zero once it is confirmed (SUR-1)
+	Version      string            `json:"version,omitempty"`
+	Error        string            `json:"error,omitempty"`
+	Bytes        int               `json:"bytes,omitempty"`
+	Updated      time.Time         `json:"updated,omitzero"` // of the last change; zero if there was none
+	Expires      time.Time         `json:"expires,omitzero"` // when its ttl runs out; zero if it has none (TTL-2)
+	Watchers     int               `json:"watchers"`         // clients that subscribed to it by name
+	Pins         int               `json:"pins,omitempty"`   // of what refers to it (Store.Pin)
+	Collection   string            `json:"collection,omitempty"`
+	Resource     *wire.Resource    `json:"-"`
 }
 
 // Resources lists the entries of one type ("" for all) under one key ("" for all).
@@ -58,10 +57,13 @@ func (s *Store) Resources(typeURL, name string) []Info {
 func infoOf(t *Table, e *Entry) Info {
 	i := Info{
 		TypeURL: t.typeURL, Name: wire.LocatedName(e.Name()), Parameters: wire.Parameters(e.key), Kind: t.kind.String(), State: e.state.String(),
-		Watchers: e.extra.watchers(), Pins: t.demands.pins[e.key], Resource: e.res, RestoredAsOf: t.store.restored.asOf,
+		Watchers: e.extra.watchers(), Pins: t.demands.pins[e.key], Resource: e.res,
 	}
 	if e.res != nil {
 		i.Version, i.Bytes = e.Version(), e.res.Size()
+		if e.res.Restored() {
+			i.RestoredAsOf = t.store.restored.asOf
+		}
 	}
 	if e.Exists() && e.extra.life.HasTTL() {
 		i.Expires = e.extra.life.deadline
@@ -78,41 +80,40 @@ func infoOf(t *Table, e *Entry) Info {
 	return i
 }
 
-// TypeStats counts one table.
+// TypeStats counts one table. The admin port shows it.
 type TypeStats struct {
-	TypeURL       string
-	Kind          string
-	Stream        string // the upstream stream that carries it (wire.StreamID); "": none
-	Subscriptions int    // names and collections that the server is asked for
-	Collections   int
-	Resources     int64
-	Bytes         int64
-	Tombstones    int
-	Held          int   // losses that clients are not told yet (SUR-3)
-	Frozen        bool  // an operator holds everything (GATE-4)
-	FrozenNames   int   // names of which clients have something else than the server said last, because of that
-	Followers     int   // cursors of clients in its collections
-	Watchers      int64 // clients' subscriptions by name
-	Pins          int   // names and globs that are pinned
-	LeftOut       int   // names that the server is not asked for, because requests have no room for them (RES-17)
-
-	Upkeep Upkeep
+	TypeURL       string `json:"type_url"`
+	Kind          string `json:"kind"`             // wildcard, or named: names and globs
+	Stream        string `json:"stream,omitempty"` // the upstream stream that carries it (wire.StreamID); "": none
+	Subscriptions int    `json:"subscriptions"`    // names and collections that the server is asked for
+	Collections   int    `json:"collections"`
+	Resources     int64  `json:"resources"`
+	Bytes         int64  `json:"bytes"`
+	Tombstones    int    `json:"tombstones"`
+	Followers     int    `json:"followers"`          // cursors of clients in its collections
+	Watchers      int64  `json:"watchers"`           // clients' subscriptions by name
+	Held          int    `json:"held,omitempty"`     // losses that clients are not told yet (SUR-3)
+	Frozen        bool   `json:"-"`                  // an operator holds everything (GATE-4)
+	FrozenNames   int    `json:"-"`                  // names of which clients have something else than the server said last, because of that
+	Pins          int    `json:"pins"`               // names and globs that are pinned
+	LeftOut       int    `json:"left_out,omitempty"` // names that the server is not asked for, because requests have no room for them (RES-17)
+	Upkeep        Upkeep `json:"upkeep"`
 }
 
 // Upkeep counts a table's memory beside its resources.
 type Upkeep struct {
-	Entries      int // names of which something is known or wanted
-	Pending      int // names and collections of which the server is to be told something
-	Unanswered   int // collections that were subscribed to since the last response
-	Unsubscribed int // collections and names that were unsubscribed lately
-	Aliased      int // resources that serve aliases (RES-10)
-	Variants     int // names with variants (DYN-1)
-	Errors       int // errors of collections, and of names in them (ERR-1)
-	Retained     int // tombstones with content that lists may still hold (ADS-1)
-	Lists        int // encoded lists
-	Chunked      int // members in encoded chunks
-	Waiting      int // cursors that the next change rings
-	WaitingTTL   int // of these, cursors that heartbeats ring too
+	Entries      int `json:"entries"`             // names of which something is known or wanted
+	Pending      int `json:"pending"`             // names and collections of which the server is to be told something
+	Unanswered   int `json:"unanswered"`          // collections that were subscribed to since the last response
+	Unsubscribed int `json:"recent_unsubscribes"` // collections and names that were unsubscribed lately
+	Aliased      int `json:"aliased"`             // resources that serve aliases (RES-10)
+	Variants     int `json:"variants"`            // names with variants (DYN-1)
+	Errors       int `json:"errors"`              // errors of collections, and of names in them (ERR-1)
+	Retained     int `json:"retained"`            // tombstones with content that lists may still hold (ADS-1)
+	Lists        int `json:"lists"`               // encoded lists
+	Chunked      int `json:"chunked"`             // members in encoded chunks
+	Waiting      int `json:"waiting"`             // cursors that the next change rings
+	WaitingTTL   int `json:"waiting_ttl"`         // of these, cursors that heartbeats ring too
 }
 
 // upkeepOf counts it. It does not walk the entries.

@@ -141,73 +141,32 @@ func viewLoads(st loadreport.Status) *loadsView {
 
 // sessionView is one scope's session.
 type sessionView struct {
-	Scope           string      `json:"scope"`
-	State           string      `json:"state"`
-	Since           time.Time   `json:"since"`
-	StaleSince      time.Time   `json:"stale_since,omitzero"` // when it may have begun to miss changes
-	Endpoint        string      `json:"endpoint"`
-	Clients         int         `json:"clients"`
-	Streams         int         `json:"streams"`
-	StreamsOpened   uint64      `json:"streams_opened"`
-	StreamsLost     uint64      `json:"streams_lost"`
-	EndpointChanges uint64      `json:"endpoint_changes"`
-	Requests        uint64      `json:"requests"`
-	Responses       uint64      `json:"responses"`
-	Acks            uint64      `json:"acks"`
-	Nacks           uint64      `json:"nacks"`
-	LastResponse    time.Time   `json:"last_response,omitzero"`
-	LastError       string      `json:"last_error,omitempty"`
-	LastErrorAt     time.Time   `json:"last_error_at,omitzero"`
-	LastRejection   string      `json:"last_rejection,omitempty"`
-	LastRejected    time.Time   `json:"last_rejected,omitzero"`
-	Quarantined     []string    `json:"quarantined,omitempty"`   // types withheld because the server may end streams for them
-	Unavailable     []string    `json:"unavailable,omitempty"`   // types that have no service of their own
-	Loads           *loadsView  `json:"load_reports,omitempty"`  // nil: no client has reported
-	HeldUntil       time.Time   `json:"held_until,omitzero"`     // when clients are told of the losses that tables hold
-	Restored        int         `json:"restored,omitempty"`      // resources of an earlier process that the control plane has not confirmed
-	RestoredAsOf    time.Time   `json:"restored_as_of,omitzero"` // when they were last known to be current
-	Tables          []tableView `json:"tables"`
-}
-
-// tableView is what is cached of one type.
-type tableView struct {
-	TypeURL       string     `json:"type_url"`
-	Kind          string     `json:"kind"`             // wildcard, or named: names and globs
-	Stream        string     `json:"stream,omitempty"` // upstream
-	Subscriptions int        `json:"subscriptions"`    // upstream
-	Collections   int        `json:"collections"`
-	Resources     int64      `json:"resources"`
-	Bytes         int64      `json:"bytes"`
-	Tombstones    int        `json:"tombstones"`
-	Followers     int        `json:"followers"`          // clients' cursors
-	Watchers      int64      `json:"watchers"`           // clients' named subscriptions
-	Held          int        `json:"held,omitempty"`     // losses that clients are not told yet
-	Pins          int        `json:"pins"`               // names and globs that are fetched ahead
-	LeftOut       int        `json:"left_out,omitempty"` // names for which requests have no room
-	Upkeep        upkeepView `json:"upkeep"`             // what the table keeps beside its resources
-}
-
-type upkeepView struct {
-	Entries      int `json:"entries"`             // names of which something is known or wanted
-	Pending      int `json:"pending"`             // names and collections of which the server is to be told something
-	Unanswered   int `json:"unanswered"`          // collections that were subscribed to since the last response
-	Unsubscribed int `json:"recent_unsubscribes"` // collections of which something was let go lately
-	Aliased      int `json:"aliased"`             // resources that serve aliases
-	Variants     int `json:"variants"`            // names with variants
-	Errors       int `json:"errors"`              // of collections, and of names in them
-	Retained     int `json:"retained"`            // removed resources that lists may still hold
-	Lists        int `json:"lists"`               // encoded lists
-	Chunked      int `json:"chunked"`             // members in encoded chunks
-	Waiting      int `json:"waiting"`             // cursors that the next change rings
-	WaitingTTL   int `json:"waiting_ttl"`         // of these, cursors that heartbeats ring too
-}
-
-func viewOf(t *cache.TypeStats) tableView {
-	return tableView{
-		TypeURL: t.TypeURL, Kind: t.Kind, Stream: t.Stream, Subscriptions: t.Subscriptions, Collections: t.Collections,
-		Resources: t.Resources, Bytes: t.Bytes, Tombstones: t.Tombstones, Followers: t.Followers, Watchers: t.Watchers,
-		Held: t.Held, Pins: t.Pins, LeftOut: t.LeftOut, Upkeep: upkeepView(t.Upkeep),
-	}
+	Scope           string            `json:"scope"`
+	State           string            `json:"state"`
+	Since           time.Time         `json:"since"`
+	StaleSince      time.Time         `json:"stale_since,omitzero"` // when it may have begun to miss changes
+	Endpoint        string            `json:"endpoint"`
+	Clients         int               `json:"clients"`
+	Streams         int               `json:"streams"`
+	StreamsOpened   uint64            `json:"streams_opened"`
+	StreamsLost     uint64            `json:"streams_lost"`
+	EndpointChanges uint64            `json:"endpoint_changes"`
+	Requests        uint64            `json:"requests"`
+	Responses       uint64            `json:"responses"`
+	Acks            uint64            `json:"acks"`
+	Nacks           uint64            `json:"nacks"`
+	LastResponse    time.Time         `json:"last_response,omitzero"`
+	LastError       string            `json:"last_error,omitempty"`
+	LastErrorAt     time.Time         `json:"last_error_at,omitzero"`
+	LastRejection   string            `json:"last_rejection,omitempty"`
+	LastRejected    time.Time         `json:"last_rejected,omitzero"`
+	Quarantined     []string          `json:"quarantined,omitempty"`   // types withheld because the server may end streams for them
+	Unavailable     []string          `json:"unavailable,omitempty"`   // types that have no service of their own
+	Loads           *loadsView        `json:"load_reports,omitempty"`  // nil: no client has reported
+	HeldUntil       time.Time         `json:"held_until,omitzero"`     // when clients are told of the losses that tables hold
+	Restored        int               `json:"restored,omitempty"`      // resources of an earlier process that the control plane has not confirmed
+	RestoredAsOf    time.Time         `json:"restored_as_of,omitzero"` // when they were last known to be current
+	Tables          []cache.TypeStats `json:"tables"`
 }
 
 func (a adminPort) serveUpstreams(w http.ResponseWriter, _ *http.Request) {
@@ -272,7 +231,7 @@ func (a adminPort) viewSession(s *session) sessionView {
 		Clients: a.relay.hub.users(s), Streams: st.Streams, StreamsOpened: st.Opened, StreamsLost: st.Lost,
 		EndpointChanges: st.EndpointChanges, Requests: st.Requests, Responses: st.Responses,
 		Acks: st.Acks, Nacks: st.Nacks, LastResponse: st.Freshness.LastResponse, Quarantined: st.Quarantined,
-		Unavailable: st.Unavailable, Tables: []tableView{},
+		Unavailable: st.Unavailable, Tables: s.store.Stats(),
 	}
 	if s.loads != nil {
 		if loads := s.loads.Status(); loads.Clients > 0 || !loads.LastSent.IsZero() {
@@ -292,9 +251,6 @@ func (a adminPort) viewSession(s *session) sessionView {
 		if h.Why == cache.HeldByGuard {
 			v.HeldUntil = h.Until
 		}
-	}
-	for _, t := range s.store.Stats() {
-		v.Tables = append(v.Tables, viewOf(&t))
 	}
 	return v
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/payload"
@@ -16,23 +15,10 @@ import (
 
 // resourceView is one name on /resources.
 type resourceView struct {
-	Upstream   string            `json:"upstream"`
-	Scope      string            `json:"scope"`
-	TypeURL    string            `json:"type_url"`
-	Name       string            `json:"name"`
-	Parameters map[string]string `json:"dynamic_parameters,omitempty"`
-	Kind       string            `json:"kind"`
-	State      string            `json:"state"`
-	Restored   time.Time         `json:"restored_as_of,omitzero"` // of an earlier process, not confirmed since
-	Version    string            `json:"version,omitempty"`
-	Error      string            `json:"error,omitempty"`
-	Bytes      int               `json:"bytes,omitempty"`
-	Updated    time.Time         `json:"updated,omitzero"`
-	Expires    time.Time         `json:"expires,omitzero"`
-	Watchers   int               `json:"watchers"`
-	Pins       int               `json:"pins,omitempty"`
-	Collection string            `json:"collection,omitempty"`
-	Payload    json.RawMessage   `json:"payload,omitempty"`
+	Upstream string `json:"upstream"`
+	Scope    string `json:"scope"`
+	cache.Info
+	Payload json.RawMessage `json:"payload,omitempty"`
 }
 
 // serveResources lists what is cached: of one type (by URL or short name), of one
@@ -94,13 +80,7 @@ func (a adminPort) serveResources(w http.ResponseWriter, req *http.Request) {
 // viewResource shows one name. Nothing secret is shown, nor what might be and
 // cannot be looked into (OPS-6).
 func viewResource(key sessionKey, i cache.Info, payloads bool) resourceView {
-	v := resourceView{
-		Upstream: key.plane, Scope: key.scope, TypeURL: i.TypeURL, Name: i.Name, Parameters: i.Parameters, Kind: i.Kind, State: i.State,
-		Version: i.Version, Error: i.Error, Bytes: i.Bytes, Updated: i.Updated, Expires: i.Expires, Watchers: i.Watchers, Pins: i.Pins, Collection: i.Collection,
-	}
-	if i.Resource != nil && i.Resource.Restored() {
-		v.Restored = i.RestoredAsOf
-	}
+	v := resourceView{Upstream: key.plane, Scope: key.scope, Info: i}
 	if payloads {
 		v.Payload = payload.JSON(i.Resource, i.TypeURL, payload.BySize)
 	}

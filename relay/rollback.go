@@ -105,24 +105,9 @@ func about(selectors hold.Selectors, sessions []*session, done *Done) (own hold.
 
 // GenerationsView is the generations of one scope, on /generations.
 type GenerationsView struct {
-	Upstream    string           `json:"upstream"`
-	Scope       string           `json:"scope"`
-	Generations []GenerationView `json:"generations"` // the present one first
-}
-
-// GenerationView is a state that clients have, or had.
-type GenerationView struct {
-	Number  uint64        `json:"number"`
-	Since   time.Time     `json:"since"`
-	Until   time.Time     `json:"until,omitzero"` // absent: the present one
-	Changes []ChangesView `json:"changes,omitempty"`
-}
-
-// ChangesView is the changes of one type that ended a generation.
-type ChangesView struct {
-	TypeURL string `json:"type_url"`
-	New     int    `json:"new"`
-	Changed int    `json:"changed"` // or removed
+	Upstream    string             `json:"upstream"`
+	Scope       string             `json:"scope"`
+	Generations []cache.Generation `json:"generations"` // the present one first
 }
 
 // serveGenerations lists the states that the scopes can be rolled back to.
@@ -135,15 +120,7 @@ func (a adminPort) serveGenerations(w http.ResponseWriter, req *http.Request) {
 	}
 	views := []GenerationsView{}
 	for _, s := range o.selected(selectors) {
-		v := GenerationsView{Upstream: s.key.plane, Scope: s.key.scope}
-		for _, g := range cache.OperatorOf(s.store).Generations() {
-			x := GenerationView{Number: g.Number, Since: g.Since, Until: g.Until}
-			for _, c := range g.Changes {
-				x.Changes = append(x.Changes, ChangesView(c))
-			}
-			v.Generations = append(v.Generations, x)
-		}
-		views = append(views, v)
+		views = append(views, GenerationsView{Upstream: s.key.plane, Scope: s.key.scope, Generations: cache.OperatorOf(s.store).Generations()})
 	}
 	indented(w, views)
 }

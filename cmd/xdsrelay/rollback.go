@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/internal/adminclient"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -121,7 +122,7 @@ func generationsText(w io.Writer, answers []adminclient.Answer[[]relay.Generatio
 	return err
 }
 
-func generationText(g *relay.GenerationView, now time.Time) string {
+func generationText(g *cache.Generation, now time.Time) string {
 	since := "since " + ago(now, g.Since)
 	if g.Until.IsZero() {
 		return since + ", now"
