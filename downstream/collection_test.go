@@ -27,20 +27,20 @@ func canonicalDirectoryOf(typ string) string { return "xdstp://a/" + typ + "Coll
 func TestLIST1_VAR1_VAR2_VAR3_VAR4_VAR9_NAME4_NAME5(t *testing.T) {
 	for i := range services {
 		v := &services[i]
-		types := v.types
+		types := typesOf(v)
 		if len(types) == 0 {
 			types = []string{"envoy.config.listener.v3.Listener", "example.Unheard"}
 		}
 		for _, form := range []form{deltaForm, stateForm} {
-			method := [2]string{v.delta, v.state}[form]
+			method := [2]string{v.Delta, v.State}[form]
 			if method == "" {
 				continue
 			}
 			for _, typ := range types {
 				for _, asked := range []string{typ, typ + "Collection"} {
-					t.Run(v.name+"/"+method+" "+asked, func(t *testing.T) {
+					t.Run(v.Name+"/"+method+" "+asked, func(t *testing.T) {
 						bubble(t, func(h *harness) {
-							givesDirectory(h, form, "/"+v.name+"/"+method, typ, typePrefix+asked)
+							givesDirectory(h, form, "/"+v.Name+"/"+method, typ, typePrefix+asked)
 						})
 					})
 				}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/crowd"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -122,12 +123,12 @@ func (s *Server) Identified(f func(g grpc.ServerStream) (grpc.ServerStream, erro
 
 // describe describes a service to gRPC. The stubs that are generated for v3 would do for half of the
 // services only. All services have the same messages.
-func (s *Server) describe(v *discoveryService) *grpc.ServiceDesc {
-	d := &grpc.ServiceDesc{ServiceName: v.name, HandlerType: (*any)(nil)}
+func (s *Server) describe(v *apiservices.Service) *grpc.ServiceDesc {
+	d := &grpc.ServiceDesc{ServiceName: v.Name, HandlerType: (*any)(nil)}
 	for _, m := range []struct {
 		name string
 		form form
-	}{{v.state, stateForm}, {v.delta, deltaForm}} {
+	}{{v.State, stateForm}, {v.Delta, deltaForm}} {
 		if m.name == "" {
 			continue
 		}
@@ -150,8 +151,8 @@ func (s *Server) describe(v *discoveryService) *grpc.ServiceDesc {
 			},
 		})
 	}
-	if v.fetch != "" {
-		d.Methods = append(d.Methods, grpc.MethodDesc{MethodName: v.fetch, Handler: refuseFetch})
+	if v.Fetch != "" {
+		d.Methods = append(d.Methods, grpc.MethodDesc{MethodName: v.Fetch, Handler: refuseFetch})
 	}
 	return d
 }

@@ -8,12 +8,23 @@ import (
 	"testing"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 )
+
+const typePrefix = "type.googleapis.com/"
+
+// typesOf returns the types of a service without what all type URLs begin with.
+func typesOf(s *apiservices.Service) (types []string) {
+	for _, typeURL := range s.Types() {
+		types = append(types, strings.TrimPrefix(typeURL, typePrefix))
+	}
+	return types
+}
 
 // perType are the methods that VAR-1, VAR-2 and VAR-9 name.
 var perType = map[string][]string{
@@ -62,16 +73,16 @@ func TestServices_VAR1_VAR2_VAR3_VAR4_VAR9(t *testing.T) {
 func TestServices_EveryMethod_VAR1_VAR2_VAR8_VAR9_VAR10(t *testing.T) {
 	for _, v := range services {
 		for _, form := range []form{deltaForm, stateForm} {
-			method := [2]string{v.delta, v.state}[form]
-			if method == "" || len(v.types) == 0 {
+			method := [2]string{v.Delta, v.State}[form]
+			if method == "" || len(typesOf(&v)) == 0 {
 				continue
 			}
-			t.Run(v.name+"/"+method, func(t *testing.T) {
+			t.Run(v.Name+"/"+method, func(t *testing.T) {
 				bubble(t, func(h *harness) {
-					for _, typeURL := range v.types {
+					for _, typeURL := range typesOf(&v) {
 						h.opaque.set(typePrefix+typeURL, "1", "a")
 					}
-					answersItsOwnType(h, form, "/"+v.name+"/"+method, v.types)
+					answersItsOwnType(h, form, "/"+v.Name+"/"+method, typesOf(&v))
 				})
 			})
 		}
@@ -132,12 +143,12 @@ func TestServices_Fetch(t *testing.T) {
 	bubble(t, func(h *harness) {
 		conn := h.dial()
 		for _, v := range services {
-			if v.fetch == "" {
+			if v.Fetch == "" {
 				continue
 			}
-			err := conn.Invoke(h.Context(), "/"+v.name+"/"+v.fetch, &stateRequestMsg{}, &emptypb.Empty{})
+			err := conn.Invoke(h.Context(), "/"+v.Name+"/"+v.Fetch, &stateRequestMsg{}, &emptypb.Empty{})
 			if status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), "use the streaming method") {
-				h.Errorf("%s: %v", v.fetch, err)
+				h.Errorf("%s: %v", v.Fetch, err)
 			}
 		}
 	})

@@ -98,7 +98,7 @@ func (st *stream) status() Status {
 	st.standing.mu.Lock()
 	defer st.standing.mu.Unlock()
 	s := st.standing.statusLocked()
-	s.Variant, s.Service = st.variant.String(), st.variant.service.name
+	s.Variant, s.Service = st.variant.String(), st.variant.service.Name
 	s.Types = make(map[string]TypeStatus, len(st.types.list))
 	for _, t := range st.types.list {
 		s.Types[t.url] = t.status

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
@@ -22,7 +23,7 @@ const (
 // variant is the variant of the protocol on a stream: a method of a service.
 type variant struct {
 	form    form
-	service *discoveryService
+	service *apiservices.Service
 }
 
 // The names of the variants. They are a metric's label.
@@ -45,27 +46,21 @@ func (v *variant) String() string {
 }
 
 // aggregated reports whether the stream serves all types.
-func (v *variant) aggregated() bool { return len(v.service.types) == 0 }
+func (v *variant) aggregated() bool { return v.service.TypeURL == "" }
 
 // typeURL returns the type of a request, which may name one (VAR-10). A service of one type serves
 // list collections of the type too (LIST-1).
 func (v *variant) typeURL(named string) (string, error) {
-	if v.aggregated() {
-		if named == "" {
-			return "", status.Error(codes.InvalidArgument, "type_url is missing: on an aggregated stream every request must name its resource type")
-		}
+	switch {
+	case v.aggregated() && named == "":
+		return "", status.Error(codes.InvalidArgument, "type_url is missing: on an aggregated stream every request must name its resource type")
+	case named == "":
+		return v.service.TypeURL, nil
+	case v.aggregated(), v.service.Serves(named):
 		return named, nil
 	}
-	if named == "" {
-		return typePrefix + v.service.types[0], nil
-	}
-	for _, t := range v.service.types {
-		if named == typePrefix+t || named == typePrefix+t+listSuffix {
-			return named, nil
-		}
-	}
-	return "", status.Errorf(codes.InvalidArgument, "type_url is %q: %s serves %s only, and list collections (…%s) of it",
-		clip(named), v.service.name, typePrefix+strings.Join(v.service.types, " and "+typePrefix), listSuffix)
+	return "", status.Errorf(codes.InvalidArgument, "type_url is %q: %s serves %s only, and list collections (…Collection) of it",
+		clip(named), v.service.Name, strings.Join(v.service.Types(), " and "))
 }
 
 // discoveryRequest is a request of either form.

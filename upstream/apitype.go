@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
 	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -43,14 +42,11 @@ func (a APIType) check() error {
 // method is the gRPC method that carries a stream; "" if there is none, as for a
 // type that has no service.
 func (a APIType) method(id wire.StreamID) string {
-	switch a {
-	case AggregatedDeltaGRPC:
-		return discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResources_FullMethodName
-	case AggregatedGRPC:
-		return discoveryv3.AggregatedDiscoveryService_StreamAggregatedResources_FullMethodName
+	service := apiservices.Aggregated("v3")
+	if a.PerType() {
+		service = apiservices.Of(id.TypeURL)
 	}
-	service := apiservices.Of(id.TypeURL)
-	if a == GRPC {
+	if a.State() {
 		return service.StateMethod()
 	}
 	return service.DeltaMethod()

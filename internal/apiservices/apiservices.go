@@ -117,6 +117,14 @@ var before = map[string]struct{ service, resource string }{
 	"envoy.service.runtime.v3.Runtime":                 {"envoy.service.discovery.v2.RuntimeDiscoveryService", "envoy.service.discovery.v2.Runtime"},
 }
 
+// Aggregated is the service of all types, of an API version: "v3", or "v2" (VAR-3, VAR-4, VAR-9).
+func Aggregated(version string) Service {
+	return Service{
+		Name:  "envoy.service.discovery." + version + ".AggregatedDiscoveryService",
+		State: "StreamAggregatedResources", Delta: "DeltaAggregatedResources",
+	}
+}
+
 // All gives the services of v3.
 func All() []Service { return slices.Clone(all[:]) }
 
@@ -139,18 +147,16 @@ func V2() []Service {
 }
 
 // Types are the types that the service serves, besides their list collections: the first
-// is that of a request without a type.
+// is that of a request without a type. An aggregated service serves all, and has none.
 func (s Service) Types() []string {
-	if s.V3 == "" {
-		return []string{s.TypeURL}
-	}
-	return []string{s.TypeURL, s.V3}
+	return slices.DeleteFunc([]string{s.TypeURL, s.V3}, func(t string) bool { return t == "" })
 }
 
 // Serves reports whether requests for a type may go to the service: for its own, or
 // for the list collections of that (LIST-1).
 func (s Service) Serves(typeURL string) bool {
-	return s.TypeURL != "" && slices.Contains(s.Types(), strings.TrimSuffix(typeURL, collectionSuffix))
+	member := strings.TrimSuffix(typeURL, collectionSuffix)
+	return member != "" && (member == s.TypeURL || member == s.V3)
 }
 
 // Of gives the service of v3 that serves a type; the zero Service where a type has none.
