@@ -76,12 +76,7 @@ func (k *pollLink) respond(r *restjson.Response, names []string, at, begun time.
 	}
 	l.warned.discarded = r.Discarded
 	k.answered(names, at, begun)
-	err := c.session.safety.apply(func() error {
-		return c.store.ApplyState(l.id, &wire.StateResponse{
-			TypeURL: l.id.TypeURL, Nonce: r.Nonce, VersionInfo: r.VersionInfo, Resources: r.Resources, Errors: r.Errors,
-			Unnamed: r.Unnamed, ControlPlane: r.ControlPlane,
-		}, at)
-	})
+	err := c.session.safety.apply(func() error { return c.store.ApplyState(l.id, &r.StateResponse, at) })
 	if err != nil {
 		k.reject(r.Nonce, err, at)
 	} else {

@@ -95,7 +95,7 @@ func TestWatchRESTFails(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	address := strings.TrimPrefix(server.URL, "http://")
 	got := xdsrelay(t, "watch", address, "--type", "cds", "--api-type", "REST")
-	if got.code != cli.ExitFailure || !strings.HasPrefix(got.stderr, "error: cds: HTTP status 404 Not Found: 404 page not found\nhint: is this an xDS server that speaks REST?") {
+	if got.code != cli.ExitFailure || !strings.HasPrefix(got.stderr, "error: cds: HTTP status 404 (Not Found): 404 page not found\nhint: is this an xDS server that speaks REST?") {
 		t.Errorf("no xDS server: %+v", got)
 	}
 	server.Close()

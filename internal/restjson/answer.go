@@ -11,19 +11,10 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// Response is what a server answered a poll with.
+// Response is what a server answered a poll with: what a response over gRPC says, and what JSON lost
+// on its way.
 type Response struct {
-	VersionInfo, TypeURL, Nonce string
-	ControlPlane                string // its identifier (STR-10)
-	// Resources are in the server's order. A name that comes twice is here twice,
-	// and a wrapped payload may be of another type than the response; refusing that
-	// is the receiver's business (ACK-6).
-	Resources []*wire.Resource
-	// Errors say why a resource is not available (ERR-1).
-	Errors []wire.ResourceError
-	// Unnamed say what is wrong with resources that are left out because they have no
-	// name, as in [wire.StateResponse].
-	Unnamed []error
+	wire.StateResponse
 	// Discarded tells of the first field that this build does not know and that was
 	// left out, "" if there was none. It is for a line in the log: JSON does not let
 	// it pass through (VAR-8).

@@ -18,10 +18,10 @@ func decodeResponse(body []byte, typeURL string) (*Response, error) {
 	if err != nil {
 		return nil, locate(body, err)
 	}
-	r := &Response{
+	r := &Response{Discarded: discarded, StateResponse: wire.StateResponse{
 		VersionInfo: decoded.GetVersionInfo(), TypeURL: typeURL, Nonce: decoded.GetNonce(),
-		ControlPlane: wire.CutIdentifier(decoded.GetControlPlane().GetIdentifier()), Discarded: discarded,
-	}
+		ControlPlane: wire.CutIdentifier(decoded.GetControlPlane().GetIdentifier()),
+	}}
 	undecodable := func(index int, format string, args ...any) error {
 		return &UndecodableError{
 			VersionInfo: r.VersionInfo, Nonce: r.Nonce,

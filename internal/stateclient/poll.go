@@ -1,8 +1,9 @@
 package stateclient
 
 import (
+	"bytes"
 	"context"
-	"crypto/sha256"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/xdsrelay/xdsrelay/internal/restjson"
 	"github.com/xdsrelay/xdsrelay/internal/wake"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -22,14 +24,14 @@ type poller struct {
 	rest
 
 	// immutable after Open
-	ctx          context.Context
-	typeURL, url string
-	opened       func()
-	wake         chan struct{} // one slot: something was sent
+	ctx     context.Context
+	typeURL string
+	opened  func()
+	wake    chan struct{} // one slot: something was sent
 
 	// owned by the goroutine that receives
-	due  time.Time         // of the next poll for the same names
-	last [sha256.Size]byte // of the last response
+	due  time.Time // of the next poll for the same names
+	last []byte    // digest of the last response
 
 	// guarded by mu
 	mu     sync.Mutex
@@ -143,22 +145,18 @@ func (p *poller) done(a ask, news bool) (interrupted bool) {
 
 // poll asks once, and tells whether r is news.
 func (p *poller) poll(a ask, r *wire.Received) (news bool, err error) {
-	data, err := p.post(a.ctx, a.req)
-	if data == nil {
+	got, sum, err := p.post(a.ctx, a.req)
+	switch {
+	case errors.Is(err, restjson.ErrUnchanged):
+		return false, nil
+	case err != nil:
 		return false, err
-	}
-	sum := sha256.Sum256(data)
-	if !a.stale && sum == p.last {
+	case !a.stale && bytes.Equal(sum, p.last):
 		return false, nil // also what was rejected, the version of which is not presented
-	}
-	response := decodeJSON(data)
-	if v := response.VersionInfo; v != "" && v == a.req.GetVersionInfo() {
+	case got.Err == nil && got.SystemVersion != "" && got.SystemVersion == a.req.GetVersionInfo():
 		return false, nil
 	}
-	convert(response, r)
-	if r.TypeURL == "" {
-		r.TypeURL = p.typeURL
-	}
+	*r = got
 	p.last = sum
 	return true, nil
 }

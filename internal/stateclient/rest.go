@@ -60,8 +60,7 @@ func (p rest) Open(ctx context.Context, typeURL string, opened func()) (xdsclien
 		return nil, err
 	}
 	return &poller{
-		rest: p, ctx: ctx, typeURL: typeURL, url: p.base + apiservices.Of(typeURL).Path,
-		opened: sync.OnceFunc(opened), wake: wake.New(),
+		rest: p, ctx: ctx, typeURL: typeURL, opened: sync.OnceFunc(opened), wake: wake.New(),
 	}, nil
 }
 

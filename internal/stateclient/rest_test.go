@@ -156,13 +156,14 @@ func TestREST3_interval(t *testing.T) {
 func TestACK6_OPS6_undecodableJSON(t *testing.T) {
 	const head = `{"resources": [{"@type": "` + resource.APITypePrefix
 	for body, want := range map[string]string{
-		"{":                        "error cannot decode the response: unexpected EOF",
-		`{"resources": PRIVATE}`:   "error cannot decode the response: line 1:15",
-		head + `example.Thing"}]}`: `error cannot decode the response: line 1:26: unable to resolve "type.googleapis.com/example.Thing"`,
-		head + `envoy.config.cluster.v3.Cluster", "metadata": "PRIVATE"}]}`:              "error cannot decode the response: line 1:",
-		head + `envoy.config.core.v3.DataSource", "inline_bytes": "PRIVATE!"}]}`:         "error cannot decode the response: line 1:97: invalid value for bytes field inlineBytes",
-		head + `envoy.config.endpoint.v3.ClusterLoadAssignment", "cluster_name": "a"}]}`: `error the resource "a" is a`,
-		`{"type_url": "` + endpointType + `"}`:                                           "error a response for a type that was not requested",
+		"":                         "error cannot decode the response: line 1:1: unexpected token",
+		"{":                        "error cannot decode the response: the text ends too early",
+		`{"resources": PRIVATE}`:   "error cannot decode the response: line 1:15: ",
+		head + `example.Thing"}]}`: `error cannot decode resources[0]: line 1:11: this build does not know the type type.googleapis.com/example.Thing`,
+		head + `envoy.config.cluster.v3.Cluster", "metadata": "PRIVATE"}]}`:              "error cannot decode resources[0]: line 1:",
+		head + `envoy.config.core.v3.DataSource", "inline_bytes": "PRIVATE!"}]}`:         "error cannot decode resources[0]: line 1:82: invalid value for bytes field inlineBytes",
+		head + `envoy.config.endpoint.v3.ClusterLoadAssignment", "cluster_name": "a"}]}`: `error cannot decode resources[0]: its type is "`,
+		`{"type_url": "` + endpointType + `"}`:                                           "error cannot decode the response: its type_url is ",
 		head + `envoy.config.cluster.v3.Cluster", "name": "a", "unknown": "field"}]}`:    "added a",
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -190,14 +191,13 @@ func TestREST3_errors(t *testing.T) {
 		want codes.Code
 		text string
 	}{
-		{http.StatusBadRequest, " no \n", codes.InvalidArgument, "HTTP status Bad Request: no"},
-		{http.StatusUnsupportedMediaType, "", codes.InvalidArgument, "HTTP status Unsupported Media Type"},
-		{http.StatusUnauthorized, "", codes.Unauthenticated, "HTTP status Unauthorized"},
-		{http.StatusForbidden, "", codes.PermissionDenied, "HTTP status Forbidden"},
-		{http.StatusNotFound, "", codes.Unimplemented, "HTTP status Not Found"},
-		{http.StatusMethodNotAllowed, "", codes.Unimplemented, "HTTP status Method Not Allowed"},
-		{http.StatusServiceUnavailable, "", codes.Unavailable, "HTTP status Service Unavailable"},
-		{http.StatusOK, "", codes.Unavailable, "the response has no body"},
+		{http.StatusBadRequest, " no \n", codes.InvalidArgument, "HTTP status 400 (Bad Request): no"},
+		{http.StatusUnsupportedMediaType, "", codes.InvalidArgument, "HTTP status 415 (Unsupported Media Type)"},
+		{http.StatusUnauthorized, "", codes.Unauthenticated, "HTTP status 401 (Unauthorized)"},
+		{http.StatusForbidden, "", codes.PermissionDenied, "HTTP status 403 (Forbidden)"},
+		{http.StatusNotFound, "", codes.Unimplemented, "HTTP status 404 (Not Found)"},
+		{http.StatusMethodNotAllowed, "", codes.Unimplemented, "HTTP status 405 (Method Not Allowed)"},
+		{http.StatusServiceUnavailable, "", codes.Unavailable, "HTTP status 503 (Service Unavailable)"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			_, _, stop := rested(t, xdsclient.Options{}, func(c *xdsclient.Client, p *polled) {
