@@ -9,11 +9,19 @@ import (
 
 // Apply puts a response of an upstream stream into the tables, and rings the clients that wait
 // for it. A *RejectedError says why the response is to be NACKed: a name occurs twice, a payload
-// has another type, or a name cannot be parsed. What was cached stays. The relay counts resources
-// that were not asked for, and leaves them out (SUB-13).
-func (s Session) Apply(stream wire.StreamID, r *wire.DeltaResponse, received time.Time) error {
+// has another type, a name cannot be parsed, or a resource has none. What was cached stays. The
+// relay counts resources that were not asked for, and leaves them out (SUB-13).
+//
+// A response of the state of the world (wire.Response.State) says nothing of removals. They are
+// worked out here, and content with the bytes that the relay holds is no change. A response of a
+// full-state type (Source.FullState) holds everything, and so does one that says that it is
+// complete: any other resource that was received before is gone (RES-8). Then the wildcard is
+// synced. A name that was never received may be missing because the response answers an older
+// request. It waits for its clock (RES-7), unless the response is complete. Responses of other
+// types remove nothing.
+func (s Session) Apply(stream wire.StreamID, r *wire.Response, received time.Time) error {
 	if shared := s.store.cache.share(r.Resources); shared != nil {
-		own := *r
+		own := *r // a source may give the same to several stores
 		own.Resources = shared
 		r = &own
 	}
@@ -21,6 +29,7 @@ func (s Session) Apply(stream wire.StreamID, r *wire.DeltaResponse, received tim
 	if err != nil {
 		return err
 	}
+	u.bad = append(u.bad, r.Unnamed...)
 	return s.apply(stream, u)
 }
 
@@ -53,27 +62,4 @@ func (s Session) apply(stream wire.StreamID, u *update) error {
 		return &RejectedError{Reason: errors.Join(u.bad...).Error(), Partly: true}
 	}
 	return nil
-}
-
-// ApplyState is Apply for a source of the state of the world. It has the same errors (ACK-6), and
-// one for resources without a name. Content with the bytes that the relay holds is no change.
-//
-// Removals are worked out here. A response of a full-state type (Source.FullState) holds
-// everything, and so does one that says that it is complete: any other resource that was received
-// before is gone (RES-8). Then the wildcard is synced. A name that was never received may be
-// missing because the response answers an older request. It waits for its clock (RES-7), unless
-// the response is complete. Responses of other types remove nothing.
-func (s Session) ApplyState(stream wire.StreamID, r *wire.StateResponse, received time.Time) error {
-	resources := r.Resources // a source may give the same to several stores
-	if shared := s.store.cache.share(resources); shared != nil {
-		resources = shared
-	}
-	u, err := newUpdate(&wire.DeltaResponse{
-		TypeURL: r.TypeURL, Resources: resources, Errors: r.Errors, ControlPlane: r.ControlPlane,
-	}, received)
-	if err != nil {
-		return err
-	}
-	u.state, u.bad = r, append(u.bad, r.Unnamed...)
-	return s.apply(stream, u)
 }

@@ -119,8 +119,8 @@ func saysWhole(u *update, c *Collection) bool {
 	switch {
 	case u.saysNothing():
 		return false
-	case u.state != nil:
-		return (c.Wildcard() || u.state.Complete) && !u.heartbeats()
+	case u.response.State:
+		return (c.Wildcard() || u.response.Complete) && !u.heartbeats
 	case !c.Wildcard():
 		return false
 	}

@@ -83,7 +83,7 @@ func (u *update) bare(t *Table, key string, r *wire.Resource) {
 	for _, e := range t.aliases.of(key) {
 		e.response = t.upstream.response
 	}
-	if u.state != nil {
+	if u.response.State {
 		u.heartbeat(t, key, r)
 		return
 	}
@@ -158,7 +158,7 @@ func (u *update) failEntry(t *Table, e *Entry, re *wire.ResourceError) {
 		if e.Member() {
 			e.coll.quiet.confirm(e, false, u.received)
 		}
-		if u.state != nil && u.lists(t) {
+		if u.response.State && u.lists(t) {
 			confirm(t, e) // it will not say more, and lists wait for its word (SUR-1, ABS-3)
 		}
 	}

@@ -11,11 +11,11 @@ import (
 // applyShared applies a response on a stream that carries the wildcard and the names of its type:
 // each table gets its part.
 func (u *update) applyShared(whole, named *Table) {
-	parts := map[*Table]*wire.DeltaResponse{}
+	parts := map[*Table]*wire.Response{}
 	for _, t := range []*Table{whole, named} {
-		parts[t] = &wire.DeltaResponse{
-			TypeURL: u.response.TypeURL, SystemVersion: u.response.SystemVersion,
-			RemovedVariants: u.response.RemovedVariants,
+		parts[t] = &wire.Response{
+			State: u.response.State, Complete: u.response.Complete, Version: u.response.Version,
+			TypeURL: u.response.TypeURL, RemovedVariants: u.response.RemovedVariants,
 		}
 	}
 	for i, r := range u.response.Resources {
@@ -81,21 +81,21 @@ func awaits(t *Table, key string) bool {
 
 // concerns reports whether a response says something to a table. part is the table's own part. An
 // empty response says something to both tables, and so does a list.
-func concerns(u *update, t *Table, part *wire.DeltaResponse) bool {
+func concerns(u *update, t *Table, part *wire.Response) bool {
 	r := u.response
 	nothing := len(r.Resources)+len(r.Removed)+len(r.Errors)+len(r.RemovedVariants) == 0
 	return nothing || len(part.Resources)+len(part.Removed)+len(part.Errors)+len(part.RemovedVariants) > 0 ||
-		(u.state != nil && u.lists(t))
+		(u.response.State && u.lists(t))
 }
 
 // applyPart applies the part of a response that is a table's own.
-func (u *update) applyPart(t *Table, r *wire.DeltaResponse) {
+func (u *update) applyPart(t *Table, r *wire.Response) {
 	part, err := newUpdate(r, u.received)
 	if err != nil {
 		u.bad = append(u.bad, err) // it was checked with the whole
 		return
 	}
-	part.state, part.bad = u.state, u.bad
+	part.bad, part.heartbeats = u.bad, u.heartbeats
 	part.apply(t)
 	u.unsolicited += part.unsolicited
 	u.foreign, u.foreigner = u.foreign+part.foreign, cmp.Or(part.foreigner, u.foreigner)

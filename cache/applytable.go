@@ -3,7 +3,9 @@ package cache
 import "time"
 
 func (u *update) apply(t *Table) {
-	t.serverVersions.noteSystem(u.response.SystemVersion)
+	if !u.response.State {
+		t.serverVersions.noteSystem(u.response.Version)
+	}
 	t.upstream.response++
 	leaveOutForeign(u, t)
 	nameErrors(u, t)
@@ -42,7 +44,7 @@ func (u *update) apply(t *Table) {
 			u.fail(t, key, &u.response.Errors[i])
 		}
 	}
-	if u.state != nil {
+	if u.response.State {
 		u.conclude(t)
 	}
 }
@@ -71,7 +73,7 @@ func answered(t *Table, now time.Time, empty bool) {
 // conclude applies what a response says by leaving it out. A response with a bad name is
 // rejected, and removes nothing.
 func (u *update) conclude(t *Table) {
-	if u.state.Complete {
+	if u.response.Complete {
 		u.unsolicited = 0 // the source says everything of the type, unasked
 	}
 	if !concludes(u) {
@@ -86,7 +88,7 @@ func (u *update) conclude(t *Table) {
 		}
 		dropUnlisted(u, t)
 	}
-	t.serverVersions.info = u.state.VersionInfo
+	t.serverVersions.info = u.response.Version
 	if !t.upstream.held.any() { // else it does not stand for what clients are shown
 		t.serverVersions.note()
 	}
@@ -127,12 +129,12 @@ func (u *update) concludeNames(t *Table) {
 		case u.isExcused(t, e):
 		case e.Exists():
 			gone = append(gone, e)
-		case u.state.Complete && (e.state == Unknown || e.state == Failed):
+		case u.response.Complete && (e.state == Unknown || e.state == Failed):
 			t.remove(e, Absent, nil, u.received)
 		}
 	}
 	loseNames(t, gone, u.received)
-	if !u.state.Complete {
+	if !u.response.Complete {
 		return
 	}
 	for _, c := range t.colls {
@@ -171,7 +173,7 @@ func (u *update) isExcused(t *Table, e *Entry) bool {
 	if i := e.extra.demand; i != nil && i.leftOut {
 		return true
 	}
-	if u.state.Complete {
+	if u.response.Complete {
 		return false
 	}
 	return t.excuses.has(e) || (e.Member() && e.coll.errors.leavesOpen())

@@ -39,7 +39,7 @@ func (u *update) matchVariants(t *Table) {
 			u.touch(t, r.key).remove(r.constraints)
 		}
 	}
-	if u.state != nil && len(u.bad) == 0 && !u.heartbeats() && u.lists(t) {
+	if u.response.State && len(u.bad) == 0 && !u.heartbeats && u.lists(t) {
 		for key, set := range t.variants.sets {
 			if set.removeOlder(t.upstream.response) {
 				u.touch(t, key)
@@ -74,9 +74,9 @@ func (m matching) bare(c *keyer.Constraints, r *wire.Resource) {
 	switch {
 	case renewed:
 		h.response, h.received, h.stale = t.upstream.response, u.received, false
-	case u.state != nil && h != nil:
+	case u.response.State && h != nil:
 		h.response = t.upstream.response
-	case u.state == nil:
+	case !u.response.State:
 		m.set.remove(c)
 	}
 }

@@ -110,7 +110,7 @@ func TestCheckTTL(t *testing.T) {
 			k, b := newBroken(t, NeedsStream|NeedsTTL)
 			k.says(WholeType, "+a@1~10s", "+b@1~20s")
 			k.says(WholeType, "=a@1~10s", "=b@1~10s")
-			once := &wire.DeltaResponse{TypeURL: cds, Resources: []*wire.Resource{words.Variant(cds, "once@1!")}}
+			once := &wire.Response{TypeURL: cds, Resources: []*wire.Resource{words.Variant(cds, "once@1!")}}
 			k.apply(WholeType, once)
 			k.says(ByName, "+n@1~10s")
 			b.finds(t, tc.want, tc.breakIt)

@@ -7,11 +7,10 @@
 // one upstream stream (SUB-12). A table has an [Entry] for each name, and a [Collection] for
 // "*" or each glob.
 //
-// A [Session] is the upstream side of a store. It fills the store ([Session.Apply],
-// [Session.ApplyState]), asks which streams there should be ([Session.Streams]) and what to
-// subscribe to ([Session.Restart], [Session.TakeDemand]). The package does no I/O and starts no
-// goroutine. It looks into a payload only for the names that the payload refers to (WARM-3,
-// SUB-11).
+// A [Session] is the upstream side of a store. It fills the store ([Session.Apply]),
+// asks which streams there should be ([Session.Streams]) and what to subscribe to
+// ([Session.Restart], [Session.TakeDemand]). The package does no I/O and starts no goroutine. It
+// looks into a payload only for the names that the payload refers to (WARM-3, SUB-11).
 //
 // # Collections and cursors
 //

@@ -57,7 +57,7 @@ func refilter(t *Table, c *Collection) {
 		c.foreign = false // the answer says whether there is something foreign in it still
 		c.demand.ask()
 	}
-	u := &update{response: &wire.DeltaResponse{TypeURL: t.typeURL}, received: t.store.cache.Now()}
+	u := &update{response: &wire.Response{TypeURL: t.typeURL}, received: t.store.cache.Now()}
 	for e := c.log.live.head; e != nil; {
 		next := e.next
 		if !source.speaks(e.key) {

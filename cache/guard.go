@@ -70,7 +70,7 @@ func judge(u *update, t *Table) {
 		return
 	}
 	var l loss
-	if u.state == nil {
+	if !u.response.State {
 		for _, key := range u.removed {
 			l.addKey(t, key)
 		}
@@ -85,7 +85,7 @@ func judge(u *update, t *Table) {
 	if assigns(t.typeURL) {
 		countEmptied(u, t, &l)
 	}
-	if l.lost > 0 && u.state == nil || t.upstream.held != nil && t.upstream.held.window.Open(u.received) {
+	if l.lost > 0 && !u.response.State || t.upstream.held != nil && t.upstream.held.window.Open(u.received) {
 		countNew(u, t, &l)
 	}
 	guardLoss(t, l, u.received)
@@ -119,7 +119,7 @@ func countEmptied(u *update, t *Table, l *loss) {
 // countNew counts the resources that there were not before. Of a list of all members countMissing
 // has counted them.
 func countNew(u *update, t *Table, l *loss) {
-	if u.state != nil && t.kind == WholeType && u.lists(t) {
+	if u.response.State && t.kind == WholeType && u.lists(t) {
 		return
 	}
 	for i, key := range u.keys {

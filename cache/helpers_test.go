@@ -45,7 +45,7 @@ func (k *kept) says(kind Kind, said ...string) {
 	k.apply(kind, words.Response(cds, said...))
 }
 
-func (k *kept) apply(kind Kind, r *wire.DeltaResponse) {
+func (k *kept) apply(kind Kind, r *wire.Response) {
 	k.Helper()
 	if err := k.store.Session().Apply(stream(kind), r, time.Now()); err != nil {
 		k.Fatalf("Apply: %v", err)

@@ -26,7 +26,7 @@ func releaseTable(t *Table, now time.Time, ended Ending) {
 	t.store.due.held.leave(t)
 	releaseKept(t, t.upstream.held.kept)
 	names := t.upstream.held.end()
-	u := &update{response: &wire.DeltaResponse{TypeURL: t.typeURL}, received: now}
+	u := &update{response: &wire.Response{TypeURL: t.typeURL}, received: now}
 	for key, f := range names.Take() {
 		switch stale := unconfirmed(t.entries[key]); {
 		case !f.Removes():

@@ -88,10 +88,10 @@ func (u *update) speaksOf(t *Table, e *Entry, v string) bool {
 	if has(v) {
 		return true
 	}
-	if u.state == nil || !e.Exists() || u.state.VersionInfo == "" || u.state.VersionInfo != t.serverVersions.info {
+	if !u.response.State || !e.Exists() || u.response.Version == "" || u.response.Version != t.serverVersions.info {
 		return false
 	}
-	return v == "" || v == u.state.VersionInfo || has("")
+	return v == "" || v == u.response.Version || has("")
 }
 
 // spoken records that the server has spoken of an entry whose content stays.
@@ -115,7 +115,7 @@ func heldHeartbeat(u *update, t *Table, key string, r *wire.Resource) bool {
 	if !held || f.Removes() {
 		return false
 	}
-	ofList := u.state != nil && (r.Version == "" || r.Version == u.state.VersionInfo)
+	ofList := u.response.State && (r.Version == "" || r.Version == u.response.Version)
 	if f.Resource.Version != r.Version && !ofList {
 		return false
 	}

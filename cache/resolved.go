@@ -45,7 +45,7 @@ func (s Session) ApplyResolved(all []*Resolved, received time.Time) {
 
 func (r *Resolved) apply(t *Table, received time.Time) {
 	u := &update{
-		response: &wire.DeltaResponse{TypeURL: r.TypeURL, Removed: r.Removed},
+		response: &wire.Response{TypeURL: r.TypeURL, Removed: r.Removed},
 		removed:  r.Removed, resolved: true, received: received,
 	}
 	for _, f := range r.Found {

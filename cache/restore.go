@@ -44,7 +44,7 @@ func restoring(c *Cache, i *TableImage, now time.Time) *update {
 		}
 	}
 	i.Resources = alive
-	r := &wire.DeltaResponse{TypeURL: i.TypeURL, Resources: make([]*wire.Resource, len(alive)), SystemVersion: i.SystemVersion}
+	r := &wire.Response{TypeURL: i.TypeURL, Resources: make([]*wire.Resource, len(alive)), Version: i.SystemVersion}
 	for n := range alive {
 		alive[n].Resource = c.shares(alive[n].Resource)
 		r.Resources[n] = alive[n].Resource

@@ -56,7 +56,7 @@ func rollBack(t *Table, names map[string]*wire.Resource, now time.Time) (changed
 	was := *h
 	*h = heldBack{} // nothing of this is held
 	fates := make(map[string]undone)
-	u := &update{response: &wire.DeltaResponse{TypeURL: t.typeURL}, received: now}
+	u := &update{response: &wire.Response{TypeURL: t.typeURL}, received: now}
 	keys := slices.Sorted(maps.Keys(names))
 	for _, removals := range []bool{false, true} {
 		for _, key := range keys {

@@ -40,10 +40,10 @@ func sent(t *testing.T, name, version string) *wire.Resource {
 // form it comes in, and as long as anybody has it.
 func TestStoresShareBytes_LIM3(t *testing.T) {
 	delta := func(s *Store, version string) error {
-		return s.Session().Apply(wire.StreamID{}, &wire.DeltaResponse{TypeURL: cds, Resources: []*wire.Resource{sent(t, "a", version)}}, time.Now())
+		return s.Session().Apply(wire.StreamID{}, &wire.Response{TypeURL: cds, Resources: []*wire.Resource{sent(t, "a", version)}}, time.Now())
 	}
 	state := func(s *Store, version string) error {
-		return s.Session().ApplyState(wire.StreamID{}, &wire.StateResponse{TypeURL: cds, VersionInfo: version, Resources: []*wire.Resource{sent(t, "a", version)}}, time.Now())
+		return s.Session().Apply(wire.StreamID{}, &wire.Response{State: true, TypeURL: cds, Version: version, Resources: []*wire.Resource{sent(t, "a", version)}}, time.Now())
 	}
 	restored := func(s *Store, version string) error {
 		s.Snapshots().Restore(&Image{Tables: []TableImage{{

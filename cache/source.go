@@ -20,7 +20,7 @@ type Source struct {
 	// FullState are the types with complete state-of-the-world responses, received and sent
 	// (RES-2, RES-8).
 	FullState map[string]bool
-	// State says that the source speaks the state of the world (ApplyState): it can remove a
+	// State says that the source speaks the state of the world: it can remove a
 	// resource only by leaving it out.
 	State bool
 	// PerType says that each type has upstream streams of its own.

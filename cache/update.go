@@ -24,14 +24,14 @@ func (e *RejectedError) Partial() bool { return e.Partly }
 
 // update is a response on its way into a table.
 type update struct {
-	response    *wire.DeltaResponse
-	state       *wire.StateResponse // what response was made of; nil if it came as it is
-	keys        []string            // of response.Resources; badKey where the name is bad
-	removed     []string            // keys of response.Removed, likewise
-	failed      []string            // keys of response.Errors, likewise, and badKey where it was named before
-	failing     map[string]bool     // the same as a set; nil without any
-	resolved    bool                // the relay itself says so
-	restored    bool                // an earlier process left it (Restore)
+	response    *wire.Response
+	keys        []string        // of response.Resources; badKey where the name is bad
+	removed     []string        // keys of response.Removed, likewise
+	failed      []string        // keys of response.Errors, likewise, and badKey where it was named before
+	failing     map[string]bool // the same as a set; nil without any
+	resolved    bool            // the relay itself says so
+	heartbeats  bool            // a state of the world without content: no list, it removes nothing (TTL-3)
+	restored    bool            // an earlier process left it (Restore)
 	bad         []error
 	received    time.Time
 	unsolicited int
@@ -45,8 +45,8 @@ type update struct {
 const badKey = "\x00"
 
 // newUpdate works out the keys and checks the envelope, before any lock is taken.
-func newUpdate(r *wire.DeltaResponse, received time.Time) (*update, error) {
-	u := &update{response: r, received: received}
+func newUpdate(r *wire.Response, received time.Time) (*update, error) {
+	u := &update{response: r, received: received, heartbeats: heartbeats(r)}
 	u.keys = make([]string, len(r.Resources))
 	for i, res := range r.Resources {
 		if typeURL := res.TypeURL(); res.HasPayload() && !wire.MayHold(r.TypeURL, typeURL) {
@@ -176,7 +176,7 @@ func (u *update) saysNothing() bool {
 // server still waits for something. No collection is answered by that, unless the response is
 // the list of all that there is (RES-2).
 func onlyDelays(u *update) bool {
-	if len(u.keys)+len(u.removed)+len(u.removals) > 0 || len(u.response.Errors) == 0 || u.state != nil && u.state.Complete {
+	if len(u.keys)+len(u.removed)+len(u.removals) > 0 || len(u.response.Errors) == 0 || u.response.Complete {
 		return false
 	}
 	return !slices.ContainsFunc(u.response.Errors, func(e wire.ResourceError) bool { return !(&e).Transient() })
@@ -263,20 +263,18 @@ func identity(key string, c *keyer.Constraints) string {
 	return key + "\x00" + c.Key()
 }
 
-// heartbeats reports whether a response has heartbeats only: it is no list, and removes nothing
-// (TTL-3).
-func (u *update) heartbeats() bool {
-	r := u.state
-	return !r.Complete && len(r.Resources) > 0 && !slices.ContainsFunc(r.Resources, (*wire.Resource).HasPayload)
+// heartbeats reports whether a response of the state of the world has heartbeats only.
+func heartbeats(r *wire.Response) bool {
+	return r.State && !r.Complete && len(r.Resources) > 0 && !slices.ContainsFunc(r.Resources, (*wire.Resource).HasPayload)
 }
 
 // lists reports whether a resource that the response does not hold is gone.
 func (u *update) lists(t *Table) bool {
-	return u.state.Complete || t.store.source.FullState[t.typeURL]
+	return u.response.Complete || t.store.source.FullState[t.typeURL]
 }
 
 // concludes reports whether what the response leaves out may be gone.
-func concludes(u *update) bool { return len(u.bad) == 0 && !u.heartbeats() }
+func concludes(u *update) bool { return len(u.bad) == 0 && !u.heartbeats }
 
 // same reports whether an entry holds a resource. The resolver may take a resource from an
 // alternative under another name. That alone is no change (RES-1).

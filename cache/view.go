@@ -69,7 +69,7 @@ func (s *Store) Ring(b *TypeBell) {
 	s.journal.ringType(b)
 }
 
-// Heard reports whether the last Apply or ApplyState brought content that goes to a client
+// Heard reports whether the last Apply brought content that goes to a client
 // now. Content without subscribers does not, and neither does content that is held back since
 // the lists of all its subscribers would lack something else (RES-2). If there are many
 // subscribers, one of them counts as sent it.

@@ -94,11 +94,11 @@ func deliveries(tb testing.TB, f form, n int) func() {
 	}
 	p.set(clusterType, "0", "a")
 	p.pump()
-	var updates [2]*wire.DeltaResponse
+	var updates [2]*wire.Response
 	for i := range updates {
 		r := resourceOf(clusterType, "a", fmt.Sprint("v", i))
 		r.Resource.Value = make([]byte, 1<<10)
-		updates[i] = &wire.DeltaResponse{TypeURL: clusterType, Resources: []*wire.Resource{p.wire(r)}}
+		updates[i] = &wire.Response{TypeURL: clusterType, Resources: []*wire.Resource{p.wire(r)}}
 	}
 	version := 0
 	return func() {

@@ -81,7 +81,7 @@ func ExampleNewServer() {
 		fmt.Println(err)
 		return
 	}
-	err = store.Session().Apply(wire.StreamID{}, &wire.DeltaResponse{TypeURL: typeURL, Resources: []*wire.Resource{backend}}, time.Now())
+	err = store.Session().Apply(wire.StreamID{}, &wire.Response{TypeURL: typeURL, Resources: []*wire.Resource{backend}}, time.Now())
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -76,7 +76,7 @@ func (p *plane) put(typeURL string, resources ...*discovery.Resource) {
 		p.exists[typeURL][p.key(r.Name)] = r
 	}
 	for stream, subs := range p.streams {
-		resp := &wire.DeltaResponse{TypeURL: typeURL, SystemVersion: "system-" + resources[0].Version}
+		resp := &wire.Response{TypeURL: typeURL, Version: "system-" + resources[0].Version}
 		for _, r := range resources {
 			if p.covered(subs[typeURL], p.key(r.Name)) {
 				resp.Resources = append(resp.Resources, p.wire(r))
@@ -90,7 +90,7 @@ func (p *plane) put(typeURL string, resources ...*discovery.Resource) {
 func (p *plane) unset(typeURL string, names ...string) {
 	p.tb.Helper()
 	for stream, subs := range p.streams {
-		resp := &wire.DeltaResponse{TypeURL: typeURL}
+		resp := &wire.Response{TypeURL: typeURL}
 		for _, name := range names {
 			if p.covered(subs[typeURL], p.key(name)) {
 				resp.Removed = append(resp.Removed, name)
@@ -157,7 +157,7 @@ func (p *plane) answer(stream int, sub wire.Subscription) {
 	if p.silent {
 		return
 	}
-	resp := &wire.DeltaResponse{TypeURL: sub.TypeURL, SystemVersion: "system-1"}
+	resp := &wire.Response{TypeURL: sub.TypeURL, Version: "system-1"}
 	for _, key := range slices.Sorted(maps.Keys(p.exists[sub.TypeURL])) {
 		if r := p.exists[sub.TypeURL][key]; p.covered(fresh, key) && sub.Versions[r.Name] != r.Version {
 			resp.Resources = append(resp.Resources, p.wire(r))
@@ -172,7 +172,7 @@ func (p *plane) answer(stream int, sub wire.Subscription) {
 }
 
 // absent tells which of the fresh names do not exist, or cannot be had.
-func (p *plane) absent(resp *wire.DeltaResponse, fresh map[string]bool) {
+func (p *plane) absent(resp *wire.Response, fresh map[string]bool) {
 	for _, key := range slices.Sorted(maps.Keys(fresh)) {
 		switch code, failed := p.errors[key]; {
 		case failed:
@@ -189,7 +189,7 @@ func (p *plane) absent(resp *wire.DeltaResponse, fresh map[string]bool) {
 // settle lets the quiet time of collections pass.
 func (p *plane) settle() { p.store.Session().Settle(time.Now().Add(time.Hour)) }
 
-func (p *plane) apply(stream int, r *wire.DeltaResponse) {
+func (p *plane) apply(stream int, r *wire.Response) {
 	p.tb.Helper()
 	if p.streams[stream] == nil || len(r.Resources)+len(r.Removed)+len(r.Errors) == 0 {
 		return

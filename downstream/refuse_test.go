@@ -12,7 +12,7 @@ import (
 
 // fails has the control plane report an error.
 func (p *plane) fails(typeURL, name string, code codes.Code) {
-	p.apply(0, &wire.DeltaResponse{TypeURL: typeURL, Errors: []wire.ResourceError{{Name: name, Code: code}}})
+	p.apply(0, &wire.Response{TypeURL: typeURL, Errors: []wire.ResourceError{{Name: name, Code: code}}})
 }
 
 const nobodys = "xdstp://nobody/envoy.config.endpoint.v3.ClusterLoadAssignment/x"

@@ -193,7 +193,7 @@ func TestResponses(t *testing.T) {
 			h.quiet()
 			none := &discovery.Resource{Name: "none", Aliases: []string{"a", "b"}, Version: "7"}
 			none.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 1999, protowire.BytesType), "from the future"))
-			h.opaque.apply(0, &wire.DeltaResponse{TypeURL: clusterType, Resources: []*wire.Resource{h.opaque.wire(none)}})
+			h.opaque.apply(0, &wire.Response{TypeURL: clusterType, Resources: []*wire.Resource{h.opaque.wire(none)}})
 			later := h.client()
 			later.subscribe(clusterType, "b")
 			for _, c := range []*client{first, later} {

@@ -50,7 +50,7 @@ func TestTTL(t *testing.T) {
 		late.wantsTTL(6*time.Second, true)
 
 		beat := &discovery.Resource{Name: "a", Version: "1", Ttl: durationpb.New(time.Minute)}
-		h.opaque.apply(0, &wire.DeltaResponse{TypeURL: clusterType, Resources: []*wire.Resource{h.opaque.wire(beat)}})
+		h.opaque.apply(0, &wire.Response{TypeURL: clusterType, Resources: []*wire.Resource{h.opaque.wire(beat)}})
 		able.wantsTTL(time.Minute, false)
 		late.wantsTTL(time.Minute, false)
 		plain.wants()
@@ -182,7 +182,7 @@ func (h *harness) give(typeURL, name, version string, ttl time.Duration) {
 func (h *harness) beat(typeURL, name, version string, ttl time.Duration) {
 	h.Helper()
 	beat := &discovery.Resource{Name: name, Version: version, Ttl: durationpb.New(ttl)}
-	h.opaque.apply(0, &wire.DeltaResponse{TypeURL: typeURL, Resources: []*wire.Resource{h.opaque.wire(beat)}})
+	h.opaque.apply(0, &wire.Response{TypeURL: typeURL, Resources: []*wire.Resource{h.opaque.wire(beat)}})
 }
 
 func TestTTL_SotW(t *testing.T) {

@@ -129,7 +129,7 @@ func learn(t *testing.T, s *session) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.store.Session().Apply(wire.StreamID{}, &wire.DeltaResponse{TypeURL: clusterType, Resources: []*wire.Resource{res}}, time.Now()); err != nil {
+	if err := s.store.Session().Apply(wire.StreamID{}, &wire.Response{TypeURL: clusterType, Resources: []*wire.Resource{res}}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 }

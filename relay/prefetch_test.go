@@ -74,7 +74,7 @@ func (r *reader) says(list *listenerv3.ListenerCollection) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	if err := r.store.Session().Apply(wire.StreamID{}, &wire.DeltaResponse{TypeURL: listType, Resources: []*wire.Resource{res}}, time.Now()); err != nil {
+	if err := r.store.Session().Apply(wire.StreamID{}, &wire.Response{TypeURL: listType, Resources: []*wire.Resource{res}}, time.Now()); err != nil {
 		r.Fatal(err)
 	}
 	r.ahead.take()
@@ -156,7 +156,7 @@ func TestPrefetcher_LIST2_LIST3(t *testing.T) {
 	in("LIST-3 a directory that is removed lets go of its members", func(r *reader) {
 		r.says(members(3))
 		pass(linger) // or the session is gone as soon as it is let go of
-		gone := &wire.DeltaResponse{TypeURL: listType, Removed: []string{listFoo}}
+		gone := &wire.Response{TypeURL: listType, Removed: []string{listFoo}}
 		if err := r.store.Session().Apply(wire.StreamID{}, gone, time.Now()); err != nil {
 			r.Fatal(err)
 		}

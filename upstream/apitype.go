@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-
 	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )

@@ -124,7 +124,7 @@ func (d *delivered) unsubscribed(stream wire.StreamID, sub wire.Subscription) {
 }
 
 // received takes an incremental response.
-func (d *delivered) received(stream wire.StreamID, r *wire.DeltaResponse, bytes int) {
+func (d *delivered) received(stream wire.StreamID, r *wire.Response, bytes int) {
 	t := d.of(stream, r.TypeURL)
 	t.bytes = bytes
 	for _, name := range r.Removed {
@@ -183,7 +183,7 @@ func (d *delivered) listed(stream wire.StreamID, typeURL string, names []string,
 // A server that has nothing left of a type may be silent to a request without a version:
 // go-control-plane's snapshots have none for such a type, so nothing is news. Clients may go on
 // asking for what is gone, for as long as its loss is held back (SUR-3).
-func (d *delivered) receivedState(stream wire.StreamID, r *wire.StateResponse, bytes int, at time.Time) {
+func (d *delivered) receivedState(stream wire.StreamID, r *wire.Response, bytes int, at time.Time) {
 	if heartbeats(r) {
 		return // it answers nothing
 	}
@@ -202,7 +202,7 @@ func (d *delivered) receivedState(stream wire.StreamID, r *wire.StateResponse, b
 }
 
 // heartbeats reports whether a response has heartbeats only (TTL-3).
-func heartbeats(r *wire.StateResponse) bool {
+func heartbeats(r *wire.Response) bool {
 	return len(r.Resources) > 0 && !slices.ContainsFunc(r.Resources, (*wire.Resource).HasPayload)
 }
 
@@ -224,13 +224,11 @@ func (d *delivered) loseNamed() {
 }
 
 // take takes a response that was accepted.
-func (d *delivered) take(stream wire.StreamID, r received, at time.Time) {
-	_, _, bytes := r.counts()
-	switch r := r.(type) {
-	case *deltaReceived:
-		d.received(stream, &r.DeltaResponse, bytes)
-	case *stateReceived:
-		d.receivedState(stream, &r.StateResponse, bytes, at)
+func (d *delivered) take(stream wire.StreamID, r *wire.Received, at time.Time) {
+	if r.State {
+		d.receivedState(stream, &r.Response, r.Size, at)
+	} else {
+		d.received(stream, &r.Response, r.Size)
 	}
 }
 

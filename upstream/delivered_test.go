@@ -25,7 +25,7 @@ func TestSUR2_SUB10_ComparisonAsksOnce(t *testing.T) {
 	}
 	var d delivered
 	for stream, names := range map[wire.StreamID][]string{{}: {"a", "both"}, {Second: true}: {"both", "c"}} {
-		r := &wire.DeltaResponse{TypeURL: typeURL}
+		r := &wire.Response{TypeURL: typeURL}
 		for _, name := range names {
 			r.Resources = append(r.Resources, resource(name))
 		}
@@ -72,7 +72,7 @@ func TestSUR2_SUR3_QuestionsAfterLosses(t *testing.T) {
 			d := delivered{state: true, fullState: map[string]bool{clusters: true}}
 			now := time.Now()
 			take := func(l lesson) {
-				r := &wire.StateResponse{TypeURL: l.typeURL}
+				r := &wire.Response{State: true, TypeURL: l.typeURL}
 				for range l.count {
 					of := &discovery.Resource{Name: "r", Resource: &anypb.Any{TypeUrl: l.typeURL}}
 					if l.heartbeat {
@@ -116,7 +116,7 @@ func TestSUR2_SUR3_QuestionsAfterUnsubscriptions(t *testing.T) {
 	d := delivered{state: true, fullState: map[string]bool{clusters: true}}
 	now := time.Now()
 	take := func(typeURL string, names ...string) {
-		r := &wire.StateResponse{TypeURL: typeURL}
+		r := &wire.Response{State: true, TypeURL: typeURL}
 		for _, name := range names {
 			res, err := wire.NewResource(&discovery.Resource{Name: name, Resource: &anypb.Any{TypeUrl: typeURL}})
 			if err != nil {
@@ -173,7 +173,7 @@ func TestSUR2_RES7_QuestionsThatAreNotAnswered(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d.receivedState(stream(typeURL), &wire.StateResponse{TypeURL: typeURL, Resources: []*wire.Resource{res}}, bytes, time.Now())
+			d.receivedState(stream(typeURL), &wire.Response{State: true, TypeURL: typeURL, Resources: []*wire.Resource{res}}, bytes, time.Now())
 		}
 		d.listed(stream(listeners), listeners, []string{"x"}, true, time.Now())
 		d.listed(stream(clusters), clusters, nil, true, time.Now())
@@ -195,7 +195,7 @@ func TestSUR2_RES7_QuestionsThatAreNotAnswered(t *testing.T) {
 		}
 		sub := wire.Subscription{TypeURL: listeners, Subscribe: []string{"x", "y"}}
 		d.restarted(stream(listeners), []wire.Subscription{sub})
-		d.received(stream(listeners), &wire.DeltaResponse{TypeURL: listeners, Resources: []*wire.Resource{resource(listeners, "x"), resource(listeners, "y")}}, 1)
+		d.received(stream(listeners), &wire.Response{TypeURL: listeners, Resources: []*wire.Resource{resource(listeners, "x"), resource(listeners, "y")}}, 1)
 		first := asks(t, &d, listeners)
 		d.unanswered(first)
 		second := asks(t, &d, listeners)
@@ -206,7 +206,7 @@ func TestSUR2_RES7_QuestionsThatAreNotAnswered(t *testing.T) {
 		if third := asks(t, &d, listeners); !slices.Equal(third.parts[0].names, second.parts[0].names) {
 			t.Errorf("asks for %q, and only %q is left", third.parts[0].names, second.parts[0].names)
 		}
-		d.received(wire.StreamID{TypeURL: listeners, Second: true}, &wire.DeltaResponse{TypeURL: listeners, Resources: []*wire.Resource{resource(listeners, second.parts[0].names[0])}}, 1)
+		d.received(wire.StreamID{TypeURL: listeners, Second: true}, &wire.Response{TypeURL: listeners, Resources: []*wire.Resource{resource(listeners, second.parts[0].names[0])}}, 1)
 		d.unanswered(asks(t, &d, listeners)) // which came on two streams, and there is nothing else
 		asks(t, &d, listeners)
 		sub.Versions = map[string]string{"x": "1", "y": "1"}

@@ -1,9 +1,6 @@
 package upstream
 
 import (
-	"cmp"
-	"time"
-
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
@@ -59,56 +56,12 @@ func errorDetail(reason error) *statuspb.Status {
 // envelope is what a response must be answered with.
 type envelope struct{ typeURL, nonce, version string }
 
-// received is a response of either variant.
-type received interface {
-	// target is what the codec decodes into.
-	target() any
-	envelope() envelope
-	// assume says of what type it is if it does not say so itself: that of its stream,
-	// "" where a stream carries all types.
-	assume(typeURL string)
-	// counts are the resources and removals in it, and the bytes that it took.
-	counts() (resources, removed, bytes int)
-	// broken says why it could not be decoded, nil if it could.
-	broken() error
-	// apply hands it to the Store, whose error is the reason for a NACK.
-	apply(s Store, stream wire.StreamID, at time.Time) error
-}
+// envelopeOf is what a response must be answered with.
+func envelopeOf(r *wire.Received) envelope { return envelope{r.TypeURL, r.Nonce, r.Version} }
 
 // response makes the target of a variant's next response.
-func (a APIType) response() received {
-	if a.State() {
-		return new(stateReceived)
-	}
-	return new(deltaReceived)
-}
-
-type deltaReceived struct{ wire.Received }
-
-func (r *deltaReceived) target() any           { return &r.Received }
-func (r *deltaReceived) envelope() envelope    { return envelope{typeURL: r.TypeURL, nonce: r.Nonce} }
-func (r *deltaReceived) broken() error         { return r.Err }
-func (r *deltaReceived) assume(typeURL string) { r.TypeURL = cmp.Or(r.TypeURL, typeURL) }
-
-func (r *deltaReceived) counts() (resources, removed, bytes int) {
-	return len(r.Resources), len(r.Removed), r.Size
-}
-
-func (r *deltaReceived) apply(s Store, stream wire.StreamID, at time.Time) error {
-	return s.Apply(stream, &r.DeltaResponse, at)
-}
-
-type stateReceived struct{ wire.ReceivedState }
-
-func (r *stateReceived) target() any           { return &r.ReceivedState }
-func (r *stateReceived) envelope() envelope    { return envelope{r.TypeURL, r.Nonce, r.VersionInfo} }
-func (r *stateReceived) broken() error         { return r.Err }
-func (r *stateReceived) assume(typeURL string) { r.TypeURL = cmp.Or(r.TypeURL, typeURL) }
-
-func (r *stateReceived) counts() (resources, removed, bytes int) { return len(r.Resources), 0, r.Size }
-
-func (r *stateReceived) apply(s Store, stream wire.StreamID, at time.Time) error {
-	return s.ApplyState(stream, &r.StateResponse, at)
+func (a APIType) response() *wire.Received {
+	return &wire.Received{Response: wire.Response{State: a.State()}}
 }
 
 // deltaDialect is the incremental one. The server keeps the set of names.

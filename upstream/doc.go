@@ -82,11 +82,12 @@
 //   - calls Restart for each stream once the source can be read, which gives the names
 //     wanted, adds and takes off what TakeDemand says from then on, and begins anew
 //     (Lost, Restart) where TakeDemand is not ok;
-//   - hands over what it read with ApplyState. An error is what a NACK would say. A
-//     source that knows everything of a type sets [wire.StateResponse.Complete]: what is
+//   - hands over what it read with Apply. An error is what a NACK would say. Lists
+//     say that they are the state of the world ([wire.Response.State]). A source that
+//     knows everything of a type sets [wire.Response.Complete]: what is
 //     wanted and missing is absent at once. It has to do so again after each TakeDemand,
 //     for the names that were added;
-//   - calls Settle when that says, and anew after Restart, TakeDemand and ApplyState;
+//   - calls Settle when that says, and anew after Restart, TakeDemand and Apply;
 //   - calls Lost when the source cannot be read for the time being, if clients should
 //     not be told that names do not exist; what is cached stays either way.
 //

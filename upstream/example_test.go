@@ -2,7 +2,6 @@ package upstream_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"net"
@@ -44,11 +43,7 @@ func (printer) Restart(wire.StreamID, int) []wire.Subscription {
 	return []wire.Subscription{{TypeURL: resourcev3.ClusterType, Subscribe: []string{"*"}}}
 }
 
-func (p printer) ApplyState(wire.StreamID, *wire.StateResponse, time.Time) error {
-	return errors.New("this control plane speaks the incremental protocol")
-}
-
-func (p printer) Apply(_ wire.StreamID, r *wire.DeltaResponse, _ time.Time) error {
+func (p printer) Apply(_ wire.StreamID, r *wire.Response, _ time.Time) error {
 	for _, res := range r.Resources {
 		fmt.Println(res.Name)
 	}

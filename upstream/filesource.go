@@ -174,11 +174,11 @@ func (s *fileSource) tellAll(l *fileLine, now *fileType) {
 	resources := now.covered(l.wanted)
 	maps.Copy(resources, l.kept)
 	at := time.Now()
-	r := &wire.StateResponse{
-		TypeURL: l.id.TypeURL, VersionInfo: now.state.VersionInfo, Complete: true,
+	r := &wire.Response{
+		State: true, Complete: true, TypeURL: l.id.TypeURL, Version: now.state.VersionInfo,
 		Resources: l.timed(resources, at, true), Errors: l.errors(now),
 	}
-	s.hand(l, r.Resources, 0, at, func() error { return s.store.ApplyState(l.id, r, at) })
+	s.hand(l, r, at)
 	l.told, l.whole = now, true
 }
 
@@ -201,7 +201,7 @@ func (s *fileSource) keep(l *fileLine, now *fileType) {
 // answer tells the Store of new names only. Otherwise, with thousands of names asked for one
 // by one, each would cost a look at all of them.
 func (s *fileSource) answer(l *fileLine, now *fileType, names []string) {
-	r, at := &wire.DeltaResponse{TypeURL: l.id.TypeURL}, time.Now()
+	r, at := &wire.Response{TypeURL: l.id.TypeURL}, time.Now()
 	listed := make(map[*wire.Resource]bool, len(names)) // one may have several names (RES-10)
 	gone := make(map[string]bool)                       // one may be asked for with several sets of parameters
 	told := make(map[*wire.ResourceError]bool)
@@ -231,7 +231,7 @@ func (s *fileSource) answer(l *fileLine, now *fileType, names []string) {
 			}
 		}
 	}
-	s.hand(l, r.Resources, len(r.Removed), at, func() error { return s.store.Apply(l.id, r, at) })
+	s.hand(l, r, at)
 }
 
 // add gives the Store the resources that the files have. Others may be in a file that has
@@ -242,20 +242,19 @@ func (s *fileSource) add(l *fileLine, now *fileType) {
 	l.told, l.whole = now, false
 	errs := l.errors(now)
 	if len(resources)+len(errs) > 0 {
-		r := &wire.DeltaResponse{TypeURL: l.id.TypeURL, Resources: resources, Errors: errs}
-		s.hand(l, resources, 0, at, func() error { return s.store.Apply(l.id, r, at) })
+		s.hand(l, &wire.Response{TypeURL: l.id.TypeURL, Resources: resources, Errors: errs}, at)
 	}
 }
 
-// hand counts resources as a response, and applies it. If the Store rejects it (ACK-6) the
-// cached resources stay.
-func (s *fileSource) hand(l *fileLine, resources []*wire.Resource, removed int, at time.Time, apply func() error) {
+// hand counts a response, and applies it. If the Store rejects it (ACK-6) the cached resources
+// stay.
+func (s *fileSource) hand(l *fileLine, r *wire.Response, at time.Time) {
 	bytes := 0
-	for _, r := range resources {
-		bytes += r.Size()
+	for _, res := range r.Resources {
+		bytes += res.Size()
 	}
-	s.report.responded(l.id.TypeURL, len(resources), removed, bytes, at)
-	if err := s.session.safety.apply(apply); err != nil {
+	s.report.responded(l.id.TypeURL, len(r.Resources), len(r.Removed), bytes, at)
+	if err := s.session.safety.apply(s.store, l.id, r, at); err != nil {
 		l.lives = nil // the Store may have taken some of it
 		s.report.log.Warn("state of the files rejected", "type", l.id.TypeURL, "cached", cached(err), "error", detail(err))
 		rejected := &RejectedError{TypeURL: l.id.TypeURL, Err: err, At: at}

@@ -49,21 +49,21 @@ type memStore struct {
 	limits   []int
 	restarts map[wire.StreamID]int
 	lost     map[wire.StreamID]int
-	applied  []*wire.DeltaResponse
-	states   []*wire.StateResponse // of applied, those that came as such
-	shed     []int                 // how many bytes Shed was to let go of
-	withheld map[string]bool       // by type
-	leftOut  map[string][]string   // by type
-	refuse   error                 // what Apply returns
-	deaf     bool                  // nobody hears what Apply brings
-	same     bool                  // Apply changes nothing
-	alone    bool                  // one client uses it
-	anew     bool                  // TakeDemand asks to begin anew, until Restart
-	settled  []time.Time           // when Settle was called
-	single   []string              // calls of OneStream
-	recovers bool                  // what Shed lets go of is wanted again at once
-	quiet    time.Duration         // how long after a response something waits for Settle
-	lonely   bool                  // nobody waits for anything
+	applied  []*wire.Response
+	states   []*wire.Response    // of applied, those that came as such
+	shed     []int               // how many bytes Shed was to let go of
+	withheld map[string]bool     // by type
+	leftOut  map[string][]string // by type
+	refuse   error               // what Apply returns
+	deaf     bool                // nobody hears what Apply brings
+	same     bool                // Apply changes nothing
+	alone    bool                // one client uses it
+	anew     bool                // TakeDemand asks to begin anew, until Restart
+	settled  []time.Time         // when Settle was called
+	single   []string            // calls of OneStream
+	recovers bool                // what Shed lets go of is wanted again at once
+	quiet    time.Duration       // how long after a response something waits for Settle
+	lonely   bool                // nobody waits for anything
 }
 
 func newStore(wanted ...wire.Subscription) *memStore {
@@ -210,22 +210,15 @@ func (s *memStore) Withhold(_ wire.StreamID, typeURL string, withheld bool) {
 	s.withheld[typeURL] = withheld
 }
 
-// ApplyState takes a response for an incremental one, without removals.
-func (s *memStore) ApplyState(stream wire.StreamID, r *wire.StateResponse, at time.Time) error {
-	if err := s.Apply(stream, &wire.DeltaResponse{TypeURL: r.TypeURL, Nonce: r.Nonce, Resources: r.Resources}, at); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.states = append(s.states, r)
-	return nil
-}
-
-func (s *memStore) Apply(_ wire.StreamID, r *wire.DeltaResponse, _ time.Time) error {
+// Apply takes a response of the state of the world for an incremental one, without removals.
+func (s *memStore) Apply(_ wire.StreamID, r *wire.Response, _ time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refuse != nil {
 		return s.refuse
+	}
+	if r.State {
+		s.states = append(s.states, r)
 	}
 	if s.same {
 		return nil

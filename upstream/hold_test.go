@@ -269,7 +269,7 @@ type quickStore struct {
 	applied func(change uint64)
 }
 
-func (q *quickStore) Apply(stream wire.StreamID, r *wire.DeltaResponse, at time.Time) error {
+func (q *quickStore) Apply(stream wire.StreamID, r *wire.Response, at time.Time) error {
 	err := q.memStore.Apply(stream, r, at)
 	q.applied(q.Sequence())
 	return err

@@ -39,7 +39,7 @@ func (k *pollLink) OnUnchanged() {
 		if names == nil {
 			names = k.list
 			// It cannot be rejected, there is nothing in it.
-			_ = c.store.Apply(id, &wire.DeltaResponse{TypeURL: id.TypeURL}, at)
+			_ = c.store.Apply(id, &wire.Response{TypeURL: id.TypeURL}, at)
 		}
 		k.answered(names, at, begun)
 		c.session.settle()
@@ -76,7 +76,7 @@ func (k *pollLink) respond(r *restjson.Response, names []string, at, begun time.
 	}
 	l.warned.discarded = r.Discarded
 	k.answered(names, at, begun)
-	err := c.session.safety.apply(func() error { return c.store.ApplyState(l.id, &r.StateResponse, at) })
+	err := c.session.safety.apply(c.store, l.id, &r.Response, at)
 	if err != nil {
 		k.reject(r.Nonce, err, at)
 	} else {

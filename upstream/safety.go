@@ -2,8 +2,10 @@ package upstream
 
 import (
 	"context"
+	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // safety keeps a panic of a session to what caused it (SUR-6). Any goroutine may use it.
@@ -24,12 +26,12 @@ func (s safety) try(part contain.Part, f func()) { _ = s.panics.Do(part, f) }
 
 // apply has the Store take a response. A panic rejects the response. The Store may have taken some
 // of its resources.
-func (s safety) apply(take func() error) (reason error) {
+func (s safety) apply(to Store, stream wire.StreamID, r *wire.Response, at time.Time) (reason error) {
 	defer s.panics.Catch(contain.Response, func(e *contain.Error) {
 		s.suspect()
 		reason = partlyTakenError{e}
 	})
-	return take()
+	return to.Apply(stream, r, at)
 }
 
 // ask has an asker ask. A panic in it is an error.

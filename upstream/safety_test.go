@@ -3,15 +3,22 @@ package upstream
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
+
+// brokenStore panics over what it is to take.
+type brokenStore struct{ Store }
+
+func (brokenStore) Apply(wire.StreamID, *wire.Response, time.Time) error { panic("a resource") }
 
 // A panic while a response is taken is a reason to reject the response, and makes the store a suspect.
 func TestSafety_SUR6(t *testing.T) {
 	suspected := 0
 	s := safety{contain.New(nil, nil), func() { suspected++ }}
-	reason := s.apply(func() error { panic("a resource") })
+	reason := s.apply(brokenStore{}, wire.StreamID{}, &wire.Response{}, time.Now())
 	if e, ok := errors.AsType[*contain.Error](reason); !ok || e.Part != contain.Response || suspected != 1 {
 		t.Errorf("reason %v, suspected %d times", reason, suspected)
 	}
@@ -19,7 +26,7 @@ func TestSafety_SUR6(t *testing.T) {
 		t.Errorf("cached is %q", got)
 	}
 	bad := errors.New("bad")
-	if reason := s.apply(func() error { return bad }); !errors.Is(reason, bad) || suspected != 1 {
+	if reason := s.apply(&memStore{refuse: bad}, wire.StreamID{}, &wire.Response{}, time.Now()); !errors.Is(reason, bad) || suspected != 1 {
 		t.Errorf("reason %v, suspected %d times", reason, suspected)
 	}
 }

@@ -222,7 +222,7 @@ func TestVAR1VAR3SnapshotWithoutADS(t *testing.T) {
 			store.get(func(s *memStore) {
 				last := map[string]string{}
 				for _, r := range s.states {
-					last[r.TypeURL] = r.VersionInfo
+					last[r.TypeURL] = r.Version
 				}
 				if last[clusters] != "2" {
 					t.Errorf("ACK-4 versions %v", last)

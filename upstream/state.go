@@ -293,7 +293,7 @@ func (d *stateDialect) answer(e envelope, reason error) request {
 }
 
 // came notes what a response has that was applied.
-func (d *stateDialect) came(r *wire.StateResponse) {
+func (d *stateDialect) came(r *wire.Response) {
 	if t := d.types[r.TypeURL]; t != nil {
 		t.anewNames.came(r.Resources)
 	}

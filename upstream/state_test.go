@@ -337,7 +337,7 @@ func TestVAR3STR2STR8STR9ACK4Aggregated(t *testing.T) {
 			t.Errorf("status %+v", st)
 		}
 		store.get(func(s *memStore) {
-			if len(s.states) != 3 || s.states[0].VersionInfo != "7" || s.states[0].Resources[0].Name != "c" {
+			if len(s.states) != 3 || s.states[0].Version != "7" || s.states[0].Resources[0].Name != "c" {
 				t.Errorf("applied %v", s.states)
 			}
 		})

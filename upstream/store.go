@@ -13,8 +13,8 @@ import (
 // The Store says which streams there should be: one for all types or, where the
 // control plane wants that, one for each, and a second one only where one type is
 // wanted both as a whole and by name (SUB-12), and the server takes it. Each stream that comes up is told to
-// the Store by one Restart and its end by one Lost; TakeDemand, Shed, LeaveOut, Withhold,
-// Apply and ApplyState come only in between. The subscriptions they return belong to the session: another
+// the Store by one Restart and its end by one Lost; TakeDemand, Shed, LeaveOut, Withhold and
+// Apply come only in between. The subscriptions they return belong to the session: another
 // goroutine encodes them later, so neither names nor versions may change.
 type Store interface {
 	// DemandChanged has a value when Streams or TakeDemand has something new to say.
@@ -83,15 +83,12 @@ type Store interface {
 
 	// Apply takes a response that could be decoded and is of a type that was
 	// asked for on the stream. An error is the reason for a NACK (ACK-6) — a name
-	// that comes twice, a payload of a wrong type — and leaves what was cached.
-	Apply(stream wire.StreamID, r *wire.DeltaResponse, received time.Time) error
+	// that comes twice, a payload of a wrong type — and leaves what was cached. What the
+	// state of the world no longer has is the Store's to work out (RES-8).
+	Apply(stream wire.StreamID, r *wire.Response, received time.Time) error
 
-	// ApplyState is Apply for the state of the world: what was removed is the Store's
-	// to work out (RES-8).
-	ApplyState(stream wire.StreamID, r *wire.StateResponse, received time.Time) error
-
-	// Sequence is the number of the last change that Apply or ApplyState made, and Heard
-	// reports whether the last of them brought content that goes to a client now (ACK-7).
+	// Sequence is the number of the last change that Apply made, and Heard
+	// reports whether the last one brought content that goes to a client now (ACK-7).
 	Sequence() uint64
 	Heard() bool
 
@@ -102,6 +99,6 @@ type Store interface {
 	// enough before now, and the waiting for names that were not (RES-7), and drops
 	// what has outlived its ttl, whether a stream is up or not (TTL-2). It returns
 	// when to call it again, zero if nothing waits. It is asked anew after everything
-	// that may bring something to wait for: Restart, TakeDemand, Apply, ApplyState.
+	// that may bring something to wait for: Restart, TakeDemand, Apply.
 	Settle(now time.Time) time.Time
 }

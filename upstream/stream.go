@@ -11,6 +11,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // maxQueued bounds the requests that wait behind those that the sender has in
@@ -58,7 +59,7 @@ func newStream(ctx context.Context, c *conn, api APIType, method string, s *Sess
 // handler is what the owner makes of a stream's events.
 type handler struct {
 	opened   func()
-	response func(r received, at time.Time)
+	response func(r *wire.Received, at time.Time)
 	lost     func(err error) // the last one
 }
 
@@ -75,7 +76,7 @@ func (st *stream) start(timeout time.Duration, h handler) {
 		st.wg.Go(func() { st.send(cs) })
 		for {
 			r := st.api.response()
-			if err := cs.RecvMsg(r.target()); err != nil {
+			if err := cs.RecvMsg(r); err != nil {
 				st.lost(h, err)
 				return
 			}

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,7 +130,7 @@ func (s *askedStream) run(ctx context.Context, cc *grpc.ClientConn, method strin
 	}
 	for {
 		r := s.asker.api.response()
-		if err := stream.RecvMsg(r.target()); err != nil {
+		if err := stream.RecvMsg(r); err != nil {
 			return s.failure(ctx, err)
 		}
 		switch s.take(r); {
@@ -143,20 +144,18 @@ func (s *askedStream) run(ctx context.Context, cc *grpc.ClientConn, method strin
 }
 
 // take takes a response.
-func (s *askedStream) take(r received) {
+func (s *askedStream) take(r *wire.Received) {
 	s.answered = true
 	s.terms.heard(time.Now())
 	if len(s.left) == 1 { // without a type it is that of the stream
 		for typeURL := range s.left {
-			r.assume(typeURL)
+			r.TypeURL = cmp.Or(r.TypeURL, typeURL)
 		}
 	}
-	_, _, bytes := r.counts()
-	s.bytes += bytes
-	typeURL := r.envelope().typeURL
-	delete(s.left, typeURL)
-	if d, ok := r.(*deltaReceived); ok && r.broken() == nil {
-		s.resources[typeURL] = append(s.resources[typeURL], d.Resources...)
+	s.bytes += r.Size
+	delete(s.left, r.TypeURL)
+	if !r.State && r.Err == nil {
+		s.resources[r.TypeURL] = append(s.resources[r.TypeURL], r.Resources...)
 	}
 }
 

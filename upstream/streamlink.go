@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -235,17 +236,16 @@ func (k *streamLink) lost(cause error) {
 }
 
 // respond judges a response and answers it, once (STR-8).
-func (k *streamLink) respond(r received, at time.Time) {
+func (k *streamLink) respond(r *wire.Received, at time.Time) {
 	c, l := k.client, k.line
-	r.assume(l.id.TypeURL)
-	e := r.envelope()
-	resources, removed, bytes := r.counts()
-	c.report.responded(e.typeURL, resources, removed, bytes, at)
+	r.TypeURL = cmp.Or(r.TypeURL, l.id.TypeURL)
+	e := envelopeOf(r)
+	c.report.responded(e.typeURL, len(r.Resources), len(r.Removed), r.Size, at)
 	asked := k.asks(e.typeURL)
 	if !asked && e.nonce == "" || e.typeURL == "" {
 		// Without a type no ADS server takes an answer. Without a nonce and for a
 		// type never asked for, an answer would read as a subscription (SUB-3).
-		k.lost(errors.Join(errUnanswerable, r.broken()))
+		k.lost(errors.Join(errUnanswerable, r.Err))
 		return
 	}
 	l.answered(at)
@@ -256,7 +256,7 @@ func (k *streamLink) respond(r received, at time.Time) {
 	if l.draining {
 		return // nothing can be written any more, and its nonce ends with the stream
 	}
-	reason := r.broken()
+	reason := r.Err
 	if reason == nil && !asked {
 		reason = errNotAsked
 	}
@@ -274,13 +274,13 @@ func (k *streamLink) respond(r received, at time.Time) {
 
 // apply hands a response to the Store, whose error is the reason for a NACK. If the answer
 // is held until clients have decided, it is written later (ACK-7).
-func (k *streamLink) apply(r received, e envelope, at time.Time) (held bool, reason error) {
+func (k *streamLink) apply(r *wire.Received, e envelope, at time.Time) (held bool, reason error) {
 	c := k.client
 	before := c.store.Sequence()
 	a := c.held.expect(k, e, before, at)
-	reason = c.session.safety.apply(func() error { return r.apply(c.store, k.line.id, at) })
-	if s, state := r.(*stateReceived); state && reason == nil {
-		k.dialect.(*stateDialect).came(&s.StateResponse) // of the same variant
+	reason = c.session.safety.apply(c.store, k.line.id, &r.Response, at)
+	if d, state := k.dialect.(*stateDialect); state && reason == nil {
+		d.came(&r.Response)
 	}
 	if reason == nil && c.cfg.Keepalive.Response > 0 { // else no server is asked whether it still answers
 		c.delivered.take(k.line.id, r, at)

@@ -29,7 +29,7 @@ func TestRejected(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name   string
-		r      *wire.DeltaResponse
+		r      *wire.Response
 		reason string // "" if it is accepted
 		partly bool
 		client []string // what a client with a, b and the glob is told
@@ -40,13 +40,13 @@ func TestRejected(t *testing.T) {
 		{name: "ACK-6 sent and removed", r: response(cds, "+a@2", "-a"), reason: `"a" occurs twice`},
 		{name: "ACK-6 removed twice", r: response(cds, "-b", "-b"), reason: `"b" occurs twice`},
 		{
-			name: "ACK-6 a payload of another type", r: &wire.DeltaResponse{TypeURL: cds, Resources: []*wire.Resource{
+			name: "ACK-6 a payload of another type", r: &wire.Response{TypeURL: cds, Resources: []*wire.Resource{
 				resource(cds, "a@2"), resource(lds, "b@2"),
 			}}, reason: "is of type",
 		},
 		{
 			name: "LOC-1 a redirect stands in for a resource of any type",
-			r:    &wire.DeltaResponse{TypeURL: cds, Resources: []*wire.Resource{redirect}}, client: []string{"CDS +a@r"},
+			r:    &wire.Response{TypeURL: cds, Resources: []*wire.Resource{redirect}}, client: []string{"CDS +a@r"},
 		},
 		{
 			name: "ACK-6 NAME-1 a bad name, the others are applied", r: response(cds, "+xdstp://x%/bad@1", "+a@2", "-b"),
@@ -60,7 +60,7 @@ func TestRejected(t *testing.T) {
 		{name: "ACK-6 NAME-9 two without a name", r: response(cds, "+@1", "+@2"), reason: "must be wrapped"},
 		{
 			name:   "ACK-6 ERR-1 an error for a bad name",
-			r:      &wire.DeltaResponse{TypeURL: cds, Errors: []wire.ResourceError{{Name: "xdstp://x%/bad"}, {Name: "a", Code: notFound}}},
+			r:      &wire.Response{TypeURL: cds, Errors: []wire.ResourceError{{Name: "xdstp://x%/bad"}, {Name: "a", Code: notFound}}},
 			reason: "xdstp://x%/bad", partly: true, client: []string{"CDS -a !a"},
 		},
 		{name: "ACK-6 nothing in it", r: response(cds)},
@@ -135,7 +135,7 @@ func TestApply(t *testing.T) {
 		b, c := newBed(t, cache.Limits{}).subscribed(cds, "a")
 		b.says(cds, "+a@1")
 		c.collect()
-		if err := b.apply(0, &wire.DeltaResponse{TypeURL: cds, Resources: []*wire.Resource{bare(t, "a", "1")}}); err != nil {
+		if err := b.apply(0, &wire.Response{TypeURL: cds, Resources: []*wire.Resource{bare(t, "a", "1")}}); err != nil {
 			t.Fatal(err)
 		}
 		b.expect(c.collect())
@@ -144,7 +144,7 @@ func TestApply(t *testing.T) {
 		b, c := newBed(t, cache.Limits{}).subscribed(cds, "a", "b")
 		b.says(cds, "+a@1")
 		c.collect()
-		r := &wire.DeltaResponse{TypeURL: cds, Resources: []*wire.Resource{bare(t, "a", ""), bare(t, "b", "")}}
+		r := &wire.Response{TypeURL: cds, Resources: []*wire.Resource{bare(t, "a", ""), bare(t, "b", "")}}
 		if err := b.apply(0, r); err != nil {
 			t.Fatal(err)
 		}

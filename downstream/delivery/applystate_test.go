@@ -24,8 +24,8 @@ func newStateBed(tb testing.TB) *bed {
 
 // stateOf is a state of the world: "+name@content" without versions of resources,
 // "~name" for a heartbeat, "!name" for an error.
-func stateOf(typeURL, version string, words ...string) *wire.StateResponse {
-	r := &wire.StateResponse{TypeURL: typeURL, VersionInfo: version}
+func stateOf(typeURL, version string, words ...string) *wire.Response {
+	r := &wire.Response{State: true, TypeURL: typeURL, Version: version}
 	for _, w := range words {
 		switch name, content, _ := strings.Cut(w[1:], "@"); w[0] {
 		case '+':
@@ -44,13 +44,13 @@ func stateOf(typeURL, version string, words ...string) *wire.StateResponse {
 func (b *bed) state(typeURL, version string, words ...string) {
 	b.Helper()
 	if err := b.applyState(stateOf(typeURL, version, words...)); err != nil {
-		b.Fatalf("ApplyState: %v", err)
+		b.Fatalf("Apply: %v", err)
 	}
 }
 
-func (b *bed) applyState(r *wire.StateResponse) error {
+func (b *bed) applyState(r *wire.Response) error {
 	b.Helper()
-	err := b.store.Session().ApplyState(streamOf(0), r, time.Now())
+	err := b.store.Session().Apply(streamOf(0), r, time.Now())
 	b.check()
 	return err
 }
@@ -181,7 +181,7 @@ func TestApplyState(t *testing.T) {
 			c.told()
 			wrong := stateOf(cds, "2", "+a@2")
 			wrong.TypeURL = lds
-			for want, r := range map[string]*wire.StateResponse{
+			for want, r := range map[string]*wire.Response{
 				`resource "a" occurs twice`:                   stateOf(cds, "2", "+a@2", "+a@2"),
 				`is of type "` + cds + `" in a response for `: wrong,
 				`xdstp://x/`: stateOf(cds, "2", "+a@1", "+xdstp://x/%zz@1"),

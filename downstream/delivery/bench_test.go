@@ -18,7 +18,7 @@ type crowd struct {
 	*bed
 
 	peers   []*peer
-	updates [2]*wire.DeltaResponse // of one member, by turns
+	updates [2]*wire.Response // of one member, by turns
 	turn    int
 }
 
@@ -245,7 +245,7 @@ func BenchmarkSettle(b *testing.B) {
 			Join(s, func() {}, Form{}).Update(&ch)
 			s.Session().Restart(wire.StreamID{}, 0)
 			now := time.Now()
-			if err := s.Session().Apply(wire.StreamID{}, &wire.DeltaResponse{TypeURL: cds}, now); err != nil {
+			if err := s.Session().Apply(wire.StreamID{}, &wire.Response{TypeURL: cds}, now); err != nil {
 				b.Fatal(err)
 			}
 			later := now.Add(time.Hour)

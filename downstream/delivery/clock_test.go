@@ -106,7 +106,7 @@ func TestRES7Absent(t *testing.T) {
 			b.expect(c.told(), "CDS !a")
 			b.state(cds, "2", "+b@1")
 			b.expect(c.told(), "CDS -a")
-			if err := b.store.Session().ApplyState(streamOf(1), stateOf(cds, "3", "+a@1"), time.Now()); err != nil {
+			if err := b.store.Session().Apply(streamOf(1), stateOf(cds, "3", "+a@1"), time.Now()); err != nil {
 				t.Fatal(err)
 			}
 			b.expect(c.told(), "CDS +a")

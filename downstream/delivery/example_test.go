@@ -26,14 +26,14 @@ func subscribe(c *delivery.Place, name string) error {
 }
 
 // answer is a control plane's response with one cluster.
-func answer(name, version string) (*wire.DeltaResponse, error) {
+func answer(name, version string) (*wire.Response, error) {
 	r, err := wire.NewResource(&discoveryv3.Resource{
 		Name: name, Version: version, Resource: &anypb.Any{TypeUrl: clusters},
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &wire.DeltaResponse{TypeURL: clusters, Resources: []*wire.Resource{r}}, nil
+	return &wire.Response{TypeURL: clusters, Resources: []*wire.Resource{r}}, nil
 }
 
 // Two clients ask for one cluster: the control plane is asked once, and what it

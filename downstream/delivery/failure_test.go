@@ -264,7 +264,7 @@ func TestErrorsOfCollections(t *testing.T) {
 		"ERR-1 errors are remembered within bounds": func(b *bed, c *peer) {
 			c.sub(lds, "*")
 			b.connect(0)
-			r := &wire.DeltaResponse{TypeURL: lds}
+			r := &wire.Response{TypeURL: lds}
 			for i := range 2 * 1024 {
 				r.Errors = append(r.Errors, wire.ResourceError{Name: fmt.Sprint(i)})
 			}

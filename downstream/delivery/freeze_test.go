@@ -227,7 +227,7 @@ func TestFreeze_GATE4(t *testing.T) {
 		},
 		"an error that removes passes, unless it is NOT_FOUND": func(b *bed, c *peer) {
 			b.freezes(0)
-			r := &wire.DeltaResponse{TypeURL: cds, Errors: []wire.ResourceError{
+			r := &wire.Response{TypeURL: cds, Errors: []wire.ResourceError{
 				{Name: "m00000", Code: notFound, Message: "why"}, {Name: "m00001", Code: codes.PermissionDenied, Message: "why"},
 			}}
 			if err := b.apply(0, r); err != nil {
@@ -351,9 +351,9 @@ func TestFreezeCost_GATE4(t *testing.T) {
 		if frozen {
 			b.freezes(0, rds)
 		}
-		var said []*wire.DeltaResponse
+		var said []*wire.Response
 		for i := range 2 {
-			said = append(said, &wire.DeltaResponse{TypeURL: cds, Resources: []*wire.Resource{resource(cds, fmt.Sprintf("m@%d", i))}})
+			said = append(said, &wire.Response{TypeURL: cds, Resources: []*wire.Resource{resource(cds, fmt.Sprintf("m@%d", i))}})
 		}
 		rounds := 0
 		return testing.AllocsPerRun(200, func() {

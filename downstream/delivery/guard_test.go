@@ -103,7 +103,7 @@ func assignment(name, version string, endpoints int) *wire.Resource {
 // assigns applies assignments: "name" with endpoints each.
 func (b *bed) assigns(version string, endpoints int, names ...string) {
 	b.Helper()
-	r := &wire.DeltaResponse{TypeURL: eds}
+	r := &wire.Response{TypeURL: eds}
 	for _, n := range names {
 		r.Resources = append(r.Resources, assignment(n, version, endpoints))
 	}
@@ -326,7 +326,7 @@ func TestGuard_SUR3(t *testing.T) {
 			b.holdsBack(20)
 		},
 		"a resource that does not exist by an error": func(b *bed, c *peer) {
-			r := &wire.DeltaResponse{TypeURL: cds}
+			r := &wire.Response{TypeURL: cds}
 			for i := range 20 {
 				r.Errors = append(r.Errors, wire.ResourceError{Name: fmt.Sprintf("m%05d", i), Code: notFound, Message: "why"})
 			}
@@ -643,9 +643,9 @@ func TestGuardCost_SUR3(t *testing.T) {
 		c.sub(eds, "e")
 		b.connect(0)
 		b.demand(1)
-		var said [2][]*wire.DeltaResponse
+		var said [2][]*wire.Response
 		for i := range said {
-			said[i] = []*wire.DeltaResponse{
+			said[i] = []*wire.Response{
 				{TypeURL: cds, Resources: []*wire.Resource{resource(cds, fmt.Sprintf("m@%d", i))}},
 				{TypeURL: eds, Resources: []*wire.Resource{assignment("e", fmt.Sprint(i), 2)}},
 			}

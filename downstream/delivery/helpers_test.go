@@ -186,7 +186,7 @@ func (b *bed) saysOn(stream int, typeURL string, words ...string) {
 	}
 }
 
-func (b *bed) apply(stream int, r *wire.DeltaResponse) error {
+func (b *bed) apply(stream int, r *wire.Response) error {
 	b.Helper()
 	err := b.store.Session().Apply(streamOf(stream), r, time.Now())
 	b.check()
@@ -479,7 +479,7 @@ func (b *bed) fails(typeURL, name string, code codes.Code) {
 
 func (b *bed) failsOn(stream int, typeURL, name string, code codes.Code) {
 	b.Helper()
-	r := &wire.DeltaResponse{TypeURL: typeURL, Errors: []wire.ResourceError{{Name: name, Code: code, Message: "why"}}}
+	r := &wire.Response{TypeURL: typeURL, Errors: []wire.ResourceError{{Name: name, Code: code, Message: "why"}}}
 	if err := b.apply(stream, r); err != nil {
 		b.Fatalf("Apply: %v", err)
 	}

@@ -106,7 +106,7 @@ func message(tb testing.TB, from, to, version int) []byte {
 
 // receive is what a session does with a response.
 func (p *pool) receive(b []byte) {
-	var r wire.DeltaResponse
+	var r wire.Response
 	if err := r.Decode(b); err != nil {
 		p.Fatal(err)
 	}

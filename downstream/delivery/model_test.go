@@ -55,13 +55,13 @@ type modelServer struct {
 type modelStream struct {
 	subs  map[string]string // as they were spelled, by key
 	known map[string]string // what the server believes it has told, by name
-	queue []*wire.DeltaResponse
+	queue []*wire.Response
 	// parting is how many responses were on their way when the server last read that
 	// something is not wanted any more.
 	parting int
 	failed  map[string]bool // names that an error was told of, and that were not sent since
 	// of a source that speaks the state of the world
-	states  []*wire.StateResponse
+	states  []*wire.Response
 	version string // version_info of the last one that was no heartbeat
 }
 
@@ -154,7 +154,7 @@ func (m *modelServer) pump(stream int) {
 
 func (m *modelServer) subscribe(stream int, sub wire.Subscription, versions map[string]string) {
 	st := m.streams[stream]
-	resp := &wire.DeltaResponse{TypeURL: sub.TypeURL}
+	resp := &wire.Response{TypeURL: sub.TypeURL}
 	for _, name := range sub.Unsubscribe {
 		if st.subs[keyOf(name)] != name {
 			m.t.Fatalf("unsubscribed %q, which is not subscribed on stream %d: %v", name, stream, st.subs)
@@ -240,7 +240,7 @@ func (m *modelServer) set(name string, c *content) {
 		if st == nil {
 			continue
 		}
-		resp := &wire.DeltaResponse{TypeURL: clusterType}
+		resp := &wire.Response{TypeURL: clusterType}
 		switch {
 		case c != nil && covered(st.subs, name, *c):
 			if st.known[name] != c.version {
@@ -266,7 +266,7 @@ func (m *modelServer) say(name string, r func(string, content) *wire.Resource) {
 	}
 	for _, st := range m.streams {
 		if st != nil && st.known[name] == c.version {
-			st.queue = append(st.queue, &wire.DeltaResponse{TypeURL: clusterType, Resources: []*wire.Resource{r(name, c)}})
+			st.queue = append(st.queue, &wire.Response{TypeURL: clusterType, Resources: []*wire.Resource{r(name, c)}})
 		}
 	}
 }

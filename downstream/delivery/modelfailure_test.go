@@ -24,7 +24,7 @@ var modelCollections = []string{
 // there is, if the type is complete, save what the errors are for.
 func (m *modelServer) respond(st *modelStream, removed []string, errs ...wire.ResourceError) {
 	if !m.source.state {
-		st.queue = append(st.queue, &wire.DeltaResponse{TypeURL: clusterType, Removed: removed, Errors: errs})
+		st.queue = append(st.queue, &wire.Response{TypeURL: clusterType, Removed: removed, Errors: errs})
 		return
 	}
 	r := m.world(st, nil)
@@ -152,7 +152,7 @@ func (m *modelServer) heal() {
 			continue
 		}
 		for _, key := range slices.Sorted(maps.Keys(all)) {
-			r := &wire.DeltaResponse{TypeURL: clusterType}
+			r := &wire.Response{TypeURL: clusterType}
 			for _, n := range slices.Sorted(maps.Keys(m.exists)) {
 				if c := m.exists[n]; covered(map[string]string{key: key}, n, c) {
 					r.Resources = append(r.Resources, resourceOf(n, c))
@@ -166,7 +166,7 @@ func (m *modelServer) heal() {
 		}
 		for _, name := range slices.Sorted(maps.Keys(st.failed)) {
 			if _, exists := m.exists[name]; st.failed[name] && !exists && st.subs[keyOf(name)] != "" {
-				st.queue = append(st.queue, &wire.DeltaResponse{TypeURL: clusterType, Removed: []string{name}})
+				st.queue = append(st.queue, &wire.Response{TypeURL: clusterType, Removed: []string{name}})
 			}
 		}
 	}

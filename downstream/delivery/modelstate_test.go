@@ -80,7 +80,7 @@ func (m *modelServer) subscribeState(stream int, fresh map[string]bool) {
 
 // say puts a response on its way. What it holds is not missing for an error any more
 // (ERR-1).
-func (st *modelStream) say(r *wire.StateResponse) {
+func (st *modelStream) say(r *wire.Response) {
 	for _, x := range r.Resources {
 		delete(st.failed, x.Name)
 	}
@@ -89,9 +89,9 @@ func (st *modelStream) say(r *wire.StateResponse) {
 
 // world is a response: all that is subscribed to if the type is complete, else what
 // the names mean.
-func (m *modelServer) world(st *modelStream, fresh map[string]bool) *wire.StateResponse {
+func (m *modelServer) world(st *modelStream, fresh map[string]bool) *wire.Response {
 	st.version = fmt.Sprint("state ", m.states)
-	r := &wire.StateResponse{TypeURL: clusterType, VersionInfo: st.version}
+	r := &wire.Response{State: true, TypeURL: clusterType, Version: st.version}
 	for _, n := range slices.Sorted(maps.Keys(m.exists)) {
 		c := m.exists[n]
 		if (m.source.full && covered(st.subs, n, c)) || (!m.source.full && covered(fresh, n, c)) {
@@ -130,7 +130,7 @@ func (m *modelServer) deliverState(stream int) bool {
 	}
 	r := st.states[0]
 	st.states = st.states[1:]
-	if err := m.store.Session().ApplyState(m.source.stream(stream), r, m.now); err != nil {
+	if err := m.store.Session().Apply(m.source.stream(stream), r, m.now); err != nil {
 		m.t.Fatalf("rejected: %v", err)
 	}
 	return true
@@ -187,7 +187,7 @@ func (m *modelServer) beatState() {
 		if st == nil || st.version == "" {
 			continue
 		}
-		r := &wire.StateResponse{TypeURL: clusterType, VersionInfo: st.version}
+		r := &wire.Response{State: true, TypeURL: clusterType, Version: st.version}
 		for _, n := range slices.Sorted(maps.Keys(m.exists)) {
 			if c := m.exists[n]; c.ttl > 0 && covered(st.subs, n, c) {
 				r.Resources = append(r.Resources, withTTL(&discovery.Resource{Name: n}, c))

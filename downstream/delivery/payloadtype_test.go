@@ -75,7 +75,7 @@ func TestPayloadTypes(t *testing.T) {
 			b, c := newBed(t, cache.Limits{}).subscribed(cds, "a", "b", directoryName2, nameG1, globQ)
 			b.says(cds, "+a@1", "+"+nameQ+"@1")
 			c.collect()
-			err := b.apply(0, &wire.DeltaResponse{TypeURL: cds, Resources: []*wire.Resource{typed(t, tc.typeURL, tc.resource), resource(cds, "a@2")}})
+			err := b.apply(0, &wire.Response{TypeURL: cds, Resources: []*wire.Resource{typed(t, tc.typeURL, tc.resource), resource(cds, "a@2")}})
 			rejected, ok := errors.AsType[*cache.RejectedError](err)
 			switch {
 			case tc.reason == "" && err != nil:
@@ -97,13 +97,13 @@ func TestLIST1_ownType(t *testing.T) {
 	other.sub(collectionType, directoryName2)
 	b.connect(0)
 	for _, version := range []string{"1", "2"} {
-		if err := b.apply(0, &wire.DeltaResponse{TypeURL: collectionType, Resources: []*wire.Resource{typed(t, collectionType, directoryName+"@"+version)}}); err != nil {
+		if err := b.apply(0, &wire.Response{TypeURL: collectionType, Resources: []*wire.Resource{typed(t, collectionType, directoryName+"@"+version)}}); err != nil {
 			t.Fatal(err)
 		}
 		b.expect(one.collect(), " +"+directoryName+"@"+version)
 		b.expect(other.collect(), " +"+directoryName2+"@"+version)
 	}
-	if err := b.apply(0, &wire.DeltaResponse{TypeURL: collectionType, Removed: []string{directoryName}}); err != nil {
+	if err := b.apply(0, &wire.Response{TypeURL: collectionType, Removed: []string{directoryName}}); err != nil {
 		t.Fatal(err)
 	}
 	b.expect(other.collect(), " -"+directoryName2)

@@ -44,7 +44,7 @@ func TestConcurrency_ADS1_ADS3_SUB11_OPS3(t *testing.T) {
 			apply(rds, fmt.Sprintf("+r@c%d", i))
 			apply(cds, fmt.Sprintf("+c%d@2", i))
 			apply(eds, fmt.Sprintf("+e%d@%d", i%20, i))
-			leads := &wire.DeltaResponse{TypeURL: eds, Resources: []*wire.Resource{redirect(t, fmt.Sprint("e", i%7), fmt.Sprint(i), false)}}
+			leads := &wire.Response{TypeURL: eds, Resources: []*wire.Resource{redirect(t, fmt.Sprint("e", i%7), fmt.Sprint(i), false)}}
 			if err := store.Session().Apply(streamOf(0), leads, time.Now()); err != nil {
 				t.Error(err)
 			}

@@ -36,7 +36,7 @@ func redirect(tb testing.TB, name, version string, once bool) *wire.Resource {
 
 func (b *bed) redirects(typeURL string, r ...*wire.Resource) {
 	b.Helper()
-	if err := b.apply(0, &wire.DeltaResponse{TypeURL: typeURL, Resources: r}); err != nil {
+	if err := b.apply(0, &wire.Response{TypeURL: typeURL, Resources: r}); err != nil {
 		b.Fatalf("Apply: %v", err)
 	}
 }
@@ -217,7 +217,7 @@ func TestReferences_allocations(t *testing.T) {
 		t.Errorf("%v allocations for a member", got)
 	}
 	for i := range push.updates {
-		push.updates[i] = &wire.DeltaResponse{TypeURL: cds, Resources: []*wire.Resource{redirect(t, "r", fmt.Sprint(i), false)}}
+		push.updates[i] = &wire.Response{TypeURL: cds, Resources: []*wire.Resource{redirect(t, "r", fmt.Sprint(i), false)}}
 	}
 	push.update()
 	if got := testing.AllocsPerRun(100, push.update); got > 3 {

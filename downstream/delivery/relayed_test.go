@@ -34,7 +34,7 @@ func (b *bed) onceOn(stream int, typeURL, text string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := b.apply(stream, &wire.DeltaResponse{TypeURL: typeURL, Resources: []*wire.Resource{r}}); err != nil {
+	if err := b.apply(stream, &wire.Response{TypeURL: typeURL, Resources: []*wire.Resource{r}}); err != nil {
 		b.Fatalf("Apply: %v", err)
 	}
 }

@@ -215,8 +215,8 @@ func TestDoNotCacheOfOtherTypes_TTL5(t *testing.T) {
 }
 
 // stateTTL is stateOf with resources as they are written for an incremental source.
-func stateTTL(typeURL, version string, words ...string) *wire.StateResponse {
-	return &wire.StateResponse{TypeURL: typeURL, VersionInfo: version, Resources: response(typeURL, words...).Resources}
+func stateTTL(typeURL, version string, words ...string) *wire.Response {
+	return &wire.Response{State: true, TypeURL: typeURL, Version: version, Resources: response(typeURL, words...).Resources}
 }
 
 // What a source of the state of the world says of ttls.
@@ -358,7 +358,7 @@ func TestApplyStateTTL(t *testing.T) {
 func (b *bed) world(version string, words ...string) {
 	b.Helper()
 	if err := b.applyState(stateTTL(cds, version, words...)); err != nil {
-		b.Fatalf("ApplyState: %v", err)
+		b.Fatalf("Apply: %v", err)
 	}
 }
 

@@ -320,9 +320,9 @@ func TestRollbackCost_GATE4(t *testing.T) {
 		c.sub(cds, "*")
 		b.connect(0)
 		now := time.Now()
-		var said []*wire.DeltaResponse
+		var said []*wire.Response
 		for i := range 2 {
-			said = append(said, &wire.DeltaResponse{TypeURL: cds, Resources: []*wire.Resource{resource(cds, fmt.Sprintf("m@%d", i))}})
+			said = append(said, &wire.Response{TypeURL: cds, Resources: []*wire.Resource{resource(cds, fmt.Sprintf("m@%d", i))}})
 		}
 		rounds := 0
 		return testing.AllocsPerRun(200, func() {

@@ -159,7 +159,7 @@ func TestSettle(t *testing.T) {
 			c.collect()
 			b.store.Session().Lost(wire.StreamID{})
 			b.connectWithin(0, 1)
-			r := &wire.DeltaResponse{TypeURL: lds, Resources: []*wire.Resource{bare(t, "a", "1")}}
+			r := &wire.Response{TypeURL: lds, Resources: []*wire.Resource{bare(t, "a", "1")}}
 			if err := b.apply(0, r); err != nil {
 				t.Fatal(err)
 			}

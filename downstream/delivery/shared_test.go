@@ -188,8 +188,8 @@ func TestOneStream(t *testing.T) {
 		all.sub(cds, "*")
 		lists := func(words ...string) {
 			t.Helper()
-			r := &wire.StateResponse{TypeURL: cds, Resources: response(cds, words...).Resources}
-			if err := b.store.Session().ApplyState(streamOf(0), r, time.Now()); err != nil {
+			r := &wire.Response{State: true, TypeURL: cds, Resources: response(cds, words...).Resources}
+			if err := b.store.Session().Apply(streamOf(0), r, time.Now()); err != nil {
 				t.Fatal(err)
 			}
 			b.check()

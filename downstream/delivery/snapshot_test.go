@@ -180,7 +180,7 @@ func TestSnapshot_ServerVersion_ACK4(t *testing.T) {
 	b.connect(0)
 	b.connect(1)
 	b.state(cds, "v1", "+a@1", "+b@1")
-	if err := b.store.Session().ApplyState(streamOf(1), stateOf(cds, "v1", "+a@1"), time.Now()); err != nil {
+	if err := b.store.Session().Apply(streamOf(1), stateOf(cds, "v1", "+a@1"), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if _, s := whole.snap(cds); s.Version != "v1" || s.Digest == "v1" || !s.Complete {

@@ -80,7 +80,7 @@ func secretCluster(tb testing.TB, name, secret string) *clusterv3.Cluster {
 // holds applies a state of the world of messages on stream 0.
 func (b *bed) holds(typeURL, version string, messages ...proto.Message) {
 	b.Helper()
-	r := &wire.StateResponse{TypeURL: typeURL, VersionInfo: version}
+	r := &wire.Response{State: true, TypeURL: typeURL, Version: version}
 	for _, m := range messages {
 		res, err := wire.NewResource(&discovery.Resource{
 			Name: m.(interface{ GetName() string }).GetName(), Resource: packed(b, m),
@@ -91,7 +91,7 @@ func (b *bed) holds(typeURL, version string, messages ...proto.Message) {
 		r.Resources = append(r.Resources, res)
 	}
 	if err := b.applyState(r); err != nil {
-		b.Fatalf("ApplyState: %v", err)
+		b.Fatalf("Apply: %v", err)
 	}
 }
 
@@ -291,7 +291,7 @@ func TestSUB11Strays(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := b.apply(0, &wire.DeltaResponse{TypeURL: cds, Resources: []*wire.Resource{res}}); err != nil {
+			if err := b.apply(0, &wire.Response{TypeURL: cds, Resources: []*wire.Resource{res}}); err != nil {
 				t.Fatal(err)
 			}
 			b.says(eds, "+e1@1")

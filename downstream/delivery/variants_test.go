@@ -21,8 +21,8 @@ import (
 // What the server and clients say of variants in a few words.
 var locator, variantResource, constraintsOf, encode = words.Locator, words.Variant, words.Constraints, words.Encode
 
-func variantResponse(typeURL string, words ...string) *wire.DeltaResponse {
-	r := &wire.DeltaResponse{TypeURL: typeURL}
+func variantResponse(typeURL string, words ...string) *wire.Response {
+	r := &wire.Response{TypeURL: typeURL}
 	for _, w := range words {
 		name, constraints, ok := strings.Cut(strings.TrimSuffix(w[1:], "]"), "[")
 		switch {
@@ -340,7 +340,7 @@ func TestDYN1Variants(t *testing.T) {
 			b.connect(0)
 			b.sends(cds, "+x[env=prod]@1", "+x[env=qa]@1")
 			c.gets()
-			r := new(wire.DeltaResponse)
+			r := new(wire.Response)
 			if err := r.Decode([]byte(encode(&discovery.DeltaDiscoveryResponse{
 				TypeUrl: cds, ResourceErrors: []*discovery.ResourceError{{
 					ResourceName: &discovery.ResourceName{Name: "x", DynamicParameterConstraints: constraintsOf("env=qa")},
@@ -416,8 +416,8 @@ func TestDYN1VariantTTL(t *testing.T) {
 func TestDYN1StateSource(t *testing.T) {
 	apply := func(b *bed, typeURL, version string, words ...string) {
 		b.Helper()
-		err := b.store.Session().ApplyState(streamOf(0), &wire.StateResponse{
-			TypeURL: typeURL, VersionInfo: version, Resources: variantResponse(typeURL, words...).Resources,
+		err := b.store.Session().Apply(streamOf(0), &wire.Response{State: true,
+			TypeURL: typeURL, Version: version, Resources: variantResponse(typeURL, words...).Resources,
 		}, time.Now())
 		if err != nil {
 			b.Fatal(err)

@@ -68,7 +68,7 @@ func apply(b *bed, state bool, words ...string) {
 		b.sends(cds, words...)
 		return
 	}
-	if err := b.store.Session().ApplyState(streamOf(0), &wire.StateResponse{TypeURL: cds, VersionInfo: "1", Resources: r.Resources}, time.Now()); err != nil {
+	if err := b.store.Session().Apply(streamOf(0), &wire.Response{State: true, TypeURL: cds, Version: "1", Resources: r.Resources}, time.Now()); err != nil {
 		b.Fatal(err)
 	}
 	b.check()

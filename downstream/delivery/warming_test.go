@@ -47,7 +47,7 @@ func TestCameBack_WARM4(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if err := b.apply(0, &wire.DeltaResponse{TypeURL: cds, Resources: []*wire.Resource{r}}); err != nil {
+					if err := b.apply(0, &wire.Response{TypeURL: cds, Resources: []*wire.Resource{r}}); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -38,7 +38,7 @@ func (s *steady) demand() []string {
 }
 
 func (s *steady) say(names []string, version func(string) string) {
-	r := &wire.DeltaResponse{TypeURL: lds}
+	r := &wire.Response{TypeURL: lds}
 	for _, name := range names {
 		r.Resources = append(r.Resources, a(name, version(name)))
 	}

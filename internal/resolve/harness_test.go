@@ -245,7 +245,7 @@ func (p *plane) run(ctx context.Context) {
 // answer says what is true of what is asked for. Guarded by mu.
 func (p *plane) answer(subs []wire.Subscription) {
 	for _, sub := range subs {
-		r := &wire.DeltaResponse{TypeURL: sub.TypeURL}
+		r := &wire.Response{TypeURL: sub.TypeURL}
 		said := make(map[string]bool)
 		say := func(name string) {
 			if said[name] {
@@ -285,7 +285,7 @@ func (p *plane) answer(subs []wire.Subscription) {
 	}
 }
 
-func (p *plane) apply(r *wire.DeltaResponse) {
+func (p *plane) apply(r *wire.Response) {
 	if err := p.store.Session().Apply(wire.StreamID{}, r, time.Now()); err != nil {
 		p.world.Errorf("Apply: %v", err)
 	}
@@ -296,7 +296,7 @@ func (p *plane) apply(r *wire.DeltaResponse) {
 func (p *plane) has(resources ...*wire.Resource) {
 	p.world.Helper()
 	p.mu.Lock()
-	byType := make(map[string]*wire.DeltaResponse)
+	byType := make(map[string]*wire.Response)
 	for _, r := range resources {
 		p.truth[r.Name] = r
 		typeURL := lds
@@ -304,7 +304,7 @@ func (p *plane) has(resources ...*wire.Resource) {
 			typeURL = ldsList
 		}
 		if byType[typeURL] == nil {
-			byType[typeURL] = &wire.DeltaResponse{TypeURL: typeURL}
+			byType[typeURL] = &wire.Response{TypeURL: typeURL}
 		}
 		byType[typeURL].Resources = append(byType[typeURL].Resources, r)
 	}
@@ -336,7 +336,7 @@ func (p *plane) lacks(names ...string) {
 	}
 	if p.up {
 		for _, typeURL := range []string{lds, ldsList} {
-			p.apply(&wire.DeltaResponse{TypeURL: typeURL, Removed: names})
+			p.apply(&wire.Response{TypeURL: typeURL, Removed: names})
 		}
 	}
 	p.mu.Unlock()
@@ -347,7 +347,7 @@ func (p *plane) lacks(names ...string) {
 func (p *plane) fails(name string, code codes.Code) {
 	p.world.Helper()
 	p.mu.Lock()
-	p.apply(&wire.DeltaResponse{TypeURL: lds, Errors: []wire.ResourceError{{Name: name, Code: code, Message: "because"}}})
+	p.apply(&wire.Response{TypeURL: lds, Errors: []wire.ResourceError{{Name: name, Code: code, Message: "because"}}})
 	p.mu.Unlock()
 	p.world.settle()
 }

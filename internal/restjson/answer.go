@@ -14,7 +14,7 @@ import (
 // Response is what a server answered a poll with: what a response over gRPC says, and what JSON lost
 // on its way.
 type Response struct {
-	wire.StateResponse
+	wire.Response // of the state of the world
 	// Discarded tells of the first field that this build does not know and that was
 	// left out, "" if there was none. It is for a line in the log: JSON does not let
 	// it pass through (VAR-8).

@@ -114,7 +114,7 @@ func TestReadResponse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got.VersionInfo != "1" || got.TypeURL != resource.RuntimeType || got.Nonce != "o" || got.Discarded != "" {
+			if got.Version != "1" || got.TypeURL != resource.RuntimeType || got.Nonce != "o" || got.Discarded != "" {
 				t.Errorf("got %+v", got)
 			}
 			type shown struct {

@@ -18,13 +18,13 @@ func decodeResponse(body []byte, typeURL string) (*Response, error) {
 	if err != nil {
 		return nil, locate(body, err)
 	}
-	r := &Response{Discarded: discarded, StateResponse: wire.StateResponse{
-		VersionInfo: decoded.GetVersionInfo(), TypeURL: typeURL, Nonce: decoded.GetNonce(),
+	r := &Response{Discarded: discarded, Response: wire.Response{
+		State: true, Version: decoded.GetVersionInfo(), TypeURL: typeURL, Nonce: decoded.GetNonce(),
 		ControlPlane: wire.CutIdentifier(decoded.GetControlPlane().GetIdentifier()),
 	}}
 	undecodable := func(index int, format string, args ...any) error {
 		return &UndecodableError{
-			VersionInfo: r.VersionInfo, Nonce: r.Nonce,
+			VersionInfo: r.Version, Nonce: r.Nonce,
 			Index: index, Reason: fmt.Sprintf(format, args...),
 		}
 	}

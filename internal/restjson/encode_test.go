@@ -180,7 +180,7 @@ func TestVAR5_VAR9_STR10_roundTrip(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got.VersionInfo != "1" || got.TypeURL != typeURL || got.Nonce != "o" || got.ControlPlane != "cp <1>" || got.Discarded != "" || len(got.Resources) != 1 {
+				if got.Version != "1" || got.TypeURL != typeURL || got.Nonce != "o" || got.ControlPlane != "cp <1>" || got.Discarded != "" || len(got.Resources) != 1 {
 					t.Fatalf("got %+v", got)
 				}
 				received := got.Resources[0]

@@ -64,7 +64,7 @@ func FuzzReadResponse(f *testing.F) {
 			}
 			return
 		}
-		out := &Outgoing{VersionInfo: got.VersionInfo, TypeURL: got.TypeURL, Nonce: got.Nonce, Wrapped: true}
+		out := &Outgoing{VersionInfo: got.Version, TypeURL: got.TypeURL, Nonce: got.Nonce, Wrapped: true}
 		for _, r := range got.Resources {
 			out.Resources = append(out.Resources, OutgoingResource{Resource: r})
 		}
@@ -79,7 +79,7 @@ func FuzzReadResponse(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%v in %s", err, &encoded.Body)
 		}
-		if len(again.Resources) != len(got.Resources) || again.VersionInfo != got.VersionInfo || again.Nonce != got.Nonce {
+		if len(again.Resources) != len(got.Resources) || again.Version != got.Version || again.Nonce != got.Nonce {
 			t.Fatalf("got %+v\nwant %+v", again, got)
 		}
 		for i, r := range again.Resources {

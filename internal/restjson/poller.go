@@ -233,7 +233,7 @@ func (p *Poller) take(r *Response, sub subscription, names []string, took time.D
 	if err := p.cfg.Handler.OnResponse(r, names); err != nil {
 		return p.reject(r.Nonce, sub, err)
 	}
-	p.accepted, p.acceptedG = r.VersionInfo, sub.generation
+	p.accepted, p.acceptedG = r.Version, sub.generation
 	p.nonce, p.nonceG, p.rejection = r.Nonce, sub.generation, nil
 	p.holds = true
 	p.backoff.Reset()

@@ -140,7 +140,7 @@ type owner struct {
 }
 
 func (o *owner) OnResponse(r *Response, names []string) error {
-	o.tell(fmt.Sprintf("%s for %v", r.VersionInfo, names))
+	o.tell(fmt.Sprintf("%s for %v", r.Version, names))
 	if o.reject == nil {
 		return nil
 	}
@@ -332,7 +332,7 @@ func TestACK4_restartWithARejection(t *testing.T) {
 		before, after := new(connection), new(connection)
 		b := start(t, inOrder(version("1").over(before), version("2").over(after), notModified.over(after)), func(_ *PollerConfig, o *owner) {
 			o.reject = func(r *Response) error {
-				if r.VersionInfo == "2" {
+				if r.Version == "2" {
 					return errors.New("no such thing")
 				}
 				return nil
@@ -438,7 +438,7 @@ func TestACK2_rejections(t *testing.T) {
 		broken := reply{status: 200, body: `{"versionInfo":"3","nonce":"n3","resources":[{"@type":"x/y"}]}`}
 		b := start(t, inOrder(version("1"), version("2"), version("2"), broken, down, broken, notModified, notModified), func(_ *PollerConfig, o *owner) {
 			o.reject = func(r *Response) error {
-				if r.VersionInfo == "2" {
+				if r.Version == "2" {
 					return errors.New("no such thing")
 				}
 				return nil

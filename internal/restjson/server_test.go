@@ -148,7 +148,7 @@ func TestVAR5_goControlPlane(t *testing.T) {
 				}
 				return e.response != nil
 			})
-			if r := got.response; r.VersionInfo != version || len(r.Resources) != 1 || r.Resources[0].Name != "x" ||
+			if r := got.response; r.Version != version || len(r.Resources) != 1 || r.Resources[0].Name != "x" ||
 				r.Resources[0].TypeURL() != typeURL || r.Discarded != "" {
 				t.Errorf("%s: got %+v", typeURL, r)
 			} else if want := stored(t, &discoveryv3.Resource{Resource: encoded.Any(message)}); !slices.Equal(r.Resources[0].Any(), want.Any()) {
@@ -168,7 +168,7 @@ func TestVAR5_goControlPlane(t *testing.T) {
 	}
 	set("2")
 	back := told[resource.ClusterType].await(t, func(e event) bool { return e.response != nil })
-	if back.response.VersionInfo != "2" {
+	if back.response.Version != "2" {
 		t.Errorf("ACK-4: after a failure: %+v", back)
 	}
 }
@@ -277,7 +277,7 @@ func TestREST3_serverGone(t *testing.T) {
 	}
 	<-h.givenUp
 	back := told.await(t, func(e event) bool { return e.response != nil })
-	if back.response.VersionInfo != "1" || len(back.response.Resources) != 1 {
+	if back.response.Version != "1" || len(back.response.Resources) != 1 {
 		t.Errorf("ACK-4: got %+v", back.response)
 	}
 	<-h.holding
@@ -324,8 +324,8 @@ func ExampleReadResponse() {
 			fmt.Println(err)
 			return
 		}
-		fmt.Println("version", response.VersionInfo)
-		poll.VersionInfo = response.VersionInfo
+		fmt.Println("version", response.Version)
+		poll.VersionInfo = response.Version
 	}
 	// Output:
 	// version 1

@@ -90,17 +90,6 @@ func (s stream) Send(req proto.Message, node *corev3.Node) error {
 
 // Recv implements xdsclient.Stream.
 func (s stream) Recv(r *wire.Received) error {
-	var response wire.ReceivedState
-	if err := s.RecvMsg(&response); err != nil {
-		return err
-	}
-	*r = received(&response.StateResponse, response.Size, response.Err)
-	return nil
-}
-
-// received is what a response says, in the terms that all variants share.
-func received(s *wire.StateResponse, size int, err error) wire.Received {
-	return wire.Received{Size: size, Err: err, DeltaResponse: wire.DeltaResponse{
-		TypeURL: s.TypeURL, Nonce: s.Nonce, SystemVersion: s.VersionInfo, Resources: s.Resources, Errors: s.Errors,
-	}}
+	r.State = true
+	return s.RecvMsg(r)
 }

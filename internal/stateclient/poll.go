@@ -153,7 +153,7 @@ func (p *poller) poll(a ask, r *wire.Received) (news bool, err error) {
 		return false, err
 	case !a.stale && bytes.Equal(sum, p.last):
 		return false, nil // also what was rejected, the version of which is not presented
-	case got.Err == nil && got.SystemVersion != "" && got.SystemVersion == a.req.GetVersionInfo():
+	case got.Err == nil && got.Version != "" && got.Version == a.req.GetVersionInfo():
 		return false, nil
 	}
 	*r = got

@@ -46,8 +46,8 @@ func (p *poller) post(ctx context.Context, req *discoveryv3.DiscoveryRequest) (w
 	undecodable, isUndecodable := errors.AsType[*restjson.UndecodableError](err)
 	switch {
 	case isUndecodable:
-		bad := wire.StateResponse{TypeURL: p.typeURL, Nonce: undecodable.Nonce, VersionInfo: undecodable.VersionInfo}
-		return received(&bad, body.size, err), body.digest.Sum(nil), nil
+		bad := wire.Response{State: true, TypeURL: p.typeURL, Nonce: undecodable.Nonce, Version: undecodable.VersionInfo}
+		return wire.Received{Response: bad, Size: body.size, Err: err}, body.digest.Sum(nil), nil
 	case isRefusal:
 		return wire.Received{}, nil, failedf(restjson.CodeOf(refused.Code), "%v", err)
 	case errors.Is(err, restjson.ErrTooLarge):
@@ -57,7 +57,7 @@ func (p *poller) post(ctx context.Context, req *discoveryv3.DiscoveryRequest) (w
 	case err != nil:
 		return wire.Received{}, nil, failedf(codes.Unavailable, "%v", err)
 	}
-	return received(&r.StateResponse, body.size, nil), body.digest.Sum(nil), nil
+	return wire.Received{Response: r.Response, Size: body.size}, body.digest.Sum(nil), nil
 }
 
 // digestedBody tells a body from the one before.

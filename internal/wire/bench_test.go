@@ -25,7 +25,7 @@ func response(n, payloadSize int) *discoveryv3.DeltaDiscoveryResponse {
 
 func resources(b *testing.B, n, payloadSize int) []*Resource {
 	b.Helper()
-	var r DeltaResponse
+	var r Response
 	if err := r.Decode(encoded.Bytes(response(n, payloadSize))); err != nil {
 		b.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func BenchmarkDecode(b *testing.B) {
 	for _, size := range []int{100, 1024} {
 		in := encoded.Bytes(response(n, size))
 		decoders := map[string]func() error{
-			"wire":  func() error { return new(DeltaResponse).Decode(in) },
+			"wire":  func() error { return new(Response).Decode(in) },
 			"proto": func() error { return proto.Unmarshal(in, new(discoveryv3.DeltaDiscoveryResponse)) },
 		}
 		for name, decode := range decoders {
@@ -114,7 +114,7 @@ func BenchmarkSend(b *testing.B) {
 					}
 				}
 			}, grpc.WithDefaultCallOptions(grpc.ForceCodecV2(discard{Codec().(codec)}))))
-			var r DeltaResponse
+			var r Response
 			for b.Loop() {
 				if err := stream.RecvMsg(&r); err != nil {
 					b.Fatal(err)

@@ -195,7 +195,7 @@ func (b *Builder) Finish(typeURL, version, nonce string) *Message {
 	header := sizeStringField(version) + sizeStringField(typeURL) + sizeStringField(nonce)
 	m := &Message{size: header + b.size}
 	w := b.writer(m, header+b.own)
-	w.own = appendStringField(w.own, fieldSystemVersion, version)
+	w.own = appendStringField(w.own, fieldResponseVersion, version)
 	w.own = appendStringField(w.own, fieldTypeURL, typeURL)
 	w.own = appendStringField(w.own, fieldNonce, nonce)
 	w.own = append(w.own, b.controlPlane...)

@@ -17,7 +17,7 @@ import (
 
 func TestBuilder(t *testing.T) {
 	p := fullResponse()
-	var r DeltaResponse
+	var r Response
 	if err := r.Decode(encoded.Bytes(p)); err != nil {
 		t.Fatal(err)
 	}
@@ -37,9 +37,9 @@ func TestBuilder(t *testing.T) {
 			t.Errorf("%d resources, %d removed, %d errors", b.Resources(), b.Removed(), b.Errors())
 		}
 		size := b.Size()
-		m := b.Finish(r.TypeURL, r.SystemVersion, r.Nonce)
+		m := b.Finish(r.TypeURL, r.Version, r.Nonce)
 		var empty Builder
-		header := empty.Finish(r.TypeURL, r.SystemVersion, r.Nonce).Len()
+		header := empty.Finish(r.TypeURL, r.Version, r.Nonce).Len()
 		if m.Len() != size+header {
 			t.Errorf("Len = %d, but Size was %d and the header is %d", m.Len(), size, header)
 		}
@@ -138,7 +138,7 @@ func TestNAME4_addErrorAs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p.ProtoReflect().SetUnknown([]byte("\x52\x03new"))
-			var r DeltaResponse
+			var r Response
 			if err := r.Decode(encoded.Bytes(&discoveryv3.DeltaDiscoveryResponse{ResourceErrors: []*discoveryv3.ResourceError{p}})); err != nil {
 				t.Fatal(err)
 			}

@@ -262,7 +262,7 @@ func TestStateErrors_ERR1_NAME4(t *testing.T) {
 	}
 	one.AddStateError(detail, "b")
 	one.AddStateError(ResourceError{Name: "c", Code: codes.NotFound}, "c")
-	var decoded StateResponse
+	decoded := Response{State: true}
 	if err := decoded.Decode(one.Finish("T", "", "").Bytes()); err != nil || len(decoded.Errors) != 2 || decoded.Errors[1].Transient() {
 		t.Errorf("decoded %+v: %v", decoded.Errors, err)
 	}

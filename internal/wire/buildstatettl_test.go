@@ -152,7 +152,7 @@ func TestTTL4_RES13_wrappedAndBare(t *testing.T) {
 	}
 	bare := &anypb.Any{TypeUrl: clusterType, Value: body}
 	for _, name := range []string{"", "n"} {
-		var r StateResponse
+		r := Response{State: true}
 		wrapped := wrapping(&discoveryv3.Resource{Name: name, Resource: bare, Ttl: durationpb.New(time.Second)})
 		if err := r.Decode(encoded.Bytes(&discoveryv3.DiscoveryResponse{TypeUrl: clusterType, Resources: []*anypb.Any{bare, wrapped}})); err != nil {
 			t.Fatal(err)

@@ -10,10 +10,9 @@ import (
 
 // Codec returns the gRPC codec of this package, for grpc.ForceServerCodecV2 and
 // grpc.ForceCodecV2. It sends a *[Message] as its gather list without copying
-// it and receives into a *[DeltaResponse], a *[Received], a *[StateResponse] or a
-// *[ReceivedState], and on the other side into a *[DeltaRequest] or a *[StateRequest];
-// everything else goes through grpc's own codec for protobuf messages. Its name is
-// "proto", so that peers see an ordinary content type.
+// it and receives into a *[Response] or a *[Received], and on the other side into a
+// *[DeltaRequest] or a *[StateRequest]; everything else goes through grpc's own codec for
+// protobuf messages. Its name is "proto", so that peers see an ordinary content type.
 func Codec() encoding.CodecV2 {
 	return codec{CodecV2: encoding.GetCodecV2(proto.Name), requests: new(requestPool)}
 }
@@ -41,17 +40,11 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 // Unmarshal carries out encoding.CodecV2.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	switch v := v.(type) {
-	case *DeltaResponse:
+	case *Response:
 		return decodeBuffers(data, v)
 	case *Received:
 		v.Size = data.Len()
-		v.Err = decodeBuffers(data, &v.DeltaResponse)
-		return nil
-	case *StateResponse:
-		return decodeBuffers(data, v)
-	case *ReceivedState:
-		v.Size = data.Len()
-		v.Err = decodeBuffers(data, &v.StateResponse)
+		v.Err = decodeBuffers(data, &v.Response)
 		return nil
 	case *DeltaRequest:
 		return receiveRequest(data, c.requests, v)
@@ -64,7 +57,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 
 // decodeBuffers decodes out of pooled memory, which goes back at once: Decode
 // keeps nothing of it. A message in one buffer is not copied.
-func decodeBuffers(data mem.BufferSlice, r interface{ Decode([]byte) error }) error {
+func decodeBuffers(data mem.BufferSlice, r *Response) error {
 	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer buf.Free()
 	return r.Decode(buf.ReadOnlyData())

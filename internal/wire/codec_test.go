@@ -74,7 +74,7 @@ func sendOnRequest(m *Message) func(grpc.ServerStream) error {
 
 func fullMessage(t testing.TB) (*Message, *discoveryv3.DeltaDiscoveryResponse) {
 	t.Helper()
-	var r DeltaResponse
+	var r Response
 	if err := r.Decode(encoded.Bytes(fullResponse())); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func fullMessage(t testing.TB) (*Message, *discoveryv3.DeltaDiscoveryResponse) {
 	for _, name := range r.Removed {
 		b.Remove(name)
 	}
-	m := b.Finish(r.TypeURL, r.SystemVersion, r.Nonce)
+	m := b.Finish(r.TypeURL, r.Version, r.Nonce)
 	return m, parse(t, m)
 }
 
@@ -140,7 +140,7 @@ func withCodec() grpc.DialOption {
 func TestEndToEndDeltaResponse(t *testing.T) {
 	m, want := fullMessage(t)
 	stream := openStream(t, serve(t, sendOnRequest(m), withCodec()))
-	var r DeltaResponse
+	var r Response
 	if err := stream.RecvMsg(&r); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestEndToEndDeltaResponse(t *testing.T) {
 	for _, name := range r.Removed {
 		b.Remove(name)
 	}
-	equal(t, want, parse(t, b.Finish(r.TypeURL, r.SystemVersion, r.Nonce)))
+	equal(t, want, parse(t, b.Finish(r.TypeURL, r.Version, r.Nonce)))
 }
 
 // brokenMessage is a response with an undecodable resource in it.
@@ -181,7 +181,7 @@ func TestACK6_receivedKeepsTheStreamAlive(t *testing.T) {
 
 func TestDeltaResponseEndsTheStream(t *testing.T) {
 	stream := openStream(t, serve(t, sendOnRequest(brokenMessage()), withCodec()))
-	var r DeltaResponse
+	var r Response
 	if err := stream.RecvMsg(&r); status.Code(err) != codes.Internal {
 		t.Errorf("err = %v", err)
 	}

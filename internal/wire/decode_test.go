@@ -41,11 +41,11 @@ func fullResponse() *discoveryv3.DeltaDiscoveryResponse {
 
 func TestDecode(t *testing.T) {
 	p := fullResponse()
-	r := DeltaResponse{Nonce: "of an earlier one", Removed: []string{"x"}}
+	r := Response{Nonce: "of an earlier one", Removed: []string{"x"}}
 	if err := r.Decode(encoded.Bytes(p)); err != nil {
 		t.Fatal(err)
 	}
-	if r.TypeURL != p.TypeUrl || r.Nonce != p.Nonce || r.SystemVersion != p.SystemVersionInfo || r.ControlPlane != "cp" {
+	if r.TypeURL != p.TypeUrl || r.Nonce != p.Nonce || r.Version != p.SystemVersionInfo || r.ControlPlane != "cp" {
 		t.Errorf("got %+v", r)
 	}
 	if diff := cmp.Diff([]string{"gone-1", "gone-2", "gone-3"}, r.Removed); diff != "" {
@@ -80,7 +80,7 @@ func lies(s string, within []byte) bool {
 
 func TestDecodeKeepsNothingOfTheInput(t *testing.T) {
 	in := encoded.Bytes(fullResponse())
-	var want, got DeltaResponse
+	var want, got Response
 	if err := want.Decode(append([]byte(nil), in...)); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestACK6_undecodableEnvelope(t *testing.T) {
 			if proto.Unmarshal([]byte(c.in), new(discoveryv3.DeltaDiscoveryResponse)) == nil {
 				t.Fatal("clients would accept this")
 			}
-			var r DeltaResponse
+			var r Response
 			err := r.Decode([]byte(c.in))
 			de, ok := errors.AsType[*DecodeError](err)
 			if !ok {
@@ -150,7 +150,7 @@ func TestACK6_undecodableEnvelope(t *testing.T) {
 }
 
 func TestACK6_duplicatesAreTheReceiversBusiness(t *testing.T) {
-	var r DeltaResponse
+	var r Response
 	if err := r.Decode([]byte("\x12\x03\x1a\x01n\x12\x03\x1a\x01n")); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestACK6_duplicatesAreTheReceiversBusiness(t *testing.T) {
 
 func TestDecodeSkipsWhatIsNotPassedOn(t *testing.T) {
 	// A broken control_plane, and fields that nobody knows.
-	var r DeltaResponse
+	var r Response
 	if err := r.Decode([]byte("\x3a\x01\x0a" + "\x18\x01" + "\x9b\x06\x9c\x06" + "\x2a\x017")); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestDecodeSkipsWhatIsNotPassedOn(t *testing.T) {
 }
 
 func TestDecodeErrorText(t *testing.T) {
-	var r DeltaResponse
+	var r Response
 	err := r.Decode([]byte("\x12\x03\x1a\x01\xff"))
 	if want := "wire: cannot decode resources[0].name: invalid UTF-8"; err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
@@ -185,7 +185,7 @@ func TestDecodeAllocations(t *testing.T) {
 		p.Resources = append(p.Resources, &discoveryv3.Resource{Name: "cluster", Version: "v1", Resource: payload(1024)})
 	}
 	in := encoded.Bytes(p)
-	var r DeltaResponse
+	var r Response
 	got := testing.AllocsPerRun(100, func() {
 		if err := r.Decode(in); err != nil {
 			t.Fatal(err)
@@ -214,7 +214,7 @@ func TestDecodeNestingLimit(t *testing.T) {
 		filter := wrap(2, wrap(1, append([]byte("\x0a\x01k"), wrap(2, value)...))) // Struct.fields["k"]
 		in := wrap(2, wrap(9, wrap(1, append([]byte("\x0a\x01f"), filter...))))
 		want := proto.Unmarshal(in, new(discoveryv3.DeltaDiscoveryResponse))
-		err := new(DeltaResponse).Decode(in)
+		err := new(Response).Decode(in)
 		if (err == nil) != (want == nil) {
 			t.Errorf("depth %d: Decode says %v, proto.Unmarshal %v", depth, err, want)
 		}

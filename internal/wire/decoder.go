@@ -6,13 +6,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// envelope is a response of either form while it is decoded.
-type envelope interface {
-	// take decodes one field. It leaves the elements of a response alone that is
-	// refused already.
-	take(d *decoder, f *field) error
-}
-
 // decoder is the state of one Decode.
 type decoder struct {
 	cut     cutter
@@ -22,7 +15,7 @@ type decoder struct {
 
 // decode has r take the fields of b. After an error the walk goes on, since the type
 // URL and the nonce usually stand behind the resources.
-func (d *decoder) decode(b []byte, r envelope) error {
+func (d *decoder) decode(b []byte, r *Response) error {
 	it := fields{rest: b}
 	for it.next() {
 		if it.typ == protowire.BytesType { // every field we know is length-delimited

@@ -8,14 +8,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// Field numbers of envoy.service.discovery.v3.DiscoveryResponse.
-const (
-	fieldStateVersion   protowire.Number = 1
-	fieldStateResources protowire.Number = 2
-	fieldStateTypeURL   protowire.Number = 4
-	fieldStateNonce     protowire.Number = 5
-	fieldStateErrors    protowire.Number = 7
-)
+// fieldStateErrors is that of the errors of a DiscoveryResponse.
+const fieldStateErrors protowire.Number = 7
 
 const (
 	// fieldAnyValue is that of google.protobuf.Any.
@@ -42,57 +36,10 @@ var (
 // maxUnnamed is how many elements without a name are told of: all have the same fault.
 const maxUnnamed = 8
 
-// StateResponse is a state-of-the-world response as a server sent it. It is a
-// target of [Codec] like [DeltaResponse]; [ReceivedState] is for those who answer
-// what cannot be decoded.
-type StateResponse struct {
-	TypeURL, Nonce, VersionInfo string
-	ControlPlane                string // as in DeltaResponse
-	// Resources are in the server's order, in the stored form of an incremental
-	// response, so that nobody need know where they came from. The name of a bare
-	// payload is its field 1 where this build knows the type, else the empty string
-	// (NAME-9); a wrapped resource has its own, and is a heartbeat without payload
-	// (RES-13, TTL-3). A name that comes twice is here twice (ACK-6).
-	Resources []*Resource
-	// Unnamed say what is wrong with elements that are left out of Resources since
-	// nothing tells what they are called ([ErrUnnamed]); of many, with the first few.
-	// What else is in the response may be used.
-	Unnamed []error
-	// Errors say why a resource is not available.
-	Errors []ResourceError
-	// Complete says that this is everything there is of the type: what is wanted and
-	// not here does not exist. No server can say so; a source that reads files knows.
-	// Decode leaves it false.
-	Complete bool
-}
-
-// Decode replaces r by what the encoded DiscoveryResponse b says, as
-// [DeltaResponse.Decode] does, with the same errors.
-func (r *StateResponse) Decode(b []byte) error {
-	*r = StateResponse{}
-	var d decoder
-	if err := d.decode(b, r); err != nil {
-		*r = StateResponse{TypeURL: r.TypeURL, Nonce: r.Nonce}
-		return err
-	}
-	return nil
-}
-
-// take implements envelope.
-func (r *StateResponse) take(d *decoder, f *field) error {
+// takeOfState is take for the fields of a response of the state of the world.
+func (r *Response) takeOfState(d *decoder, f *field) error {
 	switch f.num {
-	case fieldStateTypeURL:
-		return setString(&r.TypeURL, "type_url", f.body)
-	case fieldStateNonce:
-		return setString(&r.Nonce, "nonce", f.body)
-	case fieldStateVersion:
-		return setString(&r.VersionInfo, "version_info", f.body)
-	}
-	if d.refused() {
-		return nil
-	}
-	switch f.num {
-	case fieldStateResources:
+	case fieldResources:
 		return r.addResource(d, f.body)
 	case fieldStateControlPlane:
 		r.ControlPlane = identifier(f.body)
@@ -103,7 +50,7 @@ func (r *StateResponse) take(d *decoder, f *field) error {
 }
 
 // addResource adds an element of resources.
-func (r *StateResponse) addResource(d *decoder, b []byte) error {
+func (r *Response) addResource(d *decoder, b []byte) error {
 	index := len(r.Resources) + d.unnamed
 	res, err := d.cut.cutAny(b)
 	switch {
@@ -121,7 +68,7 @@ func (r *StateResponse) addResource(d *decoder, b []byte) error {
 
 // NewStateResource is [NewResource] for an element of a state-of-the-world response
 // that did not come as bytes: a bare payload, or a wrapped one (RES-13), named as in
-// [StateResponse]. It does not keep packed. Errors are a [*DecodeError], whose Field is a
+// [Response]. It does not keep packed. Errors are a [*DecodeError], whose Field is a
 // path within packed and which tells nothing of the payload (OPS-6); it wraps
 // [ErrUnnamed] where that is what is wrong.
 func NewStateResource(packed *anypb.Any) (*Resource, error) {
@@ -226,13 +173,4 @@ func (c *cutter) payloadName(b []byte) (name []byte, err error) {
 		return nil, it.err
 	}
 	return name, checkString("name", name)
-}
-
-// ReceivedState is to StateResponse what [Received] is to DeltaResponse.
-type ReceivedState struct {
-	StateResponse
-	// Size is that of the encoded message, in bytes.
-	Size int
-	// Err is a *DecodeError or nil. Nothing of the response may be used if it is set.
-	Err error
 }

@@ -56,11 +56,11 @@ func stateOfTheWorld(t testing.TB) *discoveryv3.DiscoveryResponse {
 
 func TestRES13StateResponse(t *testing.T) {
 	p := stateOfTheWorld(t)
-	r := StateResponse{Nonce: "of an earlier one", Complete: true}
+	r := Response{State: true, Nonce: "of an earlier one", Complete: true}
 	if err := r.Decode(encoded.Bytes(p)); err != nil {
 		t.Fatal(err)
 	}
-	if r.TypeURL != p.TypeUrl || r.Nonce != "42" || r.VersionInfo != "v7" || r.ControlPlane != "cp" || r.Complete || len(r.Resources) != 4 {
+	if r.TypeURL != p.TypeUrl || r.Nonce != "42" || r.Version != "v7" || r.ControlPlane != "cp" || r.Complete || len(r.Resources) != 4 {
 		t.Fatalf("got %+v", r)
 	}
 	if len(r.Errors) != 1 || r.Errors[0].Name != "bad" || r.Errors[0].Code != codes.NotFound {
@@ -97,7 +97,7 @@ func TestRES13StateResponse(t *testing.T) {
 // A resource is stored alike, whichever variant brought it.
 func TestVAR7BareResourceIsStoredAsTheIncrementalOne(t *testing.T) {
 	payload := anyOf(t, &clusterv3.Cluster{Name: "a"})
-	var r StateResponse
+	r := Response{State: true}
 	if err := r.Decode(encoded.Bytes(&discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{payload}})); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestStateResponseNames(t *testing.T) {
 		"NAME-9 field 1 of another type":  {"\x08\x05", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var r StateResponse
+			r := Response{State: true}
 			in := encoded.Bytes(&discoveryv3.DiscoveryResponse{Resources: []*anypb.Any{{TypeUrl: clusterType, Value: []byte(c.value)}}})
 			if err := r.Decode(in); err != nil {
 				t.Fatal(err)
@@ -205,7 +205,7 @@ func TestACK6_undecodableStateResponse(t *testing.T) {
 		"of two mistakes, the first": {bare("\x0a") + "\x0a\x01\xff", "resources[0].value", io.ErrUnexpectedEOF, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var r StateResponse
+			r := Response{State: true}
 			err := r.Decode([]byte(c.in))
 			var d *DecodeError
 			if !errors.As(err, &d) {
@@ -223,7 +223,7 @@ func TestACK6_undecodableStateResponse(t *testing.T) {
 
 func TestReceivedState(t *testing.T) {
 	in := encoded.Bytes(stateOfTheWorld(t))
-	var r ReceivedState
+	r := Received{Response: Response{State: true}}
 	if err := Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(in)}, &r); err != nil || r.Err != nil {
 		t.Fatal(err, r.Err)
 	}
@@ -234,7 +234,7 @@ func TestReceivedState(t *testing.T) {
 	if err := Codec().Unmarshal(bad, &r); err != nil || r.Err == nil || r.Nonce != "7" || len(r.Resources) != 0 {
 		t.Errorf("error %v, received %+v", err, r)
 	}
-	if err := Codec().Unmarshal(bad, new(StateResponse)); err == nil {
+	if err := Codec().Unmarshal(bad, &Response{State: true}); err == nil {
 		t.Error("a broken response is no error of the stream")
 	}
 }
@@ -246,7 +246,7 @@ func TestStateResponseAllocs(t *testing.T) {
 		p.Resources = append(p.Resources, anyOf(t, &clusterv3.Cluster{Name: "cluster-" + strings.Repeat("x", i)}))
 	}
 	in := encoded.Bytes(p)
-	var r StateResponse
+	r := Response{State: true}
 	got := testing.AllocsPerRun(100, func() {
 		if err := r.Decode(in); err != nil {
 			t.Fatal(err)
@@ -268,7 +268,7 @@ func FuzzStateResponse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var want discoveryv3.DiscoveryResponse
 		unmarshalErr := proto.Unmarshal(in, &want)
-		var r StateResponse
+		r := Response{State: true}
 		buf := bytes.Clone(in) // the fuzzer's own must not be changed
 		if err := r.Decode(buf); err != nil {
 			return
@@ -277,7 +277,7 @@ func FuzzStateResponse(f *testing.F) {
 		if unmarshalErr != nil {
 			return // control_plane, which no response is refused for, was broken
 		}
-		if r.TypeURL != want.TypeUrl || r.Nonce != want.Nonce || r.VersionInfo != want.VersionInfo ||
+		if r.TypeURL != want.TypeUrl || r.Nonce != want.Nonce || r.Version != want.VersionInfo ||
 			len(r.Resources) != len(want.Resources) || len(r.Errors) != len(want.ResourceErrors) {
 			t.Fatalf("got %+v\nof %v", r, &want)
 		}

@@ -29,7 +29,7 @@ func Example() {
 		return
 	}
 
-	var r wire.DeltaResponse
+	var r wire.Response
 	if err := r.Decode(fromServer); err != nil {
 		fmt.Println(err)
 		return
@@ -37,9 +37,9 @@ func Example() {
 
 	var b wire.Builder
 	b.Add(r.Resources[0])
-	first := b.Finish(r.TypeURL, r.SystemVersion, "1")
+	first := b.Finish(r.TypeURL, r.Version, "1")
 	b.AddAs(r.Resources[0], "xdstp://a/envoy.config.cluster.v3.Cluster/c?y=2&x=1")
-	second := b.Finish(r.TypeURL, r.SystemVersion, "9")
+	second := b.Finish(r.TypeURL, r.Version, "9")
 
 	for _, m := range []*wire.Message{first, second} {
 		var seen discoveryv3.DeltaDiscoveryResponse
@@ -56,8 +56,8 @@ func Example() {
 }
 
 // A broken response can be told from a broken connection, and refused.
-func ExampleDeltaResponse_Decode() {
-	var r wire.DeltaResponse
+func ExampleResponse_Decode() {
+	var r wire.Response
 	err := r.Decode([]byte("\x12\x03\x1a\x01\xff" + "\x2a\x03n-1"))
 	fmt.Println(err)
 	fmt.Println("nonce", r.Nonce)

@@ -28,7 +28,7 @@ func FuzzDeltaResponse(f *testing.F) {
 		var want discoveryv3.DeltaDiscoveryResponse
 		unmarshalErr := proto.Unmarshal(in, &want)
 
-		var r DeltaResponse
+		var r Response
 		buf := bytes.Clone(in) // the fuzzer's own must not be changed
 		err := r.Decode(buf)
 		switch {
@@ -53,7 +53,7 @@ func FuzzDeltaResponse(f *testing.F) {
 }
 
 // rebuild puts a response together again, under other names if told so.
-func rebuild(r *DeltaResponse, rename bool) *Message {
+func rebuild(r *Response, rename bool) *Message {
 	var b Builder
 	for _, res := range r.Resources {
 		if rename {
@@ -72,11 +72,11 @@ func rebuild(r *DeltaResponse, rename bool) *Message {
 			b.AddError(e, e.Name)
 		}
 	}
-	return b.Finish(r.TypeURL, r.SystemVersion, r.Nonce)
+	return b.Finish(r.TypeURL, r.Version, r.Nonce)
 }
 
 // forwarded is what clients are to see of a server's response.
-func forwarded(p *discoveryv3.DeltaDiscoveryResponse, r *DeltaResponse, rename bool) *discoveryv3.DeltaDiscoveryResponse {
+func forwarded(p *discoveryv3.DeltaDiscoveryResponse, r *Response, rename bool) *discoveryv3.DeltaDiscoveryResponse {
 	out := &discoveryv3.DeltaDiscoveryResponse{
 		TypeUrl: p.TypeUrl, Nonce: p.Nonce, SystemVersionInfo: p.SystemVersionInfo,
 		RemovedResources: r.Removed,

@@ -25,7 +25,7 @@ func newResource(t testing.TB, p *discoveryv3.Resource) *Resource {
 // cutOne cuts one encoded resource out of a response.
 func cutOne(t testing.TB, encoded []byte) *Resource {
 	t.Helper()
-	var r DeltaResponse
+	var r Response
 	if err := r.Decode(protowire.AppendBytes([]byte{0x12}, encoded)); err != nil {
 		t.Fatal(err)
 	}

@@ -101,7 +101,7 @@ func TestDYN1VariantsInResponses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var r DeltaResponse
+	var r Response
 	if err := r.Decode(encoded); err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func TestStateResponse_LIST1_LOC1_unnamed(t *testing.T) {
 			anyOf(t, &clusterv3.Cluster{Name: "b"}),
 		},
 	}
-	var r StateResponse
+	r := Response{State: true}
 	if err := r.Decode(encoded.Bytes(p)); err != nil {
 		t.Fatal(err)
 	}

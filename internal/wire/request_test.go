@@ -376,7 +376,7 @@ func TestRequestsEndToEnd_undecodable(t *testing.T) {
 	if err := stream.SendMsg(&Message{gather: mem.BufferSlice{mem.SliceBuffer(b)}, size: len(b)}); err != nil {
 		t.Fatal(err)
 	}
-	err = stream.RecvMsg(new(DeltaResponse))
+	err = stream.RecvMsg(new(Response))
 	if status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "wire: cannot decode type_url: invalid UTF-8") {
 		t.Errorf("err = %v", err)
 	}

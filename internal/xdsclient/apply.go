@@ -25,7 +25,7 @@ func (l *link) handle(r *wire.Received) {
 		r.TypeURL = l.typeURL // it is needed where there are several types only
 	}
 	resp := &l.response
-	*resp = Response{TypeURL: r.TypeURL, Nonce: r.Nonce, SystemVersion: r.SystemVersion, Size: r.Size, Changes: resp.Changes}
+	*resp = Response{TypeURL: r.TypeURL, Nonce: r.Nonce, SystemVersion: r.Version, Size: r.Size, Changes: resp.Changes}
 	resp.Err = l.compare(r)
 	reason := resp.Err
 	if c.options.OnResponse != nil {
@@ -46,7 +46,7 @@ func (l *link) compare(r *wire.Received) error {
 	if r.Err != nil {
 		return r.Err
 	}
-	if err := l.checkNames(&r.DeltaResponse); err != nil {
+	if err := l.checkNames(&r.Response); err != nil {
 		return err
 	}
 	c := l.client
@@ -77,7 +77,7 @@ func (l *link) compare(r *wire.Received) error {
 
 // checkNames refuses a response that has payloads of another type, or that says
 // two things of one name (ACK-6, RES-4).
-func (l *link) checkNames(r *wire.DeltaResponse) error {
+func (l *link) checkNames(r *wire.Response) error {
 	for _, res := range r.Resources {
 		if typeURL := res.TypeURL(); typeURL != r.TypeURL && typeURL != redirect && res.HasPayload() {
 			return fmt.Errorf("the resource %q is a %q in a response for %q", res.Name, typeURL, r.TypeURL)

@@ -143,7 +143,7 @@ func (x *exchange) send(cs grpc.ClientStream) {
 // receive reads the answers until the end of the stream.
 func (x *exchange) receive(cs grpc.ClientStream) error {
 	for {
-		r := new(wire.DeltaResponse)
+		r := new(wire.Response)
 		switch err := cs.RecvMsg(r); {
 		case errors.Is(err, io.EOF):
 			return nil
@@ -196,7 +196,7 @@ func (q *question) request(number int) *discoveryv3.DeltaDiscoveryRequest {
 	return r
 }
 
-func (q *question) take(r *wire.DeltaResponse) {
+func (q *question) take(r *wire.Response) {
 	q.resources = append(q.resources, r.Resources...)
 	for i := range r.Errors {
 		if q.unknown == nil {

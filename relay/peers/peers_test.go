@@ -125,7 +125,7 @@ func filled(t *testing.T) *cache.Store {
 	c.Update(&delivery.Change{TypeURL: cds, Subscribe: []cache.Name{{Spelling: "*", Key: "*"}}})
 	c.Update(&delivery.Change{TypeURL: eds, Subscribe: []cache.Name{{Spelling: "e", Key: "e"}, {Spelling: "f", Key: "f"}}})
 	s.Session().Restart(wire.StreamID{}, 0)
-	for _, r := range []*wire.DeltaResponse{words.Response(cds, "+a@1", "+b@1", "+c@1"), words.Response(eds, "+e@1", "+f@2")} {
+	for _, r := range []*wire.Response{words.Response(cds, "+a@1", "+b@1", "+c@1"), words.Response(eds, "+e@1", "+f@2")} {
 		if err := s.Session().Apply(wire.StreamID{}, r, time.Now()); err != nil {
 			t.Fatal(err)
 		}

@@ -67,8 +67,8 @@ func duration(ttl string) *durationpb.Duration {
 
 // Response is what the server says: "+name@version" (see Resource), "-name", and
 // "=name@version~ttl" for a heartbeat.
-func Response(typeURL string, words ...string) *wire.DeltaResponse {
-	r := &wire.DeltaResponse{TypeURL: typeURL}
+func Response(typeURL string, words ...string) *wire.Response {
+	r := &wire.Response{TypeURL: typeURL}
 	for _, w := range words {
 		switch w[0] {
 		case '+':
