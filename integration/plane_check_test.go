@@ -79,6 +79,70 @@ func TestPlaneWraps(t *testing.T) {
 	}
 }
 
+// TestPlaneAnswersUnsubscribe: a client of the wildcard that lets go of a name learns whether
+// the wildcard has it, though the name's own answer is still on its way then.
+func TestPlaneAnswersUnsubscribe_SUB8(t *testing.T) {
+	for _, v := range variants {
+		if v.rest { // a poll has one answer
+			continue
+		}
+		t.Run(v.name, func(t *testing.T) {
+			p := newPlane(t)
+			p.set(listenerType, "in", true)
+			p.set(listenerType, "out", false)
+			p.hold()
+			c := newVariantClient(t, v, p.addr, "client")
+			if err := c.connect(false); err != nil {
+				t.Fatal(err)
+			}
+			names := []string{"in", "out"}
+			c.subscribe(listenerType, append(names, "*"), nil)
+			c.subscribe(listenerType, nil, names)
+			waitFor(t, "both requests", func() bool {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				for st := range p.streams {
+					return len(st.requests)+len(st.sotwRequests) == 2
+				}
+				return false
+			})
+			p.release(nil)
+			c.common().awaitHolding(t, listenerType, "in")
+			for _, fault := range c.common().found() {
+				t.Error(fault)
+			}
+			p.checkClient(t)
+		})
+	}
+}
+
+// TestPlaneAnswersResumed: a client of the wildcard that let go of a name while it was away
+// learns that the wildcard does not have it, though it presents the current version.
+func TestPlaneAnswersResumed_SUB8_ACK5(t *testing.T) {
+	for _, v := range variants {
+		if v.rest { // has no streams
+			continue
+		}
+		t.Run(v.name, func(t *testing.T) {
+			p := newPlane(t)
+			p.set(listenerType, "in", true)
+			p.set(listenerType, "out", false)
+			c := newVariantClient(t, v, p.addr, "client")
+			c.subscribe(listenerType, []string{"out", "*"}, nil)
+			if err := c.connect(false); err != nil {
+				t.Fatal(err)
+			}
+			c.common().awaitHolding(t, listenerType, "in", "out")
+			c.disconnect()
+			c.subscribe(listenerType, nil, []string{"out"})
+			if err := c.connect(true); err != nil {
+				t.Fatal(err)
+			}
+			c.common().awaitHolding(t, listenerType, "in")
+		})
+	}
+}
+
 // misbehaviour is a SotW client's requests of clusters, one after the other, and
 // how the plane calls what is wrong with the last one. Two responses are read
 // after the first request.

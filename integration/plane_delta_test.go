@@ -20,7 +20,11 @@ func (p *plane) deltaRequest(st *planeStream, r *discovery.DeltaDiscoveryRequest
 	if r.GetResponseNonce() != "" {
 		p.deltaAnswered(st, t, r)
 	}
+	var left []string
 	for _, n := range keysOf(r.GetResourceNamesUnsubscribe()) {
+		if t.subs[n] {
+			left = append(left, n)
+		}
 		delete(t.subs, n)
 		maps.DeleteFunc(t.known, func(known, _ string) bool { return !t.covers(known, p.types[r.GetTypeUrl()][known]) })
 	}
@@ -35,8 +39,32 @@ func (p *plane) deltaRequest(st *planeStream, r *discovery.DeltaDiscoveryRequest
 		}
 		t.subs[n], fresh.subs[n] = true, true
 	}
+	if t.subs["*"] && !fresh.subs["*"] {
+		p.deltaLeft(st, r.GetTypeUrl(), t, left)
+	}
 	if len(fresh.subs) > 0 {
 		p.deltaAnswer(st, r.GetTypeUrl(), t, fresh, r.GetInitialResourceVersions())
+	}
+}
+
+// deltaLeft says of names that are not asked for any more whether the wildcard has them
+// (SUB-8).
+func (p *plane) deltaLeft(st *planeStream, typeURL string, t *planeType, left []string) {
+	var add []*discovery.Resource
+	var remove []string
+	for _, n := range left {
+		e, ok := p.types[typeURL][n]
+		switch {
+		case isCollection(n), t.subs[n], keyer.GlobOf(n) != "": // no wildcard has them
+		case ok && e.inStar:
+			t.known[n] = e.version
+			add = append(add, resource(typeURL, n, e))
+		default:
+			remove = append(remove, n)
+		}
+	}
+	if len(add)+len(remove) > 0 {
+		p.deltaPush(st, typeURL, add, remove)
 	}
 }
 

@@ -25,12 +25,16 @@ func (p *plane) sotwRequest(st *planeStream, r *discovery.DiscoveryRequest) {
 	t.wants(r)
 	fresh := &planeType{subs: maps.Clone(t.subs)}
 	maps.DeleteFunc(fresh.subs, func(n string, _ bool) bool { return was[n] })
-	current := first && r.GetVersionInfo() == p.versionLocked(r.GetTypeUrl()) && len(t.subs) == 1 && t.subs["*"]
+	current := first && r.GetVersionInfo() == p.versionLocked(r.GetTypeUrl()) && t.wildcardOnly() &&
+		r.GetVersionInfo() != p.beyond[seenBy{st.node, r.GetTypeUrl()}]
 	if p.sotwMuted(st, r.GetTypeUrl(), t) {
 		return
 	}
-	if len(fresh.subs) > 0 && (!current || !fullState[r.GetTypeUrl()]) { // ACK-5
+	switch {
+	case len(fresh.subs) > 0 && (!current || !fullState[r.GetTypeUrl()]): // ACK-5
 		p.sotwAnswer(st, r.GetTypeUrl(), t, fresh)
+	case fullState[r.GetTypeUrl()] && t.subs["*"] && len(t.subs) < len(was):
+		p.sotwAnswer(st, r.GetTypeUrl(), t, t) // SUB-8
 	}
 }
 
@@ -53,6 +57,9 @@ func (t *planeType) wants(r *discovery.DiscoveryRequest) {
 		t.subs["*"] = true
 	}
 }
+
+// wildcardOnly reports whether nothing else is asked for.
+func (t *planeType) wildcardOnly() bool { return len(t.subs) == 1 && t.subs["*"] }
 
 // sotwMuted reports whether there is nothing to say, since a name does not exist that is
 // asked for, or since everything was said now that the last such name is gone.
@@ -137,6 +144,9 @@ func (p *plane) sotwPush(st *planeStream, typeURL string, t *planeType, names []
 		r := p.sotwResponse(typeURL, names[len(names)*i/parts:len(names)*(i+1)/parts], st.wraps)
 		r.Nonce = st.nextNonce()
 		t.answers = append(t.answers, planeAnswer{nonce: r.GetNonce(), version: r.GetVersionInfo()})
+		if t.subs["*"] && !t.wildcardOnly() {
+			p.beyond[seenBy{st.node, typeURL}] = r.GetVersionInfo()
+		}
 		st.sent++
 		if p.held {
 			st.waitingSotw = append(st.waitingSotw, r)

@@ -48,8 +48,9 @@ type plane struct {
 	types    map[string]map[string]entry
 	life     int // how often it began anew, which its contents tell
 	version  int
-	versions map[string]int // by type: SotW's version_info
-	changed  chan struct{}  // closed and replaced at every change
+	versions map[string]int    // by type: SotW's version_info
+	beyond   map[seenBy]string // SotW: the version of the last list that had more than the wildcard's
+	changed  chan struct{}     // closed and replaced at every change
 	streams  map[*planeStream]struct{}
 	opened   int
 	again    []string // what a stream asked for while it was subscribed to it
@@ -68,6 +69,9 @@ type entry struct {
 	locator bool // the payload is a redirect (LOC-1)
 }
 
+// seenBy is a node with one of the types that it asks for.
+type seenBy struct{ node, typeURL string }
+
 func newPlane(t *testing.T, options ...grpc.ServerOption) *plane {
 	t.Helper()
 	p := emptyPlane(options...)
@@ -79,7 +83,7 @@ func newPlane(t *testing.T, options ...grpc.ServerOption) *plane {
 func emptyPlane(options ...grpc.ServerOption) *plane {
 	return &plane{
 		options: options, types: make(map[string]map[string]entry), versions: make(map[string]int),
-		changed: make(chan struct{}), streams: make(map[*planeStream]struct{}),
+		changed: make(chan struct{}), streams: make(map[*planeStream]struct{}), beyond: make(map[seenBy]string),
 	}
 }
 
