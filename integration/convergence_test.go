@@ -205,20 +205,13 @@ func (s *schedule) wants(c mixedClient, typeURL string, what func(*plane, string
 func (s *schedule) awaitConverged(c mixedClient, typeURL string) {
 	s.t.Helper()
 	h := c.common()
-	same := func() bool { return s.converged(c, typeURL) }
-	// Nobody but the test brings a client of the plane itself back, which may have
-	// taken a connection that was about to break; nor one that the relay has begin anew,
-	// since it holds what there is no word to remove.
-	for h.happens(func() bool { return same() || (s.relay == nil || s.moves != nil) && !c.connected() }) {
-		if same() {
-			return
-		}
-		s.connect(c, true)
+	if s.converges(c, typeURL) {
+		return
 	}
 	if h.cannotTell() {
 		s.connect(c, true)
 	}
-	if !h.happens(same) {
+	if !s.converges(c, typeURL) {
 		var resources, upstreams, clients string
 		if s.relay != nil {
 			_, resources = s.relay.get(s.t, "/resources?type="+typeURL)
@@ -230,6 +223,24 @@ func (s *schedule) awaitConverged(c mixedClient, typeURL string) {
 		s.t.Fatalf("client %s (%s over %s, %v) holds %q, a direct client would hold %q\nit noticed %q\nthe relay: %s\n%s\n%s\n%s",
 			h.node, c.variant.name, s.up.apiType, h.wanted(typeURL), h.payloads(typeURL),
 			s.wants(c, typeURL, (*plane).payloads), h.found(), resources, upstreams, clients, stacks)
+	}
+}
+
+// converges waits until a client holds what a direct client would, and reports whether it
+// came to that. Nobody but the test brings a client of the plane itself back, which may have
+// taken a connection that was about to break; nor one that the relay has begin anew, since it
+// holds what there is no word to remove.
+func (s *schedule) converges(c mixedClient, typeURL string) bool {
+	for {
+		held := false
+		is := func() bool {
+			held = s.converged(c, typeURL)
+			return held || (s.relay == nil || s.moves != nil) && !c.connected()
+		}
+		if !c.common().happens(is) || held {
+			return held
+		}
+		s.connect(c, true)
 	}
 }
 

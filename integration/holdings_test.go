@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -304,8 +306,8 @@ func (h *holdings) found() []string {
 const patience = 20 * time.Second
 
 func (h *holdings) happens(cond func() bool) bool {
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
+	ctx, cancel := wait.Context(context.Background(), patience)
+	defer cancel()
 	for {
 		h.mu.Lock()
 		changed := h.changed
@@ -315,8 +317,8 @@ func (h *holdings) happens(cond func() bool) bool {
 		}
 		select {
 		case <-changed:
-		case <-deadline.C:
-			return false
+		case <-ctx.Done():
+			return cond()
 		}
 	}
 }

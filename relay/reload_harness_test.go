@@ -24,6 +24,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 )
 
 // contents are what a control plane has: versions by name.
@@ -394,17 +395,18 @@ func (f *follower) holds(want contents) {
 // comesTo waits until what the client holds is as it should be.
 func (f *follower) comesTo(want string, is func() bool) {
 	f.Helper()
-	deadline := time.Now().Add(patience)
-	alarm := time.AfterFunc(patience, func() {
+	ctx, cancel := wait.Context(context.Background(), patience)
+	defer cancel()
+	alarm := context.AfterFunc(ctx, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.changed.Broadcast()
 	})
-	defer alarm.Stop()
+	defer alarm()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for !is() {
-		if f.ended != nil || !time.Now().Before(deadline) {
+		if f.ended != nil || ctx.Err() != nil {
 			f.Fatalf("the client holds %v, want %s; its stream ended with %v", f.held, want, f.ended)
 		}
 		f.changed.Wait()

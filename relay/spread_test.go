@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 )
 
 // endpoints gives the server of each scope that has a stream.
@@ -21,19 +22,16 @@ func (r *running) endpoints() map[string]string {
 }
 
 // until waits until the scopes are where they should be.
-func (r *running) until(what string, is func(at map[string]string) bool) map[string]string {
+func (r *running) until(what string, is func(at map[string]string) bool) (at map[string]string) {
 	r.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		at := r.endpoints()
-		if is(at) {
-			return at
-		}
-		if time.Now().After(deadline) {
-			r.Fatalf("never: %s: %v", what, at)
-		}
-		r.page("/upstreams")
+	if _, held := wait.Until(patience, func() bool {
+		r.page("/upstreams") // may be asked for at any time
+		at = r.endpoints()
+		return is(at)
+	}); !held {
+		r.Fatalf("never: %s: %v", what, at)
 	}
+	return at
 }
 
 // A hundred clients that share with nobody spread over three replicas. Of the death of a

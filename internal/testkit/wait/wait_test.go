@@ -1,6 +1,8 @@
 package wait_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,6 +43,43 @@ func TestHolds(t *testing.T) {
 		after, held := wait.Holds(time.Second, func() bool { return time.Since(begin) < 100*time.Millisecond })
 		if after != 100*time.Millisecond || held {
 			t.Errorf("a condition that fails after 100 ms: %v, %t", after, held)
+		}
+	})
+}
+
+// A machine that stands still during a look does not end the wait, and the next look does
+// not wait for as long again.
+func TestUntilGoesOnAfterAStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looks := 0
+		took, held := wait.Until(10*time.Second, func() bool {
+			if looks++; looks == 1 {
+				<-time.After(time.Minute)
+			}
+			return looks == 3
+		})
+		if want := time.Minute + time.Second + wait.Interval; took != want || !held {
+			t.Errorf("took %v, held %t; want %v", took, held, want)
+		}
+	})
+}
+
+func TestContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		ctx, cancel := wait.Context(t.Context(), 120*time.Millisecond)
+		defer cancel()
+		<-ctx.Done()
+		if cause := context.Cause(ctx); time.Since(begin) != 120*time.Millisecond || !errors.Is(cause, context.DeadlineExceeded) {
+			t.Errorf("it ended after %v with %v", time.Since(begin), cause)
+		}
+		parent, end := context.WithCancel(t.Context())
+		ctx, cancel = wait.Context(parent, time.Hour)
+		defer cancel()
+		end()
+		<-ctx.Done()
+		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+			t.Errorf("the end of its parent ended it with %v", cause)
 		}
 	})
 }
