@@ -15,10 +15,10 @@ import (
 // Limits bound what a cache keeps. The relay never evicts a resource that a client subscribes to.
 // So such resources alone may exceed the limits.
 type Limits struct {
-	// MaxResources bounds the resources in all stores, and the idle names and collections:
-	// a name without an answer takes memory too. 0: no limit.
+	// MaxResources bounds the resources in all stores, and beside them the idle names without an answer and
+	// collections without members: these take memory too. 0: no limit.
 	MaxResources int64
-	MaxBytes     int64         // bytes of their encoded form, and of idle names without an answer; 0: no limit
+	MaxBytes     int64         // bytes of their encoded form, and of such names and collections; 0: no limit
 	Idle         time.Duration // how long idle resources are kept; 0: no limit
 	// Generations is how many states each store remembers (Operator.Rollback); 0: none. The past
 	// content of all stores takes an eighth of MaxBytes at most, beside it.
@@ -44,8 +44,8 @@ const (
 	// the state of the world may not have it any more.
 	ReasonUnreferenced Reason = "unreferenced"
 	ReasonMemory       Reason = "memory" // the process is short of memory (LIM-3)
-	// ReasonUnanswered is that there are too many idle names that servers do not answer: in its store, or in all
-	// stores, whose content the limits have room for (LIM-3).
+	// ReasonUnanswered is that there are too many idle names that servers do not answer, and collections without
+	// members: in its store, or in all stores, whose content the limits have room for (LIM-3).
 	ReasonUnanswered Reason = "unanswered"
 )
 
@@ -117,12 +117,12 @@ type Cache struct {
 	stores atomic.Int64 // that are open
 	shared wire.Shared  // the bytes of their resources
 
-	mu         sync.Mutex
-	limits     Limits                             // guarded by mu
-	idle       *simplelru.LRU[*demand, time.Time] // guarded by mu; value: since when
-	unanswered unanswered[*demand]                // guarded by mu; those of idle that are so
-	evicting   weight                             // guarded by mu; evicted, not yet unsubscribed
-	refers     map[*Store]struct{}                // guarded by mu; with references to be taken
+	mu       sync.Mutex
+	limits   Limits                             // guarded by mu
+	idle     *simplelru.LRU[*demand, time.Time] // guarded by mu; value: since when
+	vacant   vacant[*demand]                    // guarded by mu; those of idle that are so
+	evicting weight                             // guarded by mu; evicted, not yet unsubscribed
+	refers   map[*Store]struct{}                // guarded by mu; with references to be taken
 }
 
 // pastTotals are how much stores remember of their past, and how much they may.
@@ -254,7 +254,7 @@ func (c *Cache) evictWhile(next func() (*demand, Reason)) {
 
 // excessLocked compares the totals, without what is evicted, with the limits, and returns what is to go
 // next; nil for nothing. If the content is too much by itself, that is what has been idle longest. If it is so only
-// with the names that no server answered, it is one of these (LIM-3).
+// with what is vacant, it is one of these (LIM-3).
 func (c *Cache) excessLocked() (*demand, Reason) {
 	resources, bytes := c.resources.Load()-c.evicting.resources, c.bytes.Load()-c.evicting.bytes
 	switch {
@@ -262,13 +262,8 @@ func (c *Cache) excessLocked() (*demand, Reason) {
 		return c.oldestLocked(), ReasonCount
 	case beyond(bytes, c.limits.MaxBytes):
 		return c.oldestLocked(), ReasonBytes
-	case beyond(int64(c.idle.Len()), c.limits.MaxResources):
-		if i, is := c.unanswered.oldest(); is {
-			return i, ReasonUnanswered
-		}
-		return c.oldestLocked(), ReasonCount // there are many empty collections
-	case beyond(bytes+c.unanswered.bytes, c.limits.MaxBytes):
-		i, _ := c.unanswered.oldest()
+	case beyond(resources+c.vacant.len(), c.limits.MaxResources), beyond(bytes+c.vacant.bytes, c.limits.MaxBytes):
+		i, _ := c.vacant.oldest()
 		return i, ReasonUnanswered
 	}
 	return nil, ""
@@ -286,7 +281,7 @@ func (c *Cache) oldestLocked() *demand {
 // takeLocked takes a demand out of the LRU.
 func (c *Cache) takeLocked(i *demand) {
 	c.idle.Remove(i)
-	c.unanswered.remove(i)
+	c.vacant.remove(i)
 }
 
 // addIdle puts a demand without subscribers into the LRU. The caller holds the lock of the
@@ -308,20 +303,20 @@ func (c *Cache) removeIdle(i *demand) {
 	c.mu.Unlock()
 }
 
-// addUnanswered notes that a demand of the LRU is a name without an answer, of so many bytes. The caller holds
-// the lock of its store.
-func (c *Cache) addUnanswered(i *demand, bytes int) {
+// addVacant notes that a demand of the LRU is vacant, whose name has so many bytes. The caller holds the lock of
+// its store.
+func (c *Cache) addVacant(i *demand, bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.idle.Contains(i) { // else it is being evicted
-		c.unanswered.add(i, bytes)
+		c.vacant.add(i, bytes)
 	}
 }
 
-// removeUnanswered notes that a demand is none. The caller holds the lock of its store.
-func (c *Cache) removeUnanswered(i *demand) {
+// removeVacant notes that a demand is not vacant. The caller holds the lock of its store.
+func (c *Cache) removeVacant(i *demand) {
 	c.mu.Lock()
-	c.unanswered.remove(i)
+	c.vacant.remove(i)
 	c.mu.Unlock()
 }
 
@@ -331,12 +326,12 @@ func (c *Cache) isIdle(i *demand) bool {
 	return idle
 }
 
-// lists reports whether a demand is in the LRU, and whether as a name without an answer. The caller holds the
-// lock of its store.
-func (c *Cache) lists(i *demand) (idle, unanswered bool) {
+// lists reports whether a demand is in the LRU, and whether as a vacant one. The caller holds the lock of its
+// store.
+func (c *Cache) lists(i *demand) (idle, vacant bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.idle.Contains(i), c.unanswered.has(i)
+	return c.idle.Contains(i), c.vacant.has(i)
 }
 
 // countEvicting adds w to what is evicted. A negative w takes it back.

@@ -30,7 +30,7 @@ func (s *Store) Check() error {
 		errs = append(errs, err)
 	}
 	c := &Checker{}
-	s.unanswered.check(c, idleUnanswered(s))
+	s.vacant.check(c, vacantOf(s, c))
 	errs = append(errs, c.Err())
 	readers := 0
 	for p, own := range s.places {
@@ -47,13 +47,14 @@ func (s *Store) Check() error {
 	return errors.Join(errs...)
 }
 
-// idleUnanswered finds the idle names without an answer, with their bytes.
-func idleUnanswered(s *Store) map[*demand]int {
+// vacantOf finds the vacant demand, with the bytes of the names.
+func vacantOf(s *Store, c *Checker) map[*demand]int {
 	found := make(map[*demand]int)
 	for _, t := range s.tables {
 		for i := range demandsOf(t) {
-			if i.entry != nil && i.idle && i.entry.Open() {
-				found[i] = len(i.entry.key)
+			if i.vacant() {
+				found[i] = len(i.name())
+				c.That(i.entry == nil || i.entry.Open(), "%q is idle, and the server said that there is nothing", i.name())
 			}
 		}
 	}
@@ -129,9 +130,9 @@ func (i *demand) check(c *Checker, pending map[*demand]bool) {
 	name := i.name()
 	c.That((i.pending > 0) == pending[i], "%q: pending at %d, listed %t", name, i.pending, pending[i])
 	// The other way around it may just have been taken out, to be evicted.
-	listed, unanswered := i.table.store.cache.lists(i)
+	listed, vacant := i.table.store.cache.lists(i)
 	c.That(i.idle || !listed, "%q is in the LRU, but not idle", name)
-	c.That(unanswered == (listed && i.table.store.unanswered.has(i)), "%q is in the LRU: %t, as unanswered: %t", name, listed, unanswered)
+	c.That(vacant == (listed && i.table.store.vacant.has(i)), "%q is in the LRU: %t, as vacant: %t", name, listed, vacant)
 	c.That(!i.evicting || !i.subscribedTo(), "%q has subscribers and is evicted", name)
 	c.That(!(i.idle && i.subscribedTo()), "%q has subscribers and is idle", name)
 	c.That(i.subscribedTo() || i.idle || i.evicting, "%q has no subscribers, and is neither idle nor evicted", name)

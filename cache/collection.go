@@ -70,14 +70,18 @@ func (c *Collection) touch(e *Entry, n uint64) {
 		c.log.live.remove(e)
 	}
 	e.changed = n
-	c.log.live.push(e)
+	if c.log.live.push(e); c.log.live.len == 1 && c.demand.idle {
+		c.demand.review()
+	}
 	c.log.changes++
 	c.encoded.drop()
 }
 
 // remove turns a member into a tombstone.
 func (c *Collection) remove(e *Entry, n uint64) {
-	c.log.live.remove(e)
+	if c.log.live.remove(e); c.log.live.len == 0 && c.demand.idle {
+		c.demand.review()
+	}
 	c.heartbeats.drop(e.extra.life)
 	e.extra.setBack(comeback{})
 	e.marks.Tombstone, e.changed = true, n

@@ -52,7 +52,7 @@ func (t *Table) put(e *Entry, r *wire.Resource, coll *Collection, now time.Time)
 		e.extra.audience.Changed()
 	}
 	if i := e.extra.demand; i != nil && i.idle {
-		i.reviewAnswer()
+		i.review()
 	}
 }
 
@@ -97,7 +97,7 @@ func (t *Table) remove(e *Entry, to State, err *wire.ResourceError, now time.Tim
 	case i != nil && !i.subscribedTo() && !i.kept():
 		i.evict(ReasonAbsent)
 	case i != nil && i.idle:
-		i.reviewAnswer()
+		i.review()
 	}
 	t.forgetUnused(e)
 }

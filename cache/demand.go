@@ -104,16 +104,20 @@ func (i *demand) leaveIdle() {
 	}
 }
 
-// reviewAnswer notes whether it is an idle name without an answer.
-func (i *demand) reviewAnswer() {
+// review notes whether it is vacant: idle, and there is nothing to keep.
+func (i *demand) review() {
 	s := i.table.store
-	if i.idle && i.entry.Open() {
-		s.unanswered.add(i, len(i.entry.key))
-		s.cache.addUnanswered(i, len(i.entry.key))
-	} else if s.unanswered.remove(i) {
-		s.cache.removeUnanswered(i)
+	if i.vacant() {
+		s.vacant.add(i, len(i.name()))
+		s.cache.addVacant(i, len(i.name()))
+	} else if s.vacant.remove(i) {
+		s.cache.removeVacant(i)
 	}
 }
+
+// vacant reports whether it is an idle name without an answer, or an idle collection without members. Names of
+// which the server said that there is nothing are not idle (kept).
+func (i *demand) vacant() bool { return i.idle && i.empty() }
 
 // stay cancels its eviction, if it is evicted.
 func (i *demand) stay() {
@@ -247,16 +251,16 @@ func (q *demandQueue) remove(i *demand) {
 func (q *demandQueue) addIdle(i *demand) {
 	if i.entry != nil {
 		q.idle = with(q.idle, i)
-		i.reviewAnswer()
 	}
+	i.review()
 }
 
 // leaveIdle notes that a demand is not idle any more.
 func (q *demandQueue) leaveIdle(i *demand) {
 	if i.entry != nil {
 		q.idle = few.Without(q.idle, i)
-		i.table.store.unanswered.remove(i)
 	}
+	i.table.store.vacant.remove(i)
 }
 
 // restart forgets the queue of the stream before.

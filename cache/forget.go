@@ -158,12 +158,12 @@ func (i *demand) release() {
 	i.table.store.cache.addIdle(i)
 	i.table.demands.addIdle(i)
 	i.strays()
-	trimUnanswered(i.table.store)
+	trimVacant(i.table.store)
 }
 
-// trimUnanswered evicts the names without an answer that are idle for longest, while there are too many.
-func trimUnanswered(s *Store) {
-	for i, is := s.unanswered.beyond(); is; i, is = s.unanswered.beyond() {
+// trimVacant evicts the vacant demand that is idle for longest, while there is too much.
+func trimVacant(s *Store) {
+	for i, is := s.vacant.beyond(); is; i, is = s.vacant.beyond() {
 		i.evict(ReasonUnanswered)
 	}
 }

@@ -103,9 +103,7 @@ func releaseKept(t *Table, kept map[*demand]struct{}) {
 	for i := range kept {
 		if i.alive() && i.idle && !i.evicting && !t.store.cache.isIdle(i) {
 			t.store.cache.addIdle(i)
-			if i.entry != nil {
-				i.reviewAnswer() // it may have lost its content since
-			}
+			i.review() // it may have lost its content since
 		}
 	}
 }

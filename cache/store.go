@@ -32,7 +32,7 @@ type Store struct {
 	single     map[string]bool // by StreamID.TypeURL: there is no second stream (OneStream)
 	references referenceNews
 	restored   restoredStore
-	unanswered unanswered[*demand]
+	vacant     vacant[*demand]
 	usage      weight
 }
 

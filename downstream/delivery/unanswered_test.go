@@ -197,3 +197,81 @@ func TestUnansweredAnswered_LIM3(t *testing.T) {
 		t.Errorf("evicted %v, %d resources", got, b.cache.Resources())
 	}
 }
+
+// Collections without members count like names without an answer: those that are idle displace no content, and a
+// scope has few of them (RES-17).
+func TestEmptyCollections_LIM3_RES17(t *testing.T) {
+	const n = 1000
+	globs := many("", "xdstp://x/envoy.config.cluster.v3.Cluster/made-up-", 0, n, "/*")
+	for what, limits := range map[string]cache.Limits{
+		"size":   {MaxBytes: 100 << 10},
+		"number": {MaxResources: 100},
+	} {
+		for _, answered := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, answered %t", what, answered), func(t *testing.T) {
+				b := newBed(t, limits)
+				b.connect(0)
+				b.park(cds, "warm")
+				b.park(cds, nameG1)
+				c := b.join()
+				c.sub(cds, globG)
+				b.demand(0)
+				b.says(cds, "+"+nameG1+"@1", "+"+nameG2+"@1")
+				c.sub(cds, globs...)
+				b.demand(0)
+				if answered {
+					b.says(cds, many("-", globs[0][:len(globs[0])-3], 0, n, "/*")...)
+				}
+				c.leave()
+				b.check()
+				if kept := b.cache.Unwatched(); kept > 100 || kept < 60 {
+					t.Errorf("%d names and collections are idle", kept)
+				}
+				if got := b.seen.evicted; len(got) != 1 || got[cache.ReasonUnanswered] != n+3-b.cache.Unwatched() {
+					t.Errorf("%d are idle, evicted %v", b.cache.Unwatched(), got)
+				}
+				for range b.demand(0) {
+				}
+				if b.cache.Resources() != 3 {
+					t.Errorf("%d resources are left", b.cache.Resources())
+				}
+			})
+		}
+	}
+	t.Run("in one scope", func(t *testing.T) {
+		const most = 4 << 20
+		b := newBed(t, cache.Limits{})
+		b.connect(0)
+		c := b.join()
+		c.sub(cds, many("", "xdstp://x/envoy.config.cluster.v3.Cluster/"+strings.Repeat("n", 1<<10), 0, 4*n, "/*")...)
+		b.demand(0)
+		c.leave()
+		b.demand(0)
+		if left := b.store.Session().Wanted(); left*(2<<10) > most || left < n {
+			t.Errorf("%d collections are asked for", left)
+		}
+	})
+}
+
+// An idle collection that gets its first member is kept like content, and one that loses its last member is
+// not (LIM-3).
+func TestEmptiedCollection_LIM3(t *testing.T) {
+	b := newBed(t, cache.Limits{MaxResources: 3})
+	b.connect(0)
+	c := b.join()
+	c.sub(cds, globG, globQ)
+	b.demand(0)
+	c.leave()
+	b.says(cds, "+"+nameG1+"@1", "+"+nameQ+"@1")
+	b.says(cds, "-"+nameG1)
+	b.park(cds, "a")
+	b.expect(b.demand(0))
+	b.park(cds, "b")
+	b.expect(b.demand(0), "CDS -"+globG)
+	b.says(cds, "-"+nameQ)
+	b.park(cds, "c")
+	b.expect(b.demand(0), "CDS -"+globQ)
+	if b.cache.Resources() != 3 || b.seen.evicted[cache.ReasonUnanswered] != 2 {
+		t.Errorf("%d resources, evicted %v", b.cache.Resources(), b.seen.evicted)
+	}
+}
