@@ -59,6 +59,7 @@ func (st *stream) request(r *discoveryRequest) (charged bool, err error) {
 		subscribe, unsubscribe = st.stateChanges(t, r, number, further)
 	}
 	if len(subscribe)+len(unsubscribe)+versions.Len() == 0 {
+		settle(st) // the client may have dropped names that the relay refused
 		return charged, nil
 	}
 	// A change is charged also with an answer: what is sent because of it could be answered with another

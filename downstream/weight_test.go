@@ -102,6 +102,30 @@ func TestNamesTotal_LIM1_LIM3_ABS4(t *testing.T) {
 			b.asks(endpointType, manyNames("b", 1)...)
 			taken(h, 0)
 		}},
+		{"refused names that are dropped make room at once", func(h *harness) {
+			h.opaque.silent = true
+			nowhere := make([]string, answered+500) // of an authority that no upstream has
+			for i := range nowhere {
+				name := fmt.Sprintf("xdstp://nowhere/envoy.config.endpoint.v3.ClusterLoadAssignment/%05d", i)
+				nowhere[i] = name + strings.Repeat("n", 100-len(name))
+			}
+			s := h.state()
+			names := manyNames("s", few)
+			s.asks(endpointType, append(slices.Clone(names), nowhere...)...)
+			taken(h, 500)
+			s.asks(endpointType, append(slices.Clone(names), nowhere[:answered+100]...)...)
+			taken(h, 100)
+			s.asks(endpointType, names...)
+			taken(h, 0)
+			s.cancel()
+			c := h.client()
+			c.subscribe(endpointType, append(slices.Clone(names), nowhere...)...)
+			taken(h, 500)
+			c.unsubscribe(endpointType, nowhere[:400]...)
+			taken(h, 100)
+			c.unsubscribe(endpointType, nowhere...)
+			taken(h, 0)
+		}},
 		{"what a client presents of globs counts", func(h *harness) {
 			versions := map[string]string{}
 			for i := range 10_000 {
