@@ -175,6 +175,7 @@ func (p Peers) Take(answers []PeerAnswer, asOf time.Time) (taken int) {
 			taken += lend(u, t, answers[n].Names)
 		}
 	})
+	s.demandSignal.send() // the session asks when to Settle: a ttl may run now
 	return taken
 }
 

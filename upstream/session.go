@@ -63,6 +63,7 @@ type Session struct {
 	// Owned by the goroutine in Run.
 	batchAt  time.Time // when demand is looked at; zero: nothing waits for that
 	settleAt time.Time // when the Store is to settle; zero: nothing waits
+	settled  bool      // the Store has settled since reconcile began
 }
 
 // source is where a session's resources come from. All methods but tell are called by the
@@ -145,8 +146,7 @@ func (s *Session) begin(ctx context.Context) (err error) {
 func (s *Session) loop(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	s.source.reconcile()
-	s.settle() // the store may hold what another session left, and ttls run without a stream
+	s.reconcile() // the store may hold what another session left
 	for {
 		s.report.turn(s.source.review())
 		if at := moment.Earlier(moment.Earlier(s.batchAt, s.settleAt), s.source.next()); at.IsZero() {
@@ -203,16 +203,25 @@ func (s *Session) gather(now time.Time) {
 	switch {
 	case slices.ContainsFunc(s.store.Streams(), func(id wire.StreamID) bool { return s.source.urgent(id, now) }):
 		s.batchAt = time.Time{}
-		s.source.reconcile()
+		s.reconcile()
 	case s.batchAt.IsZero():
 		s.batchAt = now.Add(s.batch)
+	}
+}
+
+// reconcile asks for what the Store wants now, and has the Store settle in any case. Links do so only when they
+// take something, and there may be none: ttls run without a stream (TTL-2), and the holds of operators end (GATE-4).
+func (s *Session) reconcile() {
+	s.settled = false
+	if s.source.reconcile(); !s.settled {
+		s.settle()
 	}
 }
 
 // elapse does everything whose time has come.
 func (s *Session) elapse(now time.Time) {
 	if due(&s.batchAt, now) {
-		s.source.reconcile()
+		s.reconcile()
 	}
 	s.source.elapse(now)
 	if due(&s.settleAt, now) {
@@ -224,7 +233,7 @@ func (s *Session) elapse(now time.Time) {
 func (s *Session) settle() {
 	now := time.Now()
 	s.source.settling(now)
-	s.settleAt = s.store.Settle(now)
+	s.settleAt, s.settled = s.store.Settle(now), true
 }
 
 // noClocks is part of files and polls: they have no times of their own, and wait for no

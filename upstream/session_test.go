@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/xdsrelay/xdsrelay/internal/wake"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -579,6 +580,36 @@ func TestRES14Settle(t *testing.T) {
 			}
 		})
 	})
+}
+
+// The Store settles when it says that something changed, also while no server can be asked: a ttl may run of what
+// peers gave, or an operator's hold may end (TTL-2, GATE-4).
+func TestSettleWhileAway_TTL2_GATE4(t *testing.T) {
+	for name, prepare := range map[string]func(n *network, s *memStore){
+		"no server can be reached":  func(*network, *memStore) {},
+		"a server lets nobody in":   func(n *network, _ *memStore) { n.blackHole("a") },
+		"nobody waits for anything": func(_ *network, s *memStore) { s.lonely = true },
+		"nothing is wanted":         func(_ *network, s *memStore) { s.wanted = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork(t)
+				store := newStore(sub(clusters, "*"))
+				prepare(n, store)
+				run(t, newUpstream(t, n.config("a")), store, nil)
+				<-time.After(time.Minute)
+				store.get(func(s *memStore) { s.settled = nil })
+				wake.Up(store.changed)
+				<-time.After(DefaultBatch)
+				synctest.Wait()
+				store.get(func(s *memStore) {
+					if len(s.settled) == 0 {
+						t.Error("the Store was not asked when to settle")
+					}
+				})
+			})
+		})
+	}
 }
 
 // A server that never reads delays neither its responses nor the end of Run,

@@ -17,8 +17,8 @@ import (
 // Apply come only in between. The subscriptions they return belong to the session: another
 // goroutine encodes them later, so neither names nor versions may change.
 type Store interface {
-	// DemandChanged has a value when Streams or TakeDemand has something new to say.
-	// It is always the same channel, of one slot.
+	// DemandChanged has a value when Streams or TakeDemand has something new to say, or Settle
+	// after what was no response. It is always the same channel, of one slot.
 	DemandChanged() <-chan struct{}
 
 	// Streams are those on which anything is wanted now, or is still to be
@@ -99,6 +99,6 @@ type Store interface {
 	// enough before now, and the waiting for names that were not (RES-7), and drops
 	// what has outlived its ttl, whether a stream is up or not (TTL-2). It returns
 	// when to call it again, zero if nothing waits. It is asked anew after everything
-	// that may bring something to wait for: Restart, TakeDemand, Apply.
+	// that may bring something to wait for: Restart, TakeDemand, Apply, DemandChanged.
 	Settle(now time.Time) time.Time
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
@@ -321,4 +322,35 @@ func TestPeersRingAgain_ABS2(t *testing.T) {
 	if _, v := Outage([]*Place{c.c}); v != Unserved {
 		t.Errorf("verdict %d", v)
 	}
+}
+
+// The ttl of what a peer gave runs out while the control plane is away: the session is told that there is something
+// to settle (TTL-2).
+func TestPeersGiveTTL_SUR1_TTL2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		other, c := newBed(t, cache.Limits{}).subscribed(cds, "*", "a")
+		other.says(cds, "+a@1~1m")
+		c.collect()
+
+		b := newBed(t, cache.Limits{})
+		client := b.join()
+		client.sub(cds, "a")
+		<-b.store.Session().DemandChanged()
+		b.store.Session().Settle(time.Now())
+		b.takes(1, b.answersOf(other))
+		select {
+		case <-b.store.Session().DemandChanged():
+		default:
+			t.Error("nobody has the store settle")
+		}
+		at := b.store.Session().Settle(time.Now())
+		if left := time.Until(at); left <= 0 || left > time.Minute {
+			t.Fatalf("it settles after %v", left)
+		}
+		b.expect(client.collect(), "CDS +a@1")
+		<-time.After(time.Until(at))
+		b.store.Session().Settle(time.Now())
+		b.expect(client.collect(), "CDS -a")
+		b.check()
+	})
 }
