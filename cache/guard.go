@@ -28,10 +28,16 @@ func guardOf(t *Table) *hold.Guard {
 	if !g.On() || t.typeURL == lbEndpointType || (g.Passes != nil && g.Passes(t.typeURL)) {
 		return nil
 	}
-	if id := t.store.controlPlane.Load(); id != nil && !g.BehindRelays && wire.FromRelay(*id) {
+	if !g.BehindRelays && behindRelay(t) {
 		return nil
 	}
 	return g
+}
+
+// behindRelay reports whether the server is a relay, as it says itself.
+func behindRelay(t *Table) bool {
+	id := t.store.controlPlane.Load()
+	return id != nil && wire.FromRelay(*id)
 }
 
 // loss is what a response takes from a table and what it brings.

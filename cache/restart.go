@@ -48,7 +48,7 @@ func restartTable(t *Table, versionsLimit int) wire.Subscription {
 	stopClocks(t)
 	forgetExcuses(t)
 	t.demands.clocks.withheld = false
-	t.upstream.restored.answered, t.upstream.restored.silence = time.Time{}, false
+	t.upstream.restored.restart()
 	now := t.store.cache.Now()
 	t.upstream.begun = now
 	for _, c := range t.colls {
@@ -76,6 +76,8 @@ func restartTable(t *Table, versionsLimit int) wire.Subscription {
 			chooseWitness(c)
 		}
 		if sub.Versions, resumed = versionsHeld(t, versionsLimit); !resumed {
+			t.upstream.restored.restart()
+			t.upstream.restored.unshown = true
 			t.upstream.held.dropNew(shown(t), nil) // the server sends it again, if it has it still
 		}
 	}
@@ -143,7 +145,6 @@ func versionsHeld(t *Table, limit int) (map[string]string, bool) {
 			held[f.Resource.Name] = version
 		}
 	}
-	asked := false
 	for _, e := range t.entries {
 		if !presentable(e) || t.upstream.held.has(e) || (e.Member() && e.coll.quiet.witness.hides(e)) {
 			continue
@@ -152,8 +153,9 @@ func versionsHeld(t *Table, limit int) (map[string]string, bool) {
 		switch {
 		case e.Member() && e.coll.quiet.witness.asks(e):
 			version = askedVersion
-		case !asked && isWitness(e):
-			asked, version = true, askedVersion
+		case !t.upstream.restored.asks && isWitness(e):
+			t.upstream.restored.ask(e.key)
+			version = askedVersion
 		}
 		size += len(name) + len(version) + overhead
 		if limit > 0 && size > limit {
@@ -200,7 +202,7 @@ func loseStream(t *Table) {
 	stopClocks(t)
 	forgetExcuses(t)
 	t.upstream.spoken = false
-	t.upstream.restored.answered, t.upstream.restored.silence = time.Time{}, false
+	t.upstream.restored.restart()
 	for _, c := range t.colls {
 		breakOff(c)
 		c.demand.subscribed, c.demand.again, c.quiet.overdue = false, false, false

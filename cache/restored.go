@@ -15,10 +15,11 @@ import (
 //   - The collection that it is a member of is complete: the server has sent what differs. An
 //     incremental server that knows the versions may have nothing to send. To have it answer, the
 //     version of one member is not presented (witness).
-//   - Of names: an incremental server answered the type on the present stream, knows the versions
-//     that the relay holds, and has had its time to send what differs (Source.ResumeQuiet). To have
-//     it answer at all, one name is presented in a version that no content has (askedVersion). A
-//     server of the state of the world sends everything again: there silence confirms nothing.
+//   - Of names: an incremental server knows the versions that the relay holds, and has had its time to
+//     send what differs (Source.ResumeQuiet). To have it answer at all, one name is presented in a
+//     version that no content has (askedVersion). The time begins with the answer for that one: a relay
+//     whose own control plane is away may answer for others. A server of the state of the world sends
+//     everything again: there silence confirms nothing.
 
 // restoredStore is what a store has of an earlier process. Guarded by Store.mu.
 type restoredStore struct {
@@ -29,9 +30,42 @@ type restoredStore struct {
 
 // restoredTable is the same of a table. Guarded by Store.mu.
 type restoredTable struct {
-	left     int       // resources that were not confirmed
-	answered time.Time // the first answer for the type on the present stream; zero until then
-	silence  bool      // the server has had its time on the present stream (confirmSilence)
+	left int // resources that were not confirmed
+
+	// of the present stream
+	witness  string    // the name that is presented in askedVersion and was not answered; see asksWitness
+	asks     bool      // there is one
+	unshown  bool      // no versions were presented: they had no room (RES-14)
+	answered time.Time // the first answer for the type, then that for the witness; zero until then
+	silence  bool      // the server has had its time (confirmSilence)
+}
+
+// restart forgets the stream before.
+func (r *restoredTable) restart() {
+	r.witness, r.asks, r.unshown, r.answered, r.silence = "", false, false, time.Time{}, false
+}
+
+// ask records which name the server must answer of on the present stream.
+func (r *restoredTable) ask(key string) { r.witness, r.asks = key, true }
+
+// asksWitness reports whether the server has not answered for the name that it must answer for. If the relay
+// does not ask for it any more, nothing is waited for.
+func asksWitness(t *Table) bool {
+	if !t.upstream.restored.asks {
+		return false
+	}
+	e := t.entries[t.upstream.restored.witness]
+	return e != nil && isWitness(e) && !t.upstream.held.has(e)
+}
+
+// noteWitness is called after a response: from the answer for the witness on, silence about others counts. A server
+// that cannot tell what became of the witness has read the versions, too. A relay may say so of any name while its own
+// control plane is away.
+func noteWitness(u *update, t *Table) {
+	r := &t.upstream.restored
+	if r.asks && (!asksWitness(t) || u.failing[r.witness] && !behindRelay(t)) {
+		r.witness, r.asks, r.answered = "", false, u.received
+	}
 }
 
 // restoredMembers is the same of a collection. Guarded by Store.mu.
@@ -95,10 +129,11 @@ func confirmMembers(t *Table, c *Collection) {
 // confirmSilence confirms the names of a table that the server knows the relay holds, and did not
 // mention. It returns when that is due, zero if it is not.
 func confirmSilence(t *Table, now time.Time) time.Time {
-	if t.store.source.State || t.upstream.restored.left == 0 || t.upstream.restored.answered.IsZero() {
+	r := &t.upstream.restored
+	if t.store.source.State || r.left == 0 || r.answered.IsZero() || r.unshown || asksWitness(t) {
 		return time.Time{}
 	}
-	if at := t.upstream.restored.answered.Add(t.store.source.longQuiet()); now.Before(at) {
+	if at := r.answered.Add(t.store.source.longQuiet()); now.Before(at) {
 		return at
 	}
 	for _, e := range t.entries {
@@ -106,7 +141,7 @@ func confirmSilence(t *Table, now time.Time) time.Time {
 			confirm(t, e)
 		}
 	}
-	t.upstream.restored.answered, t.upstream.restored.silence = time.Time{}, true // the rest are members, or variants
+	r.answered, r.silence = time.Time{}, true // the rest are members, or variants
 	return time.Time{}
 }
 

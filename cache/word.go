@@ -4,9 +4,6 @@ import "time"
 
 // hear records that the server answered for a table. Lists may have waited for that alone.
 func hear(t *Table, now time.Time) {
-	if r := &t.upstream.restored; r.answered.IsZero() { // what is held may be restored, too
-		r.answered = now
-	}
 	s := t.store
 	for other := range s.restored.tables {
 		if spoke(other) {

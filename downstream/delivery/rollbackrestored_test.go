@@ -24,7 +24,7 @@ func TestRollbackOfRestored_GATE4_SUR1(t *testing.T) {
 		"the stream begins anew": func(b *bed, confirm func()) {
 			b.releases()
 			b.store.Session().Lost(streamOf(0))
-			b.connect(0)
+			connectAsking(b, "RDS +r +s =r@"+asked+" =s@2")
 			confirm()
 		},
 	} {
@@ -49,7 +49,7 @@ func TestRollbackOfRestored_GATE4_SUR1(t *testing.T) {
 				c = b.join()
 				c.resume(rds, []string{"r@2", "s@2"}, "r", "s")
 				c.resume(cds, []string{"a@2", "b@2"}, "*")
-				b.connect(0)
+				connectAsking(b, "RDS +r +s =r@"+asked+" =s@2")
 				b.expect(c.collect())
 				b.rolls(0, 4)
 				b.expectAll(c.collect(), "CDS +a@1 +b@1", "RDS +r@1 +s@1")
