@@ -105,6 +105,10 @@ func (c *Collection) Answered() bool {
 	return c.quiet.synced || (c.Wildcard() && !c.quiet.answered.IsZero())
 }
 
+// hasWhole reports whether there are all members of a collection: the server has sent them, or they
+// were all restored that there were then.
+func hasWhole(c *Collection) bool { return c.quiet.synced || c.restored.whole }
+
 // LacksInLists reports whether lists have not all members, as some are not kept (TTL-5).
 func (c *Collection) LacksInLists() bool {
 	if c.transient == 0 {

@@ -34,12 +34,6 @@ func guardOf(t *Table) *hold.Guard {
 	return g
 }
 
-// behindRelay reports whether the server is a relay, as it says itself.
-func behindRelay(t *Table) bool {
-	id := t.store.controlPlane.Load()
-	return id != nil && wire.FromRelay(*id)
-}
-
 // loss is what a response takes from a table and what it brings.
 type loss struct {
 	lost, gained int

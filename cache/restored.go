@@ -78,10 +78,6 @@ type restoredMembers struct {
 // in this one what members there are.
 func (c *Collection) Restored() bool { return c.restored.is && !c.quiet.synced }
 
-// hasWhole reports whether there are all members of a collection: the server has sent them, or they
-// were all restored that there were then.
-func hasWhole(c *Collection) bool { return c.quiet.synced || c.restored.whole }
-
 // confirm records that the server has the content of e.
 func confirm(t *Table, e *Entry) {
 	if !e.Restored() {

@@ -191,3 +191,9 @@ func setDemand(e *Entry, i *demand) {
 func unheard(t *Table) bool {
 	return !t.upstream.heard && t.usage.resources == 0 && !t.store.source.Resolved && !apiservices.Known(t.typeURL)
 }
+
+// behindRelay reports whether the server is a relay, as it says itself.
+func behindRelay(t *Table) bool {
+	id := t.store.controlPlane.Load()
+	return id != nil && wire.FromRelay(*id)
+}
