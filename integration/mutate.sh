@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Tests the tests of cache and downstream/delivery: gremlins changes one operator after the other,
-# and a test must fail each time. The whole takes an hour or more. It goes file by file, in an order that
+# and a test must fail each time. The whole takes an hour or two. It goes file by file, in an order that
 # SEED shuffles, and keeps what came of each file in bin/mutate: the next run goes on where this
 # one was stopped. A file that changed since is played again.
 #
 #   integration/mutate.sh                    all files that were not played yet
 #   integration/mutate.sh cache/view.go ...  these files, again if need be
+#   integration/mutate.sh -lived             the mutants that lived, in all files, after new tests
 #   integration/mutate.sh -report            none, only the report
 #
 # The report counts the mutants, and lists those that no test found (LIVED, or NOT COVERED) and
@@ -15,6 +16,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 seed=${SEED:-1}
+workers=${WORKERS:-1}
 packages="cache cache/digest cache/hold cache/snapshot downstream/delivery"
 results=bin/mutate
 mkdir -p "$results"
@@ -37,53 +39,60 @@ tree() {
 		xargs -0 cp --parents -t "$1"
 }
 
-# switches compiles the tests of each package with all of its mutants, one of which a variable selects when they run:
-# to compile and to link them for each mutant took most of the time.
+# switches compiles the tests of each package with all of its mutants, one of which a variable selects when they run,
+# and notes which of them each test needs: to compile and to link tests for each mutant, and to run all of
+# them, took most of the time. It fails if a test does: otherwise all mutants would seem to be killed.
 switches() {
 	local package flags
 	go build -o "$switched/switches" ./integration/mutate/switches
 	tree "$switched"
-	for package in $packages; do
-		"$switched/switches" write $(cd "$switched" && go list -f '{{$d := .Dir}}{{range .GoFiles}}{{$d}}/{{.}} {{end}}' "./$package")
-	done
+	"$switched/switches" write $packages
 	for package in $packages; do
 		(cd "$switched" && go test -vet=off -ldflags='-s -w' -c -o "$package.test" "./$package")
-		flags="-test.failfast -test.timeout=1h"
-		if grep -q 'pgregory.net/rapid' "$package"/*_test.go; then flags+=" -rapid.seed=$seed -rapid.nofailfile"; fi
+		# Without a limit of time, the runtime finds that all goroutines wait. integration/mutate/switches has limits.
+		flags="-test.failfast -test.timeout=0"
+		if grep -q 'pgregory.net/rapid' "$package"/*_test.go; then flags+=" -rapid.seed=$seed -rapid.nofailfile -rapid.shrinktime=1ns"; fi
 		echo "$flags" >"$switched/$package.flags"
 	done
+	"$switched/switches" note $packages
 }
 
-# sound fails unless the tests of a package pass as they are run for a mutant: otherwise all would
-# seem to be killed. It tries once for each package.
-sound=" "
-sound() {
-	if [[ $sound != *" $1 "* ]]; then
-		(cd "$tree" && MUTANT='' "$tools/go" test "$(go list -m)/$1") || { echo "the tests of $1 fail without a mutant" >&2; return 1; }
-		sound+="$1 "
-	fi
-}
-
-# play writes the result of one file.
+# play writes the result of one file. With a second argument it plays only the mutants that lived the last
+# time, and takes the others from that result.
 play() {
-	local file=$1 package others out
+	local file=$1 again=${2:-} package others out
 	package=$(dirname "$file")
-	sound "$package"
 	others=$(cd "$package" && find . -name '*.go' ! -name '*_test.go' ! -path "./$(basename "$file")" | sed 's|^\./||; s|\.|\\.|g' | paste -sd '|')
 	out=$(result "$file")
-	# The limits of integration/mutate/go hold. That of gremlins is a multiple of the time that it took to
+	export MUTATE_FILE=$file MUTATE_COVERAGE=$switched/coverage.out
+	if [[ -n $again ]]; then
+		missing "$file" | sed 's/.*:\([0-9]*\):\([0-9]*\)$/\1.\2/' >"$out.again"
+		MUTATE_COVERAGE=$switched/again.out
+		awk -F '[:, ]' 'FNR == NR {again[$1]; next} FNR == 1 || $2 in again' "$out.again" "$switched/coverage.out" >"$MUTATE_COVERAGE"
+	fi
+	# The limits of integration/mutate/switches hold. That of gremlins is a multiple of the time that it took to
 	# copy the coverage.
-	export MUTATE_FILE=$file
-	(cd "$tree" && PATH="$tools:$PATH" "$gremlins" unleash --workers 1 --timeout-coefficient 1000000 --invert-logical \
+	(cd "$tree" && PATH="$tools:$PATH" "$gremlins" unleash --workers "$workers" --timeout-coefficient 1000000 --invert-logical \
 		--exclude-files "^($others)\$" "./$package") >"$out.log" 2>&1 || { cat "$out.log" >&2; return 1; }
+	if [[ -s $switched/errors ]]; then cat "$switched/errors" >&2; return 1; fi
 	{
 		git -C "$tree" hash-object "$tree/$file"
-		grep -E '^ *(KILLED|LIVED|NOT COVERED|NOT VIABLE|TIMED OUT) ' "$out.log" | sed 's/^ *//' || true
+		grep -E '^ *(KILLED|LIVED|NOT COVERED|NOT VIABLE|TIMED OUT) ' "$out.log" | sed 's/^ *//' |
+			if [[ -n $again ]]; then
+				awk -F : '
+					FILENAME ~ /again$/ {again[$1]; next}
+					FILENAME == "-" ? $(NF-1) "." $NF in again : FNR > 1 && !($(NF-1) "." $NF in again)' "$out.again" "$out" -
+			else
+				cat
+			fi || true
 	} >"$out.new"
 	mv "$out.new" "$out"
-	rm "$out.log"
+	rm -f "$out.log" "$out.again"
 	printf '%s %s: %s\n' "$(date +%T)" "$file" "$(sed 1d "$out" | awk '{n[$1 ($1 == "NOT" || $1 == "TIMED" ? " " $2 : "")]++} END {for (s in n) printf "%d %s  ", n[s], tolower(s)}')"
 }
+
+# missing lists the mutants of a file that no test found.
+missing() { grep -E '^(LIVED|NOT COVERED) ' "$(result "$1")"; }
 
 report() {
 	local file all played=0
@@ -147,22 +156,16 @@ go build -modfile=tools/go.mod -o "$gremlins" github.com/go-gremlins/gremlins/cm
 tree=$(mktemp -d)
 switched=$(mktemp -d)
 trap 'rm -rf "$tree" "$switched"' EXIT
+export MUTATE_GO MUTATE_SWITCHED=$switched MUTATE_TREE=$tree
+MUTATE_GO=$(command -v go)
 tree "$tree"
 switches
 
-export MUTATE_GO MUTATE_COVERAGE MUTATE_SECONDS=30 MUTATE_SWITCHED=$switched MUTATE_TREE=$tree
-MUTATE_GO=$(command -v go)
-# The tests that take half a second and more.
-export MUTATE_LONG='^TestOverlap_|^TestClientMemory|^TestOPS3_|^TestTombstones'
-# gremlins plays what a profile covers. That of go test would leave out conditions of cases, though tests run them. So
-# each file counts as covered: a mutant that no test runs lives.
-MUTATE_COVERAGE=$tree/coverage.out
-{
-	echo "mode: set"
-	files | sed "s|.*|$(go list -m)/&:1.1,100000.1 1 1|"
-} >"$MUTATE_COVERAGE"
-
-if [[ $# -gt 0 ]]; then
+if [[ ${1:-} == -lived ]]; then
+	for file in $(files); do
+		if played "$file" && missing "$file" >/dev/null; then play "$file" again; fi
+	done
+elif [[ $# -gt 0 ]]; then
 	for file; do play "$file"; done
 else
 	for file in $(files); do
