@@ -18,6 +18,7 @@ cd "$(dirname "$0")/.."
 seed=${SEED:-1}
 workers=${WORKERS:-1}
 packages="cache cache/digest cache/hold cache/snapshot downstream/delivery"
+others="downstream" # their short tests help to find mutants
 results=bin/mutate
 mkdir -p "$results"
 
@@ -47,22 +48,22 @@ switches() {
 	go build -o "$switched/switches" ./integration/mutate/switches
 	tree "$switched"
 	"$switched/switches" write $packages
-	for package in $packages; do
+	for package in $packages $others; do
 		(cd "$switched" && go test -vet=off -ldflags='-s -w' -c -o "$package.test" "./$package")
 		# Without a limit of time, the runtime finds that all goroutines wait. integration/mutate/switches has limits.
 		flags="-test.failfast -test.timeout=0"
 		if grep -q 'pgregory.net/rapid' "$package"/*_test.go; then flags+=" -rapid.seed=$seed -rapid.nofailfile -rapid.shrinktime=1ns"; fi
 		echo "$flags" >"$switched/$package.flags"
 	done
-	"$switched/switches" note $packages
+	"$switched/switches" note $packages $others
 }
 
 # play writes the result of one file. With a second argument it plays only the mutants that lived the last
 # time, and takes the others from that result.
 play() {
-	local file=$1 again=${2:-} package others out
+	local file=$1 again=${2:-} package except out
 	package=$(dirname "$file")
-	others=$(cd "$package" && find . -name '*.go' ! -name '*_test.go' ! -path "./$(basename "$file")" | sed 's|^\./||; s|\.|\\.|g' | paste -sd '|')
+	except=$(cd "$package" && find . -name '*.go' ! -name '*_test.go' ! -path "./$(basename "$file")" | sed 's|^\./||; s|\.|\\.|g' | paste -sd '|')
 	out=$(result "$file")
 	export MUTATE_FILE=$file MUTATE_COVERAGE=$switched/coverage.out
 	if [[ -n $again ]]; then
@@ -73,7 +74,7 @@ play() {
 	# The limits of integration/mutate/switches hold. That of gremlins is a multiple of the time that it took to
 	# copy the coverage.
 	(cd "$tree" && PATH="$tools:$PATH" "$gremlins" unleash --workers "$workers" --timeout-coefficient 1000000 --invert-logical \
-		--exclude-files "^($others)\$" "./$package") >"$out.log" 2>&1 || { cat "$out.log" >&2; return 1; }
+		--exclude-files "^($except)\$" "./$package") >"$out.log" 2>&1 || { cat "$out.log" >&2; return 1; }
 	if [[ -s $switched/errors ]]; then cat "$switched/errors" >&2; return 1; fi
 	{
 		git -C "$tree" hash-object "$tree/$file"

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -353,4 +354,50 @@ func TestPeersGiveTTL_SUR1_TTL2(t *testing.T) {
 		b.expect(client.collect(), "CDS -a")
 		b.check()
 	})
+}
+
+// A peer's resource takes no alias from what the store knows, and serves those of which it knows nothing.
+func TestSUR1PeersReplaceNoAlias(t *testing.T) {
+	b := newBed(t, cache.Limits{})
+	c := b.join()
+	c.sub(eds, "alias", "gone", "own", "free", "last")
+	if cache.PeersOf(b.store).Holds() {
+		t.Error("it holds something")
+	}
+	b.connect(0)
+	b.says(eds, "+r@1|alias", "-gone", "+own@1")
+	c.collect()
+	b.store.Session().Lost(streamOf(0))
+	if !cache.PeersOf(b.store).Holds() {
+		t.Error("it holds nothing")
+	}
+	takes := func(want int, text string) {
+		t.Helper()
+		b.takes(want, []cache.PeerAnswer{{
+			PeerWants: cache.PeerWants{TypeURL: eds, Kind: cache.ByName}, Resources: []*wire.Resource{resource(eds, text)},
+		}})
+	}
+	takes(0, "x@2|alias,free")
+	takes(0, "x@2|gone,free")
+	b.expect(c.collect())
+	takes(1, "x@2|xdstp://%,own,free")
+	b.expect(c.collect(), "EDS +x@2")
+	takes(0, "y@3|free,last")
+	b.expect(c.collect())
+}
+
+// A peer's resource does not take the place of variants of its name that the store has.
+func TestSUR1_DYN1PeersReplaceNoVariant(t *testing.T) {
+	b := newBed(t, cache.Limits{})
+	c := b.join()
+	c.wants(cds, "x{env=prod}", "y{env=prod}")
+	b.connect(0)
+	b.sends(cds, "+x[env=prod]@1")
+	b.expect(c.gets(), "+x[env=prod]@1")
+	b.store.Session().Lost(streamOf(0))
+	b.takes(1, []cache.PeerAnswer{{
+		PeerWants: cache.PeerWants{TypeURL: cds, Kind: cache.ByName},
+		Resources: variantResponse(cds, "+x[!qa]@2", "+y[!qa]@2").Resources,
+	}})
+	b.expect(c.gets(), "+y[not(qa)]@2")
 }

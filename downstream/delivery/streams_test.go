@@ -79,7 +79,7 @@ func TestRES17Shed(t *testing.T) {
 	if b.store.Session().Shed(streamOf(0), cds, 1) || b.store.Session().Shed(streamOf(1), eds, 1) {
 		t.Error("let go of another table's")
 	}
-	if !b.store.Session().Shed(streamOf(0), eds, 7) {
+	if !b.store.Session().Shed(streamOf(0), eds, 12) {
 		t.Fatal("nothing was let go")
 	}
 	b.check()

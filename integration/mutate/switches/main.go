@@ -80,7 +80,7 @@ func (s suite) write(ctx context.Context, packages []string) error {
 				return err
 			}
 		}
-		if err := os.WriteFile(filepath.Join(p.dir, "mutants.go"), fmt.Appendf(nil, support, p.name), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(p.dir, supportName), fmt.Appendf(nil, support, p.name), 0o600); err != nil {
 			return err
 		}
 	}

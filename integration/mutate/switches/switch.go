@@ -9,6 +9,8 @@ import (
 	"strings"
 )
 
+const supportName = "mutants.go"
+
 // support is a file of each package with switches. Each of its files has a variable that decides for its switches.
 const support = `package %s
 

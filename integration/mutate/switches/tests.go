@@ -40,6 +40,9 @@ func (s suite) note(ctx context.Context, packages []string) error {
 			if err != nil {
 				return err
 			}
+			if !s.switches(p) && t.time >= quick {
+				continue
+			}
 			for _, site := range sites {
 				of, n, _ := strings.Cut(site, " ")
 				reached[of] = append(reached[of], fmt.Sprintf("%s %d", n, number))
@@ -83,6 +86,13 @@ func (s suite) profile(reached map[string][]string) error {
 	}
 
 	return os.WriteFile(filepath.Join(s.switched, "coverage.out"), []byte(profile.String()), 0o600)
+}
+
+// switches reports whether a package has them.
+func (s suite) switches(of string) bool {
+	_, err := os.Stat(filepath.Join(s.switched, of, supportName))
+
+	return err == nil
 }
 
 func (s suite) notes() string { return filepath.Join(s.switched, "notes") }
