@@ -90,7 +90,7 @@ func (s suite) profile(reached map[string][]string) error {
 
 // switches reports whether a package has them.
 func (s suite) switches(of string) bool {
-	_, err := os.Stat(filepath.Join(s.switched, of, supportName))
+	_, err := os.Stat(filepath.Join(s.switched, of, supportName)) //nolint:gosec // because its caller names it
 
 	return err == nil
 }
