@@ -9,6 +9,9 @@
 #   integration/mutate.sh -lived             the mutants that lived, in all files, after new tests
 #   integration/mutate.sh -report            none, only the report
 #
+# With QUICK=1 the few tests that take most of the time are left out. Then -lived without it plays what
+# these may find.
+#
 # The report counts the mutants, and lists those that no test found (LIVED, or NOT COVERED) and
 # that integration/mutate/survivors.txt does not explain. It fails if there are such, or if less
 # than 90 of 100 were found.

@@ -332,3 +332,42 @@ func BenchmarkReturn(b *testing.B) {
 		})
 	}
 }
+
+// A version that a client presents is enough, unless it takes ttls and the content has one: then it is told the
+// ttl (TTL-1).
+func TestRES11PresentedTTL_TTL1(t *testing.T) {
+	for _, ttls := range []bool{false, true} {
+		for content, needs := range map[string]bool{"@1": false, "@1~60s": ttls} {
+			b, first := newBed(t, cache.Limits{}).subscribed(cds, "*")
+			first.sub(eds, "a")
+			b.demand(0)
+			b.says(cds, "+a"+content)
+			b.says(eds, "+a"+content)
+			b.settle()
+			c := b.joinAs(Form{TTL: ttls})
+			c.presents(cds, "a@1", "*")
+			c.presents(eds, "a@1", "a")
+			if kept := !c.c.find(cds).subs.wildcard.held.none(); kept != needs {
+				t.Errorf("takes ttls: %t, of %s: what it presents of all is kept: %t", ttls, content, kept)
+			}
+			if kept := len(c.c.find(eds).held.versions) > 0; kept != needs {
+				t.Errorf("takes ttls: %t, of %s: what it presents of a name is kept: %t", ttls, content, kept)
+			}
+			if told := len(c.collect()) > 0; told != needs {
+				t.Errorf("takes ttls: %t, of %s: it is told: %t", ttls, content, told)
+			}
+		}
+	}
+}
+
+// To have no version is not to have what the server gave no version (RES-15).
+func TestRES11PresentedNothing_RES15(t *testing.T) {
+	b, first := newBed(t, cache.Limits{}).subscribed(eds, "a")
+	b.says(eds, "+a@")
+	first.collect()
+	c := b.join()
+	c.presents(eds, "a@", "a")
+	if got := c.collect(); len(got) != 1 {
+		t.Errorf("it is told %q", got)
+	}
+}

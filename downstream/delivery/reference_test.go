@@ -112,6 +112,22 @@ func TestReferences_LIST2(t *testing.T) {
 		b.demand(0)
 		b.expect(b.references(), "-"+listName)
 	})
+	t.Run("LIST-2 a reader is told again of what clients have, and of nothing else", func(t *testing.T) {
+		b := referringBed(t)
+		p := b.join()
+		p.sub(ldsList, listName)
+		p.sub(cds, "*")
+		b.demand(0)
+		b.says(ldsList, "+"+listName+"@1")
+		b.says(cds, "+plain@1")
+		b.references()
+		b.store.TellReferences()
+		b.expect(b.references(), listName+"@1 watched: true")
+		p.leave()
+		b.references()
+		b.store.TellReferences()
+		b.expect(b.references())
+	})
 	t.Run("LOC-1 a redirect among members", func(t *testing.T) {
 		for _, followed := range []string{"*", globG} {
 			b := referringBed(t)

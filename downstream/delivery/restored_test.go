@@ -423,6 +423,20 @@ func TestSUR1RestoredAliases(t *testing.T) {
 	b.expect(fresh.collect())
 }
 
+// A snapshot has a resource once, if clients name it, its alias or both.
+func TestSUR1_RES10_ImageOfAliases(t *testing.T) {
+	b, c := newBed(t, cache.Limits{}).subscribed(cds, "alias", "own", "both", "second")
+	b.says(cds, "+own@1", "+real@1|alias", "+both@1|second")
+	c.collect()
+	var held []string
+	for _, table := range b.store.Snapshots().Image(nothing).Tables {
+		for _, r := range table.Resources {
+			held = append(held, r.Resource.Name)
+		}
+	}
+	b.expectAll(held, "both", "own", "real")
+}
+
 // Readers of the relay's own pass the mark on, and take it off.
 func TestSUR1RestoredReaders(t *testing.T) {
 	b, _ := newBed(t, cache.Limits{}).subscribed(cds, "n")

@@ -435,6 +435,18 @@ func TestDYN1StateSource(t *testing.T) {
 		apply(b, cds, "2", "+x[!env=test]@2")
 		b.expect(c.gets(), "+x[not(env=test)]@2 -x[env=prod] -x[env=test]")
 	})
+	t.Run("DYN-1 RES-8 TTL-3 a list that holds a variant without content leaves it", func(t *testing.T) {
+		b := newBedOf(t, cache.Limits{}, source)
+		c := b.join()
+		c.wants(cds, "x{env=prod}", "x{env=test}")
+		b.connect(0)
+		apply(b, cds, "1", "+x[env=prod]@1", "+x[env=test]@1")
+		c.gets()
+		apply(b, cds, "2", "=x[env=prod]@2", "+x[env=test]@1", "=x[env=new]@2")
+		b.expect(c.gets())
+		apply(b, cds, "3", "+x[env=test]@1")
+		b.expect(c.gets(), "-x[env=prod]")
+	})
 	t.Run("DYN-1 RES-8 elsewhere what came last goes before", func(t *testing.T) {
 		b := newBedOf(t, cache.Limits{}, source)
 		c := b.join()
@@ -484,4 +496,18 @@ func TestDYN1StateClients(t *testing.T) {
 	if len(s.Resources) != 2 {
 		t.Fatalf("a snapshot of %d resources", len(s.Resources))
 	}
+}
+
+// An incremental server that sends a variant without content, and in another version than the relay has, has it no
+// more (DYN-1, TTL-3).
+func TestDYN1BareVariant_TTL3(t *testing.T) {
+	b, c := newBed(t, cache.Limits{}).subscribed(cds)
+	c.wants(cds, "x{env=prod}", "x{env=test}")
+	b.demand(0)
+	b.sends(cds, "+x[env=prod]@1", "+x[env=test]@1")
+	c.gets()
+	b.sends(cds, "=x[env=prod]@1")
+	b.expect(c.gets())
+	b.sends(cds, "=x[env=prod]@2")
+	b.expect(c.gets(), "-x[env=prod]")
 }

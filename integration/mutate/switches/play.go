@@ -17,8 +17,7 @@ import (
 
 const (
 	quick   = 200 * time.Millisecond // of processor time: longer tests run after all others, each by itself
-	nearest = 12                     // so many tests run before the others: those that reach the fewest operators
-	seconds = 30                     // of a processor, for the tests of a process
+	nearest = 20                     // so many tests of a package run before the others: those that reach the fewest operators
 	idle    = 60                     // seconds without a processor after which a test is stuck
 	memory  = 8 << 30
 )
@@ -34,8 +33,11 @@ func schedule(tests []test) (groups [][]test) {
 			long = append(long, t)
 		}
 	}
-	first := min(nearest, len(short))
-	groups = append(byPackage(short[:first]), byPackage(short[first:])...)
+	groups = byPackage(short)
+	if len(groups) > 0 && len(groups[0]) > nearest {
+		groups = slices.Insert(groups, 1, groups[0][nearest:])
+		groups[0] = groups[0][:nearest]
+	}
 	slices.SortStableFunc(long, func(a, b test) int { return cmp.Compare(a.time, b.time) })
 	for _, t := range long {
 		groups = append(groups, []test{t})
@@ -44,6 +46,7 @@ func schedule(tests []test) (groups [][]test) {
 	return groups
 }
 
+// byPackage returns groups of the tests of each package. The largest one comes first.
 func byPackage(tests []test) (groups [][]test) {
 	for _, t := range tests {
 		i := slices.IndexFunc(groups, func(g []test) bool { return g[0].of == t.of })
@@ -52,6 +55,7 @@ func byPackage(tests []test) (groups [][]test) {
 		}
 		groups[i] = append(groups[i], t)
 	}
+	slices.SortStableFunc(groups, func(a, b []test) int { return len(b) - len(a) })
 
 	return groups
 }
@@ -68,12 +72,13 @@ func (s suite) play(ctx context.Context, tests []test, env string, binary func(o
 			return failed, err
 		}
 		var names []string
+		var sum time.Duration
 		for _, t := range group {
-			names = append(names, t.name)
+			names, sum = append(names, t.name), sum+t.time
 		}
 		cmd := s.command(ctx, program, of, "-test.run=^("+strings.Join(names, "|")+")$")
 		cmd.Env = append(os.Environ(), env)
-		err = limited(cmd)
+		err = limited(cmd, 10+5*uint64(sum.Seconds()))
 		if _, ok := errors.AsType[*exec.ExitError](err); ok {
 			return killed, nil
 		}
@@ -85,9 +90,9 @@ func (s suite) play(ctx context.Context, tests []test, env string, binary func(o
 	return lived, nil
 }
 
-// limited runs tests. A mutant may loop for ever, wait for ever, or use up the memory of the machine. Processor time
-// is limited, not time: a busy machine kills no mutant.
-func limited(cmd *exec.Cmd) error {
+// limited runs tests. A mutant may loop for ever, wait for ever, or use up the memory of the machine. Its seconds
+// of a processor are limited, not its time: a busy machine kills no mutant.
+func limited(cmd *exec.Cmd, seconds uint64) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
