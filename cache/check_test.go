@@ -25,6 +25,14 @@ func (b *broken) finds(t *testing.T, want string, breakIt func(*broken)) {
 	}
 }
 
+// chunk breaks the chunk that begins with a.
+func (b *broken) chunk(breakIt func(*Chunk)) {
+	chunks := b.coll.encoded.chunks.by
+	k := chunks[b.star.Find("a")]
+	breakIt(&k)
+	chunks[b.star.Find("a")] = k
+}
+
 func newBroken(tb testing.TB, needs Needs) (*kept, *broken) {
 	tb.Helper()
 	k := newKept(tb)
@@ -44,8 +52,8 @@ func TestCheck(t *testing.T) {
 		name, want string
 		breakIt    func(*broken)
 	}{
-		{"resources", "counted 3 resources", func(b *broken) { b.star.store.usage.resources++ }},
-		{"bytes of a table", "counted 1 resources", func(b *broken) { b.star.usage.bytes++ }},
+		{"resources", "counted 4 resources", func(b *broken) { b.star.store.usage.resources++ }},
+		{"bytes of a table", "counted 2 resources", func(b *broken) { b.star.usage.bytes++ }},
 		{"watchers", "3 watchers", func(b *broken) { b.named.usage.watchers++ }},
 		{"demands", "demands", func(b *broken) { b.named.demands.count++ }},
 		{"stream", "on no stream", func(b *broken) { b.star.upstream.assigned = false }},
@@ -73,11 +81,33 @@ func TestCheck(t *testing.T) {
 		{"evicting", "is evicted", func(b *broken) { b.named.Find("n").extra.demand.evicting = true }},
 		{"idle", "is idle", func(b *broken) { b.named.Find("n").extra.demand.idle = true }},
 		{"loose", "unglobbed", func(b *broken) { b.named.Find("n").marks.unglobbed = true }},
+		{"list of tombstones", "is in the wrong list", func(b *broken) { b.star.Find("a").marks.Tombstone = true }},
+		{"no pin", "has 0 pins", func(b *broken) { b.named.demands.pins["n"] = 0 }},
+		{"unknown pin", "and does not know", func(b *broken) { b.named.demands.pins["n"] = 1 }},
+		{"pinned name", "is pinned by nobody", func(b *broken) { b.named.Find("n").marks.pinned = true }},
+		{"pinned collection", "is pinned by nobody", func(b *broken) { b.coll.pinned = true }},
+		{"aliases of none", "serves no aliases", func(b *broken) { b.named.aliases.served["x"] = nil }},
+		{"chunk of a tombstone", "a chunk from", func(b *broken) { b.star.Find("a").marks.Tombstone = true }},
+		{"chunk of other members", "a chunk from", func(b *broken) { b.chunk(func(k *Chunk) { k.Last = b.star.Find("b") }) }},
+		{"chunk of other content", "a chunk from", func(b *broken) {
+			b.chunk(func(k *Chunk) { k.Body = wire.Gather([]*wire.Resource{b.star.Find("b").res}) })
+		}},
+		{"chunk of nobody", "chunks that nobody needs", func(b *broken) { b.coll.followers = nil }},
+		{"sum of versions", "the sum of the versions", func(b *broken) {
+			looked := 0
+			b.coll.VersionSum(&looked)
+			b.coll.encoded.lists.versions++
+		}},
+		{"list of nobody", "a list that nobody needs", func(b *broken) { b.coll.List(false) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			k, b := newBroken(t, NeedsStream)
-			k.says(WholeType, "+a@1")
+			k.says(WholeType, "+a@1", "+b@1")
 			k.says(ByName, "+n@1")
+			b.named.demands.pins, b.named.aliases.served = map[string]int{}, map[string][]*Entry{}
+			if _, ok := b.coll.Chunk(b.star.Find("a"), b.star.Find("a").changed, 1<<20, 1); !ok {
+				t.Fatal("there is no chunk")
+			}
 			b.coll.followers[0].bell.Arm(false)
 			b.coll.followers[0].Wait()
 			k.check()
