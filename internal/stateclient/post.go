@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"hash"
 	"io"
 	"net/http/httptrace"
@@ -24,7 +23,7 @@ import (
 func (p *poller) post(ctx context.Context, req *discoveryv3.DiscoveryRequest) (wire.Received, []byte, error) {
 	base, err := url.Parse(p.base)
 	if err != nil {
-		return wire.Received{}, nil, failedf(codes.InvalidArgument, "%v", err)
+		return wire.Received{}, nil, failed(codes.InvalidArgument, err)
 	}
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { p.opened() }})
 	poll := restjson.Poll{
@@ -33,11 +32,11 @@ func (p *poller) post(ctx context.Context, req *discoveryv3.DiscoveryRequest) (w
 	}
 	h, err := poll.NewRequest(ctx, base)
 	if err != nil {
-		return wire.Received{}, nil, failedf(codes.InvalidArgument, "%v", err)
+		return wire.Received{}, nil, failed(codes.InvalidArgument, err)
 	}
 	resp, err := p.client.Do(h) //nolint:bodyclose // ReadResponse does
 	if err != nil {
-		return wire.Received{}, nil, failedf(codes.Unavailable, "%v", err)
+		return wire.Received{}, nil, failed(codes.Unavailable, err)
 	}
 	body := &digestedBody{ReadCloser: resp.Body, digest: sha256.New()}
 	resp.Body = body
@@ -49,13 +48,13 @@ func (p *poller) post(ctx context.Context, req *discoveryv3.DiscoveryRequest) (w
 		bad := wire.Response{State: true, TypeURL: p.typeURL, Nonce: undecodable.Nonce, Version: undecodable.VersionInfo}
 		return wire.Received{Response: bad, Size: body.size, Err: err}, body.digest.Sum(nil), nil
 	case isRefusal:
-		return wire.Received{}, nil, failedf(restjson.CodeOf(refused.Code), "%v", err)
+		return wire.Received{}, nil, failed(restjson.CodeOf(refused.Code), err)
 	case errors.Is(err, restjson.ErrTooLarge):
-		return wire.Received{}, nil, failedf(codes.ResourceExhausted, "%v", err)
+		return wire.Received{}, nil, failed(codes.ResourceExhausted, err)
 	case errors.Is(err, restjson.ErrUnchanged):
 		return wire.Received{}, nil, err
 	case err != nil:
-		return wire.Received{}, nil, failedf(codes.Unavailable, "%v", err)
+		return wire.Received{}, nil, failed(codes.Unavailable, err)
 	}
 	return wire.Received{Response: r.Response, Size: body.size}, body.digest.Sum(nil), nil
 }
@@ -81,8 +80,8 @@ type pollError struct {
 	text string
 }
 
-func failedf(code codes.Code, format string, args ...any) error {
-	return &pollError{code, fmt.Sprintf(format, args...)}
+func failed(code codes.Code, err error) error {
+	return &pollError{code, err.Error()}
 }
 
 func (e *pollError) Error() string { return e.text }
