@@ -46,7 +46,7 @@ const badKey = "\x00"
 
 // newUpdate works out the keys and checks the envelope, before any lock is taken.
 func newUpdate(r *wire.Response, received time.Time) (*update, error) {
-	u := &update{response: r, received: received, heartbeats: heartbeats(r)}
+	u := &update{response: r, received: received, heartbeats: r.HeartbeatsOnly()}
 	u.keys = make([]string, len(r.Resources))
 	for i, res := range r.Resources {
 		if typeURL := res.TypeURL(); res.HasPayload() && !wire.MayHold(r.TypeURL, typeURL) {
@@ -261,11 +261,6 @@ func identity(key string, c *keyer.Constraints) string {
 		return key
 	}
 	return key + "\x00" + c.Key()
-}
-
-// heartbeats reports whether a response of the state of the world has heartbeats only.
-func heartbeats(r *wire.Response) bool {
-	return r.State && !r.Complete && len(r.Resources) > 0 && !slices.ContainsFunc(r.Resources, (*wire.Resource).HasPayload)
 }
 
 // lists reports whether a resource that the response does not hold is gone.

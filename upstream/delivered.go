@@ -184,7 +184,7 @@ func (d *delivered) listed(stream wire.StreamID, typeURL string, names []string,
 // go-control-plane's snapshots have none for such a type, so nothing is news. Clients may go on
 // asking for what is gone, for as long as its loss is held back (SUR-3).
 func (d *delivered) receivedState(stream wire.StreamID, r *wire.Response, bytes int, at time.Time) {
-	if heartbeats(r) {
+	if r.HeartbeatsOnly() {
 		return // it answers nothing
 	}
 	t := d.of(stream, r.TypeURL)
@@ -199,11 +199,6 @@ func (d *delivered) receivedState(stream wire.StreamID, r *wire.Response, bytes 
 	case at.Sub(t.changed) >= trusted || slices.ContainsFunc(r.Resources, isNew):
 		t.answer, t.answered, t.count, t.ignored = t.names, true, len(r.Resources), false
 	}
-}
-
-// heartbeats reports whether a response has heartbeats only (TTL-3).
-func heartbeats(r *wire.Response) bool {
-	return len(r.Resources) > 0 && !slices.ContainsFunc(r.Resources, (*wire.Resource).HasPayload)
 }
 
 // shrinks reports whether a whole list of so many resources has fewer than the last one for the

@@ -1,6 +1,10 @@
 package wire
 
-import "google.golang.org/protobuf/encoding/protowire"
+import (
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
 
 // Field numbers of envoy.service.discovery.v3.DiscoveryResponse and DeltaDiscoveryResponse.
 const (
@@ -66,6 +70,12 @@ func (r *Response) Decode(b []byte) error {
 		return err
 	}
 	return nil
+}
+
+// HeartbeatsOnly reports whether a response of the state of the world has resources, and none with a payload: it is
+// no list (TTL-3).
+func (r *Response) HeartbeatsOnly() bool {
+	return r.State && !r.Complete && len(r.Resources) > 0 && !slices.ContainsFunc(r.Resources, (*Resource).HasPayload)
 }
 
 // take takes a field of the response.
