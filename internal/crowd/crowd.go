@@ -58,15 +58,10 @@ type Crowd struct {
 // this client. others is how much each of those has who have something.
 func (c *Crowd) Admit(l Limit, taken, n int, who Who, others iter.Seq2[Who, int]) Verdict {
 	switch {
-	case l.Most == 0:
-		c.forget()
-	case taken+n > l.Most:
+	case l.Most != 0 && taken+n > l.Most:
 		return Full
-	case taken+n > l.half():
-		c.count(others)
-		if of := max(c.addresses[who.Address], c.identities[who.Identity]); of+n > l.share() {
-			return Shared
-		}
+	case c.Room(l, taken, n, who, others) < n:
+		return Shared
 	}
 	c.Add(who, n)
 	return Admitted
