@@ -65,7 +65,7 @@ func TestAdminPort_OPS6_ACK7(t *testing.T) {
 		want []string
 	}{
 		{"/", []string{"/metrics", "/readyz"}},
-		{"/healthz", []string{"ok"}},
+		{"/livez", []string{"ok"}},
 		{"/metrics", []string{`xdsrelay_downstream_nacks_total{type="cds"} 1`, `xdsrelay_upstream_subscriptions{type="cds",upstream="plane-0"} 1`}},
 		{"/upstreams", []string{`"state": "connected"`, cp.Addr()}},
 		{"/resources?type=cds", []string{`"name":"c1"`, `"state":"present"`}},

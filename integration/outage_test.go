@@ -75,8 +75,8 @@ func TestReadiness_OPS4(t *testing.T) {
 	if code, body := relay.get(t, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "plane-0") {
 		t.Errorf("ready before the upstream was reached: %d %s", code, body)
 	}
-	if code, _ := relay.get(t, "/healthz"); code != http.StatusOK {
-		t.Errorf("/healthz: %d", code)
+	if code, _ := relay.get(t, "/livez"); code != http.StatusOK {
+		t.Errorf("/livez: %d", code)
 	}
 	p.restart(t)
 	waitFor(t, "readiness", func() bool {

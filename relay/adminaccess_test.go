@@ -62,7 +62,7 @@ func TestAdminTokens_ACC7(t *testing.T) {
 		{"GET", "/held", "Bearer " + act, http.StatusOK, "ann"},
 		{"GET", "/livez", "", http.StatusOK, ""},
 		{"GET", "/readyz", "", http.StatusOK, ""},
-		{"HEAD", "/healthz", "", http.StatusOK, ""},
+		{"HEAD", "/livez", "", http.StatusOK, ""},
 		{"POST", "/livez", "", http.StatusUnauthorized, ""},
 		{"GET", "/livez/../clients", "", http.StatusUnauthorized, ""},
 	} {

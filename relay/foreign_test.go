@@ -76,7 +76,7 @@ func TestForeign_LOC3_NAME2(t *testing.T) {
 	for !strings.Contains(r.page("/metrics"), `xdsrelay_cache_foreign_resources_total{type="cds"} 1`) { // counted when clients were woken
 	}
 	for !strings.Contains(r.log.String(), "level=WARN") {
-		r.page("/healthz")
+		r.page("/livez")
 	}
 	if log := r.log.String(); !strings.Contains(log, "upstream=first") || !strings.Contains(log, ofB) {
 		t.Errorf("the log does not name the upstream and the resource:\n%s", log)

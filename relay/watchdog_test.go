@@ -52,7 +52,6 @@ func TestLive_SUR5(t *testing.T) {
 		t.Errorf("stuck is %q", got)
 	}
 	r.shows("/livez", "ok\n") // not for ten seconds yet
-	r.shows("/healthz", "ok\n")
 }
 
 // hanging is a feed whose loop does not turn.
