@@ -47,6 +47,7 @@ func (p *delivery) list(w *typeSub, st step, upTo uint64) {
 			SystemVersion: w.version().with(sum), Store: w.place.store,
 		}
 		p.writer.out = append(p.writer.out, p.writer.cur)
+		p.writer.merged(w, 0)
 		if w.subs.screen != nil {
 			p.writer.cur.extras().screened = screenedList{is: true, must: must}
 		}

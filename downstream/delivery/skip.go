@@ -77,6 +77,9 @@ func skipUnknown(w *typeSub, f *follower) {
 		if _, owed := w.answers[e.Key()]; owed || f.mayHave(e) || f.held.has(e.Key()) {
 			return
 		}
+		if hides(f, e) {
+			f.since++ // no other change replaced it
+		}
 		f.handedOver.drop(e)
 		f.AdvanceRemovals(e)
 	}

@@ -1,0 +1,113 @@
+package delivery
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+)
+
+// The relay counts the changes that later ones replaced before a client was sent them. What the client is not told, for
+// whatever reason, was not replaced.
+func TestMergedIsExact_OPS3(t *testing.T) {
+	full := Form{State: true}
+	for _, tc := range []struct {
+		name   string
+		form   Form
+		url    string
+		subs   []string
+		denied string
+		before string   // what the server has; ">" before what it says on the second stream
+		steps  []string // what it says, word by word, until the client collects
+		want   []int    // merged with each step
+	}{
+		{"changes of members", Form{}, eds, []string{"*"}, "", "+a@1 +b@1", []string{"+a@2", "+a@3 +a@4 +a@5", "+b@2 +a@6"}, []int{0, 2, 0}},
+		{"changes of a glob's members", Form{}, eds, []string{globG}, "", "+" + nameG1 + "@1", []string{"+" + nameG1 + "@2", "+" + nameG1 + "@3 +" + nameG1 + "@4"}, []int{0, 1}},
+		{"changes of names", Form{}, eds, []string{"a", "b"}, "", "+a@1 +b@1", []string{"+a@2", "+a@3 +a@4 +b@2", "+b@3 +b@4 +b@5 +a@5 +a@6"}, []int{0, 1, 3}},
+		{"removals of members", Form{}, eds, []string{"*"}, "", "+a@1 +b@1 +c@1", []string{"-a", "+c@2 -b", "+c@3"}, []int{0, 0, 0}},
+		{"SUB-12 members that are named too", Form{}, eds, []string{"*", "a"}, "", "+a@1 +b@1 >+a@1", []string{"+a@2", "+b@2", "-a", "+b@3"}, []int{0, 0, 0, 0}},
+		{"ACC-3 members that the client may not have", Form{}, eds, []string{"*"}, "a", "+a@1 +b@1", []string{"+a@2", "+b@2", "+a@3 +b@3", "-a", "+b@4"}, []int{0, 0, 0, 0, 0}},
+		{"RES-3 state of the world: changes", full, eds, []string{"*"}, "", "+a@1 +b@1", []string{"+a@2", "+a@3 +a@4", "+b@2"}, []int{0, 1, 0}},
+		{"RES-3 state of the world: removals", full, eds, []string{"*"}, "", "+a@1 +b@1 +c@1", []string{"-a", "+b@2", "-c +b@3"}, []int{0, 0, 0}},
+		{"RES-2 lists: changes", full, cds, []string{"*"}, "", "+a@1 +b@1", []string{"+a@2", "+a@3 +a@4 +a@5", "+b@2 +a@6"}, []int{0, 2, 0}},
+		{"RES-2 lists: removals", full, cds, []string{"*"}, "", "+a@1 +b@1 +c@1", []string{"-a", "-b +c@2", "+c@3"}, []int{0, 0, 0}},
+		{"RES-2 lists: names", full, cds, []string{"a", "b"}, "", "+a@1 +b@1", []string{"+a@2", "+a@3 +a@4", "+b@2"}, []int{0, 1, 0}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBed(t, cache.Limits{})
+			c := b.joinAs(tc.form)
+			c.s.JudgedBy(denying{names: map[string]bool{tc.denied: true}, off: everyUse}, false)
+			if tc.denied == "" {
+				c.s.JudgedBy(nil, false)
+			}
+			c.sub(tc.url, tc.subs...)
+			b.connect(0)
+			b.connect(1)
+			says := func(words string) {
+				for word := range strings.FieldsSeq(words) {
+					if word, second := strings.CutPrefix(word, ">"); second {
+						b.saysOn(1, tc.url, word)
+					} else {
+						b.says(tc.url, word)
+					}
+				}
+			}
+			merged := func() (n int) {
+				if tc.form.State {
+					c.lists()
+				} else {
+					c.collect()
+				}
+				for _, b := range c.took {
+					n += b.Merged
+				}
+				return n
+			}
+			says(tc.before)
+			b.settle()
+			merged()
+			for i, words := range tc.steps {
+				says(words)
+				if got := merged(); got != tc.want[i] {
+					t.Errorf("%d changes are merged by %q, want %d", got, words, tc.want[i])
+				}
+			}
+		})
+	}
+}
+
+// What was merged away is counted with the next response of its type, if nothing is left to be sent of it.
+func TestMergedOfTypes_OPS3(t *testing.T) {
+	b := newBed(t, cache.Limits{})
+	c := b.join()
+	c.sub(cds, "*")
+	c.sub(eds, "*")
+	b.connect(0)
+	b.says(cds, "+a@1")
+	b.says(eds, "+a@1")
+	c.collect()
+	for _, step := range []struct {
+		cds, eds string
+		want     map[string]int
+	}{
+		{"+a@2", "+x@1 -x", map[string]int{cds: 0}}, // x came and went
+		{"+a@3", "", map[string]int{cds: 0}},
+		{"+a@4 +a@5", "+a@2", map[string]int{cds: 1, eds: 2}},
+		{"", "+a@3 +a@4", map[string]int{eds: 1}},
+	} {
+		for url, words := range map[string]string{cds: step.cds, eds: step.eds} {
+			for word := range strings.FieldsSeq(words) {
+				b.says(url, word)
+			}
+		}
+		c.collect()
+		got := map[string]int{}
+		for _, b := range c.took {
+			got[b.TypeURL] += b.Merged
+		}
+		if !maps.Equal(got, step.want) {
+			t.Errorf("%q and %q: merged %v, want %v", step.cds, step.eds, got, step.want)
+		}
+	}
+}
