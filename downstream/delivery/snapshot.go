@@ -75,13 +75,11 @@ func TakeSnapshot(clients []*Place, typeURL string, given ...NamedError) *Snapsh
 	all := &Snapshot{Complete: true, Version: cache.EmptyVersion(), Content: cache.EmptyVersion()}
 	var versions, digests, confirmed []string
 	names := make(map[string]bool)
-	stores := 0
 	for _, i := range wildcardsLast(clients) {
 		s := clients[i].snapshot(typeURL)
 		if s == nil {
 			continue
 		}
-		stores++
 		all.Known, all.Open = all.Known || s.Known, all.Open || s.Open
 		for _, r := range s.Resources {
 			if key := variantName(r.Name, r.Resource); !names[key] { // "*" of one store may bring what is named in another (RES-4)
@@ -104,7 +102,7 @@ func TakeSnapshot(clients []*Place, typeURL string, given ...NamedError) *Snapsh
 	if len(versions) > 0 {
 		all.Version, all.Content, all.confirmed = digest.Join(versions), digest.Join(digests), digest.Join(confirmed)
 	}
-	all.Known = all.Known || stores == 0
+	all.Known = all.Known || len(versions) == 0
 	all.Errors = append(all.Errors, given...)
 	all.Digest = all.DigestOf(all.Content)
 	if len(all.Errors) > 0 {
@@ -246,7 +244,7 @@ func (t *snapshotTaker) errors(f *follower) {
 // take adds a resource that may go to the client. Only put calls it.
 func (s *Snapshot) take(c outgoing) {
 	s.Resources = append(s.Resources, Named{c.resource, c.name})
-	if len(c.without) > 0 {
+	if c.without != nil {
 		s.without(c.resource, c.without)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/cache/digest"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // snap tells a snapshot in one line: names and versions, sorted, and in brackets
@@ -270,5 +271,90 @@ func TestSnapshot_RES4_NamedInAnotherStore(t *testing.T) {
 	}
 	if len(seen) != 2 || seen["a"] != 1 || seen["b"] != 1 {
 		t.Errorf("listed: %v, want each of a and b once", seen)
+	}
+}
+
+// A snapshot has what a name stands for in the words of the name, if the server has answered it: "*" is not asked.
+func TestSnapshotOfNamesAndAll_SUB12_RES4(t *testing.T) {
+	b := newBed(t, cache.Limits{})
+	p := b.joinAs(bareForm)
+	p.sub(eds, "*", "a", "b", "c")
+	b.connect(0)
+	b.connect(1)
+	b.says(eds, "+a@all", "+b@all", "+c@all", "+d@all")
+	b.saysOn(1, eds, "+a@name", "-b")
+	b.settle()
+	s := p.shows(eds, "a=name c=all d=all (incomplete)")
+	if s.Without != nil {
+		t.Errorf("ACC-3: %v is withheld from a client that may have all", s.Without)
+	}
+}
+
+// What came before the last snapshot is not news of the next one.
+func TestSnapshotReceived_STR7(t *testing.T) {
+	b := newBed(t, cache.Limits{})
+	p := b.joinAs(bareForm)
+	p.sub(eds, "*")
+	b.connect(0)
+	b.says(eds, "+a@1")
+	for range 3 {
+		if s := p.shows(eds, "a=1 (incomplete)"); !s.Received.IsZero() {
+			t.Errorf("it says that something came at %v", s.Received)
+		}
+	}
+	b.says(eds, "+b@1")
+	if s := p.shows(eds, "a=1 b=1 (incomplete)"); s.Received.IsZero() {
+		t.Error("it does not say when the change came")
+	}
+}
+
+// Content that is not kept waits for a client that polls as long as it is a member.
+func TestSnapshotOfTransientMembers_TTL5(t *testing.T) {
+	b := newBed(t, cache.Limits{})
+	p := b.joinAs(bareForm)
+	p.sub(eds, "*")
+	b.connect(0)
+	b.says(eds, "+b@1")
+	b.once(eds, "a@1")
+	for range 2 {
+		p.shows(eds, "a=1 b=1 (incomplete)")
+	}
+	b.says(eds, "-a")
+	p.shows(eds, "b=1 (incomplete)")
+	if waits := p.c.find(eds).subs.wildcard.handedOver; len(waits) > 0 {
+		t.Errorf("%d resources wait that are gone", len(waits))
+	}
+}
+
+// Snapshots are equal if the client is sent the same by them.
+func TestSnapshotEqual_ACC3(t *testing.T) {
+	a, b := resource(cds, "a@1"), resource(cds, "b@1")
+	of := func(without []string, all ...*wire.Resource) *Snapshot {
+		s := new(Snapshot)
+		for _, r := range all {
+			s.Resources = append(s.Resources, Named{r, r.Name})
+		}
+		if without != nil {
+			s.without(a, without)
+		}
+		return s
+	}
+	for _, tc := range []struct {
+		name string
+		x, y *Snapshot
+		want bool
+	}{
+		{"nothing", of(nil), of(nil), true},
+		{"the same", of(nil, a, b), of(nil, a, b), true},
+		{"more", of(nil, a), of(nil, a, b), false},
+		{"another one", of(nil, a), of(nil, b), false},
+		{"without the same aliases", of([]string{"x"}, a), of([]string{"x"}, a), true},
+		{"without another alias", of([]string{"x"}, a), of([]string{"y"}, a), false},
+		{"without an alias of one", of([]string{"x"}, a), of(nil, a), false},
+		{"without the same alias, and more", of([]string{"x"}, a), of([]string{"x"}, a, b), false},
+	} {
+		if got := tc.x.Equal(tc.y); got != tc.want {
+			t.Errorf("%s: equal: %t", tc.name, got)
+		}
 	}
 }
