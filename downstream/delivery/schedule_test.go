@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
@@ -13,10 +14,13 @@ import (
 // dueTypes has the types of a schedule, as words: the type, and what is due of it.
 func dueTypes(s *schedule, words ...string) {
 	for _, word := range words {
-		name, flags, _ := strings.Cut(word, ":")
+		name, flags, has := strings.Cut(word, ":")
 		url := map[string]string{"CDS": cds, "EDS": eds, "LDS": lds, "RDS": rds}[name]
 		d := s.entry(&typeSub{typeURL: url, rank: cache.RankOf(url)})
 		d.places, d.known = 1, true
+		if !has {
+			continue
+		}
 		for flag := range strings.SplitSeq(flags, ",") {
 			switch flag {
 			case "adds":
@@ -55,6 +59,9 @@ func TestScheduleSteps(t *testing.T) {
 		more      bool
 	}{
 		{name: "nothing", due: "CDS:heartbeats,awaited"},
+		{name: "nothing of two types", due: "CDS EDS"},
+		{name: "nothing in the state of the world", due: "CDS EDS LDS:list", state: true},
+		{name: "TTL-1 renewals only", due: "CDS:heartbeats EDS", state: true, want: "CDS renewals"},
 		{name: "ADS-1 by rank", due: "RDS:adds LDS:adds EDS:adds CDS:adds", want: "CDS additions, EDS additions, LDS additions, RDS additions"},
 		{name: "ADS-1 removals of clusters last", due: "CDS:adds,removes RDS:adds", want: "CDS additions, RDS additions, CDS last removals"},
 		{name: "ADS-1 removals of routes at once", due: "CDS:adds RDS:removes", want: "CDS additions, RDS additions, RDS removals"},
@@ -111,5 +118,71 @@ func TestScheduleOfManyTypes(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Additions overtake an acknowledgement that is awaited only for a later type.
+func TestOvertaken_ADS2(t *testing.T) {
+	waits := typeDue{rank: cache.RankEndpoint, acks: Awaited, adds: true}
+	for _, tc := range []struct {
+		name string
+		but  func(d *typeDue)
+		last cache.Rank
+		want bool
+	}{
+		{"a later type goes", func(*typeDue) {}, cache.RankEndpoint + 1, true},
+		{"a type of the same rank goes", func(*typeDue) {}, cache.RankEndpoint, false},
+		{"an earlier type goes", func(*typeDue) {}, cache.RankCluster, false},
+		{"nothing is awaited", func(d *typeDue) { d.acks = Overdue }, cache.RankEndpoint + 1, false},
+		{"there are removals only", func(d *typeDue) { d.adds, d.removes = false, true }, cache.RankEndpoint + 1, false},
+		{"WARM-4 it waits for endpoints", func(d *typeDue) { d.held = true }, cache.RankEndpoint + 1, false},
+		{"RES-2 the list is not complete", func(d *typeDue) { d.incomplete = true }, cache.RankEndpoint + 1, false},
+	} {
+		d := waits
+		tc.but(&d)
+		if got := d.overtaken(tc.last); got != tc.want {
+			t.Errorf("%s: it overtakes: %t", tc.name, got)
+		}
+	}
+}
+
+// A list that would take something from a client waits, but not for ever: only before a server has said anything is
+// restored content no reason to send it (SUR-1), and for the new clients of a relay even that is.
+func TestIncompleteList_ABS3_RES2_SUR1(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		form     Form
+		shows    string
+		restored bool
+		during   bool // the list waits at first
+		after    bool // and when the time is over
+	}{
+		{"nobody may lose anything", Form{State: true}, "", false, false, false},
+		{"the client showed a version", Form{State: true}, "old", false, true, false},
+		{"the client is a relay", Form{State: true, Relay: true}, "", false, true, false},
+		{"nothing may be lost, and it is restored", Form{State: true}, "", true, false, false},
+		{"the client showed a version, and it is restored", Form{State: true}, "old", true, true, true},
+		{"the client is a relay, and it is restored", Form{State: true, Relay: true}, "", true, true, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBed(t, cache.Limits{})
+				b.join().sub(cds, "a")
+				b.connect(0)
+				b.says(cds, "+a@1")
+				if tc.restored {
+					b = b.restart()
+				}
+				c := b.joinAs(tc.form)
+				c.show(cds, tc.shows, "a", "unknown")
+				for _, want := range []bool{tc.during, tc.after} {
+					s := schedule{Pace: Pace{ListHold: time.Minute}, state: true, store: b.store}
+					if got := s.incomplete(c.c.find(cds)); got != want {
+						t.Errorf("the list waits: %t, want %t", got, want)
+					}
+					<-time.After(time.Minute)
+				}
+			})
+		})
 	}
 }

@@ -130,3 +130,100 @@ func TestSilence_RES4_ERR1_GLOB5(t *testing.T) {
 		b.expect(c.collect(), "CDS +"+nameG1+"@1")
 	})
 }
+
+// What a client is told that a collection lost, its name under the same spelling does not tell any more.
+func TestUnheld_RES4_RES11(t *testing.T) {
+	for _, tc := range []struct {
+		name, spelling string
+		key, told      string
+		kept, holds    bool // the version that it holds, and that it may hold the resource
+	}{
+		{"its name", nameQ, nameQ, nameQ, false, false},
+		{"NAME-4 its name in another spelling", nameQ2, nameQ, nameQ, false, true},
+		{"another name", nameG1, nameQ, nameQ, true, true},
+		{"LOC-5 a name that is spelled like it, of another key", nameQ, altQ, nameQ, true, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := newBed(t, cache.Limits{}).join()
+			c.sub(cds, tc.spelling)
+			w := c.c.find(cds)
+			n := w.subs.names.get(tc.spelling)
+			n.holds, n.absenceDue = true, true
+			w.held.set(n.entry.Key(), "1")
+			new(delivery).unheld(w, tc.key, tc.told)
+			if _, kept := w.held.versions[n.entry.Key()]; kept != tc.kept || n.holds != tc.holds || n.absenceDue != tc.holds {
+				t.Errorf("the version is kept: %t, it may hold the resource: %t, its absence is due: %t", kept, n.holds, n.absenceDue)
+			}
+		})
+	}
+}
+
+// The relay waits for a name no longer. The client is told that something is gone only if it may have that, and
+// if no answer has come (RES-7).
+func TestLateLoss_RES7(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newSilent(t, true)
+		c := b.join()
+		c.sub(cds, "never", "lost", "kept")
+		b.connect(0)
+		b.state(cds, "1", "+kept@1")
+		b.expect(c.told(), "CDS +kept")
+		w := c.c.find(cds)
+		lost := w.subs.names.get("lost")
+		lost.holds, lost.absenceDue = true, true
+		tells := func(want bool) {
+			t.Helper()
+			for name, want := range map[string]bool{"never": false, "kept": false, "lost": want} {
+				if got := w.subs.names.get(name).tellsLost(); got != want {
+					t.Errorf("it tells that %s is lost: %t, want %t", name, got, want)
+				}
+			}
+		}
+		tells(false)
+		for _, name := range []string{"never", "kept", "lost"} {
+			n := w.subs.names.get(name)
+			n.lateLoss()
+			if n.dirty != (name == "lost") {
+				t.Errorf("%s is due: %t", name, n.dirty)
+			}
+		}
+		b.elapses(absentAfter)
+		tells(true)
+	})
+}
+
+// The removal of a member goes with an error of its name only if all of the client's spellings are of that name, and
+// none may have something else to tell (ERR-1).
+func TestToldGone_ERR1(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		spellings []string
+		holds     int // one of them, from 1: it may hold the resource; 0: none
+		other     bool
+		want      bool
+	}{
+		{"no name", []string{nameG1}, 0, false, false},
+		{"a name", []string{nameQ}, 0, false, true},
+		{"a name that may hold it", []string{nameQ}, 1, false, false},
+		{"two spellings", []string{nameQ, nameQ2}, 0, false, true},
+		{"two spellings, of which one may hold it", []string{nameQ, nameQ2}, 2, false, false},
+		{"the name is in another table", []string{nameQ}, 0, true, false},
+		{"the name is in another table and may hold it", []string{nameQ}, 1, true, false},
+	} {
+		b := newBed(t, cache.Limits{})
+		c := b.join()
+		c.sub(cds, tc.spellings...)
+		if tc.holds > 0 {
+			c.c.find(cds).subs.names.get(tc.spellings[tc.holds-1]).holds = true
+		}
+		k := cache.ByName
+		if tc.other {
+			k = cache.WholeType
+		}
+		var got bool
+		b.store.Edit(func() { got = c.c.find(cds).subs.names.toldGone(b.store.Table(cds, k).Entry(nameQ)) })
+		if got != tc.want {
+			t.Errorf("%s: the name tells the removal: %t", tc.name, got)
+		}
+	}
+}
