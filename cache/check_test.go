@@ -10,6 +10,9 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
+// globless is a name in a glob that nobody subscribes to.
+const globless = "xdstp://x/envoy.config.cluster.v3.Cluster/q/m?a=1&b=2"
+
 // broken is a store of which a test breaks one thing: its table of "*", that of names, and
 // the collection "*".
 type broken struct {
@@ -17,11 +20,27 @@ type broken struct {
 	coll        *Collection
 }
 
-func (b *broken) finds(t *testing.T, want string, breakIt func(*broken)) {
+// fault is something that a test breaks, and what Check says then.
+type fault struct {
+	name, want string
+	breakIt    func(*broken)
+}
+
+// findEach breaks one thing of a sound store after the other. sound is called for each.
+func findEach(t *testing.T, sound func(tb testing.TB) *broken, faults []fault) {
 	t.Helper()
-	breakIt(b)
-	if err := b.star.store.Check(); err == nil || !strings.Contains(err.Error(), want) {
-		t.Fatalf("found %v, want %q", err, want)
+	for _, f := range faults {
+		t.Run(f.name, func(t *testing.T) {
+			b := sound(t)
+			s := b.star.store
+			if err := s.Check(); err != nil {
+				t.Fatalf("of a sound store: %v", err)
+			}
+			f.breakIt(b)
+			if err := s.Check(); err == nil || !strings.Contains(err.Error(), f.want) {
+				t.Fatalf("found %v, want %q", err, f.want)
+			}
+		})
 	}
 }
 
@@ -39,7 +58,7 @@ func newBroken(tb testing.TB, needs Needs) (*kept, *broken) {
 	l := k.listener(needs)
 	l.follow(Wildcard)
 	l.watch("n")
-	l.watch("xdstp://x/envoy.config.cluster.v3.Cluster/q/m?a=1&b=2")
+	l.watch(globless)
 	k.store.Session().Restart(stream(WholeType), 0)
 	k.store.Session().Restart(stream(ByName), 0)
 	star := k.store.FindTable(cds, WholeType)
@@ -48,11 +67,20 @@ func newBroken(tb testing.TB, needs Needs) (*kept, *broken) {
 
 // Check finds what is wrong: each case breaks one thing.
 func TestCheck(t *testing.T) {
-	for _, tc := range []struct {
-		name, want string
-		breakIt    func(*broken)
-	}{
-		{"resources", "counted 4 resources", func(b *broken) { b.star.store.usage.resources++ }},
+	findEach(t, func(tb testing.TB) *broken {
+		tb.Helper()
+		k, b := newBroken(tb, NeedsStream)
+		k.says(WholeType, "+a@1", "+b@1")
+		k.says(ByName, "+n@1", "+"+globless+"@1")
+		b.named.demands.pins, b.named.aliases.served = map[string]int{}, map[string][]*Entry{}
+		if _, ok := b.coll.Chunk(b.star.Find("a"), b.star.Find("a").changed, 1<<20, 1); !ok {
+			tb.Fatal("there is no chunk")
+		}
+		b.coll.followers[0].bell.Arm(false)
+		b.coll.followers[0].Wait()
+		return b
+	}, []fault{
+		{"resources", "counted 5 resources", func(b *broken) { b.star.store.usage.resources++ }},
 		{"bytes of a table", "counted 2 resources", func(b *broken) { b.star.usage.bytes++ }},
 		{"watchers", "3 watchers", func(b *broken) { b.named.usage.watchers++ }},
 		{"demands", "demands", func(b *broken) { b.named.demands.count++ }},
@@ -60,9 +88,15 @@ func TestCheck(t *testing.T) {
 		{"order", "out of order", func(b *broken) { b.star.Find("a").changed = 0 }},
 		{"future", "in the future", func(b *broken) { b.named.Find("n").changed = 99 }},
 		{"list", "list of", func(b *broken) { b.coll.log.live.len++ }},
-		{"state", "resource held", func(b *broken) { b.named.Find("n").state = Absent }},
+		{"state", `"n" is absent, resource held: true`, func(b *broken) { b.named.Find("n").state = Absent }},
 		{"error", "in spite of its error", func(b *broken) { b.named.Find("n").extra.err = &wire.ResourceError{Code: codes.NotFound} }},
 		{"failed", "without an error", func(b *broken) { b.named.Find("n").state = Failed }},
+		{"excused and gone", "is excused and gone", func(b *broken) {
+			gone := newEntry("gone")
+			gone.state = Present
+			gone.extra.setErr(&wire.ResourceError{Code: codes.Unavailable})
+			b.star.excuses.add(gone)
+		}},
 		{"excused", "excused for nothing", func(b *broken) { b.star.excuses.add(b.star.Find("a")) }},
 		{"failing", "with errors counted as 1", func(b *broken) { b.star.excuses.collections++ }},
 		{"failure", "is out of order", func(b *broken) {
@@ -76,13 +110,27 @@ func TestCheck(t *testing.T) {
 		{"deaf", "does not ring", func(b *broken) { b.coll.followers[0].leaveWaiters() }},
 		{"stale", "stale members", func(b *broken) { b.coll.quiet.stale++ }},
 		{"collection", "stands under", func(b *broken) { b.coll.key = "x" }},
+		{"copy of a key", "has a key of its own", func(b *broken) { b.named.Find("n").key = strings.Clone("n") }},
+		{"shared key", `"n": key shared true`, func(b *broken) { b.named.Find("n").marks.sharesKey = true }},
+		{"shared key of a name", "the key lies in what is not kept, or may go", func(b *broken) { b.named.Find("n").marks.sharesKey = true }},
+		{"spelling", "keeps its key twice", func(b *broken) { b.named.Find("n").extra.spelled = "n" }},
 		{"entry", "stands under", func(b *broken) { b.star.Find("a").key = "x" }},
 		{"pending", "pending", func(b *broken) { b.named.Find("n").extra.demand.pending = 1 }},
+		{"place among pending", "is pending at 1, but says 2", func(b *broken) {
+			i := b.named.Find("n").extra.demand
+			b.named.demands.add(i)
+			i.pending = 2
+		}},
 		{"evicting", "is evicted", func(b *broken) { b.named.Find("n").extra.demand.evicting = true }},
 		{"idle", "is idle", func(b *broken) { b.named.Find("n").extra.demand.idle = true }},
-		{"loose", "unglobbed", func(b *broken) { b.named.Find("n").marks.unglobbed = true }},
+		{"evicting untold", "is evicted, but the server is not told", func(b *broken) { b.named.Find("n").extra.demand.evicting = true }},
+		{"loose", "unglobbed true, listed false, collection false", func(b *broken) { b.named.Find("n").marks.unglobbed = true }},
+		{"loose member", "unglobbed true, listed true, collection true", func(b *broken) { b.named.Find(globless).coll = b.coll }},
 		{"list of tombstones", "is in the wrong list", func(b *broken) { b.star.Find("a").marks.Tombstone = true }},
-		{"no pin", "has 0 pins", func(b *broken) { b.named.demands.pins["n"] = 0 }},
+		{"no pin", "has 0 pins", func(b *broken) {
+			b.named.demands.pins["n"] = 0
+			b.named.Find("n").marks.pinned = true
+		}},
 		{"unknown pin", "and does not know", func(b *broken) { b.named.demands.pins["n"] = 1 }},
 		{"pinned name", "is pinned by nobody", func(b *broken) { b.named.Find("n").marks.pinned = true }},
 		{"pinned collection", "is pinned by nobody", func(b *broken) { b.coll.pinned = true }},
@@ -98,36 +146,45 @@ func TestCheck(t *testing.T) {
 			b.coll.VersionSum(&looked)
 			b.coll.encoded.lists.versions++
 		}},
+		{"stray", "may be a stray, and nobody looks", func(b *broken) {
+			b.named.Find("n").marks.stray, b.named.Find("n").extra.demand.idle = true, true
+		}},
 		{"list of nobody", "a list that nobody needs", func(b *broken) { b.coll.List(false) }},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			k, b := newBroken(t, NeedsStream)
-			k.says(WholeType, "+a@1", "+b@1")
-			k.says(ByName, "+n@1")
-			b.named.demands.pins, b.named.aliases.served = map[string]int{}, map[string][]*Entry{}
-			if _, ok := b.coll.Chunk(b.star.Find("a"), b.star.Find("a").changed, 1<<20, 1); !ok {
-				t.Fatal("there is no chunk")
-			}
-			b.coll.followers[0].bell.Arm(false)
-			b.coll.followers[0].Wait()
-			k.check()
-			b.finds(t, tc.want, tc.breakIt)
-		})
-	}
+	})
 }
 
 // Check finds what is wrong with lifetimes: each case breaks one thing.
 func TestCheckTTL(t *testing.T) {
-	for _, tc := range []struct {
-		name, want string
-		breakIt    func(*broken)
-	}{
-		{"place", "but says 7", func(b *broken) { b.star.Find("a").extra.life.place = 7 }},
+	findEach(t, func(tb testing.TB) *broken {
+		tb.Helper()
+		k, b := newBroken(tb, NeedsStream|NeedsTTL)
+		k.says(WholeType, "+a@1~10s", "+b@1~20s", "+c@1~30s")
+		k.says(WholeType, "=a@1~10s", "=b@1~15s")
+		once := &wire.Response{TypeURL: cds, Resources: []*wire.Resource{words.Variant(cds, "once@1!")}}
+		k.apply(WholeType, once)
+		k.says(ByName, "+n@1~10s")
+		k.says(WholeType, "+gone@1~1s")
+		k.store.Session().Settle(time.Now().Add(2 * time.Second))
+		b.coll.followers[0].bell.Arm(false)
+		b.coll.followers[0].Wait()
+		return b
+	}, []fault{
+		{"place", `"a" stands at 1 of the heap, but says 7`, func(b *broken) { b.star.Find("a").extra.life.place = 7 }},
 		{"order", "before what is above it", func(b *broken) { b.star.lifetimes.deadlines[1].deadline = time.Time{} }},
+		{"order of many", `"c" runs out before`, func(b *broken) { b.star.lifetimes.deadlines[2].deadline = time.Time{} }},
 		{"forgotten", "are in the heap", func(b *broken) { b.star.lifetimes.deadlines = b.star.lifetimes.deadlines[:1] }},
 		{"ttl", "in the heap", func(b *broken) { b.star.Find("a").extra.life.ttl = 0 }},
 		{"lifetime of another", "lifetime of another", func(b *broken) { b.star.Find("a").extra.life.entry = b.star.Find("b") }},
 		{"heartbeats", "heartbeats end too early", func(b *broken) { b.coll.heartbeats.tail = nil }},
+		{"heartbeat listed", "heartbeats broken before", func(b *broken) { b.coll.heartbeats.tail.listed = false }},
+		{"heartbeat before", "heartbeats broken before", func(b *broken) { b.coll.heartbeats.tail.prev = nil }},
+		{"heartbeat twice", "out of place", func(b *broken) { b.coll.heartbeats.tail.heartbeat = b.coll.heartbeats.head.heartbeat }},
+		{"heartbeat of another collection", `the heartbeat of "a" is out of place`, func(b *broken) { b.star.Find("a").coll = nil }},
+		{"heartbeat of another lifetime", `the heartbeat of "a" is out of place`, func(b *broken) {
+			b.star.Find("a").extra.life = new(*b.star.Find("a").extra.life)
+		}},
+		{"waiters", "1 followers wait, 2 are listed", func(b *broken) { b.coll.waiters.plain = append(b.coll.waiters.plain, &Cursor{}) }},
+		{"expired", "has a lifetime, but is absent", func(b *broken) { b.star.Find("gone").extra.life.expired = false }},
 		{"order of heartbeats", "out of place", func(b *broken) { b.coll.heartbeats.tail.heartbeat = 0 }},
 		{"future", "in the future", func(b *broken) { b.star.Find("a").extra.life.heartbeat = 99 }},
 		{"listed", "is no member", func(b *broken) { b.named.Find("n").extra.life.listed = true }},
@@ -135,15 +192,5 @@ func TestCheckTTL(t *testing.T) {
 		{"transient without word", "nothing is known", func(b *broken) { b.star.Find("once").extra.life = nil }},
 		{"passed on", "passed on: false", func(b *broken) { b.star.Find("once").extra.life.transient = nil }},
 		{"kept for renewals", "for renewals of nobody", func(b *broken) { b.star.Find("once").extra.life.transient.renew = new(wire.Resource) }},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			k, b := newBroken(t, NeedsStream|NeedsTTL)
-			k.says(WholeType, "+a@1~10s", "+b@1~20s")
-			k.says(WholeType, "=a@1~10s", "=b@1~10s")
-			once := &wire.Response{TypeURL: cds, Resources: []*wire.Resource{words.Variant(cds, "once@1!")}}
-			k.apply(WholeType, once)
-			k.says(ByName, "+n@1~10s")
-			b.finds(t, tc.want, tc.breakIt)
-		})
-	}
+	})
 }

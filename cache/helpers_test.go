@@ -26,7 +26,14 @@ type kept struct {
 
 func newKept(tb testing.TB) *kept {
 	tb.Helper()
-	return &kept{tb, New(Limits{}, nil).Open(Source{Quiet: time.Second, FullState: map[string]bool{cds: true}})}
+	return newKeptOf(tb, Source{Quiet: time.Second})
+}
+
+// newKeptOf is the same of a source, whose Clusters come in complete lists.
+func newKeptOf(tb testing.TB, source Source) *kept {
+	tb.Helper()
+	source.FullState = map[string]bool{cds: true}
+	return &kept{tb, New(Limits{}, nil).Open(source)}
 }
 
 func (k *kept) check() {
