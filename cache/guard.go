@@ -69,12 +69,16 @@ func judge(u *update, t *Table) {
 	if u.resolved || u.restored || !t.store.source.Guard.On() {
 		return
 	}
-	var l loss
+	guardLoss(t, lossOf(u, t), u.received)
+}
+
+// lossOf is what a response takes and brings. What it brings counts only while something is lost.
+func lossOf(u *update, t *Table) (l loss) {
 	if !u.response.State {
 		for _, key := range u.removed {
 			l.addKey(t, key)
 		}
-	} else if t.kind == WholeType && u.lists(t) && concludes(u) && !u.failing[Wildcard] {
+	} else if u.lists(t) && concludes(u) && !u.failing[Wildcard] {
 		countMissing(u, t, &l)
 	}
 	for i, key := range u.failed {
@@ -88,10 +92,10 @@ func judge(u *update, t *Table) {
 	if l.lost > 0 && !u.response.State || t.upstream.held != nil && t.upstream.held.window.Open(u.received) {
 		countNew(u, t, &l)
 	}
-	guardLoss(t, l, u.received)
+	return l
 }
 
-// countMissing counts how much shorter or longer a list of all members is than the one before.
+// countMissing counts how much shorter or longer a list of all members of "*" is than the one before.
 func countMissing(u *update, t *Table, l *loss) {
 	c := t.colls[Wildcard]
 	if c == nil {
@@ -192,7 +196,7 @@ func awaitsOthers(t *Table, g *hold.Guard, lost, of int) bool {
 
 // released is the number of resources that clients may have.
 func released(t *Table) int {
-	if c := t.colls[Wildcard]; c != nil && t.kind == WholeType {
+	if c := t.colls[Wildcard]; c != nil {
 		return c.log.live.len
 	}
 	return int(t.usage.resources)
