@@ -36,7 +36,7 @@ func (u *update) apply(t *Table) {
 			u.remove(t, key, u.response.Removed[i])
 		}
 	}
-	if len(u.touched) > 0 || t.variants.any() {
+	if t.variants.any() {
 		u.matchVariants(t)
 	}
 	for i, key := range u.failed {

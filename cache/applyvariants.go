@@ -114,7 +114,7 @@ func (m matching) matchPlain(best *variant) {
 	u, t, set := m.update, m.table, m.set
 	e := m.plain()
 	switch {
-	case best != nil && best.res != nil && (best.fresh || e == nil || set.serving[e] != best):
+	case best != nil && best.res != nil && (best.fresh || set.serving[e] != best):
 		u.resource(t, set.key, best.res)
 		if e = m.plain(); e != nil {
 			set.serving[e] = best

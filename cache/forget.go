@@ -49,11 +49,11 @@ func unlocate(t *Table, e *Entry) {
 	}
 }
 
-// plainWanted reports whether a name without parameters is needed.
+// plainWanted reports whether a name without parameters is needed. Clients that name it have a demand for it, or it is
+// a member.
 func plainWanted(t *Table, set *variantSet) bool {
 	e := t.entries[set.key]
-	return len(t.aliases.of(set.key)) > 0 || t.collectionOf(set.key, e) != nil ||
-		(e != nil && (e.extra.demand != nil || e.Member() || e.extra.audience != nil))
+	return len(t.aliases.of(set.key)) > 0 || t.collectionOf(set.key, e) != nil || (e != nil && e.extra.demand != nil)
 }
 
 // sweep discards the tombstones that every cursor has passed, and the oldest beyond max(1024,
