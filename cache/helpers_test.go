@@ -107,6 +107,17 @@ func (l *listener) Overdue()                  {}
 func (l *listener) AwaitsMembers() bool       { return false }
 func (l *listener) Hears(*Asked) bool         { return true }
 
+// rung reports whether something rings for the client that has collected before.
+func (l *listener) rung(something func()) bool {
+	l.store.mu.Lock()
+	l.bell.Arm()
+	l.typed.Arm(false)
+	l.cursor.Wait()
+	l.store.mu.Unlock()
+	something()
+	return l.typed.Rung()
+}
+
 // crowd is the listeners of a name.
 type crowd []*listener
 
