@@ -46,3 +46,23 @@ func TestACK4_Departed(t *testing.T) {
 		t.Error("not the last history came back, or one more")
 	}
 }
+
+// Histories are counted while they come. The oldest half goes when there is no room for one more.
+func TestACK4_DepartedLen(t *testing.T) {
+	const half = mostDeparted / 2
+	d := new(Departed)
+	for n := 1; n <= 2*mostDeparted; n++ {
+		d.Put(uint64(n), new(History))
+		if want := min(n, half+(n-1)%half+1); d.Len() != want {
+			t.Fatalf("of %d histories %d are held, want %d", n, d.Len(), want)
+		}
+	}
+	for _, tc := range []struct {
+		key  uint64
+		held bool
+	}{{mostDeparted, false}, {mostDeparted + 1, true}, {mostDeparted + half, true}, {2 * mostDeparted, true}} {
+		if held := d.Take(tc.key) != nil; held != tc.held {
+			t.Errorf("number %d is held: %t", tc.key, held)
+		}
+	}
+}

@@ -58,3 +58,34 @@ func TestOrders_GATE4(t *testing.T) {
 		t.Errorf("what has ended is left: %+v", o)
 	}
 }
+
+// An order replaces another one if it is about all tables of that.
+func TestOrdersReplace_GATE4(t *testing.T) {
+	s, other := "s", "t"
+	all := []Selector{
+		{}, {Upstream: "a"}, {Scope: &s}, {Type: "cds"}, {Upstream: "a", Scope: &s}, {Upstream: "a", Type: "cds"},
+		{Scope: &s, Type: "cds"}, {Upstream: "a", Scope: &s, Type: "cds"},
+		{Upstream: "b", Scope: &s, Type: "cds"}, {Upstream: "a", Scope: &other, Type: "cds"}, {Upstream: "a", Scope: &s, Type: "rds"},
+	}
+	freeze := Freeze{Since: begin.Add(-1)}
+	for before, want := range []map[int]bool{ // by the number of the order before: those that replace it
+		{0: true},
+		{0: true, 1: true},
+		{0: true, 2: true},
+		{0: true, 3: true},
+		{0: true, 1: true, 2: true, 4: true},
+		{0: true, 1: true, 3: true, 5: true},
+		{0: true, 2: true, 3: true, 6: true},
+		{0: true, 1: true, 2: true, 3: true, 4: true, 5: true, 6: true, 7: true},
+		{0: true, 2: true, 3: true, 6: true, 8: true},
+		{0: true, 1: true, 3: true, 5: true, 9: true},
+		{0: true, 1: true, 2: true, 4: true, 10: true},
+	} {
+		for by := range all {
+			o := Orders{{Selector: all[before], Freeze: freeze, Frozen: true}}.With(Order{Selector: all[by], Freeze: freeze, Frozen: true}, begin)
+			if replaced := len(o) == 1; replaced != want[by] {
+				t.Errorf("%+v is replaced by %+v: %t", all[before], all[by], replaced)
+			}
+		}
+	}
+}

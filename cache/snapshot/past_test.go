@@ -97,6 +97,18 @@ func TestLacking_SUR1_OPS6(t *testing.T) {
 		}
 		table.Resources = nil
 	}
+	// Two of one collection are one collection, and a name is none.
+	for name, want := range map[string][]string{"xdstp://a/T/g/1": {"xdstp://a/T/g/*"}, "s": nil} {
+		other := cache.TableImage{TypeURL: listenerType, Kind: cache.ByName, Names: []string{name}}
+		for range 2 {
+			r := resource(t, &discoveryv3.Resource{Name: name, Resource: packed(t, &tlsv3.Secret{Name: "s"})})
+			other.Resources = append(other.Resources, cache.ResourceImage{Resource: r})
+		}
+		_, got, err := Read(bytes.NewReader(fileOf(t, &cache.Image{Tables: []cache.TableImage{other}})))
+		if err != nil || !slices.Equal(got.Tables[0].Lacking, want) {
+			t.Errorf("of %q there may be more in %q, %v", name, got.Tables[0].Lacking, err)
+		}
+	}
 	table.Lacking = []string{cache.Wildcard}
 	_, got, err := Read(bytes.NewReader(fileOf(t, &cache.Image{Tables: []cache.TableImage{table}})))
 	if err != nil || len(got.Tables) != 1 || !slices.Equal(got.Tables[0].Lacking, table.Lacking) {

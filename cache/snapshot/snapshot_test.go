@@ -215,10 +215,17 @@ func TestSUR1Tidy(t *testing.T) {
 			t.Errorf("removed %d, %v", n, err)
 		}
 		size := int64(len(m.names["a"+suffix].data))
+		all := int64(0)
+		for _, file := range m.names {
+			all += int64(len(file.data))
+		}
+		if n, err := f.Tidy(time.Now().Add(MaxAge-1), all, open); n != 0 || err != nil {
+			t.Errorf("removed %d just within the limits, %v", n, err)
+		}
 		if n, err := f.Tidy(time.Now(), 2*size+10, open); n != 1 || err != nil {
 			t.Errorf("removed %d beyond the limit, %v", n, err)
 		}
-		if n, err := f.Tidy(time.Now().Add(MaxAge+time.Second), 1<<30, open); n != 2 || err != nil {
+		if n, err := f.Tidy(time.Now().Add(MaxAge), 1<<30, open); n != 2 || err != nil {
 			t.Errorf("removed %d that were too old, %v", n, err)
 		}
 		if _, _, err := f.Load("open"); err != nil {
