@@ -200,3 +200,170 @@ func TestVariantSet_TTL2_expired(t *testing.T) {
 		t.Error("another variant is gone")
 	}
 }
+
+// A variant of the stream before is believed less than one of this stream. In the state of the world the last one
+// counts, and so it does between one with constraints and one without while nobody asks with parameters.
+func TestVariantSetBefore_DYN1(t *testing.T) {
+	env := constraintsFor("env")
+	young, old := variant{constraints: env, response: 2}, variant{constraints: env, response: 1}
+	plain, stale := variant{response: 1}, variant{constraints: env, response: 3, stale: true}
+	for _, tc := range []struct {
+		name    string
+		state   bool
+		located bool
+		a, b    variant
+		want    int
+	}{
+		{"stale", false, true, young, stale, -1},
+		{"stale in the state of the world", true, true, young, stale, -1},
+		{"alike", false, true, young, old, 0},
+		{"last list", true, true, young, old, -1},
+		{"silent", false, false, young, plain, -1},
+		{"with demand for parameters", false, true, young, plain, 0},
+		{"nobody asks, but both have constraints", false, false, young, old, 0},
+	} {
+		v := newVariantSet("x", tc.state)
+		if tc.located {
+			v.locate(newEntry(words.Locator("x{a=b}")))
+		}
+		if got, back := v.before(&tc.a, &tc.b), v.before(&tc.b, &tc.a); got != tc.want || back != -tc.want {
+			t.Errorf("%s: %d, and the other way round %d, want %d", tc.name, got, back, tc.want)
+		}
+	}
+}
+
+// An entry is undecided that the server has not spoken of: it is unknown, or has a variant of the stream before.
+func TestVariantSetUndecided_DYN1(t *testing.T) {
+	v := newVariantSet("x", false)
+	for i, tc := range []struct {
+		word      string
+		state     State
+		variant   string
+		stale     bool
+		undecided int // until here
+	}{
+		{"x{env=a}", Absent, "", false, 0},
+		{"x{env=b}", Unknown, "", false, 1},
+		{"x{env=c}", Present, "env=c", false, 1},
+		{"x{env=d}", Unknown, "env=d", false, 1},
+		{"x{env=e}", Present, "env=e", true, 2},
+		{"x{env=f}", Failed, "", false, 2},
+		{"x{env=g}", Unknown, "", false, 3},
+	} {
+		e := newEntry(words.Locator(tc.word))
+		e.state = tc.state
+		v.locate(e)
+		if tc.variant != "" {
+			v.offer(tc.variant, 1).stale = tc.stale
+		}
+		if got := v.undecided(); got != tc.undecided {
+			t.Errorf("after %d entries %d are undecided, want %d", i+1, got, tc.undecided)
+		}
+	}
+}
+
+// A response brings a variant for nobody if it is new, and no entry is served it or could be.
+func TestVariantSetUnsolicited_SUB13(t *testing.T) {
+	for _, tc := range []struct {
+		fresh, used, wanted bool
+		want                int
+	}{
+		{true, false, false, 1},
+		{true, false, true, 0},
+		{true, true, false, 0},
+		{false, false, false, 0},
+		{false, true, true, 0},
+	} {
+		v := newVariantSet("x", false)
+		if tc.wanted {
+			v.locate(newEntry(words.Locator("x{env=prod}")))
+		} else {
+			v.locate(newEntry(words.Locator("x{env=test}")))
+		}
+		h := v.offer("env=prod", 1)
+		h.fresh = tc.fresh
+		if got := v.settle(map[*variant]bool{h: tc.used}, false); got != tc.want {
+			t.Errorf("%+v: %d variants came for nobody", tc, got)
+		}
+	}
+}
+
+// After a response variants go that no entry is served, and that the server may not have any more. Else they stay
+// as long as they could be for an entry.
+func TestVariantSetPrune_RES8_RES12(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		response    bool
+		state       bool
+		stale       bool
+		constraints string
+		located     string // "": no entry with parameters
+		used, held  bool
+	}{
+		{"served", true, true, true, "env=prod", "x{env=prod}", true, true},
+		{"of the stream before", true, false, true, "env=prod", "x{env=prod}", false, false},
+		{"of the stream before, without a response", false, false, true, "env=prod", "x{env=prod}", false, true},
+		{"in the state of the world", true, true, false, "env=prod", "x{env=prod}", false, false},
+		{"in the state of the world, without a response", false, true, false, "env=prod", "x{env=prod}", false, true},
+		{"for an entry that has another one", true, false, false, "env=prod", "x{env=prod}", false, true},
+		{"without constraints for an entry that has another one", true, false, false, "", "x{env=prod}", false, true},
+		{"replaced without a word", true, false, false, "", "", false, false},
+		{"without constraints, without a response", false, false, false, "", "", false, true},
+		{"for the plain name", true, false, false, "!env", "", false, true},
+		{"for nobody", true, false, false, "env=test", "x{env=prod}", false, false},
+		{"for nobody, without a response", false, false, false, "env=test", "x{env=prod}", false, false},
+	} {
+		v := newVariantSet("x", tc.state)
+		if tc.located != "" {
+			v.locate(newEntry(words.Locator(tc.located)))
+		}
+		h := v.offer(tc.constraints, 1)
+		h.stale = tc.stale
+		var used map[*variant]bool
+		if tc.response {
+			used = map[*variant]bool{h: tc.used}
+		}
+		v.prune(used, true)
+		if held := len(v.held) == 1; held != tc.held {
+			t.Errorf("%s: held %t", tc.name, held)
+		}
+	}
+}
+
+// A set is kept while it says more than the plain entry.
+func TestVariantSetNeeded_DYN1(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fill func(v *variantSet)
+		want bool
+	}{
+		"empty":               {func(*variantSet) {}, false},
+		"without constraints": {func(v *variantSet) { v.offer("", 1) }, false},
+		"with constraints":    {func(v *variantSet) { v.offer("env", 1) }, true},
+		"both":                {func(v *variantSet) { v.offer("", 1); v.offer("env", 1) }, true},
+		"asked for":           {func(v *variantSet) { v.locate(newEntry(words.Locator("x{a=b}"))) }, true},
+		"in a response":       {func(v *variantSet) { v.touched = true }, true},
+	} {
+		v := newVariantSet("x", false)
+		tc.fill(v)
+		if v.needed() != tc.want {
+			t.Errorf("%s: needed %t", name, v.needed())
+		}
+	}
+}
+
+// What is served to a name with parameters lives no longer than the plain name's, which came with its ttl.
+func TestVariantsOfPlain_TTL2_DYN1(t *testing.T) {
+	k := newKept(t)
+	l := k.listener(NeedsStream | NeedsTTL)
+	l.watch("x")
+	k.demand(WholeType)
+	k.says(WholeType, "+x@1~10s")
+	k.says(WholeType, "=x@1~10s")
+	l.watch(words.Locator("x{env=prod}"))
+	k.check()
+	tbl := k.store.FindTable(cds, ByName)
+	plain, located := tbl.Find("x"), tbl.Find(words.Locator("x{env=prod}"))
+	if located.res != plain.res || !located.extra.life.deadline.Equal(plain.extra.life.deadline) {
+		t.Errorf("it is served until %v, the plain one until %v", located.extra.life.deadline, plain.extra.life.deadline)
+	}
+}
