@@ -111,9 +111,6 @@ func (k *known) name(s *Store, w *PeerWants, key string) bool {
 			return true
 		}
 	}
-	if w.Kind == WholeType || keyer.IsGlob(key) {
-		return false
-	}
 	// Names mean the same whether clients ask for them or for everything.
 	whole := s.tables[tableKey{w.TypeURL, WholeType}]
 	return whole != nil && k.entry(whole.entries[key])
@@ -201,9 +198,6 @@ func lend(u *update, t *Table, whole []string) int {
 		if last := c.log.live.tail; last != nil && last.changed > known && !hasWhole(c) {
 			haveParts(c)
 		}
-	}
-	if t.upstream.restored.left > 0 {
-		t.store.restored.tables = with(t.store.restored.tables, t)
 	}
 	return t.upstream.restored.left - before
 }

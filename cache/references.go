@@ -44,11 +44,7 @@ func (n *referenceNews) add(k refKey) {
 }
 
 // contentChanged is called when the content of e changed, came or went.
-func (r *references) contentChanged(e *Entry) {
-	if r.news.read() && (e.reported != plain || refersToOthers(e)) {
-		r.attend(e, true)
-	}
-}
+func (r *references) contentChanged(e *Entry) { r.attend(e, true) }
 
 // usersChanged is called when the clients that have e, or its pins, may have changed.
 func (r *references) usersChanged(e *Entry) {

@@ -115,7 +115,7 @@ func doubtMembers(c *Collection) {
 		return
 	}
 	c.quiet.doubt(c.log.live.head, func(e *Entry) bool {
-		return c.quiet.witness.is(e) || e.state == Transient || (e.res != nil && e.res.Constrained())
+		return c.quiet.witness.is(e) || e.state == Transient || e.res.Constrained()
 	})
 }
 

@@ -95,9 +95,6 @@ func (u *update) restore(s *Store, i *TableImage) int {
 			i.release()
 		}
 	}
-	if t.upstream.restored.left > 0 {
-		s.restored.tables = with(s.restored.tables, t)
-	}
 	return t.upstream.restored.left - before
 }
 

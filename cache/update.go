@@ -257,7 +257,7 @@ func identities(u *update) (added, removed []string) {
 }
 
 func identity(key string, c *keyer.Constraints) string {
-	if c == nil || key == badKey {
+	if c == nil { // as with a key that is left out
 		return key
 	}
 	return key + "\x00" + c.Key()
