@@ -166,8 +166,8 @@ func (s *spellingTest) everybodyLoses(t *testing.T, segment string) {
 	for i, c := range s.clients {
 		name := spelled(s.typeURL, segment)[i]
 		c.await(t, fmt.Sprintf("that %q is gone", name), func() bool {
-			last, _ := c.last(name)
-			return last.kind.String() == "removed"
+			last, _ := c.last(name) // noted before the response is applied
+			return last.kind.String() == "removed" && c.content(s.typeURL, name) == ""
 		})
 		if n := c.Len(s.typeURL); n != len(s.members)-1 {
 			t.Errorf("%d resources are held, want %d: %s", n, len(s.members)-1, c.story())
