@@ -31,9 +31,13 @@ import (
 type bubbled struct {
 	*testing.T
 
-	relay     *Relay
-	xds, rest *bufconn.Listener
-	begun     time.Time
+	relay *Relay
+	xds   *bufconn.Listener
+	// A client waits for the bubble to be at rest before it polls again on a connection. net/http sets a deadline that
+	// has passed, and takes it back at the first byte of the next poll. bufconn carries a deadline out in a goroutine of
+	// its own, perhaps after that: the connection then ends in the middle of the poll.
+	rest  *bufconn.Listener
+	begun time.Time
 }
 
 // runBubbled starts a relay whose control plane has one cluster.

@@ -82,6 +82,7 @@ func TestAnsweredRequestsAreNoFlood_LIM2(t *testing.T) {
 				if answer.StatusCode != http.StatusUnauthorized {
 					b.Fatal(answer.Status)
 				}
+				synctest.Wait() // see bubbled.rest
 			}
 			transport.CloseIdleConnections()
 		},

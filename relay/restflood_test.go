@@ -206,6 +206,7 @@ func TestPollsAreNoFlood_LIM2(t *testing.T) {
 					t.Fatal(err)
 				}
 				_ = answer.Body.Close()
+				synctest.Wait() // see bubbled.rest
 			}
 			transport.CloseIdleConnections()
 			if took := time.Since(began); took > time.Second {
