@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"fmt"
 	"hash/maphash"
 	"maps"
 	"slices"
@@ -50,4 +51,30 @@ func TestRES11ClaimsModel(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What few of many versions need is not kept: clients come back by the thousand. Nor does what comes and goes pile up
+// with a client that stays.
+func TestHeldVersionsMemory_RES11(t *testing.T) {
+	for _, tc := range []struct{ room, used, kept int }{
+		{8, 3, 3}, {8, 4, 4}, {8, 5, 8}, {8, 8, 8}, {9, 4, 4}, {9, 5, 9},
+	} {
+		c := newHeldVersions(maphash.MakeSeed(), tc.room, 100)
+		for i := range tc.used {
+			c.set(fmt.Sprint(i), "1")
+		}
+		c.fit()
+		if got := cap(c.all); got != tc.kept || len(c.slots) > 2*max(4, 2*tc.kept) {
+			t.Errorf("with %d versions of %d there is room for %d, in %d slots, want %d", tc.used, tc.room, got, len(c.slots), tc.kept)
+		}
+	}
+	c := newHeldVersions(maphash.MakeSeed(), 4, 100)
+	c.set("stays", "1")
+	for i := range 1000 {
+		c.set(fmt.Sprint(i), "1")
+		c.settle(fmt.Sprint(i))
+	}
+	if cap(c.all) > 16 || !c.has("stays") {
+		t.Errorf("there is room for %d versions, for 2 at a time", cap(c.all))
+	}
 }

@@ -47,7 +47,7 @@ func (s *Subscriber) leaveToGlob(f *follower, key, name string) (instead bool) {
 // "*" does not tell what they name. A reader (nil) has one store.
 func (s *Subscriber) leaveToNames(f *follower, key string) {
 	subs := &f.typeSub.subs
-	if s == nil || !f.name.wildcard || !subs.parts.named(key, subs) {
+	if !f.name.wildcard || !subs.parts.named(key, subs) {
 		return
 	}
 	for _, o := range subs.parts.all {

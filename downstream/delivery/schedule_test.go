@@ -154,15 +154,17 @@ func TestIncompleteList_ABS3_RES2_SUR1(t *testing.T) {
 		form     Form
 		shows    string
 		restored bool
+		silent   bool // the server has said nothing
 		during   bool // the list waits at first
 		after    bool // and when the time is over
 	}{
-		{"nobody may lose anything", Form{State: true}, "", false, false, false},
-		{"the client showed a version", Form{State: true}, "old", false, true, false},
-		{"the client is a relay", Form{State: true, Relay: true}, "", false, true, false},
-		{"nothing may be lost, and it is restored", Form{State: true}, "", true, false, false},
-		{"the client showed a version, and it is restored", Form{State: true}, "old", true, true, true},
-		{"the client is a relay, and it is restored", Form{State: true, Relay: true}, "", true, true, false},
+		{"nobody may lose anything", Form{State: true}, "", false, false, false, false},
+		{"the client showed a version", Form{State: true}, "old", false, false, true, false},
+		{"the client is a relay", Form{State: true, Relay: true}, "", false, false, true, false},
+		{"nothing may be lost, and it is restored", Form{State: true}, "", true, false, false, false},
+		{"the client showed a version, and it is restored", Form{State: true}, "old", true, false, true, true},
+		{"nothing was said, and nothing is restored", Form{State: true}, "old", false, true, true, false},
+		{"the client is a relay, and it is restored", Form{State: true, Relay: true}, "", true, false, true, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -170,8 +172,11 @@ func TestIncompleteList_ABS3_RES2_SUR1(t *testing.T) {
 				b.join().sub(cds, "a")
 				b.connect(0)
 				b.says(cds, "+a@1")
-				if tc.restored {
+				switch {
+				case tc.restored:
 					b = b.restart()
+				case tc.silent:
+					b = newBed(t, cache.Limits{})
 				}
 				c := b.joinAs(tc.form)
 				c.show(cds, tc.shows, "a", "unknown")

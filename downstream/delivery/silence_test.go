@@ -50,6 +50,16 @@ func TestSilence_RES7_SUB12_GLOB5_LOC3(t *testing.T) {
 			named.elapses(absentAfter)
 			b.expect(c.collect(), "CDS -"+nameG1+" !"+nameG1)
 		},
+		"the name is in one of two other stores": func(b *bed, c *peer, gone func()) {
+			named, other := c.alsoOf(b.source), c.alsoOf(b.source)
+			named.sub(cds, nameG1)
+			other.sub(cds, nameG2)
+			named.connect(0)
+			gone()
+			b.expect(c.collect())
+			named.elapses(absentAfter)
+			b.expect(c.collect(), "CDS -"+nameG1+" !"+nameG1)
+		},
 		"the name is in another store, and the client collects when all is over": func(b *bed, c *peer, gone func()) {
 			named := c.alsoOf(b.source)
 			named.sub(cds, nameG1)

@@ -298,13 +298,30 @@ func TestSnapshotReceived_STR7(t *testing.T) {
 	b.connect(0)
 	b.says(eds, "+a@1")
 	for range 3 {
-		if s := p.shows(eds, "a=1 (incomplete)"); !s.Received.IsZero() {
-			t.Errorf("it says that something came at %v", s.Received)
+		if s := p.shows(eds, "a=1 (incomplete)"); !s.Received.IsZero() || s.Restored {
+			t.Errorf("it says that something came at %v, SUR-1: that something is restored: %t", s.Received, s.Restored)
 		}
 	}
 	b.says(eds, "+b@1")
 	if s := p.shows(eds, "a=1 b=1 (incomplete)"); s.Received.IsZero() {
 		t.Error("it does not say when the change came")
+	}
+}
+
+// An empty collection has nothing that is restored (SUR-1).
+func TestSnapshotRestored_SUR1(t *testing.T) {
+	for _, tc := range []struct {
+		says []string
+		want bool
+	}{{nil, false}, {[]string{"+a@1"}, true}} {
+		b, _ := newBed(t, cache.Limits{}).subscribed(eds, "*")
+		b.says(eds, tc.says...)
+		b.settle()
+		p := b.restart().joinAs(bareForm)
+		p.sub(eds, "*")
+		if _, s := p.snap(eds); s.Restored != tc.want {
+			t.Errorf("after %q something is restored: %t", tc.says, s.Restored)
+		}
 	}
 }
 

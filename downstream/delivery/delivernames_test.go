@@ -1,0 +1,81 @@
+package delivery
+
+import (
+	"testing"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+)
+
+// A client is told once that there is nothing behind a name, whatever becomes of what it may not have. When there is
+// something that it may have it is told that, and then again that there is nothing (ACC-3).
+func TestKnowsAbsent_ACC3(t *testing.T) {
+	for name, tc := range map[string]struct {
+		form                 Form
+		gone, other, nothing string
+	}{
+		"incremental": {Form{}, "CDS -a", "CDS +y@1", "CDS -a -y"},
+		"lists":       {bareForm, "CDS !a", "CDS y1", "CDS"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, cache.Limits{})
+			c := b.joinAs(tc.form)
+			c.s.JudgedBy(denying{names: map[string]bool{"x": true}, off: everyUse}, false)
+			c.sub(cds, "a")
+			b.connect(0)
+			says := func(want []string, words ...string) {
+				t.Helper()
+				b.says(cds, words...)
+				if tc.form.State {
+					b.expect(c.lists(), want...)
+				} else {
+					b.expect(c.collect(), want...)
+				}
+			}
+			says([]string{tc.gone}, "+x@1|a")
+			says(nil, "+x@2|a")
+			says(nil, "-x")
+			says([]string{tc.other}, "+y@1|a")
+			says([]string{tc.nothing}, "+x@3|a", "-y")
+			says(nil, "+x@4|a")
+			says([]string{tc.other}, "+y@1|a", "-x")
+			says([]string{tc.nothing}, "-y")
+		})
+	}
+}
+
+// A variant that a client holds by a name is removed when another one takes its place (DYN-1, RES-11).
+func TestHeldVariantOfName_DYN1_RES11(t *testing.T) {
+	b := newBed(t, cache.Limits{})
+	b.join().sub(cds, "x")
+	b.connect(0)
+	b.sends(cds, "+x[!env]@1")
+	c := b.join()
+	c.presents(cds, "x@1", "x")
+	b.expect(c.gets())
+	b.sends(cds, "-x[!env]", "+x[!version]@2")
+	b.expect(c.gets(), "+x[not(version)]@2 -x[not(env)]")
+}
+
+// Content that is not kept, and that the client holds, is no variant (TTL-5, RES-11).
+func TestHeldTransientName_TTL5_RES11(t *testing.T) {
+	b := newBed(t, cache.Limits{})
+	c := b.join()
+	c.presents(eds, "a@1", "a")
+	b.connect(0)
+	b.once(eds, "a@1")
+	b.expect(c.collect())
+	b.once(eds, "a@2")
+	b.expect(c.collect(), "EDS +a@2")
+}
+
+// A client without parameters has one resource under a name: what has no constraints is replaced without a word (DYN-1).
+func TestReplacedByVariant_DYN1(t *testing.T) {
+	b := newBed(t, cache.Limits{})
+	c := b.join()
+	c.wants(cds, "x", "y")
+	b.connect(0)
+	b.sends(cds, "+x@1", "+y[!env]@1")
+	b.expect(c.gets(), "+x@1 +y[not(env)]@1")
+	b.sends(cds, "+x[!env]@2")
+	b.expect(c.gets(), "+x[not(env)]@2")
+}
