@@ -283,3 +283,31 @@ func TestClientMemory(t *testing.T) {
 		}
 	})
 }
+
+// A collection is found in the cache if anything of it is there, or if it is known that there is no more (SUB-10).
+func TestLookupsOfCollections_SUB10(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		says   []string
+		settle bool
+		hits   int
+	}{
+		{"nothing is known", nil, false, 0},
+		{"it is empty", []string{}, true, 1},
+		{"there is something", []string{"+a@1"}, false, 1},
+		{"all is there", []string{"+a@1"}, true, 1},
+	} {
+		b, _ := newBed(t, cache.Limits{}).subscribed(eds, "*")
+		b.seen.hits, b.seen.misses = 0, 0
+		if tc.says != nil {
+			b.says(eds, tc.says...)
+		}
+		if tc.settle {
+			b.settle()
+		}
+		b.join().sub(eds, "*")
+		if b.seen.hits != tc.hits || b.seen.misses != 1-tc.hits {
+			t.Errorf("%s: %d hits, %d misses", tc.name, b.seen.hits, b.seen.misses)
+		}
+	}
+}

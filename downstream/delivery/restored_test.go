@@ -1062,3 +1062,42 @@ func TestSUR1RestoredEmptyGlob_ABS3(t *testing.T) {
 		b.expect(c.lists(), "CDS a2")
 	})
 }
+
+// A member that is withheld is due once the server has confirmed it, not while it is restored, and not if the client is told
+// anyway that it changed or went.
+func TestWithheldIsDue_SUR1(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		says []string
+		due  bool
+		want []string
+	}{
+		{"the server is silent", nil, false, nil},
+		{"it confirms the member", []string{"+a@1", "+b@1"}, true, []string{"LDS +a@1"}},
+		{"it has something else", []string{"+a@3", "+b@1"}, false, []string{"LDS +a@3"}},
+		{"it has nothing", []string{"-a"}, false, []string{"LDS -a"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBed(t, cache.Limits{})
+			b.join().sub(lds, "*")
+			b.connect(0)
+			b.says(lds, "+a@1", "+b@1")
+			b.settle()
+			b = b.restart()
+			c := b.join()
+			c.resume(lds, []string{"a@2", "b@1"}, "*")
+			b.expect(c.collect())
+			b.connect(0)
+			if tc.says != nil {
+				b.says(lds, tc.says...)
+			}
+			f := c.c.find(lds).subs.wildcard
+			var due bool
+			b.store.View(func() { due = f.withheld.due(f) })
+			if due != tc.due || len(f.withheld) != 1 {
+				t.Errorf("it is due: %t; %d are withheld", due, len(f.withheld))
+			}
+			b.expect(c.collect(), tc.want...)
+		})
+	}
+}
