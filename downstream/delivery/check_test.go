@@ -15,16 +15,48 @@ func TestCheck(t *testing.T) {
 	}{
 		{"owed", "is to be told that is no more", func(w *typeSub) { w.changed.errors.add(w.subs.names.get("n")) }},
 		{"watcher", "broken audience", func(w *typeSub) { w.subs.names.get("n").pos = 7 }},
+		{"watcher at the end", "broken audience", func(w *typeSub) { w.subs.names.get("n").pos = 1 }},
+		{"ended name", "subscription to \"n\" is broken", func(w *typeSub) { w.subs.names.get("n").ended = true }},
+		{"name of another type", "subscription to \"n\" is broken", func(w *typeSub) { w.subs.names.get("n").typeSub = &typeSub{place: w.place} }},
 		{"dirty", "dirty true, listed false", func(w *typeSub) { w.subs.names.get("n").dirty = true }},
 		{"ended", "ended, counted", func(w *typeSub) { w.changed.ended++ }},
 		{"respelled", "not listed", func(w *typeSub) { w.subs.names.respelled = nil }},
+		{"respelled under another key", "is broken", func(w *typeSub) {
+			w.subs.names.respelled = map[string][]*nameSub{"other": w.subs.names.respelled[nameQ]}
+		}},
 		{"heartbeat of a name", "did not come", func(w *typeSub) { w.subs.names.get("n").heartbeat = true }},
+		{"heartbeat that is not due", "did not come", func(w *typeSub) { w.subs.names.get("t").heartbeat = true }},
+		{"heartbeat without a ttl", "did not come", func(w *typeSub) {
+			n := w.subs.names.get("n")
+			n.makeDue()
+			n.heartbeat = true
+		}},
+		{"content that waits for a name", "is not released", func(w *typeSub) {
+			n := w.subs.names.get("n")
+			w.changed.handedOver.add(n, n.entry.Resource())
+		}},
+		{"content that waits of no member", "is not released", func(w *typeSub) {
+			n := w.subs.names.get("n")
+			w.subs.wildcard.handedOver.add(n.entry, n.entry.Resource())
+		}},
+		{"content that waits of a member that is gone", "is not released", func(w *typeSub) {
+			e := w.subs.wildcard.Collection().LastRemoved()
+			w.subs.wildcard.handedOver.add(e, resource(cds, "b@1"))
+		}},
+		{"version in the bytes of a resource", "lies in what may go", func(w *typeSub) {
+			w.held.set("a", w.subs.wildcard.Collection().First().Resource().Shown())
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b, c := newBed(t, cache.Limits{}).subscribed(cds, "*", "n", nameQ2)
+			b, c := newBed(t, cache.Limits{}).subscribed(cds, "*", "n", "t", nameQ2)
 			b.connect(1)
-			b.says(cds, "+a@1")
-			b.saysOn(1, cds, "+n@1")
+			slow := b.join() // the store keeps what it was not told of
+			slow.sub(cds, "*")
+			b.says(cds, "+a@1", "+b@1")
+			b.saysOn(1, cds, "+n@1", "+t@1~1h")
+			slow.collect()
+			c.collect()
+			b.says(cds, "-b")
 			c.collect()
 			tc.breakIt(c.c.types[0])
 			if err := b.store.Check(); err == nil || !strings.Contains(err.Error(), tc.want) {

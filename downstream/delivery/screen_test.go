@@ -427,3 +427,54 @@ func TestEachCheckIsNeeded_ACC3(t *testing.T) {
 		})
 	}
 }
+
+// What a screen knows of aliases it says once, and only of those that another resource serves.
+func TestScreenOfAliases_ACC3(t *testing.T) {
+	var none *screen
+	none.serves("a", "x")
+	if none.hadServed("a") != "" || !none.lets("a", resource(cds, "x@1")) {
+		t.Error("a client that may have all is denied something")
+	}
+	g := new(screen)
+	g.serves("a", "a")
+	if g.hadServed("a") != "" {
+		t.Error("a resource serves itself")
+	}
+	g.serves("a", "x")
+	g.serves("b", "x")
+	g.serves("b", "y")
+	for _, tc := range []struct{ alias, want string }{{"a", "x"}, {"a", ""}, {"b", "y"}, {"b", ""}, {"c", ""}} {
+		if got := g.hadServed(tc.alias); got != tc.want {
+			t.Errorf("%s was served by %q, want %q", tc.alias, got, tc.want)
+		}
+	}
+	g.conceal("a")
+	g.conceal("b")
+	if !g.concealed["a"] || !g.concealed["b"] {
+		t.Error("what was concealed is not known")
+	}
+	g.serveByOther("a", "a")
+	g.serveByOther("b", "x")
+	g.serveByOther("c", "y")
+	if len(g.concealed) != 0 || g.byOthers["a"] || !g.byOthers["b"] || !g.byOthers["c"] {
+		t.Errorf("concealed are %v, and by others %v", g.concealed, g.byOthers)
+	}
+}
+
+// A resource is judged by the client's name for it and by its own: both must be allowed.
+func TestScreenAllows_ACC3(t *testing.T) {
+	g := &screen{judge: denying{names: map[string]bool{"no": true, "nor": true}, off: everyUse}}
+	for _, tc := range []struct {
+		name, served string
+		want         bool
+	}{
+		{"a", "a", true}, {"a", "b", true}, {"no", "no", false}, {"a", "no", false}, {"no", "a", false}, {"no", "nor", false},
+	} {
+		if got := g.allows(Content, tc.name, tc.served); got != tc.want {
+			t.Errorf("%s, served by %s, is allowed: %t", tc.name, tc.served, got)
+		}
+	}
+	if got := g.withheld(resource(cds, "a@1|b,no,c,nor")); !slices.Equal(got, []string{"no", "nor"}) {
+		t.Errorf("the aliases %q are withheld", got)
+	}
+}
