@@ -1,0 +1,112 @@
+package cache
+
+import (
+	"testing"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/cache/hold"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// Of a frozen table changes are held of what clients know: nothing that is the same, nor what they have nothing of
+// (GATE-4).
+func TestFrozenChanges_GATE4(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		says func(k *kept)
+		held int
+	}{
+		{"the same content", func(k *kept) { k.says(WholeType, "+n@1") }, 0},
+		{"other content", func(k *kept) { k.says(WholeType, "+n@2") }, 1},
+		{"what did not exist", func(k *kept) { k.says(WholeType, "+gone@1") }, 1},
+		{"the first answer", func(k *kept) { k.says(WholeType, "+asked@1") }, 0},
+		{"the same content of an alias", func(k *kept) { k.says(WholeType, "+r@1|alias") }, 0},
+		{"other content of an alias", func(k *kept) { k.says(WholeType, "+r@2|alias") }, 1},
+		{"what is not kept", func(k *kept) { k.sends("n@2!") }, 0},
+		{"variants", func(k *kept) { k.sends("x[env=prod]@2") }, 0},
+		{"what an earlier process left", func(k *kept) { k.restores("gone@1") }, 0},
+		{"a removal", func(k *kept) { k.says(WholeType, "-n") }, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			k := asked(t, Source{}, "n", "gone", "asked", "alias", prodX)
+			k.says(WholeType, "+n@1", "+r@1|alias", "-gone")
+			k.sends("x[env=prod]@1")
+			k.freeze()
+			tc.says(k)
+			if got := k.store.FindTable(cds, ByName).upstream.held.names.Len(); got != tc.held {
+				t.Errorf("%d changes are held, want %d", got, tc.held)
+			}
+		})
+	}
+}
+
+// The server's word that it removed restored content confirms what an operator holds, since clients have that for as
+// long as the operator wants. What the guard holds stays unconfirmed (SUR-1).
+func TestHeldRemovalOfRestored_SUR1_GATE4(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		hold     func(k *kept)
+		restored bool
+	}{
+		{"frozen", (*kept).freeze, false},
+		{"guarded", func(k *kept) { k.store.Session().SetGuard(hold.Guard{Share: 0.5, AtLeast: 1, Hold: time.Hour}) }, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			k := newKept(t)
+			k.restores("n@1")
+			k.listener(NeedsStream).watch("n")
+			k.demand(WholeType)
+			tc.hold(k)
+			k.says(WholeType, "-n", "-nobody")
+			e := k.named("n")
+			if !k.store.FindTable(cds, ByName).upstream.held.removes(e) {
+				t.Fatal("the removal is not held")
+			}
+			if e.Restored() != tc.restored {
+				t.Errorf("it is unconfirmed: %t", e.Restored())
+			}
+		})
+	}
+}
+
+// While the losses of one glob are held, an assignment elsewhere may lose its endpoints (SUR-3).
+func TestHeldLossesOfGlob_SUR3(t *testing.T) {
+	k := guarded(t, false, hold.Guard{})
+	table := k.store.FindTable(EndpointType, ByName)
+	table.upstream.held = &heldBack{colls: with[*Collection](nil, k.store.FindTable(cds, ByName).Collection(glob))}
+	k.apply(WholeType, &wire.Response{TypeURL: EndpointType, Resources: []*wire.Resource{assignment(t, "full", "2", false)}})
+	if table.upstream.held.any() || table.Find("full").Version() != "2" {
+		t.Errorf("it is held, and clients have version %s", table.Find("full").Version())
+	}
+}
+
+// Content that is held of a name goes with it when the name's ttl runs out, and nothing asks for it any more (TTL-2).
+func TestHeldContentExpires_TTL2_GATE4(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		leaves bool
+		held   int
+	}{
+		{"while a client has it", false, 1},
+		{"idle", true, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			k := newKept(t)
+			l := k.listener(NeedsStream)
+			l.watch("n")
+			k.demand(WholeType)
+			k.says(WholeType, "+n@1~10s")
+			k.freeze()
+			k.says(WholeType, "+n@2~10s")
+			if tc.leaves {
+				l.unwatch("n")
+				k.store.Session().Lost(stream(WholeType)) // no unsubscribe is waited for
+			}
+			k.store.Session().Settle(time.Now().Add(time.Minute))
+			k.check()
+			if got := k.store.FindTable(cds, ByName).upstream.held.names.Len(); got != tc.held {
+				t.Errorf("%d names are held, want %d", got, tc.held)
+			}
+		})
+	}
+}
