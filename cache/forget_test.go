@@ -193,16 +193,14 @@ func TestRunEvicts_LIM3(t *testing.T) {
 		}
 		k.demand(WholeType)
 		k.says(WholeType, "+n@1", "+m@1")
-		synctest.Wait()
-		l.unwatch("n")
-		<-time.After(30 * time.Second)
-		l.unwatch("m")
-		for _, want := range []int{2, 1, 0} {
-			if got := k.store.cache.Unwatched(); got != want {
-				t.Errorf("%d are idle, want %d", got, want)
-			}
-			<-time.After(30 * time.Second)
+		for _, name := range []string{"n", "m"} {
+			synctest.Wait() // Run looked, and nothing was idle
+			l.unwatch(name)
+			<-time.After(time.Minute)
 			synctest.Wait()
+			if got := k.store.cache.Unwatched(); got != 0 {
+				t.Errorf("%q is idle still", name)
+			}
 		}
 	})
 }

@@ -110,3 +110,26 @@ func TestHeldContentExpires_TTL2_GATE4(t *testing.T) {
 		})
 	}
 }
+
+// What a freeze kept from being evicted may be evicted again when the freeze ends, unless a client wants it (GATE-4).
+func TestKeptByFreeze_GATE4(t *testing.T) {
+	k := newKept(t)
+	l := k.listener(NeedsStream)
+	l.watch("n")
+	l.watch("again")
+	k.demand(WholeType)
+	k.says(WholeType, "+n@1", "+again@1")
+	k.freeze()
+	l.unwatch("n")
+	l.unwatch("again")
+	k.store.cache.Shed()
+	if n := k.store.cache.Unwatched(); n != 0 {
+		t.Fatalf("%d may be evicted of a frozen table", n)
+	}
+	l.watch("again")
+	OperatorOf(k.store).Freeze(nil, nil)
+	k.check()
+	if n := k.store.cache.Unwatched(); n != 1 {
+		t.Errorf("%d may be evicted, want 1", n)
+	}
+}
