@@ -4,6 +4,8 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 )
@@ -19,7 +21,7 @@ func TestMergedIsExact_OPS3(t *testing.T) {
 		subs   []string
 		denied string
 		before string   // what the server has; ">" before what it says on the second stream
-		steps  []string // what it says, word by word, until the client collects
+		steps  []string // what it says, word by word, until the client collects; "!" before an error, "later" when time passes
 		want   []int    // merged with each step
 	}{
 		{"changes of members", Form{}, eds, []string{"*"}, "", "+a@1 +b@1", []string{"+a@2", "+a@3 +a@4 +a@5", "+b@2 +a@6"}, []int{0, 2, 0}},
@@ -28,6 +30,11 @@ func TestMergedIsExact_OPS3(t *testing.T) {
 		{"removals of members", Form{}, eds, []string{"*"}, "", "+a@1 +b@1 +c@1", []string{"-a", "+c@2 -b", "+c@3"}, []int{0, 0, 0}},
 		{"SUB-12 members that are named too", Form{}, eds, []string{"*", "a"}, "", "+a@1 +b@1 >+a@1", []string{"+a@2", "+b@2", "-a", "+b@3"}, []int{0, 0, 0, 0}},
 		{"ACC-3 members that the client may not have", Form{}, eds, []string{"*"}, "a", "+a@1 +b@1", []string{"+a@2", "+b@2", "+a@3 +b@3", "-a", "+b@4"}, []int{0, 0, 0, 0, 0}},
+		{"ACC-3 they go with others", Form{}, eds, []string{"*"}, "a", "+a@1 +b@1 +c@1", []string{"-b -a", "+c@2"}, []int{0, 0}},
+		{"RES-7 members of which a name is not answered", Form{}, eds, []string{"*", "a"}, "", "+a@1 +b@1", []string{"-a", "+b@2"}, []int{0, 0}},
+		{"ERR-1 members of which a name has an error", Form{}, eds, []string{globG, nameG1}, "", "+" + nameG1 + "@1 +" + nameG2 + "@1", []string{"-" + nameG1 + " !" + nameG1, "+" + nameG2 + "@2"}, []int{1, 0}},
+		{"GLOB-5 members of a glob too", Form{}, eds, []string{"*", globG}, "", "+" + nameG1 + "@1 +b@1 >+" + nameG1 + "@1", []string{"-" + nameG1, "+b@2"}, []int{0, 0}},
+		{"TTL-2 members that the client drops by itself", timed, eds, []string{"*"}, "", "+a@1~1m +b@1", []string{"later", "+b@2"}, []int{0, 0}},
 		{"RES-3 state of the world: changes", full, eds, []string{"*"}, "", "+a@1 +b@1", []string{"+a@2", "+a@3 +a@4", "+b@2"}, []int{0, 1, 0}},
 		{"RES-3 state of the world: removals", full, eds, []string{"*"}, "", "+a@1 +b@1 +c@1", []string{"-a", "+b@2", "-c +b@3"}, []int{0, 0, 0}},
 		{"RES-2 lists: changes", full, cds, []string{"*"}, "", "+a@1 +b@1", []string{"+a@2", "+a@3 +a@4 +a@5", "+b@2 +a@6"}, []int{0, 2, 0}},
@@ -35,44 +42,53 @@ func TestMergedIsExact_OPS3(t *testing.T) {
 		{"RES-2 lists: names", full, cds, []string{"a", "b"}, "", "+a@1 +b@1", []string{"+a@2", "+a@3 +a@4", "+b@2"}, []int{0, 1, 0}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b := newBed(t, cache.Limits{})
-			c := b.joinAs(tc.form)
-			c.s.JudgedBy(denying{names: map[string]bool{tc.denied: true}, off: everyUse}, false)
-			if tc.denied == "" {
-				c.s.JudgedBy(nil, false)
-			}
-			c.sub(tc.url, tc.subs...)
-			b.connect(0)
-			b.connect(1)
-			says := func(words string) {
-				for word := range strings.FieldsSeq(words) {
-					if word, second := strings.CutPrefix(word, ">"); second {
-						b.saysOn(1, tc.url, word)
-					} else {
-						b.says(tc.url, word)
+			synctest.Test(t, func(t *testing.T) {
+				b := newBed(t, cache.Limits{})
+				c := b.joinAs(tc.form)
+				c.s.JudgedBy(denying{names: map[string]bool{tc.denied: true}, off: everyUse}, false)
+				if tc.denied == "" {
+					c.s.JudgedBy(nil, false)
+				}
+				c.sub(tc.url, tc.subs...)
+				b.connect(0)
+				b.connect(1)
+				says := func(words string) {
+					for word := range strings.FieldsSeq(words) {
+						second, on := strings.CutPrefix(word, ">")
+						failed, fails := strings.CutPrefix(word, "!")
+						switch {
+						case word == "later":
+							b.after(time.Hour)
+						case on:
+							b.saysOn(1, tc.url, second)
+						case fails:
+							b.fails(tc.url, failed, unavailable)
+						default:
+							b.says(tc.url, word)
+						}
 					}
 				}
-			}
-			merged := func() (n int) {
-				if tc.form.State {
-					c.lists()
-				} else {
-					c.collect()
+				merged := func() (n int) {
+					if tc.form.State {
+						c.lists()
+					} else {
+						c.collect()
+					}
+					for _, b := range c.took {
+						n += b.Merged
+					}
+					return n
 				}
-				for _, b := range c.took {
-					n += b.Merged
+				says(tc.before)
+				b.settle()
+				merged()
+				for i, words := range tc.steps {
+					says(words)
+					if got := merged(); got != tc.want[i] {
+						t.Errorf("%d changes are merged by %q, want %d", got, words, tc.want[i])
+					}
 				}
-				return n
-			}
-			says(tc.before)
-			b.settle()
-			merged()
-			for i, words := range tc.steps {
-				says(words)
-				if got := merged(); got != tc.want[i] {
-					t.Errorf("%d changes are merged by %q, want %d", got, words, tc.want[i])
-				}
-			}
+			})
 		})
 	}
 }

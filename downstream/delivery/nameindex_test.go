@@ -54,3 +54,29 @@ func TestNameSubs(t *testing.T) {
 		})
 	})
 }
+
+// Room is made for as many names as begin together, and for no more: clients come by the thousand (LIM-1).
+func TestNameIndexReserve_LIM1(t *testing.T) {
+	for _, tc := range []struct {
+		has, more int
+		many      bool
+		room      int // of the list
+	}{
+		{0, 0, false, 0},
+		{0, 1, false, 0}, // as most clients have
+		{0, 2, false, 2},
+		{0, fewNames, false, fewNames},
+		{0, fewNames + 1, true, 0},
+		{1, 2, false, 1}, // they may be there already
+		{1, fewNames + 1, true, 0},
+	} {
+		var i nameIndex
+		for n := range tc.has {
+			i.add(&nameSub{spelling: fmt.Sprint(n)}, fmt.Sprint(n))
+		}
+		i.reserve(tc.more)
+		if many := i.many != nil; many != tc.many || cap(i.list) != tc.room || i.len() != tc.has {
+			t.Errorf("%d names and %d more: in a map %t, room for %d in a list, %d names", tc.has, tc.more, many, cap(i.list), i.len())
+		}
+	}
+}

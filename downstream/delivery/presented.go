@@ -105,7 +105,7 @@ func (p *presentation) alias(it *wire.VersionWalk) {
 func (n *nameSub) same(version []byte) bool {
 	e, w := n.entry, n.typeSub
 	return e.State() == cache.Present && !n.denied() && !n.heartbeat && w.variants == nil && !e.Listed().Constrained() &&
-		(e.Lifetime() == nil || !w.place.form.TTL) && !e.Marks().ReusedVersion && len(version) > 0 && string(version) == e.Version()
+		(e.Lifetime() == nil || !w.place.form.TTL) && !e.Marks().ReusedVersion && string(version) == e.Version()
 }
 
 // level puts the followers at the end of their collections if the client presents just what

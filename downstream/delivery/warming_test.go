@@ -10,6 +10,16 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
+// clusterResource is a cluster of type EDS with a version.
+func clusterResource(t *testing.T, name, version string) *wire.Resource {
+	t.Helper()
+	r, err := wire.NewResource(&discovery.Resource{Name: name, Version: version, Resource: packed(t, edsCluster(name, ""))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // Routes wait for the endpoints of clusters that are new to the client: of one that it was told had gone, too (WARM-4).
 func TestCameBack_WARM4(t *testing.T) {
 	for name, told := range map[string]bool{
@@ -43,11 +53,7 @@ func TestCameBack_WARM4(t *testing.T) {
 				p.sub(rds, "r")
 				b.connect(0)
 				cluster := func(version string) {
-					r, err := wire.NewResource(&discovery.Resource{Name: "a", Version: version, Resource: packed(t, edsCluster("a", ""))})
-					if err != nil {
-						t.Fatal(err)
-					}
-					if err := b.apply(0, &wire.Response{TypeURL: cds, Resources: []*wire.Resource{r}}); err != nil {
+					if err := b.apply(0, &wire.Response{TypeURL: cds, Resources: []*wire.Resource{clusterResource(t, "a", version)}}); err != nil {
 						t.Fatal(err)
 					}
 				}
