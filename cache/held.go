@@ -21,7 +21,7 @@ func holds(u *update, t *Table, key string, e *Entry, r *wire.Resource) bool {
 	case r.DoNotCache || u.restored:
 	case h.frozen():
 		held = changed && t.variants.of(key) == nil && isKnown(u, t, key, e, r)
-	case h.all && t.kind == WholeType && RankOf(t.typeURL) == RankListener && t.colls[Wildcard] != nil:
+	case RankOf(t.typeURL) == RankListener && t.colls[Wildcard] != nil: // of "*" losses are held all together
 		held = held || changed
 	}
 	if !held {
