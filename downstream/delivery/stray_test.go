@@ -280,6 +280,56 @@ func TestSUB11Strays(t *testing.T) {
 			b.strays(1, " -s1")
 		})
 	})
+	t.Run("SUB-11 a secret of a cluster whose endpoints stay", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newStateBed(t)
+			c := b.join()
+			c.sub(cds, "*")
+			c.sub(eds, "c")
+			c.sub(secret, "s1")
+			b.connect(0)
+			b.holds(cds, "1", secretCluster(t, "c", "s1"))
+			b.state(eds, "1", "+c@1")
+			b.state(secret, "1", "+s1@1")
+			c.unsub(secret, "s1")
+			b.holds(cds, "2", secretCluster(t, "c", "s2"))
+			b.strays(1, " -s1")
+		})
+	})
+	t.Run("SUB-11 several that one other resource refers to", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newStateBed(t)
+			c := b.join()
+			c.sub(rds, "r1", "r2")
+			c.sub(cds, "c1", "c2", "c3")
+			b.connect(0)
+			b.holds(rds, "1", routeTo("r1", "c1", "c2", "c3"), routeTo("r2", "c1", "c2", "c3"))
+			b.holds(cds, "1", edsCluster("c1", ""), edsCluster("c2", ""), edsCluster("c3", ""))
+			c.unsub(cds, "c1", "c2", "c3")
+			b.holds(rds, "2", routeTo("r1"), routeTo("r2", "c1", "c2", "c3"))
+			b.strays(0)
+			b.holds(rds, "3", routeTo("r1"), routeTo("r2"))
+			b.strays(3, "CDS -c1 -c2 -c3")
+		})
+	})
+	t.Run("SUB-11 what changed content still refers to is not looked for", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newStateBed(t)
+			c := b.join()
+			c.sub(rds, "r")
+			c.sub(cds, "c1", "c2")
+			b.connect(0)
+			b.holds(rds, "1", routeTo("r", "c1"))
+			b.holds(cds, "1", edsCluster("c1", ""), edsCluster("c2", ""))
+			c.unsub(cds, "c1")
+			b.holds(rds, "2", routeTo("r", "c1", "c2"))
+			if at := b.store.Session().Settle(time.Now()); !at.IsZero() {
+				t.Errorf("something waits until %v", at)
+			}
+			b.holds(rds, "3", routeTo("r", "c2"))
+			b.strays(1, "CDS -c1")
+		})
+	})
 	t.Run("SUB-11 a server that says what is gone is asked on", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBed(t, cache.Limits{})
