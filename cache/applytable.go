@@ -53,9 +53,6 @@ func (u *update) apply(t *Table) {
 // answered records that the type was answered after its collections were subscribed to: their
 // quiet time begins (RES-14).
 func answered(t *Table, now time.Time, empty bool) {
-	if r := &t.upstream.restored; r.answered.IsZero() { // what is held may be restored, too
-		r.answered = now
-	}
 	var standing map[*Collection]struct{} // not answered by an error that leaves it open (ERR-1)
 	for c := range t.upstream.unanswered {
 		if c.errors.leavesOpen() {

@@ -77,7 +77,6 @@ func restartTable(t *Table, versionsLimit int) wire.Subscription {
 		}
 		if sub.Versions, resumed = versionsHeld(t, versionsLimit); !resumed {
 			t.upstream.restored.restart()
-			t.upstream.restored.unshown = true
 			t.upstream.held.dropNew(shown(t), nil) // the server sends it again, if it has it still
 		}
 	}

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"slices"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/moment"
@@ -18,8 +19,9 @@ import (
 //   - Of names: an incremental server knows the versions that the relay holds, and has had its time to
 //     send what differs (Source.ResumeQuiet). To have it answer at all, one name is presented in a
 //     version that no content has (askedVersion). The time begins with the answer for that one: a relay
-//     whose own control plane is away may answer for others. A server of the state of the world sends
-//     everything again: there silence confirms nothing.
+//     whose own control plane is away may answer for others. Only the server can answer: an eviction,
+//     a ttl or an operator cannot. A server of the state of the world sends everything again: there
+//     silence confirms nothing.
 
 // restoredStore is what a store has of an earlier process. Guarded by Store.mu.
 type restoredStore struct {
@@ -33,39 +35,55 @@ type restoredTable struct {
 	left int // resources that were not confirmed
 
 	// of the present stream
-	witness  string    // the name that is presented in askedVersion and was not answered; see asksWitness
+	witness  string    // the name that the server must answer for, and has not; see awaitsWitness
 	asks     bool      // there is one
-	unshown  bool      // no versions were presented: they had no room (RES-14)
-	answered time.Time // the first answer for the type, then that for the witness; zero until then
+	answered time.Time // the answer for it; zero until then
 	silence  bool      // the server has had its time (confirmSilence)
 }
 
 // restart forgets the stream before.
 func (r *restoredTable) restart() {
-	r.witness, r.asks, r.unshown, r.answered, r.silence = "", false, false, time.Time{}, false
+	r.witness, r.asks, r.answered, r.silence = "", false, time.Time{}, false
 }
 
-// ask records which name the server must answer of on the present stream.
+// ask records which name the server must answer for on the present stream.
 func (r *restoredTable) ask(key string) { r.witness, r.asks = key, true }
 
-// asksWitness reports whether the server has not answered for the name that it must answer for. If the relay
-// does not ask for it any more, nothing is waited for.
-func asksWitness(t *Table) bool {
-	if !t.upstream.restored.asks {
-		return false
+// awaitsWitness reports whether the server has not answered for the name that it must answer for. If the relay does
+// not ask for that any more, the server need not: it is asked once more for another one.
+func awaitsWitness(t *Table) bool {
+	r := &t.upstream.restored
+	asked := func(e *Entry) bool { return e != nil && e.extra.demand != nil && e.extra.demand.subscribed }
+	if !r.asks || asked(t.entries[r.witness]) {
+		return r.asks
 	}
-	e := t.entries[t.upstream.restored.witness]
-	return e != nil && isWitness(e) && !t.upstream.held.has(e)
+	r.witness, r.asks = "", false
+	for _, e := range t.entries {
+		if isWitness(e) && asked(e) && !e.extra.demand.evicting && !t.upstream.held.has(e) {
+			r.ask(e.key)
+			e.extra.demand.repeat()
+			break
+		}
+	}
+	return r.asks
 }
 
-// noteWitness is called after a response: from the answer for the witness on, silence about others counts. A server
-// that cannot tell what became of the witness has read the versions, too. A relay may say so of any name while its own
-// control plane is away.
+// noteWitness is called after a response: from the answer for the witness on, silence about others counts.
 func noteWitness(u *update, t *Table) {
-	r := &t.upstream.restored
-	if r.asks && (!asksWitness(t) || u.failing[r.witness] && !behindRelay(t)) {
+	if r := &t.upstream.restored; r.asks && answers(u, t, r.witness) {
 		r.witness, r.asks, r.answered = "", false, u.received
 	}
+}
+
+// answers reports whether a response says something of a name. A server that cannot tell what became of it has read
+// the versions, too. A relay may say so of any name while its own control plane is away.
+func answers(u *update, t *Table, key string) bool {
+	if i := slices.Index(u.failed, key); i >= 0 {
+		return !behindRelay(t) || !u.response.Errors[i].Transient()
+	}
+	e := t.entries[key]
+	return slices.Contains(u.keys, key) || slices.Contains(u.removed, key) ||
+		e != nil && e.response == t.upstream.response // it is an alias of what the response has
 }
 
 // restoredMembers is the same of a collection. Guarded by Store.mu.
@@ -126,7 +144,7 @@ func confirmMembers(t *Table, c *Collection) {
 // mention. It returns when that is due, zero if it is not.
 func confirmSilence(t *Table, now time.Time) time.Time {
 	r := &t.upstream.restored
-	if t.store.source.State || r.left == 0 || r.answered.IsZero() || r.unshown || asksWitness(t) {
+	if t.store.source.State || r.left == 0 || awaitsWitness(t) || r.answered.IsZero() {
 		return time.Time{}
 	}
 	if at := r.answered.Add(t.store.source.longQuiet()); now.Before(at) {
