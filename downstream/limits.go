@@ -133,6 +133,38 @@ func (l *Limits) large(nodeBytes int) error {
 	return status.Errorf(codes.ResourceExhausted, "the node has %d bytes, at most %d are served", nodeBytes, l.PerClient.NodeBytes)
 }
 
+// In JSON a value has two bytes at least, and takes up to 250 when it is decoded. So the number of values is bounded
+// too, before a poll is decoded (LIM-3).
+const (
+	// freeValues are values that each poll may have beside its names: of fields that take less than valueBytes.
+	freeValues = 1 << 10
+	// valueBytes are what a value of a node's metadata takes in protobuf at least. So no node within NodeBytes has more
+	// values than it has room for.
+	valueBytes = 4
+	// freeNameValues are values that the names of each poll may have, however short they are. Beyond these a name has
+	// nameValueBytes at least, with its quotes and its comma.
+	freeNameValues = 1 << 16
+	nameValueBytes = 8
+)
+
+// crammed returns the status for a poll that has too many values beside its names, nil if it has not.
+func (l *Limits) crammed(values int) error {
+	most := freeValues + l.PerClient.NodeBytes/valueBytes
+	if l.PerClient.NodeBytes == 0 || values <= most {
+		return nil
+	}
+	return status.Errorf(codes.ResourceExhausted, "the poll has %d values beside its names, at most %d are served (limits.node_bytes)", values, most)
+}
+
+// crammedNames returns the status for a poll of so many bytes whose names have too many values, nil if they have not.
+func crammedNames(values, bytes int) error {
+	most := freeNameValues + bytes/nameValueBytes
+	if values <= most {
+		return nil
+	}
+	return status.Errorf(codes.ResourceExhausted, "the names of the poll have %d values in %d bytes, at most %d are served", values, bytes, most)
+}
+
 // refusedError is why the relay itself answers a name. The stream or poll goes on.
 type refusedError struct {
 	code codes.Code

@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/crowd"
@@ -96,31 +94,23 @@ func (s *Server) pollOrFail(w http.ResponseWriter, r *http.Request, conn *http.R
 	return s.poll(w, r, conn)
 }
 
-// poll reads a poll and returns the answer when it is due.
-func (s *Server) poll(w http.ResponseWriter, r *http.Request, conn *http.ResponseController) (a *answer) {
+// poll reads a poll and returns the answer when it is due. Before its turn nothing is done for the poll that takes
+// more than reading it.
+func (s *Server) poll(w http.ResponseWriter, r *http.Request, conn *http.ResponseController) *answer {
 	body := s.shared.meter(r)
-	req, err := restjson.DecodeRequest(w, r, int64(s.shared.config.MaxReceiveSize))
-	body.done()
+	defer body.done()
+	in, err := s.shared.read(w, r, body)
 	within(conn, 0)
 	if err != nil {
-		if r.Context().Err() != nil {
-			return gone()
-		}
-		if body.over {
-			s.shared.observer.Limited(LimitUnfinished)
-			err = errTooManyBodies
-		}
-		s.shared.log.Debug("refused a poll", "peer", r.RemoteAddr, "error", err)
-		return refused(err)
+		return s.shared.unreadable(r, err)
 	}
 	came := arrival{r.URL.Path, r.RemoteAddr, r.TLS, identity.CallerOf(r.Context())}
 	if err := s.polling.judging.judged(came); err != nil {
 		return expelled(err)
 	}
-	s.shared.observer.Requested(req.GetTypeUrl())
 	client := identify(came.from, came.tls, came.by)
 	client.Metadata = func(name string) []string { return restjson.Metadata(r.Header, name) }
-	turn, err := admit(r.Context(), s.shared.admission, &client, req)
+	turn, err := admit(r.Context(), s.shared.admission, &client, in.Presents)
 	switch {
 	case err != nil && r.Context().Err() != nil:
 		return gone()
@@ -128,10 +118,21 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, conn *http.Respons
 		return refused(err)
 	}
 	defer done(turn)
+	req, err := in.Decode()
+	body.done()
+	if err != nil {
+		return s.shared.unreadable(r, err)
+	}
+	s.shared.observer.Requested(req.GetTypeUrl())
 	p, err := newPoll(s.shared, s.polling, client, came, req)
 	if err != nil {
 		return refused(err)
 	}
+	return carryOut(r.Context(), s, p, turn)
+}
+
+// carryOut has a poll among the members until its answer is due.
+func carryOut(ctx context.Context, s *Server, p *poll, turn Turn) (a *answer) {
 	defer p.close()
 	defer s.shared.safety.panics.Catch(contain.Client, func(e *contain.Error) {
 		s.shared.suspect(p.places)
@@ -146,15 +147,15 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, conn *http.Respons
 		p.log.Debug("refused a poll", "error", err)
 		return refused(err)
 	}
-	return p.run(r.Context(), turn)
+	return p.run(ctx, turn)
 }
 
 // admit waits until a poll may be worked on.
-func admit(ctx context.Context, a Admission, client *keyer.Peer, r *discovery.DiscoveryRequest) (Turn, error) {
+func admit(ctx context.Context, a Admission, client *keyer.Peer, presents bool) (Turn, error) {
 	switch {
 	case a == nil:
 		return nil, nil //nolint:nilnil // because there is nothing to end
-	case r.GetVersionInfo() != "":
+	case presents:
 		return a.Poll(ctx, crowd.Of(client))
 	default:
 		return a.Join(ctx, crowd.Of(client))

@@ -44,6 +44,32 @@ func (s *shared) meter(r *http.Request) *meteredBody {
 	return b
 }
 
+// read reads a poll whose body is metered.
+func (s *shared) read(w http.ResponseWriter, r *http.Request, body *meteredBody) (*restjson.Incoming, error) {
+	in, err := restjson.ReadRequest(w, r, int64(s.config.MaxReceiveSize))
+	switch {
+	case body.over:
+		s.observer.Limited(LimitUnfinished)
+		return nil, errTooManyBodies
+	case err != nil:
+		return nil, err
+	}
+	if err := s.limits.Load().crammed(in.Others); err != nil {
+		s.observer.Limited(LimitNode)
+		return nil, err
+	}
+	return in, crammedNames(in.Names, in.Size())
+}
+
+// unreadable is the answer to a poll that cannot be read.
+func (s *shared) unreadable(r *http.Request, err error) *answer {
+	if r.Context().Err() != nil {
+		return gone()
+	}
+	s.log.Debug("refused a poll", "peer", r.RemoteAddr, "error", err)
+	return refused(err)
+}
+
 // updatesOf is how many bytes a client sends at most while it reads an answer over HTTP/2: it makes room for
 // more, twice for each 4 KiB, in a record of TLS.
 func (a *answer) updatesOf() int {

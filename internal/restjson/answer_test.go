@@ -50,7 +50,7 @@ func TestPoll(t *testing.T) {
 
 	served := httptest.NewRequest(http.MethodPost, "/v3/discovery:scoped-routes", bytes.NewReader(body))
 	served.Header = r.Header
-	got, err := DecodeRequest(httptest.NewRecorder(), served, 1<<20)
+	got, err := decodeRequest(httptest.NewRecorder(), served, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ const collectionType = resource.ClusterType + "Collection"
 // servers.
 func TestLIST1_polls(t *testing.T) {
 	r := post(`{"type_url":"` + collectionType + `","resource_names":["xdstp://a/envoy.config.cluster.v3.ClusterCollection/d"]}`)
-	got, err := DecodeRequest(httptest.NewRecorder(), r, 1<<20)
+	got, err := decodeRequest(httptest.NewRecorder(), r, 1<<20)
 	if err != nil || got.GetTypeUrl() != collectionType {
 		t.Fatalf("got %v, %v", got, err)
 	}
@@ -28,12 +28,12 @@ func TestLIST1_polls(t *testing.T) {
 	if err != nil || asked.URL.Path != clustersPath {
 		t.Fatalf("asked at %v, %v", asked, err)
 	}
-	again, err := DecodeRequest(httptest.NewRecorder(), asked, 1<<20)
+	again, err := decodeRequest(httptest.NewRecorder(), asked, 1<<20)
 	if err != nil || again.GetTypeUrl() != collectionType {
 		t.Errorf("asked for %v, %v", again, err)
 	}
 	for _, other := range []string{resource.ListenerType + "Collection", collectionType + "Collection"} {
-		_, err := DecodeRequest(httptest.NewRecorder(), post(`{"type_url":"`+other+`"}`), 1<<20)
+		_, err := decodeRequest(httptest.NewRecorder(), post(`{"type_url":"`+other+`"}`), 1<<20)
 		if refused, ok := errors.AsType[*StatusError](err); !ok || refused.Code != http.StatusBadRequest {
 			t.Errorf("VAR-10: asked for %q: %v", other, err)
 		}

@@ -5,7 +5,7 @@
 // its type ([Path]); the answer is a DiscoveryResponse, or 304 where there is
 // nothing new.
 //
-// For the server it has [DecodeRequest], [Transcode], [EncodeResponse],
+// For the server it has [ReadRequest], [Incoming.Decode], [Transcode], [EncodeResponse],
 // [WriteResponse] and [WriteError]; package downstream decides what a client is
 // sent and when. For the client it has [Poll], [ReadResponse] and [Poller];
 // package upstream decides what is asked for, what is acceptable, and which of

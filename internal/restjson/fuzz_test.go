@@ -11,15 +11,16 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 )
 
 // FuzzDecodeRequest: any body is a request of the path's type, or refused with a
-// message.
+// message. It has no more values than were counted before.
 func FuzzDecodeRequest(f *testing.F) {
 	for _, body := range []string{
-		`{}`, `{"node":{"id":"n","metadata":{"a":[1,{"b":null}]}},"resource_names":["a"]}`,
+		`{}`, `{"node":{"id":"n","metadata":{"a":[1,{"b":null}]}},"resource_names":["a"]}`, `{"node":{"metadata":{"a\"":[[],{"":{}}]}},"resource\u005fnames":["a"]}`,
 		`{"errorDetail":{"details":[{"@type":"` + unheard + `","a":{}},{"@type":"` + resource.ClusterType + `","name":"c"}]}}`,
 		`{"typeUrl":"` + resource.ClusterType + `","versionInfo":"1"}`, `{"resourceLocators":[{"dynamicParameters":{"a":"b"}}]}`, "[", "",
 	} {
@@ -27,18 +28,49 @@ func FuzzDecodeRequest(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r := httptest.NewRequest(http.MethodPost, clustersPath, bytes.NewReader(body))
-		req, err := DecodeRequest(httptest.NewRecorder(), r, 1<<16)
+		in, err := ReadRequest(httptest.NewRecorder(), r, 1<<16)
 		if err == nil {
-			if req.GetTypeUrl() != resource.ClusterType {
-				t.Errorf("VAR-10: got %q", req.GetTypeUrl())
+			var req *discoveryv3.DiscoveryRequest
+			if req, err = in.Decode(); err == nil {
+				checkRequest(t, in, req)
+				return
 			}
-			return
 		}
 		refused, ok := errors.AsType[*StatusError](err)
 		if !ok || refused.Message == "" || !utf8.ValidString(refused.Message) || refused.Code < 400 || refused.Code > 499 {
 			t.Errorf("REST-2: got %v", err)
 		}
 	})
+}
+
+func checkRequest(t *testing.T, in *Incoming, req *discoveryv3.DiscoveryRequest) {
+	t.Helper()
+	if req.GetTypeUrl() != resource.ClusterType {
+		t.Errorf("VAR-10: got %q", req.GetTypeUrl())
+	}
+	names, node := len(req.GetResourceNames())+len(req.GetResourceLocators()), values(req.GetNode().GetMetadata())
+	if names+node > in.Names+in.Others || node > in.Others {
+		t.Errorf("LIM-3: %d names and %d values of metadata, %d and %d were counted", names, node, in.Names, in.Others)
+	}
+	if spelled := !bytes.Contains(in.body, []byte(`\u`)); spelled && in.Presents != (req.GetVersionInfo() != "") {
+		t.Errorf("LIM-2: version %q, presents: %t", req.GetVersionInfo(), in.Presents)
+	}
+}
+
+// values counts the values of a struct.
+func values(s *structpb.Struct) (n int) {
+	for _, v := range s.GetFields() {
+		n += valuesOf(v)
+	}
+	return n
+}
+
+func valuesOf(v *structpb.Value) int {
+	n := 1 + values(v.GetStructValue())
+	for _, element := range v.GetListValue().GetValues() {
+		n += valuesOf(element)
+	}
+	return n
 }
 
 // FuzzReadResponse: any body is a response that can be sent on and read again as

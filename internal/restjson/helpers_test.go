@@ -1,6 +1,7 @@
 package restjson
 
 import (
+	"net/http"
 	"testing"
 
 	apiv2 "github.com/envoyproxy/go-control-plane/envoy/api/v2"
@@ -45,6 +46,15 @@ func stored(tb testing.TB, r *discoveryv3.Resource) *wire.Resource {
 		tb.Fatal(err)
 	}
 	return res
+}
+
+// decodeRequest reads and decodes a poll.
+func decodeRequest(w http.ResponseWriter, r *http.Request, limit int64) (*discoveryv3.DiscoveryRequest, error) {
+	in, err := ReadRequest(w, r, limit)
+	if err != nil {
+		return nil, err
+	}
+	return in.Decode()
 }
 
 func metadata() *corev3.Metadata {

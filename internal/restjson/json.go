@@ -1,7 +1,6 @@
 package restjson
 
 import (
-	"errors"
 	"mime"
 	"regexp"
 	"strings"
@@ -29,19 +28,14 @@ func mediaType(header string) string {
 	return media
 }
 
-// tolerant resolves types for what is read of a client: a payload of a type that
-// this build does not know, such as in the details of an error, is read as a
-// message without fields, of which everything is discarded like any other unknown
-// field.
-type tolerant struct{ *protoregistry.Types }
+// unread resolves types for what is read of a client. Its only payloads are the details of an error, which nobody
+// reads: each is taken for a message without fields, of which everything is discarded like any other unknown field.
+// protojson would encode a payload again at each level of payloads.
+type unread struct{ *protoregistry.Types }
 
 // FindMessageByURL implements protojson's resolver.
-func (t tolerant) FindMessageByURL(url string) (protoreflect.MessageType, error) {
-	known, err := t.Types.FindMessageByURL(url)
-	if errors.Is(err, protoregistry.NotFound) {
-		return (*corev3.AggregatedConfigSource)(nil).ProtoReflect().Type(), nil
-	}
-	return known, err
+func (unread) FindMessageByURL(string) (protoreflect.MessageType, error) {
+	return (*corev3.AggregatedConfigSource)(nil).ProtoReflect().Type(), nil
 }
 
 // What protojson says, as far as it is told: its own words end in the value that
@@ -67,16 +61,20 @@ var (
 	}
 )
 
+// problemBytes is how much of an error of protojson is looked at. What is behind that is the value, which may be large.
+const problemBytes = 4 << 10
+
 // problem tells what protojson found, and where, without quoting any value.
 func problem(err error) string {
-	says := "invalid"
+	text, says := err.Error(), "invalid"
+	text = text[:min(len(text), problemBytes)]
 	for _, c := range causes {
-		if at := c.pattern.FindStringSubmatchIndex(err.Error()); at != nil {
-			says = string(c.pattern.ExpandString(nil, c.says, err.Error(), at))
+		if at := c.pattern.FindStringSubmatchIndex(text); at != nil {
+			says = string(c.pattern.ExpandString(nil, c.says, text, at))
 			break
 		}
 	}
-	if at := position.FindStringSubmatch(err.Error()); at != nil {
+	if at := position.FindStringSubmatch(text); at != nil {
 		return "line " + at[1] + ": " + says
 	}
 	return says
@@ -86,7 +84,7 @@ func problem(err error) string {
 func lenient() protojson.UnmarshalOptions {
 	return protojson.UnmarshalOptions{
 		DiscardUnknown: true, RecursionLimit: maxNesting,
-		Resolver: tolerant{protoregistry.GlobalTypes},
+		Resolver: unread{protoregistry.GlobalTypes},
 	}
 }
 

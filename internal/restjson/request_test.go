@@ -73,7 +73,7 @@ func TestVAR9_paths(t *testing.T) {
 	}
 	poll := func(body string) (string, error) {
 		r := httptest.NewRequest(http.MethodPost, "/v2/discovery:clusters", strings.NewReader(body))
-		got, err := DecodeRequest(httptest.NewRecorder(), r, 1000)
+		got, err := decodeRequest(httptest.NewRecorder(), r, 1000)
 		return got.GetTypeUrl(), err
 	}
 	const v2Cluster = "type.googleapis.com/envoy.api.v2.Cluster"
@@ -118,7 +118,7 @@ func TestDecodeRequest(t *testing.T) {
 			if tt.contentType == "" {
 				r.Header.Del("Content-Type")
 			}
-			got, err := DecodeRequest(httptest.NewRecorder(), r, 1<<20)
+			got, err := decodeRequest(httptest.NewRecorder(), r, 1<<20)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -173,7 +173,7 @@ func TestREST2_refusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := httptest.NewRecorder()
-			_, err := DecodeRequest(w, tt.request, 1000)
+			_, err := decodeRequest(w, tt.request, 1000)
 			refused, ok := errors.AsType[*StatusError](err)
 			if !ok || refused.Code != tt.code || refused.Message != tt.message {
 				t.Fatalf("got %v\nwant %d %s", err, tt.code, tt.message)

@@ -182,7 +182,7 @@ type held struct {
 }
 
 func (h *held) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	req, err := DecodeRequest(w, r, 1<<20)
+	req, err := decodeRequest(w, r, 1<<20)
 	if err != nil {
 		WriteError(w, err)
 		return
@@ -251,7 +251,7 @@ func TestREST1_heldPolls(t *testing.T) {
 // TestREST2_whatOurServerRefuses: a refusal arrives at our client as it was meant.
 func TestREST2_whatOurServerRefuses(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, err := DecodeRequest(w, r, 10)
+		_, err := decodeRequest(w, r, 10)
 		WriteError(w, err)
 	}))
 	t.Cleanup(s.Close)
@@ -285,7 +285,7 @@ func TestREST3_serverGone(t *testing.T) {
 
 func ExampleReadResponse() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		req, err := DecodeRequest(w, r, 1<<20)
+		req, err := decodeRequest(w, r, 1<<20)
 		if err != nil {
 			WriteError(w, err)
 			return
