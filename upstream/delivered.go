@@ -235,8 +235,13 @@ func (d *delivered) polled(stream wire.StreamID, names []string, count, bytes in
 }
 
 // unanswered takes a question that the server did not answer. It may have lost what that asked for, and have no
-// word for it (RES-7). So the next question is about something else, if there is anything. Samples come back with
-// the versions that a stream presents.
+// word for it (RES-7). So the next question is about something else, if there is anything.
+//
+// The state of the world and increments forget in two ways. A type of the state of the world is marked, and comes after the
+// other types until it is answered. Its last answer stays: the next list is compared with it (shrinks), and if all types
+// are marked, one is asked for nevertheless. Samples of increments are dropped. A sample also says what the server owes an
+// answer (due), and what is compared (comparison), and one that may be lost does neither: with a mark each of these
+// would have to look at it. Samples come back with responses, and with the versions that a stream presents.
 func (d *delivered) unanswered(q *question) {
 	if d.state {
 		for _, p := range q.parts {
