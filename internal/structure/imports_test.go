@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/golist"
 )
 
 // helpers stands for all product helpers in a row of mayImport. A helper has no row: it
@@ -77,6 +79,7 @@ var mayImport = map[string][]string{
 	"internal/testkit/frames":    nil,
 	"internal/testkit/encoded":   nil,
 	"internal/testkit/envoyproc": {"internal/testkit/wait"},
+	"internal/testkit/golist":    nil,
 	"internal/testkit/loads":     nil,
 	"internal/testkit/logs":      nil,
 	"internal/testkit/parallel":  nil,
@@ -99,7 +102,7 @@ var mayImport = map[string][]string{
 		"integration/bench/internal/clock", "integration/bench/internal/content", "integration/bench/internal/report",
 	},
 	"integration/simulate":              nil,
-	"integration/mutate/switches":       nil,
+	"integration/mutate/switches":       {"internal/testkit/golist"},
 	"integration/bench/internal/floor":  {"integration/bench/internal/content"},
 	"integration/bench/internal/report": nil,
 	"integration/bench/internal/server": {
@@ -212,9 +215,14 @@ func TestInstalledProgramLinksWhatItNeeds(t *testing.T) {
 		"pgregory.net/rapid",
 		"testing",
 	}
-	for _, l := range list(t, "-deps", "./cmd/xdsrelay") {
-		if under(l.ImportPath, never) {
-			t.Errorf("cmd/xdsrelay links %s", l.ImportPath)
+	watched(t)
+	listed, err := golist.List(t.Context(), moduleRoot, "-deps", "./cmd/xdsrelay")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range listed {
+		if under(p.ImportPath, never) {
+			t.Errorf("cmd/xdsrelay links %s", p.ImportPath)
 		}
 	}
 }

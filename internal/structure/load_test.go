@@ -1,20 +1,15 @@
 package structure
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
 	"go/ast"
-	"go/importer"
 	"go/parser"
 	"go/token"
 	"go/types"
-	"io"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/golist"
 )
 
 const (
@@ -22,44 +17,16 @@ const (
 	moduleRoot = "../.."
 )
 
-// listed is what "go list" tells of a package.
-type listed struct {
-	ImportPath string   `json:"ImportPath"`
-	Dir        string   `json:"Dir"`
-	Export     string   `json:"Export"` // file of export data
-	GoFiles    []string `json:"GoFiles"`
+// roomOf returns a package's path inside the module; ok is false for a package of another module.
+func roomOf(p golist.Package) (path string, ok bool) {
+	return strings.CutPrefix(p.ImportPath, module+"/")
 }
 
-// room returns the package's path inside the module; ok is false for a package of
-// another module.
-func (l listed) room() (path string, ok bool) { return strings.CutPrefix(l.ImportPath, module+"/") }
-
-// list asks "go list" with arguments at the root of the module. Packages come after
-// the packages that they import if args has -deps.
-func list(t *testing.T, args ...string) []listed {
+// watched has the module's files count as opened by the test: "go test" runs a test again when such a file changes. What
+// "go list" opens does not count.
+func watched(t *testing.T) {
 	t.Helper()
-	// "go test" runs a test again when a file or a folder that the test has opened
-	// changes. What "go list" opens does not count.
 	moduleImports(t)
-	fields := "-json=ImportPath,Dir,Export,GoFiles"
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", fields}, args...)...)
-	cmd.Dir = moduleRoot
-	out, err := cmd.Output()
-	if exit, failed := errors.AsType[*exec.ExitError](err); failed {
-		t.Fatalf("%s: %v: %s", cmd, err, exit.Stderr)
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	var all []listed
-	decoder := json.NewDecoder(strings.NewReader(string(out)))
-	for decoder.More() {
-		var l listed
-		if err := decoder.Decode(&l); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, l)
-	}
-	return all
 }
 
 // source is a package that was parsed and type-checked.
@@ -81,7 +48,6 @@ type file struct {
 type code struct {
 	fset    *token.FileSet
 	root    string
-	exports map[string]string // import path → file of export data
 	sources map[string]*source
 	order   []string       // of sources: packages come after what they import
 	other   types.Importer // packages of other modules
@@ -95,12 +61,16 @@ func load(t *testing.T, patterns ...string) *code {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &code{fset: token.NewFileSet(), root: root, exports: make(map[string]string), sources: make(map[string]*source)}
-	c.other = importer.ForCompiler(c.fset, "gc", c.export)
-	for _, l := range list(t, append([]string{"-export", "-deps"}, patterns...)...) {
-		c.exports[l.ImportPath] = l.Export
-		if room, ok := l.room(); ok {
-			s, err := c.check(room, l)
+	watched(t)
+	listed, err := golist.WithExports(t.Context(), moduleRoot, patterns...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &code{fset: token.NewFileSet(), root: root, sources: make(map[string]*source)}
+	c.other = golist.Importer(c.fset, listed)
+	for _, p := range listed {
+		if room, ok := roomOf(p); ok {
+			s, err := c.check(room, p)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -111,14 +81,6 @@ func load(t *testing.T, patterns ...string) *code {
 	return c
 }
 
-func (c *code) export(path string) (io.ReadCloser, error) {
-	file, ok := c.exports[path]
-	if !ok {
-		return nil, fmt.Errorf("no export data of %s", path)
-	}
-	return os.Open(file)
-}
-
 // Import implements types.Importer.
 func (c *code) Import(path string) (*types.Package, error) {
 	if room, ok := strings.CutPrefix(path, module+"/"); ok {
@@ -127,11 +89,11 @@ func (c *code) Import(path string) (*types.Package, error) {
 	return c.other.Import(path)
 }
 
-func (c *code) check(room string, l listed) (*source, error) {
+func (c *code) check(room string, p golist.Package) (*source, error) {
 	s := &source{room: room, info: &types.Info{Uses: make(map[*ast.Ident]types.Object)}}
 	var syntax []*ast.File
-	for _, name := range l.GoFiles {
-		full := filepath.Join(l.Dir, name)
+	for _, name := range p.GoFiles {
+		full := filepath.Join(p.Dir, name)
 		parsed, err := parser.ParseFile(c.fset, full, nil, parser.SkipObjectResolution)
 		if err != nil {
 			return nil, err
@@ -141,7 +103,7 @@ func (c *code) check(room string, l listed) (*source, error) {
 	}
 	config := types.Config{Importer: c}
 	var err error
-	s.types, err = config.Check(l.ImportPath, c.fset, syntax, s.info)
+	s.types, err = config.Check(p.ImportPath, c.fset, syntax, s.info)
 	return s, err
 }
 

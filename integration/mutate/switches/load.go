@@ -3,17 +3,15 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"go/ast"
-	"go/importer"
 	"go/token"
 	"go/types"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/golist"
 )
 
 // source is a package with switches.
@@ -25,33 +23,17 @@ type source struct {
 
 // load reads packages, with the types of their expressions: these decide which arithmetic can have a switch.
 func load(ctx context.Context, root string, packages []string) ([]*source, error) {
-	args := []string{"list", "-json=ImportPath,Dir,Name,Export,GoFiles,DepOnly", "-export", "-deps"}
+	var patterns []string
 	for _, p := range packages {
-		args = append(args, "./"+p)
+		patterns = append(patterns, "./"+p)
 	}
-	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // because its caller names the packages
-	cmd.Dir = root
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
+	listed, err := golist.WithExports(ctx, root, patterns...)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", cmd, err)
+		return nil, err
 	}
 	set := token.NewFileSet()
-	exports := make(map[string]string)
 	var all []*source
-	for decoder := json.NewDecoder(strings.NewReader(string(out))); decoder.More(); {
-		var p struct {
-			ImportPath string   `json:"ImportPath"`
-			Dir        string   `json:"Dir"`
-			Name       string   `json:"Name"`
-			Export     string   `json:"Export"` // file of export data
-			GoFiles    []string `json:"GoFiles"`
-			DepOnly    bool     `json:"DepOnly"`
-		}
-		if err := decoder.Decode(&p); err != nil {
-			return nil, err
-		}
-		exports[p.ImportPath] = p.Export
+	for _, p := range listed {
 		if p.DepOnly {
 			continue
 		}
@@ -70,8 +52,9 @@ func load(ctx context.Context, root string, packages []string) ([]*source, error
 		}
 		all = append(all, s)
 	}
+	imports := golist.Importer(set, listed)
 	for _, s := range all {
-		if err := s.judge(set, exports); err != nil {
+		if err := s.judge(set, imports); err != nil {
 			return nil, err
 		}
 	}
@@ -80,10 +63,8 @@ func load(ctx context.Context, root string, packages []string) ([]*source, error
 }
 
 // judge finds the operators that have no switch.
-func (s *source) judge(set *token.FileSet, exports map[string]string) error {
-	config := types.Config{Importer: importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) {
-		return os.Open(exports[path])
-	})}
+func (s *source) judge(set *token.FileSet, imports types.Importer) error {
+	config := types.Config{Importer: imports}
 	info := &types.Info{Types: make(map[ast.Expr]types.TypeAndValue)}
 	var trees []*ast.File
 	for _, f := range s.files {
