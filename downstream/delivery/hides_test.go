@@ -1,0 +1,124 @@
+package delivery
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"google.golang.org/grpc/codes"
+)
+
+// A client is told no error of a member that it may not have, and each other one (ACC-3, ERR-1).
+func TestHiddenErrors_ACC3_ERR1(t *testing.T) {
+	b := newBed(t, cache.Limits{})
+	c := b.join()
+	c.s.JudgedBy(denying{names: map[string]bool{"a": true, "*": true}, off: everyUse}, false)
+	c.sub(eds, "*")
+	b.connect(0)
+	b.says(eds, "+a@1", "+b@1")
+	b.expect(c.collect(), "EDS +b@1")
+	for _, tc := range []struct {
+		name string
+		want []string
+	}{{"a", nil}, {"b", []string{"EDS !b"}}, {"*", []string{"EDS !*"}}, {"a", nil}} {
+		b.fails(eds, tc.name, unavailable)
+		b.expect(c.collect(), tc.want...)
+	}
+}
+
+// To a client that may have none of its members a collection is empty, once the server has answered (ACC-3).
+func TestHiddenMembersAreNone_ACC3(t *testing.T) {
+	for spelling, empty := range map[string]string{"*": "EDS", globG: "EDS -" + globG} {
+		for _, hidden := range []bool{false, true} {
+			b := newBed(t, cache.Limits{})
+			c := b.join()
+			c.s.JudgedBy(denying{names: map[string]bool{nameG1: hidden}, off: everyUse}, false)
+			c.sub(eds, spelling)
+			b.connect(0)
+			b.expect(c.collect())
+			b.says(eds, "+"+nameG1+"@1")
+			b.settle()
+			if hidden {
+				b.expect(c.collect(), empty)
+			} else {
+				b.expect(c.collect(), "EDS +"+nameG1+"@1")
+			}
+			b.expect(c.collect())
+		}
+	}
+}
+
+// Where redirects lead is not told to a client that may not have all: neither that something is there, nor its name
+// (ACC-3).
+func TestConcealedErrors_ACC3(t *testing.T) {
+	for _, tc := range []struct {
+		resolved, screened bool
+		code               codes.Code
+		conceals, masks    bool
+	}{
+		{true, true, codes.FailedPrecondition, true, true},
+		{true, true, codes.Unavailable, false, true},
+		{true, false, codes.FailedPrecondition, false, false},
+		{false, true, codes.FailedPrecondition, false, false},
+		{false, false, codes.FailedPrecondition, false, false},
+	} {
+		b := newBed(t, cache.Limits{})
+		if tc.resolved {
+			b = resolvedBed(t)
+		}
+		c := b.join()
+		if tc.screened {
+			c.s.JudgedBy(denying{off: everyUse}, false)
+		}
+		c.sub(cds, nameG1)
+		w, err := c.c.find(cds), &wire.ResourceError{Name: "x", Code: tc.code, Message: "it leads to secret"}
+		if got := conceals(w, err); got != tc.conceals {
+			t.Errorf("%+v: it is concealed: %t", tc, got)
+		}
+		got := mask(w, err)
+		if masked := got.Message == maskedError; masked != tc.masks || (!masked && got != err) || got.Name != "x" || got.Code != tc.code {
+			t.Errorf("%+v: it is told as %+v", tc, got)
+		}
+	}
+}
+
+// puts remembers what it takes.
+type puts []outgoing
+
+func (p *puts) take(c outgoing) { *p = append(*p, c) }
+
+// Only what a client may have goes into a response, without the aliases that it may not have (ACC-3).
+func TestPut_ACC3(t *testing.T) {
+	r := resource(cds, "x@1|a,b")
+	for _, tc := range []struct {
+		name    string
+		form    Form
+		judge   Judge
+		out     outgoing
+		want    bool
+		without []string
+	}{
+		{"all is allowed", Form{}, nil, outgoing{name: "x", resource: r}, true, nil},
+		{"a body, and all is allowed", Form{}, nil, outgoing{body: new(wire.Body)}, true, nil},
+		{"a body", Form{}, denying{off: everyUse}, outgoing{body: new(wire.Body)}, false, nil},
+		{"it is allowed", Form{}, denying{off: everyUse}, outgoing{name: "x", resource: r}, true, nil},
+		{"it is denied", Form{}, denying{names: map[string]bool{"x": true}, off: everyUse}, outgoing{name: "x", resource: r}, false, nil},
+		{"an alias is denied", Form{}, denying{names: map[string]bool{"b": true}, off: everyUse}, outgoing{name: "x", resource: r}, true, []string{"b"}},
+		{"an alias is denied, wrapped", wrappedForm, denying{names: map[string]bool{"b": true}, off: everyUse}, outgoing{name: "x", resource: r}, true, []string{"b"}},
+		{"an alias is denied, of which a bare payload has none", bareForm, denying{names: map[string]bool{"b": true}, off: everyUse}, outgoing{name: "x", resource: r}, true, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := newBed(t, cache.Limits{}).joinAs(tc.form)
+			c.s.JudgedBy(tc.judge, false)
+			c.sub(cds, "*")
+			var to puts
+			if got := c.c.find(cds).put(&to, tc.out); got != tc.want || len(to) > 1 || (len(to) == 1) != tc.want {
+				t.Fatalf("it goes out: %t; %d do", got, len(to))
+			}
+			if tc.want && !slices.Equal(to[0].without, tc.without) {
+				t.Errorf("it goes without %q, want %q", to[0].without, tc.without)
+			}
+		})
+	}
+}
