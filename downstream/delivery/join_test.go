@@ -142,3 +142,56 @@ func TestNewsOfLists_ACC3(t *testing.T) {
 		t.Error("the first list does not go out, or is not remembered")
 	}
 }
+
+// Where a store has no part of a list, all parts are taken again, and no other list (RES-2).
+func TestJoinWithoutAPart_RES2(t *testing.T) {
+	star := newBed(t, cache.Limits{}).joinAs(bareForm)
+	star.sub(cds, "*")
+	named, third := star.also(), star.also()
+	named.sub(cds, "a")
+	named.sub(lds, "a")
+	third.sub(eds, "a")
+	var due schedule
+	for _, c := range star.s.places {
+		for _, w := range c.types {
+			w.progress.sent = 7
+			due.entry(w).places++
+		}
+	}
+	part := func(typeURL string) *Batch { return &Batch{TypeURL: typeURL, SystemVersion: "1"} }
+	for _, tc := range []struct {
+		name   string
+		in     []string
+		want   []string
+		relist []string
+	}{
+		{"nothing", nil, nil, nil},
+		{"both parts", []string{cds, cds}, []string{cds}, nil},
+		{"one part", []string{cds}, nil, []string{cds}},
+		{"one part among others", []string{cds, eds, lds}, []string{eds, lds}, []string{cds}},
+		{"both parts among others", []string{cds, cds, eds, eds, lds}, []string{cds, eds, eds, lds}, nil},
+	} {
+		var in []*Batch
+		for _, url := range tc.in {
+			in = append(in, part(url))
+		}
+		var got, relist []string
+		for _, b := range join(in, &due, star.s.places) {
+			got = append(got, b.TypeURL)
+		}
+		for _, c := range star.s.places {
+			for _, w := range c.types {
+				if w.list.relist != (w.progress.sent == 0) {
+					t.Errorf("%s: of %s the list is due: %t, from change %d on", tc.name, short[w.typeURL], w.list.relist, w.progress.sent)
+				}
+				if w.list.relist {
+					relist = append(relist, w.typeURL)
+				}
+				w.list.relist, w.progress.sent = false, 7
+			}
+		}
+		if !slices.Equal(got, tc.want) || !slices.Equal(slices.Compact(relist), tc.relist) {
+			t.Errorf("%s: %q go out, %q are due again; want %q and %q", tc.name, got, relist, tc.want, tc.relist)
+		}
+	}
+}

@@ -188,3 +188,31 @@ func TestRead_TTL5(t *testing.T) {
 	b.once(cds, "a@1")
 	b.expect(r.take(), "CDS +a@1")
 }
+
+// What is left of one reader goes before what others lack: the order is that of the types.
+func TestTakeInOrder_ADS1(t *testing.T) {
+	b := newBed(t, cache.Limits{})
+	r, other := b.read(), b.read()
+	b.connect(0)
+	r.sub(cds, nil, "a", "b")
+	other.sub(cds, nil, "a")
+	b.demand(0)
+	b.says(cds, "+a@1", "+b@1")
+	readers := []*Place{r.c, other.c}
+	for _, want := range []struct {
+		said string
+		more bool
+	}{{"CDS +a@1", true}, {"CDS +b@1,CDS +a@1", false}, {"", false}} {
+		taken, more, err := Take(readers, 1, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var said []string
+		for _, t := range taken {
+			said = append(said, renderTaken(t))
+		}
+		if got := strings.Join(said, ","); got != want.said || more != want.more {
+			t.Errorf("they take %q, more: %t; want %q, %t", got, more, want.said, want.more)
+		}
+	}
+}
