@@ -74,7 +74,8 @@ func TestReplacedByVariant_DYN1(t *testing.T) {
 	c := b.join()
 	c.wants(cds, "x", "y")
 	b.connect(0)
-	b.sends(cds, "+x@1", "+y[!env]@1")
+	b.sends(cds, "+y[!env]@1") // from now on it is remembered what the client was sent
+	b.sends(cds, "+x@1")
 	b.expect(c.gets(), "+x@1 +y[not(env)]@1")
 	b.sends(cds, "+x[!env]@2")
 	b.expect(c.gets(), "+x[not(env)]@2")

@@ -128,3 +128,52 @@ func TestMergedOfTypes_OPS3(t *testing.T) {
 		}
 	}
 }
+
+// What changed before a client was sent anything replaced nothing, and what changed since it subscribed did.
+func TestMergedSinceBeginning_OPS3(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		form   Form
+		url    string
+		sub    string
+		denied string
+	}{
+		{"*", Form{}, eds, "*", ""},
+		{"a name", Form{}, eds, "b", ""},
+		{"* of a client that may not have all", Form{}, eds, "*", "a"},
+		{"a list", bareForm, cds, "*", ""},
+		{"a list of names", bareForm, cds, "b", ""},
+		{"state of the world", bareForm, eds, "*", ""},
+	} {
+		for says, want := range map[string]int{"": 0, "+b@2": 0, "+b@2 +b@3": 1, "+b@2 +b@3 +b@4": 2} {
+			b := newBed(t, cache.Limits{})
+			b.join().sub(tc.url, tc.sub)
+			b.connect(0)
+			b.says(tc.url, "+b@0")
+			b.says(tc.url, "+b@1")
+			if tc.sub == "*" {
+				b.says(tc.url, "+a@1")
+			}
+			c := b.joinAs(tc.form)
+			if tc.denied != "" {
+				c.s.JudgedBy(denying{names: map[string]bool{tc.denied: true}, off: everyUse}, false)
+			}
+			c.sub(tc.url, tc.sub)
+			for word := range strings.FieldsSeq(says) {
+				b.says(tc.url, word)
+			}
+			if tc.form.State {
+				c.lists()
+			} else {
+				c.collect()
+			}
+			n := 0
+			for _, b := range c.took {
+				n += b.Merged
+			}
+			if n != want {
+				t.Errorf("%s: %d changes are merged by %q, want %d", tc.name, n, says, want)
+			}
+		}
+	}
+}

@@ -25,28 +25,35 @@ func TestLook_OPS3(t *testing.T) {
 
 // Each response has the version of its own table, of all that one Collect sends (ACK-4).
 func TestSystemVersionOfTables_ACK4(t *testing.T) {
-	b := newBed(t, cache.Limits{})
-	c := b.join()
-	c.sub(cds, "a", "*")
-	c.sub(eds, "a", "*")
-	c.sub(lds, "a")
-	b.connect(0)
-	b.connect(1)
-	for i, url := range []string{cds, eds, lds} {
-		for stream := range 2 {
-			r := response(url, "+a@1", "+b@1")
-			r.Version = string(rune('1' + 2*i + stream))
-			if err := b.apply(stream, r); err != nil && stream == 0 {
-				t.Fatal(err)
+	for _, tc := range []struct{ subs, want []string }{
+		{[]string{"a", "*"}, []string{"CDS 1", "CDS 2", "EDS 3", "EDS 4", "LDS 5", "LDS 6"}}, // names first
+		{[]string{"a"}, []string{"CDS 1", "EDS 3", "LDS 5"}},
+		{[]string{"*"}, []string{"CDS 2", "EDS 4", "LDS 6"}},
+	} {
+		b := newBed(t, cache.Limits{})
+		all, c := b.join(), b.join()
+		for _, url := range []string{cds, eds, lds} {
+			all.sub(url, "a", "*")
+			c.sub(url, tc.subs...)
+		}
+		b.connect(0)
+		b.connect(1)
+		for i, url := range []string{cds, eds, lds} {
+			for stream := range 2 {
+				r := response(url, "+a@1", "+b@1")
+				r.Version = string(rune('1' + 2*i + stream))
+				if err := b.apply(stream, r); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
+		c.collect()
+		var got []string
+		for _, batch := range c.took {
+			got = append(got, short[batch.TypeURL]+" "+batch.SystemVersion)
+		}
+		b.expect(got, tc.want...)
 	}
-	c.collect()
-	var got []string
-	for _, batch := range c.took {
-		got = append(got, short[batch.TypeURL]+" "+batch.SystemVersion)
-	}
-	b.expect(got, "CDS 1", "CDS 2", "EDS 3", "EDS 4", "LDS 5") // names first
 }
 
 // A name could come twice in a response only where a client does not see how it spelled a name, and where one resource has
