@@ -26,7 +26,7 @@ func (p *delivery) chunks(f *follower, e *cache.Entry) *cache.Entry {
 	}
 	upTo := min(f.Begun(), p.upTo)
 	for e != nil && e.Changed() <= upTo && p.looked < cache.MaxLooked && c.Plain(e) && p.writer.room(int(e.Size())) {
-		left := p.writer.size - p.writer.cur.Body.Size() - int(p.writer.cur.owed)
+		left := p.writer.size - p.writer.cur.Body.Size() // no removal is owed to a client without variants
 		r, ok := c.Chunk(e, upTo, left, cache.MaxLooked-p.looked)
 		if !ok {
 			break

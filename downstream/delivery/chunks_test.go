@@ -208,3 +208,20 @@ func TestChunksRES9_mixedSizes(t *testing.T) {
 		}
 	})
 }
+
+// A client that is sent all clusters waits for their endpoints, and has forgotten those that it said it holds (WARM-3).
+func TestChunksAfresh_WARM3(t *testing.T) {
+	for url, want := range map[string][]string{cds: {"EDS +e@1"}, lds: nil} {
+		b := newBed(t, cache.Limits{})
+		b.join().sub(url, "*")
+		b.connect(0)
+		b.says(url, "+a@1", "+b@1")
+		c := b.join()
+		c.sub(url, "*")
+		c.presents(eds, "e@1", "e")
+		b.expect(c.collect(), short[url]+" +a@1 +b@1")
+		b.demand(0)
+		b.says(eds, "+e@1")
+		b.expect(c.collect(), want...)
+	}
+}

@@ -122,5 +122,11 @@ func TestRemovedTTLs_TTL4(t *testing.T) {
 		b.says(eds, "+a@1")
 		b.expect(c.worlds(), "EDS +a@1")
 		b.expect(c.worlds())
+		<-time.After(time.Hour / renewalsPerTTL)
+		b.expect(c.worlds(), "EDS =b@1~40m0s")
+		<-time.After(time.Hour / renewalsPerTTL)
+		b.says(eds, "+b@1") // while it may be renewed
+		b.expect(c.worlds(), "EDS +b@1")
+		b.expect(c.worlds())
 	})
 }

@@ -3,6 +3,7 @@ package delivery
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -72,6 +73,12 @@ func TestConcealedErrors_ACC3(t *testing.T) {
 			c.s.JudgedBy(denying{off: everyUse}, false)
 		}
 		c.sub(cds, nameG1)
+		if tc.resolved {
+			b.resolves("!" + nameG1)
+		} else {
+			b.connect(0)
+			b.fails(cds, nameG1, unavailable)
+		}
 		w, err := c.c.find(cds), &wire.ResourceError{Name: "x", Code: tc.code, Message: "it leads to secret"}
 		if got := conceals(w, err); got != tc.conceals {
 			t.Errorf("%+v: it is concealed: %t", tc, got)
@@ -80,6 +87,60 @@ func TestConcealedErrors_ACC3(t *testing.T) {
 		if masked := got.Message == maskedError; masked != tc.masks || (!masked && got != err) || got.Name != "x" || got.Code != tc.code {
 			t.Errorf("%+v: it is told as %+v", tc, got)
 		}
+	}
+}
+
+// A client is told that there is nothing in place of an error, unless it may hold the resource (ACC-3).
+func TestConcealedNames_ACC3(t *testing.T) {
+	for _, tc := range []struct {
+		code           codes.Code
+		holds, screens bool
+		want           bool
+	}{
+		{codes.FailedPrecondition, false, true, true},
+		{codes.FailedPrecondition, true, true, false},
+		{codes.FailedPrecondition, false, false, false},
+		{codes.Unavailable, false, true, false},
+		{codes.OK, false, true, false}, // it is not there
+	} {
+		b := resolvedBed(t)
+		c := b.join()
+		if tc.screens {
+			c.s.JudgedBy(denying{off: everyUse}, false)
+		}
+		c.sub(cds, nameG1)
+		r := &cache.Resolved{TypeURL: cds}
+		if tc.code == codes.OK {
+			r.Removed = append(r.Removed, nameG1)
+		} else {
+			r.Failed = append(r.Failed, cache.Failure{Key: nameG1, Error: wire.ResourceError{Code: tc.code}})
+		}
+		b.store.Session().ApplyResolved([]*cache.Resolved{r}, time.Now())
+		n := c.c.find(cds).subs.names.get(nameG1)
+		n.holds = tc.holds
+		if got := n.concealed(); got != tc.want {
+			t.Errorf("%+v: it is concealed: %t", tc, got)
+		}
+	}
+}
+
+// A client was not sent a member that leads to what it may not have, and is not told that it goes (ACC-3).
+func TestConcealedMemberGoes_ACC3(t *testing.T) {
+	for denied, told := range map[string]bool{altH1: false, "other": true} {
+		b := resolvedBed(t)
+		c := b.join()
+		c.s.JudgedBy(denying{names: map[string]bool{denied: true}, off: everyUse}, false)
+		c.subResolved(globG, globG)
+		b.demand(0)
+		b.resolves("+"+nameG1+" "+altH1+"@1", "+"+nameG2+" "+nameG2+"@1")
+		b.resolves("=" + globG)
+		sent, gone := []string{"CDS +" + nameG2 + "@1"}, []string(nil)
+		if told {
+			sent, gone = []string{"CDS +" + nameG1 + "@1 +" + nameG2 + "@1"}, []string{"CDS -" + nameG1}
+		}
+		b.expect(c.collect(), sent...)
+		b.resolves("-" + nameG1)
+		b.expect(c.collect(), gone...)
 	}
 }
 

@@ -57,6 +57,20 @@ func TestListMustGo_ACC3(t *testing.T) {
 	}
 }
 
+// An error of a name is in no version: a list that has it goes out (ERR-1, ACC-3).
+func TestErrorListGoes_ERR1_ACC3(t *testing.T) {
+	b := newBed(t, cache.Limits{})
+	c := b.joinAs(bareForm)
+	c.s.JudgedBy(denying{off: everyUse}, false)
+	c.sub(cds, "a", "b")
+	b.connect(0)
+	b.says(cds, "+b@1")
+	b.expect(c.lists(), "CDS b1")
+	b.fails(cds, "a", notFound)
+	b.expect(c.lists(), "CDS b1 !a")
+	b.expect(c.lists())
+}
+
 // While a removal waits, lists hold on to what the client had, and to nothing that it never had (ADS-1, ADS-4).
 func TestRetainedInLists_ADS4(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -21,7 +21,7 @@ func TestMergedIsExact_OPS3(t *testing.T) {
 		subs   []string
 		denied string
 		before string   // what the server has; ">" before what it says on the second stream
-		steps  []string // what it says, word by word, until the client collects; "!" before an error, "later" when time passes
+		steps  []string // what it says, word by word, until the client collects; "!" before an error, "^" before what is not kept, "later" when time passes
 		want   []int    // merged with each step
 	}{
 		{"changes of members", Form{}, eds, []string{"*"}, "", "+a@1 +b@1", []string{"+a@2", "+a@3 +a@4 +a@5", "+b@2 +a@6"}, []int{0, 2, 0}},
@@ -39,6 +39,7 @@ func TestMergedIsExact_OPS3(t *testing.T) {
 		{"RES-3 state of the world: removals", full, eds, []string{"*"}, "", "+a@1 +b@1 +c@1", []string{"-a", "+b@2", "-c +b@3"}, []int{0, 0, 0}},
 		{"RES-2 lists: changes", full, cds, []string{"*"}, "", "+a@1 +b@1", []string{"+a@2", "+a@3 +a@4 +a@5", "+b@2 +a@6"}, []int{0, 2, 0}},
 		{"RES-2 lists: removals", full, cds, []string{"*"}, "", "+a@1 +b@1 +c@1", []string{"-a", "-b +c@2", "+c@3"}, []int{0, 0, 0}},
+		{"STR-7 lists: the same again that is not kept", full, cds, []string{"*"}, "", "^a@1 +b@1", []string{"^a@1", "+b@2"}, []int{0, 0}},
 		{"RES-2 lists: names", full, cds, []string{"a", "b"}, "", "+a@1 +b@1", []string{"+a@2", "+a@3 +a@4", "+b@2"}, []int{0, 1, 0}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -61,6 +62,8 @@ func TestMergedIsExact_OPS3(t *testing.T) {
 							b.after(time.Hour)
 						case on:
 							b.saysOn(1, tc.url, second)
+						case strings.HasPrefix(word, "^"):
+							b.once(tc.url, word[1:])
 						case fails:
 							b.fails(tc.url, failed, unavailable)
 						default:
