@@ -43,7 +43,7 @@ func (s Session) SetSpeaks(speaks func(authority string) bool) {
 	s.store.change(func() {
 		s.store.source.Speaks = speaks
 		for _, t := range s.store.tables {
-			if c := t.colls[Wildcard]; c != nil && t.kind == WholeType {
+			if c := t.colls[Wildcard]; c != nil {
 				refilter(t, c)
 			}
 		}

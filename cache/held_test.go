@@ -133,3 +133,19 @@ func TestKeptByFreeze_GATE4(t *testing.T) {
 		t.Errorf("%d may be evicted, want 1", n)
 	}
 }
+
+// What is held is listed with the names that clients lose, and with those that change (GATE-4).
+func TestHeldNames_GATE4(t *testing.T) {
+	k := asked(t, Source{}, "a", "b", "c")
+	k.says(WholeType, "+a@1", "+b@1", "+c@1")
+	k.freeze()
+	k.says(WholeType, "-a", "-b", "+c@2")
+	all := OperatorOf(k.store).Held(true)
+	if len(all) != 1 || all[0].Lost != 2 || all[0].Changed != 1 || len(all[0].Names) != 3 {
+		t.Fatalf("listed is %+v", all)
+	}
+	last := all[0].Names[2]
+	if last.Name != "c" || last.Released.Version != "1" || last.Received.Version != "2" {
+		t.Errorf("the last one is %+v", last)
+	}
+}
