@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -26,6 +27,7 @@ type poller struct {
 	// immutable after Open
 	ctx     context.Context
 	typeURL string
+	url     *url.URL // base
 	opened  func()
 	wake    chan struct{} // one slot: something was sent
 

@@ -7,7 +7,6 @@ import (
 	"hash"
 	"io"
 	"net/http/httptrace"
-	"net/url"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
@@ -21,16 +20,12 @@ import (
 // post makes one poll, and returns the response with a digest of its body. The error is
 // [restjson.ErrUnchanged] if nothing changed, or has the gRPC status code that means the same.
 func (p *poller) post(ctx context.Context, req *discoveryv3.DiscoveryRequest) (wire.Received, []byte, error) {
-	base, err := url.Parse(p.base)
-	if err != nil {
-		return wire.Received{}, nil, failed(codes.InvalidArgument, err)
-	}
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { p.opened() }})
 	poll := restjson.Poll{
 		Node: req.GetNode(), TypeURL: p.typeURL, ResourceNames: req.GetResourceNames(),
 		VersionInfo: req.GetVersionInfo(), ResponseNonce: req.GetResponseNonce(), ErrorDetail: req.GetErrorDetail(),
 	}
-	h, err := poll.NewRequest(ctx, base)
+	h, err := poll.NewRequest(ctx, p.url)
 	if err != nil {
 		return wire.Received{}, nil, failed(codes.InvalidArgument, err)
 	}

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -59,8 +61,12 @@ func (p rest) Open(ctx context.Context, typeURL string, opened func()) (xdsclien
 	if err := p.Serves(typeURL); err != nil {
 		return nil, err
 	}
+	base, err := url.Parse(p.base)
+	if err != nil {
+		return nil, failed(codes.InvalidArgument, err)
+	}
 	return &poller{
-		rest: p, ctx: ctx, typeURL: typeURL, opened: sync.OnceFunc(opened), wake: wake.New(),
+		rest: p, ctx: ctx, typeURL: typeURL, url: base, opened: sync.OnceFunc(opened), wake: wake.New(),
 	}, nil
 }
 

@@ -243,3 +243,11 @@ func TestREST3_errors(t *testing.T) {
 		})
 	})
 }
+
+func TestREST_unusableURL(t *testing.T) {
+	c := NewREST(nil, "http://[", xdsclient.Options{})
+	c.Subscribe(clusterType)
+	if err := c.Run(t.Context()); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("Run: %v", err)
+	}
+}
