@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -13,6 +14,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A program with switches does for each mutant what that mutant does when it is compiled by itself.
@@ -232,4 +235,16 @@ func play(t *testing.T, program, mutant string) string {
 	}
 
 	return string(out)
+}
+
+// Tests that cannot be limited do not run on.
+func TestUnlimitedTestsEnd(t *testing.T) {
+	const unknown = 1 << 10 // no resource has this number
+	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
+	if err := limited(cmd, map[int]uint64{unknown: 1}); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("a limit of nothing: %v", err)
+	}
+	if cmd.ProcessState == nil {
+		t.Error("the process runs on")
+	}
 }

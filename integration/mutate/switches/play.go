@@ -78,7 +78,7 @@ func (s suite) play(ctx context.Context, tests []test, env string, binary func(o
 		}
 		cmd := s.command(ctx, program, of, "-test.run=^("+strings.Join(names, "|")+")$")
 		cmd.Env = append(os.Environ(), env)
-		err = limited(cmd, 10+5*uint64(sum.Seconds()))
+		err = limited(cmd, map[int]uint64{unix.RLIMIT_CPU: 10 + 5*uint64(sum.Seconds()), unix.RLIMIT_AS: memory})
 		if _, ok := errors.AsType[*exec.ExitError](err); ok {
 			return killed, nil
 		}
@@ -90,14 +90,17 @@ func (s suite) play(ctx context.Context, tests []test, env string, binary func(o
 	return lived, nil
 }
 
-// limited runs tests. A mutant may loop for ever, wait for ever, or use up the memory of the machine. Its seconds
-// of a processor are limited, not its time: a busy machine kills no mutant.
-func limited(cmd *exec.Cmd, seconds uint64) error {
+// limited runs tests with limits of the kernel. A mutant may loop for ever, wait for ever, or use up the memory of the
+// machine. Its seconds of a processor are limited, not its time: a busy machine kills no mutant.
+func limited(cmd *exec.Cmd, limits map[int]uint64) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	for resource, limit := range map[int]uint64{unix.RLIMIT_CPU: seconds, unix.RLIMIT_AS: memory} {
+	for resource, limit := range limits {
 		if err := unix.Prlimit(cmd.Process.Pid, resource, &unix.Rlimit{Cur: limit, Max: limit}, nil); err != nil {
+			_ = cmd.Process.Kill() // it may have ended
+			_ = cmd.Wait()
+
 			return err
 		}
 	}
