@@ -33,11 +33,16 @@ const (
 	lowHalf = 1<<64 - 1
 )
 
-// charset is a set of ASCII characters.
-type charset [2]uint64
+// charset is a set of ASCII characters. It is no array: to index one, each look at a character would copy it
+// to the stack.
+type charset struct{ low, high uint64 }
 
 func (set charset) has(c byte) bool {
-	return c < 128 && set[c>>6]&(1<<(c&63)) != 0
+	half := set.low
+	if c >= 64 {
+		half = set.high
+	}
+	return c < 128 && half&(1<<(c&63)) != 0
 }
 
 // What each component may hold as it is; everything else is percent-encoded in
@@ -56,7 +61,7 @@ func plainKeyChars() charset     { return charset{alphanumeric & lowHalf, alphan
 type place struct{ bare, decoded charset }
 
 func placeOf(bare charset, kept charset) place {
-	return place{bare, charset{bare[0] &^ kept[0], bare[1] &^ kept[1]}}
+	return place{bare, charset{bare.low &^ kept.low, bare.high &^ kept.high}}
 }
 
 func keptChars() charset      { return charset{separators & lowHalf, separators >> 64} }
