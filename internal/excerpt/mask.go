@@ -3,6 +3,7 @@ package excerpt
 import (
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // masked stands where a secret stood.
@@ -12,13 +13,21 @@ const masked = "(masked)"
 // resource in its text form, and some messages quote a file's content.
 var (
 	// A PEM block, also one whose newlines are escaped, and one that was cut off at its end.
-	pemBlock = regexp.MustCompile(`(-----BEGIN [^-\n]{1,64}-----)(?s:.*?)(-----END [^-\n]{1,64}-----|$)`)
+	pemBlock = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(-----BEGIN [^-\n]{1,64}-----)(?s:.*?)(-----END [^-\n]{1,64}-----|$)`)
+	})
 	// The rest of a PEM block that was cut off at its beginning.
-	pemRest = regexp.MustCompile(`^(?s:.*?)(-----END [^-\n]{1,64}-----)`)
+	pemRest = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?s:.*?)(-----END [^-\n]{1,64}-----)`)
+	})
 	// A JSON Web Token.
-	webToken = regexp.MustCompile(`\beyJ[\w-]{8,}\.[\w-]{8,}(\.[\w-]*)?`)
+	webToken = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`\beyJ[\w-]{8,}\.[\w-]{8,}(\.[\w-]*)?`)
+	})
 	// A field of a secret in the text or JSON form of protobuf: inline_string: "…".
-	secretField = regexp.MustCompile(`(?i)("?\b(?:inline_?string|inline_?bytes|password|secret_?key|session_?token|access_?token)"?\s*:\s*)"(?:\\.|[^"\\])*("|$)`)
+	secretField = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)("?\b(?:inline_?string|inline_?bytes|password|secret_?key|session_?token|access_?token)"?\s*:\s*)"(?:\\.|[^"\\])*("|$)`)
+	})
 )
 
 // Mask replaces what looks like a secret in a text: PEM blocks, tokens, inline values and long
@@ -26,16 +35,16 @@ var (
 func Mask(text string) string {
 	if strings.Contains(text, "-----") {
 		if begin, end := strings.Index(text, "-----BEGIN "), strings.Index(text, "-----END "); end >= 0 && (begin < 0 || end < begin) {
-			text = pemRest.ReplaceAllString(text, masked+"$1")
+			text = pemRest().ReplaceAllString(text, masked+"$1")
 		}
-		text = pemBlock.ReplaceAllString(text, "${1}"+masked+"$2")
+		text = pemBlock().ReplaceAllString(text, "${1}"+masked+"$2")
 	}
 	if strings.Contains(text, "eyJ") {
-		text = webToken.ReplaceAllString(text, masked)
+		text = webToken().ReplaceAllString(text, masked)
 	}
 	for _, field := range []string{"nline", "assword", "ecret", "oken"} {
 		if strings.Contains(text, field) {
-			text = secretField.ReplaceAllString(text, `${1}"`+masked+`$2`)
+			text = secretField().ReplaceAllString(text, `${1}"`+masked+`$2`)
 			break
 		}
 	}

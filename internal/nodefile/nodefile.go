@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"go.yaml.in/yaml/v3"
@@ -74,19 +75,25 @@ func decode(text []byte, places yamljson.Places, invalid *Error) (*corev3.Node, 
 }
 
 // position takes the place off an error of protojson.
-var position = regexp.MustCompile(`^(?:syntax error )?\(line (\d+):\d+\): ((?s:.*))$`)
+var position = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:syntax error )?\(line (\d+):\d+\): ((?s:.*))$`)
+})
 
 // reasons put errors of protojson into the words of somebody who wrote YAML.
-var reasons = []struct {
+var reasons = sync.OnceValue(func() []reason {
+	return []reason{
+		{regexp.MustCompile(`^invalid value for string field (\w+): ([-+.\w]+)$`), "expected a string for $1, got $2: put it in quotes"},
+		{regexp.MustCompile(`^invalid value for string field (\w+): (?s:.*)`), "expected a string for $1"},
+		{regexp.MustCompile(`^unexpected token \[(?s:.*)`), "expected a mapping, got a list"},
+		{regexp.MustCompile(`^unexpected token \{(?s:.*)`), "expected a list, got a mapping"},
+		{regexp.MustCompile(`^unexpected token ((?s:.*))$`), "expected a mapping or a list, got $1"},
+		{regexp.MustCompile(`^error parsing "(\w+)", oneof ([\w.]+) is already set`), "$1: another field of $2 is set already"},
+	}
+})
+
+type reason struct {
 	pattern *regexp.Regexp
 	message string
-}{
-	{regexp.MustCompile(`^invalid value for string field (\w+): ([-+.\w]+)$`), "expected a string for $1, got $2: put it in quotes"},
-	{regexp.MustCompile(`^invalid value for string field (\w+): (?s:.*)`), "expected a string for $1"},
-	{regexp.MustCompile(`^unexpected token \[(?s:.*)`), "expected a mapping, got a list"},
-	{regexp.MustCompile(`^unexpected token \{(?s:.*)`), "expected a list, got a mapping"},
-	{regexp.MustCompile(`^unexpected token ((?s:.*))$`), "expected a mapping or a list, got $1"},
-	{regexp.MustCompile(`^error parsing "(\w+)", oneof ([\w.]+) is already set`), "$1: another field of $2 is set already"},
 }
 
 // nodeError makes an Error of one of protojson, whose lines are those of the JSON.
@@ -94,12 +101,12 @@ func nodeError(err error, places yamljson.Places) *Error {
 	// The module puts one of two kinds of space there, so that nobody relies on it.
 	text := strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
 	bad := &Error{}
-	if m := position.FindStringSubmatch(text); m != nil {
+	if m := position().FindStringSubmatch(text); m != nil {
 		line, _ := strconv.Atoi(m[1]) // digits; an absurd number of them leaves the place unknown
 		bad.Line, bad.Column = places.Of(line)
 		text = m[2]
 	}
-	for _, r := range reasons {
+	for _, r := range reasons() {
 		if r.pattern.MatchString(text) {
 			text = r.pattern.ReplaceAllString(text, r.message)
 			break

@@ -4,6 +4,7 @@ import (
 	"mime"
 	"regexp"
 	"strings"
+	"sync"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -40,12 +41,17 @@ func (unread) FindMessageByURL(string) (protoreflect.MessageType, error) {
 
 // What protojson says, as far as it is told: its own words end in the value that
 // it stumbled on, which could be a secret (OPS-6). Names of fields and types stay.
-var (
-	position = regexp.MustCompile(`\(line (\d+:\d+)\)`)
-	causes   = []struct {
-		pattern *regexp.Regexp
-		says    string
-	}{
+//
+// The patterns are made when they are first needed: most relays never do, and they are large.
+var position = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\(line (\d+:\d+)\)`) })
+
+type cause struct {
+	pattern *regexp.Regexp
+	says    string
+}
+
+var causes = sync.OnceValue(func() []cause {
+	return []cause{
 		{regexp.MustCompile(`invalid value for (\S+) field ([\w.]+):`), "invalid value for $1 field $2"},
 		{regexp.MustCompile(`invalid value for (\S+) key:`), "invalid value for $1 key"},
 		{regexp.MustCompile(`unable to resolve "([\w./-]{1,200})":`), "this build does not know the type $1"},
@@ -59,7 +65,7 @@ var (
 		{regexp.MustCompile(`unexpected token`), "unexpected token"},
 		{regexp.MustCompile(`syntax error`), "not JSON"},
 	}
-)
+})
 
 // problemBytes is how much of an error of protojson is looked at. What is behind that is the value, which may be large.
 const problemBytes = 4 << 10
@@ -68,13 +74,13 @@ const problemBytes = 4 << 10
 func problem(err error) string {
 	text, says := err.Error(), "invalid"
 	text = text[:min(len(text), problemBytes)]
-	for _, c := range causes {
+	for _, c := range causes() {
 		if at := c.pattern.FindStringSubmatchIndex(text); at != nil {
 			says = string(c.pattern.ExpandString(nil, c.says, text, at))
 			break
 		}
 	}
-	if at := position.FindStringSubmatch(text); at != nil {
+	if at := position().FindStringSubmatch(text); at != nil {
 		return "line " + at[1] + ": " + says
 	}
 	return says

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
@@ -80,7 +81,9 @@ func (k *checker) pattern(e ast.Expr) *regexp.Regexp {
 	return re
 }
 
-var dollarGroup = regexp.MustCompile(`\$(\d+|\{\w+\})`)
+var dollarGroup = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\$(\d+|\{\w+\})`)
+})
 
 // groups checks what regex.replace puts in.
 func (k *checker) groups(e ast.Expr, re *regexp.Regexp) {
@@ -88,7 +91,7 @@ func (k *checker) groups(e ast.Expr, re *regexp.Regexp) {
 	if !ok {
 		return
 	}
-	if found := dollarGroup.FindString(text); found != "" {
+	if found := dollarGroup().FindString(text); found != "" {
 		k.problemAt(e, `%q would be inserted literally: a group is written \1, in quotes as in r"\1"`, found)
 		return
 	}
@@ -97,11 +100,13 @@ func (k *checker) groups(e ast.Expr, re *regexp.Regexp) {
 	}
 }
 
-var likePattern = regexp.MustCompile(`^\^|\$$|\[.+\][+*?]|\.[*+]|\\[dwsDWSb]|\(\?`)
+var likePattern = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^\^|\$$|\[.+\][+*?]|\.[*+]|\\[dwsDWSb]|\(\?`)
+})
 
 // plainText refuses regular expressions in replace, which would look for their text.
 func (k *checker) plainText(args []ast.Expr) {
-	if text, ok := literalString(args[1]); ok && likePattern.MatchString(text) {
+	if text, ok := literalString(args[1]); ok && likePattern().MatchString(text) {
 		k.problemAt(args[1], "replace looks for text, not for a regular expression: use regex.replace(text, %s, with)", strconv.Quote(text))
 	}
 	k.writtenOut(args[2], "the replacement")
@@ -158,7 +163,9 @@ func notTypeURL(text string) string {
 	return fmt.Sprintf(`type is a type URL, such as "type.googleapis.com/%s", never %q`, cmp.Or(text, "…"), text)
 }
 
-var version = regexp.MustCompile(`\.v\d+\w*\.`)
+var version = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\.v\d+\w*\.`)
+})
 
 // misspelt says that a type URL is almost one of those that have a short name; "" if not.
 // A type of another version is a type of its own.
@@ -166,7 +173,7 @@ func misspelt(typeURL string) string {
 	const few = 2 // letters
 	for _, short := range keyer.ShortNames() {
 		url, _ := keyer.TypeURL(short)
-		if d := spelling.Edits([]rune(typeURL), []rune(url), few+1); d > 0 && d <= few && version.FindString(typeURL) == version.FindString(url) {
+		if d := spelling.Edits([]rune(typeURL), []rune(url), few+1); d > 0 && d <= few && version().FindString(typeURL) == version().FindString(url) {
 			return fmt.Sprintf("type is never %q: use %s without quotes for %q", typeURL, short, url)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 
 	"cel.dev/cel-go/cel"
@@ -88,29 +89,33 @@ func position(source string, offset int) (line, column int) {
 
 // translations are CEL's messages, each with what is said instead. A translation may move
 // the issue to a better place.
-var translations = []struct {
+var translations = sync.OnceValue(func() []translation {
+	return []translation{
+		{regexp.MustCompile(`^undefined field '(.*)'$`), (*issue).undefinedField},
+		{regexp.MustCompile(`^undeclared reference to '([^']*)'`), (*issue).undeclaredReference},
+		{regexp.MustCompile(`^found no matching overload for '(.*)' applied to '(.*)'$`), (*issue).noOverload},
+		{regexp.MustCompile(`^expected type '(.*)' but found '(.*)'$`), (*issue).wrongOperand},
+		{regexp.MustCompile(`^type '(.*)' does not support field selection$`), (*issue).noFields},
+		{regexp.MustCompile(`^invalid argument to has\(\) macro$`), (*issue).notForHas},
+		{regexp.MustCompile(`^expression of type '(.*)' cannot be range of a comprehension`), (*issue).noRange},
+		{regexp.MustCompile(`^comprehension exceeds nesting limit$`), (*issue).tooManyLoops},
+		{regexp.MustCompile(`^expression recursion limit exceeded`), (*issue).tooDeep},
+		{regexp.MustCompile(`^reserved identifier: (.*)$`), (*issue).reservedWord},
+		{regexp.MustCompile(`(?s)^Syntax error: token recognition error at: '(.*)'$`), (*issue).strangeToken},
+		{regexp.MustCompile(`(?s)^Syntax error: missing (.*) at '(.*)'$`), (*issue).missingToken},
+		{regexp.MustCompile(`(?s)^Syntax error: (?:mismatched|extraneous) input '(.*)' expecting (.*)$`), (*issue).unexpectedToken},
+		{regexp.MustCompile(`(?s)^Syntax error: no viable alternative at input '(.*)'$`), (*issue).unexpectedToken},
+	}
+})
+
+type translation struct {
 	pattern *regexp.Regexp
 	say     func(x *issue, groups []string) string
-}{
-	{regexp.MustCompile(`^undefined field '(.*)'$`), (*issue).undefinedField},
-	{regexp.MustCompile(`^undeclared reference to '([^']*)'`), (*issue).undeclaredReference},
-	{regexp.MustCompile(`^found no matching overload for '(.*)' applied to '(.*)'$`), (*issue).noOverload},
-	{regexp.MustCompile(`^expected type '(.*)' but found '(.*)'$`), (*issue).wrongOperand},
-	{regexp.MustCompile(`^type '(.*)' does not support field selection$`), (*issue).noFields},
-	{regexp.MustCompile(`^invalid argument to has\(\) macro$`), (*issue).notForHas},
-	{regexp.MustCompile(`^expression of type '(.*)' cannot be range of a comprehension`), (*issue).noRange},
-	{regexp.MustCompile(`^comprehension exceeds nesting limit$`), (*issue).tooManyLoops},
-	{regexp.MustCompile(`^expression recursion limit exceeded`), (*issue).tooDeep},
-	{regexp.MustCompile(`^reserved identifier: (.*)$`), (*issue).reservedWord},
-	{regexp.MustCompile(`(?s)^Syntax error: token recognition error at: '(.*)'$`), (*issue).strangeToken},
-	{regexp.MustCompile(`(?s)^Syntax error: missing (.*) at '(.*)'$`), (*issue).missingToken},
-	{regexp.MustCompile(`(?s)^Syntax error: (?:mismatched|extraneous) input '(.*)' expecting (.*)$`), (*issue).unexpectedToken},
-	{regexp.MustCompile(`(?s)^Syntax error: no viable alternative at input '(.*)'$`), (*issue).unexpectedToken},
 }
 
 // translate gives the message.
 func (x *issue) translate() string {
-	for _, t := range translations {
+	for _, t := range translations() {
 		if groups := t.pattern.FindStringSubmatch(x.message); groups != nil {
 			return t.say(x, groups[1:])
 		}

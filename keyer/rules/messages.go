@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
@@ -61,7 +62,7 @@ func (x *issue) undeclaredReference(groups []string) string {
 	if path := x.variableLike(name); path != "" {
 		return message + fmt.Sprintf(", did you mean %q?", path)
 	}
-	if word := strings.TrimSpace(x.source); bareWord.MatchString(word) {
+	if word := strings.TrimSpace(x.source); bareWord().MatchString(word) {
 		// It may well be in quotes in the file, which are the file's.
 		return message + fmt.Sprintf(": text needs its own quotes, '%q'", word)
 	}
@@ -119,13 +120,17 @@ func plainName(name string) string {
 	return strings.ToLower(strings.NewReplacer("_", "", ".", "", "-", "").Replace(name))
 }
 
-var bareWord = regexp.MustCompile(`^\w+(-\w+)*$`)
+var bareWord = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^\w+(-\w+)*$`)
+})
 
-var dashedKey = regexp.MustCompile(`(node\.metadata(?:\.\w+)*?)\.(\w+(?:-\w+)+)`)
+var dashedKey = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(node\.metadata(?:\.\w+)*?)\.(\w+(?:-\w+)+)`)
+})
 
 // dashed notices keys of metadata that CEL reads as a subtraction.
 func (x *issue) dashed() string {
-	for _, at := range dashedKey.FindAllStringSubmatchIndex(x.source, -1) {
+	for _, at := range dashedKey().FindAllStringSubmatchIndex(x.source, -1) {
 		start, end := len([]rune(x.source[:at[0]])), len([]rune(x.source[:at[1]]))
 		if start <= x.offset && x.offset <= end {
 			return fmt.Sprintf(": a key with a dash is written %s[%q]", x.source[at[2]:at[3]], x.source[at[4]:at[5]])
