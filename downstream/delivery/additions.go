@@ -99,6 +99,9 @@ func (p *delivery) member(w *typeSub, f *follower, e *cache.Entry) bool {
 		if !p.writer.known(e, f.name.of(e)) {
 			return false
 		}
+		if g := w.subs.screen; g != nil {
+			g.serveByOther(f.name.of(e), e.ServedName())
+		}
 		if e.Resource() != nil {
 			p.writer.variantSent(e, e.Resource(), f.name.of(e))
 		}

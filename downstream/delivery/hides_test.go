@@ -144,6 +144,41 @@ func TestConcealedMemberGoes_ACC3(t *testing.T) {
 	}
 }
 
+// A member leads to what the client may not have next. The client is told that the member is gone, whether it was sent the
+// member or came back with it (ACC-3, RES-11).
+func TestMemberIsWithdrawn_ACC3_RES11(t *testing.T) {
+	const altH2 = "xdstp://y/envoy.config.cluster.v3.Cluster/h/2"
+	for _, presents := range []bool{false, true} {
+		for _, known := range []bool{false, true} { // before the client comes
+			b := resolvedBed(t)
+			first, c := b.join(), b.join()
+			first.subResolved(globG, globG)
+			b.demand(0)
+			if known {
+				b.resolves("+" + nameG1 + " " + altH1 + "@1")
+				b.resolves("=" + globG)
+			}
+			c.s.JudgedBy(denying{names: map[string]bool{altH2: true}, off: everyUse}, false)
+			ch := Change{TypeURL: cds, Subscribe: []cache.Name{{Spelling: globG, Key: globG}}}
+			var sent []string
+			if presents {
+				ch.Versions.Add(nameG1, "1")
+			} else {
+				sent = []string{"CDS +" + nameG1 + "@1"}
+			}
+			c.c.Update(&ch)
+			if !known {
+				b.resolves("+" + nameG1 + " " + altH1 + "@1")
+				b.resolves("=" + globG)
+			}
+			b.expect(c.collect(), sent...)
+			b.resolves("+" + nameG1 + " " + altH2 + "@1")
+			b.expect(c.collect(), "CDS -"+nameG1)
+			b.expect(c.collect())
+		}
+	}
+}
+
 // puts remembers what it takes.
 type puts []outgoing
 
