@@ -96,6 +96,25 @@ func TestRetainedInLists_ADS4(t *testing.T) {
 	})
 }
 
+// An error that comes after a removal does not take away what the removal leaves in lists for a while (ADS-4, ERR-1).
+func TestRetainedThenFailed_ADS4_ERR1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, cache.Limits{})
+		c := b.joinAs(bareForm)
+		c.sub(cds, "a", "b")
+		b.connect(0)
+		b.says(cds, "+a@1", "+b@1")
+		b.expect(c.lists(), "CDS a1 b1")
+		waits := func(p *Pace) { p.RemovalWait = time.Minute }
+		b.says(cds, "-a")
+		b.fails(cds, "a", notFound)
+		b.says(cds, "+b@2")
+		b.expect(c.listsWithin(waits), "CDS a1 b2")
+		<-time.After(time.Minute)
+		b.expect(c.listsWithin(waits), "CDS b2 !a")
+	})
+}
+
 // A client that shows the version of what is there has that, if nothing can be missing (ACK-5, ABS-3).
 func TestCurrentList_ACK5_ABS3(t *testing.T) {
 	for _, tc := range []struct {
