@@ -39,8 +39,38 @@ func TestKnowsAbsent_ACC3(t *testing.T) {
 			says(nil, "+x@4|a")
 			says([]string{tc.other}, "+y@1|a", "-x")
 			says([]string{tc.nothing}, "-y")
+			says(nil, "+x@5|a")
+
+			late := b.joinAs(tc.form) // which is told first that there is nothing
+			late.s.JudgedBy(denying{names: map[string]bool{"x": true}, off: everyUse}, false)
+			b.says(cds, "-x")
+			late.sub(cds, "late")
+			b.demand(0)
+			for i, words := range []string{"-late", "+x@6|late", "+x@7|late"} {
+				b.says(cds, words)
+				got := late.lists
+				if !tc.form.State {
+					got = late.collect
+				}
+				if told := got(); (len(told) > 0) != (i == 0) {
+					t.Errorf("by %q it is told %q", words, told)
+				}
+			}
 		})
 	}
+}
+
+// Rules that deny what a name stands for take that away, with its next change, and nothing else (ACC-3).
+func TestDeniedLater_ACC3(t *testing.T) {
+	b, c := newBed(t, cache.Limits{}).subscribed(cds, "a")
+	c.s.JudgedBy(denying{off: everyUse}, false)
+	b.says(cds, "+a@1")
+	b.expect(c.collect(), "CDS +a@1")
+	c.s.JudgedBy(denying{names: map[string]bool{"a": true}, off: everyUse}, true)
+	b.says(cds, "+a@2")
+	b.expect(c.collect(), "CDS -a")
+	b.says(cds, "+a@3")
+	b.expect(c.collect())
 }
 
 // A variant that a client holds by a name is removed when another one takes its place (DYN-1, RES-11).

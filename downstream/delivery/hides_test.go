@@ -90,6 +90,36 @@ func TestConcealedErrors_ACC3(t *testing.T) {
 	}
 }
 
+// Of a member's error by which a client could tell that something is there it is told nothing. A glob's own it is
+// told (ACC-3, ERR-1).
+func TestConcealedMemberErrors_ACC3_ERR1(t *testing.T) {
+	for _, tc := range []struct {
+		key  string
+		code codes.Code
+		told bool
+	}{
+		{globG, codes.FailedPrecondition, true},
+		{globG, codes.Unavailable, true},
+		{nameG1, codes.FailedPrecondition, false},
+		{nameG1, codes.Unavailable, true},
+	} {
+		b := resolvedBed(t)
+		c := b.join()
+		c.s.JudgedBy(denying{off: everyUse}, false)
+		c.subResolved(globG, globG)
+		b.demand(0)
+		b.resolves("+" + nameG2 + " " + altH1 + "@1")
+		b.expect(c.collect(), "CDS +"+nameG2+"@1")
+		failed := cache.Failure{Key: tc.key, Error: wire.ResourceError{Code: tc.code}}
+		b.store.Session().ApplyResolved([]*cache.Resolved{{TypeURL: cds, Failed: []cache.Failure{failed}}}, time.Now())
+		var want []string
+		if tc.told {
+			want = []string{"CDS !" + tc.key}
+		}
+		b.expect(c.collect(), want...)
+	}
+}
+
 // A client is told that there is nothing in place of an error, unless it may hold the resource (ACC-3).
 func TestConcealedNames_ACC3(t *testing.T) {
 	for _, tc := range []struct {

@@ -180,3 +180,24 @@ func TestMergedSinceBeginning_OPS3(t *testing.T) {
 		}
 	}
 }
+
+// A member that is withheld from a client was not replaced (SUR-1).
+func TestMergedWithheld_OPS3_SUR1(t *testing.T) {
+	b := newBed(t, cache.Limits{})
+	b.join().sub(lds, "*")
+	b.connect(0)
+	b.says(lds, "+a@1", "+b@1")
+	b.settle()
+	image := b.store.Snapshots().Image(nothing)
+	b = newBedOf(t, cache.Limits{}, b.source)
+	c := b.join()
+	c.resume(lds, []string{"a@2", "b@2"}, "*")
+	b.restore(image)
+	b.expect(c.collect())
+	b.connect(0)
+	b.says(lds, "+c@1")
+	b.expect(c.collect(), "LDS +c@1")
+	if n := c.took[0].Merged; n != 0 {
+		t.Errorf("%d changes are merged", n)
+	}
+}

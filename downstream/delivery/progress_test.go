@@ -65,17 +65,18 @@ func TestHeld_ADS2(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		form Form
-		says func(b *bed)
+		says func(b *bed, c *peer)
 		busy string
 		want bool
 	}{
-		{"nothing changed", Form{}, func(*bed) {}, cds, false},
-		{"a change of the type that waits", Form{}, func(b *bed) { b.says(cds, "+a@2") }, cds, true},
-		{"a change of another type", Form{}, func(b *bed) { b.says(eds, "+a@2") }, cds, false},
-		{"a removal", Form{}, func(b *bed) { b.says(cds, "-a") }, cds, true},
-		{"a change that nothing holds up", Form{}, func(b *bed) { b.says(cds, "+a@2") }, "", false},
-		{"the first of two types", Form{}, func(b *bed) { b.says(cds, "+a@2"); b.says(lds, "+x@1") }, cds, false},
-		{"a list", bareForm, func(b *bed) { b.says(cds, "+a@2") }, cds, true},
+		{"nothing changed", Form{}, func(*bed, *peer) {}, cds, false},
+		{"a change of the type that waits", Form{}, func(b *bed, _ *peer) { b.says(cds, "+a@2") }, cds, true},
+		{"a change of another type", Form{}, func(b *bed, _ *peer) { b.says(eds, "+a@2") }, cds, false},
+		{"a removal", Form{}, func(b *bed, _ *peer) { b.says(cds, "-a") }, cds, true},
+		{"a change that nothing holds up", Form{}, func(b *bed, _ *peer) { b.says(cds, "+a@2") }, "", false},
+		{"the first of two types", Form{}, func(b *bed, _ *peer) { b.says(cds, "+a@2"); b.says(lds, "+x@1") }, cds, false},
+		{"a list", bareForm, func(b *bed, _ *peer) { b.says(cds, "+a@2") }, cds, true},
+		{"a list that is due though nothing changed", bareForm, func(_ *bed, c *peer) { c.c.Update(&Change{TypeURL: cds, Relist: true}) }, cds, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBed(t, cache.Limits{})
@@ -95,7 +96,7 @@ func TestHeld_ADS2(t *testing.T) {
 				t.Fatal("something is left")
 			}
 			c.busy[tc.busy] = true
-			tc.says(b)
+			tc.says(b, c)
 			if collect(); c.s.Held() != tc.want {
 				t.Errorf("something is left: %t, want %t", c.s.Held(), tc.want)
 			}

@@ -106,6 +106,20 @@ func TestAnswerOfCollections_SUB8_GLOB5_RES14(t *testing.T) {
 		b.settle()
 		b.expect(c.collect(), "CDS -"+nameG1)
 	})
+	t.Run("a name that was absent, and a glob that is not complete", func(t *testing.T) {
+		b, c := newBed(t, cache.Limits{}).subscribed(cds, globG)
+		b.join().sub(cds, nameG1)
+		b.demand(0)
+		b.says(cds, "-"+nameG1)
+		b.says(cds, "+"+nameG2+"@1")
+		b.expect(c.collect(), "CDS +"+nameG2+"@1")
+		c.sub(cds, nameG1)
+		c.unsub(cds, nameG1)
+		b.expect(c.collect())
+		if c.s.Held() {
+			t.Error("something is held up")
+		}
+	})
 	// Another client has not collected: the store goes on holding the tombstone.
 	for _, first := range []bool{false, true} {
 		b := newBed(t, cache.Limits{})
