@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 )
@@ -223,5 +224,35 @@ func TestChunksAfresh_WARM3(t *testing.T) {
 		b.demand(0)
 		b.says(eds, "+e@1")
 		b.expect(c.collect(), want...)
+	}
+}
+
+// A Collect takes as many members as it looks at and no more, in however many responses, none of which is empty (OPS-3).
+func TestChunksRES9_OPS3_lookedAt(t *testing.T) {
+	const members = cache.MaxLooked + 5000
+	b := newBed(t, cache.Limits{})
+	b.join().sub(cds, "*")
+	b.connect(0)
+	if err := b.store.Session().Apply(streamOf(0), response(cds, many("+", "m", 0, members, "@1")...), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	each := int(b.store.FindTable(cds, cache.WholeType).Find("m00000").Size())
+	for _, perResponse := range []int{members, 20_000, cache.MaxLooked / 2} {
+		c := b.join()
+		c.c.Update(&Change{TypeURL: cds, Subscribe: names([]string{"*"})})
+		batches, more, err := collectFrom(c.c, never, perResponse*each, 8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent := 0
+		for _, batch := range batches {
+			if n := batch.Body.Resources(); n == 0 || n > perResponse {
+				t.Errorf("a response has %d members, of at most %d", n, perResponse)
+			}
+			sent += batch.Body.Resources()
+		}
+		if sent != cache.MaxLooked || !more {
+			t.Errorf("%d members are sent in one Collect, want %d; more: %t", sent, cache.MaxLooked, more)
+		}
 	}
 }
