@@ -37,6 +37,35 @@ func TestSpeaksForOthers_LOC3(t *testing.T) {
 	}
 }
 
+// A collection of which there may be more than was restored is to relays like one whose answer broke off, once (RES-2).
+func TestHoldsPart_RES2(t *testing.T) {
+	for _, tc := range []struct {
+		name         string
+		whole, empty bool
+		before, want uint16
+	}{
+		{name: "a part", want: 1},
+		{name: "a part of which relays were told", before: 3, want: 3},
+		{name: "all", whole: true},
+		{name: "nothing", empty: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			k := newKept(t)
+			k.listener(NeedsStream).follow(glob)
+			k.demand(WholeType)
+			if !tc.empty {
+				k.says(WholeType, "+"+name+"@1")
+			}
+			c := k.store.FindTable(cds, ByName).Collection(glob)
+			c.restored.whole, c.quiet.breaks = tc.whole, tc.before
+			holdsPart(c)
+			if times, _ := BrokenOff(c); times != tc.want {
+				t.Errorf("it broke off %d times, want %d", times, tc.want)
+			}
+		})
+	}
+}
+
 // Relays are told each time that an answer broke off. The number goes round, but is never that of a complete
 // collection (RES-2).
 func TestBrokenOff_RES2(t *testing.T) {

@@ -58,10 +58,10 @@ func (o Operator) GenerationAt(at time.Time) (number uint64, ok bool) {
 	s.applyMu.Lock()
 	defer s.applyMu.Unlock()
 	p := &s.changes.past
-	for i, b := range p.bursts {
+	for _, b := range p.bursts {
 		if at.Before(b.ended) {
-			return b.number, i > 0 || !at.Before(b.since)
+			return b.number, !at.Before(b.since)
 		}
 	}
-	return p.number, len(p.bursts) > 0 || !at.Before(p.since)
+	return p.number, !at.Before(p.since)
 }
