@@ -28,7 +28,7 @@ func serveAliases(t *Table, key string, r *wire.Resource, now time.Time) bool {
 	}
 	t.aliases.set(key, nil)
 	for _, e := range before {
-		if e.marks.Alias && e.Exists() && !slices.Contains(served, e) {
+		if e.marks.Alias && !slices.Contains(served, e) {
 			t.remove(e, Absent, nil, now)
 		}
 	}

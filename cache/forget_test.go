@@ -100,7 +100,7 @@ func TestForgottenRestoredContent_SUR1(t *testing.T) {
 	}
 }
 
-// restores restores names with their content.
+// restores brings names with their content from an earlier process.
 func (k *kept) restores(names ...string) {
 	k.Helper()
 	image := TableImage{TypeURL: cds, Kind: ByName}
