@@ -37,41 +37,44 @@ type restoredTable struct {
 	// of the present stream
 	witness  string    // the name that the server must answer for, and has not; see awaitsWitness
 	asks     bool      // there is one
+	lacks    bool      // the relay does not ask for it any more: the stream is to begin anew (TakeDemand)
 	answered time.Time // the answer for it; zero until then
 	silence  bool      // the server has had its time (confirmSilence)
 }
 
 // restart forgets the stream before.
 func (r *restoredTable) restart() {
-	r.witness, r.asks, r.answered, r.silence = "", false, time.Time{}, false
+	*r = restoredTable{left: r.left}
 }
 
 // ask records which name the server must answer for on the present stream.
 func (r *restoredTable) ask(key string) { r.witness, r.asks = key, true }
 
 // awaitsWitness reports whether the server has not answered for the name that it must answer for. If the relay does
-// not ask for that any more, the server need not: it is asked once more for another one.
+// not ask for that any more, the server need not: the stream begins anew, with another one. To subscribe to that once
+// more would not do: a relay whose control plane is away would send it as it was presented.
 func awaitsWitness(t *Table) bool {
 	r := &t.upstream.restored
-	asked := func(e *Entry) bool { return e != nil && e.extra.demand != nil && e.extra.demand.subscribed }
-	if !r.asks || asked(t.entries[r.witness]) {
+	if !r.asks || r.lacks {
 		return r.asks
 	}
-	r.witness, r.asks = "", false
+	if e := t.entries[r.witness]; e != nil && e.extra.demand != nil && e.extra.demand.subscribed {
+		return true
+	}
 	for _, e := range t.entries {
-		if isWitness(e) && asked(e) && !e.extra.demand.evicting && !t.upstream.held.has(e) {
-			r.ask(e.key)
-			e.extra.demand.repeat()
+		if presentable(e) && isWitness(e) && !t.upstream.held.has(e) {
+			r.lacks = true
+			t.store.demandSignal.send()
 			break
 		}
 	}
-	return r.asks
+	return true
 }
 
 // noteWitness is called after a response: from the answer for the witness on, silence about others counts.
 func noteWitness(u *update, t *Table) {
 	if r := &t.upstream.restored; r.asks && answers(u, t, r.witness) {
-		r.witness, r.asks, r.answered = "", false, u.received
+		r.witness, r.asks, r.lacks, r.answered = "", false, false, u.received
 	}
 }
 

@@ -16,13 +16,15 @@ import (
 // server sent before it read the unsubscribe looks like the answer to the new subscription, and the
 // server would never mention a member that it removed in between. Names are answered one by one and
 // do not need this. The stream also begins anew for a later follower of a collection with members
-// that are not kept (TTL-5). Everything else is taken: no client waits for what another one does (LIM-2).
+// that are not kept (TTL-5), and if a restored name went for which the server was to answer (awaitsWitness).
+// Everything else is taken: no client waits for what another one does (LIM-2).
 func (s Session) TakeDemand(stream wire.StreamID) (subs []wire.Subscription, ok bool) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	now := s.store.cache.Now()
 	ok = true
 	for _, t := range s.on(stream) {
+		ok = ok && !t.upstream.restored.lacks
 		if len(t.demands.pending) == 0 {
 			continue
 		}
