@@ -31,8 +31,8 @@ type DeltaRequest struct {
 }
 
 // Decode replaces r by what the encoded DeltaDiscoveryRequest b says. It accepts what
-// proto.Unmarshal accepts, and a node that this does not: [Request.Node] tells. Node
-// and Versions lie in b, which must not change as long as they are used. The error is a
+// proto.Unmarshal accepts, and a node that this does not: [Request.Node] tells. Details of
+// an error may be anything. Node and Versions lie in b, which must not change as long as they are used. The error is a
 // [*DecodeError], of which nothing of r may be used.
 func (r *DeltaRequest) Decode(b []byte) error {
 	*r = DeltaRequest{}

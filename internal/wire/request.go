@@ -12,7 +12,7 @@ import (
 type Request struct {
 	TypeURL string
 	Nonce   string // response_nonce
-	// Rejection is error_detail: without it the request is no NACK (ACK-1).
+	// Rejection is error_detail without its details: without it the request is no NACK (ACK-1).
 	Rejection *statuspb.Status
 
 	// node are fields of the request, from the first one to the last that is a node: protobuf
@@ -92,12 +92,24 @@ func reach(span, b []byte, n int) []byte {
 	return span[:cap(span)-cap(b)+n]
 }
 
-// takeRejection decodes error_detail, which is rare.
+// takeRejection decodes error_detail without its details. Nobody reads them, and one of two bytes would take ninety
+// (LIM-3).
 func (r *Request) takeRejection(b []byte) error {
 	if r.Rejection == nil {
 		r.Rejection = new(statuspb.Status)
 	}
-	return mergeMessage("error_detail", b, r.Rejection, requestDepth)
+	it := fields{rest: b}
+	for it.next() {
+		switch {
+		case it.is(fieldStatusCode, protowire.VarintType):
+			r.Rejection.Code = int32(it.number)
+		case it.is(fieldStatusMessage, protowire.BytesType):
+			if err := setString(&r.Rejection.Message, "error_detail.message", it.body); err != nil {
+				return err
+			}
+		}
+	}
+	return within("error_detail", it.err)
 }
 
 // addLocator adds a name with dynamic parameters (DYN-1).

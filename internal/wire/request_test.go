@@ -18,8 +18,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 )
@@ -148,7 +150,8 @@ func TestRequestUndecodable(t *testing.T) {
 		"a version's length": {"\x2a\x04\x0a\x00\x12\x05", "initial_resource_versions", io.ErrUnexpectedEOF},
 		"a name's length":    {"\x2a\x02\x0a\x7f", "initial_resource_versions", io.ErrUnexpectedEOF},
 		"nonce":              {"\x32\x01\xff", "response_nonce", ErrInvalidUTF8},
-		"error_detail":       {"\x3a\x03\x12\x01\xff", "error_detail", nil},
+		"error_detail":       {"\x3a\x03\x12\x01\xff", "error_detail.message", ErrInvalidUTF8},
+		"half of a code":     {"\x3a\x01\x08", "error_detail", io.ErrUnexpectedEOF},
 		"locator":            {"\x42\x03\x0a\x01\xff", "resource_locators_subscribe[0]", nil},
 		"unsubscribed one":   {"\x4a\x02\x0a\x00\x4a\x03\x0a\x01\xff", "resource_locators_unsubscribe[1]", nil},
 		"field number 0":     {"\x00\x00", "", nil},
@@ -189,8 +192,9 @@ func FuzzDeltaRequest(f *testing.F) {
 		var want discoveryv3.DeltaDiscoveryRequest
 		var r DeltaRequest
 		buf := bytes.Clone(in)
-		if agreed(t, proto.Unmarshal(in, &want), r.Decode(buf), &r.Request) {
+		if agreed(t, proto.Unmarshal(in, &want), r.Decode(buf), details(in, fieldDeltaError), &r.Request) {
 			want.ProtoReflect().SetUnknown(nil)
+			want.ErrorDetail = undetailed(want.ErrorDetail)
 			held := r.Versions.Clone()
 			equal(t, &want, r.generated(t))
 			r.Release()
@@ -211,8 +215,9 @@ func FuzzStateRequest(f *testing.F) {
 		var want discoveryv3.DiscoveryRequest
 		var r StateRequest
 		buf := bytes.Clone(in)
-		if agreed(t, proto.Unmarshal(in, &want), r.Decode(buf), &r.Request) {
+		if agreed(t, proto.Unmarshal(in, &want), r.Decode(buf), details(in, fieldRequestError), &r.Request) {
 			want.ProtoReflect().SetUnknown(nil)
+			want.ErrorDetail = undetailed(want.ErrorDetail)
 			equal(t, &want, r.generated(t))
 			r.Release()
 			clear(buf)
@@ -222,12 +227,41 @@ func FuzzStateRequest(f *testing.F) {
 	})
 }
 
-// agreed compares what both say of an input, the node included, and reports whether they
-// accept it.
-func agreed(t *testing.T, generated, decoded error, r *Request) bool {
+// details finds what is wrong with the details of a request's errors, which Decode does not look at.
+func details(in []byte, number protowire.Number) error {
+	for it := (fields{rest: in}); it.next(); {
+		if !it.is(number, protowire.BytesType) {
+			continue
+		}
+		for s := (fields{rest: it.body}); s.next(); {
+			if !s.is(3, protowire.BytesType) {
+				continue
+			}
+			if err := proto.Unmarshal(s.body, new(anypb.Any)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// undetailed is what Decode takes of an error.
+func undetailed(s *statuspb.Status) *statuspb.Status {
+	if s == nil {
+		return nil
+	}
+	return &statuspb.Status{Code: s.GetCode(), Message: s.GetMessage()}
+}
+
+// agreed compares what both say of an input, the node and what is not read included, and reports
+// whether they accept it.
+func agreed(t *testing.T, generated, decoded, unread error, r *Request) bool {
 	t.Helper()
 	if decoded == nil {
 		_, decoded = r.Node()
+	}
+	if decoded == nil {
+		decoded = unread
 	}
 	if (generated == nil) != (decoded == nil) {
 		t.Fatalf("proto.Unmarshal says %v, Decode %v", generated, decoded)
@@ -246,6 +280,26 @@ func TestOPS5_hostileNodes(t *testing.T) {
 	})
 	if node, err := r.Node(); allocs > 0 || node == nil || err != nil {
 		t.Errorf("%.0f allocations, %v, %v", allocs, node, err)
+	}
+}
+
+// Details of errors cost nothing, however many there are, and whatever they say.
+func TestLIM3_hostileDetails(t *testing.T) {
+	for name, detail := range map[string]string{"empty": "\x1a\x00", "errors": "\x32\x02\x1a\x00", "no message": "\x1a\x01\xff"} {
+		in := []byte(strings.Repeat(detail, 1<<18))
+		if name != "errors" {
+			in = appendBytesTag(nil, fieldRequestError, len(in))
+			in = append(in, strings.Repeat(detail, 1<<18)...)
+		}
+		var r StateRequest
+		allocs := testing.AllocsPerRun(1, func() {
+			if err := r.Decode(in); err != nil || r.Rejection == nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+		if allocs > 1 { // the status
+			t.Errorf("%s: %.0f allocations", name, allocs)
+		}
 	}
 }
 
