@@ -64,10 +64,7 @@ func CompileAccess(cfg AccessConfig) (*Access, []Problem) {
 	for url, denied := range cfg.Types {
 		a.types[messageOf(url)] = denied
 	}
-	if len(cfg.Rules) == 0 {
-		return a, nil // nothing is evaluated
-	}
-	c, problems := newCompiler()
+	c, problems := newCompiler(len(cfg.Rules))
 	if len(problems) > 0 {
 		return nil, problems
 	}

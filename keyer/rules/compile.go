@@ -37,8 +37,12 @@ type compiler struct {
 	problems []Problem
 }
 
-// newCompiler gives a compiler, or why there is none.
-func newCompiler() (*compiler, []Problem) {
+// newCompiler gives a compiler of so many rules, or why there is none. Without rules there are no expressions,
+// and no environment is made for them.
+func newCompiler(rules int) (*compiler, []Problem) {
+	if rules == 0 {
+		return new(compiler), nil
+	}
 	env, err := environment()
 	if err != nil {
 		return nil, []Problem{{Message: "the environment of expressions: " + err.Error()}}
@@ -51,7 +55,7 @@ func newCompiler() (*compiler, []Problem) {
 // (AGG-4).
 func Compile(cfg Config) (*Set, []Problem) {
 	s := &Set{otherwise: cfg.Otherwise, upstream: cfg.Upstream}
-	c, problems := newCompiler()
+	c, problems := newCompiler(len(cfg.Rules))
 	if len(problems) > 0 {
 		return nil, problems
 	}

@@ -3,7 +3,9 @@ package rules
 import (
 	"runtime"
 	"testing"
+	"weak"
 
+	"cel.dev/cel-go/cel"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -89,4 +91,18 @@ func TestEnvironment_ACC2_AGG1_isShared(t *testing.T) {
 	again, err := environment()
 	holds(t, err == nil && again == before && before != nil, "it was made again")
 	runtime.KeepAlive(set)
+}
+
+// A relay without rules makes no environment.
+func TestEnvironment_ACC2_AGG1_isForRulesOnly(t *testing.T) {
+	inUse.mu.Lock()
+	inUse.env = weak.Pointer[cel.Env]{} // another test may hold one
+	inUse.mu.Unlock()
+	_, problems := Compile(Config{})
+	none(t, problems)
+	_, problems = CompileAccess(AccessConfig{})
+	none(t, problems)
+	_, problems = CompileVerify(nil)
+	none(t, problems)
+	holds(t, inUse.env.Value() == nil, "it was made")
 }

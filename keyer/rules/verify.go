@@ -29,7 +29,7 @@ type Verifier struct {
 // nil, and the problems are all there are: Problem.Rule is the index of the requirement.
 func CompileVerify(list []Requirement) (*Verifier, []Problem) {
 	v := &Verifier{set: new(Set)}
-	c, problems := newCompiler()
+	c, problems := newCompiler(len(list))
 	if len(problems) > 0 {
 		return nil, problems
 	}
