@@ -66,7 +66,9 @@ func TestErrorListGoes_ERR1_ACC3(t *testing.T) {
 	b.connect(0)
 	b.says(cds, "+b@1")
 	b.expect(c.lists(), "CDS b1")
-	b.fails(cds, "a", notFound)
+	b.fails(cds, "a", unavailable)
+	b.expect(c.lists(), "CDS b1 !a")
+	b.says(cds, "-a") // of which the error said nothing
 	b.expect(c.lists(), "CDS b1 !a")
 	b.expect(c.lists())
 }

@@ -2,6 +2,8 @@ package delivery
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 )
@@ -49,4 +51,21 @@ func TestStateEmpty_SUB1_RES3(t *testing.T) {
 			t.Errorf("something is left of %s", spelling)
 		}
 	}
+}
+
+// A member that a client drops by itself is no reason for a list: it has what a glob tells under the same name (TTL-2, STR-7).
+func TestStateDropsByItself_TTL2_STR7(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, cache.Limits{})
+		c := b.joinAs(timedState)
+		c.sub(cds, "*", globG)
+		b.connect(0)
+		b.connect(1)
+		b.says(cds, "+"+nameG1+"@1~1m", "+b@1")
+		b.saysOn(1, cds, "+"+nameG1+"@1")
+		b.settle()
+		b.expect(c.worlds(), "CDS +b@1 +"+nameG1+"@1")
+		b.after(time.Hour)
+		b.expect(c.worlds())
+	})
 }
