@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache/hold"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/words"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -147,5 +148,41 @@ func TestHeldNames_GATE4(t *testing.T) {
 	last := all[0].Names[2]
 	if last.Name != "c" || last.Released.Version != "1" || last.Received.Version != "2" {
 		t.Errorf("the last one is %+v", last)
+	}
+}
+
+// While losses are held, new content goes to clients, but for Listeners that are followed as a whole: they may need the
+// address of one that is held (SUR-3).
+func TestNewContentWhileHeld_SUR3(t *testing.T) {
+	const lds = "type.googleapis.com/envoy.config.listener.v3.Listener"
+	for _, tc := range []struct {
+		name, typeURL string
+		kind          Kind
+		want          string
+	}{
+		{"Listeners", lds, WholeType, "1"},
+		{"Listeners by name", lds, ByName, "2"},
+		{"Clusters", cds, WholeType, "2"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			k := newKeptOf(t, Source{Quiet: time.Second, Guard: hold.Guard{Share: 0.5, AtLeast: 2, Hold: time.Hour}})
+			l := k.listener(NeedsStream)
+			k.store.mu.Lock()
+			table := k.store.Table(tc.typeURL, tc.kind)
+			if tc.kind == WholeType {
+				table.Collection(Wildcard).Follow(&l.cursor, &l.typed, l, l.needs)
+			} else {
+				for _, name := range []string{"a", "b", "c"} {
+					table.Watch(table.Entry(name), l.needs, func(Audience) Audience { return &crowd{l} })
+				}
+			}
+			k.store.mu.Unlock()
+			for _, said := range [][]string{{"+a@1", "+b@1", "+c@1"}, {"-a", "-b"}, {"+c@2"}} {
+				k.apply(WholeType, words.Response(tc.typeURL, said...))
+			}
+			if got := table.Find("c").Version(); table.Find("a").State() != Present || got != tc.want {
+				t.Errorf("clients have version %q, want %q; what is lost is %s", got, tc.want, table.Find("a").State())
+			}
+		})
 	}
 }
