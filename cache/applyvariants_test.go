@@ -41,21 +41,6 @@ func (k *kept) named(key string) *Entry {
 	return e
 }
 
-// sends applies variants, and "-name[constraints]" for a removal.
-func (k *kept) sends(said ...string) {
-	k.Helper()
-	r := &wire.Response{TypeURL: cds}
-	for _, text := range said {
-		if text[0] != '-' {
-			r.Resources = append(r.Resources, words.Variant(cds, text))
-			continue
-		}
-		v := words.Variant(cds, text[1:])
-		r.RemovedVariants = append(r.RemovedVariants, wire.Variant{Name: v.Name, Constraints: v.Constraints()})
-	}
-	k.apply(WholeType, r)
-}
-
 // fails applies the error of the variant with constraints.
 func (k *kept) fails(text string, code codes.Code) {
 	k.Helper()

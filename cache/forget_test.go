@@ -12,14 +12,6 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/testkit/words"
 )
 
-// freeze has an operator hold everything (GATE-4).
-func (k *kept) freeze() {
-	k.Helper()
-	since := time.Now()
-	OperatorOf(k.store).Freeze(func(string, time.Time) hold.Freeze { return hold.Freeze{Since: since} }, nil)
-	k.check()
-}
-
 // forgets evicts all that is idle, and tells the server.
 func (k *kept) forgets() {
 	k.Helper()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache/digest"
+	"github.com/xdsrelay/xdsrelay/cache/hold"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/words"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -54,9 +55,38 @@ func (k *kept) says(kind Kind, said ...string) {
 
 func (k *kept) apply(kind Kind, r *wire.Response) {
 	k.Helper()
-	if err := k.store.Session().Apply(stream(kind), r, time.Now()); err != nil {
+	k.applyAt(time.Now(), kind, r)
+}
+
+// applyAt applies a response that is received at a time.
+func (k *kept) applyAt(received time.Time, kind Kind, r *wire.Response) {
+	k.Helper()
+	if err := k.store.Session().Apply(stream(kind), r, received); err != nil {
 		k.Fatalf("Apply: %v", err)
 	}
+	k.check()
+}
+
+// sends applies variants, and "-name[constraints]" for a removal.
+func (k *kept) sends(said ...string) {
+	k.Helper()
+	r := &wire.Response{TypeURL: cds}
+	for _, text := range said {
+		if text[0] != '-' {
+			r.Resources = append(r.Resources, words.Variant(cds, text))
+			continue
+		}
+		v := words.Variant(cds, text[1:])
+		r.RemovedVariants = append(r.RemovedVariants, wire.Variant{Name: v.Name, Constraints: v.Constraints()})
+	}
+	k.apply(WholeType, r)
+}
+
+// freeze has an operator hold everything (GATE-4).
+func (k *kept) freeze() {
+	k.Helper()
+	since := time.Now()
+	OperatorOf(k.store).Freeze(func(string, time.Time) hold.Freeze { return hold.Freeze{Since: since} }, nil)
 	k.check()
 }
 

@@ -21,10 +21,7 @@ func newRemembering(tb testing.TB, limits Limits) (*kept, *time.Time) {
 // saysAt applies a response that is received at a time.
 func (k *kept) saysAt(at time.Time, typeURL string, said ...string) {
 	k.Helper()
-	if err := k.store.Session().Apply(stream(WholeType), words.Response(typeURL, said...), at); err != nil {
-		k.Fatalf("Apply: %v", err)
-	}
-	k.check()
+	k.applyAt(at, WholeType, words.Response(typeURL, said...))
 }
 
 // changes are how many names there were not, and how many others changed, in all states that are remembered.
@@ -89,7 +86,7 @@ func TestRecord_GATE4(t *testing.T) {
 		"that there is nothing":           {says("-unknown"), 0, 0},
 		"what there was not":              {says("+absent@1"), 1, 0},
 		"what there still is not":         {says("-absent"), 0, 0},
-		"content for dynamic parameters":  {func(k *kept, _ time.Time) { k.variant("x[env=prod]@2") }, 0, 0},
+		"content for dynamic parameters":  {func(k *kept, _ time.Time) { k.sends("x[env=prod]@2") }, 0, 0},
 		"a removal for dynamic parameter": {says("-x"), 0, 0},
 		"a ttl that runs out": {func(k *kept, at time.Time) {
 			k.store.Session().Settle(at.Add(time.Hour))
@@ -105,7 +102,7 @@ func TestRecord_GATE4(t *testing.T) {
 				}
 				k.demand(WholeType)
 				k.saysAt(*at, cds, "+a@1", "+timed@1~10s", "+served@1|alias", "-absent")
-				k.variant("x[env=prod]@1")
+				k.sends("x[env=prod]@1")
 				if fresh, changed := k.changes(); fresh+changed != 0 {
 					t.Fatalf("of first answers %d new names and %d changes are remembered", fresh, changed)
 				}
@@ -123,12 +120,6 @@ func TestRecord_GATE4(t *testing.T) {
 			}
 		})
 	}
-}
-
-// variant applies one that the server sends for x{env=prod}.
-func (k *kept) variant(text string) {
-	k.Helper()
-	k.apply(WholeType, &wire.Response{TypeURL: cds, Resources: []*wire.Resource{words.Variant(cds, text)}})
 }
 
 // Endpoints of before may be gone: they are not given again (GATE-4).

@@ -20,7 +20,7 @@ func (k *kept) gives(asOf time.Time, kind Kind, whole []string, resources ...*wi
 
 // Peers are asked for what clients want and nobody has answered (ABS-3). Subscriptions to that are counted.
 func TestMissing_ABS3(t *testing.T) {
-	k := &kept{t, New(Limits{}, nil).Open(Source{Quiet: time.Second, Peers: true})}
+	k := newKeptOf(t, Source{Quiet: time.Second, Peers: true})
 	l := k.listener(NeedsStream)
 	p := PeersOf(k.store)
 	counts := func(what string, want uint64, do func()) {
@@ -78,7 +78,7 @@ func TestTake_SUR1_TTL5(t *testing.T) {
 
 // What the server has said that a collection has counts, and no peer's word.
 func TestTakeOfComplete_SUR1(t *testing.T) {
-	k := &kept{t, New(Limits{}, nil).Open(Source{Quiet: time.Second, State: true})}
+	k := newKeptOf(t, Source{Quiet: time.Second, State: true})
 	k.listener(NeedsStream).follow(glob)
 	k.demand(WholeType)
 	k.apply(WholeType, &wire.Response{TypeURL: cds, State: true, Complete: true})

@@ -15,10 +15,7 @@ func (k *kept) lists(state bool, version, said string, received time.Time) {
 	if r.State = state; state {
 		r.Version = version
 	}
-	if err := k.store.Session().Apply(stream(WholeType), r, received); err != nil {
-		k.Fatal(err)
-	}
-	k.check()
+	k.applyAt(received, WholeType, r)
 }
 
 // beats applies a response with a heartbeat for a, with a version and in a list of a version; "" for none.
@@ -28,10 +25,7 @@ func (k *kept) beats(state bool, list, version string, received time.Time) {
 	if version == "" {
 		r = words.Resource(cds, "=a~10s")
 	}
-	if err := k.store.Session().Apply(stream(WholeType), &wire.Response{TypeURL: cds, State: state, Version: list, Resources: []*wire.Resource{r}}, received); err != nil {
-		k.Fatal(err)
-	}
-	k.check()
+	k.applyAt(received, WholeType, &wire.Response{TypeURL: cds, State: state, Version: list, Resources: []*wire.Resource{r}})
 }
 
 // A heartbeat is for content if it has its version. In the state of the world it may have none, or that of the last list: of
@@ -94,7 +88,7 @@ func TestHeldHeartbeat_TTL3_GATE4(t *testing.T) {
 		k.listener(NeedsStream | NeedsTTL).watch("a")
 		k.demand(WholeType)
 		k.lists(tc.state, "7", "+a@1:x~10s", begin)
-		k.freezes()
+		k.freeze()
 		if tc.held == "" {
 			k.lists(false, "", "-a", begin)
 		} else {

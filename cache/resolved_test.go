@@ -31,7 +31,7 @@ func TestResolvedEmpty(t *testing.T) {
 
 // Results for names and globs that nobody asks for any more are skipped, and a glob that is complete completes once.
 func TestResolvedOfNobody(t *testing.T) {
-	k := &kept{t, New(Limits{}, nil).Open(Source{Resolved: true})}
+	k := newKeptOf(t, Source{Resolved: true})
 	k.listener(NeedsStream).follow(glob)
 	k.demand(WholeType)
 	apply := func(r *Resolved) {

@@ -4,19 +4,9 @@ import (
 	"maps"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/xdsrelay/xdsrelay/cache/hold"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/words"
 )
-
-// freezes has an operator hold everything that is said from now on.
-func (k *kept) freezes() {
-	k.Helper()
-	f := hold.Freeze{Since: time.Now()}
-	OperatorOf(k.store).Freeze(func(string, time.Time) hold.Freeze { return f }, nil)
-	k.check()
-}
 
 // presents returns the versions that a new stream presents. ok is false if they have no room.
 func (k *kept) presents(limit int) (versions map[string]string, ok bool) {
@@ -51,7 +41,7 @@ func TestVersionsLimit_RES12_RES14(t *testing.T) {
 			l.follow(glob)
 			k.demand(WholeType)
 			k.says(WholeType, "-"+glob)
-			k.freezes()
+			k.freeze()
 			k.says(WholeType, "+"+name+"@version")
 		}, each + len(glob) + each + len(name+"version"), map[string]string{name: "version"}},
 	} {
@@ -80,7 +70,7 @@ func TestHeldVersions_ACK4_GATE4(t *testing.T) {
 		k.listener(NeedsStream).watch("a")
 		k.demand(WholeType)
 		k.says(WholeType, "+a@1:x")
-		k.freezes()
+		k.freeze()
 		k.says(WholeType, said)
 		if got, ok := k.presents(0); !ok || len(got) != 1 || got["a"] != want {
 			t.Errorf("after %q the versions %v are presented, want %q", said, got, want)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/testkit/words"
-	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // newTimed has a store with a clock that stands still.
@@ -42,7 +41,7 @@ func TestMakeRoom_RES7_GATE4(t *testing.T) {
 		l.watch("new")
 		k.demand(WholeType)
 		if tc.frozen {
-			k.freezes()
+			k.freeze()
 		}
 		k.store.Session().Settle(begin.Add(tc.at))
 		k.check()
@@ -60,10 +59,10 @@ func TestRepay_DYN1_RES7(t *testing.T) {
 		l := k.listener(NeedsStream)
 		l.watch(words.Locator("x{env=test version=1}"))
 		k.demand(WholeType)
-		k.variant("x[env=test]@1")
+		k.sends("x[env=test]@1")
 		l.watch(words.Locator("x{env=prod}"))
 		k.demand(WholeType)
-		k.apply(WholeType, &wire.Response{TypeURL: cds, Resources: []*wire.Resource{words.Variant(cds, said)}})
+		k.sends(said)
 		e := k.store.FindTable(cds, ByName).Find(words.Locator("x{env=prod}"))
 		if !k.store.FindTable(cds, ByName).variants.borrows(e) {
 			t.Fatal("the server has no time for it")

@@ -17,7 +17,7 @@ func (k *kept) streams(tables ...*Table) (all []wire.StreamID) {
 // A server that refuses a second stream has names and the wildcard of a type on one, until it takes a second one
 // again (SUB-14).
 func TestOneStream_SUB14(t *testing.T) {
-	k := &kept{t, New(Limits{}, nil).Open(Source{Shared: map[string]bool{"shared": true}})}
+	k := newKeptOf(t, Source{Shared: map[string]bool{"shared": true}})
 	k.store.mu.Lock()
 	var stars, names []*Table
 	for _, typeURL := range []string{cds, EndpointType, routesType, "shared"} {
@@ -51,7 +51,7 @@ func TestOneStream_SUB14(t *testing.T) {
 
 // Where each type has its own streams, one type may have two, and another one that is refused a second (SUB-14).
 func TestOneStreamOfAType_SUB14(t *testing.T) {
-	k := &kept{t, New(Limits{}, nil).Open(Source{PerType: true})}
+	k := newKeptOf(t, Source{PerType: true})
 	k.store.mu.Lock()
 	var names []*Table
 	for _, typeURL := range []string{cds, EndpointType} {

@@ -55,7 +55,7 @@ func TestBareAliasesHeld_GATE4_RES16(t *testing.T) {
 		l.watch("unknown")
 		k.demand(WholeType)
 		k.says(WholeType, "+a@1")
-		k.freezes()
+		k.freeze()
 		k.says(WholeType, tc.answer)
 		table := k.store.FindTable(cds, ByName)
 		if held := table.upstream.held.any(); held != tc.held || table.Find("a").state != Present {

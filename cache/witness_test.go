@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/testkit/words"
-	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // restoresMembers puts members of a collection into a store, as an earlier process left them.
@@ -38,7 +37,7 @@ func TestChooseWitness_RES12_GATE4(t *testing.T) {
 			t.Errorf("the witness is %q, want %q", c.quiet.witness.key, want)
 		}
 	}
-	k.freezes()
+	k.freeze()
 	k.says(WholeType, "-"+members[1])
 	if k.restarts(); c.quiet.witness.key != members[0] {
 		t.Errorf("the witness is %q, which the server has removed", c.quiet.witness.key)
@@ -103,7 +102,7 @@ func TestMissWitness_RES14(t *testing.T) {
 		}, false},
 		"the whole is told": {Source{State: true}, func(k *kept) *Collection { return k.restoresMembers(WholeType, Wildcard, "a@1") }, false},
 	} {
-		k := &kept{t, New(Limits{}, nil).Open(tc.source)}
+		k := newKeptOf(t, tc.source)
 		c := tc.begin(k)
 		k.restarts()
 		if got := missWitness(c); got != tc.want || c.quiet.witness.anew != tc.want {
@@ -123,7 +122,7 @@ func TestConfirmVariant_SUR1_DYN1(t *testing.T) {
 		{Resource: words.Variant(cds, "x[env=prod]@1").AsRestored()}, {Resource: words.Variant(cds, "x[env=test]@2").AsRestored()},
 	}}}}, time.Now())
 	k.restarts()
-	k.apply(WholeType, &wire.Response{TypeURL: cds, Resources: []*wire.Resource{words.Variant(cds, "=x[env=prod]@1")}})
+	k.sends("=x[env=prod]@1")
 	table := k.store.FindTable(cds, ByName)
 	for key, tc := range map[string]struct {
 		version  string
