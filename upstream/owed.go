@@ -68,11 +68,12 @@ func (l *line) owes() bool {
 // resumed reports whether all that was asked for on the link may stay unanswered by right.
 func (o *owed) resumed() bool { return o.quiet && o.since.IsZero() && o.leave.IsZero() }
 
-// paid notes an answer.
+// paid notes an answer. To most responses there is no request: then nothing was owed.
 func (l *line) paid(at time.Time) {
-	if since := l.owed.since; !since.IsZero() {
-		l.remote.report.obs.Answered(at.Sub(since))
+	if l.owed.since.IsZero() {
+		return
 	}
+	l.remote.report.obs.Answered(at.Sub(l.owed.since))
 	l.owed.since, l.owed.leave, l.owed.search = time.Time{}, time.Time{}, time.Time{}
 	l.remote.up.entrance.outages.contacts.owe(l, time.Time{})
 }
