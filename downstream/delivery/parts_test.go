@@ -19,15 +19,15 @@ func TestPartsNamed_AGG1_LOC3(t *testing.T) {
 				other.sub(cds, globG)
 			}
 			s, o := &star.c.find(cds).subs, &other.c.find(cds).subs
-			named := func(where string, subs *subscribed, anything bool, want map[string]bool) {
+			named := func(where string, subs *subscribed, something bool, want map[string]bool) {
 				t.Helper()
 				for name, want := range want {
 					if got := s.parts.named(name, subs); got != want {
 						t.Errorf("%s: %q is named in another store: %t, want %t", where, name, got, want)
 					}
 				}
-				if got := s.parts.anyNamed(subs); got != anything {
-					t.Errorf("%s: anything is named in another store: %t, want %t", where, got, anything)
+				if got := s.parts.anyNamed(subs); got != something {
+					t.Errorf("%s: anything is named in another store: %t, want %t", where, got, something)
 				}
 			}
 			named("*", s, false, map[string]bool{"own": false, "other": false, "none": false})

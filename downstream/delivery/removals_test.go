@@ -79,3 +79,21 @@ func TestHeldWaits_ADS4_RES11(t *testing.T) {
 		collect(false)
 	})
 }
+
+// What a client said that it holds, and "*" loses before the client is told of it, a glob answers for that has it
+// (RES-11, GLOB-5).
+func TestHeldIsLeftToGlob_RES11_GLOB5(t *testing.T) {
+	b := newBed(t, cache.Limits{})
+	c := b.join()
+	c.presents(cds, nameG1+"@1", "*")
+	c.sub(cds, globG)
+	b.connect(0)
+	b.connect(1)
+	b.saysOn(1, cds, "+"+nameG1+"@glob")
+	b.expect(c.collect(), "CDS +"+nameG1+"@glob")
+	b.says(cds, "+"+nameG1+"@2")
+	b.says(cds, "-"+nameG1)
+	b.expect(c.collect(), "CDS +"+nameG1+"@glob")
+	b.settle()
+	b.expect(c.collect())
+}

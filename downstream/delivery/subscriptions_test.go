@@ -120,6 +120,53 @@ func TestAnswerOfCollections_SUB8_GLOB5_RES14(t *testing.T) {
 			t.Error("something is held up")
 		}
 	})
+	t.Run("* that is not complete", func(t *testing.T) {
+		b, c := newBed(t, cache.Limits{}).subscribed(eds, "*", "a")
+		b.connect(1)
+		b.says(eds, "+b@1")
+		b.saysOn(1, eds, "+a@1")
+		c.collect()
+		c.unsub(eds, "a")
+		b.expect(c.collect())
+		if c.s.Held() {
+			t.Error("something is held up")
+		}
+		b.settle()
+		b.expect(c.collect(), "EDS -a")
+	})
+	t.Run("ACC-3 a member that the client may not have, of a glob that is not complete", func(t *testing.T) {
+		b := resolvedBed(t)
+		c := b.join()
+		c.s.JudgedBy(denying{names: map[string]bool{altH1: true}, off: everyUse}, false)
+		c.subResolved(globG, globG)
+		b.demand(0)
+		b.resolves("+" + nameG1 + " " + altH1 + "@1")
+		b.expect(c.collect())
+		c.subResolved(nameG1, nameG1)
+		c.unsubResolved(nameG1, nameG1)
+		b.expect(c.collect())
+	})
+	t.Run("TTL-5 content that is not kept, but for lists", func(t *testing.T) {
+		b := newBed(t, cache.Limits{})
+		list, c := b.joinAs(bareForm), b.join()
+		for _, p := range []*peer{list, c} {
+			p.sub(cds, "a", "*")
+		}
+		b.connect(0)
+		b.connect(1)
+		b.says(cds, "+a@name")
+		b.onceOn(1, cds, "a@all")
+		b.settle()
+		b.expect(list.lists(), "CDS aname")
+		b.expect(c.collect(), "CDS +a@name")
+		for _, p := range []*peer{list, c} {
+			p.unsub(cds, "a")
+		}
+		b.expect(list.lists(), "CDS aall")
+		b.expect(c.collect()) // the server is asked for it
+		b.onceOn(1, cds, "a@all")
+		b.expect(c.collect(), "CDS +a@all")
+	})
 	// Another client has not collected: the store goes on holding the tombstone.
 	for _, first := range []bool{false, true} {
 		b := newBed(t, cache.Limits{})
