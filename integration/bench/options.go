@@ -115,7 +115,8 @@ func parse(args []string, help io.Writer) (*options, error) {
 // mostClients is the largest fleet of all scenarios.
 const mostClients = 10_000
 
-// sockets is how many files a process has open beside one for each client.
+// sockets is how many files a process has open beside one for each client. A relay leaves a quarter of its
+// files for others than clients.
 const sockets = 100
 
 // room checks that so many clients may be connected. Go has raised the limit to what it
@@ -126,7 +127,7 @@ func (o *options) room() error {
 		return fmt.Errorf("the limit of open files: %w", err)
 	}
 	most := slices.Max(o.or(o.clients, choice{[]int{mostClients}, []int{1000}}))
-	if need := uint64(most/o.streams + sockets); limit.Max < need {
+	if need := uint64(most/o.streams*4/3 + sockets); limit.Max < need {
 		return fmt.Errorf("%d open files are allowed, and %d are needed: raise the hard limit (ulimit -Hn), or ask for fewer -clients or more -streams", limit.Max, need)
 	}
 	return nil

@@ -81,11 +81,11 @@ func openRelay(ctx context.Context, o *RelayOptions, folder string) (_ backend, 
 // securedListener is the name of the listener with mutual TLS.
 const securedListener = "secured"
 
-// config is the default configuration, but for seven things: all clients share one scope, which is what a relay
-// is for; if strangers come, only the clients of a fleet do, and there is a listener with mutual TLS; a
-// collection counts as complete a second after its first answer; the end is not spread over time; there may
-// be access rules, and snapshots; and warnings are not logged, such as the one that clients who share
-// differ in their node's id.
+// config is the default configuration, but for eight things: all clients share one scope, which is what a relay
+// is for, and their address may have all connections; if strangers come, only the clients of a fleet share, no
+// address may have all, and there is a listener with mutual TLS; a collection counts as complete a second after
+// its first answer; the end is not spread over time; there may be access rules, and snapshots; and warnings are
+// not logged, such as the one that clients who share differ in their node's id.
 func (r *relayServer) config(o *RelayOptions) *config.Config {
 	cfg := config.Default()
 	if o.Strangers {
@@ -97,6 +97,7 @@ func (r *relayServer) config(o *RelayOptions) *config.Config {
 		cfg.Server.Listeners = []config.Listener{l}
 	} else {
 		cfg.Aggregation.Otherwise = config.Share
+		cfg.Limits.Share = 100
 	}
 	cfg.Access.Rules = accessRules(o.Access)
 	cfg.Server.Drain = 0
