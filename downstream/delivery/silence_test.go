@@ -141,6 +141,33 @@ func TestSilence_RES4_ERR1_GLOB5(t *testing.T) {
 	})
 }
 
+// The same if the client came back with the member, whether it was told of what the server had meanwhile or not.
+func TestSilenceOfHeld_RES4_RES11_ERR1(t *testing.T) {
+	for _, collects := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBedOf(t, cache.Limits{}, cache.Source{Quiet: quiet, Absent: absentAfter})
+			b.join().sub(cds, globG)
+			b.connect(0)
+			c := b.join()
+			c.presents(cds, nameG1+"@0", globG)
+			c.sub(cds, nameG1)
+			b.demand(0)
+			b.says(cds, "+"+nameG1+"@1")
+			if collects {
+				b.expect(c.collect(), "CDS +"+nameG1+"@1")
+			}
+			b.says(cds, "-"+nameG1)
+			b.demand(0)
+			b.fails(cds, nameG1, unavailable)
+			b.elapses(absentAfter)
+			b.expect(c.collect(), "CDS -"+nameG1+" !"+nameG1)
+			b.expect(c.collect())
+			b.says(cds, "+"+nameG1+"@0")
+			b.expect(c.collect(), "CDS +"+nameG1+"@0")
+		})
+	}
+}
+
 // What a client is told that a collection lost, its name under the same spelling does not tell any more.
 func TestUnheld_RES4_RES11(t *testing.T) {
 	for _, tc := range []struct {

@@ -57,6 +57,9 @@ func (wr *writer) failed(e *cache.Entry, sub *nameSub) bool {
 		if !wr.removeVariant(sub, sub.located(), sub.shown()) {
 			return false
 		}
+		if g := sub.typeSub.subs.globs.calling(e.Key(), sub.shown()); g != nil {
+			g.compared(e.Key()) // the glob would tell the same (RES-4)
+		}
 	}
 	wr.putError(e.Err(), sub.shown())
 	wr.record(e, sub.pushed)
