@@ -201,3 +201,27 @@ func TestMergedWithheld_OPS3_SUR1(t *testing.T) {
 		t.Errorf("%d changes are merged", n)
 	}
 }
+
+// A removal that the client was told with the error of the name was not replaced (ERR-1, GLOB-5).
+func TestMergedWithError_OPS3_ERR1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBedOf(t, cache.Limits{}, cache.Source{Quiet: quiet, Absent: absentAfter})
+		c := b.join()
+		c.sub(cds, globG, nameG1)
+		b.connect(0)
+		b.says(cds, "+"+nameG1+"@1", "+"+nameG2+"@1")
+		b.elapses(quiet)
+		c.collect()
+		b.says(cds, "-"+nameG1)
+		b.demand(0)
+		b.fails(cds, nameG1, unavailable)
+		b.elapses(absentAfter)
+		b.expect(c.collect(), "CDS -"+nameG1+" !"+nameG1)
+		merged := c.took[0].Merged // the error of the name took the place of its removal
+		b.says(cds, "+"+nameG2+"@2")
+		b.expect(c.collect(), "CDS +"+nameG2+"@2")
+		if merged += c.took[0].Merged; merged != 1 {
+			t.Errorf("%d changes are merged, want 1", merged)
+		}
+	})
+}
