@@ -35,3 +35,90 @@ func TestConfirmSilence_SUR1(t *testing.T) {
 		}
 	}
 }
+
+// Silence confirms names beside members, which wait for their collection (SUR-1).
+func TestConfirmSilenceBesideMembers_SUR1(t *testing.T) {
+	k, begin := newTimed(t, Source{Quiet: time.Second})
+	k.listener(NeedsStream).follow(glob)
+	k.restores("a@1", "b@1")
+	k.restoresMembers(ByName, glob, name+"@1")
+	k.restarts()
+	table := k.store.FindTable(cds, ByName)
+	k.saysAt(begin, cds, "+"+table.upstream.restored.witness+"@1")
+	confirmSilence(table, begin.Add(time.Second))
+	k.check()
+	for key, want := range map[string]bool{"a": false, "b": false, name: true} {
+		if e := table.Find(key); e.Restored() != want {
+			t.Errorf("%q waits for the server's word: %t", key, !want)
+		}
+	}
+}
+
+// When all names are confirmed nothing is waited for (SUR-1).
+func TestAnswerForWitness_SUR1(t *testing.T) {
+	for said, left := range map[string]int{"+a@1": 0, "+a@2": 0, "-a": 0, "+other@1": 1, "+other@1|a": 1} {
+		k, begin := newTimed(t, Source{Quiet: time.Second})
+		k.listener(NeedsStream).watch("other")
+		k.restores("a@1")
+		k.restarts()
+		k.saysAt(begin, cds, said)
+		if n, _ := k.store.Snapshots().Restored(); n != left || awaitsWitness(k.store.FindTable(cds, ByName)) != (left > 0) {
+			t.Errorf("after %q %d names wait for the server's word, want %d", said, n, left)
+		}
+		if at := k.store.Session().Settle(begin); !at.IsZero() {
+			t.Errorf("after %q something waits until %v", said, at)
+		}
+	}
+}
+
+// The server answers for a name also by another resource that serves it, once its own is gone (SUR-1, RES-10).
+func TestAliasAnswersForWitness_SUR1_RES10(t *testing.T) {
+	k, begin := newTimed(t, Source{Quiet: time.Second})
+	l := k.listener(NeedsStream)
+	l.watch("a")
+	l.watch("other")
+	k.restores("a@1~10s")
+	k.restarts()
+	k.store.Session().Settle(begin.Add(10 * time.Second))
+	table := k.store.FindTable(cds, ByName)
+	if k.saysAt(begin, cds, "+other@1"); !table.upstream.restored.asks {
+		t.Error("another name answers for it")
+	}
+	if k.saysAt(begin, cds, "+other@2|a"); table.upstream.restored.asks {
+		t.Error("an alias does not answer for the name")
+	}
+}
+
+// A stream does not begin anew because a name went for which the server was to answer, if nothing else waits for such an
+// answer: members do not, nor what the server has sent (SUR-1).
+func TestWitnessGoesAlone_SUR1(t *testing.T) {
+	k, begin := newTimed(t, Source{Quiet: time.Second})
+	k.listener(NeedsStream).follow(glob)
+	k.listener(NeedsStream).watch("new")
+	k.restores("a@1")
+	k.restoresMembers(ByName, glob, name+"@1")
+	k.restarts()
+	k.saysAt(begin, cds, "+new@1")
+	if witness := k.store.FindTable(cds, ByName).upstream.restored.witness; witness != "a" {
+		t.Fatalf("the server is to answer for %q", witness)
+	}
+	k.forgets()
+	k.store.Session().Settle(begin)
+	k.demand(WholeType) // which it could not take otherwise
+	if n, _ := k.store.Snapshots().Restored(); n != 1 {
+		t.Errorf("%d resources wait for the server's word", n)
+	}
+}
+
+// What the server has sent in this process is presented as it is: it need not answer for any of it (RES-12).
+func TestNoWitness_RES12(t *testing.T) {
+	k := newKept(t)
+	l := k.listener(NeedsStream)
+	l.watch("a")
+	l.watch("b")
+	k.demand(WholeType)
+	k.says(WholeType, "+a@1", "+b@2")
+	if got, ok := k.presents(0); !ok || got["a"] != "1" || got["b"] != "2" {
+		t.Errorf("presented are %v", got)
+	}
+}
