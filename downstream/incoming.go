@@ -12,6 +12,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 const (
@@ -122,7 +123,11 @@ func (g *incoming) part(n int) (mem.BufferSlice, error) {
 // decode decodes a message, and gives its memory back.
 func (g *incoming) decode(data mem.BufferSlice, m any) error {
 	defer data.Free()
-	if err := g.shared.codec.Unmarshal(data, m); err != nil {
+	err := g.shared.codec.Unmarshal(data, m)
+	if crammed, ok := errors.AsType[*wire.NamesError](err); ok {
+		return status.Error(codes.ResourceExhausted, crammed.Error())
+	}
+	if err != nil {
 		return status.Errorf(codes.Internal, "a message cannot be decoded: %v", err)
 	}
 	return nil

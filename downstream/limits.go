@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // Defaults of Limits.
@@ -141,10 +142,6 @@ const (
 	// valueBytes are what a value of a node's metadata takes in protobuf at least. So no node within NodeBytes has more
 	// values than it has room for.
 	valueBytes = 4
-	// freeNameValues are values that the names of each poll may have, however short they are. Beyond these a name has
-	// nameValueBytes at least, with its quotes and its comma.
-	freeNameValues = 1 << 16
-	nameValueBytes = 8
 )
 
 // crammed returns the status for a poll that has too many values beside its names, nil if it has not.
@@ -157,8 +154,9 @@ func (l *Limits) crammed(values int) error {
 }
 
 // crammedNames returns the status for a poll of so many bytes whose names have too many values, nil if they have not.
+// They have the bound that the names of a stream's request have.
 func crammedNames(values, bytes int) error {
-	most := freeNameValues + bytes/nameValueBytes
+	most := wire.MaxNames(bytes)
 	if values <= most {
 		return nil
 	}

@@ -31,11 +31,12 @@ type DeltaRequest struct {
 }
 
 // Decode replaces r by what the encoded DeltaDiscoveryRequest b says. It accepts what
-// proto.Unmarshal accepts, and a node that this does not: [Request.Node] tells. Details of
+// proto.Unmarshal accepts up to [MaxNames], and a node that this does not: [Request.Node] tells. Details of
 // an error may be anything. Node and Versions lie in b, which must not change as long as they are used. The error is a
 // [*DecodeError], of which nothing of r may be used.
 func (r *DeltaRequest) Decode(b []byte) error {
 	*r = DeltaRequest{}
+	names := nameCount{bytes: len(b)}
 	it := fields{rest: b}
 	for {
 		it.rest = it.rest[r.Versions.takeUsual(it.rest):]
@@ -45,7 +46,7 @@ func (r *DeltaRequest) Decode(b []byte) error {
 		if it.typ != protowire.BytesType { // every field we know is length-delimited
 			continue
 		}
-		if err := r.take(&it.field); err != nil {
+		if err := r.take(&names, &it.field); err != nil {
 			return within("", err)
 		}
 	}
@@ -65,16 +66,16 @@ func (r *DeltaRequest) Release() {
 func (r *DeltaRequest) refers() bool { return r.Request.refers() || r.Versions.count > 0 }
 
 // take decodes one field.
-func (r *DeltaRequest) take(f *field) error {
+func (r *DeltaRequest) take(names *nameCount, f *field) error {
 	switch f.num {
 	case fieldDeltaNode:
 		r.takeNode(f)
 	case fieldDeltaTypeURL:
 		return r.takeTypeURL(f.body)
 	case fieldDeltaSubscribe:
-		return addString(&r.Subscribe, "resource_names_subscribe", f.body)
+		return names.add(&r.Subscribe, "resource_names_subscribe", f.body)
 	case fieldDeltaUnsubscribe:
-		return addString(&r.Unsubscribe, "resource_names_unsubscribe", f.body)
+		return names.add(&r.Unsubscribe, "resource_names_unsubscribe", f.body)
 	case fieldDeltaVersions:
 		return within("initial_resource_versions", r.Versions.take(f))
 	case fieldDeltaNonce:
@@ -82,9 +83,9 @@ func (r *DeltaRequest) take(f *field) error {
 	case fieldDeltaError:
 		return r.takeRejection(f.body)
 	case fieldDeltaLocators:
-		return addLocator(&r.SubscribeLocators, "resource_locators_subscribe", f.body)
+		return names.addLocator(&r.SubscribeLocators, "resource_locators_subscribe", f.body)
 	case fieldDeltaUnlocators:
-		return addLocator(&r.UnsubscribeLocators, "resource_locators_unsubscribe", f.body)
+		return names.addLocator(&r.UnsubscribeLocators, "resource_locators_unsubscribe", f.body)
 	}
 	return nil
 }

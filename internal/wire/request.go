@@ -2,7 +2,6 @@ package wire
 
 import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -110,14 +109,6 @@ func (r *Request) takeRejection(b []byte) error {
 		}
 	}
 	return within("error_detail", it.err)
-}
-
-// addLocator adds a name with dynamic parameters (DYN-1).
-func addLocator(list *[]*discoveryv3.ResourceLocator, name string, b []byte) error {
-	return add(list, name, b, func(b []byte) (*discoveryv3.ResourceLocator, error) {
-		l := new(discoveryv3.ResourceLocator)
-		return l, checkMessage("", b, l, requestDepth)
-	})
 }
 
 // request is a request of either form.

@@ -31,12 +31,13 @@ type StateRequest struct {
 // [DeltaRequest.Decode] does.
 func (r *StateRequest) Decode(b []byte) error {
 	*r = StateRequest{}
+	names := nameCount{bytes: len(b)}
 	it := fields{rest: b}
 	for it.next() {
 		if it.typ != protowire.BytesType { // every field we know is length-delimited
 			continue
 		}
-		if err := r.take(&it.field); err != nil {
+		if err := r.take(&names, &it.field); err != nil {
 			return within("", err)
 		}
 	}
@@ -44,14 +45,14 @@ func (r *StateRequest) Decode(b []byte) error {
 }
 
 // take decodes one field.
-func (r *StateRequest) take(f *field) error {
+func (r *StateRequest) take(names *nameCount, f *field) error {
 	switch f.num {
 	case fieldRequestVersion:
 		return setString(&r.VersionInfo, "version_info", f.body)
 	case fieldRequestNode:
 		r.takeNode(f)
 	case fieldRequestNames:
-		return addString(&r.Names, "resource_names", f.body)
+		return names.add(&r.Names, "resource_names", f.body)
 	case fieldRequestTypeURL:
 		return r.takeTypeURL(f.body)
 	case fieldRequestNonce:
@@ -59,7 +60,7 @@ func (r *StateRequest) take(f *field) error {
 	case fieldRequestError:
 		return r.takeRejection(f.body)
 	case fieldRequestLocators:
-		return addLocator(&r.Locators, "resource_locators", f.body)
+		return names.addLocator(&r.Locators, "resource_locators", f.body)
 	}
 	return nil
 }
