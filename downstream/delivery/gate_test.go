@@ -1,7 +1,9 @@
 package delivery
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -91,4 +93,28 @@ func TestGate_ADS4(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A state-of-the-world client that is so far behind that the cache has discarded some of its removals waits no longer for
+// these: when they were due is not known any more. Those that are still known wait.
+func TestGateOfClientBehind_ADS4_RES5(t *testing.T) {
+	b := newBed(t, cache.Limits{})
+	p := b.joinAs(bareForm)
+	p.sub(cds, "*")
+	b.connect(0)
+	b.says(cds, many("+", "m", 0, 1030, "@1")...)
+	b.settle()
+	p.lists()
+	listed := func() []string {
+		return p.listsWithin(func(pace *Pace) { pace.RemovalWait = time.Hour })
+	}
+	b.says(cds, many("-", "m", 0, 1024, "")...)
+	b.expect(listed())
+	b.says(cds, many("-", "m", 1024, 1025, "")...)
+	var left strings.Builder
+	for at := 1024/8 + 1; at < 1030; at++ {
+		fmt.Fprintf(&left, " m%05d1", at)
+	}
+	b.expect(listed(), "CDS"+left.String())
+	b.expect(listed())
 }
