@@ -152,8 +152,8 @@ func versionsHeld(t *Table, limit int) (map[string]string, bool) {
 		switch {
 		case e.Member() && e.coll.quiet.witness.asks(e):
 			version = askedVersion
-		case !t.upstream.restored.asks && isWitness(e):
-			t.upstream.restored.ask(e.key)
+		case t.upstream.restored.witness == nil && isWitness(e):
+			t.upstream.restored.witness = e.extra.demand
 			version = askedVersion
 		}
 		size += len(name) + len(version) + overhead

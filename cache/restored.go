@@ -35,9 +35,8 @@ type restoredTable struct {
 	left int // resources that were not confirmed
 
 	// of the present stream
-	witness  string    // the name that the server must answer for, and has not; see awaitsWitness
-	asks     bool      // there is one
-	lacks    bool      // the relay does not ask for it any more: the stream is to begin anew (TakeDemand)
+	witness  *demand   // of the name that the server must answer for, and has not; nil: none. See awaitsWitness
+	lacks    bool      // the relay does not ask for it any more: the stream is to begin anew (lacksName)
 	answered time.Time // the answer for it; zero until then
 	silence  bool      // the server has had its time (confirmSilence)
 }
@@ -47,35 +46,51 @@ func (r *restoredTable) restart() {
 	*r = restoredTable{left: r.left}
 }
 
-// ask records which name the server must answer for on the present stream.
-func (r *restoredTable) ask(key string) { r.witness, r.asks = key, true }
-
 // awaitsWitness reports whether the server has not answered for the name that it must answer for. If the relay does
 // not ask for that any more, the server need not: the stream begins anew, with another one. To subscribe to that once
-// more would not do: a relay whose control plane is away would send it as it was presented.
+// more would not do, and neither would the same one that comes back: a relay whose control plane is away would send it
+// as it was presented.
 func awaitsWitness(t *Table) bool {
 	r := &t.upstream.restored
-	if !r.asks || r.lacks {
-		return r.asks
+	if r.witness == nil || r.lacks {
+		return r.witness != nil
 	}
-	if e := t.entries[r.witness]; e != nil && e.extra.demand != nil && e.extra.demand.subscribed {
-		return true
-	}
-	for _, e := range t.entries {
-		if presentable(e) && isWitness(e) && !t.upstream.held.has(e) {
-			r.lacks = true
-			t.store.demandSignal.send()
-			break
-		}
+	if !(r.witness.alive() && r.witness.subscribed) && mayHaveWitness(t) {
+		r.lacks = true
+		t.store.demandSignal.send()
 	}
 	return true
 }
 
+// mayHaveWitness reports whether there is a name that the server would have to answer for on a new stream.
+func mayHaveWitness(t *Table) bool {
+	for _, e := range t.entries {
+		if presentable(e) && isWitness(e) && !t.upstream.held.has(e) {
+			return true
+		}
+	}
+	return false
+}
+
+// lacksName reports whether the stream is to begin anew, with another witness. The server may have answered for all
+// others meanwhile.
+func lacksName(t *Table) bool {
+	r := &t.upstream.restored
+	r.lacks = r.lacks && mayHaveWitness(t)
+	return r.lacks
+}
+
 // noteWitness is called after a response: from the answer for the witness on, silence about others counts.
 func noteWitness(u *update, t *Table) {
-	if r := &t.upstream.restored; r.asks && answers(u, t, r.witness) {
-		r.witness, r.asks, r.lacks, r.answered = "", false, false, u.received
+	if r := &t.upstream.restored; r.witness != nil && !cameBack(r.witness) && answers(u, t, r.witness.entry.key) {
+		r.witness, r.lacks, r.answered = nil, false, u.received
 	}
+}
+
+// cameBack reports whether the relay subscribed to the name of a witness anew, without a version.
+func cameBack(witness *demand) bool {
+	e := witness.table.entries[witness.entry.key]
+	return e != nil && e.extra.demand != nil && e.extra.demand != witness && e.extra.demand.subscribed
 }
 
 // answers reports whether a response says something of a name. A server that cannot tell what became of it has read

@@ -24,7 +24,7 @@ func (s Session) TakeDemand(stream wire.StreamID) (subs []wire.Subscription, ok 
 	now := s.store.cache.Now()
 	ok = true
 	for _, t := range s.on(stream) {
-		ok = ok && !t.upstream.restored.lacks
+		ok = ok && !lacksName(t)
 		if len(t.demands.pending) == 0 {
 			continue
 		}

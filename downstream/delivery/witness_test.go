@@ -50,15 +50,17 @@ func TestSUR1WitnessGoes_RES12(t *testing.T) {
 	}
 }
 
+// restoredPair is a relay that was restarted, and has e and f of its disk.
+func restoredPair(t *testing.T) *bed {
+	b, _ := newBed(t, cache.Limits{}).subscribed(eds, "e", "f")
+	b.says(eds, "+e@1", "+f@1")
+	return b.restart()
+}
+
 // The server is a relay that was restarted too, and whose control plane is away. The relay asks it for something in place
 // of the name that went. The answer is what a disk had, so clients keep what they presented.
 func TestSUR1WitnessGoes_BehindSilentRelay_RES12(t *testing.T) {
-	begin := func() *bed {
-		b, _ := newBed(t, cache.Limits{}).subscribed(eds, "e", "f")
-		b.says(eds, "+e@1", "+f@1")
-		return b.restart()
-	}
-	first, second := begin(), begin()
+	first, second := restoredPair(t), restoredPair(t)
 	relay := first.joinAs(Form{Relay: true})
 	relay.resume(eds, []string{"e@" + asked, "f@1"}, "e", "f")
 	client := second.join()
@@ -90,9 +92,7 @@ func TestSUR1WitnessGoes_BehindSilentRelay_RES12(t *testing.T) {
 // The server has answered all the same, before it read that the relay does not ask for the name any more: it has read the
 // versions of the others, and its silence about these counts.
 func TestSUR1WitnessGoes_LateAnswer_RES12(t *testing.T) {
-	b, _ := newBed(t, cache.Limits{}).subscribed(eds, "e", "f")
-	b.says(eds, "+e@1", "+f@1")
-	b = b.restart()
+	b := restoredPair(t)
 	client := b.join()
 	client.resume(eds, []string{"f@2"}, "f")
 	connectAsking(b, "EDS +e +f =e@"+asked+" =f@1")
@@ -104,6 +104,44 @@ func TestSUR1WitnessGoes_LateAnswer_RES12(t *testing.T) {
 	b.settle()
 	b.restored(0)
 	b.expect(client.collect(), "EDS +f@1")
+}
+
+// The server says what it has of the others before the stream has begun anew: there is nothing to begin anew for.
+func TestSUR1WitnessGoes_OthersAnswered_RES12(t *testing.T) {
+	b := restoredPair(t)
+	client := b.join()
+	client.resume(eds, []string{"f@2"}, "f")
+	connectAsking(b, "EDS +e +f =e@"+asked+" =f@1")
+	b.letGo()
+	b.expect(b.demand(0), "EDS -e")
+	b.settle()
+	b.says(eds, "+f@3")
+	b.restored(0)
+	b.expect(b.demand(0))
+}
+
+// The name that went comes back before the stream has begun anew. It is subscribed to without a version: a server that is a
+// relay, was restarted too and whose control plane is away sends what its disk had. That is no answer.
+func TestSUR1WitnessComesBack_BehindSilentRelay_RES12(t *testing.T) {
+	first, second := restoredPair(t), restoredPair(t)
+	relay := first.joinAs(Form{Relay: true})
+	relay.resume(eds, []string{"e@" + asked, "f@1"}, "e", "f")
+	client := second.join()
+	client.resume(eds, []string{"f@2"}, "f")
+	connectAsking(second, "EDS +e +f =e@"+asked+" =f@1")
+	second.letGo()
+	second.expect(second.demand(0), "EDS -e")
+	relay.unsub(eds, "e")
+	second.settle()
+	client.sub(eds, "e")
+	second.expect(second.demand(0), "begin anew") // and takes what the clients want
+	relay.sub(eds, "e")
+	second.expect(relay.collect(), "EDS +e@1")
+	second.says(eds, "+e@1")
+	second.settle()
+	second.expect(client.collect(), "EDS +e@1")
+	second.restored(1)
+	second.expect(second.demand(0), "begin anew")
 }
 
 // An operator goes back, and clients have older content of the name that the server is to answer for. That is not the
