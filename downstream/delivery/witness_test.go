@@ -52,6 +52,7 @@ func TestSUR1WitnessGoes_RES12(t *testing.T) {
 
 // restoredPair is a relay that was restarted, and has e and f of its disk.
 func restoredPair(t *testing.T) *bed {
+	t.Helper()
 	b, _ := newBed(t, cache.Limits{}).subscribed(eds, "e", "f")
 	b.says(eds, "+e@1", "+f@1")
 	return b.restart()
