@@ -55,7 +55,7 @@ func awaitsWitness(t *Table) bool {
 	if r.witness == nil || r.lacks {
 		return r.witness != nil
 	}
-	if !(r.witness.alive() && r.witness.subscribed) && mayHaveWitness(t) {
+	if !r.witness.subscribed && mayHaveWitness(t) {
 		r.lacks = true
 		t.store.demandSignal.send()
 	}
