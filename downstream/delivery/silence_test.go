@@ -119,6 +119,18 @@ func TestSilenceList_RES2_RES7_LOC3(t *testing.T) {
 	})
 }
 
+// goesInSilence removes a member that a client has by a glob and by its name. The server adds an error that leaves open
+// what became of it, and stays silent. The client is told once that it is gone.
+func goesInSilence(b *bed, c *peer) {
+	b.Helper()
+	b.says(cds, "-"+nameG1)
+	b.demand(0)
+	b.fails(cds, nameG1, unavailable)
+	b.elapses(absentAfter)
+	b.expect(c.collect(), "CDS -"+nameG1+" !"+nameG1)
+	b.expect(c.collect())
+}
+
 // A client that has a member by a glob and by its name is told once in a response that it is gone, if
 // the server adds an error that leaves open what became of it, and then stays silent.
 func TestSilence_RES4_ERR1_GLOB5(t *testing.T) {
@@ -130,12 +142,7 @@ func TestSilence_RES4_ERR1_GLOB5(t *testing.T) {
 		b.says(cds, "+"+nameG1+"@1")
 		b.elapses(quiet)
 		b.expect(c.collect(), "CDS +"+nameG1+"@1")
-		b.says(cds, "-"+nameG1)
-		b.demand(0)
-		b.fails(cds, nameG1, unavailable)
-		b.elapses(absentAfter)
-		b.expect(c.collect(), "CDS -"+nameG1+" !"+nameG1)
-		b.expect(c.collect())
+		goesInSilence(b, c)
 		b.says(cds, "+"+nameG1+"@1")
 		b.expect(c.collect(), "CDS +"+nameG1+"@1")
 	})
@@ -156,12 +163,7 @@ func TestSilenceOfHeld_RES4_RES11_ERR1(t *testing.T) {
 			if collects {
 				b.expect(c.collect(), "CDS +"+nameG1+"@1")
 			}
-			b.says(cds, "-"+nameG1)
-			b.demand(0)
-			b.fails(cds, nameG1, unavailable)
-			b.elapses(absentAfter)
-			b.expect(c.collect(), "CDS -"+nameG1+" !"+nameG1)
-			b.expect(c.collect())
+			goesInSilence(b, c)
 			b.says(cds, "+"+nameG1+"@0")
 			b.expect(c.collect(), "CDS +"+nameG1+"@0")
 		})

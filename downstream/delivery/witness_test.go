@@ -58,17 +58,26 @@ func restoredPair(t *testing.T) *bed {
 	return b.restart()
 }
 
+// withoutWitness is such a relay, of which e was evicted before its server has said anything of it. Its client came back
+// with another f than the disk had.
+func withoutWitness(t *testing.T) (*bed, *peer) {
+	t.Helper()
+	b := restoredPair(t)
+	client := b.join()
+	client.resume(eds, []string{"f@2"}, "f")
+	connectAsking(b, "EDS +e +f =e@"+asked+" =f@1")
+	b.letGo()
+	b.expect(b.demand(0), "EDS -e")
+	return b, client
+}
+
 // The server is a relay that was restarted too, and whose control plane is away. The relay asks it for something in place
 // of the name that went. The answer is what a disk had, so clients keep what they presented.
 func TestSUR1WitnessGoes_BehindSilentRelay_RES12(t *testing.T) {
-	first, second := restoredPair(t), restoredPair(t)
+	first := restoredPair(t)
 	relay := first.joinAs(Form{Relay: true})
 	relay.resume(eds, []string{"e@" + asked, "f@1"}, "e", "f")
-	client := second.join()
-	client.resume(eds, []string{"f@2"}, "f")
-	connectAsking(second, "EDS +e +f =e@"+asked+" =f@1")
-	second.letGo()
-	second.expect(second.demand(0), "EDS -e")
+	second, client := withoutWitness(t)
 	relay.unsub(eds, "e")
 	second.settle()
 	if subs, ok := second.store.Session().TakeDemand(streamOf(0)); ok {
@@ -93,12 +102,7 @@ func TestSUR1WitnessGoes_BehindSilentRelay_RES12(t *testing.T) {
 // The server has answered all the same, before it read that the relay does not ask for the name any more: it has read the
 // versions of the others, and its silence about these counts.
 func TestSUR1WitnessGoes_LateAnswer_RES12(t *testing.T) {
-	b := restoredPair(t)
-	client := b.join()
-	client.resume(eds, []string{"f@2"}, "f")
-	connectAsking(b, "EDS +e +f =e@"+asked+" =f@1")
-	b.letGo()
-	b.expect(b.demand(0), "EDS -e")
+	b, client := withoutWitness(t)
 	b.settle()
 	b.says(eds, "+e@1")
 	b.expect(b.demand(0))
@@ -109,12 +113,7 @@ func TestSUR1WitnessGoes_LateAnswer_RES12(t *testing.T) {
 
 // The server says what it has of the others before the stream has begun anew: there is nothing to begin anew for.
 func TestSUR1WitnessGoes_OthersAnswered_RES12(t *testing.T) {
-	b := restoredPair(t)
-	client := b.join()
-	client.resume(eds, []string{"f@2"}, "f")
-	connectAsking(b, "EDS +e +f =e@"+asked+" =f@1")
-	b.letGo()
-	b.expect(b.demand(0), "EDS -e")
+	b, _ := withoutWitness(t)
 	b.settle()
 	b.says(eds, "+f@3")
 	b.restored(0)
@@ -124,14 +123,9 @@ func TestSUR1WitnessGoes_OthersAnswered_RES12(t *testing.T) {
 // The name that went comes back before the stream has begun anew. It is subscribed to without a version: a server that is a
 // relay, was restarted too and whose control plane is away sends what its disk had. That is no answer.
 func TestSUR1WitnessComesBack_BehindSilentRelay_RES12(t *testing.T) {
-	first, second := restoredPair(t), restoredPair(t)
-	relay := first.joinAs(Form{Relay: true})
+	relay := restoredPair(t).joinAs(Form{Relay: true})
 	relay.resume(eds, []string{"e@" + asked, "f@1"}, "e", "f")
-	client := second.join()
-	client.resume(eds, []string{"f@2"}, "f")
-	connectAsking(second, "EDS +e +f =e@"+asked+" =f@1")
-	second.letGo()
-	second.expect(second.demand(0), "EDS -e")
+	second, client := withoutWitness(t)
 	relay.unsub(eds, "e")
 	second.settle()
 	client.sub(eds, "e")
