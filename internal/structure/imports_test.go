@@ -21,7 +21,7 @@ const helpers = "helpers"
 
 var productHelpers = []string{
 	"internal/apiservices", "internal/apitypes", "internal/backoff", "internal/bearer", "internal/contain", "internal/crowd", "internal/directory", "internal/disk", "internal/door", "internal/excerpt",
-	"internal/few", "internal/filesource", "internal/filewatch", "internal/lograte", "internal/logwriter", "internal/moment", "internal/nodefile", "internal/pace", "internal/payload",
+	"internal/few", "internal/filesource", "internal/filewatch", "internal/lazy", "internal/lograte", "internal/logwriter", "internal/moment", "internal/nodefile", "internal/pace", "internal/payload",
 	"internal/redial", "internal/restjson", "internal/sharing", "internal/sockets", "internal/spelling", "internal/tlsfiles", "internal/tokenfile", "internal/trust", "internal/verdict", "internal/wake",
 	"internal/workload",
 	"internal/yamljson",
@@ -33,7 +33,7 @@ var productHelpers = []string{
 var mayImport = map[string][]string{
 	"internal/wire": nil,
 	"keyer":         nil,
-	"keyer/rules":   {"keyer", "internal/spelling"},
+	"keyer/rules":   {"keyer", "internal/lazy", "internal/spelling"},
 	"config":        {"keyer", "keyer/rules", "internal/nodefile", "internal/sockets", "internal/spelling", "internal/tokenfile", "internal/yamljson"},
 
 	"cache/digest":           nil,
