@@ -77,12 +77,17 @@ func (r *reloaded) shows(path string, parts ...string) {
 	}
 }
 
-// hangs sends the process a SIGHUP.
+// hangs sends the process a SIGHUP, and waits until it has come: to a process that does not listen for it any more, or not
+// yet, it would be the end.
 func (r *reloaded) hangs() {
 	r.Helper()
+	came := make(chan os.Signal, 1)
+	signal.Notify(came, syscall.SIGHUP)
+	defer signal.Stop(came)
 	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 		r.Fatal(err)
 	}
+	<-came
 }
 
 // relayTo is a configuration with a relay in front of a control plane, and further keys.
@@ -248,9 +253,6 @@ func TestReload_early(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	came := make(chan os.Signal, 1) // or a relay that does not listen for it would end the test
-	signal.Notify(came, syscall.SIGHUP)
-	defer signal.Stop(came)
 	_, log, stop := background(t, "serve", "--config", pipe)
 	r := &reloaded{T: t, log: log}
 	fill, err := os.OpenFile(pipe, os.O_WRONLY, 0) // as soon as it is read
@@ -258,7 +260,6 @@ func TestReload_early(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.hangs()
-	<-came
 	if _, err := fill.WriteString(relayTo(address, "")); err != nil {
 		t.Fatal(err)
 	}
