@@ -20,11 +20,11 @@ func TestNames(t *testing.T) {
 		{"NAME-1 a malformed name is refused with the reason, and the stream stays", func(h *harness) {
 			h.a.set(clusterType, "1", ofA("x"))
 			c := h.client()
-			c.subscribe(clusterType, "xdstp:", "xdstp://a", ofA("%zz"), ofA("x"))
+			c.subscribe(clusterType, "xdstp://", "xdstp://a", ofA("%zz"), ofA("x"))
 			got := c.wants(
-				"Cluster -xdstp: -xdstp://a -"+ofA("%zz")+" !"+ofA("%zz")+"=InvalidArgument !xdstp://a=InvalidArgument !xdstp:=InvalidArgument",
+				"Cluster -xdstp:// -xdstp://a -"+ofA("%zz")+" !xdstp://=InvalidArgument !"+ofA("%zz")+"=InvalidArgument !xdstp://a=InvalidArgument",
 				"Cluster +"+ofA("x")+"=1")
-			if m := got[0].ResourceErrors[0].ErrorDetail.GetMessage(); !strings.Contains(m, `"//" must follow`) {
+			if m := got[0].ResourceErrors[0].ErrorDetail.GetMessage(); !strings.Contains(m, "type is missing") {
 				h.Errorf("NAME-1: the reason is %q", m)
 			}
 			if n := h.seen.refused[codes.InvalidArgument]; n != 3 {
@@ -195,7 +195,7 @@ func TestNames(t *testing.T) {
 			c.send(&request{
 				TypeUrl:                 clusterType,
 				ResourceNamesSubscribe:  []string{"a", "b", ofA("x?q=2&p=1"), ofA("y")},
-				InitialResourceVersions: map[string]string{"a": "1", ofA("x?q=2&p=1"): "1", "xdstp://nobody/z": "1", "xdstp:": "1", "": "1"},
+				InitialResourceVersions: map[string]string{"a": "1", ofA("x?q=2&p=1"): "1", "xdstp://nobody/z": "1", "xdstp://": "1", "": "1"},
 			})
 			if got := holds(c.take()); !maps.Equal(got, map[string]string{"b": "1", ofA("y"): "1"}) {
 				h.Errorf("client was sent %v", got)

@@ -200,16 +200,16 @@ func TestREST_VAR5(t *testing.T) {
 		}},
 		{"LOC-4 NAME-1 ERR-1 names that the relay does not serve are errors, told once, and said once in the log", func(h *harness) {
 			h.opaque.real(clusterType, "1", "a")
-			p := h.poller(clusterPath, "a", "xdstp://nobody/"+strings.TrimPrefix(clusterType, typePrefix)+"/x", "xdstp:")
-			p.poll().accepts("200 a=1 !xdstp://nobody/envoy.config.cluster.v3.Cluster/x=NotFound !xdstp:=InvalidArgument")
+			p := h.poller(clusterPath, "a", "xdstp://nobody/"+strings.TrimPrefix(clusterType, typePrefix)+"/x", "xdstp://")
+			p.poll().accepts("200 a=1 !xdstp://=InvalidArgument !xdstp://nobody/envoy.config.cluster.v3.Cluster/x=NotFound")
 			if h.seen.refused[codes.NotFound] != 1 || h.seen.refused[codes.InvalidArgument] != 1 {
 				h.Errorf("refused %v", h.seen.refused)
 			}
-			none := h.poller(clusterPath, "xdstp:")
-			none.poll().accepts("200 !xdstp:=InvalidArgument")
+			none := h.poller(clusterPath, "xdstp://")
+			none.poll().accepts("200 !xdstp://=InvalidArgument")
 			none.poll().isHeld()
-			endpoints := h.poller(endpointPath, "xdstp:")
-			endpoints.poll().accepts("200 !xdstp:=InvalidArgument")
+			endpoints := h.poller(endpointPath, "xdstp://")
+			endpoints.poll().accepts("200 !xdstp://=InvalidArgument")
 			endpoints.poll().isHeld()
 		}},
 		{"ACK-3 what was rejected is not sent again until it changes", func(h *harness) {

@@ -37,8 +37,8 @@ func TestNewServer_Silent(t *testing.T) {
 	bubble(t, func(h *harness) {
 		h.opaque.set(clusterType, "1", "a")
 		c := h.client()
-		c.subscribe(clusterType, "a", "xdstp:")
-		c.wants("Cluster -xdstp: !xdstp:=InvalidArgument", "Cluster +a=1")
+		c.subscribe(clusterType, "a", "xdstp://")
+		c.wants("Cluster -xdstp:// !xdstp://=InvalidArgument", "Cluster +a=1")
 		c.nack(&response{TypeUrl: clusterType, Nonce: "2"}, "no")
 		h.advance(ackWait)
 		h.opaque.set(clusterType, "2", "a")

@@ -91,7 +91,7 @@ func TestAdminPort_OPS6_ACK7(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]int{"/nothing": http.StatusNotFound, "/resources?payload=maybe": http.StatusBadRequest,
-		"/resources?name=xdstp:bad": http.StatusBadRequest} {
+		"/resources?name=xdstp://bad": http.StatusBadRequest} {
 		if code, _ := relay.get(t, path); code != want {
 			t.Errorf("%s: %d, want %d", path, code, want)
 		}

@@ -6,8 +6,7 @@ import (
 )
 
 const (
-	scheme = "xdstp:"
-	prefix = scheme + "//"
+	prefix = "xdstp://"
 
 	// maxAlternatives bounds how many alternatives may be chained in one
 	// name, each in the fragment of the one before (NAME-6). TP1 sets no
@@ -35,12 +34,12 @@ type Name struct {
 	entry     string
 }
 
-// IsXDSTP tells whether name is one that [Parse] is for. As RFC 3986 has it,
-// the scheme may be in any case; a name of that scheme that is otherwise broken
-// is still one, so that it is refused with a reason and not taken for an opaque
-// name.
+// IsXDSTP tells whether name is one that [Parse] is for: it begins with "xdstp://". As
+// RFC 3986 has it, the scheme may be in any case. Such a name that is otherwise broken is
+// still one, so that it is refused with a reason and not taken for an opaque name. Without
+// the slashes it is an opaque name: the proposal has no other form.
 func IsXDSTP[S string | []byte](name S) bool {
-	return len(name) >= len(scheme) && strings.EqualFold(string(name[:len(scheme)]), scheme)
+	return len(name) >= len(prefix) && strings.EqualFold(string(name[:len(prefix)]), prefix)
 }
 
 // Parse takes an xdstp name apart (NAME-1, NAME-6):
@@ -58,11 +57,8 @@ func Parse(name string) (Name, error) {
 
 // parse carries out Parse for a name that is the alternative of depth others.
 func parse(name string, depth int) (Name, error) {
-	switch {
-	case !IsXDSTP(name):
+	if !IsXDSTP(name) {
 		return Name{}, fail(name, 0, "an xdstp name begins with %q", prefix)
-	case !strings.HasPrefix(name[len(scheme):], "//"):
-		return Name{}, fail(name, len(scheme), `"//" must follow the scheme, also where the authority is empty`)
 	}
 	head, fragment, _ := strings.Cut(name, "#")
 	hier, query, hasQuery := strings.Cut(head, "?")
@@ -96,7 +92,7 @@ func parse(name string, depth int) (Name, error) {
 	}
 
 	// A bare "?" means the same as none, and is not canonical.
-	if strings.HasPrefix(head, scheme) && hasQuery == (n.query != "") &&
+	if strings.HasPrefix(head, prefix) && hasQuery == (n.query != "") &&
 		n.Authority == authority && n.Type == typ && n.ID == id && n.query == query {
 		n.canonical = head
 	} else {
