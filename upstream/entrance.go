@@ -15,6 +15,9 @@ const (
 	// admitPause is the time from one stream to the next when a control plane is back and
 	// its scopes return: it has to send each of them its first state (UPS-2).
 	admitPause = 5 * time.Millisecond
+	// firstStreams is how many streams are opened at once before the control plane is known to keep
+	// them. Further ones come one by one.
+	firstStreams = 8
 	// longBackoff is how far the back-off grows while a server says that it has no
 	// resources left.
 	longBackoff = 30 * time.Second
@@ -40,12 +43,15 @@ type entrance struct {
 	probe   *ticket   // the one that is tried; nil: none
 	next    time.Time // nobody is let in before
 	timer   *time.Timer
+	begun   int       // streams that needed not wait
 	room    time.Time // when the next stream may follow that broke though there is no outage
 	set     int       // how often timer was set or stopped: one that fired meanwhile is void
 	closed  bool
 
-	outage  int      // the number of the one that lasts, or was the last
-	replica *replica // that ended the last outage; nil before the first
+	outage  int       // the number of the one that lasts, or was the last
+	ended   time.Time // when an answer ended the last outage
+	flaps   bool      // the server answers and ends streams: an answer shows nothing, but a stream that stands
+	replica *replica  // that ended the last outage; nil before the first
 }
 
 // ticket is a line's place at the entrance.
@@ -65,18 +71,34 @@ func newEntrance(outages *Outages, base, most time.Duration) *entrance {
 
 // enter reports whether a stream may be opened now. If not, the ticket's bell is rung
 // when it may be. The probe may go on: a server that fell silent sends it to the next one
-// after a pause, and it would wait behind itself.
+// after a pause, and it would wait behind itself. Until the control plane is known to keep
+// streams only a few come at once: if the first do not stand, the others wait.
 func (e *entrance) enter(t *ticket) bool {
 	if e.untried() {
 		e.outages.renew()
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.probe == t || len(e.waiting) == 0 && !e.outages.down() {
+	if e.probe == t {
+		return true
+	}
+	if now := time.Now(); len(e.waiting) == 0 && !e.down() && (e.outages.known(now) || e.begun < firstStreams || !now.Before(e.next)) {
+		e.begun++
+		e.next = now.Add(admitPause)
 		return true
 	}
 	e.queue(t)
 	return false
+}
+
+// down reports whether streams are let in one at a time. The caller holds mu.
+func (e *entrance) down() bool { return e.flaps || e.outages.down() }
+
+// flapping reports whether the server answers and ends streams.
+func (e *entrance) flapping() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.flaps
 }
 
 // untried reports whether nobody tries, nor waits for it.
@@ -134,8 +156,9 @@ func (e *entrance) serving(t *ticket) (x *replica, back bool) {
 
 // lost notes that a stream of a ticket could not be opened, or ended, and queues the ticket
 // if it is to be tried again and nothing can be reached. It returns then how long the next
-// probe waits.
-func (e *entrance) lost(t *ticket, err *ConnectionError, again bool) (delay time.Duration, queued bool) {
+// probe waits. early is set if the server answered on the stream and ended it before that stood. Then
+// the waits go on to grow.
+func (e *entrance) lost(t *ticket, err *ConnectionError, early, again bool) (delay time.Duration, queued bool) {
 	down, began := e.outages.fail(err)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -143,13 +166,15 @@ func (e *entrance) lost(t *ticket, err *ConnectionError, again bool) (delay time
 	if probed {
 		e.probe = nil
 	}
-	if began {
+	if began && time.Since(e.ended) >= stableAfter {
+		e.backoff.Reset()
 		e.outage++
 	}
+	e.flaps = e.flaps || began && early
 	if down && (began || probed) {
 		t.failed = e.outage
 		e.backoff.Max = backoffBound(e.most, err.Reason)
-		e.next = time.Now().Add(e.backoff.Next())
+		e.next = time.Now().Add(nextDelay(&e.backoff, early))
 		if err.Reason.refuses() && len(e.waiting) > 0 && !e.tried(e.waiting[0]) {
 			e.next = time.Now().Add(admitPause)
 		}
@@ -185,15 +210,41 @@ func backoffBound(most time.Duration, reason Reason) time.Duration {
 	return most
 }
 
-// answer notes that a replica of the control plane answered, or took a stream for long enough.
+// nextDelay is the next delay of a back-off. early is as for lost.
+func nextDelay(b *backoff.Backoff, early bool) time.Duration {
+	if early {
+		return b.Late()
+	}
+	return b.Next()
+}
+
+// answer notes that a replica of the control plane answered.
 func (e *entrance) answer(x *replica, at time.Time) {
 	if !e.outages.answer(at) {
 		return
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.ended = at
+	if !e.flaps {
+		e.open(x, at)
+	}
+}
+
+// stood notes that a stream to a replica stood for so long that the server is there.
+func (e *entrance) stood(x *replica, at time.Time) {
+	e.answer(x, at)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.flaps {
+		e.flaps = false
+		e.open(x, at)
+	}
+}
+
+// open lets the others follow. The caller holds mu.
+func (e *entrance) open(x *replica, at time.Time) {
 	e.probe, e.next, e.replica = nil, at, x
-	e.backoff.Reset()
 	e.stop()
 	e.arm()
 }
@@ -217,7 +268,7 @@ func (e *entrance) stop() {
 	}
 }
 
-// admit lets the first of the line in. set says which timer it is.
+// admit lets the first of the line in, and all where nothing is against it. set says which timer it is.
 func (e *entrance) admit(set int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -228,15 +279,20 @@ func (e *entrance) admit(set int) {
 	if e.closed || len(e.waiting) == 0 || e.probe != nil {
 		return
 	}
-	t := e.waiting[0]
-	e.waiting = slices.Delete(e.waiting, 0, 1)
-	t.admitted = true
-	if e.outages.down() {
-		e.probe = t
-	} else {
-		e.next = time.Now().Add(admitPause)
+	now, most := time.Now(), 1
+	switch {
+	case e.down():
+		e.probe = e.waiting[0]
+	case e.outage == 0 && e.outages.known(now):
+		most = len(e.waiting)
+	default:
+		e.next = now.Add(admitPause)
 	}
-	wake.Up(t.bell)
+	for _, t := range e.waiting[:most] {
+		t.admitted = true
+		wake.Up(t.bell)
+	}
+	e.waiting = slices.Delete(e.waiting, 0, most)
 	e.arm()
 }
 

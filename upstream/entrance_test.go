@@ -1,13 +1,18 @@
 package upstream
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // scoped runs a number of scopes of one upstream, each with a stream that was answered.
@@ -270,4 +275,107 @@ func TestUPS2_OneStreamIsNoOutage(t *testing.T) {
 			first = srv.accept()
 		}
 	})
+}
+
+// answersClustersOnly answers each request for clusters, and ends the stream with the next request for another type.
+func answersClustersOnly(_ any, ss grpc.ServerStream, info *grpc.StreamServerInfo, _ grpc.StreamHandler) error {
+	delta := strings.Contains(info.FullMethod, "Delta")
+	content := &anypb.Any{TypeUrl: clusters}
+	var req interface {
+		GetTypeUrl() string
+		GetResponseNonce() string
+	} = new(discoveryv3.DiscoveryRequest)
+	var answer any = &discoveryv3.DiscoveryResponse{TypeUrl: clusters, Nonce: "1", VersionInfo: "1", Resources: []*anypb.Any{content}}
+	if delta {
+		req = new(discoveryv3.DeltaDiscoveryRequest)
+		answer = &discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusters, Nonce: "1", Resources: []*discoveryv3.Resource{{Name: "a", Version: "1", Resource: content}}}
+	}
+	for {
+		if err := ss.RecvMsg(req); err != nil {
+			return err
+		}
+		switch {
+		case req.GetTypeUrl() != clusters:
+			return status.Error(codes.Unavailable, "the backend of this type is down")
+		case req.GetResponseNonce() == "":
+			if err := ss.SendMsg(answer); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// A control plane that answers a type and then ends the stream, each time, is called as rarely as one that ends each
+// stream at once: an answer does not end the growth of the waits.
+func TestAnswersAndEnds_UPS2_SUR8(t *testing.T) {
+	for _, api := range []APIType{AggregatedDeltaGRPC, AggregatedGRPC} {
+		for scopes, most := range map[int]int64{1: 6, 30: 30} {
+			for _, before := range []string{"from the start", "after an hour"} {
+				t.Run(fmt.Sprint(api, " ", scopes, " ", before), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						f := newFaulty(t)
+						a := f.plane("a:1", api)
+						a.set("1", "a")
+						u := f.upstream(api, nil, []string{"a:1"})
+						breaks := func() {
+							a.stop()
+							a.opts = []grpc.ServerOption{grpc.ChainStreamInterceptor(answersClustersOnly)}
+							a.serve()
+							a.asked.Store(0)
+						}
+						if before == "from the start" {
+							breaks()
+						}
+						for range scopes {
+							run(t, u, newStore(sub(clusters, "*"), sub(listeners, "*")), nil)
+						}
+						if before == "after an hour" {
+							time.Sleep(time.Hour)
+							breaks()
+						}
+						time.Sleep(10 * time.Second)
+						synctest.Wait()
+						if got := a.asked.Load(); got > most || got == 0 {
+							t.Errorf("%d streams in 10 s, want at most %d", got, most)
+						}
+						before := a.asked.Load()
+						time.Sleep(time.Minute)
+						if got := a.asked.Load() - before; got > 6*most || got < 60/int64(DefaultBackoffMax/time.Second) {
+							t.Errorf("%d streams in the minute after", got)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// One restart after a healthy hour costs no more than the first wait, whatever there was before that hour.
+func TestRestartAfterAHealthyHour_UPS2(t *testing.T) {
+	for _, api := range APITypes() {
+		t.Run(string(api), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFaulty(t)
+				a := f.plane("a:1", api)
+				a.set("1", "a")
+				a.stop()
+				store := wanting(api, "a")
+				run(t, f.upstream(api, nil, []string{"a:1"}), store, nil)
+				time.Sleep(time.Minute) // the waits have grown
+				a.serve()
+				if took := until(func() bool { return store.has("a") }); took > DefaultBackoffMax+time.Second {
+					t.Fatalf("begun after %v", took)
+				}
+				for _, name := range []string{"b", "c", "d"} {
+					time.Sleep(time.Hour)
+					a.stop()
+					a.set(name, "a", name)
+					a.serve()
+					if took := until(func() bool { return store.has(name) }); took > DefaultBackoffBase+100*time.Millisecond {
+						t.Errorf("reconnected after %v", took)
+					}
+				}
+			})
+		})
+	}
 }

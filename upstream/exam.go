@@ -148,6 +148,9 @@ func (e *exam) rise(s *sitter, lost bool) {
 	if e.asking == s {
 		e.asking = nil
 	}
+	if len(e.sitters) == 0 { // what is asked for from now on is another reason
+		e.doubted, e.urgent, e.check.due = time.Time{}, false, time.Time{}
+	}
 	e.arm()
 }
 

@@ -11,7 +11,9 @@ import (
 
 const (
 	// stableAfter is how long a stream must stand to count as good though it was
-	// never answered: a server has nothing to say to a stream that resumed.
+	// never answered: a server has nothing to say to a stream that resumed. One that was answered
+	// and does not stand for so long does not end the growth of the waits: the server may answer
+	// and end each stream.
 	stableAfter = 10 * time.Second
 	// renewPause is how long a line that began anew because the Store wanted it is
 	// left alone. A client decides what makes it begin anew, and all clients share it (LIM-2).
@@ -242,10 +244,10 @@ func (l *line) connect() {
 // that the server is there.
 // Where the server can be asked whether it answers, that shows it.
 func (l *line) opened(stands time.Duration) {
-	l.open = true
 	r, now := l.remote, time.Now()
+	l.open, l.owed.opened = true, now
 	l.replica.exam.sit(r.sitter, now)
-	if r.up.entrance.outages.down() && (r.up.cfg.Keepalive.Response == 0 || r.client.questions().question(toHear) == nil) {
+	if r.up.entrance.flapping() || r.up.entrance.outages.down() && (r.up.cfg.Keepalive.Response == 0 || r.client.questions().question(toHear) == nil) {
 		l.owed.standsAt = now.Add(stands)
 	}
 }

@@ -35,7 +35,8 @@ type Outages struct {
 
 	mu     sync.Mutex
 	now    Outage
-	good   int // streams that were answered and are open
+	first  time.Time // when it answered first
+	good   int       // streams that were answered and are open
 	denied time.Time
 }
 
@@ -79,7 +80,18 @@ func (o *Outages) answer(at time.Time) (ended bool) {
 	defer o.mu.Unlock()
 	ended = !o.now.Since.IsZero()
 	o.now = Outage{Answered: at}
+	if o.first.IsZero() {
+		o.first = at
+	}
 	return ended
+}
+
+// known reports whether the control plane answered first so long ago that its streams would have ended if it
+// did not keep them.
+func (o *Outages) known(now time.Time) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.first.IsZero() && now.Sub(o.first) >= probeStands
 }
 
 // renew begins an outage anew if nobody has tried for so long that it may be over: a client

@@ -17,8 +17,9 @@ const (
 
 // owed is what the server of a line's link has not answered.
 type owed struct {
-	began time.Time // when the link was begun
-	since time.Time // when the oldest request was written that no answer followed; zero: none
+	began  time.Time // when the link was begun
+	opened time.Time // when it was opened; zero: it is not
+	since  time.Time // when the oldest request was written that no answer followed; zero: none
 	// leave is when the line leaves the server because it must answer; zero: it need not.
 	leave time.Time
 	// search is when to look for another server, since this one has never answered.
@@ -53,7 +54,7 @@ func (l *line) asks(at time.Time, d duty) {
 	if d != silenceIsLegal && o.search.IsZero() {
 		o.search = at.Add(timeout)
 	}
-	l.replica.exam.doubt(at, r.up.entrance.outages.down())
+	l.replica.exam.doubt(at, r.up.entrance.outages.down() && !r.up.entrance.flapping())
 }
 
 // owes reports whether the server has to answer before it counts as good.
@@ -64,6 +65,9 @@ func (l *line) owes() bool {
 	since, _ := l.replica.exam.silence()
 	return !l.owed.leave.IsZero() || !since.IsZero()
 }
+
+// stood reports whether the link has been open for so long that the server keeps it.
+func (o *owed) stood() bool { return !o.opened.IsZero() && time.Since(o.opened) >= stableAfter }
 
 // resumed reports whether all that was asked for on the link may stay unanswered by right.
 func (o *owed) resumed() bool { return o.quiet && o.since.IsZero() && o.leave.IsZero() }
@@ -88,7 +92,11 @@ func (l *line) clear() {
 func (l *line) elapseOwed(now time.Time) {
 	r, o := l.remote, &l.owed
 	if due(&o.standsAt, now) {
-		r.up.entrance.answer(l.replica, now)
+		if !l.established && r.up.entrance.flapping() {
+			o.standsAt = now.Add(probeStands) // another endpoint may be the one that answers, and this one be mute
+		} else {
+			r.up.entrance.stood(l.replica, now)
+		}
 	}
 	if due(&o.search, now) && !l.draining {
 		r.search(l)

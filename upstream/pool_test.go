@@ -3,6 +3,7 @@ package upstream
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // Connections fill up one after the other, and each is closed by its last user.
@@ -15,6 +16,7 @@ func TestConnectionsAreShared(t *testing.T) {
 		for range streamsPerConn + 1 {
 			sessions = append(sessions, run(t, u, newStore(sub(clusters, "*")), nil))
 		}
+		time.Sleep(time.Second)
 		synctest.Wait()
 		count := func() int {
 			p := u.transport.(*pool)

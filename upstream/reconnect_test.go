@@ -39,6 +39,7 @@ func TestOPS2BackoffGrowsAndResets(t *testing.T) {
 		ss := srv.accept()
 		ss.respond(clusters, "1", "c")
 		ss.answer()
+		<-time.After(stableAfter)
 		ss.end <- nil
 		srv.accept()
 		obs.locked(func() {

@@ -7,7 +7,7 @@ import (
 )
 
 // end closes the line's link, if there is one, and leaves the line idle. A link that was
-// good ends the count of attempts, whichever side ended it.
+// good and stood, or that the relay ended, ends the count of attempts.
 func (l *line) end(reason Reason) {
 	r, k, open, counted := l.remote, l.link, l.open, l.counted
 	if open {
@@ -16,7 +16,7 @@ func (l *line) end(reason Reason) {
 	if l.established {
 		r.report.heard = moment.Later(r.report.heard, l.replica.exam.heard())
 		r.up.entrance.outages.count(-1)
-		if !reason.repeats() {
+		if reason.own() || !reason.repeats() && l.owed.stood() {
 			l.backoff.Reset()
 			l.failed = nil
 		}
@@ -52,7 +52,7 @@ func (l *line) failure(reason Reason, cause error) *ConnectionError {
 // it is a reason to wait. When all endpoints have failed the best is tried again, after a
 // wait.
 func (l *line) fail(err *ConnectionError, unreachable, stay bool) {
-	r, x, counted := l.remote, l.replica, l.counted
+	r, x, counted, early := l.remote, l.replica, l.counted, l.established && !l.owed.stood()
 	l.end(err.Reason)
 	r.up.replicas.doubt(x)
 	if unreachable && err.Reason != ReasonSilent {
@@ -71,7 +71,7 @@ func (l *line) fail(err *ConnectionError, unreachable, stay bool) {
 	atOnce := !stay && r.failback.moveOn(x, &l.failed, unreachable)
 	var delay time.Duration
 	if !atOnce {
-		if delay = l.wait(err); delay > 0 {
+		if delay = l.wait(err, early); delay > 0 {
 			r.report.obs.BackedOff(delay)
 		}
 	}
@@ -91,14 +91,14 @@ func (l *line) fail(err *ConnectionError, unreachable, stay bool) {
 
 // wait has the line wait for its next attempt, and returns for how long at least; zero if
 // it waits for a client. While other links are good, and while the server only refuses the
-// type, the line itself decides when that is. Otherwise the entrance does (UPS-2).
-func (l *line) wait(err *ConnectionError) time.Duration {
+// type, the line itself decides when that is. Otherwise the entrance does (UPS-2). early is as for entrance.lost.
+func (l *line) wait(err *ConnectionError, early bool) time.Duration {
 	r := l.remote
 	awaited, delay, queued := r.store.Awaited(), time.Duration(0), false
 	if l.refused && r.refusals.answer {
 		r.up.entrance.leave(l.ticket)
 	} else {
-		delay, queued = r.up.entrance.lost(l.ticket, err, awaited && !l.refused)
+		delay, queued = r.up.entrance.lost(l.ticket, err, early, awaited && !l.refused)
 	}
 	switch {
 	case !awaited:
@@ -115,7 +115,7 @@ func (l *line) wait(err *ConnectionError) time.Duration {
 		l.backoff.Max = max(r.up.cfg.Backoff.Max, r.refusals.backoff)
 	}
 	first := l.backoff.Attempts == 0
-	if delay = l.backoff.Next(); first {
+	if delay = nextDelay(&l.backoff, early); first {
 		delay = max(delay, r.up.entrance.follow())
 	}
 	l.at = time.Now().Add(delay)

@@ -22,12 +22,24 @@ type Backoff struct {
 // Next gives the delay before the next attempt, which is never zero: a delay is what
 // tells waiting from being idle.
 func (b *Backoff) Next() time.Duration {
+	return 1 + rand.N(b.bound()) //nolint:gosec // jitter is no secret
+}
+
+// Late gives a delay as Next does, from the last quarter of the bound. It is for a server that takes streams and
+// does not keep them: there is no use in a short delay.
+func (b *Backoff) Late() time.Duration {
+	bound := b.bound()
+	return bound - rand.N(bound/4+1) //nolint:gosec // jitter is no secret
+}
+
+// bound bounds the next delay, and counts it.
+func (b *Backoff) bound() time.Duration {
 	bound := b.Max
 	if b.Base < b.Max>>b.Attempts { // the other way round it could overflow
 		bound = b.Base << b.Attempts
 	}
 	b.Attempts++
-	return 1 + rand.N(bound) //nolint:gosec // jitter is no secret
+	return bound
 }
 
 // Reset begins anew with Base.

@@ -7,6 +7,19 @@ import (
 	"time"
 )
 
+// A late delay lies in the last quarter of its bound, and counts as any other.
+func TestLate_UPS2(t *testing.T) {
+	const base, limit = 100 * time.Millisecond, time.Second
+	for range 1000 {
+		b := Backoff{Base: base, Max: limit}
+		for i, bound := range []time.Duration{base, 2 * base, 4 * base, 8 * base, limit, limit} {
+			if d := b.Late(); d < bound*3/4 || d > bound {
+				t.Fatalf("attempt %d: delay %v, bound %v", i, d, bound)
+			}
+		}
+	}
+}
+
 // Delays are uniform between nothing and a bound that doubles up to the maximum.
 func TestOPS2BackoffFullJitter(t *testing.T) {
 	const base, limit, rounds = 100 * time.Millisecond, 3 * time.Second, 2000
