@@ -1,10 +1,15 @@
 package integration
 
 import (
+	"flag"
 	"os"
 	"strings"
 	"testing"
 )
+
+var updateMatrix = flag.Bool("update", false, "rewrite the matrix in docs/protocol.md")
+
+const protocolDoc = "../docs/protocol.md"
 
 // The lines of docs/protocol.md between which TestMatrix writes.
 const (
@@ -31,7 +36,7 @@ func holdMatrixDoc(t *testing.T, results map[string]string) {
 	now := matrixTable(results)
 	switch {
 	case was == now:
-	case !*updateProtocol:
+	case !*updateMatrix:
 		t.Errorf("%s has the matrix\n%s\nthe results are\n%s", protocolDoc, was, now)
 	default:
 		if err := os.WriteFile(protocolDoc, []byte(before+matrixBegin+"\n"+now+matrixEnd+after), 0o600); err != nil {
