@@ -1,14 +1,12 @@
 package docs
 
 import (
-	"slices"
 	"strings"
 	"testing"
 )
 
-// TestGlossary sees that each word has one row, in order, with its place in the code.
+// TestGlossary sees that each word has one row, in order.
 func TestGlossary(t *testing.T) {
-	declared := source(t)
 	var words []string
 	for _, row := range cells(page(t, "docs/glossary.md")) {
 		if len(row) != 4 {
@@ -20,8 +18,5 @@ func TestGlossary(t *testing.T) {
 			t.Errorf("%q does not belong behind %q", word, words[len(words)-1])
 		}
 		words = append(words, word)
-		if !slices.ContainsFunc(spans(row[3]), func(s string) bool { _, ok := declared.has(s); return ok }) {
-			t.Errorf("%s: %s names nothing in the code", word, row[3])
-		}
 	}
 }
