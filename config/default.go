@@ -31,6 +31,7 @@ func Default() *Config {
 			RESTWait:         Duration(800 * time.Millisecond),
 		},
 		Admin:       Admin{Listen: "127.0.0.1:19100", SocketMode: 0o600},
+		Peers:       Peers{MaxBytes: GiB},
 		Node:        Node{ID: "xdsrelay", Cluster: "xdsrelay"},
 		Aggregation: Aggregation{Otherwise: Isolate, Linger: Duration(5 * time.Minute)},
 		Access:      Access{Otherwise: Allow},

@@ -3,10 +3,13 @@ package config
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 
 	"github.com/xdsrelay/xdsrelay/internal/sockets"
 	"github.com/xdsrelay/xdsrelay/internal/tokenfile"
@@ -40,7 +43,40 @@ func (c *Config) CheckFiles() error {
 		k.exists(fmt.Sprintf("upstreams[%d].path", i), u.Path)
 	}
 	k.clientFiles("peers.tls", &c.Peers.TLS)
+	k.peersFile(c)
 	return join(k.errs)
+}
+
+// peersFile checks that the file of the CAs of relays that may ask has none that another listener takes.
+func (k *checker) peersFile(c *Config) {
+	l, at := c.peersListener()
+	if l == nil || l.TLS == nil {
+		return
+	}
+	others := c.otherTLS(l)
+	for _, other := range slices.Sorted(maps.Keys(others)) {
+		for _, cert := range certificatesIn(others[other].ClientCAFile) {
+			if slices.ContainsFunc(certificatesIn(l.TLS.ClientCAFile), cert.Equal) {
+				k.fail(at+".tls.client_ca_file", "expected a CA that %s.client_ca_file does not have: relays ask at this listener (peers.listener), and both files have %q", other, cert.Subject)
+			}
+		}
+	}
+}
+
+// certificatesIn gives the certificates of a file; none if it has no name. What is wrong with a file others say.
+func certificatesIn(file string) (all []*x509.Certificate) {
+	if file == "" {
+		return nil
+	}
+	data, err := os.ReadFile(file)
+	for block := new(pem.Block); err == nil && block != nil; {
+		if block, data = pem.Decode(data); block != nil {
+			if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
+				all = append(all, cert)
+			}
+		}
+	}
+	return all
 }
 
 // serverFiles checks what a listener has its certificate from; nil: it has none.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -78,4 +79,38 @@ test.yaml:33:28: upstreams[5].tls.spiffe.socket: reading DIR/missing.sock: no su
 	if diff := cmp.Diff(want, strings.Split(err.Error(), "\n")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+}
+
+// A CA is no CA of relays alone if another listener's file has it too, beside others.
+func TestCheckFilesOfPeers_ACC1(t *testing.T) {
+	dir, relays, clients := pkitest.NewFolder(t), pkitest.NewAuthority(t, "relays"), pkitest.NewAuthority(t, "clients")
+	dir.PutPair("a", clients.Server("a.test"))
+	own, theirs := dir.PutCA("relays", relays), dir.PutCA("clients", clients)
+	both := dir.Put("both.crt", append(read(t, theirs), read(t, own)...))
+	check := func(clientCA string) error {
+		return mustParse(t, strings.ReplaceAll(`
+upstreams: [{name: a, default: true, endpoints: ["a:1"]}]
+server:
+  tls: {cert_file: DIR/a.crt, key_file: DIR/a.key, client_ca_file: `+clientCA+`}
+  listeners:
+    - {name: relays, listen: ":2", tls: {cert_file: DIR/a.crt, key_file: DIR/a.key, client_ca_file: DIR/relays.crt}}
+peers: {listener: relays, identities: [spiffe://td/relay]}
+`, "DIR/", dir.Path("")+"/")).CheckFiles()
+	}
+	if err := check(theirs); err != nil {
+		t.Errorf("ACC-1: a CA of its own: %v", err)
+	}
+	const want = `server.listeners[0].tls.client_ca_file: expected a CA that server.tls.client_ca_file does not have: relays ask at this listener (peers.listener), and both files have "CN=relays"`
+	if err := check(both); err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("ACC-1: a CA of clients too: %v, want %s", err, want)
+	}
+}
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
 }

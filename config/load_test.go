@@ -90,6 +90,9 @@ func TestParseEveryKey(t *testing.T) {
 			}, {
 				Name: "mesh", Listen: ":18446", SocketMode: 0o660, Protocol: ProtocolGRPC, Identity: Identity{Recheck: Duration(5 * time.Minute)},
 				TLS: &ServerTLS{SPIFFE: &SPIFFE{Socket: "unix:///run/spire/agent.sock", TrustDomains: []string{"example.org", "partner.example"}}},
+			}, {
+				Name: "relays", Listen: ":18447", SocketMode: 0o660, Protocol: ProtocolGRPC, Identity: Identity{Recheck: Duration(5 * time.Minute)},
+				TLS: &ServerTLS{CertFile: "p.pem", KeyFile: "p.key", ClientCAFile: "relays.pem"},
 			}},
 		},
 		Admin: Admin{
@@ -186,7 +189,8 @@ func TestParseEveryKey(t *testing.T) {
 		},
 		Types: Types{Secret: []string{"sds", "type.googleapis.com/example.Key"}},
 		Peers: Peers{
-			Addresses: []string{"relays.xds.svc:18443", "192.0.2.9:18443"}, Identities: []string{"spiffe://td/relay", "relay.xds.svc"},
+			Addresses: []string{"relays.xds.svc:18443", "192.0.2.9:18443"}, Identities: []string{"spiffe://td/relay", "urn:example:relay"},
+			Listener: "relays", MaxBytes: 64 * MiB,
 			TLS: UpstreamTLS{CAFile: "relays.pem", CertFile: "p.pem", KeyFile: "p.key", ServerName: "relays"},
 		},
 		Cache:   Cache{MaxResources: 18, MaxBytes: 19 * MiB, Idle: Duration(20 * time.Minute), Generations: 21, Dir: "/var/lib/xdsrelay", SnapshotEvery: Duration(45 * time.Second)},
@@ -253,7 +257,7 @@ func TestParseSPIFFE(t *testing.T) {
 server: {tls: {spiffe: %[1]s}, listeners: [{name: l, listen: ":1", tls: {spiffe: %[1]s}}]}
 admin: {tls: {spiffe: %[1]s}}
 upstreams: [{name: a, default: true, endpoints: ["a:1"], tls: {spiffe: %[2]s}}]
-peers: {addresses: ["b:1"], tls: {spiffe: %[2]s}, identities: [spiffe://td/relay]}
+peers: {addresses: ["b:1"], tls: {spiffe: %[2]s}}
 `
 	const server = "{socket: unix:///run/a, trust_domains: [td, other.td]}"
 	const client = "{socket: unix:///run/a, trust_domains: [td, other.td], server_ids: [spiffe://td/a]}"

@@ -34,7 +34,7 @@ func (c *Config) check() *checker {
 	k.listeners(c)
 	k.typeList("full_state_types", c.FullStateTypes)
 	k.upstreams(c.Upstreams, c.Aggregation.Rules)
-	k.peers(&c.Peers, &c.Server)
+	k.peers(c)
 	k.node(&c.Node)
 	k.between("aggregation.linger", c.Aggregation.Linger, Duration(time.Second), maxWait)
 	k.rules(c)

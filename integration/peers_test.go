@@ -20,48 +20,58 @@ import (
 )
 
 // peerID is the identity of the relays of a test that may ask each other.
-const peerID = "spiffe://example.org/relay"
+const peerID = "spiffe://relays.example/relay"
 
 // peerGroup is relays that are peers of each other.
 type peerGroup struct {
-	fleet   *pkitest.Authority
+	fleet   *pkitest.Authority // of clients, and of servers
+	relays  *pkitest.Authority // of relays that ask
 	dir     *pkitest.Folder
 	plane   string // address of the control plane
 	members []string
-	shown   tls.Certificate // by clients
-	api     *workloads.API  // of relays; nil: they have files
+	asked   map[string]string // where a member is asked, by its address for clients
+	shown   tls.Certificate   // by clients
+	// Workload APIs, one for clients and one for relays; nil: there are files.
+	api, asking *workloads.API
 }
 
 func newPeerGroup(t *testing.T, plane string) *peerGroup {
 	t.Helper()
-	g := &peerGroup{fleet: pkitest.NewAuthority(t, "fleet"), dir: pkitest.NewFolder(t), plane: plane}
+	g := &peerGroup{fleet: pkitest.NewAuthority(t, "fleet"), relays: pkitest.NewAuthority(t, "relays"), dir: pkitest.NewFolder(t), plane: plane, asked: make(map[string]string)}
 	g.dir.PutCA("fleet", g.fleet)
+	g.dir.PutCA("relays", g.relays)
 	g.dir.PutPair("server", g.fleet.Server(relayHost))
-	g.dir.PutPair("client", g.fleet.Client("relay", pkitest.URI(peerID)))
+	g.dir.PutPair("relay", g.relays.Client("relay", pkitest.URI(peerID)))
 	g.shown = g.fleet.Client("client", pkitest.URI("spiffe://example.org/client"))
 	return g
 }
 
-// peers has a relay ask all members, itself too, as a headless service would have it.
-func (g *peerGroup) configure(c *config.Config) {
+// configure has a relay ask all members, itself too, as a headless service would have it. Members ask at its listener
+// for them.
+func (g *peerGroup) configure(c *config.Config, address string) {
 	impatient(c)
 	c.Server.TLS = &config.ServerTLS{CertFile: g.dir.Path("server.crt"), KeyFile: g.dir.Path("server.key"), ClientCAFile: g.dir.Path("fleet.crt")}
-	c.Peers = config.Peers{
-		Addresses: g.members, Identities: []string{peerID},
-		TLS: config.UpstreamTLS{CAFile: g.dir.Path("fleet.crt"), CertFile: g.dir.Path("client.crt"), KeyFile: g.dir.Path("client.key"), ServerName: relayHost},
-	}
+	l := config.DefaultListener()
+	l.Name, l.Listen = "relays", g.asked[address]
+	l.TLS = &config.ServerTLS{CertFile: g.dir.Path("server.crt"), KeyFile: g.dir.Path("server.key"), ClientCAFile: g.dir.Path("relays.crt")}
+	c.Peers.Listener, c.Peers.Addresses, c.Peers.Identities = l.Name, g.members, []string{peerID}
+	c.Peers.TLS = config.UpstreamTLS{CAFile: g.dir.Path("fleet.crt"), CertFile: g.dir.Path("relay.crt"), KeyFile: g.dir.Path("relay.key"), ServerName: relayHost}
 	if g.api != nil {
 		c.Server.TLS = &config.ServerTLS{SPIFFE: &config.SPIFFE{Socket: g.api.Socket()}}
-		c.Peers.TLS = config.UpstreamTLS{SPIFFE: &config.ClientSPIFFE{Socket: g.api.Socket(), ServerIDs: []string{peerID}}}
+		l.TLS = &config.ServerTLS{SPIFFE: &config.SPIFFE{Socket: g.asking.Socket(), TrustDomains: []string{"relays.example"}}}
+		c.Peers.TLS = config.UpstreamTLS{SPIFFE: &config.ClientSPIFFE{Socket: g.asking.Socket(), ServerIDs: []string{peerID}}}
 	}
+	c.Server.Listeners = []config.Listener{l}
 }
 
-// byAgent has the relays take their certificates from a SPIFFE Workload API.
+// byAgent has the relays take their certificates from SPIFFE Workload APIs.
 func (g *peerGroup) byAgent(t *testing.T) {
 	t.Helper()
-	g.api = workloads.New(t)
-	g.api.Give(g.fleet.SVID(peerID), g.fleet, nil)
+	g.api, g.asking = workloads.New(t), workloads.New(t)
+	g.api.Give(g.fleet.SVID("spiffe://example.org/relay"), g.fleet, nil)
+	g.asking.Give(g.relays.SVID(peerID), g.relays, nil)
 	g.api.Start()
+	g.asking.Start()
 }
 
 // listen reserves the addresses of n members.
@@ -70,7 +80,9 @@ func (g *peerGroup) listen(t *testing.T, n int) []net.Listener {
 	var all []net.Listener
 	for range n {
 		lis := ports.Listen(t)
-		all, g.members = append(all, lis), append(g.members, lis.Addr().String())
+		asked := fmt.Sprint("127.0.0.1:", ports.Free(t))
+		all, g.members = append(all, lis), append(g.members, asked)
+		g.asked[lis.Addr().String()] = asked
 	}
 	return all
 }
@@ -79,7 +91,7 @@ func (g *peerGroup) listen(t *testing.T, n int) []net.Listener {
 func (g *peerGroup) start(t *testing.T, lis net.Listener, change func(*config.Config)) *testRelay {
 	t.Helper()
 	return startRelayAt(t, lis, ports.Listen(t), func(c *config.Config) {
-		g.configure(c)
+		g.configure(c, lis.Addr().String())
 		if change != nil {
 			change(c)
 		}
@@ -271,7 +283,7 @@ func TestPeersMustBeKnown_SUR1(t *testing.T) {
 	p := restoredPlane(t)
 	g := newPeerGroup(t, p.addr)
 	lis := g.listen(t, 2)
-	strict := g.start(t, lis[1], func(c *config.Config) { c.Peers.Identities = []string{"spiffe://example.org/another"} })
+	strict := g.start(t, lis[1], func(c *config.Config) { c.Peers.Identities = []string{"spiffe://relays.example/another"} })
 	marked := func(marker string) grpc.DialOption {
 		return with("xdsrelay-peer-bin", marker)
 	}

@@ -24,7 +24,7 @@ func newPeerSeries(s *set) *peerSeries {
 		taken:   count("taken_resources_total", "Resources that the relay took from peers."),
 		answers: count("answers_total", "Answers that the relay gave to peers."),
 		gave:    count("given_resources_total", "Resources in these answers."),
-		other:   count("ignored_total", "Streams with the marker of a peer whose client is not among peers.identities. They were served like any other."),
+		other:   count("ignored_total", "Streams with the marker of a peer that may not ask (peers.listener, peers.identities)."),
 	}
 	for _, r := range peers.Results() {
 		p.asked.WithLabelValues(string(r))

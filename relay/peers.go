@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"crypto/rand"
+	"crypto/x509"
 	"errors"
 	"log/slog"
 	"maps"
@@ -11,9 +12,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
@@ -77,12 +83,9 @@ func (r *Relay) openPeers(cfg *config.Config) error {
 	}
 	id := rand.Text()
 	r.hub.answers = true
-	r.peers = &peers.Server{
-		ID: id, Stores: holder{r.hub}, Observer: r.metrics.Peers(),
-		Trusted: func(ctx context.Context) bool {
-			who := downstream.PeerOf(ctx)
-			return peers.Trusts(p.Identities, &who)
-		},
+	r.peers = &peerDoor{relay: r, cfg: p}
+	r.peers.Server = &peers.Server{
+		ID: id, Stores: holder{r.hub}, Observer: r.metrics.Peers(), Trusted: r.peers.trusts, MaxBytes: int(p.MaxBytes), End: downstream.EndStream,
 		MessageSize: func() int { return int(r.now.Load().config.Server.MaxMessageSize) },
 	}
 	if len(p.Addresses) == 0 {
@@ -103,10 +106,88 @@ func (r *Relay) openPeers(cfg *config.Config) error {
 		holds: make(map[string]time.Time),
 		client: peers.NewClient(peers.ClientConfig{
 			ID: id, Addresses: p.Addresses, Credentials: files.Credentials(), Authority: p.TLS.ServerName, UserAgent: upstream.UserAgent(),
-			Resolver: r.dial.Resolver, Connect: r.dial.Connect, Options: r.dial.Options, Panics: r.panics,
+			Resolver: r.dial.Resolver, Connect: r.dial.Connect, Options: r.dial.Options, Panics: r.panics, MaxBytes: int(p.MaxBytes),
 		}),
 	}
 	return nil
+}
+
+// peerDoor is the listener at which relays ask (peers.listener). A nil one is none.
+type peerDoor struct {
+	*peers.Server
+
+	relay *Relay
+	cfg   *config.Peers
+}
+
+// here reports whether a stream came through it.
+func (d *peerDoor) here(ctx context.Context) bool {
+	if d == nil || d.cfg.Listener == "" {
+		return false
+	}
+	client := identity.ClientOf(ctx)
+	return client != nil && client.Listener.Name == d.cfg.Listener
+}
+
+// answer answers relays, and refuses clients at their listener (downstream.Server.AnswerPeers).
+func (d *peerDoor) answer(g grpc.ServerStream) (done bool, err error) {
+	if done, err = d.Answer(g); !done && d.here(g.Context()) {
+		return true, d.refuse(g)
+	}
+	return done, err
+}
+
+// reporter refuses clients that report their load there (loadreport.Server.Identified).
+func (d *peerDoor) reporter(g grpc.ServerStream) (grpc.ServerStream, error) {
+	if d.here(g.Context()) {
+		return nil, d.refuse(g)
+	}
+	return d.relay.ports[0].tokens.identified(g)
+}
+
+// refuse gives the status that ends a client's stream.
+func (d *peerDoor) refuse(g grpc.ServerStream) error {
+	who := downstream.PeerOf(g.Context())
+	d.relay.log.Warn("a client came by the listener of peers.listener, which is for relays that may ask (peers.identities)",
+		"listener", d.cfg.Listener, "peer", who.Addr, "identity", who.Identity())
+	return status.Error(codes.PermissionDenied, "this listener of the relay is for other relays (peers.listener), and serves no clients: connect to another one")
+}
+
+// trusts reports whether a stream is one of a relay that may ask.
+func (d *peerDoor) trusts(ctx context.Context) bool {
+	who := downstream.PeerOf(ctx)
+	if !d.here(ctx) || !peers.Trusts(d.cfg.Identities, &who) {
+		return false
+	}
+	shown := identity.ClientOf(ctx).TLS
+	if shown == nil {
+		return false
+	}
+	other, taken := d.relay.takenElsewhere(d.cfg.Listener, shown.State.PeerCertificates)
+	if taken {
+		d.relay.log.Warn("a relay may not ask, because a client could pass for it: another listener takes its certificate too. The listener of peers.listener needs a CA, or a trust domain, of its own",
+			"peer", who.Addr, "identity", who.Identity(), "listener", other)
+	}
+	return !taken
+}
+
+// takenElsewhere names a listener beside one that takes a certificate, the first of shown. Files and Workload APIs change
+// while the relay runs: this looks at what counts now.
+func (r *Relay) takenElsewhere(beside string, shown []*x509.Certificate) (listener string, taken bool) {
+	takes := func(files *tlsfiles.Server) bool {
+		roots := files.Clients()
+		if roots == nil {
+			return false
+		}
+		_, err := roots.Verify(shown, x509.ExtKeyUsageClientAuth, time.Now())
+		return err == nil
+	}
+	for _, p := range r.ports {
+		if p.Name != beside && p.secure != nil && takes(p.secure.Server) {
+			return p.Name, true
+		}
+	}
+	return "admin", r.admin.tls != nil && takes(r.admin.tls)
 }
 
 // close closes the connections to peers. run has ended.
@@ -248,9 +329,12 @@ func (h *help) ask(ctx context.Context, s *session, peer *peers.Peer, missing []
 func (h *help) failed(log *slog.Logger, peer *peers.Peer, err error) bool {
 	refused := errors.Is(err, peers.ErrRefused)
 	if peer.Refused(refused) && refused {
-		log.Warn("a peer does not let this relay ask: its peers.identities needs a name of the certificate in peers.tls")
+		log.Warn("a peer does not let this relay ask: peers.addresses needs the port of its peers.listener, and its peers.identities the URI of the certificate in peers.tls")
 	}
 	switch {
+	case status.Code(err) == codes.ResourceExhausted:
+		h.obs.Asked(peers.ResultFailed)
+		log.Warn("a peer's answer is too large", "error", err)
 	case refused:
 		h.obs.Asked(peers.ResultIgnored)
 	case errors.Is(err, peers.ErrSelf), errors.Is(err, context.Canceled):

@@ -30,7 +30,6 @@ import (
 	"github.com/xdsrelay/xdsrelay/metrics"
 	"github.com/xdsrelay/xdsrelay/relay/load"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
-	"github.com/xdsrelay/xdsrelay/relay/peers"
 	"github.com/xdsrelay/xdsrelay/upstream"
 	"google.golang.org/grpc"
 )
@@ -78,7 +77,7 @@ type Relay struct {
 
 	fullState map[string]bool // types whose lists are always complete, in all stores and on both sides
 
-	peers *peers.Server // nil: nobody may ask
+	peers *peerDoor // nil: nobody may ask
 
 	server  *downstream.Server
 	reports *loadreport.Server // of the same
@@ -262,15 +261,16 @@ func (r *Relay) listener(cfg *config.Config) error {
 	r.server = downstream.NewServer(c)
 	r.server.Identify(r.ports)
 	downstream.Admit(r.server, admission{r.admission, r.metrics.Downstream()})
-	if r.peers != nil {
-		r.server.AnswerPeers(r.peers.Answer)
-	}
 	r.reports = loadreport.NewServer(r.router, downstream.EndStream)
 	r.server.Contain(r.panics, r.repairs.suspects.add)
 	r.reports.Panics = r.panics
 	identified := r.ports[0].tokens.identified // the same for all ports
 	r.server.Identified(identified)
 	r.reports.Identified = identified
+	if r.peers != nil {
+		r.server.AnswerPeers(r.peers.answer)
+		r.reports.Identified = r.peers.reporter
+	}
 	r.server.Beside(r.reports.Register)
 	r.server.SetServing(false) // before anything is cached, or an upstream is reached (ABS-2)
 	return nil

@@ -16,6 +16,7 @@ import (
 const (
 	twinAt    = 2 // whose host it is
 	relayName = "relay.test"
+	peersPort = "83" // of the listener at which relays ask
 	peerID    = "spiffe://example.org/relay"
 	certTime  = 20 * time.Hour
 )
@@ -28,10 +29,12 @@ type fleetTLS struct {
 
 func newFleetTLS(tb testing.TB) *fleetTLS {
 	tb.Helper()
-	authority, f := pkitest.NewAuthority(tb, "fleet"), &fleetTLS{files: pkitest.NewFolder(tb)}
+	authority, relays, f := pkitest.NewAuthority(tb, "fleet"), pkitest.NewAuthority(tb, "relays"), &fleetTLS{files: pkitest.NewFolder(tb)}
 	f.files.PutCA("fleet", authority)
+	f.files.PutCA("relays", relays)
 	f.files.PutPair("server", authority.Server(relayName, pkitest.Lifetime(certTime)))
-	f.files.PutPair("relay", authority.Client("relay", pkitest.URI(peerID), pkitest.Lifetime(certTime)))
+	f.files.PutPair("relay", authority.Client("relay", pkitest.Lifetime(certTime)))
+	f.files.PutPair("peer", relays.Client("relay", pkitest.URI(peerID), pkitest.Lifetime(certTime)))
 	f.client = &tls.Config{
 		RootCAs: authority.Pool(), ServerName: relayName, MinVersion: tls.VersionTLS13,
 		Certificates: []tls.Certificate{authority.Client("client", pkitest.Lifetime(certTime))},
@@ -52,7 +55,14 @@ func (f *fleetTLS) configure(c *config.Config, tier int) {
 		c.Upstreams[0].TLS = &mine
 		return
 	}
-	c.Peers = config.Peers{Addresses: []string{relayHost(0) + ":" + xdsPort, relayHost(twinAt) + ":" + xdsPort}, Identities: []string{peerID}, TLS: mine}
+	l := config.DefaultListener()
+	l.Name, l.Listen = "relays", ":"+peersPort
+	l.TLS = &config.ServerTLS{CertFile: f.files.Path("server.crt"), KeyFile: f.files.Path("server.key"), ClientCAFile: f.files.Path("relays.crt")}
+	c.Server.Listeners = []config.Listener{l}
+	c.Peers.Listener, c.Peers.Identities = l.Name, []string{peerID}
+	c.Peers.Addresses = []string{relayHost(0) + ":" + peersPort, relayHost(twinAt) + ":" + peersPort}
+	c.Peers.TLS = mine
+	c.Peers.TLS.CertFile, c.Peers.TLS.KeyFile = f.files.Path("peer.crt"), f.files.Path("peer.key")
 }
 
 // creds are those of clients that open streams.

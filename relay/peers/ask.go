@@ -11,7 +11,9 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
@@ -29,9 +31,11 @@ const requestBytes = 60 << 10
 var (
 	// ErrSelf says that the peer is the relay itself.
 	ErrSelf = errors.New("the peer is the relay itself")
-	// ErrRefused says that the peer does not let the relay ask: its certificate has no name that the
-	// peer's peers.identities has.
+	// ErrRefused says that the peer does not let the relay ask: this is not its peers.listener, or the certificate's URI
+	// is not among its peers.identities.
 	ErrRefused = errors.New("the peer does not let this relay ask")
+	// ErrTooLarge says that an exchange has more than peers.max_bytes, here or at the peer.
+	ErrTooLarge = status.Error(codes.ResourceExhausted, "the exchange is larger than peers.max_bytes")
 	// errSilent says that the peer is silent, or that it is no relay that knows markers.
 	errSilent = errors.New("the peer does not answer")
 )
@@ -72,10 +76,12 @@ func (p *Peer) Look(ctx context.Context) (holds []string, err error) {
 // exchange opens a stream with a marker, asks the questions once the peer has confirmed the marker,
 // and reads until the peer ends the stream.
 func (p *Peer) exchange(ctx context.Context, m *Marker, questions []question) (*Reply, error) {
+	ctx, stop := context.WithTimeoutCause(ctx, exchangeTime, errTooLong)
+	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
 	silence := time.AfterFunc(answerWithin, func() { cancel(errSilent) })
 	defer silence.Stop()
-	x := exchange{questions: questions, heard: func() { silence.Reset(answerWithin) }}
+	x := exchange{questions: questions, left: allowance(p.maxBytes), heard: func() { silence.Reset(answerWithin) }}
 	err := x.run(ctx, p, m)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
@@ -86,7 +92,7 @@ func (p *Peer) exchange(ctx context.Context, m *Marker, questions []question) (*
 	case err == nil, errors.Is(err, context.Canceled):
 	case errors.Is(err, ErrSelf):
 		p.rest(afterSelf)
-	case errors.Is(err, ErrRefused):
+	case errors.Is(err, ErrRefused), status.Code(err) == codes.ResourceExhausted:
 		p.rest(afterRefusal)
 	default:
 		p.rest(afterFailure)
@@ -97,6 +103,7 @@ func (p *Peer) exchange(ctx context.Context, m *Marker, questions []question) (*
 // exchange is one stream to a peer.
 type exchange struct {
 	questions []question
+	left      allowance
 	heard     func() // called for each sign of life
 	reply     Reply
 	sender    sync.WaitGroup
@@ -151,6 +158,9 @@ func (x *exchange) receive(cs grpc.ClientStream) error {
 			return err
 		}
 		x.heard()
+		if err := x.left.take(sizeOf(r)); err != nil {
+			return err
+		}
 		i, err := strconv.Atoi(r.Nonce)
 		if err != nil || i < 0 || i >= len(x.questions) {
 			continue
@@ -159,6 +169,17 @@ func (x *exchange) receive(cs grpc.ClientStream) error {
 			q.take(r)
 		}
 	}
+}
+
+// sizeOf is what stays in memory of a response, in bytes.
+func sizeOf(r *wire.Response) (n int) {
+	for _, resource := range r.Resources {
+		n += resource.Size()
+	}
+	for i := range r.Errors {
+		n += len(r.Errors[i].Name) + len(r.Errors[i].Message)
+	}
+	return n
 }
 
 // question is one request, and what came for it.

@@ -42,6 +42,7 @@ type ClientConfig struct {
 	Resolver    Resolver // nil: the system's
 	Connect     func(ctx context.Context, network, address string) (net.Conn, error)
 	Options     []grpc.DialOption
+	MaxBytes    int // of one exchange
 	Panics      *contain.Panics
 }
 
@@ -142,7 +143,7 @@ func (c *Client) adopt(target string, addresses []string) {
 		key := target + " " + a
 		if c.peers[key] == nil {
 			if cc, err := c.dial(target, a); err == nil {
-				c.peers[key] = &Peer{Address: a, target: target, id: c.cfg.ID, cc: cc, panics: c.cfg.Panics}
+				c.peers[key] = &Peer{Address: a, target: target, id: c.cfg.ID, maxBytes: c.cfg.MaxBytes, cc: cc, panics: c.cfg.Panics}
 			}
 		}
 	}
@@ -171,7 +172,7 @@ func (c *Client) dial(target, address string) (*grpc.ClientConn, error) {
 // The times for which a peer is not asked again.
 const (
 	afterFailure = 5 * time.Second  // it cannot be reached, or did not answer
-	afterRefusal = 30 * time.Second // it does not let the relay ask
+	afterRefusal = 30 * time.Second // it does not let the relay ask, or its answer is too large
 	afterSelf    = 5 * time.Minute  // it is the relay itself
 )
 
@@ -180,6 +181,7 @@ type Peer struct {
 	Address string // what is dialled
 
 	target, id string // of the configuration; of this process
+	maxBytes   int
 	cc         *grpc.ClientConn
 	panics     *contain.Panics
 

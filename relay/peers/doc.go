@@ -7,9 +7,11 @@
 // nobody for what it lacks, neither its own peers nor its control plane: so relays in a ring end
 // with an answer, whatever they lack.
 //
-// The marker opens each scope, since it names the store and not a client. So only clients with an
-// identity in peers.identities may set it, and an identity is a client certificate that was verified.
-// From anybody else the marker is ignored, and the stream is an ordinary client's.
+// The marker opens each scope, since it names the store and not a client. So it counts at one listener
+// only, which serves no clients, and only from relays with an identity in peers.identities: the URI of a client
+// certificate that was verified. Elsewhere the marker is ignored, and the stream is an ordinary client's.
+//
+// Both sides bound an exchange, in bytes and in time.
 //
 // The package owns the exchange on both sides and the connections to peers. It does not own when
 // peers are asked (package relay), nor what becomes of the answer (cache.Peers).

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -51,11 +50,8 @@ func decode(values []string, into any) error {
 // asOf is the time of the reply.
 func (r *Reply) asOf() time.Time { return time.Unix(0, r.AsOf) }
 
-// Trusts reports whether one of the names in a client's certificate is among identities. A client
-// without a certificate that was verified has no name.
+// Trusts reports whether the only URI in a client's certificate is among identities. A client
+// without a certificate that was verified has none. Of several URIs nobody can say which is meant.
 func Trusts(identities []string, p *keyer.Peer) bool {
-	return slices.ContainsFunc(identities, func(id string) bool {
-		return slices.Contains(p.URIs, id) || slices.Contains(p.Emails, id) || slices.Contains(p.IPs, id) ||
-			slices.ContainsFunc(p.DNS, func(name string) bool { return strings.EqualFold(name, id) })
-	})
+	return len(p.URIs) == 1 && slices.Contains(identities, p.URIs[0])
 }

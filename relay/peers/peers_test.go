@@ -7,14 +7,17 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
@@ -60,6 +63,7 @@ type bench struct {
 	server *Server
 	client *Client
 	plain  bool // it knows no markers
+	drips  bool // it sends the same for ever
 	silent bool // the handler behind the interceptor says nothing
 }
 
@@ -71,7 +75,7 @@ func newBench(t *testing.T) *bench {
 	b.store = filled(t)
 	b.server = &Server{
 		ID: "peer", Trusted: func(context.Context) bool { return true }, Stores: &b.counts, Observer: &b.counts,
-		MessageSize: func() int { return 200 },
+		MessageSize: func() int { return 200 }, MaxBytes: 1 << 20, End: endStream,
 	}
 	lis := bufconn.Listen(1 << 20)
 	g := grpc.NewServer(grpc.ForceServerCodecV2(wire.Codec()), grpc.StreamInterceptor(b.intercept),
@@ -85,7 +89,7 @@ func newBench(t *testing.T) *bench {
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(lis) }()
 	b.client = NewClient(ClientConfig{
-		ID: "asks", Addresses: []string{"peer.test:1"}, Credentials: insecure.NewCredentials(), UserAgent: "test", Resolver: b,
+		ID: "asks", Addresses: []string{"peer.test:1"}, Credentials: insecure.NewCredentials(), UserAgent: "test", Resolver: b, MaxBytes: 1 << 20,
 		Connect: func(ctx context.Context, _, _ string) (net.Conn, error) { return lis.DialContext(ctx) },
 	})
 	t.Cleanup(func() {
@@ -102,10 +106,33 @@ func (b *bench) intercept(srv any, g grpc.ServerStream, _ *grpc.StreamServerInfo
 	if b.plain {
 		return handler(srv, g)
 	}
+	if b.drips {
+		return b.drip(g)
+	}
 	if done, err := b.server.Answer(g); done {
 		return err
 	}
 	return handler(srv, g)
+}
+
+// drip answers with something every second.
+func (b *bench) drip(g grpc.ServerStream) error {
+	err := g.SendHeader(reply(&Reply{ID: b.server.ID, Known: true}))
+	for err == nil {
+		select {
+		case <-time.After(time.Second):
+			err = g.SendMsg(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: cds, Nonce: "0"})
+		case <-g.Context().Done():
+			err = g.Context().Err()
+		}
+	}
+	return err
+}
+
+// endStream ends a stream as downstream.EndStream does.
+func endStream(g grpc.ServerStream, err error) {
+	t := grpc.ServerTransportStreamFromContext(g.Context()).(interface{ WriteStatus(*status.Status) error })
+	_ = t.WriteStatus(status.Convert(err))
 }
 
 // LookupNetIP implements Resolver.
@@ -226,6 +253,55 @@ func TestAskInVain_SUR1(t *testing.T) {
 	}
 }
 
+// An exchange is bounded in bytes on either side, and a peer that goes on for ever is given up: it is left alone.
+func TestExchangeIsBounded_SUR1(t *testing.T) {
+	for name, tt := range map[string]struct {
+		prepare func(b *bench)
+		want    error
+		after   time.Duration
+	}{
+		"bytes at the peer": {func(b *bench) { b.server.MaxBytes = 150 }, ErrTooLarge, 0},
+		"bytes of names":    {func(b *bench) { b.server.MaxBytes = 10 }, ErrTooLarge, 0},
+		"bytes here":        {func(b *bench) { b.client.cfg.MaxBytes = 150 }, ErrTooLarge, 0},
+		"time here":         {func(b *bench) { b.drips, b.server.End = true, func(grpc.ServerStream, error) {} }, errTooLong, exchangeTime},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				tt.prepare(b)
+				p, began := b.only(t), time.Now()
+				_, err := p.Ask(t.Context(), "store", wants)
+				if status.Code(err) != status.Code(tt.want) || !strings.Contains(err.Error(), status.Convert(tt.want).Message()) {
+					t.Errorf("SUR-1: the error is %v, want %v", err, tt.want)
+				}
+				if took := time.Since(began); took != tt.after {
+					t.Errorf("SUR-1: the exchange took %s, want %s", took, tt.after)
+				}
+				if all := b.client.Peers(t.Context()); len(all) != 0 {
+					t.Error("the peer is asked again at once")
+				}
+			})
+		})
+	}
+}
+
+// A relay that asks and never comes to an end is cut off by the peer.
+func TestExchangeOfAnAskerEnds_SUR1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		p, began := b.only(t), time.Now()
+		ctx := metadata.AppendToOutgoingContext(t.Context(), header, encode(&Marker{From: "asks", Store: "store"}))
+		cs, err := p.cc.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = cs.RecvMsg(new(wire.Response))
+		if status.Code(err) != codes.DeadlineExceeded || time.Since(began) != exchangeTime {
+			t.Errorf("SUR-1: %v after %s", err, time.Since(began))
+		}
+	})
+}
+
 // hanging is a relay that finds stores late.
 type hanging struct{ counts }
 
@@ -235,19 +311,24 @@ func (*hanging) Find(string) (*cache.Store, time.Time) {
 }
 
 func TestTrusts(t *testing.T) {
-	p := keyer.Peer{
-		URIs: []string{"spiffe://td/relay"}, DNS: []string{"Relay.example.com"}, Emails: []string{"a@b"}, IPs: []string{"192.0.2.1"}, Subject: "CN=relay",
-	}
-	for id, want := range map[string]bool{
-		"spiffe://td/relay": true, "relay.example.com": true, "a@b": true, "192.0.2.1": true,
-		"spiffe://td/relay2": false, "spiffe://td": false, "CN=relay": false, "example.com": false,
+	relay := []string{"spiffe://td/relay"}
+	for name, tt := range map[string]struct {
+		peer keyer.Peer
+		want bool
+	}{
+		"its URI":                    {keyer.Peer{URIs: relay, SPIFFE: relay[0]}, true},
+		"another URI":                {keyer.Peer{URIs: []string{"spiffe://td/relay2"}}, false},
+		"a URI beside it":            {keyer.Peer{URIs: []string{"spiffe://td/relay", "spiffe://td/client"}}, false},
+		"a URI before it":            {keyer.Peer{URIs: []string{"spiffe://td/client", "spiffe://td/relay"}}, false},
+		"names of other kinds":       {keyer.Peer{DNS: relay, Emails: relay, IPs: relay, Subject: relay[0]}, false},
+		"a certificate without URIs": {keyer.Peer{}, false},
 	} {
-		if got := Trusts([]string{"x", id}, &p); got != want {
-			t.Errorf("%q: %t", id, got)
+		if got := Trusts([]string{"x", "", "spiffe://td/relay"}, &tt.peer); got != tt.want {
+			t.Errorf("ACC-1: %s: %t", name, got)
 		}
 	}
-	if Trusts([]string{""}, new(keyer.Peer)) || Trusts(nil, &p) {
-		t.Error("somebody without an identity is trusted")
+	if Trusts(nil, &keyer.Peer{URIs: relay}) {
+		t.Error("ACC-1: nobody may ask, and somebody does")
 	}
 }
 

@@ -61,6 +61,25 @@ type Server struct {
 	Stores      Stores
 	Observer    Observer
 	MessageSize func() int // responses stay below it, in bytes, unless one resource is larger
+	MaxBytes    int        // of one exchange
+	// End ends a stream from another goroutine, and reading and sending with it.
+	End func(g grpc.ServerStream, err error)
+}
+
+// exchangeTime bounds an exchange, on both sides.
+const exchangeTime = 30 * time.Second
+
+var errTooLong = status.Errorf(codes.DeadlineExceeded, "an exchange between relays takes at most %s", exchangeTime)
+
+// allowance is what an exchange may still carry, in bytes.
+type allowance int
+
+// take takes n bytes. The error is ErrTooLarge once there are none left.
+func (a *allowance) take(n int) error {
+	if *a -= allowance(n); *a < 0 {
+		return ErrTooLarge
+	}
+	return nil
 }
 
 // Answer answers a stream that has a peer's marker. done says that it did, and the stream ends with the
@@ -110,7 +129,9 @@ func (s *Server) answer(g grpc.ServerStream, m *Marker) error {
 	if err := g.SendHeader(reply(&r)); err != nil || store == nil {
 		return err
 	}
-	given := 0
+	over := time.AfterFunc(exchangeTime, func() { s.End(g, errTooLong) })
+	defer over.Stop()
+	given, left := 0, allowance(s.MaxBytes)
 	defer func() { s.Observer.Gave(given) }()
 	for {
 		var req wire.DeltaRequest
@@ -120,7 +141,7 @@ func (s *Server) answer(g grpc.ServerStream, m *Marker) error {
 		case err != nil:
 			return err
 		}
-		n, err := s.give(g, store, &req)
+		n, err := s.give(g, store, &req, &left)
 		req.Release()
 		given += n
 		if err != nil {
@@ -130,8 +151,13 @@ func (s *Server) answer(g grpc.ServerStream, m *Marker) error {
 }
 
 // give answers one request: with what the store has, and an error for each name that it lacks.
-func (s *Server) give(g grpc.ServerStream, store *cache.Store, req *wire.DeltaRequest) (resources int, err error) {
+func (s *Server) give(g grpc.ServerStream, store *cache.Store, req *wire.DeltaRequest, left *allowance) (resources int, err error) {
 	w := cache.PeerWants{TypeURL: req.TypeURL, Kind: cache.ByName, Names: wire.Words(req.Subscribe, req.SubscribeLocators)}
+	for _, name := range w.Names {
+		if err := left.take(len(name)); err != nil {
+			return 0, err
+		}
+	}
 	if len(w.Names) == 1 && w.Names[0] == cache.Wildcard {
 		w.Kind = cache.WholeType
 	}
@@ -141,6 +167,9 @@ func (s *Server) give(g grpc.ServerStream, store *cache.Store, req *wire.DeltaRe
 	flush := func(more int) error {
 		if b.Size() == 0 || b.Size()+more <= limit {
 			return nil
+		}
+		if err := left.take(b.Size()); err != nil {
+			return err
 		}
 		return g.SendMsg(b.Finish(req.TypeURL, "", req.Nonce))
 	}
