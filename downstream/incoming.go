@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"math"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -45,18 +46,19 @@ type incoming struct {
 	reader messageReader
 	client *identity.Client // nil: it came through no listener that the relay knows
 	head   [messageHead]byte
+	most   uint32 // bytes of a message
 }
 
-// receiving gives a stream whose messages are bounded; the stream itself if gRPC has changed. The stream has
-// reached a handler.
-func (s *shared) receiving(g grpc.ServerStream) grpc.ServerStream {
+// receiving gives a stream whose messages have so many bytes at most; the stream itself if gRPC has changed. The
+// stream has reached a handler.
+func (s *shared) receiving(g grpc.ServerStream, most int) grpc.ServerStream {
 	client := identity.ClientOf(g.Context())
 	client.Conn().Served()
 	reader, ok := grpc.ServerTransportStreamFromContext(g.Context()).(messageReader)
 	if !ok {
 		return g
 	}
-	return &incoming{ServerStream: g, shared: s, reader: reader, client: client}
+	return &incoming{ServerStream: g, shared: s, reader: reader, client: client, most: uint32(min(most, math.MaxUint32))} //nolint:gosec // a size is not negative
 }
 
 // RecvMsg implements grpc.ServerStream.
@@ -68,8 +70,8 @@ func (g *incoming) RecvMsg(m any) error {
 	switch {
 	case g.head[0] != 0:
 		return errCompressed
-	case int64(n) > int64(g.shared.config.MaxReceiveSize):
-		return status.Errorf(codes.ResourceExhausted, "received message larger than max (%d vs. %d)", n, g.shared.config.MaxReceiveSize)
+	case n > g.most:
+		return status.Errorf(codes.ResourceExhausted, "received message larger than max (%d vs. %d)", n, g.most)
 	case n <= freeUnfinished:
 		data, err := g.part(int(n))
 		if err != nil {
@@ -127,10 +129,10 @@ func (g *incoming) decode(data mem.BufferSlice, m any) error {
 	if crammed, ok := errors.AsType[*wire.NamesError](err); ok {
 		return status.Error(codes.ResourceExhausted, crammed.Error())
 	}
-	if err != nil {
-		return status.Errorf(codes.Internal, "a message cannot be decoded: %v", err)
+	if _, ok := status.FromError(err); ok { // of a wire.Taker, or nil
+		return err
 	}
-	return nil
+	return status.Errorf(codes.Internal, "a message cannot be decoded: %v", err)
 }
 
 // receiveError gives the status for an error of the transport; io.EOF for the end of the stream.

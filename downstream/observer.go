@@ -42,6 +42,7 @@ const (
 	LimitUnfinished     Limit = "unfinished_bytes"       // a message was refused: its stream or poll ended
 	LimitConnections    Limit = "connections"            // a connection was refused
 	LimitConnectionRate Limit = "connections_per_second" // a connection waited
+	LimitWatches        Limit = "health_watches"         // a stream of gRPC's health service was refused; there is no key
 	LimitFrames         Limit = "frames"                 // a connection is read slowly; there is no key
 	LimitMemory         Limit = "memory"                 // a stream or a poll was refused, or a scope
 	LimitAdmission      Limit = "admission"              // a stream or a poll was refused
@@ -51,7 +52,7 @@ const (
 func LimitsOfClients() []Limit {
 	return []Limit{
 		LimitFirstRequest, LimitRequests, LimitNode, LimitName, LimitSubscriptions, LimitNames, LimitNamesTotal, LimitScopes, LimitStreams, LimitShare,
-		LimitPolls, LimitREST, LimitTypes, LimitUnfinished, LimitConnections, LimitConnectionRate, LimitFrames, LimitMemory, LimitAdmission,
+		LimitPolls, LimitREST, LimitTypes, LimitUnfinished, LimitConnections, LimitConnectionRate, LimitWatches, LimitFrames, LimitMemory, LimitAdmission,
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/crowd"
@@ -58,8 +60,10 @@ type Server struct {
 
 	mu      sync.Mutex        // guards what follows
 	members map[uint64]member // streams and held polls, by ID
-	crowd   crowd.Crowd       // of them
-	polled  int               // handlers of polls
+	calls   map[*call]struct{}
+	watches map[*identity.Client]int // those of calls, by connection
+	crowd   crowd.Crowd              // of members and calls
+	polled  int                      // handlers of polls
 }
 
 // member is a stream or a held poll.
@@ -76,12 +80,14 @@ func NewServer(c Config) *Server {
 		polling: newPolling(closing),
 		closing: closing,
 		members: make(map[uint64]member),
+		calls:   make(map[*call]struct{}),
+		watches: make(map[*identity.Client]int),
 		health:  healthState{server: health.NewServer()},
 	}
 	c = s.shared.config
 	opts := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(s.shared.codec),
-		grpc.MaxRecvMsgSize(freeUnfinished), // of calls that are not received in parts: health checks
+		grpc.MaxRecvMsgSize(freeUnfinished), // of messages that are not received in parts: none, unless gRPC has changed
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),
@@ -98,7 +104,7 @@ func NewServer(c Config) *Server {
 	for i := range services {
 		s.grpc.RegisterService(s.describe(&services[i]), s)
 	}
-	own := guard{s.grpc, s.shared, contain.Client}
+	own := guard{s, contain.Client}
 	healthpb.RegisterHealthServer(own, s.health.server)
 	if c.DebugServices {
 		reflection.Register(own)
@@ -111,6 +117,13 @@ func NewServer(c Config) *Server {
 // client's, and ends with the error. It is to be called before Serve.
 func (s *Server) AnswerPeers(f func(g grpc.ServerStream) (done bool, err error)) { s.shared.peers = f }
 
+// Contain has panics caught: one in the serving of a client ends its stream with INTERNAL, or its
+// poll with 500 (SUR-6). suspect is told then of each store that the client used, from any goroutine.
+// It must not block. Contain is to be called before Serve.
+func (s *Server) Contain(panics *contain.Panics, suspect func(*cache.Store)) {
+	s.shared.safety = safety{panics, suspect}
+}
+
 // Admit has a decide which clients a server takes on. It is to be called before Serve.
 func Admit(s *Server, a Admission) { s.shared.admission = a }
 
@@ -119,6 +132,15 @@ func Admit(s *Server, a Admission) { s.shared.admission = a }
 // Serve. A function that has returned takes no stack of a stream at rest, as an interceptor would.
 func (s *Server) Identified(f func(g grpc.ServerStream) (grpc.ServerStream, error)) {
 	s.shared.identified = f
+}
+
+// accept gives a stream whose messages are bounded, and whose context says who the client is.
+func (s *shared) accept(g grpc.ServerStream, most int) (grpc.ServerStream, error) {
+	g = s.receiving(g, most)
+	if s.identified == nil {
+		return g, nil
+	}
+	return s.identified(g)
 }
 
 // describe describes a service to gRPC. The stubs that are generated for v3 would do for half of the
@@ -136,11 +158,8 @@ func (s *Server) describe(v *apiservices.Service) *grpc.ServiceDesc {
 			StreamName: m.name, ServerStreams: true, ClientStreams: true,
 			Handler: func(_ any, g grpc.ServerStream) (err error) {
 				defer s.shared.safety.panics.Catch(contain.Client, func(e *contain.Error) { err = failed(e) })
-				g = s.shared.receiving(g)
-				if identified := s.shared.identified; identified != nil {
-					if g, err = identified(g); err != nil {
-						return err
-					}
+				if g, err = s.shared.accept(g, s.shared.config.MaxReceiveSize); err != nil {
+					return err
 				}
 				if peers := s.shared.peers; peers != nil {
 					if done, err := peers(g); done {
@@ -210,26 +229,44 @@ func (s *Server) open(st *stream) error {
 
 // add adds a stream or poll to the members, unless there are too many. The caller holds mu.
 func add(s *Server, id uint64, m member) error {
-	places := s.shared.limits.Load().PerClient.places()
-	if limit, err := turnedAway(s.crowd.Admit(places, len(s.members), 1, crowd.Of(peerOfMember(m)), clientsOf(s.members))); err != nil {
-		s.shared.observer.Limited(limit)
+	if err := takePlace(s, crowd.Of(peerOfMember(m))); err != nil {
 		return err
 	}
 	s.members[id] = m
 	return nil
 }
 
+// takePlace counts one more stream, poll or call, unless there are too many. The caller holds mu.
+func takePlace(s *Server, who crowd.Who) error {
+	places := s.shared.limits.Load().PerClient.places()
+	limit, err := turnedAway(s.crowd.Admit(places, len(s.members)+len(s.calls), 1, who, clientsOf(s)))
+	if err != nil {
+		s.shared.observer.Limited(limit)
+	}
+	return err
+}
+
 // remove removes a stream or poll from the members. The caller holds mu.
 func remove(s *Server, id uint64, m member) {
 	delete(s.members, id)
-	s.crowd.Release(s.shared.limits.Load().PerClient.places(), len(s.members), 1, crowd.Of(peerOfMember(m)))
+	leavePlace(s, crowd.Of(peerOfMember(m)))
 }
 
-// clientsOf lists the clients of members, each with one place.
-func clientsOf(members map[uint64]member) iter.Seq2[crowd.Who, int] {
+// leavePlace counts a stream, poll or call no longer that was removed. The caller holds mu.
+func leavePlace(s *Server, who crowd.Who) {
+	s.crowd.Release(s.shared.limits.Load().PerClient.places(), len(s.members)+len(s.calls), 1, who)
+}
+
+// clientsOf lists the clients of members and calls, each with one place.
+func clientsOf(s *Server) iter.Seq2[crowd.Who, int] {
 	return func(yield func(crowd.Who, int) bool) {
-		for _, m := range members {
+		for _, m := range s.members {
 			if !yield(crowd.Of(peerOfMember(m)), 1) {
+				return
+			}
+		}
+		for c := range s.calls {
+			if !yield(c.who, 1) {
 				return
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
@@ -25,6 +26,22 @@ const clusterURL = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 const reportGrace = 3 * time.Second
 
 var errReportsOff = status.Error(codes.Unimplemented, "load reports are turned off for this client's upstream (load_reports: off)")
+
+// reporterNode decodes the node of a client that reports, unless it is too large (LIM-1); nil for none.
+func (r *Relay) reporterNode(_ context.Context, encoded []byte) (*corev3.Node, error) {
+	if len(encoded) == 0 {
+		return nil, nil //nolint:nilnil // as of a request without one
+	}
+	if most := int(r.now.Load().config.Limits.NodeBytes); len(encoded) > most {
+		r.metrics.Downstream().Limited(downstream.LimitNode)
+		return nil, status.Errorf(codes.ResourceExhausted, "the node has %d bytes, at most %d are served", len(encoded), most)
+	}
+	node := new(corev3.Node)
+	if err := proto.Unmarshal(encoded, node); err != nil {
+		return nil, status.Errorf(codes.Internal, "the node cannot be decoded: %v", err)
+	}
+	return node, nil
+}
 
 // Find implements loadreport.Finder.
 func (r *router) Find(ctx context.Context, node *corev3.Node) (loadreport.Place, error) {

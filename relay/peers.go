@@ -137,12 +137,12 @@ func (d *peerDoor) answer(g grpc.ServerStream) (done bool, err error) {
 	return done, err
 }
 
-// reporter refuses clients that report their load there (loadreport.Server.Identified).
-func (d *peerDoor) reporter(g grpc.ServerStream) (grpc.ServerStream, error) {
+// reporter refuses clients that report their load there (loadreport.Server.Refuses).
+func (d *peerDoor) reporter(g grpc.ServerStream) error {
 	if d.here(g.Context()) {
-		return nil, d.refuse(g)
+		return d.refuse(g)
 	}
-	return d.relay.ports[0].tokens.identified(g)
+	return nil
 }
 
 // refuse gives the status that ends a client's stream.

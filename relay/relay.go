@@ -261,15 +261,13 @@ func (r *Relay) listener(cfg *config.Config) error {
 	r.server = downstream.NewServer(c)
 	r.server.Identify(r.ports)
 	downstream.Admit(r.server, admission{r.admission, r.metrics.Downstream()})
-	r.reports = loadreport.NewServer(r.router, downstream.EndStream)
+	r.reports = loadreport.NewServer(r.router, r.reporterNode, downstream.EndStream)
 	r.server.Contain(r.panics, r.repairs.suspects.add)
 	r.reports.Panics = r.panics
-	identified := r.ports[0].tokens.identified // the same for all ports
-	r.server.Identified(identified)
-	r.reports.Identified = identified
+	r.server.Identified(r.ports[0].tokens.identified) // the same for all ports
 	if r.peers != nil {
 		r.server.AnswerPeers(r.peers.answer)
-		r.reports.Identified = r.peers.reporter
+		r.reports.Refuses = r.peers.reporter
 	}
 	r.server.Beside(r.reports.Register)
 	r.server.SetServing(false) // before anything is cached, or an upstream is reached (ABS-2)

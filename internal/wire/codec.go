@@ -8,6 +8,11 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
+// Taker is received into: Take has a message as it came, before the message's memory goes back.
+type Taker interface {
+	Take(message mem.BufferSlice) error
+}
+
 // Codec returns the gRPC codec of this package, for grpc.ForceServerCodecV2 and
 // grpc.ForceCodecV2. It sends a *[Message] as its gather list without copying
 // it and receives into a *[Response] or a *[Received], and on the other side into a
@@ -50,6 +55,8 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 		return receiveRequest(data, c.requests, v)
 	case *StateRequest:
 		return receiveRequest(data, c.requests, v)
+	case Taker:
+		return v.Take(data)
 	default:
 		return c.CodecV2.Unmarshal(data, v)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -46,21 +47,29 @@ type Place interface {
 type Server struct {
 	// Panics is as in Scopes.
 	Panics *contain.Panics
-	// Identified is as that of downstream.Server.
-	Identified func(g grpc.ServerStream) (grpc.ServerStream, error)
+	// Refuses gives the status of a stream that is refused before anything of it is read; nil: none is.
+	Refuses func(g grpc.ServerStream) error
 
 	finder Finder
+	nodeOf NodeOf
 	end    func(grpc.ServerStream, error)
+	turns  chan struct{} // one for each report that is decoded now
 
 	mu       sync.Mutex // guards what follows
 	draining bool
 	streams  map[*stream]struct{}
 }
 
+// NodeOf decodes the node of a stream's first request. The error is a status that ends the stream.
+type NodeOf func(ctx context.Context, encoded []byte) (*corev3.Node, error)
+
 // NewServer returns a server. end ends a stream with a status, from any goroutine: reading
 // and sending fail then.
-func NewServer(finder Finder, end func(grpc.ServerStream, error)) *Server {
-	return &Server{finder: finder, end: end, streams: make(map[*stream]struct{})}
+func NewServer(finder Finder, nodeOf NodeOf, end func(grpc.ServerStream, error)) *Server {
+	return &Server{
+		finder: finder, nodeOf: nodeOf, end: end,
+		turns: make(chan struct{}, runtime.GOMAXPROCS(0)), streams: make(map[*stream]struct{}),
+	}
 }
 
 // Register has a gRPC server serve it.
@@ -76,9 +85,9 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 var errDraining = status.Error(codes.Unavailable, "draining: connect to another replica")
 
 // serve runs a client's stream.
-func (s *Server) serve(g grpc.ServerStream) (err error) {
-	if s.Identified != nil {
-		if g, err = s.Identified(g); err != nil {
+func (s *Server) serve(g grpc.ServerStream) error {
+	if s.Refuses != nil {
+		if err := s.Refuses(g); err != nil {
 			return err
 		}
 	}

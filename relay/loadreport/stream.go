@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	loadv3 "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -31,23 +30,14 @@ type stream struct {
 // serve takes the client in with its first request, and then its reports. The first request
 // may hold reports: of an Envoy that reported elsewhere before.
 func (st *stream) serve() error {
-	var first loadv3.LoadStatsRequest
-	if err := st.grpc.RecvMsg(&first); err != nil {
+	var client *Client
+	defer func() { st.leave(client) }()
+	if err := st.grpc.RecvMsg(message(func(data []byte) (err error) {
+		client, err = st.enter(data)
+		return err
+	})); err != nil {
 		return inOrder(err)
 	}
-	place, err := st.server.finder.Find(st.grpc.Context(), first.GetNode())
-	if err != nil {
-		return err
-	}
-	defer place.Close()
-	client, err := place.Scope().Join(first.GetNode().GetId())
-	if err != nil {
-		return err
-	}
-	defer client.Leave()
-	st.mu.Lock()
-	st.place = place
-	st.mu.Unlock()
 	st.check() // the configuration may have changed before
 
 	var wg sync.WaitGroup
@@ -56,16 +46,54 @@ func (st *stream) serve() error {
 		defer st.server.Panics.Catch(contain.LoadReports, func(e *contain.Error) { st.end(failed(e)) })
 		st.write(client)
 	})
-	err = st.readAll(client, &first)
+	err := st.readAll(client)
 	st.end(err) // first, or the writer might wait for the client for ever
 	close(st.done)
 	return err
 }
 
+// enter takes the client in, with its first request. Only the node of it is decoded before the client is known to be
+// one that may report (ACC-5).
+func (st *stream) enter(first []byte) (*Client, error) {
+	encoded, err := nodeIn(first)
+	if err != nil {
+		return nil, err
+	}
+	node, err := st.server.nodeOf(st.grpc.Context(), encoded)
+	if err != nil {
+		return nil, err
+	}
+	place, err := st.server.finder.Find(st.grpc.Context(), node)
+	if err != nil {
+		return nil, err
+	}
+	st.mu.Lock()
+	st.place = place
+	st.mu.Unlock()
+	client, err := place.Scope().Join(node.GetId())
+	if err != nil {
+		return nil, err
+	}
+	return client, st.server.report(client, first, true)
+}
+
+// leave takes the client out, and gives its place back, as far as it has come.
+func (st *stream) leave(client *Client) {
+	if client != nil {
+		client.Leave()
+	}
+	st.mu.Lock()
+	place := st.place
+	st.mu.Unlock()
+	if place != nil {
+		place.Close()
+	}
+}
+
 // readAll is read. The writer ends also if it panics.
-func (st *stream) readAll(client *Client, first *loadv3.LoadStatsRequest) (err error) {
+func (st *stream) readAll(client *Client) (err error) {
 	defer st.server.Panics.Catch(contain.LoadReports, func(e *contain.Error) { err = failed(e) })
-	return st.read(client, first)
+	return st.read(client)
 }
 
 // failed is the status of a stream that a panic ended.
@@ -80,19 +108,12 @@ func inOrder(err error) error {
 }
 
 // read takes reports until the client ends the stream, or the relay does.
-func (st *stream) read(client *Client, first *loadv3.LoadStatsRequest) error {
-	if len(first.GetClusterStats()) > 0 {
-		if err := client.Report(first); err != nil {
-			return err
-		}
-	}
+func (st *stream) read(client *Client) error {
 	for {
-		var r loadv3.LoadStatsRequest
-		if err := st.grpc.RecvMsg(&r); err != nil {
+		if err := st.grpc.RecvMsg(message(func(data []byte) error {
+			return st.server.report(client, data, false)
+		})); err != nil {
 			return inOrder(err)
-		}
-		if err := client.Report(&r); err != nil {
-			return err
 		}
 	}
 }
