@@ -16,10 +16,11 @@ FUZZTIME ?= 20s
 # How many random schedules each test of "make soak SUITE=models" plays.
 SEEDS ?= 5000
 
-# The first seed that "make soak SUITE=simulate" plays, and SUITE=access before whole relays; and which
-# operations SUITE=simulate plays: all if empty.
+# The first seed that "make soak SUITE=simulate" and SUITE=compare play, and SUITE=access before whole relays; which
+# operations SUITE=simulate plays: all if empty; and the revision that SUITE=compare compares with.
 FROM ?= 1
 OPS ?=
+OLD ?=
 
 # On a busy machine the end-to-end tests take longer than go test allows a package by
 # default.
@@ -84,11 +85,12 @@ fuzz: ## run each fuzz target for FUZZTIME (default 20s)
 # What it finds is reported; how long it takes is nobody's concern. The tests of
 # "models" play random schedules, of which "make test" plays a few.
 .PHONY: soak
-soak: ## run a suite that CI has no time for: SUITE=access (SEEDS schedules of clients with access rules), attack (one client that means harm, or a fleet that comes at once, beside others), envoy (real Envoys), control-planes (the recipes), fleet (light clients by the thousand), hold (a control plane that is empty for two minutes, under Envoys and gRPC clients, and ten minutes of churn while operators hold what clients get), loads (load reports), models (SEEDS random schedules), mutate (mutants of cache and delivery), simulate (SEEDS from FROM, OPS of them)
+soak: ## run a suite that CI has no time for: SUITE=access (SEEDS schedules of clients with access rules), attack (one client that means harm, or a fleet that comes at once, beside others), compare (SEEDS walks from FROM before the build of revision OLD and this one), envoy (real Envoys), control-planes (the recipes), fleet (light clients by the thousand), hold (a control plane that is empty for two minutes, under Envoys and gRPC clients, and ten minutes of churn while operators hold what clients get), loads (load reports), models (SEEDS random schedules), mutate (mutants of cache and delivery), simulate (SEEDS from FROM, OPS of them)
 	@case '$(SUITE)' in \
 		access) go test -timeout 24h -count 1 -v $(ARGS) -run '^TestAccessIsNotTold|^TestEachCheckIsNeeded' ./downstream/delivery -access.seeds='$(SEEDS)'; \
 			go test -timeout 24h -count 1 -v $(ARGS) -run '^TestAccessLeak' ./relay -leak.from='$(FROM)' -leak.seeds='$(SEEDS)';; \
 		attack) go run ./integration/bench -scenario attack -runs 1 $(ARGS);; \
+		compare) OLD='$(OLD)' SEEDS='$(SEEDS)' FROM='$(FROM)' integration/compare.sh $(ARGS);; \
 		control-planes) integration/controlplanes.sh -v $(ARGS);; \
 		envoy) XDSRELAY_SOAK=1 integration/envoy.sh -v $(ARGS);; \
 		fleet) go test -timeout 2h -count 1 -v $(ARGS) -run '^TestFleet_|^TestClientsAtOnce|^TestRollout' ./integration \
@@ -106,7 +108,7 @@ soak: ## run a suite that CI has no time for: SUITE=access (SEEDS schedules of c
 		simulate) overlay=$$(integration/simulate/exact.sh bin/.simulate); \
 			go test -timeout 24h -count 1 -tags exact -ldflags=-checklinkname=0 -overlay "$$overlay" -v -run '^TestSimulate' ./integration/simulate \
 				-simulate.from='$(FROM)' -simulate.seeds='$(SEEDS)' -simulate.ops='$(OPS)' $(ARGS);; \
-		*) echo "SUITE is \"$(SUITE)\", which is none of: access, attack, envoy, control-planes, fleet, hold, loads, models, mutate, simulate" >&2; exit 2;; \
+		*) echo "SUITE is \"$(SUITE)\", which is none of: access, attack, compare, envoy, control-planes, fleet, hold, loads, models, mutate, simulate" >&2; exit 2;; \
 	esac
 
 ##@ Speed

@@ -101,6 +101,7 @@ var mayImport = map[string][]string{
 	"integration/bench/internal/fleet": {
 		"integration/bench/internal/clock", "integration/bench/internal/content", "integration/bench/internal/report",
 	},
+	"integration/compare":               nil,
 	"integration/simulate":              nil,
 	"integration/mutate/switches":       {"internal/testkit/golist"},
 	"integration/bench/internal/floor":  {"integration/bench/internal/content"},

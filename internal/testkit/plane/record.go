@@ -81,6 +81,21 @@ func (p *Plane) Opened() int {
 	return p.opened
 }
 
+// Progress is how many responses the plane has sent, and of how many types of streams that are open the last one has no
+// answer yet.
+func (p *Plane) Progress() (sent, unanswered int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for st := range p.streams {
+		for _, s := range st.types {
+			if s.outstanding {
+				unanswered++
+			}
+		}
+	}
+	return len(p.responses), unanswered
+}
+
 // Asked reports whether a stream that is open now subscribes to a name.
 func (p *Plane) Asked(typeURL, name string) bool {
 	p.mu.Lock()
