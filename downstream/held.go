@@ -179,5 +179,5 @@ func (h *holder) place(it *wire.VersionWalk) (p place, same bool) {
 
 // isOpaque reports whether a name is one that a resource may have, and opaque.
 func isOpaque(name []byte) bool {
-	return len(name) > 0 && len(name) <= maxNameLength && !wire.IsLocator(string(name[:1])) && !keyer.IsXDSTP(name)
+	return len(name) > 0 && len(name) <= maxNameLength && !wire.IsReserved(string(name[:1])) && !keyer.IsXDSTP(name)
 }

@@ -2,8 +2,6 @@ package downstream
 
 import (
 	"errors"
-	"slices"
-	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
@@ -15,26 +13,18 @@ import (
 )
 
 var (
-	errReservedName     = errors.New("a resource name begins with a NUL")
-	errLocatedMany      = errors.New("a glob or * cannot be subscribed to with dynamic parameters")
-	errLocatedDirective = errors.New("a name with directives cannot be subscribed to with dynamic parameters")
-	errLocatedFollowed  = errors.New("a name whose redirects the relay follows cannot be subscribed to with dynamic parameters")
-	errUnwrapped        = errors.New("dynamic parameters are for clients that know wrapped resources: announce " + wire.FeatureWrapping +
-		", or use resource_locators in the first request of the stream")
+	errReserved   = errors.New("a resource name begins with a NUL")
+	errParameters = errors.New("the relay does not serve dynamic parameters: subscribe to the name without them")
 )
 
 // locate returns the store and the key of a name. The authority and the directives decide for an
 // xdstp name, the client's scope for every other name. The error is a refusedError if the relay
 // itself answers the name. Any other error is a status that ends the stream or the poll.
 func locate(routes Routes, typeURL, spelling string) (*cache.Store, cache.Name, error) {
-	if wire.IsLocator(spelling) {
-		return locateVariant(routes, typeURL, spelling)
-	}
-	return locatePlain(routes, typeURL, spelling)
-}
-
-func locatePlain(routes Routes, typeURL, spelling string) (*cache.Store, cache.Name, error) {
 	name := cache.Name{Spelling: spelling, Key: spelling}
+	if wire.IsReserved(spelling) {
+		return nil, name, refuseReserved(spelling)
+	}
 	if err := tooLong(spelling, maxNameLength); err != nil { // ABS-4
 		return nil, name, err
 	}
@@ -83,28 +73,12 @@ func permitted(routes Routes, typeURL, spelling string) error {
 	return nil
 }
 
-// locateVariant is locate for a name with dynamic parameters (DYN-1).
-func locateVariant(routes Routes, typeURL, word string) (*cache.Store, cache.Name, error) {
-	parameters, spelling := wire.CutLocator(word)
-	if parameters == "" {
-		return nil, cache.Name{Spelling: word, Key: word}, &refusedError{codes.InvalidArgument, errReservedName}
+// refuseReserved returns the refusal of a name with dynamic parameters (DYN-1), or of one that begins with a NUL.
+func refuseReserved(word string) error {
+	if _, parameters := wire.CutWord(word); parameters {
+		return &refusedError{codes.InvalidArgument, errParameters}
 	}
-	if err := keyer.CheckParameters(wire.Parameters(word)); err != nil { // OPS-5, ABS-4
-		return nil, cache.Name{Spelling: word, Key: word}, &refusedError{codes.ResourceExhausted, err}
-	}
-	store, name, err := locatePlain(routes, typeURL, spelling)
-	key := name.Key
-	name = cache.Name{Spelling: word, Key: wire.Respell(word, key)}
-	switch {
-	case err != nil:
-	case cache.IsCollection(key):
-		err = &refusedError{codes.InvalidArgument, errLocatedMany}
-	case strings.Contains(key, "#") && keyer.IsXDSTP(key):
-		err = &refusedError{codes.InvalidArgument, errLocatedDirective}
-	case store.Resolved():
-		err = &refusedError{codes.InvalidArgument, errLocatedFollowed}
-	}
-	return store, name, err
+	return &refusedError{codes.InvalidArgument, errReserved}
 }
 
 // scopeError returns the status for a client that gets no scope (AGG-2).
@@ -123,8 +97,5 @@ func statusOr(code codes.Code, err error) error {
 	return status.Error(code, err.Error())
 }
 
-// wraps reports whether a state-of-the-world client knows wrapped resources. The client announces
-// this, or shows it by using locators (RES-13, DYN-1).
-func wraps(node *corev3.Node, names []string) bool {
-	return wire.AnnouncesWrapping(node.GetClientFeatures()) || slices.ContainsFunc(names, wire.IsLocator)
-}
+// wraps reports whether a state-of-the-world client announces that it knows wrapped resources (RES-13).
+func wraps(node *corev3.Node) bool { return wire.AnnouncesWrapping(node.GetClientFeatures()) }

@@ -92,7 +92,7 @@ func (r *refusals) unsay() {
 
 // batch takes as many answers as one incremental response has room for. A name with dynamic
 // parameters is not in removed_resources: the client would drop the resource of the name without
-// parameters, or with others (DYN-1).
+// parameters (DYN-1).
 func (r *refusals) batch(typeURL string, room int) *delivery.Batch {
 	b := &delivery.Batch{TypeURL: typeURL}
 	said, failed := make(map[string]bool), make(map[string]bool)
@@ -105,8 +105,8 @@ func (r *refusals) batch(typeURL string, room int) *delivery.Batch {
 			return b
 		}
 		said[e.Name] = true
-		parameters, name := wire.CutLocator(e.Name)
-		if parameters == "" && name != cache.Wildcard && e.Code != codes.Unavailable { // RES-7: nothing is known of it
+		name, parameters := wire.CutWord(e.Name)
+		if !parameters && name != cache.Wildcard && e.Code != codes.Unavailable { // RES-7: nothing is known of it
 			b.Body.Remove(name)
 		}
 		if !failed[name] {
@@ -141,7 +141,8 @@ func (r *refusals) attach(b *delivery.Batch, room int, full bool) {
 			r.unsaid = full
 			return
 		}
-		b.Body.AddStateError(r.untold[i], wire.LocatedName(r.untold[i].Name))
+		name, _ := wire.CutWord(r.untold[i].Name)
+		b.Body.AddStateError(r.untold[i], name)
 	}
 	r.untold, r.unsaid = nil, false
 }

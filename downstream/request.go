@@ -31,7 +31,7 @@ func (st *stream) request(r *discoveryRequest) (charged bool, err error) {
 		if err != nil {
 			return true, err
 		}
-		if err := st.begin(node, r.names); err != nil {
+		if err := st.begin(node); err != nil {
 			return true, err
 		}
 	}
@@ -89,9 +89,9 @@ func isRelay(client keyer.Peer) bool {
 	})
 }
 
-// begin takes the node from the stream's first request (STR-1). names are the names of that
-// request in the state of the world. The error is a status: the client may not present the node.
-func (st *stream) begin(node *corev3.Node, names []string) error {
+// begin takes the node from the stream's first request (STR-1). The error is a status: the client may not
+// present the node.
+func (st *stream) begin(node *corev3.Node) error {
 	routes, err := st.shared.config.Router.Open(node, &st.standing.peer)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (st *stream) begin(node *corev3.Node, names []string) error {
 	st.routing.routes = routes
 	features := node.GetClientFeatures()
 	form := delivery.Form{State: st.variant.form == stateForm, Relay: isRelay(st.standing.peer)}
-	form.Wrapped = form.State && wraps(node, names)
+	form.Wrapped = form.State && wraps(node)
 	// In the state of the world only a wrapped resource has a TTL. Envoy honours TTLs without
 	// announcing it, but has no use for a list of heartbeats (TTL-1).
 	if form.State {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -197,6 +198,15 @@ func TestREST_VAR5(t *testing.T) {
 			p.poll()
 			h.opaque.real(clusterType, "2", ofB)
 			p.accepts("200 " + ofA("x") + "=1 " + ofB + "=2")
+		}},
+		{"DYN-1 ABS-4 a name with dynamic parameters is refused, and what stands under it without them stays", func(h *harness) {
+			h.opaque.real(clusterType, "1", "a", "b")
+			p := h.poller(clusterPath, "a")
+			p.next.ResourceLocators = []*discovery.ResourceLocator{{Name: "b"}, {Name: "a", DynamicParameters: map[string]string{"env": "prod"}}}
+			p.poll().accepts("200 a=1 b=1 !a=InvalidArgument")
+			if n := h.seen.refused[codes.InvalidArgument]; n != 1 {
+				h.Errorf("%d refusals were counted", n)
+			}
 		}},
 		{"LOC-4 NAME-1 ERR-1 names that the relay does not serve are errors, told once, and said once in the log", func(h *harness) {
 			h.opaque.real(clusterType, "1", "a")

@@ -51,7 +51,7 @@ type poll struct {
 	polling *polling
 	request *discovery.DiscoveryRequest
 	came    arrival
-	names   []string // of the request, with parameters or without (wire.Locator)
+	names   []string // of the request (wire.Words)
 	client  pollClient
 	log     *slog.Logger
 	bell    chan struct{} // one slot: the content may have changed
@@ -97,7 +97,7 @@ func newPoll(s *shared, polling *polling, peer keyer.Peer, came arrival, r *disc
 		return nil, err
 	}
 	p.names = wire.Words(r.GetResourceNames(), r.GetResourceLocators())
-	p.form = delivery.Form{State: true, Wrapped: wraps(node, p.names), Relay: isRelay(peer)}
+	p.form = delivery.Form{State: true, Wrapped: wraps(node), Relay: isRelay(peer)}
 	p.log = s.log.With("poll", p.standing.id, "peer", peer.Addr, "node", p.standing.node, "type", r.GetTypeUrl())
 	p.failed = polling.pollers.of(p.client).failed
 	return p, nil
@@ -193,7 +193,7 @@ func (p *poll) count(n int) {
 // refuse adds the error of a name that the relay refuses. The client repeats the name with every
 // poll. The log has it once.
 func (p *poll) refuse(spelling string, r *refusedError) {
-	spelling = wire.LocatedName(spelling)
+	spelling, _ = wire.CutWord(spelling)
 	p.shared.observer.Refused(p.request.GetTypeUrl(), r.code)
 	e := &wire.ResourceError{Name: spelling, Code: r.code, Message: r.Error()}
 	l := p.shared.limits.Load()

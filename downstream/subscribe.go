@@ -101,13 +101,10 @@ func (st *stream) route(t *typeState, spelling string, quota *quota) (*cache.Sto
 		return nil, cache.Name{}, err
 	}
 	store, name, err := locate(st.routing.routes, t.url, spelling)
-	form := st.subscriber.Form()
 	switch {
 	case crowded(err) != nil:
 		st.shared.observer.Limited(crowded(err).limit)
 	case err != nil:
-	case wire.IsLocator(spelling) && form.State && !form.Wrapped:
-		err = &refusedError{codes.InvalidArgument, errUnwrapped}
 	case t.unknown && !hasRoomFor(store, t.url, st.shared.limits.Load().PerClient.UnknownTypes):
 		st.shared.observer.Limited(LimitTypes)
 		err = errUnknownTypes
@@ -136,7 +133,8 @@ func (st *stream) refuse(t *typeState, spelling string, r *refusedError) {
 	}
 	st.shared.observer.Refused(t.url, r.code)
 	e := &wire.ResourceError{Name: spelling, Code: r.code, Message: r.Error()}
-	name := clip(wire.LocatedName(spelling))
+	asked, _ := wire.CutWord(spelling)
+	name := clip(asked)
 	switch {
 	case fits(0, e, st.shared.limits.Load().room()) && st.types.answerable.spend(len(e.Name)):
 		if t.refusals.add(e, st.variant.form, t.full) {

@@ -70,7 +70,7 @@ type discoveryRequest struct {
 	rejection *rpcstatus.Status // nil: no NACK
 
 	// Incremental.
-	subscribe, unsubscribe []string      // names, and those with parameters (wire.Locator)
+	subscribe, unsubscribe []string      // see wire.Words
 	versions               wire.Versions // initial_resource_versions, valid until release
 
 	// State of the world.

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"net/url"
-	"slices"
 	"strings"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -94,33 +93,6 @@ func SplitLocators(words []string) (names []string, locators []*discoveryv3.Reso
 		return words, nil
 	}
 	return names, locators
-}
-
-// Words is the way back: names and locators of a request as words. A name that begins
-// like a locator becomes one without parameters, which nothing else is: it is nobody's
-// name.
-func Words(names []string, locators []*discoveryv3.ResourceLocator) []string {
-	if len(locators) == 0 && !slices.ContainsFunc(names, IsLocator) {
-		return names
-	}
-	words := make([]string, 0, len(names)+len(locators))
-	plain := func(name string) string {
-		if IsLocator(name) {
-			return locatorMark + locatorMark + name
-		}
-		return name
-	}
-	for _, name := range names {
-		words = append(words, plain(name))
-	}
-	for _, l := range locators {
-		if len(l.GetDynamicParameters()) == 0 {
-			words = append(words, plain(l.GetName()))
-		} else {
-			words = append(words, Locator(l.GetName(), l.GetDynamicParameters()))
-		}
-	}
-	return words
 }
 
 // WordSize is what a word takes in a request at most, its tag included.

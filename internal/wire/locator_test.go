@@ -3,7 +3,6 @@ package wire
 import (
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -53,24 +52,6 @@ func TestDYN1LocatorsProperty(t *testing.T) {
 			t.Fatalf("%q takes %d bytes, said to take %d", word, size, WordSize(word))
 		}
 	})
-}
-
-func TestDYN1Words(t *testing.T) {
-	located := &discoveryv3.ResourceLocator{Name: "x", DynamicParameters: map[string]string{"env": "prod"}}
-	words := Words([]string{"a"}, []*discoveryv3.ResourceLocator{{Name: "b"}, located})
-	if want := []string{"a", "b", "\x00env=prod\x00x"}; !slices.Equal(words, want) {
-		t.Fatalf("got %q, want %q", words, want)
-	}
-	names, locators := SplitLocators(words)
-	if !slices.Equal(names, []string{"a", "b"}) || len(locators) != 1 || !proto.Equal(locators[0], located) {
-		t.Errorf("split into %q and %v", names, locators)
-	}
-	// No name passes for a locator.
-	for _, w := range Words([]string{"\x00env=prod\x00x"}, []*discoveryv3.ResourceLocator{{Name: "\x00a=b\x00y"}}) {
-		if parameters, name := CutLocator(w); parameters != "" || !strings.HasPrefix(name, "\x00") {
-			t.Errorf("%q passes for a locator", w)
-		}
-	}
 }
 
 func someConstraints(value string) *discoveryv3.DynamicParameterConstraints {
