@@ -57,7 +57,6 @@ func (s Session) apply(stream wire.StreamID, u *update) error {
 		s.store.cache.observer.Unsolicited(r.TypeURL, u.unsolicited)
 	}
 	tellForeign(u, s.store)
-	tellAmbiguous(u, s.store.cache.observer)
 	if len(u.bad) > 0 {
 		return &RejectedError{Reason: errors.Join(u.bad...).Error(), Partly: true}
 	}

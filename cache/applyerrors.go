@@ -25,11 +25,7 @@ func (u *update) fail(t *Table, key string, re *wire.ResourceError) {
 	if re.Code == codes.NotFound && holdBack(t, key, t.entries[key], hold.Fate{Err: own(re), Loss: true}) {
 		return
 	}
-	if set := t.variants.of(key); set != nil {
-		if (matching{u, t, set}).fail(re); set.serves(nil) {
-			return
-		}
-	} else if e := t.entries[key]; e != nil {
+	if e := t.entries[key]; e != nil {
 		u.failEntry(t, e, re)
 	}
 	if !re.Transient() {

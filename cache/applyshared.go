@@ -15,7 +15,7 @@ func (u *update) applyShared(whole, named *Table) {
 	for _, t := range []*Table{whole, named} {
 		parts[t] = &wire.Response{
 			State: u.response.State, Complete: u.response.Complete, Version: u.response.Version,
-			TypeURL: u.response.TypeURL, RemovedVariants: u.response.RemovedVariants,
+			TypeURL: u.response.TypeURL,
 		}
 	}
 	for i, r := range u.response.Resources {
@@ -62,7 +62,7 @@ func owners(whole, named *Table, key string, aliases []string) []*Table {
 // short while ago: its answer may still be on its way.
 func isNamed(t *Table, key string, aliases []string) bool {
 	e := t.entries[key]
-	if awaits(t, key) || len(t.aliases.of(key)) > 0 || t.variants.of(key) != nil || t.collectionOf(key, e) != nil {
+	if awaits(t, key) || len(t.aliases.of(key)) > 0 || t.collectionOf(key, e) != nil {
 		return true
 	}
 	return slices.ContainsFunc(aliases, func(alias string) bool {
@@ -83,9 +83,8 @@ func awaits(t *Table, key string) bool {
 // empty response says something to both tables, and so does a list.
 func concerns(u *update, t *Table, part *wire.Response) bool {
 	r := u.response
-	nothing := len(r.Resources)+len(r.Removed)+len(r.Errors)+len(r.RemovedVariants) == 0
-	return nothing || len(part.Resources)+len(part.Removed)+len(part.Errors)+len(part.RemovedVariants) > 0 ||
-		(u.response.State && u.lists(t))
+	nothing := len(r.Resources)+len(r.Removed)+len(r.Errors) == 0
+	return nothing || len(part.Resources)+len(part.Removed)+len(part.Errors) > 0 || (u.response.State && u.lists(t))
 }
 
 // applyPart applies the part of a response that is a table's own.
@@ -99,5 +98,4 @@ func (u *update) applyPart(t *Table, r *wire.Response) {
 	part.apply(t)
 	u.unsolicited += part.unsolicited
 	u.foreign, u.foreigner = u.foreign+part.foreign, cmp.Or(part.foreigner, u.foreigner)
-	u.ambiguous = append(u.ambiguous, part.ambiguous...)
 }

@@ -52,7 +52,6 @@ func TestConcerns_SUB14(t *testing.T) {
 	resource := response("+a@1").Resources
 	removed := []string{"b"}
 	failing := make([]wire.ResourceError, 1)
-	variants := make([]wire.Variant, 1)
 	for _, tc := range []struct {
 		name     string
 		all      wire.Response // of all types
@@ -63,10 +62,8 @@ func TestConcerns_SUB14(t *testing.T) {
 		{name: "an empty response", want: true},
 		{name: "resources and removals elsewhere", all: wire.Response{Resources: resource, Removed: removed}},
 		{name: "resources and errors elsewhere", all: wire.Response{Resources: resource, Errors: failing}},
-		{name: "resources and removed variants elsewhere", all: wire.Response{Resources: resource, RemovedVariants: variants}},
 		{name: "a resource and a removal", all: wire.Response{Resources: resource, Removed: removed}, part: wire.Response{Resources: resource, Removed: removed}, want: true},
 		{name: "a resource and an error", all: wire.Response{Resources: resource, Errors: failing}, part: wire.Response{Resources: resource, Errors: failing}, want: true},
-		{name: "an error and a removed variant", all: wire.Response{Errors: failing, RemovedVariants: variants}, part: wire.Response{Errors: failing, RemovedVariants: variants}, want: true},
 		{name: "a list elsewhere", all: wire.Response{State: true, Resources: resource}, fullList: true, want: true},
 		{name: "a list elsewhere of a type that has no complete ones", all: wire.Response{State: true, Resources: resource}},
 		{name: "an incremental response elsewhere", all: wire.Response{Resources: resource}, fullList: true},
@@ -90,22 +87,5 @@ func TestAsked_OPS1(t *testing.T) {
 	}
 	if !asked.Enough() {
 		t.Error("more are asked")
-	}
-}
-
-// The name of a resource with parameters is spelled as the server spells it, with the parameters of its key (DYN-1).
-func TestSpell_DYN1(t *testing.T) {
-	for _, tc := range []struct{ key, name, want string }{
-		{"n", "n", ""},
-		{"n", "other", "other"},
-		{prodX, "x", ""},
-		{prodX, prodX, ""},
-		{prodX, "y", "\x00env=prod\x00y"},
-		{prodX, testX, testX},
-	} {
-		x := extras{noExtra}
-		if x.spell(tc.key, tc.name); x.spelled != tc.want {
-			t.Errorf("%q as %q is spelled %q, want %q", tc.key, tc.name, x.spelled, tc.want)
-		}
 	}
 }

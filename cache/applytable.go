@@ -18,7 +18,7 @@ func (u *update) apply(t *Table) {
 		}
 	}
 	for i, r := range u.response.Resources {
-		if u.keys[i] != badKey && !u.variant(t, i, r) {
+		if u.keys[i] != badKey {
 			u.resource(t, u.keys[i], r)
 		}
 	}
@@ -28,16 +28,9 @@ func (u *update) apply(t *Table) {
 		}
 	}
 	for i, key := range u.removed {
-		switch {
-		case key == badKey:
-		case t.variants.of(key) != nil:
-			u.touch(t, key).remove(nil)
-		default:
+		if key != badKey {
 			u.remove(t, key, u.response.Removed[i])
 		}
-	}
-	if t.variants.any() {
-		u.matchVariants(t)
 	}
 	for i, key := range u.failed {
 		if key != badKey {

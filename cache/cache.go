@@ -74,9 +74,6 @@ type Observer interface {
 	Held(h Held)
 	// Expired tells that a resource outlived its ttl (TTL-2).
 	Expired(typeURL string)
-	// Ambiguous tells of a response after which more than one variant of a resource is
-	// for the same dynamic parameters (DYN-1). It is called without a lock, and may log.
-	Ambiguous(typeURL, name string)
 }
 
 type silent struct{}
@@ -92,8 +89,6 @@ func (silent) Foreign(_, _, _ string, _ int) {}
 func (silent) Held(Held) {}
 
 func (silent) Expired(string) {}
-
-func (silent) Ambiguous(_, _ string) {}
 
 // Cache owns the limits and the LRU that all its stores share.
 type Cache struct {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/xdsrelay/xdsrelay/cache/digest"
-	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // Check walks the whole store and reports every inconsistency that it finds. It
@@ -121,7 +120,6 @@ func (t *Table) check() (resources, bytes int64, err error) {
 	checkTableErrors(t, c)
 	checkPins(t, c)
 	t.references.check(c, t.entries)
-	checkVariants(c, t)
 	checkHeld(t, c)
 	return resources, bytes, c.Err()
 }
@@ -193,46 +191,4 @@ func checkStates(coll *Collection, c *Checker) {
 	c.That(!coll.table.digests.kept || total == coll.sum, "%q: sum %s, found %s", coll.key, coll.sum, total)
 	coll.encoded.chunks.check(c, coll)
 	coll.encoded.lists.check(c, coll, states)
-}
-
-// checkVariants verifies the names with variants (DYN-1).
-func checkVariants(c *Checker, t *Table) {
-	located := 0
-	for key, v := range t.variants.sets {
-		c.That(v.key == key && !v.touched && !v.denied, "the variants of %q are not settled", key)
-		c.That(len(v.located) > 0 || len(v.held) > 0, "nothing is known of the variants of %q", key)
-		located += len(v.located)
-		for e := range v.located {
-			c.That(t.entries[e.key] == e && plainKey(e.key) == key, "%q is listed as a locator of %q", e.key, key)
-		}
-		for constraints, h := range v.held {
-			c.That(h.constraints.Key() == constraints, "a variant of %q stands under other constraints than its own", key)
-			c.That(h.res == nil || !SameMemory(v.key, h.res.Name), "the key of the variants of %q lies in what may go", key)
-			c.That(!h.fresh && (h.res == nil || !h.res.DoNotCache), "a variant of %q is not settled", key)
-			c.That(v.isFor(h, plainWanted(t, v)), "a variant of %q is for nobody", key)
-		}
-		for e := range v.borrowing {
-			_, located := v.located[e]
-			c.That(located, "%q borrows, and is no locator", e.key)
-		}
-		v.checkServing(c)
-	}
-	for key, e := range t.entries {
-		if wire.IsLocator(key) {
-			located--
-			c.That(e.coll == nil && !e.marks.Alias, "%q is more than a locator", key)
-		}
-	}
-	c.That(located == 0, "%d more locators are listed than there are", located)
-}
-
-// checkServing verifies that each entry holds the variant that matches it.
-func (v *variantSet) checkServing(c *Checker) {
-	for e, h := range v.serving {
-		if e.res == nil || h.res == nil {
-			continue
-		}
-		c.That(e.res.SameContent(h.res), "%q holds another variant than the one that was matched", e.key)
-		c.That(h.constraints.Match(v.located[e]), "%q holds a variant that does not match", e.key)
-	}
 }

@@ -160,7 +160,7 @@ func TestCheckTTL(t *testing.T) {
 		k, b := newBroken(tb, NeedsStream|NeedsTTL)
 		k.says(WholeType, "+a@1~10s", "+b@1~20s", "+c@1~30s")
 		k.says(WholeType, "=a@1~10s", "=b@1~15s")
-		once := &wire.Response{TypeURL: cds, Resources: []*wire.Resource{words.Variant(cds, "once@1!")}}
+		once := &wire.Response{TypeURL: cds, Resources: []*wire.Resource{words.Resource(cds, "once@1!")}}
 		k.apply(WholeType, once)
 		k.says(ByName, "+n@1~10s")
 		k.says(WholeType, "+gone@1~1s")

@@ -138,48 +138,6 @@ func TestCheckStates_ACK4(t *testing.T) {
 	})
 }
 
-// Check finds what is wrong with names that have variants (DYN-1): each case breaks one thing.
-func TestCheckVariants_DYN1(t *testing.T) {
-	prod, test, once := words.Locator("x{env=prod}"), words.Locator("x{env=test}"), words.Locator("x{env=once}")
-	variants := func(b *broken) *variantSet { return b.named.variants.sets["x"] }
-	held := func(b *broken, key string) *variant { return variants(b).serving[b.named.Find(key)] }
-	findEach(t, func(tb testing.TB) *broken {
-		tb.Helper()
-		k, b := newBroken(tb, NeedsStream)
-		l := k.listener(NeedsStream)
-		for _, name := range []string{prod, test, once, words.Locator("y{env=prod}")} {
-			l.watch(name)
-		}
-		k.demand(ByName)
-		k.apply(ByName, &wire.Response{TypeURL: cds, Resources: []*wire.Resource{
-			words.Variant(cds, "x[env=prod]@1"), words.Variant(cds, "x[env=test]@2"), words.Variant(cds, "x[env=once]@3!"),
-		}})
-		return b
-	}, []fault{
-		{"key", `the variants of "y" are not settled`, func(b *broken) { b.named.variants.sets["y"].key = "x" }},
-		{"touched", `the variants of "x" are not settled`, func(b *broken) { variants(b).touched = true }},
-		{"denied", `the variants of "x" are not settled`, func(b *broken) { variants(b).denied = true }},
-		{"of nobody", `nothing is known of the variants of "z"`, func(b *broken) { b.named.variants.sets["z"] = newVariantSet("z", false) }},
-		{"locator that is gone", "is listed as a locator of", func(b *broken) {
-			variants(b).located[newEntry(words.Locator("x{env=gone}"))] = map[string]string{"env": "gone"}
-		}},
-		{"locator of another", "is listed as a locator of", func(b *broken) {
-			b.named.variants.sets["y"].located[b.named.Find(prod)] = map[string]string{"env": "prod"}
-		}},
-		{"constraints", "stands under other constraints than its own", func(b *broken) { held(b, prod).constraints = constraintsFor("env=test") }},
-		{"name", "lies in what may go", func(b *broken) { variants(b).key = held(b, prod).res.Name }},
-		{"fresh", "a variant of \"x\" is not settled", func(b *broken) { held(b, prod).fresh = true }},
-		{"not kept", "a variant of \"x\" is not settled", func(b *broken) { held(b, once).res = words.Variant(cds, "x[env=once]@3!") }},
-		{"for nobody", "is for nobody", func(b *broken) { variants(b).held["?"] = &variant{constraints: constraintsFor("other")} }},
-		{"borrowing", "borrows, and is no locator", func(b *broken) { variants(b).borrowing[newEntry("x")] = struct{}{} }},
-		{"unlisted", "-1 more locators are listed than there are", func(b *broken) { delete(variants(b).located, b.named.Find(prod)) }},
-		{"member", "is more than a locator", func(b *broken) { b.named.Find(prod).coll = b.coll }},
-		{"alias", "is more than a locator", func(b *broken) { b.named.Find(prod).marks.Alias = true }},
-		{"other content", "holds another variant", func(b *broken) { variants(b).serving[b.named.Find(prod)] = held(b, test) }},
-		{"no match", "holds a variant that does not match", func(b *broken) { variants(b).located[b.named.Find(prod)] = nil }},
-	})
-}
-
 // Check finds what is wrong with what is held back (SUR-3, GATE-4): each case breaks one thing.
 func TestCheckHeld_SUR3_GATE4(t *testing.T) {
 	held := func(b *broken) *heldTables { return &b.star.store.due.held }

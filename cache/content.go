@@ -172,16 +172,6 @@ func noteDeadline(t *Table) {
 	}
 }
 
-// locate puts a new entry for a name with parameters among the name's variants, and serves it the
-// held variant for its parameters (DYN-1). The server is asked too: it may have another variant.
-func locate(t *Table, e *Entry) {
-	set := t.variants.begin(plainKey(e.key), t.entries[plainKey(e.key)])
-	if best := set.locate(e); best != nil && best.res != nil {
-		t.put(e, best.res, nil, best.received)
-		set.serving[e] = best
-	}
-}
-
 // appear is called when there is something under a name after all. The server's answer that there
 // is nothing is not true any more for its other names either: the relay asks for them again.
 func appear(t *Table, e *Entry, now time.Time) {

@@ -149,8 +149,8 @@ func TestHandedOverTimed_TTL5(t *testing.T) {
 		k := newKept(t)
 		r := k.record("n", NeedsStream|NeedsTTL)
 		k.demand(WholeType)
-		k.sends(tc.before)
-		k.sends(tc.says)
+		k.says(WholeType, "+"+tc.before)
+		k.says(WholeType, "+"+tc.says)
 		if len(r.handovers) != 1 || r.handovers[0].Timed != tc.want {
 			t.Errorf("%s behind %s: %+v", tc.says, tc.before, r.handovers)
 		}
@@ -165,7 +165,7 @@ func TestKeptForRenewals_TTL1(t *testing.T) {
 	first.watch("n")
 	second.watch("n")
 	k.demand(WholeType)
-	k.apply(WholeType, &wire.Response{TypeURL: cds, Resources: []*wire.Resource{words.Variant(cds, "n@1~10s!")}})
+	k.apply(WholeType, &wire.Response{TypeURL: cds, Resources: []*wire.Resource{words.Resource(cds, "n@1~10s!")}})
 	for i, l := range []*listener{first, second} {
 		if k.named("n").ForRenewal() == nil {
 			t.Fatalf("it is gone with %d clients", 2-i)

@@ -206,7 +206,7 @@ func (i *demand) open() bool {
 	if i.coll != nil {
 		return !i.coll.quiet.synced && i.coll.quiet.answered.IsZero()
 	}
-	return i.entry.Open() || i.entry.Restored() || i.table.variants.borrows(i.entry)
+	return i.entry.Open() || i.entry.Restored()
 }
 
 // demandQueue is the demand of a table. The session tells the server of the pending part. Guarded

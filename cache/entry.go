@@ -256,7 +256,7 @@ func (e *Entry) wanted() bool { return e.extra.audience != nil || e.marks.pinned
 
 // presentable reports whether the version of an entry may be presented upstream.
 func presentable(e *Entry) bool {
-	return e.res != nil && !e.marks.Alias && !wire.IsLocator(e.key) && !e.res.Constrained()
+	return e.res != nil && !e.marks.Alias
 }
 
 // Restored reports whether the content comes from an earlier process and was not confirmed: it

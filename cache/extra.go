@@ -81,9 +81,6 @@ func (x *extra) empty() bool {
 
 // spell notes how the server spells the name with a key. It does not keep the string.
 func (x *extras) spell(key, name string) {
-	if wire.IsLocator(key) && !wire.IsLocator(name) {
-		name = wire.Respell(key, name)
-	}
 	if name == key {
 		name = ""
 	}

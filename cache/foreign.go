@@ -62,11 +62,10 @@ func refilter(t *Table, c *Collection) {
 		next := e.next
 		if !source.speaks(e.key) {
 			c.foreign = true
-			u.forget(t, e)
+			u.remove(t, e.key, e.Name())
 		}
 		e = next
 	}
-	u.matchVariants(t)
 	for x := c.errors.after(0); x != nil; {
 		next := x.Next()
 		if !source.speaks(x.key) {
@@ -74,13 +73,4 @@ func refilter(t *Table, c *Collection) {
 		}
 		x = next
 	}
-}
-
-// forget removes a member of "*" with all its variants.
-func (u *update) forget(t *Table, e *Entry) {
-	if t.variants.of(e.key) == nil {
-		u.remove(t, e.key, e.Name())
-		return
-	}
-	u.touch(t, e.key).removeAll()
 }

@@ -30,7 +30,6 @@ func (t *Table) forgetUnused(e *Entry) {
 	t.references.contentChanged(e)
 	noteStrays(t, e, was, nil)
 	delete(t.entries, e.key)
-	unlocate(t, e)
 }
 
 func (t *Table) account(resources, bytes int64) {
@@ -38,22 +37,6 @@ func (t *Table) account(resources, bytes int64) {
 	t.store.cache.bytes.Add(bytes)
 	t.store.usage.add(resources, bytes)
 	t.usage.add(resources, bytes)
-}
-
-// unlocate takes a dropped entry out of its name's variants, and forgets the variants that were
-// only for it.
-func unlocate(t *Table, e *Entry) {
-	if set := t.variants.ofEntry(e); set != nil {
-		set.leave(e, plainWanted(t, set))
-		t.variants.tidy(set)
-	}
-}
-
-// plainWanted reports whether a name without parameters is needed. Clients that name it have a demand for it, or it is
-// a member.
-func plainWanted(t *Table, set *variantSet) bool {
-	e := t.entries[set.key]
-	return len(t.aliases.of(set.key)) > 0 || t.collectionOf(set.key, e) != nil || (e != nil && e.extra.demand != nil)
 }
 
 // sweep discards the tombstones that every cursor has passed, and the oldest beyond max(1024,

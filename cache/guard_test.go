@@ -220,7 +220,7 @@ func TestAwaitsOthers_SUR3(t *testing.T) {
 // Clients may have all members of "*", kept or not, and by name what is kept (TTL-5).
 func TestReleased_SUR3(t *testing.T) {
 	k := guarded(t, false, hold.Guard{})
-	k.apply(WholeType, &wire.Response{TypeURL: cds, Resources: []*wire.Resource{words.Variant(cds, "once@1!")}})
+	k.apply(WholeType, &wire.Response{TypeURL: cds, Resources: []*wire.Resource{words.Resource(cds, "once@1!")}})
 	if n := released(k.store.FindTable(cds, WholeType)); n != 4 {
 		t.Errorf("%d of all", n)
 	}

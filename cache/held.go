@@ -20,7 +20,7 @@ func holds(u *update, t *Table, key string, e *Entry, r *wire.Resource) bool {
 	switch {
 	case r.DoNotCache || u.restored:
 	case h.frozen():
-		held = changed && t.variants.of(key) == nil && isKnown(u, t, key, e, r)
+		held = changed && isKnown(u, t, key, e, r)
 	case RankOf(t.typeURL) == RankListener && t.colls[Wildcard] != nil: // of "*" losses are held all together
 		held = held || changed
 	}
@@ -84,10 +84,10 @@ func resolves(t *Table, r *wire.Resource) bool {
 }
 
 // holdBack holds what the server said of a name, if its loss is to be held, and reports whether it
-// is. e is nil for a resource that only serves aliases. Names with variants are not held.
+// is. e is nil for a resource that only serves aliases.
 func holdBack(t *Table, key string, e *Entry, f hold.Fate) bool {
 	h := t.upstream.held
-	if !h.covers(e) || t.variants.of(key) != nil {
+	if !h.covers(e) {
 		return false
 	}
 	if e == nil && len(t.aliases.of(key)) == 0 || e != nil && !e.Exists() {

@@ -67,19 +67,48 @@ func (k *kept) applyAt(received time.Time, kind Kind, r *wire.Response) {
 	k.check()
 }
 
-// sends applies variants, and "-name[constraints]" for a removal.
-func (k *kept) sends(said ...string) {
-	k.Helper()
-	r := &wire.Response{TypeURL: cds}
-	for _, text := range said {
-		if text[0] != '-' {
-			r.Resources = append(r.Resources, words.Variant(cds, text))
-			continue
-		}
-		v := words.Variant(cds, text[1:])
-		r.RemovedVariants = append(r.RemovedVariants, wire.Variant{Name: v.Name, Constraints: v.Constraints()})
+// counts is an observer that remembers how many resources nobody asked for, of each response with such.
+type counts struct {
+	silent
+
+	unsolicited []int
+}
+
+func (c *counts) Unsolicited(_ string, n int) { c.unsolicited = append(c.unsolicited, n) }
+
+// asked is a store whose server was asked for names.
+func asked(tb testing.TB, source Source, names ...string) *kept {
+	tb.Helper()
+	source.Quiet = time.Second
+	k := newKeptOf(tb, source)
+	l := k.listener(NeedsStream)
+	for _, name := range names {
+		l.watch(name)
 	}
-	k.apply(WholeType, r)
+	k.demand(WholeType)
+	return k
+}
+
+func (k *kept) named(key string) *Entry {
+	k.Helper()
+	e := k.store.FindTable(cds, ByName).Find(key)
+	if e == nil {
+		k.Fatalf("there is no %q", key)
+	}
+	return e
+}
+
+// is checks what an entry stands for, "" for nothing.
+func (k *kept) is(key string, state State, version string) {
+	k.Helper()
+	e := k.named(key)
+	got := ""
+	if e.Exists() {
+		got = e.Version()
+	}
+	if e.State() != state || got != version {
+		k.Errorf("%q is %s in version %q, want %s in %q", key, e.State(), got, state, version)
+	}
 }
 
 // freeze has an operator hold everything (GATE-4).

@@ -126,24 +126,13 @@ func imageOf(t *Table) TableImage {
 		if e.extra.demand != nil {
 			i.Names = append(i.Names, key)
 		}
-		if !e.marks.Alias && !wire.IsLocator(key) && t.variants.of(key) == nil {
+		if !e.marks.Alias {
 			i.Resources = append(i.Resources, resourceImage(e))
 		}
 	}
 	for key, served := range t.aliases.served {
 		if e := t.entries[key]; (e == nil || e.res == nil) && served[0].res != nil {
 			i.Resources = append(i.Resources, resourceImage(served[0]))
-		}
-	}
-	for _, set := range t.variants.sets {
-		for _, v := range set.held {
-			if v.res != nil {
-				x := ResourceImage{Resource: v.res, Received: v.received}
-				if v.res.HasTTL {
-					x.Deadline = v.received.Add(v.res.TTL())
-				}
-				i.Resources = append(i.Resources, x)
-			}
 		}
 	}
 	return i

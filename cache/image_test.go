@@ -9,14 +9,14 @@ import (
 
 func imageOfAll(k *kept) *Image { return k.store.Snapshots().Image(func(string) bool { return false }) }
 
-// An image has what is worth to be restored: no table of which nothing is known, and no variant that is not kept
+// An image has what is worth to be restored: no table of which nothing is known, and nothing that is not kept
 // (SUR-1, TTL-5).
 func TestImage_SUR1(t *testing.T) {
-	k := asked(t, Source{}, prodX, testX, "n")
+	k := asked(t, Source{}, "a", "b", "n")
 	if got := len(imageOfAll(k).Tables); got != 0 {
 		t.Errorf("it has %d tables of which nothing is known", got)
 	}
-	k.sends("x[env=prod]@1", "x[env=test]@2!")
+	k.says(WholeType, "+a@1", "+b@2!")
 	tables := imageOfAll(k).Tables
 	if len(tables) != 1 || len(tables[0].Resources) != 1 || tables[0].Resources[0].Resource.Version != "1" {
 		t.Errorf("it has %+v", tables)

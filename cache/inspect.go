@@ -8,21 +8,20 @@ import (
 
 // Info is one name on the admin port.
 type Info struct {
-	TypeURL      string            `json:"type_url"`
-	Name         string            `json:"name"`
-	Parameters   map[string]string `json:"dynamic_parameters,omitempty"` // nil for none (DYN-1)
-	Kind         string            `json:"kind"`                         // "wildcard" or "named": which of the type's two tables
-	State        string            `json:"state"`                        // unknown, present, absent, failed, transient
-	RestoredAsOf time.Time         `json:"restored_as_of,omitzero"`      // when content of an earlier process was known to be current; zero once it is confirmed (SUR-1)
-	Version      string            `json:"version,omitempty"`
-	Error        string            `json:"error,omitempty"`
-	Bytes        int               `json:"bytes,omitempty"`
-	Updated      time.Time         `json:"updated,omitzero"` // of the last change; zero if there was none
-	Expires      time.Time         `json:"expires,omitzero"` // when its ttl runs out; zero if it has none (TTL-2)
-	Watchers     int               `json:"watchers"`         // clients that subscribed to it by name
-	Pins         int               `json:"pins,omitempty"`   // of what refers to it (Store.Pin)
-	Collection   string            `json:"collection,omitempty"`
-	Resource     *wire.Resource    `json:"-"`
+	TypeURL      string         `json:"type_url"`
+	Name         string         `json:"name"`
+	Kind         string         `json:"kind"`                    // "wildcard" or "named": which of the type's two tables
+	State        string         `json:"state"`                   // unknown, present, absent, failed, transient
+	RestoredAsOf time.Time      `json:"restored_as_of,omitzero"` // when content of an earlier process was known to be current; zero once it is confirmed (SUR-1)
+	Version      string         `json:"version,omitempty"`
+	Error        string         `json:"error,omitempty"`
+	Bytes        int            `json:"bytes,omitempty"`
+	Updated      time.Time      `json:"updated,omitzero"` // of the last change; zero if there was none
+	Expires      time.Time      `json:"expires,omitzero"` // when its ttl runs out; zero if it has none (TTL-2)
+	Watchers     int            `json:"watchers"`         // clients that subscribed to it by name
+	Pins         int            `json:"pins,omitempty"`   // of what refers to it (Store.Pin)
+	Collection   string         `json:"collection,omitempty"`
+	Resource     *wire.Resource `json:"-"`
 }
 
 // Resources lists the entries of one type ("" for all) under one key ("" for all).
@@ -38,11 +37,6 @@ func (s *Store) Resources(typeURL, name string) []Info {
 			if e := t.entries[name]; e != nil && !e.marks.Tombstone {
 				infos = append(infos, infoOf(t, e))
 			}
-			if v := t.variants.of(name); v != nil {
-				for e := range v.located {
-					infos = append(infos, infoOf(t, e))
-				}
-			}
 			continue
 		}
 		for _, e := range t.entries {
@@ -56,7 +50,7 @@ func (s *Store) Resources(typeURL, name string) []Info {
 
 func infoOf(t *Table, e *Entry) Info {
 	i := Info{
-		TypeURL: t.typeURL, Name: wire.LocatedName(e.Name()), Parameters: wire.Parameters(e.key), Kind: t.kind.String(), State: e.state.String(),
+		TypeURL: t.typeURL, Name: e.Name(), Kind: t.kind.String(), State: e.state.String(),
 		Watchers: e.extra.watchers(), Pins: t.demands.pins[e.key], Resource: e.res,
 	}
 	if e.res != nil {
@@ -107,7 +101,6 @@ type Upkeep struct {
 	Unanswered   int `json:"unanswered"`          // collections that were subscribed to since the last response
 	Unsubscribed int `json:"recent_unsubscribes"` // collections and names that were unsubscribed lately
 	Aliased      int `json:"aliased"`             // resources that serve aliases (RES-10)
-	Variants     int `json:"variants"`            // names with variants (DYN-1)
 	Errors       int `json:"errors"`              // errors of collections, and of names in them (ERR-1)
 	Retained     int `json:"retained"`            // tombstones with content that lists may still hold (ADS-1)
 	Lists        int `json:"lists"`               // encoded lists
@@ -120,7 +113,7 @@ type Upkeep struct {
 func upkeepOf(t *Table) Upkeep {
 	u := Upkeep{
 		Entries: len(t.entries), Pending: len(t.demands.pending), Unanswered: len(t.upstream.unanswered), Unsubscribed: len(t.demands.unsubscribed),
-		Aliased: len(t.aliases.served), Variants: len(t.variants.sets),
+		Aliased: len(t.aliases.served),
 	}
 	for _, c := range t.colls {
 		u.Errors += c.errors.size()

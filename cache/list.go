@@ -50,7 +50,7 @@ func (c *Collection) Plain(e *Entry) bool {
 	if c.Wildcard() {
 		name = e.Name()
 	}
-	return e.state == Present && !e.marks.Suspect && !e.marks.Alias && e.extra.life == nil && name == e.res.Name && !e.res.Constrained()
+	return e.state == Present && !e.marks.Suspect && !e.marks.Alias && e.extra.life == nil && name == e.res.Name
 }
 
 // check verifies that chunks hold the members' content.
@@ -115,11 +115,10 @@ func (c *Collection) VersionSum(looked *int) (sum uint64, complete bool) {
 }
 
 // versionPart is the part of the sum that a member has. Some members have a part that no
-// client can present, since it is no UTF-8. Their version makes no client skip them, or there
-// is more to note of a client that has them (DYN-1).
+// client can present, since it is no UTF-8: their version makes no client skip them.
 func versionPart(e *Entry, seed maphash.Seed) uint64 {
 	version := e.Version()
-	if e.marks.ReusedVersion || version == "" || e.Listed().Constrained() {
+	if e.marks.ReusedVersion || version == "" {
 		version = "\xff"
 	}
 	var room [128]byte

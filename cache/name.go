@@ -2,8 +2,7 @@ package cache
 
 import "github.com/xdsrelay/xdsrelay/keyer"
 
-// Name is a resource name, a glob or "*" as a client says it. A name with dynamic
-// parameters is a word in both (wire.Locator, DYN-1).
+// Name is a resource name, a glob or "*" as a client says it.
 type Name struct {
 	Spelling string // to the letter; what the client is answered with (NAME-4). "*" may be spelled "" (SUB-4).
 	Key      string // canonical (keyer.Key)

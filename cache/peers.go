@@ -206,9 +206,6 @@ func lend(u *update, t *Table, whole []string) int {
 // would replace: content, the server's word that there is none, or, of an alias, another resource.
 func settledBefore(t *Table, key string, r *wire.Resource) bool {
 	settled := func(e *Entry) bool { return e != nil && (e.res != nil || !e.Open()) }
-	if set := t.variants.of(key); set != nil && len(set.held) > 0 {
-		return true
-	}
 	if settled(t.entries[key]) || len(t.aliases.of(key)) > 0 {
 		return true
 	}

@@ -61,7 +61,7 @@ func TestTake_SUR1_TTL5(t *testing.T) {
 	}
 	l.follow(glob)
 	n := k.gives(time.Now(), ByName, []string{glob, "xdstp://x/envoy.config.cluster.v3.Cluster/other/*"},
-		words.Resource(cds, "a@1"), words.Resource(cds, "=b@1"), words.Variant(cds, "c@1!"), words.Resource(cds, name+"@1"))
+		words.Resource(cds, "a@1"), words.Resource(cds, "=b@1"), words.Resource(cds, "c@1!"), words.Resource(cds, name+"@1"))
 	if n != 2 {
 		t.Errorf("%d resources were taken, want a name and a member", n)
 	}

@@ -40,7 +40,7 @@ func records(t *Table) bool {
 }
 
 func record(t *Table, e *Entry, now time.Time) {
-	if e.marks.Alias || wire.IsLocator(e.key) || t.variants.of(e.key) != nil {
+	if e.marks.Alias {
 		return
 	}
 	p, c := &t.store.changes.past, t.store.cache

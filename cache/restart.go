@@ -80,7 +80,6 @@ func restartTable(t *Table, versionsLimit int) wire.Subscription {
 			t.upstream.held.dropNew(shown(t), nil) // the server sends it again, if it has it still
 		}
 	}
-	t.variants.doubt()
 	t.upstream.unanswered = make(map[*Collection]struct{}, len(t.colls))
 	for _, c := range t.colls {
 		t.upstream.unanswered[c] = struct{}{}
@@ -106,15 +105,15 @@ func heldFirst(t *Table, wanted []*demand) []*demand {
 	return append(slices.DeleteFunc(wanted, func(i *demand) bool { return !held(i) }), rest...)
 }
 
-// doubtMembers makes stale the members that the relay does not hold, or holds as variants. The relay did
+// doubtMembers makes stale the members that the relay does not hold. The relay did
 // not present them: the server need not say that one of them does not exist any more (RES-12). So is the
 // witness, until the server has sent it.
 func doubtMembers(c *Collection) {
-	if c.transient == 0 && !c.table.variants.any() && c.quiet.witness.key == "" {
+	if c.transient == 0 && c.quiet.witness.key == "" {
 		return
 	}
 	c.quiet.doubt(c.log.live.head, func(e *Entry) bool {
-		return c.quiet.witness.is(e) || e.state == Transient || e.res.Constrained()
+		return c.quiet.witness.is(e) || e.state == Transient
 	})
 }
 

@@ -113,9 +113,4 @@ func date(t *Table, key string, i *ResourceImage) {
 	for _, e := range t.aliases.of(key) {
 		at(e)
 	}
-	if set := t.variants.of(key); set != nil {
-		for _, e := range set.entries(nil) {
-			at(e)
-		}
-	}
 }

@@ -119,15 +119,7 @@ func confirm(t *Table, e *Entry) {
 	if !e.Restored() {
 		return
 	}
-	is := e.res.Confirmed()
-	if set := t.variants.ofEntry(e); set != nil {
-		for _, v := range set.held {
-			if v.res == e.res {
-				v.res = is
-			}
-		}
-	}
-	e.res = is
+	e.res = e.res.Confirmed()
 	t.upstream.restored.left--
 	if e.coll != nil {
 		e.coll.encoded.chunks.drop() // they refer to the resource
@@ -173,7 +165,7 @@ func confirmSilence(t *Table, now time.Time) time.Time {
 			confirm(t, e)
 		}
 	}
-	r.answered, r.silence = time.Time{}, true // the rest are members, or variants
+	r.answered, r.silence = time.Time{}, true // the rest are members
 	return time.Time{}
 }
 

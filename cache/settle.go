@@ -93,7 +93,6 @@ func expireTTLs(t *Table, now time.Time) time.Time {
 		}
 		l.expired, l.content = true, l.entry.changed
 		t.store.cache.observer.Expired(t.typeURL)
-		t.variants.expired(l.entry)
 		removeReleased(t, l.entry, Absent, nil, now)
 	}
 	delete(t.store.due.ttls, t)
@@ -146,12 +145,6 @@ func makeRoom(t *Table, now time.Time) time.Time {
 // not exist: the clients are told that it said nothing (RES-7). An incremental server must
 // answer. There the relay waits on in silence.
 func expireDemand(t *Table, i *demand, now time.Time) {
-	if i.coll == nil && t.variants.borrows(i.entry) {
-		repay(t, i.entry, now)
-		if !i.alive() || !i.open() {
-			return
-		}
-	}
 	if i.coll == nil && i.entry.Open() && answerHeld(t, i.entry, now) {
 		return
 	}
@@ -187,17 +180,5 @@ func errSilence(s *Store, name string) *wire.ResourceError {
 	return &wire.ResourceError{
 		Name: name, Code: codes.Unavailable,
 		Message: fmt.Sprintf("the control plane has not sent it within %v", s.source.Absent),
-	}
-}
-
-// repay ends the time in which an entry may be served a variant that the server sent for others.
-// The server had as much time as for a name that it does not answer. So a variant that it has not
-// sent for the entry does not exist.
-func repay(t *Table, e *Entry, now time.Time) {
-	set := t.variants.ofEntry(e)
-	delete(set.borrowing, e)
-	if !set.serves(set.located[e]) && e.Exists() {
-		delete(set.serving, e)
-		t.remove(e, Absent, nil, now)
 	}
 }

@@ -50,27 +50,3 @@ func TestMakeRoom_RES7_GATE4(t *testing.T) {
 		}
 	}
 }
-
-// When the server has had its time for a name with parameters, it counts as the variant that it is served, if there is one. Of
-// an incremental server's silence alone nothing follows (DYN-1, RES-7).
-func TestRepay_DYN1_RES7(t *testing.T) {
-	for said, want := range map[string]State{"x[env]@1": Present, "x[env=test]@1": Unknown} {
-		k, begin := newTimed(t, Source{Absent: time.Minute})
-		l := k.listener(NeedsStream)
-		l.watch(words.Locator("x{env=test version=1}"))
-		k.demand(WholeType)
-		k.sends("x[env=test]@1")
-		l.watch(words.Locator("x{env=prod}"))
-		k.demand(WholeType)
-		k.sends(said)
-		e := k.store.FindTable(cds, ByName).Find(words.Locator("x{env=prod}"))
-		if !k.store.FindTable(cds, ByName).variants.borrows(e) {
-			t.Fatal("the server has no time for it")
-		}
-		k.store.Session().Settle(begin.Add(time.Minute))
-		k.check()
-		if e.state != want || e.marks.Overdue != (want == Unknown) {
-			t.Errorf("after %q it is %v, overdue: %t", said, e.state, e.marks.Overdue)
-		}
-	}
-}

@@ -128,7 +128,6 @@ func (s *Store) Table(typeURL string, k Kind) *Table {
 			demands:        demandQueue{pins: make(map[string]int)},
 			serverVersions: newServerVersions(s.cache.seed, s.source.State),
 			references:     references{table: key, news: &s.references},
-			variants:       variants{state: s.source.State},
 			unglobbed:      globIndex{names: k == ByName},
 		}
 		s.tables[key] = t

@@ -1,7 +1,5 @@
 package cache
 
-import "github.com/xdsrelay/xdsrelay/internal/wire"
-
 // Watch adds a subscription to a name. join puts it into the name's audience, which is nil for
 // the first. The server is asked for the name.
 func (t *Table) Watch(e *Entry, needs Needs, join func(Audience) Audience) {
@@ -72,9 +70,6 @@ func (t *Table) Entry(key string) *Entry {
 		e = newEntry(key)
 		t.entries[key] = e
 		t.serverVersions.arrive(e)
-		if wire.IsLocator(key) {
-			locate(t, e)
-		}
 	}
 	return e
 }

@@ -26,7 +26,6 @@ type Table struct {
 	digests        digests
 	aliases        aliases
 	references     references
-	variants       variants
 	unglobbed      globIndex
 	absences       absences
 

@@ -37,11 +37,10 @@ type update struct {
 	unsolicited int
 	foreign     int    // resources that the server does not speak for
 	foreigner   string // the name of one of them
-	variantUpdate
 }
 
-// badKey stands in an update for a key that is left out. No name has it: a NUL begins
-// only locators, which have more behind it. The empty string is a name (NAME-9).
+// badKey stands in an update for a key that is left out. No resource may have a name that begins
+// with a NUL. The empty string is a name (NAME-9).
 const badKey = "\x00"
 
 // newUpdate works out the keys and checks the envelope, before any lock is taken.
@@ -58,6 +57,10 @@ func newUpdate(r *wire.Response, received time.Time) (*update, error) {
 			u.bad = append(u.bad, err)
 			continue
 		}
+		if res.Constrained() {
+			u.bad = append(u.bad, constrained(res.Name))
+			continue
+		}
 		key := u.key(res.Name)
 		if err := misnamed(key, r.TypeURL, res); err != nil {
 			u.bad = append(u.bad, err)
@@ -70,8 +73,10 @@ func newUpdate(r *wire.Response, received time.Time) (*update, error) {
 		u.removed[i] = u.key(name)
 	}
 	keysOfErrors(u)
-	u.compile()
-	switch twice, found := duplicate(identities(u)); {
+	for _, name := range r.Constrained { // of removals
+		u.bad = append(u.bad, constrained(name))
+	}
+	switch twice, found := duplicate(u.keys, u.removed); {
 	case found && twice == "":
 		return nil, &RejectedError{Reason: `resource "" occurs twice: in the state of the world, resources of ` +
 			"types that this relay does not know must be wrapped in envoy.service.discovery.v3.Resource with a name"}
@@ -90,11 +95,15 @@ func keysOfErrors(u *update) {
 	u.failed = make([]string, len(u.response.Errors))
 	u.failing = make(map[string]bool, len(u.failed))
 	for i := range u.response.Errors {
+		u.failed[i] = badKey
+		if u.response.Errors[i].Constrained {
+			u.bad = append(u.bad, constrained(u.response.Errors[i].Name))
+			continue
+		}
 		key := Wildcard
 		if name := u.response.Errors[i].Name; name != "" {
 			key = u.key(name)
 		}
-		u.failed[i] = badKey
 		if !u.failing[key] {
 			u.failed[i], u.failing[key] = key, true
 		}
@@ -121,11 +130,17 @@ func (u *update) key(name string) string {
 		u.bad = append(u.bad, err)
 		return badKey
 	}
-	if wire.IsLocator(key) {
+	if wire.IsReserved(key) {
 		u.bad = append(u.bad, fmt.Errorf("the name %q begins with a NUL", key))
 		return badKey
 	}
 	return key
+}
+
+// constrained says that the server has a resource for some dynamic parameters only. The relay has no
+// client with parameters, and does not serve what may be meant for others (DYN-1).
+func constrained(name string) error {
+	return fmt.Errorf("resource %q has dynamic_parameter_constraints, which the relay does not serve (DYN-1)", name)
 }
 
 // misnamed says that a resource has a name under which there can be no such payload: a glob has
@@ -169,98 +184,17 @@ func (u *update) saysNothing() bool {
 	all := func(keys []string) bool {
 		return !slices.ContainsFunc(keys, func(key string) bool { return !bad(key) })
 	}
-	return len(u.bad) > 0 && all(u.keys) && all(u.removed) && all(u.failed) && len(u.removals) == 0
+	return len(u.bad) > 0 && all(u.keys) && all(u.removed) && all(u.failed)
 }
 
 // onlyDelays reports whether a response has nothing but errors that leave their names open: the
 // server still waits for something. No collection is answered by that, unless the response is
 // the list of all that there is (RES-2).
 func onlyDelays(u *update) bool {
-	if len(u.keys)+len(u.removed)+len(u.removals) > 0 || len(u.response.Errors) == 0 || u.response.Complete {
+	if len(u.keys)+len(u.removed) > 0 || len(u.response.Errors) == 0 || u.response.Complete {
 		return false
 	}
 	return !slices.ContainsFunc(u.response.Errors, func(e wire.ResourceError) bool { return !(&e).Transient() })
-}
-
-// variantUpdate is the part of a response that is about variants, and its effect.
-type variantUpdate struct {
-	constraints map[int]*keyer.Constraints // of response.Resources, by index: of those that have some
-	removals    []variantRemoval
-	touched     []*variantSet
-	ambiguous   []string // names for which more than one variant matches the parameters of an entry
-}
-
-type variantRemoval struct {
-	key         string
-	constraints *keyer.Constraints
-}
-
-// compile works out the constraints in the response, before any lock is taken. Bad constraints
-// are left out like bad names.
-func (u *update) compile() {
-	for i, r := range u.response.Resources {
-		if u.keys[i] == badKey || !r.Constrained() {
-			continue
-		}
-		c, ok := u.compiled(r.Name, r.Constraints())
-		if !ok {
-			u.keys[i] = badKey
-			continue
-		}
-		if c != nil {
-			if u.constraints == nil {
-				u.constraints = make(map[int]*keyer.Constraints)
-			}
-			u.constraints[i] = c
-		}
-	}
-	for _, v := range u.response.RemovedVariants {
-		c, ok := u.compiled(v.Name, v.Constraints)
-		if key := u.key(v.Name); ok && key != badKey {
-			u.removals = append(u.removals, variantRemoval{key, c})
-		}
-	}
-}
-
-func (u *update) compiled(name, encoded string) (c *keyer.Constraints, ok bool) {
-	c, err := keyer.ParseConstraints([]byte(encoded))
-	if err != nil {
-		u.bad = append(u.bad, &constraintsError{name, err})
-		return nil, false
-	}
-	return c, true
-}
-
-// constraintsError says which resource has bad constraints.
-type constraintsError struct {
-	name string
-	err  error
-}
-
-func (e *constraintsError) Error() string { return "resource \"" + e.name + "\": " + e.err.Error() }
-
-func (e *constraintsError) Unwrap() error { return e.err }
-
-// identities must not occur twice in a response: names, each with its constraints (ACK-6).
-func identities(u *update) (added, removed []string) {
-	if len(u.constraints) == 0 && len(u.removals) == 0 {
-		return u.keys, u.removed
-	}
-	added, removed = make([]string, len(u.keys)), append([]string(nil), u.removed...)
-	for i, key := range u.keys {
-		added[i] = identity(key, u.constraints[i])
-	}
-	for _, r := range u.removals {
-		removed = append(removed, identity(r.key, r.constraints))
-	}
-	return added, removed
-}
-
-func identity(key string, c *keyer.Constraints) string {
-	if c == nil { // as with a key that is left out
-		return key
-	}
-	return key + "\x00" + c.Key()
 }
 
 // lists reports whether a resource that the response does not hold is gone.

@@ -1,6 +1,8 @@
 package cache
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,12 +61,6 @@ func TestOnlyDelays_RES2_ERR1(t *testing.T) {
 		"beside a resource":   {update{response: &wire.Response{Errors: []wire.ResourceError{later}}, keys: one}, false},
 		"beside a removal":    {update{response: &wire.Response{Errors: []wire.ResourceError{later}}, removed: one}, false},
 		"beside both of them": {update{response: &wire.Response{Errors: []wire.ResourceError{later}}, keys: one, removed: one}, false},
-		"beside a removal of a variant": {update{
-			response: &wire.Response{Errors: []wire.ResourceError{later}}, variantUpdate: variantUpdate{removals: make([]variantRemoval, 1)},
-		}, false},
-		"beside a variant that replaces another one": {update{
-			response: &wire.Response{Errors: []wire.ResourceError{later}}, keys: one, variantUpdate: variantUpdate{removals: make([]variantRemoval, 1)},
-		}, false},
 	} {
 		if got := onlyDelays(&tc.update); got != tc.want {
 			t.Errorf("%s: %t", name, got)
@@ -72,39 +68,69 @@ func TestOnlyDelays_RES2_ERR1(t *testing.T) {
 	}
 }
 
-// A removal of a variant with a bad name, or bad constraints, removes nothing. The rest of the response counts (ACK-6).
-func TestBadRemovals_ACK6_DYN1(t *testing.T) {
-	good := wire.Variant{Name: "x", Constraints: words.Encode(words.Constraints("env=prod"))}
-	for name, bad := range map[string]wire.Variant{
-		"constraints": {Name: "x", Constraints: "\xff"},
-		"name":        {Name: "\x00x", Constraints: good.Constraints},
-		"both":        {Name: "\x00x", Constraints: "\xff"},
+// The relay serves nothing that a control plane has for some dynamic parameters only, nor takes its word on that for
+// one on the name without parameters. It rejects that part of the response with the reason (DYN-1, ACK-6).
+func TestConstrained_DYN1_ACK6(t *testing.T) {
+	prod := words.Constrained(cds, "x@2")
+	for name, tc := range map[string]struct {
+		response wire.Response
+		also     string // version of "other", which comes with it
+	}{
+		"a resource":                  {wire.Response{Resources: []*wire.Resource{prod}}, "1"},
+		"a resource twice":            {wire.Response{Resources: []*wire.Resource{prod, prod}}, "1"},
+		"a resource beside the plain": {wire.Response{Resources: []*wire.Resource{words.Resource(cds, "x@1"), prod}}, "1"},
+		"a resource beside another":   {wire.Response{Resources: []*wire.Resource{prod, words.Resource(cds, "other@2")}}, "2"},
+		"in a list":                   {wire.Response{State: true, Resources: []*wire.Resource{prod}}, "1"},
+		"a removal":                   {wire.Response{Constrained: []string{"x"}}, "1"},
+		"an error":                    {wire.Response{Errors: []wire.ResourceError{{Name: "x", Code: codes.NotFound, Constrained: true}}}, "1"},
 	} {
-		u, err := newUpdate(&wire.Response{TypeURL: cds, RemovedVariants: []wire.Variant{bad, good}}, time.Now())
-		if err != nil || len(u.removals) != 1 || u.removals[0].key != "x" || u.removals[0].constraints == nil || len(u.bad) == 0 {
-			t.Errorf("bad %s: %+v, %v", name, u, err)
+		t.Run(name, func(t *testing.T) {
+			k := asked(t, Source{State: tc.response.State}, "x", "other")
+			k.says(WholeType, "+x@1", "+other@1")
+			tc.response.TypeURL = cds
+			err := k.store.Session().Apply(stream(WholeType), &tc.response, time.Now())
+			rejected, ok := errors.AsType[*RejectedError](err)
+			if !ok || !rejected.Partly || !strings.Contains(err.Error(), `resource "x" has dynamic_parameter_constraints`) {
+				t.Errorf("the server is told: %v", err)
+			}
+			k.check()
+			k.is("x", Present, "1")
+			k.is("other", Present, tc.also)
+		})
+	}
+}
+
+// A response that says something of dynamic parameters only does not answer "*": no client is told that there is nothing
+// (DYN-1, RES-14).
+func TestConstrainedIsNoAnswer_DYN1_RES14(t *testing.T) {
+	for name, r := range map[string]wire.Response{
+		"a resource": {Resources: []*wire.Resource{words.Constrained(cds, "x@1")}},
+		"a removal":  {Constrained: []string{"x"}},
+		"an error":   {Errors: []wire.ResourceError{{Name: "x", Code: codes.NotFound, Constrained: true}}},
+	} {
+		k := newKept(t)
+		k.listener(NeedsStream).follow(Wildcard)
+		k.demand(WholeType)
+		r.TypeURL = cds
+		if err := k.store.Session().Apply(stream(WholeType), &r, time.Now()); err == nil {
+			t.Errorf("%s is taken", name)
+		}
+		if c := k.store.FindTable(cds, WholeType).colls[Wildcard]; !c.quiet.answered.IsZero() {
+			t.Errorf("%s answers", name)
 		}
 	}
 }
 
-// A response that names something twice is rejected. Variants are told apart by their constraints (ACK-6).
-func TestTwice_ACK6_DYN1(t *testing.T) {
-	prod, plain := words.Variant(cds, "x[env=prod]@1"), words.Resource(cds, "x@1")
-	removed := wire.Variant{Name: "x", Constraints: words.Encode(words.Constraints("env=prod"))}
+// A response that names something twice is rejected (ACK-6).
+func TestTwice_ACK6(t *testing.T) {
+	one, bad := words.Resource(cds, "x@1"), words.Resource(cds, "xdstp://%@1")
 	for name, tc := range map[string]struct {
 		response wire.Response
 		twice    bool
 	}{
-		"plain and variant":                  {wire.Response{Resources: []*wire.Resource{prod, plain}}, false},
-		"variant twice":                      {wire.Response{Resources: []*wire.Resource{prod, prod}}, true},
-		"plain twice beside a variant":       {wire.Response{Resources: []*wire.Resource{plain, prod, plain}}, true},
-		"variant and its removal":            {wire.Response{Resources: []*wire.Resource{prod}, RemovedVariants: []wire.Variant{removed}}, true},
-		"variant and removal of the name":    {wire.Response{Resources: []*wire.Resource{prod}, Removed: []string{"x"}}, false},
-		"plain and its removal by a variant": {wire.Response{Resources: []*wire.Resource{plain}, RemovedVariants: []wire.Variant{removed}}, false},
-		"plain and its removal":              {wire.Response{Resources: []*wire.Resource{plain, prod}, Removed: []string{"x"}}, true},
-		"two bad variants": {wire.Response{Resources: []*wire.Resource{
-			words.Variant(cds, "xdstp://%[env=prod]@1"), words.Variant(cds, "xdstp://%[env=prod]@2"), prod,
-		}}, false},
+		"a resource twice":           {wire.Response{Resources: []*wire.Resource{one, one}}, true},
+		"a resource and its removal": {wire.Response{Resources: []*wire.Resource{one}, Removed: []string{"x"}}, true},
+		"two bad names":              {wire.Response{Resources: []*wire.Resource{bad, bad, one}}, false},
 	} {
 		tc.response.TypeURL = cds
 		if _, err := newUpdate(&tc.response, time.Now()); (err != nil) != tc.twice {

@@ -113,27 +113,3 @@ func TestMissWitness_RES14(t *testing.T) {
 		}
 	}
 }
-
-// A heartbeat confirms the variant that it is for, and no other one of the name (SUR-1, DYN-1).
-func TestConfirmVariant_SUR1_DYN1(t *testing.T) {
-	k := newKept(t)
-	prod, test := words.Locator("x{env=prod}"), words.Locator("x{env=test}")
-	k.store.Snapshots().Restore(&Image{Tables: []TableImage{{TypeURL: cds, Kind: ByName, Names: []string{prod, test}, Resources: []ResourceImage{
-		{Resource: words.Variant(cds, "x[env=prod]@1").AsRestored()}, {Resource: words.Variant(cds, "x[env=test]@2").AsRestored()},
-	}}}}, time.Now())
-	k.restarts()
-	k.sends("=x[env=prod]@1")
-	table := k.store.FindTable(cds, ByName)
-	for key, tc := range map[string]struct {
-		version  string
-		restored bool
-	}{prod: {"1", false}, test: {"2", true}} {
-		e := table.Find(key)
-		if e.res.Version != tc.version || e.Restored() != tc.restored || table.variants.ofEntry(e).serving[e].res != e.res {
-			t.Errorf("%q has version %q, restored: %t", key, e.res.Version, e.Restored())
-		}
-	}
-	if n, _ := k.store.Snapshots().Restored(); n != 1 {
-		t.Errorf("%d resources wait for the server's word, want 1", n)
-	}
-}

@@ -13,8 +13,8 @@ type cacheSeries struct {
 }
 
 type cacheType struct {
-	hits, misses, unsolicited, foreign, expired, ambiguous, held prometheus.Counter
-	evictions                                                    map[cache.Reason]prometheus.Counter // read only
+	hits, misses, unsolicited, foreign, expired, held prometheus.Counter
+	evictions                                         map[cache.Reason]prometheus.Counter // read only
 }
 
 var _ cache.Observer = (*cacheSeries)(nil)
@@ -31,8 +31,6 @@ func newCacheSeries(s *set) *cacheSeries {
 		"Resources that an upstream sent for a whole type under an xdstp name of another upstream's authority. The relay ignores them.", labelType)
 	expired := s.counter("cache", "expired_resources_total",
 		"Resources that the relay dropped because their ttl ended.", labelType)
-	ambiguous := s.counter("cache", "ambiguous_variants_total",
-		"Names with more than one variant for the same dynamic parameters, once for each response.", labelType)
 	held := s.counter("cache", "held_losses_total",
 		"Losses of many resources at once that the relay held back from clients.", labelType)
 	c := new(cacheSeries)
@@ -43,7 +41,6 @@ func newCacheSeries(s *set) *cacheSeries {
 			unsolicited: unsolicited.WithLabelValues(name),
 			foreign:     foreign.WithLabelValues(name),
 			expired:     expired.WithLabelValues(name),
-			ambiguous:   ambiguous.WithLabelValues(name),
 			held:        held.WithLabelValues(name),
 			evictions:   make(map[cache.Reason]prometheus.Counter),
 		}
@@ -82,9 +79,6 @@ func (c *cacheSeries) Unsolicited(typeURL string, n int) {
 func (c *cacheSeries) Foreign(_, typeURL, _ string, n int) {
 	c.of(typeURL).foreign.Add(float64(n))
 }
-
-// Ambiguous implements cache.Observer.
-func (c *cacheSeries) Ambiguous(typeURL, _ string) { c.of(typeURL).ambiguous.Inc() }
 
 // Expired implements cache.Observer.
 func (c *cacheSeries) Expired(typeURL string) { c.of(typeURL).expired.Inc() }

@@ -11,6 +11,9 @@ import (
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
+// maxLoggedName bounds a name in a line of the log, in bytes.
+const maxLoggedName = 256
+
 // speaks says for which authorities an upstream speaks (LOC-3): for its own ones, and for
 // those that no upstream has. It is nil where no other upstream has any.
 func (p *plan) speaks(upstream string) func(authority string) bool {

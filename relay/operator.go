@@ -271,7 +271,7 @@ func viewHeld(s *session, x *cache.HeldType) HeldView {
 			break
 		}
 		d := &x.Names[i]
-		n := HeldName{Name: wire.LocatedName(d.Name)}
+		n := HeldName{Name: d.Name}
 		n.ReleasedVersion, n.Released = versionOf(d.Released), payload.JSON(d.Released, x.TypeURL, payload.BySize)
 		n.ReceivedVersion, n.Received = versionOf(d.Received), payload.JSON(d.Received, x.TypeURL, payload.BySize)
 		if d.Err != nil {

@@ -128,7 +128,7 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 	r.door, r.panics = door.New(r.log, collectors.Door()), contain.New(r.log, collectors.Panics())
 	r.workloads = workload.NewSources(r.log, collectors.Workloads(), r.panics)
 	r.repairs, r.outages, r.health.relay = repairs{r, newSuspects()}, outageWatch{r}, r
-	observer := &ambiguities{Observer: &losses{Observer: r.metrics.Cache(), log: r.log}, log: r.log}
+	observer := &losses{Observer: r.metrics.Cache(), log: r.log}
 	r.cache = cache.New(cacheLimits(cfg.Cache), newForeigners(observer, r.log))
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop

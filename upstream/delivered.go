@@ -143,7 +143,7 @@ func (d *delivered) received(stream wire.StreamID, r *wire.Response, bytes int) 
 // without the server's word, or has several contents, is none.
 func (t *deliveredType) sample(r *wire.Resource) {
 	_, known := t.samples[r.Name]
-	if !r.HasPayload() || r.HasTTL || r.DoNotCache || len(r.Aliases()) > 0 || r.Constrained() {
+	if !r.HasPayload() || r.HasTTL || r.DoNotCache || len(r.Aliases()) > 0 {
 		if r.HasPayload() {
 			delete(t.samples, r.Name)
 		}

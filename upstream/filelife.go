@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // fileLife is the ttl of a resource that the Store was told. It begins when the Store is
@@ -20,7 +21,7 @@ type fileLife struct {
 
 // begin notes that the Store is told of a resource, which begins its ttl.
 func (l *fileLine) begin(r *wire.Resource, now time.Time) {
-	key, err := resourceKey(r)
+	key, err := keyer.Key(r.Name)
 	if err != nil || !r.HasTTL || r.DoNotCache {
 		return
 	}
@@ -31,7 +32,7 @@ func (l *fileLine) begin(r *wire.Resource, now time.Time) {
 }
 
 // timed returns the resources as the Store is to be given them now. resources are by
-// resourceKey. The Store has those whose ttl runs: a complete list (whole) mentions them
+// canonical name. The Store has those whose ttl runs: a complete list (whole) mentions them
 // with the remaining ttl, and leaves out those whose ttl ran out.
 func (l *fileLine) timed(resources map[string]*wire.Resource, now time.Time, whole bool) []*wire.Resource {
 	if whole {
@@ -65,13 +66,13 @@ func (l *fileLine) renew(now *fileType, names []string) {
 		return
 	}
 	for _, name := range names {
-		key, err := fileKey(name)
+		key, err := keyer.Key(name)
 		if err != nil {
 			continue
 		}
 		delete(l.lives, key)
-		for _, r := range now.named(key) { // by an alias it may be (RES-10)
-			if key, err = resourceKey(r); err == nil {
+		if r := now.named(key); r != nil { // by an alias it may be (RES-10)
+			if key, err = keyer.Key(r.Name); err == nil {
 				delete(l.lives, key)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // fileSource is the source of a session whose control plane is made of files. It answers
@@ -159,7 +160,7 @@ func (s *fileSource) demand(l *fileLine) (names []string, globs, changed bool) {
 		// "*" is wanted again after it was unsubscribed and its members were dropped. Or
 		// the stream begins anew with another session, and nothing was dropped.
 		before := *l
-		*l = fileLine{id: l.id, wanted: make(map[string]struct{}), located: make(map[string]int)}
+		*l = fileLine{id: l.id, wanted: make(map[string]struct{})}
 		if before.taken {
 			l.kept = before.kept
 		}
@@ -191,8 +192,7 @@ func (s *fileSource) keep(l *fileLine, now *fileType) {
 	maps.Copy(before, l.kept)
 	l.kept = make(map[string]*wire.Resource)
 	for key, r := range before {
-		// No variant stays: it could be in the way of those that took its place.
-		if now.byKey[key] == nil && !now.gone(key) && l.wants(key) && !r.Constrained() {
+		if now.byKey[key] == nil && !now.gone(key) && l.wants(key) {
 			l.kept[key] = r
 		}
 	}
@@ -203,32 +203,28 @@ func (s *fileSource) keep(l *fileLine, now *fileType) {
 func (s *fileSource) answer(l *fileLine, now *fileType, names []string) {
 	r, at := &wire.Response{TypeURL: l.id.TypeURL}, time.Now()
 	listed := make(map[*wire.Resource]bool, len(names)) // one may have several names (RES-10)
-	gone := make(map[string]bool)                       // one may be asked for with several sets of parameters
 	told := make(map[*wire.ResourceError]bool)
 	for _, name := range names {
-		key, err := fileKey(name)
+		key, err := keyer.Key(name)
 		if err != nil {
 			continue // take has passed over it
 		}
-		found, plain := now.named(key), wire.LocatedName(key)
-		if kept := l.kept[plain]; len(found) == 0 && kept != nil {
-			found = append(found, kept)
+		found := now.named(key)
+		if found == nil {
+			found = l.kept[key]
 		}
-		failed := now.errors[plain]
+		failed := now.errors[key]
 		if failed != nil && !told[failed] {
 			told[failed] = true
 			r.Errors = append(r.Errors, *failed)
 		}
-		if len(found) == 0 && failed == nil && !gone[plain] {
-			gone[plain] = true
-			r.Removed = append(r.Removed, wire.LocatedName(name))
-		}
-		for _, resource := range found {
-			if !listed[resource] {
-				listed[resource] = true
-				r.Resources = append(r.Resources, resource)
-				l.begin(resource, at)
-			}
+		switch {
+		case found == nil && failed == nil:
+			r.Removed = append(r.Removed, name)
+		case found != nil && !listed[found]:
+			listed[found] = true
+			r.Resources = append(r.Resources, found)
+			l.begin(found, at)
 		}
 	}
 	s.hand(l, r, at)

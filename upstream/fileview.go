@@ -22,8 +22,7 @@ type fileView struct {
 type fileType struct {
 	state     *filesource.State
 	resources []*wire.Resource               // what "*" brings: all whose names are not xdstp
-	byKey     map[string]*wire.Resource      // by canonical name, of those without constraints
-	variants  map[string][]fileVariant       // likewise, of those with (DYN-1)
+	byKey     map[string]*wire.Resource      // by canonical name
 	aliases   map[string]*wire.Resource      // by canonical alias (RES-10)
 	members   map[string][]*wire.Resource    // by the canonical glob to which they belong
 	errors    map[string]*wire.ResourceError // by canonical name, glob or "*" (ERR-1)
@@ -76,16 +75,10 @@ func newFileType(state *filesource.State) (*fileType, error) {
 		if err != nil {
 			return nil, err
 		}
-		constraints, err := keyer.ParseConstraints([]byte(r.Constraints()))
-		if err != nil {
-			return nil, fmt.Errorf("the resource %q: %w", r.Name, err)
+		if twin := t.byKey[key]; twin != nil {
+			return nil, fmt.Errorf("the names %q and %q mean the same", twin.Name, r.Name)
 		}
-		if err := t.add(key, constraints, r); err != nil {
-			return nil, err
-		}
-		if !constraints.Match(nil) {
-			continue // it is for nobody who does not name it with parameters
-		}
+		t.byKey[key] = r
 		if !keyer.IsXDSTP(r.Name) {
 			t.resources = append(t.resources, r)
 		} else if glob := keyer.GlobOf(key); glob != "" {
@@ -119,66 +112,20 @@ func (t *fileType) gone(key string) bool {
 	return e != nil && !e.Transient()
 }
 
-// fileVariant is a resource with constraints.
-type fileVariant struct {
-	constraints *keyer.Constraints
-	resource    *wire.Resource
-}
-
-// add takes a resource in. Files tell what means the same, and are refused.
-func (t *fileType) add(key string, c *keyer.Constraints, r *wire.Resource) error {
-	if c == nil {
-		if twin := t.byKey[key]; twin != nil {
-			return fmt.Errorf("the names %q and %q mean the same", twin.Name, r.Name)
-		}
-		t.byKey[key] = r
-		return nil
+// named finds what serves a canonical name, nil if nothing does.
+func (t *fileType) named(key string) *wire.Resource {
+	if r := t.byKey[key]; r != nil {
+		return r
 	}
-	for _, v := range t.variants[key] {
-		if v.constraints.Key() == c.Key() {
-			return fmt.Errorf("two variants of %q have the same dynamic parameter constraints: %s", r.Name, c.Key())
-		}
-	}
-	if t.variants == nil {
-		t.variants = make(map[string][]fileVariant)
-	}
-	t.variants[key] = append(t.variants[key], fileVariant{c, r})
-	return nil
-}
-
-// named finds what a canonical name, or one with parameters, is served by. There is
-// more than one where the files do not decide between variants.
-func (t *fileType) named(key string) (found []*wire.Resource) {
-	name, parameters := wire.LocatedName(key), wire.Parameters(key)
-	for _, v := range t.variants[name] {
-		if v.constraints.Match(parameters) {
-			found = append(found, v.resource)
-		}
-	}
-	if r := t.byKey[name]; r != nil {
-		return append(found, r)
-	}
-	if r := t.aliases[name]; r != nil && len(found) == 0 {
-		return append(found, r)
-	}
-	return found
-}
-
-// resourceKey is a resource's own canonical name and what tells variants of it (DYN-1).
-func resourceKey(r *wire.Resource) (string, error) {
-	key, err := keyer.Key(r.Name)
-	if r.Constrained() {
-		key += "\x00" + r.Constraints()
-	}
-	return key, err
+	return t.aliases[key]
 }
 
 // covered are the resources that a set of canonical names, globs and "*" asks for, by
-// their own canonical names and what tells variants of them (SUB-13).
+// their own canonical names (SUB-13).
 func (t *fileType) covered(wanted map[string]struct{}) map[string]*wire.Resource {
 	found := make(map[string]*wire.Resource)
 	add := func(r *wire.Resource) {
-		if key, err := resourceKey(r); err == nil { // newFileType has seen it
+		if key, err := keyer.Key(r.Name); err == nil { // newFileType has seen it
 			found[key] = r
 		}
 	}
@@ -193,7 +140,7 @@ func (t *fileType) covered(wanted map[string]struct{}) map[string]*wire.Resource
 				add(r)
 			}
 		default:
-			for _, r := range t.named(key) {
+			if r := t.named(key); r != nil {
 				add(r)
 			}
 		}

@@ -186,17 +186,8 @@ func (k *pollLink) fit() (list []string, changed bool) {
 	return list, changed || len(list) != len(k.list) || stood && !slices.Equal(list, k.list)
 }
 
-// locatorOverhead is what a name with parameters takes in a poll beyond its words.
-const locatorOverhead = len(`{"name":"","dynamicParameters":{}}`) + 64*len(`"":"",`)
-
 // pollSize is what a name takes in a poll at most: quotes and a comma.
-func pollSize(name string) int {
-	n := len(name) + len(`"",`)
-	if wire.IsLocator(name) {
-		n += locatorOverhead
-	}
-	return n
-}
+func pollSize(name string) int { return len(name) + len(`"",`) }
 
 // meant returns the names that resource_names stand for.
 func meant(names []string) []string {

@@ -29,9 +29,10 @@ func requests(sub wire.Subscription, reserved, limit int) []*discoveryv3.DeltaDi
 	if len(sub.Subscribe)+len(sub.Unsubscribe) == 0 {
 		return nil
 	}
-	whole := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: sub.TypeURL, InitialResourceVersions: sub.Versions}
-	whole.ResourceNamesSubscribe, whole.ResourceLocatorsSubscribe = wire.SplitLocators(sub.Subscribe)
-	whole.ResourceNamesUnsubscribe, whole.ResourceLocatorsUnsubscribe = wire.SplitLocators(sub.Unsubscribe)
+	whole := &discoveryv3.DeltaDiscoveryRequest{
+		TypeUrl: sub.TypeURL, InitialResourceVersions: sub.Versions,
+		ResourceNamesSubscribe: sub.Subscribe, ResourceNamesUnsubscribe: sub.Unsubscribe,
+	}
 	if reserved+proto.Size(whole) <= limit {
 		return []*discoveryv3.DeltaDiscoveryRequest{whole}
 	}
@@ -71,23 +72,15 @@ func withoutWildcard(names []string) (others []string, was bool) {
 	return slices.Concat(names[:at], names[at+1:]), true
 }
 
-// subscribe puts a name, or one with parameters, into the next request that has room.
+// subscribe puts a name into the next request that has room.
 func (s *splitter) subscribe(name string) {
-	req := s.room(wire.WordSize(name))
-	put(name, &req.ResourceNamesSubscribe, &req.ResourceLocatorsSubscribe)
+	req := s.room(stringSize(name))
+	req.ResourceNamesSubscribe = append(req.ResourceNamesSubscribe, name)
 }
 
 func (s *splitter) unsubscribe(name string) {
-	req := s.room(wire.WordSize(name))
-	put(name, &req.ResourceNamesUnsubscribe, &req.ResourceLocatorsUnsubscribe)
-}
-
-func put(name string, names *[]string, locators *[]*discoveryv3.ResourceLocator) {
-	if wire.IsLocator(name) {
-		*locators = append(*locators, wire.ResourceLocator(name))
-		return
-	}
-	*names = append(*names, name)
+	req := s.room(stringSize(name))
+	req.ResourceNamesUnsubscribe = append(req.ResourceNamesUnsubscribe, name)
 }
 
 // splitter spreads names over requests.

@@ -119,16 +119,15 @@ func (t *stateType) whole(typeURL string) int {
 	return size
 }
 
-// fill puts names, and names with parameters, into a request.
+// fill puts names into a request.
 func (t *stateType) fill(r *discoveryv3.DiscoveryRequest, names []string) {
-	t.next = names
-	r.ResourceNames, r.ResourceLocators = wire.SplitLocators(names)
+	t.next, r.ResourceNames = names, names
 }
 
 // say notes that a request goes out.
 func (t *stateType) say(r *discoveryv3.DiscoveryRequest) request {
 	t.said = true
-	t.named = t.named || len(r.GetResourceNames())+len(r.GetResourceLocators()) > 0
+	t.named = t.named || len(r.GetResourceNames()) > 0
 	t.last = t.next
 	return r
 }

@@ -6,11 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
-
-	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // answerRoom is left free in a request that leaves names out, for version, nonce and the reason of a
@@ -393,9 +389,5 @@ func (q *roomQueue) Pop() any {
 
 // nameSize returns how many bytes a name takes in a request.
 func nameSize(name string) int {
-	if wire.IsLocator(name) {
-		names, locators := wire.SplitLocators([]string{name})
-		return proto.Size(&discoveryv3.DiscoveryRequest{ResourceNames: names, ResourceLocators: locators})
-	}
 	return protowire.SizeTag(3) + protowire.SizeBytes(len(name)) // resource_names
 }

@@ -75,9 +75,7 @@ func onlyFirst(f func(time.Time)) func(time.Time) {
 func (a *streamAsker) request(p part, first bool) request {
 	var req request
 	if a.api.State() {
-		r := &discoveryv3.DiscoveryRequest{TypeUrl: p.typeURL}
-		r.ResourceNames, r.ResourceLocators = wire.SplitLocators(p.names)
-		req = r
+		req = &discoveryv3.DiscoveryRequest{TypeUrl: p.typeURL, ResourceNames: p.names}
 	} else {
 		names, _ := withoutWildcard(p.names)
 		reserved := 0

@@ -27,6 +27,9 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("snapshot of format %d: this relay knows %d to %d", e.Version, oldest, version)
 }
 
+// errParameters refuses the file of an older relay, which kept what is for some dynamic parameters only (DYN-1).
+var errParameters = corrupt("it has resources for dynamic parameters, which this relay does not serve")
+
 func corrupt(format string, args ...any) error {
 	return &CorruptError{Reason: fmt.Sprintf(format, args...)}
 }
@@ -170,6 +173,9 @@ func (r *reader) table() cache.TableImage {
 		TypeURL: typeURL, Kind: cache.Kind(kind), SystemVersion: r.text(), VersionInfo: r.text(),
 		Collections: r.texts(), Names: r.texts(),
 	}
+	if r.err == nil && slices.ContainsFunc(t.Names, wire.IsReserved) {
+		r.err = errParameters
+	}
 	if r.err == nil && len(r.body) > 0 { // an older relay wrote no such list
 		if all := r.texts(); len(all) > 0 {
 			t.Lacking = all
@@ -185,6 +191,8 @@ func (r *reader) resource() cache.ResourceImage {
 		var err error
 		if i.Resource, err = wire.Restore(r.body, ttl); err != nil {
 			r.err = corrupt("%v", err)
+		} else if i.Resource.Constrained() {
+			r.err = errParameters
 		}
 	}
 	return i

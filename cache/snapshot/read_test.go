@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/words"
 )
 
 // corruptly reads a file, and returns why it is corrupt; "" if it is not.
@@ -123,6 +124,20 @@ func TestRecordsBreakOff_SUR1(t *testing.T) {
 		}
 		if want := map[bool]int{true: 1}[kind == recordTable]; lists != want {
 			t.Errorf("%d parts of a record of kind %d are read, want %d", lists, kind, want)
+		}
+	}
+}
+
+// The file of an older relay that served dynamic parameters is refused with this reason (DYN-1).
+func TestParametersOfOlderRelay_DYN1_SUR1(t *testing.T) {
+	resource := cache.ResourceImage{Resource: words.Constrained(listenerType, "x@1").AsRestored()}
+	for what, table := range map[string]cache.TableImage{
+		"a resource": {TypeURL: listenerType, Kind: cache.ByName, Names: []string{"x"}, Resources: []cache.ResourceImage{resource}},
+		"a name":     {TypeURL: listenerType, Kind: cache.ByName, Names: []string{"a", "\x00env=prod\x00x"}},
+	} {
+		why := corruptly(t, fileOf(t, &cache.Image{Tables: []cache.TableImage{table}}))
+		if why != "it has resources for dynamic parameters, which this relay does not serve" {
+			t.Errorf("%s is read: %q", what, why)
 		}
 	}
 }

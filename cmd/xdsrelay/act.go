@@ -263,8 +263,8 @@ of what the flags select. It acknowledges them to the control plane at once. New
 get what is frozen. "xdsrelay held" shows the difference, "xdsrelay release" ends it.
 
 Scopes that begin later are frozen after their first state. These pass: secrets, a ttl that
-runs out, PERMISSION_DENIED, names with dynamic parameters, and names of which the relay
-knew nothing. With cache.dir it lasts across restarts. Without it the command warns.
+runs out, PERMISSION_DENIED, and names of which the relay knew nothing. With cache.dir it
+lasts across restarts. Without it the command warns.
 
 ` + exitCodes,
 		Example: `  xdsrelay hold --yes

@@ -12,7 +12,6 @@ import (
 func (p *delivery) additions(w *typeSub) {
 	if p.writer.turn(w, cache.ByName) {
 		p.deliverNames(w, false, p.upTo)
-		p.writer.removeSurplus(w)
 		p.errorsBeside(w)
 		for _, g := range w.subs.globs.all {
 			if p.writer.full {
@@ -102,14 +101,11 @@ func (p *delivery) member(w *typeSub, f *follower, e *cache.Entry) bool {
 		if g := w.subs.screen; g != nil {
 			g.serveByOther(f.name.of(e), e.ServedName())
 		}
-		if e.Resource() != nil {
-			p.writer.variantSent(e, e.Resource(), f.name.of(e))
-		}
 	case r == nil, !w.subs.screen.lets(f.name.of(e), r): // it was sent it, or the server is asked again for it (TTL-5); it may not have it
 	case e.Marks().Suspect && p.sub != nil:
 		w.rejections().add(group{items: []item{{e, nil, e.Changed()}}})
 	default:
-		if !p.writer.addVariant(e, e, r, f.name.of(e), pushed) {
+		if !p.writer.add(e, r, f.name.of(e), pushed) {
 			return false
 		}
 		p.writer.cur.flight.add(f, f.Sent(), e.Changed(), joined)
@@ -191,7 +187,7 @@ func withdraw(p *delivery, w *typeSub, f *follower, e *cache.Entry) bool {
 	if !w.subs.screen.byOthers[name] || w.place.form.State {
 		return true
 	}
-	if !p.writer.removeVariant(e, false, name) {
+	if !p.writer.remove(name) {
 		return false
 	}
 	delete(w.subs.screen.byOthers, name)

@@ -202,14 +202,13 @@ func (p *delivery) group(w *typeSub, g *group) bool {
 	defer func() { p.writer.single, p.writer.typeSub, p.writer.cur = nil, nil, nil }()
 	for _, i := range g.items {
 		p.writer.begin(w, i.table(w))
-		var who any
 		var name string
 		if i.sub != nil {
-			who, name = i.sub, i.sub.sentName()
+			name = i.sub.sentName()
 		} else {
-			who, name = i.entry, w.subs.following(i.entry.Collection()).name.of(i.entry)
+			name = w.subs.following(i.entry.Collection()).name.of(i.entry)
 		}
-		if !p.writer.addVariant(who, i.entry, i.entry.Resource(), name, false) {
+		if !p.writer.add(i.entry, i.entry.Resource(), name, false) {
 			return false
 		}
 		p.cluster(i.entry.Resource(), false)

@@ -21,8 +21,7 @@ type Batch struct {
 	// Renewal says that there is nothing in it, in the state-of-the-world form, but what the
 	// client was sent before: it is told how long that lives on (TTL-1).
 	Renewal bool
-	last    bool  // it holds removals that go behind everything else
-	owed    int32 // bytes of the removals that sayGone may add
+	last    bool // it holds removals that go behind everything else
 
 	SystemVersion string // version_info in the state-of-the-world form
 	Body          wire.Builder

@@ -6,7 +6,6 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/cache/digest"
-	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // Check reports what is inconsistent in the place. The caller holds the store's lock for
@@ -75,35 +74,5 @@ func (w *typeSub) check() error {
 	}
 	c.That(!w.needs().Has(cache.NeedsDigests) || total == w.subs.names.sum, "sum of the names %s, found %s", w.subs.names.sum, total)
 	c.That(respelled == 0, "%d respelled names are not listed", respelled)
-	w.checkVariants(c)
 	return c.Err()
-}
-
-// checkVariants verifies what is known of what the client was sent with constraints.
-func (w *typeSub) checkVariants(c *cache.Checker) {
-	located := 0
-	for sub := range w.subs.names.all() {
-		if sub.located() {
-			located++
-		}
-	}
-	c.That(located == w.subs.names.located, "%d names with parameters counted as %d", located, w.subs.names.located)
-	if w.variants == nil {
-		return
-	}
-	c.That(len(w.variants.left) == 0, "variants that a subscription left are nobody's")
-	holders := make(map[wire.Variant]int)
-	for who, v := range w.variants.by {
-		holders[v]++
-		switch of := who.(type) {
-		case *nameSub:
-			c.That(!of.ended, "%q ended, and its variant is remembered", v.Name)
-		case *cache.Entry:
-			c.That(of.Resource() == nil || !cache.SameMemory(v.Name, of.Resource().Name), "what is remembered of %q lies in what may go", v.Name)
-		}
-	}
-	for v, n := range w.variants.holders {
-		c.That(n == holders[v], "%d hold a variant of %q, counted as %d", holders[v], v.Name, n)
-	}
-	c.That(len(holders) == len(w.variants.holders), "%d variants are held, counted as %d", len(holders), len(w.variants.holders))
 }

@@ -8,7 +8,7 @@ func beginner(f *follower) bool {
 	switch {
 	case !w.place.incremental(), f.name.renamed, w.subs.globs.directives, w.subs.screen != nil:
 	case f.held != nil, f.handedOver != nil:
-	case w.subs.names.len() > 0, w.again != nil, w.held.versions != nil, w.answers != nil, w.variants != nil:
+	case w.subs.names.len() > 0, w.again != nil, w.held.versions != nil, w.answers != nil:
 	case f.Collection().Wildcard() && w.subs.parts.anyNamed(&w.subs):
 	default:
 		return f.Collection().Chunked()
@@ -26,7 +26,7 @@ func (p *delivery) chunks(f *follower, e *cache.Entry) *cache.Entry {
 	}
 	upTo := min(f.Begun(), p.upTo)
 	for e != nil && e.Changed() <= upTo && p.looked < cache.MaxLooked && c.Plain(e) && p.writer.room(int(e.Size())) {
-		left := p.writer.size - p.writer.cur.Body.Size() // no removal is owed to a client without variants
+		left := p.writer.size - p.writer.cur.Body.Size()
 		r, ok := c.Chunk(e, upTo, left, cache.MaxLooked-p.looked)
 		if !ok {
 			break

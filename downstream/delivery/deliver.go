@@ -17,7 +17,6 @@ func (c *Place) deliver(p *delivery, steps []step, seen uint64) (more bool) {
 			break
 		}
 	}
-	p.writer.sayGone()
 	return more
 }
 

@@ -44,11 +44,8 @@ func (p *delivery) deliverName(n *nameSub) (done bool) {
 	case sayHeartbeat:
 		done = p.writer.nameHeartbeat(n)
 	case sayHeld:
-		w.subs.screen.serves(n.shown(), n.sentName())
+		w.subs.screen.serves(n.spelling, n.sentName())
 		done = p.writer.known(e, n.sentName())
-		if done && e.Resource() != nil {
-			p.writer.variantSent(n, e.Resource(), n.sentName())
-		}
 	case sayAlone:
 		w.rejections().add(group{items: []item{{e, n, e.Changed()}}})
 		done = true
@@ -64,7 +61,7 @@ func (p *delivery) deliverName(n *nameSub) (done bool) {
 			return true
 		}
 	case sayLost:
-		done = p.writer.removeVariant(n, n.located(), n.shown())
+		done = p.writer.remove(n.spelling)
 	case sayNothing:
 		done = true
 	}
@@ -108,13 +105,13 @@ func (p *delivery) actionFor(n *nameSub) nameAction {
 // nameContent sends the content of a name.
 func (p *delivery) nameContent(n *nameSub) bool {
 	r := n.content()
-	if !p.writer.addVariant(n, n.entry, r, n.sentName(), n.pushed) {
+	if !p.writer.add(n.entry, r, n.sentName(), n.pushed) {
 		return false
 	}
 	if p.writer.cur == nil {
 		return true // the client may not have it
 	}
-	n.typeSub.subs.screen.serves(n.shown(), n.sentName())
+	n.typeSub.subs.screen.serves(n.spelling, n.sentName())
 	n.response = p.writer.cur.flight.number
 	p.cluster(r, !n.holds)
 	return true

@@ -73,20 +73,7 @@ func TestDeniedLater_ACC3(t *testing.T) {
 	b.expect(c.collect())
 }
 
-// A variant that a client holds by a name is removed when another one takes its place (DYN-1, RES-11).
-func TestHeldVariantOfName_DYN1_RES11(t *testing.T) {
-	b := newBed(t, cache.Limits{})
-	b.join().sub(cds, "x")
-	b.connect(0)
-	b.sends(cds, "+x[!env]@1")
-	c := b.join()
-	c.presents(cds, "x@1", "x")
-	b.expect(c.gets())
-	b.sends(cds, "-x[!env]", "+x[!version]@2")
-	b.expect(c.gets(), "+x[not(version)]@2 -x[not(env)]")
-}
-
-// Content that is not kept, and that the client holds, is no variant (TTL-5, RES-11).
+// Content that is not kept is sent to a client that holds other content (TTL-5, RES-11).
 func TestHeldTransientName_TTL5_RES11(t *testing.T) {
 	b := newBed(t, cache.Limits{})
 	c := b.join()
@@ -96,17 +83,4 @@ func TestHeldTransientName_TTL5_RES11(t *testing.T) {
 	b.expect(c.collect())
 	b.once(eds, "a@2")
 	b.expect(c.collect(), "EDS +a@2")
-}
-
-// A client without parameters has one resource under a name: what has no constraints is replaced without a word (DYN-1).
-func TestReplacedByVariant_DYN1(t *testing.T) {
-	b := newBed(t, cache.Limits{})
-	c := b.join()
-	c.wants(cds, "x", "y")
-	b.connect(0)
-	b.sends(cds, "+y[!env]@1") // from now on it is remembered what the client was sent
-	b.sends(cds, "+x@1")
-	b.expect(c.gets(), "+x@1 +y[not(env)]@1")
-	b.sends(cds, "+x[!env]@2")
-	b.expect(c.gets(), "+x[not(env)]@2")
 }

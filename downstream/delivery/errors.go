@@ -54,7 +54,7 @@ func errorDue(f *follower, upTo uint64) bool {
 // errorsBeside tells the errors of names whose content stays.
 func (p *delivery) errorsBeside(w *typeSub) {
 	for _, sub := range w.changed.errors.sorted() {
-		if p.writer.full || !p.writer.tellError(sub.entry.Err(), sub.shown()) {
+		if p.writer.full || !p.writer.tellError(sub.entry.Err(), sub.spelling) {
 			return
 		}
 		w.changed.errors.drop(sub)

@@ -137,17 +137,4 @@ func TestForeign_LOC3_Reload(t *testing.T) {
 		late.show(cds, "v1", "*")
 		b.expect(late.lists(), "CDS a1")
 	})
-	t.Run("LOC-3 DYN-1 all variants of a name go", func(t *testing.T) {
-		b := newBedOf(t, cache.Limits{}, cache.Source{Quiet: quiet})
-		c := b.join()
-		c.sub(cds, "*")
-		b.connect(0)
-		b.sends(cds, "+"+ofY+"[!env]@1", "+a@1")
-		b.expect(c.gets(), "+a@1 +"+ofY+"[not(env)]@1")
-		b.store.Session().SetSpeaks(speaker("x"))
-		b.check()
-		if b.store.Resources(cds, ofY) != nil || b.upkeep(cds, cache.WholeType).Variants != 0 {
-			t.Error("a variant is left")
-		}
-	})
 }

@@ -12,8 +12,7 @@ import (
 // could hold the same name twice: the heartbeat would take the place of content under that name
 // (RES-4).
 func (wr *writer) heartbeat(e *cache.Entry, name string, late bool) bool {
-	ttl, twice := wr.remaining(e), wr.table.HasAliases() || wr.typeSub.subs.globs.directives || wr.typeSub.subs.names.located > 0
-	late = late || e.Listed().Constrained() // a heartbeat cannot say which variant it is for (DYN-1)
+	ttl, twice := wr.remaining(e), wr.table.HasAliases() || wr.typeSub.subs.globs.directives
 	switch {
 	case e.State() == cache.Present && (ttl == 0 || twice || late):
 		return wr.add(e, e.Resource(), name, false)

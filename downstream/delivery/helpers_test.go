@@ -61,7 +61,6 @@ type sights struct {
 	evicted      map[cache.Reason]int
 	unsolicited  int
 	expired      int
-	ambiguous    []string
 	foreign      []string // upstream, a name, and how many
 	held         []string // type, lost, of, and why no longer
 }
@@ -78,8 +77,7 @@ func (s *sights) Unsolicited(_ string, n int)           { s.unsolicited += n }
 func (s *sights) Foreign(upstream, _, name string, n int) {
 	s.foreign = append(s.foreign, fmt.Sprintf("%s %s %d", upstream, name, n))
 }
-func (s *sights) Ambiguous(_, name string) { s.ambiguous = append(s.ambiguous, name) }
-func (s *sights) Expired(string)           { s.expired++ }
+func (s *sights) Expired(string) { s.expired++ }
 func (s *sights) Held(h cache.Held) {
 	s.held = append(s.held, strings.TrimSpace(fmt.Sprintf("%s %d/%d %s", short[h.TypeURL], h.Lost, h.Of, h.Ended)))
 }

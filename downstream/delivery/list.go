@@ -74,7 +74,7 @@ func retained(w *typeSub, after uint64) (all []Named, sum digest.Sum) {
 	}
 	for _, sub := range w.changed.names {
 		if !sub.ended && sub.staysListed(after) {
-			add(sub.entry.Key(), sub.retained, sub.shown())
+			add(sub.entry.Key(), sub.retained, sub.spelling)
 		}
 	}
 	for f := range w.subs.cursors() {
@@ -97,7 +97,7 @@ func (l *lister) all(w *typeSub) {
 		case e.Marks().Alias:
 			l.entry(e, e.ServedName())
 		default:
-			l.entry(e, sub.shown())
+			l.entry(e, sub.spelling)
 		}
 	}
 	for f := range w.subs.cursors() {
@@ -128,9 +128,8 @@ func (l *lister) add(r *wire.Resource, name string, ttl time.Duration) {
 	wr := &l.delivery.writer
 	to := wr.typeSub.place.format
 	name, _ = to.measure(r, name)
-	key := variantName(name, r)
-	if !l.names[key] {
-		l.names[key] = wr.typeSub.put(wr.cur, outgoing{format: to, resource: r, name: name, ttl: ttl})
+	if !l.names[name] {
+		l.names[name] = wr.typeSub.put(wr.cur, outgoing{format: to, resource: r, name: name, ttl: ttl})
 	}
 }
 
@@ -139,11 +138,11 @@ func (l *lister) add(r *wire.Resource, name string, ttl time.Duration) {
 func (l *lister) errors(w *typeSub) {
 	for _, sub := range w.changed.names {
 		if err := sub.errorOf(); err != nil && !sub.ended && !sub.staysListed(l.upTo) {
-			l.delivery.writer.putError(err, sub.shown())
+			l.delivery.writer.putError(err, sub.spelling)
 		}
 	}
 	for _, sub := range w.changed.errors.sorted() {
-		l.delivery.writer.putError(sub.entry.Err(), sub.shown())
+		l.delivery.writer.putError(sub.entry.Err(), sub.spelling)
 		w.changed.errors.drop(sub)
 	}
 	for f := range w.subs.cursors() {

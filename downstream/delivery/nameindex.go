@@ -24,9 +24,8 @@ type nameIndex struct {
 	// ways, and none of its requests may cost the square of its length.
 	respelled map[string][]*nameSub
 
-	located int        // number of subscriptions with parameters
-	bytes   int        // of the spellings
-	sum     digest.Sum // of their contents, in the state of the world
+	bytes int        // of the spellings
+	sum   digest.Sum // of their contents, in the state of the world
 }
 
 // get finds the subscription under a spelling, nil if there is none.
@@ -76,9 +75,6 @@ func (i *nameIndex) add(sub *nameSub, key string) {
 	if sub.spelling != key {
 		i.respelled = withOne(i.respelled, key, sub)
 	}
-	if sub.located() {
-		i.located++
-	}
 	i.bytes += len(sub.spelling)
 }
 
@@ -92,9 +88,6 @@ func (i *nameIndex) remove(sub *nameSub, key string) {
 	}
 	if sub.spelling != key {
 		i.respelled = withoutOne(i.respelled, key, sub)
-	}
-	if sub.located() {
-		i.located--
 	}
 	i.bytes -= len(sub.spelling)
 }

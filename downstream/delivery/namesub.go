@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // makeDue has the next Collect look at the subscription.
@@ -65,19 +64,13 @@ func (n *nameSub) known() bool {
 	return s != cache.Unknown && s != cache.Transient
 }
 
-// located reports whether the subscription has parameters.
-func (n *nameSub) located() bool { return wire.IsLocator(n.spelling) }
-
-// shown returns the name as the client knows it.
-func (n *nameSub) shown() string { return wire.LocatedName(n.spelling) }
-
 // sentName returns the name under which the client is sent the content: that of another resource
 // for an alias (RES-10).
 func (n *nameSub) sentName() string {
 	if n.entry.Marks().Alias && !n.typeSub.place.reads() {
 		return n.entry.ServedName()
 	}
-	return n.shown()
+	return n.spelling
 }
 
 // staysListed reports whether a list goes on holding the name although it was removed: the
@@ -90,7 +83,7 @@ func (n *nameSub) staysListed(after uint64) bool {
 // the name does not exist.
 func (n *nameSub) denied() bool {
 	g := n.typeSub.subs.screen
-	return g != nil && n.entry.Exists() && !g.allows(Content, n.shown(), n.entry.ServedName())
+	return g != nil && n.entry.Exists() && !g.allows(Content, n.spelling, n.entry.ServedName())
 }
 
 // exists reports whether the name stands for a resource that the client may have.

@@ -385,19 +385,3 @@ func TestSUR1PeersReplaceNoAlias(t *testing.T) {
 	takes(0, "y@3|free,last")
 	b.expect(c.collect())
 }
-
-// A peer's resource does not take the place of variants of its name that the store has.
-func TestSUR1_DYN1PeersReplaceNoVariant(t *testing.T) {
-	b := newBed(t, cache.Limits{})
-	c := b.join()
-	c.wants(cds, "x{env=prod}", "y{env=prod}")
-	b.connect(0)
-	b.sends(cds, "+x[env=prod]@1")
-	b.expect(c.gets(), "+x[env=prod]@1")
-	b.store.Session().Lost(streamOf(0))
-	b.takes(1, []cache.PeerAnswer{{
-		PeerWants: cache.PeerWants{TypeURL: cds, Kind: cache.ByName},
-		Resources: variantResponse(cds, "+x[!qa]@2", "+y[!qa]@2").Resources,
-	}})
-	b.expect(c.gets(), "+y[not(qa)]@2")
-}

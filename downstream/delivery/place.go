@@ -90,7 +90,6 @@ func (c *Place) change(ch *Change) update {
 		u.unsubscribe(n)
 	}
 	u.release()
-	w.variants.bequeath(&w.subs.names)
 	if ch.VersionInfo != "" && !w.list.listed {
 		w.list.presented, w.progress.led = ch.VersionInfo, true
 		if ch.Distrust {
@@ -120,9 +119,6 @@ func (c *Place) subscribeType(typeURL string) *typeSub {
 	c.types = slices.Insert(c.types, at, w)
 	c.subscriber.link(w)
 	w.subs.screen = c.screenOf(typeURL, nil)
-	if c.located {
-		w.variants = w.variants.withNames(&w.subs.names)
-	}
 	return w
 }
 

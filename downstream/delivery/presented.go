@@ -74,7 +74,7 @@ func (p *presentation) name(sub *nameSub, version []byte) {
 	if p.begun && !p.distrust && len(p.subs.names.respelled[key]) == 0 && sub.same(version) {
 		w.held.drop(key)
 		w.changed.handedOver.drop(sub)
-		w.subs.screen.serves(sub.shown(), sub.sentName())
+		w.subs.screen.serves(sub.spelling, sub.sentName())
 		sub.holds, sub.dirty, sub.pushed, sub.absenceDue = true, false, false, false
 		return
 	}
@@ -104,7 +104,7 @@ func (p *presentation) alias(it *wire.VersionWalk) {
 // not be told anything of it.
 func (n *nameSub) same(version []byte) bool {
 	e, w := n.entry, n.typeSub
-	return e.State() == cache.Present && !n.denied() && !n.heartbeat && w.variants == nil && !e.Listed().Constrained() &&
+	return e.State() == cache.Present && !n.denied() && !n.heartbeat &&
 		(e.Lifetime() == nil || !w.place.form.TTL) && !e.Marks().ReusedVersion && string(version) == e.Version()
 }
 

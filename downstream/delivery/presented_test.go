@@ -180,20 +180,6 @@ func TestRES11PresentedWithCare(t *testing.T) {
 			b.expect(c.collect(), "LDS +a@1")
 		}
 	})
-	t.Run("DYN-1 a variant that is held is removed when another one takes its place", func(t *testing.T) {
-		b := newBed(t, cache.Limits{})
-		b.join().sub(cds, "*")
-		b.connect(0)
-		b.sends(cds, "+x[!env]@1", "+y@1")
-		for _, held := range []string{"x@1 y@1", "x@1"} {
-			c := b.join()
-			c.presents(cds, held, "*")
-			c.gets()
-			b.sends(cds, "-x[!env]", "+x[!version]@2")
-			b.expect(c.gets(), "+x[not(version)]@2 -x[not(env)]")
-			b.sends(cds, "-x[!version]", "+x[!env]@1")
-		}
-	})
 	t.Run("TTL-3 who can do ttl is told it", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBed(t, cache.Limits{})

@@ -54,7 +54,7 @@ func (p *delivery) memberRemovals(w *typeSub, f *follower, upTo uint64) {
 		case f.drops(e) && !held && !owed: // TTL-2
 			f.since++
 		case mayHave:
-			if !p.writer.removeVariant(e, false, f.name.of(e)) {
+			if !p.writer.remove(f.name.of(e)) {
 				return
 			}
 			p.writer.record(e, true)

@@ -55,7 +55,7 @@ func (r renewer) all(w *typeSub) {
 
 // name sends the content of a name, if that was renewed.
 func (r renewer) name(w *typeSub, n *nameSub) (done bool) {
-	e, name := n.entry, n.shown()
+	e, name := n.entry, n.spelling
 	if e.Marks().Alias {
 		name = e.ServedName()
 	}

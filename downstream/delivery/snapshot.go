@@ -82,8 +82,8 @@ func TakeSnapshot(clients []*Place, typeURL string, given ...NamedError) *Snapsh
 		}
 		all.Known, all.Open = all.Known || s.Known, all.Open || s.Open
 		for _, r := range s.Resources {
-			if key := variantName(r.Name, r.Resource); !names[key] { // "*" of one store may bring what is named in another (RES-4)
-				names[key] = true
+			if !names[r.Name] { // "*" of one store may bring what is named in another (RES-4)
+				names[r.Name] = true
 				all.Resources = append(all.Resources, r)
 				if aliases := s.Without[r.Resource]; aliases != nil {
 					all.without(r.Resource, aliases)
@@ -195,7 +195,7 @@ type snapshotTaker struct {
 func (t *snapshotTaker) all() {
 	w := t.typeSub
 	for _, sub := range w.subs.names.sorted() {
-		name := sub.shown()
+		name := sub.spelling
 		if e := sub.entry; e.Marks().Alias {
 			name = e.ServedName()
 		}
@@ -277,12 +277,11 @@ func (t *snapshotTaker) add(e *cache.Entry, name string, waits *wire.Resource) {
 		return
 	}
 	name, _ = t.typeSub.place.format.measure(r, name)
-	key := variantName(name, r)
 	s := t.taken
-	if t.names[key] || !t.typeSub.put(s, outgoing{resource: r, name: name}) {
+	if t.names[name] || !t.typeSub.put(s, outgoing{resource: r, name: name}) {
 		return
 	}
-	t.names[key] = true
+	t.names[name] = true
 	s.last = max(s.last, e.Changed())
 	if t.typeSub.list.listed && e.Changed() > t.typeSub.progress.sent {
 		s.Received = moment.Earlier(s.Received, e.ReceivedAt())

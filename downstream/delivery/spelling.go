@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -51,9 +50,8 @@ func (s *spelling) ofError(x *cache.LoggedError, c *cache.Collection) string {
 
 // undirected is a client's spelling of a key without directives.
 func undirected(spelling, key string) string {
-	if name := wire.LocatedName(spelling); keyer.IsXDSTP(name) {
-		name, _, _ = strings.Cut(name, "#")
-		spelling = wire.Respell(spelling, name)
+	if keyer.IsXDSTP(spelling) {
+		spelling, _, _ = strings.Cut(spelling, "#")
 	}
 	return intern(spelling, key)
 }

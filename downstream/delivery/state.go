@@ -54,11 +54,10 @@ type Place struct {
 
 	// Guarded by Store.mu against the session; read and written under its read lock by the
 	// client's own stream only.
-	held    bool       // Held
-	located bool       // the client has used dynamic parameters, and tells variants apart (DYN-1)
-	types   []*typeSub // in the order in which types are sent
-	bell    cache.Bell
-	late    []Late // of a reader, until it takes
+	held  bool       // Held
+	types []*typeSub // in the order in which types are sent
+	bell  cache.Bell
+	late  []Late // of a reader, until it takes
 }
 
 // typeSub is a client's subscription to one type in one store. Guarded like Place.
@@ -76,7 +75,6 @@ type typeSub struct {
 	progress progress
 	found    found
 	again    *rejections
-	variants *sentVariants // nil: the client was sent nothing with constraints
 	renewals renewals
 }
 

@@ -249,7 +249,7 @@ func (s *subscribed) lookupIn(f *follower, key string) (e *cache.Entry, willTell
 // screened is digest for a client that may not have all that its subscriptions hold.
 func (s *subscribed) screened(total digest.Sum) digest.Sum {
 	for sub := range s.names.all() {
-		if s.screen.allows(Version, sub.shown(), sub.entry.ServedName()) {
+		if s.screen.allows(Version, sub.spelling, sub.entry.ServedName()) {
 			total = total.Plus(sub.entry.Digest())
 		}
 	}

@@ -73,7 +73,7 @@ func (s *schedule) arm(c *Place) {
 func (c *Place) Held() bool { return c.held }
 
 func (w *typeSub) additionsDue() bool {
-	return w.changed.errors.any() || w.variants.surplusDue() ||
+	return w.changed.errors.any() ||
 		w.changed.has(func(n *nameSub) bool { return !n.heartbeat && !n.takesAway() }) ||
 		w.subs.hasFollower((*follower).addsDue) || w.answers.due(&w.subs, false)
 }

@@ -100,9 +100,6 @@ func (u *update) newName(n cache.Name) *nameSub {
 	}
 	u.subs.names.add(sub, n.Key)
 	u.subs.parts.add(n.Key, 1)
-	if sub.located() {
-		w.place.usesParameters()
-	}
 	return sub
 }
 
@@ -111,7 +108,7 @@ func (u *update) unsubscribe(n cache.Name) {
 	switch {
 	case n.Key == cache.Wildcard:
 		if f := u.subs.wildcard; f != nil {
-			u.unfollow(f)
+			f.Unfollow()
 			u.subs.wildcard = nil
 			u.typeSub.answers.dropUnfollowed(u.subs)
 		}
@@ -128,7 +125,7 @@ func (u *update) unsubscribe(n cache.Name) {
 
 // endGlob ends the subscription to a glob under one spelling.
 func (u *update) endGlob(g *follower) {
-	u.unfollow(g)
+	g.Unfollow()
 	u.subs.globs.remove(g)
 	if other := u.subs.globs.under(g.Collection().Key()); other != nil {
 		other.inherit(g)
@@ -137,23 +134,13 @@ func (u *update) endGlob(g *follower) {
 	u.globEnded = true
 }
 
-// unfollow ends a follower.
-func (u *update) unfollow(f *follower) {
-	f.Unfollow()
-	u.typeSub.variants = u.typeSub.variants.forgetMembers(f.Collection())
-}
-
 // endName ends the subscription to a name under one spelling.
 func (u *update) endName(sub *nameSub, n cache.Name) {
 	w := u.typeSub
 	e, owed, holds := sub.entry, sub.dirty, sub.holds
-	w.variants = w.variants.forget(sub)
 	sub.end()
 	u.subs.names.remove(sub, n.Key)
 	u.subs.parts.add(n.Key, -1)
-	if sub.located() {
-		return // no collection keeps it
-	}
 	w.held.drop(n.Key)
 	if u.subs.names.named(n.Key) {
 		if holds {

@@ -7,7 +7,7 @@ import "github.com/xdsrelay/xdsrelay/cache"
 func (wr *writer) absent(sub *nameSub) bool {
 	e := sub.entry
 	if err := wr.typeSub.place.format.absence(); err != nil {
-		if !wr.tellError(err, sub.shown()) {
+		if !wr.tellError(err, sub.spelling) {
 			return false
 		}
 		wr.record(e, sub.pushed)
@@ -18,11 +18,11 @@ func (wr *writer) absent(sub *nameSub) bool {
 			return room
 		}
 	}
-	if !wr.removeVariant(sub, sub.located(), sub.shown()) {
+	if !wr.remove(sub.spelling) {
 		return false
 	}
 	if sub.denied() {
-		if name := sub.typeSub.subs.screen.hadServed(sub.shown()); name != "" && sub.holds && sub.typeSub.place.incremental() {
+		if name := sub.typeSub.subs.screen.hadServed(sub.spelling); name != "" && sub.holds && sub.typeSub.place.incremental() {
 			return wr.removeServed(sub.typeSub, name)
 		}
 		return true
@@ -50,18 +50,18 @@ func (wr *writer) removeServed(w *typeSub, name string) bool {
 // removed_resources too, for clients that do not know errors, if the error means that there is
 // no such resource, or if the client may hold the resource, or was not told that it is gone.
 func (wr *writer) failed(e *cache.Entry, sub *nameSub) bool {
-	if !wr.room(len(sub.shown())*2 + e.Err().Size() + nameOverhead) {
+	if !wr.room(len(sub.spelling)*2 + e.Err().Size() + nameOverhead) {
 		return false
 	}
 	if c := wr.typeSub.place; c.incremental() && (sub.takesAway() || sub.absenceDue || !e.Err().Transient()) {
-		if !wr.removeVariant(sub, sub.located(), sub.shown()) {
+		if !wr.remove(sub.spelling) {
 			return false
 		}
-		if g := sub.typeSub.subs.globs.calling(e.Key(), sub.shown()); g != nil {
+		if g := sub.typeSub.subs.globs.calling(e.Key(), sub.spelling); g != nil {
 			g.compared(e.Key()) // the glob would tell the same (RES-4)
 		}
 	}
-	wr.putError(e.Err(), sub.shown())
+	wr.putError(e.Err(), sub.spelling)
 	wr.record(e, sub.pushed)
 	return true
 }

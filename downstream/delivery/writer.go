@@ -22,10 +22,9 @@ type writer struct {
 	table   *cache.Table
 	names   map[string]bool // in cur, where one could come twice (RES-4)
 
-	removing bool          // removals that wait for later types are written
-	renewing bool          // the client has the content, and is told the TTL, in the state of the world
-	single   *group        // the response holds this group alone (ACK-3)
-	gone     []goneVariant // to be removed at the end (DYN-1)
+	removing bool   // removals that wait for later types are written
+	renewing bool   // the client has the content, and is told the TTL, in the state of the world
+	single   *group // the response holds this group alone (ACK-3)
 }
 
 // turn begins another type or kind, which has its own batches. It returns false if nothing of
@@ -75,7 +74,7 @@ func (wr *writer) first(name string) bool {
 // not see how it spelled a name.
 func (wr *writer) twice() bool {
 	subs, form := &wr.typeSub.subs, wr.typeSub.place.form
-	return wr.table.HasAliases() || wr.table.HasAnswers() || subs.globs.directives || subs.names.located > 0 ||
+	return wr.table.HasAliases() || wr.table.HasAnswers() || subs.globs.directives ||
 		(form.State && !form.Wrapped && subs.respelled())
 }
 
@@ -83,7 +82,7 @@ func (wr *writer) twice() bool {
 // used up.
 func (wr *writer) room(n int) bool {
 	if wr.cur != nil {
-		if taken := wr.cur.Body.Size() + int(wr.cur.owed); taken == 0 || taken+n <= wr.size {
+		if taken := wr.cur.Body.Size(); taken == 0 || taken+n <= wr.size {
 			return true
 		}
 	}
@@ -142,7 +141,7 @@ func (wr *writer) add(e *cache.Entry, r *wire.Resource, name string, pushed bool
 	if !wr.room(size) {
 		return false
 	}
-	if wr.first(variantName(known, r)) && wr.typeSub.put(wr.cur, outgoing{format: to, resource: r, name: known, ttl: ttl}) {
+	if wr.first(known) && wr.typeSub.put(wr.cur, outgoing{format: to, resource: r, name: known, ttl: ttl}) {
 		wr.record(e, pushed)
 	}
 	return true
@@ -214,20 +213,3 @@ func (wr *writer) putError(err *wire.ResourceError, name string) {
 
 // start gives the writer the bounds of the batches of one store.
 func (wr *writer) start(p *Pace, at time.Time) { wr.size, wr.left, wr.now = p.Size, p.Parts, at }
-
-// goneVariant is one that no subscription of a client has any more, as it was when a batch was
-// filled.
-type goneVariant struct {
-	typeSub *typeSub
-	batch   *Batch
-	variant wire.Variant
-}
-
-// variantName tells variants of one name apart, where one response must not hold anything twice
-// (RES-4).
-func variantName(name string, r *wire.Resource) string {
-	if !r.Constrained() {
-		return name
-	}
-	return name + "\x00" + r.Constraints()
-}

@@ -84,12 +84,6 @@ func TestTwice_RES4(t *testing.T) {
 			t.Errorf("%s: a name comes twice, or not at all", tc.name)
 		}
 	}
-	located := newBed(t, cache.Limits{}).join()
-	located.wants(cds, "x{v=1}")
-	wr := &writer{size: 1 << 20, left: 1}
-	if wr.turn(located.c.find(cds), cache.ByName); !wr.twice() {
-		t.Error("DYN-1: a variant could not come twice")
-	}
 }
 
 // Endpoints that went behind their changed cluster do not go again behind it, whatever was sent before (WARM-3).

@@ -60,6 +60,16 @@ func TestACK6_badFiles(t *testing.T) {
 		{"a wrapper without payload", "x.json", `{"resources": [{"@type": "` + wire.ResourceTypeURL + `", "name": "a"}]}`, "x.json: resources[0]: has no payload, or one without type"},
 		{"a broken wrapper", "x.pb", binary(&anypb.Any{TypeUrl: wire.ResourceTypeURL, Value: []byte(marker)}), "x.pb: resources[0]: value: unexpected EOF"},
 		{"the empty name twice", "x.json", `{"resources": [{"@type": "` + clusterType + `"}, {"@type": "` + clusterType + `"}]}`, `x.json: resources[1]: the name "" is that of resources[0] already`},
+		{
+			"DYN-1 a resource for dynamic parameters", "x.json",
+			`{"resources": [{"@type": "` + wire.ResourceTypeURL + `", "resource_name": {"name": "a", "dynamic_parameter_constraints": {"constraint": {"key": "env", "value": "prod"}}}, "resource": {"@type": "` + clusterType + `"}}]}`,
+			"x.json: resources[0]: has dynamic_parameter_constraints, which the relay does not serve",
+		},
+		{
+			"DYN-1 an error for dynamic parameters", "x.json",
+			`{"type_url": "` + clusterType + `", "resource_errors": [{"resource_name": {"name": "a", "dynamic_parameter_constraints": {"constraint": {"key": "env", "value": "prod"}}}, "error_detail": {"code": 5}}]}`,
+			"x.json: resource_errors[0]: has dynamic_parameter_constraints, which the relay does not serve",
+		},
 		{"no message", "x.pb", binary(&anypb.Any{TypeUrl: clusterType, Value: []byte(marker)}), "x.pb: resources[0]: value: unexpected EOF"},
 		{"half a message", "x.pb", binary(&anypb.Any{TypeUrl: clusterType, Value: []byte{10}}), "x.pb: resources[0]: value: unexpected EOF"},
 		{"a name that is no text", "x.pb", binary(&anypb.Any{TypeUrl: clusterType, Value: []byte{10, 1, 0xff}}), "x.pb: resources[0]: value.name: invalid UTF-8"},

@@ -44,14 +44,14 @@ func refuse(files []*file, chosen map[*file]*contents) (refused bool) {
 // claim notes that f owns the names in c, unless one belongs to another file.
 func claim(owners map[resourceKey]*file, f *file, c *contents) *Error {
 	for _, r := range c.resources {
-		if owner, taken := owners[resourceKey{c.typeURL, identity(r)}]; taken {
+		if owner, taken := owners[resourceKey{c.typeURL, r.Name}]; taken {
 			bad := errorf("the name %s is in %s already", shown(r.Name), owner.name)
 			bad.File = f.name
 			return bad
 		}
 	}
 	for _, r := range c.resources {
-		owners[resourceKey{c.typeURL, identity(r)}] = f
+		owners[resourceKey{c.typeURL, r.Name}] = f
 	}
 	return nil
 }

@@ -48,16 +48,22 @@ func parse(format int, data []byte, limit int64) (*contents, *Error) {
 		if !wire.MayHold(c.typeURL, resource.TypeURL()) {
 			return nil, errorf("resources[%d]: expected the type %s, got %s", i, shown(c.typeURL), shown(resource.TypeURL()))
 		}
-		if first, again := names[identity(resource)]; again {
+		if resource.Constrained() {
+			return nil, errorf("resources[%d]: %v", i, errConstrained)
+		}
+		if first, again := names[resource.Name]; again {
 			return nil, errorf("resources[%d]: the name %s is that of resources[%d] already", i, shown(resource.Name), first)
 		}
-		names[identity(resource)] = i
+		names[resource.Name] = i
 		c.resources = append(c.resources, resource)
 	}
 	for i, e := range r.GetResourceErrors() {
 		made, err := wire.NewResourceError(e)
 		if err != nil {
 			return nil, errorf("resource_errors[%d]: %v", i, err)
+		}
+		if made.Constrained {
+			return nil, errorf("resource_errors[%d]: %v", i, errConstrained)
 		}
 		c.errors = append(c.errors, made)
 	}
@@ -67,14 +73,8 @@ func parse(format int, data []byte, limit int64) (*contents, *Error) {
 	return c, nil
 }
 
-// identity is what no two resources of a type may have in common: the name, and what
-// tells variants of it (DYN-1).
-func identity(r *wire.Resource) string {
-	if !r.Constrained() {
-		return r.Name
-	}
-	return r.Name + "\x00" + r.Constraints()
-}
+// errConstrained refuses what is for some dynamic parameters only (DYN-1).
+var errConstrained = errors.New("has dynamic_parameter_constraints, which the relay does not serve")
 
 var errNotTyped = errors.New("has no payload, or one without type")
 

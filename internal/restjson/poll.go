@@ -22,8 +22,7 @@ type Poll struct {
 	Node    *corev3.Node
 	TypeURL string
 	// ResourceNames are what stands in the request: empty is the legacy wildcard for
-	// full-state types (SUB-4). Names with dynamic parameters (wire.Locator) go into
-	// resource_locators (DYN-1).
+	// full-state types (SUB-4).
 	ResourceNames []string
 	// VersionInfo is the last accepted version, or "" or [wire.Unconfirmed] to be sent
 	// everything.
@@ -50,9 +49,8 @@ func (p *Poll) NewRequest(ctx context.Context, base *url.URL) (*http.Request, er
 	if !ok {
 		return nil, fmt.Errorf("restjson: type %q cannot be polled", p.TypeURL)
 	}
-	names, locators := wire.SplitLocators(p.ResourceNames)
 	text, err := asEnvoy.Marshal(&discoveryv3.DiscoveryRequest{
-		VersionInfo: p.VersionInfo, Node: p.Node, ResourceNames: names, ResourceLocators: locators,
+		VersionInfo: p.VersionInfo, Node: p.Node, ResourceNames: p.ResourceNames,
 		TypeUrl: p.TypeURL, ResponseNonce: p.ResponseNonce, ErrorDetail: p.ErrorDetail,
 	})
 	if err != nil {

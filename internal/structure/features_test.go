@@ -13,7 +13,7 @@ import (
 var owners = []string{"Table", "Collection"}
 
 // apart are the features, and parts of features, that their owner does not hold by value.
-var apart = []string{"errorLog", "Lifetime", "referenceNews", "transientContent", "variantSet"}
+var apart = []string{"errorLog", "Lifetime", "referenceNews", "transientContent"}
 
 func TestFeaturesDoNotSeeTheirOwner(t *testing.T) {
 	scope := load(t, "./cache").sources["cache"].types.Scope()

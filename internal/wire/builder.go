@@ -42,8 +42,7 @@ type Builder struct {
 	heartbeats []heartbeat
 	bodies     []*Body
 	removed    []string
-	variants   []Variant // removed ones
-	errors     []string  // encoded, with their tag
+	errors     []string // encoded, with their tag
 	size       int
 
 	controlPlane string // encoded, with its tag
@@ -179,7 +178,7 @@ func (b *Builder) Resources() int {
 }
 
 // Removed is the number of names removed so far.
-func (b *Builder) Removed() int { return len(b.removed) + len(b.variants) }
+func (b *Builder) Removed() int { return len(b.removed) }
 
 // Errors is the number of errors added so far.
 func (b *Builder) Errors() int { return len(b.errors) }
@@ -201,9 +200,6 @@ func (b *Builder) Finish(typeURL, version, nonce string) *Message {
 	w.own = append(w.own, b.controlPlane...)
 	for _, name := range b.removed {
 		w.own = append(appendBytesTag(w.own, fieldRemoved, len(name)), name...)
-	}
-	for _, v := range b.variants {
-		w.own = v.append(w.own)
 	}
 	for _, e := range b.errors {
 		w.own = append(w.own, e...)
@@ -253,7 +249,6 @@ func (b *Builder) reset() {
 		heartbeats: scratch(b.heartbeats),
 		bodies:     scratch(b.bodies),
 		removed:    scratch(b.removed),
-		variants:   scratch(b.variants),
 		errors:     scratch(b.errors),
 	}
 }

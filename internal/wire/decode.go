@@ -45,8 +45,8 @@ type Response struct {
 	// Removed are removed_resources and the names in removed_resource_names that come
 	// without constraints, in the server's order. The state of the world has none.
 	Removed []string
-	// RemovedVariants are the names in removed_resource_names with theirs (DYN-1).
-	RemovedVariants []Variant
+	// Constrained are the names in removed_resource_names that come with some (DYN-1).
+	Constrained []string
 
 	// Unnamed say what is wrong with elements of the state of the world that are left out
 	// of Resources since nothing tells what they are called ([ErrUnnamed]); of many, with
@@ -106,14 +106,14 @@ func (r *Response) takeOfDelta(d *decoder, f *field) error {
 	case fieldRemoved:
 		return addString(&r.Removed, "removed_resources", f.body)
 	case fieldRemovedNames:
-		v, err := decodeVariant(f.body)
-		if err != nil {
+		name, constrained, err := decodeRemovedName(f.body)
+		switch {
+		case err != nil:
 			return within("removed_resource_names", err)
-		}
-		if v.Constraints == "" {
-			r.Removed = append(r.Removed, v.Name)
-		} else {
-			r.RemovedVariants = append(r.RemovedVariants, v)
+		case constrained:
+			r.Constrained = append(r.Constrained, name)
+		default:
+			r.Removed = append(r.Removed, name)
 		}
 	case fieldControlPlane:
 		r.ControlPlane = identifier(f.body)

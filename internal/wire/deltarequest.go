@@ -24,7 +24,7 @@ type DeltaRequest struct {
 	Request
 	// Subscribe and Unsubscribe are names, each in memory of its own.
 	Subscribe, Unsubscribe []string
-	// SubscribeLocators and UnsubscribeLocators are those with dynamic parameters (DYN-1).
+	// SubscribeLocators and UnsubscribeLocators are names with dynamic parameters or without (Words).
 	SubscribeLocators, UnsubscribeLocators []*discoveryv3.ResourceLocator
 	// Versions are valid until the request is released (RES-11).
 	Versions Versions

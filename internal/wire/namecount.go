@@ -54,7 +54,7 @@ func (c *nameCount) add(list *[]string, name string, b []byte) error {
 	return addString(list, name, b)
 }
 
-// addLocator adds a name with dynamic parameters (DYN-1).
+// addLocator adds a name with dynamic parameters or without.
 func (c *nameCount) addLocator(list *[]*discoveryv3.ResourceLocator, name string, b []byte) error {
 	n := 1
 	for it := (fields{rest: b}); it.next(); {

@@ -67,7 +67,7 @@ func TestResourceWithoutAliases_ACC3(t *testing.T) {
 		t.Error("SUR-1: it counts as confirmed")
 	}
 	none := r.Without(r.Aliases())
-	if none.Aliases() != nil || none.Name != r.Name || none.Version != r.Version || none.Constraints() != r.Constraints() || !bytes.Equal(none.Any(), r.Any()) {
+	if none.Aliases() != nil || none.Name != r.Name || none.Version != r.Version || none.Constrained() != r.Constrained() || !bytes.Equal(none.Any(), r.Any()) {
 		t.Errorf("without aliases it is %v", none.Shown())
 	}
 }

@@ -31,9 +31,8 @@ type ResourceError struct {
 	Name    string
 	Code    codes.Code
 	Message string
-	// Constraints are those of the variant that it is about, encoded; "" if it is about
-	// the name (DYN-1).
-	Constraints string
+	// Constrained says that it is for some dynamic parameters only (DYN-1).
+	Constrained bool
 
 	// raw is the encoded ResourceError with its name first, "" if no server sent
 	// it; shared says how many bytes at its end go with every spelling of the name,
@@ -104,7 +103,7 @@ func decodeResourceError(b []byte) (ResourceError, error) {
 		rest = [][]byte{e.appendDetail(nil)}
 	}
 	e.named = sizeAll(named)
-	e.Constraints = constraintsIn(appendAll(nil, named))
+	e.Constrained = constrains(appendAll(nil, named))
 	e.shared = e.named + sizeAll(rest)
 	raw := e.appendHead(make([]byte, 0, e.sizeAs(e.Name)), e.Name)
 	e.raw = string(appendAll(appendAll(raw, named), rest))

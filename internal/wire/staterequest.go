@@ -23,7 +23,7 @@ type StateRequest struct {
 	VersionInfo string
 	// Names are resource_names, each in memory of its own.
 	Names []string
-	// Locators are names with dynamic parameters (DYN-1).
+	// Locators are names with dynamic parameters or without (Words).
 	Locators []*discoveryv3.ResourceLocator
 }
 

@@ -80,7 +80,7 @@ func (v *Versions) note(name string) {
 }
 
 // isSpecial reports whether a name may say where it belongs that begins so.
-func isSpecial(first byte) bool { return first|0x20 == 'x' || first == locatorMark[0] }
+func isSpecial(first byte) bool { return first|0x20 == 'x' || first == reserved[0] }
 
 // Clone gives them in memory of their own: those that came with a request are valid
 // until that is released.

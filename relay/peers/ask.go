@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
@@ -198,7 +199,7 @@ func split(wants []cache.PeerWants) []question {
 		q.TypeURL, q.Kind = w.TypeURL, w.Kind
 		size := 0
 		for _, name := range w.Names {
-			n := wire.WordSize(name)
+			n := 1 + protowire.SizeBytes(len(name))
 			if size += n; size > requestBytes && len(q.Names) > 0 {
 				all = append(all, q)
 				q.Names, size = nil, n
@@ -212,9 +213,9 @@ func split(wants []cache.PeerWants) []question {
 
 // request is the question as it travels. Its nonce is in the answers.
 func (q *question) request(number int) *discoveryv3.DeltaDiscoveryRequest {
-	r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: q.TypeURL, ResponseNonce: strconv.Itoa(number)}
-	r.ResourceNamesSubscribe, r.ResourceLocatorsSubscribe = wire.SplitLocators(q.Names)
-	return r
+	return &discoveryv3.DeltaDiscoveryRequest{
+		TypeUrl: q.TypeURL, ResponseNonce: strconv.Itoa(number), ResourceNamesSubscribe: q.Names,
+	}
 }
 
 func (q *question) take(r *wire.Response) {

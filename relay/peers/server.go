@@ -152,7 +152,7 @@ func (s *Server) answer(g grpc.ServerStream, m *Marker) error {
 
 // give answers one request: with what the store has, and an error for each name that it lacks.
 func (s *Server) give(g grpc.ServerStream, store *cache.Store, req *wire.DeltaRequest, left *allowance) (resources int, err error) {
-	w := cache.PeerWants{TypeURL: req.TypeURL, Kind: cache.ByName, Names: wire.Words(req.Subscribe, req.SubscribeLocators)}
+	w := cache.PeerWants{TypeURL: req.TypeURL, Kind: cache.ByName, Names: req.Subscribe}
 	for _, name := range w.Names {
 		if err := left.take(len(name)); err != nil {
 			return 0, err
