@@ -35,7 +35,7 @@ const (
 	ReasonIdle   Reason = "idle"   // Limits.Idle
 	ReasonAbsent Reason = "absent" // names known not to exist, or not to be cached, are not kept (RES-17, TTL-5)
 	ReasonLimit  Reason = "limit"  // a request that lists all names would be too large (RES-17)
-	// ReasonUnlisted is that no directory lists it any more, nor redirect leads there (LIST-3).
+	// ReasonUnlisted is that no directory lists it any more (LIST-3).
 	ReasonUnlisted Reason = "unlisted"
 	// ReasonSilence is that the server does not answer another name: some servers of the state
 	// of the world answer no request with an unknown name.

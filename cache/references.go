@@ -1,14 +1,10 @@
 package cache
 
-import (
-	"strings"
+import "strings"
 
-	"github.com/xdsrelay/xdsrelay/internal/wire"
-)
-
-// Some resources refer to others: redirects (LOC-1), and the directories of list
-// collections (LIST-2). The store says which of them its clients have, for a reader
-// outside (TakeReferences); the store itself never looks into one. Changes of an entry are
+// The directories of list collections refer to other resources (LIST-2). The store says
+// which of them its clients have, for a reader outside (TakeReferences); the store itself
+// never looks into one. Changes of an entry are
 // merged until the reader takes them. So nothing waits for the reader.
 
 // references are the entries of a table whose content refers to others. A reader is told
@@ -123,11 +119,9 @@ func (r *references) check(c *Checker, entries map[string]*Entry) {
 	c.That(n == len(r.listed), "%d entries refer to others that are gone", len(r.listed)-n)
 }
 
-// refersByType is the content of a directory, or of a redirect. A type that has the
-// name of a directory's and is none is found out when it is read.
-func refersByType(typeURL string) bool {
-	return strings.HasSuffix(typeURL, "Collection") || typeURL == wire.RedirectTypeURL
-}
+// refersByType is the content of a directory. A type that has the name of a directory's and
+// is none is found out when it is read.
+func refersByType(typeURL string) bool { return strings.HasSuffix(typeURL, "Collection") }
 
 // refersToOthers reports whether the content of an entry refers to others. The relay does
 // not read content that it is not to keep (TTL-5).

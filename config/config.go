@@ -165,17 +165,16 @@ type Upstream struct {
 	Keepalive      Keepalive `yaml:"keepalive"`
 	// A server answers a request that it must answer within ResponseTimeout, or counts as
 	// silent (SUR-2); 0: silence never counts.
-	ResponseTimeout Duration  `yaml:"response_timeout"`
-	Backoff         Backoff   `yaml:"backoff"`
-	Failback        Duration  `yaml:"failback"`      // interval of trying a better endpoint while a worse one serves (LOC-6)
-	Batch           Duration  `yaml:"batch"`         // the relay sends subscriptions of this time in one request
-	NackWait        Duration  `yaml:"nack_wait"`     // wait of an ACK for clients, from the first client's response on (ACK-7); 0: no wait
-	NackAcks        int       `yaml:"nack_acks"`     // number of accepting clients that ends this wait
-	Settle          Duration  `yaml:"settle"`        // quiet time after which a collection is complete (RES-2)
-	ResumeSettle    Duration  `yaml:"resume_settle"` // quiet time after which an unmentioned member is removed (RES-14)
-	AbsentAfter     Duration  `yaml:"absent_after"`  // longest wait for an unanswered name (RES-7)
-	Poll            Poll      `yaml:"poll"`
-	Redirects       Redirects `yaml:"redirects"` // handling of its redirects (LOC-1)
+	ResponseTimeout Duration `yaml:"response_timeout"`
+	Backoff         Backoff  `yaml:"backoff"`
+	Failback        Duration `yaml:"failback"`      // interval of trying a better endpoint while a worse one serves (LOC-6)
+	Batch           Duration `yaml:"batch"`         // the relay sends subscriptions of this time in one request
+	NackWait        Duration `yaml:"nack_wait"`     // wait of an ACK for clients, from the first client's response on (ACK-7); 0: no wait
+	NackAcks        int      `yaml:"nack_acks"`     // number of accepting clients that ends this wait
+	Settle          Duration `yaml:"settle"`        // quiet time after which a collection is complete (RES-2)
+	ResumeSettle    Duration `yaml:"resume_settle"` // quiet time after which an unmentioned member is removed (RES-14)
+	AbsentAfter     Duration `yaml:"absent_after"`  // longest wait for an unanswered name (RES-7)
+	Poll            Poll     `yaml:"poll"`
 
 	LoadReports LoadReports `yaml:"load_reports"` // handling of clients' load reports (LRS-1)
 
@@ -301,12 +300,11 @@ type Cache struct {
 	SnapshotEvery Duration `yaml:"snapshot_every"` // while something changes
 }
 
-// Resolve configures names that lead to other names: members of list collections,
-// redirects, alternatives.
+// Resolve configures names that lead to other names: members of list collections and
+// alternatives.
 type Resolve struct {
-	Prefetch         bool     `yaml:"prefetch"`          // fetch them before a client asks (LIST-2, LOC-1)
+	Prefetch         bool     `yaml:"prefetch"`          // fetch members before a client asks (LIST-2)
 	AlternativeAfter Duration `yaml:"alternative_after"` // after this time without its upstream a name is served from `#alt=` (LOC-5)
-	MaxRedirects     int      `yaml:"max_redirects"`     // followed one after the other (LOC-1)
 }
 
 // Log configures the log on standard error.

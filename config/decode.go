@@ -109,6 +109,10 @@ func (d *decoder) section(n *yaml.Node, v reflect.Value, path string) {
 	for key, value := range d.entries(n, path) {
 		at := child(path, key.Value)
 		i, ok := index[key.Value]
+		if !ok && isRemoved(at) {
+			d.fail(key, at, removedMessage)
+			continue
+		}
 		if !ok {
 			message, meant := unknown(key.Value, known)
 			d.fail(key, keyPath(path, key.Value), "%s%s", message, notKey(path, key.Value))

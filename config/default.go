@@ -45,7 +45,7 @@ func Default() *Config {
 			Generations:   10,
 			SnapshotEvery: Duration(30 * time.Second),
 		},
-		Resolve: Resolve{Prefetch: true, AlternativeAfter: Duration(10 * time.Second), MaxRedirects: 5},
+		Resolve: Resolve{Prefetch: true, AlternativeAfter: Duration(10 * time.Second)},
 		Log:     Log{Level: LevelInfo, Format: FormatText, PerMinute: 60},
 
 		FullStateTypes: []string{"lds", "cds", "srds"},
@@ -92,8 +92,7 @@ func DefaultUpstream() Upstream {
 		AbsentAfter:     Duration(15 * time.Second),
 		// A server that holds a poll until something changes holds it for less than
 		// the minute after which intermediaries give a quiet connection up.
-		Poll:      Poll{Interval: Duration(10 * time.Second), Timeout: Duration(time.Minute)},
-		Redirects: PassRedirects,
+		Poll: Poll{Interval: Duration(10 * time.Second), Timeout: Duration(time.Minute)},
 
 		LoadReports: AggregateLoadReports,
 

@@ -97,20 +97,6 @@ func (t *APIType) UnmarshalText(text []byte) error {
 	return oneOf(t, text, AggregatedDeltaGRPC, AggregatedGRPC, DeltaGRPC, GRPC, REST)
 }
 
-// Redirects is what becomes of a resource that is a redirect (LOC-1).
-type Redirects string
-
-// What can become of them.
-const (
-	PassRedirects   Redirects = "pass"   // clients get them as they are, and follow them
-	FollowRedirects Redirects = "follow" // clients get the target under the name that they asked for
-)
-
-// UnmarshalText takes pass or follow.
-func (r *Redirects) UnmarshalText(text []byte) error {
-	return oneOf(r, text, PassRedirects, FollowRedirects)
-}
-
 // LoadReports is what becomes of the load reports of clients (LRS-1).
 type LoadReports string
 

@@ -144,9 +144,6 @@ func (k *checker) headers(path string, u *Upstream) {
 		}
 	}
 	k.credentials(path, u)
-	if len(u.Forward) > 0 && u.Redirects == FollowRedirects {
-		k.fail(path+".forward", "expected redirects: pass, because the relay follows redirects without a client's metadata")
-	}
 }
 
 // tokenKey is where the bearer token of an upstream is configured; "": it has none.

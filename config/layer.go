@@ -42,6 +42,10 @@ func (l *layers) environment(environ []string) error {
 			byName[name], names = leaf, append(names, name)
 		}
 	}
+	gone := make(map[string]bool)
+	for _, path := range removed {
+		gone[EnvName(path)] = true
+	}
 	set := make(map[string]any)
 	for _, entry := range environ {
 		name, text, _ := strings.Cut(entry, "=")
@@ -49,6 +53,10 @@ func (l *layers) environment(environ []string) error {
 			continue
 		}
 		leaf, ok := byName[name]
+		if gone[name] {
+			l.errs = append(l.errs, &Error{File: name, Message: removedMessage})
+			continue
+		}
 		if !ok {
 			// Not every unknown variable is a mistake: Kubernetes gives every container
 			// XDSRELAY_SERVICE_HOST and more if there is a service of the name xdsrelay.

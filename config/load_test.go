@@ -124,7 +124,6 @@ func TestParseEveryKey(t *testing.T) {
 			ResumeSettle:    Duration(17 * time.Second),
 			AbsentAfter:     Duration(22 * time.Second),
 			Poll:            Poll{Interval: Duration(23 * time.Second), Timeout: Duration(24 * time.Second)},
-			Redirects:       FollowRedirects,
 			LoadReports:     LoadReportsOff,
 			Guard:           Guard{Removed: 30, AtLeast: 40, Hold: Duration(25 * time.Second), Except: []string{"cds"}, BehindRelays: true},
 		}, files, forwarding},
@@ -194,7 +193,7 @@ func TestParseEveryKey(t *testing.T) {
 			TLS: UpstreamTLS{CAFile: "relays.pem", CertFile: "p.pem", KeyFile: "p.key", ServerName: "relays"},
 		},
 		Cache:   Cache{MaxResources: 18, MaxBytes: 19 * MiB, Idle: Duration(20 * time.Minute), Generations: 21, Dir: "/var/lib/xdsrelay", SnapshotEvery: Duration(45 * time.Second)},
-		Resolve: Resolve{AlternativeAfter: Duration(25 * time.Second), MaxRedirects: 26},
+		Resolve: Resolve{AlternativeAfter: Duration(25 * time.Second)},
 		Limits: Limits{
 			StreamsPerConnection: 31, Streams: 36, Share: 37, Scopes: 35, FirstRequest: Duration(32 * time.Second), RequestsPerSecond: 33, Subscriptions: 5,
 			NamesBytes: 38 * MiB, NamesTotal: Memory(512 * MiB), NameBytes: KiB, NodeBytes: 34 * KiB, RESTBytes: 39 * MiB, PollsPerClient: 40, UnknownTypes: 41, Memory: Memory(1536 * MiB), Admission: AdmissionOff, UnfinishedBytes: 40 * MiB, Connections: 38, ConnectionsPerSecond: 39,
@@ -243,7 +242,7 @@ func TestParseEveryKey(t *testing.T) {
 		// An upstream has servers or files, so that no single one has every key.
 		_, ofServers := got.from["upstreams[0]."+l.path]
 		_, ofFiles := got.from["upstreams[1]."+l.path]
-		// Redirects that the relay follows and metadata of clients exclude each other.
+		// The third one has keys beside which the first one cannot have its own.
 		_, forwarding := got.from["upstreams[2]."+l.path]
 		if !ofServers && !ofFiles && !forwarding {
 			t.Errorf("upstreams[].%s is not in the file", l.path)

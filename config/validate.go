@@ -69,7 +69,6 @@ func (k *checker) enums(c *Config) {
 		if u := &c.Upstreams[i]; u.Path == "" {
 			k.enum(fmt.Sprintf("upstreams[%d].api_type", i), reflect.ValueOf(&u.APIType).Elem())
 		}
-		k.enum(fmt.Sprintf("upstreams[%d].redirects", i), reflect.ValueOf(&c.Upstreams[i].Redirects).Elem())
 	}
 }
 
@@ -156,15 +155,8 @@ func (k *checker) cache(s *Cache) {
 // maxGenerations bounds cache.generations.
 const maxGenerations = 1000
 
-// maxRedirects bounds resolve.max_redirects: each hop is one more round trip and
-// subscription.
-const maxRedirects = 32
-
 func (k *checker) resolve(s *Resolve) {
 	k.between("resolve.alternative_after", s.AlternativeAfter, 0, maxWait)
-	if s.MaxRedirects < 1 || s.MaxRedirects > maxRedirects {
-		k.fail("resolve.max_redirects", "expected 1 to %d, got %d", maxRedirects, s.MaxRedirects)
-	}
 }
 
 func (k *checker) required(path, value string) {

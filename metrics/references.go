@@ -2,8 +2,7 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// ReferenceFault is a fault of a resource that refers to others, or of one of its
-// references.
+// ReferenceFault is a fault of a list collection, or of one of its references.
 type ReferenceFault string
 
 // The faults.
@@ -14,7 +13,7 @@ const (
 	FaultType        ReferenceFault = "type"        // it refers to a resource of another type
 	FaultAuthority   ReferenceFault = "authority"   // no upstream has the authority (LOC-4)
 	FaultUnavailable ReferenceFault = "unavailable" // the upstream cannot be asked
-	FaultChain       ReferenceFault = "chain"       // it leads to itself, or too far (LOC-1)
+	FaultChain       ReferenceFault = "chain"       // it leads to itself, or too far
 )
 
 // ReferenceFaults lists every ReferenceFault.
@@ -24,7 +23,7 @@ func ReferenceFaults() []ReferenceFault {
 	}
 }
 
-// References counts the faults of list collections and redirects. Its methods may be
+// References counts the faults of list collections. Its methods may be
 // called from any goroutine.
 type References struct {
 	faults map[ReferenceFault]prometheus.Counter // read only
@@ -32,7 +31,7 @@ type References struct {
 
 func newReferences(s *set) *References {
 	faults := s.counter("references", "faults_total",
-		"Faults in list collections and redirects that clients have, for each read.", labelReason)
+		"Faults in list collections that clients have, for each read.", labelReason)
 	r := &References{faults: make(map[ReferenceFault]prometheus.Counter)}
 	for _, f := range ReferenceFaults() {
 		r.faults[f] = faults.WithLabelValues(string(f))

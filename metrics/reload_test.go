@@ -122,12 +122,11 @@ func TestForget(t *testing.T) {
 	third.ConnectFailed("a:1", upstream.ReasonTimeout)
 	third.RequestSent(clusterURL, upstream.KindAck)
 	m.Resolve().Switched("third", true)
-	m.Resolve().Followed("third")
 	if n := series(); n != 0 {
 		t.Errorf("%d series of an upstream that is gone", n)
 	}
 	m.Upstream("third").StreamOpened("ads", "a:1")
-	m.Resolve().Followed("third")
+	m.Resolve().Switched("third", true)
 	if n := series(); n != all {
 		t.Errorf("%d series of an upstream that came back, want %d", n, all)
 	}

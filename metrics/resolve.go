@@ -16,14 +16,14 @@ const (
 
 // resolveSeries counts events of names that the relay resolves itself.
 type resolveSeries struct {
-	switches, redirects *prometheus.CounterVec // upstream
-	failures            *prometheus.CounterVec // reason
+	switches *prometheus.CounterVec // upstream
+	failures *prometheus.CounterVec // reason
 
 	mu        sync.Mutex
 	upstreams map[string]resolveUpstream // guarded by mu; the upstreams that have series
 }
 
-type resolveUpstream struct{ away, back, followed prometheus.Counter }
+type resolveUpstream struct{ away, back prometheus.Counter }
 
 var _ resolve.Observer = (*resolveSeries)(nil)
 
@@ -32,8 +32,6 @@ func newResolveSeries(s *set) *resolveSeries {
 		upstreams: make(map[string]resolveUpstream),
 		switches: s.counter("resolve", "switches_total",
 			"Switches of a name or glob of the upstream to an alternative, or back to a better name.", labelUpstream, labelTo),
-		redirects: s.counter("resolve", "redirects_followed_total",
-			"Contents that the relay found through redirects of the upstream.", labelUpstream),
 		failures: s.counter("resolve", "failures_total",
 			"Names that the relay could not resolve.", labelReason),
 	}
@@ -48,9 +46,8 @@ func (r *resolveSeries) of(upstream string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.upstreams[upstream] = resolveUpstream{
-		away:     r.switches.WithLabelValues(upstream, toAlternative),
-		back:     r.switches.WithLabelValues(upstream, toBetter),
-		followed: r.redirects.WithLabelValues(upstream),
+		away: r.switches.WithLabelValues(upstream, toAlternative),
+		back: r.switches.WithLabelValues(upstream, toBetter),
 	}
 }
 
@@ -60,7 +57,6 @@ func (r *resolveSeries) forget(upstream string) {
 	defer r.mu.Unlock()
 	delete(r.upstreams, upstream)
 	r.switches.DeletePartialMatch(prometheus.Labels{labelUpstream: upstream})
-	r.redirects.DeletePartialMatch(prometheus.Labels{labelUpstream: upstream})
 }
 
 // Switched implements resolve.Observer.
@@ -73,15 +69,6 @@ func (r *resolveSeries) Switched(upstream string, away bool) {
 		u.away.Inc()
 	default:
 		u.back.Inc()
-	}
-}
-
-// Followed implements resolve.Observer.
-func (r *resolveSeries) Followed(upstream string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if u, there := r.upstreams[upstream]; there {
-		u.followed.Inc()
 	}
 }
 

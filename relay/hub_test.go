@@ -279,5 +279,5 @@ func testPlan(t *testing.T) *plan {
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	return &plan{rules: set, follow: make(map[string]bool), node: &corev3.Node{Id: "relay"}}
+	return &plan{rules: set, node: &corev3.Node{Id: "relay"}}
 }

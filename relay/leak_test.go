@@ -93,7 +93,7 @@ func (x *leak) join() {
 		c.listener, c.at = keyer.DefaultListener, x.rest
 	}
 	c.exist = map[string][]string{
-		clusterType: slices.Concat(x.universe(clusterType), x.named("x"), x.named("r")),
+		clusterType: slices.Concat(x.universe(clusterType), x.named("x")),
 		edsType:     x.universe(edsType), secretType: x.universe(secretType), clustersList: x.universe(clustersList),
 	}
 	c.node = &corev3.Node{Id: fmt.Sprintf("%s-%d", tenant, len(x.people)), Cluster: tenant, ClientFeatures: c.form.features()}
@@ -268,7 +268,7 @@ func playLeak(t *testing.T, seed uint64, without leakWithout) (wrong string) {
 			c.Resolve.Prefetch = true
 			u := &c.Upstreams[0]
 			u.Keepalive.Time = 0 // nobody is idle for so long but in a bubble
-			u.Authorities, u.Redirects, u.Settle = []string{"a"}, config.FollowRedirects, config.Duration(100*time.Millisecond)
+			u.Authorities, u.Settle = []string{"a"}, config.Duration(100*time.Millisecond)
 			if without.config != nil {
 				without.config(c)
 			}

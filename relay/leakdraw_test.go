@@ -13,7 +13,6 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // condition draws an expression of access rules.
@@ -106,7 +105,7 @@ func (x *leak) act() {
 	gone := x.random.IntN(8) == 0
 	var typeURL, name string
 	r := &owned{version: x.number}
-	switch x.random.IntN(8) {
+	switch x.random.IntN(7) {
 	case 0, 1:
 		typeURL, name, r.inStar = clusterType, some(x.universe(clusterType)), true
 		if x.random.IntN(2) == 0 {
@@ -124,9 +123,6 @@ func (x *leak) act() {
 		r.payload = x.pack(&tlsv3.Secret{Name: name, Type: &tlsv3.Secret_GenericSecret{GenericSecret: &tlsv3.GenericSecret{
 			Secret: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: stampOf(secretType, name) + fmt.Sprint(x.number)}},
 		}}})
-	case 5:
-		typeURL, name = clusterType, some(x.named("r"))
-		r.payload = x.redirect(x.target(name))
 	default:
 		typeURL, name = clustersList, some(x.universe(clustersList))
 		list := &clusterv3.ClusterCollection{Entries: &xdscorev3.CollectionEntry{ResourceSpecifier: &xdscorev3.CollectionEntry_Locator{
@@ -159,29 +155,6 @@ func (x *leak) cluster(name, ownerType, owner string) *anypb.Any {
 	return x.pack(&clusterv3.Cluster{Name: name, AltStatName: stampOf(ownerType, owner) + fmt.Sprint(x.number)})
 }
 
-// target draws where a redirect leads: to a resource, to another redirect, or to a redirect that leads back.
-func (x *leak) target(from string) string {
-	switch x.random.IntN(3) {
-	case 0:
-		return pick(x.random, x.named("r"))
-	case 1:
-		back := pick(x.random, x.named("r"))
-		x.plane.put(clusterType, back, &owned{version: x.number, payload: x.redirect(from)})
-		return back
-	}
-	return pick(x.random, x.named("x"))
-}
-
-// redirect is a redirect to a name.
-func (x *leak) redirect(to string) *anypb.Any {
-	x.Helper()
-	target, err := keyer.Parse(to)
-	if err != nil {
-		x.Fatal(err)
-	}
-	return x.pack(&xdscorev3.ResourceLocator{Authority: target.Authority, ResourceType: target.Type, Id: target.ID})
-}
-
 // leakWish is a kind of name that a client may want.
 type leakWish int
 
@@ -192,7 +165,6 @@ const (
 	wishList
 	wishGlob
 	wishAlternative
-	wishRedirect
 	wishNamed // an xdstp name
 	wishSecret
 	wishEntry
@@ -225,8 +197,6 @@ func (x *leak) wish(form leakForm) (typeURL, name string) {
 			return clusterType, clusterNames + pick(x.random, x.tenants) + "/*"
 		case wishAlternative:
 			return clusterType, pick(x.random, x.named("x")) + "#alt=" + pick(x.random, x.named("x"))
-		case wishRedirect:
-			return clusterType, pick(x.random, x.named("r"))
 		case wishNamed:
 			return clusterType, pick(x.random, x.named("x"))
 		case wishSecret:

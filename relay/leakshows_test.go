@@ -54,7 +54,7 @@ func leakChecks() map[string]leakWithout {
 		"subscriptions": {judge: func(a downstream.Access) downstream.Access { return blind{a} }},
 		"content": {
 			judge:  func(a downstream.Access) downstream.Access { return unjudged{a, delivery.Content} },
-			wishes: []leakWish{wishAll, wishAlias, wishGlob, wishRedirect},
+			wishes: []leakWish{wishAll, wishAlias, wishGlob},
 		},
 		"aliases": {
 			judge:  func(a downstream.Access) downstream.Access { return unjudged{a, delivery.Alias} },

@@ -20,7 +20,6 @@ type plan struct {
 	rules       *rules.Set
 	planes      map[string]*plane   // upstreams by name
 	authorities keyer.Authorities   // upstreams by authority (LOC-3)
-	follow      map[string]bool     // upstreams whose redirects are followed (LOC-1)
 	forward     map[string][]string // names of clients' metadata that go there, by upstream (ACC-6)
 	node        *corev3.Node        // the relay's own: what control planes are shown for xdstp names
 	named       []string            // the rules' names, in order
@@ -47,7 +46,7 @@ func newPlan(cfg *config.Config) (*plan, error) {
 	}
 	p := &plan{
 		access: access,
-		rules:  set, verifies: cfg.VerifyNames(), follow: make(map[string]bool), forward: make(map[string][]string), node: ownNode(cfg), named: cfg.RuleNames(),
+		rules:  set, verifies: cfg.VerifyNames(), forward: make(map[string][]string), node: ownNode(cfg), named: cfg.RuleNames(),
 		scoping: []any{cfg.Aggregation.Rules, cfg.Aggregation.Otherwise}, claims: make(map[string][]string),
 	}
 	for _, u := range cfg.Upstreams {
@@ -60,7 +59,6 @@ func newPlan(cfg *config.Config) (*plan, error) {
 			p.authorities.Default = u.Name
 			p.claims[u.Name] = append(p.claims[u.Name], "default")
 		}
-		p.follow[u.Name] = u.Redirects == config.FollowRedirects
 		p.claims[u.Name] = append(p.claims[u.Name], u.Authorities...)
 		for _, a := range u.Authorities {
 			if err := p.authorities.Claim(a, u.Name); err != nil {
@@ -115,9 +113,9 @@ func (p *plan) succeed(before *plan, now time.Time, drain time.Duration) {
 }
 
 // resolves reports whether the relay resolves a name by itself: what has directives, of
-// which servers know nothing (NAME-8), and what may be a redirect that it follows.
-func (p *plan) resolves(name keyer.Name) bool {
-	return name.Alt() != "" || name.Entry() != "" || p.follow[p.authorities.Owner(name.Authority)]
+// which servers know nothing (NAME-8).
+func resolves(name keyer.Name) bool {
+	return name.Alt() != "" || name.Entry() != ""
 }
 
 // claimed reports whether there is an upstream for a name or one of its alternatives.
@@ -138,7 +136,7 @@ func (p *plan) home(name keyer.Name) (at sessionKey, key string, err error) {
 	switch {
 	case !p.claimed(name):
 		return sessionKey{}, "", fmt.Errorf("%w: %.256q", errNoUpstream, name.Authority)
-	case p.resolves(name):
+	case resolves(name):
 		return resolvedKey(), name.Resolved(), nil
 	}
 	return p.key(p.authorities.Owner(name.Authority)), name.Canonical(), nil

@@ -43,7 +43,7 @@ type plane struct {
 // for, is no business of theirs.
 func feedsLike(a, b config.Upstream) bool {
 	for _, u := range []*config.Upstream{&a, &b} {
-		u.Default, u.Authorities, u.Redirects, u.Settle, u.ResumeSettle, u.Forward = false, nil, "", 0, 0, nil
+		u.Default, u.Authorities, u.Settle, u.ResumeSettle, u.Forward = false, nil, 0, 0, nil
 		u.LoadReports, u.Required, u.Guard = "", false, config.Guard{}
 		if u.APIType != config.REST {
 			u.AbsentAfter = 0

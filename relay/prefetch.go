@@ -12,16 +12,14 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/wake"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/metrics"
 )
 
-// prefetcher pins what the resources refer to that clients have (LIST-2, LOC-1), so that
-// it is here when they ask for it. It reads directories and redirects in a goroutine of
-// its own: no client and no upstream waits for it, and what changes meanwhile is merged.
+// prefetcher pins the members of the list collections that clients have (LIST-2), so that
+// they are here when clients ask for them. It reads directories in a goroutine of its own: no client and no upstream waits for it, and what changes meanwhile is merged.
 type prefetcher struct {
 	// immutable
 	cache  *cache.Cache
@@ -32,11 +30,12 @@ type prefetcher struct {
 	turns  chan struct{} // turn's
 
 	mu     sync.Mutex
-	wanted ahead // guarded by mu; what renew gave last
-	afresh bool  // guarded by mu; everything is to be forgotten first
+	wanted bool // guarded by mu; what renew gave last
+	afresh bool // guarded by mu; everything is to be forgotten first
 
 	// owned by run
-	ahead
+	enabled bool // members are fetched; else directories are read for what is wrong with them (LIST-4)
+
 	graph  *references
 	held   map[sessionKey]*holding
 	logged time.Time // when it did last
@@ -49,27 +48,23 @@ type holding struct {
 	nodes   int
 }
 
-// ahead is how far a prefetcher goes.
-type ahead struct {
-	enabled bool // else it reads only what is wrong with directories (LIST-4)
-	hops    int  // references that are followed, one after the other
-}
+// maxReferences is how many references are followed, one after the other: a directory can list
+// another one.
+const maxReferences = 5
 
-func aheadOf(cfg config.Resolve) ahead { return ahead{cfg.Prefetch, cfg.MaxRedirects} }
-
-// newPrefetcher makes one that goes that far.
-func newPrefetcher(c *cache.Cache, r *router, counts *metrics.References, log *slog.Logger, far ahead) *prefetcher {
+// newPrefetcher makes one that fetches members if it is enabled.
+func newPrefetcher(c *cache.Cache, r *router, counts *metrics.References, log *slog.Logger, enabled bool) *prefetcher {
 	return &prefetcher{
-		cache: c, router: r, counts: counts, log: log, bell: wake.New(), turns: make(chan struct{}), wanted: far, ahead: far,
-		graph: newReferences(far.hops), held: make(map[sessionKey]*holding),
+		cache: c, router: r, counts: counts, log: log, bell: wake.New(), turns: make(chan struct{}), wanted: enabled, enabled: enabled,
+		graph: newReferences(maxReferences), held: make(map[sessionKey]*holding),
 	}
 }
 
 // renew has everything read again, since names may live elsewhere by the plan that is in
 // force now. Any goroutine may call it.
-func (p *prefetcher) renew(far ahead) {
+func (p *prefetcher) renew(enabled bool) {
 	p.mu.Lock()
-	p.wanted = far
+	p.wanted = enabled
 	p.mu.Unlock()
 	wake.Up(p.bell)
 }
@@ -82,7 +77,7 @@ func (p *prefetcher) renewAll() {
 	p.renew(p.wantedNow())
 }
 
-func (p *prefetcher) wantedNow() ahead {
+func (p *prefetcher) wantedNow() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.wanted
@@ -125,10 +120,10 @@ func (p *prefetcher) turn(ctx context.Context) {
 // is remembered, so that in the next take it stays where it is still led to.
 func (p *prefetcher) beginAnew() {
 	p.mu.Lock()
-	p.ahead = p.wanted
+	p.enabled = p.wanted
 	p.mu.Unlock()
 	before, stores := p.graph, make(map[*cache.Store]bool)
-	p.graph = newReferences(p.hops)
+	p.graph = newReferences(maxReferences)
 	for key, was := range before.nodes {
 		n := p.graph.node(key)
 		n.session, n.pinned = was.session, was.pinned
@@ -147,7 +142,7 @@ func (p *prefetcher) beginAnew() {
 // forgetAll lets go of everything that is pinned and held, and forgets what refers to what.
 func (p *prefetcher) forgetAll(panics *contain.Panics) {
 	before, held := p.graph, p.held
-	p.graph, p.held = newReferences(p.hops), make(map[sessionKey]*holding)
+	p.graph, p.held = newReferences(maxReferences), make(map[sessionKey]*holding)
 	for _, n := range before.nodes {
 		if n.pinned {
 			_ = panics.Do(contain.Prefetcher, func() {
@@ -177,7 +172,7 @@ func (p *prefetcher) take() {
 	}
 }
 
-// judgeDistance finds what leads further than is followed (LOC-1).
+// judgeDistance finds what leads further than is followed.
 func (p *prefetcher) judgeDistance(moved []*node) {
 	for _, n := range moved {
 		if n.distance != p.graph.limit || n.tooFar == n.number {
@@ -306,7 +301,7 @@ func inTurns(names []cache.Name, tell func([]cache.Name)) {
 // complainPause is the least time between two log lines about faults.
 const complainPause = time.Second
 
-// complain counts what is wrong with a resource that refers to others, and logs it in a
+// complain counts what is wrong with a directory, and logs it in a
 // line: what was not logged of it before, and not more often than that.
 func (p *prefetcher) complain(n *node, faults map[metrics.ReferenceFault]int, first error) {
 	if len(faults) == 0 {
@@ -333,7 +328,7 @@ func (p *prefetcher) complain(n *node, faults map[metrics.ReferenceFault]int, fi
 		p.unsaid++
 	default:
 		n.complaint = complaint
-		p.log.Warn("a list collection or a redirect has faults", "type", n.key.typeURL,
+		p.log.Warn("a list collection has faults", "type", n.key.typeURL,
 			"name", fmt.Sprintf("%.256s", n.key.name), "faults", text, "first", first, "not_logged_before", p.unsaid)
 		p.logged, p.unsaid = now, 0
 	}

@@ -22,20 +22,19 @@ func TestPrefetcher_renew_LIST2(t *testing.T) {
 		for _, step := range []struct {
 			name   string
 			plan   *plan
-			far    ahead
+			ahead  bool
 			pins   int
 			faults float64
 		}{
-			{"nothing changes", claimed, ahead{true, 5}, 3, 0},
-			{"a shorter way", claimed, ahead{true, 1}, 3, 0},
-			{"nothing is fetched ahead", claimed, ahead{false, 5}, 0, 0},
-			{"it is again", claimed, ahead{true, 5}, 3, 0},
-			{"LOC-4 nobody has the authority", &unclaimed, ahead{true, 5}, 0, 3},
-			{"LOC-4 and that is counted once", &unclaimed, ahead{true, 4}, 0, 3},
-			{"LOC-3 somebody has it", claimed, ahead{true, 5}, 3, 3},
+			{"nothing changes", claimed, true, 3, 0},
+			{"nothing is fetched ahead", claimed, false, 0, 0},
+			{"it is again", claimed, true, 3, 0},
+			{"LOC-4 nobody has the authority", &unclaimed, true, 0, 3},
+			{"LOC-4 and that is counted once", &unclaimed, true, 0, 3},
+			{"LOC-3 somebody has it", claimed, true, 3, 3},
 		} {
 			plans.now.Store(step.plan)
-			r.ahead.renew(step.far)
+			r.ahead.renew(step.ahead)
 			<-r.ahead.bell
 			r.ahead.beginAnew()
 			r.ahead.take()

@@ -2,8 +2,6 @@ package relay
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream"
@@ -17,11 +15,11 @@ var (
 	errTooFar   = errors.New("the chain of references is too long to follow")
 )
 
-// reading is what became of one resource that refers to others.
+// reading is what became of one directory.
 type reading struct {
 	prefetcher *prefetcher
 	node       *node
-	memberType string // type URL of what it may refer to, if not its own
+	memberType string // type URL of what it may refer to, beside its own
 	targets    []*node
 
 	faults map[metrics.ReferenceFault]int
@@ -32,12 +30,7 @@ type reading struct {
 // leads nowhere, is left out, counted and logged; the rest is not lost with it.
 func (p *prefetcher) read(n *node, r cache.Reference) {
 	rd := &reading{prefetcher: p, node: n}
-	if r.Resource.TypeURL() == directory.RedirectType {
-		n.versions = nil
-		rd.redirect(r.Resource.Any())
-	} else {
-		rd.directory(r.Resource.Any())
-	}
+	rd.directory(r.Resource.Any())
 	p.graph.refer(n, rd.targets)
 	p.complain(n, rd.faults, rd.first)
 }
@@ -48,44 +41,6 @@ func (rd *reading) fault(f metrics.ReferenceFault, err error) {
 		rd.first = err
 	}
 	rd.faults[f]++
-}
-
-// redirect reads where a resource leads that is elsewhere (LOC-1): to one of its own
-// type.
-func (rd *reading) redirect(packed []byte) {
-	name, err := directory.Redirect(packed)
-	if err != nil {
-		rd.fault(metrics.FaultUnreadable, err)
-		return
-	}
-	if from := rd.node.key.name; keyer.IsXDSTP(from) {
-		if err := sameResourceType(from, name); err != nil {
-			rd.fault(metrics.FaultType, err)
-			return
-		}
-	}
-	if err := rd.lead(name); err != nil {
-		rd.fault(metrics.FaultType, err)
-	}
-}
-
-func sameResourceType(from, to string) error {
-	// A member of a glob with an alternative has a key that is no name by itself.
-	if keyer.GlobOf(from) != "" {
-		from, _, _ = strings.Cut(from, "#")
-	}
-	a, err := keyer.Parse(from)
-	if err != nil {
-		return err
-	}
-	b, err := keyer.Parse(to)
-	if err != nil {
-		return err
-	}
-	if a.ResourceType() != b.ResourceType() {
-		return fmt.Errorf("a %.256q refers to a %.256q", a.ResourceType(), b.ResourceType())
-	}
-	return nil
 }
 
 // directory reads the members of a list collection (LIST-2), and what is wrong with
@@ -127,41 +82,23 @@ func (rd *reading) judge(d *directory.Directory) {
 	}
 }
 
-// member notes where an entry of a directory leads.
+// member notes the name of an entry that a directory has by locator. A name of another type
+// than that of the resource or of its members clients will not ask for: it is among the faults.
 func (rd *reading) member(e *directory.Entry) {
-	name := e.Locator
-	if e.Inline() {
-		if e.TypeURL != directory.RedirectType {
-			return
-		}
-		var err error
-		if name, err = directory.Redirect(e.Any); err != nil {
-			rd.fault(metrics.FaultUnreadable, fmt.Errorf("resources[%d]: %w", e.Number, err))
-			return
-		}
+	if e.Inline() || !rd.prefetcher.enabled {
+		return
 	}
-	if err := rd.lead(name); err != nil && e.Inline() { // a locator's is among the faults
-		rd.fault(metrics.FaultType, fmt.Errorf("resources[%d]: %w", e.Number, err))
-	}
-}
-
-// lead notes a name that the resource leads to. The error is that it is of another
-// type than clients will ask for: that of the resource or, in a directory, of its members.
-func (rd *reading) lead(name string) error {
-	n, err := keyer.Parse(name)
+	n, err := keyer.Parse(e.Locator)
 	if err != nil {
-		return err // cannot be: it is the name of a locator
+		return // cannot be: it is the name of a locator
 	}
 	typeURL := rd.node.key.typeURL
-	if err := keyer.CheckType(n, typeURL); err != nil {
-		if typeURL = rd.memberType; typeURL == "" || keyer.CheckType(n, typeURL) != nil {
-			return err
+	if keyer.CheckType(n, typeURL) != nil {
+		if typeURL = rd.memberType; keyer.CheckType(n, typeURL) != nil {
+			return
 		}
 	}
-	if rd.prefetcher.enabled {
-		rd.seek(typeURL, n)
-	}
-	return nil
+	rd.seek(typeURL, n)
 }
 
 // seek has a name fetched ahead.

@@ -42,7 +42,7 @@ func (m *modelGraph) distances() map[string]int {
 
 // TestReferences holds the graph to one that is worked out anew each time: what is led
 // to within the limit is fetched ahead, whatever came and went before, circles included.
-func TestReferences_LIST2_LIST3_LOC1(t *testing.T) {
+func TestReferences_LIST2_LIST3(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 4).Draw(t, "limit")
 		g := newReferences(limit)

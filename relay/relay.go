@@ -147,7 +147,7 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 	}
 	r.fullState = keyer.TypeSet(cfg.FullStateTypeURLs())
 	r.hub.own = newResolved(r.router, cfg.Resolve, r.fullState, r.metrics.Resolve(), r.panics, r.log)
-	r.ahead = newPrefetcher(r.cache, r.router, r.metrics.References(), r.log, aheadOf(cfg.Resolve))
+	r.ahead = newPrefetcher(r.cache, r.router, r.metrics.References(), r.log, cfg.Resolve.Prefetch)
 	if r.hub.snapshots, err = r.openSnapshots(opts.Disk, cfg.Cache.Dir); err != nil {
 		r.release()
 		return nil, err

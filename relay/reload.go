@@ -115,7 +115,7 @@ func (r *Relay) carryOut(cfg *config.Config) error {
 	}
 	r.server.Reroute(cfg.Server.Drain.Std())
 	r.reports.Recheck(cfg.Server.Drain.Std())
-	r.ahead.renew(aheadOf(cfg.Resolve))
+	r.ahead.renew(cfg.Resolve.Prefetch)
 	for _, from := range obsolete {
 		r.hub.running.Go(from.Close) // an attempt to reach the control plane may hold it up
 	}

@@ -47,10 +47,9 @@ func TestReload_unchanged(t *testing.T) {
 		"nothing":          func(*config.Config) {},
 		"limits":           func(c *config.Config) { c.Cache.MaxResources, c.Limits.Subscriptions = 17, 3 },
 		"an upstream more": func(c *config.Config) { c.Upstreams = append(c.Upstreams, claiming(upstreamAt("b", a.address), "b")) },
-		"redirects":        func(c *config.Config) { c.Upstreams[0].Redirects = config.FollowRedirects },
 		"its names":        func(c *config.Config) { c.Upstreams[0].Authorities = []string{"a"} },
 		"its clocks":       func(c *config.Config) { c.Upstreams[0].Settle, c.Upstreams[0].AbsentAfter = 2e9, 3e9 },
-		"what is resolved": func(c *config.Config) { c.Resolve.Prefetch, c.Resolve.MaxRedirects = false, 1 },
+		"what is resolved": func(c *config.Config) { c.Resolve.Prefetch = false },
 		"the relay's node": func(c *config.Config) { c.Node.ID = "another" },
 	} {
 		r.reload(change)
@@ -436,7 +435,7 @@ func TestReload_leaks(t *testing.T) {
 			c.Upstreams[0].Endpoints = [][]string{{to.address}}
 			c.Upstreams = append(c.Upstreams[:1], claiming(upstreamAt(fmt.Sprint("b", i), to.address), "b"))
 			c.Node.ID = fmt.Sprint("relay-", i)
-			c.Resolve.MaxRedirects = 1 + i%3
+			c.Resolve.Prefetch = i%3 == 0
 		})
 		if i%10 == 0 {
 			c.holds(to.has)

@@ -111,9 +111,6 @@ func (s *storm) gust() (cfg *config.Config, usable bool) {
 			u.Endpoints = [][]string{{"127.0.0.1:1"}}
 		}
 		u.APIType = []config.APIType{config.AggregatedDeltaGRPC, config.AggregatedGRPC, config.DeltaGRPC, config.GRPC}[s.random.IntN(4)]
-		if s.chance(2) {
-			u.Redirects = config.FollowRedirects
-		}
 	}
 	switch s.random.IntN(5) {
 	case 0:

@@ -30,7 +30,7 @@ func newResolved(r *router, cfg config.Resolve, fullState map[string]bool, obs r
 }
 
 func settingsOf(cfg config.Resolve) resolve.Settings {
-	return resolve.Settings{AlternativeAfter: cfg.AlternativeAfter.Std(), MaxRedirects: cfg.MaxRedirects}
+	return resolve.Settings{AlternativeAfter: cfg.AlternativeAfter.Std()}
 }
 
 // resolving is where resolvers come from.
@@ -74,7 +74,7 @@ type sources struct{ router *router }
 func (s sources) Upstream(authority string) (resolve.Upstream, bool) {
 	now := s.router.now.Load()
 	name := now.authorities.Owner(authority)
-	return resolve.Upstream{Name: name, Follow: now.follow[name], Of: now.planes[name]}, name != ""
+	return resolve.Upstream{Name: name, Of: now.planes[name]}, name != ""
 }
 
 // Open implements resolve.Sources.

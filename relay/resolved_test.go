@@ -19,25 +19,22 @@ import (
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
-// testRouter routes the authority a to the upstream of testHub, and f to one whose
-// redirects are followed.
+// testRouter routes the authority a to the upstream of testHub.
 func testRouter(t *testing.T, h *hub) *router {
 	t.Helper()
 	now := testPlan(t)
-	now.follow["follower"], now.planes = true, h.planes
+	now.planes = h.planes
 	rt := &router{hub: h}
 	rt.now.Store(now)
-	for authority, upstream := range map[string]string{"a": "plane", "f": "follower"} {
-		if err := now.authorities.Claim(authority, upstream); err != nil {
-			t.Fatal(err)
-		}
+	if err := now.authorities.Claim("a", "plane"); err != nil {
+		t.Fatal(err)
 	}
-	h.own = newResolved(rt, config.Resolve{AlternativeAfter: config.Duration(time.Second), MaxRedirects: 5},
+	h.own = newResolved(rt, config.Resolve{AlternativeAfter: config.Duration(time.Second)},
 		nil, nil, nil, slog.New(slog.DiscardHandler))
 	return rt
 }
 
-func TestNamed_LOC1_LOC3_LOC4_LOC5_LIST4(t *testing.T) {
+func TestNamed_LOC3_LOC4_LOC5_LIST4(t *testing.T) {
 	const cluster, list = "/envoy.config.cluster.v3.Cluster/", "/envoy.config.cluster.v3.ClusterCollection/"
 	synctest.Test(t, func(t *testing.T) {
 		h := testHub(t, false)
@@ -57,8 +54,6 @@ func TestNamed_LOC1_LOC3_LOC4_LOC5_LIST4(t *testing.T) {
 			{name: "LOC-5 only the alternative is somebody's", spelling: "xdstp://n" + cluster + "*#alt=xdstp://a" + cluster + "*", resolved: true},
 			{name: "LOC-4 nor the alternative", spelling: "xdstp://n" + cluster + "x#alt=xdstp://m" + cluster + "x", unclaimed: true},
 			{name: "LIST-4 an entry", spelling: "xdstp://a" + list + "x#entry=e", resolved: true},
-			{name: "LOC-1 what may be a redirect that is followed", spelling: "xdstp://f" + cluster + "x", resolved: true},
-			{name: "LOC-1 and members of a glob", spelling: "xdstp://f" + cluster + "*", resolved: true},
 		} {
 			name, err := keyer.Parse(tc.spelling)
 			if err != nil {
@@ -104,8 +99,8 @@ func TestSource_LOC5(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := testHub(t, away)
 			from := sources{testRouter(t, h)}
-			if u, ok := from.Upstream("f"); !ok || u.Name != "follower" || !u.Follow {
-				t.Errorf("the upstream of f is %+v, %t", u, ok)
+			if u, ok := from.Upstream("a"); !ok || u.Name != "plane" {
+				t.Errorf("the upstream of a is %+v, %t", u, ok)
 			}
 			if _, ok := from.Upstream("n"); ok {
 				t.Error("an authority that nobody claims has an upstream")

@@ -32,7 +32,7 @@ type content struct {
 	inStar  bool          // part of what "*" means
 	ttl     time.Duration // 0: none
 	once    bool          // do_not_cache (TTL-5)
-	leads   bool          // a redirect (LOC-1)
+	leads   bool          // a list collection, which its name says (LIST-2)
 }
 
 // modelServer is a control plane of one type: a map, and per upstream stream what
@@ -68,7 +68,7 @@ type modelStream struct {
 // typeURL is that of the payload.
 func (c content) typeURL() string {
 	if c.leads {
-		return wire.RedirectTypeURL
+		return clusterType + "Collection"
 	}
 	return clusterType
 }
@@ -625,12 +625,14 @@ var modelNames = []string{
 	"xdstp://x/envoy.config.cluster.v3.Cluster/g/1", "xdstp://x/envoy.config.cluster.v3.Cluster/g/2",
 	"xdstp://x/envoy.config.cluster.v3.Cluster/g/3", "xdstp://x/envoy.config.cluster.v3.Cluster/h/1",
 	"xdstp://x/envoy.config.cluster.v3.Cluster/h/2?p=q&r=s",
+	"xdstp://x/envoy.config.cluster.v3.ClusterCollection/g/1", "xdstp://x/envoy.config.cluster.v3.ClusterCollection/g/2",
 }
 
 var modelSubs = append([]string{
 	cache.Wildcard, "xdstp://x/envoy.config.cluster.v3.Cluster/g/*", "xdstp://x/envoy.config.cluster.v3.Cluster/h/*",
 	"xdstp://x/envoy.config.cluster.v3.Cluster/h/*?p=q&r=s", "xdstp://x/envoy.config.cluster.v3.Cluster/h/*?r=s&p=q",
 	"xdstp://x/envoy.config.cluster.v3.Cluster/h/2?r=s&p=q", "xdstp://x/envoy.config.cluster.v3.Cluster/h/2?r=s&p=q#alt=xdstp://y/envoy.config.cluster.v3.Cluster/x",
+	"xdstp://x/envoy.config.cluster.v3.ClusterCollection/g/*",
 	"xdstp://x/envoy.config.cluster.v3.Cluster/g/*#alt=xdstp://y/envoy.config.cluster.v3.Cluster/g/*",
 }, modelNames...)
 
@@ -706,7 +708,7 @@ func testModel(t *testing.T, source modelSource) {
 				c := content{version: fmt.Sprint(server.version), inStar: star}
 				c.ttl = rapid.SampledFrom([]time.Duration{0, 3 * time.Second, longTTL}).Draw(t, "ttl")
 				c.once = rapid.IntRange(0, 3).Draw(t, "do_not_cache") == 0
-				c.leads = rapid.IntRange(0, 3).Draw(t, "redirect") == 0
+				c.leads = strings.Contains(name, "Collection/")
 				server.set(name, &c)
 			},
 			"beat": func(*rapid.T) { server.beat() },

@@ -44,7 +44,7 @@ func TestConcurrency_ADS1_ADS3_SUB11_OPS3(t *testing.T) {
 			apply(rds, fmt.Sprintf("+r@c%d", i))
 			apply(cds, fmt.Sprintf("+c%d@2", i))
 			apply(eds, fmt.Sprintf("+e%d@%d", i%20, i))
-			leads := &wire.Response{TypeURL: eds, Resources: []*wire.Resource{redirect(t, fmt.Sprint("e", i%7), fmt.Sprint(i), false)}}
+			leads := &wire.Response{TypeURL: ldsList, Resources: []*wire.Resource{directory(t, fmt.Sprint("e", i%7), fmt.Sprint(i), false)}}
 			if err := store.Session().Apply(streamOf(0), leads, time.Now()); err != nil {
 				t.Error(err)
 			}
@@ -70,6 +70,7 @@ func TestConcurrency_ADS1_ADS3_SUB11_OPS3(t *testing.T) {
 			for i := n; !done.Load(); i++ {
 				c := Join(store, func() {}, Form{})
 				c.Update(&Change{TypeURL: eds, Subscribe: names([]string{fmt.Sprint("e", i%20), fmt.Sprint("e", i%7)})})
+				c.Update(&Change{TypeURL: ldsList, Subscribe: names([]string{fmt.Sprint("e", i%7)})})
 				c.Update(&Change{TypeURL: cds, Subscribe: names([]string{globG, nameG1, globQ2, nameQ2})})
 				_, _, _ = collectFrom(c, never, 1<<20, 8)
 				c.Update(&Change{TypeURL: cds, Unsubscribe: names([]string{nameG1, globQ2})})
@@ -82,12 +83,14 @@ func TestConcurrency_ADS1_ADS3_SUB11_OPS3(t *testing.T) {
 		others.Go(func() { // pins too, and who reads
 			for i := n; !done.Load(); i++ {
 				all := names([]string{fmt.Sprint("e", i%20), fmt.Sprint("e", i%7), globG})
-				store.Pin(eds, all...)
-				whole.TakeReferences()
-				if i%2 == 0 {
-					store.Unpin(eds, all...)
-				} else {
-					store.Unlist(eds, all...)
+				for _, typeURL := range []string{eds, ldsList} {
+					store.Pin(typeURL, all...)
+					whole.TakeReferences()
+					if i%2 == 0 {
+						store.Unpin(typeURL, all...)
+					} else {
+						store.Unlist(typeURL, all...)
+					}
 				}
 			}
 		})

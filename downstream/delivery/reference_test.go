@@ -15,14 +15,16 @@ import (
 const (
 	ldsList  = lds + "Collection"
 	listName = "xdstp://x/envoy.config.listener.v3.ListenerCollection/foo"
+	listGlob = "xdstp://x/envoy.config.listener.v3.ListenerCollection/g/*"
+	listG1   = "xdstp://x/envoy.config.listener.v3.ListenerCollection/g/1"
 )
 
-// redirect is a resource whose payload is one.
-func redirect(tb testing.TB, name, version string, once bool) *wire.Resource {
+// directory is a list collection.
+func directory(tb testing.TB, name, version string, once bool) *wire.Resource {
 	tb.Helper()
 	p := &discovery.Resource{
 		Name: name, Version: version,
-		Resource: &anypb.Any{TypeUrl: wire.RedirectTypeURL, Value: []byte(name + version)},
+		Resource: &anypb.Any{TypeUrl: ldsList, Value: []byte(name + version)},
 	}
 	if once {
 		p.CacheControl = &discovery.Resource_CacheControl{DoNotCache: true}
@@ -34,7 +36,7 @@ func redirect(tb testing.TB, name, version string, once bool) *wire.Resource {
 	return r
 }
 
-func (b *bed) redirects(typeURL string, r ...*wire.Resource) {
+func (b *bed) lists(typeURL string, r ...*wire.Resource) {
 	b.Helper()
 	if err := b.apply(0, &wire.Response{TypeURL: typeURL, Resources: r}); err != nil {
 		b.Fatalf("Apply: %v", err)
@@ -128,42 +130,42 @@ func TestReferences_LIST2(t *testing.T) {
 		b.store.TellReferences()
 		b.expect(b.references())
 	})
-	t.Run("LOC-1 a redirect among members", func(t *testing.T) {
-		for _, followed := range []string{"*", globG} {
+	t.Run("LIST-2 among members", func(t *testing.T) {
+		for _, followed := range []string{"*", listGlob} {
 			b := referringBed(t)
 			p := b.join()
-			p.sub(cds, followed)
+			p.sub(ldsList, followed)
 			b.demand(0)
 			mark := map[bool]string{true: " in *"}[followed == "*"]
-			b.redirects(cds, redirect(t, nameG1, "1", false), resource(cds, nameG2+"@1"))
-			b.expect(b.references(), nameG1+"@1 watched: true"+mark)
+			b.lists(ldsList, directory(t, listG1, "1", false))
+			b.expect(b.references(), listG1+"@1 watched: true"+mark)
 			q := b.join()
-			q.sub(cds, followed)
+			q.sub(ldsList, followed)
 			p.leave()
 			b.expect(b.references())
 			q.leave()
-			b.expect(b.references(), nameG1+"@1 watched: false"+mark)
+			b.expect(b.references(), listG1+"@1 watched: false"+mark)
 			p = b.join()
-			p.sub(cds, followed)
-			b.expect(b.references(), nameG1+"@1 watched: true"+mark)
-			b.says(cds, "+"+nameG1+"@2")
-			b.expect(b.references(), "-"+nameG1+mark)
+			p.sub(ldsList, followed)
+			b.expect(b.references(), listG1+"@1 watched: true"+mark)
+			b.says(ldsList, "-"+listG1)
+			b.expect(b.references(), "-"+listG1+mark)
 		}
 	})
-	t.Run("LOC-1 pinned, and a client comes and goes", func(t *testing.T) {
+	t.Run("LIST-2 pinned, and a client comes and goes", func(t *testing.T) {
 		b := referringBed(t)
-		b.pin(cds, nameG1)
+		b.pin(ldsList, listG1)
 		b.demand(0)
-		b.redirects(cds, redirect(t, nameG1, "1", false))
-		b.expect(b.references(), nameG1+"@1 watched: false")
+		b.lists(ldsList, directory(t, listG1, "1", false))
+		b.expect(b.references(), listG1+"@1 watched: false")
 		p := b.join()
-		p.sub(cds, nameG1)
-		b.expect(b.references(), nameG1+"@1 watched: true")
+		p.sub(ldsList, listG1)
+		b.expect(b.references(), listG1+"@1 watched: true")
 		p.leave()
-		b.expect(b.references(), nameG1+"@1 watched: false")
-		b.unlist(cds, nameG1)
+		b.expect(b.references(), listG1+"@1 watched: false")
+		b.unlist(ldsList, listG1)
 		b.demand(0)
-		b.expect(b.references(), "-"+nameG1)
+		b.expect(b.references(), "-"+listG1)
 	})
 	t.Run("TTL-2 what ran out refers to nothing", func(t *testing.T) {
 		b := referringBed(t)
@@ -178,30 +180,30 @@ func TestReferences_LIST2(t *testing.T) {
 	t.Run("TTL-5 what is not to be kept is not read", func(t *testing.T) {
 		b := referringBed(t)
 		p := b.join()
-		p.sub(cds, "a")
+		p.sub(ldsList, "a")
 		b.demand(0)
-		b.redirects(cds, redirect(t, "a", "1", true))
+		b.lists(ldsList, directory(t, "a", "1", true))
 		b.expect(b.references())
-		b.redirects(cds, redirect(t, "a", "2", false))
+		b.lists(ldsList, directory(t, "a", "2", false))
 		b.expect(b.references(), "a@2 watched: true")
-		b.redirects(cds, redirect(t, "a", "3", true))
+		b.lists(ldsList, directory(t, "a", "3", true))
 		b.expect(b.references(), "-a")
 	})
-	t.Run("LOC-1 the relay's own reading is no client's", func(t *testing.T) {
+	t.Run("LIST-2 the relay's own reading is no client's", func(t *testing.T) {
 		b := referringBed(t)
 		reader := Read(b.store, func() {})
-		reader.Update(&Change{TypeURL: cds, Subscribe: names([]string{"a", globG})})
+		reader.Update(&Change{TypeURL: ldsList, Subscribe: names([]string{"a", listGlob})})
 		b.demand(0)
-		b.redirects(cds, redirect(t, "a", "1", false), redirect(t, nameG1, "1", false))
+		b.lists(ldsList, directory(t, "a", "1", false), directory(t, listG1, "1", false))
 		b.expect(b.references())
 		p, q := b.join(), b.join()
-		p.sub(cds, "a", globG)
-		b.expect(b.references(), "a@1 watched: true", nameG1+"@1 watched: true")
-		q.sub(cds, "a", globG)
+		p.sub(ldsList, "a", listGlob)
+		b.expect(b.references(), "a@1 watched: true", listG1+"@1 watched: true")
+		q.sub(ldsList, "a", listGlob)
 		p.leave()
 		b.expect(b.references())
 		q.leave()
-		b.expect(b.references(), "a@1 watched: false", nameG1+"@1 watched: false")
+		b.expect(b.references(), "a@1 watched: false", listG1+"@1 watched: false")
 		reader.Leave()
 		b.expect(b.references())
 	})
@@ -223,6 +225,7 @@ func TestReferences_allocations(t *testing.T) {
 	b := newBedOf(t, cache.Limits{}, cache.Source{References: true})
 	p := b.join()
 	p.sub(cds, "*")
+	p.sub(ldsList, "*")
 	b.connect(0)
 	push := &crowd{bed: b, peers: []*peer{p}}
 	for i := range push.updates {
@@ -233,10 +236,10 @@ func TestReferences_allocations(t *testing.T) {
 		t.Errorf("%v allocations for a member", got)
 	}
 	for i := range push.updates {
-		push.updates[i] = &wire.Response{TypeURL: cds, Resources: []*wire.Resource{redirect(t, "r", fmt.Sprint(i), false)}}
+		push.updates[i] = &wire.Response{TypeURL: ldsList, Resources: []*wire.Resource{directory(t, "r", fmt.Sprint(i), false)}}
 	}
 	push.update()
 	if got := testing.AllocsPerRun(100, push.update); got > 3 {
-		t.Errorf("%v allocations for a redirect that nobody took yet", got)
+		t.Errorf("%v allocations for a directory that nobody took yet", got)
 	}
 }

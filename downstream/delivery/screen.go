@@ -30,14 +30,14 @@ const (
 // type subscription without one pays nothing.
 //
 // The client could only subscribe to what it may have. The screen is for what comes without being
-// named: members of collections, what serves an alias, and where redirects and alternatives lead.
+// named: members of collections, what serves an alias, and where alternatives lead.
 // To the client none of this exists if it may not have it: it is not in lists and versions, its
 // changes send nothing, and a name that leads there does not exist.
 type screen struct {
 	judge   Judge
 	typeURL string
-	// byOthers are the members that the client has and that another resource serves: a redirect may
-	// lead to one that the client may not have next.
+	// byOthers are the members that the client has and that another resource serves: an alternative may
+	// have one that the client may not have next.
 	byOthers map[string]bool
 	// concealed are the members that another resource serves, which the client may not have: it
 	// was not sent them.
@@ -68,7 +68,7 @@ func (g *screen) hadServed(alias string) string {
 }
 
 // allows judges a resource under the client's name for it and under its own, which is another one
-// if an alias, a redirect or an alternative led to it.
+// if an alias or an alternative led to it.
 func (g *screen) allows(use Use, name, served string) bool {
 	if !g.judge.Allows(use, g.typeURL, name) {
 		return false

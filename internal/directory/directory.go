@@ -3,6 +3,7 @@ package directory
 import (
 	"fmt"
 
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -78,7 +79,7 @@ func (d *Directory) judge(e *Entry, seen map[string]int, faults *faults) {
 	collection := d.MemberType + collectionSuffix
 	switch {
 	case sameType(e.TypeURL, d.MemberType):
-	case e.Inline() && sameType(e.TypeURL, RedirectType): // leads to one, in the end
+	case e.Inline() && sameType(e.TypeURL, wire.RedirectTypeURL): // leads to one, in the end (LOC-1)
 	case !e.Inline() && sameType(e.TypeURL, collection): // members of another directory, or an entry that is one
 	default:
 		faults.add(e.Number, WrongType, fmt.Errorf("a %.256q in a collection of %.256q", e.TypeURL, d.MemberType))

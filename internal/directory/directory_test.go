@@ -17,6 +17,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/internal/directory"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 const (
@@ -164,7 +165,7 @@ func TestRead(t *testing.T) {
 				inline("r", "1", encoded.Any(&xdscorev3.ResourceLocator{ResourceType: typeName, Id: "x"}))),
 			[]directory.Entry{
 				{Locator: "xdstp://some-authority/envoy.config.listener.v3.ListenerCollection/d", TypeURL: collectionType},
-				{Number: 1, TypeURL: directory.RedirectType, Name: "r", Version: "1", Any: encoded.Bytes(encoded.Any(&xdscorev3.ResourceLocator{ResourceType: typeName, Id: "x"}))},
+				{Number: 1, TypeURL: wire.RedirectTypeURL, Name: "r", Version: "1", Any: encoded.Bytes(encoded.Any(&xdscorev3.ResourceLocator{ResourceType: typeName, Id: "x"}))},
 			}, nil,
 		},
 	} {
@@ -318,44 +319,5 @@ func TestConflicts(t *testing.T) {
 	want := `inline entry "x" has another payload than before at the same version "1"`
 	if got := fmt.Sprint(directory.ConflictError{Name: "x", Version: "1"}); got != want {
 		t.Errorf("text %q, want %q", got, want)
-	}
-}
-
-func TestRedirect(t *testing.T) {
-	locator := &xdscorev3.ResourceLocator{
-		Authority: "some-authority", ResourceType: typeName, Id: "baz",
-		ContextParamSpecifier: &xdscorev3.ResourceLocator_ExactContext{
-			ExactContext: &xdscorev3.ContextParams{Params: map[string]string{"b": "2", "a": "1"}},
-		},
-	}
-	deep := &xdscorev3.ResourceLocator{ResourceType: "T", Id: "x"}
-	for range 10_000 {
-		deep = &xdscorev3.ResourceLocator{ResourceType: "T", Id: "x", Directives: []*xdscorev3.ResourceLocator_Directive{
-			{Directive: &xdscorev3.ResourceLocator_Directive_Alt{Alt: deep}},
-		}}
-	}
-	for _, tc := range []struct {
-		name         string
-		in           []byte
-		want, reason string
-	}{
-		{"LOC-1 TP1 redirect", encoded.Bytes(encoded.Any(locator)), "xdstp://some-authority/envoy.config.listener.v3.Listener/baz?a=1&b=2", ""},
-		{"LOC-1 other host", encoded.Bytes(&anypb.Any{TypeUrl: "example.com/xds.core.v3.ResourceLocator", Value: encoded.Bytes(locator)}), "xdstp://some-authority/envoy.config.listener.v3.Listener/baz?a=1&b=2", ""},
-		{"LOC-1 no redirect", encoded.Bytes(listener(t, "x")), "", `a "type.googleapis.com/envoy.config.listener.v3.Listener" is no redirect`},
-		{"LOC-1 empty", encoded.Bytes(encoded.Any(&xdscorev3.ResourceLocator{})), "", "redirect: resource locator: the resource type is missing"},
-		{"LOC-1 no payload", nil, "", "redirect: a payload without type_url"},
-		{"LOC-1 broken", encoded.Bytes(&anypb.Any{TypeUrl: directory.RedirectType, Value: []byte{0x12}}), "", "redirect: resource locator: "},
-		{
-			"OPS-5 too long", encoded.Bytes(encoded.Any(&xdscorev3.ResourceLocator{ResourceType: "T", Id: strings.Repeat("x", 64<<10)})),
-			"", "redirect: resource locator: a name of 65547 bytes, at most 65536 are looked for",
-		},
-		{"LOC-1 nested without end", encoded.Bytes(encoded.Any(deep)), "", "recursion depth"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			got, err := directory.Redirect(tc.in)
-			if got != tc.want || (err == nil) != (tc.reason == "") || err != nil && !strings.Contains(err.Error(), tc.reason) {
-				t.Errorf("Redirect() = %q, %v, want %q, %q", got, err, tc.want, tc.reason)
-			}
-		})
 	}
 }

@@ -1,5 +1,5 @@
-// Package directory reads what leads from one resource to others: directories,
-// which are resources of a type TCollection, and redirects.
+// Package directory reads directories, which are resources of a type TCollection and
+// lead to others.
 //
 // It owns
 //
@@ -8,12 +8,10 @@
 //     they refer to, and entries that hold their resource inline (LIST-4);
 //   - what is wrong with a directory ([FaultError]) or between two of them
 //     ([Versions.Conflicts]), to be told to operators: a directory with faults is
-//     relayed as it is, and what of it can be read is used;
-//   - [Redirect], which reads where a redirect leads (LOC-1).
+//     relayed as it is, and what of it can be read is used.
 //
 // It does not own names (package keyer) nor what is done about members: asking
-// for them ahead, serving entries by name and following redirects are the
-// relay's. It keeps nothing and may be called from any goroutine.
+// for them ahead and serving entries by name are the relay's. It keeps nothing and may be called from any goroutine.
 //
 // What is read came from a server, which may be broken or hostile: nothing read
 // here takes more than a fixed multiple of its own size, nor a stack deeper than

@@ -86,18 +86,3 @@ func checkAgrees(t *testing.T, e *directory.Entry, want *xdscorev3.CollectionEnt
 		t.Fatalf("LIST-4: inline entry %+v, want %v", e, in)
 	}
 }
-
-// FuzzRedirect holds Redirect to names that can be asked for (LOC-1).
-func FuzzRedirect(f *testing.F) {
-	f.Add(encoded.Bytes(&xdscorev3.ResourceLocator{Authority: "a", ResourceType: "T", Id: "x y"}))
-	f.Fuzz(func(t *testing.T, value []byte) {
-		name, err := directory.Redirect(encoded.Bytes(&anypb.Any{TypeUrl: directory.RedirectType, Value: value}))
-		if err != nil {
-			_ = err.Error()
-			return
-		}
-		if key, err := keyer.ResolvedKey(name); err != nil || key != name {
-			t.Fatalf("LOC-1: Redirect() = %q, which has the key %q, %v", name, key, err)
-		}
-	})
-}

@@ -69,7 +69,7 @@ func newBenched(names int) *benched {
 	c := cache.New(cache.Limits{}, nil)
 	resolved := c.Open(cache.Source{Resolved: true})
 	bd := &benched{sources: both{"a": {store: c.Open(cache.Source{})}, "b": {store: c.Open(cache.Source{})}}}
-	bd.r = New(Config{Settings: Settings{AlternativeAfter: after, MaxRedirects: hops}, Store: resolved.Session(), Sources: bd.sources})
+	bd.r = New(Config{Settings: Settings{AlternativeAfter: after}, Store: resolved.Session(), Sources: bd.sources})
 	bd.client = delivery.NewSubscriber(func() {}, delivery.Form{})
 	ch := delivery.Change{TypeURL: lds}
 	for i := range names {

@@ -5,21 +5,9 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/internal/directory"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
-	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 const typePrefix = "type.googleapis.com/"
-
-func isRedirect(r *wire.Resource) bool { return r != nil && r.TypeURL() == directory.RedirectType }
-
-// targetOf reads where a redirect leads.
-func targetOf(redirect *wire.Resource) (keyer.Name, error) {
-	target, err := directory.Redirect(redirect.Any())
-	if err != nil {
-		return keyer.Name{}, err
-	}
-	return keyer.Parse(target)
-}
 
 // contents are the inline entries of a lead's payload, read when one is first asked
 // for (LIST-4).
@@ -34,8 +22,8 @@ type contents struct {
 const entryDirective = "#entry="
 
 // entry gives an inline entry of the directory that the lead holds, nil if it has none
-// of that name. Its name is that of the directory with the entry: access rules judge what a
-// redirect leads to (ACC-3). A directory is read once, however many of its entries are wanted.
+// of that name. Its name is that of the directory with the entry: access rules judge what an
+// alternative leads to (ACC-3). A directory is read once, however many of its entries are wanted.
 // The error says what is wrong with it.
 func (l *lead) entry(name string) (*wire.Resource, error) {
 	c := &l.read

@@ -1,6 +1,6 @@
 // Package resolve finds out what stands behind names that the relay resolves by
-// itself: names with alternatives (LOC-5), inline entries of list collections
-// (LIST-4), and names of upstreams whose redirects the relay follows (LOC-1).
+// itself: names with alternatives (LOC-5), and inline entries of list collections
+// (LIST-4). A redirect is content like any other: the client follows it (LOC-1).
 //
 // A [Resolver] fills one cache.Store, whose keys are such names in their resolved
 // form (keyer.ResolvedKey). It takes that store's demand as an upstream session would,
@@ -13,12 +13,10 @@
 // A tap is the resolver's place in one other store, that of an upstream's xdstp names.
 // It has a lead for each name that is read there, and a fold for each glob. A node is
 // one name of the resolved store; whenever one of its leads, or what is known of an
-// upstream, has changed, it looks again: which of its places serves, what stands there,
-// where a redirect goes on. That is a function of what the leads hold and of which
-// place served before; the leads that the last look passed by are what the node
-// depends on. A glob of the resolved store passes on what comes from the fold of the
-// place that serves, one by one; members that are redirects to be followed have a
-// node each.
+// upstream, has changed, it looks again: which of its places serves, and what stands
+// there. That is a function of what the leads hold and of which place served before; the
+// leads that the last look passed by are what the node depends on. A glob of the
+// resolved store passes on what comes from the fold of the place that serves, one by one.
 //
 // All leads of a tap are taken at one point of their upstream's sequence, and what
 // follows from it is applied at once.

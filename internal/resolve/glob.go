@@ -2,7 +2,6 @@ package resolve
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -20,11 +19,7 @@ type glob struct {
 	serves int
 	began  bool // some place serves
 
-	members map[string]*node // by key: those that are redirects to be followed
-	open    int              // of those: nothing is known of them yet
-	turns   int              // times that another place began to serve
-	synced  bool             // the place that serves told all members
-	told    bool             // so was the resolved store
+	told bool // the resolved store was told that it has all members
 
 	queued bool
 	ended  bool
@@ -73,57 +68,23 @@ func (g *glob) look() {
 // turn has another place serve. What clients hold stays until that place has told that
 // it has it not.
 func (g *glob) turn(serves int) {
-	g.serves, g.began, g.synced = serves, true, false
-	g.turns++
-	for key, n := range g.members {
-		if !n.told.holds {
-			g.drop(key) // nobody can say that it is gone
-		}
-	}
+	g.serves, g.began = serves, true
 	g.folds[serves].attach(g)
 }
 
 // found takes a member of the place that serves.
 func (g *glob) found(m cache.Found, change uint64) {
-	key := keyer.MemberOf(g.key, m.Key)
-	p := g.places[g.serves]
-	if isRedirect(m.Resource) && p.upstream.Follow {
-		g.follow(key, m, p)
-		return
-	}
-	g.drop(key)
 	out := g.resolver.out(g.typeURL)
-	out.Found = append(out.Found, cache.Found{Key: key, Resource: m.Resource.WithoutTTL()})
+	out.Found = append(out.Found, cache.Found{Key: keyer.MemberOf(g.key, m.Key), Resource: m.Resource.WithoutTTL()})
 	g.resolver.brought(g.typeURL, g.folds[g.serves].tap, g.typeURL, change)
 }
 
-// follow has a member that is a redirect looked for (LOC-1).
-func (g *glob) follow(key string, m cache.Found, p place) {
-	n := g.members[key]
-	if n == nil {
-		key = strings.Clone(key) // it may lie in the bytes of what it came with
-		n = &node{resolver: g.resolver, leadKey: leadKey{g.typeURL, key}, member: &member{glob: g, open: true}}
-		if g.members == nil {
-			g.members = make(map[string]*node)
-		}
-		g.members[key] = n
-		g.open++
-	}
-	n.member.name, n.member.place, n.member.redirect, n.member.turn = strings.Clone(m.Key), p, m.Resource, g.turns
-	n.touch()
-}
-
 func (g *glob) removed(key string) {
-	key = keyer.MemberOf(g.key, key)
-	g.drop(key)
 	out := g.resolver.out(g.typeURL)
-	out.Removed = append(out.Removed, key)
+	out.Removed = append(out.Removed, keyer.MemberOf(g.key, key))
 }
 
 func (g *glob) empty() {
-	for key := range g.members {
-		g.drop(key)
-	}
 	out := g.resolver.out(g.typeURL)
 	out.Removed = append(out.Removed, g.key)
 }
@@ -134,29 +95,14 @@ func (g *glob) failed(x cache.Failure) {
 	key := g.key
 	if x.Key != g.folds[g.serves].key {
 		key = keyer.MemberOf(g.key, x.Key)
-		if !x.Error.Transient() {
-			g.drop(key)
-		}
 	}
 	out := g.resolver.out(g.typeURL)
 	out.Failed = append(out.Failed, cache.Failure{Key: key, Error: x.Error})
 }
 
-// sync takes word that all members were told. Redirects that were not among them are
-// gone.
+// sync tells that the resolved glob has all its members, once.
 func (g *glob) sync() {
-	g.synced = true
-	for key, n := range g.members {
-		if n.member.turn != g.turns {
-			g.removed(key)
-		}
-	}
-	g.settle()
-}
-
-// settle tells that the resolved glob has all its members, once that is so.
-func (g *glob) settle() {
-	if g.synced && g.open == 0 && !g.told && !g.ended {
+	if !g.told {
 		g.told = true
 		out := g.resolver.out(g.typeURL)
 		out.Synced = append(out.Synced, g.key)
@@ -170,24 +116,9 @@ func (g *glob) giveUp() {
 	}
 }
 
-// drop ends the search for a member, if there is one.
-func (g *glob) drop(key string) {
-	n := g.members[key]
-	if n == nil {
-		return
-	}
-	delete(g.members, key)
-	n.member.known()
-	n.end()
-	g.settle() // it may have been the last one that was waited for
-}
-
 // end lets go of everything.
 func (g *glob) end() {
 	g.ended = true
-	for key := range g.members {
-		g.drop(key)
-	}
 	for _, f := range g.folds {
 		if f != nil {
 			f.leave(g)

@@ -2,13 +2,10 @@ package resolve
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
-	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"google.golang.org/grpc/codes"
 )
 
@@ -167,71 +164,6 @@ func TestGlob_TTL5(t *testing.T) {
 	})
 }
 
-// Members of an upstream whose redirects are followed: each is what its redirect leads
-// to, and the glob is complete when all of them are known.
-func TestGlob_LOC1_LOC2_RES11(t *testing.T) {
-	run(t, func(w *world) {
-		glob := at("f", "d/*")
-		f, b := w.planes["f"], w.planes["b"]
-		b.silent = true
-		b.has(a(at("b", "x"), "1"))
-		f.has(a(at("f", "d/1"), "1"), redirect(at("f", "d/2"), at("b", "x")), redirect(at("f", "d/3"), at("b", "none")))
-		c := w.join(delivery.Form{})
-		c.c.Update(&delivery.Change{
-			TypeURL: lds, Subscribe: []cache.Name{nameOf(glob)},
-			Versions: wire.NewVersions(map[string]string{at("f", "d/2"): "1", at("f", "d/4"): "1"}),
-		})
-		w.settle()
-		c.gets("+" + at("f", "d/1") + "@1") // whether there is a d/4 is not said yet
-		b.silent = false
-		b.goes()
-		b.comes()
-		c.gets("-" + at("f", "d/4")) // d/2 the client has
-		b.has(a(at("b", "x"), "2"))
-		c.gets("+" + at("f", "d/2") + "@2")
-		f.has(a(at("f", "d/2"), "3"), redirect(at("f", "d/1"), at("b", "x")))
-		c.gets("+"+at("f", "d/1")+"@2", "+"+at("f", "d/2")+"@3")
-		b.lacks(at("b", "x"))
-		c.gets("-" + at("f", "d/1"))
-		f.lacks(at("f", "d/1"), at("f", "d/2"), at("f", "d/3"))
-		c.gets("-" + at("f", "d/2"))
-		w.sees("followed f 3")
-		if b.store.Session().Wanted() != 0 && b.open != 0 {
-			t.Errorf("%d wanted of b, open %d", b.store.Session().Wanted(), b.open)
-		}
-	})
-}
-
-// A glob is complete without a member that nothing was known of yet when it went, or
-// when its redirect gave way to content.
-func TestGlob_LOC1_RES11_OpenMembersGo(t *testing.T) {
-	for name, go1 := range map[string]func(f *plane){
-		"removed":  func(f *plane) { f.lacks(at("f", "d/1")) },
-		"replaced": func(f *plane) { f.has(a(at("f", "d/1"), "9", "once")) },
-		"failed":   func(f *plane) { f.fails(at("f", "d/1"), codes.PermissionDenied) },
-		"all":      func(f *plane) { f.lacks(at("f", "d/1"), at("f", "d/*")) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			run(t, func(w *world) {
-				f, b := w.planes["f"], w.planes["b"]
-				b.silent = true
-				f.has(redirect(at("f", "d/1"), at("b", "x")))
-				c := w.join(delivery.Form{})
-				c.c.Update(&delivery.Change{
-					TypeURL: lds, Subscribe: []cache.Name{nameOf(at("f", "d/*"))},
-					Versions: wire.NewVersions(map[string]string{at("f", "d/4"): "1"}),
-				})
-				w.settle()
-				c.gets() // whether there is a d/4 is not said yet
-				go1(f)
-				if got, want := c.collect(), "-"+at("f", "d/4"); !slices.Contains(got, want) {
-					t.Errorf("got %q, want %q among it", got, want)
-				}
-			})
-		})
-	}
-}
-
 // Errors of a glob, and of its members, are those of the place that serves (ERR-1).
 func TestGlob_ERR1(t *testing.T) {
 	run(t, func(w *world) {
@@ -247,33 +179,5 @@ func TestGlob_ERR1(t *testing.T) {
 		c.gets("!" + glob + " Unavailable: because")
 		p.fails(at("a", "d/1"), codes.PermissionDenied)
 		c.gets("!"+at("a", "d/1")+" PermissionDenied: because", "-"+at("a", "d/1"))
-	})
-}
-
-// What a redirect of a glob's member leads to may have an alternative of its own, and
-// the glob too.
-func TestGlob_LOC1_LOC5(t *testing.T) {
-	run(t, func(w *world) {
-		glob := at("f", "d/*") + "#alt=" + at("g", "e/*")
-		f, g := w.planes["f"], w.planes["g"]
-		f.has(redirect(at("f", "d/1"), at("a", "x")+"#alt="+at("b", "x")), redirect(at("f", "d/2"), at("a", "y")))
-		g.has(redirect(at("g", "e/1"), at("b", "x")), a(at("g", "e/3"), "g"))
-		w.planes["a"].has(a(at("a", "x"), "a"), a(at("a", "y"), "a"))
-		w.planes["b"].has(a(at("b", "x"), "b"))
-		c := w.join(delivery.Form{})
-		c.wants(glob)
-		c.gets("+"+at("f", "d/1")+"@a", "+"+at("f", "d/2")+"@a")
-		w.planes["a"].goes()
-		w.wait(after)
-		c.gets("+" + at("f", "d/1") + "@b")
-		f.goes()
-		w.wait(after)
-		got := c.collect() // d/1 is the same
-		if want := []string{"+" + at("f", "d/3") + "@g", "-" + at("f", "d/2")}; !slices.Equal(got, want) {
-			t.Errorf("got %q, want %q", got, want)
-		}
-		f.comes()
-		w.planes["a"].comes()
-		c.gets("+"+at("f", "d/1")+"@a", "+"+at("f", "d/2")+"@a", "-"+at("f", "d/3"))
 	})
 }

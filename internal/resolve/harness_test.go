@@ -34,8 +34,6 @@ const (
 
 	// after is how long an upstream has to be unreachable.
 	after = 10 * time.Second
-	// hops is how many redirects are followed.
-	hops = 2
 )
 
 // at names a listener of an authority, and list a list collection.
@@ -48,8 +46,7 @@ func list(authority, id string) string {
 }
 
 // world is a resolver between the stores of some authorities, each with an upstream of
-// its name, and the clients of the resolved store. Upstreams whose names begin with "f"
-// have their redirects followed. Every step ends when nothing moves any more.
+// its name, and the clients of the resolved store. Every step ends when nothing moves any more.
 type world struct {
 	*testing.T
 
@@ -92,14 +89,14 @@ func newWorld(t *testing.T) *world {
 	w := &world{T: t, cache: cache.New(cache.Limits{}, nil), planes: make(map[string]*plane), seen: make(map[string]int)}
 	full := map[string]bool{lds: true}
 	w.resolved = w.cache.Open(cache.Source{FullState: full, Resolved: true})
-	for _, name := range []string{"a", "b", "c", "f", "g"} {
+	for _, name := range []string{"a", "b", "c"} {
 		w.planes[name] = &plane{
 			world: w, up: true, truth: make(map[string]*wire.Resource),
 			store: w.cache.Open(cache.Source{FullState: full}),
 		}
 	}
 	w.resolver = New(Config{
-		Settings: Settings{AlternativeAfter: after, MaxRedirects: hops}, Store: w.resolved.Session(), Sources: w, Observer: w,
+		Settings: Settings{AlternativeAfter: after}, Store: w.resolved.Session(), Sources: w, Observer: w,
 	})
 	return w
 }
@@ -109,7 +106,7 @@ func (w *world) Upstream(authority string) (Upstream, bool) {
 	if u, claimed := w.claims[authority]; claimed {
 		return u, u.Name != ""
 	}
-	return Upstream{Name: authority, Follow: authority >= "f"}, w.planes[authority] != nil
+	return Upstream{Name: authority}, w.planes[authority] != nil
 }
 
 // renew has other claims from now on.
@@ -140,8 +137,7 @@ func (w *world) Open(u Upstream, changed func()) (Source, error) {
 func (w *world) Switched(upstream string, away bool) {
 	w.seen[fmt.Sprint("switched ", upstream, " ", away)]++
 }
-func (w *world) Followed(upstream string) { w.seen["followed "+upstream]++ }
-func (w *world) Failed(reason Failure)    { w.seen["failed "+string(reason)]++ }
+func (w *world) Failed(reason Failure) { w.seen["failed "+string(reason)]++ }
 
 // sees compares what the observer was told since it was last asked.
 func (w *world) sees(want ...string) {

@@ -69,10 +69,9 @@ func (l *lead) touch() {
 	}
 }
 
-// forget drops content that is not to be kept, once the users have seen it. Where a
-// redirect leads is no content: what is there may change.
+// forget drops content that is not to be kept, once the users have seen it.
 func (l *lead) forget() {
-	if l.state == passed && !isRedirect(l.res) {
+	if l.state == passed {
 		l.res, l.read = nil, contents{}
 	}
 }

@@ -8,19 +8,18 @@ import (
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
-// node is one name of the resolved store, or a member of a glob there that is a
-// redirect to be followed.
+// node is one name of the resolved store.
 type node struct {
 	resolver *Resolver
 	leadKey  // in the resolved store
 	name     keyer.Name
-	member   *member // nil: it stands for name
 
-	leads   []*lead        // that the last look passed by
-	serving map[string]int // which place serves, by name: of those that have several, and that the last look came by
-	told    told
-	queued  bool
-	ended   bool
+	leads  []*lead // that the last look passed by
+	serves int     // which of its places does
+	choice bool    // it had several places at the last look, which depended on which upstreams can be reached
+	told   told
+	queued bool
+	ended  bool
 }
 
 // told is what the resolved store was told last.
@@ -41,29 +40,18 @@ func (n *node) touch() {
 	}
 }
 
-// choice reports whether the last look depended on which upstreams can be reached.
-func (n *node) choice() bool { return len(n.serving) > 0 }
-
 // look looks for the name, and tells the resolved store what came of it.
 func (n *node) look() {
-	s := &search{node: n, typeURL: n.typeURL}
-	var seen sight
-	if n.member == nil {
-		seen = s.find(n.name)
-	} else {
-		seen = n.member.find(s)
-	}
+	s := &search{node: n}
+	seen := s.find()
 	before := n.leads
-	n.leads, n.serving = s.passed, s.serving
+	n.leads = s.passed
 	for _, l := range before {
 		if !slices.Contains(n.leads, l) {
 			l.leave(n)
 		}
 	}
 	n.tell(&seen)
-	if n.member != nil {
-		n.member.look(seen.state != unknown || seen.late)
-	}
 }
 
 // tell tells what was not told yet.
@@ -104,9 +92,6 @@ func (n *node) found(out *cache.Resolved, seen *sight) {
 	out.Found = append(out.Found, cache.Found{Key: n.key, Resource: seen.res.WithoutTTL()})
 	n.told = told{state: seen.state, from: seen.from, at: seen.at, holds: true}
 	n.resolver.brought(n.typeURL, seen.from.tap, seen.from.typeURL, seen.from.change)
-	if seen.followed != "" {
-		n.resolver.config.Observer.Followed(seen.followed)
-	}
 }
 
 // said reports whether an error was told last.

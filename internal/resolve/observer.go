@@ -5,9 +5,6 @@ type Failure string
 
 // The failures.
 const (
-	FailureLoop      Failure = "loop"       // redirects that lead back (LOC-1)
-	FailureTooMany   Failure = "too_many"   // more redirects than are followed
-	FailureTarget    Failure = "target"     // a redirect to what is no name, or of another type
 	FailureNoSource  Failure = "unclaimed"  // nobody claims the authority (LOC-4)
 	FailureDirectory Failure = "directory"  // an entry of what is no list collection (LIST-4)
 	FailureEntryType Failure = "entry_type" // an entry of another type
@@ -15,7 +12,7 @@ const (
 
 // Failures lists every Failure.
 func Failures() []Failure {
-	return []Failure{FailureLoop, FailureTooMany, FailureTarget, FailureNoSource, FailureDirectory, FailureEntryType}
+	return []Failure{FailureNoSource, FailureDirectory, FailureEntryType}
 }
 
 // Observer is told what happens, for metrics. Its methods are called from the
@@ -24,9 +21,6 @@ type Observer interface {
 	// Switched tells that a name or a glob whose first place is at an upstream is
 	// served from an alternative from now on, or by a better place again (LOC-5).
 	Switched(upstream string, away bool)
-	// Followed tells that a redirect of an upstream was followed: once for each
-	// content that came of it (LOC-1).
-	Followed(upstream string)
 	// Failed tells that a name cannot be resolved, and why.
 	Failed(reason Failure)
 }
@@ -38,9 +32,6 @@ var _ Observer = NopObserver{}
 
 // Switched does nothing.
 func (NopObserver) Switched(string, bool) {}
-
-// Followed does nothing.
-func (NopObserver) Followed(string) {}
 
 // Failed does nothing.
 func (NopObserver) Failed(Failure) {}

@@ -41,7 +41,7 @@ func (t *tap) touch() int {
 	touched := 0
 	for _, l := range t.leads {
 		for n := range l.users {
-			if n.choice() {
+			if n.choice {
 				touched++
 				n.touch()
 			}

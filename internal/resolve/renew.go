@@ -24,9 +24,6 @@ func (r *Resolver) renew() {
 	r.settings = *s
 	for _, g := range r.globs.all {
 		g.renew()
-		for _, n := range g.members {
-			n.touch()
-		}
 	}
 	for _, n := range r.nodes.all {
 		n.touch()
@@ -44,8 +41,7 @@ func (g *glob) renew() {
 	g.touch()
 }
 
-// same reports whether it is the same place, of an upstream that treats what is there
-// the same way.
+// same reports whether it is the same place, of the same upstream.
 func (p place) same(other place) bool {
 	return p.upstream == other.upstream && p.name.Resolved() == other.name.Resolved()
 }

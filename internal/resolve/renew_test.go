@@ -9,7 +9,7 @@ import (
 )
 
 // as is what the settings of the tests are.
-func as() Settings { return Settings{AlternativeAfter: after, MaxRedirects: hops} }
+func as() Settings { return Settings{AlternativeAfter: after} }
 
 // Names whose authority moves to another upstream are had from there, as soon as that
 // has said what there is; what it has not is gone then, and not before.
@@ -111,26 +111,6 @@ func TestRenew_places_LOC5(t *testing.T) {
 	}
 }
 
-// An upstream begins to have its redirects followed, and settings change.
-func TestRenew_LOC1(t *testing.T) {
-	run(t, func(w *world) {
-		name := at("f", "x")
-		w.planes["f"].has(redirect(name, at("a", "1")))
-		w.planes["a"].has(redirect(at("a", "1"), at("b", "2")))
-		w.planes["b"].has(a(at("b", "2"), "7"))
-		follow := Upstream{Name: "a", Follow: true}
-		c := w.join(delivery.Form{})
-		c.wants(name)
-		c.gets("+" + name + "@to " + at("b", "2"))
-		w.renew(as(), map[string]Upstream{"a": follow})
-		c.gets("+" + name + "@7")
-		w.renew(Settings{AlternativeAfter: after, MaxRedirects: 1}, map[string]Upstream{"a": follow})
-		c.gets("!" + name + " FailedPrecondition: more than 1 redirects: " + name + " → " + at("a", "1") + " → " + at("b", "2"))
-		w.renew(as(), nil)
-		c.gets("+" + name + "@to " + at("b", "2"))
-	})
-}
-
 // How long an upstream has to be away is counted from when it went.
 func TestRenew_LOC5_alternativeAfter(t *testing.T) {
 	run(t, func(w *world) {
@@ -143,7 +123,7 @@ func TestRenew_LOC5_alternativeAfter(t *testing.T) {
 		w.planes["a"].goes()
 		w.wait(after / 2)
 		c.gets()
-		w.renew(Settings{AlternativeAfter: after / 2, MaxRedirects: hops}, nil)
+		w.renew(Settings{AlternativeAfter: after / 2}, nil)
 		c.gets("+" + name + "@2")
 	})
 }

@@ -35,8 +35,6 @@ type Settings struct {
 	// AlternativeAfter is how long an upstream has to be unreachable before
 	// alternatives are asked (LOC-5).
 	AlternativeAfter time.Duration
-	// MaxRedirects is how many redirects are followed one after the other (LOC-1).
-	MaxRedirects int
 }
 
 // Resolver fills the store of names that the relay resolves by itself.

@@ -10,8 +10,6 @@ import (
 // Upstream is a configured upstream, as far as names are concerned.
 type Upstream struct {
 	Name string
-	// Follow says that redirects it answers with are followed and not passed on (LOC-1).
-	Follow bool
 	// Of tells upstreams of one name apart, one of which has taken the place of the other
 	// (Resolver.Renew). It is comparable, and may be nil.
 	Of any

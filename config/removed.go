@@ -1,0 +1,22 @@
+package config
+
+import (
+	"regexp"
+	"slices"
+)
+
+// removed lists the keys that an earlier version had, as docs/configuration.md wrote their paths.
+// A file or a variable that has one is answered with removedMessage.
+var removed = []string{
+	"resolve.max_redirects",
+	"upstreams[].redirects",
+}
+
+const removedMessage = "removed, see CHANGELOG"
+
+var listIndex = regexp.MustCompile(`\[\d+\]`)
+
+// isRemoved reports whether the key at a path was removed.
+func isRemoved(path string) bool {
+	return slices.Contains(removed, listIndex.ReplaceAllString(path, "[]"))
+}
