@@ -32,6 +32,7 @@ type Config struct {
 	Aggregation Aggregation `yaml:"aggregation"`
 	Access      Access      `yaml:"access"`
 	Types       Types       `yaml:"types"`
+	Ready       Ready       `yaml:"ready"`
 	Limits      Limits      `yaml:"limits"`
 	Cache       Cache       `yaml:"cache"`
 	Resolve     Resolve     `yaml:"resolve"`
@@ -138,6 +139,11 @@ type Admin struct {
 
 	TLS        *ServerTLS `yaml:"tls,omitempty"`         // nil: plaintext
 	TokensFile string     `yaml:"tokens_file,omitempty"` // of those who may ask; empty: everybody who reaches it
+}
+
+// Ready configures when the relay is ready for clients (SUR-5).
+type Ready struct {
+	Unserved Unserved `yaml:"unserved"` // whether streams that end unserved take it back
 }
 
 // Upstream is one control plane: servers, or files in their place.

@@ -36,6 +36,7 @@ func Default() *Config {
 		Aggregation: Aggregation{Otherwise: Isolate, Linger: Duration(5 * time.Minute)},
 		Access:      Access{Otherwise: Allow},
 		Types:       Types{Secret: []string{"sds"}},
+		Ready:       Ready{Unserved: UnservedOn},
 		Limits:      defaultLimits(),
 		Cache: Cache{
 			MaxResources: 1_000_000,

@@ -125,6 +125,20 @@ func (a *Admission) UnmarshalText(text []byte) error {
 	return oneOf(a, text, AutoAdmission, AdmissionOff)
 }
 
+// Unserved is whether a relay that can serve none of its clients is ready (SUR-5).
+type Unserved string
+
+// The ways.
+const (
+	UnservedOn  Unserved = "on"  // it is not, so that clients go to another relay
+	UnservedOff Unserved = "off" // it is: all relays share one upstream, and clients have no other server
+)
+
+// UnmarshalText takes on or off.
+func (u *Unserved) UnmarshalText(text []byte) error {
+	return oneOf(u, text, UnservedOn, UnservedOff)
+}
+
 // oneOf sets v to text if it is one of the choices.
 func oneOf[T ~string](v *T, text []byte, choices ...T) error {
 	if !slices.Contains(choices, T(text)) {

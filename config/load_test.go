@@ -187,6 +187,7 @@ func TestParseEveryKey(t *testing.T) {
 			}},
 		},
 		Types: Types{Secret: []string{"sds", "type.googleapis.com/example.Key"}},
+		Ready: Ready{Unserved: UnservedOff},
 		Peers: Peers{
 			Addresses: []string{"relays.xds.svc:18443", "192.0.2.9:18443"}, Identities: []string{"spiffe://td/relay", "urn:example:relay"},
 			Listener: "relays", MaxBytes: 64 * MiB,

@@ -297,6 +297,19 @@ func (s *Server) SetLimits(l Limits) { s.shared.setLimits(l) }
 // subscribe to already stays. It may be called from any goroutine.
 func SetShort(s *Server, is bool) { s.shared.names.memory(is) }
 
+// Serving reports whether any stream or poll is served now: it was sent something, or it has been there for so long
+// that it would have ended otherwise (ABS-2, SUR-5). It may be called from any goroutine.
+func Serving(s *Server, long time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.members {
+		if st, ok := m.(*stream); !ok || servedBy(st, long) {
+			return true // a poll that is held has what there is
+		}
+	}
+	return false
+}
+
 // SetIdentifier changes the relay's own part of the control plane identifier (STR-10).
 func (s *Server) SetIdentifier(own string) { s.shared.identifier.Store(&own) }
 

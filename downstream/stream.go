@@ -93,6 +93,18 @@ func (st *stream) yield() {
 	}
 }
 
+// servedBy reports whether a stream is served: see [Serving].
+func servedBy(st *stream, long time.Duration) bool {
+	st.standing.mu.Lock()
+	defer st.standing.mu.Unlock()
+	for _, t := range st.types.list {
+		if t.status.Responses > 0 || t.status.Subscriptions > 0 && time.Since(st.standing.since) > long {
+			return true
+		}
+	}
+	return false
+}
+
 // status returns the stream's Status.
 func (st *stream) status() Status {
 	st.standing.mu.Lock()

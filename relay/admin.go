@@ -21,7 +21,7 @@ import (
 const adminIndex = `xdsrelay %s
 
 /metrics                   Prometheus metrics
-/livez                     200 while every lock and loop makes progress, otherwise 503 and what is stuck
+/livez                     200 while every lock and loop makes progress, otherwise 503 and what is stuck; /healthz is the same
 /readyz                    200 if the relay is ready for clients, otherwise 503 and the reason; output=json shows each upstream
 /clients?node=             the clients' streams and polls: subscriptions, acknowledgements, rejections
 /upstreams                 the control planes: sessions, streams, cached resources by type
@@ -45,6 +45,7 @@ func (a adminPort) handler() http.Handler {
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.relay.gather, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.HandleFunc("GET /livez", a.serveLive)
+	mux.HandleFunc("GET /healthz", a.serveLive)
 	mux.HandleFunc("GET /readyz", a.serveReady)
 	mux.HandleFunc("GET /clients", a.serveClients)
 	mux.HandleFunc("GET /upstreams", a.serveUpstreams)

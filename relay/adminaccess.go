@@ -112,7 +112,7 @@ func (a adminPort) admit(next http.Handler) http.Handler {
 // isProbe reports whether a request is a probe of an orchestrator.
 func isProbe(req *http.Request) bool {
 	switch req.URL.Path {
-	case "/livez", "/readyz":
+	case "/livez", "/healthz", "/readyz":
 		return req.Method == http.MethodGet || req.Method == http.MethodHead
 	}
 	return false

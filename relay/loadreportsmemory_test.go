@@ -56,15 +56,15 @@ func TestLoadReportMemory_LIM1_LIM3_ACC5(t *testing.T) {
 			cfg.Limits.NodeBytes = 32 * config.KiB
 			cfg.Access.Verify = []config.VerifyRule{{Name: "nobody", Require: `node.id == "nobody"`}}
 			r := run(t, cfg)
-			conn, err := grpc.NewClient(r.xds, grpc.WithTransportCredentials(insecure.NewCredentials()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
 			report := encodedReport(t, c.node, c.bytes)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			for range reports {
+			for range reports { // a connection that sends what nobody reads is slowed down
+				conn, err := grpc.NewClient(r.xds, grpc.WithTransportCredentials(insecure.NewCredentials()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
 				stream, err := loadv3.NewLoadReportingServiceClient(conn).StreamLoadStats(t.Context())
 				if err != nil {
 					t.Fatal(err)

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/excerpt"
 	"github.com/xdsrelay/xdsrelay/upstream"
@@ -22,12 +24,15 @@ const (
 	// muteAfter is how long an upstream may owe an answer before it counts as one that does not
 	// answer (SUR-2).
 	muteAfter = 8 * time.Second
+	// startGrace is how long a relay that begins waits for all required upstreams, if one of them is there (SUR-5).
+	startGrace = 30 * time.Second
 )
 
 // health is what the relay says of itself to those who decide whether clients should come.
 type health struct {
 	relay    *Relay
-	complete atomic.Bool // all upstreams that there were have been reached
+	complete atomic.Bool // readiness waits for no upstream any more
+	unserved unserved
 }
 
 // reach tries to connect to an upstream until that succeeds once. Sessions begin
@@ -93,6 +98,8 @@ type upstreamReady struct {
 	Cause    string       `json:"cause,omitempty"`
 	Answered time.Time    `json:"last_answer,omitzero"`
 	Held     []heldLoss   `json:"held,omitempty"` // losses that clients are not told yet (SUR-3)
+
+	away bool // it cannot be reached; one that refuses clients can
 }
 
 // counts reports whether readiness need not wait for the upstream.
@@ -117,7 +124,18 @@ type readiness struct {
 	Reason    string          `json:"reason"`
 	Upstreams []upstreamReady `json:"upstreams"`
 	Frozen    []OrderView     `json:"held_by_operator,omitempty"`
+	Scopes    []scopeReady    `json:"scopes,omitempty"` // that have something to serve, unless the admin port asks for tokens
 }
+
+// scopeReady is a scope that can be served from what is cached.
+type scopeReady struct {
+	Upstream  string `json:"upstream"`
+	Scope     string `json:"scope"`
+	Resources int64  `json:"resources"`
+}
+
+// maxScopesShown is how many scopes the text of /readyz has.
+const maxScopesShown = 10
 
 // text is the reason, and a line for each upstream that cannot be had now and for all that is held.
 func (v *readiness) text() string {
@@ -135,7 +153,31 @@ func (v *readiness) text() string {
 	for i := range v.Frozen {
 		fmt.Fprintln(&b, heldText(&v.Frozen[i]))
 	}
+	for i, s := range v.Scopes {
+		if i == maxScopesShown {
+			fmt.Fprintf(&b, "and %d more scopes: output=json has them\n", len(v.Scopes)-i)
+			break
+		}
+		fmt.Fprintf(&b, "can serve: %s, scope %q, %d resources\n", s.Upstream, s.Scope, s.Resources)
+	}
 	return b.String()
+}
+
+// scopes lists the scopes that can be served from what is cached, by upstream and name.
+func (h *health) scopes() (all []scopeReady) {
+	for _, s := range h.relay.hub.list() {
+		n := int64(0)
+		for _, t := range s.store.Stats() {
+			n += t.Resources
+		}
+		if n > 0 {
+			all = append(all, scopeReady{s.key.plane, s.key.scope, n})
+		}
+	}
+	slices.SortFunc(all, func(a, b scopeReady) int {
+		return cmp.Or(strings.Compare(a.Upstream, b.Upstream), strings.Compare(a.Scope, b.Scope))
+	})
+	return all
 }
 
 // availabilities says of each upstream what it can do for new clients, by name.
@@ -147,7 +189,7 @@ func (h *health) availabilities(now time.Time) []upstreamReady {
 		u := upstreamReady{Name: name, State: reachedOnce, Required: h.relay.hub.configOf(p).Required, Answered: c.Answered}
 		switch since := p.outage().Since; {
 		case !p.everReached():
-			u.State, u.Since, u.Cause = notReached, p.reaching.sought(), p.reaching.why()
+			u.State, u.Since, u.Cause, u.away = notReached, p.reaching.sought(), p.reaching.why(), true
 			switch {
 			case h.relay.hub.snapshots.has(name):
 				u.State = restored
@@ -157,6 +199,7 @@ func (h *health) availabilities(now time.Time) []upstreamReady {
 		case h.relay.outages.away(p, after, now) != "":
 			from, _ := h.relay.hub.reachable(p)
 			u.State, u.Since = unreachable, cmp.Or(since, p.reaching.failing())
+			u.away = !p.denies()
 			u.Cause = excerpt.Head(upstream.JoinCauses(from.Causes()), maxCause)
 		case !c.Unanswered.IsZero() && now.Sub(c.Unanswered) >= muteAfter:
 			u.State, u.Since, u.Cause = mute, c.Unanswered, "it owes an answer"
@@ -167,11 +210,10 @@ func (h *health) availabilities(now time.Time) []upstreamReady {
 	return all
 }
 
-// ready says whether clients should come (SUR-5): the relay listens, is not draining, and has
-// reached each upstream once that is required and of which it has no restored content. Once that
-// was so, upstreams count no longer, whatever a reload adds: clients that are served must not be
-// sent away for an upstream that they may not need. Then the relay is ready as long as it can
-// serve anything.
+// ready says whether clients should come (SUR-5): the relay listens, is not draining, and could begin (completed). Once
+// that was so, upstreams count no longer, whatever a reload adds: clients that are served must not be sent away for an
+// upstream that they may not need. Only when clients that come end unserved, and no other is served, are they to go
+// elsewhere for a while.
 func (h *health) ready(now time.Time) *readiness {
 	v := &readiness{Upstreams: h.availabilities(now)}
 	for _, x := range h.relay.orders.frozen(now) {
@@ -189,19 +231,40 @@ func (h *health) ready(now time.Time) *readiness {
 		v.Reason = "not listening yet"
 	case unready != "":
 		v.Reason = unready
-	case !h.complete.Load() && !h.completed(v.Upstreams):
+	case !h.completed(v.Upstreams, now):
 		v.Reason = "not reached yet: " + texts(v.Upstreams, func(u *upstreamReady) bool { return !u.counts() })
-	case !h.serves(v.Upstreams) && slices.ContainsFunc(v.Upstreams, func(u upstreamReady) bool { return u.Required }):
-		v.Reason = "nothing is cached, and no upstream can be reached: " + texts(v.Upstreams, func(u *upstreamReady) bool { return !u.gives() })
 	default:
 		v.Reason, v.Ready = "ready", true
+		if since := h.unservedSince(v.Upstreams, now); !since.IsZero() {
+			v.Reason = fmt.Sprintf("since %s: streams end unserved, no other is served, and no upstream can be reached that they need: ", since.UTC().Format(time.RFC3339)) +
+				texts(v.Upstreams, func(u *upstreamReady) bool { return u.away })
+			v.Ready = false
+		}
 	}
 	return v
 }
 
-// completed reports, and notes for good, that readiness need not wait for any upstream.
-func (h *health) completed(all []upstreamReady) bool {
-	if slices.ContainsFunc(all, func(u upstreamReady) bool { return !u.counts() }) {
+// unservedSince says since when the relay is not ready because it can serve none of those who come; zero: it is.
+func (h *health) unservedSince(all []upstreamReady, now time.Time) time.Time {
+	c := h.relay.now.Load().config
+	if c.Ready.Unserved == config.UnservedOff {
+		return time.Time{}
+	}
+	return h.unserved.judge(now, supplies{all, h.relay.cache.Resources(), func() bool {
+		return downstream.Serving(h.relay.server, c.Server.UnreachableAfter.Std()+unservedLong)
+	}})
+}
+
+// completed reports, and notes for good, that the relay may begin: no required upstream is waited for, or one is there and
+// the others were waited for long enough.
+func (h *health) completed(all []upstreamReady, now time.Time) bool {
+	if h.complete.Load() {
+		return true
+	}
+	waits := func(u upstreamReady) bool { return !u.counts() }
+	begun := !h.relay.started.IsZero() && now.Sub(h.relay.started) >= startGrace
+	if slices.ContainsFunc(all, waits) &&
+		!(begun && slices.ContainsFunc(all, func(u upstreamReady) bool { return u.Required && u.counts() })) {
 		return false
 	}
 	h.complete.Store(true)
@@ -229,10 +292,10 @@ func texts(all []upstreamReady, which func(*upstreamReady) bool) string {
 // tell has the health service of gRPC say whether the relay can serve any client (ABS-2). A relay that has
 // just begun cannot, before it has content or has reached an upstream.
 func (h *health) tell() {
-	all := h.availabilities(time.Now())
-	if !h.complete.Load() {
-		h.completed(all)
-	}
+	now := time.Now()
+	all := h.availabilities(now)
+	h.completed(all, now)
+	h.unservedSince(all, now)
 	h.relay.server.SetServing(h.serves(all))
 }
 
@@ -242,6 +305,9 @@ func (a adminPort) serveReady(w http.ResponseWriter, req *http.Request) {
 	code := http.StatusOK
 	if !v.Ready {
 		code = http.StatusServiceUnavailable
+	}
+	if a.relay.admin.tokens == nil && (!v.Ready || wantsJSON(req)) { // names of scopes are not for everybody
+		v.Scopes = a.relay.health.scopes()
 	}
 	if wantsJSON(req) {
 		indentedAs(w, code, v)

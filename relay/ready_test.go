@@ -115,19 +115,133 @@ func TestReady_SUR5_whileAnythingIsServed(t *testing.T) {
 	}
 }
 
-// A relay that was ready and has nothing to serve any more says so until it has.
-func TestReady_SUR5_nothingToServe(t *testing.T) {
+// An upstream that is away does not take readiness back, though nothing is cached. Clients that end unserved do, until
+// it is there again.
+func TestReady_SUR5_unserved(t *testing.T) {
 	a := newPlaneServer(t, contents{"x": "1"})
 	cfg := configOf(upstreamAt("a", a.address))
 	cfg.Server.UnreachableAfter = config.Duration(time.Millisecond)
 	r := run(t, cfg)
 	r.comes("/readyz", "ready")
 	a.stop()
-	c := r.join("client") // whose stream finds out that nobody is there
-	defer c.stop()
-	r.comes("/readyz", "nothing is cached, and no upstream can be reached: a (")
+	for range 3 {
+		c := r.join("client")
+		c.comesTo("an end", func() bool { return c.ended != nil })
+	}
+	r.comes("/readyz", "streams end unserved, no other is served, and no upstream can be reached that they need: a (")
+	if v, code := r.readiness(); code != http.StatusServiceUnavailable || v.Ready {
+		t.Errorf("%d: %+v", code, v)
+	}
 	newPlaneServerAt(t, a.address, contents{"x": "1"})
-	r.comes("/readyz", "ready")
+	r.comes("/readyz", "ready\n")
+	r.join("client").holds(contents{"x": "1"})
+	if v, _ := r.readiness(); len(v.Scopes) != 1 || v.Scopes[0].Upstream != "a" || v.Scopes[0].Resources == 0 {
+		t.Errorf("it can serve %+v", v.Scopes)
+	}
+}
+
+// The relay is not ready from the third stream on that ends unserved within half a minute, while nobody is served. That
+// ends with an upstream that is reached or with content, and after a minute at the latest.
+func TestUnserved_SUR5(t *testing.T) {
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := func(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
+	away, there := []upstreamReady{{Name: "a", away: true}, {Name: "b"}}, []upstreamReady{{Name: "a"}, {Name: "b"}}
+	never, always := func() bool { return false }, func() bool { return true }
+	type step struct {
+		at        int
+		upstreams []upstreamReady
+		resources int64
+		serving   func() bool
+		red       bool
+	}
+	for name, c := range map[string]struct {
+		ends   []int // seconds at which streams end unserved
+		polled int   // when a poll was answered; 0: never
+		steps  []step
+	}{
+		"two are too few":                  {[]int{1, 2}, 0, []step{{2, away, 0, never, false}}},
+		"three within half a minute":       {[]int{1, 2, 31}, 0, []step{{31, away, 0, never, true}, {32, away, 0, always, true}}},
+		"three in a longer time":           {[]int{1, 2, 33}, 0, []step{{33, away, 0, never, false}}},
+		"another stream is served":         {[]int{1, 2, 3}, 0, []step{{3, away, 0, always, false}, {4, away, 0, never, true}}},
+		"a poll was answered":              {[]int{1, 2, 33, 34, 35}, 5, []step{{35, away, 0, never, false}, {36, away, 0, never, true}}},
+		"all upstreams can be reached":     {[]int{1, 2, 3}, 0, []step{{3, there, 0, never, false}}},
+		"an upstream alone is away":        {nil, 0, []step{{3, away, 0, never, false}, {100, away, 0, never, false}}},
+		"until the upstream is reached":    {[]int{1, 2, 3}, 0, []step{{3, away, 0, never, true}, {9, there, 0, never, false}, {10, away, 0, never, false}}},
+		"until there is content":           {[]int{1, 2, 3}, 0, []step{{3, away, 7, never, true}, {9, away, 7, never, true}, {10, away, 8, never, false}}},
+		"a minute at most, and then again": {[]int{1, 2, 3, 50, 51, 52}, 0, []step{{52, away, 0, never, true}, {111, away, 0, never, true}, {112, away, 0, never, false}, {113, away, 0, never, false}}},
+	} {
+		var u unserved
+		for _, end := range c.ends {
+			u.note(at(end))
+		}
+		if c.polled > 0 {
+			u.polled.Store(at(c.polled).UnixNano())
+		}
+		for _, s := range c.steps {
+			since := u.judge(at(s.at), supplies{s.upstreams, s.resources, s.serving})
+			if red := !since.IsZero(); red != s.red {
+				t.Errorf("SUR-5: %s: after %d s it is not ready: %v, want %v", name, s.at, red, s.red)
+			}
+		}
+	}
+}
+
+// With ready.unserved: off nothing that ends unserved takes readiness back.
+func TestReady_SUR5_unservedOff(t *testing.T) {
+	for how, want := range map[config.Unserved]bool{config.UnservedOn: false, config.UnservedOff: true} {
+		cfg := configOf(upstreamAt("a", nowhere))
+		cfg.Ready.Unserved = how
+		r, err := New(cfg, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.serving.Store(true)
+		r.health.complete.Store(true)
+		for range 3 {
+			r.health.unserved.Unserved("delta")
+		}
+		if v := r.health.ready(time.Now()); v.Ready != want {
+			t.Errorf("%s: ready is %v: %s", how, v.Ready, v.Reason)
+		}
+	}
+}
+
+// A relay that begins waits half a minute for all required upstreams, and then for one.
+func TestReady_SUR5_start(t *testing.T) {
+	r, err := New(configOf(upstreamAt("a", nowhere), secondary(nowhere, true)), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.serving.Store(true)
+	r.started = time.Now()
+	ready := func(after time.Duration) *readiness { return r.health.ready(r.started.Add(after)) }
+	if v := ready(time.Hour); v.Ready {
+		t.Errorf("ready though no required upstream was reached: %s", v.Reason)
+	}
+	r.hub.present()["a"].reached.Store(true)
+	if v := ready(startGrace - time.Second); v.Ready || !strings.HasPrefix(v.Reason, "not reached yet: b (") {
+		t.Errorf("before its time: ready is %v: %s", v.Ready, v.Reason)
+	}
+	if v := ready(startGrace); !v.Ready || !strings.Contains(v.text(), "not reached: b (") {
+		t.Errorf("SUR-5: ready is %v: %s", v.Ready, v.text())
+	}
+	r.hub.present()["a"].reached.Store(false)
+	if v := ready(startGrace + time.Second); !v.Ready {
+		t.Errorf("an upstream's absence alone took it back: %s", v.Reason)
+	}
+}
+
+// /healthz is what /livez is.
+func TestHealthz_SUR5(t *testing.T) {
+	r := run(t, configOf(upstreamAt("a", nowhere)))
+	resp, err := http.Get("http://" + r.admin + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK || r.page("/healthz") != r.page("/livez") {
+		t.Errorf("%s: %q", resp.Status, r.page("/healthz"))
+	}
 }
 
 // mutePlane takes streams, and answers nothing before it is told to.

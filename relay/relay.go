@@ -250,9 +250,10 @@ func (r *Relay) listener(cfg *config.Config) error {
 		DebugServices: s.DebugServices,
 		Credentials:   identity.Credentials(),
 		Router:        r.router,
-		Observer:      r.metrics.Downstream(),
+		Observer:      &r.health.unserved,
 		Log:           r.log,
 	}
+	r.health.unserved.Observer = r.metrics.Downstream()
 	r.boundConnections(&cfg.Limits)
 	var err error
 	if r.ports, err = r.openPorts(s); err != nil {
