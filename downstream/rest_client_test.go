@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	clusterv2 "github.com/envoyproxy/go-control-plane/envoy/api/v2"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -76,8 +75,6 @@ func (p *plane) reals(typeURL, version string, names ...string) []*discovery.Res
 			m = &clusterv3.Cluster{Name: name, AltStatName: version}
 		case endpointType:
 			m = &endpointv3.ClusterLoadAssignment{ClusterName: name, NamedEndpoints: map[string]*endpointv3.Endpoint{version: {}}}
-		case v2ClusterType:
-			m = &clusterv2.Cluster{Name: name, AltStatName: version}
 		case listenerType:
 			m = &listenerv3.Listener{Name: name, StatPrefix: version}
 		default:
@@ -234,8 +231,6 @@ func tellREST(tb testing.TB, r *discovery.DiscoveryResponse) string {
 		switch m := m.(type) {
 		case *clusterv3.Cluster:
 			all = append(all, m.Name+"="+m.AltStatName)
-		case *clusterv2.Cluster:
-			all = append(all, "v2:"+m.Name+"="+m.AltStatName)
 		case *listenerv3.Listener:
 			all = append(all, m.Name+"="+m.StatPrefix)
 		case *endpointv3.ClusterLoadAssignment:

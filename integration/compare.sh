@@ -10,9 +10,11 @@ folder=$(mktemp -d)
 trap 'git worktree remove --force "$folder/tree" 2>/dev/null || true; rm -rf "$folder"' EXIT
 git worktree add --quiet --detach "$folder/tree" "$OLD"
 
-# Paths are left out of both, so that what did not change is compiled once.
-go -C "$folder/tree" build -trimpath -o "$folder/old" ./cmd/xdsrelay
-go build -trimpath -o "$folder/new" ./cmd/xdsrelay
+# Both are built as "make build" does it. What did not change is compiled once.
+export CGO_ENABLED=0
+flags=(-tags grpcnotrace -trimpath -ldflags '-s -w')
+go -C "$folder/tree" build "${flags[@]}" -o "$folder/old" ./cmd/xdsrelay
+go build "${flags[@]}" -o "$folder/new" ./cmd/xdsrelay
 go test -timeout 24h -count 1 -v -run '^TestCompare$' ./integration/compare \
   -compare.old="$folder/old" -compare.new="$folder/new" -compare.from="${FROM:-1}" -compare.seeds="${SEEDS:-300}" "$@" |
   grep -v -e '^=== ' -e '^ *--- PASS'

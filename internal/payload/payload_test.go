@@ -106,7 +106,6 @@ func TestJSON_OPS6(t *testing.T) {
 		"OPS-6 in a secret response": {resource.SecretType, &anypb.Any{TypeUrl: unheard, Value: []byte(hush)}, `{"@type":"` + unheard + `",` + redactedIs},
 		"OPS-6 a secret within":      {"x", within(secretResource()), `{"@type":"` + resource.ClusterType + `","typed_extension_protocol_options":{"a":{"@type":"` + structType + `","value":{"@type":"` + resource.SecretType + `",` + redactedIs + `}}}`},
 		"OPS-6 fields":               {"x", encoded.Any(certificate()), `{"@type":"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.TlsCertificate","certificate_chain":{"inline_string":"chain"},"private_key":{"inline_string":"[redacted]"},"password":{"inline_string":"[redacted]"}}`},
-		"OPS-6 fields of v2":         {"x", &anypb.Any{TypeUrl: "type.googleapis.com/envoy.api.v2.auth.TlsCertificate", Value: encoded.Any(certificate()).GetValue()}, `{"@type":"type.googleapis.com/envoy.api.v2.auth.TlsCertificate","certificate_chain":{"inline_string":"chain"},"private_key":{"inline_string":"[redacted]"},"password":{"inline_string":"[redacted]"}}`},
 		"OPS-6 a list that is sensitive": {
 			"x", encoded.Any(&tlsv3.TlsSessionTicketKeys{Keys: []*corev3.DataSource{inline(hush)}}),
 			`{"@type":"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.TlsSessionTicketKeys"}`,
@@ -166,6 +165,11 @@ func TestJSON_OPS6(t *testing.T) {
 			encoded.Any(withUnknownField(&clusterv3.Cluster{ConnectTimeout: endless})),
 			`{"@type":"` + resource.ClusterType + `","bytes":25,"note":"cannot be written as JSON"}`,
 			`{"@type":"` + resource.ClusterType + `","value":"IgoIgICAgICAgIAQ"}`,
+		},
+		"OPS-6 a certificate of v2": {
+			&anypb.Any{TypeUrl: "type.googleapis.com/envoy.api.v2.auth.TlsCertificate", Value: []byte(hush)},
+			`{"@type":"type.googleapis.com/envoy.api.v2.auth.TlsCertificate",` + unknownIs,
+			`{"@type":"type.googleapis.com/envoy.api.v2.auth.TlsCertificate","value":"aHVzaC1odXNo"}`,
 		},
 		"an empty Any": {&anypb.Any{}, `{"@type":"","bytes":0,"note":"of a type that this build does not know"}`, `{"@type":""}`},
 	} {

@@ -3,7 +3,6 @@ package restjson
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -161,9 +160,8 @@ func received(body *Body, typeURL string) (*Response, error) {
 	return ReadResponse(r, typeURL, 1<<20)
 }
 
-func TestVAR5_VAR9_STR10_roundTrip(t *testing.T) {
+func TestVAR5_STR10_roundTrip(t *testing.T) {
 	all := one()
-	maps.Copy(all, old())
 	for typeURL, message := range all {
 		for _, wrapped := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s wrapped %v", typeURL, wrapped), func(t *testing.T) {
@@ -197,7 +195,7 @@ func TestVAR5_VAR9_STR10_roundTrip(t *testing.T) {
 			})
 		}
 	}
-	if len(all) != len(Paths()) {
+	if len(all) != len(Paths())-len(v2Paths) {
 		t.Error("a type is missing")
 	}
 }

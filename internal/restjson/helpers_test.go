@@ -4,13 +4,9 @@ import (
 	"net/http"
 	"testing"
 
-	apiv2 "github.com/envoyproxy/go-control-plane/envoy/api/v2"
-	authv2 "github.com/envoyproxy/go-control-plane/envoy/api/v2/auth"
-	listenerv2 "github.com/envoyproxy/go-control-plane/envoy/api/v2/listener"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	managerv2 "github.com/envoyproxy/go-control-plane/envoy/config/filter/network/http_connection_manager/v2"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	compressorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/compressor/v3"
@@ -18,7 +14,6 @@ import (
 	managerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	upstreamsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
-	runtimev2 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v2"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	runtimev3 "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
@@ -124,22 +119,6 @@ func secret(name string) *tlsv3.Secret {
 	return &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
 		PrivateKey: &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: []byte(hush)}},
 	}}}
-}
-
-// old is a resource called "x" of each type of v2 that can be polled (VAR-9).
-func old() map[string]proto.Message {
-	all := make(map[string]proto.Message)
-	for _, m := range []proto.Message{
-		&apiv2.Listener{Name: "x", FilterChains: []*listenerv2.FilterChain{{Filters: []*listenerv2.Filter{{
-			Name:       "http",
-			ConfigType: &listenerv2.Filter_TypedConfig{TypedConfig: encoded.Any(&managerv2.HttpConnectionManager{StatPrefix: "p"})},
-		}}}}},
-		&apiv2.RouteConfiguration{Name: "x"}, &apiv2.ScopedRouteConfiguration{Name: "x"}, &apiv2.Cluster{Name: "x"},
-		&apiv2.ClusterLoadAssignment{ClusterName: "x"}, &authv2.Secret{Name: "x"}, &runtimev2.Runtime{Name: "x"},
-	} {
-		all[resource.APITypePrefix+string(m.ProtoReflect().Descriptor().FullName())] = m
-	}
-	return all
 }
 
 // one is a resource called "x" of each type of v3 that can be polled.

@@ -27,7 +27,7 @@ func Path(typeURL string) (string, bool) {
 }
 
 // serviceAt gives the service that is polled at a path, the zero Service for any other. The list
-// collections of its type are polled there too (LIST-1), and at v2's paths v3's type (VAR-9).
+// collections of its type are polled there too (LIST-1). At v2's paths it is v3's type that is polled (VAR-9).
 func serviceAt(path string) apiservices.Service {
 	for _, s := range services {
 		if s.Path == path {

@@ -54,12 +54,12 @@ func (i *Incoming) Size() int { return len(i.body) }
 
 // Decode decodes a poll. The request that it gives has its type_url set: to that of
 // the path if it says none (VAR-10). It may be that of the type's list collections
-// (LIST-1).
+// (LIST-1). At v2's paths it is v3's type: JSON is made with types, and those of v2 are not linked.
 //
 // Decoding takes some hundred nanoseconds and up to 250 bytes for each value (LIM-3).
 //
 // 400 is for JSON that is malformed, is no DiscoveryRequest, or is one for another
-// type (REST-2). Fields that this build does not know are passed over, since a newer
+// type, or for one of v2 (REST-2). Fields that this build does not know are passed over, since a newer
 // client may send them.
 func (i *Incoming) Decode() (*discoveryv3.DiscoveryRequest, error) {
 	req := new(discoveryv3.DiscoveryRequest)
@@ -70,6 +70,9 @@ func (i *Incoming) Decode() (*discoveryv3.DiscoveryRequest, error) {
 		req.ErrorDetail.Details = nil // nobody reads them
 	}
 	switch asked := req.GetTypeUrl(); {
+	case i.service.V3 != "" && (asked == "" || asked == i.service.TypeURL):
+		return nil, refuse(http.StatusBadRequest, "resources of API v2 are not served as JSON: poll with type_url %q, or ask for %s on a gRPC stream",
+			i.service.V3, i.service.TypeURL)
 	case asked == "":
 		req.TypeUrl = i.service.TypeURL
 	case !i.service.Serves(asked):

@@ -77,13 +77,14 @@ func TestVAR9_paths(t *testing.T) {
 		return got.GetTypeUrl(), err
 	}
 	const v2Cluster = "type.googleapis.com/envoy.api.v2.Cluster"
-	for body, want := range map[string]string{
-		`{}`:                               v2Cluster,
-		`{"type_url":"` + v2Cluster + `"}`: v2Cluster,
-		`{"type_url":"` + resource.ClusterType + `"}`: resource.ClusterType,
-	} {
-		if got, err := poll(body); err != nil || got != want {
-			t.Errorf("VAR-9 %s asks for %q: %v", body, got, err)
+	if got, err := poll(`{"type_url":"` + resource.ClusterType + `"}`); err != nil || got != resource.ClusterType {
+		t.Errorf("VAR-9 a poll for v3's type asks for %q: %v", got, err)
+	}
+	for _, body := range []string{`{}`, `{"type_url":"` + v2Cluster + `"}`} {
+		const want = `resources of API v2 are not served as JSON: poll with type_url "` + resource.ClusterType + `", or ask for ` + v2Cluster + ` on a gRPC stream`
+		_, err := poll(body)
+		if refused, ok := errors.AsType[*StatusError](err); !ok || refused.Code != http.StatusBadRequest || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("VAR-9 %s: %v", body, err)
 		}
 	}
 	const others = `type_url must be "` + v2Cluster + `" or "` + resource.ClusterType +
