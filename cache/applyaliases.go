@@ -59,6 +59,7 @@ func serveAlias(t *Table, e *Entry, r *wire.Resource, now time.Time) {
 		if !r.Restored() {
 			confirm(t, e)
 		}
+		t.rejections.sentAgain(e, r)
 		resent(t, e, r, now)
 	} else {
 		t.aliases.drop(e)

@@ -46,6 +46,7 @@ func (u *update) resource(t *Table, key string, r *wire.Resource) {
 		t.store.changes.add(coll)
 		t.store.changes.bring(e)
 		t.references.usersChanged(e)
+		t.rejections.sentAgain(e, r)
 		resent(t, e, r, u.received)
 	default:
 		if r.Size() == e.res.Size() && r.Restored() == e.res.Restored() { // or it is called otherwise (same)
@@ -55,6 +56,7 @@ func (u *update) resource(t *Table, key string, r *wire.Resource) {
 				coll.encoded.chunks.drop()
 			}
 		}
+		t.rejections.sentAgain(e, r)
 		resent(t, e, r, u.received)
 	}
 	if solved && e.extra.err != nil {

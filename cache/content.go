@@ -18,7 +18,7 @@ func (t *Table) put(e *Entry, r *wire.Resource, coll *Collection, now time.Time)
 	}
 	t.dropContent(e)
 	t.clearError(e)
-	t.clearSuspect(e)
+	t.rejections.clear(e)
 	e.marks.ReusedVersion = t.serverVersions.reused(e, r)
 	e.res, e.state = r, Present
 	if r.Restored() {
@@ -136,7 +136,7 @@ func (t *Table) releaseContent(e *Entry) {
 		}
 	}
 	t.dropContent(e)
-	t.clearSuspect(e)
+	t.rejections.clear(e)
 	t.shareKey(e)
 }
 
@@ -214,19 +214,3 @@ func returned(t *Table, e *Entry) {
 		e.extra.audience.Changed()
 	}
 }
-
-// Suspect records that a client rejected the content of e alone.
-func (t *Table) Suspect(e *Entry) {
-	if e.marks.Suspect || t.suspects >= maxSuspects {
-		return
-	}
-	e.marks.Suspect = true
-	t.suspects++
-	if e.Member() {
-		e.coll.encoded.chunks.drop()
-	}
-}
-
-// maxSuspects bounds the resources of a table that go to every client alone because some
-// client rejected them alone (ACK-3).
-const maxSuspects = 64

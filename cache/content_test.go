@@ -114,7 +114,7 @@ func TestSuspects_ACK3(t *testing.T) {
 	table := k.store.FindTable(cds, WholeType)
 	suspect := func(i int) *Entry {
 		e := table.Find(fmt.Sprint("a", i))
-		table.Suspect(e)
+		table.rejections.Add(e, new(rejection))
 		return e
 	}
 	suspect(0)

@@ -17,7 +17,7 @@ func (t *Table) forgetUnused(e *Entry) {
 	}
 	t.serverVersions.depart(e)
 	t.lifetimes.end(e)
-	t.clearSuspect(e)
+	t.rejections.clear(e)
 	t.excuses.drop(e)
 	if e.res != nil {
 		t.account(-1, -e.Size())

@@ -29,9 +29,9 @@ type Table struct {
 	unglobbed      globIndex
 	absences       absences
 
-	lifetimes lifetimes
-	excuses   excuses
-	suspects  int // entries with content that a client rejected alone
+	lifetimes  lifetimes
+	excuses    excuses
+	rejections Rejections
 
 	usage usage
 }
@@ -131,14 +131,6 @@ func sharesStream(t *Table) bool {
 		return s.single[t.typeURL]
 	}
 	return s.single[""]
-}
-
-// clearSuspect forgets that a client rejected the content of e.
-func (t *Table) clearSuspect(e *Entry) {
-	if e.marks.Suspect {
-		e.marks.Suspect = false
-		t.suspects--
-	}
 }
 
 // assignStream gives the table its stream: the first one, unless that carries the other kind of

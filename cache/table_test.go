@@ -34,14 +34,14 @@ func TestSuspectsCounted_ACK3(t *testing.T) {
 	k.says(WholeType, "+a@1", "+b@1", "+c@1")
 	table := k.store.FindTable(cds, WholeType)
 	for _, name := range []string{"a", "b", "c", "c"} {
-		table.Suspect(table.Find(name))
+		table.rejections.Add(table.Find(name), new(rejection))
 	}
 	for i, said := range []string{"", "+a@1", "+a@2", "-b", "+c@2"} {
 		if said != "" {
 			k.says(WholeType, said)
 		}
-		if want := []int{3, 3, 2, 1, 0}[i]; table.suspects != want {
-			t.Errorf("after %q %d are suspect, want %d", said, table.suspects, want)
+		if want := []int{3, 3, 2, 1, 0}[i]; table.rejections.suspects != want {
+			t.Errorf("after %q %d are suspect, want %d", said, table.rejections.suspects, want)
 		}
 	}
 }

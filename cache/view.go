@@ -247,3 +247,6 @@ func (s *Store) VersionOf(total digest.Sum, system *Table) string {
 
 // Resolved reports whether the relay itself fills the store (Source.Resolved).
 func (s *Store) Resolved() bool { return s.source.Resolved }
+
+// Rejections are those of the table's content.
+func (t *Table) Rejections() *Rejections { return &t.rejections }

@@ -9,8 +9,8 @@ import (
 )
 
 // acknowledge takes an ACK or a NACK: a NACK has error_detail (ACK-1). Either way the response is
-// answered. Rejected content is not sent again until it changes (ACK-3). number is that of the
-// response; zero if the nonce is of no response.
+// answered. Rejected content is sent again when it changes, or there is another reason (ACK-3).
+// number is that of the response; zero if the nonce is of no response.
 func (st *stream) acknowledge(t *typeState, r *discoveryRequest, number uint64) {
 	if !t.flow.owed(number) {
 		return // stale, or of no response: a client may send such nonces as often as it likes
@@ -30,7 +30,15 @@ func (st *stream) acknowledge(t *typeState, r *discoveryRequest, number uint64) 
 	}
 	if r.rejection == nil {
 		st.standing.edit(func() { t.status.Acknowledged = true })
-		t.reconsider(st.shared.observer, st.subscriber)
+		reconsider(st, t)
+	}
+}
+
+// reconsider has the client no longer count as one that rejects something of the type, if nothing
+// of that is left.
+func reconsider(st *stream, t *typeState) {
+	if t.reconsider(st.shared.observer, st.subscriber) && !st.types.rejecting() {
+		st.shared.siblings.leave(st.standing.node, st)
 	}
 }
 
@@ -61,10 +69,16 @@ func (st *stream) settle(t *typeState, r *discoveryRequest, b *delivery.Batch) {
 		if st.subscriber.Accepted(place, b) {
 			st.calm = false
 		}
+		if b.Leads() && !st.variant.aggregated() { // else the stream sees for itself what it rejects
+			st.shared.siblings.accepts(st.standing.node, st, time.Now())
+		}
 		return
 	}
 	parts := st.subscriber.Rejected(place, b)
 	st.tell(t, b, verdict.Word{Kind: verdict.Rejected, Parts: parts, Reason: st.standing.node + ": " + reason(r.rejection)})
+	if st.shared.siblings.rejects(st.standing.node, st, t.flow.answered()) {
+		st.subscriber.Offer()
+	}
 	st.calm = false // the good part of the response is sent again (ACK-3)
 }
 

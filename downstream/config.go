@@ -63,6 +63,7 @@ type shared struct {
 	lastID     atomic.Uint64
 	plans      plans
 	senders    *senders
+	siblings   siblings
 
 	retirements retirements
 	identified  func(g grpc.ServerStream) (grpc.ServerStream, error) // see Server.Identified; nil: none

@@ -26,6 +26,9 @@ func (st *stream) deliver() error {
 		return nil // Reroute and Retire ring every stream, also one without a request
 	}
 	st.reroute()
+	if st.types.rejecting() && st.shared.siblings.reason(st.standing.node, st) {
+		st.subscriber.Offer()
+	}
 	if st.nonces.last == 0 {
 		// A client uses its second server only if the stream ends before the first response (ABS-2).
 		if open, err := st.shared.unserved(st.subscriber.Places(), st.variant.String()); open || err != nil {

@@ -62,6 +62,15 @@ func (f *flow) acknowledge(number uint64) (b *delivery.Batch) {
 	return b
 }
 
+// answered returns when the response was sent that was answered last; the zero time if others
+// were sent since.
+func (f *flow) answered() (at time.Time) {
+	if f.idle() {
+		at = f.sentAt
+	}
+	return at
+}
+
 // owed reports whether an answer to the response with a number is still to come.
 func (f *flow) owed(number uint64) bool { return f.acked < number && number <= f.sent }
 

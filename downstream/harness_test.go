@@ -427,6 +427,7 @@ func (r *recorder) Nacked(string) { r.note(func() { r.events["nacked"]++ }) }
 func (r *recorder) Rejecting(typeURL string, n int) {
 	r.note(func() { r.rejecting[typeURL] += n })
 }
+func (r *recorder) Offered(string) { r.note(func() { r.events["offered"]++ }) }
 func (r *recorder) Overdue(string) { r.note(func() { r.events["overdue"]++ }) }
 
 func (r *recorder) Unserved(variant string) { r.note(func() { r.events["unserved "+variant]++ }) }

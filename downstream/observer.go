@@ -80,6 +80,8 @@ type Observer interface {
 	// Rejecting reports by how many the clients changed that reject something of a type
 	// (ACK-7).
 	Rejecting(typeURL string, n int)
+	// Offered reports a response that offers again what the client rejected (ACK-3).
+	Offered(typeURL string)
 	// Overdue reports a response to a client that did not acknowledge the one before within
 	// the time limit: the client is slow.
 	Overdue(typeURL string)
@@ -115,6 +117,7 @@ func (silent) Acknowledged(string, time.Duration) {}
 func (silent) Acked(string)                       {}
 func (silent) Nacked(string)                      {}
 func (silent) Rejecting(string, int)              {}
+func (silent) Offered(string)                     {}
 func (silent) Overdue(string)                     {}
 func (silent) Refused(string, codes.Code)         {}
 func (silent) Moved(string)                       {}

@@ -52,6 +52,9 @@ func noteSent(st *stream, t *typeState, b *delivery.Batch, number uint64, is siz
 	}
 	st.tell(t, b, verdict.Word{Kind: verdict.Sent})
 	st.shared.observer.Sent(t.url, is.resources, is.removed, is.bytes, b.Merged)
+	if b.Offered() {
+		st.shared.observer.Offered(t.url)
+	}
 	if !b.Received.IsZero() {
 		st.shared.observer.Propagated(t.url, now.Sub(b.Received))
 	}

@@ -126,6 +126,9 @@ func (st *stream) close() {
 	if st.departure != nil {
 		st.departure.Stop()
 	}
+	if st.types.rejecting() {
+		st.shared.siblings.leave(st.standing.node, st)
+	}
 	for _, t := range st.types.list {
 		st.shared.try(func() {
 			st.shared.observer.Subscribed(t.url, -t.status.Subscriptions)

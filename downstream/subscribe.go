@@ -50,7 +50,7 @@ func (st *stream) carryOut(ch *change, unsubscribe []string, versions *wire.Vers
 	}
 	st.update(ch)
 	if len(unsubscribe) > 0 && (t.status.Subscriptions == 0 || !t.full) {
-		t.reconsider(st.shared.observer, st.subscriber)
+		reconsider(st, t)
 	}
 	return nil
 }

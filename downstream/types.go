@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"slices"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
@@ -47,11 +48,18 @@ func (t *typeState) reject(o Observer, rejecting bool) {
 
 // reconsider has the observer no longer count the client as one that rejects something of the
 // type, if the client has answered everything and no rejected content is left: the content has
-// changed or is gone, or the client does not subscribe to it any more.
-func (t *typeState) reconsider(o Observer, s *delivery.Subscriber) {
-	if t.rejecting && t.flow.idle() && !s.Rejects(t.url) {
-		t.reject(o, false)
+// changed or is gone, or the client does not subscribe to it any more. It reports whether it does.
+func (t *typeState) reconsider(o Observer, s *delivery.Subscriber) bool {
+	if !t.rejecting || !t.flow.idle() || s.Rejects(t.url) {
+		return false
 	}
+	t.reject(o, false)
+	return true
+}
+
+// rejecting reports whether the client rejects something.
+func (ts *types) rejecting() bool {
+	return slices.ContainsFunc(ts.list, func(t *typeState) bool { return t.rejecting })
 }
 
 // listed is the state of a type's state-of-the-world requests.

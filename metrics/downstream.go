@@ -27,10 +27,10 @@ type downstreamSeries struct {
 }
 
 type downstreamType struct {
-	subscriptions, rejecting                               prometheus.Gauge
-	requests, acks, nacks, unsendable                      prometheus.Counter
-	responses, resources, removals, bytes, merged, overdue prometheus.Counter
-	propagation, acknowledgement                           prometheus.Observer
+	subscriptions, rejecting                                        prometheus.Gauge
+	requests, acks, nacks, unsendable                               prometheus.Counter
+	responses, resources, removals, bytes, merged, offered, overdue prometheus.Counter
+	propagation, acknowledgement                                    prometheus.Observer
 }
 
 var _ downstream.Observer = (*downstreamSeries)(nil)
@@ -92,6 +92,7 @@ func newDownstreamSeries(s *set) *downstreamSeries {
 		removals  = counter("removals_total", "Removed names in responses to clients.")
 		bytes     = counter("response_bytes_total", "Encoded size of the responses to clients.")
 		merged    = counter("merged_updates_total", "Updates that the relay did not send to a client because a later update replaced them first.")
+		offered   = counter("offers_total", "Responses that offer again what the client rejected.")
 		overdue   = counter("overdue_acks_total", "Responses that the relay sent although the client did not acknowledge the response before in time.")
 
 		unsendable = counter("unsendable_polls_total", "Polls that the relay answered with an error because it cannot write a resource as JSON.")
@@ -113,6 +114,7 @@ func newDownstreamSeries(s *set) *downstreamSeries {
 			removals:        removals.WithLabelValues(name),
 			bytes:           bytes.WithLabelValues(name),
 			merged:          merged.WithLabelValues(name),
+			offered:         offered.WithLabelValues(name),
 			overdue:         overdue.WithLabelValues(name),
 			unsendable:      unsendable.WithLabelValues(name),
 			propagation:     propagation.WithLabelValues(name),
@@ -174,6 +176,9 @@ func (d *downstreamSeries) Nacked(typeURL string) { d.of(typeURL).nacks.Inc() }
 func (d *downstreamSeries) Rejecting(typeURL string, n int) {
 	d.of(typeURL).rejecting.Add(float64(n))
 }
+
+// Offered implements downstream.Observer.
+func (d *downstreamSeries) Offered(typeURL string) { d.of(typeURL).offered.Inc() }
 
 // Overdue implements downstream.Observer.
 func (d *downstreamSeries) Overdue(typeURL string) { d.of(typeURL).overdue.Inc() }

@@ -102,6 +102,7 @@ func (p *delivery) member(w *typeSub, f *follower, e *cache.Entry) bool {
 			g.serveByOther(f.name.of(e), e.ServedName())
 		}
 	case r == nil, !w.subs.screen.lets(f.name.of(e), r): // it was sent it, or the server is asked again for it (TTL-5); it may not have it
+	case pushed && p.sub != nil && w.again.putOff(item{e, nil, e.Changed()}, &p.writer):
 	case e.Marks().Suspect && p.sub != nil:
 		w.rejections().add(group{items: []item{{e, nil, e.Changed()}}})
 	default:

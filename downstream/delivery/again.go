@@ -12,79 +12,67 @@ import (
 // rejection comes, what the response held: a range of changes of each collection, and a mark on
 // each name. Nothing is kept of what was acknowledged.
 
-// current reports whether the resource still has the content that was sent, and is subscribed
-// to.
-func (i item) current(w *typeSub) bool {
-	switch {
-	case i.entry.Changed() != i.changed || i.entry.Resource() == nil:
-		return false
-	case i.sub != nil:
-		return !i.sub.ended
-	}
-	return i.entry.Member() && w.subs.following(i.entry.Collection()) != nil
-}
-
 // Rejected tells that the client rejected a response that came from a place. What is still
 // current of the response is due again, in halves: the next Collect sends it. A resource that
-// stood alone is not sent again until its content changes. It reports whether resources go once
-// more.
+// stood alone, and a list, are offered again when there is a reason to (offer). It reports whether
+// resources go once more.
 func (s *Subscriber) Rejected(place *Place, b *Batch) (parts bool) {
 	w, f := place.find(b.TypeURL), &b.flight
-	s.refuses(b.TypeURL, true)
+	s.refuses(b.TypeURL, f.repeats)
 	if w == nil || w.list.full || (f.group() != nil && f.group().last) {
 		return false
 	}
 	var items []item
 	var removed []string
 	place.store.View(func() { items, removed = f.current(w) })
-	if len(removed) > 0 {
-		w.rejections().add(group{removed: removed, last: true})
-	}
-	switch half := len(items) / 2; len(items) {
-	case 0:
-	case 1:
-		rejectAlone(w, items[0])
-	default:
-		w.rejections().add(group{items: items[:half:half]})
-		w.rejections().add(group{items: items[half:]})
+	if len(items)+len(removed) > 0 {
+		place.store.Edit(func() { w.rejections().reject(items, removed) })
 	}
 	return len(items) > 1
 }
 
+// reject has resources and removals go once more that the client rejected together.
+func (a *rejections) reject(items []item, removed []string) {
+	if len(removed) > 0 {
+		a.add(group{removed: removed, last: true})
+	}
+	switch half := len(items) / 2; len(items) {
+	case 0:
+	case 1:
+		a.rejectAlone(items[0])
+	default:
+		a.add(group{items: items[:half:half]})
+		a.add(group{items: items[half:]})
+	}
+}
+
 // Accepted tells that the client accepted a response that came from a place. If that removed
 // something, what the client rejected is tried once more: what is gone may have stood in its
-// way. It reports whether something is due for that.
-func (s *Subscriber) Accepted(place *Place, b *Batch) bool {
+// way. It reports whether something is due for that, or because of what the response brought.
+func (s *Subscriber) Accepted(place *Place, b *Batch) (due bool) {
 	w := place.find(b.TypeURL)
-	if s.refuses(b.TypeURL, false) {
-		return true // ttls may have been renewed since (TTL-3)
+	due = s.accepts(b.TypeURL) // ttls may have been renewed since (TTL-3)
+	if g := b.flight.group(); g != nil && w != nil {
+		place.store.Edit(func() { g.accept(w) })
+	}
+	if b.Leads() && s.Offer() {
+		due = true
 	}
 	if w == nil || w.again == nil || !b.flight.removed {
-		return false
+		return due
 	}
-	place.store.View(func() {
-		for e, r := range w.again.alone {
+	place.store.Edit(func() {
+		for key, r := range w.again.alone {
 			switch {
 			case !r.current(w):
-				delete(w.again.alone, e)
+				w.again.drop(key)
 			case !r.tried:
 				r.tried = true
-				w.rejections().add(group{items: []item{r.item}})
+				w.again.add(group{items: []item{r.item}})
 			}
 		}
 	})
-	return w.again.due()
-}
-
-// refuses records, in all stores of the list, whether the client rejected its last list, and
-// reports whether that is news.
-func (s *Subscriber) refuses(typeURL string, refused bool) (news bool) {
-	for _, c := range s.places {
-		if w := c.find(typeURL); w != nil && w.list.full && w.list.refused != refused {
-			w.list.refused, news = refused, true
-		}
-	}
-	return news
+	return due || w.again.due()
 }
 
 // Rejects reports whether rejected resources of a type are left: some that go once more, or
@@ -153,25 +141,6 @@ func (s *span) stoodFor(e *cache.Entry, response uint32) *nameSub {
 	return sub
 }
 
-// rejectAlone records that the client rejected a resource that stood alone. Other clients are
-// sent it last and alone then.
-func rejectAlone(w *typeSub, i item) {
-	w.rejections().reject(i)
-	w.place.store.Edit(func() {
-		if t := i.table(w); t != nil && i.current(w) {
-			t.Suspect(i.entry)
-		}
-	})
-}
-
-// table returns the table of the resource.
-func (i item) table(w *typeSub) *cache.Table {
-	if c := i.entry.Collection(); c != nil {
-		return c.Table()
-	}
-	return w.place.store.FindTable(w.typeURL, cache.ByName)
-}
-
 // again sends the groups that go once more, each in a response of its own.
 func (p *delivery) again(w *typeSub) {
 	a := w.again
@@ -191,7 +160,7 @@ func (p *delivery) again(w *typeSub) {
 		a.queue = a.queue[1:]
 	}
 	a.queue = nil
-	if len(a.alone) == 0 {
+	if len(a.alone) == 0 && a.list == nil {
 		w.again = nil
 	}
 }
@@ -212,6 +181,9 @@ func (p *delivery) group(w *typeSub, g *group) bool {
 			return false
 		}
 		p.cluster(i.entry.Resource(), false)
+		if p.writer.cur != nil {
+			p.writer.cur.flight.news = true // the client uses nothing of what it rejected
+		}
 	}
 	for _, name := range g.removed {
 		p.writer.begin(w, w.place.store.FindTable(w.typeURL, w.subs.anyKind()))

@@ -33,6 +33,7 @@ func (p *delivery) chunks(f *follower, e *cache.Entry) *cache.Entry {
 		}
 		p.writer.typeSub.put(p.writer.cur, outgoing{body: r.Body})
 		p.writer.cur.flight.add(f, f.Sent(), r.Last.Changed(), p.joined)
+		p.writer.cur.flight.news = true
 		p.joined, p.afresh = true, p.afresh || p.writer.typeSub.rank == cache.RankCluster
 		p.writer.typeSub.progress.led = true
 		p.looked += r.Body.Resources()

@@ -22,6 +22,7 @@ const (
 	sayHeartbeat            // of its TTL (TTL-3)
 	sayHeld                 // that it holds the content already: its TTL (RES-11)
 	sayAlone                // the content, later and in a response of its own: another client rejected it
+	sayLater                // the content, when the clock says so: this client rejected it
 	sayContent
 	sayRemoved
 	sayFailed
@@ -62,7 +63,7 @@ func (p *delivery) deliverName(n *nameSub) (done bool) {
 		}
 	case sayLost:
 		done = p.writer.remove(n.spelling)
-	case sayNothing:
+	case sayLater, sayNothing:
 		done = true
 	}
 	if !done {
@@ -94,6 +95,8 @@ func (p *delivery) actionFor(n *nameSub) nameAction {
 		return sayHeartbeat
 	case n.typeSub.holds(e) && !p.writer.outlived(e, n.pushed):
 		return sayHeld
+	case n.pushed && p.sub != nil && n.typeSub.again.putOff(item{e, n, e.Changed()}, &p.writer):
+		return sayLater
 	case e.Marks().Suspect && p.sub != nil:
 		return sayAlone
 	case n.content() == nil:

@@ -43,10 +43,13 @@ func (p *delivery) level(w *typeSub, f *follower) {
 	f.seen, f.since = f.Collection().Changes(), 0
 }
 
-// cluster records that a cluster is sent. The client had it with another content unless it is
-// new.
+// cluster records that a resource is sent, which may be a cluster. The client had it with another
+// content unless it is new.
 func (p *delivery) cluster(r *wire.Resource, isNew bool) {
 	p.writer.typeSub.progress.led = true
+	if isNew && p.writer.cur != nil {
+		p.writer.cur.flight.news = true
+	}
 	if !p.warms || p.writer.typeSub.rank != cache.RankCluster {
 		return
 	}

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"iter"
+	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 )
@@ -18,6 +19,7 @@ type group struct {
 	items   []item
 	removed []string // names that are told as removed again
 	last    bool     // a rejection of it leads to nothing
+	offered bool     // it is offered again
 }
 
 // span is a range of changes of a collection. Everything in it was sent.
@@ -30,6 +32,9 @@ type span struct {
 type flight struct {
 	number  uint32 // of the type's responses in its place: see nameSub.response
 	removed bool   // it removed something
+	news    bool   // it brings something that the client did not hold
+	repeats bool   // it is a list with the content of the one before
+	offered bool   // it offers again what the client rejected
 	span    span   // the first; nearly always there is one
 	extra   *flightExtra
 }
@@ -92,6 +97,11 @@ func (f *flight) removes(name string) {
 	}
 }
 
+// join adds what is told of another part of a list.
+func (f *flight) join(o *flight) {
+	f.news, f.repeats, f.offered = f.news || o.news, f.repeats && o.repeats, f.offered || o.offered
+}
+
 // spans returns all ranges.
 func (f *flight) spans() iter.Seq[span] {
 	return func(yield func(span) bool) {
@@ -108,17 +118,33 @@ func (f *flight) spans() iter.Seq[span] {
 
 // rejections is what a client rejected of a type and is sent in parts.
 type rejections struct {
+	typeSub *typeSub
+
 	queue []group
 	// pending are the resources in the queue, each with the number of its change.
 	pending map[*cache.Entry]uint64
-	// alone are the resources that the client rejected alone.
-	alone map[*cache.Entry]*rejected
+	// alone are the resources that the client rejected alone, by key.
+	alone   map[string]*rejected
+	waiting []*rejected // those of them that are due, and some that were
+	// list is the clock of the last list, nil unless the client rejected that.
+	list *offer
 }
 
-// rejected is a resource that a client rejected alone, and whether it was tried once more.
+// offer is the clock of one content that a client rejects. Guarded like Place.
+type offer struct {
+	typeSub *typeSub
+	nacks   int       // of the content
+	next    time.Time // it is offered again then at the earliest,
+	due     bool      // if there is a reason
+}
+
+// rejected is a resource that a client rejected alone.
 type rejected struct {
 	item
-	tried bool
+	offer
+
+	content uint64 // hash of what it rejected
+	tried   bool   // it was tried once more after a removal
 }
 
 // lacks reports whether the client rejected the content that an entry has since the change with
@@ -131,24 +157,17 @@ func (a *rejections) lacks(e *cache.Entry, number uint64) bool {
 	if n, pending := a.pending[e]; pending && n == number {
 		return true
 	}
-	r := a.alone[e]
-	return r != nil && r.changed == number
+	r := a.alone[e.Key()]
+	return r != nil && r.entry == e && r.changed == number
 }
 
 // due reports whether something is to be sent once more.
 func (a *rejections) due() bool { return a != nil && len(a.queue) > 0 }
 
-// reject records that the client rejected a resource that stood alone.
-func (a *rejections) reject(i item) {
-	if r := a.alone[i.entry]; r == nil || r.changed != i.changed {
-		a.alone[i.entry] = &rejected{item: i}
-	}
-}
-
 // rejections returns what the client rejected, to add to it.
 func (w *typeSub) rejections() *rejections {
 	if w.again == nil {
-		w.again = &rejections{alone: make(map[*cache.Entry]*rejected), pending: make(map[*cache.Entry]uint64)}
+		w.again = &rejections{typeSub: w, alone: make(map[string]*rejected), pending: make(map[*cache.Entry]uint64)}
 	}
 	return w.again
 }

@@ -57,7 +57,7 @@ func TestRejectionsLack_ACK3_TTL3(t *testing.T) {
 	pending, alone, other := new(cache.Entry), new(cache.Entry), new(cache.Entry)
 	a := &rejections{
 		pending: map[*cache.Entry]uint64{pending: 2},
-		alone:   map[*cache.Entry]*rejected{alone: {item: item{entry: alone, changed: 3}}},
+		alone:   map[string]*rejected{alone.Key(): {item: item{entry: alone, changed: 3}}},
 	}
 	for _, tc := range []struct {
 		of     *rejections

@@ -41,6 +41,7 @@ func joined(parts []*Batch) *Batch {
 		b.Body.Join(&o.Body)
 		b.Merged += o.Merged
 		b.Renewal = b.Renewal && o.Renewal
+		b.flight.join(&o.flight)
 		if o.extra != nil && o.extra.screened.is {
 			x.screened = screenedList{is: true, must: x.screened.must || o.extra.screened.must}
 		}

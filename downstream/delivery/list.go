@@ -46,6 +46,7 @@ func (p *delivery) list(w *typeSub, st step, upTo uint64) {
 			TypeURL: w.typeURL, Rank: w.rank, Removal: !st.adds, Renewal: !w.found.news,
 			SystemVersion: w.version().with(sum), Store: w.place.store,
 		}
+		p.writer.cur.flight.repeats, p.writer.cur.flight.offered = !w.found.changed, w.found.offered
 		p.writer.out = append(p.writer.out, p.writer.cur)
 		p.writer.merged(w, 0)
 		if w.subs.screen != nil {
@@ -165,6 +166,7 @@ func (l *lister) listed(w *typeSub) {
 			return false
 		}
 		l.delivery.writer.record(sub.entry, sub.pushed)
+		l.news(sub.exists() && !sub.holds)
 		sub.toldAbsent = !sub.exists() && (sub.toldAbsent || sub.entry.Exists() || sub.entry.State() == cache.Absent)
 		sub.holds, sub.retained = sub.exists(), nil
 		sub.delivered()
@@ -173,8 +175,16 @@ func (l *lister) listed(w *typeSub) {
 	w.held.versions, w.answers = nil, nil
 	w.progress.led = true
 	w.list.sent()
+	w.found.offered = false
 	if w.place.form.TTL {
 		l.delivery.writer.renewed(w)
+	}
+}
+
+// news records whether the list has something that the client did not hold.
+func (l *lister) news(is bool) {
+	if is && l.delivery.writer.cur != nil {
+		l.delivery.writer.cur.flight.news = true
 	}
 }
 

@@ -98,6 +98,7 @@ func (c *Place) change(ch *Change) update {
 	}
 	w.list.relist = w.list.relist || (ch.Relist && w.list.full)
 	if w.subs.idle() {
+		w.again.forgive()
 		c.types = slices.DeleteFunc(c.types, func(o *typeSub) bool { return o == w })
 	}
 	return u

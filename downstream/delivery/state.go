@@ -78,8 +78,9 @@ type typeSub struct {
 	renewals renewals
 }
 
-// found is what the survey found due: more than renewed TTLs, anything, and removals.
-type found struct{ news, pending, removing bool }
+// found is what the survey found due: more than renewed TTLs, anything, and removals; of a list,
+// whether it has changed, and whether it is offered again.
+type found struct{ news, pending, removing, changed, offered bool }
 
 // subscribed is all that a client subscribes to of one type in one store.
 type subscribed struct {

@@ -13,9 +13,12 @@ func (s *schedule) survey(c *Place) {
 		acks := s.Acks(w.typeURL)
 		w.beginPass()
 		c.format.skip(w)
+		if w.again != nil {
+			w.again.offerAll(s.now())
+		}
 		renew := s.renewDue(w)
 		adds, removes := w.additionsDue(), w.removalsDue()
-		w.found.removing = removes
+		w.found.removing, w.found.changed = removes, adds || removes
 		w.found.news = w.list.full && (w.list.relist || adds || removes)
 		w.list.relist = w.list.relist || (renew && w.list.full && acks != Awaited)
 		adds = adds || w.list.relist
@@ -62,9 +65,25 @@ func (s *schedule) arm(c *Place) {
 		left := w.list.relist || w.again.due() || ((w.found.pending || !s.atOnce) && (w.additionsDue() || w.removalsDue() || w.heartbeatsDue()))
 		w.bell.Arm(left && s.Acks(w.typeURL) == Awaited)
 		c.held = c.held || left
+		s.offerLater(w.again)
 		if !w.bell.Rung() {
 			w.subs.wait()
 		}
+	}
+}
+
+// offerLater records when something is offered again.
+func (s *schedule) offerLater(a *rejections) {
+	if a == nil {
+		return
+	}
+	for _, r := range a.waiting {
+		if r.due {
+			s.later(r.next)
+		}
+	}
+	if a.list != nil && a.list.due {
+		s.later(a.list.next)
 	}
 }
 

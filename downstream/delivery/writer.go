@@ -100,7 +100,7 @@ func (wr *writer) room(n int) bool {
 	wr.typeSub.progress.responses++
 	wr.cur.flight.number = wr.typeSub.progress.responses
 	if wr.single != nil {
-		wr.cur.flight.extras().group = wr.single
+		wr.cur.flight.extras().group, wr.cur.flight.offered = wr.single, wr.single.offered
 	}
 	wr.out = append(wr.out, wr.cur)
 	wr.merged(wr.typeSub, 0)
