@@ -29,6 +29,8 @@ type AccessRule struct {
 	Name   string `yaml:"name"`
 	Match  string `yaml:"match"`  // a CEL expression over peer, node, listener, type, name and xdstp
 	Effect Effect `yaml:"effect"` // on the names that match
+
+	Secrets bool `yaml:"secrets,omitempty"` // a rule that allows gives secrets only with it (ACC-4)
 }
 
 // Types says how the relay treats resource types, by short name or type URL.
@@ -61,6 +63,9 @@ func (k *checker) accessSection(c *Config, s accessSection) {
 	}
 	for i, r := range s.rules {
 		k.enum(s.rulePath(i)+".effect", reflect.ValueOf(r.Effect))
+		if r.Secrets && r.Effect == Deny {
+			k.fail(s.rulePath(i)+".secrets", "expected it with effect: allow only: a rule that denies is for secrets too")
+		}
 	}
 	v, problems := rules.CompileVerify(verified)
 	for _, p := range problems {

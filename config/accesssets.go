@@ -106,7 +106,7 @@ func (c *Config) sectionOf(listener string) accessSection {
 func (s *accessSection) allowed(c *Config) rules.AccessConfig {
 	of := rules.AccessConfig{Allow: s.otherwise == Allow, Types: make(map[string]bool)}
 	for _, r := range s.rules {
-		of.Rules = append(of.Rules, rules.AccessRule{Name: r.Name, Match: r.Match, Allow: r.Effect == Allow})
+		of.Rules = append(of.Rules, rules.AccessRule{Name: r.Name, Match: r.Match, Allow: r.Effect == Allow, Secrets: r.Secrets})
 	}
 	for _, url := range typeURLs(c.Types.Secret) {
 		of.Types[url] = true
@@ -139,14 +139,14 @@ func (s *accessSection) identifies(server *Server) bool {
 }
 
 // SecretsDenied lists the listeners whose clients are served none of the types of types.secret, since no
-// rule allows anything (ACC-4). all: it is so of all listeners.
+// rule gives secrets (ACC-4). all: it is so of all listeners.
 func (c *Config) SecretsDenied() (listeners []string, all bool) {
 	if len(c.Types.Secret) == 0 {
 		return nil, false
 	}
 	all = true
 	for _, l := range c.Server.AllListeners() {
-		if slices.ContainsFunc(c.sectionOf(l.Name).rules, func(r AccessRule) bool { return r.Effect == Allow }) {
+		if slices.ContainsFunc(c.sectionOf(l.Name).rules, func(r AccessRule) bool { return r.Effect == Allow && r.Secrets }) {
 			all = false
 		} else {
 			listeners = append(listeners, l.Name)

@@ -8,16 +8,6 @@ import (
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
-// v2Forms are the type URLs under which clients of the v2 services (VAR-9) ask
-// for types that have full state, and for secrets.
-var v2Forms = map[string]string{
-	"type.googleapis.com/envoy.config.listener.v3.Listener":              "type.googleapis.com/envoy.api.v2.Listener",
-	"type.googleapis.com/envoy.config.cluster.v3.Cluster":                "type.googleapis.com/envoy.api.v2.Cluster",
-	"type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration": "type.googleapis.com/envoy.api.v2.ScopedRouteConfiguration",
-
-	"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret": "type.googleapis.com/envoy.api.v2.auth.Secret",
-}
-
 // FullStateTypeURLs gives the type URLs of full_state_types in their order, each
 // once, and behind each v3 type its v2 form where it has one: the rule of RES-2
 // is the same for both.
@@ -34,7 +24,7 @@ func typeURLs(types []string) []string {
 	for _, t := range types {
 		url := resolveType(t)
 		add(url)
-		add(v2Forms[url])
+		add(keyer.V2TypeURL(url))
 	}
 	return urls
 }

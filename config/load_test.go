@@ -78,7 +78,7 @@ func TestParseEveryKey(t *testing.T) {
 				Identity: Identity{Recheck: Duration(5 * time.Minute)},
 				Access: &ListenerAccess{
 					Otherwise: Deny,
-					Rules:     []AccessRule{{Name: "own-secrets", Match: "type == sds && peer.uid == 101", Effect: Allow}},
+					Rules:     []AccessRule{{Name: "own-secrets", Match: "type == sds && peer.uid == 101", Effect: Allow, Secrets: true}},
 					Verify:    []VerifyRule{{Name: "own-user", Require: "peer.uid == 101"}},
 				},
 			}, {
@@ -172,7 +172,7 @@ func TestParseEveryKey(t *testing.T) {
 		Access: Access{
 			Otherwise: Deny,
 			Rules: []AccessRule{{
-				Name: "own-cluster", Match: `name.startsWith(node.cluster + "/") || xdstp.authority == node.cluster`, Effect: Allow,
+				Name: "own-cluster", Match: `name.startsWith(node.cluster + "/") || xdstp.authority == node.cluster`, Effect: Allow, Secrets: true,
 			}},
 			Verify: []VerifyRule{{Name: "own-node", Require: `peer.spiffe == "spiffe://td/" + node.cluster`}},
 			Tests: []AccessTest{{

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -285,3 +286,36 @@ func compact(t *testing.T, scope string) string {
 }
 
 func exampleName(e ruleExample) string { return fmt.Sprintf("%s:%d", e.heading, e.line) }
+
+// The rules of docs/security.md give a client the secrets of its own cluster, and those of nobody else in any form.
+func TestSecurityDocument_ACC4(t *testing.T) {
+	_, block, found := strings.Cut(readDocument(t, "../docs/security.md"), "```yaml\naccess:\n  otherwise: deny\n")
+	if !found {
+		t.Fatal("docs/security.md has no rules of access")
+	}
+	block, _, _ = strings.Cut(block, "```")
+	text := "upstreams: [{name: a, default: true, endpoints: [\"127.0.0.1:1\"]}]\naccess:\n  otherwise: deny\n" + block + "  tests:\n"
+	for i, url := range []string{
+		"sds", "type.googleapis.com/envoy.api.v2.auth.Secret", "example.org/envoy.api.v2.auth.Secret",
+		"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.SecretCollection", "x/envoy.extensions.transport_sockets.tls.v3.Secret",
+	} {
+		for resource, rule := range map[string]string{"secrets/shop/tls": "own-secrets, effect: allow", "secrets/web/tls": "no-other-secrets, effect: deny", "'*'": "no-other-secrets, effect: deny"} {
+			text += fmt.Sprintf("    - {name: %d %s, node: {cluster: shop}, type: %s, resource: %s, rule: %s}\n", i, strings.Trim(resource, "'"), url, resource, rule)
+		}
+	}
+	text += "    - {name: a cluster, node: {cluster: shop}, type: cds, resource: a, rule: everything-else, effect: allow}\n"
+	file := filepath.Join(t.TempDir(), "x.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(file, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	passTests(t, c, 16)
+	for _, w := range c.Warnings() {
+		if strings.Contains(w.Error(), "gives no secrets") {
+			t.Error(w)
+		}
+	}
+}

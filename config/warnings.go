@@ -15,6 +15,7 @@ func (c *Config) Warnings() []*Error {
 	w.openServer(&c.Server)
 	w.openRules(c)
 	w.openSecrets(c)
+	w.withoutSecrets(c)
 	for i := range c.Upstreams {
 		w.openTokens(fmt.Sprintf("upstreams[%d]", i), &c.Upstreams[i])
 		if t := c.Upstreams[i].TLS; t != nil {
@@ -100,6 +101,26 @@ func (w *warnings) openSecrets(c *Config) {
 			told = append(told, i)
 			w.add(section.rulePath(i)+".match", "the rule may give secrets to clients of the listener %q, of whom nothing is known: "+
 				"expected client_ca_file, spiffe or jwt for the listener, a unix socket, or a match that looks at peer or listener", name)
+		}
+	}
+}
+
+// withoutSecrets warns of rules that may match secrets and do not give them (ACC-4).
+func (w *warnings) withoutSecrets(c *Config) {
+	access, err := c.AccessSets()
+	if err != nil {
+		return
+	}
+	for _, section := range c.accessSections() {
+		var told []int
+		for _, url := range typeURLs(c.Types.Secret) {
+			for _, i := range access.Of(section.listener).Rules.WithoutSecrets(url) {
+				if !slices.Contains(told, i) {
+					told = append(told, i)
+					w.add(section.rulePath(i)+".match", "the rule %q gives no secrets, though it may match them: "+
+						"expected secrets: true, or a match without them, like type != sds", section.rules[i].Name)
+				}
+			}
 		}
 	}
 }

@@ -42,24 +42,31 @@ admin: {listen: "LOCALHOST.:3"}
 		"tokens": {upstream + "server: {listen: \":1\", tls: {cert_file: a, key_file: b}, identity: {jwt: [{issuer: \"https://a\", audiences: [b], jwks_file: c}]}}\n", nil},
 		"tokens of one listener": {upstream + "server: {listen: \":1\", tls: {cert_file: a, key_file: b}, listeners: [{name: l, listen: \":2\", " +
 			"tls: {cert_file: a, key_file: b}, identity: {jwt: [{issuer: \"https://a\", audiences: [b], jwks_file: c}]}}]}\n", []string{"3:18: server.listen: whoever reaches :1 "}},
-		"ACC-4 secrets": {upstream + "access: {rules: [{name: r, match: type == sds, effect: allow}]}\n", []string{
+		"ACC-4 secrets": {upstream + "access: {rules: [{name: r, match: type == sds, effect: allow, secrets: true}]}\n", []string{
 			"3:35: access.rules[0].match: the rule may give secrets to clients of the listener \"default\"",
 		}},
 		"ACC-4 secrets of the second listener": {upstream + "server: {listen: unix:///run/a, listeners: [{name: l, listen: \"127.0.0.1:2\"}]}\n" +
-			"types: {secret: [sds, cds]}\naccess: {rules: [{name: r, match: \"true\", effect: allow}]}\n", []string{"clients of the listener \"l\""}},
-		"ACC-4 secrets through a socket": {upstream + "server: {listen: unix:///run/a}\naccess: {rules: [{name: r, match: type == sds, effect: allow}]}\n", nil},
+			"types: {secret: [sds, cds]}\naccess: {rules: [{name: r, match: \"true\", effect: allow, secrets: true}]}\n", []string{"clients of the listener \"l\""}},
+		"ACC-4 secrets through a socket": {upstream + "server: {listen: unix:///run/a}\naccess: {rules: [{name: r, match: type == sds, effect: allow, secrets: true}]}\n", nil},
 		"ACC-4 polls of secrets": {upstream + "server: {listen: unix:///run/a, rest_listen: \"127.0.0.1:2\"}\n" +
-			"access: {rules: [{name: r, match: type == sds, effect: allow}]}\n", []string{"clients of the listener \"default\""}},
+			"access: {rules: [{name: r, match: type == sds, effect: allow, secrets: true}]}\n", []string{"clients of the listener \"default\""}},
 		"ACC-4 secrets of some listeners": {upstream + "server: {listeners: [{name: l, listen: unix:///run/a}]}\n" +
-			"access: {rules: [{name: r, match: type == sds && listener == \"l\", effect: allow}]}\n", nil},
+			"access: {rules: [{name: r, match: type == sds && listener == \"l\", effect: allow, secrets: true}]}\n", nil},
 		"ACC-4 secrets for verified clients": {upstream + "server: {listeners: [{name: l, listen: unix:///run/a}]}\n" +
-			"access: {rules: [{name: r, match: type == sds, effect: allow}], verify: [{name: v, require: peer.uid == 0}]}\n", nil},
+			"access: {rules: [{name: r, match: type == sds, effect: allow, secrets: true}], verify: [{name: v, require: peer.uid == 0}]}\n", nil},
 		"ACC-4 secrets by a listener's own rules": {upstream + "server: {listen: unix:///run/a, listeners: [{name: l, listen: \"127.0.0.1:2\", " +
-			"access: {rules: [{name: r, match: type == sds, effect: allow}]}}]}\n", []string{
+			"access: {rules: [{name: r, match: type == sds, effect: allow, secrets: true}]}}]}\n", []string{
 			"server.listeners[0].access.rules[0].match: the rule may give secrets to clients of the listener \"l\"",
 		}},
 		"ACC-4 no secrets by a listener's own rules": {upstream + "server: {listen: unix:///run/a, listeners: [{name: l, listen: \"127.0.0.1:2\", access: {}}]}\n" +
-			"access: {rules: [{name: r, match: type == sds, effect: allow}]}\n", nil},
+			"access: {rules: [{name: r, match: type == sds, effect: allow, secrets: true}]}\n", nil},
+		"ACC-4 rules that may match secrets and do not give them": {upstream + "access:\n  rules:\n" +
+			"    - {name: a, match: type == cds, effect: allow}\n    - {name: b, match: name == node.id, effect: allow}\n" +
+			"    - {name: c, match: peer.spiffe == name, effect: allow}\n    - {name: d, match: type == sds, effect: deny}\n" +
+			"    - {name: e, match: \"true\", effect: allow}\n" + "server: {listen: unix:///run/a}\n", []string{
+			`6:24: access.rules[1].match: the rule "b" gives no secrets, though it may match them: expected secrets: true, or a match without them`,
+			`access.rules[2].match: the rule "c" gives no secrets`,
+		}},
 		"ACC-5 the first client of a listener with rules of its own": {
 			upstream + "aggregation: {rules: [{name: r, match: \"true\", scope: [], node: first}]}\n" +
 				"access: {verify: [{name: v, require: node.id != \"\"}]}\nserver: {listeners: [{name: l, listen: unix:///run/a, access: {}}]}\n",

@@ -203,7 +203,7 @@ func TestAccessSecrets_ACC4(t *testing.T) {
 				t.Errorf("ACC-4: the control plane was asked for %q", asked)
 			}
 			r.mustReload(t, func(c *config.Config) {
-				c.Access.Rules = []config.AccessRule{{Name: "own", Match: `type == sds && name.startsWith(node.id + "/")`, Effect: config.Allow}}
+				c.Access.Rules = []config.AccessRule{{Name: "own", Match: `type == sds && name.startsWith(node.id + "/")`, Effect: config.Allow, Secrets: true}}
 			})
 			backAfter(t, c, v)
 			h.awaitHolding(t, secretType, "client/own")

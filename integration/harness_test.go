@@ -72,7 +72,7 @@ func testConfig(t testing.TB, change func(*config.Config), planes []string) *con
 	cfg.Limits.StreamsPerConnection = 100_000  // tests have many clients on one connection
 	cfg.Limits.Admission = config.AdmissionOff // the clients of tests do not come back when a busy machine has no place for them
 	cfg.Aggregation.Otherwise = config.Share
-	cfg.Access.Rules = []config.AccessRule{{Name: "secrets", Match: "type == sds", Effect: config.Allow}}
+	cfg.Access.Rules = []config.AccessRule{{Name: "secrets", Match: "type == sds", Effect: config.Allow, Secrets: true}}
 	cfg.Server.Drain = config.Duration(10 * time.Millisecond)
 	for i, addr := range planes {
 		u := config.DefaultUpstream()

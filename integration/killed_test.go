@@ -88,7 +88,7 @@ func startKillable(t *testing.T, p *plane) *killable {
 server: {listen: %q, drain: 1s, tls: {cert_file: %q, key_file: %q, client_ca_file: %q}}
 admin: {listen: %q}
 aggregation: {otherwise: share}
-access: {rules: [{name: secrets, match: type == sds, effect: allow}]}
+access: {rules: [{name: secrets, match: type == sds, effect: allow, secrets: true}]}
 cache: {dir: %q, snapshot_every: 1s}
 upstreams: [{name: plane, default: true, endpoints: [%q], max_receive_size: 512MiB}]
 `, k.addr, cert, key, files.PutCA("fleet", fleet), freeAddress(t), k.dir, p.addr)

@@ -6,17 +6,43 @@ import "strings"
 const typePrefix = "type.googleapis.com/"
 
 // types are the resource types with the names that people call their discovery
-// services by, in the order of the documents.
-var types = [...]struct{ short, url string }{
-	{"lds", typePrefix + "envoy.config.listener.v3.Listener"},
-	{"rds", typePrefix + "envoy.config.route.v3.RouteConfiguration"},
-	{"srds", typePrefix + "envoy.config.route.v3.ScopedRouteConfiguration"},
-	{"vhds", typePrefix + "envoy.config.route.v3.VirtualHost"},
-	{"cds", typePrefix + "envoy.config.cluster.v3.Cluster"},
-	{"eds", typePrefix + "envoy.config.endpoint.v3.ClusterLoadAssignment"},
-	{"sds", typePrefix + "envoy.extensions.transport_sockets.tls.v3.Secret"},
-	{"rtds", typePrefix + "envoy.service.runtime.v3.Runtime"},
-	{"ecds", typePrefix + "envoy.config.core.v3.TypedExtensionConfig"},
+// services by, in the order of the documents, and the messages of the v2 API, "" if it had none.
+var types = [...]struct{ short, url, v2 string }{
+	{"lds", typePrefix + "envoy.config.listener.v3.Listener", "envoy.api.v2.Listener"},
+	{"rds", typePrefix + "envoy.config.route.v3.RouteConfiguration", "envoy.api.v2.RouteConfiguration"},
+	{"srds", typePrefix + "envoy.config.route.v3.ScopedRouteConfiguration", "envoy.api.v2.ScopedRouteConfiguration"},
+	{"vhds", typePrefix + "envoy.config.route.v3.VirtualHost", "envoy.api.v2.route.VirtualHost"},
+	{"cds", typePrefix + "envoy.config.cluster.v3.Cluster", "envoy.api.v2.Cluster"},
+	{"eds", typePrefix + "envoy.config.endpoint.v3.ClusterLoadAssignment", "envoy.api.v2.ClusterLoadAssignment"},
+	{"sds", typePrefix + "envoy.extensions.transport_sockets.tls.v3.Secret", "envoy.api.v2.auth.Secret"},
+	{"rtds", typePrefix + "envoy.service.runtime.v3.Runtime", "envoy.service.discovery.v2.Runtime"},
+	{"ecds", typePrefix + "envoy.config.core.v3.TypedExtensionConfig", ""},
+}
+
+// V2TypeURL gives the type URL of v2 for one of v3 (VAR-9); "" if there is none.
+func V2TypeURL(typeURL string) string {
+	for _, t := range types {
+		if t.url == typeURL && t.v2 != "" {
+			return typePrefix + t.v2
+		}
+	}
+	return ""
+}
+
+// KnownType gives the v3 type URL for any form of a type that has a short name: its name in v2, the type of its list
+// collections, and a URL that has something else before the message's name. A control plane may take all of them for
+// the same. It is false for other types.
+func KnownType(typeURL string) (string, bool) {
+	message := typeURL[strings.LastIndexByte(typeURL, '/')+1:]
+	if member, isList := MemberType(message); isList {
+		message = member
+	}
+	for _, t := range types {
+		if message == t.url[len(typePrefix):] || message == t.v2 && message != "" {
+			return t.url, true
+		}
+	}
+	return "", false
 }
 
 // ShortNames lists the short names of resource types: "lds", "cds" and so on.

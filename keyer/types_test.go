@@ -2,6 +2,7 @@ package keyer_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
@@ -47,4 +48,31 @@ func ExampleShortName() {
 	// Output:
 	// cds
 	// type.googleapis.com/example.Thing
+}
+
+// Each form of a type that this build knows is the same type (VAR-9, LIST-1).
+func TestKnownType_ACC2(t *testing.T) {
+	for _, short := range keyer.ShortNames() {
+		url, _ := keyer.TypeURL(short)
+		message := strings.TrimPrefix(url, "type.googleapis.com/")
+		forms := []string{url, message, "/" + message, "x.org/y/" + message, url + "Collection"}
+		if old := keyer.V2TypeURL(url); old != "" {
+			forms = append(forms, old, old+"Collection", "x/"+strings.TrimPrefix(old, "type.googleapis.com/"))
+		} else if short != "ecds" {
+			t.Errorf("%s has no form of v2", short)
+		}
+		for _, form := range forms {
+			if got, known := keyer.KnownType(form); got != url || !known {
+				t.Errorf("ACC-2: %s: %q, want %q", form, got, url)
+			}
+		}
+		for _, other := range []string{url + "s", url + "CollectionCollection", strings.ToLower(url), url + "/", ""} {
+			if got, known := keyer.KnownType(other); known {
+				t.Errorf("ACC-2: %q is %q", other, got)
+			}
+		}
+	}
+	if got := keyer.V2TypeURL("type.googleapis.com/example.T"); got != "" {
+		t.Errorf("a type that nobody knows has a form of v2: %q", got)
+	}
 }

@@ -31,7 +31,9 @@ const (
 	clustersList = "type.googleapis.com/envoy.config.cluster.v3.ClusterCollection"
 	clusterNames = "xdstp://a/envoy.config.cluster.v3.Cluster/"
 	secretType   = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
-	listNames    = "xdstp://a/envoy.config.cluster.v3.ClusterCollection/"
+	// formerType is the type of secrets in v2: rules are about both.
+	formerType = "example.org/envoy.api.v2.auth.Secret"
+	listNames  = "xdstp://a/envoy.config.cluster.v3.ClusterCollection/"
 )
 
 // leak is one random schedule: a relay with access rules, a control plane with the resources of
@@ -60,7 +62,7 @@ func (x *leak) adopt(a config.Access) {
 	x.Helper()
 	c := rules.AccessConfig{Allow: a.Otherwise == config.Allow, Types: map[string]bool{secretType: true}}
 	for _, r := range a.Rules {
-		c.Rules = append(c.Rules, rules.AccessRule{Name: r.Name, Match: r.Match, Allow: r.Effect == config.Allow})
+		c.Rules = append(c.Rules, rules.AccessRule{Name: r.Name, Match: r.Match, Allow: r.Effect == config.Allow, Secrets: r.Secrets})
 	}
 	compiled, problems := rules.CompileAccess(c)
 	if len(problems) > 0 {
@@ -94,7 +96,7 @@ func (x *leak) join() {
 	}
 	c.exist = map[string][]string{
 		clusterType: slices.Concat(x.universe(clusterType), x.named("x")),
-		edsType:     x.universe(edsType), secretType: x.universe(secretType), clustersList: x.universe(clustersList),
+		edsType:     x.universe(edsType), secretType: x.universe(secretType), formerType: x.universe(formerType), clustersList: x.universe(clustersList),
 	}
 	c.node = &corev3.Node{Id: fmt.Sprintf("%s-%d", tenant, len(x.people)), Cluster: tenant, ClientFeatures: c.form.features()}
 	if x.random.IntN(3) > 0 { // rules that look at it fail for the others

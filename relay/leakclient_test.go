@@ -69,6 +69,9 @@ func (c *leakClient) failLocked(format string, args ...any) {
 
 // allowedLocked judges a name by the rules.
 func (c *leakClient) allowedLocked(typeURL, name string) bool {
+	if typeURL == formerType {
+		typeURL = secretType
+	}
 	d, _ := c.subject.Subscription(typeURL, name)
 	return d.Allowed
 }
@@ -174,6 +177,9 @@ func (c *leakClient) state(r *discovery.DiscoveryResponse) {
 // namesIn gives the name of a resource, and its aliases: those of its wrapper, or the name that its content
 // has.
 func (c *leakClient) namesIn(x *anypb.Any) (names []string, known bool) {
+	if x.GetTypeUrl() == formerType { // its content is the same
+		x = &anypb.Any{TypeUrl: secretType, Value: x.GetValue()}
+	}
 	m, err := x.UnmarshalNew()
 	if err != nil {
 		return nil, false

@@ -52,8 +52,9 @@ func (x *leak) draw() (a config.Access) {
 			continue // such a rule is refused: it is never reached
 		}
 		seen[match] = true
+		effect := pick(x.random, []config.Effect{config.Allow, config.Allow, config.Deny})
 		a.Rules = append(a.Rules, config.AccessRule{
-			Name: fmt.Sprintf("rule-%d", i), Match: match, Effect: pick(x.random, []config.Effect{config.Allow, config.Allow, config.Deny}),
+			Name: fmt.Sprintf("rule-%d", i), Match: match, Effect: effect, Secrets: effect == config.Allow && x.random.IntN(2) == 0,
 		})
 	}
 	return a
@@ -72,7 +73,7 @@ func (x *leak) universe(typeURL string) (names []string) {
 				names = append(names, tenant+"-c"+last)
 			case edsType:
 				names = append(names, tenant+"-e"+last)
-			case secretType:
+			case secretType, formerType:
 				names = append(names, tenant+"-s"+last)
 			case clustersList:
 				names = append(names, listNames+tenant+"/l"+last)
@@ -123,6 +124,9 @@ func (x *leak) act() {
 		r.payload = x.pack(&tlsv3.Secret{Name: name, Type: &tlsv3.Secret_GenericSecret{GenericSecret: &tlsv3.GenericSecret{
 			Secret: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: stampOf(secretType, name) + fmt.Sprint(x.number)}},
 		}}})
+		if x.random.IntN(2) == 0 {
+			typeURL, r.payload.TypeUrl = formerType, formerType
+		}
 	default:
 		typeURL, name = clustersList, some(x.universe(clustersList))
 		list := &clusterv3.ClusterCollection{Entries: &xdscorev3.CollectionEntry{ResourceSpecifier: &xdscorev3.CollectionEntry_Locator{
@@ -200,7 +204,11 @@ func (x *leak) wish(form leakForm) (typeURL, name string) {
 		case wishNamed:
 			return clusterType, pick(x.random, x.named("x"))
 		case wishSecret:
-			return secretType, pick(x.random, append(x.universe(secretType), "*"))
+			typeURL = secretType
+			if form.kind != polling && !form.alone && x.random.IntN(2) == 0 { // the others have no service or path for it
+				typeURL = formerType
+			}
+			return typeURL, pick(x.random, append(x.universe(secretType), "*"))
 		case wishEntry:
 			return clusterType, entryOf(pick(x.random, x.universe(clustersList)), pick(x.random, []string{leakEntry, leakEntry, "other"}))
 		case wishEndpoints:

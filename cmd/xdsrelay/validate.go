@@ -25,7 +25,7 @@ func validateCommand() *cobra.Command {
   - the tests of the access rules under access.tests
 
 The command says if the relay gives secrets to no client, because no access rule
-allows anything.
+has secrets: true.
 
 Every problem has its file, line and column.
 
@@ -114,10 +114,10 @@ func validityText(w io.Writer, file string, cfg *config.Config, results []config
 	}
 	switch listeners, all := cfg.SecretsDenied(); {
 	case all:
-		text += "\nsecrets (" + strings.Join(cfg.Types.Secret, ", ") + ") are denied to all clients: no rule of access.rules allows anything"
+		text += "\nsecrets (" + strings.Join(cfg.Types.Secret, ", ") + ") are denied to all clients: no rule of access.rules has secrets: true"
 	case len(listeners) > 0:
 		text += "\nsecrets (" + strings.Join(cfg.Types.Secret, ", ") + ") are denied to clients of the listeners " +
-			strings.Join(listeners, ", ") + ": none of their access rules allows anything"
+			strings.Join(listeners, ", ") + ": none of their access rules has secrets: true"
 	}
 	_, err := fmt.Fprintln(w, text)
 	return err

@@ -215,12 +215,12 @@ func TestValidateRecipes_AGG4(t *testing.T) {
 }
 
 // secretsDenied is what validate says of a configuration without access rules (ACC-4).
-const secretsDenied = "secrets (sds) are denied to all clients: no rule of access.rules allows anything\n"
+const secretsDenied = "secrets (sds) are denied to all clients: no rule of access.rules has secrets: true\n"
 
 func TestValidate_ACC2_ACC4(t *testing.T) {
 	allowing := good + `
 access:
-  rules: [{name: own, match: type == sds && name.startsWith(node.cluster), effect: allow}]
+  rules: [{name: own, match: type == sds && name.startsWith(node.cluster), effect: allow, secrets: true}]
   tests:
     - {name: a secret of its own, node: {cluster: web}, type: sds, resource: web/tls, effect: allow, rule: own}
     - {name: a foreign secret, node: {cluster: web}, type: sds, resource: shop/tls, effect: deny, rule: otherwise}
@@ -238,7 +238,7 @@ access:
 	file = write(t, "listener.yaml", listener)
 	r = xdsrelay(t, "validate", "--config", file)
 	if want := file + ": valid, 1 upstream, listening on 127.0.0.1:18100, 1 access rule, 1 verify rule, 3 rule tests passed\n" +
-		"secrets (sds) are denied to clients of the listeners l: none of their access rules allows anything\n"; r.code != 0 || r.stdout != want {
+		"secrets (sds) are denied to clients of the listeners l: none of their access rules has secrets: true\n"; r.code != 0 || r.stdout != want {
 		t.Errorf("got %d, %q %q, want %q", r.code, r.stdout, r.stderr, want)
 	}
 	r = xdsrelay(t, "validate", "--config", write(t, "wrong.yaml", strings.Replace(allowing, "effect: deny", "effect: allow", 1)))

@@ -39,7 +39,7 @@ func TestAccess_ACC1_ACC2_ACC4(t *testing.T) { playAll(t, accessScenarios()) }
 
 // allow is a rule for a secret and for those of whom something is true.
 func allow(is, secret string) config.AccessRule {
-	return config.AccessRule{Name: secret, Match: fmt.Sprintf("%s && type == sds && name == %q", is, secret), Effect: config.Allow}
+	return config.AccessRule{Name: secret, Match: fmt.Sprintf("%s && type == sds && name == %q", is, secret), Effect: config.Allow, Secrets: true}
 }
 
 // secretDenied plays with two listeners, each with a certificate that is a secret. The Envoy gets one

@@ -41,7 +41,7 @@ func startRelayAt(t *testing.T, xds net.Listener, up config.APIType, addr string
 	t.Helper()
 	cfg := config.Default()
 	cfg.Aggregation.Otherwise = config.Share
-	cfg.Access.Rules = []config.AccessRule{{Name: "secrets", Match: "type == sds", Effect: config.Allow}}
+	cfg.Access.Rules = []config.AccessRule{{Name: "secrets", Match: "type == sds", Effect: config.Allow, Secrets: true}}
 	cfg.Server.Drain = config.Duration(10 * time.Millisecond)
 	u := config.DefaultUpstream()
 	u.Name, u.Endpoints, u.Default, u.APIType = "plane", [][]string{{addr}}, true, up

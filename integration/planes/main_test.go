@@ -48,7 +48,7 @@ func startRelay(t *testing.T, up config.APIType, addr string) string {
 	t.Helper()
 	cfg := config.Default()
 	cfg.Aggregation.Otherwise = config.Share
-	cfg.Access.Rules = []config.AccessRule{{Name: "secrets", Match: "type == sds", Effect: config.Allow}}
+	cfg.Access.Rules = []config.AccessRule{{Name: "secrets", Match: "type == sds", Effect: config.Allow, Secrets: true}}
 	cfg.Server.Drain = config.Duration(10 * time.Millisecond)
 	u := config.DefaultUpstream()
 	u.Name, u.Endpoints, u.Default, u.APIType = "plane", [][]string{{addr}}, true, up

@@ -82,7 +82,7 @@ func (p *relayProcess) streamsSince() time.Time { return time.Unix(0, p.streams.
 func (p *relayProcess) config(settings int) *config.Config {
 	c := config.Default()
 	c.Aggregation.Otherwise = config.Share
-	c.Access.Rules = []config.AccessRule{{Name: "secrets", Match: "type == sds", Effect: config.Allow}}
+	c.Access.Rules = []config.AccessRule{{Name: "secrets", Match: "type == sds", Effect: config.Allow, Secrets: true}}
 	if p.sim.choices.scoped {
 		c.Aggregation.Rules = []config.Rule{{Name: "by-cluster", Match: "true", Scope: []string{"node.cluster"}}}
 	}

@@ -24,13 +24,15 @@ type AccessRule struct {
 	Match string
 	// Allow says what the rule decides: the client gets the resource, or it does not.
 	Allow bool
+	// Secrets says that a rule that allows is for AccessConfig.Types too. Without it the rule matches none of their names.
+	Secrets bool
 }
 
 // AccessConfig is what an [Access] is compiled from.
 type AccessConfig struct {
 	Rules []AccessRule
 	Allow bool            // what becomes of a name that no rule matches
-	Types map[string]bool // type URLs whose names are denied unless a rule allows them (ACC-4)
+	Types map[string]bool // type URLs whose names are denied unless a rule with Secrets allows them (ACC-4)
 }
 
 // Access is a list of access rules, ready to be asked. It is immutable, and any goroutine may
@@ -39,13 +41,16 @@ type Access struct {
 	set   *Set // of the subjects; it has no rules
 	rules []*accessRule
 	allow bool
-	types map[string]bool // by the name of the message
+	types map[string]bool // those of secrets, by the name of the message
 }
 
 type accessRule struct {
 	rule
-	allow bool
+	allow, secrets bool
 }
+
+// passes reports whether a rule says nothing of names of a type, whatever its match says: it allows, and not secrets.
+func (r *accessRule) passes(secret bool) bool { return secret && r.allow && !r.secrets }
 
 // xdstpName is the variable xdstp: the parts of an xdstp name, all empty for any other name.
 type xdstpName struct {
@@ -62,7 +67,7 @@ const xdstpType = "xdsrelay.Name"
 func CompileAccess(cfg AccessConfig) (*Access, []Problem) {
 	a := &Access{set: new(Set), allow: cfg.Allow, types: make(map[string]bool)}
 	for url, denied := range cfg.Types {
-		a.types[messageOf(url)] = denied
+		a.types[messageOf(shownType(url))] = denied
 	}
 	c, problems := newCompiler(len(cfg.Rules))
 	if len(problems) > 0 {
@@ -73,14 +78,14 @@ func CompileAccess(cfg AccessConfig) (*Access, []Problem) {
 		c.problem(maxRules, "", "there are %d rules, at most %d are allowed", len(cfg.Rules), maxRules)
 		return nil, c.problems
 	}
-	names, matches := make(map[string]int), make(map[string]string)
+	names, matches, ofSecrets := make(map[string]int), make(map[string]string), make(map[string]string)
 	for i, r := range cfg.Rules {
 		if r.Name == "" {
 			c.problem(i, fieldName, "missing: logs and xdsrelay explain call a rule by its name")
 		} else {
 			c.name(i, r.Name, names)
 		}
-		compiled := &accessRule{rule: rule{name: r.Name}, allow: r.Allow}
+		compiled := &accessRule{rule: rule{name: r.Name}, allow: r.Allow, secrets: r.Secrets}
 		if strings.TrimSpace(r.Match) == "" {
 			c.problem(i, fieldMatch, "missing: match selects the clients, types and names of the rule; true selects all")
 		} else {
@@ -89,7 +94,11 @@ func CompileAccess(cfg AccessConfig) (*Access, []Problem) {
 		if compiled.match.looksAt(varUpstream) {
 			c.problem(i, fieldMatch, "%q is not for access rules: they decide before the relay looks where a name lives", varUpstream)
 		}
-		c.reached(i, &compiled.rule, matches)
+		if r.Allow && r.Secrets { // the rules before it that allow without the key leave secrets to it
+			matches[c.reached(i, &compiled.rule, ofSecrets)] = r.Name
+		} else if text := c.reached(i, &compiled.rule, matches); !r.Allow {
+			ofSecrets[text] = r.Name
+		}
 		a.rules = append(a.rules, compiled)
 	}
 	if len(c.problems) > 0 {
@@ -113,27 +122,16 @@ func (a *Access) LooksAtPeer() []int {
 // listener of whom nothing is known, and -1 if there is none. What a match that looks at the peer
 // says of such a client may depend on its node: it counts as a match for others.
 func (a *Access) AllowsUnknown(typeURL, listener string) int {
-	v := a.set.Subject(nil, keyer.Peer{Listener: listener}).variables(shownType(typeURL), nil)
-	vars, err := cel.PartialVars(v, append(slices.Clone(unknowns), cel.AttributePattern(varNode))...)
-	if err != nil {
-		return -1
-	}
+	secret := a.secret(typeURL)
 	for i, r := range a.rules {
-		env, checked, err := r.match.checked()
-		if err != nil {
-			return -1
+		if r.passes(secret) {
+			continue
 		}
-		program, err := env.Program(checked, cel.EvalOptions(cel.OptPartialEval))
-		if err != nil {
-			return -1
-		}
-		value, _, err := program.Eval(vars)
-		if err != nil { // the rule denies
-			return -1
-		}
-		matched, known := value.(types.Bool)
+		matched, known, err := a.whoever(r, typeURL, listener, varNode)
 		switch {
-		case known && !bool(matched), !known && (!r.allow || r.match.looksAt(varPeer)):
+		case err != nil: // the rule denies
+			return -1
+		case known && !matched, !known && (!r.allow || r.match.looksAt(varPeer)):
 		case r.allow:
 			return i
 		default:
@@ -141,6 +139,47 @@ func (a *Access) AllowsUnknown(typeURL, listener string) int {
 		}
 	}
 	return -1
+}
+
+// WithoutSecrets lists the indexes of the rules that could allow names of a type of secrets, and are not for secrets.
+func (a *Access) WithoutSecrets(typeURL string) (list []int) {
+	for i, r := range a.rules {
+		matched, known, err := a.whoever(r, typeURL, "", varNode, varPeer, varListener)
+		switch {
+		case err == nil && known && !matched:
+		case r.passes(true):
+			list = append(list, i)
+		case known && matched:
+			return list // it decides for all that are left
+		}
+	}
+	return list
+}
+
+// whoever says whether a rule matches a type, whatever its name is, and what else is open.
+func (a *Access) whoever(r *accessRule, typeURL, listener string, open ...string) (matched, known bool, err error) {
+	patterns := slices.Clone(unknowns)
+	for _, name := range open {
+		patterns = append(patterns, cel.AttributePattern(name))
+	}
+	vars, err := cel.PartialVars(a.set.Subject(nil, keyer.Peer{Listener: listener}).variables(shownType(typeURL), nil), patterns...)
+	if err != nil {
+		return false, false, err
+	}
+	env, checked, err := r.match.checked()
+	if err != nil {
+		return false, false, err
+	}
+	program, err := env.Program(checked, cel.EvalOptions(cel.OptPartialEval))
+	if err != nil {
+		return false, false, err
+	}
+	value, _, err := program.Eval(vars)
+	if err != nil {
+		return false, false, err
+	}
+	b, known := value.(types.Bool)
+	return bool(b), known, nil
 }
 
 // AccessSubject is one client before access rules. It remembers what was decided of types. One
@@ -186,7 +225,11 @@ func (s *AccessSubject) Type(typeURL string) (d AccessDecision, byName bool) {
 // It takes little time, memory and stack. known is false if [AccessSubject.Type] has to be asked.
 func (a *Access) Plainly(node *corev3.Node, peer *keyer.Peer, typeURL string) (allowed, known bool) {
 	f := facts{node: node, peer: peer, typeURL: shownType(typeURL)}
+	secret := a.secret(typeURL)
 	for _, r := range a.rules {
+		if r.passes(secret) {
+			continue
+		}
 		switch r.match.plain.outcome(&f) {
 		case yes:
 			return r.allow, true
@@ -226,9 +269,12 @@ func (s *AccessSubject) of(typeURL string) *accessType {
 // judge asks the rules about all names of a type. Rules that depend on the name are left open, up
 // to the first that decides whatever the name is.
 func (s *AccessSubject) judge(typeURL string) *accessType {
-	v := s.client.variables(shownType(typeURL), nil)
+	v, secret := s.client.variables(shownType(typeURL), nil), s.access.secret(typeURL)
 	var open []*accessRule
 	for _, r := range s.access.rules {
+		if r.passes(secret) {
+			continue
+		}
 		matched, known, failure := r.matches(v)
 		decides := failure != nil || matched
 		switch {
@@ -252,16 +298,24 @@ func (a *Access) Empty() bool { return len(a.rules) == 0 }
 
 // Otherwise reports whether names of a type are allowed that no rule matches (ACC-4).
 func (a *Access) Otherwise(typeURL string) bool {
-	return a.allow && !a.types[messageOf(memberType(typeURL))]
+	return a.allow && !a.secret(typeURL)
+}
+
+// secret reports whether names of a type are denied unless a rule for secrets allows them.
+func (a *Access) secret(typeURL string) bool {
+	return len(a.types) > 0 && a.types[messageOf(memberType(shownType(typeURL)))]
 }
 
 // messageOf is the name of the message that a type URL stands for: what comes before it says only where
 // the message is described. A control plane may not look at that.
 func messageOf(typeURL string) string { return typeURL[strings.LastIndexByte(typeURL, '/')+1:] }
 
-// shownType is the variable type: Envoy's messages have one URL there, whatever a client writes before
-// them. Else a rule about a type would not be for all that a control plane takes for it.
+// shownType is the variable type: a type has one URL there in each form that the relay knows, and Envoy's other messages
+// whatever a client writes before them. Else a rule about a type would not be for all that a control plane takes for it.
 func shownType(typeURL string) string {
+	if known, is := keyer.KnownType(typeURL); is {
+		return known
+	}
 	const authority = "type.googleapis.com/"
 	message := messageOf(typeURL)
 	if !strings.HasPrefix(message, "envoy.") || strings.HasPrefix(typeURL, authority) && len(typeURL) == len(authority)+len(message) {
@@ -344,7 +398,7 @@ func (s *AccessSubject) Differs(o *AccessSubject, typeURL string) bool {
 
 // says reports whether two rules decide alike.
 func (r *accessRule) says(o *accessRule) bool {
-	return r.match.source == o.match.source && r.allow == o.allow
+	return r.match.source == o.match.source && r.allow == o.allow && r.secrets == o.secrets
 }
 
 // Explain gives the result of each rule for a name, or nil for the type as a whole, and the
@@ -356,10 +410,14 @@ func (s *AccessSubject) Explain(typeURL string, name *string) (results []RuleRes
 	} else {
 		d = s.Name(typeURL, *name)
 	}
-	decided := false
+	decided, secret := false, s.access.secret(typeURL)
 	for _, r := range s.access.rules {
-		if decided {
+		switch {
+		case decided:
 			results = append(results, RuleResult{Rule: r.name, Result: NotReached})
+			continue
+		case r.passes(secret):
+			results = append(results, RuleResult{Rule: r.name, Result: DoesNotMatch, Why: "it gives no secrets (secrets: true)"})
 			continue
 		}
 		result := s.client.explainRule(&r.rule, v)

@@ -92,7 +92,7 @@ func TestAccess_ACC4_secretsNeedARule(t *testing.T) {
 		holds(t, !byName)
 		same(t, AccessDecision{Allowed: allowed, Rule: Otherwise}, d, typeURL)
 	}
-	s = accessOf(t, true, AccessRule{Name: "own", Match: `type == sds && name == "cert-" + node.cluster`, Allow: true})
+	s = accessOf(t, true, AccessRule{Name: "own", Match: `type == sds && name == "cert-" + node.cluster`, Allow: true, Secrets: true})
 	holds(t, s.Name(secrets, "cert-shop").Allowed)
 	holds(t, !(s.Name(secrets, "cert-other").Allowed))
 	d, byName := s.Type(clusters)
@@ -107,6 +107,71 @@ func TestAccess_ACC4_otherURLsOfSecrets(t *testing.T) {
 		holds(t, !s.Name(url, "x").Allowed, url)
 	}
 	holds(t, s.Name(secrets+"s", "x").Allowed)
+}
+
+// formsOfSecrets are the type URLs that a control plane may take for those of secrets.
+var formsOfSecrets = []string{
+	secrets, secrets + "Collection", "type.googleapis.com/envoy.api.v2.auth.Secret", "type.googleapis.com/envoy.api.v2.auth.SecretCollection",
+	"envoy.api.v2.auth.Secret", "example.org/envoy.api.v2.auth.Secret", "/" + messageOf(secrets), "example.org/a/" + messageOf(secrets) + "Collection",
+}
+
+// The example of docs/security.md: a client gets the secrets of its cluster in each form, and no others, though a rule
+// behind allows everything else.
+func TestAccess_ACC4_formsOfSecrets(t *testing.T) {
+	s := accessOf(t, false,
+		AccessRule{Name: "own", Match: `type == sds && name.startsWith("secrets/" + node.cluster + "/")`, Allow: true, Secrets: true},
+		AccessRule{Name: "no-other", Match: "type == sds"},
+		AccessRule{Name: "else", Match: "true", Allow: true})
+	for _, url := range formsOfSecrets {
+		same(t, AccessDecision{Allowed: true, Rule: "own"}, s.Name(url, "secrets/shop/a"), url)
+		same(t, AccessDecision{Rule: "no-other"}, s.Name(url, "secrets/web/a"), url)
+		same(t, AccessDecision{Rule: "no-other"}, s.Name(url, "*"), url)
+	}
+	for _, url := range []string{clusters, secrets + "s", "type.googleapis.com/example.Secret", "envoy.api.v2.auth.secret", "Secret"} {
+		same(t, AccessDecision{Allowed: true, Rule: "else"}, s.Name(url, "x"), url)
+	}
+}
+
+// A rule that allows without the key for secrets leaves them, in each form, to the rules behind it.
+func TestAccess_ACC4_rulesThatPassSecrets(t *testing.T) {
+	all := AccessRule{Name: "all", Match: "true", Allow: true}
+	for _, url := range formsOfSecrets {
+		for want, list := range map[AccessDecision][]AccessRule{
+			{Rule: Otherwise}:             {all},
+			{Rule: "all", Allowed: true}:  {{Name: "all", Match: "true", Allow: true, Secrets: true}},
+			{Rule: "last", Allowed: true}: {all, {Name: "last", Match: "true", Allow: true, Secrets: true}},
+			{Rule: "none"}:                {{Name: "fails", Match: `node.metadata.a == "b"`, Allow: true}, {Name: "none", Match: "true"}},
+		} {
+			s := accessOf(t, true, list...)
+			same(t, want, s.Name(url, "x"), url)
+			if results, d, _ := s.Explain(url, new("x")); d != want || len(results) != len(list) {
+				t.Errorf("ACC-4: explained: %+v, %+v", results, d)
+			}
+		}
+	}
+	s := accessOf(t, false, all)
+	results, _, _ := s.Explain(secrets, nil)
+	same(t, RuleResult{Rule: "all", Result: DoesNotMatch, Why: "it gives no secrets (secrets: true)"}, results[0])
+	holds(t, s.Differs(accessOf(t, false, AccessRule{Name: "all", Match: "true", Allow: true, Secrets: true}), secrets))
+	_, problems := CompileAccess(AccessConfig{Rules: []AccessRule{
+		all, {Name: "secrets", Match: "true", Allow: true, Secrets: true}, {Name: "more", Match: "type == cds", Allow: true},
+	}})
+	same(t, 1, len(problems))
+	same(t, 2, problems[0].Rule)
+}
+
+// Which rules lose secrets because they lack the key.
+func TestWithoutSecrets_ACC4(t *testing.T) {
+	list := []AccessRule{
+		{Name: "a", Match: "type == cds", Allow: true}, {Name: "b", Match: `name == "x"`, Allow: true}, {Name: "c", Match: `peer.spiffe == name`, Allow: true},
+		{Name: "d", Match: `name == "y"`}, {Name: "e", Match: `listener == "z" && type in [eds, sds]`, Allow: true},
+		{Name: "f", Match: "type == sds && name == node.id", Allow: true, Secrets: true}, {Name: "g", Match: "type == sds"}, {Name: "h", Match: "true", Allow: true},
+	}
+	a, problems := CompileAccess(AccessConfig{Rules: list, Types: map[string]bool{secrets: true}})
+	none(t, problems)
+	for _, url := range formsOfSecrets {
+		same(t, []int{1, 2, 4}, a.WithoutSecrets(url), url)
+	}
 }
 
 // A rule about a type is for every URL of its message.
@@ -166,7 +231,7 @@ func TestCompileAccess_problems(t *testing.T) {
 // Which rule may give secrets to a client of whom nothing is known.
 func TestAllowsUnknown_ACC4(t *testing.T) {
 	const secrets = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
-	allow := func(match string) AccessRule { return AccessRule{Match: match, Allow: true} }
+	allow := func(match string) AccessRule { return AccessRule{Match: match, Allow: true, Secrets: true} }
 	deny := func(match string) AccessRule { return AccessRule{Match: match} }
 	for _, test := range []struct {
 		rules    []AccessRule
@@ -181,6 +246,8 @@ func TestAllowsUnknown_ACC4(t *testing.T) {
 		{[]AccessRule{allow(`type == sds && peer.spiffe == "spiffe://a/" + node.id`)}, -1},
 		{[]AccessRule{allow("type == sds && name == peer.spiffe"), allow("type == sds")}, 1},
 		{[]AccessRule{deny("type == sds"), allow("true")}, -1},
+		{[]AccessRule{{Match: "true", Allow: true}}, -1},
+		{[]AccessRule{{Match: "true", Allow: true}, allow("true")}, 1},
 		{[]AccessRule{deny(`name == "a"`), allow("true")}, 1},
 		{[]AccessRule{deny(`peer.spiffe == ""`), allow("true")}, -1},
 		{[]AccessRule{allow(`listener == "local"`)}, -1},

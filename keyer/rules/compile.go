@@ -83,25 +83,26 @@ func Compile(cfg Config) (*Set, []Problem) {
 }
 
 // reached refuses rules that none can come to, since one before them matches the same or
-// everything. matches are the rules' names by what they match.
-func (c *compiler) reached(i int, r *rule, matches map[string]string) {
+// everything. matches are the rules' names by what they match. It gives what this one matches; "" if nothing can be said.
+func (c *compiler) reached(i int, r *rule, matches map[string]string) (match string) {
 	if r.match == nil || r.match.isNever() {
-		return
+		return ""
 	}
 	text, err := cel.AstToString(c.checked[r.match])
 	if err != nil {
-		return
+		return ""
 	}
 	const everything = "true"
 	if before, ok := matches[everything]; ok {
 		c.problem(i, fieldMatch, "never reached: the earlier rule %q matches everything", before)
-		return
+		return ""
 	}
 	if before, ok := matches[text]; ok {
 		c.problem(i, fieldMatch, "never reached: the earlier rule %q has the same match", before)
-		return
+		return ""
 	}
 	matches[text] = r.name
+	return text
 }
 
 func (c *compiler) problem(rule int, field, format string, args ...any) {
