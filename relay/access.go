@@ -72,10 +72,6 @@ func (a *access) decided(typeURL string) (allowed, all bool) {
 	case a.named != nil && slices.Contains(a.named.types, typeURL):
 		return false, false
 	}
-	r := a.routes
-	if allowed, known := r.plan.rulesFor(r).Plainly(r.node, r.peer, typeURL); known {
-		return a.note(typeURL, allowed), true
-	}
 	var d rules.AccessDecision
 	var open bool
 	subject := a.subject()

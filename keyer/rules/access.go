@@ -166,11 +166,11 @@ func (a *Access) whoever(r *accessRule, typeURL, listener string, open ...string
 	if err != nil {
 		return false, false, err
 	}
-	env, checked, err := r.match.checked()
+	env, err := environment()
 	if err != nil {
 		return false, false, err
 	}
-	program, err := env.Program(checked, cel.EvalOptions(cel.OptPartialEval))
+	program, err := env.Program(r.match.ast, cel.EvalOptions(cel.OptPartialEval))
 	if err != nil {
 		return false, false, err
 	}
@@ -219,26 +219,6 @@ func (s *AccessSubject) Type(typeURL string) (d AccessDecision, byName bool) {
 		return AccessDecision{}, true
 	}
 	return t.decision(), false
-}
-
-// Plainly is Type for a client and a type of which the rules can say without CEL what they decide.
-// It takes little time, memory and stack. known is false if [AccessSubject.Type] has to be asked.
-func (a *Access) Plainly(node *corev3.Node, peer *keyer.Peer, typeURL string) (allowed, known bool) {
-	f := facts{node: node, peer: peer, typeURL: shownType(typeURL)}
-	secret := a.secret(typeURL)
-	for _, r := range a.rules {
-		if r.passes(secret) {
-			continue
-		}
-		switch r.match.plain.outcome(&f) {
-		case yes:
-			return r.allow, true
-		case no:
-		default:
-			return false, false
-		}
-	}
-	return a.Otherwise(typeURL), true
 }
 
 func (t *accessType) decision() AccessDecision {

@@ -304,3 +304,35 @@ func BenchmarkAccessName(b *testing.B) {
 		}
 	}
 }
+
+// fleetRules are ten access rules as a fleet has them: by cluster, by the form of node IDs, by metadata,
+// by who the client is, by listener.
+func fleetRules() []AccessRule {
+	return []AccessRule{
+		{Name: "gateways-only", Match: `type == sds && !node.id.matches("^(client|gateway)-[0-9]+$")`},
+		{Name: "test-listener", Match: `listener == "test"`},
+		{Name: "payment", Match: `node.cluster == "payment" && !peer.spiffe_path.startsWith("/ns/payment/")`},
+		{Name: "quarantine", Match: `has(node.metadata.quarantine) && node.metadata.quarantine != "no"`},
+		{Name: "regions", Match: `node.locality.region in ["cn", "ru"] && type in [lds, rds, cds, eds]`},
+		{Name: "liar", Match: `peer.spiffe != "" && peer.spiffe != "spiffe://td/ns/" + node.cluster`},
+		{Name: "old", Match: `"legacy.example" in peer.dns || node.id.startsWith("legacy-")`},
+		{Name: "canary", Match: `has(node.metadata.stage) && node.metadata.stage == "canary" && !(type in [lds, cds])`},
+		{Name: "other-domains", Match: `!(peer.trust_domain in ["", "td"])`},
+		{Name: "everybody", Match: `true`, Allow: true},
+	}
+}
+
+// What the first three types of a client cost when it joins, with the rules of a fleet.
+func BenchmarkJoin(b *testing.B) {
+	a, problems := CompileAccess(AccessConfig{Rules: fleetRules()})
+	none(b, problems)
+	node, peer := &corev3.Node{Id: "client-1", Cluster: "bench"}, keyer.Peer{}
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, typeURL := range []string{clusters, secrets, "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"} {
+			if _, byName := a.Subject(node, peer).Type(typeURL); byName {
+				b.Fatal("the rules look at names")
+			}
+		}
+	}
+}

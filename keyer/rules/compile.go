@@ -32,7 +32,6 @@ type rule struct {
 // compiler collects what is wrong. It holds what CEL made of the expressions until they are compiled.
 type compiler struct {
 	env      *cel.Env
-	checked  map[*expression]*cel.Ast
 	access   bool // the rules are access rules
 	problems []Problem
 }
@@ -47,7 +46,7 @@ func newCompiler(rules int) (*compiler, []Problem) {
 	if err != nil {
 		return nil, []Problem{{Message: "the environment of expressions: " + err.Error()}}
 	}
-	return &compiler{env: env, checked: make(map[*expression]*cel.Ast)}, nil
+	return &compiler{env: env}, nil
 }
 
 // Compile checks the rules and makes a Set of them. If anything is wrong the set is nil,
@@ -88,7 +87,7 @@ func (c *compiler) reached(i int, r *rule, matches map[string]string) (match str
 	if r.match == nil || r.match.isNever() {
 		return ""
 	}
-	text, err := cel.AstToString(c.checked[r.match])
+	text, err := cel.AstToString(r.match.ast)
 	if err != nil {
 		return ""
 	}
@@ -228,6 +227,5 @@ func (c *compiler) expression(i int, field, source string) *expression {
 		c.problem(i, field, "%s: %v", oneLine(source), err)
 		return nil
 	}
-	c.checked[x] = checked
 	return x
 }

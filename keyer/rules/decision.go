@@ -115,14 +115,6 @@ func (c *Subject) leaveOpen(v *variables, list []*rule) {
 
 // matches asks one rule; known is false if that depends on the name, and there is none.
 func (r *rule) matches(v *variables) (matched, known bool, failure *FailedError) {
-	if facts := v.facts(); r.match.plain != nil {
-		switch o := r.match.plain.outcome(&facts); o {
-		case yes, no:
-			return o == yes, true, nil
-		case byName:
-			return false, false, nil
-		}
-	}
 	value, err := r.match.eval(v)
 	if err != nil {
 		return false, false, r.match.failed(r.name, err)

@@ -74,7 +74,7 @@ const identityType = "xdsrelay.Peer"
 const tokenType = "xdsrelay.Token"
 
 // inUse is the environment, as long as a program or a compiler holds it: rules of all kinds share one. It
-// never changes. It takes milliseconds to make, and the memory of hundreds of plain rules, which do without.
+// never changes. It takes milliseconds to make, and the memory of hundreds of rules.
 var inUse struct {
 	mu  sync.Mutex
 	env weak.Pointer[cel.Env]

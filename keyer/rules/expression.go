@@ -24,15 +24,7 @@ type expression struct {
 	source string
 	looks  []string   // the variables that it looks at
 	paths  [][]string // what it looks at in the node; of aggregation rules
-	plain  *plain     // nil: only CEL can evaluate it
 
-	// planned gives what CEL evaluates. Of an expression that is plain as a whole it is made when it is
-	// first needed: nearly never, and it takes a hundred times the memory of the expression.
-	planned func() (*planned, error)
-}
-
-// planned is an expression as CEL has it.
-type planned struct {
 	ast     *cel.Ast
 	program cel.Program
 	// partial is program for where the name is not known: its result is unknown if it
@@ -42,72 +34,31 @@ type planned struct {
 	metered func() (cel.Program, error)
 }
 
-// newExpression makes an expression of what has been checked. It plans each one, for the errors that only
-// show then.
+// newExpression makes an expression of what has been checked. Some errors show only when CEL plans it.
 func (c *compiler) newExpression(field, source string, checked *cel.Ast) (*expression, error) {
-	x := &expression{field: field, source: source, looks: variablesOf(checked)}
-	if field == fieldMatch || field == fieldRequire { // the others have values
-		x.plain = plainOf(checked)
-	}
-	p, err := plan(c.env, checked)
-	if err != nil {
-		return nil, err
-	}
-	if x.plain.whole() {
-		x.planned = sync.OnceValues(x.planAgain)
-	} else {
-		x.planned = func() (*planned, error) { return p, nil }
-	}
-	return x, nil
-}
-
-// planAgain makes the plan of an expression that once was checked.
-func (x *expression) planAgain() (*planned, error) {
-	env, checked, err := x.checked()
-	if err != nil {
-		return nil, err
-	}
-	return plan(env, checked)
-}
-
-// checked gives the expression as CEL reads it. Of one that is plain as a whole nothing of it is kept.
-func (x *expression) checked() (*cel.Env, *cel.Ast, error) {
-	env, err := environment()
-	if err != nil {
-		return nil, nil, err
-	}
-	if !x.plain.whole() {
-		p, err := x.planned()
-		if err != nil {
-			return nil, nil, err
-		}
-		return env, p.ast, nil
-	}
-	checked, issues := env.Compile(x.source)
-	return env, checked, issues.Err()
-}
-
-// plan has CEL plan an expression.
-func plan(e *cel.Env, checked *cel.Ast) (*planned, error) {
+	x, env := &expression{field: field, source: source, looks: variablesOf(checked), ast: checked}, c.env
 	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize), compiledRegexes()}
 	if loops(checked) {
 		// Everything else takes time in proportion to the node at most. Counting costs
 		// doubles the time, so only those are counted that can take more.
 		options = append(options, bounded()...)
 	}
-	p := &planned{ast: checked}
 	var err error
-	if p.program, err = e.Program(checked, options...); err != nil {
+	if x.program, err = env.Program(checked, options...); err != nil {
 		return nil, err
 	}
-	p.metered = sync.OnceValues(func() (cel.Program, error) {
-		return e.Program(checked, append(slices.Clip(options), cel.CostTracking(dynamicCost{}))...)
+	x.metered = sync.OnceValues(func() (cel.Program, error) {
+		return env.Program(checked, append(slices.Clip(options), cel.CostTracking(dynamicCost{}))...)
 	})
-	if looks := variablesOf(checked); !slices.Contains(looks, varName) && !slices.Contains(looks, varXDSTP) {
-		return p, nil
+	if x.looksAtName() {
+		x.partial, err = env.Program(checked, append(slices.Clip(options), cel.EvalOptions(cel.OptOptimize, cel.OptPartialEval))...)
 	}
-	p.partial, err = e.Program(checked, append(slices.Clip(options), cel.EvalOptions(cel.OptOptimize, cel.OptPartialEval))...)
-	return p, err
+	return x, err
+}
+
+// isNever reports whether an expression is nothing but false.
+func (x *expression) isNever() bool {
+	return x != nil && x.ast.NativeRep().Expr().Kind() == ast.LiteralKind && x.ast.NativeRep().Expr().AsLiteral() == types.False
 }
 
 // loops reports whether an expression walks over lists or maps.
@@ -163,23 +114,19 @@ func (x *expression) looksAtName() bool { return x.looksAt(varName) || x.looksAt
 // eval gives the expression's value, which is a *types.Unknown if it depends on the name
 // and there is none.
 func (x *expression) eval(v *variables) (ref.Val, error) {
-	p, err := x.planned()
-	if err != nil {
-		return nil, err
-	}
 	vars, err := x.activation(v)
 	if err != nil {
 		return nil, err
 	}
-	program := p.program
+	program := x.program
 	switch {
 	case x.open(v):
-		program = p.partial
+		program = x.partial
 	case v.name == nil:
 	case !v.client.effort.begin():
 		return nil, errTooMuch
 	default:
-		if program, err = p.metered(); err != nil {
+		if program, err = x.metered(); err != nil {
 			return nil, err
 		}
 	}

@@ -82,7 +82,7 @@ func nodePaths(e ast.Expr) (paths [][]string) {
 // layMentions notes what the expressions of a rule look at in the node.
 func (c *compiler) layMentions(r *rule) {
 	for _, x := range slices.Concat([]*expression{r.match}, r.scope, r.node) {
-		x.paths = nodePaths(c.checked[x].NativeRep().Expr())
+		x.paths = nodePaths(x.ast.NativeRep().Expr())
 	}
 }
 

@@ -57,7 +57,7 @@ func (c *compiler) layNode(r *rule) {
 		return
 	}
 	for _, x := range r.scope {
-		path, ok := namedField(c.checked[x].NativeRep().Expr())
+		path, ok := namedField(x.ast.NativeRep().Expr())
 		switch {
 		case !ok:
 		case len(path) == 0: // clients share if their nodes are equal

@@ -20,12 +20,12 @@ import (
 //
 //	node.metadata.role == "sidecar" is false: node.metadata.role is "web"
 func (x *expression) why(v *variables) string {
-	env, checked, err := x.checked()
+	env, err := environment()
 	if err != nil {
 		return err.Error()
 	}
 	options := append(bounded(), cel.EvalOptions(cel.OptTrackState, cel.OptPartialEval), compiledRegexes())
-	program, err := env.Program(checked, options...)
+	program, err := env.Program(x.ast, options...)
 	if err != nil {
 		return err.Error()
 	}
@@ -37,7 +37,7 @@ func (x *expression) why(v *variables) string {
 	if err != nil {
 		return err.Error()
 	}
-	w := &reason{ast: checked.NativeRep(), values: details.State()}
+	w := &reason{ast: x.ast.NativeRep(), values: details.State()}
 	w.term(w.ast.Expr())
 	return strings.Join(w.lines, "; ")
 }
