@@ -100,7 +100,7 @@ fuzz: ## run each fuzz target for FUZZTIME (default 20s)
 # What it finds is reported; how long it takes is nobody's concern. The tests of
 # "models" play random schedules, of which "make test" plays a few.
 .PHONY: soak
-soak: ## run a suite that CI has no time for: SUITE=access (SEEDS schedules of clients with access rules), attack (one client that means harm, or a fleet that comes at once, beside others), compare (SEEDS walks from FROM before the build of revision OLD and this one), envoy (real Envoys), control-planes (the recipes), fleet (light clients by the thousand), hold (a control plane that is empty for two minutes, under Envoys and gRPC clients, and ten minutes of churn while operators hold what clients get), loads (load reports), models (SEEDS random schedules), mutate (mutants of cache and delivery), simulate (SEEDS from FROM, OPS of them)
+soak: ## run a suite that CI has no time for: SUITE=access (SEEDS schedules of clients with access rules), attack (one client that means harm, or a fleet that comes at once, beside others), compare (SEEDS walks from FROM before the build of revision OLD and this one), envoy (real Envoys), control-planes (the recipes), fleet (light clients by the thousand), hold (a control plane that is empty for two minutes, under Envoys and gRPC clients, and ten minutes of churn while operators hold what clients get), loads (load reports), models (SEEDS random schedules), mutate (mutants of the package ARGS), simulate (SEEDS from FROM, OPS of them)
 	@case '$(SUITE)' in \
 		access) go test -timeout 24h -count 1 -v $(ARGS) -run '^TestAccessIsNotTold|^TestEachCheckIsNeeded' ./downstream/delivery -access.seeds='$(SEEDS)'; \
 			go test -timeout 24h -count 1 -v $(ARGS) -run '^TestAccessLeak' ./relay -leak.from='$(FROM)' -leak.seeds='$(SEEDS)';; \
@@ -119,7 +119,7 @@ soak: ## run a suite that CI has no time for: SUITE=access (SEEDS schedules of c
 			go test -timeout 24h $(ARGS) -run '^Test(Direct)?Convergence|^TestMakeBeforeBreak|^TestReloadUnderLoad' ./integration \
 				-reloadload.clients=1000 -convergence.runs='$(SEEDS)' -convergence.rules.runs='$(SEEDS)' -makebeforebreak.schedules='$(SEEDS)' || result=1; \
 			exit $$result;; \
-		mutate) integration/mutate.sh $(ARGS);; \
+		mutate) go tool -modfile=tools/go.mod gremlins unleash --invert-logical --workers 1 --timeout-coefficient 10 $(or $(ARGS),./cache);; \
 		simulate) overlay=$$(integration/simulate/exact.sh bin/.simulate); \
 			go test -timeout 24h -count 1 -tags exact -ldflags=-checklinkname=0 -overlay "$$overlay" -v -run '^TestSimulate' ./integration/simulate \
 				-simulate.from='$(FROM)' -simulate.seeds='$(SEEDS)' -simulate.ops='$(OPS)' $(ARGS);; \

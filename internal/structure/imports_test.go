@@ -103,7 +103,6 @@ var mayImport = map[string][]string{
 	},
 	"integration/compare":               nil,
 	"integration/simulate":              nil,
-	"integration/mutate/switches":       {"internal/testkit/golist"},
 	"integration/bench/internal/floor":  {"integration/bench/internal/content"},
 	"integration/bench/internal/report": nil,
 	"integration/bench/internal/server": {
