@@ -68,6 +68,10 @@ lint: ## check format, vet, linters, go.mod and what go fix would change
 	done
 	go fix -diff ./...
 
+.PHONY: shape
+shape: ## print figures of the code that people read before they review a change
+	@go run ./internal/structure/shape
+
 ##@ The whole
 
 .PHONY: integration

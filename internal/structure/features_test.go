@@ -16,7 +16,7 @@ var owners = []string{"Table", "Collection"}
 var apart = []string{"errorLog", "Lifetime", "referenceNews", "transientContent"}
 
 func TestFeaturesDoNotSeeTheirOwner(t *testing.T) {
-	scope := load(t, "./cache").sources["cache"].types.Scope()
+	scope := load(t, "cache").Scope()
 	if found := seeOwner(scope); len(found) > 0 {
 		t.Errorf("%q are parts of a table or a collection, and hold a pointer to one", found)
 	}

@@ -76,6 +76,7 @@ var mayImport = map[string][]string{
 	// What tests, the demo and the load generator need: no other row names it.
 	"internal/controlplane":      nil,
 	"internal/pkitest":           nil,
+	"internal/structure/shape":   {"internal/testkit/golist"},
 	"internal/testkit/frames":    nil,
 	"internal/testkit/encoded":   nil,
 	"internal/testkit/envoyproc": {"internal/testkit/wait"},
@@ -198,6 +199,10 @@ func fileImports(path string) ([]string, error) {
 		}
 	}
 	return imports, nil
+}
+
+func under(room string, rooms []string) bool {
+	return slices.ContainsFunc(rooms, func(r string) bool { return room == r || strings.HasPrefix(room, r+"/") })
 }
 
 // The relay that operators install has no control plane, no demo and nothing that only
