@@ -6,11 +6,14 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/filewatch"
 	"github.com/xdsrelay/xdsrelay/internal/trust"
 )
+
+// maxSize bounds each file: a bundle with every public CA has a quarter of a megabyte.
+const maxSize = 4 << 20
 
 // files names what one side reads; an empty name means not configured.
 type files struct {
@@ -51,9 +54,9 @@ func (f files) read() (contents, error) {
 		if one.name == "" {
 			continue
 		}
-		b, err := os.ReadFile(one.name)
+		b, err := filewatch.Read(one.name, maxSize)
 		if err != nil {
-			return contents{}, fmt.Errorf("%s file: %w", one.what, err)
+			return contents{}, fmt.Errorf("%s file %s: %w", one.what, one.name, err)
 		}
 		*one.to = b
 	}
