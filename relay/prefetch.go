@@ -19,7 +19,8 @@ import (
 )
 
 // prefetcher pins the members of the list collections that clients have (LIST-2), so that
-// they are here when clients ask for them. It reads directories in a goroutine of its own: no client and no upstream waits for it, and what changes meanwhile is merged.
+// they are here when clients ask for them. It reads directories in a goroutine of its own: no
+// client and no upstream waits for it, and what changes meanwhile is merged.
 type prefetcher struct {
 	// immutable
 	cache  *cache.Cache

@@ -38,13 +38,13 @@ func knownEmpty(f *follower) bool {
 	return c.Answered() && f.NextChange() == nil
 }
 
-// conceals reports whether a client is told of an error as if there were no such resource: that a redirect
-// leads nowhere tells that there is something where it leads, also if the client may not have that (ACC-3).
+// conceals reports whether a client is told of an error as if there were no such resource: what is wrong with
+// an entry or an alternative tells that something is there, also if the client may not have that (ACC-3).
 func conceals(w *typeSub, err *wire.ResourceError) bool {
 	return w.subs.screen != nil && w.place.store.Resolved() && err.Code == codes.FailedPrecondition
 }
 
-// maskedError is what a client is told in place of an error that tells where redirects led.
+// maskedError is what a client is told in place of an error that tells where alternatives led.
 const maskedError = "the name leads to no resource"
 
 // mask leaves out of an error of the resolver's which names it came by.

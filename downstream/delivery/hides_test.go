@@ -50,7 +50,7 @@ func TestHiddenMembersAreNone_ACC3(t *testing.T) {
 	}
 }
 
-// Where redirects lead is not told to a client that may not have all: neither that something is there, nor its name
+// Where alternatives lead is not told to a client that may not have all: neither that something is there, nor its name
 // (ACC-3).
 func TestConcealedErrors_ACC3(t *testing.T) {
 	for _, tc := range []struct {
