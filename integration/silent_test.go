@@ -178,7 +178,7 @@ func TestSilentControlPlane_SUR2_UPS1(t *testing.T) {
 			began := time.Now()
 			fail()
 			put("2")
-			// 18 seconds on a machine at rest: 10 without an answer, 8 for the question.
+			// 20 seconds on a machine at rest: pings notice it.
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			changed := string(contents(clusterType, "c", "2", ""))

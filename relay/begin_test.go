@@ -94,6 +94,7 @@ func TestHubScopesBeginByAndBy_LIM1_LIM2(t *testing.T) {
 		if n := all.asked(); n == 0 || n >= scopes/2 {
 			t.Errorf("%d of %d scopes have asked at once", n, scopes)
 		}
+		pass(time.Second / 5) // streams to a control plane that has not answered yet come one by one
 		if shared.client.Status().Opened == 0 {
 			t.Error("the scope of all clients waits")
 		}

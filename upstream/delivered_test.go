@@ -3,7 +3,6 @@ package upstream
 import (
 	"slices"
 	"testing"
-	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -12,207 +11,102 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// TestSUR2_SUB10_ComparisonAsksOnce: what came on the wildcard's stream and on that of the names is
-// asked for once.
-func TestSUR2_SUB10_ComparisonAsksOnce(t *testing.T) {
-	const typeURL = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
-	resource := func(name string) *wire.Resource {
-		r, err := wire.NewResource(&discovery.Resource{Name: name, Version: "1", Resource: &anypb.Any{TypeUrl: typeURL}})
+// deliver has a control plane deliver resources of a type, as the answer to a request for them.
+func (d *delivered) deliver(t *testing.T, typeURL string, bytes int, names ...string) {
+	t.Helper()
+	r := &wire.Response{TypeURL: typeURL, State: d.state}
+	for _, name := range names {
+		res, err := wire.NewResource(&discovery.Resource{Name: name, Version: "1", Resource: &anypb.Any{TypeUrl: typeURL}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return r
+		r.Resources = append(r.Resources, res)
 	}
+	if d.state {
+		d.listed(streamOf(0), typeURL, names)
+	}
+	d.take(streamOf(0), r, bytes)
+}
+
+// asks checks which type is asked for, and which names; "": none is.
+func (d *delivered) asks(t *testing.T, typeURL string, names ...string) *query {
+	t.Helper()
+	q := d.query()
+	switch {
+	case q == nil && typeURL != "":
+		t.Fatalf("asks for nothing, want %s", typeURL)
+	case q != nil && (q.typeURL != typeURL || !slices.Equal(q.names, names)):
+		t.Fatalf("asks for %s %q, want %s %q", q.typeURL, q.names, typeURL, names)
+	}
+	return q
+}
+
+// An incremental server is asked for what it delivered and did not take back, for each type in turn.
+func TestQueryIncremental_SUR2(t *testing.T) {
 	var d delivered
-	for stream, names := range map[wire.StreamID][]string{{}: {"a", "both"}, {Second: true}: {"both", "c"}} {
-		r := &wire.Response{TypeURL: typeURL}
-		for _, name := range names {
-			r.Resources = append(r.Resources, resource(name))
-		}
-		d.restarted(stream, []wire.Subscription{{TypeURL: typeURL, Subscribe: names}})
-		d.received(stream, r, 1)
+	d.asks(t, "")
+	d.deliver(t, clusters, 1, "a", "b")
+	d.deliver(t, listeners, 1, "l")
+	d.asks(t, clusters, "a", "b")
+	d.asks(t, listeners, "l")
+	d.asks(t, clusters, "a", "b")
+	d.take(streamOf(0), &wire.Response{TypeURL: clusters, Removed: []string{"a"}}, 1)
+	d.unsubscribed(streamOf(0), unsub(listeners, "l"))
+	d.asks(t, clusters, "b")
+	d.asks(t, clusters, "b")
+	if !d.has(streamOf(0), sub(clusters, "x", "b")) || !d.has(streamOf(0), sub(clusters, "*")) || d.has(streamOf(0), sub(clusters, "a")) {
+		t.Error("what was delivered is not known")
 	}
-	q := d.question(toCompare)
-	if q == nil || len(q.parts) != 1 {
-		t.Fatalf("the question is %+v", q)
-	}
-	p := q.parts[0]
-	slices.Sort(p.names)
-	if want := []string{"a", "both", "c"}; !slices.Equal(p.names, want) || len(p.held) != len(want) {
-		t.Errorf("it asks for %q and holds %d, want %q", p.names, len(p.held), want)
-	}
+	d.restarted(streamOf(0), []wire.Subscription{sub(listeners, "l")})
+	d.asks(t, "")
 }
 
-// TestSUR2_SUR3_QuestionsAfterLosses: what a control plane of the state of the world may have lost
-// is not asked for before it is answered again.
-func TestSUR2_SUR3_QuestionsAfterLosses(t *testing.T) {
-	type lesson struct {
-		typeURL   string
-		count     int
-		heartbeat bool
+// A resource that may go without the server's word is not asked for.
+func TestQueryExpires_SUR2(t *testing.T) {
+	var d delivered
+	d.deliver(t, clusters, 1, "a")
+	res, err := wire.NewResource(&discovery.Resource{
+		Name: "a", Version: "2", Resource: &anypb.Any{TypeUrl: clusters}, Ttl: durationpb.New(1e9),
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	for name, tt := range map[string]struct {
-		lessons []lesson
-		asked   string // "" if nothing may be
-	}{
-		"all is there":                        {nil, endpoints},
-		"more clusters":                       {[]lesson{{clusters, 6, false}}, endpoints},
-		"no clusters":                         {[]lesson{{clusters, 0, false}}, ""},
-		"no endpoints":                        {[]lesson{{endpoints, 0, false}}, clusters},
-		"a part of the endpoints has changed": {[]lesson{{endpoints, 1, false}}, endpoints},
-		"fewer clusters, and no word about the endpoints": {[]lesson{{clusters, 1, false}}, clusters},
-		"fewer clusters, then endpoints":                  {[]lesson{{clusters, 1, false}, {endpoints, 1, false}}, endpoints},
-		"fewer clusters, then as many":                    {[]lesson{{clusters, 1, false}, {clusters, 1, false}}, clusters},
-		"no clusters, then endpoints":                     {[]lesson{{clusters, 0, false}, {endpoints, 1, false}}, endpoints},
-		"no clusters, then some":                          {[]lesson{{clusters, 0, false}, {clusters, 1, false}}, clusters},
-		"nothing":                                         {[]lesson{{clusters, 0, false}, {endpoints, 0, false}}, ""},
-		"a heartbeat is no list":                          {[]lesson{{clusters, 1, true}, {clusters, 5, false}}, endpoints},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := delivered{state: true, fullState: map[string]bool{clusters: true}}
-			now := time.Now()
-			take := func(l lesson) {
-				r := &wire.Response{State: true, TypeURL: l.typeURL}
-				for range l.count {
-					of := &discovery.Resource{Name: "r", Resource: &anypb.Any{TypeUrl: l.typeURL}}
-					if l.heartbeat {
-						of.Resource, of.Ttl = nil, durationpb.New(time.Minute)
-					}
-					res, err := wire.NewResource(of)
-					if err != nil {
-						t.Fatal(err)
-					}
-					r.Resources = append(r.Resources, res)
-				}
-				bytes := 1000 // the smallest is asked for
-				if l.typeURL == endpoints {
-					bytes = 100
-				}
-				d.receivedState(wire.StreamID{}, r, bytes, now)
-			}
-			d.listed(wire.StreamID{}, clusters, nil, true, now)
-			d.listed(wire.StreamID{}, endpoints, []string{"x", "y"}, true, now)
-			take(lesson{clusters, 5, false})
-			take(lesson{endpoints, 2, false})
-			for _, l := range tt.lessons {
-				take(l)
-			}
-			for _, p := range []purpose{toHear, toFind} {
-				asked := ""
-				if q := d.question(p); q != nil {
-					asked = q.parts[0].typeURL
-				}
-				if asked != tt.asked {
-					t.Errorf("asks for %q, want %q", asked, tt.asked)
-				}
-			}
-		})
-	}
+	d.take(streamOf(0), &wire.Response{TypeURL: clusters, Resources: []*wire.Resource{res}}, 1)
+	d.asks(t, "")
 }
 
-// TestSUR2_SUR3_QuestionsAfterUnsubscriptions: a list that is shorter since less is asked for has
-// lost nothing.
-func TestSUR2_SUR3_QuestionsAfterUnsubscriptions(t *testing.T) {
-	d := delivered{state: true, fullState: map[string]bool{clusters: true}}
-	now := time.Now()
-	take := func(typeURL string, names ...string) {
-		r := &wire.Response{State: true, TypeURL: typeURL}
-		for _, name := range names {
-			res, err := wire.NewResource(&discovery.Resource{Name: name, Resource: &anypb.Any{TypeUrl: typeURL}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Resources = append(r.Resources, res)
-		}
-		d.receivedState(wire.StreamID{}, r, len(names), now)
+// A server of the state of the world is asked for the shortest list, with the names that it was asked for together.
+func TestQueryState_SUR2(t *testing.T) {
+	d := delivered{state: true}
+	d.deliver(t, clusters, 100, "a", "b")
+	d.deliver(t, endpoints, 50, "a", "b")
+	d.asks(t, endpoints, "a", "b")
+	d.asks(t, endpoints, "a", "b")
+	d.deliver(t, endpoints, 10)
+	d.asks(t, clusters, "a", "b")
+	beat, err := wire.NewResource(&discovery.Resource{Name: "a", Ttl: durationpb.New(1e9)})
+	if err != nil {
+		t.Fatal(err)
 	}
-	d.listed(wire.StreamID{}, clusters, []string{"x", "y"}, true, now)
-	d.listed(wire.StreamID{}, endpoints, []string{"x"}, true, now)
-	take(clusters, "x", "y")
-	take(endpoints, "x")
-	d.listed(wire.StreamID{}, clusters, []string{"x"}, false, now)
-	now = now.Add(trusted)
-	take(clusters, "x")
-	for key, of := range d.types {
-		if !of.askable() {
-			t.Errorf("%s may not be asked for", key.typeURL)
-		}
-	}
+	d.take(streamOf(0), &wire.Response{TypeURL: endpoints, State: true, Resources: []*wire.Resource{beat}}, 1)
+	d.asks(t, clusters, "a", "b") // a heartbeat is no list
 }
 
-// TestSUR2_RES7_QuestionsThatAreNotAnswered: what a server did not answer when it was asked for it is not what it is
-// asked for next, as long as there is anything else. It is again once it was answered.
-func TestSUR2_RES7_QuestionsThatAreNotAnswered(t *testing.T) {
-	stream := func(typeURL string) wire.StreamID { return wire.StreamID{TypeURL: typeURL} }
-	asks := func(t *testing.T, d *delivered, typeURL string) *question {
-		t.Helper()
-		q := d.question(toHear)
-		if q == nil || q.parts[0].typeURL != typeURL {
-			t.Fatalf("asks %+v, want %s", q, typeURL)
+// What no server answered comes last until there is an answer, and secrets come after the rest (RES-7).
+func TestQueryUnanswered_SUR2_RES7(t *testing.T) {
+	const secrets = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
+	for _, state := range []bool{false, true} {
+		d := delivered{state: state}
+		d.deliver(t, secrets, 1, "s")
+		d.deliver(t, clusters, 2, "a")
+		if other := d.unanswered(d.asks(t, clusters, "a")); !other {
+			t.Error("secrets are something else")
 		}
-		return q
+		if other := d.unanswered(d.asks(t, secrets, "s")); other {
+			t.Error("there is nothing else")
+		}
+		d.asks(t, clusters, "a")
+		d.deliver(t, secrets, 1, "s")
+		d.asks(t, secrets, "s")
 	}
-	t.Run("polls", func(t *testing.T) {
-		d := delivered{state: true, fullState: map[string]bool{clusters: true, listeners: true}}
-		d.polled(stream(listeners), []string{"l"}, 1, 10)
-		d.polled(stream(clusters), nil, 1, 20)
-		d.unanswered(asks(t, &d, listeners))
-		d.unanswered(asks(t, &d, clusters))
-		d.polled(stream(clusters), nil, 1, 20)
-		asks(t, &d, clusters)
-		d.polled(stream(listeners), []string{"l"}, 1, 10)
-		asks(t, &d, listeners)
-		d.polled(stream(listeners), []string{"l"}, 0, 10) // there is nothing any more, and the next poll may be held
-		d.unanswered(asks(t, &d, clusters))
-		asks(t, &d, clusters) // there is nothing else
-	})
-	t.Run("state of the world", func(t *testing.T) {
-		d := delivered{state: true, fullState: map[string]bool{clusters: true, listeners: true}}
-		take := func(typeURL string, bytes int) {
-			res, err := wire.NewResource(&discovery.Resource{Name: "x", Resource: &anypb.Any{TypeUrl: typeURL}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			d.receivedState(stream(typeURL), &wire.Response{State: true, TypeURL: typeURL, Resources: []*wire.Resource{res}}, bytes, time.Now())
-		}
-		d.listed(stream(listeners), listeners, []string{"x"}, true, time.Now())
-		d.listed(stream(clusters), clusters, nil, true, time.Now())
-		take(listeners, 10)
-		take(clusters, 20)
-		d.unanswered(asks(t, &d, listeners))
-		asks(t, &d, clusters)
-		take(listeners, 10)
-		asks(t, &d, listeners)
-	})
-	t.Run("incremental", func(t *testing.T) {
-		var d delivered
-		resource := func(typeURL, name string) *wire.Resource {
-			r, err := wire.NewResource(&discovery.Resource{Name: name, Version: "1", Resource: &anypb.Any{TypeUrl: typeURL}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return r
-		}
-		sub := wire.Subscription{TypeURL: listeners, Subscribe: []string{"x", "y"}}
-		d.restarted(stream(listeners), []wire.Subscription{sub})
-		d.received(stream(listeners), &wire.Response{TypeURL: listeners, Resources: []*wire.Resource{resource(listeners, "x"), resource(listeners, "y")}}, 1)
-		first := asks(t, &d, listeners)
-		d.unanswered(first)
-		second := asks(t, &d, listeners)
-		if slices.Equal(first.parts[0].names, second.parts[0].names) {
-			t.Errorf("asks for %q again", first.parts[0].names)
-		}
-		d.unanswered(second)
-		if third := asks(t, &d, listeners); !slices.Equal(third.parts[0].names, second.parts[0].names) {
-			t.Errorf("asks for %q, and only %q is left", third.parts[0].names, second.parts[0].names)
-		}
-		d.received(wire.StreamID{TypeURL: listeners, Second: true}, &wire.Response{TypeURL: listeners, Resources: []*wire.Resource{resource(listeners, second.parts[0].names[0])}}, 1)
-		d.unanswered(asks(t, &d, listeners)) // which came on two streams, and there is nothing else
-		asks(t, &d, listeners)
-		sub.Versions = map[string]string{"x": "1", "y": "1"}
-		d.restarted(stream(listeners), []wire.Subscription{sub})
-		if n := len(d.question(toCompare).parts[0].names); n != 2 {
-			t.Errorf("%d names can be asked for when both were presented", n)
-		}
-	})
 }

@@ -64,10 +64,12 @@
 // # Silence
 //
 // A server may have nothing to say for days, and one that hangs says nothing either (SUR-2).
-// Each replica has an exam: if nothing comes from it for a while, one of the sessions with
-// streams to it asks for something that was delivered before, without versions, over a stream
-// or poll of its own (question, delivered, asker). Any answer shows that it is well. Without
-// one all sessions leave it. A better replica is returned to after the same question.
+// If nothing comes from a replica for a minute, one of the sessions with streams to it sends a query: a request for something
+// that was delivered before, without versions, over a stream or poll of its own (query, delivered, asker).
+// Any answer shows that the replica is well. An answer that is owed on a session's own stream has a deadline (owed). After it
+// the session asks once on a fresh stream, and then at the other replicas (fallback). If one of these answers all sessions
+// leave the silent one. What none answers counts against none. A better replica is returned to after it
+// answered a query. Replicas keep when they answered, for all sessions (answers).
 //
 // # Other sources
 //

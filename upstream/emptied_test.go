@@ -117,7 +117,7 @@ func TestSUR2_SUR3_EmptyControlPlanes(t *testing.T) {
 					}
 					serving.mute.Store(true)
 					next.set("3", "x", "y", "news")
-					if took := until(func() bool { return p.store.has("news") }); took > 20*time.Second {
+					if took := until(func() bool { return p.store.has("news") }); took > 70*time.Second {
 						t.Errorf("served by the other endpoint after %v; %+v", took, p.session.Status())
 					}
 				})

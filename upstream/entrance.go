@@ -18,6 +18,7 @@ const (
 	// firstStreams is how many streams are opened at once before the control plane is known to keep
 	// them. Further ones come one by one.
 	firstStreams = 8
+	firstPause   = time.Millisecond
 	// longBackoff is how far the back-off grows while a server says that it has no
 	// resources left.
 	longBackoff = 30 * time.Second
@@ -84,7 +85,7 @@ func (e *entrance) enter(t *ticket) bool {
 	}
 	if now := time.Now(); len(e.waiting) == 0 && !e.down() && (e.outages.known(now) || e.begun < firstStreams || !now.Before(e.next)) {
 		e.begun++
-		e.next = now.Add(admitPause)
+		e.next = now.Add(firstPause)
 		return true
 	}
 	e.queue(t)
@@ -285,6 +286,8 @@ func (e *entrance) admit(set int) {
 		e.probe = e.waiting[0]
 	case e.outage == 0 && e.outages.known(now):
 		most = len(e.waiting)
+	case e.outage == 0:
+		e.next = now.Add(firstPause)
 	default:
 		e.next = now.Add(admitPause)
 	}

@@ -35,7 +35,7 @@ type grpcClient struct {
 func (p *pool) client(r *remote, cfg SessionConfig) (client, refusals) {
 	state := p.cfg.APIType.State()
 	return &grpcClient{
-		delivered: delivered{state: state, fullState: p.cfg.FullState},
+		delivered: delivered{state: state},
 		remote:    r, session: r.session, store: r.store, report: r.report, pool: p, cfg: p.cfg,
 		node: cfg.Node, nodeSize: nodeSize(cfg), headers: headersOf(p.cfg.Credentials.Metadata, cfg.Metadata, p.token),
 		quarantine: newQuarantine(p.cfg), held: newAckHold(p.cfg.Nack.Wait, p.cfg.Nack.Acks, r.session.ring), single: make(map[string]*replica),
@@ -74,11 +74,11 @@ func (c *grpcClient) versionsLimit() int {
 	return versionsLimit(c.cfg.MaxRequestSize, c.nodeSize)
 }
 
-// questions implements client.
-func (c *grpcClient) questions() *delivered { return &c.delivered }
+// sent implements client.
+func (c *grpcClient) sent() *delivered { return &c.delivered }
 
 // opening implements client.
-func (*grpcClient) opening(l *line) *question {
+func (*grpcClient) opening(l *line) *query {
 	if k, ok := l.link.(*streamLink); ok {
 		return k.opening
 	}
@@ -89,14 +89,13 @@ func (*grpcClient) opening(l *line) *question {
 func (c *grpcClient) asker() asker {
 	return &streamAsker{
 		pool: c.pool, api: c.cfg.APIType, limit: c.cfg.MaxRequestSize, node: c.node, nodeSize: c.nodeSize, headers: c.headers,
-		panics: c.session.safety.panics,
 	}
 }
 
-// harmed notes that a stream ended. A server that does so with a status whenever it is asked a
-// question takes one stream of a node only.
-func (c *grpcClient) harmed(x *replica, cause error) {
-	if refusedBy(cause) && x.exam.harmed(c.remote.sitter) {
+// ended notes that a stream ended. A server that does so with a status whenever it is asked on another
+// one takes one stream of a node only.
+func (c *grpcClient) ended(x *replica, cause error) {
+	if x.answers.lose(c.remote, refusedBy(cause)) {
 		c.report.log.Warn("server ends the stream of a node that opens another: it is not asked whether it answers", "endpoint", x.name)
 	}
 }

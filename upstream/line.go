@@ -240,17 +240,8 @@ func (l *line) connect() {
 	l.link = k
 }
 
-// opened notes that the Store is told of the link. A link that stands for so long shows
-// that the server is there.
-// Where the server can be asked whether it answers, that shows it.
-func (l *line) opened(stands time.Duration) {
-	r, now := l.remote, time.Now()
-	l.open, l.owed.opened = true, now
-	l.replica.exam.sit(r.sitter, now)
-	if r.up.entrance.flapping() || r.up.entrance.outages.down() && (r.up.cfg.Keepalive.Response == 0 || r.client.questions().question(toHear) == nil) {
-		l.owed.standsAt = now.Add(stands)
-	}
-}
+// opened notes that the Store is told of the link.
+func (l *line) opened() { l.open, l.owed.opened = true, time.Now() }
 
 // count has Status count the link.
 func (l *line) count() {

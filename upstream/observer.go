@@ -27,7 +27,7 @@ type Observer interface {
 	// EndpointChanged says that the session turns to another endpoint (LOC-6).
 	EndpointChanged(from, to string)
 	// Answered says how long the server took for an answer: to a request on a stream or
-	// poll, or to a question of the relay whether it still answers (SUR-2).
+	// poll, or to a query of the relay (SUR-2).
 	Answered(after time.Duration)
 	// EndpointSilent says that an endpoint was found to take streams and to answer nothing.
 	EndpointSilent(endpoint string)

@@ -2,90 +2,77 @@ package upstream
 
 import (
 	"time"
-
-	"github.com/xdsrelay/xdsrelay/internal/moment"
 )
 
-// duty is whether a server must answer a request (SUR-2).
-type duty int
-
-const (
-	silenceIsLegal duty = iota // versions were presented: the server may have nothing to say
-	perhaps                    // nobody knows whether there is what is asked for
-	surely                     // the control plane delivered it before
-)
-
-// owed is what the server of a line's link has not answered.
+// owed is what the server of a line's link has not answered (SUR-2). A request is owed an answer if it
+// presents no version, is the first for its type on its stream, and asks for what the control plane delivered
+// before. If it asks for something else a server that knows it may be silent only if it answers something else.
 type owed struct {
-	began  time.Time // when the link was begun
-	opened time.Time // when it was opened; zero: it is not
-	since  time.Time // when the oldest request was written that no answer followed; zero: none
-	// leave is when the line leaves the server because it must answer; zero: it need not.
-	leave time.Time
-	// search is when to look for another server, since this one has never answered.
-	search   time.Time
+	began    time.Time // when the link was begun
+	opened   time.Time // when it was opened; zero: it is not
+	since    time.Time // when the oldest request was written that no answer followed; zero: none
+	due      time.Time // when another server is asked; zero: never
+	sure     bool      // an answer is owed
 	standsAt time.Time // when the link shows, by standing, that the server is there
-	quiet    bool      // versions were presented
-}
-
-// next is when elapseOwed has something to do, zero if never.
-func (o *owed) next() time.Time {
-	return moment.Earlier(moment.Earlier(o.leave, o.search), o.standsAt)
-}
-
-// asks notes that a request was written on the link.
-func (l *line) asks(at time.Time, d duty) {
-	r, o := l.remote, &l.owed
-	contacts, timeout := &r.up.entrance.outages.contacts, r.up.cfg.Keepalive.Response
-	o.quiet = o.quiet || d == silenceIsLegal
-	if d != silenceIsLegal && o.since.IsZero() {
-		o.since = at
-		if !contacts.ever() {
-			contacts.owe(l, at)
-		}
-	}
-	if timeout == 0 {
-		return
-	}
-	if d == surely && o.leave.IsZero() {
-		contacts.owe(l, o.since)
-		o.leave = at.Add(l.replica.exam.patience())
-	}
-	if d != silenceIsLegal && o.search.IsZero() {
-		o.search = at.Add(timeout)
-	}
-	l.replica.exam.doubt(at, r.up.entrance.outages.down() && !r.up.entrance.flapping())
-}
-
-// owes reports whether the server has to answer before it counts as good.
-func (l *line) owes() bool {
-	if l.remote.up.cfg.Keepalive.Response == 0 {
-		return false
-	}
-	since, _ := l.replica.exam.silence()
-	return !l.owed.leave.IsZero() || !since.IsZero()
 }
 
 // stood reports whether the link has been open for so long that the server keeps it.
 func (o *owed) stood() bool { return !o.opened.IsZero() && time.Since(o.opened) >= stableAfter }
 
-// resumed reports whether all that was asked for on the link may stay unanswered by right.
-func (o *owed) resumed() bool { return o.quiet && o.since.IsZero() && o.leave.IsZero() }
+// asks notes that a request without versions was written on the link. first is set if it is the first for its
+// type, and sure if it asks for what was delivered before.
+func (l *line) asks(at time.Time, first, sure bool) {
+	r, o := l.remote, &l.owed
+	contacts := &r.up.entrance.outages.contacts
+	if o.since.IsZero() {
+		o.since = at
+	}
+	if timeout := r.up.cfg.Keepalive.Response; timeout > 0 && first {
+		o.sure = o.sure || sure
+		if o.due.IsZero() {
+			o.due = at.Add(timeout)
+		}
+	}
+	if o.sure || !contacts.ever() {
+		contacts.owe(l, o.since)
+	}
+}
+
+// returned has the link show that the server is there. If others were lost it may have begun anew, and use the same
+// versions for other contents (ACK-4): so one that presented versions asks for something that was delivered. In
+// an outage the answer shows that the server is back. Where nothing can be asked for, a link shows it that stands for so long.
+func (l *line) returned(resumed bool, stands time.Duration) {
+	r := l.remote
+	flaps, down := r.up.entrance.flapping(), r.up.entrance.outages.down()
+	asked := r.up.cfg.Keepalive.Response > 0 && !flaps && (down || resumed && l.replica.answers.doubted()) && r.query(l, time.Now(), false)
+	if flaps || down && !asked {
+		l.owed.standsAt = time.Now().Add(stands)
+	}
+}
+
+// owes reports whether the server has to answer before it counts as good.
+func (l *line) owes() bool {
+	silent, _ := l.replica.answers.silence()
+	return l.owed.sure || !silent.IsZero()
+}
 
 // paid notes an answer. To most responses there is no request: then nothing was owed.
 func (l *line) paid(at time.Time) {
-	if l.owed.since.IsZero() {
+	o := &l.owed
+	if o.since.IsZero() {
 		return
 	}
-	l.remote.report.obs.Answered(at.Sub(l.owed.since))
-	l.owed.since, l.owed.leave, l.owed.search = time.Time{}, time.Time{}, time.Time{}
+	l.remote.report.obs.Answered(at.Sub(o.since))
+	o.since, o.due, o.sure = time.Time{}, time.Time{}, false
 	l.remote.up.entrance.outages.contacts.owe(l, time.Time{})
 }
 
 // clear forgets what was owed on a link that is over.
 func (l *line) clear() {
 	l.owed = owed{}
-	l.remote.up.entrance.outages.contacts.owe(l, time.Time{})
+	contacts := &l.remote.up.entrance.outages.contacts
+	contacts.owe(l, time.Time{})
+	contacts.owe(l.replica, time.Time{})
 }
 
 // elapseOwed does what the time has come for.
@@ -98,14 +85,10 @@ func (l *line) elapseOwed(now time.Time) {
 			r.up.entrance.stood(l.replica, now)
 		}
 	}
-	if due(&o.search, now) && !l.draining {
-		r.search(l)
+	if due(&o.due, now) && !l.draining {
+		r.fallback(l, now)
 	}
-	if due(&o.leave, now) && !l.draining {
-		// To others it may answer: it may have something against this scope.
-		if !l.replica.exam.heard().After(o.since) {
-			r.up.silent(l.replica, o.since, r.report.obs)
-		}
-		l.fail(l.failure(ReasonSilent, errSilent), true, false)
+	if at := r.queryAt(l); !at.IsZero() && !now.Before(at) {
+		r.query(l, now, true)
 	}
 }

@@ -81,7 +81,8 @@ func (k *pollLink) respond(r *restjson.Response, names []string, at, begun time.
 		k.reject(r.Nonce, err, at)
 	} else {
 		k.accepted = meant(names)
-		c.delivered.polled(l.id, k.polled(k.accepted), len(r.Resources), int(k.exchange.received.Load()))
+		c.delivered.listed(l.id, l.id.TypeURL, k.polled(k.accepted))
+		c.delivered.take(l.id, &r.Response, int(k.exchange.received.Load()))
 		k.exchange.answer(KindAck)
 	}
 	c.session.settle()

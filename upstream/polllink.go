@@ -53,8 +53,8 @@ func (c *restClient) connect(l *line) (link, error) {
 		c.store.Lost(l.id)
 		return nil, err
 	}
-	l.opened(c.cfg.ConnectTimeout + probeStands)
-	l.asks(time.Now(), perhaps)
+	l.opened()
+	l.asks(time.Now(), true, false)
 	k.wg.Go(func() {
 		// Its error is the context's. A poller that panicked is over.
 		if err := c.session.safety.panics.Do(contain.Upstream, func() { _ = k.poller.Run(k.ctx) }); err != nil {
@@ -147,7 +147,7 @@ func (k *pollLink) demand() {
 	}
 	k.list = list
 	k.poller.SetNames(list)
-	k.line.asks(time.Now(), perhaps)
+	k.line.asks(time.Now(), true, false)
 }
 
 // polled are the names as a poll says them: none for everything of some types.

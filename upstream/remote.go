@@ -26,8 +26,8 @@ type remote struct {
 	ctx      context.Context // ends with Run
 	lines    []*line         // of the streams that are wanted, or still there
 	failback *failback
-	sitter   *sitter
-	anew     bool // the links began anew because Upstream.reuses was set
+	unable   time.Time // when the client had nothing to ask for last
+	anew     bool      // the links began anew because Upstream.reuses was set
 }
 
 // client is what differs between streams and polls beyond a link. All methods but tell are
@@ -38,10 +38,10 @@ type client interface {
 	// connect begins a link at l.endpoint, in the background. It gives nil if nothing is
 	// wanted any more.
 	connect(l *line) (link, error)
-	// questions is what the server delivered: it must answer questions about that. opening is the
-	// first request of a link, which another server may be asked too.
-	questions() *delivered
-	opening(l *line) *question
+	// sent is what the control plane delivered. opening is the first request of a link, which another
+	// server may be asked too.
+	sent() *delivered
+	opening(l *line) *query
 	asker() asker
 	// rung, next and elapse are as in source.
 	rung()
@@ -137,7 +137,6 @@ func (r *remote) rung() {
 	for _, l := range r.lines {
 		l.begun()
 		l.admit()
-		r.sitExam(l)
 	}
 	r.client.rung()
 }
@@ -146,7 +145,7 @@ func (r *remote) rung() {
 func (r *remote) next() time.Time {
 	at := moment.Earlier(r.failback.at, r.client.next())
 	for _, l := range r.lines {
-		at = moment.Earlier(moment.Earlier(at, l.renewal.due), moment.Earlier(l.at, l.owed.next()))
+		at = moment.Earlier(moment.Earlier(at, l.renewal.due), moment.Earlier(moment.Earlier(l.at, l.owed.due), moment.Earlier(l.owed.standsAt, r.queryAt(l))))
 	}
 	return at
 }
@@ -186,7 +185,7 @@ func (r *remote) probe() {
 		f.moveTo(f.order[0])
 		return
 	}
-	better, q := f.better(), r.trial()
+	better, q := f.better(), r.wanted()
 	f.probing = true
 	f.wg.Go(func() {
 		var found *replica

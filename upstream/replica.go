@@ -20,7 +20,6 @@ type endpoint struct {
 	priority   int
 	target     string        // as configured
 	host, port string        // of a name that is looked up; host is "" if target is dialled as it is
-	timeout    time.Duration // of an answer (SUR-2)
 	wake       chan struct{} // one slot: look the name up now
 
 	// Guarded by replicas.mu.
@@ -39,9 +38,9 @@ type endpoint struct {
 type replica struct {
 	// Immutable after newReplica.
 	endpoint *endpoint
-	address  string // what is dialled
-	name     string // for operators
-	exam     *exam
+	address  string  // what is dialled
+	name     string  // for operators
+	answers  answers // has a lock of its own
 
 	// Guarded by replicas.mu.
 	joined uint64    // replicas.changes when it came, or came into use
@@ -52,9 +51,9 @@ type replica struct {
 }
 
 // newEndpoint reads an entry of Config.Endpoints. byName reports whether what dials looks a
-// host up by itself: then it is one replica. timeout is that of an answer.
-func newEndpoint(priority int, target string, timeout time.Duration, byName func(target string) bool) *endpoint {
-	e := &endpoint{priority: priority, target: target, timeout: timeout, wake: wake.New(), looked: true}
+// host up by itself: then it is one replica.
+func newEndpoint(priority int, target string, byName func(target string) bool) *endpoint {
+	e := &endpoint{priority: priority, target: target, wake: wake.New(), looked: true}
 	if host, port, ok := lookedUp(target); ok && (byName == nil || !byName(target)) {
 		e.host, e.port, e.looked = host, port, false
 	}
@@ -63,7 +62,7 @@ func newEndpoint(priority int, target string, timeout time.Duration, byName func
 }
 
 func newReplica(e *endpoint, address string) *replica {
-	x := &replica{endpoint: e, address: address, name: e.target, exam: &exam{timeout: e.timeout}}
+	x := &replica{endpoint: e, address: address, name: e.target}
 	if address != e.target {
 		host, _, _ := net.SplitHostPort(address)
 		x.name = e.target + " (" + host + ")"

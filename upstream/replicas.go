@@ -100,7 +100,7 @@ func newReplicas(cfg *Config, byName func(target string) bool) *replicas {
 	for i, equal := range cfg.Endpoints {
 		g := new(group)
 		for _, target := range equal {
-			g.endpoints = append(g.endpoints, newEndpoint(i, target, cfg.Keepalive.Response, byName))
+			g.endpoints = append(g.endpoints, newEndpoint(i, target, byName))
 		}
 		a.groups = append(a.groups, g)
 	}
@@ -151,15 +151,6 @@ func (a *replicas) close() {
 	a.stop()
 	a.opening.Do(func() {}) // nothing is started from now on
 	a.wg.Wait()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, g := range a.groups {
-		for _, e := range g.endpoints {
-			for _, x := range e.replicas {
-				x.exam.close()
-			}
-		}
-	}
 }
 
 // watch looks a name up now and then, and after failures of its servers.
@@ -252,11 +243,11 @@ func (a *replicas) found(x *replica, reachable bool) {
 	defer a.mu.Unlock()
 	if !reachable {
 		x.failed = time.Now()
-		x.exam.disprove()
+		x.answers.disprove()
 		a.doubt(x)
 		return
 	}
-	if since, _ := x.exam.silence(); !since.IsZero() {
+	if since, _ := x.answers.silence(); !since.IsZero() {
 		return // it takes connections, and answers nothing
 	}
 	x.failed = time.Time{}
@@ -409,8 +400,8 @@ func (a *replicas) list() (all []Replica) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, x := range p.order {
-		silent, _ := x.exam.silence()
-		all = append(all, Replica{x.name, x.endpoint.priority, !x.used(), x.failed, silent, x.exam.heard()})
+		silent, _ := x.answers.silence()
+		all = append(all, Replica{x.name, x.endpoint.priority, !x.used(), x.failed, silent, x.answers.last()})
 	}
 	return all
 }

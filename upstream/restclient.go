@@ -44,21 +44,21 @@ func (w *web) client(r *remote, cfg SessionConfig) (client, refusals) {
 	}, refusals{backoff: longBackoff, answer: true}
 }
 
-// questions implements client.
-func (c *restClient) questions() *delivered { return &c.delivered }
+// sent implements client.
+func (c *restClient) sent() *delivered { return &c.delivered }
 
 // opening implements client.
-func (*restClient) opening(l *line) *question {
+func (*restClient) opening(l *line) *query {
 	k, ok := l.link.(*pollLink)
 	if !ok || len(k.list) == 0 {
 		return nil
 	}
-	return &question{parts: []part{{stream: l.id, typeURL: l.id.TypeURL, names: k.polled(k.list)}}}
+	return &query{stream: l.id, typeURL: l.id.TypeURL, names: k.polled(k.list)}
 }
 
 // asker implements client.
 func (c *restClient) asker() asker {
-	return &pollAsker{c.web, c.node, c.headers, c.session.safety.panics}
+	return &pollAsker{c.web, c.node, c.headers}
 }
 
 // serves implements client: a type may have no path.

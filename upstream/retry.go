@@ -10,11 +10,11 @@ import (
 // good and stood, or that the relay ended, ends the count of attempts.
 func (l *line) end(reason Reason) {
 	r, k, open, counted := l.remote, l.link, l.open, l.counted
-	if open {
-		l.replica.exam.rise(r.sitter, !reason.own())
+	if open && !reason.own() {
+		l.replica.answers.lose(r, false)
 	}
 	if l.established {
-		r.report.heard = moment.Later(r.report.heard, l.replica.exam.heard())
+		r.report.heard = moment.Later(r.report.heard, l.replica.answers.last())
 		r.up.entrance.outages.count(-1)
 		if reason.own() || !reason.repeats() && l.owed.stood() {
 			l.backoff.Reset()

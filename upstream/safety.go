@@ -35,8 +35,8 @@ func (s safety) apply(to Store, stream wire.StreamID, r *wire.Response, at time.
 }
 
 // ask has an asker ask. A panic in it is an error.
-func (s safety) ask(ctx context.Context, a asker, x *replica, q *question, t terms) (rep reply, err error) {
-	defer s.panics.Catch(contain.Upstream, func(e *contain.Error) { rep, err = reply{}, e })
+func (s safety) ask(ctx context.Context, a asker, x *replica, q *query, t terms) (answer []*wire.Resource, err error) {
+	defer s.panics.Catch(contain.Upstream, func(e *contain.Error) { answer, err = nil, e })
 	return a.ask(ctx, x, q, t)
 }
 

@@ -619,7 +619,7 @@ func TestLOC6WhatIsLookedUp(t *testing.T) {
 		"10.0.0.1:443": "", "[::1]:443": "", "passthrough:///a:1": "", "dns:///a:1": "", "unix:/x": "", "a": "", "a:http": "", ":1": "",
 		"via.example.com:443": "",
 	} {
-		if got := newEndpoint(0, target, 0, proxied).host; got != want {
+		if got := newEndpoint(0, target, proxied).host; got != want {
 			t.Errorf("%s: %q is looked up, want %q", target, got, want)
 		}
 	}

@@ -23,7 +23,7 @@ type streamLink struct {
 	greeted bool                 // the node was sent (STR-2)
 	asked   map[string]time.Time // types, since when
 	added   map[string]time.Time // when names of a type that is asked for were last added (UPS-3)
-	opening *question            // the first request
+	opening *query               // the first request
 }
 
 // subscribed implements link.
@@ -39,17 +39,15 @@ func (k *streamLink) asks(typeURL string) bool {
 func (k *streamLink) opened() {
 	c, l := k.client, k.line
 	c.remote.up.replicas.found(l.replica, true)
-	l.opened(probeStands)
+	l.opened()
 	k.dialect = k.newDialect()
 	l.count()
 	c.report.log.Debug("stream opened", "stream", l.id, "endpoint", l.replica.name)
 
 	subs := c.store.Restart(l.id, c.versionsLimit())
 	c.delivered.restarted(l.id, subs)
-	if slices.ContainsFunc(subs, func(sub wire.Subscription) bool { return len(sub.Versions) > 0 }) {
-		l.replica.exam.resumed(time.Now())
-	}
 	k.taken(subs)
+	l.returned(slices.ContainsFunc(subs, func(sub wire.Subscription) bool { return len(sub.Versions) > 0 }), probeStands)
 	if !c.store.StreamWanted(l.id) {
 		k.drain() // only unsubscriptions were left, and Restart has dropped their names
 	}
@@ -140,36 +138,27 @@ func (k *streamLink) ask(sub wire.Subscription) {
 	}
 }
 
-// owes notes what the server owes for a subscription that was written.
+// owes notes what the server owes for a subscription that was written. One that presents versions is owed nothing, and in the
+// state of the world neither is one of which something is held: a relay that begins may leave it unanswered for
+// long (RES-2).
 func (k *streamLink) owes(sub wire.Subscription, first bool, now time.Time) {
 	d, id := &k.client.delivered, k.line.id
 	s, state := k.dialect.(*stateDialect)
-	p := part{stream: id, typeURL: sub.TypeURL, names: sub.Subscribe[:min(len(sub.Subscribe), someNames)]}
-	due := false
+	q := &query{stream: id, typeURL: sub.TypeURL, names: sub.Subscribe[:min(len(sub.Subscribe), someNames)]}
 	if state {
-		p.names = s.types[sub.TypeURL].last
-		d.listed(id, sub.TypeURL, p.names, first, now)
-		// A relay that begins may leave it unanswered for long (RES-2). So a question shows
-		// whether the server answers.
-	} else {
-		if slices.Contains(sub.Subscribe, wildcard) {
-			p.names = nil
-		}
-		due = d.due(id, sub)
+		q.names = s.types[sub.TypeURL].last
+		d.listed(id, sub.TypeURL, q.names)
+	} else if slices.Contains(sub.Subscribe, wildcard) {
+		q.names, q.sure = nil, true
 	}
 	if len(sub.Subscribe) == 0 {
 		return
 	}
 	if k.opening == nil {
-		k.opening = &question{parts: []part{p}, perhaps: state || len(p.names) > 0}
+		k.opening = q
 	}
-	switch {
-	case due:
-		k.line.asks(now, surely)
-	case len(sub.Versions) > 0:
-		k.line.asks(now, silenceIsLegal)
-	default:
-		k.line.asks(now, perhaps)
+	if len(sub.Versions) == 0 {
+		k.line.asks(now, first, !state && d.has(id, sub))
 	}
 }
 
@@ -225,7 +214,7 @@ func (k *streamLink) lost(cause error) {
 		return
 	}
 	good := l.established && !err.Reason.repeats() && err.Reason != ReasonSilent
-	c.harmed(l.replica, cause)
+	c.ended(l.replica, cause)
 	c.blame(k, cause)
 	stay := good || c.refuse(k, cause)
 	if c.rejectsSecond(k, cause) {
@@ -283,7 +272,7 @@ func (k *streamLink) apply(r *wire.Received, e envelope, at time.Time) (held boo
 		d.came(&r.Response)
 	}
 	if reason == nil && c.cfg.Keepalive.Response > 0 { // else no server is asked whether it still answers
-		c.delivered.take(k.line.id, r, at)
+		c.delivered.take(k.line.id, &r.Response, r.Size)
 	}
 	if reason == nil && a != nil {
 		last := c.store.Sequence()

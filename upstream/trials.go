@@ -239,21 +239,21 @@ func beginBeside(c *grpcClient, typeURL string, p *suspect) {
 	k := c.trialLink(p)
 	id, x := k.line.id, k.line.replica
 	names := slices.Sorted(maps.Keys(p.names[id]))
-	q := &question{parts: []part{{stream: id, typeURL: typeURL, names: names[:min(len(names), someNames)]}}}
+	q := &query{stream: id, typeURL: typeURL, names: names[:min(len(names), someNames)]}
 	ctx, stop := context.WithCancel(c.remote.ctx)
 	trial := &besideTrial{p, stop}
 	c.quarantine.besides.trials[typeURL] = trial
 	c.report.log.Debug("trying a type beside", "type", typeURL)
-	asker, known, end := c.asker(), c.delivered.question(toHear), time.Now().Add(stableAfter)
+	asker, known, end := c.asker(), c.delivered.query(), time.Now().Add(stableAfter)
 	switch b := &c.quarantine.besides; {
 	case b.asked:
 		known = nil
-	case known == nil && k.opening != nil && !c.quarantine.unproven(k.opening.parts[0].typeURL):
+	case known == nil && k.opening != nil && !c.quarantine.unproven(k.opening.typeURL):
 		known, b.asked = k.opening, true
 	default:
 		b.asked = known != nil
 	}
-	ask := func(q *question) error {
+	ask := func(q *query) error {
 		_, err := c.session.safety.ask(ctx, asker, x, q, terms{deadline: time.Now().Add(stableAfter), heard: func(time.Time) {}})
 		return err
 	}

@@ -102,7 +102,6 @@ func (u *Upstream) NewSession(cfg SessionConfig) (*Session, error) {
 	}
 	r := &remote{
 		session: s, store: s.store, report: s.report, up: u, failback: newFailback(u, s, cmp.Or(cfg.Key, cfg.Scope)),
-		sitter: &sitter{bell: s.bell, panics: cfg.Panics},
 	}
 	r.client, r.refusals = u.transport.client(r, cfg)
 	s.source = r
@@ -131,7 +130,7 @@ func (u *Upstream) heard(x *replica, at time.Time) {
 	contacts.hear(at)
 	contacts.owe(x, time.Time{})
 	u.causes.answered(x.name)
-	if x.exam.hear(at) {
+	if x.answers.hear(at) {
 		u.replicas.found(x, true)
 		u.cfg.Logger.Info("endpoint answers again", "endpoint", x.name)
 	}
@@ -144,9 +143,10 @@ func (u *Upstream) silent(x *replica, since time.Time, obs Observer) {
 	u.replicas.found(x, false)
 	u.failed(causeAt(x.name, errSilent, false))
 	obs.EndpointSilent(x.name)
-	if x.exam.fallSilent(time.Now()) {
+	if x.answers.fallSilent(time.Now()) {
 		u.cfg.Logger.Warn("endpoint takes connections and does not answer", "endpoint", x.name, "since", since)
 	}
+	u.replicas.tell()
 }
 
 // Reach connects to the replicas of each priority in turn, to those of one priority at once,

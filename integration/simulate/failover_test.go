@@ -9,8 +9,7 @@ import (
 )
 
 // newsWithin is how long news may take to all clients while one control plane has them and the other
-// one is mute (SUR-2). A relay leaves a mute one within 20 s, and gives it more time each time that
-// it has to come back to it.
+// one is mute (SUR-2). A relay leaves a mute one within 70 s.
 const newsWithin = 2 * time.Minute
 
 // failOver has one control plane fall silent, when all is well, and the other one have news. All

@@ -1,0 +1,172 @@
+package upstream
+
+import (
+	"sync"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/moment"
+)
+
+const (
+	// quietTime is how long a server may say nothing before it is asked for something that it delivered.
+	quietTime = time.Minute
+	// pardonTime is how long what no endpoint answered counts against none (SUR-8).
+	pardonTime = 10 * time.Minute
+	// maxEnds is how many queries in a row may cost a stream. Then the server takes one stream of a
+	// node only, and is sent no more.
+	maxEnds = 2
+	// endsApart is how long after the loss of a stream a query may cost none by chance: the stream is about to be
+	// opened again, and the server ends the one that it got first.
+	endsApart = 5 * time.Second
+	// endsWithin is how long after a query the end of a stream may be due to it.
+	endsWithin = time.Second
+)
+
+// answers is what the sessions of an upstream know of the answers of one replica (SUR-2). Its methods may be
+// called from any goroutine.
+type answers struct {
+	mu     sync.Mutex
+	heard  time.Time // when it answered last, whichever session
+	asked  time.Time // when a query was sent last
+	by     any       // who sent it
+	busy   bool      // it is under way
+	lost   time.Time // when a stream was lost last
+	silent time.Time // since when it does not answer; zero: it does
+	found  time.Time // when that was found last
+	ends   int       // queries in a row that cost a stream
+	ended  bool      // the last one did
+	apart  bool      // it was not soon after the loss of a stream
+
+	proving bool      // a session finds out whether it is well again
+	proven  time.Time // when one found that it is
+}
+
+// hear notes an answer. It reports whether the replica was silent.
+func (a *answers) hear(at time.Time) (wasSilent bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	wasSilent = !a.silent.IsZero()
+	a.heard, a.silent = moment.Later(a.heard, at), time.Time{}
+	return wasSilent
+}
+
+// last is when the replica answered last; zero before the first time.
+func (a *answers) last() time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.heard
+}
+
+// due is when the next query is due, if nothing comes from the replica; zero: never.
+func (a *answers) due() time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ends >= maxEnds {
+		return time.Time{}
+	}
+	return moment.Later(a.heard, a.asked).Add(quietTime)
+}
+
+// begin reports whether by may send a query, until done is called. One session does so at a time. quiet is set if
+// the reason is that the replica says nothing: it may have spoken by now.
+func (a *answers) begin(by any, at time.Time, quiet bool) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.busy || a.ends >= maxEnds || quiet && at.Sub(moment.Later(a.heard, a.asked)) < quietTime {
+		return false
+	}
+	if !a.ended && a.apart {
+		a.ends = 0
+	}
+	a.busy, a.by, a.asked, a.ended, a.apart = true, by, at, false, at.Sub(a.lost) > endsApart
+	return true
+}
+
+func (a *answers) done() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.busy = false
+}
+
+// lose notes that a stream of a session was lost. refused is set if the server ended it with a status. It reports
+// whether the server does so for queries: when that is found.
+func (a *answers) lose(by any, refused bool) (forQueries bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lost = time.Now()
+	if !refused || a.ended || a.by != by || !a.busy && time.Since(a.asked) > endsWithin {
+		return false
+	}
+	a.ended = true
+	a.ends++
+	return a.ends == maxEnds
+}
+
+// doubted reports whether a stream was lost since the last query: the server may have begun anew.
+func (a *answers) doubted() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.lost.After(a.asked)
+}
+
+// fallSilent notes that the replica does not answer. news is set if it did before.
+func (a *answers) fallSilent(at time.Time) (news bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	news = a.silent.IsZero()
+	if news {
+		a.silent = at
+	}
+	a.found = at
+	return news
+}
+
+// silence is since when the replica is silent, zero if it is not, and when it was last found to
+// be.
+func (a *answers) silence() (since, found time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.silent.IsZero() {
+		return time.Time{}, time.Time{}
+	}
+	return a.silent, a.found
+}
+
+// prove reports whether a session is to find out whether the replica is well again: not if another one does, or
+// did so lately, which is proof for all.
+func (a *answers) prove(within time.Duration) (find, proven bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.proven.IsZero() && time.Since(a.proven) < within {
+		return false, true
+	}
+	if a.proving {
+		return false, false
+	}
+	a.proving = true
+	return true, false
+}
+
+// proved says what came of that.
+func (a *answers) proved(well bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.proving, a.proven = false, time.Time{}
+	if well {
+		a.proven = time.Now()
+	}
+}
+
+// disprove says that the replica failed: that it was well is void.
+func (a *answers) disprove() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.proven = time.Time{}
+}
+
+// lapsed reports whether the replica may be called silent again though it is the only one.
+func (a *answers) lapsed(at time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.found.IsZero() || at.Sub(a.found) >= pardonTime
+}
