@@ -43,9 +43,14 @@ type goControlPlane struct {
 	t *testing.T
 }
 
-func startGoControlPlane(t *testing.T) *goControlPlane {
+// startGoControlPlane starts one, plain without its ADS mode.
+func startGoControlPlane(t *testing.T, plain bool) *goControlPlane {
 	t.Helper()
-	g := &goControlPlane{controlplane.NewSnapshot(), t}
+	begin := controlplane.NewSnapshot
+	if plain {
+		begin = controlplane.NewPlainSnapshot
+	}
+	g := &goControlPlane{begin(), t}
 	if err := g.Start(t.Context(), net.JoinHostPort("127.0.0.1", strconv.Itoa(ports.Free(t)))); err != nil {
 		t.Fatal(err)
 	}

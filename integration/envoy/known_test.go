@@ -45,6 +45,7 @@ func directFaults() []fault {
 		notAgain = "the control plane does not send a rejected listener again after the conflicting listener is gone"
 		withheld = "the control plane waits for an acknowledgement that the Envoy withholds while a cluster warms"
 		beats    = "the Envoy treats a list of heartbeats as an empty list"
+		sent     = "the control plane takes a rejected listener for one that the Envoy has, and does not send it again when its cluster is there"
 		failing  = "requests fail: the old cluster is gone before the new one serves"
 	)
 	delta := []form{deltaADS, deltaPerType}
@@ -55,6 +56,7 @@ func directFaults() []fault {
 		{scenario: "3 of 100 clusters become invalid", forms: delta, seen: whole},
 		{scenario: "3 of 100 clusters become invalid, several responses", forms: delta, seen: whole},
 		{scenario: "a listener whose address another listener has", forms: delta, seen: notAgain},
+		{scenario: "15 listeners, each before its cluster", forms: delta, seen: sent},
 		{scenario: "clusters change while one warms for ever", forms: []form{deltaADS, stateADS}, seen: withheld},
 		{scenario: "ttl, renewed by heartbeats", forms: []form{stateADS, statePerType}, seen: beats},
 		{

@@ -29,6 +29,7 @@ type scenario struct {
 	mutual    bool                 // Envoys and the relay show each other certificates
 	pipe      bool                 // Envoys reach the relay over a unix socket
 	goCP      bool                 // the control plane is go-control-plane itself
+	plain     bool                 // and not in its ADS mode
 	alone     bool                 // it is disturbed by others that play at the same time
 	play      func(*world)
 }

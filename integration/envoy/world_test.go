@@ -57,7 +57,7 @@ func newWorld(t *testing.T, s *scenario, f form, at side) *world {
 		w.second = plane.Start(t, s.behaviour)
 	}
 	if s.goCP {
-		w.goCP = startGoControlPlane(t)
+		w.goCP = startGoControlPlane(t, s.plain)
 		w.addr = w.goCP.Addr()
 	}
 	switch {
