@@ -15,11 +15,11 @@ import (
 
 var (
 	oldBuild = flag.String("compare.old", "", "the xdsrelay that differences are differences from")
-	newBuild = flag.String("compare.new", "", "the xdsrelay that is looked at")
+	newBuild = flag.String("compare.new", "", "the xdsrelay that is examined")
 	from     = flag.Uint64("compare.from", 1, "the first seed that TestCompare plays")
 	seeds    = flag.Uint64("compare.seeds", 8, "how many seeds it plays")
-	tries    = flag.Int("compare.tries", 6, "how often a seed is played before what differs each time is no chance")
-	show     = flag.Bool("compare.show", false, "show what clients were sent, step by step")
+	tries    = flag.Int("compare.tries", 6, "how often a seed is played before a difference is no chance")
+	show     = flag.Bool("compare.show", false, "show all lines of all steps")
 )
 
 // atOnce is how many walks run at once: they wait most of their time.

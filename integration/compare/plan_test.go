@@ -153,7 +153,7 @@ func walkOf(seed uint64) *walk {
 	return w
 }
 
-// planner makes the steps. It knows what they come to, so that each does something.
+// planner makes the steps. It knows which state they lead to, so that each does something.
 type planner struct {
 	walk   *walk
 	rand   *rand.Rand
@@ -179,7 +179,7 @@ func (p *planner) plan() {
 	p.end()
 }
 
-// next adds a step, or what belongs together.
+// next adds a step.
 func (p *planner) next() {
 	client := p.rand.IntN(clients)
 	is := &p.is[client]
@@ -226,7 +226,7 @@ func (p *planner) next() {
 	}
 }
 
-// end brings all back, so that the last step shows what each client ends up with.
+// end brings all back. The last step shows that each client follows again.
 func (p *planner) end() {
 	if p.down {
 		p.add(step{verb: start, client: -1})
@@ -279,12 +279,12 @@ func (p *planner) removes() {
 // spoils adds content that one client, or all of them, will reject. It is mended soon: the relay offers such
 // content again later and later.
 func (p *planner) spoils() {
-	k, who := p.key(), fmt.Sprint(rejected, p.rand.IntN(clients))
+	k, by := p.key(), fmt.Sprint(rejected, p.rand.IntN(clients))
 	if p.one(3) {
-		who = rejected + "0 " + rejected + "1 " + rejected + "2"
+		by = rejected + "0 " + rejected + "1 " + rejected + "2"
 	}
 	p.bad = append(slices.DeleteFunc(p.bad, func(b plane.Key) bool { return b == k }), k)
-	p.add(step{verb: spoil, client: -1, change: plane.Change{Set: []plane.Resource{p.resource(k, who)}}})
+	p.add(step{verb: spoil, client: -1, change: plane.Change{Set: []plane.Resource{p.resource(k, by)}}})
 }
 
 // subscribes is a client's subscription to some names.
@@ -324,14 +324,14 @@ func (p *planner) contents() plane.Change {
 	return c
 }
 
-// rejected is in what a client rejects, before the client's number.
+// rejected marks content that a client rejects. The client's number follows.
 const rejected = "rejected-by-"
 
-// resource is new content. It is part of the wildcard, unless its value says otherwise.
-func (p *planner) resource(k plane.Key, why string) plane.Resource {
+// resource is new content, which the clients in rejectedBy reject.
+func (p *planner) resource(k plane.Key, rejectedBy string) plane.Resource {
 	p.value++
 	p.exists[k] = true
-	text := fmt.Sprint("v", p.value, " ", why)
+	text := fmt.Sprint("v", p.value, " ", rejectedBy)
 	return plane.Resource{Name: k.Name, Message: messageOf(k, text), Unlisted: strings.HasPrefix(k.Name, "xdstp") || p.one(8)}
 }
 

@@ -32,16 +32,20 @@ import (
 )
 
 const (
-	// quietFor is for how long nobody may have been sent anything before a step is over. It is more than each of the
-	// times in configuration.
+	// quietFor is how long a step's end waits for a further response. It is more than each of the times in
+	// configuration.
 	quietFor = 350 * time.Millisecond
 	// direct is quietFor without a relay.
 	direct = 50 * time.Millisecond
-	// patience is how long something may take that is sure to come.
+	// patience bounds a wait for something that is sure to come.
 	patience = 20 * time.Second
+	// comeback bounds the wait for streams that the control plane lost: a scope without clients does not come back.
+	comeback = 4 * time.Second
+	// standing is how long streams that came back must stand before a relay opens further ones as it did before.
+	standing = 1100 * time.Millisecond
 )
 
-// configuration is a relay's. What takes time takes little.
+// configuration is a relay's, with short times.
 const configuration = `
 server: {listen: %q, ack_wait: 100ms, removal_wait: 50ms, warm_wait: 100ms, unreachable_after: 0s, drain: 0s}
 admin: {listen: %q}
@@ -59,7 +63,7 @@ upstreams:
     guard: {removed: %s}
 `
 
-// side is one of the two builds, with what is around it.
+// side is one of the two builds, with its control plane and its clients.
 type side struct {
 	tb      testing.TB
 	walk    *walk
@@ -70,6 +74,7 @@ type side struct {
 	silence time.Duration // that ends a step
 	last    atomic.Int64  // when a client was sent something, or the control plane spoke
 	down    bool          // the control plane
+	streams int           // that it had before it lost them; 0 once they are back
 	marker  int
 }
 
@@ -103,7 +108,7 @@ func (s *side) serve(binary string, w *walk) (addr string) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		s.tb.Fatal(err)
 	}
-	s.relay = exec.Command(binary, "serve", "--config", file, "--watch-config=false") //nolint:gosec,noctx // because the one who plays names the binary, and stop ends it
+	s.relay = exec.Command(binary, "serve", "--config", file, "--watch-config=false") //nolint:gosec,noctx // because the binary is an argument, and stop ends it
 	s.relay.Env, s.relay.Stdout, s.relay.Stderr = []string{"GOMAXPROCS=2"}, s.log, s.log
 	if err := s.relay.Start(); err != nil {
 		s.tb.Fatal(err)
@@ -140,6 +145,9 @@ func (s *side) stop() {
 
 // do carries a step out.
 func (s *side) do(st step) {
+	if st.verb == lose || st.verb == stop || st.verb == replace {
+		s.streams = max(s.streams, s.plane.Streams())
+	}
 	switch st.verb {
 	case set, unset, spoil, mend, rollOut:
 		s.plane.Apply(st.change)
@@ -156,7 +164,7 @@ func (s *side) do(st step) {
 			s.plane.Forget()
 			s.plane.Apply(st.change)
 		}
-		s.setMarker() // which was forgotten
+		s.setMarker() // Forget dropped it
 		s.plane.Restart(s.tb)
 		s.down = false
 	default:
@@ -164,7 +172,7 @@ func (s *side) do(st step) {
 	}
 }
 
-// setMarker changes what all clients subscribe to.
+// setMarker changes a resource that all clients subscribe to.
 func (s *side) setMarker() {
 	s.marker++
 	s.plane.Set(&runtimev3.Runtime{
@@ -174,6 +182,11 @@ func (s *side) setMarker() {
 
 // quiet waits until the step is over.
 func (s *side) quiet() {
+	silence := s.silence
+	if !s.down && s.streams > 0 {
+		_, _ = wait.Until(comeback, func() bool { return s.plane.Streams() >= s.streams })
+		silence, s.streams = max(silence, standing), 0
+	}
 	begin := time.Now()
 	s.touch()
 	if !s.down {
@@ -184,8 +197,8 @@ func (s *side) quiet() {
 			}
 		}
 	}
-	// A machine that is slow for the marker is slow for the rest.
-	silence := s.silence + min(2*time.Since(begin), 2*time.Second)
+	// A machine that is slow with the marker is slow with everything.
+	silence += min(2*time.Since(begin), 2*time.Second)
 	said := -1
 	_, _ = wait.Until(patience, func() bool { // a relay that never falls silent differs, or does not
 		sent, unanswered := s.plane.Progress()
@@ -197,7 +210,7 @@ func (s *side) quiet() {
 	})
 }
 
-// take is what the clients were sent in a step.
+// take gives the lines of each client in a step.
 func (s *side) take(step int) (now [clients][]string) {
 	v := s.walk.steps[step].verb
 	ordered := strings.HasPrefix(s.walk.apiType, "AGGREGATED") && (v == rollOut || v == unset)
@@ -233,7 +246,7 @@ func newClient(s *side, addr string, number int, f form) *client {
 	return c
 }
 
-// begin makes it a client that has nothing.
+// begin makes it a client that holds nothing.
 func (c *client) begin() {
 	options := xdsclient.Options{
 		Node:    &corev3.Node{Id: fmt.Sprint("client-", c.number), Cluster: "walk", UserAgentName: "walk"},
@@ -245,7 +258,7 @@ func (c *client) begin() {
 	c.connect()
 }
 
-// responds rejects what is meant to be rejected.
+// responds rejects content that is marked for this client.
 func (c *client) responds(r *xdsclient.Response) error {
 	c.response(r)
 	for i := range r.Changes {

@@ -14,12 +14,13 @@ import (
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
-// sent is what one client was sent in one step, one line each, without what may differ:
+// sent has the resources, removals and errors that one client was sent in one step, one line each. Legal differences
+// are left out:
 //
-//   - Nonces, sizes, the control plane's identifier, and times are left out. So are the responses that something came
-//     in, and how often it came: a relay may cut and merge them.
-//   - What a list of the state of the world repeats because a list is whole is left out, unless it is all that a
-//     response said. What it leaves out is a removal, as the client takes it.
+//   - Nonces, sizes, the control plane's identifier, and times are left out. So are the bounds of responses, and how
+//     often a resource came: a relay may cut and merge responses.
+//   - Resources that a whole list of the state of the world repeats are left out, unless the list repeats all.
+//     Resources that it lacks are removals, as the client takes it.
 //   - Of the versions of a type as a whole (version_info, system_version_info) the last one counts.
 //   - Of the order counts which type came first, changes and removals apart, where a change of several types came over
 //     one stream each way.
@@ -42,7 +43,7 @@ type recorder struct {
 
 func newSent() sent { return sent{lines: make(map[string]bool), versions: make(map[string]string)} }
 
-// note is for a line that no response said.
+// note adds a line that does not come from a response.
 func (r *recorder) note(format string, args ...any) {
 	r.changed()
 	r.mu.Lock()
@@ -80,7 +81,7 @@ func (r *recorder) response(resp *xdsclient.Response) {
 	}
 }
 
-// lineOf is what is said of one name.
+// lineOf shows a change of one name.
 func lineOf(c *xdsclient.Change) string {
 	line := c.Name
 	switch c.Kind {
@@ -128,7 +129,7 @@ func (r *recorder) markerLocked(resp *xdsclient.Response) {
 	}
 }
 
-// values finds what messageOf wrote.
+// values finds the text of messageOf.
 var values = regexp.MustCompile(`v[0-9]+ [a-z0-9 -]*`)
 
 func valueOf(raw []byte) string { return strings.TrimSpace(string(values.Find(raw))) }
@@ -158,7 +159,7 @@ func (r *recorder) take(ordered bool) []string {
 	return all
 }
 
-// trace is what the clients were sent in one play: lines by step and client.
+// trace has the lines of one play, by step and client.
 type trace [][clients][]string
 
 // finding is a line that a client is sent by one build in each play and by the other in none.
@@ -168,7 +169,7 @@ type finding struct {
 	line         string
 }
 
-// findings compares plays of the same walk. What each build does by chance is no finding.
+// findings compares plays of the same walk. A line that comes by chance is no finding.
 func findings(olds, news []trace) []finding {
 	var all []finding
 	for step := range olds[0] {
@@ -199,8 +200,8 @@ func onlyIn(plays, others []trace, step, client int) []string {
 	return all
 }
 
-// report shows the first step that has findings, the steps before it, and what the clients were sent in the last
-// play of each build.
+// report shows the first step that has findings, the steps before it, and all lines of that step in the last play of
+// each build.
 func report(w *walk, all []finding, older, newer trace) string {
 	var text strings.Builder
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(&text, format+"\n", args...) } // a strings.Builder takes all
