@@ -45,7 +45,7 @@ func defaultLimits() Limits {
 		NamesBytes:           16 * MiB,
 		NamesTotal:           AutoMemory,
 		NameBytes:            2 * KiB,
-		NodeBytes:            256 * KiB,
+		NodeBytes:            MiB,
 		RESTBytes:            256 * MiB,
 		PollsPerClient:       1000,
 		UnfinishedBytes:      256 * MiB,

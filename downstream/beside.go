@@ -88,6 +88,8 @@ func (g guard) handler(serve grpc.StreamHandler) grpc.StreamHandler {
 		defer g.server.shared.safety.panics.Catch(g.part, func(e *contain.Error) { err = failed(e) })
 		c, err := g.begin(s)
 		if err != nil {
+			peer := peerOf(s.Context())
+			g.server.shared.turnAway(s.Context(), "the relay refuses a client", &peer, "", err)
 			return err
 		}
 		defer g.end(c)

@@ -32,6 +32,7 @@ func (st *stream) deliver() error {
 	if st.nonces.last == 0 {
 		// A client uses its second server only if the stream ends before the first response (ABS-2).
 		if open, err := st.shared.unserved(st.subscriber.Places(), st.variant.String()); open || err != nil {
+			st.link.refused = err != nil
 			return err
 		}
 	}

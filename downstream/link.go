@@ -12,6 +12,8 @@ import (
 type link struct {
 	grpc grpc.ServerStream
 	end  atomic.Pointer[error] // why the stream ended; nil: it has not
+
+	refused bool // of the owner: the client is turned away, with a status that others get too
 }
 
 // statusWriter ends a gRPC stream with a status. A handler does the same when it returns, but

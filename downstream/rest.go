@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/crowd"
@@ -51,6 +52,7 @@ func (s *Server) servePoll(w http.ResponseWriter, r *http.Request) {
 	identity.ClientOf(r.Context()).Conn().Answers(a.updatesOf())
 	s.shared.try(func() { s.polling.turns.write(a, w) })
 	a.done()
+	farewellPoll(s.shared, s.closing, r, a)
 	s.shared.observer.StreamClosed(REST, a.grpcCode())
 }
 
@@ -124,15 +126,17 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, conn *http.Respons
 		return s.shared.unreadable(r, err)
 	}
 	s.shared.observer.Requested(req.GetTypeUrl())
+	a := carryOut(r.Context(), s, client, came, req, turn)
+	a.node = clip(req.GetNode().GetId())
+	return a
+}
+
+// carryOut has a poll among the members until its answer is due.
+func carryOut(ctx context.Context, s *Server, client keyer.Peer, came arrival, req *discovery.DiscoveryRequest, turn Turn) (a *answer) {
 	p, err := newPoll(s.shared, s.polling, client, came, req)
 	if err != nil {
 		return refused(err)
 	}
-	return carryOut(r.Context(), s, p, turn)
-}
-
-// carryOut has a poll among the members until its answer is due.
-func carryOut(ctx context.Context, s *Server, p *poll, turn Turn) (a *answer) {
 	defer p.close()
 	defer s.shared.safety.panics.Catch(contain.Client, func(e *contain.Error) {
 		s.shared.suspect(p.places)
@@ -144,7 +148,6 @@ func carryOut(ctx context.Context, s *Server, p *poll, turn Turn) (a *answer) {
 	}
 	defer removePoll(s, p)
 	if err := p.subscribe(); err != nil {
-		p.log.Debug("refused a poll", "error", err)
 		return refused(err)
 	}
 	return p.run(ctx, turn)

@@ -34,6 +34,7 @@ type answer struct {
 	after string         // when the client may come again, if it is refused for now
 	leave bool           // the client shall open its next connection to another replica (OPS-4)
 	text  *text          // of body; nil with other codes
+	node  string         // the id of the client's node, for the log; "" if nobody knows
 }
 
 func answered(t *text) *answer { return &answer{code: http.StatusOK, body: &t.encoded.Body, text: t} }

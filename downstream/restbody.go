@@ -66,7 +66,6 @@ func (s *shared) unreadable(r *http.Request, err error) *answer {
 	if r.Context().Err() != nil {
 		return gone()
 	}
-	s.log.Debug("refused a poll", "peer", r.RemoteAddr, "error", err)
 	return refused(err)
 }
 

@@ -60,6 +60,7 @@ func join(st *stream, r *discoveryRequest) (err error) {
 		return nil
 	}
 	if st.joining, err = a.Join(st.link.grpc.Context(), crowd.Of(&st.standing.peer)); err != nil {
+		st.link.refused = status.Code(err) == codes.Unavailable // else the client has gone
 		r.release()
 	}
 	return err

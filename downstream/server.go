@@ -194,6 +194,8 @@ func (s *Server) Serve(lis net.Listener) error {
 func (s *Server) serve(g grpc.ServerStream, v *variant) (err error) {
 	st := newStream(s.shared, g, v)
 	if err := s.open(st); err != nil {
+		st.link.refused = true
+		farewell(st, s.closing, err)
 		return err
 	}
 	observer := s.shared.observer
@@ -210,6 +212,7 @@ func (s *Server) serve(g grpc.ServerStream, v *variant) (err error) {
 		st.close()
 		observer.StreamClosed(v.String(), status.Code(err))
 		st.log(slog.LevelDebug).Debug("stream closed", "error", err)
+		farewell(st, s.closing, err)
 	}()
 	return st.serve()
 }

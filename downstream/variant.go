@@ -84,6 +84,7 @@ type discoveryRequest struct {
 type received interface {
 	Node() (*corev3.Node, error)
 	NodeBytes() int
+	NodeID() string
 	Release()
 }
 

@@ -41,7 +41,8 @@ type Conn struct {
 	who crowd.Who // guarded by Limit.mu
 
 	closed atomic.Bool
-	ready  ready // of the reader
+	failed atomic.Bool // the client closed it, or the network did
+	ready  ready       // of the reader
 
 	paced   bool         // set before the reader reads
 	unasked atomic.Int64 // bytes that were read, less those that handlers ask for
@@ -105,6 +106,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 	c.hold()
 	n, err := c.Conn.Read(b)
 	c.count(n)
+	c.note(err)
 	return n, err
 }
 
@@ -114,8 +116,20 @@ func (c *Conn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) 
 	c.hold()
 	b, n, err := c.ready.read(c.Conn, size, pool)
 	c.count(n)
+	c.note(err)
 	return b, n, err
 }
+
+// note notes that reading fails, unless that is because the relay has closed the connection.
+func (c *Conn) note(err error) {
+	if err != nil && !c.closed.Load() {
+		c.failed.Store(true)
+	}
+}
+
+// CutOff reports whether the relay closed the connection, and not the client. With streams open it does so only when it ends
+// itself, and for keepalive. CutOff may be called from any goroutine.
+func (c *Conn) CutOff() bool { return c != nil && c.closed.Load() && !c.failed.Load() }
 
 func (c *Conn) count(n int) {
 	if c != nil && c.paced {

@@ -50,6 +50,25 @@ func (r *Request) NodeBytes() (n int) {
 	return n
 }
 
+// NodeID returns the node's id without decoding the node, "" if there is none: of a node that is too large to decode.
+func (r *Request) NodeID() (id string) {
+	const idField = 1 // of a Node
+	for it := (fields{rest: r.node}); it.next(); {
+		if !it.is(r.nodeField, protowire.BytesType) {
+			continue
+		}
+		for in := (fields{rest: it.body}); in.next(); {
+			if in.is(idField, protowire.BytesType) {
+				id = string(in.body[:min(len(in.body), maxNodeID)])
+			}
+		}
+	}
+	return id
+}
+
+// maxNodeID is how many bytes of a node's id NodeID returns.
+const maxNodeID = 1 << 10
+
 // Release gives back the memory that the codec received the request in. The node and
 // the versions are gone with it. A request that is not released is the garbage
 // collector's.
