@@ -339,10 +339,8 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 	}
 	defer clients.close()
 	pages := adminPort{r}
-	web := &http.Server{
-		Handler: pages.door(pages.admit(pages.containing(pages.handler()))), ReadHeaderTimeout: 10 * time.Second,
-		ErrorLog: slog.NewLogLogger(r.door.AdminHTTPLog(), slog.LevelDebug),
-	}
+	web := newAdminServer(pages.door(pages.admit(pages.containing(pages.handler()))), r.log)
+	web.ErrorLog = slog.NewLogLogger(r.door.AdminHTTPLog(), slog.LevelDebug)
 	wg.Go(func() {
 		if err := web.Serve(r.admin.secure(admin)); !errors.Is(err, http.ErrServerClosed) {
 			clients.failed <- fmt.Errorf("admin port: %w", err)

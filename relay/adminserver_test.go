@@ -1,0 +1,185 @@
+package relay
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
+)
+
+// adminBed is an admin port over memory.
+type adminBed struct {
+	*testing.T
+
+	lis *bufconn.Listener
+	log logs.Text
+}
+
+// adminBubble runs f against a port with pages.
+func adminBubble(t *testing.T, pages http.HandlerFunc, f func(b *adminBed)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &adminBed{T: t, lis: bufconn.Listen(4 << 10)}
+		web := newAdminServer(pages, slog.New(slog.NewTextHandler(&b.log, nil)))
+		var serving sync.WaitGroup
+		serving.Go(func() { _ = web.Serve(b.lis) })
+		f(b)
+		_ = web.Close()
+		serving.Wait()
+	})
+}
+
+// says connects, and sends.
+func (b *adminBed) says(text string) net.Conn {
+	b.Helper()
+	conn, err := b.lis.DialContext(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = conn.Close() })
+	if _, err := io.WriteString(conn, text); err != nil {
+		b.Fatal(err)
+	}
+	synctest.Wait()
+	return conn
+}
+
+// endsAfter is when the server closes a connection.
+func (b *adminBed) endsAfter(conn net.Conn) time.Duration {
+	b.Helper()
+	began := time.Now()
+	_, _ = io.Copy(io.Discard, conn)
+	return time.Since(began)
+}
+
+const adminGet = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+// A connection of the admin port is not there for ever: without a request, within one, or after one.
+func TestAdminTimes_ACC7_LIM1(t *testing.T) {
+	reads := func(w http.ResponseWriter, req *http.Request) {
+		_, _ = io.Copy(io.Discard, req.Body)
+		_, _ = io.WriteString(w, "page")
+	}
+	for name, c := range map[string]struct {
+		text string
+		want time.Duration
+	}{
+		"nothing is sent":              {"", adminHeaderTime},
+		"the headers do not end":       {"GET / HTTP/1.1\r\nHost: a\r\n", adminHeaderTime},
+		"the body does not end":        {"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n1", adminBodyTime},
+		"no other request comes later": {adminGet, adminIdleTime},
+	} {
+		t.Run(name, func(t *testing.T) {
+			adminBubble(t, reads, func(b *adminBed) {
+				if got := b.endsAfter(b.says(c.text)); got < c.want || got > c.want+time.Second {
+					b.Errorf("LIM-1: the connection ends after %v, want %v", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// A client that does not read an answer holds it for a bounded time. One that reads slowly gets all of it.
+func TestAdminWrites_LIM1(t *testing.T) {
+	const size = 1 << 20
+	var failed error
+	var after time.Duration
+	writes := func(w http.ResponseWriter, _ *http.Request) {
+		began := time.Now()
+		_, failed = w.Write(make([]byte, size))
+		after = time.Since(began)
+	}
+	adminBubble(t, writes, func(b *adminBed) {
+		b.says(adminGet)
+		<-time.After(time.Hour)
+		if failed == nil || after != adminWriteTime {
+			b.Errorf("LIM-1: writing ended after %v with %v", after, failed)
+		}
+	})
+	adminBubble(t, writes, func(b *adminBed) {
+		conn, got, began := b.says(adminGet), 0, time.Now()
+		for buf := make([]byte, 32<<10); got < size; {
+			n, err := conn.Read(buf)
+			if err != nil {
+				b.Fatalf("%d bytes were read, then: %v", got, err)
+			}
+			got += n
+			<-time.After(time.Second)
+		}
+		if took := time.Since(began); failed != nil || took < 4*adminWriteTime {
+			b.Errorf("a slow client had its answer in %v, with %v", took, failed)
+		}
+	})
+}
+
+// An answer on which the relay works for long is not cut off: a profile, or a check of a large cache.
+func TestAdminLongAnswers(t *testing.T) {
+	const long = 10 * time.Minute
+	adminBubble(t, func(w http.ResponseWriter, req *http.Request) {
+		select {
+		case <-time.After(long):
+		case <-req.Context().Done():
+			t.Error("the request was cancelled")
+		}
+		_, _ = io.WriteString(w, "profile")
+	}, func(b *adminBed) {
+		client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return b.lis.DialContext(ctx) }}}
+		defer client.CloseIdleConnections()
+		for range 2 { // the second one on the same connection
+			resp, err := client.Get("http://a/")
+			if err != nil {
+				b.Fatal(err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			if err != nil || string(body) != "profile" {
+				b.Errorf("%q, %v", body, err)
+			}
+			_ = resp.Body.Close()
+			<-time.After(adminIdleTime / 2)
+		}
+	})
+}
+
+// The admin port has 64 connections. A further one is served, and the one goes that has waited longest.
+func TestAdminConnections_LIM1(t *testing.T) {
+	var release chan struct{}
+	adminBubble(t, func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == "/slow" {
+			<-release
+		}
+		_, _ = io.WriteString(w, "page")
+	}, func(b *adminBed) {
+		release = make(chan struct{}) // in the bubble
+		busy := b.says("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+		var silent []net.Conn
+		for range adminConnections - 1 {
+			silent = append(silent, b.says(""))
+			<-time.After(time.Millisecond)
+		}
+		conn := b.says(adminGet)
+		if got := b.endsAfter(silent[0]); got != 0 {
+			b.Errorf("LIM-1: the one that waited longest ends after %v", got)
+		}
+		answer := make([]byte, 64)
+		if n, err := conn.Read(answer); err != nil || !strings.HasPrefix(string(answer[:n]), "HTTP/1.1 200") {
+			b.Errorf("a further client gets %q, %v", answer[:n], err)
+		}
+		close(release)
+		if n, err := busy.Read(answer); err != nil || n == 0 {
+			b.Errorf("a client with a request lost its connection: %v", err)
+		}
+		if n := strings.Count(b.log.String(), "as many connections as it may have"); n != 1 {
+			b.Errorf("%d lines:\n%s", n, b.log.String())
+		}
+	})
+}
