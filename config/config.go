@@ -21,6 +21,15 @@ package config
 // server.listen.
 const EnvPrefix = "XDSRELAY_"
 
+// Variables that commands read in place of a flag. They set no key.
+const (
+	ConfigVariable = EnvPrefix + "CONFIG"           // for --config
+	AdminVariable  = EnvPrefix + "ADMIN"            // for --admin
+	TokenVariable  = EnvPrefix + "ADMIN_TOKEN_FILE" // for --token-file
+)
+
+func commandVariables() []string { return []string{ConfigVariable, AdminVariable, TokenVariable} }
+
 // Config is a whole configuration file. [Load] and [Parse] return valid ones. To
 // build one by hand, begin with [Default] and end with [Config.Validate].
 type Config struct {
@@ -49,6 +58,8 @@ type Config struct {
 	file string
 	// scalars are the strings of the file, nil without a file.
 	scalars *scalars
+	// unread are the variables of the environment that set nothing, for the warnings.
+	unread []*Error
 	// compiled are the rules at the time of loading.
 	compiled *compiled
 }

@@ -3,8 +3,9 @@ package config
 import (
 	"encoding"
 	"errors"
-	"fmt"
 	"reflect"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,7 +19,8 @@ import (
 // checked already, under the keys of the schema.
 type layers struct {
 	decoder
-	viper *viper.Viper
+	viper  *viper.Viper
+	unread []*Error // variables that set nothing
 }
 
 // file adds the keys that the decoder found in the file, with their values in c.
@@ -35,11 +37,11 @@ func (l *layers) file(c *Config) error {
 // environment adds the variables that set a key. Empty ones count as not set,
 // which is how container tools pass on what they have no value for.
 func (l *layers) environment(environ []string) error {
-	byName, names := make(map[string]leaf), []string(nil)
+	byName, names := make(map[string]leaf), commandVariables()
 	for _, leaf := range leaves(reflect.Value{}, reflect.TypeFor[*Config](), "") {
-		if leaf.single() {
-			name := EnvName(leaf.path)
-			byName[name], names = leaf, append(names, name)
+		name := EnvName(leaf.path)
+		if byName[name] = leaf; leaf.single() {
+			names = append(names, name)
 		}
 	}
 	gone := make(map[string]bool)
@@ -57,19 +59,54 @@ func (l *layers) environment(environ []string) error {
 			l.errs = append(l.errs, &Error{File: name, Message: removedMessage})
 			continue
 		}
-		if !ok {
-			// Not every unknown variable is a mistake: Kubernetes gives every container
-			// XDSRELAY_SERVICE_HOST and more if there is a service of the name xdsrelay.
-			if meant := nearest(name, names, 2); meant != "" {
-				l.errs = append(l.errs, &Error{File: name, Message: fmt.Sprintf("unknown variable, did you mean %s?", meant)})
-			}
+		if !ok || !leaf.single() {
+			l.unknownVariable(name, text, leaf.path, names)
 			continue
 		}
 		if value, ok := l.parse(name, text, leaf); ok {
 			put(set, leaf.path, value)
+			l.sectionFrom(name, leaf.path)
 		}
 	}
 	return l.viper.MergeConfigMap(set)
+}
+
+// sectionFrom notes that a variable began the section of a key, so that what the section lacks
+// is told of the variable and not of the file.
+func (l *layers) sectionFrom(variable, path string) {
+	section := path[:max(0, strings.LastIndexByte(path, '.'))]
+	if _, given := l.from[section]; !given && strings.Contains(section, ".") {
+		l.from[section] = origin{file: variable}
+	}
+}
+
+// unknownVariable judges a variable that sets no key; list is the key that it would set if the
+// key had one value. A misspelt key is an error, because the relay would run without it. Of
+// anything else there is a warning.
+func (l *layers) unknownVariable(name, text, list string, known []string) {
+	if slices.Contains(commandVariables(), name) || ofKubernetes(name, text) {
+		return
+	}
+	message := "no key and no command has this variable"
+	switch meant := nearest(name, known, 2); {
+	case list != "":
+		message = list + " can be set in the file only"
+	case slices.Contains(commandVariables(), meant):
+		message = "unknown variable, did you mean " + meant + "?"
+	case meant != "":
+		l.errs = append(l.errs, &Error{File: name, Message: "unknown variable, did you mean " + meant + "?"})
+		return
+	}
+	l.unread = append(l.unread, &Error{File: name, Message: message})
+}
+
+// kubernetesVariable matches the names that Kubernetes makes of a service's name.
+var kubernetesVariable = regexp.MustCompile(`_(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)$`)
+
+// ofKubernetes reports whether a variable is one that Kubernetes gives every container if there
+// is a service with a name like xdsrelay.
+func ofKubernetes(name, text string) bool {
+	return kubernetesVariable.MatchString(name) || strings.HasSuffix(name, "_PORT") && strings.Contains(text, "://")
 }
 
 // flags adds the flags that were given on the command line.

@@ -49,7 +49,7 @@ func build(name string, data []byte, flags *pflag.FlagSet, environ []string) (*C
 	if err := l.result(c); err != nil {
 		return nil, fmt.Errorf("layering the configuration: %w", err)
 	}
-	c.file, c.from, c.scalars = name, l.from, l.texts
+	c.file, c.from, c.scalars, c.unread = name, l.from, l.texts, l.unread
 	k := c.check()
 	if err := join(append(l.errs, consequences(k.errs, l.blamed)...)); err != nil {
 		return nil, err

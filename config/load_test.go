@@ -495,6 +495,41 @@ func TestLoadErrorsName(t *testing.T) {
 	}
 }
 
+// The variables of commands and of Kubernetes pass in silence. A variable that sets nothing has a
+// warning, unless it is a misspelt key: then it is an error.
+func TestVariablesThatSetNoKey(t *testing.T) {
+	c, err := Load(writeMinimal(t), nil, []string{
+		"XDSRELAY_CONFIG=x.yaml", "XDSRELAY_ADMIN=a:1", "XDSRELAY_ADMIN_TOKEN_FILE=token",
+		"XDSRELAY_SERVICE_HOST=10.0.0.1", "XDSRELAY_ADMIN_SERVICE_PORT_HTTP=1", "XDSRELAY_PORT=tcp://10.0.0.1:1", "XDSRELAY_PORT_1_TCP_ADDR=10.0.0.1",
+		"XDSRELAY_SERVER=x", "XDSRELAY_FOO=", "XDSRELAY_FOO2=1", "XDSRELAY_UPSTREAMS=a", "XDSRELAY_CONFG=x", "XDSRELAY_PORT=1",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, w := range c.Warnings() {
+		got = append(got, w.Error())
+	}
+	want := []string{
+		"XDSRELAY_SERVER: no key and no command has this variable",
+		"XDSRELAY_FOO2: no key and no command has this variable",
+		"XDSRELAY_UPSTREAMS: upstreams can be set in the file only",
+		"XDSRELAY_CONFG: unknown variable, did you mean XDSRELAY_CONFIG?",
+		"XDSRELAY_PORT: no key and no command has this variable",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// What is missing beside a variable is told of the variable.
+func TestVariableWithoutItsPair(t *testing.T) {
+	_, err := Load(writeMinimal(t), nil, []string{"XDSRELAY_SERVER_TLS_CERT_FILE=/nope"})
+	if want := "XDSRELAY_SERVER_TLS_CERT_FILE: server.tls.key_file: missing or empty"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 func TestLoadWithoutFile(t *testing.T) {
 	_, err := Load("", nil, nil)
 	if err == nil || err.Error() != "upstreams: expected at least one" {

@@ -23,7 +23,7 @@ func (c *Config) Warnings() []*Error {
 		}
 	}
 	w.anyServer("peers.tls.spiffe", c.Peers.TLS.SPIFFE)
-	return w.all
+	return append(w.all, c.unread...)
 }
 
 // warnings gathers what is risky.

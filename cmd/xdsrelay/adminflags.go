@@ -11,14 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
+	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/adminclient"
 	"github.com/xdsrelay/xdsrelay/internal/tokenfile"
-)
-
-// Variables of the environment that stand for --admin and --token-file.
-const (
-	adminVariable = "XDSRELAY_ADMIN"
-	tokenVariable = "XDSRELAY_ADMIN_TOKEN_FILE" //nolint:gosec // the name of a variable
 )
 
 // adminFlags say which relays to ask, and how.
@@ -34,8 +29,8 @@ type adminFlags struct {
 // add gives a command the flags.
 func (o *adminFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringSliceVar(&o.admin, "admin", nil, "`address` of a relay's admin port: HOST:PORT, unix:///PATH, or dns:HOST:PORT for all addresses\nof a name; repeatable (default $"+adminVariable+", else 127.0.0.1:19100)")
-	flags.StringVar(&o.tokenFile, "token-file", "", "`file` with the token that the admin ports ask for (default $"+tokenVariable+")")
+	flags.StringSliceVar(&o.admin, "admin", nil, "`address` of a relay's admin port: HOST:PORT, unix:///PATH, or dns:HOST:PORT for all addresses\nof a name; repeatable (default $"+config.AdminVariable+", else 127.0.0.1:19100)")
+	flags.StringVar(&o.tokenFile, "token-file", "", "`file` with the token that the admin ports ask for (default $"+config.TokenVariable+")")
 	flags.BoolVar(&o.tls, "tls", false, "the admin ports have TLS; the flags for files imply it")
 	flags.StringVar(&o.caFile, "ca-file", "", "`file` with the CA certificates of the admin ports (default those of the system)")
 	flags.StringVar(&o.certFile, "cert-file", "", "`file` with the certificate to show the admin ports")
@@ -50,14 +45,14 @@ func (o *adminFlags) add(cmd *cobra.Command) {
 func (o *adminFlags) client(ctx context.Context) (*adminclient.Client, error) {
 	list := o.admin
 	if len(list) == 0 {
-		if list = strings.Split(os.Getenv(adminVariable), ","); list[0] == "" {
+		if list = strings.Split(os.Getenv(config.AdminVariable), ","); list[0] == "" {
 			list = []string{"127.0.0.1:19100"}
 		}
 	}
 	var opts adminclient.Options
 	file, source := o.tokenFile, "--token-file"
 	if file == "" {
-		file, source = os.Getenv(tokenVariable), tokenVariable
+		file, source = os.Getenv(config.TokenVariable), config.TokenVariable
 	}
 	var err error
 	if file != "" {

@@ -250,3 +250,15 @@ access:
 		t.Errorf("got %d, %q, want %q", r.code, r.stderr, want)
 	}
 }
+
+// What commands read in the environment in place of a flag is no key of a relay.
+func TestVariablesOfCommands(t *testing.T) {
+	t.Setenv("XDSRELAY_ADMIN_TOKEN_FILE", "token")
+	t.Setenv("XDSRELAY_ADMIN", "127.0.0.1:1")
+	file, node := write(t, "x.yaml", good), write(t, "node.yaml", "id: x\n")
+	for _, args := range [][]string{{"validate", "--config", file}, {"explain", "--config", file, "--node", node}} {
+		if got := xdsrelay(t, args...); got.code != 0 || got.stderr != "" {
+			t.Errorf("%q: %+v", args, got)
+		}
+	}
+}
