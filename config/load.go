@@ -26,6 +26,16 @@ func Load(path string, flags *pflag.FlagSet, environ []string) (*Config, error) 
 	return build(path, data, flags, environ)
 }
 
+// LoadData is [Load] for data that came from a stream, with what name stands for in errors. No
+// files of tests are beside it.
+func LoadData(name string, data []byte, flags *pflag.FlagSet, environ []string) (*Config, error) {
+	c, err := build(name, data, flags, environ)
+	if c != nil {
+		c.file = ""
+	}
+	return c, err
+}
+
 // Parse is [Load] for data that is in memory, without environment and flags.
 // name stands for the file in errors.
 func Parse(name string, data []byte) (*Config, error) {

@@ -56,7 +56,8 @@ func (o *actFlags) last(sure bool) {
 	if sure {
 		o.cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	}
-	o.cmd.Flags().DurationVar(&o.timeout, "timeout", 5*time.Second, "`time` that the relays have to answer")
+	o.timeout = 5 * time.Second
+	cli.DurationVar(o.cmd.Flags(), &o.timeout, "timeout", "`time` that the relays have to answer")
 	o.output = cli.OutputFlag(o.cmd, "`format` of the result: text or json")
 }
 
@@ -250,10 +251,6 @@ const (
 	pathRollback = "/rollback"
 )
 
-// exitCodes ends the help of commands that ask several relays.
-const exitCodes = `Exit codes: 0 every relay did it, 1 a relay refused, 2 the command line is wrong or nobody
-confirmed it, 3 a relay cannot be reached.`
-
 func holdCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hold",
@@ -266,15 +263,16 @@ Scopes that begin later are frozen after their first state. These pass: secrets,
 runs out, PERMISSION_DENIED, and names of which the relay knew nothing. With cache.dir it
 lasts across restarts. Without it the command warns.
 
-` + exitCodes,
+` + exitCodes("a relay refused or failed, there was nothing to do, or the answer was no"),
 		Example: `  xdsrelay hold --yes
   xdsrelay hold --upstream istiod --type lds --type rds --for 30m
   xdsrelay hold --admin 10.0.0.1:19100,10.0.0.2:19100
   xdsrelay hold --admin dns:xdsrelay-headless.infra:19100`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	o := newActFlags(cmd)
-	length := cmd.Flags().Duration("for", 0, "release it after this `time` (default never)")
+	var length time.Duration
+	cli.DurationVar(cmd.Flags(), &length, "for", "release it after this `time` (default never)")
 	o.last(true)
 	cmd.RunE = cli.Action(func(*cobra.Command, []string) error {
 		c := o.command()
@@ -294,11 +292,11 @@ func releaseCommand() *cobra.Command {
 "hold" or by "rollback". Clients of a scope are told all of it at once, in make-before-break
 order. Nothing of it is held from then on.
 
-` + exitCodes,
+` + exitCodes("a relay refused or failed, there was nothing to do, or the answer was no"),
 		Example: `  xdsrelay release --yes
   xdsrelay release --upstream istiod --type cds
   xdsrelay release --guard`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	o := newActFlags(cmd)
 	guard := cmd.Flags().Bool("guard", false, "only what the guard holds")

@@ -36,7 +36,7 @@ as a whole and checks it. It changes nothing. A relay may be using the folder.
 A snapshot is as current as "as of" says. It is older than the file if the control plane
 was away when the relay wrote the file.
 
-Exit codes: 0 every file is usable, 1 a file is not usable, 2 the folder cannot be read.`,
+` + exitCodes("a file is not usable, or the folder is no cache.dir"),
 		Example: `  xdsrelay cache inspect /var/lib/xdsrelay
   xdsrelay cache inspect /var/lib/xdsrelay --output json`,
 		Args: cobra.ExactArgs(1),
@@ -47,6 +47,9 @@ Exit codes: 0 every file is usable, 1 a file is not usable, 2 the folder cannot 
 		err := snapshot.Inspect(disk.OS{}, args[0], func(c *snapshot.Contents) { files = append(files, viewSnapshot(c)) })
 		if err != nil {
 			return cli.Usage(err, "DIR is the folder that cache.dir names")
+		}
+		if len(files) == 0 && !disk.Used(args[0]) {
+			return &cli.Error{Code: cli.ExitFailure, Err: fmt.Errorf("%s has no lock and no snapshots: no relay has used it", args[0]), Hint: "DIR is the folder that cache.dir names"}
 		}
 		if *output == cli.FormatJSON {
 			err = cli.PrintJSON(cmd.OutOrStdout(), files)

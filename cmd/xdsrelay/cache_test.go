@@ -61,4 +61,7 @@ func TestCacheInspect_SUR1(t *testing.T) {
 	if got := xdsrelay(t, "cache", "inspect", filepath.Join(dir, "none")); got.code != 2 {
 		t.Errorf("%+v", got)
 	}
+	if got := xdsrelay(t, "cache", "inspect", t.TempDir()); got.code != 1 || !strings.Contains(got.stderr, "no relay has used it") {
+		t.Errorf("%+v", got)
+	}
 }

@@ -56,15 +56,13 @@ no part: recorded nodes have no certificates of their own.
 give the names of a certificate instead. Without these flags the client has no
 certificate.
 
-Exit codes: 0 a rule or aggregation.otherwise serves every client, 1 a rule fails for
-a client, the --name is denied, or a client is refused or not readable, 2 the command
-could not explain anything.`,
+` + exitCodes("the configuration is not usable, a rule fails for a client, the --name is denied, or a client is refused or not readable"),
 		Example: `  xdsrelay explain --config xdsrelay.yaml --node node.yaml
   xdsrelay explain --config xdsrelay.yaml --node node.yaml --type cds --peer spiffe://edge/web
   xdsrelay explain --config xdsrelay.yaml --node node.yaml --type eds --name checkout --output json
   curl -s localhost:9901/config_dump | xdsrelay explain --config xdsrelay.yaml --node -
   xdsrelay explain --config xdsrelay.yaml --nodes fleet/ --type lds --type cds`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	file := configFlags(cmd)
 	o := new(explainFlags)
@@ -75,16 +73,24 @@ could not explain anything.`,
 	flags.StringVarP(&o.name, "name", "n", "", "resource `name`, or * for all resources")
 	o.peer.add(cmd)
 	cmd.MarkFlagsMutuallyExclusive("node", "nodes")
-	cmd.MarkFlagsOneRequired("node", "nodes")
 	cli.Must(cmd.MarkFlagFilename("node", "yaml", "yml", "json"))
 	cli.Complete(cmd, "type", typeCompletions()...)
 	cli.Complete(cmd, "name")
 	output := cli.OutputFlag(cmd, "`format` of the result: text or json")
 	cmd.RunE = cli.Action(func(cmd *cobra.Command, _ []string) error {
 		o.named = cmd.Flags().Changed("name")
-		cfg, err := load(cmd, *file)
+		if err := file.find(); err != nil {
+			return err
+		}
+		if o.node == "" && o.nodes == "" {
+			return cli.Usage(errors.New("there is no node: expected --node or --nodes"), nodeHint)
+		}
+		if file.path == stdin && (o.node == stdin || o.nodes == stdin) {
+			return cli.Usage(errors.New("both the configuration and the nodes are to come from standard input"), "name a file for one of them")
+		}
+		cfg, err := file.load()
 		if err != nil {
-			return cli.Usage(err, "xdsrelay validate checks a configuration in detail")
+			return unusable(err, "xdsrelay validate checks a configuration in detail")
 		}
 		return o.run(cmd.Context(), cfg, *output, streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()})
 	})

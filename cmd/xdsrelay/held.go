@@ -30,11 +30,11 @@ control plane sent last.
 The command never shows payloads of secrets. It blanks fields that Envoy's API declares
 sensitive. It shows the size of payloads of unknown types.
 
-` + exitCodes,
+` + exitCodes("a relay refused or failed"),
 		Example: `  xdsrelay held
   xdsrelay held --upstream istiod --type cds --output json
   xdsrelay held --admin 10.0.0.1:19100,10.0.0.2:19100`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	o := newActFlags(cmd)
 	o.last(false)

@@ -132,7 +132,6 @@ func TestHelp(t *testing.T) {
 }
 
 func TestUsageErrors(t *testing.T) {
-	bad := write(t, "bad.yaml", "server: {lisen: x}\n")
 	notNode := write(t, "node.yaml", "name: x\n")
 	valid, node := write(t, "good.yaml", good), write(t, "one.yaml", "id: x\n")
 	two := write(t, "two.yaml", "id: x\n---\nid: y\n")
@@ -142,17 +141,15 @@ func TestUsageErrors(t *testing.T) {
 		want string // on standard error
 	}{
 		{[]string{"serv"}, "error: unknown command \"serv\" for \"xdsrelay\"\n\nDid you mean this?\n\tserve\n\nhint: see xdsrelay --help\n"},
-		{[]string{"serve"}, "error: required flag(s) \"config\" not set\nhint: see xdsrelay serve --help\n"},
+		{[]string{"serve"}, "error: there is no configuration: expected --config FILE\nhint: the variable XDSRELAY_CONFIG"},
 		{[]string{"serve", "--config"}, "error: flag needs an argument: --config\nhint: see xdsrelay serve --help\n"},
 		{[]string{"serve", "--confg=x"}, "error: unknown flag: --confg\nhint: see xdsrelay serve --help\n"},
-		{[]string{"serve", "extra"}, "error: unknown command \"extra\" for \"xdsrelay serve\"\nhint: see xdsrelay serve --help\n"},
+		{[]string{"serve", "extra"}, "error: xdsrelay serve takes no argument, got \"extra\"\nhint: see xdsrelay serve --help\n"},
 		{[]string{"serve", "--config", "missing.yaml"}, "error: reading the configuration: open missing.yaml: no such file or directory\nhint: "},
-		{[]string{"serve", "--config", bad}, bad + ":1:10: server.lisen: unknown key, did you mean \"listen\"?\n"},
 		{[]string{"validate", "--config", "missing.yaml"}, "error: reading the configuration: open missing.yaml: no such file or directory\nhint: "},
 		{[]string{"version", "--output", "xml"}, "error: invalid argument \"xml\" for \"-o, --output\" flag: expected one of text, json\nhint: see xdsrelay version --help\n"},
-		{[]string{"explain", "--config", valid}, "error: at least one of the flags in the group [node nodes] is required\nhint: see xdsrelay explain --help\n"},
+		{[]string{"explain", "--config", valid}, "error: there is no node: expected --node or --nodes\nhint: "},
 		{[]string{"explain", "--config", valid, "--node", node, "--nodes", node}, "error: if any flags in the group [node nodes] are set none of the others can be"},
-		{[]string{"explain", "--config", bad, "--node", node}, bad + ":1:10: server.lisen: unknown key"},
 		{[]string{"explain", "--config", valid, "--node", "missing.yaml"}, "error: --node: missing.yaml: no such file or directory\nhint: "},
 		{[]string{"explain", "--config", valid, "--node", notNode}, "error: --node: " + notNode + ":1:1: unknown field \"name\"\nhint: "},
 		{[]string{"explain", "--config", valid, "--node", two}, "error: --node: " + two + ":3: there is more than one node\nhint: --nodes takes a fleet"},
@@ -166,6 +163,12 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"explain", "--config", valid, "--node", node, "--peer-cert", node}, "error: --peer-cert: " + node + " has no certificate in PEM form\nhint: "},
 		{[]string{"explain", "--config", valid, "--node", node, "--peer-cert", node, "--peer-dns", "x"}, "error: if any flags in the group [peer-cert peer-dns] are set none of the others can be"},
 		{[]string{"explain", "--config", valid, "--nodes", empty}, empty + ": no node files in this folder: expected .yaml, .yml, .json, .jsonl, .ndjson\nerror: there is no node\nhint: "},
+		{[]string{"explain", "--config", "-", "--node", "-"}, "error: both the configuration and the nodes are to come from standard input\n"},
+		{[]string{"validate", "--config", valid, "-c", valid}, "expected one file, got " + valid + " before\n"},
+		{[]string{"validate", "--config", valid, valid}, "error: expected the files either as arguments or with --config\n"},
+		{[]string{"release", "5m"}, "error: xdsrelay release takes no argument, got \"5m\"\n"},
+		{[]string{"hold", "--for", "5"}, "for \"--for\" flag: expected a duration such as 30s, 5ms or 1h30m, got \"5\""},
+		{[]string{"hold", "--for", "-5m"}, "for \"--for\" flag: expected a duration that is not negative, got \"-5m\""},
 		{[]string{"watch"}, "error: accepts 1 arg(s), received 0\nhint: see xdsrelay watch --help\n"},
 		{[]string{"watch", "localhost", "--type", "cds"}, "error: expected host:port, got \"localhost\"\nhint: "},
 		{[]string{"watch", "localhost:1"}, "error: there is no type to watch\nhint: "},
@@ -189,6 +192,24 @@ func TestUsageErrors(t *testing.T) {
 				t.Errorf("exit code %d, standard output %q, standard error %q, want %q", got.code, got.stdout, got.stderr, tt.want)
 			}
 		})
+	}
+}
+
+// The exit codes of a wrong configuration are the same in all commands, and so is the text on them.
+func TestExitCodes(t *testing.T) {
+	bad, node := write(t, "bad.yaml", "server: {lisen: x}\n"), write(t, "one.yaml", "id: x\n")
+	for _, args := range [][]string{{"serve", "-c", bad}, {"validate", bad}, {"explain", "-c", bad, "--node", node}} {
+		if got := xdsrelay(t, args...); got.code != cli.ExitFailure || !strings.Contains(got.stderr, bad+":1:10: server.lisen: unknown key, did you mean \"listen\"?\n") {
+			t.Errorf("%q: %+v", args, got)
+		}
+	}
+	for _, command := range []string{"", "serve", "validate", "explain", "watch", "cache inspect", "held", "hold", "release", "rollback"} {
+		got := xdsrelay(t, append(strings.Fields(command), "--help")...)
+		for _, want := range []string{"Exit codes:\n  0  well\n  1  ", "\n  2  the command line is wrong, or names", "\n  3  a relay cannot be reached\n"} {
+			if !strings.Contains(got.stdout, want) {
+				t.Errorf("help of %s has no %q", command, want)
+			}
+		}
 	}
 }
 

@@ -34,7 +34,7 @@ of one relay. Changes that followed each other within seconds are one step.
 Endpoints and secrets go on as they are. What the control plane sends of all other types is
 held, as after "hold". "xdsrelay held" shows the difference, "xdsrelay release" ends it.
 
-` + exitCodes,
+` + exitCodes("a relay refused or failed, or the answer was no"),
 		Example: `  xdsrelay rollback
   xdsrelay rollback 5m --yes
   xdsrelay rollback 5m --admin 10.0.0.1:19100,10.0.0.2:19100 --upstream istiod --type rds

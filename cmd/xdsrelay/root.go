@@ -1,6 +1,13 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
+)
 
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
@@ -9,12 +16,32 @@ func rootCommand() *cobra.Command {
 		Long: `xdsrelay stands between xDS control planes and a fleet of Envoy and gRPC clients.
 For ten thousand clients the control plane serves one stream and one copy of each
 subscription. Every update reaches every client at once. When the control plane is
-down, the relay serves the fleet from its cache.`,
+down, the relay serves the fleet from its cache.
+
+` + exitCodes("something is wrong; the help of each command says what"),
 		Example: `  xdsrelay validate --config xdsrelay.yaml
   xdsrelay serve --config xdsrelay.yaml
   xdsrelay watch 127.0.0.1:18100 --type cds`,
 	}
 	root.AddCommand(serveCommand(), validateCommand(), explainCommand(), watchCommand(), cacheCommand(),
 		heldCommand(), holdCommand(), releaseCommand(), rollbackCommand(), versionCommand())
+	var version strings.Builder
+	cli.Must(thisBuild().Text(&version, "xdsrelay"))
+	root.Version = version.String() // cobra adds --version and -v
+	root.SetVersionTemplate("{{.Version}}")
 	return root
+}
+
+// exitCodes ends the help of a command. They are the same for all; failures says what 1 is about.
+func exitCodes(failures string) string {
+	return "Exit codes:\n  0  well\n  1  " + failures +
+		"\n  2  the command line is wrong, or names a file that cannot be read\n  3  a relay cannot be reached"
+}
+
+// noArguments is for commands that take flags only.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%s takes no argument, got %q", cmd.CommandPath(), args[0])
+	}
+	return nil
 }

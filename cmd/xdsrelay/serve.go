@@ -34,20 +34,28 @@ upstreams stay connected. If the new configuration is not usable, nothing change
 and the log has the reasons. Some keys need a restart: see docs/operating.md.
 
 The flags below override the environment (XDSRELAY_SERVER_LISTEN for server.listen
-and so on). The environment overrides the file.`,
+and so on). The environment overrides the file.
+
+` + exitCodes("the configuration or a file that it names is not usable, an address is in use, or the relay failed") + `
+
+A process manager may start the relay again after 1: somebody may have repaired the
+file. After 2 it need not (systemd: RestartPreventExitStatus=2).`,
 		Example: `  xdsrelay serve --config xdsrelay.yaml
   xdsrelay serve --config xdsrelay.yaml --listen :18100 --log-format json`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	file := configFlags(cmd)
 	watch := cmd.Flags().Bool("watch-config", true, "reload the configuration when its file changes; SIGHUP always reloads")
 	cmd.RunE = cli.Action(func(cmd *cobra.Command, _ []string) error {
-		c := &configuration{load: func() (*config.Config, error) { return load(cmd, *file) }, path: *file, watch: *watch}
+		if err := file.find(); err != nil {
+			return err
+		}
+		c := &configuration{load: file.load, path: file.path, watch: *watch && file.path != stdin}
 		stop := c.follow()
 		defer stop()
 		cfg, err := c.load()
 		if err != nil {
-			return cli.Usage(err, "xdsrelay validate checks a configuration and starts nothing; docs/configuration.md lists every key")
+			return unusable(err, "xdsrelay validate checks a configuration and starts nothing; "+keysHint)
 		}
 		lines := logwriter.New(cmd.ErrOrStderr(), maxLogQueue)
 		defer lines.Close(logFlush)
@@ -90,7 +98,7 @@ func serve(ctx context.Context, cfg *config.Config, c *configuration, options re
 	}
 	r, err := relay.New(cfg, options)
 	if err != nil {
-		return cli.Usage(err, "xdsrelay validate also checks the files that a configuration names")
+		return &cli.Error{Code: cli.ExitFailure, Err: err, Hint: "xdsrelay validate also checks the files that a configuration names"}
 	}
 	warn(cfg, options.Log)
 	if err := more.serve(r); err != nil {

@@ -125,20 +125,20 @@ func TestServeFails(t *testing.T) {
 	defer func() { _ = lis.Close() }()
 	file := write(t, "x.yaml", good)
 	for _, args := range [][]string{
-		{"--listen", lis.Addr().String(), "--admin-listen", "127.0.0.1:0"},
-		{"--listen", "127.0.0.1:0", "--admin-listen", lis.Addr().String()},
+		{"--config", file, "--listen", lis.Addr().String(), "--admin-listen", "127.0.0.1:0"},
+		{"--config", file, "--listen", "127.0.0.1:0", "--admin-listen", lis.Addr().String()},
 		{"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--config", write(t, "rest.yaml", fmt.Sprintf(`
 server: {rest_listen: %q}
 upstreams: [{name: a, default: true, endpoints: ["127.0.0.1:5678"]}]
 `, lis.Addr()))},
 	} {
-		got := xdsrelay(t, append([]string{"serve", "--config", file}, args...)...)
+		got := xdsrelay(t, append([]string{"serve"}, args...)...)
 		if got.code != cli.ExitFailure || !strings.Contains(got.stderr, "address already in use\nhint: does another program") {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}
 	got := xdsrelay(t, "serve", "--config", write(t, "x.yaml", withFiles), "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-	if got.code != cli.ExitUsage || !strings.Contains(got.stderr, "/does/not/exist.pem") {
+	if got.code != cli.ExitFailure || !strings.Contains(got.stderr, "/does/not/exist.pem") {
 		t.Errorf("without the TLS files: %+v", got)
 	}
 }

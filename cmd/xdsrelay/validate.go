@@ -14,7 +14,7 @@ import (
 
 func validateCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "validate --config FILE",
+		Use:   "validate [FILE…]",
 		Short: "Check a configuration and start nothing",
 		Long: `Check a configuration and start nothing. The command checks:
 
@@ -32,56 +32,116 @@ Every problem has its file, line and column.
 Warnings are about what works and is risky, for instance an admin port that others can
 reach. They do not make a configuration invalid, unless --strict is given.
 
-Exit codes: 0 the configuration is valid and all tests pass, 1 a problem, a failed
-test, or with --strict a warning, 2 no configuration to check.`,
-		Example: `  xdsrelay validate --config xdsrelay.yaml
-  xdsrelay validate --config xdsrelay.yaml --files=false --output json`,
-		Args: cobra.NoArgs,
+A file is a configuration of its own. With --output json there is an object for each.
+
+` + exitCodes("a problem, a failed test, or with --strict a warning"),
+		Example: `  xdsrelay validate xdsrelay.yaml
+  xdsrelay validate --files=false --output json edge.yaml core.yaml
+  helm template . | xdsrelay validate -`,
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+		},
 	}
 	file := configFlags(cmd)
 	files := cmd.Flags().Bool("files", true, "also check the TLS files; use false if the configuration is for another machine")
 	strict := cmd.Flags().Bool("strict", false, "take warnings for problems")
 	tests := cmd.Flags().Bool("tests", true, "also run the tests of the rules")
 	output := cli.OutputFlag(cmd, "`format` of the result: text or json")
-	cmd.RunE = cli.Action(func(cmd *cobra.Command, _ []string) error {
-		cfg, err := load(cmd, *file)
-		if err == nil && *files {
-			err = cfg.CheckFiles()
-		}
-		var results []config.TestResult
-		if err == nil && *tests {
-			results, err = cfg.TestRules()
-		}
-		if err != nil && problems(err) == nil {
-			return cli.Usage(err, "--config takes the file to check")
-		}
-		var warnings []*config.Error
-		if err == nil {
-			warnings = cfg.Warnings()
-		}
-		if *output == cli.FormatJSON {
-			return validityJSON(cmd.OutOrStdout(), *file, err, warnings, *strict, results)
-		}
-		for _, w := range warnings {
-			if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "warning: %v\n", w); err != nil {
+	cmd.RunE = cli.Action(func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			if err := file.find(); err != nil {
 				return err
 			}
+			args = []string{file.path}
+		} else if file.path != "" {
+			return cli.Usage(errors.New("expected the files either as arguments or with --config"), "")
 		}
-		if err != nil {
-			return &cli.Error{Code: cli.ExitFailure, Err: err, Hint: "docs/configuration.md lists every key"}
+		v := validation{files: *files, strict: *strict, tests: *tests, json: *output == cli.FormatJSON}
+		var failed []error
+		for _, path := range args {
+			failed = append(failed, v.check(&source{cmd: cmd, path: path}))
 		}
-		if err := validityText(cmd.OutOrStdout(), *file, cfg, results); err != nil {
-			return err
-		}
-		if *strict && len(warnings) > 0 {
-			return &cli.Error{
-				Code: cli.ExitFailure, Err: fmt.Errorf("%s with --strict", plural(len(warnings), "warning")),
-				Hint: "docs/security.md says what each key protects from",
-			}
-		}
-		return nil
+		return worst(cmd, failed)
 	})
 	return cmd
+}
+
+// worst is the error of a command that did several things: the one with the highest exit code.
+// Those before it are printed.
+func worst(cmd *cobra.Command, all []error) (last error) {
+	for _, err := range all {
+		if err == nil {
+			continue
+		}
+		if last != nil {
+			if code(err) < code(last) {
+				err, last = last, err
+			}
+			cli.Print(cmd.ErrOrStderr(), last)
+		}
+		last = err
+	}
+	return last
+}
+
+func code(err error) int {
+	if e, ok := errors.AsType[*cli.Error](err); ok {
+		return e.Code
+	}
+	return cli.ExitFailure
+}
+
+// validation is how files are validated.
+type validation struct{ files, strict, tests, json bool }
+
+// keysHint says where the keys are described.
+const keysHint = "https://github.com/xdsrelay/xdsrelay/blob/main/docs/configuration.md lists every key"
+
+// check validates a file and prints the result.
+func (v *validation) check(file *source) error {
+	cmd, hint := file.cmd, keysHint
+	cfg, err := file.load()
+	if err == nil && v.files {
+		if err = cfg.CheckFiles(); err != nil {
+			hint = "--files=false leaves out the files, for a configuration of another machine"
+		}
+	}
+	var results []config.TestResult
+	switch {
+	case !v.tests:
+	case err == nil:
+		results, err = cfg.TestRules()
+	default:
+		hint += "; the tests of the rules were not run"
+	}
+	if err != nil && problems(err) == nil {
+		return unusable(err, "")
+	}
+	var warnings []*config.Error
+	if err == nil {
+		warnings = cfg.Warnings()
+	}
+	if v.json {
+		return validityJSON(cmd.OutOrStdout(), file.path, err, warnings, v.strict, results)
+	}
+	for _, w := range warnings {
+		if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "warning: %v\n", w); err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		return unusable(err, hint)
+	}
+	if err := validityText(cmd.OutOrStdout(), file.path, cfg, results); err != nil {
+		return err
+	}
+	if v.strict && len(warnings) > 0 {
+		return &cli.Error{
+			Code: cli.ExitFailure, Err: fmt.Errorf("%s with --strict", plural(len(warnings), "warning")),
+			Hint: "docs/security.md says what each key protects from",
+		}
+	}
+	return nil
 }
 
 // validityText prints the result for a valid configuration, and for its tests.

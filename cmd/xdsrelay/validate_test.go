@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -70,18 +71,18 @@ hint: docs/security.md says what each key protects from
 		{"--strict without warnings", good, []string{"--strict"}, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100\n" + secretsDenied, ""},
 		{"wrong", wrong, nil, cli.ExitFailure, "", `FILE:2:3: server.lisen: unknown key, did you mean "listen"?
 FILE:6:17: upstreams[0].endpoints[0]: expected host:port, got "127.0.0.1"
-hint: docs/configuration.md lists every key
+hint: HINT
 `},
 		{"a wrong flag", good, []string{"--listen=x"}, cli.ExitFailure, "", `--listen: server.listen: expected host:port, :port or unix:///path, got "x"
-hint: docs/configuration.md lists every key
+hint: HINT
 `},
 		{"files", withFiles, nil, cli.ExitFailure, "", `FILE:5:20: upstreams[0].tls.ca_file: reading /does/not/exist.pem: no such file or directory
-hint: docs/configuration.md lists every key
+hint: --files=false leaves out the files, for a configuration of another machine; the tests of the rules were not run
 `},
 		{"without files", withFiles, []string{"--files=false"}, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100\n" + secretsDenied, ""},
 		{"ACC-5 verify", withVerify, nil, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100, 1 verify rule\n" + secretsDenied, ""},
 		{"ACC-5 a verify rule that cannot work", strings.Replace(withVerify, "cluster !=", "clustr !=", 1), nil, cli.ExitFailure, "", `FILE:5:37: access.verify[0].require: undefined field "clustr", did you mean "cluster"?: in node.clustr != ""
-hint: docs/configuration.md lists every key
+hint: HINT
 `},
 		{"tests", withTests, nil, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100, 1 aggregation rule, 2 rule tests passed\n" + secretsDenied, ""},
 		{"a test that fails", withFailingTest, nil, cli.ExitFailure, "", `FILE:9:7: aggregation.tests[2] "wrong": expected rule "sidecars", got "otherwise": "sidecars" does not match: node.id.startsWith("sc-") is false: node.id is "gw-1"
@@ -91,7 +92,7 @@ hint: 2 of 3 rule tests passed; xdsrelay explain shows the reasons for a decisio
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			file := write(t, "x.yaml", tt.content)
-			want := result{tt.code, strings.ReplaceAll(tt.stdout, "FILE", file), strings.ReplaceAll(tt.stderr, "FILE", file)}
+			want := result{tt.code, strings.ReplaceAll(tt.stdout, "FILE", file), strings.NewReplacer("FILE", file, "HINT", keysHint+"; the tests of the rules were not run").Replace(tt.stderr)}
 			got := xdsrelay(t, append([]string{"validate", "--config", file}, tt.args...)...)
 			if diff := cmp.Diff(want, got, cmp.AllowUnexported(result{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -171,8 +172,7 @@ hint: 2 of 3 rule tests passed; xdsrelay explain shows the reasons for a decisio
 `,
 		},
 		"test: []\n": {cli.ExitFailure, "", tests + `:1:1: test: unknown key, did you mean "tests"?
-hint: docs/configuration.md lists every key
-`},
+hint: ` + keysHint + "\n"},
 	} {
 		if err := os.WriteFile(tests, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -259,6 +259,35 @@ func TestVariablesOfCommands(t *testing.T) {
 	for _, args := range [][]string{{"validate", "--config", file}, {"explain", "--config", file, "--node", node}} {
 		if got := xdsrelay(t, args...); got.code != 0 || got.stderr != "" {
 			t.Errorf("%q: %+v", args, got)
+		}
+	}
+}
+
+// A configuration comes from an argument, several, the environment or standard input.
+func TestValidateSources(t *testing.T) {
+	file, bad := write(t, "x.yaml", good), write(t, "bad.yaml", wrong)
+	valid := ": valid, 1 upstream, listening on 127.0.0.1:18100\n" + secretsDenied
+	if got := xdsrelay(t, "validate", file, file); got.code != 0 || got.stdout != file+valid+file+valid {
+		t.Errorf("two files: %+v", got)
+	}
+	got := xdsrelay(t, "validate", "missing.yaml", bad, file)
+	if got.code != cli.ExitUsage || got.stdout != file+valid || !strings.Contains(got.stderr, bad+":2:3: ") || !strings.Contains(got.stderr, "open missing.yaml") {
+		t.Errorf("one of three: %+v", got)
+	}
+	t.Setenv("XDSRELAY_CONFIG", file)
+	if got := xdsrelay(t, "validate"); got.code != 0 || got.stdout != file+valid {
+		t.Errorf("the variable: %+v", got)
+	}
+	for text, want := range map[string]result{
+		good:  {0, "-" + valid, ""},
+		wrong: {cli.ExitFailure, "", "stdin:2:3: server.lisen: "},
+	} {
+		var stdout, stderr bytes.Buffer
+		root := rootCommand()
+		root.SetIn(strings.NewReader(text))
+		code := cli.Run(t.Context(), root, []string{"validate", "-"}, &stdout, &stderr)
+		if code != want.code || stdout.String() != want.stdout || !strings.HasPrefix(stderr.String(), want.stderr) {
+			t.Errorf("standard input: %d, %s, %s", code, &stdout, &stderr)
 		}
 	}
 }

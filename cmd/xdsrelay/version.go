@@ -16,7 +16,7 @@ func versionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Show the version",
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
 	}
 	output := cli.OutputFlag(cmd, "`format`: text or json")
 	cmd.RunE = cli.Action(func(cmd *cobra.Command, _ []string) error {

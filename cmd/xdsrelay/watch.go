@@ -59,7 +59,9 @@ bootstrap of Envoy or gRPC, or a config_dump of Envoy's admin port. "-" is stand
 input. Without it the command presents a node of its own.
 
 The command never shows payloads of secrets. It blanks fields that Envoy's API
-declares sensitive. It shows the contents of unknown types as base64.`,
+declares sensitive. It shows the contents of unknown types as base64.
+
+` + exitCodes("the server refuses or does not answer"),
 		Example: `  xdsrelay watch 127.0.0.1:18100 --type cds --type eds --name checkout
   xdsrelay watch 127.0.0.1:18100 --name 'xdstp://edge/envoy.config.cluster.v3.Cluster/shop/*'
   xdsrelay watch xds.example.com:443 --type lds --ca-file ca.pem --node node.yaml
@@ -77,7 +79,7 @@ declares sensitive. It shows the contents of unknown types as base64.`,
 	flags.StringVar(&o.node, "node", "", "`file` with the client's node, in YAML or JSON; - for standard input")
 	flags.BoolVar(&o.payload, "payload", false, "show the contents of the resources")
 	flags.BoolVar(&o.once, "once", false, "end when the server answered everything")
-	flags.DurationVar(&o.timeout, "timeout", 0, "end after this `time`; an error with --once (0: never)")
+	cli.DurationVar(flags, &o.timeout, "timeout", "end after this `time`; an error with --once (0: never)")
 	flags.BoolVar(&o.tls, "tls", false, "connect with TLS; the flags below imply it")
 	flags.StringVar(&o.files.CAFile, "ca-file", "", "PEM `file` with trusted CAs (default the system's)")
 	flags.StringVar(&o.files.CertFile, "cert-file", "", "PEM `file` with the client's certificate")

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 )
 
@@ -98,4 +99,10 @@ func (f *folder) Close() error {
 		return f.root.Close()
 	}
 	return errors.Join(f.held.Close(), f.root.Close())
+}
+
+// Used reports whether a folder was opened before: it has a lock.
+func Used(path string) bool {
+	info, err := os.Lstat(filepath.Join(path, lockName))
+	return err == nil && info.Mode().IsRegular()
 }

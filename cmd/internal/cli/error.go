@@ -12,8 +12,8 @@ import (
 
 // The exit codes beside 0.
 const (
-	ExitFailure     = 1 // the command ran and failed, or validate found a problem
-	ExitUsage       = 2 // the command line or the configuration is wrong; the command did not run
+	ExitFailure     = 1 // something is wrong: a configuration, a file, an answer
+	ExitUsage       = 2 // the command line is wrong, or names a file that cannot be read; the command did not run
 	ExitUnreachable = 3 // a relay cannot be reached
 )
 
@@ -49,6 +49,15 @@ func Action(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command
 		}
 		return &Error{Code: ExitFailure, Err: err}
 	}
+}
+
+// Print prints an error of a command, as [Run] prints the last one.
+func Print(w io.Writer, err error) {
+	if e, ok := errors.AsType[*Error](err); ok {
+		e.print(w)
+		return
+	}
+	(&Error{Err: err}).print(w)
 }
 
 // print prints the error. Errors of a configuration begin their lines, because editors
