@@ -57,6 +57,7 @@ func (a *adminAccess) secure(lis net.Listener) net.Listener {
 
 var (
 	errNoToken  = errors.New("this admin port asks for a token: send Authorization: Bearer and one of admin.tokens_file")
+	errUnknown  = errors.New("the token is none of admin.tokens_file")
 	errReadOnly = errors.New("this token is for looking only: admin.tokens_file says read")
 )
 
@@ -99,6 +100,10 @@ func (a adminPort) admit(next http.Handler) http.Handler {
 		case !known:
 			a.relay.door.AdminRefused(req, "", door.NoToken)
 			w.Header().Set("WWW-Authenticate", `Bearer realm="xdsrelay"`)
+			if len(req.Header.Values("Authorization")) > 0 {
+				refuse(w, http.StatusUnauthorized, errUnknown)
+				return
+			}
 			refuse(w, http.StatusUnauthorized, errNoToken)
 		case !looks && !operator.Act:
 			a.relay.door.AdminRefused(req, operator.Name, door.ReadOnly)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/reflect/protoregistry"
+
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/cache/hold"
 	"github.com/xdsrelay/xdsrelay/internal/payload"
@@ -23,6 +25,9 @@ type Command struct {
 	Types    []string `json:"types,omitempty"` // short names or type URLs
 	For      string   `json:"for,omitempty"`   // of hold: a duration; "": until it is released
 	Guard    bool     `json:"guard,omitempty"` // of release: only what the guard holds
+	// Future says that the upstream, scope or types may come later. Without it a command that is
+	// about nothing that there is, is a typing mistake.
+	Future bool `json:"future,omitempty"`
 
 	// Of rollback: the number of a generation, if one scope is selected, or a time.
 	Generation *uint64   `json:"generation,omitempty"`
@@ -32,6 +37,7 @@ type Command struct {
 // Done is what became of a command.
 type Done struct {
 	Scopes   []DoneScope `json:"scopes"`             // those that there are, and that it was about
+	Nothing  bool        `json:"nothing,omitempty"`  // of release: nothing was held
 	Warnings []string    `json:"warnings,omitempty"` // what the operator should know
 }
 
@@ -76,7 +82,7 @@ func (a adminPort) operator() operator { return operator{a.relay.hub, &a.relay.o
 
 // selectors are the selectors of a command: one for each type. The error says what is wrong.
 func (o operator) selectors(c *Command) (hold.Selectors, error) {
-	if c.Upstream != "" && !slices.ContainsFunc(o.hub.all(), func(s *session) bool { return s.key.plane == c.Upstream }) && o.hub.present()[c.Upstream] == nil {
+	if c.Upstream != "" && !c.Future && !slices.ContainsFunc(o.hub.all(), func(s *session) bool { return s.key.plane == c.Upstream }) && o.hub.present()[c.Upstream] == nil {
 		return nil, wrong("there is no upstream %q", c.Upstream)
 	}
 	one := hold.Selector{Upstream: c.Upstream, Scope: c.Scope}
@@ -101,6 +107,37 @@ func (o operator) selectors(c *Command) (hold.Selectors, error) {
 	return all, nil
 }
 
+// present says whether there is what selectors name: scopes, and types, that no order in force is
+// about and no session has, are typing mistakes. The scope of xdstp names can always come.
+func (o operator) present(c *Command, selectors hold.Selectors) error {
+	if c.Future {
+		return nil
+	}
+	if c.Scope != nil && *c.Scope != xdstpScope {
+		ordered := func(x hold.Order) bool { return x.Scope != nil && *x.Scope == *c.Scope }
+		if len(o.selected(selectors)) == 0 && !slices.ContainsFunc(o.orders.now(), ordered) {
+			return wrong("there is no scope %q now: /scopes lists them; with future (--future) the order waits for one", *c.Scope)
+		}
+	}
+	for i := range selectors {
+		if url := selectors[i].Type; url != "" && !o.knows(url) {
+			return wrong("nobody knows the type %q: with future (--future) the order waits for it", url)
+		}
+	}
+	return nil
+}
+
+// knows reports whether this build has a type, or an order or a session is about it.
+func (o operator) knows(typeURL string) bool {
+	if _, err := protoregistry.GlobalTypes.FindMessageByURL(typeURL); err == nil {
+		return true
+	}
+	return slices.ContainsFunc(o.orders.now(), func(x hold.Order) bool { return x.Type == typeURL }) ||
+		slices.ContainsFunc(o.hub.all(), func(s *session) bool {
+			return slices.ContainsFunc(s.store.Stats(), func(t cache.TypeStats) bool { return t.TypeURL == typeURL })
+		})
+}
+
 // hold freezes what a command selects.
 func (o operator) hold(c *Command) (*Done, error) {
 	if c.Guard || c.Generation != nil || !c.At.IsZero() {
@@ -121,6 +158,9 @@ func (o operator) hold(c *Command) (*Done, error) {
 	}
 	o.orders.mu.Lock()
 	defer o.orders.mu.Unlock()
+	if err := o.present(c, selectors); err != nil {
+		return nil, err
+	}
 	all := o.orders.now()
 	for _, s := range selectors {
 		all = all.With(hold.Order{Selector: s, Freeze: f, Frozen: true}, now)
@@ -145,7 +185,11 @@ func (o operator) free(c *Command) (*Done, error) {
 	}
 	o.orders.mu.Lock()
 	defer o.orders.mu.Unlock()
+	if err := o.present(c, selectors); err != nil {
+		return nil, err
+	}
 	done, all := new(Done), o.orders.now()
+	done.Nothing = c.Guard || len(all) == 0
 	if !c.Guard && len(all) > 0 {
 		for _, s := range selectors {
 			all = all.With(hold.Order{Selector: s}, time.Now())
@@ -155,7 +199,9 @@ func (o operator) free(c *Command) (*Done, error) {
 	for _, s := range o.selected(selectors) {
 		before := countHeld(s.store)
 		cache.OperatorOf(s.store).Freeze(o.orders.of(s.key), selectors.Table)
-		done.Scopes = append(done.Scopes, DoneScope{Upstream: s.key.plane, Scope: s.key.scope, Released: before - countHeld(s.store)})
+		released := before - countHeld(s.store)
+		done.Nothing = done.Nothing && released == 0
+		done.Scopes = append(done.Scopes, DoneScope{Upstream: s.key.plane, Scope: s.key.scope, Released: released})
 	}
 	o.hub.snapshots.soon()
 	return done, nil

@@ -134,6 +134,47 @@ func TestHold_GATE4_laterScopes(t *testing.T) {
 	r.check()
 }
 
+// What a command names must be there, unless the operator says that it may come.
+func TestCommandsOfNothing_GATE4(t *testing.T) {
+	plane := newPlaneServer(t, contents{"x": "1"})
+	cfg := configOf(upstreamAt("a", plane.address))
+	r := run(t, cfg)
+	r.join("n").holds(contents{"x": "1"})
+	var scopes []GenerationsView
+	if err := json.Unmarshal([]byte(r.page("/generations")), &scopes); err != nil || len(scopes) != 1 {
+		t.Fatalf("%+v, %v", scopes, err)
+	}
+	scope, err := json.Marshal(scopes[0].Scope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for body, want := range map[string]string{
+		`{"scope": "typo"}`: `there is no scope \"typo\" now`,
+		`{"scope": ` + string(scope) + `, "upstream": "b"}`: `there is no upstream \"b\"`,
+		`{"types": ["type.googleapis.com/envoy.Clusterr"]}`: `nobody knows the type \"type.googleapis.com/envoy.Clusterr\"`,
+	} {
+		for _, path := range []string{"/hold", "/release"} {
+			if code, answer := r.command(path, body); code != http.StatusBadRequest || !strings.Contains(answer, want) {
+				t.Errorf("%s %s: %d %s, want %s", path, body, code, answer, want)
+			}
+		}
+		r.does("/hold", strings.Replace(body, "{", `{"future": true, `, 1))
+		if done := r.does("/release", strings.Replace(body, "{", `{"future": true, `, 1)); done.Nothing {
+			t.Errorf("released %s: %+v", body, done)
+		}
+	}
+	if done := r.does("/release", `{}`); !done.Nothing {
+		t.Errorf("released nothing: %+v", done)
+	}
+	if done := r.does("/hold", `{"scope": `+string(scope)+`, "types": ["cds"]}`); len(done.Scopes) != 1 || done.Nothing {
+		t.Errorf("%+v", done)
+	}
+	r.shows("/held", `"held": true`)
+	if log := r.log.String(); !strings.Contains(log, "future=true") {
+		t.Errorf("the log has no word of it: %s", log)
+	}
+}
+
 // Orders are as they were after a restart with cache.dir. A file that cannot be read costs the orders,
 // and nothing else.
 func TestOrders_GATE4_restart(t *testing.T) {
@@ -141,7 +182,7 @@ func TestOrders_GATE4_restart(t *testing.T) {
 	cfg := configOf(upstreamAt("a", plane.address))
 	cfg.Cache.Dir = t.TempDir()
 	r := run(t, cfg)
-	if done := r.does("/hold", `{"scope": "", "types": ["cds", "example.com/T"], "for": "2h"}`); len(done.Warnings) != 0 {
+	if done := r.does("/hold", `{"scope": "", "types": ["cds", "example.com/T"], "for": "2h", "future": true}`); len(done.Warnings) != 0 {
 		t.Errorf("%+v", done)
 	}
 	r.does("/release", `{"types": ["cds"]}`)

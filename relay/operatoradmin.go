@@ -129,6 +129,9 @@ func (c *Command) options() (all [][]any) {
 	if !c.At.IsZero() {
 		all = append(all, []any{"at", c.At})
 	}
+	if c.Future {
+		all = append(all, []any{"future", true})
+	}
 	if c.Guard {
 		all = append(all, []any{"only", "guard"})
 	}

@@ -31,6 +31,7 @@ type actFlags struct {
 	scope    string
 	types    []string
 	yes      bool
+	future   bool
 	output   *string
 
 	cmd *cobra.Command
@@ -51,6 +52,11 @@ func newActFlags(cmd *cobra.Command) *actFlags {
 	return o
 }
 
+// mayCome adds the flag for what is not there yet.
+func (o *actFlags) mayCome() {
+	o.cmd.Flags().BoolVar(&o.future, "future", false, "the upstream, scope or type need not be there yet")
+}
+
 // last adds the flags that help lists last. sure says that the command asks before it acts.
 func (o *actFlags) last(sure bool) {
 	if sure {
@@ -63,7 +69,7 @@ func (o *actFlags) last(sure bool) {
 
 // command is what the flags select.
 func (o *actFlags) command() relay.Command {
-	c := relay.Command{Upstream: o.upstream, Types: o.types}
+	c := relay.Command{Upstream: o.upstream, Types: o.types, Future: o.future}
 	if o.cmd.Flags().Changed("scope") {
 		c.Scope = new(o.scope)
 	}
@@ -132,13 +138,20 @@ func (o *actFlags) act(path, question string, c *relay.Command) error {
 	if err != nil {
 		return err
 	}
+	idle := 0
 	for i := range answers {
 		a := &answers[i]
 		if _, _, failed := a.Value.Totals(); a.Err == nil && failed > 0 {
 			a.Err = errPartly
 		}
+		if a.Value.Nothing {
+			idle++
+		}
 	}
-	return outcome(answers)
+	if idle == len(answers) {
+		return &cli.Error{Code: cli.ExitFailure, Err: errors.New("there was nothing to do"), Hint: "xdsrelay held shows what is held"}
+	}
+	return o.outcome(failures(answers), len(answers), "run the command again for these: what is done already stays as it is")
 }
 
 // errPartly is that a relay did not do it in every scope.
@@ -147,7 +160,7 @@ var errPartly = errors.New("not done in every scope")
 // confirm asks the operator. Where nobody can answer, the command is not carried out.
 func confirm(in io.Reader, out io.Writer, terminal bool, question string) error {
 	if !terminal {
-		return cli.Usage(errors.New("nobody is there to confirm this"), "--yes carries it out without a question")
+		return cli.Usage(errors.New("there is no terminal to confirm this"), "add --yes")
 	}
 	_, _ = fmt.Fprintf(out, "%s [y/N] ", question)
 	line, err := bufio.NewReader(in).ReadString('\n')
@@ -188,28 +201,29 @@ func unreachable(err error) bool {
 	return ok
 }
 
-// outcome is the error of a command that not every relay carried out.
-func outcome[T any](answers []adminclient.Answer[T]) error {
-	failed, silent := 0, 0
-	for _, a := range answers {
-		if a.Err != nil {
-			failed++
-		}
-		if unreachable(a.Err) {
-			silent++
+func failures[T any](answers []adminclient.Answer[T]) (all []error) {
+	for i := range answers {
+		if err := answers[i].Err; err != nil {
+			all = append(all, err)
 		}
 	}
-	code := cli.ExitFailure
-	switch {
-	case failed == 0:
+	return all
+}
+
+// outcome is the error of a command that some relays did not carry out. again is the hint if nothing
+// better is known.
+func (o *actFlags) outcome(failed []error, relays int, again string) error {
+	if len(failed) == 0 {
 		return nil
-	case silent == failed:
-		code = cli.ExitUnreachable
 	}
-	return &cli.Error{
-		Code: code, Err: fmt.Errorf("%d of %s did not do it", failed, plural(len(answers), "relay")),
-		Hint: "run the command again for these: what is done already stays as it is",
+	code, hint := cli.ExitUnreachable, ""
+	for _, err := range failed {
+		if !unreachable(err) {
+			code = cli.ExitFailure
+		}
+		hint = cmp.Or(hint, o.remedy(err))
 	}
+	return &cli.Error{Code: code, Err: fmt.Errorf("%d of %d relays failed", len(failed), relays), Hint: cmp.Or(hint, again)}
 }
 
 // doneText says for each relay what it did.
@@ -222,11 +236,19 @@ func doneText(w io.Writer, path string, answers []adminclient.Answer[relay.Done]
 			continue
 		}
 		released, changed, failed := a.Value.Totals()
-		fmt.Fprintf(&b, "%s: done in %s", a.Address, plural(len(a.Value.Scopes)-failed, "scope"))
-		switch path {
-		case pathRelease:
+		switch {
+		case a.Value.Nothing:
+			fmt.Fprintf(&b, "%s: nothing was held", a.Address)
+		case len(a.Value.Scopes) == 0:
+			fmt.Fprintf(&b, "%s: done; there is no such scope yet, it is for those that begin later", a.Address)
+		default:
+			fmt.Fprintf(&b, "%s: done in %s", a.Address, plural(len(a.Value.Scopes)-failed, "scope"))
+		}
+		switch {
+		case a.Value.Nothing:
+		case path == pathRelease:
 			fmt.Fprintf(&b, ", %s released", plural(released, "name"))
-		case pathRollback:
+		case path == pathRollback:
 			fmt.Fprintf(&b, ", %s changed back", plural(changed, "name"))
 		}
 		b.WriteString("\n")
@@ -263,6 +285,8 @@ Scopes that begin later are frozen after their first state. These pass: secrets,
 runs out, PERMISSION_DENIED, and names of which the relay knew nothing. With cache.dir it
 lasts across restarts. Without it the command warns.
 
+A relay refuses an upstream, scope or type that it does not have, unless --future is given.
+
 ` + exitCodes("a relay refused or failed, there was nothing to do, or the answer was no"),
 		Example: `  xdsrelay hold --yes
   xdsrelay hold --upstream istiod --type lds --type rds --for 30m
@@ -271,6 +295,7 @@ lasts across restarts. Without it the command warns.
 		Args: noArguments,
 	}
 	o := newActFlags(cmd)
+	o.mayCome()
 	var length time.Duration
 	cli.DurationVar(cmd.Flags(), &length, "for", "release it after this `time` (default never)")
 	o.last(true)
@@ -290,7 +315,7 @@ func releaseCommand() *cobra.Command {
 		Short: "Tell clients what is held back",
 		Long: `Tell clients what is held back of what the flags select: by the guard (upstreams[].guard), by
 "hold" or by "rollback". Clients of a scope are told all of it at once, in make-before-break
-order. Nothing of it is held from then on.
+order. Nothing of it is held from then on. If nothing was held, the command fails.
 
 ` + exitCodes("a relay refused or failed, there was nothing to do, or the answer was no"),
 		Example: `  xdsrelay release --yes
@@ -299,6 +324,7 @@ order. Nothing of it is held from then on.
 		Args: noArguments,
 	}
 	o := newActFlags(cmd)
+	o.mayCome()
 	guard := cmd.Flags().Bool("guard", false, "only what the guard holds")
 	o.last(true)
 	cmd.RunE = cli.Action(func(*cobra.Command, []string) error {

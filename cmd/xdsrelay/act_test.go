@@ -184,6 +184,7 @@ func TestHoldWithToken_ACC7_GATE4(t *testing.T) {
 	dir.PutCA("ca", ca)
 	dir.Put("tokens", []byte("prometheus read s3cret-token-for-looking\nann act s3cret-token-for-acting\n"))
 	dir.Put("look", []byte("s3cret-token-for-looking\n"))
+	dir.Put("old", []byte("s3cret-token-of-last-year\n"))
 	dir.Put("act", []byte("s3cret-token-for-acting\n"))
 	linear := cachev3.NewLinearCache(resource.ClusterType)
 	file := write(t, "x.yaml", fmt.Sprintf(`
@@ -206,11 +207,23 @@ upstreams: [{name: a, default: true, endpoints: [%[5]q]}]
 	}{
 		{with("held", "--token-file", dir.Path("look")), 0, "nothing is held"},
 		{with("hold", "--yes", "--token-file", dir.Path("look")), cli.ExitFailure, "this token is for looking only"},
-		{with("hold", "--yes", "--token-file", dir.Path("act")), 0, "done in"},
-		{with("release", "--yes", "--token-file", dir.Path("act")), 0, "done in"},
+		{with("hold", "--yes", "--token-file", dir.Path("act"), "--scope", "typo"), cli.ExitFailure, `FAILED: there is no scope "typo" now`},
+		{with("hold", "--yes", "--token-file", dir.Path("act"), "--scope", "typo", "--future"), 0, "done; there is no such scope yet"},
+		{with("hold", "--yes", "--token-file", dir.Path("act"), "--upstream", "b"), cli.ExitFailure, `FAILED: there is no upstream "b"`},
+		{with("hold", "--yes", "--token-file", dir.Path("act"), "--type", "example.com/T"), cli.ExitFailure, `FAILED: nobody knows the type "example.com/T"`},
+		{with("hold", "--yes", "--token-file", dir.Path("act")), 0, "done; there is no such scope yet"},
+		{with("release", "--yes", "--token-file", dir.Path("act")), 0, "done; there is no such scope yet"},
+		{with("release", "--yes", "--token-file", dir.Path("act")), cli.ExitFailure, "nothing was held\nerror: there was nothing to do\n"},
 		{with("held"), cli.ExitFailure, "this admin port asks for a token"},
+		{with("held"), cli.ExitFailure, "1 of 1 relays failed\nhint: --token-file or $XDSRELAY_ADMIN_TOKEN_FILE names a file with a token\n"},
+		{with("held", "--token-file", dir.Path("old")), cli.ExitFailure, "the token is none of admin.tokens_file\n"},
+		{with("held", "--token-file", dir.Path("old")), cli.ExitFailure, "hint: the relay does not know the token"},
+		{with("hold", "--yes", "--token-file", dir.Path("look")), cli.ExitFailure, "hint: to change anything takes a token with act"},
 		{[]string{"held", "--admin", admin, "--token-file", dir.Path("look")}, cli.ExitFailure, "HTTPS server"},
-		{[]string{"held", "--admin", admin, "--token-file", dir.Path("look"), "--ca-file", dir.Path("ca.crt")}, cli.ExitUnreachable, "certificate"},
+		{[]string{"held", "--admin", admin, "--token-file", dir.Path("look")}, cli.ExitFailure, "hint: the admin port has TLS: add --tls"},
+		{[]string{"held", "--admin", admin, "--tls"}, cli.ExitUnreachable, "hint: --ca-file names the CA"},
+		{[]string{"held", "--admin", admin, "--token-file", dir.Path("look"), "--ca-file", dir.Path("ca.crt")}, cli.ExitUnreachable, "hint: the admin port asks for a certificate"},
+		{[]string{"held", "--admin", "127.0.0.1:1"}, cli.ExitUnreachable, "hint: does a relay run there"},
 		{[]string{"held", "--admin", admin, "--token-file", dir.Path("none")}, cli.ExitUsage, "--token-file: "},
 		{with("held", "--token-file", dir.Path("tokens")), cli.ExitUsage, "--token-file: "},
 		{[]string{"held", "--admin", admin, "--ca-file", dir.Path("act")}, cli.ExitUsage, "has no certificate in PEM form"},

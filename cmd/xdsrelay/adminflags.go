@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 
@@ -20,6 +22,7 @@ import (
 type adminFlags struct {
 	admin     []string
 	tokenFile string
+	token     bool // one is sent
 
 	// tls is set by the flag of that name; a file does it too.
 	tls                       bool
@@ -59,6 +62,7 @@ func (o *adminFlags) client(ctx context.Context) (*adminclient.Client, error) {
 		if opts.Token, err = tokenfile.Read(file); err != nil {
 			return nil, cli.Usage(fmt.Errorf("%s: %s: %w", source, file, err), "the file has the token and nothing else")
 		}
+		o.token = true
 	}
 	if opts.TLS, err = o.secure(); err != nil {
 		return nil, err
@@ -68,6 +72,30 @@ func (o *adminFlags) client(ctx context.Context) (*adminclient.Client, error) {
 		return nil, cli.Usage(fmt.Errorf("--admin: %w", err), "for a relay, use the address of admin.listen")
 	}
 	return relays, nil
+}
+
+// remedy is a hint for what a relay answered, or for that it did not; "" if there is none.
+func (o *adminFlags) remedy(err error) string {
+	refused, answered := errors.AsType[*adminclient.RefusedError](err)
+	switch text := err.Error(); {
+	case answered && refused.Status == http.StatusUnauthorized && !o.token:
+		return "--token-file or $" + config.TokenVariable + " names a file with a token"
+	case answered && refused.Status == http.StatusUnauthorized:
+		return "the relay does not know the token: does it come from another relay, or was it replaced?"
+	case answered && refused.Status == http.StatusForbidden:
+		return "to change anything takes a token with act in admin.tokens_file"
+	case strings.Contains(text, "HTTP request to an HTTPS server"):
+		return "the admin port has TLS: add --tls, and --ca-file if its CA is not one of the system"
+	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
+		return "the admin port has no TLS: leave out --tls and the flags for files"
+	case strings.Contains(text, "certificate signed by unknown authority"):
+		return "--ca-file names the CA of the admin port"
+	case strings.Contains(text, "certificate required"), strings.Contains(text, "bad certificate"):
+		return "the admin port asks for a certificate: --cert-file and --key-file show one"
+	case unreachable(err):
+		return "does a relay run there, with this admin.listen?"
+	}
+	return ""
 }
 
 // secure gives how to connect with TLS; nil: in plaintext.

@@ -100,7 +100,7 @@ func (o *actFlags) list() error {
 	if err != nil {
 		return err
 	}
-	return outcome(answers)
+	return o.outcome(failures(answers), len(answers), "")
 }
 
 func generationsText(w io.Writer, answers []adminclient.Answer[[]relay.GenerationsView], now time.Time) error {

@@ -75,7 +75,7 @@ func (s *simulation) operate(o op) {
 
 // freeze has an operator hold what clients get at a relay: all of it, one scope, or some types.
 func (s *simulation) freeze(r *relayProcess, o op) {
-	c := new(relay.Command)
+	c := &relay.Command{Future: true} // the scope may end meanwhile
 	switch o.b % 4 {
 	case 0:
 		if all := s.generations(r); len(all) > 0 {
