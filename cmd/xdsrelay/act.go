@@ -19,6 +19,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/internal/adminclient"
+	"github.com/xdsrelay/xdsrelay/internal/excerpt"
 	"github.com/xdsrelay/xdsrelay/relay"
 )
 
@@ -96,17 +97,20 @@ func (o *actFlags) query() string {
 
 // selection says what a command selects.
 func selection(c *relay.Command) string {
-	words := []string{"upstream " + cmp.Or(c.Upstream, "all")}
+	words := []string{"upstream " + cmp.Or(excerpt.Printable(c.Upstream), "all")}
 	switch {
 	case c.Scope == nil:
 		words = append(words, "scope all")
 	case *c.Scope == "":
 		words = append(words, "scope of xdstp names")
 	default:
-		words = append(words, "scope "+*c.Scope)
+		words = append(words, "scope "+excerpt.Printable(*c.Scope))
 	}
-	return strings.Join(append(words, "type "+cmp.Or(strings.Join(c.Types, ", "), "all")), ", ")
+	return strings.Join(append(words, "type "+cmp.Or(excerpt.Printable(strings.Join(c.Types, ", ")), "all")), ", ")
 }
+
+// scopeText shows the scope of a table.
+func scopeText(scope string) string { return cmp.Or(excerpt.Printable(scope), "(xdstp names)") }
 
 // act has all relays carry out a command, after the operator agreed.
 func (o *actFlags) act(path, question string, c *relay.Command) error {
@@ -232,7 +236,7 @@ func doneText(w io.Writer, path string, answers []adminclient.Answer[relay.Done]
 	for i := range answers {
 		a := &answers[i]
 		if a.Err != nil {
-			fmt.Fprintf(&b, "%s: FAILED: %v\n", a.Address, a.Err)
+			fmt.Fprintf(&b, "%s: FAILED: %s\n", a.Address, excerpt.Printable(a.Err.Error()))
 			continue
 		}
 		released, changed, failed := a.Value.Totals()
@@ -254,11 +258,11 @@ func doneText(w io.Writer, path string, answers []adminclient.Answer[relay.Done]
 		b.WriteString("\n")
 		for _, s := range a.Value.Scopes {
 			if s.Error != "" {
-				fmt.Fprintf(&b, "  FAILED in scope %s of upstream %s: %s\n", cmp.Or(s.Scope, "(xdstp names)"), s.Upstream, s.Error)
+				fmt.Fprintf(&b, "  FAILED in scope %s of upstream %s: %s\n", scopeText(s.Scope), excerpt.Printable(s.Upstream), excerpt.Printable(s.Error))
 			}
 		}
 		for _, warning := range a.Value.Warnings {
-			fmt.Fprintf(&b, "  warning: %s\n", warning)
+			fmt.Fprintf(&b, "  warning: %s\n", excerpt.Printable(warning))
 		}
 	}
 	_, err := w.Write(b.Bytes())

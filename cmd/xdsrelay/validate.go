@@ -10,6 +10,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/excerpt"
 )
 
 func validateCommand() *cobra.Command {
@@ -125,7 +126,7 @@ func (v *validation) check(file *source) error {
 		return validityJSON(cmd.OutOrStdout(), file.path, err, warnings, v.strict, results)
 	}
 	for _, w := range warnings {
-		if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "warning: %v\n", w); err != nil {
+		if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", excerpt.PrintableLines(w.Error())); err != nil {
 			return err
 		}
 	}
@@ -179,7 +180,7 @@ func validityText(w io.Writer, file string, cfg *config.Config, results []config
 		text += "\nsecrets (" + strings.Join(cfg.Types.Secret, ", ") + ") are denied to clients of the listeners " +
 			strings.Join(listeners, ", ") + ": none of their access rules has secrets: true"
 	}
-	_, err := fmt.Fprintln(w, text)
+	_, err := fmt.Fprintln(w, excerpt.PrintableLines(text))
 	return err
 }
 

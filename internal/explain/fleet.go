@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/excerpt"
 	"github.com/xdsrelay/xdsrelay/internal/fleet"
 	"github.com/xdsrelay/xdsrelay/internal/sharing"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -33,7 +34,7 @@ func (e *Explainer) Fleet(ctx context.Context, path string, in io.Reader, errs i
 		}
 		if err != nil {
 			bad++
-			_, _ = fmt.Fprintln(errs, err) // nobody is left to tell where this fails
+			_, _ = fmt.Fprintln(errs, excerpt.PrintableLines(err.Error())) // nobody is left to tell where this fails
 			continue
 		}
 		subject := e.rules.Subject(node.Node, peer)
@@ -43,7 +44,7 @@ func (e *Explainer) Fleet(ctx context.Context, path string, in io.Reader, errs i
 		survey.Add(node.GetId(), placements...)
 		if read++; time.Since(told) > betweenProgress {
 			told = time.Now()
-			_, _ = fmt.Fprintf(errs, "%d nodes so far, in %s\n", read, node.File)
+			_, _ = fmt.Fprintf(errs, "%d nodes so far, in %s\n", read, excerpt.Printable(node.File))
 		}
 	}
 	if bad > 0 {

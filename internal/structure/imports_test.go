@@ -56,7 +56,7 @@ var mayImport = map[string][]string{
 	},
 
 	// Programs, and what they do.
-	"cmd/internal/cli": {"config"},
+	"cmd/internal/cli": {"config", "internal/excerpt"},
 	"cmd/xdsrelay": {
 		"cmd/internal/cli", "cache", "cache/snapshot", "config", "relay", "keyer", "internal/adminclient", "internal/explain", "internal/fleet", "internal/watch",
 		"internal/xdsclient", helpers,

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
+	"github.com/xdsrelay/xdsrelay/internal/excerpt"
 	"github.com/xdsrelay/xdsrelay/internal/payload"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
@@ -36,15 +36,15 @@ func (w *watcher) text(e event) []byte {
 	var b bytes.Buffer
 	head := e.at.Format(timeFormat) + "  "
 	if e.typeURL != "" {
-		head += printable(keyer.ShortName(e.typeURL)) + "  "
+		head += excerpt.Printable(keyer.ShortName(e.typeURL)) + "  "
 	}
 	switch {
 	case e.response != nil:
 		w.textResponse(&b, head, e.response)
 	case e.lost != nil:
-		w.line(&b, red, fmt.Sprintf("%s%s, next try in %v: %s", head, w.ended(e), round(e.delay), printable(e.lost.Error())))
+		w.line(&b, red, fmt.Sprintf("%s%s, next try in %v: %s", head, w.ended(e), round(e.delay), excerpt.Printable(e.lost.Error())))
 	default:
-		w.line(&b, dim, head+"connected to "+printable(w.options.Target))
+		w.line(&b, dim, head+"connected to "+excerpt.Printable(w.options.Target))
 	}
 	return b.Bytes()
 }
@@ -62,7 +62,7 @@ func (w *watcher) ended(e event) string {
 }
 
 func (w *watcher) textResponse(b *bytes.Buffer, head string, r *xdsclient.Response) {
-	head += printable(keyer.ShortName(r.TypeURL)) + "  "
+	head += excerpt.Printable(keyer.ShortName(r.TypeURL)) + "  "
 	rows := make([]row, 0, len(r.Changes))
 	var name, version int
 	for i := range r.Changes {
@@ -103,7 +103,7 @@ type row struct {
 }
 
 func (w *watcher) row(ch *xdsclient.Change) row {
-	r := row{sign: '?', name: printable(ch.Name), version: version(ch.Version), resource: ch.Resource}
+	r := row{sign: '?', name: excerpt.Printable(ch.Name), version: version(ch.Version), resource: ch.Resource}
 	if ch.Resource != nil && ch.Resource.HasPayload() {
 		r.note = size(w.sizeOf(ch.Resource))
 	}
@@ -124,7 +124,7 @@ func (w *watcher) row(ch *xdsclient.Change) row {
 	case xdsclient.Failed:
 		r.sign, r.color = '!', red
 		r.name = cmp.Or(r.name, xdsclient.Wildcard) // the wildcard, which has no name where nobody named it
-		r.note = ch.Error.Code.String() + ": " + printable(ch.Error.Message)
+		r.note = ch.Error.Code.String() + ": " + excerpt.Printable(ch.Error.Message)
 	case xdsclient.Unrequested:
 		r.note = strings.TrimSpace(r.note + " not asked for")
 	}
@@ -134,7 +134,7 @@ func (w *watcher) row(ch *xdsclient.Change) row {
 // summary sums a response up.
 func summary(r *xdsclient.Response) string {
 	if r.Err != nil {
-		return "response rejected: " + printable(r.Err.Error())
+		return "response rejected: " + excerpt.Printable(r.Err.Error())
 	}
 	var parts []string
 	for _, k := range kinds() {
@@ -147,7 +147,7 @@ func summary(r *xdsclient.Response) string {
 		s += ", version " + version(r.SystemVersion)
 	}
 	if r.Nonce != "" { // REST needs none
-		s += ", nonce " + printable(r.Nonce)
+		s += ", nonce " + excerpt.Printable(r.Nonce)
 	}
 	return s
 }
@@ -167,19 +167,12 @@ func indented(b *bytes.Buffer, shown json.RawMessage) {
 	}
 	const margin = "    "
 	b.WriteString(margin)
-	if err := json.Indent(b, shown, margin, "  "); err != nil {
-		b.Write(shown)
+	var text bytes.Buffer
+	if err := json.Indent(&text, shown, margin, "  "); err != nil {
+		text.Write(shown)
 	}
+	b.WriteString(excerpt.PrintableLines(text.String())) // JSON needs no escapes for some characters
 	b.WriteByte('\n')
-}
-
-// printable quotes what a server sent if a terminal could take it for more than
-// text, or a reader for more than one word's worth of it.
-func printable(s string) string {
-	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) >= 0 {
-		return strconv.QuoteToGraphic(s)
-	}
-	return s
 }
 
 // version shows the beginning of a version.
@@ -187,7 +180,7 @@ func version(s string) string {
 	if s == "" {
 		return "-"
 	}
-	s = printable(s)
+	s = excerpt.Printable(s)
 	if utf8.RuneCountInString(s) > maxVersion {
 		s = string([]rune(s)[:maxVersion-1]) + "…"
 	}
