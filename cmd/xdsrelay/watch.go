@@ -131,15 +131,26 @@ func (o *watchFlags) run(ctx context.Context, address string, format watch.Forma
 	defer end()
 	err = watch.Run(ctx, transport, out, watch.Options{
 		Target: address, APIType: o.api.value, Subscriptions: subs, Node: node,
-		Format: format, Color: cli.Colorful(out), Payload: o.payload, Once: o.once, Timeout: o.timeout,
+		Format: format, Color: cli.Colorful(out), Payload: o.payload, Once: o.once, Timeout: o.timeout, Hint: o.hint,
 	})
 	switch {
 	case impossible(err):
 		return cli.Usage(err, "--api-type "+string(watch.AggregatedDeltaGRPC)+" supports every type")
 	case err != nil:
-		return &cli.Error{Code: cli.ExitFailure, Err: err, Hint: o.hint(err)}
+		code := cli.ExitFailure
+		if unconnected(err) {
+			code = cli.ExitUnreachable
+		}
+		return &cli.Error{Code: code, Err: err, Hint: o.hint(err)}
 	}
 	return nil
+}
+
+// unconnected reports whether there was no connection to the server, in the words of gRPC's client
+// and of net/http: a server can be unavailable too, and says so in its own.
+func unconnected(err error) bool {
+	text := err.Error()
+	return status.Code(err) == codes.Unavailable && (strings.Contains(text, "connection error: ") || strings.Contains(text, "Post \"http"))
 }
 
 func (o *watchFlags) wantsTLS() bool {
@@ -151,6 +162,12 @@ func (o *watchFlags) wantsTLS() bool {
 func (o *watchFlags) hint(err error) string {
 	if _, late := errors.AsType[*watch.TimeoutError](err); late {
 		return "some servers do not answer unknown names or types"
+	}
+	switch text := err.Error(); {
+	case !o.wantsTLS() && (strings.Contains(text, "error reading server preface") || strings.Contains(text, "HTTP request to an HTTPS server")):
+		return "the server seems to have TLS: add --tls, or the flags for its files"
+	case o.wantsTLS() && (strings.Contains(text, "does not look like a TLS handshake") || strings.Contains(text, "HTTP response to HTTPS client")):
+		return "the server has no TLS: leave out --tls and the flags for files"
 	}
 	switch status.Code(err) {
 	case codes.Unavailable:

@@ -126,7 +126,7 @@ func TestWatchFails(t *testing.T) {
 	closed := lis.Addr().String()
 	_ = lis.Close()
 	got := xdsrelay(t, "watch", closed, "--type", "cds", "--once")
-	if got.code != cli.ExitFailure || !strings.Contains(got.stderr, "connection refused") ||
+	if got.code != cli.ExitUnreachable || !strings.Contains(got.stderr, "connection refused") ||
 		!strings.Contains(got.stderr, "hint: is there a server at this address, and does it need TLS (--tls)?") {
 		t.Errorf("nobody listens: %+v", got)
 	}
@@ -156,7 +156,18 @@ func TestWatchTLS(t *testing.T) {
 	if got := xdsrelay(t, append(args, "--server-name", "xds.example.com")...); got.code != 0 || !strings.Contains(got.stdout, "+ cart") {
 		t.Errorf("%+v", got)
 	}
-	if got := xdsrelay(t, args...); got.code != cli.ExitFailure || !strings.Contains(got.stderr, "hint: is there a server with TLS at this address?") {
+	if got := xdsrelay(t, args...); got.code != cli.ExitUnreachable || !strings.Contains(got.stderr, "hint: is there a server with TLS at this address?") {
 		t.Errorf("without the server's name: %+v", got)
+	}
+	const add, leave = "hint: the server seems to have TLS: add --tls", "hint: the server has no TLS: leave out --tls"
+	if got := xdsrelay(t, args[:5]...); got.code != cli.ExitUnreachable || !strings.Contains(got.stderr, add) {
+		t.Errorf("without TLS: %+v", got)
+	}
+	got := xdsrelay(t, "watch", address, "--type", "cds", "--timeout", "3s")
+	if got.code != 0 || strings.Count(got.stdout, "no connection, next try in") < 2 || strings.Count(got.stdout, add) != 1 {
+		t.Errorf("without TLS, for ever: %+v", got)
+	}
+	if got := xdsrelay(t, "watch", controlPlane(t, linear, nil), "--tls", "--type", "cds", "--once"); got.code != cli.ExitUnreachable || !strings.Contains(got.stderr, leave) {
+		t.Errorf("with TLS: %+v", got)
 	}
 }

@@ -86,7 +86,7 @@ func TestWatchOverHTTPS(t *testing.T) {
 	if got := xdsrelay(t, append(args, "--server-name", "xds.example.com")...); got.code != 0 || !strings.Contains(got.stdout, "+ cart") || proto.Load() != "HTTP/2.0" {
 		t.Errorf("over %v: %+v", proto.Load(), got)
 	}
-	if got := xdsrelay(t, args...); got.code != cli.ExitFailure || !strings.Contains(got.stderr, "hint: is there a server with TLS at this address?") {
+	if got := xdsrelay(t, args...); got.code != cli.ExitUnreachable || !strings.Contains(got.stderr, "hint: is there a server with TLS at this address?") {
 		t.Errorf("without the server's name: %+v", got)
 	}
 }
@@ -100,7 +100,7 @@ func TestWatchRESTFails(t *testing.T) {
 	}
 	server.Close()
 	got = xdsrelay(t, "watch", address, "--type", "cds", "--api-type", "REST", "--once")
-	if got.code != cli.ExitFailure || !strings.Contains(got.stderr, "connection refused\nhint: is there a server at this address, and does it need TLS") {
+	if got.code != cli.ExitUnreachable || !strings.Contains(got.stderr, "connection refused\nhint: is there a server at this address, and does it need TLS") {
 		t.Errorf("nobody listens: %+v", got)
 	}
 }

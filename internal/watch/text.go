@@ -43,10 +43,22 @@ func (w *watcher) text(e event) []byte {
 		w.textResponse(&b, head, e.response)
 	case e.lost != nil:
 		w.line(&b, red, fmt.Sprintf("%s%s, next try in %v: %s", head, w.ended(e), round(e.delay), excerpt.Printable(e.lost.Error())))
+		w.hint(&b, e.lost)
 	default:
 		w.line(&b, dim, head+"connected to "+excerpt.Printable(w.options.Target))
 	}
 	return b.Bytes()
+}
+
+// hint shows the remedy for a lost stream, once.
+func (w *watcher) hint(b *bytes.Buffer, lost error) {
+	if w.options.Hint == nil {
+		return
+	}
+	if h := w.options.Hint(lost); h != "" && h != w.hinted {
+		w.hinted = h
+		w.line(b, red, "hint: "+h)
+	}
 }
 
 // ended says what it means that a stream ended.

@@ -42,6 +42,10 @@ type Options struct {
 	Once    bool
 	Timeout time.Duration // ends the watching after it; 0: never
 	Backoff xdsclient.Backoff
+
+	// Hint gives the remedy for a lost stream, "" if it knows none. With Text it is shown when it
+	// changes; nil: none.
+	Hint func(error) string
 }
 
 // Quiet is how long nothing may come for a single look to be over: a large
@@ -129,6 +133,8 @@ type watcher struct {
 	out  io.Writer
 	open map[string]bool // there is a stream for the type; "": for all
 	err  error           // of writing
+
+	hinted string // the last hint
 }
 
 // event is something to be printed: a stream opened, a stream lost, or a response.
