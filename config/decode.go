@@ -113,6 +113,9 @@ func (d *decoder) section(n *yaml.Node, v reflect.Value, path string) {
 			d.fail(key, at, removedMessage)
 			continue
 		}
+		if !ok && path == "" && strings.HasPrefix(key.Value, "x-") {
+			continue // for anchors
+		}
 		if !ok {
 			message, meant := unknown(key.Value, known)
 			d.fail(key, keyPath(path, key.Value), "%s%s", message, notKey(path, key.Value))
@@ -159,7 +162,7 @@ func (d *decoder) text(n *yaml.Node, target encoding.TextUnmarshaler, path strin
 	}
 	err := target.UnmarshalText([]byte(text))
 	if mismatch, ok := errors.AsType[*mismatchError](err); ok && !plain {
-		err = &mismatchError{mismatch.want, describe(n)}
+		err = &mismatchError{want: mismatch.want, got: describe(n)}
 	}
 	if err != nil {
 		d.fail(n, path, "%v", err)

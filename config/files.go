@@ -10,13 +10,15 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/disk"
 	"github.com/xdsrelay/xdsrelay/internal/sockets"
 	"github.com/xdsrelay/xdsrelay/internal/tokenfile"
 )
 
-// CheckFiles reads the TLS files that the configuration names, and looks whether
-// there is what its paths name, and reports those that are missing or hold
+// CheckFiles reads the TLS files that the configuration names, looks whether there is
+// what its paths name, and whether the relay could write to cache.dir, and reports those that are missing or hold
 // something else, like [Config.Validate] does. It is for the command that
 // validates a configuration on the machine it is for; the files may change any
 // time after.
@@ -44,7 +46,20 @@ func (c *Config) CheckFiles() error {
 	}
 	k.clientFiles("peers.tls", &c.Peers.TLS)
 	k.peersFile(c)
+	if c.Cache.Dir != "" {
+		if err := disk.Usable(c.Cache.Dir); err != nil {
+			k.fail("cache.dir", "%v: expected a folder that the relay can write", err)
+		}
+	}
 	return join(k.errs)
+}
+
+// FileWarnings gives what CheckFiles finds that is no problem if the operator knows of it.
+func (c *Config) FileWarnings() []*Error {
+	if c.Cache.Dir == "" || !disk.Locked(c.Cache.Dir) {
+		return nil
+	}
+	return []*Error{c.from.errorAt("cache.dir", "a running relay uses %s: a second one does not start with it", c.Cache.Dir)}
 }
 
 // peersFile checks that the file of the CAs of relays that may ask has none that another listener takes.
@@ -128,8 +143,14 @@ func (k *checker) keyPair(path, certFile, keyFile string) {
 		return
 	}
 	// The error names neither file and holds nothing of the key (OPS-6).
-	if _, err := tls.X509KeyPair(cert, key); err != nil {
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
 		k.fail(path+".cert_file", "no certificate and key pair with %s: %v", keyFile, err)
+		return
+	}
+	// The relay does not start with it (package tlsfiles).
+	if end := pair.Leaf.NotAfter; time.Now().After(end) {
+		k.fail(path+".cert_file", "the certificate in %s expired at %s: renew it", certFile, end.UTC().Format(time.RFC3339))
 	}
 }
 

@@ -4,8 +4,10 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/xdsrelay/xdsrelay/internal/disk"
 	"github.com/xdsrelay/xdsrelay/internal/pkitest"
 )
 
@@ -113,4 +115,40 @@ func read(t *testing.T, file string) []byte {
 		t.Fatal(err)
 	}
 	return content
+}
+
+// The relay does not start with an expired certificate, nor with a cache.dir that it cannot use.
+func TestCheckFilesThatStopTheRelay(t *testing.T) {
+	dir, ca := pkitest.NewFolder(t), pkitest.NewAuthority(t, "ca")
+	dir.PutPair("old", ca.Server("a.test", pkitest.Lifetime(-time.Minute)))
+	dir.Put("file", nil)
+	config := func(s string) *Config {
+		return mustParse(t, "upstreams: [{name: a, default: true, endpoints: [\"a:1\"]}]\n"+strings.ReplaceAll(s, "DIR", dir.Path("")))
+	}
+	for text, want := range map[string]string{
+		"server: {tls: {cert_file: DIR/old.crt, key_file: DIR/old.key}}\n": "test.yaml:2:27: server.tls.cert_file: the certificate in " + dir.Path("old.crt") + " expired at ",
+		"cache: {dir: DIR/file}\n":     "test.yaml:2:14: cache.dir: " + dir.Path("file") + " is no folder: expected a folder that the relay can write",
+		"cache: {dir: DIR/file/sub}\n": "test.yaml:2:14: cache.dir: ",
+	} {
+		if err := config(text).CheckFiles(); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	c := config("cache: {dir: DIR/new/cache}\n")
+	if err := c.CheckFiles(); err != nil || len(c.FileWarnings()) != 0 {
+		t.Errorf("a folder that is not there yet: %v, %v", err, c.FileWarnings())
+	}
+	folder, err := disk.OS{}.Open(c.Cache.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := c.FileWarnings(); len(w) != 1 || !strings.HasPrefix(w[0].Error(), "test.yaml:2:14: cache.dir: a running relay uses ") {
+		t.Errorf("a folder in use: %v", w)
+	}
+	if err := folder.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if w := c.FileWarnings(); len(w) != 0 {
+		t.Errorf("a folder that was in use: %v", w)
+	}
 }

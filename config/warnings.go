@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"net"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -14,6 +16,8 @@ func (c *Config) Warnings() []*Error {
 	w.openAdmin(&c.Admin)
 	w.openServer(&c.Server)
 	w.openRules(c)
+	w.uselessRules(c)
+	w.literals(c)
 	w.openSecrets(c)
 	w.withoutSecrets(c)
 	for i := range c.Upstreams {
@@ -151,6 +155,41 @@ func (w *warnings) openRules(c *Config) {
 		if r.Node.First {
 			w.add(fmt.Sprintf("aggregation.rules[%d].node", i), "the node of a scope's first client decides what all of its clients get, "+
 				"and nothing says that it is the client's own: expected rules in %s.verify, or another node", c.accessSections()[unverified].path)
+		}
+	}
+}
+
+// uselessRules warns of rules that cannot have clients share.
+func (w *warnings) uselessRules(c *Config) {
+	identified := slices.ContainsFunc(c.Server.AllListeners(), func(l Listener) bool { return l.identifies() })
+	set, err := c.Rules()
+	if err != nil {
+		return
+	}
+	for i, r := range c.Aggregation.Rules {
+		path := fmt.Sprintf("aggregation.rules[%d]", i)
+		for j, part := range r.Scope {
+			if strings.TrimSpace(part) == "node.id" && strings.TrimSpace(r.Match) == "true" {
+				w.add(fmt.Sprintf("%s.scope[%d]", path, j), "each client has a scope, an upstream stream and a cache of its own: expected fields that clients have in common")
+			}
+		}
+		if !identified && set.LooksAtPeer(i) {
+			w.add(path, "%s", noIdentity)
+		}
+	}
+}
+
+// unexpanded matches what other programs would replace by a variable of the environment.
+var unexpanded = regexp.MustCompile(`\$\{\w+\}|\$\(\w+\)`)
+
+// literals warns of values that look like variables and are taken as they are.
+func (w *warnings) literals(c *Config) {
+	for _, l := range leaves(reflect.ValueOf(c), reflect.TypeFor[*Config](), "") {
+		if !l.value.IsValid() || l.value.Kind() != reflect.String {
+			continue
+		}
+		if v := unexpanded.FindString(l.value.String()); v != "" {
+			w.add(l.path, "the relay replaces no variables, and takes %s as it is: set %s instead", v, EnvName(l.path))
 		}
 	}
 }

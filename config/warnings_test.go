@@ -77,6 +77,18 @@ admin: {listen: "LOCALHOST.:3"}
 		}},
 		"ACC-5 a first client that is verified": {upstream + "aggregation: {rules: [{name: r, match: \"true\", scope: [], node: first}]}\n" +
 			"access: {verify: [{name: v, require: node.id != \"\"}]}\n", nil},
+		"a scope for each client": {upstream + "aggregation: {rules: [{name: a, match: type == cds, scope: [node.id]}, {name: b, match: \"true\", scope: [node.id]}]}\n", []string{
+			"aggregation.rules[1].scope[0]: each client has a scope",
+		}},
+		"peers of whom nothing is known": {upstream + "aggregation: {rules: [{name: a, match: \"true\", scope: [peer.spiffe]}]}\n", []string{
+			"aggregation.rules[0]: the expression looks at peer: expected server.tls.client_ca_file",
+		}},
+		"peers of a unix socket": {upstream + "server: {listen: unix:///run/a}\naggregation: {rules: [{name: a, match: \"true\", scope: [peer.uid]}]}\n", nil},
+		"variables": {upstream + "node: {id: \"${POD_NAME}\", cluster: a$b}\ncache: {dir: /x/$(HOST)}\n", []string{
+			"3:12: node.id: the relay replaces no variables, and takes ${POD_NAME} as it is: set XDSRELAY_NODE_ID instead",
+			"4:14: cache.dir: the relay replaces no variables, and takes $(HOST) as it is: set XDSRELAY_CACHE_DIR instead",
+		}},
+		"keys for anchors":         {"x-tls: &t {ca_file: a}\n" + strings.Replace(upstream, "\"]}", "\"], tls: *t}", 1), nil},
 		"ACC-6 tokens":             {plain(", credentials: {token_file: t}"), []string{"2:87: upstreams[0].credentials.token_file: everybody on the way"}},
 		"ACC-6 tokens of SPIFFE":   {plain(", credentials: {spiffe: {audiences: [a]}}"), []string{"upstreams[0].credentials.spiffe: everybody on the way"}},
 		"ACC-6 SPIFFE within TLS":  {plain(", tls: {}, credentials: {spiffe: {audiences: [a]}}"), nil},

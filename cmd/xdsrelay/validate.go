@@ -20,7 +20,7 @@ func validateCommand() *cobra.Command {
 		Long: `Check a configuration and start nothing. The command checks:
 
   - the configuration as serve reads it, with the environment and the flags below
-  - the TLS files that the configuration names
+  - the files that the configuration names, the expiry of certificates, and cache.dir
   - the tests of the aggregation rules: the tests under aggregation.tests, and the
     tests in files of the same folder with names that end in _test.yaml
   - the tests of the access rules under access.tests
@@ -44,7 +44,7 @@ A file is a configuration of its own. With --output json there is an object for 
 		},
 	}
 	file := configFlags(cmd)
-	files := cmd.Flags().Bool("files", true, "also check the TLS files; use false if the configuration is for another machine")
+	files := cmd.Flags().Bool("files", true, "also check files and folders; use false if the configuration is for another machine")
 	strict := cmd.Flags().Bool("strict", false, "take warnings for problems")
 	tests := cmd.Flags().Bool("tests", true, "also run the tests of the rules")
 	output := cli.OutputFlag(cmd, "`format` of the result: text or json")
@@ -121,6 +121,9 @@ func (v *validation) check(file *source) error {
 	var warnings []*config.Error
 	if err == nil {
 		warnings = cfg.Warnings()
+		if v.files {
+			warnings = append(warnings, cfg.FileWarnings()...)
+		}
 	}
 	if v.json {
 		return validityJSON(cmd.OutOrStdout(), file.path, err, warnings, v.strict, results)

@@ -17,3 +17,6 @@ func lock(f *os.File) error {
 	}
 	return err
 }
+
+// writable reports whether the process may make files in a folder.
+func writable(path string) bool { return unix.Access(path, unix.W_OK|unix.X_OK) == nil }

@@ -101,6 +101,35 @@ func (f *folder) Close() error {
 	return errors.Join(f.held.Close(), f.root.Close())
 }
 
+// Usable reports why Open would fail at a path, as far as that is to be seen without changing anything.
+func Usable(path string) error {
+	info, err := os.Stat(path)
+	for errors.Is(err, fs.ErrNotExist) && filepath.Dir(path) != path { // Open makes what is missing
+		path = filepath.Dir(path)
+		info, err = os.Stat(path)
+	}
+	switch {
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s is no folder", path)
+	case !writable(path):
+		return fmt.Errorf("%s cannot be written", path)
+	}
+	return nil
+}
+
+// Locked reports whether another process holds the lock of a folder.
+func Locked(path string) bool {
+	f, err := os.OpenFile(filepath.Join(path, lockName), os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	err = lock(f)
+	_ = f.Close() // nothing was written
+	return errors.Is(err, ErrLocked)
+}
+
 // Used reports whether a folder was opened before: it has a lock.
 func Used(path string) bool {
 	info, err := os.Lstat(filepath.Join(path, lockName))

@@ -34,7 +34,7 @@ var mayImport = map[string][]string{
 	"internal/wire": nil,
 	"keyer":         nil,
 	"keyer/rules":   {"keyer", "internal/lazy", "internal/spelling"},
-	"config":        {"keyer", "keyer/rules", "internal/nodefile", "internal/sockets", "internal/spelling", "internal/tokenfile", "internal/yamljson"},
+	"config":        {"keyer", "keyer/rules", "internal/disk", "internal/nodefile", "internal/sockets", "internal/spelling", "internal/tokenfile", "internal/yamljson"},
 
 	"cache/digest":           nil,
 	"cache/hold":             {"internal/wire"},

@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"slices"
+
 	"cel.dev/cel-go/common/types/ref"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
@@ -21,6 +23,12 @@ func (s *Set) Policy() Policy { return s.otherwise }
 
 // Empty reports whether there are no rules.
 func (s *Set) Empty() bool { return len(s.rules) == 0 }
+
+// LooksAtPeer reports whether a rule looks at the peer, by its index.
+func (s *Set) LooksAtPeer(i int) bool {
+	r := s.rules[i]
+	return r.match.looksAt(varPeer) || slices.ContainsFunc(r.scope, func(x *expression) bool { return x.looksAt(varPeer) })
+}
 
 // Subject is one client before a set of rules. What the rules make of its node and its
 // identity is prepared once.
