@@ -1,6 +1,8 @@
 package config
 
 import (
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -32,11 +34,29 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	if err != nil {
-		return mismatch("a duration such as 30s, 5ms or 1h30m", text)
+		return mismatchFor("a duration such as 30s, 5ms or 1h30m", text, meantDuration(string(text)))
 	}
 	if v < 0 {
 		return mismatch("a duration that is not negative", text)
 	}
 	*d = Duration(v)
 	return nil
+}
+
+// otherDuration matches what other programs take: no unit, days, and longer names.
+var otherDuration = regexp.MustCompile(`^(\d{1,4}) *(|s|secs?|seconds?|m|mins?|minutes?|h|hours?|d|days?)$`)
+
+// meantDuration is the duration that a text most likely stands for, "" if there is none.
+func meantDuration(text string) string {
+	m := otherDuration.FindStringSubmatch(strings.ToLower(text))
+	if m == nil {
+		return ""
+	}
+	if m[2] == "" {
+		m[2] = "s"
+	}
+	if n, err := strconv.Atoi(m[1]); err == nil && m[2][0] == 'd' {
+		return strconv.Itoa(24*n) + "h"
+	}
+	return m[1] + m[2][:1]
 }

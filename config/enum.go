@@ -146,8 +146,18 @@ func oneOf[T ~string](v *T, text []byte, choices ...T) error {
 		for i, c := range choices {
 			names[i] = string(c)
 		}
-		return mismatch("one of "+strings.Join(names, ", "), text)
+		return mismatchFor("one of "+strings.Join(names, ", "), text, meantChoice(string(text), names))
 	}
 	*v = T(text)
 	return nil
+}
+
+// meantChoice is the choice that a text most likely stands for, or begins with; "" if there is none.
+func meantChoice(text string, names []string) string {
+	for _, name := range names {
+		if strings.HasPrefix(strings.ToLower(text), strings.ToLower(name)) {
+			return name
+		}
+	}
+	return nearest(text, names, min(3, max(1, len(text)/3)))
 }

@@ -40,13 +40,22 @@ func (e *Error) Error() string {
 // mismatchError says that one thing was expected and another found. The types'
 // UnmarshalText gives it; the decoder, which knows what stands in the file where
 // no text does, fills that in.
-type mismatchError struct{ want, got string }
+type mismatchError struct{ want, got, meant string }
 
-func (e *mismatchError) Error() string { return "expected " + e.want + ", got " + e.got }
+func (e *mismatchError) Error() string {
+	text := "expected " + e.want + ", got " + e.got
+	if e.meant != "" {
+		text += ", did you mean " + e.meant + "?"
+	}
+	return text
+}
 
 // mismatch makes the error of an UnmarshalText.
-func mismatch(want string, got []byte) error {
-	return &mismatchError{want, strconv.Quote(string(got))}
+func mismatch(want string, got []byte) error { return mismatchFor(want, got, "") }
+
+// mismatchFor is mismatch with what was probably meant, "" if nobody knows.
+func mismatchFor(want string, got []byte, meant string) error {
+	return &mismatchError{want, strconv.Quote(string(got)), meant}
 }
 
 // origins says where the value of each path was given. A list or a map has an

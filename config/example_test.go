@@ -38,7 +38,7 @@ upstreams:
 	// Output:
 	// xdsrelay.yaml:3:3: server.lisen: unknown key, did you mean "listen"?
 	// xdsrelay.yaml:7:17: upstreams[0].endpoints[0]: expected host:port, got "127.0.0.1"
-	// xdsrelay.yaml:8:13: upstreams[0].settle: expected a duration such as 30s, 5ms or 1h30m, got "15"
+	// xdsrelay.yaml:8:13: upstreams[0].settle: expected a duration such as 30s, 5ms or 1h30m, got "15", did you mean 15s?
 }
 
 // Flags win over the environment, and the environment over the file.

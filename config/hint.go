@@ -21,6 +21,9 @@ var expressionPath = regexp.MustCompile(`^aggregation\.rules\[\d+\]\.(match|scop
 
 // notString is a hint for what stands where a string should.
 func notString(n *yaml.Node, path string) string {
+	if strings.HasSuffix(path, "listen") && scalarTag(n) == "!!int" {
+		return `: write ":` + n.Value + `"`
+	}
 	if hint := quotes(n); hint != "" {
 		return hint
 	}
@@ -141,6 +144,9 @@ var expressionLine = regexp.MustCompile(`^(?:-\s+)*(?:[\w.-]+:\s+)?(.*(?:["'(\[{
 // inRules says whether a line lies in the list of rules, by its indentation.
 func inRules(lines []string, line int) bool {
 	const list = "rules:"
+	if strings.Contains(lines[line-1], list+" [") {
+		return true
+	}
 	trimmed := strings.TrimLeft(lines[line-1], " ")
 	depth, item := len(lines[line-1])-len(trimmed), strings.HasPrefix(trimmed, "-")
 	for i := line - 2; i >= 0; i-- {

@@ -26,6 +26,8 @@ func TestHintsElsewhere(t *testing.T) {
 		"rules:\n- a\nnode: {id: \"a\" b}\n":                                            "f:3: did not find expected ',' or '}'",
 		"aggregation:\n  rules:\n    - name: a\n      upstream: @b\n":                   "f:4: found character that cannot start any token",
 		"aggregation:\n  rules:\n  # a comment\n\n  - match: \"a\" == b\n":              "f:5: did not find expected key" + quoteExpression,
+		"aggregation:\n  rules: [{scope: [a.split(\"/\")[3]]}]\n":                       "f:2: did not find expected ',' or ']'" + quoteOrDashes,
+		"aggregation: {rules: [{scope: [a.split(\"/\")[3]]}]}\n":                        "f:1: did not find expected ',' or ']'" + quoteExpression,
 		"aggregation:\n  rules:\n  - scope: [\n      a(\"b\"),\n      c[\"d\"],\n    ]": "f:3: did not find expected ',' or ']'" + quoteOrDashes,
 	} {
 		_, err := Parse("f", []byte(data))

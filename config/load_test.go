@@ -480,7 +480,7 @@ func TestLoadErrorsName(t *testing.T) {
 		t.Fatal("no error")
 	}
 	want := []string{
-		`XDSRELAY_CACHE_IDLE: cache.idle: expected a duration such as 30s, 5ms or 1h30m, got "10"`,
+		`XDSRELAY_CACHE_IDLE: cache.idle: expected a duration such as 30s, 5ms or 1h30m, got "10", did you mean 10s?`,
 		`XDSRELAY_CACHE_MAX_RESOURCES: cache.max_resources: expected an integer, got "many"`,
 		`XDSRELAY_SERVER_DEBUG_SERVICES: server.debug_services: expected true or false, got "1"`,
 		`XDSRELAY_SERVER_LISTN: unknown variable, did you mean XDSRELAY_SERVER_LISTEN?`,

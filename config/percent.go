@@ -21,12 +21,17 @@ func (p Percent) MarshalText() ([]byte, error) { return []byte(p.String()), nil 
 func (p *Percent) UnmarshalText(text []byte) error {
 	const want = "a percentage such as 50%, or 0"
 	number, percent := strings.CutSuffix(string(text), "%")
-	if strings.Trim(number, "0123456789.") != "" || (!percent && number != "0") {
+	if strings.Trim(number, "0123456789.") != "" {
 		return mismatch(want, text)
 	}
 	v, err := strconv.ParseFloat(number, 64)
-	if err != nil || v > 100 {
+	switch {
+	case err != nil || v > 100:
 		return mismatch(want, text)
+	case !percent && v < 1 && number != "0":
+		return mismatchFor(want, text, Percent(100*v).String())
+	case !percent && number != "0":
+		return mismatchFor(want, text, number+"%")
 	}
 	*p = Percent(v)
 	return nil

@@ -70,10 +70,26 @@ func (s *Size) UnmarshalText(text []byte) error {
 		return mismatch("a size below 8388608TiB", text)
 	}
 	if err != nil {
-		return mismatch("a size such as 64KiB, 512MiB or 2GiB", text)
+		return mismatchFor("a size such as 64KiB, 512MiB or 2GiB", text, meantSize(string(text)))
 	}
 	*s = v
 	return nil
+}
+
+// meantSize is the size that a text most likely stands for, with spaces, another case, or without
+// the letter for bytes; "" if there is none.
+func meantSize(text string) string {
+	number := strings.TrimRight(text, " abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+	unit := strings.TrimSpace(text[len(number):])
+	for _, u := range sizeUnits() {
+		if !strings.EqualFold(unit, u.name) && !strings.EqualFold(unit+"B", u.name) {
+			continue
+		}
+		if _, err := parseSize(number, u.bytes); err == nil {
+			return number + u.name
+		}
+	}
+	return ""
 }
 
 // parseSize multiplies a decimal number with unit. The error is

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,14 +22,41 @@ func syntaxError(name string, data []byte, err error) *Error {
 		bad.Line++
 	}
 	if bad.Line == 0 {
-		bad.Line = lineWithout(data, bad.Message)
+		bad.Line, bad.Column = lineWithout(data, bad.Message)
 	}
 	// The end of the file counts as a line of its own to the parser.
 	bad.Line = min(bad.Line, lineOf(data, len(bytes.TrimRight(data, "\r\n"))))
 	line, hint := expressionHint(data, bad.Line, bad.Message)
 	bad.Line = line
 	bad.Message += hint
+	if hint == "" {
+		bad.Column = cmp.Or(bad.Column, foreign(data, bad))
+	}
 	return bad
+}
+
+// foreign says what is not YAML at all, and gives the column where that is known.
+func foreign(data []byte, bad *Error) (column int) {
+	switch bad.Message {
+	case "did not find expected <document start>":
+		bad.Message += ": is this YAML?"
+	case "found character that cannot start any token":
+		line, _, _ := bytes.Cut(data[lineStart(data, bad.Line):], []byte("\n"))
+		if tab := bytes.IndexByte(line, '\t'); tab >= 0 && len(bytes.TrimLeft(line[:tab], " -")) == 0 {
+			bad.Message = "a tab: YAML wants spaces"
+			return tab + 1
+		}
+	}
+	return 0
+}
+
+// lineStart gives the index of the first byte of a line.
+func lineStart(data []byte, line int) int {
+	at := 0
+	for ; line > 1; line-- {
+		at += bytes.IndexByte(data[at:], '\n') + 1
+	}
+	return at
 }
 
 // countsFromZero says whether an error is one of the parser proper. Unlike those
@@ -45,20 +73,21 @@ func countsFromZero(message string) bool {
 	}, message)
 }
 
-// lineWithout finds the line of an error that comes without: an alias of
+// lineWithout finds the line, and where it is known the column, of an error that comes without: an alias of
 // nothing, or bytes that are no text. Other errors leave out the first line.
-func lineWithout(data []byte, message string) int {
+func lineWithout(data []byte, message string) (line, column int) {
 	if m := regexp.MustCompile(`^unknown anchor '(.*)' referenced$`).FindStringSubmatch(message); m != nil {
-		return lineOf(data, bytes.Index(data, []byte("*"+m[1])))
+		at := max(0, bytes.Index(data, []byte("*"+m[1])))
+		return lineOf(data, at), at - bytes.LastIndexByte(data[:at], '\n')
 	}
 	for i := 0; i < len(data); {
 		r, size := utf8.DecodeRune(data[i:])
 		if r == utf8.RuneError && size == 1 || r < ' ' && !strings.ContainsRune("\t\r\n", r) || r == 0x7f {
-			return lineOf(data, i)
+			return lineOf(data, i), 0
 		}
 		i += size
 	}
-	return 1
+	return 1, 0
 }
 
 // lineOf gives the line of the byte at i.

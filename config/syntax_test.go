@@ -17,7 +17,7 @@ func TestSyntaxErrorLines(t *testing.T) {
 		"a: b: c":                "f:1: mapping values are not allowed in this context",
 		"x: 1\na: b: c\n":        "f:2: mapping values are not allowed in this context",
 		"\n@a":                   "f:2: found character that cannot start any token",
-		"x: 1\na: *b\n":          "f:2: unknown anchor 'b' referenced",
+		"x: 1\na: *b\n":          "f:2:4: unknown anchor 'b' referenced",
 		"x: 1\na: \x01\n":        "f:2: control characters are not allowed",
 		"x: 1\na: \xff\n":        "f:2: invalid leading UTF-8 octet",
 	} {

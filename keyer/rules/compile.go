@@ -125,7 +125,7 @@ func (c *compiler) name(i int, name string, names map[string]int) {
 	case len(name) > maxName:
 		c.problem(i, fieldName, "%d characters long, at most %d are allowed", len(name), maxName)
 	case taken:
-		c.problem(i, fieldName, "%q is already the name of rule %d", name, first+1)
+		c.problem(i, fieldName, "%q is already the name of the rule [%d]", name, first)
 	default:
 		names[name] = i
 	}

@@ -154,7 +154,7 @@ func TestAGG4Rules(t *testing.T) {
 			{Rule: 0, Field: "name", Message: `missing: scopes, logs and metrics call a rule by its name`},
 			{Rule: 1, Field: "name", Message: `"otherwise" is the decision without a matching rule; use another name for the rule`},
 			{Rule: 2, Field: "name", Message: `"a b": a name has letters, digits and any of -_. only`},
-			{Rule: 4, Field: "name", Message: `"r" is already the name of rule 4`},
+			{Rule: 4, Field: "name", Message: `"r" is already the name of the rule [3]`},
 			{Rule: 5, Field: "name", Message: `65 characters long, at most 64 are allowed`},
 		}},
 		{"parts", []rules.Rule{
