@@ -64,6 +64,9 @@ type Config struct {
 	compiled *compiled
 }
 
+// File is the name of the file that the configuration was loaded from, "" without a file.
+func (c *Config) File() string { return c.file }
+
 // Server is the side towards the clients.
 type Server struct {
 	Listen     string     `yaml:"listen"`        // host:port, an empty host means every address; or unix:///path

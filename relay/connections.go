@@ -33,7 +33,8 @@ func (r *Relay) boundConnections(l *config.Limits) {
 	limits := connectionsOf(l, files)
 	r.connections = connections.New(limits, crowded{r})
 	if most := limits.Connections.Most; l.Connections > most {
-		r.log.Warn("the process may have too few files open for limits.connections", "files", files, "wanted", l.Connections, "connections", most)
+		// The soft limit is the hard one: Go's runtime raises it.
+		r.log.Info("the hard limit of open files bounds the connections below limits.connections", "files", files, "wanted", l.Connections, "connections", most)
 	}
 }
 

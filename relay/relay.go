@@ -9,6 +9,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -309,6 +310,16 @@ func (r *Relay) release() {
 	r.lines.Close()
 }
 
+// about describes the relay in the log when it begins to serve.
+func (r *Relay) about(admin string) []any {
+	cfg := r.now.Load().config
+	var upstreams []string
+	for i := range cfg.Upstreams {
+		upstreams = append(upstreams, cfg.Upstreams[i].Name)
+	}
+	return []any{"admin", admin, "version", r.version, "config", cfg.File(), "tls", cfg.Server.TLS != nil, "upstreams", strings.Join(upstreams, ",")}
+}
+
 // Run serves clients on xds and operators on admin until ctx ends; then it drains
 // (OPS-4): new streams are refused, those that are open are closed one by one
 // over the configured time, and Run returns when all are gone. force cuts that
@@ -348,7 +359,7 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 	})
 	defer func() { _ = web.Close() }() // its listener's error is of no use any more
 	r.serving.Store(true)
-	r.log.Info("serving", append(r.ports.addresses(), "admin", admin.Addr().String())...)
+	r.log.Info("serving", append(r.ports.addresses(), r.about(admin.Addr().String())...)...)
 
 	select {
 	case err := <-clients.failed:

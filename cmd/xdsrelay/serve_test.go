@@ -247,3 +247,54 @@ func TestWarn_ACC7(t *testing.T) {
 		t.Errorf("logged %q", got)
 	}
 }
+
+// The quick start of README needs no control plane: what it says shows resources, without a warning.
+func TestQuickStart(t *testing.T) {
+	t.Chdir("../..")
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## Use it\n")
+	var commands [][]string
+	for line := range strings.Lines(section) {
+		if strings.HasPrefix(line, "```") && commands != nil {
+			break
+		}
+		line, _, _ = strings.Cut(line, "#")
+		if rest, is := strings.CutPrefix(line, "bin/xdsrelay "); is {
+			commands = append(commands, strings.Fields(strings.TrimSuffix(strings.TrimSpace(rest), "&")))
+		}
+	}
+	if len(commands) != 3 || commands[0][0] != "validate" || commands[1][0] != "serve" || commands[2][0] != "watch" {
+		t.Fatalf("%q", commands)
+	}
+	if got := xdsrelay(t, commands[0]...); got.code != 0 || got.stderr != "" {
+		t.Errorf("%q: %+v", commands[0], got)
+	}
+	var lines []string
+	_, log, stop := background(t, append(commands[1], "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")...)
+	for log.Scan() {
+		if lines = append(lines, log.Text()); strings.Contains(log.Text(), "msg=serving ") {
+			break
+		}
+	}
+	first := lines[len(lines)-1]
+	for _, want := range []string{" version=", " config=examples/files.yaml ", " tls=false ", " upstreams=files"} {
+		if !strings.Contains(first, want) {
+			t.Errorf("%q has no %q", first, want)
+		}
+	}
+	if strings.Contains(strings.Join(lines, "\n"), "level=WARN") {
+		t.Errorf("a warning: %q", lines)
+	}
+	_, xds, _ := strings.Cut(first, " xds=")
+	xds, _, _ = strings.Cut(xds, " ")
+	watched := append([]string{"watch", xds, "--once"}, commands[2][2:]...)
+	if got := xdsrelay(t, watched...); got.code != 0 || !strings.Contains(got.stdout, "+ shop") {
+		t.Errorf("%q: %+v", watched, got)
+	}
+	if code := stop(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}

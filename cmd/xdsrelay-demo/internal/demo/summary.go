@@ -127,8 +127,8 @@ func (s *Summary) String() string {
 	}
 	fmt.Fprintf(&b, "Summary after %.0f s%s\n", s.Seconds, ending)
 	row("clients", "%s, %s hold exactly what the control plane has", count(s.Clients.Total), all(s.Clients.Converged, s.Clients.Total))
-	row("upstream", "%s at a time, %s for %s of the clients",
-		plural(s.Upstream.Streams, "stream"), plural(s.Upstream.Subscriptions, "subscription"), count(s.Clients.Subscriptions))
+	row("upstream", "%s at a time, %s instead of %s",
+		plural(s.Upstream.Streams, "stream"), plural(s.Upstream.Subscriptions, "upstream subscription"), count(s.Clients.Subscriptions))
 	row("fan-out", "%.1f: %s resources delivered for %s received", s.FanOut, count(s.Delivered.Resources), count(s.Upstream.Resources))
 	row("propagation", "%s (%s)", s.Propagation, plural(s.Propagation.Count, "delivery"))
 	if o := s.Outage; o.Seconds > 0 {

@@ -86,8 +86,8 @@ func values(s Snapshot) [][]piece {
 	say := func(format string, args ...any) piece { return piece{plain, fmt.Sprintf(format, args...)} }
 
 	clients := say(" connected of %s, %s got all they asked for", count(s.Wanted), count(s.Complete))
-	plane := row("control plane", piece{green, "up"}, say(": %s, %s for %s of the clients",
-		plural(s.Streams, "stream"), plural(s.UpstreamSubscriptions, "subscription"), count(s.Subscriptions)))
+	plane := row("control plane", piece{green, "up"}, say(": %s, %s instead of %s",
+		plural(s.Streams, "stream"), plural(s.UpstreamSubscriptions, "upstream subscription"), count(s.Subscriptions)))
 	if s.AwayFor > 0 {
 		plane = row("control plane", piece{yellow, "away for " + short(s.AwayFor)}, say(": %s", plural(s.Streams, "stream")))
 	}
