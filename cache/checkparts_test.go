@@ -177,6 +177,7 @@ func TestCheckHeld_SUR3_GATE4(t *testing.T) {
 
 // Check finds what is wrong with the references that a reader is told: each case breaks one thing.
 func TestCheckReferences_LIST2(t *testing.T) {
+	const directory = "xdstp://x/envoy.config.cluster.v3.ClusterCollection/d"
 	findEach(t, func(tb testing.TB) *broken {
 		tb.Helper()
 		k := newKeptOf(tb, Source{Quiet: time.Second, References: true})
@@ -185,12 +186,12 @@ func TestCheckReferences_LIST2(t *testing.T) {
 		l.watch("n")
 		k.demand(WholeType)
 		star := k.store.FindTable(cds, WholeType)
-		redirect := words.Resource(wire.RedirectTypeURL, "a@1")
-		k.apply(WholeType, &wire.Response{TypeURL: cds, Resources: []*wire.Resource{redirect, words.Resource(cds, "b@1")}})
+		refers := words.Resource(cds+"Collection", directory+"@1")
+		k.apply(WholeType, &wire.Response{TypeURL: cds, Resources: []*wire.Resource{refers, words.Resource(cds, "b@1")}})
 		return &broken{star, k.store.FindTable(cds, ByName), star.Collection(Wildcard)}
 	}, []fault{
-		{"unlisted", `"a" refers to others: true, listed false`, func(b *broken) { delete(b.star.references.listed, b.star.Find("a")) }},
-		{"attention", `"a" has the attention 3, told 2`, func(b *broken) { b.star.Find("a").reported = pinned }},
+		{"unlisted", `"` + directory + `" refers to others: true, listed false`, func(b *broken) { delete(b.star.references.listed, b.star.Find(directory)) }},
+		{"attention", `"` + directory + `" has the attention 3, told 2`, func(b *broken) { b.star.Find(directory).reported = pinned }},
 		{"gone", "1 entries refer to others that are gone", func(b *broken) { b.star.references.list(newEntry("gone")) }},
 		{"nobody reads", "1 references that nobody reads", func(b *broken) { b.star.references.news.arrived = nil }},
 	})
