@@ -67,15 +67,6 @@ func (k *kept) applyAt(received time.Time, kind Kind, r *wire.Response) {
 	k.check()
 }
 
-// counts is an observer that remembers how many resources nobody asked for, of each response with such.
-type counts struct {
-	silent
-
-	unsolicited []int
-}
-
-func (c *counts) Unsolicited(_ string, n int) { c.unsolicited = append(c.unsolicited, n) }
-
 // asked is a store whose server was asked for names.
 func asked(tb testing.TB, source Source, names ...string) *kept {
 	tb.Helper()

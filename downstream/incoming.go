@@ -58,7 +58,7 @@ func (s *shared) receiving(g grpc.ServerStream, most int) grpc.ServerStream {
 	if !ok {
 		return g
 	}
-	return &incoming{ServerStream: g, shared: s, reader: reader, client: client, most: uint32(min(most, math.MaxUint32))} //nolint:gosec // a size is not negative
+	return &incoming{ServerStream: g, shared: s, reader: reader, client: client, most: uint32(min(most, math.MaxUint32))}
 }
 
 // RecvMsg implements grpc.ServerStream.

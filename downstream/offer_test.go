@@ -185,6 +185,7 @@ func (w *wanting) passes(d time.Duration) {
 
 // eachWanting plays something with each form of such a client.
 func eachWanting(t *testing.T, play func(h *harness, form string)) {
+	t.Helper()
 	for form := range wantingForms {
 		t.Run(form, func(t *testing.T) { bubble(t, func(h *harness) { play(h, form) }) })
 	}

@@ -15,7 +15,7 @@ import (
 
 // turnAway logs that the relay refuses a client, or does not serve it any longer. The log bounds the lines (LIM-4).
 func (s *shared) turnAway(ctx context.Context, what string, peer *keyer.Peer, node string, err error) {
-	s.log.LogAttrs(ctx, slog.LevelInfo, what, slog.String("peer", peer.Addr), slog.String("identity", peer.Identity()),
+	s.log.LogAttrs(ctx, slog.LevelInfo, what, slog.String("peer", peer.Addr), slog.String("identity", peer.Identity()), //nolint:sloglint // because callers pass constants
 		slog.String("node", node), slog.String("code", status.Code(err).String()),
 		slog.String("reason", excerpt.Head(status.Convert(err).Message(), maxShown)))
 }

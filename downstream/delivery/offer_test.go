@@ -71,6 +71,7 @@ var clients = []struct {
 
 // eachClient plays something with each of them.
 func eachClient(t *testing.T, play func(t *testing.T, b *bed, c *peer, typeURL, sent string)) {
+	t.Helper()
 	for _, tc := range clients {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -150,6 +151,7 @@ func TestNotOfferedAgain_ACK3(t *testing.T) {
 // A client that accepts something that others refer to, and that it did not hold, is offered again what it rejected.
 func TestOfferedAgainForWantOf_ACK3(t *testing.T) {
 	eachClient(t, func(t *testing.T, b *bed, c *peer, _, sent string) {
+		t.Helper()
 		accept := func(want bool) {
 			t.Helper()
 			if got := c.s.Accepted(c.c, c.took[0]); got != want {

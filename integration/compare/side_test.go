@@ -108,7 +108,7 @@ func (s *side) serve(binary string, w *walk) (addr string) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		s.tb.Fatal(err)
 	}
-	s.relay = exec.Command(binary, "serve", "--config", file, "--watch-config=false") //nolint:gosec,noctx // because the binary is an argument, and stop ends it
+	s.relay = exec.Command(binary, "serve", "--config", file, "--watch-config=false")
 	s.relay.Env, s.relay.Stdout, s.relay.Stderr = []string{"GOMAXPROCS=2"}, s.log, s.log
 	if err := s.relay.Start(); err != nil {
 		s.tb.Fatal(err)

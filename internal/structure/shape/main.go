@@ -10,7 +10,6 @@ import (
 	"go/token"
 	"go/types"
 	"io/fs"
-	"log"
 	"maps"
 	"os"
 	"path/filepath"
@@ -54,9 +53,14 @@ func main() {
 	}
 }
 
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "shape:", err)
+	os.Exit(1)
+}
+
 func must[T any](v T, err error) T {
 	if err != nil {
-		log.Fatal(err)
+		fail(err)
 	}
 	return v
 }
@@ -101,7 +105,7 @@ func writersOfEntries(set *token.FileSet, p golist.Package, files []*ast.File, i
 	for _, name := range []string{"state", "res"} {
 		field, _, _ := types.LookupFieldOrMethod(checked.Scope().Lookup("Entry").Type(), true, checked, name)
 		if field == nil {
-			log.Fatalf("cache.Entry has no field %s any more", name)
+			fail(fmt.Errorf("cache.Entry has no field %s any more", name))
 		}
 		written = append(written, field)
 	}
