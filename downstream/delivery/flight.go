@@ -143,6 +143,11 @@ type rejected struct {
 	item
 	offer
 
+	// The table and the entry where the rejection waits: those that it was sent of when it was rejected
+	// last. Since then the same content may have come by a name, or as a member (putOff).
+	waitsIn *cache.Table
+	waitsAt *cache.Entry
+
 	content uint64 // hash of what it rejected
 	tried   bool   // it was tried once more after a removal
 }

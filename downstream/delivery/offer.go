@@ -88,7 +88,7 @@ func (a *rejections) rejectAlone(i item) {
 		r = &rejected{content: content, offer: offer{typeSub: w}}
 		a.alone[strings.Clone(key)] = r
 	}
-	r.item = i
+	r.item, r.waitsIn, r.waitsAt = i, t, i.entry
 	r.reject(w.place.store.Now())
 	t.Rejections().Add(i.entry, r)
 	w.held.drop(key) // of a member that stood in for a name (stoodIn)
@@ -97,9 +97,7 @@ func (a *rejections) rejectAlone(i item) {
 // forgive has the table forget the rejection.
 func (r *rejected) forgive() {
 	r.due = false
-	if t := r.table(r.typeSub); t != nil {
-		t.Rejections().Forgive(r.entry, r)
-	}
+	r.waitsIn.Rejections().Forgive(r.waitsAt, r)
 }
 
 // drop forgets a rejection.
@@ -124,7 +122,7 @@ func (a *rejections) putOff(i item, wr *writer) bool {
 	case r == nil || i.entry.Resource() == nil:
 		return false
 	case r.content != a.typeSub.place.contentOf(i.entry.Resource()):
-		if r.entry == i.entry {
+		if r.waitsAt == i.entry {
 			r.due = false
 			delete(a.alone, i.entry.Key()) // the table has forgotten it with the content
 		}

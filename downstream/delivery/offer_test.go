@@ -271,3 +271,29 @@ func TestOthersAreLeftAlone_ACK3(t *testing.T) {
 		b.expect(c.pass(time.Minute), "100ms "+sent)
 	})
 }
+
+// A rejection of content that came as a member and by a name waits nowhere once the client has accepted it, or left.
+func TestOneClockEnds_ACK3(t *testing.T) {
+	for name, end := range map[string]func(c *peer){
+		"accepted": func(c *peer) { c.s.Accepted(c.c, c.took[0]) },
+		"left":     func(c *peer) { c.rejects(0); c.leave() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, c := newBed(t, cache.Limits{}).subscribed(eds, "*", "a")
+				b.connect(1)
+				b.says(eds, "+a@1")
+				b.expect(c.pass(0), "0s EDS +a@1") // the member, which stands in for the name
+				c.rejects(0)
+				b.saysOn(1, eds, "+a@1")
+				b.expect(c.pass(time.Minute), "100ms EDS +a@1") // the name
+				end(c)
+				c.rang()
+				b.says(eds, "+a@1")
+				if c.rang() {
+					t.Error("the client is rung for what it does not reject any more")
+				}
+			})
+		})
+	}
+}
