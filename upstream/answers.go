@@ -82,6 +82,15 @@ func (a *answers) begin(by any, at time.Time, quiet bool) bool {
 	return true
 }
 
+// pass reports whether a session may send queries to other replicas because this one takes none, until done is called.
+func (a *answers) pass() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	was := a.busy
+	a.busy = true
+	return !was
+}
+
 func (a *answers) done() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

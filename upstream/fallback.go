@@ -42,18 +42,23 @@ func (r *remote) query(l *line, now time.Time, quiet bool) bool {
 }
 
 // fallback finds out, in the background, whether a server answers what that of a line does not. If that owes an answer
-// it is asked once more on a fresh stream. If it does not, and has answered anybody since, what is asked for may not be there.
+// it is asked once more on a fresh stream, unless that would cost it the other one. If it does not, and has answered
+// anybody since, what is asked for may not be there.
 func (r *remote) fallback(l *line, now time.Time) {
 	x, o := l.replica, &l.owed
 	q := r.client.opening(l)
 	if q == nil || !o.sure && (len(r.failback.order) < 2 || x.answers.last().After(o.since)) {
 		return
 	}
-	if !x.answers.begin(r, now, false) {
+	begin, here := func() bool { return x.answers.begin(r, now, false) }, o.sure
+	if x.answers.due().IsZero() {
+		begin, here = x.answers.pass, false
+	}
+	if !begin() {
 		o.due = now.Add(r.up.cfg.Keepalive.Response)
 		return
 	}
-	r.ask(l, x, o.since, q, attempt{here: o.sure})
+	r.ask(l, x, o.since, q, attempt{here: here})
 }
 
 // attempt says how the servers are asked.
@@ -93,9 +98,13 @@ func (r *remote) ask(l *line, x *replica, since time.Time, q *query, a attempt) 
 func (r *remote) asked(l *line, x *replica, since time.Time, q *query, a attempt, err error, found *replica) {
 	heard := x.answers.last().After(since)
 	switch {
-	case !errors.Is(err, errSilent):
-		if !a.quiet && l.owed.sure && (err == nil || errors.Is(err, errUnwilling)) && !l.again(pardonTime) { // the server has lost the stream
+	case err == nil, errors.Is(err, errUnwilling):
+		if !a.quiet && l.owed.sure && !l.again(pardonTime) { // the server has lost the stream
 			l.pardon()
+		}
+	case !errors.Is(err, errSilent): // the query failed on its way, as at a proxy whose server is gone
+		if !a.quiet && !l.owed.since.IsZero() {
+			l.owed.due = time.Now().Add(r.up.cfg.Keepalive.Response)
 		}
 	case found != nil && (!heard || a.here && !a.quiet):
 		if !heard {

@@ -702,6 +702,31 @@ func TestFreshStreamAnswers_SUR2(t *testing.T) {
 	})
 }
 
+// If the fresh stream fails, as with a proxy whose server is gone, the answer is asked for again later.
+func TestFreshStreamFails_SUR2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _, s, _ := owing(t)
+		failed := a.accept()
+		failed.next()
+		failed.end <- status.Error(codes.Unavailable, "no healthy upstream")
+		fresh := a.accept()
+		if got := fresh.opened.Sub(failed.opened); got != DefaultResponseTimeout {
+			t.Errorf("another fresh stream after %v", got)
+		}
+		fresh.next()
+		fresh.respond(clusters, "1", "c")
+		again := a.accept()
+		again.next()
+		again.respond(clusters, "2", "c")
+		again.answer()
+		synctest.Wait()
+		if got := again.opened.Sub(fresh.opened); got > 0 {
+			t.Errorf("the stream begins anew after %v", got)
+		}
+		connected(t, s)
+	})
+}
+
 // If it does not come there, the next endpoint is asked, and serves once it answered.
 func TestNextEndpointAnswers_SUR2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -730,6 +755,34 @@ func TestNextEndpointAnswers_SUR2(t *testing.T) {
 				t.Errorf("silent %v, moves %v", obs.silent, obs.moves)
 			}
 		})
+	})
+}
+
+// A server that takes one stream of a node only is sent no query: the next endpoint is asked at once.
+func TestNextEndpointWithoutQuery_SUR2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, s, _ := owing(t)
+		owed, of := time.Now(), &s.source.(*remote).failback.replica.answers
+		of.mu.Lock()
+		of.ends = maxEnds
+		of.mu.Unlock()
+		asked := b.accept()
+		if got := asked.opened.Sub(owed); got != DefaultResponseTimeout || len(a.streams) > 0 {
+			t.Errorf("the next endpoint is asked after %v, and the server itself on %d streams", got, len(a.streams))
+		}
+		asked.next()
+		asked.respond(clusters, "1", "c")
+		for range 2 { // both scopes leave
+			ss := b.accept()
+			ss.next()
+			ss.respond(clusters, "2", "c")
+			ss.answer()
+		}
+		synctest.Wait()
+		connected(t, s)
+		if st := s.Status(); st.EndpointChanges != 1 {
+			t.Errorf("it has not moved: %+v", st)
+		}
 	})
 }
 
