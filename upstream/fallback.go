@@ -114,8 +114,8 @@ func (r *remote) asked(l *line, x *replica, since time.Time, q *query, a attempt
 			r.failback.moveTo(found)
 			r.relocate(found)
 		}
-	case heard:
-	case !a.here:
+	case heard && a.quiet:
+	case heard, !a.here:
 		l.pardon()
 	default:
 		r.unheard(l, x, since, q)

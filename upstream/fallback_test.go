@@ -803,6 +803,26 @@ func TestNobodyAnswers_SUR2_SUR8(t *testing.T) {
 	})
 }
 
+// What no endpoint answers, while the server answers other scopes, counts against none either: it may be lost.
+func TestOthersAreAnswered_SUR2_SUR8(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _, s, obs := owing(t)
+		a.accept().next()
+		r := s.source.(*remote)
+		r.up.heard(r.failback.replica, time.Now().Add(time.Second))
+		opened := s.Status().Opened
+		time.Sleep(time.Minute)
+		if st := s.Status(); st.Opened != opened || st.EndpointChanges > 0 || st.State != StateConnected {
+			t.Errorf("a minute later: %+v", st)
+		}
+		obs.locked(func() {
+			if len(obs.silent) > 0 {
+				t.Errorf("silent %v", obs.silent)
+			}
+		})
+	})
+}
+
 // A server that says nothing is asked once a minute, whatever the number of scopes, and not while nobody waits.
 func TestOneQueryAMinute_SUR2(t *testing.T) {
 	for _, api := range APITypes() {
